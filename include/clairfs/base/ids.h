@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One-field structs for numbers that must not be mixed. Positions in an epoch are plain uint32_t/uint64_t named pos. */
+#ifndef CLAIRFS_BASE_IDS_H
+#define CLAIRFS_BASE_IDS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* An entry of the dataset: samples are entries 0..n_samples-1, then directories and other files.
+ * FUSE inode number = v + 2 (the root directory is 1 and has no entry number: ENTRY_ROOT). */
+struct entry_id {
+	uint32_t v;
+};
+
+#define ENTRY_ROOT ((struct entry_id){ UINT32_MAX })
+#define ENTRY_NONE ((struct entry_id){ UINT32_MAX - 1 })
+
+static inline bool entry_eq(struct entry_id a, struct entry_id b)
+{
+	return a.v == b.v;
+}
+
+/* A sample number = the number of its entry. */
+struct sample_id {
+	uint32_t v;
+};
+
+#define SAMPLE_NONE UINT32_MAX
+
+#endif
