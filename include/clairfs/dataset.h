@@ -10,25 +10,8 @@
 #include <sys/stat.h>
 
 #include "clairfs/base/err.h"
+#include "clairfs/base/identity.h"
 #include "clairfs/base/ids.h"
-
-/* What makes a file the same file with the same bytes. */
-struct file_identity {
-	uint64_t ino, size;
-	int64_t mtime_ns, ctime_ns;
-};
-
-static inline bool file_identity_eq(const struct file_identity *a, const struct file_identity *b)
-{
-	return a->ino == b->ino && a->size == b->size && a->mtime_ns == b->mtime_ns && a->ctime_ns == b->ctime_ns;
-}
-static inline struct file_identity file_identity_of(const struct stat *st)
-{
-	return (struct file_identity){ .ino = st->st_ino,
-		.size = (uint64_t)st->st_size,
-		.mtime_ns = (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec,
-		.ctime_ns = (int64_t)st->st_ctim.tv_sec * 1000000000 + st->st_ctim.tv_nsec };
-}
 
 enum dataset_layout {
 	LAYOUT_AUTO,        /* imagefolder when it fits (every top entry that is a directory holds an image), else files */

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tiers: places that bytes of the dataset can be read from or kept in. A piece is an aligned 1 MiB part of a file (the
+ * last one shorter); files up to 1 MiB are one piece. Readable tiers (source, store, null, later peer) share struct tier;
+ * the arena hands out memory; the stage pushes pages into the kernel through operations that fs provides. */
+#ifndef CLAIRFS_TIER_H
+#define CLAIRFS_TIER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/stat.h>
+
+#include "clairfs/base/err.h"
+#include "clairfs/base/identity.h"
+#include "clairfs/base/ids.h"
+#include "clairfs/base/queue.h"
+#include "clairfs/io.h"
+#include "clairfs/metrics.h"
+
+#define PIECE_BYTES (1u << 20)
+
+struct piece_key {
+	struct entry_id entry;
+	uint32_t piece;
+};
+
+static inline uint32_t piece_count(uint64_t size)
+{
+	return size ? (uint32_t)((size + PIECE_BYTES - 1) / PIECE_BYTES) : 1;
+}
+static inline uint32_t piece_length(uint64_t size, uint32_t piece)
+{
+	uint64_t start = (uint64_t)piece * PIECE_BYTES;
+
+	return size <= start ? 0 : size - start < PIECE_BYTES ? (uint32_t)(size - start) : PIECE_BYTES;
+}
+
+/* One piece to read. Owned by the caller, who keeps it, path and buf alive until done(). */
+struct tier_read {
+	struct list node; /* the tier's while queued */
+	struct piece_key key;
+	const char *path; /* relative to the source directory */
+	struct file_identity expect; /* what the reader believes the file to be */
+	void *buf;        /* room for `length` bytes, 4096-aligned, rounded up to 4096 */
+	uint32_t length;  /* bytes of the piece according to expect.size */
+	bool is_urgent;
+	/* results */
+	int status;       /* 0; -ESTALE: the file is (or became while being read) another one; else errno of the tier */
+	uint32_t got;     /* bytes read; 0 unless status is 0 */
+	struct stat st;   /* source only, when has_st: what the file is now */
+	bool has_st;
+	uint64_t latency_ns;
+	void (*done)(struct tier_read *read); /* once, on a thread of the tier's engine, no lock held */
+	void *ctx;
+	struct io_job job; /* the tier's */
+	void *tier_priv;   /* the tier's */
+};
+
+struct tier;
+struct tier_ops {
+	const char *name;
+	/* Starts a read; never blocks; done() may run before it returns. status 0 promises that all `length` bytes come from
+	 * one version of the file that has the identity `expect`. */
+	void (*read)(struct tier *tier, struct tier_read *read);
+	/* Waits for reads in flight, then frees. */
+	void (*free)(struct tier *tier);
+};
+struct tier {
+	const struct tier_ops *ops;
+};
+
+static inline void tier_read(struct tier *tier, struct tier_read *read)
+{
+	tier->ops->read(tier, read);
+}
+void tier_free(struct tier *tier); /* NULL allowed */
+
+/* --- source: the directory of the parallel filesystem, read-only --- */
+struct source_params {
+	int dirfd;          /* borrowed */
+	struct io *io;      /* borrowed; freed by the owner after the tier */
+	struct metrics *metrics;
+	uint32_t open_files; /* descriptors kept for files of more than one piece, 0 = none */
+	uint64_t reopen_ns;  /* a kept descriptor older than this is not trusted to be the file behind the path */
+};
+/* Reads a piece with the identity checked before and after (fstat on the open file, no extra path lookup). When the
+ * identity is not `expect`, status is -ESTALE and st says what the file is now. */
+int source_new(const struct source_params *params, struct tier **ret, struct err *err) MUST_USE;
+
+/* --- null: every read succeeds at once with zeros; for ceilings --- */
+int tier_null_new(struct tier **ret, struct err *err) MUST_USE;
+
+/* --- arena: the RAM tier's memory --- */
+struct arena;
+/* Reserves address space for limit bytes (transparent huge pages where allowed); memory is used as it is allocated and
+ * given back to the system when a chunk is empty. Any thread. */
+int arena_new(uint64_t limit_bytes, struct arena **ret, struct err *err) MUST_USE;
+void arena_free(struct arena *arena);
+/* 4096-aligned memory for 1..PIECE_BYTES bytes, or NULL when the budget (which counts what is really taken, rounding
+ * included) would be passed. */
+void *arena_alloc(struct arena *arena, uint32_t length);
+void arena_release(struct arena *arena, void *mem, uint32_t length);
+uint64_t arena_used(const struct arena *arena); /* bytes, rounding included */
+/* What an allocation of `length` counts, without holes. */
+uint64_t arena_cost(uint32_t length);
+
+/* --- store: the NVMe tier --- */
+struct store_params {
+	const char *dir;        /* of the user, 0700 or sticky parent such as /tmp; nothing is left behind in it */
+	uint64_t limit_bytes;
+	uint64_t keep_free_bytes; /* of the filesystem */
+	enum io_engine engine;
+	uint32_t max_inflight;
+	struct metrics *metrics;
+};
+struct store;
+/* Private to this mount: an unlinked (O_TMPFILE) preallocated file of 4 KiB-aligned records, each {header, payload} with
+ * XXH3 over both; write-once. */
+int store_open(const struct store_params *params, struct store **ret, struct err *err) MUST_USE;
+void store_close(struct store *store); /* after its tier's reads have ended; NULL allowed */
+/* Writes a piece; blocks; one thread at a time. 0; -EEXIST; -ENOSPC when full or the device is (no more puts are tried);
+ * -EIO etc. switch writing off. Never harms what is already kept. */
+int store_put(struct store *store, struct piece_key key, const struct file_identity *identity, const void *data,
+	uint32_t length) MUST_USE;
+/* Whether the piece is kept for this identity. Any thread. */
+bool store_has(struct store *store, struct piece_key key, const struct file_identity *identity);
+/* Forgets all pieces of a file that has changed. Any thread. */
+void store_forget(struct store *store, struct entry_id entry, uint32_t n_pieces);
+bool store_is_full(const struct store *store);
+uint64_t store_bytes(const struct store *store);
+const char *store_engine_name(const struct store *store);
+/* Reads through the tier interface: -ENOENT when not kept, -EIO when the checksum or header is wrong (the record is
+ * forgotten: it is never tried again), -ESTALE when another identity is kept. Borrowed from the store. */
+struct tier *store_tier(struct store *store);
+
+/* --- stage: pages pushed into the kernel's cache of the FUSE inodes --- */
+struct stage_ops {
+	/* FUSE_NOTIFY_STORE / FUSE_NOTIFY_INVAL_INODE. Blocking; only stager threads call them, with no lock held.
+	 * 0, -ENOENT when the kernel does not know the inode, else errno. length 0 with offset 0 means all of it. */
+	int (*store)(void *ctx, struct entry_id entry, uint64_t offset, const void *data, size_t length);
+	int (*inval)(void *ctx, struct entry_id entry, uint64_t offset, uint64_t length);
+	/* Drops attributes only (no pages). */
+	int (*inval_attr)(void *ctx, struct entry_id entry);
+	/* Makes the kernel know the inode by looking its path up through the mount; may block on the reactor. */
+	int (*lookup)(void *ctx, struct entry_id entry);
+};
+/* Pushes one piece of a file of `size` bytes in page-aligned parts of at most 1 MiB, the last one ending exactly at size;
+ * never past it. */
+int stage_push(const struct stage_ops *ops, void *ctx, struct piece_key key, const void *data, uint32_t length,
+	uint64_t size) MUST_USE;
+
+#endif
