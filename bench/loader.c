@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* loader: a data loader as PyTorch's, with real worker processes and a sleeping "GPU"; prints one JSON line per epoch.
  *   loader --index FILE --order FILE [--order FILE]... [--batch B] [--workers W] [--prefetch-factor P] [--compute-ms C]
- *          [--skip S] DIRECTORY
+ *          [--skip S] [--progress] DIRECTORY
  * One --order file per epoch. Batch b goes to worker b % W; P * W batches are handed out at the start, one more each time
- * the trainer takes one; batches are taken in order. Stall = time the trainer waits for a batch. Figures named after_skip
+ * the trainer takes one; batches are taken in order. --progress adds lines with the samples taken so far. Stall = time the trainer waits for a batch. Figures named after_skip
  * leave out the first S samples of the run, during which nothing could have been known yet. */
 #include <errno.h>
 #include <fcntl.h>
@@ -24,6 +24,7 @@ struct loader {
 	uint32_t batch, workers, prefetch_factor, skip;
 	uint64_t compute_ns;
 	int dirfd;
+	int show_progress;
 };
 
 struct worker {
@@ -126,6 +127,10 @@ static void run_epoch(const struct loader *l, const struct worker *workers, uint
 			asked++;
 		}
 		compute(l->compute_ns);
+		if (l->show_progress && (b + 1) * 50 / batches != b * 50 / batches) {
+			printf("{\"progress\": %u, \"total\": %u}\n", epoch * batches + b + 1, (uint32_t)l->n_epochs * batches);
+			fflush(stdout);
+		}
 		end = now_ns();
 		stall += got - want;
 		if (epoch > 0 || b * l->batch >= l->skip) {
@@ -146,7 +151,8 @@ static int parse(struct loader *l, int argc, char **argv)
 	static const struct option longs[] = { { "index", required_argument, NULL, 'i' },
 		{ "order", required_argument, NULL, 'o' }, { "batch", required_argument, NULL, 'b' },
 		{ "workers", required_argument, NULL, 'w' }, { "prefetch-factor", required_argument, NULL, 'p' },
-		{ "compute-ms", required_argument, NULL, 'c' }, { "skip", required_argument, NULL, 's' }, { NULL, 0, NULL, 0 } };
+		{ "compute-ms", required_argument, NULL, 'c' }, { "skip", required_argument, NULL, 's' },
+		{ "progress", no_argument, NULL, 'P' }, { NULL, 0, NULL, 0 } };
 	int c;
 
 	while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1) {
@@ -164,6 +170,8 @@ static int parse(struct loader *l, int argc, char **argv)
 			l->compute_ns = (uint64_t)(atof(optarg) * 1e6);
 		else if (c == 's')
 			l->skip = (uint32_t)atoi(optarg);
+		else if (c == 'P')
+			l->show_progress = 1;
 		else
 			return -1;
 	}
@@ -178,7 +186,7 @@ int main(int argc, char **argv)
 
 	if (at < 0)
 		return fprintf(stderr, "usage: loader --index FILE --order FILE [--order FILE]... [--batch B] [--workers W]\n"
-				       "              [--prefetch-factor P] [--compute-ms C] [--skip S] DIRECTORY\n"),
+				       "              [--prefetch-factor P] [--compute-ms C] [--skip S] [--progress] DIRECTORY\n"),
 		       2;
 	l.dirfd = open(argv[at], O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	workers = calloc(l.workers, sizeof(*workers));
