@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The option table: defaults, each type with its limits, lists as after -o, and the messages, which a person must be
- * able to act upon.
+ * The option table: defaults, each type with its limits, lists as after -o, and the messages, which
+ * a person must be able to act upon.
  */
 #include "clairfs/base/conf.h"
 
@@ -88,14 +88,17 @@ static void bad_value_says_why_and_changes_nothing(void)
 	check_refused("threads", "4x", "option threads: \"4x\" is not a whole number");
 	check_refused("threads", "0", "option threads: 0 is below the minimum 1");
 	check_refused("threads", "65", "option threads: 65 is above the maximum 64");
-	check_refused("threads", "99999999999999999999", "option threads: \"99999999999999999999\" is too large");
+	check_refused("threads", "99999999999999999999",
+		      "option threads: \"99999999999999999999\" is too large");
 	check_refused("ram_size", "1K", "option ram_size: 1K is below the minimum 4M");
 	check_refused("ram_size", "big", "option ram_size: \"big\" is not a size like 512M or 16G");
-	check_refused("mode", "carefull",
-		      "option mode: \"carefull\" is none of: none, plain, careful; did you mean \"careful\"?");
+	check_refused(
+		"mode", "carefull",
+		"option mode: \"carefull\" is none of: none, plain, careful; did you mean \"careful\"?");
 	check_refused("mode", "x", "option mode: \"x\" is none of: none, plain, careful");
-	check_refused("label", "a\nb",
-		      "option label: \"a\\nb\" has control characters, a blank at an end, or ';' after a blank");
+	check_refused(
+		"label", "a\nb",
+		"option label: \"a\\nb\" has control characters, a blank at an end, or ';' after a blank");
 	CHECK(values.is_quick);
 	CHECK_U64(values.threads, 4);
 	CHECK_U64(values.ram_size, UINT64_C(1) << 30);
@@ -118,7 +121,9 @@ static void texts_a_file_cannot_carry_are_refused(void)
 static void list_sets_many(void)
 {
 	init();
-	CHECK_INT(conf_set_list(&sample_table, &values, "quick=off,threads=8,mode=none,source=/a=b", &err), 0);
+	CHECK_INT(conf_set_list(&sample_table, &values, "quick=off,threads=8,mode=none,source=/a=b",
+				&err),
+		  0);
 	CHECK(!values.is_quick);
 	CHECK_U64(values.threads, 8);
 	CHECK_INT(values.mode, 0);

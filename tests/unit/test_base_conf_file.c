@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The option table as a file: what is read, that every error names file and line, that no line is cut silently, and
- * that a printed table reads back as the same values.
+ * The option table as a file: what is read, that every error names file and line, that no line is
+ * cut silently, and that a printed table reads back as the same values.
  */
 #include "clairfs/base/conf.h"
 
@@ -77,9 +77,12 @@ static void indented_line_is_a_line(void)
 
 static void errors_name_file_and_line(void)
 {
-	check_bad("threads = 4\n\nthread = 5\n", ":3: unknown option \"thread\"; did you mean \"threads\"?");
-	check_bad("threads = 4\nthreads = 0\nmode = x\n", ":2: option threads: 0 is below the minimum 1");
-	check_bad("\n[cache]\nthreads = 4\n", ":3: unknown section [cache]; the only one is [mount]");
+	check_bad("threads = 4\n\nthread = 5\n",
+		  ":3: unknown option \"thread\"; did you mean \"threads\"?");
+	check_bad("threads = 4\nthreads = 0\nmode = x\n",
+		  ":2: option threads: 0 is below the minimum 1");
+	check_bad("\n[cache]\nthreads = 4\n",
+		  ":3: unknown section [cache]; the only one is [mount]");
 	check_bad("threads = 4\nthreads\n", ":2: neither NAME = VALUE nor [mount] nor a comment");
 	check_bad("[mount\nthreads = 4\n", ":1: neither NAME = VALUE nor [mount] nor a comment");
 	check_bad("junk\nthreads = 0\n", ":1: neither NAME = VALUE nor [mount] nor a comment");
@@ -162,15 +165,16 @@ static void print_has_help_and_limits(void)
 
 	CHECK_INT(conf_init(&sample_table, &values, &err), 0);
 	print_values(&text);
-	CHECK_STR(text, "[mount]\n"
-			"\n# Be quick.\n# on or off; default: on\nquick = on\n"
-			"\n# How many threads work.\n# a number, 1 to 64; default: 4\nthreads = 4\n"
-			"\n# How much memory is used. More is better, up to the point where the job\n"
-			"# itself runs out of it, which is where the help text of this option needs its\n"
-			"# second line.\n# a size, 4M or more; default: 1G\nram_size = 1G\n"
-			"\n# What to do.\n# one of: none, plain, careful; default: plain\nmode = plain\n"
-			"\n# Where from.\n# a text, may be empty\nsource =\n"
-			"\n# A name.\n# a text, may be empty; default: none\nlabel = none\n");
+	CHECK_STR(text,
+		  "[mount]\n"
+		  "\n# Be quick.\n# on or off; default: on\nquick = on\n"
+		  "\n# How many threads work.\n# a number, 1 to 64; default: 4\nthreads = 4\n"
+		  "\n# How much memory is used. More is better, up to the point where the job\n"
+		  "# itself runs out of it, which is where the help text of this option needs its\n"
+		  "# second line.\n# a size, 4M or more; default: 1G\nram_size = 1G\n"
+		  "\n# What to do.\n# one of: none, plain, careful; default: plain\nmode = plain\n"
+		  "\n# Where from.\n# a text, may be empty\nsource =\n"
+		  "\n# A name.\n# a text, may be empty; default: none\nlabel = none\n");
 	conf_fini(&sample_table, &values);
 }
 
@@ -179,8 +183,10 @@ static void printed_values_read_back(void)
 	AUTO_FREE char *first = NULL, *second = NULL;
 
 	CHECK_INT(conf_init(&sample_table, &values, &err), 0);
-	CHECK_INT(conf_set_list(&sample_table, &values,
-				"quick=no,threads=11,ram_size=5M,mode=none,source=/x \\,y;z #1,label=", &err),
+	CHECK_INT(conf_set_list(
+			  &sample_table, &values,
+			  "quick=no,threads=11,ram_size=5M,mode=none,source=/x \\,y;z #1,label=",
+			  &err),
 		  0);
 	print_values(&first);
 	conf_fini(&sample_table, &values);

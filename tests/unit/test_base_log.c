@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Log lines as they arrive on stderr, which is sent to a file for the time of a test: the format, the levels, one line
- * per call whatever the text, and the rate limit.
+ * Log lines as they arrive on stderr, which is sent to a file for the time of a test: the format,
+ * the levels, one line per call whatever the text, and the rate limit.
  */
 #include "clairfs/base/log.h"
 
@@ -125,14 +125,17 @@ static void lines_of_threads_do_not_mix(void)
 
 	capture_begin();
 	for (size_t i = 0; i < ARRAY_LEN(threads); i++)
-		CHECK_INT(thr_start(&threads[i], "log", log_many, (void *)(uintptr_t)"abc", NULL), 0);
+		CHECK_INT(thr_start(&threads[i], "log", log_many, (void *)(uintptr_t) "abc", NULL),
+			  0);
 	for (size_t i = 0; i < ARRAY_LEN(threads); i++)
 		thr_join(&threads[i]);
 	at = capture_end();
-	for (line = strtok_r((char *)(uintptr_t)at, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
+	for (line = strtok_r((char *)(uintptr_t)at, "\n", &save); line;
+	     line = strtok_r(NULL, "\n", &save)) {
 		int number = -1, end = 0;
 
-		CHECK_INT(sscanf(line, "clairfs: warning: thread abc line %d end%n", &number, &end), 1);
+		CHECK_INT(sscanf(line, "clairfs: warning: thread abc line %d end%n", &number, &end),
+			  1);
 		CHECK_U64((size_t)end, strlen(line));
 		n_lines++;
 	}

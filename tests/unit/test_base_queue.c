@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The intrusive list and the blocking queue: order, closing, and that several producers and consumers neither lose nor
- * double an item.
+ * The intrusive list and the blocking queue: order, closing, and that several producers and
+ * consumers neither lose nor double an item.
  */
 #include "clairfs/base/queue.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Strict parsing: what is accepted, what is refused and with which code, and that a refused text leaves the result
- * alone. Safe printing: what is escaped, and every place where a text can be cut.
+ * Strict parsing: what is accepted, what is refused and with which code, and that a refused text
+ * leaves the result alone. Safe printing: what is escaped, and every place where a text can be cut.
  */
 #include "clairfs/base/text.h"
 
@@ -16,7 +16,8 @@ struct number_case {
 	uint64_t value;
 };
 
-static void check_numbers(int (*parse)(const char *, uint64_t *), const struct number_case *cases, size_t n)
+static void check_numbers(int (*parse)(const char *, uint64_t *), const struct number_case *cases,
+			  size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
 		uint64_t v = 77, want = cases[i].rc ? 77 : cases[i].value;
@@ -123,7 +124,7 @@ static void nearest_finds_typing_errors(void)
 	CHECK_STR(text_nearest("ram_sise", names), "ram_size");
 	CHECK_STR(text_nearest("ramsize", names), "ram_size");
 	CHECK_STR(text_nearest("souerce", names), "source");
-	CHECK_STR(text_nearest("moed", names) ? "near" : "none", "none"); /* two errors in four letters */
+	CHECK_STR(text_nearest("moed", names), NULL); /* two errors in four letters */
 	CHECK_STR(text_nearest("mod", names), "mode");
 	CHECK_STR(text_nearest("source", names), "source");
 	CHECK_STR(text_nearest("zebra", names), NULL);
@@ -157,16 +158,16 @@ static void escape_makes_names_printable(void)
 
 static void escape_refuses_bad_utf8(void)
 {
-	CHECK_ESCAPE("\x80", "\\x80");                         /* continuation alone */
-	CHECK_ESCAPE("\xc3", "\\xc3");                         /* cut at the end */
-	CHECK_ESCAPE("\xc3(", "\\xc3(");                       /* wrong continuation */
-	CHECK_ESCAPE("\xc0\xaf", "\\xc0\\xaf");                /* overlong '/' */
-	CHECK_ESCAPE("\xe0\x9f\xbf", "\\xe0\\x9f\\xbf");       /* overlong, three bytes */
+	CHECK_ESCAPE("\x80", "\\x80");                            /* continuation alone */
+	CHECK_ESCAPE("\xc3", "\\xc3");                            /* cut at the end */
+	CHECK_ESCAPE("\xc3(", "\\xc3(");                          /* wrong continuation */
+	CHECK_ESCAPE("\xc0\xaf", "\\xc0\\xaf");                   /* overlong '/' */
+	CHECK_ESCAPE("\xe0\x9f\xbf", "\\xe0\\x9f\\xbf");          /* overlong, three bytes */
 	CHECK_ESCAPE("\xf0\x8f\xbf\xbf", "\\xf0\\x8f\\xbf\\xbf"); /* overlong, four bytes */
-	CHECK_ESCAPE("\xed\xa0\x80", "\\xed\\xa0\\x80");       /* surrogate */
+	CHECK_ESCAPE("\xed\xa0\x80", "\\xed\\xa0\\x80");          /* surrogate */
 	CHECK_ESCAPE("\xf4\x90\x80\x80", "\\xf4\\x90\\x80\\x80"); /* above U+10FFFF */
-	CHECK_ESCAPE("\xc2\x85", "\\xc2\\x85");                /* a control of U+0080..9F */
-	CHECK_ESCAPE("\xc2\xa0", "\xc2\xa0");                  /* first behind them */
+	CHECK_ESCAPE("\xc2\x85", "\\xc2\\x85");                   /* a control of U+0080..9F */
+	CHECK_ESCAPE("\xc2\xa0", "\xc2\xa0");                     /* first behind them */
 	CHECK_ESCAPE("\xff\xfe", "\\xff\\xfe");
 }
 
@@ -192,7 +193,8 @@ static void escape_never_writes_too_far(void)
 
 	for (int round = 0; round < 20000; round++) {
 		char name[24], out[40];
-		size_t len = check_rand_below(&rng, sizeof(name)), size = check_rand_below(&rng, 32);
+		size_t len = check_rand_below(&rng, sizeof(name)),
+		       size = check_rand_below(&rng, 32);
 
 		for (size_t i = 0; i < len; i++)
 			name[i] = (char)check_rand_u64(&rng);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Threads and locks: name, signal mask, join, exclusion, and the two ways to wait. No test depends on how fast the
- * machine is: a wait is either ended by what is tested or the test runs into its time limit.
+ * Threads and locks: name, signal mask, join, exclusion, and the two ways to wait. No test depends
+ * on how fast the machine is: a wait is either ended by what is tested or the test runs into its
+ * time limit.
  */
 #include "clairfs/base/thr.h"
 
@@ -198,7 +199,7 @@ static void wait_for_ever_is_woken(void)
 	mutex_lock(&c.mu);
 	CHECK_INT(thr_start(&thr, "wait", wait_ready, &c, NULL), 0);
 	while (c.count == 0)
-		CHECK(!cond_wait_for(&c.cv, &c.mu, UINT64_MAX)); /* must not overflow into the past */
+		CHECK(!cond_wait_for(&c.cv, &c.mu, UINT64_MAX)); /* no overflow into the past */
 	c.is_ready = true;
 	cond_broadcast(&c.cv);
 	mutex_unlock(&c.mu);
