@@ -5,7 +5,7 @@
  * It must hold nothing but the table and its look-up: what a kind does belongs in the kind's file. */
 #include <string.h>
 
-#include "src/order/order_priv.h"
+#include "order_priv.h"
 
 #define KINDS(ROW)                                         \
 	ROW("sequential", order_kind_sequential)           \

@@ -19,7 +19,7 @@
 
 #include "clairfs/base/buf.h"
 #include "clairfs/base/text.h"
-#include "src/order/order_priv.h"
+#include "order_priv.h"
 
 /* Bytes of the file looked at together, which is also the longest line: PATH_MAX with room. */
 #define WINDOW (64 << 10)

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "src/order/order_priv.h"
+#include "order_priv.h"
 
 #define CHUNK 256 /* samples of a rank merged at a time */
 #define LARGE_PAGE ((size_t)2 << 20)

@@ -10,7 +10,7 @@
  * division once the divisions were out of the chain, so the plain operator stays. PROFILE
  *
  * It must never draw a word more or less than the framework does: generators live on in some kinds. Any thread. */
-#include "src/order/perm.h"
+#include "perm.h"
 
 /* Swaps between fetching a cache line and using it: beyond 16 nothing changes, 24 leaves room for slower memory. */
 #define PREFETCH 24

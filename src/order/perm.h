@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "src/order/rng_mt19937.h"
+#include "rng_mt19937.h"
 
 /* From this n on torch draws 64 bits per sample (UINT32_MAX / 20). */
 #define PERM_TORCH_LARGE 214748364

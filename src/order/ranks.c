@@ -9,7 +9,7 @@
 
 #include "clairfs/base/buf.h"
 #include "clairfs/base/text.h"
-#include "src/order/order_priv.h"
+#include "order_priv.h"
 
 static int compare_u32(const void *a, const void *b)
 {

@@ -5,7 +5,7 @@
  *
  * Bit for bit the reference generator (Matsumoto, Nishimura 2002); it must never skip or buffer words across a seed,
  * since the frameworks count every word they draw. Any thread: there is no state but the caller's. */
-#include "src/order/rng_mt19937.h"
+#include "rng_mt19937.h"
 
 #define SHIFT 397
 

@@ -2,7 +2,7 @@
 /* Kind "sequential": samples 0..n-1 in every epoch, as torch's SequentialSampler and everything else that does not
  * shuffle. It has no ranks: several ranks without shuffling are torch-distributed with shuffle=0, which also knows how
  * the end is padded. Pure; any thread. It must stay the simplest kind: it is the example to copy from. */
-#include "src/order/order_priv.h"
+#include "order_priv.h"
 
 static const struct order_key sequential_keys[] = { { .name = NULL } };
 

@@ -13,7 +13,7 @@
 
 #include "clairfs/base/buf.h"
 #include "clairfs/base/text.h"
-#include "src/order/order_priv.h"
+#include "order_priv.h"
 
 #define NAME_SHOWN 80 /* bytes of a foreign name in a message */
 

@@ -8,8 +8,8 @@
  * against vectors of the real library in tests/golden. Pure; any thread. */
 #include <errno.h>
 
-#include "src/order/order_priv.h"
-#include "src/order/perm.h"
+#include "order_priv.h"
+#include "perm.h"
 
 struct torch {
 	uint64_t seed;
