@@ -425,7 +425,8 @@ static int list_common_fill(const struct order *order, uint64_t epoch, uint64_t 
 }
 
 const struct order_kind order_kind_list = {
-	.help = "what a file says, one sample number or path per line with \"# epoch E\" headings, or raw .u32/.u64; keys: "
+	.help = "what a file says, one sample number or path per line with \"# epoch E\" headings, "
+		"or raw .u32/.u64; keys: "
 		"path" ORDER_HELP_COMMON,
 	.keys = list_keys,
 	.open = list_open,

@@ -107,15 +107,16 @@ static void distributed_rank_read(const struct order *order, const struct order_
 }
 
 const struct order_kind order_kind_torch_randperm = {
-	.help = "torch.randperm(n) of one seed, the same in every epoch; keys: seed large(1)" ORDER_HELP_COMMON,
+	.help = "torch.randperm(n) of one seed, the same in every epoch; keys: seed "
+		"large(1)" ORDER_HELP_COMMON,
 	.keys = randperm_keys,
 	.open = randperm_open,
 	.common_fill = torch_common_fill,
 };
 
 const struct order_kind order_kind_torch_distributed = {
-	.help = "torch.utils.data.DistributedSampler with set_epoch; keys: seed(0) world(1) rank or ranks=0-3+6(all) "
-		"shuffle(1) drop_last(0) large(1)" ORDER_HELP_COMMON,
+	.help = "torch.utils.data.DistributedSampler with set_epoch; keys: seed(0) world(1) "
+		"rank or ranks=0-3+6(all) shuffle(1) drop_last(0) large(1)" ORDER_HELP_COMMON,
 	.keys = distributed_keys,
 	.open = distributed_open,
 	.common_fill = torch_common_fill,

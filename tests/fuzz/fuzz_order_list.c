@@ -33,19 +33,31 @@ static void check_order(const struct order *order)
 	}
 }
 
+static char dir[] = "/tmp/fuzz_order_XXXXXX"; /* of this process; empty between inputs */
+
+static void remove_dir(void)
+{
+	rmdir(dir);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct order_params params = { .n = N, .resolve = resolve };
 	struct err err = { 0 };
 	struct order_spec *spec;
 	struct order *order;
-	char dir[] = "/tmp/fuzz_order_XXXXXX", path[64], text[96];
 	static const char *const names[] = { "u32", "u64", "txt" };
+	static bool has_dir;
+	char path[64], text[96];
 	FILE *file;
 	int rc;
 
-	if (size == 0 || !mkdtemp(dir))
+	if (size == 0)
 		return 0;
+	if (!has_dir) {
+		has_dir = mkdtemp(dir) && atexit(remove_dir) == 0;
+		assert(has_dir);
+	}
 	snprintf(path, sizeof(path), "%s/list.%s", dir, names[data[0] % ARRAY_LEN(names)]);
 	file = fopen(path, "we");
 	assert(file);
@@ -62,6 +74,5 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	order_free(order);
 	order_spec_free(spec);
 	unlink(path);
-	rmdir(dir);
 	return 0;
 }

@@ -69,10 +69,10 @@ static void show(const uint32_t *sample, uint64_t n, char *out, size_t size)
 static void check_vector(const struct vector *v)
 {
 	struct err err = { 0 };
-	struct order_spec *spec;
-	struct order *order;
-	uint32_t *sample;
-	uint64_t length, shown, hash;
+	struct order_spec *spec = NULL;
+	struct order *order = NULL;
+	uint32_t *sample = NULL;
+	uint64_t length = 0, shown, hash;
 	char text[SHOWN * 12];
 
 	if (order_spec_parse(v->spec, &spec, &err) < 0 ||

@@ -11,7 +11,7 @@
 #include "check.h"
 
 #define INPUT_MAX (64 << 10)
-#define VARIATIONS 4000
+#define VARIATIONS 2000
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -206,8 +206,52 @@ static void start_step_behind_the_end(void)
 	order_free(open_order("torch-distributed:world=4:rank=1:batch=10:start_step=3", 100));
 	fails_with(
 		"torch-distributed:world=4:rank=1:batch=10:start_step=4", 100,
-		"order torch-distributed: key \"start_step\": 4 is behind the end of the epoch, which has 3 batches of 10 "
+		"order torch-distributed: key \"start_step\": 4 is behind the end of the epoch, which has "
+		"3 batches of 10 "
 		"per rank");
+}
+
+struct computer {
+	pthread_t thread;
+	const struct order *order;
+	uint64_t hash; /* of all samples of epochs 0..7 */
+};
+
+/* FNV-1a over numbers, good enough to tell permutations apart. */
+static void *compute_epochs(void *arg)
+{
+	struct computer *c = arg;
+
+	c->hash = 14695981039346656037u;
+	for (uint64_t epoch = 0; epoch < 8; epoch++) {
+		struct order_epoch *e = NULL;
+
+		if (order_epoch_new(c->order, epoch, &e, NULL) < 0)
+			return NULL;
+		for (uint64_t pos = 0; pos < e->length; pos++)
+			c->hash = (c->hash ^ e->sample[pos]) * 1099511628211u;
+		order_epoch_free(e);
+	}
+	return c;
+}
+
+static void threads_share_an_order(void)
+{
+	struct order *order = open_order("torch-distributed:seed=5:world=8:ranks=1-3", 10000);
+	struct computer c[4];
+
+	for (size_t i = 0; i < ARRAY_LEN(c); i++) {
+		c[i].order = order;
+		CHECK_INT(pthread_create(&c[i].thread, NULL, compute_epochs, &c[i]), 0);
+	}
+	for (size_t i = 0; i < ARRAY_LEN(c); i++) {
+		void *done;
+
+		CHECK_INT(pthread_join(c[i].thread, &done), 0);
+		CHECK(done);
+		CHECK_U64(c[i].hash, c[0].hash);
+	}
+	order_free(order);
 }
 
 static const struct check_test tests[] = {
@@ -219,6 +263,7 @@ static const struct check_test tests[] = {
 	{ "same_every_epoch", same_every_epoch },
 	{ "a_rank_outside_the_world", a_rank_outside_the_world },
 	{ "too_many_samples", too_many_samples },
+	{ "threads_share_an_order", threads_share_an_order },
 	{ "start_step_behind_the_end", start_step_behind_the_end },
 };
 

@@ -135,8 +135,8 @@ static void numbers(void)
 		"order torch-randperm: key \"seed\": \"1.5\" is not a seed, a whole number from -2^63 to 2^64-1");
 	fails_with(
 		"torch-randperm:seed=18446744073709551616",
-		"order torch-randperm: key \"seed\": \"18446744073709551616\" is not a seed, a whole number from -2^63 to "
-		"2^64-1");
+		"order torch-randperm: key \"seed\": \"18446744073709551616\" is not a seed, "
+		"a whole number from -2^63 to 2^64-1");
 	fails_with("torch-distributed:shuffle=2",
 		   "order torch-distributed: key \"shuffle\": \"2\" is neither 0 nor 1");
 	fails_with("torch-distributed:world=0",
