@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The life of the daemon: fork, report readiness through a pipe, serve, take signals, unmount. The child leads a session
- * of its own before the parent returns (a prolog script's process group is killed when the script ends) and lets go of the
- * parent's standard streams once it is ready (a script that waits for their end would wait for the mount's). */
+/* The life of the daemon: fork, report readiness through a pipe, serve, take signals, unmount. The
+ * child leads a session of its own before the parent returns (a prolog script's process group is
+ * killed when the script ends) and lets go of the parent's standard streams once it is ready (a
+ * script that waits for their end would wait for the mount's). */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -113,7 +114,8 @@ static int await_ready(int fd, pid_t pid, struct err *err)
 	if (got != (ssize_t)sizeof(rc)) {
 		while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 			;
-		return err_set(err, -EIO, "the daemon ended before the mount was ready (see syslog)");
+		return err_set(err, -EIO,
+			       "the daemon ended before the mount was ready (see syslog)");
 	}
 	if (rc == 0)
 		return 0;
