@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The test kit's machinery. A failing check leaves its test with longjmp, so that helper functions may check too; that
- * is only possible on the thread that called setjmp, hence the other rule for other threads. stdout is line-buffered:
- * the seed and the last finished test are known even if the program dies. Uses nothing of what is under test.
+ * The test kit's machinery. A failing check leaves its test with longjmp, so that functions it
+ * calls may check too; that is only possible on the thread that called setjmp, hence the other rule
+ * for other threads. stdout is line-buffered: the seed and the last finished test are known even if
+ * the program dies. Uses nothing of what is under test.
  */
 #include "check.h"
 
@@ -25,7 +26,7 @@ static struct {
 	pid_t tmpdir_owner;
 } check;
 
-/* Tests ask for absurd amounts on purpose: that must return NULL, as it does without a sanitizer. */
+/* Tests ask for absurd amounts on purpose: that returns NULL, as it does without a sanitizer. */
 const char *__asan_default_options(void);
 const char *__asan_default_options(void)
 {
@@ -63,7 +64,8 @@ void check_int_(int64_t a, int64_t b, const char *file, int line, const char *ta
 {
 	if (a == b)
 		return;
-	printf("# %s:%d: CHECK_INT(%s, %s): got %" PRId64 ", want %" PRId64 "\n", file, line, ta, tb, a, b);
+	printf("# %s:%d: CHECK_INT(%s, %s): got %" PRId64 ", want %" PRId64 "\n", file, line, ta,
+	       tb, a, b);
 	check_failed();
 }
 
@@ -71,8 +73,9 @@ void check_u64_(uint64_t a, uint64_t b, const char *file, int line, const char *
 {
 	if (a == b)
 		return;
-	printf("# %s:%d: CHECK_U64(%s, %s): got %" PRIu64 " (0x%" PRIx64 "), want %" PRIu64 " (0x%" PRIx64 ")\n", file,
-	       line, ta, tb, a, a, b, b);
+	printf("# %s:%d: CHECK_U64(%s, %s): got %" PRIu64 " (0x%" PRIx64 "), want %" PRIu64
+	       " (0x%" PRIx64 ")\n",
+	       file, line, ta, tb, a, a, b, b);
 	check_failed();
 }
 
@@ -94,7 +97,8 @@ static void check_print_text(const char *label, const char *text)
 	puts("\"");
 }
 
-void check_str_(const char *a, const char *b, const char *file, int line, const char *ta, const char *tb)
+void check_str_(const char *a, const char *b, const char *file, int line, const char *ta,
+		const char *tb)
 {
 	if (a && b ? strcmp(a, b) == 0 : a == b)
 		return;
@@ -122,7 +126,8 @@ static void check_print_bytes(const char *label, const uint8_t *bytes, size_t fr
 	putchar('\n');
 }
 
-void check_bytes_(const void *a, const void *b, size_t size, const char *file, int line, const char *ta, const char *tb)
+void check_bytes_(const void *a, const void *b, size_t size, const char *file, int line,
+		  const char *ta, const char *tb)
 {
 	const uint8_t *pa = a, *pb = b;
 	size_t at = 0, to;
@@ -133,7 +138,8 @@ void check_bytes_(const void *a, const void *b, size_t size, const char *file, i
 		at++;
 	if (at == size)
 		return;
-	printf("# %s:%d: CHECK_BYTES(%s, %s): %zu bytes differ from byte %zu on\n", file, line, ta, tb, size, at);
+	printf("# %s:%d: CHECK_BYTES(%s, %s): %zu bytes differ from byte %zu on\n", file, line, ta,
+	       tb, size, at);
 	to = MIN(at + 16, size);
 	if (pa && pb) {
 		check_print_bytes("got ", pa, at, to);
@@ -198,7 +204,8 @@ const char *check_tmpdir(void)
 		return check.tmpdir;
 	if (!base || !*base)
 		base = "/tmp";
-	snprintf(check.tmpdir, sizeof(check.tmpdir), "%s/%.60s.XXXXXX", base, program_invocation_short_name);
+	snprintf(check.tmpdir, sizeof(check.tmpdir), "%s/%.60s.XXXXXX", base,
+		 program_invocation_short_name);
 	if (!mkdtemp(check.tmpdir))
 		check_die(check.tmpdir);
 	check.tmpdir_owner = getpid();
@@ -269,7 +276,8 @@ static int check_options(int argc, char **argv, bool *ret_is_list, int *ret_firs
 		} else if (strcmp(argv[at], "--list") == 0) {
 			*ret_is_list = true;
 		} else {
-			fprintf(stderr, "usage: %s [--seed N] [--list] [NAME...]\n", program_invocation_short_name);
+			fprintf(stderr, "usage: %s [--seed N] [--list] [NAME...]\n",
+				program_invocation_short_name);
 			exit(2);
 		}
 	}

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Test kit: TAP on stdout, one line per test. A failing CHECK prints file, line and both values as '#' lines, ends its
- * test (also from inside a helper function) and the next test runs; what the test held is leaked, so keep nothing in a
- * test that the next one needs. On another thread than the main one a failing CHECK marks the test and goes on.
+/* Test kit: TAP on stdout, one line per test. A failing CHECK prints file, line and both values as
+ * comments, ends its test (also from inside a function it calls) and the next test runs; what the
+ * test held is leaked, so keep nothing in a test that the next one needs. On another thread than
+ * the main one a failing CHECK marks the test and goes on.
  *
  *	./test_x                 all tests
  *	./test_x NAME...         these tests
@@ -24,10 +25,10 @@ struct check_test {
 
 int check_main(int argc, char **argv, const struct check_test *tests, size_t n_tests);
 
-#define CHECK_MAIN(tests)                                               \
-	int main(int argc, char **argv)                                 \
-	{                                                               \
-		return check_main(argc, argv, tests, ARRAY_LEN(tests)); \
+#define CHECK_MAIN(tests)                                                                          \
+	int main(int argc, char **argv)                                                            \
+	{                                                                                          \
+		return check_main(argc, argv, tests, ARRAY_LEN(tests));                            \
 	}
 
 /* Got first, wanted second. Each argument is evaluated once. */
@@ -50,7 +51,8 @@ uint64_t check_rand_u64(uint64_t *state);
 /* 0 .. n-1, n > 0. */
 uint64_t check_rand_below(uint64_t *state, uint64_t n);
 
-/* A private directory of this program, made at the first call and removed with everything in it at exit. */
+/* A private directory of this program, made at the first call and removed with everything in it at
+ * exit. */
 const char *check_tmpdir(void);
 /* "<tmpdir>/<name>", heap. */
 char *check_tmpfile(const char *name);
@@ -60,9 +62,11 @@ char *check_write_file(const char *name, const void *bytes, size_t size);
 void check_true_(bool ok, const char *file, int line, const char *text);
 void check_int_(int64_t a, int64_t b, const char *file, int line, const char *ta, const char *tb);
 void check_u64_(uint64_t a, uint64_t b, const char *file, int line, const char *ta, const char *tb);
-void check_str_(const char *a, const char *b, const char *file, int line, const char *ta, const char *tb);
-void check_bytes_(const void *a, const void *b, size_t size, const char *file, int line, const char *ta,
-		  const char *tb);
-void check_contains_(const char *text, const char *part, const char *file, int line, const char *tt);
+void check_str_(const char *a, const char *b, const char *file, int line, const char *ta,
+		const char *tb);
+void check_bytes_(const void *a, const void *b, size_t size, const char *file, int line,
+		  const char *ta, const char *tb);
+void check_contains_(const char *text, const char *part, const char *file, int line,
+		     const char *tt);
 
 #endif

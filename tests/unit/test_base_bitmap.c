@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Bitmap against an array of bools, at the sizes where words begin and end, and with random operations.
+ * Bitmap against an array of bools, at the sizes where words begin and end, and with random
+ * operations.
  */
 #include "clairfs/base/bitmap.h"
 
@@ -99,7 +100,8 @@ static void agrees_with_an_array(void)
 			uint64_t bit = check_rand_below(&rng, size);
 			bool value = check_rand_below(&rng, 100) < (round % 2 ? 80 : 20);
 
-			CHECK_INT(value ? bitmap_set(&b, bit) : bitmap_clear(&b, bit), model[bit] != value);
+			CHECK_INT(value ? bitmap_set(&b, bit) : bitmap_clear(&b, bit),
+				  model[bit] != value);
 			if (model[bit] != value)
 				count += value ? 1 : UINT64_MAX;
 			model[bit] = value;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The real clock: runs forward, at the speed of CLOCK_MONOTONIC, and is one object. A struct clock of a test's own is
- * what everything else is driven by, so that is tried too.
+ * The real clock: runs forward, at the speed of CLOCK_MONOTONIC, and is one object. A struct clock
+ * of a test's own is what everything else is driven by, so that is tried too.
  */
 #include "clairfs/base/clock.h"
 

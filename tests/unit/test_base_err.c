@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Messages of set-up errors: code and text, context in front, what happens to texts that are too long, and a caller
- * that does not care (NULL).
+ * Messages of set-up errors: code and text, context in front, what happens to texts that are too
+ * long, and a caller that does not care (NULL).
  */
 #include "clairfs/base/err.h"
 
