@@ -7,6 +7,11 @@
  * ring stats a descriptor: the identity of the file could only be taken by path, before or after,
  * and would be that of another file when the source replaces files. fstat costs less than a ring
  * operation and never blocks long on the local filesystems this engine is picked for.
+ * Measured (2-core VM, kernel 6.18, warm 16 KiB files on ext4, CPU per job with 16 in flight):
+ * this way 3.1-3.5 us, the chain without any identity 2.6, open by system call instead of the ring
+ * 4.0, close by system call the same as by the ring, the thread pool 4.4-5.0. With 110 KiB the copy
+ * dominates (11-13 us, pool 13-15). One ring is one CPU: two pool threads finish 1.4 times (16 KiB)
+ * to 1.9 times (110 KiB) as many jobs of this warm kind per second.
  *
  * Other threads queue jobs under the engine's lock. A ring that waits for completions and has free
  * slots is parked; whoever queues a job unparks one ring by its eventfd, and a ring that leaves
