@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attributes of an open dataset: the one part that changes while it is mounted, when a file turns out to be another one
- * than the index says. Locks are sharded by entry number, so neighbours in the order, which are read at the same time,
- * do not meet. The snapshot is not rewritten: it says what the scan saw, and the next mount finds out again.
- * Must never change the kind of an entry: the kernel was told. Any thread. */
+/* Attributes of an open dataset: the one part that changes while it is mounted, when a file turns
+ * out to be another one than the index says. Locks are sharded by entry number, so neighbours in
+ * the order, which are read at the same time, do not meet. The snapshot is not rewritten: it says
+ * what the scan saw, and the next mount finds out again. Must never change the kind of an entry:
+ * the kernel was told. Any thread. */
 #include "dataset_priv.h"
 
 static struct mutex *lock_of(const struct dataset *ds, uint32_t slot)
@@ -35,15 +36,15 @@ void dataset_stat(const struct dataset *ds, struct entry_id e, struct stat *ret)
 
 	get_attr(ds, slot, &attr);
 	*ret = (struct stat){ .st_mode = attr.mode,
-		.st_nlink = 1,
-		.st_uid = attr.uid,
-		.st_gid = attr.gid,
-		.st_size = (off_t)attr.size,
-		.st_blksize = 4096,
-		.st_blocks = (blkcnt_t)(attr.size / 512 + (attr.size % 512 != 0)),
-		.st_atim = time_of(attr.mtime_ns),
-		.st_mtim = time_of(attr.mtime_ns),
-		.st_ctim = time_of(attr.ctime_ns) };
+			      .st_nlink = 1,
+			      .st_uid = attr.uid,
+			      .st_gid = attr.gid,
+			      .st_size = (off_t)attr.size,
+			      .st_blksize = 4096,
+			      .st_blocks = (blkcnt_t)(attr.size / 512 + (attr.size % 512 != 0)),
+			      .st_atim = time_of(attr.mtime_ns),
+			      .st_mtim = time_of(attr.mtime_ns),
+			      .st_ctim = time_of(attr.ctime_ns) };
 	if (table_is_dir(&ds->t, slot))
 		ret->st_nlink = 2 + (nlink_t)ds->n_subdirs[table_dir_no(&ds->t, slot)];
 }
@@ -54,9 +55,9 @@ void dataset_identity(const struct dataset *ds, struct entry_id e, struct file_i
 
 	get_attr(ds, dataset_slot(ds, e), &attr);
 	*ret = (struct file_identity){ .ino = attr.ino,
-		.size = attr.size,
-		.mtime_ns = attr.mtime_ns,
-		.ctime_ns = attr.ctime_ns };
+				       .size = attr.size,
+				       .mtime_ns = attr.mtime_ns,
+				       .ctime_ns = attr.ctime_ns };
 }
 
 uint64_t dataset_size(const struct dataset *ds, struct entry_id e)
@@ -73,11 +74,11 @@ void dataset_update(struct dataset *ds, struct entry_id e, const struct stat *st
 	struct mutex *mu = lock_of(ds, slot);
 	struct file_identity id = file_identity_of(st);
 	struct slot_attr attr = { .size = id.size,
-		.ino = id.ino,
-		.mtime_ns = id.mtime_ns,
-		.ctime_ns = id.ctime_ns,
-		.uid = st->st_uid,
-		.gid = st->st_gid };
+				  .ino = id.ino,
+				  .mtime_ns = id.mtime_ns,
+				  .ctime_ns = id.ctime_ns,
+				  .uid = st->st_uid,
+				  .gid = st->st_gid };
 
 	mutex_lock(mu);
 	attr.mode = (uint16_t)((ds->t.mode[slot] & S_IFMT) | (st->st_mode & ~(mode_t)S_IFMT));

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Turns the tree of a scan into the table: gives every entry its number (samples in layout order, then directories in
- * pre-order, then other files), copies attributes and names into the arrays in that order, then lists the children.
- * Directories that turned out to be loops or to be gone are left out here, and the directory that holds their name is
- * marked to be scanned again, since their coming back would not change it.
- * Must never recurse: trees may be as deep as a path is long. Runs in the thread that opens the dataset. */
+/* Turns the tree of a scan into the table: gives every entry its number (samples in layout order,
+ * then directories in pre-order, then other files), copies attributes and names into the arrays in
+ * that order, then lists the children. Directories that turned out to be loops or to be gone are
+ * left out here, and the directory that holds their name is marked to be scanned again, since their
+ * coming back would not change it. Must never recurse: trees may be as deep as a path is long. Runs
+ * in the thread that opens the dataset. */
 #include <errno.h>
 #include <string.h>
 
-#include "dataset_priv.h"
+#include "scan_priv.h"
 
 struct builder {
 	struct table *t;
@@ -31,7 +32,8 @@ static uint64_t count_nodes(const struct scan *s)
 }
 
 /* Counts what a directory holds and puts its subdirectories on the stack, the first one on top. */
-static void visit(struct scan_tree *tree, struct scan_node *dir, struct scan_node **stack, uint64_t *depth)
+static void visit(struct scan_tree *tree, struct scan_node *dir, struct scan_node **stack,
+		  uint64_t *depth)
 {
 	for (uint32_t i = dir->n_recs; i-- > 0;) {
 		const struct scan_rec *rec = &dir->recs[i];
@@ -47,7 +49,8 @@ static void visit(struct scan_tree *tree, struct scan_node *dir, struct scan_nod
 			continue;
 		}
 		tree->n_files++;
-		tree->n_images_in_classes += dir->parent && layout_is_image(dir->names + rec->name_off, rec->name_len);
+		tree->n_images_in_classes +=
+			dir->parent && layout_is_image(dir->names + rec->name_off, rec->name_len);
 	}
 }
 
@@ -101,7 +104,8 @@ static void put_file(void *ctx, struct scan_node *dir, struct scan_rec *rec)
 static void put_dir_attr(struct table *t, uint32_t slot, const struct scan_node *dir)
 {
 	table_set_attr(t, slot, &dir->attr);
-	t->flags[slot] = (dir->is_link ? SLOT_IS_LINK : 0) | (dir->is_untrusted ? SLOT_UNTRUSTED : 0);
+	t->flags[slot] =
+		(dir->is_link ? SLOT_IS_LINK : 0) | (dir->is_untrusted ? SLOT_UNTRUSTED : 0);
 	t->dir_skipped[table_dir_no(t, slot)] = dir->skipped;
 }
 
@@ -109,16 +113,18 @@ static void put_dirs(struct builder *b, const struct scan_tree *tree)
 {
 	for (uint32_t i = 1; i < tree->n_dirs; i++) {
 		const struct scan_node *dir = tree->dirs[i];
-		struct scan_rec as_rec = { .name_off = dir->name_off, .name_len = (uint8_t)dir->name_len };
+		struct scan_rec as_rec = { .name_off = dir->name_off,
+					   .name_len = (uint8_t)dir->name_len };
 
 		put_dir_attr(b->t, put_name(b, dir->parent, &as_rec), dir);
 	}
 }
 
-static bool is_sample(const struct scan_node *dir, const struct scan_rec *rec, enum dataset_layout layout)
+static bool is_sample(const struct scan_node *dir, const struct scan_rec *rec,
+		      enum dataset_layout layout)
 {
 	return layout == LAYOUT_FILES ||
-		(dir->parent && layout_is_image(dir->names + rec->name_off, rec->name_len));
+	       (dir->parent && layout_is_image(dir->names + rec->name_off, rec->name_len));
 }
 
 static void put_others(struct builder *b, const struct scan_tree *tree, enum dataset_layout layout)
@@ -175,17 +181,20 @@ static int fill_table(const struct scan_tree *tree, enum dataset_layout layout, 
 	return 0;
 }
 
-static int make_table(const struct scan_tree *tree, enum dataset_layout layout, struct table *ret, struct err *err)
+static int make_table(const struct scan_tree *tree, enum dataset_layout layout, struct table *ret,
+		      struct err *err)
 {
 	uint64_t n_samples = layout == LAYOUT_FILES ? tree->n_files : tree->n_images_in_classes;
 	struct table t = { .n_samples = (uint32_t)n_samples,
-		.n_dirs = tree->n_dirs - 1,
-		.n_others = (uint32_t)(tree->n_files - n_samples),
-		.names_bytes = tree->names_bytes };
+			   .n_dirs = tree->n_dirs - 1,
+			   .n_others = (uint32_t)(tree->n_files - n_samples),
+			   .names_bytes = tree->names_bytes };
 	int error;
 
-	if (tree->n_files + tree->n_dirs > DATASET_ENTRIES_MAX || tree->names_bytes > DATASET_NAMES_MAX)
-		return err_set(err, -EOVERFLOW, "the source has more entries than an index can number (2^32)");
+	if (tree->n_files + tree->n_dirs > DATASET_ENTRIES_MAX ||
+	    tree->names_bytes > DATASET_NAMES_MAX)
+		return err_set(err, -EOVERFLOW,
+			       "the source has more entries than an index can number (2^32)");
 	error = table_alloc(&t);
 	if (error == 0)
 		error = fill_table(tree, layout, &t);
@@ -197,7 +206,8 @@ static int make_table(const struct scan_tree *tree, enum dataset_layout layout, 
 	return 0;
 }
 
-int build_table(const struct scan *s, enum dataset_layout want, struct snapshot *ret, struct err *err)
+int build_table(const struct scan *s, enum dataset_layout want, struct snapshot *ret,
+		struct err *err)
 {
 	struct scan_tree tree = { 0 };
 	enum dataset_layout layout;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A few threads that do the same thing until it is done, while the caller reports progress. Kept apart from the scan
- * because both the scan and the check of a snapshot work this way. A machine that lets us start no thread at all (a
- * container with a pids limit) is no reason to refuse a mount: the caller works itself then.
- * Must never leave a thread behind. Runs in the thread that opens the dataset. */
+/* A few threads that do the same thing until it is done, while the caller reports progress. Kept
+ * apart from the scan because both the scan and the check of a snapshot work this way. A machine
+ * that lets us start no thread at all (a container with a pids limit) is no reason to refuse a
+ * mount: the caller works itself then. Must never leave a thread behind. Runs in the thread that
+ * opens the dataset. */
 #include "clairfs/base/log.h"
-#include "dataset_priv.h"
+#include "scan_priv.h"
 
 #define CREW_MAX 64u
 #define CREW_TICK_NS (100 * NS_PER_MS)
@@ -46,7 +47,8 @@ static void crew_wait(struct crew *crew, const struct scan_options *options)
 	}
 }
 
-void crew_run(const struct scan_options *options, const char *name, void (*fn)(void *arg), void *arg)
+void crew_run(const struct scan_options *options, const char *name, void (*fn)(void *arg),
+	      void *arg)
 {
 	struct crew crew = { .fn = fn, .arg = arg };
 	struct thr threads[CREW_MAX] = { 0 };

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opening a dataset, in this order: the snapshot if there is a good one; one stat per directory of it; a scan of what
- * changed (everything, without a snapshot), which takes the rest from the snapshot; a new snapshot if anything is new.
- * When nothing changed the arrays of the snapshot are the index, as they were read.
- * Must never let the state of the snapshot decide more than how long this takes.
- * Runs in the thread that calls dataset_open; the getters of this file in any thread. */
+/* Opening a dataset, in this order: the snapshot if there is a good one; one stat per directory of
+ * it; a scan of what changed (everything, without a snapshot), which takes the rest from the
+ * snapshot; a new snapshot if anything is new. When nothing changed the arrays of the snapshot are
+ * the index, as they were read. Must never let the state of the snapshot decide more than how long
+ * this takes. Runs in the thread that calls dataset_open; the getters of this file in any thread.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
@@ -13,7 +14,7 @@
 
 #include "clairfs/base/log.h"
 #include "clairfs/base/text.h"
-#include "dataset_priv.h"
+#include "scan_priv.h"
 
 const char *const dataset_layout_names[] = { "auto", "imagefolder", "files", NULL };
 
@@ -26,8 +27,9 @@ struct opening {
 	struct snapshot_key key;
 	struct snapshot snap;
 	struct dataset_stats stats;
-	atomic_uint_fast64_t *n_found; /* what the progress callback reports, NULL before the scan */
-	bool is_new;                   /* snap differs from the file */
+	atomic_uint_fast64_t
+		*n_found; /* what the progress callback reports, NULL before the scan */
+	bool is_new;      /* snap differs from the file */
 };
 
 static uint64_t wall_now(struct clock *clock)
@@ -76,8 +78,9 @@ static bool load(struct opening *o)
 		return false;
 	error = snapshot_load(o->snapshot_dir_fd, &o->key, &o->snap);
 	if (error < 0 && error != -ENOENT)
-		log_warn("the snapshot of %s is not used, the source is scanned: %s", o->params->source,
-			error == -EBADMSG ? "damaged or of another version" : strerror(-error));
+		log_warn("the snapshot of %s is not used, the source is scanned: %s",
+			 o->params->source,
+			 error == -EBADMSG ? "damaged or of another version" : strerror(-error));
 	return error == 0;
 }
 
@@ -89,7 +92,8 @@ static void save(struct opening *o)
 		return;
 	error = snapshot_save(o->snapshot_dir_fd, &o->key, &o->snap);
 	if (error < 0)
-		log_warn("the snapshot of %s could not be written to %s, the next start scans again: %s",
+		log_warn(
+			"the snapshot of %s could not be written to %s, the next start scans again: %s",
 			o->params->source, o->params->snapshot_dir, strerror(-error));
 }
 
@@ -200,7 +204,8 @@ static int open_dataset(struct opening *o, struct dataset **ret, struct err *err
 	o->stats.skipped = ds->stats.skipped;
 	o->stats.seconds_ns = clock_now(clock_monotonic()) - start_ns;
 	ds->stats = o->stats;
-	/* The scan's memory is in the allocator's pools of threads that are gone: give it back to the system. */
+	/* The scan's memory is in the allocator's pools of threads that are gone: give it back to
+	 * the system. */
 	if (o->is_new)
 		malloc_trim(0);
 	*ret = ds;
@@ -214,8 +219,11 @@ int dataset_open(const struct dataset_params *params, struct dataset **ret, stru
 	int error;
 
 	if (params->scan_threads < 1 || params->scan_threads > 64)
-		return err_set(err, -EINVAL, "the source is scanned by 1 to 64 threads, not %u", params->scan_threads);
-	o.options = (struct scan_options){ .threads = params->scan_threads, .tick = tick, .tick_ctx = &o };
+		return err_set(err, -EINVAL, "the source is scanned by 1 to 64 threads, not %u",
+			       params->scan_threads);
+	o.options = (struct scan_options){ .threads = params->scan_threads,
+					   .tick = tick,
+					   .tick_ctx = &o };
 	o.wall_clock = params->wall_clock ? params->wall_clock : &wall;
 	error = open_dataset(&o, ret, err);
 	table_fini(&o.snap.t);

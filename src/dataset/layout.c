@@ -1,23 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which files are samples and in which order: the order the training's own listing has when it looks at the mount.
- * Neither layout needs the paths as strings. Sorting whole paths is sorting each directory's names, as long as a
- * directory takes part under the name its paths have:
- *   files        a directory stands for everything in it under "name/"        ("a-b" < "a/x" < "a0")
- *   imagefolder  os.walk's tuples are sorted by root, so a directory takes part twice below a class: as "name" for
- *                its own files and as "name/" for what is deeper              (roots "a" < "a-b" < "a/x")
- *                At the top, classes are sorted by name alone and each is finished before the next.
+/*
+ * Which files are samples and in which order: the order the training's own listing has when it looks
+ * at the mount. Neither layout needs the paths as strings. Sorting whole paths is sorting each
+ * directory's names, as long as a directory takes part under the name its paths have:
+ *
+ * - files: a directory stands for everything in it, under "name/" ("a-b" < "a/x" < "a0").
+ * - imagefolder: os.walk's tuples are sorted by root, so below a class a directory takes part twice,
+ *   as "name" for its own files and as "name/" for what is deeper ("a" < "a-b" < "a/x"). At the top,
+ *   classes are sorted by name alone and each is finished before the next.
+ *
  * An explicit stack, because trees may be as deep as a path is long. Must never use the locale.
- * Runs in the thread that opens the dataset. */
+ * Runs in the thread that opens the dataset.
+ */
 #include <errno.h>
 #include <string.h>
-#include <strings.h>
 
-#include "dataset_priv.h"
+#include "scan_priv.h"
 
-static const char *const image_extensions[] = { ".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff",
-	".webp" };
+static const char *const image_extensions[] = { ".jpg", ".jpeg", ".png",  ".ppm", ".bmp",
+						".pgm", ".tif",  ".tiff", ".webp" };
 
-/* Python compares name.lower(); no character outside of ASCII becomes a letter of these when lowered. */
+/* Python compares name.lower(); no character outside of ASCII becomes a letter of these when
+ * lowered. */
 bool layout_is_image(const char *name, size_t len)
 {
 	for (size_t i = 0; i < ARRAY_LEN(image_extensions); i++) {
@@ -41,7 +45,8 @@ struct top_count {
 	uint64_t files, images;
 };
 
-/* The number of the top directory each directory is in, counted from 0 in pre-order; UINT32_MAX for the root. */
+/* The number of the top directory each directory is in, counted from 0 in pre-order; UINT32_MAX for
+ * the root. */
 static void find_tops(const struct scan_tree *tree, uint32_t *top)
 {
 	top[0] = UINT32_MAX;
@@ -82,7 +87,8 @@ int layout_detect(const struct scan_tree *tree, enum dataset_layout *ret)
 		in_classes += counts[i].images;
 		is_fit &= counts[i].files == 0 || counts[i].images > 0;
 	}
-	*ret = is_fit && in_classes > 0 && images * 2 >= tree->n_files ? LAYOUT_IMAGEFOLDER : LAYOUT_FILES;
+	*ret = is_fit && in_classes > 0 && images * 2 >= tree->n_files ? LAYOUT_IMAGEFOLDER
+								       : LAYOUT_FILES;
 	return 0;
 }
 
@@ -115,8 +121,8 @@ static struct py_name item_name(const struct scan_node *node, const struct item 
 	const struct scan_rec *rec = &node->recs[item->rec];
 
 	return (struct py_name){ .bytes = node->names + rec->name_off,
-		.len = rec->name_len,
-		.has_slash = item->kind == ITEM_BELOW };
+				 .len = rec->name_len,
+				 .has_slash = item->kind == ITEM_BELOW };
 }
 
 static int item_cmp(const void *a, const void *b, void *arg)
@@ -139,7 +145,8 @@ static void add_item(struct frame *f, uint32_t rec, enum item_kind kind)
 	f->items[f->n++] = (struct item){ .rec = rec, .kind = (uint8_t)kind };
 }
 
-/* The parts of a directory. `only_files`: a directory seen as itself, whose subdirectories come elsewhere. */
+/* The parts of a directory. `only_files`: a directory seen as itself, whose subdirectories come
+ * elsewhere. */
 static void fill_frame(struct frame *f, enum dataset_layout layout, bool only_files)
 {
 	const struct scan_node *node = f->node;
@@ -201,8 +208,8 @@ static int enter(struct walk *w, struct scan_node *node, enum item_kind kind)
 	return error;
 }
 
-int layout_walk(struct scan_node *root, enum dataset_layout layout, void (*emit)(void *ctx, struct scan_node *dir,
-	struct scan_rec *rec), void *ctx)
+int layout_walk(struct scan_node *root, enum dataset_layout layout,
+		void (*emit)(void *ctx, struct scan_node *dir, struct scan_rec *rec), void *ctx)
 {
 	struct walk w = { .layout = layout };
 	int error = push_frame(&w, root, false);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names and numbers of an open dataset. All of this is immutable once the dataset is open, so there is no lock: the
- * FUSE threads look names up and list directories side by side. A lookup is a binary search among the children of a
- * directory, which are kept sorted by bytes (the kernel asks by name, and a hash table would cost 8 bytes an entry).
- * Must never touch attributes: attr.c has those, under locks. Any thread. */
+/* Names and numbers of an open dataset. All of this is immutable once the dataset is open, so there
+ * is no lock: the FUSE threads look names up and list directories side by side. A lookup is a
+ * binary search among the children of a directory, which are kept sorted by bytes (the kernel asks
+ * by name, and a hash table would cost 8 bytes an entry). Must never touch attributes: attr.c has
+ * those, under locks. Any thread. */
 #include <string.h>
 
 #include "dataset_priv.h"
@@ -31,7 +32,8 @@ int dataset_path(const struct dataset *ds, struct entry_id e, char *out, size_t 
 	return table_path(&ds->t, dataset_slot(ds, e), out, size);
 }
 
-struct entry_id dataset_lookup(const struct dataset *ds, struct entry_id dir, const char *name, size_t len)
+struct entry_id dataset_lookup(const struct dataset *ds, struct entry_id dir, const char *name,
+			       size_t len)
 {
 	uint32_t slot = table_lookup(&ds->t, dataset_slot(ds, dir), name, len);
 

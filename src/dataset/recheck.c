@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Is the snapshot still true? One stat per directory answers for the names in it: whoever adds, removes or renames one
- * changes the directory's mtime and ctime. Attributes of plain files are not asked for: a file rewritten in place is
- * found out when it is read (its identity is compared). A symlink hides its target's changes from the directory, so
- * a symlinked directory is stat'ed by path like any other, and a symlinked file gets a stat of its own.
- * Device numbers are not compared: they change when a network filesystem is mounted again.
- * Must never miss a change because of the order of threads: marks are only ever set. Runs in the scan threads. */
+/* Is the snapshot still true? One stat per directory answers for the names in it: whoever adds,
+ * removes or renames one changes the directory's mtime and ctime. Attributes of plain files are not
+ * asked for: a file rewritten in place is found out when it is read (its identity is compared). A
+ * symlink hides its target's changes from the directory, so a symlinked directory is stat'ed by
+ * path like any other, and a symlinked file gets a stat of its own. Device numbers are not
+ * compared: they change when a network filesystem is mounted again. Must never miss a change
+ * because of the order of threads: marks are only ever set. Runs in the scan threads. */
 #include <errno.h>
 #include <fcntl.h>
 
-#include "dataset_priv.h"
+#include "scan_priv.h"
 
 #define RECHECK_BATCH 32u
 
@@ -66,7 +67,8 @@ static void check_dir(struct recheck *r, uint32_t dir_no)
 
 	if (t->flags[slot] & SLOT_UNTRUSTED) {
 		mark(r, slot);
-		/* It may be a loop by now, or gone: only reading the directory that holds the symlink tells. */
+		/* It may be a loop by now, or gone: only reading the directory that holds the
+		 * symlink tells. */
 		if (t->flags[slot] & SLOT_IS_LINK)
 			mark(r, t->parent[slot]);
 		return;
@@ -78,7 +80,8 @@ static void check_dir(struct recheck *r, uint32_t dir_no)
 	}
 	r->dev[dir_no] = (uint64_t)sx.stx_dev_major << 32 | sx.stx_dev_minor;
 	scan_attr_of_statx(&sx, &now);
-	if (now.ino == t->ino[slot] && now.mtime_ns == t->mtime_ns[slot] && now.ctime_ns == t->ctime_ns[slot])
+	if (now.ino == t->ino[slot] && now.mtime_ns == t->mtime_ns[slot] &&
+	    now.ctime_ns == t->ctime_ns[slot])
 		return;
 	mark(r, slot);
 	if (t->flags[slot] & SLOT_IS_LINK)
@@ -97,7 +100,7 @@ static void check_link(struct recheck *r, uint32_t slot)
 	scan_attr_of_statx(&sx, &now);
 	table_get_attr(r->t, slot, &before);
 	if (now.size == before.size && now.ino == before.ino && now.mtime_ns == before.mtime_ns &&
-		now.ctime_ns == before.ctime_ns)
+	    now.ctime_ns == before.ctime_ns)
 		return;
 	/* No two threads have the same slot. */
 	table_set_attr(r->t, slot, &now);

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parallel scan. Work is a stack of directories to read and a stack of directories whose names still need a stat
- * (in batches, so that one flat directory of a million files keeps every thread busy). Batches go first: a directory
- * is opened only when no batch waits, so about as many are open at a time as there are threads, however wide the tree.
- * Directories are opened by path relative to the source, which holds no descriptor per level of a deep tree.
- * Must never keep the lock over a system call. Runs in the scan threads; scan_init, scan_run and scan_fini in the
+/* The parallel scan. Work is a stack of directories to read and a stack of directories whose names
+ * still need a stat (in batches, so that one flat directory of a million files keeps every thread
+ * busy). Batches go first: a directory is opened only when no batch waits, so about as many are
+ * open at a time as there are threads, however wide the tree. Directories are opened by path
+ * relative to the source, which holds no descriptor per level of a deep tree. Must never keep the
+ * lock over a system call. Runs in the scan threads; scan_init, scan_run and scan_fini in the
  * thread that opens the dataset. */
 #include <errno.h>
 #include <string.h>
 
 #include "clairfs/base/log.h"
 #include "clairfs/base/text.h"
-#include "dataset_priv.h"
+#include "scan_priv.h"
 
 #define SCAN_LOGGED_MAX 8u
 
@@ -35,7 +36,8 @@ void scan_fini(struct scan *s)
 	mutex_fini(&s->mu);
 }
 
-struct scan_node *scan_node_new(struct scan *s, struct scan_node *parent, uint32_t name_off, uint32_t name_len)
+struct scan_node *scan_node_new(struct scan *s, struct scan_node *parent, uint32_t name_off,
+				uint32_t name_len)
 {
 	struct scan_node *node = calloc(1, sizeof(*node));
 
@@ -83,7 +85,8 @@ void scan_node_path(const struct scan_node *node, char out[DATASET_PATH_MAX + 1]
 	}
 }
 
-void scan_log_skip(struct scan *s, const struct scan_node *dir, const char *name, size_t len, const char *why)
+void scan_log_skip(struct scan *s, const struct scan_node *dir, const char *name, size_t len,
+		   const char *why)
 {
 	uint64_t before = atomic_fetch_add(&s->n_logged, 1);
 	char path[DATASET_PATH_MAX + 1], shown_dir[256], shown[256];
@@ -94,7 +97,7 @@ void scan_log_skip(struct scan *s, const struct scan_node *dir, const char *name
 	text_escape(path, strlen(path), shown_dir, sizeof(shown_dir));
 	text_escape(name, len, shown, sizeof(shown));
 	log_warn("dataset: %s/%s: %s%s", shown_dir, shown, why,
-		before + 1 == SCAN_LOGGED_MAX ? "; more of this kind are only counted" : "");
+		 before + 1 == SCAN_LOGGED_MAX ? "; more of this kind are only counted" : "");
 }
 
 static void fail_locked(struct scan *s, int error) REQUIRES(s->mu)
@@ -112,7 +115,8 @@ static void end_node_locked(struct scan *s) REQUIRES(s->mu)
 }
 
 /* The next batch of names, from the directory that was read last. */
-static struct scan_node *take_batch_locked(struct scan *s, uint32_t *ret_from, uint32_t *ret_to) REQUIRES(s->mu)
+static struct scan_node *take_batch_locked(struct scan *s, uint32_t *ret_from, uint32_t *ret_to)
+	REQUIRES(s->mu)
 {
 	struct scan_node *node = s->batches;
 

@@ -1,25 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One directory of the scan: its names, then their attributes; or both from the snapshot when it did not change.
- * A file costs one statx that need not ask the servers again (AT_STATX_DONT_SYNC): whoever reads the file compares its
- * identity anyway, and for a million files on a parallel filesystem the difference is minutes. A directory costs one
- * synchronous statx on the open descriptor, before its names are read, so that a change in between shows next time.
- * What cannot be had is left out and counted, never an error, but for memory and the root itself.
- * Must never follow a loop: below a symlink each directory is compared with its ancestors. Runs in the scan threads. */
+/* One directory of the scan: its names, then their attributes; or both from the snapshot when it
+ * did not change. A file costs one statx that need not ask the servers again (AT_STATX_DONT_SYNC):
+ * whoever reads the file compares its identity anyway, and for a million files on a parallel
+ * filesystem the difference is minutes. A directory costs one synchronous statx on the open
+ * descriptor, before its names are read, so that a change in between shows next time. What cannot
+ * be had is left out and counted, never an error, but for memory and the root itself. Must never
+ * follow a loop: below a symlink each directory is compared with its ancestors. Runs in the scan
+ * threads. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 
-#include "dataset_priv.h"
+#include "scan_priv.h"
 
 void scan_attr_of_statx(const struct statx *sx, struct slot_attr *ret)
 {
-	*ret = (struct slot_attr){ .size = sx->stx_size,
+	*ret = (struct slot_attr){
+		.size = sx->stx_size,
 		.ino = sx->stx_ino,
 		.mtime_ns = file_time_ns(sx->stx_mtime.tv_sec, sx->stx_mtime.tv_nsec),
 		.ctime_ns = file_time_ns(sx->stx_ctime.tv_sec, sx->stx_ctime.tv_nsec),
 		.uid = sx->stx_uid,
 		.gid = sx->stx_gid,
-		.mode = sx->stx_mode };
+		.mode = sx->stx_mode
+	};
 }
 
 static void *grown(void *array, uint32_t *capacity, uint64_t wanted, size_t item)
@@ -40,24 +44,28 @@ static struct scan_rec *add_rec(struct scan_node *node, const char *name, uint32
 	void *bigger;
 
 	if (node->n_recs == node->recs_capacity) {
-		bigger = grown(node->recs, &node->recs_capacity, (uint64_t)node->n_recs + 8, sizeof(*node->recs));
+		bigger = grown(node->recs, &node->recs_capacity, (uint64_t)node->n_recs + 8,
+			       sizeof(*node->recs));
 		if (!bigger)
 			return NULL;
 		node->recs = bigger;
 	}
 	if ((uint64_t)node->names_size + len > node->names_capacity) {
-		bigger = grown(node->names, &node->names_capacity, (uint64_t)node->names_size + len + 64, 1);
+		bigger = grown(node->names, &node->names_capacity,
+			       (uint64_t)node->names_size + len + 64, 1);
 		if (!bigger)
 			return NULL;
 		node->names = bigger;
 	}
 	memcpy(node->names + node->names_size, name, len);
-	node->recs[node->n_recs] = (struct scan_rec){ .name_off = node->names_size, .name_len = (uint8_t)len };
+	node->recs[node->n_recs] =
+		(struct scan_rec){ .name_off = node->names_size, .name_len = (uint8_t)len };
 	node->names_size += len;
 	return &node->recs[node->n_recs++];
 }
 
-static void skip_rec(struct scan *s, struct scan_node *node, struct scan_rec *rec, bool is_unstable, const char *why)
+static void skip_rec(struct scan *s, struct scan_node *node, struct scan_rec *rec, bool is_unstable,
+		     const char *why)
 {
 	rec->kind = REC_SKIPPED;
 	rec->is_unstable = is_unstable;
@@ -65,7 +73,8 @@ static void skip_rec(struct scan *s, struct scan_node *node, struct scan_rec *re
 }
 
 /* The record becomes a directory, which is queued. */
-static int add_subdir(struct scan *s, struct scan_node *node, struct scan_rec *rec, uint32_t old_dir)
+static int add_subdir(struct scan *s, struct scan_node *node, struct scan_rec *rec,
+		      uint32_t old_dir)
 {
 	struct scan_node *sub = scan_node_new(s, node, rec->name_off, rec->name_len);
 
@@ -81,7 +90,8 @@ static int add_subdir(struct scan *s, struct scan_node *node, struct scan_rec *r
 }
 
 /* The same name in the snapshot, if it was a directory there. */
-static uint32_t old_subdir(const struct scan *s, const struct scan_node *node, const struct scan_rec *rec)
+static uint32_t old_subdir(const struct scan *s, const struct scan_node *node,
+			   const struct scan_rec *rec)
 {
 	uint32_t slot;
 
@@ -115,7 +125,6 @@ static int reuse_dir(struct scan *s, struct scan_node *node)
 
 	table_get_attr(t, node->old_dir, &node->attr);
 	node->dev = s->recheck->dev[dir_no];
-	node->is_reused = true;
 	if (is_loop(node)) {
 		drop(s, node, "symlink loop");
 		return 0;
@@ -197,7 +206,8 @@ static int open_dir(struct scan *s, struct scan_node *node)
 	/* Listed empty, and looked at again next time. */
 	node->is_untrusted = true;
 	node->skipped++;
-	scan_log_skip(s, node->parent, node->parent->names + node->name_off, node->name_len, strerror(-open_error));
+	scan_log_skip(s, node->parent, node->parent->names + node->name_off, node->name_len,
+		      strerror(-open_error));
 	return 0;
 }
 
@@ -214,7 +224,8 @@ static int add_dirent(struct scan *s, struct scan_node *node, const struct diren
 
 	if (is_dots(d->d_name))
 		return 0;
-	if (len > DATASET_NAME_MAX || node->path_len + (node->parent ? 1 : 0) + len > DATASET_PATH_MAX) {
+	if (len > DATASET_NAME_MAX ||
+	    node->path_len + (node->parent ? 1 : 0) + len > DATASET_PATH_MAX) {
 		node->skipped++;
 		scan_log_skip(s, node, d->d_name, len, "the path is too long");
 		return 0;
@@ -224,7 +235,8 @@ static int add_dirent(struct scan *s, struct scan_node *node, const struct diren
 		return -ENOMEM;
 	rec->is_link = d->d_type == DT_LNK;
 	rec->kind = d->d_type == DT_DIR ? REC_DIR : REC_PENDING;
-	if (d->d_type != DT_DIR && d->d_type != DT_REG && d->d_type != DT_LNK && d->d_type != DT_UNKNOWN)
+	if (d->d_type != DT_DIR && d->d_type != DT_REG && d->d_type != DT_LNK &&
+	    d->d_type != DT_UNKNOWN)
 		skip_rec(s, node, rec, false, "neither a file nor a directory");
 	return 0;
 }
@@ -250,7 +262,8 @@ static int read_names(struct scan *s, struct scan_node *node)
 	/* Only now: the names do not move any more. */
 	for (uint32_t i = 0; i < node->n_recs && error == 0; i++)
 		if (node->recs[i].kind == REC_DIR)
-			error = add_subdir(s, node, &node->recs[i], old_subdir(s, node, &node->recs[i]));
+			error = add_subdir(s, node, &node->recs[i],
+					   old_subdir(s, node, &node->recs[i]));
 	return error;
 }
 
@@ -258,7 +271,8 @@ int scan_dir_read(struct scan *s, struct scan_node *node)
 {
 	int error;
 
-	if (node->old_dir != UINT32_MAX && !s->recheck->is_changed[table_dir_no(s->old, node->old_dir)])
+	if (node->old_dir != UINT32_MAX &&
+	    !s->recheck->is_changed[table_dir_no(s->old, node->old_dir)])
 		return reuse_dir(s, node);
 	atomic_fetch_add(&s->n_scanned, 1);
 	error = open_dir(s, node);
@@ -267,11 +281,14 @@ int scan_dir_read(struct scan *s, struct scan_node *node)
 	return read_names(s, node);
 }
 
-/* d_type did not say what it is (some filesystems never do): only now it is known to be a symlink. */
-static int find_links(struct scan *s, int dir_fd, const char *name, struct scan_rec *rec, struct statx *sx)
+/* d_type did not say what it is (some filesystems never do): only now it is known to be a symlink.
+ */
+static int find_links(struct scan *s, int dir_fd, const char *name, struct scan_rec *rec,
+		      struct statx *sx)
 {
 	atomic_fetch_add(&s->n_stats, 1);
-	if (statx(dir_fd, name, AT_SYMLINK_NOFOLLOW | AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT, STATX_WANTED, sx) < 0)
+	if (statx(dir_fd, name, AT_SYMLINK_NOFOLLOW | AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT,
+		  STATX_WANTED, sx) < 0)
 		return -errno;
 	rec->is_link = S_ISLNK(sx->stx_mode);
 	return 0;
@@ -289,11 +306,13 @@ static int stat_rec(struct scan *s, struct scan_node *node, struct scan_rec *rec
 		error = find_links(s, dir_fd, name, rec, &sx);
 	if (error == 0 && rec->is_link) {
 		atomic_fetch_add(&s->n_stats, 1);
-		if (statx(dir_fd, name, AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT, STATX_WANTED, &sx) < 0)
+		if (statx(dir_fd, name, AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT, STATX_WANTED, &sx) <
+		    0)
 			error = -errno;
 	}
 	if (error < 0) {
-		skip_rec(s, node, rec, true, rec->is_link && error == -ENOENT ? "dangling symlink" : strerror(-error));
+		skip_rec(s, node, rec, true,
+			 rec->is_link && error == -ENOENT ? "dangling symlink" : strerror(-error));
 	} else if (S_ISDIR(sx.stx_mode)) {
 		return add_subdir(s, node, rec, old_subdir(s, node, rec));
 	} else if (S_ISREG(sx.stx_mode)) {
@@ -341,7 +360,8 @@ void scan_dir_finish(struct scan_node *node)
 	node->n_recs = kept;
 	if (kept > 0)
 		qsort_r(node->recs, kept, sizeof(*node->recs), rec_cmp, node->names);
-	/* Growth left up to half of the memory unused. The names may be in use by readers of subdirectories. */
+	/* Growth left up to half of the memory unused. The names may be in use by readers of
+	 * subdirectories. */
 	smaller = kept > 0 ? realloc(node->recs, kept * sizeof(*node->recs)) : NULL;
 	if (smaller)
 		node->recs = smaller;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The index on disk (FORMAT.md): written whole under another name and renamed, read whole into memory. It is a cache
- * of what a scan finds, so any doubt about it (owner, mode, checksum, counts, structure, other source) means a scan
- * and never an error; and a snapshot that cannot be written costs time at the next start, nothing else. There is no
- * fsync: what a crash leaves half-written fails the checksum. It is read, not mapped: a file that shrinks under a
- * mapping would kill the daemon.
- * Must never follow a symlink in the snapshot directory, nor use one that others can write to.
- * Runs in the thread that opens the dataset. */
+/* The index on disk (FORMAT.md): written whole under another name and renamed, read whole into
+ * memory. It is a cache of what a scan finds, so any doubt about it (owner, mode, checksum, counts,
+ * structure, other source) means a scan and never an error; and a snapshot that cannot be written
+ * costs time at the next start, nothing else. There is no fsync: what a crash leaves half-written
+ * fails the checksum. It is read, not mapped: a file that shrinks under a mapping would kill the
+ * daemon. Must never follow a symlink in the snapshot directory, nor use one that others can write
+ * to. Runs in the thread that opens the dataset. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -48,7 +49,7 @@ static void stem_of(const struct snapshot_key *key, char out[SNAPSHOT_STEM_SIZE]
 	hash = XXH3_128bits(w.data, w.is_bad ? 0 : w.size);
 	buf_writer_fini(&w);
 	snprintf(out, SNAPSHOT_STEM_SIZE, "%016llx%016llx", (unsigned long long)hash.high64,
-		(unsigned long long)hash.low64);
+		 (unsigned long long)hash.low64);
 }
 
 static int make_dirs(const char *path)
@@ -84,7 +85,9 @@ int snapshot_dir_open(const char *path)
 		return -1;
 	}
 	if (st.st_uid != geteuid() || (st.st_mode & 077) != 0) {
-		log_warn("no snapshot of the dataset is kept: %s must belong to the user and have mode 0700", path);
+		log_warn(
+			"no snapshot of the dataset is kept: %s must belong to the user and have mode 0700",
+			path);
 		return -1;
 	}
 	return take_fd(&fd);
@@ -126,16 +129,18 @@ static bool is_layout(uint32_t layout)
 static bool has_sane_header(const struct header *h, const struct table *t, size_t size)
 {
 	return h->version == SNAPSHOT_VERSION && h->reserved == 0 && is_layout(h->layout) &&
-		is_layout(h->auto_layout) && h->path_len <= DATASET_PATH_MAX && h->file_size == size &&
-		(uint64_t)t->n_samples + t->n_dirs + t->n_others < DATASET_ENTRIES_MAX &&
-		t->names_bytes <= DATASET_NAMES_MAX &&
-		SNAPSHOT_HEADER_SIZE + padded_path_size(h->path_len) + table_blob_bytes(t) == size;
+	       is_layout(h->auto_layout) && h->path_len <= DATASET_PATH_MAX &&
+	       h->file_size == size &&
+	       (uint64_t)t->n_samples + t->n_dirs + t->n_others < DATASET_ENTRIES_MAX &&
+	       t->names_bytes <= DATASET_NAMES_MAX &&
+	       SNAPSHOT_HEADER_SIZE + padded_path_size(h->path_len) + table_blob_bytes(t) == size;
 }
 
 static bool is_of_key(const struct snapshot_key *key, const struct header *h, const char *path)
 {
-	return !key || (h->fsid == key->fsid && h->ino == key->ino && h->path_len == strlen(key->path) &&
-			       memcmp(path, key->path, h->path_len) == 0);
+	return !key ||
+	       (h->fsid == key->fsid && h->ino == key->ino && h->path_len == strlen(key->path) &&
+		memcmp(path, key->path, h->path_len) == 0);
 }
 
 static bool parse(uint8_t *bytes, size_t size, const struct snapshot_key *key, struct snapshot *ret)
@@ -150,7 +155,7 @@ static bool parse(uint8_t *bytes, size_t size, const struct snapshot_key *key, s
 		return false;
 	read_header(&r, &h, &ret->t);
 	if (r.is_bad || !has_sane_header(&h, &ret->t, size) ||
-		XXH3_64bits(bytes + SNAPSHOT_HASHED_FROM, size - SNAPSHOT_HASHED_FROM) != h.checksum)
+	    XXH3_64bits(bytes + SNAPSHOT_HASHED_FROM, size - SNAPSHOT_HASHED_FROM) != h.checksum)
 		return false;
 	path = buf_get_bytes(&r, padded_path_size(h.path_len));
 	blob = buf_get_bytes(&r, table_blob_bytes(&ret->t));
@@ -163,7 +168,8 @@ static bool parse(uint8_t *bytes, size_t size, const struct snapshot_key *key, s
 	return table_is_valid(&ret->t);
 }
 
-int snapshot_parse(void *take_bytes, size_t size, const struct snapshot_key *key, struct snapshot *ret)
+int snapshot_parse(void *take_bytes, size_t size, const struct snapshot_key *key,
+		   struct snapshot *ret)
 {
 	*ret = (struct snapshot){ 0 };
 	if (!parse(take_bytes, size, key, ret)) {
@@ -245,7 +251,8 @@ static uint64_t checksum_of(const struct buf_writer *head, const struct table *t
 }
 
 /* Everything in front of the sections but magic and checksum. */
-static void put_header(struct buf_writer *w, const struct snapshot_key *key, const struct snapshot *snap)
+static void put_header(struct buf_writer *w, const struct snapshot_key *key,
+		       const struct snapshot *snap)
 {
 	const struct table *t = &snap->t;
 	uint32_t path_len = (uint32_t)strlen(key->path);
@@ -304,9 +311,9 @@ static void remove_leftovers(int dir_fd, const char *stem)
 		size_t len = strlen(d->d_name);
 
 		if (strncmp(d->d_name, stem, strlen(stem)) == 0 && len > 4 &&
-			strcmp(d->d_name + len - 4, ".tmp") == 0 &&
-			fstatat(dir_fd, d->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-			st.st_mtim.tv_sec < time(NULL) - 3600)
+		    strcmp(d->d_name + len - 4, ".tmp") == 0 &&
+		    fstatat(dir_fd, d->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+		    st.st_mtim.tv_sec < time(NULL) - 3600)
 			unlinkat(dir_fd, d->d_name, 0);
 	}
 	closedir(stream);

@@ -1,25 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The finished index: one array per attribute, all in one allocation, in the order of FORMAT.md, so that a snapshot is
- * written and read in one piece and a million entries cost 55 bytes each besides their names.
+/* The finished index: one array per attribute, all in one allocation, in the order of FORMAT.md, so
+ * that a snapshot is written and read in one piece and a million entries cost 55 bytes each besides
+ * their names.
  *
  *   slots   0 .. n_samples | .. directories (pre-order) | .. other files | root
  *
- * Directories come in pre-order, so a parent has a smaller slot than its child: table_is_valid relies on it to refuse
- * cycles. Whatever passed table_is_valid may be used without further checks; nothing else may.
- * Immutable but for attributes, which dataset.c guards. Any thread. */
+ * Directories come in pre-order, so a parent has a smaller slot than its child: table_is_valid
+ * relies on it to refuse cycles. Whatever passed table_is_valid may be used without further checks;
+ * nothing else may. Immutable but for attributes, which dataset.c guards. Any thread. */
 #include <errno.h>
 #include <string.h>
 
 #include "dataset_priv.h"
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "snapshots are little-endian and used as they are");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+	       "snapshots are little-endian and used as they are");
 
 uint64_t table_blob_bytes(const struct table *t)
 {
 	uint64_t n = (uint64_t)t->n_samples + t->n_dirs + t->n_others;
 	uint64_t d = t->n_dirs;
 
-	return (n + 1) * (4 * 8 + 3 * 4 + 2 + 1) + (n + 2) * 4 + n * 4 + (d + 2) * 4 + (d + 1) * 4 + t->names_bytes;
+	return (n + 1) * (4 * 8 + 3 * 4 + 2 + 1) + (n + 2) * 4 + n * 4 + (d + 2) * 4 + (d + 1) * 4 +
+	       t->names_bytes;
 }
 
 void table_place(struct table *t, void *blob)
@@ -77,7 +80,8 @@ static bool has_valid_names(const struct table *t)
 {
 	uint32_t n = t->n_entries, len;
 
-	if (t->name_off[0] != 0 || t->name_off[n] != t->names_bytes || t->name_off[n + 1] != t->names_bytes)
+	if (t->name_off[0] != 0 || t->name_off[n] != t->names_bytes ||
+	    t->name_off[n + 1] != t->names_bytes)
 		return false;
 	for (uint32_t i = 0; i < n; i++)
 		if (t->name_off[i] > t->name_off[i + 1])
@@ -110,8 +114,8 @@ static bool has_valid_entries(const struct table *t)
 	return true;
 }
 
-/* Each child names this directory as its parent and the names rise strictly, so no child is there twice; the ranges
- * hold as many children as there are entries, so none is missing. */
+/* Each child names this directory as its parent and the names rise strictly, so no child is there
+ * twice; the ranges hold as many children as there are entries, so none is missing. */
 static bool has_valid_children(const struct table *t)
 {
 	if (t->dir_first[0] != 0 || t->dir_first[t->n_dirs + 1] != t->n_entries)
@@ -147,12 +151,12 @@ bool table_is_valid(const struct table *t)
 void table_get_attr(const struct table *t, uint32_t slot, struct slot_attr *ret)
 {
 	*ret = (struct slot_attr){ .size = t->size[slot],
-		.ino = t->ino[slot],
-		.mtime_ns = t->mtime_ns[slot],
-		.ctime_ns = t->ctime_ns[slot],
-		.uid = t->uid[slot],
-		.gid = t->gid[slot],
-		.mode = t->mode[slot] };
+				   .ino = t->ino[slot],
+				   .mtime_ns = t->mtime_ns[slot],
+				   .ctime_ns = t->ctime_ns[slot],
+				   .uid = t->uid[slot],
+				   .gid = t->gid[slot],
+				   .mode = t->mode[slot] };
 }
 
 void table_set_attr(struct table *t, uint32_t slot, const struct slot_attr *attr)
