@@ -5,11 +5,13 @@
 #ifndef CLAIRFS_CACHE_H
 #define CLAIRFS_CACHE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/uio.h>
 
 #include "clairfs/base/clock.h"
+#include "clairfs/base/queue.h"
 #include "clairfs/dataset.h"
 #include "clairfs/metrics.h"
 #include "clairfs/order.h"
@@ -46,6 +48,16 @@ int cache_start(struct cache *cache, struct err *err) MUST_USE;
 void cache_stop(struct cache *cache);
 void cache_free(struct cache *cache);
 
+/* The cache's: one of the pieces that a READ touches. */
+struct cache_part {
+	struct list node; /* in the list of the piece's waiters */
+	struct cache_read *read;
+	struct object *object; /* pinned once the part is served */
+	enum read_class part_class;
+	int status;
+	bool is_restart;
+};
+
 /* One READ of a file. Owned by the caller until done(). */
 struct cache_read {
 	struct entry_id entry;
@@ -56,9 +68,14 @@ struct cache_read {
 	 * bytes (fewer than length at the end of the file, none past it); else a negative errno of the source. */
 	void (*done)(struct cache_read *read, int status, const struct iovec *iov, int n_iov);
 	void *ctx;
-	struct list node;  /* the cache's, like all below */
-	void *priv[4];
 	enum read_class read_class; /* of the slowest piece; valid in done() */
+	/* the cache's, no need to initialise */
+	struct list node;
+	struct cache *cache;
+	struct entry_state *state;
+	struct cache_part part[2];
+	_Atomic uint32_t n_left;
+	uint32_t n_parts, n_tries, begin_version;
 };
 /* Never blocks; may call done() before it returns. Looks in: arena -> fetch in flight (joins it) -> store -> source. Any
  * thread. */
