@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How each read was served. One open of a sample is one read; the open is heard of asynchronously (or not at all), its
- * READ upcalls come before or after that, and an open without any was served by the kernel from staged pages. So an open
- * stays undecided until the sample is opened again or has been quiet for a while; the slowest of its READs decides its
- * class. READs without an open (the watch lags, or lost it) count as one read too, and an open that comes late for them
- * is taken as theirs. Other files: one READ is one read.
+ * How each read was served. One open of a sample is one read; the open is heard of asynchronously
+ * (or not at all), its READ upcalls come before or after that, and an open without any was served
+ * by the kernel from staged pages. So an open stays undecided until the sample is opened again or
+ * has been quiet for a while; the slowest of its READs decides its class. READs without an open
+ * (the watch lags, or lost it) count as one read too, and an open that comes late for them is taken
+ * as theirs. Other files: one READ is one read.
  *
- * Bytes of READs are counted at once; the rest of an opened sample counts as staged when the read is decided.
+ * Bytes of READs are counted at once; the rest of an opened sample counts as staged when the read
+ * is decided.
  *
- * Runs on fs threads, I/O threads and the planner. Memory: at most RECORDS_MAX per shard, then the oldest is decided.
+ * Runs on fs threads, I/O threads and the planner. Memory: at most RECORDS_MAX per shard, then the
+ * oldest is decided.
  */
 #include "cache_priv.h"
 
@@ -16,14 +19,15 @@
 
 enum { ACCOUNT_SHARDS = 16, ACCOUNT_BUCKETS = 1024, RECORDS_MAX = 65536 };
 enum { GRACE_NS = 1000000000 };
-#define PARTIAL_GRACE_NS (5 * NS_PER_S) /* a sample that was read in part so far: its reader may be slow */
+#define PARTIAL_GRACE_NS                                                                           \
+	(5 * NS_PER_S) /* a sample that was read in part so far: its reader may be slow */
 
 struct record {
 	struct record *next_hash;
 	struct list by_age;
 	struct entry_id entry;
-	uint64_t last_ns;  /* of the last open or READ */
-	uint64_t bytes;    /* answered to READs */
+	uint64_t last_ns; /* of the last open or READ */
+	uint64_t bytes;   /* answered to READs */
 	enum read_class slowest;
 	bool is_opened, has_read, is_counted;
 };
@@ -31,7 +35,7 @@ struct record {
 struct account_shard {
 	struct mutex mu;
 	struct record *buckets[ACCOUNT_BUCKETS]; /* mu, like all below */
-	struct list by_age; /* oldest activity first */
+	struct list by_age;                      /* oldest activity first */
 	uint32_t n;
 } CACHE_ALIGNED;
 
@@ -131,9 +135,10 @@ static void restart(struct record *rec)
 }
 
 /* Finds or makes the record; it becomes the youngest. NULL when out of memory. */
-static struct record *record_get_locked(struct cache *c, struct account_shard *a, struct entry_id entry, uint64_t now_ns)
-	REQUIRES(a->mu);
-static struct record *record_get_locked(struct cache *c, struct account_shard *a, struct entry_id entry, uint64_t now_ns)
+static struct record *record_get_locked(struct cache *c, struct account_shard *a,
+					struct entry_id entry, uint64_t now_ns) REQUIRES(a->mu);
+static struct record *record_get_locked(struct cache *c, struct account_shard *a,
+					struct entry_id entry, uint64_t now_ns)
 {
 	struct record **bucket = bucket_for(a, entry);
 	struct record *rec = *bucket;
@@ -219,10 +224,10 @@ static uint64_t grace_of(struct cache *c, const struct record *rec)
 	return is_partial ? PARTIAL_GRACE_NS : GRACE_NS;
 }
 
-static void sweep_record_locked(struct cache *c, struct account_shard *a, struct record *rec, uint64_t now_ns,
-	bool is_final) REQUIRES(a->mu);
-static void sweep_record_locked(struct cache *c, struct account_shard *a, struct record *rec, uint64_t now_ns,
-	bool is_final)
+static void sweep_record_locked(struct cache *c, struct account_shard *a, struct record *rec,
+				uint64_t now_ns, bool is_final) REQUIRES(a->mu);
+static void sweep_record_locked(struct cache *c, struct account_shard *a, struct record *rec,
+				uint64_t now_ns, bool is_final)
 {
 	bool had_open = rec->is_opened || rec->is_counted;
 
@@ -234,7 +239,8 @@ static void sweep_record_locked(struct cache *c, struct account_shard *a, struct
 		record_free_locked(a, rec);
 		return;
 	}
-	/* An open that was not seen. Tell the plan, and keep the record for one more turn in case it is only late. */
+	/* An open that was not seen. Tell the plan, and keep the record for one more turn in case
+	 * it is only late. */
 	note_sample(c, PLAN_EV_OPENED, rec->entry, 0);
 	rec->last_ns = now_ns;
 	list_remove(&rec->by_age);

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Actions of the plan, carried out. The plan thinks in samples, the table in pieces: a sample_fetch counts the pieces of
- * one FETCH and answers it once, when the last one has ended. Every action but DROP is answered by exactly one
- * completion, whatever goes wrong. Runs on the planner thread (apply_*) and, for the end of a piece, on I/O threads. It
- * must never wait for I/O.
+ * Actions of the plan, carried out. The plan thinks in samples, the table in pieces: a sample_fetch
+ * counts the pieces of one FETCH and answers it once, when the last one has ended. Every action but
+ * DROP is answered by exactly one completion, whatever goes wrong. Runs on the planner thread
+ * (apply_*) and, for the end of a piece, on I/O threads. It must never wait for I/O.
  */
 #include "cache_priv.h"
 
-static void answer(struct cache *c, struct completion *take_done, enum plan_event_kind kind, int status)
+static void answer(struct cache *c, struct completion *take_done, enum plan_event_kind kind,
+		   int status)
 {
 	take_done->event.kind = kind;
 	take_done->event.status = status;
@@ -15,17 +16,21 @@ static void answer(struct cache *c, struct completion *take_done, enum plan_even
 }
 
 /* Out of memory before there was a job. The planner takes the event at its next turn. */
-static void answer_nomem(struct cache *c, enum plan_event_kind kind, const struct plan_action *action)
+static void answer_nomem(struct cache *c, enum plan_event_kind kind,
+			 const struct plan_action *action)
 {
-	struct plan_event ev = { .kind = kind, .sample = action->sample, .epoch = action->epoch, .status = -ENOMEM };
+	struct plan_event ev = {
+		.kind = kind, .sample = action->sample, .epoch = action->epoch, .status = -ENOMEM
+	};
 
 	cache_degrade(c, "out of memory");
 	note_event(c, &ev);
 }
 
-static void drop_planned_locked(struct cache *c, struct shard *s, struct entry_state *es, struct list *dead)
-	REQUIRES(s->mu);
-static void drop_planned_locked(struct cache *c, struct shard *s, struct entry_state *es, struct list *dead)
+static void drop_planned_locked(struct cache *c, struct shard *s, struct entry_state *es,
+				struct list *dead) REQUIRES(s->mu);
+static void drop_planned_locked(struct cache *c, struct shard *s, struct entry_state *es,
+				struct list *dead)
 {
 	struct list *node = es->objects.next, *next;
 
@@ -39,10 +44,10 @@ static void drop_planned_locked(struct cache *c, struct shard *s, struct entry_s
 }
 
 /* All pieces have ended: the sample is held, or nothing of it is. */
-static void sample_fetch_end_locked(struct cache *c, struct shard *s, struct entry_state *es, struct sample_fetch *job,
-	struct list *dead) REQUIRES(s->mu);
-static void sample_fetch_end_locked(struct cache *c, struct shard *s, struct entry_state *es, struct sample_fetch *job,
-	struct list *dead)
+static void sample_fetch_end_locked(struct cache *c, struct shard *s, struct entry_state *es,
+				    struct sample_fetch *job, struct list *dead) REQUIRES(s->mu);
+static void sample_fetch_end_locked(struct cache *c, struct shard *s, struct entry_state *es,
+				    struct sample_fetch *job, struct list *dead)
 {
 	assert(es->hold == HOLD_FETCHING && es->job == job);
 	es->job = NULL;
@@ -58,8 +63,8 @@ static void sample_fetch_end_locked(struct cache *c, struct shard *s, struct ent
 	answer(c, &job->completion, PLAN_EV_FETCHED, job->status);
 }
 
-void sample_fetch_piece_locked(struct cache *c, struct shard *s, struct object *obj, const struct fetch_result *result,
-	struct list *dead)
+void sample_fetch_piece_locked(struct cache *c, struct shard *s, struct object *obj,
+			       const struct fetch_result *result, struct list *dead)
 {
 	struct sample_fetch *job = obj->job;
 
@@ -73,10 +78,12 @@ void sample_fetch_piece_locked(struct cache *c, struct shard *s, struct object *
 		sample_fetch_end_locked(c, s, obj->state_of, job, dead);
 }
 
-static void fetch_piece_locked(struct cache *c, struct shard *s, struct entry_state *es, struct sample_fetch *job,
-	const struct file_identity *id, uint32_t piece) REQUIRES(s->mu);
-static void fetch_piece_locked(struct cache *c, struct shard *s, struct entry_state *es, struct sample_fetch *job,
-	const struct file_identity *id, uint32_t piece)
+static void fetch_piece_locked(struct cache *c, struct shard *s, struct entry_state *es,
+			       struct sample_fetch *job, const struct file_identity *id,
+			       uint32_t piece) REQUIRES(s->mu);
+static void fetch_piece_locked(struct cache *c, struct shard *s, struct entry_state *es,
+			       struct sample_fetch *job, const struct file_identity *id,
+			       uint32_t piece)
 {
 	struct object *obj = object_find_locked(c, s, es->entry, piece);
 
@@ -144,7 +151,9 @@ static void apply_drop(struct cache *c, const struct plan_action *action)
 	list_init(&dead);
 	mutex_lock(&s->mu);
 	es = entry_find_locked(c, s, entry);
-	if (es && es->hold == HOLD_HELD) { /* else it is lost already and the plan is about to hear of it */
+	if (es &&
+	    es->hold ==
+		    HOLD_HELD) { /* else it is lost already and the plan is about to hear of it */
 		drop_planned_locked(c, s, es, &dead);
 		es->hold = HOLD_NONE;
 		entry_put_locked(c, s, es);

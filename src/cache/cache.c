@@ -2,9 +2,10 @@
 /*
  * Making, starting, stopping and describing a cache.
  *
- * The order of stopping is the order in which work can beget work: first nobody may decide anything new (planner,
- * revalidation), then prefetches that wait are dropped and what is in flight is waited for - READs may still need the
- * attribute thread - and the threads that work off queues end last. Their answers stay with the notes and are freed there.
+ * The order of stopping is the order in which work can beget work: first nobody may decide anything
+ * new (planner, revalidation), then prefetches that wait are dropped and what is in flight is
+ * waited for - READs may still need the attribute thread - and the threads that work off queues end
+ * last. Their answers stay with the notes and are freed there.
  */
 #include "cache_priv.h"
 
@@ -134,8 +135,9 @@ static void wait_pass(struct cache *c)
 	}
 }
 
-/* Waits for reads and fetches. A fetch that ends may start a queued prefetch of another shard, so one pass over the shards
- * proves nothing until the queue is seen empty with nothing in flight; only the pass after that does. */
+/* Waits for reads and fetches. A fetch that ends may start a queued prefetch of another shard, so
+ * one pass over the shards proves nothing until the queue is seen empty with nothing in flight;
+ * only the pass after that does. */
 static void wait_idle(struct cache *c)
 {
 	bool is_quiet;
@@ -258,6 +260,8 @@ void cache_update_gauges(struct cache *c)
 	metrics_gauge_set(m, METRIC_EPOCH, st.plan.epoch);
 	metrics_gauge_set(m, METRIC_POSITION, st.plan.position);
 	metrics_gauge_set(m, METRIC_LEAD, st.plan.lead);
-	metrics_gauge_set(m, METRIC_ORDER_FOLLOWED, c->p.order && (st.plan.state == PLAN_FOLLOWING ||
-		st.plan.state == PLAN_SLOWED || st.plan.state == PLAN_CHECKING));
+	metrics_gauge_set(m, METRIC_ORDER_FOLLOWED,
+			  c->p.order &&
+				  (st.plan.state == PLAN_FOLLOWING ||
+				   st.plan.state == PLAN_SLOWED || st.plan.state == PLAN_CHECKING));
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inside of the cache. The table is sharded by entry, so everything about one file - its pieces, how many READs of it are
- * in flight, its version - lies under one lock. Lock order: shard->mu, then prefetch.mu or notes.mu or account's (leaves,
- * never two of them). No lock is held over I/O, over a done(), or over an operation of the stage.
+ * Inside of the cache. The table is sharded by entry, so everything about one file - its pieces,
+ *how many READs of it are in flight, its version - lies under one lock. Lock order: shard->mu, then
+ *prefetch.mu or notes.mu or account's (leaves, never two of them). No lock is held over I/O, over a
+ *done(), or over an operation of the stage.
  *
  * Life of an object (one piece), moved only by object_move_locked:
  *
@@ -26,13 +27,20 @@
 
 enum {
 	SHARDS = 16,
-	READ_TRIES = 64,         /* attempts to get bytes of one version of a file that keeps changing */
-	NOTES_MAX = 32768,       /* events kept for the planner */
-	NOTES_RESERVE = 8192,    /* of these not for opens */
+	READ_TRIES = 64,   /* attempts to get bytes of one version of a file that keeps changing */
+	NOTES_MAX = 32768, /* events kept for the planner */
+	NOTES_RESERVE = 8192, /* of these not for opens */
 	STAGERS_MAX = 8,
 };
 
-enum object_state { OBJECT_ABSENT, OBJECT_QUEUED, OBJECT_FETCHING, OBJECT_RESIDENT, OBJECT_GONE, OBJECT_STATES };
+enum object_state {
+	OBJECT_ABSENT,
+	OBJECT_QUEUED,
+	OBJECT_FETCHING,
+	OBJECT_RESIDENT,
+	OBJECT_GONE,
+	OBJECT_STATES
+};
 
 struct sample_fetch;
 
@@ -45,14 +53,15 @@ struct object {
 	struct entry_state *state_of;
 	struct sample_fetch *job; /* the plan's fetch that waits for this piece */
 	struct file_identity identity;
-	void *mem;       /* the fetch's until RESIDENT */
+	void *mem; /* the fetch's until RESIDENT */
 	uint32_t piece, length, refs;
 	enum object_state state;
 	bool is_planned;  /* the plan's: only a DROP or a change of the file frees it */
 	bool is_prefetch; /* nobody waited when it was started */
-	bool is_demand;   /* somebody waits (also a prefetch that a READ has joined before its start) */
-	bool has_slot;    /* counts as a prefetch in flight */
-	bool is_heap;     /* the arena was full: memory for this fetch only */
+	bool is_demand; /* somebody waits (also a prefetch that a READ has joined before its start)
+			 */
+	bool has_slot;  /* counts as a prefetch in flight */
+	bool is_heap;   /* the arena was full: memory for this fetch only */
 	bool is_from_store;
 };
 
@@ -80,7 +89,8 @@ struct sample_fetch {
 
 enum stage_job_kind { JOB_STAGE, JOB_INVAL, JOB_ATTR };
 
-struct stage_job { /* the plan's STAGE; invalidations are part of an entry_state, so they need no memory */
+struct stage_job { /* the plan's STAGE; invalidations are part of an entry_state, so they need no
+		      memory */
 	struct completion completion;
 	enum stage_job_kind kind;
 	struct entry_id entry;
@@ -93,25 +103,27 @@ struct entry_state {
 	uint32_t refs;    /* objects, reads, jobs, hold */
 	uint32_t readers; /* READs not answered yet */
 	uint32_t version; /* counts changes of the file; valid as long as a reference is held */
-	uint32_t inval_version, inval_wait; /* READs that began before this version and must be answered first */
+	uint32_t inval_version,
+		inval_wait; /* READs that began before this version and must be answered first */
 	enum hold hold;
 	struct sample_fetch *job; /* while HOLD_FETCHING */
 	bool is_inval_queued, is_attr_queued;
 	bool has_read;
 	uint64_t next_offset; /* end of the last READ */
 	struct list objects;
-	struct list attr_waiters; /* cache_read.node: not started before the kernel's attributes are gone */
+	struct list attr_waiters; /* cache_read.node: not started before the kernel's attributes are
+				     gone */
 	struct stage_job inval_job, attr_job;
 };
 
 struct shard {
 	struct mutex mu;
 	struct cond idle;
-	struct object **objects;       /* mu, like all below */
+	struct object **objects; /* mu, like all below */
 	struct entry_state **entries;
 	struct list lru; /* plain residents, oldest first */
 	uint32_t n_plain;
-	uint32_t busy;   /* reads and fetches in flight */
+	uint32_t busy; /* reads and fetches in flight */
 } CACHE_ALIGNED;
 
 struct fetch {
@@ -124,7 +136,7 @@ struct fetch {
 
 struct prefetch_queue {
 	struct mutex mu;
-	struct list queue;            /* mu, like all below */
+	struct list queue; /* mu, like all below */
 	uint32_t inflight, max;
 	bool is_pumping, is_closed;
 };
@@ -132,8 +144,8 @@ struct prefetch_queue {
 struct notes {
 	struct mutex mu;
 	struct cond cv;
-	struct plan_event *fill;     /* mu, like all below */
-	struct plan_event *drain;    /* planner only, besides the swap */
+	struct plan_event *fill;  /* mu, like all below */
+	struct plan_event *drain; /* planner only, besides the swap */
 	uint32_t n_fill;
 	struct list completions;
 	bool is_waiting, is_blind, is_stopping;
@@ -157,7 +169,7 @@ struct cache {
 	struct notes notes;
 	struct account *account;
 	struct mutex status_mu;
-	struct plan_status status; /* status_mu */
+	struct plan_status status;  /* status_mu */
 	struct plan_status counted; /* planner: what the counters of metrics already hold */
 	struct queue stage_jobs, attr_jobs, pin_jobs, epoch_jobs;
 	struct thr planner, stagers[STAGERS_MAX], attr_thread, writer, epochs, revalidator;
@@ -172,23 +184,30 @@ struct cache {
 struct shard *shard_of(struct cache *c, struct entry_id entry);
 int table_init(struct cache *c) MUST_USE;
 void table_fini(struct cache *c);
-struct entry_state *entry_find_locked(struct cache *c, struct shard *s, struct entry_id entry) REQUIRES(s->mu);
-/* Finds or makes, with a reference; NULL when out of memory. */
-struct entry_state *entry_get_locked(struct cache *c, struct shard *s, struct entry_id entry) REQUIRES(s->mu);
-void entry_put_locked(struct cache *c, struct shard *s, struct entry_state *es) REQUIRES(s->mu);
-struct object *object_find_locked(struct cache *c, struct shard *s, struct entry_id entry, uint32_t piece)
+struct entry_state *entry_find_locked(struct cache *c, struct shard *s, struct entry_id entry)
 	REQUIRES(s->mu);
+/* Finds or makes, with a reference; NULL when out of memory. */
+struct entry_state *entry_get_locked(struct cache *c, struct shard *s, struct entry_id entry)
+	REQUIRES(s->mu);
+void entry_put_locked(struct cache *c, struct shard *s, struct entry_state *es) REQUIRES(s->mu);
+struct object *object_find_locked(struct cache *c, struct shard *s, struct entry_id entry,
+				  uint32_t piece) REQUIRES(s->mu);
 /* QUEUED, in the table, without memory; the table holds one reference. NULL when out of memory. */
 struct object *object_new_locked(struct cache *c, struct shard *s, struct entry_state *es,
-	const struct file_identity *identity, uint32_t piece) REQUIRES(s->mu);
+				 const struct file_identity *identity, uint32_t piece)
+	REQUIRES(s->mu);
 void object_move_locked(struct object *obj, enum object_state to);
 /* RESIDENT and nobody's: the next one to go when memory is short. */
 void object_make_plain_locked(struct cache *c, struct shard *s, struct object *obj) REQUIRES(s->mu);
-void object_make_planned_locked(struct cache *c, struct shard *s, struct object *obj) REQUIRES(s->mu);
+void object_make_planned_locked(struct cache *c, struct shard *s, struct object *obj)
+	REQUIRES(s->mu);
 void object_touch_locked(struct shard *s, struct object *obj) REQUIRES(s->mu);
-/* Takes it out of the table; a fetch in flight ends by itself. Its references keep it. `dead` gets it if that was the last. */
-void object_drop_locked(struct cache *c, struct shard *s, struct object *obj, struct list *dead) REQUIRES(s->mu);
-void object_put_locked(struct cache *c, struct shard *s, struct object *obj, struct list *dead) REQUIRES(s->mu);
+/* Takes it out of the table; a fetch in flight ends by itself. Its references keep it. `dead` gets
+ * it if that was the last. */
+void object_drop_locked(struct cache *c, struct shard *s, struct object *obj, struct list *dead)
+	REQUIRES(s->mu);
+void object_put_locked(struct cache *c, struct shard *s, struct object *obj, struct list *dead)
+	REQUIRES(s->mu);
 void object_put(struct cache *c, struct object *obj);
 /* Frees what object_put_locked has gathered; without the lock. */
 void objects_free(struct cache *c, struct list *dead);
@@ -208,7 +227,8 @@ static inline void bits_set(_Atomic uint64_t *bits, uint32_t i)
 /* True when it was set. */
 static inline bool bits_clear(_Atomic uint64_t *bits, uint32_t i)
 {
-	return bits_get(bits, i) && (atomic_fetch_and(&bits[i / 64], ~(1ull << (i % 64))) >> (i % 64) & 1);
+	return bits_get(bits, i) &&
+	       (atomic_fetch_and(&bits[i / 64], ~(1ull << (i % 64))) >> (i % 64) & 1);
 }
 
 /* --- read.c --- */
@@ -221,23 +241,26 @@ void read_settle(struct cache *c, struct cache_read *r);
 void fetch_claim_locked(struct shard *s, struct object *obj) REQUIRES(s->mu);
 void fetch_start(struct cache *c, struct object *obj);
 void prefetch_init(struct cache *c);
-void prefetch_push(struct cache *c, struct object *obj); /* gives the queue a reference that the caller holds */
+void prefetch_push(struct cache *c,
+		   struct object *obj); /* gives the queue a reference that the caller holds */
 void prefetch_pump(struct cache *c);
 /* Fails what is still queued; nothing is started any more. */
 void prefetch_close(struct cache *c);
 
 /* --- change.c --- */
-/* The file is seen to be another one (st), or gone (NULL): drops what is kept of it everywhere. Any thread. */
+/* The file is seen to be another one (st), or gone (NULL): drops what is kept of it everywhere. Any
+ * thread. */
 void change_file(struct cache *c, struct entry_id entry, const struct stat *st);
 /* A READ has been answered: queues the invalidation that waited for it. */
-void change_read_ended_locked(struct cache *c, struct shard *s, struct entry_state *es, uint32_t begin_version)
-	REQUIRES(s->mu);
+void change_read_ended_locked(struct cache *c, struct shard *s, struct entry_state *es,
+			      uint32_t begin_version) REQUIRES(s->mu);
 
 /* --- apply.c: actions of the plan --- */
 void apply_action(struct cache *c, const struct plan_action *action);
 /* One piece of a sample's fetch has ended. */
-void sample_fetch_piece_locked(struct cache *c, struct shard *s, struct object *obj, const struct fetch_result *result,
-	struct list *dead) REQUIRES(s->mu);
+void sample_fetch_piece_locked(struct cache *c, struct shard *s, struct object *obj,
+			       const struct fetch_result *result, struct list *dead)
+	REQUIRES(s->mu);
 
 /* --- stager.c --- */
 void *stager_main(void *cache);

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What happens when a file of the source turns out to be another one, or gone: its attributes are replaced, its pieces
- * leave the arena and the store, the plan is told, and the kernel's copies are invalidated by a thread that may block.
+ * What happens when a file of the source turns out to be another one, or gone: its attributes are
+ * replaced, its pieces leave the arena and the store, the plan is told, and the kernel's copies are
+ * invalidated by a thread that may block.
  *
- * The order of invalidation and answer matters. Attributes are dropped before a READ is answered when the file grew, or
- * the kernel would cut the bytes at the old size: such READs wait in attr_waiters for the attribute thread, which does
- * nothing that waits for pages. Pages are invalidated after the READs that were in flight have been answered: the kernel
- * has their pages locked, and a notification waits for the lock.
+ * The order of invalidation and answer matters. Attributes are dropped before a READ is answered
+ * when the file grew, or the kernel would cut the bytes at the old size: such READs wait in
+ * attr_waiters for the attribute thread, which does nothing that waits for pages. Pages are
+ * invalidated after the READs that were in flight have been answered: the kernel has their pages
+ * locked, and a notification waits for the lock.
  *
  * Any thread. It must never call an operation of the stage itself.
  */
@@ -37,7 +39,8 @@ static void change_kernel_locked(struct cache *c, struct entry_state *es, bool h
 		queue_inval_locked(c, es);
 }
 
-void change_read_ended_locked(struct cache *c, struct shard *s, struct entry_state *es, uint32_t begin_version)
+void change_read_ended_locked(struct cache *c, struct shard *s, struct entry_state *es,
+			      uint32_t begin_version)
 {
 	if (es->inval_wait == 0 || (int32_t)(begin_version - es->inval_version) >= 0)
 		return;
@@ -47,9 +50,9 @@ void change_read_ended_locked(struct cache *c, struct shard *s, struct entry_sta
 
 /* Takes every piece of another version out of the table (all of them when now is NULL). */
 static void drop_pieces_locked(struct cache *c, struct shard *s, struct entry_state *es,
-	const struct file_identity *now, struct list *dead) REQUIRES(s->mu);
+			       const struct file_identity *now, struct list *dead) REQUIRES(s->mu);
 static void drop_pieces_locked(struct cache *c, struct shard *s, struct entry_state *es,
-	const struct file_identity *now, struct list *dead)
+			       const struct file_identity *now, struct list *dead)
 {
 	static const struct fetch_result stale = { .status = -ESTALE };
 	struct list *node = es->objects.next, *next;
@@ -74,9 +77,10 @@ struct change_news {
 	bool is_lost, is_resized, was_staged;
 };
 
-static void change_plan_locked(struct cache *c, struct shard *s, struct entry_state *es, struct change_news *news)
-	REQUIRES(s->mu);
-static void change_plan_locked(struct cache *c, struct shard *s, struct entry_state *es, struct change_news *news)
+static void change_plan_locked(struct cache *c, struct shard *s, struct entry_state *es,
+			       struct change_news *news) REQUIRES(s->mu);
+static void change_plan_locked(struct cache *c, struct shard *s, struct entry_state *es,
+			       struct change_news *news)
 {
 	if (es->hold == HOLD_FETCHING) {
 		es->job->status = -ESTALE; /* pieces of two versions would make no sample */
@@ -87,7 +91,8 @@ static void change_plan_locked(struct cache *c, struct shard *s, struct entry_st
 	}
 }
 
-static void change_tell_plan(struct cache *c, struct entry_id entry, const struct change_news *news, uint64_t size)
+static void change_tell_plan(struct cache *c, struct entry_id entry, const struct change_news *news,
+			     uint64_t size)
 {
 	if (!dataset_is_sample(c->p.dataset, entry))
 		return;

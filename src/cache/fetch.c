@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fetching one piece: memory, store or source, waking whoever waits. Single flight: the object is in the table while it
- * is fetched, so later readers join it. A failed store read goes on at the source with the same object; a failed prefetch
- * wakes its readers, who then fetch for themselves: advice must not become an error.
+ * Fetching one piece: memory, store or source, waking whoever waits. Single flight: the object is
+ * in the table while it is fetched, so later readers join it. A failed store read goes on at the
+ * source with the same object; a failed prefetch wakes its readers, who then fetch for themselves:
+ * advice must not become an error.
  *
- * Prefetches wait in a queue of our own until a slot is free, so at most `max` of them are with the I/O engine. A READ that
- * joins a prefetch still in this queue takes it out and starts it as urgent; the engines cannot re-prioritise what they
- * have, so the wiring must give them room for `max` prefetches beside the demand reads.
+ * Prefetches wait in a queue of our own until a slot is free, so at most `max` of them are with the
+ * I/O engine. A READ that joins a prefetch still in this queue takes it out and starts it as
+ * urgent; the engines cannot re-prioritise what they have, so the wiring must give them room for
+ * `max` prefetches beside the demand reads.
  *
- * Runs on whoever asks (never blocks there) and on I/O threads. It must never allocate, submit or wake with a lock held.
+ * Runs on whoever asks (never blocks there) and on I/O threads. It must never allocate, submit or
+ * wake with a lock held.
  */
 #include "cache_priv.h"
 
@@ -25,8 +28,8 @@ void fetch_claim_locked(struct shard *s, struct object *obj)
 	s->busy++;
 }
 
-/* Memory for a piece: the arena, if need be after dropping what the plan does not own, else (only when somebody waits)
- * the heap for as long as this fetch's readers need it. */
+/* Memory for a piece: the arena, if need be after dropping what the plan does not own, else (only
+ * when somebody waits) the heap for as long as this fetch's readers need it. */
 static int fetch_memory(struct cache *c, struct object *obj)
 {
 	for (int i = 0; i < EVICT_TRIES; i++) {
@@ -43,17 +46,20 @@ static int fetch_memory(struct cache *c, struct object *obj)
 	return obj->mem ? 0 : -ENOMEM;
 }
 
-/* Under the lock: the object's next state, and what each reader that waited is told. Moves the readers to `woken`. */
-static void fetch_settle_locked(struct cache *c, struct shard *s, struct object *obj, struct fetch_result result,
-	struct list *woken, struct list *dead) REQUIRES(s->mu);
-static void fetch_settle_locked(struct cache *c, struct shard *s, struct object *obj, struct fetch_result result,
-	struct list *woken, struct list *dead)
+/* Under the lock: the object's next state, and what each reader that waited is told. Moves the
+ * readers to `woken`. */
+static void fetch_settle_locked(struct cache *c, struct shard *s, struct object *obj,
+				struct fetch_result result, struct list *woken, struct list *dead)
+	REQUIRES(s->mu);
+static void fetch_settle_locked(struct cache *c, struct shard *s, struct object *obj,
+				struct fetch_result result, struct list *woken, struct list *dead)
 {
 	bool is_known = !list_is_empty(&obj->in_entry);
 
 	list_splice_tail(woken, &obj->waiters);
 	if (result.status == 0 && !is_known)
-		result.status = -ESTALE; /* the file changed meanwhile: these bytes are of the old one */
+		result.status =
+			-ESTALE; /* the file changed meanwhile: these bytes are of the old one */
 	for (struct list *node = woken->next; node != woken; node = node->next) {
 		struct cache_part *part = container_of(node, struct cache_part, node);
 
@@ -80,7 +86,8 @@ static void fetch_settle_locked(struct cache *c, struct shard *s, struct object 
 		object_move_locked(obj, OBJECT_GONE);
 	}
 	if (result.status == 0 && obj->is_heap)
-		result.status = -EAGAIN; /* the plan's copy would go with its readers: it has to ask again */
+		result.status = -EAGAIN; /* the plan's copy would go with its readers: it has to ask
+					    again */
 	if (obj->job)
 		sample_fetch_piece_locked(c, s, obj, &result, dead);
 }
@@ -142,17 +149,19 @@ static void fetch_go(struct fetch *f, bool may_use_store)
 
 	f->is_store = may_use_store && c->p.store && store_has(c->p.store, key, &obj->identity);
 	f->read = (struct tier_read){ .key = key,
-		.path = f->path,
-		.expect = obj->identity,
-		.buf = obj->mem,
-		.length = obj->length,
-		.is_urgent = obj->is_demand,
-		.done = fetch_done,
-		.ctx = f };
+				      .path = f->path,
+				      .expect = obj->identity,
+				      .buf = obj->mem,
+				      .length = obj->length,
+				      .is_urgent = obj->is_demand,
+				      .done = fetch_done,
+				      .ctx = f };
 	if (f->is_store)
 		tier = store_tier(c->p.store);
 	else
-		metrics_gauge_add(c->p.metrics, obj->is_demand ? METRIC_DEMAND_INFLIGHT : METRIC_PREFETCH_INFLIGHT, 1);
+		metrics_gauge_add(
+			c->p.metrics,
+			obj->is_demand ? METRIC_DEMAND_INFLIGHT : METRIC_PREFETCH_INFLIGHT, 1);
 	tier_read(tier, &f->read);
 }
 
@@ -163,11 +172,12 @@ static void fetch_learn(struct fetch *f, int status)
 	struct object *obj = f->object;
 	struct entry_id entry = obj->state_of->entry;
 
-	metrics_gauge_add(c->p.metrics, obj->is_demand ? METRIC_DEMAND_INFLIGHT : METRIC_PREFETCH_INFLIGHT, -1);
+	metrics_gauge_add(c->p.metrics,
+			  obj->is_demand ? METRIC_DEMAND_INFLIGHT : METRIC_PREFETCH_INFLIGHT, -1);
 	if (status == 0 && obj->is_demand) {
 		struct plan_event ev = { .kind = PLAN_EV_DEMAND,
-			.bytes = f->read.got,
-			.latency_ns = f->read.latency_ns };
+					 .bytes = f->read.got,
+					 .latency_ns = f->read.latency_ns };
 
 		note_event(c, &ev);
 	} else if (status == -ESTALE && f->read.has_st) {
@@ -254,7 +264,8 @@ void prefetch_push(struct cache *c, struct object *obj)
 	mutex_unlock(&c->prefetch.mu);
 }
 
-/* Starts a popped object unless a reader or a change of the file was faster; uses up the queue's reference. */
+/* Starts a popped object unless a reader or a change of the file was faster; uses up the queue's
+ * reference. */
 static bool prefetch_start(struct cache *c, struct object *obj)
 {
 	struct shard *s = shard_of(c, obj->state_of->entry);
@@ -279,7 +290,8 @@ void prefetch_pump(struct cache *c)
 	struct list *node;
 
 	mutex_lock(&q->mu);
-	if (q->is_pumping) { /* that thread looks again before it leaves; also ends recursion when a tier answers at once */
+	if (q->is_pumping) { /* that thread looks again before it leaves; also ends recursion when a
+				tier answers at once */
 		mutex_unlock(&q->mu);
 		return;
 	}

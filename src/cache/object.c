@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The object table: which pieces are here or on their way. Two chained hash tables per shard, files and pieces; a shard
- * holds whole files, so that "drop everything of this file" and "is a READ of it in flight" are one critical section of
- * a few dozen instructions. References instead of a lock keep an object's memory while it is written to FUSE, pushed or
- * stored. Runs on every thread of the cache. It must never touch memory of the arena or free it with a lock held: giving
- * memory back may be a system call.
+ * The object table: which pieces are here or on their way. Two chained hash tables per shard, files
+ * and pieces; a shard holds whole files, so that "drop everything of this file" and "is a READ of
+ * it in flight" are one critical section of a few dozen instructions. References instead of a lock
+ * keep an object's memory while it is written to FUSE, pushed or stored. Runs on every thread of
+ * the cache. It must never touch memory of the arena or free it with a lock held: giving memory
+ * back may be a system call.
  */
 #include "cache_priv.h"
 
@@ -22,7 +23,8 @@ struct shard *shard_of(struct cache *c, struct entry_id entry)
 	return &c->shards[mix(entry.v) % SHARDS];
 }
 
-static struct object **object_bucket(struct cache *c, struct shard *s, struct entry_id entry, uint32_t piece)
+static struct object **object_bucket(struct cache *c, struct shard *s, struct entry_id entry,
+				     uint32_t piece)
 {
 	return &s->objects[mix((uint64_t)piece << 32 | entry.v) / SHARDS & (c->buckets - 1)];
 }
@@ -48,7 +50,8 @@ int table_init(struct cache *c)
 		s->objects = calloc(c->buckets, sizeof(*s->objects));
 		s->entries = calloc(c->buckets, sizeof(*s->entries));
 		if (!s->objects || !s->entries)
-			c->buckets = 0; /* table_fini copes; the rest of the shards still needs its locks */
+			c->buckets = 0; /* table_fini copes; the rest of the shards still needs its
+					   locks */
 		if (!c->buckets)
 			continue;
 	}
@@ -135,7 +138,8 @@ void entry_put_locked(struct cache *c, struct shard *s, struct entry_state *es)
 	free(es);
 }
 
-struct object *object_find_locked(struct cache *c, struct shard *s, struct entry_id entry, uint32_t piece)
+struct object *object_find_locked(struct cache *c, struct shard *s, struct entry_id entry,
+				  uint32_t piece)
 {
 	struct object *obj = *object_bucket(c, s, entry, piece);
 
@@ -160,7 +164,7 @@ void object_move_locked(struct object *obj, enum object_state to)
 }
 
 struct object *object_new_locked(struct cache *c, struct shard *s, struct entry_state *es,
-	const struct file_identity *identity, uint32_t piece)
+				 const struct file_identity *identity, uint32_t piece)
 {
 	struct object *obj = calloc(1, sizeof(*obj));
 	struct object **bucket = object_bucket(c, s, es->entry, piece);
@@ -224,7 +228,8 @@ void object_drop_locked(struct cache *c, struct shard *s, struct object *obj, st
 	*at = obj->next_hash;
 	list_remove(&obj->in_entry);
 	lru_remove_locked(c, obj);
-	if (obj->state != OBJECT_FETCHING) /* fetch_end moves it: there are readers to be told first */
+	if (obj->state !=
+	    OBJECT_FETCHING) /* fetch_end moves it: there are readers to be told first */
 		object_move_locked(obj, OBJECT_GONE);
 	object_put_locked(c, s, obj, dead);
 }
@@ -235,7 +240,8 @@ void object_put_locked(struct cache *c, struct shard *s, struct object *obj, str
 	if (--obj->refs)
 		return;
 	assert(obj->state == OBJECT_GONE && !obj->job);
-	assert(list_is_empty(&obj->waiters) && list_is_empty(&obj->in_lru) && list_is_empty(&obj->in_queue));
+	assert(list_is_empty(&obj->waiters) && list_is_empty(&obj->in_lru) &&
+	       list_is_empty(&obj->in_queue));
 	entry_put_locked(c, s, obj->state_of);
 	obj->state_of = NULL;
 	list_push_tail(dead, &obj->in_entry);

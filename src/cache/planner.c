@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The planner thread: hands events to the plan and carries out what it decides. Events come from many threads through a
- * buffer of fixed size; answers to actions come as a list through the jobs themselves, so an answer can neither be lost
- * nor need memory. When the buffer is full an open is dropped and the plan is told that it was blind.
+ * The planner thread: hands events to the plan and carries out what it decides. Events come from
+ * many threads through a buffer of fixed size; answers to actions come as a list through the jobs
+ * themselves, so an answer can neither be lost nor need memory. When the buffer is full an open is
+ * dropped and the plan is told that it was blind.
  *
- * Pace: after a round the planner rests for a millisecond in which nobody wakes it. Waking a thread of another CPU is
- * what an event costs its sender, and a plan is no worse for being a millisecond late.
+ * Pace: after a round the planner rests for a millisecond in which nobody wakes it. Waking a thread
+ * of another CPU is what an event costs its sender, and a plan is no worse for being a millisecond
+ * late.
  */
 #include "cache_priv.h"
 
@@ -202,7 +204,8 @@ void *planner_main(void *cache)
 		struct plan_action action;
 		struct batch batch;
 
-		take_batch(&c->notes, wake_ns > now ? MIN(wake_ns - now, SWEEP_NS) : REST_NS, &batch);
+		take_batch(&c->notes, wake_ns > now ? MIN(wake_ns - now, SWEEP_NS) : REST_NS,
+			   &batch);
 		now = clock_now(c->p.clock);
 		feed(c, &batch, now);
 		if (batch.is_stopping)

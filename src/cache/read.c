@@ -1,19 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The read path. A READ touches one or two pieces; each is found, joined or fetched, and whoever settles the last one
- * answers. A part that a prefetch failed for, or whose file turned out to have changed, sends the whole READ through
- * again: pieces of two versions of a file never meet in one answer.
+ * The read path. A READ touches one or two pieces; each is found, joined or fetched, and whoever
+ * settles the last one answers. A part that a prefetch failed for, or whose file turned out to have
+ * changed, sends the whole READ through again: pieces of two versions of a file never meet in one
+ * answer.
  *
- * A file that changes under every single attempt: after READ_TRIES of them there are no bytes of one version to give and
- * the answer is EIO. (The source itself would have given a mix of versions, which nothing here may do.)
+ * A file that changes under every single attempt: after READ_TRIES of them there are no bytes of
+ * one version to give and the answer is EIO. (The source itself would have given a mix of versions,
+ * which nothing here may do.)
  *
- * Runs on the caller of cache_read, on I/O threads and on the attribute thread; it must never block.
+ * Runs on the caller of cache_read, on I/O threads and on the attribute thread; it must never
+ * block.
  */
 #include "cache_priv.h"
 
 #include <string.h>
 
-enum { NEAR_BYTES = 256 << 10 }; /* READs of the kernel's read-ahead may overtake each other by this much */
+enum {
+	NEAR_BYTES = 256 << 10
+}; /* READs of the kernel's read-ahead may overtake each other by this much */
 
 struct read_plan { /* what has to be started once the lock is released */
 	struct object *start[2];
@@ -21,10 +26,13 @@ struct read_plan { /* what has to be started once the lock is released */
 	bool has_prefetch;
 };
 
-static void read_part_locked(struct cache *c, struct shard *s, struct cache_read *r, struct cache_part *part,
-	uint32_t piece, const struct file_identity *id, struct read_plan *todo) REQUIRES(s->mu);
-static void read_part_locked(struct cache *c, struct shard *s, struct cache_read *r, struct cache_part *part,
-	uint32_t piece, const struct file_identity *id, struct read_plan *todo)
+static void read_part_locked(struct cache *c, struct shard *s, struct cache_read *r,
+			     struct cache_part *part, uint32_t piece,
+			     const struct file_identity *id, struct read_plan *todo)
+	REQUIRES(s->mu);
+static void read_part_locked(struct cache *c, struct shard *s, struct cache_read *r,
+			     struct cache_part *part, uint32_t piece,
+			     const struct file_identity *id, struct read_plan *todo)
 {
 	struct object *obj = object_find_locked(c, s, r->entry, piece);
 
@@ -45,7 +53,8 @@ static void read_part_locked(struct cache *c, struct shard *s, struct cache_read
 	}
 	if (obj->is_prefetch)
 		part->part_class = READ_LATE;
-	if (obj->state == OBJECT_QUEUED) { /* new, or a prefetch not started yet: urgent from now on */
+	if (obj->state ==
+	    OBJECT_QUEUED) { /* new, or a prefetch not started yet: urgent from now on */
 		obj->is_demand = true;
 		fetch_claim_locked(s, obj);
 		todo->start[todo->n_start++] = obj;
@@ -54,16 +63,20 @@ static void read_part_locked(struct cache *c, struct shard *s, struct cache_read
 	r->n_left++;
 }
 
-/* One piece ahead of a reader that goes through a large file in order, or that has begun a sample of several pieces. */
-static void read_ahead_locked(struct cache *c, struct shard *s, struct cache_read *r, const struct file_identity *id,
-	struct read_plan *todo) REQUIRES(s->mu);
-static void read_ahead_locked(struct cache *c, struct shard *s, struct cache_read *r, const struct file_identity *id,
-	struct read_plan *todo)
+/* One piece ahead of a reader that goes through a large file in order, or that has begun a sample
+ * of several pieces. */
+static void read_ahead_locked(struct cache *c, struct shard *s, struct cache_read *r,
+			      const struct file_identity *id, struct read_plan *todo)
+	REQUIRES(s->mu);
+static void read_ahead_locked(struct cache *c, struct shard *s, struct cache_read *r,
+			      const struct file_identity *id, struct read_plan *todo)
 {
 	struct entry_state *es = r->state;
 	uint64_t end = r->offset + r->length;
-	uint64_t gap = r->offset > es->next_offset ? r->offset - es->next_offset : es->next_offset - r->offset;
-	bool is_sample = c->p.order && dataset_is_sample(c->p.dataset, r->entry) && id->size <= c->p.sample_max_bytes;
+	uint64_t gap = r->offset > es->next_offset ? r->offset - es->next_offset
+						   : es->next_offset - r->offset;
+	bool is_sample = c->p.order && dataset_is_sample(c->p.dataset, r->entry) &&
+			 id->size <= c->p.sample_max_bytes;
 	bool is_sequential = es->has_read && gap <= NEAR_BYTES;
 	uint32_t next = (uint32_t)((end - 1) / PIECE_BYTES) + 1;
 	struct object *obj;
@@ -83,10 +96,12 @@ static void read_ahead_locked(struct cache *c, struct shard *s, struct cache_rea
 	todo->has_prefetch = true;
 }
 
-/* Finds, joins or creates the pieces. False when the READ has to wait until the kernel's attributes are dropped. */
-static bool read_look_locked(struct cache *c, struct shard *s, struct cache_read *r, struct read_plan *todo)
-	REQUIRES(s->mu);
-static bool read_look_locked(struct cache *c, struct shard *s, struct cache_read *r, struct read_plan *todo)
+/* Finds, joins or creates the pieces. False when the READ has to wait until the kernel's attributes
+ * are dropped. */
+static bool read_look_locked(struct cache *c, struct shard *s, struct cache_read *r,
+			     struct read_plan *todo) REQUIRES(s->mu);
+static bool read_look_locked(struct cache *c, struct shard *s, struct cache_read *r,
+			     struct read_plan *todo)
 {
 	struct file_identity id;
 	uint64_t end;
@@ -162,14 +177,16 @@ static void read_count(struct cache *c, const struct cache_read *r, int status, 
 {
 	uint64_t now = clock_now(c->p.clock);
 
-	metrics_observe(c->p.metrics, METRIC_HIST_READ_WAIT, now > r->arrived_ns ? now - r->arrived_ns : 0);
+	metrics_observe(c->p.metrics, METRIC_HIST_READ_WAIT,
+			now > r->arrived_ns ? now - r->arrived_ns : 0);
 	if (status != 0)
 		metrics_add(c->p.metrics, METRIC_READ_ERRORS, 1);
 	else
 		account_read(c, r->entry, r->read_class, bytes);
 }
 
-static void read_answer(struct cache *c, struct cache_read *r, int status, struct object *const *pinned)
+static void read_answer(struct cache *c, struct cache_read *r, int status,
+			struct object *const *pinned)
 {
 	struct shard *s = shard_of(c, r->entry);
 	struct entry_state *es = r->state;
@@ -213,7 +230,8 @@ static void read_finish(struct cache *c, struct cache_read *r)
 		return;
 	}
 	if (is_restart && status == 0) {
-		log_limited(LOG_LEVEL_WARN, "entry %u changes all the time: no consistent bytes of it", r->entry.v);
+		log_limited(LOG_LEVEL_WARN,
+			    "entry %u changes all the time: no consistent bytes of it", r->entry.v);
 		status = -EIO;
 	}
 	read_answer(c, r, status, pinned);

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Files whose bytes the kernel may serve without asking us would never be seen to change: this thread compares them with
- * the source from time to time. Only files that were read, fetched or staged ("touched"), at most RATE of them per
- * second, so that a parallel filesystem's metadata server does not notice. Symlinks are followed, as everywhere.
+ * Files whose bytes the kernel may serve without asking us would never be seen to change: this
+ * thread compares them with the source from time to time. Only files that were read, fetched or
+ * staged ("touched"), at most RATE of them per second, so that a parallel filesystem's metadata
+ * server does not notice. Symlinks are followed, as everywhere.
  *
- * Its own thread, because a stat of a dead filesystem hangs. It must never hold a lock while it asks the source.
+ * Its own thread, because a stat of a dead filesystem hangs. It must never hold a lock while it
+ * asks the source.
  */
 #include "cache_priv.h"
 
@@ -35,7 +37,8 @@ static void check_entry(struct cache *c, struct entry_id entry)
 		return;
 	if (fstatat(dataset_source_fd(c->p.dataset), path, &st, 0) != 0) {
 		if (errno == ENOENT || errno == ENOTDIR) {
-			bits_clear(c->touched, entry.v); /* after this nobody holds anything of it */
+			bits_clear(c->touched,
+				   entry.v); /* after this nobody holds anything of it */
 			change_file(c, entry, NULL);
 		}
 		return; /* other errors say nothing about the file */

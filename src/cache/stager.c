@@ -1,17 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Threads that talk to the kernel's cache, the only ones that may: a push or an invalidation of pages waits for pages
- * locked by a READ that has not been answered. Hence two kinds of threads that never wait for each other's work:
- * stagers push and invalidate pages and may be held up by a READ; the attribute thread only drops attributes, which waits
- * for no page, and is what READs of a grown file wait for. A READ therefore never waits for a stager.
+ * Threads that talk to the kernel's cache, the only ones that may: a push or an invalidation of
+ * pages waits for pages locked by a READ that has not been answered. Hence two kinds of threads
+ * that never wait for each other's work: stagers push and invalidate pages and may be held up by a
+ * READ; the attribute thread only drops attributes, which waits for no page, and is what READs of a
+ * grown file wait for. A READ therefore never waits for a stager.
  *
- * A push is skipped while a READ of the file is in flight (its answer fills the same pages), and a file that changed
- * during a push is invalidated afterwards: its version is compared. No lock is held over an operation of the stage.
+ * A push is skipped while a READ of the file is in flight (its answer fills the same pages), and a
+ * file that changed during a push is invalidated afterwards: its version is compared. No lock is
+ * held over an operation of the stage.
  */
 #include "cache_priv.h"
 
-/* Pins the next piece to push: -EAGAIN while the file is read, -ESTALE when it is not what the job began with. */
-static int stage_pin(struct cache *c, struct entry_state *es, uint32_t version, uint32_t piece, struct object **ret)
+/* Pins the next piece to push: -EAGAIN while the file is read, -ESTALE when it is not what the job
+ * began with. */
+static int stage_pin(struct cache *c, struct entry_state *es, uint32_t version, uint32_t piece,
+		     struct object **ret)
 {
 	struct shard *s = shard_of(c, es->entry);
 	struct object *obj;
@@ -19,7 +23,8 @@ static int stage_pin(struct cache *c, struct entry_state *es, uint32_t version, 
 
 	mutex_lock(&s->mu);
 	obj = object_find_locked(c, s, es->entry, piece);
-	if (es->version != version || es->hold != HOLD_HELD || !obj || obj->state != OBJECT_RESIDENT)
+	if (es->version != version || es->hold != HOLD_HELD || !obj ||
+	    obj->state != OBJECT_RESIDENT)
 		rc = -ESTALE;
 	else if (es->readers)
 		rc = -EAGAIN;
@@ -30,7 +35,8 @@ static int stage_pin(struct cache *c, struct entry_state *es, uint32_t version, 
 	return rc;
 }
 
-static int stage_piece(struct cache *c, struct object *obj, struct entry_id entry, bool *has_looked_up)
+static int stage_piece(struct cache *c, struct object *obj, struct entry_id entry,
+		       bool *has_looked_up)
 {
 	struct piece_key key = { entry, obj->piece };
 	int rc = stage_push(c->stage, c->stage_ctx, key, obj->mem, obj->length, obj->identity.size);
@@ -67,7 +73,8 @@ static int stage_pieces(struct cache *c, struct entry_state *es, uint32_t versio
 	return rc;
 }
 
-/* True when the file is still the one that was pushed. Sets or clears "staged" so that no change gets between. */
+/* True when the file is still the one that was pushed. Sets or clears "staged" so that no change
+ * gets between. */
 static bool stage_verify(struct cache *c, struct entry_state *es, uint32_t version, bool is_pushed)
 {
 	struct shard *s = shard_of(c, es->entry);
@@ -100,7 +107,8 @@ static int stage_sample(struct cache *c, struct entry_id entry)
 	}
 	mutex_unlock(&s->mu);
 	if (!es)
-		return -ESTALE; /* the change of the file that took it away is on its way to the plan */
+		return -ESTALE; /* the change of the file that took it away is on its way to the
+				   plan */
 	rc = stage_pieces(c, es, version, id.size);
 	if (!stage_verify(c, es, version, rc == 0)) {
 		c->stage->inval(c->stage_ctx, entry, 0, 0);
@@ -116,7 +124,8 @@ static int stage_sample(struct cache *c, struct entry_id entry)
 	return rc;
 }
 
-/* The job is part of its entry_state and may be queued again from the moment is_inval_queued is false. */
+/* The job is part of its entry_state and may be queued again from the moment is_inval_queued is
+ * false. */
 static void inval_pages(struct cache *c, struct entry_id entry)
 {
 	struct shard *s = shard_of(c, entry);

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The store's only writer: puts the pieces of a sample that the plan wants to keep for good. The arena copy is pinned
- * while it is written, so a DROP or a change of the file meanwhile does no harm. A file that changed during the writing
- * is forgotten again: nobody would ask for the old version, but it would take up room. Its own thread, because a write
- * may take as long as it likes and nobody waits for it. It must never hold a lock while writing.
+ * The store's only writer: puts the pieces of a sample that the plan wants to keep for good. The
+ * arena copy is pinned while it is written, so a DROP or a change of the file meanwhile does no
+ * harm. A file that changed during the writing is forgotten again: nobody would ask for the old
+ * version, but it would take up room. Its own thread, because a write may take as long as it likes
+ * and nobody waits for it. It must never hold a lock while writing.
  */
 #include "cache_priv.h"
 
-static int put_piece(struct cache *c, struct entry_id entry, uint32_t piece, const struct file_identity *id)
+static int put_piece(struct cache *c, struct entry_id entry, uint32_t piece,
+		     const struct file_identity *id)
 {
 	struct shard *s = shard_of(c, entry);
 	struct piece_key key = { entry, piece };
