@@ -165,8 +165,8 @@ static void fetch_go(struct fetch *f, bool may_use_store)
 	tier_read(tier, &f->read);
 }
 
-/* What a successful or failed answer of the source means for the rest of the cache. */
-static void fetch_learn(struct fetch *f, int status)
+/* What an answer of the source means for the rest of the cache; returns the status that readers get. */
+static int fetch_learn(struct fetch *f, int status)
 {
 	struct cache *c = f->cache;
 	struct object *obj = f->object;
@@ -176,15 +176,19 @@ static void fetch_learn(struct fetch *f, int status)
 			  obj->is_demand ? METRIC_DEMAND_INFLIGHT : METRIC_PREFETCH_INFLIGHT, -1);
 	if (status == 0 && obj->is_demand) {
 		struct plan_event ev = { .kind = PLAN_EV_DEMAND,
-					 .bytes = f->read.got,
-					 .latency_ns = f->read.latency_ns };
+			.bytes = f->read.got,
+			.latency_ns = f->read.latency_ns };
 
 		note_event(c, &ev);
+	} else if (status == -ESTALE && f->read.has_st && !S_ISREG(f->read.st.st_mode)) {
+		change_file(c, entry, NULL); /* no file any more */
+		return S_ISDIR(f->read.st.st_mode) ? -EISDIR : -EIO;
 	} else if (status == -ESTALE && f->read.has_st) {
 		change_file(c, entry, &f->read.st);
-	} else if (status == -ENOENT) {
+	} else if (status == -ENOENT || status == -ENOTDIR) {
 		change_file(c, entry, NULL);
 	}
+	return status;
 }
 
 static void fetch_done(struct tier_read *read)
@@ -202,7 +206,7 @@ static void fetch_done(struct tier_read *read)
 	if (result.status == 0 && result.bytes != obj->length)
 		result.status = -ESTALE;
 	if (!f->is_store)
-		fetch_learn(f, result.status);
+		result.status = fetch_learn(f, result.status);
 	obj->is_from_store = f->is_store;
 	if (result.status == 0 && !obj->is_demand)
 		metrics_add(c->p.metrics, METRIC_PREFETCH_BYTES, result.bytes);

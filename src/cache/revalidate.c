@@ -36,16 +36,18 @@ static void check_entry(struct cache *c, struct entry_id entry)
 	if (dataset_path(c->p.dataset, entry, path, sizeof(path)) != 0)
 		return;
 	if (fstatat(dataset_source_fd(c->p.dataset), path, &st, 0) != 0) {
-		if (errno == ENOENT || errno == ENOTDIR) {
-			bits_clear(c->touched,
-				   entry.v); /* after this nobody holds anything of it */
-			change_file(c, entry, NULL);
-		}
-		return; /* other errors say nothing about the file */
+		if (errno != ENOENT && errno != ENOTDIR)
+			return; /* says nothing about the file */
+		st.st_mode = 0;
+	}
+	if (!S_ISREG(st.st_mode)) {
+		bits_clear(c->touched, entry.v); /* after this nobody holds anything of it */
+		change_file(c, entry, NULL);
+		return;
 	}
 	dataset_identity(c->p.dataset, entry, &known);
 	now = file_identity_of(&st);
-	if (S_ISREG(st.st_mode) && !file_identity_eq(&known, &now))
+	if (!file_identity_eq(&known, &now))
 		change_file(c, entry, &st);
 }
 
