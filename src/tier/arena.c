@@ -204,11 +204,12 @@ void *arena_alloc(struct arena *arena, uint32_t length)
 	if (first != ARENA_NONE) {
 		carve_locked(arena, first, arena->pages[first].tag & ~ARENA_FREE, first, span);
 		count_chunks_locked(arena, first, span, true);
+		atomic_fetch_add_explicit(&arena->used, (uint64_t)span * ARENA_PAGE,
+					  memory_order_relaxed);
 	}
 	mutex_unlock(&arena->mu);
 	if (first == ARENA_NONE)
 		return NULL;
-	atomic_fetch_add_explicit(&arena->used, (uint64_t)span * ARENA_PAGE, memory_order_relaxed);
 	return arena->base + (size_t)first * ARENA_PAGE;
 }
 
@@ -258,11 +259,11 @@ void arena_release(struct arena *arena, void *mem, uint32_t length)
 	mutex_lock(&arena->mu);
 	assert(offset % ARENA_PAGE == 0 && offset / ARENA_PAGE < arena->n_pages);
 	assert(arena->pages[first].tag == span); /* else released twice, or another length */
+	atomic_fetch_sub_explicit(&arena->used, arena_cost(length), memory_order_relaxed);
 	count_chunks_locked(arena, first, span, false);
 	join_locked(arena, &first, &span);
 	n = take_empty_locked(arena, first, span, touched, taken);
 	mutex_unlock(&arena->mu);
-	atomic_fetch_sub_explicit(&arena->used, arena_cost(length), memory_order_relaxed);
 	for (unsigned i = 0; i < n; i++)
 		give_back(arena, taken[i]);
 }
