@@ -16,7 +16,7 @@ static int cache_init(struct cache *c)
 	uint64_t words = dataset_n_entries(c->p.dataset) / 64 + 1;
 	int rc;
 
-	rc = table_init(c);
+	rc = objects_init(c);
 	if (rc == 0)
 		rc = account_new(c);
 	c->touched = calloc(words, sizeof(*c->touched));
@@ -207,7 +207,7 @@ void cache_free(struct cache *c)
 		return;
 	if (c->buckets)
 		drop_jobs(c);
-	table_fini(c);
+	objects_fini(c);
 	account_free(c);
 	notes_fini(c);
 	plan_free(c->plan);

@@ -182,8 +182,8 @@ struct cache {
 
 /* --- object.c --- */
 struct shard *shard_of(struct cache *c, struct entry_id entry);
-int table_init(struct cache *c) MUST_USE;
-void table_fini(struct cache *c);
+int objects_init(struct cache *c) MUST_USE;
+void objects_fini(struct cache *c);
 struct entry_state *entry_find_locked(struct cache *c, struct shard *s, struct entry_id entry)
 	REQUIRES(s->mu);
 /* Finds or makes, with a reference; NULL when out of memory. */

@@ -165,7 +165,8 @@ static void fetch_go(struct fetch *f, bool may_use_store)
 	tier_read(tier, &f->read);
 }
 
-/* What an answer of the source means for the rest of the cache; returns the status that readers get. */
+/* What an answer of the source means for the rest of the cache; returns the status that readers
+ * get. */
 static int fetch_learn(struct fetch *f, int status)
 {
 	struct cache *c = f->cache;
@@ -176,8 +177,8 @@ static int fetch_learn(struct fetch *f, int status)
 			  obj->is_demand ? METRIC_DEMAND_INFLIGHT : METRIC_PREFETCH_INFLIGHT, -1);
 	if (status == 0 && obj->is_demand) {
 		struct plan_event ev = { .kind = PLAN_EV_DEMAND,
-			.bytes = f->read.got,
-			.latency_ns = f->read.latency_ns };
+					 .bytes = f->read.got,
+					 .latency_ns = f->read.latency_ns };
 
 		note_event(c, &ev);
 	} else if (status == -ESTALE && f->read.has_st && !S_ISREG(f->read.st.st_mode)) {

@@ -34,7 +34,7 @@ static struct entry_state **entry_bucket(struct cache *c, struct shard *s, struc
 	return &s->entries[mix(entry.v) / SHARDS & (c->buckets - 1)];
 }
 
-int table_init(struct cache *c)
+int objects_init(struct cache *c)
 {
 	uint64_t want = c->p.arena_bytes / (64 << 10) / SHARDS;
 
@@ -50,8 +50,8 @@ int table_init(struct cache *c)
 		s->objects = calloc(c->buckets, sizeof(*s->objects));
 		s->entries = calloc(c->buckets, sizeof(*s->entries));
 		if (!s->objects || !s->entries)
-			c->buckets = 0; /* table_fini copes; the rest of the shards still needs its
-					   locks */
+			c->buckets = 0; /* objects_fini copes; the rest of the shards still needs
+					   its locks */
 		if (!c->buckets)
 			continue;
 	}
@@ -71,7 +71,7 @@ static void shard_clear(struct cache *c, struct shard *s)
 	objects_free(c, &dead);
 }
 
-void table_fini(struct cache *c)
+void objects_fini(struct cache *c)
 {
 	for (int i = 0; i < SHARDS; i++) {
 		struct shard *s = &c->shards[i];
