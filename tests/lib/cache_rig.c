@@ -187,6 +187,14 @@ void rig_hold_stage(struct rig *rig, bool is_held)
 	mutex_unlock(&rig->mu);
 }
 
+void rig_wait_held(struct rig *rig, uint32_t n)
+{
+	mutex_lock(&rig->mu);
+	while (rig->n_held < n)
+		cond_wait(&rig->cv, &rig->mu);
+	mutex_unlock(&rig->mu);
+}
+
 int rig_find(struct rig *rig, enum rig_event event, uint32_t entry, uint32_t from)
 {
 	int found = -1;

@@ -114,6 +114,8 @@ bool rig_pause(uint64_t until);
 /* Position of the first such event at or after `from`, or -1. */
 int rig_find(struct rig *rig, enum rig_event event, uint32_t entry, uint32_t from);
 uint32_t rig_count(struct rig *rig, enum rig_event event, uint32_t entry);
+/* Waits until n operations on pages wait. */
+void rig_wait_held(struct rig *rig, uint32_t n);
 void rig_hold_stage(struct rig *rig, bool is_held);
 
 #endif
