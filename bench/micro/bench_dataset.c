@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What opening a dataset costs: the first scan, opening it again with the snapshot, memory per
- * entry. The files are empty and lie on whatever TMPDIR is, so the stat calls are the cheapest there
- * are: on a network filesystem count the calls and multiply by its latency. One JSON line per result.
+ * entry. The files are empty and lie on whatever TMPDIR is, so the stat calls are the cheapest
+ *there are: on a network filesystem count the calls and multiply by its latency. One JSON line per
+ *result.
  *
  *	bench_dataset [FILES [DIRECTORIES [THREADS]]]
  */

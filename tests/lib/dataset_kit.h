@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For the tests of the dataset module: small trees made from a list of paths, a clock that says that
- * everything was made long ago, and the log as text. Any failure fails the test. */
+/* For the tests of the dataset module: small trees made from a list of paths, a clock that says
+ * that everything was made long ago, and the log as text. Any failure fails the test. */
 #ifndef CLAIRFS_TESTS_DATASET_KIT_H
 #define CLAIRFS_TESTS_DATASET_KIT_H
 

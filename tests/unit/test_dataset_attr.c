@@ -36,7 +36,8 @@ static void lookup_finds_each_child_and_nothing_else(void)
 
 static void children_are_sorted_by_bytes(void)
 {
-	AUTO_FREE char *root = kit_tree("sorted", PATHS("b", "\xee\x80\x80", "\x80", "a-", "a/x", "B"));
+	AUTO_FREE char *root =
+		kit_tree("sorted", PATHS("b", "\xee\x80\x80", "\x80", "a-", "a/x", "B"));
 	struct dataset *ds = kit_open(root, (struct kit_open){ .layout = LAYOUT_FILES });
 	const char *const want[] = { "B", "a", "a-", "b", "\x80", "\xee\x80\x80" };
 	size_t len;

@@ -30,8 +30,8 @@ static void check_auto(const char *name, const char *const *paths, enum dataset_
 static void imagefolder_sorts_classes_then_roots_then_names(void)
 {
 	check_samples("roots",
-		      PATHS("b/2.jpg", "b/1.jpg", "b/a/0.jpg", "b/a-b/0.jpg", "b/a/x/0.jpg", "a-/z.jpg",
-			    "a/q.jpg", "a/z/0.jpg", "top.jpg"),
+		      PATHS("b/2.jpg", "b/1.jpg", "b/a/0.jpg", "b/a-b/0.jpg", "b/a/x/0.jpg",
+			    "a-/z.jpg", "a/q.jpg", "a/z/0.jpg", "top.jpg"),
 		      LAYOUT_IMAGEFOLDER,
 		      "a/q.jpg\na/z/0.jpg\na-/z.jpg\nb/1.jpg\nb/2.jpg\nb/a/0.jpg\nb/a-b/0.jpg\n"
 		      "b/a/x/0.jpg\n");
@@ -40,8 +40,9 @@ static void imagefolder_sorts_classes_then_roots_then_names(void)
 static void imagefolder_takes_listed_extensions_in_any_case(void)
 {
 	check_samples("extensions",
-		      PATHS("c/1.jpg", "c/2.JPEG", "c/3.Png", "c/4.ppm", "c/5.bmp", "c/6.pgm", "c/7.tif",
-			    "c/8.TIFF", "c/9.webp", "c/x.gif", "c/y.jpg.txt", "c/jpg", "c/z.jp"),
+		      PATHS("c/1.jpg", "c/2.JPEG", "c/3.Png", "c/4.ppm", "c/5.bmp", "c/6.pgm",
+			    "c/7.tif", "c/8.TIFF", "c/9.webp", "c/x.gif", "c/y.jpg.txt", "c/jpg",
+			    "c/z.jp"),
 		      LAYOUT_IMAGEFOLDER,
 		      "c/1.jpg\nc/2.JPEG\nc/3.Png\nc/4.ppm\nc/5.bmp\nc/6.pgm\nc/7.tif\nc/8.TIFF\n"
 		      "c/9.webp\n");
@@ -55,25 +56,26 @@ static void hidden_names_count_as_others(void)
 
 static void files_sorts_whole_paths(void)
 {
-	check_samples("files", PATHS("a/x", "a-b", "a0", "a/y/z", "a.d/q", "A", "top"), LAYOUT_FILES,
-		      "A\na-b\na.d/q\na/x\na/y/z\na0\ntop\n");
+	check_samples("files", PATHS("a/x", "a-b", "a0", "a/y/z", "a.d/q", "A", "top"),
+		      LAYOUT_FILES, "A\na-b\na.d/q\na/x\na/y/z\na0\ntop\n");
 }
 
 static void bytes_that_are_no_utf8_sort_as_surrogates(void)
 {
 	/* U+D7FF < each escaped byte < U+E000 < U+1F600 */
-	check_samples("surrogates",
-		      PATHS("\xf0\x9f\x98\x80", "\xee\x80\x80", "\xff", "\x80", "\xed\x9f\xbf", "z"),
-		      LAYOUT_FILES,
-		      "z\n\xed\x9f\xbf\n\x80\n\xff\n\xee\x80\x80\n\xf0\x9f\x98\x80\n");
+	check_samples(
+		"surrogates",
+		PATHS("\xf0\x9f\x98\x80", "\xee\x80\x80", "\xff", "\x80", "\xed\x9f\xbf", "z"),
+		LAYOUT_FILES, "z\n\xed\x9f\xbf\n\x80\n\xff\n\xee\x80\x80\n\xf0\x9f\x98\x80\n");
 }
 
 static void a_difference_inside_of_a_sequence_is_decoded_from_its_start(void)
 {
 	/* U+20AC against U+DCE2 'a', and a prefix that is only half of a character. */
-	check_samples("inside", PATHS("n\xe2\x82"
-				      "a",
-				      "n\xe2\x82\xac", "n\xe2\x82", "n\xf0\x9f\x98", "n\xef\xbf\xbd"),
+	check_samples("inside",
+		      PATHS("n\xe2\x82"
+			    "a",
+			    "n\xe2\x82\xac", "n\xe2\x82", "n\xf0\x9f\x98", "n\xef\xbf\xbd"),
 		      LAYOUT_FILES,
 		      "n\xe2\x82\xac\nn\xe2\x82\nn\xe2\x82"
 		      "a\nn\xf0\x9f\x98\nn\xef\xbf\xbd\n");
@@ -87,7 +89,8 @@ static void auto_is_imagefolder_when_every_top_directory_has_an_image(void)
 
 static void auto_is_files_when_a_top_directory_has_none(void)
 {
-	check_auto("one_without", PATHS("a/1.jpg", "a/2.jpg", "a/3.jpg", "labels/x.txt"), LAYOUT_FILES);
+	check_auto("one_without", PATHS("a/1.jpg", "a/2.jpg", "a/3.jpg", "labels/x.txt"),
+		   LAYOUT_FILES);
 }
 
 static void auto_is_files_when_most_files_are_no_images(void)
@@ -133,8 +136,10 @@ static const struct check_test tests[] = {
 	  a_difference_inside_of_a_sequence_is_decoded_from_its_start },
 	{ "auto_is_imagefolder_when_every_top_directory_has_an_image",
 	  auto_is_imagefolder_when_every_top_directory_has_an_image },
-	{ "auto_is_files_when_a_top_directory_has_none", auto_is_files_when_a_top_directory_has_none },
-	{ "auto_is_files_when_most_files_are_no_images", auto_is_files_when_most_files_are_no_images },
+	{ "auto_is_files_when_a_top_directory_has_none",
+	  auto_is_files_when_a_top_directory_has_none },
+	{ "auto_is_files_when_most_files_are_no_images",
+	  auto_is_files_when_most_files_are_no_images },
 	{ "auto_is_files_without_class_directories", auto_is_files_without_class_directories },
 	{ "entries_are_samples_then_directories_then_others",
 	  entries_are_samples_then_directories_then_others },

@@ -360,10 +360,9 @@ static void progress_ends_with_all_names(void)
 {
 	AUTO_FREE char *root = kit_tree("progress", PATHS("a/1", "a/2", "b/3"));
 	uint64_t seen = 0;
-	struct dataset_params params = { .source = root,
-					 .scan_threads = 2,
-					 .progress = count_progress,
-					 .progress_ctx = &seen };
+	struct dataset_params params = {
+		.source = root, .scan_threads = 2, .progress = count_progress, .progress_ctx = &seen
+	};
 	struct dataset *ds = NULL;
 	struct err err = { 0 };
 
