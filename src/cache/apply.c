@@ -106,6 +106,16 @@ static void fetch_piece_locked(struct cache *c, struct shard *s, struct entry_st
 	job->n_left++;
 }
 
+/* The store may have lost it between two looks of the plan. */
+static void tell_if_not_pinned(struct cache *c, const struct plan_action *action,
+			       const struct file_identity *id)
+{
+	struct piece_key key = { { action->sample }, 0 };
+
+	if (action->is_pinned && id->size && !(c->p.store && store_has(c->p.store, key, id)))
+		note_sample(c, PLAN_EV_UNPINNED, key.entry, 0);
+}
+
 static void apply_fetch(struct cache *c, const struct plan_action *action)
 {
 	struct entry_id entry = { action->sample };
@@ -138,6 +148,7 @@ static void apply_fetch(struct cache *c, const struct plan_action *action)
 	mutex_unlock(&s->mu);
 	objects_free(c, &dead);
 	bits_set(c->touched, entry.v);
+	tell_if_not_pinned(c, action, &id);
 	prefetch_pump(c);
 }
 

@@ -71,6 +71,7 @@ enum hold { HOLD_NONE, HOLD_FETCHING, HOLD_HELD };
 /* Answers one action of the plan; first member of every job, which is one heap block. */
 struct completion {
 	struct list node;
+	uint32_t at; /* events noted before it */
 	struct plan_event event;
 };
 
@@ -148,7 +149,7 @@ struct notes {
 	struct plan_event *drain; /* planner only, besides the swap */
 	uint32_t n_fill;
 	struct list completions;
-	bool is_waiting, is_blind, is_stopping;
+	bool is_waiting, is_blind, has_lost, is_stopping;
 };
 
 struct account;

@@ -72,45 +72,32 @@ static void drop_pieces_locked(struct cache *c, struct shard *s, struct entry_st
 	}
 }
 
-/* What of the plan's beliefs is not true any more. */
-struct change_news {
-	bool is_lost, is_resized, was_staged;
-};
-
-static void change_plan_locked(struct cache *c, struct shard *s, struct entry_state *es,
-			       struct change_news *news) REQUIRES(s->mu);
-static void change_plan_locked(struct cache *c, struct shard *s, struct entry_state *es,
-			       struct change_news *news)
+/* Told with the lock held, so that the plan hears of a loss before anything that comes after it. */
+static void change_plan_locked(struct cache *c, struct shard *s, struct entry_state *es)
+	REQUIRES(s->mu);
+static void change_plan_locked(struct cache *c, struct shard *s, struct entry_state *es)
 {
 	if (es->hold == HOLD_FETCHING) {
 		es->job->status = -ESTALE; /* pieces of two versions would make no sample */
 	} else if (es->hold == HOLD_HELD) {
 		es->hold = HOLD_NONE;
+		note_sample(c, PLAN_EV_LOST_COPY, es->entry, 0);
 		entry_put_locked(c, s, es); /* not the last reference: change_file has one */
-		news->is_lost = true;
 	}
 }
 
-static void change_tell_plan(struct cache *c, struct entry_id entry, const struct change_news *news,
-			     uint64_t size)
+static void change_store(struct cache *c, struct entry_id entry, uint64_t old_size)
 {
-	if (!dataset_is_sample(c->p.dataset, entry))
+	if (!c->p.store)
 		return;
-	if (news->is_lost)
-		note_sample(c, PLAN_EV_LOST_COPY, entry, 0);
-	if (news->is_resized)
-		note_sample(c, PLAN_EV_RESIZED, entry, size);
-	if (news->was_staged)
-		note_sample(c, PLAN_EV_UNSTAGED, entry, 0);
-	if (c->p.store)
-		note_sample(c, PLAN_EV_UNPINNED, entry, 0);
+	store_forget(c->p.store, entry, piece_count(old_size));
+	note_sample(c, PLAN_EV_UNPINNED, entry, 0);
 }
 
 void change_file(struct cache *c, struct entry_id entry, const struct stat *st)
 {
 	struct shard *s = shard_of(c, entry);
 	struct file_identity old, now = { 0 };
-	struct change_news news = { 0 };
 	struct entry_state *es;
 	struct list dead;
 
@@ -129,20 +116,20 @@ void change_file(struct cache *c, struct entry_id entry, const struct stat *st)
 	if (es) {
 		es->version++;
 		drop_pieces_locked(c, s, es, st ? &now : NULL, &dead);
-		change_plan_locked(c, s, es, &news);
+		change_plan_locked(c, s, es);
 		change_kernel_locked(c, es, st && now.size > old.size);
 		entry_put_locked(c, s, es);
 	}
+	if (st && now.size != old.size)
+		note_sample(c, PLAN_EV_RESIZED, entry, now.size);
 	mutex_unlock(&s->mu);
 	objects_free(c, &dead);
 	if (!es)
 		cache_degrade(c, "out of memory: the kernel may keep pages of a changed file");
 	metrics_add(c->p.metrics, METRIC_SOURCE_CHANGED, 1);
-	if (c->p.store)
-		store_forget(c->p.store, entry, piece_count(old.size));
-	news.is_resized = st && now.size != old.size;
-	news.was_staged = dataset_is_sample(c->p.dataset, entry) && bits_clear(c->staged, entry.v);
-	change_tell_plan(c, entry, &news, now.size);
+	change_store(c, entry, old.size);
+	if (dataset_is_sample(c->p.dataset, entry) && bits_clear(c->staged, entry.v))
+		note_sample(c, PLAN_EV_UNSTAGED, entry, 0);
 }
 
 void cache_note_forget(struct cache *c, struct entry_id entry)

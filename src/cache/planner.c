@@ -62,23 +62,19 @@ void cache_degrade(struct cache *c, const char *why)
 	log_limited(LOG_LEVEL_WARN, "cache: %s", why);
 }
 
+/* May be called with the lock of a shard held, so it logs nothing. */
 void note_event(struct cache *c, const struct plan_event *event)
 {
 	struct notes *n = &c->notes;
 	bool is_frequent = event->kind == PLAN_EV_OPENED || event->kind == PLAN_EV_DEMAND;
-	bool is_lost = false;
 
 	mutex_lock(&n->mu);
-	if (n->n_fill < (is_frequent ? NOTES_MAX - NOTES_RESERVE : NOTES_MAX)) {
+	if (n->n_fill < (is_frequent ? NOTES_MAX - NOTES_RESERVE : NOTES_MAX))
 		n->fill[n->n_fill++] = *event;
-	} else if (event->kind != PLAN_EV_DEMAND) { /* of those, the sums suffer only */
-		n->is_blind = true;
-		is_lost = true;
-	}
+	else if (event->kind != PLAN_EV_DEMAND) /* of those only a sum suffers */
+		n->is_blind = n->has_lost = true;
 	wake_locked(n);
 	mutex_unlock(&n->mu);
-	if (is_lost)
-		cache_degrade(c, "the planner cannot keep up: opens were not noted");
 }
 
 void note_sample(struct cache *c, enum plan_event_kind kind, struct entry_id entry, uint64_t bytes)
@@ -94,6 +90,7 @@ void note_completion(struct cache *c, struct completion *take_completion)
 	struct notes *n = &c->notes;
 
 	mutex_lock(&n->mu);
+	take_completion->at = n->n_fill;
 	list_push_tail(&n->completions, &take_completion->node);
 	wake_locked(n);
 	mutex_unlock(&n->mu);
@@ -122,7 +119,7 @@ void cache_note_blind(struct cache *c)
 struct batch {
 	uint32_t n_events;
 	struct list completions;
-	bool is_blind, is_stopping;
+	bool is_blind, has_lost, is_stopping;
 };
 
 static void take_batch(struct notes *n, uint64_t wait_ns, struct batch *ret)
@@ -143,7 +140,8 @@ static void take_batch(struct notes *n, uint64_t wait_ns, struct batch *ret)
 	n->n_fill = 0;
 	list_splice_tail(&ret->completions, &n->completions);
 	ret->is_blind = n->is_blind;
-	n->is_blind = false;
+	ret->has_lost = n->has_lost;
+	n->is_blind = n->has_lost = false;
 	ret->is_stopping = n->is_stopping;
 	mutex_unlock(&n->mu);
 }
@@ -159,19 +157,24 @@ static void rest(struct notes *n)
 static void feed(struct cache *c, struct batch *batch, uint64_t now)
 {
 	struct plan_event blind = { .kind = PLAN_EV_BLIND };
+	uint32_t fed = 0;
 	struct list *node;
 
+	if (batch->has_lost)
+		cache_degrade(c, "the planner cannot keep up: opens were not noted");
 	if (batch->is_blind)
 		plan_event(c->plan, now, &blind);
 	while ((node = list_pop_head(&batch->completions))) {
 		struct completion *done = container_of(node, struct completion, node);
 
+		while (fed < done->at)
+			plan_event(c->plan, now, &c->notes.drain[fed++]);
 		plan_event(c->plan, now, &done->event);
 		done->event.order_epoch = NULL; /* the plan's now */
 		completion_free(done);
 	}
-	for (uint32_t i = 0; i < batch->n_events; i++)
-		plan_event(c->plan, now, &c->notes.drain[i]);
+	while (fed < batch->n_events)
+		plan_event(c->plan, now, &c->notes.drain[fed++]);
 }
 
 /* The plan counts for itself; the metrics get the differences. */

@@ -173,7 +173,8 @@ static void classes_add_up_to_the_opens(void)
 }
 
 static const struct check_test tests[] = {
-	{ "open_without_read_was_served_by_the_kernel", open_without_read_was_served_by_the_kernel },
+	{ "open_without_read_was_served_by_the_kernel",
+	  open_without_read_was_served_by_the_kernel },
 	{ "slowest_read_of_an_open_decides_whatever_comes_first",
 	  slowest_read_of_an_open_decides_whatever_comes_first },
 	{ "pages_that_no_read_asked_for_count_as_staged",

@@ -158,8 +158,8 @@ static void directory_in_place_of_a_file_is_an_error(void)
 
 static void revalidation_finds_what_the_kernel_would_hide(void)
 {
-	struct rig *rig = rig_new(
-		&(struct rig_options){ .n = 3, .size = 5000, .revalidate_ns = NS_PER_MS });
+	struct rig *rig =
+		rig_new(&(struct rig_options){ .n = 3, .size = 5000, .revalidate_ns = NS_PER_MS });
 
 	for (uint32_t f = 0; f < 3; f++)
 		rig_read_check(rig, f, 0, 4096);

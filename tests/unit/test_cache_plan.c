@@ -21,13 +21,13 @@ static void open_sample(struct rig *rig, uint32_t sample)
 
 static void an_epoch_is_staged_before_it_is_read(void)
 {
-	struct rig *rig = rig_new(&(struct rig_options){
-		.n = 200,
-		.size = 20000,
-		.order = "torch-randperm:seed=7",
-		.arena_limit = 8 * MIB, /* a part of the dataset at a time */
-		.arena_bytes = 2 * MIB,
-		.stage_bytes = 512 << 10 });
+	struct rig *rig = rig_new(
+		&(struct rig_options){ .n = 200,
+				       .size = 20000,
+				       .order = "torch-randperm:seed=7",
+				       .arena_limit = 8 * MIB, /* a part of the dataset at a time */
+				       .arena_bytes = 2 * MIB,
+				       .stage_bytes = 512 << 10 });
 	struct order_epoch *epoch;
 	struct err err = { 0 };
 	struct cache_status st;
@@ -54,10 +54,10 @@ static void an_epoch_is_staged_before_it_is_read(void)
 static void reads_beside_the_plan_are_right_whatever_they_are_served_by(void)
 {
 	struct rig *rig = rig_new(&(struct rig_options){ .n = 100,
-		.size = 30000,
-		.order = "torch-randperm:seed=1",
-		.arena_limit = 2 * MIB,
-		.arena_bytes = 1 * MIB });
+							 .size = 30000,
+							 .order = "torch-randperm:seed=1",
+							 .arena_limit = 2 * MIB,
+							 .arena_bytes = 1 * MIB });
 	struct order_epoch *epoch;
 	struct err err = { 0 };
 	uint64_t reads = 0;
@@ -78,10 +78,10 @@ static void reads_beside_the_plan_are_right_whatever_they_are_served_by(void)
 static struct rig *held_prefetch(uint64_t size, unsigned n_held)
 {
 	struct rig *rig = rig_new(&(struct rig_options){ .n = 40,
-		.size = size,
-		.order = "sequential",
-		.arena_limit = 64 * MIB,
-		.is_not_started = true });
+							 .size = size,
+							 .order = "sequential",
+							 .arena_limit = 64 * MIB,
+							 .is_not_started = true });
 	struct err err = { 0 };
 
 	fault_io_pause(rig->io);
@@ -129,8 +129,8 @@ static void failed_prefetch_leaves_the_reader_to_the_source(void)
 	struct rig *rig = held_prefetch(5000, 1);
 	struct rig_read *r = rig_read_start(rig, 0, 0, 4096);
 
-	fault_io_set(rig->io, &(struct fault_io_rule){
-				      .kind = FAULT_IO_FAIL, .repeat = 1, .status = -EIO });
+	fault_io_set(rig->io,
+		     &(struct fault_io_rule){ .kind = FAULT_IO_FAIL, .repeat = 1, .status = -EIO });
 	fault_io_resume(rig->io);
 	rig_read_wait(r);
 	rig_check_bytes(r, 0, 5000);
@@ -159,8 +159,8 @@ static void unknown_inode_is_looked_up_and_pushed_again(void)
 
 static void read_of_a_staged_sample_means_the_kernel_dropped_it(void)
 {
-	struct rig *rig = rig_new(
-		&(struct rig_options){ .n = 4, .size = 5000, .order = "sequential" });
+	struct rig *rig =
+		rig_new(&(struct rig_options){ .n = 4, .size = 5000, .order = "sequential" });
 
 	RIG_UNTIL(rig_metric(rig, METRIC_STAGE_PUSHED) >= 4);
 	rig_read_check(rig, 0, 0, 4096);
@@ -183,10 +183,10 @@ static void change_inside_a_push(struct rig *rig, uint32_t entry)
 static void push_of_an_old_version_is_invalidated(void)
 {
 	struct rig *rig = rig_new(&(struct rig_options){ .n = 2,
-		.size = 5000,
-		.order = "sequential",
-		.revalidate_ns = NS_PER_MS,
-		.is_not_started = true });
+							 .size = 5000,
+							 .order = "sequential",
+							 .revalidate_ns = NS_PER_MS,
+							 .is_not_started = true });
 	struct err err = { 0 };
 	int store;
 
@@ -203,13 +203,14 @@ static void stop_while_everything_is_busy(void)
 {
 	for (int i = 0; i < 20; i++) {
 		struct rig *rig = rig_new(&(struct rig_options){ .n = 60,
-			.size = 2 * MIB + 77,
-			.order = "torch-randperm:seed=3",
-			.has_store = true });
+								 .size = 2 * MIB + 77,
+								 .order = "torch-randperm:seed=3",
+								 .has_store = true });
 		struct rig_read *reads[10];
 
-		fault_io_set(rig->io, &(struct fault_io_rule){ .kind = FAULT_IO_DELAY,
-					      .delay_ns = (uint64_t)i * NS_PER_MS / 4 });
+		fault_io_set(rig->io,
+			     &(struct fault_io_rule){ .kind = FAULT_IO_DELAY,
+						      .delay_ns = (uint64_t)i * NS_PER_MS / 4 });
 		for (uint32_t k = 0; k < 10; k++) {
 			open_sample(rig, k);
 			reads[k] = rig_read_start(rig, k, MIB - 4096, 8192);
@@ -227,12 +228,12 @@ static void stop_while_everything_is_busy(void)
 static void samples_are_pinned_and_read_from_the_store(void)
 {
 	struct rig *rig = rig_new(&(struct rig_options){ .n = 100,
-		.size = 50000,
-		.order = "torch-randperm:seed=5",
-		.arena_limit = 3 * MIB,
-		.arena_bytes = 1 * MIB,
-		.stage_bytes = 256 << 10,
-		.has_store = true });
+							 .size = 50000,
+							 .order = "torch-randperm:seed=5",
+							 .arena_limit = 3 * MIB,
+							 .arena_bytes = 1 * MIB,
+							 .stage_bytes = 256 << 10,
+							 .has_store = true });
 	struct err err = { 0 };
 
 	for (uint64_t e = 0; e < 3; e++) {
@@ -259,11 +260,13 @@ static const struct check_test tests[] = {
 	  prefetch_that_waits_becomes_urgent_when_it_is_read },
 	{ "failed_prefetch_leaves_the_reader_to_the_source",
 	  failed_prefetch_leaves_the_reader_to_the_source },
-	{ "unknown_inode_is_looked_up_and_pushed_again", unknown_inode_is_looked_up_and_pushed_again },
+	{ "unknown_inode_is_looked_up_and_pushed_again",
+	  unknown_inode_is_looked_up_and_pushed_again },
 	{ "read_of_a_staged_sample_means_the_kernel_dropped_it",
 	  read_of_a_staged_sample_means_the_kernel_dropped_it },
 	{ "push_of_an_old_version_is_invalidated", push_of_an_old_version_is_invalidated },
 	{ "stop_while_everything_is_busy", stop_while_everything_is_busy },
-	{ "samples_are_pinned_and_read_from_the_store", samples_are_pinned_and_read_from_the_store },
+	{ "samples_are_pinned_and_read_from_the_store",
+	  samples_are_pinned_and_read_from_the_store },
 };
 CHECK_MAIN(tests)
