@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Bitmap in 64-bit words. Bits behind `size` in the last word stay clear for ever; so a search for a set bit needs no
- * check of its result, and a search for a clear bit only cuts it at `size`. A bit number out of range is a bug of the
- * caller and stops the program: it would otherwise be a write somewhere in the heap.
+ * Bitmap in 64-bit words. Bits behind `size` in the last word stay clear for ever; so a search for
+ * a set bit needs no check of its result, and a search for a clear bit only cuts it at `size`. A
+ * bit number out of range is a bug of the caller and stops the program: it would otherwise be a
+ * write somewhere in the heap.
  */
 #include "clairfs/base/bitmap.h"
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Bounded cursor. Numbers are put together byte by byte, so neither alignment nor the byte order of the machine
- * matters (compilers make one load of it). Every length is compared with what is left, never added to a position that
- * came from the bytes: an addition could wrap. Both sides are sticky after the first failure.
+ * Bounded cursor. Numbers are put together byte by byte, so neither alignment nor the byte order of
+ * the machine matters (compilers make one load of it). Every length is compared with what is left,
+ * never added to a position that came from the bytes: an addition could wrap. Both sides are sticky
+ * after the first failure.
  */
 #include "clairfs/base/buf.h"
 

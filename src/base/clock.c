@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The real clock. It is the only place that asks the kernel for the time of day's passing; everything else is handed a
- * struct clock, so that tests and the simulator can own time. Any thread; no state.
+ * The real clock. It is the only place that asks the kernel how time passes; everything else is
+ * handed a struct clock, so that tests and the simulator can own time. Any thread; no state.
  */
 #include "clairfs/base/clock.h"
 

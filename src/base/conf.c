@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The option table. One row drives everything: parsing, limits, printing, error messages. Values live in a plain struct
- * of the caller at the offset in the row, so that reading an option is a member access. A bad value never changes the
- * old one. Texts that the INI format cannot carry are refused here, whatever way they came in: what conf_print writes
- * must mean the same when it is loaded again. Used at start-up and by the control commands, one thread at a time.
+ * The option table. One row drives everything: parsing, limits, printing, error messages. Values
+ * live in a plain struct of the caller at the offset in the row, so that reading an option is a
+ * member access. A bad value never changes the old one. Texts that the INI format cannot carry are
+ * refused here, whatever way they came in: what conf_print writes must mean the same when it is
+ * loaded again. Used at start-up and by the control commands, one thread at a time.
  */
 #include "clairfs/base/conf.h"
 
@@ -25,7 +26,8 @@ static const void *conf_at_const(const struct conf_option *option, const void *v
 	return (const char *)values + option->offset;
 }
 
-static const struct conf_option *conf_find(const struct conf_table *table, const char *name, struct err *err)
+static const struct conf_option *conf_find(const struct conf_table *table, const char *name,
+					   struct err *err)
 {
 	const char *names[CONF_OPTIONS_MAX + 1] = { NULL };
 	const struct conf_option *option = table->options;
@@ -45,7 +47,8 @@ static const struct conf_option *conf_find(const struct conf_table *table, const
 	return NULL;
 }
 
-static int conf_bad(const struct conf_option *option, const char *value, const char *why, struct err *err)
+static int conf_bad(const struct conf_option *option, const char *value, const char *why,
+		    struct err *err)
 {
 	return err_set(err, -EINVAL, "option %s: \"%s\" %s", option->name, value, why);
 }
@@ -62,7 +65,8 @@ static void conf_format_number(enum conf_type type, uint64_t v, char *out, size_
 	snprintf(out, size, "%" PRIu64 "%.1s", v, u ? &units[u - 1] : "");
 }
 
-static int conf_set_number(const struct conf_option *option, uint64_t *at, const char *value, struct err *err)
+static int conf_set_number(const struct conf_option *option, uint64_t *at, const char *value,
+			   struct err *err)
 {
 	bool is_bytes = option->type == CONF_BYTES;
 	char limit[32];
@@ -72,21 +76,25 @@ static int conf_set_number(const struct conf_option *option, uint64_t *at, const
 	if (rc == -ERANGE)
 		return conf_bad(option, value, "is too large", err);
 	if (rc < 0)
-		return conf_bad(option, value,
-				is_bytes ? "is not a size like 512M or 16G" : "is not a whole number", err);
+		return conf_bad(
+			option, value,
+			is_bytes ? "is not a size like 512M or 16G" : "is not a whole number", err);
 	if (v < option->min) {
 		conf_format_number(option->type, option->min, limit, sizeof(limit));
-		return err_set(err, -EINVAL, "option %s: %s is below the minimum %s", option->name, value, limit);
+		return err_set(err, -EINVAL, "option %s: %s is below the minimum %s", option->name,
+			       value, limit);
 	}
 	if (option->max != 0 && v > option->max) {
 		conf_format_number(option->type, option->max, limit, sizeof(limit));
-		return err_set(err, -EINVAL, "option %s: %s is above the maximum %s", option->name, value, limit);
+		return err_set(err, -EINVAL, "option %s: %s is above the maximum %s", option->name,
+			       value, limit);
 	}
 	*at = v;
 	return 0;
 }
 
-static int conf_set_choice(const struct conf_option *option, int *at, const char *value, struct err *err)
+static int conf_set_choice(const struct conf_option *option, int *at, const char *value,
+			   struct err *err)
 {
 	const char *near;
 	char list[512];
@@ -99,17 +107,19 @@ static int conf_set_choice(const struct conf_option *option, int *at, const char
 			return 0;
 		}
 		if (used < sizeof(list))
-			used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%s", i ? ", " : "",
-						 option->choices[i]);
+			used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%s",
+						 i ? ", " : "", option->choices[i]);
 	}
 	near = text_nearest(value, option->choices);
 	if (near)
-		return err_set(err, -EINVAL, "option %s: \"%s\" is none of: %s; did you mean \"%s\"?", option->name,
-			       value, list, near);
+		return err_set(err, -EINVAL,
+			       "option %s: \"%s\" is none of: %s; did you mean \"%s\"?",
+			       option->name, value, list, near);
 	return err_set(err, -EINVAL, "option %s: \"%s\" is none of: %s", option->name, value, list);
 }
 
-/* Whether an INI line can carry the text: no control characters, no blank at an end, nothing like a comment. */
+/* Whether an INI line can carry the text: no control characters, no blank at an end, nothing like a
+ * comment. */
 static bool conf_is_plain_text(const char *text)
 {
 	size_t len = strlen(text);
@@ -123,7 +133,8 @@ static bool conf_is_plain_text(const char *text)
 	return len == 0 || (text[0] != ' ' && text[len - 1] != ' ');
 }
 
-static int conf_set_text(const struct conf_option *option, char **at, const char *value, struct err *err)
+static int conf_set_text(const struct conf_option *option, char **at, const char *value,
+			 struct err *err)
 {
 	char *copy = NULL;
 
@@ -131,7 +142,9 @@ static int conf_set_text(const struct conf_option *option, char **at, const char
 		char shown[256];
 
 		text_escape(value, strlen(value), shown, sizeof(shown));
-		return conf_bad(option, shown, "has control characters, a blank at an end, or ';' after a blank", err);
+		return conf_bad(option, shown,
+				"has control characters, a blank at an end, or ';' after a blank",
+				err);
 	}
 	if (*value) {
 		copy = strdup(value);
@@ -143,7 +156,8 @@ static int conf_set_text(const struct conf_option *option, char **at, const char
 	return 0;
 }
 
-static int conf_set_option(const struct conf_option *option, void *values, const char *value, struct err *err)
+static int conf_set_option(const struct conf_option *option, void *values, const char *value,
+			   struct err *err)
 {
 	void *at = conf_at(option, values);
 
@@ -163,7 +177,8 @@ static int conf_set_option(const struct conf_option *option, void *values, const
 	return err_set(err, -EINVAL, "option %s has no type", option->name);
 }
 
-int conf_set(const struct conf_table *table, void *values, const char *name, const char *value, struct err *err)
+int conf_set(const struct conf_table *table, void *values, const char *name, const char *value,
+	     struct err *err)
 {
 	const struct conf_option *option = conf_find(table, name, err);
 
@@ -214,7 +229,8 @@ static int conf_set_item(const struct conf_table *table, void *values, char *ite
 	if (!option)
 		return -EINVAL;
 	if (!value && option->type != CONF_BOOL)
-		return err_set(err, -EINVAL, "option %s needs a value: %s=...", option->name, option->name);
+		return err_set(err, -EINVAL, "option %s needs a value: %s=...", option->name,
+			       option->name);
 	return conf_set_option(option, values, value ? value : "on", err);
 }
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The option table as a file. inih parses; the lines are read here and handed to it one by one, because inih alone
- * would cut a long line silently, take an indented line as more of the value above, and stop at a NUL. Here a line that
- * does not fit into inih's buffer is an error that names the limit, and indented lines are ordinary lines. The first
- * error ends the file. Must never guess: a line that is neither comment, section nor NAME = VALUE is an error.
+ * The option table as a file. inih parses; the lines are read here and handed to it one by one,
+ * because inih alone would cut a long line silently, take an indented line as more of the value
+ * above, and stop at a NUL. Here a line that does not fit into inih's buffer is an error that names
+ * the limit, and indented lines are ordinary lines. The first error ends the file. Must never
+ * guess: a line that is neither comment, section nor NAME = VALUE is an error.
  */
 #include "clairfs/base/conf.h"
 
@@ -64,7 +65,8 @@ static int conf_file_handle(void *user, const char *section, const char *name, c
 	if (f->rc < 0)
 		return 0;
 	if (*section && strcmp(section, "mount") != 0)
-		f->rc = err_set(f->err, -EINVAL, "unknown section [%s]; the only one is [mount]", section);
+		f->rc = err_set(f->err, -EINVAL, "unknown section [%s]; the only one is [mount]",
+				section);
 	else
 		f->rc = conf_set(f->table, f->values, name, value, f->err);
 	return f->rc == 0;
@@ -86,7 +88,8 @@ int conf_load(const struct conf_table *table, void *values, const char *path, st
 	}
 	if (rc > 0 && (f.rc == 0 || rc < f.line_no)) {
 		/* inih itself refused a line, and maybe went on to one that f.rc is about. */
-		return err_set(err, -EINVAL, "%s:%d: neither NAME = VALUE nor [mount] nor a comment", path, rc);
+		return err_set(err, -EINVAL,
+			       "%s:%d: neither NAME = VALUE nor [mount] nor a comment", path, rc);
 	}
 	if (f.rc < 0)
 		err_prefix(err, "%s:%d", path, f.line_no);
@@ -162,7 +165,8 @@ void conf_print(const struct conf_table *table, const void *values, FILE *out)
 		if (option->type == CONF_TEXT)
 			text = *(char *const *)((const char *)values + option->offset);
 		else if (option->type == CONF_CHOICE)
-			text = option->choices[*(const int *)((const char *)values + option->offset)];
+			text = option->choices[*(const int *)((const char *)values +
+							      option->offset)];
 		else
 			conf_format(option, values, value, sizeof(value));
 		if (option->type == CONF_TEXT && !text)

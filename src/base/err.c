@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Errors of set-up paths. Every function formats into a local buffer first, so that a caller may pass the old message
- * as an argument of the new one. A message that does not fit is cut: it is for a person, and the code is exact. Any
- * thread, each with its own struct err; nothing here allocates, so running out of memory can be reported too.
+ * Errors of set-up paths. Every function formats into a local buffer first, so that a caller may
+ * pass the old message as an argument of the new one. A message that does not fit is cut: it is for
+ * a person, and the code is exact. Any thread, each with its own struct err; nothing here
+ * allocates, so running out of memory can be reported too.
  */
 #include "clairfs/base/err.h"
 

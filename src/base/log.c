@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Logging. A line is formatted in a local buffer and leaves with one write(2), so that lines of several threads do not
- * mix and no lock is needed. Control characters become '?': a file name with a newline must not forge a second line.
- * The level and the destination are the only globals of this module. errno is preserved, so that a caller may log
- * between a failed call and its use of errno. Must never be called per read: see log_limited.
+ * Logging. A line is formatted in a local buffer and leaves with one write(2), so that lines of
+ * several threads do not mix and no lock is needed. Control characters become '?': a file name with
+ * a newline must not forge a second line. The level and the destination are the only globals of
+ * this module. errno is preserved, so that a caller may log between a failed call and its use of
+ * errno. Must never be called per read: see log_limited.
  */
 #include "clairfs/base/log.h"
 

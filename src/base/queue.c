@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Blocking FIFO between threads. The nodes are embedded in the items, so pushing never allocates and cannot fail: a
- * completion can always be handed on. One lock and one condition are enough for the few named threads of this program;
- * the lock is held for a handful of pointer writes and never while anybody works on an item.
+ * Blocking FIFO between threads. The nodes are embedded in the items, so pushing never allocates
+ * and cannot fail: a completion can always be handed on. One lock and one condition are enough for
+ * the few named threads of this program; the lock is held for a handful of pointer writes and never
+ * while anybody works on an item.
  */
 #include "clairfs/base/queue.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Strict parsing and safe printing. Not strtoull: it takes signs, blanks, octal and "-1" as 2^64-1, all of which are
- * typing errors in an option. Printing escapes what could change a terminal or forge a line; names with valid UTF-8
- * stay readable. Pure functions, any thread.
+ * Strict parsing and safe printing. Not strtoull: it takes signs, blanks, octal and "-1" as 2^64-1,
+ * all of which are typing errors in an option. Printing escapes what could change a terminal or
+ * forge a line; names with valid UTF-8 stay readable. Pure functions, any thread.
  */
 #include "clairfs/base/text.h"
 
@@ -142,11 +142,24 @@ const char *text_nearest(const char *word, const char *const *candidates)
 	return best;
 }
 
+/* Length of a UTF-8 character by its first byte, or 0. */
+static size_t text_utf8_lead(unsigned char c)
+{
+	if (c < 0x80)
+		return 1;
+	if (c >> 5 == 0x6)
+		return 2;
+	if (c >> 4 == 0xe)
+		return 3;
+	return c >> 3 == 0x1e ? 4 : 0;
+}
+
 /* Length of the valid, printable UTF-8 character at p, or 0. */
 static size_t text_utf8_len(const unsigned char *p, size_t len)
 {
-	static const uint32_t smallest[] = { 0, 0, 0x80 + 0x20, 0x800, 0x10000 }; /* U+0080-009F are controls */
-	size_t n = p[0] < 0x80 ? 1 : p[0] >> 5 == 6 ? 2 : p[0] >> 4 == 14 ? 3 : p[0] >> 3 == 30 ? 4 : 0;
+	/* Per length; anything smaller is overlong. U+0080 to U+009F are controls. */
+	static const uint32_t smallest[] = { 0, 0, 0xa0, 0x800, 0x10000 };
+	size_t n = text_utf8_lead(p[0]);
 	uint32_t v;
 
 	if (n == 0 || n > len)
@@ -164,7 +177,8 @@ static size_t text_utf8_len(const unsigned char *p, size_t len)
 	return n;
 }
 
-/* Writes the printable form of the first character at p to unit; returns how many bytes of p it stands for. */
+/* Writes the printable form of the first character at p to unit; returns how many bytes of p it
+ * stands for. */
 static size_t text_escape_one(const unsigned char *p, size_t len, char unit[static 5])
 {
 	static const char hex[] = "0123456789abcdef";
@@ -217,24 +231,25 @@ char *text_escape(const char *name, size_t len, char *out, size_t size)
 char *text_from_bytes(uint64_t bytes, char *out, size_t size)
 {
 	static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };
-	uint64_t whole, rest, tenths;
+	uint64_t unit, whole, rest, tenths;
 	unsigned int u = 0;
 
 	while (u + 1 < ARRAY_LEN(units) && bytes >> (10 * (u + 1)))
 		u++;
-	whole = bytes >> (10 * u);
-	rest = bytes - (whole << (10 * u));
+	unit = UINT64_C(1) << (10 * u);
+	whole = bytes / unit;
+	rest = bytes % unit;
 	if (rest == 0) {
 		snprintf(out, size, "%llu %s", (unsigned long long)whole, units[u]);
 		return out;
 	}
-	tenths = whole * 10 + (rest * 10 + (UINT64_C(1) << (10 * u)) / 2) / (UINT64_C(1) << (10 * u));
+	tenths = whole * 10 + (rest * 10 + unit / 2) / unit;
 	if (tenths >= 10240 && u + 1 < ARRAY_LEN(units)) {
 		/* Rounded up to 1024.0 of a unit: that is 1.0 of the next one. */
 		tenths = 10;
 		u++;
 	}
-	snprintf(out, size, "%llu.%llu %s", (unsigned long long)(tenths / 10), (unsigned long long)(tenths % 10),
-		 units[u]);
+	snprintf(out, size, "%llu.%llu %s", (unsigned long long)(tenths / 10),
+		 (unsigned long long)(tenths % 10), units[u]);
 	return out;
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Threads and locks. A failing lock call is a bug of ours (an invalid or already destroyed object), hence the asserts:
- * no caller could do anything about it. Condition variables run on CLOCK_MONOTONIC, so that setting the time of day
- * neither stalls nor wakes anybody. The name of a thread is set by the thread itself, before its function runs: ps and
- * a core dump never show a worker under its parent's name.
+ * Threads and locks. A failing lock call is a bug of ours (an invalid or already destroyed object),
+ * hence the asserts: no caller could do anything about it. Condition variables run on
+ * CLOCK_MONOTONIC, so that setting the time of day neither stalls nor wakes anybody. The name of a
+ * thread is set by the thread itself, before its function runs: ps and a core dump never show a
+ * worker under its parent's name.
  */
 #include "clairfs/base/thr.h"
 
@@ -42,7 +43,7 @@ int thr_start(struct thr *thr, const char *name, void *(*fn)(void *), void *arg,
 	memcpy(start->name, name, strnlen(name, sizeof(start->name) - 1));
 	start->fn = fn;
 	start->arg = arg;
-	/* The new thread inherits the mask, so there is no moment in which it could take a signal. */
+	/* The new thread inherits the mask: at no moment could it take a signal. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	rc = pthread_create(&thr->id, NULL, thr_main, start);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bounded little-endian cursor: the only way foreign bytes are parsed. A failed read sets is_bad, returns 0 and every
- * later read fails too, so a parser checks once at its end. */
+/* Bounded little-endian cursor: the only way foreign bytes are parsed. A failed read sets is_bad,
+ * returns 0 and every later read fails too, so a parser checks once at its end. */
 #ifndef CLAIRFS_BASE_BUF_H
 #define CLAIRFS_BASE_BUF_H
 

@@ -13,7 +13,8 @@
 #define PRINTF_LIKE(fmt, args) __attribute__((format(printf, fmt, args)))
 #define CACHE_ALIGNED __attribute__((aligned(64)))
 
-/* clang's -Wthread-safety checks functions that say which lock they need (struct members cannot be checked in C). */
+/* clang's -Wthread-safety checks functions that say which lock they need (struct members cannot be
+ * checked in C). */
 #ifdef __clang__
 #define CAPABILITY(name) __attribute__((capability(name)))
 #define REQUIRES(...) __attribute__((requires_capability(__VA_ARGS__)))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Options: one table row per option feeds -o KEY=VALUE, the INI file, --print-config and the documentation checks.
- * Values live in a struct of the caller; a row says at which offset. */
+/* Options: one table row per option feeds -o KEY=VALUE, the INI file, --print-config and the
+ * documentation checks. Values live in a struct of the caller; a row says at which offset. */
 #ifndef CLAIRFS_BASE_CONF_H
 #define CLAIRFS_BASE_CONF_H
 
@@ -36,13 +36,17 @@ struct conf_table {
 /* Fills `values` with the defaults. Call conf_fini for the texts. */
 int conf_init(const struct conf_table *table, void *values, struct err *err) MUST_USE;
 void conf_fini(const struct conf_table *table, void *values);
-/* Sets one option. Unknown names and bad values give one line that names the option and the nearest right one. */
-int conf_set(const struct conf_table *table, void *values, const char *name, const char *value, struct err *err)
-	MUST_USE;
-/* Parses "KEY=VALUE,KEY=VALUE"; a key without '=' is a bool set to on. Within a value '\,' is a comma. */
-int conf_set_list(const struct conf_table *table, void *values, const char *list, struct err *err) MUST_USE;
+/* Sets one option. Unknown names and bad values give one line that names the option and the nearest
+ * right one. */
+int conf_set(const struct conf_table *table, void *values, const char *name, const char *value,
+	     struct err *err) MUST_USE;
+/* Parses "KEY=VALUE,KEY=VALUE"; a key without '=' is a bool set to on. Within a value '\,' is a
+ * comma. */
+int conf_set_list(const struct conf_table *table, void *values, const char *list,
+		  struct err *err) MUST_USE;
 /* Reads an INI file, section [mount] or none; the error names file and line. */
-int conf_load(const struct conf_table *table, void *values, const char *path, struct err *err) MUST_USE;
+int conf_load(const struct conf_table *table, void *values, const char *path,
+	      struct err *err) MUST_USE;
 /* Writes every option with its help as comment: the format of conf/clairfs.conf. */
 void conf_print(const struct conf_table *table, const void *values, FILE *out);
 /* Writes the value of one option as conf_set would take it. */

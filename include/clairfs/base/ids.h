@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One-field structs for numbers that must not be mixed. Positions in an epoch are plain uint32_t/uint64_t named pos. */
+/* One-field structs for numbers that must not be mixed. Positions in an epoch are plain
+ * uint32_t/uint64_t named pos. */
 #ifndef CLAIRFS_BASE_IDS_H
 #define CLAIRFS_BASE_IDS_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Logging: one line on stderr or syslog. Nothing is logged per read; repeated events use log_limited. Any thread. */
+/* Logging: one line on stderr or syslog. Nothing is logged per read; repeated events use
+ * log_limited. Any thread. */
 #ifndef CLAIRFS_BASE_LOG_H
 #define CLAIRFS_BASE_LOG_H
 
@@ -22,11 +23,11 @@ bool log_may(_Atomic uint64_t *state);
 #define log_warn(...) log_line(LOG_LEVEL_WARN, __VA_ARGS__)
 #define log_info(...) log_line(LOG_LEVEL_INFO, __VA_ARGS__)
 #define log_debug(...) log_line(LOG_LEVEL_DEBUG, __VA_ARGS__)
-#define log_limited(level, ...)                           \
-	do {                                              \
-		static _Atomic uint64_t log_limited_state_; \
-		if (log_may(&log_limited_state_))         \
-			log_line(level, __VA_ARGS__);     \
+#define log_limited(level, ...)                                                                    \
+	do {                                                                                       \
+		static _Atomic uint64_t log_limited_state_;                                        \
+		if (log_may(&log_limited_state_))                                                  \
+			log_line(level, __VA_ARGS__);                                              \
 	} while (0)
 
 #endif

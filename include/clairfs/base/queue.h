@@ -51,7 +51,8 @@ static inline struct list *list_pop_head(struct list *head)
 /* Moves all nodes of `from` behind those of `to`; `from` is empty afterwards. */
 void list_splice_tail(struct list *to, struct list *from);
 
-/* Blocking multi-producer multi-consumer FIFO; unbounded: whoever fills it bounds what is in flight. */
+/* Blocking multi-producer multi-consumer FIFO; unbounded: whoever fills it bounds what is in
+ * flight. */
 struct queue {
 	struct mutex mu;
 	struct cond cv;

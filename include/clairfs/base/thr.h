@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Named threads and annotated locks. All signals are blocked in threads started here: the main thread takes them. */
+/* Named threads and annotated locks. All signals are blocked in threads started here: the main
+ * thread takes them. */
 #ifndef CLAIRFS_BASE_THR_H
 #define CLAIRFS_BASE_THR_H
 
@@ -15,7 +16,8 @@ struct thr {
 };
 
 /* Starts fn(arg) as a thread named `name` (at most 15 characters are shown by ps). */
-int thr_start(struct thr *thr, const char *name, void *(*fn)(void *), void *arg, struct err *err) MUST_USE;
+int thr_start(struct thr *thr, const char *name, void *(*fn)(void *), void *arg,
+	      struct err *err) MUST_USE;
 /* Waits for the end of the thread; nothing if it was never started. */
 void thr_join(struct thr *thr);
 

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The option table: defaults, each type with its limits, lists as after -o, and the messages, which
+ * a person must be able to act upon.
+ */
+#include "clairfs/base/conf.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "check.h"
+#include "conf_sample.h"
+
+static struct sample values;
+static struct err err;
+
+static void init(void)
+{
+	err = (struct err){ 0 };
+	memset(&values, 0xa5, sizeof(values));
+	CHECK_INT(conf_init(&sample_table, &values, &err), 0);
+}
+
+/* Sets an option and wants this error. */
+static void check_refused(const char *name, const char *value, const char *message)
+{
+	CHECK_INT(conf_set(&sample_table, &values, name, value, &err), -EINVAL);
+	CHECK_STR(err.msg, message);
+}
+
+static void init_fills_in_defaults(void)
+{
+	init();
+	CHECK(values.is_quick);
+	CHECK_U64(values.threads, 4);
+	CHECK_U64(values.ram_size, UINT64_C(1) << 30);
+	CHECK_INT(values.mode, 1);
+	CHECK_STR(values.source, NULL);
+	CHECK_STR(values.label, "none");
+	conf_fini(&sample_table, &values);
+	CHECK_STR(values.label, NULL);
+}
+
+static void bad_default_is_an_error(void)
+{
+	static const struct conf_option options[] = {
+		{ "label", CONF_TEXT, offsetof(struct sample, label), "kept", 0, 0, NULL, "" },
+		{ "threads", CONF_U64, offsetof(struct sample, threads), "many", 0, 0, NULL, "" },
+		{ 0 },
+	};
+	static const struct conf_table table = { options };
+
+	CHECK_INT(conf_init(&table, &values, &err), -EINVAL);
+	CHECK_STR(err.msg, "default: option threads: \"many\" is not a whole number");
+	CHECK_STR(values.label, NULL); /* nothing to free */
+}
+
+static void set_takes_every_type(void)
+{
+	init();
+	CHECK_INT(conf_set(&sample_table, &values, "quick", "off", &err), 0);
+	CHECK_INT(conf_set(&sample_table, &values, "threads", "64", &err), 0);
+	CHECK_INT(conf_set(&sample_table, &values, "ram_size", "4M", &err), 0);
+	CHECK_INT(conf_set(&sample_table, &values, "mode", "careful", &err), 0);
+	CHECK_INT(conf_set(&sample_table, &values, "source", "/data set/\xc3\xbc;x", &err), 0);
+	CHECK(!values.is_quick);
+	CHECK_U64(values.threads, 64);
+	CHECK_U64(values.ram_size, 4 << 20);
+	CHECK_INT(values.mode, 2);
+	CHECK_STR(values.source, "/data set/\xc3\xbc;x");
+	CHECK_INT(conf_set(&sample_table, &values, "source", "", &err), 0);
+	CHECK_STR(values.source, NULL);
+	conf_fini(&sample_table, &values);
+}
+
+static void unknown_name_suggests_the_nearest(void)
+{
+	init();
+	check_refused("thread", "4", "unknown option \"thread\"; did you mean \"threads\"?");
+	check_refused("xyzzy", "4", "unknown option \"xyzzy\"");
+	conf_fini(&sample_table, &values);
+}
+
+static void bad_value_says_why_and_changes_nothing(void)
+{
+	init();
+	check_refused("quick", "maybe", "option quick: \"maybe\" is neither on nor off");
+	check_refused("threads", "4x", "option threads: \"4x\" is not a whole number");
+	check_refused("threads", "0", "option threads: 0 is below the minimum 1");
+	check_refused("threads", "65", "option threads: 65 is above the maximum 64");
+	check_refused("threads", "99999999999999999999",
+		      "option threads: \"99999999999999999999\" is too large");
+	check_refused("ram_size", "1K", "option ram_size: 1K is below the minimum 4M");
+	check_refused("ram_size", "big", "option ram_size: \"big\" is not a size like 512M or 16G");
+	check_refused(
+		"mode", "carefull",
+		"option mode: \"carefull\" is none of: none, plain, careful; did you mean \"careful\"?");
+	check_refused("mode", "x", "option mode: \"x\" is none of: none, plain, careful");
+	check_refused(
+		"label", "a\nb",
+		"option label: \"a\\nb\" has control characters, a blank at an end, or ';' after a blank");
+	CHECK(values.is_quick);
+	CHECK_U64(values.threads, 4);
+	CHECK_U64(values.ram_size, UINT64_C(1) << 30);
+	CHECK_INT(values.mode, 1);
+	CHECK_STR(values.label, "none");
+	conf_fini(&sample_table, &values);
+}
+
+static void texts_a_file_cannot_carry_are_refused(void)
+{
+	static const char *const bad[] = { " a", "a ", "a ;b", ";a", "a\tb", "a\x7f", " " };
+
+	init();
+	for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+		CHECK_INT(conf_set(&sample_table, &values, "label", bad[i], &err), -EINVAL);
+	CHECK_INT(conf_set(&sample_table, &values, "label", "a;b #c = [d]", &err), 0);
+	conf_fini(&sample_table, &values);
+}
+
+static void list_sets_many(void)
+{
+	init();
+	CHECK_INT(conf_set_list(&sample_table, &values, "quick=off,threads=8,mode=none,source=/a=b",
+				&err),
+		  0);
+	CHECK(!values.is_quick);
+	CHECK_U64(values.threads, 8);
+	CHECK_INT(values.mode, 0);
+	CHECK_STR(values.source, "/a=b");
+	CHECK_INT(conf_set_list(&sample_table, &values, "quick,source=", &err), 0);
+	CHECK(values.is_quick);
+	CHECK_STR(values.source, NULL);
+	CHECK_INT(conf_set_list(&sample_table, &values, ",,threads=9,", &err), 0);
+	CHECK_U64(values.threads, 9);
+	CHECK_INT(conf_set_list(&sample_table, &values, "", &err), 0);
+	conf_fini(&sample_table, &values);
+}
+
+static void list_has_escaped_commas(void)
+{
+	init();
+	CHECK_INT(conf_set_list(&sample_table, &values, "source=/a\\,b\\,,label=c\\d\\", &err), 0);
+	CHECK_STR(values.source, "/a,b,");
+	CHECK_STR(values.label, "c\\d\\");
+	conf_fini(&sample_table, &values);
+}
+
+static void list_errors_name_the_option(void)
+{
+	init();
+	CHECK_INT(conf_set_list(&sample_table, &values, "threads=3,source", &err), -EINVAL);
+	CHECK_STR(err.msg, "option source needs a value: source=...");
+	CHECK_INT(conf_set_list(&sample_table, &values, "=3", &err), -EINVAL);
+	CHECK_STR(err.msg, "unknown option \"\"");
+	CHECK_INT(conf_set_list(&sample_table, &values, "quik", &err), -EINVAL);
+	CHECK_STR(err.msg, "unknown option \"quik\"; did you mean \"quick\"?");
+	conf_fini(&sample_table, &values);
+}
+
+static const struct conf_option *option_named(const char *name)
+{
+	const struct conf_option *option = sample_table.options;
+
+	while (strcmp(option->name, name) != 0)
+		option++;
+	return option;
+}
+
+static void check_format(const char *name, const char *value, const char *want)
+{
+	char out[64];
+
+	CHECK_INT(conf_set(&sample_table, &values, name, value, &err), 0);
+	conf_format(option_named(name), &values, out, sizeof(out));
+	CHECK_STR(out, want);
+}
+
+static void format_is_what_set_takes(void)
+{
+	char out[4];
+
+	init();
+	check_format("quick", "1", "on");
+	check_format("quick", "no", "off");
+	check_format("threads", "16", "16");
+	check_format("ram_size", "1048576K", "1G");
+	check_format("ram_size", "4194305", "4194305");
+	check_format("ram_size", "2048T", "2048T");
+	check_format("mode", "careful", "careful");
+	check_format("label", "", "");
+	check_format("label", "abc", "abc");
+	conf_format(option_named("mode"), &values, out, sizeof(out)); /* cut, not overrun */
+	CHECK_STR(out, "car");
+	conf_fini(&sample_table, &values);
+}
+
+static const struct check_test tests[] = {
+	{ "init_fills_in_defaults", init_fills_in_defaults },
+	{ "bad_default_is_an_error", bad_default_is_an_error },
+	{ "set_takes_every_type", set_takes_every_type },
+	{ "unknown_name_suggests_the_nearest", unknown_name_suggests_the_nearest },
+	{ "bad_value_says_why_and_changes_nothing", bad_value_says_why_and_changes_nothing },
+	{ "texts_a_file_cannot_carry_are_refused", texts_a_file_cannot_carry_are_refused },
+	{ "list_sets_many", list_sets_many },
+	{ "list_has_escaped_commas", list_has_escaped_commas },
+	{ "list_errors_name_the_option", list_errors_name_the_option },
+	{ "format_is_what_set_takes", format_is_what_set_takes },
+};
+
+CHECK_MAIN(tests)
