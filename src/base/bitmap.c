@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Bitmap in 64-bit words. Bits behind `size` in the last word stay clear for ever; so a search for
- * a set bit needs no check of its result, and a search for a clear bit only cuts it at `size`. A
- * bit number out of range is a bug of the caller and stops the program: it would otherwise be a
- * write somewhere in the heap.
+ * Bitmap in 64-bit words. Bits behind `size` in the last word stay clear for ever; so no search
+ * needs a check of its result: a set bit is never behind `size`, and the first clear one behind it
+ * is `size` itself. A bit number out of range is a bug of the caller and stops the program: it
+ * would otherwise be a write somewhere in the heap.
  */
 #include "clairfs/base/bitmap.h"
 
@@ -77,8 +77,7 @@ static uint64_t bitmap_search(const struct bitmap *b, uint64_t from, uint64_t fl
 			return b->size;
 		word = b->words[at] ^ flip;
 	}
-	at = at * 64 + (uint64_t)__builtin_ctzll(word);
-	return MIN(at, b->size);
+	return at * 64 + (uint64_t)__builtin_ctzll(word);
 }
 
 uint64_t bitmap_next_clear(const struct bitmap *b, uint64_t from)

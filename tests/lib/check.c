@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The test kit's machinery. A failing check leaves its test with longjmp, so that helper functions
- * may check too; that is only possible on the thread that called setjmp, hence the other rule for
- * other threads. stdout is line-buffered: the seed and the last finished test are known even if the
- * program dies. Uses nothing of what is under test.
+ * The test kit's machinery. A failing check leaves its test with longjmp, so that functions it
+ * calls may check too; that is only possible on the thread that called setjmp, hence the other rule
+ * for other threads. stdout is line-buffered: the seed and the last finished test are known even if
+ * the program dies. Uses nothing of what is under test.
  */
 #include "check.h"
 

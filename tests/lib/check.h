@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Test kit: TAP on stdout, one line per test. A failing CHECK prints file, line and both values as
- * comments, ends its test (also from inside a helper function) and the next test runs; what the
+ * comments, ends its test (also from inside a function it calls) and the next test runs; what the
  * test held is leaked, so keep nothing in a test that the next one needs. On another thread than
  * the main one a failing CHECK marks the test and goes on.
  *

@@ -129,6 +129,7 @@ static void nearest_finds_typing_errors(void)
 	CHECK_STR(text_nearest("source", names), "source");
 	CHECK_STR(text_nearest("zebra", names), NULL);
 	CHECK_STR(text_nearest("", names), NULL);
+	CHECK_STR(text_nearest("x", (const char *const[]){ "y", NULL }), NULL);
 	memset(longest, 's', sizeof(longest) - 1);
 	longest[sizeof(longest) - 1] = '\0';
 	CHECK_STR(text_nearest(longest, names), NULL);

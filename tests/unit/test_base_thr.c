@@ -190,6 +190,18 @@ static void wait_for_runs_out_of_time(void)
 	counter_fini(&c);
 }
 
+static void *signal_later(void *arg)
+{
+	struct counter *c = arg;
+
+	usleep(20000); /* time enough for a deadline in the past to show */
+	mutex_lock(&c->mu);
+	c->count++;
+	cond_signal(&c->cv);
+	mutex_unlock(&c->mu);
+	return NULL;
+}
+
 static void wait_for_ever_is_woken(void)
 {
 	struct counter c;
@@ -197,11 +209,9 @@ static void wait_for_ever_is_woken(void)
 
 	counter_init(&c);
 	mutex_lock(&c.mu);
-	CHECK_INT(thr_start(&thr, "wait", wait_ready, &c, NULL), 0);
+	CHECK_INT(thr_start(&thr, "later", signal_later, &c, NULL), 0);
 	while (c.count == 0)
 		CHECK(!cond_wait_for(&c.cv, &c.mu, UINT64_MAX)); /* no overflow into the past */
-	c.is_ready = true;
-	cond_broadcast(&c.cv);
 	mutex_unlock(&c.mu);
 	thr_join(&thr);
 	counter_fini(&c);
