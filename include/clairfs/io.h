@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* I/O engines: carry out reads asynchronously. Implementations: pool (threads with open/pread/close), uring (linked
- * open_direct -> read -> close, one ring per thread), null (completes at once, reads nothing: the ceiling). */
+/* I/O engines: carry out reads asynchronously. Implementations: pool (threads with open/pread/close), uring (one ring
+ * per thread), null (completes at once, reads nothing: the ceiling). */
 #ifndef CLAIRFS_IO_H
 #define CLAIRFS_IO_H
 
@@ -13,8 +13,11 @@
 #include "clairfs/metrics.h"
 
 enum io_kind {
-	IO_READ_PATH, /* open path below dirfd, fstat, read, fstat again when want_check, close */
-	IO_READ_FD,   /* read from fd; with want_stat fstat before and, when want_check, after */
+	/* Open path below dirfd, fstat, read, fstat again when want_check, close. The file must be regular: a directory gives
+	 * -EISDIR; a FIFO, socket or device gives -EIO, at once and without being read (a socket may give -ENXIO). */
+	IO_READ_PATH,
+	/* Read from fd, which may be of any kind that pread takes; fstat before when want_stat, after when want_check. */
+	IO_READ_FD,
 };
 
 /* One read. Owned by the caller, who keeps it, the path and the buffer alive until done() is called. */
@@ -29,7 +32,7 @@ struct io_job {
 	uint32_t length;  /* bytes wanted, <= INT32_MAX */
 	bool want_stat;   /* IO_READ_FD: fill st */
 	bool want_check;  /* fstat again after the read, into st_after */
-	bool keep_open;   /* IO_READ_PATH: hand the descriptor over in fd instead of closing it */
+	bool keep_open;   /* IO_READ_PATH: hand the descriptor over in fd instead of closing it; fd is -1 on failure */
 	bool is_urgent;   /* demand read: goes before all jobs that are not */
 	/* results */
 	int status;       /* 0 or negative errno of the first call that failed */
