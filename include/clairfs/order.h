@@ -38,8 +38,9 @@ struct order_info {
 	uint64_t start_step;     /* batches of the first epoch already consumed (resume) */
 	uint64_t world;          /* ranks of the job */
 	uint32_t n_ranks;        /* local ranks (ranks whose samples this node reads) */
+	const uint32_t *ranks;   /* [n_ranks] ascending; lives as long as the order */
 	uint64_t batch, workers, prefetch_factor; /* per rank; 0 = not given */
-	bool is_same_every_epoch;
+	bool is_same_every_epoch; /* every epoch is the same sequence: compute one and keep it */
 };
 
 struct order;
@@ -62,7 +63,7 @@ struct order_epoch {
 	uint32_t *next_same;
 };
 /* Computes an epoch (any number, in any order). O(n) time; one transient array of 4n bytes. Any thread: an order is
- * immutable after order_new. */
+ * immutable after order_new. -ENOENT: a list file has no such epoch; -EOVERFLOW: too many positions; -ENOMEM. */
 int order_epoch_new(const struct order *order, uint64_t epoch, struct order_epoch **ret, struct err *err) MUST_USE;
 void order_epoch_free(struct order_epoch *epoch);
 

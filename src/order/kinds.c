@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table of kinds: a new kind is one row here and one file beside this one (README.md says how). The names come out
+ * of the same rows, so help, spelling hints and the parser cannot disagree about what exists.
+ *
+ * It must hold nothing but the table and its look-up: what a kind does belongs in the kind's file. */
+#include <string.h>
+
+#include "order_priv.h"
+
+#define KINDS(ROW)                                         \
+	ROW("sequential", order_kind_sequential)           \
+	ROW("list", order_kind_list)                       \
+	ROW("torch-randperm", order_kind_torch_randperm)   \
+	ROW("torch-distributed", order_kind_torch_distributed)
+
+#define AS_ROW(kind_name, object) { .name = (kind_name), .kind = &(object) },
+#define AS_NAME(kind_name, object) kind_name,
+
+const struct order_kind_row order_kind_table[] = { KINDS(AS_ROW){ .name = NULL } };
+
+const char *const *order_kinds(void)
+{
+	static const char *const names[] = { KINDS(AS_NAME) NULL };
+
+	return names;
+}
+
+const struct order_kind_row *order_kind_find(const char *name)
+{
+	for (const struct order_kind_row *row = order_kind_table; row->name; row++)
+		if (strcmp(row->name, name) == 0)
+			return row;
+	return NULL;
+}
+
+const char *order_kind_help(const char *kind)
+{
+	const struct order_kind_row *row = order_kind_find(kind);
+
+	return row ? row->kind->help : NULL;
+}

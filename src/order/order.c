@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Orders: from a spec and n to epochs. The kind computes the common sequence and says what a rank reads of it; here the
+ * local ranks are merged into the one sequence this node reads, and positions are indexed by sample.
+ *
+ *   rank a:  s0 s1 s2 ...      merged, a < b:   a0 b0 a1 b1 a2 b2 a3      (a rank that is through drops out)
+ *   rank b:  s0 s1 s2          first[s], next_same[p]: where sample s stands first, and where it comes again
+ *
+ * Ranks are read in chunks so that a common sequence of any size is walked once, not once per rank. An order never
+ * changes after order_new, so any thread may compute any epoch; nothing here may keep state between epochs. */
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "order_priv.h"
+
+#define CHUNK 256 /* samples of a rank merged at a time */
+#define LARGE_PAGE ((size_t)2 << 20)
+#define PREFETCH 32 /* positions: the first[] of a large dataset is out of the caches */
+
+uint32_t *order_alloc_u32(uint64_t n)
+{
+	size_t bytes = MAX(n, 1) * sizeof(uint32_t);
+	void *p;
+
+	if (n >= SIZE_MAX / sizeof(uint32_t) - LARGE_PAGE)
+		return NULL;
+	if (bytes < 2 * LARGE_PAGE)
+		return malloc(bytes);
+	bytes = ALIGN_UP(bytes, LARGE_PAGE);
+	p = aligned_alloc(LARGE_PAGE, bytes);
+	if (p)
+		(void)madvise(p, bytes, MADV_HUGEPAGE); /* advice: without it everything is only slower */
+	return p;
+}
+
+static int order_fill_info(struct order *order, const struct order_spec *spec, uint64_t n, struct err *err)
+{
+	struct order_info *info = &order->info;
+
+	order->kind = spec->kind;
+	order->ranks = order_alloc_u32(spec->n_ranks);
+	if (!order->ranks)
+		return err_set(err, -ENOMEM, "out of memory");
+	memcpy(order->ranks, spec->ranks, spec->n_ranks * sizeof(*spec->ranks));
+	info->n = n;
+	info->start_epoch = order_spec_u64(spec, "start_epoch");
+	info->epochs = order_spec_u64(spec, "epochs");
+	info->start_step = order_spec_u64(spec, "start_step");
+	info->world = spec->world;
+	info->n_ranks = spec->n_ranks;
+	info->ranks = order->ranks;
+	info->batch = order_spec_u64(spec, "batch");
+	info->workers = order_spec_u64(spec, "workers");
+	info->prefetch_factor = order_spec_u64(spec, "prefetch_factor");
+	info->is_same_every_epoch = true;
+	return 0;
+}
+
+static int common_length(const struct order *order, uint64_t epoch, uint64_t *ret, struct err *err)
+{
+	*ret = order->info.n;
+	return order->kind->common_length ? order->kind->common_length(order, epoch, ret, err) : 0;
+}
+
+static uint64_t rank_length(const struct order *order, const struct order_span *common, uint64_t rank)
+{
+	return order->kind->rank_length ? order->kind->rank_length(order, common->epoch, common->length, rank) :
+					  common->length;
+}
+
+/* A resume point behind the epoch's end is a wrong start_step or a wrong batch: nothing would ever be prefetched. */
+static int check_start_step(const struct order *order, struct err *err)
+{
+	const struct order_info *info = &order->info;
+	struct order_span common = { .epoch = info->start_epoch };
+	uint64_t length;
+	int rc;
+
+	if (info->start_step == 0)
+		return 0;
+	rc = common_length(order, common.epoch, &common.length, err);
+	if (rc < 0)
+		return rc;
+	length = rank_length(order, &common, info->ranks[0]);
+	if (info->start_step > DIV_ROUND_UP(length, info->batch))
+		return err_set(err, -EINVAL,
+			"key \"start_step\": %" PRIu64 " is behind the end of the epoch, which has %" PRIu64 " batches of %" PRIu64
+			" per rank",
+			info->start_step, DIV_ROUND_UP(length, info->batch), info->batch);
+	return 0;
+}
+
+int order_new(const struct order_spec *spec, const struct order_params *params, struct order **ret, struct err *err)
+{
+	struct order *order;
+	int rc;
+
+	*ret = NULL;
+	if (params->n > ORDER_SAMPLES_MAX)
+		return err_set(err, -EINVAL, "order %s: %" PRIu64 " samples are too many, at most %" PRIu64, spec->name,
+			params->n, ORDER_SAMPLES_MAX);
+	order = calloc(1, sizeof(*order));
+	if (!order)
+		return err_set(err, -ENOMEM, "order %s: out of memory", spec->name);
+	rc = order_fill_info(order, spec, params->n, err);
+	if (rc == 0 && spec->kind->open)
+		rc = spec->kind->open(order, spec, params, err);
+	if (rc == 0)
+		rc = check_start_step(order, err);
+	if (rc < 0) {
+		err_prefix(err, "order %s", spec->name);
+		order_free(order);
+		return rc;
+	}
+	*ret = order;
+	return 0;
+}
+
+void order_free(struct order *order)
+{
+	if (!order)
+		return;
+	if (order->kind && order->kind->close)
+		order->kind->close(order);
+	else
+		free(order->state);
+	free(order->ranks);
+	free(order);
+}
+
+const struct order_info *order_info(const struct order *order)
+{
+	return &order->info;
+}
+
+/* The common sequence, in memory the caller frees. */
+static int common_new(const struct order *order, uint64_t epoch, uint32_t **ret_sample, struct order_span *ret,
+	struct err *err)
+{
+	uint32_t *sample AUTO_FREE = NULL;
+	uint64_t length;
+	int rc = common_length(order, epoch, &length, err);
+
+	if (rc < 0)
+		return rc;
+	if (length > UINT32_MAX)
+		return err_set(err, -EOVERFLOW, "epoch %" PRIu64 " has %" PRIu64 " positions, more than 2^32-1", epoch,
+			length);
+	sample = order_alloc_u32(length);
+	if (!sample)
+		return err_set(err, -ENOMEM, "out of memory for an epoch of %" PRIu64 " samples", length);
+	rc = order->kind->common_fill(order, epoch, length, sample, err);
+	if (rc < 0)
+		return rc;
+	*ret = (struct order_span){ .epoch = epoch, .sample = sample, .length = length };
+	*ret_sample = TAKE(sample);
+	return 0;
+}
+
+/* Merges rows [row, row + CHUNK) of all local ranks to `out`; returns the number of samples written. */
+static uint64_t merge_chunk(const struct order *order, const struct order_span *common, const uint64_t *length,
+	uint64_t row, uint32_t *out)
+{
+	uint32_t read[CHUNK];
+	uint64_t width[CHUNK] = { 0 }; /* ranks in each row, then where the row's next sample goes */
+	uint64_t at = 0;
+
+	for (uint32_t r = 0; r < order->info.n_ranks; r++)
+		for (uint64_t i = 0; i < CHUNK && row + i < length[r]; i++)
+			width[i]++;
+	for (uint64_t i = 0; i < CHUNK; i++) {
+		uint64_t start = at;
+
+		at += width[i];
+		width[i] = start;
+	}
+	for (uint32_t r = 0; r < order->info.n_ranks; r++) {
+		uint32_t count = row < length[r] ? (uint32_t)MIN(length[r] - row, CHUNK) : 0;
+
+		if (count > 0)
+			order->kind->rank_read(order, common, order->ranks[r], row, count, read);
+		for (uint32_t i = 0; i < count; i++)
+			out[width[i]++] = read[i];
+	}
+	return at;
+}
+
+static int merge_ranks(const struct order *order, const struct order_span *common, struct order_epoch *e,
+	struct err *err)
+{
+	uint64_t *length AUTO_FREE = malloc(order->info.n_ranks * sizeof(*length));
+	uint64_t longest = 0, at = 0;
+
+	if (!length)
+		return err_set(err, -ENOMEM, "out of memory");
+	for (uint32_t r = 0; r < order->info.n_ranks; r++) {
+		length[r] = rank_length(order, common, order->ranks[r]);
+		longest = MAX(longest, length[r]);
+		e->length += length[r];
+	}
+	if (e->length > UINT32_MAX)
+		return err_set(err, -EOVERFLOW, "epoch %" PRIu64 " has %" PRIu64 " positions, more than 2^32-1", e->epoch,
+			e->length);
+	e->sample = order_alloc_u32(e->length);
+	if (!e->sample)
+		return err_set(err, -ENOMEM, "out of memory for an epoch of %" PRIu64 " positions", e->length);
+	for (uint64_t row = 0; row < longest; row += CHUNK)
+		at += merge_chunk(order, common, length, row, e->sample + at);
+	return 0;
+}
+
+/* Fills first[] and, if it is there, next_same[]. Returns whether a sample occurs twice. Backwards, so that the entry of
+ * a sample is always its next position. */
+static bool index_positions(struct order_epoch *e)
+{
+	uint32_t twice = 0;
+
+	memset(e->first, 0xff, e->n * sizeof(*e->first)); /* SAMPLE_NONE */
+	for (uint64_t pos = e->length; pos-- > 0;) {
+		uint32_t *first = &e->first[e->sample[pos]];
+
+		if (pos >= PREFETCH)
+			__builtin_prefetch(&e->first[e->sample[pos - PREFETCH]], 1);
+		twice |= ~*first;
+		if (e->next_same)
+			e->next_same[pos] = *first;
+		*first = (uint32_t)pos;
+	}
+	return twice;
+}
+
+static int epoch_fill(const struct order *order, struct order_epoch *e, struct err *err)
+{
+	struct order_span common;
+	uint32_t *sample AUTO_FREE = NULL;
+	int rc = common_new(order, e->epoch, &sample, &common, err);
+
+	if (rc < 0)
+		return rc;
+	if (!order->kind->rank_read) {
+		e->length = common.length;
+		e->sample = TAKE(sample);
+	} else {
+		rc = merge_ranks(order, &common, e, err);
+		if (rc < 0)
+			return rc;
+		free(TAKE(sample)); /* before first[] is made: one transient array, not two */
+	}
+	e->first = order_alloc_u32(e->n);
+	if (!e->first)
+		return err_set(err, -ENOMEM, "out of memory for an epoch of %" PRIu64 " positions", e->length);
+	if (!index_positions(e))
+		return 0;
+	e->next_same = order_alloc_u32(e->length);
+	if (!e->next_same)
+		return err_set(err, -ENOMEM, "out of memory for an epoch of %" PRIu64 " positions", e->length);
+	(void)index_positions(e);
+	return 0;
+}
+
+int order_epoch_new(const struct order *order, uint64_t epoch, struct order_epoch **ret, struct err *err)
+{
+	struct order_epoch *e = calloc(1, sizeof(*e));
+	int rc;
+
+	*ret = NULL;
+	if (!e)
+		return err_set(err, -ENOMEM, "out of memory");
+	e->epoch = epoch;
+	e->n = (uint32_t)order->info.n;
+	rc = epoch_fill(order, e, err);
+	if (rc < 0) {
+		order_epoch_free(e);
+		return rc;
+	}
+	*ret = e;
+	return 0;
+}
+
+void order_epoch_free(struct order_epoch *epoch)
+{
+	if (!epoch)
+		return;
+	free(epoch->sample);
+	free(epoch->first);
+	free(epoch->next_same);
+	free(epoch);
+}
+
+int order_rank_epoch(const struct order *order, uint64_t epoch, uint64_t rank, uint32_t **ret_sample,
+	uint64_t *ret_length, struct err *err)
+{
+	struct order_span common;
+	uint32_t *all AUTO_FREE = NULL;
+	uint32_t *sample AUTO_FREE = NULL;
+	uint64_t length;
+	int rc;
+
+	*ret_sample = NULL;
+	*ret_length = 0;
+	if (rank >= order->info.world)
+		return err_set(err, -EINVAL, "rank %" PRIu64 " is outside the world of %" PRIu64 ", ranks count from 0", rank,
+			order->info.world);
+	rc = common_new(order, epoch, &all, &common, err);
+	if (rc < 0)
+		return rc;
+	if (!order->kind->rank_read) {
+		*ret_sample = TAKE(all);
+		*ret_length = common.length;
+		return 0;
+	}
+	length = rank_length(order, &common, rank);
+	sample = order_alloc_u32(length);
+	if (!sample)
+		return err_set(err, -ENOMEM, "out of memory for an epoch of %" PRIu64 " samples", length);
+	for (uint64_t from = 0; from < length; from += CHUNK)
+		order->kind->rank_read(order, &common, rank, from, (uint32_t)MIN(length - from, CHUNK), sample + from);
+	*ret_sample = TAKE(sample);
+	*ret_length = length;
+	return 0;
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* MT19937 in blocks. Word k of the next state needs words k, k+1 of the old one and word k+397, which is old for
+ * k < 227 and new from there on. Splitting the loop at that border leaves bodies without a branch or a modulo, whose
+ * only dependence spans 227 words: gcc and clang turn them and the tempering into vectors without being told how.
+ *
+ * Bit for bit the reference generator (Matsumoto, Nishimura 2002); it must never skip or buffer words across a seed,
+ * since the frameworks count every word they draw. Any thread: there is no state but the caller's. */
+#include "rng_mt19937.h"
+
+#define SHIFT 397
+
+static inline uint32_t twist(uint32_t far, uint32_t upper, uint32_t lower)
+{
+	uint32_t y = (upper & 0x80000000) | (lower & 0x7fffffff);
+
+	return far ^ (y >> 1) ^ (-(y & 1) & 0x9908b0df);
+}
+
+void mt19937_seed(struct mt19937 *rng, uint32_t seed)
+{
+	rng->state[0] = seed;
+	for (uint32_t k = 1; k < MT19937_WORDS; k++) {
+		uint32_t prev = rng->state[k - 1];
+
+		rng->state[k] = 1812433253 * (prev ^ (prev >> 30)) + k;
+	}
+	rng->used = MT19937_WORDS;
+}
+
+void mt19937_refill(struct mt19937 *rng)
+{
+	uint32_t *s = rng->state;
+	unsigned k;
+
+	for (k = 0; k < MT19937_WORDS - SHIFT; k++)
+		s[k] = twist(s[k + SHIFT], s[k], s[k + 1]);
+	for (; k < MT19937_WORDS - 1; k++)
+		s[k] = twist(s[k + SHIFT - MT19937_WORDS], s[k], s[k + 1]);
+	s[k] = twist(s[SHIFT - 1], s[k], s[0]);
+
+	for (k = 0; k < MT19937_WORDS; k++) {
+		uint32_t y = s[k];
+
+		y ^= y >> 11;
+		y ^= (y << 7) & 0x9d2c5680;
+		y ^= (y << 15) & 0xefc60000;
+		rng->out[k] = y ^ (y >> 18);
+	}
+	rng->used = 0;
+}
+
+const uint32_t *mt19937_take(struct mt19937 *rng, size_t max, size_t *ret_count)
+{
+	const uint32_t *words;
+	size_t left;
+
+	if (rng->used == MT19937_WORDS)
+		mt19937_refill(rng);
+	words = &rng->out[rng->used];
+	left = MT19937_WORDS - rng->used;
+	*ret_count = left < max ? left : max;
+	rng->used += (uint32_t)*ret_count;
+	return words;
+}

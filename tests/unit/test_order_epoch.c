@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Epochs at the edges: no samples, one sample, more ranks than samples, numbers that do not fit, and what order_info
+ * says. What a merged epoch must look like in general is tests/model/test_order_merge.c. */
+#include "clairfs/order.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "check.h"
+#include "clairfs/base/ids.h"
+
+static struct order *open_order(const char *text, uint64_t n)
+{
+	struct err err = { 0 };
+	struct order_spec *spec;
+	struct order *order = NULL;
+
+	if (order_spec_parse(text, &spec, &err) == 0) {
+		(void)!order_new(spec, &(struct order_params){ .n = n }, &order, &err);
+		order_spec_free(spec);
+	}
+	CHECK_STR(err.msg, "");
+	return order;
+}
+
+static struct order_epoch *epoch_of(const char *text, uint64_t n, uint64_t epoch)
+{
+	struct order *order = open_order(text, n);
+	struct err err = { 0 };
+	struct order_epoch *e = NULL;
+
+	(void)!order_epoch_new(order, epoch, &e, &err);
+	CHECK_STR(err.msg, "");
+	CHECK_U64(e->epoch, epoch);
+	CHECK_U64(e->n, n);
+	order_free(order); /* an epoch outlives its order */
+	return e;
+}
+
+static void fails_with(const char *text, uint64_t n, const char *message)
+{
+	struct err err = { 0 };
+	struct order_spec *spec;
+	struct order *order;
+	int rc = order_spec_parse(text, &spec, &err);
+
+	CHECK_INT(rc, 0);
+	CHECK_INT(order_new(spec, &(struct order_params){ .n = n }, &order, &err), -EINVAL);
+	CHECK(order == NULL);
+	CHECK_STR(err.msg, message);
+	order_spec_free(spec);
+}
+
+static void no_samples(void)
+{
+	static const char *const specs[] = { "sequential", "torch-randperm:seed=1", "torch-distributed:world=3",
+					     "torch-distributed:world=3:drop_last=1:rank=1" };
+
+	for (size_t i = 0; i < ARRAY_LEN(specs); i++) {
+		struct order_epoch *e = epoch_of(specs[i], 0, 0);
+
+		CHECK_U64(e->length, 0);
+		CHECK(e->sample && e->first && !e->next_same);
+		order_epoch_free(e);
+	}
+}
+
+static void one_sample(void)
+{
+	struct order_epoch *e = epoch_of("torch-randperm:seed=1", 1, 3);
+
+	CHECK_U64(e->length, 1);
+	CHECK_U64(e->sample[0], 0);
+	CHECK_U64(e->first[0], 0);
+	CHECK(e->next_same == NULL);
+	order_epoch_free(e);
+
+	e = epoch_of("torch-distributed:world=3", 1, 0); /* padded: every rank reads the one sample */
+	CHECK_U64(e->length, 3);
+	CHECK_U64(e->first[0], 0);
+	CHECK_U64(e->next_same[0], 1);
+	CHECK_U64(e->next_same[1], 2);
+	CHECK_U64(e->next_same[2], SAMPLE_NONE);
+	order_epoch_free(e);
+
+	e = epoch_of("torch-distributed:world=3:drop_last=1", 1, 0); /* dropped: no rank reads anything */
+	CHECK_U64(e->length, 0);
+	CHECK_U64(e->first[0], SAMPLE_NONE);
+	order_epoch_free(e);
+	order_epoch_free(NULL);
+	order_free(NULL);
+}
+
+static void sequential_is_ascending(void)
+{
+	struct order_epoch *e = epoch_of("sequential", 1000, 77);
+
+	CHECK_U64(e->length, 1000);
+	for (uint32_t i = 0; i < 1000; i++)
+		CHECK(e->sample[i] == i && e->first[i] == i);
+	CHECK(e->next_same == NULL);
+	order_epoch_free(e);
+}
+
+/* 0 1 2 | 3 4 5 | 6 7 8 | 9 0 1: ranks 0 and 2 of three, in step. */
+static void local_ranks_run_in_step(void)
+{
+	static const uint32_t want[] = { 0, 2, 3, 5, 6, 8, 9, 1 };
+	struct order_epoch *e = epoch_of("torch-distributed:world=3:ranks=2+0:shuffle=0", 10, 0);
+
+	CHECK_U64(e->length, ARRAY_LEN(want));
+	CHECK_BYTES(e->sample, want, sizeof(want));
+	CHECK_U64(e->first[1], 7);
+	CHECK_U64(e->first[4], SAMPLE_NONE);
+	CHECK(e->next_same == NULL); /* the padding 0 is read by rank 1 */
+	order_epoch_free(e);
+}
+
+static void info_says_what_the_spec_says(void)
+{
+	struct order *order = open_order("torch-distributed:seed=1:world=16:ranks=4-6:epochs=90:start_epoch=3:start_step=2:"
+					 "batch=256:workers=8:prefetch_factor=4",
+					 1 << 20);
+	const struct order_info *info = order_info(order);
+
+	CHECK_U64(info->n, 1 << 20);
+	CHECK_U64(info->epochs, 90);
+	CHECK_U64(info->start_epoch, 3);
+	CHECK_U64(info->start_step, 2);
+	CHECK_U64(info->world, 16);
+	CHECK_U64(info->n_ranks, 3);
+	CHECK_BYTES(info->ranks, ((const uint32_t[]){ 4, 5, 6 }), 12);
+	CHECK_U64(info->batch, 256);
+	CHECK_U64(info->workers, 8);
+	CHECK_U64(info->prefetch_factor, 4);
+	CHECK(!info->is_same_every_epoch);
+	order_free(order);
+
+	order = open_order("sequential", 5);
+	info = order_info(order);
+	CHECK_U64(info->world, 1);
+	CHECK_U64(info->n_ranks, 1);
+	CHECK_U64(info->ranks[0], 0);
+	CHECK_U64(info->epochs | info->start_epoch | info->start_step, 0);
+	CHECK_U64(info->batch | info->workers | info->prefetch_factor, 0);
+	order_free(order);
+}
+
+static void is_same(const char *text, bool want)
+{
+	struct order *order = open_order(text, 100);
+	struct err err = { 0 };
+	struct order_epoch *a, *b;
+
+	CHECK_INT(order_info(order)->is_same_every_epoch, want);
+	CHECK_INT(order_epoch_new(order, 1, &a, &err), 0);
+	CHECK_INT(order_epoch_new(order, 2, &b, &err), 0);
+	CHECK_INT(memcmp(a->sample, b->sample, 100 * sizeof(*a->sample)) == 0, want);
+	order_epoch_free(a);
+	order_epoch_free(b);
+	order_free(order);
+}
+
+static void same_every_epoch(void)
+{
+	is_same("sequential", true);
+	is_same("torch-randperm:seed=3", true);
+	is_same("torch-distributed", false);
+	is_same("torch-distributed:shuffle=0", true);
+}
+
+static void a_rank_outside_the_world(void)
+{
+	struct order *order = open_order("torch-distributed:world=4:rank=0", 100);
+	struct err err = { 0 };
+	uint32_t *sample;
+	uint64_t length;
+
+	CHECK_INT(order_rank_epoch(order, 0, 4, &sample, &length, &err), -EINVAL);
+	CHECK_STR(err.msg, "rank 4 is outside the world of 4, ranks count from 0");
+	CHECK(sample == NULL);
+	CHECK_INT(order_rank_epoch(order, 0, 3, &sample, &length, &err), 0); /* any rank, not only local ones */
+	CHECK_U64(length, 25);
+	free(sample);
+	order_free(order);
+}
+
+static void too_many_samples(void)
+{
+	fails_with("sequential", UINT32_MAX - 1,
+		   "order sequential: 4294967294 samples are too many, at most 4294967293");
+	fails_with("sequential", UINT64_MAX,
+		   "order sequential: 18446744073709551615 samples are too many, at most 4294967293");
+	order_free(open_order("sequential", UINT32_MAX - 2));
+}
+
+static void start_step_behind_the_end(void)
+{
+	order_free(open_order("torch-distributed:world=4:rank=1:batch=10:start_step=3", 100));
+	fails_with("torch-distributed:world=4:rank=1:batch=10:start_step=4", 100,
+		   "order torch-distributed: key \"start_step\": 4 is behind the end of the epoch, which has 3 batches of 10 "
+		   "per rank");
+}
+
+static const struct check_test tests[] = {
+	{ "no_samples", no_samples },
+	{ "one_sample", one_sample },
+	{ "sequential_is_ascending", sequential_is_ascending },
+	{ "local_ranks_run_in_step", local_ranks_run_in_step },
+	{ "info_says_what_the_spec_says", info_says_what_the_spec_says },
+	{ "same_every_epoch", same_every_epoch },
+	{ "a_rank_outside_the_world", a_rank_outside_the_world },
+	{ "too_many_samples", too_many_samples },
+	{ "start_step_behind_the_end", start_step_behind_the_end },
+};
+
+CHECK_MAIN(tests)
