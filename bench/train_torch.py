@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A training loop with the real PyTorch DataLoader and a sleeping GPU; one JSON line per epoch.
+
+Order: DistributedSampler(seed=S) of one rank with set_epoch, the most common one in HPC jobs. The samples are numbered as
+torchvision's ImageFolder numbers them. A sample is read with open().read(); nothing is decoded, so that the figures show
+reading. Stall is the time spent in next(iterator), as PyTorch's profiler would show it.
+"""
+import argparse
+import json
+import os
+import time
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+from torch.utils.data.distributed import DistributedSampler
+
+EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
+
+
+def image_folder(root):
+    """The list torchvision.datasets.ImageFolder makes: class directories and walks sorted."""
+    classes = sorted(entry.name for entry in os.scandir(root) if entry.is_dir())
+    paths = []
+    for name in classes:
+        for folder, _, files in sorted(os.walk(os.path.join(root, name), followlinks=True)):
+            paths += [os.path.join(folder, f) for f in sorted(files) if f.lower().endswith(EXTENSIONS)]
+    return paths
+
+
+class Files(Dataset):
+    def __init__(self, paths):
+        self.paths = paths
+
+    def __len__(self):
+        return len(self.paths)
+
+    def __getitem__(self, index):
+        with open(self.paths[index], "rb") as file:
+            return len(file.read())
+
+
+def train(args):
+    # The same names are read below every root: list once, where it is cheap.
+    listed = image_folder(args.list_from or args.root)
+    base = args.list_from or args.root
+    paths = [os.path.join(args.root, os.path.relpath(p, base)) for p in listed]
+    dataset = Files(paths)
+    sampler = DistributedSampler(dataset, num_replicas=1, rank=0, seed=args.seed)
+    loader = DataLoader(dataset, batch_size=args.batch, sampler=sampler, num_workers=args.workers,
+                        prefetch_factor=args.prefetch_factor if args.workers else None)
+    batches = len(loader)
+    for epoch in range(args.epochs):
+        sampler.set_epoch(epoch)
+        start = time.monotonic()
+        stall = total = 0
+        iterator = iter(loader)
+        for step in range(batches):
+            asked = time.monotonic()
+            sizes = next(iterator)
+            stall += time.monotonic() - asked
+            total += int(sizes.sum())
+            time.sleep(args.compute_ms / 1000)
+            if args.progress and (step + 1) * 50 // batches != step * 50 // batches:
+                print(json.dumps({"progress": epoch * batches + step + 1, "total": args.epochs * batches}), flush=True)
+        seconds = time.monotonic() - start
+        print(json.dumps({"epoch": epoch, "samples": len(paths), "bytes": total, "seconds": round(seconds, 3),
+                          "samples_per_s": round(len(paths) / seconds, 1), "stall_seconds": round(stall, 3),
+                          "torch": torch.__version__}), flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("root")
+    parser.add_argument("--list-from", help="list the samples here instead (a fast copy of the same tree)")
+    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--batch", type=int, default=16)
+    parser.add_argument("--workers", type=int, default=4)
+    parser.add_argument("--prefetch-factor", type=int, default=2)
+    parser.add_argument("--compute-ms", type=float, default=10)
+    parser.add_argument("--seed", type=int, default=42)
+    parser.add_argument("--progress", action="store_true")
+    train(parser.parse_args())
+
+
+if __name__ == "__main__":
+    main()

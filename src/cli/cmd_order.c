@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* clairfs order: prints what a spec stands for, so that it can be compared with what a job reads. */
+#include <errno.h>
+#include <getopt.h>
+#include <string.h>
+
+#include "clairfs/base/text.h"
+#include "clairfs/order.h"
+#include "cli.h"
+
+enum { OPT_N = 256, OPT_EPOCH, OPT_RANK, OPT_HEAD, OPT_BINARY, OPT_LIST, OPT_HELP };
+
+struct order_args {
+	const char *spec;
+	uint64_t n, epoch, rank, head;
+	bool has_n, has_epoch, has_rank;
+	int width; /* 0 text, 4, 8 */
+};
+
+static int list_kinds(void)
+{
+	for (const char *const *k = order_kinds(); *k; k++)
+		printf("%-20s %s\n", *k, order_kind_help(*k));
+	return cli_finish();
+}
+
+static int take_option(int c, const char *value, struct order_args *a)
+{
+	switch (c) {
+	case OPT_N:
+		a->has_n = true;
+		return text_to_u64(value, &a->n);
+	case OPT_EPOCH:
+		a->has_epoch = true;
+		return text_to_u64(value, &a->epoch);
+	case OPT_RANK:
+		a->has_rank = true;
+		return text_to_u64(value, &a->rank);
+	case OPT_HEAD:
+		return text_to_u64(value, &a->head);
+	case OPT_BINARY:
+		a->width = strcmp(value, "u32") == 0 ? 4 : strcmp(value, "u64") == 0 ? 8 : -1;
+		return a->width < 0 ? -EINVAL : 0;
+	default:
+		return -EINVAL;
+	}
+}
+
+static void put(uint32_t sample, int width)
+{
+	uint64_t wide = sample; /* little-endian machines only, as FUSE on x86 and ARM */
+
+	if (width)
+		fwrite(width == 4 ? (const void *)&sample : (const void *)&wide, (size_t)width, 1, stdout);
+	else
+		printf("%u\n", sample);
+}
+
+static int print(const struct order *order, const struct order_args *a, struct err *err)
+{
+	uint64_t epoch = a->has_epoch ? a->epoch : order_info(order)->start_epoch;
+	struct order_epoch *merged = NULL;
+	AUTO_FREE uint32_t *one = NULL;
+	uint64_t length = 0;
+	int rc = a->has_rank ? order_rank_epoch(order, epoch, a->rank, &one, &length, err) :
+			       order_epoch_new(order, epoch, &merged, err);
+
+	if (rc < 0)
+		return cli_fail(err);
+	if (merged)
+		length = merged->length;
+	for (uint64_t i = 0; i < MIN(length, a->head) && !ferror(stdout); i++)
+		put(merged ? merged->sample[i] : one[i], a->width);
+	if (merged)
+		order_epoch_free(merged);
+	return cli_finish();
+}
+
+static int run(const struct order_args *a)
+{
+	struct order_params params = { .n = a->n };
+	struct order_spec *spec = NULL;
+	struct order *order = NULL;
+	struct err err = { 0 };
+	int rc = order_spec_parse(a->spec, &spec, &err);
+
+	if (rc == 0)
+		rc = order_new(spec, &params, &order, &err);
+	rc = rc < 0 ? cli_fail(&err) : print(order, a, &err);
+	if (order)
+		order_free(order);
+	if (spec)
+		order_spec_free(spec);
+	return rc;
+}
+
+int cmd_order(int argc, char **argv)
+{
+	static const struct option longs[] = { { "n", required_argument, NULL, OPT_N },
+		{ "epoch", required_argument, NULL, OPT_EPOCH }, { "rank", required_argument, NULL, OPT_RANK },
+		{ "head", required_argument, NULL, OPT_HEAD }, { "binary", required_argument, NULL, OPT_BINARY },
+		{ "list", no_argument, NULL, OPT_LIST }, { "help", no_argument, NULL, OPT_HELP }, { NULL, 0, NULL, 0 } };
+	struct order_args args = { .head = UINT64_MAX };
+	int c, index = 0;
+
+	while ((c = getopt_long(argc, argv, "", longs, &index)) != -1) {
+		if (c == OPT_HELP)
+			return cli_help("order");
+		if (c == OPT_LIST)
+			return list_kinds();
+		if (c == '?')
+			return cli_usage("order", "wrong option");
+		if (take_option(c, optarg, &args) < 0)
+			return cli_usage("order", "--%s: bad value '%s'", longs[index].name, optarg);
+	}
+	if (argc - optind != 1)
+		return cli_usage("order", "one SPEC is needed");
+	if (!args.has_n)
+		return cli_usage("order", "--n, the number of samples, is needed");
+	args.spec = argv[optind];
+	return run(&args);
+}

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* clairfs status: reads the mount's stats.json and prints it for people, or as it is. */
+#include <errno.h>
+#include <getopt.h>
+#include <jansson.h>
+#include <string.h>
+
+#include "clairfs/base/text.h"
+#include "clairfs/daemon.h"
+#include "clairfs/metrics.h"
+#include "cli.h"
+
+static double num(const json_t *root, const char *a, const char *b)
+{
+	return json_number_value(json_object_get(json_object_get(root, a), b));
+}
+
+static const char *str(const json_t *root, const char *a, const char *b)
+{
+	const char *s = json_string_value(json_object_get(json_object_get(root, a), b));
+
+	return s ? s : "";
+}
+
+static const char *bytes(double n, char out[32])
+{
+	return text_from_bytes((uint64_t)n, out, 32);
+}
+
+static void print_order(const json_t *root)
+{
+	const json_t *order = json_object_get(root, "order");
+	const char *spec = str(root, "order", "spec");
+
+	printf("order     %s\n", *spec ? spec : "none given");
+	printf("          %s%s%s\n", str(root, "order", "state"), *str(root, "order", "why") ? ": " : "",
+		str(root, "order", "why"));
+	if (*spec)
+		printf("          epoch %.0f, position %.0f of %.0f, lead %.0f, %.0f %% of the last reads as predicted\n",
+			num(order, "epoch", "number"), num(order, "epoch", "position"), num(order, "epoch", "length"),
+			num(order, "epoch", "lead"), num(order, "epoch", "match_percent"));
+}
+
+static void print_reads(const json_t *root)
+{
+	const json_t *reads = json_object_get(root, "reads");
+	double total = 0;
+	char b[32];
+
+	for (int c = 0; c < READ_CLASSES; c++)
+		total += num(reads, read_class_names[c], "reads");
+	printf("reads     %.0f", total);
+	for (int c = 0; c < READ_CLASSES; c++) {
+		double n = num(reads, read_class_names[c], "reads");
+
+		if (n > 0)
+			printf("\n          %-7s %10.0f  %5.1f %%  %s", read_class_names[c], n, 100 * n / total,
+				bytes(num(reads, read_class_names[c], "bytes"), b));
+	}
+	printf("\n");
+}
+
+static void print_rest(const json_t *root)
+{
+	char a[32], b[32], c[32];
+	const json_t *g = json_object_get(root, "gauges");
+	const json_t *h = json_object_get(json_object_get(root, "histograms"), "source_latency");
+	double upcalls = num(root, "counters", "upcall_open") + num(root, "counters", "upcall_read");
+	double opens = num(root, "counters", "sample_opens");
+
+	printf("prefetch  issued %.0f, useful %.0f, late %.0f, wasted %.0f, failed %.0f; in flight %.0f of %.0f\n",
+		num(root, "counters", "prefetch_issued"), num(root, "counters", "prefetch_useful"),
+		num(root, "counters", "prefetch_late"), num(root, "counters", "prefetch_wasted"),
+		num(root, "counters", "prefetch_failed"), json_number_value(json_object_get(g, "prefetch_inflight")),
+		json_number_value(json_object_get(g, "prefetch_limit")));
+	printf("arena     %s of %s\n", bytes(json_number_value(json_object_get(g, "arena_bytes")), a),
+		bytes(json_number_value(json_object_get(g, "arena_limit_bytes")), b));
+	printf("stage     %s of %s pushed and not read yet; %.0f reads found pages dropped by the kernel\n",
+		bytes(json_number_value(json_object_get(g, "stage_bytes")), a),
+		bytes(json_number_value(json_object_get(g, "stage_limit_bytes")), b),
+		num(root, "counters", "stage_evicted_reads"));
+	if (json_number_value(json_object_get(g, "store_limit_bytes")) > 0)
+		printf("store     %s of %s; written %s\n", bytes(json_number_value(json_object_get(g, "store_bytes")), a),
+			bytes(json_number_value(json_object_get(g, "store_limit_bytes")), b),
+			bytes(num(root, "counters", "store_bytes_written"), c));
+	printf("source    %.0f reads, %s, %.0f errors; p50 %.2f ms, p99 %.2f ms; engine %s\n",
+		num(root, "counters", "source_reads"), bytes(num(root, "counters", "source_bytes"), a),
+		num(root, "counters", "source_errors"), 1e3 * json_number_value(json_object_get(h, "p50_seconds")),
+		1e3 * json_number_value(json_object_get(h, "p99_seconds")), str(root, "engines", "source"));
+	printf("upcalls   open %.0f, read %.0f", num(root, "counters", "upcall_open"), num(root, "counters", "upcall_read"));
+	if (opens > 0)
+		printf(": %.3f per open of a sample", upcalls / opens);
+	printf("; lookup %.0f, getattr %.0f, ioctl %.0f\n", num(root, "counters", "upcall_lookup"),
+		num(root, "counters", "upcall_getattr"), num(root, "counters", "upcall_ioctl"));
+}
+
+static int print_text(const char *text)
+{
+	json_error_t jerr;
+	json_t *root = json_loads(text, 0, &jerr);
+	char b[32];
+
+	if (!root) {
+		fprintf(stderr, "clairfs: stats.json of the mount is damaged: %s\n", jerr.text);
+		return EXIT_FAILED;
+	}
+	printf("%s on %s, up %.0f s\n", str(root, "mount", "source"), str(root, "mount", "mountpoint"),
+		num(root, "mount", "uptime_seconds"));
+	printf("dataset   %.0f samples, %s, layout %s\n", num(root, "dataset", "samples"),
+		bytes(num(root, "dataset", "bytes"), b), str(root, "dataset", "layout"));
+	print_order(root);
+	print_reads(root);
+	print_rest(root);
+	if (json_is_true(json_object_get(root, "is_degraded")))
+		printf("degraded: something failed that costs speed, see the log\n");
+	json_decref(root);
+	return cli_finish();
+}
+
+int cmd_status(int argc, char **argv)
+{
+	static const struct option longs[] = { { "json", no_argument, NULL, 'j' }, { "help", no_argument, NULL, 'h' },
+		{ NULL, 0, NULL, 0 } };
+	AUTO_FREE char *text = NULL;
+	struct mount_info info;
+	struct err err = { 0 };
+	bool is_json = false;
+	int c;
+
+	while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1) {
+		if (c == 'h')
+			return cli_help("status");
+		if (c == '?')
+			return cli_usage("status", "wrong option");
+		is_json = true;
+	}
+	if (argc - optind != 1)
+		return cli_usage("status", "one MOUNTPOINT is needed");
+	if (mounts_find(argv[optind], &info, &err) < 0)
+		return cli_fail(&err);
+	if (!info.is_ours) {
+		fprintf(stderr, "clairfs: %s is not a clairfs mount\n", info.path);
+		return EXIT_FAILED;
+	}
+	if (mounts_read_vfile(info.path, "stats.json", &text, &err) < 0)
+		return cli_fail(&err);
+	if (!is_json)
+		return print_text(text);
+	fputs(text, stdout);
+	return cli_finish();
+}

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The command line: picks the command by name, or by the name the program was called with (mount.clairfs). */
+#include <errno.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include "clairfs/base/text.h"
+#include "cli.h"
+
+const struct command commands[] = {
+	{ "mount", cmd_mount, "mount a directory with a cache that knows the order",
+		"usage: clairfs mount [-f] [-c FILE] [-o KEY=VALUE[,KEY=VALUE]...] SOURCE MOUNTPOINT\n"
+		"       clairfs mount --print-config\n"
+		"  -f               stay in the foreground, log to stderr\n"
+		"  -c FILE          read options from an INI file first\n"
+		"  -o KEY=VALUE,... options; --print-config lists them with their defaults\n" },
+	{ "umount", cmd_umount, "unmount, also what a killed daemon left behind",
+		"usage: clairfs umount [-l] MOUNTPOINT\n"
+		"  -l               detach now, even when in use\n" },
+	{ "status", cmd_status, "what a mount is doing and how reads were served",
+		"usage: clairfs status MOUNTPOINT [--json]\n" },
+	{ "order", cmd_order, "print the order a spec stands for",
+		"usage: clairfs order SPEC --n N [--epoch E] [--rank R] [--head K] [--binary u32|u64]\n"
+		"       clairfs order --list\n"
+		"  --n N            samples of the dataset\n"
+		"  --epoch E        epoch (default: the spec's start_epoch)\n"
+		"  --rank R         one rank only (default: all of the spec's ranks, merged)\n"
+		"  --head K         only the first K\n"
+		"  --binary T       raw little-endian numbers instead of lines\n"
+		"  --list           list the kinds of orders and their keys\n" },
+	{ "index", cmd_index, "print the samples of a directory: number, path, offset, length",
+		"usage: clairfs index SOURCE [--layout auto|imagefolder|files]\n"
+		"  control characters, backslashes and bytes that are no UTF-8 are escaped in paths\n" },
+	{ "caps", cmd_caps, "what this machine offers and what a mount would use",
+		"usage: clairfs caps [--json] [SOURCE]\n" },
+	{ NULL, NULL, NULL, NULL },
+};
+
+int cli_fail(const struct err *err)
+{
+	fprintf(stderr, "clairfs: %s\n", err->msg);
+	return err->code == -EINVAL ? EXIT_USAGE : EXIT_FAILED;
+}
+
+int cli_usage(const char *command, const char *fmt, ...)
+{
+	va_list args;
+
+	va_start(args, fmt);
+	fprintf(stderr, "clairfs%s%s: ", command ? " " : "", command ? command : "");
+	vfprintf(stderr, fmt, args);
+	fprintf(stderr, " (try clairfs %s%s--help)\n", command ? command : "", command ? " " : "");
+	va_end(args);
+	return EXIT_USAGE;
+}
+
+int cli_help(const char *command)
+{
+	for (const struct command *c = commands; c->name; c++)
+		if (strcmp(c->name, command) == 0)
+			fputs(c->usage, stdout);
+	return cli_finish();
+}
+
+int cli_finish(void)
+{
+	if (fflush(stdout) == 0 && !ferror(stdout))
+		return EXIT_DONE;
+	if (errno == EPIPE)
+		return EXIT_DONE;
+	fprintf(stderr, "clairfs: standard output: %s\n", strerror(errno));
+	return EXIT_FAILED;
+}
+
+static int help(void)
+{
+	puts("usage: clairfs COMMAND [ARGUMENTS]\n");
+	for (const struct command *c = commands; c->name; c++)
+		printf("  %-8s %s\n", c->name, c->summary);
+	puts("\nclairfs COMMAND --help shows a command's arguments; clairfs(1) explains them.");
+	return cli_finish();
+}
+
+static int unknown(const char *name)
+{
+	const char *names[16] = { NULL };
+	const char *near;
+
+	for (size_t i = 0; commands[i].name && i < ARRAY_LEN(names) - 1; i++)
+		names[i] = commands[i].name;
+	near = text_nearest(name, names);
+	return cli_usage(NULL, "no command '%s'%s%s%s", name, near ? ", did you mean '" : "", near ? near : "",
+		near ? "'?" : "");
+}
+
+int main(int argc, char **argv)
+{
+	const char *self = argc > 0 && strrchr(argv[0], '/') ? strrchr(argv[0], '/') + 1 : argv[0];
+
+	signal(SIGPIPE, SIG_IGN);
+	if (argc > 0 && strcmp(self, "mount.clairfs") == 0)
+		return cmd_mount(argc, argv);
+	if (argc < 2)
+		return cli_usage(NULL, "no command given");
+	if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0)
+		return help();
+	if (strcmp(argv[1], "--version") == 0) {
+		puts("clairfs " CLAIRFS_VERSION);
+		return cli_finish();
+	}
+	for (const struct command *c = commands; c->name; c++)
+		if (strcmp(c->name, argv[1]) == 0)
+			return c->run(argc - 1, argv + 1);
+	return unknown(argv[1]);
+}

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The life of the daemon: fork, report readiness through a pipe, serve, take signals, unmount. The child leads a session
+ * of its own before the parent returns (a prolog script's process group is killed when the script ends) and lets go of the
+ * parent's standard streams once it is ready (a script that waits for their end would wait for the mount's). */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "clairfs/base/log.h"
+#include "clairfs/base/thr.h"
+#include "daemon_priv.h"
+
+struct signals {
+	struct thr thread;
+	struct fs *fs;
+	sigset_t set;
+};
+
+static void *signals_run(void *arg)
+{
+	struct signals *s = arg;
+	int sig;
+
+	while (sigwait(&s->set, &sig) == 0 && sig != SIGUSR1) {
+		log_info("%s: unmounting", sigabbrev_np(sig) ? sigabbrev_np(sig) : "signal");
+		fs_stop(s->fs);
+	}
+	return NULL;
+}
+
+static void block_signals(sigset_t *set)
+{
+	sigemptyset(set);
+	sigaddset(set, SIGTERM);
+	sigaddset(set, SIGINT);
+	sigaddset(set, SIGHUP);
+	sigaddset(set, SIGUSR1);
+	pthread_sigmask(SIG_BLOCK, set, NULL);
+	signal(SIGPIPE, SIG_IGN);
+}
+
+/* Tells the parent: an int (0: ready) and, for errors, the text. */
+static void report(int fd, int rc, const struct err *err)
+{
+	if (fd < 0)
+		return;
+	if (write(fd, &rc, sizeof(rc)) == (ssize_t)sizeof(rc) && rc < 0)
+		if (write(fd, err->msg, strlen(err->msg)) < 0)
+			log_error("%s", err->msg);
+}
+
+static void detach_streams(void)
+{
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	log_use_syslog();
+	if (null < 0)
+		return;
+	for (int fd = 0; fd <= 2; fd++)
+		dup2(null, fd);
+	close(null);
+}
+
+/* Returns when unmounted. ready_fd: where the parent listens, or -1 in the foreground. */
+static int serve(const struct daemon_params *params, int ready_fd, struct err *err)
+{
+	struct signals signals = { 0 };
+	struct wire w = { 0 };
+	int rc;
+
+	block_signals(&signals.set);
+	rc = wire_check(&w, params, err);
+	if (rc == 0)
+		rc = wire_up(&w, params, err);
+	if (rc == 0) {
+		signals.fs = w.fs;
+		rc = thr_start(&signals.thread, "signals", signals_run, &signals, err);
+	}
+	if (rc < 0) {
+		wire_down(&w);
+		report(ready_fd, rc, err);
+		return rc;
+	}
+	if (ready_fd >= 0) {
+		if (chdir("/") < 0)
+			log_warn("chdir /: %s", strerror(errno));
+		detach_streams();
+		report(ready_fd, 0, NULL);
+		close(ready_fd);
+	}
+	log_info("%s is mounted on %s", w.source, w.mountpoint);
+	fs_wait(w.fs);
+	pthread_kill(signals.thread.id, SIGUSR1);
+	thr_join(&signals.thread);
+	log_info("%s: unmounted", w.mountpoint);
+	wire_down(&w);
+	return 0;
+}
+
+/* The parent's half: waits for the child's word. */
+static int await_ready(int fd, pid_t pid, struct err *err)
+{
+	char text[sizeof(err->msg)];
+	size_t len = 0;
+	ssize_t got;
+	int rc, status;
+
+	do
+		got = read(fd, &rc, sizeof(rc));
+	while (got < 0 && errno == EINTR);
+	if (got != (ssize_t)sizeof(rc)) {
+		while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+			;
+		return err_set(err, -EIO, "the daemon ended before the mount was ready (see syslog)");
+	}
+	if (rc == 0)
+		return 0;
+	while (len < sizeof(text) - 1 && (got = read(fd, text + len, sizeof(text) - 1 - len)) > 0)
+		len += (size_t)got;
+	text[len] = 0;
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	return err_set(err, rc, "%s", text);
+}
+
+int daemon_run(const struct daemon_params *params, struct err *err)
+{
+	int fds[2], rc;
+	pid_t pid;
+
+	if (params->is_foreground)
+		return serve(params, -1, err);
+	if (pipe2(fds, O_CLOEXEC) < 0)
+		return err_set_errno(err, -errno, "pipe");
+	fflush(NULL);
+	pid = fork();
+	if (pid < 0) {
+		rc = err_set_errno(err, -errno, "fork");
+		close(fds[0]);
+		close(fds[1]);
+		return rc;
+	}
+	if (pid == 0) {
+		close(fds[0]);
+		setsid();
+		_exit(serve(params, fds[1], err) < 0 ? 1 : 0);
+	}
+	close(fds[1]);
+	rc = await_ready(fds[0], pid, err);
+	close(fds[0]);
+	return rc;
+}

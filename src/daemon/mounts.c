@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Mounts of this machine, seen through /proc/self/mountinfo. Nothing here may touch a mount that could hang before it is
+ * known to be alive: a path is made absolute through its parent directory, and virtual files are read by a child process
+ * that is given up on after a while. */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include "clairfs/base/buf.h"
+#include "clairfs/base/clock.h"
+#include "clairfs/daemon.h"
+
+#define UMOUNT_PATIENCE_NS (10 * NS_PER_S)
+#define VFILE_PATIENCE_MS 10000
+
+static int absolute_path(const char *path, char out[PATH_MAX], struct err *err)
+{
+	char parent[PATH_MAX], resolved[PATH_MAX];
+	size_t len = strlen(path);
+	const char *base;
+	int n;
+
+	if (len == 0 || len >= sizeof(parent))
+		return err_set(err, -EINVAL, "mountpoint '%s': not a usable path", path);
+	memcpy(parent, path, len + 1);
+	while (len > 1 && parent[len - 1] == '/')
+		parent[--len] = 0;
+	base = strrchr(parent, '/');
+	base = base ? base + 1 : parent;
+	if (strcmp(base, "..") == 0 || strcmp(base, ".") == 0 || *base == 0)
+		return realpath(path, out) ? 0 : err_set_errno(err, -errno, "mountpoint %s", path);
+	if (base == parent) {
+		if (!realpath(".", resolved))
+			return err_set_errno(err, -errno, "current directory");
+	} else {
+		char saved = parent[base - parent];
+
+		parent[base - parent] = 0;
+		if (!realpath(parent, resolved))
+			return err_set_errno(err, -errno, "mountpoint %s", path);
+		parent[base - parent] = saved;
+	}
+	n = snprintf(out, PATH_MAX, "%s/%s", strcmp(resolved, "/") == 0 ? "" : resolved, base);
+	return n < PATH_MAX ? 0 : err_set(err, -ENAMETOOLONG, "mountpoint %s: path too long", path);
+}
+
+/* The kernel writes blanks, newlines and backslashes of names as \040 etc. */
+static void unescape(char *s)
+{
+	char *out = s;
+
+	for (; *s; s++) {
+		if (s[0] == '\\' && s[1] >= '0' && s[1] <= '3' && s[2] >= '0' && s[2] <= '7' && s[3] >= '0' &&
+			s[3] <= '7') {
+			*out++ = (char)((s[1] - '0') * 64 + (s[2] - '0') * 8 + (s[3] - '0'));
+			s += 3;
+		} else {
+			*out++ = *s;
+		}
+	}
+	*out = 0;
+}
+
+/* One line of mountinfo: "36 35 98:0 /root /mountpoint options... - type device superoptions". */
+static bool parse_line(char *line, char **ret_path, char **ret_type)
+{
+	char *field = line, *save = NULL;
+	int i = 0;
+
+	for (field = strtok_r(line, " ", &save); field; field = strtok_r(NULL, " ", &save), i++) {
+		if (i == 4)
+			*ret_path = field;
+		if (i > 5 && strcmp(field, "-") == 0) {
+			*ret_type = strtok_r(NULL, " ", &save);
+			return *ret_type != NULL;
+		}
+	}
+	return false;
+}
+
+int mounts_find(const char *mountpoint, struct mount_info *ret, struct err *err)
+{
+	AUTO_FILE FILE *f = fopen("/proc/self/mountinfo", "re");
+	AUTO_FREE char *line = NULL;
+	size_t size = 0;
+	int rc;
+
+	memset(ret, 0, sizeof(*ret));
+	rc = absolute_path(mountpoint, ret->path, err);
+	if (rc < 0)
+		return rc;
+	if (!f)
+		return err_set_errno(err, -errno, "/proc/self/mountinfo");
+	while (getline(&line, &size, f) > 0) {
+		char *path = NULL, *type = NULL;
+
+		if (!parse_line(line, &path, &type))
+			continue;
+		unescape(path);
+		if (strcmp(path, ret->path) != 0)
+			continue;
+		ret->is_mounted = true; /* the last line is the mount on top */
+		ret->is_ours = strcmp(type, "fuse.clairfs") == 0;
+	}
+	if (ret->is_ours) {
+		struct statx stx;
+
+		/* A mount without daemon answers at once, from the kernel; a live one answers the root from its cache. */
+		ret->is_dead = statx(AT_FDCWD, ret->path, AT_STATX_DONT_SYNC, STATX_BASIC_STATS, &stx) < 0 &&
+			errno == ENOTCONN;
+	}
+	return 0;
+}
+
+static int run_fusermount(const char *path, bool is_lazy)
+{
+	pid_t pid = fork();
+	int status;
+
+	if (pid < 0)
+		return -errno;
+	if (pid == 0) {
+		int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+		if (null >= 0)
+			dup2(null, 2);
+		execlp("fusermount3", "fusermount3", "-u", "-q", is_lazy ? "-z" : "-q", "--", path, (char *)NULL);
+		_exit(127);
+	}
+	if (waitpid(pid, &status, 0) < 0)
+		return -errno;
+	if (!WIFEXITED(status) || WEXITSTATUS(status) == 127)
+		return -ENOENT;
+	return WEXITSTATUS(status) == 0 ? 0 : -EBUSY;
+}
+
+static int umount_once(const char *path, bool is_lazy)
+{
+	if (geteuid() == 0)
+		return umount2(path, UMOUNT_NOFOLLOW | (is_lazy ? MNT_DETACH : 0)) == 0 ? 0 : -errno;
+	return run_fusermount(path, is_lazy);
+}
+
+/* The daemon's pid from its own report; 0 when it does not answer. */
+static int daemon_pidfd(const char *path)
+{
+	AUTO_FREE char *text = NULL;
+	struct err ignored = { 0 };
+	const char *at;
+	long pid;
+
+	if (mounts_read_vfile(path, "stats.json", &text, &ignored) < 0)
+		return -1;
+	at = strstr(text, "\"pid\":");
+	pid = at ? strtol(at + 6, NULL, 10) : 0;
+	return pid > 1 ? (int)syscall(SYS_pidfd_open, (pid_t)pid, 0) : -1;
+}
+
+int mounts_umount(const char *mountpoint, bool is_lazy, struct err *err)
+{
+	struct timespec pause = { .tv_nsec = 50 * NS_PER_MS };
+	struct mount_info info;
+	AUTO_FD int pidfd = -1;
+	uint64_t start = clock_now(clock_monotonic());
+	int rc = mounts_find(mountpoint, &info, err);
+
+	if (rc < 0)
+		return rc;
+	if (!info.is_mounted)
+		return err_set(err, -EINVAL, "%s: nothing is mounted there", info.path);
+	if (!info.is_ours)
+		return err_set(err, -EINVAL, "%s: not a clairfs mount", info.path);
+	if (!info.is_dead)
+		pidfd = daemon_pidfd(info.path);
+	/* Busy may mean a lookup of our own warm thread: it gives way within moments, so try again for a while. */
+	while ((rc = umount_once(info.path, is_lazy)) == -EBUSY &&
+		clock_now(clock_monotonic()) - start < UMOUNT_PATIENCE_NS)
+		nanosleep(&pause, NULL);
+	if (rc == -EBUSY)
+		return err_set(err, rc, "%s: in use (see fuser -vm %s); -l detaches it anyway", info.path, info.path);
+	if (rc == -ENOENT)
+		return err_set(err, rc, "fusermount3 is not installed");
+	if (rc < 0)
+		return err_set_errno(err, rc, "unmounting %s", info.path);
+	if (pidfd >= 0) {
+		struct pollfd pfd = { .fd = pidfd, .events = POLLIN };
+
+		if (!is_lazy && poll(&pfd, 1, 60000) == 0)
+			return err_set(err, -ETIMEDOUT, "%s is unmounted, but its daemon is still running", info.path);
+	}
+	return 0;
+}
+
+static void read_vfile_child(const char *mountpoint, const char *name, int out)
+{
+	char path[PATH_MAX + 64], chunk[65536];
+	ssize_t got;
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/.clairfs/%s", mountpoint, name);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		_exit(errno == ENOTCONN ? 2 : errno == EACCES ? 3 : 1);
+	while ((got = read(fd, chunk, sizeof(chunk))) > 0)
+		if (write(out, chunk, (size_t)got) != got)
+			_exit(1);
+	_exit(got < 0 ? 1 : 0);
+}
+
+static int collect(int fd, struct buf_writer *w)
+{
+	uint64_t end = clock_now(clock_monotonic()) + VFILE_PATIENCE_MS * NS_PER_MS;
+
+	for (;;) {
+		struct pollfd pfd = { .fd = fd, .events = POLLIN };
+		uint64_t now = clock_now(clock_monotonic());
+		char chunk[65536];
+		ssize_t got;
+
+		if (now >= end || poll(&pfd, 1, (int)((end - now) / NS_PER_MS) + 1) == 0)
+			return -ETIMEDOUT;
+		got = read(fd, chunk, sizeof(chunk));
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got <= 0)
+			return got < 0 ? -errno : 0;
+		buf_put_bytes(w, chunk, (size_t)got);
+		if (w->is_bad)
+			return -ENOMEM;
+	}
+}
+
+int mounts_read_vfile(const char *mountpoint, const char *name, char **ret, struct err *err)
+{
+	struct buf_writer w;
+	int pipe_fds[2], status = 0, rc;
+	pid_t pid;
+
+	if (pipe2(pipe_fds, O_CLOEXEC) < 0)
+		return err_set_errno(err, -errno, "pipe");
+	pid = fork();
+	if (pid == 0)
+		read_vfile_child(mountpoint, name, pipe_fds[1]);
+	close(pipe_fds[1]);
+	if (pid < 0) {
+		close(pipe_fds[0]);
+		return err_set_errno(err, -errno, "fork");
+	}
+	buf_writer_init(&w);
+	rc = collect(pipe_fds[0], &w);
+	close(pipe_fds[0]);
+	if (rc == -ETIMEDOUT) {
+		kill(pid, SIGKILL); /* it may be stuck in the kernel: do not wait for it */
+		buf_writer_fini(&w);
+		return err_set(err, rc, "%s does not answer: its daemon hangs or waits for the source", mountpoint);
+	}
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	buf_put_u8(&w, 0);
+	if (rc < 0 || w.is_bad) {
+		buf_writer_fini(&w);
+		return err_set_errno(err, rc < 0 ? rc : -ENOMEM, "reading %s/.clairfs/%s", mountpoint, name);
+	}
+	if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+		int code = WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+
+		buf_writer_fini(&w);
+		if (code == 2)
+			return err_set(err, -ENOTCONN, "%s is a dead mount: run clairfs umount", mountpoint);
+		if (code == 3)
+			return err_set(err, -EACCES, "%s: only the user who mounted it may look inside", mountpoint);
+		return err_set(err, -ENOENT, "%s is not a clairfs mount", mountpoint);
+	}
+	*ret = (char *)w.data;
+	return 0;
+}

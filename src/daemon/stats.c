@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Text of the virtual files: stats.json, metrics, config. Runs on the reactor thread: no I/O, no waiting. */
+#include <errno.h>
+#include <jansson.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "clairfs/base/text.h"
+#include "daemon_priv.h"
+
+/* A path as JSON text: names that are no UTF-8 are shown escaped. */
+static json_t *json_path(const char *path)
+{
+	char escaped[4096 * 4];
+
+	return json_string(text_escape(path, strlen(path), escaped, sizeof(escaped)));
+}
+
+static json_t *order_json(const struct cache_status *st)
+{
+	const struct plan_status *p = &st->plan;
+	json_t *epoch = json_pack("{s:I, s:I, s:I, s:I, s:i, s:I}", "number", (json_int_t)p->epoch, "position",
+		(json_int_t)p->position, "length", (json_int_t)p->length, "lead", (json_int_t)p->lead, "match_percent",
+		(int)p->match_percent, "span", (json_int_t)p->span);
+
+	return json_pack("{s:s*, s:s, s:s, s:b, s:o}", "spec", st->order_text, "state", plan_state_names[p->state], "why",
+		p->why ? p->why : "", "is_followed", p->state == PLAN_FOLLOWING || p->state == PLAN_SLOWED, "epoch", epoch);
+}
+
+static json_t *reads_json(const struct metrics *m)
+{
+	json_t *reads = json_object();
+
+	for (int c = 0; reads && c < READ_CLASSES; c++) {
+		json_t *one = json_pack("{s:I, s:I}", "reads", (json_int_t)metrics_get(m, METRIC_READS_STAGED + c), "bytes",
+			(json_int_t)metrics_get(m, METRIC_READ_BYTES_STAGED + c));
+
+		if (json_object_set_new(reads, read_class_names[c], one) < 0)
+			break;
+	}
+	return reads;
+}
+
+static json_t *dataset_json(const struct wire *w)
+{
+	struct dataset_stats st;
+
+	dataset_get_stats(w->dataset, &st);
+	return json_pack("{s:s, s:I, s:I, s:I, s:b, s:I, s:I, s:I, s:I}", "layout",
+		dataset_layout_names[dataset_layout(w->dataset)], "samples", (json_int_t)dataset_n_samples(w->dataset),
+		"entries", (json_int_t)dataset_n_entries(w->dataset), "bytes", (json_int_t)dataset_sample_bytes(w->dataset),
+		"from_snapshot", st.from_snapshot, "dirs_scanned", (json_int_t)st.dirs_scanned, "dirs_reused",
+		(json_int_t)st.dirs_reused, "stats", (json_int_t)st.stats, "skipped", (json_int_t)st.skipped);
+}
+
+static json_t *mount_json(struct wire *w, const struct fs_status *fs)
+{
+	double uptime = (double)(clock_now(clock_monotonic()) - w->start_ns) / 1e9;
+
+	return json_pack("{s:o, s:o, s:f, s:b, s:b, s:i, s:I}", "source", json_path(w->source), "mountpoint",
+		json_path(w->mountpoint), "uptime_seconds", uptime, "is_open_refused", fs->is_open_refused,
+		"is_watch_complete", fs->is_watch_complete, "watches", (int)fs->watches, "inodes_known",
+		(json_int_t)fs->inodes_known);
+}
+
+static json_t *engines_json(const struct wire *w)
+{
+	return json_pack("{s:s, s:s, s:s}", "source", io_name(w->source_io), "source_why",
+		w->source_io_why ? w->source_io_why : "", "store", w->store ? store_engine_name(w->store) : "none");
+}
+
+int stats_render_json(void *ctx, struct buf_writer *out)
+{
+	struct wire *w = ctx;
+	struct cache_status cache;
+	struct fs_status fs;
+	json_t *root;
+	char *text;
+
+	cache_update_gauges(w->cache);
+	metrics_gauge_set(w->metrics, METRIC_DATASET_SAMPLES, dataset_n_samples(w->dataset));
+	metrics_gauge_set(w->metrics, METRIC_DATASET_BYTES, dataset_sample_bytes(w->dataset));
+	cache_get_status(w->cache, &cache);
+	fs_get_status(w->fs, &fs);
+	root = json_pack("{s:s, s:i, s:b, s:o, s:o, s:o, s:o, s:o}", "version", CLAIRFS_VERSION, "pid", (int)getpid(),
+		"is_degraded", cache.is_degraded, "mount", mount_json(w, &fs), "dataset", dataset_json(w), "order",
+		order_json(&cache), "engines", engines_json(w), "reads", reads_json(w->metrics));
+	if (!root || metrics_to_json(w->metrics, root) < 0) {
+		json_decref(root);
+		return -ENOMEM;
+	}
+	text = json_dumps(root, JSON_INDENT(2));
+	json_decref(root);
+	if (!text)
+		return -ENOMEM;
+	buf_put_bytes(out, text, strlen(text));
+	buf_put_u8(out, '\n');
+	free(text);
+	return out->is_bad ? -ENOMEM : 0;
+}
+
+int stats_render_metrics(void *ctx, struct buf_writer *out)
+{
+	struct wire *w = ctx;
+
+	cache_update_gauges(w->cache);
+	metrics_gauge_set(w->metrics, METRIC_DATASET_SAMPLES, dataset_n_samples(w->dataset));
+	metrics_gauge_set(w->metrics, METRIC_DATASET_BYTES, dataset_sample_bytes(w->dataset));
+	metrics_print_prometheus(w->metrics, out);
+	return out->is_bad ? -ENOMEM : 0;
+}
+
+int stats_render_config(void *ctx, struct buf_writer *out)
+{
+	struct wire *w = ctx;
+	char *text = NULL;
+	size_t size = 0;
+	FILE *f = open_memstream(&text, &size);
+
+	if (!f)
+		return -ENOMEM;
+	conf_print(&mount_option_table, w->opts, f);
+	if (fclose(f) == 0)
+		buf_put_bytes(out, text, size);
+	free(text);
+	return out->is_bad ? -ENOMEM : 0;
+}

@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Builds and tears down a mount: the only file that knows every module. Each step leaves the wire in a state that
+ * wire_down can undo, so an error anywhere leaves nothing behind. */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+
+#include "clairfs/base/log.h"
+#include "daemon_priv.h"
+
+/* Descriptors kept for files of several pieces, and how long one is trusted to be the file behind its path. */
+#define SOURCE_OPEN_FILES 64
+#define SOURCE_REOPEN_NS NS_PER_S
+#define STORE_MAX_INFLIGHT 16
+
+static bool is_inside(const char *path, const char *dir)
+{
+	size_t len = strlen(dir);
+
+	return strcmp(dir, "/") == 0 || (strncmp(path, dir, len) == 0 && (path[len] == 0 || path[len] == '/'));
+}
+
+static int check_paths(struct wire *w, const struct daemon_params *params, struct err *err)
+{
+	struct mount_info mount;
+	struct stat st;
+	int rc;
+
+	w->source = realpath(params->source, NULL);
+	if (!w->source)
+		return err_set_errno(err, -errno, "source %s", params->source);
+	if (stat(w->source, &st) < 0)
+		return err_set_errno(err, -errno, "source %s", w->source);
+	if (!S_ISDIR(st.st_mode))
+		return err_set(err, -ENOTDIR, "source %s: not a directory", w->source);
+	rc = mounts_find(params->mountpoint, &mount, err);
+	if (rc < 0)
+		return rc;
+	if (mount.is_dead)
+		return err_set(err, -ENOTCONN, "mountpoint %s is a dead mount: run clairfs umount %s", mount.path, mount.path);
+	if (mount.is_ours)
+		return err_set(err, -EBUSY, "mountpoint %s: already mounted", mount.path);
+	if (stat(mount.path, &st) < 0)
+		return err_set_errno(err, -errno, "mountpoint %s", mount.path);
+	w->mountpoint = realpath(params->mountpoint, NULL);
+	if (!w->mountpoint)
+		return err_set_errno(err, -errno, "mountpoint %s", params->mountpoint);
+	if (is_inside(w->source, w->mountpoint))
+		return err_set(err, -EINVAL, "source %s is inside the mountpoint %s", w->source, w->mountpoint);
+	if (is_inside(w->mountpoint, w->source))
+		return err_set(err, -EINVAL, "mountpoint %s is inside the source %s", w->mountpoint, w->source);
+	return 0;
+}
+
+int wire_check(struct wire *w, const struct daemon_params *params, struct err *err)
+{
+	int rc = 0;
+
+	w->opts = params->opts;
+	w->start_ns = clock_now(clock_monotonic());
+	log_set_level((enum log_level)w->opts->log_level);
+	if (w->opts->order)
+		rc = order_spec_parse(w->opts->order, &w->spec, err);
+	if (rc < 0) {
+		err_prefix(err, "option order");
+		return rc;
+	}
+	return check_paths(w, params, err);
+}
+
+static void show_scan(void *ctx, uint64_t entries)
+{
+	fprintf(stderr, "\rscanning %s: %llu entries", (const char *)ctx, (unsigned long long)entries);
+}
+
+/* The default place of the index: heap, or NULL when there is none. */
+static char *snapshot_dir(const struct mount_opts *opts)
+{
+	const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+	char *dir = NULL;
+
+	if (opts->snapshot_dir)
+		return strcmp(opts->snapshot_dir, "none") == 0 ? NULL : strdup(opts->snapshot_dir);
+	if (geteuid() == 0)
+		return strdup("/var/cache/clairfs");
+	if (cache && *cache == '/')
+		return asprintf(&dir, "%s/clairfs", cache) < 0 ? NULL : dir;
+	if (home && *home == '/')
+		return asprintf(&dir, "%s/.cache/clairfs", home) < 0 ? NULL : dir;
+	return NULL;
+}
+
+static int open_dataset(struct wire *w, const struct daemon_params *params, struct err *err)
+{
+	AUTO_FREE char *dir = snapshot_dir(w->opts);
+	struct dataset_params dp = { .source = w->source,
+		.snapshot_dir = dir,
+		.layout = (enum dataset_layout)w->opts->layout,
+		.scan_threads = (unsigned)w->opts->scan_threads,
+		.progress = params->show_progress ? show_scan : NULL,
+		.progress_ctx = w->source };
+	struct dataset_stats st;
+	int rc = dataset_open(&dp, &w->dataset, err);
+
+	if (params->show_progress)
+		fprintf(stderr, "\r\033[K");
+	if (rc < 0)
+		return rc;
+	dataset_get_stats(w->dataset, &st);
+	log_info("%s: %u samples, layout %s, %s in %.2f s", w->source, dataset_n_samples(w->dataset),
+		dataset_layout_names[dataset_layout(w->dataset)], st.from_snapshot ? "index loaded" : "scanned",
+		(double)st.seconds_ns / 1e9);
+	return 0;
+}
+
+static bool resolve_path(void *ctx, const char *path, size_t len, uint32_t *ret_sample)
+{
+	const struct dataset *ds = ctx;
+	struct entry_id e = dataset_resolve(ds, path, len);
+
+	if (!dataset_is_sample(ds, e))
+		return false;
+	*ret_sample = e.v;
+	return true;
+}
+
+static int make_order(struct wire *w, struct err *err)
+{
+	struct order_params op = { .n = dataset_n_samples(w->dataset), .resolve = resolve_path, .resolve_ctx = w->dataset };
+	int rc;
+
+	if (!w->spec)
+		return 0;
+	rc = order_new(w->spec, &op, &w->order, err);
+	if (rc < 0)
+		err_prefix(err, "option order");
+	return rc;
+}
+
+static int make_store(struct wire *w, struct err *err)
+{
+	struct store_params sp = { .dir = w->opts->store_dir,
+		.limit_bytes = w->opts->store_bytes,
+		.keep_free_bytes = w->opts->store_keep_free,
+		.engine = (enum io_engine)w->opts->store_engine,
+		.max_inflight = STORE_MAX_INFLIGHT,
+		.metrics = w->metrics };
+	struct statvfs vfs;
+
+	if (!sp.dir)
+		return 0;
+	if (statvfs(sp.dir, &vfs) < 0)
+		return err_set_errno(err, -errno, "option store_dir: %s", sp.dir);
+	if (!sp.limit_bytes)
+		sp.limit_bytes = (uint64_t)vfs.f_bavail * vfs.f_frsize / 2;
+	return store_open(&sp, &w->store, err);
+}
+
+static int make_tiers(struct wire *w, struct err *err)
+{
+	struct io_params ip = { .name = "source", .max_inflight = (unsigned)w->opts->source_max_inflight };
+	struct source_params sp = { .dirfd = dataset_source_fd(w->dataset),
+		.metrics = w->metrics,
+		.open_files = SOURCE_OPEN_FILES,
+		.reopen_ns = SOURCE_REOPEN_NS };
+	int rc = io_new((enum io_engine)w->opts->source_engine, sp.dirfd, &ip, &w->source_io, &w->source_io_why, err);
+
+	if (rc < 0) {
+		err_prefix(err, "option source_engine");
+		return rc;
+	}
+	sp.io = w->source_io;
+	rc = source_new(&sp, &w->source_tier, err);
+	if (rc < 0)
+		return rc;
+	rc = arena_new(w->opts->ram, &w->arena, err);
+	if (rc < 0)
+		return rc;
+	return make_store(w, err);
+}
+
+static int make_cache(struct wire *w, struct err *err)
+{
+	const struct mount_opts *o = w->opts;
+	/* An eighth of the arena is left to demand reads, so that a plan that fills its budget does not push them out. */
+	uint64_t arena_bytes = o->ram - MIN(o->ram / 8, 64ull << 20);
+	struct cache_params cp = { .dataset = w->dataset,
+		.source = w->source_tier,
+		.store = w->store,
+		.arena = w->arena,
+		.order = w->order,
+		.metrics = w->metrics,
+		.clock = clock_monotonic(),
+		.arena_bytes = arena_bytes,
+		.stage_bytes = o->stage ? o->stage : o->ram / 4,
+		.sample_max_bytes = MIN(o->sample_max ? o->sample_max : o->ram / 8, arena_bytes / 4),
+		.store_bytes = w->store ? (o->store_bytes ? o->store_bytes : UINT64_MAX) : 0,
+		.inflight_min = (uint32_t)MIN(4, o->source_max_inflight),
+		.inflight_max = (uint32_t)o->source_max_inflight,
+		.source_bytes_per_s = o->source_max_mbps * 1000000,
+		.stagers = (uint32_t)o->stagers,
+		.revalidate_ns = o->revalidate * NS_PER_S };
+
+	return cache_new(&cp, &w->cache, err);
+}
+
+static int make_fs(struct wire *w, struct err *err)
+{
+	struct fs_params fp = { .dataset = w->dataset,
+		.cache = w->cache,
+		.metrics = w->metrics,
+		.clock = clock_monotonic(),
+		.mountpoint = w->mountpoint,
+		.source = w->source,
+		.allow_other = w->opts->allow_other,
+		.inodes_ahead = w->opts->inodes_ahead,
+		.vfiles = w->vfiles,
+		.force_open_answered = w->opts->open == 1 };
+	int rc;
+
+	w->vfiles[0] = (struct fs_vfile){ "stats.json", stats_render_json, w };
+	w->vfiles[1] = (struct fs_vfile){ "metrics", stats_render_metrics, w };
+	w->vfiles[2] = (struct fs_vfile){ "config", stats_render_config, w };
+	w->vfiles[3] = (struct fs_vfile){ NULL, NULL, NULL };
+	rc = fs_new(&fp, &w->fs, err);
+	if (rc < 0)
+		return rc;
+	cache_set_stage(w->cache, fs_stage_ops(), w->fs);
+	rc = cache_start(w->cache, err);
+	return rc < 0 ? rc : fs_start(w->fs, err);
+}
+
+/* Source threads hold one descriptor each, kept files and watches some more: the usual soft limit of 1024 is near. */
+static void raise_fd_limit(void)
+{
+	struct rlimit lim;
+
+	if (getrlimit(RLIMIT_NOFILE, &lim) == 0 && lim.rlim_cur < lim.rlim_max) {
+		lim.rlim_cur = MIN(lim.rlim_max, (rlim_t)65536);
+		if (setrlimit(RLIMIT_NOFILE, &lim) < 0)
+			log_warn("the limit of open files stays as it is: %s", strerror(errno));
+	}
+}
+
+int wire_up(struct wire *w, const struct daemon_params *params, struct err *err)
+{
+	int rc;
+
+	raise_fd_limit();
+	w->metrics = metrics_new();
+	if (!w->metrics)
+		return err_set(err, -ENOMEM, "out of memory");
+	rc = open_dataset(w, params, err);
+	if (rc == 0)
+		rc = make_order(w, err);
+	if (rc == 0)
+		rc = make_tiers(w, err);
+	if (rc == 0)
+		rc = make_cache(w, err);
+	if (rc == 0)
+		rc = make_fs(w, err);
+	return rc;
+}
+
+void wire_down(struct wire *w)
+{
+	if (w->fs)
+		fs_unmount(w->fs);
+	if (w->cache)
+		cache_stop(w->cache);
+	if (w->fs)
+		fs_free(w->fs);
+	if (w->cache)
+		cache_free(w->cache);
+	store_close(w->store);
+	if (w->arena)
+		arena_free(w->arena);
+	tier_free(w->source_tier);
+	io_free(w->source_io);
+	if (w->order)
+		order_free(w->order);
+	if (w->dataset)
+		dataset_free(w->dataset);
+	if (w->spec)
+		order_spec_free(w->spec);
+	if (w->metrics)
+		metrics_free(w->metrics);
+	free(w->source);
+	free(w->mountpoint);
+}
