@@ -123,18 +123,18 @@ static void shrink_locked(struct kept_files *files, uint64_t now, struct list *d
 }
 
 void kept_file_add(struct kept_files *files, struct entry_id entry,
-		   const struct file_identity *identity, int take_fd_, struct list *dead)
+		   const struct file_identity *identity, int take_descriptor, struct list *dead)
 {
 	struct kept_file *file = calloc(1, sizeof(*file)), *old;
 
 	if (!file || files->limit == 0) {
 		free(file);
-		close(take_fd_);
+		close(take_descriptor);
 		return;
 	}
 	file->entry = entry;
 	file->identity = *identity;
-	file->fd = take_fd_;
+	file->fd = take_descriptor;
 	file->opened_ns = clock_now(clock_monotonic());
 	mutex_lock(&files->mu);
 	old = find_locked(files, entry);

@@ -38,9 +38,9 @@ struct kept_file *kept_file_get(struct kept_files *files, struct entry_id entry,
 /* is_bad: nobody shall get it again. */
 void kept_file_put(struct kept_files *files, struct kept_file *file, bool is_bad,
 		   struct list *dead);
-/* Takes fd, which was just opened, in any case. */
+/* Keeps a descriptor that was just opened, or closes it. */
 void kept_file_add(struct kept_files *files, struct entry_id entry,
-		   const struct file_identity *identity, int take_fd_, struct list *dead);
+		   const struct file_identity *identity, int take_descriptor, struct list *dead);
 /* Closes and frees. */
 void kept_files_reap(struct list *dead);
 

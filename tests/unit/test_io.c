@@ -6,11 +6,13 @@
  */
 #include <dirent.h>
 #include <fcntl.h>
+#include <linux/filter.h>
 #include <linux/magic.h>
+#include <linux/seccomp.h>
 #include <signal.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
-#include <sys/un.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/vfs.h>
 
 #include "io_jobs.h"
@@ -430,6 +432,60 @@ static void auto_asks_the_filesystem(void)
 	io_free(NULL);
 }
 
+/* From here on this thread and those it starts are refused rings, as in a container. */
+static void refuse_rings(int code)
+{
+	struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_uring_setup, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (unsigned)code),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = { ARRAY_LEN(filter), filter };
+
+	CHECK_INT(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+	CHECK_INT(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0);
+}
+
+static void *refused_run(void *arg)
+{
+	const int *code = arg;
+	struct io_params params = { .name = "test", .max_inflight = 2 };
+	AUTO_FD int dirfd = tmp_dirfd();
+	const char *why = "";
+	struct err err = { 0 };
+	struct io_caps caps;
+	struct io *io = NULL;
+	int r;
+
+	refuse_rings(*code);
+	io_probe_caps(&caps);
+	CHECK(!caps.has_uring && caps.uring_why_not[0]);
+	r = io_uring_new(&params, &io, &err);
+	CHECK_INT(r, caps.built_with_uring ? -*code : -ENOSYS);
+	CHECK_CONTAINS(err.msg, caps.uring_why_not);
+	CHECK(io == NULL);
+	r = io_new(IO_ENGINE_AUTO, dirfd, &params, &io, &why, NULL);
+	CHECK_INT(r, 0);
+	if (r == 0)
+		CHECK_STR(io_name(io), "pool");
+	io_free(io);
+	return NULL;
+}
+
+static void falls_back_where_rings_are_refused(void)
+{
+	static const int codes[] = { EPERM, ENOSYS, ENOMEM };
+
+	for (size_t i = 0; i < ARRAY_LEN(codes); i++) {
+		int code = codes[i];
+		pthread_t thread;
+
+		CHECK_INT(pthread_create(&thread, NULL, refused_run, &code), 0);
+		CHECK_INT(pthread_join(thread, NULL), 0);
+	}
+}
+
 static void caps_agree_with_the_engine(void)
 {
 	struct io *io = engine_or_reason(IO_ENGINE_URING, 1, 0);
@@ -471,6 +527,7 @@ static const struct check_test tests[] = {
 	ROWS(waits_for_lease),
 	ROWS(refuses_bad_params),
 	{ "auto_asks_the_filesystem", auto_asks_the_filesystem },
+	{ "falls_back_where_rings_are_refused", falls_back_where_rings_are_refused },
 	{ "caps_agree_with_the_engine", caps_agree_with_the_engine },
 };
 CHECK_MAIN(tests)

@@ -346,14 +346,41 @@ static void pool_runs_max_inflight_at_once(void)
 	io_free(io);
 }
 
-static void idle_engine_has_one_thread(enum io_engine engine)
+/* Threads of this process by the start of their name; a sanitizer has threads of its own. */
+static unsigned count_threads(const char *prefix)
 {
-	unsigned before = count_entries("/proc/self/task");
-	struct io *io = engine_or_reason(engine, 64, 0);
+	DIR *dir = opendir("/proc/self/task");
+	struct dirent *e;
+	unsigned n = 0;
+
+	while ((e = readdir(dir))) {
+		char path[sizeof(e->d_name) + 8], name[32] = "";
+		AUTO_FD int fd = -1;
+
+		snprintf(path, sizeof(path), "%s/comm", e->d_name);
+		fd = openat(dirfd(dir), path, O_RDONLY | O_CLOEXEC);
+		if (fd >= 0 && read(fd, name, sizeof(name) - 1) > 0)
+			n += strncmp(name, prefix, strlen(prefix)) == 0;
+	}
+	closedir(dir);
+	return n;
+}
+
+/* However many jobs are allowed at once, one at a time needs one thread. */
+static void has_threads_for_its_work_only(enum io_engine engine)
+{
+	struct io_params params = { .name = engine == IO_ENGINE_POOL ? "onepool" : "onering", .max_inflight = 64 };
+	struct io *io = engine_or_reason(engine, 1, 0);
+	AUTO_FD int dirfd = load_dirfd();
+	struct again_job job;
 
 	if (!io)
 		return;
-	CHECK_INT(count_entries("/proc/self/task"), before + 1);
+	io_free(io);
+	CHECK_INT(engine == IO_ENGINE_POOL ? io_pool_new(&params, &io, NULL) : io_uring_new(&params, &io, NULL), 0);
+	again_init(&job, io, dirfd, 0, 1);
+	CHECK_INT(waited_run(io, &job.w), 0);
+	CHECK_INT(count_threads(params.name), 1);
 	io_free(io);
 }
 
@@ -387,11 +414,11 @@ BOTH(many_threads_submit)
 BOTH(done_may_submit_again)
 BOTH(free_finishes_queued_jobs)
 BOTH(free_at_once)
-BOTH(idle_engine_has_one_thread)
+BOTH(has_threads_for_its_work_only)
 
 #define ROWS(fn) { "pool_" #fn, pool_##fn }, { "uring_" #fn, uring_##fn }
 static const struct check_test tests[] = {
-	ROWS(idle_engine_has_one_thread),
+	ROWS(has_threads_for_its_work_only),
 	ROWS(urgent_goes_first),
 	ROWS(many_threads_submit),
 	{ "uring_many_threads_submit_to_three_rings", uring_many_threads_submit_to_three_rings },
