@@ -49,6 +49,12 @@ static void log_from_libfuse(enum fuse_log_level level, const char *fmt, va_list
 			 line);
 }
 
+static int dead_mount(const char *path, struct err *err)
+{
+	return err_set(err, -ENOTCONN, "mountpoint %s is a dead mount: run clairfs umount %s", path,
+		       path);
+}
+
 static int check_empty(const char *path, struct err *err)
 {
 	DIR *dir = opendir(path);
@@ -57,11 +63,12 @@ static int check_empty(const char *path, struct err *err)
 
 	if (!dir)
 		return err_set_errno(err, -errno, "mountpoint %s", path);
-	while ((entry = readdir(dir)))
-		if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0) {
+	errno = 0;
+	while (rc == 0 && (entry = readdir(dir)))
+		if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
 			rc = err_set(err, -ENOTEMPTY, "mountpoint %s is not empty", path);
-			break;
-		}
+	if (rc == 0 && errno != 0)
+		rc = err_set_errno(err, -errno, "mountpoint %s", path);
 	closedir(dir);
 	return rc;
 }
@@ -73,19 +80,20 @@ static int check_mountpoint(const char *path, struct err *err)
 
 	if (path[0] != '/')
 		return err_set(err, -EINVAL, "mountpoint %s is not an absolute path", path);
-	if (statx(AT_FDCWD, path, 0, STATX_TYPE, &stx) < 0) {
-		if (errno == ENOTCONN)
-			return err_set(err, -ENOTCONN,
-				       "mountpoint %s is a dead mount: run clairfs umount %s", path,
-				       path);
+	/* The attributes of a dead mount may still be cached: the filesystem itself must answer. */
+	if (statx(AT_FDCWD, path, AT_STATX_FORCE_SYNC, STATX_BASIC_STATS, &stx) < 0) {
+		if (errno == ENOTCONN || errno == ECONNABORTED)
+			return dead_mount(path, err);
 		if (errno == ENOENT)
 			return err_set(err, -ENOENT, "mountpoint %s does not exist", path);
 		return err_set_errno(err, -errno, "mountpoint %s", path);
 	}
 	if (!S_ISDIR(stx.stx_mode))
 		return err_set(err, -ENOTDIR, "mountpoint %s is not a directory", path);
-	if (stx.stx_attributes & STATX_ATTR_MOUNT_ROOT && statfs(path, &sfs) == 0 &&
-	    sfs.f_type == FUSE_FS_MAGIC)
+	if (statfs(path, &sfs) < 0)
+		return errno == ENOTCONN ? dead_mount(path, err)
+					 : err_set_errno(err, -errno, "mountpoint %s", path);
+	if (stx.stx_attributes & STATX_ATTR_MOUNT_ROOT && sfs.f_type == FUSE_FS_MAGIC)
 		return err_set(err, -EBUSY, "mountpoint %s is mounted already", path);
 	return check_empty(path, err);
 }

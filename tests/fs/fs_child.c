@@ -251,6 +251,22 @@ static int compare_statfs(const char *a, const char *b)
 		       : say("other mount flags", b);
 }
 
+static int print_names(const char *path)
+{
+	struct dirent **entries;
+	int n = scandir(path, &entries, NULL, by_name);
+
+	if (n < 0)
+		return errno;
+	for (int i = 0; i < n; i++) {
+		printf("%s ", entries[i]->d_name);
+		free(entries[i]);
+	}
+	printf("\n");
+	free(entries);
+	return 0;
+}
+
 int kit_child_main(int argc, char **argv)
 {
 	const char *op = argv[0], *a = argc > 1 ? argv[1] : "", *b = argc > 2 ? argv[2] : "";
@@ -278,5 +294,9 @@ int kit_child_main(int argc, char **argv)
 		return mount(NULL, a, NULL, MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV, NULL) < 0
 			       ? errno
 			       : 0;
+	if (strcmp(op, "list") == 0)
+		return print_names(a);
+	if (strcmp(op, "serve") == 0)
+		return child_serve(a);
 	return EINVAL;
 }

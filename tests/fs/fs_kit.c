@@ -17,14 +17,16 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
-#include <sys/sysmacros.h>
 #include <sys/wait.h>
 
 #define CHILD_MS 60000
 
 int kit_main(int argc, char **argv, const struct check_test *tests, size_t n_tests)
 {
+	static const struct check_test few_watches = { "few_watches", child_few_watches };
+
+	if (argc > 2 && strcmp(argv[1], "--child") == 0 && strcmp(argv[2], "few-watches") == 0)
+		return check_main(1, argv, &few_watches, 1);
 	if (argc > 2 && strcmp(argv[1], "--child") == 0)
 		return kit_child_main(argc - 2, argv + 2);
 	return check_main(argc, argv, tests, n_tests);
@@ -146,28 +148,6 @@ char *kit_path(struct kit *k, const char *path)
 	return full;
 }
 
-/* Ends every request of the mount with an error. */
-static void abort_connection(struct kit *k)
-{
-	AUTO_FILE FILE *f = fopen("/proc/self/mountinfo", "re");
-	AUTO_FREE char *line = NULL;
-	size_t room = 0;
-	char path[64];
-
-	while (f && getline(&line, &room, f) > 0) {
-		unsigned id, parent, maj, min;
-
-		if (!strstr(line, k->mountpoint) ||
-		    sscanf(line, "%u %u %u:%u", &id, &parent, &maj, &min) != 4)
-			continue;
-		snprintf(path, sizeof(path), "/sys/fs/fuse/connections/%u/abort", min);
-		AUTO_FD int fd = open(path, O_WRONLY | O_CLOEXEC);
-
-		if (fd < 0 || write(fd, "1", 1) != 1)
-			fprintf(stderr, "# %s cannot be written\n", path);
-	}
-}
-
 void kit_child_start(struct kit_child *child, const char *operation, const char *a, const char *b)
 {
 	char self[] = "/proc/self/exe", dash[] = "--child";
@@ -180,6 +160,8 @@ void kit_child_start(struct kit_child *child, const char *operation, const char 
 	posix_spawn_file_actions_t actions;
 	int fds[2];
 
+	/* What a child leaves behind when it is killed goes with our own directory. */
+	CHECK_INT(setenv("TMPDIR", check_tmpdir(), 1), 0);
 	CHECK_INT(pipe2(fds, O_CLOEXEC), 0);
 	posix_spawn_file_actions_init(&actions);
 	posix_spawn_file_actions_adddup2(&actions, fds[1], 1);
@@ -189,10 +171,13 @@ void kit_child_start(struct kit_child *child, const char *operation, const char 
 	child->out = fds[0];
 }
 
+/* A forced unmount ends every request of the mount with an error. */
 static void give_up(struct kit *k, struct kit_child *child)
 {
-	abort_connection(k);
+	if (k->mountpoint)
+		umount2(k->mountpoint, MNT_FORCE | MNT_DETACH);
 	kill(child->pid, SIGKILL);
+	waitpid(child->pid, NULL, 0);
 	CHECK_STR("the child hangs", "");
 }
 
@@ -213,13 +198,15 @@ void kit_child_line(struct kit *k, struct kit_child *child, char *line, size_t s
 
 int kit_child_wait(struct kit *k, struct kit_child *child)
 {
-	int pidfd = (int)syscall(SYS_pidfd_open, child->pid, 0), status = 0;
-	struct pollfd pfd = { .fd = pidfd, .events = POLLIN };
+	struct pollfd pfd = { .fd = child->out, .events = POLLIN };
+	char rest[4096];
+	int status = 0;
 
-	CHECK(pidfd >= 0);
-	if (poll(&pfd, 1, CHILD_MS) == 0)
-		give_up(k, child);
-	close(pidfd);
+	/* It has ended when nobody can write to the pipe any more. */
+	do {
+		if (poll(&pfd, 1, CHILD_MS) == 0)
+			give_up(k, child);
+	} while (read(child->out, rest, sizeof(rest)) > 0);
 	CHECK_INT(waitpid(child->pid, &status, 0), child->pid);
 	close(child->out);
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + status;

@@ -2,7 +2,7 @@
 /* Real mounts for tests of fs. The test process itself never touches its own mount: a bug would
  * hang it for good, and a hung thread keeps the FUSE device open. Whatever goes through the mount
  * is done by a child, this program run again as `PROGRAM --child OPERATION ARGS`; a child that
- * takes longer than a minute has its connection aborted and fails the test. */
+ * takes longer than a minute has its mount taken away by force and fails the test. */
 #ifndef CLAIRFS_TESTS_FS_KIT_H
 #define CLAIRFS_TESTS_FS_KIT_H
 
@@ -63,5 +63,8 @@ int kit_child_wait(struct kit *k, struct kit_child *child);
 
 /* fs_child.c: the operations. */
 int kit_child_main(int argc, char **argv);
+/* fs_child_mount.c: children with mounts of their own. */
+int child_serve(const char *mountpoint);
+void child_few_watches(void); /* a test of its own, in a user namespace */
 
 #endif
