@@ -121,7 +121,8 @@ static int get(struct store *store, uint32_t entry)
 	return status;
 }
 
-/* Puts n, n + 1, ... until one fails; the status of that. All that went well is there, and no other put is tried. */
+/* Puts n, n + 1, ... until one fails; the status of that. All that went well is there, and no other
+ * put is tried. */
 static int fill(struct store *store, uint32_t n, uint32_t max)
 {
 	unsigned n_calls;
@@ -147,8 +148,8 @@ static void every_failing_call_ends_writing_only(void)
 {
 	static const struct {
 		int error, want;
-	} rows[] = { { ENOSPC, -ENOSPC }, { EDQUOT, -ENOSPC }, { EFBIG, -ENOSPC }, { EIO, -EIO },
-		     { EROFS, -EROFS },	  { ENODEV, -ENODEV } };
+	} rows[] = { { ENOSPC, -ENOSPC }, { EDQUOT, -ENOSPC }, { EFBIG, -ENOSPC },
+		     { EIO, -EIO },       { EROFS, -EROFS },   { ENODEV, -ENODEV } };
 
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
 		for (unsigned at = 0; at < 12; at++) {

@@ -43,10 +43,9 @@ static uint64_t stamp_of(uint32_t entry, uint64_t version)
 
 static struct store *open_store(uint64_t limit, enum io_engine engine)
 {
-	struct store_params params = { .dir = check_tmpdir(),
-				       .limit_bytes = limit,
-				       .engine = engine,
-				       .max_inflight = 4 };
+	struct store_params params = {
+		.dir = check_tmpdir(), .limit_bytes = limit, .engine = engine, .max_inflight = 4
+	};
 	struct store *store;
 
 	CHECK_INT(store_open(&params, &store, NULL), 0);
@@ -57,8 +56,7 @@ static int put(struct store *store, uint32_t entry, uint32_t piece, uint64_t ver
 {
 	struct file_identity id = identity_of(entry, version);
 	uint32_t length = piece_length(id.size, piece);
-	AUTO_FREE uint8_t *bytes =
-		version_bytes(stamp_of(entry, version), piece * MIB, length);
+	AUTO_FREE uint8_t *bytes = version_bytes(stamp_of(entry, version), piece * MIB, length);
 
 	return store_put(store, (struct piece_key){ { entry }, piece }, &id, bytes, length);
 }
@@ -160,7 +158,8 @@ static void store_agrees_with_a_table(void)
 	CHECK(was_full);
 }
 
-/* Many sets and removals at few keys: the gaps in the runs of a table are where such code breaks. */
+/* Many sets and removals at few keys: the gaps in the runs of a table are where such code breaks.
+ */
 static void index_agrees_with_an_array(void)
 {
 	static struct store_index index;

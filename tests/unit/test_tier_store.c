@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The store piece by piece: every length comes back, a flipped bit on the device never does, the
- * directory is looked at before it is trusted, nothing is left behind in it, and the index by itself.
- * The device is reached through the store's own descriptor.
+ * directory is looked at before it is trusted, nothing is left behind in it, and the index by
+ * itself. The device is reached through the store's own descriptor.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -19,10 +19,9 @@
 
 static struct store_params params_of(const char *dir)
 {
-	return (struct store_params){ .dir = dir,
-				      .limit_bytes = 64 * MIB,
-				      .engine = IO_ENGINE_POOL,
-				      .max_inflight = 4 };
+	return (struct store_params){
+		.dir = dir, .limit_bytes = 64 * MIB, .engine = IO_ENGINE_POOL, .max_inflight = 4
+	};
 }
 
 static struct store *open_store(void)
@@ -192,7 +191,8 @@ static void flipped_bits_are_never_served(void)
 	for (uint32_t i = 0; i < ARRAY_LEN(sizes); i++) {
 		uint32_t size = sizes[i], n = store_record_bytes(size), left = 0;
 
-		/* Every byte of the seal, and bytes of the payload: first, last, others at random. */
+		/* Every byte of the seal, and bytes of the payload: first, last, others at random.
+		 */
 		for (uint32_t at = 0; at < n; at++) {
 			bool is_seal = at >= n - STORE_SEAL_BYTES;
 			uint64_t base = store_bytes(store);
