@@ -216,9 +216,8 @@ int store_file_append(struct store_file *file, const void *bytes, uint32_t n, ui
 	uint64_t at = atomic_load_explicit(&file->tail, memory_order_relaxed);
 	int rc = 0;
 
-	if (n > file->limit || at > file->limit - n)
-		return -ENOSPC;
-	/* A record may begin in one segment and end in the next: they are one file. */
+	/* A record may begin in one segment and end in the next: they are one file. Segments end
+	 * with the budget. */
 	if (at + n > file->reserved)
 		rc = reserve(file, at + n - file->reserved);
 	if (rc == 0)

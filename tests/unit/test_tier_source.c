@@ -361,8 +361,10 @@ static void kept_descriptor_is_never_the_last_word(void)
 	struct file_identity old, new;
 	struct stat st;
 	struct rig r;
+	int fds;
 
 	rig_init(&r, 4, LONG_NS);
+	fds = count_fds();
 	a = rig_path(&r, "a");
 	b = rig_path(&r, "b");
 	old = make_file(&r, "a", 1, 2 * PIECE_BYTES);
@@ -381,15 +383,26 @@ static void kept_descriptor_is_never_the_last_word(void)
 	CHECK_U64((uint64_t)st.st_size, 2 * PIECE_BYTES - 1);
 	new = file_identity_of(&st);
 	CHECK_INT(read_piece(&r, 1, 1, "a", &new), 0);
+	/* A descriptor that is known to be of another version is not even tried. */
+	unsigned n_jobs = fault_io_seen(r.io);
+
+	CHECK_INT(read_stale(&r, "a", &old, &st), -ESTALE);
+	CHECK_U64(fault_io_seen(r.io), n_jobs + 1);
+	CHECK_INT(read_piece(&r, 1, 1, "a", &new), 0);
 	/* An error on the descriptor alone is not seen by the reader. */
 	fault_io_set(r.io,
 		     &(struct fault_io_rule){ .kind = FAULT_IO_FAIL, .repeat = 1, .status = -EIO });
 	CHECK_INT(read_piece(&r, 1, 0, "a", &new), 0);
 	CHECK_U64(fault_io_fired(r.io), 1);
 	CHECK_U64(metrics_get(r.metrics, METRIC_SOURCE_ERRORS), 0);
+	/* One of a file that is gone does not keep its blocks from being freed. */
+	CHECK_INT(unlink(a), 0);
+	CHECK_INT(read_stale(&r, "a", &new, &st), -ENOENT);
+	check_fds(fds);
 	rig_fini(&r);
 }
 
+/* Many reads at once, by one thread. */
 struct flood {
 	struct waited_read *reads[48];
 	struct rig *rig;
