@@ -192,6 +192,25 @@ static void wrong_structure_with_a_right_checksum_is_safe(void)
 	free(b.data);
 }
 
+/* x/y: x below y and y below x, each in the other's list, neither reachable from the root. */
+static void directories_in_each_other_are_refused(void)
+{
+	AUTO_FREE char *root = kit_tree("cycle", PATHS("x/y/"));
+	AUTO_FREE char *dir = check_tmpfile("cycle_snapshots");
+	AUTO_FREE char *path = NULL;
+	struct bytes b = make_bytes(root, dir, &path);
+	struct snapshot snap;
+
+	CHECK_INT(parse_copy(b.data, b.size, &snap), 0);
+	CHECK(table_is_valid(&snap.t));
+	snap.t.parent[0] = 1;
+	CHECK(!table_is_valid(&snap.t));
+	snap.t.dir_first[2] = 2;
+	CHECK(!table_is_valid(&snap.t));
+	table_fini(&snap.t);
+	free(b.data);
+}
+
 /* The file may not grow beyond a few bytes, as on a full disk. */
 static void a_snapshot_that_cannot_be_written_is_a_warning(void)
 {
@@ -228,6 +247,7 @@ static const struct check_test tests[] = {
 	{ "a_damaged_file_means_a_scan", a_damaged_file_means_a_scan },
 	{ "wrong_structure_with_a_right_checksum_is_safe",
 	  wrong_structure_with_a_right_checksum_is_safe },
+	{ "directories_in_each_other_are_refused", directories_in_each_other_are_refused },
 	{ "a_snapshot_that_cannot_be_written_is_a_warning",
 	  a_snapshot_that_cannot_be_written_is_a_warning },
 };

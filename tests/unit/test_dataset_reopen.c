@@ -9,7 +9,9 @@
 #include <limits.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 
+#include "clairfs/base/thr.h"
 #include "dataset_kit.h"
 
 #define PATHS(...) ((const char *const[]){ __VA_ARGS__, NULL })
@@ -337,6 +339,73 @@ static void snapshot_is_private(void)
 	CHECK_INT(st.st_mode & 07777, 0600);
 }
 
+static void leftovers_of_crashes_are_removed(void)
+{
+	AUTO_FREE char *root = kit_tree("leftovers", PATHS("a"));
+	AUTO_FREE char *dir = check_tmpfile("leftovers_snapshots");
+	AUTO_FREE char *file = NULL, *old = NULL, *young = NULL;
+	struct timespec hours_ago[] = { { .tv_sec = time(NULL) - 7200 },
+					{ .tv_sec = time(NULL) - 7200 } };
+	int stem;
+
+	make_snapshot(root, dir);
+	file = find_snapshot(dir);
+	stem = (int)(strlen(file) - strlen(".snapshot"));
+	CHECK(asprintf(&old, "%.*s.1.tmp", stem, file) > 0);
+	CHECK(asprintf(&young, "%.*s.2.tmp", stem, file) > 0);
+	kit_file("", old + 1, 10);
+	kit_file("", young + 1, 10);
+	CHECK_INT(utimensat(AT_FDCWD, old, hours_ago, 0), 0);
+	CHECK_INT(remove(file), 0);
+	make_snapshot(root, dir);
+	CHECK(access(old, F_OK) < 0);
+	/* That one may be somebody who is writing. */
+	CHECK_INT(access(young, F_OK), 0);
+	CHECK_INT(access(file, F_OK), 0);
+}
+
+struct opener {
+	const char *root, *dir;
+};
+
+static void *open_often(void *arg)
+{
+	struct opener *o = arg;
+
+	for (int i = 0; i < 20; i++) {
+		/* With the real clock everything is fresh, so each one writes. */
+		struct dataset *ds = kit_open(o->root, (struct kit_open){ .snapshot_dir = o->dir,
+									  .is_fresh = true });
+
+		CHECK(ds && dataset_n_entries(ds) == 4);
+		dataset_free(ds);
+	}
+	return NULL;
+}
+
+static void mounts_that_start_at_once_leave_one_good_snapshot(void)
+{
+	AUTO_FREE char *root = kit_tree("at_once", PATHS("a/1", "b/2"));
+	AUTO_FREE char *dir = check_tmpfile("at_once_snapshots");
+	AUTO_FREE char *file = NULL, *log = NULL;
+	struct opener o = { .root = root, .dir = dir };
+	struct thr threads[4] = { 0 };
+	struct err err = { 0 };
+	struct dataset *ds;
+	int saved = kit_log_begin();
+
+	for (size_t i = 0; i < ARRAY_LEN(threads); i++)
+		CHECK_INT(thr_start(&threads[i], "opener", open_often, &o, &err), 0);
+	for (size_t i = 0; i < ARRAY_LEN(threads); i++)
+		thr_join(&threads[i]);
+	log = kit_log_end(saved);
+	CHECK_STR(log, "");
+	file = find_snapshot(dir);
+	ds = kit_open(root, (struct kit_open){ .snapshot_dir = dir });
+	CHECK(kit_stats(ds).from_snapshot);
+	dataset_free(ds);
+}
+
 static void check_warns_and_works(const char *root, const char *dir, const char *warning)
 {
 	AUTO_FREE char *log = NULL;
@@ -449,6 +518,9 @@ static const struct check_test tests[] = {
 	  another_layout_numbers_anew_without_scanning },
 	{ "two_sources_have_two_snapshots", two_sources_have_two_snapshots },
 	{ "snapshot_is_private", snapshot_is_private },
+	{ "leftovers_of_crashes_are_removed", leftovers_of_crashes_are_removed },
+	{ "mounts_that_start_at_once_leave_one_good_snapshot",
+	  mounts_that_start_at_once_leave_one_good_snapshot },
 	{ "an_open_snapshot_directory_is_not_used", an_open_snapshot_directory_is_not_used },
 	{ "a_symlink_as_snapshot_directory_is_not_used",
 	  a_symlink_as_snapshot_directory_is_not_used },
