@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The arena: its costs, its budget, how much of it is usable, and that memory really goes back to the
- * system. What is resident is counted with mincore() over the arena's range, page by page.
+ * The arena: its costs, its budget, how much of it is usable, and that memory really goes back to
+ * the system. What is resident is counted with mincore() over the arena's range, page by page.
  */
 #include <errno.h>
 #include <string.h>
@@ -78,7 +78,8 @@ static void whole_budget_can_be_used(void)
 		}
 		CHECK(arena_alloc(arena, 1) == NULL);
 		for (size_t i = 0; i < 64; i++)
-			arena_release(arena, mem[i * 37 % 64], PIECE_BYTES - (uint32_t)(i * 37 % 64));
+			arena_release(arena, mem[i * 37 % 64],
+				      PIECE_BYTES - (uint32_t)(i * 37 % 64));
 		CHECK_U64(arena_used(arena), 0);
 	}
 	arena_free(arena);
@@ -192,8 +193,8 @@ static uint32_t size_two_kinds(uint64_t *seed)
 	return check_rand_below(seed, 2) ? PIECE_BYTES : 5000;
 }
 
-/* Share of the budget that is payload while blocks at random are replaced, as a cache does it: what does
- * not fit evicts until it does. The mean over time and the least. Nothing is touched, so the
+/* Share of the budget that is payload while blocks at random are replaced, as a cache does it: what
+ * does not fit evicts until it does. The mean over time and the least. Nothing is touched, so the
  * budget may be larger than the machine. */
 static double utilisation(uint64_t limit, uint32_t (*size)(uint64_t *), uint64_t *seed,
 			  double *ret_least)
