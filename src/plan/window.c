@@ -141,11 +141,12 @@ static enum fit window_find(struct plan *plan, uint32_t sample, struct use *ret)
 {
 	struct slot *cur = cur_slot(plan), *next = next_slot(plan);
 	uint64_t end = plan_low(plan) + plan->span, next_end = end, pos = slot_first_use(cur, plan, sample);
-	bool is_read = window_was_just_read(plan, cur, sample);
+	bool is_read;
 
 	*ret = (struct use){ cur, pos };
 	if (pos != NO_POS && (pos < end || window_slide(plan, cur, pos)))
 		return FIT_IN;
+	is_read = window_was_just_read(plan, cur, sample);
 	if (next->ep) {
 		uint64_t next_pos = slot_first_use(next, plan, sample);
 		bool has_begun = cur->low == cur->length || next->consumed.count;
