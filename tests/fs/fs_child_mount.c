@@ -18,7 +18,7 @@
 /* Mounts fs on `mountpoint` and serves until it is killed. */
 int child_serve(const char *mountpoint)
 {
-	struct kit k;
+	static struct kit k;
 
 	kit_init(&k);
 	free(k.mountpoint);
@@ -61,7 +61,7 @@ void child_few_watches(void)
 	AUTO_FREE char *list = NULL;
 	struct fs_status status;
 	struct buf_writer w;
-	struct kit k;
+	static struct kit k;
 
 	CHECK_INT(enter_namespace("2"), 0);
 	kit_init(&k);

@@ -10,6 +10,7 @@
 #include "clairfs/fs.h"
 #include "fake_cache.h"
 
+/* Always static: threads use it, also after a failing test was left. */
 struct kit {
 	char *source, *mountpoint;
 	struct dataset *dataset;

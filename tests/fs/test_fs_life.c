@@ -40,7 +40,7 @@ static void test_the_mount_table_shows_it(void)
 	static const struct kit_options options = { .shown_source = "/a, b\\c=d/e f" };
 	AUTO_FREE char *line = NULL;
 	struct fs_status status;
-	struct kit k;
+	static struct kit k;
 
 	kit_init(&k);
 	kit_add_samples(&k, 1, 2, 10);
@@ -80,7 +80,7 @@ static void test_bad_mountpoints_are_refused(void)
 	AUTO_FREE char *missing = NULL;
 	AUTO_FREE char *file = NULL;
 	AUTO_FREE char *full = NULL;
-	struct kit k;
+	static struct kit k;
 
 	kit_init(&k);
 	kit_add_samples(&k, 1, 2, 10);
@@ -101,7 +101,7 @@ static void test_a_dead_mount_is_named(void)
 	AUTO_FREE char *dead = check_tmpfile("dead");
 	struct kit_child child;
 	char line[64];
-	struct kit k;
+	static struct kit k;
 
 	kit_init(&k);
 	kit_add_samples(&k, 1, 2, 10);
@@ -127,7 +127,7 @@ static void *wait_main(void *fs)
 static void test_unmount_from_outside_ends_the_wait(void)
 {
 	struct thr thr;
-	struct kit k;
+	static struct kit k;
 
 	kit_init(&k);
 	kit_add_samples(&k, 2, 50, 10);
@@ -144,7 +144,7 @@ static void test_stop_ends_the_wait_and_leaves_the_mount_to_unmount(void)
 {
 	AUTO_FREE char *file = NULL;
 	struct thr thr;
-	struct kit k;
+	static struct kit k;
 
 	kit_init(&k);
 	kit_add_samples(&k, 1, 2, 10);
@@ -162,7 +162,7 @@ static void test_stop_ends_the_wait_and_leaves_the_mount_to_unmount(void)
 
 static void test_umount_right_after_mount_is_not_busy(void)
 {
-	struct kit k;
+	static struct kit k;
 
 	for (int i = 0; i < 10; i++) {
 		kit_init(&k);
@@ -177,7 +177,7 @@ static void test_unmount_with_a_reader_waiting_ends_its_read(void)
 {
 	AUTO_FREE char *file = NULL;
 	struct kit_child child;
-	struct kit k;
+	static struct kit k;
 	int status;
 
 	kit_init(&k);
@@ -199,7 +199,7 @@ static void test_unmount_with_a_file_open_is_lazy(void)
 	AUTO_FREE char *file = NULL;
 	struct kit_child child;
 	char line[64];
-	struct kit k, again;
+	static struct kit k, again;
 
 	kit_init(&k);
 	kit_add_samples(&k, 1, 2, 112640);
@@ -226,7 +226,7 @@ static void test_unmount_does_not_touch_what_was_mounted_since(void)
 	AUTO_FREE char *file = NULL;
 	struct kit_child child;
 	char line[64];
-	struct kit k;
+	static struct kit k;
 
 	kit_init(&k);
 	kit_add_samples(&k, 1, 2, 112640);

@@ -91,7 +91,7 @@ static void test_staged_files_cost_no_upcall(void)
 	AUTO_FREE char *list = NULL;
 	uint64_t state = check_seed(), before = 0, after = 1;
 	struct fs_status status;
-	struct kit k;
+	static struct kit k;
 
 	kit_init(&k);
 	kit_add_samples(&k, 3, 40, 112640);
@@ -140,7 +140,7 @@ static void test_every_open_is_seen_once_and_in_order(void)
 	AUTO_FREE char *list = NULL;
 	uint64_t state = check_seed(), opens;
 	struct fs_status status;
-	struct kit k;
+	static struct kit k;
 
 	kit_init(&k);
 	kit_add_samples(&k, 5, 200, 100);
@@ -174,7 +174,7 @@ static void test_open_answered_by_force_stays_answered(void)
 	AUTO_FREE char *list = NULL;
 	uint64_t state = check_seed();
 	struct fs_status status;
-	struct kit k;
+	static struct kit k;
 
 	kit_init(&k);
 	kit_add_samples(&k, 2, 20, 100);
@@ -194,7 +194,7 @@ static void test_forgotten_inodes_are_told_and_can_be_found_again(void)
 {
 	struct fs_status status;
 	uint32_t n;
-	struct kit k;
+	static struct kit k;
 
 	kit_init(&k);
 	kit_add_samples(&k, 2, 50, 5000);
@@ -227,7 +227,7 @@ static void test_opens_are_seen_also_after_the_kernel_forgot_everything(void)
 	AUTO_FREE uint32_t *order = NULL;
 	AUTO_FREE char *list = NULL;
 	uint64_t state = check_seed();
-	struct kit k;
+	static struct kit k;
 
 	kit_init(&k);
 	kit_add_samples(&k, 4, 30, 100);
@@ -247,7 +247,7 @@ static void test_dropped_pages_are_asked_for_again(void)
 	AUTO_FREE char *file = NULL;
 	struct entry_id e;
 	uint64_t reads = 0;
-	struct kit k;
+	static struct kit k;
 
 	kit_init(&k);
 	kit_add_samples(&k, 1, 2, 112640);
@@ -270,7 +270,7 @@ static void test_a_changed_size_is_shown_after_inval_attr(void)
 	struct entry_id e;
 	struct stat st;
 	char line[64];
-	struct kit k;
+	static struct kit k;
 
 	kit_init(&k);
 	kit_add_samples(&k, 1, 2, 5000);
@@ -299,7 +299,7 @@ static void test_a_push_beside_a_waiting_read_ends(void)
 	AUTO_FREE char *other = NULL;
 	struct kit_child child;
 	struct entry_id e;
-	struct kit k;
+	static struct kit k;
 
 	kit_init(&k);
 	kit_add_samples(&k, 1, 2, 112640);

@@ -14,7 +14,7 @@
 static void test_the_mount_is_the_source(void)
 {
 	char lengthy[256];
-	struct kit k;
+	static struct kit k;
 
 	kit_init(&k);
 	memset(lengthy, 'x', 255);
@@ -40,7 +40,7 @@ static void test_the_mount_is_the_source(void)
 
 static void test_large_directories_are_listed_whole(void)
 {
-	struct kit k;
+	static struct kit k;
 
 	kit_init(&k);
 	kit_add_samples(&k, 2, 3000, 3);
@@ -53,7 +53,7 @@ static void test_a_read_only_filesystem_refuses_changes(void)
 {
 	AUTO_FREE char *file = NULL;
 	AUTO_FREE char *dir = NULL;
-	struct kit k;
+	static struct kit k;
 
 	kit_init(&k);
 	kit_add_samples(&k, 1, 3, 5000);
@@ -72,7 +72,7 @@ static void test_errors_of_the_source_reach_the_reader(void)
 {
 	static const int errors[] = { EIO, ESTALE, EACCES, ENOENT, ETIMEDOUT, ENOMEM };
 	AUTO_FREE char *file = NULL;
-	struct kit k;
+	static struct kit k;
 
 	kit_init(&k);
 	kit_add_samples(&k, 1, 3, 5000);
@@ -91,7 +91,7 @@ static void test_negative_lookups_are_remembered(void)
 {
 	AUTO_FREE char *file = NULL;
 	uint64_t lookups;
-	struct kit k;
+	static struct kit k;
 
 	kit_init(&k);
 	kit_add_samples(&k, 1, 3, 10);
@@ -109,7 +109,7 @@ static void test_negative_lookups_are_remembered(void)
 static void test_many_readers_at_once(void)
 {
 	struct kit_child children[4];
-	struct kit k;
+	static struct kit k;
 
 	kit_init(&k);
 	kit_add_samples(&k, 4, 60, 150000);

@@ -97,7 +97,7 @@ static void use_vfiles(struct kit *k)
 
 static void test_every_open_has_a_new_text_of_exact_size(void)
 {
-	struct kit k;
+	static struct kit k;
 
 	kit_init(&k);
 	kit_add_samples(&k, 1, 2, 10);
@@ -116,7 +116,7 @@ static void test_the_directory_lists_them(void)
 	AUTO_FREE char *dir = NULL;
 	struct kit_child child;
 	char line[256];
-	struct kit k;
+	static struct kit k;
 
 	kit_init(&k);
 	kit_add_samples(&k, 1, 2, 10);
@@ -137,7 +137,7 @@ static void test_those_held_open_are_bounded(void)
 	struct kit_child child;
 	unsigned held;
 	char line[64];
-	struct kit k;
+	static struct kit k;
 
 	kit_init(&k);
 	kit_add_samples(&k, 1, 2, 10);
@@ -161,7 +161,7 @@ static void test_ours_wins_over_one_in_the_source(void)
 	AUTO_FREE char *hidden = NULL;
 	AUTO_FREE char *seen = NULL;
 	struct fs_status status;
-	struct kit k;
+	static struct kit k;
 
 	kit_init(&k);
 	kit_add_samples(&k, 1, 2, 10);
