@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shared by reader and loader: see files.h. Names with escapes are refused: benchmark datasets have plain ones. */
+/* Shared by reader and loader: see files.h. Names with escapes are refused: benchmark datasets have
+ * plain ones. */
 #include "files.h"
 
 #include <errno.h>
@@ -27,7 +28,8 @@ void files_load(struct files *files, const char *index_path)
 	if (!f)
 		die(index_path);
 	while ((len = getline(&line, &size, f)) > 0) {
-		char *path = strchr(line, '\t'), *end = path ? strchr(path + 1, '\t') : NULL, *bytes = end ? strchr(end + 1, '\t') : NULL;
+		char *path = strchr(line, '\t'), *end = path ? strchr(path + 1, '\t') : NULL,
+		     *bytes = end ? strchr(end + 1, '\t') : NULL;
 		uint64_t length;
 
 		if (!bytes || memchr(line, '\\', (size_t)len)) {
@@ -39,7 +41,8 @@ void files_load(struct files *files, const char *index_path)
 		if (length > files->max_bytes)
 			files->max_bytes = length;
 		if (files->n % 4096 == 0) {
-			files->paths = realloc(files->paths, (files->n + 4096) * sizeof(*files->paths));
+			files->paths =
+				realloc(files->paths, (files->n + 4096) * sizeof(*files->paths));
 			if (!files->paths)
 				die("memory");
 		}

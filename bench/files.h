@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the benchmark clients share: the list of samples (output of `clairfs index`), an order (output of `clairfs order
- * --binary u32`), one read the way a data loader does it, and percentiles. Errors end the program: a benchmark that goes on
- * after one would print a number that means nothing. */
+/* What the benchmark clients share: the list of samples (output of `clairfs index`), an order
+ * (output of `clairfs order
+ * --binary u32`), one read the way a data loader does it, and percentiles. Errors end the program:
+ * a benchmark that goes on after one would print a number that means nothing. */
 #ifndef BENCH_FILES_H
 #define BENCH_FILES_H
 

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* loader: a data loader as PyTorch's, with real worker processes and a sleeping "GPU"; prints one JSON line per epoch.
- *   loader --index FILE --order FILE [--order FILE]... [--batch B] [--workers W] [--prefetch-factor P] [--compute-ms C]
+/* loader: a data loader as PyTorch's, with real worker processes and a sleeping "GPU"; prints one
+ * JSON line per epoch. loader --index FILE --order FILE [--order FILE]... [--batch B] [--workers W]
+ * [--prefetch-factor P] [--compute-ms C]
  *          [--skip S] [--progress] DIRECTORY
- * One --order file per epoch. Batch b goes to worker b % W; P * W batches are handed out at the start, one more each time
- * the trainer takes one; batches are taken in order. --progress adds lines with the samples taken so far. Stall = time the trainer waits for a batch. Figures named after_skip
- * leave out the first S samples of the run, during which nothing could have been known yet. */
+ * One --order file per epoch. Batch b goes to worker b % W; P * W batches are handed out at the
+ * start, one more each time the trainer takes one; batches are taken in order. --progress adds
+ * lines with the samples taken so far. Stall = time the trainer waits for a batch. Figures named
+ * after_skip leave out the first S samples of the run, during which nothing could have been known
+ * yet. */
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
@@ -55,8 +58,10 @@ static void work(const struct loader *l, int in, int out)
 		const struct sequence *seq = &l->epochs[r.epoch];
 		uint64_t bytes = 0;
 
-		for (uint32_t p = r.batch * l->batch; p < (r.batch + 1) * l->batch && p < seq->length; p++)
-			bytes += files_read(l->dirfd, l->files.paths[seq->sample[p]], buf, l->files.max_bytes + 1);
+		for (uint32_t p = r.batch * l->batch;
+		     p < (r.batch + 1) * l->batch && p < seq->length; p++)
+			bytes += files_read(l->dirfd, l->files.paths[seq->sample[p]], buf,
+					    l->files.max_bytes + 1);
 		if (write(out, &bytes, sizeof(bytes)) != (ssize_t)sizeof(bytes))
 			die("pipe");
 	}
@@ -104,7 +109,8 @@ static uint64_t take(const struct worker *w)
 
 static void compute(uint64_t ns)
 {
-	struct timespec t = { .tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u) };
+	struct timespec t = { .tv_sec = (time_t)(ns / 1000000000u),
+			      .tv_nsec = (long)(ns % 1000000000u) };
 
 	while (nanosleep(&t, &t) < 0 && errno == EINTR)
 		;
@@ -112,7 +118,8 @@ static void compute(uint64_t ns)
 
 static void run_epoch(const struct loader *l, const struct worker *workers, uint32_t epoch)
 {
-	uint32_t samples = l->epochs[epoch].length, batches = (samples + l->batch - 1) / l->batch, asked = 0;
+	uint32_t samples = l->epochs[epoch].length, batches = (samples + l->batch - 1) / l->batch,
+		 asked = 0;
 	uint64_t start = now_ns(), stall = 0, stall_late = 0, compute_late = 0, bytes = 0;
 
 	for (; asked < batches && asked < l->workers * l->prefetch_factor; asked++)
@@ -128,7 +135,8 @@ static void run_epoch(const struct loader *l, const struct worker *workers, uint
 		}
 		compute(l->compute_ns);
 		if (l->show_progress && (b + 1) * 50 / batches != b * 50 / batches) {
-			printf("{\"progress\": %u, \"total\": %u}\n", epoch * batches + b + 1, (uint32_t)l->n_epochs * batches);
+			printf("{\"progress\": %u, \"total\": %u}\n", epoch * batches + b + 1,
+			       (uint32_t)l->n_epochs * batches);
 			fflush(stdout);
 		}
 		end = now_ns();
@@ -140,19 +148,23 @@ static void run_epoch(const struct loader *l, const struct worker *workers, uint
 	}
 	printf("{\"epoch\": %u, \"samples\": %u, \"bytes\": %llu, \"seconds\": %.4f, \"samples_per_s\": %.1f, "
 	       "\"stall_seconds\": %.4f, \"stall_percent_after_skip\": %.4f}\n",
-		epoch, samples, (unsigned long long)bytes, (double)(now_ns() - start) / 1e9,
-		samples * 1e9 / (double)(now_ns() - start), (double)stall / 1e9,
-		compute_late ? 100.0 * (double)stall_late / (double)compute_late : 0.0);
+	       epoch, samples, (unsigned long long)bytes, (double)(now_ns() - start) / 1e9,
+	       samples * 1e9 / (double)(now_ns() - start), (double)stall / 1e9,
+	       compute_late ? 100.0 * (double)stall_late / (double)compute_late : 0.0);
 	fflush(stdout);
 }
 
 static int parse(struct loader *l, int argc, char **argv)
 {
 	static const struct option longs[] = { { "index", required_argument, NULL, 'i' },
-		{ "order", required_argument, NULL, 'o' }, { "batch", required_argument, NULL, 'b' },
-		{ "workers", required_argument, NULL, 'w' }, { "prefetch-factor", required_argument, NULL, 'p' },
-		{ "compute-ms", required_argument, NULL, 'c' }, { "skip", required_argument, NULL, 's' },
-		{ "progress", no_argument, NULL, 'P' }, { NULL, 0, NULL, 0 } };
+					       { "order", required_argument, NULL, 'o' },
+					       { "batch", required_argument, NULL, 'b' },
+					       { "workers", required_argument, NULL, 'w' },
+					       { "prefetch-factor", required_argument, NULL, 'p' },
+					       { "compute-ms", required_argument, NULL, 'c' },
+					       { "skip", required_argument, NULL, 's' },
+					       { "progress", no_argument, NULL, 'P' },
+					       { NULL, 0, NULL, 0 } };
 	int c;
 
 	while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1) {
@@ -175,18 +187,23 @@ static int parse(struct loader *l, int argc, char **argv)
 		else
 			return -1;
 	}
-	return l->n_epochs && l->batch && l->workers && l->prefetch_factor && optind == argc - 1 ? optind : -1;
+	return l->n_epochs && l->batch && l->workers && l->prefetch_factor && optind == argc - 1
+		       ? optind
+		       : -1;
 }
 
 int main(int argc, char **argv)
 {
-	static struct loader l = { .batch = 16, .workers = 4, .prefetch_factor = 2, .compute_ns = 10000000, .skip = 200 };
+	static struct loader l = {
+		.batch = 16, .workers = 4, .prefetch_factor = 2, .compute_ns = 10000000, .skip = 200
+	};
 	int at = parse(&l, argc, argv);
 	struct worker *workers;
 
 	if (at < 0)
-		return fprintf(stderr, "usage: loader --index FILE --order FILE [--order FILE]... [--batch B] [--workers W]\n"
-				       "              [--prefetch-factor P] [--compute-ms C] [--skip S] [--progress] DIRECTORY\n"),
+		return fprintf(stderr,
+			       "usage: loader --index FILE --order FILE [--order FILE]... [--batch B] [--workers W]\n"
+			       "              [--prefetch-factor P] [--compute-ms C] [--skip S] [--progress] DIRECTORY\n"),
 		       2;
 	l.dirfd = open(argv[at], O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	workers = calloc(l.workers, sizeof(*workers));

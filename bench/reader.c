@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reader: open + fstat + read + close of samples in a given order, with some threads; prints one JSON line.
- *   reader --index FILE --order FILE [--threads T] [--head K] DIRECTORY
- * Thread t takes positions t, t+T, ...: together they read the order as a data loader's workers do. */
+/* reader: open + fstat + read + close of samples in a given order, with some threads; prints one
+ * JSON line. reader --index FILE --order FILE [--threads T] [--head K] DIRECTORY Thread t takes
+ * positions t, t+T, ...: together they read the order as a data loader's workers do.
+ * The first S positions are left out. */
 #include <fcntl.h>
 #include <getopt.h>
 #include <pthread.h>
@@ -38,7 +39,8 @@ static void *run(void *arg)
 	for (uint32_t p = r->first; p < r->length; p += r->step) {
 		uint64_t start = now_ns();
 
-		r->bytes += files_read(r->dirfd, r->files->paths[r->seq->sample[p]], buf, r->files->max_bytes + 1);
+		r->bytes += files_read(r->dirfd, r->files->paths[r->seq->sample[p]], buf,
+				       r->files->max_bytes + 1);
 		r->ns[r->count++] = now_ns() - start;
 	}
 	free(buf);
@@ -62,21 +64,24 @@ static void report(struct reader *readers, int threads, uint64_t wall_ns)
 	}
 	printf("{\"files\": %llu, \"bytes\": %llu, \"threads\": %d, \"seconds\": %.6f, \"files_per_s\": %.1f, "
 	       "\"us_per_file\": %.2f, \"p50_us\": %.2f, \"p99_us\": %.2f}\n",
-		(unsigned long long)n, (unsigned long long)bytes, threads, (double)wall_ns / 1e9, (double)n * 1e9 / (double)wall_ns,
-		(double)wall_ns / 1e3 * threads / (double)n, (double)percentile(all, n, 0.5) / 1e3,
-		(double)percentile(all, n, 0.99) / 1e3);
+	       (unsigned long long)n, (unsigned long long)bytes, threads, (double)wall_ns / 1e9,
+	       (double)n * 1e9 / (double)wall_ns, (double)wall_ns / 1e3 * threads / (double)n,
+	       (double)percentile(all, n, 0.5) / 1e3, (double)percentile(all, n, 0.99) / 1e3);
 	free(all);
 }
 
 int main(int argc, char **argv)
 {
 	static const struct option longs[] = { { "index", required_argument, NULL, 'i' },
-		{ "order", required_argument, NULL, 'o' }, { "threads", required_argument, NULL, 't' },
-		{ "head", required_argument, NULL, 'h' }, { NULL, 0, NULL, 0 } };
+					       { "order", required_argument, NULL, 'o' },
+					       { "threads", required_argument, NULL, 't' },
+					       { "head", required_argument, NULL, 'h' },
+					       { "skip", required_argument, NULL, 's' },
+					       { NULL, 0, NULL, 0 } };
 	struct files files = { 0 };
 	struct sequence seq = { 0 };
 	const char *order = NULL;
-	uint32_t head = UINT32_MAX;
+	uint32_t head = UINT32_MAX, skip = 0;
 	int c, threads = 1, dirfd;
 	uint64_t start;
 
@@ -89,11 +94,16 @@ int main(int argc, char **argv)
 			threads = atoi(optarg);
 		else if (c == 'h')
 			head = (uint32_t)atoi(optarg);
+		else if (c == 's')
+			skip = (uint32_t)atoi(optarg);
 		else
 			return 2;
 	}
 	if (!files.n || !order || threads < 1 || optind != argc - 1)
-		return fprintf(stderr, "usage: reader --index FILE --order FILE [--threads T] [--head K] DIRECTORY\n"), 2;
+		return fprintf(stderr,
+			       "usage: reader --index FILE --order FILE [--threads T] "
+			       "[--head K] [--skip S] DIRECTORY\n"),
+		       2;
 	sequence_load(&seq, order, files.n);
 	dirfd = open(argv[optind], O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (dirfd < 0)
@@ -106,7 +116,9 @@ int main(int argc, char **argv)
 	for (int t = 0; t < threads; t++) {
 		uint32_t length = seq.length < head ? seq.length : head;
 
-		readers[t] = (struct reader){ &files, &seq, (uint32_t)t, (uint32_t)threads, length, dirfd, 0, NULL, 0 };
+		readers[t] = (struct reader){ &files, &seq, skip + (uint32_t)t, (uint32_t)threads,
+					      length, dirfd, 0,           NULL,
+					      0 };
 		readers[t].ns = malloc((length / (uint32_t)threads + 1) * sizeof(uint64_t));
 		if (!readers[t].ns)
 			die("memory");

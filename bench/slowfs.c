@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* slowfs: a directory seen through a filesystem with stated latency and bandwidth, as a stand-in for a parallel filesystem
- * in benchmarks and tests.
+/* slowfs: a directory seen through a filesystem with stated latency and bandwidth, as a stand-in
+ * for a parallel filesystem in benchmarks and tests.
  *
  *   slowfs [-f] [--latency-ms L] [--mbps M] [--eio TEXT] DIRECTORY MOUNTPOINT
  *
- * Every READ request is answered L ms after the link was free for it, and the link carries M MB/s (10^6 bytes) in total, so
- * any number of requests wait at the same time, as on a network: no thread sleeps for a request. Metadata is answered at
- * once. Pages are dropped at every open (no KEEP_CACHE), so each open + read costs at least one request. Reads of paths that
- * contain TEXT fail with EIO.
+ * Every READ request is answered L ms after the link was free for it, and the link carries M MB/s
+ * (10^6 bytes) in total, so any number of requests wait at the same time, as on a network: no
+ * thread sleeps for a request. Metadata is answered at once. Pages are dropped at every open (no
+ * KEEP_CACHE), so each open + read costs at least one request. Reads of paths that contain TEXT
+ * fail with EIO.
  *
- * One thread takes requests; READs go through a FIFO (due times only grow) to repliers that wait for the due time. */
+ * One thread takes requests; READs go through a FIFO (due times only grow) to repliers that wait
+ * for the due time. */
 #define FUSE_USE_VERSION 312
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <fuse3/fuse_lowlevel.h>
@@ -19,7 +22,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
-#include <dirent.h>
 
 #include "clairfs/base/clock.h"
 #include "clairfs/base/queue.h"
@@ -37,7 +39,8 @@ struct slow_read {
 	struct list node;
 	fuse_req_t req;
 	fuse_ino_t ino;
-	int fd; /* stays open until RELEASE, which the kernel sends after the last READ was answered */
+	int fd; /* stays open until RELEASE, which the kernel sends after the last READ was answered
+		 */
 	off_t offset;
 	size_t size;
 	uint64_t due_ns;
@@ -70,7 +73,8 @@ static struct inode *inode_of(struct slowfs *fs, fuse_ino_t number)
 	return found;
 }
 
-/* The inode of a path, made when it is new; NULL when out of memory. Inodes live as long as the mount. */
+/* The inode of a path, made when it is new; NULL when out of memory. Inodes live as long as the
+ * mount. */
 static struct inode *intern(struct slowfs *fs, const char *path)
 {
 	struct inode *fresh = calloc(1, sizeof(*fresh)), **slot;
@@ -153,10 +157,12 @@ static uint64_t transfer_ns(const struct slowfs *fs, int fd, size_t size, off_t 
 
 	if (!fs->bytes_per_s || fstat(fd, &st) < 0 || offset >= st.st_size)
 		return 0;
-	return (uint64_t)((double)MIN((off_t)size, st.st_size - offset) * 1e9 / (double)fs->bytes_per_s);
+	return (uint64_t)((double)MIN((off_t)size, st.st_size - offset) * 1e9 /
+			  (double)fs->bytes_per_s);
 }
 
-static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *fi)
+static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
+		    struct fuse_file_info *fi)
 {
 	struct slowfs *fs = self(req);
 	struct slow_read *r = calloc(1, sizeof(*r));
@@ -168,14 +174,16 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, s
 	r->fd = (int)fi->fh;
 	r->size = size;
 	r->offset = offset;
-	fs->link_free_ns = MAX(fs->link_free_ns, clock_now(clock_monotonic())) + transfer_ns(fs, r->fd, size, offset);
+	fs->link_free_ns = MAX(fs->link_free_ns, clock_now(clock_monotonic())) +
+			   transfer_ns(fs, r->fd, size, offset);
 	r->due_ns = fs->link_free_ns + fs->latency_ns;
 	queue_push(&fs->reads, &r->node);
 }
 
 static void answer(struct slowfs *fs, struct slow_read *r)
 {
-	struct timespec due = { .tv_sec = (time_t)(r->due_ns / NS_PER_S), .tv_nsec = (long)(r->due_ns % NS_PER_S) };
+	struct timespec due = { .tv_sec = (time_t)(r->due_ns / NS_PER_S),
+				.tv_nsec = (long)(r->due_ns % NS_PER_S) };
 	struct inode *i = inode_of(fs, r->ino);
 	AUTO_FREE char *buf = malloc(r->size);
 	ssize_t got;
@@ -228,7 +236,8 @@ static void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 		if (!grown)
 			break;
 		l->data = grown;
-		fuse_add_direntry(req, l->data + l->size, need, d->d_name, &st, (off_t)(l->size + need));
+		fuse_add_direntry(req, l->data + l->size, need, d->d_name, &st,
+				  (off_t)(l->size + need));
 		l->size += need;
 	}
 	if (dir)
@@ -242,7 +251,8 @@ static void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 		free(l);
 }
 
-static void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *fi)
+static void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
+		       struct fuse_file_info *fi)
 {
 	const struct listing *l = (const struct listing *)(uintptr_t)fi->fh;
 	size_t end = (size_t)offset;
@@ -258,7 +268,8 @@ static void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset
 			break;
 		end += entry;
 	}
-	fuse_reply_buf(req, (size_t)offset < l->size ? l->data + offset : NULL, end - MIN((size_t)offset, end));
+	fuse_reply_buf(req, (size_t)offset < l->size ? l->data + offset : NULL,
+		       end - MIN((size_t)offset, end));
 }
 
 static void op_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
@@ -277,24 +288,28 @@ static void op_init(void *userdata, struct fuse_conn_info *conn)
 }
 
 static const struct fuse_lowlevel_ops ops = { .init = op_init,
-	.lookup = op_lookup,
-	.getattr = op_getattr,
-	.open = op_open,
-	.release = op_release,
-	.read = op_read,
-	.opendir = op_opendir,
-	.readdir = op_readdir,
-	.releasedir = op_releasedir };
+					      .lookup = op_lookup,
+					      .getattr = op_getattr,
+					      .open = op_open,
+					      .release = op_release,
+					      .read = op_read,
+					      .opendir = op_opendir,
+					      .readdir = op_readdir,
+					      .releasedir = op_releasedir };
 
 static int usage(void)
 {
-	fprintf(stderr, "usage: slowfs [-f] [--latency-ms L] [--mbps M] [--eio TEXT] DIRECTORY MOUNTPOINT\n");
+	fprintf(stderr,
+		"usage: slowfs [-f] [--latency-ms L] [--mbps M] [--eio TEXT] DIRECTORY MOUNTPOINT\n");
 	return 2;
 }
 
 static int serve(struct slowfs *fs, const char *mountpoint, bool is_foreground)
 {
-	char *argv[] = { (char *)"slowfs", (char *)"-oro,fsname=slowfs,subtype=slowfs,allow_other,default_permissions", NULL };
+	char *argv[] = {
+		(char *)"slowfs",
+		(char *)"-oro,fsname=slowfs,subtype=slowfs,allow_other,default_permissions", NULL
+	};
 	struct fuse_args args = FUSE_ARGS_INIT(2, argv);
 	struct fuse_session *se = fuse_session_new(&args, &ops, sizeof(ops), fs);
 	struct thr threads[REPLIERS] = { 0 };
@@ -323,7 +338,9 @@ static int serve(struct slowfs *fs, const char *mountpoint, bool is_foreground)
 int main(int argc, char **argv)
 {
 	static const struct option longs[] = { { "latency-ms", required_argument, NULL, 'l' },
-		{ "mbps", required_argument, NULL, 'm' }, { "eio", required_argument, NULL, 'e' }, { NULL, 0, NULL, 0 } };
+					       { "mbps", required_argument, NULL, 'm' },
+					       { "eio", required_argument, NULL, 'e' },
+					       { NULL, 0, NULL, 0 } };
 	struct slowfs fs = { .n_inodes = FUSE_ROOT_ID };
 	bool is_foreground = false;
 	int c;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Orders: the sequence of sample numbers a job reads in each epoch, computed from a spec. Pure: no I/O besides the list
- * file of kind "list" (read once by order_new), no threads, no clock. Algorithms: src/order/README.md. */
+/* Orders: the sequence of sample numbers a job reads in each epoch, computed from a spec. Pure: no
+ * I/O besides the list file of kind "list" (read once by order_new), no threads, no clock.
+ * Algorithms: src/order/README.md. */
 #ifndef CLAIRFS_ORDER_H
 #define CLAIRFS_ORDER_H
 
@@ -14,14 +15,16 @@ struct order_spec;
 /* Errors name the key and the nearest right one. The caller frees with order_spec_free. */
 int order_spec_parse(const char *text, struct order_spec **ret, struct err *err) MUST_USE;
 void order_spec_free(struct order_spec *spec);
-/* The spec in canonical form: keys in table order, defaults left out. Borrowed, lives as long as the spec. */
+/* The spec in canonical form: keys in table order, defaults left out. Borrowed, lives as long as
+ * the spec. */
 const char *order_spec_text(const struct order_spec *spec);
 
 /* Known kinds, NULL-terminated, and one line of help for each (also listing its keys). */
 const char *const *order_kinds(void);
 const char *order_kind_help(const char *kind);
 
-/* Maps a path of a list file (relative to the dataset's root, not terminated) to its sample; false: no such sample. */
+/* Maps a path of a list file (relative to the dataset's root, not terminated) to its sample; false:
+ * no such sample. */
 typedef bool order_resolve_fn(void *ctx, const char *path, size_t len, uint32_t *ret_sample);
 
 struct order_params {
@@ -32,43 +35,48 @@ struct order_params {
 
 /* What a spec says about all epochs. */
 struct order_info {
-	uint64_t n;              /* samples of the dataset */
-	uint64_t start_epoch;    /* first epoch the job reads */
-	uint64_t epochs;         /* number of epochs, 0 = unknown (no end) */
-	uint64_t start_step;     /* batches of the first epoch already consumed (resume) */
-	uint64_t world;          /* ranks of the job */
-	uint32_t n_ranks;        /* local ranks (ranks whose samples this node reads) */
-	const uint32_t *ranks;   /* [n_ranks] ascending; lives as long as the order */
+	uint64_t n;            /* samples of the dataset */
+	uint64_t start_epoch;  /* first epoch the job reads */
+	uint64_t epochs;       /* number of epochs, 0 = unknown (no end) */
+	uint64_t start_step;   /* batches of the first epoch already consumed (resume) */
+	uint64_t world;        /* ranks of the job */
+	uint32_t n_ranks;      /* local ranks (ranks whose samples this node reads) */
+	const uint32_t *ranks; /* [n_ranks] ascending; lives as long as the order */
 	uint64_t batch, workers, prefetch_factor; /* per rank; 0 = not given */
 	bool is_same_every_epoch; /* every epoch is the same sequence: compute one and keep it */
 };
 
 struct order;
-/* Checks the spec against n and prepares it. -EINVAL with one line; -ENOMEM; errors of the list file. */
-int order_new(const struct order_spec *spec, const struct order_params *params, struct order **ret, struct err *err)
-	MUST_USE;
+/* Checks the spec against n and prepares it. -EINVAL with one line; -ENOMEM; errors of the list
+ * file. */
+int order_new(const struct order_spec *spec, const struct order_params *params, struct order **ret,
+	      struct err *err) MUST_USE;
 void order_free(struct order *order);
 const struct order_info *order_info(const struct order *order);
 
-/* One epoch, merged over the local ranks: position p = the p-th sample this node reads when all local ranks run in
- * step (rank r's i-th sample stands before every rank's (i+1)-th; within one i, ascending rank). Immutable. */
+/* One epoch, merged over the local ranks: position p = the p-th sample this node reads when all
+ * local ranks run in step (rank r's i-th sample stands before every rank's (i+1)-th; within one i,
+ * ascending rank). Immutable. */
 struct order_epoch {
 	uint64_t epoch;
 	uint64_t length;  /* positions; < 2^32 */
 	uint32_t n;       /* samples of the dataset */
 	uint32_t *sample; /* [length] position -> sample */
 	uint32_t *first;  /* [n] sample -> its first position, SAMPLE_NONE when it does not occur */
-	/* [length] position -> next position of the same sample in this epoch, or SAMPLE_NONE; NULL when no sample occurs
-	 * twice */
+	/* [length] position -> next position of the same sample in this epoch, or SAMPLE_NONE; NULL
+	 * when no sample occurs twice */
 	uint32_t *next_same;
 };
-/* Computes an epoch (any number, in any order). O(n) time; one transient array of 4n bytes. Any thread: an order is
- * immutable after order_new. -ENOENT: a list file has no such epoch; -EOVERFLOW: too many positions; -ENOMEM. */
-int order_epoch_new(const struct order *order, uint64_t epoch, struct order_epoch **ret, struct err *err) MUST_USE;
+/* Computes an epoch (any number, in any order). O(n) time; one transient array of 4n bytes. Any
+ * thread: an order is immutable after order_new. -ENOENT: a list file has no such epoch;
+ * -EOVERFLOW: too many positions; -ENOMEM. */
+int order_epoch_new(const struct order *order, uint64_t epoch, struct order_epoch **ret,
+		    struct err *err) MUST_USE;
 void order_epoch_free(struct order_epoch *epoch);
 
-/* The sequence of one rank only (for `clairfs order`): *ret_sample is a heap array of *ret_length numbers. */
-int order_rank_epoch(const struct order *order, uint64_t epoch, uint64_t rank, uint32_t **ret_sample,
-	uint64_t *ret_length, struct err *err) MUST_USE;
+/* The sequence of one rank only (for `clairfs order`): *ret_sample is a heap array of *ret_length
+ * numbers. */
+int order_rank_epoch(const struct order *order, uint64_t epoch, uint64_t rank,
+		     uint32_t **ret_sample, uint64_t *ret_length, struct err *err) MUST_USE;
 
 #endif

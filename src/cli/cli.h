@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Commands: one row each in main.c. A command gets its own argv (argv[0] is its name) and returns an exit code. */
+/* Commands: one row each in main.c. A command gets its own argv (argv[0] is its name) and returns
+ * an exit code. */
 #ifndef CLAIRFS_CLI_H
 #define CLAIRFS_CLI_H
 
@@ -27,7 +28,8 @@ int cli_fail(const struct err *err);
 int cli_usage(const char *command, const char *fmt, ...) PRINTF_LIKE(2, 3);
 /* Prints a command's usage to stdout. */
 int cli_help(const char *command);
-/* Flushes stdout; EXIT_FAILED with one line when something could not be written (a full disk, a closed pipe is fine). */
+/* Flushes stdout; EXIT_FAILED with one line when something could not be written (a full disk, a
+ * closed pipe is fine). */
 int cli_finish(void);
 
 #endif

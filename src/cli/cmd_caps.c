@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* clairfs caps: what kernel, libfuse and liburing offer, what was built in, and what a mount would use. */
+/* clairfs caps: what kernel, libfuse and liburing offer, what was built in, and what a mount would
+ * use. */
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
@@ -41,19 +42,23 @@ static int choose_engine(struct caps *caps, struct err *err)
 
 static int print_json(const struct caps *c)
 {
-	json_t *root = json_pack("{s:s, s:{s:s, s:b, s:s, s:b, s:b, s:b}, s:{s:b, s:b, s:b, s:b, s:b, s:s}, s:{s:I, s:I}}",
-		"kernel", c->uts.release, "fuse", "libfuse", c->fs.libfuse_version, "dev_fuse", c->fs.has_dev_fuse,
-		"dev_fuse_why", c->fs.dev_fuse_why ? c->fs.dev_fuse_why : "", "fusermount3", c->fs.has_fusermount,
-		"built_with_passthrough", c->fs.built_with_passthrough, "built_with_feature_flag",
-		c->fs.built_with_feature_flag, "io_uring", "built_in", c->io.built_with_uring, "works", c->io.has_uring,
-		"single_issuer", c->io.has_single_issuer, "defer_taskrun", c->io.has_defer_taskrun, "direct_descriptors",
-		c->io.has_direct_descriptors, "why_not", c->io.uring_why_not ? c->io.uring_why_not : "", "inotify",
+	json_t *root = json_pack(
+		"{s:s, s:{s:s, s:b, s:s, s:b, s:b, s:b}, s:{s:b, s:b, s:b, s:b, s:b, s:s}, s:{s:I, s:I}}",
+		"kernel", c->uts.release, "fuse", "libfuse", c->fs.libfuse_version, "dev_fuse",
+		c->fs.has_dev_fuse, "dev_fuse_why", c->fs.dev_fuse_why ? c->fs.dev_fuse_why : "",
+		"fusermount3", c->fs.has_fusermount, "built_with_passthrough",
+		c->fs.built_with_passthrough, "built_with_feature_flag",
+		c->fs.built_with_feature_flag, "io_uring", "built_in", c->io.built_with_uring,
+		"works", c->io.has_uring, "single_issuer", c->io.has_single_issuer, "defer_taskrun",
+		c->io.has_defer_taskrun, "direct_descriptors", c->io.has_direct_descriptors,
+		"why_not", c->io.uring_why_not ? c->io.uring_why_not : "", "inotify",
 		"max_user_watches", (json_int_t)c->fs.inotify_max_watches, "max_queued_events",
 		(json_int_t)c->fs.inotify_max_queued);
 
 	if (root && c->source)
 		json_object_set_new(root, "mount",
-			json_pack("{s:s, s:s, s:s}", "source_engine", c->engine, "why", c->engine_why, "personality", "samples"));
+				    json_pack("{s:s, s:s, s:s}", "source_engine", c->engine, "why",
+					      c->engine_why, "personality", "samples"));
 	if (!root || json_dumpf(root, stdout, JSON_INDENT(2)) < 0)
 		fprintf(stderr, "clairfs: out of memory\n");
 	json_decref(root);
@@ -69,28 +74,33 @@ static const char *yes_no(bool b)
 static int print_text(const struct caps *c)
 {
 	printf("kernel               %s\n", c->uts.release);
-	printf("/dev/fuse            %s%s%s\n", yes_no(c->fs.has_dev_fuse), c->fs.has_dev_fuse ? "" : ": ",
-		c->fs.has_dev_fuse ? "" : c->fs.dev_fuse_why);
+	printf("/dev/fuse            %s%s%s\n", yes_no(c->fs.has_dev_fuse),
+	       c->fs.has_dev_fuse ? "" : ": ", c->fs.has_dev_fuse ? "" : c->fs.dev_fuse_why);
 	printf("libfuse              %s (passthrough built in: %s)\n", c->fs.libfuse_version,
-		yes_no(c->fs.built_with_passthrough));
-	printf("fusermount3          %s\n", c->fs.has_fusermount ? "yes" : "no: only root can mount");
-	printf("io_uring             built in: %s, works: %s%s%s\n", yes_no(c->io.built_with_uring), yes_no(c->io.has_uring),
-		c->io.has_uring ? "" : ": ", c->io.has_uring ? "" : c->io.uring_why_not);
-	printf("  single issuer      %s\n  deferred task run  %s\n  direct descriptors %s\n", yes_no(c->io.has_single_issuer),
-		yes_no(c->io.has_defer_taskrun), yes_no(c->io.has_direct_descriptors));
-	printf("inotify              %llu watches, %llu queued events\n", (unsigned long long)c->fs.inotify_max_watches,
-		(unsigned long long)c->fs.inotify_max_queued);
+	       yes_no(c->fs.built_with_passthrough));
+	printf("fusermount3          %s\n",
+	       c->fs.has_fusermount ? "yes" : "no: only root can mount");
+	printf("io_uring             built in: %s, works: %s%s%s\n", yes_no(c->io.built_with_uring),
+	       yes_no(c->io.has_uring), c->io.has_uring ? "" : ": ",
+	       c->io.has_uring ? "" : c->io.uring_why_not);
+	printf("  single issuer      %s\n  deferred task run  %s\n  direct descriptors %s\n",
+	       yes_no(c->io.has_single_issuer), yes_no(c->io.has_defer_taskrun),
+	       yes_no(c->io.has_direct_descriptors));
+	printf("inotify              %llu watches, %llu queued events\n",
+	       (unsigned long long)c->fs.inotify_max_watches,
+	       (unsigned long long)c->fs.inotify_max_queued);
 	if (c->source)
 		printf("a mount of %s\n  personality        samples: a staged read costs no upcall\n"
 		       "  source engine      %s (%s)\n",
-			c->source, c->engine, c->engine_why);
+		       c->source, c->engine, c->engine_why);
 	return cli_finish();
 }
 
 int cmd_caps(int argc, char **argv)
 {
-	static const struct option longs[] = { { "json", no_argument, NULL, 'j' }, { "help", no_argument, NULL, 'h' },
-		{ NULL, 0, NULL, 0 } };
+	static const struct option longs[] = { { "json", no_argument, NULL, 'j' },
+					       { "help", no_argument, NULL, 'h' },
+					       { NULL, 0, NULL, 0 } };
 	struct caps caps = { 0 };
 	struct err err = { 0 };
 	bool is_json = false;

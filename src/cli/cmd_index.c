@@ -30,8 +30,9 @@ static int print(const struct dataset *ds)
 
 		if (dataset_path(ds, e, path, sizeof(path)) < 0)
 			continue;
-		printf("%u\t%s\t0\t%llu\n", i, text_escape(path, strlen(path), escaped, sizeof(escaped)),
-			(unsigned long long)dataset_size(ds, e));
+		printf("%u\t%s\t0\t%llu\n", i,
+		       text_escape(path, strlen(path), escaped, sizeof(escaped)),
+		       (unsigned long long)dataset_size(ds, e));
 	}
 	return cli_finish();
 }
@@ -39,7 +40,8 @@ static int print(const struct dataset *ds)
 int cmd_index(int argc, char **argv)
 {
 	static const struct option longs[] = { { "layout", required_argument, NULL, 'L' },
-		{ "help", no_argument, NULL, 'h' }, { NULL, 0, NULL, 0 } };
+					       { "help", no_argument, NULL, 'h' },
+					       { NULL, 0, NULL, 0 } };
 	struct dataset_params params = { .scan_threads = SCAN_THREADS };
 	struct dataset *ds = NULL;
 	struct err err = { 0 };
@@ -51,7 +53,9 @@ int cmd_index(int argc, char **argv)
 		if (c == '?')
 			return cli_usage("index", "wrong option");
 		if (choose_layout(optarg, &params) < 0)
-			return cli_usage("index", "--layout: no layout '%s' (auto, imagefolder, files)", optarg);
+			return cli_usage("index",
+					 "--layout: no layout '%s' (auto, imagefolder, files)",
+					 optarg);
 	}
 	if (argc - optind != 1)
 		return cli_usage("index", "one SOURCE is needed");

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* clairfs mount, also called by mount(8) as mount.clairfs SOURCE MOUNTPOINT [-sfnv] [-o OPTIONS]. */
+/* clairfs mount, also called by mount(8) as mount.clairfs SOURCE MOUNTPOINT [-sfnv] [-o OPTIONS].
+ */
 #include <errno.h>
 #include <getopt.h>
 #include <string.h>
@@ -13,7 +14,8 @@ struct mount_args {
 	bool is_foreground, print_config, is_helper;
 };
 
-static int take_option(int c, const char *value, struct mount_args *args, struct mount_opts *opts, struct err *err)
+static int take_option(int c, const char *value, struct mount_args *args, struct mount_opts *opts,
+		       struct err *err)
 {
 	switch (c) {
 	case 'c':
@@ -34,12 +36,15 @@ static int take_option(int c, const char *value, struct mount_args *args, struct
 static int run(int argc, char **argv, struct mount_args *args, struct mount_opts *opts)
 {
 	static const struct option longs[] = { { "help", no_argument, NULL, OPT_HELP },
-		{ "print-config", no_argument, NULL, OPT_PRINT_CONFIG }, { NULL, 0, NULL, 0 } };
+					       { "print-config", no_argument, NULL,
+						 OPT_PRINT_CONFIG },
+					       { NULL, 0, NULL, 0 } };
 	struct daemon_params params = { .opts = opts };
 	struct err err = { 0 };
 	int c;
 
-	while ((c = getopt_long(argc, argv, args->is_helper ? "fnsvt:c:o:" : "fc:o:", longs, NULL)) != -1) {
+	while ((c = getopt_long(argc, argv, args->is_helper ? "fnsvt:c:o:" : "fc:o:", longs,
+				NULL)) != -1) {
 		if (c == OPT_HELP)
 			return cli_help("mount");
 		if (c == '?')

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* clairfs order: prints what a spec stands for, so that it can be compared with what a job reads. */
+/* clairfs order: prints what a spec stands for, so that it can be compared with what a job reads.
+ */
 #include <errno.h>
 #include <getopt.h>
 #include <string.h>
@@ -51,7 +52,8 @@ static void put(uint32_t sample, int width)
 	uint64_t wide = sample; /* little-endian machines only, as FUSE on x86 and ARM */
 
 	if (width)
-		fwrite(width == 4 ? (const void *)&sample : (const void *)&wide, (size_t)width, 1, stdout);
+		fwrite(width == 4 ? (const void *)&sample : (const void *)&wide, (size_t)width, 1,
+		       stdout);
 	else
 		printf("%u\n", sample);
 }
@@ -62,8 +64,8 @@ static int print(const struct order *order, const struct order_args *a, struct e
 	struct order_epoch *merged = NULL;
 	AUTO_FREE uint32_t *one = NULL;
 	uint64_t length = 0;
-	int rc = a->has_rank ? order_rank_epoch(order, epoch, a->rank, &one, &length, err) :
-			       order_epoch_new(order, epoch, &merged, err);
+	int rc = a->has_rank ? order_rank_epoch(order, epoch, a->rank, &one, &length, err)
+			     : order_epoch_new(order, epoch, &merged, err);
 
 	if (rc < 0)
 		return cli_fail(err);
@@ -97,9 +99,13 @@ static int run(const struct order_args *a)
 int cmd_order(int argc, char **argv)
 {
 	static const struct option longs[] = { { "n", required_argument, NULL, OPT_N },
-		{ "epoch", required_argument, NULL, OPT_EPOCH }, { "rank", required_argument, NULL, OPT_RANK },
-		{ "head", required_argument, NULL, OPT_HEAD }, { "binary", required_argument, NULL, OPT_BINARY },
-		{ "list", no_argument, NULL, OPT_LIST }, { "help", no_argument, NULL, OPT_HELP }, { NULL, 0, NULL, 0 } };
+					       { "epoch", required_argument, NULL, OPT_EPOCH },
+					       { "rank", required_argument, NULL, OPT_RANK },
+					       { "head", required_argument, NULL, OPT_HEAD },
+					       { "binary", required_argument, NULL, OPT_BINARY },
+					       { "list", no_argument, NULL, OPT_LIST },
+					       { "help", no_argument, NULL, OPT_HELP },
+					       { NULL, 0, NULL, 0 } };
 	struct order_args args = { .head = UINT64_MAX };
 	int c, index = 0;
 
@@ -111,7 +117,8 @@ int cmd_order(int argc, char **argv)
 		if (c == '?')
 			return cli_usage("order", "wrong option");
 		if (take_option(c, optarg, &args) < 0)
-			return cli_usage("order", "--%s: bad value '%s'", longs[index].name, optarg);
+			return cli_usage("order", "--%s: bad value '%s'", longs[index].name,
+					 optarg);
 	}
 	if (argc - optind != 1)
 		return cli_usage("order", "one SPEC is needed");

@@ -33,12 +33,13 @@ static void print_order(const json_t *root)
 	const char *spec = str(root, "order", "spec");
 
 	printf("order     %s\n", *spec ? spec : "none given");
-	printf("          %s%s%s\n", str(root, "order", "state"), *str(root, "order", "why") ? ": " : "",
-		str(root, "order", "why"));
+	printf("          %s%s%s\n", str(root, "order", "state"),
+	       *str(root, "order", "why") ? ": " : "", str(root, "order", "why"));
 	if (*spec)
 		printf("          epoch %.0f, position %.0f of %.0f, lead %.0f, %.0f %% of the last reads as predicted\n",
-			num(order, "epoch", "number"), num(order, "epoch", "position"), num(order, "epoch", "length"),
-			num(order, "epoch", "lead"), num(order, "epoch", "match_percent"));
+		       num(order, "epoch", "number"), num(order, "epoch", "position"),
+		       num(order, "epoch", "length"), num(order, "epoch", "lead"),
+		       num(order, "epoch", "match_percent"));
 }
 
 static void print_reads(const json_t *root)
@@ -54,8 +55,8 @@ static void print_reads(const json_t *root)
 		double n = num(reads, read_class_names[c], "reads");
 
 		if (n > 0)
-			printf("\n          %-7s %10.0f  %5.1f %%  %s", read_class_names[c], n, 100 * n / total,
-				bytes(num(reads, read_class_names[c], "bytes"), b));
+			printf("\n          %-7s %10.0f  %5.1f %%  %s", read_class_names[c], n,
+			       100 * n / total, bytes(num(reads, read_class_names[c], "bytes"), b));
 	}
 	printf("\n");
 }
@@ -65,33 +66,41 @@ static void print_rest(const json_t *root)
 	char a[32], b[32], c[32];
 	const json_t *g = json_object_get(root, "gauges");
 	const json_t *h = json_object_get(json_object_get(root, "histograms"), "source_latency");
-	double upcalls = num(root, "counters", "upcall_open") + num(root, "counters", "upcall_read");
+	double upcalls =
+		num(root, "counters", "upcall_open") + num(root, "counters", "upcall_read");
 	double opens = num(root, "counters", "sample_opens");
 
 	printf("prefetch  issued %.0f, useful %.0f, late %.0f, wasted %.0f, failed %.0f; in flight %.0f of %.0f\n",
-		num(root, "counters", "prefetch_issued"), num(root, "counters", "prefetch_useful"),
-		num(root, "counters", "prefetch_late"), num(root, "counters", "prefetch_wasted"),
-		num(root, "counters", "prefetch_failed"), json_number_value(json_object_get(g, "prefetch_inflight")),
-		json_number_value(json_object_get(g, "prefetch_limit")));
-	printf("arena     %s of %s\n", bytes(json_number_value(json_object_get(g, "arena_bytes")), a),
-		bytes(json_number_value(json_object_get(g, "arena_limit_bytes")), b));
+	       num(root, "counters", "prefetch_issued"), num(root, "counters", "prefetch_useful"),
+	       num(root, "counters", "prefetch_late"), num(root, "counters", "prefetch_wasted"),
+	       num(root, "counters", "prefetch_failed"),
+	       json_number_value(json_object_get(g, "prefetch_inflight")),
+	       json_number_value(json_object_get(g, "prefetch_limit")));
+	printf("arena     %s of %s\n",
+	       bytes(json_number_value(json_object_get(g, "arena_bytes")), a),
+	       bytes(json_number_value(json_object_get(g, "arena_limit_bytes")), b));
 	printf("stage     %s of %s pushed and not read yet; %.0f reads found pages dropped by the kernel\n",
-		bytes(json_number_value(json_object_get(g, "stage_bytes")), a),
-		bytes(json_number_value(json_object_get(g, "stage_limit_bytes")), b),
-		num(root, "counters", "stage_evicted_reads"));
+	       bytes(json_number_value(json_object_get(g, "stage_bytes")), a),
+	       bytes(json_number_value(json_object_get(g, "stage_limit_bytes")), b),
+	       num(root, "counters", "stage_evicted_reads"));
 	if (json_number_value(json_object_get(g, "store_limit_bytes")) > 0)
-		printf("store     %s of %s; written %s\n", bytes(json_number_value(json_object_get(g, "store_bytes")), a),
-			bytes(json_number_value(json_object_get(g, "store_limit_bytes")), b),
-			bytes(num(root, "counters", "store_bytes_written"), c));
+		printf("store     %s of %s; written %s\n",
+		       bytes(json_number_value(json_object_get(g, "store_bytes")), a),
+		       bytes(json_number_value(json_object_get(g, "store_limit_bytes")), b),
+		       bytes(num(root, "counters", "store_bytes_written"), c));
 	printf("source    %.0f reads, %s, %.0f errors; p50 %.2f ms, p99 %.2f ms; engine %s\n",
-		num(root, "counters", "source_reads"), bytes(num(root, "counters", "source_bytes"), a),
-		num(root, "counters", "source_errors"), 1e3 * json_number_value(json_object_get(h, "p50_seconds")),
-		1e3 * json_number_value(json_object_get(h, "p99_seconds")), str(root, "engines", "source"));
-	printf("upcalls   open %.0f, read %.0f", num(root, "counters", "upcall_open"), num(root, "counters", "upcall_read"));
+	       num(root, "counters", "source_reads"),
+	       bytes(num(root, "counters", "source_bytes"), a),
+	       num(root, "counters", "source_errors"),
+	       1e3 * json_number_value(json_object_get(h, "p50_seconds")),
+	       1e3 * json_number_value(json_object_get(h, "p99_seconds")),
+	       str(root, "engines", "source"));
+	printf("upcalls   open %.0f, read %.0f", num(root, "counters", "upcall_open"),
+	       num(root, "counters", "upcall_read"));
 	if (opens > 0)
 		printf(": %.3f per open of a sample", upcalls / opens);
 	printf("; lookup %.0f, getattr %.0f, ioctl %.0f\n", num(root, "counters", "upcall_lookup"),
-		num(root, "counters", "upcall_getattr"), num(root, "counters", "upcall_ioctl"));
+	       num(root, "counters", "upcall_getattr"), num(root, "counters", "upcall_ioctl"));
 }
 
 static int print_text(const char *text)
@@ -104,10 +113,10 @@ static int print_text(const char *text)
 		fprintf(stderr, "clairfs: stats.json of the mount is damaged: %s\n", jerr.text);
 		return EXIT_FAILED;
 	}
-	printf("%s on %s, up %.0f s\n", str(root, "mount", "source"), str(root, "mount", "mountpoint"),
-		num(root, "mount", "uptime_seconds"));
+	printf("%s on %s, up %.0f s\n", str(root, "mount", "source"),
+	       str(root, "mount", "mountpoint"), num(root, "mount", "uptime_seconds"));
 	printf("dataset   %.0f samples, %s, layout %s\n", num(root, "dataset", "samples"),
-		bytes(num(root, "dataset", "bytes"), b), str(root, "dataset", "layout"));
+	       bytes(num(root, "dataset", "bytes"), b), str(root, "dataset", "layout"));
 	print_order(root);
 	print_reads(root);
 	print_rest(root);
@@ -119,8 +128,9 @@ static int print_text(const char *text)
 
 int cmd_status(int argc, char **argv)
 {
-	static const struct option longs[] = { { "json", no_argument, NULL, 'j' }, { "help", no_argument, NULL, 'h' },
-		{ NULL, 0, NULL, 0 } };
+	static const struct option longs[] = { { "json", no_argument, NULL, 'j' },
+					       { "help", no_argument, NULL, 'h' },
+					       { NULL, 0, NULL, 0 } };
 	AUTO_FREE char *text = NULL;
 	struct mount_info info;
 	struct err err = { 0 };

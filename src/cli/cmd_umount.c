@@ -7,7 +7,8 @@
 
 int cmd_umount(int argc, char **argv)
 {
-	static const struct option longs[] = { { "help", no_argument, NULL, 'h' }, { NULL, 0, NULL, 0 } };
+	static const struct option longs[] = { { "help", no_argument, NULL, 'h' },
+					       { NULL, 0, NULL, 0 } };
 	struct err err = { 0 };
 	bool is_lazy = false;
 	int c;

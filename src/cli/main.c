@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The command line: picks the command by name, or by the name the program was called with (mount.clairfs). */
+/* The command line: picks the command by name, or by the name the program was called with
+ * (mount.clairfs). */
 #include <errno.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -10,30 +11,30 @@
 
 const struct command commands[] = {
 	{ "mount", cmd_mount, "mount a directory with a cache that knows the order",
-		"usage: clairfs mount [-f] [-c FILE] [-o KEY=VALUE[,KEY=VALUE]...] SOURCE MOUNTPOINT\n"
-		"       clairfs mount --print-config\n"
-		"  -f               stay in the foreground, log to stderr\n"
-		"  -c FILE          read options from an INI file first\n"
-		"  -o KEY=VALUE,... options; --print-config lists them with their defaults\n" },
+	  "usage: clairfs mount [-f] [-c FILE] [-o KEY=VALUE[,KEY=VALUE]...] SOURCE MOUNTPOINT\n"
+	  "       clairfs mount --print-config\n"
+	  "  -f               stay in the foreground, log to stderr\n"
+	  "  -c FILE          read options from an INI file first\n"
+	  "  -o KEY=VALUE,... options; --print-config lists them with their defaults\n" },
 	{ "umount", cmd_umount, "unmount, also what a killed daemon left behind",
-		"usage: clairfs umount [-l] MOUNTPOINT\n"
-		"  -l               detach now, even when in use\n" },
+	  "usage: clairfs umount [-l] MOUNTPOINT\n"
+	  "  -l               detach now, even when in use\n" },
 	{ "status", cmd_status, "what a mount is doing and how reads were served",
-		"usage: clairfs status MOUNTPOINT [--json]\n" },
+	  "usage: clairfs status MOUNTPOINT [--json]\n" },
 	{ "order", cmd_order, "print the order a spec stands for",
-		"usage: clairfs order SPEC --n N [--epoch E] [--rank R] [--head K] [--binary u32|u64]\n"
-		"       clairfs order --list\n"
-		"  --n N            samples of the dataset\n"
-		"  --epoch E        epoch (default: the spec's start_epoch)\n"
-		"  --rank R         one rank only (default: all of the spec's ranks, merged)\n"
-		"  --head K         only the first K\n"
-		"  --binary T       raw little-endian numbers instead of lines\n"
-		"  --list           list the kinds of orders and their keys\n" },
+	  "usage: clairfs order SPEC --n N [--epoch E] [--rank R] [--head K] [--binary u32|u64]\n"
+	  "       clairfs order --list\n"
+	  "  --n N            samples of the dataset\n"
+	  "  --epoch E        epoch (default: the spec's start_epoch)\n"
+	  "  --rank R         one rank only (default: all of the spec's ranks, merged)\n"
+	  "  --head K         only the first K\n"
+	  "  --binary T       raw little-endian numbers instead of lines\n"
+	  "  --list           list the kinds of orders and their keys\n" },
 	{ "index", cmd_index, "print the samples of a directory: number, path, offset, length",
-		"usage: clairfs index SOURCE [--layout auto|imagefolder|files]\n"
-		"  control characters, backslashes and bytes that are no UTF-8 are escaped in paths\n" },
+	  "usage: clairfs index SOURCE [--layout auto|imagefolder|files]\n"
+	  "  control characters, backslashes and bytes that are no UTF-8 are escaped in paths\n" },
 	{ "caps", cmd_caps, "what this machine offers and what a mount would use",
-		"usage: clairfs caps [--json] [SOURCE]\n" },
+	  "usage: clairfs caps [--json] [SOURCE]\n" },
 	{ NULL, NULL, NULL, NULL },
 };
 
@@ -90,8 +91,8 @@ static int unknown(const char *name)
 	for (size_t i = 0; commands[i].name && i < ARRAY_LEN(names) - 1; i++)
 		names[i] = commands[i].name;
 	near = text_nearest(name, names);
-	return cli_usage(NULL, "no command '%s'%s%s%s", name, near ? ", did you mean '" : "", near ? near : "",
-		near ? "'?" : "");
+	return cli_usage(NULL, "no command '%s'%s%s%s", name, near ? ", did you mean '" : "",
+			 near ? near : "", near ? "'?" : "");
 }
 
 int main(int argc, char **argv)
@@ -103,7 +104,8 @@ int main(int argc, char **argv)
 		return cmd_mount(argc, argv);
 	if (argc < 2)
 		return cli_usage(NULL, "no command given");
-	if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0)
+	if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
+	    strcmp(argv[1], "help") == 0)
 		return help();
 	if (strcmp(argv[1], "--version") == 0) {
 		puts("clairfs " CLAIRFS_VERSION);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The life of the daemon: fork, report readiness through a pipe, serve, take signals, unmount. The child leads a session
- * of its own before the parent returns (a prolog script's process group is killed when the script ends) and lets go of the
- * parent's standard streams once it is ready (a script that waits for their end would wait for the mount's). */
+/* The life of the daemon: fork, report readiness through a pipe, serve, take signals, unmount. The
+ * child leads a session of its own before the parent returns (a prolog script's process group is
+ * killed when the script ends) and lets go of the parent's standard streams once it is ready (a
+ * script that waits for their end would wait for the mount's). */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -42,13 +43,13 @@ static void block_signals(sigset_t *set)
 }
 
 /* Tells the parent: an int (0: ready) and, for errors, the text. */
-static void report(int fd, int rc, const struct err *err)
+static void report(int fd, int rc, const char *msg)
 {
 	if (fd < 0)
 		return;
-	if (write(fd, &rc, sizeof(rc)) == (ssize_t)sizeof(rc) && rc < 0)
-		if (write(fd, err->msg, strlen(err->msg)) < 0)
-			log_error("%s", err->msg);
+	if (write(fd, &rc, sizeof(rc)) != (ssize_t)sizeof(rc) ||
+	    write(fd, msg, strlen(msg)) != (ssize_t)strlen(msg))
+		log_error("the parent process is gone: %s", msg);
 }
 
 static void detach_streams(void)
@@ -80,14 +81,14 @@ static int serve(const struct daemon_params *params, int ready_fd, struct err *e
 	}
 	if (rc < 0) {
 		wire_down(&w);
-		report(ready_fd, rc, err);
+		report(ready_fd, rc, err->msg);
 		return rc;
 	}
 	if (ready_fd >= 0) {
 		if (chdir("/") < 0)
 			log_warn("chdir /: %s", strerror(errno));
 		detach_streams();
-		report(ready_fd, 0, NULL);
+		report(ready_fd, 0, "");
 		close(ready_fd);
 	}
 	log_info("%s is mounted on %s", w.source, w.mountpoint);
@@ -113,7 +114,8 @@ static int await_ready(int fd, pid_t pid, struct err *err)
 	if (got != (ssize_t)sizeof(rc)) {
 		while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 			;
-		return err_set(err, -EIO, "the daemon ended before the mount was ready (see syslog)");
+		return err_set(err, -EIO,
+			       "the daemon ended before the mount was ready (see syslog)");
 	}
 	if (rc == 0)
 		return 0;

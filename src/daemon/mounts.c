@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Mounts of this machine, seen through /proc/self/mountinfo. Nothing here may touch a mount that could hang before it is
- * known to be alive: a path is made absolute through its parent directory, and virtual files are read by a child process
- * that is given up on after a while. */
+/* Mounts of this machine, seen through /proc/self/mountinfo. Nothing here may touch a mount that
+ * could hang before it is known to be alive: a path is made absolute through its parent directory,
+ * and virtual files are read by a child process that is given up on after a while. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -59,8 +59,8 @@ static void unescape(char *s)
 	char *out = s;
 
 	for (; *s; s++) {
-		if (s[0] == '\\' && s[1] >= '0' && s[1] <= '3' && s[2] >= '0' && s[2] <= '7' && s[3] >= '0' &&
-			s[3] <= '7') {
+		if (s[0] == '\\' && s[1] >= '0' && s[1] <= '3' && s[2] >= '0' && s[2] <= '7' &&
+		    s[3] >= '0' && s[3] <= '7') {
 			*out++ = (char)((s[1] - '0') * 64 + (s[2] - '0') * 8 + (s[3] - '0'));
 			s += 3;
 		} else {
@@ -114,9 +114,11 @@ int mounts_find(const char *mountpoint, struct mount_info *ret, struct err *err)
 	if (ret->is_ours) {
 		struct statx stx;
 
-		/* A mount without daemon answers at once, from the kernel; a live one answers the root from its cache. */
-		ret->is_dead = statx(AT_FDCWD, ret->path, AT_STATX_DONT_SYNC, STATX_BASIC_STATS, &stx) < 0 &&
-			errno == ENOTCONN;
+		/* A mount without daemon answers at once, from the kernel; a live one answers the
+		 * root from its cache. */
+		ret->is_dead = statx(AT_FDCWD, ret->path, AT_STATX_DONT_SYNC, STATX_BASIC_STATS,
+				     &stx) < 0 &&
+			       errno == ENOTCONN;
 	}
 	return 0;
 }
@@ -133,7 +135,8 @@ static int run_fusermount(const char *path, bool is_lazy)
 
 		if (null >= 0)
 			dup2(null, 2);
-		execlp("fusermount3", "fusermount3", "-u", "-q", is_lazy ? "-z" : "-q", "--", path, (char *)NULL);
+		execlp("fusermount3", "fusermount3", "-u", "-q", is_lazy ? "-z" : "-q", "--", path,
+		       (char *)NULL);
 		_exit(127);
 	}
 	if (waitpid(pid, &status, 0) < 0)
@@ -146,7 +149,8 @@ static int run_fusermount(const char *path, bool is_lazy)
 static int umount_once(const char *path, bool is_lazy)
 {
 	if (geteuid() == 0)
-		return umount2(path, UMOUNT_NOFOLLOW | (is_lazy ? MNT_DETACH : 0)) == 0 ? 0 : -errno;
+		return umount2(path, UMOUNT_NOFOLLOW | (is_lazy ? MNT_DETACH : 0)) == 0 ? 0
+											: -errno;
 	return run_fusermount(path, is_lazy);
 }
 
@@ -181,12 +185,14 @@ int mounts_umount(const char *mountpoint, bool is_lazy, struct err *err)
 		return err_set(err, -EINVAL, "%s: not a clairfs mount", info.path);
 	if (!info.is_dead)
 		pidfd = daemon_pidfd(info.path);
-	/* Busy may mean a lookup of our own warm thread: it gives way within moments, so try again for a while. */
+	/* Busy may mean a lookup of our own warm thread: it gives way within moments, so try again
+	 * for a while. */
 	while ((rc = umount_once(info.path, is_lazy)) == -EBUSY &&
-		clock_now(clock_monotonic()) - start < UMOUNT_PATIENCE_NS)
+	       clock_now(clock_monotonic()) - start < UMOUNT_PATIENCE_NS)
 		nanosleep(&pause, NULL);
 	if (rc == -EBUSY)
-		return err_set(err, rc, "%s: in use (see fuser -vm %s); -l detaches it anyway", info.path, info.path);
+		return err_set(err, rc, "%s: in use (see fuser -vm %s); -l detaches it anyway",
+			       info.path, info.path);
 	if (rc == -ENOENT)
 		return err_set(err, rc, "fusermount3 is not installed");
 	if (rc < 0)
@@ -195,7 +201,9 @@ int mounts_umount(const char *mountpoint, bool is_lazy, struct err *err)
 		struct pollfd pfd = { .fd = pidfd, .events = POLLIN };
 
 		if (!is_lazy && poll(&pfd, 1, 60000) == 0)
-			return err_set(err, -ETIMEDOUT, "%s is unmounted, but its daemon is still running", info.path);
+			return err_set(err, -ETIMEDOUT,
+				       "%s is unmounted, but its daemon is still running",
+				       info.path);
 	}
 	return 0;
 }
@@ -261,23 +269,29 @@ int mounts_read_vfile(const char *mountpoint, const char *name, char **ret, stru
 	if (rc == -ETIMEDOUT) {
 		kill(pid, SIGKILL); /* it may be stuck in the kernel: do not wait for it */
 		buf_writer_fini(&w);
-		return err_set(err, rc, "%s does not answer: its daemon hangs or waits for the source", mountpoint);
+		return err_set(err, rc,
+			       "%s does not answer: its daemon hangs or waits for the source",
+			       mountpoint);
 	}
 	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 		;
 	buf_put_u8(&w, 0);
 	if (rc < 0 || w.is_bad) {
 		buf_writer_fini(&w);
-		return err_set_errno(err, rc < 0 ? rc : -ENOMEM, "reading %s/.clairfs/%s", mountpoint, name);
+		return err_set_errno(err, rc < 0 ? rc : -ENOMEM, "reading %s/.clairfs/%s",
+				     mountpoint, name);
 	}
 	if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
 		int code = WIFEXITED(status) ? WEXITSTATUS(status) : 1;
 
 		buf_writer_fini(&w);
 		if (code == 2)
-			return err_set(err, -ENOTCONN, "%s is a dead mount: run clairfs umount", mountpoint);
+			return err_set(err, -ENOTCONN, "%s is a dead mount: run clairfs umount",
+				       mountpoint);
 		if (code == 3)
-			return err_set(err, -EACCES, "%s: only the user who mounted it may look inside", mountpoint);
+			return err_set(err, -EACCES,
+				       "%s: only the user who mounted it may look inside",
+				       mountpoint);
 		return err_set(err, -ENOENT, "%s is not a clairfs mount", mountpoint);
 	}
 	*ret = (char *)w.data;

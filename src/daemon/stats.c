@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Text of the virtual files: stats.json, metrics, config. Runs on the reactor thread: no I/O, no waiting. */
+/* Text of the virtual files: stats.json, metrics, config. Runs on the reactor thread: no I/O, no
+ * waiting. */
 #include <errno.h>
 #include <jansson.h>
 #include <string.h>
@@ -16,15 +17,18 @@ static json_t *json_path(const char *path)
 	return json_string(text_escape(path, strlen(path), escaped, sizeof(escaped)));
 }
 
-static json_t *order_json(const struct cache_status *st)
+static json_t *order_json(const struct wire *w, const struct cache_status *st)
 {
 	const struct plan_status *p = &st->plan;
-	json_t *epoch = json_pack("{s:I, s:I, s:I, s:I, s:i, s:I}", "number", (json_int_t)p->epoch, "position",
-		(json_int_t)p->position, "length", (json_int_t)p->length, "lead", (json_int_t)p->lead, "match_percent",
-		(int)p->match_percent, "span", (json_int_t)p->span);
+	json_t *epoch =
+		json_pack("{s:I, s:I, s:I, s:I, s:i, s:I}", "number", (json_int_t)p->epoch,
+			  "position", (json_int_t)p->position, "length", (json_int_t)p->length,
+			  "lead", (json_int_t)p->lead, "match_percent", (int)p->match_percent,
+			  "span", (json_int_t)p->span);
 
-	return json_pack("{s:s*, s:s, s:s, s:b, s:o}", "spec", st->order_text, "state", plan_state_names[p->state], "why",
-		p->why ? p->why : "", "is_followed", p->state == PLAN_FOLLOWING || p->state == PLAN_SLOWED, "epoch", epoch);
+	return json_pack("{s:s*, s:s, s:s, s:b, s:o}", "spec", w->spec ? order_spec_text(w->spec) : NULL, "state",
+			 plan_state_names[p->state], "why", p->why ? p->why : "", "is_followed",
+			 p->state == PLAN_FOLLOWING || p->state == PLAN_SLOWED, "epoch", epoch);
 }
 
 static json_t *reads_json(const struct metrics *m)
@@ -32,8 +36,10 @@ static json_t *reads_json(const struct metrics *m)
 	json_t *reads = json_object();
 
 	for (int c = 0; reads && c < READ_CLASSES; c++) {
-		json_t *one = json_pack("{s:I, s:I}", "reads", (json_int_t)metrics_get(m, METRIC_READS_STAGED + c), "bytes",
-			(json_int_t)metrics_get(m, METRIC_READ_BYTES_STAGED + c));
+		json_t *one =
+			json_pack("{s:I, s:I}", "reads",
+				  (json_int_t)metrics_get(m, METRIC_READS_STAGED + c), "bytes",
+				  (json_int_t)metrics_get(m, METRIC_READ_BYTES_STAGED + c));
 
 		if (json_object_set_new(reads, read_class_names[c], one) < 0)
 			break;
@@ -47,26 +53,31 @@ static json_t *dataset_json(const struct wire *w)
 
 	dataset_get_stats(w->dataset, &st);
 	return json_pack("{s:s, s:I, s:I, s:I, s:b, s:I, s:I, s:I, s:I}", "layout",
-		dataset_layout_names[dataset_layout(w->dataset)], "samples", (json_int_t)dataset_n_samples(w->dataset),
-		"entries", (json_int_t)dataset_n_entries(w->dataset), "bytes", (json_int_t)dataset_sample_bytes(w->dataset),
-		"from_snapshot", st.from_snapshot, "dirs_scanned", (json_int_t)st.dirs_scanned, "dirs_reused",
-		(json_int_t)st.dirs_reused, "stats", (json_int_t)st.stats, "skipped", (json_int_t)st.skipped);
+			 dataset_layout_names[dataset_layout(w->dataset)], "samples",
+			 (json_int_t)dataset_n_samples(w->dataset), "entries",
+			 (json_int_t)dataset_n_entries(w->dataset), "bytes",
+			 (json_int_t)dataset_sample_bytes(w->dataset), "from_snapshot",
+			 st.from_snapshot, "dirs_scanned", (json_int_t)st.dirs_scanned,
+			 "dirs_reused", (json_int_t)st.dirs_reused, "stats", (json_int_t)st.stats,
+			 "skipped", (json_int_t)st.skipped);
 }
 
 static json_t *mount_json(struct wire *w, const struct fs_status *fs)
 {
 	double uptime = (double)(clock_now(clock_monotonic()) - w->start_ns) / 1e9;
 
-	return json_pack("{s:o, s:o, s:f, s:b, s:b, s:i, s:I}", "source", json_path(w->source), "mountpoint",
-		json_path(w->mountpoint), "uptime_seconds", uptime, "is_open_refused", fs->is_open_refused,
-		"is_watch_complete", fs->is_watch_complete, "watches", (int)fs->watches, "inodes_known",
-		(json_int_t)fs->inodes_known);
+	return json_pack("{s:o, s:o, s:f, s:b, s:b, s:i, s:I}", "source", json_path(w->source),
+			 "mountpoint", json_path(w->mountpoint), "uptime_seconds", uptime,
+			 "is_open_refused", fs->is_open_refused, "is_watch_complete",
+			 fs->is_watch_complete, "watches", (int)fs->watches, "inodes_known",
+			 (json_int_t)fs->inodes_known);
 }
 
 static json_t *engines_json(const struct wire *w)
 {
 	return json_pack("{s:s, s:s, s:s}", "source", io_name(w->source_io), "source_why",
-		w->source_io_why ? w->source_io_why : "", "store", w->store ? store_engine_name(w->store) : "none");
+			 w->source_io_why ? w->source_io_why : "", "store",
+			 w->store ? store_engine_name(w->store) : "none");
 }
 
 int stats_render_json(void *ctx, struct buf_writer *out)
@@ -82,9 +93,11 @@ int stats_render_json(void *ctx, struct buf_writer *out)
 	metrics_gauge_set(w->metrics, METRIC_DATASET_BYTES, dataset_sample_bytes(w->dataset));
 	cache_get_status(w->cache, &cache);
 	fs_get_status(w->fs, &fs);
-	root = json_pack("{s:s, s:i, s:b, s:o, s:o, s:o, s:o, s:o}", "version", CLAIRFS_VERSION, "pid", (int)getpid(),
-		"is_degraded", cache.is_degraded, "mount", mount_json(w, &fs), "dataset", dataset_json(w), "order",
-		order_json(&cache), "engines", engines_json(w), "reads", reads_json(w->metrics));
+	root = json_pack("{s:s, s:i, s:b, s:o, s:o, s:o, s:o, s:o}", "version", CLAIRFS_VERSION,
+			 "pid", (int)getpid(), "is_degraded", cache.is_degraded, "mount",
+			 mount_json(w, &fs), "dataset", dataset_json(w), "order",
+			 order_json(w, &cache), "engines", engines_json(w), "reads",
+			 reads_json(w->metrics));
 	if (!root || metrics_to_json(w->metrics, root) < 0) {
 		json_decref(root);
 		return -ENOMEM;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Builds and tears down a mount: the only file that knows every module. Each step leaves the wire in a state that
- * wire_down can undo, so an error anywhere leaves nothing behind. */
+/* Builds and tears down a mount: the only file that knows every module. Each step leaves the wire
+ * in a state that wire_down can undo, so an error anywhere leaves nothing behind. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -12,7 +12,8 @@
 #include "clairfs/base/log.h"
 #include "daemon_priv.h"
 
-/* Descriptors kept for files of several pieces, and how long one is trusted to be the file behind its path. */
+/* Descriptors kept for files of several pieces, and how long one is trusted to be the file behind
+ * its path. */
 #define SOURCE_OPEN_FILES 64
 #define SOURCE_REOPEN_NS NS_PER_S
 #define STORE_MAX_INFLIGHT 16
@@ -21,7 +22,8 @@ static bool is_inside(const char *path, const char *dir)
 {
 	size_t len = strlen(dir);
 
-	return strcmp(dir, "/") == 0 || (strncmp(path, dir, len) == 0 && (path[len] == 0 || path[len] == '/'));
+	return strcmp(dir, "/") == 0 ||
+	       (strncmp(path, dir, len) == 0 && (path[len] == 0 || path[len] == '/'));
 }
 
 static int check_paths(struct wire *w, const struct daemon_params *params, struct err *err)
@@ -41,7 +43,9 @@ static int check_paths(struct wire *w, const struct daemon_params *params, struc
 	if (rc < 0)
 		return rc;
 	if (mount.is_dead)
-		return err_set(err, -ENOTCONN, "mountpoint %s is a dead mount: run clairfs umount %s", mount.path, mount.path);
+		return err_set(err, -ENOTCONN,
+			       "mountpoint %s is a dead mount: run clairfs umount %s", mount.path,
+			       mount.path);
 	if (mount.is_ours)
 		return err_set(err, -EBUSY, "mountpoint %s: already mounted", mount.path);
 	if (stat(mount.path, &st) < 0)
@@ -50,9 +54,11 @@ static int check_paths(struct wire *w, const struct daemon_params *params, struc
 	if (!w->mountpoint)
 		return err_set_errno(err, -errno, "mountpoint %s", params->mountpoint);
 	if (is_inside(w->source, w->mountpoint))
-		return err_set(err, -EINVAL, "source %s is inside the mountpoint %s", w->source, w->mountpoint);
+		return err_set(err, -EINVAL, "source %s is inside the mountpoint %s", w->source,
+			       w->mountpoint);
 	if (is_inside(w->mountpoint, w->source))
-		return err_set(err, -EINVAL, "mountpoint %s is inside the source %s", w->mountpoint, w->source);
+		return err_set(err, -EINVAL, "mountpoint %s is inside the source %s", w->mountpoint,
+			       w->source);
 	return 0;
 }
 
@@ -74,7 +80,8 @@ int wire_check(struct wire *w, const struct daemon_params *params, struct err *e
 
 static void show_scan(void *ctx, uint64_t entries)
 {
-	fprintf(stderr, "\rscanning %s: %llu entries", (const char *)ctx, (unsigned long long)entries);
+	fprintf(stderr, "\rscanning %s: %llu entries", (const char *)ctx,
+		(unsigned long long)entries);
 }
 
 /* The default place of the index: heap, or NULL when there is none. */
@@ -98,11 +105,11 @@ static int open_dataset(struct wire *w, const struct daemon_params *params, stru
 {
 	AUTO_FREE char *dir = snapshot_dir(w->opts);
 	struct dataset_params dp = { .source = w->source,
-		.snapshot_dir = dir,
-		.layout = (enum dataset_layout)w->opts->layout,
-		.scan_threads = (unsigned)w->opts->scan_threads,
-		.progress = params->show_progress ? show_scan : NULL,
-		.progress_ctx = w->source };
+				     .snapshot_dir = dir,
+				     .layout = (enum dataset_layout)w->opts->layout,
+				     .scan_threads = (unsigned)w->opts->scan_threads,
+				     .progress = params->show_progress ? show_scan : NULL,
+				     .progress_ctx = w->source };
 	struct dataset_stats st;
 	int rc = dataset_open(&dp, &w->dataset, err);
 
@@ -111,9 +118,9 @@ static int open_dataset(struct wire *w, const struct daemon_params *params, stru
 	if (rc < 0)
 		return rc;
 	dataset_get_stats(w->dataset, &st);
-	log_info("%s: %u samples, layout %s, %s in %.2f s", w->source, dataset_n_samples(w->dataset),
-		dataset_layout_names[dataset_layout(w->dataset)], st.from_snapshot ? "index loaded" : "scanned",
-		(double)st.seconds_ns / 1e9);
+	log_info("%s: %u samples, layout %s, %s in %.2f s", w->source,
+		 dataset_n_samples(w->dataset), dataset_layout_names[dataset_layout(w->dataset)],
+		 st.from_snapshot ? "index loaded" : "scanned", (double)st.seconds_ns / 1e9);
 	return 0;
 }
 
@@ -130,7 +137,9 @@ static bool resolve_path(void *ctx, const char *path, size_t len, uint32_t *ret_
 
 static int make_order(struct wire *w, struct err *err)
 {
-	struct order_params op = { .n = dataset_n_samples(w->dataset), .resolve = resolve_path, .resolve_ctx = w->dataset };
+	struct order_params op = { .n = dataset_n_samples(w->dataset),
+				   .resolve = resolve_path,
+				   .resolve_ctx = w->dataset };
 	int rc;
 
 	if (!w->spec)
@@ -144,11 +153,11 @@ static int make_order(struct wire *w, struct err *err)
 static int make_store(struct wire *w, struct err *err)
 {
 	struct store_params sp = { .dir = w->opts->store_dir,
-		.limit_bytes = w->opts->store_bytes,
-		.keep_free_bytes = w->opts->store_keep_free,
-		.engine = (enum io_engine)w->opts->store_engine,
-		.max_inflight = STORE_MAX_INFLIGHT,
-		.metrics = w->metrics };
+				   .limit_bytes = w->opts->store_bytes,
+				   .keep_free_bytes = w->opts->store_keep_free,
+				   .engine = (enum io_engine)w->opts->store_engine,
+				   .max_inflight = STORE_MAX_INFLIGHT,
+				   .metrics = w->metrics };
 	struct statvfs vfs;
 
 	if (!sp.dir)
@@ -162,12 +171,14 @@ static int make_store(struct wire *w, struct err *err)
 
 static int make_tiers(struct wire *w, struct err *err)
 {
-	struct io_params ip = { .name = "source", .max_inflight = (unsigned)w->opts->source_max_inflight };
+	struct io_params ip = { .name = "source",
+				.max_inflight = (unsigned)w->opts->source_max_inflight };
 	struct source_params sp = { .dirfd = dataset_source_fd(w->dataset),
-		.metrics = w->metrics,
-		.open_files = SOURCE_OPEN_FILES,
-		.reopen_ns = SOURCE_REOPEN_NS };
-	int rc = io_new((enum io_engine)w->opts->source_engine, sp.dirfd, &ip, &w->source_io, &w->source_io_why, err);
+				    .metrics = w->metrics,
+				    .open_files = SOURCE_OPEN_FILES,
+				    .reopen_ns = SOURCE_REOPEN_NS };
+	int rc = io_new((enum io_engine)w->opts->source_engine, sp.dirfd, &ip, &w->source_io,
+			&w->source_io_why, err);
 
 	if (rc < 0) {
 		err_prefix(err, "option source_engine");
@@ -186,9 +197,14 @@ static int make_tiers(struct wire *w, struct err *err)
 static int make_cache(struct wire *w, struct err *err)
 {
 	const struct mount_opts *o = w->opts;
-	/* An eighth of the arena is left to demand reads, so that a plan that fills its budget does not push them out. */
+	/* An eighth of the arena is left to demand reads, so that a plan that fills its budget does
+	 * not push them out. */
 	uint64_t arena_bytes = o->ram - MIN(o->ram / 8, 64ull << 20);
-	struct cache_params cp = { .dataset = w->dataset,
+	/* A quarter of the requests is left to demand reads, which then never queue behind
+	 * prefetches. */
+	uint64_t inflight = o->source_max_inflight - o->source_max_inflight / 4;
+	struct cache_params cp = {
+		.dataset = w->dataset,
 		.source = w->source_tier,
 		.store = w->store,
 		.arena = w->arena,
@@ -197,13 +213,15 @@ static int make_cache(struct wire *w, struct err *err)
 		.clock = clock_monotonic(),
 		.arena_bytes = arena_bytes,
 		.stage_bytes = o->stage ? o->stage : o->ram / 4,
-		.sample_max_bytes = MIN(o->sample_max ? o->sample_max : o->ram / 8, arena_bytes / 4),
+		.sample_max_bytes =
+			MIN(o->sample_max ? o->sample_max : o->ram / 8, arena_bytes / 4),
 		.store_bytes = w->store ? (o->store_bytes ? o->store_bytes : UINT64_MAX) : 0,
-		.inflight_min = (uint32_t)MIN(4, o->source_max_inflight),
-		.inflight_max = (uint32_t)o->source_max_inflight,
+		.inflight_min = (uint32_t)MIN(4, inflight),
+		.inflight_max = (uint32_t)inflight,
 		.source_bytes_per_s = o->source_max_mbps * 1000000,
 		.stagers = (uint32_t)o->stagers,
-		.revalidate_ns = o->revalidate * NS_PER_S };
+		.revalidate_ns = o->revalidate * NS_PER_S
+	};
 
 	return cache_new(&cp, &w->cache, err);
 }
@@ -211,15 +229,15 @@ static int make_cache(struct wire *w, struct err *err)
 static int make_fs(struct wire *w, struct err *err)
 {
 	struct fs_params fp = { .dataset = w->dataset,
-		.cache = w->cache,
-		.metrics = w->metrics,
-		.clock = clock_monotonic(),
-		.mountpoint = w->mountpoint,
-		.source = w->source,
-		.allow_other = w->opts->allow_other,
-		.inodes_ahead = w->opts->inodes_ahead,
-		.vfiles = w->vfiles,
-		.force_open_answered = w->opts->open == 1 };
+				.cache = w->cache,
+				.metrics = w->metrics,
+				.clock = clock_monotonic(),
+				.mountpoint = w->mountpoint,
+				.source = w->source,
+				.allow_other = w->opts->allow_other,
+				.inodes_ahead = w->opts->inodes_ahead,
+				.vfiles = w->vfiles,
+				.force_open_answered = w->opts->open == 1 };
 	int rc;
 
 	w->vfiles[0] = (struct fs_vfile){ "stats.json", stats_render_json, w };
@@ -234,7 +252,8 @@ static int make_fs(struct wire *w, struct err *err)
 	return rc < 0 ? rc : fs_start(w->fs, err);
 }
 
-/* Source threads hold one descriptor each, kept files and watches some more: the usual soft limit of 1024 is near. */
+/* Source threads hold one descriptor each, kept files and watches some more: the usual soft limit
+ * of 1024 is near. */
 static void raise_fd_limit(void)
 {
 	struct rlimit lim;

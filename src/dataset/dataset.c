@@ -92,9 +92,9 @@ static void save(struct opening *o)
 		return;
 	error = snapshot_save(o->snapshot_dir_fd, &o->key, &o->snap);
 	if (error < 0)
-		log_warn(
-			"the snapshot of %s could not be written to %s, the next start scans again: %s",
-			o->params->source, o->params->snapshot_dir, strerror(-error));
+		log_warn("the snapshot of %s could not be written to %s, "
+			 "the next start scans again: %s",
+			 o->params->source, o->params->snapshot_dir, strerror(-error));
 }
 
 /* Scans what recheck says (NULL: everything) and puts the result into o->snap. */

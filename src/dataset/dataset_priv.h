@@ -9,9 +9,10 @@
 #include "clairfs/base/thr.h"
 #include "clairfs/dataset.h"
 
-#define DATASET_NAME_MAX 255u  /* bytes of one name */
-#define DATASET_PATH_MAX 4095u /* bytes of a path relative to the source, without its terminator   \
-				*/
+#define DATASET_NAME_MAX 255u /* bytes of one name */
+#define DATASET_PATH_MAX                                                                           \
+	4095u /* bytes of a path relative to the source, without its terminator                    \
+	       */
 #define DATASET_ENTRIES_MAX 0xfffffff0u /* entry numbers above are ENTRY_ROOT and ENTRY_NONE */
 #define DATASET_NAMES_MAX 0xfffffff0ull /* bytes of all names: their offsets are 32 bits */
 #define DATASET_SNAPSHOT_MAX (1ull << 40)

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which files are samples and in which order: the order the training's own listing has when it looks
- * at the mount. Neither layout needs the paths as strings. Sorting whole paths is sorting each
- * directory's names, as long as a directory takes part under the name its paths have:
+ * Which files are samples and in which order: the order the training's own listing has when it
+ * looks at the mount. Neither layout needs the paths as strings. Sorting whole paths is sorting
+ * each directory's names, as long as a directory takes part under the name its paths have:
  *
  * - files: a directory stands for everything in it, under "name/" ("a-b" < "a/x" < "a0").
- * - imagefolder: os.walk's tuples are sorted by root, so below a class a directory takes part twice,
- *   as "name" for its own files and as "name/" for what is deeper ("a" < "a-b" < "a/x"). At the top,
- *   classes are sorted by name alone and each is finished before the next.
+ * - imagefolder: os.walk's tuples are sorted by root, so below a class a directory takes part
+ * twice, as "name" for its own files and as "name/" for what is deeper ("a" < "a-b" < "a/x"). At
+ * the top, classes are sorted by name alone and each is finished before the next.
  *
  * An explicit stack, because trees may be as deep as a path is long. Must never use the locale.
  * Runs in the thread that opens the dataset.

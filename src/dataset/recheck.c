@@ -84,8 +84,6 @@ static void check_dir(struct recheck *r, uint32_t dir_no)
 	    now.ctime_ns == t->ctime_ns[slot])
 		return;
 	mark(r, slot);
-	if (t->flags[slot] & SLOT_IS_LINK)
-		mark(r, t->parent[slot]);
 }
 
 static void check_link(struct recheck *r, uint32_t slot)

@@ -40,8 +40,8 @@ struct scan_node {
 	uint32_t n_recs, recs_capacity, names_size, names_capacity;
 	uint32_t name_off, name_len; /* its own name, in the names of the parent */
 	uint32_t path_len;
-	uint32_t old_dir; /* slot of the same directory in the snapshot, UINT32_MAX = none */
-	DIR *stream;      /* open while its names get their stat */
+	uint32_t old_dir;   /* slot of the same directory in the snapshot, UINT32_MAX = none */
+	DIR *stream;        /* open while its names get their stat */
 	uint32_t next_rec;  /* mu of the scan: first record nobody has taken */
 	uint32_t recs_left; /* mu of the scan: records not done */
 	struct slot_attr attr;

@@ -85,9 +85,9 @@ int snapshot_dir_open(const char *path)
 		return -1;
 	}
 	if (st.st_uid != geteuid() || (st.st_mode & 077) != 0) {
-		log_warn(
-			"no snapshot of the dataset is kept: %s must belong to the user and have mode 0700",
-			path);
+		log_warn("no snapshot of the dataset is kept: %s must belong to the user and "
+			 "have mode 0700",
+			 path);
 		return -1;
 	}
 	return take_fd(&fd);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which engine serves a filesystem.
  *
- * AUTO asks where the file behind probe_fd lives. A ring pays only if the kernel can start a read without blocking
- * (FMODE_NOWAIT): ext4, xfs, btrfs and block devices can. Everywhere else each step of a job would be handed to a
- * kernel thread, at two to three times the CPU of a thread of ours; so filesystems that are not on the list get the
- * pool, known or not. On the list means: the name is only for the message.
+ * AUTO asks where the file behind probe_fd lives. A ring pays only if the kernel can start a read
+ * without blocking (FMODE_NOWAIT): ext4, xfs, btrfs and block devices can. Everywhere else each
+ * step of a job would be handed to a kernel thread, at two to three times the CPU of a thread of
+ * ours; so filesystems that are not on the list get the pool, known or not. On the list means: the
+ * name is only for the message.
  *
  * Called at set-up by one thread. Must never fail for AUTO as long as one thread can be started. */
 #include "io_priv.h"
@@ -61,8 +62,8 @@ static bool io_is_local(int fd, const char **ret_why)
 	return false;
 }
 
-int io_new(enum io_engine engine, int probe_fd, const struct io_params *params, struct io **ret, const char **ret_why,
-	   struct err *err)
+int io_new(enum io_engine engine, int probe_fd, const struct io_params *params, struct io **ret,
+	   const char **ret_why, struct err *err)
 {
 	struct io_caps caps;
 

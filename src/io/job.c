@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The steps of one read, and the queue of reads that wait: shared by the pool and the ring.
  *
- * open() is called with O_NONBLOCK and the type is looked at before anything is read, because the source is not ours:
- * a FIFO in place of a file would block open() for ever, and reading a device has side effects. The flag means nothing
- * for a regular file except in two places, both handled here. A lease that another process holds makes the open fail
- * with EWOULDBLOCK instead of waiting until the lease is given back (only regular files have leases, so waiting is safe
- * then). And a descriptor that is handed over loses the flag, since io_uring answers EAGAIN for such descriptors on
- * filesystems without non-blocking reads.
+ * open() is called with O_NONBLOCK and the type is looked at before anything is read, because the
+ * source is not ours: a FIFO in place of a file would block open() for ever, and reading a device
+ * has side effects. The flag means nothing for a regular file except in two places, both handled
+ * here. A lease that another process holds makes the open fail with EWOULDBLOCK instead of waiting
+ * until the lease is given back (only regular files have leases, so waiting is safe then). And a
+ * descriptor that is handed over loses the flag, since io_uring answers EAGAIN for such descriptors
+ * on filesystems without non-blocking reads.
  *
- * Called by engine threads; nothing here locks. A step must never leave a descriptor open that it does not return. */
+ * Called by engine threads; nothing here locks. A step must never leave a descriptor open that
+ * it does not return. */
 #include "io_priv.h"
 
 #include <errno.h>
@@ -44,8 +46,8 @@ bool io_queue_is_empty(const struct io_queue *q)
 int io_params_check(const struct io_params *params, struct err *err)
 {
 	if (params->max_inflight == 0 || params->max_inflight > IO_MAX_INFLIGHT)
-		return err_set(err, -EINVAL, "requests in flight: %u is not in 1..%u", params->max_inflight,
-			       IO_MAX_INFLIGHT);
+		return err_set(err, -EINVAL, "requests in flight: %u is not in 1..%u",
+			       params->max_inflight, IO_MAX_INFLIGHT);
 	return 0;
 }
 
@@ -115,7 +117,8 @@ int io_job_finish(struct io_job *job, int fd, int status)
 	if (is_path) {
 		job->fd = -1;
 		if (job->keep_open && status == 0) {
-			/* Cannot fail for a descriptor that is open; if it did, the flag would stay: no harm here. */
+			/* Cannot fail for a descriptor that is open; if it did, the flag would
+			 * stay: no harm here. */
 			(void)fcntl(fd, F_SETFL, 0);
 			job->fd = take_fd(&fd);
 		}

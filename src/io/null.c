@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The null engine: every job succeeds at once and reads nothing. It is the ceiling: what everything above the engines
- * costs when I/O is free. Contents of the buffer are left as they are, so it must never serve a real mount.
+/* The null engine: every job succeeds at once and reads nothing. It is the ceiling: what everything
+ * above the engines costs when I/O is free. Contents of the buffer are left as they are, so it must
+ * never serve a real mount.
  *
- * done() runs in submit(), on the thread of the caller. A job that is submitted again in done() would nest without
- * bound; therefore the outermost submit of a thread works off what the inner ones queue. */
+ * done() runs in submit(), on the thread of the caller. A job that is submitted again in done()
+ * would nest without bound; therefore the outermost submit of a thread works off what the inner
+ * ones queue. */
 #include "io_priv.h"
 
 #include <errno.h>

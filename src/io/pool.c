@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The thread pool: a job is carried out by one thread with open, fstat, pread, fstat, close.
  *
- * This is the engine for network filesystems: they have no non-blocking reads, so a ring would hand each step of a job
- * to a kernel thread of its own.
+ * This is the engine for network filesystems: they have no non-blocking reads, so a ring would hand
+ * each step of a job to a kernel thread of its own.
  *
- * A wake-up across CPUs costs more than reading a small cached file. So threads are woken one at a time, in a chain: a
- * submit wakes one thread if none is on its way, and that thread, having taken a job, wakes the next if there is more
- * work. Threads that are awake go on taking jobs without any wake-up, and a burst of short jobs is done by few threads.
- * The thread that went idle last is woken first (its cache is warm). Threads are started by the same rule, only when
- * nobody is idle; the first is started with the pool, so that a job can always be carried out.
+ * A wake-up across CPUs costs more than reading a small cached file. So threads are woken one at a
+ * time, in a chain: a submit wakes one thread if none is on its way, and that thread, having taken
+ * a job, wakes the next if there is more work. Threads that are awake go on taking jobs without any
+ * wake-up, and a burst of short jobs is done by few threads. The thread that went idle last is
+ * woken first (its cache is warm). Threads are started by the same rule, only when nobody is idle;
+ * the first is started with the pool, so that a job can always be carried out.
  *
- * done() is called without the lock and before close(). Must never hold the lock over a system call other than a
- * wait. */
+ * done() is called without the lock and before close(). Must never hold the lock over a system
+ * call other than a wait. */
 #include "io_priv.h"
 
 #include <errno.h>
@@ -23,7 +24,7 @@
 struct pool;
 struct pool_worker {
 	struct pool *pool;
-	struct thr thr;   /* of whoever started it, until it is joined */
+	struct thr thr; /* of whoever started it, until it is joined */
 	struct cond cv;
 	struct list node; /* pool->mu: in pool->idle while it waits */
 	bool is_woken;    /* pool->mu */
@@ -32,11 +33,11 @@ struct pool_worker {
 struct pool {
 	struct io io;
 	struct mutex mu;
-	struct io_queue queue;  /* mu */
-	struct list idle;       /* mu; went idle last first */
-	unsigned n_threads;     /* mu; workers[0..n_threads-1] are started or being started */
-	bool is_wake_pending;   /* mu; one thread is woken or started and has not come here yet */
-	bool is_stopping;       /* mu */
+	struct io_queue queue; /* mu */
+	struct list idle;      /* mu; went idle last first */
+	unsigned n_threads;    /* mu; workers[0..n_threads-1] are started or being started */
+	bool is_wake_pending;  /* mu; one thread is woken or started and has not come here yet */
+	bool is_stopping;      /* mu */
 	unsigned max_threads;
 	char name[9];
 	struct pool_worker workers[];
@@ -89,7 +90,8 @@ static void pool_kick(struct pool *p, struct pool_kick kick)
 	}
 	if (pool_start(p, kick.worker, &err) == 0)
 		return;
-	/* The threads there are carry out the job. Only one wake-up is ever pending, so this worker is the last one. */
+	/* The threads there are carry out the job. Only one wake-up is ever pending, so this
+	 * worker is the last one. */
 	log_limited(LOG_LEVEL_WARN, "%s: going on with fewer threads: %s", p->name, err.msg);
 	mutex_lock(&p->mu);
 	p->n_threads--;
@@ -165,8 +167,8 @@ static void *pool_main(void *arg)
 	return NULL;
 }
 
-/* Worker i, or NULL when there are not so many. A worker is only started by one with a smaller number or by submit, so
- * once the workers below i have ended, the answer for i is final. */
+/* Worker i, or NULL when there are not so many. A worker is only started by one with a smaller
+ * number or by submit, so once the workers below i have ended, the answer for i is final. */
 static struct pool_worker *pool_worker_at(struct pool *p, unsigned i)
 {
 	struct pool_worker *w;

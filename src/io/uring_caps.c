@@ -2,10 +2,11 @@
 /* What io_uring offers on this machine, and the one place that makes a ring.
  *
  * The only honest probe is to try: the ring may be missing (old kernel), switched off (sysctl
- * kernel.io_uring_disabled), hidden by the seccomp filter of a container (EPERM or ENOSYS) or out of locked memory.
- * Flags are tried from the best set down, since an old kernel answers EINVAL for one it does not know; versions are
- * never compared. SINGLE_ISSUER and DEFER_TASKRUN bind a ring to the thread that makes it, so a ring must be made by
- * the thread that will use it. */
+ * kernel.io_uring_disabled), hidden by the seccomp filter of a container (EPERM or ENOSYS) or
+ * out of locked memory. Flags are tried from the best set down, since an old kernel answers
+ * EINVAL for one it does not know; versions are never compared. SINGLE_ISSUER and DEFER_TASKRUN
+ * bind a ring to the thread that makes it, so a ring must be made by the thread that will use
+ * it. */
 #include "uring_priv.h"
 
 #include <errno.h>
@@ -16,7 +17,8 @@ static bool has_ops(struct io_uring *ring)
 {
 	struct io_uring_probe *probe = io_uring_get_probe_ring(ring);
 	bool ok = probe && io_uring_opcode_supported(probe, IORING_OP_OPENAT) &&
-		  io_uring_opcode_supported(probe, IORING_OP_READ) && io_uring_opcode_supported(probe, IORING_OP_CLOSE);
+		  io_uring_opcode_supported(probe, IORING_OP_READ) &&
+		  io_uring_opcode_supported(probe, IORING_OP_CLOSE);
 
 	io_uring_free_probe(probe);
 	return ok;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stands in for uring.c and uring_caps.c in a build without liburing, so that nobody else needs a conditional: asking
- * for the ring is refused with a line that says why. */
+/* Stands in for uring.c and uring_caps.c in a build without liburing, so that nobody else needs
+ * a conditional: asking for the ring is refused with a line that says why. */
 #include "io_priv.h"
 
 #include <errno.h>

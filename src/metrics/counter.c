@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Counters and gauges, and the tables of their names.
  *
- * A counter is the sum of one cell in each of 16 slots; a thread adds to its own slot, so threads that count the same
- * thing do not pull one cache line from each other. Which slot is a thread's is decided when it counts for the first
- * time, round robin, and kept in a thread-local; two threads may share a slot, therefore the cells are atomic. The
- * order of memory does not matter: numbers are never used to publish other data.
+ * A counter is the sum of one cell in each of 16 slots; a thread adds to its own slot, so threads
+ * that count the same thing do not pull one cache line from each other. Which slot is a thread's is
+ * decided when it counts for the first time, round robin, and kept in a thread-local; two threads
+ * may share a slot, therefore the cells are atomic. The order of memory does not matter: numbers
+ * are never used to publish other data.
  *
  * A gauge has one value, set as a whole or moved by a difference, and is plain shared memory.
  *
@@ -14,15 +15,23 @@
 #include <assert.h>
 #include <string.h>
 
-const char *const read_class_names[READ_CLASSES] = { "staged", "arena", "late", "store", "peer", "miss" };
+const char *const read_class_names[READ_CLASSES] = { "staged", "arena", "late",
+						     "store",  "peer",  "miss" };
 
-/* The keys are the identifiers of the list in lower case, made by the compiler so that the list names each once. */
+/* The keys are the identifiers of the list in lower case, made by the compiler so that the list
+ * names each once. */
 #define KEY_SIZE 32
 #define LOWER(c) ((c) >= 'A' && (c) <= 'Z' ? (c) + ('a' - 'A') : (c))
-#define KEY_CHAR(text, i) LOWER((text "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0")[i])
-#define KEY_4(text, i) KEY_CHAR(text, i), KEY_CHAR(text, i + 1), KEY_CHAR(text, i + 2), KEY_CHAR(text, i + 3)
+#define KEY_CHAR(text, i)                                                                          \
+	LOWER((text "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0")[i])
+#define KEY_4(text, i)                                                                             \
+	KEY_CHAR(text, i), KEY_CHAR(text, i + 1), KEY_CHAR(text, i + 2), KEY_CHAR(text, i + 3)
 #define KEY_16(text, i) KEY_4(text, i), KEY_4(text, i + 4), KEY_4(text, i + 8), KEY_4(text, i + 12)
-#define KEY(text) { KEY_16(text, 0), KEY_4(text, 16), KEY_4(text, 20), KEY_4(text, 24), KEY_CHAR(text, 28) }
+#define KEY(text)                                                                                  \
+	{                                                                                          \
+		KEY_16(text, 0), KEY_4(text, 16), KEY_4(text, 20), KEY_4(text, 24),                \
+			KEY_CHAR(text, 28)                                                         \
+	}
 
 static const char metric_keys[METRICS_COUNT][KEY_SIZE] = {
 #define METRICS_KEY(id, kind, name, labels, help) KEY(#id),
@@ -31,7 +40,8 @@ static const char metric_keys[METRICS_COUNT][KEY_SIZE] = {
 };
 
 const struct metric_info metric_infos[METRICS_COUNT] = {
-#define METRICS_INFO(id, kind, name, labels, help) { metric_keys[METRIC_##id], METRIC_##kind, name, labels, help },
+#define METRICS_INFO(id, kind, name, labels, help)                                                 \
+	{ metric_keys[METRIC_##id], METRIC_##kind, name, labels, help },
 	METRICS_LIST(METRICS_INFO)
 #undef METRICS_INFO
 };
@@ -48,7 +58,8 @@ const struct metrics_hist_info metrics_hist_infos[METRIC_HISTS] = {
 #undef METRICS_HIST_INFO
 };
 
-#define METRICS_KEY_FITS(id, kind, name, labels, help) _Static_assert(sizeof(#id) <= 30, "key of " #id " is cut");
+#define METRICS_KEY_FITS(id, kind, name, labels, help)                                             \
+	_Static_assert(sizeof(#id) <= 30, "key of " #id " is cut");
 METRICS_LIST(METRICS_KEY_FITS)
 
 struct metrics *metrics_new(void)
@@ -70,7 +81,8 @@ static struct metrics_slot *slot_of_thread(struct metrics *m)
 	static _Thread_local unsigned slot; /* 1 + index; 0 = none yet; the same for every object */
 
 	if (slot == 0)
-		slot = 1 + atomic_fetch_add_explicit(&m->next_slot, 1, memory_order_relaxed) % METRICS_SLOTS;
+		slot = 1 + atomic_fetch_add_explicit(&m->next_slot, 1, memory_order_relaxed) %
+				   METRICS_SLOTS;
 	return &m->slots[slot - 1];
 }
 

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Metrics as text for Prometheus and as JSON.
  *
- * Prometheus: exposition format 0.0.4. HELP and TYPE stand once in front of the rows of a name; the list in the header
- * keeps those rows together. Seconds are printed from integers, not through floating point: no rounding, and no
- * decimal comma when a library has changed the locale. A histogram has 27 printed buckets, powers of two from 1024 ns
- * to 68.7 s; they are sums of the finer buckets inside, so they are exact.
+ * Prometheus: exposition format 0.0.4. HELP and TYPE stand once in front of the rows of a name; the
+ * list in the header keeps those rows together. Seconds are printed from integers, not through
+ * floating point: no rounding, and no decimal comma when a library has changed the locale. A
+ * histogram has 27 printed buckets, powers of two from 1024 ns to 68.7 s; they are sums of the
+ * finer buckets inside, so they are exact.
  *
- * JSON: the same table with the keys of stats.json. Gauges are printed as signed numbers: one that several threads
- * move may be below zero for a moment. Any thread; must never be called on the data path. */
+ * JSON: the same table with the keys of stats.json. Gauges are printed as signed numbers: one
+ * that several threads move may be below zero for a moment. Any thread; must never be called on
+ * the data path. */
 #include "metrics_priv.h"
 
 #include <errno.h>
@@ -22,7 +24,8 @@
 /* 1500000000 -> "1.5"; always at least one digit on both sides of the point. */
 static const char *seconds_text(uint64_t ns, char *out)
 {
-	size_t n = (size_t)snprintf(out, SECONDS_SIZE, "%" PRIu64 ".%09" PRIu64, ns / 1000000000, ns % 1000000000);
+	size_t n = (size_t)snprintf(out, SECONDS_SIZE, "%" PRIu64 ".%09" PRIu64, ns / 1000000000,
+				    ns % 1000000000);
 
 	while (out[n - 1] == '0' && out[n - 2] != '.')
 		out[--n] = '\0';
@@ -73,7 +76,8 @@ void metrics_print_prometheus(const struct metrics *m, struct buf_writer *out)
 		const struct metric_info *info = &metric_infos[i];
 
 		if (i == 0 || strcmp(info->name, metric_infos[i - 1].name) != 0)
-			print_head(info->name, info->help, info->kind == METRIC_COUNTER ? "counter" : "gauge", out);
+			print_head(info->name, info->help,
+				   info->kind == METRIC_COUNTER ? "counter" : "gauge", out);
 		print_row(m, (enum metric)i, out);
 	}
 	for (i = 0; i < METRIC_HISTS; i++)
@@ -115,12 +119,14 @@ int metrics_to_json(const struct metrics *m, void *json)
 	int bad = 0;
 	unsigned i;
 
-	/* jansson takes a NULL object or value as an error of the call it is given to, so one check at the end is enough. */
+	/* jansson takes a NULL object or value as an error of the call it is given to, so one
+	 * check at the end is enough. */
 	for (i = 0; i < METRICS_COUNT; i++)
-		bad |= set_number(metric_infos[i].kind == METRIC_COUNTER ? counters : gauges, metric_infos[i].id,
-				  metrics_get(m, (enum metric)i));
+		bad |= set_number(metric_infos[i].kind == METRIC_COUNTER ? counters : gauges,
+				  metric_infos[i].id, metrics_get(m, (enum metric)i));
 	for (i = 0; i < METRIC_HISTS; i++)
-		bad |= json_object_set_new(hists, metrics_hist_infos[i].id, hist_to_json(m, (enum metric_hist)i));
+		bad |= json_object_set_new(hists, metrics_hist_infos[i].id,
+					   hist_to_json(m, (enum metric_hist)i));
 	bad |= json_object_set_new(json, "counters", counters);
 	bad |= json_object_set_new(json, "gauges", gauges);
 	bad |= json_object_set_new(json, "histograms", hists);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Log-linear histograms of latencies.
  *
- * A fixed array of counters, one atomic addition to a bucket and one to the sum per observation: no lock, no
- * allocation, no limit on the values. There is no separate count and no separate maximum: both follow from the
- * buckets, so that what is printed together agrees although threads go on counting meanwhile (the sum may run ahead
- * of the buckets by the observations under way, or behind).
+ * A fixed array of counters, one atomic addition to a bucket and one to the sum per observation: no
+ * lock, no allocation, no limit on the values. There is no separate count and no separate maximum:
+ * both follow from the buckets, so that what is printed together agrees although threads go on
+ * counting meanwhile (the sum may run ahead of the buckets by the observations under way, or
+ * behind).
  *
  * Any thread may call anything here. */
 #include "metrics_priv.h"

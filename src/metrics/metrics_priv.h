@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Inside of the metrics module: the memory of the counters and histograms.
  *
- * Histograms are log-linear: 16 buckets per power of two, so an upper edge is never more than 1/16 above a value in
- * its bucket. A bucket holds (lower, upper]: the upper edge belongs to it. That is what "le" means in Prometheus,
- * and it makes the coarse buckets printed there (powers of two) exact sums of ours. */
+ * Histograms are log-linear: 16 buckets per power of two, so an upper edge is never more than
+ * 1/16 above a value in its bucket. A bucket holds (lower, upper]: the upper edge belongs to it.
+ * That is what "le" means in Prometheus, and it makes the coarse buckets printed there (powers
+ * of two) exact sums of ours. */
 #ifndef CLAIRFS_METRICS_PRIV_H
 #define CLAIRFS_METRICS_PRIV_H
 
@@ -49,7 +50,8 @@ void hist_snapshot(const struct hist *h, struct hist_snapshot *ret);
 uint64_t hist_upper_edge(unsigned b);
 /* Observations that are <= ns; exact when ns is an upper edge. */
 uint64_t hist_count_upto(const struct hist_snapshot *s, uint64_t ns);
-/* Upper edge of the bucket with the value of rank ceil(share * count); 0 when nothing was observed. */
+/* Upper edge of the bucket with the value of rank ceil(share * count); 0 when nothing was
+ * observed. */
 uint64_t hist_quantile(const struct hist_snapshot *s, double share);
 
 #endif

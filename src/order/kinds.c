@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of kinds: a new kind is one row here and one file beside this one (README.md says how). The names come out
- * of the same rows, so help, spelling hints and the parser cannot disagree about what exists.
+/* The table of kinds: a new kind is one row here and one file beside this one (README.md says how).
+ * The names come out of the same rows, so help, spelling hints and the parser cannot disagree about
+ * what exists.
  *
- * It must hold nothing but the table and its look-up: what a kind does belongs in the kind's file. */
+ * It must hold nothing but the table and its look-up: what a kind does belongs in the kind's file.
+ */
 #include <string.h>
 
 #include "order_priv.h"
 
-#define KINDS(ROW)                                         \
-	ROW("sequential", order_kind_sequential)           \
-	ROW("list", order_kind_list)                       \
-	ROW("torch-randperm", order_kind_torch_randperm)   \
+#define KINDS(ROW)                                                                                 \
+	ROW("sequential", order_kind_sequential)                                                   \
+	ROW("list", order_kind_list)                                                               \
+	ROW("torch-randperm", order_kind_torch_randperm)                                           \
 	ROW("torch-distributed", order_kind_torch_distributed)
 
 #define AS_ROW(kind_name, object) { .name = (kind_name), .kind = &(object) },

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Kind "list": the order is in a file that the job (or a person) wrote. The one source of orders that is always right,
- * and the only kind that reads a file: once, in order_new, never again.
+/* Kind "list": the order is in a file that the job (or a person) wrote. The one source of orders
+ * that is always right, and the only kind that reads a file: once, in order_new, never again.
  *
- *   text          one sample per line: its number (digits only), or its path below the dataset's root. "# epoch E" starts
- *                 an epoch, in any sequence; other lines with '#' in front and blank lines are skipped. Without a
- *                 heading every epoch is the whole file. CR LF line ends are understood; a path that looks like a number
- *                 or starts with '#' is written with "./" in front.
+ *   text          a sample per line: its number (digits only) or its path below the root;
+ *                 "# epoch E" starts an epoch, in any sequence (without one, every epoch is the
+ *                 whole file); other lines with '#' in front and blank lines are skipped; CR LF
+ *                 is understood; a path of digits only or with '#' in front is written "./PATH"
  *   *.u32, *.u64  raw little-endian numbers, the same in every epoch
  *
- * Every sample is checked here, so an epoch computed later cannot fail on its content; errors name the line. The text is
- * read through a small window and never kept: a list of many epochs may be far larger than its 4 bytes per sample.
- * Set-up code of one thread; fills and lengths from any thread. */
+ * Every sample is checked here, so an epoch computed later cannot fail on its content; errors name
+ * the line. The text is read through a small window and never kept: a list of many epochs may be
+ * far larger than its 4 bytes per sample. Set-up code of one thread; fills and lengths from any
+ * thread. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -57,7 +58,8 @@ static int list_add(struct list *list, uint32_t sample, struct err *err)
 		uint32_t *more = realloc(list->sample, capacity * sizeof(*more));
 
 		if (!more)
-			return err_set(err, -ENOMEM, "out of memory for %" PRIu64 " samples", capacity);
+			return err_set(err, -ENOMEM, "out of memory for %" PRIu64 " samples",
+				       capacity);
 		list->sample = more;
 		list->capacity = capacity;
 	}
@@ -72,7 +74,8 @@ static int list_add_epoch(struct list *list, uint64_t epoch, uint64_t line, stru
 	if (!more)
 		return err_set(err, -ENOMEM, "out of memory");
 	list->epochs = more;
-	more[list->n_epochs++] = (struct list_epoch){ .epoch = epoch, .from = list->n_samples, .line = line };
+	more[list->n_epochs++] =
+		(struct list_epoch){ .epoch = epoch, .from = list->n_samples, .line = line };
 	return 0;
 }
 
@@ -117,7 +120,8 @@ static size_t skip_blanks(const char *text, size_t len, size_t at)
 	return at;
 }
 
-/* A line that starts with '#'. Only "# epoch" followed by a digit is meant as a heading, and then it must be one. */
+/* A line that starts with '#'. Only "# epoch" followed by a digit is meant as a heading, and then
+ * it must be one. */
 static int parse_comment(struct list_parser *p, const char *text, size_t len, struct err *err)
 {
 	static const char word[] = "epoch";
@@ -135,9 +139,9 @@ static int parse_comment(struct list_parser *p, const char *text, size_t len, st
 		return 0;
 	epoch = digits_value(text + at, digits);
 	if (skip_blanks(text, len, at + digits) != len || epoch == UINT64_MAX)
-		return err_set(err, -EINVAL, "line %" PRIu64 ": expected \"# epoch E\" with a number E", p->line);
+		return err_set(err, -EINVAL, "expected \"# epoch E\" with a number E");
 	if (!p->list->has_headings && p->list->n_samples > 0)
-		return err_set(err, -EINVAL, "line %" PRIu64 ": samples stand before the first \"# epoch\" heading", p->line);
+		return err_set(err, -EINVAL, "samples stand before the first \"# epoch\" heading");
 	p->list->has_headings = true;
 	return list_add_epoch(p->list, epoch, p->line, err);
 }
@@ -151,16 +155,16 @@ static int parse_path(struct list_parser *p, const char *path, size_t len, struc
 
 	text_escape(path, len, shown, sizeof(shown));
 	if (!params->resolve)
-		return err_set(err, -EINVAL, "line %" PRIu64 ": \"%s\" is not a sample number, and paths are unknown here",
-			p->line, shown);
+		return err_set(err, -EINVAL,
+			       "\"%s\" is not a sample number, and paths are unknown here", shown);
 	is_found = params->resolve(params->resolve_ctx, path, len, &sample);
 	if (!is_found && len > 2 && path[0] == '.' && path[1] == '/')
 		is_found = params->resolve(params->resolve_ctx, path + 2, len - 2, &sample);
 	if (!is_found)
-		return err_set(err, -EINVAL, "line %" PRIu64 ": the dataset has no sample \"%s\"", p->line, shown);
+		return err_set(err, -EINVAL, "the dataset has no sample \"%s\"", shown);
 	if (sample >= params->n)
-		return err_set(err, -EINVAL, "line %" PRIu64 ": \"%s\" is sample %u of %" PRIu64, p->line, shown, sample,
-			params->n);
+		return err_set(err, -EINVAL, "\"%s\" is sample %u of %" PRIu64, shown, sample,
+			       params->n);
 	return list_add(p->list, sample, err);
 }
 
@@ -170,7 +174,6 @@ static int parse_line(struct list_parser *p, const char *text, size_t len, struc
 	char shown[SHOWN];
 	size_t at, digits;
 
-	p->line++;
 	if (len > 0 && text[len - 1] == '\r')
 		len--;
 	if (len > 0 && text[0] == '#')
@@ -179,14 +182,14 @@ static int parse_line(struct list_parser *p, const char *text, size_t len, struc
 	if (at == len)
 		return 0;
 	if (memchr(text, '\0', len))
-		return err_set(err, -EINVAL, "line %" PRIu64 " has a NUL byte (raw numbers need a name ending in .u32 or .u64)",
-			p->line);
+		return err_set(err, -EINVAL,
+			       "NUL byte (raw numbers need a name ending in .u32 or .u64)");
 	digits = count_digits(text + at, len - at);
 	if (digits == 0 || skip_blanks(text, len, at + digits) != len)
 		return parse_path(p, text, len, err);
 	if (digits_value(text + at, digits) >= p->params->n)
-		return err_set(err, -EINVAL, "line %" PRIu64 ": sample %s is out of range, the dataset has %" PRIu64, p->line,
-			text_escape(text + at, digits, shown, sizeof(shown)), p->params->n);
+		return err_set(err, -EINVAL, "sample %s is out of range, the dataset has %" PRIu64,
+			       text_escape(text + at, digits, shown, sizeof(shown)), p->params->n);
 	return list_add(p->list, (uint32_t)digits_value(text + at, digits), err);
 }
 
@@ -209,7 +212,8 @@ static int read_window(int fd, void *buf, size_t size, size_t *ret, struct err *
 }
 
 /* Parses the lines that are complete in window[0, *used); moves the rest to the front. */
-static int parse_window(struct list_parser *p, char *window, size_t *used, bool is_last, struct err *err)
+static int parse_window(struct list_parser *p, char *window, size_t *used, bool is_last,
+			struct err *err)
 {
 	size_t at = 0;
 
@@ -220,13 +224,17 @@ static int parse_window(struct list_parser *p, char *window, size_t *used, bool 
 
 		if (!end && !is_last)
 			break;
+		p->line++;
 		rc = parse_line(p, window + at, len, err);
-		if (rc < 0)
+		if (rc < 0) {
+			err_prefix(err, "line %" PRIu64, p->line);
 			return rc;
+		}
 		at += len + (end ? 1 : 0);
 	}
 	if (at == 0 && !is_last)
-		return err_set(err, -EINVAL, "line %" PRIu64 " is longer than %d bytes", p->line + 1, WINDOW);
+		return err_set(err, -EINVAL, "line %" PRIu64 " is longer than %d bytes",
+			       p->line + 1, WINDOW);
 	memmove(window, window + at, *used - at);
 	*used -= at;
 	return 0;
@@ -266,7 +274,8 @@ static int read_raw(struct list_parser *p, int fd, unsigned width, struct err *e
 		if (rc < 0)
 			return rc;
 		if (got % width != 0)
-			return err_set(err, -EINVAL, "the size is not a multiple of %u bytes", width);
+			return err_set(err, -EINVAL, "the size is not a multiple of %u bytes",
+				       width);
 		buf_reader_init(&r, window, got);
 		while (r.at < got && rc == 0) {
 			uint64_t sample = width == 4 ? buf_get_u32(&r) : buf_get_u64(&r);
@@ -274,8 +283,9 @@ static int read_raw(struct list_parser *p, int fd, unsigned width, struct err *e
 			p->line++;
 			if (sample >= p->params->n)
 				return err_set(err, -EINVAL,
-					"entry %" PRIu64 ": sample %" PRIu64 " is out of range, the dataset has %" PRIu64,
-					p->line, sample, p->params->n);
+					       "entry %" PRIu64 ": sample %" PRIu64
+					       " is out of range, the dataset has %" PRIu64,
+					       p->line, sample, p->params->n);
 			rc = list_add(p->list, (uint32_t)sample, err);
 		}
 	} while (rc == 0 && got == WINDOW);
@@ -330,17 +340,21 @@ static int list_finish(struct list *list, struct err *err)
 	}
 	for (size_t i = 0; i < list->n_epochs; i++)
 		list->epochs[i].length =
-			(i + 1 < list->n_epochs ? list->epochs[i + 1].from : list->n_samples) - list->epochs[i].from;
+			(i + 1 < list->n_epochs ? list->epochs[i + 1].from : list->n_samples) -
+			list->epochs[i].from;
 	qsort(list->epochs, list->n_epochs, sizeof(*list->epochs), compare_epochs);
 	for (size_t i = 1; i < list->n_epochs; i++)
 		if (list->epochs[i].epoch == list->epochs[i - 1].epoch)
-			return err_set(err, -EINVAL, "line %" PRIu64 ": epoch %" PRIu64 " is already on line %" PRIu64,
-				list->epochs[i].line, list->epochs[i].epoch, list->epochs[i - 1].line);
+			return err_set(err, -EINVAL,
+				       "line %" PRIu64 ": epoch %" PRIu64
+				       " is already on line %" PRIu64,
+				       list->epochs[i].line, list->epochs[i].epoch,
+				       list->epochs[i - 1].line);
 	return 0;
 }
 
-static int list_open(struct order *order, const struct order_spec *spec, const struct order_params *params,
-	struct err *err)
+static int list_open(struct order *order, const struct order_spec *spec,
+		     const struct order_params *params, struct err *err)
 {
 	const char *path = order_spec_path(spec, "path");
 	struct list_parser parser = { .params = params };
@@ -388,7 +402,8 @@ static const struct list_epoch *list_find(const struct list *list, uint64_t epoc
 	return low < list->n_epochs && list->epochs[low].epoch == epoch ? &list->epochs[low] : NULL;
 }
 
-static int list_common_length(const struct order *order, uint64_t epoch, uint64_t *ret, struct err *err)
+static int list_common_length(const struct order *order, uint64_t epoch, uint64_t *ret,
+			      struct err *err)
 {
 	const struct list_epoch *found = list_find(order->state, epoch);
 
@@ -398,7 +413,8 @@ static int list_common_length(const struct order *order, uint64_t epoch, uint64_
 	return 0;
 }
 
-static int list_common_fill(const struct order *order, uint64_t epoch, uint64_t length, uint32_t *out, struct err *err)
+static int list_common_fill(const struct order *order, uint64_t epoch, uint64_t length,
+			    uint32_t *out, struct err *err)
 {
 	const struct list *list = order->state;
 	const struct list_epoch *found = list_find(list, epoch);
@@ -409,7 +425,8 @@ static int list_common_fill(const struct order *order, uint64_t epoch, uint64_t 
 }
 
 const struct order_kind order_kind_list = {
-	.help = "what a file says, one sample number or path per line with \"# epoch E\" headings, or raw .u32/.u64; keys: "
+	.help = "what a file says, one sample number or path per line with \"# epoch E\" headings, "
+		"or raw .u32/.u64; keys: "
 		"path" ORDER_HELP_COMMON,
 	.keys = list_keys,
 	.open = list_open,

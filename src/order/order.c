@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Orders: from a spec and n to epochs. The kind computes the common sequence and says what a rank reads of it; here the
- * local ranks are merged into the one sequence this node reads, and positions are indexed by sample.
+/* Orders: from a spec and n to epochs. The kind computes the common sequence and says what a rank
+ * reads of it; here the local ranks are merged into the one sequence this node reads, and positions
+ * are indexed by sample.
  *
- *   rank a:  s0 s1 s2 ...      merged, a < b:   a0 b0 a1 b1 a2 b2 a3      (a rank that is through drops out)
- *   rank b:  s0 s1 s2          first[s], next_same[p]: where sample s stands first, and where it comes again
+ *   rank a:  s0 s1 s2       merged, a < b:   a0 b0 a1 b1 a2     (b is through: it drops out)
+ *   rank b:  s0 s1          first[s], next_same[p]: where s stands first, where it comes again
  *
- * Ranks are read in chunks so that a common sequence of any size is walked once, not once per rank. An order never
- * changes after order_new, so any thread may compute any epoch; nothing here may keep state between epochs. */
+ * Ranks are read in chunks so that a common sequence of any size is walked once, not once per rank.
+ * An order never changes after order_new, so any thread may compute any epoch; nothing here may
+ * keep state between epochs. */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -29,12 +31,14 @@ uint32_t *order_alloc_u32(uint64_t n)
 		return malloc(bytes);
 	bytes = ALIGN_UP(bytes, LARGE_PAGE);
 	p = aligned_alloc(LARGE_PAGE, bytes);
+	/* Only advice: without large pages everything is slower, not wrong. */
 	if (p)
-		(void)madvise(p, bytes, MADV_HUGEPAGE); /* advice: without it everything is only slower */
+		(void)madvise(p, bytes, MADV_HUGEPAGE);
 	return p;
 }
 
-static int order_fill_info(struct order *order, const struct order_spec *spec, uint64_t n, struct err *err)
+static int order_fill_info(struct order *order, const struct order_spec *spec, uint64_t n,
+			   struct err *err)
 {
 	struct order_info *info = &order->info;
 
@@ -63,13 +67,16 @@ static int common_length(const struct order *order, uint64_t epoch, uint64_t *re
 	return order->kind->common_length ? order->kind->common_length(order, epoch, ret, err) : 0;
 }
 
-static uint64_t rank_length(const struct order *order, const struct order_span *common, uint64_t rank)
+static uint64_t rank_length(const struct order *order, const struct order_span *common,
+			    uint64_t rank)
 {
-	return order->kind->rank_length ? order->kind->rank_length(order, common->epoch, common->length, rank) :
-					  common->length;
+	return order->kind->rank_length
+		       ? order->kind->rank_length(order, common->epoch, common->length, rank)
+		       : common->length;
 }
 
-/* A resume point behind the epoch's end is a wrong start_step or a wrong batch: nothing would ever be prefetched. */
+/* A resume point behind the epoch's end is a wrong start_step or a wrong batch: nothing would ever
+ * be prefetched. */
 static int check_start_step(const struct order *order, struct err *err)
 {
 	const struct order_info *info = &order->info;
@@ -85,21 +92,24 @@ static int check_start_step(const struct order *order, struct err *err)
 	length = rank_length(order, &common, info->ranks[0]);
 	if (info->start_step > DIV_ROUND_UP(length, info->batch))
 		return err_set(err, -EINVAL,
-			"key \"start_step\": %" PRIu64 " is behind the end of the epoch, which has %" PRIu64 " batches of %" PRIu64
-			" per rank",
-			info->start_step, DIV_ROUND_UP(length, info->batch), info->batch);
+			       "key \"start_step\": %" PRIu64
+			       " is behind the end of the epoch, which has %" PRIu64
+			       " batches of %" PRIu64 " per rank",
+			       info->start_step, DIV_ROUND_UP(length, info->batch), info->batch);
 	return 0;
 }
 
-int order_new(const struct order_spec *spec, const struct order_params *params, struct order **ret, struct err *err)
+int order_new(const struct order_spec *spec, const struct order_params *params, struct order **ret,
+	      struct err *err)
 {
 	struct order *order;
 	int rc;
 
 	*ret = NULL;
 	if (params->n > ORDER_SAMPLES_MAX)
-		return err_set(err, -EINVAL, "order %s: %" PRIu64 " samples are too many, at most %" PRIu64, spec->name,
-			params->n, ORDER_SAMPLES_MAX);
+		return err_set(err, -EINVAL,
+			       "order %s: %" PRIu64 " samples are too many, at most %" PRIu64,
+			       spec->name, params->n, ORDER_SAMPLES_MAX);
 	order = calloc(1, sizeof(*order));
 	if (!order)
 		return err_set(err, -ENOMEM, "order %s: out of memory", spec->name);
@@ -135,8 +145,8 @@ const struct order_info *order_info(const struct order *order)
 }
 
 /* The common sequence, in memory the caller frees. */
-static int common_new(const struct order *order, uint64_t epoch, uint32_t **ret_sample, struct order_span *ret,
-	struct err *err)
+static int common_new(const struct order *order, uint64_t epoch, uint32_t **ret_sample,
+		      struct order_span *ret, struct err *err)
 {
 	uint32_t *sample AUTO_FREE = NULL;
 	uint64_t length;
@@ -145,11 +155,13 @@ static int common_new(const struct order *order, uint64_t epoch, uint32_t **ret_
 	if (rc < 0)
 		return rc;
 	if (length > UINT32_MAX)
-		return err_set(err, -EOVERFLOW, "epoch %" PRIu64 " has %" PRIu64 " positions, more than 2^32-1", epoch,
-			length);
+		return err_set(err, -EOVERFLOW,
+			       "epoch %" PRIu64 " has %" PRIu64 " positions, more than 2^32-1",
+			       epoch, length);
 	sample = order_alloc_u32(length);
 	if (!sample)
-		return err_set(err, -ENOMEM, "out of memory for an epoch of %" PRIu64 " samples", length);
+		return err_set(err, -ENOMEM, "out of memory for an epoch of %" PRIu64 " samples",
+			       length);
 	rc = order->kind->common_fill(order, epoch, length, sample, err);
 	if (rc < 0)
 		return rc;
@@ -158,12 +170,29 @@ static int common_new(const struct order *order, uint64_t epoch, uint32_t **ret_
 	return 0;
 }
 
-/* Merges rows [row, row + CHUNK) of all local ranks to `out`; returns the number of samples written. */
-static uint64_t merge_chunk(const struct order *order, const struct order_span *common, const uint64_t *length,
-	uint64_t row, uint32_t *out)
+/* Does the one rank there is read the common sequence as it stands? */
+static bool reads_whole(const struct order *order)
+{
+	return !order->kind->rank_read || order->is_whole;
+}
+
+static void read_rank(const struct order *order, const struct order_span *common, uint64_t rank,
+		      uint64_t length, uint32_t *out)
+{
+	for (uint64_t from = 0; from < length; from += CHUNK)
+		order->kind->rank_read(order, common, rank, from,
+				       (uint32_t)MIN(length - from, CHUNK), out + from);
+}
+
+/* Merges rows [row, row + CHUNK) of all local ranks to `out`; returns the number of samples
+ * written. */
+static uint64_t merge_chunk(const struct order *order, const struct order_span *common,
+			    const uint64_t *length, uint64_t row, uint32_t *out)
 {
 	uint32_t read[CHUNK];
-	uint64_t width[CHUNK] = { 0 }; /* ranks in each row, then where the row's next sample goes */
+	uint64_t width[CHUNK] = {
+		0
+	}; /* ranks in each row, then where the row's next sample goes */
 	uint64_t at = 0;
 
 	for (uint32_t r = 0; r < order->info.n_ranks; r++)
@@ -186,8 +215,8 @@ static uint64_t merge_chunk(const struct order *order, const struct order_span *
 	return at;
 }
 
-static int merge_ranks(const struct order *order, const struct order_span *common, struct order_epoch *e,
-	struct err *err)
+static int merge_ranks(const struct order *order, const struct order_span *common,
+		       struct order_epoch *e, struct err *err)
 {
 	uint64_t *length AUTO_FREE = malloc(order->info.n_ranks * sizeof(*length));
 	uint64_t longest = 0, at = 0;
@@ -200,18 +229,22 @@ static int merge_ranks(const struct order *order, const struct order_span *commo
 		e->length += length[r];
 	}
 	if (e->length > UINT32_MAX)
-		return err_set(err, -EOVERFLOW, "epoch %" PRIu64 " has %" PRIu64 " positions, more than 2^32-1", e->epoch,
-			e->length);
+		return err_set(err, -EOVERFLOW,
+			       "epoch %" PRIu64 " has %" PRIu64 " positions, more than 2^32-1",
+			       e->epoch, e->length);
 	e->sample = order_alloc_u32(e->length);
 	if (!e->sample)
-		return err_set(err, -ENOMEM, "out of memory for an epoch of %" PRIu64 " positions", e->length);
-	for (uint64_t row = 0; row < longest; row += CHUNK)
+		return err_set(err, -ENOMEM, "out of memory for an epoch of %" PRIu64 " positions",
+			       e->length);
+	if (order->info.n_ranks == 1)
+		read_rank(order, common, order->ranks[0], longest, e->sample);
+	for (uint64_t row = 0; order->info.n_ranks > 1 && row < longest; row += CHUNK)
 		at += merge_chunk(order, common, length, row, e->sample + at);
 	return 0;
 }
 
-/* Fills first[] and, if it is there, next_same[]. Returns whether a sample occurs twice. Backwards, so that the entry of
- * a sample is always its next position. */
+/* Fills first[] and, if it is there, next_same[]. Returns whether a sample occurs twice. Backwards,
+ * so that the entry of a sample is always its next position. */
 static bool index_positions(struct order_epoch *e)
 {
 	uint32_t twice = 0;
@@ -238,7 +271,7 @@ static int epoch_fill(const struct order *order, struct order_epoch *e, struct e
 
 	if (rc < 0)
 		return rc;
-	if (!order->kind->rank_read) {
+	if (reads_whole(order)) {
 		e->length = common.length;
 		e->sample = TAKE(sample);
 	} else {
@@ -249,17 +282,20 @@ static int epoch_fill(const struct order *order, struct order_epoch *e, struct e
 	}
 	e->first = order_alloc_u32(e->n);
 	if (!e->first)
-		return err_set(err, -ENOMEM, "out of memory for an epoch of %" PRIu64 " positions", e->length);
+		return err_set(err, -ENOMEM, "out of memory for an epoch of %" PRIu64 " positions",
+			       e->length);
 	if (!index_positions(e))
 		return 0;
 	e->next_same = order_alloc_u32(e->length);
 	if (!e->next_same)
-		return err_set(err, -ENOMEM, "out of memory for an epoch of %" PRIu64 " positions", e->length);
+		return err_set(err, -ENOMEM, "out of memory for an epoch of %" PRIu64 " positions",
+			       e->length);
 	(void)index_positions(e);
 	return 0;
 }
 
-int order_epoch_new(const struct order *order, uint64_t epoch, struct order_epoch **ret, struct err *err)
+int order_epoch_new(const struct order *order, uint64_t epoch, struct order_epoch **ret,
+		    struct err *err)
 {
 	struct order_epoch *e = calloc(1, sizeof(*e));
 	int rc;
@@ -288,8 +324,8 @@ void order_epoch_free(struct order_epoch *epoch)
 	free(epoch);
 }
 
-int order_rank_epoch(const struct order *order, uint64_t epoch, uint64_t rank, uint32_t **ret_sample,
-	uint64_t *ret_length, struct err *err)
+int order_rank_epoch(const struct order *order, uint64_t epoch, uint64_t rank,
+		     uint32_t **ret_sample, uint64_t *ret_length, struct err *err)
 {
 	struct order_span common;
 	uint32_t *all AUTO_FREE = NULL;
@@ -300,12 +336,14 @@ int order_rank_epoch(const struct order *order, uint64_t epoch, uint64_t rank, u
 	*ret_sample = NULL;
 	*ret_length = 0;
 	if (rank >= order->info.world)
-		return err_set(err, -EINVAL, "rank %" PRIu64 " is outside the world of %" PRIu64 ", ranks count from 0", rank,
-			order->info.world);
+		return err_set(err, -EINVAL,
+			       "rank %" PRIu64 " is outside the world of %" PRIu64
+			       ", ranks count from 0",
+			       rank, order->info.world);
 	rc = common_new(order, epoch, &all, &common, err);
 	if (rc < 0)
 		return rc;
-	if (!order->kind->rank_read) {
+	if (reads_whole(order)) {
 		*ret_sample = TAKE(all);
 		*ret_length = common.length;
 		return 0;
@@ -313,9 +351,9 @@ int order_rank_epoch(const struct order *order, uint64_t epoch, uint64_t rank, u
 	length = rank_length(order, &common, rank);
 	sample = order_alloc_u32(length);
 	if (!sample)
-		return err_set(err, -ENOMEM, "out of memory for an epoch of %" PRIu64 " samples", length);
-	for (uint64_t from = 0; from < length; from += CHUNK)
-		order->kind->rank_read(order, &common, rank, from, (uint32_t)MIN(length - from, CHUNK), sample + from);
+		return err_set(err, -ENOMEM, "out of memory for an epoch of %" PRIu64 " samples",
+			       length);
+	read_rank(order, &common, rank, length, sample);
 	*ret_sample = TAKE(sample);
 	*ret_length = length;
 	return 0;

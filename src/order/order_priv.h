@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of this module share: the parsed spec, the contract of a kind, the order. README.md says how a kind is
- * added: one file with a struct order_kind, one row in kinds.c.
+/* What the files of this module share: the parsed spec, the contract of a kind, the order.
+ * README.md says how a kind is added: one file with a struct order_kind, one row in kinds.c.
  *
- * A kind describes an epoch in two steps, because that is how the frameworks do it: first a sequence that all ranks
- * compute alike (the common sequence, mostly a permutation), then which part of it each rank reads. order.c does the
- * rest: memory, merging the local ranks, first and next positions. All of it is set-up code of one thread until
- * order_new returns; afterwards everything is const and any thread may compute epochs. */
+ * A kind describes an epoch in two steps, because that is how the frameworks do it: first a
+ * sequence that all ranks compute alike (the common sequence, mostly a permutation), then which
+ * part of it each rank reads. order.c does the rest: memory, merging the local ranks, first and
+ * next positions. All of it is set-up code of one thread until order_new returns; afterwards
+ * everything is const and any thread may compute epochs. */
 #ifndef CLAIRFS_ORDER_PRIV_H
 #define CLAIRFS_ORDER_PRIV_H
 
@@ -26,7 +27,8 @@ enum order_key_type {
 	ORDER_KEY_SEED, /* [-2^63, 2^64) as text_to_seed reads it */
 	ORDER_KEY_BOOL,
 	ORDER_KEY_TEXT,
-	ORDER_KEY_WORLD, /* these three fill order_spec.world and .ranks; rank and ranks exclude each other */
+	/* These fill order_spec.world and .ranks; rank and ranks exclude each other. */
+	ORDER_KEY_WORLD,
 	ORDER_KEY_RANK,
 	ORDER_KEY_RANKS,
 };
@@ -40,9 +42,11 @@ struct order_key {
 };
 
 /* The rows of a kind whose job has several ranks. */
+/* clang-format off */
 #define ORDER_KEY_ROW_WORLD { .name = "world", .type = ORDER_KEY_WORLD, .def = 1 }
 #define ORDER_KEY_ROW_RANK { .name = "rank", .type = ORDER_KEY_RANK }
 #define ORDER_KEY_ROW_RANKS { .name = "ranks", .type = ORDER_KEY_RANKS }
+/* clang-format on */
 
 /* What every kind's help ends with. */
 #define ORDER_HELP_COMMON " epochs start_epoch start_step batch workers prefetch_factor"
@@ -56,14 +60,16 @@ struct order_value {
 struct order_spec {
 	const char *name; /* of the kind */
 	const struct order_kind *kind;
-	struct order_value own[ORDER_OWN_KEYS_MAX], common[ORDER_COMMON_KEYS]; /* in the order of the key tables */
+	/* In the order of the key tables. */
+	struct order_value own[ORDER_OWN_KEYS_MAX], common[ORDER_COMMON_KEYS];
 	uint64_t world;
 	uint32_t *ranks; /* [n_ranks], ascending, no duplicates */
 	uint32_t n_ranks;
 	char *canonical;
 };
 
-/* The value of a key of the spec's kind, or its default (text: NULL). The name must be in the table: it is ours. */
+/* The value of a key of the spec's kind, or its default (text: NULL). The name must be in the
+ * table: it is ours. */
 uint64_t order_spec_u64(const struct order_spec *spec, const char *key);
 const char *order_spec_path(const struct order_spec *spec, const char *key);
 
@@ -80,6 +86,7 @@ struct order {
 	const struct order_kind *kind;
 	void *state;     /* the kind's; immutable after open */
 	uint32_t *ranks; /* [info.n_ranks] local ranks, ascending; info.ranks points here */
+	bool is_whole;   /* set by open: one rank that reads the common sequence as it stands */
 };
 
 /* The common sequence of one epoch. */
@@ -94,26 +101,33 @@ struct order_kind {
 	const char *help;             /* one line: what it is; lists its keys with their defaults */
 	const struct order_key *keys; /* its own keys; the common ones are added */
 
-	/* Checks the spec against params->n and makes order->state; sets order->info.is_same_every_epoch. order->info is
-	 * filled otherwise. The spec does not outlive order_new: copy what is needed. May be NULL: no state, and every
-	 * epoch is the same. Errors: one line without the kind's name, which the caller puts in front. */
-	int (*open)(struct order *order, const struct order_spec *spec, const struct order_params *params,
-		struct err *err);
-	/* Frees order->state; also called, with what is there, after a failed open. May be NULL: free(). */
+	/* Checks the spec against params->n and makes order->state; sets
+	 * order->info.is_same_every_epoch. order->info is filled otherwise. The spec does not
+	 * outlive order_new: copy what is needed. May be NULL: no state, and every epoch is the
+	 * same. Errors: one line without the kind's name, which the caller puts in front. */
+	int (*open)(struct order *order, const struct order_spec *spec,
+		    const struct order_params *params, struct err *err);
+	/* Frees order->state; also called, with what is there, after a failed open. May be NULL:
+	 * free(). */
 	void (*close)(struct order *order);
 
 	/* Length of the epoch's common sequence. May be NULL: n. */
-	int (*common_length)(const struct order *order, uint64_t epoch, uint64_t *ret, struct err *err);
-	/* Writes the common sequence of the epoch, `length` (as above) sample numbers < n, to out. */
-	int (*common_fill)(const struct order *order, uint64_t epoch, uint64_t length, uint32_t *out, struct err *err);
+	int (*common_length)(const struct order *order, uint64_t epoch, uint64_t *ret,
+			     struct err *err);
+	/* Writes the common sequence of the epoch, `length` (as above) sample numbers < n, to out.
+	 */
+	int (*common_fill)(const struct order *order, uint64_t epoch, uint64_t length,
+			   uint32_t *out, struct err *err);
 
-	/* How many samples a rank reads in an epoch whose common sequence has this length. NULL together with rank_read:
-	 * the world has one rank and it reads the common sequence as it stands. */
-	uint64_t (*rank_length)(const struct order *order, uint64_t epoch, uint64_t length, uint64_t rank);
-	/* Writes samples [from, from + count) of a rank's sequence to out; within rank_length. Called often, with
-	 * small counts, from low to high. */
-	void (*rank_read)(const struct order *order, const struct order_span *common, uint64_t rank, uint64_t from,
-		uint32_t count, uint32_t *out);
+	/* How many samples a rank reads in an epoch whose common sequence has this length. NULL
+	 * together with rank_read: the world has one rank and it reads the common sequence as it
+	 * stands. */
+	uint64_t (*rank_length)(const struct order *order, uint64_t epoch, uint64_t length,
+				uint64_t rank);
+	/* Writes samples [from, from + count) of a rank's sequence to out; within rank_length.
+	 * Called often, with small counts, from low to high. */
+	void (*rank_read)(const struct order *order, const struct order_span *common, uint64_t rank,
+			  uint64_t from, uint32_t count, uint32_t *out);
 };
 
 /* One row of the table in kinds.c. */
@@ -125,8 +139,8 @@ struct order_kind_row {
 extern const struct order_kind_row order_kind_table[]; /* ends with a row whose name is NULL */
 const struct order_kind_row *order_kind_find(const char *name); /* or NULL */
 
-/* Room for n numbers (also for n = 0), with large pages where they pay, since permutations are accessed all over the
- * place. free() it. NULL: out of memory. */
+/* Room for n numbers (also for n = 0), with large pages where they pay, since permutations are
+ * accessed all over the place. free() it. NULL: out of memory. */
 uint32_t *order_alloc_u32(uint64_t n) MUST_USE;
 
 extern const struct order_kind order_kind_sequential, order_kind_list, order_kind_torch_randperm,

@@ -11,7 +11,8 @@
 /* From this n on torch draws 64 bits per sample (UINT32_MAX / 20). */
 #define PERM_TORCH_LARGE 214748364
 
-/* torch.randperm(n) on the CPU: takes the large branch if has_large (torch >= 2.6) and n >= PERM_TORCH_LARGE. */
+/* torch.randperm(n) on the CPU: takes the large branch if has_large (torch >= 2.6) and n >=
+ * PERM_TORCH_LARGE. */
 void perm_torch(uint32_t *out, uint32_t n, bool has_large, struct mt19937 *rng);
 /* Its two branches, for any n. */
 void perm_torch_small(uint32_t *out, uint32_t n, struct mt19937 *rng);

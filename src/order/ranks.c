@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sets of ranks: "0-3+6" to an ascending array and back. '+' because ',' separates mount options and a spec must be one
- * word there. The limits of the world bound the array, so "0-4000000000" is an error and not an allocation. Ranges that
- * overlap are an error too: a rank counted twice would double this node's reads without a sign of it.
- * Set-up code, any thread. */
+/* Sets of ranks: "0-3+6" to an ascending array and back. '+' because ',' separates mount options
+ * and a spec must be one word there. The limits of the world bound the array, so "0-4000000000" is
+ * an error and not an allocation. Ranges that overlap are an error too: a rank counted twice would
+ * double this node's reads without a sign of it. Set-up code, any thread. */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -26,14 +26,18 @@ static int range_parse(char *text, uint64_t *ret_from, uint64_t *ret_to, struct 
 	char shown[40];
 
 	if (text_to_u64(from, ret_from) < 0 || (to && text_to_u64(to, ret_to) < 0))
-		return err_set(err, -EINVAL, "expected ranks and ranges of ranks, for example 0-3+6");
+		return err_set(err, -EINVAL,
+			       "expected ranks and ranges of ranks, for example 0-3+6");
 	if (!to)
 		*ret_to = *ret_from;
 	if (*ret_to < *ret_from)
-		return err_set(err, -EINVAL, "range %" PRIu64 "-%" PRIu64 " runs backwards", *ret_from, *ret_to);
+		return err_set(err, -EINVAL, "range %" PRIu64 "-%" PRIu64 " runs backwards",
+			       *ret_from, *ret_to);
 	if (*ret_to >= ORDER_WORLD_MAX)
 		return err_set(err, -EINVAL, "rank %s is out of range, allowed: 0-%" PRIu64,
-			text_escape(to ? to : from, strlen(to ? to : from), shown, sizeof(shown)), ORDER_WORLD_MAX - 1);
+			       text_escape(to ? to : from, strlen(to ? to : from), shown,
+					   sizeof(shown)),
+			       ORDER_WORLD_MAX - 1);
 	return 0;
 }
 
@@ -50,7 +54,8 @@ int order_ranks_parse(char *text, uint32_t **ret_ranks, uint32_t *ret_n, struct 
 		if (rc < 0)
 			return rc;
 		if (n + (to - from + 1) > ORDER_WORLD_MAX)
-			return err_set(err, -EINVAL, "more than %" PRIu64 " ranks", ORDER_WORLD_MAX);
+			return err_set(err, -EINVAL, "more than %" PRIu64 " ranks",
+				       ORDER_WORLD_MAX);
 		more = realloc(ranks, (n + (to - from + 1)) * sizeof(*ranks));
 		if (!more)
 			return err_set(err, -ENOMEM, "out of memory");

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* MT19937 in blocks. Word k of the next state needs words k, k+1 of the old one and word k+397, which is old for
- * k < 227 and new from there on. Splitting the loop at that border leaves bodies without a branch or a modulo, whose
- * only dependence spans 227 words: gcc and clang turn them and the tempering into vectors without being told how.
+/* MT19937 in blocks. Word k of the next state needs words k, k+1 of the old one and word k+397,
+ * which is old for k < 227 and new from there on. Splitting the loop at that border leaves bodies
+ * without a branch or a modulo, whose only dependence spans 227 words: gcc and clang turn them and
+ * the tempering into vectors without being told how.
  *
- * Bit for bit the reference generator (Matsumoto, Nishimura 2002); it must never skip or buffer words across a seed,
- * since the frameworks count every word they draw. Any thread: there is no state but the caller's. */
+ * Bit for bit the reference generator (Matsumoto, Nishimura 2002); it must never skip or buffer
+ * words across a seed, since the frameworks count every word they draw. Any thread: there is no
+ * state but the caller's. */
 #include "rng_mt19937.h"
 
 #define SHIFT 397

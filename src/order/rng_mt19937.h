@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* MT19937, the generator behind torch's CPU generator, numpy's RandomState, Python's random and C++'s std::mt19937.
- * Words are made 624 at a time, because the recurrence then is three plain loops that the compiler vectorises; a word
- * taken from the block costs a load. A generator is a value: copy it, keep it on the stack, share it with nobody. */
+/* MT19937, the generator behind torch's CPU generator, numpy's RandomState, Python's random and
+ * C++'s std::mt19937. Words are made 624 at a time, because the recurrence then is three plain
+ * loops that the compiler vectorises; a word taken from the block costs a load. A generator is a
+ * value: copy it, keep it on the stack, share it with nobody. */
 #ifndef CLAIRFS_ORDER_RNG_MT19937_H
 #define CLAIRFS_ORDER_RNG_MT19937_H
 
@@ -20,7 +21,8 @@ struct mt19937 {
 void mt19937_seed(struct mt19937 *rng, uint32_t seed);
 /* Makes the next 624 words; only for the functions below. */
 void mt19937_refill(struct mt19937 *rng);
-/* The next words, at least 1 and at most `max` of them (max >= 1), valid until the next call on this generator. */
+/* The next words, at least 1 and at most `max` of them (max >= 1), valid until the next call on
+ * this generator. */
 const uint32_t *mt19937_take(struct mt19937 *rng, size_t max, size_t *ret_count);
 
 static inline uint32_t mt19937_u32(struct mt19937 *rng)

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Kind "sequential": samples 0..n-1 in every epoch, as torch's SequentialSampler and everything else that does not
- * shuffle. It has no ranks: several ranks without shuffling are torch-distributed with shuffle=0, which also knows how
- * the end is padded. Pure; any thread. It must stay the simplest kind: it is the example to copy from. */
+/* Kind "sequential": samples 0..n-1 in every epoch, as torch's SequentialSampler and everything
+ * else that does not shuffle. It has no ranks: several ranks without shuffling are
+ * torch-distributed with shuffle=0, which also knows how the end is padded. Pure; any thread. It
+ * must stay the simplest kind: it is the example to copy from. */
 #include "order_priv.h"
 
 static const struct order_key sequential_keys[] = { { .name = NULL } };
 
-static int sequential_common_fill(const struct order *order, uint64_t epoch, uint64_t length, uint32_t *out,
-	struct err *err)
+static int sequential_common_fill(const struct order *order, uint64_t epoch, uint64_t length,
+				  uint32_t *out, struct err *err)
 {
 	for (uint64_t i = 0; i < length; i++)
 		out[i] = (uint32_t)i;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Specs: "KIND[:key=value]..." to numbers and back. A spec is typed by hand into job scripts and fstab-like options and
- * is wrong often, so every error is one line that names the key and, for a misspelt name, the nearest right one. What a
- * key may hold is a row in a table (the kind's own, then the common ones), so parsing, the canonical text and the
- * messages come from one place; what several keys mean together (a rank and its world) is checked once all are read.
+/* Specs: "KIND[:key=value]..." to numbers and back. A spec is typed by hand into job scripts and
+ * fstab-like options and is wrong often, so every error is one line that names the key and, for a
+ * misspelt name, the nearest right one. What a key may hold is a row in a table (the kind's own,
+ * then the common ones), so parsing, the canonical text and the messages come from one place; what
+ * several keys mean together (a rank and its world) is checked once all are read.
  *
- * It must never guess: no key twice, no empty value, no unknown escape. It does not know n; order_new checks against
- * that. Set-up code, any thread. */
+ * It must never guess: no key twice, no empty value, no unknown escape. It does not know n;
+ * order_new checks against that. Set-up code, any thread. */
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -70,7 +71,8 @@ static void names_join(struct buf_writer *w, const char *const *names)
 }
 
 /* `what` is e.g. "key"; the message ends with the nearest name or with all of them. */
-static int unknown_name(struct err *err, const char *what, const char *name, const char *const *known)
+static int unknown_name(struct err *err, const char *what, const char *name,
+			const char *const *known)
 {
 	char shown[NAME_SHOWN];
 	const char *near = text_nearest(name, known);
@@ -79,10 +81,12 @@ static int unknown_name(struct err *err, const char *what, const char *name, con
 
 	text_escape(name, strlen(name), shown, sizeof(shown));
 	if (near)
-		return err_set(err, -EINVAL, "unknown %s \"%s\", did you mean \"%s\"?", what, shown, near);
+		return err_set(err, -EINVAL, "unknown %s \"%s\", did you mean \"%s\"?", what, shown,
+			       near);
 	buf_writer_init(&all);
 	names_join(&all, known);
-	rc = err_set(err, -EINVAL, "unknown %s \"%s\", known: %.*s", what, shown, (int)all.size, (char *)all.data);
+	rc = err_set(err, -EINVAL, "unknown %s \"%s\", known: %.*s", what, shown, (int)all.size,
+		     (char *)all.data);
 	buf_writer_fini(&all);
 	return rc;
 }
@@ -117,8 +121,10 @@ static int unescape(char *value, const char *key, struct err *err)
 		else if (strncmp(from, "%25", 3) == 0)
 			*to++ = '%';
 		else
-			return err_set(err, -EINVAL,
-				"key \"%s\": '%%' must be written %%25 (%%3A is ':', %%2C is ',')", key);
+			return err_set(
+				err, -EINVAL,
+				"key \"%s\": '%%' must be written %%25 (%%3A is ':', %%2C is ',')",
+				key);
 		from += 3;
 	}
 	*to = '\0';
@@ -135,22 +141,25 @@ static void put_escaped(struct buf_writer *w, const char *value)
 	}
 }
 
-static int value_u64(const struct order_key *key, const char *text, uint64_t min, uint64_t max, uint64_t *ret,
-	struct err *err)
+static int value_u64(const struct order_key *key, const char *text, uint64_t min, uint64_t max,
+		     uint64_t *ret, struct err *err)
 {
 	char shown[NAME_SHOWN];
 	int rc = text_to_u64(text, ret);
 
 	text_escape(text, strlen(text), shown, sizeof(shown));
 	if (rc == -EINVAL)
-		return err_set(err, -EINVAL, "key \"%s\": \"%s\" is not a whole number", key->name, shown);
+		return err_set(err, -EINVAL, "key \"%s\": \"%s\" is not a whole number", key->name,
+			       shown);
 	if (rc < 0 || *ret < min || *ret > max)
-		return err_set(err, -EINVAL, "key \"%s\": %s is out of range, allowed: %" PRIu64 "-%" PRIu64, key->name,
-			shown, min, max);
+		return err_set(err, -EINVAL,
+			       "key \"%s\": %s is out of range, allowed: %" PRIu64 "-%" PRIu64,
+			       key->name, shown, min, max);
 	return 0;
 }
 
-static int value_rank(struct order_spec *spec, const struct order_key *key, char *text, struct err *err)
+static int value_rank(struct order_spec *spec, const struct order_key *key, char *text,
+		      struct err *err)
 {
 	uint64_t rank;
 	int rc;
@@ -174,7 +183,8 @@ static int value_rank(struct order_spec *spec, const struct order_key *key, char
 	return 0;
 }
 
-static int value_parse(struct order_spec *spec, const struct slot *slot, char *text, struct err *err)
+static int value_parse(struct order_spec *spec, const struct slot *slot, char *text,
+		       struct err *err)
 {
 	char shown[NAME_SHOWN];
 	bool is_on;
@@ -182,16 +192,19 @@ static int value_parse(struct order_spec *spec, const struct slot *slot, char *t
 	text_escape(text, strlen(text), shown, sizeof(shown));
 	switch (slot->key->type) {
 	case ORDER_KEY_U64:
-		return value_u64(slot->key, text, slot->key->min, slot->key->max, &slot->value->num, err);
+		return value_u64(slot->key, text, slot->key->min, slot->key->max, &slot->value->num,
+				 err);
 	case ORDER_KEY_SEED:
 		if (text_to_seed(text, &slot->value->num) < 0)
-			return err_set(err, -EINVAL,
+			return err_set(
+				err, -EINVAL,
 				"key \"%s\": \"%s\" is not a seed, a whole number from -2^63 to 2^64-1",
 				slot->key->name, shown);
 		return 0;
 	case ORDER_KEY_BOOL:
 		if (text_to_bool(text, &is_on) < 0)
-			return err_set(err, -EINVAL, "key \"%s\": \"%s\" is neither 0 nor 1", slot->key->name, shown);
+			return err_set(err, -EINVAL, "key \"%s\": \"%s\" is neither 0 nor 1",
+				       slot->key->name, shown);
 		slot->value->num = is_on;
 		return 0;
 	case ORDER_KEY_TEXT:
@@ -251,14 +264,17 @@ static int spec_check(struct order_spec *spec, struct err *err)
 
 	for (unsigned i = 0; spec->kind->keys[i].name; i++)
 		if (spec->kind->keys[i].is_required && !spec->own[i].is_set)
-			return err_set(err, -EINVAL, "key \"%s\" is missing", spec->kind->keys[i].name);
+			return err_set(err, -EINVAL, "key \"%s\" is missing",
+				       spec->kind->keys[i].name);
 	rc = ranks_default(spec, err);
 	if (rc < 0)
 		return rc;
 	highest = spec->ranks[spec->n_ranks - 1];
 	if (highest >= spec->world)
-		return err_set(err, -EINVAL, "rank %u is outside the world of %" PRIu64 " (key \"world\"), ranks count from 0",
-			highest, spec->world);
+		return err_set(err, -EINVAL,
+			       "rank %u is outside the world of %" PRIu64
+			       " (key \"world\"), ranks count from 0",
+			       highest, spec->world);
 	if (order_spec_u64(spec, "start_step") > 0 && order_spec_u64(spec, "batch") == 0)
 		return err_set(err, -EINVAL, "key \"start_step\" needs key \"batch\"");
 	return 0;
@@ -278,8 +294,8 @@ static void put_ranks(struct buf_writer *w, const struct order_spec *spec)
 		buf_printf(w, ":%s=%s", spec->n_ranks == 1 ? "rank" : "ranks", text);
 }
 
-static void put_value(struct buf_writer *w, const struct order_spec *spec, const struct order_key *key,
-	const struct order_value *value)
+static void put_value(struct buf_writer *w, const struct order_spec *spec,
+		      const struct order_key *key, const struct order_value *value)
 {
 	switch (key->type) {
 	case ORDER_KEY_WORLD:

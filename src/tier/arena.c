@@ -9,8 +9,9 @@
  *
  * Free extents are in bins, one per length up to a piece, so that the first bin with anything in it
  * is the best fit; neighbours are merged at release. All in constant time, with tags outside of the
- * memory handed out (12 bytes per page, not part of the budget). Best fit of whole pages was measured
- * against classes of sizes: those lose a tenth to rounding and more to chunks of the wrong class.
+ * memory handed out (12 bytes per page, not part of the budget). Mixes of sizes that are replaced at
+ * random keep 91 to 99 % of 2 GiB in payload (82 to 99 % of 128 MiB); size classes of an eighth would
+ * lose 6 % to rounding alone, and then chunks of classes that nobody wants now.
  *
  * Memory goes back to the system by chunks of 2 MiB, the size of a huge page. A chunk that becomes
  * empty stays resident if there are few such, else it is taken out of the free space, dropped

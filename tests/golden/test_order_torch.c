@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Are our torch orders PyTorch's? Compares every vector that gen_torch.py made from the real library: the length, the
- * first and last 64 samples (for a person to look at when it fails) and a hash over all of them. The vectors with
- * n >= 214748364 are in a file of their own, which wants 2 GB of memory and a minute with sanitizers:
+/* Are our torch orders PyTorch's? Compares every vector that gen_torch.py made from the real
+ *library: the length, the first and last 64 samples (for a person to look at when it fails) and a
+ *hash over all of them. The vectors with n >= 214748364 are in a file of their own, which wants 2
+ *GB of memory and a minute with sanitizers:
  *
  *	CLAIRFS_ORDER_VECTORS=tests/golden/order/torch_large.txt ./test_order_torch
  */
@@ -29,7 +30,8 @@ static FILE *open_vectors(void)
 
 	if (!path) {
 		CHECK(getenv("CLAIRFS_SOURCE"));
-		CHECK(asprintf(&made, "%s/tests/golden/order/torch.txt", getenv("CLAIRFS_SOURCE")) > 0);
+		CHECK(asprintf(&made, "%s/tests/golden/order/torch.txt", getenv("CLAIRFS_SOURCE")) >
+		      0);
 		path = made;
 	}
 	file = fopen(path, "re");
@@ -67,21 +69,23 @@ static void show(const uint32_t *sample, uint64_t n, char *out, size_t size)
 static void check_vector(const struct vector *v)
 {
 	struct err err = { 0 };
-	struct order_spec *spec;
-	struct order *order;
-	uint32_t *sample;
-	uint64_t length, shown, hash;
+	struct order_spec *spec = NULL;
+	struct order *order = NULL;
+	uint32_t *sample = NULL;
+	uint64_t length = 0, shown, hash;
 	char text[SHOWN * 12];
 
 	if (order_spec_parse(v->spec, &spec, &err) < 0 ||
-		order_new(spec, &(struct order_params){ .n = v->n }, &order, &err) < 0 ||
-		order_rank_epoch(order, v->epoch, v->rank, &sample, &length, &err) < 0)
+	    order_new(spec, &(struct order_params){ .n = v->n }, &order, &err) < 0 ||
+	    order_rank_epoch(order, v->epoch, v->rank, &sample, &length, &err) < 0)
 		CHECK_STR(err.msg, "");
 
-	/* The vectors are hashed as little-endian u32, which is how every machine we build for keeps them. */
+	/* The vectors are hashed as little-endian u32, which is how every machine we build for
+	 * keeps them. */
 	hash = XXH3_64bits(sample, length * sizeof(*sample));
 	if (length != v->length || hash != v->hash)
-		printf("# %s n %" PRIu64 " epoch %" PRIu64 " rank %" PRIu64 "\n", v->spec, v->n, v->epoch, v->rank);
+		printf("# %s n %" PRIu64 " epoch %" PRIu64 " rank %" PRIu64 "\n", v->spec, v->n,
+		       v->epoch, v->rank);
 	CHECK_U64(length, v->length);
 	shown = length < SHOWN ? length : SHOWN;
 	show(sample, shown, text, sizeof(text));

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The engine of faults. Jobs that are not hit go to the engine below as they are. A job that fails or comes late goes
- * to a thread of its own here, because submit() may not call done(). A job that is shortened is carried out by a
- * shadow, a copy with a smaller length whose results are copied back.
+ * The engine of faults. Jobs that are not hit go to the engine below as they are. A job that fails
+ * or comes late goes to a thread of its own here, because submit() may not call done(). A job that
+ * is shortened is carried out by a shadow, a copy with a smaller length whose results are copied
+ * back.
  *
  * Order of locks: fault->mu is never held over a call of the engine below or of done().
  */
@@ -216,7 +217,9 @@ static void fault_free(struct io *io)
 	free(f);
 }
 
-static const struct io_ops fault_ops = { .name = "fault", .submit = fault_submit, .free = fault_free };
+static const struct io_ops fault_ops = { .name = "fault",
+					 .submit = fault_submit,
+					 .free = fault_free };
 
 struct io *fault_io_new(struct io *take_below)
 {

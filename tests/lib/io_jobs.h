@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Jobs for tests of I/O engines: a job that can be waited for, files with known bytes, engines that must exist. */
+/* Jobs for tests of I/O engines: a job that can be waited for, files with known bytes, engines
+ * that must exist. */
 #ifndef CLAIRFS_TESTS_IO_JOBS_H
 #define CLAIRFS_TESTS_IO_JOBS_H
 
@@ -53,11 +54,14 @@ static inline uint8_t pattern_byte(uint64_t at)
 	return (uint8_t)((at * 0x9e3779b97f4a7c15ull) >> 56);
 }
 
-/* The engine, or NULL after saying why: when the system refuses rings that is checked to be reported, and it is a pass.
- * Any other failure to make one fails the test. */
-static inline struct io *engine_or_reason(enum io_engine engine, unsigned max_inflight, unsigned threads)
+/* The engine, or NULL after saying why: when the system refuses rings that is checked to be
+ * reported, and it is a pass. Any other failure to make one fails the test. */
+static inline struct io *engine_or_reason(enum io_engine engine, unsigned max_inflight,
+					  unsigned threads)
 {
-	struct io_params params = { .name = "test", .max_inflight = max_inflight, .threads = threads };
+	struct io_params params = { .name = "test",
+				    .max_inflight = max_inflight,
+				    .threads = threads };
 	struct io_caps caps;
 	struct io *io = NULL;
 	struct err err = { 0 };
@@ -77,5 +81,13 @@ static inline struct io *engine_or_reason(enum io_engine engine, unsigned max_in
 	CHECK_INT(err.code, r);
 	return NULL;
 }
+
+/* fn(engine) as two tests, pool_fn and uring_fn, and their rows of the table. */
+/* clang-format off */
+#define IO_BOTH(fn) \
+	static void pool_##fn(void) { fn(IO_ENGINE_POOL); } \
+	static void uring_##fn(void) { fn(IO_ENGINE_URING); }
+#define IO_ROWS(fn) { "pool_" #fn, pool_##fn }, { "uring_" #fn, uring_##fn }
+/* clang-format on */
 
 #endif

@@ -68,9 +68,12 @@ static bool print_entry(const struct dataset *ds, struct entry_id e)
 	dataset_stat(ds, e, &st);
 	dataset_identity(ds, e, &id);
 	printf("%c %u %llu %lld %lld %llu %u %u %u%c%s%c",
-	       dataset_is_sample(ds, e) ? 'S' : is_dir ? 'D' : 'F', (unsigned)st.st_mode,
-	       (unsigned long long)id.size, (long long)id.mtime_ns, (long long)id.ctime_ns,
-	       (unsigned long long)id.ino, st.st_uid, st.st_gid, (unsigned)st.st_nlink, 0, path, 0);
+	       dataset_is_sample(ds, e) ? 'S'
+	       : is_dir                 ? 'D'
+					: 'F',
+	       (unsigned)st.st_mode, (unsigned long long)id.size, (long long)id.mtime_ns,
+	       (long long)id.ctime_ns, (unsigned long long)id.ino, st.st_uid, st.st_gid,
+	       (unsigned)st.st_nlink, 0, path, 0);
 	return entry_eq(e, ENTRY_ROOT) || is_consistent(ds, e, path);
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Merged epochs of random orders against the naive meaning of struct order_epoch: the ranks' own sequences (from
- * order_rank_epoch, which tests/golden compares with the framework), dealt out one by one. Kinds that exist give every
- * rank the same length; the header promises more, so one test merges ranks of random lengths through a kind made here. */
+/* Merged epochs of random orders against the naive meaning of struct order_epoch: the ranks' own
+ * sequences (from order_rank_epoch, which tests/golden compares with the framework), dealt out one
+ * by one. Kinds that exist give every rank the same length; the header promises more, so one test
+ * merges ranks of random lengths through a kind made here. */
 #include "clairfs/order.h"
 
 #include <inttypes.h>
@@ -18,7 +19,8 @@ struct sequences {
 };
 
 /* Fails unless `e` is the local ranks' sequences dealt out in step. */
-static void check_merged(const struct order_epoch *e, const struct sequences *ranks, uint32_t n_ranks)
+static void check_merged(const struct order_epoch *e, const struct sequences *ranks,
+			 uint32_t n_ranks)
 {
 	uint64_t pos = 0, longest = 0;
 
@@ -34,7 +36,8 @@ static void check_merged(const struct order_epoch *e, const struct sequences *ra
 	CHECK_U64(pos, e->length);
 }
 
-/* first and next_same are the inverse of sample: walking every sample's chain visits every position once, ascending. */
+/* first and next_same are the inverse of sample: walking every sample's chain visits every position
+ * once, ascending. */
 static void check_chains(const struct order_epoch *e)
 {
 	uint64_t visited = 0, longest = 0;
@@ -70,14 +73,17 @@ static void random_spec(uint64_t *random, char *text, size_t size)
 	uint64_t world = 1 + check_rand_below(random, RANKS_MAX);
 	bool has_rank = false;
 
-	snprintf(text, size, "torch-distributed:seed=%" PRIu64 ":world=%" PRIu64 ":shuffle=%d:drop_last=%d",
-		 check_rand_u64(random), world, check_rand_below(random, 5) > 0, (int)check_rand_below(random, 2));
+	snprintf(text, size,
+		 "torch-distributed:seed=%" PRIu64 ":world=%" PRIu64 ":shuffle=%d:drop_last=%d",
+		 check_rand_u64(random), world, check_rand_below(random, 5) > 0,
+		 (int)check_rand_below(random, 2));
 	if (check_rand_below(random, 3) == 0)
 		return;
 	for (uint64_t r = 0; r < world; r++) {
 		if (check_rand_below(random, 2))
 			continue;
-		snprintf(text + strlen(text), size - strlen(text), "%s%" PRIu64, has_rank ? "+" : ":ranks=", r);
+		snprintf(text + strlen(text), size - strlen(text), "%s%" PRIu64,
+			 has_rank ? "+" : ":ranks=", r);
 		has_rank = true;
 	}
 }
@@ -97,8 +103,9 @@ static void one_random_order(uint64_t *random)
 	CHECK_INT(order_new(spec, &(struct order_params){ .n = n }, &order, &err), 0);
 	CHECK_INT(order_epoch_new(order, epoch, &e, &err), 0);
 	for (uint32_t r = 0; r < order_info(order)->n_ranks; r++)
-		CHECK_INT(order_rank_epoch(order, epoch, order_info(order)->ranks[r], &ranks.sample[r], &ranks.length[r],
-					   &err), 0);
+		CHECK_INT(order_rank_epoch(order, epoch, order_info(order)->ranks[r],
+					   &ranks.sample[r], &ranks.length[r], &err),
+			  0);
 	check_merged(e, &ranks, order_info(order)->n_ranks);
 	check_chains(e);
 	for (uint32_t r = 0; r < order_info(order)->n_ranks; r++)
@@ -117,13 +124,14 @@ static void merged_epochs(void)
 }
 
 /* A kind whose ranks have the lengths and samples of a struct sequences. */
-static uint64_t uneven_rank_length(const struct order *order, uint64_t epoch, uint64_t length, uint64_t rank)
+static uint64_t uneven_rank_length(const struct order *order, uint64_t epoch, uint64_t length,
+				   uint64_t rank)
 {
 	return ((const struct sequences *)order->state)->length[rank];
 }
 
-static void uneven_rank_read(const struct order *order, const struct order_span *common, uint64_t rank, uint64_t from,
-			     uint32_t count, uint32_t *out)
+static void uneven_rank_read(const struct order *order, const struct order_span *common,
+			     uint64_t rank, uint64_t from, uint32_t count, uint32_t *out)
 {
 	const struct sequences *ranks = order->state;
 
@@ -131,14 +139,15 @@ static void uneven_rank_read(const struct order *order, const struct order_span 
 	memcpy(out, ranks->sample[rank] + from, count * sizeof(*out));
 }
 
-static int uneven_common_length(const struct order *order, uint64_t epoch, uint64_t *ret, struct err *err)
+static int uneven_common_length(const struct order *order, uint64_t epoch, uint64_t *ret,
+				struct err *err)
 {
 	*ret = 0;
 	return 0;
 }
 
-static int uneven_common_fill(const struct order *order, uint64_t epoch, uint64_t length, uint32_t *out,
-			      struct err *err)
+static int uneven_common_fill(const struct order *order, uint64_t epoch, uint64_t length,
+			      uint32_t *out, struct err *err)
 {
 	return 0;
 }
@@ -158,7 +167,8 @@ static const struct order_kind uneven = {
 static void one_uneven_merge(uint64_t *random)
 {
 	struct sequences ranks = { 0 };
-	uint32_t n_ranks = 1 + (uint32_t)check_rand_below(random, RANKS_MAX), n = 1 + (uint32_t)check_rand_below(random, 500);
+	uint32_t n_ranks = 1 + (uint32_t)check_rand_below(random, RANKS_MAX),
+		 n = 1 + (uint32_t)check_rand_below(random, 500);
 	struct order *order = calloc(1, sizeof(*order));
 	struct order_epoch *e;
 	struct err err = { 0 };

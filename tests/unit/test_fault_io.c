@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The engine of faults itself: tests of the cache rely on it to hit exactly the jobs they name, and to let everything
- * else through unharmed. Runs on the null engine where only counting matters and on the pool where bytes do.
+ * The engine of faults itself: tests of the cache rely on it to hit exactly the jobs they name,
+ * and to let everything else through unharmed. Runs on the null engine where only counting
+ * matters and on the pool where bytes do.
  */
 #include "fault_io.h"
 
@@ -32,11 +33,13 @@ static void fails_the_named_jobs_only(void)
 	struct io *io = on_null();
 
 	CHECK_INT(run_one(io), 0);
-	fault_io_set(io, &(struct fault_io_rule){ FAULT_IO_FAIL, .countdown = 2, .repeat = 3, .status = -ESTALE });
+	fault_io_set(io, &(struct fault_io_rule){ FAULT_IO_FAIL, .countdown = 2, .repeat = 3,
+						  .status = -ESTALE });
 	for (int i = 0; i < 8; i++)
 		CHECK_INT(run_one(io), i >= 2 && i < 5 ? -ESTALE : 0);
 	CHECK_INT(fault_io_fired(io), 3);
-	fault_io_set(io, &(struct fault_io_rule){ FAULT_IO_FAIL, .countdown = 1, .repeat = 0, .status = -EIO });
+	fault_io_set(io, &(struct fault_io_rule){ FAULT_IO_FAIL, .countdown = 1, .repeat = 0,
+						  .status = -EIO });
 	for (int i = 0; i < 8; i++)
 		CHECK_INT(run_one(io), i >= 1 ? -EIO : 0);
 	CHECK_INT(fault_io_fired(io), 7);
@@ -119,7 +122,8 @@ static void holds_jobs_while_paused(void)
 	struct waited_job jobs[5];
 	int done;
 
-	fault_io_set(io, &(struct fault_io_rule){ FAULT_IO_FAIL, .countdown = 3, .repeat = 1, .status = -EIO });
+	fault_io_set(io, &(struct fault_io_rule){ FAULT_IO_FAIL, .countdown = 3, .repeat = 1,
+						  .status = -EIO });
 	fault_io_pause(io);
 	for (int i = 0; i < 5; i++) {
 		waited_init(&jobs[i]);
@@ -134,7 +138,8 @@ static void holds_jobs_while_paused(void)
 	fault_io_resume(io);
 	for (int i = 0; i < 5; i++) {
 		waited_wait(&jobs[i]);
-		CHECK_INT(jobs[i].job.status, i == 3 ? -EIO : 0); /* the rule counts in the order of submission */
+		/* The rule counts in the order of submission. */
+		CHECK_INT(jobs[i].job.status, i == 3 ? -EIO : 0);
 	}
 	CHECK_INT(run_one(io), 0);
 	io_free(io);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The contract of the I/O engines. Every behaviour runs on the pool and on the ring (pool_x, uring_x); what is about
- * load and life time is in test_io_load.c. Where a system refuses rings, the uring_ tests check that the refusal is
- * reported with a reason instead.
+ * The contract of the I/O engines. Every behaviour runs on the pool and on the ring (pool_x,
+ * uring_x); what is about load and life time is in test_io_load.c. Where a system refuses rings,
+ * the uring_ tests check that the refusal is reported with a reason instead.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -48,8 +48,10 @@ static unsigned count_fds(void)
 	return n;
 }
 
-/* Reads [offset, offset + length) of a file of `size` bytes both ways and compares with the model. */
-static void check_read(struct io *io, int dirfd, const char *name, size_t size, uint64_t offset, uint32_t length)
+/* Reads [offset, offset + length) of a file of `size` bytes both ways and compares with the
+ * model. */
+static void check_read(struct io *io, int dirfd, const char *name, size_t size, uint64_t offset,
+		       uint32_t length)
 {
 	size_t want = offset >= size ? 0 : MIN(length, size - offset);
 	AUTO_FREE uint8_t *buf = malloc(length + 1);
@@ -103,7 +105,8 @@ static void reads_all_sizes(enum io_engine engine)
 	io_free(io);
 }
 
-/* Files of /proc are handed out a page or less at a time: each read is short, and none of them is the end. */
+/* Files of /proc are handed out a page or less at a time: each read is short, and none of them
+ * is the end. */
 static void continues_short_reads(enum io_engine engine)
 {
 	enum { SIZE = 6 * 4096 };
@@ -154,9 +157,14 @@ static void reports_errors(enum io_engine engine)
 		const char *path;
 		int status;
 	} cases[] = {
-		{ "missing", -ENOENT },   { "missing/file", -ENOENT }, { "plain/file", -ENOTDIR }, { "loop", -ELOOP },
-		{ "dir", -EISDIR },       { "fifo", -EIO }, /* nobody writes to it: a blocking open would hang */
-		{ "/dev/zero", -EIO },    { "", -ENOENT },
+		{ "missing", -ENOENT },
+		{ "missing/file", -ENOENT },
+		{ "plain/file", -ENOTDIR },
+		{ "loop", -ELOOP },
+		{ "dir", -EISDIR },
+		{ "fifo", -EIO }, /* nobody writes to it: a blocking open would hang */
+		{ "/dev/zero", -EIO },
+		{ "", -ENOENT },
 	};
 	struct io *io = engine_or_reason(engine, 2, 0);
 	AUTO_FD int dirfd = tmp_dirfd();
@@ -307,7 +315,8 @@ static void *resizer_run(void *arg)
 	return NULL;
 }
 
-/* A file that is truncated during the read shows in st_after; which of many reads meets it is left to chance. */
+/* A file that is truncated during the read shows in st_after; which of many reads meets it is
+ * left to chance. */
 static void notices_truncation(enum io_engine engine)
 {
 	struct io *io = engine_or_reason(engine, 2, 0);
@@ -331,7 +340,8 @@ static void notices_truncation(enum io_engine engine)
 	w.job.want_check = true;
 	do {
 		w.job.status = waited_run(io, &w);
-	} while (w.job.status == 0 && w.job.st.st_size == w.job.st_after.st_size && ++reads < 20000);
+	} while (w.job.status == 0 && w.job.st.st_size == w.job.st_after.st_size &&
+		 ++reads < 20000);
 	atomic_store(&r.is_over, true);
 	pthread_join(r.thread, NULL);
 	close(r.fd);
@@ -386,7 +396,8 @@ static void refuses_bad_params(enum io_engine engine)
 		struct io_params params = { .name = "test", .max_inflight = bad[i] };
 		struct io *io = NULL;
 		struct err err = { 0 };
-		int r = engine == IO_ENGINE_POOL ? io_pool_new(&params, &io, &err) : io_uring_new(&params, &io, &err);
+		int r = engine == IO_ENGINE_POOL ? io_pool_new(&params, &io, &err)
+						 : io_uring_new(&params, &io, &err);
 
 		CHECK(r == -EINVAL || (engine == IO_ENGINE_URING && r == -ENOSYS));
 		CHECK(io == NULL);
@@ -424,7 +435,8 @@ static void auto_asks_the_filesystem(void)
 
 	io_probe_caps(&caps);
 	CHECK_INT(fstatfs(dirfd, &fs), 0);
-	is_local = fs.f_type == EXT4_SUPER_MAGIC || fs.f_type == 0x58465342 || fs.f_type == BTRFS_SUPER_MAGIC;
+	is_local = fs.f_type == EXT4_SUPER_MAGIC || fs.f_type == 0x58465342 ||
+		   fs.f_type == BTRFS_SUPER_MAGIC;
 	CHECK_INT(io_new(IO_ENGINE_AUTO, dirfd, &params, &io, &why, NULL), 0);
 	printf("# %s: %s\n", io_name(io), why);
 	CHECK_STR(io_name(io), is_local && caps.has_uring ? "uring" : "pool");
@@ -495,7 +507,8 @@ static void caps_agree_with_the_engine(void)
 	CHECK_INT(caps.has_uring, io != NULL);
 	CHECK_INT(caps.has_uring, caps.uring_why_not[0] == '\0');
 	CHECK(caps.built_with_uring || !caps.has_uring);
-	CHECK(caps.has_single_issuer || !caps.has_defer_taskrun); /* the kernel allows the one only with the other */
+	/* The kernel allows the second only with the first. */
+	CHECK(caps.has_single_issuer || !caps.has_defer_taskrun);
 	CHECK(caps.has_uring || !caps.has_direct_descriptors);
 	for (enum io_engine e = IO_ENGINE_AUTO; e <= IO_ENGINE_URING; e++)
 		CHECK(io_engine_names[e] != NULL);
@@ -503,29 +516,24 @@ static void caps_agree_with_the_engine(void)
 	io_free(io);
 }
 
-/* Tests for both engines. */
-#define BOTH(fn)                                              \
-	static void pool_##fn(void) { fn(IO_ENGINE_POOL); }   \
-	static void uring_##fn(void) { fn(IO_ENGINE_URING); }
-BOTH(reads_all_sizes)
-BOTH(continues_short_reads)
-BOTH(reports_errors)
-BOTH(closes_after_done)
-BOTH(hands_descriptor_over)
-BOTH(notices_truncation)
-BOTH(waits_for_lease)
-BOTH(refuses_bad_params)
+IO_BOTH(reads_all_sizes)
+IO_BOTH(continues_short_reads)
+IO_BOTH(reports_errors)
+IO_BOTH(closes_after_done)
+IO_BOTH(hands_descriptor_over)
+IO_BOTH(notices_truncation)
+IO_BOTH(waits_for_lease)
+IO_BOTH(refuses_bad_params)
 
-#define ROWS(fn) { "pool_" #fn, pool_##fn }, { "uring_" #fn, uring_##fn }
 static const struct check_test tests[] = {
-	ROWS(reads_all_sizes),
-	ROWS(continues_short_reads),
-	ROWS(reports_errors),
-	ROWS(closes_after_done),
-	ROWS(hands_descriptor_over),
-	ROWS(notices_truncation),
-	ROWS(waits_for_lease),
-	ROWS(refuses_bad_params),
+	IO_ROWS(reads_all_sizes),
+	IO_ROWS(continues_short_reads),
+	IO_ROWS(reports_errors),
+	IO_ROWS(closes_after_done),
+	IO_ROWS(hands_descriptor_over),
+	IO_ROWS(notices_truncation),
+	IO_ROWS(waits_for_lease),
+	IO_ROWS(refuses_bad_params),
 	{ "auto_asks_the_filesystem", auto_asks_the_filesystem },
 	{ "falls_back_where_rings_are_refused", falls_back_where_rings_are_refused },
 	{ "caps_agree_with_the_engine", caps_agree_with_the_engine },

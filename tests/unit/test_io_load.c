@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * I/O engines under load: order of urgent jobs, many threads, jobs submitted again from done(), freeing with jobs
- * queued, how many run at once. Every behaviour runs on the pool and on the ring. Order is forced with a gate: a job
- * whose done() waits holds a one-job engine still.
+ * I/O engines under load: order of urgent jobs, many threads, jobs submitted again from done(),
+ * freeing with jobs queued, how many run at once. Every behaviour runs on the pool and on the
+ * ring. Order is forced with a gate: a job whose done() waits holds a one-job engine still.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -90,7 +90,8 @@ static void numbered_done(struct io_job *job)
 	waited_done(job);
 }
 
-/* With one job at a time: 8 that nobody waits for are queued, then 4 urgent ones, which still go first. */
+/* With one job at a time: 8 that nobody waits for are queued, then 4 urgent ones, which still go
+ * first. */
 static void urgent_goes_first(enum io_engine engine)
 {
 	static const int want[] = { 8, 9, 10, 11, 0, 1, 2, 3, 4, 5, 6, 7 };
@@ -181,7 +182,9 @@ static void crowd(enum io_engine engine, unsigned threads)
 	int dirfd = load_dirfd(), fd = openat(dirfd, "load", O_RDONLY | O_CLOEXEC);
 
 	for (unsigned i = 0; io && i < CROWD_THREADS; i++) {
-		crowds[i] = (struct crowd){ .io = io, .rng = check_seed() + i, .dirfd = dirfd, .fd = fd };
+		crowds[i] = (struct crowd){
+			.io = io, .rng = check_seed() + i, .dirfd = dirfd, .fd = fd
+		};
 		CHECK_INT(pthread_create(&crowds[i].thread, NULL, crowd_run, &crowds[i]), 0);
 	}
 	for (unsigned i = 0; io && i < CROWD_THREADS; i++)
@@ -222,7 +225,8 @@ static void again_done(struct io_job *job)
 		waited_done(job);
 }
 
-static void again_init(struct again_job *a, struct io *io, int dirfd, unsigned times, uint32_t length)
+static void again_init(struct again_job *a, struct io *io, int dirfd, unsigned times,
+		       uint32_t length)
 {
 	waited_init(&a->w);
 	a->io = io;
@@ -369,7 +373,8 @@ static unsigned count_threads(const char *prefix)
 /* However many jobs are allowed at once, one at a time needs one thread. */
 static void has_threads_for_its_work_only(enum io_engine engine)
 {
-	struct io_params params = { .name = engine == IO_ENGINE_POOL ? "onepool" : "onering", .max_inflight = 64 };
+	struct io_params params = { .name = engine == IO_ENGINE_POOL ? "onepool" : "onering",
+				    .max_inflight = 64 };
 	struct io *io = engine_or_reason(engine, 1, 0);
 	AUTO_FD int dirfd = load_dirfd();
 	struct again_job job;
@@ -377,7 +382,9 @@ static void has_threads_for_its_work_only(enum io_engine engine)
 	if (!io)
 		return;
 	io_free(io);
-	CHECK_INT(engine == IO_ENGINE_POOL ? io_pool_new(&params, &io, NULL) : io_uring_new(&params, &io, NULL), 0);
+	CHECK_INT(engine == IO_ENGINE_POOL ? io_pool_new(&params, &io, NULL)
+					   : io_uring_new(&params, &io, NULL),
+		  0);
 	again_init(&job, io, dirfd, 0, 1);
 	CHECK_INT(waited_run(io, &job.w), 0);
 	CHECK_INT(count_threads(params.name), 1);
@@ -405,26 +412,21 @@ static void null_engine_is_the_ceiling(void)
 	io_free(io);
 }
 
-/* Tests for both engines. */
-#define BOTH(fn)                                              \
-	static void pool_##fn(void) { fn(IO_ENGINE_POOL); }   \
-	static void uring_##fn(void) { fn(IO_ENGINE_URING); }
-BOTH(urgent_goes_first)
-BOTH(many_threads_submit)
-BOTH(done_may_submit_again)
-BOTH(free_finishes_queued_jobs)
-BOTH(free_at_once)
-BOTH(has_threads_for_its_work_only)
+IO_BOTH(urgent_goes_first)
+IO_BOTH(many_threads_submit)
+IO_BOTH(done_may_submit_again)
+IO_BOTH(free_finishes_queued_jobs)
+IO_BOTH(free_at_once)
+IO_BOTH(has_threads_for_its_work_only)
 
-#define ROWS(fn) { "pool_" #fn, pool_##fn }, { "uring_" #fn, uring_##fn }
 static const struct check_test tests[] = {
-	ROWS(has_threads_for_its_work_only),
-	ROWS(urgent_goes_first),
-	ROWS(many_threads_submit),
+	IO_ROWS(has_threads_for_its_work_only),
+	IO_ROWS(urgent_goes_first),
+	IO_ROWS(many_threads_submit),
 	{ "uring_many_threads_submit_to_three_rings", uring_many_threads_submit_to_three_rings },
-	ROWS(done_may_submit_again),
-	ROWS(free_finishes_queued_jobs),
-	ROWS(free_at_once),
+	IO_ROWS(done_may_submit_again),
+	IO_ROWS(free_finishes_queued_jobs),
+	IO_ROWS(free_at_once),
 	{ "pool_runs_max_inflight_at_once", pool_runs_max_inflight_at_once },
 	{ "null_engine_is_the_ceiling", null_engine_is_the_ceiling },
 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Counters, gauges and histograms as their header promises them, and both exports read back: the Prometheus text by a
- * small parser of the exposition format that refuses what a scraper refuses, the JSON by jansson. Everything is seen
- * through the public header.
+ * Counters, gauges and histograms as their header promises them, and both exports read back: the
+ * Prometheus text by a small parser of the exposition format that refuses what a scraper
+ * refuses, the JSON by jansson. Everything is seen through the public header.
  */
 #include "check.h"
 
@@ -24,15 +24,18 @@ static void table_is_well_formed(void)
 		for (const char *p = a->id; *p; p++)
 			CHECK(islower(*p) || isdigit(*p) || *p == '_');
 		/* Prometheus: counters, and only they, end in _total. */
-		CHECK_INT(strlen(a->name) > 6 && strcmp(a->name + strlen(a->name) - 6, "_total") == 0,
+		CHECK_INT(strlen(a->name) > 6 &&
+				  strcmp(a->name + strlen(a->name) - 6, "_total") == 0,
 			  a->kind == METRIC_COUNTER);
 		for (unsigned k = 0; k < i; k++) {
 			const struct metric_info *b = &metric_infos[k];
 
 			CHECK(strcmp(a->id, b->id) != 0);
 			CHECK(strcmp(a->name, b->name) != 0 || strcmp(a->labels, b->labels) != 0);
-			if (strcmp(a->name, b->name) == 0) /* rows of a name are neighbours of one kind */
-				CHECK(strcmp(a->name, metric_infos[i - 1].name) == 0 && a->kind == b->kind);
+			/* Rows of a name are neighbours of one kind. */
+			if (strcmp(a->name, b->name) == 0)
+				CHECK(strcmp(a->name, metric_infos[i - 1].name) == 0 &&
+				      a->kind == b->kind);
 		}
 	}
 	CHECK_STR(metric_infos[METRIC_READS_STAGED].id, "reads_staged");
@@ -81,7 +84,8 @@ static void sums_over_threads_are_exact(void)
 	for (unsigned i = 0; i < THREADS; i++)
 		CHECK_INT(pthread_join(adders[i].thread, NULL), 0);
 	CHECK_U64(metrics_get(m, METRIC_SOURCE_READS), (uint64_t)THREADS * ROUNDS);
-	CHECK_U64(metrics_get(m, METRIC_SOURCE_BYTES), (uint64_t)ROUNDS * (THREADS * (THREADS - 1) / 2));
+	CHECK_U64(metrics_get(m, METRIC_SOURCE_BYTES),
+		  (uint64_t)ROUNDS * (THREADS * (THREADS - 1) / 2));
 	CHECK_U64(metrics_get(m, METRIC_DEMAND_INFLIGHT), (uint64_t)THREADS * ROUNDS);
 	CHECK_U64(metrics_get(m, METRIC_SOURCE_ERRORS), 0);
 	metrics_hist_get(m, METRIC_HIST_READ_WAIT, &view);
@@ -219,7 +223,8 @@ static bool is_of_family(const struct scrape *s, const char *name)
 		return false;
 	if (strcmp(s->type, "histogram") != 0)
 		return name[n] == '\0';
-	return strcmp(name + n, "_bucket") == 0 || strcmp(name + n, "_sum") == 0 || strcmp(name + n, "_count") == 0;
+	return strcmp(name + n, "_bucket") == 0 || strcmp(name + n, "_sum") == 0 ||
+	       strcmp(name + n, "_count") == 0;
 }
 
 static void check_bucket(struct scrape *s, const struct row *row)
@@ -253,7 +258,8 @@ static void scrape_text(const char *text, struct scrape *s)
 			CHECK_INT(sscanf(line + 7, "%127s", family), 1);
 			CHECK(strlen(line) > 7 + strlen(family) + 2); /* says something */
 			snprintf(key, sizeof(key), " %s ", family);
-			CHECK(strstr(seen, key) == NULL); /* once per name: rows of a name stand together */
+			/* Once per name: its rows stand together. */
+			CHECK(strstr(seen, key) == NULL);
 			strcat(seen, key);
 			snprintf(s->family, sizeof(s->family), "%s", family);
 			s->type[0] = '\0';
@@ -297,7 +303,7 @@ static void prometheus_text_follows_the_format(void)
 	metrics_add(m, METRIC_READS_MISS, 7);
 	metrics_gauge_set(m, METRIC_EPOCH, 3);
 	metrics_gauge_add(m, METRIC_LEAD, -1);
-	metrics_observe(m, METRIC_HIST_READ_WAIT, 1024);         /* exactly on an edge: counts below it */
+	metrics_observe(m, METRIC_HIST_READ_WAIT, 1024); /* exactly on an edge: counts below it */
 	metrics_observe(m, METRIC_HIST_READ_WAIT, 1025);
 	metrics_observe(m, METRIC_HIST_READ_WAIT, 100000000000); /* beyond the last edge */
 	text = print_text(m);
@@ -342,10 +348,13 @@ static void json_has_every_metric(void)
 	CHECK_INT(metrics_to_json(m, root), 0);
 	CHECK_INT(json_object_size(root), 3);
 	for (unsigned i = 0; i < METRICS_COUNT; i++)
-		CHECK_INT(json_at(root, metric_infos[i].kind == METRIC_COUNTER ? "counters" : "gauges",
-				  metric_infos[i].id), 1000 + i);
+		CHECK_INT(json_at(root,
+				  metric_infos[i].kind == METRIC_COUNTER ? "counters" : "gauges",
+				  metric_infos[i].id),
+			  1000 + i);
 	CHECK_INT(json_object_size(json_object_get(root, "counters")) +
-		  json_object_size(json_object_get(root, "gauges")), METRICS_COUNT);
+			  json_object_size(json_object_get(root, "gauges")),
+		  METRICS_COUNT);
 	hist = json_object_get(json_object_get(root, "histograms"), "source_latency");
 	CHECK_INT(json_integer_value(json_object_get(hist, "count")), 1);
 	CHECK(json_real_value(json_object_get(hist, "sum_seconds")) == 1.5);

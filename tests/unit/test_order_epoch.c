@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Epochs at the edges: no samples, one sample, more ranks than samples, numbers that do not fit, and what order_info
- * says. What a merged epoch must look like in general is tests/model/test_order_merge.c. */
+/* Epochs at the edges: no samples, one sample, more ranks than samples, numbers that do not fit,
+ * and what order_info says. What a merged epoch must look like in general is
+ * tests/model/test_order_merge.c. */
 #include "clairfs/order.h"
 
 #include <errno.h>
@@ -53,7 +54,8 @@ static void fails_with(const char *text, uint64_t n, const char *message)
 
 static void no_samples(void)
 {
-	static const char *const specs[] = { "sequential", "torch-randperm:seed=1", "torch-distributed:world=3",
+	static const char *const specs[] = { "sequential", "torch-randperm:seed=1",
+					     "torch-distributed:world=3",
 					     "torch-distributed:world=3:drop_last=1:rank=1" };
 
 	for (size_t i = 0; i < ARRAY_LEN(specs); i++) {
@@ -75,7 +77,8 @@ static void one_sample(void)
 	CHECK(e->next_same == NULL);
 	order_epoch_free(e);
 
-	e = epoch_of("torch-distributed:world=3", 1, 0); /* padded: every rank reads the one sample */
+	e = epoch_of("torch-distributed:world=3", 1,
+		     0); /* padded: every rank reads the one sample */
 	CHECK_U64(e->length, 3);
 	CHECK_U64(e->first[0], 0);
 	CHECK_U64(e->next_same[0], 1);
@@ -83,7 +86,8 @@ static void one_sample(void)
 	CHECK_U64(e->next_same[2], SAMPLE_NONE);
 	order_epoch_free(e);
 
-	e = epoch_of("torch-distributed:world=3:drop_last=1", 1, 0); /* dropped: no rank reads anything */
+	e = epoch_of("torch-distributed:world=3:drop_last=1", 1,
+		     0); /* dropped: no rank reads anything */
 	CHECK_U64(e->length, 0);
 	CHECK_U64(e->first[0], SAMPLE_NONE);
 	order_epoch_free(e);
@@ -118,9 +122,10 @@ static void local_ranks_run_in_step(void)
 
 static void info_says_what_the_spec_says(void)
 {
-	struct order *order = open_order("torch-distributed:seed=1:world=16:ranks=4-6:epochs=90:start_epoch=3:start_step=2:"
-					 "batch=256:workers=8:prefetch_factor=4",
-					 1 << 20);
+	struct order *order = open_order(
+		"torch-distributed:seed=1:world=16:ranks=4-6:epochs=90:start_epoch=3:start_step=2:"
+		"batch=256:workers=8:prefetch_factor=4",
+		1 << 20);
 	const struct order_info *info = order_info(order);
 
 	CHECK_U64(info->n, 1 << 20);
@@ -179,7 +184,8 @@ static void a_rank_outside_the_world(void)
 	CHECK_INT(order_rank_epoch(order, 0, 4, &sample, &length, &err), -EINVAL);
 	CHECK_STR(err.msg, "rank 4 is outside the world of 4, ranks count from 0");
 	CHECK(sample == NULL);
-	CHECK_INT(order_rank_epoch(order, 0, 3, &sample, &length, &err), 0); /* any rank, not only local ones */
+	CHECK_INT(order_rank_epoch(order, 0, 3, &sample, &length, &err),
+		  0); /* any rank, not only local ones */
 	CHECK_U64(length, 25);
 	free(sample);
 	order_free(order);
@@ -189,17 +195,63 @@ static void too_many_samples(void)
 {
 	fails_with("sequential", UINT32_MAX - 1,
 		   "order sequential: 4294967294 samples are too many, at most 4294967293");
-	fails_with("sequential", UINT64_MAX,
-		   "order sequential: 18446744073709551615 samples are too many, at most 4294967293");
+	fails_with(
+		"sequential", UINT64_MAX,
+		"order sequential: 18446744073709551615 samples are too many, at most 4294967293");
 	order_free(open_order("sequential", UINT32_MAX - 2));
 }
 
 static void start_step_behind_the_end(void)
 {
 	order_free(open_order("torch-distributed:world=4:rank=1:batch=10:start_step=3", 100));
-	fails_with("torch-distributed:world=4:rank=1:batch=10:start_step=4", 100,
-		   "order torch-distributed: key \"start_step\": 4 is behind the end of the epoch, which has 3 batches of 10 "
-		   "per rank");
+	fails_with(
+		"torch-distributed:world=4:rank=1:batch=10:start_step=4", 100,
+		"order torch-distributed: key \"start_step\": 4 is behind the end of the epoch, which has "
+		"3 batches of 10 "
+		"per rank");
+}
+
+struct computer {
+	pthread_t thread;
+	const struct order *order;
+	uint64_t hash; /* of all samples of epochs 0..7 */
+};
+
+/* FNV-1a over numbers, good enough to tell permutations apart. */
+static void *compute_epochs(void *arg)
+{
+	struct computer *c = arg;
+
+	c->hash = 14695981039346656037u;
+	for (uint64_t epoch = 0; epoch < 8; epoch++) {
+		struct order_epoch *e = NULL;
+
+		if (order_epoch_new(c->order, epoch, &e, NULL) < 0)
+			return NULL;
+		for (uint64_t pos = 0; pos < e->length; pos++)
+			c->hash = (c->hash ^ e->sample[pos]) * 1099511628211u;
+		order_epoch_free(e);
+	}
+	return c;
+}
+
+static void threads_share_an_order(void)
+{
+	struct order *order = open_order("torch-distributed:seed=5:world=8:ranks=1-3", 10000);
+	struct computer c[4];
+
+	for (size_t i = 0; i < ARRAY_LEN(c); i++) {
+		c[i].order = order;
+		CHECK_INT(pthread_create(&c[i].thread, NULL, compute_epochs, &c[i]), 0);
+	}
+	for (size_t i = 0; i < ARRAY_LEN(c); i++) {
+		void *done;
+
+		CHECK_INT(pthread_join(c[i].thread, &done), 0);
+		CHECK(done);
+		CHECK_U64(c[i].hash, c[0].hash);
+	}
+	order_free(order);
 }
 
 static const struct check_test tests[] = {
@@ -211,6 +263,7 @@ static const struct check_test tests[] = {
 	{ "same_every_epoch", same_every_epoch },
 	{ "a_rank_outside_the_world", a_rank_outside_the_world },
 	{ "too_many_samples", too_many_samples },
+	{ "threads_share_an_order", threads_share_an_order },
 	{ "start_step_behind_the_end", start_step_behind_the_end },
 };
 

@@ -8,7 +8,9 @@
 
 #include "check.h"
 
-#define N 10 /* samples of the dataset: 0..9, with the paths "d/0.jpg".."d/9.jpg" and "#9" for 9 */
+#define N                                                                                          \
+	10 /* samples of the dataset: 0..9, with the paths "d/0.jpg".."d/9.jpg" and "#9" for 9     \
+	    */
 
 static bool resolve(void *ctx, const char *path, size_t len, uint32_t *ret_sample)
 {
@@ -17,7 +19,8 @@ static bool resolve(void *ctx, const char *path, size_t len, uint32_t *ret_sampl
 		*ret_sample = 9;
 		return true;
 	}
-	if (len == 3 && memcmp(path, "far", 3) == 0) { /* a resolver that knows more samples than there are */
+	if (len == 3 &&
+	    memcmp(path, "far", 3) == 0) { /* a resolver that knows more samples than there are */
 		*ret_sample = N;
 		return true;
 	}
@@ -30,7 +33,9 @@ static bool resolve(void *ctx, const char *path, size_t len, uint32_t *ret_sampl
 static int open_path(const char *path, bool has_resolve, struct order **ret, struct err *err)
 {
 	unsigned calls = 0;
-	struct order_params params = { .n = N, .resolve = has_resolve ? resolve : NULL, .resolve_ctx = &calls };
+	struct order_params params = { .n = N,
+				       .resolve = has_resolve ? resolve : NULL,
+				       .resolve_ctx = &calls };
 	struct order_spec *spec;
 	char text[512];
 	int rc;
@@ -43,7 +48,8 @@ static int open_path(const char *path, bool has_resolve, struct order **ret, str
 	return rc;
 }
 
-static int open_list(const char *name, const void *bytes, size_t size, struct order **ret, struct err *err)
+static int open_list(const char *name, const void *bytes, size_t size, struct order **ret,
+		     struct err *err)
 {
 	char *path AUTO_FREE = check_write_file(name, bytes, size);
 
@@ -60,7 +66,8 @@ static void epoch_is(const struct order *order, uint64_t epoch, const char *want
 	CHECK_STR(err.msg, "");
 	CHECK_INT(rc, 0);
 	for (uint64_t i = 0; i < e->length; i++)
-		snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s%u", i ? " " : "", e->sample[i]);
+		snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s%u", i ? " " : "",
+			 e->sample[i]);
 	CHECK_STR(text, want);
 	order_epoch_free(e);
 }
@@ -132,21 +139,25 @@ static void paths_without_a_resolver(void)
 	struct order *order;
 
 	CHECK_INT(open_path(path, false, &order, &err), -EINVAL);
-	CHECK_CONTAINS(err.msg, "line 2: \"d/3.jpg\" is not a sample number, and paths are unknown here");
+	CHECK_CONTAINS(err.msg,
+		       "line 2: \"d/3.jpg\" is not a sample number, and paths are unknown here");
 }
 
 static void numbers_out_of_range(void)
 {
 	fails("9\n10\n", "line 2: sample 10 is out of range, the dataset has 10");
 	fails("4294967296\n", "line 1: sample 4294967296 is out of range, the dataset has 10");
-	fails("18446744073709551616\n", "line 1: sample 18446744073709551616 is out of range, the dataset has 10");
-	fails("1\n\n99999999999999999999999999", "line 3: sample 99999999999999999999999999 is out of range, the dataset has 10");
+	fails("18446744073709551616\n",
+	      "line 1: sample 18446744073709551616 is out of range, the dataset has 10");
+	fails("1\n\n99999999999999999999999999",
+	      "line 3: sample 99999999999999999999999999 is out of range, the dataset has 10");
 }
 
 static void headings(void)
 {
-	static const char text[] = "# written by job 7\n# epoch 5\n1\n2\n#epoch 0\n3\n#\tepoch\t18446744073709551614 \r\n"
-				   "# epoch 7\n9\n9\n";
+	static const char text[] =
+		"# written by job 7\n# epoch 5\n1\n2\n#epoch 0\n3\n#\tepoch\t18446744073709551614 \r\n"
+		"# epoch 7\n9\n9\n";
 	struct err err = { 0 };
 	struct order *order;
 	struct order_epoch *e;
@@ -181,15 +192,20 @@ static void nothing_in_it(void)
 
 static void nul_bytes(void)
 {
-	fails_as("list.txt", "1\n\0\0\0\n", 6, "line 2 has a NUL byte (raw numbers need a name ending in .u32 or .u64)");
-	fails_as("list.txt", "\1\0\0\0\2\0\0\0", 8, "line 1 has a NUL byte (raw numbers need a name ending in .u32 or .u64)");
+	fails_as("list.txt", "1\n\0\0\0\n", 6,
+		 "line 2: NUL byte (raw numbers need a name ending in .u32 or .u64)");
+	fails_as("list.txt", "\1\0\0\0\2\0\0\0", 8,
+		 "line 1: NUL byte (raw numbers need a name ending in .u32 or .u64)");
 }
 
-/* Lines across the borders of what is read at once; the longest line that fits and the shortest that does not. */
+/* Lines across the borders of what is read at once; the longest line that fits and the shortest
+ * that does not. */
 static void long_files_and_lines(void)
 {
 	enum { LINES = 100000, WINDOW = 64 << 10 };
-	struct buf { char text[2 * WINDOW]; } *line = malloc(sizeof(*line));
+	struct buf {
+		char text[2 * WINDOW];
+	} *line = malloc(sizeof(*line));
 	char *text = malloc(LINES * 2 + 1);
 	struct err err = { 0 };
 	struct order *order;
@@ -228,8 +244,10 @@ static void raw_numbers(void)
 	CHECK_INT(open_list("a.u64", "\3\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0", 16, &order, &err), 0);
 	epoch_is(order, 4, "3 1");
 	order_free(order);
-	fails_as("b.u32", "\1\0\0\0\12\0\0\0", 8, "entry 2: sample 10 is out of range, the dataset has 10");
-	fails_as("b.u64", "\1\0\0\0\1\0\0\0", 8, "entry 1: sample 4294967297 is out of range, the dataset has 10");
+	fails_as("b.u32", "\1\0\0\0\12\0\0\0", 8,
+		 "entry 2: sample 10 is out of range, the dataset has 10");
+	fails_as("b.u64", "\1\0\0\0\1\0\0\0", 8,
+		 "entry 1: sample 4294967297 is out of range, the dataset has 10");
 	fails_as("b.u32", "\1\0\0\0\1", 5, "the size is not a multiple of 4 bytes");
 	fails_as("b.u64", "\1\0\0\0\0\0\0\0\1\0\0\0", 12, "the size is not a multiple of 8 bytes");
 }

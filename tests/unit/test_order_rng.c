@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The generator against published values, and the blocked shuffles against the few lines they stand for: the block
- * borders (every 624 words) are where they could differ. */
+/* The generator against published values, and the blocked shuffles against the few lines they stand
+ * for: the block borders (every 624 words) are where they could differ. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,8 @@
 #include "src/order/perm.h"
 #include "src/order/rng_mt19937.h"
 
-/* ISO C++ 26.6.5 [rand.predef]: the 10000th value of a default-constructed std::mt19937, whose seed is 5489. */
+/* ISO C++ 26.6.5 [rand.predef]: the 10000th value of a default-constructed std::mt19937, whose seed
+ * is 5489. */
 static void ten_thousandth_value(void)
 {
 	struct mt19937 rng;
@@ -78,8 +79,8 @@ static void naive_large(uint32_t *r, uint32_t n, struct mt19937 *rng)
 
 typedef void shuffle_fn(uint32_t *, uint32_t, struct mt19937 *);
 
-/* Same permutation, and the generator is left where the plain loop leaves it. `before` words are drawn first, so that
- * the blocks do not start at the front of the generator's. */
+/* Same permutation, and the generator is left where the plain loop leaves it. `before` words are
+ * drawn first, so that the blocks do not start at the front of the generator's. */
 static void compare(shuffle_fn *ours, shuffle_fn *plain, uint32_t n, unsigned before)
 {
 	uint32_t *a = malloc((n + 1) * sizeof(*a)), *b = malloc((n + 1) * sizeof(*b));
@@ -98,7 +99,8 @@ static void compare(shuffle_fn *ours, shuffle_fn *plain, uint32_t n, unsigned be
 	free(b);
 }
 
-static const uint32_t sizes[] = { 0, 1, 2, 3, 23, 24, 25, 311, 312, 313, 337, 623, 624, 625, 626, 649, 1249, 5000 };
+static const uint32_t sizes[] = { 0,   1,   2,   3,   23,  24,  25,  311,  312,
+				  313, 337, 623, 624, 625, 626, 649, 1249, 5000 };
 
 static void small_branch(void)
 {

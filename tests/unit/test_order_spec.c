@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Specs: every way to type one wrong has one line that says so (the texts are part of the behaviour), and the canonical
- * text means the same as what was typed. */
+/* Specs: every way to type one wrong has one line that says so (the texts are part of the
+ * behaviour), and the canonical text means the same as what was typed. */
 #include "clairfs/order.h"
 
 #include <errno.h>
@@ -50,43 +50,62 @@ static void unknown_kinds(void)
 {
 	fails_with("", "an order starts with its kind: KIND[:key=value]...");
 	fails_with(":seed=1", "an order starts with its kind: KIND[:key=value]...");
-	fails_with("torch-distribted:seed=1", "unknown order kind \"torch-distribted\", did you mean \"torch-distributed\"?");
+	fails_with("torch-distribted:seed=1",
+		   "unknown order kind \"torch-distribted\", did you mean \"torch-distributed\"?");
 	fails_with("Sequential", "unknown order kind \"Sequential\", did you mean \"sequential\"?");
-	fails_with("seed=42", "unknown order kind \"seed=42\", known: sequential, list, torch-randperm, torch-distributed");
-	fails_with("\n\xff", "unknown order kind \"\\n\\xff\", known: sequential, list, torch-randperm, torch-distributed");
+	fails_with(
+		"seed=42",
+		"unknown order kind \"seed=42\", known: sequential, list, torch-randperm, torch-distributed");
+	fails_with(
+		"\n\xff",
+		"unknown order kind \"\\n\\xff\", known: sequential, list, torch-randperm, torch-distributed");
 }
 
 static void unknown_keys(void)
 {
-	fails_with("torch-distributed:sed=1", "order torch-distributed: unknown key \"sed\", did you mean \"seed\"?");
-	fails_with("torch-distributed:wold", "order torch-distributed: unknown key \"wold\", did you mean \"world\"?");
-	fails_with("sequential:prefetch-factor=2",
-		   "order sequential: unknown key \"prefetch-factor\", did you mean \"prefetch_factor\"?");
-	fails_with("sequential:world=2",
-		   "order sequential: unknown key \"world\", known: epochs, start_epoch, start_step, batch, workers, "
-		   "prefetch_factor");
-	fails_with("list:xyzzy=2",
-		   "order list: unknown key \"xyzzy\", known: path, epochs, start_epoch, start_step, batch, workers, "
-		   "prefetch_factor");
+	fails_with("torch-distributed:sed=1",
+		   "order torch-distributed: unknown key \"sed\", did you mean \"seed\"?");
+	fails_with("torch-distributed:wold",
+		   "order torch-distributed: unknown key \"wold\", did you mean \"world\"?");
+	fails_with(
+		"sequential:prefetch-factor=2",
+		"order sequential: unknown key \"prefetch-factor\", did you mean \"prefetch_factor\"?");
+	fails_with(
+		"sequential:world=2",
+		"order sequential: unknown key \"world\", known: epochs, start_epoch, start_step, batch, workers, "
+		"prefetch_factor");
+	fails_with(
+		"list:xyzzy=2",
+		"order list: unknown key \"xyzzy\", known: path, epochs, start_epoch, start_step, batch, workers, "
+		"prefetch_factor");
 }
 
 static void values_that_are_not_there(void)
 {
 	fails_with("torch-randperm", "order torch-randperm: key \"seed\" is missing");
 	fails_with("list", "order list: key \"path\" is missing");
-	fails_with("torch-randperm:seed", "order torch-randperm: key \"seed\" has no value, write seed=VALUE");
-	fails_with("torch-randperm:seed=", "order torch-randperm: key \"seed\" has no value, write seed=VALUE");
-	fails_with("torch-randperm:", "order torch-randperm: a key is missing between or after ':'");
-	fails_with("torch-randperm:seed=1:", "order torch-randperm: a key is missing between or after ':'");
-	fails_with("torch-randperm::seed=1", "order torch-randperm: a key is missing between or after ':'");
-	fails_with("torch-randperm:=1", "order torch-randperm: a key is missing between or after ':'");
+	fails_with("torch-randperm:seed",
+		   "order torch-randperm: key \"seed\" has no value, write seed=VALUE");
+	fails_with("torch-randperm:seed=",
+		   "order torch-randperm: key \"seed\" has no value, write seed=VALUE");
+	fails_with("torch-randperm:",
+		   "order torch-randperm: a key is missing between or after ':'");
+	fails_with("torch-randperm:seed=1:",
+		   "order torch-randperm: a key is missing between or after ':'");
+	fails_with("torch-randperm::seed=1",
+		   "order torch-randperm: a key is missing between or after ':'");
+	fails_with("torch-randperm:=1",
+		   "order torch-randperm: a key is missing between or after ':'");
 }
 
 static void repeated_keys(void)
 {
-	fails_with("torch-randperm:seed=1:seed=1", "order torch-randperm: key \"seed\" is given twice");
-	fails_with("sequential:batch=1:epochs=3:batch=2", "order sequential: key \"batch\" is given twice");
-	fails_with("torch-distributed:world=4:rank=1:rank=2", "order torch-distributed: key \"rank\" is given twice");
+	fails_with("torch-randperm:seed=1:seed=1",
+		   "order torch-randperm: key \"seed\" is given twice");
+	fails_with("sequential:batch=1:epochs=3:batch=2",
+		   "order sequential: key \"batch\" is given twice");
+	fails_with("torch-distributed:world=4:rank=1:rank=2",
+		   "order torch-distributed: key \"rank\" is given twice");
 	fails_with("torch-distributed:world=4:rank=1:ranks=2",
 		   "order torch-distributed: keys \"rank\" and \"ranks\" exclude each other");
 	fails_with("torch-distributed:ranks=2:rank=0:world=4",
@@ -95,21 +114,31 @@ static void repeated_keys(void)
 
 static void numbers(void)
 {
-	fails_with("sequential:batch=2x", "order sequential: key \"batch\": \"2x\" is not a whole number");
-	fails_with("sequential:batch=-1", "order sequential: key \"batch\": \"-1\" is not a whole number");
-	fails_with("sequential:batch= 1", "order sequential: key \"batch\": \" 1\" is not a whole number");
-	fails_with("sequential:batch=1=2", "order sequential: key \"batch\": \"1=2\" is not a whole number");
-	fails_with("sequential:batch=0", "order sequential: key \"batch\": 0 is out of range, allowed: 1-4294967295");
-	fails_with("sequential:batch=4294967296",
-		   "order sequential: key \"batch\": 4294967296 is out of range, allowed: 1-4294967295");
-	fails_with("sequential:epochs=99999999999999999999999",
-		   "order sequential: key \"epochs\": 99999999999999999999999 is out of range, allowed: 0-4294967295");
-	fails_with("torch-randperm:seed=1.5",
-		   "order torch-randperm: key \"seed\": \"1.5\" is not a seed, a whole number from -2^63 to 2^64-1");
-	fails_with("torch-randperm:seed=18446744073709551616",
-		   "order torch-randperm: key \"seed\": \"18446744073709551616\" is not a seed, a whole number from -2^63 to "
-		   "2^64-1");
-	fails_with("torch-distributed:shuffle=2", "order torch-distributed: key \"shuffle\": \"2\" is neither 0 nor 1");
+	fails_with("sequential:batch=2x",
+		   "order sequential: key \"batch\": \"2x\" is not a whole number");
+	fails_with("sequential:batch=-1",
+		   "order sequential: key \"batch\": \"-1\" is not a whole number");
+	fails_with("sequential:batch= 1",
+		   "order sequential: key \"batch\": \" 1\" is not a whole number");
+	fails_with("sequential:batch=1=2",
+		   "order sequential: key \"batch\": \"1=2\" is not a whole number");
+	fails_with("sequential:batch=0",
+		   "order sequential: key \"batch\": 0 is out of range, allowed: 1-4294967295");
+	fails_with(
+		"sequential:batch=4294967296",
+		"order sequential: key \"batch\": 4294967296 is out of range, allowed: 1-4294967295");
+	fails_with(
+		"sequential:epochs=99999999999999999999999",
+		"order sequential: key \"epochs\": 99999999999999999999999 is out of range, allowed: 0-4294967295");
+	fails_with(
+		"torch-randperm:seed=1.5",
+		"order torch-randperm: key \"seed\": \"1.5\" is not a seed, a whole number from -2^63 to 2^64-1");
+	fails_with(
+		"torch-randperm:seed=18446744073709551616",
+		"order torch-randperm: key \"seed\": \"18446744073709551616\" is not a seed, "
+		"a whole number from -2^63 to 2^64-1");
+	fails_with("torch-distributed:shuffle=2",
+		   "order torch-distributed: key \"shuffle\": \"2\" is neither 0 nor 1");
 	fails_with("torch-distributed:world=0",
 		   "order torch-distributed: key \"world\": 0 is out of range, allowed: 1-1048576");
 }
@@ -119,12 +148,15 @@ static void ranks(void)
 	const char *expected =
 		"order torch-distributed: key \"ranks\": expected ranks and ranges of ranks, for example 0-3+6";
 
-	fails_with("torch-distributed:world=8:rank=8",
-		   "order torch-distributed: rank 8 is outside the world of 8 (key \"world\"), ranks count from 0");
-	fails_with("torch-distributed:rank=1",
-		   "order torch-distributed: rank 1 is outside the world of 1 (key \"world\"), ranks count from 0");
-	fails_with("torch-distributed:ranks=0-8:world=8",
-		   "order torch-distributed: rank 8 is outside the world of 8 (key \"world\"), ranks count from 0");
+	fails_with(
+		"torch-distributed:world=8:rank=8",
+		"order torch-distributed: rank 8 is outside the world of 8 (key \"world\"), ranks count from 0");
+	fails_with(
+		"torch-distributed:rank=1",
+		"order torch-distributed: rank 1 is outside the world of 1 (key \"world\"), ranks count from 0");
+	fails_with(
+		"torch-distributed:ranks=0-8:world=8",
+		"order torch-distributed: rank 8 is outside the world of 8 (key \"world\"), ranks count from 0");
 	fails_with("torch-distributed:world=8:ranks=0-", expected);
 	fails_with("torch-distributed:world=8:ranks=-1", expected);
 	fails_with("torch-distributed:world=8:ranks=1+", expected);
@@ -135,18 +167,23 @@ static void ranks(void)
 		   "order torch-distributed: key \"ranks\": range 3-1 runs backwards");
 	fails_with("torch-distributed:world=8:ranks=0-3+2",
 		   "order torch-distributed: key \"ranks\": rank 2 is given twice");
-	fails_with("torch-distributed:world=8:ranks=0-4000000000",
-		   "order torch-distributed: key \"ranks\": rank 4000000000 is out of range, allowed: 0-1048575");
+	fails_with(
+		"torch-distributed:world=8:ranks=0-4000000000",
+		"order torch-distributed: key \"ranks\": rank 4000000000 is out of range, allowed: 0-1048575");
 	fails_with("torch-distributed:world=8:ranks=0-1048575+0-1048575",
 		   "order torch-distributed: key \"ranks\": more than 1048576 ranks");
 }
 
 static void several_keys_together(void)
 {
-	fails_with("sequential:start_step=5", "order sequential: key \"start_step\" needs key \"batch\"");
-	fails_with("list:path=a%20b", "order list: key \"path\": '%' must be written %25 (%3A is ':', %2C is ',')");
-	fails_with("list:path=a%", "order list: key \"path\": '%' must be written %25 (%3A is ':', %2C is ',')");
-	fails_with("list:path=a%3", "order list: key \"path\": '%' must be written %25 (%3A is ':', %2C is ',')");
+	fails_with("sequential:start_step=5",
+		   "order sequential: key \"start_step\" needs key \"batch\"");
+	fails_with("list:path=a%20b",
+		   "order list: key \"path\": '%' must be written %25 (%3A is ':', %2C is ',')");
+	fails_with("list:path=a%",
+		   "order list: key \"path\": '%' must be written %25 (%3A is ':', %2C is ',')");
+	fails_with("list:path=a%3",
+		   "order list: key \"path\": '%' must be written %25 (%3A is ':', %2C is ',')");
 }
 
 static void canonical_text(void)
@@ -154,14 +191,19 @@ static void canonical_text(void)
 	canonical_is("sequential", "sequential");
 	canonical_is("sequential:workers=8:batch=4:epochs=0", "sequential:batch=4:workers=8");
 	canonical_is("torch-randperm:seed=0", "torch-randperm:seed=0");
-	canonical_is("torch-randperm:large=no:seed=-1", "torch-randperm:seed=18446744073709551615:large=0");
-	canonical_is("torch-distributed:seed=0:shuffle=true:drop_last=off:world=1:rank=0", "torch-distributed");
-	canonical_is("torch-distributed:batch=256:epochs=90:ranks=3+0-1+2:world=16:seed=42:workers=8",
-		     "torch-distributed:seed=42:world=16:ranks=0-3:epochs=90:batch=256:workers=8");
-	canonical_is("torch-distributed:world=16:ranks=6+0-1+9+10", "torch-distributed:world=16:ranks=0-1+6+9-10");
+	canonical_is("torch-randperm:large=no:seed=-1",
+		     "torch-randperm:seed=18446744073709551615:large=0");
+	canonical_is("torch-distributed:seed=0:shuffle=true:drop_last=off:world=1:rank=0",
+		     "torch-distributed");
+	canonical_is(
+		"torch-distributed:batch=256:epochs=90:ranks=3+0-1+2:world=16:seed=42:workers=8",
+		"torch-distributed:seed=42:world=16:ranks=0-3:epochs=90:batch=256:workers=8");
+	canonical_is("torch-distributed:world=16:ranks=6+0-1+9+10",
+		     "torch-distributed:world=16:ranks=0-1+6+9-10");
 	canonical_is("torch-distributed:world=16:ranks=7", "torch-distributed:world=16:rank=7");
 	canonical_is("torch-distributed:world=4:ranks=0-3", "torch-distributed:world=4");
-	canonical_is("list:path=/a%3ab%2C%25:start_epoch=2", "list:path=/a%3Ab%2C%25:start_epoch=2");
+	canonical_is("list:path=/a%3ab%2C%25:start_epoch=2",
+		     "list:path=/a%3Ab%2C%25:start_epoch=2");
 }
 
 static void escapes_are_decoded(void)
