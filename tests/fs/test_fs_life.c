@@ -13,6 +13,8 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include "fake_cache.h"
+#include "fs_child_mount.h"
 #include "fs_kit.h"
 
 /* The line of the mount table for this mountpoint, heap; NULL when it is not mounted. */
@@ -61,7 +63,7 @@ static void test_the_mount_table_shows_it(void)
 static void check_refused(struct kit *k, const char *mountpoint, int rc, const char *words)
 {
 	struct fs_params params = { .dataset = k->dataset,
-				    .cache = &k->cache,
+				    .cache = k->cache,
 				    .metrics = k->metrics,
 				    .clock = clock_monotonic(),
 				    .mountpoint = mountpoint,
@@ -184,9 +186,9 @@ static void test_unmount_with_a_reader_waiting_ends_its_read(void)
 	kit_add_samples(&k, 1, 2, 112640);
 	kit_mount(&k, NULL);
 	file = kit_path(&k, "d0/s1");
-	atomic_store(&k.cache.is_holding, true);
+	atomic_store(&k.cache->is_holding, true);
 	kit_child_start(&child, "print", file, NULL);
-	CHECK(fake_cache_wait_held(&k.cache, 1));
+	CHECK(fake_cache_wait_held(k.cache, 1));
 	fs_unmount(k.fs);
 	status = kit_child_wait(&k, &child);
 	CHECK(status == ECONNABORTED || status == ENOTCONN || status == EIO);
@@ -280,4 +282,13 @@ static const struct check_test tests[] = {
 	{ "caps_name_what_there_is", test_caps_name_what_there_is },
 };
 
-KIT_MAIN(tests)
+int main(int argc, char **argv)
+{
+	static const struct check_test few_watches = { "few_watches", child_few_watches };
+
+	if (argc > 2 && strcmp(argv[1], "--child") == 0 && strcmp(argv[2], "few-watches") == 0)
+		return check_main(1, argv, &few_watches, 1);
+	if (argc > 3 && strcmp(argv[1], "--child") == 0 && strcmp(argv[2], "serve") == 0)
+		return child_serve(argv[3]);
+	return kit_main(argc, argv, tests, ARRAY_LEN(tests));
+}

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "fake_cache.h"
 #include "fs_kit.h"
 
 static void test_the_mount_is_the_source(void)
@@ -61,7 +62,7 @@ static void test_a_read_only_filesystem_refuses_changes(void)
 	file = kit_path(&k, "d0/s1");
 	dir = kit_path(&k, "d0");
 	CHECK_INT(kit_child(&k, "refuses", file, dir), 0);
-	atomic_store(&k.cache.may_refuse_open, true);
+	atomic_store(&k.cache->may_refuse_open, true);
 	CHECK_INT(kit_child(&k, "refuses", file, dir), 0);
 	CHECK_INT(kit_child(&k, "refuses", file, dir), 0); /* OPEN is not even asked any more */
 	CHECK_INT(kit_child(&k, "compare", k.source, k.mountpoint), 0);
@@ -79,10 +80,10 @@ static void test_errors_of_the_source_reach_the_reader(void)
 	kit_mount(&k, NULL);
 	file = kit_path(&k, "d0/s1");
 	for (size_t i = 0; i < ARRAY_LEN(errors); i++) {
-		atomic_store(&k.cache.fail_with, errors[i]);
+		atomic_store(&k.cache->fail_with, errors[i]);
 		CHECK_INT(kit_child(&k, "print", file, NULL), errors[i]);
 	}
-	atomic_store(&k.cache.fail_with, 0);
+	atomic_store(&k.cache->fail_with, 0);
 	CHECK_INT(kit_child(&k, "compare", k.source, k.mountpoint), 0);
 	kit_fini(&k);
 }
@@ -114,7 +115,7 @@ static void test_many_readers_at_once(void)
 	kit_init(&k);
 	kit_add_samples(&k, 4, 60, 150000);
 	kit_mount(&k, NULL);
-	atomic_store(&k.cache.is_threaded, true);
+	atomic_store(&k.cache->is_threaded, true);
 	for (size_t i = 0; i < ARRAY_LEN(children); i++)
 		kit_child_start(&children[i], "compare", k.source, k.mountpoint);
 	for (size_t i = 0; i < ARRAY_LEN(children); i++)

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#include "fake_cache.h"
 #include "fs_kit.h"
 
 struct counter {
@@ -104,7 +105,7 @@ static void test_every_open_has_a_new_text_of_exact_size(void)
 	kit_mount(&k, &options);
 	use_vfiles(&k);
 	CHECK_INT(kit_child(&k, "compare", k.source, k.mountpoint), 0); /* not listed */
-	atomic_store(&k.cache.may_refuse_open, true);
+	atomic_store(&k.cache->may_refuse_open, true);
 	use_vfiles(&k);
 	CHECK_INT(kit_child(&k, "compare", k.source, k.mountpoint), 0);
 	CHECK_U64(kit_counter(&k, METRIC_UPCALL_OPEN) > 0, true);
