@@ -301,7 +301,7 @@ struct rig *rig_new(const struct rig_options *options)
 		.store_bytes = o->has_store ? 32 << 20 : 0,
 		.inflight_min = 2,
 		.inflight_max = 8,
-		.stagers = 2,
+		.stagers = o->stagers ? o->stagers : 2,
 		.revalidate_ns = o->revalidate_ns,
 	};
 	must(cache_new(&params, &rig->cache, &err) == 0, err.msg);
