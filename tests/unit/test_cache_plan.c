@@ -77,11 +77,13 @@ static void reads_beside_the_plan_are_right_whatever_they_are_served_by(void)
 
 static struct rig *held_prefetch(uint64_t size, unsigned n_held)
 {
-	struct rig *rig = rig_new(&(struct rig_options){ .n = 40,
-							 .size = size,
-							 .order = "sequential",
-							 .arena_limit = 64 * MIB,
-							 .is_not_started = true });
+	struct rig *rig = rig_new(
+		&(struct rig_options){ .n = 40,
+				       .size = size,
+				       .order = "sequential",
+				       .arena_limit = 64 * MIB,
+				       .stagers = 1, /* pushes come in the order of the plan */
+				       .is_not_started = true });
 	struct err err = { 0 };
 
 	fault_io_pause(rig->io);
