@@ -43,13 +43,13 @@ static void block_signals(sigset_t *set)
 }
 
 /* Tells the parent: an int (0: ready) and, for errors, the text. */
-static void report(int fd, int rc, const struct err *err)
+static void report(int fd, int rc, const char *msg)
 {
 	if (fd < 0)
 		return;
-	if (write(fd, &rc, sizeof(rc)) == (ssize_t)sizeof(rc) && rc < 0)
-		if (write(fd, err->msg, strlen(err->msg)) < 0)
-			log_error("%s", err->msg);
+	if (write(fd, &rc, sizeof(rc)) != (ssize_t)sizeof(rc) ||
+	    write(fd, msg, strlen(msg)) != (ssize_t)strlen(msg))
+		log_error("the parent process is gone: %s", msg);
 }
 
 static void detach_streams(void)
@@ -81,14 +81,14 @@ static int serve(const struct daemon_params *params, int ready_fd, struct err *e
 	}
 	if (rc < 0) {
 		wire_down(&w);
-		report(ready_fd, rc, err);
+		report(ready_fd, rc, err->msg);
 		return rc;
 	}
 	if (ready_fd >= 0) {
 		if (chdir("/") < 0)
 			log_warn("chdir /: %s", strerror(errno));
 		detach_streams();
-		report(ready_fd, 0, NULL);
+		report(ready_fd, 0, "");
 		close(ready_fd);
 	}
 	log_info("%s is mounted on %s", w.source, w.mountpoint);
