@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* reader: open + fstat + read + close of samples in a given order, with some threads; prints one
  * JSON line. reader --index FILE --order FILE [--threads T] [--head K] DIRECTORY Thread t takes
- * positions t, t+T, ...: together they read the order as a data loader's workers do. */
+ * positions t, t+T, ...: together they read the order as a data loader's workers do.
+ * The first S positions are left out. */
 #include <fcntl.h>
 #include <getopt.h>
 #include <pthread.h>
@@ -75,11 +76,12 @@ int main(int argc, char **argv)
 					       { "order", required_argument, NULL, 'o' },
 					       { "threads", required_argument, NULL, 't' },
 					       { "head", required_argument, NULL, 'h' },
+					       { "skip", required_argument, NULL, 's' },
 					       { NULL, 0, NULL, 0 } };
 	struct files files = { 0 };
 	struct sequence seq = { 0 };
 	const char *order = NULL;
-	uint32_t head = UINT32_MAX;
+	uint32_t head = UINT32_MAX, skip = 0;
 	int c, threads = 1, dirfd;
 	uint64_t start;
 
@@ -92,12 +94,15 @@ int main(int argc, char **argv)
 			threads = atoi(optarg);
 		else if (c == 'h')
 			head = (uint32_t)atoi(optarg);
+		else if (c == 's')
+			skip = (uint32_t)atoi(optarg);
 		else
 			return 2;
 	}
 	if (!files.n || !order || threads < 1 || optind != argc - 1)
 		return fprintf(stderr,
-			       "usage: reader --index FILE --order FILE [--threads T] [--head K] DIRECTORY\n"),
+			       "usage: reader --index FILE --order FILE [--threads T] "
+			       "[--head K] [--skip S] DIRECTORY\n"),
 		       2;
 	sequence_load(&seq, order, files.n);
 	dirfd = open(argv[optind], O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -111,7 +116,7 @@ int main(int argc, char **argv)
 	for (int t = 0; t < threads; t++) {
 		uint32_t length = seq.length < head ? seq.length : head;
 
-		readers[t] = (struct reader){ &files, &seq,  (uint32_t)t, (uint32_t)threads,
+		readers[t] = (struct reader){ &files, &seq, skip + (uint32_t)t, (uint32_t)threads,
 					      length, dirfd, 0,           NULL,
 					      0 };
 		readers[t].ns = malloc((length / (uint32_t)threads + 1) * sizeof(uint64_t));

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cache: object table (one object per piece in flight or in the arena), single flight, the read path, and the planner
- * thread that carries out the plan's actions. A read never fails, hangs or differs because the cache failed: whatever goes
- * wrong in a tier, the source is asked, and its answer - bytes or errno - is the answer. */
+/* The cache: object table (one object per piece in flight or in the arena), single flight, the read
+ * path, and the planner thread that carries out the plan's actions. A read never fails, hangs or
+ * differs because the cache failed: whatever goes wrong in a tier, the source is asked, and its
+ * answer - bytes or errno - is the answer. */
 #ifndef CLAIRFS_CACHE_H
 #define CLAIRFS_CACHE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/uio.h>
 
 #include "clairfs/base/clock.h"
+#include "clairfs/base/queue.h"
 #include "clairfs/dataset.h"
 #include "clairfs/metrics.h"
 #include "clairfs/order.h"
@@ -19,32 +22,44 @@
 struct cache_params {
 	struct dataset *dataset;
 	struct tier *source;
-	struct store *store;    /* NULL = none */
+	struct store *store; /* NULL = none */
 	struct arena *arena;
-	struct order *order;    /* NULL = none */
+	struct order *order; /* NULL = none */
 	struct metrics *metrics;
 	struct clock *clock;
-	uint64_t arena_bytes;   /* budget of the plan within the arena (the arena's own limit is larger by what demand reads
-	                         * in flight may need) */
+	uint64_t arena_bytes; /* budget of the plan within the arena (the arena's own limit is
+			       * larger by what demand reads in flight may need) */
 	uint64_t stage_bytes;
 	uint64_t sample_max_bytes;
 	uint64_t store_bytes;
 	uint32_t inflight_min, inflight_max; /* prefetch requests of the source in flight */
 	uint64_t source_bytes_per_s;
 	uint32_t stagers;       /* 1..8 threads */
-	uint64_t revalidate_ns; /* files whose pages we or the kernel may hold are checked against the source this often;
-	                         * 0 = only when fetched */
+	uint64_t revalidate_ns; /* files whose pages we or the kernel may hold are checked against
+				 * the source this often; 0 = only when fetched */
 };
 
 struct cache;
 int cache_new(const struct cache_params *params, struct cache **ret, struct err *err) MUST_USE;
-/* Gives the operations of the mounted filesystem; before cache_start. Without them nothing is staged. */
+/* Gives the operations of the mounted filesystem; before cache_start. Without them nothing is
+ * staged. */
 void cache_set_stage(struct cache *cache, const struct stage_ops *ops, void *ctx);
 /* Starts planner, stagers, epoch thread, store writer and revalidation. */
 int cache_start(struct cache *cache, struct err *err) MUST_USE;
-/* Ends the threads; reads in flight are answered by their tiers first. No cache_read may come any more. */
+/* Ends the threads; reads in flight are answered by their tiers first. No cache_read may come any
+ * more. */
 void cache_stop(struct cache *cache);
 void cache_free(struct cache *cache);
+
+/* The cache's: one of the pieces that a READ touches. */
+struct cache_part {
+	struct list node; /* in the list of the piece's waiters */
+	struct cache_read *read;
+	struct object *object; /* pinned once the part is served */
+	enum read_class part_class;
+	int status;
+	bool is_restart;
+};
 
 /* One READ of a file. Owned by the caller until done(). */
 struct cache_read {
@@ -52,31 +67,40 @@ struct cache_read {
 	uint64_t offset;
 	uint32_t length; /* 1..PIECE_BYTES; so at most two pieces */
 	uint64_t arrived_ns;
-	/* Called exactly once, on any thread, no lock held; iov is valid during the call only. status 0: the iov hold the
-	 * bytes (fewer than length at the end of the file, none past it); else a negative errno of the source. */
+	/* Called exactly once, on any thread, no lock held; iov is valid during the call only.
+	 * status 0: the iov hold the bytes (fewer than length at the end of the file, none past
+	 * it); else a negative errno of the source. */
 	void (*done)(struct cache_read *read, int status, const struct iovec *iov, int n_iov);
 	void *ctx;
-	struct list node;  /* the cache's, like all below */
-	void *priv[4];
 	enum read_class read_class; /* of the slowest piece; valid in done() */
+	/* the cache's, no need to initialise */
+	struct list node;
+	struct cache *cache;
+	struct entry_state *state;
+	struct cache_part part[2];
+	_Atomic uint32_t n_left;
+	uint32_t n_parts, n_tries, begin_version;
 };
-/* Never blocks; may call done() before it returns. Looks in: arena -> fetch in flight (joins it) -> store -> source. Any
- * thread. */
+/* Never blocks; may call done() before it returns. Looks in: arena -> fetch in flight (joins it) ->
+ * store -> source. Any thread. */
 void cache_read(struct cache *cache, struct cache_read *read);
 
 /* What fs sees. Any thread, never blocks, never allocates unboundedly. */
-void cache_note_open(struct cache *cache, struct entry_id entry);   /* from the watcher, or an OPEN upcall */
-void cache_note_forget(struct cache *cache, struct entry_id entry); /* the kernel dropped the inode and its pages */
-void cache_note_blind(struct cache *cache);                         /* opens were lost (watch overflow) */
-/* Whether OPEN may be answered ENOSYS for good: the order is confirmed, or there is none to learn. fs also needs the watch
- * to cover all sample directories. */
+void cache_note_open(struct cache *cache,
+		     struct entry_id entry); /* from the watcher, or an OPEN upcall */
+void cache_note_forget(struct cache *cache,
+		       struct entry_id entry); /* the kernel dropped the inode and its pages */
+void cache_note_blind(struct cache *cache);    /* opens were lost (watch overflow) */
+/* Whether OPEN may be answered ENOSYS for good: the order is confirmed, or there is none to learn.
+ * fs also needs the watch to cover all sample directories. */
 bool cache_may_refuse_open(struct cache *cache);
 
 struct cache_status {
 	struct plan_status plan;
 	const char *order_text; /* canonical spec or NULL; borrowed from the params' order */
 	uint64_t objects, objects_inflight;
-	bool is_degraded;       /* something failed that costs speed (see the log), e.g. out of memory, store switched off */
+	bool is_degraded; /* something failed that costs speed (see the log), e.g. out of memory,
+			     store switched off */
 };
 void cache_get_status(struct cache *cache, struct cache_status *ret);
 /* Brings the gauges of metrics up to date (arena, stage, store, position...). */

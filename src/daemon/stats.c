@@ -17,7 +17,7 @@ static json_t *json_path(const char *path)
 	return json_string(text_escape(path, strlen(path), escaped, sizeof(escaped)));
 }
 
-static json_t *order_json(const struct cache_status *st)
+static json_t *order_json(const struct wire *w, const struct cache_status *st)
 {
 	const struct plan_status *p = &st->plan;
 	json_t *epoch =
@@ -26,7 +26,7 @@ static json_t *order_json(const struct cache_status *st)
 			  "lead", (json_int_t)p->lead, "match_percent", (int)p->match_percent,
 			  "span", (json_int_t)p->span);
 
-	return json_pack("{s:s*, s:s, s:s, s:b, s:o}", "spec", st->order_text, "state",
+	return json_pack("{s:s*, s:s, s:s, s:b, s:o}", "spec", w->spec ? order_spec_text(w->spec) : NULL, "state",
 			 plan_state_names[p->state], "why", p->why ? p->why : "", "is_followed",
 			 p->state == PLAN_FOLLOWING || p->state == PLAN_SLOWED, "epoch", epoch);
 }
@@ -96,7 +96,7 @@ int stats_render_json(void *ctx, struct buf_writer *out)
 	root = json_pack("{s:s, s:i, s:b, s:o, s:o, s:o, s:o, s:o}", "version", CLAIRFS_VERSION,
 			 "pid", (int)getpid(), "is_degraded", cache.is_degraded, "mount",
 			 mount_json(w, &fs), "dataset", dataset_json(w), "order",
-			 order_json(&cache), "engines", engines_json(w), "reads",
+			 order_json(w, &cache), "engines", engines_json(w), "reads",
 			 reads_json(w->metrics));
 	if (!root || metrics_to_json(w->metrics, root) < 0) {
 		json_decref(root);

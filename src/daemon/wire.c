@@ -200,6 +200,9 @@ static int make_cache(struct wire *w, struct err *err)
 	/* An eighth of the arena is left to demand reads, so that a plan that fills its budget does
 	 * not push them out. */
 	uint64_t arena_bytes = o->ram - MIN(o->ram / 8, 64ull << 20);
+	/* A quarter of the requests is left to demand reads, which then never queue behind
+	 * prefetches. */
+	uint64_t inflight = o->source_max_inflight - o->source_max_inflight / 4;
 	struct cache_params cp = {
 		.dataset = w->dataset,
 		.source = w->source_tier,
@@ -213,8 +216,8 @@ static int make_cache(struct wire *w, struct err *err)
 		.sample_max_bytes =
 			MIN(o->sample_max ? o->sample_max : o->ram / 8, arena_bytes / 4),
 		.store_bytes = w->store ? (o->store_bytes ? o->store_bytes : UINT64_MAX) : 0,
-		.inflight_min = (uint32_t)MIN(4, o->source_max_inflight),
-		.inflight_max = (uint32_t)o->source_max_inflight,
+		.inflight_min = (uint32_t)MIN(4, inflight),
+		.inflight_max = (uint32_t)inflight,
 		.source_bytes_per_s = o->source_max_mbps * 1000000,
 		.stagers = (uint32_t)o->stagers,
 		.revalidate_ns = o->revalidate * NS_PER_S

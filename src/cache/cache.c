@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Making, starting, stopping and describing a cache.
+ *
+ * The order of stopping is the order in which work can beget work: first nobody may decide anything
+ * new (planner, revalidation), then prefetches that wait are dropped and what is in flight is
+ * waited for - READs may still need the attribute thread - and the threads that work off queues end
+ * last. Their answers stay with the notes and are freed there.
+ */
+#include "cache_priv.h"
+
+#include <string.h>
+
+static int cache_init(struct cache *c)
+{
+	uint64_t words = dataset_n_entries(c->p.dataset) / 64 + 1;
+	int rc;
+
+	rc = objects_init(c);
+	if (rc == 0)
+		rc = account_new(c);
+	c->touched = calloc(words, sizeof(*c->touched));
+	c->staged = calloc(dataset_n_samples(c->p.dataset) / 64 + 1, sizeof(*c->staged));
+	return rc == 0 && c->touched && c->staged ? 0 : -ENOMEM;
+}
+
+int cache_new(const struct cache_params *params, struct cache **ret, struct err *err)
+{
+	struct cache *c = aligned_alloc(64, ALIGN_UP(sizeof(*c), 64u));
+	int rc;
+
+	if (!c)
+		return err_set_errno(err, -ENOMEM, "cache");
+	memset(c, 0, sizeof(*c));
+	c->p = *params;
+	c->p.stagers = MIN(MAX(c->p.stagers, 1u), (uint32_t)STAGERS_MAX);
+	atomic_init(&c->may_refuse_open, !c->p.order);
+	rc = notes_init(c);
+	mutex_init(&c->status_mu);
+	mutex_init(&c->reval_mu);
+	cond_init(&c->reval_cv);
+	queue_init(&c->stage_jobs);
+	queue_init(&c->attr_jobs);
+	queue_init(&c->pin_jobs);
+	queue_init(&c->epoch_jobs);
+	prefetch_init(c);
+	if (cache_init(c) != 0)
+		rc = -ENOMEM;
+	if (rc != 0) {
+		cache_free(c);
+		return err_set_errno(err, rc, "cache");
+	}
+	*ret = c;
+	return 0;
+}
+
+void cache_set_stage(struct cache *c, const struct stage_ops *ops, void *ctx)
+{
+	c->stage = ops;
+	c->stage_ctx = ctx;
+}
+
+/* --- start --- */
+
+static int make_plan(struct cache *c, struct err *err)
+{
+	uint32_t n = dataset_n_samples(c->p.dataset);
+	AUTO_FREE uint64_t *size = calloc((size_t)n + 1, sizeof(*size));
+	struct plan_params params = {
+		.n = n,
+		.size = size,
+		.order = c->p.order ? order_info(c->p.order) : NULL,
+		.arena_bytes = c->p.arena_bytes,
+		.stage_bytes = c->stage ? c->p.stage_bytes : 0,
+		.sample_max_bytes = MIN(c->p.sample_max_bytes, c->p.arena_bytes / 4),
+		.store_bytes = c->p.store ? c->p.store_bytes : 0,
+		.inflight_min = c->p.inflight_min,
+		.inflight_max = c->p.inflight_max,
+		.source_bytes_per_s = c->p.source_bytes_per_s,
+	};
+	int rc;
+
+	if (!size)
+		return err_set_errno(err, -ENOMEM, "plan");
+	for (uint32_t i = 0; i < n; i++)
+		size[i] = dataset_size(c->p.dataset, (struct entry_id){ i });
+	rc = plan_new(&params, &c->plan);
+	if (rc != 0)
+		return err_set_errno(err, rc, "plan");
+	plan_get_status(c->plan, &c->status);
+	return 0;
+}
+
+static int start_threads(struct cache *c, struct err *err)
+{
+	int rc = thr_start(&c->attr_thread, "cl-attr", attr_main, c, err);
+
+	for (uint32_t i = 0; rc == 0 && i < c->p.stagers; i++)
+		rc = thr_start(&c->stagers[i], "cl-stager", stager_main, c, err);
+	if (rc == 0)
+		rc = thr_start(&c->writer, "cl-writer", writer_main, c, err);
+	if (rc == 0)
+		rc = thr_start(&c->epochs, "cl-epochs", epochs_main, c, err);
+	if (rc == 0 && c->p.revalidate_ns)
+		rc = thr_start(&c->revalidator, "cl-revalidate", revalidate_main, c, err);
+	if (rc == 0)
+		rc = thr_start(&c->planner, "cl-planner", planner_main, c, err);
+	return rc;
+}
+
+int cache_start(struct cache *c, struct err *err)
+{
+	int rc = make_plan(c, err);
+
+	if (rc == 0) {
+		c->is_started = true;
+		rc = start_threads(c, err);
+	}
+	if (rc != 0)
+		cache_stop(c);
+	return rc;
+}
+
+/* --- stop --- */
+
+static void wait_pass(struct cache *c)
+{
+	for (int i = 0; i < SHARDS; i++) {
+		struct shard *s = &c->shards[i];
+
+		mutex_lock(&s->mu);
+		while (s->busy)
+			cond_wait(&s->idle, &s->mu);
+		mutex_unlock(&s->mu);
+	}
+}
+
+/* Waits for reads and fetches. A fetch that ends may start a queued prefetch of another shard, so
+ * one pass over the shards proves nothing until the queue is seen empty with nothing in flight;
+ * only the pass after that does. */
+static void wait_idle(struct cache *c)
+{
+	bool is_quiet;
+
+	do {
+		prefetch_close(c);
+		wait_pass(c);
+		mutex_lock(&c->prefetch.mu);
+		is_quiet = c->prefetch.inflight == 0 && list_is_empty(&c->prefetch.queue);
+		mutex_unlock(&c->prefetch.mu);
+	} while (!is_quiet);
+	wait_pass(c);
+}
+
+static void stop_deciders(struct cache *c)
+{
+	mutex_lock(&c->notes.mu);
+	c->notes.is_stopping = true;
+	cond_broadcast(&c->notes.cv);
+	mutex_unlock(&c->notes.mu);
+	mutex_lock(&c->reval_mu);
+	c->reval_stop = true;
+	cond_broadcast(&c->reval_cv);
+	mutex_unlock(&c->reval_mu);
+	thr_join(&c->planner);
+	thr_join(&c->revalidator);
+}
+
+void cache_stop(struct cache *c)
+{
+	atomic_store(&c->is_stopping, true);
+	stop_deciders(c);
+	wait_idle(c);
+	if (!c->is_started)
+		return;
+	queue_close(&c->stage_jobs);
+	queue_close(&c->attr_jobs);
+	queue_close(&c->pin_jobs);
+	queue_close(&c->epoch_jobs);
+	thr_join(&c->attr_thread);
+	for (uint32_t i = 0; i < c->p.stagers; i++)
+		thr_join(&c->stagers[i]);
+	thr_join(&c->writer);
+	thr_join(&c->epochs);
+	account_sweep(c, clock_now(c->p.clock), true);
+	c->is_started = false;
+}
+
+/* Jobs that no thread took up, because the cache was never started. */
+static void drop_jobs(struct cache *c)
+{
+	struct list *node;
+
+	while ((node = queue_try_pop(&c->stage_jobs)) || (node = queue_try_pop(&c->attr_jobs))) {
+		struct stage_job *job = container_of(node, struct stage_job, completion.node);
+		struct shard *s = shard_of(c, job->entry);
+
+		mutex_lock(&s->mu);
+		entry_put_locked(c, s, entry_find_locked(c, s, job->entry));
+		mutex_unlock(&s->mu);
+	}
+}
+
+void cache_free(struct cache *c)
+{
+	if (!c)
+		return;
+	if (c->buckets)
+		drop_jobs(c);
+	objects_fini(c);
+	account_free(c);
+	notes_fini(c);
+	plan_free(c->plan);
+	queue_fini(&c->stage_jobs);
+	queue_fini(&c->attr_jobs);
+	queue_fini(&c->pin_jobs);
+	queue_fini(&c->epoch_jobs);
+	mutex_fini(&c->prefetch.mu);
+	cond_fini(&c->reval_cv);
+	mutex_fini(&c->reval_mu);
+	mutex_fini(&c->status_mu);
+	free(c->touched);
+	free(c->staged);
+	free(c);
+}
+
+/* --- description --- */
+
+bool cache_may_refuse_open(struct cache *c)
+{
+	return atomic_load_explicit(&c->may_refuse_open, memory_order_relaxed);
+}
+
+void cache_get_status(struct cache *c, struct cache_status *ret)
+{
+	memset(ret, 0, sizeof(*ret));
+	mutex_lock(&c->status_mu);
+	ret->plan = c->status;
+	mutex_unlock(&c->status_mu);
+	ret->objects = atomic_load(&c->n_objects);
+	ret->objects_inflight = atomic_load(&c->n_fetching);
+	ret->is_degraded = atomic_load(&c->is_degraded);
+}
+
+void cache_update_gauges(struct cache *c)
+{
+	struct metrics *m = c->p.metrics;
+	struct cache_status st;
+
+	cache_get_status(c, &st);
+	metrics_gauge_set(m, METRIC_PREFETCH_LIMIT, st.plan.inflight_limit);
+	metrics_gauge_set(m, METRIC_ARENA_BYTES, arena_used(c->p.arena));
+	metrics_gauge_set(m, METRIC_ARENA_LIMIT_BYTES, c->p.arena_bytes);
+	metrics_gauge_set(m, METRIC_STAGE_BYTES, st.plan.stage_bytes);
+	metrics_gauge_set(m, METRIC_STAGE_LIMIT_BYTES, st.plan.stage_limit_bytes);
+	metrics_gauge_set(m, METRIC_STORE_BYTES, c->p.store ? store_bytes(c->p.store) : 0);
+	metrics_gauge_set(m, METRIC_STORE_LIMIT_BYTES, c->p.store ? c->p.store_bytes : 0);
+	metrics_gauge_set(m, METRIC_DATASET_SAMPLES, dataset_n_samples(c->p.dataset));
+	metrics_gauge_set(m, METRIC_DATASET_BYTES, dataset_sample_bytes(c->p.dataset));
+	metrics_gauge_set(m, METRIC_EPOCH, st.plan.epoch);
+	metrics_gauge_set(m, METRIC_POSITION, st.plan.position);
+	metrics_gauge_set(m, METRIC_LEAD, st.plan.lead);
+	metrics_gauge_set(m, METRIC_ORDER_FOLLOWED,
+			  c->p.order &&
+				  (st.plan.state == PLAN_FOLLOWING ||
+				   st.plan.state == PLAN_SLOWED || st.plan.state == PLAN_CHECKING));
+}

@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Inside of the cache. The table is sharded by entry, so everything about one file - its pieces,
+ *how many READs of it are in flight, its version - lies under one lock. Lock order: shard->mu, then
+ *prefetch.mu or notes.mu or account's (leaves, never two of them). No lock is held over I/O, over a
+ *done(), or over an operation of the stage.
+ *
+ * Life of an object (one piece), moved only by object_move_locked:
+ *
+ *	ABSENT -> QUEUED -> FETCHING -> RESIDENT -> GONE
+ *	             |          |                     ^
+ *	             +----------+---------------------+
+ *
+ * GONE objects are out of the table and live on while somebody holds a reference.
+ */
+#ifndef CLAIRFS_CACHE_PRIV_H
+#define CLAIRFS_CACHE_PRIV_H
+
+#include <assert.h>
+#include <errno.h>
+#include <stdatomic.h>
+
+#include "clairfs/base/log.h"
+#include "clairfs/base/queue.h"
+#include "clairfs/base/thr.h"
+#include "clairfs/cache.h"
+
+enum {
+	SHARDS = 16,
+	READ_TRIES = 64,   /* attempts to get bytes of one version of a file that keeps changing */
+	NOTES_MAX = 32768, /* events kept for the planner */
+	NOTES_RESERVE = 8192, /* of these not for opens */
+	STAGERS_MAX = 8,
+};
+
+enum object_state {
+	OBJECT_ABSENT,
+	OBJECT_QUEUED,
+	OBJECT_FETCHING,
+	OBJECT_RESIDENT,
+	OBJECT_GONE,
+	OBJECT_STATES
+};
+
+struct sample_fetch;
+
+struct object {
+	struct object *next_hash;
+	struct list in_entry; /* entry_state.objects while in the table */
+	struct list in_lru;   /* shard.lru while plain, resident and in the table */
+	struct list in_queue; /* prefetch.queue; the queue holds a reference */
+	struct list waiters;  /* parts of reads, while FETCHING */
+	struct entry_state *state_of;
+	struct sample_fetch *job; /* the plan's fetch that waits for this piece */
+	struct file_identity identity;
+	void *mem; /* the fetch's until RESIDENT */
+	uint32_t piece, length, refs;
+	enum object_state state;
+	bool is_planned;  /* the plan's: only a DROP or a change of the file frees it */
+	bool is_prefetch; /* nobody waited when it was started */
+	bool is_demand; /* somebody waits (also a prefetch that a READ has joined before its start)
+			 */
+	bool has_slot;  /* counts as a prefetch in flight */
+	bool is_heap;   /* the arena was full: memory for this fetch only */
+	bool is_from_store;
+};
+
+/* What the plan believes of a sample. */
+enum hold { HOLD_NONE, HOLD_FETCHING, HOLD_HELD };
+
+/* Answers one action of the plan; first member of every job, which is one heap block. */
+struct completion {
+	struct list node;
+	uint32_t at; /* events noted before it */
+	struct plan_event event;
+};
+
+struct fetch_result {
+	int status;
+	uint32_t bytes;
+	uint64_t latency_ns;
+};
+
+struct sample_fetch {
+	struct completion completion;
+	uint32_t n_left; /* shard mu, like all below */
+	int status;
+	uint64_t bytes, latency_ns;
+};
+
+enum stage_job_kind { JOB_STAGE, JOB_INVAL, JOB_ATTR };
+
+struct stage_job { /* the plan's STAGE; invalidations are part of an entry_state, so they need no
+		      memory */
+	struct completion completion;
+	enum stage_job_kind kind;
+	struct entry_id entry;
+};
+
+/* What is known of a file while anything of it is here: pieces, READs, jobs. */
+struct entry_state {
+	struct entry_state *next_hash;
+	struct entry_id entry;
+	uint32_t refs;    /* objects, reads, jobs, hold */
+	uint32_t readers; /* READs not answered yet */
+	uint32_t version; /* counts changes of the file; valid as long as a reference is held */
+	uint32_t inval_version,
+		inval_wait; /* READs that began before this version and must be answered first */
+	enum hold hold;
+	struct sample_fetch *job; /* while HOLD_FETCHING */
+	bool is_inval_queued, is_attr_queued;
+	bool has_read;
+	uint64_t next_offset; /* end of the last READ */
+	struct list objects;
+	struct list attr_waiters; /* cache_read.node: not started before the kernel's attributes are
+				     gone */
+	struct stage_job inval_job, attr_job;
+};
+
+struct shard {
+	struct mutex mu;
+	struct cond idle;
+	struct object **objects; /* mu, like all below */
+	struct entry_state **entries;
+	struct list lru; /* plain residents, oldest first */
+	uint32_t n_plain;
+	uint32_t busy; /* reads and fetches in flight */
+} CACHE_ALIGNED;
+
+struct fetch {
+	struct tier_read read;
+	struct cache *cache;
+	struct object *object;
+	bool is_store;
+	char path[];
+};
+
+struct prefetch_queue {
+	struct mutex mu;
+	struct list queue; /* mu, like all below */
+	uint32_t inflight, max;
+	bool is_pumping, is_closed;
+};
+
+struct notes {
+	struct mutex mu;
+	struct cond cv;
+	struct plan_event *fill;  /* mu, like all below */
+	struct plan_event *drain; /* planner only, besides the swap */
+	uint32_t n_fill;
+	struct list completions;
+	bool is_waiting, is_blind, has_lost, is_stopping;
+};
+
+struct account;
+
+struct cache {
+	struct cache_params p;
+	const struct stage_ops *stage;
+	void *stage_ctx;
+	struct plan *plan; /* planner thread; made by cache_start */
+	struct shard shards[SHARDS];
+	uint32_t buckets; /* per shard and table, a power of two */
+	_Atomic uint64_t n_objects, n_fetching, plain_bytes;
+	_Atomic uint32_t evict_at;
+	_Atomic bool is_degraded, may_refuse_open;
+	_Atomic uint64_t *touched; /* per entry: the kernel or we may hold bytes of it */
+	_Atomic uint64_t *staged;  /* per sample: pushed, not known to be dropped */
+	struct prefetch_queue prefetch;
+	struct notes notes;
+	struct account *account;
+	struct mutex status_mu;
+	struct plan_status status;  /* status_mu */
+	struct plan_status counted; /* planner: what the counters of metrics already hold */
+	struct queue stage_jobs, attr_jobs, pin_jobs, epoch_jobs;
+	struct thr planner, stagers[STAGERS_MAX], attr_thread, writer, epochs, revalidator;
+	struct mutex reval_mu;
+	struct cond reval_cv;
+	bool reval_stop; /* reval_mu */
+	_Atomic bool is_stopping;
+	bool is_started;
+};
+
+/* --- object.c --- */
+struct shard *shard_of(struct cache *c, struct entry_id entry);
+int objects_init(struct cache *c) MUST_USE;
+void objects_fini(struct cache *c);
+struct entry_state *entry_find_locked(struct cache *c, struct shard *s, struct entry_id entry)
+	REQUIRES(s->mu);
+/* Finds or makes, with a reference; NULL when out of memory. */
+struct entry_state *entry_get_locked(struct cache *c, struct shard *s, struct entry_id entry)
+	REQUIRES(s->mu);
+void entry_put_locked(struct cache *c, struct shard *s, struct entry_state *es) REQUIRES(s->mu);
+struct object *object_find_locked(struct cache *c, struct shard *s, struct entry_id entry,
+				  uint32_t piece) REQUIRES(s->mu);
+/* QUEUED, in the table, without memory; the table holds one reference. NULL when out of memory. */
+struct object *object_new_locked(struct cache *c, struct shard *s, struct entry_state *es,
+				 const struct file_identity *identity, uint32_t piece)
+	REQUIRES(s->mu);
+void object_move_locked(struct object *obj, enum object_state to);
+/* RESIDENT and nobody's: the next one to go when memory is short. */
+void object_make_plain_locked(struct cache *c, struct shard *s, struct object *obj) REQUIRES(s->mu);
+void object_make_planned_locked(struct cache *c, struct shard *s, struct object *obj)
+	REQUIRES(s->mu);
+void object_touch_locked(struct shard *s, struct object *obj) REQUIRES(s->mu);
+/* Takes it out of the table; a fetch in flight ends by itself. Its references keep it. `dead` gets
+ * it if that was the last. */
+void object_drop_locked(struct cache *c, struct shard *s, struct object *obj, struct list *dead)
+	REQUIRES(s->mu);
+void object_put_locked(struct cache *c, struct shard *s, struct object *obj, struct list *dead)
+	REQUIRES(s->mu);
+void object_put(struct cache *c, struct object *obj);
+/* Frees what object_put_locked has gathered; without the lock. */
+void objects_free(struct cache *c, struct list *dead);
+/* Frees one plain resident of any file; false when there is none. */
+bool evict_one(struct cache *c);
+void busy_end_locked(struct shard *s) REQUIRES(s->mu);
+
+static inline bool bits_get(_Atomic uint64_t *bits, uint32_t i)
+{
+	return atomic_load_explicit(&bits[i / 64], memory_order_relaxed) >> (i % 64) & 1;
+}
+static inline void bits_set(_Atomic uint64_t *bits, uint32_t i)
+{
+	if (!bits_get(bits, i))
+		atomic_fetch_or(&bits[i / 64], 1ull << (i % 64));
+}
+/* True when it was set. */
+static inline bool bits_clear(_Atomic uint64_t *bits, uint32_t i)
+{
+	return bits_get(bits, i) &&
+	       (atomic_fetch_and(&bits[i / 64], ~(1ull << (i % 64))) >> (i % 64) & 1);
+}
+
+/* --- read.c --- */
+void read_begin(struct cache *c, struct cache_read *r);
+/* One part less to wait for; the last one answers. */
+void read_settle(struct cache *c, struct cache_read *r);
+
+/* --- fetch.c --- */
+/* QUEUED -> FETCHING with the references of a fetch; fetch_start must follow without the lock. */
+void fetch_claim_locked(struct shard *s, struct object *obj) REQUIRES(s->mu);
+void fetch_start(struct cache *c, struct object *obj);
+void prefetch_init(struct cache *c);
+void prefetch_push(struct cache *c,
+		   struct object *obj); /* gives the queue a reference that the caller holds */
+void prefetch_pump(struct cache *c);
+/* Fails what is still queued; nothing is started any more. */
+void prefetch_close(struct cache *c);
+
+/* --- change.c --- */
+/* The file is seen to be another one (st), or gone (NULL): drops what is kept of it everywhere. Any
+ * thread. */
+void change_file(struct cache *c, struct entry_id entry, const struct stat *st);
+/* A READ has been answered: queues the invalidation that waited for it. */
+void change_read_ended_locked(struct cache *c, struct shard *s, struct entry_state *es,
+			      uint32_t begin_version) REQUIRES(s->mu);
+
+/* --- apply.c: actions of the plan --- */
+void apply_action(struct cache *c, const struct plan_action *action);
+/* One piece of a sample's fetch has ended. */
+void sample_fetch_piece_locked(struct cache *c, struct shard *s, struct object *obj,
+			       const struct fetch_result *result, struct list *dead)
+	REQUIRES(s->mu);
+
+/* --- stager.c --- */
+void *stager_main(void *cache);
+void *attr_main(void *cache);
+
+/* --- writer.c, epochs.c --- */
+struct pin_job {
+	struct completion completion;
+	struct entry_id entry;
+};
+struct epoch_job {
+	struct completion completion;
+};
+void *writer_main(void *cache);
+void *epochs_main(void *cache);
+
+/* --- planner.c --- */
+int notes_init(struct cache *c) MUST_USE;
+void notes_fini(struct cache *c);
+void note_event(struct cache *c, const struct plan_event *event);
+void note_sample(struct cache *c, enum plan_event_kind kind, struct entry_id entry, uint64_t bytes);
+/* Hands an answered job to the planner, which frees it. Never fails. */
+void note_completion(struct cache *c, struct completion *take_completion);
+void *planner_main(void *cache);
+void cache_degrade(struct cache *c, const char *why);
+
+/* --- account.c --- */
+int account_new(struct cache *c) MUST_USE;
+void account_free(struct cache *c);
+void account_open(struct cache *c, struct entry_id entry, uint64_t now_ns);
+void account_read(struct cache *c, struct entry_id entry, enum read_class class, uint64_t bytes);
+/* Decides what has been quiet for long enough; everything when is_final. */
+void account_sweep(struct cache *c, uint64_t now_ns, bool is_final);
+
+/* --- revalidate.c --- */
+void *revalidate_main(void *cache);
+
+#endif

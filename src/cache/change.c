@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What happens when a file of the source turns out to be another one, or gone: its attributes are
+ * replaced, its pieces leave the arena and the store, the plan is told, and the kernel's copies are
+ * invalidated by a thread that may block.
+ *
+ * The order of invalidation and answer matters. Attributes are dropped before a READ is answered
+ * when the file grew, or the kernel would cut the bytes at the old size: such READs wait in
+ * attr_waiters for the attribute thread, which does nothing that waits for pages. Pages are
+ * invalidated after the READs that were in flight have been answered: the kernel has their pages
+ * locked, and a notification waits for the lock.
+ *
+ * Any thread. It must never call an operation of the stage itself.
+ */
+#include "cache_priv.h"
+
+static void queue_inval_locked(struct cache *c, struct entry_state *es)
+{
+	if (es->is_inval_queued)
+		return; /* not taken up yet: it comes after this change as well */
+	es->is_inval_queued = true;
+	es->refs++;
+	queue_push(&c->stage_jobs, &es->inval_job.completion.node);
+}
+
+/* The kernel's copies. Grown: attributes first, whoever reads waits for that. */
+static void change_kernel_locked(struct cache *c, struct entry_state *es, bool has_grown)
+{
+	if (!c->stage)
+		return;
+	if (has_grown && !es->is_attr_queued) {
+		es->is_attr_queued = true;
+		es->refs++;
+		queue_push(&c->attr_jobs, &es->attr_job.completion.node);
+	}
+	es->inval_version = es->version;
+	es->inval_wait = es->readers;
+	if (es->readers == 0)
+		queue_inval_locked(c, es);
+}
+
+void change_read_ended_locked(struct cache *c, struct shard *s, struct entry_state *es,
+			      uint32_t begin_version)
+{
+	if (es->inval_wait == 0 || (int32_t)(begin_version - es->inval_version) >= 0)
+		return;
+	if (--es->inval_wait == 0)
+		queue_inval_locked(c, es);
+}
+
+/* Takes every piece of another version out of the table (all of them when now is NULL). */
+static void drop_pieces_locked(struct cache *c, struct shard *s, struct entry_state *es,
+			       const struct file_identity *now, struct list *dead) REQUIRES(s->mu);
+static void drop_pieces_locked(struct cache *c, struct shard *s, struct entry_state *es,
+			       const struct file_identity *now, struct list *dead)
+{
+	static const struct fetch_result stale = { .status = -ESTALE };
+	struct list *node = es->objects.next, *next;
+
+	for (; node != &es->objects; node = next) {
+		struct object *obj = container_of(node, struct object, in_entry);
+		bool is_queued = obj->state == OBJECT_QUEUED;
+
+		next = node->next;
+		if (now && file_identity_eq(&obj->identity, now))
+			continue;
+		obj->refs++;
+		object_drop_locked(c, s, obj, dead);
+		if (is_queued && obj->job) /* one in flight tells its job when it ends */
+			sample_fetch_piece_locked(c, s, obj, &stale, dead);
+		object_put_locked(c, s, obj, dead);
+	}
+}
+
+/* Told with the lock held, so that the plan hears of a loss before anything that comes after it. */
+static void change_plan_locked(struct cache *c, struct shard *s, struct entry_state *es)
+	REQUIRES(s->mu);
+static void change_plan_locked(struct cache *c, struct shard *s, struct entry_state *es)
+{
+	if (es->hold == HOLD_FETCHING) {
+		es->job->status = -ESTALE; /* pieces of two versions would make no sample */
+	} else if (es->hold == HOLD_HELD) {
+		es->hold = HOLD_NONE;
+		note_sample(c, PLAN_EV_LOST_COPY, es->entry, 0);
+		entry_put_locked(c, s, es); /* not the last reference: change_file has one */
+	}
+}
+
+static void change_store(struct cache *c, struct entry_id entry, uint64_t old_size)
+{
+	if (!c->p.store)
+		return;
+	store_forget(c->p.store, entry, piece_count(old_size));
+	note_sample(c, PLAN_EV_UNPINNED, entry, 0);
+}
+
+void change_file(struct cache *c, struct entry_id entry, const struct stat *st)
+{
+	struct shard *s = shard_of(c, entry);
+	struct file_identity old, now = { 0 };
+	struct entry_state *es;
+	struct list dead;
+
+	list_init(&dead);
+	if (st)
+		now = file_identity_of(st);
+	mutex_lock(&s->mu);
+	dataset_identity(c->p.dataset, entry, &old);
+	if (st && file_identity_eq(&old, &now)) { /* somebody else has noticed */
+		mutex_unlock(&s->mu);
+		return;
+	}
+	if (st)
+		dataset_update(c->p.dataset, entry, st);
+	es = entry_get_locked(c, s, entry);
+	if (es) {
+		es->version++;
+		drop_pieces_locked(c, s, es, st ? &now : NULL, &dead);
+		change_plan_locked(c, s, es);
+		change_kernel_locked(c, es, st && now.size > old.size);
+		entry_put_locked(c, s, es);
+	}
+	if (st && now.size != old.size)
+		note_sample(c, PLAN_EV_RESIZED, entry, now.size);
+	mutex_unlock(&s->mu);
+	objects_free(c, &dead);
+	if (!es)
+		cache_degrade(c, "out of memory: the kernel may keep pages of a changed file");
+	metrics_add(c->p.metrics, METRIC_SOURCE_CHANGED, 1);
+	change_store(c, entry, old.size);
+	if (dataset_is_sample(c->p.dataset, entry) && bits_clear(c->staged, entry.v))
+		note_sample(c, PLAN_EV_UNSTAGED, entry, 0);
+}
+
+void cache_note_forget(struct cache *c, struct entry_id entry)
+{
+	struct shard *s = shard_of(c, entry);
+
+	if (entry.v >= dataset_n_entries(c->p.dataset))
+		return;
+	mutex_lock(&s->mu);
+	if (!entry_find_locked(c, s, entry))
+		bits_clear(c->touched, entry.v);
+	mutex_unlock(&s->mu);
+	if (dataset_is_sample(c->p.dataset, entry) && bits_clear(c->staged, entry.v))
+		note_sample(c, PLAN_EV_UNSTAGED, entry, 0);
+}

@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Fetching one piece: memory, store or source, waking whoever waits. Single flight: the object is
+ * in the table while it is fetched, so later readers join it. A failed store read goes on at the
+ * source with the same object; a failed prefetch wakes its readers, who then fetch for themselves:
+ * advice must not become an error.
+ *
+ * Prefetches wait in a queue of our own until a slot is free, so at most `max` of them are with the
+ * I/O engine. A READ that joins a prefetch still in this queue takes it out and starts it as
+ * urgent; the engines cannot re-prioritise what they have, so the wiring must give them room for
+ * `max` prefetches beside the demand reads.
+ *
+ * Runs on whoever asks (never blocks there) and on I/O threads. It must never allocate, submit or
+ * wake with a lock held.
+ */
+#include "cache_priv.h"
+
+#include <string.h>
+
+#include "clairfs/base/cleanup.h"
+
+enum { EVICT_TRIES = 64 };
+
+void fetch_claim_locked(struct shard *s, struct object *obj)
+{
+	object_move_locked(obj, OBJECT_FETCHING);
+	obj->refs++;
+	s->busy++;
+}
+
+/* Memory for a piece: the arena, if need be after dropping what the plan does not own, else (only
+ * when somebody waits) the heap for as long as this fetch's readers need it. */
+static int fetch_memory(struct cache *c, struct object *obj)
+{
+	for (int i = 0; i < EVICT_TRIES; i++) {
+		obj->mem = arena_alloc(c->p.arena, obj->length);
+		if (obj->mem)
+			return 0;
+		if (!evict_one(c))
+			break;
+	}
+	if (!obj->is_demand)
+		return -ENOMEM;
+	obj->is_heap = true;
+	obj->mem = aligned_alloc(4096, ALIGN_UP(obj->length, 4096u));
+	return obj->mem ? 0 : -ENOMEM;
+}
+
+/* Under the lock: the object's next state, and what each reader that waited is told. Moves the
+ * readers to `woken`. */
+static void fetch_settle_locked(struct cache *c, struct shard *s, struct object *obj,
+				struct fetch_result result, struct list *woken, struct list *dead)
+	REQUIRES(s->mu);
+static void fetch_settle_locked(struct cache *c, struct shard *s, struct object *obj,
+				struct fetch_result result, struct list *woken, struct list *dead)
+{
+	bool is_known = !list_is_empty(&obj->in_entry);
+
+	list_splice_tail(woken, &obj->waiters);
+	if (result.status == 0 && !is_known)
+		result.status =
+			-ESTALE; /* the file changed meanwhile: these bytes are of the old one */
+	for (struct list *node = woken->next; node != woken; node = node->next) {
+		struct cache_part *part = container_of(node, struct cache_part, node);
+
+		if (result.status == 0) {
+			obj->refs++;
+			part->object = obj;
+			if (part->part_class != READ_LATE)
+				part->part_class = obj->is_from_store ? READ_STORE : READ_MISS;
+		} else if (result.status == -ESTALE || !obj->is_demand) {
+			part->is_restart = true;
+		} else {
+			part->status = result.status;
+		}
+	}
+	if (result.status == 0) {
+		object_move_locked(obj, OBJECT_RESIDENT);
+		if (obj->is_heap)
+			object_drop_locked(c, s, obj, dead);
+		else if (!obj->is_planned)
+			object_make_plain_locked(c, s, obj);
+	} else {
+		if (is_known)
+			object_drop_locked(c, s, obj, dead);
+		object_move_locked(obj, OBJECT_GONE);
+	}
+	if (result.status == 0 && obj->is_heap)
+		result.status = -EAGAIN; /* the plan's copy would go with its readers: it has to ask
+					    again */
+	if (obj->job)
+		sample_fetch_piece_locked(c, s, obj, &result, dead);
+}
+
+static void prefetch_slot_free(struct cache *c)
+{
+	mutex_lock(&c->prefetch.mu);
+	assert(c->prefetch.inflight > 0);
+	c->prefetch.inflight--;
+	mutex_unlock(&c->prefetch.mu);
+	prefetch_pump(c);
+}
+
+/* The last thing a fetch does: from here on cache_stop may go on without it. */
+static void fetch_leave(struct cache *c, struct shard *s, struct object *obj)
+{
+	struct list dead;
+
+	list_init(&dead);
+	atomic_fetch_sub(&c->n_fetching, 1);
+	mutex_lock(&s->mu);
+	object_put_locked(c, s, obj, &dead);
+	mutex_unlock(&s->mu);
+	objects_free(c, &dead);
+	mutex_lock(&s->mu);
+	busy_end_locked(s);
+	mutex_unlock(&s->mu);
+}
+
+static void fetch_end(struct cache *c, struct object *obj, struct fetch_result result)
+{
+	struct shard *s = shard_of(c, obj->state_of->entry);
+	bool has_slot = obj->has_slot;
+	struct list woken, dead;
+	struct list *node;
+
+	list_init(&woken);
+	list_init(&dead);
+	mutex_lock(&s->mu);
+	fetch_settle_locked(c, s, obj, result, &woken, &dead);
+	mutex_unlock(&s->mu);
+	objects_free(c, &dead);
+	while ((node = list_pop_head(&woken)))
+		read_settle(c, container_of(node, struct cache_part, node)->read);
+	if (has_slot)
+		prefetch_slot_free(c);
+	fetch_leave(c, s, obj);
+}
+
+static void fetch_done(struct tier_read *read);
+
+/* Asks the store when it keeps this very version, else the source. */
+static void fetch_go(struct fetch *f, bool may_use_store)
+{
+	struct cache *c = f->cache;
+	struct object *obj = f->object;
+	struct piece_key key = { obj->state_of->entry, obj->piece };
+	struct tier *tier = c->p.source;
+
+	f->is_store = may_use_store && c->p.store && store_has(c->p.store, key, &obj->identity);
+	f->read = (struct tier_read){ .key = key,
+				      .path = f->path,
+				      .expect = obj->identity,
+				      .buf = obj->mem,
+				      .length = obj->length,
+				      .is_urgent = obj->is_demand,
+				      .done = fetch_done,
+				      .ctx = f };
+	if (f->is_store)
+		tier = store_tier(c->p.store);
+	else
+		metrics_gauge_add(
+			c->p.metrics,
+			obj->is_demand ? METRIC_DEMAND_INFLIGHT : METRIC_PREFETCH_INFLIGHT, 1);
+	tier_read(tier, &f->read);
+}
+
+/* What an answer of the source means for the rest of the cache; returns the status that readers
+ * get. */
+static int fetch_learn(struct fetch *f, int status)
+{
+	struct cache *c = f->cache;
+	struct object *obj = f->object;
+	struct entry_id entry = obj->state_of->entry;
+
+	metrics_gauge_add(c->p.metrics,
+			  obj->is_demand ? METRIC_DEMAND_INFLIGHT : METRIC_PREFETCH_INFLIGHT, -1);
+	if (status == 0 && obj->is_demand) {
+		struct plan_event ev = { .kind = PLAN_EV_DEMAND,
+					 .bytes = f->read.got,
+					 .latency_ns = f->read.latency_ns };
+
+		note_event(c, &ev);
+	} else if (status == -ESTALE && f->read.has_st && !S_ISREG(f->read.st.st_mode)) {
+		change_file(c, entry, NULL); /* no file any more */
+		return S_ISDIR(f->read.st.st_mode) ? -EISDIR : -EIO;
+	} else if (status == -ESTALE && f->read.has_st) {
+		change_file(c, entry, &f->read.st);
+	} else if (status == -ENOENT || status == -ENOTDIR) {
+		change_file(c, entry, NULL);
+	}
+	return status;
+}
+
+static void fetch_done(struct tier_read *read)
+{
+	struct fetch *f = read->ctx;
+	struct cache *c = f->cache;
+	struct object *obj = f->object;
+	struct fetch_result result = { read->status, read->got, read->latency_ns };
+
+	if (f->is_store && result.status != 0) {
+		note_sample(c, PLAN_EV_UNPINNED, obj->state_of->entry, 0);
+		fetch_go(f, false);
+		return;
+	}
+	if (result.status == 0 && result.bytes != obj->length)
+		result.status = -ESTALE;
+	if (!f->is_store)
+		result.status = fetch_learn(f, result.status);
+	obj->is_from_store = f->is_store;
+	if (result.status == 0 && !obj->is_demand)
+		metrics_add(c->p.metrics, METRIC_PREFETCH_BYTES, result.bytes);
+	free(f);
+	fetch_end(c, obj, result);
+}
+
+/* Path and memory of a fetch. */
+static int fetch_prepare(struct cache *c, struct object *obj, struct fetch **ret)
+{
+	char path[4096];
+	struct fetch *f;
+	size_t size;
+	int rc;
+
+	rc = dataset_path(c->p.dataset, obj->state_of->entry, path, sizeof(path));
+	if (rc != 0)
+		return rc;
+	rc = fetch_memory(c, obj);
+	if (rc != 0)
+		return rc;
+	size = strlen(path) + 1;
+	f = calloc(1, sizeof(*f) + size);
+	if (!f)
+		return -ENOMEM;
+	memcpy(f->path, path, size);
+	f->cache = c;
+	f->object = obj;
+	*ret = f;
+	return 0;
+}
+
+void fetch_start(struct cache *c, struct object *obj)
+{
+	struct fetch_result result = { 0 };
+	struct fetch *f;
+
+	atomic_fetch_add(&c->n_fetching, 1);
+	result.status = fetch_prepare(c, obj, &f);
+	if (result.status == 0)
+		fetch_go(f, true);
+	else
+		fetch_end(c, obj, result);
+}
+
+/* --- prefetches that wait for a slot --- */
+
+void prefetch_init(struct cache *c)
+{
+	mutex_init(&c->prefetch.mu);
+	list_init(&c->prefetch.queue);
+	c->prefetch.max = c->p.inflight_max ? c->p.inflight_max : 64;
+}
+
+void prefetch_push(struct cache *c, struct object *obj)
+{
+	mutex_lock(&c->prefetch.mu);
+	list_push_tail(&c->prefetch.queue, &obj->in_queue);
+	mutex_unlock(&c->prefetch.mu);
+}
+
+/* Starts a popped object unless a reader or a change of the file was faster; uses up the queue's
+ * reference. */
+static bool prefetch_start(struct cache *c, struct object *obj)
+{
+	struct shard *s = shard_of(c, obj->state_of->entry);
+	bool is_mine;
+
+	mutex_lock(&s->mu);
+	is_mine = obj->state == OBJECT_QUEUED;
+	if (is_mine) {
+		obj->has_slot = true;
+		fetch_claim_locked(s, obj);
+	}
+	mutex_unlock(&s->mu);
+	if (is_mine)
+		fetch_start(c, obj);
+	object_put(c, obj);
+	return is_mine;
+}
+
+void prefetch_pump(struct cache *c)
+{
+	struct prefetch_queue *q = &c->prefetch;
+	struct list *node;
+
+	mutex_lock(&q->mu);
+	if (q->is_pumping) { /* that thread looks again before it leaves; also ends recursion when a
+				tier answers at once */
+		mutex_unlock(&q->mu);
+		return;
+	}
+	q->is_pumping = true;
+	while (q->inflight < q->max && (node = list_pop_head(&q->queue))) {
+		q->inflight++;
+		mutex_unlock(&q->mu);
+		if (prefetch_start(c, container_of(node, struct object, in_queue))) {
+			mutex_lock(&q->mu);
+			continue;
+		}
+		mutex_lock(&q->mu);
+		q->inflight--;
+	}
+	q->is_pumping = false;
+	mutex_unlock(&q->mu);
+}
+
+void prefetch_close(struct cache *c)
+{
+	static const struct fetch_result canceled = { .status = -ECANCELED };
+	struct list *node;
+
+	for (;;) {
+		struct list dead;
+		struct object *obj;
+		struct shard *s;
+
+		mutex_lock(&c->prefetch.mu);
+		c->prefetch.is_closed = true;
+		node = list_pop_head(&c->prefetch.queue);
+		mutex_unlock(&c->prefetch.mu);
+		if (!node)
+			return;
+		obj = container_of(node, struct object, in_queue);
+		s = shard_of(c, obj->state_of->entry);
+		list_init(&dead);
+		mutex_lock(&s->mu);
+		if (obj->state == OBJECT_QUEUED) {
+			object_drop_locked(c, s, obj, &dead);
+			if (obj->job)
+				sample_fetch_piece_locked(c, s, obj, &canceled, &dead);
+		}
+		object_put_locked(c, s, obj, &dead);
+		mutex_unlock(&s->mu);
+		objects_free(c, &dead);
+	}
+}

@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The object table: which pieces are here or on their way. Two chained hash tables per shard, files
+ * and pieces; a shard holds whole files, so that "drop everything of this file" and "is a READ of
+ * it in flight" are one critical section of a few dozen instructions. References instead of a lock
+ * keep an object's memory while it is written to FUSE, pushed or stored. Runs on every thread of
+ * the cache. It must never touch memory of the arena or free it with a lock held: giving memory
+ * back may be a system call.
+ */
+#include "cache_priv.h"
+
+#include <string.h>
+
+static uint64_t mix(uint64_t x)
+{
+	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
+	x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
+	return x ^ (x >> 31);
+}
+
+struct shard *shard_of(struct cache *c, struct entry_id entry)
+{
+	return &c->shards[mix(entry.v) % SHARDS];
+}
+
+static struct object **object_bucket(struct cache *c, struct shard *s, struct entry_id entry,
+				     uint32_t piece)
+{
+	return &s->objects[mix((uint64_t)piece << 32 | entry.v) / SHARDS & (c->buckets - 1)];
+}
+
+static struct entry_state **entry_bucket(struct cache *c, struct shard *s, struct entry_id entry)
+{
+	return &s->entries[mix(entry.v) / SHARDS & (c->buckets - 1)];
+}
+
+int objects_init(struct cache *c)
+{
+	uint64_t want = c->p.arena_bytes / (64 << 10) / SHARDS;
+
+	c->buckets = 64;
+	while (c->buckets < want && c->buckets < 1u << 16)
+		c->buckets *= 2;
+	for (int i = 0; i < SHARDS; i++) {
+		struct shard *s = &c->shards[i];
+
+		mutex_init(&s->mu);
+		cond_init(&s->idle);
+		list_init(&s->lru);
+		s->objects = calloc(c->buckets, sizeof(*s->objects));
+		s->entries = calloc(c->buckets, sizeof(*s->entries));
+		if (!s->objects || !s->entries)
+			c->buckets = 0; /* objects_fini copes; the rest of the shards still needs
+					   its locks */
+		if (!c->buckets)
+			continue;
+	}
+	return c->buckets ? 0 : -ENOMEM;
+}
+
+static void shard_clear(struct cache *c, struct shard *s)
+{
+	struct list dead;
+
+	list_init(&dead);
+	mutex_lock(&s->mu);
+	for (uint32_t b = 0; b < c->buckets; b++)
+		while (s->objects[b])
+			object_drop_locked(c, s, s->objects[b], &dead);
+	mutex_unlock(&s->mu);
+	objects_free(c, &dead);
+}
+
+void objects_fini(struct cache *c)
+{
+	for (int i = 0; i < SHARDS; i++) {
+		struct shard *s = &c->shards[i];
+
+		shard_clear(c, s);
+		for (uint32_t b = 0; b < c->buckets; b++)
+			while (s->entries[b]) { /* held by the plan only: an empty sample */
+				struct entry_state *es = s->entries[b];
+
+				s->entries[b] = es->next_hash;
+				free(es);
+			}
+		free(s->objects);
+		free(s->entries);
+		cond_fini(&s->idle);
+		mutex_fini(&s->mu);
+	}
+}
+
+struct entry_state *entry_find_locked(struct cache *c, struct shard *s, struct entry_id entry)
+{
+	struct entry_state *es = *entry_bucket(c, s, entry);
+
+	while (es && !entry_eq(es->entry, entry))
+		es = es->next_hash;
+	return es;
+}
+
+struct entry_state *entry_get_locked(struct cache *c, struct shard *s, struct entry_id entry)
+{
+	struct entry_state *es = entry_find_locked(c, s, entry);
+	struct entry_state **bucket;
+
+	if (!es) {
+		es = calloc(1, sizeof(*es));
+		if (!es)
+			return NULL;
+		es->entry = entry;
+		list_init(&es->objects);
+		list_init(&es->attr_waiters);
+		es->inval_job.kind = JOB_INVAL;
+		es->inval_job.entry = entry;
+		es->attr_job.kind = JOB_ATTR;
+		es->attr_job.entry = entry;
+		bucket = entry_bucket(c, s, entry);
+		es->next_hash = *bucket;
+		*bucket = es;
+	}
+	es->refs++;
+	return es;
+}
+
+void entry_put_locked(struct cache *c, struct shard *s, struct entry_state *es)
+{
+	struct entry_state **at = entry_bucket(c, s, es->entry);
+
+	assert(es->refs > 0);
+	if (--es->refs)
+		return;
+	assert(es->readers == 0 && list_is_empty(&es->objects) && es->hold == HOLD_NONE);
+	while (*at != es)
+		at = &(*at)->next_hash;
+	*at = es->next_hash;
+	free(es);
+}
+
+struct object *object_find_locked(struct cache *c, struct shard *s, struct entry_id entry,
+				  uint32_t piece)
+{
+	struct object *obj = *object_bucket(c, s, entry, piece);
+
+	while (obj && !(entry_eq(obj->state_of->entry, entry) && obj->piece == piece))
+		obj = obj->next_hash;
+	return obj;
+}
+
+void object_move_locked(struct object *obj, enum object_state to)
+{
+	static const bool allowed[OBJECT_STATES][OBJECT_STATES] = {
+		[OBJECT_ABSENT] = { [OBJECT_QUEUED] = true },
+		[OBJECT_QUEUED] = { [OBJECT_FETCHING] = true, [OBJECT_GONE] = true },
+		[OBJECT_FETCHING] = { [OBJECT_RESIDENT] = true, [OBJECT_GONE] = true },
+		[OBJECT_RESIDENT] = { [OBJECT_GONE] = true },
+	};
+
+	assert(allowed[obj->state][to]);
+	assert(to != OBJECT_RESIDENT || obj->mem);
+	assert(to == OBJECT_FETCHING || list_is_empty(&obj->waiters));
+	obj->state = to;
+}
+
+struct object *object_new_locked(struct cache *c, struct shard *s, struct entry_state *es,
+				 const struct file_identity *identity, uint32_t piece)
+{
+	struct object *obj = calloc(1, sizeof(*obj));
+	struct object **bucket = object_bucket(c, s, es->entry, piece);
+
+	if (!obj)
+		return NULL;
+	list_init(&obj->in_lru);
+	list_init(&obj->in_queue);
+	list_init(&obj->waiters);
+	obj->state_of = es;
+	es->refs++;
+	list_push_tail(&es->objects, &obj->in_entry);
+	obj->identity = *identity;
+	obj->piece = piece;
+	obj->length = piece_length(identity->size, piece);
+	assert(obj->length > 0);
+	obj->refs = 1;
+	obj->next_hash = *bucket;
+	*bucket = obj;
+	object_move_locked(obj, OBJECT_QUEUED);
+	atomic_fetch_add(&c->n_objects, 1);
+	return obj;
+}
+
+void object_make_plain_locked(struct cache *c, struct shard *s, struct object *obj)
+{
+	assert(obj->state == OBJECT_RESIDENT && list_is_empty(&obj->in_lru));
+	obj->is_planned = false;
+	list_push_tail(&s->lru, &obj->in_lru);
+	atomic_fetch_add(&c->plain_bytes, obj->length);
+}
+
+static void lru_remove_locked(struct cache *c, struct object *obj)
+{
+	if (list_is_empty(&obj->in_lru))
+		return;
+	list_remove(&obj->in_lru);
+	atomic_fetch_sub(&c->plain_bytes, obj->length);
+}
+
+void object_make_planned_locked(struct cache *c, struct shard *s, struct object *obj)
+{
+	lru_remove_locked(c, obj);
+	obj->is_planned = true;
+}
+
+void object_touch_locked(struct shard *s, struct object *obj)
+{
+	if (list_is_empty(&obj->in_lru))
+		return;
+	list_remove(&obj->in_lru);
+	list_push_tail(&s->lru, &obj->in_lru);
+}
+
+void object_drop_locked(struct cache *c, struct shard *s, struct object *obj, struct list *dead)
+{
+	struct object **at = object_bucket(c, s, obj->state_of->entry, obj->piece);
+
+	while (*at != obj)
+		at = &(*at)->next_hash;
+	*at = obj->next_hash;
+	list_remove(&obj->in_entry);
+	lru_remove_locked(c, obj);
+	if (obj->state !=
+	    OBJECT_FETCHING) /* fetch_end moves it: there are readers to be told first */
+		object_move_locked(obj, OBJECT_GONE);
+	object_put_locked(c, s, obj, dead);
+}
+
+void object_put_locked(struct cache *c, struct shard *s, struct object *obj, struct list *dead)
+{
+	assert(obj->refs > 0);
+	if (--obj->refs)
+		return;
+	assert(obj->state == OBJECT_GONE && !obj->job);
+	assert(list_is_empty(&obj->waiters) && list_is_empty(&obj->in_lru) &&
+	       list_is_empty(&obj->in_queue));
+	entry_put_locked(c, s, obj->state_of);
+	obj->state_of = NULL;
+	list_push_tail(dead, &obj->in_entry);
+}
+
+void object_put(struct cache *c, struct object *obj)
+{
+	struct shard *s = shard_of(c, obj->state_of->entry);
+	struct list dead;
+
+	list_init(&dead);
+	mutex_lock(&s->mu);
+	object_put_locked(c, s, obj, &dead);
+	mutex_unlock(&s->mu);
+	objects_free(c, &dead);
+}
+
+void objects_free(struct cache *c, struct list *dead)
+{
+	struct list *node;
+
+	while ((node = list_pop_head(dead))) {
+		struct object *obj = container_of(node, struct object, in_entry);
+
+		if (obj->mem && obj->is_heap)
+			free(obj->mem);
+		else if (obj->mem)
+			arena_release(c->p.arena, obj->mem, obj->length);
+		free(obj);
+		atomic_fetch_sub(&c->n_objects, 1);
+	}
+}
+
+bool evict_one(struct cache *c)
+{
+	uint32_t start = atomic_fetch_add(&c->evict_at, 1);
+	struct list dead;
+
+	list_init(&dead);
+	for (uint32_t i = 0; i < SHARDS && list_is_empty(&dead); i++) {
+		struct shard *s = &c->shards[(start + i) % SHARDS];
+
+		mutex_lock(&s->mu);
+		for (struct list *node = s->lru.next; node != &s->lru; node = node->next) {
+			struct object *obj = container_of(node, struct object, in_lru);
+
+			if (obj->refs > 1) /* in use: dropping it would free nothing now */
+				continue;
+			object_drop_locked(c, s, obj, &dead);
+			break;
+		}
+		mutex_unlock(&s->mu);
+	}
+	if (list_is_empty(&dead))
+		return false;
+	objects_free(c, &dead);
+	return true;
+}
+
+void busy_end_locked(struct shard *s)
+{
+	assert(s->busy > 0);
+	if (--s->busy == 0)
+		cond_broadcast(&s->idle);
+}

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The planner thread: hands events to the plan and carries out what it decides. Events come from
+ * many threads through a buffer of fixed size; answers to actions come as a list through the jobs
+ * themselves, so an answer can neither be lost nor need memory. When the buffer is full an open is
+ * dropped and the plan is told that it was blind.
+ *
+ * Pace: after a round the planner rests for a millisecond in which nobody wakes it. Waking a thread
+ * of another CPU is what an event costs its sender, and a plan is no worse for being a millisecond
+ * late.
+ */
+#include "cache_priv.h"
+
+#include <string.h>
+
+enum { REST_NS = 1000000, SWEEP_NS = 250000000 };
+
+int notes_init(struct cache *c)
+{
+	struct notes *n = &c->notes;
+
+	mutex_init(&n->mu);
+	cond_init(&n->cv);
+	list_init(&n->completions);
+	n->fill = calloc(NOTES_MAX, sizeof(*n->fill));
+	n->drain = calloc(NOTES_MAX, sizeof(*n->drain));
+	return n->fill && n->drain ? 0 : -ENOMEM;
+}
+
+static void completion_free(struct completion *done)
+{
+	if (done->event.kind == PLAN_EV_EPOCH)
+		order_epoch_free(done->event.order_epoch);
+	free(done);
+}
+
+void notes_fini(struct cache *c)
+{
+	struct notes *n = &c->notes;
+	struct list *node;
+
+	while ((node = list_pop_head(&n->completions)))
+		completion_free(container_of(node, struct completion, node));
+	free(n->fill);
+	free(n->drain);
+	cond_fini(&n->cv);
+	mutex_fini(&n->mu);
+}
+
+static void wake_locked(struct notes *n) REQUIRES(n->mu);
+static void wake_locked(struct notes *n)
+{
+	if (!n->is_waiting)
+		return;
+	n->is_waiting = false;
+	cond_signal(&n->cv);
+}
+
+void cache_degrade(struct cache *c, const char *why)
+{
+	atomic_store(&c->is_degraded, true);
+	log_limited(LOG_LEVEL_WARN, "cache: %s", why);
+}
+
+/* May be called with the lock of a shard held, so it logs nothing. */
+void note_event(struct cache *c, const struct plan_event *event)
+{
+	struct notes *n = &c->notes;
+	bool is_frequent = event->kind == PLAN_EV_OPENED || event->kind == PLAN_EV_DEMAND;
+
+	mutex_lock(&n->mu);
+	if (n->n_fill < (is_frequent ? NOTES_MAX - NOTES_RESERVE : NOTES_MAX))
+		n->fill[n->n_fill++] = *event;
+	else if (event->kind != PLAN_EV_DEMAND) /* of those only a sum suffers */
+		n->is_blind = n->has_lost = true;
+	wake_locked(n);
+	mutex_unlock(&n->mu);
+}
+
+void note_sample(struct cache *c, enum plan_event_kind kind, struct entry_id entry, uint64_t bytes)
+{
+	struct plan_event ev = { .kind = kind, .sample = entry.v, .bytes = bytes };
+
+	if (dataset_is_sample(c->p.dataset, entry))
+		note_event(c, &ev);
+}
+
+void note_completion(struct cache *c, struct completion *take_completion)
+{
+	struct notes *n = &c->notes;
+
+	mutex_lock(&n->mu);
+	take_completion->at = n->n_fill;
+	list_push_tail(&n->completions, &take_completion->node);
+	wake_locked(n);
+	mutex_unlock(&n->mu);
+}
+
+void cache_note_open(struct cache *c, struct entry_id entry)
+{
+	if (!dataset_is_sample(c->p.dataset, entry))
+		return;
+	metrics_add(c->p.metrics, METRIC_SAMPLE_OPENS, 1);
+	account_open(c, entry, clock_now(c->p.clock));
+	note_sample(c, PLAN_EV_OPENED, entry, 0);
+}
+
+void cache_note_blind(struct cache *c)
+{
+	struct notes *n = &c->notes;
+
+	mutex_lock(&n->mu);
+	n->is_blind = true;
+	wake_locked(n);
+	mutex_unlock(&n->mu);
+}
+
+/* What has been noted since the last round. */
+struct batch {
+	uint32_t n_events;
+	struct list completions;
+	bool is_blind, has_lost, is_stopping;
+};
+
+static void take_batch(struct notes *n, uint64_t wait_ns, struct batch *ret)
+{
+	struct plan_event *full;
+
+	list_init(&ret->completions);
+	mutex_lock(&n->mu);
+	if (!n->n_fill && list_is_empty(&n->completions) && !n->is_blind && !n->is_stopping) {
+		n->is_waiting = true;
+		cond_wait_for(&n->cv, &n->mu, wait_ns);
+		n->is_waiting = false;
+	}
+	full = n->fill;
+	n->fill = n->drain;
+	n->drain = full;
+	ret->n_events = n->n_fill;
+	n->n_fill = 0;
+	list_splice_tail(&ret->completions, &n->completions);
+	ret->is_blind = n->is_blind;
+	ret->has_lost = n->has_lost;
+	n->is_blind = n->has_lost = false;
+	ret->is_stopping = n->is_stopping;
+	mutex_unlock(&n->mu);
+}
+
+static void rest(struct notes *n)
+{
+	mutex_lock(&n->mu);
+	if (!n->is_stopping)
+		cond_wait_for(&n->cv, &n->mu, REST_NS);
+	mutex_unlock(&n->mu);
+}
+
+static void feed(struct cache *c, struct batch *batch, uint64_t now)
+{
+	struct plan_event blind = { .kind = PLAN_EV_BLIND };
+	uint32_t fed = 0;
+	struct list *node;
+
+	if (batch->has_lost)
+		cache_degrade(c, "the planner cannot keep up: opens were not noted");
+	if (batch->is_blind)
+		plan_event(c->plan, now, &blind);
+	while ((node = list_pop_head(&batch->completions))) {
+		struct completion *done = container_of(node, struct completion, node);
+
+		while (fed < done->at)
+			plan_event(c->plan, now, &c->notes.drain[fed++]);
+		plan_event(c->plan, now, &done->event);
+		done->event.order_epoch = NULL; /* the plan's now */
+		completion_free(done);
+	}
+	while (fed < batch->n_events)
+		plan_event(c->plan, now, &c->notes.drain[fed++]);
+}
+
+/* The plan counts for itself; the metrics get the differences. */
+static void publish(struct cache *c)
+{
+	struct plan_status now, *old = &c->counted;
+
+	plan_get_status(c->plan, &now);
+	metrics_add(c->p.metrics, METRIC_PREFETCH_ISSUED, now.issued - old->issued);
+	metrics_add(c->p.metrics, METRIC_PREFETCH_USEFUL, now.useful - old->useful);
+	metrics_add(c->p.metrics, METRIC_PREFETCH_LATE, now.late - old->late);
+	metrics_add(c->p.metrics, METRIC_PREFETCH_WASTED, now.wasted - old->wasted);
+	metrics_add(c->p.metrics, METRIC_PREFETCH_FAILED, now.failed - old->failed);
+	metrics_add(c->p.metrics, METRIC_RESYNCS, now.resyncs - old->resyncs);
+	metrics_add(c->p.metrics, METRIC_ORDER_MISMATCHES, now.mismatches - old->mismatches);
+	*old = now;
+	mutex_lock(&c->status_mu);
+	c->status = now;
+	mutex_unlock(&c->status_mu);
+	atomic_store(&c->may_refuse_open, !c->p.order || plan_is_confirmed(c->plan));
+}
+
+void *planner_main(void *cache)
+{
+	struct cache *c = cache;
+	uint64_t wake_ns = 0, swept_ns = 0;
+
+	for (;;) {
+		uint64_t now = clock_now(c->p.clock);
+		struct plan_action action;
+		struct batch batch;
+
+		take_batch(&c->notes, wake_ns > now ? MIN(wake_ns - now, SWEEP_NS) : REST_NS,
+			   &batch);
+		now = clock_now(c->p.clock);
+		feed(c, &batch, now);
+		if (batch.is_stopping)
+			return NULL;
+		wake_ns = plan_step(c->plan, now);
+		while (plan_next_action(c->plan, &action))
+			apply_action(c, &action);
+		publish(c);
+		if (now - swept_ns >= SWEEP_NS) {
+			account_sweep(c, now, false);
+			swept_ns = now;
+		}
+		rest(&c->notes);
+	}
+}

@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The read path. A READ touches one or two pieces; each is found, joined or fetched, and whoever
+ * settles the last one answers. A part that a prefetch failed for, or whose file turned out to have
+ * changed, sends the whole READ through again: pieces of two versions of a file never meet in one
+ * answer.
+ *
+ * A file that changes under every single attempt: after READ_TRIES of them there are no bytes of
+ * one version to give and the answer is EIO. (The source itself would have given a mix of versions,
+ * which nothing here may do.)
+ *
+ * Runs on the caller of cache_read, on I/O threads and on the attribute thread; it must never
+ * block.
+ */
+#include "cache_priv.h"
+
+#include <string.h>
+
+enum {
+	NEAR_BYTES = 256 << 10
+}; /* READs of the kernel's read-ahead may overtake each other by this much */
+
+struct read_plan { /* what has to be started once the lock is released */
+	struct object *start[2];
+	uint32_t n_start;
+	bool has_prefetch;
+};
+
+static void read_part_locked(struct cache *c, struct shard *s, struct cache_read *r,
+			     struct cache_part *part, uint32_t piece,
+			     const struct file_identity *id, struct read_plan *todo)
+	REQUIRES(s->mu);
+static void read_part_locked(struct cache *c, struct shard *s, struct cache_read *r,
+			     struct cache_part *part, uint32_t piece,
+			     const struct file_identity *id, struct read_plan *todo)
+{
+	struct object *obj = object_find_locked(c, s, r->entry, piece);
+
+	*part = (struct cache_part){ .read = r, .part_class = READ_MISS };
+	if (obj && obj->state == OBJECT_RESIDENT) {
+		obj->refs++;
+		object_touch_locked(s, obj);
+		part->object = obj;
+		part->part_class = READ_ARENA;
+		return;
+	}
+	if (!obj) {
+		obj = object_new_locked(c, s, r->state, id, piece);
+		if (!obj) {
+			part->status = -ENOMEM;
+			return;
+		}
+	}
+	if (obj->is_prefetch)
+		part->part_class = READ_LATE;
+	if (obj->state ==
+	    OBJECT_QUEUED) { /* new, or a prefetch not started yet: urgent from now on */
+		obj->is_demand = true;
+		fetch_claim_locked(s, obj);
+		todo->start[todo->n_start++] = obj;
+	}
+	list_push_tail(&obj->waiters, &part->node);
+	r->n_left++;
+}
+
+/* One piece ahead of a reader that goes through a large file in order, or that has begun a sample
+ * of several pieces. */
+static void read_ahead_locked(struct cache *c, struct shard *s, struct cache_read *r,
+			      const struct file_identity *id, struct read_plan *todo)
+	REQUIRES(s->mu);
+static void read_ahead_locked(struct cache *c, struct shard *s, struct cache_read *r,
+			      const struct file_identity *id, struct read_plan *todo)
+{
+	struct entry_state *es = r->state;
+	uint64_t end = r->offset + r->length;
+	uint64_t gap = r->offset > es->next_offset ? r->offset - es->next_offset
+						   : es->next_offset - r->offset;
+	bool is_sample = c->p.order && dataset_is_sample(c->p.dataset, r->entry) &&
+			 id->size <= c->p.sample_max_bytes;
+	bool is_sequential = es->has_read && gap <= NEAR_BYTES;
+	uint32_t next = (uint32_t)((end - 1) / PIECE_BYTES) + 1;
+	struct object *obj;
+
+	es->has_read = true;
+	es->next_offset = MAX(end, is_sequential ? es->next_offset : 0);
+	if (!is_sample && !is_sequential)
+		return;
+	if (next >= piece_count(id->size) || object_find_locked(c, s, r->entry, next))
+		return;
+	obj = object_new_locked(c, s, es, id, next);
+	if (!obj)
+		return;
+	obj->is_prefetch = true;
+	obj->refs++; /* the queue's */
+	prefetch_push(c, obj);
+	todo->has_prefetch = true;
+}
+
+/* Finds, joins or creates the pieces. False when the READ has to wait until the kernel's attributes
+ * are dropped. */
+static bool read_look_locked(struct cache *c, struct shard *s, struct cache_read *r,
+			     struct read_plan *todo) REQUIRES(s->mu);
+static bool read_look_locked(struct cache *c, struct shard *s, struct cache_read *r,
+			     struct read_plan *todo)
+{
+	struct file_identity id;
+	uint64_t end;
+	uint32_t first;
+
+	if (r->state->is_attr_queued) {
+		list_push_tail(&r->state->attr_waiters, &r->node);
+		return false;
+	}
+	/* The identity is read under the shard's lock, under which change_file replaces it. */
+	dataset_identity(c->p.dataset, r->entry, &id);
+	r->n_parts = 0;
+	r->n_left = 1; /* ours, until everything is started */
+	end = MIN(r->offset + r->length, id.size);
+	if (r->offset >= end)
+		return true;
+	first = (uint32_t)(r->offset / PIECE_BYTES);
+	r->n_parts = (uint32_t)((end - 1) / PIECE_BYTES) - first + 1;
+	assert(r->n_parts <= 2);
+	for (uint32_t i = 0; i < r->n_parts; i++)
+		read_part_locked(c, s, r, &r->part[i], first + i, &id, todo);
+	if (id.size > PIECE_BYTES)
+		read_ahead_locked(c, s, r, &id, todo);
+	return true;
+}
+
+void read_begin(struct cache *c, struct cache_read *r)
+{
+	struct shard *s = shard_of(c, r->entry);
+	struct read_plan todo = { .n_start = 0 };
+	bool is_begun;
+
+	mutex_lock(&s->mu);
+	is_begun = read_look_locked(c, s, r, &todo);
+	mutex_unlock(&s->mu);
+	if (!is_begun)
+		return;
+	for (uint32_t i = 0; i < todo.n_start; i++)
+		fetch_start(c, todo.start[i]);
+	if (todo.has_prefetch)
+		prefetch_pump(c);
+	read_settle(c, r);
+}
+
+/* --- the answer --- */
+
+static void read_unpin(struct cache *c, struct object *const *pinned, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++)
+		if (pinned[i])
+			object_put(c, pinned[i]);
+}
+
+static int read_vectors(const struct cache_read *r, struct iovec *iov, uint64_t *ret_bytes)
+{
+	uint64_t at = r->offset;
+
+	*ret_bytes = 0;
+	for (uint32_t i = 0; i < r->n_parts; i++) {
+		const struct object *obj = r->part[i].object;
+		uint64_t start = (uint64_t)obj->piece * PIECE_BYTES;
+		uint64_t end = MIN(start + obj->length, r->offset + r->length);
+
+		iov[i].iov_base = (char *)obj->mem + (at - start);
+		iov[i].iov_len = end - at;
+		*ret_bytes += end - at;
+		at = end;
+	}
+	return (int)r->n_parts;
+}
+
+static void read_count(struct cache *c, const struct cache_read *r, int status, uint64_t bytes)
+{
+	uint64_t now = clock_now(c->p.clock);
+
+	metrics_observe(c->p.metrics, METRIC_HIST_READ_WAIT,
+			now > r->arrived_ns ? now - r->arrived_ns : 0);
+	if (status != 0)
+		metrics_add(c->p.metrics, METRIC_READ_ERRORS, 1);
+	else
+		account_read(c, r->entry, r->read_class, bytes);
+}
+
+static void read_answer(struct cache *c, struct cache_read *r, int status,
+			struct object *const *pinned)
+{
+	struct shard *s = shard_of(c, r->entry);
+	struct entry_state *es = r->state;
+	uint32_t begin_version = r->begin_version, n_parts = r->n_parts;
+	struct iovec iov[2];
+	uint64_t bytes = 0;
+	int n_iov = 0;
+
+	if (status == 0)
+		n_iov = read_vectors(r, iov, &bytes);
+	read_count(c, r, status, bytes);
+	r->done(r, status, status == 0 ? iov : NULL, n_iov); /* r may be gone now */
+	read_unpin(c, pinned, n_parts);
+	mutex_lock(&s->mu);
+	es->readers--;
+	change_read_ended_locked(c, s, es, begin_version);
+	entry_put_locked(c, s, es);
+	busy_end_locked(s);
+	mutex_unlock(&s->mu);
+}
+
+static void read_finish(struct cache *c, struct cache_read *r)
+{
+	struct object *pinned[2] = { NULL, NULL };
+	bool is_restart = false;
+	int status = 0;
+
+	r->read_class = r->n_parts ? READ_STAGED : READ_ARENA;
+	for (uint32_t i = 0; i < r->n_parts; i++) {
+		pinned[i] = r->part[i].object;
+		is_restart |= r->part[i].is_restart;
+		if (status == 0)
+			status = r->part[i].status;
+		r->read_class = MAX(r->read_class, r->part[i].part_class);
+	}
+	if (r->n_parts == 2 && pinned[0] && pinned[1])
+		is_restart |= !file_identity_eq(&pinned[0]->identity, &pinned[1]->identity);
+	if (is_restart && status == 0 && ++r->n_tries < READ_TRIES) {
+		read_unpin(c, pinned, r->n_parts);
+		read_begin(c, r);
+		return;
+	}
+	if (is_restart && status == 0) {
+		log_limited(LOG_LEVEL_WARN,
+			    "entry %u changes all the time: no consistent bytes of it", r->entry.v);
+		status = -EIO;
+	}
+	read_answer(c, r, status, pinned);
+}
+
+void read_settle(struct cache *c, struct cache_read *r)
+{
+	if (atomic_fetch_sub(&r->n_left, 1) == 1)
+		read_finish(c, r);
+}
+
+void cache_read(struct cache *c, struct cache_read *r)
+{
+	struct shard *s = shard_of(c, r->entry);
+	struct entry_state *es;
+
+	assert(r->length >= 1 && r->length <= PIECE_BYTES);
+	r->cache = c;
+	r->n_tries = 0;
+	r->n_parts = 0;
+	bits_set(c->touched, r->entry.v);
+	if (dataset_is_sample(c->p.dataset, r->entry) && bits_clear(c->staged, r->entry.v)) {
+		metrics_add(c->p.metrics, METRIC_STAGE_EVICTED_READS, 1);
+		note_sample(c, PLAN_EV_UNSTAGED, r->entry, 0);
+	}
+	mutex_lock(&s->mu);
+	es = entry_get_locked(c, s, r->entry);
+	if (es) {
+		es->readers++;
+		s->busy++;
+		r->state = es;
+		r->begin_version = es->version;
+	}
+	mutex_unlock(&s->mu);
+	if (!es) {
+		cache_degrade(c, "out of memory");
+		r->read_class = READ_MISS;
+		r->done(r, -ENOMEM, NULL, 0);
+		return;
+	}
+	read_begin(c, r);
+}

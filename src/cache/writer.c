@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The store's only writer: puts the pieces of a sample that the plan wants to keep for good. The
+ * arena copy is pinned while it is written, so a DROP or a change of the file meanwhile does no
+ * harm. A file that changed during the writing is forgotten again: nobody would ask for the old
+ * version, but it would take up room. Its own thread, because a write may take as long as it likes
+ * and nobody waits for it. It must never hold a lock while writing.
+ */
+#include "cache_priv.h"
+
+static int put_piece(struct cache *c, struct entry_id entry, uint32_t piece,
+		     const struct file_identity *id)
+{
+	struct shard *s = shard_of(c, entry);
+	struct piece_key key = { entry, piece };
+	struct object *obj;
+	int rc;
+
+	mutex_lock(&s->mu);
+	obj = object_find_locked(c, s, entry, piece);
+	if (obj && (obj->state != OBJECT_RESIDENT || !file_identity_eq(&obj->identity, id)))
+		obj = NULL;
+	if (obj)
+		obj->refs++;
+	mutex_unlock(&s->mu);
+	if (!obj)
+		return -ESTALE;
+	rc = store_put(c->p.store, key, id, obj->mem, obj->length);
+	object_put(c, obj);
+	return rc == -EEXIST ? 0 : rc;
+}
+
+static int pin_sample(struct cache *c, struct entry_id entry)
+{
+	struct file_identity id, now;
+	int rc = 0;
+
+	if (!c->p.store)
+		return -ENOSPC;
+	dataset_identity(c->p.dataset, entry, &id);
+	for (uint32_t i = 0; rc == 0 && id.size && i < piece_count(id.size); i++)
+		rc = atomic_load(&c->is_stopping) ? -ECANCELED : put_piece(c, entry, i, &id);
+	dataset_identity(c->p.dataset, entry, &now);
+	if (!file_identity_eq(&id, &now))
+		rc = -ESTALE;
+	if (rc != 0) /* half a sample is of no use */
+		store_forget(c->p.store, entry, piece_count(id.size));
+	if (rc == -ENOSPC)
+		log_limited(LOG_LEVEL_INFO, "store: full, nothing more is kept");
+	else if (rc != 0 && rc != -ESTALE && rc != -ECANCELED)
+		cache_degrade(c, "the store cannot be written");
+	return rc;
+}
+
+void *writer_main(void *cache)
+{
+	struct cache *c = cache;
+	struct list *node;
+
+	while ((node = queue_pop(&c->pin_jobs))) {
+		struct pin_job *job = container_of(node, struct pin_job, completion.node);
+
+		job->completion.event.kind = PLAN_EV_PINNED;
+		job->completion.event.status = pin_sample(c, job->entry);
+		note_completion(c, &job->completion);
+	}
+	return NULL;
+}

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Attributes of an open dataset: the one part that changes while it is mounted, when a file turns
+ * out to be another one than the index says. Locks are sharded by entry number, so neighbours in
+ * the order, which are read at the same time, do not meet. The snapshot is not rewritten: it says
+ * what the scan saw, and the next mount finds out again. Must never change the kind of an entry:
+ * the kernel was told. Any thread. */
+#include "dataset_priv.h"
+
+static struct mutex *lock_of(const struct dataset *ds, uint32_t slot)
+{
+	return &ds->shards[slot % DATASET_SHARDS].mu;
+}
+
+static void get_attr(const struct dataset *ds, uint32_t slot, struct slot_attr *ret)
+{
+	struct mutex *mu = lock_of(ds, slot);
+
+	mutex_lock(mu);
+	table_get_attr(&ds->t, slot, ret);
+	mutex_unlock(mu);
+}
+
+static struct timespec time_of(int64_t ns)
+{
+	int64_t second = (int64_t)NS_PER_S, rest = ns % second;
+
+	if (rest < 0)
+		rest += second;
+	return (struct timespec){ .tv_sec = (ns - rest) / second, .tv_nsec = rest };
+}
+
+void dataset_stat(const struct dataset *ds, struct entry_id e, struct stat *ret)
+{
+	uint32_t slot = dataset_slot(ds, e);
+	struct slot_attr attr;
+
+	get_attr(ds, slot, &attr);
+	*ret = (struct stat){ .st_mode = attr.mode,
+			      .st_nlink = 1,
+			      .st_uid = attr.uid,
+			      .st_gid = attr.gid,
+			      .st_size = (off_t)attr.size,
+			      .st_blksize = 4096,
+			      .st_blocks = (blkcnt_t)(attr.size / 512 + (attr.size % 512 != 0)),
+			      .st_atim = time_of(attr.mtime_ns),
+			      .st_mtim = time_of(attr.mtime_ns),
+			      .st_ctim = time_of(attr.ctime_ns) };
+	if (table_is_dir(&ds->t, slot))
+		ret->st_nlink = 2 + (nlink_t)ds->n_subdirs[table_dir_no(&ds->t, slot)];
+}
+
+void dataset_identity(const struct dataset *ds, struct entry_id e, struct file_identity *ret)
+{
+	struct slot_attr attr;
+
+	get_attr(ds, dataset_slot(ds, e), &attr);
+	*ret = (struct file_identity){ .ino = attr.ino,
+				       .size = attr.size,
+				       .mtime_ns = attr.mtime_ns,
+				       .ctime_ns = attr.ctime_ns };
+}
+
+uint64_t dataset_size(const struct dataset *ds, struct entry_id e)
+{
+	struct slot_attr attr;
+
+	get_attr(ds, dataset_slot(ds, e), &attr);
+	return attr.size;
+}
+
+void dataset_update(struct dataset *ds, struct entry_id e, const struct stat *st)
+{
+	uint32_t slot = dataset_slot(ds, e);
+	struct mutex *mu = lock_of(ds, slot);
+	struct file_identity id = file_identity_of(st);
+	struct slot_attr attr = { .size = id.size,
+				  .ino = id.ino,
+				  .mtime_ns = id.mtime_ns,
+				  .ctime_ns = id.ctime_ns,
+				  .uid = st->st_uid,
+				  .gid = st->st_gid };
+
+	mutex_lock(mu);
+	attr.mode = (uint16_t)((ds->t.mode[slot] & S_IFMT) | (st->st_mode & ~(mode_t)S_IFMT));
+	table_set_attr(&ds->t, slot, &attr);
+	mutex_unlock(mu);
+}

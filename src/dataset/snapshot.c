@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The index on disk (FORMAT.md): written whole under another name and renamed, read whole into
+ * memory. It is a cache of what a scan finds, so any doubt about it (owner, mode, checksum, counts,
+ * structure, other source) means a scan and never an error; and a snapshot that cannot be written
+ * costs time at the next start, nothing else. There is no fsync: what a crash leaves half-written
+ * fails the checksum. It is read, not mapped: a file that shrinks under a mapping would kill the
+ * daemon. Must never follow a symlink in the snapshot directory, nor use one that others can write
+ * to. Runs in the thread that opens the dataset. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <time.h>
+#include <xxhash.h>
+
+#include "clairfs/base/buf.h"
+#include "clairfs/base/log.h"
+#include "dataset_priv.h"
+
+#define SNAPSHOT_MAGIC "CLAIRDIX"
+#define SNAPSHOT_VERSION 1u
+#define SNAPSHOT_HASHED_FROM 16u /* behind magic and checksum */
+#define SNAPSHOT_HEADER_SIZE 80u
+#define SNAPSHOT_STEM_SIZE 33u /* 32 hex digits */
+
+void snapshot_key_of(const char *source, int fd, uint64_t ino, struct snapshot_key *ret)
+{
+	AUTO_FREE char *real = realpath(source, NULL);
+	struct statfs fs;
+
+	*ret = (struct snapshot_key){ .ino = ino };
+	snprintf(ret->path, sizeof(ret->path), "%s", real ? real : source);
+	if (fstatfs(fd, &fs) == 0)
+		memcpy(&ret->fsid, &fs.f_fsid, MIN(sizeof(ret->fsid), sizeof(fs.f_fsid)));
+}
+
+/* The name is made of everything in the key, so two sources never fight about one file. */
+static void stem_of(const struct snapshot_key *key, char out[SNAPSHOT_STEM_SIZE])
+{
+	struct buf_writer w;
+	XXH128_hash_t hash;
+
+	buf_writer_init(&w);
+	buf_put_u64(&w, key->fsid);
+	buf_put_u64(&w, key->ino);
+	buf_put_bytes(&w, key->path, strlen(key->path));
+	hash = XXH3_128bits(w.data, w.is_bad ? 0 : w.size);
+	buf_writer_fini(&w);
+	snprintf(out, SNAPSHOT_STEM_SIZE, "%016llx%016llx", (unsigned long long)hash.high64,
+		 (unsigned long long)hash.low64);
+}
+
+static int make_dirs(const char *path)
+{
+	char part[DATASET_PATH_MAX + 1];
+	size_t len = strlen(path);
+
+	if (len == 0 || len > DATASET_PATH_MAX)
+		return len == 0 ? -ENOENT : -ENAMETOOLONG;
+	for (size_t i = 1; i <= len; i++) {
+		if (path[i] != '/' && path[i] != '\0')
+			continue;
+		memcpy(part, path, i);
+		part[i] = '\0';
+		if (mkdir(part, 0700) < 0 && errno != EEXIST)
+			return -errno;
+	}
+	return 0;
+}
+
+int snapshot_dir_open(const char *path)
+{
+	AUTO_FD int fd = -1;
+	struct stat st;
+	int error = make_dirs(path);
+
+	if (error == 0) {
+		fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		error = fd < 0 || fstat(fd, &st) < 0 ? -errno : 0;
+	}
+	if (error < 0) {
+		log_warn("no snapshot of the dataset is kept: %s: %s", path, strerror(-error));
+		return -1;
+	}
+	if (st.st_uid != geteuid() || (st.st_mode & 077) != 0) {
+		log_warn("no snapshot of the dataset is kept: %s must belong to the user and "
+			 "have mode 0700",
+			 path);
+		return -1;
+	}
+	return take_fd(&fd);
+}
+
+static uint64_t padded_path_size(uint32_t path_len)
+{
+	return ALIGN_UP((uint64_t)path_len, 8);
+}
+
+struct header {
+	uint64_t checksum, file_size;
+	uint32_t version, layout, auto_layout, path_len, reserved;
+	uint64_t fsid, ino;
+};
+
+static void read_header(struct buf_reader *r, struct header *h, struct table *t)
+{
+	h->checksum = buf_get_u64(r);
+	h->version = buf_get_u32(r);
+	h->layout = buf_get_u32(r);
+	h->auto_layout = buf_get_u32(r);
+	h->path_len = buf_get_u32(r);
+	h->file_size = buf_get_u64(r);
+	h->fsid = buf_get_u64(r);
+	h->ino = buf_get_u64(r);
+	t->n_samples = buf_get_u32(r);
+	t->n_dirs = buf_get_u32(r);
+	t->n_others = buf_get_u32(r);
+	h->reserved = buf_get_u32(r);
+	t->names_bytes = buf_get_u64(r);
+}
+
+static bool is_layout(uint32_t layout)
+{
+	return layout == LAYOUT_IMAGEFOLDER || layout == LAYOUT_FILES;
+}
+
+static bool has_sane_header(const struct header *h, const struct table *t, size_t size)
+{
+	return h->version == SNAPSHOT_VERSION && h->reserved == 0 && is_layout(h->layout) &&
+	       is_layout(h->auto_layout) && h->path_len <= DATASET_PATH_MAX &&
+	       h->file_size == size &&
+	       (uint64_t)t->n_samples + t->n_dirs + t->n_others < DATASET_ENTRIES_MAX &&
+	       t->names_bytes <= DATASET_NAMES_MAX &&
+	       SNAPSHOT_HEADER_SIZE + padded_path_size(h->path_len) + table_blob_bytes(t) == size;
+}
+
+static bool is_of_key(const struct snapshot_key *key, const struct header *h, const char *path)
+{
+	return !key ||
+	       (h->fsid == key->fsid && h->ino == key->ino && h->path_len == strlen(key->path) &&
+		memcmp(path, key->path, h->path_len) == 0);
+}
+
+static bool parse(uint8_t *bytes, size_t size, const struct snapshot_key *key, struct snapshot *ret)
+{
+	struct buf_reader r;
+	struct header h;
+	const void *magic, *path, *blob;
+
+	buf_reader_init(&r, bytes, size);
+	magic = buf_get_bytes(&r, 8);
+	if (!magic || memcmp(magic, SNAPSHOT_MAGIC, 8) != 0)
+		return false;
+	read_header(&r, &h, &ret->t);
+	if (r.is_bad || !has_sane_header(&h, &ret->t, size) ||
+	    XXH3_64bits(bytes + SNAPSHOT_HASHED_FROM, size - SNAPSHOT_HASHED_FROM) != h.checksum)
+		return false;
+	path = buf_get_bytes(&r, padded_path_size(h.path_len));
+	blob = buf_get_bytes(&r, table_blob_bytes(&ret->t));
+	if (!path || !blob || !is_of_key(key, &h, path))
+		return false;
+	/* The same memory, found by checked steps above; it is ours and may be written. */
+	table_place(&ret->t, bytes + ((const uint8_t *)blob - bytes));
+	ret->layout = (enum dataset_layout)h.layout;
+	ret->auto_layout = (enum dataset_layout)h.auto_layout;
+	return table_is_valid(&ret->t);
+}
+
+int snapshot_parse(void *take_bytes, size_t size, const struct snapshot_key *key,
+		   struct snapshot *ret)
+{
+	*ret = (struct snapshot){ 0 };
+	if (!parse(take_bytes, size, key, ret)) {
+		free(take_bytes);
+		*ret = (struct snapshot){ 0 };
+		return -EBADMSG;
+	}
+	ret->t.memory = take_bytes;
+	return 0;
+}
+
+static int read_all(int fd, uint8_t *bytes, size_t size)
+{
+	for (size_t at = 0; at < size;) {
+		ssize_t n = read(fd, bytes + at, size - at);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n < 0 ? -errno : -EBADMSG;
+		at += (size_t)n;
+	}
+	return 0;
+}
+
+int snapshot_load(int dir_fd, const struct snapshot_key *key, struct snapshot *ret)
+{
+	char name[SNAPSHOT_STEM_SIZE + sizeof(".snapshot")], stem[SNAPSHOT_STEM_SIZE];
+	AUTO_FREE uint8_t *bytes = NULL;
+	AUTO_FD int fd = -1;
+	struct stat st;
+	int error;
+
+	stem_of(key, stem);
+	snprintf(name, sizeof(name), "%s.snapshot", stem);
+	fd = openat(dir_fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return -errno;
+	if (!S_ISREG(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 022) != 0)
+		return -EPERM;
+	if (st.st_size < (off_t)SNAPSHOT_HEADER_SIZE || (uint64_t)st.st_size > DATASET_SNAPSHOT_MAX)
+		return -EBADMSG;
+	bytes = malloc((size_t)st.st_size);
+	if (!bytes)
+		return -ENOMEM;
+	error = read_all(fd, bytes, (size_t)st.st_size);
+	if (error < 0)
+		return error;
+	return snapshot_parse(TAKE(bytes), (size_t)st.st_size, key, ret);
+}
+
+static int write_all(int fd, const uint8_t *bytes, size_t size)
+{
+	for (size_t at = 0; at < size;) {
+		ssize_t n = write(fd, bytes + at, size - at);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n < 0 ? -errno : -EIO;
+		at += (size_t)n;
+	}
+	return 0;
+}
+
+static uint64_t checksum_of(const struct buf_writer *head, const struct table *t)
+{
+	XXH3_state_t *state = XXH3_createState();
+	uint64_t sum;
+
+	if (!state)
+		return 0;
+	XXH3_64bits_reset(state);
+	XXH3_64bits_update(state, head->data, head->size);
+	XXH3_64bits_update(state, t->blob, table_blob_bytes(t));
+	sum = XXH3_64bits_digest(state);
+	XXH3_freeState(state);
+	return sum;
+}
+
+/* Everything in front of the sections but magic and checksum. */
+static void put_header(struct buf_writer *w, const struct snapshot_key *key,
+		       const struct snapshot *snap)
+{
+	const struct table *t = &snap->t;
+	uint32_t path_len = (uint32_t)strlen(key->path);
+
+	buf_put_u32(w, SNAPSHOT_VERSION);
+	buf_put_u32(w, snap->layout);
+	buf_put_u32(w, snap->auto_layout);
+	buf_put_u32(w, path_len);
+	buf_put_u64(w, SNAPSHOT_HEADER_SIZE + padded_path_size(path_len) + table_blob_bytes(t));
+	buf_put_u64(w, key->fsid);
+	buf_put_u64(w, key->ino);
+	buf_put_u32(w, t->n_samples);
+	buf_put_u32(w, t->n_dirs);
+	buf_put_u32(w, t->n_others);
+	buf_put_u32(w, 0);
+	buf_put_u64(w, t->names_bytes);
+	buf_put_bytes(w, key->path, path_len);
+	for (uint64_t i = path_len; i < padded_path_size(path_len); i++)
+		buf_put_u8(w, 0);
+}
+
+static int write_snapshot(int fd, const struct snapshot_key *key, const struct snapshot *snap)
+{
+	struct buf_writer first, head;
+	int error;
+
+	buf_writer_init(&first);
+	buf_writer_init(&head);
+	put_header(&head, key, snap);
+	buf_put_bytes(&first, SNAPSHOT_MAGIC, 8);
+	buf_put_u64(&first, head.is_bad ? 0 : checksum_of(&head, &snap->t));
+	error = first.is_bad || head.is_bad ? -ENOMEM : write_all(fd, first.data, first.size);
+	if (error == 0)
+		error = write_all(fd, head.data, head.size);
+	if (error == 0)
+		error = write_all(fd, snap->t.blob, table_blob_bytes(&snap->t));
+	buf_writer_fini(&first);
+	buf_writer_fini(&head);
+	return error;
+}
+
+/* What crashed daemons left: files of this source that nobody has written to for an hour. */
+static void remove_leftovers(int dir_fd, const char *stem)
+{
+	int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *stream = fd >= 0 ? fdopendir(fd) : NULL;
+	const struct dirent *d;
+	struct stat st;
+
+	if (!stream) {
+		if (fd >= 0)
+			close(fd);
+		return;
+	}
+	while ((d = readdir(stream))) {
+		size_t len = strlen(d->d_name);
+
+		if (strncmp(d->d_name, stem, strlen(stem)) == 0 && len > 4 &&
+		    strcmp(d->d_name + len - 4, ".tmp") == 0 &&
+		    fstatat(dir_fd, d->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+		    st.st_mtim.tv_sec < time(NULL) - 3600)
+			unlinkat(dir_fd, d->d_name, 0);
+	}
+	closedir(stream);
+}
+
+int snapshot_save(int dir_fd, const struct snapshot_key *key, const struct snapshot *snap)
+{
+	char stem[SNAPSHOT_STEM_SIZE], name[64], temporary[64];
+	AUTO_FD int fd = -1;
+	int error;
+
+	stem_of(key, stem);
+	snprintf(name, sizeof(name), "%s.snapshot", stem);
+	/* The thread's number: two mounts that start at the same time write two files. */
+	snprintf(temporary, sizeof(temporary), "%s.%ld.tmp", stem, (long)gettid());
+	remove_leftovers(dir_fd, stem);
+	unlinkat(dir_fd, temporary, 0);
+	fd = openat(dir_fd, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return -errno;
+	error = write_snapshot(fd, key, snap);
+	/* Errors of a network filesystem may come as late as this. */
+	if (close(take_fd(&fd)) < 0 && error == 0)
+		error = -errno;
+	if (error == 0 && renameat(dir_fd, temporary, dir_fd, name) < 0)
+		error = -errno;
+	if (error < 0)
+		unlinkat(dir_fd, temporary, 0);
+	return error;
+}

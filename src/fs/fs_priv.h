@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of fs share: the mounted filesystem, and which thread owns which part of it.
+ *
+ *   reactor   answers the kernel; owns inodes and snapshots; never blocks
+ *   watcher   inotify: sees opens without being in the reader's way; owns `watch`
+ *   warm      makes inodes known ahead, asks the source for statfs
+ *   stagers   (threads of the cache) call the stage operations
+ *   others    complete reads: take from and give to the pool
+ *
+ * Order of locks: there is none to keep, no two are ever held together. */
+#ifndef CLAIRFS_FS_PRIV_H
+#define CLAIRFS_FS_PRIV_H
+
+#include <stdatomic.h>
+#include <sys/statvfs.h>
+
+#include "clairfs/base/bitmap.h"
+#include "clairfs/base/clock.h"
+#include "clairfs/base/queue.h"
+#include "clairfs/base/thr.h"
+#include "clairfs/fs.h"
+
+#include "fuse_version.h"
+
+#define FS_DAY_S 86400.0
+#define FS_NAME_MAX 255
+#define FS_VDIR_NAME ".clairfs"
+#define FS_MAX_SNAPSHOTS 256
+#define FS_READS_KEPT                                                                              \
+	256 /* structs for READs that stay allocated: the kernel has 128 in the background */
+#define FS_INODE_BYTES_ESTIMATE 1024 /* FUSE inode and dentry, without page cache */
+
+/* Inode numbers: 1 is the root, entry e has e + 2 (below 2^32), then what is not of the dataset. */
+#define FS_INO_ROOT 1ull
+#define FS_INO_VDIR (1ull << 32)
+#define FS_INO_VFILE_SHOWN (FS_INO_VDIR + 1) /* + index: only as d_ino of readdir */
+#define FS_INO_SNAPSHOT (1ull << 33)         /* + a serial number that is never used again */
+
+struct fs_snapshot;
+struct fs_read;
+
+struct fs_reads {
+	struct mutex mu;
+	struct list idle;      /* mu */
+	struct fs_read *first; /* FS_READS_KEPT of them in one piece */
+	uint64_t out;          /* mu: not answered yet */
+};
+
+struct fs_watch {
+	int fd;
+	struct entry_id *dir_of_wd; /* watch descriptors are small and ascending */
+	size_t capacity;
+	/* Read by the reactor: whether opens of a directory's files are seen by the watcher. */
+	_Atomic uint32_t *is_watched; /* bit per entry */
+	_Atomic bool is_root_watched;
+	_Atomic bool is_complete;
+	_Atomic uint32_t count;
+};
+
+struct fs_warm {
+	struct mutex mu;
+	struct cond cv;
+	bool is_quitting;      /* mu */
+	bool is_statfs_wanted; /* mu */
+	struct statvfs statfs; /* mu */
+	uint64_t statfs_at_ns; /* mu */
+	uint64_t known;        /* warm thread: entries listed so far */
+};
+
+struct fs {
+	struct fs_params params; /* mountpoint and source point to the copies below */
+	char *mountpoint, *source;
+	struct fuse_session *se;
+	bool is_mounted;    /* thread of fs_new .. fs_free */
+	uint64_t mount_dev; /* st_dev behind the mountpoint once it answers, 0 before */
+	int wait_fd;        /* eventfd: fs_wait returns */
+	int quit_fd;        /* eventfd: the threads end */
+	_Atomic bool is_quitting, is_stopping;
+
+	struct mutex mu;
+	struct cond cv;
+	bool is_initialised; /* mu: INIT was answered */
+	bool is_ended;       /* mu: the reactor is gone */
+	bool is_watching;    /* mu: watches are in place (or cannot be had) */
+	bool is_warm_begun;  /* mu: the first round of the warm thread is over */
+
+	struct thr reactor, watcher, warm_thr;
+
+	/* reactor */
+	uint32_t *nlookup;        /* per entry: references the kernel holds */
+	struct entry_id shadowed; /* a top entry of the source named like our own directory, or
+				     ENTRY_NONE */
+	struct list snapshots;
+	uint32_t n_snapshots;
+	uint64_t next_snapshot;
+	char *dir_buf;                    /* answers of readdir */
+	bool has_no_open, has_no_opendir; /* the kernel understands ENOSYS there */
+
+	_Atomic bool is_open_refused;
+	_Atomic uint64_t inodes_known;
+	_Atomic uint32_t proto_major, proto_minor;
+
+	struct fs_reads reads;
+	struct fs_watch watch;
+	struct fs_warm warm;
+};
+
+static inline struct fs *fs_of(fuse_req_t req)
+{
+	return fuse_req_userdata(req);
+}
+
+/* inode.c (reactor) */
+fuse_ino_t fs_ino_of(struct entry_id entry);
+/* False for numbers that are no entry of the dataset. */
+bool fs_entry_of(const struct fs *fs, fuse_ino_t ino, struct entry_id *ret);
+void fs_stat_entry(const struct fs *fs, struct entry_id entry, struct stat *ret);
+void fs_inode_known(struct fs *fs, struct entry_id entry);
+void fs_inode_forgotten(struct fs *fs, fuse_ino_t ino, uint64_t count);
+/* True when a path through this directory does not lead to the dataset because our own directory
+ * has its name. Any thread. */
+bool fs_is_shadowed(const struct fs *fs, struct entry_id dir);
+
+/* ops_meta.c, ops_dir.c, ops_read.c (reactor) */
+void fs_op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name);
+void fs_op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+void fs_op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t count);
+void fs_op_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_data *forgets);
+void fs_op_statfs(fuse_req_t req, fuse_ino_t ino);
+void fs_op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg, struct fuse_file_info *fi,
+		 unsigned flags, const void *in, size_t in_size, size_t out_size);
+void fs_op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size);
+void fs_op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size);
+void fs_op_access(fuse_req_t req, fuse_ino_t ino, int mask);
+void fs_op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi);
+void fs_op_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fuse_file_info *fi);
+void fs_op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+void fs_op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
+		   struct fuse_file_info *fi);
+void fs_op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
+		       struct fuse_file_info *fi);
+int fs_dir_init(struct fs *fs) MUST_USE;
+void fs_op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+void fs_op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+void fs_op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+void fs_op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi);
+void fs_reads_init(struct fs *fs);
+int fs_reads_fill(struct fs *fs) MUST_USE;
+void fs_reads_fini(struct fs *fs);
+
+/* vfile.c (reactor) */
+bool fs_is_virtual(fuse_ino_t ino);
+void fs_vfile_lookup(fuse_req_t req, struct fs *fs, fuse_ino_t parent, const char *name);
+void fs_vfile_getattr(fuse_req_t req, struct fs *fs, fuse_ino_t ino);
+void fs_vfile_read(fuse_req_t req, struct fs *fs, fuse_ino_t ino, size_t size, off_t off);
+void fs_vfile_forget(struct fs *fs, fuse_ino_t ino, uint64_t count);
+void fs_vdir_stat(struct fs *fs, struct stat *ret);
+void fs_vfiles_fini(struct fs *fs);
+
+/* reactor.c */
+extern const struct fuse_lowlevel_ops fs_ops;
+void *fs_reactor_main(void *fs);
+
+/* caps.c */
+/* Wants or unwants a capability; false when the kernel does not have it. */
+bool fs_caps_want(struct fuse_conn_info *conn, uint64_t cap, bool is_wanted);
+bool fs_caps_has(const struct fuse_conn_info *conn, uint64_t cap);
+/* Path of fusermount3, heap, or NULL. */
+char *fs_caps_fusermount(void);
+
+/* mount.c */
+int fs_mount(struct fs *fs, struct err *err) MUST_USE;
+/* Once the mount answers: remembers which device it is. */
+int fs_mount_identify(struct fs *fs, struct err *err) MUST_USE;
+/* Takes the mount away and cuts the connection; the other threads may still be writing answers. */
+void fs_mount_end(struct fs *fs);
+/* "<mountpoint>/<path of the entry>". -ENAMETOOLONG. Any thread. */
+int fs_path(const struct fs *fs, struct entry_id entry, char *out, size_t size) MUST_USE;
+
+/* watch.c */
+int fs_watch_init(struct fs *fs) MUST_USE;
+void fs_watch_fini(struct fs *fs);
+void *fs_watch_main(void *fs);
+/* Whether the watcher reports opens of this directory's files. Any thread. */
+bool fs_is_dir_watched(const struct fs *fs, struct entry_id dir);
+
+/* warm.c */
+void fs_warm_init(struct fs *fs);
+void fs_warm_fini(struct fs *fs);
+void *fs_warm_main(void *fs);
+void fs_warm_quit(struct fs *fs);
+/* What the source said last; asks the warm thread for newer numbers when they are old. Never
+ * blocks. */
+void fs_statfs_get(struct fs *fs, struct statvfs *ret);
+
+#endif

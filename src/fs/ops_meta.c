@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Names and attributes. Everything is answered from the dataset index in memory, with timeouts of a
+ * day also for names that do not exist: the second time the kernel does not ask. What the kernel
+ * can do for itself is answered ENOSYS, once per mount and kind: OPENDIR, GETXATTR, LISTXATTR,
+ * ACCESS. IOCTL has an answer of its own, ENOTTY, because Python asks every file it opens whether
+ * it is a terminal.
+ *
+ * Runs on the reactor; must never block, in particular never ask the source.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "fs_priv.h"
+
+static void count(fuse_req_t req, enum metric id)
+{
+	metrics_add(fs_of(req)->params.metrics, id, 1);
+}
+
+void fs_op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	struct fs *fs = fs_of(req);
+	struct fuse_entry_param param = { .entry_timeout = FS_DAY_S, .attr_timeout = FS_DAY_S };
+	size_t len = strnlen(name, FS_NAME_MAX + 1);
+	struct entry_id dir, entry;
+
+	count(req, METRIC_UPCALL_LOOKUP);
+	if (fs_is_virtual(parent) || (parent == FS_INO_ROOT && strcmp(name, FS_VDIR_NAME) == 0)) {
+		fs_vfile_lookup(req, fs, parent, name);
+		return;
+	}
+	if (len > FS_NAME_MAX) {
+		fuse_reply_err(req, ENAMETOOLONG);
+		return;
+	}
+	if (!fs_entry_of(fs, parent, &dir)) {
+		fuse_reply_err(req, ESTALE);
+		return;
+	}
+	entry = dataset_lookup(fs->params.dataset, dir, name, len);
+	if (entry_eq(entry, ENTRY_NONE)) {
+		fuse_reply_entry(
+			req,
+			&param); /* no inode: a name that does not exist, worth remembering too */
+		return;
+	}
+	param.ino = fs_ino_of(entry);
+	fs_stat_entry(fs, entry, &param.attr);
+	/* An answer that came too late (the asking process was killed) is no reference. */
+	if (fuse_reply_entry(req, &param) == 0)
+		fs_inode_known(fs, entry);
+}
+
+void fs_op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct fs *fs = fs_of(req);
+	struct entry_id entry;
+	struct stat st;
+
+	count(req, METRIC_UPCALL_GETATTR);
+	if (fs_is_virtual(ino)) {
+		fs_vfile_getattr(req, fs, ino);
+		return;
+	}
+	if (!fs_entry_of(fs, ino, &entry)) {
+		fuse_reply_err(req, ESTALE);
+		return;
+	}
+	fs_stat_entry(fs, entry, &st);
+	fuse_reply_attr(req, &st, FS_DAY_S);
+}
+
+void fs_op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t n)
+{
+	count(req, METRIC_UPCALL_FORGET);
+	fs_inode_forgotten(fs_of(req), ino, n);
+	fuse_reply_none(req);
+}
+
+void fs_op_forget_multi(fuse_req_t req, size_t n, struct fuse_forget_data *forgets)
+{
+	count(req, METRIC_UPCALL_FORGET);
+	for (size_t i = 0; i < n; i++)
+		fs_inode_forgotten(fs_of(req), forgets[i].ino, forgets[i].nlookup);
+	fuse_reply_none(req);
+}
+
+void fs_op_statfs(fuse_req_t req, fuse_ino_t ino)
+{
+	struct statvfs st;
+
+	count(req, METRIC_UPCALL_STATFS);
+	fs_statfs_get(fs_of(req), &st);
+	fuse_reply_statfs(req, &st);
+}
+
+void fs_op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg, struct fuse_file_info *fi,
+		 unsigned flags, const void *in, size_t in_size, size_t out_size)
+{
+	count(req, METRIC_UPCALL_IOCTL);
+	fuse_reply_err(req, ENOTTY);
+}
+
+void fs_op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
+{
+	count(req, METRIC_UPCALL_XATTR);
+	fuse_reply_err(req, ENOSYS);
+}
+
+void fs_op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
+{
+	count(req, METRIC_UPCALL_XATTR);
+	fuse_reply_err(req, ENOSYS);
+}
+
+void fs_op_access(fuse_req_t req, fuse_ino_t ino, int mask)
+{
+	count(req, METRIC_UPCALL_OTHER);
+	fuse_reply_err(req, ENOSYS);
+}
+
+void fs_op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
+{
+	count(req, METRIC_UPCALL_OTHER);
+	fuse_reply_err(req, ENOSYS); /* to the kernel this is success, from now on without asking */
+}
+
+void fs_op_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fuse_file_info *fi)
+{
+	count(req, METRIC_UPCALL_OTHER);
+	fuse_reply_err(req, ENOSYS); /* SEEK_DATA and SEEK_HOLE: the kernel then knows no holes */
+}

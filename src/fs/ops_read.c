@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * OPEN and READ. While it is still being found out what the job reads, OPEN is answered: it says
+ * what is opened, in directories that the watcher does not see, and the kernel keeps the pages.
+ * Once the cache trusts the order and the watcher sees every directory, OPEN is answered ENOSYS:
+ * the kernel never asks again, and a file whose pages were pushed costs no upcall at all. There is
+ * no way back, so nothing may be kept per open file: kernels before 6.9 do not even send the
+ * RELEASE of files opened before.
+ *
+ * A READ is handed to the cache and answered by whoever has the bytes, on that thread. Whatever
+ * errno the source gave is the reader's answer. How long it took and whether it failed is counted
+ * by the cache, which knows why.
+ *
+ * fs_op_* run on the reactor and never block; read_done runs on any thread.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+
+#include "fs_priv.h"
+
+struct fs_read {
+	struct cache_read read;
+	struct list node; /* idle ones */
+	struct fs *fs;
+	fuse_req_t req;
+	bool is_kept; /* one of the fs->reads.first; else on the heap */
+};
+
+void fs_reads_init(struct fs *fs)
+{
+	mutex_init(&fs->reads.mu);
+	list_init(&fs->reads.idle);
+}
+
+int fs_reads_fill(struct fs *fs)
+{
+	struct fs_reads *reads = &fs->reads;
+
+	reads->first = calloc(FS_READS_KEPT, sizeof(*reads->first));
+	if (!reads->first)
+		return -ENOMEM;
+	for (size_t i = 0; i < FS_READS_KEPT; i++) {
+		reads->first[i].fs = fs;
+		reads->first[i].is_kept = true;
+		list_push_tail(&reads->idle, &reads->first[i].node);
+	}
+	return 0;
+}
+
+void fs_reads_fini(struct fs *fs)
+{
+	assert(fs->reads.out == 0); /* cache_stop answers all of them */
+	free(fs->reads.first);
+	mutex_fini(&fs->reads.mu);
+}
+
+static struct fs_read *reads_get(struct fs *fs)
+{
+	struct fs_reads *reads = &fs->reads;
+	struct fs_read *r = NULL;
+	struct list *node;
+
+	mutex_lock(&reads->mu);
+	node = list_pop_head(&reads->idle);
+	reads->out++;
+	mutex_unlock(&reads->mu);
+	if (node)
+		return container_of(node, struct fs_read, node);
+	r = calloc(1, sizeof(*r));
+	if (r) {
+		r->fs = fs;
+		return r;
+	}
+	mutex_lock(&reads->mu);
+	reads->out--;
+	mutex_unlock(&reads->mu);
+	return NULL;
+}
+
+static void reads_put(struct fs_read *r)
+{
+	struct fs_reads *reads = &r->fs->reads;
+	bool is_kept = r->is_kept;
+
+	mutex_lock(&reads->mu);
+	if (is_kept)
+		list_push_head(&reads->idle, &r->node); /* the warmest first */
+	reads->out--;
+	mutex_unlock(&reads->mu);
+	if (!is_kept)
+		free(r);
+}
+
+static bool may_refuse_open(struct fs *fs)
+{
+	if (atomic_load_explicit(&fs->is_open_refused, memory_order_relaxed))
+		return true;
+	return fs->has_no_open && !fs->params.force_open_answered &&
+	       atomic_load(&fs->watch.is_complete) && cache_may_refuse_open(fs->params.cache);
+}
+
+void fs_op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct fs *fs = fs_of(req);
+	struct entry_id entry;
+
+	metrics_add(fs->params.metrics, METRIC_UPCALL_OPEN, 1);
+	if ((fi->flags & O_ACCMODE) != O_RDONLY) {
+		fuse_reply_err(req, EROFS);
+		return;
+	}
+	/* Every open, also one of our own files, is a chance to stop being asked. */
+	if (may_refuse_open(fs)) {
+		atomic_store_explicit(&fs->is_open_refused, true, memory_order_relaxed);
+		fuse_reply_err(req, ENOSYS);
+		return;
+	}
+	/* The watcher reports this open too where it watches: one of the two must keep silent. */
+	if (fs_entry_of(fs, ino, &entry) && dataset_is_sample(fs->params.dataset, entry) &&
+	    !fs_is_dir_watched(fs, dataset_parent(fs->params.dataset, entry)))
+		cache_note_open(fs->params.cache, entry);
+	fi->keep_cache = 1;
+	fuse_reply_open(req, fi);
+}
+
+void fs_op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	metrics_add(fs_of(req)->params.metrics, METRIC_UPCALL_RELEASE, 1);
+	fuse_reply_err(req, 0);
+}
+
+void fs_op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	metrics_add(fs_of(req)->params.metrics, METRIC_UPCALL_FLUSH, 1);
+	fuse_reply_err(req, ENOSYS);
+}
+
+static void read_done(struct cache_read *read, int status, const struct iovec *iov, int n_iov)
+{
+	struct fs_read *r = read->ctx;
+
+	if (status < 0)
+		fuse_reply_err(r->req, -status);
+	else
+		fuse_reply_iov(r->req, iov, n_iov);
+	reads_put(r); /* the last touch: fs_reads_fini may follow */
+}
+
+void fs_op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
+{
+	struct fs *fs = fs_of(req);
+	struct entry_id entry;
+	struct fs_read *r;
+
+	metrics_add(fs->params.metrics, METRIC_UPCALL_READ, 1);
+	if (fs_is_virtual(ino)) {
+		fs_vfile_read(req, fs, ino, size, off);
+		return;
+	}
+	if (!fs_entry_of(fs, ino, &entry) ||
+	    dataset_kind(fs->params.dataset, entry) != ENTRY_KIND_FILE) {
+		fuse_reply_err(req, EBADF);
+		return;
+	}
+	/* max_read of the mount makes larger ones impossible; a short answer would be the end of
+	 * the file to the kernel. */
+	if (size == 0 || size > PIECE_BYTES || off < 0) {
+		fuse_reply_err(req, EINVAL);
+		return;
+	}
+	r = reads_get(fs);
+	if (!r) {
+		fuse_reply_err(req, ENOMEM);
+		return;
+	}
+	r->req = req;
+	r->read.entry = entry;
+	r->read.offset = (uint64_t)off;
+	r->read.length = (uint32_t)size;
+	r->read.arrived_ns = clock_now(fs->params.clock);
+	r->read.done = read_done;
+	r->read.ctx = r;
+	cache_read(fs->params.cache, &r->read);
+}

@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The two passes that are loaded: the one being read and the next one. The next epoch is asked for as soon as there is a
+ * current one, so that fetching runs over the end of an epoch and what was read is kept by its next use.
+ *
+ * A new epoch is taken in a chunk per step (absorbed): giving every sample its key costs two cache misses, 30 ms at a
+ * million, which must not happen in one go. When the position is lost and found again all keys are thrown away and given
+ * out afresh the same way. The plan owns the epochs it is given; two slots may share one. */
+#include "plan_priv.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define TRIES_MAX 8u
+#define FEW_LEFTOVERS 4096u
+
+int epochs_install(struct plan *plan, uint32_t i, struct order_epoch *take_ep, uint64_t epoch)
+{
+	struct slot *slot = &plan->slots[i];
+	int r;
+
+	assert(!slot->ep);
+	*slot = (struct slot){ .ep = take_ep, .epoch = epoch, .length = take_ep->length };
+	slot->value_end = slot->length;
+	r = bitmap_init(&slot->consumed, slot->length);
+	for (uint32_t s = 0; s < SET_COUNT && r == 0; s++)
+		r = tree_init(&slot->set[s], slot->length);
+	if (r < 0)
+		epochs_uninstall(plan, i);
+	plan->is_stage_dirty = true;
+	return r;
+}
+
+/* Frees an epoch that no slot uses. */
+void epochs_release(struct plan *plan, struct order_epoch *ep)
+{
+	if (ep && ep != plan->slots[0].ep && ep != plan->slots[1].ep)
+		order_epoch_free(ep);
+}
+
+/* Samples that have their key there must be given another one by the caller. */
+void epochs_uninstall(struct plan *plan, uint32_t i)
+{
+	struct slot *slot = &plan->slots[i];
+	struct order_epoch *ep = slot->ep;
+
+	bitmap_fini(&slot->consumed);
+	for (uint32_t s = 0; s < SET_COUNT; s++)
+		tree_fini(&slot->set[s]);
+	slot->ep = NULL;
+	slot->length = slot->low = slot->absorbed = 0;
+	epochs_release(plan, ep);
+}
+
+void epochs_consume_below(struct slot *slot, uint64_t pos)
+{
+	uint64_t *words = slot->consumed.words;
+
+	assert(slot->consumed.count == 0 && pos <= slot->length);
+	memset(words, 0xff, pos / 64 * sizeof(*words));
+	if (pos % 64)
+		words[pos / 64] |= ~(~0ull << pos % 64);
+	slot->consumed.count = pos;
+	slot->low = bitmap_next_clear(&slot->consumed, pos);
+}
+
+bool epochs_is_last(const struct plan *plan, const struct slot *slot)
+{
+	return plan->has_epochs_end && slot->index + 1 >= plan->info.epochs;
+}
+
+/* Forgets all keys; epochs_absorb gives them out again. What was staged for uses that are not coming no longer counts. */
+void epochs_rebuild(struct plan *plan)
+{
+	for (uint32_t i = 0; i < 2; i++) {
+		struct slot *slot = &plan->slots[i];
+
+		slot->absorbed = slot->low;
+		slot->value_pages = 0;
+		slot->value_end = slot->length;
+		for (uint32_t s = 0; s < SET_COUNT; s++)
+			tree_clear_all(&slot->set[s]);
+	}
+	tree_clear_all(&plan->unkeyed);
+	for (uint32_t i = 0; i < plan->n; i++) {
+		plan->item[i].key = NO_KEY;
+		stage_forget(plan, i);
+		item_in(plan, i);
+	}
+	plan->is_stage_dirty = true;
+}
+
+static void epochs_absorb_pos(struct plan *plan, struct slot *slot, uint64_t pos)
+{
+	uint32_t sample = slot->ep->sample[pos];
+	struct item *it = &plan->item[sample];
+	/* Part of the arena is for what is on its way. */
+	uint64_t slack = MIN(fetch_horizon(plan) * plan->mean_pages, plan->arena_pages / 8);
+
+	if (slot->ep->first[sample] == pos && !(it->flags & PINNED) && it->pages <= plan->max_pages) {
+		slot->value_pages += it->pages;
+		if (slot->value_pages > plan->arena_pages - slack && slot->value_end == slot->length)
+			slot->value_end = pos;
+	}
+	if (it->key != NO_KEY || bitmap_get(&slot->consumed, pos))
+		return;
+	item_out(plan, sample);
+	it->key = (uint32_t)pos;
+	it->flags &= ~(uint32_t)(SLOT1 | NO_FETCH | NO_STAGE | TRY_MASK);
+	it->flags |= slot == &plan->slots[1] ? SLOT1 : 0;
+	item_in(plan, sample);
+}
+
+/* True when there is more to do. */
+static bool epochs_absorb(struct plan *plan)
+{
+	uint32_t left = ABSORB_CHUNK;
+
+	for (uint32_t i = 0; i < 2; i++) {
+		struct slot *slot = i ? next_slot(plan) : cur_slot(plan);
+
+		if (!slot->ep)
+			return false;
+		while (slot->absorbed < slot->length && left) {
+			epochs_absorb_pos(plan, slot, slot->absorbed++);
+			left--;
+		}
+		if (!left)
+			return true;
+	}
+	return false;
+}
+
+static void tail_mark(struct plan *plan, uint32_t sample)
+{
+	if (plan->n_tail == TAIL_MAX || plan->item[sample].flags & TAIL)
+		return;
+	plan->item[sample].flags |= TAIL;
+	plan->tail[plan->n_tail++] = sample;
+}
+
+/* Remembers the samples that may still be read late, or once more, from the pass that ends. */
+static void tail_remember(struct plan *plan, const struct slot *slot)
+{
+	uint64_t from = slot->low > 2 * plan->span ? slot->low - 2 * plan->span : 0, pos;
+
+	while (plan->n_tail)
+		plan->item[plan->tail[--plan->n_tail]].flags &= ~(uint32_t)TAIL;
+	for (pos = from; pos < MIN(slot->low + plan->span, slot->length) && plan->n_tail < TAIL_MAX; pos++)
+		tail_mark(plan, slot->ep->sample[pos]);
+}
+
+/* The next pass becomes the current one; what was left unread is not going to be. */
+void epochs_roll(struct plan *plan)
+{
+	struct slot *old = cur_slot(plan), *next = next_slot(plan);
+	uint64_t left = old->length - old->consumed.count;
+
+	assert(next->ep);
+	tail_remember(plan, old);
+	for (uint64_t pos = old->low; left <= FEW_LEFTOVERS && old->low < old->length; pos = old->low)
+		window_pass_over(plan, old, pos);
+	epochs_uninstall(plan, plan->cur);
+	plan->cur = !plan->cur;
+	if (next->is_rerun) {
+		next->is_rerun = false;
+		plan->is_repeat = false;
+	}
+	if (left > FEW_LEFTOVERS)
+		epochs_rebuild(plan);
+	plan->is_stage_dirty = true;
+	plan->has_failed_epoch = false;
+	plan->epoch_tries = 0;
+	plan->next_streak = 0;
+	if (plan->state == PLAN_FINISHED) {
+		plan->note = "started again from the first epoch";
+		plan_enter(plan, PLAN_FOLLOWING, NULL);
+	}
+}
+
+/* The number of the epoch that the next pass reads. */
+static uint64_t epochs_successor(const struct plan *plan)
+{
+	const struct slot *cur = cur_slot(plan);
+
+	if (epochs_is_last(plan, cur))
+		return plan->info.start_epoch;
+	return plan->is_repeat ? cur->epoch : cur->epoch + 1;
+}
+
+static int epochs_set_next(struct plan *plan, struct order_epoch *take_ep)
+{
+	struct slot *cur = cur_slot(plan), *next = next_slot(plan);
+	int r = epochs_install(plan, !plan->cur, take_ep, epochs_successor(plan));
+
+	if (r < 0)
+		return r;
+	next->pass = cur->pass + 1;
+	next->is_rerun = epochs_is_last(plan, cur);
+	next->index = next->is_rerun ? 0 : cur->index + 1;
+	return 0;
+}
+
+/* The first epoch of all starts where the job was left. */
+static int epochs_set_first(struct plan *plan, struct order_epoch *take_ep)
+{
+	const struct order_info *info = &plan->info;
+	uint64_t step = MAX(info->batch, 1) * info->n_ranks, at;
+	struct slot *cur = cur_slot(plan);
+	int r = epochs_install(plan, plan->cur, take_ep, take_ep->epoch);
+
+	if (r < 0)
+		return r;
+	cur->pass = cur->epoch;
+	at = info->start_step > cur->length / step ? cur->length : info->start_step * step;
+	epochs_consume_below(cur, MIN(at, cur->length));
+	cur->absorbed = cur->low;
+	return 0;
+}
+
+static void epochs_failed(struct plan *plan, uint64_t now_ns, bool is_candidate)
+{
+	if (is_candidate) {
+		plan->candidate++;
+		return;
+	}
+	plan->ask_not_before_ns = now_ns + (NS_PER_S << MIN(plan->epoch_tries, 6));
+	if (++plan->epoch_tries < TRIES_MAX)
+		return;
+	plan->has_failed_epoch = true;
+	plan->n_pending = 0;
+	if (!cur_slot(plan)->ep)
+		plan_enter(plan, PLAN_LOST, "the order cannot be computed");
+}
+
+void epochs_arrived(struct plan *plan, uint64_t now_ns, const struct plan_event *ev)
+{
+	struct order_epoch *ep = ev->order_epoch;
+	bool has_cur = cur_slot(plan)->ep != NULL, is_next, is_candidate;
+	int r = -EINVAL;
+
+	assert(plan->is_asked && ev->epoch == plan->asked_epoch);
+	plan->is_asked = false;
+	is_next = has_cur && !next_slot(plan)->ep && plan->state != PLAN_LOST && ev->epoch == epochs_successor(plan);
+	is_candidate = has_cur && !is_next && plan->is_searching && ev->epoch == resync_next_candidate(plan);
+	if (ev->status < 0 || !ep || ep->n != plan->n || !ep->length || ep->length >= NO_KEY) {
+		if (ev->status == 0)
+			order_epoch_free(ep);
+		epochs_failed(plan, now_ns, is_candidate);
+		return;
+	}
+	if (is_candidate) {
+		resync_candidate(plan, ep);
+		return;
+	}
+	if (!has_cur)
+		r = epochs_set_first(plan, ep);
+	else if (is_next)
+		r = epochs_set_next(plan, ep);
+	else
+		order_epoch_free(ep); /* of no use any more */
+	if (r == 0) {
+		plan->epoch_tries = 0;
+		window_replay(plan, now_ns);
+	} else if (!has_cur || is_next) {
+		epochs_failed(plan, now_ns, false);
+	}
+}
+
+static void epochs_ask(struct plan *plan, uint64_t epoch)
+{
+	if (epoch == UINT64_MAX || !actions_room(plan))
+		return;
+	plan->is_asked = true;
+	plan->asked_epoch = epoch;
+	plan_act(plan, PLAN_ACT_EPOCH, SAMPLE_NONE);
+}
+
+/* Asks for one epoch at a time. */
+static uint64_t epochs_request(struct plan *plan, uint64_t now_ns)
+{
+	struct slot *cur = cur_slot(plan);
+	uint64_t next_epoch;
+
+	if (plan->is_asked)
+		return UINT64_MAX;
+	if (plan->is_searching && cur->ep)
+		epochs_ask(plan, resync_next_candidate(plan));
+	if (plan->is_asked || plan->has_failed_epoch || next_slot(plan)->ep || plan->state == PLAN_LOST)
+		return UINT64_MAX;
+	next_epoch = cur->ep ? epochs_successor(plan) : plan->info.start_epoch;
+	if (cur->ep && (plan->info.is_same_every_epoch || next_epoch == cur->epoch)) {
+		if (epochs_set_next(plan, cur->ep) < 0)
+			plan->has_failed_epoch = true;
+		else
+			window_replay(plan, now_ns);
+		return now_ns;
+	}
+	if (now_ns < plan->ask_not_before_ns)
+		return plan->ask_not_before_ns;
+	epochs_ask(plan, next_epoch);
+	return UINT64_MAX;
+}
+
+uint64_t epochs_step(struct plan *plan, uint64_t now_ns)
+{
+	uint64_t wake = epochs_request(plan, now_ns);
+
+	return epochs_absorb(plan) ? now_ns : wake;
+}

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What to fetch: the missing sample that is due first, again and again (earliest deadline first), over the end of the
+ * pass into the next one. Samples in the store come in the same order, but only within the horizon: reading them early
+ * would fill the arena with what can be had at any time.
+ *
+ * Until the reads have confirmed the order at most half of the arena is filled and nothing is evicted, so a wrong order
+ * costs one arena-half of reads. It must never fetch a position that was consumed: the sets hold only keys. */
+#include "plan_priv.h"
+
+/* Positions from the readers within which a missing sample may cost a valuable one: the readers' own distance, and what is
+ * consumed during slow fetches. */
+uint64_t fetch_horizon(const struct plan *plan)
+{
+	const struct budget *b = &plan->budget;
+	double slow_ns = b->latency_ns + 4 * b->deviation_ns;
+	uint64_t most = MAX(plan->arena_pages / plan->mean_pages / 2, 8);
+	uint64_t h = 2 * plan->span + 2 * plan->inflight_source + (uint64_t)(2 * b->rate * slow_ns / (double)NS_PER_S);
+
+	if (plan->state == PLAN_SLOWED)
+		h /= 4;
+	return MIN(MAX(h, 8), most);
+}
+
+/* First position of the set, over both passes, as a virtual position. */
+static uint64_t fetch_first(const struct plan *plan, enum slot_set set)
+{
+	const struct slot *cur = cur_slot(plan), *next = next_slot(plan);
+	uint64_t pos = cur->ep ? tree_next(&cur->set[set], cur->low) : NO_POS;
+
+	if (pos != NO_POS || !next->ep || next->is_rerun)
+		return pos;
+	pos = tree_next(&next->set[set], next->low);
+	return pos == NO_POS ? NO_POS : virtual_pos(plan, next, pos);
+}
+
+static uint32_t fetch_sample_at(const struct plan *plan, uint64_t due)
+{
+	const struct slot *cur = cur_slot(plan);
+
+	return due < cur->length ? cur->ep->sample[due] : next_slot(plan)->ep->sample[due - cur->length];
+}
+
+/* Room that reads far ahead leave to what comes from the store, late and in small steps: else each of those would push
+ * out one that the source was asked for already. */
+static uint64_t fetch_reserve(const struct plan *plan, uint64_t horizon)
+{
+	double share = (double)plan->pinned_pages / ((double)plan->mean_pages * (double)plan->n);
+	double pages = (double)(horizon * plan->mean_pages) * MIN(share, 1);
+
+	return MIN((uint64_t)pages, plan->arena_pages / 4);
+}
+
+static bool fetch_has_room(struct plan *plan, uint32_t pages, uint64_t due, uint64_t horizon)
+{
+	uint64_t lead = due - plan_low(plan);
+
+	if (plan->state <= PLAN_CHECKING)
+		return plan->used_pages + pages <= plan->arena_pages / 2;
+	if (plan->state == PLAN_SLOWED && lead > MAX(plan->span, horizon))
+		return false;
+	if (lead > horizon)
+		return retain_make_room(plan, pages + fetch_reserve(plan, horizon), due, false);
+	return retain_make_room(plan, pages, due, true);
+}
+
+static void fetch_issue(struct plan *plan, uint32_t sample, bool is_store)
+{
+	struct item *it = &plan->item[sample];
+
+	assert(item_state(it) == ABSENT && it->pages <= plan->max_pages);
+	plan_act(plan, PLAN_ACT_FETCH, sample);
+	item_out(plan, sample);
+	item_set_state(plan, sample, FETCHING);
+	if (is_store) {
+		it->flags |= FROM_STORE;
+		plan->inflight_store++;
+	} else {
+		plan->inflight_source++;
+		budget_spend(plan, (uint64_t)it->pages * PAGE_BYTES);
+	}
+	item_in(plan, sample);
+	plan->issued++;
+}
+
+static bool fetch_store_allows(const struct plan *plan)
+{
+	const struct plan_params *p = &plan->params;
+
+	return plan->inflight_store < MAX(p->inflight_max / 2, 1) &&
+	       plan->inflight_store + plan->inflight_source < p->inflight_max;
+}
+
+uint64_t fetch_step(struct plan *plan, uint64_t now_ns)
+{
+	uint64_t wake = UINT64_MAX, horizon = fetch_horizon(plan);
+	bool is_source_open = true;
+
+	if (!is_prefetching(plan))
+		return UINT64_MAX;
+	while (actions_room(plan) > ACTIONS_MAX / 8) {
+		uint64_t source = is_source_open ? fetch_first(plan, SET_WANT) : NO_POS;
+		uint64_t store = fetch_store_allows(plan) ? fetch_first(plan, SET_STORE) : NO_POS;
+		uint64_t due = MIN(source, store);
+		uint32_t sample;
+
+		if (store != NO_POS && store - plan_low(plan) > horizon) {
+			store = NO_POS;
+			due = source;
+		}
+		if (due == NO_POS)
+			break;
+		sample = fetch_sample_at(plan, due);
+		if (due != store && !budget_allows(plan, now_ns, (uint64_t)plan->item[sample].pages * PAGE_BYTES,
+					&wake)) {
+			is_source_open = false;
+			continue;
+		}
+		if (!fetch_has_room(plan, plan->item[sample].pages, due, horizon))
+			break;
+		fetch_issue(plan, sample, due == store);
+	}
+	return wake;
+}

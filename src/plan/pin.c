@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What to keep in the store: write once, first come. With every sample read once per epoch no choice of pins hits more
+ * than another, and a pin that is never replaced never wears the drive. A few are in flight at once, so a slow drive
+ * delays few drops; the store saying "full" once ends it for good. It must never pin more than the budget. */
+#include "plan_priv.h"
+
+#include <errno.h>
+
+#define PIN_FAILURES_MAX 16u
+
+static bool pin_is_wanted(const struct plan *plan, const struct item *it)
+{
+	return item_state(it) == ARENA && !(it->flags & (PINNED | PINNING)) && !plan->is_pinning_over &&
+	       plan->pinned_pages + it->pages <= plan->store_pages;
+}
+
+void pin_offer(struct plan *plan, uint32_t sample)
+{
+	if (!pin_is_wanted(plan, &plan->item[sample]) || plan->pin_count == PIN_QUEUE)
+		return; /* a full queue loses nothing: the sample comes by again after it was read */
+	plan->pin_queue[(plan->pin_head + plan->pin_count++) % PIN_QUEUE] = sample;
+}
+
+void pin_step(struct plan *plan)
+{
+	while (plan->pin_count && plan->n_pinning < PINS_MAX && actions_room(plan)) {
+		uint32_t sample = plan->pin_queue[plan->pin_head];
+		struct item *it = &plan->item[sample];
+
+		plan->pin_head = (plan->pin_head + 1) % PIN_QUEUE;
+		plan->pin_count--;
+		if (!pin_is_wanted(plan, it))
+			continue;
+		plan_act(plan, PLAN_ACT_PIN, sample);
+		item_out(plan, sample);
+		it->flags |= PINNING;
+		plan->pinned_pages += it->pages;
+		plan->n_pinning++;
+		item_in(plan, sample);
+	}
+}
+
+void pin_answered(struct plan *plan, uint32_t sample, int status)
+{
+	struct item *it = &plan->item[sample];
+
+	assert(it->flags & PINNING && plan->n_pinning > 0 && status <= 0);
+	plan->n_pinning--;
+	item_out(plan, sample);
+	it->flags &= ~(uint32_t)PINNING;
+	if (status == 0) {
+		it->flags |= PINNED;
+		plan->pin_failures = 0;
+	} else {
+		plan->pinned_pages -= it->pages;
+		plan->pin_failures++;
+	}
+	if (status == -ENOSPC || plan->pin_failures == PIN_FAILURES_MAX)
+		plan->is_pinning_over = true;
+	item_in(plan, sample);
+	/* Read while it was being written: it would have gone already. */
+	if (it->flags & PINNED && item_state(it) == ARENA && actions_room(plan) &&
+	    !(it->flags & (FRESH | HELD | STAGED | STAGING)))
+		retain_drop(plan, sample);
+}
+
+void pin_lost(struct plan *plan, uint32_t sample)
+{
+	struct item *it = &plan->item[sample];
+
+	if (!(it->flags & PINNED))
+		return;
+	item_out(plan, sample);
+	it->flags &= ~(uint32_t)PINNED;
+	plan->pinned_pages -= it->pages;
+	item_in(plan, sample);
+}

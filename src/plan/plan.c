@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The plan's entry points: takes events apart, lets the parts decide in a fixed order, hands out their actions.
+ *
+ * The order within a step is the order of urgency: room is made first (what was read and is not worth keeping), then what
+ * is in the arena and due is staged, then the source is asked for more, pins come last. The plan believes its own actions
+ * at once (a DROP frees its bytes, a FETCH takes them), so a queue of actions that are not carried out yet is never
+ * counted twice. Single-threaded by contract; no I/O, no clock; an impossible event is a bug of the caller and asserts. */
+#include "plan_priv.h"
+
+#include <errno.h>
+#include <string.h>
+
+static bool plan_params_are_sane(const struct plan_params *p)
+{
+	return p->n < SAMPLE_NONE - 1 && (!p->n || p->size) && p->inflight_min >= 1 &&
+	       p->inflight_min <= p->inflight_max && p->sample_max_bytes <= p->arena_bytes / 4 &&
+	       (!p->order || (p->order->n == p->n && p->order->n_ranks >= 1));
+}
+
+static uint32_t pages_of(uint64_t bytes)
+{
+	uint64_t pages = bytes / PAGE_BYTES + (bytes % PAGE_BYTES != 0);
+
+	return (uint32_t)MIN(MAX(pages, 1), UINT32_MAX);
+}
+
+/* The positions the job's readers may be apart: each worker has prefetch_factor batches ahead of the batch that is
+ * assembled, ranks run about one batch apart. */
+static void plan_init_span(struct plan *plan)
+{
+	const struct order_info *info = &plan->info;
+	uint64_t factor = info->prefetch_factor ? info->prefetch_factor : 2;
+	uint64_t batches = info->workers * factor + 1, span = plan->params.span;
+
+	if (!span && info->batch && info->workers) {
+		span = batches * info->batch * info->n_ranks;
+		span += span / 4 + 64;
+	}
+	plan->is_span_given = span != 0;
+	plan->span_cap = MIN(4096, MAX(plan->n / 8, MIN(MAX(plan->n, 1), 128)));
+	plan->span = span ? MIN(span, UINT32_MAX) : plan->span_cap;
+}
+
+static int plan_init_items(struct plan *plan)
+{
+	uint64_t total = 0;
+
+	plan->item = calloc(MAX(plan->n, 1), sizeof(*plan->item));
+	plan->tail = calloc(TAIL_MAX, sizeof(*plan->tail));
+	if (!plan->item || !plan->tail)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < plan->n; i++) {
+		plan->item[i] = (struct item){ pages_of(plan->params.size[i]), NO_KEY, ABSENT };
+		total += plan->item[i].pages;
+	}
+	plan->mean_pages = MAX(total / MAX(plan->n, 1), 1);
+	return tree_init(&plan->unkeyed, plan->n);
+}
+
+int plan_new(const struct plan_params *params, struct plan **ret)
+{
+	struct plan *plan;
+	int r;
+
+	if (!plan_params_are_sane(params))
+		return -EINVAL;
+	plan = calloc(1, sizeof(*plan));
+	if (!plan)
+		return -ENOMEM;
+	plan->params = *params;
+	plan->n = params->n;
+	if (params->order)
+		plan->info = *params->order;
+	plan->arena_pages = params->arena_bytes / PAGE_BYTES;
+	plan->stage_pages = params->stage_bytes / PAGE_BYTES;
+	plan->max_pages = params->sample_max_bytes / PAGE_BYTES;
+	plan->store_pages = params->store_bytes / PAGE_BYTES;
+	plan->stage_limit = (double)plan->stage_pages;
+	plan->has_epochs_end = plan->info.epochs != 0;
+	plan->search_pause = SCORE_READS;
+	r = plan_init_items(plan);
+	if (r < 0) {
+		plan_free(plan);
+		return r;
+	}
+	plan->params.size = NULL;
+	plan->params.order = NULL;
+	plan_init_span(plan);
+	budget_init(plan);
+	if (params->order && params->n)
+		plan_enter(plan, PLAN_WAITING, "nothing has been read yet");
+	else
+		plan_enter(plan, PLAN_NO_ORDER, "no order was given");
+	*ret = plan;
+	return 0;
+}
+
+void plan_free(struct plan *plan)
+{
+	if (!plan)
+		return;
+	epochs_uninstall(plan, 0);
+	epochs_uninstall(plan, 1);
+	tree_fini(&plan->unkeyed);
+	free(plan->hold);
+	free(plan->tail);
+	free(plan->item);
+	free(plan);
+}
+
+static void plan_opened(struct plan *plan, uint64_t now_ns, uint32_t sample)
+{
+	plan->opened++;
+	retain_opened(plan, now_ns, sample);
+	if (plan->state != PLAN_NO_ORDER)
+		window_read(plan, now_ns, sample);
+}
+
+static void plan_sample_event(struct plan *plan, uint64_t now_ns, const struct plan_event *ev)
+{
+	assert(ev->sample < plan->n);
+	switch (ev->kind) {
+	case PLAN_EV_OPENED:
+		plan_opened(plan, now_ns, ev->sample);
+		break;
+	case PLAN_EV_FETCHED:
+		retain_fetched(plan, now_ns, ev);
+		break;
+	case PLAN_EV_STAGED:
+		stage_answered(plan, now_ns, ev->sample, ev->status);
+		break;
+	case PLAN_EV_UNSTAGED:
+		stage_unstaged(plan, now_ns, ev->sample);
+		break;
+	case PLAN_EV_PINNED:
+		pin_answered(plan, ev->sample, ev->status);
+		break;
+	case PLAN_EV_UNPINNED:
+		pin_lost(plan, ev->sample);
+		break;
+	case PLAN_EV_LOST_COPY:
+		retain_lost_copy(plan, ev->sample);
+		break;
+	case PLAN_EV_RESIZED:
+		retain_resized(plan, ev->sample, ev->bytes);
+		break;
+	default:
+		assert(!"an event that names a sample");
+	}
+}
+
+void plan_event(struct plan *plan, uint64_t now_ns, const struct plan_event *ev)
+{
+	assert(now_ns >= plan->now_ns);
+	plan->now_ns = now_ns;
+	switch (ev->kind) {
+	case PLAN_EV_DEMAND:
+		budget_demand(plan, now_ns, ev->bytes);
+		break;
+	case PLAN_EV_BLIND:
+		plan->blind_reads = 2 * SYNC_READS;
+		break;
+	case PLAN_EV_EPOCH:
+		epochs_arrived(plan, now_ns, ev);
+		break;
+	default:
+		plan_sample_event(plan, now_ns, ev);
+	}
+}
+
+void plan_act(struct plan *plan, enum plan_action_kind kind, uint32_t sample)
+{
+	struct plan_action *a;
+
+	assert(actions_room(plan) > 0);
+	a = &plan->actions[(plan->action_head + plan->action_count++) % ACTIONS_MAX];
+	*a = (struct plan_action){ .kind = kind, .sample = sample, .position = UINT64_MAX };
+	if (kind == PLAN_ACT_EPOCH) {
+		a->epoch = plan->asked_epoch;
+		return;
+	}
+	a->is_pinned = (plan->item[sample].flags & PINNED) != 0;
+	if (plan->item[sample].key != NO_KEY)
+		a->position = (item_slot(plan, &plan->item[sample])->pass << 32) + plan->item[sample].key;
+}
+
+static void plan_check(const struct plan *plan)
+{
+	uint64_t slack = plan->grown_pages;
+
+	assert(plan->used_pages <= plan->arena_pages + slack);
+	assert(plan->staged_pages <= plan->stage_pages + slack);
+	assert(plan->pinned_pages <= plan->store_pages + slack);
+	assert(plan->held_pages <= plan->used_pages);
+	assert(plan->inflight_source + plan->inflight_store <= plan->params.inflight_max);
+	assert(plan->n_pinning <= PINS_MAX);
+}
+
+uint64_t plan_step(struct plan *plan, uint64_t now_ns)
+{
+	uint64_t wake = UINT64_MAX, at;
+
+	assert(now_ns >= plan->now_ns);
+	plan->now_ns = now_ns;
+	if (plan->state == PLAN_NO_ORDER)
+		return UINT64_MAX;
+	at = epochs_step(plan, now_ns);
+	wake = MIN(wake, at);
+	at = retain_step(plan, now_ns);
+	wake = MIN(wake, at);
+	at = stage_step(plan, now_ns);
+	wake = MIN(wake, at);
+	at = fetch_step(plan, now_ns);
+	wake = MIN(wake, at);
+	pin_step(plan);
+	plan_check(plan);
+	return actions_room(plan) < ACTIONS_MAX / 8 ? now_ns : wake;
+}
+
+bool plan_next_action(struct plan *plan, struct plan_action *ret)
+{
+	if (!plan->action_count)
+		return false;
+	*ret = plan->actions[plan->action_head];
+	plan->action_head = (plan->action_head + 1) % ACTIONS_MAX;
+	plan->action_count--;
+	return true;
+}

@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The body of struct plan, shared by the files of this module only.
+ *
+ * Every sample has at most one key: the first position, in the two passes that are loaded, at which it has not been read
+ * yet. Whatever is to be done with a sample hangs on its key, in one of a few sets of positions (see item_sets): so "what
+ * is due next and missing" and "what is needed last" are each one look into a tree. A sample leaves the sets (item_out),
+ * is changed, and enters them again (item_in); nothing else touches the trees. */
+#ifndef CLAIRFS_PLAN_PRIV_H
+#define CLAIRFS_PLAN_PRIV_H
+
+#include <assert.h>
+
+#include "clairfs/base/bitmap.h"
+#include "clairfs/base/clock.h"
+#include "clairfs/base/ids.h"
+#include "clairfs/plan.h"
+
+#define PAGE_BYTES 4096u
+#define NO_POS UINT64_MAX
+#define NO_KEY UINT32_MAX
+#define ACTIONS_MAX 4096u  /* waiting to be handed out */
+#define ABSORB_CHUNK 16384u /* positions of a new epoch taken in per step */
+#define SCORE_READS 256u   /* reads that decide */
+#define SYNC_READS 32u     /* reads that are enough to agree on a position */
+#define PINS_MAX 16u       /* in flight */
+#define PIN_QUEUE 1024u
+#define RETRY_QUEUE 256u
+#define TAIL_MAX 16384u
+#define HOLD_NS NS_PER_S
+
+/* A set of numbers below `size` as a 64-ary tree of bitmaps: set, clear, next and last cost one word per level. */
+#define TREE_LEVELS 6
+struct tree {
+	uint64_t *level[TREE_LEVELS]; /* level[0] has one bit per number; one allocation */
+	uint64_t size, count;
+	uint32_t levels;
+};
+int tree_init(struct tree *t, uint64_t size) MUST_USE;
+void tree_fini(struct tree *t);
+void tree_clear_all(struct tree *t);
+void tree_set(struct tree *t, uint64_t bit);
+void tree_clear(struct tree *t, uint64_t bit);
+bool tree_get(const struct tree *t, uint64_t bit);
+/* First member >= from, or NO_POS. */
+uint64_t tree_next(const struct tree *t, uint64_t from);
+/* Last member, or NO_POS. */
+uint64_t tree_max(const struct tree *t);
+
+enum item_flag {
+	ABSENT = 0,
+	FETCHING = 1,
+	ARENA = 2,
+	STATE_MASK = 3,
+	STAGED = 1 << 2,
+	STAGING = 1 << 3,
+	PINNED = 1 << 4,
+	PINNING = 1 << 5,
+	HELD = 1 << 6,      /* opened a moment ago: somebody may still be reading it */
+	FRESH = 1 << 7,     /* fetched and not opened since */
+	SLOT1 = 1 << 8,     /* the key belongs to slots[1] */
+	TAIL = 1 << 9,      /* of the end of the pass before: reading it now says nothing */
+	NO_FETCH = 1 << 10, /* failed: not again for this use */
+	NO_STAGE = 1 << 11, /* likewise */
+	OPENED = 1 << 12,   /* opened while FETCHING */
+	FROM_STORE = 1 << 13,
+	TRY_SHIFT = 14,     /* two bits: STAGE attempts */
+	TRY_MASK = 3 << TRY_SHIFT,
+};
+
+struct item {
+	uint32_t pages; /* cost in the arena, the stage and the store */
+	uint32_t key;   /* position of the next use, NO_KEY: none known */
+	uint32_t flags;
+};
+
+enum slot_set {
+	SET_WANT,  /* absent, to be fetched from the source */
+	SET_STORE, /* absent, to be fetched from the store */
+	SET_GAP,   /* absent and not to be fetched now: in flight, failed, too large */
+	SET_KEEP,  /* in the arena and may be evicted */
+	SET_STAGE, /* in the arena and may be staged */
+	SET_COUNT,
+};
+
+/* One pass over the dataset: an epoch of the order, what of it was read, and the samples whose next use lies in it. */
+struct slot {
+	struct order_epoch *ep; /* both slots may share one (the same epoch again) */
+	uint64_t epoch, pass;   /* pass: grows by one with every pass, as the epoch should */
+	uint64_t index;         /* of the pass in the job's run */
+	bool is_rerun;          /* a guess that the job may be started again: never fetched for */
+	uint64_t length, low;   /* low: first position not consumed */
+	uint64_t absorbed;      /* positions below have been given to their samples as keys */
+	uint64_t value_end;     /* residents needed before this one are worth keeping */
+	uint64_t value_pages;
+	struct bitmap consumed;
+	struct tree set[SET_COUNT];
+};
+
+struct budget {
+	double limit, best_rate, best_limit, base_ns;
+	double latency_ns, deviation_ns, rate; /* of the source; consumed samples per second */
+	uint64_t since_ns, done, done_ns;
+	uint64_t rate_since_ns, rate_reads;
+	uint32_t calm; /* intervals to wait before another number of requests is tried */
+	int probe;     /* +1, -1: trying more, fewer than best_limit */
+	bool is_full;  /* the limit was reached in this interval */
+	double tokens;
+	uint64_t tokens_ns;
+	uint32_t failures; /* in a row */
+	uint64_t not_before_ns;
+};
+
+struct hold {
+	uint64_t read, at_ns;
+	uint32_t sample;
+};
+
+struct retry {
+	uint64_t at_ns;
+	uint32_t sample;
+};
+
+struct plan {
+	struct plan_params params;
+	struct order_info info;
+	uint32_t n;
+	uint64_t arena_pages, stage_pages, max_pages, store_pages, mean_pages;
+	struct item *item;
+	struct slot slots[2];
+	uint32_t cur; /* the slot being read; the other one is the next pass */
+	struct tree unkeyed; /* samples in the arena, evictable, without a key */
+
+	enum plan_state state;
+	const char *why, *note; /* note: what the last re-synchronisation found out */
+	bool is_confirmed, is_span_given, is_repeat, has_epochs_end;
+	uint64_t span, span_cap;
+	uint32_t distance[64], n_distance; /* histogram of position - low, to learn the span */
+
+	/* score.c: the last reads that counted */
+	uint32_t history[SCORE_READS], history_count, history_head;
+	uint64_t verdict[SCORE_READS / 64]; /* ring of bits: as expected */
+	uint32_t verdict_count, verdict_head, verdict_in, recent_out;
+	uint32_t next_streak;      /* reads of the next pass since one of the current pass */
+	uint32_t blind_reads;      /* reads left that prove nothing, after a BLIND */
+	uint32_t pending[SCORE_READS], n_pending; /* opened before the epoch they belong to was known */
+	uint32_t *tail;
+	uint32_t n_tail;
+
+	/* resync.c, epochs.c */
+	bool is_searching, is_asked, has_failed_epoch;
+	uint32_t candidate, epoch_tries;
+	uint64_t asked_epoch, ask_not_before_ns;
+	uint64_t reads, sync_at, search_at, search_pause; /* reads: that counted, ever */
+
+	uint64_t used_pages, staged_pages, pinned_pages; /* staged: also being staged; pinned: also being pinned */
+	uint64_t held_pages;
+	uint64_t grown_pages; /* by which files in use have grown: budgets may be exceeded by that */
+	uint32_t inflight_source, inflight_store, n_pinning;
+	bool is_pinning_over;
+	uint32_t pin_failures;
+
+	/* stage.c */
+	double stage_limit; /* pages */
+	uint64_t stage_end, stage_sum, stage_shrunk_ns, stage_grown_ns; /* stage_end: virtual position */
+	bool is_stage_dirty;
+
+	struct hold *hold; /* ring */
+	uint32_t hold_head, hold_count, hold_size;
+	struct retry retry[RETRY_QUEUE];
+	uint32_t retry_head, retry_count;
+	uint32_t pin_queue[PIN_QUEUE], pin_head, pin_count;
+	struct plan_action actions[ACTIONS_MAX];
+	uint32_t action_head, action_count;
+	struct budget budget;
+	uint64_t now_ns;
+	uint64_t opened, issued, useful, late, wasted, failed, mismatches, resyncs, unstaged;
+};
+
+static inline struct slot *cur_slot(const struct plan *plan)
+{
+	return (struct slot *)&plan->slots[plan->cur];
+}
+static inline struct slot *next_slot(const struct plan *plan)
+{
+	return (struct slot *)&plan->slots[!plan->cur];
+}
+static inline uint32_t item_state(const struct item *it)
+{
+	return it->flags & STATE_MASK;
+}
+/* Positions of both passes in one line: those of the next pass follow those of the current one. */
+static inline uint64_t virtual_pos(const struct plan *plan, const struct slot *slot, uint64_t pos)
+{
+	return slot == cur_slot(plan) ? pos : cur_slot(plan)->length + pos;
+}
+static inline struct slot *item_slot(const struct plan *plan, const struct item *it)
+{
+	return (struct slot *)&plan->slots[(it->flags & SLOT1) != 0];
+}
+static inline uint64_t item_due(const struct plan *plan, const struct item *it)
+{
+	return it->key == NO_KEY ? NO_POS : virtual_pos(plan, item_slot(plan, it), it->key);
+}
+/* Where the readers are: the first position not read, over both passes. */
+static inline uint64_t plan_low(const struct plan *plan)
+{
+	const struct slot *cur = cur_slot(plan), *next = next_slot(plan);
+
+	return cur->low < cur->length ? cur->low : cur->length + (next->ep ? next->low : 0);
+}
+static inline uint32_t actions_room(const struct plan *plan)
+{
+	return ACTIONS_MAX - plan->action_count;
+}
+static inline bool is_prefetching(const struct plan *plan)
+{
+	return plan->state >= PLAN_WAITING && plan->state <= PLAN_SLOWED;
+}
+
+/* plan.c */
+void plan_act(struct plan *plan, enum plan_action_kind kind, uint32_t sample);
+
+/* retain.c: the sets, the arena's content, holds */
+void item_out(struct plan *plan, uint32_t sample);
+void item_in(struct plan *plan, uint32_t sample);
+void item_set_state(struct plan *plan, uint32_t sample, uint32_t state); /* between item_out and item_in */
+void item_rekey(struct plan *plan, uint32_t sample); /* by what is consumed now */
+void retain_opened(struct plan *plan, uint64_t now_ns, uint32_t sample);
+void retain_fetched(struct plan *plan, uint64_t now_ns, const struct plan_event *ev);
+void retain_drop(struct plan *plan, uint32_t sample);
+uint64_t retain_step(struct plan *plan, uint64_t now_ns);
+/* Frees room for `pages` more, evicting only what is due after `due` and, unless is_due_soon, only what is not worth
+ * keeping. */
+bool retain_make_room(struct plan *plan, uint64_t pages, uint64_t due, bool is_due_soon);
+void retain_resized(struct plan *plan, uint32_t sample, uint64_t bytes);
+void retain_lost_copy(struct plan *plan, uint32_t sample);
+
+/* fetch.c */
+uint64_t fetch_step(struct plan *plan, uint64_t now_ns);
+uint64_t fetch_horizon(const struct plan *plan);
+
+/* stage.c */
+uint64_t stage_step(struct plan *plan, uint64_t now_ns);
+void stage_consumed(struct plan *plan, uint64_t due, uint32_t sample);
+void stage_forget(struct plan *plan, uint32_t sample); /* between item_out and item_in */
+void stage_answered(struct plan *plan, uint64_t now_ns, uint32_t sample, int status);
+void stage_unstaged(struct plan *plan, uint64_t now_ns, uint32_t sample);
+
+/* pin.c */
+void pin_offer(struct plan *plan, uint32_t sample);
+void pin_step(struct plan *plan);
+void pin_answered(struct plan *plan, uint32_t sample, int status);
+void pin_lost(struct plan *plan, uint32_t sample);
+
+/* window.c */
+uint64_t slot_first_use(const struct slot *slot, const struct plan *plan, uint32_t sample);
+void window_read(struct plan *plan, uint64_t now_ns, uint32_t sample);
+void window_pass_over(struct plan *plan, struct slot *slot, uint64_t pos);
+void window_replay(struct plan *plan, uint64_t now_ns);
+
+/* score.c */
+void score_read(struct plan *plan, uint32_t sample);
+void score_push(struct plan *plan, bool is_in);
+void score_reset(struct plan *plan);
+uint32_t score_percent(const struct plan *plan);
+uint32_t score_need(const struct plan *plan);
+void score_judge(struct plan *plan);
+void plan_enter(struct plan *plan, enum plan_state state, const char *why);
+
+/* resync.c */
+void resync_try(struct plan *plan); /* with what is loaded */
+bool resync_candidate(struct plan *plan, struct order_epoch *take_ep); /* false: does not fit, freed */
+uint64_t resync_next_candidate(struct plan *plan);
+
+/* epochs.c */
+int epochs_install(struct plan *plan, uint32_t slot, struct order_epoch *take_ep, uint64_t epoch) MUST_USE;
+void epochs_uninstall(struct plan *plan, uint32_t slot);
+void epochs_arrived(struct plan *plan, uint64_t now_ns, const struct plan_event *ev);
+uint64_t epochs_step(struct plan *plan, uint64_t now_ns);
+void epochs_roll(struct plan *plan);
+void epochs_consume_below(struct slot *slot, uint64_t pos);
+void epochs_rebuild(struct plan *plan);
+void epochs_release(struct plan *plan, struct order_epoch *ep);
+bool epochs_is_last(const struct plan *plan, const struct slot *slot);
+
+/* budget.c */
+void budget_init(struct plan *plan);
+void budget_read(struct plan *plan, uint64_t now_ns);
+void budget_fetched(struct plan *plan, uint64_t now_ns, uint64_t latency_ns, bool is_ok);
+void budget_demand(struct plan *plan, uint64_t now_ns, uint64_t bytes);
+/* Whether one more source read of this size may start; if not, *wake_ns is lowered to when to ask again. */
+bool budget_allows(struct plan *plan, uint64_t now_ns, uint64_t bytes, uint64_t *wake_ns);
+void budget_spend(struct plan *plan, uint64_t bytes);
+uint32_t budget_limit(const struct plan *plan);
+
+#endif

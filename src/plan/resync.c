@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Finding the position again. The last reads are looked up in an epoch; if 95 % of them lie in one window about as wide as
+ * the readers are apart, that is where the job is. Tried in this order: the pass that is read (a jump, a resume, a
+ * restart), the next one (an early end), then epochs computed for the purpose, one at a time.
+ *
+ * By chance 31 of 32 reads fall into a window of a quarter of the epoch once in 10^17 trials, so a match is believed at
+ * once. It runs on plan_event's thread like everything here; a trial costs some microseconds and is made at every eighth
+ * unexpected read at most. */
+#include "plan_priv.h"
+
+#include <stdlib.h>
+
+#define OCCURRENCES 4u /* of one sample that are looked at */
+#define MOST_READS (2 * SYNC_READS)
+#define TRY_EVERY 8u
+#define SEARCH_PAUSE_MAX 65536u
+
+struct point {
+	uint64_t pos;
+	uint32_t read;
+};
+
+struct window {
+	uint64_t first, last;
+	uint32_t reads;
+};
+
+static uint32_t history_at(const struct plan *plan, uint32_t ago)
+{
+	return plan->history[(plan->history_head + SCORE_READS - 1 - ago) % SCORE_READS];
+}
+
+static int point_compare(const void *a, const void *b)
+{
+	const struct point *x = a, *y = b;
+
+	return x->pos < y->pos ? -1 : x->pos > y->pos;
+}
+
+static uint32_t points_collect(const struct plan *plan, const struct order_epoch *ep, uint32_t reads, struct point *points)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < reads; i++) {
+		uint64_t pos = ep->first[history_at(plan, i)];
+
+		for (uint32_t k = 0; k < OCCURRENCES && pos != SAMPLE_NONE; k++) {
+			points[n++] = (struct point){ pos, i };
+			pos = ep->next_same ? ep->next_same[pos] : SAMPLE_NONE;
+		}
+	}
+	qsort(points, n, sizeof(*points), point_compare);
+	return n;
+}
+
+/* The window of this width with the most reads in it. */
+static struct window window_best(const struct point *points, uint32_t n, uint64_t width)
+{
+	uint8_t seen[MOST_READS] = { 0 };
+	struct window best = { 0 };
+	uint32_t from = 0, reads = 0;
+
+	for (uint32_t to = 0; to < n; to++) {
+		reads += seen[points[to].read]++ == 0;
+		while (points[to].pos - points[from].pos > width)
+			reads -= --seen[points[from++].read] == 0;
+		if (reads > best.reads)
+			best = (struct window){ points[from].pos, points[to].pos, reads };
+	}
+	return best;
+}
+
+/* breadth 0: as wide as the readers are apart; 1, 2: wider, for jobs whose shape is not (or wrongly) given. */
+static bool resync_fit(const struct plan *plan, const struct order_epoch *ep, uint32_t breadth, struct window *ret)
+{
+	uint32_t reads = (uint32_t)MIN(breadth == 2 ? MOST_READS : SYNC_READS, ep->length), n;
+	uint64_t width = plan->span + reads;
+	struct point points[MOST_READS * OCCURRENCES];
+
+	if (plan->history_count < reads)
+		return false;
+	if (breadth)
+		width = MAX(width, ep->length / (breadth == 1 ? 4 : 2) + reads);
+	n = points_collect(plan, ep, reads, points);
+	*ret = window_best(points, n, width);
+	return ret->reads * 100 >= reads * 95;
+}
+
+/* The first position not read yet: reads of one batch are in any order, so down to the start of its batch. */
+static uint64_t resync_low(const struct plan *plan, const struct window *w)
+{
+	uint64_t step = plan->info.batch ? plan->info.batch * plan->info.n_ranks : 64;
+
+	return w->first - w->first % step;
+}
+
+/* Makes slots[cur] stand at the window. */
+static void resync_place(struct plan *plan, const struct window *w, const char *why)
+{
+	struct slot *cur = cur_slot(plan), *next = next_slot(plan);
+	uint64_t low = resync_low(plan, w), width = w->last - w->first;
+
+	bitmap_clear_all(&cur->consumed);
+	epochs_consume_below(cur, low);
+	for (uint32_t i = 0; i < plan->history_count; i++) {
+		uint64_t pos = cur->ep->first[history_at(plan, i)];
+
+		while (pos != SAMPLE_NONE && (pos < low || bitmap_get(&cur->consumed, pos)))
+			pos = cur->ep->next_same ? cur->ep->next_same[pos] : SAMPLE_NONE;
+		if (pos != SAMPLE_NONE && pos <= w->last)
+			bitmap_set(&cur->consumed, pos);
+	}
+	cur->low = bitmap_next_clear(&cur->consumed, 0);
+	if (next->ep) {
+		bitmap_clear_all(&next->consumed);
+		next->low = 0;
+	}
+	if (width > plan->span) {
+		plan->span = width + width / 4;
+		plan->span_cap = MAX(plan->span_cap, plan->span);
+	}
+	epochs_rebuild(plan);
+	score_reset(plan);
+	for (uint32_t i = 0; i < w->reads; i++)
+		score_push(plan, true);
+	plan->next_streak = plan->blind_reads = 0;
+	plan->is_searching = false;
+	plan->search_pause = SCORE_READS;
+	plan->resyncs++;
+	plan->note = why;
+	plan_enter(plan, PLAN_FOLLOWING, NULL);
+}
+
+static const char *repeat_why(uint64_t epoch)
+{
+	return epoch == 0 ? "reads epoch 0 again: set_epoch is not called" :
+			    "reads the same epoch again: set_epoch is not called";
+}
+
+/* The pass that is (or was) being read, at another place than expected. */
+static void resync_cur(struct plan *plan, const struct window *w)
+{
+	struct slot *cur = cur_slot(plan);
+	bool is_start = w->first < plan->span, is_done = cur->consumed.count >= cur->length - cur->length / 20;
+	const char *why = "jumped ahead in the epoch";
+
+	if (is_start && is_done) {
+		why = repeat_why(cur->epoch);
+		plan->is_repeat = true;
+		cur->pass++;
+		cur->index++;
+		if (next_slot(plan)->ep != cur->ep)
+			epochs_uninstall(plan, !plan->cur); /* the next pass is this epoch once more */
+	} else if (w->last < cur->low) {
+		why = cur->epoch == plan->info.start_epoch ? "started again from the first epoch" :
+							      "started the epoch again";
+	} else if (!plan->is_confirmed) {
+		why = "resumed in the middle of an epoch";
+	}
+	resync_place(plan, w, why);
+}
+
+static void resync_next(struct plan *plan, const struct window *w)
+{
+	const char *why = "left an epoch before its end";
+
+	if (next_slot(plan)->is_rerun)
+		why = "started again from the first epoch";
+	else if (!plan->is_confirmed)
+		why = "is in a later epoch than the order says";
+	epochs_roll(plan);
+	resync_place(plan, w, why);
+}
+
+static bool resync_loaded(struct plan *plan)
+{
+	struct window w;
+
+	for (uint32_t breadth = 0; breadth < 3; breadth++) {
+		if (cur_slot(plan)->ep && resync_fit(plan, cur_slot(plan)->ep, breadth, &w)) {
+			resync_cur(plan, &w);
+			return true;
+		}
+		if (next_slot(plan)->ep && resync_fit(plan, next_slot(plan)->ep, breadth, &w)) {
+			resync_next(plan, &w);
+			return true;
+		}
+	}
+	return false;
+}
+
+void resync_try(struct plan *plan)
+{
+	uint32_t need = score_need(plan), out = (uint32_t)__builtin_popcount(plan->recent_out);
+	bool is_blind = plan->blind_reads && plan->blind_reads <= SYNC_READS;
+
+	if (plan->reads - plan->sync_at < MIN(TRY_EVERY, need))
+		return;
+	if (plan->state != PLAN_LOST && !is_blind && out < need / 2)
+		return;
+	plan->sync_at = plan->reads;
+	if (resync_loaded(plan) || plan->is_searching || plan->info.is_same_every_epoch)
+		return;
+	if (plan->reads >= plan->search_at && (plan->state == PLAN_LOST || out >= need - need / 16)) {
+		plan->is_searching = true;
+		plan->candidate = 0;
+	}
+}
+
+/* The number of candidate i, or UINT64_MAX for one that is no use. */
+static uint64_t candidate_epoch(const struct plan *plan, uint32_t i)
+{
+	uint64_t e = cur_slot(plan)->epoch, epoch = UINT64_MAX;
+
+	switch (i) {
+	case 0:
+		epoch = plan->info.start_epoch;
+		break;
+	case 1:
+		epoch = e + 1;
+		break;
+	case 2:
+		epoch = e ? e - 1 : UINT64_MAX;
+		break;
+	case 3:
+		epoch = 0;
+		break;
+	case 4:
+		epoch = e + 2;
+		break;
+	default:
+		break;
+	}
+	if (epoch == e || (next_slot(plan)->ep && epoch == next_slot(plan)->epoch))
+		return UINT64_MAX;
+	return epoch;
+}
+
+uint64_t resync_next_candidate(struct plan *plan)
+{
+	while (plan->candidate < 5) {
+		uint64_t epoch = candidate_epoch(plan, plan->candidate);
+
+		if (epoch != UINT64_MAX)
+			return epoch;
+		plan->candidate++;
+	}
+	plan->is_searching = false;
+	plan->search_at = plan->reads + plan->search_pause;
+	plan->search_pause = MIN(plan->search_pause * 2, SEARCH_PAUSE_MAX);
+	return UINT64_MAX;
+}
+
+static const char *candidate_why(const struct plan *plan, uint64_t epoch)
+{
+	if (epoch == plan->info.start_epoch)
+		return "started again from the first epoch";
+	if (epoch == 0)
+		return "reads epoch 0: set_epoch is not called";
+	if (epoch < cur_slot(plan)->epoch)
+		return "reads an earlier epoch than the order says";
+	return "reads a later epoch than the order says";
+}
+
+bool resync_candidate(struct plan *plan, struct order_epoch *take_ep)
+{
+	uint64_t epoch = take_ep->epoch, pass = cur_slot(plan)->pass + 1;
+	const char *why = candidate_why(plan, epoch);
+	struct window w;
+	bool is_fit = false;
+
+	plan->candidate++;
+	for (uint32_t breadth = 0; breadth < 3 && !is_fit; breadth++)
+		is_fit = resync_fit(plan, take_ep, breadth, &w);
+	if (!is_fit) {
+		order_epoch_free(take_ep);
+		return false;
+	}
+	epochs_uninstall(plan, 0);
+	epochs_uninstall(plan, 1);
+	plan->is_repeat = false;
+	if (epochs_install(plan, plan->cur, take_ep, epoch) < 0) {
+		epochs_rebuild(plan);
+		plan_enter(plan, PLAN_LOST, "no memory for the order");
+		return false;
+	}
+	cur_slot(plan)->pass = pass;
+	cur_slot(plan)->index = epoch >= plan->info.start_epoch ? epoch - plan->info.start_epoch : 0;
+	if (cur_slot(plan)->index >= plan->info.epochs)
+		plan->has_epochs_end = false; /* more epochs than the order said */
+	resync_place(plan, &w, why);
+	return true;
+}

@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is in the arena, and what leaves it. The rule is MIN with two brakes: the resident whose next use is farthest goes
+ * first; never one that is due before what it would make room for; and one worth keeping (its next use lies among the
+ * first arena-full of the next pass) only when the missing sample is due soon. Without the second brake a fast source
+ * reads nearly the whole dataset every epoch, without its exception a slow one stalls at the end of each.
+ *
+ * A sample that was opened is held for a while: its reader may not have read it yet and the kernel may drop its pages. It
+ * must never be dropped while it is being staged or pinned. */
+#include "plan_priv.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+static bool item_is_evictable(const struct item *it)
+{
+	return item_state(it) == ARENA && !(it->flags & (HELD | STAGED | STAGING | PINNING));
+}
+
+/* The sets a keyed sample belongs to. */
+static uint32_t item_sets(const struct plan *plan, const struct item *it)
+{
+	uint32_t sets = 0;
+
+	if (item_state(it) == ARENA) {
+		if (item_is_evictable(it))
+			sets |= 1u << SET_KEEP;
+		if (!(it->flags & (HELD | STAGED | STAGING | NO_STAGE)) && it->pages <= plan->stage_pages)
+			sets |= 1u << SET_STAGE;
+		return sets;
+	}
+	if (item_state(it) == FETCHING || (it->flags & (NO_FETCH | STAGING | PINNING)) || it->pages > plan->max_pages)
+		return 1u << SET_GAP;
+	return 1u << (it->flags & PINNED ? SET_STORE : SET_WANT);
+}
+
+void item_out(struct plan *plan, uint32_t sample)
+{
+	struct item *it = &plan->item[sample];
+	uint32_t sets;
+
+	if (it->key == NO_KEY) {
+		if (item_is_evictable(it))
+			tree_clear(&plan->unkeyed, sample);
+		return;
+	}
+	for (sets = item_sets(plan, it); sets; sets &= sets - 1)
+		tree_clear(&item_slot(plan, it)->set[__builtin_ctz(sets)], it->key);
+}
+
+void item_in(struct plan *plan, uint32_t sample)
+{
+	struct item *it = &plan->item[sample];
+	uint32_t sets;
+
+	if (it->key == NO_KEY) {
+		if (item_is_evictable(it))
+			tree_set(&plan->unkeyed, sample);
+		return;
+	}
+	for (sets = item_sets(plan, it); sets; sets &= sets - 1)
+		tree_set(&item_slot(plan, it)->set[__builtin_ctz(sets)], it->key);
+}
+
+void item_set_state(struct plan *plan, uint32_t sample, uint32_t state)
+{
+	struct item *it = &plan->item[sample];
+
+	if (item_state(it) == ABSENT && state != ABSENT)
+		plan->used_pages += it->pages;
+	if (item_state(it) != ABSENT && state == ABSENT) {
+		assert(plan->used_pages >= it->pages);
+		plan->used_pages -= it->pages;
+		if (it->flags & HELD)
+			plan->held_pages -= it->pages;
+		it->flags &= ~(uint32_t)(HELD | FRESH);
+	}
+	it->flags = (it->flags & ~(uint32_t)STATE_MASK) | state;
+}
+
+void item_rekey(struct plan *plan, uint32_t sample)
+{
+	struct item *it = &plan->item[sample];
+	uint32_t key = NO_KEY, slot_flag = 0;
+
+	for (uint32_t i = 0; i < 2 && key == NO_KEY; i++) {
+		struct slot *slot = i ? next_slot(plan) : cur_slot(plan);
+		uint64_t pos = slot->ep ? slot_first_use(slot, plan, sample) : NO_POS;
+
+		if (pos >= slot->absorbed)
+			continue;
+		key = (uint32_t)pos;
+		slot_flag = slot == &plan->slots[1] ? SLOT1 : 0;
+	}
+	item_out(plan, sample);
+	it->flags = (it->flags & ~(uint32_t)(SLOT1 | NO_FETCH | NO_STAGE | TRY_MASK)) | slot_flag;
+	it->key = key;
+	item_in(plan, sample);
+}
+
+/* Between item_out and item_in: the sample is ABSENT afterwards. */
+static void retain_remove(struct plan *plan, uint32_t sample)
+{
+	if (plan->item[sample].flags & FRESH)
+		plan->wasted++;
+	item_set_state(plan, sample, ABSENT);
+}
+
+void retain_drop(struct plan *plan, uint32_t sample)
+{
+	assert(item_state(&plan->item[sample]) == ARENA);
+	assert(!(plan->item[sample].flags & (STAGING | PINNING)));
+	plan_act(plan, PLAN_ACT_DROP, sample);
+	item_out(plan, sample);
+	retain_remove(plan, sample);
+	item_in(plan, sample);
+}
+
+/* A ring that grows: the reads of one hold time. Without memory the oldest is let go early, which costs at worst a read. */
+static bool hold_grow(struct plan *plan)
+{
+	uint32_t size = MAX(plan->hold_size * 2, 256);
+	struct hold *bigger = calloc(size, sizeof(*bigger));
+
+	if (!bigger)
+		return false;
+	for (uint32_t i = 0; i < plan->hold_count; i++)
+		bigger[i] = plan->hold[(plan->hold_head + i) % plan->hold_size];
+	free(plan->hold);
+	plan->hold = bigger;
+	plan->hold_size = size;
+	plan->hold_head = 0;
+	return true;
+}
+
+static void hold_push(struct plan *plan, uint64_t now_ns, uint32_t sample)
+{
+	struct item *it = &plan->item[sample];
+
+	if (plan->hold_count == plan->hold_size && !hold_grow(plan))
+		return;
+	plan->hold[(plan->hold_head + plan->hold_count++) % plan->hold_size] =
+		(struct hold){ plan->opened, now_ns, sample };
+	it->flags |= HELD;
+	plan->held_pages += it->pages;
+}
+
+void retain_opened(struct plan *plan, uint64_t now_ns, uint32_t sample)
+{
+	struct item *it = &plan->item[sample];
+
+	item_out(plan, sample);
+	stage_forget(plan, sample);
+	if (item_state(it) == FETCHING) {
+		if (!(it->flags & OPENED))
+			plan->late++;
+		it->flags |= OPENED;
+	} else if (item_state(it) == ARENA) {
+		if (it->flags & FRESH)
+			plan->useful++;
+		it->flags &= ~(uint32_t)FRESH;
+		if (!(it->flags & HELD))
+			hold_push(plan, now_ns, sample);
+	}
+	item_in(plan, sample);
+}
+
+void retain_fetched(struct plan *plan, uint64_t now_ns, const struct plan_event *ev)
+{
+	struct item *it = &plan->item[ev->sample];
+	bool is_store = (it->flags & FROM_STORE) != 0;
+
+	assert(item_state(it) == FETCHING && ev->status <= 0);
+	if (is_store) {
+		assert(plan->inflight_store > 0);
+		plan->inflight_store--;
+	} else {
+		assert(plan->inflight_source > 0);
+		plan->inflight_source--;
+		budget_fetched(plan, now_ns, ev->latency_ns, ev->status == 0);
+	}
+	item_out(plan, ev->sample);
+	if (ev->status == 0) {
+		item_set_state(plan, ev->sample, ARENA);
+		if (it->flags & OPENED)
+			hold_push(plan, now_ns, ev->sample);
+		else
+			it->flags |= FRESH;
+	} else {
+		plan->failed++;
+		item_set_state(plan, ev->sample, ABSENT);
+		if (!(it->flags & OPENED))
+			it->flags |= NO_FETCH;
+	}
+	it->flags &= ~(uint32_t)(OPENED | FROM_STORE);
+	item_in(plan, ev->sample);
+	if (ev->status == 0 && !is_store)
+		pin_offer(plan, ev->sample);
+}
+
+/* Tiers are exclusive: what the store has need not stay here. Everything else stays until its room is needed. */
+static void hold_release(struct plan *plan, uint32_t sample)
+{
+	struct item *it = &plan->item[sample];
+
+	if (!(it->flags & HELD))
+		return; /* its copy was lost meanwhile */
+	item_out(plan, sample);
+	it->flags &= ~(uint32_t)HELD;
+	plan->held_pages -= it->pages;
+	item_in(plan, sample);
+	if (it->flags & PINNED && !(it->flags & (PINNING | STAGING | STAGED)))
+		retain_drop(plan, sample);
+	else
+		pin_offer(plan, sample);
+}
+
+uint64_t retain_step(struct plan *plan, uint64_t now_ns)
+{
+	while (plan->used_pages > plan->arena_pages && actions_room(plan))
+		if (!retain_make_room(plan, 0, 0, true))
+			break;
+	while (plan->hold_count && actions_room(plan)) {
+		const struct hold *h = &plan->hold[plan->hold_head];
+
+		/* A small arena is not paralysed by what was read: at most a quarter of it is held. */
+		if (plan->opened - h->read < plan->span && now_ns < h->at_ns + HOLD_NS &&
+		    plan->held_pages <= plan->arena_pages / 4)
+			return h->at_ns + HOLD_NS;
+		plan->hold_head = (plan->hold_head + 1) % plan->hold_size;
+		plan->hold_count--;
+		hold_release(plan, h->sample);
+	}
+	return plan->hold_count ? now_ns : UINT64_MAX;
+}
+
+/* The resident that is needed last, or SAMPLE_NONE. */
+static uint32_t retain_victim(const struct plan *plan)
+{
+	const struct slot *slots[2] = { next_slot(plan), cur_slot(plan) };
+	uint64_t bit = tree_max(&plan->unkeyed);
+
+	/* No key means "not needed in these passes" only when all their keys have been given out. */
+	for (uint32_t i = 0; i < 2; i++)
+		if (slots[i]->ep && slots[i]->absorbed < slots[i]->length)
+			bit = NO_POS;
+	if (bit != NO_POS)
+		return (uint32_t)bit;
+	for (uint32_t i = 0; i < 2; i++) {
+		bit = slots[i]->ep ? tree_max(&slots[i]->set[SET_KEEP]) : NO_POS;
+		if (bit != NO_POS)
+			return slots[i]->ep->sample[bit];
+	}
+	return SAMPLE_NONE;
+}
+
+bool retain_make_room(struct plan *plan, uint64_t pages, uint64_t due, bool is_due_soon)
+{
+	const struct slot *next = next_slot(plan);
+	uint64_t value_end = cur_slot(plan)->length + (next->ep ? next->value_end : 0);
+
+	while (plan->used_pages + pages > plan->arena_pages) {
+		uint32_t victim = retain_victim(plan);
+		uint64_t victim_due;
+
+		if (victim == SAMPLE_NONE || actions_room(plan) < 2)
+			return false;
+		victim_due = item_due(plan, &plan->item[victim]);
+		if (victim_due <= due)
+			return false;
+		if (!is_due_soon && victim_due < value_end)
+			return false;
+		retain_drop(plan, victim);
+	}
+	return true;
+}
+
+void retain_resized(struct plan *plan, uint32_t sample, uint64_t bytes)
+{
+	struct item *it = &plan->item[sample];
+	uint64_t pages = bytes / PAGE_BYTES + (bytes % PAGE_BYTES != 0), was = it->pages;
+
+	item_out(plan, sample);
+	it->pages = (uint32_t)MIN(MAX(pages, 1), UINT32_MAX);
+	if (it->pages > was)
+		plan->grown_pages += it->pages - was;
+	if (item_state(it) != ABSENT)
+		plan->used_pages += it->pages - was;
+	if (it->flags & HELD)
+		plan->held_pages += it->pages - was;
+	if (it->flags & (STAGED | STAGING))
+		plan->staged_pages += it->pages - was;
+	if (it->flags & (PINNED | PINNING))
+		plan->pinned_pages += it->pages - was;
+	plan->is_stage_dirty = true;
+	item_in(plan, sample);
+}
+
+void retain_lost_copy(struct plan *plan, uint32_t sample)
+{
+	item_out(plan, sample);
+	stage_forget(plan, sample); /* the pages are those of the old file */
+	if (item_state(&plan->item[sample]) == ARENA)
+		retain_remove(plan, sample);
+	item_in(plan, sample);
+}

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What to push into the kernel's page cache: the samples due next, as many as fit into the stage limit counted from the
+ * readers in positions, not in what happens to be there. Staging whatever is in the arena would fill the limit with
+ * samples that are due much later, whose pages some kernels drop within seconds.
+ *
+ * The kernel dropping unread pages shrinks the limit (once per half second, by a quarter); it recovers over half a minute.
+ * The arena copy stays until the sample was opened, so a dropped page never costs a read of the source. */
+#include "plan_priv.h"
+
+#include <errno.h>
+
+#define SHRINK_NS (NS_PER_S / 2)
+#define RECOVER_S 32.0
+#define RETRY_NS (50 * NS_PER_MS)
+
+static uint64_t stage_weight(const struct plan *plan, uint32_t sample)
+{
+	uint32_t pages = plan->item[sample].pages;
+
+	return pages <= plan->max_pages && pages <= plan->stage_pages ? pages : 0;
+}
+
+/* Keeps stage_end the farthest position such that what is unread below it fits into the limit. */
+static void stage_extend(struct plan *plan)
+{
+	uint64_t low = plan_low(plan), limit = (uint64_t)plan->stage_limit;
+
+	if (plan->is_stage_dirty || plan->stage_end < low) {
+		plan->stage_end = low;
+		plan->stage_sum = 0;
+		plan->is_stage_dirty = false;
+	}
+	for (;;) {
+		const struct slot *cur = cur_slot(plan), *next = next_slot(plan);
+		const struct slot *slot = plan->stage_end < cur->length ? cur : next;
+		uint64_t pos = plan->stage_end - (slot == cur ? 0 : cur->length), weight = 0;
+
+		if (!slot->ep || slot->is_rerun || pos >= slot->length)
+			return;
+		if (!bitmap_get(&slot->consumed, pos))
+			weight = stage_weight(plan, slot->ep->sample[pos]);
+		if (plan->stage_sum + weight > limit)
+			return;
+		plan->stage_sum += weight;
+		plan->stage_end++;
+	}
+}
+
+void stage_consumed(struct plan *plan, uint64_t due, uint32_t sample)
+{
+	if (plan->is_stage_dirty || due >= plan->stage_end)
+		return;
+	assert(plan->stage_sum >= stage_weight(plan, sample));
+	plan->stage_sum -= stage_weight(plan, sample);
+}
+
+void stage_forget(struct plan *plan, uint32_t sample)
+{
+	struct item *it = &plan->item[sample];
+
+	if (!(it->flags & STAGED))
+		return;
+	assert(plan->staged_pages >= it->pages);
+	plan->staged_pages -= it->pages;
+	it->flags &= ~(uint32_t)STAGED;
+}
+
+/* The next one to stage within the window, or SAMPLE_NONE. */
+static uint32_t stage_next(const struct plan *plan)
+{
+	const struct slot *cur = cur_slot(plan), *next = next_slot(plan);
+	uint64_t pos;
+
+	if (cur->ep) {
+		pos = tree_next(&cur->set[SET_STAGE], cur->low);
+		if (pos != NO_POS)
+			return pos < plan->stage_end ? cur->ep->sample[pos] : SAMPLE_NONE;
+	}
+	if (!next->ep)
+		return SAMPLE_NONE;
+	pos = tree_next(&next->set[SET_STAGE], next->low);
+	if (pos == NO_POS || virtual_pos(plan, next, pos) >= plan->stage_end)
+		return SAMPLE_NONE;
+	return next->ep->sample[pos];
+}
+
+static void stage_recover(struct plan *plan, uint64_t now_ns)
+{
+	double grown = (double)(now_ns - plan->stage_grown_ns) / (double)NS_PER_S / RECOVER_S;
+
+	plan->stage_grown_ns = now_ns;
+	plan->stage_limit = MIN(plan->stage_limit + grown * (double)plan->stage_pages, (double)plan->stage_pages);
+}
+
+/* Samples whose inode the kernel did not know a moment ago. */
+static uint64_t stage_retry(struct plan *plan, uint64_t now_ns)
+{
+	while (plan->retry_count) {
+		const struct retry *r = &plan->retry[plan->retry_head];
+
+		if (r->at_ns > now_ns)
+			return r->at_ns;
+		plan->retry_head = (plan->retry_head + 1) % RETRY_QUEUE;
+		plan->retry_count--;
+		item_out(plan, r->sample);
+		plan->item[r->sample].flags &= ~(uint32_t)NO_STAGE;
+		item_in(plan, r->sample);
+	}
+	return UINT64_MAX;
+}
+
+uint64_t stage_step(struct plan *plan, uint64_t now_ns)
+{
+	uint64_t wake = stage_retry(plan, now_ns);
+
+	stage_recover(plan, now_ns);
+	if (!is_prefetching(plan) || !plan->stage_pages)
+		return wake;
+	stage_extend(plan);
+	while (actions_room(plan) > ACTIONS_MAX / 4) {
+		uint32_t sample = stage_next(plan);
+		struct item *it;
+
+		if (sample == SAMPLE_NONE)
+			break;
+		it = &plan->item[sample];
+		if (plan->staged_pages + it->pages > (uint64_t)plan->stage_limit)
+			break;
+		plan_act(plan, PLAN_ACT_STAGE, sample);
+		item_out(plan, sample);
+		it->flags |= STAGING;
+		plan->staged_pages += it->pages;
+		item_in(plan, sample);
+	}
+	return wake;
+}
+
+/* Another try in a while, three in all; false: given up for this use. */
+static bool stage_try_again(struct plan *plan, uint64_t now_ns, uint32_t sample)
+{
+	struct item *it = &plan->item[sample];
+	uint32_t tries = (it->flags & TRY_MASK) >> TRY_SHIFT;
+
+	it->flags |= NO_STAGE;
+	if (tries >= 2 || plan->retry_count == RETRY_QUEUE)
+		return false;
+	it->flags = (it->flags & ~(uint32_t)TRY_MASK) | (tries + 1) << TRY_SHIFT;
+	plan->retry[(plan->retry_head + plan->retry_count++) % RETRY_QUEUE] =
+		(struct retry){ now_ns + (RETRY_NS << tries), sample };
+	return true;
+}
+
+void stage_answered(struct plan *plan, uint64_t now_ns, uint32_t sample, int status)
+{
+	struct item *it = &plan->item[sample];
+	uint64_t due;
+
+	assert(it->flags & STAGING && status <= 0);
+	item_out(plan, sample);
+	it->flags &= ~(uint32_t)STAGING;
+	due = item_due(plan, it);
+	/* Opened, changed or passed over in the meantime: then it is not waiting in the kernel for a reader. */
+	if (status == 0 && item_state(it) == ARENA && !(it->flags & HELD) && due < plan->stage_end)
+		it->flags |= STAGED;
+	else
+		plan->staged_pages -= it->pages;
+	if (status == -ENOENT)
+		stage_try_again(plan, now_ns, sample);
+	else if (status < 0)
+		it->flags |= NO_STAGE;
+	item_in(plan, sample);
+}
+
+void stage_unstaged(struct plan *plan, uint64_t now_ns, uint32_t sample)
+{
+	struct item *it = &plan->item[sample];
+	double least = (double)MIN(plan->stage_pages, MAX(plan->stage_pages / 64, 4 * plan->mean_pages));
+
+	plan->unstaged++;
+	if (!(it->flags & STAGED))
+		return;
+	item_out(plan, sample);
+	stage_forget(plan, sample);
+	item_in(plan, sample);
+	if (plan->stage_shrunk_ns && now_ns < plan->stage_shrunk_ns + SHRINK_NS)
+		return;
+	stage_recover(plan, now_ns);
+	plan->stage_shrunk_ns = MAX(now_ns, 1);
+	plan->stage_limit = MAX(plan->stage_limit * 3 / 4, least);
+	plan->is_stage_dirty = true;
+}

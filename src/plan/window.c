@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where a read belongs. The readers of a job (workers, ranks) stand at a set of positions, not at one: a read is as
+ * expected when its sample has an unread position within `span` of the low-water mark, the first position not read. Two
+ * passes form one line of positions, so the end of an epoch needs no rule of its own.
+ *
+ * A hole (a sample the job skips, or an open nobody saw) must not hold the low-water mark for ever: when the positions
+ * behind it were read densely and reads arrive beyond the window, it is passed over. An open of what was read a moment
+ * ago says nothing, jobs open files twice. Must never give one position away twice. */
+#include "plan_priv.h"
+
+enum fit {
+	FIT_IN,
+	FIT_OUT,
+	FIT_REPEAT,
+	FIT_UNKNOWN, /* perhaps of a pass that is not loaded yet */
+};
+
+struct use {
+	struct slot *slot;
+	uint64_t pos;
+};
+
+/* Steps along the positions of one sample, at most. */
+#define CHAIN_MAX 64u
+
+static uint64_t chain_next(const struct order_epoch *ep, uint64_t pos)
+{
+	uint32_t next = ep->next_same ? ep->next_same[pos] : SAMPLE_NONE;
+
+	return next == SAMPLE_NONE ? NO_POS : next;
+}
+
+uint64_t slot_first_use(const struct slot *slot, const struct plan *plan, uint32_t sample)
+{
+	const struct item *it = &plan->item[sample];
+	uint64_t pos = slot->ep->first[sample];
+
+	if (it->key != NO_KEY && item_slot(plan, it) == slot)
+		pos = it->key; /* everything before it is consumed */
+	else if (pos == SAMPLE_NONE)
+		return NO_POS;
+	for (uint32_t i = 0; i < CHAIN_MAX && pos != NO_POS; i++) {
+		if (!bitmap_get(&slot->consumed, pos))
+			return pos;
+		pos = chain_next(slot->ep, pos);
+	}
+	return NO_POS;
+}
+
+static bool window_was_just_read(const struct plan *plan, const struct slot *slot, uint32_t sample)
+{
+	uint64_t pos = slot->ep->first[sample];
+
+	if (pos == SAMPLE_NONE)
+		return false;
+	for (uint32_t i = 0; i < CHAIN_MAX && pos != NO_POS && bitmap_get(&slot->consumed, pos); i++) {
+		if (pos + 2 * plan->span >= slot->low && pos <= slot->low + plan->span)
+			return true;
+		pos = chain_next(slot->ep, pos);
+	}
+	return false;
+}
+
+/* Among the last few reads: then this is the same job opening it again, not the next pass. */
+static bool window_is_echo(const struct plan *plan, uint32_t sample)
+{
+	uint32_t n = MIN(MIN(64, plan->n / 4), plan->history_count);
+
+	for (uint32_t i = 1; i <= n; i++)
+		if (plan->history[(plan->history_head + SCORE_READS - i) % SCORE_READS] == sample)
+			return true;
+	return false;
+}
+
+static bool window_is_dense(const struct slot *slot, uint64_t from, uint64_t to)
+{
+	uint64_t count = 0;
+
+	for (uint64_t pos = from; pos < to; pos = ALIGN_DOWN(pos, 64) + 64) {
+		uint64_t word = slot->consumed.words[pos / 64] & ~0ull << pos % 64;
+
+		if (to - ALIGN_DOWN(pos, 64) < 64)
+			word &= ~(~0ull << to % 64);
+		count += (uint64_t)__builtin_popcountll(word);
+	}
+	return 2 * count >= to - from;
+}
+
+static void window_set_consumed(struct plan *plan, struct slot *slot, uint64_t pos)
+{
+	uint32_t sample = slot->ep->sample[pos];
+	struct item *it = &plan->item[sample];
+
+	assert(!bitmap_get(&slot->consumed, pos));
+	stage_consumed(plan, virtual_pos(plan, slot, pos), sample);
+	bitmap_set(&slot->consumed, pos);
+	if (pos == slot->low)
+		slot->low = bitmap_next_clear(&slot->consumed, pos);
+	if (it->key == pos && item_slot(plan, it) == slot)
+		item_rekey(plan, sample);
+}
+
+/* The predicted use did not come: the sample waits for its next one. */
+void window_pass_over(struct plan *plan, struct slot *slot, uint64_t pos)
+{
+	uint32_t sample = slot->ep->sample[pos];
+
+	item_out(plan, sample);
+	stage_forget(plan, sample);
+	item_in(plan, sample);
+	window_set_consumed(plan, slot, pos);
+}
+
+/* A read a little beyond the window: moves the window when everything but a few holes was read. */
+static bool window_slide(struct plan *plan, struct slot *slot, uint64_t pos)
+{
+	if (pos > slot->low + 2 * plan->span || !window_is_dense(slot, slot->low, pos))
+		return false;
+	while (slot->low + plan->span < pos)
+		window_pass_over(plan, slot, slot->low);
+	return true;
+}
+
+static enum fit window_find(struct plan *plan, uint32_t sample, struct use *ret)
+{
+	struct slot *cur = cur_slot(plan), *next = next_slot(plan);
+	uint64_t end = plan_low(plan) + plan->span, pos = slot_first_use(cur, plan, sample);
+	bool is_read = window_was_just_read(plan, cur, sample);
+
+	*ret = (struct use){ cur, pos };
+	if (pos != NO_POS && (pos < end || window_slide(plan, cur, pos)))
+		return FIT_IN;
+	if (next->ep) {
+		uint64_t next_pos = slot_first_use(next, plan, sample);
+		bool has_begun = cur->low == cur->length || next->consumed.count;
+
+		if (next_pos != NO_POS && (virtual_pos(plan, next, next_pos) < end ||
+					   (cur->low == cur->length && window_slide(plan, next, next_pos)))) {
+			if (is_read && (!has_begun || window_is_echo(plan, sample)))
+				return FIT_REPEAT;
+			*ret = (struct use){ next, next_pos };
+			return FIT_IN;
+		}
+		is_read = is_read || window_was_just_read(plan, next, sample);
+	}
+	if (is_read || plan->item[sample].flags & TAIL)
+		return FIT_REPEAT;
+	if (!next->ep && !plan->has_failed_epoch && end > cur->length)
+		return FIT_UNKNOWN;
+	return FIT_OUT;
+}
+
+/* Logarithmic buckets, four per octave. */
+static uint32_t distance_bucket(uint64_t d)
+{
+	uint32_t top;
+
+	if (d < 8)
+		return (uint32_t)d;
+	top = 63 - (uint32_t)__builtin_clzll(d);
+	return MIN(8 + 4 * (top - 3) + (uint32_t)(d >> (top - 2) & 3), 63);
+}
+
+static uint64_t distance_upper(uint32_t bucket)
+{
+	return bucket < 8 ? bucket + 1 : (5ull + (bucket - 8) % 4) << ((bucket - 8) / 4 + 1);
+}
+
+/* Span = four times the 99th percentile of the distances seen, where the job's shape is not given: at the start of an epoch
+ * all workers begin at once and are farther apart than later. It shrinks slowly. */
+static void window_learn_span(struct plan *plan, uint64_t distance)
+{
+	uint32_t left;
+
+	if (plan->is_span_given || distance > plan->span_cap)
+		return;
+	plan->distance[distance_bucket(distance)]++;
+	if (++plan->n_distance < SCORE_READS)
+		return;
+	left = plan->n_distance / 100;
+	for (uint32_t i = 64; i-- > 0;) {
+		if (plan->distance[i] > left) {
+			plan->span = MAX(4 * distance_upper(i) + 16, plan->span - plan->span / 8);
+			plan->span = MIN(plan->span, plan->span_cap);
+			break;
+		}
+		left -= plan->distance[i];
+	}
+	plan->n_distance = 0;
+	for (uint32_t i = 0; i < 64; i++)
+		plan->n_distance += plan->distance[i] /= 2;
+}
+
+/* Whether the pass is over: all of it was read, or the readers are all in the next one. */
+static void window_maybe_roll(struct plan *plan)
+{
+	struct slot *cur = cur_slot(plan), *next = next_slot(plan);
+	uint64_t half;
+
+	if (!next->ep)
+		return;
+	half = (next->length + 1) / 2;
+	if (cur->low == cur->length ? next->consumed.count >= MIN(SYNC_READS, half) :
+				      plan->next_streak >= MIN(2 * SYNC_READS, half))
+		epochs_roll(plan);
+}
+
+static void window_maybe_finish(struct plan *plan)
+{
+	const struct slot *cur = cur_slot(plan), *next = next_slot(plan);
+
+	if (plan->state < PLAN_CHECKING || plan->state > PLAN_SLOWED || cur->low < cur->length ||
+	    !epochs_is_last(plan, cur) || (next->ep && next->consumed.count))
+		return;
+	plan->is_confirmed = plan->is_confirmed || plan->state == PLAN_FOLLOWING;
+	plan_enter(plan, PLAN_FINISHED, "all epochs of the order were read");
+	score_reset(plan);
+}
+
+static void window_pend(struct plan *plan, uint32_t sample)
+{
+	if (plan->n_pending < SCORE_READS)
+		plan->pending[plan->n_pending++] = sample;
+}
+
+static void window_take(struct plan *plan, uint32_t sample, enum fit fit, const struct use *use)
+{
+	if (fit == FIT_IN) {
+		window_learn_span(plan, virtual_pos(plan, use->slot, use->pos) - plan_low(plan));
+		plan->next_streak = use->slot == cur_slot(plan) ? 0 : plan->next_streak + 1;
+		window_set_consumed(plan, use->slot, use->pos);
+	} else {
+		plan->mismatches++;
+		if (use->pos != NO_POS) {
+			/* Read all the same; and a span that is too small shows here. */
+			window_learn_span(plan, virtual_pos(plan, use->slot, use->pos) - plan_low(plan));
+			window_set_consumed(plan, use->slot, use->pos);
+		}
+	}
+	score_read(plan, sample);
+	if (plan->state == PLAN_WAITING)
+		plan_enter(plan, PLAN_CHECKING, "the first reads are being compared with the order");
+	if (fit == FIT_IN || !plan->blind_reads)
+		score_push(plan, fit == FIT_IN);
+	if (plan->blind_reads)
+		plan->blind_reads--;
+	if (fit == FIT_OUT)
+		resync_try(plan);
+	score_judge(plan);
+	window_maybe_finish(plan);
+	window_maybe_roll(plan);
+}
+
+void window_read(struct plan *plan, uint64_t now_ns, uint32_t sample)
+{
+	struct use use;
+	enum fit fit;
+
+	if (plan->state == PLAN_LOST) {
+		if (window_is_echo(plan, sample))
+			return;
+		score_read(plan, sample);
+		resync_try(plan);
+		return;
+	}
+	if (!cur_slot(plan)->ep) {
+		window_pend(plan, sample);
+		return;
+	}
+	fit = window_find(plan, sample, &use);
+	if (fit == FIT_UNKNOWN)
+		window_pend(plan, sample);
+	if (fit == FIT_IN || fit == FIT_OUT) {
+		budget_read(plan, now_ns);
+		window_take(plan, sample, fit, &use);
+	}
+}
+
+void window_replay(struct plan *plan, uint64_t now_ns)
+{
+	uint32_t n = plan->n_pending, samples[SCORE_READS];
+
+	for (uint32_t i = 0; i < n; i++)
+		samples[i] = plan->pending[i];
+	plan->n_pending = 0;
+	for (uint32_t i = 0; i < n; i++)
+		window_read(plan, now_ns, samples[i]);
+}

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The source: pieces of the files of the parallel filesystem. Its one promise is that bytes are those
+ * of the version the reader believes in: the identity is taken on the open descriptor before and
+ * after the read, and both must be the one expected. That costs two fstat() and no path lookup. It
+ * sees every change that changes size, times or inode; two changes within one tick of the file
+ * server's clock that leave the size alone are the limit of what any cache can see.
+ *
+ * A kept descriptor may be a file that is not behind the path any more. Whatever goes wrong with one
+ * is therefore no answer: the read is done again through the path, once, and that is the answer.
+ *
+ * tier_read() runs on any thread and never blocks; the rest runs on the engine's threads. Descriptors
+ * are closed after done(), because close() on such filesystems may wait for a server.
+ */
+#include "source_priv.h"
+
+#include <errno.h>
+#include <string.h>
+
+struct source {
+	struct tier tier;
+	int dirfd;
+	struct io *io;
+	struct metrics *metrics;
+	struct kept_files files;
+	struct mutex mu;
+	struct cond is_idle;
+	uint64_t n_reads; /* mu; in flight */
+};
+
+static bool wants_kept_file(const struct source *s, const struct tier_read *read)
+{
+	return s->files.limit > 0 && piece_count(read->expect.size) > 1;
+}
+
+static void source_done(struct io_job *job);
+
+/* Fills the job for a read through `file`, or through the path if that is NULL, and starts it. */
+static void source_start(struct source *s, struct tier_read *read, struct kept_file *file)
+{
+	struct io_job *job = &read->job;
+
+	read->tier_priv = file;
+	memset(job, 0, sizeof(*job)); /* st_mode tells later whether st was filled */
+	job->kind = file ? IO_READ_FD : IO_READ_PATH;
+	job->dirfd = s->dirfd;
+	job->path = read->path;
+	job->fd = file ? file->fd : -1;
+	job->keep_open = !file && wants_kept_file(s, read);
+	job->buf = read->buf;
+	job->offset = (uint64_t)read->key.piece * PIECE_BYTES;
+	job->length = read->length;
+	job->want_stat = true;
+	job->want_check = true;
+	job->is_urgent = read->is_urgent;
+	job->done = source_done;
+	job->ctx = s;
+	io_submit(s->io, job);
+}
+
+static void source_read(struct tier *tier, struct tier_read *read)
+{
+	struct source *s = container_of(tier, struct source, tier);
+	struct kept_file *file = NULL;
+	struct list dead;
+
+	mutex_lock(&s->mu);
+	s->n_reads++;
+	mutex_unlock(&s->mu);
+	list_init(&dead);
+	if (wants_kept_file(s, read))
+		file = kept_file_get(&s->files, read->key.entry, &read->expect, &dead);
+	source_start(s, read, file);
+	kept_files_reap(&dead);
+}
+
+static bool is_expected(const struct tier_read *read, const struct stat *st)
+{
+	struct file_identity identity = file_identity_of(st);
+
+	return S_ISREG(st->st_mode) && file_identity_eq(&identity, &read->expect);
+}
+
+/* The status of the read; fills st if the file was seen. */
+static int source_judge(struct tier_read *read)
+{
+	const struct io_job *job = &read->job;
+	bool has_before = job->st.st_mode != 0, has_after = job->st_after.st_mode != 0;
+
+	read->has_st = has_before;
+	if (has_before)
+		read->st = has_after ? job->st_after : job->st;
+	if (has_before && !is_expected(read, &job->st))
+		return -ESTALE;
+	if (has_after && !is_expected(read, &job->st_after))
+		return -ESTALE;
+	if (job->status < 0)
+		return job->status;
+	/* Fewer bytes than the size says, and the size has not changed: the filesystem is ill. */
+	if (!has_before || !has_after || job->got != read->length)
+		return -EIO;
+	return 0;
+}
+
+static void source_count(struct source *s, const struct tier_read *read)
+{
+	if (read->status == 0) {
+		metrics_add(s->metrics, METRIC_SOURCE_READS, 1);
+		metrics_add(s->metrics, METRIC_SOURCE_BYTES, read->got);
+		metrics_observe(s->metrics, METRIC_HIST_SOURCE_LATENCY, read->latency_ns);
+	} else if (read->status != -ESTALE || !read->has_st) {
+		metrics_add(s->metrics, METRIC_SOURCE_ERRORS, 1);
+	}
+}
+
+static void source_end(struct source *s)
+{
+	mutex_lock(&s->mu);
+	s->n_reads--;
+	if (s->n_reads == 0)
+		cond_broadcast(&s->is_idle);
+	mutex_unlock(&s->mu);
+}
+
+static void source_done(struct io_job *job)
+{
+	struct tier_read *read = container_of(job, struct tier_read, job);
+	struct source *s = job->ctx;
+	struct kept_file *file = read->tier_priv;
+	struct list dead;
+	int status = source_judge(read);
+	AUTO_FD int fd = job->keep_open && job->status == 0 ? job->fd : -1;
+
+	list_init(&dead);
+	if (file)
+		kept_file_put(&s->files, file, status != 0, &dead);
+	if (file && status != 0) {
+		source_start(s, read, NULL); /* `read` may be gone now */
+		kept_files_reap(&dead);
+		return;
+	}
+	if (fd >= 0 && status == 0)
+		kept_file_add(&s->files, read->key.entry, &read->expect, take_fd(&fd), &dead);
+	read->status = status;
+	read->got = status == 0 ? job->got : 0;
+	read->latency_ns = job->done_ns - job->started_ns;
+	source_count(s, read);
+	read->done(read);
+	kept_files_reap(&dead);
+	if (fd >= 0)
+		close(take_fd(&fd));
+	source_end(s);
+}
+
+static void source_free(struct tier *tier)
+{
+	struct source *s = container_of(tier, struct source, tier);
+
+	mutex_lock(&s->mu);
+	while (s->n_reads > 0)
+		cond_wait(&s->is_idle, &s->mu);
+	mutex_unlock(&s->mu);
+	kept_files_fini(&s->files);
+	cond_fini(&s->is_idle);
+	mutex_fini(&s->mu);
+	free(s);
+}
+
+static const struct tier_ops source_ops = {
+	.name = "source",
+	.read = source_read,
+	.free = source_free,
+};
+
+int source_new(const struct source_params *params, struct tier **ret, struct err *err)
+{
+	AUTO_FREE struct source *s = calloc(1, sizeof(*s));
+
+	if (!s || kept_files_init(&s->files, params->open_files, params->reopen_ns) < 0)
+		return err_set_errno(err, -ENOMEM, "source");
+	s->tier.ops = &source_ops;
+	s->dirfd = params->dirfd;
+	s->io = params->io;
+	s->metrics = params->metrics;
+	mutex_init(&s->mu);
+	cond_init(&s->is_idle);
+	*ret = &TAKE(s)->tier;
+	return 0;
+}

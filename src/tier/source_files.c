@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The table of descriptors kept open. A file of many pieces would be opened once per piece, which
+ * on a parallel filesystem is a round trip to the metadata server each time; so the descriptor of
+ * the first read is kept, least recently used ones are closed, and one that is older than max_age_ns
+ * is not trusted: it may be a file that has been replaced under its name.
+ *
+ * A descriptor that a read uses is never closed: it is detached from the table and dies with its last
+ * user. Any thread; one lock, held for a few pointer moves, never over open() or close(): dead files
+ * are collected in a list of the caller, who reaps it after having answered the read.
+ */
+#include "source_priv.h"
+
+#include <errno.h>
+
+#include "clairfs/base/clock.h"
+
+int kept_files_init(struct kept_files *files, uint32_t limit, uint64_t max_age_ns)
+{
+	uint32_t n = 16;
+
+	while (n < limit && n < (1u << 20))
+		n *= 2;
+	files->buckets = calloc(n, sizeof(files->buckets[0]));
+	if (!files->buckets)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < n; i++)
+		list_init(&files->buckets[i]);
+	mutex_init(&files->mu);
+	list_init(&files->by_use);
+	files->n_buckets = n;
+	files->n_files = 0;
+	files->limit = limit;
+	files->max_age_ns = max_age_ns;
+	return 0;
+}
+
+static struct list *bucket_of(struct kept_files *files, struct entry_id entry)
+{
+	uint32_t hash = entry.v * 0x9e3779b1u; /* entries are dense numbers: any mixing will do */
+
+	return &files->buckets[(hash >> 12) & (files->n_buckets - 1)];
+}
+
+static struct kept_file *find_locked(struct kept_files *files, struct entry_id entry)
+	REQUIRES(files->mu)
+{
+	struct list *bucket = bucket_of(files, entry);
+
+	for (struct list *node = bucket->next; node != bucket; node = node->next) {
+		struct kept_file *file = container_of(node, struct kept_file, bucket);
+
+		if (entry_eq(file->entry, entry))
+			return file;
+	}
+	return NULL;
+}
+
+static void detach_locked(struct kept_files *files, struct kept_file *file, struct list *dead)
+	REQUIRES(files->mu)
+{
+	list_remove(&file->bucket);
+	list_remove(&file->use);
+	file->is_detached = true;
+	files->n_files--;
+	if (file->users == 0)
+		list_push_tail(dead, &file->use);
+}
+
+static bool is_old(const struct kept_files *files, const struct kept_file *file, uint64_t now)
+{
+	return now - file->opened_ns >= files->max_age_ns;
+}
+
+struct kept_file *kept_file_get(struct kept_files *files, struct entry_id entry,
+				const struct file_identity *identity, struct list *dead)
+{
+	uint64_t now = clock_now(clock_monotonic());
+	struct kept_file *file;
+
+	mutex_lock(&files->mu);
+	file = find_locked(files, entry);
+	if (file &&
+	    (is_old(files, file, now) || !file_identity_eq(&file->identity, identity))) {
+		detach_locked(files, file, dead);
+		file = NULL;
+	}
+	if (file) {
+		file->users++;
+		list_remove(&file->use);
+		list_push_tail(&files->by_use, &file->use);
+	}
+	mutex_unlock(&files->mu);
+	return file;
+}
+
+void kept_file_put(struct kept_files *files, struct kept_file *file, bool is_bad,
+		   struct list *dead)
+{
+	mutex_lock(&files->mu);
+	file->users--;
+	if (file->is_detached) {
+		if (file->users == 0)
+			list_push_tail(dead, &file->use);
+	} else if (is_bad) {
+		detach_locked(files, file, dead);
+	}
+	mutex_unlock(&files->mu);
+}
+
+/* Makes room for one more; files nobody will get any more because of their age go first. */
+static void shrink_locked(struct kept_files *files, uint64_t now, struct list *dead)
+	REQUIRES(files->mu)
+{
+	while (!list_is_empty(&files->by_use)) {
+		struct kept_file *file =
+			container_of(files->by_use.next, struct kept_file, use);
+
+		if (files->n_files < files->limit && !is_old(files, file, now))
+			break;
+		detach_locked(files, file, dead);
+	}
+}
+
+void kept_file_add(struct kept_files *files, struct entry_id entry,
+		   const struct file_identity *identity, int take_descriptor, struct list *dead)
+{
+	struct kept_file *file = calloc(1, sizeof(*file)), *old;
+
+	if (!file || files->limit == 0) {
+		free(file);
+		close(take_descriptor);
+		return;
+	}
+	file->entry = entry;
+	file->identity = *identity;
+	file->fd = take_descriptor;
+	file->opened_ns = clock_now(clock_monotonic());
+	mutex_lock(&files->mu);
+	old = find_locked(files, entry);
+	if (old) /* of a read that ran beside ours; ours is younger */
+		detach_locked(files, old, dead);
+	shrink_locked(files, file->opened_ns, dead);
+	list_push_tail(bucket_of(files, entry), &file->bucket);
+	list_push_tail(&files->by_use, &file->use);
+	files->n_files++;
+	mutex_unlock(&files->mu);
+}
+
+void kept_files_reap(struct list *dead)
+{
+	struct list *node;
+
+	while ((node = list_pop_head(dead))) {
+		struct kept_file *file = container_of(node, struct kept_file, use);
+
+		close(file->fd);
+		free(file);
+	}
+}
+
+void kept_files_fini(struct kept_files *files)
+{
+	struct list dead;
+
+	list_init(&dead);
+	mutex_lock(&files->mu);
+	while (!list_is_empty(&files->by_use))
+		detach_locked(files, container_of(files->by_use.next, struct kept_file, use),
+			      &dead);
+	mutex_unlock(&files->mu);
+	kept_files_reap(&dead);
+	mutex_fini(&files->mu);
+	free(files->buckets);
+}

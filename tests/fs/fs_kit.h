@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Real mounts for tests of fs. The test process itself never touches its own mount: a bug would
+ * hang it for good, and a hung thread keeps the FUSE device open. Whatever goes through the mount
+ * is done by a child, this program run again as `PROGRAM --child OPERATION ARGS`; a child that
+ * takes longer than a minute has its mount taken away by force and fails the test. */
+#ifndef CLAIRFS_TESTS_FS_KIT_H
+#define CLAIRFS_TESTS_FS_KIT_H
+
+#include "check.h"
+#include "clairfs/fs.h"
+#include "fake_cache.h"
+
+struct kit {
+	char *source, *mountpoint;
+	struct dataset *dataset;
+	struct metrics *metrics;
+	struct cache cache;
+	struct fs *fs;
+	bool is_unmounted;
+};
+
+struct kit_options {
+	const struct fs_vfile *vfiles;
+	bool force_open_answered;
+	uint64_t inodes_ahead;
+	const char *shown_source; /* NULL = the source directory */
+};
+
+/* main of a test program. */
+int kit_main(int argc, char **argv, const struct check_test *tests, size_t n_tests);
+#define KIT_MAIN(tests)                                                                            \
+	int main(int argc, char **argv)                                                            \
+	{                                                                                          \
+		return kit_main(argc, argv, tests, ARRAY_LEN(tests));                              \
+	}
+
+/* An empty source directory and mountpoint below the private directory. */
+void kit_init(struct kit *k);
+/* A file of the source (its directories too) with bytes that depend on its name. */
+void kit_add_file(struct kit *k, const char *path, size_t size);
+/* DIRS directories d0.. with N files each named s0.. . */
+void kit_add_samples(struct kit *k, unsigned dirs, unsigned n, size_t size);
+/* Opens the dataset, mounts and starts. */
+void kit_mount(struct kit *k, const struct kit_options *options);
+/* Unmounts, answers held reads, frees everything. */
+void kit_fini(struct kit *k);
+uint64_t kit_counter(struct kit *k, enum metric id);
+struct entry_id kit_entry(struct kit *k, const char *path);
+/* "<mountpoint>/<path>", heap. */
+char *kit_path(struct kit *k, const char *path);
+
+/* Runs a child to its end; returns its exit status (the operations give an errno, 0 = fine). */
+int kit_child(struct kit *k, const char *operation, const char *a, const char *b);
+/* The same in two steps. */
+struct kit_child {
+	pid_t pid;
+	int out; /* its standard output */
+};
+void kit_child_start(struct kit_child *child, const char *operation, const char *a, const char *b);
+/* What it prints up to the next newline, without it; waits. */
+void kit_child_line(struct kit *k, struct kit_child *child, char *line, size_t size);
+int kit_child_wait(struct kit *k, struct kit_child *child);
+
+/* fs_child.c: the operations. */
+int kit_child_main(int argc, char **argv);
+/* fs_child_mount.c: children with mounts of their own. */
+int child_serve(const char *mountpoint);
+void child_few_watches(void); /* a test of its own, in a user namespace */
+
+#endif

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A cache over a real directory: dataset, source (through an engine that can be made to fail or
+ * wait), arena, optionally a store and an order, and a stage that records what it is told instead
+ * of talking to a kernel. The bytes of every file are a function of {file, version, offset}.
+ *
+ *	struct rig *rig = rig_new(&(struct rig_options){ .n = 2, .sizes = (uint64_t[]){ 10, 20 } });
+ *	rig_read_check(rig, 0, 0, 4096, 0);
+ *	rig_free(rig);
+ */
+#ifndef CLAIRFS_TESTS_CACHE_RIG_H
+#define CLAIRFS_TESTS_CACHE_RIG_H
+
+#include <errno.h>
+#include <stdatomic.h>
+
+#include "check.h"
+#include "clairfs/cache.h"
+#include "fault_io.h"
+
+struct rig_options {
+	uint32_t n;            /* samples */
+	const uint64_t *sizes; /* [n]; NULL: all of `size` */
+	uint64_t size;
+	uint64_t other_size;  /* of the one file that is no sample */
+	uint64_t arena_limit; /* 0 = 64 MiB */
+	uint64_t arena_bytes; /* the plan's part; 0 = half of the limit */
+	uint64_t sample_max;  /* 0 = 4 MiB */
+	const char *order;    /* spec, NULL = none */
+	bool has_store, is_stage_off, is_not_started;
+	uint64_t stage_bytes; /* 0 = 16 MiB */
+	uint64_t revalidate_ns;
+	uint32_t threads;    /* of the engine; 0 = 8 */
+	struct clock *clock; /* NULL: the real one */
+};
+
+/* What the stage was asked and what readers were answered, in order. */
+enum rig_event { RIG_STORE, RIG_INVAL, RIG_ATTR, RIG_LOOKUP, RIG_ANSWER };
+struct rig_log {
+	enum rig_event event;
+	uint32_t entry;
+	uint64_t offset, length;
+};
+
+struct rig {
+	struct rig_options options;
+	char *dir;
+	struct dataset *dataset;
+	struct io *io; /* a fault_io */
+	struct tier *source;
+	struct arena *arena;
+	struct store *store;
+	struct order_spec *spec;
+	struct order *order;
+	struct metrics *metrics;
+	struct cache *cache;
+	struct entry_id other;
+	_Atomic uint32_t *version; /* [n + 1] of what was written last */
+
+	struct mutex mu;
+	struct cond cv;
+	struct rig_log *log; /* mu, like all below */
+	uint32_t n_log, log_size;
+	uint32_t fail_stores; /* pushes to be answered with stage_status */
+	int stage_status;
+	bool is_stage_held; /* operations on pages wait */
+	uint32_t n_held;
+	void (*on_store)(struct rig *rig, uint32_t entry); /* runs inside a push */
+};
+
+struct rig *rig_new(const struct rig_options *options);
+void rig_free(struct rig *rig);
+
+/* Byte of a file. */
+uint8_t rig_byte(uint32_t file, uint32_t version, uint64_t offset);
+void rig_fill(uint8_t *out, uint32_t file, uint32_t version, uint64_t offset, uint64_t length);
+/* Puts a new version in place of the file at once (rename). file == n: the one that is no sample.
+ */
+void rig_replace(struct rig *rig, uint32_t file, uint64_t size);
+void rig_remove(struct rig *rig, uint32_t file);
+char *rig_path(struct rig *rig, uint32_t file);
+struct entry_id rig_entry(struct rig *rig, uint32_t file);
+
+/* A READ that can be waited for; keeps a copy of its bytes. */
+struct rig_read {
+	struct cache_read read;
+	struct rig *rig;
+	uint32_t file;
+	uint8_t *bytes;
+	uint64_t n_bytes;
+	int status;
+	uint32_t n_done; /* rig->mu */
+};
+struct rig_read *rig_read_start(struct rig *rig, uint32_t file, uint64_t offset, uint32_t length);
+void rig_read_wait(struct rig_read *r);
+void rig_read_free(struct rig_read *r);
+/* Reads and compares with the version written last; the class it was served by. */
+enum read_class rig_read_check(struct rig *rig, uint32_t file, uint64_t offset, uint32_t length);
+/* Reads and returns the status. */
+int rig_read_status(struct rig *rig, uint32_t file, uint64_t offset, uint32_t length);
+void rig_check_bytes(struct rig_read *r, uint32_t version, uint64_t size);
+
+uint64_t rig_metric(struct rig *rig, enum metric id);
+/* Waits until the counter is at least that. */
+void rig_wait_metric(struct rig *rig, enum metric id, uint64_t at_least);
+#define RIG_UNTIL(cond)                                                                            \
+	do {                                                                                       \
+		uint64_t until_ = rig_deadline();                                                  \
+		while (!(cond) && rig_pause(until_))                                               \
+			;                                                                          \
+		CHECK(cond);                                                                       \
+	} while (0)
+uint64_t rig_deadline(void);
+bool rig_pause(uint64_t until);
+/* Position of the first such event at or after `from`, or -1. */
+int rig_find(struct rig *rig, enum rig_event event, uint32_t entry, uint32_t from);
+uint32_t rig_count(struct rig *rig, enum rig_event event, uint32_t entry);
+/* Waits until n operations on pages wait. */
+void rig_wait_held(struct rig *rig, uint32_t n);
+void rig_hold_stage(struct rig *rig, bool is_held);
+
+#endif

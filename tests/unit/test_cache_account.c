@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How reads are counted: every open of a sample, and every READ of another file, in exactly one
+ * class; the time is the test's own.
+ */
+#include "cache_rig.h"
+
+#define MIB (1u << 20)
+#define SIZE 10000u
+
+struct manual_clock {
+	struct clock clock;
+	_Atomic uint64_t now_ns;
+};
+
+static uint64_t manual_now(struct clock *clock)
+{
+	return atomic_load(&container_of(clock, struct manual_clock, clock)->now_ns);
+}
+
+static struct manual_clock *clock_new(void)
+{
+	struct manual_clock *mc = calloc(1, sizeof(*mc));
+
+	mc->clock.now_ns = manual_now;
+	atomic_store(&mc->now_ns, NS_PER_S);
+	return mc;
+}
+
+static struct rig *new_rig(struct manual_clock *mc)
+{
+	return rig_new(&(struct rig_options){
+		.n = 8, .size = SIZE, .other_size = 3000, .clock = &mc->clock });
+}
+
+static uint64_t total(struct rig *rig)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < READ_CLASSES; i++)
+		sum += rig_metric(rig, METRIC_READS_STAGED + i);
+	return sum;
+}
+
+static uint64_t total_bytes(struct rig *rig)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < READ_CLASSES; i++)
+		sum += rig_metric(rig, METRIC_READ_BYTES_STAGED + i);
+	return sum;
+}
+
+static void note(struct rig *rig, uint32_t sample)
+{
+	cache_note_open(rig->cache, (struct entry_id){ sample });
+}
+
+static void open_without_read_was_served_by_the_kernel(void)
+{
+	struct manual_clock *mc = clock_new();
+	struct rig *rig = new_rig(mc);
+
+	note(rig, 0);
+	CHECK_U64(total(rig), 0);
+	atomic_fetch_add(&mc->now_ns, 2 * NS_PER_S);
+	rig_wait_metric(rig, METRIC_READS_STAGED, 1);
+	RIG_UNTIL(rig_metric(rig, METRIC_READ_BYTES_STAGED) == SIZE);
+	CHECK_U64(total(rig), 1);
+	rig_free(rig);
+	free(mc);
+}
+
+static void slowest_read_of_an_open_decides_whatever_comes_first(void)
+{
+	for (int is_open_first = 0; is_open_first < 2; is_open_first++) {
+		struct manual_clock *mc = clock_new();
+		struct rig *rig = new_rig(mc);
+
+		if (is_open_first)
+			note(rig, 0);
+		CHECK_INT(rig_read_check(rig, 0, 0, 4096), READ_MISS);
+		if (!is_open_first)
+			note(rig, 0);
+		CHECK_INT(rig_read_check(rig, 0, 4096, 65536), READ_ARENA);
+		atomic_fetch_add(&mc->now_ns, 2 * NS_PER_S);
+		rig_wait_metric(rig, METRIC_READS_MISS, 1);
+		CHECK_U64(total(rig), 1);
+		CHECK_U64(rig_metric(rig, METRIC_READ_BYTES_MISS), 4096);
+		CHECK_U64(rig_metric(rig, METRIC_READ_BYTES_ARENA), SIZE - 4096);
+		CHECK_U64(total_bytes(rig), SIZE);
+		rig_free(rig);
+		free(mc);
+	}
+}
+
+static void pages_that_no_read_asked_for_count_as_staged(void)
+{
+	struct manual_clock *mc = clock_new();
+	struct rig *rig = new_rig(mc);
+
+	note(rig, 0);
+	rig_read_check(rig, 0, 8192, 4096);
+	note(rig, 0); /* the next open decides the one before */
+	CHECK_U64(rig_metric(rig, METRIC_READS_MISS), 1);
+	CHECK_U64(rig_metric(rig, METRIC_READ_BYTES_STAGED), 8192);
+	cache_stop(rig->cache); /* and the end decides the last one */
+	CHECK_U64(rig_metric(rig, METRIC_READS_STAGED), 1);
+	CHECK_U64(total(rig), 2);
+	CHECK_U64(total_bytes(rig), 2 * SIZE);
+	rig_free(rig);
+	free(mc);
+}
+
+static void late_open_of_counted_reads_is_not_counted_again(void)
+{
+	struct manual_clock *mc = clock_new();
+	struct rig *rig = new_rig(mc);
+
+	rig_read_check(rig, 0, 0, 65536);
+	atomic_fetch_add(&mc->now_ns, 2 * NS_PER_S);
+	rig_wait_metric(rig, METRIC_READS_MISS, 1); /* nobody saw an open */
+	note(rig, 0);
+	cache_stop(rig->cache);
+	CHECK_U64(total(rig), 1);
+	rig_free(rig);
+	free(mc);
+}
+
+static void each_read_of_another_file_counts(void)
+{
+	struct manual_clock *mc = clock_new();
+	struct rig *rig = new_rig(mc);
+
+	rig_read_check(rig, 8, 0, 4096);
+	rig_read_check(rig, 8, 0, 4096);
+	rig_read_check(rig, 8, 0, 4096);
+	note(rig, 8);
+	CHECK_U64(rig_metric(rig, METRIC_READS_MISS), 1);
+	CHECK_U64(rig_metric(rig, METRIC_READS_ARENA), 2);
+	CHECK_U64(rig_metric(rig, METRIC_SAMPLE_OPENS), 0);
+	CHECK_U64(total_bytes(rig), 9000);
+	rig_free(rig);
+	free(mc);
+}
+
+static void classes_add_up_to_the_opens(void)
+{
+	struct manual_clock *mc = clock_new();
+	struct rig *rig = new_rig(mc);
+	uint64_t seed = check_seed(), n = 2000;
+
+	for (uint64_t i = 0; i < n; i++) {
+		uint32_t sample = (uint32_t)check_rand_below(&seed, 8);
+		bool is_read = check_rand_below(&seed, 2), is_first = check_rand_below(&seed, 2);
+
+		if (is_first)
+			note(rig, sample);
+		if (is_read)
+			rig_read_check(rig, sample, check_rand_below(&seed, SIZE / 2), 4096);
+		if (!is_first)
+			note(rig, sample);
+		/* what was read and not noted yet must not be taken for the next open's */
+		if (!is_first && is_read)
+			note(rig, sample), n++, i++;
+		if (check_rand_below(&seed, 10) == 0)
+			atomic_fetch_add(&mc->now_ns, NS_PER_S / 4);
+	}
+	cache_stop(rig->cache);
+	CHECK_U64(total(rig), rig_metric(rig, METRIC_SAMPLE_OPENS));
+	rig_free(rig);
+	free(mc);
+}
+
+static const struct check_test tests[] = {
+	{ "open_without_read_was_served_by_the_kernel",
+	  open_without_read_was_served_by_the_kernel },
+	{ "slowest_read_of_an_open_decides_whatever_comes_first",
+	  slowest_read_of_an_open_decides_whatever_comes_first },
+	{ "pages_that_no_read_asked_for_count_as_staged",
+	  pages_that_no_read_asked_for_count_as_staged },
+	{ "late_open_of_counted_reads_is_not_counted_again",
+	  late_open_of_counted_reads_is_not_counted_again },
+	{ "each_read_of_another_file_counts", each_read_of_another_file_counts },
+	{ "classes_add_up_to_the_opens", classes_add_up_to_the_opens },
+};
+CHECK_MAIN(tests)

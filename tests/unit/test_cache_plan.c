@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The whole chain with an order: prefetch, stage, drop, pin, and what readers see meanwhile. Opens
+ * are told by hand; tests wait for counters and for what the stage has recorded.
+ */
+#include <stdio.h>
+
+#include "cache_rig.h"
+
+#define MIB (1u << 20)
+
+static bool is_staged(struct rig *rig, uint32_t sample, uint32_t times)
+{
+	return rig_count(rig, RIG_STORE, sample) >= times;
+}
+
+static void open_sample(struct rig *rig, uint32_t sample)
+{
+	cache_note_open(rig->cache, (struct entry_id){ sample });
+}
+
+static void an_epoch_is_staged_before_it_is_read(void)
+{
+	struct rig *rig = rig_new(
+		&(struct rig_options){ .n = 200,
+				       .size = 20000,
+				       .order = "torch-randperm:seed=7",
+				       .arena_limit = 8 * MIB, /* a part of the dataset at a time */
+				       .arena_bytes = 2 * MIB,
+				       .stage_bytes = 512 << 10 });
+	struct order_epoch *epoch;
+	struct err err = { 0 };
+	struct cache_status st;
+
+	CHECK_INT(order_epoch_new(rig->order, 0, &epoch, &err), 0);
+	for (uint32_t i = 0; i < epoch->length; i++) {
+		RIG_UNTIL(is_staged(rig, epoch->sample[i], 1));
+		open_sample(rig, epoch->sample[i]);
+	}
+	order_epoch_free(epoch);
+	RIG_UNTIL(rig_metric(rig, METRIC_PREFETCH_USEFUL) >= 200);
+	CHECK_U64(rig_metric(rig, METRIC_STAGE_EVICTED_READS), 0);
+	CHECK(rig_metric(rig, METRIC_STAGE_PUSHED_BYTES) >= 200 * 20000);
+	cache_get_status(rig->cache, &st);
+	CHECK(cache_may_refuse_open(rig->cache));
+	CHECK(!st.is_degraded);
+	CHECK(arena_used(rig->arena) <= 2 * MIB + MIB);
+	cache_stop(rig->cache);
+	CHECK_U64(rig_metric(rig, METRIC_READS_STAGED), 200);
+	CHECK_U64(rig_metric(rig, METRIC_READ_BYTES_STAGED), 200 * 20000);
+	rig_free(rig);
+}
+
+static void reads_beside_the_plan_are_right_whatever_they_are_served_by(void)
+{
+	struct rig *rig = rig_new(&(struct rig_options){ .n = 100,
+							 .size = 30000,
+							 .order = "torch-randperm:seed=1",
+							 .arena_limit = 2 * MIB,
+							 .arena_bytes = 1 * MIB });
+	struct order_epoch *epoch;
+	struct err err = { 0 };
+	uint64_t reads = 0;
+
+	CHECK_INT(order_epoch_new(rig->order, 0, &epoch, &err), 0);
+	for (uint32_t i = 0; i < epoch->length; i++) {
+		open_sample(rig, epoch->sample[i]);
+		rig_read_check(rig, epoch->sample[i], 0, 131072);
+	}
+	order_epoch_free(epoch);
+	cache_stop(rig->cache);
+	for (uint32_t i = 0; i < READ_CLASSES; i++)
+		reads += rig_metric(rig, METRIC_READS_STAGED + i);
+	CHECK_U64(reads, 100);
+	rig_free(rig);
+}
+
+static struct rig *held_prefetch(uint64_t size, unsigned n_held)
+{
+	struct rig *rig = rig_new(&(struct rig_options){ .n = 40,
+							 .size = size,
+							 .order = "sequential",
+							 .arena_limit = 64 * MIB,
+							 .is_not_started = true });
+	struct err err = { 0 };
+
+	fault_io_pause(rig->io);
+	CHECK_INT(cache_start(rig->cache, &err), 0);
+	fault_io_wait_held(rig->io, n_held);
+	return rig;
+}
+
+static void reader_joins_a_prefetch_in_flight(void)
+{
+	struct rig *rig = held_prefetch(5000, 1);
+	unsigned seen = fault_io_seen(rig->io);
+	struct rig_read *r = rig_read_start(rig, 0, 0, 4096);
+
+	CHECK(fault_io_seen(rig->io) - seen < 8);
+	fault_io_resume(rig->io);
+	rig_read_wait(r);
+	rig_check_bytes(r, 0, 5000);
+	CHECK_INT(r->read.read_class, READ_LATE);
+	rig_read_free(r);
+	RIG_UNTIL(is_staged(rig, 1, 1));
+	rig_free(rig);
+}
+
+static void prefetch_that_waits_becomes_urgent_when_it_is_read(void)
+{
+	/* Two samples of four pieces take all slots; the next sample's pieces wait. */
+	struct rig *rig = held_prefetch(4 * MIB, 8);
+	struct rig_read *r;
+	struct cache_status st;
+
+	cache_get_status(rig->cache, &st);
+	CHECK_U64(fault_io_seen(rig->io), 8);
+	r = rig_read_start(rig, 2, 0, 4096);
+	fault_io_wait_held(rig->io, 9);
+	fault_io_resume(rig->io);
+	rig_read_wait(r);
+	rig_check_bytes(r, 0, 4 * MIB);
+	rig_read_free(r);
+	rig_free(rig);
+}
+
+static void failed_prefetch_leaves_the_reader_to_the_source(void)
+{
+	struct rig *rig = held_prefetch(5000, 1);
+	struct rig_read *r = rig_read_start(rig, 0, 0, 4096);
+
+	fault_io_set(rig->io,
+		     &(struct fault_io_rule){ .kind = FAULT_IO_FAIL, .repeat = 1, .status = -EIO });
+	fault_io_resume(rig->io);
+	rig_read_wait(r);
+	rig_check_bytes(r, 0, 5000);
+	CHECK_INT(fault_io_fired(rig->io), 1);
+	rig_read_free(r);
+	rig_wait_metric(rig, METRIC_PREFETCH_FAILED, 1);
+	rig_free(rig);
+}
+
+static void unknown_inode_is_looked_up_and_pushed_again(void)
+{
+	struct rig *rig = rig_new(&(struct rig_options){
+		.n = 4, .size = 5000, .order = "sequential", .is_not_started = true });
+	struct err err = { 0 };
+
+	rig->fail_stores = 1;
+	rig->stage_status = -ENOENT;
+	CHECK_INT(cache_start(rig->cache, &err), 0);
+	RIG_UNTIL(rig_metric(rig, METRIC_STAGE_PUSHED) >= 4);
+	CHECK_U64(rig_metric(rig, METRIC_STAGE_UNKNOWN_INODE), 1);
+	CHECK_U64(rig_count(rig, RIG_LOOKUP, 0) + rig_count(rig, RIG_LOOKUP, 1) +
+			  rig_count(rig, RIG_LOOKUP, 2) + rig_count(rig, RIG_LOOKUP, 3),
+		  1);
+	rig_free(rig);
+}
+
+static void read_of_a_staged_sample_means_the_kernel_dropped_it(void)
+{
+	struct rig *rig =
+		rig_new(&(struct rig_options){ .n = 4, .size = 5000, .order = "sequential" });
+
+	RIG_UNTIL(rig_metric(rig, METRIC_STAGE_PUSHED) >= 4);
+	rig_hold_stage(rig, true); /* or the plan has it pushed again before the next read */
+	rig_read_check(rig, 0, 0, 4096);
+	rig_read_check(rig, 0, 4096, 4096);
+	CHECK_U64(rig_metric(rig, METRIC_STAGE_EVICTED_READS), 1);
+	cache_note_forget(rig->cache, (struct entry_id){ 1 });
+	rig_read_check(rig, 1, 0, 4096);
+	CHECK_U64(rig_metric(rig, METRIC_STAGE_EVICTED_READS), 1);
+	rig_hold_stage(rig, false);
+	rig_free(rig);
+}
+
+static void change_inside_a_push(struct rig *rig, uint32_t entry)
+{
+	if (entry != 0 || atomic_load(&rig->version[0]))
+		return;
+	rig_replace(rig, 0, 7000);
+	rig_wait_metric(rig, METRIC_SOURCE_CHANGED, 1);
+}
+
+static void push_of_an_old_version_is_invalidated(void)
+{
+	struct rig *rig = rig_new(&(struct rig_options){ .n = 2,
+							 .size = 5000,
+							 .order = "sequential",
+							 .revalidate_ns = NS_PER_MS,
+							 .is_not_started = true });
+	struct err err = { 0 };
+	int store;
+
+	rig->on_store = change_inside_a_push;
+	CHECK_INT(cache_start(rig->cache, &err), 0);
+	RIG_UNTIL(is_staged(rig, 0, 1));
+	store = rig_find(rig, RIG_STORE, 0, 0);
+	RIG_UNTIL(rig_find(rig, RIG_INVAL, 0, (uint32_t)store) > store);
+	rig_read_check(rig, 0, 0, 65536);
+	rig_free(rig);
+}
+
+static void stop_while_everything_is_busy(void)
+{
+	for (int i = 0; i < 20; i++) {
+		struct rig *rig = rig_new(&(struct rig_options){ .n = 60,
+								 .size = 2 * MIB + 77,
+								 .order = "torch-randperm:seed=3",
+								 .has_store = true });
+		struct rig_read *reads[10];
+
+		fault_io_set(rig->io,
+			     &(struct fault_io_rule){ .kind = FAULT_IO_DELAY,
+						      .delay_ns = (uint64_t)i * NS_PER_MS / 4 });
+		for (uint32_t k = 0; k < 10; k++) {
+			open_sample(rig, k);
+			reads[k] = rig_read_start(rig, k, MIB - 4096, 8192);
+		}
+		cache_stop(rig->cache);
+		for (uint32_t k = 0; k < 10; k++) {
+			CHECK_INT(reads[k]->n_done, 1);
+			rig_check_bytes(reads[k], 0, 2 * MIB + 77);
+			rig_read_free(reads[k]);
+		}
+		rig_free(rig);
+	}
+}
+
+static void samples_are_pinned_and_read_from_the_store(void)
+{
+	struct rig *rig = rig_new(&(struct rig_options){ .n = 100,
+							 .size = 50000,
+							 .order = "torch-randperm:seed=5",
+							 .arena_limit = 3 * MIB,
+							 .arena_bytes = 1 * MIB,
+							 .stage_bytes = 256 << 10,
+							 .has_store = true });
+	struct err err = { 0 };
+
+	for (uint64_t e = 0; e < 3; e++) {
+		struct order_epoch *epoch;
+
+		CHECK_INT(order_epoch_new(rig->order, e, &epoch, &err), 0);
+		for (uint32_t i = 0; i < epoch->length; i++) {
+			open_sample(rig, epoch->sample[i]);
+			rig_read_check(rig, epoch->sample[i], 0, 65536);
+		}
+		order_epoch_free(epoch);
+		RIG_UNTIL(rig_metric(rig, METRIC_STORE_BYTES_WRITTEN) > 0);
+	}
+	RIG_UNTIL(rig_metric(rig, METRIC_STORE_READS) > 0);
+	rig_free(rig);
+}
+
+static const struct check_test tests[] = {
+	{ "an_epoch_is_staged_before_it_is_read", an_epoch_is_staged_before_it_is_read },
+	{ "reads_beside_the_plan_are_right_whatever_they_are_served_by",
+	  reads_beside_the_plan_are_right_whatever_they_are_served_by },
+	{ "reader_joins_a_prefetch_in_flight", reader_joins_a_prefetch_in_flight },
+	{ "prefetch_that_waits_becomes_urgent_when_it_is_read",
+	  prefetch_that_waits_becomes_urgent_when_it_is_read },
+	{ "failed_prefetch_leaves_the_reader_to_the_source",
+	  failed_prefetch_leaves_the_reader_to_the_source },
+	{ "unknown_inode_is_looked_up_and_pushed_again",
+	  unknown_inode_is_looked_up_and_pushed_again },
+	{ "read_of_a_staged_sample_means_the_kernel_dropped_it",
+	  read_of_a_staged_sample_means_the_kernel_dropped_it },
+	{ "push_of_an_old_version_is_invalidated", push_of_an_old_version_is_invalidated },
+	{ "stop_while_everything_is_busy", stop_while_everything_is_busy },
+	{ "samples_are_pinned_and_read_from_the_store",
+	  samples_are_pinned_and_read_from_the_store },
+};
+CHECK_MAIN(tests)

@@ -1,0 +1,420 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The source through a real engine: bytes of all sizes, files that are not what the reader believes,
+ * and the descriptors that are kept - counted in /proc/self/fd, because a leak is the likeliest bug of
+ * such a table.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+#include "clairfs/base/clock.h"
+#include "fault_io.h"
+#include "tier_reads.h"
+
+#define LONG_NS 3600000000000ull
+
+struct rig {
+	int dirfd;
+	struct io *io; /* a fault engine above the pool: pauses and faults for those who want them */
+	struct io *below;
+	struct metrics *metrics;
+	struct tier *tier;
+	char prefix[16]; /* of the files of this test */
+};
+
+static int count_fds(void)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	int n = 0;
+
+	CHECK(dir != NULL);
+	while (readdir(dir))
+		n++;
+	closedir(dir);
+	return n - 3; /* ".", ".." and dir */
+}
+
+/* Waits until so many are open: engine and source close after done(), so the last one may be a moment
+ * late. A leak is a failure after ten seconds. */
+static void check_fds(int want)
+{
+	uint64_t end = clock_now(clock_monotonic()) + 10 * NS_PER_S;
+
+	while (count_fds() != want && clock_now(clock_monotonic()) < end)
+		sched_yield();
+	CHECK_INT(count_fds(), want);
+}
+
+static void rig_init(struct rig *r, uint32_t open_files, uint64_t reopen_ns)
+{
+	static unsigned n_rigs;
+	struct io_params io = { .name = "src", .max_inflight = 8 };
+	struct source_params params;
+
+	snprintf(r->prefix, sizeof(r->prefix), "r%u-", ++n_rigs);
+	r->dirfd = open(check_tmpdir(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	CHECK(r->dirfd >= 0);
+	CHECK_INT(io_pool_new(&io, &r->below, NULL), 0);
+	r->io = fault_io_new(r->below);
+	r->metrics = metrics_new();
+	params = (struct source_params){ .dirfd = r->dirfd,
+					 .io = r->io,
+					 .metrics = r->metrics,
+					 .open_files = open_files,
+					 .reopen_ns = reopen_ns };
+	CHECK_INT(source_new(&params, &r->tier, NULL), 0);
+}
+
+static void rig_fini(struct rig *r)
+{
+	tier_free(r->tier);
+	io_free(r->io);
+	metrics_free(r->metrics);
+	close(r->dirfd);
+}
+
+static char *rig_path(const struct rig *r, const char *name)
+{
+	char *path;
+
+	CHECK(asprintf(&path, "%s/%s%s", check_tmpdir(), r->prefix, name) > 0);
+	return path;
+}
+
+/* Makes a file of a version; its identity. */
+static struct file_identity make_file(const struct rig *r, const char *name, uint64_t version,
+				      size_t size)
+{
+	AUTO_FREE uint8_t *bytes = version_bytes(version, 0, size);
+	AUTO_FREE char *path = rig_path(r, name);
+	FILE *f = fopen(path, "w");
+	struct stat st;
+
+	CHECK(f && fwrite(bytes, 1, size, f) == size && fclose(f) == 0);
+	CHECK_INT(stat(path, &st), 0);
+	return file_identity_of(&st);
+}
+
+static struct waited_read *new_read(const struct rig *r, uint32_t entry, uint32_t piece,
+				    const char *name, const struct file_identity *expect)
+{
+	char *path;
+
+	CHECK(asprintf(&path, "%s%s", r->prefix, name) > 0);
+	return waited_read_new((struct entry_id){ entry }, piece, path, expect);
+}
+
+static void free_read(struct waited_read *w)
+{
+	free((char *)w->read.path);
+	waited_read_free(w);
+}
+
+static void check_bytes_of(const struct waited_read *w, uint64_t version)
+{
+	AUTO_FREE uint8_t *want = version_bytes(
+		version, (uint64_t)w->read.key.piece * PIECE_BYTES, w->read.length);
+
+	CHECK_BYTES(w->read.buf, want, w->read.length);
+}
+
+/* Reads one piece; its status. */
+static int read_piece(const struct rig *r, uint32_t entry, uint32_t piece, const char *name,
+		      const struct file_identity *expect)
+{
+	struct waited_read *w = new_read(r, entry, piece, name, expect);
+	int status = waited_read_run(r->tier, w);
+
+	if (status == 0)
+		check_bytes_of(w, entry);
+	free_read(w);
+	return status;
+}
+
+/* The same, of a file whose version is its entry number, from a second look at it. */
+static int read_stale(const struct rig *r, const char *name, const struct file_identity *expect,
+		      struct stat *ret_st)
+{
+	struct waited_read *w = new_read(r, 1, 0, name, expect);
+	int status = waited_read_run(r->tier, w);
+
+	CHECK(w->read.has_st || status != -ESTALE);
+	*ret_st = w->read.st;
+	if (!w->read.has_st)
+		memset(ret_st, 0, sizeof(*ret_st));
+	free_read(w);
+	return status;
+}
+
+static void files_of_all_sizes_are_read(void)
+{
+	static const size_t sizes[] = { 0, 1, 4095, 4096, 4097, 110000, PIECE_BYTES - 1,
+					PIECE_BYTES, PIECE_BYTES + 1, PIECE_BYTES * 5 / 2 };
+	struct metrics_hist_view hist;
+	uint64_t n_reads = 0, n_bytes = 0;
+	struct rig r;
+
+	for (uint32_t open_files = 0; open_files <= 4; open_files += 4) {
+		rig_init(&r, open_files, LONG_NS);
+		n_reads = n_bytes = 0;
+		for (uint32_t i = 0; i < ARRAY_LEN(sizes); i++) {
+			struct file_identity id = make_file(&r, "a", i, sizes[i]);
+
+			for (uint32_t piece = 0; piece < piece_count(sizes[i]); piece++) {
+				CHECK_INT(read_piece(&r, i, piece, "a", &id), 0);
+				n_reads++;
+			}
+			n_bytes += sizes[i];
+		}
+		CHECK_U64(metrics_get(r.metrics, METRIC_SOURCE_READS), n_reads);
+		CHECK_U64(metrics_get(r.metrics, METRIC_SOURCE_BYTES), n_bytes);
+		CHECK_U64(metrics_get(r.metrics, METRIC_SOURCE_ERRORS), 0);
+		metrics_hist_get(r.metrics, METRIC_HIST_SOURCE_LATENCY, &hist);
+		CHECK_U64(hist.count, n_reads);
+		rig_fini(&r);
+	}
+}
+
+static void another_file_is_stale_and_shown(void)
+{
+	struct file_identity id, other;
+	struct stat st;
+	struct rig r;
+
+	rig_init(&r, 0, 0);
+	id = make_file(&r, "a", 1, 5000);
+	for (unsigned field = 0; field < 4; field++) {
+		other = id;
+		if (field == 0)
+			other.ino++;
+		else if (field == 1)
+			other.size--;
+		else if (field == 2)
+			other.mtime_ns--;
+		else
+			other.ctime_ns++;
+		CHECK_INT(read_stale(&r, "a", &other, &st), -ESTALE);
+		CHECK_U64(st.st_ino, id.ino);
+		CHECK_U64((uint64_t)st.st_size, 5000);
+	}
+	make_file(&r, "a", 1, 4000); /* shrunk */
+	CHECK_INT(read_stale(&r, "a", &id, &st), -ESTALE);
+	CHECK_U64((uint64_t)st.st_size, 4000);
+	make_file(&r, "a", 1, 6000); /* grown */
+	CHECK_INT(read_stale(&r, "a", &id, &st), -ESTALE);
+	CHECK_U64((uint64_t)st.st_size, 6000);
+	CHECK_U64(metrics_get(r.metrics, METRIC_SOURCE_READS), 0);
+	CHECK_U64(metrics_get(r.metrics, METRIC_SOURCE_ERRORS), 0); /* it answered as it should */
+	rig_fini(&r);
+}
+
+static void what_is_no_file_any_more_is_no_bytes(void)
+{
+	struct rig r;
+	AUTO_FREE char *path = NULL;
+	struct file_identity id;
+	struct stat st;
+	int fds;
+
+	rig_init(&r, 4, LONG_NS);
+	path = rig_path(&r, "a");
+	fds = count_fds();
+	id = make_file(&r, "a", 1, 5000);
+	CHECK_INT(unlink(path), 0);
+	CHECK_INT(read_stale(&r, "a", &id, &st), -ENOENT);
+	CHECK_U64(metrics_get(r.metrics, METRIC_SOURCE_ERRORS), 1);
+	CHECK_INT(mkdir(path, 0700), 0);
+	CHECK_INT(read_stale(&r, "a", &id, &st), -ESTALE);
+	CHECK(S_ISDIR(st.st_mode));
+	CHECK_INT(rmdir(path), 0);
+	CHECK_INT(mkfifo(path, 0600), 0);
+	CHECK_INT(read_stale(&r, "a", &id, &st), -ESTALE);
+	CHECK(S_ISFIFO(st.st_mode));
+	CHECK_INT(unlink(path), 0);
+	CHECK_INT(symlink("nowhere", path), 0);
+	CHECK_INT(read_stale(&r, "a", &id, &st), -ENOENT);
+	CHECK_INT(unlink(path), 0);
+	check_fds(fds);
+	rig_fini(&r);
+}
+
+static void errors_of_the_engine_are_handed_on(void)
+{
+	struct fault_io_rule fail = { .kind = FAULT_IO_FAIL, .status = -EACCES };
+	struct fault_io_rule shorten = { .kind = FAULT_IO_SHORTEN, .length = 4999 };
+	struct file_identity id;
+	struct stat st;
+	struct rig r;
+
+	rig_init(&r, 0, 0);
+	id = make_file(&r, "a", 1, 5000);
+	fault_io_set(r.io, &fail);
+	CHECK_INT(read_stale(&r, "a", &id, &st), -EACCES);
+	/* The file is what it was and has fewer bytes than it says. */
+	fault_io_set(r.io, &shorten);
+	CHECK_INT(read_stale(&r, "a", &id, &st), -EIO);
+	CHECK_U64(metrics_get(r.metrics, METRIC_SOURCE_ERRORS), 2);
+	CHECK_U64(metrics_get(r.metrics, METRIC_SOURCE_READS), 0);
+	fault_io_set(r.io, NULL);
+	CHECK_INT(read_piece(&r, 1, 0, "a", &id), 0);
+	rig_fini(&r);
+}
+
+static void descriptors_are_kept_and_reused(void)
+{
+	struct file_identity big, small;
+	struct rig r;
+	int fds;
+
+	rig_init(&r, 4, LONG_NS);
+	big = make_file(&r, "big", 1, 3 * PIECE_BYTES);
+	small = make_file(&r, "small", 2, PIECE_BYTES);
+	CHECK_INT(read_piece(&r, 1, 0, "big", &big), 0); /* threads of the pool are there now */
+	tier_free(r.tier);
+	fds = count_fds();
+	CHECK_INT(source_new(&(struct source_params){ .dirfd = r.dirfd,
+						      .io = r.io,
+						      .open_files = 4,
+						      .reopen_ns = LONG_NS },
+			     &r.tier, NULL),
+		  0);
+	CHECK_INT(read_piece(&r, 2, 0, "small", &small), 0);
+	check_fds(fds); /* one piece: nothing to keep */
+	CHECK_INT(read_piece(&r, 1, 0, "big", &big), 0);
+	check_fds(fds + 1);
+	/* Through the path this would fail: it is read through the descriptor. */
+	for (uint32_t piece = 0; piece < 3; piece++)
+		CHECK_INT(read_piece(&r, 1, piece, "no-such-path", &big), 0);
+	check_fds(fds + 1);
+	tier_free(r.tier);
+	check_fds(fds);
+	r.tier = NULL;
+	rig_fini(&r);
+}
+
+static void no_more_descriptors_than_asked_for(void)
+{
+	enum { N = 12, LIMIT = 3 };
+	struct file_identity id[N];
+	char name[N][8];
+	struct rig r;
+	int fds;
+
+	rig_init(&r, LIMIT, LONG_NS);
+	for (uint32_t i = 0; i < N; i++) {
+		snprintf(name[i], sizeof(name[i]), "f%u", i);
+		id[i] = make_file(&r, name[i], i, PIECE_BYTES + 10 + i);
+	}
+	fds = count_fds();
+	for (uint32_t round = 0; round < 3; round++)
+		for (uint32_t i = 0; i < N; i++) {
+			CHECK_INT(read_piece(&r, i, round % 2, name[i], &id[i]), 0);
+			check_fds(fds + (int)MIN(round * N + i + 1, LIMIT));
+		}
+	/* The last ones are kept, those used longer ago are not. */
+	for (uint32_t i = N - LIMIT; i < N; i++)
+		CHECK_INT(read_piece(&r, i, 0, "no-such-path", &id[i]), 0);
+	CHECK_INT(read_piece(&r, N - LIMIT - 1, 0, "no-such-path", &id[N - LIMIT - 1]), -ENOENT);
+	/* Use counts, not age: the oldest of the table is used, so the second oldest goes. */
+	CHECK_INT(read_piece(&r, N - LIMIT, 0, "no-such-path", &id[N - LIMIT]), 0);
+	CHECK_INT(read_piece(&r, 0, 0, name[0], &id[0]), 0);
+	CHECK_INT(read_piece(&r, N - LIMIT, 0, "no-such-path", &id[N - LIMIT]), 0);
+	CHECK_INT(read_piece(&r, N - LIMIT + 1, 0, "no-such-path", &id[N - LIMIT + 1]), -ENOENT);
+	tier_free(r.tier);
+	check_fds(fds);
+	r.tier = NULL;
+	rig_fini(&r);
+}
+
+static void old_descriptors_are_opened_again(void)
+{
+	struct file_identity id;
+	struct rig r;
+
+	rig_init(&r, 4, 0); /* everything is too old */
+	id = make_file(&r, "a", 1, 2 * PIECE_BYTES);
+	CHECK_INT(read_piece(&r, 1, 0, "a", &id), 0);
+	CHECK_INT(read_piece(&r, 1, 1, "a", &id), 0);
+	CHECK_INT(read_piece(&r, 1, 0, "no-such-path", &id), -ENOENT);
+	rig_fini(&r);
+}
+
+/* A kept descriptor of a file that has been replaced, with the reader believing in the new one, in the
+ * old one, and after a change in place. */
+static void kept_descriptor_is_never_the_last_word(void)
+{
+	AUTO_FREE char *a = NULL, *b = NULL;
+	struct file_identity old, new;
+	struct stat st;
+	struct rig r;
+
+	rig_init(&r, 4, LONG_NS);
+	a = rig_path(&r, "a");
+	b = rig_path(&r, "b");
+	old = make_file(&r, "a", 1, 2 * PIECE_BYTES);
+	CHECK_INT(read_piece(&r, 1, 0, "a", &old), 0);
+	new = make_file(&r, "b", 1, 2 * PIECE_BYTES + 1);
+	CHECK_INT(rename(b, a), 0);
+	CHECK_INT(stat(a, &st), 0);
+	new = file_identity_of(&st);
+	CHECK_INT(read_stale(&r, "a", &old, &st), -ESTALE);
+	CHECK_U64(st.st_ino, new.ino); /* what is behind the path, not behind the descriptor */
+	CHECK_INT(read_piece(&r, 1, 0, "a", &new), 0);
+	CHECK_INT(read_piece(&r, 1, 1, "no-such-path", &new), 0);
+	/* In place: the same inode. */
+	make_file(&r, "a", 1, 2 * PIECE_BYTES - 1);
+	CHECK_INT(read_stale(&r, "a", &new, &st), -ESTALE);
+	CHECK_U64((uint64_t)st.st_size, 2 * PIECE_BYTES - 1);
+	new = file_identity_of(&st);
+	CHECK_INT(read_piece(&r, 1, 1, "a", &new), 0);
+	/* An error on the descriptor alone is not seen by the reader. */
+	fault_io_set(r.io, &(struct fault_io_rule){ .kind = FAULT_IO_FAIL, .repeat = 1,
+						    .status = -EIO });
+	CHECK_INT(read_piece(&r, 1, 0, "a", &new), 0);
+	CHECK_U64(fault_io_fired(r.io), 1);
+	CHECK_U64(metrics_get(r.metrics, METRIC_SOURCE_ERRORS), 0);
+	rig_fini(&r);
+}
+
+static void free_waits_for_reads_in_flight(void)
+{
+	struct waited_read *w[8];
+	struct file_identity id;
+	struct rig r;
+
+	rig_init(&r, 2, LONG_NS);
+	id = make_file(&r, "a", 1, 8 * PIECE_BYTES);
+	fault_io_set(r.io, &(struct fault_io_rule){ .kind = FAULT_IO_DELAY,
+						    .delay_ns = 2000000 });
+	for (uint32_t i = 0; i < 8; i++) {
+		w[i] = new_read(&r, 1, i, "a", &id);
+		tier_read(r.tier, &w[i]->read);
+	}
+	tier_free(r.tier);
+	for (uint32_t i = 0; i < 8; i++) {
+		CHECK_INT(w[i]->n_done, 1);
+		CHECK_INT(waited_read_wait(w[i]), 0);
+		check_bytes_of(w[i], 1);
+		free_read(w[i]);
+	}
+	r.tier = NULL;
+	rig_fini(&r);
+}
+
+static const struct check_test tests[] = {
+	{ "files_of_all_sizes_are_read", files_of_all_sizes_are_read },
+	{ "another_file_is_stale_and_shown", another_file_is_stale_and_shown },
+	{ "what_is_no_file_any_more_is_no_bytes", what_is_no_file_any_more_is_no_bytes },
+	{ "errors_of_the_engine_are_handed_on", errors_of_the_engine_are_handed_on },
+	{ "descriptors_are_kept_and_reused", descriptors_are_kept_and_reused },
+	{ "no_more_descriptors_than_asked_for", no_more_descriptors_than_asked_for },
+	{ "old_descriptors_are_opened_again", old_descriptors_are_opened_again },
+	{ "kept_descriptor_is_never_the_last_word", kept_descriptor_is_never_the_last_word },
+	{ "free_waits_for_reads_in_flight", free_waits_for_reads_in_flight },
+};
+
+CHECK_MAIN(tests)
