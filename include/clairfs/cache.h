@@ -24,7 +24,8 @@ struct cache_params {
 	struct tier *source;
 	struct store *store; /* NULL = none */
 	struct arena *arena;
-	struct order *order; /* NULL = none */
+	struct order *order;    /* NULL = none */
+	const char *order_text; /* its canonical spec for status, borrowed; may be NULL */
 	struct metrics *metrics;
 	struct clock *clock;
 	uint64_t arena_bytes; /* budget of the plan within the arena (the arena's own limit is

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tiers: places that bytes of the dataset can be read from or kept in. A piece is an aligned 1 MiB part of a file (the
- * last one shorter); files up to 1 MiB are one piece. Readable tiers (source, store, null, later peer) share struct tier;
- * the arena hands out memory; the stage pushes pages into the kernel through operations that fs provides. */
+/* Tiers: places that bytes of the dataset can be read from or kept in. A piece is an aligned 1 MiB
+ * part of a file (the last one shorter); files up to 1 MiB are one piece. Readable tiers (source,
+ * store, null, later peer) share struct tier; the arena hands out memory; the stage pushes pages
+ * into the kernel through operations that fs provides. */
 #ifndef CLAIRFS_TIER_H
 #define CLAIRFS_TIER_H
 
@@ -32,25 +33,30 @@ static inline uint32_t piece_length(uint64_t size, uint32_t piece)
 {
 	uint64_t start = (uint64_t)piece * PIECE_BYTES;
 
-	return size <= start ? 0 : size - start < PIECE_BYTES ? (uint32_t)(size - start) : PIECE_BYTES;
+	return size <= start                ? 0
+	       : size - start < PIECE_BYTES ? (uint32_t)(size - start)
+					    : PIECE_BYTES;
 }
 
 /* One piece to read. Owned by the caller, who keeps it, path and buf alive until done(). */
 struct tier_read {
 	struct list node; /* the tier's while queued */
 	struct piece_key key;
-	const char *path; /* relative to the source directory */
+	const char *path;            /* relative to the source directory */
 	struct file_identity expect; /* what the reader believes the file to be */
-	void *buf;        /* room for `length` bytes, 4096-aligned, rounded up to 4096 */
-	uint32_t length;  /* bytes of the piece according to expect.size */
+	void *buf;                   /* room for `length` bytes, 4096-aligned, rounded up to 4096 */
+	uint32_t length;             /* bytes of the piece according to expect.size */
 	bool is_urgent;
 	/* results */
-	int status;       /* 0; -ESTALE: the file is (or became while being read) another one; else errno of the tier */
-	uint32_t got;     /* bytes read; 0 unless status is 0 */
-	struct stat st;   /* source only, when has_st: what the file is now */
+	/* 0; -ESTALE: the file is (or became while being read) another one; else errno of the tier
+	 */
+	int status;
+	uint32_t got;   /* bytes read; 0 unless status is 0 */
+	struct stat st; /* source only, when has_st: what the file is now */
 	bool has_st;
 	uint64_t latency_ns;
-	void (*done)(struct tier_read *read); /* once, on a thread of the tier's engine, no lock held */
+	/* Called once, on a thread of the tier's engine or within tier_read(), no lock held. */
+	void (*done)(struct tier_read *read);
 	void *ctx;
 	struct io_job job; /* the tier's */
 	void *tier_priv;   /* the tier's */
@@ -59,8 +65,8 @@ struct tier_read {
 struct tier;
 struct tier_ops {
 	const char *name;
-	/* Starts a read; never blocks; done() may run before it returns. status 0 promises that all `length` bytes come from
-	 * one version of the file that has the identity `expect`. */
+	/* Starts a read; never blocks; done() may run before it returns. status 0 promises that all
+	 * `length` bytes come from one version of the file that has the identity `expect`. */
 	void (*read)(struct tier *tier, struct tier_read *read);
 	/* Waits for reads in flight, then frees. */
 	void (*free)(struct tier *tier);
@@ -77,14 +83,19 @@ void tier_free(struct tier *tier); /* NULL allowed */
 
 /* --- source: the directory of the parallel filesystem, read-only --- */
 struct source_params {
-	int dirfd;          /* borrowed */
-	struct io *io;      /* borrowed; freed by the owner after the tier */
+	int dirfd;     /* borrowed */
+	struct io *io; /* borrowed; freed by the owner after the tier */
 	struct metrics *metrics;
-	uint32_t open_files; /* descriptors kept for files of more than one piece, 0 = none */
-	uint64_t reopen_ns;  /* a kept descriptor older than this is not trusted to be the file behind the path */
+	/* Descriptors kept for files of more than one piece, 0 = none; those in use come on top. */
+	uint32_t open_files;
+	/* A kept descriptor of this age is not trusted to be the file behind the path. */
+	uint64_t reopen_ns;
 };
-/* Reads a piece with the identity checked before and after (fstat on the open file, no extra path lookup). When the
- * identity is not `expect`, status is -ESTALE and st says what the file is now. */
+/* Reads a piece with the identity checked before and after (fstat on the open file, no extra path
+ * lookup). When the identity is not `expect`, status is -ESTALE and st says what the file is now
+ * (which may be no file: look at st_mode). A file that has not changed and has fewer bytes than its
+ * size says is -EIO. Whatever fails on a kept descriptor is tried again through the path. Counts
+ * reads that succeeded, and errors other than -ESTALE with has_st: that is an answer. */
 int source_new(const struct source_params *params, struct tier **ret, struct err *err) MUST_USE;
 
 /* --- null: every read succeeds at once with zeros; for ceilings --- */
@@ -92,13 +103,17 @@ int tier_null_new(struct tier **ret, struct err *err) MUST_USE;
 
 /* --- arena: the RAM tier's memory --- */
 struct arena;
-/* Reserves address space for limit bytes (transparent huge pages where allowed); memory is used as it is allocated and
- * given back to the system when a chunk is empty. Any thread. */
+/* Reserves address space for limit bytes (transparent huge pages where allowed); memory is used as
+ * it is allocated and given back to the system when a chunk is empty, a few excepted. What is
+ * resident never passes limit_bytes; tables take 0.3 % more. -EINVAL below 4 KiB or above 4 TiB.
+ * Any thread. */
 int arena_new(uint64_t limit_bytes, struct arena **ret, struct err *err) MUST_USE;
 void arena_free(struct arena *arena);
-/* 4096-aligned memory for 1..PIECE_BYTES bytes, or NULL when the budget (which counts what is really taken, rounding
- * included) would be passed. */
+/* 4096-aligned memory for `length` bytes, rounded up to whole pages of 4096 (0 counts as 1); or
+ * NULL when no hole is that long, or above PIECE_BYTES. Holes between random sizes keep 1 to 9 % of
+ * an arena of some GiB from use, up to 18 % of 128 MiB: evict more and try again. */
 void *arena_alloc(struct arena *arena, uint32_t length);
+/* length as it was allocated. */
 void arena_release(struct arena *arena, void *mem, uint32_t length);
 uint64_t arena_used(const struct arena *arena); /* bytes, rounding included */
 /* What an allocation of `length` counts, without holes. */
@@ -106,47 +121,60 @@ uint64_t arena_cost(uint32_t length);
 
 /* --- store: the NVMe tier --- */
 struct store_params {
-	const char *dir;        /* of the user, 0700 or sticky parent such as /tmp; nothing is left behind in it */
+	/* A directory (no symbolic link) of the caller that nobody else may write to, or a sticky
+	 * one such as /tmp; nothing is left behind in it. */
+	const char *dir;
 	uint64_t limit_bytes;
-	uint64_t keep_free_bytes; /* of the filesystem */
+	/* Of the filesystem; looked at whenever a segment (64 to 256 MiB) is reserved. */
+	uint64_t keep_free_bytes;
 	enum io_engine engine;
 	uint32_t max_inflight;
 	struct metrics *metrics;
 };
 struct store;
-/* Private to this mount: an unlinked (O_TMPFILE) preallocated file of 4 KiB-aligned records, each {header, payload} with
- * XXH3 over both; write-once. */
+/* Private to this mount: an unlinked (O_TMPFILE) preallocated file of 4 KiB-aligned records, each
+ * {payload, seal} with XXH3 over both (src/tier/FORMAT.md); write-once. */
 int store_open(const struct store_params *params, struct store **ret, struct err *err) MUST_USE;
 void store_close(struct store *store); /* after its tier's reads have ended; NULL allowed */
-/* Writes a piece; blocks; one thread at a time. 0; -EEXIST; -ENOSPC when full or the device is (no more puts are tried);
- * -EIO etc. switch writing off. Never harms what is already kept. */
-int store_put(struct store *store, struct piece_key key, const struct file_identity *identity, const void *data,
-	uint32_t length) MUST_USE;
+/* Writes a piece; blocks; one thread at a time. 0; -EEXIST; -EINVAL when length is not
+ * piece_length() of the identity; -ENOSPC when full or the device or a quota is (no more puts are
+ * tried); -EIO etc. switch writing off; both are logged once. What was kept of another identity is
+ * replaced; else what is kept is never harmed. SIGXFSZ must be ignored or blocked. */
+int store_put(struct store *store, struct piece_key key, const struct file_identity *identity,
+	      const void *data, uint32_t length) MUST_USE;
 /* Whether the piece is kept for this identity. Any thread. */
 bool store_has(struct store *store, struct piece_key key, const struct file_identity *identity);
 /* Forgets all pieces of a file that has changed. Any thread. */
 void store_forget(struct store *store, struct entry_id entry, uint32_t n_pieces);
+/* No more puts will succeed, for whatever reason. */
 bool store_is_full(const struct store *store);
+/* Bytes of the budget that are used up: whole records, those forgotten included. */
 uint64_t store_bytes(const struct store *store);
 const char *store_engine_name(const struct store *store);
-/* Reads through the tier interface: -ENOENT when not kept, -EIO when the checksum or header is wrong (the record is
- * forgotten: it is never tried again), -ESTALE when another identity is kept. Borrowed from the store. */
+/* Reads through the tier interface: -ENOENT when not kept, -EIO when the record is wrong or can't
+ * be read (it is forgotten: never tried again), -ESTALE when another identity is kept, -ENOMEM;
+ * those but -EIO come before tier_read() returns. Bytes of buf behind `length`, up to the end of
+ * the page, may be overwritten. Borrowed from the store: tier_free() only waits for reads in
+ * flight. */
 struct tier *store_tier(struct store *store);
 
 /* --- stage: pages pushed into the kernel's cache of the FUSE inodes --- */
 struct stage_ops {
-	/* FUSE_NOTIFY_STORE / FUSE_NOTIFY_INVAL_INODE. Blocking; only stager threads call them, with no lock held.
-	 * 0, -ENOENT when the kernel does not know the inode, else errno. length 0 with offset 0 means all of it. */
-	int (*store)(void *ctx, struct entry_id entry, uint64_t offset, const void *data, size_t length);
+	/* FUSE_NOTIFY_STORE / FUSE_NOTIFY_INVAL_INODE. Blocking; only stager threads call them,
+	 * with no lock held. 0, -ENOENT when the kernel does not know the inode, else errno. length
+	 * 0 with offset 0 means all of it. */
+	int (*store)(void *ctx, struct entry_id entry, uint64_t offset, const void *data,
+		     size_t length);
 	int (*inval)(void *ctx, struct entry_id entry, uint64_t offset, uint64_t length);
 	/* Drops attributes only (no pages). */
 	int (*inval_attr)(void *ctx, struct entry_id entry);
-	/* Makes the kernel know the inode by looking its path up through the mount; may block on the reactor. */
+	/* Makes the kernel know the inode by looking its path up through the mount; may block on
+	 * the reactor. */
 	int (*lookup)(void *ctx, struct entry_id entry);
 };
-/* Pushes one piece of a file of `size` bytes in page-aligned parts of at most 1 MiB, the last one ending exactly at size;
- * never past it. */
-int stage_push(const struct stage_ops *ops, void *ctx, struct piece_key key, const void *data, uint32_t length,
-	uint64_t size) MUST_USE;
+/* Pushes one piece of a file of `size` bytes in page-aligned parts of at most 1 MiB, the last one
+ * ending exactly at size; never past it. */
+int stage_push(const struct stage_ops *ops, void *ctx, struct piece_key key, const void *data,
+	       uint32_t length, uint64_t size) MUST_USE;
 
 #endif

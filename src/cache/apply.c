@@ -192,26 +192,26 @@ static void apply_stage(struct cache *c, const struct plan_action *action)
 
 static void apply_pin(struct cache *c, const struct plan_action *action)
 {
-	struct pin_job *job = calloc(1, sizeof(*job));
+	struct completion *job = calloc(1, sizeof(*job));
 
 	if (!job) {
 		answer_nomem(c, PLAN_EV_PINNED, action);
 		return;
 	}
-	job->entry.v = job->completion.event.sample = action->sample;
-	queue_push(&c->pin_jobs, &job->completion.node);
+	job->event.sample = action->sample;
+	queue_push(&c->pin_jobs, &job->node);
 }
 
 static void apply_epoch(struct cache *c, const struct plan_action *action)
 {
-	struct epoch_job *job = calloc(1, sizeof(*job));
+	struct completion *job = calloc(1, sizeof(*job));
 
 	if (!job) {
 		answer_nomem(c, PLAN_EV_EPOCH, action);
 		return;
 	}
-	job->completion.event.epoch = action->epoch;
-	queue_push(&c->epoch_jobs, &job->completion.node);
+	job->event.epoch = action->epoch;
+	queue_push(&c->epoch_jobs, &job->node);
 }
 
 void apply_action(struct cache *c, const struct plan_action *action)

@@ -34,6 +34,8 @@ int cache_new(const struct cache_params *params, struct cache **ret, struct err 
 	memset(c, 0, sizeof(*c));
 	c->p = *params;
 	c->p.stagers = MIN(MAX(c->p.stagers, 1u), (uint32_t)STAGERS_MAX);
+	if (c->p.store)
+		c->store_tier = store_tier(c->p.store);
 	atomic_init(&c->may_refuse_open, !c->p.order);
 	rc = notes_init(c);
 	mutex_init(&c->status_mu);
@@ -237,6 +239,7 @@ void cache_get_status(struct cache *c, struct cache_status *ret)
 	mutex_lock(&c->status_mu);
 	ret->plan = c->status;
 	mutex_unlock(&c->status_mu);
+	ret->order_text = c->p.order_text;
 	ret->objects = atomic_load(&c->n_objects);
 	ret->objects_inflight = atomic_load(&c->n_fetching);
 	ret->is_degraded = atomic_load(&c->is_degraded);

@@ -123,8 +123,7 @@ struct shard {
 	struct object **objects; /* mu, like all below */
 	struct entry_state **entries;
 	struct list lru; /* plain residents, oldest first */
-	uint32_t n_plain;
-	uint32_t busy; /* reads and fetches in flight */
+	uint32_t busy;   /* reads and fetches in flight */
 } CACHE_ALIGNED;
 
 struct fetch {
@@ -156,6 +155,7 @@ struct account;
 
 struct cache {
 	struct cache_params p;
+	struct tier *store_tier; /* NULL without a store */
 	const struct stage_ops *stage;
 	void *stage_ctx;
 	struct plan *plan; /* planner thread; made by cache_start */
@@ -268,13 +268,6 @@ void *stager_main(void *cache);
 void *attr_main(void *cache);
 
 /* --- writer.c, epochs.c --- */
-struct pin_job {
-	struct completion completion;
-	struct entry_id entry;
-};
-struct epoch_job {
-	struct completion completion;
-};
 void *writer_main(void *cache);
 void *epochs_main(void *cache);
 

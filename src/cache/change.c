@@ -26,7 +26,7 @@ static void queue_inval_locked(struct cache *c, struct entry_state *es)
 /* The kernel's copies. Grown: attributes first, whoever reads waits for that. */
 static void change_kernel_locked(struct cache *c, struct entry_state *es, bool has_grown)
 {
-	if (!c->stage)
+	if (!c->stage || !c->is_started) /* nothing is mounted yet, and nobody would take the job */
 		return;
 	if (has_grown && !es->is_attr_queued) {
 		es->is_attr_queued = true;

@@ -11,9 +11,8 @@
 
 enum { EPOCH_NICE = 10 };
 
-static void compute(struct cache *c, struct epoch_job *job)
+static void compute(struct cache *c, struct plan_event *ev)
 {
-	struct plan_event *ev = &job->completion.event;
 	struct err err = { 0 };
 
 	ev->kind = PLAN_EV_EPOCH;
@@ -37,10 +36,10 @@ void *epochs_main(void *cache)
 	 * politeness. */
 	(void)setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), EPOCH_NICE);
 	while ((node = queue_pop(&c->epoch_jobs))) {
-		struct epoch_job *job = container_of(node, struct epoch_job, completion.node);
+		struct completion *job = container_of(node, struct completion, node);
 
-		compute(c, job);
-		note_completion(c, &job->completion);
+		compute(c, &job->event);
+		note_completion(c, job);
 	}
 	return NULL;
 }

@@ -19,7 +19,7 @@
 
 #include "clairfs/base/cleanup.h"
 
-enum { EVICT_TRIES = 64 };
+enum { EVICT_TRIES = 64 }; /* for a reader; a prefetch has time */
 
 void fetch_claim_locked(struct shard *s, struct object *obj)
 {
@@ -32,7 +32,7 @@ void fetch_claim_locked(struct shard *s, struct object *obj)
  * when somebody waits) the heap for as long as this fetch's readers need it. */
 static int fetch_memory(struct cache *c, struct object *obj)
 {
-	for (int i = 0; i < EVICT_TRIES; i++) {
+	for (int i = 0; !obj->is_demand || i < EVICT_TRIES; i++) {
 		obj->mem = arena_alloc(c->p.arena, obj->length);
 		if (obj->mem)
 			return 0;
@@ -157,7 +157,7 @@ static void fetch_go(struct fetch *f, bool may_use_store)
 				      .done = fetch_done,
 				      .ctx = f };
 	if (f->is_store)
-		tier = store_tier(c->p.store);
+		tier = c->store_tier;
 	else
 		metrics_gauge_add(
 			c->p.metrics,

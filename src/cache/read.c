@@ -21,18 +21,17 @@ enum {
 }; /* READs of the kernel's read-ahead may overtake each other by this much */
 
 struct read_plan { /* what has to be started once the lock is released */
+	struct file_identity id;
 	struct object *start[2];
 	uint32_t n_start;
 	bool has_prefetch;
 };
 
 static void read_part_locked(struct cache *c, struct shard *s, struct cache_read *r,
-			     struct cache_part *part, uint32_t piece,
-			     const struct file_identity *id, struct read_plan *todo)
+			     struct cache_part *part, uint32_t piece, struct read_plan *todo)
 	REQUIRES(s->mu);
 static void read_part_locked(struct cache *c, struct shard *s, struct cache_read *r,
-			     struct cache_part *part, uint32_t piece,
-			     const struct file_identity *id, struct read_plan *todo)
+			     struct cache_part *part, uint32_t piece, struct read_plan *todo)
 {
 	struct object *obj = object_find_locked(c, s, r->entry, piece);
 
@@ -45,7 +44,7 @@ static void read_part_locked(struct cache *c, struct shard *s, struct cache_read
 		return;
 	}
 	if (!obj) {
-		obj = object_new_locked(c, s, r->state, id, piece);
+		obj = object_new_locked(c, s, r->state, &todo->id, piece);
 		if (!obj) {
 			part->status = -ENOMEM;
 			return;
@@ -53,8 +52,8 @@ static void read_part_locked(struct cache *c, struct shard *s, struct cache_read
 	}
 	if (obj->is_prefetch)
 		part->part_class = READ_LATE;
-	if (obj->state ==
-	    OBJECT_QUEUED) { /* new, or a prefetch not started yet: urgent from now on */
+	if (obj->state == OBJECT_QUEUED) {
+		/* New, or a prefetch not started yet: urgent from now on. */
 		obj->is_demand = true;
 		fetch_claim_locked(s, obj);
 		todo->start[todo->n_start++] = obj;
@@ -66,17 +65,16 @@ static void read_part_locked(struct cache *c, struct shard *s, struct cache_read
 /* One piece ahead of a reader that goes through a large file in order, or that has begun a sample
  * of several pieces. */
 static void read_ahead_locked(struct cache *c, struct shard *s, struct cache_read *r,
-			      const struct file_identity *id, struct read_plan *todo)
-	REQUIRES(s->mu);
+			      struct read_plan *todo) REQUIRES(s->mu);
 static void read_ahead_locked(struct cache *c, struct shard *s, struct cache_read *r,
-			      const struct file_identity *id, struct read_plan *todo)
+			      struct read_plan *todo)
 {
 	struct entry_state *es = r->state;
 	uint64_t end = r->offset + r->length;
 	uint64_t gap = r->offset > es->next_offset ? r->offset - es->next_offset
 						   : es->next_offset - r->offset;
 	bool is_sample = c->p.order && dataset_is_sample(c->p.dataset, r->entry) &&
-			 id->size <= c->p.sample_max_bytes;
+			 todo->id.size <= c->p.sample_max_bytes;
 	bool is_sequential = es->has_read && gap <= NEAR_BYTES;
 	uint32_t next = (uint32_t)((end - 1) / PIECE_BYTES) + 1;
 	struct object *obj;
@@ -85,9 +83,9 @@ static void read_ahead_locked(struct cache *c, struct shard *s, struct cache_rea
 	es->next_offset = MAX(end, is_sequential ? es->next_offset : 0);
 	if (!is_sample && !is_sequential)
 		return;
-	if (next >= piece_count(id->size) || object_find_locked(c, s, r->entry, next))
+	if (next >= piece_count(todo->id.size) || object_find_locked(c, s, r->entry, next))
 		return;
-	obj = object_new_locked(c, s, es, id, next);
+	obj = object_new_locked(c, s, es, &todo->id, next);
 	if (!obj)
 		return;
 	obj->is_prefetch = true;
@@ -103,7 +101,6 @@ static bool read_look_locked(struct cache *c, struct shard *s, struct cache_read
 static bool read_look_locked(struct cache *c, struct shard *s, struct cache_read *r,
 			     struct read_plan *todo)
 {
-	struct file_identity id;
 	uint64_t end;
 	uint32_t first;
 
@@ -112,19 +109,19 @@ static bool read_look_locked(struct cache *c, struct shard *s, struct cache_read
 		return false;
 	}
 	/* The identity is read under the shard's lock, under which change_file replaces it. */
-	dataset_identity(c->p.dataset, r->entry, &id);
+	dataset_identity(c->p.dataset, r->entry, &todo->id);
 	r->n_parts = 0;
 	r->n_left = 1; /* ours, until everything is started */
-	end = MIN(r->offset + r->length, id.size);
+	end = MIN(r->offset + r->length, todo->id.size);
 	if (r->offset >= end)
 		return true;
 	first = (uint32_t)(r->offset / PIECE_BYTES);
 	r->n_parts = (uint32_t)((end - 1) / PIECE_BYTES) - first + 1;
 	assert(r->n_parts <= 2);
 	for (uint32_t i = 0; i < r->n_parts; i++)
-		read_part_locked(c, s, r, &r->part[i], first + i, &id, todo);
-	if (id.size > PIECE_BYTES)
-		read_ahead_locked(c, s, r, &id, todo);
+		read_part_locked(c, s, r, &r->part[i], first + i, todo);
+	if (todo->id.size > PIECE_BYTES)
+		read_ahead_locked(c, s, r, todo);
 	return true;
 }
 

@@ -58,11 +58,11 @@ void *writer_main(void *cache)
 	struct list *node;
 
 	while ((node = queue_pop(&c->pin_jobs))) {
-		struct pin_job *job = container_of(node, struct pin_job, completion.node);
+		struct completion *job = container_of(node, struct completion, node);
 
-		job->completion.event.kind = PLAN_EV_PINNED;
-		job->completion.event.status = pin_sample(c, job->entry);
-		note_completion(c, &job->completion);
+		job->event.kind = PLAN_EV_PINNED;
+		job->event.status = pin_sample(c, (struct entry_id){ job->event.sample });
+		note_completion(c, job);
 	}
 	return NULL;
 }

@@ -36,6 +36,8 @@
 static _Thread_local struct err *libfuse_err;
 
 static void log_from_libfuse(enum fuse_log_level level, const char *fmt, va_list args)
+	PRINTF_LIKE(2, 0);
+static void log_from_libfuse(enum fuse_log_level level, const char *fmt, va_list args)
 {
 	char line[512];
 

@@ -205,5 +205,7 @@ void *fs_watch_main(void *arg)
 			poll(fds, 1, GATHER_MS);
 		} while (!fds[0].revents && drain(fs, buf));
 	}
+	if (buf)
+		drain(fs, buf); /* what was opened until the unmount counts */
 	return NULL;
 }

@@ -89,16 +89,14 @@ void epochs_rebuild(struct plan *plan)
 	plan->is_stage_dirty = true;
 }
 
-static void epochs_absorb_pos(struct plan *plan, struct slot *slot, uint64_t pos)
+static void epochs_absorb_pos(struct plan *plan, struct slot *slot, uint64_t pos, uint64_t worth_pages)
 {
 	uint32_t sample = slot->ep->sample[pos];
 	struct item *it = &plan->item[sample];
-	/* Part of the arena is for what is on its way. */
-	uint64_t slack = MIN(fetch_horizon(plan) * plan->mean_pages, plan->arena_pages / 8);
 
 	if (slot->ep->first[sample] == pos && !(it->flags & PINNED) && it->pages <= plan->max_pages) {
 		slot->value_pages += it->pages;
-		if (slot->value_pages > plan->arena_pages - slack && slot->value_end == slot->length)
+		if (slot->value_pages > worth_pages && slot->value_end == slot->length)
 			slot->value_end = pos;
 	}
 	if (it->key != NO_KEY || bitmap_get(&slot->consumed, pos))
@@ -114,6 +112,9 @@ static void epochs_absorb_pos(struct plan *plan, struct slot *slot, uint64_t pos
 static bool epochs_absorb(struct plan *plan)
 {
 	uint32_t left = ABSORB_CHUNK;
+	/* Part of the arena is for what is on its way. */
+	uint64_t slack = MIN(fetch_horizon(plan) * plan->mean_pages, plan->arena_pages / 8);
+	uint64_t worth_pages = plan->arena_pages - slack;
 
 	for (uint32_t i = 0; i < 2; i++) {
 		struct slot *slot = i ? next_slot(plan) : cur_slot(plan);
@@ -121,7 +122,7 @@ static bool epochs_absorb(struct plan *plan)
 		if (!slot->ep)
 			return false;
 		while (slot->absorbed < slot->length && left) {
-			epochs_absorb_pos(plan, slot, slot->absorbed++);
+			epochs_absorb_pos(plan, slot, slot->absorbed++, worth_pages);
 			left--;
 		}
 		if (!left)

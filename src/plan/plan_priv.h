@@ -140,6 +140,7 @@ struct plan {
 	uint32_t history[SCORE_READS], history_count, history_head;
 	uint64_t verdict[SCORE_READS / 64]; /* ring of bits: as expected */
 	uint32_t verdict_count, verdict_head, verdict_in, recent_out;
+	uint32_t echo;             /* how much the job opens files again, of 1024 */
 	uint32_t next_streak;      /* reads of the next pass since one of the current pass */
 	uint32_t blind_reads;      /* reads left that prove nothing, after a BLIND */
 	uint32_t pending[SCORE_READS], n_pending; /* opened before the epoch they belong to was known */

@@ -86,6 +86,12 @@ static bool resync_fit(const struct plan *plan, const struct order_epoch *ep, ui
 	return ret->reads * 100 >= reads * 95;
 }
 
+/* A wide window is for when nothing else helped: before, it might hold two places, the one that was left and the new one. */
+static uint32_t breadths(const struct plan *plan)
+{
+	return plan->state == PLAN_LOST ? 3 : 1;
+}
+
 /* The first position not read yet: reads of one batch are in any order, so down to the start of its batch. */
 static uint64_t resync_low(const struct plan *plan, const struct window *w)
 {
@@ -176,7 +182,7 @@ static bool resync_loaded(struct plan *plan)
 {
 	struct window w;
 
-	for (uint32_t breadth = 0; breadth < 3; breadth++) {
+	for (uint32_t breadth = 0; breadth < breadths(plan); breadth++) {
 		if (cur_slot(plan)->ep && resync_fit(plan, cur_slot(plan)->ep, breadth, &w)) {
 			resync_cur(plan, &w);
 			return true;
@@ -270,7 +276,7 @@ bool resync_candidate(struct plan *plan, struct order_epoch *take_ep)
 	bool is_fit = false;
 
 	plan->candidate++;
-	for (uint32_t breadth = 0; breadth < 3 && !is_fit; breadth++)
+	for (uint32_t breadth = 0; breadth < breadths(plan) && !is_fit; breadth++)
 		is_fit = resync_fit(plan, take_ep, breadth, &w);
 	if (!is_fit) {
 		order_epoch_free(take_ep);

@@ -120,11 +120,14 @@ uint64_t stage_step(struct plan *plan, uint64_t now_ns)
 	while (actions_room(plan) > ACTIONS_MAX / 4) {
 		uint32_t sample = stage_next(plan);
 		struct item *it;
+		bool is_due;
 
 		if (sample == SAMPLE_NONE)
 			break;
 		it = &plan->item[sample];
-		if (plan->staged_pages + it->pages > (uint64_t)plan->stage_limit)
+		/* What is due at once is not kept out by what was staged ahead before the limit shrank. */
+		is_due = item_due(plan, it) < plan_low(plan) + plan->span;
+		if (plan->staged_pages + it->pages > (is_due ? plan->stage_pages : (uint64_t)plan->stage_limit))
 			break;
 		plan_act(plan, PLAN_ACT_STAGE, sample);
 		item_out(plan, sample);

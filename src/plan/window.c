@@ -22,6 +22,7 @@ struct use {
 
 /* Steps along the positions of one sample, at most. */
 #define CHAIN_MAX 64u
+#define ECHO_MAX 1024u
 
 static uint64_t chain_next(const struct order_epoch *ep, uint64_t pos)
 {
@@ -61,8 +62,8 @@ static bool window_was_just_read(const struct plan *plan, const struct slot *slo
 	return false;
 }
 
-/* Among the last few reads: then this is the same job opening it again, not the next pass. */
-static bool window_is_echo(const struct plan *plan, uint32_t sample)
+/* Among the last few reads. */
+static bool window_is_recent(const struct plan *plan, uint32_t sample)
 {
 	uint32_t n = MIN(MIN(64, plan->n / 4), plan->history_count);
 
@@ -70,6 +71,21 @@ static bool window_is_echo(const struct plan *plan, uint32_t sample)
 		if (plan->history[(plan->history_head + SCORE_READS - i) % SCORE_READS] == sample)
 			return true;
 	return false;
+}
+
+/* Whether a read of what was just read, that might also be the first of the next pass, is one more open of the old one:
+ * only of a job that has been seen to open its files more than once. */
+static bool window_is_echo(const struct plan *plan, uint32_t sample, bool has_begun)
+{
+	return plan->echo >= ECHO_MAX / 4 && (!has_begun || window_is_recent(plan, sample));
+}
+
+static void window_learn_echo(struct plan *plan, enum fit fit)
+{
+	if (fit == FIT_REPEAT)
+		plan->echo += (ECHO_MAX - plan->echo) / 8;
+	else
+		plan->echo -= plan->echo / 32;
 }
 
 static bool window_is_dense(const struct slot *slot, uint64_t from, uint64_t to)
@@ -124,19 +140,23 @@ static bool window_slide(struct plan *plan, struct slot *slot, uint64_t pos)
 static enum fit window_find(struct plan *plan, uint32_t sample, struct use *ret)
 {
 	struct slot *cur = cur_slot(plan), *next = next_slot(plan);
-	uint64_t end = plan_low(plan) + plan->span, pos = slot_first_use(cur, plan, sample);
-	bool is_read = window_was_just_read(plan, cur, sample);
+	uint64_t end = plan_low(plan) + plan->span, next_end = end, pos = slot_first_use(cur, plan, sample);
+	bool is_read;
 
 	*ret = (struct use){ cur, pos };
 	if (pos != NO_POS && (pos < end || window_slide(plan, cur, pos)))
 		return FIT_IN;
+	is_read = window_was_just_read(plan, cur, sample);
 	if (next->ep) {
 		uint64_t next_pos = slot_first_use(next, plan, sample);
 		bool has_begun = cur->low == cur->length || next->consumed.count;
 
-		if (next_pos != NO_POS && (virtual_pos(plan, next, next_pos) < end ||
+		/* The last batches may be left out: then all readers are at the start of the next pass. */
+		if (end > cur->length)
+			next_end = cur->length + next->low + plan->span;
+		if (next_pos != NO_POS && (virtual_pos(plan, next, next_pos) < next_end ||
 					   (cur->low == cur->length && window_slide(plan, next, next_pos)))) {
-			if (is_read && (!has_begun || window_is_echo(plan, sample)))
+			if (is_read && next_pos != next->low && window_is_echo(plan, sample, has_begun))
 				return FIT_REPEAT;
 			*ret = (struct use){ next, next_pos };
 			return FIT_IN;
@@ -257,7 +277,7 @@ void window_read(struct plan *plan, uint64_t now_ns, uint32_t sample)
 	enum fit fit;
 
 	if (plan->state == PLAN_LOST) {
-		if (window_is_echo(plan, sample))
+		if (window_is_recent(plan, sample))
 			return;
 		score_read(plan, sample);
 		resync_try(plan);
@@ -268,6 +288,7 @@ void window_read(struct plan *plan, uint64_t now_ns, uint32_t sample)
 		return;
 	}
 	fit = window_find(plan, sample, &use);
+	window_learn_echo(plan, fit);
 	if (fit == FIT_UNKNOWN)
 		window_pend(plan, sample);
 	if (fit == FIT_IN || fit == FIT_OUT) {

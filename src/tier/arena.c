@@ -9,9 +9,9 @@
  *
  * Free extents are in bins, one per length up to a piece, so that the first bin with anything in it
  * is the best fit; neighbours are merged at release. All in constant time, with tags outside of the
- * memory handed out (12 bytes per page, not part of the budget). Mixes of sizes that are replaced at
- * random keep 91 to 99 % of 2 GiB in payload (82 to 99 % of 128 MiB); size classes of an eighth would
- * lose 6 % to rounding alone, and then chunks of classes that nobody wants now.
+ * memory handed out (12 bytes per page, not part of the budget). Mixes of sizes that are replaced
+ *at random keep 91 to 99 % of 2 GiB in payload (82 to 99 % of 128 MiB); size classes of an eighth
+ *would lose 6 % to rounding alone, and then chunks of classes that nobody wants now.
  *
  * Memory goes back to the system by chunks of 2 MiB, the size of a huge page. A chunk that becomes
  * empty stays resident if there are few such, else it is taken out of the free space, dropped
@@ -38,7 +38,7 @@
 #define ARENA_KEEP_MAX 64u
 
 struct arena_page {
-	uint32_t tag;        /* of the first and the last page of an extent: its pages | ARENA_FREE */
+	uint32_t tag; /* of the first and the last page of an extent: its pages | ARENA_FREE */
 	uint32_t next, prev; /* of the first page of a free extent: its bin */
 };
 
@@ -51,11 +51,11 @@ struct arena {
 	struct mutex mu;
 	uint8_t *base; /* at a multiple of ARENA_CHUNK_BYTES */
 	uint32_t n_pages, n_chunks;
-	uint32_t keep;              /* empty chunks that may stay resident */
-	uint32_t n_empty;           /* mu; resident and empty */
-	struct arena_page *pages;   /* mu */
-	struct arena_chunk *chunks; /* mu */
-	uint32_t bins[ARENA_BINS];  /* mu; first free extent, or ARENA_NONE */
+	uint32_t keep;                                  /* empty chunks that may stay resident */
+	uint32_t n_empty;                               /* mu; resident and empty */
+	struct arena_page *pages;                       /* mu */
+	struct arena_chunk *chunks;                     /* mu */
+	uint32_t bins[ARENA_BINS];                      /* mu; first free extent, or ARENA_NONE */
 	uint64_t has_bin[DIV_ROUND_UP(ARENA_BINS, 64)]; /* mu */
 	_Atomic uint64_t used;
 	void *map;

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The source: pieces of the files of the parallel filesystem. Its one promise is that bytes are those
- * of the version the reader believes in: the identity is taken on the open descriptor before and
- * after the read, and both must be the one expected. That costs two fstat() and no path lookup. It
- * sees every change that changes size, times or inode; two changes within one tick of the file
+ * The source: pieces of the files of the parallel filesystem. Its one promise is that bytes are
+ * those of the version the reader believes in: the identity is taken on the open descriptor before
+ * and after the read, and both must be the one expected. That costs two fstat() and no path lookup.
+ * It sees every change that changes size, times or inode; two changes within one tick of the file
  * server's clock that leave the size alone are the limit of what any cache can see.
  *
- * A kept descriptor may be a file that is not behind the path any more. Whatever goes wrong with one
- * is therefore no answer: the read is done again through the path, once, and that is the answer.
+ * A kept descriptor may be a file that is not behind the path any more. Whatever goes wrong with
+ * one is therefore no answer: the read is done again through the path, once, and that is the
+ * answer.
  *
- * tier_read() runs on any thread and never blocks; the rest runs on the engine's threads. Descriptors
- * are closed after done(), because close() on such filesystems may wait for a server.
+ * tier_read() runs on any thread and never blocks; the rest runs on the engine's threads.
+ * Descriptors are closed after done(), because close() on such filesystems may wait for a server.
  */
 #include "source_priv.h"
 

@@ -2,12 +2,12 @@
 /*
  * The table of descriptors kept open. A file of many pieces would be opened once per piece, which
  * on a parallel filesystem is a round trip to the metadata server each time; so the descriptor of
- * the first read is kept, least recently used ones are closed, and one that is older than max_age_ns
- * is not trusted: it may be a file that has been replaced under its name.
+ * the first read is kept, least recently used ones are closed, and one that is older than
+ * max_age_ns is not trusted: it may be a file that has been replaced under its name.
  *
- * A descriptor that a read uses is never closed: it is detached from the table and dies with its last
- * user. Any thread; one lock, held for a few pointer moves, never over open() or close(): dead files
- * are collected in a list of the caller, who reaps it after having answered the read.
+ * A descriptor that a read uses is never closed: it is detached from the table and dies with its
+ * last user. Any thread; one lock, held for a few pointer moves, never over open() or close(): dead
+ * files are collected in a list of the caller, who reaps it after having answered the read.
  */
 #include "source_priv.h"
 
@@ -80,8 +80,7 @@ struct kept_file *kept_file_get(struct kept_files *files, struct entry_id entry,
 
 	mutex_lock(&files->mu);
 	file = find_locked(files, entry);
-	if (file &&
-	    (is_old(files, file, now) || !file_identity_eq(&file->identity, identity))) {
+	if (file && (is_old(files, file, now) || !file_identity_eq(&file->identity, identity))) {
 		detach_locked(files, file, dead);
 		file = NULL;
 	}
@@ -94,8 +93,7 @@ struct kept_file *kept_file_get(struct kept_files *files, struct entry_id entry,
 	return file;
 }
 
-void kept_file_put(struct kept_files *files, struct kept_file *file, bool is_bad,
-		   struct list *dead)
+void kept_file_put(struct kept_files *files, struct kept_file *file, bool is_bad, struct list *dead)
 {
 	mutex_lock(&files->mu);
 	file->users--;
@@ -113,8 +111,7 @@ static void shrink_locked(struct kept_files *files, uint64_t now, struct list *d
 	REQUIRES(files->mu)
 {
 	while (!list_is_empty(&files->by_use)) {
-		struct kept_file *file =
-			container_of(files->by_use.next, struct kept_file, use);
+		struct kept_file *file = container_of(files->by_use.next, struct kept_file, use);
 
 		if (files->n_files < files->limit && !is_old(files, file, now))
 			break;

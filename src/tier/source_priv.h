@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Descriptors that the source keeps open for files of more than one piece. Each file is in the table
- * (then others may take it) or detached (then the last one that uses it makes it dead). Dead files are
- * handed to the caller, who closes them when nobody waits any more: close() may be a round trip. */
+/* Descriptors that the source keeps open for files of more than one piece. Each file is in the
+ * table (then others may take it) or detached (then the last one that uses it makes it dead). Dead
+ * files are handed to the caller, who closes them when nobody waits any more: close() may be a
+ * round trip. */
 #ifndef CLAIRFS_TIER_SOURCE_PRIV_H
 #define CLAIRFS_TIER_SOURCE_PRIV_H
 

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The store: pieces kept on a local device for the time of one mount. Pieces are written once, one
- * behind the other, and stay; a file that changes is forgotten in the index and its records are dead
- * space. No policy of replacement is worth the wear of the device as long as one node reads its
- * dataset once per epoch.
+ * behind the other, and stay; a file that changes is forgotten in the index and its records are
+ * dead space. No policy of replacement is worth the wear of the device as long as one node reads
+ * its dataset once per epoch.
  *
  * A store that fails only loses what it was to keep: the first write that fails ends all writing,
  * with one line in the log; what is kept goes on being served, and verified at each read.
  *
- * store_put() belongs to one thread at a time and blocks; the others may run beside it on any thread.
- * A piece is entered into the index only after its record was written.
+ * store_put() belongs to one thread at a time and blocks; the others may run beside it on any
+ * thread. A piece is entered into the index only after its record was written.
  */
 #include <errno.h>
 #include <string.h>
@@ -70,7 +70,6 @@ int store_open_with(const struct store_params *params, const struct store_sys *s
 	}
 	store_index_init(&s->index);
 	atomic_init(&s->put_status, 0);
-	(void)store_tier(s); /* sets its operations before any thread can ask */
 	*ret = s;
 	return 0;
 }

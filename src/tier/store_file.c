@@ -38,8 +38,8 @@ static int check_dir(int dirfd, const char *dir, struct err *err)
 		return 0; /* like /tmp: others can't remove or replace what is ours */
 	if (st.st_uid != geteuid())
 		return err_set(err, -EPERM,
-			       "store directory %s: it belongs to user %u; use one of your own", dir,
-			       (unsigned)st.st_uid);
+			       "store directory %s: it belongs to user %u; use one of your own",
+			       dir, (unsigned)st.st_uid);
 	if (st.st_mode & (S_IWGRP | S_IWOTH))
 		return err_set(err, -EPERM,
 			       "store directory %s: others may write to it; try chmod go-w", dir);
@@ -200,16 +200,15 @@ static int write_all(const struct store_file *file, const uint8_t *bytes, uint32
 	return 0;
 }
 
-/* After a write of n bytes through the page cache. Dirty pages can't be dropped: their way to the device
- * is started now, and what was started a while ago is dropped. */
+/* After a write of n bytes through the page cache. Dirty pages can't be dropped: their way to the
+ * device is started now, and what was started a while ago is dropped. */
 static void clean_up_behind(const struct store_file *file, uint64_t at, uint64_t n)
 {
 	uint64_t step = at / DROP_BYTES;
 
 	(void)sync_file_range(file->fd, (off_t)at, (off_t)n, SYNC_FILE_RANGE_WRITE);
 	if ((at + n) / DROP_BYTES != step)
-		store_file_drop_cache(file, (step > 0 ? step - 1 : 0) * DROP_BYTES,
-				      2 * DROP_BYTES);
+		store_file_drop_cache(file, (step > 0 ? step - 1 : 0) * DROP_BYTES, 2 * DROP_BYTES);
 }
 
 int store_file_append(struct store_file *file, const void *bytes, uint32_t n, uint32_t *ret_block)
@@ -217,9 +216,8 @@ int store_file_append(struct store_file *file, const void *bytes, uint32_t n, ui
 	uint64_t at = atomic_load_explicit(&file->tail, memory_order_relaxed);
 	int rc = 0;
 
-	if (n > file->limit || at > file->limit - n)
-		return -ENOSPC;
-	/* A record may begin in one segment and end in the next: they are one file. */
+	/* A record may begin in one segment and end in the next: they are one file. Segments end
+	 * with the budget. */
 	if (at + n > file->reserved)
 		rc = reserve(file, at + n - file->reserved);
 	if (rc == 0)

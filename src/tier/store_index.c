@@ -6,9 +6,10 @@
  * bytes per piece. A slot has 64 bits that stand for the identity, not the identity itself: two
  * versions of one file with the same 64 bits are told apart by the record, which has all of it.
  *
- * 64 shards, each with a lock of its own: doubling a table of ten million pieces takes half a second,
- * and a handler that asks store_has() must not wait for that; a shard takes milliseconds. Any thread.
- * Removing closes the gap by moving later slots of the run up, so there are no tombstones.
+ * 64 shards, each with a lock of its own: doubling a table of ten million pieces takes half a
+ * second, and a handler that asks store_has() must not wait for that; a shard takes milliseconds.
+ * Any thread. Removing closes the gap by moving later slots of the run up, so there are no
+ * tombstones.
  */
 #include <errno.h>
 #include <xxhash.h>
@@ -115,8 +116,7 @@ static int grow_locked(struct store_shard *shard) REQUIRES(shard->mu)
 		const struct store_slot *old = &shard->slots[i];
 
 		if (old->block != STORE_NO_BLOCK)
-			*probe(slots, n,
-			       (struct piece_key){ { old->entry }, old->piece }) = *old;
+			*probe(slots, n, (struct piece_key){ { old->entry }, old->piece }) = *old;
 	}
 	free(shard->slots);
 	shard->slots = slots;
@@ -124,8 +124,7 @@ static int grow_locked(struct store_shard *shard) REQUIRES(shard->mu)
 	return 0;
 }
 
-static int set_locked(struct store_shard *shard, const struct store_slot *value)
-	REQUIRES(shard->mu)
+static int set_locked(struct store_shard *shard, const struct store_slot *value) REQUIRES(shard->mu)
 {
 	struct piece_key key = { { value->entry }, value->piece };
 	struct store_slot *slot = find_locked(shard, key);

@@ -36,7 +36,7 @@ bool store_record_is(const struct store_record *record, const uint8_t *bytes);
 /* --- index: piece -> block and identity; any thread --- */
 struct store_slot {
 	uint32_t entry, piece;
-	uint32_t block;     /* offset in the file / STORE_BLOCK, or STORE_NO_BLOCK */
+	uint32_t block;          /* offset in the file / STORE_BLOCK, or STORE_NO_BLOCK */
 	uint32_t tag_lo, tag_hi; /* of the identity */
 };
 
@@ -77,7 +77,7 @@ struct store_file {
 	int fd;
 	bool is_direct;
 	uint64_t limit, keep_free;
-	uint64_t reserved; /* bytes of the file that fallocate has got for us; the writer's */
+	uint64_t reserved;     /* bytes of the file that fallocate has got for us; the writer's */
 	_Atomic uint64_t tail; /* end of the last record; the writer's, others look */
 };
 
@@ -98,9 +98,9 @@ struct store_reader {
 	struct tier tier;
 	struct mutex mu;
 	struct cond is_idle;
-	uint64_t n_reads;     /* mu; begun and not ended */
-	struct list urgent, waiting; /* mu; reads that need a buffer */
-	void **buffers;       /* mu; n_free of them are there to be taken */
+	uint64_t n_reads;                        /* mu; begun and not ended */
+	struct list urgent, waiting;             /* mu; reads that need a buffer */
+	void **buffers;                          /* mu; n_free of them are there to be taken */
 	uint32_t n_free, n_buffers, max_buffers; /* mu */
 };
 
@@ -111,8 +111,8 @@ struct store {
 	struct io *io;
 	const char *engine_why;
 	struct metrics *metrics;
-	uint8_t *write_buffer;       /* the writer's */
-	_Atomic int put_status;      /* 0, or what every put gives from now on */
+	uint8_t *write_buffer;  /* the writer's */
+	_Atomic int put_status; /* 0, or what every put gives from now on */
 };
 
 int store_open_with(const struct store_params *params, const struct store_sys *sys,

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reading from the store. A record goes straight into the reader's buffer, seal included, whenever it
- * has no more pages than the buffer (FORMAT.md says when); else through a buffer of ours. Those
+ * Reading from the store. A record goes straight into the reader's buffer, seal included, whenever
+ * it has no more pages than the buffer (FORMAT.md says when); else through a buffer of ours. Those
  * are few and made when first needed; reads that find none wait in line, urgent ones first.
  *
  * Every record is verified each time, in done(), on the engine's thread: the device may lie at any
- * moment, and the sum of a sample costs a tenth of reading it. A record that is wrong, or that could
- * not be read, is forgotten, so that it fails once and not in every epoch.
+ * moment, and the sum of a sample costs a tenth of reading it. A record that is wrong, or that
+ * could not be read, is forgotten, so that it fails once and not in every epoch.
  *
  * tier_read() runs on any thread, and calls done() itself only for pieces that are not there. Must
  * never report success for bytes that were not verified.
@@ -17,21 +17,6 @@
 #include "store_priv.h"
 
 #define MAX_BUFFERS 16u
-
-int store_reader_init(struct store_reader *reader, uint32_t max_inflight)
-{
-	reader->max_buffers = MAX(1, MIN(max_inflight, MAX_BUFFERS));
-	reader->buffers = calloc(reader->max_buffers, sizeof(reader->buffers[0]));
-	if (!reader->buffers)
-		return -ENOMEM;
-	reader->n_free = reader->n_buffers = 0;
-	reader->n_reads = 0;
-	list_init(&reader->urgent);
-	list_init(&reader->waiting);
-	mutex_init(&reader->mu);
-	cond_init(&reader->is_idle);
-	return 0;
-}
 
 static void wait_idle(struct store_reader *reader)
 {
@@ -91,8 +76,8 @@ static void read_end(struct store *store, struct tier_read *read, int status)
 }
 
 /* A new buffer if there may be one more and there is memory for it. The lock is held over the
- * allocation: it happens MAX_BUFFERS times in the life of a mount, and whoever finds no buffer may then
- * rely on one that is in use coming back. */
+ * allocation: it happens MAX_BUFFERS times in the life of a mount, and whoever finds no buffer may
+ * then rely on one that is in use coming back. */
 static void *make_buffer_locked(struct store_reader *reader) REQUIRES(reader->mu)
 {
 	void *buffer = NULL;
@@ -121,7 +106,8 @@ static void *take_buffer(struct store_reader *reader, struct tier_read *read, bo
 	return buffer;
 }
 
-/* Hands the buffer on to the next read in line; NULL and the buffer is put back if there is none. */
+/* Hands the buffer on to the next read in line; NULL and the buffer is put back if there is none.
+ */
 static struct tier_read *pass_buffer(struct store_reader *reader, void *buffer)
 {
 	struct list *node;
@@ -165,8 +151,7 @@ static void read_done(struct io_job *job)
 		metrics_observe(store->metrics, METRIC_HIST_STORE_LATENCY, read->latency_ns);
 	} else {
 		metrics_add(store->metrics, METRIC_STORE_ERRORS, 1);
-		store_index_remove(&store->index, read->key,
-				   (uint32_t)(job->offset / STORE_BLOCK));
+		store_index_remove(&store->index, read->key, (uint32_t)(job->offset / STORE_BLOCK));
 	}
 	if (buffer) {
 		struct tier_read *next = pass_buffer(&store->reader, buffer);
@@ -221,8 +206,23 @@ static const struct tier_ops store_tier_ops = {
 	.free = store_tier_free,
 };
 
+int store_reader_init(struct store_reader *reader, uint32_t max_inflight)
+{
+	reader->max_buffers = MAX(1, MIN(max_inflight, MAX_BUFFERS));
+	reader->buffers = calloc(reader->max_buffers, sizeof(reader->buffers[0]));
+	if (!reader->buffers)
+		return -ENOMEM;
+	reader->n_free = reader->n_buffers = 0;
+	reader->n_reads = 0;
+	reader->tier.ops = &store_tier_ops;
+	list_init(&reader->urgent);
+	list_init(&reader->waiting);
+	mutex_init(&reader->mu);
+	cond_init(&reader->is_idle);
+	return 0;
+}
+
 struct tier *store_tier(struct store *store)
 {
-	store->reader.tier.ops = &store_tier_ops;
 	return &store->reader.tier;
 }

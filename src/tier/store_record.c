@@ -2,9 +2,10 @@
 /*
  * The bytes of a record of the store: payload, zeros, seal. FORMAT.md has the table.
  *
- * What comes back from the device is foreign: it is compared, never followed. No length or offset of
- * the seal is used for anything; the reader knows what it asked for, and a record that says something
- * else is wrong. So there is nothing a damaged device could make us do but read the source again.
+ * What comes back from the device is foreign: it is compared, never followed. No length or offset
+ * of the seal is used for anything; the reader knows what it asked for, and a record that says
+ * something else is wrong. So there is nothing a damaged device could make us do but read the
+ * source again.
  *
  * Any thread; no state.
  */

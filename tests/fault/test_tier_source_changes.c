@@ -228,8 +228,8 @@ static int read_one(struct rig *r, uint32_t piece)
 	int status = waited_read_run(r->tier, w);
 
 	if (status == 0) {
-		AUTO_FREE uint8_t *want = version_bytes(1, (uint64_t)piece * PIECE_BYTES,
-							w->read.length);
+		AUTO_FREE uint8_t *want =
+			version_bytes(1, (uint64_t)piece * PIECE_BYTES, w->read.length);
 
 		CHECK_BYTES(w->read.buf, want, w->read.length);
 	}

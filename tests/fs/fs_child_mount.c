@@ -13,12 +13,14 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 
+#include "fake_cache.h"
+#include "fs_child_mount.h"
 #include "fs_kit.h"
 
 /* Mounts fs on `mountpoint` and serves until it is killed. */
 int child_serve(const char *mountpoint)
 {
-	struct kit k;
+	static struct kit k;
 
 	kit_init(&k);
 	free(k.mountpoint);
@@ -61,13 +63,13 @@ void child_few_watches(void)
 	AUTO_FREE char *list = NULL;
 	struct fs_status status;
 	struct buf_writer w;
-	struct kit k;
+	static struct kit k;
 
 	CHECK_INT(enter_namespace("2"), 0);
 	kit_init(&k);
 	kit_add_samples(&k, 5, 4, 100);
 	kit_mount(&k, NULL);
-	atomic_store(&k.cache.may_refuse_open, true);
+	atomic_store(&k.cache->may_refuse_open, true);
 	fs_get_status(k.fs, &status);
 	CHECK(!status.is_watch_complete);
 	CHECK_INT(status.watches, 2);
@@ -80,9 +82,9 @@ void child_few_watches(void)
 	/* Every open once, whether the watcher or the upcall saw it. */
 	for (int turn = 0; turn < 3; turn++)
 		CHECK_INT(kit_child(&k, "read-list", list, NULL), 0);
-	CHECK(fake_cache_wait_opened(&k.cache, 60));
+	CHECK(fake_cache_wait_opened(k.cache, 60));
 	CHECK_U64(kit_counter(&k, METRIC_UPCALL_OPEN), 60);
-	CHECK_U64(k.cache.n_opened, 60);
+	CHECK_U64(k.cache->n_opened, 60);
 	fs_get_status(k.fs, &status);
 	CHECK(!status.is_open_refused);
 	kit_fini(&k);

@@ -23,10 +23,6 @@
 
 int kit_main(int argc, char **argv, const struct check_test *tests, size_t n_tests)
 {
-	static const struct check_test few_watches = { "few_watches", child_few_watches };
-
-	if (argc > 2 && strcmp(argv[1], "--child") == 0 && strcmp(argv[2], "few-watches") == 0)
-		return check_main(1, argv, &few_watches, 1);
 	if (argc > 2 && strcmp(argv[1], "--child") == 0)
 		return kit_child_main(argc - 2, argv + 2);
 	return check_main(argc, argv, tests, n_tests);
@@ -97,9 +93,9 @@ void kit_mount(struct kit *k, const struct kit_options *options)
 	CHECK_INT(dataset_open(&dp, &k->dataset, &err), 0);
 	k->metrics = metrics_new();
 	CHECK(k->metrics != NULL);
-	fake_cache_init(&k->cache, k->dataset);
+	kit_cache_new(k);
 	fp.dataset = k->dataset;
-	fp.cache = &k->cache;
+	fp.cache = k->cache;
 	fp.metrics = k->metrics;
 	if (options) {
 		fp.vfiles = options->vfiles;
@@ -112,14 +108,16 @@ void kit_mount(struct kit *k, const struct kit_options *options)
 		CHECK_STR(err.msg, "");
 	if (fs_start(k->fs, &err) < 0)
 		CHECK_STR(err.msg, "");
+	kit_cache_start(k);
 }
 
 void kit_fini(struct kit *k)
 {
 	if (k->fs) {
 		fs_unmount(k->fs);
-		fake_cache_fini(&k->cache);
+		kit_cache_stop(k);
 		fs_free(k->fs);
+		kit_cache_free(k);
 	}
 	metrics_free(k->metrics);
 	dataset_free(k->dataset);

@@ -8,15 +8,15 @@
 
 #include "check.h"
 #include "clairfs/fs.h"
-#include "fake_cache.h"
 
+/* Always static: threads use it, also after a failing test was left. */
 struct kit {
 	char *source, *mountpoint;
 	struct dataset *dataset;
 	struct metrics *metrics;
-	struct cache cache;
+	struct cache *cache; /* the fake one or the real one, as the program is linked */
 	struct fs *fs;
-	bool is_unmounted;
+	void *rest; /* of whoever made the cache */
 };
 
 struct kit_options {
@@ -63,8 +63,12 @@ int kit_child_wait(struct kit *k, struct kit_child *child);
 
 /* fs_child.c: the operations. */
 int kit_child_main(int argc, char **argv);
-/* fs_child_mount.c: children with mounts of their own. */
-int child_serve(const char *mountpoint);
-void child_few_watches(void); /* a test of its own, in a user namespace */
+
+/* The cache of a kit: fs_kit_fake.c or fs_kit_real.c. Made before the mount, started after it,
+ * stopped after the unmount, freed after fs. */
+void kit_cache_new(struct kit *k);
+void kit_cache_start(struct kit *k);
+void kit_cache_stop(struct kit *k);
+void kit_cache_free(struct kit *k);
 
 #endif

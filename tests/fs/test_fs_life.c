@@ -13,6 +13,8 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include "fake_cache.h"
+#include "fs_child_mount.h"
 #include "fs_kit.h"
 
 /* The line of the mount table for this mountpoint, heap; NULL when it is not mounted. */
@@ -40,7 +42,7 @@ static void test_the_mount_table_shows_it(void)
 	static const struct kit_options options = { .shown_source = "/a, b\\c=d/e f" };
 	AUTO_FREE char *line = NULL;
 	struct fs_status status;
-	struct kit k;
+	static struct kit k;
 
 	kit_init(&k);
 	kit_add_samples(&k, 1, 2, 10);
@@ -61,7 +63,7 @@ static void test_the_mount_table_shows_it(void)
 static void check_refused(struct kit *k, const char *mountpoint, int rc, const char *words)
 {
 	struct fs_params params = { .dataset = k->dataset,
-				    .cache = &k->cache,
+				    .cache = k->cache,
 				    .metrics = k->metrics,
 				    .clock = clock_monotonic(),
 				    .mountpoint = mountpoint,
@@ -80,7 +82,7 @@ static void test_bad_mountpoints_are_refused(void)
 	AUTO_FREE char *missing = NULL;
 	AUTO_FREE char *file = NULL;
 	AUTO_FREE char *full = NULL;
-	struct kit k;
+	static struct kit k;
 
 	kit_init(&k);
 	kit_add_samples(&k, 1, 2, 10);
@@ -101,7 +103,7 @@ static void test_a_dead_mount_is_named(void)
 	AUTO_FREE char *dead = check_tmpfile("dead");
 	struct kit_child child;
 	char line[64];
-	struct kit k;
+	static struct kit k;
 
 	kit_init(&k);
 	kit_add_samples(&k, 1, 2, 10);
@@ -127,7 +129,7 @@ static void *wait_main(void *fs)
 static void test_unmount_from_outside_ends_the_wait(void)
 {
 	struct thr thr;
-	struct kit k;
+	static struct kit k;
 
 	kit_init(&k);
 	kit_add_samples(&k, 2, 50, 10);
@@ -144,7 +146,7 @@ static void test_stop_ends_the_wait_and_leaves_the_mount_to_unmount(void)
 {
 	AUTO_FREE char *file = NULL;
 	struct thr thr;
-	struct kit k;
+	static struct kit k;
 
 	kit_init(&k);
 	kit_add_samples(&k, 1, 2, 10);
@@ -162,7 +164,7 @@ static void test_stop_ends_the_wait_and_leaves_the_mount_to_unmount(void)
 
 static void test_umount_right_after_mount_is_not_busy(void)
 {
-	struct kit k;
+	static struct kit k;
 
 	for (int i = 0; i < 10; i++) {
 		kit_init(&k);
@@ -177,16 +179,16 @@ static void test_unmount_with_a_reader_waiting_ends_its_read(void)
 {
 	AUTO_FREE char *file = NULL;
 	struct kit_child child;
-	struct kit k;
+	static struct kit k;
 	int status;
 
 	kit_init(&k);
 	kit_add_samples(&k, 1, 2, 112640);
 	kit_mount(&k, NULL);
 	file = kit_path(&k, "d0/s1");
-	atomic_store(&k.cache.is_holding, true);
+	atomic_store(&k.cache->is_holding, true);
 	kit_child_start(&child, "print", file, NULL);
-	CHECK(fake_cache_wait_held(&k.cache, 1));
+	CHECK(fake_cache_wait_held(k.cache, 1));
 	fs_unmount(k.fs);
 	status = kit_child_wait(&k, &child);
 	CHECK(status == ECONNABORTED || status == ENOTCONN || status == EIO);
@@ -199,7 +201,7 @@ static void test_unmount_with_a_file_open_is_lazy(void)
 	AUTO_FREE char *file = NULL;
 	struct kit_child child;
 	char line[64];
-	struct kit k, again;
+	static struct kit k, again;
 
 	kit_init(&k);
 	kit_add_samples(&k, 1, 2, 112640);
@@ -226,7 +228,7 @@ static void test_unmount_does_not_touch_what_was_mounted_since(void)
 	AUTO_FREE char *file = NULL;
 	struct kit_child child;
 	char line[64];
-	struct kit k;
+	static struct kit k;
 
 	kit_init(&k);
 	kit_add_samples(&k, 1, 2, 112640);
@@ -280,4 +282,13 @@ static const struct check_test tests[] = {
 	{ "caps_name_what_there_is", test_caps_name_what_there_is },
 };
 
-KIT_MAIN(tests)
+int main(int argc, char **argv)
+{
+	static const struct check_test few_watches = { "few_watches", child_few_watches };
+
+	if (argc > 2 && strcmp(argv[1], "--child") == 0 && strcmp(argv[2], "few-watches") == 0)
+		return check_main(1, argv, &few_watches, 1);
+	if (argc > 3 && strcmp(argv[1], "--child") == 0 && strcmp(argv[2], "serve") == 0)
+		return child_serve(argv[3]);
+	return kit_main(argc, argv, tests, ARRAY_LEN(tests));
+}

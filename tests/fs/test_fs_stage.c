@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "fake_cache.h"
 #include "fs_kit.h"
 
 #define ATTEMPTS 20
@@ -91,7 +92,7 @@ static void test_staged_files_cost_no_upcall(void)
 	AUTO_FREE char *list = NULL;
 	uint64_t state = check_seed(), before = 0, after = 1;
 	struct fs_status status;
-	struct kit k;
+	static struct kit k;
 
 	kit_init(&k);
 	kit_add_samples(&k, 3, 40, 112640);
@@ -99,7 +100,7 @@ static void test_staged_files_cost_no_upcall(void)
 	kit_mount(&k, NULL);
 	order = calloc(dataset_n_samples(k.dataset), sizeof(*order));
 	list = write_list(&k, order, &state);
-	atomic_store(&k.cache.may_refuse_open, true);
+	atomic_store(&k.cache->may_refuse_open, true);
 	CHECK_INT(kit_child(&k, "read-list", list, NULL), 0);
 	fs_get_status(k.fs, &status);
 	CHECK(status.is_open_refused && status.is_watch_complete);
@@ -120,18 +121,18 @@ static void check_opens(struct kit *k, const uint32_t *order, const char *list)
 {
 	uint32_t n = dataset_n_samples(k->dataset);
 
-	fake_cache_forget_notes(&k->cache);
+	fake_cache_forget_notes(k->cache);
 	CHECK_INT(kit_child(k, "read-list", list, NULL), 0);
-	CHECK(fake_cache_wait_opened(&k->cache, n));
+	CHECK(fake_cache_wait_opened(k->cache, n));
 	/* One more open, at the end, drives out events that would be too many. */
 	CHECK_INT(kit_child(k, "read-list", list, NULL), 0);
-	CHECK(fake_cache_wait_opened(&k->cache, 2 * (size_t)n));
-	mutex_lock(&k->cache.mu);
-	CHECK_U64(k->cache.n_opened, 2 * (uint64_t)n);
+	CHECK(fake_cache_wait_opened(k->cache, 2 * (size_t)n));
+	mutex_lock(&k->cache->mu);
+	CHECK_U64(k->cache->n_opened, 2 * (uint64_t)n);
 	for (uint32_t i = 0; i < 2 * n; i++)
-		CHECK_INT(k->cache.opened[i], order[i % n]);
-	mutex_unlock(&k->cache.mu);
-	CHECK_INT(atomic_load(&k->cache.blinds), 0);
+		CHECK_INT(k->cache->opened[i], order[i % n]);
+	mutex_unlock(&k->cache->mu);
+	CHECK_INT(atomic_load(&k->cache->blinds), 0);
 }
 
 static void test_every_open_is_seen_once_and_in_order(void)
@@ -140,7 +141,7 @@ static void test_every_open_is_seen_once_and_in_order(void)
 	AUTO_FREE char *list = NULL;
 	uint64_t state = check_seed(), opens;
 	struct fs_status status;
-	struct kit k;
+	static struct kit k;
 
 	kit_init(&k);
 	kit_add_samples(&k, 5, 200, 100);
@@ -154,11 +155,11 @@ static void test_every_open_is_seen_once_and_in_order(void)
 	fs_get_status(k.fs, &status);
 	CHECK(!status.is_open_refused);
 	/* OPEN refused: one more upcall, then none. */
-	atomic_store(&k.cache.may_refuse_open, true);
+	atomic_store(&k.cache->may_refuse_open, true);
 	CHECK_INT(kit_child(&k, "read-list", list, NULL), 0);
 	opens = kit_counter(&k, METRIC_UPCALL_OPEN);
 	CHECK_U64(opens, 2003);
-	fake_cache_wait_opened(&k.cache, 3003);
+	fake_cache_wait_opened(k.cache, 3003);
 	check_opens(&k, order, list);
 	CHECK_U64(kit_counter(&k, METRIC_UPCALL_OPEN), opens);
 	fs_get_status(k.fs, &status);
@@ -174,12 +175,12 @@ static void test_open_answered_by_force_stays_answered(void)
 	AUTO_FREE char *list = NULL;
 	uint64_t state = check_seed();
 	struct fs_status status;
-	struct kit k;
+	static struct kit k;
 
 	kit_init(&k);
 	kit_add_samples(&k, 2, 20, 100);
 	kit_mount(&k, &options);
-	atomic_store(&k.cache.may_refuse_open, true);
+	atomic_store(&k.cache->may_refuse_open, true);
 	order = calloc(dataset_n_samples(k.dataset), sizeof(*order));
 	list = write_list(&k, order, &state);
 	CHECK_INT(kit_child(&k, "read-list", list, NULL), 0);
@@ -194,7 +195,7 @@ static void test_forgotten_inodes_are_told_and_can_be_found_again(void)
 {
 	struct fs_status status;
 	uint32_t n;
-	struct kit k;
+	static struct kit k;
 
 	kit_init(&k);
 	kit_add_samples(&k, 2, 50, 5000);
@@ -205,10 +206,10 @@ static void test_forgotten_inodes_are_told_and_can_be_found_again(void)
 	CHECK_INT(kit_child(&k, "compare", k.source, k.mountpoint), 0);
 	for (uint32_t s = 0; s < n; s++)
 		CHECK_INT(push_known(&k, (struct entry_id){ s }), 0);
-	fake_cache_forget_notes(&k.cache);
+	fake_cache_forget_notes(k.cache);
 	CHECK_INT(kit_child(&k, "forget", k.mountpoint, NULL), 0);
 	for (uint32_t s = 0; s < n; s++) {
-		CHECK(fake_cache_wait_forgotten(&k.cache, (struct entry_id){ s }, 1));
+		CHECK(fake_cache_wait_forgotten(k.cache, (struct entry_id){ s }, 1));
 		CHECK_INT(push(&k, (struct entry_id){ s }), -ENOENT);
 	}
 	/* What a watch holds on to, the kernel cannot forget. */
@@ -227,16 +228,16 @@ static void test_opens_are_seen_also_after_the_kernel_forgot_everything(void)
 	AUTO_FREE uint32_t *order = NULL;
 	AUTO_FREE char *list = NULL;
 	uint64_t state = check_seed();
-	struct kit k;
+	static struct kit k;
 
 	kit_init(&k);
 	kit_add_samples(&k, 4, 30, 100);
 	kit_mount(&k, NULL);
-	atomic_store(&k.cache.may_refuse_open, true);
+	atomic_store(&k.cache->may_refuse_open, true);
 	order = calloc(dataset_n_samples(k.dataset), sizeof(*order));
 	list = write_list(&k, order, &state);
 	CHECK_INT(kit_child(&k, "read-list", list, NULL), 0);
-	CHECK(fake_cache_wait_opened(&k.cache, 120));
+	CHECK(fake_cache_wait_opened(k.cache, 120));
 	CHECK_INT(kit_child(&k, "forget", k.mountpoint, NULL), 0);
 	check_opens(&k, order, list);
 	kit_fini(&k);
@@ -247,7 +248,7 @@ static void test_dropped_pages_are_asked_for_again(void)
 	AUTO_FREE char *file = NULL;
 	struct entry_id e;
 	uint64_t reads = 0;
-	struct kit k;
+	static struct kit k;
 
 	kit_init(&k);
 	kit_add_samples(&k, 1, 2, 112640);
@@ -270,7 +271,7 @@ static void test_a_changed_size_is_shown_after_inval_attr(void)
 	struct entry_id e;
 	struct stat st;
 	char line[64];
-	struct kit k;
+	static struct kit k;
 
 	kit_init(&k);
 	kit_add_samples(&k, 1, 2, 5000);
@@ -299,7 +300,7 @@ static void test_a_push_beside_a_waiting_read_ends(void)
 	AUTO_FREE char *other = NULL;
 	struct kit_child child;
 	struct entry_id e;
-	struct kit k;
+	static struct kit k;
 
 	kit_init(&k);
 	kit_add_samples(&k, 1, 2, 112640);
@@ -307,13 +308,13 @@ static void test_a_push_beside_a_waiting_read_ends(void)
 	file = kit_path(&k, "d0/s0");
 	other = kit_path(&k, "d0/s1");
 	e = kit_entry(&k, "d0/s1");
-	atomic_store(&k.cache.is_holding, true);
+	atomic_store(&k.cache->is_holding, true);
 	kit_child_start(&child, "print", file, NULL);
-	CHECK(fake_cache_wait_held(&k.cache, 1));
+	CHECK(fake_cache_wait_held(k.cache, 1));
 	/* Other files can be looked up, pushed and read meanwhile. */
 	CHECK_INT(push_known(&k, e), 0);
 	CHECK_INT(kit_child(&k, "stat", other, NULL), 0);
-	fake_cache_release(&k.cache);
+	fake_cache_release(k.cache);
 	CHECK_INT(kit_child_wait(&k, &child), 0);
 	CHECK_INT(push_known(&k, kit_entry(&k, "d0/s0")), 0);
 	kit_fini(&k);

@@ -9,12 +9,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "fake_cache.h"
 #include "fs_kit.h"
 
 static void test_the_mount_is_the_source(void)
 {
 	char lengthy[256];
-	struct kit k;
+	static struct kit k;
 
 	kit_init(&k);
 	memset(lengthy, 'x', 255);
@@ -40,7 +41,7 @@ static void test_the_mount_is_the_source(void)
 
 static void test_large_directories_are_listed_whole(void)
 {
-	struct kit k;
+	static struct kit k;
 
 	kit_init(&k);
 	kit_add_samples(&k, 2, 3000, 3);
@@ -53,7 +54,7 @@ static void test_a_read_only_filesystem_refuses_changes(void)
 {
 	AUTO_FREE char *file = NULL;
 	AUTO_FREE char *dir = NULL;
-	struct kit k;
+	static struct kit k;
 
 	kit_init(&k);
 	kit_add_samples(&k, 1, 3, 5000);
@@ -61,7 +62,7 @@ static void test_a_read_only_filesystem_refuses_changes(void)
 	file = kit_path(&k, "d0/s1");
 	dir = kit_path(&k, "d0");
 	CHECK_INT(kit_child(&k, "refuses", file, dir), 0);
-	atomic_store(&k.cache.may_refuse_open, true);
+	atomic_store(&k.cache->may_refuse_open, true);
 	CHECK_INT(kit_child(&k, "refuses", file, dir), 0);
 	CHECK_INT(kit_child(&k, "refuses", file, dir), 0); /* OPEN is not even asked any more */
 	CHECK_INT(kit_child(&k, "compare", k.source, k.mountpoint), 0);
@@ -72,17 +73,17 @@ static void test_errors_of_the_source_reach_the_reader(void)
 {
 	static const int errors[] = { EIO, ESTALE, EACCES, ENOENT, ETIMEDOUT, ENOMEM };
 	AUTO_FREE char *file = NULL;
-	struct kit k;
+	static struct kit k;
 
 	kit_init(&k);
 	kit_add_samples(&k, 1, 3, 5000);
 	kit_mount(&k, NULL);
 	file = kit_path(&k, "d0/s1");
 	for (size_t i = 0; i < ARRAY_LEN(errors); i++) {
-		atomic_store(&k.cache.fail_with, errors[i]);
+		atomic_store(&k.cache->fail_with, errors[i]);
 		CHECK_INT(kit_child(&k, "print", file, NULL), errors[i]);
 	}
-	atomic_store(&k.cache.fail_with, 0);
+	atomic_store(&k.cache->fail_with, 0);
 	CHECK_INT(kit_child(&k, "compare", k.source, k.mountpoint), 0);
 	kit_fini(&k);
 }
@@ -91,7 +92,7 @@ static void test_negative_lookups_are_remembered(void)
 {
 	AUTO_FREE char *file = NULL;
 	uint64_t lookups;
-	struct kit k;
+	static struct kit k;
 
 	kit_init(&k);
 	kit_add_samples(&k, 1, 3, 10);
@@ -109,12 +110,12 @@ static void test_negative_lookups_are_remembered(void)
 static void test_many_readers_at_once(void)
 {
 	struct kit_child children[4];
-	struct kit k;
+	static struct kit k;
 
 	kit_init(&k);
 	kit_add_samples(&k, 4, 60, 150000);
 	kit_mount(&k, NULL);
-	atomic_store(&k.cache.is_threaded, true);
+	atomic_store(&k.cache->is_threaded, true);
 	for (size_t i = 0; i < ARRAY_LEN(children); i++)
 		kit_child_start(&children[i], "compare", k.source, k.mountpoint);
 	for (size_t i = 0; i < ARRAY_LEN(children); i++)

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#include "fake_cache.h"
 #include "fs_kit.h"
 
 struct counter {
@@ -97,14 +98,14 @@ static void use_vfiles(struct kit *k)
 
 static void test_every_open_has_a_new_text_of_exact_size(void)
 {
-	struct kit k;
+	static struct kit k;
 
 	kit_init(&k);
 	kit_add_samples(&k, 1, 2, 10);
 	kit_mount(&k, &options);
 	use_vfiles(&k);
 	CHECK_INT(kit_child(&k, "compare", k.source, k.mountpoint), 0); /* not listed */
-	atomic_store(&k.cache.may_refuse_open, true);
+	atomic_store(&k.cache->may_refuse_open, true);
 	use_vfiles(&k);
 	CHECK_INT(kit_child(&k, "compare", k.source, k.mountpoint), 0);
 	CHECK_U64(kit_counter(&k, METRIC_UPCALL_OPEN) > 0, true);
@@ -116,7 +117,7 @@ static void test_the_directory_lists_them(void)
 	AUTO_FREE char *dir = NULL;
 	struct kit_child child;
 	char line[256];
-	struct kit k;
+	static struct kit k;
 
 	kit_init(&k);
 	kit_add_samples(&k, 1, 2, 10);
@@ -137,7 +138,7 @@ static void test_those_held_open_are_bounded(void)
 	struct kit_child child;
 	unsigned held;
 	char line[64];
-	struct kit k;
+	static struct kit k;
 
 	kit_init(&k);
 	kit_add_samples(&k, 1, 2, 10);
@@ -161,7 +162,7 @@ static void test_ours_wins_over_one_in_the_source(void)
 	AUTO_FREE char *hidden = NULL;
 	AUTO_FREE char *seen = NULL;
 	struct fs_status status;
-	struct kit k;
+	static struct kit k;
 
 	kit_init(&k);
 	kit_add_samples(&k, 1, 2, 10);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The arena against a model: a map of its pages that says which block owns each. Random allocs and
- * releases must never hand out a page twice, never pass the budget in what they count nor in what is
- * resident, and refuse only what the model agrees has no hole long enough. Then the same from several
- * threads, where every block carries its owner's mark in each page.
+ * releases must never hand out a page twice, never pass the budget in what they count nor in what
+ * is resident, and refuse only what the model agrees has no hole long enough. Then the same from
+ * several threads, where every block carries its owner's mark in each page.
  */
 #include <string.h>
 #include <sys/mman.h>
@@ -100,8 +100,8 @@ static void model_release(struct model *m, size_t at)
 	*block = m->blocks[--m->n_blocks];
 }
 
-/* Counts are right, and no more than the budget is resident: in the range itself, and nothing of the
- * arena is outside of it. */
+/* Counts are right, and no more than the budget is resident: in the range itself, and nothing of
+ * the arena is outside of it. */
 static void model_check(const struct model *m)
 {
 	unsigned char *map = malloc(m->n_pages);
@@ -144,7 +144,8 @@ static void run_model(uint64_t limit, uint64_t *seed)
 		bool is_filling = step / 1000 % 2 == 0;
 		uint64_t die = check_rand_below(seed, 10);
 
-		if (m->n_blocks == 0 || (m->n_blocks < MAX_BLOCKS && (is_filling ? die < 9 : die < 1)))
+		if (m->n_blocks == 0 ||
+		    (m->n_blocks < MAX_BLOCKS && (is_filling ? die < 9 : die < 1)))
 			model_alloc(m, any_length(seed, PIECE_BYTES));
 		else
 			model_release(m, check_rand_below(seed, m->n_blocks));
@@ -163,9 +164,10 @@ static void run_model(uint64_t limit, uint64_t *seed)
 
 static void arena_agrees_with_a_map_of_its_pages(void)
 {
-	static const uint64_t limits[] = { PAGE,	   300 * PAGE,	    2u << 20,
-					   (2u << 20) + PAGE, 511 * PAGE,   24u << 20,
-					   (64u << 20) - PAGE };
+	static const uint64_t limits[] = {
+		PAGE,       300 * PAGE, 2u << 20,          (2u << 20) + PAGE,
+		511 * PAGE, 24u << 20,  (64u << 20) - PAGE
+	};
 	uint64_t seed = check_seed();
 
 	for (size_t i = 0; i < ARRAY_LEN(limits); i++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The arena: its costs, its budget, how much of it is usable, and that memory really goes back to the
- * system. What is resident is counted with mincore() over the arena's range, page by page.
+ * The arena: its costs, its budget, how much of it is usable, and that memory really goes back to
+ * the system. What is resident is counted with mincore() over the arena's range, page by page.
  */
 #include <errno.h>
 #include <string.h>
@@ -78,7 +78,8 @@ static void whole_budget_can_be_used(void)
 		}
 		CHECK(arena_alloc(arena, 1) == NULL);
 		for (size_t i = 0; i < 64; i++)
-			arena_release(arena, mem[i * 37 % 64], PIECE_BYTES - (uint32_t)(i * 37 % 64));
+			arena_release(arena, mem[i * 37 % 64],
+				      PIECE_BYTES - (uint32_t)(i * 37 % 64));
 		CHECK_U64(arena_used(arena), 0);
 	}
 	arena_free(arena);
@@ -113,23 +114,26 @@ static void empty_chunks_go_back_to_the_system(void)
 	struct arena *arena = new_arena(N * (uint64_t)PIECE_BYTES);
 	uint8_t *base = (uint8_t *)UINTPTR_MAX, *mem[N];
 
-	for (size_t i = 0; i < N; i++) {
-		mem[i] = arena_alloc(arena, PIECE_BYTES);
-		CHECK(mem[i] != NULL);
-		memset(mem[i], (int)i + 1, PIECE_BYTES);
-		base = MIN(base, mem[i]);
+	/* Twice: memory that has gone back comes again, and goes again. */
+	for (int round = 0; round < 2; round++) {
+		for (size_t i = 0; i < N; i++) {
+			mem[i] = arena_alloc(arena, PIECE_BYTES);
+			CHECK(mem[i] != NULL);
+			memset(mem[i], (int)i + 1, PIECE_BYTES);
+			base = MIN(base, mem[i]);
+		}
+		CHECK_U64(resident(base, N * (size_t)PIECE_BYTES), N * (uint64_t)PIECE_BYTES);
+		/* Every other piece of 1 MiB: no chunk of 2 MiB is empty, nothing can go back. */
+		for (size_t i = 0; i < N; i += 2)
+			arena_release(arena, mem[i], PIECE_BYTES);
+		CHECK_U64(resident(base, N * (size_t)PIECE_BYTES), N * (uint64_t)PIECE_BYTES);
+		for (size_t i = 1; i < N; i += 2)
+			arena_release(arena, mem[i], PIECE_BYTES);
+		CHECK_U64(arena_used(arena), 0);
+		/* A few stay, so that filling and emptying does not go to the system each time. */
+		CHECK(resident(base, N * (size_t)PIECE_BYTES) <= 4 * CHUNK);
+		CHECK(resident(base, N * (size_t)PIECE_BYTES) > 0);
 	}
-	CHECK_U64(resident(base, N * (size_t)PIECE_BYTES), N * (uint64_t)PIECE_BYTES);
-	/* Every other piece of 1 MiB: no chunk of 2 MiB is empty, nothing can go back. */
-	for (size_t i = 0; i < N; i += 2)
-		arena_release(arena, mem[i], PIECE_BYTES);
-	CHECK_U64(resident(base, N * (size_t)PIECE_BYTES), N * (uint64_t)PIECE_BYTES);
-	for (size_t i = 1; i < N; i += 2)
-		arena_release(arena, mem[i], PIECE_BYTES);
-	CHECK_U64(arena_used(arena), 0);
-	/* A few stay, so that filling and emptying does not go to the system each time. */
-	CHECK(resident(base, N * (size_t)PIECE_BYTES) <= 4 * CHUNK);
-	CHECK(resident(base, N * (size_t)PIECE_BYTES) > 0);
 	/* And all of it can be used again. */
 	for (size_t i = 0; i < N; i++)
 		CHECK((mem[i] = arena_alloc(arena, PIECE_BYTES)) != NULL);
@@ -192,8 +196,8 @@ static uint32_t size_two_kinds(uint64_t *seed)
 	return check_rand_below(seed, 2) ? PIECE_BYTES : 5000;
 }
 
-/* Share of the budget that is payload while blocks at random are replaced, as a cache does it: what does
- * not fit evicts until it does. The mean over time and the least. Nothing is touched, so the
+/* Share of the budget that is payload while blocks at random are replaced, as a cache does it: what
+ * does not fit evicts until it does. The mean over time and the least. Nothing is touched, so the
  * budget may be larger than the machine. */
 static double utilisation(uint64_t limit, uint32_t (*size)(uint64_t *), uint64_t *seed,
 			  double *ret_least)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The source through a real engine: bytes of all sizes, files that are not what the reader believes,
- * and the descriptors that are kept - counted in /proc/self/fd, because a leak is the likeliest bug of
- * such a table.
+ * The source through a real engine: bytes of all sizes, files that are not what the reader
+ * believes, and the descriptors that are kept - counted in /proc/self/fd, because a leak is the
+ * likeliest bug of such a table.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 
 #include "clairfs/base/clock.h"
+#include "clairfs/base/thr.h"
 #include "fault_io.h"
 #include "tier_reads.h"
 
@@ -19,7 +20,8 @@
 
 struct rig {
 	int dirfd;
-	struct io *io; /* a fault engine above the pool: pauses and faults for those who want them */
+	struct io
+		*io; /* a fault engine above the pool: pauses and faults for those who want them */
 	struct io *below;
 	struct metrics *metrics;
 	struct tier *tier;
@@ -38,8 +40,8 @@ static int count_fds(void)
 	return n - 3; /* ".", ".." and dir */
 }
 
-/* Waits until so many are open: engine and source close after done(), so the last one may be a moment
- * late. A leak is a failure after ten seconds. */
+/* Waits until so many are open: engine and source close after done(), so the last one may be a
+ * moment late. A leak is a failure after ten seconds. */
 static void check_fds(int want)
 {
 	uint64_t end = clock_now(clock_monotonic()) + 10 * NS_PER_S;
@@ -116,8 +118,8 @@ static void free_read(struct waited_read *w)
 
 static void check_bytes_of(const struct waited_read *w, uint64_t version)
 {
-	AUTO_FREE uint8_t *want = version_bytes(
-		version, (uint64_t)w->read.key.piece * PIECE_BYTES, w->read.length);
+	AUTO_FREE uint8_t *want =
+		version_bytes(version, (uint64_t)w->read.key.piece * PIECE_BYTES, w->read.length);
 
 	CHECK_BYTES(w->read.buf, want, w->read.length);
 }
@@ -152,8 +154,16 @@ static int read_stale(const struct rig *r, const char *name, const struct file_i
 
 static void files_of_all_sizes_are_read(void)
 {
-	static const size_t sizes[] = { 0, 1, 4095, 4096, 4097, 110000, PIECE_BYTES - 1,
-					PIECE_BYTES, PIECE_BYTES + 1, PIECE_BYTES * 5 / 2 };
+	static const size_t sizes[] = { 0,
+					1,
+					4095,
+					4096,
+					4097,
+					110000,
+					PIECE_BYTES - 1,
+					PIECE_BYTES,
+					PIECE_BYTES + 1,
+					PIECE_BYTES * 5 / 2 };
 	struct metrics_hist_view hist;
 	uint64_t n_reads = 0, n_bytes = 0;
 	struct rig r;
@@ -343,16 +353,18 @@ static void old_descriptors_are_opened_again(void)
 	rig_fini(&r);
 }
 
-/* A kept descriptor of a file that has been replaced, with the reader believing in the new one, in the
- * old one, and after a change in place. */
+/* A kept descriptor of a file that has been replaced, with the reader believing in the new one, in
+ * the old one, and after a change in place. */
 static void kept_descriptor_is_never_the_last_word(void)
 {
 	AUTO_FREE char *a = NULL, *b = NULL;
 	struct file_identity old, new;
 	struct stat st;
 	struct rig r;
+	int fds;
 
 	rig_init(&r, 4, LONG_NS);
+	fds = count_fds();
 	a = rig_path(&r, "a");
 	b = rig_path(&r, "b");
 	old = make_file(&r, "a", 1, 2 * PIECE_BYTES);
@@ -371,12 +383,86 @@ static void kept_descriptor_is_never_the_last_word(void)
 	CHECK_U64((uint64_t)st.st_size, 2 * PIECE_BYTES - 1);
 	new = file_identity_of(&st);
 	CHECK_INT(read_piece(&r, 1, 1, "a", &new), 0);
+	/* A descriptor that is known to be of another version is not even tried. */
+	unsigned n_jobs = fault_io_seen(r.io);
+
+	CHECK_INT(read_stale(&r, "a", &old, &st), -ESTALE);
+	CHECK_U64(fault_io_seen(r.io), n_jobs + 1);
+	CHECK_INT(read_piece(&r, 1, 1, "a", &new), 0);
 	/* An error on the descriptor alone is not seen by the reader. */
-	fault_io_set(r.io, &(struct fault_io_rule){ .kind = FAULT_IO_FAIL, .repeat = 1,
-						    .status = -EIO });
+	fault_io_set(r.io,
+		     &(struct fault_io_rule){ .kind = FAULT_IO_FAIL, .repeat = 1, .status = -EIO });
 	CHECK_INT(read_piece(&r, 1, 0, "a", &new), 0);
 	CHECK_U64(fault_io_fired(r.io), 1);
 	CHECK_U64(metrics_get(r.metrics, METRIC_SOURCE_ERRORS), 0);
+	/* One of a file that is gone does not keep its blocks from being freed. */
+	CHECK_INT(unlink(a), 0);
+	CHECK_INT(read_stale(&r, "a", &new, &st), -ENOENT);
+	check_fds(fds);
+	rig_fini(&r);
+}
+
+/* Many reads at once, by one thread. */
+struct flood {
+	struct waited_read *reads[48];
+	struct rig *rig;
+	struct thr thr;
+};
+
+static void *flood_main(void *arg)
+{
+	struct flood *flood = arg;
+
+	for (unsigned round = 0; round < 5; round++) {
+		for (size_t i = 0; i < ARRAY_LEN(flood->reads); i++)
+			tier_read(flood->rig->tier, &flood->reads[i]->read);
+		for (size_t i = 0; i < ARRAY_LEN(flood->reads); i++) {
+			CHECK_INT(waited_read_wait(flood->reads[i]), 0);
+			flood->reads[i]->n_done = 0;
+		}
+	}
+	return NULL;
+}
+
+/* Several threads, few places: descriptors are evicted while others use them, all the time. */
+static void threads_share_few_descriptors(void)
+{
+	enum { N_FILES = 6, N_THREADS = 3 };
+	struct file_identity id[N_FILES];
+	char name[N_FILES][8];
+	struct flood floods[N_THREADS];
+	uint64_t seed = check_seed();
+	struct rig r;
+	int fds;
+
+	rig_init(&r, 2, LONG_NS);
+	for (uint32_t i = 0; i < N_FILES; i++) {
+		snprintf(name[i], sizeof(name[i]), "f%u", i);
+		id[i] = make_file(&r, name[i], i, PIECE_BYTES + 4000 + i);
+	}
+	fds = count_fds();
+	for (size_t t = 0; t < N_THREADS; t++) {
+		floods[t].rig = &r;
+		for (size_t i = 0; i < ARRAY_LEN(floods[t].reads); i++) {
+			uint32_t file = (uint32_t)check_rand_below(&seed, N_FILES);
+
+			floods[t].reads[i] = new_read(&r, file, i % 8 != 0, name[file], &id[file]);
+		}
+	}
+	for (size_t t = 0; t < N_THREADS; t++)
+		CHECK_INT(thr_start(&floods[t].thr, "flood", flood_main, &floods[t], NULL), 0);
+	for (size_t t = 0; t < N_THREADS; t++)
+		thr_join(&floods[t].thr);
+	for (size_t t = 0; t < N_THREADS; t++)
+		for (size_t i = 0; i < ARRAY_LEN(floods[t].reads); i++) {
+			check_bytes_of(floods[t].reads[i], floods[t].reads[i]->read.key.entry.v);
+			free_read(floods[t].reads[i]);
+		}
+	CHECK_U64(metrics_get(r.metrics, METRIC_SOURCE_READS),
+		  N_THREADS * 5 * ARRAY_LEN(floods[0].reads));
+	tier_free(r.tier);
+	check_fds(fds);
+	r.tier = NULL;
 	rig_fini(&r);
 }
 
@@ -388,8 +474,7 @@ static void free_waits_for_reads_in_flight(void)
 
 	rig_init(&r, 2, LONG_NS);
 	id = make_file(&r, "a", 1, 8 * PIECE_BYTES);
-	fault_io_set(r.io, &(struct fault_io_rule){ .kind = FAULT_IO_DELAY,
-						    .delay_ns = 2000000 });
+	fault_io_set(r.io, &(struct fault_io_rule){ .kind = FAULT_IO_DELAY, .delay_ns = 2000000 });
 	for (uint32_t i = 0; i < 8; i++) {
 		w[i] = new_read(&r, 1, i, "a", &id);
 		tier_read(r.tier, &w[i]->read);
@@ -414,6 +499,7 @@ static const struct check_test tests[] = {
 	{ "no_more_descriptors_than_asked_for", no_more_descriptors_than_asked_for },
 	{ "old_descriptors_are_opened_again", old_descriptors_are_opened_again },
 	{ "kept_descriptor_is_never_the_last_word", kept_descriptor_is_never_the_last_word },
+	{ "threads_share_few_descriptors", threads_share_few_descriptors },
 	{ "free_waits_for_reads_in_flight", free_waits_for_reads_in_flight },
 };
 

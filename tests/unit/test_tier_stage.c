@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Pushing pages, seen from the kernel's side: a fake that records every push and refuses what would
- * leave pages invalid or make the file longer. Also the null tier and the arithmetic of pieces, which
- * have no better place.
+ * leave pages invalid or make the file longer. Also the null tier and the arithmetic of pieces,
+ * which have no better place.
  */
 #include <errno.h>
 
 #include "tier_reads.h"
 
 struct recorder {
-	uint64_t size;      /* of the file */
-	uint64_t end;       /* of what has been pushed */
+	uint64_t size; /* of the file */
+	uint64_t end;  /* of what has been pushed */
 	uint64_t n_calls;
 	const uint8_t *data; /* expected at the next call */
 	int result;
@@ -55,9 +55,17 @@ static void push_file(uint64_t size)
 
 static void pushes_keep_the_page_rule(void)
 {
-	static const uint64_t borders[] = { 0, 4096, 8192, 65536, PIECE_BYTES - 4096,
-		PIECE_BYTES, PIECE_BYTES + 4096, 2 * PIECE_BYTES, 5 * PIECE_BYTES / 2,
-		7ull * PIECE_BYTES, (1ull << 33) };
+	static const uint64_t borders[] = { 0,
+					    4096,
+					    8192,
+					    65536,
+					    PIECE_BYTES - 4096,
+					    PIECE_BYTES,
+					    PIECE_BYTES + 4096,
+					    2 * PIECE_BYTES,
+					    5 * PIECE_BYTES / 2,
+					    7ull * PIECE_BYTES,
+					    (1ull << 33) };
 
 	for (size_t i = 0; i < ARRAY_LEN(borders); i++)
 		for (uint64_t delta = 0; delta <= 4; delta++) {

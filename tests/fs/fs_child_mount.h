@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Children of test_fs_life that mount something themselves. */
+#ifndef CLAIRFS_TESTS_FS_CHILD_MOUNT_H
+#define CLAIRFS_TESTS_FS_CHILD_MOUNT_H
+
+/* Mounts, says "mounted" and serves until it is killed. */
+int child_serve(const char *mountpoint);
+/* A test of its own, in a user namespace where two directories can be watched. */
+void child_few_watches(void);
+
+#endif

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tells the plan a story by hand: reads, answers, time; records what it wants. Header-only, for tests/unit/test_plan_*.c.
+ *
+ * Samples are one page each unless sizes are given. Epoch 0 reads sample p at position p, the others are shuffled (all
+ * are like epoch 0 with is_unshuffled). What the plan
+ * asks for is answered at once where is_auto says so, and counted; the rest waits in log[] for the test. */
+#ifndef CLAIRFS_TESTS_PLAN_STORY_H
+#define CLAIRFS_TESTS_PLAN_STORY_H
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+#include "clairfs/base/clock.h"
+#include "clairfs/base/ids.h"
+#include "clairfs/plan.h"
+
+#define STORY_LOG 20000
+#define STORY_EPOCHS 16
+
+struct story {
+	struct plan *plan;
+	uint32_t n;
+	bool is_unshuffled;
+	uint32_t *order[STORY_EPOCHS];
+	uint64_t now;
+	bool is_auto[5]; /* by enum plan_action_kind */
+	uint64_t count[5];
+	struct plan_action log[STORY_LOG]; /* not answered automatically, and all DROPs */
+	uint32_t n_log;
+	uint64_t wake;
+};
+
+static inline uint32_t story_sample(struct story *st, uint64_t epoch, uint64_t pos)
+{
+	uint64_t state = epoch;
+
+	CHECK(epoch < STORY_EPOCHS && pos < st->n);
+	if (!st->order[epoch]) {
+		st->order[epoch] = calloc(st->n, sizeof(uint32_t));
+		for (uint32_t i = 0; i < st->n; i++)
+			st->order[epoch][i] = i;
+		for (uint32_t i = st->n; i > 1 && epoch && !st->is_unshuffled; i--) {
+			uint32_t j = (uint32_t)check_rand_below(&state, i), t = st->order[epoch][j];
+
+			st->order[epoch][j] = st->order[epoch][i - 1];
+			st->order[epoch][i - 1] = t;
+		}
+	}
+	return st->order[epoch][pos];
+}
+
+static inline struct order_epoch *story_epoch(struct story *st, uint64_t epoch)
+{
+	struct order_epoch *ep = calloc(1, sizeof(*ep));
+
+	*ep = (struct order_epoch){ .epoch = epoch, .length = st->n, .n = st->n };
+	ep->sample = calloc(st->n, sizeof(uint32_t));
+	ep->first = calloc(st->n, sizeof(uint32_t));
+	for (uint32_t p = 0; p < st->n; p++) {
+		ep->sample[p] = story_sample(st, epoch, p);
+		ep->first[ep->sample[p]] = p;
+	}
+	return ep;
+}
+
+static inline void story_event(struct story *st, struct plan_event ev)
+{
+	plan_event(st->plan, st->now, &ev);
+}
+
+static inline void story_fetched(struct story *st, uint32_t sample, int status)
+{
+	story_event(st, (struct plan_event){ .kind = PLAN_EV_FETCHED, .sample = sample, .status = status,
+					     .latency_ns = NS_PER_MS, .bytes = 4096 });
+}
+
+static inline void story_answer(struct story *st, const struct plan_action *a)
+{
+	switch (a->kind) {
+	case PLAN_ACT_FETCH:
+		story_fetched(st, a->sample, 0);
+		break;
+	case PLAN_ACT_STAGE:
+		story_event(st, (struct plan_event){ .kind = PLAN_EV_STAGED, .sample = a->sample });
+		break;
+	case PLAN_ACT_PIN:
+		story_event(st, (struct plan_event){ .kind = PLAN_EV_PINNED, .sample = a->sample });
+		break;
+	case PLAN_ACT_EPOCH:
+		story_event(st, (struct plan_event){ .kind = PLAN_EV_EPOCH, .epoch = a->epoch,
+						     .order_epoch = story_epoch(st, a->epoch) });
+		break;
+	case PLAN_ACT_DROP:
+		break;
+	}
+}
+
+/* Lets the plan decide until it wants nothing more. */
+static inline void story_step(struct story *st)
+{
+	struct plan_action a[4096];
+	uint32_t n;
+
+	do {
+		st->wake = plan_step(st->plan, st->now);
+		for (n = 0; n < 4096 && plan_next_action(st->plan, &a[n]); n++)
+			st->count[a[n].kind]++;
+		for (uint32_t i = 0; i < n; i++) {
+			if (st->is_auto[a[i].kind])
+				story_answer(st, &a[i]);
+			if ((!st->is_auto[a[i].kind] || a[i].kind == PLAN_ACT_DROP) && st->n_log < STORY_LOG)
+				st->log[st->n_log++] = a[i];
+		}
+	} while (n || st->wake <= st->now);
+}
+
+/* Parameters every story starts from: everything fits, readers stand within 64 positions. */
+static inline struct plan_params story_params(const struct order_info *info)
+{
+	return (struct plan_params){ .n = (uint32_t)info->n, .order = info, .arena_bytes = 4096 * 2 * info->n + 32768,
+				     .stage_bytes = 4096 * 64, .sample_max_bytes = 8192, .inflight_min = 8,
+				     .inflight_max = 8, .span = 64 };
+}
+
+/* With nothing decided yet, so that is_auto can be changed first. */
+static inline struct story *story_prepare(struct plan_params params, const uint64_t *sizes)
+{
+	struct story *st = calloc(1, sizeof(*st));
+	uint64_t *size = calloc(params.n + 1, sizeof(*size));
+
+	st->n = params.n;
+	st->now = NS_PER_S;
+	memset(st->is_auto, true, sizeof(st->is_auto));
+	for (uint32_t i = 0; i < params.n; i++)
+		size[i] = sizes ? sizes[i] : 4096;
+	params.size = size;
+	CHECK_INT(plan_new(&params, &st->plan), 0);
+	free(size); /* the plan has its own copy */
+	return st;
+}
+
+static inline struct story *story_new(struct plan_params params, const uint64_t *sizes)
+{
+	struct story *st = story_prepare(params, sizes);
+
+	story_step(st);
+	return st;
+}
+
+static inline void story_free(struct story *st)
+{
+	plan_free(st->plan);
+	for (uint32_t i = 0; i < STORY_EPOCHS; i++)
+		free(st->order[i]);
+	free(st);
+}
+
+/* Somebody opens a sample, a tenth of a millisecond later. */
+static inline void story_open(struct story *st, uint32_t sample)
+{
+	st->now += NS_PER_MS / 10;
+	story_event(st, (struct plan_event){ .kind = PLAN_EV_OPENED, .sample = sample });
+	story_step(st);
+}
+
+/* The job reads these positions of an epoch, one after the other. */
+static inline void story_read(struct story *st, uint64_t epoch, uint64_t from, uint64_t to)
+{
+	for (uint64_t p = from; p < to; p++)
+		story_open(st, story_sample(st, epoch, p));
+}
+
+static inline struct plan_status story_status(const struct story *st)
+{
+	struct plan_status status;
+
+	plan_get_status(st->plan, &status);
+	return status;
+}
+
+static inline uint32_t story_logged(const struct story *st, enum plan_action_kind kind)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < st->n_log; i++)
+		n += st->log[i].kind == kind;
+	return n;
+}
+
+static inline bool story_has_logged(const struct story *st, enum plan_action_kind kind, uint32_t sample)
+{
+	for (uint32_t i = 0; i < st->n_log; i++)
+		if (st->log[i].kind == kind && st->log[i].sample == sample)
+			return true;
+	return false;
+}
+
+#endif

@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The store against a table of what it was given: random puts of versions, forgets, reads and
+ * questions, with several pieces per file and the budget small enough to run full. Whatever it
+ * serves must be the version in the table; what the table does not have must not be served. Then
+ * one writer beside readers, askers and a forgetter on other threads.
+ */
+#include <errno.h>
+
+#include "clairfs/base/thr.h"
+#include "src/tier/store_priv.h"
+#include "tier_reads.h"
+
+#define MIB (1ull << 20)
+enum { N_ENTRIES = 60, MAX_PIECES = 3 };
+
+struct model {
+	struct store *store;
+	uint64_t kept[N_ENTRIES][MAX_PIECES]; /* version + 1, 0 = nothing */
+	uint64_t n_puts, n_hits, n_misses, n_stale;
+};
+
+static uint64_t size_of(uint32_t entry, uint64_t version)
+{
+	uint64_t z = entry * 1000003ull + version * 10007;
+
+	z = (z ^ (z >> 13)) * 0x9e3779b97f4a7c15ull >> 20;
+	return entry % 10 == 0 ? z % (MAX_PIECES * MIB) + 1 : z % 60000;
+}
+
+static struct file_identity identity_of(uint32_t entry, uint64_t version)
+{
+	return (struct file_identity){ .ino = entry,
+				       .size = size_of(entry, version),
+				       .mtime_ns = (int64_t)version,
+				       .ctime_ns = (int64_t)version };
+}
+
+static uint64_t stamp_of(uint32_t entry, uint64_t version)
+{
+	return entry * 100000ull + version;
+}
+
+static struct store *open_store(uint64_t limit, enum io_engine engine)
+{
+	struct store_params params = {
+		.dir = check_tmpdir(), .limit_bytes = limit, .engine = engine, .max_inflight = 4
+	};
+	struct store *store;
+
+	CHECK_INT(store_open(&params, &store, NULL), 0);
+	return store;
+}
+
+static int put(struct store *store, uint32_t entry, uint32_t piece, uint64_t version)
+{
+	struct file_identity id = identity_of(entry, version);
+	uint32_t length = piece_length(id.size, piece);
+	AUTO_FREE uint8_t *bytes = version_bytes(stamp_of(entry, version), piece * MIB, length);
+
+	return store_put(store, (struct piece_key){ { entry }, piece }, &id, bytes, length);
+}
+
+static bool is_version(const uint8_t *bytes, uint32_t entry, uint32_t piece, uint64_t version,
+		       uint32_t length)
+{
+	for (uint32_t i = 0; i < length; i++)
+		if (bytes[i] != version_byte(stamp_of(entry, version), piece * MIB + i))
+			return false;
+	return true;
+}
+
+static int get(struct store *store, uint32_t entry, uint32_t piece, uint64_t version)
+{
+	struct file_identity id = identity_of(entry, version);
+	struct waited_read *w = waited_read_new((struct entry_id){ entry }, piece, NULL, &id);
+	int status = waited_read_run(store_tier(store), w);
+
+	if (status == 0)
+		CHECK(is_version(w->read.buf, entry, piece, version, w->read.length));
+	waited_read_free(w);
+	return status;
+}
+
+static void model_put(struct model *m, uint32_t entry, uint32_t piece, uint64_t version)
+{
+	bool was_full = store_is_full(m->store);
+	uint64_t before = store_bytes(m->store);
+	uint64_t *kept = &m->kept[entry][piece];
+	int status = put(m->store, entry, piece, version);
+
+	if (was_full) {
+		CHECK_INT(status, -ENOSPC);
+		CHECK_U64(store_bytes(m->store), before);
+	} else if (*kept == version + 1) {
+		CHECK_INT(status, -EEXIST);
+	} else if (status == 0) {
+		*kept = version + 1;
+		m->n_puts++;
+	} else {
+		CHECK_INT(status, -ENOSPC);
+		CHECK(store_is_full(m->store));
+	}
+}
+
+static void model_get(struct model *m, uint32_t entry, uint32_t piece, uint64_t version)
+{
+	struct file_identity id = identity_of(entry, version);
+	struct piece_key key = { { entry }, piece };
+	uint64_t kept = m->kept[entry][piece];
+	int want = kept == 0 ? -ENOENT : kept == version + 1 ? 0 : -ESTALE;
+
+	CHECK(store_has(m->store, key, &id) == (want == 0));
+	CHECK_INT(get(m->store, entry, piece, version), want);
+	*(want == 0 ? &m->n_hits : want == -ESTALE ? &m->n_stale : &m->n_misses) += 1;
+}
+
+static void model_step(struct model *m, uint64_t *seed)
+{
+	uint32_t entry = (uint32_t)check_rand_below(seed, N_ENTRIES);
+	uint64_t version = check_rand_below(seed, 3);
+	uint32_t n = piece_count(size_of(entry, version));
+	uint32_t piece = (uint32_t)check_rand_below(seed, n);
+	uint64_t die = check_rand_below(seed, 100);
+
+	if (die < 30) {
+		model_put(m, entry, piece, version);
+	} else if (die < 34) {
+		n = (uint32_t)check_rand_below(seed, MAX_PIECES + 1);
+		store_forget(m->store, (struct entry_id){ entry }, n);
+		for (uint32_t i = 0; i < n; i++)
+			m->kept[entry][i] = 0;
+	} else {
+		model_get(m, entry, piece, version);
+	}
+}
+
+static void store_agrees_with_a_table(void)
+{
+	uint64_t seed = check_seed(), limit = 40 * MIB;
+	bool was_full = false;
+
+	for (enum io_engine engine = IO_ENGINE_AUTO; engine <= IO_ENGINE_POOL; engine++) {
+		struct model m = { .store = open_store(limit, engine) };
+
+		for (unsigned i = 0; i < 2500; i++) {
+			model_step(&m, &seed);
+			CHECK(store_bytes(m.store) <= limit);
+		}
+		was_full = store_is_full(m.store);
+		printf("# %s: %llu puts, %llu hits, %llu misses, %llu stale, %s\n",
+		       store_engine_name(m.store), (unsigned long long)m.n_puts,
+		       (unsigned long long)m.n_hits, (unsigned long long)m.n_misses,
+		       (unsigned long long)m.n_stale, was_full ? "full" : "not full");
+		CHECK(m.n_hits > 100 && m.n_misses > 20 && m.n_stale > 100);
+		store_close(m.store);
+	}
+	CHECK(was_full);
+}
+
+/* Many sets and removals at few keys: the gaps in the runs of a table are where such code breaks.
+ */
+static void index_agrees_with_an_array(void)
+{
+	static struct store_index index;
+	static uint32_t blocks[3000]; /* block + 1 */
+	uint64_t seed = check_seed(), bytes, pieces, n = 0;
+	struct file_identity id = { .ino = 1 }, other = { .ino = 2 };
+
+	store_index_init(&index);
+	for (uint32_t i = 0; i < 300000; i++) {
+		uint64_t at = check_rand_below(&seed, ARRAY_LEN(blocks));
+		struct piece_key key = { { (uint32_t)at / 3 }, (uint32_t)at % 3 };
+		uint32_t block;
+
+		switch (check_rand_below(&seed, 5)) {
+		case 0:
+		case 1:
+			CHECK_INT(store_index_set(&index, key, &id, i), 0);
+			n += blocks[at] == 0;
+			blocks[at] = i + 1;
+			break;
+		case 2:
+			store_index_remove(&index, key, STORE_NO_BLOCK);
+			n -= blocks[at] != 0;
+			blocks[at] = 0;
+			break;
+		case 3: /* of a block that is not there any more */
+			store_index_remove(&index, key, blocks[at]);
+			break;
+		default:
+			CHECK_INT(store_index_find(&index, key, &id, &block),
+				  blocks[at] ? 0 : -ENOENT);
+			if (blocks[at]) {
+				CHECK_U64(block + 1, blocks[at]);
+				CHECK_INT(store_index_find(&index, key, &other, &block), -ESTALE);
+			}
+		}
+	}
+	store_index_usage(&index, &bytes, &pieces);
+	CHECK_U64(pieces, n);
+	store_index_fini(&index);
+}
+
+/* --- threads --- */
+enum { N_READERS = 3, N_FILES = 400, FORGOTTEN_EVERY = 16 };
+
+struct shared {
+	struct store *store;
+	_Atomic uint32_t n_put; /* entries below are or were in the store */
+	_Atomic bool is_over;
+};
+
+struct reader {
+	struct thr thr;
+	struct shared *shared;
+	uint64_t seed, n_hits, n_wrong;
+};
+
+static void *read_all(void *arg)
+{
+	struct reader *r = arg;
+
+	while (!r->shared->is_over || r->n_hits == 0) {
+		uint32_t n = r->shared->n_put;
+		uint32_t entry = n ? (uint32_t)check_rand_below(&r->seed, n) : 0;
+		struct file_identity id = identity_of(entry, 0);
+		struct waited_read *w;
+		int status;
+
+		if (n == 0) /* the writer's turn */
+			continue;
+		w = waited_read_new((struct entry_id){ entry }, 0, NULL, &id);
+		(void)store_has(r->shared->store, w->read.key, &id);
+		status = waited_read_run(store_tier(r->shared->store), w);
+		if (status == 0)
+			r->n_hits++;
+		/* Only those that are forgotten may be missing. */
+		r->n_wrong += status == 0 ? !is_version(w->read.buf, entry, 0, 0, w->read.length)
+					  : status != -ENOENT || entry % FORGOTTEN_EVERY != 0;
+		waited_read_free(w);
+	}
+	return NULL;
+}
+
+static void one_writer_beside_readers(void)
+{
+	struct shared shared = { .store = open_store(256 * MIB, IO_ENGINE_AUTO) };
+	struct reader readers[N_READERS];
+	uint64_t seed = check_seed();
+
+	for (size_t i = 0; i < N_READERS; i++) {
+		readers[i] = (struct reader){ .shared = &shared, .seed = check_rand_u64(&seed) };
+		CHECK_INT(thr_start(&readers[i].thr, "reader", read_all, &readers[i], NULL), 0);
+	}
+	for (uint32_t i = 0; i < N_FILES; i++) {
+		CHECK_INT(put(shared.store, i, 0, 0), 0);
+		shared.n_put = i + 1;
+		if (i % FORGOTTEN_EVERY == 0)
+			store_forget(shared.store, (struct entry_id){ i }, 1);
+	}
+	shared.is_over = true;
+	for (size_t i = 0; i < N_READERS; i++) {
+		thr_join(&readers[i].thr);
+		CHECK_U64(readers[i].n_wrong, 0);
+		CHECK(readers[i].n_hits > 0);
+	}
+	store_close(shared.store);
+}
+
+static const struct check_test tests[] = {
+	{ "store_agrees_with_a_table", store_agrees_with_a_table },
+	{ "index_agrees_with_an_array", index_agrees_with_an_array },
+	{ "one_writer_beside_readers", one_writer_beside_readers },
+};
+
+CHECK_MAIN(tests)

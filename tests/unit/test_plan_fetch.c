@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the plan fetches, in which order, and what it leaves alone. */
+#include "plan_story.h"
+
+static const struct order_info info_400 = { .n = 400, .world = 1, .n_ranks = 1 };
+
+static void parameters_that_contradict_are_refused(void)
+{
+	uint64_t size[400] = { 0 };
+	struct plan_params p = story_params(&info_400), bad;
+	struct order_info other = { .n = 399, .world = 1, .n_ranks = 1 };
+	struct plan *plan;
+
+	p.size = size;
+	bad = p;
+	bad.sample_max_bytes = p.arena_bytes / 4 + 1;
+	CHECK_INT(plan_new(&bad, &plan), -EINVAL);
+	bad = p;
+	bad.inflight_min = 9;
+	CHECK_INT(plan_new(&bad, &plan), -EINVAL);
+	bad = p;
+	bad.order = &other;
+	CHECK_INT(plan_new(&bad, &plan), -EINVAL);
+}
+
+static void without_an_order_it_only_counts(void)
+{
+	struct plan_params p = story_params(&info_400);
+	struct story *st;
+
+	p.order = NULL;
+	st = story_new(p, NULL);
+	story_open(st, 7);
+	CHECK_INT(story_status(st).state, PLAN_NO_ORDER);
+	CHECK_U64(story_status(st).opened, 1);
+	CHECK_U64(st->count[PLAN_ACT_FETCH], 0);
+	CHECK(!plan_is_confirmed(st->plan));
+	story_free(st);
+}
+
+static void the_start_is_fetched_before_anything_is_read_up_to_half_the_arena(void)
+{
+	struct plan_params p = story_params(&info_400);
+	struct story *st;
+
+	p.arena_bytes = 4096 * 100;
+	st = story_new(p, NULL);
+	CHECK_INT(story_status(st).state, PLAN_WAITING);
+	CHECK_U64(st->count[PLAN_ACT_FETCH], 50);
+	CHECK_U64(story_status(st).lead, 50);
+	story_free(st);
+}
+
+static void fetches_in_the_order_of_positions(void)
+{
+	struct story *st = story_prepare(story_params(&info_400), NULL);
+
+	st->is_auto[PLAN_ACT_FETCH] = false;
+	story_step(st);
+	CHECK_U64(st->n_log, 8);
+	for (uint32_t i = 0; i < 8; i++) {
+		CHECK_U64(st->log[i].sample, i);
+		CHECK_U64(st->log[i].position, i);
+	}
+	/* answered by hand, the last one first: the next ones still come by position */
+	for (uint32_t i = 0; i < 8; i++) {
+		story_fetched(st, 7 - i, 0);
+		story_step(st);
+		CHECK_U64(st->log[st->n_log - 1].sample, 8 + i);
+	}
+	story_free(st);
+}
+
+static void what_was_read_is_not_fetched_any_more(void)
+{
+	struct plan_params p = story_params(&info_400);
+	struct story *st;
+
+	/* Two workers: one reads positions 40.., the other 0..: all of it faster than fetches come back. */
+	p.inflight_min = p.inflight_max = 2;
+	st = story_prepare(p, NULL);
+	st->is_auto[PLAN_ACT_FETCH] = false;
+	story_step(st);
+	CHECK_U64(story_logged(st, PLAN_ACT_FETCH), 2);
+	for (uint32_t i = 0; i < 20; i++) {
+		story_open(st, 40 + i);
+		story_open(st, i);
+	}
+	story_fetched(st, 0, 0);
+	story_fetched(st, 1, 0);
+	story_step(st);
+	for (uint32_t i = 2; i < 60; i++) {
+		const struct plan_action a = st->log[i];
+
+		CHECK(a.kind == PLAN_ACT_FETCH && a.sample >= 20);
+		CHECK(a.sample < 40 || a.sample >= 60);
+		story_fetched(st, a.sample, 0);
+		story_step(st);
+	}
+	CHECK_U64(story_status(st).late, 2);
+	CHECK_U64(story_status(st).position, 20);
+	story_free(st);
+}
+
+static void fetching_runs_over_the_end_of_the_epoch(void)
+{
+	struct plan_params p = story_params(&info_400);
+	struct order_info info = info_400;
+	struct story *st;
+
+	p.order = &info;
+	p.arena_bytes = 4096 * 100;
+	st = story_prepare(p, NULL);
+	st->is_unshuffled = true; /* the next epoch starts with sample 0 again */
+	story_step(st);
+	story_read(st, 0, 0, 390);
+	/* 0.. of the next epoch are there before this one ends */
+	CHECK(story_status(st).lead > 40);
+	story_read(st, 0, 390, 400);
+	story_read(st, 0, 0, 40);
+	CHECK_U64(story_status(st).epoch, 1);
+	CHECK_INT(story_status(st).state, PLAN_FOLLOWING);
+	CHECK_U64(story_status(st).late, 0);
+	story_free(st);
+}
+
+static void a_sample_that_is_too_large_is_left_to_its_reader(void)
+{
+	struct plan_params p = story_params(&info_400);
+	uint64_t size[400];
+	struct story *st;
+
+	for (uint32_t i = 0; i < 400; i++)
+		size[i] = i == 5 ? p.sample_max_bytes + 1 : 100;
+	st = story_new(p, size);
+	story_read(st, 0, 0, 400);
+	story_read(st, 1, 0, 100);
+	CHECK_U64(st->count[PLAN_ACT_FETCH], 399);
+	CHECK_INT(story_status(st).state, PLAN_FOLLOWING);
+	story_free(st);
+}
+
+static void a_failed_fetch_is_tried_again_for_the_next_use_only(void)
+{
+	struct plan_params p = story_params(&info_400);
+	struct story *st = story_prepare(p, NULL);
+	uint32_t tries = 0;
+
+	st->is_auto[PLAN_ACT_FETCH] = false;
+	story_step(st);
+	for (uint32_t epoch = 0; epoch < 2; epoch++) {
+		for (uint32_t pos = 0; pos < 400; pos++) {
+			for (uint32_t i = 0; i < st->n_log; i++) {
+				const struct plan_action a = st->log[i];
+
+				if (a.kind != PLAN_ACT_FETCH)
+					continue;
+				tries += a.sample == 390;
+				story_fetched(st, a.sample, a.sample == 390 ? -EIO : 0);
+			}
+			st->n_log = 0;
+			story_open(st, story_sample(st, epoch, pos));
+			story_step(st);
+			if (epoch == 0 && pos == 389)
+				CHECK_U64(tries, 1);
+		}
+	}
+	/* once more for epoch 1; read there, it may be wanted for epoch 2 */
+	CHECK(tries == 2 || tries == 3);
+	CHECK_U64(story_status(st).failed, tries);
+	story_free(st);
+}
+
+static void the_cap_on_bytes_per_second_holds_and_demand_reads_count(void)
+{
+	struct plan_params p = story_params(&info_400);
+	struct story *st;
+	uint64_t before;
+
+	p.source_bytes_per_s = 4096 * 10;
+	st = story_new(p, NULL);
+	for (int ms = 0; ms < 10000; ms += 100) {
+		st->now += 100 * NS_PER_MS;
+		story_step(st);
+	}
+	/* 10 per second, and a quarter of a second at once */
+	CHECK(st->count[PLAN_ACT_FETCH] >= 99 && st->count[PLAN_ACT_FETCH] <= 103);
+	CHECK(st->wake > st->now && st->wake <= st->now + NS_PER_S);
+	before = st->count[PLAN_ACT_FETCH];
+	for (int ms = 0; ms < 10000; ms += 100) {
+		st->now += 100 * NS_PER_MS;
+		story_event(st, (struct plan_event){ .kind = PLAN_EV_DEMAND, .bytes = 4096 });
+		story_step(st);
+	}
+	CHECK(st->count[PLAN_ACT_FETCH] - before <= 3);
+	story_free(st);
+}
+
+static const struct check_test tests[] = {
+	{ "parameters_that_contradict_are_refused", parameters_that_contradict_are_refused },
+	{ "without_an_order_it_only_counts", without_an_order_it_only_counts },
+	{ "the_start_is_fetched_before_anything_is_read_up_to_half_the_arena",
+	  the_start_is_fetched_before_anything_is_read_up_to_half_the_arena },
+	{ "fetches_in_the_order_of_positions", fetches_in_the_order_of_positions },
+	{ "what_was_read_is_not_fetched_any_more", what_was_read_is_not_fetched_any_more },
+	{ "fetching_runs_over_the_end_of_the_epoch", fetching_runs_over_the_end_of_the_epoch },
+	{ "a_sample_that_is_too_large_is_left_to_its_reader", a_sample_that_is_too_large_is_left_to_its_reader },
+	{ "a_failed_fetch_is_tried_again_for_the_next_use_only", a_failed_fetch_is_tried_again_for_the_next_use_only },
+	{ "the_cap_on_bytes_per_second_holds_and_demand_reads_count",
+	  the_cap_on_bytes_per_second_holds_and_demand_reads_count },
+};
+CHECK_MAIN(tests)

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is kept in the store. */
+#include "plan_story.h"
+
+static const struct order_info info_400 = { .n = 400, .world = 1, .n_ranks = 1 };
+
+static struct plan_params params_with_store(uint64_t samples)
+{
+	struct plan_params p = story_params(&info_400);
+
+	p.store_bytes = samples * 4096;
+	return p;
+}
+
+static void pins_are_written_once_first_come_within_the_budget(void)
+{
+	struct story *st = story_new(params_with_store(100), NULL);
+
+	for (uint32_t epoch = 0; epoch < 3; epoch++)
+		story_read(st, epoch, 0, 400);
+	CHECK_U64(st->count[PLAN_ACT_PIN], 100);
+	CHECK_U64(story_status(st).pinned_bytes, 100 * 4096);
+	story_free(st);
+}
+
+static void few_pins_are_in_flight_at_once(void)
+{
+	struct story *st = story_prepare(params_with_store(400), NULL);
+
+	st->is_auto[PLAN_ACT_PIN] = false;
+	story_step(st);
+	CHECK_U64(story_logged(st, PLAN_ACT_PIN), 16);
+	/* reading and fetching go on without them */
+	story_read(st, 0, 0, 400);
+	CHECK_U64(story_status(st).late, 0);
+	CHECK_U64(story_logged(st, PLAN_ACT_PIN), 16);
+	story_answer(st, &st->log[0]);
+	story_step(st);
+	CHECK_U64(story_logged(st, PLAN_ACT_PIN), 17);
+	story_free(st);
+}
+
+static void a_full_store_ends_pinning(void)
+{
+	struct story *st = story_prepare(params_with_store(400), NULL);
+	uint32_t asked;
+
+	st->is_auto[PLAN_ACT_PIN] = false;
+	story_step(st);
+	asked = story_logged(st, PLAN_ACT_PIN);
+	story_event(st, (struct plan_event){ .kind = PLAN_EV_PINNED, .sample = st->log[0].sample, .status = -ENOSPC });
+	for (uint32_t i = 1; i < asked; i++)
+		story_answer(st, &st->log[i]);
+	st->n_log = 0;
+	for (uint32_t epoch = 0; epoch < 2; epoch++)
+		story_read(st, epoch, 0, 400);
+	CHECK_U64(story_logged(st, PLAN_ACT_PIN), 0);
+	CHECK_U64(story_status(st).pinned_bytes, (asked - 1) * 4096);
+	story_free(st);
+}
+
+static void tiers_are_exclusive(void)
+{
+	struct plan_params p = params_with_store(400);
+	struct story *st;
+	uint64_t fetched;
+
+	p.arena_bytes = 4096 * 200;
+	st = story_prepare(p, NULL);
+	story_step(st);
+	story_read(st, 0, 0, 400);
+	st->now += 2 * NS_PER_S;
+	story_step(st);
+	/* all of it was pinned and read: nothing but the horizon of the next epoch is in the arena */
+	CHECK_U64(story_status(st).pinned_bytes, 400 * 4096);
+	CHECK(story_status(st).arena_bytes <= 4096 * 150);
+	fetched = st->count[PLAN_ACT_FETCH];
+	st->n_log = 0;
+	st->is_auto[PLAN_ACT_FETCH] = false;
+	for (uint32_t pos = 0; pos < 400; pos++) {
+		for (uint32_t i = 0; i < st->n_log; i++) {
+			const struct plan_action a = st->log[i];
+
+			if (a.kind != PLAN_ACT_FETCH)
+				continue;
+			CHECK(a.is_pinned);
+			story_fetched(st, a.sample, 0);
+		}
+		st->n_log = 0;
+		story_open(st, story_sample(st, 1, pos));
+	}
+	CHECK(st->count[PLAN_ACT_FETCH] > fetched + 200);
+	story_free(st);
+}
+
+static void what_the_store_lost_comes_from_the_source_again(void)
+{
+	struct plan_params p = params_with_store(400);
+	struct story *st;
+
+	p.arena_bytes = 4096 * 200;
+	st = story_new(p, NULL);
+	story_read(st, 0, 0, 300);
+	for (uint32_t s = 0; s < 400; s++)
+		story_event(st, (struct plan_event){ .kind = PLAN_EV_UNPINNED, .sample = s });
+	st->is_auto[PLAN_ACT_PIN] = false;
+	st->is_auto[PLAN_ACT_FETCH] = false;
+	st->n_log = 0;
+	story_read(st, 0, 300, 400);
+	CHECK(story_logged(st, PLAN_ACT_FETCH) > 0);
+	for (uint32_t i = 0; i < st->n_log; i++)
+		CHECK(st->log[i].kind != PLAN_ACT_FETCH || !st->log[i].is_pinned);
+	story_free(st);
+}
+
+static const struct check_test tests[] = {
+	{ "pins_are_written_once_first_come_within_the_budget", pins_are_written_once_first_come_within_the_budget },
+	{ "few_pins_are_in_flight_at_once", few_pins_are_in_flight_at_once },
+	{ "a_full_store_ends_pinning", a_full_store_ends_pinning },
+	{ "tiers_are_exclusive", tiers_are_exclusive },
+	{ "what_the_store_lost_comes_from_the_source_again", what_the_store_lost_comes_from_the_source_again },
+};
+CHECK_MAIN(tests)

@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Finding the position again after the job did something the order did not say. */
+#include "plan_story.h"
+
+static struct order_info info_of(uint64_t epochs)
+{
+	return (struct order_info){ .n = 4000, .world = 1, .n_ranks = 1, .epochs = epochs };
+}
+
+static struct story *story_of(const struct order_info *info)
+{
+	struct plan_params p = story_params(info);
+	struct story *st;
+
+	p.arena_bytes = 4096 * 1500;
+	st = story_prepare(p, NULL);
+	story_step(st);
+	return st;
+}
+
+static void follows(const struct story *st, uint64_t epoch, uint64_t position, const char *why)
+{
+	struct plan_status s = story_status(st);
+
+	CHECK_INT(s.state, PLAN_FOLLOWING);
+	CHECK_U64(s.epoch, epoch);
+	CHECK_U64(s.position, position);
+	CHECK_STR(s.why, why);
+}
+
+static void a_job_that_resumes_in_the_middle_is_found(void)
+{
+	struct order_info info = info_of(0);
+	struct story *st = story_of(&info);
+
+	story_read(st, 0, 2560, 2600);
+	follows(st, 0, 2600, "resumed in the middle of an epoch");
+	CHECK_U64(story_status(st).resyncs, 1);
+	story_read(st, 0, 2600, 2700);
+	CHECK(story_status(st).lead > 100);
+	story_free(st);
+}
+
+static void start_step_says_where_the_first_epoch_begins(void)
+{
+	struct order_info info = info_of(0);
+	struct story *st;
+
+	info.batch = 20;
+	info.start_step = 50;
+	st = story_of(&info);
+	CHECK_U64(story_status(st).position, 1000);
+	story_read(st, 0, 1000, 4000);
+	story_read(st, 1, 0, 100);
+	follows(st, 1, 100, "reads follow the order");
+	CHECK_U64(story_status(st).mismatches, 0);
+	story_free(st);
+	/* beyond the end: the epoch counts as read */
+	info.start_step = 1000;
+	st = story_of(&info);
+	story_read(st, 1, 0, 100);
+	follows(st, 1, 100, "reads follow the order");
+	story_free(st);
+}
+
+static void an_epoch_left_early_rolls_over_and_clears_the_stage(void)
+{
+	struct order_info info = info_of(0);
+	struct story *st = story_of(&info);
+
+	story_read(st, 0, 0, 1000);
+	story_read(st, 1, 0, 50);
+	follows(st, 1, 50, "left an epoch before its end");
+	/* what was staged for the rest of epoch 0 does not take room */
+	CHECK_U64(story_status(st).stage_bytes, 64 * 4096);
+	story_read(st, 1, 50, 500);
+	CHECK_U64(story_status(st).match_percent, 100);
+	story_free(st);
+}
+
+static void the_last_batch_may_be_dropped(void)
+{
+	struct order_info info = info_of(0);
+	struct story *st = story_of(&info);
+
+	for (uint64_t epoch = 0; epoch < 4; epoch++)
+		story_read(st, epoch, 0, 3970);
+	follows(st, 3, 3970, "reads follow the order");
+	CHECK_U64(story_status(st).mismatches, 0);
+	story_free(st);
+}
+
+static void a_forgotten_set_epoch_is_noticed_once(void)
+{
+	struct order_info info = info_of(0);
+	struct story *st = story_of(&info);
+	bool was_lost = false;
+
+	for (int pass = 0; pass < 4; pass++) {
+		for (uint64_t p = 0; p < 4000; p++) {
+			story_read(st, 0, p, p + 1);
+			was_lost = was_lost || story_status(st).state == PLAN_LOST;
+		}
+	}
+	CHECK(!was_lost);
+	follows(st, 0, 0, "reads epoch 0 again: set_epoch is not called");
+	CHECK_U64(story_status(st).resyncs, 1);
+	story_free(st);
+}
+
+static void a_job_one_epoch_ahead_or_behind_is_found(void)
+{
+	struct order_info info = info_of(0);
+	struct story *st;
+
+	info.start_epoch = 3;
+	for (uint64_t epoch = 2; epoch <= 5; epoch++) {
+		st = story_of(&info);
+		story_read(st, epoch, 0, 200);
+		CHECK_INT(story_status(st).state, PLAN_FOLLOWING);
+		CHECK_U64(story_status(st).epoch, epoch);
+		CHECK_U64(story_status(st).position, 200);
+		story_read(st, epoch, 200, 4000);
+		story_read(st, epoch + 1, 0, 40);
+		CHECK_U64(story_status(st).epoch, epoch + 1);
+		CHECK(story_status(st).mismatches <= 60);
+		story_free(st);
+	}
+}
+
+static void a_second_run_is_followed_like_the_first(void)
+{
+	struct order_info info = info_of(2);
+	struct story *st = story_of(&info);
+	uint64_t fetched;
+
+	for (int job = 0; job < 3; job++) {
+		story_read(st, 0, 0, 4000);
+		story_read(st, 1, 0, 4000);
+		CHECK_INT(story_status(st).state, PLAN_FINISHED);
+		CHECK_STR(story_status(st).why, "all epochs of the order were read");
+		/* nothing is fetched for a job that may never come */
+		fetched = st->count[PLAN_ACT_FETCH];
+		st->now += 60 * NS_PER_S;
+		story_step(st);
+		CHECK_U64(st->count[PLAN_ACT_FETCH], fetched);
+	}
+	CHECK_U64(story_status(st).resyncs, 0);
+	story_free(st);
+}
+
+static void more_epochs_than_announced_are_followed(void)
+{
+	struct order_info info = info_of(2);
+	struct story *st = story_of(&info);
+
+	for (uint64_t epoch = 0; epoch < 5; epoch++)
+		story_read(st, epoch, 0, 4000);
+	CHECK_INT(story_status(st).state, PLAN_FOLLOWING);
+	CHECK_U64(story_status(st).resyncs, 1);
+	story_free(st);
+}
+
+static void a_job_killed_and_started_again_is_found(void)
+{
+	struct order_info info = info_of(0);
+	struct story *st = story_of(&info);
+
+	story_read(st, 0, 0, 4000);
+	story_read(st, 1, 0, 4000);
+	story_read(st, 2, 0, 1000);
+	story_read(st, 0, 0, 250);
+	follows(st, 0, 250, "started again from the first epoch");
+	/* and within its first epoch */
+	story_read(st, 0, 250, 1500);
+	story_read(st, 0, 0, 250);
+	follows(st, 0, 250, "started again from the first epoch");
+	story_free(st);
+}
+
+static void opens_nobody_saw_are_no_mismatch(void)
+{
+	struct order_info info = info_of(0);
+	struct story *st = story_of(&info);
+
+	story_read(st, 0, 0, 1000);
+	story_event(st, (struct plan_event){ .kind = PLAN_EV_BLIND });
+	story_read(st, 0, 1800, 1900);
+	CHECK_INT(story_status(st).state, PLAN_FOLLOWING);
+	CHECK_U64(story_status(st).position, 1900);
+	CHECK_U64(story_status(st).match_percent, 100);
+	story_free(st);
+}
+
+static void an_epoch_that_cannot_be_computed_is_asked_for_again(void)
+{
+	struct order_info info = info_of(0);
+	struct plan_params p = story_params(&info);
+	struct story *st = story_prepare(p, NULL);
+	uint64_t asked;
+
+	st->is_auto[PLAN_ACT_EPOCH] = false;
+	story_step(st);
+	CHECK_U64(story_logged(st, PLAN_ACT_EPOCH), 1);
+	for (int i = 0; i < 100; i++) {
+		asked = st->n_log;
+		story_event(st, (struct plan_event){ .kind = PLAN_EV_EPOCH, .epoch = 0, .status = -ENOMEM });
+		story_step(st);
+		CHECK_U64(st->n_log, asked); /* not at once */
+		st->now += 100 * NS_PER_S;
+		story_step(st);
+		if (st->n_log == asked)
+			break;
+	}
+	CHECK_U64(story_logged(st, PLAN_ACT_EPOCH), 8);
+	CHECK_INT(story_status(st).state, PLAN_LOST);
+	CHECK_STR(story_status(st).why, "the order cannot be computed");
+	story_open(st, 5);
+	story_free(st);
+}
+
+static void reads_before_the_order_is_there_count_when_it_comes(void)
+{
+	struct order_info info = info_of(0);
+	struct plan_params p = story_params(&info);
+	struct story *st = story_prepare(p, NULL);
+
+	st->is_auto[PLAN_ACT_EPOCH] = false;
+	story_step(st);
+	story_read(st, 0, 0, 40);
+	CHECK_INT(story_status(st).state, PLAN_WAITING);
+	story_answer(st, &st->log[0]);
+	story_step(st);
+	follows(st, 0, 40, "reads follow the order");
+	story_free(st);
+}
+
+static const struct check_test tests[] = {
+	{ "a_job_that_resumes_in_the_middle_is_found", a_job_that_resumes_in_the_middle_is_found },
+	{ "start_step_says_where_the_first_epoch_begins", start_step_says_where_the_first_epoch_begins },
+	{ "an_epoch_left_early_rolls_over_and_clears_the_stage", an_epoch_left_early_rolls_over_and_clears_the_stage },
+	{ "the_last_batch_may_be_dropped", the_last_batch_may_be_dropped },
+	{ "a_forgotten_set_epoch_is_noticed_once", a_forgotten_set_epoch_is_noticed_once },
+	{ "a_job_one_epoch_ahead_or_behind_is_found", a_job_one_epoch_ahead_or_behind_is_found },
+	{ "a_second_run_is_followed_like_the_first", a_second_run_is_followed_like_the_first },
+	{ "more_epochs_than_announced_are_followed", more_epochs_than_announced_are_followed },
+	{ "a_job_killed_and_started_again_is_found", a_job_killed_and_started_again_is_found },
+	{ "opens_nobody_saw_are_no_mismatch", opens_nobody_saw_are_no_mismatch },
+	{ "an_epoch_that_cannot_be_computed_is_asked_for_again", an_epoch_that_cannot_be_computed_is_asked_for_again },
+	{ "reads_before_the_order_is_there_count_when_it_comes", reads_before_the_order_is_there_count_when_it_comes },
+};
+CHECK_MAIN(tests)

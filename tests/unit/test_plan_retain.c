@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What stays in the arena after it was read, and what goes. */
+#include "plan_story.h"
+
+static const struct order_info info_400 = { .n = 400, .world = 1, .n_ranks = 1 };
+
+static void what_fits_is_read_from_the_source_once(void)
+{
+	struct story *st = story_new(story_params(&info_400), NULL);
+
+	for (uint32_t epoch = 0; epoch < 4; epoch++)
+		story_read(st, epoch, 0, 400);
+	CHECK_U64(st->count[PLAN_ACT_FETCH], 400);
+	CHECK_U64(st->count[PLAN_ACT_DROP], 0);
+	CHECK_U64(story_status(st).useful, 400);
+	CHECK_U64(story_status(st).late, 0);
+	story_free(st);
+}
+
+static void a_steady_epoch_reads_what_does_not_fit_and_a_window(void)
+{
+	struct order_info info = { .n = 4000, .world = 1, .n_ranks = 1 };
+	struct plan_params p = story_params(&info);
+	struct story *st;
+	uint64_t before;
+
+	p.arena_bytes = 4096 * 2000;
+	st = story_new(p, NULL);
+	story_read(st, 0, 0, 4000);
+	story_read(st, 1, 0, 4000);
+	before = st->count[PLAN_ACT_FETCH];
+	story_read(st, 2, 0, 4000);
+	CHECK(st->count[PLAN_ACT_FETCH] - before >= 2000 - 2 * 64);
+	CHECK(st->count[PLAN_ACT_FETCH] - before <= 2000 + 5 * 64);
+	CHECK_U64(story_status(st).late, 0);
+	story_free(st);
+}
+
+/* Every DROP must be of a sample whose next use is later than everything still to be fetched before it. */
+static void nothing_is_dropped_that_is_due_before_what_comes_in(void)
+{
+	struct plan_params p = story_params(&info_400);
+	struct story *st;
+
+	p.arena_bytes = 4096 * 120;
+	p.inflight_min = p.inflight_max = 1;
+	st = story_prepare(p, NULL);
+	st->is_auto[PLAN_ACT_FETCH] = false;
+	story_step(st);
+	for (uint32_t r = 0; r < 1000; r++) {
+		for (uint32_t i = 0; i < st->n_log; i++) {
+			const struct plan_action a = st->log[i];
+
+			if (a.kind != PLAN_ACT_FETCH)
+				continue;
+			/* drops that made room for it come right before it */
+			for (uint32_t k = i; k-- > 0 && st->log[k].kind == PLAN_ACT_DROP;)
+				CHECK(st->log[k].position > a.position);
+			story_fetched(st, a.sample, 0);
+		}
+		st->n_log = 0;
+		story_open(st, story_sample(st, r / 400, r % 400));
+	}
+	CHECK(st->count[PLAN_ACT_DROP] > 500);
+	story_free(st);
+}
+
+static void an_opened_sample_is_held_for_span_opens_or_a_second(void)
+{
+	struct order_info info = { .n = 400, .world = 1, .n_ranks = 1, .epochs = 1 };
+	struct plan_params p = story_params(&info);
+	struct story *st;
+	uint64_t drops = 0;
+
+	/* All of it goes into the store at once, so it is dropped as soon as it may be. */
+	p.store_bytes = 4096 * 400;
+	st = story_new(p, NULL);
+	for (uint32_t r = 0; r < 64; r++) {
+		story_open(st, r);
+		CHECK_U64(st->count[PLAN_ACT_DROP], 0);
+	}
+	story_open(st, 64);
+	CHECK(story_has_logged(st, PLAN_ACT_DROP, 0));
+	CHECK_U64(st->count[PLAN_ACT_DROP], 1);
+	/* Nobody reads on: the rest goes when its second is over, not before. */
+	drops = st->count[PLAN_ACT_DROP];
+	st->now = st->now + NS_PER_S - NS_PER_MS * 64 / 10 - 1;
+	story_step(st);
+	CHECK_U64(st->count[PLAN_ACT_DROP], drops);
+	CHECK(st->wake > st->now && st->wake <= st->now + NS_PER_S);
+	st->now += NS_PER_S;
+	story_step(st);
+	CHECK_U64(st->count[PLAN_ACT_DROP], 65);
+	story_free(st);
+}
+
+static void a_lost_copy_is_fetched_again_if_it_is_still_due(void)
+{
+	struct story *st = story_new(story_params(&info_400), NULL);
+	uint64_t before;
+
+	story_read(st, 0, 0, 50);
+	before = st->count[PLAN_ACT_FETCH];
+	story_event(st, (struct plan_event){ .kind = PLAN_EV_LOST_COPY, .sample = 60 });
+	story_step(st);
+	CHECK_U64(st->count[PLAN_ACT_FETCH], before + 1);
+	/* a copy that is not there cannot get lost */
+	story_event(st, (struct plan_event){ .kind = PLAN_EV_LOST_COPY, .sample = 60 });
+	story_event(st, (struct plan_event){ .kind = PLAN_EV_LOST_COPY, .sample = 60 });
+	story_step(st);
+	CHECK_U64(st->count[PLAN_ACT_FETCH], before + 2);
+	story_free(st);
+}
+
+static void files_that_grow_push_others_out(void)
+{
+	struct plan_params p = story_params(&info_400);
+	struct story *st;
+
+	p.arena_bytes = 4096 * 100;
+	st = story_new(p, NULL);
+	story_read(st, 0, 0, 40);
+	CHECK_U64(story_status(st).arena_bytes, 4096 * 100);
+	for (uint32_t s = 41; s < 51; s++)
+		story_event(st, (struct plan_event){ .kind = PLAN_EV_RESIZED, .sample = s, .bytes = 5000 });
+	story_step(st);
+	CHECK(story_status(st).arena_bytes <= 4096 * 100);
+	CHECK(st->count[PLAN_ACT_DROP] >= 10);
+	story_free(st);
+}
+
+static const struct check_test tests[] = {
+	{ "what_fits_is_read_from_the_source_once", what_fits_is_read_from_the_source_once },
+	{ "a_steady_epoch_reads_what_does_not_fit_and_a_window", a_steady_epoch_reads_what_does_not_fit_and_a_window },
+	{ "nothing_is_dropped_that_is_due_before_what_comes_in", nothing_is_dropped_that_is_due_before_what_comes_in },
+	{ "an_opened_sample_is_held_for_span_opens_or_a_second", an_opened_sample_is_held_for_span_opens_or_a_second },
+	{ "a_lost_copy_is_fetched_again_if_it_is_still_due", a_lost_copy_is_fetched_again_if_it_is_still_due },
+	{ "files_that_grow_push_others_out", files_that_grow_push_others_out },
+};
+CHECK_MAIN(tests)

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is pushed into the kernel, and what happens when the kernel drops it again. */
+#include "plan_story.h"
+
+static const struct order_info info_400 = { .n = 400, .world = 1, .n_ranks = 1 };
+
+static void the_next_samples_are_staged_in_order_and_no_more(void)
+{
+	struct story *st = story_prepare(story_params(&info_400), NULL);
+
+	st->is_auto[PLAN_ACT_STAGE] = false;
+	story_step(st);
+	CHECK_U64(story_logged(st, PLAN_ACT_STAGE), 64);
+	for (uint32_t i = 0; i < 64; i++)
+		CHECK_U64(st->log[i].sample, i);
+	CHECK_U64(story_status(st).stage_bytes, 64 * 4096);
+	for (uint32_t i = 0; i < 64; i++)
+		story_answer(st, &st->log[i]);
+	story_step(st);
+	CHECK_U64(story_logged(st, PLAN_ACT_STAGE), 64);
+	/* one read makes room for one */
+	story_open(st, 0);
+	CHECK_U64(story_logged(st, PLAN_ACT_STAGE), 65);
+	CHECK_U64(st->log[64].sample, 64);
+	story_free(st);
+}
+
+static void a_sample_that_is_late_keeps_its_place_in_the_stage(void)
+{
+	struct story *st = story_prepare(story_params(&info_400), NULL);
+
+	st->is_auto[PLAN_ACT_FETCH] = false;
+	story_step(st);
+	/* everything arrives but sample 3 */
+	for (uint32_t i = 0; i < st->n_log && i < 200; i++) {
+		if (st->log[i].kind == PLAN_ACT_FETCH && st->log[i].sample != 3)
+			story_fetched(st, st->log[i].sample, 0);
+		story_step(st);
+	}
+	CHECK_U64(st->count[PLAN_ACT_STAGE], 63);
+	story_fetched(st, 3, 0);
+	story_step(st);
+	CHECK_U64(st->count[PLAN_ACT_STAGE], 64);
+	story_free(st);
+}
+
+static void the_arena_copy_stays_until_it_was_opened(void)
+{
+	struct plan_params p = story_params(&info_400);
+	struct story *st;
+
+	p.store_bytes = 400 * 4096;
+	st = story_new(p, NULL);
+	st->now += 60 * NS_PER_S;
+	story_step(st);
+	CHECK_U64(st->count[PLAN_ACT_DROP], 0);
+	story_free(st);
+}
+
+static void dropped_pages_cost_a_push_and_shrink_the_stage(void)
+{
+	struct story *st = story_new(story_params(&info_400), NULL);
+	uint64_t fetched, staged, limit;
+
+	story_read(st, 0, 0, 40);
+	fetched = st->count[PLAN_ACT_FETCH];
+	staged = st->count[PLAN_ACT_STAGE];
+	CHECK_U64(story_status(st).stage_limit_bytes, 64 * 4096);
+	for (uint32_t s = 40; s < 104; s++)
+		story_event(st, (struct plan_event){ .kind = PLAN_EV_UNSTAGED, .sample = s });
+	limit = story_status(st).stage_limit_bytes;
+	CHECK(limit >= 47 * 4096 && limit <= 48 * 4096); /* once, not 64 times */
+	story_step(st);
+	CHECK(st->count[PLAN_ACT_STAGE] - staged >= 47 && st->count[PLAN_ACT_STAGE] - staged <= 48);
+	CHECK_U64(st->count[PLAN_ACT_FETCH], fetched);
+	/* again and again: a floor stays */
+	for (int i = 0; i < 40; i++) {
+		uint32_t s = 40;
+
+		st->now += 600 * NS_PER_MS;
+		story_event(st, (struct plan_event){ .kind = PLAN_EV_UNSTAGED, .sample = s });
+		story_step(st);
+	}
+	CHECK(story_status(st).stage_limit_bytes >= 4 * 4096);
+	CHECK(story_status(st).stage_limit_bytes < 16 * 4096);
+	/* and it recovers when the kernel is content */
+	st->now += 40 * NS_PER_S;
+	story_step(st);
+	CHECK_U64(story_status(st).stage_limit_bytes, 64 * 4096);
+	story_free(st);
+}
+
+static void pages_dropped_after_the_open_mean_nothing(void)
+{
+	struct story *st = story_new(story_params(&info_400), NULL);
+	uint64_t staged;
+
+	story_read(st, 0, 0, 40);
+	staged = st->count[PLAN_ACT_STAGE];
+	story_event(st, (struct plan_event){ .kind = PLAN_EV_UNSTAGED, .sample = 39 });
+	story_step(st);
+	CHECK_U64(st->count[PLAN_ACT_STAGE], staged);
+	CHECK_U64(story_status(st).stage_limit_bytes, 64 * 4096);
+	story_free(st);
+}
+
+/* Answers every STAGE of sample 5 with this status for ten seconds; returns how often it was tried. */
+static uint32_t tries_with(int status)
+{
+	struct story *st = story_prepare(story_params(&info_400), NULL);
+	uint32_t tries = 0;
+
+	st->is_auto[PLAN_ACT_STAGE] = false;
+	for (int i = 0; i < 100; i++) {
+		story_step(st);
+		for (uint32_t k = 0; k < st->n_log; k++) {
+			struct plan_event ev = { .kind = PLAN_EV_STAGED, .sample = st->log[k].sample };
+
+			if (st->log[k].kind != PLAN_ACT_STAGE)
+				continue;
+			ev.status = ev.sample == 5 ? status : 0;
+			tries += ev.sample == 5;
+			story_event(st, ev);
+		}
+		st->n_log = 0;
+		st->now += 100 * NS_PER_MS;
+	}
+	CHECK_U64(st->count[PLAN_ACT_DROP], 0);
+	story_free(st);
+	return tries;
+}
+
+static void an_unknown_inode_is_tried_three_times_a_busy_one_once(void)
+{
+	CHECK_U64(tries_with(-ENOENT), 3);
+	CHECK_U64(tries_with(-EAGAIN), 1);
+}
+
+static void opened_while_it_is_pushed_is_not_staged(void)
+{
+	struct story *st = story_prepare(story_params(&info_400), NULL);
+
+	st->is_auto[PLAN_ACT_STAGE] = false;
+	story_step(st);
+	story_open(st, 0);
+	for (uint32_t i = 0; i < 64; i++)
+		story_answer(st, &st->log[i]);
+	CHECK_U64(story_status(st).stage_bytes, 63 * 4096);
+	story_step(st);
+	CHECK(story_has_logged(st, PLAN_ACT_STAGE, 64));
+	story_free(st);
+}
+
+static const struct check_test tests[] = {
+	{ "the_next_samples_are_staged_in_order_and_no_more", the_next_samples_are_staged_in_order_and_no_more },
+	{ "a_sample_that_is_late_keeps_its_place_in_the_stage", a_sample_that_is_late_keeps_its_place_in_the_stage },
+	{ "the_arena_copy_stays_until_it_was_opened", the_arena_copy_stays_until_it_was_opened },
+	{ "dropped_pages_cost_a_push_and_shrink_the_stage", dropped_pages_cost_a_push_and_shrink_the_stage },
+	{ "pages_dropped_after_the_open_mean_nothing", pages_dropped_after_the_open_mean_nothing },
+	{ "an_unknown_inode_is_tried_three_times_a_busy_one_once", an_unknown_inode_is_tried_three_times_a_busy_one_once },
+	{ "opened_while_it_is_pushed_is_not_staged", opened_while_it_is_pushed_is_not_staged },
+};
+CHECK_MAIN(tests)
