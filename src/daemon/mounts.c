@@ -111,15 +111,6 @@ int mounts_find(const char *mountpoint, struct mount_info *ret, struct err *err)
 		ret->is_mounted = true; /* the last line is the mount on top */
 		ret->is_ours = strcmp(type, "fuse.clairfs") == 0;
 	}
-	if (ret->is_ours) {
-		struct statx stx;
-
-		/* A mount without daemon answers at once, from the kernel; a live one answers the
-		 * root from its cache. */
-		ret->is_dead = statx(AT_FDCWD, ret->path, AT_STATX_DONT_SYNC, STATX_BASIC_STATS,
-				     &stx) < 0 &&
-			       errno == ENOTCONN;
-	}
 	return 0;
 }
 
@@ -183,8 +174,7 @@ int mounts_umount(const char *mountpoint, bool is_lazy, struct err *err)
 		return err_set(err, -EINVAL, "%s: nothing is mounted there", info.path);
 	if (!info.is_ours)
 		return err_set(err, -EINVAL, "%s: not a clairfs mount", info.path);
-	if (!info.is_dead)
-		pidfd = daemon_pidfd(info.path);
+	pidfd = daemon_pidfd(info.path); /* a dead mount says at once that nobody is there */
 	/* Busy may mean a lookup of our own warm thread: it gives way within moments, so try again
 	 * for a while. */
 	while ((rc = umount_once(info.path, is_lazy)) == -EBUSY &&
@@ -296,4 +286,13 @@ int mounts_read_vfile(const char *mountpoint, const char *name, char **ret, stru
 	}
 	*ret = (char *)w.data;
 	return 0;
+}
+
+/* Attributes do not tell: the kernel goes on answering them from its cache when the daemon is gone. */
+bool mounts_is_dead(const char *mountpoint)
+{
+	AUTO_FREE char *text = NULL;
+	struct err ignored = { 0 };
+
+	return mounts_read_vfile(mountpoint, "config", &text, &ignored) == -ENOTCONN;
 }
