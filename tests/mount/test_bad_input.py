@@ -88,7 +88,7 @@ def options(place):
         a.mount(USAGE, parts, f"-o {option}", options=[option])
     a.mount(FAILED, ["store_dir", "no such"], "store_dir missing", options=[f"store_dir={place.path('missing')}"])
     write_file(place.path("file"), b"x")
-    a.mount(FAILED, ["store_dir"], "store_dir is a file", options=[f"store_dir={place.path('file')}"])
+    a.mount(FAILED, ["store", "not a directory"], "store_dir is a file", options=[f"store_dir={place.path('file')}"])
 
 
 def order_specs(place):
@@ -98,7 +98,7 @@ def order_specs(place):
             ("torch-distributed:sede=1", ["sede", "seed"]), ("torch-distributed:seed=abc", ["seed", "abc"]),
             ("torch-distributed:seed", ["seed"]), ("torch-distributed:seed=1:seed=2", ["seed", "twice"]),
             ("torch-distributed:world=2:rank=2", ["rank"]), ("torch-distributed:world=2:ranks=0-2", ["rank"]),
-            ("torch-distributed:world=0", ["world"]), ("torch-distributed:seed=-1", ["seed"]),
+            ("torch-distributed:world=0", ["world"]), ("torch-distributed:seed=1.5", ["seed"]),
             ("torch-randperm:seed=1:", ["key"]), ("sequential:shuffle=1", ["shuffle"]), ("list", ["path"]),
             ("list:path=", ["path"])):
         if parts is not None:
@@ -119,7 +119,7 @@ def list_files(place):
     attempt(b"0\n# epoch 1\n1\n", USAGE, ["2"], "samples before the first heading: the line is named")
     attempt(b"", USAGE, [], "an empty list file")
     attempt(b"s00000.bin\0\n", USAGE, ["1"], "a NUL byte in a list file")
-    a.mount(FAILED, ["order"], "a directory as list file", options=[f"order=list:path={place.root}.u32"])
+    a.mount(USAGE, ["order", "not a regular file"], "a directory as list file", options=[f"order=list:path={place.source}"])
     write_file(place.path("raw.u32"), b"\0\0\0\0\1\0\0")
     a.mount(USAGE, ["raw.u32", "multiple"], "a raw list that is cut off", options=[f"order=list:path={place.path('raw.u32')}"])
 

@@ -10,6 +10,7 @@ from jobs import Account, Job, dropped
 from mountkit import good, rng
 
 N = 240
+MANY = 2000
 
 
 def small_files(place, n=N):
@@ -69,13 +70,12 @@ def list_is_followed(place):
                 tap.ok(counters["reads"]["staged"] > 0, f"epoch {epoch}: the kernel serves reads by itself", counters)
             tap.equal((counters["order_mismatches"], counters["resyncs"]), (0, 0), f"epoch {epoch}: no read was unexpected")
         mount.wait_for(lambda s: s["order"]["state"] == "finished", "the last epoch is over")
-        tap.ok(True, "after the last epoch: finished")
+        text = good("status", place.mnt).decode()
+        tap.ok("list" in text and "finished" in text, "after the last epoch: finished, and status says so", text)
         issued = mount.counters()["prefetch_issued"]
         job.read(permutation(N, sequences[-1][-1]))
         tap.equal(job.wrong, [], "every byte was right, after the end as well")
         tap.equal(mount.counters()["prefetch_issued"], issued, "after the last epoch nothing is prefetched")
-        text = good("status", place.mnt).decode()
-        tap.ok("list" in text and "finished" in text, "status says so", text)
 
 
 def distributed_is_followed(place):
@@ -156,34 +156,43 @@ def is_still(mount, job, sequence, what):
     tap.equal(job.wrong, [], f"{what}: every byte is right")
 
 
+def many_files(place):
+    """So many that a read is rarely where it is expected by chance."""
+    return place.files([rng.randrange(1, 3000) for _ in range(MANY)])
+
+
 def wrong_order(place):
-    data = small_files(place)
-    with place.mount(order=place.list_file(permutation(N))) as mount:
+    data = many_files(place)
+    with place.mount(order=place.list_file(permutation(MANY))) as mount:
         job = Job(mount, data)
-        for _ in range(2):
-            job.read(permutation(N))
+        job.read(permutation(MANY))
         stats = mount.wait_for(lambda s: s["order"]["state"] == "lost", "the order is given up")
         tap.ok(not stats["order"]["is_followed"] and stats["order"]["why"], "a wrong order is lost, with a reason",
                stats["order"])
         text = good("status", place.mnt).decode()
         tap.ok(f"lost: {stats['order']['why']}" in text, "status says why", text)
-        is_still(mount, job, permutation(N), "a wrong order")
+        is_still(mount, job, permutation(MANY), "a wrong order")
         tap.ok(mount.counters()["order_mismatches"] > 0, "reads that were not expected are counted")
 
 
 def abandoned(place):
-    data = small_files(place)
-    sequences = permutations(N, 2)
-    with place.mount(order=place.list_file(with_headings(sequences))) as mount:
+    data = many_files(place)
+    with place.mount(order="torch-randperm:seed=4") as mount:
         job = Job(mount, data)
-        job.epoch(0, sequences[0])
-        job.epoch(1, sequences[1][:N // 2])
+        sequence = orders.randperm(MANY, 4)
+        job.epoch(0, sequence, burst=200)
+        job.epoch(1, sequence[:MANY // 2], burst=200)
         mount.wait_for(lambda s: s["order"]["state"] == "following", "the order is followed")
-        for _ in range(3):
-            job.read(permutation(N))  # another job, another shuffle
+        for _ in range(2):
+            job.read(permutation(MANY))  # another job, another shuffle
         mount.wait_for(lambda s: s["order"]["state"] == "lost", "the order is given up")
         tap.ok(True, "a job that reads in another order makes the order lost")
-        is_still(mount, job, permutation(N), "an order that was abandoned")
+        is_still(mount, job, permutation(MANY), "an order that was abandoned")
+        # The first job comes back.
+        job.read(sequence)
+        mount.wait_for(lambda s: s["order"]["is_followed"], "the order is found again")
+        tap.ok(mount.counters()["resyncs"] > 0, "a job that comes back is recognised")
+        tap.equal(job.wrong, [], "every byte was right")
 
 
 def no_order(place):
