@@ -58,6 +58,7 @@ def environment(place, **more):
     env = {**os.environ, **more}
     for name in ("ASAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS"):
         env[name] = ":".join(filter(None, [os.environ.get(name), f"log_path={place.root}/sanitizer"]))
+    env["TSAN_OPTIONS"] += f":suppressions={os.path.dirname(os.path.abspath(__file__))}/tsan.supp"
     return env
 
 
@@ -223,6 +224,9 @@ class Daemon:
 
     def wait_mounted(self, mountpoint):
         wait_until(lambda: mount_type(mountpoint) == self.kind or self.process.poll() is not None, f"mount of {mountpoint}")
+        self.check_alive()
+
+    def check_alive(self):
         if self.process.poll() is not None:
             raise Failed(f"{os.path.basename(self.log)}: exit code {self.process.returncode}:\n{self.text()}")
 
@@ -252,7 +256,10 @@ class Mount(Daemon):
         argv = [*prefix, binary, "mount", "-f", "-o", options_text(options), source, mountpoint]
         self.start(argv, environment(place, **(env or {})))
         self.wait_mounted(mountpoint)
-        self.stats()  # answered only by a daemon that serves
+        # Its own word; before that it serves, but calls an unmount an error.
+        wait_until(lambda: " is mounted on " in self.text() or self.process.poll() is not None, "the mount is ready")
+        self.check_alive()
+        self.stats()
 
     def path(self, *parts):
         return os.path.join(self.mountpoint, *parts)
