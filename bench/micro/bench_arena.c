@@ -130,12 +130,13 @@ static int bench_threads(unsigned n, uint64_t pairs, uint64_t limit)
 	if (rc < 0)
 		return rc;
 	printf("{\"name\": \"arena_pair\", \"unit\": \"ns\", \"value\": %.1f, \"n\": %llu, "
-	       "\"threads\": %u, \"refused\": %llu}\n",
-	       (double)ns / (double)pairs, (unsigned long long)pairs, n,
+	       "\"config\": {\"threads\": %u, \"bytes\": %llu, \"refused\": %llu}}\n",
+	       (double)ns / (double)pairs, (unsigned long long)pairs, n, (unsigned long long)limit,
 	       (unsigned long long)refused);
 	printf("{\"name\": \"arena_utilisation\", \"unit\": \"ratio\", \"value\": %.4f, "
-	       "\"threads\": %u, \"bytes\": %llu}\n",
-	       (double)payload / (double)limit, n, (unsigned long long)limit);
+	       "\"n\": %llu, \"config\": {\"threads\": %u, \"bytes\": %llu}}\n",
+	       (double)payload / (double)limit, (unsigned long long)pairs, n,
+	       (unsigned long long)limit);
 	return 0;
 }
 

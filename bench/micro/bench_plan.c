@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the plan costs per read: (1) evict-last-and-insert in the set of residents, at 10^6 and 10^7 positions, half of
- * them resident; (2) a whole open at 10^6 samples with half of them in the arena: the OPENED event, the step, and whatever
- * fetches, stages and drops it leads to with their answers, over two epochs of a shuffled order;
- * taking in a new epoch is part of it. Everything is in one thread on one object, as in the planner thread. Beside it: the bytes per sample of
- * the plan itself.
+/* What the plan costs per read: (1) evict-last-and-insert in the set of residents, at 10^6 and 10^7
+ * positions, half of them resident; (2) a whole open at 10^6 samples with half of them in the
+ * arena: the OPENED event, the step, and whatever fetches, stages and drops it leads to with their
+ * answers, over two epochs of a shuffled order; taking in a new epoch is part of it. Everything is
+ * in one thread on one object, as in the planner thread. Beside it: the bytes per sample of the
+ * plan itself.
  *
- * Time is the thread's CPU time, so that a busy machine matters less. One JSON line per result. The aims: evict_insert <= 80 ns at 10^7, open <= 1000 ns. */
+ * Time is the thread's CPU time, so that a busy machine matters less. One JSON line per result. The
+ * aims: evict_insert <= 80 ns at 10^7, open <= 1000 ns. */
 #include <inttypes.h>
 #include <malloc.h>
 #include <stdio.h>
@@ -43,7 +45,8 @@ static int compare_double(const void *a, const void *b)
 static void report(const char *name, const char *unit, uint64_t n, double *values, int rounds)
 {
 	qsort(values, (size_t)rounds, sizeof(*values), compare_double);
-	printf("{\"name\": \"%s\", \"unit\": \"%s\", \"n\": %" PRIu64 ", \"value\": %.1f, \"best\": %.1f, \"worst\": %.1f}\n",
+	printf("{\"name\": \"%s\", \"unit\": \"%s\", \"n\": %" PRIu64
+	       ", \"value\": %.1f, \"best\": %.1f, \"worst\": %.1f}\n",
 	       name, unit, n, values[rounds / 2], values[0], values[rounds - 1]);
 }
 
@@ -130,7 +133,9 @@ static uint64_t run_step(struct run *r)
 	struct plan_action a;
 
 	while (plan_next_action(r->plan, &a)) {
-		struct plan_event ev = { .sample = a.sample, .epoch = a.epoch, .latency_ns = 1000000 };
+		struct plan_event ev = { .sample = a.sample,
+					 .epoch = a.epoch,
+					 .latency_ns = 1000000 };
 		double began;
 
 		switch (a.kind) {
@@ -172,9 +177,15 @@ static void bench_open(void)
 {
 	struct order_info info = { .n = SAMPLES, .world = 1, .n_ranks = 1 };
 	uint64_t *size = calloc(SAMPLES, sizeof(*size));
-	struct plan_params params = { .n = SAMPLES, .size = size, .order = &info, .arena_bytes = SAMPLES / 2 * 4096ull,
-				      .stage_bytes = 4096 * 4096ull, .sample_max_bytes = 1 << 20, .inflight_min = 64,
-				      .inflight_max = 256, .span = 1024 };
+	struct plan_params params = { .n = SAMPLES,
+				      .size = size,
+				      .order = &info,
+				      .arena_bytes = SAMPLES / 2 * 4096ull,
+				      .stage_bytes = 4096 * 4096ull,
+				      .sample_max_bytes = 1 << 20,
+				      .inflight_min = 64,
+				      .inflight_max = 256,
+				      .span = 1024 };
 	double values[2], worst = 0;
 	struct run r = { .now = 1000 };
 	size_t before, used;
@@ -187,7 +198,8 @@ static void bench_open(void)
 		abort();
 	run_settle(&r);
 	used = mallinfo2().uordblks + mallinfo2().hblkhd - before;
-	epochs = (r.plan->slots[0].ep != NULL) + (r.plan->slots[1].ep != NULL); /* 8 bytes per position each */
+	epochs = (r.plan->slots[0].ep != NULL) +
+		 (r.plan->slots[1].ep != NULL); /* 8 bytes per position each */
 	for (int round = 0; round < 2; round++) {
 		struct order_epoch *ep = epoch_new(SAMPLES, (uint64_t)round);
 		double began = now_ns();
@@ -207,9 +219,10 @@ static void bench_open(void)
 		order_epoch_free(ep);
 	}
 	report("plan_open", "ns", SAMPLES, values, 2);
-	printf("{\"name\": \"plan_memory\", \"unit\": \"bytes/sample\", \"n\": %u, \"value\": %.1f}\n", SAMPLES,
-	       (double)used / SAMPLES - 8 * epochs);
-	printf("{\"name\": \"plan_open_worst_sampled\", \"unit\": \"ns\", \"n\": %u, \"value\": %.0f}\n", SAMPLES, worst);
+	printf("{\"name\": \"plan_memory\", \"unit\": \"bytes/sample\", \"n\": %u, \"value\": %.1f}\n",
+	       SAMPLES, (double)used / SAMPLES - 8 * epochs);
+	printf("{\"name\": \"plan_open_worst_sampled\", \"unit\": \"ns\", \"n\": %u, \"value\": %.0f}\n",
+	       SAMPLES, worst);
 	plan_free(r.plan);
 	free(size);
 }

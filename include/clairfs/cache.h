@@ -25,7 +25,6 @@ struct cache_params {
 	struct store *store; /* NULL = none */
 	struct arena *arena;
 	struct order *order;    /* NULL = none */
-	const char *order_text; /* its canonical spec for status, borrowed; may be NULL */
 	struct metrics *metrics;
 	struct clock *clock;
 	uint64_t arena_bytes; /* budget of the plan within the arena (the arena's own limit is
@@ -98,7 +97,6 @@ bool cache_may_refuse_open(struct cache *cache);
 
 struct cache_status {
 	struct plan_status plan;
-	const char *order_text; /* canonical spec or NULL; borrowed from the params' order */
 	uint64_t objects, objects_inflight;
 	bool is_degraded; /* something failed that costs speed (see the log), e.g. out of memory,
 			     store switched off */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The FUSE front-end, samples personality: read-only, one reactor thread that never blocks, the inotify watcher, the warm
- * thread that makes inodes known ahead, and the operations the stagers push pages with. */
+/* The FUSE front-end, samples personality: read-only, one reactor thread that never blocks, the
+ * inotify watcher, the warm thread that makes inodes known ahead, and the operations the stagers
+ * push pages with. */
 #ifndef CLAIRFS_FS_H
 #define CLAIRFS_FS_H
 
@@ -11,8 +12,11 @@
 #include "clairfs/dataset.h"
 #include "clairfs/metrics.h"
 
-/* A file below <mountpoint>/.clairfs (hidden from readdir of the root), rendered anew at every lookup; the inode of one
- * lookup keeps its text. render runs on the reactor thread and must be quick (<= 5 ms). */
+/* A file below <mountpoint>/.clairfs (hidden from readdir of the root), rendered anew at every
+ * lookup (an open of a name looked up before makes two); the inode of one lookup keeps its text. At
+ * most 256 texts are kept for those that hold them open, then a lookup gives EBUSY. render returns
+ * 0 or a negative errno, runs on the reactor thread and must be quick (<= 5 ms) and never use the
+ * mount. */
 struct fs_vfile {
 	const char *name;
 	int (*render)(void *ctx, struct buf_writer *out);
@@ -27,24 +31,29 @@ struct fs_params {
 	const char *mountpoint; /* absolute */
 	const char *source;     /* shown as the mount's device (df, findmnt) */
 	bool allow_other;
-	uint64_t inodes_ahead;  /* most inodes made known ahead of the reader (kernel memory), 0 = none */
+	uint64_t inodes_ahead; /* most inodes made known ahead of the reader (kernel memory), 0 =
+				  none */
 	const struct fs_vfile *vfiles; /* ends with name == NULL; borrowed */
-	bool force_open_answered;      /* never answer OPEN with ENOSYS (option open=answer; for comparison) */
+	bool force_open_answered;      /* never answer OPEN with ENOSYS (option open=answer; for
+					  comparison) */
 };
 
 struct fs;
-/* Mounts. Errors are one line: mountpoint missing, not a directory, not empty, already mounted, no /dev/fuse, no
- * fusermount3. As root by mount(2), else through fusermount3 (libfuse does both). */
+/* Mounts. Errors are one line: mountpoint missing, not a directory, not empty, already mounted, no
+ * /dev/fuse, no fusermount3. As root by mount(2), else through fusermount3 (libfuse does both). */
 int fs_new(const struct fs_params *params, struct fs **ret, struct err *err) MUST_USE;
-/* Starts reactor, watcher and warm thread; returns when the mount answers and the watches are in place. */
+/* Starts reactor, watcher and warm thread; returns when the mount answers, the watches are in place
+ * and the first few thousand inodes are known. -EINTR when fs_stop was called meanwhile. Whatever
+ * it returns, fs_free ends everything. */
 int fs_start(struct fs *fs, struct err *err) MUST_USE;
 /* Blocks until the filesystem was unmounted from outside or fs_stop was called. */
 void fs_wait(struct fs *fs);
 /* Asks fs_wait to return; async-signal-safe. */
 void fs_stop(struct fs *fs);
-/* Unmounts (lazily when busy), ends the threads. cache_stop comes after it: reads still unanswered are answered into a
- * connection that is gone. */
+/* Unmounts (lazily when busy), ends the threads. cache_stop comes after it: reads still unanswered
+ * are answered into a connection that is gone. */
 void fs_unmount(struct fs *fs);
+/* After cache_stop: every read has been answered. Unmounts when that was not done. NULL allowed. */
 void fs_free(struct fs *fs);
 
 /* For cache_set_stage, with ctx = fs. */
@@ -54,12 +63,13 @@ struct fs_status {
 	bool is_open_refused;   /* OPEN was answered ENOSYS */
 	bool is_watch_complete; /* every directory that holds samples is watched */
 	uint32_t watches;
-	uint64_t inodes_known;  /* by the kernel, as far as lookups and forgets tell */
+	uint64_t inodes_known; /* by the kernel, as far as lookups and forgets tell */
 	uint32_t proto_major, proto_minor;
 };
 void fs_get_status(struct fs *fs, struct fs_status *ret);
 
-/* What kernel and libfuse offer, without mounting anything of ours on the user's path: a private probe, or "unknown". */
+/* What kernel and libfuse offer, without mounting anything of ours on the user's path: a private
+ * probe, or "unknown". */
 struct fs_caps {
 	char libfuse_version[32];
 	bool has_dev_fuse;        /* can be opened */

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The plan: what to fetch, stage, keep, pin and drop next. PURE: events in, actions out; time is an argument; no I/O, no
- * threads, no clock, no randomness. The daemon's planner thread and the simulator run this same object code.
+/* The plan: what to fetch, stage, keep, pin and drop next. PURE: events in, actions out; time is an
+ * argument; no I/O, no threads, no clock, no randomness. The daemon's planner thread and the
+ * simulator run this same object code.
  *
- * A sample is ABSENT -> FETCHING -> ARENA -> ABSENT; beside it the flags STAGED (its pages were pushed into the kernel and
- * it has not been opened since) and PINNED (kept in the store). Every action is answered by exactly one event, except
- * DROP, which takes effect at once. Source of the policy: src/plan/README.md. */
+ * A sample is ABSENT -> FETCHING -> ARENA -> ABSENT; beside it the flags STAGED (its pages were
+ * pushed into the kernel and it has not been opened since) and PINNED (kept in the store). Every
+ * action is answered by exactly one event, except DROP, which takes effect at once. Source of the
+ * policy: src/plan/README.md. */
 #ifndef CLAIRFS_PLAN_H
 #define CLAIRFS_PLAN_H
 
@@ -15,32 +17,36 @@
 #include "clairfs/order.h"
 
 struct plan_params {
-	uint32_t n;                   /* samples */
-	const uint64_t *size;         /* [n] bytes; copied */
+	uint32_t n;                     /* samples */
+	const uint64_t *size;           /* [n] bytes; copied */
 	const struct order_info *order; /* copied; NULL: no order (the plan then only counts) */
-	uint64_t arena_bytes;         /* samples FETCHING or ARENA never hold more than this; a sample costs its size
-	                               * rounded up to 4096 (empty: 4096) */
-	uint64_t stage_bytes;         /* pushed and not opened yet */
-	uint64_t sample_max_bytes;    /* larger samples are not prefetched; <= arena_bytes / 4 */
-	uint64_t store_bytes;         /* budget of pins, 0 = no store */
-	uint32_t inflight_min, inflight_max; /* samples being fetched at once; adaptive between them */
-	uint64_t source_bytes_per_s;  /* cap of prefetching, 0 = none; demand reads use up the same tokens */
-	uint32_t span;                /* positions the job's readers are apart; 0 = from the order's batch, workers,
-	                               * prefetch_factor and ranks, or learned when those are not given */
+	uint64_t arena_bytes; /* samples FETCHING or ARENA never hold more than this; a sample costs
+			       * its size rounded up to 4096 (empty: 4096) */
+	uint64_t stage_bytes; /* pushed and not opened yet */
+	uint64_t sample_max_bytes; /* larger samples are not prefetched; <= arena_bytes / 4 */
+	uint64_t store_bytes;      /* budget of pins, 0 = no store */
+	uint32_t inflight_min,
+		inflight_max;        /* samples being fetched at once; adaptive between them */
+	uint64_t source_bytes_per_s; /* cap of prefetching, 0 = none; demand reads use up the same
+					tokens */
+	uint32_t span; /* positions the job's readers are apart; 0 = from the order's batch,
+			* workers, prefetch_factor and ranks, or learned when those are not given */
 };
 
 enum plan_event_kind {
-	PLAN_EV_OPENED,   /* sample: somebody opened it */
-	PLAN_EV_FETCHED,  /* answers FETCH: status, latency_ns, bytes; status 0: it is in the arena now */
-	PLAN_EV_STAGED,   /* answers STAGE: status; -ENOENT: the kernel does not know the inode; -EAGAIN: being read */
-	PLAN_EV_UNSTAGED, /* sample: the kernel has dropped its pages or its inode */
-	PLAN_EV_PINNED,   /* answers PIN: status; -ENOSPC: the store takes no more */
-	PLAN_EV_UNPINNED, /* sample: the store has lost or forgotten it */
+	PLAN_EV_OPENED,    /* sample: somebody opened it */
+	PLAN_EV_FETCHED,   /* answers FETCH: status, latency_ns, bytes; status 0: it is in the arena
+			      now */
+	PLAN_EV_STAGED,    /* answers STAGE: status; -ENOENT: the kernel does not know the inode;
+			      -EAGAIN: being read */
+	PLAN_EV_UNSTAGED,  /* sample: the kernel has dropped its pages or its inode */
+	PLAN_EV_PINNED,    /* answers PIN: status; -ENOSPC: the store takes no more */
+	PLAN_EV_UNPINNED,  /* sample: the store has lost or forgotten it */
 	PLAN_EV_LOST_COPY, /* sample: the arena copy is gone (the file changed); not after a DROP */
-	PLAN_EV_RESIZED,  /* sample, bytes: its new size */
-	PLAN_EV_DEMAND,   /* bytes read from the source on demand, latency_ns */
-	PLAN_EV_BLIND,    /* opens were not seen (watch overflow) */
-	PLAN_EV_EPOCH,    /* answers EPOCH: status, epoch, order_epoch (the plan owns it from here) */
+	PLAN_EV_RESIZED,   /* sample, bytes: its new size */
+	PLAN_EV_DEMAND,    /* bytes read from the source on demand, latency_ns */
+	PLAN_EV_BLIND,     /* opens were not seen (watch overflow) */
+	PLAN_EV_EPOCH, /* answers EPOCH: status, epoch, order_epoch (the plan owns it from here) */
 };
 
 struct plan_event {
@@ -63,7 +69,8 @@ struct plan_action {
 	enum plan_action_kind kind;
 	uint32_t sample;
 	bool is_pinned;
-	uint64_t position; /* of the use it is for: epoch * 2^32 + position; smaller is due sooner */
+	uint64_t
+		position; /* of the use it is for: epoch * 2^32 + position; smaller is due sooner */
 	uint64_t epoch;
 };
 
@@ -80,7 +87,8 @@ extern const char *const plan_state_names[]; /* "no_order" "waiting" ... */
 
 struct plan_status {
 	enum plan_state state;
-	const char *why; /* static words for a person, e.g. "reads epoch 0 again: set_epoch is not called" */
+	const char *why; /* static words for a person, e.g. "reads epoch 0 again: set_epoch is not
+			    called" */
 	uint64_t epoch, position, length; /* low-water mark in the epoch, and its length */
 	uint64_t lead;          /* positions from the low-water mark to the first one not in RAM */
 	uint32_t match_percent; /* of the last reads inside the expected window */
@@ -97,8 +105,9 @@ int plan_new(const struct plan_params *params, struct plan **ret) MUST_USE;
 void plan_free(struct plan *plan);
 /* Takes one event in. Time never goes back. */
 void plan_event(struct plan *plan, uint64_t now_ns, const struct plan_event *event);
-/* Decides; afterwards plan_next_action hands out the actions, most urgent first, until it returns false. Returns the time
- * at which it wants to be called again even without an event, or UINT64_MAX. */
+/* Decides; afterwards plan_next_action hands out the actions, most urgent first, until it returns
+ * false. Returns the time at which it wants to be called again even without an event, or
+ * UINT64_MAX. */
 uint64_t plan_step(struct plan *plan, uint64_t now_ns);
 bool plan_next_action(struct plan *plan, struct plan_action *ret);
 void plan_get_status(const struct plan *plan, struct plan_status *ret);

@@ -239,7 +239,6 @@ void cache_get_status(struct cache *c, struct cache_status *ret)
 	mutex_lock(&c->status_mu);
 	ret->plan = c->status;
 	mutex_unlock(&c->status_mu);
-	ret->order_text = c->p.order_text;
 	ret->objects = atomic_load(&c->n_objects);
 	ret->objects_inflight = atomic_load(&c->n_fetching);
 	ret->is_degraded = atomic_load(&c->is_degraded);

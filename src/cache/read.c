@@ -219,8 +219,9 @@ static void read_finish(struct cache *c, struct cache_read *r)
 			status = r->part[i].status;
 		r->read_class = MAX(r->read_class, r->part[i].part_class);
 	}
-	if (r->n_parts == 2 && pinned[0] && pinned[1])
-		is_restart |= !file_identity_eq(&pinned[0]->identity, &pinned[1]->identity);
+	/* Both were taken from the table at once, and change_file leaves one version there. */
+	assert(r->n_parts < 2 || !pinned[0] || !pinned[1] ||
+	       file_identity_eq(&pinned[0]->identity, &pinned[1]->identity));
 	if (is_restart && status == 0 && ++r->n_tries < READ_TRIES) {
 		read_unpin(c, pinned, r->n_parts);
 		read_begin(c, r);

@@ -40,6 +40,7 @@ static void block_signals(sigset_t *set)
 	sigaddset(set, SIGUSR1);
 	pthread_sigmask(SIG_BLOCK, set, NULL);
 	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN); /* the store then gets EFBIG and is switched off */
 }
 
 /* Tells the parent: an int (0: ready) and, for errors, the text. */

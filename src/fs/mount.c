@@ -105,7 +105,7 @@ static int check_device(struct err *err)
 	struct fs_caps caps;
 
 	fs_probe_caps(&caps);
-	if (geteuid() == 0 && !caps.has_dev_fuse)
+	if (!caps.has_dev_fuse)
 		return err_set(err, -ENODEV, "cannot mount: %s", caps.dev_fuse_why);
 	if (geteuid() != 0 && !caps.has_fusermount)
 		return err_set(err, -ENOENT, "cannot mount: no fusermount3 in PATH, and not root");

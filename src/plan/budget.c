@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How hard the source is asked. What removes waiting is requests in flight, about twice rate x latency (Little), and more
- * than the source can serve at once only makes everybody's latency longer. So the limit is raised by half as long as that
- * brings more throughput and goes back when it does not; it is lowered while latency says that requests queue and lowering
- * costs no throughput, at once when the source gets much slower, and towards what the job needs. A token bucket caps bytes per second; demand reads are never delayed but use up tokens.
+/* How hard the source is asked. What removes waiting is requests in flight, about twice rate x
+ * latency (Little), and more than the source can serve at once only makes everybody's latency
+ * longer. So the limit is raised by half as long as that brings more throughput and goes back when
+ * it does not; it is lowered while latency says that requests queue and lowering costs no
+ * throughput, at once when the source gets much slower, and towards what the job needs. A token
+ * bucket caps bytes per second; demand reads are never delayed but use up tokens.
  *
- * Intervals end after enough completions, not after a fixed time, so the controller is as slow as the source is. */
+ * Intervals end after enough completions, not after a fixed time, so the controller is as slow as
+ * the source is. */
 #include "plan_priv.h"
 
 #define LEAST_DONE 16.0
@@ -51,7 +54,8 @@ static void budget_clamp(struct plan *plan)
 	b->limit = MIN(b->limit, (double)plan->params.inflight_max);
 }
 
-/* At rest: watches, and once in a while tries a quarter more, or a little less when latency says that requests queue. */
+/* At rest: watches, and once in a while tries a quarter more, or a little less when latency says
+ * that requests queue. */
 static void budget_rest(struct budget *b, double done_rate, double latency_ns)
 {
 	if (b->best_rate && latency_ns > 3 * b->base_ns && done_rate < 0.6 * b->best_rate) {
@@ -113,7 +117,9 @@ void budget_fetched(struct plan *plan, uint64_t now_ns, uint64_t latency_ns, boo
 
 	if (!is_ok) {
 		if (++b->failures >= FAILURES_BEFORE_PAUSE)
-			b->not_before_ns = now_ns + (10 * NS_PER_MS << MIN(b->failures - FAILURES_BEFORE_PAUSE, 6));
+			b->not_before_ns =
+				now_ns +
+				(10 * NS_PER_MS << MIN(b->failures - FAILURES_BEFORE_PAUSE, 6));
 		return;
 	}
 	b->failures = 0;
@@ -131,7 +137,8 @@ void budget_fetched(struct plan *plan, uint64_t now_ns, uint64_t latency_ns, boo
 		b->done_ns += latency_ns;
 	if ((double)b->done <= MAX(LEAST_DONE, 2 * b->limit) || now_ns == b->since_ns)
 		return;
-	budget_adapt(plan, (double)(b->done - 1) * (double)NS_PER_S / (double)(now_ns - b->since_ns),
+	budget_adapt(plan,
+		     (double)(b->done - 1) * (double)NS_PER_S / (double)(now_ns - b->since_ns),
 		     (double)b->done_ns / (double)(b->done - 1));
 	b->done = b->done_ns = 0;
 	b->is_full = false;
@@ -143,7 +150,8 @@ static void budget_refill(struct plan *plan, uint64_t now_ns)
 	double per_s = (double)plan->params.source_bytes_per_s;
 	double most = MAX(per_s / 4, (double)(plan->max_pages * PAGE_BYTES));
 
-	b->tokens = MIN(b->tokens + (double)(now_ns - b->tokens_ns) * per_s / (double)NS_PER_S, most);
+	b->tokens =
+		MIN(b->tokens + (double)(now_ns - b->tokens_ns) * per_s / (double)NS_PER_S, most);
 	b->tokens_ns = now_ns;
 }
 
@@ -177,7 +185,8 @@ bool budget_allows(struct plan *plan, uint64_t now_ns, uint64_t bytes, uint64_t 
 	if (b->tokens >= (double)bytes)
 		return true;
 	at = now_ns + 1 +
-	     (uint64_t)(((double)bytes - b->tokens) * (double)NS_PER_S / (double)plan->params.source_bytes_per_s);
+	     (uint64_t)(((double)bytes - b->tokens) * (double)NS_PER_S /
+			(double)plan->params.source_bytes_per_s);
 	*wake_ns = MIN(*wake_ns, at);
 	return false;
 }

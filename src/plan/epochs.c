@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The two passes that are loaded: the one being read and the next one. The next epoch is asked for as soon as there is a
- * current one, so that fetching runs over the end of an epoch and what was read is kept by its next use.
+/* The two passes that are loaded: the one being read and the next one. The next epoch is asked for
+ * as soon as there is a current one, so that fetching runs over the end of an epoch and what was
+ * read is kept by its next use.
  *
- * A new epoch is taken in a chunk per step (absorbed): giving every sample its key costs two cache misses, 30 ms at a
- * million, which must not happen in one go. When the position is lost and found again all keys are thrown away and given
- * out afresh the same way. The plan owns the epochs it is given; two slots may share one. */
+ * A new epoch is taken in a chunk per step (absorbed): giving every sample its key costs two cache
+ * misses, 30 ms at a million, which must not happen in one go. When the position is lost and found
+ * again all keys are thrown away and given out afresh the same way. The plan owns the epochs it is
+ * given; two slots may share one. */
 #include "plan_priv.h"
 
 #include <errno.h>
@@ -12,6 +14,7 @@
 
 #define TRIES_MAX 8u
 #define FEW_LEFTOVERS 4096u
+#define AHEAD 16 /* positions whose samples are brought near the processor */
 
 int epochs_install(struct plan *plan, uint32_t i, struct order_epoch *take_ep, uint64_t epoch)
 {
@@ -68,7 +71,8 @@ bool epochs_is_last(const struct plan *plan, const struct slot *slot)
 	return plan->has_epochs_end && slot->index + 1 >= plan->info.epochs;
 }
 
-/* Forgets all keys; epochs_absorb gives them out again. What was staged for uses that are not coming no longer counts. */
+/* Forgets all keys; epochs_absorb gives them out again. What was staged for uses that are not
+ * coming no longer counts. */
 void epochs_rebuild(struct plan *plan)
 {
 	for (uint32_t i = 0; i < 2; i++) {
@@ -89,12 +93,18 @@ void epochs_rebuild(struct plan *plan)
 	plan->is_stage_dirty = true;
 }
 
-static void epochs_absorb_pos(struct plan *plan, struct slot *slot, uint64_t pos, uint64_t worth_pages)
+static void epochs_absorb_pos(struct plan *plan, struct slot *slot, uint64_t pos,
+			      uint64_t worth_pages)
 {
 	uint32_t sample = slot->ep->sample[pos];
 	struct item *it = &plan->item[sample];
 
-	if (slot->ep->first[sample] == pos && !(it->flags & PINNED) && it->pages <= plan->max_pages) {
+	if (pos + AHEAD < slot->length) {
+		__builtin_prefetch(&plan->item[slot->ep->sample[pos + AHEAD]]);
+		__builtin_prefetch(&slot->ep->first[slot->ep->sample[pos + AHEAD]]);
+	}
+	if (slot->ep->first[sample] == pos && !(it->flags & PINNED) &&
+	    it->pages <= plan->max_pages) {
 		slot->value_pages += it->pages;
 		if (slot->value_pages > worth_pages && slot->value_end == slot->length)
 			slot->value_end = pos;
@@ -146,7 +156,8 @@ static void tail_remember(struct plan *plan, const struct slot *slot)
 
 	while (plan->n_tail)
 		plan->item[plan->tail[--plan->n_tail]].flags &= ~(uint32_t)TAIL;
-	for (pos = from; pos < MIN(slot->low + plan->span, slot->length) && plan->n_tail < TAIL_MAX; pos++)
+	for (pos = from; pos < MIN(slot->low + plan->span, slot->length) && plan->n_tail < TAIL_MAX;
+	     pos++)
 		tail_mark(plan, slot->ep->sample[pos]);
 }
 
@@ -158,7 +169,8 @@ void epochs_roll(struct plan *plan)
 
 	assert(next->ep);
 	tail_remember(plan, old);
-	for (uint64_t pos = old->low; left <= FEW_LEFTOVERS && old->low < old->length; pos = old->low)
+	for (uint64_t pos = old->low; left <= FEW_LEFTOVERS && old->low < old->length;
+	     pos = old->low)
 		window_pass_over(plan, old, pos);
 	epochs_uninstall(plan, plan->cur);
 	plan->cur = !plan->cur;
@@ -241,8 +253,10 @@ void epochs_arrived(struct plan *plan, uint64_t now_ns, const struct plan_event 
 
 	assert(plan->is_asked && ev->epoch == plan->asked_epoch);
 	plan->is_asked = false;
-	is_next = has_cur && !next_slot(plan)->ep && plan->state != PLAN_LOST && ev->epoch == epochs_successor(plan);
-	is_candidate = has_cur && !is_next && plan->is_searching && ev->epoch == resync_next_candidate(plan);
+	is_next = has_cur && !next_slot(plan)->ep && plan->state != PLAN_LOST &&
+		  ev->epoch == epochs_successor(plan);
+	is_candidate = has_cur && !is_next && plan->is_searching &&
+		       ev->epoch == resync_next_candidate(plan);
 	if (ev->status < 0 || !ep || ep->n != plan->n || !ep->length || ep->length >= NO_KEY) {
 		if (ev->status == 0)
 			order_epoch_free(ep);
@@ -286,7 +300,8 @@ static uint64_t epochs_request(struct plan *plan, uint64_t now_ns)
 		return UINT64_MAX;
 	if (plan->is_searching && cur->ep)
 		epochs_ask(plan, resync_next_candidate(plan));
-	if (plan->is_asked || plan->has_failed_epoch || next_slot(plan)->ep || plan->state == PLAN_LOST)
+	if (plan->is_asked || plan->has_failed_epoch || next_slot(plan)->ep ||
+	    plan->state == PLAN_LOST)
 		return UINT64_MAX;
 	next_epoch = cur->ep ? epochs_successor(plan) : plan->info.start_epoch;
 	if (cur->ep && (plan->info.is_same_every_epoch || next_epoch == cur->epoch)) {

@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What to fetch: the missing sample that is due first, again and again (earliest deadline first), over the end of the
- * pass into the next one. Samples in the store come in the same order, but only within the horizon: reading them early
- * would fill the arena with what can be had at any time.
+/* What to fetch: the missing sample that is due first, again and again (earliest deadline first),
+ * over the end of the pass into the next one. Samples in the store come in the same order, but only
+ * within the horizon: reading them early would fill the arena with what can be had at any time.
  *
- * Until the reads have confirmed the order at most half of the arena is filled and nothing is evicted, so a wrong order
- * costs one arena-half of reads. It must never fetch a position that was consumed: the sets hold only keys. */
+ * Until the reads have confirmed the order at most half of the arena is filled and nothing is
+ * evicted, so a wrong order costs one arena-half of reads. It must never fetch a position that was
+ * consumed: the sets hold only keys. */
 #include "plan_priv.h"
 
-/* Positions from the readers within which a missing sample may cost a valuable one: the readers' own distance, and what is
- * consumed during slow fetches. */
+/* Positions from the readers within which a missing sample may cost a valuable one: the readers'
+ * own distance, and what is consumed during slow fetches. */
 uint64_t fetch_horizon(const struct plan *plan)
 {
 	const struct budget *b = &plan->budget;
 	double slow_ns = b->latency_ns + 4 * b->deviation_ns;
 	uint64_t most = MAX(plan->arena_pages / plan->mean_pages / 2, 8);
-	uint64_t h = 2 * plan->span + 2 * plan->inflight_source + (uint64_t)(2 * b->rate * slow_ns / (double)NS_PER_S);
+	uint64_t h = 2 * plan->span + 2 * plan->inflight_source +
+		     (uint64_t)(2 * b->rate * slow_ns / (double)NS_PER_S);
 
 	if (plan->state == PLAN_SLOWED)
 		h /= 4;
@@ -37,11 +39,12 @@ static uint32_t fetch_sample_at(const struct plan *plan, uint64_t due)
 {
 	const struct slot *cur = cur_slot(plan);
 
-	return due < cur->length ? cur->ep->sample[due] : next_slot(plan)->ep->sample[due - cur->length];
+	return due < cur->length ? cur->ep->sample[due]
+				 : next_slot(plan)->ep->sample[due - cur->length];
 }
 
-/* Room that reads far ahead leave to what comes from the store, late and in small steps: else each of those would push
- * out one that the source was asked for already. */
+/* Room that reads far ahead leave to what comes from the store, late and in small steps: else each
+ * of those would push out one that the source was asked for already. */
 static uint64_t fetch_reserve(const struct plan *plan, uint64_t horizon)
 {
 	double share = (double)plan->pinned_pages / ((double)plan->mean_pages * (double)plan->n);
@@ -110,8 +113,9 @@ uint64_t fetch_step(struct plan *plan, uint64_t now_ns)
 		if (due == NO_POS)
 			break;
 		sample = fetch_sample_at(plan, due);
-		if (due != store && !budget_allows(plan, now_ns, (uint64_t)plan->item[sample].pages * PAGE_BYTES,
-					&wake)) {
+		if (due != store &&
+		    !budget_allows(plan, now_ns, (uint64_t)plan->item[sample].pages * PAGE_BYTES,
+				   &wake)) {
 			is_source_open = false;
 			continue;
 		}

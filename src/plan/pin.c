@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What to keep in the store: write once, first come. With every sample read once per epoch no choice of pins hits more
- * than another, and a pin that is never replaced never wears the drive. A few are in flight at once, so a slow drive
- * delays few drops; the store saying "full" once ends it for good. It must never pin more than the budget. */
+/* What to keep in the store: write once, first come. With every sample read once per epoch no
+ * choice of pins hits more than another, and a pin that is never replaced never wears the drive. A
+ * few are in flight at once, so a slow drive delays few drops; the store saying "full" once ends it
+ * for good. It must never pin more than the budget. */
 #include "plan_priv.h"
 
 #include <errno.h>
@@ -10,14 +11,15 @@
 
 static bool pin_is_wanted(const struct plan *plan, const struct item *it)
 {
-	return item_state(it) == ARENA && !(it->flags & (PINNED | PINNING)) && !plan->is_pinning_over &&
-	       plan->pinned_pages + it->pages <= plan->store_pages;
+	return item_state(it) == ARENA && !(it->flags & (PINNED | PINNING)) &&
+	       !plan->is_pinning_over && plan->pinned_pages + it->pages <= plan->store_pages;
 }
 
 void pin_offer(struct plan *plan, uint32_t sample)
 {
 	if (!pin_is_wanted(plan, &plan->item[sample]) || plan->pin_count == PIN_QUEUE)
-		return; /* a full queue loses nothing: the sample comes by again after it was read */
+		return; /* a full queue loses nothing: the sample comes by again after it was read
+			 */
 	plan->pin_queue[(plan->pin_head + plan->pin_count++) % PIN_QUEUE] = sample;
 }
 

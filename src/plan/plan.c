@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The plan's entry points: takes events apart, lets the parts decide in a fixed order, hands out their actions.
+/* The plan's entry points: takes events apart, lets the parts decide in a fixed order, hands out
+ * their actions.
  *
- * The order within a step is the order of urgency: room is made first (what was read and is not worth keeping), then what
- * is in the arena and due is staged, then the source is asked for more, pins come last. The plan believes its own actions
- * at once (a DROP frees its bytes, a FETCH takes them), so a queue of actions that are not carried out yet is never
- * counted twice. Single-threaded by contract; no I/O, no clock; an impossible event is a bug of the caller and asserts. */
+ * The order within a step is the order of urgency: room is made first (what was read and is not
+ * worth keeping), then what is in the arena and due is staged, then the source is asked for more,
+ * pins come last. The plan believes its own actions at once (a DROP frees its bytes, a FETCH takes
+ * them), so a queue of actions that are not carried out yet is never counted twice. Single-threaded
+ * by contract; no I/O, no clock; an impossible event is a bug of the caller and asserts. */
 #include "plan_priv.h"
 
 #include <errno.h>
@@ -24,8 +26,8 @@ static uint32_t pages_of(uint64_t bytes)
 	return (uint32_t)MIN(MAX(pages, 1), UINT32_MAX);
 }
 
-/* The positions the job's readers may be apart: each worker has prefetch_factor batches ahead of the batch that is
- * assembled, ranks run about one batch apart. */
+/* The positions the job's readers may be apart: each worker has prefetch_factor batches ahead of
+ * the batch that is assembled, ranks run about one batch apart. */
 static void plan_init_span(struct plan *plan)
 {
 	const struct order_info *info = &plan->info;
@@ -110,6 +112,12 @@ void plan_free(struct plan *plan)
 
 static void plan_opened(struct plan *plan, uint64_t now_ns, uint32_t sample)
 {
+	const struct order_epoch *ep = next_slot(plan)->ep;
+
+	/* Its next use is in the next pass, most often: the look-up is a cache miss that may begin
+	 * now. */
+	if (ep)
+		__builtin_prefetch(&ep->first[sample]);
 	plan->opened++;
 	retain_opened(plan, now_ns, sample);
 	if (plan->state != PLAN_NO_ORDER)
@@ -181,7 +189,8 @@ void plan_act(struct plan *plan, enum plan_action_kind kind, uint32_t sample)
 	}
 	a->is_pinned = (plan->item[sample].flags & PINNED) != 0;
 	if (plan->item[sample].key != NO_KEY)
-		a->position = (item_slot(plan, &plan->item[sample])->pass << 32) + plan->item[sample].key;
+		a->position =
+			(item_slot(plan, &plan->item[sample])->pass << 32) + plan->item[sample].key;
 }
 
 static void plan_check(const struct plan *plan)

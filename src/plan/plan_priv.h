@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The body of struct plan, shared by the files of this module only.
  *
- * Every sample has at most one key: the first position, in the two passes that are loaded, at which it has not been read
- * yet. Whatever is to be done with a sample hangs on its key, in one of a few sets of positions (see item_sets): so "what
- * is due next and missing" and "what is needed last" are each one look into a tree. A sample leaves the sets (item_out),
- * is changed, and enters them again (item_in); nothing else touches the trees. */
+ * Every sample has at most one key: the first position, in the two passes that are loaded, at which
+ * it has not been read yet. Whatever is to be done with a sample hangs on its key, in one of a few
+ * sets of positions (see item_sets): so "what is due next and missing" and "what is needed last"
+ * are each one look into a tree. A sample leaves the sets (item_out), is changed, and enters them
+ * again (item_in); nothing else touches the trees. */
 #ifndef CLAIRFS_PLAN_PRIV_H
 #define CLAIRFS_PLAN_PRIV_H
 
@@ -14,37 +15,19 @@
 #include "clairfs/base/clock.h"
 #include "clairfs/base/ids.h"
 #include "clairfs/plan.h"
+#include "tree.h"
 
 #define PAGE_BYTES 4096u
-#define NO_POS UINT64_MAX
 #define NO_KEY UINT32_MAX
-#define ACTIONS_MAX 4096u  /* waiting to be handed out */
+#define ACTIONS_MAX 4096u   /* waiting to be handed out */
 #define ABSORB_CHUNK 16384u /* positions of a new epoch taken in per step */
-#define SCORE_READS 256u   /* reads that decide */
-#define SYNC_READS 32u     /* reads that are enough to agree on a position */
-#define PINS_MAX 16u       /* in flight */
+#define SCORE_READS 256u    /* reads that decide */
+#define SYNC_READS 32u      /* reads that are enough to agree on a position */
+#define PINS_MAX 16u        /* in flight */
 #define PIN_QUEUE 1024u
 #define RETRY_QUEUE 256u
 #define TAIL_MAX 16384u
 #define HOLD_NS NS_PER_S
-
-/* A set of numbers below `size` as a 64-ary tree of bitmaps: set, clear, next and last cost one word per level. */
-#define TREE_LEVELS 6
-struct tree {
-	uint64_t *level[TREE_LEVELS]; /* level[0] has one bit per number; one allocation */
-	uint64_t size, count;
-	uint32_t levels;
-};
-int tree_init(struct tree *t, uint64_t size) MUST_USE;
-void tree_fini(struct tree *t);
-void tree_clear_all(struct tree *t);
-void tree_set(struct tree *t, uint64_t bit);
-void tree_clear(struct tree *t, uint64_t bit);
-bool tree_get(const struct tree *t, uint64_t bit);
-/* First member >= from, or NO_POS. */
-uint64_t tree_next(const struct tree *t, uint64_t from);
-/* Last member, or NO_POS. */
-uint64_t tree_max(const struct tree *t);
 
 enum item_flag {
 	ABSENT = 0,
@@ -63,7 +46,7 @@ enum item_flag {
 	NO_STAGE = 1 << 11, /* likewise */
 	OPENED = 1 << 12,   /* opened while FETCHING */
 	FROM_STORE = 1 << 13,
-	TRY_SHIFT = 14,     /* two bits: STAGE attempts */
+	TRY_SHIFT = 14, /* two bits: STAGE attempts */
 	TRY_MASK = 3 << TRY_SHIFT,
 };
 
@@ -82,7 +65,8 @@ enum slot_set {
 	SET_COUNT,
 };
 
-/* One pass over the dataset: an epoch of the order, what of it was read, and the samples whose next use lies in it. */
+/* One pass over the dataset: an epoch of the order, what of it was read, and the samples whose next
+ * use lies in it. */
 struct slot {
 	struct order_epoch *ep; /* both slots may share one (the same epoch again) */
 	uint64_t epoch, pass;   /* pass: grows by one with every pass, as the epoch should */
@@ -127,7 +111,7 @@ struct plan {
 	uint64_t arena_pages, stage_pages, max_pages, store_pages, mean_pages;
 	struct item *item;
 	struct slot slots[2];
-	uint32_t cur; /* the slot being read; the other one is the next pass */
+	uint32_t cur;        /* the slot being read; the other one is the next pass */
 	struct tree unkeyed; /* samples in the arena, evictable, without a key */
 
 	enum plan_state state;
@@ -140,10 +124,11 @@ struct plan {
 	uint32_t history[SCORE_READS], history_count, history_head;
 	uint64_t verdict[SCORE_READS / 64]; /* ring of bits: as expected */
 	uint32_t verdict_count, verdict_head, verdict_in, recent_out;
-	uint32_t echo;             /* how much the job opens files again, of 1024 */
-	uint32_t next_streak;      /* reads of the next pass since one of the current pass */
-	uint32_t blind_reads;      /* reads left that prove nothing, after a BLIND */
-	uint32_t pending[SCORE_READS], n_pending; /* opened before the epoch they belong to was known */
+	uint32_t echo;        /* how much the job opens files again, of 1024 */
+	uint32_t next_streak; /* reads of the next pass since one of the current pass */
+	uint32_t blind_reads; /* reads left that prove nothing, after a BLIND */
+	uint32_t pending[SCORE_READS],
+		n_pending; /* opened before the epoch they belong to was known */
 	uint32_t *tail;
 	uint32_t n_tail;
 
@@ -153,16 +138,19 @@ struct plan {
 	uint64_t asked_epoch, ask_not_before_ns;
 	uint64_t reads, sync_at, search_at, search_pause; /* reads: that counted, ever */
 
-	uint64_t used_pages, staged_pages, pinned_pages; /* staged: also being staged; pinned: also being pinned */
+	uint64_t used_pages, staged_pages,
+		pinned_pages; /* staged: also being staged; pinned: also being pinned */
 	uint64_t held_pages;
-	uint64_t grown_pages; /* by which files in use have grown: budgets may be exceeded by that */
+	uint64_t
+		grown_pages; /* by which files in use have grown: budgets may be exceeded by that */
 	uint32_t inflight_source, inflight_store, n_pinning;
 	bool is_pinning_over;
 	uint32_t pin_failures;
 
 	/* stage.c */
 	double stage_limit; /* pages */
-	uint64_t stage_end, stage_sum, stage_shrunk_ns, stage_grown_ns; /* stage_end: virtual position */
+	uint64_t stage_end, stage_sum, stage_shrunk_ns,
+		stage_grown_ns; /* stage_end: virtual position */
 	bool is_stage_dirty;
 
 	struct hold *hold; /* ring */
@@ -224,14 +212,15 @@ void plan_act(struct plan *plan, enum plan_action_kind kind, uint32_t sample);
 /* retain.c: the sets, the arena's content, holds */
 void item_out(struct plan *plan, uint32_t sample);
 void item_in(struct plan *plan, uint32_t sample);
-void item_set_state(struct plan *plan, uint32_t sample, uint32_t state); /* between item_out and item_in */
+void item_set_state(struct plan *plan, uint32_t sample,
+		    uint32_t state);                 /* between item_out and item_in */
 void item_rekey(struct plan *plan, uint32_t sample); /* by what is consumed now */
 void retain_opened(struct plan *plan, uint64_t now_ns, uint32_t sample);
 void retain_fetched(struct plan *plan, uint64_t now_ns, const struct plan_event *ev);
 void retain_drop(struct plan *plan, uint32_t sample);
 uint64_t retain_step(struct plan *plan, uint64_t now_ns);
-/* Frees room for `pages` more, evicting only what is due after `due` and, unless is_due_soon, only what is not worth
- * keeping. */
+/* Frees room for `pages` more, evicting only what is due after `due` and, unless is_due_soon, only
+ * what is not worth keeping. */
 bool retain_make_room(struct plan *plan, uint64_t pages, uint64_t due, bool is_due_soon);
 void retain_resized(struct plan *plan, uint32_t sample, uint64_t bytes);
 void retain_lost_copy(struct plan *plan, uint32_t sample);
@@ -270,11 +259,13 @@ void plan_enter(struct plan *plan, enum plan_state state, const char *why);
 
 /* resync.c */
 void resync_try(struct plan *plan); /* with what is loaded */
-bool resync_candidate(struct plan *plan, struct order_epoch *take_ep); /* false: does not fit, freed */
+bool resync_candidate(struct plan *plan,
+		      struct order_epoch *take_ep); /* false: does not fit, freed */
 uint64_t resync_next_candidate(struct plan *plan);
 
 /* epochs.c */
-int epochs_install(struct plan *plan, uint32_t slot, struct order_epoch *take_ep, uint64_t epoch) MUST_USE;
+int epochs_install(struct plan *plan, uint32_t slot, struct order_epoch *take_ep,
+		   uint64_t epoch) MUST_USE;
 void epochs_uninstall(struct plan *plan, uint32_t slot);
 void epochs_arrived(struct plan *plan, uint64_t now_ns, const struct plan_event *ev);
 uint64_t epochs_step(struct plan *plan, uint64_t now_ns);
@@ -289,7 +280,8 @@ void budget_init(struct plan *plan);
 void budget_read(struct plan *plan, uint64_t now_ns);
 void budget_fetched(struct plan *plan, uint64_t now_ns, uint64_t latency_ns, bool is_ok);
 void budget_demand(struct plan *plan, uint64_t now_ns, uint64_t bytes);
-/* Whether one more source read of this size may start; if not, *wake_ns is lowered to when to ask again. */
+/* Whether one more source read of this size may start; if not, *wake_ns is lowered to when to ask
+ * again. */
 bool budget_allows(struct plan *plan, uint64_t now_ns, uint64_t bytes, uint64_t *wake_ns);
 void budget_spend(struct plan *plan, uint64_t bytes);
 uint32_t budget_limit(const struct plan *plan);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finding the position again. The last reads are looked up in an epoch; if 95 % of them lie in one window about as wide as
- * the readers are apart, that is where the job is. Tried in this order: the pass that is read (a jump, a resume, a
- * restart), the next one (an early end), then epochs computed for the purpose, one at a time.
+/* Finding the position again. The last reads are looked up in an epoch; if 95 % of them lie in one
+ * window about as wide as the readers are apart, that is where the job is. Tried in this order: the
+ * pass that is read (a jump, a resume, a restart), the next one (an early end), then epochs
+ * computed for the purpose, one at a time.
  *
- * By chance 31 of 32 reads fall into a window of a quarter of the epoch once in 10^17 trials, so a match is believed at
- * once. It runs on plan_event's thread like everything here; a trial costs some microseconds and is made at every eighth
- * unexpected read at most. */
+ * By chance 31 of 32 reads fall into a window of a quarter of the epoch once in 10^17 trials, so a
+ * match is believed at once. It runs on plan_event's thread like everything here; a trial costs
+ * some microseconds and is made at every eighth unexpected read at most. */
 #include "plan_priv.h"
 
 #include <stdlib.h>
@@ -37,7 +38,8 @@ static int point_compare(const void *a, const void *b)
 	return x->pos < y->pos ? -1 : x->pos > y->pos;
 }
 
-static uint32_t points_collect(const struct plan *plan, const struct order_epoch *ep, uint32_t reads, struct point *points)
+static uint32_t points_collect(const struct plan *plan, const struct order_epoch *ep,
+			       uint32_t reads, struct point *points)
 {
 	uint32_t n = 0;
 
@@ -70,8 +72,10 @@ static struct window window_best(const struct point *points, uint32_t n, uint64_
 	return best;
 }
 
-/* breadth 0: as wide as the readers are apart; 1, 2: wider, for jobs whose shape is not (or wrongly) given. */
-static bool resync_fit(const struct plan *plan, const struct order_epoch *ep, uint32_t breadth, struct window *ret)
+/* breadth 0: as wide as the readers are apart; 1, 2: wider, for jobs whose shape is not (or
+ * wrongly) given. */
+static bool resync_fit(const struct plan *plan, const struct order_epoch *ep, uint32_t breadth,
+		       struct window *ret)
 {
 	uint32_t reads = (uint32_t)MIN(breadth == 2 ? MOST_READS : SYNC_READS, ep->length), n;
 	uint64_t width = plan->span + reads;
@@ -86,13 +90,15 @@ static bool resync_fit(const struct plan *plan, const struct order_epoch *ep, ui
 	return ret->reads * 100 >= reads * 95;
 }
 
-/* A wide window is for when nothing else helped: before, it might hold two places, the one that was left and the new one. */
+/* A wide window is for when nothing else helped: before, it might hold two places, the one that was
+ * left and the new one. */
 static uint32_t breadths(const struct plan *plan)
 {
 	return plan->state == PLAN_LOST ? 3 : 1;
 }
 
-/* The first position not read yet: reads of one batch are in any order, so down to the start of its batch. */
+/* The first position not read yet: reads of one batch are in any order, so down to the start of its
+ * batch. */
 static uint64_t resync_low(const struct plan *plan, const struct window *w)
 {
 	uint64_t step = plan->info.batch ? plan->info.batch * plan->info.n_ranks : 64;
@@ -139,15 +145,16 @@ static void resync_place(struct plan *plan, const struct window *w, const char *
 
 static const char *repeat_why(uint64_t epoch)
 {
-	return epoch == 0 ? "reads epoch 0 again: set_epoch is not called" :
-			    "reads the same epoch again: set_epoch is not called";
+	return epoch == 0 ? "reads epoch 0 again: set_epoch is not called"
+			  : "reads the same epoch again: set_epoch is not called";
 }
 
 /* The pass that is (or was) being read, at another place than expected. */
 static void resync_cur(struct plan *plan, const struct window *w)
 {
 	struct slot *cur = cur_slot(plan);
-	bool is_start = w->first < plan->span, is_done = cur->consumed.count >= cur->length - cur->length / 20;
+	bool is_start = w->first < plan->span,
+	     is_done = cur->consumed.count >= cur->length - cur->length / 20;
 	const char *why = "jumped ahead in the epoch";
 
 	if (is_start && is_done) {
@@ -156,10 +163,11 @@ static void resync_cur(struct plan *plan, const struct window *w)
 		cur->pass++;
 		cur->index++;
 		if (next_slot(plan)->ep != cur->ep)
-			epochs_uninstall(plan, !plan->cur); /* the next pass is this epoch once more */
+			epochs_uninstall(plan,
+					 !plan->cur); /* the next pass is this epoch once more */
 	} else if (w->last < cur->low) {
-		why = cur->epoch == plan->info.start_epoch ? "started again from the first epoch" :
-							      "started the epoch again";
+		why = cur->epoch == plan->info.start_epoch ? "started again from the first epoch"
+							   : "started the epoch again";
 	} else if (!plan->is_confirmed) {
 		why = "resumed in the middle of an epoch";
 	}
@@ -207,7 +215,8 @@ void resync_try(struct plan *plan)
 	plan->sync_at = plan->reads;
 	if (resync_loaded(plan) || plan->is_searching || plan->info.is_same_every_epoch)
 		return;
-	if (plan->reads >= plan->search_at && (plan->state == PLAN_LOST || out >= need - need / 16)) {
+	if (plan->reads >= plan->search_at &&
+	    (plan->state == PLAN_LOST || out >= need - need / 16)) {
 		plan->is_searching = true;
 		plan->candidate = 0;
 	}
@@ -291,7 +300,8 @@ bool resync_candidate(struct plan *plan, struct order_epoch *take_ep)
 		return false;
 	}
 	cur_slot(plan)->pass = pass;
-	cur_slot(plan)->index = epoch >= plan->info.start_epoch ? epoch - plan->info.start_epoch : 0;
+	cur_slot(plan)->index =
+		epoch >= plan->info.start_epoch ? epoch - plan->info.start_epoch : 0;
 	if (cur_slot(plan)->index >= plan->info.epochs)
 		plan->has_epochs_end = false; /* more epochs than the order said */
 	resync_place(plan, &w, why);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is in the arena, and what leaves it. The rule is MIN with two brakes: the resident whose next use is farthest goes
- * first; never one that is due before what it would make room for; and one worth keeping (its next use lies among the
- * first arena-full of the next pass) only when the missing sample is due soon. Without the second brake a fast source
- * reads nearly the whole dataset every epoch, without its exception a slow one stalls at the end of each.
+/* What is in the arena, and what leaves it. The rule is MIN with two brakes: the resident whose
+ * next use is farthest goes first; never one that is due before what it would make room for; and
+ * one worth keeping (its next use lies among the first arena-full of the next pass) only when the
+ * missing sample is due soon. Without the second brake a fast source reads nearly the whole dataset
+ * every epoch, without its exception a slow one stalls at the end of each.
  *
- * A sample that was opened is held for a while: its reader may not have read it yet and the kernel may drop its pages. It
- * must never be dropped while it is being staged or pinned. */
+ * A sample that was opened is held for a while: its reader may not have read it yet and the kernel
+ * may drop its pages. It must never be dropped while it is being staged or pinned. */
 #include "plan_priv.h"
 
 #include <errno.h>
@@ -24,11 +25,13 @@ static uint32_t item_sets(const struct plan *plan, const struct item *it)
 	if (item_state(it) == ARENA) {
 		if (item_is_evictable(it))
 			sets |= 1u << SET_KEEP;
-		if (!(it->flags & (HELD | STAGED | STAGING | NO_STAGE)) && it->pages <= plan->stage_pages)
+		if (!(it->flags & (HELD | STAGED | STAGING | NO_STAGE)) &&
+		    it->pages <= plan->stage_pages)
 			sets |= 1u << SET_STAGE;
 		return sets;
 	}
-	if (item_state(it) == FETCHING || (it->flags & (NO_FETCH | STAGING | PINNING)) || it->pages > plan->max_pages)
+	if (item_state(it) == FETCHING || (it->flags & (NO_FETCH | STAGING | PINNING)) ||
+	    it->pages > plan->max_pages)
 		return 1u << SET_GAP;
 	return 1u << (it->flags & PINNED ? SET_STORE : SET_WANT);
 }
@@ -115,7 +118,8 @@ void retain_drop(struct plan *plan, uint32_t sample)
 	item_in(plan, sample);
 }
 
-/* A ring that grows: the reads of one hold time. Without memory the oldest is let go early, which costs at worst a read. */
+/* A ring that grows: the reads of one hold time. Without memory the oldest is let go early, which
+ * costs at worst a read. */
 static bool hold_grow(struct plan *plan)
 {
 	uint32_t size = MAX(plan->hold_size * 2, 256);
@@ -197,7 +201,8 @@ void retain_fetched(struct plan *plan, uint64_t now_ns, const struct plan_event 
 		pin_offer(plan, ev->sample);
 }
 
-/* Tiers are exclusive: what the store has need not stay here. Everything else stays until its room is needed. */
+/* Tiers are exclusive: what the store has need not stay here. Everything else stays until its room
+ * is needed. */
 static void hold_release(struct plan *plan, uint32_t sample)
 {
 	struct item *it = &plan->item[sample];
@@ -222,7 +227,8 @@ uint64_t retain_step(struct plan *plan, uint64_t now_ns)
 	while (plan->hold_count && actions_room(plan)) {
 		const struct hold *h = &plan->hold[plan->hold_head];
 
-		/* A small arena is not paralysed by what was read: at most a quarter of it is held. */
+		/* A small arena is not paralysed by what was read: at most a quarter of it is held.
+		 */
 		if (plan->opened - h->read < plan->span && now_ns < h->at_ns + HOLD_NS &&
 		    plan->held_pages <= plan->arena_pages / 4)
 			return h->at_ns + HOLD_NS;
@@ -239,7 +245,8 @@ static uint32_t retain_victim(const struct plan *plan)
 	const struct slot *slots[2] = { next_slot(plan), cur_slot(plan) };
 	uint64_t bit = tree_max(&plan->unkeyed);
 
-	/* No key means "not needed in these passes" only when all their keys have been given out. */
+	/* No key means "not needed in these passes" only when all their keys have been given out.
+	 */
 	for (uint32_t i = 0; i < 2; i++)
 		if (slots[i]->ep && slots[i]->absorbed < slots[i]->length)
 			bit = NO_POS;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether to believe the order: the share of the last 256 reads that were where the order expects them. 32 agreeing reads
- * confirm it (fewer when the epoch is shorter), below 95 % the plan gets careful, below half it stops prefetching - so a
- * wrong order is found within 200 reads even after 256 good ones. Repeated opens never get here. */
+/* Whether to believe the order: the share of the last 256 reads that were where the order expects
+ * them. 32 agreeing reads confirm it (fewer when the epoch is shorter), below 95 % the plan gets
+ * careful, below half it stops prefetching - so a wrong order is found within 200 reads even after
+ * 256 good ones. Repeated opens never get here. */
 #include "plan_priv.h"
 
 static const char *state_why(const struct plan *plan, enum plan_state state)
@@ -38,7 +39,8 @@ void score_read(struct plan *plan, uint32_t sample)
 
 void score_push(struct plan *plan, bool is_in)
 {
-	uint64_t *word = &plan->verdict[plan->verdict_head / 64], bit = 1ull << plan->verdict_head % 64;
+	uint64_t *word = &plan->verdict[plan->verdict_head / 64],
+		 bit = 1ull << plan->verdict_head % 64;
 
 	if (plan->verdict_count == SCORE_READS)
 		plan->verdict_in -= (*word & bit) != 0;

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What to push into the kernel's page cache: the samples due next, as many as fit into the stage limit counted from the
- * readers in positions, not in what happens to be there. Staging whatever is in the arena would fill the limit with
- * samples that are due much later, whose pages some kernels drop within seconds.
+/* What to push into the kernel's page cache: the samples due next, as many as fit into the stage
+ * limit counted from the readers in positions, not in what happens to be there. Staging whatever is
+ * in the arena would fill the limit with samples that are due much later, whose pages some kernels
+ * drop within seconds.
  *
- * The kernel dropping unread pages shrinks the limit (once per half second, by a quarter); it recovers over half a minute.
- * The arena copy stays until the sample was opened, so a dropped page never costs a read of the source. */
+ * The kernel dropping unread pages shrinks the limit (once per half second, by a quarter); it
+ * recovers over half a minute. The arena copy stays until the sample was opened, so a dropped page
+ * never costs a read of the source. */
 #include "plan_priv.h"
 
 #include <errno.h>
@@ -12,6 +14,7 @@
 #define SHRINK_NS (NS_PER_S / 2)
 #define RECOVER_S 32.0
 #define RETRY_NS (50 * NS_PER_MS)
+#define AHEAD 16 /* positions whose samples are brought near the processor */
 
 static uint64_t stage_weight(const struct plan *plan, uint32_t sample)
 {
@@ -37,6 +40,8 @@ static void stage_extend(struct plan *plan)
 
 		if (!slot->ep || slot->is_rerun || pos >= slot->length)
 			return;
+		if (pos + AHEAD < slot->length)
+			__builtin_prefetch(&plan->item[slot->ep->sample[pos + AHEAD]]);
 		if (!bitmap_get(&slot->consumed, pos))
 			weight = stage_weight(plan, slot->ep->sample[pos]);
 		if (plan->stage_sum + weight > limit)
@@ -89,7 +94,8 @@ static void stage_recover(struct plan *plan, uint64_t now_ns)
 	double grown = (double)(now_ns - plan->stage_grown_ns) / (double)NS_PER_S / RECOVER_S;
 
 	plan->stage_grown_ns = now_ns;
-	plan->stage_limit = MIN(plan->stage_limit + grown * (double)plan->stage_pages, (double)plan->stage_pages);
+	plan->stage_limit = MIN(plan->stage_limit + grown * (double)plan->stage_pages,
+				(double)plan->stage_pages);
 }
 
 /* Samples whose inode the kernel did not know a moment ago. */
@@ -125,9 +131,11 @@ uint64_t stage_step(struct plan *plan, uint64_t now_ns)
 		if (sample == SAMPLE_NONE)
 			break;
 		it = &plan->item[sample];
-		/* What is due at once is not kept out by what was staged ahead before the limit shrank. */
+		/* What is due at once is not kept out by what was staged ahead before the limit
+		 * shrank. */
 		is_due = item_due(plan, it) < plan_low(plan) + plan->span;
-		if (plan->staged_pages + it->pages > (is_due ? plan->stage_pages : (uint64_t)plan->stage_limit))
+		if (plan->staged_pages + it->pages >
+		    (is_due ? plan->stage_pages : (uint64_t)plan->stage_limit))
 			break;
 		plan_act(plan, PLAN_ACT_STAGE, sample);
 		item_out(plan, sample);
@@ -162,7 +170,8 @@ void stage_answered(struct plan *plan, uint64_t now_ns, uint32_t sample, int sta
 	item_out(plan, sample);
 	it->flags &= ~(uint32_t)STAGING;
 	due = item_due(plan, it);
-	/* Opened, changed or passed over in the meantime: then it is not waiting in the kernel for a reader. */
+	/* Opened, changed or passed over in the meantime: then it is not waiting in the kernel for
+	 * a reader. */
 	if (status == 0 && item_state(it) == ARENA && !(it->flags & HELD) && due < plan->stage_end)
 		it->flags |= STAGED;
 	else
@@ -177,7 +186,8 @@ void stage_answered(struct plan *plan, uint64_t now_ns, uint32_t sample, int sta
 void stage_unstaged(struct plan *plan, uint64_t now_ns, uint32_t sample)
 {
 	struct item *it = &plan->item[sample];
-	double least = (double)MIN(plan->stage_pages, MAX(plan->stage_pages / 64, 4 * plan->mean_pages));
+	double least =
+		(double)MIN(plan->stage_pages, MAX(plan->stage_pages / 64, 4 * plan->mean_pages));
 
 	plan->unstaged++;
 	if (!(it->flags & STAGED))

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the plan says about itself. Every figure is one the plan decides by, none is computed for show. */
+/* What the plan says about itself. Every figure is one the plan decides by, none is computed for
+ * show. */
 #include "plan_priv.h"
 
 const char *const plan_state_names[] = {
@@ -30,7 +31,8 @@ void plan_get_status(const struct plan *plan, struct plan_status *ret)
 {
 	const struct slot *slot = cur_slot(plan);
 
-	if (slot->ep && slot->low == slot->length && next_slot(plan)->ep && !next_slot(plan)->is_rerun)
+	if (slot->ep && slot->low == slot->length && next_slot(plan)->ep &&
+	    !next_slot(plan)->is_rerun)
 		slot = next_slot(plan);
 	*ret = (struct plan_status){
 		.state = plan->state,

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A set of numbers below a bound as a 64-ary tree of bitmaps: a bit of level l+1 says that a word of level l is not zero.
+/* A set of numbers below a bound as a 64-ary tree of bitmaps: a bit of level l+1 says that a word
+ * of level l is not zero.
  *
- * A heap would cost a dozen cache misses at ten million members and needs the keys; here the numbers are the keys, three
- * to five words are touched, and the whole set is one eighth of a byte per position. Used for "due next" (tree_next) and
- * "needed last" (tree_max). */
+ * A heap would cost a dozen cache misses at ten million members and needs the keys; here the
+ * numbers are the keys, three to five words are touched, and the whole set is one eighth of a byte
+ * per position. Used for "due next" (tree_next) and "needed last" (tree_max). */
 #include "plan_priv.h"
 
 #include <errno.h>
@@ -89,8 +90,10 @@ uint64_t tree_next(const struct tree *t, uint64_t from)
 				from = from * 64 + (uint64_t)__builtin_ctzll(t->level[l][from]);
 			return from;
 		}
-		from = from / 64 + 1; /* the next word of this level = the next bit of the level above */
-		if (l + 1 < t->levels && from / 64 >= DIV_ROUND_UP((uint64_t)(t->level[l + 1] - t->level[l]), 64))
+		from = from / 64 +
+		       1; /* the next word of this level = the next bit of the level above */
+		if (l + 1 < t->levels &&
+		    from / 64 >= DIV_ROUND_UP((uint64_t)(t->level[l + 1] - t->level[l]), 64))
 			return NO_POS;
 	}
 	return NO_POS;

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where a read belongs. The readers of a job (workers, ranks) stand at a set of positions, not at one: a read is as
- * expected when its sample has an unread position within `span` of the low-water mark, the first position not read. Two
- * passes form one line of positions, so the end of an epoch needs no rule of its own.
+/* Where a read belongs. The readers of a job (workers, ranks) stand at a set of positions, not at
+ * one: a read is as expected when its sample has an unread position within `span` of the low-water
+ * mark, the first position not read. Two passes form one line of positions, so the end of an epoch
+ * needs no rule of its own.
  *
- * A hole (a sample the job skips, or an open nobody saw) must not hold the low-water mark for ever: when the positions
- * behind it were read densely and reads arrive beyond the window, it is passed over. An open of what was read a moment
- * ago says nothing, jobs open files twice. Must never give one position away twice. */
+ * A hole (a sample the job skips, or an open nobody saw) must not hold the low-water mark for ever:
+ * when the positions behind it were read densely and reads arrive beyond the window, it is passed
+ * over. An open of what was read a moment ago says nothing, jobs open files twice. Must never give
+ * one position away twice. */
 #include "plan_priv.h"
 
 enum fit {
@@ -54,7 +56,8 @@ static bool window_was_just_read(const struct plan *plan, const struct slot *slo
 
 	if (pos == SAMPLE_NONE)
 		return false;
-	for (uint32_t i = 0; i < CHAIN_MAX && pos != NO_POS && bitmap_get(&slot->consumed, pos); i++) {
+	for (uint32_t i = 0; i < CHAIN_MAX && pos != NO_POS && bitmap_get(&slot->consumed, pos);
+	     i++) {
 		if (pos + 2 * plan->span >= slot->low && pos <= slot->low + plan->span)
 			return true;
 		pos = chain_next(slot->ep, pos);
@@ -73,8 +76,8 @@ static bool window_is_recent(const struct plan *plan, uint32_t sample)
 	return false;
 }
 
-/* Whether a read of what was just read, that might also be the first of the next pass, is one more open of the old one:
- * only of a job that has been seen to open its files more than once. */
+/* Whether a read of what was just read, that might also be the first of the next pass, is one more
+ * open of the old one: only of a job that has been seen to open its files more than once. */
 static bool window_is_echo(const struct plan *plan, uint32_t sample, bool has_begun)
 {
 	return plan->echo >= ECHO_MAX / 4 && (!has_begun || window_is_recent(plan, sample));
@@ -140,7 +143,8 @@ static bool window_slide(struct plan *plan, struct slot *slot, uint64_t pos)
 static enum fit window_find(struct plan *plan, uint32_t sample, struct use *ret)
 {
 	struct slot *cur = cur_slot(plan), *next = next_slot(plan);
-	uint64_t end = plan_low(plan) + plan->span, next_end = end, pos = slot_first_use(cur, plan, sample);
+	uint64_t end = plan_low(plan) + plan->span, next_end = end,
+		 pos = slot_first_use(cur, plan, sample);
 	bool is_read;
 
 	*ret = (struct use){ cur, pos };
@@ -151,12 +155,15 @@ static enum fit window_find(struct plan *plan, uint32_t sample, struct use *ret)
 		uint64_t next_pos = slot_first_use(next, plan, sample);
 		bool has_begun = cur->low == cur->length || next->consumed.count;
 
-		/* The last batches may be left out: then all readers are at the start of the next pass. */
+		/* The last batches may be left out: then all readers are at the start of the next
+		 * pass. */
 		if (end > cur->length)
 			next_end = cur->length + next->low + plan->span;
-		if (next_pos != NO_POS && (virtual_pos(plan, next, next_pos) < next_end ||
-					   (cur->low == cur->length && window_slide(plan, next, next_pos)))) {
-			if (is_read && next_pos != next->low && window_is_echo(plan, sample, has_begun))
+		if (next_pos != NO_POS &&
+		    (virtual_pos(plan, next, next_pos) < next_end ||
+		     (cur->low == cur->length && window_slide(plan, next, next_pos)))) {
+			if (is_read && next_pos != next->low &&
+			    window_is_echo(plan, sample, has_begun))
 				return FIT_REPEAT;
 			*ret = (struct use){ next, next_pos };
 			return FIT_IN;
@@ -186,8 +193,9 @@ static uint64_t distance_upper(uint32_t bucket)
 	return bucket < 8 ? bucket + 1 : (5ull + (bucket - 8) % 4) << ((bucket - 8) / 4 + 1);
 }
 
-/* Span = four times the 99th percentile of the distances seen, where the job's shape is not given: at the start of an epoch
- * all workers begin at once and are farther apart than later. It shrinks slowly. */
+/* Span = four times the 99th percentile of the distances seen, where the job's shape is not given:
+ * at the start of an epoch all workers begin at once and are farther apart than later. It shrinks
+ * slowly. */
 static void window_learn_span(struct plan *plan, uint64_t distance)
 {
 	uint32_t left;
@@ -220,8 +228,8 @@ static void window_maybe_roll(struct plan *plan)
 	if (!next->ep)
 		return;
 	half = (next->length + 1) / 2;
-	if (cur->low == cur->length ? next->consumed.count >= MIN(SYNC_READS, half) :
-				      plan->next_streak >= MIN(2 * SYNC_READS, half))
+	if (cur->low == cur->length ? next->consumed.count >= MIN(SYNC_READS, half)
+				    : plan->next_streak >= MIN(2 * SYNC_READS, half))
 		epochs_roll(plan);
 }
 
@@ -253,13 +261,15 @@ static void window_take(struct plan *plan, uint32_t sample, enum fit fit, const 
 		plan->mismatches++;
 		if (use->pos != NO_POS) {
 			/* Read all the same; and a span that is too small shows here. */
-			window_learn_span(plan, virtual_pos(plan, use->slot, use->pos) - plan_low(plan));
+			window_learn_span(plan,
+					  virtual_pos(plan, use->slot, use->pos) - plan_low(plan));
 			window_set_consumed(plan, use->slot, use->pos);
 		}
 	}
 	score_read(plan, sample);
 	if (plan->state == PLAN_WAITING)
-		plan_enter(plan, PLAN_CHECKING, "the first reads are being compared with the order");
+		plan_enter(plan, PLAN_CHECKING,
+			   "the first reads are being compared with the order");
 	if (fit == FIT_IN || !plan->blind_reads)
 		score_push(plan, fit == FIT_IN);
 	if (plan->blind_reads)

@@ -246,6 +246,43 @@ static void test_unmount_does_not_touch_what_was_mounted_since(void)
 	kit_fini(&k);
 }
 
+/* As far as fs_new, or fs_start beside a stop that came first. */
+static void begin_only(struct kit *k, bool is_starting)
+{
+	struct fs_params params = { .dataset = k->dataset,
+				    .cache = k->cache,
+				    .clock = clock_monotonic(),
+				    .source = "source",
+				    .inodes_ahead = 100 };
+	AUTO_FREE char *mountpoint = check_tmpfile(is_starting ? "stopped" : "not_started");
+	struct err err = { .code = 0 };
+	struct fs *fs;
+
+	CHECK_INT(mkdir(mountpoint, 0755), 0);
+	params.mountpoint = mountpoint;
+	CHECK_INT(fs_new(&params, &fs, &err), 0);
+	CHECK(is_mounted(mountpoint));
+	if (is_starting) {
+		fs_stop(fs);
+		CHECK_INT(fs_start(fs, &err), -EINTR);
+		fs_wait(fs);
+	}
+	fs_free(fs);
+	CHECK(!is_mounted(mountpoint));
+}
+
+static void test_a_mount_that_never_started_can_be_freed(void)
+{
+	static struct kit k;
+
+	kit_init(&k);
+	kit_add_samples(&k, 3, 20, 10);
+	kit_mount(&k, NULL);
+	begin_only(&k, false);
+	begin_only(&k, true);
+	kit_fini(&k);
+}
+
 /* A mount in a user namespace that allows two watches only. */
 static void test_too_few_watches_keep_open_answered(void)
 {
@@ -278,6 +315,7 @@ static const struct check_test tests[] = {
 	{ "unmount_with_a_file_open_is_lazy", test_unmount_with_a_file_open_is_lazy },
 	{ "unmount_does_not_touch_what_was_mounted_since",
 	  test_unmount_does_not_touch_what_was_mounted_since },
+	{ "a_mount_that_never_started_can_be_freed", test_a_mount_that_never_started_can_be_freed },
 	{ "too_few_watches_keep_open_answered", test_too_few_watches_keep_open_answered },
 	{ "caps_name_what_there_is", test_caps_name_what_there_is },
 };

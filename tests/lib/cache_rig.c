@@ -21,19 +21,31 @@ static void must(bool ok, const char *what)
 
 /* --- files --- */
 
+/* Eight bytes at a time. */
+static uint64_t word_of(uint32_t file, uint32_t version, uint64_t word)
+{
+	uint64_t x =
+		(word + 1) * 0x9e3779b97f4a7c15ull ^ (uint64_t)file << 40 ^ (uint64_t)version << 20;
+
+	return (x ^ x >> 29) * 0xbf58476d1ce4e5b9ull;
+}
+
 uint8_t rig_byte(uint32_t file, uint32_t version, uint64_t offset)
 {
-	uint64_t x = (offset / 8 + 1) * 0x9e3779b97f4a7c15ull ^ (uint64_t)file << 40 ^
-		     (uint64_t)version << 20;
-
-	x = (x ^ x >> 29) * 0xbf58476d1ce4e5b9ull;
-	return (uint8_t)(x >> offset % 8 * 8);
+	return (uint8_t)(word_of(file, version, offset / 8) >> offset % 8 * 8);
 }
 
 void rig_fill(uint8_t *out, uint32_t file, uint32_t version, uint64_t offset, uint64_t length)
 {
-	for (uint64_t i = 0; i < length; i++)
-		out[i] = rig_byte(file, version, offset + i);
+	uint64_t i = 0;
+
+	while (i < length) {
+		uint64_t at = offset + i;
+		uint64_t word = word_of(file, version, at / 8) >> at % 8 * 8;
+
+		for (uint64_t left = MIN(8 - at % 8, length - i); left > 0; left--, word >>= 8)
+			out[i++] = (uint8_t)word;
+	}
 }
 
 char *rig_path(struct rig *rig, uint32_t file)
@@ -289,7 +301,7 @@ struct rig *rig_new(const struct rig_options *options)
 		.store_bytes = o->has_store ? 32 << 20 : 0,
 		.inflight_min = 2,
 		.inflight_max = 8,
-		.stagers = 2,
+		.stagers = o->stagers ? o->stagers : 2,
 		.revalidate_ns = o->revalidate_ns,
 	};
 	must(cache_new(&params, &rig->cache, &err) == 0, err.msg);

@@ -29,6 +29,7 @@ struct rig_options {
 	bool has_store, is_stage_off, is_not_started;
 	uint64_t stage_bytes; /* 0 = 16 MiB */
 	uint64_t revalidate_ns;
+	uint32_t stagers;    /* 0 = 2 */
 	uint32_t threads;    /* of the engine; 0 = 8 */
 	struct clock *clock; /* NULL: the real one */
 };

@@ -14,7 +14,16 @@
 #define PIN_NS 200000ull
 #define STORE_NS 150000ull
 
-enum ev_kind { EV_FETCHED, EV_STAGED, EV_PINNED, EV_EPOCH, EV_DROP, EV_READ_DONE, EV_STEP_DONE, EV_WAKE };
+enum ev_kind {
+	EV_FETCHED,
+	EV_STAGED,
+	EV_PINNED,
+	EV_EPOCH,
+	EV_DROP,
+	EV_READ_DONE,
+	EV_STEP_DONE,
+	EV_WAKE
+};
 
 struct ev {
 	uint64_t at, order; /* order: of insertion, so that equal times are served first come */
@@ -24,8 +33,9 @@ struct ev {
 };
 
 struct worker {
-	uint32_t rank, next_batch, last_batch, index; /* batches it may work on: next_batch <= last */
-	uint32_t batch, at;                           /* in work: sample `at` of the batch */
+	uint32_t rank, next_batch, last_batch,
+		index;      /* batches it may work on: next_batch <= last */
+	uint32_t batch, at; /* in work: sample `at` of the batch */
 	bool is_busy;
 	uint32_t sample;
 };
@@ -128,7 +138,8 @@ static uint64_t source_read(struct sim *sim)
 			best = i;
 	start = MAX(sim->now, sim->slot_free[best]);
 	latency = sim->p.latency_ns / 2 + mix(sim->n_events) % (sim->p.latency_ns + 1);
-	sim->link_free = MAX(sim->link_free, start) + sim->p.sample_bytes * NS_PER_S / sim->p.bytes_per_s;
+	sim->link_free =
+		MAX(sim->link_free, start) + sim->p.sample_bytes * NS_PER_S / sim->p.bytes_per_s;
 	sim->slot_free[best] = MAX(start + latency, sim->link_free);
 	sim->count.source_reads++;
 	return sim->slot_free[best];
@@ -203,7 +214,8 @@ static void tell(struct sim *sim, struct plan_event pe)
 
 static uint32_t batch_size(const struct sim *sim, uint32_t rank, uint32_t batch)
 {
-	uint64_t total = (sim->to - sim->from + sim->p.ranks - 1 - rank) / sim->p.ranks, at = (uint64_t)batch * sim->p.batch;
+	uint64_t total = (sim->to - sim->from + sim->p.ranks - 1 - rank) / sim->p.ranks,
+		 at = (uint64_t)batch * sim->p.batch;
 
 	return at >= total ? 0 : (uint32_t)MIN(sim->p.batch, total - at);
 }
@@ -230,7 +242,9 @@ static void worker_read(struct sim *sim, uint32_t w)
 	} else {
 		sim->count.missed++;
 		took = source_read(sim) - sim->now;
-		tell(sim, (struct plan_event){ .kind = PLAN_EV_DEMAND, .bytes = sim->p.sample_bytes, .latency_ns = took });
+		tell(sim, (struct plan_event){ .kind = PLAN_EV_DEMAND,
+					       .bytes = sim->p.sample_bytes,
+					       .latency_ns = took });
 	}
 	sim->in_kernel[s] = 0;
 	for (uint32_t n = 0; n < MAX(sim->p.opens_per_read, 1); n++) {
@@ -238,7 +252,9 @@ static void worker_read(struct sim *sim, uint32_t w)
 		tell(sim, (struct plan_event){ .kind = PLAN_EV_OPENED, .sample = s });
 	}
 	if (took != UINT64_MAX)
-		ev_push(sim, (struct ev){ .at = sim->now + took + sim->p.sample_cpu_ns, .kind = EV_READ_DONE, .worker = w });
+		ev_push(sim, (struct ev){ .at = sim->now + took + sim->p.sample_cpu_ns,
+					  .kind = EV_READ_DONE,
+					  .worker = w });
 	else
 		k->batch |= 1u << 31; /* waits */
 }
@@ -259,7 +275,8 @@ static void worker_start(struct sim *sim, uint32_t w)
 static bool step_is_ready(const struct sim *sim)
 {
 	for (uint32_t r = 0; r < sim->p.ranks; r++)
-		if (sim->batch_done[sim->step * sim->p.ranks + r] < batch_size(sim, r, (uint32_t)sim->step))
+		if (sim->batch_done[sim->step * sim->p.ranks + r] <
+		    batch_size(sim, r, (uint32_t)sim->step))
 			return false;
 	return true;
 }
@@ -273,7 +290,8 @@ static void job_advance(struct sim *sim)
 	sim->count.stall_ns += sim->now - sim->step_started_wait;
 	ev_push(sim, (struct ev){ .at = sim->now + sim->p.step_ns, .kind = EV_STEP_DONE });
 	for (uint32_t w = 0; w < sim->n_workers; w++) {
-		sim->worker[w].last_batch = (uint32_t)sim->step + sim->p.workers * sim->p.prefetch_factor;
+		sim->worker[w].last_batch =
+			(uint32_t)sim->step + sim->p.workers * sim->p.prefetch_factor;
 		worker_start(sim, w);
 	}
 }
@@ -299,7 +317,9 @@ static void fetched(struct sim *sim, const struct ev *ev)
 	sim->in_flight[s] = 0;
 	sim->in_arena[s] = 1;
 	sim->inflight--;
-	tell(sim, (struct plan_event){ .kind = PLAN_EV_FETCHED, .sample = s, .latency_ns = ev->latency,
+	tell(sim, (struct plan_event){ .kind = PLAN_EV_FETCHED,
+				       .sample = s,
+				       .latency_ns = ev->latency,
 				       .bytes = sim->p.sample_bytes });
 	for (uint32_t w = 0; sim->ep && w < sim->n_workers; w++) {
 		struct worker *k = &sim->worker[w];
@@ -307,7 +327,8 @@ static void fetched(struct sim *sim, const struct ev *ev)
 		if (!k->is_busy || !(k->batch >> 31) || k->sample != s)
 			continue;
 		k->batch &= ~(1u << 31);
-		ev_push(sim, (struct ev){ .at = sim->now + UPCALL_NS + sim->p.sample_cpu_ns, .kind = EV_READ_DONE,
+		ev_push(sim, (struct ev){ .at = sim->now + UPCALL_NS + sim->p.sample_cpu_ns,
+					  .kind = EV_READ_DONE,
 					  .worker = w });
 	}
 }
@@ -317,7 +338,9 @@ static void staged(struct sim *sim, uint32_t s)
 	sim->in_kernel[s] = 1;
 	sim->staged_at[s] = sim->now;
 	if (sim->p.page_drop_ns)
-		ev_push(sim, (struct ev){ .at = sim->now + sim->p.page_drop_ns, .kind = EV_DROP, .sample = s });
+		ev_push(sim, (struct ev){ .at = sim->now + sim->p.page_drop_ns,
+					  .kind = EV_DROP,
+					  .sample = s });
 	tell(sim, (struct plan_event){ .kind = PLAN_EV_STAGED, .sample = s });
 }
 
@@ -344,8 +367,10 @@ static void handle(struct sim *sim, const struct ev *ev)
 		tell(sim, (struct plan_event){ .kind = PLAN_EV_PINNED, .sample = ev->sample });
 		break;
 	case EV_EPOCH:
-		tell(sim, (struct plan_event){ .kind = PLAN_EV_EPOCH, .epoch = ev->number,
-					       .order_epoch = sim_order(sim->p.n, sim->p.seed, ev->number) });
+		tell(sim, (struct plan_event){
+				  .kind = PLAN_EV_EPOCH,
+				  .epoch = ev->number,
+				  .order_epoch = sim_order(sim->p.n, sim->p.seed, ev->number) });
 		break;
 	case EV_DROP:
 		page_drop(sim, ev->sample);
@@ -383,10 +408,16 @@ struct sim *sim_new(const struct sim_params *p)
 {
 	struct sim *sim = calloc(1, sizeof(*sim));
 	uint64_t *size = calloc(p->n, sizeof(*size));
-	struct plan_params pp = { .n = p->n, .size = size, .order = &p->info, .arena_bytes = p->arena_samples * p->sample_bytes,
-		.stage_bytes = p->stage_samples * p->sample_bytes, .sample_max_bytes = p->arena_samples * p->sample_bytes / 4,
-		.store_bytes = p->store_samples * p->sample_bytes, .inflight_min = p->inflight_min,
-		.inflight_max = p->inflight_max, .span = (uint32_t)p->span };
+	struct plan_params pp = { .n = p->n,
+				  .size = size,
+				  .order = &p->info,
+				  .arena_bytes = p->arena_samples * p->sample_bytes,
+				  .stage_bytes = p->stage_samples * p->sample_bytes,
+				  .sample_max_bytes = p->arena_samples * p->sample_bytes / 4,
+				  .store_bytes = p->store_samples * p->sample_bytes,
+				  .inflight_min = p->inflight_min,
+				  .inflight_max = p->inflight_max,
+				  .span = (uint32_t)p->span };
 	int r;
 
 	for (uint32_t i = 0; i < p->n; i++)
@@ -427,7 +458,8 @@ struct plan *sim_plan(struct sim *sim)
 	return sim->plan;
 }
 
-struct sim_counts sim_epoch(struct sim *sim, uint64_t seed, uint64_t epoch, uint64_t from, uint64_t to)
+struct sim_counts sim_epoch(struct sim *sim, uint64_t seed, uint64_t epoch, uint64_t from,
+			    uint64_t to)
 {
 	struct order_epoch *ep = sim_order(sim->p.n, seed, epoch);
 	uint64_t began = sim->now;

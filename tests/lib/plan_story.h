@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tells the plan a story by hand: reads, answers, time; records what it wants. Header-only, for tests/unit/test_plan_*.c.
+/* Tells the plan a story by hand: reads, answers, time; records what it wants. Header-only, for
+ * tests/unit/test_plan_*.c.
  *
- * Samples are one page each unless sizes are given. Epoch 0 reads sample p at position p, the others are shuffled (all
- * are like epoch 0 with is_unshuffled). What the plan
- * asks for is answered at once where is_auto says so, and counted; the rest waits in log[] for the test. */
+ * Samples are one page each unless sizes are given. Epoch 0 reads sample p at position p, the
+ * others are shuffled (all are like epoch 0 with is_unshuffled). What the plan asks for is answered
+ * at once where is_auto says so, and counted; the rest waits in log[] for the test. */
 #ifndef CLAIRFS_TESTS_PLAN_STORY_H
 #define CLAIRFS_TESTS_PLAN_STORY_H
 
@@ -72,8 +73,11 @@ static inline void story_event(struct story *st, struct plan_event ev)
 
 static inline void story_fetched(struct story *st, uint32_t sample, int status)
 {
-	story_event(st, (struct plan_event){ .kind = PLAN_EV_FETCHED, .sample = sample, .status = status,
-					     .latency_ns = NS_PER_MS, .bytes = 4096 });
+	story_event(st, (struct plan_event){ .kind = PLAN_EV_FETCHED,
+					     .sample = sample,
+					     .status = status,
+					     .latency_ns = NS_PER_MS,
+					     .bytes = 4096 });
 }
 
 static inline void story_answer(struct story *st, const struct plan_action *a)
@@ -89,7 +93,8 @@ static inline void story_answer(struct story *st, const struct plan_action *a)
 		story_event(st, (struct plan_event){ .kind = PLAN_EV_PINNED, .sample = a->sample });
 		break;
 	case PLAN_ACT_EPOCH:
-		story_event(st, (struct plan_event){ .kind = PLAN_EV_EPOCH, .epoch = a->epoch,
+		story_event(st, (struct plan_event){ .kind = PLAN_EV_EPOCH,
+						     .epoch = a->epoch,
 						     .order_epoch = story_epoch(st, a->epoch) });
 		break;
 	case PLAN_ACT_DROP:
@@ -110,7 +115,8 @@ static inline void story_step(struct story *st)
 		for (uint32_t i = 0; i < n; i++) {
 			if (st->is_auto[a[i].kind])
 				story_answer(st, &a[i]);
-			if ((!st->is_auto[a[i].kind] || a[i].kind == PLAN_ACT_DROP) && st->n_log < STORY_LOG)
+			if ((!st->is_auto[a[i].kind] || a[i].kind == PLAN_ACT_DROP) &&
+			    st->n_log < STORY_LOG)
 				st->log[st->n_log++] = a[i];
 		}
 	} while (n || st->wake <= st->now);
@@ -119,9 +125,14 @@ static inline void story_step(struct story *st)
 /* Parameters every story starts from: everything fits, readers stand within 64 positions. */
 static inline struct plan_params story_params(const struct order_info *info)
 {
-	return (struct plan_params){ .n = (uint32_t)info->n, .order = info, .arena_bytes = 4096 * 2 * info->n + 32768,
-				     .stage_bytes = 4096 * 64, .sample_max_bytes = 8192, .inflight_min = 8,
-				     .inflight_max = 8, .span = 64 };
+	return (struct plan_params){ .n = (uint32_t)info->n,
+				     .order = info,
+				     .arena_bytes = 4096 * 2 * info->n + 32768,
+				     .stage_bytes = 4096 * 64,
+				     .sample_max_bytes = 8192,
+				     .inflight_min = 8,
+				     .inflight_max = 8,
+				     .span = 64 };
 }
 
 /* With nothing decided yet, so that is_auto can be changed first. */
@@ -189,7 +200,8 @@ static inline uint32_t story_logged(const struct story *st, enum plan_action_kin
 	return n;
 }
 
-static inline bool story_has_logged(const struct story *st, enum plan_action_kind kind, uint32_t sample)
+static inline bool story_has_logged(const struct story *st, enum plan_action_kind kind,
+				    uint32_t sample)
 {
 	for (uint32_t i = 0; i < st->n_log; i++)
 		if (st->log[i].kind == kind && st->log[i].sample == sample)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whole simulated jobs: what the plan is there for, as counts in virtual time (the same on every machine). 20,000 samples
- * of 108 KiB, 8 workers per rank with 2 batches of 32 ahead, 6400 samples per second; the source takes 3 ms per read. */
+/* Whole simulated jobs: what the plan is there for, as counts in virtual time (the same on every
+ * machine). 20,000 samples of 108 KiB, 8 workers per rank with 2 batches of 32 ahead, 6400 samples
+ * per second; the source takes 3 ms per read. */
 #include "check.h"
 #include "clairfs/base/clock.h"
 #include "plan_sim.h"
@@ -9,11 +10,22 @@
 
 static struct sim_params params(double fraction)
 {
-	return (struct sim_params){ .n = N, .sample_bytes = 110592, .arena_samples = (uint64_t)(fraction * N),
-				    .stage_samples = 512, .inflight_min = 4, .inflight_max = 128,
-				    .info = { .n = N, .world = 1, .n_ranks = 1 }, .latency_ns = 3 * NS_PER_MS,
-				    .bytes_per_s = 1000000000, .parallel = 64, .ranks = 1, .workers = 8,
-				    .prefetch_factor = 2, .batch = 32, .sample_cpu_ns = 500000, .step_ns = 5 * NS_PER_MS,
+	return (struct sim_params){ .n = N,
+				    .sample_bytes = 110592,
+				    .arena_samples = (uint64_t)(fraction * N),
+				    .stage_samples = 512,
+				    .inflight_min = 4,
+				    .inflight_max = 128,
+				    .info = { .n = N, .world = 1, .n_ranks = 1 },
+				    .latency_ns = 3 * NS_PER_MS,
+				    .bytes_per_s = 1000000000,
+				    .parallel = 64,
+				    .ranks = 1,
+				    .workers = 8,
+				    .prefetch_factor = 2,
+				    .batch = 32,
+				    .sample_cpu_ns = 500000,
+				    .step_ns = 5 * NS_PER_MS,
 				    .seed = 1 };
 }
 
@@ -95,7 +107,8 @@ static void a_kernel_that_drops_pages_costs_pushes_not_source_reads(void)
 	sim = start(&p);
 	calm = start(&q);
 	for (uint64_t epoch = 0; epoch < 3; epoch++) {
-		struct sim_counts c = sim_epoch(sim, 1, epoch, 0, N), d = sim_epoch(calm, 1, epoch, 0, N);
+		struct sim_counts c = sim_epoch(sim, 1, epoch, 0, N),
+				  d = sim_epoch(calm, 1, epoch, 0, N);
 
 		CHECK(c.unstaged > 0);
 		CHECK(c.source_reads <= d.source_reads + 100);
@@ -280,8 +293,10 @@ static const struct check_test tests[] = {
 	{ "little_memory_still_hides_the_latency", little_memory_still_hides_the_latency },
 	{ "a_kernel_that_drops_pages_costs_pushes_not_source_reads",
 	  a_kernel_that_drops_pages_costs_pushes_not_source_reads },
-	{ "a_wrong_order_is_given_up_within_200_opens", a_wrong_order_is_given_up_within_200_opens },
-	{ "an_order_that_turns_wrong_is_given_up_within_200_opens", an_order_that_turns_wrong_is_given_up_within_200_opens },
+	{ "a_wrong_order_is_given_up_within_200_opens",
+	  a_wrong_order_is_given_up_within_200_opens },
+	{ "an_order_that_turns_wrong_is_given_up_within_200_opens",
+	  an_order_that_turns_wrong_is_given_up_within_200_opens },
 	{ "a_resumed_job_is_found_within_64_reads", a_resumed_job_is_found_within_64_reads },
 	{ "epochs_ended_early_lose_a_few_reads_each", epochs_ended_early_lose_a_few_reads_each },
 	{ "a_forgotten_set_epoch_is_predicted_from_the_second_pass_on",

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Random events against an independent book-keeping: whatever happens, budgets hold, nothing is fetched that is there or
- * was read, nothing is dropped that is in use, and every figure of the status adds up. Answers come late and in any order,
- * some are failures. In honest runs reads follow the order within a window, in wild ones anything is read. */
+/* Random events against an independent book-keeping: whatever happens, budgets hold, nothing is
+ * fetched that is there or was read, nothing is dropped that is in use, and every figure of the
+ * status adds up. Answers come late and in any order, some are failures. In honest runs reads
+ * follow the order within a window, in wild ones anything is read. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -160,7 +161,9 @@ static void event(struct book *b, struct plan_event ev)
 
 static void answer(struct book *b, struct plan_action a, bool may_fail)
 {
-	struct plan_event ev = { .sample = a.sample, .epoch = a.epoch, .bytes = b->size[a.sample % N_MAX] };
+	struct plan_event ev = { .sample = a.sample,
+				 .epoch = a.epoch,
+				 .bytes = b->size[a.sample % N_MAX] };
 	uint64_t dice = may_fail ? below(b, 100) : 50;
 
 	ev.latency_ns = 100000 + below(b, 5 * NS_PER_MS);
@@ -257,12 +260,16 @@ static void wild_event(struct book *b)
 		event(b, (struct plan_event){ .kind = PLAN_EV_LOST_COPY, .sample = s });
 		break;
 	case 3:
-		/* a file shrinks: one that grows may exceed a budget for a moment, that has a test of its own */
+		/* a file shrinks: one that grows may exceed a budget for a moment, that has a test
+		 * of its own */
 		b->size[s] = below(b, b->size[s] + 1);
-		event(b, (struct plan_event){ .kind = PLAN_EV_RESIZED, .sample = s, .bytes = b->size[s] });
+		event(b, (struct plan_event){
+				 .kind = PLAN_EV_RESIZED, .sample = s, .bytes = b->size[s] });
 		break;
 	case 4:
-		event(b, (struct plan_event){ .kind = PLAN_EV_DEMAND, .bytes = below(b, 100000), .latency_ns = 1000 });
+		event(b, (struct plan_event){ .kind = PLAN_EV_DEMAND,
+					      .bytes = below(b, 100000),
+					      .latency_ns = 1000 });
 		break;
 	case 5:
 		if (!below(b, 20))
@@ -284,13 +291,21 @@ static void book_init(struct book *b, uint64_t seed, bool is_honest)
 	n = 1 + (uint32_t)below(b, below(b, 2) ? N_MAX : 12);
 	for (uint32_t i = 0; i < n; i++)
 		b->size[i] = below(b, 8) ? below(b, 40000) : below(b, 200000);
-	b->is_strict = is_honest && n >= 200 && below(b, 2); /* in small ones passes cannot be told apart */
-	b->info = (struct order_info){ .n = n, .world = 1, .n_ranks = 1, .epochs = is_honest ? 0 : below(b, 4) };
-	b->p = (struct plan_params){ .n = n, .size = b->size, .order = &b->info,
-				     .arena_bytes = (1 + below(b, 400)) * 50000, .stage_bytes = below(b, 3000000),
-				     .inflight_min = 1 + (uint32_t)below(b, 4), .inflight_max = 5 + (uint32_t)below(b, 60),
+	b->is_strict = is_honest && n >= 200 &&
+		       below(b, 2); /* in small ones passes cannot be told apart */
+	b->info = (struct order_info){
+		.n = n, .world = 1, .n_ranks = 1, .epochs = is_honest ? 0 : below(b, 4)
+	};
+	b->p = (struct plan_params){ .n = n,
+				     .size = b->size,
+				     .order = &b->info,
+				     .arena_bytes = (1 + below(b, 400)) * 50000,
+				     .stage_bytes = below(b, 3000000),
+				     .inflight_min = 1 + (uint32_t)below(b, 4),
+				     .inflight_max = 5 + (uint32_t)below(b, 60),
 				     .store_bytes = below(b, 2) ? below(b, 6000000) : 0,
-				     .source_bytes_per_s = below(b, 3) ? 0 : 10000000, .span = 64 };
+				     .source_bytes_per_s = below(b, 3) ? 0 : 10000000,
+				     .span = 64 };
 	b->p.sample_max_bytes = b->p.arena_bytes / 4;
 	CHECK_INT(plan_new(&b->p, &b->plan), 0);
 	step(b);
@@ -323,7 +338,8 @@ static void budgets_and_states_hold_when_the_order_is_right(void)
 		ep = epoch_of(&b, 0);
 		for (int i = 0; i < 3000; i++) {
 			b.now += below(&b, 3 * NS_PER_MS);
-			/* epochs always come before they are needed, or the test would have to guess passes */
+			/* epochs always come before they are needed, or the test would have to
+			 * guess passes */
 			for (uint32_t k = 0; k < b.n_todo; k++) {
 				struct plan_action a = b.todo[k];
 
@@ -381,7 +397,8 @@ static void budgets_and_states_hold_whatever_is_read(void)
 }
 
 static const struct check_test tests[] = {
-	{ "budgets_and_states_hold_when_the_order_is_right", budgets_and_states_hold_when_the_order_is_right },
+	{ "budgets_and_states_hold_when_the_order_is_right",
+	  budgets_and_states_hold_when_the_order_is_right },
 	{ "budgets_and_states_hold_whatever_is_read", budgets_and_states_hold_whatever_is_read },
 };
 CHECK_MAIN(tests)

@@ -77,11 +77,13 @@ static void reads_beside_the_plan_are_right_whatever_they_are_served_by(void)
 
 static struct rig *held_prefetch(uint64_t size, unsigned n_held)
 {
-	struct rig *rig = rig_new(&(struct rig_options){ .n = 40,
-							 .size = size,
-							 .order = "sequential",
-							 .arena_limit = 64 * MIB,
-							 .is_not_started = true });
+	struct rig *rig = rig_new(
+		&(struct rig_options){ .n = 40,
+				       .size = size,
+				       .order = "sequential",
+				       .arena_limit = 64 * MIB,
+				       .stagers = 1, /* pushes come in the order of the plan */
+				       .is_not_started = true });
 	struct err err = { 0 };
 
 	fault_io_pause(rig->io);
@@ -121,6 +123,38 @@ static void prefetch_that_waits_becomes_urgent_when_it_is_read(void)
 	rig_read_wait(r);
 	rig_check_bytes(r, 0, 4 * MIB);
 	rig_read_free(r);
+	rig_free(rig);
+}
+
+struct slow_answer {
+	struct cache_read read;
+	struct rig *rig;
+	uint32_t pushes_meanwhile;
+	_Atomic bool is_done;
+};
+
+/* The answer takes until the next sample has been pushed. */
+static void answer_slowly(struct cache_read *read, int status, const struct iovec *iov, int n_iov)
+{
+	struct slow_answer *a = container_of(read, struct slow_answer, read);
+
+	(void)iov;
+	CHECK_INT(status, 0);
+	CHECK_INT(n_iov, 1);
+	RIG_UNTIL(is_staged(a->rig, 1, 1));
+	a->pushes_meanwhile = rig_count(a->rig, RIG_STORE, 0);
+	atomic_store(&a->is_done, true);
+}
+
+static void sample_is_not_pushed_while_a_read_of_it_is_answered(void)
+{
+	struct rig *rig = held_prefetch(5000, 2);
+	struct slow_answer a = { .rig = rig, .read = { .length = 4096, .done = answer_slowly } };
+
+	cache_read(rig->cache, &a.read);
+	fault_io_resume(rig->io);
+	RIG_UNTIL(atomic_load(&a.is_done));
+	CHECK_U64(a.pushes_meanwhile, 0);
 	rig_free(rig);
 }
 
@@ -203,8 +237,8 @@ static void push_of_an_old_version_is_invalidated(void)
 
 static void stop_while_everything_is_busy(void)
 {
-	for (int i = 0; i < 20; i++) {
-		struct rig *rig = rig_new(&(struct rig_options){ .n = 60,
+	for (int i = 0; i < 12; i++) {
+		struct rig *rig = rig_new(&(struct rig_options){ .n = 20,
 								 .size = 2 * MIB + 77,
 								 .order = "torch-randperm:seed=3",
 								 .has_store = true });
@@ -260,6 +294,8 @@ static const struct check_test tests[] = {
 	{ "reader_joins_a_prefetch_in_flight", reader_joins_a_prefetch_in_flight },
 	{ "prefetch_that_waits_becomes_urgent_when_it_is_read",
 	  prefetch_that_waits_becomes_urgent_when_it_is_read },
+	{ "sample_is_not_pushed_while_a_read_of_it_is_answered",
+	  sample_is_not_pushed_while_a_read_of_it_is_answered },
 	{ "failed_prefetch_leaves_the_reader_to_the_source",
 	  failed_prefetch_leaves_the_reader_to_the_source },
 	{ "unknown_inode_is_looked_up_and_pushed_again",

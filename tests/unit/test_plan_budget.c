@@ -1,16 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How many requests the source gets at once, with simulated sources. Counts in virtual time, so exact. */
+/* How many requests the source gets at once, with simulated sources. Counts in virtual time, so
+ * exact. */
 #include "check.h"
 #include "clairfs/base/clock.h"
 #include "plan_sim.h"
 
 static struct sim_params params(void)
 {
-	return (struct sim_params){ .n = 20000, .sample_bytes = 110592, .arena_samples = 10000, .stage_samples = 512,
-				    .inflight_min = 4, .inflight_max = 256, .info = { .n = 20000, .world = 1, .n_ranks = 1 },
-				    .latency_ns = 3 * NS_PER_MS, .bytes_per_s = 10000000000, .parallel = 64, .ranks = 1,
-				    .workers = 8, .prefetch_factor = 2, .batch = 32, .sample_cpu_ns = 500000,
-				    .step_ns = 5 * NS_PER_MS, .seed = 1 };
+	return (struct sim_params){ .n = 20000,
+				    .sample_bytes = 110592,
+				    .arena_samples = 10000,
+				    .stage_samples = 512,
+				    .inflight_min = 4,
+				    .inflight_max = 256,
+				    .info = { .n = 20000, .world = 1, .n_ranks = 1 },
+				    .latency_ns = 3 * NS_PER_MS,
+				    .bytes_per_s = 10000000000,
+				    .parallel = 64,
+				    .ranks = 1,
+				    .workers = 8,
+				    .prefetch_factor = 2,
+				    .batch = 32,
+				    .sample_cpu_ns = 500000,
+				    .step_ns = 5 * NS_PER_MS,
+				    .seed = 1 };
 }
 
 static void a_fast_source_gets_what_the_job_needs_not_all(void)
@@ -61,8 +74,10 @@ static void a_source_that_gets_slow_gets_less(void)
 }
 
 static const struct check_test tests[] = {
-	{ "a_fast_source_gets_what_the_job_needs_not_all", a_fast_source_gets_what_the_job_needs_not_all },
-	{ "requests_the_source_cannot_serve_are_not_sent", requests_the_source_cannot_serve_are_not_sent },
+	{ "a_fast_source_gets_what_the_job_needs_not_all",
+	  a_fast_source_gets_what_the_job_needs_not_all },
+	{ "requests_the_source_cannot_serve_are_not_sent",
+	  requests_the_source_cannot_serve_are_not_sent },
 	{ "a_source_that_gets_slow_gets_less", a_source_that_gets_slow_gets_less },
 };
 CHECK_MAIN(tests)

@@ -76,7 +76,8 @@ static void what_was_read_is_not_fetched_any_more(void)
 	struct plan_params p = story_params(&info_400);
 	struct story *st;
 
-	/* Two workers: one reads positions 40.., the other 0..: all of it faster than fetches come back. */
+	/* Two workers: one reads positions 40.., the other 0..: all of it faster than fetches come
+	 * back. */
 	p.inflight_min = p.inflight_max = 2;
 	st = story_prepare(p, NULL);
 	st->is_auto[PLAN_ACT_FETCH] = false;
@@ -204,8 +205,10 @@ static const struct check_test tests[] = {
 	{ "fetches_in_the_order_of_positions", fetches_in_the_order_of_positions },
 	{ "what_was_read_is_not_fetched_any_more", what_was_read_is_not_fetched_any_more },
 	{ "fetching_runs_over_the_end_of_the_epoch", fetching_runs_over_the_end_of_the_epoch },
-	{ "a_sample_that_is_too_large_is_left_to_its_reader", a_sample_that_is_too_large_is_left_to_its_reader },
-	{ "a_failed_fetch_is_tried_again_for_the_next_use_only", a_failed_fetch_is_tried_again_for_the_next_use_only },
+	{ "a_sample_that_is_too_large_is_left_to_its_reader",
+	  a_sample_that_is_too_large_is_left_to_its_reader },
+	{ "a_failed_fetch_is_tried_again_for_the_next_use_only",
+	  a_failed_fetch_is_tried_again_for_the_next_use_only },
 	{ "the_cap_on_bytes_per_second_holds_and_demand_reads_count",
 	  the_cap_on_bytes_per_second_holds_and_demand_reads_count },
 };

@@ -48,7 +48,9 @@ static void a_full_store_ends_pinning(void)
 	st->is_auto[PLAN_ACT_PIN] = false;
 	story_step(st);
 	asked = story_logged(st, PLAN_ACT_PIN);
-	story_event(st, (struct plan_event){ .kind = PLAN_EV_PINNED, .sample = st->log[0].sample, .status = -ENOSPC });
+	story_event(st, (struct plan_event){ .kind = PLAN_EV_PINNED,
+					     .sample = st->log[0].sample,
+					     .status = -ENOSPC });
 	for (uint32_t i = 1; i < asked; i++)
 		story_answer(st, &st->log[i]);
 	st->n_log = 0;
@@ -71,7 +73,8 @@ static void tiers_are_exclusive(void)
 	story_read(st, 0, 0, 400);
 	st->now += 2 * NS_PER_S;
 	story_step(st);
-	/* all of it was pinned and read: nothing but the horizon of the next epoch is in the arena */
+	/* all of it was pinned and read: nothing but the horizon of the next epoch is in the arena
+	 */
 	CHECK_U64(story_status(st).pinned_bytes, 400 * 4096);
 	CHECK(story_status(st).arena_bytes <= 4096 * 150);
 	fetched = st->count[PLAN_ACT_FETCH];
@@ -114,10 +117,12 @@ static void what_the_store_lost_comes_from_the_source_again(void)
 }
 
 static const struct check_test tests[] = {
-	{ "pins_are_written_once_first_come_within_the_budget", pins_are_written_once_first_come_within_the_budget },
+	{ "pins_are_written_once_first_come_within_the_budget",
+	  pins_are_written_once_first_come_within_the_budget },
 	{ "few_pins_are_in_flight_at_once", few_pins_are_in_flight_at_once },
 	{ "a_full_store_ends_pinning", a_full_store_ends_pinning },
 	{ "tiers_are_exclusive", tiers_are_exclusive },
-	{ "what_the_store_lost_comes_from_the_source_again", what_the_store_lost_comes_from_the_source_again },
+	{ "what_the_store_lost_comes_from_the_source_again",
+	  what_the_store_lost_comes_from_the_source_again },
 };
 CHECK_MAIN(tests)

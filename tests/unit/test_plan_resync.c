@@ -204,7 +204,8 @@ static void an_epoch_that_cannot_be_computed_is_asked_for_again(void)
 	CHECK_U64(story_logged(st, PLAN_ACT_EPOCH), 1);
 	for (int i = 0; i < 100; i++) {
 		asked = st->n_log;
-		story_event(st, (struct plan_event){ .kind = PLAN_EV_EPOCH, .epoch = 0, .status = -ENOMEM });
+		story_event(st, (struct plan_event){
+					.kind = PLAN_EV_EPOCH, .epoch = 0, .status = -ENOMEM });
 		story_step(st);
 		CHECK_U64(st->n_log, asked); /* not at once */
 		st->now += 100 * NS_PER_S;
@@ -237,8 +238,10 @@ static void reads_before_the_order_is_there_count_when_it_comes(void)
 
 static const struct check_test tests[] = {
 	{ "a_job_that_resumes_in_the_middle_is_found", a_job_that_resumes_in_the_middle_is_found },
-	{ "start_step_says_where_the_first_epoch_begins", start_step_says_where_the_first_epoch_begins },
-	{ "an_epoch_left_early_rolls_over_and_clears_the_stage", an_epoch_left_early_rolls_over_and_clears_the_stage },
+	{ "start_step_says_where_the_first_epoch_begins",
+	  start_step_says_where_the_first_epoch_begins },
+	{ "an_epoch_left_early_rolls_over_and_clears_the_stage",
+	  an_epoch_left_early_rolls_over_and_clears_the_stage },
 	{ "the_last_batch_may_be_dropped", the_last_batch_may_be_dropped },
 	{ "a_forgotten_set_epoch_is_noticed_once", a_forgotten_set_epoch_is_noticed_once },
 	{ "a_job_one_epoch_ahead_or_behind_is_found", a_job_one_epoch_ahead_or_behind_is_found },
@@ -246,7 +249,9 @@ static const struct check_test tests[] = {
 	{ "more_epochs_than_announced_are_followed", more_epochs_than_announced_are_followed },
 	{ "a_job_killed_and_started_again_is_found", a_job_killed_and_started_again_is_found },
 	{ "opens_nobody_saw_are_no_mismatch", opens_nobody_saw_are_no_mismatch },
-	{ "an_epoch_that_cannot_be_computed_is_asked_for_again", an_epoch_that_cannot_be_computed_is_asked_for_again },
-	{ "reads_before_the_order_is_there_count_when_it_comes", reads_before_the_order_is_there_count_when_it_comes },
+	{ "an_epoch_that_cannot_be_computed_is_asked_for_again",
+	  an_epoch_that_cannot_be_computed_is_asked_for_again },
+	{ "reads_before_the_order_is_there_count_when_it_comes",
+	  reads_before_the_order_is_there_count_when_it_comes },
 };
 CHECK_MAIN(tests)

@@ -36,7 +36,8 @@ static void a_steady_epoch_reads_what_does_not_fit_and_a_window(void)
 	story_free(st);
 }
 
-/* Every DROP must be of a sample whose next use is later than everything still to be fetched before it. */
+/* Every DROP must be of a sample whose next use is later than everything still to be fetched before
+ * it. */
 static void nothing_is_dropped_that_is_due_before_what_comes_in(void)
 {
 	struct plan_params p = story_params(&info_400);
@@ -122,7 +123,8 @@ static void files_that_grow_push_others_out(void)
 	story_read(st, 0, 0, 40);
 	CHECK_U64(story_status(st).arena_bytes, 4096 * 100);
 	for (uint32_t s = 41; s < 51; s++)
-		story_event(st, (struct plan_event){ .kind = PLAN_EV_RESIZED, .sample = s, .bytes = 5000 });
+		story_event(st, (struct plan_event){
+					.kind = PLAN_EV_RESIZED, .sample = s, .bytes = 5000 });
 	story_step(st);
 	CHECK(story_status(st).arena_bytes <= 4096 * 100);
 	CHECK(st->count[PLAN_ACT_DROP] >= 10);
@@ -131,10 +133,14 @@ static void files_that_grow_push_others_out(void)
 
 static const struct check_test tests[] = {
 	{ "what_fits_is_read_from_the_source_once", what_fits_is_read_from_the_source_once },
-	{ "a_steady_epoch_reads_what_does_not_fit_and_a_window", a_steady_epoch_reads_what_does_not_fit_and_a_window },
-	{ "nothing_is_dropped_that_is_due_before_what_comes_in", nothing_is_dropped_that_is_due_before_what_comes_in },
-	{ "an_opened_sample_is_held_for_span_opens_or_a_second", an_opened_sample_is_held_for_span_opens_or_a_second },
-	{ "a_lost_copy_is_fetched_again_if_it_is_still_due", a_lost_copy_is_fetched_again_if_it_is_still_due },
+	{ "a_steady_epoch_reads_what_does_not_fit_and_a_window",
+	  a_steady_epoch_reads_what_does_not_fit_and_a_window },
+	{ "nothing_is_dropped_that_is_due_before_what_comes_in",
+	  nothing_is_dropped_that_is_due_before_what_comes_in },
+	{ "an_opened_sample_is_held_for_span_opens_or_a_second",
+	  an_opened_sample_is_held_for_span_opens_or_a_second },
+	{ "a_lost_copy_is_fetched_again_if_it_is_still_due",
+	  a_lost_copy_is_fetched_again_if_it_is_still_due },
 	{ "files_that_grow_push_others_out", files_that_grow_push_others_out },
 };
 CHECK_MAIN(tests)

@@ -33,7 +33,8 @@ static void tiny_epochs_are_followed(void)
 		CHECK_U64(st->count[PLAN_ACT_FETCH], sizes[i]);
 		CHECK(plan_is_confirmed(st->plan));
 		/* the readers stand at the start of epoch 6 */
-		CHECK_U64(story_status(st).epoch * sizes[i] + story_status(st).position, 6 * sizes[i]);
+		CHECK_U64(story_status(st).epoch * sizes[i] + story_status(st).position,
+			  6 * sizes[i]);
 		story_free(st);
 	}
 }
@@ -98,7 +99,8 @@ static void an_order_that_turns_wrong_is_left_within_200_reads(void)
 	for (uint32_t k = 0; k < 1000; k++)
 		story_open(st, scattered(i++));
 	CHECK_U64(st->count[PLAN_ACT_FETCH], fetched);
-	CHECK_U64(st->count[PLAN_ACT_DROP], drops); /* the residents stay, as in a cache that never evicts */
+	CHECK_U64(st->count[PLAN_ACT_DROP],
+		  drops); /* the residents stay, as in a cache that never evicts */
 	story_free(st);
 }
 
@@ -135,13 +137,19 @@ static void samples_the_job_leaves_out_do_not_hold_it_up(void)
 
 static void the_span_follows_from_the_jobs_shape_or_is_learned(void)
 {
-	struct order_info info = { .n = 100000, .world = 2, .n_ranks = 2, .batch = 16, .workers = 4, .prefetch_factor = 3 };
+	struct order_info info = { .n = 100000,
+				   .world = 2,
+				   .n_ranks = 2,
+				   .batch = 16,
+				   .workers = 4,
+				   .prefetch_factor = 3 };
 	struct plan_params p = story_params(&info);
 	struct story *st;
 
 	p.span = 0;
 	st = story_new(p, NULL);
-	CHECK(story_status(st).span >= 4 * 3 * 16 * 2 && story_status(st).span <= 2 * 4 * 3 * 16 * 2);
+	CHECK(story_status(st).span >= 4 * 3 * 16 * 2 &&
+	      story_status(st).span <= 2 * 4 * 3 * 16 * 2);
 	story_free(st);
 	info.batch = 0;
 	st = story_new(p, NULL);
@@ -153,13 +161,18 @@ static void the_span_follows_from_the_jobs_shape_or_is_learned(void)
 }
 
 static const struct check_test tests[] = {
-	{ "thirty_two_agreeing_reads_confirm_the_order", thirty_two_agreeing_reads_confirm_the_order },
+	{ "thirty_two_agreeing_reads_confirm_the_order",
+	  thirty_two_agreeing_reads_confirm_the_order },
 	{ "tiny_epochs_are_followed", tiny_epochs_are_followed },
 	{ "files_opened_twice_are_no_mismatch", files_opened_twice_are_no_mismatch },
-	{ "a_wrong_order_costs_half_an_arena_and_stops", a_wrong_order_costs_half_an_arena_and_stops },
-	{ "an_order_that_turns_wrong_is_left_within_200_reads", an_order_that_turns_wrong_is_left_within_200_reads },
+	{ "a_wrong_order_costs_half_an_arena_and_stops",
+	  a_wrong_order_costs_half_an_arena_and_stops },
+	{ "an_order_that_turns_wrong_is_left_within_200_reads",
+	  an_order_that_turns_wrong_is_left_within_200_reads },
 	{ "some_strays_slow_it_down", some_strays_slow_it_down },
-	{ "samples_the_job_leaves_out_do_not_hold_it_up", samples_the_job_leaves_out_do_not_hold_it_up },
-	{ "the_span_follows_from_the_jobs_shape_or_is_learned", the_span_follows_from_the_jobs_shape_or_is_learned },
+	{ "samples_the_job_leaves_out_do_not_hold_it_up",
+	  samples_the_job_leaves_out_do_not_hold_it_up },
+	{ "the_span_follows_from_the_jobs_shape_or_is_learned",
+	  the_span_follows_from_the_jobs_shape_or_is_learned },
 };
 CHECK_MAIN(tests)

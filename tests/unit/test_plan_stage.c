@@ -104,7 +104,8 @@ static void pages_dropped_after_the_open_mean_nothing(void)
 	story_free(st);
 }
 
-/* Answers every STAGE of sample 5 with this status for ten seconds; returns how often it was tried. */
+/* Answers every STAGE of sample 5 with this status for ten seconds; returns how often it was tried.
+ */
 static uint32_t tries_with(int status)
 {
 	struct story *st = story_prepare(story_params(&info_400), NULL);
@@ -114,7 +115,8 @@ static uint32_t tries_with(int status)
 	for (int i = 0; i < 100; i++) {
 		story_step(st);
 		for (uint32_t k = 0; k < st->n_log; k++) {
-			struct plan_event ev = { .kind = PLAN_EV_STAGED, .sample = st->log[k].sample };
+			struct plan_event ev = { .kind = PLAN_EV_STAGED,
+						 .sample = st->log[k].sample };
 
 			if (st->log[k].kind != PLAN_ACT_STAGE)
 				continue;
@@ -152,12 +154,16 @@ static void opened_while_it_is_pushed_is_not_staged(void)
 }
 
 static const struct check_test tests[] = {
-	{ "the_next_samples_are_staged_in_order_and_no_more", the_next_samples_are_staged_in_order_and_no_more },
-	{ "a_sample_that_is_late_keeps_its_place_in_the_stage", a_sample_that_is_late_keeps_its_place_in_the_stage },
+	{ "the_next_samples_are_staged_in_order_and_no_more",
+	  the_next_samples_are_staged_in_order_and_no_more },
+	{ "a_sample_that_is_late_keeps_its_place_in_the_stage",
+	  a_sample_that_is_late_keeps_its_place_in_the_stage },
 	{ "the_arena_copy_stays_until_it_was_opened", the_arena_copy_stays_until_it_was_opened },
-	{ "dropped_pages_cost_a_push_and_shrink_the_stage", dropped_pages_cost_a_push_and_shrink_the_stage },
+	{ "dropped_pages_cost_a_push_and_shrink_the_stage",
+	  dropped_pages_cost_a_push_and_shrink_the_stage },
 	{ "pages_dropped_after_the_open_mean_nothing", pages_dropped_after_the_open_mean_nothing },
-	{ "an_unknown_inode_is_tried_three_times_a_busy_one_once", an_unknown_inode_is_tried_three_times_a_busy_one_once },
+	{ "an_unknown_inode_is_tried_three_times_a_busy_one_once",
+	  an_unknown_inode_is_tried_three_times_a_busy_one_once },
 	{ "opened_while_it_is_pushed_is_not_staged", opened_while_it_is_pushed_is_not_staged },
 };
 CHECK_MAIN(tests)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The 64-ary set under the plan's decisions against an array of flags, at sizes around the powers of its fan-out. */
+/* The 64-ary set under the plan's decisions against an array of flags, at sizes around the powers
+ * of its fan-out. */
 #include "check.h"
 #include "src/plan/plan_priv.h"
 
