@@ -48,12 +48,13 @@ int daemon_run(const struct daemon_params *params, struct err *err) MUST_USE;
 struct mount_info {
 	bool is_mounted; /* something is mounted exactly there */
 	bool is_ours;    /* of type fuse.clairfs */
-	bool is_dead;    /* its daemon is gone */
 	char path[4096]; /* absolute, as the kernel names it */
 };
 /* Looks the mountpoint up in the kernel's table without touching the mount itself (a hung mount
  * hangs whoever does). */
 int mounts_find(const char *mountpoint, struct mount_info *ret, struct err *err) MUST_USE;
+/* Whether the daemon of a mount of ours is gone. Asks the mount, as mounts_read_vfile does. */
+bool mounts_is_dead(const char *mountpoint);
 /* Unmounts and waits until the daemon has ended. is_lazy: detach now even when busy. */
 int mounts_umount(const char *mountpoint, bool is_lazy, struct err *err) MUST_USE;
 /* Text of one virtual file of a mount; heap, terminated. Gives up after 10 s when the mount hangs

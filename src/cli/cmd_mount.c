@@ -48,7 +48,7 @@ static int run(int argc, char **argv, struct mount_args *args, struct mount_opts
 		if (c == OPT_HELP)
 			return cli_help("mount");
 		if (c == '?')
-			return cli_usage("mount", "wrong option");
+			return cli_bad_option("mount", argv);
 		if (c == 'f' && args->is_helper)
 			return EXIT_DONE;
 		if (take_option(c, optarg, args, opts, &err) < 0)

@@ -142,7 +142,7 @@ int cmd_status(int argc, char **argv)
 		if (c == 'h')
 			return cli_help("status");
 		if (c == '?')
-			return cli_usage("status", "wrong option");
+			return cli_bad_option("status", argv);
 		is_json = true;
 	}
 	if (argc - optind != 1)

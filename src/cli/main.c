@@ -2,6 +2,8 @@
 /* The command line: picks the command by name, or by the name the program was called with
  * (mount.clairfs). */
 #include <errno.h>
+#include <getopt.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <string.h>
@@ -56,6 +58,17 @@ int cli_usage(const char *command, const char *fmt, ...)
 	return EXIT_USAGE;
 }
 
+int cli_bad_option(const char *command, char **argv)
+{
+	/* optopt: 0 for an unknown long option, the character of a short one, else a long one
+	 * whose value is wrong. */
+	if (optopt == 0)
+		return cli_usage(command, "no option %s, or not that short", argv[optind - 1]);
+	if (optopt > UCHAR_MAX)
+		return cli_usage(command, "%s needs a value, or takes none", argv[optind - 1]);
+	return cli_usage(command, "no option -%c, or its value is missing", optopt);
+}
+
 int cli_help(const char *command)
 {
 	for (const struct command *c = commands; c->name; c++)
@@ -100,6 +113,7 @@ int main(int argc, char **argv)
 	const char *self = argc > 0 && strrchr(argv[0], '/') ? strrchr(argv[0], '/') + 1 : argv[0];
 
 	signal(SIGPIPE, SIG_IGN);
+	opterr = 0; /* one line for an error, and it is ours */
 	if (argc > 0 && strcmp(self, "mount.clairfs") == 0)
 		return cmd_mount(argc, argv);
 	if (argc < 2)

@@ -57,7 +57,6 @@ static void detach_streams(void)
 {
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
-	log_use_syslog();
 	if (null < 0)
 		return;
 	for (int fd = 0; fd <= 2; fd++)
@@ -73,6 +72,8 @@ static int serve(const struct daemon_params *params, int ready_fd, struct err *e
 	int rc;
 
 	block_signals(&signals.set);
+	if (ready_fd >= 0)
+		log_use_syslog(); /* from the start: stderr is for the one line of an error */
 	rc = wire_check(&w, params, err);
 	if (rc == 0)
 		rc = wire_up(&w, params, err);

@@ -42,7 +42,7 @@ static int check_paths(struct wire *w, const struct daemon_params *params, struc
 	rc = mounts_find(params->mountpoint, &mount, err);
 	if (rc < 0)
 		return rc;
-	if (mount.is_dead)
+	if (mount.is_ours && mounts_is_dead(mount.path))
 		return err_set(err, -ENOTCONN,
 			       "mountpoint %s is a dead mount: run clairfs umount %s", mount.path,
 			       mount.path);
