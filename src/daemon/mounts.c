@@ -87,35 +87,6 @@ static bool parse_line(char *line, char **ret_path, char **ret_type)
 	return false;
 }
 
-/* Whether the daemon of a mount is gone. The kernel answers a plain stat from its cache even then,
- * so it is made to ask; a daemon that hangs would hang us: a child asks, and no answer is taken for
- * life. */
-static bool probe_is_dead(const char *path)
-{
-	struct pollfd pfd = { .events = POLLIN };
-	bool is_dead = false;
-	pid_t pid = fork();
-	int status;
-
-	if (pid == 0) {
-		struct statx stx;
-
-		_exit(statx(AT_FDCWD, path, AT_STATX_FORCE_SYNC, STATX_BASIC_STATS, &stx) < 0 &&
-		      errno == ENOTCONN);
-	}
-	if (pid < 0)
-		return false;
-	pfd.fd = (int)syscall(SYS_pidfd_open, pid, 0);
-	if (pfd.fd < 0 || poll(&pfd, 1, VFILE_PATIENCE_MS) == 1)
-		is_dead = waitpid(pid, &status, 0) == pid && WIFEXITED(status) &&
-			  WEXITSTATUS(status) == 1;
-	else
-		kill(pid, SIGKILL);
-	if (pfd.fd >= 0)
-		close(pfd.fd);
-	return is_dead;
-}
-
 int mounts_find(const char *mountpoint, struct mount_info *ret, struct err *err)
 {
 	AUTO_FILE FILE *f = fopen("/proc/self/mountinfo", "re");
@@ -140,11 +111,6 @@ int mounts_find(const char *mountpoint, struct mount_info *ret, struct err *err)
 		ret->is_mounted = true; /* the last line is the mount on top */
 		ret->is_ours = strcmp(type, "fuse.clairfs") == 0;
 	}
-<<<<<<< HEAD
-	if (ret->is_ours)
-		ret->is_dead = probe_is_dead(ret->path);
-=======
->>>>>>> mounttests
 	return 0;
 }
 
