@@ -30,8 +30,10 @@ struct mount_opts {
 extern const struct conf_table mount_option_table;
 
 /* Takes "KEY=VALUE,..." where the generic options of mount(8) ("ro", "noauto", "_netdev"...) are
- * passed over. */
-int mount_opts_set_list(struct mount_opts *opts, const char *list, struct err *err) MUST_USE;
+ * passed over; "rw" too when is_mount8, as mount(8) adds it by itself. In a value '\,' is a comma.
+ */
+int mount_opts_set_list(struct mount_opts *opts, const char *list, bool is_mount8,
+			struct err *err) MUST_USE;
 
 struct daemon_params {
 	const struct mount_opts *opts;

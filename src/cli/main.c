@@ -2,6 +2,7 @@
 /* The command line: picks the command by name, or by the name the program was called with
  * (mount.clairfs). */
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <limits.h>
 #include <signal.h>
@@ -108,10 +109,24 @@ static int unknown(const char *name)
 			 near ? near : "", near ? "'?" : "");
 }
 
+/* A launcher may have closed the standard streams: whatever is opened next would take their
+ * numbers, and be written to or replaced as if it were them. */
+static void ensure_streams(void)
+{
+	int fd;
+
+	do
+		fd = open("/dev/null", O_RDWR);
+	while (fd >= 0 && fd <= 2);
+	if (fd > 2)
+		close(fd);
+}
+
 int main(int argc, char **argv)
 {
 	const char *self = argc > 0 && strrchr(argv[0], '/') ? strrchr(argv[0], '/') + 1 : argv[0];
 
+	ensure_streams();
 	signal(SIGPIPE, SIG_IGN);
 	opterr = 0; /* one line for an error, and it is ours */
 	if (argc > 0 && strcmp(self, "mount.clairfs") == 0)

@@ -26,7 +26,7 @@ static const struct conf_option options[] = {
 	ROW(layout, CONF_CHOICE, "auto", 0, 0, dataset_layout_names,
 	    "How files become samples: imagefolder (torchvision), files (every file, "
 	    "sorted by path) or auto."),
-	ROW(ram, CONF_BYTES, "1G", 16u << 20, 0, NULL,
+	ROW(ram, CONF_BYTES, "1G", 16u << 20, 4ull << 40, NULL,
 	    "Memory for samples fetched ahead and kept. Pages pushed into the kernel "
 	    "come on top, see stage."),
 	ROW(stage, CONF_BYTES, "0", 0, 0, NULL,
@@ -49,12 +49,10 @@ static const struct conf_option options[] = {
 	ROW(source_engine, CONF_CHOICE, "auto", 0, 0, io_engine_names,
 	    "How the source is read: pool (threads), uring (io_uring) or auto (uring for "
 	    "local filesystems only)."),
-	ROW(store_engine, CONF_CHOICE, "auto", 0, 0, io_engine_names,
-	    "The same for the store."),
+	ROW(store_engine, CONF_CHOICE, "auto", 0, 0, io_engine_names, "The same for the store."),
 	ROW(scan_threads, CONF_U64, "8", 1, 64, NULL,
 	    "Threads that scan the source when mounting."),
-	ROW(stagers, CONF_U64, "2", 1, 8, NULL,
-	    "Threads that push pages into the kernel."),
+	ROW(stagers, CONF_U64, "2", 1, 8, NULL, "Threads that push pages into the kernel."),
 	ROW(snapshot_dir, CONF_TEXT, "", 0, 0, NULL,
 	    "Where the dataset index is kept for the next mount. Empty: "
 	    "$XDG_CACHE_HOME/clairfs, ~/.cache/clairfs, or /var/cache/clairfs for root. "
@@ -81,19 +79,24 @@ const struct conf_table mount_option_table = { options };
  * ro,nosuid,nodev. */
 static bool is_generic(const char *word, size_t len)
 {
-	static const char *const words[] = { "ro",     "defaults", "auto",       "noauto",
-					     "user",   "nouser",   "users",      "_netdev",
-					     "nofail", "nosuid",   "nodev",      "noexec",
-					     "exec",   "noatime",  "nodiratime", "relatime",
-					     NULL };
+	/* clang-format off */
+	static const char *const words[] = {
+		"ro", "defaults", "auto", "noauto", "user", "nouser", "users", "owner", "group",
+		"_netdev", "nofail", "suid", "nosuid", "dev", "nodev", "exec", "noexec", "sync",
+		"async", "dirsync", "atime", "noatime", "nodiratime", "relatime", "strictatime",
+		"lazytime", "nolazytime", "silent", NULL
+	};
+	/* clang-format on */
 
 	for (int i = 0; words[i]; i++)
 		if (strlen(words[i]) == len && memcmp(words[i], word, len) == 0)
 			return true;
-	return len > 2 && memcmp(word, "x-", 2) == 0;
+	return (len > 2 && memcmp(word, "x-", 2) == 0) ||
+	       (len > 5 && memcmp(word, "user=", 5) == 0) ||
+	       (len > 8 && memcmp(word, "comment=", 8) == 0);
 }
 
-int mount_opts_set_list(struct mount_opts *opts, const char *list, struct err *err)
+int mount_opts_set_list(struct mount_opts *opts, const char *list, bool is_mount8, struct err *err)
 {
 	AUTO_FREE char *kept = malloc(strlen(list) + 1);
 	char *out = kept;
@@ -104,10 +107,10 @@ int mount_opts_set_list(struct mount_opts *opts, const char *list, struct err *e
 		size_t len = 0;
 
 		while (at[len] && at[len] != ',')
-			len += at[len] == '\\' && at[len + 1] ? 2 : 1;
-		if (len == 2 && memcmp(at, "rw", 2) == 0)
+			len += at[len] == '\\' && at[len + 1] == ',' ? 2 : 1;
+		if (len == 2 && memcmp(at, "rw", 2) == 0 && !is_mount8)
 			return err_set(err, -EINVAL, "option rw: clairfs mounts are read-only");
-		if (len && !is_generic(at, len)) {
+		if (len && !is_generic(at, len) && !(len == 2 && memcmp(at, "rw", 2) == 0)) {
 			if (out != kept)
 				*out++ = ',';
 			memcpy(out, at, len);

@@ -26,8 +26,9 @@ static json_t *order_json(const struct wire *w, const struct cache_status *st)
 			  "lead", (json_int_t)p->lead, "match_percent", (int)p->match_percent,
 			  "span", (json_int_t)p->span);
 
-	return json_pack("{s:s*, s:s, s:s, s:b, s:o}", "spec",
-			 w->spec ? order_spec_text(w->spec) : NULL, "state",
+	json_t *spec = w->spec ? json_path(order_spec_text(w->spec)) : NULL;
+
+	return json_pack("{s:o*, s:s, s:s, s:b, s:o}", "spec", spec, "state",
 			 plan_state_names[p->state], "why", p->why ? p->why : "", "is_followed",
 			 p->state == PLAN_FOLLOWING || p->state == PLAN_SLOWED, "epoch", epoch);
 }
