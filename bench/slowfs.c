@@ -306,10 +306,10 @@ static int usage(void)
 
 static int serve(struct slowfs *fs, const char *mountpoint, bool is_foreground)
 {
-	char *argv[] = {
-		(char *)"slowfs",
-		(char *)"-oro,fsname=slowfs,subtype=slowfs,allow_other,default_permissions", NULL
-	};
+	const char *options =
+		geteuid() == 0 ? "-oro,fsname=slowfs,subtype=slowfs,default_permissions,allow_other"
+			       : "-oro,fsname=slowfs,subtype=slowfs,default_permissions";
+	char *argv[] = { (char *)"slowfs", (char *)options, NULL };
 	struct fuse_args args = FUSE_ARGS_INIT(2, argv);
 	struct fuse_session *se = fuse_session_new(&args, &ops, sizeof(ops), fs);
 	struct thr threads[REPLIERS] = { 0 };
@@ -342,7 +342,8 @@ static void keep_key(void *inode)
 {
 }
 
-/* Descriptors and the rest end with the process; memory is given back so that a leak detector has nothing to say. */
+/* Descriptors and the rest end with the process; memory is given back so that a leak detector has
+ * nothing to say. */
 static int end(struct slowfs *fs, int rc)
 {
 	tdestroy(fs->tree, keep_key);
