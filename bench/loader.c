@@ -192,6 +192,15 @@ static int parse(struct loader *l, int argc, char **argv)
 		       : -1;
 }
 
+static int usage(void)
+{
+	fprintf(stderr,
+		"usage: loader --index FILE --order FILE [--order FILE]... [--batch B]\n"
+		"              [--workers W] [--prefetch-factor P] [--compute-ms C] [--skip S]\n"
+		"              [--progress] DIRECTORY\n");
+	return 2;
+}
+
 int main(int argc, char **argv)
 {
 	static struct loader l = {
@@ -201,10 +210,7 @@ int main(int argc, char **argv)
 	struct worker *workers;
 
 	if (at < 0)
-		return fprintf(stderr,
-			       "usage: loader --index FILE --order FILE [--order FILE]... [--batch B] [--workers W]\n"
-			       "              [--prefetch-factor P] [--compute-ms C] [--skip S] [--progress] DIRECTORY\n"),
-		       2;
+		return usage();
 	l.dirfd = open(argv[at], O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	workers = calloc(l.workers, sizeof(*workers));
 	if (l.dirfd < 0 || !workers)

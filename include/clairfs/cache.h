@@ -24,7 +24,7 @@ struct cache_params {
 	struct tier *source;
 	struct store *store; /* NULL = none */
 	struct arena *arena;
-	struct order *order;    /* NULL = none */
+	struct order *order; /* NULL = none */
 	struct metrics *metrics;
 	struct clock *clock;
 	uint64_t arena_bytes; /* budget of the plan within the arena (the arena's own limit is

@@ -36,7 +36,8 @@ static void print_order(const json_t *root)
 	printf("          %s%s%s\n", str(root, "order", "state"),
 	       *str(root, "order", "why") ? ": " : "", str(root, "order", "why"));
 	if (*spec)
-		printf("          epoch %.0f, position %.0f of %.0f, lead %.0f, %.0f %% of the last reads as predicted\n",
+		printf("          epoch %.0f, position %.0f of %.0f, lead %.0f, "
+		       "%.0f %% of the last reads as predicted\n",
 		       num(order, "epoch", "number"), num(order, "epoch", "position"),
 		       num(order, "epoch", "length"), num(order, "epoch", "lead"),
 		       num(order, "epoch", "match_percent"));

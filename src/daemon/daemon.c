@@ -93,7 +93,7 @@ static int serve(const struct daemon_params *params, int ready_fd, struct err *e
 		report(ready_fd, 0, "");
 		close(ready_fd);
 	}
-	log_info("%s is mounted on %s", w.source, w.mountpoint);
+	wire_log(&w);
 	fs_wait(w.fs);
 	pthread_kill(signals.thread.id, SIGUSR1);
 	thr_join(&signals.thread);

@@ -31,6 +31,8 @@ int wire_check(struct wire *w, const struct daemon_params *params, struct err *e
 /* Scans the dataset and starts everything; afterwards the mount answers. */
 int wire_up(struct wire *w, const struct daemon_params *params, struct err *err) MUST_USE;
 void wire_down(struct wire *w);
+/* Says in the log what was mounted. */
+void wire_log(const struct wire *w);
 
 /* Renderers of the virtual files; ctx is a struct wire. */
 int stats_render_json(void *ctx, struct buf_writer *out);

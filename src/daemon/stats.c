@@ -26,7 +26,8 @@ static json_t *order_json(const struct wire *w, const struct cache_status *st)
 			  "lead", (json_int_t)p->lead, "match_percent", (int)p->match_percent,
 			  "span", (json_int_t)p->span);
 
-	return json_pack("{s:s*, s:s, s:s, s:b, s:o}", "spec", w->spec ? order_spec_text(w->spec) : NULL, "state",
+	return json_pack("{s:s*, s:s, s:s, s:b, s:o}", "spec",
+			 w->spec ? order_spec_text(w->spec) : NULL, "state",
 			 plan_state_names[p->state], "why", p->why ? p->why : "", "is_followed",
 			 p->state == PLAN_FOLLOWING || p->state == PLAN_SLOWED, "epoch", epoch);
 }

@@ -110,18 +110,24 @@ static int open_dataset(struct wire *w, const struct daemon_params *params, stru
 				     .scan_threads = (unsigned)w->opts->scan_threads,
 				     .progress = params->show_progress ? show_scan : NULL,
 				     .progress_ctx = w->source };
-	struct dataset_stats st;
 	int rc = dataset_open(&dp, &w->dataset, err);
 
 	if (params->show_progress)
 		fprintf(stderr, "\r\033[K");
 	if (rc < 0)
 		return rc;
+	return 0;
+}
+
+void wire_log(const struct wire *w)
+{
+	struct dataset_stats st;
+
 	dataset_get_stats(w->dataset, &st);
 	log_info("%s: %u samples, layout %s, %s in %.2f s", w->source,
 		 dataset_n_samples(w->dataset), dataset_layout_names[dataset_layout(w->dataset)],
 		 st.from_snapshot ? "index loaded" : "scanned", (double)st.seconds_ns / 1e9);
-	return 0;
+	log_info("%s is mounted on %s", w->source, w->mountpoint);
 }
 
 static bool resolve_path(void *ctx, const char *path, size_t len, uint32_t *ret_sample)
@@ -247,9 +253,11 @@ static int make_fs(struct wire *w, struct err *err)
 	rc = fs_new(&fp, &w->fs, err);
 	if (rc < 0)
 		return rc;
+	rc = fs_start(w->fs, err);
+	if (rc < 0)
+		return rc;
 	cache_set_stage(w->cache, fs_stage_ops(), w->fs);
-	rc = cache_start(w->cache, err);
-	return rc < 0 ? rc : fs_start(w->fs, err);
+	return cache_start(w->cache, err);
 }
 
 /* Source threads hold one descriptor each, kept files and watches some more: the usual soft limit
