@@ -158,7 +158,7 @@ def commands(place):
         (["caps", place.path("missing")], FAILED, "missing"),
         (["status", place.source], FAILED, "not a clairfs mount"), (["status", "/proc"], FAILED, "not a clairfs mount"),
         (["status", place.path("missing", "x")], FAILED, "no such"),
-        (["umount", place.source], USAGE, "nothing is mounted"), (["umount", "/proc"], USAGE, "not a clairfs mount"),
+        (["umount", place.source], FAILED, "nothing is mounted"), (["umount", "/proc"], FAILED, "not a clairfs mount"),
         (["umount", place.path("missing", "x")], FAILED, "no such"))
     for argv, code, part in attempts:
         one_line(clairfs(*argv), code, part, f"clairfs {' '.join(argv)}".replace(place.root, "DIR"))
