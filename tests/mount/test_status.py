@@ -185,7 +185,8 @@ def index_imagefolder(place):
     for c in ("n01", "n02", "n02-x", "class b"):
         for folder in ["", *(rng.sample(random_names, 3)), "a/deeper", "a-b/x/y"]:
             for name in rng.sample(random_names, 4):
-                extension = rng.choice([".jpg", ".JPEG", ".png", ".webp", ".txt", ".jpg.bak", ".npy"])
+                # Far more images than other files: that is what makes it an image folder.
+                extension = rng.choice([".jpg", ".JPEG", ".png", ".webp", ".Tiff"] * 3 + [".txt", ".jpg.bak", ".npy"])
                 write_file(os.path.join(place.source, c, folder, name + extension), rng.randbytes(rng.randrange(1000)))
         write_file(os.path.join(place.source, c, "always.jpg"), b"x")
     wanted = []
