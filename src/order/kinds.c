@@ -13,7 +13,18 @@
 	ROW("sequential", order_kind_sequential)                                                   \
 	ROW("list", order_kind_list)                                                               \
 	ROW("torch-randperm", order_kind_torch_randperm)                                           \
-	ROW("torch-distributed", order_kind_torch_distributed)
+	ROW("torch-distributed", order_kind_torch_distributed)                                     \
+	ROW("torch-loader", order_kind_torch_loader)                                               \
+	ROW("torch-generator", order_kind_torch_generator)                                         \
+	ROW("torch-subset", order_kind_torch_subset)                                               \
+	ROW("torchdata-loader", order_kind_torchdata_loader)                                       \
+	ROW("detectron2-training", order_kind_detectron2_training)                                 \
+	ROW("timm-repeataug", order_kind_timm_repeataug)                                           \
+	ROW("numpy-legacy", order_kind_numpy_legacy)                                               \
+	ROW("numpy-generator", order_kind_numpy_generator)                                         \
+	ROW("python-random", order_kind_python_random)                                             \
+	ROW("accelerate", order_kind_accelerate)                                                   \
+	ROW("megatron", order_kind_megatron)
 
 #define AS_ROW(kind_name, object) { .name = (kind_name), .kind = &(object) },
 #define AS_NAME(kind_name, object) kind_name,
