@@ -331,6 +331,17 @@ static int list_finish(struct list *list, struct err *err)
 	return 0;
 }
 
+/* A file with headings says how many epochs there are, unless the spec says less. */
+static void list_set_epochs(struct order *order)
+{
+	const struct list *list = order->state;
+	struct order_info *info = &order->info;
+	uint64_t last = list->epochs[list->n_epochs - 1].epoch;
+
+	if (list->has_headings && info->epochs == 0 && last >= info->start_epoch)
+		info->epochs = last - info->start_epoch + 1;
+}
+
 static int list_open(struct order *order, const struct order_spec *spec,
 		     const struct order_params *params, struct err *err)
 {
@@ -348,6 +359,8 @@ static int list_open(struct order *order, const struct order_spec *spec,
 	if (rc < 0)
 		err_prefix(err, "%s", text_escape(path, strlen(path), shown, sizeof(shown)));
 	order->info.is_same_every_epoch = !parser.list->has_headings;
+	if (rc == 0)
+		list_set_epochs(order);
 	return rc;
 }
 

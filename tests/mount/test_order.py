@@ -78,6 +78,19 @@ def list_is_followed(place):
         tap.equal(mount.counters()["prefetch_issued"], issued, "after the last epoch nothing is prefetched")
 
 
+def list_ends_with_its_file(place):
+    data = small_files(place, 100)
+    sequences = permutations(100, 2)
+    with place.mount(order=place.list_file(with_headings(sequences))) as mount:
+        job = Job(mount, data)
+        for epoch, sequence in enumerate(sequences):
+            job.epoch(epoch, sequence)
+        mount.wait_for(lambda s: s["order"]["state"] == "finished", "the last heading's epoch is the last one")
+        job.read(sequences[0])
+        tap.equal(job.wrong, [], "after the last epoch of a list file every byte is right")
+        tap.ok("warning" not in mount.text(), "and nothing is warned about", mount.text())
+
+
 def distributed_is_followed(place):
     data = small_files(place)
     seed = rng.randrange(1 << 32)
@@ -223,5 +236,5 @@ def open_answered(place):
         tap.equal(job.wrong, [], "every byte was right")
 
 
-mountkit.run(list_is_followed, distributed_is_followed, resumed, pushed_reads_cost_nothing, wrong_order, abandoned, no_order,
-             open_answered)
+mountkit.run(list_is_followed, list_ends_with_its_file, distributed_is_followed, resumed, pushed_reads_cost_nothing,
+             wrong_order, abandoned, no_order, open_answered)
