@@ -88,6 +88,7 @@ int plan_new(const struct plan_params *params, struct plan **ret)
 	plan->params.size = NULL;
 	plan->params.order = NULL;
 	plan_init_span(plan);
+	room_init(plan);
 	budget_init(plan);
 	if (params->order && params->n)
 		plan_enter(plan, PLAN_WAITING, "nothing has been read yet");
@@ -215,6 +216,7 @@ uint64_t plan_step(struct plan *plan, uint64_t now_ns)
 		return UINT64_MAX;
 	at = epochs_step(plan, now_ns);
 	wake = MIN(wake, at);
+	room_step(plan, now_ns);
 	at = retain_step(plan, now_ns);
 	wake = MIN(wake, at);
 	at = stage_step(plan, now_ns);

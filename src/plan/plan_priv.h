@@ -102,6 +102,7 @@ struct hold {
 struct retry {
 	uint64_t at_ns;
 	uint32_t sample;
+	uint32_t flag; /* NO_FETCH or NO_STAGE: what is allowed again then */
 };
 
 struct plan {
@@ -138,6 +139,10 @@ struct plan {
 	uint64_t asked_epoch, ask_not_before_ns;
 	uint64_t reads, sync_at, search_at, search_pause; /* reads: that counted, ever */
 
+	/* room.c: what the arena turned out to hold; holes between samples take the rest */
+	double room; /* pages */
+	uint64_t room_grown_ns, room_not_before_ns;
+	uint32_t room_unanswered, room_refused; /* fetches asked for before the last cut; in a row */
 	uint64_t used_pages, staged_pages,
 		pinned_pages; /* staged: also being staged; pinned: also being pinned */
 	uint64_t held_pages;
@@ -225,7 +230,14 @@ bool retain_make_room(struct plan *plan, uint64_t pages, uint64_t due, bool is_d
 void retain_resized(struct plan *plan, uint32_t sample, uint64_t bytes);
 void retain_lost_copy(struct plan *plan, uint32_t sample);
 
+/* room.c: how much of the arena can be used */
+void room_init(struct plan *plan);
+void room_step(struct plan *plan, uint64_t now_ns);
+uint64_t room_pages(const struct plan *plan);
+void room_answered(struct plan *plan, uint64_t now_ns, uint32_t pages, int status);
+
 /* fetch.c */
+bool fetch_is_transient(int status);
 uint64_t fetch_step(struct plan *plan, uint64_t now_ns);
 uint64_t fetch_horizon(const struct plan *plan);
 
@@ -234,6 +246,9 @@ uint64_t stage_step(struct plan *plan, uint64_t now_ns);
 void stage_consumed(struct plan *plan, uint64_t due, uint32_t sample);
 void stage_forget(struct plan *plan, uint32_t sample); /* between item_out and item_in */
 void stage_answered(struct plan *plan, uint64_t now_ns, uint32_t sample, int status);
+/* Between item_out and item_in: not now, but again in a while (flag: NO_FETCH or NO_STAGE), twice
+ * per use; false: not again for this use. */
+bool stage_try_again(struct plan *plan, uint64_t now_ns, uint32_t sample, uint32_t flag);
 void stage_unstaged(struct plan *plan, uint64_t now_ns, uint32_t sample);
 
 /* pin.c */
@@ -278,7 +293,7 @@ bool epochs_is_last(const struct plan *plan, const struct slot *slot);
 /* budget.c */
 void budget_init(struct plan *plan);
 void budget_read(struct plan *plan, uint64_t now_ns);
-void budget_fetched(struct plan *plan, uint64_t now_ns, uint64_t latency_ns, bool is_ok);
+void budget_fetched(struct plan *plan, uint64_t now_ns, uint64_t latency_ns, int status);
 void budget_demand(struct plan *plan, uint64_t now_ns, uint64_t bytes);
 /* Whether one more source read of this size may start; if not, *wake_ns is lowered to when to ask
  * again. */

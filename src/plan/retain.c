@@ -180,8 +180,9 @@ void retain_fetched(struct plan *plan, uint64_t now_ns, const struct plan_event 
 	} else {
 		assert(plan->inflight_source > 0);
 		plan->inflight_source--;
-		budget_fetched(plan, now_ns, ev->latency_ns, ev->status == 0);
+		budget_fetched(plan, now_ns, ev->latency_ns, ev->status);
 	}
+	room_answered(plan, now_ns, it->pages, ev->status);
 	item_out(plan, ev->sample);
 	if (ev->status == 0) {
 		item_set_state(plan, ev->sample, ARENA);
@@ -192,7 +193,10 @@ void retain_fetched(struct plan *plan, uint64_t now_ns, const struct plan_event 
 	} else {
 		plan->failed++;
 		item_set_state(plan, ev->sample, ABSENT);
-		if (!(it->flags & OPENED))
+		/* Without room it is tried again as soon as there is some. */
+		if (fetch_is_transient(ev->status) && ev->status != -ENOMEM)
+			stage_try_again(plan, now_ns, ev->sample, NO_FETCH);
+		else if (!(it->flags & OPENED) && ev->status != -ENOMEM)
 			it->flags |= NO_FETCH;
 	}
 	it->flags &= ~(uint32_t)(OPENED | FROM_STORE);
@@ -221,7 +225,7 @@ static void hold_release(struct plan *plan, uint32_t sample)
 
 uint64_t retain_step(struct plan *plan, uint64_t now_ns)
 {
-	while (plan->used_pages > plan->arena_pages && actions_room(plan))
+	while (plan->used_pages > room_pages(plan) && actions_room(plan))
 		if (!retain_make_room(plan, 0, 0, true))
 			break;
 	while (plan->hold_count && actions_room(plan)) {
@@ -265,7 +269,7 @@ bool retain_make_room(struct plan *plan, uint64_t pages, uint64_t due, bool is_d
 	const struct slot *next = next_slot(plan);
 	uint64_t value_end = cur_slot(plan)->length + (next->ep ? next->value_end : 0);
 
-	while (plan->used_pages + pages > plan->arena_pages) {
+	while (plan->used_pages + pages > room_pages(plan)) {
 		uint32_t victim = retain_victim(plan);
 		uint64_t victim_due;
 
