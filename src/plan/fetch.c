@@ -26,7 +26,7 @@ uint64_t fetch_horizon(const struct plan *plan)
 	uint64_t h = 2 * plan->span + 2 * plan->inflight_source +
 		     (uint64_t)(2 * b->rate * slow_ns / (double)NS_PER_S);
 
-	if (plan->state == PLAN_SLOWED)
+	if (plan->state == PLAN_SLOWED || plan->is_unprovable)
 		h /= 4;
 	return MIN(MAX(h, 8), most);
 }
@@ -65,8 +65,13 @@ static bool fetch_has_room(struct plan *plan, uint32_t pages, uint64_t due, uint
 {
 	uint64_t lead = due - plan_low(plan);
 
+	if (plan->state <= PLAN_CHECKING && plan->used_pages + pages <= room_pages(plan) / 2)
+		return true;
+	/* What cannot be verified must not run dry: it goes on within half of the arena, a little
+	 * ahead of the readers. */
 	if (plan->state <= PLAN_CHECKING)
-		return plan->used_pages + pages <= room_pages(plan) / 2;
+		return plan->is_unprovable && lead <= horizon &&
+		       retain_make_room(plan, pages + room_pages(plan) / 2, due, true);
 	if (plan->state == PLAN_SLOWED && lead > MAX(plan->span, horizon))
 		return false;
 	if (lead > horizon)

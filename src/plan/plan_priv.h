@@ -94,6 +94,13 @@ struct budget {
 	uint64_t not_before_ns;
 };
 
+/* Of one read: how much earlier in the pass it came than a guess would have, against the middle of
+ * what was not read (in 1/65536 of it), and the variance of that for guesses. */
+struct proof {
+	int32_t early;
+	uint32_t variance;
+};
+
 struct hold {
 	uint64_t read, at_ns;
 	uint32_t sample;
@@ -125,6 +132,12 @@ struct plan {
 	uint32_t history[SCORE_READS], history_count, history_head;
 	uint64_t verdict[SCORE_READS / 64]; /* ring of bits: as expected */
 	uint32_t verdict_count, verdict_head, verdict_in, recent_out;
+	/* proof.c: whether the last reads can be told from reads in any order */
+	struct proof proof[SCORE_READS]; /* ring */
+	uint32_t proof_count, proof_head;
+	int64_t proof_early;
+	uint64_t proof_variance;
+	bool is_proven, is_unprovable;
 	uint32_t echo;        /* how much the job opens files again, of 1024 */
 	uint32_t next_streak; /* reads of the next pass since one of the current pass */
 	uint32_t blind_reads; /* reads left that prove nothing, after a BLIND */
@@ -145,7 +158,8 @@ struct plan {
 	uint32_t room_unanswered, room_refused; /* fetches asked for before the last cut; in a row */
 	uint64_t used_pages, staged_pages,
 		pinned_pages; /* staged: also being staged; pinned: also being pinned */
-	uint64_t held_pages;
+	uint64_t held_pages, fresh_pages;
+	uint32_t lost_next; /* the sample that retain_shed looks at next */
 	uint64_t
 		grown_pages; /* by which files in use have grown: budgets may be exceeded by that */
 	uint32_t inflight_source, inflight_store, n_pinning;
@@ -223,6 +237,7 @@ void item_rekey(struct plan *plan, uint32_t sample); /* by what is consumed now 
 void retain_opened(struct plan *plan, uint64_t now_ns, uint32_t sample);
 void retain_fetched(struct plan *plan, uint64_t now_ns, const struct plan_event *ev);
 void retain_drop(struct plan *plan, uint32_t sample);
+void retain_lost(struct plan *plan);
 uint64_t retain_step(struct plan *plan, uint64_t now_ns);
 /* Frees room for `pages` more, evicting only what is due after `due` and, unless is_due_soon, only
  * what is not worth keeping. */
@@ -271,6 +286,11 @@ uint32_t score_percent(const struct plan *plan);
 uint32_t score_need(const struct plan *plan);
 void score_judge(struct plan *plan);
 void plan_enter(struct plan *plan, enum plan_state state, const char *why);
+
+/* proof.c */
+void proof_read(struct plan *plan, const struct slot *slot, uint64_t pos);
+void proof_reset(struct plan *plan);
+void proof_judge(struct plan *plan);
 
 /* resync.c */
 void resync_try(struct plan *plan); /* with what is loaded */

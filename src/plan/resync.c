@@ -77,14 +77,19 @@ static struct window window_best(const struct point *points, uint32_t n, uint64_
 static bool resync_fit(const struct plan *plan, const struct order_epoch *ep, uint32_t breadth,
 		       struct window *ret)
 {
-	uint32_t reads = (uint32_t)MIN(breadth == 2 ? MOST_READS : SYNC_READS, ep->length), n;
-	uint64_t width = plan->span + reads;
+	uint64_t width = plan->span + SYNC_READS;
+	bool is_wide = breadth == 2 || width > ep->length / 4 + SYNC_READS;
+	uint32_t reads = (uint32_t)MIN(is_wide ? MOST_READS : SYNC_READS, ep->length), n;
 	struct point points[MOST_READS * OCCURRENCES];
 
 	if (plan->history_count < reads)
 		return false;
 	if (breadth)
 		width = MAX(width, ep->length / (breadth == 1 ? 4 : 2) + reads);
+	/* Reads in any order lie in a window as large as the epoch. Tiny epochs are too short to
+	 * tell. */
+	if (ep->length > 4 * MOST_READS)
+		width = MIN(width, ep->length / 2 + reads);
 	n = points_collect(plan, ep, reads, points);
 	*ret = window_best(points, n, width);
 	return ret->reads * 100 >= reads * 95;
@@ -140,7 +145,9 @@ static void resync_place(struct plan *plan, const struct window *w, const char *
 	plan->search_pause = SCORE_READS;
 	plan->resyncs++;
 	plan->note = why;
-	plan_enter(plan, PLAN_FOLLOWING, NULL);
+	if (cur->length > 4 * MOST_READS)
+		plan->is_proven = true; /* so many reads in a part of the epoch are no chance */
+	plan_enter(plan, plan->is_proven ? PLAN_FOLLOWING : PLAN_CHECKING, plan->is_proven ? NULL : why);
 }
 
 static const char *repeat_why(uint64_t epoch)
