@@ -80,6 +80,8 @@ int plan_new(const struct plan_params *params, struct plan **ret)
 	plan->stage_limit = (double)plan->stage_pages;
 	plan->has_epochs_end = plan->info.epochs != 0;
 	plan->search_pause = SCORE_READS;
+	plan->far_next = FAR_FIRST;
+	plan->far_round = FAR_ROUND;
 	r = plan_init_items(plan);
 	if (r < 0) {
 		plan_free(plan);

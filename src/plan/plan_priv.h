@@ -23,6 +23,8 @@
 #define ABSORB_CHUNK 16384u /* positions of a new epoch taken in per step */
 #define SCORE_READS 256u    /* reads that decide */
 #define SYNC_READS 32u      /* reads that are enough to agree on a position */
+#define FAR_FIRST 3u        /* epochs up to start + 2 are tried each time */
+#define FAR_ROUND 4u
 #define PINS_MAX 16u        /* in flight */
 #define PIN_QUEUE 1024u
 #define RETRY_QUEUE 256u
@@ -149,6 +151,7 @@ struct plan {
 	/* resync.c, epochs.c */
 	bool is_searching, is_asked, has_failed_epoch;
 	uint32_t candidate, epoch_tries;
+	uint64_t far_next, far_round; /* while lost: later epochs, so many at a time */
 	uint64_t asked_epoch, ask_not_before_ns;
 	uint64_t reads, sync_at, search_at, search_pause; /* reads: that counted, ever */
 
