@@ -231,9 +231,9 @@ static int make_tiers(struct wire *w, struct err *err)
 static int make_cache(struct wire *w, struct err *err)
 {
 	const struct mount_opts *o = w->opts;
-	/* An eighth of the arena is left to demand reads, so that a plan that fills its budget does
-	 * not push them out. */
-	uint64_t arena_bytes = o->ram - MIN(o->ram / 8, 64ull << 20);
+	/* A tenth is left to the holes between samples and to demand reads, so that a plan that
+	 * fills its budget does not push them out. */
+	uint64_t arena_bytes = o->ram - o->ram / 10;
 	/* A quarter of the requests is left to demand reads, which then never queue behind
 	 * prefetches. */
 	uint64_t inflight = o->source_max_inflight - o->source_max_inflight / 4;

@@ -23,6 +23,8 @@
 #define ABSORB_CHUNK 16384u /* positions of a new epoch taken in per step */
 #define SCORE_READS 256u    /* reads that decide */
 #define SYNC_READS 32u      /* reads that are enough to agree on a position */
+#define FAR_FIRST 3u        /* epochs up to start + 2 are tried each time */
+#define FAR_ROUND 4u
 #define PINS_MAX 16u        /* in flight */
 #define PIN_QUEUE 1024u
 #define RETRY_QUEUE 256u
@@ -94,6 +96,13 @@ struct budget {
 	uint64_t not_before_ns;
 };
 
+/* Of one read: how much earlier in the pass it came than a guess would have, against the middle of
+ * what was not read (in 1/65536 of it), and the variance of that for guesses. */
+struct proof {
+	int32_t early;
+	uint32_t variance;
+};
+
 struct hold {
 	uint64_t read, at_ns;
 	uint32_t sample;
@@ -102,6 +111,7 @@ struct hold {
 struct retry {
 	uint64_t at_ns;
 	uint32_t sample;
+	uint32_t flag; /* NO_FETCH or NO_STAGE: what is allowed again then */
 };
 
 struct plan {
@@ -124,6 +134,12 @@ struct plan {
 	uint32_t history[SCORE_READS], history_count, history_head;
 	uint64_t verdict[SCORE_READS / 64]; /* ring of bits: as expected */
 	uint32_t verdict_count, verdict_head, verdict_in, recent_out;
+	/* proof.c: whether the last reads can be told from reads in any order */
+	struct proof proof[SCORE_READS]; /* ring */
+	uint32_t proof_count, proof_head;
+	int64_t proof_early;
+	uint64_t proof_variance;
+	bool is_proven, is_unprovable;
 	uint32_t echo;        /* how much the job opens files again, of 1024 */
 	uint32_t next_streak; /* reads of the next pass since one of the current pass */
 	uint32_t blind_reads; /* reads left that prove nothing, after a BLIND */
@@ -135,12 +151,18 @@ struct plan {
 	/* resync.c, epochs.c */
 	bool is_searching, is_asked, has_failed_epoch;
 	uint32_t candidate, epoch_tries;
+	uint64_t far_next, far_round; /* while lost: later epochs, so many at a time */
 	uint64_t asked_epoch, ask_not_before_ns;
 	uint64_t reads, sync_at, search_at, search_pause; /* reads: that counted, ever */
 
+	/* room.c: what the arena turned out to hold; holes between samples take the rest */
+	double room; /* pages */
+	uint64_t room_grown_ns, room_not_before_ns;
+	uint32_t room_unanswered, room_refused; /* fetches asked for before the last cut; in a row */
 	uint64_t used_pages, staged_pages,
 		pinned_pages; /* staged: also being staged; pinned: also being pinned */
-	uint64_t held_pages;
+	uint64_t held_pages, fresh_pages;
+	uint32_t lost_next; /* the sample that retain_shed looks at next */
 	uint64_t
 		grown_pages; /* by which files in use have grown: budgets may be exceeded by that */
 	uint32_t inflight_source, inflight_store, n_pinning;
@@ -218,6 +240,7 @@ void item_rekey(struct plan *plan, uint32_t sample); /* by what is consumed now 
 void retain_opened(struct plan *plan, uint64_t now_ns, uint32_t sample);
 void retain_fetched(struct plan *plan, uint64_t now_ns, const struct plan_event *ev);
 void retain_drop(struct plan *plan, uint32_t sample);
+void retain_lost(struct plan *plan);
 uint64_t retain_step(struct plan *plan, uint64_t now_ns);
 /* Frees room for `pages` more, evicting only what is due after `due` and, unless is_due_soon, only
  * what is not worth keeping. */
@@ -225,7 +248,14 @@ bool retain_make_room(struct plan *plan, uint64_t pages, uint64_t due, bool is_d
 void retain_resized(struct plan *plan, uint32_t sample, uint64_t bytes);
 void retain_lost_copy(struct plan *plan, uint32_t sample);
 
+/* room.c: how much of the arena can be used */
+void room_init(struct plan *plan);
+void room_step(struct plan *plan, uint64_t now_ns);
+uint64_t room_pages(const struct plan *plan);
+void room_answered(struct plan *plan, uint64_t now_ns, uint32_t pages, int status);
+
 /* fetch.c */
+bool fetch_is_transient(int status);
 uint64_t fetch_step(struct plan *plan, uint64_t now_ns);
 uint64_t fetch_horizon(const struct plan *plan);
 
@@ -234,6 +264,9 @@ uint64_t stage_step(struct plan *plan, uint64_t now_ns);
 void stage_consumed(struct plan *plan, uint64_t due, uint32_t sample);
 void stage_forget(struct plan *plan, uint32_t sample); /* between item_out and item_in */
 void stage_answered(struct plan *plan, uint64_t now_ns, uint32_t sample, int status);
+/* Between item_out and item_in: not now, but again in a while (flag: NO_FETCH or NO_STAGE), twice
+ * per use; false: not again for this use. */
+bool stage_try_again(struct plan *plan, uint64_t now_ns, uint32_t sample, uint32_t flag);
 void stage_unstaged(struct plan *plan, uint64_t now_ns, uint32_t sample);
 
 /* pin.c */
@@ -257,6 +290,11 @@ uint32_t score_need(const struct plan *plan);
 void score_judge(struct plan *plan);
 void plan_enter(struct plan *plan, enum plan_state state, const char *why);
 
+/* proof.c */
+void proof_read(struct plan *plan, const struct slot *slot, uint64_t pos);
+void proof_reset(struct plan *plan);
+void proof_judge(struct plan *plan);
+
 /* resync.c */
 void resync_try(struct plan *plan); /* with what is loaded */
 bool resync_candidate(struct plan *plan,
@@ -278,7 +316,7 @@ bool epochs_is_last(const struct plan *plan, const struct slot *slot);
 /* budget.c */
 void budget_init(struct plan *plan);
 void budget_read(struct plan *plan, uint64_t now_ns);
-void budget_fetched(struct plan *plan, uint64_t now_ns, uint64_t latency_ns, bool is_ok);
+void budget_fetched(struct plan *plan, uint64_t now_ns, uint64_t latency_ns, int status);
 void budget_demand(struct plan *plan, uint64_t now_ns, uint64_t bytes);
 /* Whether one more source read of this size may start; if not, *wake_ns is lowered to when to ask
  * again. */
