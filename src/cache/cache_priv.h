@@ -263,6 +263,11 @@ void sample_fetch_piece_locked(struct cache *c, struct shard *s, struct object *
 			       const struct fetch_result *result, struct list *dead)
 	REQUIRES(s->mu);
 
+/* Between them the fetch does not end, whatever its pieces do. es: its sample, referenced. */
+void sample_fetch_hold_locked(struct shard *s, struct sample_fetch *job) REQUIRES(s->mu);
+void sample_fetch_release_locked(struct cache *c, struct shard *s, struct entry_state *es,
+				 struct sample_fetch *job, struct list *dead) REQUIRES(s->mu);
+
 /* --- stager.c --- */
 void *stager_main(void *cache);
 void *attr_main(void *cache);
