@@ -158,7 +158,7 @@ static void apply_fetch(struct cache *c, const struct plan_action *action)
 	sample_fetch_release_locked(c, s, es, job, &dead);
 	mutex_unlock(&s->mu);
 	objects_free(c, &dead);
-	bits_set(c->touched, entry.v);
+	entry_touch(c, entry);
 	tell_if_not_pinned(c, action, &id);
 	prefetch_pump(c);
 }

@@ -77,6 +77,7 @@ struct completion {
 
 struct fetch_result {
 	int status;
+	bool is_stale; /* the file is another one (the source may have an ESTALE of its own) */
 	uint32_t bytes;
 	uint64_t latency_ns;
 };
@@ -165,6 +166,7 @@ struct cache {
 	_Atomic uint32_t evict_at;
 	_Atomic bool is_degraded, may_refuse_open;
 	_Atomic uint64_t *touched; /* per entry: the kernel or we may hold bytes of it */
+	_Atomic uint32_t n_touched;
 	_Atomic uint64_t *staged;  /* per sample: pushed, not known to be dropped */
 	struct prefetch_queue prefetch;
 	struct notes notes;
@@ -220,10 +222,11 @@ static inline bool bits_get(_Atomic uint64_t *bits, uint32_t i)
 {
 	return atomic_load_explicit(&bits[i / 64], memory_order_relaxed) >> (i % 64) & 1;
 }
-static inline void bits_set(_Atomic uint64_t *bits, uint32_t i)
+/* True when it was clear. */
+static inline bool bits_set(_Atomic uint64_t *bits, uint32_t i)
 {
-	if (!bits_get(bits, i))
-		atomic_fetch_or(&bits[i / 64], 1ull << (i % 64));
+	return !bits_get(bits, i) &&
+	       !(atomic_fetch_or(&bits[i / 64], 1ull << (i % 64)) >> (i % 64) & 1);
 }
 /* True when it was set. */
 static inline bool bits_clear(_Atomic uint64_t *bits, uint32_t i)
@@ -295,6 +298,11 @@ void account_read(struct cache *c, struct entry_id entry, enum read_class class,
 void account_sweep(struct cache *c, uint64_t now_ns, bool is_final);
 
 /* --- revalidate.c --- */
+/* From here on the file is compared with the source from time to time. */
+void entry_touch(struct cache *c, struct entry_id entry);
+void entry_untouch(struct cache *c, struct entry_id entry);
+/* Time from one comparison to the next, so that n of them fill the interval. */
+uint64_t revalidate_gap_ns(uint64_t interval_ns, uint64_t n);
 void *revalidate_main(void *cache);
 
 #endif

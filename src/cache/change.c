@@ -147,7 +147,7 @@ void cache_note_forget(struct cache *c, struct entry_id entry)
 		return;
 	mutex_lock(&s->mu);
 	if (!entry_find_locked(c, s, entry))
-		bits_clear(c->touched, entry.v);
+		entry_untouch(c, entry);
 	mutex_unlock(&s->mu);
 	if (dataset_is_sample(c->p.dataset, entry) && bits_clear(c->staged, entry.v))
 		note_sample(c, PLAN_EV_UNSTAGED, entry, 0);

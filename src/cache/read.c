@@ -250,7 +250,7 @@ void cache_read(struct cache *c, struct cache_read *r)
 	r->cache = c;
 	r->n_tries = 0;
 	r->n_parts = 0;
-	bits_set(c->touched, r->entry.v);
+	entry_touch(c, r->entry);
 	if (dataset_is_sample(c->p.dataset, r->entry) && bits_clear(c->staged, r->entry.v)) {
 		metrics_add(c->p.metrics, METRIC_STAGE_EVICTED_READS, 1);
 		note_sample(c, PLAN_EV_UNSTAGED, r->entry, 0);
