@@ -2,7 +2,8 @@
 /*
  * Inside of the cache. The table is sharded by entry, so everything about one file - its pieces,
  *how many READs of it are in flight, its version - lies under one lock. Lock order: shard->mu, then
- *prefetch.mu or notes.mu or account's (leaves, never two of them). No lock is held over I/O, over a
+ *prefetch.mu or notes.mu or account's (leaves, never two of them; account's alone may ask the
+ *dataset for a size). No lock is held over I/O, over a
  *done(), or over an operation of the stage.
  *
  * Life of an object (one piece), moved only by object_move_locked:
@@ -167,7 +168,8 @@ struct cache {
 	_Atomic bool is_degraded, may_refuse_open;
 	_Atomic uint64_t *touched; /* per entry: the kernel or we may hold bytes of it */
 	_Atomic uint32_t n_touched;
-	_Atomic uint64_t *staged;  /* per sample: pushed, not known to be dropped */
+	_Atomic uint64_t *staged;  /* per sample: pushed, not known to be dropped or used up */
+	_Atomic uint64_t *staged_opened; /* per sample: opened since it was pushed */
 	struct prefetch_queue prefetch;
 	struct notes notes;
 	struct account *account;
@@ -293,7 +295,9 @@ void cache_degrade(struct cache *c, const char *why);
 int account_new(struct cache *c) MUST_USE;
 void account_free(struct cache *c);
 void account_open(struct cache *c, struct entry_id entry, uint64_t now_ns);
-void account_read(struct cache *c, struct entry_id entry, enum read_class class, uint64_t bytes);
+/* For r->is_accounted. */
+bool account_read_begin(struct cache *c, struct entry_id entry);
+void account_read_end(struct cache *c, const struct cache_read *r, int status, uint64_t bytes);
 /* Decides what has been quiet for long enough; everything when is_final. */
 void account_sweep(struct cache *c, uint64_t now_ns, bool is_final);
 
