@@ -80,6 +80,7 @@ struct cache_read {
 	struct cache_part part[2];
 	_Atomic uint32_t n_left;
 	uint32_t n_parts, n_tries, begin_version;
+	bool is_accounted;
 };
 /* Never blocks; may call done() before it returns. Looks in: arena -> fetch in flight (joins it) ->
  * store -> source. Any thread. */

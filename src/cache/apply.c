@@ -63,6 +63,20 @@ static void sample_fetch_end_locked(struct cache *c, struct shard *s, struct ent
 	answer(c, &job->completion, PLAN_EV_FETCHED, job->status);
 }
 
+void sample_fetch_hold_locked(struct shard *s, struct sample_fetch *job)
+{
+	(void)s;
+	job->n_left++;
+}
+
+void sample_fetch_release_locked(struct cache *c, struct shard *s, struct entry_state *es,
+				 struct sample_fetch *job, struct list *dead)
+{
+	assert(job->n_left > 0);
+	if (--job->n_left == 0)
+		sample_fetch_end_locked(c, s, es, job, dead);
+}
+
 void sample_fetch_piece_locked(struct cache *c, struct shard *s, struct object *obj,
 			       const struct fetch_result *result, struct list *dead)
 {
@@ -73,9 +87,7 @@ void sample_fetch_piece_locked(struct cache *c, struct shard *s, struct object *
 	job->latency_ns = MAX(job->latency_ns, result->latency_ns);
 	if (job->status == 0)
 		job->status = result->status;
-	assert(job->n_left > 0);
-	if (--job->n_left == 0)
-		sample_fetch_end_locked(c, s, obj->state_of, job, dead);
+	sample_fetch_release_locked(c, s, obj->state_of, job, dead);
 }
 
 static void fetch_piece_locked(struct cache *c, struct shard *s, struct entry_state *es,
@@ -139,15 +151,14 @@ static void apply_fetch(struct cache *c, const struct plan_action *action)
 	es->hold = HOLD_FETCHING;
 	es->job = job;
 	job->completion.event.sample = action->sample;
-	job->n_left = 1; /* ours */
+	sample_fetch_hold_locked(s, job);
 	dataset_identity(c->p.dataset, entry, &id);
 	for (uint32_t i = 0; id.size && i < piece_count(id.size); i++)
 		fetch_piece_locked(c, s, es, job, &id, i);
-	if (--job->n_left == 0)
-		sample_fetch_end_locked(c, s, es, job, &dead);
+	sample_fetch_release_locked(c, s, es, job, &dead);
 	mutex_unlock(&s->mu);
 	objects_free(c, &dead);
-	bits_set(c->touched, entry.v);
+	entry_touch(c, entry);
 	tell_if_not_pinned(c, action, &id);
 	prefetch_pump(c);
 }

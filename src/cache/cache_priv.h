@@ -2,7 +2,8 @@
 /*
  * Inside of the cache. The table is sharded by entry, so everything about one file - its pieces,
  *how many READs of it are in flight, its version - lies under one lock. Lock order: shard->mu, then
- *prefetch.mu or notes.mu or account's (leaves, never two of them). No lock is held over I/O, over a
+ *prefetch.mu or notes.mu or account's (leaves, never two of them; account's alone may ask the
+ *dataset for a size). No lock is held over I/O, over a
  *done(), or over an operation of the stage.
  *
  * Life of an object (one piece), moved only by object_move_locked:
@@ -77,6 +78,7 @@ struct completion {
 
 struct fetch_result {
 	int status;
+	bool is_stale; /* the file is another one (the source may have an ESTALE of its own) */
 	uint32_t bytes;
 	uint64_t latency_ns;
 };
@@ -165,7 +167,9 @@ struct cache {
 	_Atomic uint32_t evict_at;
 	_Atomic bool is_degraded, may_refuse_open;
 	_Atomic uint64_t *touched; /* per entry: the kernel or we may hold bytes of it */
-	_Atomic uint64_t *staged;  /* per sample: pushed, not known to be dropped */
+	_Atomic uint32_t n_touched;
+	_Atomic uint64_t *staged;  /* per sample: pushed, not known to be dropped or used up */
+	_Atomic uint64_t *staged_opened; /* per sample: opened since it was pushed */
 	struct prefetch_queue prefetch;
 	struct notes notes;
 	struct account *account;
@@ -220,10 +224,11 @@ static inline bool bits_get(_Atomic uint64_t *bits, uint32_t i)
 {
 	return atomic_load_explicit(&bits[i / 64], memory_order_relaxed) >> (i % 64) & 1;
 }
-static inline void bits_set(_Atomic uint64_t *bits, uint32_t i)
+/* True when it was clear. */
+static inline bool bits_set(_Atomic uint64_t *bits, uint32_t i)
 {
-	if (!bits_get(bits, i))
-		atomic_fetch_or(&bits[i / 64], 1ull << (i % 64));
+	return !bits_get(bits, i) &&
+	       !(atomic_fetch_or(&bits[i / 64], 1ull << (i % 64)) >> (i % 64) & 1);
 }
 /* True when it was set. */
 static inline bool bits_clear(_Atomic uint64_t *bits, uint32_t i)
@@ -263,6 +268,11 @@ void sample_fetch_piece_locked(struct cache *c, struct shard *s, struct object *
 			       const struct fetch_result *result, struct list *dead)
 	REQUIRES(s->mu);
 
+/* Between them the fetch does not end, whatever its pieces do. es: its sample, referenced. */
+void sample_fetch_hold_locked(struct shard *s, struct sample_fetch *job) REQUIRES(s->mu);
+void sample_fetch_release_locked(struct cache *c, struct shard *s, struct entry_state *es,
+				 struct sample_fetch *job, struct list *dead) REQUIRES(s->mu);
+
 /* --- stager.c --- */
 void *stager_main(void *cache);
 void *attr_main(void *cache);
@@ -285,11 +295,18 @@ void cache_degrade(struct cache *c, const char *why);
 int account_new(struct cache *c) MUST_USE;
 void account_free(struct cache *c);
 void account_open(struct cache *c, struct entry_id entry, uint64_t now_ns);
-void account_read(struct cache *c, struct entry_id entry, enum read_class class, uint64_t bytes);
+/* For r->is_accounted. */
+bool account_read_begin(struct cache *c, struct entry_id entry);
+void account_read_end(struct cache *c, const struct cache_read *r, int status, uint64_t bytes);
 /* Decides what has been quiet for long enough; everything when is_final. */
 void account_sweep(struct cache *c, uint64_t now_ns, bool is_final);
 
 /* --- revalidate.c --- */
+/* From here on the file is compared with the source from time to time. */
+void entry_touch(struct cache *c, struct entry_id entry);
+void entry_untouch(struct cache *c, struct entry_id entry);
+/* Time from one comparison to the next, so that n of them fill the interval. */
+uint64_t revalidate_gap_ns(uint64_t interval_ns, uint64_t n);
 void *revalidate_main(void *cache);
 
 #endif

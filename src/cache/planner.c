@@ -100,6 +100,8 @@ void cache_note_open(struct cache *c, struct entry_id entry)
 {
 	if (!dataset_is_sample(c->p.dataset, entry))
 		return;
+	/* A file that is empty so far is never asked for: this is all that is seen of its reader. */
+	entry_touch(c, entry);
 	metrics_add(c->p.metrics, METRIC_SAMPLE_OPENS, 1);
 	account_open(c, entry, clock_now(c->p.clock));
 	note_sample(c, PLAN_EV_OPENED, entry, 0);

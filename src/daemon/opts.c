@@ -59,7 +59,8 @@ static const struct conf_option options[] = {
 	    "\"none\": not kept."),
 	ROW(revalidate, CONF_U64, "300", 0, 86400, NULL,
 	    "Seconds after which files that may still be cached are compared with the "
-	    "source. 0: only when fetched."),
+	    "source. 0: only when fetched. Spread evenly, at most 1000 files a second: a "
+	    "million files take 1000 seconds or more."),
 	ROW(inodes_ahead, CONF_U64, "200000", 0, 100000000, NULL,
 	    "Most inodes made known to the kernel ahead of the reader; each takes about "
 	    "1 KiB of kernel memory."),
