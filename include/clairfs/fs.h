@@ -50,8 +50,9 @@ int fs_start(struct fs *fs, struct err *err) MUST_USE;
 void fs_wait(struct fs *fs);
 /* Asks fs_wait to return; async-signal-safe. */
 void fs_stop(struct fs *fs);
-/* Unmounts (lazily when busy), ends the threads. cache_stop comes after it: reads still unanswered
- * are answered into a connection that is gone. */
+/* Unmounts (lazily when busy), ends the threads, whatever the source does. READs that the cache has
+ * not answered fail with ENOTCONN or ECONNABORTED, stage operations that wait for them return, later
+ * ones fail. cache_stop comes after it: what the cache completes then goes nowhere. */
 void fs_unmount(struct fs *fs);
 /* After cache_stop: every read has been answered. Unmounts when that was not done. NULL allowed. */
 void fs_free(struct fs *fs);

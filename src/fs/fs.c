@@ -2,9 +2,11 @@
 /*
  * The life of a mounted filesystem: made and mounted, started, waited for, unmounted, freed. The
  * order matters twice. At the start the reactor runs first, because watcher and warm thread look
- * paths up through the mount. At the end the mount is taken away and its connection cut before any
- * thread is joined, because each of them may wait for an answer through that mount; the session
- * itself lives until fs_free, because the cache still answers reads into it.
+ * paths up through the mount. At the end the mount is taken away, READs are refused, and the
+ * reactor serves on until no stage operation is inside the kernel; only then does it end and the
+ * device is taken away, which ends the connection and whatever request is left. Watcher and warm
+ * thread are joined last, because they may wait for such a request. The session itself lives until
+ * fs_free, because the cache still completes reads into it.
  *
  * Threads: all functions on one thread of the caller, but fs_stop anywhere (also in a signal
  * handler) and fs_get_status anywhere.
@@ -79,6 +81,7 @@ int fs_new(const struct fs_params *params, struct fs **ret, struct err *err)
 	cond_init(&fs->cv);
 	list_init(&fs->snapshots);
 	fs_reads_init(fs);
+	fs_stage_init(fs);
 	fs_warm_init(fs);
 	fs->wait_fd = fs->quit_fd = fs->watch.fd = -1;
 	rc = set_up(fs, params, err);
@@ -160,11 +163,15 @@ void fs_unmount(struct fs *fs)
 {
 	if (!fs->is_mounted)
 		return;
-	fs_mount_end(fs);
+	fs_stage_close(fs);
+	fs_mount_detach(fs);
+	fs_reads_refuse(fs);
+	fs_stage_wait(fs);
 	atomic_store(&fs->is_quitting, true);
 	eventfd_raise(fs->quit_fd);
 	fs_warm_quit(fs);
-	thr_join(&fs->reactor);
+	thr_join(&fs->reactor); /* it polls the device, which keeps it open */
+	fs_mount_cut(fs);
 	thr_join(&fs->watcher);
 	thr_join(&fs->warm_thr);
 	fs->is_mounted = false;
@@ -183,6 +190,7 @@ void fs_free(struct fs *fs)
 	fs_vfiles_fini(fs);
 	fs_watch_fini(fs);
 	fs_reads_fini(fs);
+	fs_stage_fini(fs);
 	fs_warm_fini(fs);
 	free(fs->dir_buf);
 	free(fs->nlookup);

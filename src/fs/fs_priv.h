@@ -42,8 +42,17 @@ struct fs_read;
 struct fs_reads {
 	struct mutex mu;
 	struct list idle;      /* mu */
+	struct list out;       /* mu: with the cache, or being answered */
 	struct fs_read *first; /* FS_READS_KEPT of them in one piece */
-	uint64_t out;          /* mu: not answered yet */
+	bool is_refusing;      /* mu */
+};
+
+/* The stage operations that are going on. */
+struct fs_stage {
+	struct mutex mu;
+	struct cond cv;
+	uint32_t n_running; /* mu */
+	bool is_closed;     /* mu */
 };
 
 struct fs_watch {
@@ -101,6 +110,7 @@ struct fs {
 	_Atomic uint32_t proto_major, proto_minor;
 
 	struct fs_reads reads;
+	struct fs_stage stage;
 	struct fs_watch watch;
 	struct fs_warm warm;
 };
@@ -147,6 +157,9 @@ void fs_op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct f
 void fs_reads_init(struct fs *fs);
 int fs_reads_fill(struct fs *fs) MUST_USE;
 void fs_reads_fini(struct fs *fs);
+/* Answers every READ of a file with ENOTCONN, those that wait for the cache and those that come.
+ * The cache may complete them later, to nobody. Thread of fs_unmount. */
+void fs_reads_refuse(struct fs *fs);
 
 /* vfile.c (reactor) */
 bool fs_is_virtual(fuse_ino_t ino);
@@ -172,10 +185,23 @@ char *fs_caps_fusermount(void);
 int fs_mount(struct fs *fs, struct err *err) MUST_USE;
 /* Once the mount answers: remembers which device it is. */
 int fs_mount_identify(struct fs *fs, struct err *err) MUST_USE;
-/* Takes the mount away and cuts the connection; the other threads may still be writing answers. */
-void fs_mount_end(struct fs *fs);
+/* Takes the mount away, and has the kernel end all requests where we may ask for that. Whoever has
+ * files of it open can still make requests. */
+void fs_mount_detach(struct fs *fs);
+/* Puts another file under the number of the device. The connection ends with the last reference to
+ * the device, so nothing may poll it or be stuck in a write to it; threads may still write answers.
+ */
+void fs_mount_cut(struct fs *fs);
 /* "<mountpoint>/<path of the entry>". -ENAMETOOLONG. Any thread. */
 int fs_path(const struct fs *fs, struct entry_id entry, char *out, size_t size) MUST_USE;
+
+/* notify.c */
+void fs_stage_init(struct fs *fs);
+void fs_stage_fini(struct fs *fs);
+/* New stage operations fail from now on. */
+void fs_stage_close(struct fs *fs);
+/* Waits for those that had begun; the reactor must run. */
+void fs_stage_wait(struct fs *fs);
 
 /* watch.c */
 int fs_watch_init(struct fs *fs) MUST_USE;

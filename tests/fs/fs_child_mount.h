@@ -8,4 +8,7 @@ int child_serve(const char *mountpoint);
 /* A test of its own, in a user namespace where two directories can be watched. */
 void child_few_watches(void);
 
+/* Becomes root of a user namespace whose users may have `watches` inotify watches; 0 or an errno. */
+int child_enter_namespace(const char *watches);
+
 #endif
