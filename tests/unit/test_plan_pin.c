@@ -148,7 +148,8 @@ static void only_a_drive_that_fails_ends_pinning(void)
 	CHECK(goes_on_after(-ECANCELED));
 }
 
-/* A copy that is lost and fetched again while it is held: the first hold must not end the second. */
+/* A copy that is lost and fetched again while it is held: the first hold must not end the second.
+ */
 static void a_hold_ends_only_itself(void)
 {
 	struct story *st = story_prepare(params_with_store(400), NULL);
