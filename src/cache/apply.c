@@ -15,7 +15,7 @@ static void answer(struct cache *c, struct completion *take_done, enum plan_even
 	note_completion(c, take_done);
 }
 
-/* Out of memory before there was a job. The planner takes the event at its next turn. */
+/* Out of memory before there was a job. The planner feeds it at the end of its round. */
 static void answer_nomem(struct cache *c, enum plan_event_kind kind,
 			 const struct plan_action *action)
 {
@@ -24,7 +24,7 @@ static void answer_nomem(struct cache *c, enum plan_event_kind kind,
 	};
 
 	cache_degrade(c, "out of memory");
-	note_event(c, &ev);
+	note_unanswered(c, &ev);
 }
 
 static void drop_planned_locked(struct cache *c, struct shard *s, struct entry_state *es,
@@ -148,6 +148,7 @@ static void apply_fetch(struct cache *c, const struct plan_action *action)
 		return;
 	}
 	assert(es->hold == HOLD_NONE);
+	note_fetched_anew(c, entry);
 	es->hold = HOLD_FETCHING;
 	es->job = job;
 	job->completion.event.sample = action->sample;
