@@ -3,7 +3,8 @@
  *
  *   reactor   answers the kernel; owns inodes and snapshots; never blocks
  *   watcher   inotify: sees opens without being in the reader's way; owns `watch`
- *   warm      makes inodes known ahead, asks the source for statfs
+ *   warm      makes inodes known ahead, then ends
+ *   statfs    asks the source, may be left behind there; sees nothing of struct fs
  *   stagers   (threads of the cache) call the stage operations
  *   others    complete reads: take from and give to the pool
  *
@@ -38,6 +39,7 @@
 
 struct fs_snapshot;
 struct fs_read;
+struct fs_statfs;
 
 struct fs_reads {
 	struct mutex mu;
@@ -69,11 +71,8 @@ struct fs_watch {
 struct fs_warm {
 	struct mutex mu;
 	struct cond cv;
-	bool is_quitting;      /* mu */
-	bool is_statfs_wanted; /* mu */
-	struct statvfs statfs; /* mu */
-	uint64_t statfs_at_ns; /* mu */
-	uint64_t known;        /* warm thread: entries listed so far */
+	bool is_quitting; /* mu */
+	uint64_t known;   /* warm thread: entries listed so far */
 };
 
 struct fs {
@@ -113,6 +112,7 @@ struct fs {
 	struct fs_stage stage;
 	struct fs_watch watch;
 	struct fs_warm warm;
+	struct fs_statfs *statfs; /* outlives us when the source hangs */
 };
 
 static inline struct fs *fs_of(fuse_req_t req)
@@ -215,8 +215,13 @@ void fs_warm_init(struct fs *fs);
 void fs_warm_fini(struct fs *fs);
 void *fs_warm_main(void *fs);
 void fs_warm_quit(struct fs *fs);
-/* What the source said last; asks the warm thread for newer numbers when they are old. Never
- * blocks. */
+
+/* statfs.c */
+int fs_statfs_init(struct fs *fs) MUST_USE;
+/* Waits for the first answer of the source, but not long. */
+void fs_statfs_wait_first(struct fs *fs);
+void fs_statfs_fini(struct fs *fs);
+/* What the source said last; asks for newer numbers when they are old. Never blocks. */
 void fs_statfs_get(struct fs *fs, struct statvfs *ret);
 
 #endif
