@@ -65,6 +65,8 @@ static int set_up(struct fs *fs, const struct fs_params *params, struct err *err
 	if (rc == 0)
 		rc = fs_watch_init(fs);
 	if (rc == 0)
+		rc = fs_stage_fill(fs);
+	if (rc == 0)
 		rc = fs_statfs_init(fs);
 	if (rc < 0)
 		return err_set_errno(err, rc, "mount");

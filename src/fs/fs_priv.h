@@ -55,6 +55,9 @@ struct fs_stage {
 	struct cond cv;
 	uint32_t n_running; /* mu */
 	bool is_closed;     /* mu */
+	/* Entries that were looked up for a push and not opened since: a bit each, and how many. */
+	_Atomic uint32_t *is_ahead;
+	_Atomic uint64_t n_ahead;
 };
 
 struct fs_watch {
@@ -197,6 +200,9 @@ int fs_path(const struct fs *fs, struct entry_id entry, char *out, size_t size) 
 
 /* notify.c */
 void fs_stage_init(struct fs *fs);
+int fs_stage_fill(struct fs *fs) MUST_USE;
+/* The entry was opened or forgotten: its inode is not ahead of the reader any more. Any thread. */
+void fs_stage_caught_up(struct fs *fs, struct entry_id entry);
 void fs_stage_fini(struct fs *fs);
 /* New stage operations fail from now on. */
 void fs_stage_close(struct fs *fs);
