@@ -12,6 +12,8 @@
 #include "clairfs/dataset.h"
 #include "clairfs/metrics.h"
 
+#define FS_LOOKUPS_AHEAD 16384 /* times 1 KiB */
+
 /* A file below <mountpoint>/.clairfs (hidden from readdir of the root), rendered anew at every
  * lookup (an open of a name looked up before makes two); the inode of one lookup keeps its text. At
  * most 256 texts are kept for those that hold them open, then a lookup gives EBUSY. render returns
@@ -31,8 +33,12 @@ struct fs_params {
 	const char *mountpoint; /* absolute */
 	const char *source;     /* shown as the mount's device (df, findmnt) */
 	bool allow_other;
-	uint64_t inodes_ahead; /* most inodes made known ahead of the reader (kernel memory), 0 =
-				  none */
+	/* Kernel memory: the warm thread lists this many inodes ahead of the readers (0: none, and
+	 * it may exceed it by one directory part of 256). For a push, inodes are looked up freely
+	 * while the kernel knows fewer; beyond, only while fewer than lookups_ahead of the inodes
+	 * looked up so were not opened yet. What readers look up themselves is not bounded. */
+	uint64_t inodes_ahead;
+	uint32_t lookups_ahead; /* 0 = FS_LOOKUPS_AHEAD */
 	const struct fs_vfile *vfiles; /* ends with name == NULL; borrowed */
 	bool force_open_answered;      /* never answer OPEN with ENOSYS (option open=answer; for
 					  comparison) */

@@ -62,8 +62,9 @@ static const struct conf_option options[] = {
 	    "source. 0: only when fetched. Spread evenly, at most 1000 files a second: a "
 	    "million files take 1000 seconds or more."),
 	ROW(inodes_ahead, CONF_U64, "200000", 0, 100000000, NULL,
-	    "Most inodes made known to the kernel ahead of the reader; each takes about "
-	    "1 KiB of kernel memory."),
+	    "Inodes made known to the kernel ahead of the readers; each takes about "
+	    "1 KiB of kernel memory. Beyond, 16384 at a time for samples about to be read; "
+	    "what readers look up themselves is not counted."),
 	ROW(allow_other, CONF_BOOL, "off", 0, 0, NULL,
 	    "Let other users read the mount (permissions are checked by the kernel)."),
 	ROW(open, CONF_CHOICE, "auto", 0, 0, open_choices,

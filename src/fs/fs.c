@@ -6,7 +6,8 @@
  * reactor serves on until no stage operation is inside the kernel; only then does it end and the
  * device is taken away, which ends the connection and whatever request is left. Watcher and warm
  * thread are joined last, because they may wait for such a request. The session itself lives until
- * fs_free, because the cache still completes reads into it.
+ * fs_free, because the cache still completes reads into it. None of this waits for the source: what
+ * asks it for statfs is left behind when it does not answer (statfs.c).
  *
  * Threads: all functions on one thread of the caller, but fs_stop anywhere (also in a signal
  * handler) and fs_get_status anywhere.
@@ -63,6 +64,10 @@ static int set_up(struct fs *fs, const struct fs_params *params, struct err *err
 		rc = fs_dir_init(fs);
 	if (rc == 0)
 		rc = fs_watch_init(fs);
+	if (rc == 0)
+		rc = fs_stage_fill(fs);
+	if (rc == 0)
+		rc = fs_statfs_init(fs);
 	if (rc < 0)
 		return err_set_errno(err, rc, "mount");
 	find_shadowed(fs);
@@ -131,6 +136,8 @@ int fs_start(struct fs *fs, struct err *err)
 		rc = thr_start(&fs->warm_thr, "fs-warm", fs_warm_main, fs, err);
 	if (rc == 0)
 		rc = wait_for(fs, &fs->is_warm_begun, err);
+	if (rc == 0)
+		fs_statfs_wait_first(fs);
 	return rc;
 }
 
@@ -192,6 +199,7 @@ void fs_free(struct fs *fs)
 	fs_reads_fini(fs);
 	fs_stage_fini(fs);
 	fs_warm_fini(fs);
+	fs_statfs_fini(fs);
 	free(fs->dir_buf);
 	free(fs->nlookup);
 	if (fs->wait_fd >= 0)

@@ -3,7 +3,8 @@
  *
  *   reactor   answers the kernel; owns inodes and snapshots; never blocks
  *   watcher   inotify: sees opens without being in the reader's way; owns `watch`
- *   warm      makes inodes known ahead, asks the source for statfs
+ *   warm      makes inodes known ahead, then ends
+ *   statfs    asks the source, may be left behind there; sees nothing of struct fs
  *   stagers   (threads of the cache) call the stage operations
  *   others    complete reads: take from and give to the pool
  *
@@ -38,6 +39,7 @@
 
 struct fs_snapshot;
 struct fs_read;
+struct fs_statfs;
 
 struct fs_reads {
 	struct mutex mu;
@@ -53,6 +55,9 @@ struct fs_stage {
 	struct cond cv;
 	uint32_t n_running; /* mu */
 	bool is_closed;     /* mu */
+	/* Entries that were looked up for a push and not opened since: a bit each, and how many. */
+	_Atomic uint32_t *is_ahead;
+	_Atomic uint64_t n_ahead;
 };
 
 struct fs_watch {
@@ -69,11 +74,8 @@ struct fs_watch {
 struct fs_warm {
 	struct mutex mu;
 	struct cond cv;
-	bool is_quitting;      /* mu */
-	bool is_statfs_wanted; /* mu */
-	struct statvfs statfs; /* mu */
-	uint64_t statfs_at_ns; /* mu */
-	uint64_t known;        /* warm thread: entries listed so far */
+	bool is_quitting; /* mu */
+	uint64_t known;   /* warm thread: entries listed so far */
 };
 
 struct fs {
@@ -113,6 +115,7 @@ struct fs {
 	struct fs_stage stage;
 	struct fs_watch watch;
 	struct fs_warm warm;
+	struct fs_statfs *statfs; /* outlives us when the source hangs */
 };
 
 static inline struct fs *fs_of(fuse_req_t req)
@@ -197,6 +200,9 @@ int fs_path(const struct fs *fs, struct entry_id entry, char *out, size_t size) 
 
 /* notify.c */
 void fs_stage_init(struct fs *fs);
+int fs_stage_fill(struct fs *fs) MUST_USE;
+/* The entry was opened or forgotten: its inode is not ahead of the reader any more. Any thread. */
+void fs_stage_caught_up(struct fs *fs, struct entry_id entry);
 void fs_stage_fini(struct fs *fs);
 /* New stage operations fail from now on. */
 void fs_stage_close(struct fs *fs);
@@ -215,8 +221,13 @@ void fs_warm_init(struct fs *fs);
 void fs_warm_fini(struct fs *fs);
 void *fs_warm_main(void *fs);
 void fs_warm_quit(struct fs *fs);
-/* What the source said last; asks the warm thread for newer numbers when they are old. Never
- * blocks. */
+
+/* statfs.c */
+int fs_statfs_init(struct fs *fs) MUST_USE;
+/* Waits for the first answer of the source, but not long. */
+void fs_statfs_wait_first(struct fs *fs);
+void fs_statfs_fini(struct fs *fs);
+/* What the source said last; asks for newer numbers when they are old. Never blocks. */
 void fs_statfs_get(struct fs *fs, struct statvfs *ret);
 
 #endif

@@ -9,6 +9,10 @@
  * operation in and waits for those inside, which need nothing but answers to READs and lookups; the
  * device is taken away only then. After that they fail.
  *
+ * A lookup for a push pins kernel memory that the reader has not asked for yet. Beyond the bound of
+ * inodes_ahead it is refused as long as the readers have not opened enough of what was looked up
+ * before; the sample then stays in the arena, where a READ finds it.
+ *
  * The lookup uses the whole path each time. An open descriptor of the mount would save the walk but
  * make it busy, and `umount` must work at any moment.
  */
@@ -25,8 +29,16 @@ void fs_stage_init(struct fs *fs)
 	cond_init(&fs->stage.cv);
 }
 
+int fs_stage_fill(struct fs *fs)
+{
+	fs->stage.is_ahead = calloc(dataset_n_entries(fs->params.dataset) / 32 + 1,
+				    sizeof(*fs->stage.is_ahead));
+	return fs->stage.is_ahead ? 0 : -ENOMEM;
+}
+
 void fs_stage_fini(struct fs *fs)
 {
+	free((void *)fs->stage.is_ahead);
 	cond_fini(&fs->stage.cv);
 	mutex_fini(&fs->stage.mu);
 }
@@ -101,6 +113,33 @@ static int stage_inval_attr(void *ctx, struct entry_id entry)
 			   fuse_lowlevel_notify_inval_inode(fs->se, fs_ino_of(entry), -1, 0));
 }
 
+void fs_stage_caught_up(struct fs *fs, struct entry_id entry)
+{
+	_Atomic uint32_t *word = &fs->stage.is_ahead[entry.v / 32];
+	uint32_t bit = 1u << entry.v % 32;
+
+	/* Read first: nearly always there is nothing to change. */
+	if (atomic_load_explicit(word, memory_order_relaxed) & bit &&
+	    atomic_fetch_and(word, ~bit) & bit)
+		atomic_fetch_sub(&fs->stage.n_ahead, 1);
+}
+
+/* False when the kernel knows enough. A few threads at once may exceed the bound by one each. */
+static bool go_ahead(struct fs *fs, struct entry_id entry)
+{
+	uint32_t most = fs->params.lookups_ahead ? fs->params.lookups_ahead : FS_LOOKUPS_AHEAD;
+	uint32_t bit = 1u << entry.v % 32;
+
+	if (atomic_load(&fs->inodes_known) >= fs->params.inodes_ahead &&
+	    atomic_load(&fs->stage.n_ahead) >= most) {
+		metrics_add(fs->params.metrics, METRIC_STAGE_LOOKUPS_REFUSED, 1);
+		return false;
+	}
+	if (!(atomic_fetch_or(&fs->stage.is_ahead[entry.v / 32], bit) & bit))
+		atomic_fetch_add(&fs->stage.n_ahead, 1);
+	return true;
+}
+
 static int stage_lookup(void *ctx, struct entry_id entry)
 {
 	struct fs *fs = ctx;
@@ -112,8 +151,13 @@ static int stage_lookup(void *ctx, struct entry_id entry)
 		return rc;
 	if (!stage_enter(fs))
 		return -ENOTCONN;
+	/* Before the lookup: an open right after it must find the mark. */
+	if (!go_ahead(fs, entry))
+		return stage_leave(fs, -ENOENT);
 	if (statx(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT, STATX_TYPE, &stx) < 0)
 		rc = -errno;
+	if (rc < 0)
+		fs_stage_caught_up(fs, entry);
 	return stage_leave(fs, rc);
 }
 

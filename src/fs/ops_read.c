@@ -148,8 +148,10 @@ void fs_op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	}
 	/* The watcher reports this open too where it watches: one of the two must keep silent. */
 	if (fs_entry_of(fs, ino, &entry) && dataset_is_sample(fs->params.dataset, entry) &&
-	    !fs_is_dir_watched(fs, dataset_parent(fs->params.dataset, entry)))
+	    !fs_is_dir_watched(fs, dataset_parent(fs->params.dataset, entry))) {
+		fs_stage_caught_up(fs, entry);
 		cache_note_open(fs->params.cache, entry);
+	}
 	fi->keep_cache = 1;
 	fuse_reply_open(req, fi);
 }

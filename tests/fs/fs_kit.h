@@ -23,6 +23,7 @@ struct kit_options {
 	const struct fs_vfile *vfiles;
 	bool force_open_answered;
 	uint64_t inodes_ahead;
+	uint32_t lookups_ahead;
 	const char *shown_source; /* NULL = the source directory */
 };
 

@@ -17,6 +17,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/sysmacros.h>
 #include <time.h>
 
@@ -266,6 +267,45 @@ static void test_unmount_among_reads_and_pushes_as_a_user(void)
 	as_child("user_all");
 }
 
+/* In place of the library's: a source that may hang. */
+static _Atomic bool is_source_hung;
+static _Atomic int n_asking;
+
+int fstatvfs(int fd, struct statvfs *ret)
+{
+	char path[64];
+	int rc;
+
+	atomic_fetch_add(&n_asking, 1);
+	while (atomic_load(&is_source_hung))
+		usleep(1000);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	rc = statvfs(path, ret);
+	atomic_fetch_sub(&n_asking, 1);
+	return rc;
+}
+
+static void test_a_source_that_hangs_in_statfs_holds_up_nothing(void)
+{
+	static struct kit k;
+
+	kit_init(&k);
+	kit_add_samples(&k, 2, 3, 1000);
+	atomic_store(&is_source_hung, true);
+	kit_mount(&k, NULL);
+	CHECK_INT(atomic_load(&n_asking), 1);
+	CHECK_INT(kit_child(&k, "compare", k.source, k.mountpoint), 0);
+	/* Answered at once, with other numbers than the source's. */
+	CHECK_INT(kit_child(&k, "statfs", k.source, k.mountpoint), EPROTO);
+	kit_fini(&k);
+	CHECK_INT(atomic_load(&n_asking), 1);
+	/* Who was left behind may come back when everything is gone. */
+	atomic_store(&is_source_hung, false);
+	for (int ms = 0; ms < WAIT_S * 1000 && atomic_load(&n_asking); ms++)
+		usleep(1000);
+	CHECK_INT(atomic_load(&n_asking), 0);
+}
+
 static const struct check_test tests[] = {
 	{ "unmount_ends_stage_operations_as_root", test_unmount_ends_stage_operations_as_root },
 	{ "unmount_ends_stage_operations_in_a_user_namespace",
@@ -274,6 +314,8 @@ static const struct check_test tests[] = {
 	{ "unmount_among_reads_and_pushes_as_root", test_unmount_among_reads_and_pushes_as_root },
 	{ "unmount_among_reads_and_pushes_in_a_user_namespace",
 	  test_unmount_among_reads_and_pushes_in_a_user_namespace },
+	{ "a_source_that_hangs_in_statfs_holds_up_nothing",
+	  test_a_source_that_hangs_in_statfs_holds_up_nothing },
 	{ "unmount_among_reads_and_pushes_as_a_user",
 	  test_unmount_among_reads_and_pushes_as_a_user },
 };
