@@ -26,6 +26,9 @@
 #include "clairfs/base/thr.h"
 #include "clairfs/cache.h"
 
+#include "account_priv.h"
+#include "bits_priv.h"
+
 enum {
 	SHARDS = 16,
 	READ_TRIES = 64,   /* attempts to get bytes of one version of a file that keeps changing */
@@ -231,23 +234,6 @@ void objects_free(struct cache *c, struct list *dead);
 bool evict_one(struct cache *c);
 void busy_end_locked(struct shard *s) REQUIRES(s->mu);
 
-static inline bool bits_get(_Atomic uint64_t *bits, uint32_t i)
-{
-	return atomic_load_explicit(&bits[i / 64], memory_order_relaxed) >> (i % 64) & 1;
-}
-/* True when it was clear. */
-static inline bool bits_set(_Atomic uint64_t *bits, uint32_t i)
-{
-	return !bits_get(bits, i) &&
-	       !(atomic_fetch_or(&bits[i / 64], 1ull << (i % 64)) >> (i % 64) & 1);
-}
-/* True when it was set. */
-static inline bool bits_clear(_Atomic uint64_t *bits, uint32_t i)
-{
-	return bits_get(bits, i) &&
-	       (atomic_fetch_and(&bits[i / 64], ~(1ull << (i % 64))) >> (i % 64) & 1);
-}
-
 /* --- read.c --- */
 void read_begin(struct cache *c, struct cache_read *r);
 /* One part less to wait for; the last one answers. */
@@ -305,23 +291,5 @@ void note_fetched_anew(struct cache *c, struct entry_id entry);
 void note_completion(struct cache *c, struct completion *take_completion);
 void *planner_main(void *cache);
 void cache_degrade(struct cache *c, const char *why);
-
-/* --- account.c --- */
-int account_new(struct cache *c) MUST_USE;
-void account_free(struct cache *c);
-void account_open(struct cache *c, struct entry_id entry, uint64_t now_ns);
-/* For r->is_accounted. */
-bool account_read_begin(struct cache *c, struct entry_id entry);
-void account_read_end(struct cache *c, const struct cache_read *r, int status, uint64_t bytes);
-/* Decides what has been quiet for long enough; everything when is_final. */
-void account_sweep(struct cache *c, uint64_t now_ns, bool is_final);
-
-/* --- revalidate.c --- */
-/* From here on the file is compared with the source from time to time. */
-void entry_touch(struct cache *c, struct entry_id entry);
-void entry_untouch(struct cache *c, struct entry_id entry);
-/* Time from one comparison to the next, so that n of them fill the interval. */
-uint64_t revalidate_gap_ns(uint64_t interval_ns, uint64_t n);
-void *revalidate_main(void *cache);
 
 #endif
