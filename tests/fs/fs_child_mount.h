@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Children of test_fs_life that mount something themselves. */
+/* Children of the fs tests that mount something themselves. */
 #ifndef CLAIRFS_TESTS_FS_CHILD_MOUNT_H
 #define CLAIRFS_TESTS_FS_CHILD_MOUNT_H
 
