@@ -37,7 +37,7 @@ def client(args, root, temp):
     """The training job: PyTorch where there is one, else a C program of the same access pattern."""
     if args.python:
         script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "train_torch.py")
-        return [args.python, script, root, "--list-from", args.data, "--epochs", str(args.epochs), "--progress", "--step"]
+        return [args.python, "-W", "ignore::UserWarning", script, root, "--list-from", args.data, "--epochs", str(args.epochs), "--progress", "--step"]
     orders = [a for e in range(args.epochs) for a in ("--order", f"{temp}/order{e}")]
     return [f"{args.build}/bench/loader", "--index", f"{temp}/index", *orders, "--skip", "0", "--progress", "--step", root]
 
