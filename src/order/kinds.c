@@ -14,6 +14,17 @@
 	ROW("list", order_kind_list)                                                               \
 	ROW("torch-randperm", order_kind_torch_randperm)                                           \
 	ROW("torch-distributed", order_kind_torch_distributed)                                     \
+	ROW("torch-loader", order_kind_torch_loader)                                               \
+	ROW("torch-generator", order_kind_torch_generator)                                         \
+	ROW("torch-subset", order_kind_torch_subset)                                               \
+	ROW("torchdata-loader", order_kind_torchdata_loader)                                       \
+	ROW("detectron2-training", order_kind_detectron2_training)                                 \
+	ROW("timm-repeataug", order_kind_timm_repeataug)                                           \
+	ROW("numpy-legacy", order_kind_numpy_legacy)                                               \
+	ROW("numpy-generator", order_kind_numpy_generator)                                         \
+	ROW("python-random", order_kind_python_random)                                             \
+	ROW("accelerate", order_kind_accelerate)                                                   \
+	ROW("megatron", order_kind_megatron)                                               \
 	ROW("mosaic-naive", order_kind_mosaic_naive)                                               \
 	ROW("mosaic-py1s", order_kind_mosaic_py1s)                                                 \
 	ROW("mosaic-py2s", order_kind_mosaic_py2s)                                                 \

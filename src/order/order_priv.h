@@ -145,12 +145,20 @@ struct order_kind_row {
 extern const struct order_kind_row order_kind_table[]; /* ends with a row whose name is NULL */
 const struct order_kind_row *order_kind_find(const char *name); /* or NULL */
 
+/* Opens a regular file, without waiting for anything. Errors do not name the path. */
+int order_file_open(const char *path, int *ret_fd, uint64_t *ret_size, struct err *err) MUST_USE;
+/* Reads `size` bytes, fewer only at the end of the file. */
+int order_file_read(int fd, void *buf, size_t size, size_t *ret, struct err *err) MUST_USE;
+
 /* Room for n numbers (also for n = 0), with large pages where they pay, since permutations are
  * accessed all over the place. free() it. NULL: out of memory. */
 uint32_t *order_alloc_u32(uint64_t n) MUST_USE;
 
 extern const struct order_kind order_kind_sequential, order_kind_list, order_kind_torch_randperm,
-	order_kind_torch_distributed;
+	order_kind_torch_distributed, order_kind_torch_loader, order_kind_torch_generator,
+	order_kind_torch_subset, order_kind_torchdata_loader, order_kind_detectron2_training,
+	order_kind_timm_repeataug, order_kind_numpy_legacy, order_kind_numpy_generator,
+	order_kind_python_random, order_kind_accelerate, order_kind_megatron;
 extern const struct order_kind order_kind_mosaic_naive, order_kind_mosaic_py1s,
 	order_kind_mosaic_py2s, order_kind_mosaic_py1br, order_kind_mosaic_py1e, order_kind_litdata,
 	order_kind_ffcv, order_kind_webdataset, order_kind_grain, order_kind_tf_shuffle,

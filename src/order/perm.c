@@ -87,6 +87,23 @@ void perm_torch(uint32_t *out, uint32_t n, bool has_large, struct mt19937 *rng)
 		perm_torch_small(out, n, rng);
 }
 
+uint64_t perm_torch_words(uint32_t n, bool has_large)
+{
+	if (has_large && n >= PERM_TORCH_LARGE)
+		return 2 * (uint64_t)n;
+	return n > 0 ? n - 1 : 0;
+}
+
+void draw_torch(uint32_t *out, uint64_t count, uint32_t n, bool has_large, struct mt19937 *rng)
+{
+	if (has_large && n >= DRAW_TORCH_LARGE)
+		for (uint64_t i = 0; i < count; i++)
+			out[i] = (uint32_t)(mt19937_t64(rng) % n);
+	else
+		for (uint64_t i = 0; i < count; i++)
+			out[i] = mt19937_u32(rng) % n;
+}
+
 void perm_identity(uint32_t *out, uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++)

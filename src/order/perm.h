@@ -19,6 +19,14 @@ void perm_torch(uint32_t *out, uint32_t n, bool has_large, struct mt19937 *rng);
 void perm_torch_small(uint32_t *out, uint32_t n, struct mt19937 *rng);
 void perm_torch_large(uint32_t *out, uint32_t n, struct mt19937 *rng);
 
+/* Words perm_torch draws. */
+uint64_t perm_torch_words(uint32_t n, bool has_large);
+
+/* From this n on torch.randint draws 64 bits per number. */
+#define DRAW_TORCH_LARGE (1U << 28)
+/* torch.randint(n, (count,)), n > 0; has_large as above. */
+void draw_torch(uint32_t *out, uint64_t count, uint32_t n, bool has_large, struct mt19937 *rng);
+
 /* 0..n-1 */
 void perm_identity(uint32_t *out, uint32_t n);
 

@@ -48,6 +48,17 @@ void mt19937_seed_key(struct mt19937 *rng, const uint32_t *key, uint32_t n)
 	s[0] = 0x80000000; /* the state is not all zero */
 }
 
+void mt19937_seed_python(struct mt19937 *rng, unsigned __int128 seed)
+{
+	uint32_t key[4], n = 0;
+
+	do {
+		key[n++] = (uint32_t)seed;
+		seed >>= 32;
+	} while (seed > 0);
+	mt19937_seed_key(rng, key, n);
+}
+
 void mt19937_refill(struct mt19937 *rng)
 {
 	uint32_t *s = rng->state;

@@ -21,6 +21,9 @@ struct mt19937 {
 void mt19937_seed(struct mt19937 *rng, uint32_t seed);
 /* init_by_array, n >= 1: how Python's random and numpy's RandomState take a list of words. */
 void mt19937_seed_key(struct mt19937 *rng, const uint32_t *key, uint32_t n);
+/* random.Random(seed) of Python for a whole number that is not negative (it takes the absolute
+ * value of others). */
+void mt19937_seed_python(struct mt19937 *rng, unsigned __int128 seed);
 /* Leaves out count * times words; some ten milliseconds at most, however many they are. */
 void mt19937_skip(struct mt19937 *rng, uint64_t count, uint64_t times);
 /* Makes the next 624 words; only for the functions below. */
