@@ -97,7 +97,7 @@ def run(documents, samples, seed, ranks, keep=None):
             for path in glob.glob(os.path.join(folder, "cache", "*.npy")):
                 name = path.rsplit("-", 1)[1]
                 shutil.copyfile(path, os.path.join(sys.argv[1], f"{keep}-{name}"))
-            specs.append(f"megatron:path=@golden@/{keep}")
+            specs.append(f"megatron:path=@golden@/megatron/{keep}")
         emit_all(specs, dataset, ranks)
 
 
