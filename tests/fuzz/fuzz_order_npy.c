@@ -20,37 +20,59 @@ static const size_t sizes[] = { 12, 32, 4 };
 
 static char dir[] = "/tmp/fuzz_order_XXXXXX"; /* of this process */
 
-static FILE *open_index(unsigned i)
+/* The file that the order reads, and the right one that is kept beside it. */
+static char *index_path(unsigned i, bool is_right)
 {
-	char path[80];
-	FILE *file;
+	char *path;
+	int len = asprintf(&path, "%s/%s-%s.npy", dir, is_right ? "right" : "x", names[i]);
 
-	snprintf(path, sizeof(path), "%s/x-%s.npy", dir, names[i]);
-	unlink(path); /* some filesystems write a file that is truncated back at once */
-	file = fopen(path, "we");
-	assert(file);
-	return file;
+	assert(len > 0);
+	return path;
 }
 
 static void write_right_one(unsigned i)
 {
 	static const uint8_t zeros[32] = { 0 };
+	char *path AUTO_FREE = index_path(i, true), *used AUTO_FREE = index_path(i, false);
 	uint16_t length = (uint16_t)strlen(headers[i]);
-	FILE *file = open_index(i);
+	FILE *file = fopen(path, "we");
+	int rc;
 
+	assert(file);
 	fwrite("\x93NUMPY\1\0", 1, 8, file);
 	fwrite(&length, 2, 1, file);
 	fwrite(headers[i], 1, length, file);
 	fwrite(zeros, 1, sizes[i], file);
 	fclose(file);
+	rc = link(path, used);
+	assert(rc == 0);
+}
+
+/* Replaces the file that the order reads: by these bytes or, NULL, by the right one. It is never
+ * written in place, which some filesystems take as a reason to write it back at once. */
+static void replace(unsigned i, const uint8_t *data, size_t size)
+{
+	char *path AUTO_FREE = index_path(i, true), *used AUTO_FREE = index_path(i, false);
+	FILE *file;
+	int rc = unlink(used);
+
+	assert(rc == 0);
+	if (!data) {
+		rc = link(path, used);
+		assert(rc == 0);
+		return;
+	}
+	file = fopen(used, "we");
+	assert(file);
+	fwrite(data, 1, size, file);
+	fclose(file);
 }
 
 static void remove_dir(void)
 {
-	char path[80];
+	for (unsigned i = 0; i < 2 * ARRAY_LEN(names); i++) {
+		char *path AUTO_FREE = index_path(i / 2, i % 2);
 
-	for (unsigned i = 0; i < ARRAY_LEN(names); i++) {
-		snprintf(path, sizeof(path), "%s/x-%s.npy", dir, names[i]);
 		unlink(path);
 	}
 	rmdir(dir);
@@ -64,7 +86,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct order_epoch *e;
 	struct order *order;
 	char text[80];
-	FILE *file;
 	int rc;
 
 	if (size == 0)
@@ -72,12 +93,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (!has_dir) {
 		has_dir = mkdtemp(dir) && atexit(remove_dir) == 0;
 		assert(has_dir);
+		for (unsigned i = 0; i < ARRAY_LEN(names); i++)
+			write_right_one(i);
 	}
-	for (unsigned i = 0; i < ARRAY_LEN(names); i++)
-		write_right_one(i);
-	file = open_index(data[0] % ARRAY_LEN(names));
-	fwrite(data + 1, 1, size - 1, file);
-	fclose(file);
+	replace(data[0] % ARRAY_LEN(names), data + 1, size - 1);
 
 	snprintf(text, sizeof(text), "megatron:path=%s/x", dir);
 	rc = order_spec_parse(text, &spec, &err);
@@ -93,5 +112,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	order_free(order);
 	order_spec_free(spec);
+	replace(data[0] % ARRAY_LEN(names), NULL, 0);
 	return 0;
 }

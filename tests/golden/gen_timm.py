@@ -41,6 +41,7 @@ def main():
         repeataug(n, 3, (0, 2), (1,), num_repeats=4, selected_round=0)
         repeataug(n, 3, (0, 2), (1,), selected_round=7, selected_ratio=2)
         repeataug(n, 3, (0, 2), (1,), selected_ratio=1)
+        repeataug(n, 7, (0, 5), (1,), selected_ratio=1)  # more than a rank has
         repeataug(n, 7, (5,), (1,), shuffle=False)
     for n in (255, 256, 257, 511, 513):
         repeataug(n, 5, (4,), (2,))
