@@ -24,7 +24,7 @@
 	ROW("numpy-generator", order_kind_numpy_generator)                                         \
 	ROW("python-random", order_kind_python_random)                                             \
 	ROW("accelerate", order_kind_accelerate)                                                   \
-	ROW("megatron", order_kind_megatron)                                               \
+	ROW("megatron", order_kind_megatron)                                                       \
 	ROW("mosaic-naive", order_kind_mosaic_naive)                                               \
 	ROW("mosaic-py1s", order_kind_mosaic_py1s)                                                 \
 	ROW("mosaic-py2s", order_kind_mosaic_py2s)                                                 \
