@@ -24,7 +24,22 @@
 	ROW("numpy-generator", order_kind_numpy_generator)                                         \
 	ROW("python-random", order_kind_python_random)                                             \
 	ROW("accelerate", order_kind_accelerate)                                                   \
-	ROW("megatron", order_kind_megatron)
+	ROW("megatron", order_kind_megatron)                                                       \
+	ROW("mosaic-naive", order_kind_mosaic_naive)                                               \
+	ROW("mosaic-py1s", order_kind_mosaic_py1s)                                                 \
+	ROW("mosaic-py2s", order_kind_mosaic_py2s)                                                 \
+	ROW("mosaic-py1br", order_kind_mosaic_py1br)                                               \
+	ROW("mosaic-py1e", order_kind_mosaic_py1e)                                                 \
+	ROW("litdata", order_kind_litdata)                                                         \
+	ROW("ffcv", order_kind_ffcv)                                                               \
+	ROW("webdataset", order_kind_webdataset)                                                   \
+	ROW("grain", order_kind_grain)                                                             \
+	ROW("tf-shuffle", order_kind_tf_shuffle)                                                   \
+	ROW("tf-list-files", order_kind_tf_list_files)                                             \
+	ROW("dali-file", order_kind_dali_file)                                                     \
+	ROW("dlio-v0.5", order_kind_dlio_v05)                                                      \
+	ROW("dlio-v1", order_kind_dlio_v1)                                                         \
+	ROW("dlio-v2", order_kind_dlio_v2)
 
 #define AS_ROW(kind_name, object) { .name = (kind_name), .kind = &(object) },
 #define AS_NAME(kind_name, object) kind_name,

@@ -19,6 +19,9 @@
 
 #define ORDER_SAMPLES_MAX ((uint64_t)UINT32_MAX - 2) /* n, see struct order_params */
 #define ORDER_WORLD_MAX ((uint64_t)1 << 20)
+/* A shuffle that goes on from the epoch before is repeated from the first one for every epoch asked
+ * for; behind this many it is refused, lest a number in a spec keep a thread busy for days. */
+#define ORDER_REPLAY_MAX 65536
 #define ORDER_OWN_KEYS_MAX 16
 #define ORDER_COMMON_KEYS 6
 
@@ -75,6 +78,9 @@ const char *order_spec_path(const struct order_spec *spec, const char *key);
 
 /* The keys every kind takes, ended like a kind's table. */
 extern const struct order_key order_common_keys[];
+
+/* -ENOENT for an epoch (from 0) that is not replayed. */
+int order_replay_check(uint64_t epoch, struct err *err) MUST_USE;
 
 /* Fills ret_ranks (heap, ascending) from "0-3+6". Errors are about `text` and carry no context. */
 int order_ranks_parse(char *text, uint32_t **ret_ranks, uint32_t *ret_n, struct err *err) MUST_USE;
@@ -153,5 +159,10 @@ extern const struct order_kind order_kind_sequential, order_kind_list, order_kin
 	order_kind_torch_subset, order_kind_torchdata_loader, order_kind_detectron2_training,
 	order_kind_timm_repeataug, order_kind_numpy_legacy, order_kind_numpy_generator,
 	order_kind_python_random, order_kind_accelerate, order_kind_megatron;
+extern const struct order_kind order_kind_mosaic_naive, order_kind_mosaic_py1s,
+	order_kind_mosaic_py2s, order_kind_mosaic_py1br, order_kind_mosaic_py1e, order_kind_litdata,
+	order_kind_ffcv, order_kind_webdataset, order_kind_grain, order_kind_tf_shuffle,
+	order_kind_tf_list_files, order_kind_dali_file, order_kind_dlio_v05, order_kind_dlio_v1,
+	order_kind_dlio_v2;
 
 #endif

@@ -29,17 +29,27 @@ struct vector {
 /* One row per file. */
 #define FILES(ROW)                                                                                 \
 	ROW(accelerate)                                                                            \
+	ROW(dali)                                                                                  \
+	ROW(dali_old)                                                                              \
 	ROW(datasets)                                                                              \
 	ROW(detectron2)                                                                            \
+	ROW(dlio)                                                                                  \
+	ROW(ffcv)                                                                                  \
+	ROW(grain)                                                                                 \
+	ROW(libstdcxx)                                                                             \
 	ROW(lightning)                                                                             \
+	ROW(litdata)                                                                               \
 	ROW(megatron)                                                                              \
+	ROW(mosaic)                                                                                \
 	ROW(numpy)                                                                                 \
 	ROW(python)                                                                                \
+	ROW(tensorflow)                                                                            \
 	ROW(timm)                                                                                  \
 	ROW(torch)                                                                                 \
 	ROW(torch_loader)                                                                          \
 	ROW(torchdata)                                                                             \
-	ROW(transformers)
+	ROW(transformers)                                                                          \
+	ROW(webdataset)
 
 /* Of order/, or of a file in it; heap. */
 static char *golden_path(const char *file)
