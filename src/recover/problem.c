@@ -88,9 +88,11 @@ static void take_worlds(struct problem *problem, const struct recover_params *p)
 	problem->choices = log2(choices);
 }
 
-/* Samples seen, without repeats (a second open, a padded epoch): `seen` keeps first times. */
-static int take_seen(struct problem *problem, const struct recover_params *p)
+/* Samples seen, without repeats (a second open, a padded epoch): `seen` keeps first times. When much
+ * of the dataset was seen, that a sample is among them says little: only the first are taken. */
+static int take_seen(struct problem *problem, const struct recover_params *p, uint64_t needed)
 {
+	uint64_t most = MIN(MAX(p->n / 8, 2 * needed), RECOVER_SEEN_MAX);
 	uint32_t size = 16, n = (uint32_t)MIN(p->n_seen, RECOVER_SEEN_MAX);
 
 	while (size < 4 * n)
@@ -101,7 +103,7 @@ static int take_seen(struct problem *problem, const struct recover_params *p)
 		return -ENOMEM;
 	memset(problem->slot, 0xff, size * sizeof(*problem->slot));
 	problem->slot_mask = size - 1;
-	for (uint32_t i = 0; i < n; i++) {
+	for (uint32_t i = 0; i < n && problem->n_seen < most; i++) {
 		uint32_t h = (p->seen[i] * 0x9e3779b1) >> 15;
 
 		if (problem_find(problem, p->seen[i]) != SAMPLE_NONE)
@@ -166,13 +168,13 @@ int problem_new(const struct recover_params *p, struct problem **ret, struct err
 	problem->batch = p->batch;
 	problem->workers = p->workers;
 	take_worlds(problem, p);
-	rc = take_seen(problem, p);
+	needed = recover_needed(p);
+	rc = take_seen(problem, p, needed);
 	if (rc < 0) {
 		problem_free(problem);
 		return err_set(err, rc, "out of memory");
 	}
 	problem->window = window_of(problem);
-	needed = recover_needed(p);
 	if (problem->n_seen < needed) {
 		rc = err_set(err, -EINVAL,
 			     "at least %" PRIu64 " different samples are needed to single out a seed "
