@@ -4,9 +4,9 @@
  * 64 opens of 1281167 samples, four loader workers. `search` is measured over a range without the
  * seed, since that is the work of a full search.
  *
- * One JSON line per result; value in millions of seeds per second and core (the aim: 12 with AVX-512,
- * 8 with AVX2), the median of 5; core_seconds: for all 2^32 at that rate. The instruction set that
- * searches use is "best". */
+ * One JSON line per result; value in millions of seeds per second and core (the aim: 12 with
+ * AVX-512, 8 with AVX2), the median of 5; core_seconds: for all 2^32 at that rate. The instruction
+ * set that searches use is "best". */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -69,11 +69,12 @@ static void print(const char *name, const char *isa, uint64_t seeds, double *sec
 
 	qsort(seconds, ROUNDS, sizeof(*seconds), compare_double);
 	rate = (double)seeds / seconds[ROUNDS / 2];
-	printf("{\"name\": \"%s\", \"isa\": \"%s\", \"is_best\": %s, \"unit\": \"Mseeds/s/core\", \"value\": %.2f, "
+	printf("{\"name\": \"%s\", \"isa\": \"%s\", \"is_best\": %s, "
+	       "\"unit\": \"Mseeds/s/core\", \"value\": %.2f, "
 	       "\"low\": %.2f, \"high\": %.2f, \"core_seconds\": %.0f, \"rounds\": %d}\n",
 	       name, isa, strcmp(isa, recover_isa_name(recover_isa_best())) == 0 ? "true" : "false",
-	       rate / 1e6, (double)seeds / seconds[ROUNDS - 1] / 1e6, (double)seeds / seconds[0] / 1e6,
-	       4294967296.0 / rate, ROUNDS);
+	       rate / 1e6, (double)seeds / seconds[ROUNDS - 1] / 1e6,
+	       (double)seeds / seconds[0] / 1e6, 4294967296.0 / rate, ROUNDS);
 	fflush(stdout);
 }
 

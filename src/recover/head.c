@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The first places of torch.randperm(n) for one seed, in time and memory that depend on how many are
- * wanted and not on n: candidates are many and n may be a billion. The shuffle is
+/* The first places of torch.randperm(n) for one seed, in time and memory that depend on how many
+ * are wanted and not on n: candidates are many and n may be a billion. The shuffle is
  *
  *	r[i] = i;  for i in 0..n-2:  swap(r[i], r[i + u32() % (n - i)])
  *
  * and all that a step can see of the others are places swapped before, so these are kept in a hash
  * table and every other place p still holds p. The table is emptied by changing its `life` number.
  *
- * MT19937 is refilled word by word: most candidates are dropped after a few dozen. The recurrence is
- * the reference generator's (Matsumoto, Nishimura 2002). It must agree bit for bit with module
+ * MT19937 is refilled word by word: most candidates are dropped after a few dozen. The recurrence
+ * is the reference generator's (Matsumoto, Nishimura 2002). It must agree bit for bit with module
  * order's torch-randperm; a test compares them. One thread per struct. */
 #include <errno.h>
 #include <string.h>

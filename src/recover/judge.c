@@ -27,12 +27,15 @@
 #define RANK_BITS 12.0 /* for a further rank, once the seed is certain */
 
 /* Layouts that jobs have. One worker or none is the plain sequence. */
-static const uint16_t common_workers[] = { 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 15, 16, 20, 24, 28, 32 };
-static const uint16_t common_batches[] = { 2,  3,  4,  5,  6,   7,   8,	  9,   10,  12,	 14,  15,
-					   16, 18, 20, 24, 25,  28,  30,  32,  36,  40,	 48,  50,
-					   56, 60, 64, 72, 80,  90,  96,  100, 112, 120, 125, 128,
-					   144, 150, 160, 180, 192, 200, 208, 224, 240, 250, 256, 288,
-					   300, 320, 360, 384, 400, 448, 500, 512, 640, 768, 1000, 1024 };
+static const uint16_t common_workers[] = { 2,  3,  4,  5,  6,  7,  8,  10,
+					   12, 14, 15, 16, 20, 24, 28, 32 };
+static const uint16_t common_batches[] = {
+	2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 15,
+	16, 18, 20, 24, 25, 28, 30, 32, 36, 40, 48, 50,
+	56, 60, 64, 72, 80, 90, 96, 100, 112, 120, 125, 128,
+	144, 150, 160, 180, 192, 200, 208, 224, 240, 250, 256, 288,
+	300, 320, 360, 384, 400, 448, 500, 512, 640, 768, 1000, 1024,
+};
 
 /* A sample seen, at its place in the permutation. */
 struct hit {

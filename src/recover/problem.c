@@ -41,8 +41,10 @@ static int check_worlds(const struct recover_params *p, struct err *err)
 
 static int check(const struct recover_params *p, struct err *err)
 {
-	uint64_t needed;
+	int rc = check_worlds(p, err);
 
+	if (rc < 0)
+		return rc;
 	if (p->n > N_MAX)
 		return err_set(err, -EINVAL, "%" PRIu64 " samples are too many, at most %" PRIu64,
 			       p->n, N_MAX);
@@ -56,13 +58,12 @@ static int check(const struct recover_params *p, struct err *err)
 				       "index %" PRIu32 " is outside the dataset of %" PRIu64
 				       " samples",
 				       p->seen[i], p->n);
-	needed = recover_needed(p);
-	if (needed == 0)
+	if (recover_needed(p) == 0)
 		return err_set(err, -EINVAL,
 			       "%" PRIu64 " samples are too few to tell seeds apart: their whole "
 			       "order fits several",
 			       p->n);
-	return check_worlds(p, err);
+	return 0;
 }
 
 static int compare_u32(const void *a, const void *b)
@@ -88,8 +89,8 @@ static void take_worlds(struct problem *problem, const struct recover_params *p)
 	problem->choices = log2(choices);
 }
 
-/* Samples seen, without repeats (a second open, a padded epoch): `seen` keeps first times. When much
- * of the dataset was seen, that a sample is among them says little: only the first are taken. */
+/* Samples seen, without repeats (a second open, a padded epoch): `seen` keeps first times. When
+ * much of the dataset was seen, that a sample is among them says little: only the first are taken. */
 static int take_seen(struct problem *problem, const struct recover_params *p, uint64_t needed)
 {
 	uint64_t most = MIN(MAX(p->n / 8, 2 * needed), RECOVER_SEEN_MAX);
@@ -177,8 +178,9 @@ int problem_new(const struct recover_params *p, struct problem **ret, struct err
 	problem->window = window_of(problem);
 	if (problem->n_seen < needed) {
 		rc = err_set(err, -EINVAL,
-			     "at least %" PRIu64 " different samples are needed to single out a seed "
-			     "among those tried with %" PRIu64 " samples; %" PRIu32 " were given",
+			     "at least %" PRIu64 " different samples are needed to single out a "
+			     "seed among those tried with %" PRIu64 " samples; %" PRIu32
+			     " were given",
 			     needed, p->n, problem->n_seen);
 		problem_free(problem);
 		return rc;

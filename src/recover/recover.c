@@ -97,7 +97,8 @@ int recover_search(const struct recover_params *params, struct recover_found *re
 			       "no seed%s fits: these are not the first samples of an epoch of "
 			       "RandomSampler or DistributedSampler with %" PRIu64
 			       " samples and this world and rank",
-			       params->effort == RECOVER_QUICK ? " of the likely ones" : "", params->n);
+			       params->effort == RECOVER_QUICK ? " of the likely ones" : "",
+			       params->n);
 	return rc < 0 ? rc : 0;
 }
 

@@ -54,7 +54,8 @@ struct problem {
 	double choices;  /* log2 of the number of (world, rank) */
 };
 
-int problem_new(const struct recover_params *params, struct problem **ret, struct err *err) MUST_USE;
+int problem_new(const struct recover_params *params, struct problem **ret,
+		struct err *err) MUST_USE;
 void problem_free(struct problem *problem);
 /* When the sample was seen, or SAMPLE_NONE. */
 uint32_t problem_find(const struct problem *problem, uint32_t sample);

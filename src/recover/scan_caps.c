@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The sieve, built for several instruction sets and chosen at run time: one binary runs on every
  * node of a cluster. The kernel is written once, in the compilers' vector extension; what differs
- * (width, how a table is looked up) is named here. The scalar one is a second, plain implementation:
- * it is what the others are tested against, and what runs on processors without vectors.
+ * (width, how a table is looked up) is named here. The scalar one is a second, plain
+ * implementation: it is what the others are tested against, and what runs on processors without
+ * vectors.
  *
  * Only this file may ask which processor it is compiled for. Any thread; no state. */
 #include <string.h>

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The sieve's inner loop for one instruction set: scan_caps.c includes this file once for each, with
+/* The sieve's inner loop for one instruction set: scan_caps.c includes this file once for each,
+ * with
  *
  *	SCAN_ISA             a word to make names with
  *	SCAN_TARGET          the target attribute of every function
  *	SCAN_BYTES           of a vector
- *	SCAN_GROUP           vectors worked on side by side: the seeding is one long chain of dependent
+ *	SCAN_GROUP           vectors worked on side by side: the seeding is one long chain of
  *	                     multiplications, so a single vector would wait at every step
  *	SCAN_MUL(a, b)       64-bit lanes: low halves multiplied
  *	SCAN_GATHER(t, at)   32-bit lanes: t[at]
  *
- * A lane is a seed. Word i of MT19937's output needs words i, i+1 and i+397 of the seeded state, and
- * a permutation's place i only that one, so of 624 words 397 are computed and the first few kept.
- * Vectors are passed by address: by value the calling convention would depend on the instruction
- * set. */
+ * A lane is a seed. Word i of MT19937's output needs words i, i+1 and i+397 of the seeded state,
+ * and a permutation's place i only that one, so of 624 words 397 are computed and the first few
+ * kept. Vectors are passed by address: by value the calling convention would depend on the
+ * instruction set. */
 
 #define SCAN_CAT2(a, b) a##b
 #define SCAN_CAT(a, b) SCAN_CAT2(a, b)
@@ -46,8 +47,8 @@ INNER FN(temper)(VEC *y)
 	*y ^= *y >> 18;
 }
 
-/* z = z % test->divisor + test->at. The quotient by way of floor(2^32 / divisor) is right or one too
- * small. */
+/* z = z % test->divisor + test->at. The quotient by way of floor(2^32 / divisor) is right or one
+ * too small. */
 INNER FN(place)(VEC *z, const struct sieve_test *test)
 {
 	const WIDE magic = (WIDE){ 0 } + test->magic;
@@ -69,7 +70,8 @@ INNER FN(count)(const struct sieve *s, const VEC *value, VEC *hits)
 
 /* Turns place i into the sample there, when earlier swaps may have touched it: place[j] got what
  * stood at j, moved[j]. */
-INNER FN(swap)(VEC (*place)[SCAN_GROUP], VEC (*moved)[SCAN_GROUP], uint32_t i, uint32_t g, VEC *value)
+INNER FN(swap)(VEC (*place)[SCAN_GROUP], VEC (*moved)[SCAN_GROUP], uint32_t i, uint32_t g,
+	       VEC *value)
 {
 	VEC here = (VEC){ 0 } + i;
 

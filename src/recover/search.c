@@ -5,9 +5,9 @@
  * and pieces claimed before it are finished.
  *
  * The caller's thread computes nothing: it waits, reports progress and joins. Search threads share
- * the counter (atomic) and, under the lock, what was found; each has a judge and buffers of its own.
- * They take nobody's time if asked so: `nice` is set per thread, which Linux allows, and never on
- * the caller's. */
+ * the counter (atomic) and, under the lock, what was found; each has a judge and buffers of its
+ * own. They take nobody's time if asked so: `nice` is set per thread, which Linux allows, and
+ * never on the caller's. */
 #include <errno.h>
 #include <sched.h>
 #include <string.h>
@@ -178,9 +178,9 @@ static unsigned threads_of(const struct search *s)
 	unsigned threads = s->params->threads;
 	cpu_set_t cpus;
 
-	if (threads == 0)
-		threads = sched_getaffinity(0, sizeof(cpus), &cpus) == 0 ? (unsigned)CPU_COUNT(&cpus)
-									 : 1;
+	if (threads == 0 && sched_getaffinity(0, sizeof(cpus), &cpus) == 0)
+		threads = (unsigned)CPU_COUNT(&cpus);
+	threads = MAX(threads, 1);
 	return (unsigned)MIN(MIN(threads, THREADS_MAX), DIV_ROUND_UP(s->total, PIECE));
 }
 

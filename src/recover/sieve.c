@@ -5,10 +5,10 @@
  * first reads. A seed passes with `threshold` of them: some may be missing, because an open was not
  * seen or worker 0 was late.
  *
- * The fewest tests are chosen that let through one wrong seed in two thousand, since the judge costs
- * about a hundred times what the sieve does. Membership is a bitmap by hash; that it lies now and
- * then costs time only. Swaps are heeded only in datasets so small that they matter. Set-up code;
- * immutable afterwards. */
+ * The fewest tests are chosen that let through one wrong seed in two thousand, since the judge
+ * costs about a hundred times what the sieve does. Membership is a bitmap by hash; that it lies
+ * now and then costs time only. Swaps are heeded only in datasets so small that they matter.
+ * Set-up code; immutable afterwards. */
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Are seeds of PyTorch's own orders found from their beginnings? Each shuffled vector that
  * gen_torch.py made holds the first 64 samples of a rank; 24 of them (in small datasets all) must
- * lead back to seed + epoch, world and rank, among seeds around that one. Vectors that are too short
- * to single out a seed must be refused, never answered wrong. */
+ * lead back to seed + epoch, world and rank, among seeds around that one. Vectors that are too
+ * short to single out a seed must be refused, never answered wrong. */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Is the seed found whatever the loader does? A model of PyTorch's DataLoader makes the opens: batch
- * b goes to worker b % workers, a worker reads its batches one sample after the other, prefetch_factor
- * batches per worker are out at the start and one more for each that the training has taken, in
- * their order. Workers start one after the other and run at speeds that differ and change; some opens
- * are not seen, some are somebody else's; several ranks may run on the node. The search is told n and
- * the world, nothing else.
+/* Is the seed found whatever the loader does? A model of PyTorch's DataLoader makes the opens:
+ * batch b goes to worker b % workers, a worker reads its batches one sample after the other,
+ * prefetch_factor batches per worker are out at the start and one more for each that the training
+ * has taken, in their order. Workers start one after the other and run at speeds that differ and
+ * change; some opens are not seen, some are somebody else's; several ranks may run on the node.
+ * The search is told n and the world, nothing else.
  *
- * Printed is how many opens it took; checked is that no search ever answers wrong, that 64 opens per
- * rank are mostly enough and 512 nearly always (not where so many workers read so small a dataset
- * that all of it is open at once), and that the answer has the right ranks. */
+ * Printed is how many opens it took; checked is that no search ever answers wrong, that 64 opens
+ * per rank are mostly enough and 512 nearly always (not where so many workers read so small a
+ * dataset that all of it is open at once), and that the answer has the right ranks. */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -184,7 +184,8 @@ static void seeds_behind_loaders(void)
 			       t.n, t.world, t.n_ranks, t.batch, t.workers, needed);
 	}
 	for (size_t k = 0; k < ARRAY_LEN(steps); k++)
-		printf("# %3zu opens a rank: %5.1f %% found\n", steps[k], 100.0 * found[k] / TRIALS);
+		printf("# %3zu opens a rank: %5.1f %% found\n", steps[k],
+		       100.0 * found[k] / TRIALS);
 	CHECK(found[4] >= TRIALS * 8 / 10);
 	CHECK(found[ARRAY_LEN(steps) - 1] >= TRIALS * 9 / 10);
 }

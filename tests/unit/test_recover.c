@@ -114,7 +114,8 @@ static void far_ranks(void)
 	static const uint32_t worlds[] = { 1024 }, ranks[] = { 0, 225, 226, 227, 300, 623, 1000 };
 
 	for (size_t i = 0; i < ARRAY_LEN(ranks); i++) {
-		uint32_t *seen = first_of("torch-distributed:seed=1000:world=1024", N, ranks[i], 16);
+		uint32_t *seen = first_of("torch-distributed:seed=1000:world=1024", N,
+					  ranks[i], 16);
 		struct recover_params params = params_of(N, seen, 16);
 		struct recover_found found;
 		struct err err = { 0 };

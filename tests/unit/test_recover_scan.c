@@ -21,6 +21,7 @@ static void head_is_the_permutation(void)
 		for (int round = 0; round < 5; round++) {
 			uint32_t seed = (uint32_t)check_rand_u64(&random), *want;
 			struct order_spec *spec;
+			struct order_params params = { .n = ns[i] };
 			struct order *order;
 			struct err err;
 			uint64_t length;
@@ -28,8 +29,7 @@ static void head_is_the_permutation(void)
 
 			snprintf(text, sizeof(text), "torch-randperm:seed=%" PRIu32, seed);
 			CHECK_INT(order_spec_parse(text, &spec, &err), 0);
-			CHECK_INT(order_new(spec, &(struct order_params){ .n = ns[i] }, &order, &err),
-				  0);
+			CHECK_INT(order_new(spec, &params, &order, &err), 0);
 			CHECK_INT(order_rank_epoch(order, 0, 0, &want, &length, &err), 0);
 			head_seed(&head, seed);
 			for (uint32_t k = 0; k < ns[i]; k++)
@@ -45,7 +45,8 @@ static void head_is_the_permutation(void)
 /* A problem with random samples seen; false: those parameters make none. */
 static bool random_sieve(uint64_t *random, struct problem **problem, struct sieve **sieve)
 {
-	static const uint32_t ns[] = { 20, 50, 200, 1000, 30000, 131072, 131073, 1281167, 4294967293 };
+	static const uint32_t ns[] = { 20,     50,     200,     1000,      30000,
+				       131072, 131073, 1281167, 4294967293 };
 	uint32_t n = ns[check_rand_below(random, ARRAY_LEN(ns))], seen[512];
 	uint32_t worlds[3] = { 1 };
 	struct recover_params params;
@@ -60,7 +61,8 @@ static bool random_sieve(uint64_t *random, struct problem **problem, struct siev
 	params.worlds = worlds;
 	params.n_worlds = 1 + check_rand_below(random, 3);
 	for (size_t i = 0; i < params.n_worlds; i++)
-		worlds[i] = 1 + (uint32_t)check_rand_below(random, 1u << check_rand_below(random, 9));
+		worlds[i] = 1 + (uint32_t)check_rand_below(random,
+							   1u << check_rand_below(random, 9));
 	if (check_rand_below(random, 2))
 		params.rank = (uint32_t)check_rand_below(random, 2);
 	if (problem_new(&params, problem, &err) < 0)
@@ -126,8 +128,8 @@ static void every_isa_passes_the_same(void)
 	for (unsigned i = 0; recover_isa(i); i++)
 		printf("# %s: %s\n", recover_isa_name(recover_isa(i)),
 		       recover_isa_works(recover_isa(i)) ? "compared" : "this CPU has it not");
-	printf("# %u sieves, %u with swaps, %u far, %" PRIu64 " of %" PRIu64 " seeds pass\n", sieves,
-	       with_swaps, far, passed, compared);
+	printf("# %u sieves, %u with swaps, %u far, %" PRIu64 " of %" PRIu64 " seeds pass\n",
+	       sieves, with_swaps, far, passed, compared);
 	/* Each kind of sieve was there, and neither none nor all passed. */
 	CHECK(with_swaps > 0 && far > 0 && with_swaps + far < sieves);
 	CHECK(passed > compared / 100 && passed < compared - compared / 100);
@@ -160,7 +162,8 @@ static void scalar_counts_hits(void)
 				hits += sieve_has(sieve, sample);
 				t++;
 			}
-			CHECK_U64(scan_seeds(isa, sieve, &seed, 1, &left), hits >= sieve->threshold);
+			CHECK_U64(scan_seeds(isa, sieve, &seed, 1, &left),
+				  hits >= sieve->threshold);
 		}
 		head_fini(&head);
 		sieve_free(sieve);
