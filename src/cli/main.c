@@ -33,6 +33,16 @@ const struct command commands[] = {
 	  "  --head K         only the first K\n"
 	  "  --binary T       raw little-endian numbers instead of lines\n"
 	  "  --list           list the kinds of orders and their keys\n" },
+	{ "recover", cmd_recover, "find the seed of an order from the first samples read",
+	  "usage: clairfs recover --n N [--world W[,W]...] [--rank R] [--batch B] [--workers W]\n"
+	  "                       [--quick] [--threads T] INDEX...\n"
+	  "  --n N            samples of the dataset\n"
+	  "  --world W        world size of a DistributedSampler, or several to try (default: 1)\n"
+	  "  --rank R         rank that read them (default: any)\n"
+	  "  --batch B        batch size, if known\n"
+	  "  --workers W      loader workers, if known; 0: the samples are in order\n"
+	  "  --quick          only seeds that people choose, and what manual_seed makes of them\n"
+	  "  --threads T      threads (default: all CPUs)\n" },
 	{ "index", cmd_index, "print the samples of a directory: number, path, offset, length",
 	  "usage: clairfs index SOURCE [--layout auto|imagefolder|files]\n"
 	  "  control characters, backslashes and bytes that are no UTF-8 are escaped in paths\n" },
