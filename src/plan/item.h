@@ -28,6 +28,8 @@ enum item_flag {
 	FROM_STORE = 1 << 13,
 	TRY_SHIFT = 14, /* two bits: STAGE attempts */
 	TRY_MASK = 3 << TRY_SHIFT,
+	FAR_SHIFT = 16, /* seven bits: 1 + bucket of a next use beyond the keys, 0: none known */
+	FAR_MASK = 127 << FAR_SHIFT,
 };
 
 struct item {

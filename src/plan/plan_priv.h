@@ -15,8 +15,10 @@
 #include "clairfs/base/clock.h"
 #include "clairfs/base/ids.h"
 #include "clairfs/plan.h"
+#include "horizon.h"
 #include "item.h"
 #include "tree.h"
+#include "uses.h"
 
 #define PAGE_BYTES 4096u
 #define NO_KEY UINT32_MAX
@@ -26,7 +28,7 @@
 #define SYNC_READS 32u      /* reads that are enough to agree on a position */
 #define FAR_FIRST 3u        /* epochs up to start + 2 are tried each time */
 #define FAR_ROUND 4u
-#define PINS_MAX 16u        /* in flight */
+#define PINS_MAX 16u /* in flight */
 #define PIN_QUEUE 1024u
 #define RETRY_QUEUE 256u
 #define TAIL_MAX 16384u
@@ -72,7 +74,8 @@ struct plan {
 	struct item *item;
 	struct slot slots[2];
 	uint32_t cur;        /* the slot being read; the other one is the next pass */
-	struct tree unkeyed; /* samples in the arena, evictable, without a key */
+	struct tree unkeyed; /* samples in the arena, evictable, of which no next use is known */
+	struct uses uses;    /* next uses beyond the two passes */
 
 	enum plan_state state;
 	const char *why, *note; /* note: what the last re-synchronisation found out */
@@ -108,7 +111,8 @@ struct plan {
 	/* room.c: what the arena turned out to hold; holes between samples take the rest */
 	double room; /* pages */
 	uint64_t room_grown_ns, room_not_before_ns;
-	uint32_t room_unanswered, room_refused; /* fetches asked for before the last cut; in a row */
+	uint32_t room_unanswered,
+		room_refused; /* fetches asked for before the last cut; in a row */
 	uint64_t used_pages, staged_pages,
 		pinned_pages; /* staged: also being staged; pinned: also being pinned */
 	uint64_t held_pages, fresh_pages;
@@ -119,6 +123,8 @@ struct plan {
 	bool is_pinning_over;
 	uint32_t pin_failures;
 
+	struct horizon horizon;
+
 	/* stage.c */
 	double stage_limit; /* pages */
 	uint64_t stage_end, stage_sum, stage_shrunk_ns,
@@ -126,7 +132,7 @@ struct plan {
 	bool is_stage_dirty;
 
 	struct hold *hold; /* ring */
-	uint32_t hold_head, hold_count, hold_size;
+	uint32_t hold_head, hold_count, hold_size, hold_reads;
 	struct retry retry[RETRY_QUEUE];
 	uint32_t retry_head, retry_count;
 	uint32_t pin_queue[PIN_QUEUE], pin_head, pin_count;
@@ -207,7 +213,6 @@ void room_answered(struct plan *plan, uint64_t now_ns, uint32_t pages, int statu
 /* fetch.c */
 bool fetch_is_transient(int status);
 uint64_t fetch_step(struct plan *plan, uint64_t now_ns);
-uint64_t fetch_horizon(const struct plan *plan);
 
 /* stage.c */
 uint64_t stage_step(struct plan *plan, uint64_t now_ns);
