@@ -48,6 +48,7 @@ static void plan_init_span(struct plan *plan)
 
 static int plan_init_items(struct plan *plan)
 {
+	double squares = 0;
 	uint64_t total = 0;
 
 	plan->item = calloc(MAX(plan->n, 1), sizeof(*plan->item));
@@ -57,8 +58,10 @@ static int plan_init_items(struct plan *plan)
 	for (uint32_t i = 0; i < plan->n; i++) {
 		plan->item[i] = (struct item){ pages_of(plan->params.size[i]), NO_KEY, ABSENT };
 		total += plan->item[i].pages;
+		squares += (double)plan->item[i].pages * plan->item[i].pages;
 	}
 	plan->mean_pages = MAX(total / MAX(plan->n, 1), 1);
+	choose_init(plan, (double)total, squares);
 	return tree_init(&plan->unkeyed, plan->n);
 }
 
@@ -112,6 +115,7 @@ void plan_free(struct plan *plan)
 	epochs_uninstall(plan, 1);
 	tree_fini(&plan->unkeyed);
 	uses_fini(plan);
+	choose_fini(plan);
 	free(plan->hold);
 	free(plan->tail);
 	free(plan->item);
@@ -232,7 +236,8 @@ uint64_t plan_step(struct plan *plan, uint64_t now_ns)
 	wake = MIN(wake, at);
 	at = fetch_step(plan, now_ns);
 	wake = MIN(wake, at);
-	pin_step(plan);
+	if (pin_step(plan))
+		wake = now_ns;
 	plan_check(plan);
 	return actions_room(plan) < ACTIONS_MAX / 8 ? now_ns : wake;
 }

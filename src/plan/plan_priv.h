@@ -11,6 +11,7 @@
 
 #include <assert.h>
 
+#include "choose.h"
 #include "clairfs/base/bitmap.h"
 #include "clairfs/base/clock.h"
 #include "clairfs/base/ids.h"
@@ -124,6 +125,7 @@ struct plan {
 	uint32_t pin_failures;
 
 	struct horizon horizon;
+	struct choice choice;
 
 	/* stage.c */
 	double stage_limit; /* pages */
@@ -226,7 +228,7 @@ void stage_unstaged(struct plan *plan, uint64_t now_ns, uint32_t sample);
 
 /* pin.c */
 void pin_offer(struct plan *plan, uint32_t sample);
-void pin_step(struct plan *plan);
+bool pin_step(struct plan *plan); /* true when there is more to do at once */
 void pin_answered(struct plan *plan, uint32_t sample, int status);
 void pin_lost(struct plan *plan, uint32_t sample);
 

@@ -210,6 +210,8 @@ void retain_fetched(struct plan *plan, uint64_t now_ns, const struct plan_event 
 		assert(plan->inflight_source > 0);
 		plan->inflight_source--;
 		budget_fetched(plan, now_ns, ev->latency_ns, ev->status);
+		if (ev->status == 0)
+			choose_fetched(plan, it->pages, ev->latency_ns);
 	}
 	room_answered(plan, now_ns, it->pages, ev->status);
 	item_out(plan, ev->sample);

@@ -286,6 +286,42 @@ static bool uses_survey(struct plan *plan)
 	return u->surveyed < cur->length;
 }
 
+uint64_t uses_known(const struct plan *plan)
+{
+	const struct uses *u = &plan->uses;
+	uint64_t from = MAX(uses_start(plan), u->lo);
+
+	/* The last one only when it is in. */
+	return uses_are_known(plan) && u->hi > from ? u->hi - from - (u->taking != NULL) : 0;
+}
+
+bool uses_are_complete(struct plan *plan)
+{
+	const struct slot *cur = cur_slot(plan), *next = next_slot(plan);
+
+	if (plan->uses.is_judged)
+		return !plan->uses.taking && uses_wanted(plan) == NO_POS;
+	/* One epoch or the same again and again: there is nothing to be known. */
+	return !plan->info.n || plan->info.epochs == 1 || plan->info.is_same_every_epoch ||
+	       (cur->ep && cur->ep->length >= plan->n && !cur->ep->next_same) ||
+	       (next->ep && next->is_rerun);
+}
+
+uint32_t uses_count(const struct plan *plan, uint32_t sample)
+{
+	const struct uses *u = &plan->uses;
+	uint64_t bits;
+
+	if (!u->mask || u->hi == u->lo)
+		return 1;
+	bits = u->mask[sample];
+	if (u->lo % 64)
+		bits = bits >> u->lo % 64 | bits << (64 - u->lo % 64);
+	if (u->hi - u->lo < 64)
+		bits &= ~(~0ull << (u->hi - u->lo));
+	return (uint32_t)__builtin_popcountll(bits);
+}
+
 /* Pages of a pass that the best policy finds in the arena or the store. */
 uint64_t uses_kept_pages(const struct plan *plan)
 {

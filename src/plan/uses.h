@@ -35,6 +35,12 @@ void uses_enter(struct plan *plan, uint32_t sample);
 void uses_leave(struct plan *plan, uint32_t sample);
 void uses_forget_buckets(struct plan *plan);
 uint64_t uses_last(const struct plan *plan); /* a sample without a key, needed last, or NO_POS */
+/* Uses of a sample in the epochs that are known; 1 where every epoch reads every sample. */
+uint32_t uses_count(const struct plan *plan, uint32_t sample);
+/* How many epochs beyond the keys are known. */
+uint64_t uses_known(const struct plan *plan);
+/* Nothing more will become known in this pass. */
+bool uses_are_complete(struct plan *plan);
 /* Pages of a pass that the best policy finds in the arena or the store. */
 uint64_t uses_kept_pages(const struct plan *plan);
 /* Whether the next use of a sample without a key is near enough to be worth keeping it. */
