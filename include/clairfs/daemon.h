@@ -46,6 +46,11 @@ struct daemon_params {
  * nothing). -EINVAL: the caller was wrong. */
 int daemon_run(const struct daemon_params *params, struct err *err) MUST_USE;
 
+/* What order_new needs to know about a dataset, which must live as long as *ret is used. */
+struct dataset;
+struct order_params;
+void daemon_order_params(struct dataset *dataset, struct order_params *ret);
+
 /* --- mounts on this machine --- */
 struct mount_info {
 	bool is_mounted; /* something is mounted exactly there */

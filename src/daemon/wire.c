@@ -157,26 +157,14 @@ void wire_log(const struct wire *w)
 	log_info("%s is mounted on %s", w->source, w->mountpoint);
 }
 
-static bool resolve_path(void *ctx, const char *path, size_t len, uint32_t *ret_sample)
-{
-	const struct dataset *ds = ctx;
-	struct entry_id e = dataset_resolve(ds, path, len);
-
-	if (!dataset_is_sample(ds, e))
-		return false;
-	*ret_sample = e.v;
-	return true;
-}
-
 static int make_order(struct wire *w, struct err *err)
 {
-	struct order_params op = { .n = dataset_n_samples(w->dataset),
-				   .resolve = resolve_path,
-				   .resolve_ctx = w->dataset };
+	struct order_params op;
 	int rc;
 
 	if (!w->spec)
 		return 0;
+	daemon_order_params(w->dataset, &op);
 	rc = order_new(w->spec, &op, &w->order, err);
 	if (rc < 0)
 		err_prefix(err, "option order");
