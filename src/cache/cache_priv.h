@@ -31,6 +31,7 @@ enum {
 	NOTES_MAX = 32768, /* events kept for the planner */
 	NOTES_RESERVE = 8192, /* of these not for opens */
 	STAGERS_MAX = 8,
+	RECENT_MAX = 4096, /* opens that are shown to a new plan */
 };
 
 enum object_state {
@@ -71,7 +72,8 @@ enum hold { HOLD_NONE, HOLD_FETCHING, HOLD_HELD };
 /* Answers one action of the plan; first member of every job, which is one heap block. */
 struct completion {
 	struct list node;
-	uint32_t at; /* events noted before it */
+	uint32_t at;         /* events noted before it */
+	uint32_t generation; /* of the plan that asked */
 	struct plan_event event;
 };
 
@@ -86,6 +88,7 @@ struct sample_fetch {
 	uint32_t n_left; /* shard mu, like all below */
 	int status;
 	uint64_t bytes, latency_ns;
+	bool is_orphan; /* its plan is gone: nobody waits for the answer */
 };
 
 enum stage_job_kind { JOB_STAGE, JOB_INVAL, JOB_ATTR };
@@ -134,6 +137,32 @@ struct fetch {
 	char path[];
 };
 
+/* An order and who uses it: the planner, and epochs that are being computed. */
+struct order_ref {
+	struct order *order;
+	bool is_owned;
+	_Atomic uint32_t refs;
+};
+
+struct epoch_job { /* the plan's EPOCH */
+	struct completion completion;
+	struct order_ref *order; /* a reference */
+};
+
+/* A new order on its way to the planner; lives on the stack of who waits for it. */
+struct order_request {
+	struct order_ref *order; /* NULL = none; the planner's once it has taken the request */
+	int status;
+	bool is_done; /* notes.mu, like status */
+};
+
+/* What the planner keeps for the next plan; planner thread only. */
+struct recent {
+	uint32_t sample[RECENT_MAX]; /* ring of the last opens */
+	uint32_t head, count, since; /* since: of them since the order was replaced */
+	bool is_replay_due; /* the plan is to be shown these when its first epoch has come */
+};
+
 struct prefetch_queue {
 	struct mutex mu;
 	struct list queue; /* mu, like all below */
@@ -149,6 +178,9 @@ struct notes {
 	uint32_t n_fill;
 	struct list completions;
 	bool is_waiting, is_blind, has_lost, is_stopping;
+	struct order_request *request;
+	bool is_planning;      /* the planner takes requests */
+	struct cond answer_cv; /* a request is done */
 };
 
 struct account;
@@ -159,6 +191,13 @@ struct cache {
 	const struct stage_ops *stage;
 	void *stage_ctx;
 	struct plan *plan; /* planner thread; made by cache_start */
+	struct order_ref *order; /* planner thread, likewise; NULL = none */
+	struct recent recent;
+	uint32_t kept_at;             /* planner: samples below were looked up in the store */
+	_Atomic uint32_t generation;  /* of the plan; changed by the planner */
+	_Atomic bool has_order;
+	bool is_withdrawn;            /* planner: there was an order */
+	struct mutex order_mu;        /* one cache_set_order at a time */
 	struct shard shards[SHARDS];
 	uint32_t buckets; /* per shard and table, a power of two */
 	_Atomic uint64_t n_objects, n_fetching, plain_bytes;
@@ -270,6 +309,20 @@ void *attr_main(void *cache);
 /* --- writer.c, epochs.c --- */
 void *writer_main(void *cache);
 void *epochs_main(void *cache);
+
+/* --- switch.c --- */
+struct order_ref *order_ref_new(struct order *order, bool is_owned);
+void order_ref_put(struct order_ref *ref); /* NULL allowed */
+int plan_make(struct cache *c, const struct order_ref *order, struct plan **ret) MUST_USE;
+/* Between two rounds of the planner. */
+void switch_order(struct cache *c, struct order_request *request);
+/* An answer to an action of an old plan. */
+void switch_absorb(struct cache *c, struct completion *done, uint64_t now_ns);
+void recent_opened(struct cache *c, uint32_t sample);
+/* The first epoch of the new order is there. */
+void recent_replay(struct cache *c, uint64_t now_ns);
+/* Tells the plan a share of what the store has; true when there is more. */
+bool switch_tell_kept(struct cache *c, uint64_t now_ns);
 
 /* --- planner.c --- */
 int notes_init(struct cache *c) MUST_USE;
