@@ -41,6 +41,11 @@ struct daemon_params {
  * soon as the mount is ready, or with the error (the child has printed nothing). -EINVAL: the caller was wrong. */
 int daemon_run(const struct daemon_params *params, struct err *err) MUST_USE;
 
+/* What the launcher of a job says about its place: RANK and WORLD_SIZE (torchrun), else SLURM_PROCID
+ * and SLURM_NTASKS. */
+struct order_place;
+void daemon_job_place(struct order_place *ret);
+
 /* --- mounts on this machine --- */
 struct mount_info {
 	bool is_mounted; /* something is mounted exactly there */
@@ -54,5 +59,8 @@ int mounts_find(const char *mountpoint, struct mount_info *ret, struct err *err)
 int mounts_umount(const char *mountpoint, bool is_lazy, struct err *err) MUST_USE;
 /* Text of one virtual file of a mount; heap, terminated. Gives up after 10 s when the mount hangs (-ETIMEDOUT). */
 int mounts_read_vfile(const char *mountpoint, const char *name, char **ret, struct err *err) MUST_USE;
+/* Tells the mount an order ("none": no order any more). *ret_line: what is in force now, heap. */
+int mounts_announce(const char *mountpoint, const char *spec, char **ret_line,
+		    struct err *err) MUST_USE;
 
 #endif

@@ -25,13 +25,14 @@
 #include "clairfs/base/thr.h"
 #include "clairfs/cache.h"
 
+#include "planner.h"
+
 enum {
 	SHARDS = 16,
 	READ_TRIES = 64,   /* attempts to get bytes of one version of a file that keeps changing */
 	NOTES_MAX = 32768, /* events kept for the planner */
 	NOTES_RESERVE = 8192, /* of these not for opens */
 	STAGERS_MAX = 8,
-	RECENT_MAX = 4096, /* opens that are shown to a new plan */
 };
 
 enum object_state {
@@ -137,30 +138,9 @@ struct fetch {
 	char path[];
 };
 
-/* An order and who uses it: the planner, and epochs that are being computed. */
-struct order_ref {
-	struct order *order;
-	bool is_owned;
-	_Atomic uint32_t refs;
-};
-
 struct epoch_job { /* the plan's EPOCH */
 	struct completion completion;
 	struct order_ref *order; /* a reference */
-};
-
-/* A new order on its way to the planner; lives on the stack of who waits for it. */
-struct order_request {
-	struct order_ref *order; /* NULL = none; the planner's once it has taken the request */
-	int status;
-	bool is_done; /* notes.mu, like status */
-};
-
-/* What the planner keeps for the next plan; planner thread only. */
-struct recent {
-	uint32_t sample[RECENT_MAX]; /* ring of the last opens */
-	uint32_t head, count, since; /* since: of them since the order was replaced */
-	bool is_replay_due; /* the plan is to be shown these when its first epoch has come */
 };
 
 struct prefetch_queue {
@@ -168,19 +148,6 @@ struct prefetch_queue {
 	struct list queue; /* mu, like all below */
 	uint32_t inflight, max;
 	bool is_pumping, is_closed;
-};
-
-struct notes {
-	struct mutex mu;
-	struct cond cv;
-	struct plan_event *fill;  /* mu, like all below */
-	struct plan_event *drain; /* planner only, besides the swap */
-	uint32_t n_fill;
-	struct list completions;
-	bool is_waiting, is_blind, has_lost, is_stopping;
-	struct order_request *request;
-	bool is_planning;      /* the planner takes requests */
-	struct cond answer_cv; /* a request is done */
 };
 
 struct account;
@@ -309,30 +276,6 @@ void *attr_main(void *cache);
 /* --- writer.c, epochs.c --- */
 void *writer_main(void *cache);
 void *epochs_main(void *cache);
-
-/* --- switch.c --- */
-struct order_ref *order_ref_new(struct order *order, bool is_owned);
-void order_ref_put(struct order_ref *ref); /* NULL allowed */
-int plan_make(struct cache *c, const struct order_ref *order, struct plan **ret) MUST_USE;
-/* Between two rounds of the planner. */
-void switch_order(struct cache *c, struct order_request *request);
-/* An answer to an action of an old plan. */
-void switch_absorb(struct cache *c, struct completion *done, uint64_t now_ns);
-void recent_opened(struct cache *c, uint32_t sample);
-/* The first epoch of the new order is there. */
-void recent_replay(struct cache *c, uint64_t now_ns);
-/* Tells the plan a share of what the store has; true when there is more. */
-bool switch_tell_kept(struct cache *c, uint64_t now_ns);
-
-/* --- planner.c --- */
-int notes_init(struct cache *c) MUST_USE;
-void notes_fini(struct cache *c);
-void note_event(struct cache *c, const struct plan_event *event);
-void note_sample(struct cache *c, enum plan_event_kind kind, struct entry_id entry, uint64_t bytes);
-/* Hands an answered job to the planner, which frees it. Never fails. */
-void note_completion(struct cache *c, struct completion *take_completion);
-void *planner_main(void *cache);
-void cache_degrade(struct cache *c, const char *why);
 
 /* --- account.c --- */
 int account_new(struct cache *c) MUST_USE;

@@ -17,8 +17,9 @@ static json_t *json_path(const char *path)
 	return json_string(text_escape(path, strlen(path), escaped, sizeof(escaped)));
 }
 
-static json_t *order_json(const struct wire *w, const struct cache_status *st)
+static json_t *order_json(struct wire *w, const struct cache_status *st)
 {
+	AUTO_FREE char *spec = wire_get_order_text(w);
 	const struct plan_status *p = &st->plan;
 	json_t *epoch =
 		json_pack("{s:I, s:I, s:I, s:I, s:i, s:I}", "number", (json_int_t)p->epoch,
@@ -26,7 +27,7 @@ static json_t *order_json(const struct wire *w, const struct cache_status *st)
 			  "lead", (json_int_t)p->lead, "match_percent", (int)p->match_percent,
 			  "span", (json_int_t)p->span);
 
-	return json_pack("{s:s*, s:s, s:s, s:b, s:o}", "spec", w->spec ? order_spec_text(w->spec) : NULL, "state",
+	return json_pack("{s:s*, s:s, s:s, s:b, s:o}", "spec", spec, "state",
 			 plan_state_names[p->state], "why", p->why ? p->why : "", "is_followed",
 			 p->state == PLAN_FOLLOWING || p->state == PLAN_SLOWED, "epoch", epoch);
 }

@@ -95,12 +95,16 @@ void *fs_reactor_main(void *arg)
 {
 	struct fs *fs = arg;
 	struct fuse_buf buf = { .mem = NULL };
-	struct pollfd fds[2] = { { .fd = fuse_session_fd(fs->se), .events = POLLIN },
-				 { .fd = fs->quit_fd, .events = POLLIN } };
+	struct pollfd fds[3] = { { .fd = fuse_session_fd(fs->se), .events = POLLIN },
+				 { .fd = fs->quit_fd, .events = POLLIN },
+				 { .fd = fs->announce.done_fd, .events = POLLIN } };
 
-	while (drain(fs, &buf) && !fds[1].revents)
-		if (poll(fds, 2, -1) < 0 && errno != EINTR)
+	while (drain(fs, &buf) && !fds[1].revents) {
+		if (poll(fds, 3, -1) < 0 && errno != EINTR)
 			break;
+		if (fds[2].revents)
+			fs_announce_finish(fs);
+	}
 	free(buf.mem);
 	mutex_lock(&fs->mu);
 	fs->is_ended = true;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One order for another while the cache runs: nothing is lost, leaked or read wrongly, the new order
- * is followed from where the job is, and opens of somebody else do not keep it from starting.
+ * One order for another while the cache runs: nothing is lost, leaked or read wrongly, the new
+ * order is followed from where the job is, and opens of somebody else do not keep it from starting.
  */
 #include <stdio.h>
 
