@@ -4,23 +4,16 @@ only the mount is seen, by somebody who may not, and with the environment that S
 
 Whatever touches the mount is a child with a time limit: a daemon that hangs must fail a test, not hang it.
 """
-import contextlib
-import json
 import os
-import subprocess
 import sys
 import tempfile
-import time
 
+import mounted
 import tap
+from mounted import CLAIRFS, Mount, run
 
-CLAIRFS = os.environ["CLAIRFS"]
 SAMPLES = 1200
-PATIENCE = 120
-PLACE = ("RANK", "WORLD_SIZE", "SLURM_PROCID", "SLURM_NTASKS", "CLAIRFS_ORDER")
-CLEAN = {k: v for k, v in os.environ.items() if k not in PLACE}
 
-READER = "import sys\nfor path in sys.stdin.read().split():\n    open(path, 'rb').read()\n"
 IOCTL = """
 import fcntl, struct, sys
 with open(sys.argv[1] + "/.clairfs/order", "rb") as f:
@@ -34,61 +27,6 @@ print(status, text.split(b"\\0")[0].decode())
 STRANGER = "import fcntl, os, struct, sys\nos.setgroups([])\nos.setgid(65534)\nos.setuid(65534)\n"
 
 
-def run(*argv, env=None, stdin="", **more):
-    return subprocess.run(argv, input=stdin, capture_output=True, text=True, timeout=PATIENCE, check=False,
-                          env={**CLEAN, **(env or {})}, **more)
-
-
-def is_mounted(path):
-    with open("/proc/self/mountinfo", encoding="utf-8") as f:
-        return any(line.split()[4] == path for line in f)
-
-
-class Mount:
-    def __init__(self, temp, source, *options, env=None):
-        self.point = os.path.join(temp, f"mnt{len(os.listdir(temp))}")
-        os.mkdir(self.point)
-        argv = [CLAIRFS, "mount", "-f", "-o", ",".join(("snapshot_dir=none", "ram=64M", *options)), source, self.point]
-        self.daemon = subprocess.Popen(argv, env={**CLEAN, **(env or {})}, stdin=subprocess.DEVNULL, text=True,
-                                       stderr=subprocess.PIPE)
-
-    def __enter__(self):
-        self.wait(lambda: is_mounted(self.point) and run(CLAIRFS, "status", self.point).returncode == 0)
-        return self
-
-    def __exit__(self, *_):
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            run("umount", "-l", self.point)
-        try:
-            self.daemon.communicate(timeout=60)
-        except subprocess.TimeoutExpired:
-            self.daemon.kill()
-            self.daemon.communicate()
-            tap.ok(False, "the daemon ends when it is unmounted")
-
-    def wait(self, condition):
-        """True as soon as the condition holds; False when it does not for a long time."""
-        end = time.monotonic() + PATIENCE
-        while not condition():
-            if time.monotonic() > end or self.daemon.poll() is not None:
-                return False
-            time.sleep(0.02)
-        return True
-
-    def order(self):
-        return json.loads(run(CLAIRFS, "status", self.point, "--json").stdout)["order"]
-
-    def announce(self, spec, env=None):
-        return run(CLAIRFS, "announce", self.point, spec, env=env)
-
-    def cat(self, name):
-        return run("cat", f"{self.point}/.clairfs/{name}").stdout
-
-    def read(self, paths):
-        """The job: opens and reads these files in this order."""
-        return run(sys.executable, "-c", READER, stdin="\n".join(f"{self.point}/{p}" for p in paths)).returncode == 0
-
-
 class Dataset:
     def __init__(self, temp):
         self.source = os.path.join(temp, "source")
@@ -97,11 +35,10 @@ class Dataset:
             os.makedirs(os.path.dirname(path), exist_ok=True)
             with open(path, "wb") as f:
                 f.write(b"%d" % i * 100)
-        self.paths = [line.split()[1] for line in run(CLAIRFS, "index", self.source).stdout.splitlines()]
+        self.paths = mounted.samples(self.source)
 
     def in_order(self, spec, epoch=0):
-        out = run(CLAIRFS, "order", spec, "--n", str(SAMPLES), "--epoch", str(epoch)).stdout
-        return [self.paths[int(i)] for i in out.split()]
+        return [self.paths[i] for i in mounted.order(spec, SAMPLES, epoch)]
 
 
 def before_the_job(mount, data):
@@ -207,6 +144,34 @@ def environment(mount):
     tap.equal(mount.cat("order"), before, "nothing of that came through")
 
 
+def python(mount, temp):
+    """The module, with a Python that has nothing but the standard library."""
+    package = os.path.join(os.environ["CLAIRFS_SOURCE"], "packaging", "python")
+    script = """if True:
+        import sys
+        sys.path.insert(0, sys.argv[2])
+        import clairfs
+        print(clairfs.announce("torch-randperm:seed=21:epochs=3", sys.argv[1]))
+        print(clairfs.announce(range(1199, -1, -1), sys.argv[1]).split(":")[0])
+        for wrong in "torch-randpern:seed=1", "sequential:path=x" * 500, [5000], [0, -1]:
+            try:
+                print("took", wrong, clairfs.announce(wrong, sys.argv[1]))
+            except (clairfs.AnnounceError, OverflowError) as e:
+                print(type(e).__name__, len(str(e).splitlines()))
+        try:
+            clairfs.announce("sequential", "/")
+        except clairfs.AnnounceError as e:
+            print(e)
+        print(sorted(m for m in sys.modules if m.split(".")[0] in ("torch", "numpy")))"""
+    told = run(sys.executable, "-I", "-c", script, mount.point, package, env={"TMPDIR": temp})
+    tap.equal(told.stdout.splitlines(), ["torch-randperm:seed=21:epochs=3", "list", "AnnounceError 1", "AnnounceError 1",
+                                         "AnnounceError 1", "OverflowError 1", "/: not a clairfs mount that takes orders", "[]"],
+              "the Python module announces specs and lists, and says what is wrong")
+    tap.note(told.stderr)
+    tap.equal([f for f in os.listdir(temp) if f.startswith("clairfs-")], [], "no list file stays behind")
+    tap.ok(mount.order()["spec"].startswith("list:path="), "the list is in force")
+
+
 def stranger(temp, data):
     with Mount(temp, data.source, "allow_other") as mount:
         told = run(sys.executable, "-c", STRANGER + IOCTL, mount.point, "sequential")
@@ -246,6 +211,7 @@ def main():
             shell(mount, temp, data)
             container(mount, temp)
             environment(mount)
+            python(mount, temp)
         stranger(temp, data)
         order_of_the_environment(temp, data)
         not_a_mount(temp)
