@@ -80,6 +80,15 @@ static unsigned told(void)
 	return n;
 }
 
+/* What was told last, and that it was us. */
+static void last_is(const char *spec)
+{
+	mutex_lock(&teller.mu);
+	CHECK_STR(teller.last, spec);
+	CHECK_U64(teller.uid, getuid());
+	mutex_unlock(&teller.mu);
+}
+
 static void hold(bool is_held)
 {
 	mutex_lock(&teller.mu);
@@ -117,14 +126,14 @@ static void test_ioctl_announces_once_with_status_and_line(void)
 	start(&k, &options);
 	says(&k, "announce", k.mountpoint, "good:a=1", "0 in force: good:a=1");
 	CHECK_U64(told(), 1);
-	CHECK_U64(teller.uid, getuid());
+	last_is("good:a=1");
 	says(&k, "announce", k.mountpoint, "bad:a=1", "-22 bad:a=1 is no order");
 	says(&k, "announce", k.mountpoint, "", "0 in force: ");
 	CHECK_U64(told(), 3);
 	memset(longest, 'p', sizeof(longest) - 1);
 	longest[sizeof(longest) - 1] = '\0';
 	CHECK_INT(kit_child(&k, "announce", k.mountpoint, longest), 0);
-	CHECK_STR(teller.last, longest);
+	last_is(longest);
 	atomic_store(&k.cache->may_refuse_open, true);
 	CHECK_INT(kit_child(&k, "print", k.mountpoint, NULL), EISDIR);
 	says(&k, "announce", k.mountpoint, "good:b=2", "0 in force: good:b=2");
