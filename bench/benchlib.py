@@ -51,15 +51,16 @@ def slowfs(build, directory, mountpoint, latency_ms, mbps):
             raise Failed("slowfs could not mount")
         yield daemon
     finally:
-        subprocess.run(["umount", "-l", mountpoint], stderr=subprocess.DEVNULL, check=False)
+        leave = ["umount", "-l"] if os.geteuid() == 0 else ["fusermount3", "-u", "-z"]
+        subprocess.run([*leave, mountpoint], stderr=subprocess.DEVNULL, check=False)
         daemon.wait(timeout=60)
 
 
 @contextlib.contextmanager
 def gluster(script, directory):
     """A real GlusterFS volume below `directory`; yields where it is mounted."""
-    run(script, "start", directory)
     try:
+        run(script, "start", directory)
         yield os.path.join(directory, "mnt")
     finally:
         subprocess.run([script, "stop", directory], stdout=subprocess.DEVNULL, check=False)
@@ -87,6 +88,14 @@ class Clairfs:
     def stats(self):
         with open(os.path.join(self.mountpoint, ".clairfs", "stats.json"), encoding="utf-8") as file:
             return json.load(file)
+
+    def settled(self):
+        """Waits until every open has been put into its class (about a second after the last read)."""
+        def is_settled():
+            stats = self.stats()
+            return sum(r["reads"] for r in stats["reads"].values()) >= stats["counters"]["sample_opens"]
+        wait_for("the classes of all reads", is_settled)
+        return self.counters()
 
     def counters(self):
         stats = self.stats()

@@ -3,8 +3,7 @@
  * (output of `clairfs order
  * --binary u32`), one read the way a data loader does it, and percentiles. Errors end the program:
  * a benchmark that goes on after one would print a number that means nothing. */
-#ifndef BENCH_FILES_H
-#define BENCH_FILES_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -27,5 +26,3 @@ uint64_t files_read(int dirfd, const char *path, char *buf, size_t size);
 void die(const char *what) __attribute__((noreturn));
 /* Sorts in place. */
 uint64_t percentile(uint64_t *values, size_t n, double p);
-
-#endif

@@ -2,9 +2,10 @@
 /* loader: a data loader as PyTorch's, with real worker processes and a sleeping "GPU"; prints one
  * JSON line per epoch. loader --index FILE --order FILE [--order FILE]... [--batch B] [--workers W]
  * [--prefetch-factor P] [--compute-ms C]
- *          [--skip S] [--progress] DIRECTORY
+ *          [--skip S] [--progress] [--step] DIRECTORY
  * One --order file per epoch. Batch b goes to worker b % W; P * W batches are handed out at the
- * start, one more each time the trainer takes one; batches are taken in order. --progress adds
+ * start, one more each time the trainer takes one; batches are taken in order. --step waits for a
+ * line on stdin after each epoch. --progress adds
  * lines with the samples taken so far. Stall = time the trainer waits for a batch. Figures named
  * after_skip leave out the first S samples of the run, during which nothing could have been known
  * yet. */
@@ -27,7 +28,7 @@ struct loader {
 	uint32_t batch, workers, prefetch_factor, skip;
 	uint64_t compute_ns;
 	int dirfd;
-	int show_progress;
+	int show_progress, is_stepped;
 };
 
 struct worker {
@@ -164,6 +165,7 @@ static int parse(struct loader *l, int argc, char **argv)
 					       { "compute-ms", required_argument, NULL, 'c' },
 					       { "skip", required_argument, NULL, 's' },
 					       { "progress", no_argument, NULL, 'P' },
+					       { "step", no_argument, NULL, 'S' },
 					       { NULL, 0, NULL, 0 } };
 	int c;
 
@@ -184,12 +186,23 @@ static int parse(struct loader *l, int argc, char **argv)
 			l->skip = (uint32_t)atoi(optarg);
 		else if (c == 'P')
 			l->show_progress = 1;
+		else if (c == 'S')
+			l->is_stepped = 1;
 		else
 			return -1;
 	}
 	return l->n_epochs && l->batch && l->workers && l->prefetch_factor && optind == argc - 1
 		       ? optind
 		       : -1;
+}
+
+static int usage(void)
+{
+	fprintf(stderr,
+		"usage: loader --index FILE --order FILE [--order FILE]... [--batch B]\n"
+		"              [--workers W] [--prefetch-factor P] [--compute-ms C] [--skip S]\n"
+		"              [--progress] [--step] DIRECTORY\n");
+	return 2;
 }
 
 int main(int argc, char **argv)
@@ -199,20 +212,21 @@ int main(int argc, char **argv)
 	};
 	int at = parse(&l, argc, argv);
 	struct worker *workers;
+	int c;
 
 	if (at < 0)
-		return fprintf(stderr,
-			       "usage: loader --index FILE --order FILE [--order FILE]... [--batch B] [--workers W]\n"
-			       "              [--prefetch-factor P] [--compute-ms C] [--skip S] [--progress] DIRECTORY\n"),
-		       2;
+		return usage();
 	l.dirfd = open(argv[at], O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	workers = calloc(l.workers, sizeof(*workers));
 	if (l.dirfd < 0 || !workers)
 		die(argv[at]);
 	for (uint32_t i = 0; i < l.workers; i++)
 		spawn(&l, workers, i);
-	for (int e = 0; e < l.n_epochs; e++)
+	for (int e = 0; e < l.n_epochs; e++) {
 		run_epoch(&l, workers, (uint32_t)e);
+		while (l.is_stepped && (c = getchar()) != '\n' && c != EOF)
+			;
+	}
 	for (uint32_t i = 0; i < l.workers; i++) {
 		close(workers[i].ask);
 		waitpid(workers[i].pid, NULL, 0);

@@ -37,15 +37,16 @@ def client(args, root, temp):
     """The training job: PyTorch where there is one, else a C program of the same access pattern."""
     if args.python:
         script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "train_torch.py")
-        return [args.python, script, root, "--list-from", args.data, "--epochs", str(args.epochs), "--progress"]
+        return [args.python, "-W", "ignore::UserWarning", script, root, "--list-from", args.data, "--epochs", str(args.epochs), "--progress", "--step"]
     orders = [a for e in range(args.epochs) for a in ("--order", f"{temp}/order{e}")]
-    return [f"{args.build}/bench/loader", "--index", f"{temp}/index", *orders, "--skip", "0", "--progress", root]
+    return [f"{args.build}/bench/loader", "--index", f"{temp}/index", *orders, "--skip", "0", "--progress", "--step", root]
 
 
 def train(args, title, root, temp, counters):
     """Runs the job; a list of its epochs, with the daemon's counters of each where there is one."""
     bar, rows, before = Bar(title), [], counters()
-    job = subprocess.Popen(client(args, root, temp), stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
+    benchlib.drop_caches()  # neither side reads what the other has just read
+    job = subprocess.Popen(client(args, root, temp), stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True)
     for line in job.stdout:
         report = json.loads(line)
         if "progress" in report:
@@ -55,6 +56,8 @@ def train(args, title, root, temp, counters):
         report["counters"] = {k: after[k] - before.get(k, 0) for k in after}
         before = after
         rows.append(report)
+        job.stdin.write("next\n")
+        job.stdin.flush()
     bar.end()
     if job.wait():
         raise Failed(f"{title}: the training job failed")
@@ -113,7 +116,7 @@ def compare(args, temp):
         results = [("source", train(args, "through the source", source, temp, dict))]
         options = {"order": spec, "snapshot_dir": f"{temp}/snapshots"}
         with Clairfs(args.build, source, f"{temp}/mnt", **options) as mount:
-            results.append(("clairfs", train(args, "through clairfs", mount.mountpoint, temp, mount.counters)))
+            results.append(("clairfs", train(args, "through clairfs", mount.mountpoint, temp, mount.settled)))
             print(benchlib.run(mount.binary, "status", mount.mountpoint).decode())
     print_table(results)
 

@@ -100,9 +100,8 @@ int main(int argc, char **argv)
 			return 2;
 	}
 	if (!files.n || !order || threads < 1 || optind != argc - 1)
-		return fprintf(stderr,
-			       "usage: reader --index FILE --order FILE [--threads T] "
-			       "[--head K] [--skip S] DIRECTORY\n"),
+		return fprintf(stderr, "usage: reader --index FILE --order FILE [--threads T] "
+				       "[--head K] [--skip S] DIRECTORY\n"),
 		       2;
 	sequence_load(&seq, order, files.n);
 	dirfd = open(argv[optind], O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -116,9 +115,10 @@ int main(int argc, char **argv)
 	for (int t = 0; t < threads; t++) {
 		uint32_t length = seq.length < head ? seq.length : head;
 
-		readers[t] = (struct reader){ &files, &seq, skip + (uint32_t)t, (uint32_t)threads,
-					      length, dirfd, 0,           NULL,
-					      0 };
+		readers[t] = (struct reader){
+			&files, &seq, skip + (uint32_t)t, (uint32_t)threads, length, dirfd, 0,
+			NULL,   0
+		};
 		readers[t].ns = malloc((length / (uint32_t)threads + 1) * sizeof(uint64_t));
 		if (!readers[t].ns)
 			die("memory");

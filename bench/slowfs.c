@@ -306,17 +306,19 @@ static int usage(void)
 
 static int serve(struct slowfs *fs, const char *mountpoint, bool is_foreground)
 {
-	char *argv[] = {
-		(char *)"slowfs",
-		(char *)"-oro,fsname=slowfs,subtype=slowfs,allow_other,default_permissions", NULL
-	};
+	const char *options =
+		geteuid() == 0 ? "-oro,fsname=slowfs,subtype=slowfs,default_permissions,allow_other"
+			       : "-oro,fsname=slowfs,subtype=slowfs,default_permissions";
+	char *argv[] = { (char *)"slowfs", (char *)options, NULL };
 	struct fuse_args args = FUSE_ARGS_INIT(2, argv);
 	struct fuse_session *se = fuse_session_new(&args, &ops, sizeof(ops), fs);
 	struct thr threads[REPLIERS] = { 0 };
 	int rc = 1;
 
-	if (!se)
+	if (!se) {
+		fuse_opt_free_args(&args);
 		return 1;
+	}
 	if (fuse_session_mount(se, mountpoint) == 0) {
 		fuse_daemonize(is_foreground);
 		if (fuse_set_signal_handlers(se) == 0) {
@@ -332,6 +334,26 @@ static int serve(struct slowfs *fs, const char *mountpoint, bool is_foreground)
 	for (int i = 0; i < REPLIERS; i++)
 		thr_join(&threads[i]);
 	fuse_session_destroy(se);
+	fuse_opt_free_args(&args);
+	return rc;
+}
+
+static void keep_key(void *inode)
+{
+}
+
+/* Descriptors and the rest end with the process; memory is given back so that a leak detector has
+ * nothing to say. */
+static int end(struct slowfs *fs, int rc)
+{
+	tdestroy(fs->tree, keep_key);
+	for (fuse_ino_t i = 0; fs->inodes && i < fs->n_inodes; i++) {
+		if (fs->inodes[i]) {
+			free(fs->inodes[i]->path);
+			free(fs->inodes[i]);
+		}
+	}
+	free(fs->inodes);
 	return rc;
 }
 
@@ -366,6 +388,6 @@ int main(int argc, char **argv)
 	mutex_init(&fs.mu);
 	queue_init(&fs.reads);
 	if (!fs.inodes || !intern(&fs, "."))
-		return perror("slowfs"), 1;
-	return serve(&fs, argv[optind + 1], is_foreground);
+		return perror("slowfs"), end(&fs, 1);
+	return end(&fs, serve(&fs, argv[optind + 1], is_foreground));
 }

@@ -9,6 +9,7 @@ reading. Stall is the time spent in next(iterator), as PyTorch's profiler would 
 import argparse
 import json
 import os
+import sys
 import time
 
 import torch
@@ -45,6 +46,8 @@ def train(args):
     listed = image_folder(args.list_from or args.root)
     base = args.list_from or args.root
     paths = [os.path.join(args.root, os.path.relpath(p, base)) for p in listed]
+    if not paths:
+        sys.exit(f"{base}: no class directories with images")
     dataset = Files(paths)
     sampler = DistributedSampler(dataset, num_replicas=1, rank=0, seed=args.seed)
     loader = DataLoader(dataset, batch_size=args.batch, sampler=sampler, num_workers=args.workers,
@@ -67,6 +70,8 @@ def train(args):
         print(json.dumps({"epoch": epoch, "samples": len(paths), "bytes": total, "seconds": round(seconds, 3),
                           "samples_per_s": round(len(paths) / seconds, 1), "stall_seconds": round(stall, 3),
                           "torch": torch.__version__}), flush=True)
+        if args.step:
+            sys.stdin.readline()
 
 
 def main():
@@ -80,6 +85,7 @@ def main():
     parser.add_argument("--compute-ms", type=float, default=10)
     parser.add_argument("--seed", type=int, default=42)
     parser.add_argument("--progress", action="store_true")
+    parser.add_argument("--step", action="store_true", help="wait for a line on stdin after each epoch")
     train(parser.parse_args())
 
 

@@ -12,18 +12,79 @@
 
 #include "clairfs/order.h"
 #include "src/order/rng_mt19937.h"
+#include "src/order/rng_pcg64.h"
 
 #define ROUNDS 5
 #define SEED 42
 
+typedef void plain_fn(uint32_t *r, uint32_t n);
+
 struct bench {
 	const char *name, *spec;
+	plain_fn *plain;
 };
 
+static void plain_torch(uint32_t *r, uint32_t n)
+{
+	struct mt19937 rng;
+
+	mt19937_seed(&rng, SEED);
+	for (uint32_t i = 0; i < n; i++)
+		r[i] = i;
+	for (uint32_t i = 0; i + 1 < n; i++) {
+		uint32_t z = i + mt19937_u32(&rng) % (n - i), t = r[i];
+
+		r[i] = r[z];
+		r[z] = t;
+	}
+}
+
+/* Swaps downwards with a place from 0..i; `next` draws it. */
+#define PLAIN_DOWN(r, n, next)                                                                     \
+	for (uint32_t i = 0; i < (n); i++)                                                         \
+		(r)[i] = i;                                                                        \
+	for (uint32_t i = (n); i-- > 1;) {                                                         \
+		uint32_t z, t = (r)[i];                                                            \
+                                                                                                   \
+		do                                                                                 \
+			z = (next);                                                                \
+		while (z > i);                                                                     \
+		(r)[i] = (r)[z];                                                                   \
+		(r)[z] = t;                                                                        \
+	}
+
+static void plain_numpy_legacy(uint32_t *r, uint32_t n)
+{
+	struct mt19937 rng;
+
+	mt19937_seed(&rng, SEED);
+	PLAIN_DOWN(r, n, mt19937_u32(&rng) & UINT32_MAX >> __builtin_clz(i))
+}
+
+static void plain_numpy_generator(uint32_t *r, uint32_t n)
+{
+	struct pcg64 rng;
+
+	pcg64_seed(&rng, SEED);
+	PLAIN_DOWN(r, n, pcg64_u32(&rng) & UINT32_MAX >> __builtin_clz(i))
+}
+
+static void plain_python(uint32_t *r, uint32_t n)
+{
+	struct mt19937 rng;
+
+	mt19937_seed_python(&rng, SEED);
+	PLAIN_DOWN(r, n, mt19937_u32(&rng) >> __builtin_clz(i + 1))
+}
+
 static const struct bench benches[] = {
-	{ "order_epoch_new", "torch-distributed:seed=42:world=1" },
-	{ "order_epoch_new_8_ranks", "torch-distributed:seed=42:world=8" },
-	{ "order_epoch_new_1_of_8_ranks", "torch-distributed:seed=42:world=8:rank=3" },
+	{ "order_epoch_new", "torch-distributed:seed=42:world=1", plain_torch },
+	{ "order_epoch_new_8_ranks", "torch-distributed:seed=42:world=8", plain_torch },
+	{ "order_epoch_new_1_of_8_ranks", "torch-distributed:seed=42:world=8:rank=3", plain_torch },
+	{ "order_epoch_new_accelerate", "accelerate:seed=42:world=8:batch=256", plain_torch },
+	{ "order_epoch_new_numpy_legacy", "numpy-legacy:seed=42", plain_numpy_legacy },
+	{ "order_epoch_new_numpy_generator", "numpy-generator:seed=42", plain_numpy_generator },
+	{ "order_epoch_new_python", "python-random:seed=42", plain_python },
 };
 
 static double now_ms(void)
@@ -47,25 +108,6 @@ static double median(double *values)
 	return values[ROUNDS / 2];
 }
 
-static uint32_t *plain_permutation(uint32_t n)
-{
-	uint32_t *r = malloc(n * sizeof(*r));
-	struct mt19937 rng;
-
-	if (!r)
-		abort();
-	mt19937_seed(&rng, SEED);
-	for (uint32_t i = 0; i < n; i++)
-		r[i] = i;
-	for (uint32_t i = 0; i + 1 < n; i++) {
-		uint32_t z = i + mt19937_u32(&rng) % (n - i), t = r[i];
-
-		r[i] = r[z];
-		r[z] = t;
-	}
-	return r;
-}
-
 static void fail(const struct err *err)
 {
 	fprintf(stderr, "bench_order: %s\n", err->msg);
@@ -84,16 +126,19 @@ static void run(const struct bench *bench, uint32_t n)
 		fail(&err);
 	for (int i = 0; i < ROUNDS; i++) {
 		double start = now_ms();
-		uint32_t *permutation = plain_permutation(n);
+		uint32_t *permutation = malloc(n * sizeof(*permutation));
 		struct order_epoch *e;
 
+		if (!permutation)
+			abort();
+		bench->plain(permutation, n);
 		plain[i] = now_ms() - start;
 		start = now_ms();
 		if (order_epoch_new(order, 0, &e, &err) < 0)
 			fail(&err);
 		ours[i] = now_ms() - start;
 		/* Where all of the permutation is read in its order, it must be the same one. */
-		if (e->length == n &&
+		if (e->length == n && order_info(order)->batch == 0 &&
 		    memcmp(permutation, e->sample, n * sizeof(*permutation)) != 0) {
 			err_set(&err, -1, "the permutations differ");
 			fail(&err);

@@ -24,7 +24,7 @@ struct cache_params {
 	struct tier *source;
 	struct store *store; /* NULL = none */
 	struct arena *arena;
-	struct order *order;    /* of the start, NULL = none; borrowed */
+	struct order *order; /* of the start, NULL = none; borrowed */
 	struct metrics *metrics;
 	struct clock *clock;
 	uint64_t arena_bytes; /* budget of the plan within the arena (the arena's own limit is
@@ -87,6 +87,7 @@ struct cache_read {
 	struct cache_part part[2];
 	_Atomic uint32_t n_left;
 	uint32_t n_parts, n_tries, begin_version;
+	bool is_accounted;
 };
 /* Never blocks; may call done() before it returns. Looks in: arena -> fetch in flight (joins it) ->
  * store -> source. Any thread. */

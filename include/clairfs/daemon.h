@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The daemon: options, wiring of all modules, mounts on this machine. Used by the command line only. */
+/* The daemon: options, wiring of all modules, mounts on this machine. Used by the command line
+ * only. */
 #ifndef CLAIRFS_DAEMON_H
 #define CLAIRFS_DAEMON_H
 
@@ -23,13 +24,16 @@ struct mount_opts {
 	char *snapshot_dir;
 	uint64_t revalidate, inodes_ahead;
 	bool allow_other;
-	int open; /* 0 auto, 1 answer */
+	int open;      /* 0 auto, 1 answer */
 	int log_level; /* enum log_level */
 };
 extern const struct conf_table mount_option_table;
 
-/* Takes "KEY=VALUE,..." where the generic options of mount(8) ("ro", "noauto", "_netdev"...) are passed over. */
-int mount_opts_set_list(struct mount_opts *opts, const char *list, struct err *err) MUST_USE;
+/* Takes "KEY=VALUE,..." where the generic options of mount(8) ("ro", "noauto", "_netdev"...) are
+ * passed over; "rw" too when is_mount8, as mount(8) adds it by itself. In a value '\,' is a comma.
+ */
+int mount_opts_set_list(struct mount_opts *opts, const char *list, bool is_mount8,
+			struct err *err) MUST_USE;
 
 struct daemon_params {
 	const struct mount_opts *opts;
@@ -37,8 +41,9 @@ struct daemon_params {
 	bool is_foreground;
 	bool show_progress; /* scan progress on stderr */
 };
-/* Mounts and serves until unmounted or told to stop. In the foreground it returns then; else it returns in the parent as
- * soon as the mount is ready, or with the error (the child has printed nothing). -EINVAL: the caller was wrong. */
+/* Mounts and serves until unmounted or told to stop. In the foreground it returns then; else it
+ * returns in the parent as soon as the mount is ready, or with the error (the child has printed
+ * nothing). -EINVAL: the caller was wrong. */
 int daemon_run(const struct daemon_params *params, struct err *err) MUST_USE;
 
 /* What the launcher of a job says about its place: RANK and WORLD_SIZE (torchrun), else SLURM_PROCID
@@ -50,15 +55,19 @@ void daemon_job_place(struct order_place *ret);
 struct mount_info {
 	bool is_mounted; /* something is mounted exactly there */
 	bool is_ours;    /* of type fuse.clairfs */
-	bool is_dead;    /* its daemon is gone */
 	char path[4096]; /* absolute, as the kernel names it */
 };
-/* Looks the mountpoint up in the kernel's table without touching the mount itself (a hung mount hangs whoever does). */
+/* Looks the mountpoint up in the kernel's table without touching the mount itself (a hung mount
+ * hangs whoever does). */
 int mounts_find(const char *mountpoint, struct mount_info *ret, struct err *err) MUST_USE;
+/* Whether the daemon of a mount of ours is gone. Asks the mount, as mounts_read_vfile does. */
+bool mounts_is_dead(const char *mountpoint);
 /* Unmounts and waits until the daemon has ended. is_lazy: detach now even when busy. */
 int mounts_umount(const char *mountpoint, bool is_lazy, struct err *err) MUST_USE;
-/* Text of one virtual file of a mount; heap, terminated. Gives up after 10 s when the mount hangs (-ETIMEDOUT). */
-int mounts_read_vfile(const char *mountpoint, const char *name, char **ret, struct err *err) MUST_USE;
+/* Text of one virtual file of a mount; heap, terminated. Gives up after 10 s when the mount hangs
+ * (-ETIMEDOUT). */
+int mounts_read_vfile(const char *mountpoint, const char *name, char **ret,
+		      struct err *err) MUST_USE;
 /* Tells the mount an order ("none": no order any more). *ret_line: what is in force now, heap. */
 int mounts_announce(const char *mountpoint, const char *spec, char **ret_line,
 		    struct err *err) MUST_USE;

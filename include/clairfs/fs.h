@@ -12,6 +12,8 @@
 #include "clairfs/dataset.h"
 #include "clairfs/metrics.h"
 
+#define FS_LOOKUPS_AHEAD 16384 /* times 1 KiB */
+
 /* A file below <mountpoint>/.clairfs (hidden from readdir of the root), rendered anew at every
  * lookup (an open of a name looked up before makes two); the inode of one lookup keeps its text. At
  * most 256 texts are kept for those that hold them open, then a lookup gives EBUSY. render returns
@@ -31,8 +33,12 @@ struct fs_params {
 	const char *mountpoint; /* absolute */
 	const char *source;     /* shown as the mount's device (df, findmnt) */
 	bool allow_other;
-	uint64_t inodes_ahead; /* most inodes made known ahead of the reader (kernel memory), 0 =
-				  none */
+	/* Kernel memory: the warm thread lists this many inodes ahead of the readers (0: none, and
+	 * it may exceed it by one directory part of 256). For a push, inodes are looked up freely
+	 * while the kernel knows fewer; beyond, only while fewer than lookups_ahead of the inodes
+	 * looked up so were not opened yet. What readers look up themselves is not bounded. */
+	uint64_t inodes_ahead;
+	uint32_t lookups_ahead; /* 0 = FS_LOOKUPS_AHEAD */
 	const struct fs_vfile *vfiles; /* ends with name == NULL; borrowed */
 	/* An order was told through the mount (hint.h, or .clairfs/announce/SPEC) by this user.
 	 * Writes one line: what is in force now, or what is wrong. 0 or a negative errno. Runs on a
@@ -55,8 +61,9 @@ int fs_start(struct fs *fs, struct err *err) MUST_USE;
 void fs_wait(struct fs *fs);
 /* Asks fs_wait to return; async-signal-safe. */
 void fs_stop(struct fs *fs);
-/* Unmounts (lazily when busy), ends the threads. cache_stop comes after it: reads still unanswered
- * are answered into a connection that is gone. */
+/* Unmounts (lazily when busy), ends the threads, whatever the source does. READs that the cache has
+ * not answered fail with ENOTCONN or ECONNABORTED, stage operations that wait for them return, later
+ * ones fail. cache_stop comes after it: what the cache completes then goes nowhere. */
 void fs_unmount(struct fs *fs);
 /* After cache_stop: every read has been answered. Unmounts when that was not done. NULL allowed. */
 void fs_free(struct fs *fs);

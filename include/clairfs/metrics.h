@@ -80,6 +80,8 @@ extern const char *const read_class_names[READ_CLASSES];
 	  "Bytes pushed into the kernel's page cache.")                                            \
 	X(STAGE_UNKNOWN_INODE, COUNTER, "stage_unknown_inode_total", "",                           \
 	  "Pushes for inodes the kernel did not know.")                                            \
+	X(STAGE_LOOKUPS_REFUSED, COUNTER, "stage_lookups_refused_total", "",                       \
+	  "Inodes not made known for a push, because of inodes_ahead.")                            \
 	X(STAGE_EVICTED_READS, COUNTER, "stage_evicted_reads_total", "",                           \
 	  "READs of pushed pages the kernel had dropped.")                                         \
 	X(SOURCE_READS, COUNTER, "source_reads_total", "", "Pieces read from the source.")         \

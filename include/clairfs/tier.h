@@ -48,9 +48,10 @@ struct tier_read {
 	uint32_t length;             /* bytes of the piece according to expect.size */
 	bool is_urgent;
 	/* results */
-	/* 0; -ESTALE: the file is (or became while being read) another one; else errno of the tier
-	 */
+	/* 0; else errno of the tier; -ESTALE with is_changed: the file is (or became while being
+	 * read) another one. Some filesystems have an ESTALE of their own. */
 	int status;
+	bool is_changed;
 	uint32_t got;   /* bytes read; 0 unless status is 0 */
 	struct stat st; /* source only, when has_st: what the file is now */
 	bool has_st;
@@ -60,6 +61,7 @@ struct tier_read {
 	void *ctx;
 	struct io_job job; /* the tier's */
 	void *tier_priv;   /* the tier's */
+	bool is_retried;   /* the tier's */
 };
 
 struct tier;
@@ -92,10 +94,11 @@ struct source_params {
 	uint64_t reopen_ns;
 };
 /* Reads a piece with the identity checked before and after (fstat on the open file, no extra path
- * lookup). When the identity is not `expect`, status is -ESTALE and st says what the file is now
- * (which may be no file: look at st_mode). A file that has not changed and has fewer bytes than its
- * size says is -EIO. Whatever fails on a kept descriptor is tried again through the path. Counts
- * reads that succeeded, and errors other than -ESTALE with has_st: that is an answer. */
+ * lookup). When the identity is not `expect`, status is -ESTALE with is_changed and st says what
+ * the file is now (which may be no file: look at st_mode). A file that has not changed and has fewer bytes than its
+ * size says is -EIO. Whatever fails on a kept descriptor, and an ESTALE of the
+ * filesystem, is tried again through the path, once. Counts reads that succeeded, and errors other
+ * than is_changed: that is an answer. */
 int source_new(const struct source_params *params, struct tier **ret, struct err *err) MUST_USE;
 
 /* --- null: every read succeeds at once with zeros; for ceilings --- */

@@ -13,8 +13,13 @@
 
 static void err_store(struct err *err, int code, const char *msg)
 {
+	size_t len = strlen(msg);
+
 	err->code = code;
-	memcpy(err->msg, msg, strlen(msg) + 1);
+	memcpy(err->msg, msg, len + 1);
+	for (size_t i = 0; i < len; i++)
+		if ((unsigned char)msg[i] < ' ' || msg[i] == 0x7f)
+			err->msg[i] = '?'; /* names may hold newlines; an error is one line */
 }
 
 int err_set(struct err *err, int code, const char *fmt, ...)

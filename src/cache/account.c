@@ -7,37 +7,53 @@
  * (the watch lags, or lost it) count as one read too, and an open that comes late for them is taken
  * as theirs. Other files: one READ is one read.
  *
+ * While a READ is in flight nothing is decided, however long it takes. A READ that fails is the
+ * source's answer: its open counts as a miss, with the bytes that it was given and no more.
+ *
  * Bytes of READs are counted at once; the rest of an opened sample counts as staged when the read
  * is decided.
  *
  * Runs on fs threads, I/O threads and the planner. Memory: at most RECORDS_MAX per shard, then the
- * oldest is decided.
+ * oldest is decided. It must not send a note with its lock held: locks of notes and of records are
+ * both leaves.
  */
 #include "cache_priv.h"
 
 #include <string.h>
 
 enum { ACCOUNT_SHARDS = 16, ACCOUNT_BUCKETS = 1024, RECORDS_MAX = 65536 };
-enum { GRACE_NS = 1000000000 };
-#define PARTIAL_GRACE_NS                                                                           \
-	(5 * NS_PER_S) /* a sample that was read in part so far: its reader may be slow */
+enum { UNSEEN_MAX = 64 };
+
+/* How long a record may be quiet before it is decided: a sample that was read in part so far may
+ * have a slow reader. One list for each, so that the oldest of a list is the first one due. */
+enum age { AGE_WHOLE, AGE_PARTIAL, AGES };
+static const uint64_t grace_ns[AGES] = { NS_PER_S, 5 * NS_PER_S };
 
 struct record {
 	struct record *next_hash;
-	struct list by_age;
+	struct list by_age; /* of a list unless READs are in flight */
 	struct entry_id entry;
+	uint32_t n_inflight;
+	uint32_t n_opens; /* more than one: the others came while READs were in flight */
 	uint64_t last_ns; /* of the last open or READ */
 	uint64_t bytes;   /* answered to READs */
 	enum read_class slowest;
-	bool is_opened, has_read, is_counted;
+	bool has_read, has_failed;
+	bool is_counted; /* one of the opens is, before it was seen */
 };
 
 struct account_shard {
 	struct mutex mu;
 	struct record *buckets[ACCOUNT_BUCKETS]; /* mu, like all below */
-	struct list by_age;                      /* oldest activity first */
+	struct list by_age[AGES];                /* oldest activity first */
 	uint32_t n;
 } CACHE_ALIGNED;
+
+/* Samples that were read and whose open was not seen; told to the plan without the lock. */
+struct unseen {
+	struct entry_id entry[UNSEEN_MAX];
+	uint32_t n;
+};
 
 struct account {
 	struct account_shard shards[ACCOUNT_SHARDS];
@@ -66,7 +82,8 @@ int account_new(struct cache *c)
 	memset(c->account, 0, sizeof(*c->account));
 	for (int i = 0; i < ACCOUNT_SHARDS; i++) {
 		mutex_init(&c->account->shards[i].mu);
-		list_init(&c->account->shards[i].by_age);
+		for (int age = 0; age < AGES; age++)
+			list_init(&c->account->shards[i].by_age[age]);
 	}
 	return 0;
 }
@@ -92,17 +109,18 @@ void account_free(struct cache *c)
 		struct account_shard *a = &c->account->shards[i];
 
 		mutex_lock(&a->mu);
-		while (!list_is_empty(&a->by_age))
-			record_free_locked(a, container_of(a->by_age.next, struct record, by_age));
+		for (uint32_t b = 0; b < ACCOUNT_BUCKETS; b++)
+			while (a->buckets[b])
+				record_free_locked(a, a->buckets[b]);
 		mutex_unlock(&a->mu);
 		mutex_fini(&a->mu);
 	}
 	free(c->account);
 }
 
-static void count_read(struct cache *c, enum read_class class)
+static void count_reads(struct cache *c, enum read_class class, uint64_t n)
 {
-	metrics_add(c->p.metrics, METRIC_READS_STAGED + class, 1);
+	metrics_add(c->p.metrics, METRIC_READS_STAGED + class, n);
 }
 
 static void count_bytes(struct cache *c, enum read_class class, uint64_t bytes)
@@ -113,58 +131,97 @@ static void count_bytes(struct cache *c, enum read_class class, uint64_t bytes)
 /* What the kernel had of an opened sample: all that was not asked for. */
 static void count_staged_rest(struct cache *c, const struct record *rec)
 {
-	uint64_t size = dataset_size(c->p.dataset, rec->entry);
+	uint64_t bytes = dataset_size(c->p.dataset, rec->entry) * rec->n_opens;
 
-	if (rec->is_opened && size > rec->bytes)
-		count_bytes(c, READ_STAGED, size - rec->bytes);
+	if (!rec->has_failed && bytes > rec->bytes)
+		count_bytes(c, READ_STAGED, bytes - rec->bytes);
+}
+
+/* A push that served its open is used up: a READ that comes later is not for want of its pages. One
+ * that came after the open is for the next. */
+static void use_up_stage(struct cache *c, const struct record *rec)
+{
+	if (rec->n_opens && !rec->has_read && bits_clear(c->staged_opened, rec->entry.v))
+		bits_clear(c->staged, rec->entry.v);
 }
 
 static void decide(struct cache *c, struct record *rec)
 {
-	if (!rec->is_counted)
-		count_read(c, rec->has_read ? rec->slowest : READ_STAGED);
-	rec->is_counted = true;
+	uint32_t n = MAX(rec->n_opens, 1u) - rec->is_counted;
+
+	assert(rec->n_inflight == 0);
+	count_reads(c, rec->has_read ? rec->slowest : READ_STAGED, n);
 	count_staged_rest(c, rec);
+	use_up_stage(c, rec);
+	rec->is_counted = true;
 }
 
 static void restart(struct record *rec)
 {
 	rec->bytes = 0;
+	rec->n_opens = 0;
 	rec->slowest = READ_STAGED;
-	rec->is_opened = rec->has_read = rec->is_counted = false;
+	rec->has_read = rec->has_failed = rec->is_counted = false;
 }
 
-/* Finds or makes the record; it becomes the youngest. NULL when out of memory. */
+/* The oldest of those that may be decided, or NULL. */
+static struct record *record_oldest_locked(struct account_shard *a) REQUIRES(a->mu);
+static struct record *record_oldest_locked(struct account_shard *a)
+{
+	struct record *oldest = NULL;
+
+	for (int age = 0; age < AGES; age++) {
+		struct list *head = &a->by_age[age];
+		struct record *rec = container_of(head->next, struct record, by_age);
+
+		if (!list_is_empty(head) && (!oldest || rec->last_ns < oldest->last_ns))
+			oldest = rec;
+	}
+	return oldest;
+}
+
+/* Finds or makes the record. NULL when out of memory. */
 static struct record *record_get_locked(struct cache *c, struct account_shard *a,
-					struct entry_id entry, uint64_t now_ns) REQUIRES(a->mu);
+					struct entry_id entry) REQUIRES(a->mu);
 static struct record *record_get_locked(struct cache *c, struct account_shard *a,
-					struct entry_id entry, uint64_t now_ns)
+					struct entry_id entry)
 {
 	struct record **bucket = bucket_for(a, entry);
 	struct record *rec = *bucket;
 
 	while (rec && !entry_eq(rec->entry, entry))
 		rec = rec->next_hash;
+	if (rec)
+		return rec;
+	rec = a->n >= RECORDS_MAX ? record_oldest_locked(a) : NULL;
 	if (rec) {
-		list_remove(&rec->by_age);
-	} else {
-		if (a->n >= RECORDS_MAX) {
-			struct record *oldest = container_of(a->by_age.next, struct record, by_age);
-
-			decide(c, oldest);
-			record_free_locked(a, oldest);
-		}
-		rec = calloc(1, sizeof(*rec));
-		if (!rec)
-			return NULL;
-		rec->entry = entry;
-		rec->next_hash = *bucket;
-		*bucket = rec;
-		a->n++;
+		decide(c, rec);
+		record_free_locked(a, rec);
 	}
-	rec->last_ns = now_ns;
-	list_push_tail(&a->by_age, &rec->by_age);
+	rec = calloc(1, sizeof(*rec));
+	if (!rec)
+		return NULL;
+	list_init(&rec->by_age);
+	rec->entry = entry;
+	rec->next_hash = *bucket;
+	*bucket = rec;
+	a->n++;
 	return rec;
+}
+
+/* Something was seen of it: it becomes the youngest, or is in no list while READs are in flight. */
+static void record_seen_locked(struct cache *c, struct account_shard *a, struct record *rec,
+			       uint64_t now_ns) REQUIRES(a->mu);
+static void record_seen_locked(struct cache *c, struct account_shard *a, struct record *rec,
+			       uint64_t now_ns)
+{
+	bool is_partial = rec->has_read && !rec->has_failed &&
+			  rec->bytes < dataset_size(c->p.dataset, rec->entry);
+
+	rec->last_ns = now_ns;
+	list_remove(&rec->by_age);
+	if (!rec->n_inflight)
+		list_push_tail(&a->by_age[is_partial ? AGE_PARTIAL : AGE_WHOLE], &rec->by_age);
 }
 
 void account_open(struct cache *c, struct entry_id entry, uint64_t now_ns)
@@ -173,95 +230,120 @@ void account_open(struct cache *c, struct entry_id entry, uint64_t now_ns)
 	struct record *rec;
 
 	mutex_lock(&a->mu);
-	rec = record_get_locked(c, a, entry, now_ns);
+	rec = record_get_locked(c, a, entry);
 	if (!rec) {
-		count_read(c, READ_STAGED);
+		count_reads(c, READ_STAGED, 1);
 		mutex_unlock(&a->mu);
 		cache_degrade(c, "out of memory");
 		return;
 	}
-	if (rec->is_opened) {
+	if (rec->n_opens && !rec->n_inflight) {
 		decide(c, rec);
 		restart(rec);
 	}
-	rec->is_opened = true; /* or READs were here first: they are this open's */
-	if (rec->is_counted) {
+	rec->n_opens++; /* or READs were here first: they are this open's */
+	record_seen_locked(c, a, rec, now_ns);
+	if (rec->is_counted && !rec->n_inflight) {
 		count_staged_rest(c, rec);
 		record_free_locked(a, rec);
 	}
+	if (bits_get(c->staged, entry.v))
+		bits_set(c->staged_opened, entry.v);
 	mutex_unlock(&a->mu);
 }
 
-void account_read(struct cache *c, struct entry_id entry, enum read_class class, uint64_t bytes)
+bool account_read_begin(struct cache *c, struct entry_id entry)
 {
 	struct account_shard *a = shard_for(c, entry);
 	struct record *rec;
 
-	count_bytes(c, class, bytes);
-	if (!dataset_is_sample(c->p.dataset, entry)) {
-		count_read(c, class);
-		return;
-	}
+	if (!dataset_is_sample(c->p.dataset, entry))
+		return false;
 	mutex_lock(&a->mu);
-	rec = record_get_locked(c, a, entry, clock_now(c->p.clock));
+	rec = record_get_locked(c, a, entry);
 	if (rec) {
-		rec->bytes += bytes;
-		rec->slowest = MAX(rec->slowest, class);
-		rec->has_read = true;
-	} else {
-		count_read(c, class);
+		rec->n_inflight++;
+		record_seen_locked(c, a, rec, clock_now(c->p.clock));
 	}
 	mutex_unlock(&a->mu);
 	if (!rec)
 		cache_degrade(c, "out of memory");
+	return rec != NULL;
 }
 
-/* How long a record may still be quiet before it is decided. */
-static uint64_t grace_of(struct cache *c, const struct record *rec)
+void account_read_end(struct cache *c, const struct cache_read *r, int status, uint64_t bytes)
 {
-	bool is_partial = rec->has_read && rec->bytes < dataset_size(c->p.dataset, rec->entry);
+	struct account_shard *a = shard_for(c, r->entry);
+	struct record *rec;
 
-	return is_partial ? PARTIAL_GRACE_NS : GRACE_NS;
-}
-
-static void sweep_record_locked(struct cache *c, struct account_shard *a, struct record *rec,
-				uint64_t now_ns, bool is_final) REQUIRES(a->mu);
-static void sweep_record_locked(struct cache *c, struct account_shard *a, struct record *rec,
-				uint64_t now_ns, bool is_final)
-{
-	bool had_open = rec->is_opened || rec->is_counted;
-
-	if (!is_final && now_ns < rec->last_ns + grace_of(c, rec))
+	if (status == 0)
+		count_bytes(c, r->read_class, bytes);
+	if (!r->is_accounted) {
+		if (status == 0)
+			count_reads(c, r->read_class, 1);
 		return;
-	if (!rec->is_counted)
+	}
+	mutex_lock(&a->mu);
+	rec = record_get_locked(c, a, r->entry);
+	assert(rec && rec->n_inflight > 0);
+	rec->n_inflight--;
+	rec->bytes += bytes;
+	rec->has_read = true;
+	rec->has_failed |= status != 0;
+	rec->slowest = MAX(rec->slowest, status == 0 ? r->read_class : READ_MISS);
+	record_seen_locked(c, a, rec, clock_now(c->p.clock));
+	mutex_unlock(&a->mu);
+}
+
+static void sweep_record_locked(struct cache *c, struct account_shard *a, struct record *rec,
+				uint64_t now_ns, bool is_final, struct unseen *unseen)
+	REQUIRES(a->mu);
+static void sweep_record_locked(struct cache *c, struct account_shard *a, struct record *rec,
+				uint64_t now_ns, bool is_final, struct unseen *unseen)
+{
+	bool is_over = rec->n_opens || rec->is_counted || is_final;
+
+	if (rec->n_opens || !rec->is_counted)
 		decide(c, rec);
-	if (had_open || is_final) {
+	if (is_over) {
 		record_free_locked(a, rec);
 		return;
 	}
 	/* An open that was not seen. Tell the plan, and keep the record for one more turn in case
 	 * it is only late. */
-	note_sample(c, PLAN_EV_OPENED, rec->entry, 0);
-	rec->last_ns = now_ns;
-	list_remove(&rec->by_age);
-	list_push_tail(&a->by_age, &rec->by_age);
+	unseen->entry[unseen->n++] = rec->entry;
+	record_seen_locked(c, a, rec, now_ns);
+}
+
+/* Returns early when `unseen` is full. */
+static void sweep_shard(struct cache *c, struct account_shard *a, uint64_t now_ns, bool is_final,
+			struct unseen *unseen)
+{
+	unseen->n = 0;
+	mutex_lock(&a->mu);
+	for (int age = 0; age < AGES; age++) {
+		struct list *head = &a->by_age[age];
+
+		while (!list_is_empty(head) && unseen->n < UNSEEN_MAX) {
+			struct record *rec = container_of(head->next, struct record, by_age);
+
+			if (!is_final && now_ns < rec->last_ns + grace_ns[age])
+				break; /* so are all the younger ones */
+			sweep_record_locked(c, a, rec, now_ns, is_final, unseen);
+		}
+	}
+	mutex_unlock(&a->mu);
 }
 
 void account_sweep(struct cache *c, uint64_t now_ns, bool is_final)
 {
+	struct unseen unseen;
+
 	for (int i = 0; i < ACCOUNT_SHARDS; i++) {
-		struct account_shard *a = &c->account->shards[i];
-		struct list *node, *next;
-
-		mutex_lock(&a->mu);
-		for (node = a->by_age.next; node != &a->by_age; node = next) {
-			struct record *rec = container_of(node, struct record, by_age);
-
-			next = node->next;
-			if (!is_final && now_ns < rec->last_ns + GRACE_NS)
-				break; /* so are all the younger ones */
-			sweep_record_locked(c, a, rec, now_ns, is_final);
-		}
-		mutex_unlock(&a->mu);
+		do {
+			sweep_shard(c, &c->account->shards[i], now_ns, is_final, &unseen);
+			for (uint32_t k = 0; k < unseen.n; k++)
+				note_sample(c, PLAN_EV_OPENED, unseen.entry[k], 0);
+		} while (unseen.n == UNSEEN_MAX);
 	}
 }

@@ -15,7 +15,7 @@ static void answer(struct cache *c, struct completion *take_done, enum plan_even
 	note_completion(c, take_done);
 }
 
-/* Out of memory before there was a job. The planner takes the event at its next turn. */
+/* Out of memory before there was a job. The planner feeds it at the end of its round. */
 static void answer_nomem(struct cache *c, enum plan_event_kind kind,
 			 const struct plan_action *action)
 {
@@ -24,7 +24,7 @@ static void answer_nomem(struct cache *c, enum plan_event_kind kind,
 	};
 
 	cache_degrade(c, "out of memory");
-	note_event(c, &ev);
+	note_unanswered(c, &ev);
 }
 
 static void drop_planned_locked(struct cache *c, struct shard *s, struct entry_state *es,
@@ -63,6 +63,24 @@ static void sample_fetch_end_locked(struct cache *c, struct shard *s, struct ent
 	answer(c, &job->completion, PLAN_EV_FETCHED, job->status);
 }
 
+void sample_fetch_hold_locked(struct shard *s, struct sample_fetch *job)
+{
+	(void)s;
+	job->n_left++;
+}
+
+void sample_fetch_release_locked(struct cache *c, struct shard *s, struct entry_state *es,
+				 struct sample_fetch *job, struct list *dead)
+{
+	assert(job->n_left > 0);
+	if (--job->n_left)
+		return;
+	if (job->is_orphan)
+		free(job);
+	else
+		sample_fetch_end_locked(c, s, es, job, dead);
+}
+
 void sample_fetch_piece_locked(struct cache *c, struct shard *s, struct object *obj,
 			       const struct fetch_result *result, struct list *dead)
 {
@@ -73,13 +91,7 @@ void sample_fetch_piece_locked(struct cache *c, struct shard *s, struct object *
 	job->latency_ns = MAX(job->latency_ns, result->latency_ns);
 	if (job->status == 0)
 		job->status = result->status;
-	assert(job->n_left > 0);
-	if (--job->n_left)
-		return;
-	if (job->is_orphan)
-		free(job);
-	else
-		sample_fetch_end_locked(c, s, obj->state_of, job, dead);
+	sample_fetch_release_locked(c, s, obj->state_of, job, dead);
 }
 
 static void fetch_piece_locked(struct cache *c, struct shard *s, struct entry_state *es,
@@ -140,19 +152,19 @@ static void apply_fetch(struct cache *c, const struct plan_action *action)
 		return;
 	}
 	assert(es->hold == HOLD_NONE);
+	note_fetched_anew(c, entry);
 	es->hold = HOLD_FETCHING;
 	es->job = job;
 	job->completion.event.sample = action->sample;
 	job->completion.generation = atomic_load(&c->generation);
-	job->n_left = 1; /* ours */
+	sample_fetch_hold_locked(s, job);
 	dataset_identity(c->p.dataset, entry, &id);
 	for (uint32_t i = 0; id.size && i < piece_count(id.size); i++)
 		fetch_piece_locked(c, s, es, job, &id, i);
-	if (--job->n_left == 0)
-		sample_fetch_end_locked(c, s, es, job, &dead);
+	sample_fetch_release_locked(c, s, es, job, &dead);
 	mutex_unlock(&s->mu);
 	objects_free(c, &dead);
-	bits_set(c->touched, entry.v);
+	entry_touch(c, entry);
 	tell_if_not_pinned(c, action, &id);
 	prefetch_pump(c);
 }

@@ -20,8 +20,10 @@ static int cache_init(struct cache *c)
 	if (rc == 0)
 		rc = account_new(c);
 	c->touched = calloc(words, sizeof(*c->touched));
-	c->staged = calloc(dataset_n_samples(c->p.dataset) / 64 + 1, sizeof(*c->staged));
-	return rc == 0 && c->touched && c->staged ? 0 : -ENOMEM;
+	words = dataset_n_samples(c->p.dataset) / 64 + 1;
+	c->staged = calloc(words, sizeof(*c->staged));
+	c->staged_opened = calloc(words, sizeof(*c->staged_opened));
+	return rc == 0 && c->touched && c->staged && c->staged_opened ? 0 : -ENOMEM;
 }
 
 int cache_new(const struct cache_params *params, struct cache **ret, struct err *err)
@@ -79,7 +81,9 @@ static int make_plan(struct cache *c, struct err *err)
 	rc = plan_make(c, c->order, &c->plan);
 	if (rc != 0)
 		return err_set_errno(err, rc, "plan");
+	mutex_lock(&c->status_mu); /* the mount is asked for it already */
 	plan_get_status(c->plan, &c->status);
+	mutex_unlock(&c->status_mu);
 	return 0;
 }
 
@@ -232,6 +236,7 @@ void cache_free(struct cache *c)
 	mutex_fini(&c->status_mu);
 	free(c->touched);
 	free(c->staged);
+	free(c->staged_opened);
 	free(c);
 }
 

@@ -2,7 +2,8 @@
 /*
  * Inside of the cache. The table is sharded by entry, so everything about one file - its pieces,
  *how many READs of it are in flight, its version - lies under one lock. Lock order: shard->mu, then
- *prefetch.mu or notes.mu or account's (leaves, never two of them). No lock is held over I/O, over a
+ *prefetch.mu or notes.mu or account's (leaves, never two of them; account's alone may ask the
+ *dataset for a size). No lock is held over I/O, over a
  *done(), or over an operation of the stage.
  *
  * Life of an object (one piece), moved only by object_move_locked:
@@ -25,13 +26,13 @@
 #include "clairfs/base/thr.h"
 #include "clairfs/cache.h"
 
+#include "account_priv.h"
+#include "bits_priv.h"
 #include "planner.h"
 
 enum {
 	SHARDS = 16,
-	READ_TRIES = 64,   /* attempts to get bytes of one version of a file that keeps changing */
-	NOTES_MAX = 32768, /* events kept for the planner */
-	NOTES_RESERVE = 8192, /* of these not for opens */
+	READ_TRIES = 64, /* attempts to get bytes of one version of a file that keeps changing */
 	STAGERS_MAX = 8,
 };
 
@@ -80,6 +81,7 @@ struct completion {
 
 struct fetch_result {
 	int status;
+	bool is_stale; /* the file is another one (the source may have an ESTALE of its own) */
 	uint32_t bytes;
 	uint64_t latency_ns;
 };
@@ -157,21 +159,23 @@ struct cache {
 	struct tier *store_tier; /* NULL without a store */
 	const struct stage_ops *stage;
 	void *stage_ctx;
-	struct plan *plan; /* planner thread; made by cache_start */
+	struct plan *plan;       /* planner thread; made by cache_start */
 	struct order_ref *order; /* planner thread, likewise; NULL = none */
 	struct recent recent;
-	uint32_t kept_at;             /* planner: samples below were looked up in the store */
-	_Atomic uint32_t generation;  /* of the plan; changed by the planner */
+	uint32_t kept_at;            /* planner: samples below were looked up in the store */
+	_Atomic uint32_t generation; /* of the plan; changed by the planner */
 	_Atomic bool has_order;
-	bool is_withdrawn;            /* planner: there was an order */
-	struct mutex order_mu;        /* one cache_set_order at a time */
+	bool is_withdrawn;     /* planner: there was an order */
+	struct mutex order_mu; /* one cache_set_order at a time */
 	struct shard shards[SHARDS];
 	uint32_t buckets; /* per shard and table, a power of two */
 	_Atomic uint64_t n_objects, n_fetching, plain_bytes;
 	_Atomic uint32_t evict_at;
 	_Atomic bool is_degraded, may_refuse_open;
 	_Atomic uint64_t *touched; /* per entry: the kernel or we may hold bytes of it */
-	_Atomic uint64_t *staged;  /* per sample: pushed, not known to be dropped */
+	_Atomic uint32_t n_touched;
+	_Atomic uint64_t *staged; /* per sample: pushed, not known to be dropped or used up */
+	_Atomic uint64_t *staged_opened; /* per sample: opened since it was pushed */
 	struct prefetch_queue prefetch;
 	struct notes notes;
 	struct account *account;
@@ -222,22 +226,6 @@ void objects_free(struct cache *c, struct list *dead);
 bool evict_one(struct cache *c);
 void busy_end_locked(struct shard *s) REQUIRES(s->mu);
 
-static inline bool bits_get(_Atomic uint64_t *bits, uint32_t i)
-{
-	return atomic_load_explicit(&bits[i / 64], memory_order_relaxed) >> (i % 64) & 1;
-}
-static inline void bits_set(_Atomic uint64_t *bits, uint32_t i)
-{
-	if (!bits_get(bits, i))
-		atomic_fetch_or(&bits[i / 64], 1ull << (i % 64));
-}
-/* True when it was set. */
-static inline bool bits_clear(_Atomic uint64_t *bits, uint32_t i)
-{
-	return bits_get(bits, i) &&
-	       (atomic_fetch_and(&bits[i / 64], ~(1ull << (i % 64))) >> (i % 64) & 1);
-}
-
 /* --- read.c --- */
 void read_begin(struct cache *c, struct cache_read *r);
 /* One part less to wait for; the last one answers. */
@@ -269,6 +257,11 @@ void sample_fetch_piece_locked(struct cache *c, struct shard *s, struct object *
 			       const struct fetch_result *result, struct list *dead)
 	REQUIRES(s->mu);
 
+/* Between them the fetch does not end, whatever its pieces do. es: its sample, referenced. */
+void sample_fetch_hold_locked(struct shard *s, struct sample_fetch *job) REQUIRES(s->mu);
+void sample_fetch_release_locked(struct cache *c, struct shard *s, struct entry_state *es,
+				 struct sample_fetch *job, struct list *dead) REQUIRES(s->mu);
+
 /* --- stager.c --- */
 void *stager_main(void *cache);
 void *attr_main(void *cache);
@@ -276,16 +269,5 @@ void *attr_main(void *cache);
 /* --- writer.c, epochs.c --- */
 void *writer_main(void *cache);
 void *epochs_main(void *cache);
-
-/* --- account.c --- */
-int account_new(struct cache *c) MUST_USE;
-void account_free(struct cache *c);
-void account_open(struct cache *c, struct entry_id entry, uint64_t now_ns);
-void account_read(struct cache *c, struct entry_id entry, enum read_class class, uint64_t bytes);
-/* Decides what has been quiet for long enough; everything when is_final. */
-void account_sweep(struct cache *c, uint64_t now_ns, bool is_final);
-
-/* --- revalidate.c --- */
-void *revalidate_main(void *cache);
 
 #endif

@@ -48,15 +48,20 @@ void change_read_ended_locked(struct cache *c, struct shard *s, struct entry_sta
 		queue_inval_locked(c, es);
 }
 
-/* Takes every piece of another version out of the table (all of them when now is NULL). */
+/* Takes every piece of another version out of the table (all of them when now is NULL). The end of
+ * the sample's fetch drops pieces as well, so it must not come before the loop over them is over:
+ * the fetch is held meanwhile. */
 static void drop_pieces_locked(struct cache *c, struct shard *s, struct entry_state *es,
 			       const struct file_identity *now, struct list *dead) REQUIRES(s->mu);
 static void drop_pieces_locked(struct cache *c, struct shard *s, struct entry_state *es,
 			       const struct file_identity *now, struct list *dead)
 {
 	static const struct fetch_result stale = { .status = -ESTALE };
+	struct sample_fetch *job = es->hold == HOLD_FETCHING ? es->job : NULL;
 	struct list *node = es->objects.next, *next;
 
+	if (job)
+		sample_fetch_hold_locked(s, job);
 	for (; node != &es->objects; node = next) {
 		struct object *obj = container_of(node, struct object, in_entry);
 		bool is_queued = obj->state == OBJECT_QUEUED;
@@ -70,6 +75,8 @@ static void drop_pieces_locked(struct cache *c, struct shard *s, struct entry_st
 			sample_fetch_piece_locked(c, s, obj, &stale, dead);
 		object_put_locked(c, s, obj, dead);
 	}
+	if (job)
+		sample_fetch_release_locked(c, s, es, job, dead);
 }
 
 /* Told with the lock held, so that the plan hears of a loss before anything that comes after it. */
@@ -140,7 +147,7 @@ void cache_note_forget(struct cache *c, struct entry_id entry)
 		return;
 	mutex_lock(&s->mu);
 	if (!entry_find_locked(c, s, entry))
-		bits_clear(c->touched, entry.v);
+		entry_untouch(c, entry);
 	mutex_unlock(&s->mu);
 	if (dataset_is_sample(c->p.dataset, entry) && bits_clear(c->staged, entry.v))
 		note_sample(c, PLAN_EV_UNSTAGED, entry, 0);

@@ -18,10 +18,10 @@ static void compute(struct cache *c, struct epoch_job *job)
 	struct err err = { 0 };
 
 	ev->kind = PLAN_EV_EPOCH;
-	ev->status = atomic_load(&c->is_stopping) || is_stale
-			     ? -ECANCELED
-			     : order_epoch_new(job->order->order, ev->epoch, &ev->order_epoch,
-					       &err);
+	ev->status =
+		atomic_load(&c->is_stopping) || is_stale
+			? -ECANCELED
+			: order_epoch_new(job->order->order, ev->epoch, &ev->order_epoch, &err);
 	if (ev->status != 0)
 		ev->order_epoch = NULL;
 	if (ev->status != 0 && ev->status != -ECANCELED) {

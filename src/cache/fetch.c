@@ -46,6 +46,14 @@ static int fetch_memory(struct cache *c, struct object *obj)
 	return obj->mem ? 0 : -ENOMEM;
 }
 
+/* The file is another one: whoever waited has to ask again. */
+static struct fetch_result stale_result(struct fetch_result result)
+{
+	result.status = -ESTALE;
+	result.is_stale = true;
+	return result;
+}
+
 /* Under the lock: the object's next state, and what each reader that waited is told. Moves the
  * readers to `woken`. */
 static void fetch_settle_locked(struct cache *c, struct shard *s, struct object *obj,
@@ -58,8 +66,7 @@ static void fetch_settle_locked(struct cache *c, struct shard *s, struct object 
 
 	list_splice_tail(woken, &obj->waiters);
 	if (result.status == 0 && !is_known)
-		result.status =
-			-ESTALE; /* the file changed meanwhile: these bytes are of the old one */
+		result = stale_result(result); /* these bytes are of the old version */
 	for (struct list *node = woken->next; node != woken; node = node->next) {
 		struct cache_part *part = container_of(node, struct cache_part, node);
 
@@ -68,7 +75,7 @@ static void fetch_settle_locked(struct cache *c, struct shard *s, struct object 
 			part->object = obj;
 			if (part->part_class != READ_LATE)
 				part->part_class = obj->is_from_store ? READ_STORE : READ_MISS;
-		} else if (result.status == -ESTALE || !obj->is_demand) {
+		} else if (result.is_stale || !obj->is_demand) {
 			part->is_restart = true;
 		} else {
 			part->status = result.status;
@@ -165,9 +172,8 @@ static void fetch_go(struct fetch *f, bool may_use_store)
 	tier_read(tier, &f->read);
 }
 
-/* What an answer of the source means for the rest of the cache; returns the status that readers
- * get. */
-static int fetch_learn(struct fetch *f, int status)
+/* What an answer of the source means for the rest of the cache, and for those who wait for it. */
+static struct fetch_result fetch_learn(struct fetch *f, struct fetch_result result)
 {
 	struct cache *c = f->cache;
 	struct object *obj = f->object;
@@ -175,21 +181,22 @@ static int fetch_learn(struct fetch *f, int status)
 
 	metrics_gauge_add(c->p.metrics,
 			  obj->is_demand ? METRIC_DEMAND_INFLIGHT : METRIC_PREFETCH_INFLIGHT, -1);
-	if (status == 0 && obj->is_demand) {
+	if (result.status == 0 && obj->is_demand) {
 		struct plan_event ev = { .kind = PLAN_EV_DEMAND,
 					 .bytes = f->read.got,
 					 .latency_ns = f->read.latency_ns };
 
 		note_event(c, &ev);
-	} else if (status == -ESTALE && f->read.has_st && !S_ISREG(f->read.st.st_mode)) {
+	} else if (f->read.is_changed && !S_ISREG(f->read.st.st_mode)) {
 		change_file(c, entry, NULL); /* no file any more */
-		return S_ISDIR(f->read.st.st_mode) ? -EISDIR : -EIO;
-	} else if (status == -ESTALE && f->read.has_st) {
+		result.status = S_ISDIR(f->read.st.st_mode) ? -EISDIR : -EIO;
+	} else if (f->read.is_changed) {
 		change_file(c, entry, &f->read.st);
-	} else if (status == -ENOENT || status == -ENOTDIR) {
+		result = stale_result(result);
+	} else if (result.status == -ENOENT || result.status == -ENOTDIR) {
 		change_file(c, entry, NULL);
 	}
-	return status;
+	return result;
 }
 
 static void fetch_done(struct tier_read *read)
@@ -197,7 +204,9 @@ static void fetch_done(struct tier_read *read)
 	struct fetch *f = read->ctx;
 	struct cache *c = f->cache;
 	struct object *obj = f->object;
-	struct fetch_result result = { read->status, read->got, read->latency_ns };
+	struct fetch_result result = { .status = read->status,
+				       .bytes = read->got,
+				       .latency_ns = read->latency_ns };
 
 	if (f->is_store && result.status != 0) {
 		note_sample(c, PLAN_EV_UNPINNED, obj->state_of->entry, 0);
@@ -205,9 +214,9 @@ static void fetch_done(struct tier_read *read)
 		return;
 	}
 	if (result.status == 0 && result.bytes != obj->length)
-		result.status = -ESTALE;
+		result = stale_result(result);
 	if (!f->is_store)
-		result.status = fetch_learn(f, result.status);
+		result = fetch_learn(f, result);
 	obj->is_from_store = f->is_store;
 	if (result.status == 0 && !obj->is_demand)
 		metrics_add(c->p.metrics, METRIC_PREFETCH_BYTES, result.bytes);

@@ -3,7 +3,8 @@
  * The planner thread: hands events to the plan and carries out what it decides. Events come from
  * many threads through a buffer of fixed size; answers to actions come as a list through the jobs
  * themselves, so an answer can neither be lost nor need memory. When the buffer is full an open is
- * dropped and the plan is told that it was blind.
+ * dropped and the plan is told that it was blind; what else happened to a sample is kept as a bit
+ * and told after the batch, because the plan would believe in a lost copy for ever.
  *
  * Pace: after a round the planner rests for a millisecond in which nobody wakes it. Waking a thread
  * of another CPU is what an event costs its sender, and a plan is no worse for being a millisecond
@@ -15,6 +16,15 @@
 
 enum { REST_NS = 1000000, SWEEP_NS = 250000000 };
 
+/* In the order in which change_file tells them. */
+static const enum plan_event_kind late_kinds[LATE_KINDS] = { PLAN_EV_LOST_COPY, PLAN_EV_RESIZED,
+							     PLAN_EV_UNPINNED, PLAN_EV_UNSTAGED };
+
+static uint32_t late_words(const struct cache *c)
+{
+	return dataset_n_samples(c->p.dataset) / 64 + 1;
+}
+
 int notes_init(struct cache *c)
 {
 	struct notes *n = &c->notes;
@@ -25,7 +35,14 @@ int notes_init(struct cache *c)
 	list_init(&n->completions);
 	n->fill = calloc(NOTES_MAX, sizeof(*n->fill));
 	n->drain = calloc(NOTES_MAX, sizeof(*n->drain));
-	return n->fill && n->drain ? 0 : -ENOMEM;
+	n->unanswered = calloc(UNANSWERED_MAX, sizeof(*n->unanswered));
+	for (int i = 0; i < LATE_KINDS; i++) {
+		n->late_fill[i] = calloc(late_words(c), sizeof(uint64_t));
+		n->late_drain[i] = calloc(late_words(c), sizeof(uint64_t));
+		if (!n->late_fill[i] || !n->late_drain[i])
+			return -ENOMEM;
+	}
+	return n->fill && n->drain && n->unanswered ? 0 : -ENOMEM;
 }
 
 static void completion_free(struct completion *done)
@@ -45,6 +62,11 @@ void notes_fini(struct cache *c)
 	free(n->fill);
 	free(n->drain);
 	cond_fini(&n->answer_cv);
+	free(n->unanswered);
+	for (int i = 0; i < LATE_KINDS; i++) {
+		free(n->late_fill[i]);
+		free(n->late_drain[i]);
+	}
 	cond_fini(&n->cv);
 	mutex_fini(&n->mu);
 }
@@ -64,6 +86,20 @@ void cache_degrade(struct cache *c, const char *why)
 	log_limited(LOG_LEVEL_WARN, "cache: %s", why);
 }
 
+/* True for a kind that must not be lost. */
+static bool note_late_locked(struct notes *n, const struct plan_event *event) REQUIRES(n->mu);
+static bool note_late_locked(struct notes *n, const struct plan_event *event)
+{
+	for (int i = 0; i < LATE_KINDS; i++) {
+		if (late_kinds[i] != event->kind)
+			continue;
+		n->late_fill[i][event->sample / 64] |= 1ull << (event->sample % 64);
+		n->has_late = true;
+		return true;
+	}
+	return false;
+}
+
 /* May be called with the lock of a shard held, so it logs nothing. */
 void note_event(struct cache *c, const struct plan_event *event)
 {
@@ -73,7 +109,8 @@ void note_event(struct cache *c, const struct plan_event *event)
 	mutex_lock(&n->mu);
 	if (n->n_fill < (is_frequent ? NOTES_MAX - NOTES_RESERVE : NOTES_MAX))
 		n->fill[n->n_fill++] = *event;
-	else if (event->kind != PLAN_EV_DEMAND) /* of those only a sum suffers */
+	else if (!note_late_locked(n, event) &&
+		 event->kind != PLAN_EV_DEMAND) /* of those only a sum suffers */
 		n->is_blind = n->has_lost = true;
 	wake_locked(n);
 	mutex_unlock(&n->mu);
@@ -85,6 +122,24 @@ void note_sample(struct cache *c, enum plan_event_kind kind, struct entry_id ent
 
 	if (dataset_is_sample(c->p.dataset, entry))
 		note_event(c, &ev);
+}
+
+void note_unanswered(struct cache *c, const struct plan_event *answer)
+{
+	struct notes *n = &c->notes;
+
+	assert(n->n_unanswered < UNANSWERED_MAX);
+	n->unanswered[n->n_unanswered++] = *answer;
+}
+
+void note_fetched_anew(struct cache *c, struct entry_id entry)
+{
+	struct notes *n = &c->notes;
+
+	mutex_lock(&n->mu);
+	if (n->has_late) /* [0]: LOST_COPY */
+		n->late_fill[0][entry.v / 64] &= ~(1ull << (entry.v % 64));
+	mutex_unlock(&n->mu);
 }
 
 void note_completion(struct cache *c, struct completion *take_completion)
@@ -102,6 +157,9 @@ void cache_note_open(struct cache *c, struct entry_id entry)
 {
 	if (!dataset_is_sample(c->p.dataset, entry))
 		return;
+	/* A file that is empty so far is never asked for: this is all that is seen of its reader.
+	 */
+	entry_touch(c, entry);
 	metrics_add(c->p.metrics, METRIC_SAMPLE_OPENS, 1);
 	account_open(c, entry, clock_now(c->p.clock));
 	note_sample(c, PLAN_EV_OPENED, entry, 0);
@@ -121,9 +179,20 @@ void cache_note_blind(struct cache *c)
 struct batch {
 	uint32_t n_events;
 	struct list completions;
-	bool is_blind, has_lost, is_stopping;
+	bool is_blind, has_lost, has_late, is_stopping;
 	struct order_request *request;
 };
+
+static void swap_late_locked(struct notes *n) REQUIRES(n->mu);
+static void swap_late_locked(struct notes *n)
+{
+	for (int i = 0; i < LATE_KINDS; i++) {
+		uint64_t *full = n->late_fill[i];
+
+		n->late_fill[i] = n->late_drain[i];
+		n->late_drain[i] = full;
+	}
+}
 
 static void take_batch(struct notes *n, uint64_t wait_ns, struct batch *ret)
 {
@@ -131,8 +200,8 @@ static void take_batch(struct notes *n, uint64_t wait_ns, struct batch *ret)
 
 	list_init(&ret->completions);
 	mutex_lock(&n->mu);
-	if (!n->n_fill && list_is_empty(&n->completions) && !n->is_blind && !n->is_stopping &&
-	    !n->request) {
+	if (!n->n_fill && list_is_empty(&n->completions) && !n->is_blind && !n->has_late &&
+	    !n->is_stopping && !n->request) {
 		n->is_waiting = true;
 		cond_wait_for(&n->cv, &n->mu, wait_ns);
 		n->is_waiting = false;
@@ -145,7 +214,10 @@ static void take_batch(struct notes *n, uint64_t wait_ns, struct batch *ret)
 	list_splice_tail(&ret->completions, &n->completions);
 	ret->is_blind = n->is_blind;
 	ret->has_lost = n->has_lost;
-	n->is_blind = n->has_lost = false;
+	ret->has_late = n->has_late;
+	if (n->has_late)
+		swap_late_locked(n);
+	n->is_blind = n->has_lost = n->has_late = false;
 	ret->is_stopping = n->is_stopping;
 	ret->request = n->request;
 	n->request = NULL;
@@ -185,6 +257,27 @@ static void feed_completion(struct cache *c, struct completion *done, uint64_t n
 	completion_free(done);
 }
 
+/* After everything else of the batch: these came when the buffer was full. */
+static void feed_late(struct cache *c, uint64_t now)
+{
+	for (int i = 0; i < LATE_KINDS; i++) {
+		for (uint32_t w = 0; w < late_words(c); w++) {
+			uint64_t bits = c->notes.late_drain[i][w];
+
+			if (bits)
+				c->notes.late_drain[i][w] = 0;
+			for (; bits; bits &= bits - 1) {
+				uint32_t sample = w * 64 + (uint32_t)__builtin_ctzll(bits);
+				struct entry_id entry = { sample };
+				struct plan_event ev = { .kind = late_kinds[i], .sample = sample };
+
+				ev.bytes = dataset_size(c->p.dataset, entry); /* RESIZED's */
+				plan_event(c->plan, now, &ev);
+			}
+		}
+	}
+}
+
 static void feed(struct cache *c, struct batch *batch, uint64_t now)
 {
 	struct plan_event blind = { .kind = PLAN_EV_BLIND };
@@ -204,6 +297,21 @@ static void feed(struct cache *c, struct batch *batch, uint64_t now)
 	}
 	while (fed < batch->n_events)
 		feed_event(c, &c->notes.drain[fed++], now);
+	if (batch->has_late)
+		feed_late(c, now);
+}
+
+/* No more actions are taken than can be answered without memory. */
+static void carry_out(struct cache *c, uint64_t now)
+{
+	struct notes *n = &c->notes;
+	struct plan_action action;
+
+	while (n->n_unanswered < UNANSWERED_MAX && plan_next_action(c->plan, &action))
+		apply_action(c, &action);
+	for (uint32_t i = 0; i < n->n_unanswered; i++)
+		plan_event(c->plan, now, &n->unanswered[i]);
+	n->n_unanswered = 0;
 }
 
 /* The plan counts for itself; the metrics get the differences. */
@@ -287,7 +395,6 @@ void *planner_main(void *cache)
 
 	for (;;) {
 		uint64_t now = clock_now(c->p.clock);
-		struct plan_action action;
 		struct batch batch;
 		bool is_telling;
 
@@ -306,9 +413,9 @@ void *planner_main(void *cache)
 		}
 		is_telling = switch_tell_kept(c, now);
 		wake_ns = plan_step(c->plan, now);
-		wake_ns = is_telling ? now : wake_ns;
-		while (plan_next_action(c->plan, &action))
-			apply_action(c, &action);
+		carry_out(c, now);
+		if (is_telling)
+			wake_ns = now;
 		publish(c);
 		if (now - swept_ns >= SWEEP_NS) {
 			account_sweep(c, now, false);

@@ -12,7 +12,13 @@
 
 struct completion;
 
-enum { RECENT_MAX = 4096 }; /* opens that are shown to a new plan */
+enum {
+	NOTES_MAX = 32768,    /* events kept for the planner */
+	NOTES_RESERVE = 8192, /* of these not for opens */
+	UNANSWERED_MAX = 4096,
+	LATE_KINDS = 4,    /* events of a sample that must not be lost */
+	RECENT_MAX = 4096, /* opens that are shown to a new plan */
+};
 
 /* An order and who uses it: the planner, and epochs that are being computed. */
 struct order_ref {
@@ -41,11 +47,20 @@ struct notes {
 	struct plan_event *fill;  /* mu, like all below */
 	struct plan_event *drain; /* planner only, besides the swap */
 	uint32_t n_fill;
+	/* Per kind and sample: such an event found no room. Pages that nobody writes to take no
+	 * memory. */
+	uint64_t *late_fill[LATE_KINDS];  /* mu, like all below */
+	uint64_t *late_drain[LATE_KINDS]; /* planner only, besides the swap */
+	bool has_late;
 	struct list completions;
 	bool is_waiting, is_blind, has_lost, is_stopping;
 	struct order_request *request;
 	bool is_planning;      /* the planner takes requests */
 	struct cond answer_cv; /* a request is done */
+	/* Planner only: answers to actions for which there was no memory; fed at the end of
+	 * its round. */
+	struct plan_event *unanswered;
+	uint32_t n_unanswered;
 };
 
 /* --- switch.c --- */
@@ -67,6 +82,10 @@ int notes_init(struct cache *c) MUST_USE;
 void notes_fini(struct cache *c);
 void note_event(struct cache *c, const struct plan_event *event);
 void note_sample(struct cache *c, enum plan_event_kind kind, struct entry_id entry, uint64_t bytes);
+/* Planner thread: fails an action that got no job. Never fails itself. */
+void note_unanswered(struct cache *c, const struct plan_event *answer);
+/* A copy that was lost so far is not the one that is fetched from now on. */
+void note_fetched_anew(struct cache *c, struct entry_id entry);
 /* Hands an answered job to the planner, which frees it. Never fails. */
 void note_completion(struct cache *c, struct completion *take_completion);
 void *planner_main(void *cache);

@@ -178,8 +178,7 @@ static void read_count(struct cache *c, const struct cache_read *r, int status, 
 			now > r->arrived_ns ? now - r->arrived_ns : 0);
 	if (status != 0)
 		metrics_add(c->p.metrics, METRIC_READ_ERRORS, 1);
-	else
-		account_read(c, r->entry, r->read_class, bytes);
+	account_read_end(c, r, status, bytes);
 }
 
 static void read_answer(struct cache *c, struct cache_read *r, int status,
@@ -250,11 +249,12 @@ void cache_read(struct cache *c, struct cache_read *r)
 	r->cache = c;
 	r->n_tries = 0;
 	r->n_parts = 0;
-	bits_set(c->touched, r->entry.v);
+	entry_touch(c, r->entry);
 	if (dataset_is_sample(c->p.dataset, r->entry) && bits_clear(c->staged, r->entry.v)) {
 		metrics_add(c->p.metrics, METRIC_STAGE_EVICTED_READS, 1);
 		note_sample(c, PLAN_EV_UNSTAGED, r->entry, 0);
 	}
+	r->is_accounted = account_read_begin(c, r->entry);
 	mutex_lock(&s->mu);
 	es = entry_get_locked(c, s, r->entry);
 	if (es) {
@@ -267,6 +267,7 @@ void cache_read(struct cache *c, struct cache_read *r)
 	if (!es) {
 		cache_degrade(c, "out of memory");
 		r->read_class = READ_MISS;
+		account_read_end(c, r, -ENOMEM, 0);
 		r->done(r, -ENOMEM, NULL, 0);
 		return;
 	}

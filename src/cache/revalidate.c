@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Files whose bytes the kernel may serve without asking us would never be seen to change: this
- * thread compares them with the source from time to time. Only files that were read, fetched or
- * staged ("touched"), at most RATE of them per second, so that a parallel filesystem's metadata
- * server does not notice. Symlinks are followed, as everywhere.
+ * thread compares them with the source from time to time. Only files that were opened, read,
+ * fetched or staged ("touched"), spread evenly over the interval and at most RATE_MAX of them per
+ * second, so that a parallel filesystem's metadata server does not notice: of more than RATE_MAX
+ * times the interval's seconds each is looked at less often than the interval says. Symlinks are
+ * followed, as everywhere.
  *
  * Its own thread, because a stat of a dead filesystem hangs. It must never hold a lock while it
  * asks the source.
@@ -12,7 +14,26 @@
 
 #include <fcntl.h>
 
-enum { RATE = 1000, BATCH = 10 };
+enum { RATE_MAX = 1000 };
+#define NAP_MIN_NS (10 * NS_PER_MS) /* shorter ones are put together */
+#define NAP_MAX_NS NS_PER_S /* then the pace is set anew: more files may be touched by now */
+
+void entry_touch(struct cache *c, struct entry_id entry)
+{
+	if (bits_set(c->touched, entry.v))
+		atomic_fetch_add(&c->n_touched, 1);
+}
+
+void entry_untouch(struct cache *c, struct entry_id entry)
+{
+	if (bits_clear(c->touched, entry.v))
+		atomic_fetch_sub(&c->n_touched, 1);
+}
+
+uint64_t revalidate_gap_ns(uint64_t interval_ns, uint64_t n)
+{
+	return MAX(interval_ns / MAX(n, 1), NS_PER_S / RATE_MAX);
+}
 
 /* False when the cache stops. */
 static bool nap(struct cache *c, uint64_t ns)
@@ -25,6 +46,26 @@ static bool nap(struct cache *c, uint64_t ns)
 	is_stopping = c->reval_stop;
 	mutex_unlock(&c->reval_mu);
 	return !is_stopping;
+}
+
+/* Rests for what *n_done comparisons cost, once that is worth a nap. False when the cache stops. */
+static bool keep_pace(struct cache *c, uint32_t *n_done)
+{
+	uint64_t rested = 0, due;
+
+	for (;;) {
+		due = *n_done * revalidate_gap_ns(c->p.revalidate_ns, atomic_load(&c->n_touched));
+		if (rested == 0 && due < NAP_MIN_NS)
+			return true;
+		if (rested >= due)
+			break;
+		due = MIN(due - rested, NAP_MAX_NS);
+		if (!nap(c, due))
+			return false;
+		rested += due;
+	}
+	*n_done = 0;
+	return true;
 }
 
 static void check_entry(struct cache *c, struct entry_id entry)
@@ -41,7 +82,7 @@ static void check_entry(struct cache *c, struct entry_id entry)
 		st.st_mode = 0;
 	}
 	if (!S_ISREG(st.st_mode)) {
-		bits_clear(c->touched, entry.v); /* after this nobody holds anything of it */
+		entry_untouch(c, entry); /* after this nobody holds anything of it */
 		change_file(c, entry, NULL);
 		return;
 	}
@@ -54,7 +95,7 @@ static void check_entry(struct cache *c, struct entry_id entry)
 /* One round over all touched files; false when the cache stops. */
 static bool check_all(struct cache *c)
 {
-	uint32_t n = dataset_n_entries(c->p.dataset), in_batch = 0;
+	uint32_t n = dataset_n_entries(c->p.dataset), n_done = 0;
 
 	for (uint32_t i = 0; i < n; i++) {
 		if (!atomic_load_explicit(&c->touched[i / 64], memory_order_relaxed)) {
@@ -64,20 +105,23 @@ static bool check_all(struct cache *c)
 		if (!bits_get(c->touched, i))
 			continue;
 		check_entry(c, (struct entry_id){ i });
-		if (++in_batch < BATCH)
-			continue;
-		in_batch = 0;
-		if (!nap(c, BATCH * NS_PER_S / RATE))
+		n_done++;
+		if (!keep_pace(c, &n_done))
 			return false;
 	}
-	return true;
+	/* What the last few of this round cost, or nothing was touched. */
+	return nap(c, MIN(MAX(n_done, 1u) * NS_PER_MS, c->p.revalidate_ns));
 }
 
 void *revalidate_main(void *cache)
 {
 	struct cache *c = cache;
+	uint64_t idle_ns = MIN(c->p.revalidate_ns, NAP_MAX_NS);
 
-	while (nap(c, c->p.revalidate_ns) && check_all(c))
-		;
-	return NULL;
+	for (;;) {
+		bool is_idle = atomic_load(&c->n_touched) == 0;
+
+		if (is_idle ? !nap(c, idle_ns) : !check_all(c))
+			return NULL;
+	}
 }

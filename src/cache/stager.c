@@ -82,8 +82,10 @@ static bool stage_verify(struct cache *c, struct entry_state *es, uint32_t versi
 
 	mutex_lock(&s->mu);
 	is_same = es->version == version;
-	if (is_pushed && is_same)
+	if (is_pushed && is_same) {
+		bits_clear(c->staged_opened, es->entry.v);
 		bits_set(c->staged, es->entry.v);
+	}
 	mutex_unlock(&s->mu);
 	return is_same;
 }

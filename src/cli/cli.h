@@ -23,10 +23,13 @@ int cmd_caps(int argc, char **argv);
 int cmd_order(int argc, char **argv);
 int cmd_announce(int argc, char **argv);
 int cmd_index(int argc, char **argv);
+int cmd_recover(int argc, char **argv);
 
 /* One line on stderr; usage errors point at --help. Both return the exit code. */
 int cli_fail(const struct err *err);
 int cli_usage(const char *command, const char *fmt, ...) PRINTF_LIKE(2, 3);
+/* The same after getopt_long has returned '?': names the option. */
+int cli_bad_option(const char *command, char **argv);
 /* Prints a command's usage to stdout. */
 int cli_help(const char *command);
 /* Flushes stdout; EXIT_FAILED with one line when something could not be written (a full disk, a

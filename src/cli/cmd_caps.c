@@ -110,7 +110,7 @@ int cmd_caps(int argc, char **argv)
 		if (c == 'h')
 			return cli_help("caps");
 		if (c == '?')
-			return cli_usage("caps", "wrong option");
+			return cli_bad_option("caps", argv);
 		is_json = true;
 	}
 	if (argc - optind > 1)

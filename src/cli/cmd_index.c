@@ -51,7 +51,7 @@ int cmd_index(int argc, char **argv)
 		if (c == 'h')
 			return cli_help("index");
 		if (c == '?')
-			return cli_usage("index", "wrong option");
+			return cli_bad_option("index", argv);
 		if (choose_layout(optarg, &params) < 0)
 			return cli_usage("index",
 					 "--layout: no layout '%s' (auto, imagefolder, files)",

@@ -21,14 +21,14 @@ static int take_option(int c, const char *value, struct mount_args *args, struct
 	case 'c':
 		return conf_load(&mount_option_table, opts, value, err);
 	case 'o':
-		return mount_opts_set_list(opts, value, err);
+		return mount_opts_set_list(opts, value, args->is_helper, err);
 	case 'f': /* mount(8) means "fake" by -f: handled before */
 		args->is_foreground = true;
 		return 0;
 	case OPT_PRINT_CONFIG:
 		args->print_config = true;
 		return 0;
-	default: /* -s, -n, -v, -t TYPE of mount(8) */
+	default: /* -s, -n, -v, -t TYPE, -N NAMESPACE of mount(8) */
 		return 0;
 	}
 }
@@ -43,12 +43,12 @@ static int run(int argc, char **argv, struct mount_args *args, struct mount_opts
 	struct err err = { 0 };
 	int c;
 
-	while ((c = getopt_long(argc, argv, args->is_helper ? "fnsvt:c:o:" : "fc:o:", longs,
+	while ((c = getopt_long(argc, argv, args->is_helper ? "fnsvt:N:c:o:" : "fc:o:", longs,
 				NULL)) != -1) {
 		if (c == OPT_HELP)
 			return cli_help("mount");
 		if (c == '?')
-			return cli_usage("mount", "wrong option");
+			return cli_bad_option("mount", argv);
 		if (c == 'f' && args->is_helper)
 			return EXIT_DONE;
 		if (take_option(c, optarg, args, opts, &err) < 0)

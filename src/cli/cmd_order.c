@@ -115,7 +115,7 @@ int cmd_order(int argc, char **argv)
 		if (c == OPT_LIST)
 			return list_kinds();
 		if (c == '?')
-			return cli_usage("order", "wrong option");
+			return cli_bad_option("order", argv);
 		if (take_option(c, optarg, &args) < 0)
 			return cli_usage("order", "--%s: bad value '%s'", longs[index].name,
 					 optarg);

@@ -35,8 +35,9 @@ static void print_order(const json_t *root)
 	printf("order     %s\n", *spec ? spec : "none given");
 	printf("          %s%s%s\n", str(root, "order", "state"),
 	       *str(root, "order", "why") ? ": " : "", str(root, "order", "why"));
-	if (*spec)
-		printf("          epoch %.0f, position %.0f of %.0f, lead %.0f, %.0f %% of the last reads as predicted\n",
+	if (*spec && strcmp(str(root, "order", "state"), "finished") != 0)
+		printf("          epoch %.0f, position %.0f of %.0f, lead %.0f, "
+		       "%.0f %% of the last reads as predicted\n",
 		       num(order, "epoch", "number"), num(order, "epoch", "position"),
 		       num(order, "epoch", "length"), num(order, "epoch", "lead"),
 		       num(order, "epoch", "match_percent"));
@@ -141,7 +142,7 @@ int cmd_status(int argc, char **argv)
 		if (c == 'h')
 			return cli_help("status");
 		if (c == '?')
-			return cli_usage("status", "wrong option");
+			return cli_bad_option("status", argv);
 		is_json = true;
 	}
 	if (argc - optind != 1)

@@ -17,7 +17,7 @@ int cmd_umount(int argc, char **argv)
 		if (c == 'h')
 			return cli_help("umount");
 		if (c == '?')
-			return cli_usage("umount", "wrong option");
+			return cli_bad_option("umount", argv);
 		is_lazy = true;
 	}
 	if (argc - optind != 1)

@@ -2,6 +2,9 @@
 /* The command line: picks the command by name, or by the name the program was called with
  * (mount.clairfs). */
 #include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <string.h>
@@ -35,6 +38,16 @@ const struct command commands[] = {
 	  "  --head K         only the first K\n"
 	  "  --binary T       raw little-endian numbers instead of lines\n"
 	  "  --list           list the kinds of orders and their keys\n" },
+	{ "recover", cmd_recover, "find the seed of an order from the first samples read",
+	  "usage: clairfs recover --n N [--world W[,W]...] [--rank R] [--batch B] [--workers W]\n"
+	  "                       [--quick] [--threads T] INDEX...\n"
+	  "  --n N            samples of the dataset\n"
+	  "  --world W        world size of a DistributedSampler, or several to try (default: 1)\n"
+	  "  --rank R         rank that read them (default: any)\n"
+	  "  --batch B        batch size, if known\n"
+	  "  --workers W      loader workers, if known; 0: the samples are in order\n"
+	  "  --quick          only seeds that people choose, and what manual_seed makes of them\n"
+	  "  --threads T      threads (default: all CPUs)\n" },
 	{ "index", cmd_index, "print the samples of a directory: number, path, offset, length",
 	  "usage: clairfs index SOURCE [--layout auto|imagefolder|files]\n"
 	  "  control characters, backslashes and bytes that are no UTF-8 are escaped in paths\n" },
@@ -59,6 +72,17 @@ int cli_usage(const char *command, const char *fmt, ...)
 	fprintf(stderr, " (try clairfs %s%s--help)\n", command ? command : "", command ? " " : "");
 	va_end(args);
 	return EXIT_USAGE;
+}
+
+int cli_bad_option(const char *command, char **argv)
+{
+	/* optopt: 0 for an unknown long option, the character of a short one, else a long one
+	 * whose value is wrong. */
+	if (optopt == 0)
+		return cli_usage(command, "no option %s, or not that short", argv[optind - 1]);
+	if (optopt > UCHAR_MAX)
+		return cli_usage(command, "%s needs a value, or takes none", argv[optind - 1]);
+	return cli_usage(command, "no option -%c, or its value is missing", optopt);
 }
 
 int cli_help(const char *command)
@@ -100,11 +124,26 @@ static int unknown(const char *name)
 			 near ? near : "", near ? "'?" : "");
 }
 
+/* A launcher may have closed the standard streams: whatever is opened next would take their
+ * numbers, and be written to or replaced as if it were them. */
+static void ensure_streams(void)
+{
+	int fd;
+
+	do
+		fd = open("/dev/null", O_RDWR);
+	while (fd >= 0 && fd <= 2);
+	if (fd > 2)
+		close(fd);
+}
+
 int main(int argc, char **argv)
 {
 	const char *self = argc > 0 && strrchr(argv[0], '/') ? strrchr(argv[0], '/') + 1 : argv[0];
 
+	ensure_streams();
 	signal(SIGPIPE, SIG_IGN);
+	opterr = 0; /* one line for an error, and it is ours */
 	if (argc > 0 && strcmp(self, "mount.clairfs") == 0)
 		return cmd_mount(argc, argv);
 	if (argc < 2)

@@ -6,7 +6,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 
 #include "clairfs/base/log.h"
@@ -17,6 +19,7 @@ struct signals {
 	struct thr thread;
 	struct fs *fs;
 	sigset_t set;
+	atomic_bool is_ending; /* SIGUSR1 means: look here */
 };
 
 static void *signals_run(void *arg)
@@ -24,9 +27,14 @@ static void *signals_run(void *arg)
 	struct signals *s = arg;
 	int sig;
 
-	while (sigwait(&s->set, &sig) == 0 && sig != SIGUSR1) {
-		log_info("%s: unmounting", sigabbrev_np(sig) ? sigabbrev_np(sig) : "signal");
-		fs_stop(s->fs);
+	while (sigwait(&s->set, &sig) == 0) {
+		if (sig != SIGUSR1) {
+			log_info("%s: unmounting",
+				 sigabbrev_np(sig) ? sigabbrev_np(sig) : "signal");
+			fs_stop(s->fs);
+		} else if (atomic_load(&s->is_ending)) {
+			return NULL;
+		}
 	}
 	return NULL;
 }
@@ -39,25 +47,19 @@ static void block_signals(sigset_t *set)
 	sigaddset(set, SIGHUP);
 	sigaddset(set, SIGUSR1);
 	pthread_sigmask(SIG_BLOCK, set, NULL);
-	signal(SIGPIPE, SIG_IGN);
-	signal(SIGXFSZ, SIG_IGN); /* the store then gets EFBIG and is switched off */
 }
 
-/* Tells the parent: an int (0: ready) and, for errors, the text. */
-static void report(int fd, int rc, const char *msg)
+/* Tells the parent: an int (0: ready) and, for errors, the text. False: the parent is gone. */
+static bool report(int fd, int rc, const char *msg)
 {
-	if (fd < 0)
-		return;
-	if (write(fd, &rc, sizeof(rc)) != (ssize_t)sizeof(rc) ||
-	    write(fd, msg, strlen(msg)) != (ssize_t)strlen(msg))
-		log_error("the parent process is gone: %s", msg);
+	return fd < 0 || (write(fd, &rc, sizeof(rc)) == (ssize_t)sizeof(rc) &&
+			  write(fd, msg, strlen(msg)) == (ssize_t)strlen(msg));
 }
 
 static void detach_streams(void)
 {
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
-	log_use_syslog();
 	if (null < 0)
 		return;
 	for (int fd = 0; fd <= 2; fd++)
@@ -65,40 +67,61 @@ static void detach_streams(void)
 	close(null);
 }
 
-/* Returns when unmounted. ready_fd: where the parent listens, or -1 in the foreground. */
+/* From the mounted filesystem to its end. */
+static int serve_mounted(struct wire *w, struct signals *signals, int ready_fd, struct err *err)
+{
+	int rc = thr_start(&signals->thread, "signals", signals_run, signals, err);
+
+	if (rc < 0)
+		return rc;
+	if (ready_fd >= 0) {
+		if (chdir("/") < 0)
+			log_warn("chdir /: %s", strerror(errno));
+		detach_streams();
+		prctl(PR_SET_PDEATHSIG, 0);
+		if (!report(ready_fd, 0, "")) { /* interrupted: nobody knows of this mount */
+			log_warn("whoever asked for %s is gone: unmounting", w->mountpoint);
+			fs_stop(w->fs);
+		}
+		close(ready_fd);
+	}
+	wire_log(w);
+	fs_wait(w->fs);
+	atomic_store(&signals->is_ending, true);
+	pthread_kill(signals->thread.id, SIGUSR1);
+	thr_join(&signals->thread);
+	log_info("%s: unmounted", w->mountpoint);
+	return 0;
+}
+
+/* Returns when unmounted. ready_fd: where the parent listens, or -1 in the foreground. Until there
+ * is something to unmount, signals have their usual effect: a scan can be interrupted. */
 static int serve(const struct daemon_params *params, int ready_fd, struct err *err)
 {
 	struct signals signals = { 0 };
 	struct wire w = { 0 };
 	int rc;
 
-	block_signals(&signals.set);
+	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN); /* the store then gets EFBIG and is switched off */
+	if (ready_fd >= 0) {
+		log_use_syslog(); /* from the start: stderr is for the one line of an error */
+		prctl(PR_SET_PDEATHSIG, SIGTERM);
+	}
 	rc = wire_check(&w, params, err);
 	if (rc == 0)
-		rc = wire_up(&w, params, err);
+		rc = wire_prepare(&w, params, err);
+	block_signals(&signals.set);
+	if (rc == 0)
+		rc = wire_mount(&w, err);
 	if (rc == 0) {
 		signals.fs = w.fs;
-		rc = thr_start(&signals.thread, "signals", signals_run, &signals, err);
+		rc = serve_mounted(&w, &signals, ready_fd, err);
 	}
-	if (rc < 0) {
-		wire_down(&w);
-		report(ready_fd, rc, err->msg);
-		return rc;
-	}
-	if (ready_fd >= 0) {
-		if (chdir("/") < 0)
-			log_warn("chdir /: %s", strerror(errno));
-		detach_streams();
-		report(ready_fd, 0, "");
-		close(ready_fd);
-	}
-	log_info("%s is mounted on %s", w.source, w.mountpoint);
-	fs_wait(w.fs);
-	pthread_kill(signals.thread.id, SIGUSR1);
-	thr_join(&signals.thread);
-	log_info("%s: unmounted", w.mountpoint);
 	wire_down(&w);
-	return 0;
+	if (rc < 0)
+		report(ready_fd, rc, err->msg);
+	return rc;
 }
 
 /* The parent's half: waits for the child's word. */

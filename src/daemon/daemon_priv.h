@@ -24,6 +24,7 @@ struct wire {
 	struct tier *source_tier;
 	struct arena *arena;
 	struct store *store;
+	uint64_t store_bytes; /* its budget */
 	struct cache *cache;
 	struct fs *fs;
 	struct fs_vfile vfiles[5];
@@ -31,9 +32,14 @@ struct wire {
 
 /* Checks paths and spec before anything is started. */
 int wire_check(struct wire *w, const struct daemon_params *params, struct err *err) MUST_USE;
-/* Scans the dataset and starts everything; afterwards the mount answers. */
-int wire_up(struct wire *w, const struct daemon_params *params, struct err *err) MUST_USE;
+/* Scans the dataset and makes everything that works without a mount: may take long, leaves nothing
+ * behind when it is interrupted. */
+int wire_prepare(struct wire *w, const struct daemon_params *params, struct err *err) MUST_USE;
+/* Mounts and starts; afterwards the mount answers. */
+int wire_mount(struct wire *w, struct err *err) MUST_USE;
 void wire_down(struct wire *w);
+/* Says in the log what was mounted. */
+void wire_log(const struct wire *w);
 
 /* announce.c */
 void wire_order_init(struct wire *w);

@@ -19,6 +19,7 @@
 #include "clairfs/daemon.h"
 
 #define UMOUNT_PATIENCE_NS (10 * NS_PER_S)
+#define DAEMON_PATIENCE_MS 60000
 
 static int absolute_path(const char *path, char out[PATH_MAX], struct err *err)
 {
@@ -109,15 +110,6 @@ int mounts_find(const char *mountpoint, struct mount_info *ret, struct err *err)
 		ret->is_mounted = true; /* the last line is the mount on top */
 		ret->is_ours = strcmp(type, "fuse.clairfs") == 0;
 	}
-	if (ret->is_ours) {
-		struct statx stx;
-
-		/* A mount without daemon answers at once, from the kernel; a live one answers the
-		 * root from its cache. */
-		ret->is_dead = statx(AT_FDCWD, ret->path, AT_STATX_DONT_SYNC, STATX_BASIC_STATS,
-				     &stx) < 0 &&
-			       errno == ENOTCONN;
-	}
 	return 0;
 }
 
@@ -152,56 +144,85 @@ static int umount_once(const char *path, bool is_lazy)
 	return run_fusermount(path, is_lazy);
 }
 
-/* The daemon's pid from its own report; 0 when it does not answer. */
-static int daemon_pidfd(const char *path)
+/* A descriptor of the daemon by the pid it reports. -ETIMEDOUT when it hangs; else *ret_fd may stay
+ * -1. */
+static int daemon_pidfd(const char *path, int *ret_fd)
 {
 	AUTO_FREE char *text = NULL;
 	struct err ignored = { 0 };
 	const char *at;
 	long pid;
+	int rc = mounts_read_vfile(path, "stats.json", &text, &ignored);
 
-	if (mounts_read_vfile(path, "stats.json", &text, &ignored) < 0)
-		return -1;
+	if (rc < 0)
+		return rc;
 	at = strstr(text, "\"pid\":");
 	pid = at ? strtol(at + 6, NULL, 10) : 0;
-	return pid > 1 ? (int)syscall(SYS_pidfd_open, (pid_t)pid, 0) : -1;
+	if (pid > 1)
+		*ret_fd = (int)syscall(SYS_pidfd_open, (pid_t)pid, 0);
+	return 0;
+}
+
+static int umount_patiently(const char *path, bool is_lazy)
+{
+	struct timespec pause = { .tv_nsec = 50 * NS_PER_MS };
+	uint64_t start = clock_now(clock_monotonic());
+	int rc;
+
+	/* Busy may mean a lookup of our own warm thread: it gives way within moments, so try again
+	 * for a while. */
+	while ((rc = umount_once(path, is_lazy)) == -EBUSY &&
+	       clock_now(clock_monotonic()) - start < UMOUNT_PATIENCE_NS)
+		nanosleep(&pause, NULL);
+	return rc;
+}
+
+static int umount_failed(const char *path, int rc, struct err *err)
+{
+	if (rc == -EBUSY)
+		return err_set(err, rc, "%s: in use (see fuser -vm %s); -l detaches it anyway",
+			       path, path);
+	if (rc == -ENOENT)
+		return err_set(err, rc, "fusermount3 is not installed");
+	return err_set_errno(err, rc, "unmounting %s", path);
 }
 
 int mounts_umount(const char *mountpoint, bool is_lazy, struct err *err)
 {
-	struct timespec pause = { .tv_nsec = 50 * NS_PER_MS };
+	struct pollfd daemon = { .fd = -1, .events = POLLIN };
 	struct mount_info info;
-	AUTO_FD int pidfd = -1;
-	uint64_t start = clock_now(clock_monotonic());
 	int rc = mounts_find(mountpoint, &info, err);
 
 	if (rc < 0)
 		return rc;
 	if (!info.is_mounted)
-		return err_set(err, -EINVAL, "%s: nothing is mounted there", info.path);
+		return err_set(err, -ENOENT, "%s: nothing is mounted there", info.path);
 	if (!info.is_ours)
-		return err_set(err, -EINVAL, "%s: not a clairfs mount", info.path);
-	if (!info.is_dead)
-		pidfd = daemon_pidfd(info.path);
-	/* Busy may mean a lookup of our own warm thread: it gives way within moments, so try again
-	 * for a while. */
-	while ((rc = umount_once(info.path, is_lazy)) == -EBUSY &&
-	       clock_now(clock_monotonic()) - start < UMOUNT_PATIENCE_NS)
-		nanosleep(&pause, NULL);
-	if (rc == -EBUSY)
-		return err_set(err, rc, "%s: in use (see fuser -vm %s); -l detaches it anyway",
-			       info.path, info.path);
-	if (rc == -ENOENT)
-		return err_set(err, rc, "fusermount3 is not installed");
-	if (rc < 0)
-		return err_set_errno(err, rc, "unmounting %s", info.path);
-	if (pidfd >= 0) {
-		struct pollfd pfd = { .fd = pidfd, .events = POLLIN };
-
-		if (!is_lazy && poll(&pfd, 1, 60000) == 0)
-			return err_set(err, -ETIMEDOUT,
-				       "%s is unmounted, but its daemon is still running",
+		return err_set(err, -ENOENT, "%s: not a clairfs mount", info.path);
+	if (!is_lazy) { /* a dead mount says at once that nobody is there */
+		rc = daemon_pidfd(info.path, &daemon.fd);
+		if (rc == -ETIMEDOUT)
+			return err_set(err, rc,
+				       "%s: its daemon hangs; -l detaches the mount anyway",
 				       info.path);
 	}
-	return 0;
+	rc = umount_patiently(info.path, is_lazy);
+	if (rc < 0)
+		rc = umount_failed(info.path, rc, err);
+	else if (daemon.fd >= 0 && poll(&daemon, 1, DAEMON_PATIENCE_MS) == 0)
+		rc = err_set(err, -ETIMEDOUT, "%s is unmounted, but its daemon is still running",
+			     info.path);
+	if (daemon.fd >= 0)
+		close(daemon.fd);
+	return rc;
+}
+
+/* Attributes do not tell: the kernel goes on answering them from its cache when the daemon is gone.
+ */
+bool mounts_is_dead(const char *mountpoint)
+{
+	AUTO_FREE char *text = NULL;
+	struct err ignored = { 0 };
+
+	return mounts_read_vfile(mountpoint, "config", &text, &ignored) == -ENOTCONN;
 }

@@ -21,7 +21,7 @@
 #define ANNOUNCE_PATIENCE_NS (600 * NS_PER_S) /* a list of a billion lines has to be read */
 
 /* How a child ends. */
-enum { CHILD_OK, CHILD_FAILED, CHILD_DEAD_MOUNT, CHILD_REFUSED, CHILD_SAID_NO };
+enum { CHILD_OK, CHILD_FAILED, CHILD_DEAD_MOUNT, CHILD_REFUSED, CHILD_SAID_NO, CHILD_UNREADABLE };
 
 struct question {
 	const char *mountpoint;
@@ -45,7 +45,7 @@ static int read_vfile_child(const struct question *q, int out)
 	while ((got = read(fd, chunk, sizeof(chunk))) > 0)
 		if (write(out, chunk, (size_t)got) != got)
 			return CHILD_FAILED;
-	return got < 0 ? CHILD_FAILED : CHILD_OK;
+	return got < 0 ? CHILD_UNREADABLE : CHILD_OK;
 }
 
 static int announce_child(const struct question *q, int out)
@@ -137,6 +137,9 @@ static int answer(const struct question *q, struct buf_writer *w, struct err *er
 			       q->mountpoint);
 	case CHILD_SAID_NO:
 		return err_set(err, -EINVAL, "%s", (const char *)w->data);
+	case CHILD_UNREADABLE:
+		return err_set(err, -EIO, "%s/.clairfs/%s could not be read", q->mountpoint,
+			       q->text);
 	default:
 		return err_set(err, -ENOENT, "%s is not a clairfs mount", q->mountpoint);
 	}

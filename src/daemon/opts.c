@@ -20,19 +20,23 @@ static const char *const log_choices[] = { "error", "warn", "info", "debug", NUL
 
 static const struct conf_option options[] = {
 	ROW(order, CONF_TEXT, "", 0, 0, NULL,
-	    "Order the job reads its samples in, e.g. torch-distributed:seed=42:world=8:ranks=0-3. Empty: unknown, an "
-	    "ordinary cache."),
+	    "Order the job reads its samples in, e.g. "
+	    "torch-distributed:seed=42:world=8:ranks=0-3. Empty: unknown, an ordinary "
+	    "cache."),
 	ROW(layout, CONF_CHOICE, "auto", 0, 0, dataset_layout_names,
-	    "How files become samples: imagefolder (torchvision), files (every file, sorted by path) or auto."),
-	ROW(ram, CONF_BYTES, "1G", 16u << 20, 0, NULL,
-	    "Memory for samples fetched ahead and kept. Pages pushed into the kernel come on top, see stage."),
+	    "How files become samples: imagefolder (torchvision), files (every file, "
+	    "sorted by path) or auto."),
+	ROW(ram, CONF_BYTES, "1G", 16u << 20, 4ull << 40, NULL,
+	    "Memory for samples fetched ahead and kept. Pages pushed into the kernel "
+	    "come on top, see stage."),
 	ROW(stage, CONF_BYTES, "0", 0, 0, NULL,
-	    "Most bytes pushed into the kernel's page cache ahead of the reader. 0: a quarter of ram."),
+	    "Most bytes pushed into the kernel's page cache ahead of the reader. 0: a "
+	    "quarter of ram."),
 	ROW(sample_max, CONF_BYTES, "0", 0, 0, NULL,
 	    "Larger files are not prefetched, only read on demand. 0: an eighth of ram."),
 	ROW(store_dir, CONF_TEXT, "", 0, 0, NULL,
-	    "Directory on a local NVMe drive for samples kept from one epoch to the next. Empty: none. Nothing is left in "
-	    "it when the mount ends."),
+	    "Directory on a local NVMe drive for samples kept from one epoch to the "
+	    "next. Empty: none. Nothing is left in it when the mount ends."),
 	ROW(store_bytes, CONF_BYTES, "0", 0, 0, NULL,
 	    "Budget of the store. 0: half of what is free there when mounting."),
 	ROW(store_keep_free, CONF_BYTES, "1G", 0, 0, NULL,
@@ -40,25 +44,32 @@ static const struct conf_option options[] = {
 	ROW(source_max_inflight, CONF_U64, "64", 1, 1024, NULL,
 	    "Most requests to the source at once: threads that read it."),
 	ROW(source_max_mbps, CONF_U64, "0", 0, 1000000, NULL,
-	    "Cap of prefetching from the source in MB/s (10^6 bytes). Reads that a job waits for are not held back, but use "
-	    "up the same allowance. 0: none."),
+	    "Cap of prefetching from the source in MB/s (10^6 bytes). Reads that a job "
+	    "waits for are not held back, but use up the same allowance. 0: none."),
 	ROW(source_engine, CONF_CHOICE, "auto", 0, 0, io_engine_names,
-	    "How the source is read: pool (threads), uring (io_uring) or auto (uring for local filesystems only)."),
+	    "How the source is read: pool (threads), uring (io_uring) or auto (uring for "
+	    "local filesystems only)."),
 	ROW(store_engine, CONF_CHOICE, "auto", 0, 0, io_engine_names, "The same for the store."),
 	ROW(scan_threads, CONF_U64, "8", 1, 64, NULL,
 	    "Threads that scan the source when mounting."),
 	ROW(stagers, CONF_U64, "2", 1, 8, NULL, "Threads that push pages into the kernel."),
 	ROW(snapshot_dir, CONF_TEXT, "", 0, 0, NULL,
-	    "Where the dataset index is kept for the next mount. Empty: $XDG_CACHE_HOME/clairfs, ~/.cache/clairfs, or "
-	    "/var/cache/clairfs for root. \"none\": not kept."),
+	    "Where the dataset index is kept for the next mount. Empty: "
+	    "$XDG_CACHE_HOME/clairfs, ~/.cache/clairfs, or /var/cache/clairfs for root. "
+	    "\"none\": not kept."),
 	ROW(revalidate, CONF_U64, "300", 0, 86400, NULL,
-	    "Seconds after which files that may still be cached are compared with the source. 0: only when fetched."),
+	    "Seconds after which files that may still be cached are compared with the "
+	    "source. 0: only when fetched. Spread evenly, at most 1000 files a second: a "
+	    "million files take 1000 seconds or more."),
 	ROW(inodes_ahead, CONF_U64, "200000", 0, 100000000, NULL,
-	    "Most inodes made known to the kernel ahead of the reader; each takes about 1 KiB of kernel memory."),
+	    "Inodes made known to the kernel ahead of the readers; each takes about "
+	    "1 KiB of kernel memory. Beyond, 16384 at a time for samples about to be read; "
+	    "what readers look up themselves is not counted."),
 	ROW(allow_other, CONF_BOOL, "off", 0, 0, NULL,
 	    "Let other users read the mount (permissions are checked by the kernel)."),
 	ROW(open, CONF_CHOICE, "auto", 0, 0, open_choices,
-	    "auto: OPEN is refused (ENOSYS) once it is not needed, so that a hit costs no upcall. answer: always answered."),
+	    "auto: OPEN is refused (ENOSYS) once it is not needed, so that a hit costs "
+	    "no upcall. answer: always answered."),
 	ROW(log_level, CONF_CHOICE, "info", 0, 0, log_choices,
 	    "Least important messages that are logged."),
 	{ .name = NULL },
@@ -70,19 +81,24 @@ const struct conf_table mount_option_table = { options };
  * ro,nosuid,nodev. */
 static bool is_generic(const char *word, size_t len)
 {
-	static const char *const words[] = { "ro",     "defaults", "auto",       "noauto",
-					     "user",   "nouser",   "users",      "_netdev",
-					     "nofail", "nosuid",   "nodev",      "noexec",
-					     "exec",   "noatime",  "nodiratime", "relatime",
-					     NULL };
+	/* clang-format off */
+	static const char *const words[] = {
+		"ro", "defaults", "auto", "noauto", "user", "nouser", "users", "owner", "group",
+		"_netdev", "nofail", "suid", "nosuid", "dev", "nodev", "exec", "noexec", "sync",
+		"async", "dirsync", "atime", "noatime", "nodiratime", "relatime", "strictatime",
+		"lazytime", "nolazytime", "silent", NULL
+	};
+	/* clang-format on */
 
 	for (int i = 0; words[i]; i++)
 		if (strlen(words[i]) == len && memcmp(words[i], word, len) == 0)
 			return true;
-	return len > 2 && memcmp(word, "x-", 2) == 0;
+	return (len > 2 && memcmp(word, "x-", 2) == 0) ||
+	       (len > 5 && memcmp(word, "user=", 5) == 0) ||
+	       (len > 8 && memcmp(word, "comment=", 8) == 0);
 }
 
-int mount_opts_set_list(struct mount_opts *opts, const char *list, struct err *err)
+int mount_opts_set_list(struct mount_opts *opts, const char *list, bool is_mount8, struct err *err)
 {
 	AUTO_FREE char *kept = malloc(strlen(list) + 1);
 	char *out = kept;
@@ -93,10 +109,10 @@ int mount_opts_set_list(struct mount_opts *opts, const char *list, struct err *e
 		size_t len = 0;
 
 		while (at[len] && at[len] != ',')
-			len += at[len] == '\\' && at[len + 1] ? 2 : 1;
-		if (len == 2 && memcmp(at, "rw", 2) == 0)
+			len += at[len] == '\\' && at[len + 1] == ',' ? 2 : 1;
+		if (len == 2 && memcmp(at, "rw", 2) == 0 && !is_mount8)
 			return err_set(err, -EINVAL, "option rw: clairfs mounts are read-only");
-		if (len && !is_generic(at, len)) {
+		if (len && !is_generic(at, len) && !(len == 2 && memcmp(at, "rw", 2) == 0)) {
 			if (out != kept)
 				*out++ = ',';
 			memcpy(out, at, len);

@@ -19,7 +19,7 @@ static json_t *json_path(const char *path)
 
 static json_t *order_json(struct wire *w, const struct cache_status *st)
 {
-	AUTO_FREE char *spec = wire_get_order_text(w);
+	AUTO_FREE char *text = wire_get_order_text(w);
 	const struct plan_status *p = &st->plan;
 	json_t *epoch =
 		json_pack("{s:I, s:I, s:I, s:I, s:i, s:I}", "number", (json_int_t)p->epoch,
@@ -27,7 +27,9 @@ static json_t *order_json(struct wire *w, const struct cache_status *st)
 			  "lead", (json_int_t)p->lead, "match_percent", (int)p->match_percent,
 			  "span", (json_int_t)p->span);
 
-	return json_pack("{s:s*, s:s, s:s, s:b, s:o}", "spec", spec, "state",
+	json_t *spec = text ? json_path(text) : NULL;
+
+	return json_pack("{s:o*, s:s, s:s, s:b, s:o}", "spec", spec, "state",
 			 plan_state_names[p->state], "why", p->why ? p->why : "", "is_followed",
 			 p->state == PLAN_FOLLOWING || p->state == PLAN_SLOWED, "epoch", epoch);
 }

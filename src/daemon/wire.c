@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Builds and tears down a mount: the only file that knows every module. Each step leaves the wire
  * in a state that wire_down can undo, so an error anywhere leaves nothing behind. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -42,14 +43,18 @@ static int check_paths(struct wire *w, const struct daemon_params *params, struc
 	rc = mounts_find(params->mountpoint, &mount, err);
 	if (rc < 0)
 		return rc;
-	if (mount.is_dead)
-		return err_set(err, -ENOTCONN,
-			       "mountpoint %s is a dead mount: run clairfs umount %s", mount.path,
-			       mount.path);
-	if (mount.is_ours)
+	if (mount.is_ours && mounts_is_dead(mount.path)) { /* of a killed daemon */
+		log_warn("%s: clearing a dead mount", mount.path);
+		rc = mounts_umount(mount.path, true, err);
+		if (rc < 0)
+			return rc;
+	} else if (mount.is_ours) {
 		return err_set(err, -EBUSY, "mountpoint %s: already mounted", mount.path);
+	}
 	if (stat(mount.path, &st) < 0)
 		return err_set_errno(err, -errno, "mountpoint %s", mount.path);
+	if (!S_ISDIR(st.st_mode))
+		return err_set(err, -ENOTDIR, "mountpoint %s: not a directory", mount.path);
 	w->mountpoint = realpath(params->mountpoint, NULL);
 	if (!w->mountpoint)
 		return err_set_errno(err, -errno, "mountpoint %s", params->mountpoint);
@@ -59,6 +64,27 @@ static int check_paths(struct wire *w, const struct daemon_params *params, struc
 	if (is_inside(w->mountpoint, w->source))
 		return err_set(err, -EINVAL, "mountpoint %s is inside the source %s", w->mountpoint,
 			       w->source);
+	return 0;
+}
+
+/* What is cheap to find out before a scan that may take minutes; fs_new and store_open look again.
+ */
+static int check_dirs(const struct wire *w, struct err *err)
+{
+	DIR *dir = opendir(w->mountpoint);
+	const struct dirent *entry;
+	struct stat st;
+	int n = 0;
+
+	if (!dir)
+		return err_set_errno(err, -errno, "mountpoint %s", w->mountpoint);
+	while ((entry = readdir(dir)))
+		n += strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
+	closedir(dir);
+	if (n > 0)
+		return err_set(err, -ENOTEMPTY, "mountpoint %s: not empty", w->mountpoint);
+	if (w->opts->store_dir && stat(w->opts->store_dir, &st) < 0)
+		return err_set_errno(err, -errno, "option store_dir: %s", w->opts->store_dir);
 	return 0;
 }
 
@@ -78,7 +104,8 @@ int wire_check(struct wire *w, const struct daemon_params *params, struct err *e
 		err_prefix(err, "option order");
 		return rc;
 	}
-	return check_paths(w, params, err);
+	rc = check_paths(w, params, err);
+	return rc < 0 ? rc : check_dirs(w, err);
 }
 
 static void show_scan(void *ctx, uint64_t entries)
@@ -113,18 +140,24 @@ static int open_dataset(struct wire *w, const struct daemon_params *params, stru
 				     .scan_threads = (unsigned)w->opts->scan_threads,
 				     .progress = params->show_progress ? show_scan : NULL,
 				     .progress_ctx = w->source };
-	struct dataset_stats st;
 	int rc = dataset_open(&dp, &w->dataset, err);
 
 	if (params->show_progress)
 		fprintf(stderr, "\r\033[K");
 	if (rc < 0)
 		return rc;
+	return 0;
+}
+
+void wire_log(const struct wire *w)
+{
+	struct dataset_stats st;
+
 	dataset_get_stats(w->dataset, &st);
 	log_info("%s: %u samples, layout %s, %s in %.2f s", w->source,
 		 dataset_n_samples(w->dataset), dataset_layout_names[dataset_layout(w->dataset)],
 		 st.from_snapshot ? "index loaded" : "scanned", (double)st.seconds_ns / 1e9);
-	return 0;
+	log_info("%s is mounted on %s", w->source, w->mountpoint);
 }
 
 static int make_order(struct wire *w, struct err *err)
@@ -157,6 +190,7 @@ static int make_store(struct wire *w, struct err *err)
 		return err_set_errno(err, -errno, "option store_dir: %s", sp.dir);
 	if (!sp.limit_bytes)
 		sp.limit_bytes = (uint64_t)vfs.f_bavail * vfs.f_frsize / 2;
+	w->store_bytes = sp.limit_bytes;
 	return store_open(&sp, &w->store, err);
 }
 
@@ -188,36 +222,35 @@ static int make_tiers(struct wire *w, struct err *err)
 static int make_cache(struct wire *w, struct err *err)
 {
 	const struct mount_opts *o = w->opts;
-	/* An eighth of the arena is left to demand reads, so that a plan that fills its budget does
-	 * not push them out. */
-	uint64_t arena_bytes = o->ram - MIN(o->ram / 8, 64ull << 20);
+	/* A tenth is left to the holes between samples and to demand reads, so that a plan that
+	 * fills its budget does not push them out. */
+	uint64_t arena_bytes = o->ram - o->ram / 10;
 	/* A quarter of the requests is left to demand reads, which then never queue behind
 	 * prefetches. */
 	uint64_t inflight = o->source_max_inflight - o->source_max_inflight / 4;
-	struct cache_params cp = {
-		.dataset = w->dataset,
-		.source = w->source_tier,
-		.store = w->store,
-		.arena = w->arena,
-		.order = w->order,
-		.metrics = w->metrics,
-		.clock = clock_monotonic(),
-		.arena_bytes = arena_bytes,
-		.stage_bytes = o->stage ? o->stage : o->ram / 4,
-		.sample_max_bytes =
-			MIN(o->sample_max ? o->sample_max : o->ram / 8, arena_bytes / 4),
-		.store_bytes = w->store ? (o->store_bytes ? o->store_bytes : UINT64_MAX) : 0,
-		.inflight_min = (uint32_t)MIN(4, inflight),
-		.inflight_max = (uint32_t)inflight,
-		.source_bytes_per_s = o->source_max_mbps * 1000000,
-		.stagers = (uint32_t)o->stagers,
-		.revalidate_ns = o->revalidate * NS_PER_S
-	};
+	struct cache_params cp = { .dataset = w->dataset,
+				   .source = w->source_tier,
+				   .store = w->store,
+				   .arena = w->arena,
+				   .order = w->order,
+				   .metrics = w->metrics,
+				   .clock = clock_monotonic(),
+				   .arena_bytes = arena_bytes,
+				   .stage_bytes = o->stage ? o->stage : o->ram / 4,
+				   .sample_max_bytes =
+					   MIN(o->sample_max ? o->sample_max : o->ram / 8,
+					       arena_bytes / 4),
+				   .store_bytes = w->store_bytes,
+				   .inflight_min = (uint32_t)MIN(4, inflight),
+				   .inflight_max = (uint32_t)inflight,
+				   .source_bytes_per_s = o->source_max_mbps * 1000000,
+				   .stagers = (uint32_t)o->stagers,
+				   .revalidate_ns = o->revalidate * NS_PER_S };
 
 	return cache_new(&cp, &w->cache, err);
 }
 
-static int make_fs(struct wire *w, struct err *err)
+int wire_mount(struct wire *w, struct err *err)
 {
 	struct fs_params fp = { .dataset = w->dataset,
 				.cache = w->cache,
@@ -241,9 +274,11 @@ static int make_fs(struct wire *w, struct err *err)
 	rc = fs_new(&fp, &w->fs, err);
 	if (rc < 0)
 		return rc;
+	rc = fs_start(w->fs, err);
+	if (rc < 0)
+		return rc;
 	cache_set_stage(w->cache, fs_stage_ops(), w->fs);
-	rc = cache_start(w->cache, err);
-	return rc < 0 ? rc : fs_start(w->fs, err);
+	return cache_start(w->cache, err);
 }
 
 /* Source threads hold one descriptor each, kept files and watches some more: the usual soft limit
@@ -259,7 +294,7 @@ static void raise_fd_limit(void)
 	}
 }
 
-int wire_up(struct wire *w, const struct daemon_params *params, struct err *err)
+int wire_prepare(struct wire *w, const struct daemon_params *params, struct err *err)
 {
 	int rc;
 
@@ -274,8 +309,6 @@ int wire_up(struct wire *w, const struct daemon_params *params, struct err *err)
 		rc = make_tiers(w, err);
 	if (rc == 0)
 		rc = make_cache(w, err);
-	if (rc == 0)
-		rc = make_fs(w, err);
 	return rc;
 }
 

@@ -143,6 +143,22 @@ static bool is_of_key(const struct snapshot_key *key, const struct header *h, co
 		memcmp(path, key->path, h->path_len) == 0);
 }
 
+/* Whether the first bytes of the file say that it is as large as it is. */
+static bool has_size_of(int fd, uint64_t size)
+{
+	uint8_t bytes[SNAPSHOT_HEADER_SIZE];
+	struct buf_reader r;
+	struct table t;
+	struct header h;
+
+	if (pread(fd, bytes, sizeof(bytes), 0) != (ssize_t)sizeof(bytes) ||
+	    memcmp(bytes, SNAPSHOT_MAGIC, 8) != 0)
+		return false;
+	buf_reader_init(&r, bytes + 8, sizeof(bytes) - 8);
+	read_header(&r, &h, &t);
+	return !r.is_bad && has_sane_header(&h, &t, size);
+}
+
 static bool parse(uint8_t *bytes, size_t size, const struct snapshot_key *key, struct snapshot *ret)
 {
 	struct buf_reader r;
@@ -212,6 +228,8 @@ int snapshot_load(int dir_fd, const struct snapshot_key *key, struct snapshot *r
 		return -EPERM;
 	if (st.st_size < (off_t)SNAPSHOT_HEADER_SIZE || (uint64_t)st.st_size > DATASET_SNAPSHOT_MAX)
 		return -EBADMSG;
+	if (!has_size_of(fd, (uint64_t)st.st_size))
+		return -EBADMSG; /* before any memory is taken for what a stranger says it is */
 	bytes = malloc((size_t)st.st_size);
 	if (!bytes)
 		return -ENOMEM;

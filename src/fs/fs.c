@@ -2,9 +2,12 @@
 /*
  * The life of a mounted filesystem: made and mounted, started, waited for, unmounted, freed. The
  * order matters twice. At the start the reactor runs first, because watcher and warm thread look
- * paths up through the mount. At the end the mount is taken away and its connection cut before any
- * thread is joined, because each of them may wait for an answer through that mount; the session
- * itself lives until fs_free, because the cache still answers reads into it.
+ * paths up through the mount. At the end the mount is taken away, READs are refused, and the
+ * reactor serves on until no stage operation is inside the kernel; only then does it end and the
+ * device is taken away, which ends the connection and whatever request is left. Watcher and warm
+ * thread are joined last, because they may wait for such a request. The session itself lives until
+ * fs_free, because the cache still completes reads into it. None of this waits for the source: what
+ * asks it for statfs is left behind when it does not answer (statfs.c).
  *
  * Threads: all functions on one thread of the caller, but fs_stop anywhere (also in a signal
  * handler) and fs_get_status anywhere.
@@ -63,6 +66,10 @@ static int set_up(struct fs *fs, const struct fs_params *params, struct err *err
 		rc = fs_dir_init(fs);
 	if (rc == 0)
 		rc = fs_watch_init(fs);
+	if (rc == 0)
+		rc = fs_stage_fill(fs);
+	if (rc == 0)
+		rc = fs_statfs_init(fs);
 	if (rc < 0)
 		return err_set_errno(err, rc, "mount");
 	find_shadowed(fs);
@@ -81,6 +88,7 @@ int fs_new(const struct fs_params *params, struct fs **ret, struct err *err)
 	cond_init(&fs->cv);
 	list_init(&fs->snapshots);
 	fs_reads_init(fs);
+	fs_stage_init(fs);
 	fs_warm_init(fs);
 	fs->wait_fd = fs->quit_fd = fs->watch.fd = -1;
 	fs_announce_init(fs);
@@ -133,6 +141,8 @@ int fs_start(struct fs *fs, struct err *err)
 		rc = thr_start(&fs->warm_thr, "fs-warm", fs_warm_main, fs, err);
 	if (rc == 0)
 		rc = wait_for(fs, &fs->is_warm_begun, err);
+	if (rc == 0)
+		fs_statfs_wait_first(fs);
 	return rc;
 }
 
@@ -165,11 +175,15 @@ void fs_unmount(struct fs *fs)
 {
 	if (!fs->is_mounted)
 		return;
-	fs_mount_end(fs);
+	fs_stage_close(fs);
+	fs_mount_detach(fs);
+	fs_reads_refuse(fs);
+	fs_stage_wait(fs);
 	atomic_store(&fs->is_quitting, true);
 	eventfd_raise(fs->quit_fd);
 	fs_warm_quit(fs);
-	thr_join(&fs->reactor);
+	thr_join(&fs->reactor); /* it polls the device, which keeps it open */
+	fs_mount_cut(fs);
 	thr_join(&fs->watcher);
 	thr_join(&fs->warm_thr);
 	fs_announce_quit(fs);
@@ -190,7 +204,9 @@ void fs_free(struct fs *fs)
 	fs_vfiles_fini(fs);
 	fs_watch_fini(fs);
 	fs_reads_fini(fs);
+	fs_stage_fini(fs);
 	fs_warm_fini(fs);
+	fs_statfs_fini(fs);
 	free(fs->dir_buf);
 	free(fs->nlookup);
 	if (fs->wait_fd >= 0)

@@ -3,8 +3,9 @@
  *
  *   reactor   answers the kernel; owns inodes and snapshots; never blocks
  *   watcher   inotify: sees opens without being in the reader's way; owns `watch`
- *   warm      makes inodes known ahead, asks the source for statfs
+ *   warm      makes inodes known ahead, then ends
  *   announce  takes orders told through the mount
+ *   statfs    asks the source, may be left behind there; sees nothing of struct fs
  *   stagers   (threads of the cache) call the stage operations
  *   others    complete reads: take from and give to the pool
  *
@@ -41,12 +42,25 @@
 
 struct fs_snapshot;
 struct fs_read;
+struct fs_statfs;
 
 struct fs_reads {
 	struct mutex mu;
 	struct list idle;      /* mu */
+	struct list out;       /* mu: with the cache, or being answered */
 	struct fs_read *first; /* FS_READS_KEPT of them in one piece */
-	uint64_t out;          /* mu: not answered yet */
+	bool is_refusing;      /* mu */
+};
+
+/* The stage operations that are going on. */
+struct fs_stage {
+	struct mutex mu;
+	struct cond cv;
+	uint32_t n_running; /* mu */
+	bool is_closed;     /* mu */
+	/* Entries that were looked up for a push and not opened since: a bit each, and how many. */
+	_Atomic uint32_t *is_ahead;
+	_Atomic uint64_t n_ahead;
 };
 
 struct fs_watch {
@@ -63,11 +77,8 @@ struct fs_watch {
 struct fs_warm {
 	struct mutex mu;
 	struct cond cv;
-	bool is_quitting;      /* mu */
-	bool is_statfs_wanted; /* mu */
-	struct statvfs statfs; /* mu */
-	uint64_t statfs_at_ns; /* mu */
-	uint64_t known;        /* warm thread: entries listed so far */
+	bool is_quitting; /* mu */
+	uint64_t known;   /* warm thread: entries listed so far */
 };
 
 struct fs_announce {
@@ -115,9 +126,11 @@ struct fs {
 	_Atomic uint32_t proto_major, proto_minor;
 
 	struct fs_reads reads;
+	struct fs_stage stage;
 	struct fs_watch watch;
 	struct fs_warm warm;
 	struct fs_announce announce;
+	struct fs_statfs *statfs; /* outlives us when the source hangs */
 };
 
 static inline struct fs *fs_of(fuse_req_t req)
@@ -162,6 +175,9 @@ void fs_op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct f
 void fs_reads_init(struct fs *fs);
 int fs_reads_fill(struct fs *fs) MUST_USE;
 void fs_reads_fini(struct fs *fs);
+/* Answers every READ of a file with ENOTCONN, those that wait for the cache and those that come.
+ * The cache may complete them later, to nobody. Thread of fs_unmount. */
+void fs_reads_refuse(struct fs *fs);
 
 /* vfile.c (reactor) */
 bool fs_is_virtual(fuse_ino_t ino);
@@ -201,10 +217,26 @@ char *fs_caps_fusermount(void);
 int fs_mount(struct fs *fs, struct err *err) MUST_USE;
 /* Once the mount answers: remembers which device it is. */
 int fs_mount_identify(struct fs *fs, struct err *err) MUST_USE;
-/* Takes the mount away and cuts the connection; the other threads may still be writing answers. */
-void fs_mount_end(struct fs *fs);
+/* Takes the mount away, and has the kernel end all requests where we may ask for that. Whoever has
+ * files of it open can still make requests. */
+void fs_mount_detach(struct fs *fs);
+/* Puts another file under the number of the device. The connection ends with the last reference to
+ * the device, so nothing may poll it or be stuck in a write to it; threads may still write answers.
+ */
+void fs_mount_cut(struct fs *fs);
 /* "<mountpoint>/<path of the entry>". -ENAMETOOLONG. Any thread. */
 int fs_path(const struct fs *fs, struct entry_id entry, char *out, size_t size) MUST_USE;
+
+/* notify.c */
+void fs_stage_init(struct fs *fs);
+int fs_stage_fill(struct fs *fs) MUST_USE;
+/* The entry was opened or forgotten: its inode is not ahead of the reader any more. Any thread. */
+void fs_stage_caught_up(struct fs *fs, struct entry_id entry);
+void fs_stage_fini(struct fs *fs);
+/* New stage operations fail from now on. */
+void fs_stage_close(struct fs *fs);
+/* Waits for those that had begun; the reactor must run. */
+void fs_stage_wait(struct fs *fs);
 
 /* watch.c */
 int fs_watch_init(struct fs *fs) MUST_USE;
@@ -218,8 +250,13 @@ void fs_warm_init(struct fs *fs);
 void fs_warm_fini(struct fs *fs);
 void *fs_warm_main(void *fs);
 void fs_warm_quit(struct fs *fs);
-/* What the source said last; asks the warm thread for newer numbers when they are old. Never
- * blocks. */
+
+/* statfs.c */
+int fs_statfs_init(struct fs *fs) MUST_USE;
+/* Waits for the first answer of the source, but not long. */
+void fs_statfs_wait_first(struct fs *fs);
+void fs_statfs_fini(struct fs *fs);
+/* What the source said last; asks for newer numbers when they are old. Never blocks. */
 void fs_statfs_get(struct fs *fs, struct statvfs *ret);
 
 #endif

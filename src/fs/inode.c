@@ -77,6 +77,7 @@ void fs_inode_forgotten(struct fs *fs, fuse_ino_t ino, uint64_t count)
 	if (*n > 0)
 		return;
 	count_inodes(fs, -1);
+	fs_stage_caught_up(fs, entry);
 	if (dataset_kind(fs->params.dataset, entry) == ENTRY_KIND_FILE)
 		cache_note_forget(fs->params.cache, entry);
 }

@@ -6,9 +6,15 @@
  *
  * Unmounting is not left to libfuse. It would close the device while threads that complete reads
  * may still write answers to that descriptor number, and by then the number may belong to another
- * file. So the mount is taken away first and another open file is put under the same number: the
- * connection is cut, which ends every request still waiting, and late answers fail harmlessly.
- * libfuse closes the number in fs_free, when nobody else is left.
+ * file. So the mount is taken away first (fs_mount_detach) and another open file is put under the
+ * same number later (fs_mount_cut): late answers fail harmlessly, and libfuse closes the number in
+ * fs_free, when nobody else is left.
+ *
+ * Taking the descriptor away does not cut the connection as long as any system call on the old file
+ * lasts; one that waits for a page of a READ would then wait for ever, because the answer goes to
+ * the new file. Aborting the connection would end it, but not every user may: root may force the
+ * unmount, others need fusectl to be mounted. So fs_unmount cuts only when nothing can be waiting
+ * any more, and the abort merely makes it faster.
  *
  * Threads: the one that calls fs_new and fs_unmount.
  */
@@ -30,6 +36,7 @@
 
 #define FUSE_FS_MAGIC 0x65735546
 #define BLOCKED_FD_DEVICE "/dev/fuse"
+#define CONNECTIONS_DIR "/sys/fs/fuse/connections"
 
 /* While fuse_session_new and _mount run: where their words go. libfuse has one log function for the
  * whole process. */
@@ -220,23 +227,54 @@ static void unmount_path(struct fs *fs)
 	 * take away. */
 	if (fs->mount_dev && device_at(fs->mountpoint) != fs->mount_dev)
 		return;
+	/* By force: the kernel ends all requests. Root of a user namespace may unmount only. */
+	if (umount2(fs->mountpoint, MNT_FORCE | MNT_DETACH | UMOUNT_NOFOLLOW) == 0)
+		return;
 	if (umount2(fs->mountpoint, MNT_DETACH | UMOUNT_NOFOLLOW) < 0)
 		rc = geteuid() == 0 && errno != EPERM ? -errno : run_fusermount(fs->mountpoint);
 	if (rc < 0)
 		log_warn("%s cannot be unmounted (%s)", fs->mountpoint, strerror(-rc));
 }
 
-void fs_mount_end(struct fs *fs)
+static bool is_connected(struct fs *fs)
 {
-	int fd = fuse_session_fd(fs->se);
-	struct pollfd pfd = { .fd = fd };
+	struct pollfd pfd = { .fd = fuse_session_fd(fs->se) };
+
+	return poll(&pfd, 1, 0) != 1 || !(pfd.revents & POLLERR);
+}
+
+/* The file belongs to the user who mounted; fusectl need not be mounted there. */
+static void abort_connection(struct fs *fs)
+{
+	AUTO_FREE char *path = NULL;
+	AUTO_FD int fd = -1;
+	ssize_t put;
+
+	if (!fs->mount_dev ||
+	    asprintf(&path, CONNECTIONS_DIR "/%u/abort", minor(fs->mount_dev)) < 0)
+		return;
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	/* Asked after opening: while we are connected the number is ours and nobody else's. */
+	if (fd < 0 || !is_connected(fs))
+		return;
+	put = write(fd, "1", 1);
+	(void)put;
+}
+
+void fs_mount_detach(struct fs *fs)
+{
+	/* Not connected: unmounted from outside, or aborted; there may be a mount left in the
+	 * latter case. */
+	if (is_connected(fs) || device_at(fs->mountpoint) == fs->mount_dev)
+		unmount_path(fs);
+	if (is_connected(fs)) /* files of it are open, or were until just now */
+		abort_connection(fs);
+}
+
+void fs_mount_cut(struct fs *fs)
+{
 	AUTO_FD int blocked = -1;
 
-	/* POLLERR: unmounted from outside, or aborted; there may be a mount left in the latter
-	 * case. */
-	if (poll(&pfd, 1, 0) != 1 || !(pfd.revents & POLLERR) ||
-	    device_at(fs->mountpoint) == fs->mount_dev)
-		unmount_path(fs);
 	fuse_session_exit(fs->se); /* libfuse keeps silent about what fails from here on */
 	/* A device that is not mounted refuses every write, and polls as an error, which tells
 	 * libfuse that there is nothing left to unmount. Without the right to open it, nothing is
@@ -244,10 +282,9 @@ void fs_mount_end(struct fs *fs)
 	blocked = open(BLOCKED_FD_DEVICE, O_RDWR | O_CLOEXEC | O_NONBLOCK);
 	if (blocked < 0)
 		blocked = open("/dev/null", O_RDWR | O_CLOEXEC);
-	if (blocked < 0 || dup3(blocked, fd, O_CLOEXEC) < 0)
-		log_warn(
-			"the FUSE connection of %s cannot be cut: readers may wait until clairfs ends",
-			fs->mountpoint);
+	if (blocked < 0 || dup3(blocked, fuse_session_fd(fs->se), O_CLOEXEC) < 0)
+		log_warn("the FUSE device of %s cannot be taken away: readers may wait until clairfs ends",
+			 fs->mountpoint);
 }
 
 int fs_path(const struct fs *fs, struct entry_id entry, char *out, size_t size)

@@ -11,6 +11,10 @@
  * errno the source gave is the reader's answer. How long it took and whether it failed is counted
  * by the cache, which knows why.
  *
+ * The pages of a READ are locked until it is answered, and whoever pushes or drops them waits. So
+ * the unmount answers for the cache what the cache has not answered yet: the end must not depend on
+ * the source. Of the two, the one that claims the READ first answers it.
+ *
  * fs_op_* run on the reactor and never block; read_done runs on any thread.
  */
 #include <assert.h>
@@ -21,9 +25,10 @@
 
 struct fs_read {
 	struct cache_read read;
-	struct list node; /* idle ones */
+	struct list node; /* in idle or out */
 	struct fs *fs;
 	fuse_req_t req;
+	_Atomic bool is_answered;
 	bool is_kept; /* one of the fs->reads.first; else on the heap */
 };
 
@@ -31,6 +36,7 @@ void fs_reads_init(struct fs *fs)
 {
 	mutex_init(&fs->reads.mu);
 	list_init(&fs->reads.idle);
+	list_init(&fs->reads.out);
 }
 
 int fs_reads_fill(struct fs *fs)
@@ -50,32 +56,9 @@ int fs_reads_fill(struct fs *fs)
 
 void fs_reads_fini(struct fs *fs)
 {
-	assert(fs->reads.out == 0); /* cache_stop answers all of them */
+	assert(list_is_empty(&fs->reads.out)); /* cache_stop answers all of them */
 	free(fs->reads.first);
 	mutex_fini(&fs->reads.mu);
-}
-
-static struct fs_read *reads_get(struct fs *fs)
-{
-	struct fs_reads *reads = &fs->reads;
-	struct fs_read *r = NULL;
-	struct list *node;
-
-	mutex_lock(&reads->mu);
-	node = list_pop_head(&reads->idle);
-	reads->out++;
-	mutex_unlock(&reads->mu);
-	if (node)
-		return container_of(node, struct fs_read, node);
-	r = calloc(1, sizeof(*r));
-	if (r) {
-		r->fs = fs;
-		return r;
-	}
-	mutex_lock(&reads->mu);
-	reads->out--;
-	mutex_unlock(&reads->mu);
-	return NULL;
 }
 
 static void reads_put(struct fs_read *r)
@@ -84,12 +67,59 @@ static void reads_put(struct fs_read *r)
 	bool is_kept = r->is_kept;
 
 	mutex_lock(&reads->mu);
+	list_remove(&r->node);
 	if (is_kept)
 		list_push_head(&reads->idle, &r->node); /* the warmest first */
-	reads->out--;
 	mutex_unlock(&reads->mu);
 	if (!is_kept)
 		free(r);
+}
+
+/* NULL and a negative errno when the READ cannot be taken. */
+static struct fs_read *reads_get(struct fs *fs, fuse_req_t req, int *rc)
+{
+	struct fs_reads *reads = &fs->reads;
+	struct list *node;
+	struct fs_read *r;
+
+	mutex_lock(&reads->mu);
+	node = list_pop_head(&reads->idle);
+	mutex_unlock(&reads->mu);
+	r = node ? container_of(node, struct fs_read, node) : calloc(1, sizeof(*r));
+	*rc = -ENOMEM;
+	if (!r)
+		return NULL;
+	r->fs = fs;
+	r->req = req;
+	atomic_store_explicit(&r->is_answered, false, memory_order_relaxed);
+	mutex_lock(&reads->mu);
+	*rc = reads->is_refusing ? -ENOTCONN : 0;
+	list_push_tail(&reads->out, &r->node);
+	mutex_unlock(&reads->mu);
+	if (*rc == 0)
+		return r;
+	reads_put(r);
+	return NULL;
+}
+
+static bool claim(struct fs_read *r)
+{
+	return !atomic_exchange(&r->is_answered, true);
+}
+
+void fs_reads_refuse(struct fs *fs)
+{
+	struct fs_reads *reads = &fs->reads;
+
+	mutex_lock(&reads->mu);
+	reads->is_refusing = true;
+	for (struct list *node = reads->out.next; node != &reads->out; node = node->next) {
+		struct fs_read *r = container_of(node, struct fs_read, node);
+
+		if (claim(r))
+			fuse_reply_err(r->req, ENOTCONN);
+	}
+	mutex_unlock(&reads->mu);
 }
 
 static bool may_refuse_open(struct fs *fs)
@@ -118,8 +148,10 @@ void fs_op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	}
 	/* The watcher reports this open too where it watches: one of the two must keep silent. */
 	if (fs_entry_of(fs, ino, &entry) && dataset_is_sample(fs->params.dataset, entry) &&
-	    !fs_is_dir_watched(fs, dataset_parent(fs->params.dataset, entry)))
+	    !fs_is_dir_watched(fs, dataset_parent(fs->params.dataset, entry))) {
+		fs_stage_caught_up(fs, entry);
 		cache_note_open(fs->params.cache, entry);
+	}
 	fi->keep_cache = 1;
 	fuse_reply_open(req, fi);
 }
@@ -140,7 +172,9 @@ static void read_done(struct cache_read *read, int status, const struct iovec *i
 {
 	struct fs_read *r = read->ctx;
 
-	if (status < 0)
+	if (!claim(r))
+		; /* the unmount was first */
+	else if (status < 0)
 		fuse_reply_err(r->req, -status);
 	else
 		fuse_reply_iov(r->req, iov, n_iov);
@@ -152,6 +186,7 @@ void fs_op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct f
 	struct fs *fs = fs_of(req);
 	struct entry_id entry;
 	struct fs_read *r;
+	int rc;
 
 	metrics_add(fs->params.metrics, METRIC_UPCALL_READ, 1);
 	if (fs_is_virtual(ino)) {
@@ -169,12 +204,11 @@ void fs_op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct f
 		fuse_reply_err(req, EINVAL);
 		return;
 	}
-	r = reads_get(fs);
+	r = reads_get(fs, req, &rc);
 	if (!r) {
-		fuse_reply_err(req, ENOMEM);
+		fuse_reply_err(req, -rc);
 		return;
 	}
-	r->req = req;
 	r->read.entry = entry;
 	r->read.offset = (uint64_t)off;
 	r->read.length = (uint32_t)size;

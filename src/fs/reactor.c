@@ -8,7 +8,9 @@
  * Nothing called from here may block: no source, no lock that is held over I/O, no notification of
  * the kernel (which waits for pages locked by a READ that only this thread could take).
  *
- * It ends when the filesystem was unmounted or quit_fd says so. Threads: fs-reactor.
+ * It ends when the filesystem was unmounted or quit_fd says so. A device that cannot be read for
+ * another reason ends the mount but not the reactor: until fs_unmount is through, a stage operation
+ * may wait for a READ that lies in the device. Threads: fs-reactor.
  */
 #include <errno.h>
 #include <poll.h>
@@ -16,6 +18,8 @@
 #include "clairfs/base/log.h"
 
 #include "fs_priv.h"
+
+#define BROKEN_POLL_MS 10
 
 static void op_init(void *userdata, struct fuse_conn_info *conn)
 {
@@ -70,46 +74,51 @@ const struct fuse_lowlevel_ops fs_ops = {
 	.lseek = fs_op_lseek,
 };
 
-/* Takes what is there. False when the connection is gone. */
-static bool drain(struct fs *fs, struct fuse_buf *buf)
+/* Takes what is there. -EAGAIN when that was all, -ENODEV when the connection is gone. */
+static int drain(struct fs *fs, struct fuse_buf *buf)
 {
 	while (!atomic_load_explicit(&fs->is_quitting, memory_order_relaxed)) {
 		int rc = fuse_session_receive_buf(fs->se, buf);
 
-		if (rc > 0) {
+		if (rc > 0)
 			fuse_session_process_buf(fs->se, buf);
-			continue;
-		}
-		if (rc == -EAGAIN)
-			return true;
-		if (rc == -EINTR)
-			continue;
-		if (rc < 0)
-			log_error("the FUSE device cannot be read (errno %d): unmounting", -rc);
-		return false;
+		else if (rc != -EINTR)
+			return rc == 0 ? -ENODEV : rc;
 	}
-	return false;
+	return -ENODEV;
+}
+
+/* Wakes fs_wait and fs_start: nobody serves the mount any more, or not for long. */
+static void ended(struct fs *fs)
+{
+	mutex_lock(&fs->mu);
+	fs->is_ended = true;
+	cond_broadcast(&fs->cv);
+	mutex_unlock(&fs->mu);
+	fs_stop(fs);
 }
 
 void *fs_reactor_main(void *arg)
 {
 	struct fs *fs = arg;
 	struct fuse_buf buf = { .mem = NULL };
-	struct pollfd fds[3] = { { .fd = fuse_session_fd(fs->se), .events = POLLIN },
-				 { .fd = fs->quit_fd, .events = POLLIN },
-				 { .fd = fs->announce.done_fd, .events = POLLIN } };
+	struct pollfd fds[3] = { { .fd = fs->quit_fd, .events = POLLIN },
+				 { .fd = fs->announce.done_fd, .events = POLLIN },
+				 { .fd = fuse_session_fd(fs->se), .events = POLLIN } };
+	bool is_broken = false;
+	int rc;
 
-	while (drain(fs, &buf) && !fds[1].revents) {
-		if (poll(fds, 3, -1) < 0 && errno != EINTR)
-			break;
-		if (fds[2].revents)
+	while ((rc = drain(fs, &buf)) != -ENODEV && !fds[0].revents) {
+		if (rc != -EAGAIN && !is_broken) {
+			log_error("the FUSE device cannot be read (errno %d): unmounting", -rc);
+			is_broken = true;
+			ended(fs);
+		}
+		poll(fds, rc == -EAGAIN ? 3 : 2, rc == -EAGAIN ? -1 : BROKEN_POLL_MS);
+		if (fds[1].revents)
 			fs_announce_finish(fs);
 	}
 	free(buf.mem);
-	mutex_lock(&fs->mu);
-	fs->is_ended = true;
-	cond_broadcast(&fs->cv);
-	mutex_unlock(&fs->mu);
-	fs_stop(fs); /* wakes fs_wait: nobody serves the mount any more */
+	ended(fs);
 	return NULL;
 }

@@ -10,16 +10,14 @@
  * valid. The first few thousand entries are listed without rests, before fs_start returns: a small
  * dataset is then known as a whole.
  *
- * When that is done the thread asks the source for statfs, seldom and only after somebody asked us:
- * it may block there as long as it likes.
+ * It uses the mount only, never the source, so that it always ends with the mount.
  *
- * Threads: fs-warm; fs_statfs_get runs on the reactor, fs_warm_quit on the thread of fs_unmount.
+ * Threads: fs-warm; fs_warm_quit runs on the thread of fs_unmount.
  */
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>
 #include <sys/resource.h>
-#include <sys/statvfs.h>
 
 #include "fs_priv.h"
 
@@ -27,48 +25,18 @@
 #define HOLD_ENTRIES 256
 #define MIN_REST_NS (2 * NS_PER_MS)
 #define RESTS_PER_HOLD 9
-#define STATFS_OLD_NS (5 * NS_PER_S)
 #define NICE 10
-
-static void ask_source(struct fs *fs)
-{
-	struct statvfs st;
-	bool is_good = fstatvfs(dataset_source_fd(fs->params.dataset), &st) == 0;
-
-	mutex_lock(&fs->warm.mu);
-	if (is_good)
-		fs->warm.statfs = st;
-	fs->warm.statfs.f_namemax = FS_NAME_MAX;
-	fs->warm.statfs_at_ns = clock_now(fs->params.clock);
-	fs->warm.is_statfs_wanted = false;
-	mutex_unlock(&fs->warm.mu);
-}
 
 void fs_warm_init(struct fs *fs)
 {
 	mutex_init(&fs->warm.mu);
 	cond_init(&fs->warm.cv);
-	ask_source(fs);
 }
 
 void fs_warm_fini(struct fs *fs)
 {
 	cond_fini(&fs->warm.cv);
 	mutex_fini(&fs->warm.mu);
-}
-
-void fs_statfs_get(struct fs *fs, struct statvfs *ret)
-{
-	struct fs_warm *warm = &fs->warm;
-
-	mutex_lock(&warm->mu);
-	*ret = warm->statfs;
-	if (clock_now(fs->params.clock) - warm->statfs_at_ns > STATFS_OLD_NS &&
-	    !warm->is_statfs_wanted) {
-		warm->is_statfs_wanted = true;
-		cond_signal(&warm->cv);
-	}
-	mutex_unlock(&warm->mu);
 }
 
 void fs_warm_quit(struct fs *fs)
@@ -79,28 +47,18 @@ void fs_warm_quit(struct fs *fs)
 	mutex_unlock(&fs->warm.mu);
 }
 
-/* Rests, or returns early for a statfs; UINT64_MAX: until there is something to do. False when the
- * thread shall end. */
+/* False when the thread shall end. */
 static bool rest(struct fs *fs, uint64_t ns)
 {
 	struct fs_warm *warm = &fs->warm;
-	bool is_wanted, is_quitting;
+	bool is_quitting;
 
 	mutex_lock(&warm->mu);
-	if (!warm->is_quitting && !warm->is_statfs_wanted) {
-		if (ns == UINT64_MAX)
-			cond_wait(&warm->cv, &warm->mu);
-		else if (ns > 0)
-			cond_wait_for(&warm->cv, &warm->mu, ns);
-	}
-	is_wanted = warm->is_statfs_wanted;
+	if (!warm->is_quitting && ns > 0)
+		cond_wait_for(&warm->cv, &warm->mu, ns);
 	is_quitting = warm->is_quitting;
 	mutex_unlock(&warm->mu);
-	if (is_quitting)
-		return false;
-	if (is_wanted)
-		ask_source(fs);
-	return true;
+	return !is_quitting;
 }
 
 static void begun(struct fs *fs)
@@ -190,7 +148,5 @@ void *fs_warm_main(void *arg)
 	if (fs->params.inodes_ahead > 0)
 		list_all(fs);
 	begun(fs);
-	while (rest(fs, UINT64_MAX))
-		;
 	return NULL;
 }

@@ -153,8 +153,10 @@ static void note(struct fs *fs, const struct inotify_event *event, const char *n
 		return;
 	entry = dataset_lookup(fs->params.dataset, fs->watch.dir_of_wd[event->wd], name,
 			       strnlen(name, event->len));
-	if (!entry_eq(entry, ENTRY_NONE) && dataset_is_sample(fs->params.dataset, entry))
-		cache_note_open(fs->params.cache, entry);
+	if (entry_eq(entry, ENTRY_NONE) || !dataset_is_sample(fs->params.dataset, entry))
+		return;
+	fs_stage_caught_up(fs, entry);
+	cache_note_open(fs->params.cache, entry);
 }
 
 /* True when there was something. */

@@ -13,10 +13,8 @@
  * far larger than its 4 bytes per sample. Set-up code of one thread; fills and lengths from any
  * thread. */
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "clairfs/base/buf.h"
 #include "clairfs/base/text.h"
@@ -193,24 +191,6 @@ static int parse_line(struct list_parser *p, const char *text, size_t len, struc
 	return list_add(p->list, (uint32_t)digits_value(text + at, digits), err);
 }
 
-/* Full read unless the file ends. */
-static int read_window(int fd, void *buf, size_t size, size_t *ret, struct err *err)
-{
-	*ret = 0;
-	while (*ret < size) {
-		ssize_t n = read(fd, (char *)buf + *ret, size - *ret);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return err_set_errno(err, -errno, "cannot read");
-		if (n == 0)
-			break;
-		*ret += (size_t)n;
-	}
-	return 0;
-}
-
 /* Parses the lines that are complete in window[0, *used); moves the rest to the front. */
 static int parse_window(struct list_parser *p, char *window, size_t *used, bool is_last,
 			struct err *err)
@@ -248,7 +228,7 @@ static int read_text(struct list_parser *p, int fd, struct err *err)
 	if (!window)
 		return err_set(err, -ENOMEM, "out of memory");
 	while (got > 0) {
-		int rc = read_window(fd, window + used, WINDOW - used, &got, err);
+		int rc = order_file_read(fd, window + used, WINDOW - used, &got, err);
 
 		if (rc < 0)
 			return rc;
@@ -270,7 +250,7 @@ static int read_raw(struct list_parser *p, int fd, unsigned width, struct err *e
 	if (!window)
 		return err_set(err, -ENOMEM, "out of memory");
 	do {
-		rc = read_window(fd, window, WINDOW, &got, err);
+		rc = order_file_read(fd, window, WINDOW, &got, err);
 		if (rc < 0)
 			return rc;
 		if (got % width != 0)
@@ -301,14 +281,12 @@ static bool has_suffix(const char *path, const char *suffix)
 
 static int read_file(struct list_parser *p, const char *path, struct err *err)
 {
-	/* Not blocking: opening a FIFO must not wait for a writer before it is refused. */
-	int fd AUTO_FD = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	struct stat st;
+	int fd AUTO_FD = -1;
+	uint64_t size;
+	int rc = order_file_open(path, &fd, &size, err);
 
-	if (fd < 0 || fstat(fd, &st) < 0)
-		return err_set_errno(err, -errno, "cannot open");
-	if (!S_ISREG(st.st_mode))
-		return err_set(err, -EINVAL, "not a regular file");
+	if (rc < 0)
+		return rc;
 	if (has_suffix(path, ".u32"))
 		return read_raw(p, fd, 4, err);
 	if (has_suffix(path, ".u64"))
@@ -353,6 +331,17 @@ static int list_finish(struct list *list, struct err *err)
 	return 0;
 }
 
+/* A file with headings says how many epochs there are, unless the spec says less. */
+static void list_set_epochs(struct order *order)
+{
+	const struct list *list = order->state;
+	struct order_info *info = &order->info;
+	uint64_t last = list->epochs[list->n_epochs - 1].epoch;
+
+	if (list->has_headings && info->epochs == 0 && last >= info->start_epoch)
+		info->epochs = last - info->start_epoch + 1;
+}
+
 static int list_open(struct order *order, const struct order_spec *spec,
 		     const struct order_params *params, struct err *err)
 {
@@ -370,6 +359,8 @@ static int list_open(struct order *order, const struct order_spec *spec,
 	if (rc < 0)
 		err_prefix(err, "%s", text_escape(path, strlen(path), shown, sizeof(shown)));
 	order->info.is_same_every_epoch = !parser.list->has_headings;
+	if (rc == 0)
+		list_set_epochs(order);
 	return rc;
 }
 

@@ -37,6 +37,16 @@ uint32_t *order_alloc_u32(uint64_t n)
 	return p;
 }
 
+int order_replay_check(uint64_t epoch, struct err *err)
+{
+	if (epoch < ORDER_REPLAY_MAX)
+		return 0;
+	return err_set(err, -ENOENT,
+		       "epoch %" PRIu64 " is not computed: each epoch goes on from the one before, "
+		       "and no more than %d are repeated",
+		       epoch, ORDER_REPLAY_MAX);
+}
+
 static int order_fill_info(struct order *order, const struct order_spec *spec, uint64_t n,
 			   struct err *err)
 {

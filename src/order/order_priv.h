@@ -19,6 +19,9 @@
 
 #define ORDER_SAMPLES_MAX ((uint64_t)UINT32_MAX - 2) /* n, see struct order_params */
 #define ORDER_WORLD_MAX ((uint64_t)1 << 20)
+/* A shuffle that goes on from the epoch before is repeated from the first one for every epoch asked
+ * for; behind this many it is refused, lest a number in a spec keep a thread busy for days. */
+#define ORDER_REPLAY_MAX 65536
 #define ORDER_OWN_KEYS_MAX 16
 #define ORDER_COMMON_KEYS 6
 
@@ -75,6 +78,9 @@ const char *order_spec_path(const struct order_spec *spec, const char *key);
 
 /* The keys every kind takes, ended like a kind's table. */
 extern const struct order_key order_common_keys[];
+
+/* -ENOENT for an epoch (from 0) that is not replayed. */
+int order_replay_check(uint64_t epoch, struct err *err) MUST_USE;
 
 /* Fills ret_ranks (heap, ascending) from "0-3+6". Errors are about `text` and carry no context. */
 int order_ranks_parse(char *text, uint32_t **ret_ranks, uint32_t *ret_n, struct err *err) MUST_USE;
@@ -139,11 +145,24 @@ struct order_kind_row {
 extern const struct order_kind_row order_kind_table[]; /* ends with a row whose name is NULL */
 const struct order_kind_row *order_kind_find(const char *name); /* or NULL */
 
+/* Opens a regular file, without waiting for anything. Errors do not name the path. */
+int order_file_open(const char *path, int *ret_fd, uint64_t *ret_size, struct err *err) MUST_USE;
+/* Reads `size` bytes, fewer only at the end of the file. */
+int order_file_read(int fd, void *buf, size_t size, size_t *ret, struct err *err) MUST_USE;
+
 /* Room for n numbers (also for n = 0), with large pages where they pay, since permutations are
  * accessed all over the place. free() it. NULL: out of memory. */
 uint32_t *order_alloc_u32(uint64_t n) MUST_USE;
 
 extern const struct order_kind order_kind_sequential, order_kind_list, order_kind_torch_randperm,
-	order_kind_torch_distributed;
+	order_kind_torch_distributed, order_kind_torch_loader, order_kind_torch_generator,
+	order_kind_torch_subset, order_kind_torchdata_loader, order_kind_detectron2_training,
+	order_kind_timm_repeataug, order_kind_numpy_legacy, order_kind_numpy_generator,
+	order_kind_python_random, order_kind_accelerate, order_kind_megatron;
+extern const struct order_kind order_kind_mosaic_naive, order_kind_mosaic_py1s,
+	order_kind_mosaic_py2s, order_kind_mosaic_py1br, order_kind_mosaic_py1e, order_kind_litdata,
+	order_kind_ffcv, order_kind_webdataset, order_kind_grain, order_kind_tf_shuffle,
+	order_kind_tf_list_files, order_kind_dali_file, order_kind_dlio_v05, order_kind_dlio_v1,
+	order_kind_dlio_v2;
 
 #endif

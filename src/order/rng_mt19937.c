@@ -9,14 +9,9 @@
  * state but the caller's. */
 #include "rng_mt19937.h"
 
+#include "clairfs/base/cleanup.h"
+
 #define SHIFT 397
-
-static inline uint32_t twist(uint32_t far, uint32_t upper, uint32_t lower)
-{
-	uint32_t y = (upper & 0x80000000) | (lower & 0x7fffffff);
-
-	return far ^ (y >> 1) ^ (-(y & 1) & 0x9908b0df);
-}
 
 void mt19937_seed(struct mt19937 *rng, uint32_t seed)
 {
@@ -29,16 +24,51 @@ void mt19937_seed(struct mt19937 *rng, uint32_t seed)
 	rng->used = MT19937_WORDS;
 }
 
+void mt19937_seed_key(struct mt19937 *rng, const uint32_t *key, uint32_t n)
+{
+	uint32_t *s = rng->state;
+	uint32_t at = 1, j = 0;
+
+	mt19937_seed(rng, 19650218);
+	for (uint32_t k = MAX(MT19937_WORDS, n); k > 0; k--) {
+		s[at] = (s[at] ^ (s[at - 1] ^ s[at - 1] >> 30) * 1664525) + key[j] + j;
+		j = j + 1 < n ? j + 1 : 0;
+		if (++at == MT19937_WORDS) {
+			s[0] = s[at - 1];
+			at = 1;
+		}
+	}
+	for (uint32_t k = MT19937_WORDS - 1; k > 0; k--) {
+		s[at] = (s[at] ^ (s[at - 1] ^ s[at - 1] >> 30) * 1566083941) - at;
+		if (++at == MT19937_WORDS) {
+			s[0] = s[at - 1];
+			at = 1;
+		}
+	}
+	s[0] = 0x80000000; /* the state is not all zero */
+}
+
+void mt19937_seed_python(struct mt19937 *rng, unsigned __int128 seed)
+{
+	uint32_t key[4], n = 0;
+
+	do {
+		key[n++] = (uint32_t)seed;
+		seed >>= 32;
+	} while (seed > 0);
+	mt19937_seed_key(rng, key, n);
+}
+
 void mt19937_refill(struct mt19937 *rng)
 {
 	uint32_t *s = rng->state;
 	unsigned k;
 
 	for (k = 0; k < MT19937_WORDS - SHIFT; k++)
-		s[k] = twist(s[k + SHIFT], s[k], s[k + 1]);
+		s[k] = mt19937_twist(s[k + SHIFT], s[k], s[k + 1]);
 	for (; k < MT19937_WORDS - 1; k++)
-		s[k] = twist(s[k + SHIFT - MT19937_WORDS], s[k], s[k + 1]);
-	s[k] = twist(s[SHIFT - 1], s[k], s[0]);
+		s[k] = mt19937_twist(s[k + SHIFT - MT19937_WORDS], s[k], s[k + 1]);
+	s[k] = mt19937_twist(s[SHIFT - 1], s[k], s[0]);
 
 	for (k = 0; k < MT19937_WORDS; k++) {
 		uint32_t y = s[k];

@@ -78,8 +78,7 @@ static int torch_common_fill(const struct order *order, uint64_t epoch, uint64_t
 	struct mt19937 rng;
 
 	if (!torch->is_shuffled) {
-		for (uint64_t i = 0; i < length; i++)
-			out[i] = (uint32_t)i;
+		perm_identity(out, (uint32_t)length);
 		return 0;
 	}
 	mt19937_seed(&rng, (uint32_t)(torch->seed + (torch->adds_epoch ? epoch : 0)));

@@ -110,12 +110,14 @@ static void budget_adapt(struct plan *plan, double done_rate, double latency_ns)
 	budget_clamp(plan);
 }
 
-void budget_fetched(struct plan *plan, uint64_t now_ns, uint64_t latency_ns, bool is_ok)
+void budget_fetched(struct plan *plan, uint64_t now_ns, uint64_t latency_ns, int status)
 {
 	struct budget *b = &plan->budget;
 	double l = (double)latency_ns, away;
 
-	if (!is_ok) {
+	if (fetch_is_transient(status))
+		return; /* says nothing about the source */
+	if (status < 0) {
 		if (++b->failures >= FAILURES_BEFORE_PAUSE)
 			b->not_before_ns =
 				now_ns +

@@ -186,7 +186,8 @@ void epochs_roll(struct plan *plan)
 	plan->next_streak = 0;
 	if (plan->state == PLAN_FINISHED) {
 		plan->note = "started again from the first epoch";
-		plan_enter(plan, PLAN_FOLLOWING, NULL);
+		plan_enter(plan, plan->is_proven ? PLAN_FOLLOWING : PLAN_CHECKING,
+			   plan->is_proven ? NULL : plan->note);
 	}
 }
 

@@ -8,6 +8,14 @@
  * consumed: the sets hold only keys. */
 #include "plan_priv.h"
 
+#include <errno.h>
+
+/* Neither the source nor the sample is to blame: worth another try. */
+bool fetch_is_transient(int status)
+{
+	return status == -ENOMEM || status == -EAGAIN || status == -ECANCELED || status == -ESTALE;
+}
+
 /* Positions from the readers within which a missing sample may cost a valuable one: the readers'
  * own distance, and what is consumed during slow fetches. */
 uint64_t fetch_horizon(const struct plan *plan)
@@ -18,7 +26,7 @@ uint64_t fetch_horizon(const struct plan *plan)
 	uint64_t h = 2 * plan->span + 2 * plan->inflight_source +
 		     (uint64_t)(2 * b->rate * slow_ns / (double)NS_PER_S);
 
-	if (plan->state == PLAN_SLOWED)
+	if (plan->state == PLAN_SLOWED || plan->is_unprovable)
 		h /= 4;
 	return MIN(MAX(h, 8), most);
 }
@@ -57,8 +65,13 @@ static bool fetch_has_room(struct plan *plan, uint32_t pages, uint64_t due, uint
 {
 	uint64_t lead = due - plan_low(plan);
 
+	if (plan->state <= PLAN_CHECKING && plan->used_pages + pages <= room_pages(plan) / 2)
+		return true;
+	/* What cannot be verified must not run dry: it goes on within half of the arena, a little
+	 * ahead of the readers. */
 	if (plan->state <= PLAN_CHECKING)
-		return plan->used_pages + pages <= plan->arena_pages / 2;
+		return plan->is_unprovable && lead <= horizon &&
+		       retain_make_room(plan, pages + room_pages(plan) / 2, due, true);
 	if (plan->state == PLAN_SLOWED && lead > MAX(plan->span, horizon))
 		return false;
 	if (lead > horizon)
@@ -100,6 +113,8 @@ uint64_t fetch_step(struct plan *plan, uint64_t now_ns)
 
 	if (!is_prefetching(plan))
 		return UINT64_MAX;
+	if (now_ns < plan->room_not_before_ns)
+		return plan->room_not_before_ns;
 	while (actions_room(plan) > ACTIONS_MAX / 8) {
 		uint64_t source = is_source_open ? fetch_first(plan, SET_WANT) : NO_POS;
 		uint64_t store = fetch_store_allows(plan) ? fetch_first(plan, SET_STORE) : NO_POS;

@@ -42,6 +42,12 @@ void pin_step(struct plan *plan)
 	}
 }
 
+/* The sample changed or the daemon stops: says nothing about the store. */
+static bool pin_is_harmless(int status)
+{
+	return status == -ESTALE || status == -ECANCELED || status == -EAGAIN || status == -ENOMEM;
+}
+
 void pin_answered(struct plan *plan, uint32_t sample, int status)
 {
 	struct item *it = &plan->item[sample];
@@ -55,7 +61,7 @@ void pin_answered(struct plan *plan, uint32_t sample, int status)
 		plan->pin_failures = 0;
 	} else {
 		plan->pinned_pages -= it->pages;
-		plan->pin_failures++;
+		plan->pin_failures += !pin_is_harmless(status);
 	}
 	if (status == -ENOSPC || plan->pin_failures == PIN_FAILURES_MAX)
 		plan->is_pinning_over = true;

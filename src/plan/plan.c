@@ -80,6 +80,8 @@ int plan_new(const struct plan_params *params, struct plan **ret)
 	plan->stage_limit = (double)plan->stage_pages;
 	plan->has_epochs_end = plan->info.epochs != 0;
 	plan->search_pause = SCORE_READS;
+	plan->far_next = FAR_FIRST;
+	plan->far_round = FAR_ROUND;
 	r = plan_init_items(plan);
 	if (r < 0) {
 		plan_free(plan);
@@ -88,6 +90,7 @@ int plan_new(const struct plan_params *params, struct plan **ret)
 	plan->params.size = NULL;
 	plan->params.order = NULL;
 	plan_init_span(plan);
+	room_init(plan);
 	budget_init(plan);
 	if (params->order && params->n)
 		plan_enter(plan, PLAN_WAITING, "nothing has been read yet");
@@ -218,6 +221,7 @@ uint64_t plan_step(struct plan *plan, uint64_t now_ns)
 		return UINT64_MAX;
 	at = epochs_step(plan, now_ns);
 	wake = MIN(wake, at);
+	room_step(plan, now_ns);
 	at = retain_step(plan, now_ns);
 	wake = MIN(wake, at);
 	at = stage_step(plan, now_ns);

@@ -15,6 +15,7 @@
 #include "clairfs/base/clock.h"
 #include "clairfs/base/ids.h"
 #include "clairfs/plan.h"
+#include "item.h"
 #include "tree.h"
 
 #define PAGE_BYTES 4096u
@@ -23,62 +24,13 @@
 #define ABSORB_CHUNK 16384u /* positions of a new epoch taken in per step */
 #define SCORE_READS 256u    /* reads that decide */
 #define SYNC_READS 32u      /* reads that are enough to agree on a position */
+#define FAR_FIRST 3u        /* epochs up to start + 2 are tried each time */
+#define FAR_ROUND 4u
 #define PINS_MAX 16u        /* in flight */
 #define PIN_QUEUE 1024u
 #define RETRY_QUEUE 256u
 #define TAIL_MAX 16384u
 #define HOLD_NS NS_PER_S
-
-enum item_flag {
-	ABSENT = 0,
-	FETCHING = 1,
-	ARENA = 2,
-	STATE_MASK = 3,
-	STAGED = 1 << 2,
-	STAGING = 1 << 3,
-	PINNED = 1 << 4,
-	PINNING = 1 << 5,
-	HELD = 1 << 6,      /* opened a moment ago: somebody may still be reading it */
-	FRESH = 1 << 7,     /* fetched and not opened since */
-	SLOT1 = 1 << 8,     /* the key belongs to slots[1] */
-	TAIL = 1 << 9,      /* of the end of the pass before: reading it now says nothing */
-	NO_FETCH = 1 << 10, /* failed: not again for this use */
-	NO_STAGE = 1 << 11, /* likewise */
-	OPENED = 1 << 12,   /* opened while FETCHING */
-	FROM_STORE = 1 << 13,
-	TRY_SHIFT = 14, /* two bits: STAGE attempts */
-	TRY_MASK = 3 << TRY_SHIFT,
-};
-
-struct item {
-	uint32_t pages; /* cost in the arena, the stage and the store */
-	uint32_t key;   /* position of the next use, NO_KEY: none known */
-	uint32_t flags;
-};
-
-enum slot_set {
-	SET_WANT,  /* absent, to be fetched from the source */
-	SET_STORE, /* absent, to be fetched from the store */
-	SET_GAP,   /* absent and not to be fetched now: in flight, failed, too large */
-	SET_KEEP,  /* in the arena and may be evicted */
-	SET_STAGE, /* in the arena and may be staged */
-	SET_COUNT,
-};
-
-/* One pass over the dataset: an epoch of the order, what of it was read, and the samples whose next
- * use lies in it. */
-struct slot {
-	struct order_epoch *ep; /* both slots may share one (the same epoch again) */
-	uint64_t epoch, pass;   /* pass: grows by one with every pass, as the epoch should */
-	uint64_t index;         /* of the pass in the job's run */
-	bool is_rerun;          /* a guess that the job may be started again: never fetched for */
-	uint64_t length, low;   /* low: first position not consumed */
-	uint64_t absorbed;      /* positions below have been given to their samples as keys */
-	uint64_t value_end;     /* residents needed before this one are worth keeping */
-	uint64_t value_pages;
-	struct bitmap consumed;
-	struct tree set[SET_COUNT];
-};
 
 struct budget {
 	double limit, best_rate, best_limit, base_ns;
@@ -94,6 +46,13 @@ struct budget {
 	uint64_t not_before_ns;
 };
 
+/* Of one read: how much earlier in the pass it came than a guess would have, against the middle of
+ * what was not read (in 1/65536 of it), and the variance of that for guesses. */
+struct proof {
+	int32_t early;
+	uint32_t variance;
+};
+
 struct hold {
 	uint64_t read, at_ns;
 	uint32_t sample;
@@ -102,6 +61,7 @@ struct hold {
 struct retry {
 	uint64_t at_ns;
 	uint32_t sample;
+	uint32_t flag; /* NO_FETCH or NO_STAGE: what is allowed again then */
 };
 
 struct plan {
@@ -124,6 +84,12 @@ struct plan {
 	uint32_t history[SCORE_READS], history_count, history_head;
 	uint64_t verdict[SCORE_READS / 64]; /* ring of bits: as expected */
 	uint32_t verdict_count, verdict_head, verdict_in, recent_out;
+	/* proof.c: whether the last reads can be told from reads in any order */
+	struct proof proof[SCORE_READS]; /* ring */
+	uint32_t proof_count, proof_head;
+	int64_t proof_early;
+	uint64_t proof_variance;
+	bool is_proven, is_unprovable;
 	uint32_t echo;        /* how much the job opens files again, of 1024 */
 	uint32_t next_streak; /* reads of the next pass since one of the current pass */
 	uint32_t blind_reads; /* reads left that prove nothing, after a BLIND */
@@ -135,12 +101,18 @@ struct plan {
 	/* resync.c, epochs.c */
 	bool is_searching, is_asked, has_failed_epoch;
 	uint32_t candidate, epoch_tries;
+	uint64_t far_next, far_round; /* while lost: later epochs, so many at a time */
 	uint64_t asked_epoch, ask_not_before_ns;
 	uint64_t reads, sync_at, search_at, search_pause; /* reads: that counted, ever */
 
+	/* room.c: what the arena turned out to hold; holes between samples take the rest */
+	double room; /* pages */
+	uint64_t room_grown_ns, room_not_before_ns;
+	uint32_t room_unanswered, room_refused; /* fetches asked for before the last cut; in a row */
 	uint64_t used_pages, staged_pages,
 		pinned_pages; /* staged: also being staged; pinned: also being pinned */
-	uint64_t held_pages;
+	uint64_t held_pages, fresh_pages;
+	uint32_t lost_next; /* the sample that retain_shed looks at next */
 	uint64_t
 		grown_pages; /* by which files in use have grown: budgets may be exceeded by that */
 	uint32_t inflight_source, inflight_store, n_pinning;
@@ -218,6 +190,7 @@ void item_rekey(struct plan *plan, uint32_t sample); /* by what is consumed now 
 void retain_opened(struct plan *plan, uint64_t now_ns, uint32_t sample);
 void retain_fetched(struct plan *plan, uint64_t now_ns, const struct plan_event *ev);
 void retain_drop(struct plan *plan, uint32_t sample);
+void retain_lost(struct plan *plan);
 uint64_t retain_step(struct plan *plan, uint64_t now_ns);
 /* Frees room for `pages` more, evicting only what is due after `due` and, unless is_due_soon, only
  * what is not worth keeping. */
@@ -225,7 +198,14 @@ bool retain_make_room(struct plan *plan, uint64_t pages, uint64_t due, bool is_d
 void retain_resized(struct plan *plan, uint32_t sample, uint64_t bytes);
 void retain_lost_copy(struct plan *plan, uint32_t sample);
 
+/* room.c: how much of the arena can be used */
+void room_init(struct plan *plan);
+void room_step(struct plan *plan, uint64_t now_ns);
+uint64_t room_pages(const struct plan *plan);
+void room_answered(struct plan *plan, uint64_t now_ns, uint32_t pages, int status);
+
 /* fetch.c */
+bool fetch_is_transient(int status);
 uint64_t fetch_step(struct plan *plan, uint64_t now_ns);
 uint64_t fetch_horizon(const struct plan *plan);
 
@@ -234,6 +214,9 @@ uint64_t stage_step(struct plan *plan, uint64_t now_ns);
 void stage_consumed(struct plan *plan, uint64_t due, uint32_t sample);
 void stage_forget(struct plan *plan, uint32_t sample); /* between item_out and item_in */
 void stage_answered(struct plan *plan, uint64_t now_ns, uint32_t sample, int status);
+/* Between item_out and item_in: not now, but again in a while (flag: NO_FETCH or NO_STAGE), twice
+ * per use; false: not again for this use. */
+bool stage_try_again(struct plan *plan, uint64_t now_ns, uint32_t sample, uint32_t flag);
 void stage_unstaged(struct plan *plan, uint64_t now_ns, uint32_t sample);
 
 /* pin.c */
@@ -258,6 +241,11 @@ uint32_t score_need(const struct plan *plan);
 void score_judge(struct plan *plan);
 void plan_enter(struct plan *plan, enum plan_state state, const char *why);
 
+/* proof.c */
+void proof_read(struct plan *plan, const struct slot *slot, uint64_t pos);
+void proof_reset(struct plan *plan);
+void proof_judge(struct plan *plan);
+
 /* resync.c */
 void resync_try(struct plan *plan); /* with what is loaded */
 bool resync_candidate(struct plan *plan,
@@ -279,7 +267,7 @@ bool epochs_is_last(const struct plan *plan, const struct slot *slot);
 /* budget.c */
 void budget_init(struct plan *plan);
 void budget_read(struct plan *plan, uint64_t now_ns);
-void budget_fetched(struct plan *plan, uint64_t now_ns, uint64_t latency_ns, bool is_ok);
+void budget_fetched(struct plan *plan, uint64_t now_ns, uint64_t latency_ns, int status);
 void budget_demand(struct plan *plan, uint64_t now_ns, uint64_t bytes);
 /* Whether one more source read of this size may start; if not, *wake_ns is lowered to when to ask
  * again. */

@@ -15,6 +15,9 @@
 #define MOST_READS (2 * SYNC_READS)
 #define TRY_EVERY 8u
 #define SEARCH_PAUSE_MAX 65536u
+#define NEAR_CANDIDATES 5u
+#define FAR_ROUND_MAX 64u
+#define FAR_EPOCHS 64u /* of a job that does not say how many it reads */
 
 struct point {
 	uint64_t pos;
@@ -77,14 +80,19 @@ static struct window window_best(const struct point *points, uint32_t n, uint64_
 static bool resync_fit(const struct plan *plan, const struct order_epoch *ep, uint32_t breadth,
 		       struct window *ret)
 {
-	uint32_t reads = (uint32_t)MIN(breadth == 2 ? MOST_READS : SYNC_READS, ep->length), n;
-	uint64_t width = plan->span + reads;
+	uint64_t width = plan->span + SYNC_READS;
+	bool is_wide = breadth == 2 || width > ep->length / 4 + SYNC_READS;
+	uint32_t reads = (uint32_t)MIN(is_wide ? MOST_READS : SYNC_READS, ep->length), n;
 	struct point points[MOST_READS * OCCURRENCES];
 
 	if (plan->history_count < reads)
 		return false;
 	if (breadth)
 		width = MAX(width, ep->length / (breadth == 1 ? 4 : 2) + reads);
+	/* Reads in any order lie in a window as large as the epoch. Tiny epochs are too short to
+	 * tell. */
+	if (ep->length > 4 * MOST_READS)
+		width = MIN(width, ep->length / 2 + reads);
 	n = points_collect(plan, ep, reads, points);
 	*ret = window_best(points, n, width);
 	return ret->reads * 100 >= reads * 95;
@@ -138,9 +146,13 @@ static void resync_place(struct plan *plan, const struct window *w, const char *
 	plan->next_streak = plan->blind_reads = 0;
 	plan->is_searching = false;
 	plan->search_pause = SCORE_READS;
+	plan->far_next = FAR_FIRST;
+	plan->far_round = FAR_ROUND;
 	plan->resyncs++;
 	plan->note = why;
-	plan_enter(plan, PLAN_FOLLOWING, NULL);
+	if (cur->length > 4 * MOST_READS)
+		plan->is_proven = true; /* so many reads in a part of the epoch are no chance */
+	plan_enter(plan, plan->is_proven ? PLAN_FOLLOWING : PLAN_CHECKING, plan->is_proven ? NULL : why);
 }
 
 static const char *repeat_why(uint64_t epoch)
@@ -244,6 +256,7 @@ static uint64_t candidate_epoch(const struct plan *plan, uint32_t i)
 		epoch = e + 2;
 		break;
 	default:
+		epoch = plan->far_next + (i - NEAR_CANDIDATES);
 		break;
 	}
 	if (epoch == e || (next_slot(plan)->ep && epoch == next_slot(plan)->epoch))
@@ -251,18 +264,45 @@ static uint64_t candidate_epoch(const struct plan *plan, uint32_t i)
 	return epoch;
 }
 
-uint64_t resync_next_candidate(struct plan *plan)
+/* A job that was resumed may be in any epoch: while lost, each search tries some further ones, and
+ * twice as many the next time. */
+static uint64_t far_count(const struct plan *plan)
 {
-	while (plan->candidate < 5) {
-		uint64_t epoch = candidate_epoch(plan, plan->candidate);
+	uint64_t epochs = plan->info.epochs ? plan->info.epochs : FAR_EPOCHS;
+	uint64_t end = plan->info.start_epoch + epochs;
 
-		if (epoch != UINT64_MAX)
-			return epoch;
-		plan->candidate++;
-	}
+	if (plan->state != PLAN_LOST || plan->far_next >= end)
+		return 0;
+	return MIN(plan->far_round, end - plan->far_next);
+}
+
+static void search_end(struct plan *plan)
+{
+	uint64_t far = far_count(plan);
+
 	plan->is_searching = false;
 	plan->search_at = plan->reads + plan->search_pause;
 	plan->search_pause = MIN(plan->search_pause * 2, SEARCH_PAUSE_MAX);
+	if (plan->state != PLAN_LOST)
+		return;
+	plan->why = "reads do not follow the order";
+	plan->far_next = far ? plan->far_next + far : FAR_FIRST;
+	plan->far_round = MIN(plan->far_round * 2, FAR_ROUND_MAX);
+}
+
+uint64_t resync_next_candidate(struct plan *plan)
+{
+	while (plan->candidate < NEAR_CANDIDATES + far_count(plan)) {
+		uint64_t epoch = candidate_epoch(plan, plan->candidate);
+
+		if (epoch != UINT64_MAX) {
+			if (plan->candidate >= NEAR_CANDIDATES)
+				plan->why = "reads do not follow the order: trying later epochs";
+			return epoch;
+		}
+		plan->candidate++;
+	}
+	search_end(plan);
 	return UINT64_MAX;
 }
 

@@ -64,6 +64,30 @@ void item_in(struct plan *plan, uint32_t sample)
 		tree_set(&item_slot(plan, it)->set[__builtin_ctz(sets)], it->key);
 }
 
+static void item_set_fresh(struct plan *plan, struct item *it, bool is_fresh)
+{
+	if (is_fresh == ((it->flags & FRESH) != 0))
+		return;
+	it->flags ^= FRESH;
+	if (is_fresh)
+		plan->fresh_pages += it->pages;
+	else
+		plan->fresh_pages -= it->pages;
+}
+
+/* The copy is gone: its hold must not release a later one of the same sample. */
+static void hold_forget(struct plan *plan, uint32_t sample)
+{
+	for (uint32_t i = plan->hold_count; i-- > 0;) {
+		struct hold *h = &plan->hold[(plan->hold_head + i) % plan->hold_size];
+
+		if (h->sample == sample) {
+			h->sample = SAMPLE_NONE;
+			return;
+		}
+	}
+}
+
 void item_set_state(struct plan *plan, uint32_t sample, uint32_t state)
 {
 	struct item *it = &plan->item[sample];
@@ -73,9 +97,12 @@ void item_set_state(struct plan *plan, uint32_t sample, uint32_t state)
 	if (item_state(it) != ABSENT && state == ABSENT) {
 		assert(plan->used_pages >= it->pages);
 		plan->used_pages -= it->pages;
-		if (it->flags & HELD)
+		if (it->flags & HELD) {
 			plan->held_pages -= it->pages;
-		it->flags &= ~(uint32_t)(HELD | FRESH);
+			hold_forget(plan, sample);
+		}
+		item_set_fresh(plan, it, false);
+		it->flags &= ~(uint32_t)HELD;
 	}
 	it->flags = (it->flags & ~(uint32_t)STATE_MASK) | state;
 }
@@ -161,7 +188,7 @@ void retain_opened(struct plan *plan, uint64_t now_ns, uint32_t sample)
 	} else if (item_state(it) == ARENA) {
 		if (it->flags & FRESH)
 			plan->useful++;
-		it->flags &= ~(uint32_t)FRESH;
+		item_set_fresh(plan, it, false);
 		if (!(it->flags & HELD))
 			hold_push(plan, now_ns, sample);
 	}
@@ -180,19 +207,23 @@ void retain_fetched(struct plan *plan, uint64_t now_ns, const struct plan_event 
 	} else {
 		assert(plan->inflight_source > 0);
 		plan->inflight_source--;
-		budget_fetched(plan, now_ns, ev->latency_ns, ev->status == 0);
+		budget_fetched(plan, now_ns, ev->latency_ns, ev->status);
 	}
+	room_answered(plan, now_ns, it->pages, ev->status);
 	item_out(plan, ev->sample);
 	if (ev->status == 0) {
 		item_set_state(plan, ev->sample, ARENA);
 		if (it->flags & OPENED)
 			hold_push(plan, now_ns, ev->sample);
 		else
-			it->flags |= FRESH;
+			item_set_fresh(plan, it, true);
 	} else {
 		plan->failed++;
 		item_set_state(plan, ev->sample, ABSENT);
-		if (!(it->flags & OPENED))
+		/* Without room it is tried again as soon as there is some. */
+		if (fetch_is_transient(ev->status) && ev->status != -ENOMEM)
+			stage_try_again(plan, now_ns, ev->sample, NO_FETCH);
+		else if (!(it->flags & OPENED) && ev->status != -ENOMEM)
 			it->flags |= NO_FETCH;
 	}
 	it->flags &= ~(uint32_t)(OPENED | FROM_STORE);
@@ -205,10 +236,12 @@ void retain_fetched(struct plan *plan, uint64_t now_ns, const struct plan_event 
  * is needed. */
 static void hold_release(struct plan *plan, uint32_t sample)
 {
-	struct item *it = &plan->item[sample];
+	struct item *it;
 
-	if (!(it->flags & HELD))
+	if (sample == SAMPLE_NONE)
 		return; /* its copy was lost meanwhile */
+	it = &plan->item[sample];
+	assert(it->flags & HELD);
 	item_out(plan, sample);
 	it->flags &= ~(uint32_t)HELD;
 	plan->held_pages -= it->pages;
@@ -219,9 +252,38 @@ static void hold_release(struct plan *plan, uint32_t sample)
 		pin_offer(plan, sample);
 }
 
+/* The order was wrong: what was pushed for it waits for nobody. */
+void retain_lost(struct plan *plan)
+{
+	for (uint32_t i = 0; i < plan->n; i++) {
+		if (!(plan->item[i].flags & STAGED))
+			continue;
+		item_out(plan, i);
+		stage_forget(plan, i);
+		item_in(plan, i);
+	}
+	plan->is_stage_dirty = true;
+	plan->lost_next = 0;
+}
+
+/* While the order is lost: what was fetched for it and never read keeps half of the arena at most;
+ * what was read stays. */
+static void retain_shed(struct plan *plan)
+{
+	while (plan->state == PLAN_LOST && plan->lost_next < plan->n && actions_room(plan) &&
+	       plan->fresh_pages > plan->arena_pages / 2) {
+		uint32_t sample = plan->lost_next++;
+		const struct item *it = &plan->item[sample];
+
+		if (it->flags & FRESH && item_is_evictable(it))
+			retain_drop(plan, sample);
+	}
+}
+
 uint64_t retain_step(struct plan *plan, uint64_t now_ns)
 {
-	while (plan->used_pages > plan->arena_pages && actions_room(plan))
+	retain_shed(plan);
+	while (plan->used_pages > room_pages(plan) && actions_room(plan))
 		if (!retain_make_room(plan, 0, 0, true))
 			break;
 	while (plan->hold_count && actions_room(plan)) {
@@ -265,7 +327,7 @@ bool retain_make_room(struct plan *plan, uint64_t pages, uint64_t due, bool is_d
 	const struct slot *next = next_slot(plan);
 	uint64_t value_end = cur_slot(plan)->length + (next->ep ? next->value_end : 0);
 
-	while (plan->used_pages + pages > plan->arena_pages) {
+	while (plan->used_pages + pages > room_pages(plan)) {
 		uint32_t victim = retain_victim(plan);
 		uint64_t victim_due;
 
@@ -294,6 +356,8 @@ void retain_resized(struct plan *plan, uint32_t sample, uint64_t bytes)
 		plan->used_pages += it->pages - was;
 	if (it->flags & HELD)
 		plan->held_pages += it->pages - was;
+	if (it->flags & FRESH)
+		plan->fresh_pages += it->pages - was;
 	if (it->flags & (STAGED | STAGING))
 		plan->staged_pages += it->pages - was;
 	if (it->flags & (PINNED | PINNING))

@@ -24,8 +24,12 @@ void plan_enter(struct plan *plan, enum plan_state state, const char *why)
 	plan->state = state;
 	if (state == PLAN_FOLLOWING)
 		plan->is_confirmed = true;
-	if (state == PLAN_LOST)
+	plan->is_unprovable = false;
+	if (state == PLAN_LOST) {
 		plan->note = NULL;
+		plan->is_proven = false;
+		retain_lost(plan);
+	}
 	plan->why = why ? why : state_why(plan, state);
 }
 
@@ -55,6 +59,7 @@ void score_push(struct plan *plan, bool is_in)
 void score_reset(struct plan *plan)
 {
 	plan->verdict_count = plan->verdict_head = plan->verdict_in = plan->recent_out = 0;
+	proof_reset(plan);
 }
 
 uint32_t score_percent(const struct plan *plan)
@@ -70,6 +75,20 @@ uint32_t score_need(const struct plan *plan)
 	return (uint32_t)MIN(SYNC_READS, MAX(length, 1));
 }
 
+/* What the reads agree with is no more than any order would give. */
+static void score_unproven(struct plan *plan, uint32_t percent)
+{
+	if (plan->verdict_count < 2 * SYNC_READS)
+		return;
+	if (percent < 95) {
+		plan_enter(plan, PLAN_LOST, NULL);
+	} else if (!plan->is_unprovable && plan->verdict_count >= SCORE_READS / 2) {
+		plan_enter(plan, PLAN_CHECKING,
+			   "cannot be verified: the loader's window is as large as the dataset");
+		plan->is_unprovable = true;
+	}
+}
+
 void score_judge(struct plan *plan)
 {
 	uint32_t percent = score_percent(plan);
@@ -77,11 +96,18 @@ void score_judge(struct plan *plan)
 
 	if (plan->verdict_count < score_need(plan) || state == PLAN_LOST || state == PLAN_NO_ORDER)
 		return;
-	if (percent < 50)
-		state = PLAN_LOST;
-	else if (state == PLAN_FINISHED)
+	if (percent < 50) {
+		plan_enter(plan, PLAN_LOST, NULL);
 		return;
-	else if (percent >= 95)
+	}
+	if (state == PLAN_FINISHED)
+		return;
+	proof_judge(plan);
+	if (!plan->is_proven) {
+		score_unproven(plan, percent);
+		return;
+	}
+	if (percent >= 95)
 		state = PLAN_FOLLOWING;
 	else if (state != PLAN_CHECKING || plan->verdict_count >= 2 * SYNC_READS)
 		state = PLAN_SLOWED;

@@ -98,7 +98,7 @@ static void stage_recover(struct plan *plan, uint64_t now_ns)
 				(double)plan->stage_pages);
 }
 
-/* Samples whose inode the kernel did not know a moment ago. */
+/* Samples whose inode the kernel did not know a moment ago, fetches that were cancelled. */
 static uint64_t stage_retry(struct plan *plan, uint64_t now_ns)
 {
 	while (plan->retry_count) {
@@ -109,7 +109,7 @@ static uint64_t stage_retry(struct plan *plan, uint64_t now_ns)
 		plan->retry_head = (plan->retry_head + 1) % RETRY_QUEUE;
 		plan->retry_count--;
 		item_out(plan, r->sample);
-		plan->item[r->sample].flags &= ~(uint32_t)NO_STAGE;
+		plan->item[r->sample].flags &= ~r->flag;
 		item_in(plan, r->sample);
 	}
 	return UINT64_MAX;
@@ -146,18 +146,17 @@ uint64_t stage_step(struct plan *plan, uint64_t now_ns)
 	return wake;
 }
 
-/* Another try in a while, three in all; false: given up for this use. */
-static bool stage_try_again(struct plan *plan, uint64_t now_ns, uint32_t sample)
+bool stage_try_again(struct plan *plan, uint64_t now_ns, uint32_t sample, uint32_t flag)
 {
 	struct item *it = &plan->item[sample];
 	uint32_t tries = (it->flags & TRY_MASK) >> TRY_SHIFT;
 
-	it->flags |= NO_STAGE;
+	it->flags |= flag;
 	if (tries >= 2 || plan->retry_count == RETRY_QUEUE)
 		return false;
 	it->flags = (it->flags & ~(uint32_t)TRY_MASK) | (tries + 1) << TRY_SHIFT;
 	plan->retry[(plan->retry_head + plan->retry_count++) % RETRY_QUEUE] =
-		(struct retry){ now_ns + (RETRY_NS << tries), sample };
+		(struct retry){ now_ns + (RETRY_NS << tries), sample, flag };
 	return true;
 }
 
@@ -177,7 +176,7 @@ void stage_answered(struct plan *plan, uint64_t now_ns, uint32_t sample, int sta
 	else
 		plan->staged_pages -= it->pages;
 	if (status == -ENOENT)
-		stage_try_again(plan, now_ns, sample);
+		stage_try_again(plan, now_ns, sample, NO_STAGE);
 	else if (status < 0)
 		it->flags |= NO_STAGE;
 	item_in(plan, sample);

@@ -253,6 +253,8 @@ static void window_pend(struct plan *plan, uint32_t sample)
 
 static void window_take(struct plan *plan, uint32_t sample, enum fit fit, const struct use *use)
 {
+	if (fit == FIT_IN || !plan->blind_reads)
+		proof_read(plan, use->slot, use->pos);
 	if (fit == FIT_IN) {
 		window_learn_span(plan, virtual_pos(plan, use->slot, use->pos) - plan_low(plan));
 		plan->next_streak = use->slot == cur_slot(plan) ? 0 : plan->next_streak + 1;

@@ -8,7 +8,8 @@
  *
  * A kept descriptor may be a file that is not behind the path any more. Whatever goes wrong with
  * one is therefore no answer: the read is done again through the path, once, and that is the
- * answer.
+ * answer. The same for an ESTALE of the filesystem itself (NFS, Gluster): it speaks of a handle
+ * that a new look at the path may replace, not of a file that was seen to be another one.
  *
  * tier_read() runs on any thread and never blocks; the rest runs on the engine's threads.
  * Descriptors are closed after done(), because close() on such filesystems may wait for a server.
@@ -65,6 +66,7 @@ static void source_read(struct tier *tier, struct tier_read *read)
 	struct kept_file *file = NULL;
 	struct list dead;
 
+	read->is_retried = false;
 	mutex_lock(&s->mu);
 	s->n_reads++;
 	mutex_unlock(&s->mu);
@@ -88,12 +90,13 @@ static int source_judge(struct tier_read *read)
 	const struct io_job *job = &read->job;
 	bool has_before = job->st.st_mode != 0, has_after = job->st_after.st_mode != 0;
 
+	read->is_changed = false;
 	read->has_st = has_before;
 	if (has_before)
 		read->st = has_after ? job->st_after : job->st;
-	if (has_before && !is_expected(read, &job->st))
-		return -ESTALE;
-	if (has_after && !is_expected(read, &job->st_after))
+	read->is_changed = (has_before && !is_expected(read, &job->st)) ||
+			   (has_after && !is_expected(read, &job->st_after));
+	if (read->is_changed)
 		return -ESTALE;
 	if (job->status < 0)
 		return job->status;
@@ -109,7 +112,7 @@ static void source_count(struct source *s, const struct tier_read *read)
 		metrics_add(s->metrics, METRIC_SOURCE_READS, 1);
 		metrics_add(s->metrics, METRIC_SOURCE_BYTES, read->got);
 		metrics_observe(s->metrics, METRIC_HIST_SOURCE_LATENCY, read->latency_ns);
-	} else if (read->status != -ESTALE || !read->has_st) {
+	} else if (!read->is_changed) {
 		metrics_add(s->metrics, METRIC_SOURCE_ERRORS, 1);
 	}
 }
@@ -121,6 +124,14 @@ static void source_end(struct source *s)
 	if (s->n_reads == 0)
 		cond_broadcast(&s->is_idle);
 	mutex_unlock(&s->mu);
+}
+
+static bool may_try_again(const struct tier_read *read, int status)
+{
+	bool was_kept = read->tier_priv != NULL;
+
+	return status != 0 && !read->is_retried &&
+	       (was_kept || (status == -ESTALE && !read->is_changed));
 }
 
 static void source_done(struct io_job *job)
@@ -135,7 +146,8 @@ static void source_done(struct io_job *job)
 	list_init(&dead);
 	if (file)
 		kept_file_put(&s->files, file, status != 0, &dead);
-	if (file && status != 0) {
+	if (may_try_again(read, status)) {
+		read->is_retried = true;
 		source_start(s, read, NULL); /* `read` may be gone now */
 		kept_files_reap(&dead);
 		return;

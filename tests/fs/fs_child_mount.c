@@ -41,8 +41,7 @@ static int put(const char *path, const char *text)
 	return fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text) ? 0 : errno;
 }
 
-/* Becomes root of a user namespace whose users may have `watches` inotify watches. */
-static int enter_namespace(const char *watches)
+int child_enter_namespace(const char *watches)
 {
 	int rc;
 
@@ -65,7 +64,7 @@ void child_few_watches(void)
 	struct buf_writer w;
 	static struct kit k;
 
-	CHECK_INT(enter_namespace("2"), 0);
+	CHECK_INT(child_enter_namespace("2"), 0);
 	kit_init(&k);
 	kit_add_samples(&k, 5, 4, 100);
 	kit_mount(&k, NULL);

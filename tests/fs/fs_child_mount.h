@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Children of test_fs_life that mount something themselves. */
+/* Children of the fs tests that mount something themselves. */
 #ifndef CLAIRFS_TESTS_FS_CHILD_MOUNT_H
 #define CLAIRFS_TESTS_FS_CHILD_MOUNT_H
 
@@ -7,5 +7,8 @@
 int child_serve(const char *mountpoint);
 /* A test of its own, in a user namespace where two directories can be watched. */
 void child_few_watches(void);
+
+/* Becomes root of a user namespace whose users may have `watches` inotify watches; 0 or an errno. */
+int child_enter_namespace(const char *watches);
 
 #endif

@@ -103,6 +103,7 @@ void kit_mount(struct kit *k, const struct kit_options *options)
 		fp.announce_ctx = options->announce_ctx;
 		fp.force_open_answered = options->force_open_answered;
 		fp.inodes_ahead = options->inodes_ahead ? options->inodes_ahead : fp.inodes_ahead;
+		fp.lookups_ahead = options->lookups_ahead;
 		fp.source = options->shown_source ? options->shown_source : fp.source;
 	}
 	err.msg[0] = '\0';

@@ -25,6 +25,7 @@ struct kit_options {
 	void *announce_ctx;
 	bool force_open_answered;
 	uint64_t inodes_ahead;
+	uint32_t lookups_ahead;
 	const char *shown_source; /* NULL = the source directory */
 };
 

@@ -14,16 +14,18 @@
 #define N 300
 #define EPOCHS 3
 #define SAMPLE_BYTES 112640
+#define ENDLESS_EPOCHS 200
+#define WAIT_MS 120000
 
-/* "<path in the mount> TAB <path in the source>" for every position of the epochs. */
-static char *write_epochs(struct kit *k, struct kit_real *r)
+/* "<path in the mount> TAB <path in the source>" for every position of the first epochs. */
+static char *write_epochs(struct kit *k, struct kit_real *r, unsigned epochs)
 {
 	struct buf_writer w;
 	struct err err;
 	char *path;
 
 	buf_writer_init(&w);
-	for (uint64_t e = 0; e < EPOCHS; e++) {
+	for (uint64_t e = 0; e < epochs; e++) {
 		struct order_epoch *epoch;
 		char rel[256];
 
@@ -63,7 +65,7 @@ static void test_a_job_that_keeps_its_order_is_not_asked_any_more(void)
 	kit_add_samples(&k, 3, N / 3, SAMPLE_BYTES);
 	k.rest = &r;
 	kit_mount(&k, NULL);
-	list = write_epochs(&k, &r);
+	list = write_epochs(&k, &r, EPOCHS);
 	CHECK_INT(kit_child(&k, "read-list", list, NULL), 0);
 	fs_get_status(k.fs, &status);
 	CHECK(status.is_open_refused);
@@ -110,12 +112,13 @@ static void test_unmount_in_the_middle_of_an_epoch_ends(void)
 	kit_add_samples(&k, 3, N / 3, SAMPLE_BYTES);
 	k.rest = &r;
 	kit_mount(&k, NULL);
-	list = write_epochs(&k, &r);
+	list = write_epochs(&k, &r, ENDLESS_EPOCHS);
 	for (size_t i = 0; i < ARRAY_LEN(readers); i++)
 		kit_child_start(&readers[i], "read-list", list, NULL);
-	/* They are at it. */
-	while (kit_counter(&k, METRIC_SAMPLE_OPENS) < 50)
+	/* They are at it, and far from the end of what they shall read. */
+	for (int ms = 0; ms < WAIT_MS && kit_counter(&k, METRIC_SAMPLE_OPENS) < 50; ms++)
 		usleep(1000);
+	CHECK(kit_counter(&k, METRIC_SAMPLE_OPENS) >= 50);
 	fs_unmount(k.fs);
 	for (size_t i = 0; i < ARRAY_LEN(readers); i++) {
 		int status = kit_child_wait(&k, &readers[i]);

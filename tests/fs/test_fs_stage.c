@@ -320,6 +320,62 @@ static void test_a_push_beside_a_waiting_read_ends(void)
 	kit_fini(&k);
 }
 
+static void refused(struct kit *k, uint32_t from, uint32_t to)
+{
+	for (uint32_t s = from; s < to; s++) {
+		CHECK_INT(push(k, (struct entry_id){ s }), -ENOENT);
+		CHECK_INT(fs_stage_ops()->lookup(k->fs, (struct entry_id){ s }), -ENOENT);
+	}
+}
+
+/* The warm thread lists at least one part of a directory: here that is one of many small ones. */
+static void test_lookups_for_pushes_are_bounded(void)
+{
+	static const struct kit_options options = { .inodes_ahead = 1, .lookups_ahead = 10 };
+	AUTO_FREE char *list = NULL;
+	struct buf_writer w;
+	struct fs_status before, after;
+	static struct kit k;
+	char path[256];
+
+	kit_init(&k);
+	kit_add_samples(&k, 2, 1, 5000);
+	for (int i = 0; i < 40; i++) {
+		snprintf(path, sizeof(path), "d1/x%02d", i);
+		kit_add_file(&k, path, 5000);
+	}
+	kit_mount(&k, &options);
+	CHECK_INT(dataset_n_samples(k.dataset), 42);
+	fs_get_status(k.fs, &before);
+	for (uint32_t s = 2; s < 12; s++)
+		CHECK_INT(push_known(&k, (struct entry_id){ s }), 0);
+	refused(&k, 12, 42);
+	CHECK_U64(kit_counter(&k, METRIC_STAGE_LOOKUPS_REFUSED), 30);
+	fs_get_status(k.fs, &after);
+	CHECK(after.inodes_known <= before.inodes_known + 10);
+	/* The reader opens five of them: there is room for five more. */
+	buf_writer_init(&w);
+	for (uint32_t s = 2; s < 7; s++) {
+		CHECK_INT(dataset_path(k.dataset, (struct entry_id){ s }, path, sizeof(path)), 0);
+		buf_printf(&w, "%s/%s\n", k.mountpoint, path);
+	}
+	list = check_write_file("list", w.data, w.size);
+	buf_writer_fini(&w);
+	CHECK_INT(kit_child(&k, "read-list", list, NULL), 0);
+	CHECK(fake_cache_wait_opened(k.cache, 5));
+	for (uint32_t s = 12; s < 17; s++)
+		CHECK_INT(push_known(&k, (struct entry_id){ s }), 0);
+	refused(&k, 17, 42);
+	/* What the kernel forgets makes room for all ten. */
+	CHECK_INT(kit_child(&k, "forget", k.mountpoint, NULL), 0);
+	for (uint32_t s = 2; s < 17; s++)
+		CHECK(fake_cache_wait_forgotten(k.cache, (struct entry_id){ s }, 1));
+	for (uint32_t s = 17; s < 27; s++)
+		CHECK_INT(push_known(&k, (struct entry_id){ s }), 0);
+	refused(&k, 27, 42);
+	kit_fini(&k);
+}
+
 static const struct check_test tests[] = {
 	{ "staged_files_cost_no_upcall", test_staged_files_cost_no_upcall },
 	{ "every_open_is_seen_once_and_in_order", test_every_open_is_seen_once_and_in_order },
@@ -331,6 +387,7 @@ static const struct check_test tests[] = {
 	{ "dropped_pages_are_asked_for_again", test_dropped_pages_are_asked_for_again },
 	{ "a_changed_size_is_shown_after_inval_attr",
 	  test_a_changed_size_is_shown_after_inval_attr },
+	{ "lookups_for_pushes_are_bounded", test_lookups_for_pushes_are_bounded },
 	{ "a_push_beside_a_waiting_read_ends", test_a_push_beside_a_waiting_read_ends },
 };
 

@@ -1,44 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes golden vectors of PyTorch's samplers, computed by PyTorch itself.
+"""Golden vectors of PyTorch's samplers that depend on nothing but their arguments.
 
-    python3 gen_torch.py > order/torch.txt                 (needs torch, numpy, xxhash; about a minute)
+    python3 gen_torch.py > order/torch.txt
     python3 gen_torch.py --large > order/torch_large.txt   (n >= 214748364: 6 GB of memory)
-
-One vector per line, blank-separated: spec, n, epoch, rank, length, XXH3-64 over the samples as little-endian u32 in hex,
-the first 64 samples, the last 64 (comma-separated, "-" for none). The spec is in the words of this project and holds
-the sampler's arguments; test_order_torch.c hands it to the parser, so this script is the only place where the
-arguments of one are mapped to those of the other. Nothing here may come from our own code.
 """
 import argparse
-import sys
 
-import numpy
 import torch
-import xxhash
 from torch.utils.data.distributed import DistributedSampler
 
-SHOWN = 64
+import vectors
+from vectors import IMAGENET, Indices, emit
+
 BIG = 2**24 + 1
-IMAGENET = 1281167
-
-
-class Sized:
-    def __init__(self, n):
-        self.n = n
-
-    def __len__(self):
-        return self.n
-
-
-def show(values):
-    return ",".join(str(v) for v in values.tolist()) if len(values) else "-"
-
-
-def emit(spec, n, epoch, rank, samples):
-    values = numpy.asarray(samples, dtype="<u4")
-    digest = xxhash.xxh3_64_hexdigest(values.tobytes())
-    print(spec, n, epoch, rank, len(values), digest, show(values[:SHOWN]), show(values[-SHOWN:]))
 
 
 def randperm(n, seed):
@@ -53,7 +28,7 @@ def emit_randperm(n, seed, epoch=0):
 
 def emit_distributed(n, seed, world, epochs, ranks, shuffle=True, drop_last=False):
     for rank in ranks:
-        sampler = DistributedSampler(Sized(n), num_replicas=world, rank=rank, shuffle=shuffle, seed=seed,
+        sampler = DistributedSampler(Indices(n), num_replicas=world, rank=rank, shuffle=shuffle, seed=seed,
                                      drop_last=drop_last)
         spec = f"torch-distributed:seed={seed}:world={world}:shuffle={int(shuffle)}:drop_last={int(drop_last)}"
         for epoch in epochs:
@@ -100,15 +75,13 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--large", action="store_true")
     args = parser.parse_args()
-    print(f"# PyTorch {torch.__version__}, gen_torch.py{' --large' if args.large else ''}")
-    print("# spec n epoch rank length xxh3-64(u32le) first64 last64")
+    vectors.heading(f"PyTorch {torch.__version__}")
     if args.large:
         large()
     else:
         small()
         big()
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

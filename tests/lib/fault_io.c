@@ -108,6 +108,13 @@ static bool is_hit_locked(struct fault_io *f, struct fault_io_rule *ret) REQUIRE
 	return true;
 }
 
+static void hold_locked(struct fault_io *f, struct io_job *job) REQUIRES(f->mu)
+{
+	list_push_tail(&f->held, &job->node);
+	f->n_held++;
+	cond_broadcast(&f->cv);
+}
+
 static void let_through(struct fault_io *f, struct io_job *job)
 {
 	struct fault_io_rule rule;
@@ -115,6 +122,8 @@ static void let_through(struct fault_io *f, struct io_job *job)
 
 	mutex_lock(&f->mu);
 	is_hit = is_hit_locked(f, &rule);
+	if (is_hit && rule.kind == FAULT_IO_HOLD)
+		hold_locked(f, job);
 	mutex_unlock(&f->mu);
 	if (!is_hit)
 		io_submit(f->below, job);
@@ -122,7 +131,7 @@ static void let_through(struct fault_io *f, struct io_job *job)
 		run_late(f, job, 0, rule.status);
 	else if (rule.kind == FAULT_IO_DELAY)
 		run_late(f, job, rule.delay_ns, 0);
-	else
+	else if (rule.kind == FAULT_IO_SHORTEN)
 		run_shortened(f, job, rule.length);
 }
 
@@ -134,11 +143,8 @@ static void fault_submit(struct io *io, struct io_job *job)
 	mutex_lock(&f->mu);
 	f->seen++;
 	is_paused = f->is_paused;
-	if (is_paused) {
-		list_push_tail(&f->held, &job->node);
-		f->n_held++;
-		cond_broadcast(&f->cv);
-	}
+	if (is_paused)
+		hold_locked(f, job);
 	mutex_unlock(&f->mu);
 	if (!is_paused)
 		let_through(f, job);

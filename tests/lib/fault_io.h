@@ -19,6 +19,7 @@ enum fault_io_kind {
 	FAULT_IO_FAIL,    /* done() with status; nothing is read */
 	FAULT_IO_SHORTEN, /* at most `length` bytes are read, as if the file ended there */
 	FAULT_IO_DELAY,   /* given to the engine below `delay_ns` later */
+	FAULT_IO_HOLD,    /* waits for fault_io_resume; wants a `repeat`, or it is hit again */
 };
 
 struct fault_io_rule {

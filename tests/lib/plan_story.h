@@ -18,7 +18,7 @@
 #include "clairfs/plan.h"
 
 #define STORY_LOG 20000
-#define STORY_EPOCHS 16
+#define STORY_EPOCHS 80
 
 struct story {
 	struct plan *plan;

@@ -1,39 +1,56 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Adds up meson's JUnit reports: prints what failed or was skipped, then "N passed, N failed, N skipped".
+"""Adds up meson's reports: prints what failed or was skipped, then "N passed, N failed, N skipped".
 
-An argument "broken:NAME" stands for a build that could not be made: one failure. With CI set in the environment a skip
-is a failure. No test at all is a failure.
+Arguments are build directories (meson-logs/testlog.json has the verdict on each program, testlog.junit.xml its test points)
+or "broken:NAME", a build that could not be made. A program that crashed, timed out or ended before its plan is a failure of
+its own, whatever points it had passed; so is a report that is not there. With CI set in the environment a skip is a failure.
 """
+import json
 import os
 import sys
 import xml.etree.ElementTree as ET
 
-
-def cases(path):
-    for suite in ET.parse(path).getroot().iter("testsuite"):
-        yield from ((suite.get("name", ""), case) for case in suite.iter("testcase"))
+GOOD = {"OK", "SKIP", "EXPECTEDFAIL"}
 
 
-def main(paths):
-    passed = failed = skipped = 0
-    for path in paths:
-        if path.startswith("broken:"):
-            failed += 1
-            print("FAILED: build", path[len("broken:"):])
-            continue
-        for suite, case in cases(path):
-            name = f"{suite}: {case.get('classname', '')} {case.get('name', '')}"
-            if case.find("failure") is not None or case.find("error") is not None:
-                failed += 1
-                print("FAILED:", name)
-            elif case.find("skipped") is not None:
-                skipped += 1
-                print("SKIPPED:", name)
-            else:
-                passed += 1
-    print(f"{passed} passed, {failed} failed, {skipped} skipped")
-    return 1 if failed or passed == 0 or (skipped and os.environ.get("CI")) else 0
+def points(path, count):
+    """Counts the test points of one build; names those that failed or were skipped."""
+    for case in ET.parse(path).getroot().iter("testcase"):
+        name = f"{case.get('classname', '')} {case.get('name', '')}"
+        if case.find("failure") is not None or case.find("error") is not None:
+            count["failed"] += 1
+            print("FAILED:", name)
+        elif case.find("skipped") is not None:
+            count["skipped"] += 1
+            print("SKIPPED:", name)
+        else:
+            count["passed"] += 1
+
+
+def programs(path, count):
+    """Programs without a good end. Their failed points were counted already; the program counts once more."""
+    with open(path, encoding="utf-8") as file:
+        for line in file:
+            entry = json.loads(line)
+            if entry["result"] not in GOOD:
+                count["failed"] += 1
+                print("FAILED:", entry["name"], entry["result"])
+
+
+def main(builds):
+    count = {"passed": 0, "failed": 0, "skipped": 0}
+    for build in builds:
+        try:
+            if build.startswith("broken:"):
+                raise OSError("could not be built")
+            points(os.path.join(build, "meson-logs", "testlog.junit.xml"), count)
+            programs(os.path.join(build, "meson-logs", "testlog.json"), count)
+        except (OSError, ValueError, ET.ParseError) as error:
+            count["failed"] += 1
+            print(f"FAILED: {build}: {error}")
+    print(f"{count['passed']} passed, {count['failed']} failed, {count['skipped']} skipped")
+    return 1 if count["failed"] or not count["passed"] or (count["skipped"] and os.environ.get("CI")) else 0
 
 
 if __name__ == "__main__":

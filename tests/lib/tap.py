@@ -52,6 +52,11 @@ def skip(name, reason):
     print(f"ok {_count} - {name} # SKIP {reason}", flush=True)
 
 
+def failures():
+    """How many test points were not good so far."""
+    return _failed
+
+
 def note(text):
     for line in str(text).splitlines():
         print("# " + line, flush=True)

@@ -27,7 +27,7 @@ HOSTS = [
     r"ruby" + "gems" + DOT + "org",
     r"conda" + DOT + "anaconda" + DOT + "org",
 ]
-# At the start of a path only: "frame/work/x" is no absolute path, and neither is a URL's path.
+# At the start of a path only: the name in the middle of a relative path or of a URL is no absolute path.
 PATHS = [r"(?<![\w./:~-])/" + name + r"/" for name in ("wo" + "rk", "ro" + "ot", "ho" + "me", "Us" + "ers")]
 PATTERN = re.compile("|".join(r"(?<![\w-])" + h for h in HOSTS) + "|" + "|".join(PATHS))
 
@@ -47,8 +47,8 @@ def self_test():
     with tap.MadeUpTree({"a.md": good}) as root:
         tap.no_findings(check_tree(root), "harmless text is clean")
     bad = ["/wo" "rk/main/x.c", 'cd "/ro' 'ot/x"', "path=/ho" "me/me/x", "https://py" "pi.org/simple",
-           "http://deb" ".debian.org/debian", "files.python" "hosted.org/x", "https://registry.npm" "js.org",
-           "(/wo" "rk/", "http://ftp.de" ".debian.org/"]
+           "http://deb" ".deb" "ian.org/debian", "files.python" "hosted.org/x", "https://registry.np" "mjs.org",
+           "(/wo" "rk/", "http://ftp.de" ".deb" "ian.org/"]
     for text in bad:
         with tap.MadeUpTree({"deep/b.txt": "line\n" + text + "\n"}) as root:
             tap.finds(check_tree(root), "deep/b.txt:2", f"found: {text[:3]}...{text[-3:]}")

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Merged epochs of random orders against the naive meaning of struct order_epoch: the ranks' own
  * sequences (from order_rank_epoch, which tests/golden compares with the framework), dealt out one
- * by one. Kinds that exist give every rank the same length; the header promises more, so one test
- * merges ranks of random lengths through a kind made here. */
+ * by one. Ranks of kinds that exist differ in length by little; the header promises more, so one
+ * test merges ranks of random lengths through a kind made here. */
 #include "clairfs/order.h"
 
 #include <inttypes.h>
@@ -70,13 +70,31 @@ static uint64_t random_n(uint64_t *random)
 
 static void random_spec(uint64_t *random, char *text, size_t size)
 {
-	uint64_t world = 1 + check_rand_below(random, RANKS_MAX);
+	uint64_t world = 1 + check_rand_below(random, RANKS_MAX), seed = check_rand_u64(random);
+	int flag = (int)check_rand_below(random, 2), shuffle = check_rand_below(random, 5) > 0;
 	bool has_rank = false;
 
-	snprintf(text, size,
-		 "torch-distributed:seed=%" PRIu64 ":world=%" PRIu64 ":shuffle=%d:drop_last=%d",
-		 check_rand_u64(random), world, check_rand_below(random, 5) > 0,
-		 (int)check_rand_below(random, 2));
+	switch (check_rand_below(random, 5)) {
+	case 0:
+		snprintf(text, size, "detectron2-training:seed=%" PRIu64 ":shuffle=%d", seed,
+			 shuffle);
+		break;
+	case 1:
+		snprintf(text, size, "timm-repeataug:num_repeats=%d:selected_round=%d",
+			 1 + (int)check_rand_below(random, 4), (int)check_rand_below(random, 300));
+		break;
+	case 2:
+		snprintf(text, size,
+			 "accelerate:seed=%" PRIu64
+			 ":shuffle=%d:even_batches=%d:drop_last=%d:batch=%d",
+			 seed, shuffle, flag, (int)check_rand_below(random, 3) == 0,
+			 1 + (int)check_rand_below(random, 50));
+		break;
+	default:
+		snprintf(text, size, "torch-distributed:seed=%" PRIu64 ":shuffle=%d:drop_last=%d",
+			 seed, shuffle, flag);
+	}
+	snprintf(text + strlen(text), size - strlen(text), ":world=%" PRIu64, world);
 	if (check_rand_below(random, 3) == 0)
 		return;
 	for (uint64_t r = 0; r < world; r++) {

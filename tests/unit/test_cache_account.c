@@ -4,6 +4,7 @@
  * class; the time is the test's own.
  */
 #include "cache_rig.h"
+#include "src/cache/cache_priv.h"
 
 #define MIB (1u << 20)
 #define SIZE 10000u
@@ -172,6 +173,104 @@ static void classes_add_up_to_the_opens(void)
 	free(mc);
 }
 
+static void failed_read_makes_its_open_a_miss_without_bytes(void)
+{
+	struct fault_io_rule rule = { FAULT_IO_FAIL, .status = -EIO };
+	struct manual_clock *mc = clock_new();
+	struct rig *rig = new_rig(mc);
+
+	fault_io_set(rig->io, &rule);
+	note(rig, 0);
+	CHECK_INT(rig_read_status(rig, 0, 0, 4096), -EIO);
+	CHECK_INT(rig_read_status(rig, 0, 4096, 4096), -EIO);
+	atomic_fetch_add(&mc->now_ns, 2 * NS_PER_S);
+	RIG_UNTIL(total(rig) == 1);
+	fault_io_set(rig->io, NULL);
+	CHECK_U64(rig_metric(rig, METRIC_READS_MISS), 1);
+	CHECK_U64(total_bytes(rig), 0);
+	cache_stop(rig->cache);
+	CHECK_U64(total(rig), 1);
+	CHECK_U64(rig_metric(rig, METRIC_READ_ERRORS), 2);
+	rig_free(rig);
+	free(mc);
+}
+
+static void read_in_flight_keeps_its_open_undecided(void)
+{
+	struct manual_clock *mc = clock_new();
+	struct rig *rig = new_rig(mc);
+	struct rig_read *r;
+
+	fault_io_pause(rig->io);
+	note(rig, 0);
+	r = rig_read_start(rig, 0, 0, 65536);
+	fault_io_wait_held(rig->io, 1);
+	note(rig, 1);
+	atomic_fetch_add(&mc->now_ns, 20 * NS_PER_S);
+	for (uint64_t i = 0; i < 3; i++) /* by the test's thread and by the planner */
+		account_sweep(rig->cache, clock_now(&mc->clock), false);
+	RIG_UNTIL(total(rig) == 1); /* that of sample 1 */
+	note(rig, 0);               /* of a second reader, who waits for the same pages */
+	CHECK_U64(total(rig), 1);
+	fault_io_resume(rig->io);
+	rig_read_wait(r);
+	rig_read_free(r);
+	cache_stop(rig->cache);
+	CHECK_U64(rig_metric(rig, METRIC_READS_MISS), 2);
+	CHECK_U64(rig_metric(rig, METRIC_READS_STAGED), 1);
+	CHECK_U64(rig_metric(rig, METRIC_READ_BYTES_MISS), SIZE);
+	CHECK_U64(total_bytes(rig), 3 * SIZE);
+	rig_free(rig);
+	free(mc);
+}
+
+static void partly_read_samples_do_not_hold_up_the_others(void)
+{
+	struct manual_clock *mc = clock_new();
+	struct rig *rig = new_rig(mc);
+
+	for (uint32_t i = 0; i < 4; i++) {
+		note(rig, i);
+		rig_read_check(rig, i, 0, 4096);
+	}
+	for (uint32_t i = 4; i < 8; i++)
+		note(rig, i);
+	atomic_fetch_add(&mc->now_ns, 2 * NS_PER_S);
+	account_sweep(rig->cache, clock_now(&mc->clock), false);
+	CHECK_U64(rig_metric(rig, METRIC_READS_STAGED), 4);
+	CHECK_U64(total(rig), 4);
+	atomic_fetch_add(&mc->now_ns, 4 * NS_PER_S);
+	account_sweep(rig->cache, clock_now(&mc->clock), false);
+	CHECK_U64(rig_metric(rig, METRIC_READS_MISS), 4);
+	rig_free(rig);
+	free(mc);
+}
+
+/* A READ for pages that were pushed and are gone counts; one of the next pass, after an open that
+ * the push has served, does not. */
+static void push_that_served_its_open_is_used_up(void)
+{
+	struct manual_clock *mc = clock_new();
+	struct rig *rig = new_rig(mc);
+
+	for (uint32_t i = 0; i < 3; i++) {
+		bits_set(rig->cache->staged, i);
+		note(rig, i);
+	}
+	rig_read_check(rig, 0, 0, 4096); /* of that open: the pages were dropped before it */
+	CHECK_U64(rig_metric(rig, METRIC_STAGE_EVICTED_READS), 1);
+	atomic_fetch_add(&mc->now_ns, 2 * NS_PER_S);
+	account_sweep(rig->cache, clock_now(&mc->clock), false);
+	rig_read_check(rig, 1, 0, 4096); /* the next pass */
+	CHECK_U64(rig_metric(rig, METRIC_STAGE_EVICTED_READS), 1);
+	bits_clear(rig->cache->staged_opened, 2);
+	bits_set(rig->cache->staged, 2); /* pushed again, for the next pass */
+	rig_read_check(rig, 2, 0, 4096);
+	CHECK_U64(rig_metric(rig, METRIC_STAGE_EVICTED_READS), 2);
+	rig_free(rig);
+	free(mc);
+}
+
 static const struct check_test tests[] = {
 	{ "open_without_read_was_served_by_the_kernel",
 	  open_without_read_was_served_by_the_kernel },
@@ -182,6 +281,12 @@ static const struct check_test tests[] = {
 	{ "late_open_of_counted_reads_is_not_counted_again",
 	  late_open_of_counted_reads_is_not_counted_again },
 	{ "each_read_of_another_file_counts", each_read_of_another_file_counts },
+	{ "failed_read_makes_its_open_a_miss_without_bytes",
+	  failed_read_makes_its_open_a_miss_without_bytes },
+	{ "read_in_flight_keeps_its_open_undecided", read_in_flight_keeps_its_open_undecided },
+	{ "partly_read_samples_do_not_hold_up_the_others",
+	  partly_read_samples_do_not_hold_up_the_others },
+	{ "push_that_served_its_open_is_used_up", push_that_served_its_open_is_used_up },
 	{ "classes_add_up_to_the_opens", classes_add_up_to_the_opens },
 };
 CHECK_MAIN(tests)

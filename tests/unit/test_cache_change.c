@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "cache_rig.h"
+#include "src/cache/cache_priv.h"
 
 #define MIB (1u << 20)
 
@@ -195,6 +196,92 @@ static void stop_does_not_lose_a_read_that_waits_for_attributes(void)
 	rig_free(rig);
 }
 
+static void estale_of_the_source_is_an_errno_like_any_other(void)
+{
+	struct fault_io_rule fail = { .kind = FAULT_IO_FAIL, .status = -ESTALE };
+	struct rig *rig = rig_new(&(struct rig_options){ .n = 1, .size = 5000 });
+
+	fault_io_set(rig->io, &fail);
+	CHECK_INT(rig_read_status(rig, 0, 0, 4096), -ESTALE);
+	CHECK_U64(fault_io_seen(rig->io), 2);
+	CHECK_U64(rig_metric(rig, METRIC_SOURCE_CHANGED), 0);
+	fault_io_set(rig->io, NULL);
+	rig_read_check(rig, 0, 0, 4096);
+	rig_free(rig);
+}
+
+/* The kernel sends no READ for an empty file, so its open is all there is. */
+static void empty_file_that_was_opened_is_seen_to_grow(void)
+{
+	struct rig *rig =
+		rig_new(&(struct rig_options){ .n = 2, .size = 0, .revalidate_ns = NS_PER_MS });
+
+	cache_note_open(rig->cache, rig_entry(rig, 1));
+	rig_replace(rig, 1, 5000);
+	rig_wait_metric(rig, METRIC_SOURCE_CHANGED, 1);
+	RIG_UNTIL(rig_count(rig, RIG_ATTR, 1) >= 1);
+	CHECK_U64(dataset_size(rig->dataset, rig_entry(rig, 1)), 5000);
+	rig_free(rig);
+}
+
+static void revalidation_is_spread_over_its_interval(void)
+{
+	CHECK_U64(revalidate_gap_ns(300 * NS_PER_S, 0), 300 * NS_PER_S);
+	CHECK_U64(revalidate_gap_ns(300 * NS_PER_S, 1), 300 * NS_PER_S);
+	CHECK_U64(revalidate_gap_ns(300 * NS_PER_S, 3000), NS_PER_S / 10);
+	CHECK_U64(revalidate_gap_ns(300 * NS_PER_S, 300000), NS_PER_MS);
+	CHECK_U64(revalidate_gap_ns(300 * NS_PER_S, 100000000), NS_PER_MS); /* the most there is */
+	CHECK_U64(revalidate_gap_ns(NS_PER_S, 1u << 31), NS_PER_MS);
+}
+
+/* Files are counted as touched once, however often they are read, opened and forgotten. */
+static void touched_files_are_counted_once(void)
+{
+	struct rig *rig = rig_new(&(struct rig_options){ .n = 4, .size = 0 });
+
+	for (uint32_t i = 0; i < 12; i++)
+		cache_note_open(rig->cache, rig_entry(rig, i % 4));
+	CHECK_U64(atomic_load(&rig->cache->n_touched), 4);
+	cache_note_forget(rig->cache, rig_entry(rig, 2));
+	cache_note_forget(rig->cache, rig_entry(rig, 2));
+	CHECK_U64(atomic_load(&rig->cache->n_touched), 3);
+	rig_free(rig);
+}
+
+/* Of a sample that the plan fetches, the first piece waits for a slot and the second is here: the
+ * change ends the fetch while its pieces are being dropped. */
+static void change_of_a_sample_that_waits_for_its_first_piece(void)
+{
+	const uint64_t sample_sizes[] = { 8 * MIB, 2 * MIB };
+	struct fault_io_rule hold = { .kind = FAULT_IO_HOLD, .repeat = 8 };
+	struct rig *rig = rig_new(&(struct rig_options){ .n = 2,
+							 .sizes = sample_sizes,
+							 .order = "sequential",
+							 .sample_max = 8 * MIB,
+							 .arena_limit = 128 * MIB,
+							 .threads = 16,
+							 .is_not_started = true });
+	struct cache_status status;
+	struct stat st;
+	struct err err;
+
+	fault_io_set(rig->io, &hold);
+	CHECK_INT(cache_start(rig->cache, &err), 0);
+	fault_io_wait_held(rig->io, 8); /* all slots are sample 0's */
+	RIG_UNTIL((cache_get_status(rig->cache, &status), status.objects == 10));
+	CHECK_INT(rig_read_check(rig, 1, MIB, 4096), READ_LATE);
+	rig_replace(rig, 1, 2 * MIB);
+	AUTO_FREE char *path = rig_path(rig, 1);
+
+	CHECK_INT(stat(path, &st), 0);
+	change_file(rig->cache, rig_entry(rig, 1), &st);
+	CHECK_U64(rig_metric(rig, METRIC_SOURCE_CHANGED), 1);
+	fault_io_resume(rig->io);
+	rig_read_check(rig, 1, MIB - 4096, 8192);
+	rig_read_check(rig, 0, 0, 4096);
+	rig_free(rig);
+}
+
 static const struct check_test tests[] = {
 	{ "grown_file_loses_attributes_before_and_pages_after_the_answer",
 	  grown_file_loses_attributes_before_and_pages_after_the_answer },
@@ -211,6 +298,14 @@ static const struct check_test tests[] = {
 	{ "directory_in_place_of_a_file_is_an_error", directory_in_place_of_a_file_is_an_error },
 	{ "revalidation_finds_what_the_kernel_would_hide",
 	  revalidation_finds_what_the_kernel_would_hide },
+	{ "estale_of_the_source_is_an_errno_like_any_other",
+	  estale_of_the_source_is_an_errno_like_any_other },
+	{ "empty_file_that_was_opened_is_seen_to_grow",
+	  empty_file_that_was_opened_is_seen_to_grow },
+	{ "revalidation_is_spread_over_its_interval", revalidation_is_spread_over_its_interval },
+	{ "touched_files_are_counted_once", touched_files_are_counted_once },
+	{ "change_of_a_sample_that_waits_for_its_first_piece",
+	  change_of_a_sample_that_waits_for_its_first_piece },
 	{ "stop_does_not_lose_a_read_that_waits_for_attributes",
 	  stop_does_not_lose_a_read_that_waits_for_attributes },
 };

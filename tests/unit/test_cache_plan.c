@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "cache_rig.h"
+#include "src/cache/cache_priv.h"
 
 #define MIB (1u << 20)
 
@@ -287,6 +288,54 @@ static void samples_are_pinned_and_read_from_the_store(void)
 	rig_free(rig);
 }
 
+/* More events than there is room for: what happened to samples still comes, and only opens may be
+ * lost. */
+static void events_of_samples_are_not_lost_when_the_planner_is_late(void)
+{
+	const enum plan_event_kind kinds[] = { PLAN_EV_LOST_COPY, PLAN_EV_RESIZED, PLAN_EV_UNPINNED,
+					       PLAN_EV_UNSTAGED };
+	struct rig *rig = rig_new(&(struct rig_options){
+		.n = 70, .size = 100, .order = "sequential", .is_not_started = true });
+	struct notes *notes = &rig->cache->notes;
+	struct entry_id last = { 69 };
+	struct cache_status status;
+	struct err err;
+
+	for (uint32_t i = 0; i < NOTES_MAX; i++)
+		note_sample(rig->cache, PLAN_EV_UNSTAGED, (struct entry_id){ 0 }, 0);
+	for (size_t i = 0; i < ARRAY_LEN(kinds); i++)
+		note_sample(rig->cache, kinds[i], last, 100);
+	for (size_t i = 0; i < LATE_KINDS; i++)
+		CHECK_U64(notes->late_fill[i][1], 1u << 5);
+	note_fetched_anew(rig->cache, last);
+	CHECK_U64(notes->late_fill[0][1], 0);
+	CHECK_INT(cache_start(rig->cache, &err), 0);
+	rig_read_check(rig, 69, 0, 100);
+	RIG_UNTIL(rig_metric(rig, METRIC_PREFETCH_ISSUED) >= 69);
+	cache_stop(rig->cache);
+	cache_get_status(rig->cache, &status);
+	CHECK(!status.is_degraded);
+	for (size_t i = 0; i < LATE_KINDS; i++) /* whichever of the two it is now */
+		CHECK_U64(notes->late_fill[i][1] | notes->late_drain[i][1], 0);
+	rig_free(rig);
+}
+
+/* An action for which there is no memory is answered all the same, whatever is noted meanwhile. */
+static void answer_without_memory_finds_room_in_a_full_buffer(void)
+{
+	struct plan_event failed = { .kind = PLAN_EV_FETCHED, .sample = 1, .status = -ENOMEM };
+	struct rig *rig = rig_new(&(struct rig_options){
+		.n = 2, .size = 100, .order = "sequential", .is_not_started = true });
+
+	for (uint32_t i = 0; i < NOTES_MAX; i++)
+		note_sample(rig->cache, PLAN_EV_UNSTAGED, (struct entry_id){ 0 }, 0);
+	note_unanswered(rig->cache, &failed);
+	CHECK_U64(rig->cache->notes.n_unanswered, 1);
+	CHECK_INT(rig->cache->notes.unanswered[0].status, -ENOMEM);
+	CHECK(!rig->cache->notes.has_lost);
+	rig_free(rig);
+}
+
 static const struct check_test tests[] = {
 	{ "an_epoch_is_staged_before_it_is_read", an_epoch_is_staged_before_it_is_read },
 	{ "reads_beside_the_plan_are_right_whatever_they_are_served_by",
@@ -306,5 +355,9 @@ static const struct check_test tests[] = {
 	{ "stop_while_everything_is_busy", stop_while_everything_is_busy },
 	{ "samples_are_pinned_and_read_from_the_store",
 	  samples_are_pinned_and_read_from_the_store },
+	{ "events_of_samples_are_not_lost_when_the_planner_is_late",
+	  events_of_samples_are_not_lost_when_the_planner_is_late },
+	{ "answer_without_memory_finds_room_in_a_full_buffer",
+	  answer_without_memory_finds_room_in_a_full_buffer },
 };
 CHECK_MAIN(tests)

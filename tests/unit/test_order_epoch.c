@@ -54,9 +54,23 @@ static void fails_with(const char *text, uint64_t n, const char *message)
 
 static void no_samples(void)
 {
-	static const char *const specs[] = { "sequential", "torch-randperm:seed=1",
+	static const char *const specs[] = { "sequential",
+					     "torch-randperm:seed=1",
 					     "torch-distributed:world=3",
-					     "torch-distributed:world=3:drop_last=1:rank=1" };
+					     "torch-distributed:world=3:drop_last=1:rank=1",
+					     "torch-loader:seed=1",
+					     "torch-generator:seed=1:replacement=1",
+					     "torch-subset:seed=1",
+					     "torchdata-loader:seed=1:workers=2:generator=1",
+					     "detectron2-training:seed=1:world=3",
+					     "timm-repeataug:world=3",
+					     "timm-repeataug:world=3:selected_round=0:shuffle=0",
+					     "numpy-legacy:seed=1",
+					     "numpy-generator:seed=1",
+					     "python-random:seed=1",
+					     "accelerate:world=3:batch=2",
+					     "accelerate:world=3:batch=2:even_batches=0",
+					     "megatron:documents=3:document_epochs=2" };
 
 	for (size_t i = 0; i < ARRAY_LEN(specs); i++) {
 		struct order_epoch *e = epoch_of(specs[i], 0, 0);
@@ -172,6 +186,114 @@ static void same_every_epoch(void)
 	is_same("torch-randperm:seed=3", true);
 	is_same("torch-distributed", false);
 	is_same("torch-distributed:shuffle=0", true);
+	is_same("torch-loader:seed=3", false);
+	is_same("torch-generator:seed=3", false);
+	is_same("torch-subset:seed=3", false);
+	is_same("torchdata-loader:seed=3", false);
+	is_same("detectron2-training:seed=3", false);
+	is_same("detectron2-training:seed=3:shuffle=0", true);
+	is_same("timm-repeataug:selected_ratio=1:selected_round=0", false);
+	is_same("timm-repeataug:selected_ratio=1:selected_round=0:shuffle=0", true);
+	is_same("numpy-legacy:seed=3", true);
+	is_same("numpy-legacy:seed=3:add_epoch=1", false);
+	is_same("numpy-generator:seed=3", true);
+	is_same("numpy-generator:seed=3:add_epoch=1", false);
+	is_same("python-random:seed=3", true);
+	is_same("python-random:seed=3:add_epoch=1", false);
+	is_same("accelerate", false);
+	is_same("accelerate:shuffle=0", true);
+}
+
+/* Epochs that no job gets to are answered all the same, and at once: what comes before them is
+ * skipped. */
+static void epochs_far_away(void)
+{
+	static const char *const specs[] = {
+		"torch-loader:seed=1",
+		"torch-generator:seed=1",
+		"torch-generator:seed=1:num_samples=9:replacement=1:persistent=1",
+		"torch-subset:seed=1",
+		"torchdata-loader:seed=1:workers=2",
+		"detectron2-training:seed=1:world=3",
+		"detectron2-training:seed=1:world=3:shuffle=0",
+		"timm-repeataug:world=3",
+		"numpy-generator:seed=18446744073709551615:add_epoch=1",
+		"python-random:seed=18446744073709551615:add_epoch=1",
+		"accelerate:seed=-1",
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(specs); i++) {
+		struct order_epoch *e = epoch_of(specs[i], 100, UINT64_MAX);
+
+		CHECK(e->length > 0);
+		for (uint64_t pos = 0; pos < e->length; pos++)
+			CHECK(e->sample[pos] < 100);
+		order_epoch_free(e);
+	}
+}
+
+static void no_such_epoch(const char *text, uint64_t n, uint64_t epoch, const char *message)
+{
+	struct order *order = open_order(text, n);
+	struct err err = { 0 };
+	struct order_epoch *e;
+
+	CHECK_INT(order_epoch_new(order, epoch, &e, &err), -ENOENT);
+	CHECK_STR(err.msg, message);
+	CHECK(e == NULL);
+	order_free(order);
+}
+
+static void epochs_that_do_not_exist(void)
+{
+	no_such_epoch("numpy-legacy:seed=4294967290:add_epoch=1", 10, 6,
+		      "epoch 6: numpy takes seeds below 2^32 only");
+	order_epoch_free(epoch_of("numpy-legacy:seed=4294967290:add_epoch=1", 10, 5));
+	order_epoch_free(epoch_of("numpy-legacy:seed=4294967290", 10, 6));
+	no_such_epoch("megatron:documents=3", 10, 1, "no epoch 1: Megatron reads its index once");
+}
+
+/* n = 5, world 2: the ranks go on where they were in the epoch before. */
+static void detectron2_crosses_the_seam(void)
+{
+	static const uint32_t even[] = { 0, 2, 4 }, odd[] = { 1, 3 };
+
+	for (uint64_t epoch = 0; epoch < 4; epoch++) {
+		struct order_epoch *e =
+			epoch_of("detectron2-training:seed=0:shuffle=0:world=2:rank=0", 5, epoch);
+
+		CHECK_U64(e->length, epoch % 2 ? 2 : 3);
+		CHECK_BYTES(e->sample, epoch % 2 ? odd : even, e->length * sizeof(*odd));
+		order_epoch_free(e);
+	}
+}
+
+static void specs_that_do_not_fit(void)
+{
+	fails_with(
+		"accelerate:world=2", 10,
+		"order accelerate: key \"batch\" is missing: the ranks take whole batches in turn");
+	fails_with(
+		"megatron:documents=1:world=2", 10,
+		"order megatron: key \"batch\" is missing: the ranks take whole batches in turn");
+	fails_with(
+		"accelerate:batch=16777217", 10,
+		"order accelerate: key \"batch\": 16777217 is out of range, allowed: 1-16777216");
+	fails_with("torch-loader:seed=1:num_samples=5", 0,
+		   "order torch-loader: key \"num_samples\": the dataset has no samples");
+	fails_with("torchdata-loader:seed=1:persistent=1", 10,
+		   "order torchdata-loader: key \"persistent\" needs key \"workers\"");
+	fails_with("megatron", 10, "order megatron: key \"path\" or key \"documents\" is missing");
+	fails_with("megatron:path=/x:documents=1", 10,
+		   "order megatron: keys \"path\" and \"documents\" exclude each other");
+	fails_with(
+		"megatron:documents=65536:document_epochs=65536", 10,
+		"order megatron: keys \"documents\" and \"document_epochs\": more than 4294967293 "
+		"entries");
+	fails_with("megatron:documents=5:document_epochs=2:separate=11", 10,
+		   "order megatron: key \"separate\": 11 of 10 samples");
+	fails_with("megatron:documents=5:separate=3", 10,
+		   "order megatron: key \"separate\" needs key \"document_epochs\", 2 or more");
 }
 
 static void a_rank_outside_the_world(void)
@@ -261,6 +383,10 @@ static const struct check_test tests[] = {
 	{ "local_ranks_run_in_step", local_ranks_run_in_step },
 	{ "info_says_what_the_spec_says", info_says_what_the_spec_says },
 	{ "same_every_epoch", same_every_epoch },
+	{ "epochs_far_away", epochs_far_away },
+	{ "epochs_that_do_not_exist", epochs_that_do_not_exist },
+	{ "detectron2_crosses_the_seam", detectron2_crosses_the_seam },
+	{ "specs_that_do_not_fit", specs_that_do_not_fit },
 	{ "a_rank_outside_the_world", a_rank_outside_the_world },
 	{ "too_many_samples", too_many_samples },
 	{ "threads_share_an_order", threads_share_an_order },

@@ -116,12 +116,162 @@ static void large_branch(void)
 			compare(perm_torch_large, naive_large, sizes[i], before);
 }
 
+/* The reference program's own output (mt19937ar.out), for the key it uses. */
+static void list_of_words_as_seed(void)
+{
+	static const uint32_t key[] = { 0x123, 0x234, 0x345, 0x456 };
+	static const uint32_t want[] = { 1067595299, 955945823, 477289528, 4107218783, 4228976476 };
+	struct mt19937 rng;
+
+	mt19937_seed_key(&rng, key, ARRAY_LEN(key));
+	for (size_t i = 0; i < ARRAY_LEN(want); i++)
+		CHECK_U64(mt19937_u32(&rng), want[i]);
+}
+
+static void skip_is(struct mt19937 at, uint64_t count, uint64_t times)
+{
+	struct mt19937 skipped = at;
+
+	mt19937_skip(&skipped, count, times);
+	for (uint64_t i = 0; i < count * times; i++)
+		(void)mt19937_u32(&at);
+	for (int i = 0; i < 1300; i++)
+		CHECK_U64(mt19937_u32(&skipped), mt19937_u32(&at));
+}
+
+/* From every place in a block, over few words (made) and many (jumped over). */
+static void skip_leaves_out_words(void)
+{
+	static const uint64_t counts[] = { 0, 1, 623, 624, 625, 1248, 5000 };
+	uint64_t random = check_seed();
+	struct mt19937 rng;
+
+	mt19937_seed(&rng, (uint32_t)random);
+	for (int i = 0; i < 50; i++) {
+		uint64_t before = check_rand_below(&random, 1300);
+
+		for (uint64_t k = 0; k < before; k++)
+			(void)mt19937_u32(&rng);
+		skip_is(rng, counts[(size_t)i % ARRAY_LEN(counts)], 1);
+		skip_is(rng, check_rand_below(&random, 3000), 3);
+	}
+	skip_is(rng, (1 << 24) + check_rand_below(&random, 2000), 1);
+	skip_is(rng, 257, 65537);
+}
+
+/* Skips add up, also where the product needs more than 64 bits. */
+static void skips_of_any_length_add_up(void)
+{
+	struct mt19937 once, parts;
+
+	mt19937_seed(&once, 99);
+	(void)mt19937_u32(&once);
+	parts = once;
+	mt19937_skip(&once, UINT64_MAX, 6);
+	for (int i = 0; i < 3; i++)
+		mt19937_skip(&parts, UINT64_MAX, 2);
+	for (int i = 0; i < 1300; i++)
+		CHECK_U64(mt19937_u32(&once), mt19937_u32(&parts));
+}
+
+/* numpy.random.PCG64(seed).random_raw(3), numpy 2.4.6: seeds of one, two and three words. */
+static void pcg64_is_numpys(void)
+{
+	static const struct {
+		uint64_t seed, add, want[3];
+	} cases[] = {
+		{ 0, 0, { 0xa30febcfd9c2825f, 0x4510bdf882d9d721, 0x0a7d3da94ecde8b8 } },
+		{ 42, 0, { 0xc621fbcd16d92688, 0x705a5661a791ffc1, 0xdbcd12c26eda1624 } },
+		{ 1ULL << 32, 0, { 0xe3c5ebe285ac1625, 0x8ea09968fe31dbcc, 0xcd084ff84d8de9be } },
+		{ UINT64_MAX, 7, { 0x56532939e680edfb, 0x1e985c17f8e144f0, 0x448879cb9a06793d } },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct pcg64 rng;
+
+		pcg64_seed(&rng, (unsigned __int128)cases[i].seed + cases[i].add);
+		for (size_t k = 0; k < ARRAY_LEN(cases[i].want); k++)
+			CHECK_U64(pcg64_u64(&rng), cases[i].want[k]);
+	}
+}
+
+static void pcg64_gives_the_low_half_first(void)
+{
+	struct pcg64 halves, whole;
+
+	pcg64_seed(&halves, 3);
+	whole = halves;
+	for (int i = 0; i < 100; i++) {
+		uint64_t both = pcg64_u64(&whole);
+
+		CHECK_U64(pcg64_u32(&halves), (uint32_t)both);
+		CHECK_U64(pcg64_u32(&halves), both >> 32);
+	}
+}
+
+/* for i in n-1..1: draw below or equal to i from the bits that i (numpy) or i + 1 (Python) has. */
+static void naive_down(uint32_t *r, uint32_t n, struct mt19937 *rng, bool is_python)
+{
+	for (uint32_t i = 0; i < n; i++)
+		r[i] = i;
+	for (uint32_t i = n; i-- > 1;) {
+		unsigned bits = 0;
+		uint32_t z, t = r[i];
+
+		while ((is_python ? i + 1 : i) >> bits)
+			bits++;
+		do {
+			z = mt19937_u32(rng);
+			z = is_python ? z >> (32 - bits) : z & ((1U << bits) - 1);
+		} while (z > i);
+		r[i] = r[z];
+		r[z] = t;
+	}
+}
+
+static void naive_numpy(uint32_t *r, uint32_t n, struct mt19937 *rng)
+{
+	naive_down(r, n, rng, false);
+}
+
+static void naive_python(uint32_t *r, uint32_t n, struct mt19937 *rng)
+{
+	naive_down(r, n, rng, true);
+}
+
+static void ours_numpy(uint32_t *r, uint32_t n, struct mt19937 *rng)
+{
+	perm_identity(r, n);
+	shuffle_numpy_mt19937(r, n, rng);
+}
+
+static void ours_python(uint32_t *r, uint32_t n, struct mt19937 *rng)
+{
+	perm_identity(r, n);
+	shuffle_python(r, n, rng);
+}
+
+static void shuffles_with_rejection(void)
+{
+	for (size_t i = 0; i < ARRAY_LEN(sizes); i++)
+		for (unsigned before = 0; before < 1300; before += 311) {
+			compare(ours_numpy, naive_numpy, sizes[i], before);
+			compare(ours_python, naive_python, sizes[i], before);
+		}
+}
+
 static const struct check_test tests[] = {
 	{ "ten_thousandth_value", ten_thousandth_value },
 	{ "take_is_the_same_stream", take_is_the_same_stream },
 	{ "t64_has_the_high_half_first", t64_has_the_high_half_first },
 	{ "small_branch", small_branch },
 	{ "large_branch", large_branch },
+	{ "list_of_words_as_seed", list_of_words_as_seed },
+	{ "skip_leaves_out_words", skip_leaves_out_words },
+	{ "skips_of_any_length_add_up", skips_of_any_length_add_up },
+	{ "pcg64_is_numpys", pcg64_is_numpys },
+	{ "pcg64_gives_the_low_half_first", pcg64_gives_the_low_half_first },
+	{ "shuffles_with_rejection", shuffles_with_rejection },
 };
 
 CHECK_MAIN(tests)

@@ -46,6 +46,20 @@ static void canonical_is(const char *text, const char *want)
 	order_spec_free(spec);
 }
 
+/* Nothing is near: the message names what there is. */
+static void names_all_kinds(const char *text, const char *shown)
+{
+	char message[1024];
+	size_t at;
+
+	snprintf(message, sizeof(message), "unknown order kind \"%s\", known: ", shown);
+	for (const char *const *kind = order_kinds(); *kind; kind++) {
+		at = strlen(message);
+		snprintf(message + at, sizeof(message) - at, "%s%s", *kind, kind[1] ? ", " : "");
+	}
+	fails_with(text, message);
+}
+
 static void unknown_kinds(void)
 {
 	fails_with("", "an order starts with its kind: KIND[:key=value]...");
@@ -53,12 +67,8 @@ static void unknown_kinds(void)
 	fails_with("torch-distribted:seed=1",
 		   "unknown order kind \"torch-distribted\", did you mean \"torch-distributed\"?");
 	fails_with("Sequential", "unknown order kind \"Sequential\", did you mean \"sequential\"?");
-	fails_with(
-		"seed=42",
-		"unknown order kind \"seed=42\", known: sequential, list, torch-randperm, torch-distributed");
-	fails_with(
-		"\n\xff",
-		"unknown order kind \"\\n\\xff\", known: sequential, list, torch-randperm, torch-distributed");
+	names_all_kinds("seed=42", "seed=42");
+	names_all_kinds("\n\xff", "\\n\\xff");
 }
 
 static void unknown_keys(void)
@@ -98,6 +108,58 @@ static void values_that_are_not_there(void)
 		   "order torch-randperm: a key is missing between or after ':'");
 }
 
+/* The kinds without a usual seed. */
+static void seeds_that_are_needed(void)
+{
+	static const char *const kinds[] = { "torch-loader",  "torch-generator",
+					     "torch-subset",  "torchdata-loader",
+					     "numpy-legacy",  "numpy-generator",
+					     "python-random", "detectron2-training" };
+
+	for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
+		char message[100];
+
+		snprintf(message, sizeof(message), "order %s: key \"seed\" is missing", kinds[i]);
+		fails_with(kinds[i], message);
+	}
+}
+
+static void seeds_out_of_range(void)
+{
+	fails_with(
+		"numpy-legacy:seed=4294967296",
+		"order numpy-legacy: key \"seed\": 4294967296 is out of range, allowed: 0-4294967295");
+	fails_with("numpy-generator:seed=-1",
+		   "order numpy-generator: key \"seed\": \"-1\" is not a whole number");
+	fails_with("python-random:seed=18446744073709551616",
+		   "order python-random: key \"seed\": 18446744073709551616 is out of range, "
+		   "allowed: 0-18446744073709551615");
+	fails_with(
+		"megatron:documents=1:seed=4294967296",
+		"order megatron: key \"seed\": 4294967296 is out of range, allowed: 0-4294967295");
+	fails_with("timm-repeataug:epoch=1",
+		   "order timm-repeataug: unknown key \"epoch\", did you mean \"epochs\"?");
+}
+
+static void counts_out_of_range(void)
+{
+	fails_with(
+		"timm-repeataug:num_repeats=0",
+		"order timm-repeataug: key \"num_repeats\": 0 is out of range, allowed: 1-65536");
+	fails_with("timm-repeataug:num_repeats=1.5",
+		   "order timm-repeataug: key \"num_repeats\": \"1.5\" is not a whole number");
+	fails_with("torch-loader:seed=1:num_samples=4294967296",
+		   "order torch-loader: key \"num_samples\": 4294967296 is out of range, "
+		   "allowed: 0-4294967295");
+	fails_with(
+		"megatron:documents=5:document_epochs=0",
+		"order megatron: key \"document_epochs\": 0 is out of range, allowed: 1-4294967295");
+	fails_with("torch-loader:seed=1:persistent=2",
+		   "order torch-loader: key \"persistent\": \"2\" is neither 0 nor 1");
+	fails_with("accelerate:even_batches=maybe",
+		   "order accelerate: key \"even_batches\": \"maybe\" is neither 0 nor 1");
+}
+
 static void repeated_keys(void)
 {
 	fails_with("torch-randperm:seed=1:seed=1",
@@ -133,10 +195,9 @@ static void numbers(void)
 	fails_with(
 		"torch-randperm:seed=1.5",
 		"order torch-randperm: key \"seed\": \"1.5\" is not a seed, a whole number from -2^63 to 2^64-1");
-	fails_with(
-		"torch-randperm:seed=18446744073709551616",
-		"order torch-randperm: key \"seed\": \"18446744073709551616\" is not a seed, "
-		"a whole number from -2^63 to 2^64-1");
+	fails_with("torch-randperm:seed=18446744073709551616",
+		   "order torch-randperm: key \"seed\": \"18446744073709551616\" is not a seed, "
+		   "a whole number from -2^63 to 2^64-1");
 	fails_with("torch-distributed:shuffle=2",
 		   "order torch-distributed: key \"shuffle\": \"2\" is neither 0 nor 1");
 	fails_with("torch-distributed:world=0",
@@ -205,6 +266,12 @@ static void canonical_text(void)
 		     "torch-distributed:world=16:ranks=0-1+6+9-10");
 	canonical_is("torch-distributed:world=16:ranks=7", "torch-distributed:world=16:rank=7");
 	canonical_is("torch-distributed:world=4:ranks=0-3", "torch-distributed:world=4");
+	canonical_is("accelerate:batch=4:world=2:seed=42:even_batches=1:drop_last=0",
+		     "accelerate:world=2:batch=4");
+	canonical_is("torch-loader:num_samples=5:replacement=yes:seed=-7:persistent=0",
+		     "torch-loader:seed=18446744073709551609:replacement=1:num_samples=5");
+	canonical_is("megatron:world=2:batch=4:seed=1234:path=/a%3Ab",
+		     "megatron:path=/a%3Ab:world=2:batch=4");
 	canonical_is("list:path=/a%3ab%2C%25:start_epoch=2",
 		     "list:path=/a%3Ab%2C%25:start_epoch=2");
 }
@@ -283,6 +350,9 @@ static const struct check_test tests[] = {
 	{ "unknown_kinds", unknown_kinds },
 	{ "unknown_keys", unknown_keys },
 	{ "values_that_are_not_there", values_that_are_not_there },
+	{ "seeds_that_are_needed", seeds_that_are_needed },
+	{ "seeds_out_of_range", seeds_out_of_range },
+	{ "counts_out_of_range", counts_out_of_range },
 	{ "repeated_keys", repeated_keys },
 	{ "numbers", numbers },
 	{ "ranks", ranks },

@@ -197,7 +197,94 @@ static void the_cap_on_bytes_per_second_holds_and_demand_reads_count(void)
 	story_free(st);
 }
 
+/* Cancelled, refused for want of memory, overtaken by a change: neither the source nor the sample
+ * is to blame. */
+static void what_says_nothing_about_the_source_is_tried_again(void)
+{
+	static const int statuses[] = { -ENOMEM, -EAGAIN, -ECANCELED, -ESTALE };
+
+	for (uint32_t k = 0; k < ARRAY_LEN(statuses); k++) {
+		struct story *st = story_prepare(story_params(&info_400), NULL);
+		uint32_t refused = 0;
+
+		st->is_auto[PLAN_ACT_FETCH] = false;
+		story_step(st);
+		while (refused < st->n_log && refused < 20) { /* more than pauses the source */
+			story_fetched(st, st->log[refused].sample, statuses[k]);
+			refused++;
+			st->now += 2 * NS_PER_MS;
+			story_step(st);
+		}
+		CHECK_U64(refused, 20);
+		st->is_auto[PLAN_ACT_FETCH] = true;
+		for (uint32_t i = refused; i < st->n_log; i++)
+			story_answer(st, &st->log[i]);
+		for (uint32_t i = 0; i < 20; i++) {
+			st->now += 200 * NS_PER_MS;
+			story_step(st);
+		}
+		/* refused without any reason, the room is half of what it was, and half of it waits */
+		CHECK(story_status(st).lead >= (statuses[k] == -ENOMEM ? 200 : 400));
+		story_free(st);
+	}
+}
+
+static void a_sample_that_is_always_cancelled_is_given_up_for_this_use(void)
+{
+	struct story *st = story_prepare(story_params(&info_400), NULL);
+	uint32_t first, asked = 0;
+
+	st->is_auto[PLAN_ACT_FETCH] = false;
+	story_step(st);
+	first = st->log[0].sample;
+	for (uint32_t i = 0; i < st->n_log; i++) {
+		asked += st->log[i].sample == first;
+		story_fetched(st, st->log[i].sample, st->log[i].sample == first ? -ESTALE : 0);
+		st->now += 10 * NS_PER_MS;
+		story_step(st);
+	}
+	CHECK_U64(asked, 3);
+	story_free(st);
+}
+
+/* An arena that refuses at 94 % of the budget, for good. */
+static void where_the_arena_refuses_something_is_dropped(void)
+{
+	struct plan_params p = story_params(&info_400);
+	struct story *st;
+	uint64_t late = 0;
+	uint32_t done = 0;
+
+	p.arena_bytes = 4096 * 200;
+	st = story_prepare(p, NULL);
+	st->is_auto[PLAN_ACT_FETCH] = false;
+	story_step(st);
+	for (uint64_t at = 0; at < 3 * 400; at++) {
+		for (; done < st->n_log; done++) {
+			uint64_t used = story_status(st).arena_bytes / 4096;
+
+			if (st->log[done].kind == PLAN_ACT_FETCH)
+				story_fetched(st, st->log[done].sample,
+					      used > 188 ? -ENOMEM : 0);
+		}
+		st->n_log = done = 0;
+		st->now += 200 * NS_PER_MS;
+		story_step(st);
+		late = at < 400 ? 0 : MAX(late, at >= 400 && story_status(st).lead == 0);
+		story_open(st, story_sample(st, at / 400, at % 400));
+	}
+	CHECK_U64(late, 0);
+	CHECK(story_status(st).arena_bytes <= 4096 * 196);
+	story_free(st);
+}
+
 static const struct check_test tests[] = {
+	{ "what_says_nothing_about_the_source_is_tried_again",
+	  what_says_nothing_about_the_source_is_tried_again },
+	{ "a_sample_that_is_always_cancelled_is_given_up_for_this_use",
+	  a_sample_that_is_always_cancelled_is_given_up_for_this_use },
+	{ "where_the_arena_refuses_something_is_dropped",
+	  where_the_arena_refuses_something_is_dropped },
 	{ "parameters_that_contradict_are_refused", parameters_that_contradict_are_refused },
 	{ "without_an_order_it_only_counts", without_an_order_it_only_counts },
 	{ "the_start_is_fetched_before_anything_is_read_up_to_half_the_arena",

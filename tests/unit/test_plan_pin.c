@@ -152,7 +152,68 @@ static void told_of_a_sample_that_is_being_pinned(void)
 	story_free(st);
 }
 
+/* 40 answers of this status; whether pinning goes on afterwards. */
+static bool goes_on_after(int status)
+{
+	struct story *st = story_prepare(params_with_store(400), NULL);
+	uint32_t answered = 0, before;
+	bool goes_on;
+
+	st->is_auto[PLAN_ACT_PIN] = false;
+	story_step(st);
+	for (uint32_t i = 0; i < st->n_log && answered < 40; i++) {
+		if (st->log[i].kind != PLAN_ACT_PIN)
+			continue;
+		story_event(st, (struct plan_event){ .kind = PLAN_EV_PINNED,
+						     .sample = st->log[i].sample,
+						     .status = status });
+		answered++;
+		story_step(st);
+	}
+	before = story_logged(st, PLAN_ACT_PIN);
+	CHECK(answered >= 16);
+	goes_on = before > answered;
+	story_free(st);
+	return goes_on;
+}
+
+static void only_a_drive_that_fails_ends_pinning(void)
+{
+	CHECK(!goes_on_after(-EIO));
+	CHECK(goes_on_after(-ESTALE));
+	CHECK(goes_on_after(-ECANCELED));
+}
+
+/* A copy that is lost and fetched again while it is held: the first hold must not end the second.
+ */
+static void a_hold_ends_only_itself(void)
+{
+	struct story *st = story_prepare(params_with_store(400), NULL);
+	uint32_t sample = 0, pos = 20;
+
+	story_step(st);
+	story_read(st, 0, 0, 350);
+	while (pos < 80 && (story_sample(st, 1, pos) < 330 || story_sample(st, 1, pos) >= 350))
+		pos++;
+	CHECK(pos < 80);
+	sample = story_sample(st, 1, pos);
+	story_event(st, (struct plan_event){ .kind = PLAN_EV_LOST_COPY, .sample = sample });
+	story_step(st); /* and it is fetched again */
+	st->now += 900 * NS_PER_MS;
+	story_open(st, sample);
+	st->n_log = 0;
+	st->now += 500 * NS_PER_MS;
+	story_step(st);
+	CHECK(!story_has_logged(st, PLAN_ACT_DROP, sample));
+	st->now += 600 * NS_PER_MS;
+	story_step(st);
+	CHECK(story_has_logged(st, PLAN_ACT_DROP, sample));
+	story_free(st);
+}
+
 static const struct check_test tests[] = {
+	{ "only_a_drive_that_fails_ends_pinning", only_a_drive_that_fails_ends_pinning },
+	{ "a_hold_ends_only_itself", a_hold_ends_only_itself },
 	{ "pins_are_written_once_first_come_within_the_budget",
 	  pins_are_written_once_first_come_within_the_budget },
 	{ "few_pins_are_in_flight_at_once", few_pins_are_in_flight_at_once },

@@ -236,7 +236,42 @@ static void reads_before_the_order_is_there_count_when_it_comes(void)
 	story_free(st);
 }
 
+static void a_job_resumed_in_an_unknown_epoch_is_found(void)
+{
+	static const uint64_t epochs[] = { 3, 9, 30, 50 };
+
+	for (uint32_t i = 0; i < ARRAY_LEN(epochs); i++) {
+		struct order_info info = info_of(i % 2 ? 0 : 64);
+		struct story *st = story_of(&info);
+
+		story_read(st, epochs[i], 100, 3900);
+		follows(st, epochs[i], 3900, "reads a later epoch than the order says");
+		story_read(st, epochs[i], 3900, 4000);
+		story_read(st, epochs[i] + 1, 0, 100);
+		CHECK_INT(story_status(st).state, PLAN_FOLLOWING);
+		story_free(st);
+	}
+}
+
+static void epochs_the_job_does_not_have_are_not_tried(void)
+{
+	struct order_info info = info_of(6);
+	struct story *st = story_of(&info);
+
+	for (uint32_t i = 0; i < 4000; i++)
+		story_open(st, (i * 1237 + 2000) % 4000);
+	CHECK_INT(story_status(st).state, PLAN_LOST);
+	for (uint32_t e = 6; e < STORY_EPOCHS; e++)
+		CHECK(!st->order[e]);
+	CHECK(st->order[5] != NULL);
+	story_free(st);
+}
+
 static const struct check_test tests[] = {
+	{ "a_job_resumed_in_an_unknown_epoch_is_found",
+	  a_job_resumed_in_an_unknown_epoch_is_found },
+	{ "epochs_the_job_does_not_have_are_not_tried",
+	  epochs_the_job_does_not_have_are_not_tried },
 	{ "a_job_that_resumes_in_the_middle_is_found", a_job_that_resumes_in_the_middle_is_found },
 	{ "start_step_says_where_the_first_epoch_begins",
 	  start_step_says_where_the_first_epoch_begins },

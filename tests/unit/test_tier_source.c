@@ -274,6 +274,39 @@ static void errors_of_the_engine_are_handed_on(void)
 	rig_fini(&r);
 }
 
+/* NFS and Gluster answer so when a handle has gone: no proof that the file is another one. */
+static void estale_of_the_filesystem_is_tried_again_once(void)
+{
+	struct fault_io_rule fail = { .kind = FAULT_IO_FAIL, .repeat = 1, .status = -ESTALE };
+	struct file_identity id, other;
+	struct waited_read *w;
+	struct rig r;
+
+	rig_init(&r, 0, 0);
+	id = make_file(&r, "a", 1, 5000);
+	fault_io_set(r.io, &fail);
+	CHECK_INT(read_piece(&r, 1, 0, "a", &id), 0);
+	CHECK_U64(fault_io_seen(r.io), 2);
+	CHECK_U64(metrics_get(r.metrics, METRIC_SOURCE_ERRORS), 0);
+	fail.repeat = 0;
+	fault_io_set(r.io, &fail);
+	w = new_read(&r, 1, 0, "a", &id);
+	CHECK_INT(waited_read_run(r.tier, w), -ESTALE);
+	CHECK(!w->read.is_changed);
+	CHECK_U64(fault_io_seen(r.io), 4);
+	CHECK_U64(metrics_get(r.metrics, METRIC_SOURCE_ERRORS), 1);
+	free_read(w);
+	fault_io_set(r.io, NULL);
+	other = id;
+	other.ino++;
+	w = new_read(&r, 1, 0, "a", &other);
+	CHECK_INT(waited_read_run(r.tier, w), -ESTALE);
+	CHECK(w->read.is_changed);
+	CHECK_U64(fault_io_seen(r.io), 5); /* an answer: nothing to try again */
+	free_read(w);
+	rig_fini(&r);
+}
+
 static void descriptors_are_kept_and_reused(void)
 {
 	struct file_identity big, small;
@@ -495,6 +528,8 @@ static const struct check_test tests[] = {
 	{ "another_file_is_stale_and_shown", another_file_is_stale_and_shown },
 	{ "what_is_no_file_any_more_is_no_bytes", what_is_no_file_any_more_is_no_bytes },
 	{ "errors_of_the_engine_are_handed_on", errors_of_the_engine_are_handed_on },
+	{ "estale_of_the_filesystem_is_tried_again_once",
+	  estale_of_the_filesystem_is_tried_again_once },
 	{ "descriptors_are_kept_and_reused", descriptors_are_kept_and_reused },
 	{ "no_more_descriptors_than_asked_for", no_more_descriptors_than_asked_for },
 	{ "old_descriptors_are_opened_again", old_descriptors_are_opened_again },

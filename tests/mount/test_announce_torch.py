@@ -3,21 +3,20 @@
 sample on, and that a job reads exactly what it would read without clairfs."""
 import json
 import os
-import subprocess
-import sys
-import tempfile
 
-import mounted
+import mountkit
 import tap
-from mounted import CLEAN, Mount, run
+from mountkit import good, write_file
 
-PYTHON = os.environ.get("CLAIRFS_TORCH_PYTHON", sys.executable)
+PYTHON = os.environ.get("CLAIRFS_TORCH_PYTHON")
 PACKAGE = os.path.join(os.environ["CLAIRFS_SOURCE"], "packaging", "python")
 SAMPLES = 600
+for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "SLURM_PROCID", "SLURM_NTASKS", "CLAIRFS_ORDER"):
+    os.environ.pop(name, None)
 
 JOB = r"""
 import json, sys, warnings
-point, package, case, told = sys.argv[1:5]
+point, package, case, told, names = sys.argv[1:6]
 sys.path.insert(0, package)
 import torch
 from torch.utils.data import (BatchSampler, DataLoader, Dataset, IterableDataset, RandomSampler, Sampler, SequentialSampler,
@@ -25,7 +24,8 @@ from torch.utils.data import (BatchSampler, DataLoader, Dataset, IterableDataset
 from torch.utils.data.distributed import DistributedSampler
 import clairfs
 warnings.simplefilter("error")
-paths = json.load(sys.stdin)
+with open(names) as f:
+    paths = json.load(f)
 
 class Files(Dataset):
     root = point
@@ -122,15 +122,25 @@ print(json.dumps(answer))
 """
 
 
-def job(point, paths, case, told, env=None):
-    done = run(PYTHON, "-c", JOB, point, PACKAGE, case, told, stdin=json.dumps(paths), env=env)
-    if done.returncode:
-        tap.note(done.stderr)
-        return {"failed": done.returncode}
-    return json.loads(done.stdout)
+def job(point, place, case, told, **env):
+    """One job in a process of its own; what it read, and what it was told."""
+    done = mountkit.program(PYTHON, "-c", JOB, point, PACKAGE, case, told, place.path("paths"), timeout=600,
+                            env={**os.environ, **env})
+    if done.code:
+        raise mountkit.Failed(f"{case}: {done}")
+    return json.loads(done.out)
 
 
-def samplers(mount, paths, source):
+def prepare(place):
+    if not PYTHON:
+        raise mountkit.Failed("CLAIRFS_TORCH_PYTHON is not set: it must name a Python that has PyTorch")
+    for i in range(SAMPLES):
+        write_file(f"{place.source}/c{i % 2}/s{i:04}", b"%d" % i * 50)
+    paths = [line.split("\t")[1] for line in good("index", place.source).decode().splitlines()]
+    write_file(place.path("paths"), json.dumps(paths).encode())
+
+
+def samplers(place):
     specs = {
         "sequential": "sequential:batch=8:workers=2:prefetch_factor=2",
         "distributed": "torch-distributed:seed=5:world=2:rank=1:batch=8:workers=2:prefetch_factor=3",
@@ -138,61 +148,49 @@ def samplers(mount, paths, source):
     }
     lists = ("derived", "shuffle", "persistent", "generator", "replacement", "weighted", "subset-random", "backwards", "pairs",
              "no-batches", "subset")
-    for case in (*specs, *lists):
-        plain, told = job(source, paths, case, "plain"), job(mount.point, paths, case, "told")
-        tap.equal(told.get("spec"), specs.get(case, "list"), f"{case}: what is announced")
-        tap.ok(plain.get("epochs") and told.get("epochs") == plain["epochs"], f"{case}: the job reads the same", told, plain)
-        tap.equal(told.get("after"), plain.get("after"), f"{case}: the random generator is where it would be")
-        tap.ok(mount.wait(lambda: mount.order()["state"] in ("following", "finished")), f"{case}: is followed", mount.order())
+    prepare(place)
+    with place.mount() as mount:
+        for case in (*specs, *lists):
+            plain, told = job(place.source, place, case, "plain"), job(mount.mountpoint, place, case, "told")
+            tap.equal(told.get("spec"), specs.get(case, "list"), f"{case}: what is announced")
+            tap.ok(plain.get("epochs") and told.get("epochs") == plain["epochs"], f"{case}: the job reads the same", told, plain)
+            tap.equal(told.get("after"), plain.get("after"), f"{case}: the random generator is where it would be")
+            mount.wait_for(lambda s: s["order"]["state"] in ("following", "finished"), f"{case}: is followed")
 
 
-def computed_alike(mount, paths):
+def computed_alike(place):
     """What the spec means to the mount is what the sampler gave."""
-    told = job(mount.point, paths, "distributed", "told")
+    prepare(place)
+    with place.mount() as mount:
+        told = job(mount.mountpoint, place, "distributed", "told")
     for epoch, read in enumerate(told["epochs"]):
-        tap.equal(mounted.order(told["spec"], SAMPLES, epoch), read, f"epoch {epoch} of the spec is what was read")
+        order = good("order", told["spec"], "--n", SAMPLES, "--epoch", epoch).split()
+        tap.equal([int(i) for i in order], read, f"epoch {epoch} of the spec is what was read")
 
 
-def torchrun(mount, paths):
-    mount.announce("none")
+def torchrun(place):
+    prepare(place)
     env = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
     spec = "torch-distributed:seed=0:world=4:ranks=2-3:batch=8:workers=2:prefetch_factor=2"
-    tap.equal(job(mount.point, paths, "torchrun", "told", env).get("spec"), spec, "a node's spec has all its ranks")
-    tap.equal(mount.order()["state"], "no_order", "the second process of a node leaves it to the first")
-    told = job(mount.point, paths, "torchrun", "told", {**env, "LOCAL_RANK": "0", "RANK": "2"})
-    tap.ok(told["spec"].endswith(":rank=3:batch=8:workers=2:prefetch_factor=2"), "a sampler of another rank is its own", told)
-    told = job(mount.point, paths, "shuffle", "told", env)
-    tap.ok("several processes" in told.get("error", ""), "a list of one process of several is refused", told)
+    with place.mount() as mount:
+        tap.equal(job(mount.mountpoint, place, "torchrun", "told", **env).get("spec"), spec, "a node's spec has all its ranks")
+        tap.equal(mount.stats()["order"]["state"], "no_order", "the second process of a node leaves it to the first")
+        told = job(mount.mountpoint, place, "torchrun", "told", **{**env, "LOCAL_RANK": "0", "RANK": "2"})
+        tap.ok(told["spec"].endswith(":rank=3:batch=8:workers=2:prefetch_factor=2"), "a sampler of another rank is its own", told)
+        told = job(mount.mountpoint, place, "shuffle", "told", **env)
+        tap.ok("several processes" in told.get("error", ""), "a list of one process of several is refused", told)
 
 
-def refused(mount, paths):
-    told = job(mount.point, paths, "endless", "told")
-    tap.ok("error" in told, "what has no end is refused", told)
-    told = job(mount.point, paths, "too-few", "told")
-    tap.equal(told.get("error"), "the dataset has 599 samples, the mount 600: their numbers are not the same",
-              "other files than the mount's are refused")
-    told = job("/tmp", paths, "shuffle", "told")
+def refused(place):
+    prepare(place)
+    with place.mount() as mount:
+        told = job(mount.mountpoint, place, "endless", "told")
+        tap.ok("error" in told, "what has no end is refused", told)
+        told = job(mount.mountpoint, place, "too-few", "told")
+        tap.equal(told.get("error"), "the dataset has 599 samples, the mount 600: their numbers are not the same",
+                  "other files than the mount's are refused")
+    told = job("/tmp", place, "shuffle", "told")
     tap.equal(told.get("error"), "/tmp: not a clairfs mount that takes orders", "no mount, no announcing")
 
 
-def main():
-    if subprocess.run([PYTHON, "-c", "import torch"], env=CLEAN, capture_output=True, check=False).returncode:
-        tap.skip("announce with PyTorch", "no PyTorch: set CLAIRFS_TORCH_PYTHON")
-        tap.done()
-    with tempfile.TemporaryDirectory() as temp:
-        source = os.path.join(temp, "source")
-        for i in range(SAMPLES):
-            path = os.path.join(source, f"c{i % 2}", f"s{i:04}")
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            with open(path, "wb") as f:
-                f.write(b"%d" % i * 50)
-        paths = mounted.samples(source)
-        with Mount(temp, source) as mount:
-            samplers(mount, paths, source)
-            computed_alike(mount, paths)
-            torchrun(mount, paths)
-            refused(mount, paths)
-    tap.done()
-
-
-main()
+mountkit.run(samplers, computed_alike, torchrun, refused)

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What is counted of reads, and which files are compared with the source. Any thread; the locks
+ * are leaves below those of the shards.
+ */
+#ifndef CLAIRFS_CACHE_ACCOUNT_PRIV_H
+#define CLAIRFS_CACHE_ACCOUNT_PRIV_H
+
+#include "clairfs/cache.h"
+
+/* --- account.c --- */
+int account_new(struct cache *c) MUST_USE;
+void account_free(struct cache *c);
+void account_open(struct cache *c, struct entry_id entry, uint64_t now_ns);
+/* For r->is_accounted. */
+bool account_read_begin(struct cache *c, struct entry_id entry);
+void account_read_end(struct cache *c, const struct cache_read *r, int status, uint64_t bytes);
+/* Decides what has been quiet for long enough; everything when is_final. */
+void account_sweep(struct cache *c, uint64_t now_ns, bool is_final);
+
+/* --- revalidate.c --- */
+/* From here on the file is compared with the source from time to time. */
+void entry_touch(struct cache *c, struct entry_id entry);
+void entry_untouch(struct cache *c, struct entry_id entry);
+/* Time from one comparison to the next, so that n of them fill the interval. */
+uint64_t revalidate_gap_ns(uint64_t interval_ns, uint64_t n);
+void *revalidate_main(void *cache);
+
+#endif

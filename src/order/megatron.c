@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Megatron-LM's GPTDataset behind its sampler "single": position p of the run is sample
+ * shuffle_index[p], and the data parallel ranks take micro batches in turn. All epochs over the
+ * text are in that one array, so an order has epoch 0 and no other.
+ *
+ *   path=PREFIX     the array as the job saved it: PREFIX-shuffle_index.npy, checked against
+ *                   PREFIX-sample_index.npy and PREFIX-document_index.npy beside it
+ *   documents=D     the same computed: RandomState(seed) first shuffles the document index
+ *                   (D * document_epochs entries, the last epoch apart if there is `separate`),
+ *                   then the shuffle index (its first `separate` entries apart)
+ *
+ * How long the samples are and where they lie is not asked here: a number is an entry of the
+ * sample index. The arrays may be anything; an entry that is no sample is an error of order_new.
+ * Set-up code of one thread; fills from any thread. */
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "clairfs/base/text.h"
+#include "npy.h"
+#include "perm.h"
+#include "turns.h"
+
+#define SHOWN 200 /* bytes of a foreign name in a message */
+#define DOCUMENT_ENTRIES_MAX ((uint64_t)UINT32_MAX - 2)
+
+struct megatron {
+	struct turns turns;
+	uint32_t *shuffle; /* [n] as read, or NULL: computed */
+	uint64_t n, seed, documents, document_epochs, separate;
+};
+
+static const struct order_key megatron_keys[] = {
+	{ .name = "path", .type = ORDER_KEY_TEXT },
+	{ .name = "documents", .type = ORDER_KEY_U64, .max = UINT32_MAX },
+	{ .name = "document_epochs", .type = ORDER_KEY_U64, .def = 1, .min = 1, .max = UINT32_MAX },
+	{ .name = "separate", .type = ORDER_KEY_U64, .max = UINT32_MAX },
+	{ .name = "seed", .type = ORDER_KEY_U64, .def = 1234, .max = UINT32_MAX },
+	ORDER_KEY_ROW_WORLD,
+	ORDER_KEY_ROW_RANK,
+	ORDER_KEY_ROW_RANKS,
+	{ .name = "drop_last", .type = ORDER_KEY_BOOL, .def = 1 },
+	{ .name = NULL },
+};
+
+/* Opens PREFIX-name.npy and checks its dimensions. */
+static int index_open(const char *prefix, const char *name, unsigned dimensions, struct npy *ret,
+		      struct err *err)
+{
+	char shown[SHOWN], *path AUTO_FREE = NULL;
+	int rc;
+
+	if (asprintf(&path, "%s-%s.npy", prefix, name) < 0) {
+		path = NULL;
+		return err_set(err, -ENOMEM, "out of memory");
+	}
+	rc = npy_open(path, ret, err);
+	if (rc == 0 && ret->dimensions != dimensions)
+		rc = err_set(err, -EINVAL, "an array of %u dimensions, not of %u", ret->dimensions,
+			     dimensions);
+	if (rc < 0) {
+		err_prefix(err, "%s", text_escape(path, strlen(path), shown, sizeof(shown)));
+		npy_close(ret);
+	}
+	return rc;
+}
+
+/* The shuffle index must belong to the sample index beside it. */
+static int check_neighbours(const char *prefix, uint64_t n, struct err *err)
+{
+	struct npy sample, document;
+	int rc = index_open(prefix, "document_index", 1, &document, err);
+
+	if (rc < 0)
+		return rc;
+	npy_close(&document);
+	rc = index_open(prefix, "sample_index", 2, &sample, err);
+	if (rc < 0)
+		return rc;
+	npy_close(&sample);
+	if (sample.columns != 2 || sample.rows == 0 || sample.rows - 1 != n)
+		return err_set(err, -EINVAL,
+			       "the sample index has %" PRIu64 " rows of %" PRIu64
+			       ", the shuffle index %" PRIu64
+			       " entries: they belong to different runs",
+			       sample.rows, sample.columns, n);
+	return 0;
+}
+
+static int read_index(struct megatron *m, const char *prefix, uint64_t limit, struct err *err)
+{
+	struct npy npy;
+	int rc = index_open(prefix, "shuffle_index", 1, &npy, err);
+
+	if (rc < 0)
+		return rc;
+	m->n = npy.rows;
+	rc = check_neighbours(prefix, m->n, err);
+	if (rc == 0 && m->n > limit)
+		rc = err_set(err, -EINVAL,
+			     "the shuffle index has %" PRIu64 " entries, the dataset %" PRIu64
+			     " samples",
+			     m->n, limit);
+	if (rc == 0) {
+		m->shuffle = order_alloc_u32(m->n);
+		rc = m->shuffle
+			     ? npy_read(&npy, m->n, m->shuffle, err)
+			     : err_set(err, -ENOMEM, "out of memory for %" PRIu64 " samples", m->n);
+		if (rc < 0)
+			err_prefix(err, "shuffle index");
+	}
+	npy_close(&npy);
+	return rc;
+}
+
+/* What the computed order needs. */
+static int check_computed(struct megatron *m, struct err *err)
+{
+	if (m->documents == 0)
+		return err_set(err, -EINVAL, "key \"path\" or key \"documents\" is missing");
+	if (m->documents * m->document_epochs > DOCUMENT_ENTRIES_MAX)
+		return err_set(err, -EINVAL,
+			       "keys \"documents\" and \"document_epochs\": more than %" PRIu64
+			       " entries",
+			       DOCUMENT_ENTRIES_MAX);
+	if (m->separate > m->n)
+		return err_set(err, -EINVAL, "key \"separate\": %" PRIu64 " of %" PRIu64 " samples",
+			       m->separate, m->n);
+	if (m->separate > 0 && m->document_epochs == 1)
+		return err_set(err, -EINVAL,
+			       "key \"separate\" needs key \"document_epochs\", 2 or more");
+	return 0;
+}
+
+static int megatron_open(struct order *order, const struct order_spec *spec,
+			 const struct order_params *params, struct err *err)
+{
+	const char *prefix = order_spec_path(spec, "path");
+	struct megatron *m = calloc(1, sizeof(*m));
+	int rc;
+
+	if (!m)
+		return err_set(err, -ENOMEM, "out of memory");
+	order->state = m;
+	order->info.is_same_every_epoch = false;
+	m->n = params->n;
+	m->seed = order_spec_u64(spec, "seed");
+	m->documents = order_spec_u64(spec, "documents");
+	m->document_epochs = order_spec_u64(spec, "document_epochs");
+	m->separate = order_spec_u64(spec, "separate");
+	rc = turns_init(&m->turns, spec,
+			order_spec_u64(spec, "drop_last") ? TURNS_TAIL_DROP : TURNS_TAIL_UNEVEN,
+			err);
+	if (rc < 0)
+		return rc;
+	if (!prefix)
+		return check_computed(m, err);
+	if (m->documents > 0)
+		return err_set(err, -EINVAL, "keys \"path\" and \"documents\" exclude each other");
+	return read_index(m, prefix, params->n, err);
+}
+
+static void megatron_close(struct order *order)
+{
+	struct megatron *m = order->state;
+
+	if (m)
+		free(m->shuffle);
+	free(m);
+}
+
+static int megatron_length(const struct order *order, uint64_t epoch, uint64_t *ret,
+			   struct err *err)
+{
+	*ret = ((const struct megatron *)order->state)->n;
+	if (epoch > 0)
+		return err_set(err, -ENOENT, "no epoch %" PRIu64 ": Megatron reads its index once",
+			       epoch);
+	return 0;
+}
+
+static int compute(const struct megatron *m, uint32_t *out, struct err *err)
+{
+	uint64_t entries = m->documents * m->document_epochs;
+	uint64_t apart = m->separate > 0 ? m->documents : 0;
+	uint64_t first = m->separate > 0 ? m->separate : m->n;
+	uint32_t *room AUTO_FREE = order_alloc_u32(entries);
+	struct mt19937 rng;
+
+	if (!room)
+		return err_set(err, -ENOMEM, "out of memory for %" PRIu64 " documents", entries);
+	/* What is in the document index does not matter, only how much its shuffling draws. */
+	perm_identity(room, (uint32_t)entries);
+	mt19937_seed(&rng, (uint32_t)m->seed);
+	shuffle_numpy_mt19937(room, (uint32_t)(entries - apart), &rng);
+	shuffle_numpy_mt19937(room, (uint32_t)apart, &rng);
+	perm_identity(out, (uint32_t)m->n);
+	shuffle_numpy_mt19937(out, (uint32_t)first, &rng);
+	shuffle_numpy_mt19937(out + first, (uint32_t)(m->n - first), &rng);
+	return 0;
+}
+
+static int megatron_fill(const struct order *order, uint64_t epoch, uint64_t length, uint32_t *out,
+			 struct err *err)
+{
+	const struct megatron *m = order->state;
+
+	if (!m->shuffle)
+		return compute(m, out, err);
+	if (length > 0)
+		memcpy(out, m->shuffle, length * sizeof(*out));
+	return 0;
+}
+
+static uint64_t megatron_rank_length(const struct order *order, uint64_t epoch, uint64_t length,
+				     uint64_t rank)
+{
+	const struct megatron *m = order->state;
+
+	return turns_rank_length(&m->turns, length, rank);
+}
+
+static void megatron_rank_read(const struct order *order, const struct order_span *common,
+			       uint64_t rank, uint64_t from, uint32_t count, uint32_t *out)
+{
+	const struct megatron *m = order->state;
+
+	turns_rank_read(&m->turns, common, rank, from, count, out);
+}
+
+const struct order_kind order_kind_megatron = {
+	.help = "Megatron-LM's GPTDataset from its index files or computed, micro batches in turn; "
+		"keys: path documents document_epochs(1) separate(0) seed(1234) world(1) rank or "
+		"ranks=0-3+6(all) drop_last(1)" ORDER_HELP_COMMON,
+	.keys = megatron_keys,
+	.open = megatron_open,
+	.close = megatron_close,
+	.common_length = megatron_length,
+	.common_fill = megatron_fill,
+	.rank_length = megatron_rank_length,
+	.rank_read = megatron_rank_read,
+};

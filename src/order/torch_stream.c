@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* PyTorch jobs whose generator lives on from epoch to epoch: epoch e depends on how many words all
+ * epochs before it drew. It is computed without them: the words of an epoch are counted, the
+ * generator skips them (mt19937_skip, some ten milliseconds for any e), and only epoch e is drawn.
+ * The counts per epoch, base = the 2 words a new loader iterator draws for its workers' seeds
+ * (persistent workers: in the first epoch only), order = the words of the permutations, including
+ * the one that torch draws and throws away at the end:
+ *
+ *   torch-loader     default generator: base, then 2 words, the seed of a generator for this epoch
+ *   torch-generator  the loader's own generator: base, order (sampler_only: no base)
+ *   torch-subset     default generator: base, order
+ *   torchdata-loader generator kept by the sampler, seeded by 2 words of the default one when the
+ *                    loader is made; a permutation per epoch, and one more that nobody reads for
+ *                    each iterator that has workers
+ *
+ * Only what exhausts its epochs and shares its generator with nobody can be counted. A word too
+ * many or too few makes every later epoch wrong. Pure; any thread. */
+#include <errno.h>
+
+#include "order_priv.h"
+#include "perm.h"
+
+struct stream {
+	/* Puts a generator where the epoch's first sample is drawn. */
+	void (*seek)(const struct stream *s, uint64_t epoch, struct mt19937 *rng);
+	uint64_t seed, n, length;
+	bool is_persistent, is_sampler_only, has_replacement, has_large, has_generator, has_workers;
+};
+
+#define KEY_ROW_SEED                                                                               \
+	{                                                                                          \
+		.name = "seed", .type = ORDER_KEY_SEED, .is_required = true                        \
+	}
+#define KEY_ROW_FLAG(key)                                                                          \
+	{                                                                                          \
+		.name = key, .type = ORDER_KEY_BOOL, .def = 0                                      \
+	}
+#define KEY_ROW_LARGE                                                                              \
+	{                                                                                          \
+		.name = "large", .type = ORDER_KEY_BOOL, .def = 1                                  \
+	}
+#define KEY_ROW_NUM_SAMPLES                                                                        \
+	{                                                                                          \
+		.name = "num_samples", .type = ORDER_KEY_U64, .max = UINT32_MAX                    \
+	}
+
+static const struct order_key loader_keys[] = {
+	KEY_ROW_SEED,  KEY_ROW_FLAG("persistent"), KEY_ROW_FLAG("replacement"), KEY_ROW_NUM_SAMPLES,
+	KEY_ROW_LARGE, { .name = NULL },
+};
+
+static const struct order_key generator_keys[] = {
+	KEY_ROW_SEED,
+	KEY_ROW_FLAG("persistent"),
+	KEY_ROW_FLAG("sampler_only"),
+	KEY_ROW_FLAG("replacement"),
+	KEY_ROW_NUM_SAMPLES,
+	KEY_ROW_LARGE,
+	{ .name = NULL },
+};
+
+static const struct order_key subset_keys[] = {
+	KEY_ROW_SEED,  KEY_ROW_FLAG("persistent"), KEY_ROW_FLAG("sampler_only"),
+	KEY_ROW_LARGE, { .name = NULL },
+};
+
+static const struct order_key torchdata_keys[] = {
+	KEY_ROW_SEED,  KEY_ROW_FLAG("persistent"), KEY_ROW_FLAG("generator"),
+	KEY_ROW_LARGE, { .name = NULL },
+};
+
+static uint64_t perm_words(const struct stream *s)
+{
+	return perm_torch_words((uint32_t)s->n, s->has_large);
+}
+
+/* Words a RandomSampler draws that is read to its end. */
+static uint64_t sampler_words(const struct stream *s)
+{
+	if (s->n == 0)
+		return 0;
+	if (s->has_replacement)
+		return s->length * (s->has_large && s->n >= DRAW_TORCH_LARGE ? 2 : 1);
+	return (s->length / s->n + 1) * perm_words(s);
+}
+
+/* The base words of this epoch's iterator and all before it. */
+static void skip_base(const struct stream *s, uint64_t epoch, struct mt19937 *rng)
+{
+	mt19937_skip(rng, 2, 1);
+	if (!s->is_persistent)
+		mt19937_skip(rng, 2, epoch);
+}
+
+static void loader_seek(const struct stream *s, uint64_t epoch, struct mt19937 *rng)
+{
+	skip_base(s, epoch, rng);
+	mt19937_skip(rng, 2, epoch);
+	mt19937_seed(rng, (uint32_t)mt19937_t64(rng));
+}
+
+static void generator_seek(const struct stream *s, uint64_t epoch, struct mt19937 *rng)
+{
+	if (!s->is_sampler_only)
+		skip_base(s, epoch, rng);
+	mt19937_skip(rng, sampler_words(s), epoch);
+}
+
+static void subset_seek(const struct stream *s, uint64_t epoch, struct mt19937 *rng)
+{
+	if (!s->is_sampler_only)
+		skip_base(s, epoch, rng);
+	mt19937_skip(rng, perm_words(s), epoch);
+}
+
+/* An iterator with workers starts its sampler twice and draws base between. Without workers it
+ * draws base after the permutation. */
+static void torchdata_seek(const struct stream *s, uint64_t epoch, struct mt19937 *rng)
+{
+	uint64_t base = s->has_generator ? 2 : 0;
+
+	if (!s->has_generator)
+		mt19937_seed(rng, (uint32_t)mt19937_t64(rng));
+	mt19937_skip(rng, perm_words(s), epoch);
+	if (!s->has_workers) {
+		mt19937_skip(rng, base, epoch);
+		return;
+	}
+	mt19937_skip(rng, perm_words(s) + base, 1);
+	if (!s->is_persistent)
+		mt19937_skip(rng, perm_words(s) + base, epoch);
+}
+
+static int stream_new(struct order *order, const struct order_spec *spec, struct err *err)
+{
+	struct stream *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		return err_set(err, -ENOMEM, "out of memory");
+	s->seed = order_spec_u64(spec, "seed");
+	s->is_persistent = order_spec_u64(spec, "persistent");
+	s->has_large = order_spec_u64(spec, "large");
+	s->n = s->length = order->info.n;
+	order->state = s;
+	order->info.is_same_every_epoch = false;
+	return 0;
+}
+
+/* The keys of RandomSampler. */
+static int random_sampler_open(struct order *order, const struct order_spec *spec, struct err *err)
+{
+	uint64_t num_samples = order_spec_u64(spec, "num_samples");
+	struct stream *s;
+	int rc = stream_new(order, spec, err);
+
+	if (rc < 0)
+		return rc;
+	s = order->state;
+	s->has_replacement = order_spec_u64(spec, "replacement");
+	if (num_samples > 0 && s->n == 0)
+		return err_set(err, -EINVAL, "key \"num_samples\": the dataset has no samples");
+	if (num_samples > 0)
+		s->length = num_samples;
+	return 0;
+}
+
+static int loader_open(struct order *order, const struct order_spec *spec,
+		       const struct order_params *params, struct err *err)
+{
+	int rc = random_sampler_open(order, spec, err);
+
+	if (rc == 0)
+		((struct stream *)order->state)->seek = loader_seek;
+	return rc;
+}
+
+static int generator_open(struct order *order, const struct order_spec *spec,
+			  const struct order_params *params, struct err *err)
+{
+	struct stream *s;
+	int rc = random_sampler_open(order, spec, err);
+
+	if (rc < 0)
+		return rc;
+	s = order->state;
+	s->seek = generator_seek;
+	s->is_sampler_only = order_spec_u64(spec, "sampler_only");
+	return 0;
+}
+
+static int subset_open(struct order *order, const struct order_spec *spec,
+		       const struct order_params *params, struct err *err)
+{
+	struct stream *s;
+	int rc = stream_new(order, spec, err);
+
+	if (rc < 0)
+		return rc;
+	s = order->state;
+	s->seek = subset_seek;
+	s->is_sampler_only = order_spec_u64(spec, "sampler_only");
+	return 0;
+}
+
+static int torchdata_open(struct order *order, const struct order_spec *spec,
+			  const struct order_params *params, struct err *err)
+{
+	struct stream *s;
+	int rc = stream_new(order, spec, err);
+
+	if (rc < 0)
+		return rc;
+	s = order->state;
+	s->seek = torchdata_seek;
+	s->has_generator = order_spec_u64(spec, "generator");
+	s->has_workers = order->info.workers > 0;
+	if (s->is_persistent && !s->has_workers)
+		return err_set(err, -EINVAL, "key \"persistent\" needs key \"workers\"");
+	return 0;
+}
+
+static int stream_length(const struct order *order, uint64_t epoch, uint64_t *ret, struct err *err)
+{
+	*ret = ((const struct stream *)order->state)->length;
+	return 0;
+}
+
+static int stream_fill(const struct order *order, uint64_t epoch, uint64_t length, uint32_t *out,
+		       struct err *err)
+{
+	const struct stream *s = order->state;
+	uint32_t n = (uint32_t)s->n;
+	uint32_t *cut AUTO_FREE = NULL;
+	struct mt19937 rng;
+
+	mt19937_seed(&rng, (uint32_t)s->seed);
+	s->seek(s, epoch, &rng);
+	if (s->has_replacement) {
+		draw_torch(out, length, n, s->has_large, &rng);
+		return 0;
+	}
+	for (; length > 0 && length >= n; length -= n, out += n)
+		perm_torch(out, n, s->has_large, &rng);
+	if (length == 0)
+		return 0;
+	cut = order_alloc_u32(n);
+	if (!cut)
+		return err_set(err, -ENOMEM, "out of memory for an epoch of %u samples", n);
+	perm_torch(cut, n, s->has_large, &rng);
+	for (uint64_t i = 0; i < length; i++)
+		out[i] = cut[i];
+	return 0;
+}
+
+const struct order_kind order_kind_torch_loader = {
+	.help = "torch.manual_seed(seed), then a DataLoader with shuffle=True and nothing else that "
+		"draws; keys: seed persistent(0) replacement(0) num_samples(n) "
+		"large(1)" ORDER_HELP_COMMON,
+	.keys = loader_keys,
+	.open = loader_open,
+	.common_length = stream_length,
+	.common_fill = stream_fill,
+};
+
+const struct order_kind order_kind_torch_generator = {
+	.help = "DataLoader with shuffle=True and its own generator, every epoch read to its end; "
+		"keys: seed persistent(0) sampler_only(0) replacement(0) num_samples(n) "
+		"large(1)" ORDER_HELP_COMMON,
+	.keys = generator_keys,
+	.open = generator_open,
+	.common_length = stream_length,
+	.common_fill = stream_fill,
+};
+
+const struct order_kind order_kind_torch_subset = {
+	.help = "torch.manual_seed(seed), then a DataLoader with SubsetRandomSampler(range(n)) and "
+		"nothing else that draws; keys: seed persistent(0) sampler_only(0) "
+		"large(1)" ORDER_HELP_COMMON,
+	.keys = subset_keys,
+	.open = subset_open,
+	.common_length = stream_length,
+	.common_fill = stream_fill,
+};
+
+const struct order_kind order_kind_torchdata_loader = {
+	.help = "torch.manual_seed(seed), then torchdata's StatefulDataLoader with shuffle=True (or "
+		"with its own generator); keys: seed persistent(0) generator(0) "
+		"large(1)" ORDER_HELP_COMMON,
+	.keys = torchdata_keys,
+	.open = torchdata_open,
+	.common_length = stream_length,
+	.common_fill = stream_fill,
+};

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ranks that take whole batches in turn, as accelerate and Megatron deal samples out:
+ *
+ *   batch 2, world 3    a a b b c c  a a b b c c  a a b        the last round is short
+ *
+ * Sample i of rank r is sample (i / batch * world + r) * batch + i % batch of the common sequence,
+ * whether the job cuts a large batch into slices or gives each rank batches of its own. Only the
+ * tail differs, see enum turns_tail. Pure; any thread. */
+#include <errno.h>
+#include <inttypes.h>
+
+#include "turns.h"
+
+int turns_init(struct turns *t, const struct order_spec *spec, enum turns_tail tail,
+	       struct err *err)
+{
+	t->batch = order_spec_u64(spec, "batch");
+	t->world = spec->world;
+	t->tail = tail;
+	if (t->batch == 0 && t->world > 1)
+		return err_set(err, -EINVAL,
+			       "key \"batch\" is missing: the ranks take whole batches in turn");
+	if (t->batch > TURNS_BATCH_MAX)
+		return err_set(err, -EINVAL,
+			       "key \"batch\": %" PRIu64 " is out of range, allowed: 1-%" PRIu64,
+			       t->batch, TURNS_BATCH_MAX);
+	t->batch = MAX(t->batch, 1);
+	return 0;
+}
+
+uint64_t turns_rank_length(const struct turns *t, uint64_t length, uint64_t rank)
+{
+	uint64_t round = t->batch * t->world, rest = length % round;
+	uint64_t whole = length / round * t->batch, before = rank * t->batch;
+
+	switch (t->tail) {
+	case TURNS_TAIL_PAD:
+		return rest > 0 ? whole + t->batch : whole;
+	case TURNS_TAIL_UNEVEN:
+		return rest > before ? whole + MIN(rest - before, t->batch) : whole;
+	case TURNS_TAIL_DROP:
+		break;
+	}
+	return whole;
+}
+
+void turns_rank_read(const struct turns *t, const struct order_span *common, uint64_t rank,
+		     uint64_t from, uint32_t count, uint32_t *out)
+{
+	uint64_t in_batch = from % t->batch;
+	uint64_t at = (from / t->batch * t->world + rank) * t->batch + in_batch;
+
+	for (uint32_t i = 0; i < count; i++) {
+		out[i] = common->sample[at < common->length ? at : at % common->length];
+		at++;
+		if (++in_batch == t->batch) {
+			in_batch = 0;
+			at += (t->world - 1) * t->batch;
+		}
+	}
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the plan knows of a sample (struct item) and of one pass over the dataset (struct slot).
+ * Part of plan_priv.h, which says how they belong together; nothing else includes it. */
+#ifndef CLAIRFS_PLAN_ITEM_H
+#define CLAIRFS_PLAN_ITEM_H
+
+#include "clairfs/base/bitmap.h"
+#include "clairfs/order.h"
+
+#include "tree.h"
+
+enum item_flag {
+	ABSENT = 0,
+	FETCHING = 1,
+	ARENA = 2,
+	STATE_MASK = 3,
+	STAGED = 1 << 2,
+	STAGING = 1 << 3,
+	PINNED = 1 << 4,
+	PINNING = 1 << 5,
+	HELD = 1 << 6,      /* opened a moment ago: somebody may still be reading it */
+	FRESH = 1 << 7,     /* fetched and not opened since */
+	SLOT1 = 1 << 8,     /* the key belongs to slots[1] */
+	TAIL = 1 << 9,      /* of the end of the pass before: reading it now says nothing */
+	NO_FETCH = 1 << 10, /* failed: not again for this use */
+	NO_STAGE = 1 << 11, /* likewise */
+	OPENED = 1 << 12,   /* opened while FETCHING */
+	FROM_STORE = 1 << 13,
+	TRY_SHIFT = 14, /* two bits: STAGE attempts */
+	TRY_MASK = 3 << TRY_SHIFT,
+};
+
+struct item {
+	uint32_t pages; /* cost in the arena, the stage and the store */
+	uint32_t key;   /* position of the next use, NO_KEY: none known */
+	uint32_t flags;
+};
+
+enum slot_set {
+	SET_WANT,  /* absent, to be fetched from the source */
+	SET_STORE, /* absent, to be fetched from the store */
+	SET_GAP,   /* absent and not to be fetched now: in flight, failed, too large */
+	SET_KEEP,  /* in the arena and may be evicted */
+	SET_STAGE, /* in the arena and may be staged */
+	SET_COUNT,
+};
+
+/* One pass over the dataset: an epoch of the order, what of it was read, and the samples whose next
+ * use lies in it. */
+struct slot {
+	struct order_epoch *ep; /* both slots may share one (the same epoch again) */
+	uint64_t epoch, pass;   /* pass: grows by one with every pass, as the epoch should */
+	uint64_t index;         /* of the pass in the job's run */
+	bool is_rerun;          /* a guess that the job may be started again: never fetched for */
+	uint64_t length, low;   /* low: first position not consumed */
+	uint64_t absorbed;      /* positions below have been given to their samples as keys */
+	uint64_t value_end;     /* residents needed before this one are worth keeping */
+	uint64_t value_pages;
+	struct bitmap consumed;
+	struct tree set[SET_COUNT];
+};
+
+#endif

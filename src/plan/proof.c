@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whether agreement proves anything. Where the readers' window is a large part of what is left to
+ * read, most reads of any order at all fall into it, so their share says nothing. What tells an
+ * order from a guess is how early among the positions not read yet a read comes: for a guess the
+ * rank is uniform, mean 1/2, for a job that follows it is small. The sum over the last reads,
+ * against its standard deviation under "any order", is the proof: beyond 6 deviations it is taken
+ * (once in a thousand million), below 2 it is taken back.
+ *
+ * Only the first half of a pass counts: later even right readers are spread over most of the rest,
+ * and the doubt of that would outweigh what was proven. Integers, so that sums over a ring stay
+ * exact. */
+#include "plan_priv.h"
+
+#define ONE 65536
+#define TAKEN 6
+#define TAKEN_BACK 2
+#define LEAST_READS 4u
+#define DOUBT_READS (SCORE_READS / 2) /* fewer take nothing back */
+#define USES_MAX 8u
+
+static uint64_t unread_below(const struct slot *slot, uint64_t end)
+{
+	uint64_t count = 0;
+
+	for (uint64_t pos = slot->low; pos < end; pos = ALIGN_DOWN(pos, 64) + 64) {
+		uint64_t word = ~slot->consumed.words[pos / 64] & ~0ull << pos % 64;
+
+		if (end - ALIGN_DOWN(pos, 64) < 64)
+			word &= ~(~0ull << end % 64);
+		count += (uint64_t)__builtin_popcountll(word);
+	}
+	return count;
+}
+
+/* A sample with several uses left is found at the earliest of them, also by guessing. */
+static double least_of_uses(const struct slot *slot, uint64_t pos, double rank)
+{
+	double later = 1 - rank;
+	uint32_t next = slot->ep->next_same ? slot->ep->next_same[pos] : SAMPLE_NONE;
+
+	for (uint32_t i = 1; i < USES_MAX && next != SAMPLE_NONE; i++) {
+		later *= 1 - rank;
+		next = slot->ep->next_same[next];
+	}
+	return 1 - later;
+}
+
+static void proof_push(struct plan *plan, struct proof p)
+{
+	struct proof *at = &plan->proof[plan->proof_head];
+
+	if (plan->proof_count == SCORE_READS) {
+		plan->proof_early -= at->early;
+		plan->proof_variance -= at->variance;
+	} else {
+		plan->proof_count++;
+	}
+	*at = p;
+	plan->proof_early += p.early;
+	plan->proof_variance += p.variance;
+	plan->proof_head = (plan->proof_head + 1) % SCORE_READS;
+}
+
+/* Before the position is marked as read; NO_POS: the sample is due in no pass that is known. */
+void proof_read(struct plan *plan, const struct slot *slot, uint64_t pos)
+{
+	double left = (double)(slot->length - slot->consumed.count), rank = 1;
+
+	if (2 * slot->consumed.count > slot->length)
+		return;
+	if (pos != NO_POS) {
+		rank = ((double)unread_below(slot, pos) + 0.5) / left;
+		rank = least_of_uses(slot, pos, rank);
+	}
+	proof_push(plan,
+		   (struct proof){ (int32_t)((0.5 - rank) * ONE),
+				   (uint32_t)(ONE / 12.0 * (1 - 1 / (left * left))) });
+}
+
+void proof_reset(struct plan *plan)
+{
+	plan->proof_count = plan->proof_head = 0;
+	plan->proof_early = 0;
+	plan->proof_variance = 0;
+}
+
+static bool proof_exceeds(const struct plan *plan, double deviations)
+{
+	double early = (double)plan->proof_early / ONE;
+
+	return early > 0 &&
+	       early * early > deviations * deviations * (double)plan->proof_variance / ONE;
+}
+
+void proof_judge(struct plan *plan)
+{
+	if (plan->proof_count >= LEAST_READS && proof_exceeds(plan, TAKEN))
+		plan->is_proven = true;
+	else if (plan->proof_count >= DOUBT_READS && !proof_exceeds(plan, TAKEN_BACK))
+		plan->is_proven = false;
+}

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A search from end to end: check the question, build the sieve, try the cheap hypotheses, then all
+ * seeds. The two phases differ in how many seeds they try, so in how much evidence they ask for.
+ *
+ * It must never hold a lock of anybody else's or touch a clock of the plan's: it is called for
+ * minutes, from a thread that has nothing better to do. */
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+
+#include "recover_priv.h"
+
+/* log2 of the number of cheap hypotheses, rounded up: hints make it vary. */
+#define QUICK_BITS 21.0
+#define FULL_BITS 32.0
+
+void recover_params_init(struct recover_params *params)
+{
+	*params = (struct recover_params){ .rank = RECOVER_UNKNOWN,
+					   .batch = RECOVER_UNKNOWN,
+					   .workers = RECOVER_UNKNOWN,
+					   .last_seed = UINT32_MAX };
+}
+
+static double hypotheses(const struct recover_params *p)
+{
+	return p->effort == RECOVER_QUICK ? QUICK_BITS : FULL_BITS;
+}
+
+uint64_t recover_needed(const struct recover_params *p)
+{
+	double choices = 0, needed, bits;
+
+	for (size_t i = 0; i < p->n_worlds; i++)
+		choices += p->rank == RECOVER_UNKNOWN ? p->worlds[i] : 1;
+	needed = judge_needed(hypotheses(p), log2(MAX(choices, 1)));
+	bits = judge_bits_in_order(p->n, 0);
+	for (uint64_t c = 0; c < p->n; c++) { /* a few dozen times at most */
+		if (bits >= needed)
+			return c;
+		bits += log2((double)(p->n - c));
+	}
+	return bits >= needed ? p->n : 0;
+}
+
+/* 1: found. */
+static int search_cheap(struct search search, struct recover_found *ret, struct err *err)
+{
+	struct chain *chain;
+	uint64_t at = 0;
+	int rc = chain_new(search.params, &chain, err);
+
+	if (rc < 0)
+		return rc;
+	search.list = chain->seed;
+	search.total = chain->n;
+	search.hypotheses = QUICK_BITS;
+	rc = search_run(&search, ret, &at, err);
+	if (rc == 1)
+		chain_name(chain, at, ret);
+	chain_free(chain);
+	return rc;
+}
+
+static int search_all(struct search search, struct recover_found *ret, struct err *err)
+{
+	uint64_t at;
+
+	search.is_full = true;
+	search.first = search.params->first_seed;
+	search.total = (uint64_t)search.params->last_seed - search.params->first_seed + 1;
+	search.hypotheses = FULL_BITS;
+	return search_run(&search, ret, &at, err);
+}
+
+int recover_search(const struct recover_params *params, struct recover_found *ret, struct err *err)
+{
+	struct search search = { .params = params, .isa = recover_isa_best() };
+	struct problem *problem;
+	struct sieve *sieve = NULL;
+	int rc = problem_new(params, &problem, err);
+
+	*ret = (struct recover_found){ 0 };
+	if (rc < 0)
+		return rc;
+	rc = sieve_new(problem, &sieve, err);
+	search.problem = problem;
+	search.sieve = sieve;
+	if (rc == 0 && params->effort != RECOVER_RANGE)
+		rc = search_cheap(search, ret, err);
+	if (rc == 0 && params->effort != RECOVER_QUICK)
+		rc = search_all(search, ret, err);
+	sieve_free(sieve);
+	problem_free(problem);
+	if (rc == 0)
+		return err_set(err, -ENOENT,
+			       "no seed%s fits: these are not the first samples of an epoch of "
+			       "RandomSampler or DistributedSampler with %" PRIu64
+			       " samples and this world and rank",
+			       params->effort == RECOVER_QUICK ? " of the likely ones" : "",
+			       params->n);
+	return rc < 0 ? rc : 0;
+}
+
+int recover_isa_run(const struct recover_isa *isa, const struct recover_params *params,
+		    uint32_t first, uint64_t count, uint64_t *ret_left, struct err *err)
+{
+	uint32_t seed[4096], left[4096];
+	struct problem *problem;
+	struct sieve *sieve = NULL;
+	int rc = problem_new(params, &problem, err);
+
+	*ret_left = 0;
+	if (rc < 0)
+		return rc;
+	rc = sieve_new(problem, &sieve, err);
+	for (uint64_t at = 0; rc == 0 && at < count; at += ARRAY_LEN(seed)) {
+		size_t n = (size_t)MIN(count - at, ARRAY_LEN(seed));
+
+		for (size_t i = 0; i < n; i++)
+			seed[i] = first + (uint32_t)(at + i);
+		*ret_left += scan_seeds(isa, sieve, seed, n, left);
+	}
+	sieve_free(sieve);
+	problem_free(problem);
+	return rc;
+}

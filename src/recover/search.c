@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Threads over a range or a list of seeds. Pieces of 16384 seeds (a millisecond) are claimed in
+ * ascending order from one counter; after each the thread looks whether it is to stop. The first
+ * seed in the range that is accepted wins whatever the threads do: nothing is claimed after a find,
+ * and pieces claimed before it are finished.
+ *
+ * The caller's thread computes nothing: it waits, reports progress and joins. Search threads share
+ * the counter (atomic) and, under the lock, what was found; each has a judge and buffers of its
+ * own. They take nobody's time if asked so: `nice` is set per thread, which Linux allows, and
+ * never on the caller's. */
+#include <errno.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "clairfs/base/thr.h"
+#include "recover_priv.h"
+
+#define PIECE 16384
+#define THREADS_MAX 1024
+#define REPORT_NS (NS_PER_S / 5)
+
+struct crew {
+	const struct search *search;
+	struct clock *clock;
+	atomic_uint_fast64_t claimed, done; /* seeds */
+	atomic_bool is_over;                /* found or failed: claim nothing more */
+	struct mutex mu;
+	struct cond changed;
+	unsigned running;           /* mu */
+	int rc;                     /* mu; 1 found, else negative errno */
+	uint64_t found_at;          /* mu */
+	struct recover_found found; /* mu */
+};
+
+/* What a thread needs of its own. */
+struct desk {
+	struct judge *judge;
+	uint32_t *seed, *left; /* [PIECE] */
+};
+
+static int desk_init(struct desk *desk, const struct problem *problem)
+{
+	desk->seed = malloc(PIECE * sizeof(*desk->seed));
+	desk->left = malloc(PIECE * sizeof(*desk->left));
+	if (!desk->seed || !desk->left)
+		return -ENOMEM;
+	return judge_new(problem, &desk->judge);
+}
+
+static void desk_fini(struct desk *desk)
+{
+	judge_free(desk->judge);
+	free(desk->seed);
+	free(desk->left);
+}
+
+static bool is_cancelled(const struct search *s)
+{
+	return s->params->cancel && atomic_load(s->params->cancel);
+}
+
+static void crew_note(struct crew *crew, int rc, uint64_t at, const struct recover_found *found)
+{
+	mutex_lock(&crew->mu);
+	if (rc == 1 && (crew->rc != 1 || at < crew->found_at)) {
+		crew->found = *found;
+		crew->found_at = at;
+		crew->rc = 1;
+	} else if (crew->rc == 0) {
+		crew->rc = rc;
+	}
+	mutex_unlock(&crew->mu);
+	atomic_store(&crew->is_over, true);
+}
+
+/* Where in the piece a seed that passed stands. Lists may repeat seeds: the first counts. */
+static uint64_t find_seed(const struct desk *desk, uint32_t seed)
+{
+	uint64_t i = 0;
+
+	while (desk->seed[i] != seed)
+		i++;
+	return i;
+}
+
+static void work_piece(struct crew *crew, struct desk *desk, uint64_t from, size_t count)
+{
+	const struct search *s = crew->search;
+	struct recover_found found;
+	size_t n_left;
+
+	if (s->list)
+		memcpy(desk->seed, s->list + from, count * sizeof(*desk->seed));
+	else
+		for (size_t i = 0; i < count; i++)
+			desk->seed[i] = s->first + (uint32_t)(from + i);
+	n_left = scan_seeds(s->isa, s->sieve, desk->seed, count, desk->left);
+	for (size_t i = 0; i < n_left; i++) {
+		/* In a small dataset the sieve lets much through. */
+		if (i % 256 == 255 && is_cancelled(s))
+			return;
+		if (!judge_seed(desk->judge, desk->left[i], s->hypotheses, &found))
+			continue;
+		crew_note(crew, 1, from + find_seed(desk, desk->left[i]), &found);
+		return;
+	}
+}
+
+static void *crew_main(void *arg)
+{
+	struct crew *crew = arg;
+	const struct search *s = crew->search;
+	struct desk desk = { 0 };
+	int rc;
+
+	if (s->params->nice > 0) {
+		int nice = getpriority(PRIO_PROCESS, 0) + s->params->nice;
+
+		/* Fails only where nothing may be changed; then it is no worse than asked for. */
+		(void)setpriority(PRIO_PROCESS, 0, MIN(nice, 19));
+	}
+	rc = desk_init(&desk, s->problem);
+	if (rc < 0)
+		crew_note(crew, rc, 0, NULL);
+	while (rc == 0 && !atomic_load(&crew->is_over) && !is_cancelled(s)) {
+		uint64_t from = atomic_fetch_add(&crew->claimed, PIECE);
+		size_t count;
+
+		if (from >= s->total)
+			break;
+		count = (size_t)MIN(s->total - from, PIECE);
+		work_piece(crew, &desk, from, count);
+		atomic_fetch_add(&crew->done, count);
+	}
+	desk_fini(&desk);
+	mutex_lock(&crew->mu);
+	crew->running--;
+	cond_signal(&crew->changed);
+	mutex_unlock(&crew->mu);
+	return NULL;
+}
+
+static void report(struct crew *crew, uint64_t start_ns)
+{
+	const struct recover_params *p = crew->search->params;
+	struct recover_progress progress = { .is_full = crew->search->is_full,
+					     .total = crew->search->total,
+					     .done = atomic_load(&crew->done) };
+	uint64_t ns = clock_now(crew->clock) - start_ns;
+
+	if (!p->progress)
+		return;
+	if (ns > 0)
+		progress.seeds_per_s = (double)progress.done * NS_PER_S / (double)ns;
+	p->progress(p->progress_ctx, &progress);
+}
+
+/* Reports until all threads are through, the last time when they are. */
+static void wait_for_crew(struct crew *crew)
+{
+	uint64_t start_ns = clock_now(crew->clock);
+	bool is_running = true;
+
+	while (is_running) {
+		report(crew, start_ns);
+		mutex_lock(&crew->mu);
+		if (crew->running > 0)
+			(void)cond_wait_for(&crew->changed, &crew->mu, REPORT_NS);
+		is_running = crew->running > 0;
+		mutex_unlock(&crew->mu);
+	}
+	report(crew, start_ns);
+}
+
+static unsigned threads_of(const struct search *s)
+{
+	unsigned threads = s->params->threads;
+	cpu_set_t cpus;
+
+	if (threads == 0 && sched_getaffinity(0, sizeof(cpus), &cpus) == 0)
+		threads = (unsigned)CPU_COUNT(&cpus);
+	threads = MAX(threads, 1);
+	return (unsigned)MIN(MIN(threads, THREADS_MAX), DIV_ROUND_UP(s->total, PIECE));
+}
+
+/* Starts what it can; fails only without any thread. */
+static int crew_start(struct crew *crew, struct thr *thr, unsigned n, struct err *err)
+{
+	int rc = 0;
+
+	for (unsigned i = 0; i < n && rc == 0; i++) {
+		mutex_lock(&crew->mu);
+		crew->running++;
+		mutex_unlock(&crew->mu);
+		rc = thr_start(&thr[i], "recover", crew_main, crew, err);
+		if (rc == 0)
+			continue;
+		mutex_lock(&crew->mu);
+		crew->running--;
+		mutex_unlock(&crew->mu);
+		if (i > 0)
+			rc = 0;
+		break;
+	}
+	return rc;
+}
+
+int search_run(const struct search *search, struct recover_found *ret, uint64_t *ret_at,
+	       struct err *err)
+{
+	unsigned n = threads_of(search);
+	struct crew crew = { .search = search,
+			     .clock = search->params->clock ? search->params->clock
+							    : clock_monotonic() };
+	struct thr *thr AUTO_FREE = calloc(n, sizeof(*thr));
+	int rc;
+
+	if (!thr)
+		return err_set(err, -ENOMEM, "out of memory");
+	mutex_init(&crew.mu);
+	cond_init(&crew.changed);
+	rc = crew_start(&crew, thr, n, err);
+	if (rc == 0) {
+		wait_for_crew(&crew);
+		for (unsigned i = 0; i < n; i++)
+			thr_join(&thr[i]);
+		rc = crew.rc;
+		if (rc < 0)
+			err_set(err, rc, "out of memory");
+	}
+	cond_fini(&crew.changed);
+	mutex_fini(&crew.mu);
+	if (rc == 0 && is_cancelled(search))
+		return err_set(err, -ECANCELED, "the search was cancelled");
+	if (rc == 1) {
+		*ret = crew.found;
+		*ret_at = crew.found_at;
+	}
+	return rc;
+}

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the vectors test: of the first places that the epoch's ranks read, how many hold a sample
+ * that was seen? Position 0 of a rank is the first read of its worker 0, position 1 the second
+ * (or another worker's first), so with any number of workers the first few positions are among the
+ * first reads. A seed passes with `threshold` of them: some may be missing, because an open was not
+ * seen or worker 0 was late.
+ *
+ * The fewest tests are chosen that let through one wrong seed in two thousand, since the judge
+ * costs about a hundred times what the sieve does. Membership is a bitmap by hash; that it lies
+ * now and then costs time only. Swaps are heeded only in datasets so small that they matter.
+ * Set-up code; immutable afterwards. */
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "recover_priv.h"
+
+#define PASS_AIM 5e-4
+#define SEEN_MAX 512 /* more fill the table without saying more about the first positions */
+#define SEEN_IN_ORDER 16
+
+/* Positions per rank, and how many must be hits. */
+static const struct shape {
+	uint32_t positions, threshold;
+} shapes[] = { { 2, 1 }, { 3, 2 }, { 4, 3 }, { 6, 4 }, { 8, 6 } };
+
+/* Chance of at least k hits in `tests` tests. */
+static double tail(uint32_t tests, uint32_t k, double p)
+{
+	double below = 0, term = pow(1 - p, tests);
+
+	if (p >= 1)
+		return 1;
+	for (uint32_t i = 0; i < k && i <= tests; i++) {
+		below += term;
+		term *= (double)(tests - i) / (i + 1) * p / (1 - p);
+	}
+	/* Below the rounding of 1 - below the first term left out is the answer. */
+	return below < 0.99999 ? 1 - below : term;
+}
+
+static int compare_tests(const void *a, const void *b)
+{
+	const struct sieve_test *x = a, *y = b;
+
+	return (x->at > y->at) - (x->at < y->at);
+}
+
+/* Tests of the first positions of every rank in question; the number of distinct ones. At most
+ * RECOVER_WORLD_MAX * 8 * worlds of them before repeats are dropped, so memory is bounded. */
+static uint32_t fill_tests(const struct problem *problem, uint32_t positions,
+			   struct sieve_test *tests)
+{
+	bool is_any = problem->rank == RECOVER_UNKNOWN;
+	uint32_t n = 0, kept = 0;
+
+	for (uint32_t w = 0; w < problem->n_worlds; w++) {
+		uint64_t world = problem->world[w];
+		uint64_t ranks = is_any ? world : 1, first = is_any ? 0 : problem->rank;
+
+		/* All ranks of a smaller world are among those of the largest. */
+		if (is_any && w + 1 < problem->n_worlds)
+			continue;
+		for (uint64_t i = 0; i < positions; i++)
+			for (uint64_t r = 0; r < ranks; r++) {
+				uint64_t at = first + r + i * world;
+
+				if (at + 1 < problem->n) /* the last place is no draw */
+					tests[n++].at = (uint32_t)at;
+			}
+	}
+	qsort(tests, n, sizeof(*tests), compare_tests);
+	for (uint32_t i = 0; i < n; i++)
+		if (kept == 0 || tests[i].at != tests[kept - 1].at)
+			tests[kept++] = tests[i];
+	for (uint32_t i = 0; i < kept; i++) {
+		tests[i].divisor = problem->n - tests[i].at;
+		tests[i].magic = (uint32_t)(((uint64_t)1 << 32) / tests[i].divisor);
+	}
+	return kept;
+}
+
+/* Returns the chance that a sample is in the table. */
+static double fill_table(const struct problem *problem, struct sieve *s)
+{
+	uint32_t n_seen = MIN(problem->n_seen, SEEN_MAX), set = 0;
+	bool is_small = problem->n <= 1u << SIEVE_BITS;
+
+	n_seen = MIN(n_seen, MAX(problem->n / 16, 8));
+	if (problem->workers == 0)
+		n_seen = MIN(n_seen, SEEN_IN_ORDER);
+	s->hash_factor = is_small ? 1 : 0x9e3779b1;
+	s->hash_shift = is_small ? 0 : 32 - SIEVE_BITS;
+	for (uint32_t i = 0; i < n_seen; i++) {
+		uint32_t h = (problem->seen[i] * s->hash_factor) >> s->hash_shift;
+
+		s->table[h >> 5] |= 1u << (h & 31);
+	}
+	for (size_t i = 0; i < ARRAY_LEN(s->table); i++)
+		set += (uint32_t)__builtin_popcount(s->table[i]);
+	return (double)set / MIN(problem->n, 1u << SIEVE_BITS);
+}
+
+/* Is there a swap among the tested places in more than one seed of a hundred? */
+static bool swaps_matter(const struct sieve *s, uint32_t n)
+{
+	return s->n_tests == s->last + 1 && s->n_tests <= SIEVE_SWAPS_MAX &&
+	       (uint64_t)s->n_tests * s->n_tests * 50 > n;
+}
+
+int sieve_new(const struct problem *problem, struct sieve **ret, struct err *err)
+{
+	struct sieve *s = calloc(1, sizeof(*s));
+	uint64_t ranks = problem->rank == RECOVER_UNKNOWN ? problem->world[problem->n_worlds - 1]
+							  : problem->n_worlds;
+	double p;
+
+	*ret = NULL;
+	if (s)
+		s->tests = calloc(ranks * shapes[ARRAY_LEN(shapes) - 1].positions,
+				  sizeof(*s->tests));
+	if (!s || !s->tests) {
+		sieve_free(s);
+		return err_set(err, -ENOMEM, "out of memory");
+	}
+	p = fill_table(problem, s);
+	for (size_t i = 0; i < ARRAY_LEN(shapes) && shapes[i].positions <= problem->n_seen; i++) {
+		uint32_t n_tests = fill_tests(problem, shapes[i].positions, s->tests);
+
+		if (n_tests < shapes[i].threshold)
+			break;
+		s->threshold = shapes[i].threshold;
+		s->n_tests = n_tests;
+		s->pass = tail(n_tests, s->threshold, p);
+		if (s->pass <= PASS_AIM)
+			break;
+	}
+	if (s->n_tests == 0) {
+		sieve_free(s);
+		return err_set(err, -EINVAL, "the rank reads nothing of %" PRIu32 " samples",
+			       problem->n);
+	}
+	s->last = s->tests[s->n_tests - 1].at;
+	s->has_swaps = swaps_matter(s, problem->n);
+	*ret = s;
+	return 0;
+}
+
+void sieve_free(struct sieve *sieve)
+{
+	if (!sieve)
+		return;
+	free(sieve->tests);
+	free(sieve);
+}

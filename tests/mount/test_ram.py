@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The RAM budget: what the daemon takes at most. Not in builds with a sanitizer, whose own memory is not the daemon's."""
+import jobs
+import mountkit
+import tap
+from mountkit import rng
+
+MIB = 1 << 20
+N = 500
+
+
+def budget_is_kept(place):
+    data = place.files([rng.choice([100, 5000, 200 << 10, 300 << 10, MIB]) for _ in range(N)])
+    total = sum(map(len, data.values()))
+    for ram in (16, 48):
+        sequence = list(range(N))
+        rng.shuffle(sequence)
+        # Many requests at once and no waiting for anything: as full as it gets.
+        with place.mount(order=place.list_file(sequence), ram=f"{ram}M", source_max_inflight=64) as mount:
+            job = jobs.Job(mount, data)
+            crew = mountkit.Crew()
+            for number in range(4):
+                crew.add(job.read_part, sequence[number::4])
+            tap.no_findings(crew.join(), f"ram={ram}M: {total >> 20} MiB are read")
+            job.read(sequence)
+            tap.equal(job.wrong, [], f"ram={ram}M: every byte is right")
+            peak, limit = jobs.memory_peak(mount.process.pid), ram * MIB + 64 * MIB + 100 * N
+            tap.ok(peak <= limit, f"ram={ram}M: the daemon never had more than that and 64 MiB", f"{peak >> 20} MiB",
+                   mount.stats()["gauges"])
+            gauges = mount.stats()["gauges"]
+            tap.ok(gauges["arena_limit_bytes"] <= ram * MIB, f"ram={ram}M: the arena's limit is within it", gauges)
+
+
+mountkit.run(budget_is_kept)

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Samples kept on a local drive from one epoch to the next: the source is asked less, nothing is visible, nothing is left,
+and a drive that is full costs speed only."""
+import contextlib
+import os
+
+import mountkit
+import tap
+from jobs import Account, Job, dropped
+from mountkit import program, rng, wait_until
+
+N, SIZE = 320, 64 << 10  # 20 MiB, more than the RAM below
+OPTIONS = {"ram": "16M", "store_keep_free": 0}
+
+
+def spec_of(place, epochs):
+    sequences = []
+    for _ in range(epochs):
+        sequence = list(range(N))
+        rng.shuffle(sequence)
+        sequences.append(sequence)
+    lines = [line for epoch, sequence in enumerate(sequences) for line in (f"# epoch {epoch}", *sequence)]
+    return place.list_file(lines), sequences
+
+
+def kept(mount):
+    return mount.stats()["gauges"]["store_bytes"]
+
+
+def everything_fits(place):
+    data = place.files([SIZE] * N)
+    spec, sequences = spec_of(place, 8)
+    with place.mount(order=spec, store_dir=place.store, store_bytes="64M", **OPTIONS) as mount:
+        job = Job(mount, data)
+        tap.ok(mount.stats()["engines"]["store"] in ("pool", "uring"), "the store runs", mount.stats()["engines"])
+        tap.equal(os.listdir(place.store), [], "nothing is visible in the store's directory")
+        # How soon everything is written depends on the machine, that it will be does not.
+        epoch = 0
+        while epoch < 7 and kept(mount) < N * SIZE:
+            job.epoch(epoch, sequences[epoch])
+            epoch += 1
+        tap.ok(kept(mount) >= N * SIZE, f"after {epoch} epochs everything is kept", kept(mount), mount.counters())
+        account = Account(mount)
+        job.epoch(epoch, sequences[epoch])
+        counters = account.settled(N)
+        tap.equal(counters["source_reads"], 0, "then an epoch reads nothing from the source")
+        tap.ok(counters["store_reads"] > 0 and counters["store_errors"] == 0, "it comes from the store", counters)
+        written = mount.counters()["store_bytes_written"]
+        tap.ok(written < 2 * N * SIZE, f"every sample was written once: {written} bytes")
+        tap.equal(job.wrong, [], "every byte was right")
+        tap.equal(os.listdir(place.store), [], "still nothing is visible")
+
+
+def half_fits(place):
+    data = place.files([SIZE] * N)
+    spec, sequences = spec_of(place, 8)
+    with place.mount(order=spec, store_dir=place.store, store_bytes="10M", **OPTIONS) as mount:
+        job = Job(mount, data)
+        epoch = 0
+        while epoch < 4 and kept(mount) < 9 << 20:
+            job.epoch(epoch, sequences[epoch])
+            epoch += 1
+        pinned = kept(mount) // (SIZE + 8192)  # at least so many samples
+        tap.ok(9 << 20 <= kept(mount) <= 10 << 20, "the store fills its budget and no more", kept(mount))
+        account = Account(mount)
+        for more in range(2):
+            job.epoch(epoch + more, sequences[epoch + more])
+        counters = account.settled(2 * N)
+        # The start of the epoch after is fetched ahead as well: at most what RAM holds.
+        ahead = (16 << 20) // SIZE
+        tap.ok(counters["source_reads"] <= 2 * (N - pinned) + ahead + dropped(counters),
+               "the source is asked for what does not fit only", f"{pinned} samples are kept", counters)
+        tap.equal(job.wrong, [], "every byte was right")
+
+
+def killed(place):
+    data = place.files([SIZE] * N)
+    spec, sequences = spec_of(place, 2)
+    mount = place.mount(order=spec, store_dir=place.store, store_bytes="64M", **OPTIONS)
+    job = Job(mount, data)
+    job.epoch(0, sequences[0])
+    mount.wait_for(lambda s: s["gauges"]["store_bytes"] > 0, "something is kept")
+    mountkit.send(mount.process, mountkit.signal.SIGKILL)
+    mount.process.wait(mountkit.DEADLINE)
+    tap.equal(os.listdir(place.store), [], "a killed daemon leaves nothing in the store's directory")
+    tap.equal(mountkit.clairfs("umount", place.mnt).code, 0, "its mount can be taken down")
+
+
+def full_drive(place):
+    data = place.files([SIZE] * N)
+    spec, sequences = spec_of(place, 3)
+    small = place.path("small")
+    os.mkdir(small)
+    done = program("mount", "-t", "tmpfs", "-o", "size=4m,mode=0700", "clairfs-test", small)
+    if done.code:
+        raise mountkit.Failed(f"mount of a tmpfs: {done}")
+    with contextlib.ExitStack() as stack:
+        stack.callback(program, "umount", small)
+        for budget in ("0", "64M"):
+            with place.mount(order=spec, store_dir=small, store_bytes=budget, **OPTIONS) as mount:
+                job = Job(mount, data)
+                for epoch in range(2):
+                    job.epoch(epoch, sequences[epoch])
+                tap.equal(job.wrong, [], f"a drive of 4 MiB, store_bytes={budget}: every byte is right")
+                tap.ok(kept(mount) <= 4 << 20, "what is kept fits", kept(mount))
+                tap.equal(mount.counters()["read_errors"], 0, "no read failed")
+                tap.equal(os.listdir(small), [], "nothing is visible on it")
+        # And somebody else fills the drive while the store uses it.
+        with place.mount(order=spec, store_dir=small, store_bytes="3M", **OPTIONS) as mount:
+            job = Job(mount, data)
+            with contextlib.suppress(OSError):
+                with open(os.path.join(small, "theirs"), "wb", buffering=0) as file:
+                    while file.write(bytes(1 << 16)):
+                        pass
+            for epoch in range(2):
+                job.epoch(epoch, sequences[epoch])
+            tap.equal(job.wrong, [], "a drive that somebody else fills: every byte is right")
+            os.unlink(os.path.join(small, "theirs"))
+        wait_until(lambda: os.statvfs(small).f_bfree * os.statvfs(small).f_frsize >= 4 << 20, "the space is given back")
+        tap.ok(True, "the space is given back when the mount ends")
+
+
+mountkit.run(everything_fits, half_fits, killed, full_drive)
