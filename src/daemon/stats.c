@@ -17,8 +17,9 @@ static json_t *json_path(const char *path)
 	return json_string(text_escape(path, strlen(path), escaped, sizeof(escaped)));
 }
 
-static json_t *order_json(const struct wire *w, const struct cache_status *st)
+static json_t *order_json(struct wire *w, const struct cache_status *st)
 {
+	AUTO_FREE char *text = wire_get_order_text(w);
 	const struct plan_status *p = &st->plan;
 	json_t *epoch =
 		json_pack("{s:I, s:I, s:I, s:I, s:i, s:I}", "number", (json_int_t)p->epoch,
@@ -29,7 +30,7 @@ static json_t *order_json(const struct wire *w, const struct cache_status *st)
 				  "outside_now", (json_int_t)p->outside_run, "other_percent",
 				  (int)p->other_percent, "lost", (json_int_t)p->lost, "lost_reads",
 				  (json_int_t)p->lost_reads);
-	json_t *spec = w->spec ? json_path(order_spec_text(w->spec)) : NULL;
+	json_t *spec = text ? json_path(text) : NULL;
 	char doing[PLAN_TEXT];
 
 	plan_status_text(p, doing);
