@@ -6,7 +6,8 @@
  * v1:   the list of samples is shuffled by numpy's RandomState with the same seed every epoch, what
  *       the epoch before left, and cut into blocks, one for each rank. Release 2.0.0 cuts first and
  *       shuffles each block by itself: own_block=1.
- * v2:   (2.0.1 and later) the shuffle options change nothing: each rank reads its block in sequence.
+ * v2:   (2.0.1 and later) the shuffle options change nothing: each rank reads its block in
+ * sequence.
  *
  * v1 repeats one permutation P, so epoch e is P^(e+1): a sample moves along its cycle, and the
  * whole epoch is made in one walk along the cycles. v0.5 is replayed, e + 1 shuffles for epoch e.
@@ -15,8 +16,10 @@
 
 #include "order_priv.h"
 #include "perm.h"
+#include "turns.h"
 
 struct dlio {
+	struct turns turns; /* of v0.5; first, for turns_rank_*() */
 	uint64_t seed;
 	bool has_file_shuffle, has_sample_shuffle, has_seed_change, has_own_block;
 };
@@ -56,6 +59,7 @@ static int v05_open(struct order *order, const struct order_spec *spec,
 
 	if (!dlio)
 		return err_set(err, -ENOMEM, "out of memory");
+	dlio->turns = (struct turns){ .batch = 1, .world = spec->world, .tail = TURNS_TAIL_PAD };
 	dlio->seed = order_spec_u64(spec, "seed");
 	dlio->has_file_shuffle = order_spec_u64(spec, "file_shuffle");
 	dlio->has_sample_shuffle = order_spec_u64(spec, "sample_shuffle");
@@ -104,21 +108,6 @@ static int v05_common_fill(const struct order *order, uint64_t epoch, uint64_t l
 	for (uint32_t i = 0; i < n; i++)
 		out[i] = file[out[i]];
 	return 0;
-}
-
-static uint64_t v05_rank_length(const struct order *order, uint64_t epoch, uint64_t length,
-				uint64_t rank)
-{
-	return DIV_ROUND_UP(length, order->info.world);
-}
-
-static void v05_rank_read(const struct order *order, const struct order_span *common, uint64_t rank,
-			  uint64_t from, uint32_t count, uint32_t *out)
-{
-	uint64_t world = order->info.world;
-
-	for (uint32_t i = 0; i < count; i++)
-		out[i] = common->sample[(rank + (from + i) * world) % common->length];
 }
 
 /* Rank's block of the list: [start, start + length). */
@@ -256,8 +245,8 @@ const struct order_kind order_kind_dlio_v05 = {
 	.keys = v05_keys,
 	.open = v05_open,
 	.common_fill = v05_common_fill,
-	.rank_length = v05_rank_length,
-	.rank_read = v05_rank_read,
+	.rank_length = turns_rank_length,
+	.rank_read = turns_rank_read,
 };
 
 const struct order_kind order_kind_dlio_v1 = {

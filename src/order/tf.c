@@ -12,12 +12,14 @@
 
 #include "order_priv.h"
 #include "perm.h"
+#include "turns.h"
 
 #define SEED_MAX INT32_MAX /* tf takes seeds modulo this */
 #define GRAPH_SEED 87654321
 #define NOT_GIVEN UINT64_MAX
 
 struct tf {
+	struct turns turns; /* first, for turns_rank_*() */
 	uint32_t seed, seed2;
 	uint64_t buffer; /* 0: as large as the dataset */
 	bool has_reshuffle;
@@ -31,22 +33,24 @@ struct philox {
 
 #define KEYS_OF_SEEDS                                                                              \
 	{ .name = "seed", .type = ORDER_KEY_U64, .is_required = true, .max = INT64_MAX },          \
-		{ .name = "global_seed", .type = ORDER_KEY_U64, .def = NOT_GIVEN,                  \
-		  .max = INT64_MAX }
+	{                                                                                          \
+		.name = "global_seed", .type = ORDER_KEY_U64, .def = NOT_GIVEN, .max = INT64_MAX   \
+	}
 
 static const struct order_key shuffle_keys[] = {
 	KEYS_OF_SEEDS,
-	{ .name = "buffer", .type = ORDER_KEY_U64, .is_required = true, .min = 1, .max = INT64_MAX },
+	{ .name = "buffer",
+	  .type = ORDER_KEY_U64,
+	  .is_required = true,
+	  .min = 1,
+	  .max = INT64_MAX },
 	{ .name = "reshuffle_each_iteration", .type = ORDER_KEY_BOOL, .def = 1 },
 	{ .name = NULL },
 };
 
 static const struct order_key list_files_keys[] = {
-	KEYS_OF_SEEDS,
-	ORDER_KEY_ROW_WORLD,
-	ORDER_KEY_ROW_RANK,
-	ORDER_KEY_ROW_RANKS,
-	{ .name = NULL },
+	KEYS_OF_SEEDS,       ORDER_KEY_ROW_WORLD, ORDER_KEY_ROW_RANK,
+	ORDER_KEY_ROW_RANKS, { .name = NULL },
 };
 
 static void philox_block(struct philox *rng)
@@ -122,9 +126,15 @@ static int shuffle_open(struct order *order, const struct order_spec *spec,
 static int list_files_open(struct order *order, const struct order_spec *spec,
 			   const struct order_params *params, struct err *err)
 {
+	int rc = tf_new(order, spec, err);
+
+	if (rc < 0)
+		return rc;
+	((struct tf *)order->state)->turns =
+		(struct turns){ .batch = 1, .world = spec->world, .tail = TURNS_TAIL_UNEVEN };
 	order->info.is_same_every_epoch = false;
 	order->is_whole = spec->world == 1;
-	return tf_new(order, spec, err);
+	return 0;
 }
 
 /* The buffer holds everything: swap each place with a later one. */
@@ -192,21 +202,6 @@ static int tf_common_fill(const struct order *order, uint64_t epoch, uint64_t le
 	return 0;
 }
 
-static uint64_t list_files_rank_length(const struct order *order, uint64_t epoch, uint64_t length,
-				       uint64_t rank)
-{
-	uint64_t world = order->info.world;
-
-	return length / world + (rank < length % world);
-}
-
-static void list_files_rank_read(const struct order *order, const struct order_span *common,
-				 uint64_t rank, uint64_t from, uint32_t count, uint32_t *out)
-{
-	for (uint32_t i = 0; i < count; i++)
-		out[i] = common->sample[rank + (from + i) * order->info.world];
-}
-
 const struct order_kind order_kind_tf_shuffle = {
 	.help = "tf.data.Dataset.shuffle(buffer, seed) of the samples in sequence; keys: seed "
 		"global_seed(none) buffer reshuffle_each_iteration(1)" ORDER_HELP_COMMON,
@@ -221,6 +216,6 @@ const struct order_kind order_kind_tf_list_files = {
 	.keys = list_files_keys,
 	.open = list_files_open,
 	.common_fill = tf_common_fill,
-	.rank_length = list_files_rank_length,
-	.rank_read = list_files_rank_read,
+	.rank_length = turns_rank_length,
+	.rank_read = turns_rank_read,
 };

@@ -7,14 +7,11 @@
  * selected_ratio and num_repeats may be fractions in timm; they are whole numbers here. n below
  * 2^32 and these limits keep timm's floating point divisions exact, so integers give its numbers.
  * Pure; any thread. */
-#include <errno.h>
-
-#include "order_priv.h"
-#include "perm.h"
+#include "seeded.h"
 
 struct repeataug {
+	struct seeded seeded;
 	uint64_t repeats, length; /* samples of a rank */
-	bool is_shuffled, has_large;
 };
 
 static const struct order_key repeataug_keys[] = {
@@ -47,31 +44,16 @@ static uint64_t selected(const struct order_spec *spec, uint64_t n, uint64_t rep
 static int repeataug_open(struct order *order, const struct order_spec *spec,
 			  const struct order_params *params, struct err *err)
 {
-	struct repeataug *r = calloc(1, sizeof(*r));
+	struct repeataug *r;
+	struct seeded *s;
+	int rc = seeded_new(order, sizeof(*r), &s, err);
 
-	if (!r)
-		return err_set(err, -ENOMEM, "out of memory");
-	order->state = r;
+	if (rc < 0)
+		return rc;
+	seeded_read_keys(order, spec);
+	r = order->state;
 	r->repeats = order_spec_u64(spec, "num_repeats");
-	r->is_shuffled = order_spec_u64(spec, "shuffle");
-	r->has_large = order_spec_u64(spec, "large");
 	r->length = selected(spec, params->n, r->repeats);
-	order->info.is_same_every_epoch = !r->is_shuffled;
-	return 0;
-}
-
-static int repeataug_fill(const struct order *order, uint64_t epoch, uint64_t length, uint32_t *out,
-			  struct err *err)
-{
-	const struct repeataug *r = order->state;
-	struct mt19937 rng;
-
-	if (!r->is_shuffled) {
-		perm_identity(out, (uint32_t)length);
-		return 0;
-	}
-	mt19937_seed(&rng, (uint32_t)epoch);
-	perm_torch(out, (uint32_t)length, r->has_large, &rng);
 	return 0;
 }
 
@@ -97,7 +79,7 @@ const struct order_kind order_kind_timm_repeataug = {
 		"large(1)" ORDER_HELP_COMMON,
 	.keys = repeataug_keys,
 	.open = repeataug_open,
-	.common_fill = repeataug_fill,
+	.common_fill = seeded_fill,
 	.rank_length = repeataug_rank_length,
 	.rank_read = repeataug_rank_read,
 };
