@@ -9,9 +9,9 @@
  * v2:   (2.0.1 and later) the shuffle options change nothing: each rank reads its block in
  * sequence.
  *
- * v1 repeats one permutation P, so epoch e is P^(e+1): a sample moves along its cycle, and the
- * whole epoch is made in one walk along the cycles. v0.5 is replayed, e + 1 shuffles for epoch e.
- * DLIO's shuffle=random reseeds nothing and is no function of anything here. Pure; any thread. */
+ * v1 repeats one permutation P, so epoch e is P^(e+1), some log2(e) squarings. v0.5 is replayed, e
+ * + 1 shuffles for epoch e. DLIO's shuffle=random reseeds nothing and is no function of anything
+ * here. Pure; any thread. */
 #include <errno.h>
 
 #include "order_priv.h"
@@ -156,21 +156,23 @@ static int v1_open(struct order *order, const struct order_spec *spec,
 	return 0;
 }
 
-/* out[i] = p applied `times` times to i. Marks what is done in p, which it destroys. */
-static void power(uint32_t *p, uint32_t n, uint64_t times, uint32_t *cycle, uint32_t *out)
+/* out[i] = p applied `times` times to i, by squaring p, which it destroys; `room` is as large. Each
+ * step reads all over an array, but no read waits for another as they would along a cycle. */
+static void power(uint32_t *p, uint32_t n, uint64_t times, uint32_t *room, uint32_t *out)
 {
-	for (uint32_t i = 0; i < n; i++) {
-		uint32_t length = 0, at = i;
+	perm_identity(out, n);
+	for (;;) {
+		uint32_t *square = room;
 
-		while (p[at] != UINT32_MAX) {
-			uint32_t next = p[at];
-
-			cycle[length++] = at;
-			p[at] = UINT32_MAX;
-			at = next;
-		}
-		for (uint32_t k = 0; k < length; k++)
-			out[cycle[k]] = cycle[(k + times) % length];
+		for (uint32_t i = 0; times & 1 && i < n; i++)
+			out[i] = p[out[i]];
+		times >>= 1;
+		if (times == 0)
+			return;
+		for (uint32_t i = 0; i < n; i++)
+			square[i] = p[p[i]];
+		room = p;
+		p = square;
 	}
 }
 

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tf.data's shuffle, and list_files, which sorts the files and shuffles them with a buffer for all.
  * Elements go through a buffer: while it is not full it is filled, then a random one of it is
- * taken. The generator is Philox4x32-10 (counter in, four words out), keyed by the first seed with
- * the second in the upper half of its counter; an iterator that reshuffles takes its two seeds from
- * a generator of that kind, two words for each iteration, the first one included. So any epoch is
- * reached directly.
+ * taken. The generator is Philox, with two seeds (rng_philox.c); an iterator that reshuffles takes
+ * its two seeds from a generator of that kind, two words for each iteration, the first one
+ * included. So any epoch is reached directly.
  *
  * The pair of seeds comes from shuffle(seed=) and tf.random.set_seed. Without seed= it depends on
  * what else the program made before, or on nothing at all: announce it. Pure; any thread. */
@@ -12,6 +11,7 @@
 
 #include "order_priv.h"
 #include "perm.h"
+#include "rng_philox.h"
 #include "turns.h"
 
 #define SEED_MAX INT32_MAX /* tf takes seeds modulo this */
@@ -23,12 +23,6 @@ struct tf {
 	uint32_t seed, seed2;
 	uint64_t buffer; /* 0: as large as the dataset */
 	bool has_reshuffle;
-};
-
-struct philox {
-	uint64_t seed, seed2, block; /* block: the next one */
-	uint32_t word[4];
-	unsigned used;
 };
 
 #define KEYS_OF_SEEDS                                                                              \
@@ -52,45 +46,6 @@ static const struct order_key list_files_keys[] = {
 	KEYS_OF_SEEDS,       ORDER_KEY_ROW_WORLD, ORDER_KEY_ROW_RANK,
 	ORDER_KEY_ROW_RANKS, { .name = NULL },
 };
-
-static void philox_block(struct philox *rng)
-{
-	uint32_t key0 = (uint32_t)rng->seed, key1 = (uint32_t)(rng->seed >> 32);
-	uint32_t c0 = (uint32_t)rng->block, c1 = (uint32_t)(rng->block >> 32);
-	uint32_t c2 = (uint32_t)rng->seed2, c3 = (uint32_t)(rng->seed2 >> 32);
-
-	for (unsigned round = 0; round < 10; round++) {
-		uint64_t a = (uint64_t)0xd2511f53 * c0, b = (uint64_t)0xcd9e8d57 * c2;
-
-		c0 = (uint32_t)(b >> 32) ^ c1 ^ key0;
-		c1 = (uint32_t)b;
-		c2 = (uint32_t)(a >> 32) ^ c3 ^ key1;
-		c3 = (uint32_t)a;
-		key0 += 0x9e3779b9;
-		key1 += 0xbb67ae85;
-	}
-	rng->word[0] = c0;
-	rng->word[1] = c1;
-	rng->word[2] = c2;
-	rng->word[3] = c3;
-	rng->block++;
-	rng->used = 0;
-}
-
-/* A generator whose next word is word number `at`. */
-static void philox_init(struct philox *rng, uint64_t seed, uint64_t seed2, uint64_t at)
-{
-	*rng = (struct philox){ .seed = seed, .seed2 = seed2, .block = at / 4 };
-	philox_block(rng);
-	rng->used = at % 4;
-}
-
-static inline uint32_t philox_u32(struct philox *rng)
-{
-	if (rng->used == 4)
-		philox_block(rng);
-	return rng->word[rng->used++];
-}
 
 static int tf_new(struct order *order, const struct order_spec *spec, struct err *err)
 {

@@ -67,10 +67,21 @@ static void repeataug_rank_read(const struct order *order, const struct order_sp
 				uint64_t rank, uint64_t from, uint32_t count, uint32_t *out)
 {
 	const struct repeataug *r = order->state;
-	uint64_t total = common->length * r->repeats, at = rank + from * order->info.world;
+	uint64_t world = order->info.world, place = rank + from * world;
+	uint64_t at = place / r->repeats % common->length, repeat = place % r->repeats;
 
-	for (uint32_t i = 0; i < count; i++, at += order->info.world)
-		out[i] = common->sample[at % total / r->repeats];
+	/* Divisions once, not for each sample. */
+	for (uint32_t i = 0; i < count; i++) {
+		out[i] = common->sample[at];
+		at += world / r->repeats;
+		repeat += world % r->repeats;
+		if (repeat >= r->repeats) {
+			repeat -= r->repeats;
+			at++;
+		}
+		if (at >= common->length)
+			at %= common->length;
+	}
 }
 
 const struct order_kind order_kind_timm_repeataug = {

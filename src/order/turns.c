@@ -10,6 +10,7 @@
  * differ in what they deal out, so it must know nothing of that. Pure; any thread. */
 #include <errno.h>
 #include <inttypes.h>
+#include <string.h>
 
 #include "turns.h"
 
@@ -48,19 +49,38 @@ uint64_t turns_rank_length(const struct order *order, uint64_t epoch, uint64_t l
 	return whole;
 }
 
+/* Batches of one: every world-th sample. */
+static void read_singles(const struct turns *t, const struct order_span *common, uint64_t at,
+			 uint32_t count, uint32_t *out)
+{
+	for (uint32_t i = 0; i < count; i++, at += t->world)
+		out[i] = common->sample[at < common->length ? at : at % common->length];
+}
+
 void turns_rank_read(const struct order *order, const struct order_span *common, uint64_t rank,
 		     uint64_t from, uint32_t count, uint32_t *out)
 {
 	const struct turns *t = order->state;
-	uint64_t in_batch = from % t->batch, gap = (t->world - 1) * t->batch;
+	uint64_t in_batch = from % t->batch;
 	uint64_t at = (from / t->batch * t->world + rank) * t->batch + in_batch;
 
-	for (uint32_t i = 0; i < count; i++) {
-		out[i] = common->sample[at < common->length ? at : at % common->length];
-		at++;
-		if (++in_batch == t->batch) {
+	if (t->batch == 1) {
+		read_singles(t, common, at, count, out);
+		return;
+	}
+	while (count > 0) {
+		uint64_t start = at % common->length;
+		uint32_t run = (uint32_t)MIN(count, t->batch - in_batch);
+
+		run = (uint32_t)MIN(run, common->length - start);
+		memcpy(out, common->sample + start, run * sizeof(*out));
+		out += run;
+		count -= run;
+		at += run;
+		in_batch += run;
+		if (in_batch == t->batch) {
 			in_batch = 0;
-			at += gap;
+			at += (t->world - 1) * t->batch;
 		}
 	}
 }
