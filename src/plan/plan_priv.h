@@ -79,15 +79,20 @@ struct plan {
 	struct uses uses;    /* next uses beyond the two passes */
 
 	enum plan_state state;
-	const char *why, *note; /* note: what the last re-synchronisation found out */
+	enum plan_why why, note; /* note: what the last re-synchronisation found out */
 	bool is_confirmed, is_span_given, is_repeat, has_epochs_end;
+	uint32_t n_outside; /* samples that the job does not number */
 	uint64_t span, span_cap;
 	uint32_t distance[64], n_distance; /* histogram of position - low, to learn the span */
 
 	/* score.c: the last reads that counted */
 	uint32_t history[SCORE_READS], history_count, history_head;
 	uint64_t verdict[SCORE_READS / 64]; /* ring of bits: as expected */
-	uint32_t verdict_count, verdict_head, verdict_in, recent_out;
+	uint32_t verdict_count, verdict_head, verdict_in;
+	uint64_t recent_out; /* a bit per read, the last one lowest */
+	/* What of the order was read and what was left out of it, halved now and then. */
+	uint32_t kept_positions, left_positions;
+	bool is_shared; /* another reader is at work; the order is followed all the same */
 	/* proof.c: whether the last reads can be told from reads in any order */
 	struct proof proof[SCORE_READS]; /* ring */
 	uint32_t proof_count, proof_head;
@@ -143,6 +148,9 @@ struct plan {
 	struct budget budget;
 	uint64_t now_ns;
 	uint64_t opened, issued, useful, late, wasted, failed, mismatches, resyncs, unstaged;
+	uint64_t outside, outside_run, inside_run; /* runs: of reads outside of the order, and of
+						    * others since */
+	uint64_t lost, lost_opened;                /* times; opened at the last one */
 };
 
 static inline struct slot *cur_slot(const struct plan *plan)
@@ -231,6 +239,7 @@ void pin_offer(struct plan *plan, uint32_t sample);
 bool pin_step(struct plan *plan); /* true when there is more to do at once */
 void pin_answered(struct plan *plan, uint32_t sample, int status);
 void pin_lost(struct plan *plan, uint32_t sample);
+void pin_kept(struct plan *plan, uint32_t sample);
 
 /* window.c */
 uint64_t slot_first_use(const struct slot *slot, const struct plan *plan, uint32_t sample);
@@ -244,13 +253,17 @@ void score_push(struct plan *plan, bool is_in);
 void score_reset(struct plan *plan);
 uint32_t score_percent(const struct plan *plan);
 uint32_t score_need(const struct plan *plan);
+void score_kept(struct plan *plan); /* a position of the order was read */
+void score_left(struct plan *plan); /* ... was left out */
 void score_judge(struct plan *plan);
-void plan_enter(struct plan *plan, enum plan_state state, const char *why);
+/* WHY_OF_STATE: what the state itself means. */
+void plan_enter(struct plan *plan, enum plan_state state, enum plan_why why);
 
 /* proof.c */
 void proof_read(struct plan *plan, const struct slot *slot, uint64_t pos);
 void proof_reset(struct plan *plan);
 void proof_judge(struct plan *plan);
+bool proof_is_likely(const struct plan *plan);
 
 /* resync.c */
 void resync_try(struct plan *plan); /* with what is loaded */
