@@ -12,6 +12,7 @@
 #include <assert.h>
 
 #include "choose.h"
+#include "group.h"
 #include "clairfs/base/bitmap.h"
 #include "clairfs/base/clock.h"
 #include "clairfs/base/ids.h"
@@ -83,6 +84,7 @@ struct plan {
 	bool is_confirmed, is_span_given, is_repeat, has_epochs_end;
 	uint32_t n_outside; /* samples that the job does not number */
 	uint64_t span, span_cap;
+	uint64_t reader_span; /* without what allows for readers that are not in step */
 	uint32_t distance[64], n_distance; /* histogram of position - low, to learn the span */
 
 	/* score.c: the last reads that counted */
@@ -131,6 +133,7 @@ struct plan {
 
 	struct horizon horizon;
 	struct choice choice;
+	struct group group;
 
 	/* stage.c */
 	double stage_limit; /* pages */
