@@ -18,6 +18,7 @@
 
 #define CHUNK 256 /* samples of a rank merged at a time */
 #define LARGE_PAGE ((size_t)2 << 20)
+#define REPEATS_MAX 4096
 #define PREFETCH 32 /* positions: the first[] of a large dataset is out of the caches */
 
 uint32_t *order_alloc_u32(uint64_t n)
@@ -274,24 +275,70 @@ static int merge_ranks(const struct order *order, const struct order_span *commo
 	return 0;
 }
 
-/* Fills first[] and, if it is there, next_same[]. Returns whether a sample occurs twice. Backwards,
- * so that the entry of a sample is always its next position. */
-static bool index_positions(struct order_epoch *e)
-{
-	uint32_t twice = 0;
+/* Positions of samples that come again, as long as there are few: padding. */
+struct repeats {
+	uint32_t n;
+	struct {
+		uint32_t pos, next;
+	} repeat[REPEATS_MAX];
+};
 
+/* Fills first[] and notes repeats; false: there are more than fit, and first[] is not filled.
+ * Backwards, so that the entry of a sample is always its next position. */
+static bool index_first(struct order_epoch *e, struct repeats *repeats)
+{
+	repeats->n = 0;
 	memset(e->first, 0xff, e->n * sizeof(*e->first)); /* SAMPLE_NONE */
 	for (uint64_t pos = e->length; pos-- > 0;) {
 		uint32_t *first = &e->first[e->sample[pos]];
 
 		if (pos >= PREFETCH)
 			__builtin_prefetch(&e->first[e->sample[pos - PREFETCH]], 1);
-		twice |= ~*first;
-		if (e->next_same)
-			e->next_same[pos] = *first;
+		if (*first != SAMPLE_NONE) {
+			if (repeats->n == REPEATS_MAX)
+				return false;
+			repeats->repeat[repeats->n].pos = (uint32_t)pos;
+			repeats->repeat[repeats->n++].next = *first;
+		}
 		*first = (uint32_t)pos;
 	}
-	return twice;
+	return true;
+}
+
+/* Fills first[] and next_same[]. */
+static void index_all(struct order_epoch *e)
+{
+	memset(e->first, 0xff, e->n * sizeof(*e->first));
+	for (uint64_t pos = e->length; pos-- > 0;) {
+		uint32_t *first = &e->first[e->sample[pos]];
+
+		if (pos >= PREFETCH)
+			__builtin_prefetch(&e->first[e->sample[pos - PREFETCH]], 1);
+		e->next_same[pos] = *first;
+		*first = (uint32_t)pos;
+	}
+}
+
+/* Positions by sample. */
+static int index_positions(struct order_epoch *e, struct err *err)
+{
+	struct repeats repeats;
+	bool has_few = index_first(e, &repeats);
+
+	if (has_few && repeats.n == 0)
+		return 0;
+	e->next_same = order_alloc_u32(e->length);
+	if (!e->next_same)
+		return err_set(err, -ENOMEM, "out of memory for an epoch of %" PRIu64 " positions",
+			       e->length);
+	if (!has_few) {
+		index_all(e);
+		return 0;
+	}
+	memset(e->next_same, 0xff, e->length * sizeof(*e->next_same));
+	for (uint32_t i = 0; i < repeats.n; i++)
+		e->next_same[repeats.repeat[i].pos] = repeats.repeat[i].next;
+	return 0;
 }
 
 static int epoch_fill(const struct order *order, struct order_epoch *e, struct err *err)
@@ -316,14 +363,7 @@ static int epoch_fill(const struct order *order, struct order_epoch *e, struct e
 	if (!e->first)
 		return err_set(err, -ENOMEM, "out of memory for an epoch of %" PRIu64 " positions",
 			       e->length);
-	if (!index_positions(e))
-		return 0;
-	e->next_same = order_alloc_u32(e->length);
-	if (!e->next_same)
-		return err_set(err, -ENOMEM, "out of memory for an epoch of %" PRIu64 " positions",
-			       e->length);
-	(void)index_positions(e);
-	return 0;
+	return index_positions(e, err);
 }
 
 int order_epoch_new(const struct order *order, uint64_t epoch, struct order_epoch **ret,
