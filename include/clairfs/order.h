@@ -30,6 +30,12 @@ void order_spec_free(struct order_spec *spec);
  * the spec. */
 const char *order_spec_text(const struct order_spec *spec);
 
+/* The text of a spec for a job that turned out to number the samples in another way (sort, under;
+ * NULL: without that key) and to be in this epoch, from which on it counts: fewer epochs are left,
+ * and it does not start at a step. Heap; NULL: out of memory. */
+char *order_spec_renumbered(const struct order_spec *spec, const char *sort, const char *under,
+			    uint64_t epoch);
+
 /* Known kinds, NULL-terminated, and one line of help for each (also listing its keys). */
 const char *const *order_kinds(void);
 const char *order_kind_help(const char *kind);

@@ -31,11 +31,13 @@ void daemon_job_place(struct order_place *ret)
 void wire_order_init(struct wire *w)
 {
 	mutex_init(&w->order_mu);
+	mutex_init(&w->change_mu);
 }
 
 void wire_order_fini(struct wire *w)
 {
 	free(w->order_text);
+	mutex_fini(&w->change_mu);
 	mutex_fini(&w->order_mu);
 }
 
@@ -96,6 +98,23 @@ static int replace_order(struct wire *w, const struct order_spec *spec, struct e
 	return 0;
 }
 
+int wire_change_order(struct wire *w, const char *before, const char *text, struct err *err)
+{
+	AUTO_FREE char *now = NULL;
+	struct order_spec *spec = NULL;
+	int rc = order_spec_parse(text, &spec, err);
+
+	mutex_lock(&w->change_mu);
+	now = wire_get_order_text(w);
+	if (rc == 0 && (!now || strcmp(now, before) != 0))
+		rc = -EAGAIN;
+	if (rc == 0)
+		rc = replace_order(w, spec, err);
+	mutex_unlock(&w->change_mu);
+	order_spec_free(spec);
+	return rc;
+}
+
 static int announce(struct wire *w, uint32_t uid, const char *text, struct err *err)
 {
 	struct order_spec *spec = NULL;
@@ -106,8 +125,10 @@ static int announce(struct wire *w, uint32_t uid, const char *text, struct err *
 			       "only root and the user who mounted it may announce an order");
 	if (strcmp(text, "none") != 0)
 		rc = order_spec_parse(text, &spec, err);
+	mutex_lock(&w->change_mu);
 	if (rc == 0)
 		rc = replace_order(w, spec, err);
+	mutex_unlock(&w->change_mu);
 	if (rc == 0)
 		log_info("%s: order announced by user %u: %s", w->mountpoint, uid,
 			 spec ? order_spec_text(spec) : "none");

@@ -16,7 +16,8 @@ struct wire {
 	struct metrics *metrics;
 	struct order_spec *spec; /* of the start */
 	struct mutex order_mu;
-	char *order_text; /* order_mu: the spec in force, or NULL */
+	struct mutex change_mu; /* one change of the order at a time; outside of order_mu */
+	char *order_text;       /* order_mu: the spec in force, or NULL */
 	struct dataset *dataset;
 	struct order *order;
 	struct io *source_io;
@@ -26,6 +27,7 @@ struct wire {
 	struct store *store;
 	uint64_t store_bytes; /* its budget */
 	struct cache *cache;
+	struct renumber *renumber;
 	struct fs *fs;
 	struct fs_vfile vfiles[5];
 };
@@ -51,10 +53,20 @@ int wire_make_order(struct wire *w, const struct order_spec *spec, struct order 
 int wire_set_order_text(struct wire *w, const char *text) MUST_USE;
 /* A copy of it, heap, or NULL. Any thread. */
 char *wire_get_order_text(struct wire *w);
+/* Another order in place of the one told as `before`; -EAGAIN without a message when that is not in
+ * force any more. */
+int wire_change_order(struct wire *w, const char *before, const char *text,
+		      struct err *err) MUST_USE;
 /* For fs: somebody tells an order. */
 int wire_announce(void *wire, uint32_t uid, const char *text, struct buf_writer *answer);
 /* The virtual file "order". */
 int wire_render_order(void *wire, struct buf_writer *out);
+
+/* renumber.c: other numbers of the files, while the order is lost. stop: also when it was never
+ * started. */
+int renumber_start(struct wire *w, struct err *err) MUST_USE;
+void renumber_stop(struct wire *w);
+uint64_t renumber_tried(const struct wire *w); /* ways to number the files, so far */
 
 /* Renderers of the virtual files; ctx is a struct wire. */
 int stats_render_json(void *ctx, struct buf_writer *out);

@@ -279,7 +279,8 @@ int wire_mount(struct wire *w, struct err *err)
 	if (rc < 0)
 		return rc;
 	cache_set_stage(w->cache, fs_stage_ops(), w->fs);
-	return cache_start(w->cache, err);
+	rc = cache_start(w->cache, err);
+	return rc < 0 ? rc : renumber_start(w, err);
 }
 
 /* Source threads hold one descriptor each, kept files and watches some more: the usual soft limit
@@ -317,6 +318,7 @@ void wire_down(struct wire *w)
 {
 	if (w->fs)
 		fs_unmount(w->fs);
+	renumber_stop(w);
 	if (w->cache)
 		cache_stop(w->cache);
 	if (w->fs)
