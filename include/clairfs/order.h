@@ -42,6 +42,10 @@ struct order_params {
 	uint64_t n;                /* samples of the dataset, < 2^32 - 2 */
 	order_resolve_fn *resolve; /* NULL: list files may hold indices only */
 	void *resolve_ctx;
+	/* The samples of a list that was told and is in no file: kind "list" takes (and copies)
+	 * these, whatever its path says. NULL: none. */
+	const uint32_t *told;
+	uint64_t n_told;
 };
 
 /* What a spec says about all epochs. */
