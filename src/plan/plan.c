@@ -58,11 +58,11 @@ static int plan_init_items(struct plan *plan)
 	for (uint32_t i = 0; i < plan->n; i++) {
 		plan->item[i] = (struct item){ pages_of(plan->params.size[i]), NO_KEY, ABSENT };
 		total += plan->item[i].pages;
+		squares += (double)plan->item[i].pages * plan->item[i].pages;
 		if (plan->info.outside && plan->info.outside[i / 64] >> i % 64 & 1) {
 			plan->item[i].flags |= OUTSIDE;
 			plan->n_outside++;
 		}
-		squares += (double)plan->item[i].pages * plan->item[i].pages;
 	}
 	plan->info.outside = NULL; /* lives as long as the order, which may be replaced */
 	plan->mean_pages = MAX(total / MAX(plan->n, 1), 1);
