@@ -14,9 +14,9 @@
 #include "clairfs/base/bitmap.h"
 #include "clairfs/base/clock.h"
 #include "clairfs/base/ids.h"
+#include "clairfs/base/tree.h"
 #include "clairfs/plan.h"
 #include "item.h"
-#include "tree.h"
 
 #define PAGE_BYTES 4096u
 #define NO_KEY UINT32_MAX
