@@ -19,7 +19,7 @@
 
 #include "cached.h"
 #include "clairfs/base/tree.h"
-#include "uses.h"
+#include "future.h"
 
 /* What the epochs need of the source at least. */
 struct need {
@@ -76,10 +76,10 @@ static void bound_unique(const struct sim_setup *s, const struct order_epoch *ep
 /* Misses of exact MIN up to the end of each epoch. */
 static int bound_min(const struct sim_setup *s, uint64_t slots, struct need *need, struct err *err)
 {
-	struct uses u;
+	struct future u;
 	struct tree kept = { .size = 0 };
 	uint64_t misses = 0, e = 0;
-	int rc = uses_init(&u, s, err);
+	int rc = future_init(&u, s, err);
 
 	if (rc == 0)
 		rc = tree_init(&kept, u.length + s->n);
@@ -101,7 +101,7 @@ static int bound_min(const struct sim_setup *s, uint64_t slots, struct need *nee
 		}
 	}
 	tree_fini(&kept);
-	uses_fini(&u);
+	future_fini(&u);
 	return rc;
 }
 

@@ -3,14 +3,14 @@
  * needs to know. Jobs are taken to be in step: position p of all jobs, then p + 1. Eight bytes per
  * read, so a run that is too long is refused. Positions that a job skips (resume) or does not have
  * are holes (NONE). */
-#include "uses.h"
+#include "future.h"
 
 #include <errno.h>
 #include <string.h>
 
 #define USES_MAX (1ull << 31)
 
-static int uses_layout(struct uses *u, const struct sim_setup *s, struct err *err)
+static int future_layout(struct future *u, const struct sim_setup *s, struct err *err)
 {
 	u->n_jobs = (uint32_t)s->p.jobs;
 	u->start = calloc(s->epochs + 1, sizeof(*u->start));
@@ -39,18 +39,18 @@ static int uses_layout(struct uses *u, const struct sim_setup *s, struct err *er
 	return u->sample && u->next ? 0 : -ENOMEM;
 }
 
-uint64_t uses_at(const struct uses *u, uint32_t job, uint64_t index, uint64_t pos)
+uint64_t future_at(const struct future *u, uint32_t job, uint64_t index, uint64_t pos)
 {
 	return (u->start[index] + pos) * u->n_jobs + job;
 }
 
-int uses_init(struct uses *u, const struct sim_setup *s, struct err *err)
+int future_init(struct future *u, const struct sim_setup *s, struct err *err)
 {
 	AUTO_FREE uint32_t *last = NULL;
 	int rc;
 
-	*u = (struct uses){ .length = 0 };
-	rc = uses_layout(u, s, err);
+	*u = (struct future){ .length = 0 };
+	rc = future_layout(u, s, err);
 	if (rc < 0)
 		return rc;
 	memset(u->sample, 0xff, u->length * sizeof(uint32_t));
@@ -61,7 +61,7 @@ int uses_init(struct uses *u, const struct sim_setup *s, struct err *err)
 			if (!ep)
 				return err->code;
 			for (uint64_t pos = setup_start(s, j, e); pos < ep->length; pos++)
-				u->sample[uses_at(u, j, e, pos)] = ep->sample[pos];
+				u->sample[future_at(u, j, e, pos)] = ep->sample[pos];
 			order_epoch_free(ep);
 		}
 	}
@@ -69,7 +69,7 @@ int uses_init(struct uses *u, const struct sim_setup *s, struct err *err)
 	if (!last)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < s->n; i++)
-		last[i] = uses_never(u, i);
+		last[i] = future_never(u, i);
 	for (uint64_t i = u->length; i-- > 0;) {
 		if (u->sample[i] == NONE)
 			continue;
@@ -79,7 +79,7 @@ int uses_init(struct uses *u, const struct sim_setup *s, struct err *err)
 	return 0;
 }
 
-void uses_fini(struct uses *u)
+void future_fini(struct future *u)
 {
 	free(u->start);
 	free(u->sample);
