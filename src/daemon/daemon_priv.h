@@ -3,6 +3,8 @@
 #ifndef CLAIRFS_DAEMON_PRIV_H
 #define CLAIRFS_DAEMON_PRIV_H
 
+#include <stdatomic.h>
+
 #include "clairfs/base/thr.h"
 #include "clairfs/cache.h"
 #include "clairfs/daemon.h"
@@ -28,6 +30,7 @@ struct wire {
 	uint64_t store_bytes; /* its budget */
 	struct cache *cache;
 	struct renumber *renumber;
+	_Atomic uint64_t numberings_tried; /* renumber.c: ways to number the files */
 	struct fs *fs;
 	struct fs_vfile vfiles[5];
 };
@@ -66,7 +69,6 @@ int wire_render_order(void *wire, struct buf_writer *out);
  * started. */
 int renumber_start(struct wire *w, struct err *err) MUST_USE;
 void renumber_stop(struct wire *w);
-uint64_t renumber_tried(const struct wire *w); /* ways to number the files, so far */
 
 /* Renderers of the virtual files; ctx is a struct wire. */
 int stats_render_json(void *ctx, struct buf_writer *out);
