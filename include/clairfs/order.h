@@ -56,6 +56,10 @@ struct order_params {
 	void *resolve_ctx;
 	order_number_fn *number; /* NULL: the keys sort= and under= are refused */
 	void *number_ctx;
+	/* The samples of a list that was told and is in no file: kind "list" takes (and copies)
+	 * these, whatever its path says. NULL: none. */
+	const uint32_t *told;
+	uint64_t n_told;
 };
 
 /* What a spec says about all epochs. */

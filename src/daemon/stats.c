@@ -42,6 +42,20 @@ static json_t *order_json(struct wire *w, const struct cache_status *st)
 			 "epoch", epoch, "readers", other);
 }
 
+static json_t *announced_json(struct wire *w)
+{
+	struct told_last told;
+	json_t *json;
+
+	wire_get_told(w, &told);
+	json = json_pack("{s:I, s:I, s:o*, s:b}", "count", (json_int_t)told.n, "refused",
+			 (json_int_t)told.n_refused, "answer",
+			 told.answer ? json_path(told.answer) : NULL, "is_refused",
+			 told.is_refused);
+	free(told.answer);
+	return json;
+}
+
 static json_t *reads_json(const struct metrics *m)
 {
 	json_t *reads = json_object();
@@ -104,11 +118,11 @@ int stats_render_json(void *ctx, struct buf_writer *out)
 	metrics_gauge_set(w->metrics, METRIC_DATASET_BYTES, dataset_sample_bytes(w->dataset));
 	cache_get_status(w->cache, &cache);
 	fs_get_status(w->fs, &fs);
-	root = json_pack("{s:s, s:i, s:b, s:o, s:o, s:o, s:o, s:o}", "version", CLAIRFS_VERSION,
-			 "pid", (int)getpid(), "is_degraded", cache.is_degraded, "mount",
-			 mount_json(w, &fs), "dataset", dataset_json(w), "order",
+	root = json_pack("{s:s, s:i, s:b, s:o, s:o, s:o, s:o, s:o, s:o}", "version",
+			 CLAIRFS_VERSION, "pid", (int)getpid(), "is_degraded", cache.is_degraded,
+			 "mount", mount_json(w, &fs), "dataset", dataset_json(w), "order",
 			 order_json(w, &cache), "engines", engines_json(w), "reads",
-			 reads_json(w->metrics));
+			 reads_json(w->metrics), "announced", announced_json(w));
 	if (!root || metrics_to_json(w->metrics, root) < 0) {
 		json_decref(root);
 		return -ENOMEM;
