@@ -28,7 +28,7 @@ static uint32_t pages_of(uint64_t bytes)
 
 /* The positions the job's readers may be apart: each worker has prefetch_factor batches ahead of
  * the batch that is assembled, ranks run about one batch apart. */
-static void plan_init_span(struct plan *plan)
+void plan_init_span(struct plan *plan)
 {
 	const struct order_info *info = &plan->info;
 	uint64_t factor = info->prefetch_factor ? info->prefetch_factor : 2;
