@@ -11,12 +11,14 @@ BINARY = os.environ["CLAIRFS"]
 SMALL = ["--samples", "2000", "--sample-bytes", "64K", "--epochs", "3", "--batch", "10", "--workers", "4",
          "--compute-ms", "10", "--source-latency-ms", "2", "--source-mbps", "80"]
 PER_EPOCH = ("hit_ratio", "source_reads", "store_writes", "epoch_seconds", "stall_seconds", "bound_seconds")
-WORKLOADS = os.path.join(os.environ["CLAIRFS_SOURCE"], "conf", "workloads")
+SOURCE = os.environ["CLAIRFS_SOURCE"]
+SUPPRESSIONS = f"suppressions={SOURCE}/tests/mount/lsan.supp:print_suppressions=0"
+WORKLOADS = os.path.join(SOURCE, "conf", "workloads")
 
 
 def simulate(*args):
     return subprocess.run([BINARY, "simulate", *args], stdin=subprocess.DEVNULL, capture_output=True, timeout=300,
-                          env={**os.environ, "CLAIRFS_WORKLOADS": WORKLOADS}, check=False)
+                          env={**os.environ, "CLAIRFS_WORKLOADS": WORKLOADS, "LSAN_OPTIONS": SUPPRESSIONS}, check=False)
 
 
 def parsed(*args):
