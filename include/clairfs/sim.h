@@ -11,6 +11,7 @@
 
 #include "clairfs/base/conf.h"
 #include "clairfs/base/err.h"
+#include "clairfs/order.h"
 
 /* One value per row of sim_option_table; workload files and the command line set the same names. */
 struct sim_params {
@@ -26,6 +27,9 @@ struct sim_params {
 	double hit_us, upcall_us;
 	uint64_t batch, workers, prefetch_factor;
 	double compute_ms, decode_ms;
+	/* No option: what a measured dataset tells an order about its files; NULL: there is none,
+	 * orders know numbers only. Used while a setup is made. */
+	const struct order_params *files;
 };
 extern const struct conf_table sim_option_table;
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "clairfs/base/text.h"
+#include "clairfs/dataset.h"
 #include "cli.h"
 #include "simulate.h"
 
@@ -232,6 +233,8 @@ int cmd_simulate(int argc, char **argv)
 		return cli_fail(&err);
 	rc = parse(argc, argv, &args);
 	free(args.size);
+	if (args.ds)
+		dataset_free(args.ds);
 	conf_fini(&sim_option_table, &args.params);
 	return rc;
 }

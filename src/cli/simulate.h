@@ -12,6 +12,8 @@ struct simulate_args {
 	const char *policies[POLICIES_MAX + 1]; /* NULL-terminated */
 	uint64_t *size;                         /* of a dataset that was measured, heap */
 	bool is_json, is_advice;
+	struct dataset *ds; /* the one measured, open until the end */
+	struct order_params files;
 	const char *dataset, *plot; /* NULL: not asked for */
 	double target_stall;        /* --advise */
 	uint64_t memory_bytes;      /* 0: of this machine */

@@ -13,6 +13,7 @@
 
 #include "clairfs/base/clock.h"
 #include "clairfs/base/thr.h"
+#include "clairfs/daemon.h"
 #include "clairfs/dataset.h"
 #include "cli.h"
 #include "simulate.h"
@@ -185,12 +186,15 @@ static int probe_source(const struct dataset *ds, struct simulate_args *args, st
 int simulate_measure(struct simulate_args *args, struct err *err)
 {
 	struct dataset_params params = { .source = args->dataset, .scan_threads = SCAN_THREADS };
-	struct dataset *ds = NULL;
+	struct dataset *ds;
 	uint32_t n;
-	int rc = dataset_open(&params, &ds, err);
+	int rc = dataset_open(&params, &args->ds, err);
 
 	if (rc < 0)
 		return rc;
+	ds = args->ds;
+	daemon_order_params(ds, &args->files);
+	args->params.files = &args->files;
 	n = dataset_n_samples(ds);
 	if (!n)
 		rc = err_set(err, -EINVAL, "--dataset: %s has no samples", args->dataset);
@@ -202,6 +206,5 @@ int simulate_measure(struct simulate_args *args, struct err *err)
 	args->params.samples = n;
 	if (rc == 0)
 		rc = probe_source(ds, args, err);
-	dataset_free(ds);
 	return rc;
 }

@@ -143,6 +143,11 @@ def check_advice():
     setup = json.loads(done.stdout)["setup"]
     tap.equal((setup["samples"], setup["dataset_bytes"]), (40, sum(5000 + 100 * i for i in range(40))), "a measured dataset")
     tap.ok(setup["source_bytes_per_s"] > 0 and b"measured" in done.stderr, "and its source", done.stderr)
+    with open(os.path.join(DIR, "paths"), "w", encoding="utf-8") as file:
+        file.write("003.bin\n001.bin\n")
+    stated = ["--dataset", files, "--source-mbps", "100", "--source-latency-ms", "1", "--policy", "lru"]
+    run = parsed(*stated, "--order", f"list:path={DIR}/paths")
+    tap.equal((run["reads"][0], run["source_bytes"][0]), (2, 5300 + 5100), "an order that names the files")
     done = simulate("--dataset", files, "--advise", "--memory", "1G")
     tap.ok(done.returncode == 0 and b"will not help" in done.stdout, "advice for a measured dataset", done)
 
