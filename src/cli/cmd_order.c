@@ -88,6 +88,8 @@ static int run(const struct order_args *a)
 
 	if (rc == 0)
 		rc = order_new(spec, &params, &order, &err);
+	if (rc == 0 && order_note(order))
+		fprintf(stderr, "clairfs: note: %s\n", order_note(order));
 	rc = rc < 0 ? cli_fail(&err) : print(order, a, &err);
 	if (order)
 		order_free(order);
@@ -124,6 +126,8 @@ int cmd_order(int argc, char **argv)
 		return cli_usage("order", "one SPEC is needed");
 	if (!args.has_n)
 		return cli_usage("order", "--n, the number of samples, is needed");
+	if (args.n == 0)
+		return cli_usage("order", "--n 0: an order needs samples");
 	args.spec = argv[optind];
 	return run(&args);
 }

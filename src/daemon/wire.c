@@ -180,6 +180,8 @@ static int make_order(struct wire *w, struct err *err)
 	rc = order_new(w->spec, &op, &w->order, err);
 	if (rc < 0)
 		err_prefix(err, "option order");
+	else if (order_note(w->order))
+		log_info("option order: %s", order_note(w->order));
 	return rc;
 }
 

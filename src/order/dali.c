@@ -189,8 +189,8 @@ static int dali_common_fill(const struct order *order, uint64_t epoch, uint64_t 
 		mt19937_seed(&once.rng, SEED);
 		shuffle_libstdcxx(out, n, &once);
 	}
-	for (; dali->has_shuffle_after_epoch && e <= epoch; e++)
-		shuffle_epoch(dali, out, n, e + 1);
+	for (uint64_t left = dali->has_shuffle_after_epoch ? epoch - e + 1 : 0; left > 0; left--)
+		shuffle_epoch(dali, out, n, ++e);
 	return 0;
 }
 

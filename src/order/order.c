@@ -147,12 +147,18 @@ void order_free(struct order *order)
 	else
 		free(order->state);
 	free(order->ranks);
+	free(order->note);
 	free(order);
 }
 
 const struct order_info *order_info(const struct order *order)
 {
 	return &order->info;
+}
+
+const char *order_note(const struct order *order)
+{
+	return order->note;
 }
 
 /* The common sequence, in memory the caller frees. */
