@@ -24,7 +24,7 @@ struct cache_params {
 	struct tier *source;
 	struct store *store; /* NULL = none */
 	struct arena *arena;
-	struct order *order; /* NULL = none */
+	struct order *order; /* of the start, NULL = none; borrowed */
 	struct metrics *metrics;
 	struct clock *clock;
 	uint64_t arena_bytes; /* budget of the plan within the arena (the arena's own limit is
@@ -32,6 +32,7 @@ struct cache_params {
 	uint64_t stage_bytes;
 	uint64_t sample_max_bytes;
 	uint64_t store_bytes;
+	enum plan_pin_rule pin_rule;
 	uint32_t inflight_min, inflight_max; /* prefetch requests of the source in flight */
 	uint64_t source_bytes_per_s;
 	uint32_t stagers;       /* 1..8 threads */
@@ -41,6 +42,16 @@ struct cache_params {
 
 struct cache;
 int cache_new(const struct cache_params *params, struct cache **ret, struct err *err) MUST_USE;
+/* Replaces the order while everything runs (NULL: none any more). What the old plan keeps in memory
+ * stays as an ordinary cached copy until its room is needed, samples in the store stay known, and
+ * the last opens are shown to the new plan, so that a job that tells its order late is followed at
+ * once. Waits for the planner (a moment, or as long as a plan of n samples takes to make); any
+ * thread but the reactor. The order is the cache's from here on, also when this fails: -ENOMEM,
+ * -EINVAL: the old order stays in force; -ECANCELED: not started, or stopping. */
+int cache_set_order(struct cache *cache, struct order *take_order) MUST_USE;
+/* The last samples opened, at most max of them, the latest last. Asks the planner; any thread but
+ * the reactor. 0 before cache_start and when stopping. */
+uint32_t cache_last_opens(struct cache *cache, uint32_t *ret_sample, uint32_t max);
 /* Gives the operations of the mounted filesystem; before cache_start. Without them nothing is
  * staged. */
 void cache_set_stage(struct cache *cache, const struct stage_ops *ops, void *ctx);

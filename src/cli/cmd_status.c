@@ -35,12 +35,16 @@ static void print_order(const json_t *root)
 	printf("order     %s\n", *spec ? spec : "none given");
 	printf("          %s%s%s\n", str(root, "order", "state"),
 	       *str(root, "order", "why") ? ": " : "", str(root, "order", "why"));
+	printf("          the job %s\n", str(root, "order", "doing"));
 	if (*spec && strcmp(str(root, "order", "state"), "finished") != 0)
 		printf("          epoch %.0f, position %.0f of %.0f, lead %.0f, "
 		       "%.0f %% of the last reads as predicted\n",
 		       num(order, "epoch", "number"), num(order, "epoch", "position"),
 		       num(order, "epoch", "length"), num(order, "epoch", "lead"),
 		       num(order, "epoch", "match_percent"));
+	if (json_is_true(json_object_get(json_object_get(root, "announced"), "is_refused")))
+		printf("          the last one announced was refused: %s\n",
+		       str(root, "announced", "answer"));
 }
 
 static void print_reads(const json_t *root)

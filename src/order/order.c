@@ -110,9 +110,28 @@ static int check_start_step(const struct order *order, struct err *err)
 	return 0;
 }
 
+static int order_prepare(struct order *order, const struct order_spec *spec,
+			 struct order_numbering *num, struct err *err)
+{
+	int rc = order_fill_info(order, spec, num->inner.n, err);
+
+	if (rc == 0 && spec->kind->open)
+		rc = spec->kind->open(order, spec, &num->inner, err);
+	if (rc == 0)
+		rc = check_start_step(order, err);
+	if (rc == 0 && order_number_outside(num, &order->outside) < 0)
+		rc = err_set(err, -ENOMEM, "out of memory");
+	order->map = TAKE(num->map);
+	order->shown = order->info;
+	order->shown.n = num->params->n;
+	order->shown.outside = order->outside;
+	return rc;
+}
+
 int order_new(const struct order_spec *spec, const struct order_params *params, struct order **ret,
 	      struct err *err)
 {
+	struct order_numbering num = { 0 };
 	struct order *order;
 	int rc;
 
@@ -124,11 +143,11 @@ int order_new(const struct order_spec *spec, const struct order_params *params, 
 	order = calloc(1, sizeof(*order));
 	if (!order)
 		return err_set(err, -ENOMEM, "order %s: out of memory", spec->name);
-	rc = order_fill_info(order, spec, params->n, err);
-	if (rc == 0 && spec->kind->open)
-		rc = spec->kind->open(order, spec, params, err);
+	rc = order_number_new(spec, params, &num, err);
 	if (rc == 0)
-		rc = check_start_step(order, err);
+		rc = order_prepare(order, spec, &num, err);
+	free(num.inverse);
+	free(num.map);
 	if (rc < 0) {
 		err_prefix(err, "order %s", spec->name);
 		order_free(order);
@@ -147,13 +166,15 @@ void order_free(struct order *order)
 	else
 		free(order->state);
 	free(order->ranks);
+	free(order->outside);
+	free(order->map);
 	free(order->note);
 	free(order);
 }
 
 const struct order_info *order_info(const struct order *order)
 {
-	return &order->info;
+	return &order->shown;
 }
 
 const char *order_note(const struct order *order)
@@ -343,6 +364,7 @@ static int epoch_fill(const struct order *order, struct order_epoch *e, struct e
 			return rc;
 		free(TAKE(sample)); /* before first[] is made: one transient array, not two */
 	}
+	order_renumber(order, e->sample, e->length);
 	e->first = order_alloc_u32(e->n);
 	if (!e->first)
 		return err_set(err, -ENOMEM, "out of memory for an epoch of %" PRIu64 " positions",
@@ -360,7 +382,7 @@ int order_epoch_new(const struct order *order, uint64_t epoch, struct order_epoc
 	if (!e)
 		return err_set(err, -ENOMEM, "out of memory");
 	e->epoch = epoch;
-	e->n = (uint32_t)order->info.n;
+	e->n = (uint32_t)order->shown.n;
 	rc = epoch_fill(order, e, err);
 	if (rc < 0) {
 		order_epoch_free(e);
@@ -400,6 +422,7 @@ int order_rank_epoch(const struct order *order, uint64_t epoch, uint64_t rank,
 	if (rc < 0)
 		return rc;
 	if (reads_whole(order)) {
+		order_renumber(order, all, common.length);
 		*ret_sample = TAKE(all);
 		*ret_length = common.length;
 		return 0;
@@ -410,6 +433,7 @@ int order_rank_epoch(const struct order *order, uint64_t epoch, uint64_t rank,
 		return err_set(err, -ENOMEM, "out of memory for an epoch of %" PRIu64 " samples",
 			       length);
 	read_rank(order, &common, rank, length, sample);
+	order_renumber(order, sample, length);
 	*ret_sample = TAKE(sample);
 	*ret_length = length;
 	return 0;
