@@ -116,6 +116,8 @@ static void shuffle_libstdcxx(uint32_t *x, uint32_t n, struct dice *dice)
 	enum { BLOCK = 256 };
 	uint32_t place[BLOCK];
 
+	if (n < 2)
+		return;
 	if (dice->is_64 || n <= UINT16_MAX) {
 		shuffle_pairs(x, n, dice);
 		return;

@@ -190,10 +190,12 @@ static void seeds_out_of_range(void)
 		"order dlio-v1: key \"seed\": 4294967296 is out of range, allowed: 0-4294967295");
 	fails_with("mosaic-naive:seed=-1",
 		   "order mosaic-naive: key \"seed\": \"-1\" is not a whole number");
-	fails_with("dali-file:seed=1",
-		   "order dali-file: unknown key \"seed\", known: world, rank, ranks, "
-		   "random_shuffle, stick_to_shard, shuffle_after_epoch, checkpointing, libstdcxx, "
-		   "engine, epochs, start_epoch, start_step, batch, workers, prefetch_factor");
+	fails_with(
+		"dali-file:seed=1",
+		"order dali-file: unknown key \"seed\", known: world, rank, ranks, "
+		"random_shuffle, stick_to_shard, shuffle_after_epoch, checkpointing, libstdcxx, "
+		"engine, epochs, start_epoch, start_step, batch, workers, prefetch_factor, sort, "
+		"under");
 	fails_with("timm-repeataug:epoch=1",
 		   "order timm-repeataug: unknown key \"epoch\", did you mean \"epochs\"?");
 }
