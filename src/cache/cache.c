@@ -101,8 +101,8 @@ static int start_threads(struct cache *c, struct err *err)
 
 	for (uint32_t i = 0; rc == 0 && i < c->p.stagers; i++)
 		rc = thr_start(&c->stagers[i], "cl-stager", stager_main, c, err);
-	if (rc == 0)
-		rc = thr_start(&c->writer, "cl-writer", writer_main, c, err);
+	for (uint32_t i = 0; rc == 0 && c->p.store && i < WRITERS; i++)
+		rc = thr_start(&c->writers[i], "cl-writer", writer_main, c, err);
 	if (rc == 0)
 		rc = thr_start(&c->epochs, "cl-epochs", epochs_main, c, err);
 	if (rc == 0 && c->p.revalidate_ns)
@@ -177,6 +177,8 @@ void cache_stop(struct cache *c)
 	wait_idle(c);
 	if (!c->is_started)
 		return;
+	if (c->p.store)
+		store_stop(c->p.store);
 	queue_close(&c->stage_jobs);
 	queue_close(&c->attr_jobs);
 	queue_close(&c->pin_jobs);
@@ -184,7 +186,8 @@ void cache_stop(struct cache *c)
 	thr_join(&c->attr_thread);
 	for (uint32_t i = 0; i < c->p.stagers; i++)
 		thr_join(&c->stagers[i]);
-	thr_join(&c->writer);
+	for (uint32_t i = 0; i < WRITERS; i++)
+		thr_join(&c->writers[i]);
 	thr_join(&c->epochs);
 	account_sweep(c, clock_now(c->p.clock), true);
 	c->is_started = false;

@@ -25,6 +25,7 @@
 #include "clairfs/base/queue.h"
 #include "clairfs/base/thr.h"
 #include "clairfs/cache.h"
+#include "clairfs/tier/store.h"
 
 #include "account_priv.h"
 #include "bits_priv.h"
@@ -35,6 +36,7 @@ enum {
 	NOTES_MAX = 32768, /* events kept for the planner */
 	NOTES_RESERVE = 8192, /* of these not for opens */
 	STAGERS_MAX = 8,
+	WRITERS = 4,
 	UNANSWERED_MAX = 4096,
 	LATE_KINDS = 4, /* events of a sample that must not be lost */
 };
@@ -191,7 +193,8 @@ struct cache {
 	struct plan_status status;  /* status_mu */
 	struct plan_status counted; /* planner: what the counters of metrics already hold */
 	struct queue stage_jobs, attr_jobs, pin_jobs, epoch_jobs;
-	struct thr planner, stagers[STAGERS_MAX], attr_thread, writer, epochs, revalidator;
+	struct thr planner, stagers[STAGERS_MAX], writers[WRITERS];
+	struct thr attr_thread, epochs, revalidator;
 	struct mutex reval_mu;
 	struct cond reval_cv;
 	bool reval_stop; /* reval_mu */

@@ -6,6 +6,7 @@
 #include "clairfs/cache.h"
 #include "clairfs/daemon.h"
 #include "clairfs/fs.h"
+#include "clairfs/tier/store.h"
 
 /* Everything a mount consists of, in the order it is built; torn down in reverse. */
 struct wire {

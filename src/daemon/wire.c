@@ -186,6 +186,7 @@ static int make_order(struct wire *w, struct err *err)
 static int make_store(struct wire *w, struct err *err)
 {
 	struct store_params sp = { .dir = w->opts->store_dir,
+				   .fsid = store_fsid(dataset_source_fd(w->dataset)),
 				   .limit_bytes = w->opts->store_bytes,
 				   .keep_free_bytes = w->opts->store_keep_free,
 				   .engine = (enum io_engine)w->opts->store_engine,

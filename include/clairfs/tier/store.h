@@ -54,9 +54,9 @@ void store_close(struct store *store);
  * already; -EINVAL when length is not piece_length() of the identity; -ENOSPC when the budget is
  * used up and no segment may be given up: no later put will do better; -EAGAIN when the store is
  * switched off or its filesystem or quota full, which is tried again later; -EIO etc. of the write
- * that switched it off, logged and counted once. What is kept is never harmed. data is read beyond
- * length up to a multiple of 4096 when it is aligned to 4096. entry of the key is a hint for people
- * reading the records. SIGXFSZ must be ignored or blocked. */
+ * that switched it off, logged and counted once; -ECANCELED after store_stop(); -ENOMEM. What is
+ * kept is never harmed. Memory that is aligned to 4096 is written from without a copy. entry of the
+ * key is for people who read the records. SIGXFSZ must be ignored or blocked. */
 int store_put(struct store *store, struct piece_key key, const struct file_identity *identity,
 	      const void *data, uint32_t length) MUST_USE;
 /* Whether the piece is kept for this identity and can be asked for now. Its segment then counts as
@@ -68,17 +68,20 @@ bool store_has(struct store *store, struct piece_key key, const struct file_iden
 void store_claimed(struct store *store);
 /* Forgets the pieces of a version of a file. Any thread. */
 void store_forget(struct store *store, const struct file_identity *identity, uint32_t n_pieces);
+/* Puts that wait for the cap, and later ones, return. */
+void store_stop(struct store *store);
 /* The budget is used up: every later put gives -ENOSPC. */
 bool store_is_full(const struct store *store);
-/* Bytes of the budget that are used up: segments of all daemons as they are on the drive, the open
- * one up to its last record. */
+/* Bytes of segments that this mount knows, other daemons' included, as they are on the drive; the
+ * open one up to its last record. */
 uint64_t store_bytes(const struct store *store);
 const char *store_engine_name(const struct store *store);
 
 struct store_status {
 	bool is_persistent, is_full;
-	bool is_off; /* switched off by errors; asks and puts find nothing until it is back */
-	const char *why;     /* static words: why it is off or does not grow; "" */
+	bool is_off;       /* reads failed: asks and puts find nothing until it is back */
+	bool is_write_off; /* a write failed, or the filesystem is full: puts give -EAGAIN */
+	const char *why;   /* static words: why it is off or does not grow; "" */
 	uint64_t bytes, limit_bytes;
 	uint64_t records, record_bytes; /* kept, all daemons' that are known here */
 	uint64_t unverified;            /* of these not read yet */
