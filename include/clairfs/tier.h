@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tiers: places that bytes of the dataset can be read from or kept in. A piece is an aligned 1 MiB
  * part of a file (the last one shorter); files up to 1 MiB are one piece. Readable tiers (source,
- * null, later peer, and the store, see tier/store.h) share struct tier; the arena hands out memory; the stage pushes pages
- * into the kernel through operations that fs provides. */
+ * null, later peer, and the store, see tier/store.h) share struct tier; the arena hands out memory;
+ * the stage pushes pages into the kernel through operations that fs provides. */
 #ifndef CLAIRFS_TIER_H
 #define CLAIRFS_TIER_H
 

@@ -206,6 +206,12 @@ int store_segment_seal(struct store *s, struct store_segment *segment)
 	return 0;
 }
 
+/* The filesystem or a quota is full, which is not the budget's end. */
+static int without_room(int rc)
+{
+	return rc == -ENOSPC || rc == -EDQUOT || rc == -EFBIG ? -EAGAIN : rc;
+}
+
 /* The last one to write seals. A segment that could not be sealed is found by its records. */
 static void writer_put(struct store *s, struct store_segment *segment)
 {
@@ -217,7 +223,7 @@ static void writer_put(struct store *s, struct store_segment *segment)
 	mutex_unlock(&s->mu);
 	if (!is_last)
 		return;
-	rc = store_segment_seal(s, segment);
+	rc = without_room(store_segment_seal(s, segment));
 	if (rc < 0)
 		(void)store_fail(s, rc, "sealing a segment");
 	store_segment_put(s, segment);
@@ -236,12 +242,6 @@ void store_close_open(struct store *s)
 }
 
 /* --- the next segment --- */
-
-/* The filesystem or a quota is full, which is not the budget's end. */
-static int without_room(int rc)
-{
-	return rc == -ENOSPC || rc == -EDQUOT || rc == -EFBIG ? -EAGAIN : rc;
-}
 
 /* Reserves; halves where the filesystem has less room than it said. */
 static int reserve(struct store *s, int fd, uint64_t *bytes, uint64_t least)
