@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tiers: places that bytes of the dataset can be read from or kept in. A piece is an aligned 1 MiB
  * part of a file (the last one shorter); files up to 1 MiB are one piece. Readable tiers (source,
- * null, later peer, and the store, see tier/store.h) share struct tier; the arena hands out memory; the stage pushes pages
- * into the kernel through operations that fs provides. */
+ * null, later peer, and the store, see tier/store.h) share struct tier; the arena hands out memory;
+ * the stage pushes pages into the kernel through operations that fs provides. */
 #ifndef CLAIRFS_TIER_H
 #define CLAIRFS_TIER_H
 
@@ -98,7 +98,7 @@ struct source_params {
 /* Reads a piece with the identity checked before and after (fstat on the open file, no extra path
  * lookup). When the identity is not `expect`, status is -ESTALE with is_changed and st says what
  * the file is now (which may be no file: look at st_mode). A file that has not changed and has fewer bytes than its
- * size says is -EIO. Whatever fails on a kept descriptor, and an ESTALE of the
+ * size says is -EIO. A length of 0 only compares the identity. Whatever fails on a kept descriptor, and an ESTALE of the
  * filesystem, is tried again through the path, once. Counts reads that succeeded, and errors other
  * than is_changed: that is an answer. */
 int source_new(const struct source_params *params, struct tier **ret, struct err *err) MUST_USE;

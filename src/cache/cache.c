@@ -14,16 +14,21 @@
 static int cache_init(struct cache *c)
 {
 	uint64_t words = dataset_n_entries(c->p.dataset) / 64 + 1;
+	struct dataset_stats stats;
 	int rc;
 
 	rc = objects_init(c);
 	if (rc == 0)
 		rc = account_new(c);
 	c->touched = calloc(words, sizeof(*c->touched));
+	c->confirmed = calloc(words, sizeof(*c->confirmed));
+	dataset_get_stats(c->p.dataset, &stats);
+	if (c->confirmed && !stats.from_snapshot) /* scanned just now */
+		memset((void *)c->confirmed, 0xff, words * sizeof(*c->confirmed));
 	words = dataset_n_samples(c->p.dataset) / 64 + 1;
 	c->staged = calloc(words, sizeof(*c->staged));
 	c->staged_opened = calloc(words, sizeof(*c->staged_opened));
-	return rc == 0 && c->touched && c->staged && c->staged_opened ? 0 : -ENOMEM;
+	return rc == 0 && c->touched && c->confirmed && c->staged && c->staged_opened ? 0 : -ENOMEM;
 }
 
 int cache_new(const struct cache_params *params, struct cache **ret, struct err *err)
@@ -240,6 +245,7 @@ void cache_free(struct cache *c)
 	mutex_fini(&c->order_mu);
 	mutex_fini(&c->status_mu);
 	free(c->touched);
+	free(c->confirmed);
 	free(c->staged);
 	free(c->staged_opened);
 	free(c);

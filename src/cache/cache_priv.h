@@ -139,6 +139,7 @@ struct fetch {
 	struct cache *cache;
 	struct object *object;
 	bool is_store;
+	bool is_check; /* only asks the source whether the file is still the same */
 	char path[];
 };
 
@@ -176,6 +177,8 @@ struct cache {
 	_Atomic bool is_degraded, may_refuse_open;
 	_Atomic uint64_t *touched; /* per entry: the kernel or we may hold bytes of it */
 	_Atomic uint32_t n_touched;
+	/* Per entry: the source has said in this mount that it is what the index says. */
+	_Atomic uint64_t *confirmed;
 	_Atomic uint64_t *staged; /* per sample: pushed, not known to be dropped or used up */
 	_Atomic uint64_t *staged_opened; /* per sample: opened since it was pushed */
 	struct prefetch_queue prefetch;

@@ -196,7 +196,7 @@ static int free_bytes(const struct store *s, uint64_t *ret)
 	uint64_t n;
 
 	if (s->dir.sys->fstatvfs(s->dir.fd, &st) < 0)
-		return -errno;
+		return errno == ENOSPC ? -EAGAIN : -errno; /* -ENOSPC is the budget's */
 	n = (uint64_t)st.f_bavail * st.f_frsize;
 	*ret = n > s->p.keep_free_bytes ? n - s->p.keep_free_bytes : 0;
 	return 0;

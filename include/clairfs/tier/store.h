@@ -99,4 +99,51 @@ struct tier *store_tier(struct store *store);
  * and what it is mounted from ("server:/export"). Never fails; 0 is a number like others. */
 uint64_t store_fsid(int dirfd);
 
+/* --- looking into a store --- */
+enum store_segment_state {
+	STORE_SEGMENT_SEALED,
+	STORE_SEGMENT_WRITTEN,  /* a daemon writes it right now */
+	STORE_SEGMENT_UNSEALED, /* left so by a daemon that was killed: the next mount reads it */
+	STORE_SEGMENT_DAMAGED,  /* no header that is right: the next mount removes it */
+	STORE_SEGMENT_VERSION,  /* of another version of the program */
+	STORE_SEGMENT_REFUSED,  /* no file of this user's own, or one open to others: never used */
+};
+extern const char *const store_segment_state_names[]; /* one word each, NULL */
+
+struct store_segment_info {
+	char name[32];
+	enum store_segment_state state;
+	bool is_in_use; /* a daemon holds a lock on it */
+	uint64_t bytes; /* of the file system */
+	/* Of sealed ones, else 0. */
+	uint64_t records, record_bytes;
+	uint64_t fsid, made_ns; /* what the header says, if it is right */
+};
+
+/* The directory of a persistent store as it is on the drive, for people: nothing is written, and
+ * nothing of it is served. One thread. */
+struct store_look;
+/* -ENOENT when it is no store; -EPERM when it is not the caller's own. */
+int store_look_open(const char *dir, struct store_look **ret, struct err *err) MUST_USE;
+void store_look_close(struct store_look *look); /* NULL allowed */
+/* Segments by name, as they were when it was opened. */
+size_t store_look_count(const struct store_look *look);
+const struct store_segment_info *store_look_segment(const struct store_look *look, size_t i);
+
+struct store_look_check {
+	uint64_t bytes_per_s; /* 0 = as fast as it goes */
+	/* After every record, and once before the first one; NULL allowed. */
+	void (*progress)(void *ctx, const struct store_look_check *check);
+	void *ctx;
+	/* results, added to */
+	uint64_t records, bad, bytes;
+};
+/* Reads and compares all records of a sealed or unsealed segment; -EAGAIN: it is being written;
+ * -ENOENT: gone meanwhile; -EBADMSG: damaged or of another version; -EIO etc.: it can't be read
+ * (single records that can't be read are bad ones). */
+int store_look_verify(struct store_look *look, size_t i, struct store_look_check *check) MUST_USE;
+/* Removes the segment: -EBUSY when a daemon uses it; -EPERM when it is a refused one; 0 also when
+ * it is gone already. */
+int store_look_remove(struct store_look *look, size_t i) MUST_USE;
+
 #endif
