@@ -17,7 +17,10 @@ struct mount_opts {
 	char *order;
 	uint64_t ram, stage, sample_max;
 	char *store_dir;
+	bool store_keep;
 	uint64_t store_bytes, store_keep_free;
+	int store_verify; /* enum store_verify */
+	uint64_t store_max_mbps, store_scrub_mbps;
 	uint64_t source_max_inflight, source_max_mbps;
 	int source_engine, store_engine; /* enum io_engine */
 	uint64_t scan_threads, stagers;
@@ -46,6 +49,11 @@ struct daemon_params {
  * nothing). -EINVAL: the caller was wrong. */
 int daemon_run(const struct daemon_params *params, struct err *err) MUST_USE;
 
+/* What the launcher of a job says about its place: RANK and WORLD_SIZE (torchrun), else SLURM_PROCID
+ * and SLURM_NTASKS. */
+struct order_place;
+void daemon_job_place(struct order_place *ret);
+
 /* --- mounts on this machine --- */
 struct mount_info {
 	bool is_mounted; /* something is mounted exactly there */
@@ -63,5 +71,8 @@ int mounts_umount(const char *mountpoint, bool is_lazy, struct err *err) MUST_US
  * (-ETIMEDOUT). */
 int mounts_read_vfile(const char *mountpoint, const char *name, char **ret,
 		      struct err *err) MUST_USE;
+/* Tells the mount an order ("none": no order any more). *ret_line: what is in force now, heap. */
+int mounts_announce(const char *mountpoint, const char *spec, char **ret_line,
+		    struct err *err) MUST_USE;
 
 #endif

@@ -86,6 +86,8 @@ extern const char *const read_class_names[READ_CLASSES];
 	  "READs of pushed pages the kernel had dropped.")                                         \
 	X(SOURCE_READS, COUNTER, "source_reads_total", "", "Pieces read from the source.")         \
 	X(SOURCE_BYTES, COUNTER, "source_bytes_total", "", "Bytes read from the source.")          \
+	X(SOURCE_CHECKS, COUNTER, "source_checks_total", "",                                       \
+	  "Files compared with the source before the store's copy was used.")                      \
 	X(SOURCE_ERRORS, COUNTER, "source_errors_total", "", "Failed reads of the source.")        \
 	X(SOURCE_CHANGED, COUNTER, "source_changed_total", "",                                     \
 	  "Files seen to have changed in the source.")                                             \

@@ -10,10 +10,21 @@
 
 #include "clairfs/base/err.h"
 
-/* A parsed spec "KIND[:key=value]...". In a value %3A, %2C and %25 stand for ':', ',' and '%'. */
+/* A parsed spec "KIND[:key=value]...". In a value %3A, %2C, %2F and %25 stand for ':', ',',
+ * '/' and '%'. */
 struct order_spec;
 /* Errors name the key and the nearest right one. The caller frees with order_spec_free. */
 int order_spec_parse(const char *text, struct order_spec **ret, struct err *err) MUST_USE;
+/* The same for a job that was told its place by who launched it: rank and world (text, from the
+ * variables named) stand in for the keys rank and world when the kind has them and the spec has
+ * neither rank, ranks nor world. Bad values are -EINVAL with one line that names the variable, but
+ * only when they are needed. */
+struct order_place {
+	const char *rank, *world;           /* NULL: not told */
+	const char *rank_name, *world_name; /* of the variables */
+};
+int order_spec_parse_placed(const char *text, const struct order_place *place,
+			    struct order_spec **ret, struct err *err) MUST_USE;
 void order_spec_free(struct order_spec *spec);
 /* The spec in canonical form: keys in table order, defaults left out. Borrowed, lives as long as
  * the spec. */

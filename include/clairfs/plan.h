@@ -42,6 +42,7 @@ enum plan_event_kind {
 	PLAN_EV_UNSTAGED,  /* sample: the kernel has dropped its pages or its inode */
 	PLAN_EV_PINNED,    /* answers PIN: status; -ENOSPC: the store takes no more */
 	PLAN_EV_UNPINNED,  /* sample: the store has lost or forgotten it */
+	PLAN_EV_KEPT,      /* sample: the store holds it already, without a PIN of this plan */
 	PLAN_EV_LOST_COPY, /* sample: the arena copy is gone (the file changed); not after a DROP */
 	PLAN_EV_RESIZED,   /* sample, bytes: its new size */
 	PLAN_EV_DEMAND,    /* bytes read from the source on demand, latency_ns */

@@ -24,6 +24,11 @@ const struct command commands[] = {
 	  "  -l               detach now, even when in use\n" },
 	{ "status", cmd_status, "what a mount is doing and how reads were served",
 	  "usage: clairfs status MOUNTPOINT [--json]\n" },
+	{ "announce", cmd_announce, "tell a mount the order that a job reads in",
+	  "usage: clairfs announce MOUNTPOINT SPEC\n"
+	  "  SPEC             an order as for option order; none: no order any more\n"
+	  "  prints the order in force now; rank and world default to RANK and WORLD_SIZE,\n"
+	  "  else SLURM_PROCID and SLURM_NTASKS\n" },
 	{ "order", cmd_order, "print the order a spec stands for",
 	  "usage: clairfs order SPEC --n N [--epoch E] [--rank R] [--head K] [--binary u32|u64]\n"
 	  "       clairfs order --list\n"

@@ -149,6 +149,9 @@ static void plan_sample_event(struct plan *plan, uint64_t now_ns, const struct p
 	case PLAN_EV_UNPINNED:
 		pin_lost(plan, ev->sample);
 		break;
+	case PLAN_EV_KEPT:
+		pin_kept(plan, ev->sample);
+		break;
 	case PLAN_EV_LOST_COPY:
 		retain_lost_copy(plan, ev->sample);
 		break;

@@ -224,6 +224,7 @@ void pin_offer(struct plan *plan, uint32_t sample);
 void pin_step(struct plan *plan);
 void pin_answered(struct plan *plan, uint32_t sample, int status);
 void pin_lost(struct plan *plan, uint32_t sample);
+void pin_kept(struct plan *plan, uint32_t sample);
 
 /* window.c */
 uint64_t slot_first_use(const struct slot *slot, const struct plan *plan, uint32_t sample);

@@ -35,6 +35,8 @@ static int store_set_up(struct store *s, const struct store_sys *sys, struct err
 
 	if (rc < 0)
 		return rc;
+	if (!s->p.limit_bytes)
+		s->p.limit_bytes = ALIGN_DOWN(store_default_limit(s), (uint64_t)STORE_BLOCK);
 	rc = io_new(s->p.engine, s->dir.fd, &io, &s->io, &s->engine_why, err);
 	if (rc < 0) {
 		err_prefix(err, "store");

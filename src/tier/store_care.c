@@ -71,7 +71,10 @@ static void try_again(struct store *s)
 		atomic_store(&s->is_read_off, false);
 		log_info("store: can be read again");
 	}
-	if (atomic_load(&s->write_status) && !atomic_load(&s->is_read_off) && can_write(s)) {
+	if (!atomic_load(&s->write_status) || atomic_load(&s->is_read_off))
+		return;
+	store_seal_leftovers(s);
+	if (can_write(s)) {
 		atomic_store(&s->write_status, 0);
 		log_info("store: can be written again");
 	}

@@ -93,6 +93,7 @@ static int check_empty(const struct store_dir *dir, const char *path, struct err
 	return rc;
 }
 
+/* 1: it is to be written. */
 static int check_marker(int fd, const char *path, struct err *err)
 {
 	char text[64] = { 0 };
@@ -109,6 +110,15 @@ static int check_marker(int fd, const char *path, struct err *err)
 		return err_set(err, -EPROTONOSUPPORT,
 			       "store directory %s: made by another version; remove what is in it",
 			       path);
+	return strcmp(text, MARKER_TEXT) != 0;
+}
+
+static int close_to_others(const struct store_dir *dir, const char *path, struct err *err)
+{
+	struct stat st;
+
+	if (fstat(dir->fd, &st) < 0 || ((st.st_mode & 07777) != 0700 && fchmod(dir->fd, 0700) < 0))
+		return err_set_errno(err, -errno, "store directory %s", path);
 	return 0;
 }
 
@@ -131,12 +141,11 @@ static int open_marker(struct store_dir *dir, const char *path, struct err *err)
 	rc = check_marker(dir->marker_fd, path, err);
 	if (rc < 0)
 		return rc;
-	rc = store_write_all(dir, dir->marker_fd, &iov, 1, 0);
+	if (rc > 0)
+		rc = store_write_all(dir, dir->marker_fd, &iov, 1, 0);
 	if (rc < 0)
 		return err_set_errno(err, rc, "store directory %s: " MARKER, path);
-	if (fchmod(dir->fd, 0700) < 0)
-		return err_set_errno(err, -errno, "store directory %s", path);
-	return 0;
+	return close_to_others(dir, path, err);
 }
 
 static int make_file(const struct store_dir *dir, int flags)
@@ -181,8 +190,6 @@ int store_dir_open(struct store_dir *dir, const char *path, bool is_persistent,
 
 	*dir = (struct store_dir){ .sys = sys, .fd = -1, .marker_fd = -1 };
 	dir->is_persistent = is_persistent;
-	if (is_persistent && mkdir(path, 0700) < 0 && errno != EEXIST)
-		return err_set_errno(err, -errno, "store directory %s", path);
 	dir->fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (dir->fd < 0)
 		return err_set_errno(err, -errno, "store directory %s", path);

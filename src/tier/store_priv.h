@@ -160,6 +160,7 @@ struct store_segment {
 	/* store->mu; of the writer */
 	uint32_t tail, n_writers, n_entries, n_promised, entries_room;
 	bool is_entries_lost; /* out of memory: not sealed */
+	bool has_failed;      /* sealing it has */
 	struct store_entry *entries;
 };
 
@@ -225,12 +226,20 @@ void store_segment_lost(struct store_segment *segment, const struct store_found 
 void store_segment_want(struct store *s, const struct store_tag *tag,
 			const struct store_found *found);
 
+/* Ours, and sealing it has failed; with store->mu. */
+static inline bool store_segment_is_leftover(const struct store_segment *segment)
+{
+	return segment->has_failed && !segment->is_entries_lost &&
+	       !atomic_load(&segment->is_sealed);
+}
 /* Writes a record: space, bytes, footer entry, index. */
 int store_append(struct store *s, const struct store_entry *what, const void *data) MUST_USE;
 /* Footer and trailer; gives back what is left of the reservation. */
 int store_segment_seal(struct store *s, struct store_segment *segment) MUST_USE;
 /* No more records go to the open segment; it is sealed when the last write has ended. */
 void store_close_open(struct store *s);
+/* Tries again to seal what could not be. The background thread. */
+void store_seal_leftovers(struct store *s);
 /* Something failed; what a put is to return. */
 int store_fail(struct store *s, int status, const char *what);
 
@@ -242,6 +251,8 @@ int store_load(struct store *s) MUST_USE;
 /* Bytes that a new segment for a record of n blocks may have: 0 and *ret; -ENOSPC: the budget is
  * used up; -EAGAIN: the filesystem is; errno. Gives up segments that nobody wants. */
 int store_space(struct store *s, uint32_t n_blocks, uint64_t *ret) MUST_USE;
+/* Half of what is free and what is in the directory already. */
+uint64_t store_default_limit(struct store *s);
 /* Gives up segments until the budget is kept. */
 void store_shrink(struct store *s);
 

@@ -147,6 +147,12 @@ void store_segment_want(struct store *s, const struct store_tag *tag,
 
 /* --- sealing --- */
 
+/* The filesystem or a quota is full, which is not the budget's end. */
+static int without_room(int rc)
+{
+	return rc == -ENOSPC || rc == -EDQUOT || rc == -EFBIG ? -EAGAIN : rc;
+}
+
 static int compare_entries(const void *a, const void *b)
 {
 	const struct store_entry *x = a, *y = b;
@@ -206,12 +212,6 @@ int store_segment_seal(struct store *s, struct store_segment *segment)
 	return 0;
 }
 
-/* The filesystem or a quota is full, which is not the budget's end. */
-static int without_room(int rc)
-{
-	return rc == -ENOSPC || rc == -EDQUOT || rc == -EFBIG ? -EAGAIN : rc;
-}
-
 /* The last one to write seals. A segment that could not be sealed is found by its records. */
 static void writer_put(struct store *s, struct store_segment *segment)
 {
@@ -223,10 +223,35 @@ static void writer_put(struct store *s, struct store_segment *segment)
 	mutex_unlock(&s->mu);
 	if (!is_last)
 		return;
-	rc = without_room(store_segment_seal(s, segment));
+	rc = store_segment_seal(s, segment);
+	mutex_lock(&s->mu);
+	segment->has_failed = rc < 0;
+	mutex_unlock(&s->mu);
 	if (rc < 0)
-		(void)store_fail(s, rc, "sealing a segment");
+		(void)store_fail(s, without_room(rc), "sealing a segment");
 	store_segment_put(s, segment);
+}
+
+void store_seal_leftovers(struct store *s)
+{
+	uint32_t n = 1;
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct store_segment *segment;
+
+		mutex_lock(&s->mu);
+		n = s->slots_top;
+		segment = s->segments[i];
+		if (segment && (!store_segment_is_leftover(segment) || segment->is_entries_lost ||
+				!store_segment_try_get(segment)))
+			segment = NULL;
+		mutex_unlock(&s->mu);
+		if (!segment)
+			continue;
+		if (store_segment_seal(s, segment) < 0)
+			n = 0; /* the others would fare no better */
+		store_segment_put(s, segment);
+	}
 }
 
 void store_close_open(struct store *s)

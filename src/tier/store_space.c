@@ -147,16 +147,46 @@ static int make_room(struct store *s, uint64_t bytes, bool may_give_up, bool wan
 	}
 }
 
+/* Segments of ours; one that is not sealed counts with all it has reserved. */
 static uint64_t private_used(struct store *s)
 {
 	uint64_t n = 0;
 
 	mutex_lock(&s->mu);
-	for (uint32_t i = 0; i < s->slots_top; i++)
-		if (s->segments[i])
-			n += atomic_load(&s->segments[i]->bytes);
+	for (uint32_t i = 0; i < s->slots_top; i++) {
+		const struct store_segment *segment = s->segments[i];
+
+		if (segment && atomic_load(&segment->is_sealed))
+			n += atomic_load(&segment->bytes);
+		else if (segment)
+			n += (uint64_t)segment->header.n_blocks * STORE_BLOCK;
+	}
 	mutex_unlock(&s->mu);
 	return n;
+}
+
+/* Whether a segment of ours could not be sealed: what it has reserved comes back when it can. */
+static bool has_leftover(struct store *s)
+{
+	bool has = false;
+
+	mutex_lock(&s->mu);
+	for (uint32_t i = 0; i < s->slots_top; i++)
+		has |= s->segments[i] && store_segment_is_leftover(s->segments[i]);
+	mutex_unlock(&s->mu);
+	return has;
+}
+
+uint64_t store_default_limit(struct store *s)
+{
+	struct survey v = { .s = s };
+	struct statvfs st;
+
+	if (s->dir.is_persistent && store_dir_each(&s->dir, survey_one, &v) < 0)
+		v.bytes = 0;
+	if (s->dir.sys->fstatvfs(s->dir.fd, &st) < 0)
+		return v.bytes;
+	return (v.bytes + (uint64_t)st.f_bavail * st.f_frsize) / 2;
 }
 
 /* Bytes that may still be taken from the filesystem. */
@@ -200,7 +230,7 @@ int store_space(struct store *s, uint32_t n_blocks, uint64_t *ret)
 	if (rc < 0)
 		return rc;
 	if (used + least > s->p.limit_bytes)
-		return -ENOSPC;
+		return has_leftover(s) ? -EAGAIN : -ENOSPC;
 	if (available < least)
 		return -EAGAIN;
 	*ret = ALIGN_DOWN(MIN(want, MIN(s->p.limit_bytes - used, available)),

@@ -89,11 +89,11 @@ static void model_put(struct model *m, uint32_t entry, uint32_t piece, uint64_t 
 	bool *kept = &m->kept[entry][piece][version];
 	int status = put(m->store, entry, piece, version);
 
-	if (was_full) {
+	if (*kept) {
+		CHECK_INT(status, -EEXIST);
+	} else if (was_full) {
 		CHECK_INT(status, -ENOSPC);
 		CHECK_U64(store_bytes(m->store), before);
-	} else if (*kept) {
-		CHECK_INT(status, -EEXIST);
 	} else if (status == 0) {
 		*kept = true;
 		m->n_puts++;

@@ -23,7 +23,7 @@ struct store_params {
 	const char *dir;
 	bool is_persistent;
 	uint64_t fsid; /* of the source, see store_fsid(): part of every identity */
-	uint64_t limit_bytes;
+	uint64_t limit_bytes; /* 0: half of what is free and what the store has already */
 	/* Of the filesystem; looked at whenever a segment is reserved. */
 	uint64_t keep_free_bytes;
 	/* 0: a 64th of the limit, 256 MiB to 1 GiB. Rounded to 4096, 64 KiB to 1 GiB. */
@@ -40,9 +40,8 @@ struct store_params {
 };
 
 struct store;
-/* Private: unlinked files. Persistent: `dir` (its last component no symbolic link) is made with
- * mode 0700 when missing; it must be the caller's, writable by nobody else, and empty or a store
- * already; it is 0700 afterwards. What it holds is known when this returns: sealed segments by
+/* Private: unlinked files. Persistent: `dir` (its last component no symbolic link) must be the
+ * caller's, writable by nobody else, and empty or a store already; it is 0700 afterwards. What it holds is known when this returns: sealed segments by
  * their footers, those of killed daemons by their records (and sealed). Several daemons of a user
  * may have it open: each writes segments of its own and reads everybody's sealed ones. -EPERM,
  * -ENOTEMPTY (something else's directory), -EPROTONOSUPPORT (of another version), errno. */
