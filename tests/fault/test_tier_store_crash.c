@@ -212,7 +212,7 @@ static void record_begin(void)
 /* Two mounts, the second one with another dataset and no room for both. */
 static void record_workload(void)
 {
-	char *dir AUTO_FREE = kit_dir("recorded");
+	const char *dir = kit_dir("recorded");
 	uint64_t limit = 448u << 10;
 	struct store *store;
 
@@ -288,7 +288,7 @@ static unsigned check_cut(const char *dir, const struct disk_cut *cut, bool is_w
 
 static void killed_after_every_operation(void)
 {
-	char *dir AUTO_FREE = kit_dir("rebuilt");
+	const char *dir = kit_dir("rebuilt");
 	unsigned n_served = 0, n_given_up = 0;
 	char what[128];
 	size_t n;
@@ -314,7 +314,7 @@ static void killed_after_every_operation(void)
 /* A write that was on its way when the process was killed: any part of it from its start. */
 static void killed_within_a_write(void)
 {
-	char *dir AUTO_FREE = kit_dir("rebuilt");
+	const char *dir = kit_dir("rebuilt");
 	uint64_t seed = check_seed();
 
 	record_workload();
@@ -336,7 +336,7 @@ static void killed_within_a_write(void)
 
 static void power_cut_at_random(void)
 {
-	char *dir AUTO_FREE = kit_dir("rebuilt");
+	const char *dir = kit_dir("rebuilt");
 	uint64_t seed = check_seed();
 	unsigned n_served = 0;
 
@@ -366,7 +366,7 @@ static void power_cut_at_random(void)
 /* Two records and a seal: every set of blocks that may have reached the drive. */
 static void power_cut_with_every_set_of_blocks(void)
 {
-	char *recorded AUTO_FREE = kit_dir("recorded"), *dir AUTO_FREE = kit_dir("rebuilt");
+	const char *recorded = kit_dir("recorded"), *dir = kit_dir("rebuilt");
 	unsigned n_served = 0, n_loose;
 	struct store *store;
 	size_t n;
@@ -431,7 +431,7 @@ static void die_while_writing(const char *dir, uint32_t set)
 
 static void processes_killed_in_the_middle_of_a_write(void)
 {
-	char *dir AUTO_FREE = kit_dir("killed");
+	const char *dir = kit_dir("killed");
 	uint64_t seed = check_seed();
 	unsigned n_killed = 0;
 

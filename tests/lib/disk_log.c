@@ -187,7 +187,7 @@ static void set_size(struct replay *r, struct file *file, uint64_t size)
 		return;
 	remember_size(r, file);
 	grow(file, size);
-	if (size < file->size)
+	if (size < file->size && file->data)
 		memset(file->data + size, 0, file->size - size);
 	file->size = size;
 }
