@@ -19,6 +19,8 @@
 #include "clairfs/plan.h"
 #include "clairfs/tier.h"
 
+struct store;
+
 struct cache_params {
 	struct dataset *dataset;
 	struct tier *source;

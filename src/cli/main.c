@@ -68,6 +68,14 @@ const struct command commands[] = {
 	  "                   torchvision, timm, path, natural, nocase, walk\n"
 	  "  --under DIR      only what is below this directory of the source\n"
 	  "  control characters, backslashes and bytes that are no UTF-8 are escaped in paths\n" },
+	{ "store", cmd_store, "look into a store that outlives its mounts, verify or empty it",
+	  "usage: clairfs store ls DIRECTORY [--json]\n"
+	  "       clairfs store verify DIRECTORY [--mbps N] [--json]\n"
+	  "       clairfs store purge DIRECTORY [--json]\n"
+	  "  ls               its segments: state, whether a mount uses them, records, size\n"
+	  "  verify           read and compare every record; exit code 1 when one is wrong\n"
+	  "  purge            remove all segments that no mount uses\n"
+	  "  --mbps N         read at most N MB/s\n" },
 	{ "caps", cmd_caps, "what this machine offers and what a mount would use",
 	  "usage: clairfs caps [--json] [SOURCE]\n" },
 	{ NULL, NULL, NULL, NULL },

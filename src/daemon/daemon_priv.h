@@ -10,6 +10,7 @@
 #include "clairfs/daemon.h"
 #include "clairfs/fs.h"
 #include "clairfs/order.h"
+#include "clairfs/tier/store.h"
 
 /* A list of samples in the making; the announce thread's. */
 struct told_list {
@@ -57,6 +58,8 @@ int wire_check(struct wire *w, const struct daemon_params *params, struct err *e
 /* Scans the dataset and makes everything that works without a mount: may take long, leaves nothing
  * behind when it is interrupted. */
 int wire_prepare(struct wire *w, const struct daemon_params *params, struct err *err) MUST_USE;
+/* The store, if there is to be one; with the dataset. */
+int wire_make_store(struct wire *w, struct err *err) MUST_USE;
 /* Mounts and starts; afterwards the mount answers. */
 int wire_mount(struct wire *w, struct err *err) MUST_USE;
 void wire_down(struct wire *w);
