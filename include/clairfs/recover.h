@@ -21,10 +21,11 @@
 #define RECOVER_SEEN_MAX 4096   /* later samples are not looked at */
 #define RECOVER_WORLDS_MAX 64   /* worlds to choose from */
 #define RECOVER_UNKNOWN UINT32_MAX
+#define RECOVER_TYPED 65536    /* seeds below this are likely: people type them */
 
 enum recover_effort {
 	RECOVER_FULL,  /* the cheap hypotheses, then all seeds */
-	RECOVER_QUICK, /* the cheap hypotheses only: less than a second */
+	RECOVER_QUICK, /* the cheap hypotheses only: less than a second, but for large worlds */
 	RECOVER_RANGE, /* first_seed..last_seed only, for tests and for splitting a search */
 };
 
@@ -51,10 +52,16 @@ struct recover_params {
 	 * tried first, as seeds and as what manual_seed() was called with. */
 	const uint32_t *hints;
 	size_t n_hints;
+	/* The cheap hypotheses: seeds below this (RECOVER_TYPED at most), and unless is_plain also
+	 * what a loader draws after manual_seed() of seeds below it. With thousands of ranks to
+	 * choose from each seed costs a thousand times as much: then fewer are in place. */
+	uint32_t typed;
+	bool is_plain;
 	enum recover_effort effort;
 	uint32_t first_seed, last_seed; /* of the full search; evidence is asked for as for all */
 	unsigned threads; /* 0: one per CPU this process may use */
 	int nice;         /* of these threads, 0..19: added by setpriority, as far as it goes */
+	bool is_idle;     /* they run where a CPU has nothing else to do (SCHED_IDLE) */
 	const atomic_bool *cancel; /* may be NULL; looked at every few milliseconds */
 	/* Called by the calling thread a few times a second; may be NULL. */
 	void (*progress)(void *ctx, const struct recover_progress *progress);
