@@ -152,3 +152,13 @@ void chain_name(const struct chain *chain, size_t at, struct recover_found *ret)
 		ret->word = 3 + 2 * (uint32_t)((at - shallow) % CHAIN_EPOCHS);
 	}
 }
+
+uint32_t recover_word(uint32_t manual_seed, uint64_t word)
+{
+	struct mt mt;
+
+	mt_seed(&mt, manual_seed);
+	while (word--)
+		(void)mt_u32(&mt);
+	return mt_u32(&mt);
+}

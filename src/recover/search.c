@@ -12,6 +12,7 @@
 #include <sched.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <time.h>
 
 #include "clairfs/base/thr.h"
 #include "recover_priv.h"
@@ -130,11 +131,25 @@ static void be_modest(const struct recover_params *p)
 		(void)sched_setscheduler(0, SCHED_IDLE, &none);
 }
 
+/* Adds what this thread has used since the last time. */
+static void note_cpu(const struct recover_params *p, uint64_t *counted_ns)
+{
+	struct timespec now;
+	uint64_t ns;
+
+	if (!p->cpu_ns || clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now) < 0)
+		return;
+	ns = (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
+	atomic_fetch_add(p->cpu_ns, ns - *counted_ns);
+	*counted_ns = ns;
+}
+
 static void *crew_main(void *arg)
 {
 	struct crew *crew = arg;
 	const struct search *s = crew->search;
 	struct desk desk = { 0 };
+	uint64_t counted_ns = 0;
 	int rc;
 
 	be_modest(s->params);
@@ -150,6 +165,7 @@ static void *crew_main(void *arg)
 		count = (size_t)MIN(s->total - from, PIECE);
 		work_piece(crew, &desk, from, count);
 		atomic_fetch_add(&crew->done, count);
+		note_cpu(s->params, &counted_ns);
 	}
 	desk_fini(&desk);
 	mutex_lock(&crew->mu);

@@ -118,8 +118,8 @@ int sieve_new(const struct problem *problem, struct sieve **ret, struct err *err
 
 	*ret = NULL;
 	if (s)
-		s->tests = calloc(ranks * shapes[ARRAY_LEN(shapes) - 1].positions,
-				  sizeof(*s->tests));
+		s->tests =
+			calloc(ranks * shapes[ARRAY_LEN(shapes) - 1].positions, sizeof(*s->tests));
 	if (!s || !s->tests) {
 		sieve_free(s);
 		return err_set(err, -ENOMEM, "out of memory");
