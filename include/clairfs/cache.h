@@ -24,7 +24,7 @@ struct cache_params {
 	struct tier *source;
 	struct store *store; /* NULL = none */
 	struct arena *arena;
-	struct order *order; /* NULL = none */
+	struct order *order; /* of the start, NULL = none; borrowed */
 	struct metrics *metrics;
 	struct clock *clock;
 	uint64_t arena_bytes; /* budget of the plan within the arena (the arena's own limit is
@@ -41,6 +41,13 @@ struct cache_params {
 
 struct cache;
 int cache_new(const struct cache_params *params, struct cache **ret, struct err *err) MUST_USE;
+/* Replaces the order while everything runs (NULL: none any more). What the old plan keeps in memory
+ * stays as an ordinary cached copy until its room is needed, samples in the store stay known, and
+ * the last opens are shown to the new plan, so that a job that tells its order late is followed at
+ * once. Waits for the planner (a moment, or as long as a plan of n samples takes to make); any
+ * thread but the reactor. The order is the cache's from here on, also when this fails: -ENOMEM,
+ * -EINVAL: the old order stays in force; -ECANCELED: not started, or stopping. */
+int cache_set_order(struct cache *cache, struct order *take_order) MUST_USE;
 /* Gives the operations of the mounted filesystem; before cache_start. Without them nothing is
  * staged. */
 void cache_set_stage(struct cache *cache, const struct stage_ops *ops, void *ctx);

@@ -46,6 +46,16 @@ struct daemon_params {
  * nothing). -EINVAL: the caller was wrong. */
 int daemon_run(const struct daemon_params *params, struct err *err) MUST_USE;
 
+/* What order_new needs to know about a dataset, which must live as long as *ret is used. */
+struct dataset;
+struct order_params;
+void daemon_order_params(struct dataset *dataset, struct order_params *ret);
+
+/* What the launcher of a job says about its place: RANK and WORLD_SIZE (torchrun), else SLURM_PROCID
+ * and SLURM_NTASKS. */
+struct order_place;
+void daemon_job_place(struct order_place *ret);
+
 /* --- mounts on this machine --- */
 struct mount_info {
 	bool is_mounted; /* something is mounted exactly there */
@@ -63,5 +73,8 @@ int mounts_umount(const char *mountpoint, bool is_lazy, struct err *err) MUST_US
  * (-ETIMEDOUT). */
 int mounts_read_vfile(const char *mountpoint, const char *name, char **ret,
 		      struct err *err) MUST_USE;
+/* Tells the mount an order ("none": no order any more). *ret_line: what is in force now, heap. */
+int mounts_announce(const char *mountpoint, const char *spec, char **ret_line,
+		    struct err *err) MUST_USE;
 
 #endif

@@ -40,6 +40,11 @@ struct fs_params {
 	uint64_t inodes_ahead;
 	uint32_t lookups_ahead; /* 0 = FS_LOOKUPS_AHEAD */
 	const struct fs_vfile *vfiles; /* ends with name == NULL; borrowed */
+	/* An order was told through the mount (hint.h, or .clairfs/announce/SPEC) by this user.
+	 * Writes one line: what is in force now, or what is wrong. 0 or a negative errno. Runs on a
+	 * thread of its own, one at a time, and may block. NULL: no orders are taken. */
+	int (*announce)(void *ctx, uint32_t uid, const char *spec, struct buf_writer *answer);
+	void *announce_ctx;
 	bool force_open_answered;      /* never answer OPEN with ENOSYS (option open=answer; for
 					  comparison) */
 };

@@ -10,10 +10,21 @@
 
 #include "clairfs/base/err.h"
 
-/* A parsed spec "KIND[:key=value]...". In a value %3A, %2C and %25 stand for ':', ',' and '%'. */
+/* A parsed spec "KIND[:key=value]...". In a value %3A, %2C, %2F and %25 stand for ':', ',',
+ * '/' and '%'. */
 struct order_spec;
 /* Errors name the key and the nearest right one. The caller frees with order_spec_free. */
 int order_spec_parse(const char *text, struct order_spec **ret, struct err *err) MUST_USE;
+/* The same for a job that was told its place by who launched it: rank and world (text, from the
+ * variables named) stand in for the keys rank and world when the kind has them and the spec has
+ * neither rank, ranks nor world. Bad values are -EINVAL with one line that names the variable, but
+ * only when they are needed. */
+struct order_place {
+	const char *rank, *world;           /* NULL: not told */
+	const char *rank_name, *world_name; /* of the variables */
+};
+int order_spec_parse_placed(const char *text, const struct order_place *place,
+			    struct order_spec **ret, struct err *err) MUST_USE;
 void order_spec_free(struct order_spec *spec);
 /* The spec in canonical form: keys in table order, defaults left out. Borrowed, lives as long as
  * the spec. */
@@ -27,10 +38,18 @@ const char *order_kind_help(const char *kind);
  * no such sample. */
 typedef bool order_resolve_fn(void *ctx, const char *path, size_t len, uint32_t *ret_sample);
 
+/* How the job numbers the samples when the spec has the keys sort= or under= (each NULL when it is
+ * not given): *ret_sample (heap, [*ret_n], no number twice) maps its numbers to the index's.
+ * -EINVAL: no such sort; any other error is about under. */
+typedef int order_number_fn(void *ctx, const char *sort, const char *under, uint32_t **ret_sample,
+			    uint64_t *ret_n, struct err *err);
+
 struct order_params {
 	uint64_t n;                /* samples of the dataset, < 2^32 - 2 */
 	order_resolve_fn *resolve; /* NULL: list files may hold indices only */
 	void *resolve_ctx;
+	order_number_fn *number; /* NULL: the keys sort= and under= are refused */
+	void *number_ctx;
 };
 
 /* What a spec says about all epochs. */
@@ -44,6 +63,9 @@ struct order_info {
 	const uint32_t *ranks; /* [n_ranks] ascending; lives as long as the order */
 	uint64_t batch, workers, prefetch_factor; /* per rank; 0 = not given */
 	bool is_same_every_epoch; /* every epoch is the same sequence: compute one and keep it */
+	/* Bitmap of the samples that this job does not number at all (keys sort=, under=), such as
+	 * the validation set; NULL: none. Lives as long as the order. */
+	const uint64_t *outside;
 };
 
 struct order;

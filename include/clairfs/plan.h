@@ -42,6 +42,7 @@ enum plan_event_kind {
 	PLAN_EV_UNSTAGED,  /* sample: the kernel has dropped its pages or its inode */
 	PLAN_EV_PINNED,    /* answers PIN: status; -ENOSPC: the store takes no more */
 	PLAN_EV_UNPINNED,  /* sample: the store has lost or forgotten it */
+	PLAN_EV_KEPT,      /* sample: the store holds it already, without a PIN of this plan */
 	PLAN_EV_LOST_COPY, /* sample: the arena copy is gone (the file changed); not after a DROP */
 	PLAN_EV_RESIZED,   /* sample, bytes: its new size */
 	PLAN_EV_DEMAND,    /* bytes read from the source on demand, latency_ns */
@@ -97,6 +98,13 @@ struct plan_status {
 	uint64_t span;
 	/* counters since plan_new */
 	uint64_t opened, issued, useful, late, wasted, failed, mismatches, resyncs;
+	/* reads of samples that the job does not number, such as a validation set: ever, and
+	 * without others between them; they count neither for the order nor against it */
+	uint64_t outside, outside_run;
+	uint32_t
+		other_percent; /* of the last reads, those of another reader; 0: none is known of */
+	uint64_t last_epoch;   /* of the job, UINT64_MAX = unknown */
+	uint64_t lost, lost_reads; /* times LOST; opens since it was, 0 when it is not */
 };
 
 struct plan;
@@ -111,6 +119,10 @@ void plan_event(struct plan *plan, uint64_t now_ns, const struct plan_event *eve
 uint64_t plan_step(struct plan *plan, uint64_t now_ns);
 bool plan_next_action(struct plan *plan, struct plan_action *ret);
 void plan_get_status(const struct plan *plan, struct plan_status *ret);
+/* What the job seems to be doing, in words, e.g. "reads epoch 3 (the last is 89), 41 % of it so
+ * far; left an epoch before its end". */
+#define PLAN_TEXT 320
+void plan_status_text(const struct plan_status *status, char out[PLAN_TEXT]);
 /* True once the reads have confirmed the order (OPEN may be answered ENOSYS for good). */
 bool plan_is_confirmed(const struct plan *plan);
 

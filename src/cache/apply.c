@@ -73,7 +73,11 @@ void sample_fetch_release_locked(struct cache *c, struct shard *s, struct entry_
 				 struct sample_fetch *job, struct list *dead)
 {
 	assert(job->n_left > 0);
-	if (--job->n_left == 0)
+	if (--job->n_left)
+		return;
+	if (job->is_orphan)
+		free(job);
+	else
 		sample_fetch_end_locked(c, s, es, job, dead);
 }
 
@@ -152,6 +156,7 @@ static void apply_fetch(struct cache *c, const struct plan_action *action)
 	es->hold = HOLD_FETCHING;
 	es->job = job;
 	job->completion.event.sample = action->sample;
+	job->completion.generation = atomic_load(&c->generation);
 	sample_fetch_hold_locked(s, job);
 	dataset_identity(c->p.dataset, entry, &id);
 	for (uint32_t i = 0; id.size && i < piece_count(id.size); i++)
@@ -195,6 +200,7 @@ static void apply_stage(struct cache *c, const struct plan_action *action)
 	}
 	job->kind = JOB_STAGE;
 	job->entry.v = job->completion.event.sample = action->sample;
+	job->completion.generation = atomic_load(&c->generation);
 	if (!c->stage) { /* cannot be: the plan then has no budget for it */
 		answer(c, &job->completion, PLAN_EV_STAGED, -ENOSYS);
 		return;
@@ -211,19 +217,23 @@ static void apply_pin(struct cache *c, const struct plan_action *action)
 		return;
 	}
 	job->event.sample = action->sample;
+	job->generation = atomic_load(&c->generation);
 	queue_push(&c->pin_jobs, &job->node);
 }
 
 static void apply_epoch(struct cache *c, const struct plan_action *action)
 {
-	struct completion *job = calloc(1, sizeof(*job));
+	struct epoch_job *job = calloc(1, sizeof(*job));
 
 	if (!job) {
 		answer_nomem(c, PLAN_EV_EPOCH, action);
 		return;
 	}
-	job->event.epoch = action->epoch;
-	queue_push(&c->epoch_jobs, &job->node);
+	job->completion.event.epoch = action->epoch;
+	job->completion.generation = atomic_load(&c->generation);
+	job->order = c->order;
+	atomic_fetch_add(&c->order->refs, 1);
+	queue_push(&c->epoch_jobs, &job->completion.node);
 }
 
 void apply_action(struct cache *c, const struct plan_action *action)

@@ -39,8 +39,11 @@ int cache_new(const struct cache_params *params, struct cache **ret, struct err 
 	if (c->p.store)
 		c->store_tier = store_tier(c->p.store);
 	atomic_init(&c->may_refuse_open, !c->p.order);
+	atomic_init(&c->has_order, c->p.order != NULL);
+	c->kept_at = UINT32_MAX;
 	rc = notes_init(c);
 	mutex_init(&c->status_mu);
+	mutex_init(&c->order_mu);
 	mutex_init(&c->reval_mu);
 	cond_init(&c->reval_cv);
 	queue_init(&c->stage_jobs);
@@ -68,31 +71,37 @@ void cache_set_stage(struct cache *c, const struct stage_ops *ops, void *ctx)
 
 static int make_plan(struct cache *c, struct err *err)
 {
-	uint32_t n = dataset_n_samples(c->p.dataset);
-	AUTO_FREE uint64_t *size = calloc((size_t)n + 1, sizeof(*size));
-	struct plan_params params = {
-		.n = n,
-		.size = size,
-		.order = c->p.order ? order_info(c->p.order) : NULL,
-		.arena_bytes = c->p.arena_bytes,
-		.stage_bytes = c->stage ? c->p.stage_bytes : 0,
-		.sample_max_bytes = MIN(c->p.sample_max_bytes, c->p.arena_bytes / 4),
-		.store_bytes = c->p.store ? c->p.store_bytes : 0,
-		.inflight_min = c->p.inflight_min,
-		.inflight_max = c->p.inflight_max,
-		.source_bytes_per_s = c->p.source_bytes_per_s,
-	};
 	int rc;
 
-	if (!size)
-		return err_set_errno(err, -ENOMEM, "plan");
-	for (uint32_t i = 0; i < n; i++)
-		size[i] = dataset_size(c->p.dataset, (struct entry_id){ i });
-	rc = plan_new(&params, &c->plan);
+	if (c->p.order) {
+		c->order = order_ref_new(c->p.order, false);
+		if (!c->order)
+			return err_set_errno(err, -ENOMEM, "plan");
+	}
+	rc = plan_make(c, c->order, &c->plan);
 	if (rc != 0)
 		return err_set_errno(err, rc, "plan");
+	mutex_lock(&c->status_mu); /* the mount is asked for it already */
 	plan_get_status(c->plan, &c->status);
+	mutex_unlock(&c->status_mu);
 	return 0;
+}
+
+/* The planner comes last, and from then on takes orders. */
+static int start_planner(struct cache *c, struct err *err)
+{
+	int rc;
+
+	mutex_lock(&c->notes.mu);
+	c->notes.is_planning = true;
+	mutex_unlock(&c->notes.mu);
+	rc = thr_start(&c->planner, "cl-planner", planner_main, c, err);
+	if (rc != 0) {
+		mutex_lock(&c->notes.mu);
+		c->notes.is_planning = false;
+		mutex_unlock(&c->notes.mu);
+	}
+	return rc;
 }
 
 static int start_threads(struct cache *c, struct err *err)
@@ -108,7 +117,7 @@ static int start_threads(struct cache *c, struct err *err)
 	if (rc == 0 && c->p.revalidate_ns)
 		rc = thr_start(&c->revalidator, "cl-revalidate", revalidate_main, c, err);
 	if (rc == 0)
-		rc = thr_start(&c->planner, "cl-planner", planner_main, c, err);
+		rc = start_planner(c, err);
 	return rc;
 }
 
@@ -215,6 +224,7 @@ void cache_free(struct cache *c)
 	account_free(c);
 	notes_fini(c);
 	plan_free(c->plan);
+	order_ref_put(c->order);
 	queue_fini(&c->stage_jobs);
 	queue_fini(&c->attr_jobs);
 	queue_fini(&c->pin_jobs);
@@ -222,6 +232,7 @@ void cache_free(struct cache *c)
 	mutex_fini(&c->prefetch.mu);
 	cond_fini(&c->reval_cv);
 	mutex_fini(&c->reval_mu);
+	mutex_fini(&c->order_mu);
 	mutex_fini(&c->status_mu);
 	free(c->touched);
 	free(c->staged);
@@ -266,7 +277,7 @@ void cache_update_gauges(struct cache *c)
 	metrics_gauge_set(m, METRIC_POSITION, st.plan.position);
 	metrics_gauge_set(m, METRIC_LEAD, st.plan.lead);
 	metrics_gauge_set(m, METRIC_ORDER_FOLLOWED,
-			  c->p.order &&
+			  atomic_load(&c->has_order) &&
 				  (st.plan.state == PLAN_FOLLOWING ||
 				   st.plan.state == PLAN_SLOWED || st.plan.state == PLAN_CHECKING));
 }

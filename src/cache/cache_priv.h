@@ -28,15 +28,12 @@
 
 #include "account_priv.h"
 #include "bits_priv.h"
+#include "planner.h"
 
 enum {
 	SHARDS = 16,
-	READ_TRIES = 64,   /* attempts to get bytes of one version of a file that keeps changing */
-	NOTES_MAX = 32768, /* events kept for the planner */
-	NOTES_RESERVE = 8192, /* of these not for opens */
+	READ_TRIES = 64, /* attempts to get bytes of one version of a file that keeps changing */
 	STAGERS_MAX = 8,
-	UNANSWERED_MAX = 4096,
-	LATE_KINDS = 4, /* events of a sample that must not be lost */
 };
 
 enum object_state {
@@ -77,7 +74,8 @@ enum hold { HOLD_NONE, HOLD_FETCHING, HOLD_HELD };
 /* Answers one action of the plan; first member of every job, which is one heap block. */
 struct completion {
 	struct list node;
-	uint32_t at; /* events noted before it */
+	uint32_t at;         /* events noted before it */
+	uint32_t generation; /* of the plan that asked */
 	struct plan_event event;
 };
 
@@ -93,6 +91,7 @@ struct sample_fetch {
 	uint32_t n_left; /* shard mu, like all below */
 	int status;
 	uint64_t bytes, latency_ns;
+	bool is_orphan; /* its plan is gone: nobody waits for the answer */
 };
 
 enum stage_job_kind { JOB_STAGE, JOB_INVAL, JOB_ATTR };
@@ -141,30 +140,16 @@ struct fetch {
 	char path[];
 };
 
+struct epoch_job { /* the plan's EPOCH */
+	struct completion completion;
+	struct order_ref *order; /* a reference */
+};
+
 struct prefetch_queue {
 	struct mutex mu;
 	struct list queue; /* mu, like all below */
 	uint32_t inflight, max;
 	bool is_pumping, is_closed;
-};
-
-struct notes {
-	struct mutex mu;
-	struct cond cv;
-	struct plan_event *fill;  /* mu, like all below */
-	struct plan_event *drain; /* planner only, besides the swap */
-	uint32_t n_fill;
-	/* Per kind and sample: such an event found no room. Pages that nobody writes to take no
-	 * memory. */
-	uint64_t *late_fill[LATE_KINDS];  /* mu, like all below */
-	uint64_t *late_drain[LATE_KINDS]; /* planner only, besides the swap */
-	bool has_late;
-	struct list completions;
-	bool is_waiting, is_blind, has_lost, is_stopping;
-	/* Planner only: answers to actions for which there was no memory; fed at the end of
-	 * its round. */
-	struct plan_event *unanswered;
-	uint32_t n_unanswered;
 };
 
 struct account;
@@ -174,7 +159,14 @@ struct cache {
 	struct tier *store_tier; /* NULL without a store */
 	const struct stage_ops *stage;
 	void *stage_ctx;
-	struct plan *plan; /* planner thread; made by cache_start */
+	struct plan *plan;       /* planner thread; made by cache_start */
+	struct order_ref *order; /* planner thread, likewise; NULL = none */
+	struct recent recent;
+	uint32_t kept_at;            /* planner: samples below were looked up in the store */
+	_Atomic uint32_t generation; /* of the plan; changed by the planner */
+	_Atomic bool has_order;
+	bool is_withdrawn;     /* planner: there was an order */
+	struct mutex order_mu; /* one cache_set_order at a time */
 	struct shard shards[SHARDS];
 	uint32_t buckets; /* per shard and table, a power of two */
 	_Atomic uint64_t n_objects, n_fetching, plain_bytes;
@@ -182,7 +174,7 @@ struct cache {
 	_Atomic bool is_degraded, may_refuse_open;
 	_Atomic uint64_t *touched; /* per entry: the kernel or we may hold bytes of it */
 	_Atomic uint32_t n_touched;
-	_Atomic uint64_t *staged;  /* per sample: pushed, not known to be dropped or used up */
+	_Atomic uint64_t *staged; /* per sample: pushed, not known to be dropped or used up */
 	_Atomic uint64_t *staged_opened; /* per sample: opened since it was pushed */
 	struct prefetch_queue prefetch;
 	struct notes notes;
@@ -277,19 +269,5 @@ void *attr_main(void *cache);
 /* --- writer.c, epochs.c --- */
 void *writer_main(void *cache);
 void *epochs_main(void *cache);
-
-/* --- planner.c --- */
-int notes_init(struct cache *c) MUST_USE;
-void notes_fini(struct cache *c);
-void note_event(struct cache *c, const struct plan_event *event);
-void note_sample(struct cache *c, enum plan_event_kind kind, struct entry_id entry, uint64_t bytes);
-/* Planner thread: fails an action that got no job. Never fails itself. */
-void note_unanswered(struct cache *c, const struct plan_event *answer);
-/* A copy that was lost so far is not the one that is fetched from now on. */
-void note_fetched_anew(struct cache *c, struct entry_id entry);
-/* Hands an answered job to the planner, which frees it. Never fails. */
-void note_completion(struct cache *c, struct completion *take_completion);
-void *planner_main(void *cache);
-void cache_degrade(struct cache *c, const char *why);
 
 #endif

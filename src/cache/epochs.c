@@ -11,14 +11,17 @@
 
 enum { EPOCH_NICE = 10 };
 
-static void compute(struct cache *c, struct plan_event *ev)
+static void compute(struct cache *c, struct epoch_job *job)
 {
+	struct plan_event *ev = &job->completion.event;
+	bool is_stale = job->completion.generation != atomic_load(&c->generation);
 	struct err err = { 0 };
 
 	ev->kind = PLAN_EV_EPOCH;
-	ev->status = atomic_load(&c->is_stopping)
-			     ? -ECANCELED
-			     : order_epoch_new(c->p.order, ev->epoch, &ev->order_epoch, &err);
+	ev->status =
+		atomic_load(&c->is_stopping) || is_stale
+			? -ECANCELED
+			: order_epoch_new(job->order->order, ev->epoch, &ev->order_epoch, &err);
 	if (ev->status != 0)
 		ev->order_epoch = NULL;
 	if (ev->status != 0 && ev->status != -ECANCELED) {
@@ -36,10 +39,11 @@ void *epochs_main(void *cache)
 	 * politeness. */
 	(void)setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), EPOCH_NICE);
 	while ((node = queue_pop(&c->epoch_jobs))) {
-		struct completion *job = container_of(node, struct completion, node);
+		struct epoch_job *job = container_of(node, struct epoch_job, completion.node);
 
-		compute(c, &job->event);
-		note_completion(c, job);
+		compute(c, job);
+		order_ref_put(job->order);
+		note_completion(c, &job->completion);
 	}
 	return NULL;
 }

@@ -31,6 +31,7 @@ int notes_init(struct cache *c)
 
 	mutex_init(&n->mu);
 	cond_init(&n->cv);
+	cond_init(&n->answer_cv);
 	list_init(&n->completions);
 	n->fill = calloc(NOTES_MAX, sizeof(*n->fill));
 	n->drain = calloc(NOTES_MAX, sizeof(*n->drain));
@@ -60,6 +61,7 @@ void notes_fini(struct cache *c)
 		completion_free(container_of(node, struct completion, node));
 	free(n->fill);
 	free(n->drain);
+	cond_fini(&n->answer_cv);
 	free(n->unanswered);
 	for (int i = 0; i < LATE_KINDS; i++) {
 		free(n->late_fill[i]);
@@ -155,7 +157,8 @@ void cache_note_open(struct cache *c, struct entry_id entry)
 {
 	if (!dataset_is_sample(c->p.dataset, entry))
 		return;
-	/* A file that is empty so far is never asked for: this is all that is seen of its reader. */
+	/* A file that is empty so far is never asked for: this is all that is seen of its reader.
+	 */
 	entry_touch(c, entry);
 	metrics_add(c->p.metrics, METRIC_SAMPLE_OPENS, 1);
 	account_open(c, entry, clock_now(c->p.clock));
@@ -177,6 +180,7 @@ struct batch {
 	uint32_t n_events;
 	struct list completions;
 	bool is_blind, has_lost, has_late, is_stopping;
+	struct order_request *request;
 };
 
 static void swap_late_locked(struct notes *n) REQUIRES(n->mu);
@@ -196,7 +200,8 @@ static void take_batch(struct notes *n, uint64_t wait_ns, struct batch *ret)
 
 	list_init(&ret->completions);
 	mutex_lock(&n->mu);
-	if (!n->n_fill && list_is_empty(&n->completions) && !n->is_blind && !n->has_late && !n->is_stopping) {
+	if (!n->n_fill && list_is_empty(&n->completions) && !n->is_blind && !n->has_late &&
+	    !n->is_stopping && !n->request) {
 		n->is_waiting = true;
 		cond_wait_for(&n->cv, &n->mu, wait_ns);
 		n->is_waiting = false;
@@ -214,6 +219,8 @@ static void take_batch(struct notes *n, uint64_t wait_ns, struct batch *ret)
 		swap_late_locked(n);
 	n->is_blind = n->has_lost = n->has_late = false;
 	ret->is_stopping = n->is_stopping;
+	ret->request = n->request;
+	n->request = NULL;
 	mutex_unlock(&n->mu);
 }
 
@@ -223,6 +230,31 @@ static void rest(struct notes *n)
 	if (!n->is_stopping)
 		cond_wait_for(&n->cv, &n->mu, REST_NS);
 	mutex_unlock(&n->mu);
+}
+
+static void feed_event(struct cache *c, const struct plan_event *ev, uint64_t now)
+{
+	if (ev->kind == PLAN_EV_OPENED) {
+		recent_opened(c, ev->sample);
+		if (c->recent.is_replay_due) /* it hears of them all, in order, a little later */
+			return;
+	}
+	plan_event(c->plan, now, ev);
+}
+
+static void feed_completion(struct cache *c, struct completion *done, uint64_t now)
+{
+	bool is_epoch = done->event.kind == PLAN_EV_EPOCH && done->event.status == 0;
+
+	if (done->generation != atomic_load(&c->generation)) {
+		switch_absorb(c, done, now);
+	} else {
+		plan_event(c->plan, now, &done->event);
+		done->event.order_epoch = NULL; /* the plan's now */
+		if (is_epoch && c->recent.is_replay_due)
+			recent_replay(c, now);
+	}
+	completion_free(done);
 }
 
 /* After everything else of the batch: these came when the buffer was full. */
@@ -260,13 +292,11 @@ static void feed(struct cache *c, struct batch *batch, uint64_t now)
 		struct completion *done = container_of(node, struct completion, node);
 
 		while (fed < done->at)
-			plan_event(c->plan, now, &c->notes.drain[fed++]);
-		plan_event(c->plan, now, &done->event);
-		done->event.order_epoch = NULL; /* the plan's now */
-		completion_free(done);
+			feed_event(c, &c->notes.drain[fed++], now);
+		feed_completion(c, done, now);
 	}
 	while (fed < batch->n_events)
-		plan_event(c->plan, now, &c->notes.drain[fed++]);
+		feed_event(c, &c->notes.drain[fed++], now);
 	if (batch->has_late)
 		feed_late(c, now);
 }
@@ -290,6 +320,10 @@ static void publish(struct cache *c)
 	struct plan_status now, *old = &c->counted;
 
 	plan_get_status(c->plan, &now);
+	if (now.state == PLAN_WAITING && c->recent.is_replay_due)
+		now.why = "the order is new and its first epoch is being computed";
+	if (now.state == PLAN_NO_ORDER && c->is_withdrawn)
+		now.why = "the order was taken back";
 	metrics_add(c->p.metrics, METRIC_PREFETCH_ISSUED, now.issued - old->issued);
 	metrics_add(c->p.metrics, METRIC_PREFETCH_USEFUL, now.useful - old->useful);
 	metrics_add(c->p.metrics, METRIC_PREFETCH_LATE, now.late - old->late);
@@ -301,7 +335,57 @@ static void publish(struct cache *c)
 	mutex_lock(&c->status_mu);
 	c->status = now;
 	mutex_unlock(&c->status_mu);
-	atomic_store(&c->may_refuse_open, !c->p.order || plan_is_confirmed(c->plan));
+	atomic_store(&c->may_refuse_open, !c->order || plan_is_confirmed(c->plan));
+}
+
+static void answer_request(struct cache *c, struct order_request *request, int status)
+{
+	mutex_lock(&c->notes.mu);
+	request->status = status;
+	request->is_done = true;
+	cond_broadcast(&c->notes.answer_cv);
+	mutex_unlock(&c->notes.mu);
+}
+
+int cache_set_order(struct cache *c, struct order *take_order)
+{
+	struct order_request request = { .status = -ECANCELED };
+	struct notes *n = &c->notes;
+	int status = 0;
+
+	if (take_order) {
+		request.order = order_ref_new(take_order, true);
+		if (!request.order) {
+			order_free(take_order);
+			return -ENOMEM;
+		}
+	}
+	mutex_lock(&c->order_mu);
+	mutex_lock(&n->mu);
+	if (n->is_planning) {
+		n->request = &request;
+		wake_locked(n);
+		while (!request.is_done)
+			cond_wait(&n->answer_cv, &n->mu);
+	}
+	status = request.status;
+	mutex_unlock(&n->mu);
+	mutex_unlock(&c->order_mu);
+	order_ref_put(request.order); /* left there when it was not taken */
+	return status;
+}
+
+/* The last thing the planner does: nobody is left waiting. */
+static void end_planning(struct cache *c, struct order_request *request)
+{
+	mutex_lock(&c->notes.mu);
+	c->notes.is_planning = false;
+	if (!request)
+		request = c->notes.request;
+	c->notes.request = NULL;
+	mutex_unlock(&c->notes.mu);
+	if (request)
+		answer_request(c, request, -ECANCELED);
 }
 
 void *planner_main(void *cache)
@@ -312,15 +396,26 @@ void *planner_main(void *cache)
 	for (;;) {
 		uint64_t now = clock_now(c->p.clock);
 		struct batch batch;
+		bool is_telling;
 
 		take_batch(&c->notes, wake_ns > now ? MIN(wake_ns - now, SWEEP_NS) : REST_NS,
 			   &batch);
 		now = clock_now(c->p.clock);
 		feed(c, &batch, now);
-		if (batch.is_stopping)
+		if (batch.is_stopping) {
+			end_planning(c, batch.request);
 			return NULL;
+		}
+		if (batch.request) {
+			publish(c); /* what the old plan has counted */
+			switch_order(c, batch.request);
+			answer_request(c, batch.request, batch.request->status);
+		}
+		is_telling = switch_tell_kept(c, now);
 		wake_ns = plan_step(c->plan, now);
 		carry_out(c, now);
+		if (is_telling)
+			wake_ns = now;
 		publish(c);
 		if (now - swept_ns >= SWEEP_NS) {
 			account_sweep(c, now, false);

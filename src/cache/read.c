@@ -73,7 +73,7 @@ static void read_ahead_locked(struct cache *c, struct shard *s, struct cache_rea
 	uint64_t end = r->offset + r->length;
 	uint64_t gap = r->offset > es->next_offset ? r->offset - es->next_offset
 						   : es->next_offset - r->offset;
-	bool is_sample = c->p.order && dataset_is_sample(c->p.dataset, r->entry) &&
+	bool is_sample = atomic_load(&c->has_order) && dataset_is_sample(c->p.dataset, r->entry) &&
 			 todo->id.size <= c->p.sample_max_bytes;
 	bool is_sequential = es->has_read && gap <= NEAR_BYTES;
 	uint32_t next = (uint32_t)((end - 1) / PIECE_BYTES) + 1;

@@ -16,7 +16,7 @@
 
 enum { RATE_MAX = 1000 };
 #define NAP_MIN_NS (10 * NS_PER_MS) /* shorter ones are put together */
-#define NAP_MAX_NS NS_PER_S         /* then the pace is set anew: more files may be touched by now */
+#define NAP_MAX_NS NS_PER_S /* then the pace is set anew: more files may be touched by now */
 
 void entry_touch(struct cache *c, struct entry_id entry)
 {

@@ -156,7 +156,10 @@ void *stager_main(void *cache)
 			continue;
 		}
 		job->completion.event.kind = PLAN_EV_STAGED;
-		job->completion.event.status = stage_sample(c, job->entry);
+		job->completion.event.status =
+			job->completion.generation == atomic_load(&c->generation)
+				? stage_sample(c, job->entry)
+				: -ECANCELED; /* of a plan that is gone */
 		note_completion(c, &job->completion);
 	}
 	return NULL;

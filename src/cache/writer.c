@@ -61,7 +61,9 @@ void *writer_main(void *cache)
 		struct completion *job = container_of(node, struct completion, node);
 
 		job->event.kind = PLAN_EV_PINNED;
-		job->event.status = pin_sample(c, (struct entry_id){ job->event.sample });
+		job->event.status = job->generation == atomic_load(&c->generation)
+					    ? pin_sample(c, (struct entry_id){ job->event.sample })
+					    : -ECANCELED; /* of a plan that is gone */
 		note_completion(c, job);
 	}
 	return NULL;

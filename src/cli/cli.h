@@ -21,6 +21,7 @@ int cmd_umount(int argc, char **argv);
 int cmd_status(int argc, char **argv);
 int cmd_caps(int argc, char **argv);
 int cmd_order(int argc, char **argv);
+int cmd_announce(int argc, char **argv);
 int cmd_index(int argc, char **argv);
 int cmd_recover(int argc, char **argv);
 

@@ -76,6 +76,10 @@ int cmd_mount(int argc, char **argv)
 
 	if (conf_init(&mount_option_table, &opts, &err) < 0)
 		return cli_fail(&err);
+	/* The weakest of all: file and -o come after it. */
+	if (!args.is_helper && getenv("CLAIRFS_ORDER") &&
+	    conf_set(&mount_option_table, &opts, "order", getenv("CLAIRFS_ORDER"), &err) < 0)
+		return cli_fail(&err);
 	rc = run(argc, argv, &args, &opts);
 	conf_fini(&mount_option_table, &opts);
 	return rc;

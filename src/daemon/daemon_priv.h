@@ -3,6 +3,7 @@
 #ifndef CLAIRFS_DAEMON_PRIV_H
 #define CLAIRFS_DAEMON_PRIV_H
 
+#include "clairfs/base/thr.h"
 #include "clairfs/cache.h"
 #include "clairfs/daemon.h"
 #include "clairfs/fs.h"
@@ -13,7 +14,9 @@ struct wire {
 	char *source, *mountpoint; /* absolute */
 	uint64_t start_ns;
 	struct metrics *metrics;
-	struct order_spec *spec;
+	struct order_spec *spec; /* of the start */
+	struct mutex order_mu;
+	char *order_text; /* order_mu: the spec in force, or NULL */
 	struct dataset *dataset;
 	struct order *order;
 	struct io *source_io;
@@ -24,7 +27,7 @@ struct wire {
 	uint64_t store_bytes; /* its budget */
 	struct cache *cache;
 	struct fs *fs;
-	struct fs_vfile vfiles[4];
+	struct fs_vfile vfiles[5];
 };
 
 /* Checks paths and spec before anything is started. */
@@ -37,6 +40,21 @@ int wire_mount(struct wire *w, struct err *err) MUST_USE;
 void wire_down(struct wire *w);
 /* Says in the log what was mounted. */
 void wire_log(const struct wire *w);
+
+/* announce.c */
+void wire_order_init(struct wire *w);
+void wire_order_fini(struct wire *w);
+/* Spec to order of this mount's dataset. */
+int wire_make_order(struct wire *w, const struct order_spec *spec, struct order **ret,
+		    struct err *err) MUST_USE;
+/* Keeps the text of the order in force; NULL: none. */
+int wire_set_order_text(struct wire *w, const char *text) MUST_USE;
+/* A copy of it, heap, or NULL. Any thread. */
+char *wire_get_order_text(struct wire *w);
+/* For fs: somebody tells an order. */
+int wire_announce(void *wire, uint32_t uid, const char *text, struct buf_writer *answer);
+/* The virtual file "order". */
+int wire_render_order(void *wire, struct buf_writer *out);
 
 /* Renderers of the virtual files; ctx is a struct wire. */
 int stats_render_json(void *ctx, struct buf_writer *out);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Mounts of this machine, seen through /proc/self/mountinfo. Nothing here may touch a mount that
- * could hang before it is known to be alive: a path is made absolute through its parent directory,
- * and virtual files are read by a child process that is given up on after a while. */
+ * could hang before it is known to be alive: a path is made absolute through its parent directory.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -15,12 +15,10 @@
 #include <sys/wait.h>
 #include <time.h>
 
-#include "clairfs/base/buf.h"
 #include "clairfs/base/clock.h"
 #include "clairfs/daemon.h"
 
 #define UMOUNT_PATIENCE_NS (10 * NS_PER_S)
-#define VFILE_PATIENCE_MS 10000
 #define DAEMON_PATIENCE_MS 60000
 
 static int absolute_path(const char *path, char out[PATH_MAX], struct err *err)
@@ -217,99 +215,6 @@ int mounts_umount(const char *mountpoint, bool is_lazy, struct err *err)
 	if (daemon.fd >= 0)
 		close(daemon.fd);
 	return rc;
-}
-
-static void read_vfile_child(const char *mountpoint, const char *name, int out)
-{
-	char path[PATH_MAX + 64], chunk[65536];
-	ssize_t got;
-	int fd;
-
-	snprintf(path, sizeof(path), "%s/.clairfs/%s", mountpoint, name);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		_exit(errno == ENOTCONN ? 2 : errno == EACCES ? 3 : 1);
-	while ((got = read(fd, chunk, sizeof(chunk))) > 0)
-		if (write(out, chunk, (size_t)got) != got)
-			_exit(1);
-	_exit(got < 0 ? 4 : 0);
-}
-
-static int collect(int fd, struct buf_writer *w)
-{
-	uint64_t end = clock_now(clock_monotonic()) + VFILE_PATIENCE_MS * NS_PER_MS;
-
-	for (;;) {
-		struct pollfd pfd = { .fd = fd, .events = POLLIN };
-		uint64_t now = clock_now(clock_monotonic());
-		char chunk[65536];
-		ssize_t got;
-
-		if (now >= end || poll(&pfd, 1, (int)((end - now) / NS_PER_MS) + 1) == 0)
-			return -ETIMEDOUT;
-		got = read(fd, chunk, sizeof(chunk));
-		if (got < 0 && errno == EINTR)
-			continue;
-		if (got <= 0)
-			return got < 0 ? -errno : 0;
-		buf_put_bytes(w, chunk, (size_t)got);
-		if (w->is_bad)
-			return -ENOMEM;
-	}
-}
-
-int mounts_read_vfile(const char *mountpoint, const char *name, char **ret, struct err *err)
-{
-	struct buf_writer w;
-	int pipe_fds[2], status = 0, rc;
-	pid_t pid;
-
-	if (pipe2(pipe_fds, O_CLOEXEC) < 0)
-		return err_set_errno(err, -errno, "pipe");
-	pid = fork();
-	if (pid == 0)
-		read_vfile_child(mountpoint, name, pipe_fds[1]);
-	close(pipe_fds[1]);
-	if (pid < 0) {
-		close(pipe_fds[0]);
-		return err_set_errno(err, -errno, "fork");
-	}
-	buf_writer_init(&w);
-	rc = collect(pipe_fds[0], &w);
-	close(pipe_fds[0]);
-	if (rc == -ETIMEDOUT) {
-		kill(pid, SIGKILL); /* it may be stuck in the kernel: do not wait for it */
-		buf_writer_fini(&w);
-		return err_set(err, rc,
-			       "%s does not answer: its daemon hangs or waits for the source",
-			       mountpoint);
-	}
-	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-		;
-	buf_put_u8(&w, 0);
-	if (rc < 0 || w.is_bad) {
-		buf_writer_fini(&w);
-		return err_set_errno(err, rc < 0 ? rc : -ENOMEM, "reading %s/.clairfs/%s",
-				     mountpoint, name);
-	}
-	if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-		int code = WIFEXITED(status) ? WEXITSTATUS(status) : 1;
-
-		buf_writer_fini(&w);
-		if (code == 2)
-			return err_set(err, -ENOTCONN, "%s is a dead mount: run clairfs umount",
-				       mountpoint);
-		if (code == 3)
-			return err_set(err, -EACCES,
-				       "%s: only the user who mounted it may look inside",
-				       mountpoint);
-		if (code == 4)
-			return err_set(err, -EIO, "%s/.clairfs/%s could not be read", mountpoint,
-				       name);
-		return err_set(err, -ENOENT, "%s is not a clairfs mount", mountpoint);
-	}
-	*ret = (char *)w.data;
-	return 0;
 }
 
 /* Attributes do not tell: the kernel goes on answering them from its cache when the daemon is gone.

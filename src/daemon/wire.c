@@ -90,13 +90,16 @@ static int check_dirs(const struct wire *w, struct err *err)
 
 int wire_check(struct wire *w, const struct daemon_params *params, struct err *err)
 {
+	struct order_place place;
 	int rc = 0;
 
+	wire_order_init(w);
 	w->opts = params->opts;
 	w->start_ns = clock_now(clock_monotonic());
 	log_set_level((enum log_level)w->opts->log_level);
+	daemon_job_place(&place);
 	if (w->opts->order)
-		rc = order_spec_parse(w->opts->order, &w->spec, err);
+		rc = order_spec_parse_placed(w->opts->order, &place, &w->spec, err);
 	if (rc < 0) {
 		err_prefix(err, "option order");
 		return rc;
@@ -157,29 +160,17 @@ void wire_log(const struct wire *w)
 	log_info("%s is mounted on %s", w->source, w->mountpoint);
 }
 
-static bool resolve_path(void *ctx, const char *path, size_t len, uint32_t *ret_sample)
-{
-	const struct dataset *ds = ctx;
-	struct entry_id e = dataset_resolve(ds, path, len);
-
-	if (!dataset_is_sample(ds, e))
-		return false;
-	*ret_sample = e.v;
-	return true;
-}
-
 static int make_order(struct wire *w, struct err *err)
 {
-	struct order_params op = { .n = dataset_n_samples(w->dataset),
-				   .resolve = resolve_path,
-				   .resolve_ctx = w->dataset };
-	int rc;
+	int rc = 0;
 
 	if (!w->spec)
 		return 0;
-	rc = order_new(w->spec, &op, &w->order, err);
+	rc = wire_make_order(w, w->spec, &w->order, err);
 	if (rc < 0)
 		err_prefix(err, "option order");
+	else if (wire_set_order_text(w, order_spec_text(w->spec)) < 0)
+		rc = err_set(err, -ENOMEM, "out of memory");
 	return rc;
 }
 
@@ -270,13 +261,16 @@ int wire_mount(struct wire *w, struct err *err)
 				.allow_other = w->opts->allow_other,
 				.inodes_ahead = w->opts->inodes_ahead,
 				.vfiles = w->vfiles,
+				.announce = wire_announce,
+				.announce_ctx = w,
 				.force_open_answered = w->opts->open == 1 };
 	int rc;
 
 	w->vfiles[0] = (struct fs_vfile){ "stats.json", stats_render_json, w };
 	w->vfiles[1] = (struct fs_vfile){ "metrics", stats_render_metrics, w };
 	w->vfiles[2] = (struct fs_vfile){ "config", stats_render_config, w };
-	w->vfiles[3] = (struct fs_vfile){ NULL, NULL, NULL };
+	w->vfiles[3] = (struct fs_vfile){ "order", wire_render_order, w };
+	w->vfiles[4] = (struct fs_vfile){ NULL, NULL, NULL };
 	rc = fs_new(&fp, &w->fs, err);
 	if (rc < 0)
 		return rc;
@@ -341,6 +335,7 @@ void wire_down(struct wire *w)
 		order_spec_free(w->spec);
 	if (w->metrics)
 		metrics_free(w->metrics);
+	wire_order_fini(w);
 	free(w->source);
 	free(w->mountpoint);
 }

@@ -4,6 +4,7 @@
  *   reactor   answers the kernel; owns inodes and snapshots; never blocks
  *   watcher   inotify: sees opens without being in the reader's way; owns `watch`
  *   warm      makes inodes known ahead, then ends
+ *   announce  takes orders told through the mount
  *   statfs    asks the source, may be left behind there; sees nothing of struct fs
  *   stagers   (threads of the cache) call the stage operations
  *   others    complete reads: take from and give to the pool
@@ -26,6 +27,7 @@
 #define FS_DAY_S 86400.0
 #define FS_NAME_MAX 255
 #define FS_VDIR_NAME ".clairfs"
+#define FS_ADIR_NAME "announce"
 #define FS_MAX_SNAPSHOTS 256
 #define FS_READS_KEPT                                                                              \
 	256 /* structs for READs that stay allocated: the kernel has 128 in the background */
@@ -35,6 +37,7 @@
 #define FS_INO_ROOT 1ull
 #define FS_INO_VDIR (1ull << 32)
 #define FS_INO_VFILE_SHOWN (FS_INO_VDIR + 1) /* + index: only as d_ino of readdir */
+#define FS_INO_ADIR (FS_INO_VDIR + 4096)     /* .clairfs/announce */
 #define FS_INO_SNAPSHOT (1ull << 33)         /* + a serial number that is never used again */
 
 struct fs_snapshot;
@@ -78,6 +81,17 @@ struct fs_warm {
 	uint64_t known;   /* warm thread: entries listed so far */
 };
 
+struct fs_announce {
+	struct queue asked, done;
+	int done_fd; /* eventfd: something is done */
+	struct thr thr;
+	/* reactor: the last name that was looked up, and the answer */
+	char last_name[FS_NAME_MAX + 1];
+	char *last_answer;
+	pid_t last_pid;
+	uint64_t last_ns;
+};
+
 struct fs {
 	struct fs_params params; /* mountpoint and source point to the copies below */
 	char *mountpoint, *source;
@@ -115,6 +129,7 @@ struct fs {
 	struct fs_stage stage;
 	struct fs_watch watch;
 	struct fs_warm warm;
+	struct fs_announce announce;
 	struct fs_statfs *statfs; /* outlives us when the source hangs */
 };
 
@@ -171,7 +186,21 @@ void fs_vfile_getattr(fuse_req_t req, struct fs *fs, fuse_ino_t ino);
 void fs_vfile_read(fuse_req_t req, struct fs *fs, fuse_ino_t ino, size_t size, off_t off);
 void fs_vfile_forget(struct fs *fs, fuse_ino_t ino, uint64_t count);
 void fs_vdir_stat(struct fs *fs, struct stat *ret);
+/* Answers a LOOKUP with a file of this text, which is used up. */
+void fs_vfile_reply_text(fuse_req_t req, struct fs *fs, struct buf_writer *take_text);
 void fs_vfiles_fini(struct fs *fs);
+
+/* announce.c */
+void fs_announce_init(struct fs *fs); /* done_fd is -1 when there is no descriptor left */
+void *fs_announce_main(void *fs);
+void fs_announce_quit(struct fs *fs);
+/* After all threads; requests not answered yet are answered into the dead session. */
+void fs_announce_fini(struct fs *fs);
+void fs_announce_lookup(fuse_req_t req, struct fs *fs, const char *name);
+void fs_announce_ioctl(fuse_req_t req, struct fs *fs, const void *in, size_t in_size,
+		       size_t out_size);
+/* Gives the answers that are ready (reactor). */
+void fs_announce_finish(struct fs *fs);
 
 /* reactor.c */
 extern const struct fuse_lowlevel_ops fs_ops;

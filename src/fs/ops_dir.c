@@ -122,6 +122,8 @@ static uint32_t put_children(struct listing *l, struct entry_id dir, uint32_t fi
 static void put_vfiles(struct listing *l, off_t off)
 {
 	const struct fs_vfile *files = l->fs->params.vfiles;
+	struct fuse_entry_param adir = { .ino = 0 };
+	uint32_t n = 0;
 
 	for (uint32_t i = 0; files && files[i].name; i++) {
 		struct fuse_entry_param param = { .attr = { .st_mode = S_IFREG | 0444,
@@ -130,7 +132,11 @@ static void put_vfiles(struct listing *l, off_t off)
 		if (OFF_CHILDREN + (off_t)i >= off &&
 		    !put(l, files[i].name, &param, OFF_CHILDREN + (off_t)i + 1))
 			return;
+		n = i + 1;
 	}
+	adir.attr = (struct stat){ .st_mode = S_IFDIR | 0555, .st_ino = FS_INO_ADIR };
+	if (l->fs->params.announce && OFF_CHILDREN + (off_t)n >= off)
+		(void)put(l, FS_ADIR_NAME, &adir, OFF_CHILDREN + (off_t)n + 1);
 }
 
 static void list(struct listing *l, off_t off)
@@ -139,7 +145,7 @@ static void list(struct listing *l, off_t off)
 	uint32_t first = off > OFF_CHILDREN ? (uint32_t)(off - OFF_CHILDREN) : 0, end = first;
 	struct entry_id dir;
 
-	if (l->ino != FS_INO_VDIR &&
+	if (l->ino != FS_INO_VDIR && l->ino != FS_INO_ADIR &&
 	    (!fs_entry_of(l->fs, l->ino, &dir) || dataset_kind(ds, dir) != ENTRY_KIND_DIR)) {
 		fuse_reply_err(l->req, ENOTDIR);
 		return;
@@ -147,7 +153,7 @@ static void list(struct listing *l, off_t off)
 	if (put_dots(l, off)) {
 		if (l->ino == FS_INO_VDIR)
 			put_vfiles(l, off);
-		else
+		else if (l->ino != FS_INO_ADIR) /* of that nothing is listed */
 			end = put_children(l, dir, first);
 	}
 	if (fuse_reply_buf(l->req, l->fs->dir_buf, l->used) != 0 || !l->is_plus)

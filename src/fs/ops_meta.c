@@ -11,6 +11,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "clairfs/hint.h"
+
 #include "fs_priv.h"
 
 static void count(fuse_req_t req, enum metric id)
@@ -99,7 +101,10 @@ void fs_op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg, struct
 		 unsigned flags, const void *in, size_t in_size, size_t out_size)
 {
 	count(req, METRIC_UPCALL_IOCTL);
-	fuse_reply_err(req, ENOTTY);
+	if (cmd == CLAIRFS_IOC_ANNOUNCE && fs_is_virtual(ino))
+		fs_announce_ioctl(req, fs_of(req), in, in_size, out_size);
+	else
+		fuse_reply_err(req, ENOTTY);
 }
 
 void fs_op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)

@@ -102,7 +102,8 @@ void *fs_reactor_main(void *arg)
 {
 	struct fs *fs = arg;
 	struct fuse_buf buf = { .mem = NULL };
-	struct pollfd fds[2] = { { .fd = fs->quit_fd, .events = POLLIN },
+	struct pollfd fds[3] = { { .fd = fs->quit_fd, .events = POLLIN },
+				 { .fd = fs->announce.done_fd, .events = POLLIN },
 				 { .fd = fuse_session_fd(fs->se), .events = POLLIN } };
 	bool is_broken = false;
 	int rc;
@@ -113,7 +114,9 @@ void *fs_reactor_main(void *arg)
 			is_broken = true;
 			ended(fs);
 		}
-		poll(fds, rc == -EAGAIN ? 2 : 1, rc == -EAGAIN ? -1 : BROKEN_POLL_MS);
+		poll(fds, rc == -EAGAIN ? 3 : 2, rc == -EAGAIN ? -1 : BROKEN_POLL_MS);
+		if (fds[1].revents)
+			fs_announce_finish(fs);
 	}
 	free(buf.mem);
 	ended(fs);

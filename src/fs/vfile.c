@@ -81,33 +81,60 @@ static void stat_snapshot(struct fs *fs, struct fs_snapshot *s)
 	s->st.st_atim = s->st.st_mtim = s->st.st_ctim = now;
 }
 
-/* A new snapshot in the list, without references yet, or NULL with *ret_errno. */
-static struct fs_snapshot *snapshot_new(struct fs *fs, const struct fs_vfile *file, int *ret_errno)
+/* A new snapshot in the list, without references yet, or NULL with *ret_errno. Uses up the text. */
+static struct fs_snapshot *snapshot_new(struct fs *fs, struct buf_writer *take_text, int *ret_errno)
 {
-	struct fs_snapshot *s;
-	int rc;
+	struct fs_snapshot *s = NULL;
 
-	*ret_errno = EBUSY;
-	if (fs->n_snapshots >= FS_MAX_SNAPSHOTS)
-		return NULL;
-	*ret_errno = ENOMEM;
-	s = calloc(1, sizeof(*s));
-	if (!s)
-		return NULL;
-	buf_writer_init(&s->text);
-	rc = file->render(file->ctx, &s->text);
-	if (rc == 0 && s->text.is_bad)
-		rc = -ENOMEM;
-	if (rc < 0) {
-		*ret_errno = -rc;
-		snapshot_free(s);
+	*ret_errno = take_text->is_bad ? ENOMEM : EBUSY;
+	if (!take_text->is_bad && fs->n_snapshots < FS_MAX_SNAPSHOTS) {
+		*ret_errno = ENOMEM;
+		s = calloc(1, sizeof(*s));
+	}
+	if (!s) {
+		buf_writer_fini(take_text);
 		return NULL;
 	}
+	s->text = *take_text;
 	s->ino = FS_INO_SNAPSHOT + fs->next_snapshot++;
 	stat_snapshot(fs, s);
 	list_push_head(&fs->snapshots, &s->node); /* the newest is asked for next */
 	fs->n_snapshots++;
 	return s;
+}
+
+void fs_vfile_reply_text(fuse_req_t req, struct fs *fs, struct buf_writer *take_text)
+{
+	struct fuse_entry_param param = { .attr_timeout = FS_DAY_S };
+	int error;
+	struct fs_snapshot *s = snapshot_new(fs, take_text, &error);
+
+	if (!s) {
+		fuse_reply_err(req, error);
+		return;
+	}
+	param.ino = s->ino;
+	param.attr = s->st;
+	if (fuse_reply_entry(req, &param) == 0)
+		s->nlookup++;
+	else
+		snapshot_drop(fs, s);
+}
+
+static void reply_rendered(fuse_req_t req, struct fs *fs, const struct fs_vfile *file)
+{
+	struct buf_writer text;
+	int rc = -EBUSY;
+
+	buf_writer_init(&text);
+	if (fs->n_snapshots < FS_MAX_SNAPSHOTS)
+		rc = file->render(file->ctx, &text);
+	if (rc == 0) {
+		fs_vfile_reply_text(req, fs, &text);
+		return;
+	}
+	buf_writer_fini(&text);
+	fuse_reply_err(req, -rc);
 }
 
 static const struct fs_vfile *vfile_find(const struct fs *fs, const char *name)
@@ -119,40 +146,35 @@ static const struct fs_vfile *vfile_find(const struct fs *fs, const char *name)
 	return file && file->name ? file : NULL;
 }
 
+/* One of the two directories of our own. */
+static void reply_dir(fuse_req_t req, struct fs *fs, fuse_ino_t ino)
+{
+	struct fuse_entry_param param = { .ino = ino,
+					  .entry_timeout = FS_DAY_S,
+					  .attr_timeout = FS_DAY_S };
+
+	fs_vdir_stat(fs, &param.attr);
+	param.attr.st_ino = ino;
+	fuse_reply_entry(req, &param);
+}
+
 void fs_vfile_lookup(fuse_req_t req, struct fs *fs, fuse_ino_t parent, const char *name)
 {
-	struct fuse_entry_param param = { .entry_timeout = FS_DAY_S, .attr_timeout = FS_DAY_S };
-	const struct fs_vfile *file;
-	struct fs_snapshot *s;
-	int error;
+	struct fuse_entry_param none = { .entry_timeout = FS_DAY_S };
+	const struct fs_vfile *file = vfile_find(fs, name);
 
-	if (parent == FS_INO_ROOT) {
-		param.ino = FS_INO_VDIR;
-		fs_vdir_stat(fs, &param.attr);
-		fuse_reply_entry(req, &param);
-		return;
-	}
-	if (parent != FS_INO_VDIR) {
+	if (parent == FS_INO_ROOT)
+		reply_dir(req, fs, FS_INO_VDIR);
+	else if (parent == FS_INO_ADIR)
+		fs_announce_lookup(req, fs, name);
+	else if (parent != FS_INO_VDIR)
 		fuse_reply_err(req, ENOTDIR);
-		return;
-	}
-	file = vfile_find(fs, name);
-	if (!file) {
-		fuse_reply_entry(req, &param);
-		return;
-	}
-	s = snapshot_new(fs, file, &error);
-	if (!s) {
-		fuse_reply_err(req, error);
-		return;
-	}
-	param.ino = s->ino;
-	param.attr = s->st;
-	param.entry_timeout = 0;
-	if (fuse_reply_entry(req, &param) == 0)
-		s->nlookup++;
+	else if (fs->params.announce && strcmp(name, FS_ADIR_NAME) == 0)
+		reply_dir(req, fs, FS_INO_ADIR);
+	else if (file)
+		reply_rendered(req, fs, file);
 	else
-		snapshot_drop(fs, s);
+		fuse_reply_entry(req, &none);
 }
 
 void fs_vfile_getattr(fuse_req_t req, struct fs *fs, fuse_ino_t ino)
@@ -160,11 +182,12 @@ void fs_vfile_getattr(fuse_req_t req, struct fs *fs, fuse_ino_t ino)
 	struct fs_snapshot *s = snapshot_find(fs, ino);
 	struct stat st;
 
-	if (s)
+	if (s) {
 		st = s->st;
-	else if (ino == FS_INO_VDIR)
+	} else if (ino == FS_INO_VDIR || ino == FS_INO_ADIR) {
 		fs_vdir_stat(fs, &st);
-	else {
+		st.st_ino = ino;
+	} else {
 		fuse_reply_err(req, ESTALE);
 		return;
 	}

@@ -25,6 +25,8 @@ const struct order_key order_common_keys[] = {
 	{ .name = "batch", .type = ORDER_KEY_U64, .min = 1, .max = UINT32_MAX },
 	{ .name = "workers", .type = ORDER_KEY_U64, .min = 0, .max = 1 << 20 },
 	{ .name = "prefetch_factor", .type = ORDER_KEY_U64, .min = 1, .max = 1 << 20 },
+	{ .name = "sort", .type = ORDER_KEY_TEXT },
+	{ .name = "under", .type = ORDER_KEY_TEXT },
 	{ .name = NULL },
 };
 
@@ -104,7 +106,7 @@ static int unknown_key(const struct order_kind *kind, const char *name, struct e
 	return unknown_name(err, "key", name, known);
 }
 
-/* Replaces %3A, %2C and %25 in place. */
+/* Replaces %3A, %2C, %2F and %25 in place. ('/' needs it only where a spec is a file's name.) */
 static int unescape(char *value, const char *key, struct err *err)
 {
 	char *to = value;
@@ -118,12 +120,15 @@ static int unescape(char *value, const char *key, struct err *err)
 			*to++ = ':';
 		else if (strncasecmp(from, "%2C", 3) == 0)
 			*to++ = ',';
+		else if (strncasecmp(from, "%2F", 3) == 0)
+			*to++ = '/';
 		else if (strncmp(from, "%25", 3) == 0)
 			*to++ = '%';
 		else
 			return err_set(
 				err, -EINVAL,
-				"key \"%s\": '%%' must be written %%25 (%%3A is ':', %%2C is ',')",
+				"key \"%s\": '%%' must be written %%25 (%%3A is ':', %%2C is ',', "
+				"%%2F is '/')",
 				key);
 		from += 3;
 	}
@@ -338,12 +343,60 @@ static int spec_make_text(struct order_spec *spec, struct err *err)
 	return 0;
 }
 
-static int spec_fill(struct order_spec *spec, char *pairs, struct err *err)
+static const struct order_key *key_of_type(const struct order_kind *kind, enum order_key_type type)
+{
+	for (const struct order_key *key = kind->keys; key->name; key++)
+		if (key->type == type)
+			return key;
+	return NULL;
+}
+
+/* A variable of the environment, as if its key had been given. */
+static int place_set(struct order_spec *spec, const struct order_key *key, const char *value,
+		     const char *name, struct err *err)
+{
+	AUTO_FREE char *copy = strdup(value);
+	struct slot slot = spec_slot(spec, key->name);
+	int rc;
+
+	if (!copy)
+		return err_set(err, -ENOMEM, "out of memory");
+	slot.value->is_set = true;
+	rc = value_parse(spec, &slot, copy, err);
+	if (rc < 0)
+		err_prefix(err, "environment variable %s", name);
+	return rc;
+}
+
+static int place_fill(struct order_spec *spec, const struct order_place *place, struct err *err)
+{
+	const struct order_key *world = key_of_type(spec->kind, ORDER_KEY_WORLD);
+	const struct order_key *rank = key_of_type(spec->kind, ORDER_KEY_RANK);
+	int rc;
+
+	if (!place || !place->rank || !place->world || !world || !rank || spec->ranks ||
+	    spec_slot(spec, world->name).value->is_set)
+		return 0;
+	rc = place_set(spec, world, place->world, place->world_name, err);
+	if (rc == 0)
+		rc = place_set(spec, rank, place->rank, place->rank_name, err);
+	if (rc == 0 && spec->ranks[0] >= spec->world)
+		rc = err_set(err, -EINVAL,
+			     "environment variables %s and %s: rank %u is outside the world of "
+			     "%" PRIu64,
+			     place->rank_name, place->world_name, spec->ranks[0], spec->world);
+	return rc;
+}
+
+static int spec_fill(struct order_spec *spec, char *pairs, const struct order_place *place,
+		     struct err *err)
 {
 	int rc = 0;
 
 	while (rc == 0 && pairs)
 		rc = pair_parse(spec, strsep(&pairs, ":"), err);
+	if (rc == 0)
+		rc = place_fill(spec, place, err);
 	if (rc == 0)
 		rc = spec_check(spec, err);
 	if (rc == 0)
@@ -352,6 +405,12 @@ static int spec_fill(struct order_spec *spec, char *pairs, struct err *err)
 }
 
 int order_spec_parse(const char *text, struct order_spec **ret, struct err *err)
+{
+	return order_spec_parse_placed(text, NULL, ret, err);
+}
+
+int order_spec_parse_placed(const char *text, const struct order_place *place,
+			    struct order_spec **ret, struct err *err)
 {
 	char *copy AUTO_FREE = strdup(text);
 	char *pairs = copy;
@@ -376,7 +435,7 @@ int order_spec_parse(const char *text, struct order_spec **ret, struct err *err)
 	spec->name = row->name;
 	spec->kind = row->kind;
 	spec->world = 1;
-	rc = spec_fill(spec, pairs, err);
+	rc = spec_fill(spec, pairs, place, err);
 	if (rc < 0) {
 		err_prefix(err, "order %s", row->name);
 		order_spec_free(spec);

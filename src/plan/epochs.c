@@ -178,6 +178,11 @@ void epochs_roll(struct plan *plan)
 		next->is_rerun = false;
 		plan->is_repeat = false;
 	}
+	if (!plan->is_repeat) { /* what was found out was about the pass that is over */
+		plan->note = WHY_OF_STATE;
+		if (plan->state == PLAN_FOLLOWING)
+			plan_enter(plan, PLAN_FOLLOWING, WHY_OF_STATE);
+	}
 	if (left > FEW_LEFTOVERS)
 		epochs_rebuild(plan);
 	plan->is_stage_dirty = true;
@@ -185,9 +190,9 @@ void epochs_roll(struct plan *plan)
 	plan->epoch_tries = 0;
 	plan->next_streak = 0;
 	if (plan->state == PLAN_FINISHED) {
-		plan->note = "started again from the first epoch";
+		plan->note = WHY_RUN_AGAIN;
 		plan_enter(plan, plan->is_proven ? PLAN_FOLLOWING : PLAN_CHECKING,
-			   plan->is_proven ? NULL : plan->note);
+			   plan->is_proven ? WHY_OF_STATE : plan->note);
 	}
 }
 
@@ -243,7 +248,7 @@ static void epochs_failed(struct plan *plan, uint64_t now_ns, bool is_candidate)
 	plan->has_failed_epoch = true;
 	plan->n_pending = 0;
 	if (!cur_slot(plan)->ep)
-		plan_enter(plan, PLAN_LOST, "the order cannot be computed");
+		plan_enter(plan, PLAN_LOST, WHY_NO_EPOCH);
 }
 
 void epochs_arrived(struct plan *plan, uint64_t now_ns, const struct plan_event *ev)

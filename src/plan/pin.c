@@ -83,3 +83,17 @@ void pin_lost(struct plan *plan, uint32_t sample)
 	plan->pinned_pages -= it->pages;
 	item_in(plan, sample);
 }
+
+/* Found in the store by a plan that did not put it there. What is beyond the budget is not counted
+ * on: it is written "again" when it is due, which costs nothing. */
+void pin_kept(struct plan *plan, uint32_t sample)
+{
+	struct item *it = &plan->item[sample];
+
+	if (it->flags & (PINNED | PINNING) || plan->pinned_pages + it->pages > plan->store_pages)
+		return;
+	item_out(plan, sample);
+	it->flags |= PINNED;
+	plan->pinned_pages += it->pages;
+	item_in(plan, sample);
+}

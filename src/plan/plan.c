@@ -54,7 +54,12 @@ static int plan_init_items(struct plan *plan)
 	for (uint32_t i = 0; i < plan->n; i++) {
 		plan->item[i] = (struct item){ pages_of(plan->params.size[i]), NO_KEY, ABSENT };
 		total += plan->item[i].pages;
+		if (plan->info.outside && plan->info.outside[i / 64] >> i % 64 & 1) {
+			plan->item[i].flags |= OUTSIDE;
+			plan->n_outside++;
+		}
 	}
+	plan->info.outside = NULL; /* lives as long as the order, which may be replaced */
 	plan->mean_pages = MAX(total / MAX(plan->n, 1), 1);
 	return tree_init(&plan->unkeyed, plan->n);
 }
@@ -93,9 +98,9 @@ int plan_new(const struct plan_params *params, struct plan **ret)
 	room_init(plan);
 	budget_init(plan);
 	if (params->order && params->n)
-		plan_enter(plan, PLAN_WAITING, "nothing has been read yet");
+		plan_enter(plan, PLAN_WAITING, WHY_NOTHING_READ);
 	else
-		plan_enter(plan, PLAN_NO_ORDER, "no order was given");
+		plan_enter(plan, PLAN_NO_ORDER, WHY_NO_ORDER);
 	*ret = plan;
 	return 0;
 }
@@ -148,6 +153,9 @@ static void plan_sample_event(struct plan *plan, uint64_t now_ns, const struct p
 		break;
 	case PLAN_EV_UNPINNED:
 		pin_lost(plan, ev->sample);
+		break;
+	case PLAN_EV_KEPT:
+		pin_kept(plan, ev->sample);
 		break;
 	case PLAN_EV_LOST_COPY:
 		retain_lost_copy(plan, ev->sample);

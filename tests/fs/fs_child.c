@@ -17,6 +17,7 @@
 #include <sys/xattr.h>
 #include <termios.h>
 
+#include "clairfs/hint.h"
 #include "fs_kit.h"
 
 static int say(const char *what, const char *path)
@@ -275,6 +276,25 @@ static int print_names(const char *path)
 	return 0;
 }
 
+/* Prints status and answer; a version other than ours is given in `spec` as "version=N". */
+static int announce(const char *path, const char *spec)
+{
+	struct clairfs_hint hint = { .version = CLAIRFS_HINT_VERSION };
+	int rc;
+
+	snprintf(hint.text, sizeof(hint.text), "%s", spec);
+	if (strncmp(spec, "version=", 8) == 0)
+		hint.version = (uint32_t)strtoul(spec + 8, NULL, 10);
+	if (strcmp(spec, "unterminated") == 0)
+		memset(hint.text, 'x', sizeof(hint.text));
+	rc = clairfs_hint_send(path, &hint);
+	if (rc < 0)
+		return -rc;
+	printf("%d %s\n", hint.status, hint.text);
+	fflush(stdout);
+	return 0;
+}
+
 int kit_child_main(int argc, char **argv)
 {
 	const char *op = argv[0], *a = argc > 1 ? argv[1] : "", *b = argc > 2 ? argv[2] : "";
@@ -302,6 +322,8 @@ int kit_child_main(int argc, char **argv)
 		return mount(NULL, a, NULL, MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV, NULL) < 0
 			       ? errno
 			       : 0;
+	if (strcmp(op, "announce") == 0)
+		return announce(a, b);
 	if (strcmp(op, "list") == 0)
 		return print_names(a);
 	return EINVAL;

@@ -99,6 +99,8 @@ void kit_mount(struct kit *k, const struct kit_options *options)
 	fp.metrics = k->metrics;
 	if (options) {
 		fp.vfiles = options->vfiles;
+		fp.announce = options->announce;
+		fp.announce_ctx = options->announce_ctx;
 		fp.force_open_answered = options->force_open_answered;
 		fp.inodes_ahead = options->inodes_ahead ? options->inodes_ahead : fp.inodes_ahead;
 		fp.lookups_ahead = options->lookups_ahead;

@@ -21,6 +21,8 @@ struct kit {
 
 struct kit_options {
 	const struct fs_vfile *vfiles;
+	int (*announce)(void *ctx, uint32_t uid, const char *spec, struct buf_writer *answer);
+	void *announce_ctx;
 	bool force_open_answered;
 	uint64_t inodes_ahead;
 	uint32_t lookups_ahead;

@@ -23,6 +23,7 @@
 struct story {
 	struct plan *plan;
 	uint32_t n;
+	uint32_t n_order; /* of these the order has the first ones; 0: all */
 	bool is_unshuffled;
 	uint32_t *order[STORY_EPOCHS];
 	uint64_t now;
@@ -37,12 +38,14 @@ static inline uint32_t story_sample(struct story *st, uint64_t epoch, uint64_t p
 {
 	uint64_t state = epoch;
 
-	CHECK(epoch < STORY_EPOCHS && pos < st->n);
+	uint32_t n = st->n_order ? st->n_order : st->n;
+
+	CHECK(epoch < STORY_EPOCHS && pos < n);
 	if (!st->order[epoch]) {
 		st->order[epoch] = calloc(st->n, sizeof(uint32_t));
-		for (uint32_t i = 0; i < st->n; i++)
+		for (uint32_t i = 0; i < n; i++)
 			st->order[epoch][i] = i;
-		for (uint32_t i = st->n; i > 1 && epoch && !st->is_unshuffled; i--) {
+		for (uint32_t i = n; i > 1 && epoch && !st->is_unshuffled; i--) {
 			uint32_t j = (uint32_t)check_rand_below(&state, i), t = st->order[epoch][j];
 
 			st->order[epoch][j] = st->order[epoch][i - 1];
@@ -56,10 +59,12 @@ static inline struct order_epoch *story_epoch(struct story *st, uint64_t epoch)
 {
 	struct order_epoch *ep = calloc(1, sizeof(*ep));
 
-	*ep = (struct order_epoch){ .epoch = epoch, .length = st->n, .n = st->n };
+	*ep = (struct order_epoch){ .epoch = epoch, .n = st->n };
+	ep->length = st->n_order ? st->n_order : st->n;
 	ep->sample = calloc(st->n, sizeof(uint32_t));
 	ep->first = calloc(st->n, sizeof(uint32_t));
-	for (uint32_t p = 0; p < st->n; p++) {
+	memset(ep->first, 0xff, st->n * sizeof(uint32_t)); /* SAMPLE_NONE */
+	for (uint32_t p = 0; p < ep->length; p++) {
 		ep->sample[p] = story_sample(st, epoch, p);
 		ep->first[ep->sample[p]] = p;
 	}

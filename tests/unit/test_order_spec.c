@@ -83,11 +83,11 @@ static void unknown_keys(void)
 	fails_with(
 		"sequential:world=2",
 		"order sequential: unknown key \"world\", known: epochs, start_epoch, start_step, batch, workers, "
-		"prefetch_factor");
+		"prefetch_factor, sort, under");
 	fails_with(
 		"list:xyzzy=2",
 		"order list: unknown key \"xyzzy\", known: path, epochs, start_epoch, start_step, batch, workers, "
-		"prefetch_factor");
+		"prefetch_factor, sort, under");
 }
 
 static void values_that_are_not_there(void)
@@ -240,11 +240,14 @@ static void several_keys_together(void)
 	fails_with("sequential:start_step=5",
 		   "order sequential: key \"start_step\" needs key \"batch\"");
 	fails_with("list:path=a%20b",
-		   "order list: key \"path\": '%' must be written %25 (%3A is ':', %2C is ',')");
+		   "order list: key \"path\": '%' must be written %25 (%3A is ':', %2C is ',', "
+		   "%2F is '/')");
 	fails_with("list:path=a%",
-		   "order list: key \"path\": '%' must be written %25 (%3A is ':', %2C is ',')");
+		   "order list: key \"path\": '%' must be written %25 (%3A is ':', %2C is ',', "
+		   "%2F is '/')");
 	fails_with("list:path=a%3",
-		   "order list: key \"path\": '%' must be written %25 (%3A is ':', %2C is ',')");
+		   "order list: key \"path\": '%' must be written %25 (%3A is ':', %2C is ',', "
+		   "%2F is '/')");
 }
 
 static void canonical_text(void)
@@ -283,6 +286,46 @@ static void escapes_are_decoded(void)
 }
 
 /* Every key of the tables is in the help, and every kind has one line of it. */
+static void place(const char *text, const char *rank, const char *world, const char *want)
+{
+	struct order_place p = { rank, world, "R", "W" };
+	struct order_spec *spec = NULL;
+	struct err err = { 0 };
+	int rc = order_spec_parse_placed(text, &p, &spec, &err);
+
+	if (rc < 0)
+		CHECK_STR(err.msg, want);
+	else
+		CHECK_STR(order_spec_text(spec), want);
+	order_spec_free(spec);
+}
+
+static void place_of_the_launcher(void)
+{
+	place("torch-distributed", "1", "4", "torch-distributed:world=4:rank=1");
+	place("torch-distributed", "0", "1", "torch-distributed");
+	/* Half of it is nothing, and what is not needed is not looked at. */
+	place("torch-distributed", "1", NULL, "torch-distributed");
+	place("torch-distributed", NULL, "x", "torch-distributed");
+	place("torch-distributed:world=2", "x", "4", "torch-distributed:world=2");
+	place("torch-distributed:world=3:rank=2", "1", "4", "torch-distributed:world=3:rank=2");
+	place("torch-distributed:world=3:ranks=0-1", "1", "4",
+	      "torch-distributed:world=3:ranks=0-1");
+	place("torch-randperm:seed=1", "x", "y", "torch-randperm:seed=1");
+	place("torch-distributed", "4", "4",
+	      "order torch-distributed: environment variables R and W: rank 4 is outside the "
+	      "world of 4");
+	place("torch-distributed", "1", "4x",
+	      "order torch-distributed: environment variable W: key \"world\": \"4x\" is not a "
+	      "whole number");
+	place("torch-distributed", "0-1", "4",
+	      "order torch-distributed: environment variable R: key \"rank\": \"0-1\" is not a "
+	      "whole number");
+	place("torch-distributed", "0", "0",
+	      "order torch-distributed: environment variable W: key \"world\": 0 is out of range, "
+	      "allowed: 1-1048576");
+}
+
 static void help_lists_all_keys(void)
 {
 	const char *const *kinds = order_kinds();
@@ -316,6 +359,7 @@ static const struct check_test tests[] = {
 	{ "several_keys_together", several_keys_together },
 	{ "canonical_text", canonical_text },
 	{ "escapes_are_decoded", escapes_are_decoded },
+	{ "place_of_the_launcher", place_of_the_launcher },
 	{ "help_lists_all_keys", help_lists_all_keys },
 };
 

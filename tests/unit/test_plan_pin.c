@@ -116,6 +116,42 @@ static void what_the_store_lost_comes_from_the_source_again(void)
 	story_free(st);
 }
 
+/* A plan that takes over from another one. */
+static void what_the_store_has_already_is_not_asked_of_the_source(void)
+{
+	struct story *st = story_prepare(params_with_store(100), NULL);
+
+	for (uint32_t s = 0; s < 150; s++)
+		for (uint32_t twice = 0; twice < 2; twice++)
+			story_event(st, (struct plan_event){ .kind = PLAN_EV_KEPT, .sample = s });
+	/* Never beyond the budget. */
+	CHECK_U64(story_status(st).pinned_bytes, 100 * 4096);
+	st->is_auto[PLAN_ACT_FETCH] = false;
+	story_step(st);
+	CHECK(story_logged(st, PLAN_ACT_FETCH) > 0);
+	for (uint32_t i = 0; i < st->n_log; i++)
+		CHECK(st->log[i].kind != PLAN_ACT_FETCH ||
+		      st->log[i].is_pinned == (st->log[i].sample < 100));
+	story_free(st);
+}
+
+static void told_of_a_sample_that_is_being_pinned(void)
+{
+	struct story *st = story_prepare(params_with_store(400), NULL);
+	uint32_t sample = 0;
+
+	st->is_auto[PLAN_ACT_PIN] = false;
+	story_step(st);
+	CHECK(story_logged(st, PLAN_ACT_PIN) > 0);
+	for (uint32_t i = 0; i < st->n_log; i++)
+		if (st->log[i].kind == PLAN_ACT_PIN)
+			sample = st->log[i].sample;
+	story_event(st, (struct plan_event){ .kind = PLAN_EV_KEPT, .sample = sample });
+	story_event(st, (struct plan_event){ .kind = PLAN_EV_PINNED, .sample = sample });
+	CHECK_U64(story_status(st).pinned_bytes, story_logged(st, PLAN_ACT_PIN) * 4096ull);
+	story_free(st);
+}
+
 /* 40 answers of this status; whether pinning goes on afterwards. */
 static bool goes_on_after(int status)
 {
@@ -185,5 +221,8 @@ static const struct check_test tests[] = {
 	{ "tiers_are_exclusive", tiers_are_exclusive },
 	{ "what_the_store_lost_comes_from_the_source_again",
 	  what_the_store_lost_comes_from_the_source_again },
+	{ "what_the_store_has_already_is_not_asked_of_the_source",
+	  what_the_store_has_already_is_not_asked_of_the_source },
+	{ "told_of_a_sample_that_is_being_pinned", told_of_a_sample_that_is_being_pinned },
 };
 CHECK_MAIN(tests)

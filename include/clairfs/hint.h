@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a training job may tell its clairfs mount: the only header that is installed. It needs no
+ * library and nothing else of clairfs.
+ *
+ *	char answer[CLAIRFS_HINT_TEXT];
+ *	int rc = clairfs_announce("/mnt/data", "torch-distributed:seed=42", answer, sizeof(answer));
+ *
+ * The mount is read-only, and the kernel refuses to write to any file of it before clairfs is
+ * asked. An ioctl on <mountpoint>/.clairfs/order reaches it, also from a container in which nothing
+ * but the mount can be seen. */
+#ifndef CLAIRFS_HINT_H
+#define CLAIRFS_HINT_H
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#define CLAIRFS_HINT_VERSION 1
+#define CLAIRFS_HINT_TEXT 4088
+#define CLAIRFS_HINT_FILE ".clairfs/order"
+
+/* In: version and the order's spec ("none": no order any more). Out: status, 0 or a negative errno,
+ * and one line: the spec in canonical form, or what is wrong. The text always ends with a zero
+ * byte. */
+struct clairfs_hint {
+	uint32_t version;
+	int32_t status;
+	char text[CLAIRFS_HINT_TEXT];
+};
+#define CLAIRFS_IOC_ANNOUNCE _IOWR(0xCF, 1, struct clairfs_hint)
+
+/* Sends a filled-in hint and takes the answer. 0: look at hint->status; or a negative errno:
+ * -ENOENT, -ENOTTY: nothing that takes orders is mounted there. */
+static inline int clairfs_hint_send(const char *mountpoint, struct clairfs_hint *hint)
+{
+	char path[PATH_MAX];
+	int fd, rc;
+
+	if (snprintf(path, sizeof(path), "%s/%s", mountpoint, CLAIRFS_HINT_FILE) >=
+	    (int)sizeof(path))
+		return -ENAMETOOLONG;
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	rc = ioctl(fd, CLAIRFS_IOC_ANNOUNCE, hint) < 0 ? -errno : 0;
+	close(fd);
+	hint->text[sizeof(hint->text) - 1] = '\0';
+	return rc;
+}
+
+/* Announces the order that a job is going to read the mount in. 0, or a negative errno; answer, if
+ * not NULL, gets one line in both cases. It takes as long as the order needs to be set up, seconds
+ * for a list of many millions. */
+static inline int clairfs_announce(const char *mountpoint, const char *spec, char *answer,
+				   size_t size)
+{
+	struct clairfs_hint hint = { CLAIRFS_HINT_VERSION, 0, "" };
+	int rc = -ENAMETOOLONG;
+
+	if (strlen(spec) < sizeof(hint.text)) {
+		memcpy(hint.text, spec, strlen(spec) + 1);
+		rc = clairfs_hint_send(mountpoint, &hint);
+	}
+	if (answer && size && rc == 0)
+		snprintf(answer, size, "%s", hint.text);
+	else if (answer && size)
+		snprintf(answer, size, "%s: %s", mountpoint, strerror(-rc));
+	return rc < 0 ? rc : hint.status;
+}
+
+#endif

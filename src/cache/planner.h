@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The planner thread: what it is told (notes), and what it keeps to replace the order of a cache
+ * that runs. Part of cache_priv.h. */
+#ifndef CLAIRFS_CACHE_PLANNER_H
+#define CLAIRFS_CACHE_PLANNER_H
+
+#include <stdatomic.h>
+
+#include "clairfs/base/queue.h"
+#include "clairfs/base/thr.h"
+#include "clairfs/cache.h"
+
+struct completion;
+
+enum {
+	NOTES_MAX = 32768,    /* events kept for the planner */
+	NOTES_RESERVE = 8192, /* of these not for opens */
+	UNANSWERED_MAX = 4096,
+	LATE_KINDS = 4,    /* events of a sample that must not be lost */
+	RECENT_MAX = 4096, /* opens that are shown to a new plan */
+};
+
+/* An order and who uses it: the planner, and epochs that are being computed. */
+struct order_ref {
+	struct order *order;
+	bool is_owned;
+	_Atomic uint32_t refs;
+};
+
+/* A new order on its way to the planner; lives on the stack of who waits for it. */
+struct order_request {
+	struct order_ref *order; /* NULL = none; the planner's once it has taken the request */
+	int status;
+	bool is_done; /* notes.mu, like status */
+};
+
+/* What the planner keeps for the next plan; planner thread only. */
+struct recent {
+	uint32_t sample[RECENT_MAX]; /* ring of the last opens */
+	uint32_t head, count, since; /* since: of them since the order was replaced */
+	bool is_replay_due; /* the plan is to be shown these when its first epoch has come */
+};
+
+struct notes {
+	struct mutex mu;
+	struct cond cv;
+	struct plan_event *fill;  /* mu, like all below */
+	struct plan_event *drain; /* planner only, besides the swap */
+	uint32_t n_fill;
+	/* Per kind and sample: such an event found no room. Pages that nobody writes to take no
+	 * memory. */
+	uint64_t *late_fill[LATE_KINDS];  /* mu, like all below */
+	uint64_t *late_drain[LATE_KINDS]; /* planner only, besides the swap */
+	bool has_late;
+	struct list completions;
+	bool is_waiting, is_blind, has_lost, is_stopping;
+	struct order_request *request;
+	bool is_planning;      /* the planner takes requests */
+	struct cond answer_cv; /* a request is done */
+	/* Planner only: answers to actions for which there was no memory; fed at the end of
+	 * its round. */
+	struct plan_event *unanswered;
+	uint32_t n_unanswered;
+};
+
+/* --- switch.c --- */
+struct order_ref *order_ref_new(struct order *order, bool is_owned);
+void order_ref_put(struct order_ref *ref); /* NULL allowed */
+int plan_make(struct cache *c, const struct order_ref *order, struct plan **ret) MUST_USE;
+/* Between two rounds of the planner. */
+void switch_order(struct cache *c, struct order_request *request);
+/* An answer to an action of an old plan. */
+void switch_absorb(struct cache *c, struct completion *done, uint64_t now_ns);
+void recent_opened(struct cache *c, uint32_t sample);
+/* The first epoch of the new order is there. */
+void recent_replay(struct cache *c, uint64_t now_ns);
+/* Tells the plan a share of what the store has; true when there is more. */
+bool switch_tell_kept(struct cache *c, uint64_t now_ns);
+
+/* --- planner.c --- */
+int notes_init(struct cache *c) MUST_USE;
+void notes_fini(struct cache *c);
+void note_event(struct cache *c, const struct plan_event *event);
+void note_sample(struct cache *c, enum plan_event_kind kind, struct entry_id entry, uint64_t bytes);
+/* Planner thread: fails an action that got no job. Never fails itself. */
+void note_unanswered(struct cache *c, const struct plan_event *answer);
+/* A copy that was lost so far is not the one that is fetched from now on. */
+void note_fetched_anew(struct cache *c, struct entry_id entry);
+/* Hands an answered job to the planner, which frees it. Never fails. */
+void note_completion(struct cache *c, struct completion *take_completion);
+void *planner_main(void *cache);
+void cache_degrade(struct cache *c, const char *why);
+
+#endif

@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One order for another while everything runs. The planner does it between two of its rounds, when
+ * no action of the old plan waits to be carried out; what is under way belongs to the old plan's
+ * generation and its answers are absorbed. What the old plan held in the arena becomes plain: reads
+ * find it, the new plan takes it over without asking the source, and it goes when room is needed.
+ * Samples in the store are told to the new plan a share at a time.
+ *
+ * The new plan is shown the last opens once it has its first epoch, because a job may tell its
+ * order after it has begun. These opens may as well be another job's: when they do not agree with
+ * the order, the plan is made afresh without them. Then nothing is lost, and a wrong start is
+ * worse than none: a lost plan prefetches nothing.
+ *
+ * Planner thread. It must never wait for I/O.
+ */
+#include "cache_priv.h"
+
+#include "clairfs/base/cleanup.h"
+
+enum { KEPT_PER_ROUND = 4096, ECHO_DISTANCE = 64, SEEN_SIZE = 4 * RECENT_MAX };
+
+struct order_ref *order_ref_new(struct order *order, bool is_owned)
+{
+	struct order_ref *ref = calloc(1, sizeof(*ref));
+
+	if (!ref)
+		return NULL;
+	ref->order = order;
+	ref->is_owned = is_owned;
+	atomic_init(&ref->refs, 1);
+	return ref;
+}
+
+void order_ref_put(struct order_ref *ref)
+{
+	if (!ref || atomic_fetch_sub(&ref->refs, 1) != 1)
+		return;
+	if (ref->is_owned)
+		order_free(ref->order);
+	free(ref);
+}
+
+int plan_make(struct cache *c, const struct order_ref *order, struct plan **ret)
+{
+	uint32_t n = dataset_n_samples(c->p.dataset);
+	AUTO_FREE uint64_t *size = calloc((size_t)n + 1, sizeof(*size));
+	struct plan_params params = {
+		.n = n,
+		.size = size,
+		.order = order ? order_info(order->order) : NULL,
+		.arena_bytes = c->p.arena_bytes,
+		.stage_bytes = c->stage ? c->p.stage_bytes : 0,
+		.sample_max_bytes = MIN(c->p.sample_max_bytes, c->p.arena_bytes / 4),
+		.store_bytes = c->p.store ? c->p.store_bytes : 0,
+		.inflight_min = c->p.inflight_min,
+		.inflight_max = c->p.inflight_max,
+		.source_bytes_per_s = c->p.source_bytes_per_s,
+	};
+
+	if (!size)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < n; i++)
+		size[i] = dataset_size(c->p.dataset, (struct entry_id){ i });
+	return plan_new(&params, ret);
+}
+
+/* --- what the old plan holds --- */
+
+/* A fetch under way goes on for whoever reads the piece; one that nobody has begun does not. */
+static void release_object_locked(struct cache *c, struct shard *s, struct object *obj,
+				  struct list *dead) REQUIRES(s->mu);
+static void release_object_locked(struct cache *c, struct shard *s, struct object *obj,
+				  struct list *dead)
+{
+	if (obj->job)
+		obj->job->n_left--;
+	obj->job = NULL;
+	if (!obj->is_planned)
+		return;
+	if (obj->state == OBJECT_RESIDENT)
+		object_make_plain_locked(c, s, obj);
+	else if (obj->state == OBJECT_QUEUED)
+		object_drop_locked(c, s, obj, dead);
+	else
+		obj->is_planned = false;
+}
+
+/* Pieces of an older version of the file may be on their way outside the table: the last of them
+ * frees the job. */
+static void release_entry_locked(struct cache *c, struct shard *s, struct entry_state *es,
+				 struct list *dead) REQUIRES(s->mu);
+static void release_entry_locked(struct cache *c, struct shard *s, struct entry_state *es,
+				 struct list *dead)
+{
+	struct sample_fetch *job = es->job;
+	struct list *node = es->objects.next, *next;
+
+	if (es->hold == HOLD_NONE)
+		return;
+	for (; node != &es->objects; node = next) {
+		next = node->next;
+		release_object_locked(c, s, container_of(node, struct object, in_entry), dead);
+	}
+	es->hold = HOLD_NONE;
+	es->job = NULL;
+	if (job && job->n_left == 0)
+		free(job);
+	else if (job)
+		job->is_orphan = true;
+	entry_put_locked(c, s, es);
+}
+
+static void release_shard(struct cache *c, struct shard *s)
+{
+	struct entry_state *es, *next;
+	struct list dead;
+
+	list_init(&dead);
+	mutex_lock(&s->mu);
+	for (uint32_t b = 0; b < c->buckets; b++)
+		for (es = s->entries[b]; es; es = next) {
+			next = es->next_hash;
+			release_entry_locked(c, s, es, &dead);
+		}
+	mutex_unlock(&s->mu);
+	objects_free(c, &dead);
+}
+
+/* Pages that were pushed stay with the kernel; that they are gone again is of no interest to a plan
+ * that has not pushed them. */
+static void forget_staged(struct cache *c)
+{
+	uint32_t words = dataset_n_samples(c->p.dataset) / 64 + 1;
+
+	for (uint32_t i = 0; i < words; i++)
+		atomic_store_explicit(&c->staged[i], 0, memory_order_relaxed);
+}
+
+static void install_plan(struct cache *c, struct plan *take_plan)
+{
+	for (int i = 0; i < SHARDS; i++)
+		release_shard(c, &c->shards[i]);
+	forget_staged(c);
+	plan_free(c->plan);
+	c->plan = take_plan;
+	c->counted = (struct plan_status){ 0 };
+	atomic_fetch_add(&c->generation, 1);
+	c->kept_at = c->order && c->p.store && store_bytes(c->p.store) ? 0 : UINT32_MAX;
+}
+
+void switch_order(struct cache *c, struct order_request *request)
+{
+	struct plan *plan = NULL;
+	struct order_ref *old = c->order;
+
+	request->status = plan_make(c, request->order, &plan);
+	if (request->status != 0)
+		return;
+	c->order = request->order;
+	request->order = NULL;
+	c->is_withdrawn = old && !c->order;
+	atomic_store(&c->has_order, c->order != NULL);
+	install_plan(c, plan);
+	c->recent.is_replay_due = c->order && c->recent.count;
+	c->recent.since = 0;
+	order_ref_put(old);
+}
+
+static bool is_in_store(struct cache *c, struct entry_id entry)
+{
+	struct file_identity id;
+
+	if (!c->p.store)
+		return false;
+	dataset_identity(c->p.dataset, entry, &id);
+	for (uint32_t i = 0; id.size && i < piece_count(id.size); i++) {
+		struct piece_key key = { entry, i };
+
+		if (!store_has(c->p.store, key, &id))
+			return false;
+	}
+	return id.size != 0;
+}
+
+static void tell_kept(struct cache *c, uint32_t sample, uint64_t now_ns)
+{
+	struct plan_event ev = { .kind = PLAN_EV_KEPT, .sample = sample };
+
+	if (is_in_store(c, (struct entry_id){ sample }))
+		plan_event(c->plan, now_ns, &ev);
+}
+
+bool switch_tell_kept(struct cache *c, uint64_t now_ns)
+{
+	uint32_t n = dataset_n_samples(c->p.dataset);
+
+	for (uint32_t i = 0; i < KEPT_PER_ROUND && c->kept_at < n; i++)
+		tell_kept(c, c->kept_at++, now_ns);
+	return c->kept_at < n;
+}
+
+void switch_absorb(struct cache *c, struct completion *done, uint64_t now_ns)
+{
+	if (done->event.kind == PLAN_EV_PINNED && done->event.status == 0)
+		tell_kept(c, done->event.sample, now_ns);
+}
+
+/* --- the last opens --- */
+
+void recent_opened(struct cache *c, uint32_t sample)
+{
+	struct recent *r = &c->recent;
+
+	r->sample[r->head] = sample;
+	r->head = (r->head + 1) % RECENT_MAX;
+	r->count = MIN(r->count + 1, (uint32_t)RECENT_MAX);
+	r->since = MIN(r->since + 1, (uint32_t)RECENT_MAX);
+}
+
+static uint32_t recent_ago(const struct recent *r, uint32_t ago)
+{
+	return r->sample[(r->head + 2 * RECENT_MAX - 1 - ago) % RECENT_MAX];
+}
+
+/* How many of the last opens may be of one pass: in a pass no sample comes again, but for jobs that
+ * open a file more than once in a row. */
+static uint32_t recent_pass(const struct recent *r)
+{
+	struct {
+		uint32_t sample, ago; /* ago + 1; 0: free */
+	} *seen = calloc(SEEN_SIZE, sizeof(*seen));
+	uint32_t ago;
+
+	for (ago = 0; seen && ago < r->count; ago++) {
+		uint32_t sample = recent_ago(r, ago), at = sample * 2654435761u % SEEN_SIZE;
+
+		while (seen[at].ago && seen[at].sample != sample)
+			at = (at + 1) % SEEN_SIZE;
+		if (seen[at].ago && ago + 1 - seen[at].ago > ECHO_DISTANCE)
+			break;
+		seen[at].sample = sample;
+		seen[at].ago = ago + 1;
+	}
+	free(seen);
+	return ago;
+}
+
+/* Whether the plan believes what it was shown. */
+static bool is_agreed(const struct plan_status *st)
+{
+	return st->state == PLAN_FOLLOWING || st->state == PLAN_FINISHED ||
+	       (st->state == PLAN_CHECKING && st->match_percent >= 95);
+}
+
+static void replay_last(struct cache *c, uint32_t n, uint64_t now_ns)
+{
+	while (n-- > 0) {
+		struct plan_event ev = { .kind = PLAN_EV_OPENED,
+					 .sample = recent_ago(&c->recent, n) };
+
+		plan_event(c->plan, now_ns, &ev);
+	}
+}
+
+void recent_replay(struct cache *c, uint64_t now_ns)
+{
+	struct recent *r = &c->recent;
+	struct plan_status st;
+	struct plan *plan;
+
+	r->is_replay_due = false;
+	plan_get_status(c->plan, &st);
+	if (st.length < 4 * st.span) { /* so small that any reads seem to agree */
+		replay_last(c, r->since, now_ns);
+		return;
+	}
+	replay_last(c, MAX(recent_pass(r), r->since), now_ns);
+	plan_get_status(c->plan, &st);
+	c->counted.mismatches = st.mismatches; /* found in hindsight, not by reads */
+	if (is_agreed(&st))
+		return;
+	if (plan_make(c, c->order, &plan) != 0) {
+		cache_degrade(c, "out of memory");
+		return;
+	}
+	install_plan(c, plan);
+	replay_last(c, r->since, now_ns);
+}

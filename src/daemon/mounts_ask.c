@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Questions to a mount, through its own files. A mount whose daemon hangs would hang whoever
+ * touches it, and nothing can end that, so a child process touches it, writes what it got into a
+ * pipe, and is given up on after a while. The child does nothing but system calls and exits. */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "clairfs/base/buf.h"
+#include "clairfs/base/clock.h"
+#include "clairfs/daemon.h"
+#include "clairfs/hint.h"
+
+#define VFILE_PATIENCE_NS (10 * NS_PER_S)
+#define ANNOUNCE_PATIENCE_NS (600 * NS_PER_S) /* a list of a billion lines has to be read */
+
+/* How a child ends. */
+enum { CHILD_OK, CHILD_FAILED, CHILD_DEAD_MOUNT, CHILD_REFUSED, CHILD_SAID_NO, CHILD_UNREADABLE };
+
+struct question {
+	const char *mountpoint;
+	const char *text; /* name of a virtual file, or a spec */
+	int (*child)(const struct question *q, int out);
+	uint64_t patience_ns;
+};
+
+static int read_vfile_child(const struct question *q, int out)
+{
+	char path[PATH_MAX + 64], chunk[65536];
+	ssize_t got;
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/.clairfs/%s", q->mountpoint, q->text);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return errno == ENOTCONN ? CHILD_DEAD_MOUNT
+		       : errno == EACCES ? CHILD_REFUSED
+					 : CHILD_FAILED;
+	while ((got = read(fd, chunk, sizeof(chunk))) > 0)
+		if (write(out, chunk, (size_t)got) != got)
+			return CHILD_FAILED;
+	return got < 0 ? CHILD_UNREADABLE : CHILD_OK;
+}
+
+static int announce_child(const struct question *q, int out)
+{
+	struct clairfs_hint hint = { .version = CLAIRFS_HINT_VERSION };
+	int rc;
+
+	snprintf(hint.text, sizeof(hint.text), "%s", q->text);
+	rc = clairfs_hint_send(q->mountpoint, &hint);
+	if (rc < 0)
+		return rc == -ENOTCONN ? CHILD_DEAD_MOUNT
+		       : rc == -EACCES ? CHILD_REFUSED
+				       : CHILD_FAILED;
+	if (write(out, hint.text, strlen(hint.text)) != (ssize_t)strlen(hint.text))
+		return CHILD_FAILED;
+	return hint.status < 0 ? CHILD_SAID_NO : CHILD_OK;
+}
+
+static int collect(int fd, uint64_t patience_ns, struct buf_writer *w)
+{
+	uint64_t end = clock_now(clock_monotonic()) + patience_ns;
+
+	for (;;) {
+		struct pollfd pfd = { .fd = fd, .events = POLLIN };
+		uint64_t now = clock_now(clock_monotonic());
+		char chunk[65536];
+		ssize_t got;
+
+		if (now >= end || poll(&pfd, 1, (int)((end - now) / NS_PER_MS) + 1) == 0)
+			return -ETIMEDOUT;
+		got = read(fd, chunk, sizeof(chunk));
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got <= 0)
+			return got < 0 ? -errno : 0;
+		buf_put_bytes(w, chunk, (size_t)got);
+		if (w->is_bad)
+			return -ENOMEM;
+	}
+}
+
+/* Runs the child; its text goes to w. *ret_end: how it ended. */
+static int ask(const struct question *q, struct buf_writer *w, int *ret_end, struct err *err)
+{
+	int pipe_fds[2], status = 0, rc;
+	pid_t pid;
+
+	if (pipe2(pipe_fds, O_CLOEXEC) < 0)
+		return err_set_errno(err, -errno, "pipe");
+	pid = fork();
+	if (pid == 0)
+		_exit(q->child(q, pipe_fds[1]));
+	close(pipe_fds[1]);
+	if (pid < 0) {
+		close(pipe_fds[0]);
+		return err_set_errno(err, -errno, "fork");
+	}
+	rc = collect(pipe_fds[0], q->patience_ns, w);
+	close(pipe_fds[0]);
+	if (rc == -ETIMEDOUT) {
+		kill(pid, SIGKILL); /* it may be stuck in the kernel: do not wait for it */
+		return err_set(err, rc,
+			       "%s does not answer: its daemon hangs or waits for the source",
+			       q->mountpoint);
+	}
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	buf_put_u8(w, 0);
+	if (rc < 0 || w->is_bad)
+		return err_set_errno(err, rc < 0 ? rc : -ENOMEM, "asking %s", q->mountpoint);
+	*ret_end = WIFEXITED(status) ? WEXITSTATUS(status) : CHILD_FAILED;
+	return 0;
+}
+
+static int answer(const struct question *q, struct buf_writer *w, struct err *err)
+{
+	int end = CHILD_FAILED, rc = ask(q, w, &end, err);
+
+	if (rc < 0)
+		return rc;
+	switch (end) {
+	case CHILD_OK:
+		return 0;
+	case CHILD_DEAD_MOUNT:
+		return err_set(err, -ENOTCONN, "%s is a dead mount: run clairfs umount",
+			       q->mountpoint);
+	case CHILD_REFUSED:
+		return err_set(err, -EACCES, "%s: only the user who mounted it may look inside",
+			       q->mountpoint);
+	case CHILD_SAID_NO:
+		return err_set(err, -EINVAL, "%s", (const char *)w->data);
+	case CHILD_UNREADABLE:
+		return err_set(err, -EIO, "%s/.clairfs/%s could not be read", q->mountpoint,
+			       q->text);
+	default:
+		return err_set(err, -ENOENT, "%s is not a clairfs mount", q->mountpoint);
+	}
+}
+
+static int answer_text(const struct question *q, char **ret, struct err *err)
+{
+	struct buf_writer w;
+	int rc;
+
+	buf_writer_init(&w);
+	rc = answer(q, &w, err);
+	if (rc < 0) {
+		buf_writer_fini(&w);
+		return rc;
+	}
+	*ret = (char *)w.data; /* from malloc, and w is not used again */
+	return 0;
+}
+
+int mounts_read_vfile(const char *mountpoint, const char *name, char **ret, struct err *err)
+{
+	struct question q = { mountpoint, name, read_vfile_child, VFILE_PATIENCE_NS };
+
+	return answer_text(&q, ret, err);
+}
+
+int mounts_announce(const char *mountpoint, const char *spec, char **ret_line, struct err *err)
+{
+	struct question q = { mountpoint, spec, announce_child, ANNOUNCE_PATIENCE_NS };
+
+	if (strlen(spec) >= CLAIRFS_HINT_TEXT)
+		return err_set(err, -EINVAL, "the order is longer than %d bytes",
+			       CLAIRFS_HINT_TEXT - 1);
+	return answer_text(&q, ret_line, err);
+}

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Orders told through the mount, the one thing that a job in a container is sure to see. Nothing of
+ * a read-only mount can be written or given attributes: the kernel says EROFS without asking us.
+ * Two things do get through:
+ *
+ *   - an ioctl on any file of .clairfs (hint.h): exactly one request, up to 4 KiB, a status;
+ *   - looking up .clairfs/announce/SPEC: for shells, `cat` shows the answer. A name has no '/', and
+ *     the kernel may ask for one name twice in a row (is the old one still good? no: look it up),
+ *     so the same question of the same thread within a second is answered from memory.
+ *
+ * Setting up an order may read a list from a file and take seconds, so requests wait on a thread
+ * of their own; the reactor gives the answers, because snapshots are its own.
+ *
+ * Threads: fs-announce runs announce_main, everything else the reactor or who frees the fs.
+ */
+#include <errno.h>
+#include <string.h>
+#include <sys/eventfd.h>
+
+#include "clairfs/hint.h"
+
+#include "fs_priv.h"
+
+#define SAME_QUESTION_NS NS_PER_S
+
+struct announce_job {
+	struct list node;
+	fuse_req_t req;
+	uint32_t uid;
+	pid_t pid;
+	bool is_lookup;
+	int status;
+	struct buf_writer answer;
+	char spec[];
+};
+
+void fs_announce_init(struct fs *fs)
+{
+	struct fs_announce *a = &fs->announce;
+
+	queue_init(&a->asked);
+	queue_init(&a->done);
+	a->done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+}
+
+static void job_free(struct announce_job *job)
+{
+	buf_writer_fini(&job->answer);
+	free(job);
+}
+
+void fs_announce_quit(struct fs *fs)
+{
+	queue_close(&fs->announce.asked);
+	thr_join(&fs->announce.thr);
+}
+
+void fs_announce_fini(struct fs *fs)
+{
+	struct fs_announce *a = &fs->announce;
+	struct list *node;
+
+	while ((node = queue_try_pop(&a->asked)) || (node = queue_try_pop(&a->done))) {
+		struct announce_job *job = container_of(node, struct announce_job, node);
+
+		fuse_reply_err(job->req, ENOTCONN);
+		job_free(job);
+	}
+	queue_fini(&a->asked);
+	queue_fini(&a->done);
+	if (a->done_fd >= 0)
+		close(a->done_fd);
+	free(a->last_answer);
+}
+
+void *fs_announce_main(void *arg)
+{
+	struct fs *fs = arg;
+	struct fs_announce *a = &fs->announce;
+	struct list *node;
+	uint64_t one = 1;
+
+	while ((node = queue_pop(&a->asked))) {
+		struct announce_job *job = container_of(node, struct announce_job, node);
+		ssize_t put;
+
+		job->status = -ENOTCONN;
+		if (!atomic_load(&fs->is_quitting))
+			job->status = fs->params.announce(fs->params.announce_ctx, job->uid,
+							  job->spec, &job->answer);
+		queue_push(&a->done, &job->node);
+		put = write(a->done_fd, &one, sizeof(one)); /* fails only when it is raised */
+		(void)put;
+	}
+	return NULL;
+}
+
+static void ask(struct fs *fs, fuse_req_t req, const char *spec, bool is_lookup)
+{
+	const struct fuse_ctx *ctx = fuse_req_ctx(req);
+	size_t size = strlen(spec) + 1;
+	struct announce_job *job = calloc(1, sizeof(*job) + size);
+
+	if (!job) {
+		fuse_reply_err(req, ENOMEM);
+		return;
+	}
+	buf_writer_init(&job->answer);
+	memcpy(job->spec, spec, size);
+	job->req = req;
+	job->uid = ctx->uid;
+	job->pid = ctx->pid;
+	job->is_lookup = is_lookup;
+	queue_push(&fs->announce.asked, &job->node);
+}
+
+void fs_announce_ioctl(fuse_req_t req, struct fs *fs, const void *in, size_t in_size,
+		       size_t out_size)
+{
+	struct clairfs_hint hint;
+
+	if (!fs->params.announce || in_size < sizeof(hint) || out_size < sizeof(hint)) {
+		fuse_reply_err(req, ENOTTY);
+		return;
+	}
+	memcpy(&hint, in, sizeof(hint));
+	if (hint.version != CLAIRFS_HINT_VERSION || !memchr(hint.text, 0, sizeof(hint.text))) {
+		fuse_reply_err(req, EPROTO);
+		return;
+	}
+	ask(fs, req, hint.text, false);
+}
+
+/* The line as the text of a file. */
+static void reply_text(struct fs *fs, fuse_req_t req, const char *text)
+{
+	struct buf_writer w;
+
+	buf_writer_init(&w);
+	buf_printf(&w, "%s", text);
+	fs_vfile_reply_text(req, fs, &w);
+}
+
+void fs_announce_lookup(fuse_req_t req, struct fs *fs, const char *name)
+{
+	struct fs_announce *a = &fs->announce;
+
+	if (a->last_answer && fuse_req_ctx(req)->pid == a->last_pid &&
+	    strcmp(name, a->last_name) == 0 &&
+	    clock_now(fs->params.clock) - a->last_ns < SAME_QUESTION_NS)
+		reply_text(fs, req, a->last_answer);
+	else
+		ask(fs, req, name, true);
+}
+
+static void finish_lookup(struct fs *fs, struct announce_job *job, const char *line)
+{
+	struct fs_announce *a = &fs->announce;
+	char *text = NULL;
+
+	if (asprintf(&text, "%s%s\n", job->status < 0 ? "error: " : "", line) < 0) {
+		fuse_reply_err(job->req, ENOMEM);
+		return;
+	}
+	free(a->last_answer);
+	a->last_answer = text;
+	a->last_pid = job->pid;
+	a->last_ns = clock_now(fs->params.clock);
+	snprintf(a->last_name, sizeof(a->last_name), "%s", job->spec);
+	reply_text(fs, job->req, text);
+}
+
+static void finish_ioctl(struct announce_job *job, const char *line)
+{
+	struct clairfs_hint hint = { .version = CLAIRFS_HINT_VERSION, .status = job->status };
+
+	snprintf(hint.text, sizeof(hint.text), "%s", line);
+	fuse_reply_ioctl(job->req, 0, &hint, sizeof(hint));
+}
+
+void fs_announce_finish(struct fs *fs)
+{
+	uint64_t raised;
+	ssize_t got = read(fs->announce.done_fd, &raised, sizeof(raised));
+	struct list *node;
+
+	(void)got;
+	while ((node = queue_try_pop(&fs->announce.done))) {
+		struct announce_job *job = container_of(node, struct announce_job, node);
+		const char *line;
+
+		buf_put_u8(&job->answer, 0);
+		line = job->answer.is_bad ? "out of memory" : (const char *)job->answer.data;
+		if (job->is_lookup)
+			finish_lookup(fs, job, line);
+		else
+			finish_ioctl(job, line);
+		job_free(job);
+	}
+}

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Orders told through the mount: by ioctl and by lookup, exactly once each, with their answer, and
+ * without anybody else waiting for one that takes its time.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "clairfs/hint.h"
+#include "fake_cache.h"
+#include "fs_kit.h"
+
+struct teller {
+	struct mutex mu;
+	struct cond cv;
+	unsigned n_told; /* mu, like all below */
+	uint32_t uid;
+	char last[8192];
+	bool is_held;
+};
+
+static struct teller teller;
+
+static int tell(void *ctx, uint32_t uid, const char *spec, struct buf_writer *answer)
+{
+	struct teller *t = ctx;
+
+	mutex_lock(&t->mu);
+	t->n_told++;
+	t->uid = uid;
+	snprintf(t->last, sizeof(t->last), "%s", spec);
+	cond_broadcast(&t->cv);
+	while (t->is_held)
+		cond_wait(&t->cv, &t->mu);
+	mutex_unlock(&t->mu);
+	if (strncmp(spec, "bad", 3) == 0) {
+		buf_printf(answer, "%s is no order", spec);
+		return -EINVAL;
+	}
+	buf_printf(answer, "in force: %s", spec);
+	return 0;
+}
+
+static int render_order(void *ctx, struct buf_writer *out)
+{
+	buf_printf(out, "the order\n");
+	return 0;
+}
+
+static const struct fs_vfile vfiles[] = { { "order", render_order, NULL }, { NULL, NULL, NULL } };
+static const struct kit_options options = { .vfiles = vfiles,
+					    .announce = tell,
+					    .announce_ctx = &teller };
+
+static void start(struct kit *k, const struct kit_options *o)
+{
+	memset(&teller, 0, sizeof(teller));
+	mutex_init(&teller.mu);
+	cond_init(&teller.cv);
+	kit_init(k);
+	kit_add_samples(k, 1, 4, 5000);
+	kit_mount(k, o);
+}
+
+static void finish(struct kit *k)
+{
+	kit_fini(k);
+	cond_fini(&teller.cv);
+	mutex_fini(&teller.mu);
+}
+
+static unsigned told(void)
+{
+	unsigned n;
+
+	mutex_lock(&teller.mu);
+	n = teller.n_told;
+	mutex_unlock(&teller.mu);
+	return n;
+}
+
+/* What was told last, and that it was us. */
+static void last_is(const char *spec)
+{
+	mutex_lock(&teller.mu);
+	CHECK_STR(teller.last, spec);
+	CHECK_U64(teller.uid, getuid());
+	mutex_unlock(&teller.mu);
+}
+
+static void hold(bool is_held)
+{
+	mutex_lock(&teller.mu);
+	teller.is_held = is_held;
+	cond_broadcast(&teller.cv);
+	mutex_unlock(&teller.mu);
+}
+
+static void wait_told(unsigned n)
+{
+	mutex_lock(&teller.mu);
+	while (teller.n_told < n)
+		cond_wait(&teller.cv, &teller.mu);
+	mutex_unlock(&teller.mu);
+}
+
+/* Runs a child and compares what it prints. */
+static void says(struct kit *k, const char *operation, const char *a, const char *b,
+		 const char *want)
+{
+	struct kit_child child;
+	char line[8192];
+
+	kit_child_start(&child, operation, a, b);
+	kit_child_line(k, &child, line, sizeof(line));
+	CHECK_INT(kit_child_wait(k, &child), 0);
+	CHECK_STR(line, want);
+}
+
+static void test_ioctl_announces_once_with_status_and_line(void)
+{
+	char longest[CLAIRFS_HINT_TEXT];
+	static struct kit k;
+
+	start(&k, &options);
+	says(&k, "announce", k.mountpoint, "good:a=1", "0 in force: good:a=1");
+	CHECK_U64(told(), 1);
+	last_is("good:a=1");
+	says(&k, "announce", k.mountpoint, "bad:a=1", "-22 bad:a=1 is no order");
+	says(&k, "announce", k.mountpoint, "", "0 in force: ");
+	CHECK_U64(told(), 3);
+	memset(longest, 'p', sizeof(longest) - 1);
+	longest[sizeof(longest) - 1] = '\0';
+	CHECK_INT(kit_child(&k, "announce", k.mountpoint, longest), 0);
+	last_is(longest);
+	atomic_store(&k.cache->may_refuse_open, true);
+	CHECK_INT(kit_child(&k, "print", k.mountpoint, NULL), EISDIR);
+	says(&k, "announce", k.mountpoint, "good:b=2", "0 in force: good:b=2");
+	CHECK_U64(told(), 5);
+	finish(&k);
+}
+
+static void test_other_versions_and_texts_without_end_are_refused(void)
+{
+	static struct kit k;
+
+	start(&k, &options);
+	CHECK_INT(kit_child(&k, "announce", k.mountpoint, "version=0"), EPROTO);
+	CHECK_INT(kit_child(&k, "announce", k.mountpoint, "version=2"), EPROTO);
+	CHECK_INT(kit_child(&k, "announce", k.mountpoint, "unterminated"), EPROTO);
+	CHECK_U64(told(), 0);
+	finish(&k);
+}
+
+static void test_lookup_announces_once_and_gives_the_answer(void)
+{
+	AUTO_FREE char *good = NULL;
+	AUTO_FREE char *bad = NULL;
+	AUTO_FREE char *dir = NULL;
+	static struct kit k;
+
+	start(&k, &options);
+	good = kit_path(&k, ".clairfs/announce/good:a=1");
+	bad = kit_path(&k, ".clairfs/announce/bad");
+	dir = kit_path(&k, ".clairfs/announce");
+	/* The second time the kernel knows the name already and asks twice. */
+	for (unsigned i = 1; i <= 3; i++) {
+		says(&k, "print", good, NULL, "in force: good:a=1");
+		CHECK_U64(told(), i);
+	}
+	says(&k, "print", bad, NULL, "error: bad is no order");
+	says(&k, "list", dir, NULL, ". .. ");
+	CHECK_U64(told(), 4);
+	finish(&k);
+}
+
+static void test_nobody_waits_for_an_order_that_takes_its_time(void)
+{
+	AUTO_FREE char *path = NULL;
+	AUTO_FREE char *order = NULL;
+	AUTO_FREE char *lookup = NULL;
+	struct kit_child children[3];
+	char line[256];
+	static struct kit k;
+
+	start(&k, &options);
+	hold(true);
+	path = kit_path(&k, "d0/s1");
+	order = kit_path(&k, ".clairfs/order");
+	lookup = kit_path(&k, ".clairfs/announce/third");
+	kit_child_start(&children[0], "announce", k.mountpoint, "first");
+	wait_told(1);
+	kit_child_start(&children[1], "announce", k.mountpoint, "second");
+	kit_child_start(&children[2], "print", lookup, NULL);
+	CHECK_INT(kit_child(&k, "print", path, NULL), 0);
+	says(&k, "print", order, NULL, "the order");
+	CHECK_U64(told(), 1); /* one at a time */
+	hold(false);
+	for (unsigned i = 0; i < 3; i++) {
+		kit_child_line(&k, &children[i], line, sizeof(line));
+		CHECK_INT(kit_child_wait(&k, &children[i]), 0);
+		CHECK_CONTAINS(line, "in force");
+	}
+	CHECK_U64(told(), 3);
+	finish(&k);
+}
+
+static void test_unmounting_answers_those_who_wait(void)
+{
+	struct kit_child children[4];
+	static struct kit k;
+
+	start(&k, &options);
+	for (unsigned i = 0; i < 4; i++)
+		kit_child_start(&children[i], "announce", k.mountpoint, "good");
+	wait_told(1);
+	finish(&k);
+	for (unsigned i = 0; i < 4; i++) {
+		int rc = kit_child_wait(&k, &children[i]);
+
+		CHECK(rc == 0 || rc == ENOTCONN || rc == ECONNABORTED || rc == ENOENT ||
+		      rc == ENOTTY);
+	}
+}
+
+static void test_mount_that_takes_no_orders_says_so(void)
+{
+	static const struct kit_options deaf = { .vfiles = vfiles };
+	AUTO_FREE char *lookup = NULL;
+	static struct kit k;
+
+	start(&k, &deaf);
+	lookup = kit_path(&k, ".clairfs/announce/x");
+	CHECK_INT(kit_child(&k, "announce", k.mountpoint, "good"), ENOTTY);
+	CHECK_INT(kit_child(&k, "print", lookup, NULL), ENOENT);
+	finish(&k);
+}
+
+static const struct check_test tests[] = {
+	{ "ioctl_announces_once_with_status_and_line",
+	  test_ioctl_announces_once_with_status_and_line },
+	{ "other_versions_and_texts_without_end_are_refused",
+	  test_other_versions_and_texts_without_end_are_refused },
+	{ "lookup_announces_once_and_gives_the_answer",
+	  test_lookup_announces_once_and_gives_the_answer },
+	{ "nobody_waits_for_an_order_that_takes_its_time",
+	  test_nobody_waits_for_an_order_that_takes_its_time },
+	{ "unmounting_answers_those_who_wait", test_unmounting_answers_those_who_wait },
+	{ "mount_that_takes_no_orders_says_so", test_mount_that_takes_no_orders_says_so },
+};
+
+KIT_MAIN(tests)

@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Orders told to a mount that runs: before the job, in the middle of an epoch, wrongly, again, from a container in which
+only the mount is seen, by somebody who may not, and with the environment that Slurm and torchrun give a job.
+
+What a launcher tells a job must come from the test alone, so its variables are taken out of the environment first.
+"""
+import os
+import sys
+
+import mountkit
+import tap
+from mountkit import CLAIRFS, good, program, write_file
+
+SAMPLES = 1200
+for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "SLURM_PROCID", "SLURM_NTASKS", "CLAIRFS_ORDER"):
+    os.environ.pop(name, None)
+
+IOCTL = """
+import fcntl, struct, sys
+with open(sys.argv[1] + "/.clairfs/order", "rb") as f:
+    hint = bytearray(struct.pack("<Ii4088s", 1, 0, sys.argv[2].encode()))
+    fcntl.ioctl(f, 3 << 30 | len(hint) << 16 | 0xCF << 8 | 1, hint)
+version, status, text = struct.unpack("<Ii4088s", hint)
+print(status, text.split(b"\\0")[0].decode())
+"""
+
+
+STRANGER = "import fcntl, os, struct, sys\nos.setgroups([])\nos.setgid(65534)\nos.setuid(65534)\n"
+
+
+class Job:
+    """What the cases do with a mount."""
+
+    def __init__(self, place, mount, paths):
+        self.place, self.mount, self.point, self.paths = place, mount, mount.mountpoint, paths
+
+    def announce(self, spec, **env):
+        return mountkit.clairfs("announce", self.point, spec, env={**os.environ, **env})
+
+    def cat(self, name):
+        return self.mount.read(f".clairfs/{name}").decode()
+
+    def order(self):
+        return self.mount.stats()["order"]
+
+    def read(self, paths):
+        for path in paths:
+            self.mount.read(path)
+
+    def in_order(self, spec, epoch=0):
+        text = good("order", spec, "--n", SAMPLES, "--epoch", epoch)
+        return [self.paths[int(i)] for i in text.split()]
+
+    def becomes(self, name, **wanted):
+        """The order gets into such a state."""
+        def has():
+            order = self.order()
+            order["position"] = order["epoch"]["position"]
+            return all(order[key] == value for key, value in wanted.items())
+        try:
+            mountkit.wait_until(has, name)
+        except mountkit.Failed:
+            tap.equal(self.order(), wanted, name)
+        else:
+            tap.ok(True, name)
+
+
+def make_source(place):
+    for i in range(SAMPLES):
+        write_file(f"{place.source}/c{i % 3}/s{i}", b"%d" % i * 100)
+    return [line.split("\t")[1] for line in good("index", place.source).decode().splitlines()]
+
+
+def before_the_job(job):
+    spec = "torch-randperm:seed=7"
+    tap.equal(job.cat("order"), "none\n", "without an order the file says so")
+    told = job.announce(spec)
+    tap.equal((told.code, told.out.decode(), told.lines), (0, spec + "\n", []), "announce prints the order in force")
+    order = job.order()
+    tap.equal((order["spec"], order["state"]), (spec, "waiting"), "announced before the job, the start is prefetched")
+    tap.equal(job.cat("order"), spec + "\n", "and the file shows it")
+    job.read(job.in_order(spec)[:300])
+    job.becomes("the job is followed to where it is", state="following", position=300)
+
+
+def wrong_spec(job):
+    before = job.cat("order")
+    for spec, word in (("torch-randpern:seed=1", 'did you mean "torch-randperm"'), ("torch-randperm", '"seed" is missing'),
+                       ("torch-distributed:world=2:rank=2", "outside the world"), ("", "KIND"),
+                       ("list:path=/nowhere/at/all", "/nowhere/at/all")):
+        told = job.announce(spec)
+        tap.ok(told.code in (1, 2) and len(told.lines) == 1 and word in told.lines[0], f"announce '{spec}' is refused", told)
+        direct = program(sys.executable, "-c", IOCTL, job.point, spec).out.decode()
+        tap.ok(direct.startswith("-") and word in direct, f"the mount says the same of '{spec}'", direct)
+    answer = job.cat("announce/torch-distributed:sed=2")
+    tap.equal(answer, 'error: order torch-distributed: unknown key "sed", did you mean "seed"?\n', "a lookup answers likewise")
+    tap.equal(job.cat("order"), before, "and the order stays as it was")
+
+
+def second_announce(job):
+    spec = "torch-distributed:seed=3:world=2:rank=1"
+    tap.equal(job.announce(spec).out.decode(), spec + "\n", "a second announce")
+    order = job.order()
+    tap.equal((order["spec"], order["state"]), (spec, "waiting"), "replaces the first")
+    job.read(job.in_order(spec)[:200])
+    job.becomes("and is followed", state="following")
+    told = job.announce("none")
+    tap.equal((told.out, job.order()["state"]), (b"none\n", "no_order"), "none takes it back")
+    tap.equal(job.order()["why"], "the order was taken back", "status says so")
+
+
+def middle_of_an_epoch(job):
+    spec = "torch-randperm:seed=99"
+    reads = job.in_order(spec)
+    job.read(reads[:400])
+    job.announce(spec)
+    job.becomes("announced in the middle of an epoch, the job is followed from there without another read",
+                state="following", position=400)
+    job.read(reads[400:700])
+    job.becomes("and on", state="following", position=700)
+
+
+def shell(job):
+    wrote = program("sh", "-c", f"echo sequential > {job.point}/.clairfs/order")
+    tap.ok(wrote.code != 0 and b"ead-only" in wrote.err, "the kernel refuses writes to a read-only mount", wrote)
+    tap.equal(job.cat("announce/sequential:epochs=2"), "sequential:epochs=2\n", "a lookup announces")
+    tap.equal(job.order()["spec"], "sequential:epochs=2", "and counts")
+    path = job.place.path("list")
+    write_file(path, "".join(f"{p}\n" for p in reversed(job.paths)).encode())
+    tap.equal(job.cat("announce/list:path=" + path.replace("/", "%2F")), f"list:path={path}\n", "a path in the name, escaped")
+    job.read(list(reversed(job.paths))[:300])
+    job.becomes("a list of paths is followed", state="following")
+    listed = os.listdir(f"{job.point}/.clairfs")
+    tap.ok("announce" in listed and "order" in listed, "both are listed", listed)
+    tap.equal(os.listdir(f"{job.point}/.clairfs/announce"), [], "listing the directory announces nothing")
+
+
+def container(job):
+    """A mount namespace of its own, in which the mount is all there is of clairfs."""
+    inside = job.place.path("inside")
+    os.mkdir(inside)
+    script = f"""mount --bind {job.point} {inside} && umount -l {job.point} &&
+        cat {inside}/.clairfs/announce/torch-randperm:seed=5 && {CLAIRFS} announce {inside} torch-randperm:seed=6 &&
+        exec {sys.executable} -c "$0" {inside} torch-randperm:seed=8"""
+    told = program("unshare", "-m", "sh", "-c", script, IOCTL)
+    tap.equal(told.out.decode().split("\n"), ["torch-randperm:seed=5", "torch-randperm:seed=6", "0 torch-randperm:seed=8", ""],
+              "from a container: lookup, command, ioctl")
+    tap.equal(job.order()["spec"], "torch-randperm:seed=8", "reach the daemon outside")
+
+
+def told_to_a_mount(place):
+    paths = make_source(place)
+    with place.mount() as mount:
+        job = Job(place, mount, paths)
+        for case in before_the_job, wrong_spec, second_announce, middle_of_an_epoch, shell, container:
+            case(job)
+
+
+def environment(place):
+    slurm = {"SLURM_PROCID": "3", "SLURM_NTASKS": "8"}
+    torchrun = {"RANK": "1", "WORLD_SIZE": "4"}
+    paths = make_source(place)
+    with place.mount() as mount:
+        job = Job(place, mount, paths)
+        for env, spec, want in (
+                (slurm, "torch-distributed:seed=1", "torch-distributed:seed=1:world=8:rank=3"),
+                ({**slurm, **torchrun}, "torch-distributed:seed=1", "torch-distributed:seed=1:world=4:rank=1"),
+                ({**slurm, "RANK": "1"}, "torch-distributed", "torch-distributed:world=8:rank=3"),
+                (slurm, "torch-distributed:world=2", "torch-distributed:world=2"),
+                (slurm, "torch-distributed:world=9:ranks=0-1", "torch-distributed:world=9:ranks=0-1"),
+                ({"RANK": "x", "WORLD_SIZE": "y"}, "torch-randperm:seed=1", "torch-randperm:seed=1"),
+                ({"RANK": "0", "WORLD_SIZE": "1"}, "torch-distributed:seed=2", "torch-distributed:seed=2")):
+            tap.equal(job.announce(spec, **env).out.decode(), want + "\n", f"{spec} with {env}")
+        before = job.cat("order")
+        for rank, world in (("x", "4"), ("-1", "4"), ("4", "4"), ("0", "0"), ("0", "99999999999999999999"), ("", "4"),
+                            ("0", "4:seed=3"), ("0\n", "4"), ("\x1b[2J", "4")):
+            told = job.announce("torch-distributed:seed=1", RANK=rank, WORLD_SIZE=world)
+            tap.ok(told.code == 2 and len(told.lines) == 1 and "environment variable" in told.lines[0] and
+                   "\x1b" not in told.lines[0], f"RANK={rank!r} WORLD_SIZE={world!r} is refused with one line", told)
+        tap.equal(job.cat("order"), before, "nothing of that came through")
+
+
+PYTHON = """if True:
+    import sys
+    sys.path.insert(0, sys.argv[2])
+    import clairfs
+    print(clairfs.announce("torch-randperm:seed=21:epochs=3", sys.argv[1]))
+    print(clairfs.announce(range(1199, -1, -1), sys.argv[1]).split(":")[0])
+    for wrong in "torch-randpern:seed=1", "sequential:path=x" * 500, [5000], [0, -1]:
+        try:
+            print("took", wrong, clairfs.announce(wrong, sys.argv[1]))
+        except (clairfs.AnnounceError, OverflowError) as e:
+            print(type(e).__name__, len(str(e).splitlines()))
+    try:
+        clairfs.announce("sequential", "/")
+    except clairfs.AnnounceError as e:
+        print(e)
+    print(sorted(m for m in sys.modules if m.split(".")[0] in ("torch", "numpy")))"""
+
+
+def python_module(place):
+    """With a Python that has nothing but the standard library."""
+    package = os.path.join(os.environ["CLAIRFS_SOURCE"], "packaging", "python")
+    paths = make_source(place)
+    with place.mount() as mount:
+        job = Job(place, mount, paths)
+        told = program(sys.executable, "-I", "-c", PYTHON, job.point, package, env={**os.environ, "TMPDIR": place.root})
+        tap.equal(told.out.decode().splitlines(),
+                  ["torch-randperm:seed=21:epochs=3", "list", "AnnounceError 1", "AnnounceError 1", "AnnounceError 1",
+                   "OverflowError 1", "/: not a clairfs mount that takes orders", "[]"],
+                  "the Python module announces specs and lists, and says what is wrong")
+        tap.note(told.err.decode(errors="replace"))
+        tap.equal([f for f in os.listdir(place.root) if f.startswith("clairfs-")], [], "no list file stays behind")
+        tap.ok(job.order()["spec"].startswith("list:path="), "the list is in force")
+
+
+def stranger(place):
+    paths = make_source(place)
+    with place.mount(allow_other="yes") as mount:
+        job = Job(place, mount, paths)
+        told = program(sys.executable, "-c", STRANGER + IOCTL, job.point, "sequential").out
+        tap.ok(told.startswith(b"-1 ") and b"only root" in told, "another user may not announce", told)
+        seen = program("cat", f"{job.point}/.clairfs/announce/sequential", user=65534, group=65534, extra_groups=[])
+        tap.ok(seen.out.startswith(b"error: only root"), "nor by a lookup", seen)
+        tap.equal(job.cat("order"), "none\n", "but may read what is in force")
+
+
+def order_of_the_environment(place):
+    make_source(place)
+    env = {"CLAIRFS_ORDER": "torch-distributed:seed=4", "SLURM_PROCID": "1", "SLURM_NTASKS": "2"}
+    os.environ.update(env)
+    try:
+        with place.mount() as mount:
+            tap.equal(mount.stats()["order"]["spec"], "torch-distributed:seed=4:world=2:rank=1",
+                      "CLAIRFS_ORDER is the default of order")
+        with place.mount(order="sequential") as mount:
+            tap.equal(mount.stats()["order"]["spec"], "sequential", "option order wins over it")
+    finally:
+        for name in env:
+            del os.environ[name]
+    told = mountkit.clairfs("mount", place.source, place.mnt, env={**os.environ, "CLAIRFS_ORDER": "nonsense"})
+    tap.ok(told.code == 2 and len(told.lines) == 1 and "nonsense" in told.lines[0], "a wrong one is refused", told)
+
+
+def not_a_mount(place):
+    told = mountkit.clairfs("announce", place.source, "sequential")
+    tap.ok(told.code == 1 and len(told.lines) == 1 and "not a clairfs mount" in told.lines[0], "announce needs a mount", told)
+
+
+mountkit.run(told_to_a_mount, environment, python_module, stranger, order_of_the_environment, not_a_mount)
