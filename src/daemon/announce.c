@@ -31,11 +31,13 @@ void daemon_job_place(struct order_place *ret)
 void wire_order_init(struct wire *w)
 {
 	mutex_init(&w->order_mu);
+	mutex_init(&w->set_mu);
 }
 
 void wire_order_fini(struct wire *w)
 {
 	free(w->order_text);
+	mutex_fini(&w->set_mu);
 	mutex_fini(&w->order_mu);
 }
 
@@ -80,8 +82,7 @@ int wire_render_order(void *ctx, struct buf_writer *out)
 	return out->is_bad ? -ENOMEM : 0;
 }
 
-/* NULL: no order any more. */
-static int replace_order(struct wire *w, const struct order_spec *spec, struct err *err)
+int wire_replace_order(struct wire *w, const struct order_spec *spec, struct err *err)
 {
 	struct order *order = NULL;
 	int rc = spec ? wire_make_order(w, spec, &order, err) : 0;
@@ -96,6 +97,19 @@ static int replace_order(struct wire *w, const struct order_spec *spec, struct e
 	return 0;
 }
 
+/* What the job module is looking for is no longer wanted, whatever it finds from here on. */
+static int tell_order(struct wire *w, const struct order_spec *spec, struct err *err)
+{
+	int rc;
+
+	mutex_lock(&w->set_mu);
+	rc = wire_replace_order(w, spec, err);
+	if (rc == 0)
+		job_note_told(w->job, spec ? order_spec_text(spec) : NULL);
+	mutex_unlock(&w->set_mu);
+	return rc;
+}
+
 static int announce(struct wire *w, uint32_t uid, const char *text, struct err *err)
 {
 	struct order_spec *spec = NULL;
@@ -107,7 +121,7 @@ static int announce(struct wire *w, uint32_t uid, const char *text, struct err *
 	if (strcmp(text, "none") != 0)
 		rc = order_spec_parse(text, &spec, err);
 	if (rc == 0)
-		rc = replace_order(w, spec, err);
+		rc = tell_order(w, spec, err);
 	if (rc == 0)
 		log_info("%s: order announced by user %u: %s", w->mountpoint, uid,
 			 spec ? order_spec_text(spec) : "none");

@@ -4,9 +4,12 @@
 #define CLAIRFS_DAEMON_PRIV_H
 
 #include "clairfs/base/thr.h"
+#include <jansson.h>
+
 #include "clairfs/cache.h"
 #include "clairfs/daemon.h"
 #include "clairfs/fs.h"
+#include "clairfs/job.h"
 
 /* Everything a mount consists of, in the order it is built; torn down in reverse. */
 struct wire {
@@ -15,6 +18,7 @@ struct wire {
 	uint64_t start_ns;
 	struct metrics *metrics;
 	struct order_spec *spec; /* of the start */
+	struct mutex set_mu;     /* one order is put in force at a time; outside all other locks */
 	struct mutex order_mu;
 	char *order_text; /* order_mu: the spec in force, or NULL */
 	struct dataset *dataset;
@@ -25,6 +29,8 @@ struct wire {
 	struct arena *arena;
 	struct store *store;
 	uint64_t store_bytes; /* its budget */
+	struct job *job;
+	struct cache_watch watch;
 	struct cache *cache;
 	struct fs *fs;
 	struct fs_vfile vfiles[5];
@@ -47,6 +53,8 @@ void wire_order_fini(struct wire *w);
 /* Spec to order of this mount's dataset. */
 int wire_make_order(struct wire *w, const struct order_spec *spec, struct order **ret,
 		    struct err *err) MUST_USE;
+/* Puts an order in force (NULL: none any more); w->set_mu is held. */
+int wire_replace_order(struct wire *w, const struct order_spec *spec, struct err *err) MUST_USE;
 /* Keeps the text of the order in force; NULL: none. */
 int wire_set_order_text(struct wire *w, const char *text) MUST_USE;
 /* A copy of it, heap, or NULL. Any thread. */
@@ -55,6 +63,11 @@ char *wire_get_order_text(struct wire *w);
 int wire_announce(void *wire, uint32_t uid, const char *text, struct buf_writer *answer);
 /* The virtual file "order". */
 int wire_render_order(void *wire, struct buf_writer *out);
+
+/* job.c */
+int wire_make_job(struct wire *w, struct err *err) MUST_USE;
+/* What it does, for stats.json. */
+json_t *wire_job_json(struct wire *w);
 
 /* Renderers of the virtual files; ctx is a struct wire. */
 int stats_render_json(void *ctx, struct buf_writer *out);

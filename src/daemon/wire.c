@@ -235,6 +235,7 @@ static int make_cache(struct wire *w, struct err *err)
 				   .order = w->order,
 				   .metrics = w->metrics,
 				   .clock = clock_monotonic(),
+				   .watch = &w->watch,
 				   .arena_bytes = arena_bytes,
 				   .stage_bytes = o->stage ? o->stage : o->ram / 4,
 				   .sample_max_bytes =
@@ -278,7 +279,8 @@ int wire_mount(struct wire *w, struct err *err)
 	if (rc < 0)
 		return rc;
 	cache_set_stage(w->cache, fs_stage_ops(), w->fs);
-	return cache_start(w->cache, err);
+	rc = cache_start(w->cache, err);
+	return rc < 0 ? rc : job_start(w->job, err);
 }
 
 /* Source threads hold one descriptor each, kept files and watches some more: the usual soft limit
@@ -308,6 +310,8 @@ int wire_prepare(struct wire *w, const struct daemon_params *params, struct err 
 	if (rc == 0)
 		rc = make_tiers(w, err);
 	if (rc == 0)
+		rc = wire_make_job(w, err);
+	if (rc == 0)
 		rc = make_cache(w, err);
 	return rc;
 }
@@ -316,12 +320,14 @@ void wire_down(struct wire *w)
 {
 	if (w->fs)
 		fs_unmount(w->fs);
+	job_stop(w->job);
 	if (w->cache)
 		cache_stop(w->cache);
 	if (w->fs)
 		fs_free(w->fs);
 	if (w->cache)
 		cache_free(w->cache);
+	job_free(w->job);
 	store_close(w->store);
 	if (w->arena)
 		arena_free(w->arena);

@@ -55,6 +55,17 @@ static void params_of(const struct job_question *q, struct recover_params *p)
 }
 
 /* Too few samples to tell is no error here: the next look has more. */
+/* Not a neighbour of what was known, so a seed that somebody typed. */
+static bool is_typed(const struct recover_params *p, const struct recover_found *found)
+{
+	if (found->seed < RECOVER_TYPED)
+		return true;
+	for (size_t i = 0; i < p->n_hints; i++)
+		if (found->seed - p->hints[i] + 1024 < 2048) /* wraps, as hints do */
+			return false;
+	return p->effort == RECOVER_QUICK && !found->is_chain;
+}
+
 static int search(const struct recover_params *p, struct job_answer *ret)
 {
 	struct recover_found found;
@@ -64,7 +75,7 @@ static int search(const struct recover_params *p, struct job_answer *ret)
 	if (rc < 0)
 		return rc == -EINVAL ? -ENOENT : rc;
 	*ret = (struct job_answer){ .seed = found.seed,
-				    .is_likely = p->effort == RECOVER_QUICK && !found.is_chain,
+				    .is_likely = is_typed(p, &found) && !found.is_chain,
 				    .is_chain = found.is_chain,
 				    .manual_seed = found.manual_seed,
 				    .word = found.word,

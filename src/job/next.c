@@ -19,16 +19,34 @@
 /* From this many samples on, torch >= 2.6 shuffles in another way than what is searched for. */
 #define TORCH_LARGE 214748364
 #define LOADER_WORD 3
+#define WORDS_KNOWN 1024  /* of a manual_seed that was found before */
 #define LOADER_STEP 4     /* words of an epoch */
 #define PERSISTENT_STEP 2 /* with workers that live on */
 
-void known_found(struct known *k, const struct job_answer *a, uint64_t pass, uint32_t n_seen)
+/* A seed found by its neighbourhood to a hint may be a later word of the manual_seed known. */
+static void name_chain(const struct known *k, struct job_answer *a)
+{
+	if (!k->is_found || !k->last.is_chain || a->is_chain || a->spec[0])
+		return;
+	for (uint32_t word = 0; word < WORDS_KNOWN && !a->is_chain; word++)
+		if (recover_word(k->last.manual_seed, word) == a->seed) {
+			a->is_chain = true;
+			a->is_likely = false;
+			a->manual_seed = k->last.manual_seed;
+			a->word = word;
+		}
+}
+
+void known_found(struct known *k, const struct job_answer *answer, uint64_t pass, uint32_t n_seen)
 {
 	const struct job_answer *last = &k->last;
+	struct job_answer named = *answer, *a = &named;
 	bool is_later = k->is_found && pass == k->pass + 1 && !a->spec[0] && !last->spec[0];
-	bool is_one_chain = is_later && a->is_chain && last->is_chain &&
-			    a->manual_seed == last->manual_seed && a->word > last->word;
+	bool is_one_chain;
 
+	name_chain(k, a);
+	is_one_chain = is_later && a->is_chain && last->is_chain &&
+		       a->manual_seed == last->manual_seed && a->word > last->word;
 	if (!k->is_found || pass != k->pass || k->is_guess) {
 		k->is_same = is_later && a->seed == last->seed;
 		k->is_next = is_later && a->seed == last->seed + 1;

@@ -285,9 +285,11 @@ static bool is_next(const struct recover_found *f, uint32_t rank)
 
 /* The best world, rank by rank. One rank alone must be beyond chance; which world it is, is decided
  * by what all its ranks explain together: with four local ranks of eight, every other sample seen
- * belongs to rank 0 of a world of two, which is more than any of the four has. */
+ * belongs to rank 0 of a world of two, which is more than any of the four has. All ranks of any
+ * world read the same samples: then it is the smallest. */
 static bool judge_worlds(struct judge *j, double needed, struct recover_found *ret)
 {
+	struct recover_found whole = { 0 };
 	double best = 0;
 
 	*ret = (struct recover_found){ .bits_needed = needed };
@@ -313,11 +315,15 @@ static bool judge_worlds(struct judge *j, double needed, struct recover_found *r
 			if (f.n_ranks < RECOVER_RANKS_MAX)
 				f.rank[f.n_ranks++] = rank;
 		}
+		if (f.bits >= needed && f.n_ranks == f.world && !whole.world)
+			whole = f;
 		if (f.bits >= needed && sum > best) {
 			best = sum;
 			*ret = f;
 		}
 	}
+	if (ret->world && ret->n_ranks == ret->world)
+		*ret = whole;
 	return ret->bits >= needed;
 }
 
