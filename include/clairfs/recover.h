@@ -107,6 +107,8 @@ bool recover_spec(const struct recover_found *found, uint64_t n, unsigned which,
 /* Word `word` (from 0) that torch's generator gives after manual_seed(manual_seed); as fast as
  * counting up to it. */
 uint32_t recover_word(uint32_t manual_seed, uint64_t word);
+/* Whether one of the first `words` is this, and which. */
+bool recover_find_word(uint32_t manual_seed, uint32_t value, uint32_t words, uint32_t *ret_word);
 
 /* Instruction sets the search was built for, best first, and whether this CPU has them. NULL: no
  * more. */

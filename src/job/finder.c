@@ -201,7 +201,7 @@ static void prepare_locked(struct job *job, struct errand *e)
 				      .world = job->p.world,
 				      .hints = job->hints,
 				      .n_hints = known_hints(&job->known, job->hints),
-				      .is_first = s->looked == 0,
+				      .is_first = s->looked == 0 && s->n < TRAIL_FEW,
 				      .seed = job->known.last.seed,
 				      .threads = threads_of(job),
 				      .cancel = &job->cancel,
@@ -238,6 +238,7 @@ static int search(const struct job *job, const struct errand *e, struct job_answ
 static void hand_over_locked(struct job *job, uint64_t opens) REQUIRES(job->mu);
 static void hand_over_locked(struct job *job, uint64_t opens)
 {
+	bool is_guess = job->known.is_guess;
 	uint64_t told = job->told;
 	char spec[JOB_SPEC_MAX];
 	int rc;
@@ -247,7 +248,10 @@ static void hand_over_locked(struct job *job, uint64_t opens)
 		return;
 	}
 	mutex_unlock(&job->mu);
-	log_info("found the order %s after %" PRIu64 " opens", spec, opens);
+	if (is_guess)
+		log_info("the order %s is expected next", spec);
+	else
+		log_info("found the order %s after %" PRIu64 " opens", spec, opens);
 	rc = job->p.found(job->p.ctx, spec, told);
 	mutex_lock(&job->mu);
 	if (rc < 0 || told != job->told) {
@@ -293,7 +297,6 @@ static void settle_locked(struct job *job, const struct errand *e, int rc,
 {
 	bool is_full = e->aim.kind == AIM_FULL;
 
-	job->is_quick = job->is_full = false;
 	if (job->is_stopping || e->told != job->told)
 		return;
 	if (e->aim.kind == AIM_REFINE) {
@@ -341,6 +344,7 @@ static void run_errand_locked(struct job *job, struct errand *e)
 	publish_cpu(job);
 	mutex_lock(&job->mu);
 	settle_locked(job, e, rc, &answer);
+	job->is_quick = job->is_full = false;
 }
 
 static void *job_main(void *arg)

@@ -13,6 +13,7 @@
 
 /* --- trail.c: the opens, cut into passes over the dataset. */
 #define TRAIL_MAX 1024 /* opens that are kept of a beginning */
+#define TRAIL_FEW 96   /* fewer are worth the likeliest hypotheses only */
 #define TRAIL_TAIL 64  /* last opens, to tell echoes and to find where a pass began */
 #define TRAIL_PAUSE_NS (10 * NS_PER_S)
 

@@ -28,13 +28,11 @@ static void name_chain(const struct known *k, struct job_answer *a)
 {
 	if (!k->is_found || !k->last.is_chain || a->is_chain || a->spec[0])
 		return;
-	for (uint32_t word = 0; word < WORDS_KNOWN && !a->is_chain; word++)
-		if (recover_word(k->last.manual_seed, word) == a->seed) {
-			a->is_chain = true;
-			a->is_likely = false;
-			a->manual_seed = k->last.manual_seed;
-			a->word = word;
-		}
+	if (!recover_find_word(k->last.manual_seed, a->seed, WORDS_KNOWN, &a->word))
+		return;
+	a->is_chain = true;
+	a->is_likely = false;
+	a->manual_seed = k->last.manual_seed;
 }
 
 void known_found(struct known *k, const struct job_answer *answer, uint64_t pass, uint32_t n_seen)

@@ -21,7 +21,7 @@
 #define STRAY_OPENS 16
 
 /* Numbers of opens that are worth a look. */
-static const uint32_t looks[] = { 32, 96, 256, TRAIL_MAX };
+static const uint32_t looks[] = { 32, TRAIL_FEW, 256, TRAIL_MAX };
 
 int trail_init(struct trail *t, uint64_t n)
 {

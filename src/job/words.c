@@ -53,6 +53,8 @@ void words_say(const struct words_facts *f, char out[JOB_WORDS_MAX])
 		say_searching(f, why, out);
 	else if (f->plan == JOB_PLAN_NONE || f->plan == JOB_PLAN_LOST || f->plan == JOB_PLAN_ENDED)
 		say_waiting(f, why, out);
+	else if (f->found[0] && f->known->is_guess)
+		snprintf(out, JOB_WORDS_MAX, "expected %s, after the epochs before", f->found);
 	else if (f->found[0])
 		snprintf(out, JOB_WORDS_MAX, "found %s after %" PRIu64 " opens (%s)", f->found,
 			 f->found_after, f->was_full ? "all seeds" : "quick");

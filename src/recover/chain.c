@@ -162,3 +162,16 @@ uint32_t recover_word(uint32_t manual_seed, uint64_t word)
 		(void)mt_u32(&mt);
 	return mt_u32(&mt);
 }
+
+bool recover_find_word(uint32_t manual_seed, uint32_t value, uint32_t words, uint32_t *ret_word)
+{
+	struct mt mt;
+
+	mt_seed(&mt, manual_seed);
+	for (uint32_t word = 0; word < words; word++)
+		if (mt_u32(&mt) == value) {
+			*ret_word = word;
+			return true;
+		}
+	return false;
+}
