@@ -60,8 +60,10 @@ struct recover_params {
 	enum recover_effort effort;
 	uint32_t first_seed, last_seed; /* of the full search; evidence is asked for as for all */
 	unsigned threads;               /* 0: one per CPU this process may use */
-	int nice;     /* of these threads, 0..19: added by setpriority, as far as it goes */
-	bool is_idle; /* they run where a CPU has nothing else to do (SCHED_IDLE) */
+	int nice; /* of these threads, 0..19: added by setpriority, as far as it goes */
+	/* SCHED_BATCH: they wake nobody up. Not SCHED_IDLE: on a node without an idle CPU such a
+	 * thread would take seconds to notice that it is cancelled. */
+	bool is_batch;
 	const atomic_bool *cancel;     /* may be NULL; looked at every few milliseconds */
 	atomic_uint_least64_t *cpu_ns; /* may be NULL; the time of the search threads is added */
 	/* Called by the calling thread a few times a second; may be NULL. */

@@ -25,9 +25,9 @@ static const struct conf_option options[] = {
 	    "torch-distributed:seed=42:world=8:ranks=0-3. Empty: unknown, an ordinary "
 	    "cache."),
 	ROW(recover, CONF_CHOICE, "full", 0, 0, job_effort_names,
-	    "How hard an order that nobody told is looked for. quick: likely seeds, a fraction of "
-	    "a second now and then. full: then all 2^32 of them, once, up to six minutes of a "
-	    "CPU where one has nothing else to do."),
+	    "How an order that nobody told is looked for. quick: likely seeds, a fraction of a "
+	    "second at the beginning of an epoch. full: then all 2^32 of them, once, about five "
+	    "minutes of a core at the lowest priority."),
 	ROW(recover_threads, CONF_U64, "0", 0, 1024, NULL,
 	    "Threads that try all seeds. 0: half of the CPUs, 16 at most."),
 	ROW(layout, CONF_CHOICE, "auto", 0, 0, dataset_layout_names,

@@ -166,7 +166,7 @@ static int search_all(const struct part *part, const uint32_t *world, struct job
 	p.n_worlds = world ? 1 : 0;
 	p.threads = part->q->threads;
 	p.nice = FULL_NICE;
-	p.is_idle = true;
+	p.is_batch = true;
 	if (part->q->progress) {
 		p.progress = pass_progress;
 		p.progress_ctx = (void *)part;

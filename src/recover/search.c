@@ -127,8 +127,8 @@ static void be_modest(const struct recover_params *p)
 
 	if (p->nice > 0)
 		(void)setpriority(PRIO_PROCESS, 0, MIN(getpriority(PRIO_PROCESS, 0) + p->nice, 19));
-	if (p->is_idle)
-		(void)sched_setscheduler(0, SCHED_IDLE, &none);
+	if (p->is_batch)
+		(void)sched_setscheduler(0, SCHED_BATCH, &none);
 }
 
 /* Adds what this thread has used since the last time. */
