@@ -20,6 +20,7 @@ struct mount_opts {
 	uint64_t ram, stage, sample_max;
 	char *store_dir;
 	uint64_t store_bytes, store_keep_free;
+	int store_pins; /* enum plan_pin_rule */
 	uint64_t source_max_inflight, source_max_mbps;
 	int source_engine, store_engine; /* enum io_engine */
 	uint64_t scan_threads, stagers;

@@ -16,6 +16,13 @@
 #include "clairfs/base/cleanup.h"
 #include "clairfs/order.h"
 
+/* Which samples are pinned. */
+enum plan_pin_rule {
+	PLAN_PIN_AUTO, /* the smallest when requests cost the source more than bytes, as measured */
+	PLAN_PIN_FIRST,    /* as they come */
+	PLAN_PIN_SMALLEST, /* the smallest */
+};
+
 struct plan_params {
 	uint32_t n;                     /* samples */
 	const uint64_t *size;           /* [n] bytes; copied */
@@ -23,8 +30,10 @@ struct plan_params {
 	uint64_t arena_bytes; /* samples FETCHING or ARENA never hold more than this; a sample costs
 			       * its size rounded up to 4096 (empty: 4096) */
 	uint64_t stage_bytes; /* pushed and not opened yet */
-	uint64_t sample_max_bytes; /* larger samples are not prefetched; <= arena_bytes / 4 */
-	uint64_t store_bytes;      /* budget of pins, 0 = no store */
+	uint64_t sample_max_bytes;   /* larger samples are not prefetched; <= arena_bytes / 4 */
+	uint64_t store_bytes;        /* budget of pins, 0 = no store */
+	enum plan_pin_rule pin_rule; /* among samples this node reads equally often; those that it
+				      * reads more often always come first */
 	uint32_t inflight_min,
 		inflight_max;        /* samples being fetched at once; adaptive between them */
 	uint64_t source_bytes_per_s; /* cap of prefetching, 0 = none; demand reads use up the same
@@ -96,6 +105,8 @@ struct plan_status {
 	uint32_t inflight, inflight_limit;
 	uint64_t arena_bytes, stage_bytes, stage_limit_bytes, pinned_bytes;
 	uint64_t span;
+	uint64_t epochs_known; /* later epochs of which it is known what this node reads; 0 where
+				* every epoch reads everything */
 	/* counters since plan_new */
 	uint64_t opened, issued, useful, late, wasted, failed, mismatches, resyncs;
 	/* reads of samples that the job does not number, such as a validation set: ever, and
@@ -123,6 +134,11 @@ void plan_get_status(const struct plan *plan, struct plan_status *ret);
  * far; left an epoch before its end". */
 #define PLAN_TEXT 320
 void plan_status_text(const struct plan_status *status, char out[PLAN_TEXT]);
+/* Whether reads (the last one last; a few dozen) stand at one place of an epoch, as a plan that has
+ * lost its order would look for them. Never true for an epoch so short that chance might do it. For
+ * trying orders without making a plan of them; any thread. */
+bool plan_epoch_fits(const struct order_info *info, const struct order_epoch *epoch,
+		     const uint32_t *reads, uint32_t n_reads);
 /* True once the reads have confirmed the order (OPEN may be answered ENOSYS for good). */
 bool plan_is_confirmed(const struct plan *plan);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The job module in a daemon: it hears of opens and of how the order is doing from the planner, and
  * what it finds becomes the order in force unless somebody has told one meanwhile. Orders told and
- * orders found are put in force under one lock (set_mu), so that the told one always comes last.
+ * orders found are put in force under one lock (change_mu), so that the told one always comes last.
  *
  * The watch functions run on the planner's thread and must not block; wire_found runs on the job's
  * and waits for the planner. */
@@ -38,10 +38,11 @@ static int found(void *ctx, const char *text, uint64_t stamp)
 	struct err err = { 0 };
 	int rc = order_spec_parse(text, &spec, &err);
 
-	mutex_lock(&w->set_mu);
+	mutex_lock(&w->change_mu);
 	if (rc == 0)
-		rc = job_is_current(w->job, stamp) ? wire_replace_order(w, spec, &err) : -ECANCELED;
-	mutex_unlock(&w->set_mu);
+		rc = job_is_current(w->job, stamp) ? wire_replace_order(w, spec, false, &err)
+						   : -ECANCELED;
+	mutex_unlock(&w->change_mu);
 	order_spec_free(spec);
 	if (rc < 0 && rc != -ECANCELED)
 		log_warn("%s: the order %s cannot be followed: %s", w->mountpoint, text, err.msg);

@@ -242,6 +242,7 @@ static int make_cache(struct wire *w, struct err *err)
 					   MIN(o->sample_max ? o->sample_max : o->ram / 8,
 					       arena_bytes / 4),
 				   .store_bytes = w->store_bytes,
+				   .pin_rule = (enum plan_pin_rule)o->store_pins,
 				   .inflight_min = (uint32_t)MIN(4, inflight),
 				   .inflight_max = (uint32_t)inflight,
 				   .source_bytes_per_s = o->source_max_mbps * 1000000,
@@ -263,6 +264,7 @@ int wire_mount(struct wire *w, struct err *err)
 				.inodes_ahead = w->opts->inodes_ahead,
 				.vfiles = w->vfiles,
 				.announce = wire_announce,
+				.show_order = wire_render_order,
 				.announce_ctx = w,
 				.force_open_answered = w->opts->open == 1 };
 	int rc;
@@ -270,8 +272,9 @@ int wire_mount(struct wire *w, struct err *err)
 	w->vfiles[0] = (struct fs_vfile){ "stats.json", stats_render_json, w };
 	w->vfiles[1] = (struct fs_vfile){ "metrics", stats_render_metrics, w };
 	w->vfiles[2] = (struct fs_vfile){ "config", stats_render_config, w };
-	w->vfiles[3] = (struct fs_vfile){ "order", wire_render_order, w };
-	w->vfiles[4] = (struct fs_vfile){ NULL, NULL, NULL };
+	w->vfiles[3] = (struct fs_vfile){ "control", wire_render_order, w };
+	w->vfiles[4] = (struct fs_vfile){ "answer", wire_render_answer, w };
+	w->vfiles[5] = (struct fs_vfile){ NULL, NULL, NULL };
 	rc = fs_new(&fp, &w->fs, err);
 	if (rc < 0)
 		return rc;
@@ -280,7 +283,9 @@ int wire_mount(struct wire *w, struct err *err)
 		return rc;
 	cache_set_stage(w->cache, fs_stage_ops(), w->fs);
 	rc = cache_start(w->cache, err);
-	return rc < 0 ? rc : job_start(w->job, err);
+	if (rc == 0)
+		rc = job_start(w->job, err);
+	return rc < 0 ? rc : renumber_start(w, err);
 }
 
 /* Source threads hold one descriptor each, kept files and watches some more: the usual soft limit
@@ -321,6 +326,7 @@ void wire_down(struct wire *w)
 	if (w->fs)
 		fs_unmount(w->fs);
 	job_stop(w->job);
+	renumber_stop(w);
 	if (w->cache)
 		cache_stop(w->cache);
 	if (w->fs)

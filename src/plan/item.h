@@ -5,9 +5,8 @@
 #define CLAIRFS_PLAN_ITEM_H
 
 #include "clairfs/base/bitmap.h"
+#include "clairfs/base/tree.h"
 #include "clairfs/order.h"
-
-#include "tree.h"
 
 enum item_flag {
 	ABSENT = 0,
@@ -29,6 +28,8 @@ enum item_flag {
 	TRY_SHIFT = 14, /* two bits: STAGE attempts */
 	TRY_MASK = 3 << TRY_SHIFT,
 	OUTSIDE = 1 << 16, /* the job does not number it: reading it says nothing */
+	FAR_SHIFT = 17, /* seven bits: 1 + bucket of a next use beyond the keys, 0: none known */
+	FAR_MASK = 127 << FAR_SHIFT,
 };
 
 struct item {

@@ -11,12 +11,15 @@
 
 #include <assert.h>
 
+#include "choose.h"
 #include "clairfs/base/bitmap.h"
 #include "clairfs/base/clock.h"
 #include "clairfs/base/ids.h"
+#include "clairfs/base/tree.h"
 #include "clairfs/plan.h"
+#include "horizon.h"
 #include "item.h"
-#include "tree.h"
+#include "uses.h"
 
 #define PAGE_BYTES 4096u
 #define NO_KEY UINT32_MAX
@@ -72,7 +75,8 @@ struct plan {
 	struct item *item;
 	struct slot slots[2];
 	uint32_t cur;        /* the slot being read; the other one is the next pass */
-	struct tree unkeyed; /* samples in the arena, evictable, without a key */
+	struct tree unkeyed; /* samples in the arena, evictable, of which no next use is known */
+	struct uses uses;    /* next uses beyond the two passes */
 
 	enum plan_state state;
 	enum plan_why why, note; /* note: what the last re-synchronisation found out */
@@ -125,6 +129,9 @@ struct plan {
 	bool is_pinning_over;
 	uint32_t pin_failures;
 
+	struct horizon horizon;
+	struct choice choice;
+
 	/* stage.c */
 	double stage_limit; /* pages */
 	uint64_t stage_end, stage_sum, stage_shrunk_ns,
@@ -132,7 +139,7 @@ struct plan {
 	bool is_stage_dirty;
 
 	struct hold *hold; /* ring */
-	uint32_t hold_head, hold_count, hold_size;
+	uint32_t hold_head, hold_count, hold_size, hold_reads;
 	struct retry retry[RETRY_QUEUE];
 	uint32_t retry_head, retry_count;
 	uint32_t pin_queue[PIN_QUEUE], pin_head, pin_count;
@@ -188,6 +195,7 @@ static inline bool is_prefetching(const struct plan *plan)
 }
 
 /* plan.c */
+void plan_init_span(struct plan *plan);
 void plan_act(struct plan *plan, enum plan_action_kind kind, uint32_t sample);
 
 /* retain.c: the sets, the arena's content, holds */
@@ -216,7 +224,6 @@ void room_answered(struct plan *plan, uint64_t now_ns, uint32_t pages, int statu
 /* fetch.c */
 bool fetch_is_transient(int status);
 uint64_t fetch_step(struct plan *plan, uint64_t now_ns);
-uint64_t fetch_horizon(const struct plan *plan);
 
 /* stage.c */
 uint64_t stage_step(struct plan *plan, uint64_t now_ns);
@@ -230,7 +237,7 @@ void stage_unstaged(struct plan *plan, uint64_t now_ns, uint32_t sample);
 
 /* pin.c */
 void pin_offer(struct plan *plan, uint32_t sample);
-void pin_step(struct plan *plan);
+bool pin_step(struct plan *plan); /* true when there is more to do at once */
 void pin_answered(struct plan *plan, uint32_t sample, int status);
 void pin_lost(struct plan *plan, uint32_t sample);
 void pin_kept(struct plan *plan, uint32_t sample);
@@ -238,6 +245,7 @@ void pin_kept(struct plan *plan, uint32_t sample);
 /* window.c */
 uint64_t slot_first_use(const struct slot *slot, const struct plan *plan, uint32_t sample);
 void window_read(struct plan *plan, uint64_t now_ns, uint32_t sample);
+bool window_is_recent(const struct plan *plan, uint32_t sample);
 void window_pass_over(struct plan *plan, struct slot *slot, uint64_t pos);
 void window_replay(struct plan *plan, uint64_t now_ns);
 

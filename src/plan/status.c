@@ -82,6 +82,7 @@ void plan_get_status(const struct plan *plan, struct plan_status *ret)
 		.stage_limit_bytes = (uint64_t)plan->stage_limit * PAGE_BYTES,
 		.pinned_bytes = plan->pinned_pages * PAGE_BYTES,
 		.span = plan->span,
+		.epochs_known = uses_known(plan),
 		.opened = plan->opened,
 		.issued = plan->issued,
 		.useful = plan->useful,

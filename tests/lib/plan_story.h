@@ -26,8 +26,9 @@ struct story {
 	uint32_t n_order; /* of these the order has the first ones; 0: all */
 	bool is_unshuffled;
 	uint32_t *order[STORY_EPOCHS];
-	uint64_t now;
-	bool is_auto[5]; /* by enum plan_action_kind */
+	uint64_t now, *size;
+	uint64_t byte_ns; /* of a fetch per byte, instead of a millisecond in all */
+	bool is_auto[5];  /* by enum plan_action_kind */
 	uint64_t count[5];
 	struct plan_action log[STORY_LOG]; /* not answered automatically, and all DROPs */
 	uint32_t n_log;
@@ -78,11 +79,13 @@ static inline void story_event(struct story *st, struct plan_event ev)
 
 static inline void story_fetched(struct story *st, uint32_t sample, int status)
 {
-	story_event(st, (struct plan_event){ .kind = PLAN_EV_FETCHED,
-					     .sample = sample,
-					     .status = status,
-					     .latency_ns = NS_PER_MS,
-					     .bytes = 4096 });
+	story_event(st,
+		    (struct plan_event){ .kind = PLAN_EV_FETCHED,
+					 .sample = sample,
+					 .status = status,
+					 .latency_ns = st->byte_ns ? st->byte_ns * st->size[sample]
+								   : NS_PER_MS,
+					 .bytes = st->size[sample] });
 }
 
 static inline void story_answer(struct story *st, const struct plan_action *a)
@@ -146,6 +149,7 @@ static inline struct story *story_prepare(struct plan_params params, const uint6
 	struct story *st = calloc(1, sizeof(*st));
 	uint64_t *size = calloc(params.n + 1, sizeof(*size));
 
+	st->size = size;
 	st->n = params.n;
 	st->now = NS_PER_S;
 	memset(st->is_auto, true, sizeof(st->is_auto));
@@ -153,7 +157,6 @@ static inline struct story *story_prepare(struct plan_params params, const uint6
 		size[i] = sizes ? sizes[i] : 4096;
 	params.size = size;
 	CHECK_INT(plan_new(&params, &st->plan), 0);
-	free(size); /* the plan has its own copy */
 	return st;
 }
 
@@ -168,6 +171,7 @@ static inline struct story *story_new(struct plan_params params, const uint64_t 
 static inline void story_free(struct story *st)
 {
 	plan_free(st->plan);
+	free(st->size);
 	for (uint32_t i = 0; i < STORY_EPOCHS; i++)
 		free(st->order[i]);
 	free(st);
