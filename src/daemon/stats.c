@@ -36,10 +36,10 @@ static json_t *order_json(struct wire *w, const struct cache_status *st)
 	char doing[PLAN_TEXT];
 
 	plan_status_text(p, doing);
-	return json_pack("{s:o*, s:s, s:s, s:s, s:b, s:o, s:o}", "spec", spec, "state",
+	return json_pack("{s:o*, s:s, s:s, s:s, s:b, s:o, s:o, s:o}", "spec", spec, "state",
 			 plan_state_names[p->state], "why", p->why ? p->why : "", "doing", doing,
 			 "is_followed", p->state == PLAN_FOLLOWING || p->state == PLAN_SLOWED,
-			 "epoch", epoch, "readers", other);
+			 "epoch", epoch, "readers", other, "search", wire_job_json(w));
 }
 
 static json_t *announced_json(struct wire *w)
