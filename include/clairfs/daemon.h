@@ -15,9 +15,14 @@
 struct mount_opts {
 	int layout; /* enum dataset_layout */
 	char *order;
+	int recover; /* enum job_effort */
+	uint64_t recover_threads;
 	uint64_t ram, stage, sample_max;
 	char *store_dir;
+	bool store_keep;
 	uint64_t store_bytes, store_keep_free;
+	int store_verify; /* enum store_verify */
+	uint64_t store_max_mbps, store_scrub_mbps;
 	int store_pins; /* enum plan_pin_rule */
 	uint64_t source_max_inflight, source_max_mbps;
 	int source_engine, store_engine; /* enum io_engine */
@@ -52,8 +57,8 @@ struct dataset;
 struct order_params;
 void daemon_order_params(struct dataset *dataset, struct order_params *ret);
 
-/* What the launcher of a job says about its place: RANK and WORLD_SIZE (torchrun), else SLURM_PROCID
- * and SLURM_NTASKS. */
+/* What the launcher of a job says about its place: RANK and WORLD_SIZE (torchrun), else
+ * SLURM_PROCID and SLURM_NTASKS. */
 struct order_place;
 void daemon_job_place(struct order_place *ret);
 

@@ -15,10 +15,10 @@
 #include "clairfs/base/bitmap.h"
 #include "clairfs/base/clock.h"
 #include "clairfs/base/ids.h"
+#include "clairfs/base/tree.h"
 #include "clairfs/plan.h"
 #include "horizon.h"
 #include "item.h"
-#include "tree.h"
 #include "uses.h"
 
 #define PAGE_BYTES 4096u
