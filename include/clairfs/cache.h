@@ -34,6 +34,7 @@ struct cache_params {
 	uint64_t stage_bytes;
 	uint64_t sample_max_bytes;
 	uint64_t store_bytes;
+	enum plan_pin_rule pin_rule;
 	uint32_t inflight_min, inflight_max; /* prefetch requests of the source in flight */
 	uint64_t source_bytes_per_s;
 	uint32_t stagers;       /* 1..8 threads */

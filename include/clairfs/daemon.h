@@ -21,6 +21,7 @@ struct mount_opts {
 	uint64_t store_bytes, store_keep_free;
 	int store_verify; /* enum store_verify */
 	uint64_t store_max_mbps, store_scrub_mbps;
+	int store_pins; /* enum plan_pin_rule */
 	uint64_t source_max_inflight, source_max_mbps;
 	int source_engine, store_engine; /* enum io_engine */
 	uint64_t scan_threads, stagers;
@@ -48,6 +49,11 @@ struct daemon_params {
  * returns in the parent as soon as the mount is ready, or with the error (the child has printed
  * nothing). -EINVAL: the caller was wrong. */
 int daemon_run(const struct daemon_params *params, struct err *err) MUST_USE;
+
+/* What order_new needs to know about a dataset, which must live as long as *ret is used. */
+struct dataset;
+struct order_params;
+void daemon_order_params(struct dataset *dataset, struct order_params *ret);
 
 /* What the launcher of a job says about its place: RANK and WORLD_SIZE (torchrun), else SLURM_PROCID
  * and SLURM_NTASKS. */

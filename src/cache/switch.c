@@ -52,6 +52,7 @@ int plan_make(struct cache *c, const struct order_ref *order, struct plan **ret)
 		.stage_bytes = c->stage ? c->p.stage_bytes : 0,
 		.sample_max_bytes = MIN(c->p.sample_max_bytes, c->p.arena_bytes / 4),
 		.store_bytes = c->p.store ? c->p.store_bytes : 0,
+		.pin_rule = c->p.pin_rule,
 		.inflight_min = c->p.inflight_min,
 		.inflight_max = c->p.inflight_max,
 		.source_bytes_per_s = c->p.source_bytes_per_s,

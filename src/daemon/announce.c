@@ -39,24 +39,12 @@ void wire_order_fini(struct wire *w)
 	mutex_fini(&w->order_mu);
 }
 
-static bool resolve_path(void *ctx, const char *path, size_t len, uint32_t *ret_sample)
-{
-	const struct dataset *ds = ctx;
-	struct entry_id e = dataset_resolve(ds, path, len);
-
-	if (!dataset_is_sample(ds, e))
-		return false;
-	*ret_sample = e.v;
-	return true;
-}
-
 int wire_make_order(struct wire *w, const struct order_spec *spec, struct order **ret,
 		    struct err *err)
 {
-	struct order_params op = { .n = dataset_n_samples(w->dataset),
-				   .resolve = resolve_path,
-				   .resolve_ctx = w->dataset };
+	struct order_params op;
 
+	daemon_order_params(w->dataset, &op);
 	return order_new(spec, &op, ret, err);
 }
 

@@ -11,6 +11,7 @@
 #include "clairfs/tier/store.h"
 
 static const char *const open_choices[] = { "auto", "answer", NULL };
+static const char *const pin_choices[] = { "auto", "first", "smallest", NULL };
 static const char *const log_choices[] = { "error", "warn", "info", "debug", NULL };
 
 #define ROW(field, kind, def, lo, hi, words, text)                                                 \
@@ -56,6 +57,10 @@ static const struct conf_option options[] = {
 	ROW(store_scrub_mbps, CONF_U64, "0", 0, 1000000, NULL,
 	    "The store is read and compared in the background at this rate in MB/s. 0: "
 	    "never."),
+	ROW(store_pins, CONF_CHOICE, "auto", 0, 0, pin_choices,
+	    "Which samples go into the store, among those read equally often: as they "
+	    "come (first), the smallest (fewest requests are left for the source), or "
+	    "auto: the smallest when requests cost the source more than their bytes."),
 	ROW(source_max_inflight, CONF_U64, "64", 1, 1024, NULL,
 	    "Most requests to the source at once: threads that read it."),
 	ROW(source_max_mbps, CONF_U64, "0", 0, 1000000, NULL,

@@ -222,6 +222,7 @@ static int make_cache(struct wire *w, struct err *err)
 					   MIN(o->sample_max ? o->sample_max : o->ram / 8,
 					       arena_bytes / 4),
 				   .store_bytes = w->store_bytes,
+				   .pin_rule = (enum plan_pin_rule)o->store_pins,
 				   .inflight_min = (uint32_t)MIN(4, inflight),
 				   .inflight_max = (uint32_t)inflight,
 				   .source_bytes_per_s = o->source_max_mbps * 1000000,

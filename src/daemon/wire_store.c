@@ -15,7 +15,7 @@
 #include "clairfs/base/log.h"
 #include "daemon_priv.h"
 
-#define STORE_MAX_INFLIGHT 64
+#define STORE_MAX_INFLIGHT 32
 
 static bool is_kept(struct wire *w, struct entry_id entry, uint64_t *bytes)
 {

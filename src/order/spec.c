@@ -25,6 +25,8 @@ const struct order_key order_common_keys[] = {
 	{ .name = "batch", .type = ORDER_KEY_U64, .min = 1, .max = UINT32_MAX },
 	{ .name = "workers", .type = ORDER_KEY_U64, .min = 0, .max = 1 << 20 },
 	{ .name = "prefetch_factor", .type = ORDER_KEY_U64, .min = 1, .max = 1 << 20 },
+	{ .name = "sort", .type = ORDER_KEY_TEXT },
+	{ .name = "under", .type = ORDER_KEY_TEXT },
 	{ .name = NULL },
 };
 

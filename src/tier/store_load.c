@@ -211,7 +211,8 @@ static int enter(struct loading *l)
 	is_claimed = s->is_claimed;
 	mutex_unlock(&s->mu);
 	/* Too late to be looked for by everybody who wants something: store_has() takes it up. */
-	if (is_claimed && atomic_exchange(&segment->is_shared, false))
+	if (rc == 0 && is_claimed && !atomic_load(&segment->n_wanted) &&
+	    atomic_exchange(&segment->is_shared, false))
 		(void)flock(segment->fd, LOCK_UN);
 	if (rc < 0)
 		store_segment_retire(s, segment);

@@ -212,17 +212,34 @@ int store_segment_seal(struct store *s, struct store_segment *segment)
 	return 0;
 }
 
-/* The last one to write seals. A segment that could not be sealed is found by its records. */
+static void remove_file(struct store *s, uint64_t id)
+{
+	char name[STORE_NAME_SIZE];
+
+	store_segment_name(id, name);
+	if (s->dir.is_persistent)
+		(void)s->dir.sys->unlinkat(s->dir.fd, name, 0);
+}
+
+/* The last one to write seals. A segment that could not be sealed is found by its records; one
+ * without any, whose first write has failed, goes. */
 static void writer_put(struct store *s, struct store_segment *segment)
 {
-	bool is_last;
+	bool is_last, is_empty;
 	int rc;
 
 	mutex_lock(&s->mu);
 	is_last = --segment->n_writers == 0;
+	is_empty = segment->n_entries == 0 && !segment->is_entries_lost;
 	mutex_unlock(&s->mu);
 	if (!is_last)
 		return;
+	if (is_empty) {
+		remove_file(s, segment->header.segment);
+		store_segment_retire(s, segment);
+		store_segment_put(s, segment);
+		return;
+	}
 	rc = store_segment_seal(s, segment);
 	mutex_lock(&s->mu);
 	segment->has_failed = rc < 0;
@@ -315,15 +332,6 @@ static int make_file(struct store *s, uint64_t *ret_id)
 		fd = store_dir_make(&s->dir, *ret_id);
 	}
 	return fd == -EAGAIN || fd == -EEXIST ? -EIO : without_room(fd);
-}
-
-static void remove_file(struct store *s, uint64_t id)
-{
-	char name[STORE_NAME_SIZE];
-
-	store_segment_name(id, name);
-	if (s->dir.is_persistent)
-		(void)s->dir.sys->unlinkat(s->dir.fd, name, 0);
 }
 
 static int fill_new(struct store *s, struct store_segment *segment, uint64_t bytes, uint32_t n)

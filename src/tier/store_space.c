@@ -110,7 +110,7 @@ static bool give_up(struct store *s, uint64_t id)
 	else if (segment && fd >= 0 && atomic_load(&segment->is_shared))
 		(void)flock(fd, LOCK_SH | LOCK_NB);
 	if (segment && is_done) {
-		log_info("store: gave up a segment of %llu records",
+		log_debug("store: gave up a segment of %llu records",
 			 (unsigned long long)atomic_load(&segment->n_records));
 		store_segment_retire(s, segment);
 	}
