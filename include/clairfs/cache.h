@@ -51,6 +51,9 @@ int cache_new(const struct cache_params *params, struct cache **ret, struct err 
  * thread but the reactor. The order is the cache's from here on, also when this fails: -ENOMEM,
  * -EINVAL: the old order stays in force; -ECANCELED: not started, or stopping. */
 int cache_set_order(struct cache *cache, struct order *take_order) MUST_USE;
+/* The last samples opened, at most max of them, the latest last. Asks the planner; any thread but
+ * the reactor. 0 before cache_start and when stopping. */
+uint32_t cache_last_opens(struct cache *cache, uint32_t *ret_sample, uint32_t max);
 /* Gives the operations of the mounted filesystem; before cache_start. Without them nothing is
  * staged. */
 void cache_set_stage(struct cache *cache, const struct stage_ops *ops, void *ctx);

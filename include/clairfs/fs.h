@@ -25,6 +25,19 @@ struct fs_vfile {
 	void *ctx;
 };
 
+#define FS_TOLD_BY_MODE UINT32_MAX /* the mode of .clairfs/order has let them write */
+
+struct clairfs_list; /* hint.h */
+/* What somebody says through the mount: a spec, or a part of a list. */
+struct fs_told {
+	uint32_t uid;
+	const char *text; /* any bytes, with a zero behind; of a list: keys, or empty */
+	size_t size;      /* without that zero; a line too long to be an order is cut, but stays
+			     longer than the longest (hint.h) */
+	struct clairfs_list *list; /* NULL: none; version and count are checked; the token is to be
+				    * answered */
+};
+
 struct fs_params {
 	struct dataset *dataset;
 	struct cache *cache;
@@ -38,15 +51,17 @@ struct fs_params {
 	 * while the kernel knows fewer; beyond, only while fewer than lookups_ahead of the inodes
 	 * looked up so were not opened yet. What readers look up themselves is not bounded. */
 	uint64_t inodes_ahead;
-	uint32_t lookups_ahead; /* 0 = FS_LOOKUPS_AHEAD */
+	uint32_t lookups_ahead;        /* 0 = FS_LOOKUPS_AHEAD */
 	const struct fs_vfile *vfiles; /* ends with name == NULL; borrowed */
-	/* An order was told through the mount (hint.h, or .clairfs/announce/SPEC) by this user.
-	 * Writes one line: what is in force now, or what is wrong. 0 or a negative errno. Runs on a
-	 * thread of its own, one at a time, and may block. NULL: no orders are taken. */
-	int (*announce)(void *ctx, uint32_t uid, const char *spec, struct buf_writer *answer);
-	void *announce_ctx;
-	bool force_open_answered;      /* never answer OPEN with ENOSYS (option open=answer; for
-					  comparison) */
+	/* An order was told through the mount. Writes one line: what is in force now, or what is
+	 * wrong. 0 or a negative errno. Runs on a thread of its own, one at a time, and may block.
+	 * NULL: no orders are taken, and .clairfs has neither order nor announce. */
+	int (*announce)(void *ctx, const struct fs_told *told, struct buf_writer *answer);
+	/* The line that who reads .clairfs/order gets, less than 4 KiB. Any thread. NULL: none. */
+	int (*show_order)(void *ctx, struct buf_writer *out);
+	void *announce_ctx;       /* of both */
+	bool force_open_answered; /* never answer OPEN with ENOSYS (option open=answer; for
+				     comparison) */
 };
 
 struct fs;
@@ -62,8 +77,8 @@ void fs_wait(struct fs *fs);
 /* Asks fs_wait to return; async-signal-safe. */
 void fs_stop(struct fs *fs);
 /* Unmounts (lazily when busy), ends the threads, whatever the source does. READs that the cache has
- * not answered fail with ENOTCONN or ECONNABORTED, stage operations that wait for them return, later
- * ones fail. cache_stop comes after it: what the cache completes then goes nowhere. */
+ * not answered fail with ENOTCONN or ECONNABORTED, stage operations that wait for them return,
+ * later ones fail. cache_stop comes after it: what the cache completes then goes nowhere. */
 void fs_unmount(struct fs *fs);
 /* After cache_stop: every read has been answered. Unmounts when that was not done. NULL allowed. */
 void fs_free(struct fs *fs);

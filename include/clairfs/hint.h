@@ -5,9 +5,12 @@
  *	char answer[CLAIRFS_HINT_TEXT];
  *	int rc = clairfs_announce("/mnt/data", "torch-distributed:seed=42", answer, sizeof(answer));
  *
- * The mount is read-only, and the kernel refuses to write to any file of it before clairfs is
- * asked. An ioctl on <mountpoint>/.clairfs/order reaches it, also from a container in which nothing
- * but the mount can be seen. */
+ * An ioctl on <mountpoint>/.clairfs/control reaches the daemon, also from a container in which
+ * nothing but the mount can be seen. (Shells write into the FIFO .clairfs/order instead, and get no
+ * answer.)
+ *
+ * Samples have numbers: those of `clairfs index`. The inode number that stat gives for a sample's
+ * file in the mount is its number plus CLAIRFS_INO_OF_SAMPLE. */
 #ifndef CLAIRFS_HINT_H
 #define CLAIRFS_HINT_H
 
@@ -22,7 +25,8 @@
 
 #define CLAIRFS_HINT_VERSION 1
 #define CLAIRFS_HINT_TEXT 4088
-#define CLAIRFS_HINT_FILE ".clairfs/order"
+#define CLAIRFS_HINT_FILE ".clairfs/control"
+#define CLAIRFS_INO_OF_SAMPLE 2
 
 /* In: version and the order's spec ("none": no order any more). Out: status, 0 or a negative errno,
  * and one line: the spec in canonical form, or what is wrong. The text always ends with a zero
@@ -33,6 +37,25 @@ struct clairfs_hint {
 	char text[CLAIRFS_HINT_TEXT];
 };
 #define CLAIRFS_IOC_ANNOUNCE _IOWR(0xCF, 1, struct clairfs_hint)
+
+#define CLAIRFS_LIST_SAMPLES 1700
+#define CLAIRFS_LIST_TEXT 1000
+#define CLAIRFS_LIST_LAST 1u
+
+/* A list of sample numbers, in parts. In: version, count numbers and the token of the list, 0 in
+ * its first part; in the last part flags is CLAIRFS_LIST_LAST and text has further keys of the spec
+ * ("epochs=1:batch=32"), or nothing. Out: status, the token, and one line as above: after the last
+ * part the order in force. A mount keeps one list in the making: who begins another gets it, and
+ * the next part of the first is -ESTALE. */
+struct clairfs_list {
+	uint32_t version;
+	int32_t status;
+	uint64_t token;
+	uint32_t flags, count;
+	char text[CLAIRFS_LIST_TEXT];
+	uint32_t sample[CLAIRFS_LIST_SAMPLES];
+};
+#define CLAIRFS_IOC_LIST _IOWR(0xCF, 2, struct clairfs_list)
 
 /* Sends a filled-in hint and takes the answer. 0: look at hint->status; or a negative errno:
  * -ENOENT, -ENOTTY: nothing that takes orders is mounted there. */

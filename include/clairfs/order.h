@@ -30,6 +30,12 @@ void order_spec_free(struct order_spec *spec);
  * the spec. */
 const char *order_spec_text(const struct order_spec *spec);
 
+/* The text of a spec for a job that turned out to number the samples in another way (sort, under;
+ * NULL: without that key) and to be in this epoch, from which on it counts: fewer epochs are left,
+ * and it does not start at a step. Heap; NULL: out of memory. */
+char *order_spec_renumbered(const struct order_spec *spec, const char *sort, const char *under,
+			    uint64_t epoch);
+
 /* Known kinds, NULL-terminated, and one line of help for each (also listing its keys). */
 const char *const *order_kinds(void);
 const char *order_kind_help(const char *kind);
@@ -50,6 +56,10 @@ struct order_params {
 	void *resolve_ctx;
 	order_number_fn *number; /* NULL: the keys sort= and under= are refused */
 	void *number_ctx;
+	/* The samples of a list that was told and is in no file: kind "list" takes (and copies)
+	 * these, whatever its path says. NULL: none. */
+	const uint32_t *told;
+	uint64_t n_told;
 };
 
 /* What a spec says about all epochs. */

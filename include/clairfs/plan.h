@@ -134,6 +134,11 @@ void plan_get_status(const struct plan *plan, struct plan_status *ret);
  * far; left an epoch before its end". */
 #define PLAN_TEXT 320
 void plan_status_text(const struct plan_status *status, char out[PLAN_TEXT]);
+/* Whether reads (the last one last; a few dozen) stand at one place of an epoch, as a plan that has
+ * lost its order would look for them. Never true for an epoch so short that chance might do it. For
+ * trying orders without making a plan of them; any thread. */
+bool plan_epoch_fits(const struct order_info *info, const struct order_epoch *epoch,
+		     const uint32_t *reads, uint32_t n_reads);
 /* True once the reads have confirmed the order (OPEN may be answered ENOSYS for good). */
 bool plan_is_confirmed(const struct plan *plan);
 

@@ -223,6 +223,14 @@ static uint32_t recent_ago(const struct recent *r, uint32_t ago)
 	return r->sample[(r->head + 2 * RECENT_MAX - 1 - ago) % RECENT_MAX];
 }
 
+void recent_tell(struct cache *c, struct order_request *request)
+{
+	request->n_opens = MIN(c->recent.count, request->max_opens);
+	for (uint32_t i = 0; i < request->n_opens; i++)
+		request->opens[i] = recent_ago(&c->recent, request->n_opens - 1 - i);
+	request->status = 0;
+}
+
 /* How many of the last opens may be of one pass: in a pass no sample comes again, but for jobs that
  * open a file more than once in a row. */
 static uint32_t recent_pass(const struct recent *r)

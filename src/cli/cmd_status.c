@@ -42,6 +42,9 @@ static void print_order(const json_t *root)
 		       num(order, "epoch", "number"), num(order, "epoch", "position"),
 		       num(order, "epoch", "length"), num(order, "epoch", "lead"),
 		       num(order, "epoch", "match_percent"));
+	if (json_is_true(json_object_get(json_object_get(root, "announced"), "is_refused")))
+		printf("          the last one announced was refused: %s\n",
+		       str(root, "announced", "answer"));
 }
 
 static void print_reads(const json_t *root)

@@ -50,6 +50,13 @@ const struct command commands[] = {
 	  "  --workers W      loader workers, if known; 0: the samples are in order\n"
 	  "  --quick          only seeds that people choose, and what manual_seed makes of them\n"
 	  "  --threads T      threads (default: all CPUs)\n" },
+	{ "simulate", cmd_simulate, "what memory and a drive would buy a job, in virtual time",
+	  "usage: clairfs simulate --samples N --sample-bytes S [OPTION]...\n"
+	  "       clairfs simulate --workload NAME|FILE [OPTION]...\n"
+	  "  --policy P[,P]...   clairfs,lru,bound, or all\n"
+	  "  --json              for programs\n"
+	  "  --print-config      list the other options with their meaning and values; option\n"
+	  "                      sample_bytes of that list is --sample-bytes here\n" },
 	{ "index", cmd_index, "print the samples of a directory: number, path, offset, length",
 	  "usage: clairfs index SOURCE [--layout auto|imagefolder|files] [--sort NAME] [--under DIR]\n"
 	  "  --sort NAME      numbers as a job gives them that sorts in another way: index,\n"

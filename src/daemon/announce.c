@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "clairfs/base/log.h"
+#include "clairfs/hint.h"
 #include "daemon_priv.h"
 
 void daemon_job_place(struct order_place *ret)
@@ -31,21 +32,33 @@ void daemon_job_place(struct order_place *ret)
 void wire_order_init(struct wire *w)
 {
 	mutex_init(&w->order_mu);
+	mutex_init(&w->change_mu);
 }
 
 void wire_order_fini(struct wire *w)
 {
+	told_list_fini(&w->list);
+	free(w->told.answer);
 	free(w->order_text);
+	mutex_fini(&w->change_mu);
 	mutex_fini(&w->order_mu);
+}
+
+static int make_order(struct wire *w, const struct order_spec *spec, const struct told_list *list,
+		      struct order **ret, struct err *err)
+{
+	struct order_params op;
+
+	daemon_order_params(w->dataset, &op);
+	op.told = list ? list->sample : NULL;
+	op.n_told = list ? list->n : 0;
+	return order_new(spec, &op, ret, err);
 }
 
 int wire_make_order(struct wire *w, const struct order_spec *spec, struct order **ret,
 		    struct err *err)
 {
-	struct order_params op;
-
-	daemon_order_params(w->dataset, &op);
-	return order_new(spec, &op, ret, err);
+	return make_order(w, spec, NULL, ret, err);
 }
 
 int wire_set_order_text(struct wire *w, const char *text)
@@ -80,11 +93,46 @@ int wire_render_order(void *ctx, struct buf_writer *out)
 	return out->is_bad ? -ENOMEM : 0;
 }
 
+int wire_render_answer(void *ctx, struct buf_writer *out)
+{
+	struct told_last told;
+
+	wire_get_told(ctx, &told);
+	buf_printf(out, "%s%s\n", told.is_refused ? "error: " : "",
+		   told.answer ? told.answer : "nothing was announced");
+	free(told.answer);
+	return out->is_bad ? -ENOMEM : 0;
+}
+
+void wire_get_told(struct wire *w, struct told_last *ret)
+{
+	mutex_lock(&w->order_mu);
+	*ret = w->told;
+	ret->answer = w->told.answer ? strdup(w->told.answer) : NULL;
+	mutex_unlock(&w->order_mu);
+}
+
+/* For those who get no answer, and for everybody else who wonders. */
+static void keep_answer(struct wire *w, const char *answer, bool is_refused)
+{
+	char *copy = strdup(answer), *old;
+
+	mutex_lock(&w->order_mu);
+	w->told.n++;
+	w->told.n_refused += is_refused;
+	w->told.is_refused = is_refused;
+	old = w->told.answer;
+	w->told.answer = copy;
+	mutex_unlock(&w->order_mu);
+	free(old);
+}
+
 /* NULL: no order any more. */
-static int replace_order(struct wire *w, const struct order_spec *spec, struct err *err)
+static int replace_order(struct wire *w, const struct order_spec *spec, bool is_list,
+			 struct err *err)
 {
 	struct order *order = NULL;
-	int rc = spec ? wire_make_order(w, spec, &order, err) : 0;
+	int rc = spec ? make_order(w, spec, is_list ? &w->list : NULL, &order, err) : 0;
 
 	if (rc < 0)
 		return rc;
@@ -96,32 +144,83 @@ static int replace_order(struct wire *w, const struct order_spec *spec, struct e
 	return 0;
 }
 
-static int announce(struct wire *w, uint32_t uid, const char *text, struct err *err)
+int wire_change_order(struct wire *w, const char *before, const char *text, struct err *err)
 {
+	AUTO_FREE char *now = NULL;
 	struct order_spec *spec = NULL;
-	int rc = 0;
+	int rc = order_spec_parse(text, &spec, err);
 
-	if (uid != 0 && uid != geteuid())
-		return err_set(err, -EPERM,
-			       "only root and the user who mounted it may announce an order");
-	if (strcmp(text, "none") != 0)
-		rc = order_spec_parse(text, &spec, err);
+	mutex_lock(&w->change_mu);
+	now = wire_get_order_text(w);
+	if (rc == 0 && (!now || strcmp(now, before) != 0))
+		rc = -EAGAIN;
 	if (rc == 0)
-		rc = replace_order(w, spec, err);
-	if (rc == 0)
-		log_info("%s: order announced by user %u: %s", w->mountpoint, uid,
-			 spec ? order_spec_text(spec) : "none");
+		rc = replace_order(w, spec, false, err);
+	mutex_unlock(&w->change_mu);
 	order_spec_free(spec);
 	return rc;
 }
 
-int wire_announce(void *ctx, uint32_t uid, const char *text, struct buf_writer *answer)
+/* A spec, "none", or a part of a list. *ret_is_over: false when more parts are to come. */
+static int take(struct wire *w, const struct fs_told *told, struct order_spec **ret,
+		bool *ret_is_over, struct err *err)
+{
+	*ret_is_over = true;
+	if (told->uid != 0 && told->uid != geteuid() && told->uid != FS_TOLD_BY_MODE)
+		return err_set(err, -EPERM,
+			       "only root and the user who mounted it may announce an order");
+	if (told->size >= CLAIRFS_HINT_TEXT)
+		return err_set(err, -EINVAL, "the order is longer than %d bytes",
+			       CLAIRFS_HINT_TEXT - 1);
+	if (memchr(told->text, 0, told->size))
+		return err_set(err, -EINVAL, "the order has a zero byte");
+	if (told->list) {
+		*ret_is_over = told->list->flags & CLAIRFS_LIST_LAST;
+		return told_list_add(&w->list, told->list, dataset_n_samples(w->dataset), ret, err);
+	}
+	return strcmp(told->text, "none") == 0 ? 0 : order_spec_parse(told->text, ret, err);
+}
+
+static void log_told(struct wire *w, const struct fs_told *told, const char *line, bool is_refused)
+{
+	if (is_refused)
+		log_limited(told->uid == FS_TOLD_BY_MODE ? LOG_LEVEL_WARN : LOG_LEVEL_INFO,
+			    "%s: an announced order was not taken: %s", w->mountpoint, line);
+	else if (told->uid == FS_TOLD_BY_MODE)
+		log_limited(LOG_LEVEL_INFO, "%s: order written: %s", w->mountpoint, line);
+	else
+		log_limited(LOG_LEVEL_INFO, "%s: order announced by user %u: %s", w->mountpoint,
+			    told->uid, line);
+}
+
+static int announce(struct wire *w, const struct fs_told *told, bool *ret_is_over, struct err *err)
+{
+	struct order_spec *spec = NULL;
+	int rc = take(w, told, &spec, ret_is_over, err);
+
+	mutex_lock(&w->change_mu);
+	if (rc == 0 && *ret_is_over)
+		rc = replace_order(w, spec, told->list != NULL, err);
+	mutex_unlock(&w->change_mu);
+	if (*ret_is_over && told->list)
+		told_list_fini(&w->list);
+	order_spec_free(spec);
+	return rc;
+}
+
+int wire_announce(void *ctx, const struct fs_told *told, struct buf_writer *answer)
 {
 	struct wire *w = ctx;
 	struct err err = { 0 };
-	int rc = announce(w, uid, text, &err);
+	bool is_over;
+	int rc = announce(w, told, &is_over, &err);
 	AUTO_FREE char *now = rc == 0 ? wire_get_order_text(w) : NULL;
+	const char *line = rc < 0 ? err.msg : now ? now : "none";
 
-	buf_printf(answer, "%s", rc < 0 ? err.msg : now ? now : "none");
+	buf_printf(answer, "%s", line);
+	if (rc < 0 || is_over) {
+		keep_answer(w, line, rc < 0);
+		log_told(w, told, line, rc < 0);
+	}
 	return rc;
 }

@@ -7,7 +7,22 @@
 #include "clairfs/cache.h"
 #include "clairfs/daemon.h"
 #include "clairfs/fs.h"
+#include "clairfs/order.h"
 #include "clairfs/tier/store.h"
+
+/* A list of samples in the making; the announce thread's. */
+struct told_list {
+	uint32_t *sample;
+	uint64_t n, capacity, token;
+	bool is_begun;
+};
+
+/* What has been told through the mount, for status; order_mu. */
+struct told_last {
+	uint64_t n, n_refused;
+	char *answer; /* to the last one, or NULL */
+	bool is_refused;
+};
 
 /* Everything a mount consists of, in the order it is built; torn down in reverse. */
 struct wire {
@@ -17,7 +32,10 @@ struct wire {
 	struct metrics *metrics;
 	struct order_spec *spec; /* of the start */
 	struct mutex order_mu;
-	char *order_text; /* order_mu: the spec in force, or NULL */
+	struct mutex change_mu; /* one change of the order at a time; outside of order_mu */
+	char *order_text;       /* order_mu: the spec in force, or NULL */
+	struct told_last told; /* order_mu */
+	struct told_list list;
 	struct dataset *dataset;
 	struct order *order;
 	struct io *source_io;
@@ -27,8 +45,9 @@ struct wire {
 	struct store *store;
 	uint64_t store_bytes; /* its budget */
 	struct cache *cache;
+	struct renumber *renumber;
 	struct fs *fs;
-	struct fs_vfile vfiles[5];
+	struct fs_vfile vfiles[6];
 };
 
 /* Checks paths and spec before anything is started. */
@@ -54,10 +73,30 @@ int wire_make_order(struct wire *w, const struct order_spec *spec, struct order 
 int wire_set_order_text(struct wire *w, const char *text) MUST_USE;
 /* A copy of it, heap, or NULL. Any thread. */
 char *wire_get_order_text(struct wire *w);
+/* Another order in place of the one told as `before`; -EAGAIN without a message when that is not in
+ * force any more. */
+int wire_change_order(struct wire *w, const char *before, const char *text,
+		      struct err *err) MUST_USE;
 /* For fs: somebody tells an order. */
-int wire_announce(void *wire, uint32_t uid, const char *text, struct buf_writer *answer);
-/* The virtual file "order". */
+int wire_announce(void *wire, const struct fs_told *told, struct buf_writer *answer);
+/* The virtual files "control" and "answer". Any thread. */
 int wire_render_order(void *wire, struct buf_writer *out);
+int wire_render_answer(void *wire, struct buf_writer *out);
+/* A copy: the answer is heap, or NULL. Any thread. */
+void wire_get_told(struct wire *w, struct told_last *ret);
+
+/* told_list.c */
+void told_list_fini(struct told_list *list);
+/* Takes a part and answers with its token. *ret: the order's spec after the last one, else NULL.
+ * After an error the list is gone. */
+int told_list_add(struct told_list *list, struct clairfs_list *part, uint32_t n_samples,
+		  struct order_spec **ret, struct err *err) MUST_USE;
+
+/* renumber.c: other numbers of the files, while the order is lost. stop: also when it was never
+ * started. */
+int renumber_start(struct wire *w, struct err *err) MUST_USE;
+void renumber_stop(struct wire *w);
+uint64_t renumber_tried(const struct wire *w); /* ways to number the files, so far */
 
 /* Renderers of the virtual files; ctx is a struct wire. */
 int stats_render_json(void *ctx, struct buf_writer *out);

@@ -95,7 +95,7 @@ static const struct conf_option options[] = {
 	{ .name = NULL },
 };
 
-const struct conf_table mount_option_table = { options };
+const struct conf_table mount_option_table = { options, "mount" };
 
 /* Options that mount(8) and fstab know and that mean nothing here: the mount is always
  * ro,nosuid,nodev. */

@@ -26,10 +26,11 @@ static json_t *order_json(struct wire *w, const struct cache_status *st)
 			  "position", (json_int_t)p->position, "length", (json_int_t)p->length,
 			  "lead", (json_int_t)p->lead, "match_percent", (int)p->match_percent,
 			  "span", (json_int_t)p->span);
-	json_t *other = json_pack("{s:I, s:I, s:i, s:I, s:I}", "outside", (json_int_t)p->outside,
-				  "outside_now", (json_int_t)p->outside_run, "other_percent",
-				  (int)p->other_percent, "lost", (json_int_t)p->lost, "lost_reads",
-				  (json_int_t)p->lost_reads);
+	json_t *other = json_pack("{s:I, s:I, s:i, s:I, s:I, s:I}", "outside",
+				  (json_int_t)p->outside, "outside_now", (json_int_t)p->outside_run,
+				  "other_percent", (int)p->other_percent, "lost",
+				  (json_int_t)p->lost, "lost_reads", (json_int_t)p->lost_reads,
+				  "numberings_tried", (json_int_t)renumber_tried(w));
 	json_t *spec = text ? json_path(text) : NULL;
 	char doing[PLAN_TEXT];
 
@@ -38,6 +39,20 @@ static json_t *order_json(struct wire *w, const struct cache_status *st)
 			 plan_state_names[p->state], "why", p->why ? p->why : "", "doing", doing,
 			 "is_followed", p->state == PLAN_FOLLOWING || p->state == PLAN_SLOWED,
 			 "epoch", epoch, "readers", other);
+}
+
+static json_t *announced_json(struct wire *w)
+{
+	struct told_last told;
+	json_t *json;
+
+	wire_get_told(w, &told);
+	json = json_pack("{s:I, s:I, s:o*, s:b}", "count", (json_int_t)told.n, "refused",
+			 (json_int_t)told.n_refused, "answer",
+			 told.answer ? json_path(told.answer) : NULL, "is_refused",
+			 told.is_refused);
+	free(told.answer);
+	return json;
 }
 
 static json_t *reads_json(const struct metrics *m)
@@ -118,11 +133,11 @@ int stats_render_json(void *ctx, struct buf_writer *out)
 	metrics_gauge_set(w->metrics, METRIC_DATASET_BYTES, dataset_sample_bytes(w->dataset));
 	cache_get_status(w->cache, &cache);
 	fs_get_status(w->fs, &fs);
-	root = json_pack("{s:s, s:i, s:b, s:o, s:o, s:o, s:o, s:o, s:o}", "version",
+	root = json_pack("{s:s, s:i, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "version",
 			 CLAIRFS_VERSION, "pid", (int)getpid(), "is_degraded", cache.is_degraded,
 			 "mount", mount_json(w, &fs), "dataset", dataset_json(w), "order",
 			 order_json(w, &cache), "engines", engines_json(w), "store", store_json(w),
-			 "reads", reads_json(w->metrics));
+			 "reads", reads_json(w->metrics), "announced", announced_json(w));
 	if (!root || metrics_to_json(w->metrics, root) < 0) {
 		json_decref(root);
 		return -ENOMEM;

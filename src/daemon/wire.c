@@ -242,6 +242,7 @@ int wire_mount(struct wire *w, struct err *err)
 				.inodes_ahead = w->opts->inodes_ahead,
 				.vfiles = w->vfiles,
 				.announce = wire_announce,
+				.show_order = wire_render_order,
 				.announce_ctx = w,
 				.force_open_answered = w->opts->open == 1 };
 	int rc;
@@ -249,8 +250,9 @@ int wire_mount(struct wire *w, struct err *err)
 	w->vfiles[0] = (struct fs_vfile){ "stats.json", stats_render_json, w };
 	w->vfiles[1] = (struct fs_vfile){ "metrics", stats_render_metrics, w };
 	w->vfiles[2] = (struct fs_vfile){ "config", stats_render_config, w };
-	w->vfiles[3] = (struct fs_vfile){ "order", wire_render_order, w };
-	w->vfiles[4] = (struct fs_vfile){ NULL, NULL, NULL };
+	w->vfiles[3] = (struct fs_vfile){ "control", wire_render_order, w };
+	w->vfiles[4] = (struct fs_vfile){ "answer", wire_render_answer, w };
+	w->vfiles[5] = (struct fs_vfile){ NULL, NULL, NULL };
 	rc = fs_new(&fp, &w->fs, err);
 	if (rc < 0)
 		return rc;
@@ -258,7 +260,8 @@ int wire_mount(struct wire *w, struct err *err)
 	if (rc < 0)
 		return rc;
 	cache_set_stage(w->cache, fs_stage_ops(), w->fs);
-	return cache_start(w->cache, err);
+	rc = cache_start(w->cache, err);
+	return rc < 0 ? rc : renumber_start(w, err);
 }
 
 /* Source threads hold one descriptor each, kept files and watches some more: the usual soft limit
@@ -296,6 +299,7 @@ void wire_down(struct wire *w)
 {
 	if (w->fs)
 		fs_unmount(w->fs);
+	renumber_stop(w);
 	if (w->cache)
 		cache_stop(w->cache);
 	if (w->fs)

@@ -5,6 +5,7 @@
  *   watcher   inotify: sees opens without being in the reader's way; owns `watch`
  *   warm      makes inodes known ahead, then ends
  *   announce  takes orders told through the mount
+ *   order     reads .clairfs/order, a FIFO
  *   statfs    asks the source, may be left behind there; sees nothing of struct fs
  *   stagers   (threads of the cache) call the stage operations
  *   others    complete reads: take from and give to the pool
@@ -28,6 +29,9 @@
 #define FS_NAME_MAX 255
 #define FS_VDIR_NAME ".clairfs"
 #define FS_ADIR_NAME "announce"
+#define FS_FIFO_NAME "order"
+#define FS_FIFO_OUR_NAME ".clairfs.order" /* in the root, not listed: for us */
+#define FS_SPEC_MAX 4087          /* bytes of a line that tells an order */
 #define FS_MAX_SNAPSHOTS 256
 #define FS_READS_KEPT                                                                              \
 	256 /* structs for READs that stay allocated: the kernel has 128 in the background */
@@ -38,6 +42,7 @@
 #define FS_INO_VDIR (1ull << 32)
 #define FS_INO_VFILE_SHOWN (FS_INO_VDIR + 1) /* + index: only as d_ino of readdir */
 #define FS_INO_ADIR (FS_INO_VDIR + 4096)     /* .clairfs/announce */
+#define FS_INO_FIFO (FS_INO_VDIR + 4097)     /* .clairfs/order */
 #define FS_INO_SNAPSHOT (1ull << 33)         /* + a serial number that is never used again */
 
 struct fs_snapshot;
@@ -85,11 +90,24 @@ struct fs_announce {
 	struct queue asked, done;
 	int done_fd; /* eventfd: something is done */
 	struct thr thr;
+	struct mutex mu;
+	struct cond cv; /* a line is done */
 	/* reactor: the last name that was looked up, and the answer */
 	char last_name[FS_NAME_MAX + 1];
 	char *last_answer;
 	pid_t last_pid;
 	uint64_t last_ns;
+};
+
+struct fs_fifo {
+	struct mutex mu;
+	struct list lookups; /* mu: wait for a reader to be in place */
+	bool is_open;        /* mu: there is one */
+	uint64_t looked_ns;  /* mu: the last LOOKUP */
+	int wake_fd;         /* eventfd: a LOOKUP has come, or the thread is to end */
+	struct thr thr;
+	char line[FS_SPEC_MAX + 1]; /* the thread's: what has been read of a line */
+	size_t line_size;
 };
 
 struct fs {
@@ -130,6 +148,7 @@ struct fs {
 	struct fs_watch watch;
 	struct fs_warm warm;
 	struct fs_announce announce;
+	struct fs_fifo fifo;
 	struct fs_statfs *statfs; /* outlives us when the source hangs */
 };
 
@@ -199,8 +218,21 @@ void fs_announce_fini(struct fs *fs);
 void fs_announce_lookup(fuse_req_t req, struct fs *fs, const char *name);
 void fs_announce_ioctl(fuse_req_t req, struct fs *fs, const void *in, size_t in_size,
 		       size_t out_size);
+void fs_announce_list(fuse_req_t req, struct fs *fs, const void *in, size_t in_size,
+		      size_t out_size);
 /* Gives the answers that are ready (reactor). */
 void fs_announce_finish(struct fs *fs);
+/* Tells a line of any bytes, and waits until that is done. Not the reactor. */
+void fs_announce_line(struct fs *fs, const char *text, size_t size);
+
+/* fifo.c */
+void fs_fifo_init(struct fs *fs); /* wake_fd is -1 when there is no descriptor left */
+void *fs_fifo_main(void *fs);
+void fs_fifo_quit(struct fs *fs);
+void fs_fifo_fini(struct fs *fs);
+void fs_fifo_stat(struct fs *fs, struct stat *ret);
+/* is_ours: by the name that only the thread uses. */
+void fs_fifo_lookup(fuse_req_t req, struct fs *fs, bool is_ours);
 
 /* reactor.c */
 extern const struct fuse_lowlevel_ops fs_ops;

@@ -41,6 +41,11 @@ void fs_op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 		return;
 	}
 	entry = dataset_lookup(fs->params.dataset, dir, name, len);
+	if (entry_eq(entry, ENTRY_NONE) && parent == FS_INO_ROOT && fs->params.announce &&
+	    strcmp(name, FS_FIFO_OUR_NAME) == 0) {
+		fs_fifo_lookup(req, fs, true);
+		return;
+	}
 	if (entry_eq(entry, ENTRY_NONE)) {
 		fuse_reply_entry(
 			req,
@@ -103,6 +108,8 @@ void fs_op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg, struct
 	count(req, METRIC_UPCALL_IOCTL);
 	if (cmd == CLAIRFS_IOC_ANNOUNCE && fs_is_virtual(ino))
 		fs_announce_ioctl(req, fs_of(req), in, in_size, out_size);
+	else if (cmd == CLAIRFS_IOC_LIST && fs_is_virtual(ino))
+		fs_announce_list(req, fs_of(req), in, in_size, out_size);
 	else
 		fuse_reply_err(req, ENOTTY);
 }

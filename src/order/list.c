@@ -294,6 +294,22 @@ static int read_file(struct list_parser *p, const char *path, struct err *err)
 	return read_text(p, fd, err);
 }
 
+static int read_told(struct list_parser *p, struct err *err)
+{
+	int rc = 0;
+
+	for (uint64_t i = 0; rc == 0 && i < p->params->n_told; i++) {
+		if (p->params->told[i] >= p->params->n)
+			return err_set(err, -EINVAL,
+				       "entry %" PRIu64
+				       ": sample %u is out of range, the dataset has "
+				       "%" PRIu64,
+				       i + 1, p->params->told[i], p->params->n);
+		rc = list_add(p->list, p->params->told[i], err);
+	}
+	return rc;
+}
+
 static int compare_epochs(const void *a, const void *b)
 {
 	const struct list_epoch *x = a, *y = b;
@@ -353,7 +369,7 @@ static int list_open(struct order *order, const struct order_spec *spec,
 	order->state = parser.list = calloc(1, sizeof(*parser.list));
 	if (!order->state)
 		return err_set(err, -ENOMEM, "out of memory");
-	rc = read_file(&parser, path, err);
+	rc = params->told ? read_told(&parser, err) : read_file(&parser, path, err);
 	if (rc == 0)
 		rc = list_finish(parser.list, err);
 	if (rc < 0)

@@ -102,7 +102,7 @@ bool choose_step(struct plan *plan)
 	for (; c->counted < end; c->counted++) {
 		const struct item *it = &plan->item[c->counted];
 
-		if (!(it->flags & PINNED) && it->pages <= plan->max_pages)
+		if (!(it->flags & (PINNED | OUTSIDE)) && it->pages <= plan->max_pages)
 			c->pages[choose_class(plan, c->counted)] += it->pages;
 	}
 	if (c->counted == plan->n)

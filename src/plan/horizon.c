@@ -59,7 +59,8 @@ void horizon_opened(struct plan *plan, uint32_t sample)
 	const struct item *it = &plan->item[sample];
 	bool is_absent = item_state(it) == ABSENT;
 
-	if (plan->state != PLAN_FOLLOWING || it->key == NO_KEY)
+	/* Others may read anything: that says nothing about those who follow the order. */
+	if (plan->state != PLAN_FOLLOWING || item_due(plan, it) >= plan_low(plan) + plan->span)
 		return;
 	if (is_absent && !(it->flags & PINNED))
 		plan->horizon.asked_pages += it->pages;

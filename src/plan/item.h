@@ -5,9 +5,8 @@
 #define CLAIRFS_PLAN_ITEM_H
 
 #include "clairfs/base/bitmap.h"
+#include "clairfs/base/tree.h"
 #include "clairfs/order.h"
-
-#include "tree.h"
 
 enum item_flag {
 	ABSENT = 0,

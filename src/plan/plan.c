@@ -28,7 +28,7 @@ static uint32_t pages_of(uint64_t bytes)
 
 /* The positions the job's readers may be apart: each worker has prefetch_factor batches ahead of
  * the batch that is assembled, ranks run about one batch apart. */
-static void plan_init_span(struct plan *plan)
+void plan_init_span(struct plan *plan)
 {
 	const struct order_info *info = &plan->info;
 	uint64_t factor = info->prefetch_factor ? info->prefetch_factor : 2;
@@ -58,11 +58,11 @@ static int plan_init_items(struct plan *plan)
 	for (uint32_t i = 0; i < plan->n; i++) {
 		plan->item[i] = (struct item){ pages_of(plan->params.size[i]), NO_KEY, ABSENT };
 		total += plan->item[i].pages;
+		squares += (double)plan->item[i].pages * plan->item[i].pages;
 		if (plan->info.outside && plan->info.outside[i / 64] >> i % 64 & 1) {
 			plan->item[i].flags |= OUTSIDE;
 			plan->n_outside++;
 		}
-		squares += (double)plan->item[i].pages * plan->item[i].pages;
 	}
 	plan->info.outside = NULL; /* lives as long as the order, which may be replaced */
 	plan->mean_pages = MAX(total / MAX(plan->n, 1), 1);

@@ -15,10 +15,10 @@
 #include "clairfs/base/bitmap.h"
 #include "clairfs/base/clock.h"
 #include "clairfs/base/ids.h"
+#include "clairfs/base/tree.h"
 #include "clairfs/plan.h"
 #include "horizon.h"
 #include "item.h"
-#include "tree.h"
 #include "uses.h"
 
 #define PAGE_BYTES 4096u
@@ -195,6 +195,7 @@ static inline bool is_prefetching(const struct plan *plan)
 }
 
 /* plan.c */
+void plan_init_span(struct plan *plan);
 void plan_act(struct plan *plan, enum plan_action_kind kind, uint32_t sample);
 
 /* retain.c: the sets, the arena's content, holds */
@@ -244,6 +245,7 @@ void pin_kept(struct plan *plan, uint32_t sample);
 /* window.c */
 uint64_t slot_first_use(const struct slot *slot, const struct plan *plan, uint32_t sample);
 void window_read(struct plan *plan, uint64_t now_ns, uint32_t sample);
+bool window_is_recent(const struct plan *plan, uint32_t sample);
 void window_pass_over(struct plan *plan, struct slot *slot, uint64_t pos);
 void window_replay(struct plan *plan, uint64_t now_ns);
 

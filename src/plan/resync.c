@@ -368,3 +368,30 @@ bool resync_candidate(struct plan *plan, struct order_epoch *take_ep)
 	resync_place(plan, &w, why);
 	return true;
 }
+
+bool plan_epoch_fits(const struct order_info *info, const struct order_epoch *epoch,
+		     const uint32_t *reads, uint32_t n_reads)
+{
+	struct plan *plan = calloc(1, sizeof(*plan));
+	struct window w;
+	bool is_fit = false;
+
+	if (!plan || epoch->length <= 4 * MOST_READS) {
+		free(plan);
+		return false;
+	}
+	plan->info = *info;
+	plan->n = epoch->n;
+	plan_init_span(plan);
+	for (uint32_t i = 0; i < n_reads; i++) {
+		uint32_t s = reads[i];
+		bool is_outside = info->outside && info->outside[s / 64] >> s % 64 & 1;
+
+		if (!is_outside && !window_is_recent(plan, s))
+			score_read(plan, s);
+	}
+	for (uint32_t breadth = 0; breadth <= MIXED && !is_fit; breadth++)
+		is_fit = resync_fit(plan, epoch, breadth, &w);
+	free(plan);
+	return is_fit;
+}

@@ -150,7 +150,7 @@ static void uses_judge(struct plan *plan)
 		return;
 	for (uint32_t i = 0; i < plan->n; i++)
 		out += ep->first[i] == SAMPLE_NONE;
-	if (out <= plan->n / 16)
+	if (out - MIN(out, plan->n_outside) <= plan->n / 16)
 		return;
 	/* Zero pages until they are written: buckets that stay empty take no memory. */
 	u->mask = calloc(plan->n, sizeof(*u->mask));
@@ -303,7 +303,7 @@ bool uses_are_complete(struct plan *plan)
 		return !plan->uses.taking && uses_wanted(plan) == NO_POS;
 	/* One epoch or the same again and again: there is nothing to be known. */
 	return !plan->info.n || plan->info.epochs == 1 || plan->info.is_same_every_epoch ||
-	       (cur->ep && cur->ep->length >= plan->n && !cur->ep->next_same) ||
+	       (cur->ep && cur->ep->length + plan->n_outside >= plan->n && !cur->ep->next_same) ||
 	       (next->ep && next->is_rerun);
 }
 

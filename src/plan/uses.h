@@ -7,7 +7,7 @@
 #include "clairfs/order.h"
 #include "clairfs/plan.h"
 
-#include "tree.h"
+#include "clairfs/base/tree.h"
 
 #define USES_EPOCHS 64u /* of them are looked ahead: the bits of a mask */
 

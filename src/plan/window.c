@@ -66,7 +66,7 @@ static bool window_was_just_read(const struct plan *plan, const struct slot *slo
 }
 
 /* Among the last few reads. */
-static bool window_is_recent(const struct plan *plan, uint32_t sample)
+bool window_is_recent(const struct plan *plan, uint32_t sample)
 {
 	uint32_t n = MIN(MIN(64, plan->n / 4), plan->history_count);
 

@@ -100,6 +100,7 @@ void kit_mount(struct kit *k, const struct kit_options *options)
 	if (options) {
 		fp.vfiles = options->vfiles;
 		fp.announce = options->announce;
+		fp.show_order = options->show_order;
 		fp.announce_ctx = options->announce_ctx;
 		fp.force_open_answered = options->force_open_answered;
 		fp.inodes_ahead = options->inodes_ahead ? options->inodes_ahead : fp.inodes_ahead;

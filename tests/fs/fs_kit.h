@@ -21,7 +21,8 @@ struct kit {
 
 struct kit_options {
 	const struct fs_vfile *vfiles;
-	int (*announce)(void *ctx, uint32_t uid, const char *spec, struct buf_writer *answer);
+	int (*announce)(void *ctx, const struct fs_told *told, struct buf_writer *answer);
+	int (*show_order)(void *ctx, struct buf_writer *out);
 	void *announce_ctx;
 	bool force_open_answered;
 	uint64_t inodes_ahead;

@@ -16,19 +16,22 @@ struct teller {
 	struct cond cv;
 	unsigned n_told; /* mu, like all below */
 	uint32_t uid;
+	size_t size;
 	char last[8192];
 	bool is_held;
 };
 
 static struct teller teller;
 
-static int tell(void *ctx, uint32_t uid, const char *spec, struct buf_writer *answer)
+static int tell(void *ctx, const struct fs_told *told, struct buf_writer *answer)
 {
 	struct teller *t = ctx;
+	const char *spec = told->text;
 
 	mutex_lock(&t->mu);
 	t->n_told++;
-	t->uid = uid;
+	t->uid = told->uid;
+	t->size = told->size;
 	snprintf(t->last, sizeof(t->last), "%s", spec);
 	cond_broadcast(&t->cv);
 	while (t->is_held)
@@ -48,10 +51,10 @@ static int render_order(void *ctx, struct buf_writer *out)
 	return 0;
 }
 
-static const struct fs_vfile vfiles[] = { { "order", render_order, NULL }, { NULL, NULL, NULL } };
-static const struct kit_options options = { .vfiles = vfiles,
-					    .announce = tell,
-					    .announce_ctx = &teller };
+static const struct fs_vfile vfiles[] = { { "control", render_order, NULL }, { NULL, NULL, NULL } };
+static const struct kit_options options = {
+	.vfiles = vfiles, .announce = tell, .show_order = render_order, .announce_ctx = &teller
+};
 
 static void start(struct kit *k, const struct kit_options *o)
 {
@@ -187,7 +190,7 @@ static void test_nobody_waits_for_an_order_that_takes_its_time(void)
 	start(&k, &options);
 	hold(true);
 	path = kit_path(&k, "d0/s1");
-	order = kit_path(&k, ".clairfs/order");
+	order = kit_path(&k, ".clairfs/control");
 	lookup = kit_path(&k, ".clairfs/announce/third");
 	kit_child_start(&children[0], "announce", k.mountpoint, "first");
 	wait_told(1);

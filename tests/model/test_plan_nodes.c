@@ -197,6 +197,44 @@ static double hits_of_min(const struct node *nd)
 	return (double)hits / (double)reads;
 }
 
+/* Every way to keep and drop, for the few reads of a tiny job. */
+static uint32_t most_hits(const struct node *nd, uint32_t at, uint32_t kept)
+{
+	uint32_t bit, hit, best;
+
+	if (at == nd->per_epoch)
+		return 0;
+	bit = 1u << nd->reads[at];
+	hit = (kept & bit) != 0;
+	best = most_hits(nd, at + 1, kept); /* as it is: it stays, or it is not taken in */
+	if (!hit && (uint32_t)__builtin_popcount(kept) < nd->capacity)
+		best = MAX(best, most_hits(nd, at + 1, kept | bit));
+	for (uint32_t out = 0; !hit && out < nd->n; out++)
+		if (kept >> out & 1)
+			best = MAX(best, most_hits(nd, at + 1, (kept | bit) & ~(1u << out)));
+	return hit + best;
+}
+
+static void min_is_the_best_there_is(void)
+{
+	uint64_t state = check_seed();
+
+	for (int run = 0; run < 300; run++) {
+		uint32_t reads[11], n = 2 + (uint32_t)check_rand_below(&state, 5);
+		struct node nd = { .n = n,
+				   .epochs = 1,
+				   .per_epoch = ARRAY_LEN(reads),
+				   .reads = reads,
+				   .capacity = 1 + (uint32_t)check_rand_below(&state, n - 1) };
+
+		nd.capacity = MIN(nd.capacity, 3);
+		for (uint32_t i = 0; i < ARRAY_LEN(reads); i++)
+			reads[i] = (uint32_t)check_rand_below(&state, n);
+		CHECK_U64((uint64_t)(hits_of_min(&nd) * ARRAY_LEN(reads) + .5),
+			  most_hits(&nd, 0, 0));
+	}
+}
+
 static double hits_of_frequency(const struct node *nd)
 {
 	uint64_t reads = (uint64_t)nd->epochs * nd->per_epoch, hits = 0;
@@ -274,6 +312,7 @@ static void the_store_takes_what_a_node_reads_most_often(void)
 static const struct check_test tests[] = {
 	{ "the_store_takes_what_a_node_reads_most_often",
 	  the_store_takes_what_a_node_reads_most_often },
+	{ "min_is_the_best_there_is", min_is_the_best_there_is },
 	{ "four_nodes_hit_as_min_does", four_nodes_hit_as_min_does },
 	{ "sixteen_nodes_hit_as_min_does", sixteen_nodes_hit_as_min_does },
 	{ "sixty_four_nodes_hit_as_min_does", sixty_four_nodes_hit_as_min_does },

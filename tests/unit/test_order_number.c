@@ -196,7 +196,42 @@ static void errors_name_the_key(void)
 	CHECK_INT(order_spec_parse("torch-loader:seed=1:under=", &spec, &err), -EINVAL);
 }
 
+static void renumbered(const char *text, const char *sort, const char *under, uint64_t epoch,
+		       const char *want)
+{
+	struct order_spec *spec, *again;
+	struct err err = { 0 };
+	AUTO_FREE char *got = NULL;
+
+	CHECK_INT(order_spec_parse(text, &spec, &err), 0);
+	got = order_spec_renumbered(spec, sort, under, epoch);
+	CHECK_STR(got, want);
+	CHECK_INT(order_spec_parse(got, &again, &err), 0);
+	CHECK_STR(order_spec_text(again), want);
+	order_spec_free(again);
+	order_spec_free(spec);
+}
+
+static void a_spec_is_written_again_with_other_numbers(void)
+{
+	renumbered("torch-loader:seed=1", "timm", NULL, 0, "torch-loader:seed=1:sort=timm");
+	renumbered("torch-loader:seed=1:sort=timm:under=a", NULL, "b:c,d", 0,
+		   "torch-loader:seed=1:under=b%3Ac%2Cd");
+	renumbered("torch-distributed:world=4:ranks=1-2:epochs=9:start_epoch=2:start_step=7:"
+		   "batch=8:workers=3:sort=walk",
+		   "path", "x", 4,
+		   "torch-distributed:world=4:ranks=1-2:epochs=7:start_epoch=4:batch=8:workers=3:"
+		   "sort=path:under=x");
+	/* an epoch the job should not have: how many it reads is not known any more */
+	renumbered("torch-loader:seed=1:epochs=3:start_epoch=5", "walk", NULL, 0,
+		   "torch-loader:seed=1:sort=walk");
+	renumbered("torch-loader:seed=1:epochs=3", NULL, NULL, 3,
+		   "torch-loader:seed=1:start_epoch=3");
+}
+
 static const struct check_test tests[] = {
+	{ "a_spec_is_written_again_with_other_numbers",
+	  a_spec_is_written_again_with_other_numbers },
 	{ "a_part_is_shuffled_by_its_own_size", a_part_is_shuffled_by_its_own_size },
 	{ "one_rank_alone_has_the_same_numbers", one_rank_alone_has_the_same_numbers },
 	{ "samples_of_other_directories_are_outside", samples_of_other_directories_are_outside },

@@ -247,7 +247,55 @@ static void every_state_has_words(void)
 	story_free(st);
 }
 
+/* Whether `n` reads of epoch 3, from this position on, fit into an epoch. */
+static bool fits(struct story *st, uint64_t epoch, uint32_t from, uint32_t n, uint32_t step)
+{
+	struct order_epoch *ep = story_epoch(st, epoch);
+	uint32_t reads[256];
+	struct order_info info = info_4000;
+	bool is_fit;
+
+	info.workers = 2;
+	info.batch = 8;
+	for (uint32_t i = 0; i < n; i++)
+		reads[i] = step == 1 || i % step ? story_sample(st, 3, from + i)
+						 : story_sample(st, 70, i);
+	is_fit = plan_epoch_fits(&info, ep, reads, n);
+	order_epoch_free(ep);
+	return is_fit;
+}
+
+static void orders_can_be_tried_without_a_plan(void)
+{
+	struct story *st = story_small();
+
+	CHECK(fits(st, 3, 0, 32, 1));
+	CHECK(fits(st, 3, 2900, 64, 1));
+	CHECK(fits(st, 3, 2900, 200, 2)); /* every second read is another one's */
+	CHECK(!fits(st, 3, 2900, 31, 1));
+	for (uint64_t epoch = 0; epoch < STORY_EPOCHS; epoch++)
+		CHECK(epoch == 3 || epoch == 70 ||
+		      (!fits(st, epoch, 0, 256, 1) && !fits(st, epoch, 500, 200, 2)));
+	story_free(st);
+}
+
+static void no_reads_fit_an_epoch_that_is_too_short(void)
+{
+	struct order_info info = { .n = 200, .world = 1, .n_ranks = 1 };
+	struct story *st = story_new(story_params(&info), NULL);
+	struct order_epoch *ep = story_epoch(st, 0);
+	uint32_t reads[200];
+
+	for (uint32_t i = 0; i < 200; i++)
+		reads[i] = i;
+	CHECK(!plan_epoch_fits(&info, ep, reads, 200));
+	order_epoch_free(ep);
+	story_free(st);
+}
+
 static const struct check_test tests[] = {
+	{ "orders_can_be_tried_without_a_plan", orders_can_be_tried_without_a_plan },
+	{ "no_reads_fit_an_epoch_that_is_too_short", no_reads_fit_an_epoch_that_is_too_short },
 	{ "validation_between_epochs_changes_nothing", validation_between_epochs_changes_nothing },
 	{ "samples_in_no_epoch_are_outside_where_all_ranks_are_here",
 	  samples_in_no_epoch_are_outside_where_all_ranks_are_here },

@@ -41,9 +41,10 @@ struct store_params {
 
 struct store;
 /* Private: unlinked files. Persistent: `dir` (its last component no symbolic link) must be the
- * caller's, writable by nobody else, and empty or a store already; it is 0700 afterwards. What it holds is known when this returns: sealed segments by
- * their footers, those of killed daemons by their records (and sealed). Several daemons of a user
- * may have it open: each writes segments of its own and reads everybody's sealed ones. -EPERM,
+ * caller's, writable by nobody else, and empty or a store already; it is 0700 afterwards. What it
+ * holds is known when this returns: sealed segments by their footers, those of killed daemons by
+ * their records (and sealed). Several daemons of a user may have it open: each writes segments of
+ * its own and reads everybody's sealed ones. -EPERM,
  * -ENOTEMPTY (something else's directory), -EPROTONOSUPPORT (of another version), errno. */
 int store_open(const struct store_params *params, struct store **ret, struct err *err) MUST_USE;
 /* After its tier's reads have ended; seals what is open. NULL allowed. */

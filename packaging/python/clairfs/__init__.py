@@ -46,7 +46,7 @@ def send(spec, mountpoint):
         raise AnnounceError("the order is longer than 4087 bytes or has a zero byte")
     hint = bytearray(_HINT.pack(_VERSION, 0, text))
     try:
-        with open(os.path.join(mountpoint, ".clairfs", "order"), "rb") as f:
+        with open(os.path.join(mountpoint, ".clairfs", "control"), "rb") as f:
             fcntl.ioctl(f, _ANNOUNCE, hint)
     except OSError as e:
         raise AnnounceError(f"{mountpoint}: {_why(e)}") from e
