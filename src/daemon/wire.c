@@ -82,9 +82,7 @@ static int check_dirs(const struct wire *w, struct err *err)
 	closedir(dir);
 	if (n > 0)
 		return err_set(err, -ENOTEMPTY, "mountpoint %s: not empty", w->mountpoint);
-	/* A directory that stays is made when it is missing. */
-	if (w->opts->store_dir && stat(w->opts->store_dir, &st) < 0 &&
-	    (errno != ENOENT || !w->opts->store_keep))
+	if (w->opts->store_dir && stat(w->opts->store_dir, &st) < 0)
 		return err_set_errno(err, -errno, "option store_dir: %s", w->opts->store_dir);
 	return 0;
 }

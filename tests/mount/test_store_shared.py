@@ -28,6 +28,12 @@ def kill(mount):
         raise Failed(f"umount of what is left of a killed daemon: {done}")
 
 
+def store_at(*parts):
+    path = os.path.join(*parts)
+    os.mkdir(path, 0o700)
+    return path
+
+
 def kept_bytes(mount):
     return mount.stats()["store"]["record_bytes"]
 
@@ -71,8 +77,7 @@ class Node:
 
 def concurrent(place, n):
     data = place.files([SIZE] * (N - 1) + [3 << 19], name=f"n{n}-{{:05d}}.bin")
-    store = place.path("shared")
-    os.mkdir(store, 0o700)
+    store = store_at(place.root, "shared")
     nodes = [Node(place, data, i, store) for i in range(n)]
     crew = Crew()
     for i, node in enumerate(nodes):
@@ -164,7 +169,7 @@ def full_drive(place):
     spec, sequences = orders(place, "order.txt", 3)
     with contextlib.ExitStack() as stack:
         small = small_drive(stack, place, "4m")
-        store = os.path.join(small, "store")
+        store = store_at(small, "store")
         with place.mount(order=spec, store_dir=store, **OPTIONS) as mount:
             tap.equal(epochs(mount, data, sequences[:2]), [], "a drive of 4 MiB: every byte is right")
             tap.equal(mount.counters()["read_errors"], 0, "no read failed")
@@ -178,7 +183,7 @@ def full_drive(place):
         with place.mount(order=spec, store_dir=store, **OPTIONS) as mount:
             wrong = epochs(mount, data, sequences[:1])
             mount.wait_for(lambda s: s["store"]["is_off"] or s["store"].get("is_write_off"), "the store is switched off")
-            tap.ok(mount.counters()["store_switched_off"] > 0, "a full drive switches the store off, which is counted")
+            tap.ok(mount.counters()["store_off_times"] > 0, "a full drive switches the store off, which is counted")
             os.unlink(theirs)
             mount.wait_for(lambda s: not s["store"].get("is_write_off"), "the store comes back")
             job = Job(mount, data)
@@ -193,33 +198,26 @@ def read_only_drive(place):
     spec, sequences = orders(place, "order.txt", 3)
     with contextlib.ExitStack() as stack:
         small = small_drive(stack, place, "32m")
-        store = os.path.join(small, "store")
+        store = store_at(small, "store")
         with place.mount(order=spec, store_dir=store, **OPTIONS) as mount:
             tap.equal(epochs(mount, data, sequences[:1]), [], "every byte is right")
             mount.wait_for(lambda s: s["store"]["record_bytes"] > 0, "something is kept")
-        # Files that are open for writing forbid a plain remount; a bind mount's flag does not ask.
-        def remount(how):
-            done = program("mount", "-o", f"remount,bind,{how}", small)
-            if done.code:
-                raise Failed(f"remount: {done}")
-        with place.mount(order=spec, store_dir=store, **OPTIONS) as mount:
-            remount("ro")
-            tap.equal(epochs(mount, data, sequences), [], "read-only while it is used: every byte is right")
-            tap.equal(mount.counters()["read_errors"], 0, "no read failed")
-            remount("rw")
-        remount("ro")
+        # Once it runs nobody can do this to it: its files are open for writing. (EROFS in the middle is a test in tests/fault.)
+        done = program("mount", "-o", "remount,ro", small)
+        if done.code:
+            raise Failed(f"remount: {done}")
         done = clairfs("mount", "-o", mountkit.options_text({"snapshot_dir": place.snapshots, "store_dir": store, **OPTIONS}),
                        place.source, place.mnt)
-        if done.code == 0:
-            program(mountkit.CLAIRFS, "umount", place.mnt)
-        tap.ok(done.code == 0 or len(done.lines) == 1, "read-only from the start: it mounts, or says why in one line", done)
-        remount("rw")
+        tap.ok(done.code == 1 and len(done.lines) == 1 and "Read-only" in done.lines[0], "a read-only drive is refused in one line",
+               done)
+        done = clairfs("store", "verify", store)
+        tap.equal(done.code, 0, "what it holds can be looked at")
 
 
 def removed_directory(place):
     data = place.files([SIZE] * N)
     spec, sequences = orders(place, "order.txt", 3)
-    store = place.path("gone")
+    store = store_at(place.root, "gone")
     with place.mount(order=spec, store_dir=store, **OPTIONS) as mount:
         wrong = epochs(mount, data, sequences[:1])
         mount.wait_for(lambda s: s["store"]["record_bytes"] > 0, "something is kept")
@@ -238,7 +236,7 @@ def cut_off_files(place):
     """Segments truncated below a running mount, or with bytes changed in them."""
     data = place.files([SIZE] * N)
     spec, sequences = orders(place, "order.txt", 3)
-    store = place.path("spoiled")
+    store = store_at(place.root, "spoiled")
     with place.mount(order=spec, store_dir=store, **OPTIONS) as mount:
         wrong = epochs(mount, data, sequences[:2])
         mount.wait_for(lambda s: s["store"]["record_bytes"] > 0, "something is kept")
