@@ -19,6 +19,8 @@
 #include "clairfs/plan.h"
 #include "clairfs/tier.h"
 
+struct store;
+
 /* Who looks at what the job does. On the planner's thread: must not block, nor call the cache. */
 struct cache_watch {
 	void (*opened)(void *ctx, uint32_t sample);        /* every open, in order */

@@ -48,11 +48,15 @@ static int make_order(struct wire *w, const struct order_spec *spec, const struc
 		      struct order **ret, struct err *err)
 {
 	struct order_params op;
+	int rc;
 
 	daemon_order_params(w->dataset, &op);
 	op.told = list ? list->sample : NULL;
 	op.n_told = list ? list->n : 0;
-	return order_new(spec, &op, ret, err);
+	rc = order_new(spec, &op, ret, err);
+	if (rc == 0 && !list && order_note(*ret)) /* a list told in parts lacks the others yet */
+		log_info("order %s: %s", order_spec_text(spec), order_note(*ret));
+	return rc;
 }
 
 int wire_make_order(struct wire *w, const struct order_spec *spec, struct order **ret,

@@ -3,6 +3,8 @@
 #ifndef CLAIRFS_DAEMON_PRIV_H
 #define CLAIRFS_DAEMON_PRIV_H
 
+#include <stdatomic.h>
+
 #include "clairfs/base/thr.h"
 #include <jansson.h>
 
@@ -11,6 +13,7 @@
 #include "clairfs/fs.h"
 #include "clairfs/job.h"
 #include "clairfs/order.h"
+#include "clairfs/tier/store.h"
 
 /* A list of samples in the making; the announce thread's. */
 struct told_list {
@@ -50,6 +53,7 @@ struct wire {
 	struct cache_watch watch;
 	struct cache *cache;
 	struct renumber *renumber;
+	_Atomic uint64_t numberings_tried; /* renumber.c: ways to number the files */
 	struct fs *fs;
 	struct fs_vfile vfiles[6];
 };
@@ -59,6 +63,8 @@ int wire_check(struct wire *w, const struct daemon_params *params, struct err *e
 /* Scans the dataset and makes everything that works without a mount: may take long, leaves nothing
  * behind when it is interrupted. */
 int wire_prepare(struct wire *w, const struct daemon_params *params, struct err *err) MUST_USE;
+/* The store, if there is to be one; with the dataset. */
+int wire_make_store(struct wire *w, struct err *err) MUST_USE;
 /* Mounts and starts; afterwards the mount answers. */
 int wire_mount(struct wire *w, struct err *err) MUST_USE;
 void wire_down(struct wire *w);
@@ -102,7 +108,6 @@ int told_list_add(struct told_list *list, struct clairfs_list *part, uint32_t n_
  * started. */
 int renumber_start(struct wire *w, struct err *err) MUST_USE;
 void renumber_stop(struct wire *w);
-uint64_t renumber_tried(const struct wire *w); /* ways to number the files, so far */
 
 /* job.c */
 int wire_make_job(struct wire *w, struct err *err) MUST_USE;
