@@ -12,7 +12,8 @@ import tap
 from mountkit import CLAIRFS, good, program, write_file
 
 SAMPLES = 1200
-for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "SLURM_PROCID", "SLURM_NTASKS", "CLAIRFS_ORDER"):
+for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_NODEID",
+             "SLURM_LOCALID", "SLURM_TASKS_PER_NODE", "CLAIRFS_ORDER"):
     os.environ.pop(name, None)
 
 IOCTL = """
@@ -156,15 +157,27 @@ def told_to_a_mount(place):
 
 
 def environment(place):
-    slurm = {"SLURM_PROCID": "3", "SLURM_NTASKS": "8"}
+    # A task of a step; the batch script of the same job, which runs on its first node.
+    slurm = {"SLURM_PROCID": "3", "SLURM_NTASKS": "8", "SLURM_NODEID": "1", "SLURM_LOCALID": "1",
+             "SLURM_TASKS_PER_NODE": "2(x3),1(x2)"}
+    batch = {"SLURM_PROCID": "0", "SLURM_NTASKS": "8", "SLURM_NODEID": "0", "SLURM_LOCALID": "0",
+             "SLURM_TASKS_PER_NODE": "4(x2)"}
     torchrun = {"RANK": "1", "WORLD_SIZE": "4"}
     paths = make_source(place)
     with place.mount() as mount:
         job = Job(place, mount, paths)
         for env, spec, want in (
-                (slurm, "torch-distributed:seed=1", "torch-distributed:seed=1:world=8:rank=3"),
+                (slurm, "torch-distributed:seed=1", "torch-distributed:seed=1:world=8:ranks=2-3"),
+                (batch, "torch-distributed", "torch-distributed:world=8:ranks=0-3"),
+                ({**slurm, "SLURM_NODEID": "4", "SLURM_PROCID": "7", "SLURM_LOCALID": "0"}, "torch-distributed",
+                 "torch-distributed:world=8:rank=7"),
+                ({"SLURM_PROCID": "0", "SLURM_NTASKS": "1"}, "torch-distributed", "torch-distributed"),
+                ({**torchrun, "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}, "torch-distributed",
+                 "torch-distributed:world=4:ranks=0-1"),
+                ({**torchrun, "LOCAL_RANK": "2", "LOCAL_WORLD_SIZE": "x"}, "torch-distributed",
+                 "torch-distributed:world=4:rank=1"),
                 ({**slurm, **torchrun}, "torch-distributed:seed=1", "torch-distributed:seed=1:world=4:rank=1"),
-                ({**slurm, "RANK": "1"}, "torch-distributed", "torch-distributed:world=8:rank=3"),
+                ({**slurm, "RANK": "1"}, "torch-distributed", "torch-distributed:world=8:ranks=2-3"),
                 (slurm, "torch-distributed:world=2", "torch-distributed:world=2"),
                 (slurm, "torch-distributed:world=9:ranks=0-1", "torch-distributed:world=9:ranks=0-1"),
                 ({"RANK": "x", "WORLD_SIZE": "y"}, "torch-randperm:seed=1", "torch-randperm:seed=1"),
@@ -176,6 +189,12 @@ def environment(place):
             told = job.announce("torch-distributed:seed=1", RANK=rank, WORLD_SIZE=world)
             tap.ok(told.code == 2 and len(told.lines) == 1 and "environment variable" in told.lines[0] and
                    "\x1b" not in told.lines[0], f"RANK={rank!r} WORLD_SIZE={world!r} is refused with one line", told)
+        for change in ({"SLURM_TASKS_PER_NODE": "2"}, {"SLURM_TASKS_PER_NODE": "2(x"}, {"SLURM_TASKS_PER_NODE": "x"},
+                       {"SLURM_TASKS_PER_NODE": "99999999999(x99999999999)"}, {"SLURM_TASKS_PER_NODE": "2(x4)2"},
+                       {"SLURM_TASKS_PER_NODE": ""}, {"SLURM_NODEID": "9"}, {"SLURM_LOCALID": "0"}, {"SLURM_NTASKS": "9"}):
+            told = job.announce("torch-distributed", **{**slurm, **change})
+            tap.ok(told.code == 2 and len(told.lines) == 1 and "give world and ranks" in told.lines[0],
+                   f"{change} says nothing, and that is said", told)
         tap.equal(job.cat("control"), before, "nothing of that came through")
 
 
@@ -226,7 +245,7 @@ def stranger(place):
 
 def order_of_the_environment(place):
     make_source(place)
-    env = {"CLAIRFS_ORDER": "torch-distributed:seed=4", "SLURM_PROCID": "1", "SLURM_NTASKS": "2"}
+    env = {"CLAIRFS_ORDER": "torch-distributed:seed=4", "RANK": "1", "WORLD_SIZE": "2"}
     os.environ.update(env)
     try:
         with place.mount() as mount:
