@@ -32,6 +32,7 @@ struct cache_params {
 	uint64_t stage_bytes;
 	uint64_t sample_max_bytes;
 	uint64_t store_bytes;
+	enum plan_pin_rule pin_rule;
 	uint32_t inflight_min, inflight_max; /* prefetch requests of the source in flight */
 	uint64_t source_bytes_per_s;
 	uint32_t stagers;       /* 1..8 threads */
@@ -48,6 +49,9 @@ int cache_new(const struct cache_params *params, struct cache **ret, struct err 
  * thread but the reactor. The order is the cache's from here on, also when this fails: -ENOMEM,
  * -EINVAL: the old order stays in force; -ECANCELED: not started, or stopping. */
 int cache_set_order(struct cache *cache, struct order *take_order) MUST_USE;
+/* The last samples opened, at most max of them, the latest last. Asks the planner; any thread but
+ * the reactor. 0 before cache_start and when stopping. */
+uint32_t cache_last_opens(struct cache *cache, uint32_t *ret_sample, uint32_t max);
 /* Gives the operations of the mounted filesystem; before cache_start. Without them nothing is
  * staged. */
 void cache_set_stage(struct cache *cache, const struct stage_ops *ops, void *ctx);

@@ -19,6 +19,7 @@ struct mount_opts {
 	uint64_t ram, stage, sample_max;
 	char *store_dir;
 	uint64_t store_bytes, store_keep_free;
+	int store_pins; /* enum plan_pin_rule */
 	uint64_t source_max_inflight, source_max_mbps;
 	int source_engine, store_engine; /* enum io_engine */
 	uint64_t scan_threads, stagers;
@@ -46,6 +47,10 @@ struct daemon_params {
  * returns in the parent as soon as the mount is ready, or with the error (the child has printed
  * nothing). -EINVAL: the caller was wrong. */
 int daemon_run(const struct daemon_params *params, struct err *err) MUST_USE;
+
+/* What order_new needs to know about a dataset, which must live as long as *ret is used. */
+struct dataset;
+void daemon_order_params(struct dataset *dataset, struct order_params *ret);
 
 /* What the launcher of a job says about this node's ranks: RANK and WORLD_SIZE with LOCAL_RANK and
  * LOCAL_WORLD_SIZE (torchrun), else Slurm's variables. Points into the environment and itself. */

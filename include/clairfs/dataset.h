@@ -103,6 +103,27 @@ struct entry_id dataset_resolve(const struct dataset *ds, const char *path, size
 uint32_t dataset_n_children(const struct dataset *ds, struct entry_id dir);
 struct entry_id dataset_child(const struct dataset *ds, struct entry_id dir, uint32_t i);
 
+/* How else a job may number the samples: by its own listing of the dataset, or of a directory in it
+ * (paths are relative to that one). */
+enum dataset_sort {
+	DATASET_SORT_INDEX,       /* as the index does; samples below the directory */
+	DATASET_SORT_TORCHVISION, /* ImageFolder(directory): LAYOUT_IMAGEFOLDER's rules */
+	DATASET_SORT_TIMM,        /* timm's ImageFolder: .png .jpg .jpeg, natural_key(path) */
+	DATASET_SORT_PATH,        /* sorted(paths) */
+	DATASET_SORT_NATURAL,     /* sorted(paths, key=natural_key) */
+	DATASET_SORT_NOCASE,      /* sorted(paths, key=str.lower) */
+	DATASET_SORT_WALK,        /* os.walk of the mount as it comes: files, then directories */
+};
+extern const char *const dataset_sort_names[]; /* "index" "torchvision" ..., NULL */
+/* -EINVAL with the nearest name. */
+int dataset_sort_parse(const char *name, enum dataset_sort *ret, struct err *err) MUST_USE;
+/* The samples in the job's order: *ret_sample (heap, [*ret_n]) maps its numbers to ours; only
+ * samples of the index take part. Equal keys stand as the index has them (timm: as os.walk of the
+ * mount has them). under: path of a directory, NULL: all. O(n log n), any thread. -ENOENT: no such
+ * directory, or no sample in it; -EINVAL, -EOVERFLOW, -ENOMEM. */
+int dataset_numbering(const struct dataset *ds, enum dataset_sort sort, const char *under,
+		      uint32_t **ret_sample, uint32_t *ret_n, struct err *err) MUST_USE;
+
 /* Attributes, thread-safe (updates may run beside). st_ino is left 0; nlink 1 for files, 2 +
  * subdirectories for directories; atime = mtime; blksize 4096. Write bits are kept as they are in
  * the source. */

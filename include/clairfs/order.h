@@ -31,6 +31,12 @@ void order_spec_free(struct order_spec *spec);
  * the spec. */
 const char *order_spec_text(const struct order_spec *spec);
 
+/* The text of a spec for a job that turned out to number the samples in another way (sort, under;
+ * NULL: without that key) and to be in this epoch, from which on it counts: fewer epochs are left,
+ * and it does not start at a step. Heap; NULL: out of memory. */
+char *order_spec_renumbered(const struct order_spec *spec, const char *sort, const char *under,
+			    uint64_t epoch);
+
 /* Known kinds, NULL-terminated, and one line of help for each (also listing its keys). */
 const char *const *order_kinds(void);
 const char *order_kind_help(const char *kind);
@@ -39,10 +45,18 @@ const char *order_kind_help(const char *kind);
  * no such sample. */
 typedef bool order_resolve_fn(void *ctx, const char *path, size_t len, uint32_t *ret_sample);
 
+/* How the job numbers the samples when the spec has the keys sort= or under= (each NULL when it is
+ * not given): *ret_sample (heap, [*ret_n], no number twice) maps its numbers to the index's.
+ * -EINVAL: no such sort; any other error is about under. */
+typedef int order_number_fn(void *ctx, const char *sort, const char *under, uint32_t **ret_sample,
+			    uint64_t *ret_n, struct err *err);
+
 struct order_params {
 	uint64_t n;                /* samples of the dataset, < 2^32 - 2 */
 	order_resolve_fn *resolve; /* NULL: list files may hold indices only */
 	void *resolve_ctx;
+	order_number_fn *number; /* NULL: the keys sort= and under= are refused */
+	void *number_ctx;
 	/* The samples of a list that was told and is in no file: kind "list" takes (and copies)
 	 * these, whatever its path says. NULL: none. */
 	const uint32_t *told;
@@ -60,6 +74,9 @@ struct order_info {
 	const uint32_t *ranks; /* [n_ranks] ascending; lives as long as the order */
 	uint64_t batch, workers, prefetch_factor; /* per rank; 0 = not given */
 	bool is_same_every_epoch; /* every epoch is the same sequence: compute one and keep it */
+	/* Bitmap of the samples that this job does not number at all (keys sort=, under=), such as
+	 * the validation set; NULL: none. Lives as long as the order. */
+	const uint64_t *outside;
 };
 
 struct order;

@@ -16,6 +16,13 @@
 #include "clairfs/base/cleanup.h"
 #include "clairfs/order.h"
 
+/* Which samples are pinned. */
+enum plan_pin_rule {
+	PLAN_PIN_AUTO, /* the smallest when requests cost the source more than bytes, as measured */
+	PLAN_PIN_FIRST,    /* as they come */
+	PLAN_PIN_SMALLEST, /* the smallest */
+};
+
 struct plan_params {
 	uint32_t n;                     /* samples */
 	const uint64_t *size;           /* [n] bytes; copied */
@@ -23,8 +30,10 @@ struct plan_params {
 	uint64_t arena_bytes; /* samples FETCHING or ARENA never hold more than this; a sample costs
 			       * its size rounded up to 4096 (empty: 4096) */
 	uint64_t stage_bytes; /* pushed and not opened yet */
-	uint64_t sample_max_bytes; /* larger samples are not prefetched; <= arena_bytes / 4 */
-	uint64_t store_bytes;      /* budget of pins, 0 = no store */
+	uint64_t sample_max_bytes;   /* larger samples are not prefetched; <= arena_bytes / 4 */
+	uint64_t store_bytes;        /* budget of pins, 0 = no store */
+	enum plan_pin_rule pin_rule; /* among samples this node reads equally often; those that it
+				      * reads more often always come first */
 	uint32_t inflight_min,
 		inflight_max;        /* samples being fetched at once; adaptive between them */
 	uint64_t source_bytes_per_s; /* cap of prefetching, 0 = none; demand reads use up the same
@@ -96,8 +105,17 @@ struct plan_status {
 	uint32_t inflight, inflight_limit;
 	uint64_t arena_bytes, stage_bytes, stage_limit_bytes, pinned_bytes;
 	uint64_t span;
+	uint64_t epochs_known; /* later epochs of which it is known what this node reads; 0 where
+				* every epoch reads everything */
 	/* counters since plan_new */
 	uint64_t opened, issued, useful, late, wasted, failed, mismatches, resyncs;
+	/* reads of samples that the job does not number, such as a validation set: ever, and
+	 * without others between them; they count neither for the order nor against it */
+	uint64_t outside, outside_run;
+	uint32_t
+		other_percent; /* of the last reads, those of another reader; 0: none is known of */
+	uint64_t last_epoch;   /* of the job, UINT64_MAX = unknown */
+	uint64_t lost, lost_reads; /* times LOST; opens since it was, 0 when it is not */
 };
 
 struct plan;
@@ -112,6 +130,15 @@ void plan_event(struct plan *plan, uint64_t now_ns, const struct plan_event *eve
 uint64_t plan_step(struct plan *plan, uint64_t now_ns);
 bool plan_next_action(struct plan *plan, struct plan_action *ret);
 void plan_get_status(const struct plan *plan, struct plan_status *ret);
+/* What the job seems to be doing, in words, e.g. "reads epoch 3 (the last is 89), 41 % of it so
+ * far; left an epoch before its end". */
+#define PLAN_TEXT 320
+void plan_status_text(const struct plan_status *status, char out[PLAN_TEXT]);
+/* Whether reads (the last one last; a few dozen) stand at one place of an epoch, as a plan that has
+ * lost its order would look for them. Never true for an epoch so short that chance might do it. For
+ * trying orders without making a plan of them; any thread. */
+bool plan_epoch_fits(const struct order_info *info, const struct order_epoch *epoch,
+		     const uint32_t *reads, uint32_t n_reads);
 /* True once the reads have confirmed the order (OPEN may be answered ENOSYS for good). */
 bool plan_is_confirmed(const struct plan *plan);
 

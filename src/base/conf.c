@@ -93,6 +93,26 @@ static int conf_set_number(const struct conf_option *option, uint64_t *at, const
 	return 0;
 }
 
+static int conf_set_real(const struct conf_option *option, double *at, const char *value,
+			 struct err *err)
+{
+	double v;
+	int rc = text_to_real(value, &v);
+
+	if (rc == -ERANGE)
+		return conf_bad(option, value, "is too large", err);
+	if (rc < 0)
+		return conf_bad(option, value, "is not a number like 0.25 or 120", err);
+	if (v < (double)option->min)
+		return err_set(err, -EINVAL, "option %s: %s is below the minimum %" PRIu64,
+			       option->name, value, option->min);
+	if (option->max != 0 && v > (double)option->max)
+		return err_set(err, -EINVAL, "option %s: %s is above the maximum %" PRIu64,
+			       option->name, value, option->max);
+	*at = v;
+	return 0;
+}
+
 static int conf_set_choice(const struct conf_option *option, int *at, const char *value,
 			   struct err *err)
 {
@@ -169,6 +189,8 @@ static int conf_set_option(const struct conf_option *option, void *values, const
 	case CONF_U64:
 	case CONF_BYTES:
 		return conf_set_number(option, at, value, err);
+	case CONF_REAL:
+		return conf_set_real(option, at, value, err);
 	case CONF_CHOICE:
 		return conf_set_choice(option, at, value, err);
 	case CONF_TEXT:
@@ -272,6 +294,9 @@ void conf_format(const struct conf_option *option, const void *values, char *out
 	case CONF_U64:
 	case CONF_BYTES:
 		conf_format_number(option->type, *(const uint64_t *)at, out, size);
+		return;
+	case CONF_REAL:
+		snprintf(out, size, "%.15g", *(const double *)at);
 		return;
 	case CONF_CHOICE:
 		text = option->choices[*(const int *)at];

@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <ini.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <string.h>
 
@@ -64,9 +65,9 @@ static int conf_file_handle(void *user, const char *section, const char *name, c
 
 	if (f->rc < 0)
 		return 0;
-	if (*section && strcmp(section, "mount") != 0)
-		f->rc = err_set(f->err, -EINVAL, "unknown section [%s]; the only one is [mount]",
-				section);
+	if (*section && strcmp(section, f->table->section) != 0)
+		f->rc = err_set(f->err, -EINVAL, "unknown section [%s]; the only one is [%s]",
+				section, f->table->section);
 	else
 		f->rc = conf_set(f->table, f->values, name, value, f->err);
 	return f->rc == 0;
@@ -88,8 +89,8 @@ int conf_load(const struct conf_table *table, void *values, const char *path, st
 	}
 	if (rc > 0 && (f.rc == 0 || rc < f.line_no)) {
 		/* inih itself refused a line, and maybe went on to one that f.rc is about. */
-		return err_set(err, -EINVAL,
-			       "%s:%d: neither NAME = VALUE nor [mount] nor a comment", path, rc);
+		return err_set(err, -EINVAL, "%s:%d: neither NAME = VALUE nor [%s] nor a comment",
+			       path, rc, table->section);
 	}
 	if (f.rc < 0)
 		err_prefix(err, "%s:%d", path, f.line_no);
@@ -137,6 +138,13 @@ static void conf_print_limits(const struct conf_option *option, FILE *out)
 		fprintf(out, "# a %s, %s%s%s", option->type == CONF_BYTES ? "size" : "number", min,
 			option->max ? " to " : " or more", option->max ? max : "");
 		break;
+	case CONF_REAL:
+		fprintf(out, "# a number, %" PRIu64, option->min);
+		if (option->max)
+			fprintf(out, " to %" PRIu64, option->max);
+		else
+			fputs(" or more", out);
+		break;
 	case CONF_CHOICE:
 		fputs("# one of:", out);
 		for (size_t i = 0; option->choices[i]; i++)
@@ -153,7 +161,7 @@ static void conf_print_limits(const struct conf_option *option, FILE *out)
 
 void conf_print(const struct conf_table *table, const void *values, FILE *out)
 {
-	fputs("[mount]\n", out);
+	fprintf(out, "[%s]\n", table->section);
 	for (const struct conf_option *option = table->options; option->name; option++) {
 		const char *text = NULL;
 		char value[64];

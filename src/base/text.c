@@ -7,6 +7,8 @@
 #include "clairfs/base/text.h"
 
 #include <errno.h>
+#include <float.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Reads digits at *text and moves it behind them. */
@@ -36,6 +38,37 @@ int text_to_u64(const char *text, uint64_t *ret)
 		return rc;
 	if (*text)
 		return -EINVAL;
+	*ret = v;
+	return 0;
+}
+
+/* strtod alone would also take blanks, signs, hexadecimal, "inf" and "nan". The program never calls
+ * setlocale, so the point is a point. */
+int text_to_real(const char *text, double *ret)
+{
+	const char *digits = "0123456789";
+	size_t whole = strspn(text, digits), n = whole, fraction = 0;
+	double v;
+
+	if (text[n] == '.') {
+		fraction = strspn(text + n + 1, digits);
+		n += 1 + fraction;
+	}
+	if (whole + fraction == 0)
+		return -EINVAL;
+	if (text[n] == 'e' || text[n] == 'E') {
+		size_t sign = text[n + 1] == '-' || text[n + 1] == '+';
+		size_t power = strspn(text + n + 1 + sign, digits);
+
+		if (!power)
+			return -EINVAL;
+		n += 1 + sign + power;
+	}
+	if (text[n])
+		return -EINVAL;
+	v = strtod(text, NULL);
+	if (v > DBL_MAX)
+		return -ERANGE;
 	*ret = v;
 	return 0;
 }

@@ -347,11 +347,30 @@ static void answer_request(struct cache *c, struct order_request *request, int s
 	mutex_unlock(&c->notes.mu);
 }
 
+/* Waits until the planner has answered. */
+static int ask_planner(struct cache *c, struct order_request *request)
+{
+	struct notes *n = &c->notes;
+	int status;
+
+	mutex_lock(&c->order_mu);
+	mutex_lock(&n->mu);
+	if (n->is_planning) {
+		n->request = request;
+		wake_locked(n);
+		while (!request->is_done)
+			cond_wait(&n->answer_cv, &n->mu);
+	}
+	status = request->status;
+	mutex_unlock(&n->mu);
+	mutex_unlock(&c->order_mu);
+	return status;
+}
+
 int cache_set_order(struct cache *c, struct order *take_order)
 {
 	struct order_request request = { .status = -ECANCELED };
-	struct notes *n = &c->notes;
-	int status = 0;
+	int status;
 
 	if (take_order) {
 		request.order = order_ref_new(take_order, true);
@@ -360,19 +379,29 @@ int cache_set_order(struct cache *c, struct order *take_order)
 			return -ENOMEM;
 		}
 	}
-	mutex_lock(&c->order_mu);
-	mutex_lock(&n->mu);
-	if (n->is_planning) {
-		n->request = &request;
-		wake_locked(n);
-		while (!request.is_done)
-			cond_wait(&n->answer_cv, &n->mu);
-	}
-	status = request.status;
-	mutex_unlock(&n->mu);
-	mutex_unlock(&c->order_mu);
+	status = ask_planner(c, &request);
 	order_ref_put(request.order); /* left there when it was not taken */
 	return status;
+}
+
+uint32_t cache_last_opens(struct cache *c, uint32_t *ret_sample, uint32_t max)
+{
+	struct order_request request = { .status = -ECANCELED,
+					 .opens = ret_sample,
+					 .max_opens = max };
+
+	return ask_planner(c, &request) == 0 ? request.n_opens : 0;
+}
+
+static void take_request(struct cache *c, struct order_request *request)
+{
+	if (request->opens) {
+		recent_tell(c, request);
+	} else {
+		publish(c); /* what the old plan has counted */
+		switch_order(c, request);
+	}
+	answer_request(c, request, request->status);
 }
 
 /* The last thing the planner does: nobody is left waiting. */
@@ -406,11 +435,8 @@ void *planner_main(void *cache)
 			end_planning(c, batch.request);
 			return NULL;
 		}
-		if (batch.request) {
-			publish(c); /* what the old plan has counted */
-			switch_order(c, batch.request);
-			answer_request(c, batch.request, batch.request->status);
-		}
+		if (batch.request)
+			take_request(c, batch.request);
 		is_telling = switch_tell_kept(c, now);
 		wake_ns = plan_step(c->plan, now);
 		carry_out(c, now);

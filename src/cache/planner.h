@@ -27,9 +27,11 @@ struct order_ref {
 	_Atomic uint32_t refs;
 };
 
-/* A new order on its way to the planner; lives on the stack of who waits for it. */
+/* A new order, or a question, on its way to the planner; lives on the stack of who waits for it. */
 struct order_request {
 	struct order_ref *order; /* NULL = none; the planner's once it has taken the request */
+	uint32_t *opens;         /* not NULL: only asks for the last opens */
+	uint32_t max_opens, n_opens;
 	int status;
 	bool is_done; /* notes.mu, like status */
 };
@@ -72,6 +74,7 @@ void switch_order(struct cache *c, struct order_request *request);
 /* An answer to an action of an old plan. */
 void switch_absorb(struct cache *c, struct completion *done, uint64_t now_ns);
 void recent_opened(struct cache *c, uint32_t sample);
+void recent_tell(struct cache *c, struct order_request *request);
 /* The first epoch of the new order is there. */
 void recent_replay(struct cache *c, uint64_t now_ns);
 /* Tells the plan a share of what the store has; true when there is more. */

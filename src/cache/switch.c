@@ -52,6 +52,7 @@ int plan_make(struct cache *c, const struct order_ref *order, struct plan **ret)
 		.stage_bytes = c->stage ? c->p.stage_bytes : 0,
 		.sample_max_bytes = MIN(c->p.sample_max_bytes, c->p.arena_bytes / 4),
 		.store_bytes = c->p.store ? c->p.store_bytes : 0,
+		.pin_rule = c->p.pin_rule,
 		.inflight_min = c->p.inflight_min,
 		.inflight_max = c->p.inflight_max,
 		.source_bytes_per_s = c->p.source_bytes_per_s,
@@ -220,6 +221,14 @@ void recent_opened(struct cache *c, uint32_t sample)
 static uint32_t recent_ago(const struct recent *r, uint32_t ago)
 {
 	return r->sample[(r->head + 2 * RECENT_MAX - 1 - ago) % RECENT_MAX];
+}
+
+void recent_tell(struct cache *c, struct order_request *request)
+{
+	request->n_opens = MIN(c->recent.count, request->max_opens);
+	for (uint32_t i = 0; i < request->n_opens; i++)
+		request->opens[i] = recent_ago(&c->recent, request->n_opens - 1 - i);
+	request->status = 0;
 }
 
 /* How many of the last opens may be of one pass: in a pass no sample comes again, but for jobs that

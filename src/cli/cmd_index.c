@@ -21,12 +21,12 @@ static int choose_layout(const char *name, struct dataset_params *params)
 	return -EINVAL;
 }
 
-static int print(const struct dataset *ds)
+static int print(const struct dataset *ds, const uint32_t *sample, uint32_t n)
 {
 	static char path[PATH_MAX * 4], escaped[PATH_MAX * 16];
 
-	for (uint32_t i = 0; i < dataset_n_samples(ds) && !ferror(stdout); i++) {
-		struct entry_id e = { i };
+	for (uint32_t i = 0; i < n && !ferror(stdout); i++) {
+		struct entry_id e = { sample ? sample[i] : i };
 
 		if (dataset_path(ds, e, path, sizeof(path)) < 0)
 			continue;
@@ -37,32 +37,67 @@ static int print(const struct dataset *ds)
 	return cli_finish();
 }
 
+struct index_args {
+	struct dataset_params params;
+	enum dataset_sort sort;
+	const char *under;
+};
+
+/* In the numbers of the index, or of a job that lists the files in its own way. */
+static int run(const struct index_args *a)
+{
+	AUTO_FREE uint32_t *sample = NULL;
+	struct dataset *ds = NULL;
+	struct err err = { 0 };
+	uint32_t n;
+	int rc = dataset_open(&a->params, &ds, &err);
+
+	if (rc < 0)
+		return cli_fail(&err);
+	n = dataset_n_samples(ds);
+	if (a->under || a->sort != DATASET_SORT_INDEX)
+		rc = dataset_numbering(ds, a->sort, a->under, &sample, &n, &err);
+	rc = rc < 0 ? cli_fail(&err) : print(ds, sample, n);
+	dataset_free(ds);
+	return rc;
+}
+
+static int take_option(int c, const char *value, struct index_args *a, struct err *err)
+{
+	switch (c) {
+	case 'L':
+		if (choose_layout(value, &a->params) == 0)
+			return 0;
+		return err_set(err, -EINVAL, "no layout '%s' (auto, imagefolder, files)", value);
+	case 's':
+		return dataset_sort_parse(value, &a->sort, err);
+	default:
+		a->under = value;
+		return 0;
+	}
+}
+
 int cmd_index(int argc, char **argv)
 {
 	static const struct option longs[] = { { "layout", required_argument, NULL, 'L' },
+					       { "sort", required_argument, NULL, 's' },
+					       { "under", required_argument, NULL, 'u' },
 					       { "help", no_argument, NULL, 'h' },
 					       { NULL, 0, NULL, 0 } };
-	struct dataset_params params = { .scan_threads = SCAN_THREADS };
-	struct dataset *ds = NULL;
+	struct index_args args = { .params = { .scan_threads = SCAN_THREADS } };
 	struct err err = { 0 };
-	int c, rc;
+	int c, index = 0;
 
-	while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1) {
+	while ((c = getopt_long(argc, argv, "", longs, &index)) != -1) {
 		if (c == 'h')
 			return cli_help("index");
 		if (c == '?')
 			return cli_bad_option("index", argv);
-		if (choose_layout(optarg, &params) < 0)
-			return cli_usage("index",
-					 "--layout: no layout '%s' (auto, imagefolder, files)",
-					 optarg);
+		if (take_option(c, optarg, &args, &err) < 0)
+			return cli_usage("index", "--%s: %s", longs[index].name, err.msg);
 	}
 	if (argc - optind != 1)
 		return cli_usage("index", "one SOURCE is needed");
-	params.source = argv[optind];
-	if (dataset_open(&params, &ds, &err) < 0)
-		return cli_fail(&err);
-	rc = print(ds);
-	dataset_free(ds);
-	return rc;
+	args.params.source = argv[optind];
+	return run(&args);
 }

@@ -6,13 +6,17 @@
 #include <string.h>
 
 #include "clairfs/base/text.h"
+#include "clairfs/daemon.h"
+#include "clairfs/dataset.h"
 #include "clairfs/order.h"
 #include "cli.h"
 
-enum { OPT_N = 256, OPT_EPOCH, OPT_RANK, OPT_HEAD, OPT_BINARY, OPT_LIST, OPT_HELP };
+enum { OPT_N = 256, OPT_EPOCH, OPT_RANK, OPT_HEAD, OPT_BINARY, OPT_LIST, OPT_SOURCE, OPT_HELP };
+
+#define SCAN_THREADS 8
 
 struct order_args {
-	const char *spec;
+	const char *spec, *source;
 	uint64_t n, epoch, rank, head;
 	bool has_n, has_epoch, has_rank;
 	int width; /* 0 text, 4, 8 */
@@ -39,6 +43,9 @@ static int take_option(int c, const char *value, struct order_args *a)
 		return text_to_u64(value, &a->rank);
 	case OPT_HEAD:
 		return text_to_u64(value, &a->head);
+	case OPT_SOURCE:
+		a->source = value;
+		return 0;
 	case OPT_BINARY:
 		a->width = strcmp(value, "u32") == 0 ? 4 : strcmp(value, "u64") == 0 ? 8 : -1;
 		return a->width < 0 ? -EINVAL : 0;
@@ -80,12 +87,18 @@ static int print(const struct order *order, const struct order_args *a, struct e
 
 static int run(const struct order_args *a)
 {
+	struct dataset_params dp = { .source = a->source, .scan_threads = SCAN_THREADS };
 	struct order_params params = { .n = a->n };
+	struct dataset *dataset = NULL;
 	struct order_spec *spec = NULL;
 	struct order *order = NULL;
 	struct err err = { 0 };
 	int rc = order_spec_parse(a->spec, &spec, &err);
 
+	if (rc == 0 && a->source)
+		rc = dataset_open(&dp, &dataset, &err);
+	if (rc == 0 && dataset)
+		daemon_order_params(dataset, &params);
 	if (rc == 0)
 		rc = order_new(spec, &params, &order, &err);
 	rc = rc < 0 ? cli_fail(&err) : print(order, a, &err);
@@ -93,6 +106,8 @@ static int run(const struct order_args *a)
 		order_free(order);
 	if (spec)
 		order_spec_free(spec);
+	if (dataset)
+		dataset_free(dataset);
 	return rc;
 }
 
@@ -103,6 +118,7 @@ int cmd_order(int argc, char **argv)
 					       { "rank", required_argument, NULL, OPT_RANK },
 					       { "head", required_argument, NULL, OPT_HEAD },
 					       { "binary", required_argument, NULL, OPT_BINARY },
+					       { "source", required_argument, NULL, OPT_SOURCE },
 					       { "list", no_argument, NULL, OPT_LIST },
 					       { "help", no_argument, NULL, OPT_HELP },
 					       { NULL, 0, NULL, 0 } };
@@ -122,8 +138,9 @@ int cmd_order(int argc, char **argv)
 	}
 	if (argc - optind != 1)
 		return cli_usage("order", "one SPEC is needed");
-	if (!args.has_n)
-		return cli_usage("order", "--n, the number of samples, is needed");
+	if (args.has_n == (args.source != NULL))
+		return cli_usage("order",
+				 "either --n, the number of samples, or --source is needed");
 	args.spec = argv[optind];
 	return run(&args);
 }

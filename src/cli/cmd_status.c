@@ -35,6 +35,7 @@ static void print_order(const json_t *root)
 	printf("order     %s\n", *spec ? spec : "none given");
 	printf("          %s%s%s\n", str(root, "order", "state"),
 	       *str(root, "order", "why") ? ": " : "", str(root, "order", "why"));
+	printf("          the job %s\n", str(root, "order", "doing"));
 	if (*spec && strcmp(str(root, "order", "state"), "finished") != 0)
 		printf("          epoch %.0f, position %.0f of %.0f, lead %.0f, "
 		       "%.0f %% of the last reads as predicted\n",

@@ -30,9 +30,11 @@ const struct command commands[] = {
 	  "  prints the order in force now; rank and world default to RANK and WORLD_SIZE,\n"
 	  "  else SLURM_PROCID and SLURM_NTASKS\n" },
 	{ "order", cmd_order, "print the order a spec stands for",
-	  "usage: clairfs order SPEC --n N [--epoch E] [--rank R] [--head K] [--binary u32|u64]\n"
+	  "usage: clairfs order SPEC --n N|--source DIR [--epoch E] [--rank R] [--head K]\n"
+	  "                     [--binary u32|u64]\n"
 	  "       clairfs order --list\n"
 	  "  --n N            samples of the dataset\n"
+	  "  --source DIR     the dataset itself (for keys sort= and under=, and lists of paths)\n"
 	  "  --epoch E        epoch (default: the spec's start_epoch)\n"
 	  "  --rank R         one rank only (default: all of the spec's ranks, merged)\n"
 	  "  --head K         only the first K\n"
@@ -48,8 +50,18 @@ const struct command commands[] = {
 	  "  --workers W      loader workers, if known; 0: the samples are in order\n"
 	  "  --quick          only seeds that people choose, and what manual_seed makes of them\n"
 	  "  --threads T      threads (default: all CPUs)\n" },
+	{ "simulate", cmd_simulate, "what memory and a drive would buy a job, in virtual time",
+	  "usage: clairfs simulate --samples N --sample-bytes S [OPTION]...\n"
+	  "       clairfs simulate --workload NAME|FILE [OPTION]...\n"
+	  "  --policy P[,P]...   clairfs,lru,bound, or all\n"
+	  "  --json              for programs\n"
+	  "  --print-config      list the other options with their meaning and values; option\n"
+	  "                      sample_bytes of that list is --sample-bytes here\n" },
 	{ "index", cmd_index, "print the samples of a directory: number, path, offset, length",
-	  "usage: clairfs index SOURCE [--layout auto|imagefolder|files]\n"
+	  "usage: clairfs index SOURCE [--layout auto|imagefolder|files] [--sort NAME] [--under DIR]\n"
+	  "  --sort NAME      numbers as a job gives them that sorts in another way: index,\n"
+	  "                   torchvision, timm, path, natural, nocase, walk\n"
+	  "  --under DIR      only what is below this directory of the source\n"
 	  "  control characters, backslashes and bytes that are no UTF-8 are escaped in paths\n" },
 	{ "caps", cmd_caps, "what this machine offers and what a mount would use",
 	  "usage: clairfs caps [--json] [SOURCE]\n" },

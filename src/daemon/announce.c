@@ -18,6 +18,7 @@
 void wire_order_init(struct wire *w)
 {
 	mutex_init(&w->order_mu);
+	mutex_init(&w->change_mu);
 }
 
 void wire_order_fini(struct wire *w)
@@ -25,29 +26,18 @@ void wire_order_fini(struct wire *w)
 	told_list_fini(&w->list);
 	free(w->told.answer);
 	free(w->order_text);
+	mutex_fini(&w->change_mu);
 	mutex_fini(&w->order_mu);
-}
-
-static bool resolve_path(void *ctx, const char *path, size_t len, uint32_t *ret_sample)
-{
-	const struct dataset *ds = ctx;
-	struct entry_id e = dataset_resolve(ds, path, len);
-
-	if (!dataset_is_sample(ds, e))
-		return false;
-	*ret_sample = e.v;
-	return true;
 }
 
 static int make_order(struct wire *w, const struct order_spec *spec, const struct told_list *list,
 		      struct order **ret, struct err *err)
 {
-	struct order_params op = { .n = dataset_n_samples(w->dataset),
-				   .resolve = resolve_path,
-				   .resolve_ctx = w->dataset,
-				   .told = list ? list->sample : NULL,
-				   .n_told = list ? list->n : 0 };
+	struct order_params op;
 
+	daemon_order_params(w->dataset, &op);
+	op.told = list ? list->sample : NULL;
+	op.n_told = list ? list->n : 0;
 	return order_new(spec, &op, ret, err);
 }
 
@@ -140,6 +130,23 @@ static int replace_order(struct wire *w, const struct order_spec *spec, bool is_
 	return 0;
 }
 
+int wire_change_order(struct wire *w, const char *before, const char *text, struct err *err)
+{
+	AUTO_FREE char *now = NULL;
+	struct order_spec *spec = NULL;
+	int rc = order_spec_parse(text, &spec, err);
+
+	mutex_lock(&w->change_mu);
+	now = wire_get_order_text(w);
+	if (rc == 0 && (!now || strcmp(now, before) != 0))
+		rc = -EAGAIN;
+	if (rc == 0)
+		rc = replace_order(w, spec, false, err);
+	mutex_unlock(&w->change_mu);
+	order_spec_free(spec);
+	return rc;
+}
+
 /* A spec, "none", or a part of a list. *ret_is_over: false when more parts are to come. */
 static int take(struct wire *w, const struct fs_told *told, struct order_spec **ret,
 		bool *ret_is_over, struct err *err)
@@ -177,8 +184,10 @@ static int announce(struct wire *w, const struct fs_told *told, bool *ret_is_ove
 	struct order_spec *spec = NULL;
 	int rc = take(w, told, &spec, ret_is_over, err);
 
+	mutex_lock(&w->change_mu);
 	if (rc == 0 && *ret_is_over)
 		rc = replace_order(w, spec, told->list != NULL, err);
+	mutex_unlock(&w->change_mu);
 	if (*ret_is_over && told->list)
 		told_list_fini(&w->list);
 	order_spec_free(spec);

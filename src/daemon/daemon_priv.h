@@ -31,7 +31,8 @@ struct wire {
 	struct metrics *metrics;
 	struct order_spec *spec; /* of the start */
 	struct mutex order_mu;
-	char *order_text;      /* order_mu: the spec in force, or NULL */
+	struct mutex change_mu; /* one change of the order at a time; outside of order_mu */
+	char *order_text;       /* order_mu: the spec in force, or NULL */
 	struct told_last told; /* order_mu */
 	struct told_list list;
 	struct dataset *dataset;
@@ -43,6 +44,7 @@ struct wire {
 	struct store *store;
 	uint64_t store_bytes; /* its budget */
 	struct cache *cache;
+	struct renumber *renumber;
 	struct fs *fs;
 	struct fs_vfile vfiles[6];
 };
@@ -68,6 +70,10 @@ int wire_make_order(struct wire *w, const struct order_spec *spec, struct order 
 int wire_set_order_text(struct wire *w, const char *text) MUST_USE;
 /* A copy of it, heap, or NULL. Any thread. */
 char *wire_get_order_text(struct wire *w);
+/* Another order in place of the one told as `before`; -EAGAIN without a message when that is not in
+ * force any more. */
+int wire_change_order(struct wire *w, const char *before, const char *text,
+		      struct err *err) MUST_USE;
 /* For fs: somebody tells an order. */
 int wire_announce(void *wire, const struct fs_told *told, struct buf_writer *answer);
 /* The virtual files "control" and "answer". Any thread. */
@@ -82,6 +88,12 @@ void told_list_fini(struct told_list *list);
  * After an error the list is gone. */
 int told_list_add(struct told_list *list, struct clairfs_list *part, uint32_t n_samples,
 		  struct order_spec **ret, struct err *err) MUST_USE;
+
+/* renumber.c: other numbers of the files, while the order is lost. stop: also when it was never
+ * started. */
+int renumber_start(struct wire *w, struct err *err) MUST_USE;
+void renumber_stop(struct wire *w);
+uint64_t renumber_tried(const struct wire *w); /* ways to number the files, so far */
 
 /* Renderers of the virtual files; ctx is a struct wire. */
 int stats_render_json(void *ctx, struct buf_writer *out);

@@ -10,6 +10,7 @@
 #include "clairfs/io.h"
 
 static const char *const open_choices[] = { "auto", "answer", NULL };
+static const char *const pin_choices[] = { "auto", "first", "smallest", NULL };
 static const char *const log_choices[] = { "error", "warn", "info", "debug", NULL };
 
 #define ROW(field, kind, def, lo, hi, words, text)                                                 \
@@ -41,6 +42,10 @@ static const struct conf_option options[] = {
 	    "Budget of the store. 0: half of what is free there when mounting."),
 	ROW(store_keep_free, CONF_BYTES, "1G", 0, 0, NULL,
 	    "The store stops growing when less than this is free on its filesystem."),
+	ROW(store_pins, CONF_CHOICE, "auto", 0, 0, pin_choices,
+	    "Which samples go into the store, among those read equally often: as they "
+	    "come (first), the smallest (fewest requests are left for the source), or "
+	    "auto: the smallest when requests cost the source more than their bytes."),
 	ROW(source_max_inflight, CONF_U64, "64", 1, 1024, NULL,
 	    "Most requests to the source at once: threads that read it."),
 	ROW(source_max_mbps, CONF_U64, "0", 0, 1000000, NULL,
@@ -75,7 +80,7 @@ static const struct conf_option options[] = {
 	{ .name = NULL },
 };
 
-const struct conf_table mount_option_table = { options };
+const struct conf_table mount_option_table = { options, "mount" };
 
 /* Options that mount(8) and fstab know and that mean nothing here: the mount is always
  * ro,nosuid,nodev. */

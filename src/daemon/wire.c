@@ -241,6 +241,7 @@ static int make_cache(struct wire *w, struct err *err)
 					   MIN(o->sample_max ? o->sample_max : o->ram / 8,
 					       arena_bytes / 4),
 				   .store_bytes = w->store_bytes,
+				   .pin_rule = (enum plan_pin_rule)o->store_pins,
 				   .inflight_min = (uint32_t)MIN(4, inflight),
 				   .inflight_max = (uint32_t)inflight,
 				   .source_bytes_per_s = o->source_max_mbps * 1000000,
@@ -280,7 +281,8 @@ int wire_mount(struct wire *w, struct err *err)
 	if (rc < 0)
 		return rc;
 	cache_set_stage(w->cache, fs_stage_ops(), w->fs);
-	return cache_start(w->cache, err);
+	rc = cache_start(w->cache, err);
+	return rc < 0 ? rc : renumber_start(w, err);
 }
 
 /* Source threads hold one descriptor each, kept files and watches some more: the usual soft limit
@@ -318,6 +320,7 @@ void wire_down(struct wire *w)
 {
 	if (w->fs)
 		fs_unmount(w->fs);
+	renumber_stop(w);
 	if (w->cache)
 		cache_stop(w->cache);
 	if (w->fs)

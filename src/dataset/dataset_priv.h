@@ -102,6 +102,8 @@ struct py_name {
 /* Order of the strings that os.fsdecode makes of them: by code point, a byte that is no UTF-8 as
  * U+DC00 + byte. */
 int py_name_cmp(const struct py_name *a, const struct py_name *b);
+/* The code point at *i, which moves on; *i must be within the name. */
+int32_t py_next_code_point(const struct py_name *n, uint32_t *i);
 
 /* snapshot.c */
 struct snapshot_key { /* which source a snapshot is of */

@@ -25,7 +25,7 @@ static bool is_continuation(const struct py_name *n, uint32_t i)
 
 /* The code point at *i, which moves on. Strict UTF-8: no overlong form, no surrogate, nothing above
  * U+10FFFF. */
-static int32_t next_code_point(const struct py_name *n, uint32_t *i)
+int32_t py_next_code_point(const struct py_name *n, uint32_t *i)
 {
 	static const int32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
 	int lead = byte_at(n, *i);
@@ -74,7 +74,7 @@ int py_name_cmp(const struct py_name *a, const struct py_name *b)
 		at--;
 	ia = ib = at;
 	for (;;) {
-		int32_t pa = next_code_point(a, &ia), pb = next_code_point(b, &ib);
+		int32_t pa = py_next_code_point(a, &ia), pb = py_next_code_point(b, &ib);
 
 		if (pa != pb)
 			return pa < pb ? -1 : 1;

@@ -7,16 +7,7 @@
  *
  * A single process is not sharded, so there is nothing to make even then. Checked against
  * prepare_data_loader itself in tests/golden. Pure; any thread. */
-#include <errno.h>
-
-#include "perm.h"
-#include "turns.h"
-
-struct accelerate {
-	struct turns turns;
-	uint64_t seed;
-	bool is_shuffled, has_large;
-};
+#include "seeded.h"
 
 static const struct order_key accelerate_keys[] = {
 	{ .name = "seed", .type = ORDER_KEY_SEED, .def = 42 },
@@ -41,47 +32,14 @@ static enum turns_tail tail_of(const struct order_spec *spec)
 static int accelerate_open(struct order *order, const struct order_spec *spec,
 			   const struct order_params *params, struct err *err)
 {
-	struct accelerate *a = calloc(1, sizeof(*a));
+	struct seeded *s;
+	int rc = seeded_new(order, sizeof(*s), &s, err);
 
-	if (!a)
-		return err_set(err, -ENOMEM, "out of memory");
-	order->state = a;
-	a->seed = order_spec_u64(spec, "seed");
-	a->is_shuffled = order_spec_u64(spec, "shuffle");
-	a->has_large = order_spec_u64(spec, "large");
-	order->info.is_same_every_epoch = !a->is_shuffled;
-	return turns_init(&a->turns, spec, tail_of(spec), err);
-}
-
-static int accelerate_fill(const struct order *order, uint64_t epoch, uint64_t length,
-			   uint32_t *out, struct err *err)
-{
-	const struct accelerate *a = order->state;
-	struct mt19937 rng;
-
-	if (!a->is_shuffled) {
-		perm_identity(out, (uint32_t)length);
-		return 0;
-	}
-	mt19937_seed(&rng, (uint32_t)(a->seed + epoch));
-	perm_torch(out, (uint32_t)length, a->has_large, &rng);
-	return 0;
-}
-
-static uint64_t accelerate_rank_length(const struct order *order, uint64_t epoch, uint64_t length,
-				       uint64_t rank)
-{
-	const struct accelerate *a = order->state;
-
-	return turns_rank_length(&a->turns, length, rank);
-}
-
-static void accelerate_rank_read(const struct order *order, const struct order_span *common,
-				 uint64_t rank, uint64_t from, uint32_t count, uint32_t *out)
-{
-	const struct accelerate *a = order->state;
-
-	turns_rank_read(&a->turns, common, rank, from, count, out);
+	if (rc < 0)
+		return rc;
+	seeded_read_keys(order, spec);
+	s->seed = order_spec_u64(spec, "seed");
+	return turns_init(&s->turns, spec, tail_of(spec), err);
 }
 
 const struct order_kind order_kind_accelerate = {
@@ -90,7 +48,7 @@ const struct order_kind order_kind_accelerate = {
 		"large(1)" ORDER_HELP_COMMON,
 	.keys = accelerate_keys,
 	.open = accelerate_open,
-	.common_fill = accelerate_fill,
-	.rank_length = accelerate_rank_length,
-	.rank_read = accelerate_rank_read,
+	.common_fill = seeded_fill,
+	.rank_length = turns_rank_length,
+	.rank_read = turns_rank_read,
 };

@@ -163,9 +163,10 @@ static int dali_open(struct order *order, const struct order_spec *spec,
 		return err_set(err, -EINVAL, "key \"engine\": %u is neither 32 nor 64",
 			       (unsigned)engine);
 	if (dali->has_shuffle_after_epoch && (dali->has_random_shuffle || dali->has_stick))
-		return err_set(err, -EINVAL,
-			       "keys \"shuffle_after_epoch\" and \"%s\" exclude each other, as in DALI",
-			       dali->has_stick ? "stick_to_shard" : "random_shuffle");
+		return err_set(
+			err, -EINVAL,
+			"keys \"shuffle_after_epoch\" and \"%s\" exclude each other, as in DALI",
+			dali->has_stick ? "stick_to_shard" : "random_shuffle");
 	order->info.is_same_every_epoch =
 		!dali->has_shuffle_after_epoch && (dali->has_stick || spec->world == 1);
 	order->is_whole = spec->world == 1;

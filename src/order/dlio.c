@@ -6,17 +6,20 @@
  * v1:   the list of samples is shuffled by numpy's RandomState with the same seed every epoch, what
  *       the epoch before left, and cut into blocks, one for each rank. Release 2.0.0 cuts first and
  *       shuffles each block by itself: own_block=1.
- * v2:   (2.0.1 and later) the shuffle options change nothing: each rank reads its block in sequence.
+ * v2:   (2.0.1 and later) the shuffle options change nothing: each rank reads its block in
+ * sequence.
  *
- * v1 repeats one permutation P, so epoch e is P^(e+1): a sample moves along its cycle, and the
- * whole epoch is made in one walk along the cycles. v0.5 is replayed, e + 1 shuffles for epoch e.
- * DLIO's shuffle=random reseeds nothing and is no function of anything here. Pure; any thread. */
+ * v1 repeats one permutation P, so epoch e is P^(e+1), some log2(e) squarings. v0.5 is replayed, e
+ * + 1 shuffles for epoch e. DLIO's shuffle=random reseeds nothing and is no function of anything
+ * here. Pure; any thread. */
 #include <errno.h>
 
 #include "order_priv.h"
 #include "perm.h"
+#include "turns.h"
 
 struct dlio {
+	struct turns turns; /* of v0.5; first, for turns_rank_*() */
 	uint64_t seed;
 	bool has_file_shuffle, has_sample_shuffle, has_seed_change, has_own_block;
 };
@@ -56,6 +59,7 @@ static int v05_open(struct order *order, const struct order_spec *spec,
 
 	if (!dlio)
 		return err_set(err, -ENOMEM, "out of memory");
+	dlio->turns = (struct turns){ .batch = 1, .world = spec->world, .tail = TURNS_TAIL_PAD };
 	dlio->seed = order_spec_u64(spec, "seed");
 	dlio->has_file_shuffle = order_spec_u64(spec, "file_shuffle");
 	dlio->has_sample_shuffle = order_spec_u64(spec, "sample_shuffle");
@@ -106,21 +110,6 @@ static int v05_common_fill(const struct order *order, uint64_t epoch, uint64_t l
 	return 0;
 }
 
-static uint64_t v05_rank_length(const struct order *order, uint64_t epoch, uint64_t length,
-				uint64_t rank)
-{
-	return DIV_ROUND_UP(length, order->info.world);
-}
-
-static void v05_rank_read(const struct order *order, const struct order_span *common, uint64_t rank,
-			  uint64_t from, uint32_t count, uint32_t *out)
-{
-	uint64_t world = order->info.world;
-
-	for (uint32_t i = 0; i < count; i++)
-		out[i] = common->sample[(rank + (from + i) * world) % common->length];
-}
-
 /* Rank's block of the list: [start, start + length). */
 struct block {
 	uint64_t start, length;
@@ -167,21 +156,23 @@ static int v1_open(struct order *order, const struct order_spec *spec,
 	return 0;
 }
 
-/* out[i] = p applied `times` times to i. Marks what is done in p, which it destroys. */
-static void power(uint32_t *p, uint32_t n, uint64_t times, uint32_t *cycle, uint32_t *out)
+/* out[i] = p applied `times` times to i, by squaring p, which it destroys; `room` is as large. Each
+ * step reads all over an array, but no read waits for another as they would along a cycle. */
+static void power(uint32_t *p, uint32_t n, uint64_t times, uint32_t *room, uint32_t *out)
 {
-	for (uint32_t i = 0; i < n; i++) {
-		uint32_t length = 0, at = i;
+	perm_identity(out, n);
+	for (;;) {
+		uint32_t *square = room;
 
-		while (p[at] != UINT32_MAX) {
-			uint32_t next = p[at];
-
-			cycle[length++] = at;
-			p[at] = UINT32_MAX;
-			at = next;
-		}
-		for (uint32_t k = 0; k < length; k++)
-			out[cycle[k]] = cycle[(k + times) % length];
+		for (uint32_t i = 0; times & 1 && i < n; i++)
+			out[i] = p[out[i]];
+		times >>= 1;
+		if (times == 0)
+			return;
+		for (uint32_t i = 0; i < n; i++)
+			square[i] = p[p[i]];
+		room = p;
+		p = square;
 	}
 }
 
@@ -256,8 +247,8 @@ const struct order_kind order_kind_dlio_v05 = {
 	.keys = v05_keys,
 	.open = v05_open,
 	.common_fill = v05_common_fill,
-	.rank_length = v05_rank_length,
-	.rank_read = v05_rank_read,
+	.rank_length = turns_rank_length,
+	.rank_read = turns_rank_read,
 };
 
 const struct order_kind order_kind_dlio_v1 = {

@@ -11,12 +11,18 @@
  *
  * It must not use the shard's number in the seed: grain does not. Pure; any thread. */
 #include <errno.h>
+#include <string.h>
 
 #include "order_priv.h"
 #include "perm.h"
 
 #define ROUNDS 4
 #define BLOCK_MIN 16 /* bits */
+
+#define LANES 4   /* of a vector that every 64-bit machine has */
+#define BATCH 256 /* positions computed together, a multiple of LANES */
+
+typedef uint32_t lanes __attribute__((vector_size(4 * LANES)));
 
 struct grain {
 	uint32_t seed;
@@ -25,9 +31,9 @@ struct grain {
 
 /* A shuffle of 0..last, ready to be asked for positions. */
 struct index_shuffle {
-	uint64_t last;
-	uint64_t mask; /* of a half block */
-	unsigned half; /* bits */
+	uint32_t last;
+	uint32_t mask; /* of a half block */
+	unsigned half; /* bits of it, 8..16 */
 	uint32_t key[ROUNDS];
 };
 
@@ -77,39 +83,66 @@ static void index_shuffle_init(struct index_shuffle *s, uint64_t n, uint32_t see
 {
 	unsigned bits = 0;
 
-	s->last = n - 1;
+	s->last = (uint32_t)(n - 1);
 	while (1ull << bits < s->last)
 		bits++; /* one too few when last is a power of two, as in grain */
 	bits = MAX(bits + bits % 2, BLOCK_MIN);
 	s->half = bits / 2;
-	s->mask = (1ull << s->half) - 1;
+	s->mask = (1U << s->half) - 1;
 	seed_seq(seed, s->key);
 }
 
-static uint64_t rotate(const struct index_shuffle *s, uint64_t x, unsigned by)
+static inline lanes rotate(const struct index_shuffle *s, lanes x, unsigned by)
 {
 	return (x << by | x >> (s->half - by)) & s->mask;
 }
 
-static uint64_t simon(const struct index_shuffle *s, uint64_t x)
+static inline lanes simon(const struct index_shuffle *s, lanes x)
 {
 	return (rotate(s, x, 1) & rotate(s, x, 8)) ^ rotate(s, x, 2);
 }
 
-static uint64_t index_shuffle_at(const struct index_shuffle *s, uint64_t index)
+static inline lanes encrypt(const struct index_shuffle *s, lanes x)
 {
-	if (s->last == 0)
-		return 0;
-	do {
-		uint64_t left = index >> s->half & s->mask, right = index & s->mask;
+	lanes left = x >> s->half & s->mask, right = x & s->mask;
 
-		for (unsigned i = 0; i < ROUNDS; i += 2) {
-			left ^= simon(s, right) ^ (s->key[i] & s->mask);
-			right ^= simon(s, left) ^ (s->key[i + 1] & s->mask);
+	for (unsigned i = 0; i < ROUNDS; i += 2) {
+		left ^= simon(s, right) ^ (s->key[i] & s->mask);
+		right ^= simon(s, left) ^ (s->key[i + 1] & s->mask);
+	}
+	return left << s->half | right;
+}
+
+/* Encrypts index[0, n) until each is in range. What is not yet is gathered and encrypted on, a
+ * vector at a time, so that none waits for the slowest. */
+static void index_shuffle_all(const struct index_shuffle *s, uint32_t *index, uint32_t n)
+{
+	uint32_t todo[BATCH], place[BATCH], left = n;
+
+	for (uint32_t i = 0; i < n; i++)
+		place[i] = i;
+	memcpy(todo, index, n * sizeof(*todo));
+	while (left > 0) {
+		uint32_t more = 0;
+
+		memset(todo + left, 0, (-left % LANES) * sizeof(*todo));
+		for (uint32_t i = 0; i < left; i += LANES) {
+			lanes x;
+
+			memcpy(&x, todo + i, sizeof(x));
+			x = encrypt(s, x);
+			memcpy(todo + i, &x, sizeof(x));
 		}
-		index = left << s->half | right;
-	} while (index > s->last);
-	return index;
+		for (uint32_t i = 0; i < left; i++) {
+			uint32_t x = todo[i];
+
+			index[place[i]] = x; /* again if it is out of range */
+			todo[more] = x;
+			place[more] = place[i];
+			more += x > s->last;
+		}
+		left = more;
+	}
 }
 
 static int grain_open(struct order *order, const struct order_spec *spec,
@@ -155,16 +188,26 @@ static void grain_rank_read(const struct order *order, const struct order_span *
 {
 	const struct grain *grain = order->state;
 	uint64_t n = order->info.n, world = order->info.world;
-	uint64_t start = n / world * rank;
+	uint64_t start = n / world * rank,
+		 length = grain_rank_length(order, common->epoch, 0, rank);
 	struct index_shuffle s;
 
 	if (!grain->has_drop_remainder)
 		start += MIN(rank, n % world);
-	index_shuffle_init(&s, grain_rank_length(order, common->epoch, 0, rank),
-			   (uint32_t)(grain->seed + common->epoch));
-	for (uint32_t i = 0; i < count; i++)
-		out[i] = (uint32_t)(start + (grain->is_shuffled ? index_shuffle_at(&s, from + i)
-								: from + i));
+	index_shuffle_init(&s, length, (uint32_t)(grain->seed + common->epoch));
+	while (count > 0) {
+		uint32_t now = MIN(count, BATCH);
+
+		for (uint32_t i = 0; i < now; i++)
+			out[i] = (uint32_t)from + i;
+		if (grain->is_shuffled && length > 1)
+			index_shuffle_all(&s, out, now);
+		for (uint32_t i = 0; i < now; i++)
+			out[i] += (uint32_t)start;
+		from += now;
+		out += now;
+		count -= now;
+	}
 }
 
 const struct order_kind order_kind_grain = {

@@ -97,7 +97,8 @@ struct room {
 static void shuffle_items(const struct litdata *l, struct room *room, uint32_t n, uint32_t *x,
 			  struct mt19937 *rng)
 {
-	uint32_t window = (uint32_t)l->item_window, blocks = DIV_ROUND_UP(n, MAX(window, 1)), at = 0;
+	uint32_t window = (uint32_t)l->item_window, blocks = DIV_ROUND_UP(n, MAX(window, 1)),
+		 at = 0;
 
 	if (n < 2)
 		return;

@@ -25,8 +25,8 @@
 #define DOCUMENT_ENTRIES_MAX ((uint64_t)UINT32_MAX - 2)
 
 struct megatron {
-	struct turns turns;
-	uint32_t *shuffle; /* [n] as read, or NULL: computed */
+	struct turns turns; /* first, for turns_rank_*() */
+	uint32_t *shuffle;  /* [n] as read, or NULL: computed */
 	uint64_t n, seed, documents, document_epochs, separate;
 };
 
@@ -212,22 +212,6 @@ static int megatron_fill(const struct order *order, uint64_t epoch, uint64_t len
 	return 0;
 }
 
-static uint64_t megatron_rank_length(const struct order *order, uint64_t epoch, uint64_t length,
-				     uint64_t rank)
-{
-	const struct megatron *m = order->state;
-
-	return turns_rank_length(&m->turns, length, rank);
-}
-
-static void megatron_rank_read(const struct order *order, const struct order_span *common,
-			       uint64_t rank, uint64_t from, uint32_t count, uint32_t *out)
-{
-	const struct megatron *m = order->state;
-
-	turns_rank_read(&m->turns, common, rank, from, count, out);
-}
-
 const struct order_kind order_kind_megatron = {
 	.help = "Megatron-LM's GPTDataset from its index files or computed, micro batches in turn; "
 		"keys: path documents document_epochs(1) separate(0) seed(1234) world(1) rank or "
@@ -237,6 +221,6 @@ const struct order_kind order_kind_megatron = {
 	.close = megatron_close,
 	.common_length = megatron_length,
 	.common_fill = megatron_fill,
-	.rank_length = megatron_rank_length,
-	.rank_read = megatron_rank_read,
+	.rank_length = turns_rank_length,
+	.rank_read = turns_rank_read,
 };

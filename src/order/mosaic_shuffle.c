@@ -20,7 +20,7 @@
 #include "order_priv.h"
 #include "perm.h"
 
-#define INSERT_MAX 24 /* samples of a bucket that insertion sorts */
+#define COARSE 256 /* places that are sorted together: what the first cache holds */
 
 /* Part of a shard: samples [begin, begin + size). */
 struct span {
@@ -210,109 +210,140 @@ static int fill_py1br(struct work *w, uint32_t *out, struct err *err)
 	return 0;
 }
 
-/* Scratch of py1e, for the samples of a part. */
+/* Scratch of py1e, for the samples of a part. Those that move to [k * COARSE, (k + 1) * COARSE) are
+ * gathered, in the sequence in which they stood, and then sorted among themselves. */
 struct moved {
-	double *place;   /* [n] where a sample moves to, in [0, n) */
-	uint32_t *count; /* [n + 1] samples of each bucket, then where its next one goes */
-	uint32_t *order; /* [n] indices of samples by place */
+	double *place;    /* [n] where a sample moves to, in [0, n] */
+	uint32_t *sample; /* [n] likewise */
+	uint32_t *end;    /* [n / COARSE + 1] samples of each group, then where its next one goes */
 };
 
 static void moved_fini(struct moved *m)
 {
 	free(m->place);
-	free(m->count);
-	free(m->order);
+	free(m->sample);
+	free(m->end);
 }
 
-/* Moves the samples of a span at `offset` by up to half of what a random block is larger than
- * it, and not out of the part. */
-static void move_span(struct work *w, const struct moved *m, uint32_t offset, uint32_t size,
-		      uint32_t n)
+/* A span within its part of n samples. */
+struct moving {
+	uint32_t offset, size, n;
+};
+
+/* Moves the samples of a span by up to half of what a random block is larger than it, and not out
+ * of the part. Counts the groups, or fills them. */
+static inline __attribute__((always_inline)) void move_span(struct work *w, const struct moved *m,
+							    struct moving span,
+							    const uint32_t *sample, bool is_filling)
 {
-	double room = ((double)random_block(w->shuffle, &w->rng) - size) / 2;
+	double room = ((double)random_block(w->shuffle, &w->rng) - span.size) / 2;
 	double low, high;
 
 	if (room < 0)
 		room = 0;
-	low = MAX(-room, -(double)offset);
-	high = MIN(room, (double)(n - offset - size));
-	for (uint32_t i = 0; i < size; i++) {
+	low = MAX(-room, -(double)span.offset);
+	high = MIN(room, (double)(span.n - span.offset - span.size));
+	for (uint32_t i = 0; i < span.size; i++) {
 		/* Rounded like numpy's: the product may not be fused with the sum. */
 		volatile double shift =
 			(high - low) * ((double)(pcg64_u64(&w->rng) >> 11) * 0x1p-53);
+		double place = (double)(span.offset + i) + (low + shift);
+		uint32_t *end = &m->end[(uint32_t)place / COARSE];
 
-		m->place[offset + i] = (double)(offset + i) + (low + shift);
+		if (is_filling) {
+			m->place[*end] = place;
+			m->sample[*end] = sample[span.offset + i];
+		}
+		++*end;
 	}
 }
 
-static int compare_places(const void *a, const void *b, void *ctx)
+/* Sorts m->sample[0, n) by m->place, both of a group that starts at place `base`, to out; equal
+ * places keep their sequence. First by the whole number, then by insertion: there is about one
+ * sample to a number. */
+static void sort_group(const double *place, const uint32_t *sample, uint32_t n, uint32_t base,
+		       double *sorted, uint32_t *out)
 {
-	const double *place = ctx;
-	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+	uint32_t at[COARSE + 2] = { 0 };
 
-	if (place[x] != place[y])
-		return place[x] < place[y] ? -1 : 1;
-	return (x > y) - (x < y);
-}
+	for (uint32_t i = 0; i < n; i++)
+		at[(uint32_t)place[i] - base + 1]++;
+	for (uint32_t k = 0; k <= COARSE; k++)
+		at[k + 1] += at[k];
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t to = at[(uint32_t)place[i] - base]++;
 
-/* Sorts a bucket; it is in ascending sequence of indices. */
-static void sort_bucket(const double *place, uint32_t *order, uint32_t n)
-{
-	if (n > INSERT_MAX) {
-		qsort_r(order, n, sizeof(*order), compare_places, (void *)place);
-		return;
+		sorted[to] = place[i];
+		out[to] = sample[i];
 	}
 	for (uint32_t i = 1; i < n; i++) {
-		uint32_t at = order[i], k = i;
+		double p = sorted[i];
+		uint32_t s = out[i], k = i;
 
-		for (; k > 0 && place[order[k - 1]] > place[at]; k--)
-			order[k] = order[k - 1];
-		order[k] = at;
+		for (; k > 0 && sorted[k - 1] > p; k--) {
+			sorted[k] = sorted[k - 1];
+			out[k] = out[k - 1];
+		}
+		sorted[k] = p;
+		out[k] = s;
 	}
 }
 
-static uint32_t bucket_of(double place, uint32_t n)
+/* Gathers the samples of a part in groups. The places are drawn twice, first to count. */
+static void gather(struct work *w, const struct moved *m, uint32_t part, uint32_t n,
+		   const uint32_t *sample)
 {
-	return place < n ? (uint32_t)place : n - 1;
-}
+	uint32_t groups = n / COARSE + 1, at = 0;
+	struct pcg64 again = w->rng;
 
-/* The samples are spread about one to a unit of place: a bucket for each unit. */
-static void sort_places(const struct moved *m, uint32_t n)
-{
-	uint32_t from = 0;
+	memset(m->end, 0, groups * sizeof(*m->end));
+	for (unsigned pass = 0; pass < 2; pass++) {
+		struct moving span = { .n = n };
 
-	memset(m->count, 0, (n + 1ull) * sizeof(*m->count));
-	for (uint32_t i = 0; i < n; i++)
-		m->count[bucket_of(m->place[i], n) + 1]++;
-	for (uint32_t i = 0; i < n; i++)
-		m->count[i + 1] += m->count[i];
-	for (uint32_t i = 0; i < n; i++)
-		m->order[m->count[bucket_of(m->place[i], n)]++] = i;
-	for (uint32_t i = 0; i < n; i++) { /* count[i] is now where bucket i ends */
-		sort_bucket(m->place, m->order + from, m->count[i] - from);
-		from = m->count[i];
+		for (uint32_t i = part_begin(w, part); i < w->part_end[part]; i++) {
+			span.size = w->span[i].size;
+			if (pass)
+				move_span(w, m, span, sample, true);
+			else
+				move_span(w, m, span, sample, false);
+			span.offset += span.size;
+		}
+		if (pass)
+			return;
+		w->rng = again;
+		for (uint32_t g = 0; g < groups; g++) {
+			uint32_t start = at;
+
+			at += m->end[g];
+			m->end[g] = start;
+		}
 	}
 }
 
-static void fill_py1e_part(struct work *w, const struct moved *m, uint32_t part, uint32_t n,
-			   uint32_t *out)
+static int fill_py1e_part(struct work *w, const struct moved *m, uint32_t part, uint32_t n,
+			  uint32_t *out, struct err *err)
 {
-	uint32_t offset = 0;
+	double *sorted AUTO_FREE = NULL;
+	uint32_t offset = 0, largest = 1;
 
 	for (uint32_t i = part_begin(w, part); i < w->part_end[part]; i++) {
 		put_span(w->span[i], out + offset);
 		shuffle_numpy_pcg64(out + offset, w->span[i].size, &w->rng);
 		offset += w->span[i].size;
 	}
-	offset = 0;
-	for (uint32_t i = part_begin(w, part); i < w->part_end[part]; i++) {
-		move_span(w, m, offset, w->span[i].size, n);
-		offset += w->span[i].size;
+	gather(w, m, part, n, out);
+	for (uint32_t g = 0; g <= n / COARSE; g++)
+		largest = MAX(largest, m->end[g] - (g > 0 ? m->end[g - 1] : 0));
+	sorted = malloc(largest * sizeof(*sorted));
+	if (!sorted)
+		return err_set(err, -ENOMEM, "out of memory");
+	for (uint32_t g = 0; g <= n / COARSE; g++) {
+		uint32_t from = g > 0 ? m->end[g - 1] : 0;
+
+		sort_group(m->place + from, m->sample + from, m->end[g] - from, g * COARSE, sorted,
+			   out + from);
 	}
-	sort_places(m, n);
-	for (uint32_t i = 0; i < n; i++)
-		m->count[i] = out[m->order[i]];
-	memcpy(out, m->count, n * sizeof(*out));
+	return 0;
 }
 
 static int fill_py1e(struct work *w, uint32_t *out, struct err *err)
@@ -320,23 +351,23 @@ static int fill_py1e(struct work *w, uint32_t *out, struct err *err)
 	uint64_t n = w->shuffle->n, canonical = w->shuffle->canonical;
 	uint64_t most = DIV_ROUND_UP(n, canonical), begin = 0;
 	struct moved m = {
-		.place = malloc(MAX(most, 1) * sizeof(*m.place)),
-		.count = order_alloc_u32(most + 1),
-		.order = order_alloc_u32(most),
+		.place = (double *)order_alloc_u32(2 * most),
+		.sample = order_alloc_u32(most),
+		.end = order_alloc_u32(most / COARSE + 1),
 	};
+	int rc = 0;
 
-	if (!m.place || !m.count || !m.order) {
-		moved_fini(&m);
-		return err_set(err, -ENOMEM, "out of memory for %u samples", w->shuffle->n);
-	}
-	for (uint64_t part = 0; part < canonical; part++) {
+	if (!m.place || !m.sample || !m.end)
+		rc = err_set(err, -ENOMEM, "out of memory for %u samples", w->shuffle->n);
+	for (uint64_t part = 0; rc == 0 && part < canonical; part++) {
 		uint64_t end = n * (part + 1) / canonical;
 
-		fill_py1e_part(w, &m, (uint32_t)part, (uint32_t)(end - begin), out + begin);
+		rc = fill_py1e_part(w, &m, (uint32_t)part, (uint32_t)(end - begin), out + begin,
+				    err);
 		begin = end;
 	}
 	moved_fini(&m);
-	return 0;
+	return rc;
 }
 
 static int fill(struct work *w, uint32_t *samples, uint64_t epoch, uint32_t *out, struct err *err)

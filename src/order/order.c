@@ -18,6 +18,7 @@
 
 #define CHUNK 256 /* samples of a rank merged at a time */
 #define LARGE_PAGE ((size_t)2 << 20)
+#define REPEATS_MAX 4096
 #define PREFETCH 32 /* positions: the first[] of a large dataset is out of the caches */
 
 uint32_t *order_alloc_u32(uint64_t n)
@@ -109,9 +110,28 @@ static int check_start_step(const struct order *order, struct err *err)
 	return 0;
 }
 
+static int order_prepare(struct order *order, const struct order_spec *spec,
+			 struct order_numbering *num, struct err *err)
+{
+	int rc = order_fill_info(order, spec, num->inner.n, err);
+
+	if (rc == 0 && spec->kind->open)
+		rc = spec->kind->open(order, spec, &num->inner, err);
+	if (rc == 0)
+		rc = check_start_step(order, err);
+	if (rc == 0 && order_number_outside(num, &order->outside) < 0)
+		rc = err_set(err, -ENOMEM, "out of memory");
+	order->map = TAKE(num->map);
+	order->shown = order->info;
+	order->shown.n = num->params->n;
+	order->shown.outside = order->outside;
+	return rc;
+}
+
 int order_new(const struct order_spec *spec, const struct order_params *params, struct order **ret,
 	      struct err *err)
 {
+	struct order_numbering num = { 0 };
 	struct order *order;
 	int rc;
 
@@ -123,11 +143,11 @@ int order_new(const struct order_spec *spec, const struct order_params *params, 
 	order = calloc(1, sizeof(*order));
 	if (!order)
 		return err_set(err, -ENOMEM, "order %s: out of memory", spec->name);
-	rc = order_fill_info(order, spec, params->n, err);
-	if (rc == 0 && spec->kind->open)
-		rc = spec->kind->open(order, spec, params, err);
+	rc = order_number_new(spec, params, &num, err);
 	if (rc == 0)
-		rc = check_start_step(order, err);
+		rc = order_prepare(order, spec, &num, err);
+	free(num.inverse);
+	free(num.map);
 	if (rc < 0) {
 		err_prefix(err, "order %s", spec->name);
 		order_free(order);
@@ -146,12 +166,14 @@ void order_free(struct order *order)
 	else
 		free(order->state);
 	free(order->ranks);
+	free(order->outside);
+	free(order->map);
 	free(order);
 }
 
 const struct order_info *order_info(const struct order *order)
 {
-	return &order->info;
+	return &order->shown;
 }
 
 /* The common sequence, in memory the caller frees. */
@@ -253,24 +275,70 @@ static int merge_ranks(const struct order *order, const struct order_span *commo
 	return 0;
 }
 
-/* Fills first[] and, if it is there, next_same[]. Returns whether a sample occurs twice. Backwards,
- * so that the entry of a sample is always its next position. */
-static bool index_positions(struct order_epoch *e)
-{
-	uint32_t twice = 0;
+/* Positions of samples that come again, as long as there are few: padding. */
+struct repeats {
+	uint32_t n;
+	struct {
+		uint32_t pos, next;
+	} repeat[REPEATS_MAX];
+};
 
+/* Fills first[] and notes repeats; false: there are more than fit, and first[] is not filled.
+ * Backwards, so that the entry of a sample is always its next position. */
+static bool index_first(struct order_epoch *e, struct repeats *repeats)
+{
+	repeats->n = 0;
 	memset(e->first, 0xff, e->n * sizeof(*e->first)); /* SAMPLE_NONE */
 	for (uint64_t pos = e->length; pos-- > 0;) {
 		uint32_t *first = &e->first[e->sample[pos]];
 
 		if (pos >= PREFETCH)
 			__builtin_prefetch(&e->first[e->sample[pos - PREFETCH]], 1);
-		twice |= ~*first;
-		if (e->next_same)
-			e->next_same[pos] = *first;
+		if (*first != SAMPLE_NONE) {
+			if (repeats->n == REPEATS_MAX)
+				return false;
+			repeats->repeat[repeats->n].pos = (uint32_t)pos;
+			repeats->repeat[repeats->n++].next = *first;
+		}
 		*first = (uint32_t)pos;
 	}
-	return twice;
+	return true;
+}
+
+/* Fills first[] and next_same[]. */
+static void index_all(struct order_epoch *e)
+{
+	memset(e->first, 0xff, e->n * sizeof(*e->first));
+	for (uint64_t pos = e->length; pos-- > 0;) {
+		uint32_t *first = &e->first[e->sample[pos]];
+
+		if (pos >= PREFETCH)
+			__builtin_prefetch(&e->first[e->sample[pos - PREFETCH]], 1);
+		e->next_same[pos] = *first;
+		*first = (uint32_t)pos;
+	}
+}
+
+/* Positions by sample. */
+static int index_positions(struct order_epoch *e, struct err *err)
+{
+	struct repeats repeats;
+	bool has_few = index_first(e, &repeats);
+
+	if (has_few && repeats.n == 0)
+		return 0;
+	e->next_same = order_alloc_u32(e->length);
+	if (!e->next_same)
+		return err_set(err, -ENOMEM, "out of memory for an epoch of %" PRIu64 " positions",
+			       e->length);
+	if (!has_few) {
+		index_all(e);
+		return 0;
+	}
+	memset(e->next_same, 0xff, e->length * sizeof(*e->next_same));
+	for (uint32_t i = 0; i < repeats.n; i++)
+		e->next_same[repeats.repeat[i].pos] = repeats.repeat[i].next;
+	return 0;
 }
 
 static int epoch_fill(const struct order *order, struct order_epoch *e, struct err *err)
@@ -290,18 +358,12 @@ static int epoch_fill(const struct order *order, struct order_epoch *e, struct e
 			return rc;
 		free(TAKE(sample)); /* before first[] is made: one transient array, not two */
 	}
+	order_renumber(order, e->sample, e->length);
 	e->first = order_alloc_u32(e->n);
 	if (!e->first)
 		return err_set(err, -ENOMEM, "out of memory for an epoch of %" PRIu64 " positions",
 			       e->length);
-	if (!index_positions(e))
-		return 0;
-	e->next_same = order_alloc_u32(e->length);
-	if (!e->next_same)
-		return err_set(err, -ENOMEM, "out of memory for an epoch of %" PRIu64 " positions",
-			       e->length);
-	(void)index_positions(e);
-	return 0;
+	return index_positions(e, err);
 }
 
 int order_epoch_new(const struct order *order, uint64_t epoch, struct order_epoch **ret,
@@ -314,7 +376,7 @@ int order_epoch_new(const struct order *order, uint64_t epoch, struct order_epoc
 	if (!e)
 		return err_set(err, -ENOMEM, "out of memory");
 	e->epoch = epoch;
-	e->n = (uint32_t)order->info.n;
+	e->n = (uint32_t)order->shown.n;
 	rc = epoch_fill(order, e, err);
 	if (rc < 0) {
 		order_epoch_free(e);
@@ -354,6 +416,7 @@ int order_rank_epoch(const struct order *order, uint64_t epoch, uint64_t rank,
 	if (rc < 0)
 		return rc;
 	if (reads_whole(order)) {
+		order_renumber(order, all, common.length);
 		*ret_sample = TAKE(all);
 		*ret_length = common.length;
 		return 0;
@@ -364,6 +427,7 @@ int order_rank_epoch(const struct order *order, uint64_t epoch, uint64_t rank,
 		return err_set(err, -ENOMEM, "out of memory for an epoch of %" PRIu64 " samples",
 			       length);
 	read_rank(order, &common, rank, length, sample);
+	order_renumber(order, sample, length);
 	*ret_sample = TAKE(sample);
 	*ret_length = length;
 	return 0;

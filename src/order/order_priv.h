@@ -23,7 +23,7 @@
  * for; behind this many it is refused, lest a number in a spec keep a thread busy for days. */
 #define ORDER_REPLAY_MAX 65536
 #define ORDER_OWN_KEYS_MAX 16
-#define ORDER_COMMON_KEYS 6
+#define ORDER_COMMON_KEYS 8
 
 enum order_key_type {
 	ORDER_KEY_U64,  /* min..max */
@@ -52,7 +52,7 @@ struct order_key {
 /* clang-format on */
 
 /* What every kind's help ends with. */
-#define ORDER_HELP_COMMON " epochs start_epoch start_step batch workers prefetch_factor"
+#define ORDER_HELP_COMMON " epochs start_epoch start_step batch workers prefetch_factor sort under"
 
 struct order_value {
 	bool is_set;
@@ -87,8 +87,26 @@ int order_ranks_parse(char *text, uint32_t **ret_ranks, uint32_t *ret_n, struct 
 /* Ascending ranks as "0-3+6"; NULL: out of memory. The caller frees. */
 char *order_ranks_text(const uint32_t *ranks, uint32_t n_ranks) MUST_USE;
 
+/* How the job numbers the samples, while an order is being made. */
+struct order_numbering {
+	const struct order_params *params;
+	struct order_params inner; /* what the kind sees: the job's numbers */
+	uint32_t *map;             /* [inner.n] from the job's numbers to ours; NULL: the same */
+	uint32_t *inverse;         /* [params->n] made when a path asks for it */
+};
+/* Leaves num to be freed by the caller (map, inverse) in every case. */
+int order_number_new(const struct order_spec *spec, const struct order_params *params,
+		     struct order_numbering *num, struct err *err) MUST_USE;
+bool order_number_resolve(void *ctx, const char *path, size_t len, uint32_t *ret_sample);
+/* Bitmap of the samples that the job does not number; NULL: none. -ENOMEM. */
+int order_number_outside(const struct order_numbering *num, uint64_t **ret) MUST_USE;
+void order_renumber(const struct order *order, uint32_t *sample, uint64_t length);
+
 struct order {
-	struct order_info info;
+	struct order_info info;  /* as the kind sees it: in the job's numbers */
+	struct order_info shown; /* to others: in the numbers of the index */
+	uint32_t *map;           /* see order_numbering; NULL: the same numbers */
+	uint64_t *outside;
 	const struct order_kind *kind;
 	void *state;     /* the kind's; immutable after open */
 	uint32_t *ranks; /* [info.n_ranks] local ranks, ascending; info.ranks points here */

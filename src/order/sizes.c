@@ -37,10 +37,11 @@ static int item_parse(char *item, const char *key, uint64_t *ret_size, uint64_t 
 	if (rc == -ERANGE)
 		return err_set(err, -EINVAL, "key \"%s\": \"%s\" is too large", key, shown);
 	if (rc < 0)
-		return err_set(err, -EINVAL,
-			       "key \"%s\": \"%s\" is no size, expected sizes and repeated sizes, "
-			       "for example 100x20+57 for twenty shards of 100 samples and one of 57",
-			       key, shown);
+		return err_set(
+			err, -EINVAL,
+			"key \"%s\": \"%s\" is no size, expected sizes and repeated sizes, "
+			"for example 100x20+57 for twenty shards of 100 samples and one of 57",
+			key, shown);
 	if (*ret_size == 0 || *ret_count == 0)
 		return err_set(err, -EINVAL, "key \"%s\": \"%s\" is an empty shard", key, shown);
 	return 0;

@@ -16,7 +16,8 @@
 #include "clairfs/base/text.h"
 #include "order_priv.h"
 
-#define NAME_SHOWN 80 /* bytes of a foreign name in a message */
+#define ORDER_SHAPE_KEYS 3 /* of the common ones, behind epochs, start_epoch, start_step */
+#define NAME_SHOWN 80      /* bytes of a foreign name in a message */
 
 const struct order_key order_common_keys[] = {
 	{ .name = "epochs", .type = ORDER_KEY_U64, .min = 0, .max = UINT32_MAX },
@@ -25,6 +26,8 @@ const struct order_key order_common_keys[] = {
 	{ .name = "batch", .type = ORDER_KEY_U64, .min = 1, .max = UINT32_MAX },
 	{ .name = "workers", .type = ORDER_KEY_U64, .min = 0, .max = 1 << 20 },
 	{ .name = "prefetch_factor", .type = ORDER_KEY_U64, .min = 1, .max = 1 << 20 },
+	{ .name = "sort", .type = ORDER_KEY_TEXT },
+	{ .name = "under", .type = ORDER_KEY_TEXT },
 	{ .name = NULL },
 };
 
@@ -320,6 +323,43 @@ static void put_value(struct buf_writer *w, const struct order_spec *spec,
 		if (value->is_set && (key->is_required || value->num != key->def))
 			buf_printf(w, ":%s=%" PRIu64, key->name, value->num);
 	}
+}
+
+static void put_text(struct buf_writer *w, const char *key, const char *value)
+{
+	if (!value)
+		return;
+	buf_printf(w, ":%s=", key);
+	put_escaped(w, value);
+}
+
+char *order_spec_renumbered(const struct order_spec *spec, const char *sort, const char *under,
+			    uint64_t epoch)
+{
+	uint64_t start = order_spec_u64(spec, "start_epoch"),
+		 epochs = order_spec_u64(spec, "epochs");
+	struct buf_writer w;
+
+	buf_writer_init(&w);
+	buf_printf(&w, "%s", spec->name);
+	for (unsigned i = 0; spec->kind->keys[i].name; i++)
+		put_value(&w, spec, &spec->kind->keys[i], &spec->own[i]);
+	/* More epochs than it said: their number is not known any more. */
+	if (epochs && epoch >= start && epoch - start < epochs)
+		buf_printf(&w, ":epochs=%" PRIu64, epochs - (epoch - start));
+	if (epoch)
+		buf_printf(&w, ":start_epoch=%" PRIu64, epoch);
+	for (unsigned i = 0; order_common_keys[i].name; i++)
+		if (i >= ORDER_SHAPE_KEYS && order_common_keys[i].type != ORDER_KEY_TEXT)
+			put_value(&w, spec, &order_common_keys[i], &spec->common[i]);
+	put_text(&w, "sort", sort);
+	put_text(&w, "under", under);
+	buf_put_u8(&w, '\0');
+	if (w.is_bad) {
+		buf_writer_fini(&w);
+		return NULL;
+	}
+	return (char *)w.data; /* from malloc, and w is not used again */
 }
 
 static int spec_make_text(struct order_spec *spec, struct err *err)

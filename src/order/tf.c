@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tf.data's shuffle, and list_files, which sorts the files and shuffles them with a buffer for all.
  * Elements go through a buffer: while it is not full it is filled, then a random one of it is
- * taken. The generator is Philox4x32-10 (counter in, four words out), keyed by the first seed with
- * the second in the upper half of its counter; an iterator that reshuffles takes its two seeds from
- * a generator of that kind, two words for each iteration, the first one included. So any epoch is
- * reached directly.
+ * taken. The generator is Philox, with two seeds (rng_philox.c); an iterator that reshuffles takes
+ * its two seeds from a generator of that kind, two words for each iteration, the first one
+ * included. So any epoch is reached directly.
  *
  * The pair of seeds comes from shuffle(seed=) and tf.random.set_seed. Without seed= it depends on
  * what else the program made before, or on nothing at all: announce it. Pure; any thread. */
@@ -12,81 +11,41 @@
 
 #include "order_priv.h"
 #include "perm.h"
+#include "rng_philox.h"
+#include "turns.h"
 
 #define SEED_MAX INT32_MAX /* tf takes seeds modulo this */
 #define GRAPH_SEED 87654321
 #define NOT_GIVEN UINT64_MAX
 
 struct tf {
+	struct turns turns; /* first, for turns_rank_*() */
 	uint32_t seed, seed2;
 	uint64_t buffer; /* 0: as large as the dataset */
 	bool has_reshuffle;
 };
 
-struct philox {
-	uint64_t seed, seed2, block; /* block: the next one */
-	uint32_t word[4];
-	unsigned used;
-};
-
 #define KEYS_OF_SEEDS                                                                              \
 	{ .name = "seed", .type = ORDER_KEY_U64, .is_required = true, .max = INT64_MAX },          \
-		{ .name = "global_seed", .type = ORDER_KEY_U64, .def = NOT_GIVEN,                  \
-		  .max = INT64_MAX }
+	{                                                                                          \
+		.name = "global_seed", .type = ORDER_KEY_U64, .def = NOT_GIVEN, .max = INT64_MAX   \
+	}
 
 static const struct order_key shuffle_keys[] = {
 	KEYS_OF_SEEDS,
-	{ .name = "buffer", .type = ORDER_KEY_U64, .is_required = true, .min = 1, .max = INT64_MAX },
+	{ .name = "buffer",
+	  .type = ORDER_KEY_U64,
+	  .is_required = true,
+	  .min = 1,
+	  .max = INT64_MAX },
 	{ .name = "reshuffle_each_iteration", .type = ORDER_KEY_BOOL, .def = 1 },
 	{ .name = NULL },
 };
 
 static const struct order_key list_files_keys[] = {
-	KEYS_OF_SEEDS,
-	ORDER_KEY_ROW_WORLD,
-	ORDER_KEY_ROW_RANK,
-	ORDER_KEY_ROW_RANKS,
-	{ .name = NULL },
+	KEYS_OF_SEEDS,       ORDER_KEY_ROW_WORLD, ORDER_KEY_ROW_RANK,
+	ORDER_KEY_ROW_RANKS, { .name = NULL },
 };
-
-static void philox_block(struct philox *rng)
-{
-	uint32_t key0 = (uint32_t)rng->seed, key1 = (uint32_t)(rng->seed >> 32);
-	uint32_t c0 = (uint32_t)rng->block, c1 = (uint32_t)(rng->block >> 32);
-	uint32_t c2 = (uint32_t)rng->seed2, c3 = (uint32_t)(rng->seed2 >> 32);
-
-	for (unsigned round = 0; round < 10; round++) {
-		uint64_t a = (uint64_t)0xd2511f53 * c0, b = (uint64_t)0xcd9e8d57 * c2;
-
-		c0 = (uint32_t)(b >> 32) ^ c1 ^ key0;
-		c1 = (uint32_t)b;
-		c2 = (uint32_t)(a >> 32) ^ c3 ^ key1;
-		c3 = (uint32_t)a;
-		key0 += 0x9e3779b9;
-		key1 += 0xbb67ae85;
-	}
-	rng->word[0] = c0;
-	rng->word[1] = c1;
-	rng->word[2] = c2;
-	rng->word[3] = c3;
-	rng->block++;
-	rng->used = 0;
-}
-
-/* A generator whose next word is word number `at`. */
-static void philox_init(struct philox *rng, uint64_t seed, uint64_t seed2, uint64_t at)
-{
-	*rng = (struct philox){ .seed = seed, .seed2 = seed2, .block = at / 4 };
-	philox_block(rng);
-	rng->used = at % 4;
-}
-
-static inline uint32_t philox_u32(struct philox *rng)
-{
-	if (rng->used == 4)
-		philox_block(rng);
-	return rng->word[rng->used++];
-}
 
 static int tf_new(struct order *order, const struct order_spec *spec, struct err *err)
 {
@@ -122,9 +81,15 @@ static int shuffle_open(struct order *order, const struct order_spec *spec,
 static int list_files_open(struct order *order, const struct order_spec *spec,
 			   const struct order_params *params, struct err *err)
 {
+	int rc = tf_new(order, spec, err);
+
+	if (rc < 0)
+		return rc;
+	((struct tf *)order->state)->turns =
+		(struct turns){ .batch = 1, .world = spec->world, .tail = TURNS_TAIL_UNEVEN };
 	order->info.is_same_every_epoch = false;
 	order->is_whole = spec->world == 1;
-	return tf_new(order, spec, err);
+	return 0;
 }
 
 /* The buffer holds everything: swap each place with a later one. */
@@ -192,21 +157,6 @@ static int tf_common_fill(const struct order *order, uint64_t epoch, uint64_t le
 	return 0;
 }
 
-static uint64_t list_files_rank_length(const struct order *order, uint64_t epoch, uint64_t length,
-				       uint64_t rank)
-{
-	uint64_t world = order->info.world;
-
-	return length / world + (rank < length % world);
-}
-
-static void list_files_rank_read(const struct order *order, const struct order_span *common,
-				 uint64_t rank, uint64_t from, uint32_t count, uint32_t *out)
-{
-	for (uint32_t i = 0; i < count; i++)
-		out[i] = common->sample[rank + (from + i) * order->info.world];
-}
-
 const struct order_kind order_kind_tf_shuffle = {
 	.help = "tf.data.Dataset.shuffle(buffer, seed) of the samples in sequence; keys: seed "
 		"global_seed(none) buffer reshuffle_each_iteration(1)" ORDER_HELP_COMMON,
@@ -221,6 +171,6 @@ const struct order_kind order_kind_tf_list_files = {
 	.keys = list_files_keys,
 	.open = list_files_open,
 	.common_fill = tf_common_fill,
-	.rank_length = list_files_rank_length,
-	.rank_read = list_files_rank_read,
+	.rank_length = turns_rank_length,
+	.rank_read = turns_rank_read,
 };

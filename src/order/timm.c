@@ -7,14 +7,11 @@
  * selected_ratio and num_repeats may be fractions in timm; they are whole numbers here. n below
  * 2^32 and these limits keep timm's floating point divisions exact, so integers give its numbers.
  * Pure; any thread. */
-#include <errno.h>
-
-#include "order_priv.h"
-#include "perm.h"
+#include "seeded.h"
 
 struct repeataug {
+	struct seeded seeded;
 	uint64_t repeats, length; /* samples of a rank */
-	bool is_shuffled, has_large;
 };
 
 static const struct order_key repeataug_keys[] = {
@@ -47,31 +44,16 @@ static uint64_t selected(const struct order_spec *spec, uint64_t n, uint64_t rep
 static int repeataug_open(struct order *order, const struct order_spec *spec,
 			  const struct order_params *params, struct err *err)
 {
-	struct repeataug *r = calloc(1, sizeof(*r));
+	struct repeataug *r;
+	struct seeded *s;
+	int rc = seeded_new(order, sizeof(*r), &s, err);
 
-	if (!r)
-		return err_set(err, -ENOMEM, "out of memory");
-	order->state = r;
+	if (rc < 0)
+		return rc;
+	seeded_read_keys(order, spec);
+	r = order->state;
 	r->repeats = order_spec_u64(spec, "num_repeats");
-	r->is_shuffled = order_spec_u64(spec, "shuffle");
-	r->has_large = order_spec_u64(spec, "large");
 	r->length = selected(spec, params->n, r->repeats);
-	order->info.is_same_every_epoch = !r->is_shuffled;
-	return 0;
-}
-
-static int repeataug_fill(const struct order *order, uint64_t epoch, uint64_t length, uint32_t *out,
-			  struct err *err)
-{
-	const struct repeataug *r = order->state;
-	struct mt19937 rng;
-
-	if (!r->is_shuffled) {
-		perm_identity(out, (uint32_t)length);
-		return 0;
-	}
-	mt19937_seed(&rng, (uint32_t)epoch);
-	perm_torch(out, (uint32_t)length, r->has_large, &rng);
 	return 0;
 }
 
@@ -85,10 +67,21 @@ static void repeataug_rank_read(const struct order *order, const struct order_sp
 				uint64_t rank, uint64_t from, uint32_t count, uint32_t *out)
 {
 	const struct repeataug *r = order->state;
-	uint64_t total = common->length * r->repeats, at = rank + from * order->info.world;
+	uint64_t world = order->info.world, place = rank + from * world;
+	uint64_t at = place / r->repeats % common->length, repeat = place % r->repeats;
 
-	for (uint32_t i = 0; i < count; i++, at += order->info.world)
-		out[i] = common->sample[at % total / r->repeats];
+	/* Divisions once, not for each sample. */
+	for (uint32_t i = 0; i < count; i++) {
+		out[i] = common->sample[at];
+		at += world / r->repeats;
+		repeat += world % r->repeats;
+		if (repeat >= r->repeats) {
+			repeat -= r->repeats;
+			at++;
+		}
+		if (at >= common->length)
+			at %= common->length;
+	}
 }
 
 const struct order_kind order_kind_timm_repeataug = {
@@ -97,7 +90,7 @@ const struct order_kind order_kind_timm_repeataug = {
 		"large(1)" ORDER_HELP_COMMON,
 	.keys = repeataug_keys,
 	.open = repeataug_open,
-	.common_fill = repeataug_fill,
+	.common_fill = seeded_fill,
 	.rank_length = repeataug_rank_length,
 	.rank_read = repeataug_rank_read,
 };

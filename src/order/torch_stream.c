@@ -20,9 +20,12 @@
 #include "order_priv.h"
 #include "perm.h"
 
+struct stream;
+/* Puts a generator where the epoch's first sample is drawn. */
+typedef void seek_fn(const struct stream *s, uint64_t epoch, struct mt19937 *rng);
+
 struct stream {
-	/* Puts a generator where the epoch's first sample is drawn. */
-	void (*seek)(const struct stream *s, uint64_t epoch, struct mt19937 *rng);
+	seek_fn *seek;
 	uint64_t seed, n, length;
 	bool is_persistent, is_sampler_only, has_replacement, has_large, has_generator, has_workers;
 };
@@ -131,15 +134,19 @@ static void torchdata_seek(const struct stream *s, uint64_t epoch, struct mt1993
 		mt19937_skip(rng, perm_words(s) + base, epoch);
 }
 
-static int stream_new(struct order *order, const struct order_spec *spec, struct err *err)
+/* What all kinds here have. */
+static int stream_new(struct order *order, const struct order_spec *spec, seek_fn *seek,
+		      struct err *err)
 {
 	struct stream *s = calloc(1, sizeof(*s));
 
 	if (!s)
 		return err_set(err, -ENOMEM, "out of memory");
+	s->seek = seek;
 	s->seed = order_spec_u64(spec, "seed");
 	s->is_persistent = order_spec_u64(spec, "persistent");
 	s->has_large = order_spec_u64(spec, "large");
+	s->has_workers = order->info.workers > 0;
 	s->n = s->length = order->info.n;
 	order->state = s;
 	order->info.is_same_every_epoch = false;
@@ -147,15 +154,10 @@ static int stream_new(struct order *order, const struct order_spec *spec, struct
 }
 
 /* The keys of RandomSampler. */
-static int random_sampler_open(struct order *order, const struct order_spec *spec, struct err *err)
+static int read_random_sampler(struct stream *s, const struct order_spec *spec, struct err *err)
 {
 	uint64_t num_samples = order_spec_u64(spec, "num_samples");
-	struct stream *s;
-	int rc = stream_new(order, spec, err);
 
-	if (rc < 0)
-		return rc;
-	s = order->state;
 	s->has_replacement = order_spec_u64(spec, "replacement");
 	if (num_samples > 0 && s->n == 0)
 		return err_set(err, -EINVAL, "key \"num_samples\": the dataset has no samples");
@@ -167,54 +169,42 @@ static int random_sampler_open(struct order *order, const struct order_spec *spe
 static int loader_open(struct order *order, const struct order_spec *spec,
 		       const struct order_params *params, struct err *err)
 {
-	int rc = random_sampler_open(order, spec, err);
+	int rc = stream_new(order, spec, loader_seek, err);
 
-	if (rc == 0)
-		((struct stream *)order->state)->seek = loader_seek;
-	return rc;
+	return rc < 0 ? rc : read_random_sampler(order->state, spec, err);
 }
 
 static int generator_open(struct order *order, const struct order_spec *spec,
 			  const struct order_params *params, struct err *err)
 {
-	struct stream *s;
-	int rc = random_sampler_open(order, spec, err);
+	int rc = stream_new(order, spec, generator_seek, err);
 
 	if (rc < 0)
 		return rc;
-	s = order->state;
-	s->seek = generator_seek;
-	s->is_sampler_only = order_spec_u64(spec, "sampler_only");
-	return 0;
+	((struct stream *)order->state)->is_sampler_only = order_spec_u64(spec, "sampler_only");
+	return read_random_sampler(order->state, spec, err);
 }
 
 static int subset_open(struct order *order, const struct order_spec *spec,
 		       const struct order_params *params, struct err *err)
 {
-	struct stream *s;
-	int rc = stream_new(order, spec, err);
+	int rc = stream_new(order, spec, subset_seek, err);
 
-	if (rc < 0)
-		return rc;
-	s = order->state;
-	s->seek = subset_seek;
-	s->is_sampler_only = order_spec_u64(spec, "sampler_only");
-	return 0;
+	if (rc == 0)
+		((struct stream *)order->state)->is_sampler_only =
+			order_spec_u64(spec, "sampler_only");
+	return rc;
 }
 
 static int torchdata_open(struct order *order, const struct order_spec *spec,
 			  const struct order_params *params, struct err *err)
 {
-	struct stream *s;
-	int rc = stream_new(order, spec, err);
+	int rc = stream_new(order, spec, torchdata_seek, err);
 
 	if (rc < 0)
 		return rc;
-	s = order->state;
-	s->seek = torchdata_seek;
-	s->has_generator = order_spec_u64(spec, "generator");
-	s->has_workers = order->info.workers > 0;
-	if (s->is_persistent && !s->has_workers)
+	((struct stream *)order->state)->has_generator = order_spec_u64(spec, "generator");
+	if (order_spec_u64(spec, "persistent") && order->info.workers == 0)
 		return err_set(err, -EINVAL, "key \"persistent\" needs key \"workers\"");
 	return 0;
 }

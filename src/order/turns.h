@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ranks that take whole batches in turn: the common sequence is dealt out a batch to each rank,
- * again and again. */
+/* Ranks that take samples, or whole batches of them, in turn: the common sequence is dealt out a
+ * batch to each rank, again and again. */
 #ifndef CLAIRFS_ORDER_TURNS_H
 #define CLAIRFS_ORDER_TURNS_H
 
@@ -23,8 +23,11 @@ struct turns {
  * without batch has batches of 1. */
 int turns_init(struct turns *t, const struct order_spec *spec, enum turns_tail tail,
 	       struct err *err) MUST_USE;
-uint64_t turns_rank_length(const struct turns *t, uint64_t length, uint64_t rank);
-void turns_rank_read(const struct turns *t, const struct order_span *common, uint64_t rank,
+
+/* Members of struct order_kind, for kinds whose state begins with a struct turns. */
+uint64_t turns_rank_length(const struct order *order, uint64_t epoch, uint64_t length,
+			   uint64_t rank);
+void turns_rank_read(const struct order *order, const struct order_span *common, uint64_t rank,
 		     uint64_t from, uint32_t count, uint32_t *out);
 
 #endif

@@ -85,12 +85,23 @@ void epochs_rebuild(struct plan *plan)
 			tree_clear_all(&slot->set[s]);
 	}
 	tree_clear_all(&plan->unkeyed);
+	uses_forget_buckets(plan);
 	for (uint32_t i = 0; i < plan->n; i++) {
 		plan->item[i].key = NO_KEY;
+		uses_put(plan, i);
 		stage_forget(plan, i);
 		item_in(plan, i);
 	}
 	plan->is_stage_dirty = true;
+}
+
+/* A sample can only be kept for the next pass by having been read in this one; of those needed
+ * later the buckets know. */
+static bool epochs_is_read_before(const struct plan *plan, const struct slot *slot, uint32_t sample)
+{
+	const struct slot *cur = cur_slot(plan);
+
+	return !plan->uses.mask || slot == cur || cur->ep->first[sample] != SAMPLE_NONE;
 }
 
 static void epochs_absorb_pos(struct plan *plan, struct slot *slot, uint64_t pos,
@@ -104,7 +115,7 @@ static void epochs_absorb_pos(struct plan *plan, struct slot *slot, uint64_t pos
 		__builtin_prefetch(&slot->ep->first[slot->ep->sample[pos + AHEAD]]);
 	}
 	if (slot->ep->first[sample] == pos && !(it->flags & PINNED) &&
-	    it->pages <= plan->max_pages) {
+	    it->pages <= plan->max_pages && epochs_is_read_before(plan, slot, sample)) {
 		slot->value_pages += it->pages;
 		if (slot->value_pages > worth_pages && slot->value_end == slot->length)
 			slot->value_end = pos;
@@ -168,6 +179,8 @@ void epochs_roll(struct plan *plan)
 	uint64_t left = old->length - old->consumed.count;
 
 	assert(next->ep);
+	horizon_rolled(plan, old);
+	uses_rolled(plan);
 	tail_remember(plan, old);
 	for (uint64_t pos = old->low; left <= FEW_LEFTOVERS && old->low < old->length;
 	     pos = old->low)
@@ -178,6 +191,11 @@ void epochs_roll(struct plan *plan)
 		next->is_rerun = false;
 		plan->is_repeat = false;
 	}
+	if (!plan->is_repeat) { /* what was found out was about the pass that is over */
+		plan->note = WHY_OF_STATE;
+		if (plan->state == PLAN_FOLLOWING)
+			plan_enter(plan, PLAN_FOLLOWING, WHY_OF_STATE);
+	}
 	if (left > FEW_LEFTOVERS)
 		epochs_rebuild(plan);
 	plan->is_stage_dirty = true;
@@ -185,9 +203,9 @@ void epochs_roll(struct plan *plan)
 	plan->epoch_tries = 0;
 	plan->next_streak = 0;
 	if (plan->state == PLAN_FINISHED) {
-		plan->note = "started again from the first epoch";
+		plan->note = WHY_RUN_AGAIN;
 		plan_enter(plan, plan->is_proven ? PLAN_FOLLOWING : PLAN_CHECKING,
-			   plan->is_proven ? NULL : plan->note);
+			   plan->is_proven ? WHY_OF_STATE : plan->note);
 	}
 }
 
@@ -243,7 +261,7 @@ static void epochs_failed(struct plan *plan, uint64_t now_ns, bool is_candidate)
 	plan->has_failed_epoch = true;
 	plan->n_pending = 0;
 	if (!cur_slot(plan)->ep)
-		plan_enter(plan, PLAN_LOST, "the order cannot be computed");
+		plan_enter(plan, PLAN_LOST, WHY_NO_EPOCH);
 }
 
 void epochs_arrived(struct plan *plan, uint64_t now_ns, const struct plan_event *ev)
@@ -254,6 +272,10 @@ void epochs_arrived(struct plan *plan, uint64_t now_ns, const struct plan_event 
 
 	assert(plan->is_asked && ev->epoch == plan->asked_epoch);
 	plan->is_asked = false;
+	if (plan->uses.is_asked) {
+		uses_arrived(plan, ev);
+		return;
+	}
 	is_next = has_cur && !next_slot(plan)->ep && plan->state != PLAN_LOST &&
 		  ev->epoch == epochs_successor(plan);
 	is_candidate = has_cur && !is_next && plan->is_searching &&
@@ -301,6 +323,10 @@ static uint64_t epochs_request(struct plan *plan, uint64_t now_ns)
 		return UINT64_MAX;
 	if (plan->is_searching && cur->ep)
 		epochs_ask(plan, resync_next_candidate(plan));
+	if (!plan->is_asked && plan->state != PLAN_LOST) {
+		epochs_ask(plan, uses_wanted(plan));
+		plan->uses.is_asked = plan->is_asked;
+	}
 	if (plan->is_asked || plan->has_failed_epoch || next_slot(plan)->ep ||
 	    plan->state == PLAN_LOST)
 		return UINT64_MAX;

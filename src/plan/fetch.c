@@ -16,21 +16,6 @@ bool fetch_is_transient(int status)
 	return status == -ENOMEM || status == -EAGAIN || status == -ECANCELED || status == -ESTALE;
 }
 
-/* Positions from the readers within which a missing sample may cost a valuable one: the readers'
- * own distance, and what is consumed during slow fetches. */
-uint64_t fetch_horizon(const struct plan *plan)
-{
-	const struct budget *b = &plan->budget;
-	double slow_ns = b->latency_ns + 4 * b->deviation_ns;
-	uint64_t most = MAX(plan->arena_pages / plan->mean_pages / 2, 8);
-	uint64_t h = 2 * plan->span + 2 * plan->inflight_source +
-		     (uint64_t)(2 * b->rate * slow_ns / (double)NS_PER_S);
-
-	if (plan->state == PLAN_SLOWED || plan->is_unprovable)
-		h /= 4;
-	return MIN(MAX(h, 8), most);
-}
-
 /* First position of the set, over both passes, as a virtual position. */
 static uint64_t fetch_first(const struct plan *plan, enum slot_set set)
 {
@@ -75,7 +60,8 @@ static bool fetch_has_room(struct plan *plan, uint32_t pages, uint64_t due, uint
 	if (plan->state == PLAN_SLOWED && lead > MAX(plan->span, horizon))
 		return false;
 	if (lead > horizon)
-		return retain_make_room(plan, pages + fetch_reserve(plan, horizon), due, false);
+		return retain_make_room(
+			plan, pages + fetch_reserve(plan, fetch_store_horizon(plan)), due, false);
 	return retain_make_room(plan, pages, due, true);
 }
 
@@ -93,6 +79,7 @@ static void fetch_issue(struct plan *plan, uint32_t sample, bool is_store)
 	} else {
 		plan->inflight_source++;
 		budget_spend(plan, (uint64_t)it->pages * PAGE_BYTES);
+		horizon_asked(plan, it->pages);
 	}
 	item_in(plan, sample);
 	plan->issued++;
@@ -109,6 +96,7 @@ static bool fetch_store_allows(const struct plan *plan)
 uint64_t fetch_step(struct plan *plan, uint64_t now_ns)
 {
 	uint64_t wake = UINT64_MAX, horizon = fetch_horizon(plan);
+	uint64_t store_horizon = fetch_store_horizon(plan);
 	bool is_source_open = true;
 
 	if (!is_prefetching(plan))
@@ -121,7 +109,7 @@ uint64_t fetch_step(struct plan *plan, uint64_t now_ns)
 		uint64_t due = MIN(source, store);
 		uint32_t sample;
 
-		if (store != NO_POS && store - plan_low(plan) > horizon) {
+		if (store != NO_POS && store - plan_low(plan) > store_horizon) {
 			store = NO_POS;
 			due = source;
 		}

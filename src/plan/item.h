@@ -5,9 +5,8 @@
 #define CLAIRFS_PLAN_ITEM_H
 
 #include "clairfs/base/bitmap.h"
+#include "clairfs/base/tree.h"
 #include "clairfs/order.h"
-
-#include "tree.h"
 
 enum item_flag {
 	ABSENT = 0,
@@ -28,12 +27,44 @@ enum item_flag {
 	FROM_STORE = 1 << 13,
 	TRY_SHIFT = 14, /* two bits: STAGE attempts */
 	TRY_MASK = 3 << TRY_SHIFT,
+	OUTSIDE = 1 << 16, /* the job does not number it: reading it says nothing */
+	FAR_SHIFT = 17, /* seven bits: 1 + bucket of a next use beyond the keys, 0: none known */
+	FAR_MASK = 127 << FAR_SHIFT,
 };
 
 struct item {
 	uint32_t pages; /* cost in the arena, the stage and the store */
 	uint32_t key;   /* position of the next use, NO_KEY: none known */
 	uint32_t flags;
+};
+
+/* What the job seems to be doing, or why it cannot be told; the words are in status.c. */
+enum plan_why {
+	WHY_OF_STATE, /* none of its own */
+	WHY_NO_ORDER,
+	WHY_NOTHING_READ,
+	WHY_COMPARING,
+	WHY_FOLLOWS,
+	WHY_OTHER_READER,
+	WHY_STRAYS,
+	WHY_UNPROVABLE,
+	WHY_NOT_FOLLOWED,
+	WHY_TRYING_LATER,
+	WHY_NO_EPOCH,
+	WHY_NO_MEMORY,
+	WHY_FINISHED,
+	WHY_JUMPED,
+	WHY_RESUMED,
+	WHY_EPOCH_AGAIN,
+	WHY_RUN_AGAIN,
+	WHY_REPEATS_0,
+	WHY_REPEATS,
+	WHY_READS_0,
+	WHY_LEFT_EARLY,
+	WHY_NEXT_ALREADY,
+	WHY_EARLIER_EPOCH,
+	WHY_LATER_EPOCH,
+	WHY_COUNT,
 };
 
 enum slot_set {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What to keep in the store: write once, first come. With every sample read once per epoch no
- * choice of pins hits more than another, and a pin that is never replaced never wears the drive. A
- * few are in flight at once, so a slow drive delays few drops; the store saying "full" once ends it
- * for good. It must never pin more than the budget. */
+/* What is written to the store: once, and never again; a pin that is never replaced never wears the
+ * drive. Which samples are worth it is decided by choose.c; they are written from the arena when
+ * they come by. A few are in flight at once, so a slow drive delays few drops; the store saying
+ * "full" once ends it for good. It must never pin more than the budget. */
 #include "plan_priv.h"
 
 #include <errno.h>
@@ -23,16 +23,19 @@ void pin_offer(struct plan *plan, uint32_t sample)
 	plan->pin_queue[(plan->pin_head + plan->pin_count++) % PIN_QUEUE] = sample;
 }
 
-void pin_step(struct plan *plan)
+bool pin_step(struct plan *plan)
 {
+	if (!plan->choice.is_done)
+		return choose_step(plan);
 	while (plan->pin_count && plan->n_pinning < PINS_MAX && actions_room(plan)) {
 		uint32_t sample = plan->pin_queue[plan->pin_head];
 		struct item *it = &plan->item[sample];
 
 		plan->pin_head = (plan->pin_head + 1) % PIN_QUEUE;
 		plan->pin_count--;
-		if (!pin_is_wanted(plan, it))
+		if (!pin_is_wanted(plan, it) || !choose_wants(plan, sample))
 			continue;
+		choose_taken(plan, sample, true);
 		plan_act(plan, PLAN_ACT_PIN, sample);
 		item_out(plan, sample);
 		it->flags |= PINNING;
@@ -40,6 +43,7 @@ void pin_step(struct plan *plan)
 		plan->n_pinning++;
 		item_in(plan, sample);
 	}
+	return false;
 }
 
 /* The sample changed or the daemon stops: says nothing about the store. */
@@ -61,6 +65,7 @@ void pin_answered(struct plan *plan, uint32_t sample, int status)
 		plan->pin_failures = 0;
 	} else {
 		plan->pinned_pages -= it->pages;
+		choose_taken(plan, sample, false);
 		plan->pin_failures += !pin_is_harmless(status);
 	}
 	if (status == -ENOSPC || plan->pin_failures == PIN_FAILURES_MAX)
@@ -81,6 +86,7 @@ void pin_lost(struct plan *plan, uint32_t sample)
 	item_out(plan, sample);
 	it->flags &= ~(uint32_t)PINNED;
 	plan->pinned_pages -= it->pages;
+	choose_taken(plan, sample, false);
 	item_in(plan, sample);
 }
 

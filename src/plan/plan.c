@@ -28,7 +28,7 @@ static uint32_t pages_of(uint64_t bytes)
 
 /* The positions the job's readers may be apart: each worker has prefetch_factor batches ahead of
  * the batch that is assembled, ranks run about one batch apart. */
-static void plan_init_span(struct plan *plan)
+void plan_init_span(struct plan *plan)
 {
 	const struct order_info *info = &plan->info;
 	uint64_t factor = info->prefetch_factor ? info->prefetch_factor : 2;
@@ -41,10 +41,14 @@ static void plan_init_span(struct plan *plan)
 	plan->is_span_given = span != 0;
 	plan->span_cap = MIN(4096, MAX(plan->n / 8, MIN(MAX(plan->n, 1), 128)));
 	plan->span = span ? MIN(span, UINT32_MAX) : plan->span_cap;
+	/* Each worker reads one sample at a time; a few times as many may still be at work. */
+	plan->hold_reads = info->workers ? (uint32_t)MIN(info->workers * info->n_ranks, 4096) : 64;
+	plan->hold_reads = (uint32_t)MIN(4 * MAX(plan->hold_reads, 8), plan->span);
 }
 
 static int plan_init_items(struct plan *plan)
 {
+	double squares = 0;
 	uint64_t total = 0;
 
 	plan->item = calloc(MAX(plan->n, 1), sizeof(*plan->item));
@@ -54,8 +58,15 @@ static int plan_init_items(struct plan *plan)
 	for (uint32_t i = 0; i < plan->n; i++) {
 		plan->item[i] = (struct item){ pages_of(plan->params.size[i]), NO_KEY, ABSENT };
 		total += plan->item[i].pages;
+		squares += (double)plan->item[i].pages * plan->item[i].pages;
+		if (plan->info.outside && plan->info.outside[i / 64] >> i % 64 & 1) {
+			plan->item[i].flags |= OUTSIDE;
+			plan->n_outside++;
+		}
 	}
+	plan->info.outside = NULL; /* lives as long as the order, which may be replaced */
 	plan->mean_pages = MAX(total / MAX(plan->n, 1), 1);
+	choose_init(plan, (double)total, squares);
 	return tree_init(&plan->unkeyed, plan->n);
 }
 
@@ -92,10 +103,11 @@ int plan_new(const struct plan_params *params, struct plan **ret)
 	plan_init_span(plan);
 	room_init(plan);
 	budget_init(plan);
+	horizon_init(plan);
 	if (params->order && params->n)
-		plan_enter(plan, PLAN_WAITING, "nothing has been read yet");
+		plan_enter(plan, PLAN_WAITING, WHY_NOTHING_READ);
 	else
-		plan_enter(plan, PLAN_NO_ORDER, "no order was given");
+		plan_enter(plan, PLAN_NO_ORDER, WHY_NO_ORDER);
 	*ret = plan;
 	return 0;
 }
@@ -107,6 +119,8 @@ void plan_free(struct plan *plan)
 	epochs_uninstall(plan, 0);
 	epochs_uninstall(plan, 1);
 	tree_fini(&plan->unkeyed);
+	uses_fini(plan);
+	choose_fini(plan);
 	free(plan->hold);
 	free(plan->tail);
 	free(plan->item);
@@ -221,6 +235,8 @@ uint64_t plan_step(struct plan *plan, uint64_t now_ns)
 		return UINT64_MAX;
 	at = epochs_step(plan, now_ns);
 	wake = MIN(wake, at);
+	if (uses_step(plan))
+		wake = now_ns;
 	room_step(plan, now_ns);
 	at = retain_step(plan, now_ns);
 	wake = MIN(wake, at);
@@ -228,7 +244,8 @@ uint64_t plan_step(struct plan *plan, uint64_t now_ns)
 	wake = MIN(wake, at);
 	at = fetch_step(plan, now_ns);
 	wake = MIN(wake, at);
-	pin_step(plan);
+	if (pin_step(plan))
+		wake = now_ns;
 	plan_check(plan);
 	return actions_room(plan) < ACTIONS_MAX / 8 ? now_ns : wake;
 }

@@ -11,12 +11,15 @@
 
 #include <assert.h>
 
+#include "choose.h"
 #include "clairfs/base/bitmap.h"
 #include "clairfs/base/clock.h"
 #include "clairfs/base/ids.h"
+#include "clairfs/base/tree.h"
 #include "clairfs/plan.h"
+#include "horizon.h"
 #include "item.h"
-#include "tree.h"
+#include "uses.h"
 
 #define PAGE_BYTES 4096u
 #define NO_KEY UINT32_MAX
@@ -26,7 +29,7 @@
 #define SYNC_READS 32u      /* reads that are enough to agree on a position */
 #define FAR_FIRST 3u        /* epochs up to start + 2 are tried each time */
 #define FAR_ROUND 4u
-#define PINS_MAX 16u        /* in flight */
+#define PINS_MAX 16u /* in flight */
 #define PIN_QUEUE 1024u
 #define RETRY_QUEUE 256u
 #define TAIL_MAX 16384u
@@ -72,18 +75,24 @@ struct plan {
 	struct item *item;
 	struct slot slots[2];
 	uint32_t cur;        /* the slot being read; the other one is the next pass */
-	struct tree unkeyed; /* samples in the arena, evictable, without a key */
+	struct tree unkeyed; /* samples in the arena, evictable, of which no next use is known */
+	struct uses uses;    /* next uses beyond the two passes */
 
 	enum plan_state state;
-	const char *why, *note; /* note: what the last re-synchronisation found out */
+	enum plan_why why, note; /* note: what the last re-synchronisation found out */
 	bool is_confirmed, is_span_given, is_repeat, has_epochs_end;
+	uint32_t n_outside; /* samples that the job does not number */
 	uint64_t span, span_cap;
 	uint32_t distance[64], n_distance; /* histogram of position - low, to learn the span */
 
 	/* score.c: the last reads that counted */
 	uint32_t history[SCORE_READS], history_count, history_head;
 	uint64_t verdict[SCORE_READS / 64]; /* ring of bits: as expected */
-	uint32_t verdict_count, verdict_head, verdict_in, recent_out;
+	uint32_t verdict_count, verdict_head, verdict_in;
+	uint64_t recent_out; /* a bit per read, the last one lowest */
+	/* What of the order was read and what was left out of it, halved now and then. */
+	uint32_t kept_positions, left_positions;
+	bool is_shared; /* another reader is at work; the order is followed all the same */
 	/* proof.c: whether the last reads can be told from reads in any order */
 	struct proof proof[SCORE_READS]; /* ring */
 	uint32_t proof_count, proof_head;
@@ -108,7 +117,8 @@ struct plan {
 	/* room.c: what the arena turned out to hold; holes between samples take the rest */
 	double room; /* pages */
 	uint64_t room_grown_ns, room_not_before_ns;
-	uint32_t room_unanswered, room_refused; /* fetches asked for before the last cut; in a row */
+	uint32_t room_unanswered,
+		room_refused; /* fetches asked for before the last cut; in a row */
 	uint64_t used_pages, staged_pages,
 		pinned_pages; /* staged: also being staged; pinned: also being pinned */
 	uint64_t held_pages, fresh_pages;
@@ -119,6 +129,9 @@ struct plan {
 	bool is_pinning_over;
 	uint32_t pin_failures;
 
+	struct horizon horizon;
+	struct choice choice;
+
 	/* stage.c */
 	double stage_limit; /* pages */
 	uint64_t stage_end, stage_sum, stage_shrunk_ns,
@@ -126,7 +139,7 @@ struct plan {
 	bool is_stage_dirty;
 
 	struct hold *hold; /* ring */
-	uint32_t hold_head, hold_count, hold_size;
+	uint32_t hold_head, hold_count, hold_size, hold_reads;
 	struct retry retry[RETRY_QUEUE];
 	uint32_t retry_head, retry_count;
 	uint32_t pin_queue[PIN_QUEUE], pin_head, pin_count;
@@ -135,6 +148,9 @@ struct plan {
 	struct budget budget;
 	uint64_t now_ns;
 	uint64_t opened, issued, useful, late, wasted, failed, mismatches, resyncs, unstaged;
+	uint64_t outside, outside_run, inside_run; /* runs: of reads outside of the order, and of
+						    * others since */
+	uint64_t lost, lost_opened;                /* times; opened at the last one */
 };
 
 static inline struct slot *cur_slot(const struct plan *plan)
@@ -179,6 +195,7 @@ static inline bool is_prefetching(const struct plan *plan)
 }
 
 /* plan.c */
+void plan_init_span(struct plan *plan);
 void plan_act(struct plan *plan, enum plan_action_kind kind, uint32_t sample);
 
 /* retain.c: the sets, the arena's content, holds */
@@ -207,7 +224,6 @@ void room_answered(struct plan *plan, uint64_t now_ns, uint32_t pages, int statu
 /* fetch.c */
 bool fetch_is_transient(int status);
 uint64_t fetch_step(struct plan *plan, uint64_t now_ns);
-uint64_t fetch_horizon(const struct plan *plan);
 
 /* stage.c */
 uint64_t stage_step(struct plan *plan, uint64_t now_ns);
@@ -221,7 +237,7 @@ void stage_unstaged(struct plan *plan, uint64_t now_ns, uint32_t sample);
 
 /* pin.c */
 void pin_offer(struct plan *plan, uint32_t sample);
-void pin_step(struct plan *plan);
+bool pin_step(struct plan *plan); /* true when there is more to do at once */
 void pin_answered(struct plan *plan, uint32_t sample, int status);
 void pin_lost(struct plan *plan, uint32_t sample);
 void pin_kept(struct plan *plan, uint32_t sample);
@@ -229,6 +245,7 @@ void pin_kept(struct plan *plan, uint32_t sample);
 /* window.c */
 uint64_t slot_first_use(const struct slot *slot, const struct plan *plan, uint32_t sample);
 void window_read(struct plan *plan, uint64_t now_ns, uint32_t sample);
+bool window_is_recent(const struct plan *plan, uint32_t sample);
 void window_pass_over(struct plan *plan, struct slot *slot, uint64_t pos);
 void window_replay(struct plan *plan, uint64_t now_ns);
 
@@ -238,13 +255,17 @@ void score_push(struct plan *plan, bool is_in);
 void score_reset(struct plan *plan);
 uint32_t score_percent(const struct plan *plan);
 uint32_t score_need(const struct plan *plan);
+void score_kept(struct plan *plan); /* a position of the order was read */
+void score_left(struct plan *plan); /* ... was left out */
 void score_judge(struct plan *plan);
-void plan_enter(struct plan *plan, enum plan_state state, const char *why);
+/* WHY_OF_STATE: what the state itself means. */
+void plan_enter(struct plan *plan, enum plan_state state, enum plan_why why);
 
 /* proof.c */
 void proof_read(struct plan *plan, const struct slot *slot, uint64_t pos);
 void proof_reset(struct plan *plan);
 void proof_judge(struct plan *plan);
+bool proof_is_likely(const struct plan *plan);
 
 /* resync.c */
 void resync_try(struct plan *plan); /* with what is loaded */

@@ -13,10 +13,12 @@
 
 #define OCCURRENCES 4u /* of one sample that are looked at */
 #define MOST_READS (2 * SYNC_READS)
+#define MIXED_READS 128u
 #define TRY_EVERY 8u
 #define SEARCH_PAUSE_MAX 65536u
 #define NEAR_CANDIDATES 5u
 #define FAR_ROUND_MAX 64u
+#define MIXED 3u       /* a breadth: see resync_fit_mixed */
 #define FAR_EPOCHS 64u /* of a job that does not say how many it reads */
 
 struct point {
@@ -61,7 +63,7 @@ static uint32_t points_collect(const struct plan *plan, const struct order_epoch
 /* The window of this width with the most reads in it. */
 static struct window window_best(const struct point *points, uint32_t n, uint64_t width)
 {
-	uint8_t seen[MOST_READS] = { 0 };
+	uint8_t seen[MIXED_READS] = { 0 };
 	struct window best = { 0 };
 	uint32_t from = 0, reads = 0;
 
@@ -75,8 +77,25 @@ static struct window window_best(const struct point *points, uint32_t n, uint64_
 	return best;
 }
 
+/* The job's reads among those of another reader, as many or more: a share of the last reads lies in
+ * one window, far more than chance would put there. */
+static bool resync_fit_mixed(const struct plan *plan, const struct order_epoch *ep,
+			     struct window *ret)
+{
+	uint64_t width = plan->span + SYNC_READS + MIXED_READS / 2;
+	struct point points[MIXED_READS * OCCURRENCES];
+	uint32_t n;
+
+	if (plan->history_count < MIXED_READS || ep->length < 8 * width)
+		return false;
+	n = points_collect(plan, ep, MIXED_READS, points);
+	*ret = window_best(points, n, width);
+	return ret->reads >= MIXED_READS / 4 &&
+	       (ret->reads - 16) * ep->length >= 3 * MIXED_READS * width;
+}
+
 /* breadth 0: as wide as the readers are apart; 1, 2: wider, for jobs whose shape is not (or
- * wrongly) given. */
+ * wrongly) given; MIXED: beside another reader. */
 static bool resync_fit(const struct plan *plan, const struct order_epoch *ep, uint32_t breadth,
 		       struct window *ret)
 {
@@ -85,6 +104,8 @@ static bool resync_fit(const struct plan *plan, const struct order_epoch *ep, ui
 	uint32_t reads = (uint32_t)MIN(is_wide ? MOST_READS : SYNC_READS, ep->length), n;
 	struct point points[MOST_READS * OCCURRENCES];
 
+	if (breadth == MIXED)
+		return resync_fit_mixed(plan, ep, ret);
 	if (plan->history_count < reads)
 		return false;
 	if (breadth)
@@ -102,7 +123,7 @@ static bool resync_fit(const struct plan *plan, const struct order_epoch *ep, ui
  * left and the new one. */
 static uint32_t breadths(const struct plan *plan)
 {
-	return plan->state == PLAN_LOST ? 3 : 1;
+	return plan->state == PLAN_LOST ? MIXED + 1 : 1;
 }
 
 /* The first position not read yet: reads of one batch are in any order, so down to the start of its
@@ -115,7 +136,7 @@ static uint64_t resync_low(const struct plan *plan, const struct window *w)
 }
 
 /* Makes slots[cur] stand at the window. */
-static void resync_place(struct plan *plan, const struct window *w, const char *why)
+static void resync_place(struct plan *plan, const struct window *w, enum plan_why why)
 {
 	struct slot *cur = cur_slot(plan), *next = next_slot(plan);
 	uint64_t low = resync_low(plan, w), width = w->last - w->first;
@@ -152,13 +173,13 @@ static void resync_place(struct plan *plan, const struct window *w, const char *
 	plan->note = why;
 	if (cur->length > 4 * MOST_READS)
 		plan->is_proven = true; /* so many reads in a part of the epoch are no chance */
-	plan_enter(plan, plan->is_proven ? PLAN_FOLLOWING : PLAN_CHECKING, plan->is_proven ? NULL : why);
+	plan_enter(plan, plan->is_proven ? PLAN_FOLLOWING : PLAN_CHECKING,
+		   plan->is_proven ? WHY_OF_STATE : why);
 }
 
-static const char *repeat_why(uint64_t epoch)
+static enum plan_why repeat_why(uint64_t epoch)
 {
-	return epoch == 0 ? "reads epoch 0 again: set_epoch is not called"
-			  : "reads the same epoch again: set_epoch is not called";
+	return epoch == 0 ? WHY_REPEATS_0 : WHY_REPEATS;
 }
 
 /* The pass that is (or was) being read, at another place than expected. */
@@ -167,7 +188,7 @@ static void resync_cur(struct plan *plan, const struct window *w)
 	struct slot *cur = cur_slot(plan);
 	bool is_start = w->first < plan->span,
 	     is_done = cur->consumed.count >= cur->length - cur->length / 20;
-	const char *why = "jumped ahead in the epoch";
+	enum plan_why why = WHY_JUMPED;
 
 	if (is_start && is_done) {
 		why = repeat_why(cur->epoch);
@@ -178,22 +199,21 @@ static void resync_cur(struct plan *plan, const struct window *w)
 			epochs_uninstall(plan,
 					 !plan->cur); /* the next pass is this epoch once more */
 	} else if (w->last < cur->low) {
-		why = cur->epoch == plan->info.start_epoch ? "started again from the first epoch"
-							   : "started the epoch again";
+		why = cur->epoch == plan->info.start_epoch ? WHY_RUN_AGAIN : WHY_EPOCH_AGAIN;
 	} else if (!plan->is_confirmed) {
-		why = "resumed in the middle of an epoch";
+		why = WHY_RESUMED;
 	}
 	resync_place(plan, w, why);
 }
 
 static void resync_next(struct plan *plan, const struct window *w)
 {
-	const char *why = "left an epoch before its end";
+	enum plan_why why = WHY_LEFT_EARLY;
 
 	if (next_slot(plan)->is_rerun)
-		why = "started again from the first epoch";
+		why = WHY_RUN_AGAIN;
 	else if (!plan->is_confirmed)
-		why = "is in a later epoch than the order says";
+		why = WHY_NEXT_ALREADY;
 	epochs_roll(plan);
 	resync_place(plan, w, why);
 }
@@ -217,7 +237,8 @@ static bool resync_loaded(struct plan *plan)
 
 void resync_try(struct plan *plan)
 {
-	uint32_t need = score_need(plan), out = (uint32_t)__builtin_popcount(plan->recent_out);
+	uint32_t need = score_need(plan),
+		 out = (uint32_t)__builtin_popcount((uint32_t)plan->recent_out);
 	bool is_blind = plan->blind_reads && plan->blind_reads <= SYNC_READS;
 
 	if (plan->reads - plan->sync_at < MIN(TRY_EVERY, need))
@@ -285,7 +306,7 @@ static void search_end(struct plan *plan)
 	plan->search_pause = MIN(plan->search_pause * 2, SEARCH_PAUSE_MAX);
 	if (plan->state != PLAN_LOST)
 		return;
-	plan->why = "reads do not follow the order";
+	plan->why = WHY_NOT_FOLLOWED;
 	plan->far_next = far ? plan->far_next + far : FAR_FIRST;
 	plan->far_round = MIN(plan->far_round * 2, FAR_ROUND_MAX);
 }
@@ -297,7 +318,7 @@ uint64_t resync_next_candidate(struct plan *plan)
 
 		if (epoch != UINT64_MAX) {
 			if (plan->candidate >= NEAR_CANDIDATES)
-				plan->why = "reads do not follow the order: trying later epochs";
+				plan->why = WHY_TRYING_LATER;
 			return epoch;
 		}
 		plan->candidate++;
@@ -306,21 +327,21 @@ uint64_t resync_next_candidate(struct plan *plan)
 	return UINT64_MAX;
 }
 
-static const char *candidate_why(const struct plan *plan, uint64_t epoch)
+static enum plan_why candidate_why(const struct plan *plan, uint64_t epoch)
 {
 	if (epoch == plan->info.start_epoch)
-		return "started again from the first epoch";
+		return WHY_RUN_AGAIN;
 	if (epoch == 0)
-		return "reads epoch 0: set_epoch is not called";
+		return WHY_READS_0;
 	if (epoch < cur_slot(plan)->epoch)
-		return "reads an earlier epoch than the order says";
-	return "reads a later epoch than the order says";
+		return WHY_EARLIER_EPOCH;
+	return WHY_LATER_EPOCH;
 }
 
 bool resync_candidate(struct plan *plan, struct order_epoch *take_ep)
 {
 	uint64_t epoch = take_ep->epoch, pass = cur_slot(plan)->pass + 1;
-	const char *why = candidate_why(plan, epoch);
+	enum plan_why why = candidate_why(plan, epoch);
 	struct window w;
 	bool is_fit = false;
 
@@ -336,7 +357,7 @@ bool resync_candidate(struct plan *plan, struct order_epoch *take_ep)
 	plan->is_repeat = false;
 	if (epochs_install(plan, plan->cur, take_ep, epoch) < 0) {
 		epochs_rebuild(plan);
-		plan_enter(plan, PLAN_LOST, "no memory for the order");
+		plan_enter(plan, PLAN_LOST, WHY_NO_MEMORY);
 		return false;
 	}
 	cur_slot(plan)->pass = pass;
@@ -346,4 +367,31 @@ bool resync_candidate(struct plan *plan, struct order_epoch *take_ep)
 		plan->has_epochs_end = false; /* more epochs than the order said */
 	resync_place(plan, &w, why);
 	return true;
+}
+
+bool plan_epoch_fits(const struct order_info *info, const struct order_epoch *epoch,
+		     const uint32_t *reads, uint32_t n_reads)
+{
+	struct plan *plan = calloc(1, sizeof(*plan));
+	struct window w;
+	bool is_fit = false;
+
+	if (!plan || epoch->length <= 4 * MOST_READS) {
+		free(plan);
+		return false;
+	}
+	plan->info = *info;
+	plan->n = epoch->n;
+	plan_init_span(plan);
+	for (uint32_t i = 0; i < n_reads; i++) {
+		uint32_t s = reads[i];
+		bool is_outside = info->outside && info->outside[s / 64] >> s % 64 & 1;
+
+		if (!is_outside && !window_is_recent(plan, s))
+			score_read(plan, s);
+	}
+	for (uint32_t breadth = 0; breadth <= MIXED && !is_fit; breadth++)
+		is_fit = resync_fit(plan, epoch, breadth, &w);
+	free(plan);
+	return is_fit;
 }

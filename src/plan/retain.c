@@ -43,7 +43,7 @@ void item_out(struct plan *plan, uint32_t sample)
 
 	if (it->key == NO_KEY) {
 		if (item_is_evictable(it))
-			tree_clear(&plan->unkeyed, sample);
+			uses_leave(plan, sample);
 		return;
 	}
 	for (sets = item_sets(plan, it); sets; sets &= sets - 1)
@@ -57,7 +57,7 @@ void item_in(struct plan *plan, uint32_t sample)
 
 	if (it->key == NO_KEY) {
 		if (item_is_evictable(it))
-			tree_set(&plan->unkeyed, sample);
+			uses_enter(plan, sample);
 		return;
 	}
 	for (sets = item_sets(plan, it); sets; sets &= sets - 1)
@@ -124,6 +124,7 @@ void item_rekey(struct plan *plan, uint32_t sample)
 	item_out(plan, sample);
 	it->flags = (it->flags & ~(uint32_t)(SLOT1 | NO_FETCH | NO_STAGE | TRY_MASK)) | slot_flag;
 	it->key = key;
+	uses_put(plan, sample);
 	item_in(plan, sample);
 }
 
@@ -179,6 +180,7 @@ void retain_opened(struct plan *plan, uint64_t now_ns, uint32_t sample)
 {
 	struct item *it = &plan->item[sample];
 
+	horizon_opened(plan, sample);
 	item_out(plan, sample);
 	stage_forget(plan, sample);
 	if (item_state(it) == FETCHING) {
@@ -208,6 +210,8 @@ void retain_fetched(struct plan *plan, uint64_t now_ns, const struct plan_event 
 		assert(plan->inflight_source > 0);
 		plan->inflight_source--;
 		budget_fetched(plan, now_ns, ev->latency_ns, ev->status);
+		if (ev->status == 0)
+			choose_fetched(plan, it->pages, ev->latency_ns);
 	}
 	room_answered(plan, now_ns, it->pages, ev->status);
 	item_out(plan, ev->sample);
@@ -291,7 +295,7 @@ uint64_t retain_step(struct plan *plan, uint64_t now_ns)
 
 		/* A small arena is not paralysed by what was read: at most a quarter of it is held.
 		 */
-		if (plan->opened - h->read < plan->span && now_ns < h->at_ns + HOLD_NS &&
+		if (plan->opened - h->read < plan->hold_reads && now_ns < h->at_ns + HOLD_NS &&
 		    plan->held_pages <= plan->arena_pages / 4)
 			return h->at_ns + HOLD_NS;
 		plan->hold_head = (plan->hold_head + 1) % plan->hold_size;
@@ -312,6 +316,8 @@ static uint32_t retain_victim(const struct plan *plan)
 	for (uint32_t i = 0; i < 2; i++)
 		if (slots[i]->ep && slots[i]->absorbed < slots[i]->length)
 			bit = NO_POS;
+	if (bit == NO_POS)
+		bit = uses_last(plan);
 	if (bit != NO_POS)
 		return (uint32_t)bit;
 	for (uint32_t i = 0; i < 2; i++) {
@@ -336,7 +342,7 @@ bool retain_make_room(struct plan *plan, uint64_t pages, uint64_t due, bool is_d
 		victim_due = item_due(plan, &plan->item[victim]);
 		if (victim_due <= due)
 			return false;
-		if (!is_due_soon && victim_due < value_end)
+		if (!is_due_soon && (victim_due < value_end || uses_are_near(plan, victim)))
 			return false;
 		retain_drop(plan, victim);
 	}

@@ -5,29 +5,35 @@
  * 256 good ones. Repeated opens never get here. */
 #include "plan_priv.h"
 
-static const char *state_why(const struct plan *plan, enum plan_state state)
+static enum plan_why state_why(const struct plan *plan, enum plan_state state)
 {
 	switch (state) {
 	case PLAN_FOLLOWING:
-		return plan->note ? plan->note : "reads follow the order";
+		if (plan->is_shared)
+			return WHY_OTHER_READER;
+		return plan->note ? plan->note : WHY_FOLLOWS;
 	case PLAN_SLOWED:
-		return "some reads are not where the order expects them";
+		return WHY_STRAYS;
 	case PLAN_LOST:
-		return "reads do not follow the order";
+		return WHY_NOT_FOLLOWED;
 	default:
 		return plan->why;
 	}
 }
 
-void plan_enter(struct plan *plan, enum plan_state state, const char *why)
+void plan_enter(struct plan *plan, enum plan_state state, enum plan_why why)
 {
+	if (state == PLAN_LOST && plan->state != PLAN_LOST) {
+		plan->lost++;
+		plan->lost_opened = plan->opened;
+	}
 	plan->state = state;
 	if (state == PLAN_FOLLOWING)
 		plan->is_confirmed = true;
 	plan->is_unprovable = false;
 	if (state == PLAN_LOST) {
-		plan->note = NULL;
-		plan->is_proven = false;
+		plan->note = WHY_OF_STATE;
+		plan->is_proven = plan->is_shared = false;
 		retain_lost(plan);
 	}
 	plan->why = why ? why : state_why(plan, state);
@@ -58,7 +64,9 @@ void score_push(struct plan *plan, bool is_in)
 
 void score_reset(struct plan *plan)
 {
-	plan->verdict_count = plan->verdict_head = plan->verdict_in = plan->recent_out = 0;
+	plan->verdict_count = plan->verdict_head = plan->verdict_in = 0;
+	plan->recent_out = 0;
+	plan->kept_positions = plan->left_positions = 0;
 	proof_reset(plan);
 }
 
@@ -75,16 +83,58 @@ uint32_t score_need(const struct plan *plan)
 	return (uint32_t)MIN(SYNC_READS, MAX(length, 1));
 }
 
+static void score_age(struct plan *plan)
+{
+	if (plan->kept_positions + plan->left_positions < SCORE_READS)
+		return;
+	plan->kept_positions /= 2;
+	plan->left_positions /= 2;
+}
+
+void score_kept(struct plan *plan)
+{
+	plan->kept_positions++;
+	score_age(plan);
+}
+
+void score_left(struct plan *plan)
+{
+	plan->left_positions++;
+	score_age(plan);
+}
+
+/* More than a reader who takes any samples would hit the window with. */
+static bool score_is_no_chance(const struct plan *plan, uint32_t in, uint32_t reads)
+{
+	uint64_t samples = MAX(plan->n - plan->n_outside, 1);
+	double mean = (double)reads * (double)MIN(plan->span, samples) / (double)samples;
+	double over = (double)in - mean;
+
+	return over > 3 && over * over > 16 * mean;
+}
+
+/* Whether one reader goes on with the order, position by position, and what does not fit are reads
+ * of somebody else. A job that strays from its order leaves positions out; a wrong order gets no
+ * farther than chance takes it. */
+static bool score_is_shared(const struct plan *plan)
+{
+	uint32_t last = MIN(plan->verdict_count, 64);
+	uint64_t out = last ? plan->recent_out << (64 - last) : 0;
+
+	return proof_is_likely(plan) && 8 * plan->left_positions <= plan->kept_positions &&
+	       score_is_no_chance(plan, last - (uint32_t)__builtin_popcountll(out), last) &&
+	       score_is_no_chance(plan, plan->verdict_in, plan->verdict_count);
+}
+
 /* What the reads agree with is no more than any order would give. */
 static void score_unproven(struct plan *plan, uint32_t percent)
 {
 	if (plan->verdict_count < 2 * SYNC_READS)
 		return;
 	if (percent < 95) {
-		plan_enter(plan, PLAN_LOST, NULL);
+		plan_enter(plan, PLAN_LOST, WHY_OF_STATE);
 	} else if (!plan->is_unprovable && plan->verdict_count >= SCORE_READS / 2) {
-		plan_enter(plan, PLAN_CHECKING,
-			   "cannot be verified: the loader's window is as large as the dataset");
+		plan_enter(plan, PLAN_CHECKING, WHY_UNPROVABLE);
 		plan->is_unprovable = true;
 	}
 }
@@ -93,24 +143,27 @@ void score_judge(struct plan *plan)
 {
 	uint32_t percent = score_percent(plan);
 	enum plan_state state = plan->state;
+	bool was_shared = plan->is_shared;
 
 	if (plan->verdict_count < score_need(plan) || state == PLAN_LOST || state == PLAN_NO_ORDER)
 		return;
-	if (percent < 50) {
-		plan_enter(plan, PLAN_LOST, NULL);
+	plan->is_shared = percent < 95 && score_is_shared(plan);
+	if (percent < 50 && !plan->is_shared) {
+		plan_enter(plan, PLAN_LOST, WHY_OF_STATE);
 		return;
 	}
 	if (state == PLAN_FINISHED)
 		return;
 	proof_judge(plan);
 	if (!plan->is_proven) {
-		score_unproven(plan, percent);
+		if (!plan->is_shared)
+			score_unproven(plan, percent);
 		return;
 	}
-	if (percent >= 95)
+	if (percent >= 95 || plan->is_shared)
 		state = PLAN_FOLLOWING;
 	else if (state != PLAN_CHECKING || plan->verdict_count >= 2 * SYNC_READS)
 		state = PLAN_SLOWED;
-	if (state != plan->state)
-		plan_enter(plan, state, NULL);
+	if (state != plan->state || was_shared != plan->is_shared)
+		plan_enter(plan, state, WHY_OF_STATE);
 }

@@ -1,12 +1,45 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the plan says about itself. Every figure is one the plan decides by, none is computed for
  * show. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
 #include "plan_priv.h"
 
 const char *const plan_state_names[] = {
 	[PLAN_NO_ORDER] = "no_order",   [PLAN_WAITING] = "waiting", [PLAN_CHECKING] = "checking",
 	[PLAN_FOLLOWING] = "following", [PLAN_SLOWED] = "slowed",   [PLAN_LOST] = "lost",
 	[PLAN_FINISHED] = "finished",
+};
+
+/* Every word that is said about a job. What a state means by itself, then what was found out when
+ * the position was looked for. */
+static const char *const why_words[WHY_COUNT] = {
+	[WHY_OF_STATE] = "",
+	[WHY_NO_ORDER] = "no order was given",
+	[WHY_NOTHING_READ] = "nothing has been read yet",
+	[WHY_COMPARING] = "the first reads are being compared with the order",
+	[WHY_FOLLOWS] = "reads follow the order",
+	[WHY_OTHER_READER] = "another reader takes samples in an order of its own",
+	[WHY_STRAYS] = "some reads are not where the order expects them",
+	[WHY_UNPROVABLE] = "cannot be verified: the loader's window is as large as the dataset",
+	[WHY_NOT_FOLLOWED] = "reads do not follow the order",
+	[WHY_TRYING_LATER] = "reads do not follow the order: trying later epochs",
+	[WHY_NO_EPOCH] = "the order cannot be computed",
+	[WHY_NO_MEMORY] = "no memory for the order",
+	[WHY_FINISHED] = "all epochs of the order were read",
+	[WHY_JUMPED] = "jumped ahead in the epoch",
+	[WHY_RESUMED] = "resumed in the middle of an epoch",
+	[WHY_EPOCH_AGAIN] = "started the epoch again",
+	[WHY_RUN_AGAIN] = "started again from the first epoch",
+	[WHY_REPEATS_0] = "reads epoch 0 again: set_epoch is not called",
+	[WHY_REPEATS] = "reads the same epoch again: set_epoch is not called",
+	[WHY_READS_0] = "reads epoch 0: set_epoch is not called",
+	[WHY_LEFT_EARLY] = "left an epoch before its end",
+	[WHY_NEXT_ALREADY] = "is in a later epoch than the order says",
+	[WHY_EARLIER_EPOCH] = "reads an earlier epoch than the order says",
+	[WHY_LATER_EPOCH] = "reads a later epoch than the order says",
 };
 
 /* From the low-water mark to the first position whose sample is missing. */
@@ -36,7 +69,7 @@ void plan_get_status(const struct plan *plan, struct plan_status *ret)
 		slot = next_slot(plan);
 	*ret = (struct plan_status){
 		.state = plan->state,
-		.why = plan->why,
+		.why = why_words[plan->why],
 		.epoch = slot->ep ? slot->epoch : plan->info.start_epoch,
 		.position = slot->low,
 		.length = slot->length,
@@ -49,6 +82,7 @@ void plan_get_status(const struct plan *plan, struct plan_status *ret)
 		.stage_limit_bytes = (uint64_t)plan->stage_limit * PAGE_BYTES,
 		.pinned_bytes = plan->pinned_pages * PAGE_BYTES,
 		.span = plan->span,
+		.epochs_known = uses_known(plan),
 		.opened = plan->opened,
 		.issued = plan->issued,
 		.useful = plan->useful,
@@ -57,10 +91,71 @@ void plan_get_status(const struct plan *plan, struct plan_status *ret)
 		.failed = plan->failed,
 		.mismatches = plan->mismatches,
 		.resyncs = plan->resyncs,
+		.outside = plan->outside,
+		.outside_run = plan->outside_run,
+		.other_percent = plan->is_shared ? 100 - score_percent(plan) : 0,
+		.last_epoch = plan->has_epochs_end ? plan->info.start_epoch + plan->info.epochs - 1
+						   : UINT64_MAX,
+		.lost = plan->lost,
+		.lost_reads = plan->state == PLAN_LOST ? plan->opened - plan->lost_opened : 0,
 	};
 }
 
 bool plan_is_confirmed(const struct plan *plan)
 {
 	return plan->is_confirmed;
+}
+
+/* Whether the readers stand where an epoch ends or begins. */
+static bool is_between(const struct plan_status *st)
+{
+	return st->position <= st->span || st->position + st->span >= st->length;
+}
+
+static int text_of_reading(const struct plan_status *st, char *out, size_t size)
+{
+	uint64_t percent = st->length ? st->position * 100 / st->length : 0;
+	int n = snprintf(out, size, "%s epoch %" PRIu64,
+			 st->state == PLAN_CHECKING ? "seems to read" : "reads", st->epoch);
+
+	if (st->last_epoch != UINT64_MAX)
+		n += snprintf(out + n, size - (size_t)n, " (the last is %" PRIu64 ")",
+			      st->last_epoch);
+	return n + snprintf(out + n, size - (size_t)n, ", %" PRIu64 " %% of it so far", percent);
+}
+
+static int text_of_state(const struct plan_status *st, char *out, size_t size)
+{
+	switch (st->state) {
+	case PLAN_NO_ORDER:
+		return snprintf(out, size, "reads in an order that nobody told");
+	case PLAN_WAITING:
+		return snprintf(out, size, "has read nothing of the order yet");
+	case PLAN_LOST:
+		return snprintf(out, size,
+				"does not read in the order that was told, for %" PRIu64 " reads",
+				st->lost_reads);
+	case PLAN_FINISHED:
+		return snprintf(out, size, "has read all epochs");
+	default:
+		return text_of_reading(st, out, size);
+	}
+}
+
+void plan_status_text(const struct plan_status *st, char out[PLAN_TEXT])
+{
+	bool is_reading = st->state >= PLAN_CHECKING && st->state <= PLAN_SLOWED;
+	int n = text_of_state(st, out, PLAN_TEXT);
+
+	if (is_reading && st->other_percent)
+		n += snprintf(
+			out + n, PLAN_TEXT - (size_t)n,
+			"; another reader takes samples in an order of its own: %u %% of reads",
+			st->other_percent);
+	else if (is_reading && strcmp(st->why, why_words[WHY_FOLLOWS]) != 0)
+		n += snprintf(out + n, PLAN_TEXT - (size_t)n, "; %s", st->why);
+	if (st->outside_run)
+		snprintf(out + n, PLAN_TEXT - (size_t)n,
+			 "; %shas read %" PRIu64 " samples outside of the order",
+			 is_reading && is_between(st) ? "between epochs: " : "", st->outside_run);
 }

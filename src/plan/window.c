@@ -66,7 +66,7 @@ static bool window_was_just_read(const struct plan *plan, const struct slot *slo
 }
 
 /* Among the last few reads. */
-static bool window_is_recent(const struct plan *plan, uint32_t sample)
+bool window_is_recent(const struct plan *plan, uint32_t sample)
 {
 	uint32_t n = MIN(MIN(64, plan->n / 4), plan->history_count);
 
@@ -135,8 +135,10 @@ static bool window_slide(struct plan *plan, struct slot *slot, uint64_t pos)
 {
 	if (pos > slot->low + 2 * plan->span || !window_is_dense(slot, slot->low, pos))
 		return false;
-	while (slot->low + plan->span < pos)
+	while (slot->low + plan->span < pos) {
 		window_pass_over(plan, slot, slot->low);
+		score_left(plan);
+	}
 	return true;
 }
 
@@ -241,7 +243,7 @@ static void window_maybe_finish(struct plan *plan)
 	    !epochs_is_last(plan, cur) || (next->ep && next->consumed.count))
 		return;
 	plan->is_confirmed = plan->is_confirmed || plan->state == PLAN_FOLLOWING;
-	plan_enter(plan, PLAN_FINISHED, "all epochs of the order were read");
+	plan_enter(plan, PLAN_FINISHED, WHY_FINISHED);
 	score_reset(plan);
 }
 
@@ -251,6 +253,14 @@ static void window_pend(struct plan *plan, uint32_t sample)
 		plan->pending[plan->n_pending++] = sample;
 }
 
+/* A read beyond the window by the job itself; another reader's takes nothing from what the job has
+ * still to read. */
+static bool window_may_be_own(const struct plan *plan, const struct use *use)
+{
+	return !plan->is_shared ||
+	       virtual_pos(plan, use->slot, use->pos) < plan_low(plan) + 4 * plan->span;
+}
+
 static void window_take(struct plan *plan, uint32_t sample, enum fit fit, const struct use *use)
 {
 	if (fit == FIT_IN || !plan->blind_reads)
@@ -258,10 +268,11 @@ static void window_take(struct plan *plan, uint32_t sample, enum fit fit, const 
 	if (fit == FIT_IN) {
 		window_learn_span(plan, virtual_pos(plan, use->slot, use->pos) - plan_low(plan));
 		plan->next_streak = use->slot == cur_slot(plan) ? 0 : plan->next_streak + 1;
+		score_kept(plan);
 		window_set_consumed(plan, use->slot, use->pos);
 	} else {
 		plan->mismatches++;
-		if (use->pos != NO_POS) {
+		if (use->pos != NO_POS && window_may_be_own(plan, use)) {
 			/* Read all the same; and a span that is too small shows here. */
 			window_learn_span(plan,
 					  virtual_pos(plan, use->slot, use->pos) - plan_low(plan));
@@ -270,8 +281,7 @@ static void window_take(struct plan *plan, uint32_t sample, enum fit fit, const 
 	}
 	score_read(plan, sample);
 	if (plan->state == PLAN_WAITING)
-		plan_enter(plan, PLAN_CHECKING,
-			   "the first reads are being compared with the order");
+		plan_enter(plan, PLAN_CHECKING, WHY_COMPARING);
 	if (fit == FIT_IN || !plan->blind_reads)
 		score_push(plan, fit == FIT_IN);
 	if (plan->blind_reads)
@@ -283,11 +293,35 @@ static void window_take(struct plan *plan, uint32_t sample, enum fit fit, const 
 	window_maybe_roll(plan);
 }
 
+/* Samples that the job does not number, as told, or as the epochs show where all ranks are here. */
+static bool window_is_outside(const struct plan *plan, uint32_t sample)
+{
+	const struct slot *cur = cur_slot(plan), *next = next_slot(plan);
+
+	if (plan->item[sample].flags & OUTSIDE)
+		return true;
+	return cur->ep && next->ep && plan->state != PLAN_LOST &&
+	       plan->info.n_ranks == plan->info.world && cur->ep->first[sample] == SAMPLE_NONE &&
+	       next->ep->first[sample] == SAMPLE_NONE;
+}
+
+/* A validation set, most often. It says nothing about the order. */
+static void window_outside(struct plan *plan)
+{
+	plan->outside++;
+	plan->outside_run++;
+	plan->inside_run = 0;
+}
+
 void window_read(struct plan *plan, uint64_t now_ns, uint32_t sample)
 {
 	struct use use;
 	enum fit fit;
 
+	if (window_is_outside(plan, sample)) {
+		window_outside(plan);
+		return;
+	}
 	if (plan->state == PLAN_LOST) {
 		if (window_is_recent(plan, sample))
 			return;
@@ -299,6 +333,8 @@ void window_read(struct plan *plan, uint64_t now_ns, uint32_t sample)
 		window_pend(plan, sample);
 		return;
 	}
+	if (++plan->inside_run >= SYNC_READS)
+		plan->outside_run = 0;
 	fit = window_find(plan, sample, &use);
 	window_learn_echo(plan, fit);
 	if (fit == FIT_UNKNOWN)

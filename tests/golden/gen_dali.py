@@ -20,13 +20,18 @@ import tempfile
 import nvidia.dali
 from nvidia.dali import Pipeline, fn
 
-from vectors import emit, heading
+from vectors import IMAGENET, emit, heading
 
 BATCH = 64
+BATCH_LARGE = 8192
+
+
+def batch_of(files):
+    return BATCH if len(files) < 65000 else BATCH_LARGE
 
 
 def pipeline(files, checkpointing, options):
-    pipe = Pipeline(batch_size=BATCH, num_threads=1, device_id=None, prefetch_queue_depth=1,
+    pipe = Pipeline(batch_size=batch_of(files), num_threads=1, device_id=None, prefetch_queue_depth=1,
                     **({"enable_checkpointing": True} if checkpointing else {}))
     with pipe:
         _, labels = fn.readers.file(files=files, labels=list(range(len(files))), initial_fill=1, **options)
@@ -34,11 +39,11 @@ def pipeline(files, checkpointing, options):
     return pipe
 
 
-def stream(pipe):
+def stream(pipe, batch):
     pipe.build()
     while True:
         (labels,) = pipe.run()
-        yield from (int(labels.at(i)[0]) for i in range(BATCH))
+        yield from (int(labels.at(i)[0]) for i in range(batch))
 
 
 def emit_dali(files, world, ranks, epochs, checkpointing=False, old=False, **options):
@@ -47,7 +52,8 @@ def emit_dali(files, world, ranks, epochs, checkpointing=False, old=False, **opt
     spec += ":checkpointing=1" * checkpointing + ":libstdcxx=10:engine=32" * old
     is_own = options.get("stick_to_shard") or options.get("shuffle_after_epoch")
     for rank in ranks:
-        read = stream(pipeline(files, checkpointing, options | {"shard_id": rank, "num_shards": world}))
+        read = stream(pipeline(files, checkpointing, options | {"shard_id": rank, "num_shards": world}),
+                      batch_of(files))
         for epoch in range(max(epochs) + 1):
             shard = rank if is_own else (rank + epoch) % world
             samples = list(itertools.islice(read, n * (shard + 1) // world - n * shard // world))
@@ -61,7 +67,7 @@ def vectors(files):
         emit_dali(files[:n], 1, (0,), (0, 1), random_shuffle=True)
         emit_dali(files[:n], 1, (0,), (0, 1, 4), shuffle_after_epoch=True)
         emit_dali(files[:n], 1, (0,), (0, 1, 4), shuffle_after_epoch=True, checkpointing=True)
-    for n, world in ((3, 2), (10, 3), (1000, 7), (1001, 16)):
+    for n, world in ((3, 3), (7, 7), (3, 2), (10, 3), (1000, 7), (1001, 16)):
         ranks = sorted({0, world // 2, world - 1})
         emit_dali(files[:n], world, ranks, (0, 1, 17))
         emit_dali(files[:n], world, ranks, (0, 1, 17), random_shuffle=True)
@@ -69,6 +75,10 @@ def vectors(files):
         emit_dali(files[:n], world, ranks, (0, 3), shuffle_after_epoch=True)
     for n in (65535, 65536):  # the last that draws places in pairs, and the first that does not
         emit_dali(files[:n], 1, (0,), (0,), random_shuffle=True)
+    many = files[:1] * IMAGENET  # the labels tell them apart
+    emit_dali(many, 1, (0,), (0,), random_shuffle=True)
+    emit_dali(many, 7, (6,), (1,), random_shuffle=True)
+    emit_dali(many, 1, (0,), (1,), shuffle_after_epoch=True)
 
 
 def vectors_old(files):

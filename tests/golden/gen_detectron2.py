@@ -5,7 +5,8 @@ a checkout; rank and world size, which it asks of torch.distributed, are set.
 
     python3 gen_detectron2.py CHECKOUT COMMIT > order/detectron2.txt
 
-The sampler's stream has no epochs; it is cut after every n samples of all ranks together."""
+The sampler's stream has no epochs; it is cut after every n samples of all ranks together. If CHECKOUT is none, but only
+has the class as somebody wrote it down, the vectors are marked as read."""
 import importlib.util
 import itertools
 import os
@@ -48,7 +49,8 @@ def run(sampler_class, n, world, rank, epochs, seed=42, shuffle=True):
 
 def main():
     sampler_class = load_sampler(sys.argv[1])
-    vectors.heading(f"detectron2 {sys.argv[2]}", f"PyTorch {torch.__version__}")
+    how = "LIVE" if os.path.exists(os.path.join(sys.argv[1], ".git")) else "READ"
+    vectors.heading(f"detectron2 {sys.argv[2]}", f"PyTorch {torch.__version__}", how=how)
     for n in SIZES:
         for world in (1, 2, 3, 7, 64):
             for rank in sorted({0, world // 2, world - 1}):

@@ -11,7 +11,7 @@ import importlib.metadata
 
 import grain.python as grain
 
-from vectors import emit, heading
+from vectors import IMAGENET, emit, heading
 
 
 def emit_grain(n, seed, world=1, epochs=(0,), ranks=None, shuffle=True, drop_remainder=False):
@@ -30,7 +30,7 @@ def main():
     for n in (1, 2, 3, 10, 255, 256, 257, 1000):
         for seed in (0, 1, 42, 2**32 - 1):
             emit_grain(n, seed, epochs=(0, 1, 2))
-    for n, world in ((3, 2), (10, 3), (1000, 7), (1001, 16), (257, 256)):
+    for n, world in ((1, 3), (1, 7), (2, 7), (3, 2), (10, 3), (1000, 7), (1001, 16), (257, 256)):
         for drop_remainder in (False, True):
             ranks = sorted({0, world // 2, world - 1})
             emit_grain(n, 42, world, (0, 1, 5), ranks, drop_remainder=drop_remainder)
@@ -39,6 +39,8 @@ def main():
         emit_grain(n, 7)
     emit_grain(131074, 7, world=2, ranks=(1,))
     emit_grain(262145, 1, epochs=(1,))
+    emit_grain(IMAGENET, 42, epochs=(2,))
+    emit_grain(IMAGENET, 42, world=7, epochs=(1,), ranks=(6,))
     return 0
 
 

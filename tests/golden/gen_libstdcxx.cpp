@@ -64,7 +64,7 @@ static Samples sorted(size_t n)
 int main(int argc, char **argv)
 {
 	if (argc > 1 && strcmp(argv[1], "heading") == 0) {
-		printf("# libstdc++ of GCC %d, gen_libstdcxx.cpp\n", __GNUC__);
+		printf("# LIVE: libstdc++ of GCC %d, gen_libstdcxx.cpp\n", __GNUC__);
 		printf("# spec n epoch rank length xxh3-64(u32le) first64 last64\n");
 		return 0;
 	}

@@ -10,7 +10,7 @@ import torch
 from torch.utils.data import DataLoader
 
 import vectors
-from vectors import SIZES, Indices, emit
+from vectors import IMAGENET, SIZES, Indices, emit
 
 logging.getLogger("lightning").setLevel(logging.ERROR)
 logging.getLogger("lightning.fabric").setLevel(logging.ERROR)
@@ -35,6 +35,8 @@ def main():
         seed_everything(seed, verbose=False)
         for n in SIZES:
             run(n, 3, 1, (0, 1, 5))
+            run(n, 7, 6, (0, 1))
+    run(IMAGENET, 7, 6, (3,))
     run(1000, 7, 6, (0, 2), shuffle=False)
 
 

@@ -145,9 +145,14 @@ def main():
         emit_shuffler("100x20+57", 6, 3, workers, batch, (1,), (5,), shuffle=False)
     for item_window in (0, 1, 2, 99, 100, 101):
         emit_shuffler("100x20+57", 2, 1, 2, 8, (1,), (1,), item_window=item_window, seed=2**32 - 1)
+    for shards in ("1", "2", "1x3", "3+1+6", "100x10"):
+        for world in (3, 7):
+            for drop_last in (False, True):
+                emit_shuffler(shards, world, 1, 2, 3, (0, 1), (0, world - 1), drop_last=drop_last)
     emit_shuffler("3+1x5+2", 8, 4, 3, 2, (0, 1), (0, 1, 6, 7))
     emit_shuffler("2", 8, 4, 1, 1, (0, 1), (0, 7), drop_last=False)
-    emit_shuffler("1281x1000+167", 16, 2, 8, 32, (0, 3), (11,))
+    emit_shuffler("1000x1281+167", 1, 1, 0, 1, (2,))
+    emit_shuffler("1000x1281+167", 14, 2, 8, 32, (0, 3), (11,))
     return 0
 
 

@@ -73,6 +73,10 @@ def main():
     for algorithm in ALGORITHMS:
         for shards in ("1", "2", "3", "1x10", "7+1+2"):
             emit_mosaic(algorithm, shards, (0, 1), canonical=1)
+        for shards in ("1", "2", "3", "1x10", "100x10"):  # padding, also longer than the dataset
+            for world in (3, 7):
+                emit_mosaic(algorithm, shards, (0, 1), per_node=world, canonical=1, workers=2, batch=4,
+                            ranks=sorted({0, world // 2, world - 1}))
         emit_mosaic(algorithm, "3+1x5+9+2x8+40", (0, 1, 7), canonical=7, block=8)
         emit_mosaic(algorithm, "100x20+57", (0, 1, 2), nodes=2, per_node=3, workers=2, batch=7, canonical=4, block=64,
                     ranks=(0, 4, 5))
@@ -88,8 +92,9 @@ def main():
             (1001, 8, 3, 1)):
         emit_mosaic("naive", str(n), (0,), nodes=nodes, per_node=per_node, workers=2, batch=3, canonical=canonical,
                     ranks=sorted({0, nodes * per_node // 2, nodes * per_node - 1}), shuffle=False)
-    emit_mosaic("py1e", "1281x1000+167", (2,), nodes=2, per_node=4, workers=8, batch=32, ranks=(5,))
-    emit_mosaic("py1br", "1281x1000+167", (2,), nodes=2, per_node=4, workers=8, batch=32, ranks=(5,))
+    for algorithm in ALGORITHMS:
+        emit_mosaic(algorithm, "1000x1281+167", (2,))
+        emit_mosaic(algorithm, "1000x1281+167", (2,), nodes=2, per_node=4, workers=8, batch=32, ranks=(5,))
     return 0
 
 

@@ -34,7 +34,7 @@ def repeataug(n, world, ranks, epochs, **arguments):
 def main():
     vectors.heading(f"timm {importlib.metadata.version('timm')}", f"PyTorch {torch.__version__}")
     for n in SIZES:
-        for world in (1, 3, 8, 64):
+        for world in (1, 3, 7, 8, 64):
             ranks = sorted({0, world // 2, world - 1})
             repeataug(n, world, ranks, (0, 3))
         repeataug(n, 3, (0, 2), (1,), num_repeats=1)

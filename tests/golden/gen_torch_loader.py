@@ -59,6 +59,18 @@ def subset(n, seed, epochs, persistent=0, sampler_only=0):
     emit_epochs(spec, n, load(n, sampler, persistent), epochs)
 
 
+def unfinished(n, batch):
+    """A loader that leaves an incomplete batch out draws what others draw: its epochs are theirs without the end."""
+    loaders = []
+    for drop_last in (False, True):
+        generator = torch.Generator().manual_seed(42)
+        loaders.append(DataLoader(Indices(n), batch_size=batch, shuffle=True, drop_last=drop_last, collate_fn=as_list,
+                                  generator=generator))
+    for _ in range(3):
+        whole, cut = (read_epoch(loader) for loader in loaders)
+        assert cut == whole[:n // batch * batch]
+
+
 def small():
     for n in SIZES:
         for seed in SEEDS if n == 10 else (42,):
@@ -73,6 +85,8 @@ def small():
             own_generator(n, 7, (0, 3), replacement=True, num_samples=num_samples)
             default_generator(n, 7, (0, 3), num_samples=num_samples)
             own_generator(n, 7, (0, 3), num_samples=num_samples)
+    unfinished(1000, 7)
+    unfinished(1000, 10)
     default_generator(1000, 42, (0, 5), workers=3)  # as without workers
     own_generator(1000, 42, (0, 5), workers=3)
     own_generator(1000, 42, (2,), sampler_only=1, replacement=True)

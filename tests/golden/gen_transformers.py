@@ -9,7 +9,7 @@ import torch
 from transformers import Trainer, TrainingArguments
 
 import vectors
-from vectors import SIZES, Indices, as_list, emit, read_epoch
+from vectors import IMAGENET, SIZES, Indices, as_list, emit, read_epoch
 
 
 def trainer_loader(n, batch, folder, **arguments):
@@ -37,6 +37,7 @@ def main():
             run("accelerate:seed=7", n, 4, folder, (0, 2), seed=7)
             run("accelerate:seed=9", n, 4, folder, (1,), seed=7, data_seed=9)
             run("accelerate:seed=42:drop_last=1", n, 7, folder, (1,), dataloader_drop_last=True)
+        run("accelerate:seed=42", IMAGENET, 256, folder, (1,))
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import warnings
 
 import webdataset
 
-from vectors import emit, heading
+from vectors import IMAGENET, emit, heading
 
 
 def pipeline(n, seed, shardshuffle, detshuffle):
@@ -57,11 +57,13 @@ def main():
             emit_webdataset(n, 42, shardshuffle, 1, 0, epochs=1)
     for seed in (0, 1, 2**32 - 1, 2**32, 2**64 - 1):
         emit_webdataset(1000, seed, 100, 1, 0, detshuffle=True, epochs=3)
-    for n, world, workers in ((10, 3, 0), (10, 3, 4), (1000, 7, 3), (1001, 16, 8), (5, 8, 2)):
+    for n, world, workers in ((3, 3, 0), (7, 7, 2), (10, 3, 0), (10, 3, 4), (1000, 7, 3), (1001, 16, 8), (5, 8, 2)):
         ranks = sorted({0, world // 2, world - 1})
         emit_webdataset(n, 7, 100, world, workers, ranks=ranks)
         emit_webdataset(n, 7, 100, world, workers, ranks=ranks, detshuffle=True)
         emit_webdataset(n, 7, 100, world, workers, ranks=ranks, detshuffle=True, persistent=True, epochs=3)
+    emit_webdataset(IMAGENET, 42, 1000, 1, 0, detshuffle=True)
+    emit_webdataset(IMAGENET, 42, 1000, 7, 3, ranks=(6,), epochs=1)
     return 0
 
 

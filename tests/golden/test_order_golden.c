@@ -34,6 +34,7 @@ struct vector {
 	ROW(datasets)                                                                              \
 	ROW(detectron2)                                                                            \
 	ROW(dlio)                                                                                  \
+	ROW(dlio_read)                                                                             \
 	ROW(ffcv)                                                                                  \
 	ROW(grain)                                                                                 \
 	ROW(libstdcxx)                                                                             \

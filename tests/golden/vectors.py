@@ -4,7 +4,10 @@
 One vector per line, blank-separated: spec, n, epoch, rank, length, XXH3-64 over the samples as little-endian u32 in hex,
 the first 64 samples, the last 64 (comma-separated, "-" for none). The spec is in the words of this project;
 test_order_golden.c hands it to the parser, so the scripts are the only place where a framework's arguments are mapped to
-ours. The first line names the framework with its version. A script must get every number from the framework.
+ours. A script must get every number from the framework. The first line says how, and names the framework with its version:
+
+    LIVE  the framework itself computed the numbers
+    READ  its source was read, and what it does was done again here
 """
 import os
 import sys
@@ -17,8 +20,8 @@ IMAGENET = 1281167
 SIZES = (1, 2, 3, 10, 1000)
 
 
-def heading(*frameworks):
-    print(f"# {', '.join(frameworks)}, {os.path.basename(sys.argv[0])}")
+def heading(*frameworks, how="LIVE"):
+    print(f"# {how}: {', '.join(frameworks)}, {os.path.basename(sys.argv[0])}")
     print("# spec n epoch rank length xxh3-64(u32le) first64 last64")
 
 

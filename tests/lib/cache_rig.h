@@ -26,6 +26,8 @@ struct rig_options {
 	uint64_t arena_bytes; /* the plan's part; 0 = half of the limit */
 	uint64_t sample_max;  /* 0 = 4 MiB */
 	const char *order;    /* spec, NULL = none */
+	uint64_t store_bytes; /* 0 = 32 MiB */
+	enum plan_pin_rule pin_rule;
 	bool has_store, is_stage_off, is_not_started;
 	uint64_t stage_bytes; /* 0 = 16 MiB */
 	uint64_t revalidate_ns;

@@ -127,6 +127,27 @@ static struct ev ev_pop(struct sim *sim)
 	return top;
 }
 
+/* When the link has passed one sample more: piece by piece, as its bandwidth changes. */
+static uint64_t link_passes(const struct sim *sim, uint64_t at)
+{
+	double left = (double)sim->p.sample_bytes, half = (double)sim->p.burst_period_ns / 2;
+
+	if (!sim->p.burst_period_ns)
+		return at + sim->p.sample_bytes * NS_PER_S / sim->p.bytes_per_s;
+	for (;;) {
+		uint64_t turn = (uint64_t)((double)at / half);
+		double per_ns =
+			(double)sim->p.bytes_per_s / (double)NS_PER_S *
+			(turn % 2 ? 1 - sim->p.burst_amplitude : 1 + sim->p.burst_amplitude);
+		double until = (double)(turn + 1) * half - (double)at;
+
+		if (per_ns * until >= left)
+			return at + (uint64_t)(left / per_ns) + 1;
+		left -= per_ns * until;
+		at = (uint64_t)((double)(turn + 1) * half) + 1;
+	}
+}
+
 /* When a read of the source that is asked for now is done. */
 static uint64_t source_read(struct sim *sim)
 {
@@ -138,8 +159,7 @@ static uint64_t source_read(struct sim *sim)
 			best = i;
 	start = MAX(sim->now, sim->slot_free[best]);
 	latency = sim->p.latency_ns / 2 + mix(sim->n_events) % (sim->p.latency_ns + 1);
-	sim->link_free =
-		MAX(sim->link_free, start) + sim->p.sample_bytes * NS_PER_S / sim->p.bytes_per_s;
+	sim->link_free = link_passes(sim, MAX(sim->link_free, start));
 	sim->slot_free[best] = MAX(start + latency, sim->link_free);
 	sim->count.source_reads++;
 	return sim->slot_free[best];

@@ -23,6 +23,9 @@ struct sim_params {
 	/* source */
 	uint64_t latency_ns, bytes_per_s;
 	uint32_t parallel;
+	/* its bandwidth swings: by this much of bytes_per_s up for half a period, then down */
+	uint64_t burst_period_ns;
+	double burst_amplitude;
 	/* kernel */
 	uint64_t page_drop_ns;
 	/* job */

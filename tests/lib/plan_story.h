@@ -23,10 +23,12 @@
 struct story {
 	struct plan *plan;
 	uint32_t n;
+	uint32_t n_order; /* of these the order has the first ones; 0: all */
 	bool is_unshuffled;
 	uint32_t *order[STORY_EPOCHS];
-	uint64_t now;
-	bool is_auto[5]; /* by enum plan_action_kind */
+	uint64_t now, *size;
+	uint64_t byte_ns; /* of a fetch per byte, instead of a millisecond in all */
+	bool is_auto[5];  /* by enum plan_action_kind */
 	uint64_t count[5];
 	struct plan_action log[STORY_LOG]; /* not answered automatically, and all DROPs */
 	uint32_t n_log;
@@ -37,12 +39,14 @@ static inline uint32_t story_sample(struct story *st, uint64_t epoch, uint64_t p
 {
 	uint64_t state = epoch;
 
-	CHECK(epoch < STORY_EPOCHS && pos < st->n);
+	uint32_t n = st->n_order ? st->n_order : st->n;
+
+	CHECK(epoch < STORY_EPOCHS && pos < n);
 	if (!st->order[epoch]) {
 		st->order[epoch] = calloc(st->n, sizeof(uint32_t));
-		for (uint32_t i = 0; i < st->n; i++)
+		for (uint32_t i = 0; i < n; i++)
 			st->order[epoch][i] = i;
-		for (uint32_t i = st->n; i > 1 && epoch && !st->is_unshuffled; i--) {
+		for (uint32_t i = n; i > 1 && epoch && !st->is_unshuffled; i--) {
 			uint32_t j = (uint32_t)check_rand_below(&state, i), t = st->order[epoch][j];
 
 			st->order[epoch][j] = st->order[epoch][i - 1];
@@ -56,10 +60,12 @@ static inline struct order_epoch *story_epoch(struct story *st, uint64_t epoch)
 {
 	struct order_epoch *ep = calloc(1, sizeof(*ep));
 
-	*ep = (struct order_epoch){ .epoch = epoch, .length = st->n, .n = st->n };
+	*ep = (struct order_epoch){ .epoch = epoch, .n = st->n };
+	ep->length = st->n_order ? st->n_order : st->n;
 	ep->sample = calloc(st->n, sizeof(uint32_t));
 	ep->first = calloc(st->n, sizeof(uint32_t));
-	for (uint32_t p = 0; p < st->n; p++) {
+	memset(ep->first, 0xff, st->n * sizeof(uint32_t)); /* SAMPLE_NONE */
+	for (uint32_t p = 0; p < ep->length; p++) {
 		ep->sample[p] = story_sample(st, epoch, p);
 		ep->first[ep->sample[p]] = p;
 	}
@@ -73,11 +79,13 @@ static inline void story_event(struct story *st, struct plan_event ev)
 
 static inline void story_fetched(struct story *st, uint32_t sample, int status)
 {
-	story_event(st, (struct plan_event){ .kind = PLAN_EV_FETCHED,
-					     .sample = sample,
-					     .status = status,
-					     .latency_ns = NS_PER_MS,
-					     .bytes = 4096 });
+	story_event(st,
+		    (struct plan_event){ .kind = PLAN_EV_FETCHED,
+					 .sample = sample,
+					 .status = status,
+					 .latency_ns = st->byte_ns ? st->byte_ns * st->size[sample]
+								   : NS_PER_MS,
+					 .bytes = st->size[sample] });
 }
 
 static inline void story_answer(struct story *st, const struct plan_action *a)
@@ -141,6 +149,7 @@ static inline struct story *story_prepare(struct plan_params params, const uint6
 	struct story *st = calloc(1, sizeof(*st));
 	uint64_t *size = calloc(params.n + 1, sizeof(*size));
 
+	st->size = size;
 	st->n = params.n;
 	st->now = NS_PER_S;
 	memset(st->is_auto, true, sizeof(st->is_auto));
@@ -148,7 +157,6 @@ static inline struct story *story_prepare(struct plan_params params, const uint6
 		size[i] = sizes ? sizes[i] : 4096;
 	params.size = size;
 	CHECK_INT(plan_new(&params, &st->plan), 0);
-	free(size); /* the plan has its own copy */
 	return st;
 }
 
@@ -163,6 +171,7 @@ static inline struct story *story_new(struct plan_params params, const uint64_t 
 static inline void story_free(struct story *st)
 {
 	plan_free(st->plan);
+	free(st->size);
 	for (uint32_t i = 0; i < STORY_EPOCHS; i++)
 		free(st->order[i]);
 	free(st);

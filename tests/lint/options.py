@@ -31,6 +31,12 @@ def undocumented(names, page):
     return [name for name in names if name not in listed]
 
 
+def same(written, shown):
+    """Sizes are printed with units: 4096 is 4K."""
+    factor = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}.get(shown[-1:])
+    return float(written) == (float(shown[:-1]) * factor if factor else float(shown))
+
+
 config = output("mount", "--print-config").stdout.decode()
 page = tap.read("packaging/man/clairfs.1")
 tap.equal(config, tap.read("conf/clairfs.conf"), "conf/clairfs.conf is what --print-config prints")
@@ -47,6 +53,28 @@ for command in commands:
     tap.ok(shown.returncode == 0 and text.startswith(f"usage: clairfs {command}"), f"{command} --help", shown)
     options = [o for o in re.findall(r"--([a-z-]+)", text) if f"Fl Fl {o}" not in page]
     tap.equal(options, [], f"the man page has the long options of {command}")
+
+rows = option_names(output("simulate", "--print-config").stdout.decode())
+tap.ok(len(rows) > 10, "simulate --print-config lists the options", rows)
+dashed = [name.replace("_", "-") for name in rows]
+tap.equal([name for name in dashed if f".It Fl Fl {name} " not in page], [], "the man page explains simulate's options")
+
+WORKLOADS = os.path.join(tap.ROOT, "conf", "workloads")
+files = sorted(os.listdir(WORKLOADS))
+built = tap.read("conf/meson.build")
+tap.equal([f for f in files if f"'workloads/{f}'" not in built], [], "every workload is installed")
+for wanted in ("unet3d", "resnet50", "cosmoflow", "bert", "dlrm", "retinanet", "default"):
+    tap.ok(f"{wanted}.conf" in files, f"there is a workload {wanted}")
+for name in files:
+    text = tap.read(f"conf/workloads/{name}")
+    parsed = output("simulate", "--workload", os.path.join(WORKLOADS, name), "--print-config")
+    values = dict(re.findall(r"^([a-z_]+) = (.*)$", parsed.stdout.decode(), re.MULTILINE))
+    wrong = [(key, value, values.get(key)) for key, value in re.findall(r"^([a-z_]+) = (\S+)$", text, re.MULTILINE)
+             if key not in values or not same(value, values[key])]
+    missing = [key for key in ("samples", "sample_bytes", "batch", "compute_ms", "epochs")
+               if not re.search(rf"^{key} = ", text, re.MULTILINE)]
+    tap.ok(parsed.returncode == 0 and not wrong and not missing, f"workload {name} is complete and read as it stands",
+           parsed.stderr.decode(), wrong, missing)
 
 tap.equal(undocumented(["ram", "no_such"], ".It Cm ram , stage\n"), ["no_such"], "a missing option is found")
 tap.equal(option_names("# ram: words\nram = 1G\n#store_dir =\n"), ["ram", "store_dir"], "option names are found")

@@ -4,12 +4,14 @@
  * what Python finds. On the way it checks what needs no oracle: that a lookup, a path and a listing
  * lead back to the same entry.
  *
- *	dump_dataset SOURCE LAYOUT SNAPSHOT_DIR|- fresh|settled THREADS
+ *	dump_dataset SOURCE LAYOUT SNAPSHOT_DIR|- fresh|settled THREADS [SORT UNDER]
  *
  * "settled" puts the clock ahead, so that directories made a moment ago count as old. Output:
  * records that end with NUL. First the layout and the statistics; then two per entry: its
- * attributes and its path.
+ * attributes and its path. With SORT: only the paths of the samples below UNDER, as the job numbers
+ * them.
  */
+#include <errno.h>
 #include <limits.h>
 #include <string.h>
 #include <time.h>
@@ -96,6 +98,31 @@ static int dump(const struct dataset *ds)
 	return print_entry(ds, ENTRY_ROOT) ? 0 : 1;
 }
 
+static int dump_numbering(const struct dataset *ds, const char *sort, const char *under)
+{
+	AUTO_FREE uint32_t *sample = NULL;
+	enum dataset_sort how;
+	char path[PATH_MAX];
+	struct err err = { 0 };
+	uint32_t n;
+	int rc = dataset_sort_parse(sort, &how, &err);
+
+	if (rc == 0)
+		rc = dataset_numbering(ds, how, *under ? under : NULL, &sample, &n, &err);
+	if (rc == -ENOENT) /* no samples there */
+		return 0;
+	if (rc < 0) {
+		fprintf(stderr, "%s\n", err.msg);
+		return 1;
+	}
+	for (uint32_t i = 0; i < n; i++) {
+		if (dataset_path(ds, (struct entry_id){ sample[i] }, path, sizeof(path)) < 0)
+			return 1;
+		printf("%s%c", path, 0);
+	}
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	struct clock ahead = { .now_ns = an_hour_ahead };
@@ -104,9 +131,9 @@ int main(int argc, char **argv)
 	struct err err = { 0 };
 	int rc;
 
-	if (argc != 6 || parse_args(argv, &params) < 0) {
+	if ((argc != 6 && argc != 8) || parse_args(argv, &params) < 0) {
 		fprintf(stderr, "usage: dump_dataset SOURCE LAYOUT SNAPSHOT_DIR|- fresh|settled "
-				"THREADS\n");
+				"THREADS [SORT UNDER]\n");
 		return 2;
 	}
 	params.wall_clock = strcmp(argv[4], "settled") == 0 ? &ahead : NULL;
@@ -114,7 +141,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "%s\n", err.msg);
 		return 1;
 	}
-	rc = dump(ds);
+	rc = argc == 8 ? dump_numbering(ds, argv[6], argv[7]) : dump(ds);
 	dataset_free(ds);
 	return rc;
 }

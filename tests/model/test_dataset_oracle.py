@@ -10,6 +10,7 @@ the answer must be that of a fresh look.
 """
 import os
 import random
+import re
 import shutil
 import stat
 import subprocess
@@ -232,6 +233,51 @@ def os_stamp(folder):
     return st.st_mtime_ns, st.st_ctime_ns, st.st_ino
 
 
+def natural_key(text):
+    """timm's, but that a digit is one of ASCII."""
+    return [int(s) if s.isascii() and s.isdigit() else s for s in re.split("([0-9]+)", text.lower())]
+
+
+def walked(root, topdown=True):
+    """os.walk of the mount, which lists names by their bytes."""
+    entries = sorted(os.scandir(root), key=lambda e: os.fsencode(e.name))
+    own = [e.path for e in entries if not e.is_dir()]
+    below = [p for e in entries if e.is_dir() for p in walked(e.path, topdown)]
+    return own + below if topdown else below + own
+
+
+def timm_takes(path):
+    return os.path.splitext(os.path.basename(path))[1].lower() in (".png", ".jpg", ".jpeg")
+
+
+WAYS = {
+    "index": lambda root: sorted(walked(root)),
+    "torchvision": lambda root: [os.path.join(root, p) for p in image_folder(root)],
+    "timm": lambda root: sorted(filter(timm_takes, walked(root, topdown=False)), key=natural_key),
+    "path": lambda root: sorted(walked(root)),
+    "natural": lambda root: sorted(sorted(walked(root)), key=natural_key),
+    "nocase": lambda root: sorted(sorted(walked(root)), key=str.lower),
+    "walk": walked,
+}
+
+
+def wrong_numbers(tree, rng, base):
+    """The ways of listing a part of the tree."""
+    view = os.path.join(base, "view")
+    shutil.rmtree(view, ignore_errors=True)
+    materialise(tree.source, view)
+    folder = rng.choice([d for d, _, _ in os.walk(view)])
+    under = os.path.relpath(folder, view) if folder != view else ""
+    wrong = []
+    for name, way in WAYS.items():
+        run = subprocess.run([DUMP, tree.source, "files", "-", "settled", "2", name, under], capture_output=True, timeout=240)
+        got = [os.fsdecode(p) for p in run.stdout.split(b"\0")[:-1]]
+        want = [os.path.relpath(p, view) for p in way(folder)]
+        if run.returncode or got != want:
+            wrong.append(f"numbers {name} below {under!r}: {run.stderr!r} {got!r}\n not {want!r}")
+    return wrong
+
+
 class Dump:
     def __init__(self, source, layout, snapshots="-", settled=True, threads=3):
         run = subprocess.run([DUMP, source, layout, snapshots, "settled" if settled else "fresh", str(threads)],
@@ -319,6 +365,7 @@ def one_round(rng, number):
         layout = "auto"
         for layout in ("imagefolder", "files", "auto"):
             wrong += differences(Dump(tree.source, layout, threads=rng.choice([1, 4])), tree, base, layout)
+        wrong += wrong_numbers(tree, rng, base)
         dump = Dump(tree.source, layout, snapshots)
         wrong += differences(dump, tree, base, layout)
         wrong += check_reopen(tree, layout, snapshots, dump)

@@ -195,6 +195,7 @@ static void one_uneven_merge(uint64_t *random)
 	order->kind = &uneven;
 	order->state = &ranks;
 	order->info = (struct order_info){ .n = n, .world = n_ranks, .n_ranks = n_ranks };
+	order->shown = order->info;
 	for (uint32_t r = 0; r < n_ranks; r++) {
 		order->ranks[r] = r;
 		ranks.length[r] = check_rand_below(random, check_rand_below(random, 3) ? 20 : 900);

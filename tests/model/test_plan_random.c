@@ -20,13 +20,15 @@ enum where { ABSENT, FETCHING, ARENA };
 struct book {
 	struct plan_params p;
 	struct order_info info;
-	uint64_t size[N_MAX], rnd, now;
+	uint64_t size[N_MAX], rnd, now, outside[N_MAX / 64 + 1];
 	struct plan *plan;
 	enum where where[N_MAX];
 	bool is_staging[N_MAX], is_pinning[N_MAX], is_pinned[N_MAX], is_pushed[N_MAX];
 	struct plan_action todo[OUTSTANDING];
 	uint32_t n_todo, n_epochs_asked, n_pinning, n_fetching;
 	uint64_t opened, issued, failed, pins_ever;
+	uint32_t n_order; /* samples of the order, the first ones; the rest is outside of it */
+	uint64_t opened_outside;
 	bool is_full, is_honest, is_strict; /* strict: nothing is opened twice */
 	/* honest reading */
 	uint64_t epoch, low;
@@ -48,11 +50,12 @@ static struct order_epoch *epoch_of(const struct book *b, uint64_t epoch)
 {
 	struct order_epoch *ep = calloc(1, sizeof(*ep));
 	uint64_t state = epoch * 77 + b->p.n;
-	uint32_t n = b->p.n;
+	uint32_t n = b->n_order;
 
-	*ep = (struct order_epoch){ .epoch = epoch, .length = n, .n = n };
+	*ep = (struct order_epoch){ .epoch = epoch, .length = n, .n = b->p.n };
 	ep->sample = calloc(n, sizeof(uint32_t));
-	ep->first = calloc(n, sizeof(uint32_t));
+	ep->first = malloc(b->p.n * sizeof(uint32_t));
+	memset(ep->first, 0xff, b->p.n * sizeof(uint32_t));
 	for (uint32_t i = 0; i < n; i++)
 		ep->sample[i] = i;
 	for (uint32_t i = n; i > 1; i--) {
@@ -69,6 +72,7 @@ static struct order_epoch *epoch_of(const struct book *b, uint64_t epoch)
 static void check_sums(const struct book *b)
 {
 	struct plan_status s;
+	char text[PLAN_TEXT];
 	uint64_t arena = 0, pinned = 0, pushed = 0;
 
 	plan_get_status(b->plan, &s);
@@ -86,6 +90,13 @@ static void check_sums(const struct book *b)
 	CHECK(s.inflight <= b->p.inflight_max);
 	CHECK(s.inflight_limit >= b->p.inflight_min && s.inflight_limit <= b->p.inflight_max);
 	CHECK_U64(s.opened, b->opened);
+	CHECK_U64(s.outside, b->opened_outside);
+	CHECK(s.outside_run <= s.outside);
+	CHECK(s.other_percent <= 100 && s.match_percent <= 100);
+	CHECK((s.state == PLAN_LOST) || !s.lost_reads);
+	CHECK(s.state != PLAN_LOST || s.lost >= 1);
+	plan_status_text(&s, text);
+	CHECK(strlen(text) > 0 && strlen(text) + 1 < sizeof(text));
 	CHECK_U64(s.issued, b->issued);
 	CHECK_U64(s.failed, b->failed);
 	CHECK(s.position <= s.length || s.length == 0);
@@ -213,6 +224,7 @@ static void answer_some(struct book *b, bool may_fail)
 static void open_sample(struct book *b, uint32_t sample)
 {
 	b->opened++;
+	b->opened_outside += sample >= b->n_order;
 	b->is_pushed[sample] = false;
 	event(b, (struct plan_event){ .kind = PLAN_EV_OPENED, .sample = sample });
 }
@@ -220,18 +232,18 @@ static void open_sample(struct book *b, uint32_t sample)
 /* A read within the window of the epoch that is due, sometimes one that was just made. */
 static void honest_read(struct book *b, uint64_t window, struct order_epoch **ep)
 {
-	uint64_t pos = b->low + below(b, MIN(window, b->p.n - b->low));
+	uint64_t pos = b->low + below(b, MIN(window, b->n_order - b->low));
 
 	if (b->is_read[pos] && (b->is_strict || below(b, 4)))
-		while (pos < b->p.n && b->is_read[pos])
+		while (pos < b->n_order && b->is_read[pos])
 			pos++;
-	if (pos >= MIN(b->low + window, b->p.n))
+	if (pos >= MIN(b->low + window, b->n_order))
 		pos = b->low; /* the first one not read */
 	open_sample(b, (*ep)->sample[pos]);
 	b->is_read[pos] = true;
-	while (b->low < b->p.n && b->is_read[b->low])
+	while (b->low < b->n_order && b->is_read[b->low])
 		b->low++;
-	if (b->low < b->p.n)
+	if (b->low < b->n_order)
 		return;
 	b->epoch++;
 	b->low = 0;
@@ -293,9 +305,14 @@ static void book_init(struct book *b, uint64_t seed, bool is_honest)
 		b->size[i] = below(b, 8) ? below(b, 40000) : below(b, 200000);
 	b->is_strict = is_honest && n >= 200 &&
 		       below(b, 2); /* in small ones passes cannot be told apart */
-	b->info = (struct order_info){
-		.n = n, .world = 1, .n_ranks = 1, .epochs = is_honest ? 0 : below(b, 4)
-	};
+	b->n_order = b->is_strict || below(b, 2) ? n : 1 + (uint32_t)below(b, n);
+	for (uint32_t i = b->n_order; i < n; i++)
+		b->outside[i / 64] |= 1ull << i % 64;
+	b->info = (struct order_info){ .outside = b->n_order < n ? b->outside : NULL,
+				       .n = n,
+				       .world = 1,
+				       .n_ranks = 1,
+				       .epochs = is_honest ? 0 : below(b, 4) };
 	b->p = (struct plan_params){ .n = n,
 				     .size = b->size,
 				     .order = &b->info,
@@ -350,8 +367,12 @@ static void budgets_and_states_hold_when_the_order_is_right(void)
 				step(&b);
 				k = (uint32_t)-1;
 			}
-			if (below(&b, 3))
-				honest_read(&b, MIN(32, b.p.n), &ep);
+			if (b.n_order < b.p.n && !below(&b, 5)) /* validation */
+				open_sample(&b, b.n_order + (uint32_t)below(&b, b.p.n - b.n_order));
+			else if (!b.is_strict && !below(&b, 20)) /* another reader */
+				open_sample(&b, (uint32_t)below(&b, b.p.n));
+			else if (below(&b, 3))
+				honest_read(&b, MIN(32, b.n_order), &ep);
 			else
 				answer_some(&b, true);
 			if (below(&b, 4))
@@ -381,13 +402,13 @@ static void budgets_and_states_hold_whatever_is_read(void)
 			if (mode == 1 && b.p.n > 1) {
 				struct order_epoch *ep = epoch_of(&b, below(&b, 2));
 
-				open_sample(&b, ep->sample[i % (int)b.p.n]);
+				open_sample(&b, ep->sample[i % (int)b.n_order]);
 				order_epoch_free(ep);
 			}
 			if (mode == 2) {
 				struct order_epoch *ep = epoch_of(&b, (uint64_t)(i / 900));
 
-				open_sample(&b, ep->sample[i % (int)b.p.n]);
+				open_sample(&b, ep->sample[i % (int)b.n_order]);
 				order_epoch_free(ep);
 			}
 			step(&b);

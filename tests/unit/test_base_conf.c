@@ -48,7 +48,7 @@ static void bad_default_is_an_error(void)
 		{ "threads", CONF_U64, offsetof(struct sample, threads), "many", 0, 0, NULL, "" },
 		{ 0 },
 	};
-	static const struct conf_table table = { options };
+	static const struct conf_table table = { options, "mount" };
 
 	CHECK_INT(conf_init(&table, &values, &err), -EINVAL);
 	CHECK_STR(err.msg, "default: option threads: \"many\" is not a whole number");
@@ -195,6 +195,29 @@ static void format_is_what_set_takes(void)
 	conf_fini(&sample_table, &values);
 }
 
+static void reals_have_limits_and_print_exactly(void)
+{
+	struct {
+		double share;
+	} v = { 0 };
+	static const struct conf_option options[] = {
+		{ "share", CONF_REAL, 0, "0.1", 0, 2, NULL, "A share." }, { 0 }
+	};
+	static const struct conf_table table = { options, "other" };
+	char text[32];
+
+	CHECK_INT(conf_init(&table, &v, &err), 0);
+	CHECK(v.share == 0.1);
+	CHECK_INT(conf_set(&table, &v, "share", "2.5", &err), -EINVAL);
+	CHECK_STR(err.msg, "option share: 2.5 is above the maximum 2");
+	CHECK_INT(conf_set(&table, &v, "share", "nan", &err), -EINVAL);
+	CHECK_STR(err.msg, "option share: \"nan\" is not a number like 0.25 or 120");
+	CHECK(v.share == 0.1);
+	CHECK_INT(conf_set(&table, &v, "share", "1.75e-3", &err), 0);
+	conf_format(&options[0], &v, text, sizeof(text));
+	CHECK_STR(text, "0.00175");
+}
+
 static const struct check_test tests[] = {
 	{ "init_fills_in_defaults", init_fills_in_defaults },
 	{ "bad_default_is_an_error", bad_default_is_an_error },
@@ -206,6 +229,7 @@ static const struct check_test tests[] = {
 	{ "list_has_escaped_commas", list_has_escaped_commas },
 	{ "list_errors_name_the_option", list_errors_name_the_option },
 	{ "format_is_what_set_takes", format_is_what_set_takes },
+	{ "reals_have_limits_and_print_exactly", reals_have_limits_and_print_exactly },
 };
 
 CHECK_MAIN(tests)

@@ -52,6 +52,30 @@ static void u64_is_strict(void)
 	check_numbers(text_to_u64, cases, ARRAY_LEN(cases));
 }
 
+static void real_is_finite_and_plain(void)
+{
+	static const struct {
+		const char *text;
+		int rc;
+		double value;
+	} cases[] = {
+		{ "0", 0, 0 },         { "0.25", 0, 0.25 },   { ".5", 0, 0.5 },
+		{ "12.", 0, 12 },      { "1e-3", 0, 1e-3 },   { "2.5E+2", 0, 250 },
+		{ "", -EINVAL, 0 },    { ".", -EINVAL, 0 },   { "nan", -EINVAL, 0 },
+		{ "inf", -EINVAL, 0 }, { "-1", -EINVAL, 0 },  { "+1", -EINVAL, 0 },
+		{ " 1", -EINVAL, 0 },  { "1 ", -EINVAL, 0 },  { "0x1p3", -EINVAL, 0 },
+		{ "1e", -EINVAL, 0 },  { "1,5", -EINVAL, 0 }, { "1e999", -ERANGE, 0 },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		double v = 77;
+
+		printf("# \"%s\"\n", cases[i].text);
+		CHECK_INT(text_to_real(cases[i].text, &v), cases[i].rc);
+		CHECK(v == (cases[i].rc ? 77 : cases[i].value));
+	}
+}
+
 static void seed_has_the_range_of_torch(void)
 {
 	static const struct number_case cases[] = {
@@ -234,6 +258,7 @@ static void bytes_are_readable(void)
 
 static const struct check_test tests[] = {
 	{ "u64_is_strict", u64_is_strict },
+	{ "real_is_finite_and_plain", real_is_finite_and_plain },
 	{ "seed_has_the_range_of_torch", seed_has_the_range_of_torch },
 	{ "bytes_take_one_unit", bytes_take_one_unit },
 	{ "bool_takes_four_pairs", bool_takes_four_pairs },

@@ -279,9 +279,12 @@ static void *read_on(void *arg)
 
 static void switch_often(struct rig *rig, uint32_t times)
 {
-	static const char *const texts[] = { "torch-randperm:seed=1", "sequential", NULL,
+	static const char *const texts[] = { "torch-randperm:seed=1",
+					     "sequential",
+					     NULL,
 					     "torch-distributed:seed=3:world=2:rank=1",
-					     "torch-distributed:seed=4", NULL };
+					     "torch-distributed:seed=4",
+					     NULL };
 
 	for (uint32_t i = 0; i < times; i++) {
 		set_order(rig, texts[i % ARRAY_LEN(texts)]);
@@ -346,7 +349,32 @@ static void cache_that_does_not_run_takes_no_order(void)
 	rig_free(rig);
 }
 
+static void the_last_opens_are_told(void)
+{
+	struct rig *rig = rig_new(&(struct rig_options){ .n = 200, .size = 10 });
+	uint32_t seen[8000];
+
+	CHECK_U64(cache_last_opens(rig->cache, seen, 100), 0);
+	for (uint32_t i = 0; i < 150; i++)
+		cache_note_open(rig->cache, (struct entry_id){ i });
+	RIG_UNTIL(status(rig).opened >= 150);
+	CHECK_U64(cache_last_opens(rig->cache, seen, 100), 100);
+	for (uint32_t i = 0; i < 100; i++)
+		CHECK_U64(seen[i], 50 + i);
+	CHECK_U64(cache_last_opens(rig->cache, seen, 8000), 150);
+	CHECK_U64(seen[0], 0);
+	for (uint32_t i = 0; i < 5000; i++)
+		cache_note_open(rig->cache, (struct entry_id){ i % 200 });
+	RIG_UNTIL(status(rig).opened >= 5150);
+	CHECK_U64(cache_last_opens(rig->cache, seen, 8000), 4096);
+	CHECK_U64(seen[4095], 4999 % 200);
+	cache_stop(rig->cache);
+	CHECK_U64(cache_last_opens(rig->cache, seen, 100), 0);
+	rig_free(rig);
+}
+
 static const struct check_test tests[] = {
+	{ "the_last_opens_are_told", the_last_opens_are_told },
 	{ "order_given_to_a_running_cache_is_followed",
 	  order_given_to_a_running_cache_is_followed },
 	{ "job_that_tells_its_order_late_is_followed_at_once",

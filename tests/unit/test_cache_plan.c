@@ -288,6 +288,64 @@ static void samples_are_pinned_and_read_from_the_store(void)
 	rig_free(rig);
 }
 
+static void the_smallest_samples_go_into_the_store(void)
+{
+	uint64_t sizes[60];
+	struct order_epoch *epoch;
+	struct err err = { 0 };
+	struct rig *rig;
+
+	for (uint32_t i = 0; i < 60; i++)
+		sizes[i] = i % 2 ? 4000 : 200000;
+	rig = rig_new(&(struct rig_options){ .n = 60,
+					     .sizes = sizes,
+					     .order = "torch-randperm:seed=5",
+					     .has_store = true,
+					     .store_bytes = 45 * 4096,
+					     .pin_rule = PLAN_PIN_SMALLEST });
+	CHECK_INT(order_epoch_new(rig->order, 0, &epoch, &err), 0);
+	for (uint32_t i = 0; i < epoch->length; i++) {
+		open_sample(rig, epoch->sample[i]);
+		rig_read_check(rig, epoch->sample[i], 0, 65536);
+	}
+	order_epoch_free(epoch);
+	rig_wait_metric(rig, METRIC_STORE_BYTES_WRITTEN, 30 * 4000);
+	for (uint32_t i = 0; i < 60; i++) {
+		struct file_identity id;
+
+		dataset_identity(rig->dataset, (struct entry_id){ i }, &id);
+		RIG_UNTIL(store_has(rig->store, (struct piece_key){ { i }, 0 }, &id) == (i % 2));
+	}
+	rig_free(rig);
+}
+
+/* The thread that computes epochs also looks ahead for a node that reads a part of each. */
+static void later_epochs_of_a_node_of_many_become_known(void)
+{
+	struct rig *rig = rig_new(&(struct rig_options){
+		.n = 200,
+		.size = 5000,
+		.order = "torch-distributed:seed=3:world=8:ranks=2:epochs=20",
+		.arena_limit = 2 * MIB,
+		.arena_bytes = 40 * 8192 });
+	struct err err = { 0 };
+	struct cache_status st;
+
+	for (uint64_t e = 0; e < 4; e++) {
+		struct order_epoch *epoch;
+
+		CHECK_INT(order_epoch_new(rig->order, e, &epoch, &err), 0);
+		for (uint32_t i = 0; i < epoch->length; i++) {
+			open_sample(rig, epoch->sample[i]);
+			rig_read_check(rig, epoch->sample[i], 0, 65536);
+		}
+		order_epoch_free(epoch);
+	}
+	/* Read are 0 to 3; then 3 is or was the current one and the next one has its keys. */
+	RIG_UNTIL((cache_get_status(rig->cache, &st), st.plan.epochs_known == 15));
+	rig_free(rig);
+}
+
 /* More events than there is room for: what happened to samples still comes, and only opens may be
  * lost. */
 static void events_of_samples_are_not_lost_when_the_planner_is_late(void)
@@ -355,6 +413,9 @@ static const struct check_test tests[] = {
 	{ "stop_while_everything_is_busy", stop_while_everything_is_busy },
 	{ "samples_are_pinned_and_read_from_the_store",
 	  samples_are_pinned_and_read_from_the_store },
+	{ "the_smallest_samples_go_into_the_store", the_smallest_samples_go_into_the_store },
+	{ "later_epochs_of_a_node_of_many_become_known",
+	  later_epochs_of_a_node_of_many_become_known },
 	{ "events_of_samples_are_not_lost_when_the_planner_is_late",
 	  events_of_samples_are_not_lost_when_the_planner_is_late },
 	{ "answer_without_memory_finds_room_in_a_full_buffer",

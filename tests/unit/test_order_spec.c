@@ -83,11 +83,11 @@ static void unknown_keys(void)
 	fails_with(
 		"sequential:world=2",
 		"order sequential: unknown key \"world\", known: epochs, start_epoch, start_step, batch, workers, "
-		"prefetch_factor");
+		"prefetch_factor, sort, under");
 	fails_with(
 		"list:xyzzy=2",
 		"order list: unknown key \"xyzzy\", known: path, epochs, start_epoch, start_step, batch, workers, "
-		"prefetch_factor");
+		"prefetch_factor, sort, under");
 }
 
 static void values_that_are_not_there(void)

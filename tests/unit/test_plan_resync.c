@@ -267,7 +267,112 @@ static void epochs_the_job_does_not_have_are_not_tried(void)
 	story_free(st);
 }
 
+static void any_epoch_may_be_the_one_that_is_repeated(void)
+{
+	struct order_info info = info_of(0);
+	struct story *st;
+
+	info.start_epoch = 5; /* a restarted job, which sets its epoch once */
+	st = story_of(&info);
+	for (int pass = 0; pass < 4; pass++)
+		story_read(st, 5, 0, 4000);
+	story_read(st, 5, 0, 500);
+	follows(st, 5, 500, "reads the same epoch again: set_epoch is not called");
+	CHECK_U64(story_status(st).resyncs, 1);
+	/* and it calls set_epoch again */
+	story_read(st, 5, 500, 4000);
+	story_read(st, 6, 0, 500);
+	follows(st, 6, 500, "reads a later epoch than the order says");
+	story_read(st, 6, 500, 4000);
+	story_read(st, 7, 0, 500);
+	follows(st, 7, 500, "reads follow the order");
+	story_free(st);
+}
+
+#define WORKERS 4
+#define BATCH 16
+
+/* Positions [from, to) by four workers that take a batch of 16 each, all four at once. */
+static void read_workers(struct story *st, uint64_t epoch, uint64_t from, uint64_t to)
+{
+	for (uint64_t round = from; round < to; round += WORKERS * BATCH)
+		for (uint64_t i = 0; i < WORKERS * BATCH; i++) {
+			uint64_t p = round + i % WORKERS * BATCH + i / WORKERS;
+
+			if (p < to)
+				story_read(st, epoch, p, p + 1);
+		}
+}
+
+static struct story *story_of_workers(void)
+{
+	struct order_info info = info_of(0);
+	struct plan_params p;
+	struct story *st;
+
+	info.workers = WORKERS;
+	info.batch = BATCH;
+	p = story_params(&info);
+	p.span = 0;
+	p.arena_bytes = 4096 * 1500;
+	st = story_prepare(p, NULL);
+	story_step(st);
+	return st;
+}
+
+static void the_readers_of_a_resumed_job_are_found_at_their_batches(void)
+{
+	struct story *st = story_of_workers();
+
+	read_workers(st, 0, 1600, 1728);
+	follows(st, 0, 1728, "resumed in the middle of an epoch");
+	read_workers(st, 0, 1728, 4000);
+	read_workers(st, 1, 0, 512);
+	follows(st, 1, 512, "reads follow the order");
+	CHECK_U64(story_status(st).resyncs, 1);
+	story_free(st);
+}
+
+/* max_steps: workers are some batches ahead when the job leaves the epoch. */
+static void a_job_that_leaves_every_epoch_early_is_followed(void)
+{
+	struct story *st = story_of_workers();
+	uint64_t at_start = 0;
+
+	for (uint64_t epoch = 0; epoch < 6; epoch++) {
+		read_workers(st, epoch, 0, 640);
+		at_start = story_status(st).mismatches;
+		read_workers(st, epoch, 640, 1000 + 64);
+		CHECK_INT(story_status(st).state, PLAN_FOLLOWING);
+		CHECK_U64(story_status(st).epoch, epoch);
+		CHECK_U64(story_status(st).mismatches, at_start);
+	}
+	CHECK_U64(story_status(st).lost, 0);
+	CHECK(story_status(st).mismatches <= 5 * 64);
+	story_free(st);
+}
+
+static void what_was_found_out_is_said_until_the_pass_is_over(void)
+{
+	struct order_info info = info_of(0);
+	struct story *st = story_of(&info);
+
+	story_read(st, 0, 2560, 3900);
+	follows(st, 0, 3900, "resumed in the middle of an epoch");
+	story_read(st, 0, 3900, 4000);
+	story_read(st, 1, 0, 100);
+	follows(st, 1, 100, "reads follow the order");
+	story_free(st);
+}
+
 static const struct check_test tests[] = {
+	{ "any_epoch_may_be_the_one_that_is_repeated", any_epoch_may_be_the_one_that_is_repeated },
+	{ "the_readers_of_a_resumed_job_are_found_at_their_batches",
+	  the_readers_of_a_resumed_job_are_found_at_their_batches },
+	{ "a_job_that_leaves_every_epoch_early_is_followed",
+	  a_job_that_leaves_every_epoch_early_is_followed },
+	{ "what_was_found_out_is_said_until_the_pass_is_over",
+	  what_was_found_out_is_said_until_the_pass_is_over },
 	{ "a_job_resumed_in_an_unknown_epoch_is_found",
 	  a_job_resumed_in_an_unknown_epoch_is_found },
 	{ "epochs_the_job_does_not_have_are_not_tried",

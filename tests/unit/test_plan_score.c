@@ -28,11 +28,10 @@ static void tiny_epochs_are_followed(void)
 
 		for (uint32_t epoch = 0; epoch < 6; epoch++)
 			story_read(st, epoch, 0, sizes[i]);
-		/* six passes over two or three samples are no proof of anything */
-		CHECK_INT(story_status(st).state, sizes[i] < 10 ? PLAN_CHECKING : PLAN_FOLLOWING);
+		CHECK_INT(story_status(st).state, PLAN_FOLLOWING);
 		CHECK_U64(story_status(st).mismatches, 0);
 		CHECK_U64(st->count[PLAN_ACT_FETCH], sizes[i]);
-		CHECK_INT(plan_is_confirmed(st->plan), sizes[i] >= 10);
+		CHECK(plan_is_confirmed(st->plan));
 		/* the readers stand at the start of epoch 6 */
 		CHECK_U64(story_status(st).epoch * sizes[i] + story_status(st).position,
 			  6 * sizes[i]);
@@ -105,19 +104,18 @@ static void an_order_that_turns_wrong_is_left_within_200_reads(void)
 	story_free(st);
 }
 
-static void some_strays_slow_it_down(void)
+static void a_job_that_leaves_its_order_now_and_then_slows_it_down(void)
 {
 	struct story *st = story_new(story_params(&info_4000), NULL);
 	uint32_t far = 3900;
 
 	story_read(st, 0, 0, 300);
 	for (uint32_t i = 0; i < 256; i++) {
-		story_open(st, 300 + i);
-		if (i % 4 == 0)
-			story_open(st, far--);
+		story_open(st, i % 4 ? 300 + i : far--);
 	}
 	CHECK_INT(story_status(st).state, PLAN_SLOWED);
-	CHECK(story_status(st).match_percent >= 75 && story_status(st).match_percent <= 85);
+	CHECK(story_status(st).match_percent >= 70 && story_status(st).match_percent <= 80);
+	CHECK_STR(story_status(st).why, "some reads are not where the order expects them");
 	story_read(st, 0, 556, 900);
 	CHECK_INT(story_status(st).state, PLAN_FOLLOWING);
 	story_free(st);
@@ -317,7 +315,8 @@ static const struct check_test tests[] = {
 	  a_wrong_order_costs_half_an_arena_and_stops },
 	{ "an_order_that_turns_wrong_is_left_within_200_reads",
 	  an_order_that_turns_wrong_is_left_within_200_reads },
-	{ "some_strays_slow_it_down", some_strays_slow_it_down },
+	{ "a_job_that_leaves_its_order_now_and_then_slows_it_down",
+	  a_job_that_leaves_its_order_now_and_then_slows_it_down },
 	{ "samples_the_job_leaves_out_do_not_hold_it_up",
 	  samples_the_job_leaves_out_do_not_hold_it_up },
 	{ "the_span_follows_from_the_jobs_shape_or_is_learned",

@@ -15,6 +15,7 @@ enum conf_type {
 	CONF_BOOL,   /* bool */
 	CONF_U64,    /* uint64_t */
 	CONF_BYTES,  /* uint64_t, "16G" */
+	CONF_REAL,   /* double, "0.25"; finite */
 	CONF_CHOICE, /* int: index into choices */
 	CONF_TEXT,   /* char *, heap; "" is stored as NULL */
 };
@@ -24,13 +25,14 @@ struct conf_option {
 	enum conf_type type;
 	size_t offset;
 	const char *initial;        /* default, as text */
-	uint64_t min, max;          /* CONF_U64 and CONF_BYTES; max 0 = none */
+	uint64_t min, max;          /* of numbers; max 0 = none */
 	const char *const *choices; /* CONF_CHOICE, NULL-terminated */
 	const char *help;           /* one or two sentences */
 };
 
 struct conf_table {
 	const struct conf_option *options; /* ends with name == NULL */
+	const char *section;               /* the only one of the INI file */
 };
 
 /* Fills `values` with the defaults. Call conf_fini for the texts. */
@@ -44,7 +46,7 @@ int conf_set(const struct conf_table *table, void *values, const char *name, con
  * comma. */
 int conf_set_list(const struct conf_table *table, void *values, const char *list,
 		  struct err *err) MUST_USE;
-/* Reads an INI file, section [mount] or none; the error names file and line. */
+/* Reads an INI file, the table's section or none; the error names file and line. */
 int conf_load(const struct conf_table *table, void *values, const char *path,
 	      struct err *err) MUST_USE;
 /* Writes every option with its help as comment: the format of conf/clairfs.conf. */

@@ -17,6 +17,8 @@ int text_to_u64(const char *text, uint64_t *ret) MUST_USE;
 int text_to_seed(const char *text, uint64_t *ret) MUST_USE;
 /* Number with an optional K, M, G or T (powers of 1024), e.g. "16G". */
 int text_to_bytes(const char *text, uint64_t *ret) MUST_USE;
+/* Decimal with an optional fraction and exponent, not negative, finite: "0.25", "1e-3". */
+int text_to_real(const char *text, double *ret) MUST_USE;
 /* "1", "yes", "true", "on" / "0", "no", "false", "off". */
 int text_to_bool(const char *text, bool *ret) MUST_USE;
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A set of numbers with "first member from here on" and "last member", the structure under every
- * decision of the plan. Private to this module. */
-#ifndef CLAIRFS_PLAN_TREE_H
-#define CLAIRFS_PLAN_TREE_H
+/* A set of numbers with "first member from here on" and "last member": the structure under every
+ * decision of the plan, and under exact MIN in the simulator. Not thread-safe. */
+#ifndef CLAIRFS_BASE_TREE_H
+#define CLAIRFS_BASE_TREE_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -4,9 +4,10 @@
  *
  * A heap would cost a dozen cache misses at ten million members and needs the keys; here the
  * numbers are the keys, three to five words are touched, and the whole set is one eighth of a byte
- * per position. Used for "due next" (tree_next) and "needed last" (tree_max). */
-#include "plan_priv.h"
+ * per position. The plan asks it for "due next" (tree_next) and "needed last" (tree_max). */
+#include "clairfs/base/tree.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

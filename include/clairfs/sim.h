@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The simulator: a training job, its loader, a source and a cache in virtual time, so that a user
+ * can know before the job starts what memory and a drive would buy. Pure: no clock, no I/O besides
+ * what an order reads; the same parameters and seed give the same result. Policy "clairfs" is the
+ * daemon's own plan, the same object code. The model: src/sim/README.md. */
+#ifndef CLAIRFS_SIM_H
+#define CLAIRFS_SIM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "clairfs/base/conf.h"
+#include "clairfs/base/err.h"
+
+/* One value per row of sim_option_table; workload files and the command line set the same names. */
+struct sim_params {
+	uint64_t samples, sample_bytes, sample_bytes_stdev;
+	char *order; /* NULL: torch-distributed with `seed` */
+	uint64_t epochs, nodes, ranks, jobs, seed;
+	uint64_t cache_bytes, store_bytes, stage_bytes; /* bytes; 0: the fraction counts */
+	double cache_fraction, store_fraction;          /* of the dataset */
+	double source_latency_ms, source_latency_sigma, source_mbps;
+	uint64_t source_parallel, inflight, window;
+	double burst_amplitude, burst_period_s, outage_at_s, outage_s;
+	double store_latency_ms, store_mbps;
+	double hit_us, upcall_us;
+	uint64_t batch, workers, prefetch_factor;
+	double compute_ms, decode_ms;
+};
+extern const struct conf_table sim_option_table;
+
+/* A parameter set that has been checked, with its dataset and orders. */
+struct sim_setup;
+/* `take_size` (heap, [params->samples] bytes of each sample; NULL: made from sample_bytes and its
+ * deviation) is consumed in every case. -EINVAL with one line for what is impossible, -ENOMEM, and
+ * what the order says. `params` is copied but for the text, which must outlive the setup. */
+int sim_setup_new(const struct sim_params *params, uint64_t *take_size, struct sim_setup **ret,
+		  struct err *err) MUST_USE;
+void sim_setup_free(struct sim_setup *setup);
+/* The same setup with another size of cache and store. -EINVAL when no sample fits. */
+int sim_setup_resize(struct sim_setup *setup, uint64_t cache_bytes, uint64_t store_bytes,
+		     struct err *err) MUST_USE;
+
+struct sim_facts {
+	uint64_t samples, dataset_bytes, largest_bytes; /* of the dataset */
+	uint64_t cache_bytes, store_bytes, stage_bytes;
+	uint64_t ranks, jobs, world, epochs;
+	uint64_t reads;          /* samples that one epoch of one job reads on this node */
+	double bytes_per_s;      /* the node's source, on average */
+	double need_bytes_per_s; /* what all jobs would take if nothing ever stalled */
+	const char *order;       /* canonical spec of the first job */
+};
+void sim_setup_facts(const struct sim_setup *setup, struct sim_facts *ret);
+
+/* The names that sim_run takes, NULL-terminated, and one line about each. */
+const char *const *sim_policies(void);
+const char *sim_policy_help(const char *name);
+
+/* What happened in one epoch; counts are sums over the jobs, times their mean. Every read is in
+ * exactly one class. */
+enum sim_class { SIM_STAGED, SIM_CACHE, SIM_LATE, SIM_STORE, SIM_MISS, SIM_CLASSES };
+extern const char *const sim_class_names[]; /* "staged" "cache" "late" "store" "miss" */
+struct sim_epoch {
+	uint64_t reads, read_class[SIM_CLASSES];
+	uint64_t source_reads, source_bytes; /* asked of the source: prefetched, or missed */
+	uint64_t store_writes, store_write_bytes;
+	double seconds, stall_seconds, compute_seconds;
+	double bound_seconds; /* no cache of this size can end the epoch earlier */
+};
+struct sim_result {
+	const char *policy;
+	uint64_t n_epochs;
+	struct sim_epoch *epoch; /* heap */
+};
+void sim_result_fini(struct sim_result *result);
+/* 1 - source reads / reads over epochs [from, n_epochs), never below 0. */
+double sim_hit_ratio(const struct sim_result *result, uint64_t from);
+/* Stall in percent of compute time, likewise; and of the bound. */
+double sim_stall_pct(const struct sim_result *result, uint64_t from);
+double sim_bound_stall_pct(const struct sim_result *result, uint64_t from);
+
+/* Called after each epoch of the first job. NULL: nobody wants to know. */
+struct sim_progress {
+	void (*fn)(void *ctx, const char *policy, uint64_t epoch, uint64_t epochs);
+	void *ctx;
+};
+/* Runs one policy from a cold cache. "bound" gives the lower bound as if it were a policy. -EINVAL:
+ * no such policy; -EOVERFLOW: too large for this policy; -ENOMEM; errors of the order. */
+int sim_run(const struct sim_setup *setup, const char *policy, const struct sim_progress *progress,
+	    struct sim_result *ret, struct err *err) MUST_USE;
+
+#endif

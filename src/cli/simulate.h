@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* clairfs simulate: what its parts share. */
+#ifndef CLAIRFS_CLI_SIMULATE_H
+#define CLAIRFS_CLI_SIMULATE_H
+
+#include "clairfs/sim.h"
+
+#define POLICIES_MAX 16
+
+struct simulate_args {
+	struct sim_params params;
+	const char *policies[POLICIES_MAX + 1]; /* NULL-terminated */
+	uint64_t *size;                         /* of a dataset that was measured, heap */
+	bool is_json;
+};
+
+/* One line of facts and a table for people. */
+void simulate_print_text(const struct sim_setup *setup, const struct sim_result *results,
+			 uint32_t n);
+/* One object for one policy, {"runs": [...]} for several. */
+int simulate_print_json(const struct sim_setup *setup, const struct sim_result *results,
+			uint32_t n);
+/* Shows progress on a terminal; NULL where stderr is none. */
+const struct sim_progress *simulate_progress(void);
+void simulate_progress_end(void);
+/* "unet3d" or a path -> sets the options of that workload. */
+int simulate_workload(const char *name, struct sim_params *params, struct err *err) MUST_USE;
+
+#endif

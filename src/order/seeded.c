@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The permutation of torch samplers that make a generator anew in each epoch, from seed + epoch. A
+ * torch CPU generator keeps the low 32 bits of its seed, so seeds are 64-bit numbers here only to
+ * be added to an epoch and cut then.
+ *
+ * A sampler whose generator lives on from one epoch to the next is in torch_stream.c; it must not
+ * come here, where an epoch knows nothing of those before. Pure; any thread. */
+#include "seeded.h"
+
+#include <errno.h>
+
+#include "perm.h"
+
+int seeded_new(struct order *order, size_t size, struct seeded **ret, struct err *err)
+{
+	struct seeded *s = calloc(1, size);
+
+	if (!s)
+		return err_set(err, -ENOMEM, "out of memory");
+	s->is_shuffled = s->has_large = s->adds_epoch = true;
+	order->state = *ret = s;
+	order->info.is_same_every_epoch = false;
+	return 0;
+}
+
+void seeded_read_keys(struct order *order, const struct order_spec *spec)
+{
+	struct seeded *s = order->state;
+
+	s->is_shuffled = order_spec_u64(spec, "shuffle");
+	s->has_large = order_spec_u64(spec, "large");
+	order->info.is_same_every_epoch = !s->is_shuffled;
+}
+
+int seeded_fill(const struct order *order, uint64_t epoch, uint64_t length, uint32_t *out,
+		struct err *err)
+{
+	const struct seeded *s = order->state;
+	struct mt19937 rng;
+
+	if (!s->is_shuffled) {
+		perm_identity(out, (uint32_t)length);
+		return 0;
+	}
+	mt19937_seed(&rng, (uint32_t)(s->seed + (s->adds_epoch ? epoch : 0)));
+	perm_torch(out, (uint32_t)length, s->has_large, &rng);
+	return 0;
+}

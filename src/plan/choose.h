@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which samples are worth their place in the store. Part of plan_priv.h, which says how it belongs
+ * together; nothing else includes it. */
+#ifndef CLAIRFS_PLAN_CHOOSE_H
+#define CLAIRFS_PLAN_CHOOSE_H
+
+#include "clairfs/plan.h"
+
+#define CHOOSE_CLASSES 512u /* of worth: 16 per octave */
+
+struct choice {
+	bool is_measured, is_small_first, is_even; /* even: all samples are about as large */
+	bool is_counting, is_done;
+	uint32_t counted; /* samples below are in */
+	/* Latency against size of the first fetches: sums of x, y, x * x, x * y. */
+	uint32_t n;
+	double x, y, xx, xy;
+	uint32_t least; /* class from which on samples are wanted; of this one as many as fit */
+	uint64_t least_room, *pages; /* [CHOOSE_CLASSES] while counting */
+};
+
+/* total: pages of all samples; squares: the sum of their squares. */
+void choose_init(struct plan *plan, double total, double squares);
+void choose_fini(struct plan *plan);
+/* A fetch from the source was answered. */
+void choose_fetched(struct plan *plan, uint32_t pages, uint64_t latency_ns);
+/* True when there is more to do at once. */
+bool choose_step(struct plan *plan);
+/* Whether the sample is to be pinned, now that it could be. */
+bool choose_wants(const struct plan *plan, uint32_t sample);
+/* Its place is taken, or free again. */
+void choose_taken(struct plan *plan, uint32_t sample, bool is_taken);
+
+#endif

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How far ahead of the readers a missing sample may cost one that is worth keeping. Too near, and
+ * whenever the source is slow for a while the readers wait; too far, and residents are given up
+ * for samples that would have come in time anyway, each of which is a read of the source more.
+ *
+ * The readers' own distance is always within; what is consumed during slow fetches comes on top,
+ * times a reach that learns: reads that come late double it (the source has longer outages than
+ * its latency says), a pass that asked the source for much more than no policy could do without
+ * halves it, and passes without any of that bring it slowly back. So the outage that is ridden out
+ * is the longest of the last passes, and what that costs is bounded. Planner thread. */
+#include "plan_priv.h"
+
+#define REACH_MOST 64.0
+#define REACH_LEAST 0.25
+#define LATE_PART 64u /* one read of so many is late: too near */
+#define OVER_PART 20u /* of a pass may be read beyond what must be */
+
+void horizon_init(struct plan *plan)
+{
+	plan->horizon.reach = 1;
+}
+
+uint64_t fetch_horizon(const struct plan *plan)
+{
+	const struct budget *b = &plan->budget;
+	double slow_ns = b->latency_ns + 4 * b->deviation_ns;
+	uint64_t most = MAX(plan->arena_pages / plan->mean_pages / 2, 8);
+	double more = (double)plan->span / 4 + 2 * plan->inflight_source +
+		      2 * b->rate * slow_ns / (double)NS_PER_S;
+	uint64_t h = plan->span + (uint64_t)(more * plan->horizon.reach);
+
+	if (plan->state == PLAN_SLOWED || plan->is_unprovable)
+		h /= 4;
+	return MIN(MAX(h, 8), most);
+}
+
+/* The store answers at once: beyond the readers what is in it only takes room. */
+uint64_t fetch_store_horizon(const struct plan *plan)
+{
+	return MIN(fetch_horizon(plan), plan->span + 2 * plan->inflight_store);
+}
+
+/* A sample was opened that its readers must wait for. */
+static void horizon_late(struct plan *plan)
+{
+	uint64_t every = MAX(plan->span, SCORE_READS);
+
+	plan->horizon.is_late_pass = true;
+	if (++plan->horizon.late * LATE_PART <= every)
+		return;
+	plan->horizon.reach = MIN(plan->horizon.reach * 2, REACH_MOST);
+	plan->horizon.late = 0;
+	plan->horizon.calm_until =
+		plan->reads + 2 * every; /* what is on its way was asked for late */
+}
+
+void horizon_opened(struct plan *plan, uint32_t sample)
+{
+	const struct item *it = &plan->item[sample];
+	bool is_absent = item_state(it) == ABSENT;
+
+	/* Others may read anything: that says nothing about those who follow the order. */
+	if (plan->state != PLAN_FOLLOWING || item_due(plan, it) >= plan_low(plan) + plan->span)
+		return;
+	if (is_absent && !(it->flags & PINNED))
+		plan->horizon.asked_pages += it->pages;
+	if (is_absent && (it->flags & PINNED || it->pages > plan->max_pages))
+		return; /* of no source, or never prefetched */
+	if (item_state(it) != ARENA && plan->reads >= plan->horizon.calm_until)
+		horizon_late(plan);
+}
+
+void horizon_asked(struct plan *plan, uint32_t pages)
+{
+	plan->horizon.asked_pages += pages;
+}
+
+/* A pass has ended: whether more was read than must be. */
+void horizon_rolled(struct plan *plan, const struct slot *old)
+{
+	uint64_t all = (uint64_t)((double)plan->mean_pages * (double)old->length);
+	uint64_t kept = uses_kept_pages(plan);
+
+	if (old->index && old->low == old->length &&
+	    plan->horizon.asked_pages + MIN(kept, all) > all + all / OVER_PART)
+		plan->horizon.reach = MAX(plan->horizon.reach / 2, REACH_LEAST);
+	else if (!plan->horizon.is_late_pass && plan->horizon.reach > 1)
+		plan->horizon.reach = MAX(plan->horizon.reach * 7 / 8, 1);
+	plan->horizon.asked_pages = 0;
+	plan->horizon.late = 0;
+	plan->horizon.is_late_pass = false;
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How far ahead of the readers a missing sample may cost a valuable one, in positions. Part of
+ * plan_priv.h, which says how it belongs together; nothing else includes it. */
+#ifndef CLAIRFS_PLAN_HORIZON_H
+#define CLAIRFS_PLAN_HORIZON_H
+
+#include "clairfs/plan.h"
+
+struct slot;
+
+struct horizon {
+	double reach;
+	uint64_t asked_pages; /* of the source, in this pass */
+	uint64_t calm_until;  /* reads */
+	uint32_t late;
+	bool is_late_pass;
+};
+
+void horizon_init(struct plan *plan);
+uint64_t fetch_horizon(const struct plan *plan);
+uint64_t fetch_store_horizon(const struct plan *plan);
+void horizon_opened(struct plan *plan, uint32_t sample);
+void horizon_asked(struct plan *plan, uint32_t pages);
+void horizon_rolled(struct plan *plan, const struct slot *old);
+
+#endif

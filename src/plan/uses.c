@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* When a sample is needed after the two passes that are loaded. A node of many reads a part of the
+ * samples in each epoch, and the next use of what it has just read is epochs away; without knowing
+ * which are near nothing can be kept that is worth it. The number of the epoch is all that MIN
+ * needs: positions within it add less than a tenth of a percent of hits. So each sample has a mask
+ * with a bit per epoch, for 64 epochs, and residents without a key stand in the bucket of the epoch
+ * of their next use. Among equals the resident stays, which costs fewest writes.
+ *
+ * Each epoch is computed once for the masks, one at a time, and taken in by the step; until then
+ * the plan knows less and is no worse for it. An order that reads every sample in every epoch needs
+ * none of this and has no masks. Must never trust a mask beyond the epochs that are known: bits
+ * outside are those of epochs long past. */
+#include "plan_priv.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TAKE_CHUNK 65536u /* samples of an epoch taken in per step */
+#define AHEAD 16          /* positions whose samples are brought near the processor */
+
+static uint32_t bucket_of(const struct item *it)
+{
+	return (it->flags & FAR_MASK) >> FAR_SHIFT;
+}
+
+/* The first epoch of which no sample has a key. */
+static uint64_t uses_start(const struct plan *plan)
+{
+	const struct slot *cur = cur_slot(plan), *next = next_slot(plan);
+
+	if (!next->ep || next->is_rerun)
+		return cur->epoch + 1;
+	return next->epoch + (next->absorbed == next->length);
+}
+
+static bool uses_are_known(const struct plan *plan)
+{
+	return plan->uses.mask && !plan->is_repeat;
+}
+
+/* The epoch of the next use beyond the keys, or NO_POS. */
+static uint64_t uses_next(const struct plan *plan, uint32_t sample)
+{
+	const struct uses *u = &plan->uses;
+	uint64_t from = MAX(uses_start(plan), u->lo), bits;
+
+	if (!uses_are_known(plan) || from >= u->hi)
+		return NO_POS;
+	bits = u->mask[sample];
+	if (from % 64)
+		bits = bits >> from % 64 | bits << (64 - from % 64);
+	if (u->hi - from < 64)
+		bits &= ~(~0ull << (u->hi - from));
+	return bits ? from + (uint64_t)__builtin_ctzll(bits) : NO_POS;
+}
+
+void uses_put(struct plan *plan, uint32_t sample)
+{
+	struct item *it = &plan->item[sample];
+	uint64_t epoch = it->key == NO_KEY ? uses_next(plan, sample) : NO_POS;
+
+	it->flags &= ~(uint32_t)FAR_MASK;
+	if (epoch != NO_POS)
+		it->flags |= (uint32_t)(1 + epoch % 64) << FAR_SHIFT;
+}
+
+void uses_enter(struct plan *plan, uint32_t sample)
+{
+	uint32_t bucket = bucket_of(&plan->item[sample]);
+
+	if (!bucket) {
+		tree_set(&plan->unkeyed, sample);
+		return;
+	}
+	tree_set(&plan->uses.bucket[bucket - 1], sample);
+	plan->uses.filled |= 1ull << (bucket - 1);
+}
+
+void uses_leave(struct plan *plan, uint32_t sample)
+{
+	uint32_t bucket = bucket_of(&plan->item[sample]);
+	struct tree *t = bucket ? &plan->uses.bucket[bucket - 1] : &plan->unkeyed;
+
+	tree_clear(t, sample);
+	if (bucket && !t->count)
+		plan->uses.filled &= ~(1ull << (bucket - 1));
+}
+
+void uses_forget_buckets(struct plan *plan)
+{
+	for (uint32_t i = 0; i < USES_EPOCHS && plan->uses.mask; i++)
+		if (plan->uses.bucket[i].count)
+			tree_clear_all(&plan->uses.bucket[i]);
+	plan->uses.filled = 0;
+}
+
+/* Buckets from the first epoch without keys on, in a line. */
+static uint64_t uses_filled(const struct plan *plan)
+{
+	uint32_t turn = uses_start(plan) % 64;
+	uint64_t f = plan->uses.filled;
+
+	return turn ? f >> turn | f << (64 - turn) : f;
+}
+
+uint64_t uses_last(const struct plan *plan)
+{
+	uint64_t f = plan->uses.filled ? uses_filled(plan) : 0;
+
+	if (!f)
+		return NO_POS;
+	return tree_max(
+		&plan->uses.bucket[(uses_start(plan) + 63 - (uint64_t)__builtin_clzll(f)) % 64]);
+}
+
+bool uses_are_near(const struct plan *plan, uint32_t sample)
+{
+	uint32_t bucket = bucket_of(&plan->item[sample]);
+	uint64_t start = uses_start(plan), away;
+
+	if (!bucket || plan->item[sample].key != NO_KEY)
+		return false;
+	away = start - cur_slot(plan)->epoch + ((bucket - 1 - start) & 63);
+	return away <= plan->uses.value_epochs;
+}
+
+void uses_fini(struct plan *plan)
+{
+	struct uses *u = &plan->uses;
+
+	for (uint32_t i = 0; i < USES_EPOCHS; i++)
+		tree_fini(&u->bucket[i]);
+	free(u->mask);
+	u->mask = NULL;
+	order_epoch_free(u->taking);
+	u->taking = NULL;
+}
+
+/* Masks are worth their memory when passes leave out more than a few samples. */
+static void uses_judge(struct plan *plan)
+{
+	const struct order_epoch *ep = cur_slot(plan)->ep;
+	struct uses *u = &plan->uses;
+	uint64_t out = 0;
+	int r = 0;
+
+	u->is_judged = true;
+	if (plan->info.is_same_every_epoch || plan->info.epochs == 1)
+		return;
+	for (uint32_t i = 0; i < plan->n; i++)
+		out += ep->first[i] == SAMPLE_NONE;
+	if (out - MIN(out, plan->n_outside) <= plan->n / 16)
+		return;
+	/* Zero pages until they are written: buckets that stay empty take no memory. */
+	u->mask = calloc(plan->n, sizeof(*u->mask));
+	for (uint32_t i = 0; i < USES_EPOCHS && u->mask && r == 0; i++)
+		r = tree_init(&u->bucket[i], plan->n);
+	if (r < 0)
+		uses_fini(plan);
+	u->value_epochs = USES_EPOCHS;
+}
+
+/* After a jump of the job to another epoch nothing may be left that is known. */
+static void uses_follow(struct plan *plan)
+{
+	struct uses *u = &plan->uses;
+	uint64_t start = uses_start(plan);
+
+	if (start >= u->lo && start <= u->hi)
+		return;
+	if (u->taking)
+		order_epoch_free(u->taking);
+	u->taking = NULL;
+	u->lo = u->hi = start;
+}
+
+uint64_t uses_wanted(struct plan *plan)
+{
+	struct uses *u = &plan->uses;
+	const struct slot *cur = cur_slot(plan), *next = next_slot(plan);
+
+	if (!cur->ep || !next->ep || next->is_rerun || next->absorbed < next->length)
+		return NO_POS;
+	if (!u->is_judged)
+		uses_judge(plan);
+	if (!uses_are_known(plan))
+		return NO_POS;
+	uses_follow(plan);
+	if (u->taking || u->is_cut || u->hi >= uses_start(plan) + USES_EPOCHS)
+		return NO_POS;
+	if (plan->has_epochs_end && u->hi >= plan->info.start_epoch + plan->info.epochs)
+		return NO_POS;
+	return u->hi;
+}
+
+void uses_arrived(struct plan *plan, const struct plan_event *ev)
+{
+	struct order_epoch *ep = ev->order_epoch;
+	struct uses *u = &plan->uses;
+	bool is_wanted = uses_are_known(plan) && !u->taking && ev->epoch == u->hi;
+
+	u->is_asked = false;
+	if (ev->status < 0 || !ep || ep->n != plan->n || !is_wanted) {
+		u->is_cut = is_wanted;
+		if (ev->status == 0)
+			order_epoch_free(ep);
+		return;
+	}
+	u->taking = ep;
+	u->taken = 0;
+	u->hi++;
+	if (u->hi - u->lo > USES_EPOCHS)
+		u->lo = u->hi - USES_EPOCHS;
+}
+
+/* Also those whose old bit was right by chance stood elsewhere: every sample with either bit is
+ * looked at. */
+static void uses_take_in(struct plan *plan)
+{
+	struct uses *u = &plan->uses;
+	uint64_t bit = 1ull << (u->hi - 1) % 64;
+	uint32_t end = MIN(plan->n, u->taken + TAKE_CHUNK);
+
+	for (; u->taken < end; u->taken++) {
+		uint32_t s = u->taken;
+		bool was = (u->mask[s] & bit) != 0, is = u->taking->first[s] != SAMPLE_NONE;
+
+		if (was != is)
+			u->mask[s] ^= bit;
+		if ((was || is) && plan->item[s].key == NO_KEY) {
+			item_out(plan, s);
+			uses_put(plan, s);
+			item_in(plan, s);
+		}
+	}
+	if (u->taken < plan->n)
+		return;
+	order_epoch_free(u->taking);
+	u->taking = NULL;
+}
+
+/* Shortest waits first, as MIN does: a page that is kept for g epochs takes the room of g pages
+ * kept for one. */
+static uint32_t uses_boundary(const struct plan *plan)
+{
+	const struct uses *u = &plan->uses;
+	uint64_t room = plan->arena_pages, taken = 0;
+
+	for (uint32_t g = 1; g <= USES_EPOCHS; g++) {
+		taken += g * u->survey[g];
+		if (taken > room)
+			return g;
+	}
+	return USES_EPOCHS;
+}
+
+/* How long what this pass reads will wait: once per pass, and again when all is known. */
+static bool uses_survey(struct plan *plan)
+{
+	struct uses *u = &plan->uses;
+	const struct slot *cur = cur_slot(plan), *next = next_slot(plan);
+	uint64_t end = MIN(cur->length, u->surveyed + ABSORB_CHUNK);
+
+	if (u->survey_pass != cur->pass + 1) {
+		u->survey_pass = cur->pass + 1;
+		u->surveyed = 0;
+		memset(u->survey, 0, sizeof(u->survey));
+		end = MIN(cur->length, ABSORB_CHUNK);
+	}
+	for (; u->surveyed < end; u->surveyed++) {
+		uint32_t sample = cur->ep->sample[u->surveyed];
+		uint64_t epoch = NO_POS, away = 0;
+
+		if (u->surveyed + AHEAD < cur->length)
+			__builtin_prefetch(&u->mask[cur->ep->sample[u->surveyed + AHEAD]]);
+		if (next->ep->first[sample] != SAMPLE_NONE)
+			away = 1;
+		else if ((epoch = uses_next(plan, sample)) != NO_POS)
+			away = MIN(epoch - cur->epoch, USES_EPOCHS);
+		if (!(plan->item[sample].flags & PINNED))
+			u->survey[away] += plan->item[sample].pages;
+	}
+	if (u->surveyed == cur->length)
+		u->value_epochs = uses_boundary(plan);
+	return u->surveyed < cur->length;
+}
+
+uint64_t uses_known(const struct plan *plan)
+{
+	const struct uses *u = &plan->uses;
+	uint64_t from = MAX(uses_start(plan), u->lo);
+
+	/* The last one only when it is in. */
+	return uses_are_known(plan) && u->hi > from ? u->hi - from - (u->taking != NULL) : 0;
+}
+
+bool uses_are_complete(struct plan *plan)
+{
+	const struct slot *cur = cur_slot(plan), *next = next_slot(plan);
+
+	if (plan->uses.is_judged)
+		return !plan->uses.taking && uses_wanted(plan) == NO_POS;
+	/* One epoch or the same again and again: there is nothing to be known. */
+	return !plan->info.n || plan->info.epochs == 1 || plan->info.is_same_every_epoch ||
+	       (cur->ep && cur->ep->length + plan->n_outside >= plan->n && !cur->ep->next_same) ||
+	       (next->ep && next->is_rerun);
+}
+
+uint32_t uses_count(const struct plan *plan, uint32_t sample)
+{
+	const struct uses *u = &plan->uses;
+	uint64_t bits;
+
+	if (!u->mask || u->hi == u->lo)
+		return 1;
+	bits = u->mask[sample];
+	if (u->lo % 64)
+		bits = bits >> u->lo % 64 | bits << (64 - u->lo % 64);
+	if (u->hi - u->lo < 64)
+		bits &= ~(~0ull << (u->hi - u->lo));
+	return (uint32_t)__builtin_popcountll(bits);
+}
+
+/* Pages of a pass that the best policy finds in the arena or the store. */
+uint64_t uses_kept_pages(const struct plan *plan)
+{
+	const struct uses *u = &plan->uses;
+	uint64_t kept = plan->pinned_pages, taken = 0;
+
+	if (!u->mask)
+		return kept + plan->arena_pages;
+	for (uint32_t g = 1; g <= USES_EPOCHS && taken < plan->arena_pages; g++) {
+		uint64_t room = (plan->arena_pages - taken) / g;
+
+		kept += MIN(u->survey[g], room);
+		taken += g * u->survey[g];
+	}
+	return kept;
+}
+
+bool uses_step(struct plan *plan)
+{
+	struct uses *u = &plan->uses;
+	const struct slot *next = next_slot(plan);
+	uint64_t wanted;
+
+	if (!u->mask)
+		return false;
+	if (u->taking) {
+		uses_take_in(plan);
+		return true;
+	}
+	wanted = uses_wanted(plan);
+	if (wanted != NO_POS || !next->ep || next->is_rerun || next->absorbed < next->length ||
+	    (u->survey_pass == cur_slot(plan)->pass + 1 && u->surveyed == cur_slot(plan)->length))
+		return false;
+	return uses_survey(plan);
+}
+
+void uses_rolled(struct plan *plan)
+{
+	plan->uses.is_cut = false;
+}

@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Policy "clairfs": the daemon's plan (the same object code) with a model of everything around it.
+ * Reads become OPENED events at once; the plan decides in rounds at least a millisecond apart, as
+ * the daemon's planner thread does. FETCH asks the source or the store, STAGE takes a stager's time
+ * and is served first come first served, PIN writes to the store, EPOCH takes as long as computing
+ * an epoch does.
+ *
+ * A sample that is read before it was asked for is read from the source and not kept: so does the
+ * daemon. The asserts are the plan's contract, checked from outside. */
+#include <errno.h>
+
+#include "clairfs/plan.h"
+#include "sim_priv.h"
+
+#define ROUND_NS NS_PER_MS
+#define STAGERS 2.0
+#define STAGE_NS 20e3 /* per sample, and per byte: two GB/s */
+#define STAGE_NS_PER_BYTE 0.5
+#define EPOCH_NS 25ull /* per sample: a shuffle and its inverse */
+#define INFLIGHT_MIN 4u
+
+struct staging {
+	uint64_t at_ns;
+	uint32_t sample;
+};
+
+struct clairfs {
+	struct plan *plan;
+	uint64_t round_at, last_round;
+	double stager_free;
+	struct staging *staging; /* ring */
+	uint32_t staging_size, staging_head, staging_count;
+	struct order_epoch *epoch; /* answers EPOCH at epoch_at */
+	uint64_t epoch_number, epoch_at;
+	uint32_t job;
+};
+
+static void clairfs_schedule(struct model *m, uint64_t at)
+{
+	struct clairfs *c = m->state;
+
+	at = MAX(at, c->last_round + ROUND_NS);
+	if (at >= c->round_at)
+		return;
+	c->round_at = at;
+	run_push(m->run, at, EV_ROUND, m->index);
+}
+
+static void clairfs_tell(struct model *m, const struct plan_event *ev)
+{
+	struct clairfs *c = m->state;
+
+	plan_event(c->plan, m->run->now, ev);
+	clairfs_schedule(m, m->run->now);
+}
+
+static int clairfs_init(struct model *m, struct err *err)
+{
+	const struct sim_setup *s = m->run->s;
+	uint64_t jobs = s->p.jobs, arena = s->cache_bytes / jobs;
+	uint32_t inflight = (uint32_t)s->p.inflight;
+	struct clairfs *c = calloc(1, sizeof(*c));
+	struct plan_params params = { .n = s->n,
+				      .size = s->size,
+				      .order = order_info(s->order[m->index]),
+				      .arena_bytes = arena,
+				      .stage_bytes = s->stage_bytes / jobs,
+				      .sample_max_bytes = arena / 8,
+				      .store_bytes = s->store_bytes / jobs,
+				      .inflight_min = MIN(INFLIGHT_MIN, inflight),
+				      .inflight_max = inflight };
+	int rc;
+
+	m->state = c;
+	if (!c)
+		return -ENOMEM;
+	c->job = m->index;
+	c->round_at = UINT64_MAX;
+	rc = plan_new(&params, &c->plan);
+	if (rc == 0)
+		clairfs_schedule(m, 0);
+	return rc;
+}
+
+static void clairfs_fini(struct model *m)
+{
+	struct clairfs *c = m->state;
+
+	if (!c)
+		return;
+	if (c->plan)
+		plan_free(c->plan);
+	order_epoch_free(c->epoch);
+	free(c->staging);
+	free(c);
+}
+
+static void clairfs_fetch(struct model *m, const struct plan_action *a)
+{
+	struct clairfs *c = m->state;
+	uint32_t *where = &m->where[a->sample], req;
+
+	assert(!(*where & (IN_CACHE | FETCHING)) && a->is_pinned == ((*where & IN_STORE) != 0));
+	req = run_request(m, c->job, a->sample, REQ_AHEAD, a->is_pinned);
+	if (req != NONE)
+		*where = (*where & IN_STORE) | FETCHING | req << WHERE_SHIFT;
+}
+
+static bool staging_grow(struct clairfs *c)
+{
+	uint32_t size = c->staging_size * 2 + 1024;
+	struct staging *bigger = calloc(size, sizeof(*bigger));
+
+	if (!bigger)
+		return false;
+	for (uint32_t i = 0; i < c->staging_count; i++)
+		bigger[i] = c->staging[(c->staging_head + i) % c->staging_size];
+	free(c->staging);
+	c->staging = bigger;
+	c->staging_size = size;
+	c->staging_head = 0;
+	return true;
+}
+
+static void clairfs_stage(struct model *m, uint32_t sample)
+{
+	struct clairfs *c = m->state;
+	double took = STAGE_NS + STAGE_NS_PER_BYTE * (double)m->run->s->size[sample];
+
+	assert(m->where[sample] & IN_CACHE);
+	if (c->staging_count == c->staging_size && !staging_grow(c)) {
+		run_fail(m->run, -ENOMEM);
+		return;
+	}
+	c->stager_free = MAX(c->stager_free, (double)m->run->now) + took / STAGERS;
+	c->staging[(c->staging_head + c->staging_count++) % c->staging_size] =
+		(struct staging){ (uint64_t)c->stager_free, sample };
+	m->where[sample] |= STAGING;
+}
+
+static void clairfs_epoch(struct model *m, uint64_t number)
+{
+	struct clairfs *c = m->state;
+	const struct order *order = m->run->s->order[c->job];
+	int rc;
+
+	assert(!c->epoch);
+	rc = order_epoch_new(order, number, &c->epoch, m->run->err);
+	if (rc < 0) {
+		run_fail(m->run, rc);
+		return;
+	}
+	c->epoch_number = number;
+	c->epoch_at = m->run->now + EPOCH_NS * m->run->s->n;
+}
+
+static void clairfs_act(struct model *m, const struct plan_action *a)
+{
+	struct clairfs *c = m->state;
+
+	switch (a->kind) {
+	case PLAN_ACT_FETCH:
+		clairfs_fetch(m, a);
+		break;
+	case PLAN_ACT_STAGE:
+		clairfs_stage(m, a->sample);
+		break;
+	case PLAN_ACT_DROP:
+		assert(m->where[a->sample] & IN_CACHE);
+		m->where[a->sample] &= IN_STORE;
+		break;
+	case PLAN_ACT_PIN:
+		assert(m->where[a->sample] & IN_CACHE && !(m->where[a->sample] & IN_STORE));
+		run_request(m, c->job, a->sample, REQ_PIN, true);
+		break;
+	case PLAN_ACT_EPOCH:
+		clairfs_epoch(m, a->epoch);
+		break;
+	}
+}
+
+/* What was pushed by now, and the epoch that was computed. */
+static void clairfs_answer(struct model *m)
+{
+	struct clairfs *c = m->state;
+	struct plan_event ev = { .kind = PLAN_EV_STAGED };
+
+	while (c->staging_count && c->staging[c->staging_head].at_ns <= m->run->now) {
+		uint32_t *where;
+
+		ev.sample = c->staging[c->staging_head].sample;
+		where = &m->where[ev.sample];
+		c->staging_head = (c->staging_head + 1) % c->staging_size;
+		c->staging_count--;
+		if (*where & STAGING)
+			*where = (*where & ~(uint32_t)STAGING) | STAGED;
+		plan_event(c->plan, m->run->now, &ev);
+	}
+	if (c->epoch && c->epoch_at <= m->run->now) {
+		ev = (struct plan_event){ .kind = PLAN_EV_EPOCH, .epoch = c->epoch_number };
+		ev.order_epoch = TAKE(c->epoch);
+		plan_event(c->plan, m->run->now, &ev);
+	}
+}
+
+static void clairfs_round(struct model *m)
+{
+	struct clairfs *c = m->state;
+	uint64_t now = m->run->now, wake;
+	struct plan_action a;
+
+	if (now != c->round_at)
+		return; /* an earlier one was wanted meanwhile */
+	c->round_at = UINT64_MAX;
+	c->last_round = now;
+	clairfs_answer(m);
+	do {
+		wake = plan_step(c->plan, now);
+		while (plan_next_action(c->plan, &a))
+			clairfs_act(m, &a);
+	} while (wake <= now && !m->run->rc);
+	if (c->staging_count)
+		wake = MIN(wake, c->staging[c->staging_head].at_ns);
+	if (c->epoch)
+		wake = MIN(wake, c->epoch_at);
+	if (wake != UINT64_MAX)
+		clairfs_schedule(m, wake);
+}
+
+static struct answer clairfs_serve(struct model *m, uint32_t job, uint32_t sample)
+{
+	struct sim_epoch *count = run_epoch(m->run, job);
+	uint32_t where = m->where[sample];
+	bool is_store = (where & IN_STORE) != 0;
+
+	if (where & STAGED) {
+		count->read_class[SIM_STAGED]++;
+		return (struct answer){ m->run->hit_ns, NONE };
+	}
+	if (where & IN_CACHE) {
+		count->read_class[SIM_CACHE]++;
+		return (struct answer){ m->run->upcall_ns, NONE };
+	}
+	if (where & FETCHING) {
+		count->read_class[SIM_LATE]++;
+		return (struct answer){ 0, where_request(where) };
+	}
+	count->read_class[is_store ? SIM_STORE : SIM_MISS]++;
+	return (struct answer){ 0, run_request(m, job, sample, REQ_DEMAND, is_store) };
+}
+
+static struct answer clairfs_read(struct model *m, uint32_t job, uint64_t pos, uint32_t sample)
+{
+	struct answer answer = clairfs_serve(m, job, sample);
+	struct plan_event ev = { .kind = PLAN_EV_OPENED, .sample = sample };
+
+	(void)pos;
+	m->where[sample] &= ~(uint32_t)(STAGED | STAGING);
+	clairfs_tell(m, &ev);
+	return answer;
+}
+
+static void clairfs_done(struct model *m, uint32_t request)
+{
+	const struct request *req = &m->run->request[request];
+	uint32_t sample = req->sample;
+	struct plan_event ev = { .sample = sample,
+				 .latency_ns = m->run->now - req->issued_ns,
+				 .bytes = m->run->s->size[sample] };
+
+	if (req->kind == REQ_PIN) {
+		m->where[sample] |= IN_STORE;
+		ev.kind = PLAN_EV_PINNED;
+	} else if (req->kind == REQ_AHEAD) {
+		m->where[sample] = (m->where[sample] & IN_STORE) | IN_CACHE;
+		ev.kind = PLAN_EV_FETCHED;
+	} else {
+		ev.kind = PLAN_EV_DEMAND;
+	}
+	if (ev.kind != PLAN_EV_DEMAND || !req->is_store)
+		clairfs_tell(m, &ev);
+	run_wake(m->run, request, m->run->upcall_ns);
+}
+
+const struct driver_ops clairfs_driver = { .init = clairfs_init,
+					   .fini = clairfs_fini,
+					   .read = clairfs_read,
+					   .done = clairfs_done,
+					   .round = clairfs_round };
+
+const struct policy_ops policy_clairfs = {
+	.name = "clairfs",
+	.help = "the daemon's own plan; each job has a mount of its own",
+	.driver = &clairfs_driver,
+	.is_per_job = true,
+};

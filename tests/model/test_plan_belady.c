@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The plan looked into, on small datasets: after every event each sample is in exactly the sets its
+ * state says and every sum is right, whatever happens; and while a job follows its order every
+ * single eviction is one that Belady's MIN may make. Nodes read all samples of each epoch, or a
+ * part of them, another one each time. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+#include "src/plan/plan_priv.h"
+
+#define N_MAX 70
+#define WAITING 3000
+
+struct world {
+	uint32_t n, length, epochs;
+	uint64_t rnd, now, seed;
+	struct plan *plan;
+	struct order_info info;
+	uint64_t size[N_MAX];
+	bool is_there[N_MAX];
+	struct plan_action todo[WAITING];
+	uint32_t n_todo;
+	uint64_t drops;
+};
+
+static uint64_t below(struct world *w, uint64_t n)
+{
+	return check_rand_below(&w->rnd, n);
+}
+
+static uint32_t sample_at(const struct world *w, uint64_t epoch, uint32_t pos)
+{
+	uint64_t state = w->seed + epoch * 77;
+	uint32_t all[N_MAX];
+
+	for (uint32_t i = 0; i < w->n; i++)
+		all[i] = i;
+	for (uint32_t i = 0; i <= pos; i++) {
+		uint32_t j = i + (uint32_t)check_rand_below(&state, w->n - i), t = all[i];
+
+		all[i] = all[j];
+		all[j] = t;
+	}
+	return all[pos];
+}
+
+static struct order_epoch *epoch_of(const struct world *w, uint64_t epoch)
+{
+	struct order_epoch *ep = calloc(1, sizeof(*ep));
+
+	*ep = (struct order_epoch){ .epoch = epoch, .length = w->length, .n = w->n };
+	ep->sample = calloc(w->length, sizeof(uint32_t));
+	ep->first = malloc(w->n * sizeof(uint32_t));
+	memset(ep->first, 0xff, w->n * sizeof(uint32_t));
+	for (uint32_t p = 0; p < w->length; p++) {
+		ep->sample[p] = sample_at(w, epoch, p);
+		ep->first[ep->sample[p]] = p;
+	}
+	return ep;
+}
+
+/* The sets of a sample, from its flags alone, said in another way than in the plan. */
+static bool belongs_into(const struct plan *plan, const struct item *it, uint32_t set)
+{
+	uint32_t f = it->flags;
+	bool is_free = !(f & (HELD | STAGED | STAGING | PINNING));
+	bool may_come = !(f & (NO_FETCH | STAGING | PINNING)) && it->pages <= plan->max_pages;
+
+	switch (set) {
+	case SET_WANT:
+		return item_state(it) == ABSENT && may_come && !(f & PINNED);
+	case SET_STORE:
+		return item_state(it) == ABSENT && may_come && f & PINNED;
+	case SET_GAP:
+		return item_state(it) == FETCHING || (item_state(it) == ABSENT && !may_come);
+	case SET_KEEP:
+		return item_state(it) == ARENA && is_free;
+	default:
+		return item_state(it) == ARENA && !(f & (HELD | STAGED | STAGING | NO_STAGE)) &&
+		       it->pages <= plan->stage_pages;
+	}
+}
+
+static void audit_sample(const struct plan *plan, uint32_t s, uint64_t members[2][SET_COUNT],
+			 uint64_t *n_far)
+{
+	const struct item *it = &plan->item[s];
+	uint32_t bucket = (it->flags & FAR_MASK) >> FAR_SHIFT;
+	const struct slot *slot = item_slot(plan, it);
+	bool is_far = it->key == NO_KEY && belongs_into(plan, it, SET_KEEP);
+
+	CHECK_INT(tree_get(&plan->unkeyed, s), is_far && !bucket);
+	for (uint32_t b = 0; b < USES_EPOCHS && plan->uses.mask; b++)
+		CHECK_INT(tree_get(&plan->uses.bucket[b], s), is_far && bucket == b + 1);
+	*n_far += is_far && bucket;
+	if (it->key == NO_KEY)
+		return;
+	CHECK(slot->ep && it->key < slot->length);
+	CHECK_U64(slot->ep->sample[it->key], s);
+	CHECK(!bitmap_get(&slot->consumed, it->key));
+	for (uint32_t set = 0; set < SET_COUNT; set++) {
+		bool is_in = belongs_into(plan, it, set);
+
+		CHECK_INT(tree_get(&slot->set[set], it->key), is_in);
+		members[slot == &plan->slots[1]][set] += is_in;
+	}
+}
+
+static void audit(const struct plan *plan)
+{
+	uint64_t members[2][SET_COUNT] = { { 0 } }, used = 0, fresh = 0, held = 0, staged = 0,
+		 pinned = 0, far = 0, in_buckets = 0;
+
+	for (uint32_t s = 0; s < plan->n; s++) {
+		const struct item *it = &plan->item[s];
+
+		audit_sample(plan, s, members, &far);
+		used += item_state(it) == ABSENT ? 0 : it->pages;
+		fresh += it->flags & FRESH ? it->pages : 0;
+		held += it->flags & HELD ? it->pages : 0;
+		staged += it->flags & (STAGED | STAGING) ? it->pages : 0;
+		pinned += it->flags & (PINNED | PINNING) ? it->pages : 0;
+	}
+	for (uint32_t i = 0; i < 2; i++)
+		for (uint32_t set = 0; set < SET_COUNT; set++)
+			CHECK_U64(plan->slots[i].set[set].count, members[i][set]);
+	for (uint32_t b = 0; b < USES_EPOCHS; b++) {
+		in_buckets += plan->uses.bucket[b].count;
+		CHECK_INT(plan->uses.filled >> b & 1, plan->uses.bucket[b].count != 0);
+	}
+	CHECK_U64(in_buckets, far);
+	CHECK_U64(plan->used_pages, used);
+	CHECK_U64(plan->fresh_pages, fresh);
+	CHECK_U64(plan->held_pages, held);
+	CHECK_U64(plan->staged_pages, staged);
+	CHECK_U64(plan->pinned_pages, pinned);
+}
+
+static void tell(struct world *w, struct plan_event ev)
+{
+	plan_event(w->plan, w->now, &ev);
+	audit(w->plan);
+}
+
+static void answer(struct world *w, const struct plan_action *a, int status)
+{
+	struct plan_event ev = { .sample = a->sample,
+				 .status = status,
+				 .latency_ns = NS_PER_MS,
+				 .bytes = w->size[a->sample % N_MAX] };
+
+	switch (a->kind) {
+	case PLAN_ACT_FETCH:
+		w->is_there[a->sample] = status == 0;
+		ev.kind = PLAN_EV_FETCHED;
+		break;
+	case PLAN_ACT_STAGE:
+		ev.kind = PLAN_EV_STAGED;
+		break;
+	case PLAN_ACT_PIN:
+		ev.kind = PLAN_EV_PINNED;
+		break;
+	default:
+		ev.kind = PLAN_EV_EPOCH;
+		ev.epoch = a->epoch;
+		ev.order_epoch = status ? NULL : epoch_of(w, a->epoch);
+	}
+	tell(w, ev);
+}
+
+/* --- whatever happens --- */
+
+static void chaos_step(struct world *w)
+{
+	struct plan_action a;
+
+	plan_step(w->plan, w->now);
+	while (plan_next_action(w->plan, &a)) {
+		CHECK(w->n_todo < WAITING);
+		if (a.kind != PLAN_ACT_DROP)
+			w->todo[w->n_todo++] = a;
+	}
+	audit(w->plan);
+	for (uint64_t k = below(w, 6); k && w->n_todo; k--) {
+		uint32_t i = (uint32_t)below(w, w->n_todo);
+		static const int failures[] = { -EIO, -ENOMEM, -ECANCELED, -ENOENT, -ENOSPC };
+
+		a = w->todo[i];
+		w->todo[i] = w->todo[--w->n_todo];
+		answer(w, &a, below(w, 12) ? 0 : failures[below(w, ARRAY_LEN(failures))]);
+	}
+}
+
+static void chaos_event(struct world *w)
+{
+	static const enum plan_event_kind kinds[] = { PLAN_EV_UNSTAGED, PLAN_EV_UNPINNED,
+						      PLAN_EV_LOST_COPY, PLAN_EV_RESIZED,
+						      PLAN_EV_KEPT };
+	uint32_t s = (uint32_t)below(w, w->n);
+	struct plan_event ev = { .sample = s, .kind = kinds[below(w, ARRAY_LEN(kinds))] };
+
+	if (ev.kind == PLAN_EV_RESIZED)
+		ev.bytes = w->size[s] = below(w, w->size[s] + 1);
+	tell(w, ev);
+}
+
+static void chaos_run(uint64_t seed)
+{
+	struct world w = { .rnd = seed, .seed = seed, .now = NS_PER_S };
+	uint64_t epoch = 0, pos = 0;
+	struct plan_params p;
+
+	w.n = 2 + (uint32_t)below(&w, N_MAX - 2);
+	w.length = 1 + (w.n - 1) / (1 + (uint32_t)below(&w, 5));
+	w.info = (struct order_info){ .n = w.n, .world = 1, .n_ranks = 1, .epochs = below(&w, 30) };
+	for (uint32_t i = 0; i < w.n; i++)
+		w.size[i] = below(&w, 6 * 4096);
+	p = (struct plan_params){ .n = w.n,
+				  .size = w.size,
+				  .order = &w.info,
+				  .arena_bytes = (24 + below(&w, 3 * w.n)) * 4096,
+				  .stage_bytes = below(&w, 40) * 4096,
+				  .sample_max_bytes = 5 * 4096,
+				  .store_bytes = below(&w, 2) * below(&w, 2 * w.n) * 4096,
+				  .pin_rule = (enum plan_pin_rule)below(&w, 3),
+				  .inflight_min = 1,
+				  .inflight_max = 1 + (uint32_t)below(&w, 8),
+				  .span = 1 + (uint32_t)below(&w, 12) };
+	CHECK_INT(plan_new(&p, &w.plan), 0);
+	for (int i = 0; i < 1500; i++) {
+		w.now += below(&w, 60) ? below(&w, 2 * NS_PER_MS) : below(&w, 2 * NS_PER_S);
+		if (!below(&w, 15))
+			chaos_event(&w);
+		if (!below(&w, 200)) { /* the job jumps */
+			epoch = below(&w, 20);
+			pos = below(&w, w.length);
+		}
+		if (below(&w, 3)) {
+			uint32_t s = sample_at(&w, epoch, (uint32_t)pos);
+
+			if (!below(&w, 30))
+				s = (uint32_t)below(&w, w.n);
+			tell(&w, (struct plan_event){ .kind = PLAN_EV_OPENED, .sample = s });
+			epoch += ++pos == w.length;
+			pos %= w.length;
+		}
+		chaos_step(&w);
+	}
+	while (w.n_todo) {
+		struct plan_action a = w.todo[--w.n_todo];
+
+		answer(&w, &a, 0);
+	}
+	plan_free(w.plan);
+}
+
+static void sets_are_what_states_say_after_every_event(void)
+{
+	uint64_t seed = check_seed();
+
+	for (uint64_t run = 0; run < 40; run++)
+		chaos_run(seed + run * 7919);
+}
+
+/* --- a job that follows its order --- */
+
+/* When a sample is read next after so many reads: exact within the passes that the plan has loaded,
+ * else the epoch. */
+static uint64_t next_use(const struct world *w, uint32_t sample, uint64_t reads)
+{
+	uint64_t exact_until = next_slot(w->plan)->epoch;
+
+	for (uint64_t at = reads; at < (uint64_t)w->epochs * w->length; at++) {
+		if (sample_at(w, at / w->length, (uint32_t)(at % w->length)) != sample)
+			continue;
+		return at / w->length <= exact_until ? at : (at / w->length + 1) * w->length;
+	}
+	return UINT64_MAX;
+}
+
+/* The sample that was read last may still be at work. */
+static void check_victim(struct world *w, uint32_t victim, uint64_t reads)
+{
+	uint64_t due = next_use(w, victim, reads);
+	uint32_t last =
+		reads ? sample_at(w, (reads - 1) / w->length, (uint32_t)((reads - 1) % w->length))
+		      : SAMPLE_NONE;
+
+	w->drops++;
+	CHECK(w->is_there[victim]);
+	for (uint32_t s = 0; s < w->n; s++)
+		if (w->is_there[s] && s != last)
+			CHECK(next_use(w, s, reads) <= due);
+}
+
+static void honest_step(struct world *w, uint64_t reads)
+{
+	struct plan_action a[ACTIONS_MAX];
+	uint64_t wake;
+	uint32_t n;
+
+	do {
+		uint64_t dropped = UINT64_MAX; /* the first that is needed of those dropped */
+
+		wake = plan_step(w->plan, w->now);
+		for (n = 0; n < ACTIONS_MAX && plan_next_action(w->plan, &a[n]); n++)
+			;
+		/* The plan decided all of it before any of it came true. */
+		for (uint32_t i = 0; i < n; i++) {
+			if (a[i].kind == PLAN_ACT_DROP && !next_slot(w->plan)->is_rerun)
+				check_victim(w, a[i].sample, reads);
+			if (a[i].kind == PLAN_ACT_DROP) {
+				dropped = MIN(dropped, next_use(w, a[i].sample, reads));
+				w->is_there[a[i].sample] = false;
+			}
+			if (a[i].kind == PLAN_ACT_FETCH && !next_slot(w->plan)->is_rerun)
+				CHECK(next_use(w, a[i].sample, reads) < dropped);
+		}
+		for (uint32_t i = 0; i < n; i++)
+			if (a[i].kind != PLAN_ACT_DROP)
+				answer(w, &a[i], 0);
+	} while (n || wake <= w->now);
+}
+
+static uint64_t honest_run(uint64_t seed, uint32_t n, uint32_t length, uint32_t capacity)
+{
+	struct world w = {
+		.n = n, .length = length, .epochs = 12, .seed = seed, .rnd = seed, .now = NS_PER_S
+	};
+	struct plan_params p;
+
+	w.info = (struct order_info){ .n = n, .world = 1, .n_ranks = 1, .epochs = w.epochs };
+	p = (struct plan_params){ .n = n,
+				  .size = w.size,
+				  .order = &w.info,
+				  .arena_bytes = capacity * 4096ull,
+				  .sample_max_bytes = 4096,
+				  .inflight_min = 1,
+				  .inflight_max = 1,
+				  .span = 1 };
+	CHECK_INT(plan_new(&p, &w.plan), 0);
+	honest_step(&w, 0);
+	for (uint64_t reads = 0; reads < (uint64_t)w.epochs * length; reads++) {
+		w.now += NS_PER_MS;
+		tell(&w, (struct plan_event){ .kind = PLAN_EV_OPENED,
+					      .sample = sample_at(&w, reads / length,
+								  (uint32_t)(reads % length)) });
+		honest_step(&w, reads + 1);
+	}
+	plan_free(w.plan);
+	return w.drops;
+}
+
+static void every_eviction_is_beladys(void)
+{
+	uint64_t seed = check_seed(), drops = 0;
+
+	for (uint64_t run = 0; run < 24; run++) {
+		uint64_t rnd = seed + run;
+		uint32_t n = 30 + (uint32_t)check_rand_below(&rnd, 40);
+		uint32_t parts = 1 + (uint32_t)(run % 4);
+
+		drops += honest_run(seed + run * 7919, n, n / parts,
+				    8 + (uint32_t)check_rand_below(&rnd, n - 10));
+	}
+	CHECK(drops > 1000);
+}
+
+static const struct check_test tests[] = {
+	{ "sets_are_what_states_say_after_every_event",
+	  sets_are_what_states_say_after_every_event },
+	{ "every_eviction_is_beladys", every_eviction_is_beladys },
+};
+CHECK_MAIN(tests)
