@@ -16,9 +16,14 @@
 struct mount_opts {
 	int layout; /* enum dataset_layout */
 	char *order;
+	int recover; /* enum job_effort */
+	uint64_t recover_threads;
 	uint64_t ram, stage, sample_max;
 	char *store_dir;
+	bool store_keep;
 	uint64_t store_bytes, store_keep_free;
+	int store_verify; /* enum store_verify */
+	uint64_t store_max_mbps, store_scrub_mbps;
 	int store_pins; /* enum plan_pin_rule */
 	uint64_t source_max_inflight, source_max_mbps;
 	int source_engine, store_engine; /* enum io_engine */

@@ -86,6 +86,8 @@ extern const char *const read_class_names[READ_CLASSES];
 	  "READs of pushed pages the kernel had dropped.")                                         \
 	X(SOURCE_READS, COUNTER, "source_reads_total", "", "Pieces read from the source.")         \
 	X(SOURCE_BYTES, COUNTER, "source_bytes_total", "", "Bytes read from the source.")          \
+	X(SOURCE_CHECKS, COUNTER, "source_checks_total", "",                                       \
+	  "Files compared with the source before the store's copy was used.")                      \
 	X(SOURCE_ERRORS, COUNTER, "source_errors_total", "", "Failed reads of the source.")        \
 	X(SOURCE_CHANGED, COUNTER, "source_changed_total", "",                                     \
 	  "Files seen to have changed in the source.")                                             \
@@ -95,10 +97,22 @@ extern const char *const read_class_names[READ_CLASSES];
 	  "Bytes written to the store.")                                                           \
 	X(STORE_ERRORS, COUNTER, "store_errors_total", "",                                         \
 	  "Failed writes or reads of the store, bad checksums.")                                   \
+	X(STORE_OFF_TIMES, COUNTER, "store_switched_off_total", "",                                \
+	  "Times the store was switched off by errors or a full filesystem.")                      \
+	X(STORE_RECLAIMED, COUNTER, "store_reclaimed_segments_total", "",                          \
+	  "Segments of the store given up for new ones.")                                          \
+	X(STORE_SCRUB_BYTES, COUNTER, "store_scrub_bytes_total", "",                               \
+	  "Bytes of the store read and compared in the background.")                               \
 	X(RESYNCS, COUNTER, "order_resyncs_total", "",                                             \
 	  "Times the position was found again after it had been lost.")                            \
 	X(ORDER_MISMATCHES, COUNTER, "order_mismatches_total", "",                                 \
 	  "Opens outside the expected window.")                                                    \
+	X(RECOVER_SEARCHES, COUNTER, "recover_searches_total", "",                                 \
+	  "Searches for an order that nobody told.")                                               \
+	X(RECOVER_FOUND, COUNTER, "recover_found_total", "",                                       \
+	  "Orders found and followed from then on.")                                               \
+	X(RECOVER_CPU_MS, COUNTER, "recover_cpu_milliseconds_total", "",                           \
+	  "CPU time of these searches.")                                                           \
 	X(DEMAND_INFLIGHT, GAUGE, "source_demand_inflight", "",                                    \
 	  "Demand reads of the source in flight.")                                                 \
 	X(PREFETCH_INFLIGHT, GAUGE, "source_prefetch_inflight", "",                                \
@@ -112,6 +126,8 @@ extern const char *const read_class_names[READ_CLASSES];
 	  "Bytes that may be pushed ahead now.")                                                   \
 	X(STORE_BYTES, GAUGE, "store_bytes", "", "Bytes kept in the store.")                       \
 	X(STORE_LIMIT_BYTES, GAUGE, "store_limit_bytes", "", "Budget of the store.")               \
+	X(STORE_RECORDS, GAUGE, "store_records", "", "Pieces kept in the store.")                  \
+	X(STORE_OFF, GAUGE, "store_off", "", "1 while the store is switched off or not written.")  \
 	X(KERNEL_INODES, GAUGE, "kernel_inodes", "", "Inodes the kernel holds for this mount.")    \
 	X(KERNEL_INODE_BYTES, GAUGE, "kernel_inode_bytes", "",                                     \
 	  "Estimate of kernel memory for them.")                                                   \

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tiers: places that bytes of the dataset can be read from or kept in. A piece is an aligned 1 MiB
  * part of a file (the last one shorter); files up to 1 MiB are one piece. Readable tiers (source,
- * store, null, later peer) share struct tier; the arena hands out memory; the stage pushes pages
- * into the kernel through operations that fs provides. */
+ * null, later peer, and the store, see tier/store.h) share struct tier; the arena hands out memory;
+ * the stage pushes pages into the kernel through operations that fs provides. */
 #ifndef CLAIRFS_TIER_H
 #define CLAIRFS_TIER_H
 
@@ -62,6 +62,8 @@ struct tier_read {
 	struct io_job job; /* the tier's */
 	void *tier_priv;   /* the tier's */
 	bool is_retried;   /* the tier's */
+	bool is_whole;     /* the tier's */
+	uint32_t place;    /* the tier's */
 };
 
 struct tier;
@@ -96,7 +98,7 @@ struct source_params {
 /* Reads a piece with the identity checked before and after (fstat on the open file, no extra path
  * lookup). When the identity is not `expect`, status is -ESTALE with is_changed and st says what
  * the file is now (which may be no file: look at st_mode). A file that has not changed and has fewer bytes than its
- * size says is -EIO. Whatever fails on a kept descriptor, and an ESTALE of the
+ * size says is -EIO. A length of 0 only compares the identity. Whatever fails on a kept descriptor, and an ESTALE of the
  * filesystem, is tried again through the path, once. Counts reads that succeeded, and errors other
  * than is_changed: that is an answer. */
 int source_new(const struct source_params *params, struct tier **ret, struct err *err) MUST_USE;
@@ -121,45 +123,6 @@ void arena_release(struct arena *arena, void *mem, uint32_t length);
 uint64_t arena_used(const struct arena *arena); /* bytes, rounding included */
 /* What an allocation of `length` counts, without holes. */
 uint64_t arena_cost(uint32_t length);
-
-/* --- store: the NVMe tier --- */
-struct store_params {
-	/* A directory (no symbolic link) of the caller that nobody else may write to, or a sticky
-	 * one such as /tmp; nothing is left behind in it. */
-	const char *dir;
-	uint64_t limit_bytes;
-	/* Of the filesystem; looked at whenever a segment (64 to 256 MiB) is reserved. */
-	uint64_t keep_free_bytes;
-	enum io_engine engine;
-	uint32_t max_inflight;
-	struct metrics *metrics;
-};
-struct store;
-/* Private to this mount: an unlinked (O_TMPFILE) preallocated file of 4 KiB-aligned records, each
- * {payload, seal} with XXH3 over both (src/tier/FORMAT.md); write-once. */
-int store_open(const struct store_params *params, struct store **ret, struct err *err) MUST_USE;
-void store_close(struct store *store); /* after its tier's reads have ended; NULL allowed */
-/* Writes a piece; blocks; one thread at a time. 0; -EEXIST; -EINVAL when length is not
- * piece_length() of the identity; -ENOSPC when full or the device or a quota is (no more puts are
- * tried); -EIO etc. switch writing off; both are logged once. What was kept of another identity is
- * replaced; else what is kept is never harmed. SIGXFSZ must be ignored or blocked. */
-int store_put(struct store *store, struct piece_key key, const struct file_identity *identity,
-	      const void *data, uint32_t length) MUST_USE;
-/* Whether the piece is kept for this identity. Any thread. */
-bool store_has(struct store *store, struct piece_key key, const struct file_identity *identity);
-/* Forgets all pieces of a file that has changed. Any thread. */
-void store_forget(struct store *store, struct entry_id entry, uint32_t n_pieces);
-/* No more puts will succeed, for whatever reason. */
-bool store_is_full(const struct store *store);
-/* Bytes of the budget that are used up: whole records, those forgotten included. */
-uint64_t store_bytes(const struct store *store);
-const char *store_engine_name(const struct store *store);
-/* Reads through the tier interface: -ENOENT when not kept, -EIO when the record is wrong or can't
- * be read (it is forgotten: never tried again), -ESTALE when another identity is kept, -ENOMEM;
- * those but -EIO come before tier_read() returns. Bytes of buf behind `length`, up to the end of
- * the page, may be overwritten. Borrowed from the store: tier_free() only waits for reads in
- * flight. */
-struct tier *store_tier(struct store *store);
 
 /* --- stage: pages pushed into the kernel's cache of the FUSE inodes --- */
 struct stage_ops {

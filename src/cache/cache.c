@@ -14,16 +14,21 @@
 static int cache_init(struct cache *c)
 {
 	uint64_t words = dataset_n_entries(c->p.dataset) / 64 + 1;
+	struct dataset_stats stats;
 	int rc;
 
 	rc = objects_init(c);
 	if (rc == 0)
 		rc = account_new(c);
 	c->touched = calloc(words, sizeof(*c->touched));
+	c->confirmed = calloc(words, sizeof(*c->confirmed));
+	dataset_get_stats(c->p.dataset, &stats);
+	if (c->confirmed && !stats.from_snapshot) /* scanned just now */
+		memset((void *)c->confirmed, 0xff, words * sizeof(*c->confirmed));
 	words = dataset_n_samples(c->p.dataset) / 64 + 1;
 	c->staged = calloc(words, sizeof(*c->staged));
 	c->staged_opened = calloc(words, sizeof(*c->staged_opened));
-	return rc == 0 && c->touched && c->staged && c->staged_opened ? 0 : -ENOMEM;
+	return rc == 0 && c->touched && c->confirmed && c->staged && c->staged_opened ? 0 : -ENOMEM;
 }
 
 int cache_new(const struct cache_params *params, struct cache **ret, struct err *err)
@@ -81,6 +86,8 @@ static int make_plan(struct cache *c, struct err *err)
 	rc = plan_make(c, c->order, &c->plan);
 	if (rc != 0)
 		return err_set_errno(err, rc, "plan");
+	if (c->p.store && store_bytes(c->p.store))
+		c->kept_at = 0;    /* what jobs before have left */
 	mutex_lock(&c->status_mu); /* the mount is asked for it already */
 	plan_get_status(c->plan, &c->status);
 	mutex_unlock(&c->status_mu);
@@ -110,8 +117,8 @@ static int start_threads(struct cache *c, struct err *err)
 
 	for (uint32_t i = 0; rc == 0 && i < c->p.stagers; i++)
 		rc = thr_start(&c->stagers[i], "cl-stager", stager_main, c, err);
-	if (rc == 0)
-		rc = thr_start(&c->writer, "cl-writer", writer_main, c, err);
+	for (uint32_t i = 0; rc == 0 && c->p.store && i < WRITERS; i++)
+		rc = thr_start(&c->writers[i], "cl-writer", writer_main, c, err);
 	if (rc == 0)
 		rc = thr_start(&c->epochs, "cl-epochs", epochs_main, c, err);
 	if (rc == 0 && c->p.revalidate_ns)
@@ -186,6 +193,8 @@ void cache_stop(struct cache *c)
 	wait_idle(c);
 	if (!c->is_started)
 		return;
+	if (c->p.store)
+		store_stop(c->p.store);
 	queue_close(&c->stage_jobs);
 	queue_close(&c->attr_jobs);
 	queue_close(&c->pin_jobs);
@@ -193,7 +202,8 @@ void cache_stop(struct cache *c)
 	thr_join(&c->attr_thread);
 	for (uint32_t i = 0; i < c->p.stagers; i++)
 		thr_join(&c->stagers[i]);
-	thr_join(&c->writer);
+	for (uint32_t i = 0; i < WRITERS; i++)
+		thr_join(&c->writers[i]);
 	thr_join(&c->epochs);
 	account_sweep(c, clock_now(c->p.clock), true);
 	c->is_started = false;
@@ -235,6 +245,7 @@ void cache_free(struct cache *c)
 	mutex_fini(&c->order_mu);
 	mutex_fini(&c->status_mu);
 	free(c->touched);
+	free(c->confirmed);
 	free(c->staged);
 	free(c->staged_opened);
 	free(c);
@@ -261,6 +272,7 @@ void cache_get_status(struct cache *c, struct cache_status *ret)
 void cache_update_gauges(struct cache *c)
 {
 	struct metrics *m = c->p.metrics;
+	struct store_status store = { 0 };
 	struct cache_status st;
 
 	cache_get_status(c, &st);
@@ -269,7 +281,11 @@ void cache_update_gauges(struct cache *c)
 	metrics_gauge_set(m, METRIC_ARENA_LIMIT_BYTES, c->p.arena_bytes);
 	metrics_gauge_set(m, METRIC_STAGE_BYTES, st.plan.stage_bytes);
 	metrics_gauge_set(m, METRIC_STAGE_LIMIT_BYTES, st.plan.stage_limit_bytes);
-	metrics_gauge_set(m, METRIC_STORE_BYTES, c->p.store ? store_bytes(c->p.store) : 0);
+	if (c->p.store)
+		store_get_status(c->p.store, &store);
+	metrics_gauge_set(m, METRIC_STORE_BYTES, store.bytes);
+	metrics_gauge_set(m, METRIC_STORE_RECORDS, store.records);
+	metrics_gauge_set(m, METRIC_STORE_OFF, store.is_off || store.is_write_off);
 	metrics_gauge_set(m, METRIC_STORE_LIMIT_BYTES, c->p.store ? c->p.store_bytes : 0);
 	metrics_gauge_set(m, METRIC_DATASET_SAMPLES, dataset_n_samples(c->p.dataset));
 	metrics_gauge_set(m, METRIC_DATASET_BYTES, dataset_sample_bytes(c->p.dataset));

@@ -25,6 +25,7 @@
 #include "clairfs/base/queue.h"
 #include "clairfs/base/thr.h"
 #include "clairfs/cache.h"
+#include "clairfs/tier/store.h"
 
 #include "account_priv.h"
 #include "bits_priv.h"
@@ -34,6 +35,7 @@ enum {
 	SHARDS = 16,
 	READ_TRIES = 64, /* attempts to get bytes of one version of a file that keeps changing */
 	STAGERS_MAX = 8,
+	WRITERS = 4,
 };
 
 enum object_state {
@@ -137,6 +139,7 @@ struct fetch {
 	struct cache *cache;
 	struct object *object;
 	bool is_store;
+	bool is_check; /* only asks the source whether the file is still the same */
 	char path[];
 };
 
@@ -174,6 +177,8 @@ struct cache {
 	_Atomic bool is_degraded, may_refuse_open;
 	_Atomic uint64_t *touched; /* per entry: the kernel or we may hold bytes of it */
 	_Atomic uint32_t n_touched;
+	/* Per entry: the source has said in this mount that it is what the index says. */
+	_Atomic uint64_t *confirmed;
 	_Atomic uint64_t *staged; /* per sample: pushed, not known to be dropped or used up */
 	_Atomic uint64_t *staged_opened; /* per sample: opened since it was pushed */
 	struct prefetch_queue prefetch;
@@ -183,7 +188,8 @@ struct cache {
 	struct plan_status status;  /* status_mu */
 	struct plan_status counted; /* planner: what the counters of metrics already hold */
 	struct queue stage_jobs, attr_jobs, pin_jobs, epoch_jobs;
-	struct thr planner, stagers[STAGERS_MAX], attr_thread, writer, epochs, revalidator;
+	struct thr planner, stagers[STAGERS_MAX], writers[WRITERS];
+	struct thr attr_thread, epochs, revalidator;
 	struct mutex reval_mu;
 	struct cond reval_cv;
 	bool reval_stop; /* reval_mu */

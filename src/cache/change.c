@@ -93,11 +93,11 @@ static void change_plan_locked(struct cache *c, struct shard *s, struct entry_st
 	}
 }
 
-static void change_store(struct cache *c, struct entry_id entry, uint64_t old_size)
+static void change_store(struct cache *c, struct entry_id entry, const struct file_identity *old)
 {
 	if (!c->p.store)
 		return;
-	store_forget(c->p.store, entry, piece_count(old_size));
+	store_forget(c->p.store, old, piece_count(old->size));
 	note_sample(c, PLAN_EV_UNPINNED, entry, 0);
 }
 
@@ -134,7 +134,7 @@ void change_file(struct cache *c, struct entry_id entry, const struct stat *st)
 	if (!es)
 		cache_degrade(c, "out of memory: the kernel may keep pages of a changed file");
 	metrics_add(c->p.metrics, METRIC_SOURCE_CHANGED, 1);
-	change_store(c, entry, old.size);
+	change_store(c, entry, &old);
 	if (dataset_is_sample(c->p.dataset, entry) && bits_clear(c->staged, entry.v))
 		note_sample(c, PLAN_EV_UNSTAGED, entry, 0);
 }

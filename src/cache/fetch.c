@@ -146,7 +146,9 @@ static void fetch_end(struct cache *c, struct object *obj, struct fetch_result r
 
 static void fetch_done(struct tier_read *read);
 
-/* Asks the store when it keeps this very version, else the source. */
+/* Asks the store when it keeps this very version, else the source. The index may be older than this
+ * mount, and so may be what the store keeps of it: then the source is asked first whether the file
+ * is still that one. */
 static void fetch_go(struct fetch *f, bool may_use_store)
 {
 	struct cache *c = f->cache;
@@ -155,21 +157,28 @@ static void fetch_go(struct fetch *f, bool may_use_store)
 	struct tier *tier = c->p.source;
 
 	f->is_store = may_use_store && c->p.store && store_has(c->p.store, key, &obj->identity);
+	f->is_check = f->is_store && !bits_get(c->confirmed, key.entry.v);
 	f->read = (struct tier_read){ .key = key,
 				      .path = f->path,
 				      .expect = obj->identity,
 				      .buf = obj->mem,
-				      .length = obj->length,
+				      .length = f->is_check ? 0 : obj->length,
 				      .is_urgent = obj->is_demand,
 				      .done = fetch_done,
 				      .ctx = f };
-	if (f->is_store)
+	if (f->is_store && !f->is_check)
 		tier = c->store_tier;
 	else
 		metrics_gauge_add(
 			c->p.metrics,
 			obj->is_demand ? METRIC_DEMAND_INFLIGHT : METRIC_PREFETCH_INFLIGHT, 1);
 	tier_read(tier, &f->read);
+}
+
+static void source_left(struct cache *c, const struct object *obj)
+{
+	metrics_gauge_add(c->p.metrics,
+			  obj->is_demand ? METRIC_DEMAND_INFLIGHT : METRIC_PREFETCH_INFLIGHT, -1);
 }
 
 /* What an answer of the source means for the rest of the cache, and for those who wait for it. */
@@ -179,8 +188,9 @@ static struct fetch_result fetch_learn(struct fetch *f, struct fetch_result resu
 	struct object *obj = f->object;
 	struct entry_id entry = obj->state_of->entry;
 
-	metrics_gauge_add(c->p.metrics,
-			  obj->is_demand ? METRIC_DEMAND_INFLIGHT : METRIC_PREFETCH_INFLIGHT, -1);
+	source_left(c, obj);
+	if (result.status == 0)
+		bits_set(c->confirmed, entry.v);
 	if (result.status == 0 && obj->is_demand) {
 		struct plan_event ev = { .kind = PLAN_EV_DEMAND,
 					 .bytes = f->read.got,
@@ -208,6 +218,14 @@ static void fetch_done(struct tier_read *read)
 				       .bytes = read->got,
 				       .latency_ns = read->latency_ns };
 
+	if (f->is_check && result.status == 0) {
+		source_left(c, obj);
+		bits_set(c->confirmed, obj->state_of->entry.v);
+		fetch_go(f, true);
+		return;
+	}
+	if (f->is_check)
+		f->is_store = false; /* the source's answer is the answer */
 	if (f->is_store && result.status != 0) {
 		note_sample(c, PLAN_EV_UNPINNED, obj->state_of->entry, 0);
 		fetch_go(f, false);

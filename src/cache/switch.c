@@ -146,7 +146,7 @@ static void install_plan(struct cache *c, struct plan *take_plan)
 	c->plan = take_plan;
 	c->counted = (struct plan_status){ 0 };
 	atomic_fetch_add(&c->generation, 1);
-	c->kept_at = c->order && c->p.store && store_bytes(c->p.store) ? 0 : UINT32_MAX;
+	c->kept_at = c->p.store && store_bytes(c->p.store) ? 0 : UINT32_MAX;
 }
 
 void switch_order(struct cache *c, struct order_request *request)

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The store's only writer: puts the pieces of a sample that the plan wants to keep for good. The
+ * The store's writers: put the pieces of a sample that the plan wants to keep for good. The
  * arena copy is pinned while it is written, so a DROP or a change of the file meanwhile does no
  * harm. A file that changed during the writing is forgotten again: nobody would ask for the old
- * version, but it would take up room. Its own thread, because a write may take as long as it likes
- * and nobody waits for it. It must never hold a lock while writing.
+ * version, but it would take up room. Threads of their own, because a write may take as long as it
+ * likes and nobody waits for it; a few, because a drive wants several writes at once. They must
+ * never hold a lock while writing.
  */
 #include "cache_priv.h"
 
@@ -44,10 +45,10 @@ static int pin_sample(struct cache *c, struct entry_id entry)
 	if (!file_identity_eq(&id, &now))
 		rc = -ESTALE;
 	if (rc != 0) /* half a sample is of no use */
-		store_forget(c->p.store, entry, piece_count(id.size));
+		store_forget(c->p.store, &id, piece_count(id.size));
 	if (rc == -ENOSPC)
 		log_limited(LOG_LEVEL_INFO, "store: full, nothing more is kept");
-	else if (rc != 0 && rc != -ESTALE && rc != -ECANCELED)
+	else if (rc != 0 && rc != -ESTALE && rc != -ECANCELED && rc != -EAGAIN)
 		cache_degrade(c, "the store cannot be written");
 	return rc;
 }

@@ -36,6 +36,7 @@ static void print_order(const json_t *root)
 	printf("          %s%s%s\n", str(root, "order", "state"),
 	       *str(root, "order", "why") ? ": " : "", str(root, "order", "why"));
 	printf("          the job %s\n", str(root, "order", "doing"));
+	printf("          %s\n", str(order, "search", "doing"));
 	if (*spec && strcmp(str(root, "order", "state"), "finished") != 0)
 		printf("          epoch %.0f, position %.0f of %.0f, lead %.0f, "
 		       "%.0f %% of the last reads as predicted\n",
@@ -66,9 +67,23 @@ static void print_reads(const json_t *root)
 	printf("\n");
 }
 
+static void print_store(const json_t *root, const json_t *g)
+{
+	char a[32], b[32], c[32], d[32];
+	const char *why = str(root, "store", "why");
+
+	if (json_number_value(json_object_get(g, "store_limit_bytes")) <= 0)
+		return;
+	printf("store     %s of %s; written %s, read %s%s%s\n",
+	       bytes(json_number_value(json_object_get(g, "store_bytes")), a),
+	       bytes(json_number_value(json_object_get(g, "store_limit_bytes")), b),
+	       bytes(num(root, "counters", "store_bytes_written"), c),
+	       bytes(num(root, "counters", "store_read_bytes"), d), *why ? "; " : "", why);
+}
+
 static void print_rest(const json_t *root)
 {
-	char a[32], b[32], c[32];
+	char a[32], b[32];
 	const json_t *g = json_object_get(root, "gauges");
 	const json_t *h = json_object_get(json_object_get(root, "histograms"), "source_latency");
 	double upcalls =
@@ -88,11 +103,7 @@ static void print_rest(const json_t *root)
 	       bytes(json_number_value(json_object_get(g, "stage_bytes")), a),
 	       bytes(json_number_value(json_object_get(g, "stage_limit_bytes")), b),
 	       num(root, "counters", "stage_evicted_reads"));
-	if (json_number_value(json_object_get(g, "store_limit_bytes")) > 0)
-		printf("store     %s of %s; written %s\n",
-		       bytes(json_number_value(json_object_get(g, "store_bytes")), a),
-		       bytes(json_number_value(json_object_get(g, "store_limit_bytes")), b),
-		       bytes(num(root, "counters", "store_bytes_written"), c));
+	print_store(root, g);
 	printf("source    %.0f reads, %s, %.0f errors; p50 %.2f ms, p99 %.2f ms; engine %s\n",
 	       num(root, "counters", "source_reads"),
 	       bytes(num(root, "counters", "source_bytes"), a),

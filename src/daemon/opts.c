@@ -8,6 +8,8 @@
 #include "clairfs/daemon.h"
 #include "clairfs/dataset.h"
 #include "clairfs/io.h"
+#include "clairfs/job.h"
+#include "clairfs/tier/store.h"
 
 static const char *const open_choices[] = { "auto", "answer", NULL };
 static const char *const pin_choices[] = { "auto", "first", "smallest", NULL };
@@ -24,6 +26,12 @@ static const struct conf_option options[] = {
 	    "Order the job reads its samples in, e.g. "
 	    "torch-distributed:seed=42:world=8:ranks=0-3. Empty: unknown, an ordinary "
 	    "cache."),
+	ROW(recover, CONF_CHOICE, "full", 0, 0, job_effort_names,
+	    "How an order that nobody told is looked for. quick: likely seeds, a fraction of a "
+	    "second at the beginning of an epoch. full: then all 2^32 of them, once, about five "
+	    "minutes of a core at the lowest priority."),
+	ROW(recover_threads, CONF_U64, "0", 0, 1024, NULL,
+	    "Threads that try all seeds. 0: half of the CPUs, 16 at most."),
 	ROW(layout, CONF_CHOICE, "auto", 0, 0, dataset_layout_names,
 	    "How files become samples: imagefolder (torchvision), files (every file, "
 	    "sorted by path) or auto."),
@@ -36,12 +44,26 @@ static const struct conf_option options[] = {
 	ROW(sample_max, CONF_BYTES, "0", 0, 0, NULL,
 	    "Larger files are not prefetched, only read on demand. 0: an eighth of ram."),
 	ROW(store_dir, CONF_TEXT, "", 0, 0, NULL,
-	    "Directory on a local NVMe drive for samples kept from one epoch to the "
-	    "next. Empty: none. Nothing is left in it when the mount ends."),
+	    "Directory of your own on a local NVMe drive for samples kept from one epoch to "
+	    "the next, and from one job to the next. Several mounts may use it at once. "
+	    "Empty: none, or a private store in $TMPDIR if store_bytes is "
+	    "given."),
+	ROW(store_keep, CONF_BOOL, "on", 0, 0, NULL,
+	    "Leave what is in store_dir to the next mount. off: a private store, of which "
+	    "nothing is visible and nothing is left."),
 	ROW(store_bytes, CONF_BYTES, "0", 0, 0, NULL,
-	    "Budget of the store. 0: half of what is free there when mounting."),
+	    "Budget of the store, with what other mounts have in store_dir. 0: half of what is "
+	    "free there and in it when mounting."),
 	ROW(store_keep_free, CONF_BYTES, "1G", 0, 0, NULL,
 	    "The store stops growing when less than this is free on its filesystem."),
+	ROW(store_verify, CONF_CHOICE, "first", 0, 0, store_verify_names,
+	    "When what the store has is compared with its checksum: at the first read of "
+	    "this mount, always, or off (only what was there before this mount, once)."),
+	ROW(store_max_mbps, CONF_U64, "0", 0, 1000000, NULL,
+	    "Cap of writing to the store in MB/s (10^6 bytes). 0: none."),
+	ROW(store_scrub_mbps, CONF_U64, "0", 0, 1000000, NULL,
+	    "The store is read and compared in the background at this rate in MB/s. 0: "
+	    "never."),
 	ROW(store_pins, CONF_CHOICE, "auto", 0, 0, pin_choices,
 	    "Which samples go into the store, among those read equally often: as they "
 	    "come (first), the smallest (fewest requests are left for the source), or "

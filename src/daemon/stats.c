@@ -26,19 +26,20 @@ static json_t *order_json(struct wire *w, const struct cache_status *st)
 			  "position", (json_int_t)p->position, "length", (json_int_t)p->length,
 			  "lead", (json_int_t)p->lead, "match_percent", (int)p->match_percent,
 			  "span", (json_int_t)p->span);
-	json_t *other = json_pack("{s:I, s:I, s:i, s:I, s:I, s:I}", "outside",
-				  (json_int_t)p->outside, "outside_now", (json_int_t)p->outside_run,
-				  "other_percent", (int)p->other_percent, "lost",
-				  (json_int_t)p->lost, "lost_reads", (json_int_t)p->lost_reads,
-				  "numberings_tried", (json_int_t)renumber_tried(w));
+	json_t *other =
+		json_pack("{s:I, s:I, s:i, s:I, s:I, s:I}", "outside", (json_int_t)p->outside,
+			  "outside_now", (json_int_t)p->outside_run, "other_percent",
+			  (int)p->other_percent, "lost", (json_int_t)p->lost, "lost_reads",
+			  (json_int_t)p->lost_reads, "numberings_tried",
+			  (json_int_t)atomic_load(&w->numberings_tried));
 	json_t *spec = text ? json_path(text) : NULL;
 	char doing[PLAN_TEXT];
 
 	plan_status_text(p, doing);
-	return json_pack("{s:o*, s:s, s:s, s:s, s:b, s:o, s:o}", "spec", spec, "state",
+	return json_pack("{s:o*, s:s, s:s, s:s, s:b, s:o, s:o, s:o}", "spec", spec, "state",
 			 plan_state_names[p->state], "why", p->why ? p->why : "", "doing", doing,
 			 "is_followed", p->state == PLAN_FOLLOWING || p->state == PLAN_SLOWED,
-			 "epoch", epoch, "readers", other);
+			 "epoch", epoch, "readers", other, "search", wire_job_json(w));
 }
 
 static json_t *announced_json(struct wire *w)
@@ -104,6 +105,22 @@ static json_t *engines_json(const struct wire *w)
 			 w->store ? store_engine_name(w->store) : "none");
 }
 
+static json_t *store_json(const struct wire *w)
+{
+	struct store_status st;
+
+	if (!w->store)
+		return json_null();
+	store_get_status(w->store, &st);
+	return json_pack("{s:b, s:b, s:b, s:b, s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "is_persistent",
+			 st.is_persistent, "is_full", st.is_full, "is_off", st.is_off,
+			 "is_write_off", st.is_write_off, "why", st.why, "segments",
+			 (json_int_t)st.segments, "segments_of_others", (json_int_t)st.foreign,
+			 "records", (json_int_t)st.records, "record_bytes",
+			 (json_int_t)st.record_bytes, "unverified", (json_int_t)st.unverified,
+			 "index_bytes", (json_int_t)st.index_bytes);
+}
+
 int stats_render_json(void *ctx, struct buf_writer *out)
 {
 	struct wire *w = ctx;
@@ -117,11 +134,11 @@ int stats_render_json(void *ctx, struct buf_writer *out)
 	metrics_gauge_set(w->metrics, METRIC_DATASET_BYTES, dataset_sample_bytes(w->dataset));
 	cache_get_status(w->cache, &cache);
 	fs_get_status(w->fs, &fs);
-	root = json_pack("{s:s, s:i, s:b, s:o, s:o, s:o, s:o, s:o, s:o}", "version",
+	root = json_pack("{s:s, s:i, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "version",
 			 CLAIRFS_VERSION, "pid", (int)getpid(), "is_degraded", cache.is_degraded,
 			 "mount", mount_json(w, &fs), "dataset", dataset_json(w), "order",
-			 order_json(w, &cache), "engines", engines_json(w), "reads",
-			 reads_json(w->metrics), "announced", announced_json(w));
+			 order_json(w, &cache), "engines", engines_json(w), "store", store_json(w),
+			 "reads", reads_json(w->metrics), "announced", announced_json(w));
 	if (!root || metrics_to_json(w->metrics, root) < 0) {
 		json_decref(root);
 		return -ENOMEM;

@@ -17,7 +17,6 @@
  * its path. */
 #define SOURCE_OPEN_FILES 64
 #define SOURCE_REOPEN_NS NS_PER_S
-#define STORE_MAX_INFLIGHT 16
 
 static bool is_inside(const char *path, const char *dir)
 {
@@ -174,26 +173,6 @@ static int make_order(struct wire *w, struct err *err)
 	return rc;
 }
 
-static int make_store(struct wire *w, struct err *err)
-{
-	struct store_params sp = { .dir = w->opts->store_dir,
-				   .limit_bytes = w->opts->store_bytes,
-				   .keep_free_bytes = w->opts->store_keep_free,
-				   .engine = (enum io_engine)w->opts->store_engine,
-				   .max_inflight = STORE_MAX_INFLIGHT,
-				   .metrics = w->metrics };
-	struct statvfs vfs;
-
-	if (!sp.dir)
-		return 0;
-	if (statvfs(sp.dir, &vfs) < 0)
-		return err_set_errno(err, -errno, "option store_dir: %s", sp.dir);
-	if (!sp.limit_bytes)
-		sp.limit_bytes = (uint64_t)vfs.f_bavail * vfs.f_frsize / 2;
-	w->store_bytes = sp.limit_bytes;
-	return store_open(&sp, &w->store, err);
-}
-
 static int make_tiers(struct wire *w, struct err *err)
 {
 	struct io_params ip = { .name = "source",
@@ -216,7 +195,7 @@ static int make_tiers(struct wire *w, struct err *err)
 	rc = arena_new(w->opts->ram, &w->arena, err);
 	if (rc < 0)
 		return rc;
-	return make_store(w, err);
+	return wire_make_store(w, err);
 }
 
 static int make_cache(struct wire *w, struct err *err)
@@ -235,6 +214,7 @@ static int make_cache(struct wire *w, struct err *err)
 				   .order = w->order,
 				   .metrics = w->metrics,
 				   .clock = clock_monotonic(),
+				   .watch = &w->watch,
 				   .arena_bytes = arena_bytes,
 				   .stage_bytes = o->stage ? o->stage : o->ram / 4,
 				   .sample_max_bytes =
@@ -282,6 +262,8 @@ int wire_mount(struct wire *w, struct err *err)
 		return rc;
 	cache_set_stage(w->cache, fs_stage_ops(), w->fs);
 	rc = cache_start(w->cache, err);
+	if (rc == 0)
+		rc = job_start(w->job, err);
 	return rc < 0 ? rc : renumber_start(w, err);
 }
 
@@ -312,6 +294,8 @@ int wire_prepare(struct wire *w, const struct daemon_params *params, struct err 
 	if (rc == 0)
 		rc = make_tiers(w, err);
 	if (rc == 0)
+		rc = wire_make_job(w, err);
+	if (rc == 0)
 		rc = make_cache(w, err);
 	return rc;
 }
@@ -320,6 +304,7 @@ void wire_down(struct wire *w)
 {
 	if (w->fs)
 		fs_unmount(w->fs);
+	job_stop(w->job);
 	renumber_stop(w);
 	if (w->cache)
 		cache_stop(w->cache);
@@ -327,6 +312,7 @@ void wire_down(struct wire *w)
 		fs_free(w->fs);
 	if (w->cache)
 		cache_free(w->cache);
+	job_free(w->job);
 	store_close(w->store);
 	if (w->arena)
 		arena_free(w->arena);

@@ -1,52 +1,78 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The store: pieces kept on a local device for the time of one mount. Pieces are written once, one
- * behind the other, and stay; a file that changes is forgotten in the index and its records are
- * dead space. No policy of replacement is worth the wear of the device as long as one node reads
- * its dataset once per epoch.
+ * The store: pieces kept on a local drive, for the time of one mount or for those that follow.
+ * Pieces are written once, one behind the other, and stay. No policy of replacement is worth the
+ * wear of the device as long as one node reads its dataset once per epoch; what a changed file
+ * leaves is dead space until its segment goes.
  *
- * A store that fails only loses what it was to keep: the first write that fails ends all writing,
- * with one line in the log; what is kept goes on being served, and verified at each read.
+ * A store that fails only loses what it was to keep. A write that fails ends writing for the time
+ * being, reads that fail in a row end reading; either is tried again every now and then
+ * (store_care.c). What is kept goes on being served, and verified at its first read.
  *
- * store_put() belongs to one thread at a time and blocks; the others may run beside it on any
- * thread. A piece is entered into the index only after its record was written.
+ * Everything may be called from any thread, several at once. Must never return an error that a
+ * caller has to do more about than to go to the source.
  */
 #include <errno.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/random.h>
 
+#include "clairfs/base/clock.h"
 #include "clairfs/base/log.h"
 #include "store_priv.h"
 
-static int store_set_up(struct store *s, const struct store_params *params,
-			const struct store_sys *sys, struct err *err)
+#define RETRY_NS (10 * NS_PER_S)
+#define BURST_NS (100 * NS_PER_MS)
+
+const char *const store_verify_names[] = { "first", "always", "off", NULL };
+
+/* --- open and close --- */
+
+static int store_set_up(struct store *s, const struct store_sys *sys, struct err *err)
 {
-	const struct io_params io = { .name = "store", .max_inflight = params->max_inflight };
-	void *buffer = NULL;
-	int rc = store_file_open(&s->file, params, sys, err);
+	const struct io_params io = { .name = "store", .max_inflight = s->p.max_inflight };
+	int rc = store_dir_open(&s->dir, s->p.dir, s->p.is_persistent, sys, err);
 
 	if (rc < 0)
 		return rc;
-	rc = posix_memalign(&buffer, STORE_BLOCK, STORE_RECORD_MAX);
-	if (rc != 0)
-		return err_set_errno(err, -rc, "store");
-	s->write_buffer = buffer;
-	rc = io_new(params->engine, s->file.fd, &io, &s->io, &s->engine_why, err);
+	if (!s->p.limit_bytes)
+		s->p.limit_bytes = ALIGN_DOWN(store_default_limit(s), (uint64_t)STORE_BLOCK);
+	rc = io_new(s->p.engine, s->dir.fd, &io, &s->io, &s->engine_why, err);
 	if (rc < 0) {
 		err_prefix(err, "store");
 		return rc;
 	}
-	rc = store_reader_init(&s->reader, params->max_inflight);
+	rc = store_reader_init(&s->reader, s->p.max_inflight);
 	if (rc < 0)
 		return err_set_errno(err, rc, "store");
 	return 0;
 }
 
+static void store_init(struct store *s)
+{
+	uint64_t key = 0;
+
+	if (getrandom(&key, sizeof(key), 0) != (ssize_t)sizeof(key))
+		key = clock_now(clock_monotonic()) * 0x9e3779b97f4a7c15ull;
+	store_index_init(&s->index, key);
+	mutex_init(&s->mu);
+	cond_init(&s->turned);
+	mutex_init(&s->care_mu);
+	cond_init(&s->care_cv);
+}
+
 static void store_tear_down(struct store *s)
 {
 	io_free(s->io);
-	if (s->file.fd >= 0)
-		close(s->file.fd);
-	free(s->write_buffer);
+	for (uint32_t i = 0; i < s->slots_top; i++)
+		if (s->segments[i])
+			store_segment_put(s, s->segments[i]);
+	store_dir_close(&s->dir);
+	store_index_fini(&s->index);
+	cond_fini(&s->turned);
+	mutex_fini(&s->mu);
+	cond_fini(&s->care_cv);
+	mutex_fini(&s->care_mu);
 	free(s);
 }
 
@@ -61,15 +87,27 @@ int store_open_with(const struct store_params *params, const struct store_sys *s
 		return err_set_errno(err, -rc, "store");
 	s = mem;
 	memset(s, 0, sizeof(*s));
-	s->file.fd = -1;
+	s->p = *params;
+	s->p.limit_bytes = ALIGN_DOWN(params->limit_bytes, (uint64_t)STORE_BLOCK);
+	if (!s->p.retry_ns)
+		s->p.retry_ns = RETRY_NS;
 	s->metrics = params->metrics;
-	rc = store_set_up(s, params, sys, err);
+	s->dir.fd = s->dir.marker_fd = -1;
+	store_init(s);
+	rc = store_set_up(s, sys, err);
 	if (rc < 0) {
 		store_tear_down(s);
 		return rc;
 	}
-	store_index_init(&s->index);
-	atomic_init(&s->put_status, 0);
+	rc = store_load(s);
+	if (rc < 0)
+		log_warn("store: not everything in %s could be read: %s", s->p.dir, strerror(-rc));
+	rc = store_care_start(s, err);
+	if (rc < 0) {
+		store_reader_fini(&s->reader);
+		store_tear_down(s);
+		return rc;
+	}
 	*ret = s;
 	return 0;
 }
@@ -83,73 +121,216 @@ void store_close(struct store *store)
 {
 	if (!store)
 		return;
+	store_stop(store);
+	store_care_stop(store);
+	store_close_open(store);
 	store_reader_fini(&store->reader);
-	store_index_fini(&store->index);
 	store_tear_down(store);
 }
 
-/* Ends all writing. Not an error of anybody's read, so it is said here. */
-static int store_stop_writing(struct store *s, int status)
+void store_stop(struct store *store)
 {
-	atomic_store_explicit(&s->put_status, status, memory_order_relaxed);
-	if (status == -ENOSPC) {
-		log_info("store: full with %llu bytes", (unsigned long long)store_bytes(s));
-		return status;
+	mutex_lock(&store->care_mu);
+	store->is_stopping = true;
+	cond_broadcast(&store->care_cv);
+	mutex_unlock(&store->care_mu);
+}
+
+/* --- put --- */
+
+static void switch_writing_off(struct store *s, int status, const char *what)
+{
+	int on = 0;
+
+	if (!atomic_compare_exchange_strong(&s->write_status, &on, status))
+		return;
+	metrics_add(s->metrics, METRIC_STORE_OFF_TIMES, 1);
+	if (status == -EAGAIN) {
+		log_info("store: its filesystem or quota is full: nothing is written for now");
+		return;
 	}
 	metrics_add(s->metrics, METRIC_STORE_ERRORS, 1);
-	log_warn("store: no more samples are kept: %s", strerror(-status));
+	log_warn("store: no more samples are kept for now: %s: %s", what, strerror(-status));
+}
+
+int store_fail(struct store *s, int status, const char *what)
+{
+	if (status == -ENOMEM || status == -EEXIST)
+		return status;
+	if (status == -EMFILE) /* of our table */
+		status = -ENOSPC;
+	if (status == -ENOSPC) {
+		if (!atomic_exchange(&s->is_full, true))
+			log_info("store: full with %llu bytes", (unsigned long long)store_bytes(s));
+		return status;
+	}
+	switch_writing_off(s, status, what);
+	store_close_open(s);
 	return status;
+}
+
+/* Waits until the cap allows n more bytes; true: the store ends. */
+static bool throttle(struct store *s, uint32_t n)
+{
+	uint64_t now = clock_now(clock_monotonic()), at;
+	bool is_stopping;
+
+	mutex_lock(&s->mu);
+	s->last_write_ns = now;
+	at = MAX(s->next_write_ns, now - MIN(now, BURST_NS));
+	if (s->p.write_bytes_per_s)
+		s->next_write_ns =
+			at + (uint64_t)((double)n * 1e9 / (double)s->p.write_bytes_per_s);
+	mutex_unlock(&s->mu);
+	mutex_lock(&s->care_mu);
+	while (!s->is_stopping && s->p.write_bytes_per_s && at > now) {
+		(void)cond_wait_for(&s->care_cv, &s->care_mu, at - now);
+		now = clock_now(clock_monotonic());
+	}
+	is_stopping = s->is_stopping;
+	mutex_unlock(&s->care_mu);
+	return is_stopping;
 }
 
 int store_put(struct store *store, struct piece_key key, const struct file_identity *identity,
 	      const void *data, uint32_t length)
 {
-	const struct store_record record = { key, *identity, length };
-	uint32_t n = store_record_bytes(length), block;
-	int rc = atomic_load_explicit(&store->put_status, memory_order_relaxed);
+	const struct store_entry what = { 0, key.piece, length, key.entry.v, *identity };
+	struct store_found found;
+	struct store_tag tag;
+	int rc;
 
-	if (rc < 0)
-		return rc;
 	if (key.piece >= piece_count(identity->size) ||
 	    length != piece_length(identity->size, key.piece))
 		return -EINVAL;
-	if (store_index_find(&store->index, key, identity, &block) == 0)
+	tag = store_tag_of(&store->index, store->p.fsid, identity, key.piece);
+	if (store_index_find(&store->index, &tag, NULL, &found))
 		return -EEXIST;
-	rc = store_record_make(&record, data, store->write_buffer);
-	if (rc < 0)
-		return rc;
-	rc = store_file_append(&store->file, store->write_buffer, n, &block);
-	if (rc < 0)
-		return store_stop_writing(store, rc);
-	metrics_add(store->metrics, METRIC_STORE_BYTES_WRITTEN, n);
-	return store_index_set(&store->index, key, identity, block);
+	if (atomic_load_explicit(&store->is_full, memory_order_relaxed))
+		return -ENOSPC;
+	if (atomic_load_explicit(&store->write_status, memory_order_relaxed) ||
+	    atomic_load_explicit(&store->is_read_off, memory_order_relaxed))
+		return -EAGAIN;
+	if (throttle(store, store_record_bytes(length)))
+		return -ECANCELED;
+	rc = store_append(store, &what, data);
+	return rc < 0 ? store_fail(store, rc, "writing") : 0;
 }
+
+/* --- ask and forget --- */
 
 bool store_has(struct store *store, struct piece_key key, const struct file_identity *identity)
 {
-	uint32_t block;
+	struct store_tag tag = store_tag_of(&store->index, store->p.fsid, identity, key.piece);
+	struct store_found found;
 
-	return store_index_find(&store->index, key, identity, &block) == 0;
+	if (!store_index_find(&store->index, &tag, store->segments, &found))
+		return false;
+	store_segment_want(store, &tag, &found);
+	store_segment_put(store, found.segment);
+	return !atomic_load_explicit(&store->is_read_off, memory_order_relaxed);
 }
 
-void store_forget(struct store *store, struct entry_id entry, uint32_t n_pieces)
+void store_claimed(struct store *s)
 {
-	for (uint32_t piece = 0; piece < n_pieces; piece++)
-		store_index_remove(&store->index, (struct piece_key){ entry, piece },
-				   STORE_NO_BLOCK);
+	uint32_t n = 1;
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct store_segment *segment;
+
+		mutex_lock(&s->mu);
+		s->is_claimed = true;
+		n = s->slots_top;
+		segment = s->segments[i];
+		if (segment && !store_segment_try_get(segment))
+			segment = NULL;
+		mutex_unlock(&s->mu);
+		if (!segment)
+			continue;
+		if (!atomic_load(&segment->n_wanted) && atomic_load(&segment->is_sealed) &&
+		    atomic_exchange(&segment->is_shared, false))
+			(void)flock(segment->fd, LOCK_UN);
+		store_segment_put(s, segment);
+	}
+	store_shrink(s);
 }
+
+void store_drop_record(struct store *s, const struct store_tag *tag, uint32_t place,
+		       uint32_t length)
+{
+	struct store_found found;
+	struct store_segment *segment;
+
+	if (!store_index_find(&s->index, tag, s->segments, &found))
+		return;
+	segment = found.segment;
+	/* With the reference the slot is this segment's: what is removed there was counted here. */
+	if ((place == STORE_NO_PLACE || place == found.place) &&
+	    store_index_remove(&s->index, tag, found.place, &found))
+		store_segment_lost(segment, &found, length);
+	store_segment_put(s, segment);
+}
+
+void store_forget(struct store *store, const struct file_identity *identity, uint32_t n_pieces)
+{
+	for (uint32_t piece = 0; piece < n_pieces; piece++) {
+		struct store_tag tag = store_tag_of(&store->index, store->p.fsid, identity, piece);
+
+		store_drop_record(store, &tag, STORE_NO_PLACE, piece_length(identity->size, piece));
+	}
+}
+
+/* --- description --- */
 
 bool store_is_full(const struct store *store)
 {
-	return atomic_load_explicit(&store->put_status, memory_order_relaxed) < 0;
+	return atomic_load_explicit(&store->is_full, memory_order_relaxed);
 }
 
 uint64_t store_bytes(const struct store *store)
 {
-	return atomic_load_explicit(&store->file.tail, memory_order_relaxed);
+	return atomic_load_explicit(&store->bytes, memory_order_relaxed);
 }
 
 const char *store_engine_name(const struct store *store)
 {
 	return io_name(store->io);
+}
+
+static const char *why_of(const struct store *s)
+{
+	int status = atomic_load(&s->write_status);
+
+	if (atomic_load(&s->is_read_off))
+		return "reads of its drive failed; tried again now and then";
+	if (status == -EAGAIN)
+		return "its filesystem or quota is full; tried again now and then";
+	if (status)
+		return "a write to its drive failed; tried again now and then";
+	return store_is_full(s) ? "the budget is used up" : "";
+}
+
+void store_get_status(struct store *store, struct store_status *ret)
+{
+	memset(ret, 0, sizeof(*ret));
+	ret->is_persistent = store->p.is_persistent;
+	ret->is_full = store_is_full(store);
+	ret->is_off = atomic_load(&store->is_read_off);
+	ret->is_write_off = atomic_load(&store->write_status) != 0;
+	ret->why = why_of(store);
+	ret->bytes = store_bytes(store);
+	ret->limit_bytes = store->p.limit_bytes;
+	store_index_usage(&store->index, &ret->index_bytes, &ret->records);
+	mutex_lock(&store->mu);
+	for (uint32_t i = 0; i < store->slots_top; i++) {
+		const struct store_segment *segment = store->segments[i];
+
+		if (!segment)
+			continue;
+		ret->segments++;
+		ret->foreign += !segment->is_ours;
+		ret->record_bytes += atomic_load(&segment->record_bytes);
+		ret->unverified += atomic_load(&segment->n_unverified);
+	}
+	mutex_unlock(&store->mu);
 }

@@ -1,15 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The index of the store: which piece of which version of a file is at which block.
+ * The index of the store: which piece of which version of which file is in which segment at which
+ * block.
  *
- * Tables of 20-byte slots with linear probing, filled to at most 7/8 before they double: 23 to 46
- * bytes per piece. A slot has 64 bits that stand for the identity, not the identity itself: two
- * versions of one file with the same 64 bits are told apart by the record, which has all of it.
+ * Tables of 16-byte slots with linear probing, filled to at most 7/8 before they double: 18 to 37
+ * bytes per record. A slot has 94 bits of a keyed sum over the identity and the piece, not the
+ * identity itself. The key is random for each process, so two pieces with one tag can neither be
+ * made nor be expected; and what is found is compared with the record once before it is believed.
  *
  * 64 shards, each with a lock of its own: doubling a table of ten million pieces takes half a
  * second, and a handler that asks store_has() must not wait for that; a shard takes milliseconds.
  * Any thread. Removing closes the gap by moving later slots of the run up, so there are no
  * tombstones.
+ *
+ * A segment that goes is swept out of all shards first. Who looks a piece up takes a reference of
+ * its segment under the lock of the shard, so after the sweep nobody can come upon it any more.
  */
 #include <errno.h>
 #include <xxhash.h>
@@ -18,31 +23,28 @@
 
 #define FIRST_SLOTS 16u
 
-static uint64_t hash_of(struct piece_key key)
+struct store_tag store_tag_of(const struct store_index *index, uint64_t fsid,
+			      const struct file_identity *identity, uint32_t piece)
 {
-	uint64_t h = (uint64_t)key.entry.v << 32 | key.piece;
+	uint64_t words[6] = { fsid,
+			      identity->ino,
+			      identity->size,
+			      (uint64_t)identity->mtime_ns,
+			      (uint64_t)identity->ctime_ns,
+			      piece };
+	XXH128_hash_t sum = XXH3_128bits_withSeed(words, sizeof(words), index->key);
 
-	/* The finisher of splitmix64: every bit of the key moves every bit of the hash. */
-	h = (h ^ (h >> 30)) * 0xbf58476d1ce4e5b9ull;
-	h = (h ^ (h >> 27)) * 0x94d049bb133111ebull;
-	return h ^ (h >> 31);
+	return (struct store_tag){ sum.high64, (uint32_t)sum.low64 & ~STORE_FLAGS };
 }
 
-static struct store_shard *shard_of(struct store_index *index, uint64_t hash)
+static struct store_shard *shard_of(struct store_index *index, const struct store_tag *tag)
 {
-	return &index->shards[hash >> 58];
+	return &index->shards[tag->high >> 58];
 }
 
-static uint64_t tag_of(const struct file_identity *identity)
+void store_index_init(struct store_index *index, uint64_t key)
 {
-	uint64_t words[4] = { identity->ino, identity->size, (uint64_t)identity->mtime_ns,
-			      (uint64_t)identity->ctime_ns };
-
-	return XXH3_64bits(words, sizeof(words));
-}
-
-void store_index_init(struct store_index *index)
-{
+	index->key = key;
 	for (size_t i = 0; i < STORE_SHARDS; i++) {
 		mutex_init(&index->shards[i].mu);
 		index->shards[i].slots = NULL;
@@ -58,46 +60,48 @@ void store_index_fini(struct store_index *index)
 	}
 }
 
-/* The slot of the key, or the empty one where it would be; NULL without a table. */
-static struct store_slot *probe(struct store_slot *slots, uint32_t n_slots, struct piece_key key)
+/* The slot of the tag, or the empty one where it would be; NULL without a table. */
+static struct store_slot *probe(struct store_slot *slots, uint32_t n_slots,
+				const struct store_tag *tag)
 {
-	uint32_t at = (uint32_t)hash_of(key);
+	uint32_t at = (uint32_t)tag->high;
 
 	if (n_slots == 0)
 		return NULL;
 	for (;; at++) {
 		struct store_slot *slot = &slots[at & (n_slots - 1)];
 
-		if (slot->block == STORE_NO_BLOCK ||
-		    (slot->entry == key.entry.v && slot->piece == key.piece))
+		if (slot->place == STORE_NO_PLACE ||
+		    (slot->high == tag->high && (slot->low & ~STORE_FLAGS) == tag->low))
 			return slot;
 	}
 }
 
-static struct store_slot *find_locked(struct store_shard *shard, struct piece_key key)
+static struct store_slot *find_locked(struct store_shard *shard, const struct store_tag *tag)
 	REQUIRES(shard->mu)
 {
-	struct store_slot *slot = probe(shard->slots, shard->n_slots, key);
+	struct store_slot *slot = probe(shard->slots, shard->n_slots, tag);
 
-	return slot && slot->block != STORE_NO_BLOCK ? slot : NULL;
+	return slot && slot->place != STORE_NO_PLACE ? slot : NULL;
 }
 
-int store_index_find(struct store_index *index, struct piece_key key,
-		     const struct file_identity *identity, uint32_t *ret_block)
+bool store_index_find(struct store_index *index, const struct store_tag *tag,
+		      struct store_segment *const *segments, struct store_found *ret)
 {
-	struct store_shard *shard = shard_of(index, hash_of(key));
-	uint64_t tag = tag_of(identity);
-	struct store_slot *slot;
-	int rc = -ENOENT;
+	struct store_shard *shard = shard_of(index, tag);
+	const struct store_slot *slot;
 
 	mutex_lock(&shard->mu);
-	slot = find_locked(shard, key);
+	slot = find_locked(shard, tag);
 	if (slot) {
-		rc = ((uint64_t)slot->tag_hi << 32 | slot->tag_lo) == tag ? 0 : -ESTALE;
-		*ret_block = slot->block;
+		ret->place = slot->place;
+		ret->flags = slot->low & STORE_FLAGS;
+		ret->segment = segments ? segments[store_place_slot(slot->place)] : NULL;
+		if (ret->segment)
+			atomic_fetch_add_explicit(&ret->segment->refs, 1, memory_order_relaxed);
 	}
 	mutex_unlock(&shard->mu);
-	return rc;
+	return slot;
 }
 
 static int grow_locked(struct store_shard *shard) REQUIRES(shard->mu)
@@ -111,12 +115,13 @@ static int grow_locked(struct store_shard *shard) REQUIRES(shard->mu)
 	if (!slots)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < n; i++)
-		slots[i].block = STORE_NO_BLOCK;
+		slots[i].place = STORE_NO_PLACE;
 	for (uint32_t i = 0; i < shard->n_slots; i++) {
 		const struct store_slot *old = &shard->slots[i];
+		struct store_tag tag = { old->high, old->low & ~STORE_FLAGS };
 
-		if (old->block != STORE_NO_BLOCK)
-			*probe(slots, n, (struct piece_key){ { old->entry }, old->piece }) = *old;
+		if (old->place != STORE_NO_PLACE)
+			*probe(slots, n, &tag) = *old;
 	}
 	free(shard->slots);
 	shard->slots = slots;
@@ -124,41 +129,49 @@ static int grow_locked(struct store_shard *shard) REQUIRES(shard->mu)
 	return 0;
 }
 
-static int set_locked(struct store_shard *shard, const struct store_slot *value) REQUIRES(shard->mu)
+static int add_locked(struct store_shard *shard, const struct store_tag *tag, uint32_t place,
+		      uint32_t flags) REQUIRES(shard->mu)
 {
-	struct piece_key key = { { value->entry }, value->piece };
-	struct store_slot *slot = find_locked(shard, key);
+	if (find_locked(shard, tag))
+		return -EEXIST;
+	if (shard->n_used >= shard->n_slots / 8 * 7) {
+		int rc = grow_locked(shard);
 
-	if (!slot) {
-		if (shard->n_used >= shard->n_slots / 8 * 7) {
-			int rc = grow_locked(shard);
-
-			if (rc < 0)
-				return rc;
-		}
-		slot = probe(shard->slots, shard->n_slots, key);
-		shard->n_used++;
+		if (rc < 0)
+			return rc;
 	}
-	*slot = *value;
+	*probe(shard->slots, shard->n_slots, tag) =
+		(struct store_slot){ tag->high, tag->low | flags, place };
+	shard->n_used++;
 	return 0;
 }
 
-int store_index_set(struct store_index *index, struct piece_key key,
-		    const struct file_identity *identity, uint32_t block)
+int store_index_add(struct store_index *index, const struct store_tag *tag, uint32_t place,
+		    uint32_t flags)
 {
-	struct store_shard *shard = shard_of(index, hash_of(key));
-	uint64_t tag = tag_of(identity);
-	struct store_slot value = { .entry = key.entry.v,
-				    .piece = key.piece,
-				    .block = block,
-				    .tag_lo = (uint32_t)tag,
-				    .tag_hi = (uint32_t)(tag >> 32) };
+	struct store_shard *shard = shard_of(index, tag);
 	int rc;
 
 	mutex_lock(&shard->mu);
-	rc = set_locked(shard, &value);
+	rc = add_locked(shard, tag, place, flags);
 	mutex_unlock(&shard->mu);
 	return rc;
+}
+
+bool store_index_mark(struct store_index *index, const struct store_tag *tag, uint32_t place,
+		      uint32_t flag)
+{
+	struct store_shard *shard = shard_of(index, tag);
+	struct store_slot *slot;
+	bool is_new;
+
+	mutex_lock(&shard->mu);
+	slot = find_locked(shard, tag);
+	is_new = slot && slot->place == place && !(slot->low & flag);
+	if (is_new)
+		slot->low |= flag;
+	mutex_unlock(&shard->mu);
+	return is_new;
 }
 
 /* Empties a slot; later ones of the run that would no longer be found move up. */
@@ -172,28 +185,58 @@ static void close_gap_locked(struct store_shard *shard, uint32_t gap) REQUIRES(s
 
 		at = (at + 1) & mask;
 		slot = &shard->slots[at];
-		if (slot->block == STORE_NO_BLOCK)
+		if (slot->place == STORE_NO_PLACE)
 			break;
-		home = (uint32_t)hash_of((struct piece_key){ { slot->entry }, slot->piece }) & mask;
+		home = (uint32_t)slot->high & mask;
 		if (((at - home) & mask) < ((at - gap) & mask))
 			continue; /* its home is behind the gap */
 		shard->slots[gap] = *slot;
 		gap = at;
 	}
-	shard->slots[gap].block = STORE_NO_BLOCK;
+	shard->slots[gap].place = STORE_NO_PLACE;
 	shard->n_used--;
 }
 
-void store_index_remove(struct store_index *index, struct piece_key key, uint32_t block)
+bool store_index_remove(struct store_index *index, const struct store_tag *tag, uint32_t place,
+			struct store_found *ret)
 {
-	struct store_shard *shard = shard_of(index, hash_of(key));
+	struct store_shard *shard = shard_of(index, tag);
 	struct store_slot *slot;
+	bool is_found;
 
 	mutex_lock(&shard->mu);
-	slot = find_locked(shard, key);
-	if (slot && (block == STORE_NO_BLOCK || slot->block == block))
+	slot = find_locked(shard, tag);
+	is_found = slot && (place == STORE_NO_PLACE || slot->place == place);
+	if (is_found) {
+		ret->place = slot->place;
+		ret->flags = slot->low & STORE_FLAGS;
 		close_gap_locked(shard, (uint32_t)(slot - shard->slots));
+	}
 	mutex_unlock(&shard->mu);
+	return is_found;
+}
+
+void store_index_sweep(struct store_index *index, uint32_t segment_slot)
+{
+	for (size_t i = 0; i < STORE_SHARDS; i++) {
+		struct store_shard *shard = &index->shards[i];
+
+		mutex_lock(&shard->mu);
+		/* A gap is filled from behind, so the same slot is looked at again; one that moved
+		 * around the end of the table to a place already passed is met in a second round.
+		 */
+		for (bool is_again = true; is_again;) {
+			is_again = false;
+			for (uint32_t at = 0; at < shard->n_slots; at++) {
+				while (shard->slots[at].place != STORE_NO_PLACE &&
+				       store_place_slot(shard->slots[at].place) == segment_slot) {
+					close_gap_locked(shard, at);
+					is_again = true;
+				}
+			}
+		}
+		mutex_unlock(&shard->mu);
+	}
 }
 
 void store_index_usage(struct store_index *index, uint64_t *ret_bytes, uint64_t *ret_pieces)

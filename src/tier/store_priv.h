@@ -1,43 +1,56 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside of the store: record (the bytes, see FORMAT.md), index (what is where), file (space on the
- * device), read (the tier). Tests use the index and the system calls. */
+/* Inside of the store: format (bytes), index (what is where), dir (files and locks), segment
+ * (writing), load (what is there already), space (budget, giving up), read (the tier), care (the
+ * background thread). Tests use the index, the format and the system calls.
+ *
+ * Locks: store->mu and reader.mu are leaves, as are those of the index's shards; none is held over
+ * I/O. */
 #ifndef CLAIRFS_TIER_STORE_PRIV_H
 #define CLAIRFS_TIER_STORE_PRIV_H
 
 #include <stdatomic.h>
 #include <sys/statvfs.h>
+#include <sys/uio.h>
 
 #include "clairfs/base/thr.h"
-#include "clairfs/tier.h"
+#include "clairfs/tier/store.h"
+#include "store_format.h"
 
-#define STORE_BLOCK 4096u
-#define STORE_SEAL_BYTES 72u
-/* The longest record: a full piece and the page its seal needs. */
-#define STORE_RECORD_MAX (PIECE_BYTES + STORE_BLOCK)
 #define STORE_SHARDS 64u
-#define STORE_NO_BLOCK UINT32_MAX /* the block of an empty slot */
+#define STORE_SEGMENTS_MAX 16383u /* slots of segments; one less than a place has room for */
 
-/* --- record --- */
-struct store_record {
-	struct piece_key key;
-	struct file_identity identity;
-	uint32_t length;
+/* --- index: piece -> place; any thread --- */
+/* A place is slot of the segment << 18 | first block. */
+#define STORE_NO_PLACE UINT32_MAX
+
+static inline uint32_t store_place(uint32_t slot, uint32_t block)
+{
+	return slot << 18 | block;
+}
+static inline uint32_t store_place_slot(uint32_t place)
+{
+	return place >> 18;
+}
+static inline uint32_t store_place_block(uint32_t place)
+{
+	return place & (STORE_SEGMENT_BLOCKS - 1);
+}
+
+enum {
+	STORE_VERIFIED = 1, /* need not be verified (again) */
+	STORE_WANTED = 2,   /* asked for by this mount */
+	STORE_FLAGS = 3,
 };
 
-static inline uint32_t store_record_bytes(uint32_t length)
-{
-	return ALIGN_UP(length + STORE_SEAL_BYTES, STORE_BLOCK);
-}
-/* Writes the record of `data` to out, which has room for all of it. */
-int store_record_make(const struct store_record *record, const void *data, uint8_t *out) MUST_USE;
-/* Whether these are the bytes of exactly this record. */
-bool store_record_is(const struct store_record *record, const uint8_t *bytes);
+struct store_tag {
+	uint64_t high;
+	uint32_t low; /* without STORE_FLAGS */
+};
 
-/* --- index: piece -> block and identity; any thread --- */
 struct store_slot {
-	uint32_t entry, piece;
-	uint32_t block;          /* offset in the file / STORE_BLOCK, or STORE_NO_BLOCK */
-	uint32_t tag_lo, tag_hi; /* of the identity */
+	uint64_t high;
+	uint32_t low;   /* of the tag, and flags */
+	uint32_t place; /* or STORE_NO_PLACE */
 };
 
 struct store_shard {
@@ -47,53 +60,110 @@ struct store_shard {
 } CACHE_ALIGNED;
 
 struct store_index {
+	uint64_t key;
 	struct store_shard shards[STORE_SHARDS];
 };
 
-void store_index_init(struct store_index *index);
+struct store_segment;
+struct store_found {
+	uint32_t place, flags;
+	struct store_segment *segment; /* with a reference, where segments were given */
+};
+
+void store_index_init(struct store_index *index, uint64_t key);
 void store_index_fini(struct store_index *index);
-/* 0 and the block; -ENOENT; -ESTALE when another identity is kept. */
-int store_index_find(struct store_index *index, struct piece_key key,
-		     const struct file_identity *identity, uint32_t *ret_block) MUST_USE;
-/* Adds, or replaces what is kept of another identity. -ENOMEM. */
-int store_index_set(struct store_index *index, struct piece_key key,
-		    const struct file_identity *identity, uint32_t block) MUST_USE;
-/* Removes the piece; only if it is kept at this block, unless that is STORE_NO_BLOCK. */
-void store_index_remove(struct store_index *index, struct piece_key key, uint32_t block);
+struct store_tag store_tag_of(const struct store_index *index, uint64_t fsid,
+			      const struct file_identity *identity, uint32_t piece);
+/* segments: by slot, to take a reference of; NULL = none is wanted. */
+bool store_index_find(struct store_index *index, const struct store_tag *tag,
+		      struct store_segment *const *segments, struct store_found *ret);
+/* -EEXIST, -ENOMEM. */
+int store_index_add(struct store_index *index, const struct store_tag *tag, uint32_t place,
+		    uint32_t flags) MUST_USE;
+/* Sets a flag of the record at this place; whether it was not set. */
+bool store_index_mark(struct store_index *index, const struct store_tag *tag, uint32_t place,
+		      uint32_t flag);
+/* Only the record at this place, unless that is STORE_NO_PLACE; ret->segment is left alone. */
+bool store_index_remove(struct store_index *index, const struct store_tag *tag, uint32_t place,
+			struct store_found *ret);
+/* Removes all of a segment. */
+void store_index_sweep(struct store_index *index, uint32_t segment_slot);
 /* Bytes of the tables and pieces in them. */
 void store_index_usage(struct store_index *index, uint64_t *ret_bytes, uint64_t *ret_pieces);
 
-/* --- file --- */
-/* The system calls that take space; tests put failing ones here. */
+/* --- dir --- */
+/* The system calls of files of the store; tests put failing ones here. */
 struct store_sys {
-	ssize_t (*pwrite)(int fd, const void *bytes, size_t n, off_t offset);
+	int (*openat)(int dirfd, const char *name, int flags, mode_t mode);
+	ssize_t (*pread)(int fd, void *bytes, size_t n, off_t offset);
+	ssize_t (*pwritev)(int fd, const struct iovec *iov, int n, off_t offset);
 	int (*fallocate)(int fd, int mode, off_t offset, off_t length);
+	int (*ftruncate)(int fd, off_t length);
 	int (*fstatvfs)(int fd, struct statvfs *st);
+	int (*unlinkat)(int dirfd, const char *name, int flags);
 };
 extern const struct store_sys store_sys_real;
 
-struct store_file {
+#define STORE_NAME_SIZE 32
+
+struct store_dir {
 	const struct store_sys *sys;
 	int fd;
-	bool is_direct;
-	uint64_t limit, keep_free;
-	uint64_t reserved;     /* bytes of the file that fallocate has got for us; the writer's */
-	_Atomic uint64_t tail; /* end of the last record; the writer's, others look */
+	int marker_fd; /* persistent only, else -1 */
+	bool is_persistent;
+	bool is_direct; /* reads and writes go around the page cache */
 };
 
-/* Opens an unlinked file in dir. */
-int store_file_open(struct store_file *file, const struct store_params *params,
-		    const struct store_sys *sys, struct err *err) MUST_USE;
+/* Checks, and makes what is missing. */
+int store_dir_open(struct store_dir *dir, const char *path, bool is_persistent,
+		   const struct store_sys *sys, struct err *err) MUST_USE;
+void store_dir_close(struct store_dir *dir);
+void store_segment_name(uint64_t id, char name[STORE_NAME_SIZE]);
+/* Whether a name is one of a segment. */
+bool store_segment_id(const char *name, uint64_t *ret_id);
+/* A new file, unlinked or named and locked. The descriptor. */
+int store_dir_make(const struct store_dir *dir, uint64_t id) MUST_USE;
+/* Writes and reads back a block in a file without a name. */
+int store_dir_try(const struct store_dir *dir) MUST_USE;
 /* An unlinked file made under a name, for filesystems without O_TMPFILE; flags as for open. */
-int store_file_make_named(int dirfd, int flags);
-/* Writes a record of n bytes (a multiple of STORE_BLOCK, aligned) behind the last one. -ENOSPC when
- * the budget, the filesystem or a quota is used up. */
-int store_file_append(struct store_file *file, const void *bytes, uint32_t n,
-		      uint32_t *ret_block) MUST_USE;
+int store_file_make_named(const struct store_dir *dir, int flags);
+/* Opens a segment that is there, for reading, with the checks of FORMAT.md. */
+int store_dir_open_segment(const struct store_dir *dir, uint64_t id, int access) MUST_USE;
+/* Only one daemon reserves space at a time; without it, when another one sleeps on it, after a
+ * while: the budget may then be passed by a segment. */
+void store_dir_lock(const struct store_dir *dir);
+void store_dir_unlock(const struct store_dir *dir);
+/* Calls each() with the number of every segment, until that is not 0. */
+int store_dir_each(const struct store_dir *dir, int (*each)(void *ctx, uint64_t id),
+		   void *ctx) MUST_USE;
+/* All n bytes at `at`; -EIO when the file ends before. Buffer, n and `at` are multiples of 4096. */
+int store_read_all(const struct store_dir *dir, int fd, void *bytes, size_t n,
+		   uint64_t at) MUST_USE;
+/* iov is used up. */
+int store_write_all(const struct store_dir *dir, int fd, struct iovec *iov, int n_iov,
+		    uint64_t at) MUST_USE;
 /* Keeps the page cache out of it where reads and writes go through it. */
-void store_file_drop_cache(const struct store_file *file, uint64_t offset, uint64_t n);
+void store_drop_cache(const struct store_dir *dir, int fd, uint64_t at, uint64_t n);
 
-/* --- the store --- */
+/* --- segments --- */
+struct store_segment {
+	int fd;
+	uint32_t slot;
+	struct store_header header;
+	_Atomic uint32_t refs;                              /* the table's, and reads under way */
+	_Atomic uint32_t n_records, n_wanted, n_unverified; /* of what the index has */
+	_Atomic uint64_t record_bytes;
+	_Atomic uint64_t bytes; /* on the drive, up to the last record while it is written */
+	bool is_ours;
+	_Atomic bool is_sealed;
+	_Atomic bool is_shared; /* LOCK_SH is held */
+	/* store->mu; of the writer */
+	uint32_t tail, n_writers, n_entries, n_promised, entries_room;
+	bool is_entries_lost; /* out of memory: not sealed */
+	bool has_failed;      /* sealing it has */
+	struct store_entry *entries;
+};
+
 struct store_reader {
 	struct tier tier;
 	struct mutex mu;
@@ -105,20 +175,99 @@ struct store_reader {
 };
 
 struct store {
-	struct store_file file;
+	struct store_params p;
+	struct store_dir dir;
 	struct store_index index;
 	struct store_reader reader;
 	struct io *io;
 	const char *engine_why;
 	struct metrics *metrics;
-	uint8_t *write_buffer;  /* the writer's */
-	_Atomic int put_status; /* 0, or what every put gives from now on */
+	struct store_segment *segments[STORE_SEGMENTS_MAX]; /* mu to change */
+	uint32_t slots_top; /* mu; slots from here on were never used */
+
+	struct mutex mu;
+	struct cond turned;         /* mu */
+	struct store_segment *open; /* mu; being written, or NULL */
+	bool is_turning;            /* mu; a thread makes the next segment */
+	bool is_claimed;            /* mu; store_claimed() was called */
+	uint64_t next_write_ns;     /* mu; of the cap */
+	uint64_t last_write_ns;     /* mu */
+
+	_Atomic bool is_full;     /* every put gives -ENOSPC from now on */
+	_Atomic int write_status; /* not 0: why puts give -EAGAIN for the time being */
+	_Atomic bool is_read_off;
+	_Atomic uint32_t n_read_errors; /* in a row */
+	_Atomic uint64_t bytes;         /* of all segments in the table */
+
+	struct thr care;
+	struct mutex care_mu;
+	struct cond care_cv;
+	bool is_stopping; /* care_mu */
 };
 
+/* Takes the segment into the table with one reference; -EMFILE when that is full. */
+int store_segment_enter(struct store *s, struct store_segment *segment) MUST_USE;
+void store_segment_get(struct store_segment *segment);
+/* False for one whose last reference is just going; with store->mu. */
+bool store_segment_try_get(struct store_segment *segment);
+/* The last reference closes it. */
+void store_segment_put(struct store *s, struct store_segment *segment);
+/* Out of index and table; reads under way go on. */
+void store_segment_retire(struct store *s, struct store_segment *segment);
+/* The segment with this number, with a reference; or NULL. */
+struct store_segment *store_segment_by_id(struct store *s, uint64_t id);
+/* Enters a record that was written or found. */
+int store_segment_keep(struct store *s, struct store_segment *segment,
+		       const struct store_entry *what, uint32_t flags) MUST_USE;
+/* The index has lost the record that was found so. */
+void store_segment_lost(struct store_segment *segment, const struct store_found *found,
+			uint32_t length);
+/* Marks the record as wanted. */
+void store_segment_want(struct store *s, const struct store_tag *tag,
+			const struct store_found *found);
+
+/* Ours, and sealing it has failed; with store->mu. */
+static inline bool store_segment_is_leftover(const struct store_segment *segment)
+{
+	return segment->has_failed && !segment->is_entries_lost &&
+	       !atomic_load(&segment->is_sealed);
+}
+/* Writes a record: space, bytes, footer entry, index. */
+int store_append(struct store *s, const struct store_entry *what, const void *data) MUST_USE;
+/* Footer and trailer; gives back what is left of the reservation. */
+int store_segment_seal(struct store *s, struct store_segment *segment) MUST_USE;
+/* No more records go to the open segment; it is sealed when the last write has ended. */
+void store_close_open(struct store *s);
+/* Tries again to seal what could not be. The background thread. */
+void store_seal_leftovers(struct store *s);
+/* Something failed; what a put is to return. */
+int store_fail(struct store *s, int status, const char *what);
+
+/* --- load --- */
+/* Takes in what the directory holds that is not in the table yet. */
+int store_load(struct store *s) MUST_USE;
+
+/* --- space --- */
+/* Bytes that a new segment for a record of n blocks may have: 0 and *ret; -ENOSPC: the budget is
+ * used up; -EAGAIN: the filesystem is; errno. Gives up segments that nobody wants. */
+int store_space(struct store *s, uint32_t n_blocks, uint64_t *ret) MUST_USE;
+/* Half of what is free and what is in the directory already. */
+uint64_t store_default_limit(struct store *s);
+/* Gives up segments until the budget is kept. */
+void store_shrink(struct store *s);
+
+/* --- care --- */
+int store_care_start(struct store *s, struct err *err) MUST_USE;
+void store_care_stop(struct store *s);
+
+/* --- the store --- */
 int store_open_with(const struct store_params *params, const struct store_sys *sys,
 		    struct store **ret, struct err *err) MUST_USE;
 int store_reader_init(struct store_reader *reader, uint32_t max_inflight) MUST_USE;
 /* Waits for reads to end. */
 void store_reader_fini(struct store_reader *reader);
+/* Forgets a record that turned out wrong. */
+void store_drop_record(struct store *s, const struct store_tag *tag, uint32_t place,
+		       uint32_t length);
 
 #endif

@@ -4,19 +4,23 @@
  * it has no more pages than the buffer (FORMAT.md says when); else through a buffer of ours. Those
  * are few and made when first needed; reads that find none wait in line, urgent ones first.
  *
- * Every record is verified each time, in done(), on the engine's thread: the device may lie at any
- * moment, and the sum of a sample costs a tenth of reading it. A record that is wrong, or that
- * could not be read, is forgotten, so that it fails once and not in every epoch.
+ * A record is verified in done(), on the engine's thread, the first time it is read or each time;
+ * once it is known to be right its payload is read without the seal, so that no piece needs a
+ * buffer of ours. A record that is wrong, or that could not be read, is forgotten, so that it fails
+ * once and not in every epoch. Reads that fail in a row switch the store off: the source is faster
+ * than a drive that has gone.
  *
  * tier_read() runs on any thread, and calls done() itself only for pieces that are not there. Must
- * never report success for bytes that were not verified.
+ * never report success for bytes of a record that was not verified.
  */
 #include <errno.h>
 #include <string.h>
 
+#include "clairfs/base/log.h"
 #include "store_priv.h"
 
 #define MAX_BUFFERS 16u
+#define READ_ERRORS_MAX 8u
 
 static void wait_idle(struct store_reader *reader)
 {
@@ -36,24 +40,26 @@ void store_reader_fini(struct store_reader *reader)
 	mutex_fini(&reader->mu);
 }
 
-static bool fits_into_caller(uint32_t length)
+static bool fits_into_caller(const struct tier_read *read)
 {
-	return store_record_bytes(length) <= ALIGN_UP(length, STORE_BLOCK);
+	return !read->is_whole ||
+	       store_record_bytes(read->length) <= ALIGN_UP(read->length, STORE_BLOCK);
 }
 
 static void read_done(struct io_job *job);
 
 static void read_submit(struct store *store, struct tier_read *read, void *buf)
 {
+	const struct store_segment *segment = read->tier_priv;
 	struct io_job *job = &read->job;
-	uint64_t offset = (uint64_t)(uintptr_t)read->tier_priv * STORE_BLOCK;
 
 	memset(job, 0, sizeof(*job));
 	job->kind = IO_READ_FD;
-	job->fd = store->file.fd;
+	job->fd = segment->fd;
 	job->buf = buf;
-	job->offset = offset;
-	job->length = store_record_bytes(read->length);
+	job->offset = (uint64_t)store_place_block(read->place) * STORE_BLOCK;
+	job->length = read->is_whole ? store_record_bytes(read->length)
+				     : ALIGN_UP(read->length, STORE_BLOCK);
 	job->is_urgent = read->is_urgent;
 	job->done = read_done;
 	job->ctx = store;
@@ -64,9 +70,12 @@ static void read_submit(struct store *store, struct tier_read *read, void *buf)
 static void read_end(struct store *store, struct tier_read *read, int status)
 {
 	struct store_reader *reader = &store->reader;
+	struct store_segment *segment = read->tier_priv;
 
 	read->status = status;
 	read->got = status == 0 ? read->length : 0;
+	if (segment)
+		store_segment_put(store, segment);
 	read->done(read);
 	mutex_lock(&reader->mu);
 	reader->n_reads--;
@@ -122,18 +131,58 @@ static struct tier_read *pass_buffer(struct store_reader *reader, void *buffer)
 	return node ? container_of(node, struct tier_read, node) : NULL;
 }
 
+static bool is_right(const struct tier_read *read)
+{
+	const struct store_segment *segment = read->tier_priv;
+	const struct store_seal want = {
+		.what = { store_place_block(read->place), read->key.piece, read->length,
+			  read->key.entry.v, read->expect },
+		.segment = segment->header.segment,
+		.fsid = segment->header.fsid,
+	};
+
+	return store_record_is(read->job.buf, &want);
+}
+
 static int read_verify(struct tier_read *read)
 {
 	const struct io_job *job = &read->job;
-	const struct store_record record = { read->key, read->expect, read->length };
 
-	if (job->status < 0)
+	if (job->status < 0 || job->got != job->length)
 		return -EIO;
-	if (job->got != job->length || !store_record_is(&record, job->buf))
-		return -EIO;
+	if (read->is_whole && !is_right(read))
+		return -EBADMSG;
 	if (job->buf != read->buf && read->length)
 		memcpy(read->buf, job->buf, read->length);
 	return 0;
+}
+
+static void read_succeeded(struct store *store, const struct tier_read *read,
+			   const struct store_tag *tag)
+{
+	struct store_segment *segment = read->tier_priv;
+
+	atomic_store_explicit(&store->n_read_errors, 0, memory_order_relaxed);
+	if (read->is_whole && store_index_mark(&store->index, tag, read->place, STORE_VERIFIED))
+		atomic_fetch_sub(&segment->n_unverified, 1);
+	metrics_add(store->metrics, METRIC_STORE_READS, 1);
+	metrics_add(store->metrics, METRIC_STORE_READ_BYTES, read->length);
+	metrics_observe(store->metrics, METRIC_HIST_STORE_LATENCY, read->latency_ns);
+}
+
+static void read_failed(struct store *store, const struct tier_read *read,
+			const struct store_tag *tag, int status)
+{
+	metrics_add(store->metrics, METRIC_STORE_ERRORS, 1);
+	store_drop_record(store, tag, read->place, read->length);
+	if (status == -EBADMSG) /* the drive answers, so it is there */
+		return;
+	if (atomic_fetch_add(&store->n_read_errors, 1) + 1 < READ_ERRORS_MAX ||
+	    atomic_exchange(&store->is_read_off, true))
+		return;
+	metrics_add(store->metrics, METRIC_STORE_OFF_TIMES, 1);
+	log_warn("store: switched off for now: reading it failed %u times in a row",
+		 READ_ERRORS_MAX);
 }
 
 static void read_done(struct io_job *job)
@@ -141,49 +190,66 @@ static void read_done(struct io_job *job)
 	struct tier_read *read = container_of(job, struct tier_read, job);
 	struct store *store = job->ctx;
 	void *buffer = job->buf != read->buf ? job->buf : NULL;
+	struct store_tag tag =
+		store_tag_of(&store->index, store->p.fsid, &read->expect, read->key.piece);
 	int status = read_verify(read);
 
-	store_file_drop_cache(&store->file, job->offset, job->length);
+	store_drop_cache(&store->dir, job->fd, job->offset, job->length);
 	read->latency_ns = job->done_ns - job->started_ns;
-	if (status == 0) {
-		metrics_add(store->metrics, METRIC_STORE_READS, 1);
-		metrics_add(store->metrics, METRIC_STORE_READ_BYTES, read->length);
-		metrics_observe(store->metrics, METRIC_HIST_STORE_LATENCY, read->latency_ns);
-	} else {
-		metrics_add(store->metrics, METRIC_STORE_ERRORS, 1);
-		store_index_remove(&store->index, read->key, (uint32_t)(job->offset / STORE_BLOCK));
-	}
+	if (status == 0)
+		read_succeeded(store, read, &tag);
+	else
+		read_failed(store, read, &tag, status);
 	if (buffer) {
 		struct tier_read *next = pass_buffer(&store->reader, buffer);
 
 		if (next)
 			read_submit(store, next, buffer);
 	}
-	read_end(store, read, status);
+	read_end(store, read, status == 0 ? 0 : -EIO);
+}
+
+/* Finds the record and takes a reference of its segment. */
+static int read_find(struct store *store, struct tier_read *read)
+{
+	struct store_tag tag =
+		store_tag_of(&store->index, store->p.fsid, &read->expect, read->key.piece);
+	struct store_found found;
+
+	if (read->key.piece >= piece_count(read->expect.size) ||
+	    read->length != piece_length(read->expect.size, read->key.piece))
+		return -EINVAL;
+	if (atomic_load_explicit(&store->is_read_off, memory_order_relaxed) ||
+	    !store_index_find(&store->index, &tag, store->segments, &found))
+		return -ENOENT;
+	store_segment_want(store, &tag, &found);
+	read->tier_priv = found.segment;
+	read->place = found.place;
+	read->is_whole = !(found.flags & STORE_VERIFIED) ||
+			 store->p.verify == STORE_VERIFY_ALWAYS || read->length == 0;
+	return 0;
 }
 
 static void store_tier_read(struct tier *tier, struct tier_read *read)
 {
 	struct store *store = container_of(tier, struct store, reader.tier);
 	bool is_queued;
-	uint32_t block;
 	void *buffer;
 	int rc;
 
 	read->has_st = false;
+	read->is_changed = false;
 	read->latency_ns = 0;
+	read->tier_priv = NULL;
 	mutex_lock(&store->reader.mu);
 	store->reader.n_reads++;
 	mutex_unlock(&store->reader.mu);
-	rc = store_index_find(&store->index, read->key, &read->expect, &block);
-	if (rc == 0 && read->length != piece_length(read->expect.size, read->key.piece))
-		rc = -EINVAL;
+	rc = read_find(store, read);
 	if (rc < 0) {
 		read_end(store, read, rc);
 		return;
 	}
-	read->tier_priv = (void *)(uintptr_t)block;
-	if (fits_into_caller(read->length)) {
+	if (fits_into_caller(read)) {
 		read_submit(store, read, read->buf);
 		return;
 	}

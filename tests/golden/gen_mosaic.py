@@ -83,6 +83,7 @@ def main():
         emit_mosaic(algorithm, "100x20+57", (0,), nodes=4, per_node=2, workers=3, batch=5, canonical=2, block=300,
                     ranks=(0, 1, 7))
         emit_mosaic(algorithm, "100x20+57", (1,), seed=2**40 + 1)
+        emit_mosaic(algorithm, "100x200", (1,), canonical=32)  # so many that the default block is its least
         emit_mosaic(algorithm, "5+1000x30+999", (0, 3), per_node=3, canonical=2, block=5000, ranks=(1,))
         emit_mosaic(algorithm, "20000x50", (1,), canonical=3, block=1 << 18)
     # The partition alone: what does not divide, and fewer samples than nodes or ranks.

@@ -15,6 +15,7 @@
 
 #include "check.h"
 #include "clairfs/cache.h"
+#include "clairfs/tier/store.h"
 #include "fault_io.h"
 
 struct rig_options {

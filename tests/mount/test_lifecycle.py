@@ -111,7 +111,7 @@ def killed(place):
     data = place.files([3000, 4000])
 
     def kill():
-        mount = place.mount(store_dir=place.store, store_keep_free=0, store_bytes="16M")
+        mount = place.mount(store_dir=place.store, store_keep="off", store_keep_free=0, store_bytes="16M")
         all_equal(place, data)
         mountkit.send(mount.process, signal.SIGKILL)
         mount.process.wait(mountkit.DEADLINE)
@@ -234,7 +234,7 @@ def of_an_ordinary_user(place):
     def as_nobody(*argv):
         return program(*NOBODY, "env", "HOME=" + place.path("home"), *argv, env=env, cwd="/")
     with open_dev_fuse():
-        done = as_nobody(place.path("clairfs"), "mount", "-o", f"ram=64M,store_dir={place.store},store_keep_free=0,"
+        done = as_nobody(place.path("clairfs"), "mount", "-o", f"ram=64M,store_dir={place.store},store_keep=off,store_keep_free=0,"
                          "store_bytes=16M", place.source, place.mnt)
         tap.ok(done.code == 0, "an ordinary user can mount", done)
     reads = [as_nobody("cat", place.path("mnt", name)) for name in data]

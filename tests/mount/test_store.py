@@ -10,7 +10,7 @@ from jobs import Account, Job, dropped
 from mountkit import program, rng, wait_until
 
 N, SIZE = 320, 64 << 10  # 20 MiB, more than the RAM below
-OPTIONS = {"ram": "16M", "store_keep_free": 0}
+OPTIONS = {"ram": "16M", "store_keep_free": 0, "store_keep": "off"}
 
 
 def spec_of(place, epochs):
@@ -120,4 +120,48 @@ def full_drive(place):
         tap.ok(True, "the space is given back when the mount ends")
 
 
-mountkit.run(everything_fits, half_fits, killed, full_drive)
+def warm(place):
+    """The next job, after an orderly end and after a kill, reads what was kept from the store."""
+    data = place.files([SIZE] * (N - 2) + [3 << 19, 100])
+    spec, sequences = spec_of(place, 4)
+    store, total = place.path("kept"), sum(map(len, data.values()))
+    os.mkdir(store, 0o755)
+    options = {**OPTIONS, "store_keep": "on", "store_bytes": "64M", "store_dir": store, "order": spec}
+    mount = place.mount(**options)
+    job = Job(mount, data)
+    epoch = 0
+    while epoch < 3 and mount.stats()["store"]["record_bytes"] < total:
+        job.epoch(epoch, sequences[epoch])
+        epoch += 1
+    mount.wait_for(lambda s: s["store"]["record_bytes"] >= total, "everything is kept")
+    wrong = job.wrong
+    tap.equal(os.stat(store).st_mode & 0o7777, 0o700, "the store's directory is closed to others")
+    tap.ok(all(os.stat(os.path.join(store, name)).st_mode & 0o77 == 0 for name in os.listdir(store)), "and so are its files")
+    mountkit.send(mount.process, mountkit.signal.SIGKILL)
+    mount.process.wait(mountkit.DEADLINE)
+    tap.equal(mountkit.clairfs("umount", place.mnt).code, 0, "its mount can be taken down")
+    for what in ("after kill -9", "after an orderly end", "with a store that is verified always"):
+        if "always" in what:
+            options["store_verify"] = "always"
+        with place.mount(**options) as mount:
+            job = Job(mount, data)
+            account = Account(mount)
+            job.epoch(0, sequences[0])
+            counters = account.settled(N)
+            tap.equal(counters["source_reads"], 0, f"{what} an epoch reads nothing from the source")
+            written = mount.counters()["store_bytes_written"]
+            tap.ok(written < SIZE, "and writes no sample to the store", written)  # a footer for what the killed one left
+            tap.equal(mount.counters()["store_errors"], 0, "no record was wrong")
+            wrong += job.wrong
+    changed = next(iter(data))
+    with open(place.path("source", changed), "r+b") as file:
+        file.write(b"another version")
+    data[changed] = b"another version" + data[changed][15:]
+    with place.mount(**options) as mount:
+        job = Job(mount, data)
+        job.epoch(0, sequences[0])
+        wrong += job.wrong
+    tap.equal(wrong, [], "every byte was right, also of a file that has changed meanwhile")
+
+
+mountkit.run(everything_fits, half_fits, killed, full_drive, warm)

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The store's background thread: looks for what other daemons have sealed, seals what nobody writes
+ * to any more so that they can have it, tries a store again that was switched off, and reads
+ * records again. None of it is waited for by anybody.
+ *
+ * Switching on again wants proof: a block written to a file of its own and read back, a header of a
+ * segment read. Must never hold a lock over any of it, and ends within one step when told to.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+
+#include "clairfs/base/clock.h"
+#include "clairfs/base/log.h"
+#include "store_priv.h"
+#include "store_scrub.h"
+
+/* An open segment is sealed when nothing was put for so many rounds. Small ones a few times only:
+ * each leaves a file. */
+#define IDLE_ROUNDS 3
+#define SMALL_SEALS_MAX 64
+#define SMALL_BYTES (16ull << 20)
+
+struct care {
+	struct store *s;
+	struct store_scrub scrub;
+	uint64_t next_ns;
+	uint32_t n_small_seals;
+};
+
+/* --- on again --- */
+
+static bool can_write(struct store *s)
+{
+	uint64_t bytes;
+	int rc;
+
+	store_dir_lock(&s->dir);
+	rc = store_space(s, store_record_blocks(PIECE_BYTES), &bytes);
+	store_dir_unlock(&s->dir);
+	if (rc == -ENOSPC) /* the budget: a put finds that out for itself */
+		rc = 0;
+	return rc == 0 && store_dir_try(&s->dir) == 0;
+}
+
+static bool can_read(struct store *s)
+{
+	struct store_segment *segment = NULL;
+	void *block = NULL;
+	bool can;
+
+	mutex_lock(&s->mu);
+	for (uint32_t i = 0; i < s->slots_top && !segment; i++)
+		if (s->segments[i] && store_segment_try_get(s->segments[i]))
+			segment = s->segments[i];
+	mutex_unlock(&s->mu);
+	if (!segment)
+		return true;
+	can = posix_memalign(&block, STORE_BLOCK, STORE_BLOCK) == 0 &&
+	      store_read_all(&s->dir, segment->fd, block, STORE_BLOCK, 0) == 0;
+	free(block);
+	store_segment_put(s, segment);
+	return can;
+}
+
+static void try_again(struct store *s)
+{
+	if (atomic_load(&s->is_read_off) && can_read(s)) {
+		atomic_store(&s->n_read_errors, 0);
+		atomic_store(&s->is_read_off, false);
+		log_info("store: can be read again");
+	}
+	if (!atomic_load(&s->write_status) || atomic_load(&s->is_read_off))
+		return;
+	store_seal_leftovers(s);
+	if (can_write(s)) {
+		atomic_store(&s->write_status, 0);
+		log_info("store: can be written again");
+	}
+}
+
+/* --- segments --- */
+
+/* What others may have of ours: nobody can read a segment of another daemon before it is sealed. */
+static void seal_idle(struct care *care, uint64_t now)
+{
+	struct store *s = care->s;
+	bool is_idle, is_small = false;
+
+	mutex_lock(&s->mu);
+	is_idle = s->open && now - s->last_write_ns > IDLE_ROUNDS * s->p.retry_ns &&
+		  s->open->n_entries > 0;
+	if (is_idle)
+		is_small = atomic_load(&s->open->bytes) < SMALL_BYTES;
+	mutex_unlock(&s->mu);
+	if (!is_idle || (is_small && care->n_small_seals == SMALL_SEALS_MAX))
+		return;
+	care->n_small_seals += is_small;
+	store_close_open(s);
+}
+
+static void tend(struct care *care, uint64_t now)
+{
+	struct store *s = care->s;
+
+	try_again(s);
+	if (!s->dir.is_persistent || atomic_load(&s->is_read_off))
+		return;
+	seal_idle(care, now);
+	if (store_load(s) < 0)
+		log_limited(LOG_LEVEL_WARN, "store: its directory cannot be looked through");
+}
+
+static void *care_main(void *arg)
+{
+	struct care care = { .s = arg };
+	struct store *s = care.s;
+	bool is_stopping = false;
+
+	care.next_ns = clock_now(clock_monotonic()) + s->p.retry_ns;
+	while (!is_stopping) {
+		uint64_t now = clock_now(clock_monotonic()), wait;
+
+		if (now >= care.next_ns) {
+			tend(&care, now);
+			care.next_ns = now + s->p.retry_ns;
+		}
+		wait = MIN(store_scrub_step(s, &care.scrub), care.next_ns - now);
+		mutex_lock(&s->care_mu);
+		if (!s->is_stopping)
+			(void)cond_wait_for(&s->care_cv, &s->care_mu, wait);
+		is_stopping = s->is_stopping;
+		mutex_unlock(&s->care_mu);
+	}
+	store_scrub_end(s, &care.scrub);
+	return NULL;
+}
+
+int store_care_start(struct store *s, struct err *err)
+{
+	return thr_start(&s->care, "cl-store", care_main, s, err);
+}
+
+void store_care_stop(struct store *s)
+{
+	store_stop(s);
+	thr_join(&s->care);
+}

@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a persistent store holds: taken in when it is opened and, as far as it is new, every few
+ * seconds after that.
+ *
+ * A sealed segment is read by its footer. One without a right footer is either being written by
+ * somebody, who has it locked, or was left by a daemon that was killed: whoever gets the lock reads
+ * it through for seals, and seals it, so that it is read through only once. Segments of the dataset
+ * of another filesystem are known, but nothing of them is entered.
+ *
+ * Nothing that is found here is believed before it was read and compared. Runs on whoever opens the
+ * store, and on the background thread. Must never change a segment without its lock, nor fail for
+ * what a single file holds.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#include "clairfs/base/log.h"
+#include "store_priv.h"
+
+#define SCAN_BLOCKS 1024u
+
+struct loading {
+	struct store *s;
+	struct store_segment *segment;
+	void *block; /* one, aligned */
+	uint64_t n_blocks;
+	struct store_trailer trailer;
+	bool is_new; /* scanned: entries are gathered for a footer */
+};
+
+/* --- the records --- */
+
+static int gather(struct store_segment *segment, const struct store_entry *e)
+{
+	if (segment->n_entries == segment->entries_room) {
+		uint32_t room = segment->entries_room ? segment->entries_room * 2 : 256;
+		struct store_entry *more = realloc(segment->entries, room * sizeof(*more));
+
+		if (!more)
+			return -ENOMEM;
+		segment->entries = more;
+		segment->entries_room = room;
+	}
+	segment->entries[segment->n_entries++] = *e;
+	return 0;
+}
+
+static int scan_entry(void *ctx, const struct store_entry *e)
+{
+	return gather(((struct loading *)ctx)->segment, e);
+}
+
+static bool read_trailer(struct loading *l)
+{
+	return l->n_blocks >= 2 && l->n_blocks <= STORE_SEGMENT_BLOCKS &&
+	       store_read_all(&l->s->dir, l->segment->fd, l->block, STORE_BLOCK,
+			      (l->n_blocks - 1) * STORE_BLOCK) == 0 &&
+	       store_trailer_decode(l->block, &l->segment->header, l->n_blocks, &l->trailer);
+}
+
+/* Calls each() with what the footer lists. */
+static int read_footer(struct loading *l, int (*each)(void *ctx, const struct store_entry *e))
+{
+	size_t size = (size_t)l->trailer.footer_blocks * STORE_BLOCK;
+	void *bytes = NULL;
+	int rc;
+
+	if (size == 0)
+		return 0;
+	if (posix_memalign(&bytes, STORE_BLOCK, size) != 0)
+		return -ENOMEM;
+	rc = store_read_all(&l->s->dir, l->segment->fd, bytes, size,
+			    (uint64_t)l->trailer.footer_block * STORE_BLOCK);
+	if (rc == 0)
+		rc = store_footer_decode(bytes, &l->trailer, each, l);
+	free(bytes);
+	return rc;
+}
+
+/* Looks for seals from the first block to the end of the file. */
+static int scan(struct loading *l)
+{
+	uint64_t n = MIN(l->n_blocks, (uint64_t)STORE_SEGMENT_BLOCKS);
+	uint32_t free_block = 1;
+	void *bytes = NULL;
+	int rc = 0;
+
+	if (posix_memalign(&bytes, STORE_BLOCK, (size_t)SCAN_BLOCKS * STORE_BLOCK) != 0)
+		return -ENOMEM;
+	l->segment->n_entries = 0;
+	for (uint32_t at = 1; rc == 0 && at < n; at += SCAN_BLOCKS) {
+		uint32_t part = (uint32_t)MIN(n - at, SCAN_BLOCKS);
+
+		/* What can't be read has no records; it must not cost the others. */
+		if (store_read_all(&l->s->dir, l->segment->fd, bytes, (size_t)part * STORE_BLOCK,
+				   (uint64_t)at * STORE_BLOCK) == 0)
+			rc = store_scan(bytes, at, part, &l->segment->header, &free_block,
+					scan_entry, l);
+	}
+	free(bytes);
+	store_drop_cache(&l->s->dir, l->segment->fd, 0, n * STORE_BLOCK);
+	l->segment->tail = free_block;
+	return rc;
+}
+
+/* --- one segment --- */
+
+static int measure(struct loading *l)
+{
+	struct stat st;
+
+	if (fstat(l->segment->fd, &st) < 0 || st.st_nlink == 0)
+		return -ENOENT;
+	l->n_blocks = (uint64_t)st.st_size / STORE_BLOCK;
+	return 0;
+}
+
+static int read_header(struct loading *l, uint64_t id)
+{
+	int rc = l->n_blocks == 0
+			 ? -EBADMSG
+			 : store_read_all(&l->s->dir, l->segment->fd, l->block, STORE_BLOCK, 0);
+
+	if (rc == 0)
+		rc = store_header_decode(l->block, &l->segment->header);
+	return rc == 0 && l->segment->header.segment != id ? -EBADMSG : rc;
+}
+
+/* Of the file, whose lock we have; only if it is still that file. */
+static void remove_ruin(struct loading *l, uint64_t id)
+{
+	char name[STORE_NAME_SIZE];
+	struct stat by_name, st;
+
+	store_segment_name(id, name);
+	if (fstat(l->segment->fd, &st) == 0 &&
+	    fstatat(l->s->dir.fd, name, &by_name, AT_SYMLINK_NOFOLLOW) == 0 &&
+	    st.st_ino == by_name.st_ino && st.st_dev == by_name.st_dev) {
+		log_info("store: removed segment %s, of which nothing is left", name);
+		(void)l->s->dir.sys->unlinkat(l->s->dir.fd, name, 0);
+	}
+}
+
+/* Left without a footer. With the lock: reads it through. 1 when there is something in it. */
+static int recover(struct loading *l, uint64_t id)
+{
+	int rc = flock(l->segment->fd, LOCK_EX | LOCK_NB);
+
+	if (rc < 0)
+		return 0; /* being written, or read through by somebody else */
+	rc = measure(l);
+	if (rc == 0)
+		rc = read_header(l, id);
+	if (rc == -EBADMSG)
+		remove_ruin(l, id);
+	if (rc < 0)
+		return rc == -ENOMEM ? rc : 0;
+	if (read_trailer(l) && read_footer(l, scan_entry) == 0)
+		return 1; /* sealed just now */
+	rc = scan(l);
+	if (rc < 0)
+		return rc == -ENOMEM ? rc : 0;
+	if (l->segment->n_entries == 0) {
+		remove_ruin(l, id);
+		return 0;
+	}
+	log_info("store: found %u records in a segment that was not finished",
+		 l->segment->n_entries);
+	l->is_new = true;
+	return 1;
+}
+
+static int take_entries(struct loading *l, struct store_segment *segment)
+{
+	bool is_ours = segment->header.fsid == l->s->p.fsid;
+	int rc = 0;
+
+	for (uint32_t i = 0; i < segment->n_entries && rc == 0 && is_ours; i++) {
+		rc = store_segment_keep(l->s, segment, &segment->entries[i], 0);
+		if (rc == -EEXIST)
+			rc = 0; /* another segment has it as well */
+	}
+	if (rc == 0 && l->is_new && store_segment_seal(l->s, segment) < 0)
+		log_info("store: a segment that was not finished could not be sealed");
+	free(segment->entries);
+	segment->entries = NULL;
+	segment->n_entries = segment->entries_room = 0;
+	atomic_store(&segment->is_sealed, true);
+	return rc;
+}
+
+static int enter(struct loading *l)
+{
+	struct store *s = l->s;
+	struct store_segment *segment = l->segment;
+	bool is_claimed;
+	int rc;
+
+	atomic_store(&segment->bytes, l->n_blocks * STORE_BLOCK);
+	if (!l->is_new)
+		atomic_store(&segment->is_shared, flock(segment->fd, LOCK_SH | LOCK_NB) == 0);
+	rc = store_segment_enter(s, segment);
+	if (rc < 0)
+		return 0; /* more than we have slots for */
+	l->segment = NULL;
+	rc = take_entries(l, segment);
+	mutex_lock(&s->mu);
+	is_claimed = s->is_claimed;
+	mutex_unlock(&s->mu);
+	/* Too late to be looked for by everybody who wants something: store_has() takes it up. */
+	if (rc == 0 && is_claimed && !atomic_load(&segment->n_wanted) &&
+	    atomic_exchange(&segment->is_shared, false))
+		(void)flock(segment->fd, LOCK_UN);
+	if (rc < 0)
+		store_segment_retire(s, segment);
+	return rc;
+}
+
+/* 1: the segment is to be entered. */
+static int look(struct loading *l, uint64_t id)
+{
+	int rc = measure(l);
+
+	if (rc == 0)
+		rc = read_header(l, id);
+	if (rc == -EPROTONOSUPPORT || rc == -ENOENT)
+		return 0;
+	if (rc == 0 && read_trailer(l)) {
+		rc = read_footer(l, scan_entry);
+		if (rc == 0)
+			return 1;
+		if (rc == -ENOMEM)
+			return rc;
+	}
+	return recover(l, id);
+}
+
+static int load_one(void *ctx, uint64_t id)
+{
+	struct store *s = ctx;
+	struct loading l = { .s = s };
+	struct store_segment *known = store_segment_by_id(s, id);
+	int rc;
+
+	if (known) {
+		store_segment_put(s, known);
+		return 0;
+	}
+	l.segment = calloc(1, sizeof(*l.segment));
+	if (!l.segment || posix_memalign(&l.block, STORE_BLOCK, STORE_BLOCK) != 0) {
+		free(l.segment);
+		return -ENOMEM;
+	}
+	l.segment->fd = store_dir_open_segment(&s->dir, id, O_RDWR);
+	if (l.segment->fd == -EROFS || l.segment->fd == -EACCES)
+		l.segment->fd = store_dir_open_segment(&s->dir, id, O_RDONLY);
+	rc = l.segment->fd < 0 ? 0 : look(&l, id);
+	if (rc == 1)
+		rc = enter(&l);
+	if (l.segment) {
+		if (l.segment->fd >= 0)
+			close(l.segment->fd);
+		free(l.segment->entries);
+		free(l.segment);
+	}
+	free(l.block);
+	return rc;
+}
+
+int store_load(struct store *s)
+{
+	return s->dir.is_persistent ? store_dir_each(&s->dir, load_one, s) : 0;
+}

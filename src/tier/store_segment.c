@@ -1,0 +1,548 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Segments: the table of them, and writing.
+ *
+ * Space is reserved for a whole segment before it is written, so records lie together on the drive
+ * and running out of space is noticed between segments. Several threads append at once: each takes
+ * its blocks under the lock and writes them without. A record goes to the drive in one call,
+ * straight from the caller's memory; only its last page, where the seal is, is put together here.
+ * Whoever finds no room turns: it makes the next segment while the others wait. The old one is
+ * sealed by whoever writes its last record.
+ *
+ * A record enters the index only after it was written. Writing is any number of threads of the
+ * cache, and the background thread for segments that are left. Must never write over a record, and
+ * never wait for a reader: references keep files open, not locks.
+ */
+#include <errno.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <time.h>
+#include <xxhash.h>
+
+#include "clairfs/base/log.h"
+#include "store_priv.h"
+
+#define DROP_BYTES (16ull << 20)
+#define MAKE_TRIES 8
+
+/* --- the table --- */
+
+int store_segment_enter(struct store *s, struct store_segment *segment)
+{
+	int rc = -EMFILE;
+
+	mutex_lock(&s->mu);
+	for (uint32_t i = 0; i < STORE_SEGMENTS_MAX && rc < 0; i++) {
+		if (s->segments[i])
+			continue;
+		segment->slot = i;
+		atomic_store_explicit(&segment->refs, 1, memory_order_relaxed);
+		s->segments[i] = segment;
+		s->slots_top = MAX(s->slots_top, i + 1);
+		atomic_fetch_add(&s->bytes, atomic_load(&segment->bytes));
+		rc = 0;
+	}
+	mutex_unlock(&s->mu);
+	return rc;
+}
+
+void store_segment_get(struct store_segment *segment)
+{
+	atomic_fetch_add_explicit(&segment->refs, 1, memory_order_relaxed);
+}
+
+bool store_segment_try_get(struct store_segment *segment)
+{
+	uint32_t refs = atomic_load(&segment->refs);
+
+	while (refs > 0 && !atomic_compare_exchange_weak(&segment->refs, &refs, refs + 1))
+		;
+	return refs > 0;
+}
+
+void store_segment_put(struct store *s, struct store_segment *segment)
+{
+	if (atomic_fetch_sub_explicit(&segment->refs, 1, memory_order_acq_rel) != 1)
+		return;
+	mutex_lock(&s->mu);
+	s->segments[segment->slot] = NULL;
+	mutex_unlock(&s->mu);
+	atomic_fetch_sub(&s->bytes, atomic_load(&segment->bytes));
+	close(segment->fd);
+	free(segment->entries);
+	free(segment);
+}
+
+void store_segment_retire(struct store *s, struct store_segment *segment)
+{
+	store_index_sweep(&s->index, segment->slot);
+	store_segment_put(s, segment);
+}
+
+struct store_segment *store_segment_by_id(struct store *s, uint64_t id)
+{
+	struct store_segment *found = NULL;
+
+	mutex_lock(&s->mu);
+	for (uint32_t i = 0; i < s->slots_top && !found; i++) {
+		struct store_segment *segment = s->segments[i];
+
+		if (segment && segment->header.segment == id && store_segment_try_get(segment))
+			found = segment;
+	}
+	mutex_unlock(&s->mu);
+	return found;
+}
+
+int store_segment_keep(struct store *s, struct store_segment *segment,
+		       const struct store_entry *what, uint32_t flags)
+{
+	struct store_tag tag =
+		store_tag_of(&s->index, segment->header.fsid, &what->identity, what->piece);
+	int rc;
+
+	/* Counted first: once it is in the index somebody else may count it off. */
+	atomic_fetch_add(&segment->n_records, 1);
+	atomic_fetch_add(&segment->record_bytes, what->length);
+	if (!(flags & STORE_VERIFIED))
+		atomic_fetch_add(&segment->n_unverified, 1);
+	if (flags & STORE_WANTED)
+		atomic_fetch_add(&segment->n_wanted, 1);
+	rc = store_index_add(&s->index, &tag, store_place(segment->slot, what->block), flags);
+	if (rc < 0) {
+		struct store_found found = { .flags = flags };
+
+		store_segment_lost(segment, &found, what->length);
+	}
+	return rc;
+}
+
+void store_segment_lost(struct store_segment *segment, const struct store_found *found,
+			uint32_t length)
+{
+	atomic_fetch_sub(&segment->n_records, 1);
+	atomic_fetch_sub(&segment->record_bytes, length);
+	if (!(found->flags & STORE_VERIFIED))
+		atomic_fetch_sub(&segment->n_unverified, 1);
+	if (found->flags & STORE_WANTED)
+		atomic_fetch_sub(&segment->n_wanted, 1);
+}
+
+void store_segment_want(struct store *s, const struct store_tag *tag,
+			const struct store_found *found)
+{
+	struct store_segment *segment = found->segment;
+
+	if (found->flags & STORE_WANTED ||
+	    !store_index_mark(&s->index, tag, found->place, STORE_WANTED))
+		return;
+	atomic_fetch_add(&segment->n_wanted, 1);
+	/* Refused: somebody is giving it up this moment, and what we have open goes on. */
+	if (s->dir.is_persistent && atomic_load(&segment->is_sealed) &&
+	    !atomic_exchange(&segment->is_shared, true) &&
+	    flock(segment->fd, LOCK_SH | LOCK_NB) < 0)
+		atomic_store(&segment->is_shared, false);
+}
+
+/* --- sealing --- */
+
+/* The filesystem or a quota is full, which is not the budget's end. */
+static int without_room(int rc)
+{
+	return rc == -ENOSPC || rc == -EDQUOT || rc == -EFBIG ? -EAGAIN : rc;
+}
+
+static int compare_entries(const void *a, const void *b)
+{
+	const struct store_entry *x = a, *y = b;
+
+	return (x->block > y->block) - (x->block < y->block);
+}
+
+static int write_footer(struct store *s, struct store_segment *segment, uint8_t *block,
+			uint32_t n_blocks)
+{
+	struct store_trailer trailer = { .n_records = segment->n_entries,
+					 .footer_block = segment->tail,
+					 .footer_blocks = n_blocks - 1,
+					 .segment = segment->header.segment,
+					 .fsid = segment->header.fsid };
+	size_t size = (size_t)n_blocks * STORE_BLOCK;
+	struct iovec iov = { block, size };
+	uint64_t end = ((uint64_t)segment->tail + n_blocks) * STORE_BLOCK;
+	int rc;
+
+	memset(block, 0, size);
+	qsort(segment->entries, segment->n_entries, sizeof(*segment->entries), compare_entries);
+	for (uint32_t i = 0; i < segment->n_entries; i++)
+		store_entry_encode(&segment->entries[i], block + (size_t)i * STORE_ENTRY_BYTES);
+	trailer.entries_sum = store_entries_sum(block, segment->n_entries, segment->header.segment);
+	store_trailer_encode(&trailer, block + size - STORE_BLOCK);
+	rc = store_write_all(&s->dir, segment->fd, &iov, 1, (uint64_t)segment->tail * STORE_BLOCK);
+	if (rc < 0)
+		return rc;
+	if (s->dir.sys->ftruncate(segment->fd, (off_t)end) < 0)
+		return -errno;
+	metrics_add(s->metrics, METRIC_STORE_BYTES_WRITTEN, size);
+	atomic_fetch_add(&s->bytes, end - atomic_exchange(&segment->bytes, end));
+	return 0;
+}
+
+int store_segment_seal(struct store *s, struct store_segment *segment)
+{
+	uint32_t n_blocks = store_footer_blocks(segment->n_entries) + 1;
+	void *block = NULL;
+	int rc = 0;
+
+	if (segment->is_entries_lost ||
+	    posix_memalign(&block, STORE_BLOCK, (size_t)n_blocks * STORE_BLOCK) != 0)
+		return -ENOMEM;
+	rc = write_footer(s, segment, block, n_blocks);
+	free(block);
+	if (rc < 0)
+		return rc;
+	free(segment->entries);
+	segment->entries = NULL;
+	segment->entries_room = 0;
+	atomic_store(&segment->is_shared, true);
+	if (s->dir.is_persistent && flock(segment->fd, LOCK_SH | LOCK_NB) < 0)
+		atomic_store(&segment->is_shared, false);
+	atomic_store(&segment->is_sealed, true);
+	return 0;
+}
+
+static void remove_file(struct store *s, uint64_t id)
+{
+	char name[STORE_NAME_SIZE];
+
+	store_segment_name(id, name);
+	if (s->dir.is_persistent)
+		(void)s->dir.sys->unlinkat(s->dir.fd, name, 0);
+}
+
+/* The last one to write seals. A segment that could not be sealed is found by its records; one
+ * without any, whose first write has failed, goes. */
+static void writer_put(struct store *s, struct store_segment *segment)
+{
+	bool is_last, is_empty;
+	int rc;
+
+	mutex_lock(&s->mu);
+	is_last = --segment->n_writers == 0;
+	is_empty = segment->n_entries == 0 && !segment->is_entries_lost;
+	mutex_unlock(&s->mu);
+	if (!is_last)
+		return;
+	if (is_empty) {
+		remove_file(s, segment->header.segment);
+		store_segment_retire(s, segment);
+		store_segment_put(s, segment);
+		return;
+	}
+	rc = store_segment_seal(s, segment);
+	mutex_lock(&s->mu);
+	segment->has_failed = rc < 0;
+	mutex_unlock(&s->mu);
+	if (rc < 0)
+		(void)store_fail(s, without_room(rc), "sealing a segment");
+	store_segment_put(s, segment);
+}
+
+void store_seal_leftovers(struct store *s)
+{
+	uint32_t n = 1;
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct store_segment *segment;
+
+		mutex_lock(&s->mu);
+		n = s->slots_top;
+		segment = s->segments[i];
+		if (segment && (!store_segment_is_leftover(segment) || segment->is_entries_lost ||
+				!store_segment_try_get(segment)))
+			segment = NULL;
+		mutex_unlock(&s->mu);
+		if (!segment)
+			continue;
+		if (store_segment_seal(s, segment) < 0)
+			n = 0; /* the others would fare no better */
+		store_segment_put(s, segment);
+	}
+}
+
+void store_close_open(struct store *s)
+{
+	struct store_segment *segment;
+
+	mutex_lock(&s->mu);
+	segment = s->open;
+	s->open = NULL;
+	mutex_unlock(&s->mu);
+	if (segment)
+		writer_put(s, segment);
+}
+
+/* --- the next segment --- */
+
+/* Reserves; halves where the filesystem has less room than it said. */
+static int reserve(struct store *s, int fd, uint64_t *bytes, uint64_t least)
+{
+	for (;;) {
+		int rc;
+
+		do
+			rc = s->dir.sys->fallocate(fd, 0, 0, (off_t)*bytes);
+		while (rc < 0 && errno == EINTR);
+		/* Without fallocate() space is taken as it is written. */
+		if (rc == 0 || errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL)
+			return 0;
+		if (errno != ENOSPC && errno != EDQUOT && errno != EFBIG)
+			return -errno;
+		if (*bytes / 2 < least)
+			return -EAGAIN;
+		*bytes = ALIGN_DOWN(*bytes / 2, (uint64_t)STORE_BLOCK);
+	}
+}
+
+static int write_header(struct store *s, struct store_segment *segment)
+{
+	void *block = NULL;
+	struct iovec iov;
+	int rc;
+
+	if (posix_memalign(&block, STORE_BLOCK, STORE_BLOCK) != 0)
+		return -ENOMEM;
+	store_header_encode(&segment->header, block);
+	iov = (struct iovec){ block, STORE_BLOCK };
+	rc = store_write_all(&s->dir, segment->fd, &iov, 1, 0);
+	free(block);
+	if (rc == 0)
+		metrics_add(s->metrics, METRIC_STORE_BYTES_WRITTEN, STORE_BLOCK);
+	return without_room(rc);
+}
+
+static int make_file(struct store *s, uint64_t *ret_id)
+{
+	int fd = -EAGAIN;
+
+	for (int i = 0; i < MAKE_TRIES && (fd == -EAGAIN || fd == -EEXIST); i++) {
+		if (getrandom(ret_id, sizeof(*ret_id), 0) != (ssize_t)sizeof(*ret_id))
+			return -EIO;
+		fd = store_dir_make(&s->dir, *ret_id);
+	}
+	return fd == -EAGAIN || fd == -EEXIST ? -EIO : without_room(fd);
+}
+
+static int fill_new(struct store *s, struct store_segment *segment, uint64_t bytes, uint32_t n)
+{
+	struct timespec now;
+	int rc = reserve(s, segment->fd, &bytes, ((uint64_t)n + 3) * STORE_BLOCK);
+
+	if (rc < 0)
+		return rc;
+	clock_gettime(CLOCK_REALTIME, &now);
+	segment->header.n_blocks = (uint32_t)(bytes / STORE_BLOCK);
+	segment->header.fsid = s->p.fsid;
+	segment->header.made_ns = (uint64_t)file_time_ns(now.tv_sec, now.tv_nsec);
+	segment->tail = 1;
+	segment->n_writers = 1; /* being open */
+	segment->is_ours = true;
+	atomic_init(&segment->bytes, STORE_BLOCK);
+	return write_header(s, segment);
+}
+
+static int make_locked_out(struct store *s, uint32_t n, struct store_segment **ret)
+{
+	struct store_segment *segment;
+	uint64_t bytes;
+	int rc = store_space(s, n, &bytes);
+
+	if (rc < 0)
+		return rc;
+	segment = calloc(1, sizeof(*segment));
+	if (!segment)
+		return -ENOMEM;
+	segment->fd = make_file(s, &segment->header.segment);
+	rc = segment->fd < 0 ? segment->fd : fill_new(s, segment, bytes, n);
+	if (rc == 0)
+		rc = store_segment_enter(s, segment);
+	if (rc == 0) {
+		store_segment_get(segment); /* the writers' */
+		*ret = segment;
+		return 0;
+	}
+	if (segment->fd >= 0) {
+		remove_file(s, segment->header.segment);
+		close(segment->fd);
+	}
+	free(segment);
+	return rc;
+}
+
+static int make_segment(struct store *s, uint32_t n, struct store_segment **ret)
+{
+	int rc;
+
+	store_dir_lock(&s->dir);
+	rc = make_locked_out(s, n, ret);
+	store_dir_unlock(&s->dir);
+	return rc;
+}
+
+/* --- records --- */
+
+/* Whether n more blocks fit before a footer that lists them. */
+static bool has_room(const struct store_segment *segment, uint32_t n)
+{
+	return (uint64_t)segment->tail + n + store_footer_blocks(segment->n_promised + 1) + 1 <=
+	       segment->header.n_blocks;
+}
+
+/* Gives the open segment up for the next one. */
+static int turn_locked(struct store *s, uint32_t n) REQUIRES(s->mu);
+static int turn_locked(struct store *s, uint32_t n)
+{
+	struct store_segment *old = s->open, *next = NULL;
+	int rc;
+
+	s->is_turning = true;
+	s->open = NULL;
+	mutex_unlock(&s->mu);
+	if (old)
+		writer_put(s, old);
+	rc = make_segment(s, n, &next);
+	mutex_lock(&s->mu);
+	s->open = next;
+	s->is_turning = false;
+	cond_broadcast(&s->turned);
+	return rc;
+}
+
+/* Blocks for a record: in *ret of a segment whose writer the caller is now. */
+static int take_blocks(struct store *s, uint32_t n, struct store_segment **ret, uint32_t *ret_block)
+{
+	int rc = 0;
+
+	mutex_lock(&s->mu);
+	while (rc == 0) {
+		struct store_segment *segment = s->open;
+
+		if (s->is_turning) {
+			cond_wait(&s->turned, &s->mu);
+			rc = atomic_load(&s->is_full)        ? -ENOSPC
+			     : atomic_load(&s->write_status) ? -EAGAIN
+							     : 0;
+		} else if (segment && has_room(segment, n)) {
+			*ret_block = segment->tail;
+			*ret = segment;
+			segment->tail += n;
+			segment->n_promised++;
+			segment->n_writers++;
+			break;
+		} else {
+			rc = turn_locked(s, n);
+		}
+	}
+	mutex_unlock(&s->mu);
+	return rc;
+}
+
+/* The way to the device of dirty pages is started now; what was started a while ago is dropped. */
+static void clean_up_behind(const struct store *s, int fd, uint64_t at, uint64_t n)
+{
+	uint64_t step = at / DROP_BYTES;
+
+	if (s->dir.is_direct)
+		return;
+	(void)sync_file_range(fd, (off_t)at, (off_t)n, SYNC_FILE_RANGE_WRITE);
+	if ((at + n) / DROP_BYTES != step)
+		store_drop_cache(&s->dir, fd, (step > 0 ? step - 1 : 0) * DROP_BYTES,
+				 2 * DROP_BYTES);
+}
+
+/* The payload's whole pages as they are, the rest with zeros and the seal from `last`, which has
+ * room for two pages. */
+static int write_record(struct store *s, const struct store_segment *segment,
+			const struct store_entry *what, const void *data, uint8_t *last)
+{
+	struct store_seal seal = { .what = *what,
+				   .segment = segment->header.segment,
+				   .fsid = segment->header.fsid,
+				   .payload_sum = XXH3_64bits(data, what->length) };
+	uint32_t whole = ALIGN_DOWN(what->length, STORE_BLOCK);
+	uint32_t rest = store_record_bytes(what->length) - whole;
+	uint64_t at = (uint64_t)what->block * STORE_BLOCK;
+	struct iovec iov[2] = { { (void *)data, whole }, { last, rest } };
+	int rc;
+
+	memset(last, 0, rest);
+	if (what->length > whole)
+		memcpy(last, (const uint8_t *)data + whole, what->length - whole);
+	store_seal_encode(&seal, last + rest - STORE_SEAL_BYTES);
+	rc = store_write_all(&s->dir, segment->fd, iov, 2, at);
+	if (rc == 0)
+		clean_up_behind(s, segment->fd, at, (uint64_t)whole + rest);
+	return rc;
+}
+
+/* O_DIRECT takes aligned memory only; the arena's is. */
+static int write_aligned(struct store *s, const struct store_segment *segment,
+			 const struct store_entry *what, const void *data)
+{
+	bool is_aligned = ((uintptr_t)data & (STORE_BLOCK - 1)) == 0 || !s->dir.is_direct;
+	uint32_t whole = is_aligned ? 0 : ALIGN_UP(what->length, STORE_BLOCK);
+	uint8_t *memory = NULL;
+	int rc;
+
+	if (posix_memalign((void **)&memory, STORE_BLOCK, whole + 2 * STORE_BLOCK) != 0)
+		return -ENOMEM;
+	if (!is_aligned && what->length)
+		memcpy(memory + 2 * STORE_BLOCK, data, what->length);
+	rc = write_record(s, segment, what, is_aligned ? data : memory + 2 * STORE_BLOCK, memory);
+	free(memory);
+	return rc;
+}
+
+/* For the footer. Without memory the segment goes on and is not sealed. */
+static void note_entry(struct store *s, struct store_segment *segment,
+		       const struct store_entry *what, uint32_t n_bytes)
+{
+	mutex_lock(&s->mu);
+	if (segment->n_entries == segment->entries_room) {
+		uint32_t room = segment->entries_room ? segment->entries_room * 2 : 256;
+		struct store_entry *more = realloc(segment->entries, room * sizeof(*more));
+
+		if (more) {
+			segment->entries = more;
+			segment->entries_room = room;
+		}
+	}
+	if (segment->n_entries < segment->entries_room)
+		segment->entries[segment->n_entries++] = *what;
+	else
+		segment->is_entries_lost = true;
+	mutex_unlock(&s->mu);
+	atomic_fetch_add(&segment->bytes, n_bytes);
+	atomic_fetch_add(&s->bytes, n_bytes);
+	metrics_add(s->metrics, METRIC_STORE_BYTES_WRITTEN, n_bytes);
+}
+
+int store_append(struct store *s, const struct store_entry *what, const void *data)
+{
+	uint32_t flags = STORE_WANTED | (s->p.verify == STORE_VERIFY_OFF ? STORE_VERIFIED : 0);
+	uint32_t n = store_record_blocks(what->length);
+	struct store_entry placed = *what;
+	struct store_segment *segment = NULL;
+	int rc = take_blocks(s, n, &segment, &placed.block);
+
+	if (rc < 0)
+		return rc;
+	rc = without_room(write_aligned(s, segment, &placed, data));
+	if (rc == 0) {
+		note_entry(s, segment, &placed, n * STORE_BLOCK);
+		rc = store_segment_keep(s, segment, &placed, flags);
+	}
+	writer_put(s, segment);
+	return rc;
+}

@@ -1,0 +1,482 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A persistent store over several lives and with several daemons: what was put is there after it
+ * was opened again, others find it once it is sealed, segments go when nobody wants them and only
+ * then, the budget is kept, the background thread finds damage and switches on again what was off.
+ * Several stores of one process stand for daemons: locks belong to descriptors.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "clairfs/base/clock.h"
+#include "clairfs/base/thr.h"
+#include "src/tier/store_priv.h"
+#include "tier_reads.h"
+
+#define KIB 1024u
+#define MIB (1ull << 20)
+#define SIZE 20000u
+#define FSID 77u
+#define SEGMENT (256 * KIB)
+#define PATIENCE 60000 /* naps of a millisecond */
+
+/* Waits for something that another thread does. */
+#define UNTIL(what)                                                                                \
+	do {                                                                                       \
+		static const struct timespec nap_ = { .tv_nsec = 1000000 };                        \
+		int naps_ = 0;                                                                     \
+		while (!(what)) {                                                                  \
+			CHECK(naps_++ < PATIENCE);                                                 \
+			nanosleep(&nap_, NULL);                                                    \
+		}                                                                                  \
+	} while (0)
+
+static struct store_params params_of(const char *dir)
+{
+	return (struct store_params){ .dir = dir,
+				      .is_persistent = true,
+				      .fsid = FSID,
+				      .limit_bytes = 64 * MIB,
+				      .segment_bytes = SEGMENT,
+				      .retry_ns = 3600 * NS_PER_S,
+				      .engine = IO_ENGINE_POOL,
+				      .max_inflight = 4 };
+}
+
+static struct store *open_params(const struct store_params *params)
+{
+	struct store *store = NULL;
+	struct err err = { 0 };
+
+	if (store_open(params, &store, &err) < 0)
+		printf("# %s\n", err.msg);
+	CHECK_INT(err.code, 0);
+	return store;
+}
+
+static struct store *open_dir(const char *dir)
+{
+	struct store_params params = params_of(dir);
+
+	return open_params(&params);
+}
+
+static char *new_dir(const char *name)
+{
+	char *dir = check_tmpfile(name);
+
+	CHECK_INT(mkdir(dir, 0755), 0);
+	return dir;
+}
+
+static struct file_identity identity_of(uint32_t file)
+{
+	return (struct file_identity){ .ino = file + 1, .size = SIZE, .mtime_ns = 5 };
+}
+
+static int put(struct store *store, uint32_t file)
+{
+	AUTO_FREE uint8_t *bytes = version_bytes(file, 0, SIZE);
+	struct file_identity id = identity_of(file);
+
+	return store_put(store, (struct piece_key){ { file }, 0 }, &id, bytes, SIZE);
+}
+
+static void put_all(struct store *store, uint32_t first, uint32_t n)
+{
+	for (uint32_t i = first; i < first + n; i++)
+		CHECK_INT(put(store, i), 0);
+}
+
+/* The entry number is another one than that of the writer: it must not matter. */
+static int get(struct store *store, uint32_t file)
+{
+	struct file_identity id = identity_of(file);
+	struct waited_read *w = waited_read_new((struct entry_id){ file + 9 }, 0, NULL, &id);
+	int status = waited_read_run(store_tier(store), w);
+
+	if (status == 0) {
+		AUTO_FREE uint8_t *want = version_bytes(file, 0, SIZE);
+
+		CHECK_BYTES(w->read.buf, want, SIZE);
+	}
+	waited_read_free(w);
+	return status;
+}
+
+static bool has(struct store *store, uint32_t file)
+{
+	struct file_identity id = identity_of(file);
+
+	return store_has(store, (struct piece_key){ { file + 9 }, 0 }, &id);
+}
+
+static uint32_t count(struct store *store, uint32_t first, uint32_t n)
+{
+	uint32_t found = 0;
+
+	for (uint32_t i = first; i < first + n; i++)
+		found += has(store, i);
+	return found;
+}
+
+static void everything_is_there_again(void)
+{
+	AUTO_FREE char *dir = new_dir("again");
+	struct store *store = open_dir(dir);
+	struct store_status st;
+	struct stat mode;
+
+	put_all(store, 0, 100);
+	store_close(store);
+	CHECK_INT(stat(dir, &mode), 0);
+	CHECK_INT(mode.st_mode & 07777, 0700);
+	store = open_dir(dir);
+	store_get_status(store, &st);
+	CHECK(st.is_persistent && st.segments > 5 && st.foreign == st.segments);
+	CHECK_U64(st.records, 100);
+	CHECK_U64(st.record_bytes, 100 * SIZE);
+	CHECK_U64(st.unverified, 100);
+	for (uint32_t i = 0; i < 100; i++) {
+		CHECK_INT(get(store, i), 0);
+		CHECK_INT(get(store, i), 0); /* without the seal */
+		CHECK_INT(put(store, i), -EEXIST);
+	}
+	CHECK_INT(get(store, 100), -ENOENT);
+	store_get_status(store, &st);
+	CHECK_U64(st.unverified, 0);
+	put_all(store, 100, 20);
+	store_close(store);
+	store = open_dir(dir);
+	CHECK_U64(count(store, 0, 120), 120);
+	store_close(store);
+}
+
+static void others_find_what_is_sealed(void)
+{
+	AUTO_FREE char *dir = new_dir("others");
+	struct store_params params = params_of(dir);
+	struct store *a, *b;
+	struct store_status st;
+
+	params.retry_ns = 5 * NS_PER_MS;
+	a = open_params(&params);
+	b = open_params(&params);
+	put_all(a, 0, 50);
+	put_all(b, 50, 50);
+	/* Full segments, and then those that nobody writes to. */
+	UNTIL(count(b, 0, 50) == 50 && count(a, 50, 50) == 50);
+	for (uint32_t i = 0; i < 100; i++) {
+		CHECK_INT(get(a, i), 0);
+		CHECK_INT(get(b, i), 0);
+	}
+	CHECK_INT(put(b, 7), -EEXIST);
+	store_close(a);
+	for (uint32_t i = 0; i < 100; i++)
+		CHECK_INT(get(b, i), 0);
+	store_get_status(b, &st);
+	CHECK(st.foreign > 0 && st.foreign < st.segments);
+	store_close(b);
+}
+
+/* Fills a store of 2 MiB; the number of records. */
+static uint32_t fill(const struct store_params *params, uint32_t first)
+{
+	struct store *store = open_params(params);
+	uint32_t n = 0;
+	int rc;
+
+	store_claimed(store);
+	while ((rc = put(store, first + n)) == 0)
+		n++;
+	CHECK_INT(rc, -ENOSPC);
+	CHECK(store_is_full(store) && n > 50);
+	CHECK(store_bytes(store) <= params->limit_bytes);
+	store_close(store);
+	return n;
+}
+
+static void what_nobody_wants_makes_room(void)
+{
+	AUTO_FREE char *dir = new_dir("room");
+	struct store_params params = params_of(dir);
+	struct store *store;
+	uint32_t n, more;
+
+	params.limit_bytes = 2 * MIB;
+	n = fill(&params, 0);
+	store = open_params(&params);
+	CHECK_INT(put(store, 5000), -ENOSPC); /* nobody has said what is wanted */
+	CHECK_INT(get(store, 0), 0);
+	store_close(store);
+	more = fill(&params, 1000);
+	CHECK(more + 10 >= n);
+	store = open_params(&params);
+	CHECK_U64(count(store, 1000, more), more);
+	CHECK_U64(count(store, 0, n), 0);
+	CHECK(store_bytes(store) <= params.limit_bytes);
+	store_close(store);
+}
+
+static void what_is_wanted_stays(void)
+{
+	AUTO_FREE char *dir = new_dir("wanted");
+	struct store_params params = params_of(dir);
+	struct store *a, *b;
+	uint32_t n;
+
+	params.limit_bytes = 2 * MIB;
+	n = fill(&params, 0);
+	a = open_params(&params);
+	CHECK_U64(count(a, 0, n), n);
+	store_claimed(a);
+	CHECK_INT(put(a, 1000), -ENOSPC);
+	b = open_params(&params); /* another daemon, which wants nothing of it */
+	store_claimed(b);
+	CHECK_INT(put(b, 1000), -ENOSPC);
+	store_close(b);
+	for (uint32_t i = 0; i < n; i++)
+		CHECK_INT(get(a, i), 0);
+	store_close(a);
+	b = open_params(&params); /* now nobody does */
+	store_claimed(b);
+	CHECK_INT(put(b, 1000), 0);
+	store_close(b);
+}
+
+static void lowered_budget_is_kept(void)
+{
+	AUTO_FREE char *dir = new_dir("lowered");
+	struct store_params params = params_of(dir);
+	struct store *store;
+	uint32_t n, left;
+
+	params.limit_bytes = 2 * MIB;
+	n = fill(&params, 0);
+	params.limit_bytes = 1 * MIB;
+	store = open_params(&params);
+	CHECK_U64(count(store, 0, n), n);
+	store_claimed(store);
+	CHECK(store_bytes(store) <= 1 * MIB);
+	left = count(store, 0, n);
+	CHECK(left > 20 && left < n);
+	for (uint32_t i = 0; i < n; i++)
+		CHECK_INT(get(store, i), has(store, i) ? 0 : -ENOENT);
+	store_close(store);
+}
+
+/* One bit of the payload of a record that is kept. */
+static void flip(const char *dir, struct store *store, uint32_t file)
+{
+	struct file_identity id = identity_of(file);
+	struct store_tag tag = store_tag_of(&store->index, FSID, &id, 0);
+	char name[STORE_NAME_SIZE];
+	AUTO_FREE char *path = NULL;
+	struct store_found found;
+	AUTO_FD int fd = -1;
+	uint8_t byte;
+	off_t at;
+
+	CHECK(store_index_find(&store->index, &tag, NULL, &found));
+	store_segment_name(store->segments[store_place_slot(found.place)]->header.segment, name);
+	CHECK(asprintf(&path, "%s/%s", dir, name) > 0);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	at = (off_t)store_place_block(found.place) * STORE_BLOCK + 777;
+	CHECK_INT(pread(fd, &byte, 1, at), 1);
+	byte ^= 16;
+	CHECK_INT(pwrite(fd, &byte, 1, at), 1);
+	CHECK_INT(fdatasync(fd), 0);
+}
+
+static void damage_is_found_in_the_background(void)
+{
+	AUTO_FREE char *dir = new_dir("scrub");
+	struct store_params params = params_of(dir);
+	struct store *store = open_dir(dir);
+	struct store_status st;
+
+	put_all(store, 0, 60);
+	store_close(store);
+	store = open_dir(dir);
+	flip(dir, store, 33);
+	store_close(store);
+	params.scrub_bytes_per_s = 1000 * MIB;
+	params.metrics = metrics_new();
+	store = open_params(&params);
+	UNTIL((store_get_status(store, &st), st.unverified == 0));
+	CHECK_U64(st.records, 59);
+	CHECK(!has(store, 33));
+	CHECK_U64(metrics_get(params.metrics, METRIC_STORE_ERRORS), 1);
+	CHECK(metrics_get(params.metrics, METRIC_STORE_SCRUB_BYTES) >= 60 * SIZE);
+	store_close(store);
+	metrics_free(params.metrics);
+}
+
+static void records_are_verified_as_often_as_asked(void)
+{
+	static const struct {
+		enum store_verify verify;
+		bool is_reopened;
+		int first, again; /* status of reads: damaged before the first, before the next */
+	} rows[] = {
+		{ STORE_VERIFY_FIRST, false, -EIO, 0 },
+		{ STORE_VERIFY_FIRST, true, -EIO, 0 },
+		{ STORE_VERIFY_ALWAYS, true, -EIO, -EIO },
+		{ STORE_VERIFY_OFF, true, -EIO, 0 },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		AUTO_FREE char *name = NULL, *dir = NULL;
+		struct store_params params;
+		struct store *store;
+
+		CHECK(asprintf(&name, "verify%zu", i) > 0);
+		dir = new_dir(name);
+		params = params_of(dir);
+		params.verify = rows[i].verify;
+		store = open_params(&params);
+		put_all(store, 0, 2);
+		if (rows[i].is_reopened) {
+			store_close(store);
+			store = open_params(&params);
+		}
+		flip(dir, store, 0);
+		CHECK_INT(get(store, 0), rows[i].first);
+		CHECK_INT(get(store, 0), -ENOENT);
+		CHECK_INT(get(store, 1), 0);
+		if (rows[i].again < 0) { /* else the damaged bytes would be served */
+			flip(dir, store, 1);
+			CHECK_INT(get(store, 1), rows[i].again);
+		}
+		store_close(store);
+	}
+}
+
+static _Atomic int fault_error;
+
+static ssize_t fault_pwritev(int fd, const struct iovec *iov, int n, off_t offset)
+{
+	if (fault_error) {
+		errno = fault_error;
+		return -1;
+	}
+	return pwritev(fd, iov, n, offset);
+}
+
+static void what_was_off_comes_back(void)
+{
+	static const int errors[] = { EIO, ENOSPC, EROFS };
+	struct store_sys sys = store_sys_real;
+
+	sys.pwritev = fault_pwritev;
+	for (size_t i = 0; i < ARRAY_LEN(errors); i++) {
+		AUTO_FREE char *name = NULL, *dir = NULL;
+		struct store_params params;
+		struct store_status st;
+		struct store *store;
+
+		CHECK(asprintf(&name, "off%zu", i) > 0);
+		dir = new_dir(name);
+		params = params_of(dir);
+		params.retry_ns = 5 * NS_PER_MS;
+		params.metrics = metrics_new();
+		CHECK_INT(store_open_with(&params, &sys, &store, NULL), 0);
+		put_all(store, 0, 3);
+		fault_error = errors[i];
+		CHECK_INT(put(store, 3), errors[i] == ENOSPC ? -EAGAIN : -errors[i]);
+		CHECK_INT(put(store, 4), -EAGAIN);
+		store_get_status(store, &st);
+		CHECK(st.is_write_off && !st.is_off && !st.is_full && st.why[0]);
+		CHECK_INT(get(store, 0), 0);
+		fault_error = 0;
+		UNTIL(put(store, 5) == 0);
+		CHECK_U64(metrics_get(params.metrics, METRIC_STORE_OFF_TIMES), 1);
+		CHECK_U64(metrics_get(params.metrics, METRIC_STORE_ERRORS),
+			  errors[i] == ENOSPC ? 0 : 1);
+		store_close(store);
+		metrics_free(params.metrics);
+		store = open_dir(dir);
+		CHECK(has(store, 0) && has(store, 1) && has(store, 2) && has(store, 5));
+		store_close(store);
+	}
+}
+
+static void *put_one(void *store)
+{
+	return (void *)(intptr_t)put(store, 1);
+}
+
+static void cap_can_be_interrupted(void)
+{
+	AUTO_FREE char *dir = new_dir("cap");
+	struct store_params params = params_of(dir);
+	struct store *store;
+	pthread_t thread;
+	void *status;
+
+	params.write_bytes_per_s = 1; /* the next one would have to wait for hours */
+	store = open_params(&params);
+	CHECK_INT(put(store, 0), 0);
+	CHECK_INT(pthread_create(&thread, NULL, put_one, store), 0);
+	store_stop(store);
+	CHECK_INT(pthread_join(thread, &status), 0);
+	CHECK_INT((int)(intptr_t)status, -ECANCELED);
+	CHECK_INT(get(store, 0), 0);
+	store_close(store);
+}
+
+static void directory_of_something_else_is_refused(void)
+{
+	AUTO_FREE char *dir = new_dir("else"), *file = check_tmpfile("else/photo.jpg"),
+		       *link = check_tmpfile("elselink");
+	struct store_params params = params_of(dir);
+	struct store *store;
+	struct err err;
+	struct stat st;
+	AUTO_FD int fd = open(file, O_CREAT | O_WRONLY | O_CLOEXEC, 0644);
+
+	CHECK(fd >= 0);
+	CHECK_INT(store_open(&params, &store, &err), -ENOTEMPTY);
+	CHECK_CONTAINS(err.msg, "photo.jpg");
+	CHECK_INT(stat(dir, &st), 0);
+	CHECK_INT(st.st_mode & 07777, 0755); /* it was not touched */
+	CHECK_INT(unlink(file), 0);
+	CHECK_INT(chmod(dir, 01777), 0);
+	CHECK_INT(store_open(&params, &store, &err), -EPERM);
+	CHECK_INT(chmod(dir, 0755), 0);
+	CHECK_INT(symlink(dir, link), 0);
+	params.dir = link;
+	CHECK(store_open(&params, &store, &err) < 0);
+	params.dir = dir;
+	CHECK_INT(store_open(&params, &store, &err), 0);
+	store_close(store);
+}
+
+static void filesystem_has_one_number(void)
+{
+	AUTO_FREE char *dir = new_dir("fsid");
+	AUTO_FD int a = open(dir, O_PATH | O_CLOEXEC), b = open(dir, O_RDONLY | O_CLOEXEC),
+		    proc = open("/proc", O_PATH | O_CLOEXEC);
+
+	CHECK_U64(store_fsid(a), store_fsid(b));
+	CHECK(store_fsid(a) != store_fsid(proc));
+}
+
+static const struct check_test tests[] = {
+	{ "everything_is_there_again", everything_is_there_again },
+	{ "others_find_what_is_sealed", others_find_what_is_sealed },
+	{ "what_nobody_wants_makes_room", what_nobody_wants_makes_room },
+	{ "what_is_wanted_stays", what_is_wanted_stays },
+	{ "lowered_budget_is_kept", lowered_budget_is_kept },
+	{ "damage_is_found_in_the_background", damage_is_found_in_the_background },
+	{ "records_are_verified_as_often_as_asked", records_are_verified_as_often_as_asked },
+	{ "what_was_off_comes_back", what_was_off_comes_back },
+	{ "cap_can_be_interrupted", cap_can_be_interrupted },
+	{ "directory_of_something_else_is_refused", directory_of_something_else_is_refused },
+	{ "filesystem_has_one_number", filesystem_has_one_number },
+};
+
+CHECK_MAIN(tests)
