@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A training loop with the real PyTorch DataLoader and a sleeping GPU; one JSON line per epoch.
 
-Order: DistributedSampler(seed=S) of one rank with set_epoch, the most common one in HPC jobs. The samples are numbered as
+Order: DistributedSampler(seed=S) of one rank with set_epoch, the most common one in HPC jobs, or with --manual-seed that of
+DataLoader(shuffle=True) after torch.manual_seed. The samples are numbered as
 torchvision's ImageFolder numbers them. A sample is read with open().read(); nothing is decoded, so that the figures show
 reading. Stall is the time spent in next(iterator), as PyTorch's profiler would show it.
 """
@@ -49,12 +50,17 @@ def train(args):
     if not paths:
         sys.exit(f"{base}: no class directories with images")
     dataset = Files(paths)
-    sampler = DistributedSampler(dataset, num_replicas=1, rank=0, seed=args.seed)
-    loader = DataLoader(dataset, batch_size=args.batch, sampler=sampler, num_workers=args.workers,
+    sampler = None
+    if args.manual_seed is None:
+        sampler = DistributedSampler(dataset, num_replicas=1, rank=0, seed=args.seed)
+    else:
+        torch.manual_seed(args.manual_seed)
+    loader = DataLoader(dataset, batch_size=args.batch, sampler=sampler, shuffle=not sampler, num_workers=args.workers,
                         prefetch_factor=args.prefetch_factor if args.workers else None)
     batches = len(loader)
     for epoch in range(args.epochs):
-        sampler.set_epoch(epoch)
+        if sampler:
+            sampler.set_epoch(epoch)
         start = time.monotonic()
         stall = total = 0
         iterator = iter(loader)
@@ -84,6 +90,7 @@ def main():
     parser.add_argument("--prefetch-factor", type=int, default=2)
     parser.add_argument("--compute-ms", type=float, default=10)
     parser.add_argument("--seed", type=int, default=42)
+    parser.add_argument("--manual-seed", type=int)
     parser.add_argument("--progress", action="store_true")
     parser.add_argument("--step", action="store_true", help="wait for a line on stdin after each epoch")
     train(parser.parse_args())

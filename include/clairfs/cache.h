@@ -21,6 +21,13 @@
 
 struct store;
 
+/* Who looks at what the job does. On the planner's thread: must not block, nor call the cache. */
+struct cache_watch {
+	void (*opened)(void *ctx, uint32_t sample);        /* every open, in order */
+	void (*planned)(void *ctx, enum plan_state state); /* after every round */
+	void *ctx;
+};
+
 struct cache_params {
 	struct dataset *dataset;
 	struct tier *source;
@@ -29,6 +36,7 @@ struct cache_params {
 	struct order *order; /* of the start, NULL = none; borrowed */
 	struct metrics *metrics;
 	struct clock *clock;
+	const struct cache_watch *watch; /* NULL = nobody; borrowed */
 	uint64_t arena_bytes; /* budget of the plan within the arena (the arena's own limit is
 			       * larger by what demand reads in flight may need) */
 	uint64_t stage_bytes;

@@ -15,6 +15,8 @@
 struct mount_opts {
 	int layout; /* enum dataset_layout */
 	char *order;
+	int recover; /* enum job_effort */
+	uint64_t recover_threads;
 	uint64_t ram, stage, sample_max;
 	char *store_dir;
 	bool store_keep;
@@ -55,8 +57,8 @@ struct dataset;
 struct order_params;
 void daemon_order_params(struct dataset *dataset, struct order_params *ret);
 
-/* What the launcher of a job says about its place: RANK and WORLD_SIZE (torchrun), else SLURM_PROCID
- * and SLURM_NTASKS. */
+/* What the launcher of a job says about its place: RANK and WORLD_SIZE (torchrun), else
+ * SLURM_PROCID and SLURM_NTASKS. */
 struct order_place;
 void daemon_job_place(struct order_place *ret);
 

@@ -107,6 +107,12 @@ extern const char *const read_class_names[READ_CLASSES];
 	  "Times the position was found again after it had been lost.")                            \
 	X(ORDER_MISMATCHES, COUNTER, "order_mismatches_total", "",                                 \
 	  "Opens outside the expected window.")                                                    \
+	X(RECOVER_SEARCHES, COUNTER, "recover_searches_total", "",                                 \
+	  "Searches for an order that nobody told.")                                               \
+	X(RECOVER_FOUND, COUNTER, "recover_found_total", "",                                       \
+	  "Orders found and followed from then on.")                                               \
+	X(RECOVER_CPU_MS, COUNTER, "recover_cpu_milliseconds_total", "",                           \
+	  "CPU time of these searches.")                                                           \
 	X(DEMAND_INFLIGHT, GAUGE, "source_demand_inflight", "",                                    \
 	  "Demand reads of the source in flight.")                                                 \
 	X(PREFETCH_INFLIGHT, GAUGE, "source_prefetch_inflight", "",                                \

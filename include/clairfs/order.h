@@ -85,6 +85,9 @@ int order_new(const struct order_spec *spec, const struct order_params *params, 
 	      struct err *err) MUST_USE;
 void order_free(struct order *order);
 const struct order_info *order_info(const struct order *order);
+/* What is unusual about the order though it is allowed, one line for a person ("epoch 0 leaves out 3
+ * of 10 samples"), or NULL. Borrowed, lives as long as the order. */
+const char *order_note(const struct order *order);
 
 /* One epoch, merged over the local ranks: position p = the p-th sample this node reads when all
  * local ranks run in step (rank r's i-th sample stands before every rank's (i+1)-th; within one i,

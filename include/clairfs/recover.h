@@ -16,15 +16,16 @@
 #include "clairfs/base/clock.h"
 #include "clairfs/base/err.h"
 
-#define RECOVER_RANKS_MAX 64    /* ranks of one node that are told apart */
-#define RECOVER_WORLD_MAX 4096  /* with the rank unknown every rank of the world is tried */
-#define RECOVER_SEEN_MAX 4096   /* later samples are not looked at */
-#define RECOVER_WORLDS_MAX 64   /* worlds to choose from */
+#define RECOVER_RANKS_MAX 64   /* ranks of one node that are told apart */
+#define RECOVER_WORLD_MAX 4096 /* with the rank unknown every rank of the world is tried */
+#define RECOVER_SEEN_MAX 4096  /* later samples are not looked at */
+#define RECOVER_WORLDS_MAX 64  /* worlds to choose from */
 #define RECOVER_UNKNOWN UINT32_MAX
+#define RECOVER_TYPED 65536 /* seeds below this are likely: people type them */
 
 enum recover_effort {
 	RECOVER_FULL,  /* the cheap hypotheses, then all seeds */
-	RECOVER_QUICK, /* the cheap hypotheses only: less than a second */
+	RECOVER_QUICK, /* the cheap hypotheses only: less than a second, but for large worlds */
 	RECOVER_RANGE, /* first_seed..last_seed only, for tests and for splitting a search */
 };
 
@@ -51,11 +52,20 @@ struct recover_params {
 	 * tried first, as seeds and as what manual_seed() was called with. */
 	const uint32_t *hints;
 	size_t n_hints;
+	/* The cheap hypotheses: seeds below this (RECOVER_TYPED at most), and unless is_plain also
+	 * what a loader draws after manual_seed() of seeds below it. With thousands of ranks to
+	 * choose from each seed costs a thousand times as much: then fewer are in place. */
+	uint32_t typed;
+	bool is_plain;
 	enum recover_effort effort;
 	uint32_t first_seed, last_seed; /* of the full search; evidence is asked for as for all */
-	unsigned threads; /* 0: one per CPU this process may use */
-	int nice;         /* of these threads, 0..19: added by setpriority, as far as it goes */
-	const atomic_bool *cancel; /* may be NULL; looked at every few milliseconds */
+	unsigned threads;               /* 0: one per CPU this process may use */
+	int nice; /* of these threads, 0..19: added by setpriority, as far as it goes */
+	/* SCHED_BATCH: they wake nobody up. Not SCHED_IDLE: on a node without an idle CPU such a
+	 * thread would take seconds to notice that it is cancelled. */
+	bool is_batch;
+	const atomic_bool *cancel;     /* may be NULL; looked at every few milliseconds */
+	atomic_uint_least64_t *cpu_ns; /* may be NULL; the time of the search threads is added */
 	/* Called by the calling thread a few times a second; may be NULL. */
 	void (*progress)(void *ctx, const struct recover_progress *progress);
 	void *progress_ctx;
@@ -95,6 +105,12 @@ uint64_t recover_needed(const struct recover_params *params);
  * seed - e. */
 bool recover_spec(const struct recover_found *found, uint64_t n, unsigned which, char *out,
 		  size_t size);
+
+/* Word `word` (from 0) that torch's generator gives after manual_seed(manual_seed); as fast as
+ * counting up to it. */
+uint32_t recover_word(uint32_t manual_seed, uint64_t word);
+/* Whether one of the first `words` is this, and which. */
+bool recover_find_word(uint32_t manual_seed, uint32_t value, uint32_t words, uint32_t *ret_word);
 
 /* Instruction sets the search was built for, best first, and whether this CPU has them. NULL: no
  * more. */

@@ -11,6 +11,7 @@
 
 #include "clairfs/base/conf.h"
 #include "clairfs/base/err.h"
+#include "clairfs/order.h"
 
 /* One value per row of sim_option_table; workload files and the command line set the same names. */
 struct sim_params {
@@ -26,6 +27,9 @@ struct sim_params {
 	double hit_us, upcall_us;
 	uint64_t batch, workers, prefetch_factor;
 	double compute_ms, decode_ms;
+	/* No option: what a measured dataset tells an order about its files; NULL: there is none,
+	 * orders know numbers only. Used while a setup is made. */
+	const struct order_params *files;
 };
 extern const struct conf_table sim_option_table;
 
@@ -88,5 +92,39 @@ struct sim_progress {
  * no such policy; -EOVERFLOW: too large for this policy; -ENOMEM; errors of the order. */
 int sim_run(const struct sim_setup *setup, const char *policy, const struct sim_progress *progress,
 	    struct sim_result *ret, struct err *err) MUST_USE;
+
+/* Makes a job shorter without changing its character: fewer samples, with cache, store, window,
+ * bursts and outage in proportion, for questions that need many runs. Jobs with an order of their
+ * own stay as they are. Returns the factor (1: nothing was done); *size (NULL, or heap and
+ * replaced) goes along. */
+uint64_t sim_shorten(struct sim_params *params, uint64_t **size);
+
+/* What memory and a drive would buy. */
+enum sim_verdict {
+	SIM_HELPS,      /* the sizes below reach the target */
+	SIM_NOT_NEEDED, /* without clairfs the stall is within the target */
+	SIM_NOT_ENOUGH, /* not even a cache of everything reaches it */
+};
+struct sim_size {
+	uint64_t cache_bytes, store_bytes;
+	double stall_pct, epoch_seconds, hit_ratio; /* epochs after the first */
+};
+#define SIM_STEPS 16
+struct sim_advice {
+	enum sim_verdict verdict;
+	char why[512]; /* a sentence or two */
+	double target_pct;
+	uint64_t memory_bytes;           /* of the node */
+	struct sim_size without, full;   /* page cache of all memory; everything cached */
+	struct sim_size memory, drive;   /* smallest: memory alone; little memory and a store */
+	struct sim_size step[SIM_STEPS]; /* memory alone, step_bytes more each */
+	uint64_t step_bytes;
+	uint32_t n_steps;
+	uint64_t shortened; /* factor, see sim_shorten */
+};
+/* Simulates with other sizes than params say. take_size as for sim_setup_new. */
+int sim_advise(const struct sim_params *params, uint64_t *take_size, double target_pct,
+	       uint64_t memory_bytes, const struct sim_progress *progress, struct sim_advice *ret,
+	       struct err *err) MUST_USE;
 
 #endif

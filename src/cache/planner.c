@@ -236,6 +236,8 @@ static void feed_event(struct cache *c, const struct plan_event *ev, uint64_t no
 {
 	if (ev->kind == PLAN_EV_OPENED) {
 		recent_opened(c, ev->sample);
+		if (c->p.watch)
+			c->p.watch->opened(c->p.watch->ctx, ev->sample);
 		if (c->recent.is_replay_due) /* it hears of them all, in order, a little later */
 			return;
 	}
@@ -336,6 +338,8 @@ static void publish(struct cache *c)
 	c->status = now;
 	mutex_unlock(&c->status_mu);
 	atomic_store(&c->may_refuse_open, !c->order || plan_is_confirmed(c->plan));
+	if (c->p.watch)
+		c->p.watch->planned(c->p.watch->ctx, now.state);
 }
 
 static void answer_request(struct cache *c, struct order_request *request, int status)

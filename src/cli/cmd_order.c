@@ -101,6 +101,8 @@ static int run(const struct order_args *a)
 		daemon_order_params(dataset, &params);
 	if (rc == 0)
 		rc = order_new(spec, &params, &order, &err);
+	if (rc == 0 && order_note(order))
+		fprintf(stderr, "clairfs: note: %s\n", order_note(order));
 	rc = rc < 0 ? cli_fail(&err) : print(order, a, &err);
 	if (order)
 		order_free(order);
@@ -141,6 +143,8 @@ int cmd_order(int argc, char **argv)
 	if (args.has_n == (args.source != NULL))
 		return cli_usage("order",
 				 "either --n, the number of samples, or --source is needed");
+	if (args.has_n && args.n == 0)
+		return cli_usage("order", "--n 0: an order needs samples");
 	args.spec = argv[optind];
 	return run(&args);
 }

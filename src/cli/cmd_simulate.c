@@ -8,10 +8,22 @@
 #include <string.h>
 
 #include "clairfs/base/text.h"
+#include "clairfs/dataset.h"
 #include "cli.h"
 #include "simulate.h"
 
-enum { OPT_HELP = 1000, OPT_POLICY, OPT_JSON, OPT_WORKLOAD, OPT_PRINT_CONFIG };
+enum {
+	OPT_HELP = 1000,
+	OPT_POLICY,
+	OPT_JSON,
+	OPT_WORKLOAD,
+	OPT_PRINT_CONFIG,
+	OPT_DATASET,
+	OPT_PLOT,
+	OPT_ADVISE,
+	OPT_TARGET,
+	OPT_MEMORY
+};
 
 #define LONGS_MAX 96
 
@@ -24,12 +36,18 @@ struct longs {
 
 static void longs_init(struct longs *l)
 {
-	static const struct option own[] = { { "help", no_argument, NULL, OPT_HELP },
-					     { "policy", required_argument, NULL, OPT_POLICY },
-					     { "json", no_argument, NULL, OPT_JSON },
-					     { "workload", required_argument, NULL, OPT_WORKLOAD },
-					     { "print-config", no_argument, NULL,
-					       OPT_PRINT_CONFIG } };
+	static const struct option own[] = {
+		{ "help", no_argument, NULL, OPT_HELP },
+		{ "policy", required_argument, NULL, OPT_POLICY },
+		{ "json", no_argument, NULL, OPT_JSON },
+		{ "workload", required_argument, NULL, OPT_WORKLOAD },
+		{ "print-config", no_argument, NULL, OPT_PRINT_CONFIG },
+		{ "dataset", required_argument, NULL, OPT_DATASET },
+		{ "plot", required_argument, NULL, OPT_PLOT },
+		{ "advise", no_argument, NULL, OPT_ADVISE },
+		{ "target-stall", required_argument, NULL, OPT_TARGET },
+		{ "memory", required_argument, NULL, OPT_MEMORY }
+	};
 	const struct conf_option *row = sim_option_table.options;
 	int n = ARRAY_LEN(own);
 
@@ -129,9 +147,52 @@ static int take_own(struct simulate_args *a, int c, bool *is_printing, struct er
 		return take_policies(a, optarg) < 0 ? bad_policy(optarg) : -1;
 	case OPT_WORKLOAD:
 		return simulate_workload(optarg, &a->params, err) < 0 ? cli_fail(err) : -1;
+	case OPT_DATASET:
+		a->dataset = optarg;
+		return -1;
+	case OPT_PLOT:
+		a->plot = optarg;
+		return -1;
+	case OPT_ADVISE:
+		a->is_advice = true;
+		return -1;
+	case OPT_TARGET:
+		return text_to_real(optarg, &a->target_stall) < 0
+			       ? cli_usage("simulate", "--target-stall: '%s' is no percentage",
+					   optarg)
+			       : -1;
+	case OPT_MEMORY:
+		return text_to_bytes(optarg, &a->memory_bytes) < 0 || !a->memory_bytes
+			       ? cli_usage("simulate", "--memory: '%s' is not a size like 64G",
+					   optarg)
+			       : -1;
 	default:
 		return -1;
 	}
+}
+
+/* One of the rows. */
+static int take_row(struct simulate_args *a, const char *name, struct err *err)
+{
+	a->has_latency = a->has_latency || strcmp(name, "source_latency_ms") == 0;
+	a->has_mbps = a->has_mbps || strcmp(name, "source_mbps") == 0;
+	if (a->dataset && strncmp(name, "sample", 6) == 0)
+		return err_set(err, -EINVAL, "--dataset knows the samples: leave out --%s",
+			       strcmp(name, "samples") ? "sample-bytes..." : name);
+	return conf_set(&sim_option_table, &a->params, name, optarg, err);
+}
+
+static int act(struct simulate_args *a)
+{
+	struct err err = { 0 };
+
+	if (a->plot && a->is_advice)
+		return cli_usage("simulate", "--plot or --advise, not both");
+	if (a->dataset && simulate_measure(a, &err) < 0)
+		return cli_fail(&err);
+	if (a->is_advice)
+		return simulate_advise(a);
+	return a->plot ? simulate_plot(a) : run(a);
 }
 
 static int parse(int argc, char **argv, struct simulate_args *a)
@@ -155,16 +216,16 @@ static int parse(int argc, char **argv, struct simulate_args *a)
 	while ((c = getopt_long(argc, argv, "", l.option, NULL)) != -1) {
 		if (c < l.n_own || c >= OPT_HELP)
 			continue;
-		if (conf_set(&sim_option_table, &a->params,
-			     sim_option_table.options[c - l.n_own].name, optarg, &err) < 0)
+		if (take_row(a, sim_option_table.options[c - l.n_own].name, &err) < 0)
 			return cli_fail(&err);
 	}
-	return is_printing ? print_config(a) : run(a);
+	return is_printing ? print_config(a) : act(a);
 }
 
 int cmd_simulate(int argc, char **argv)
 {
-	struct simulate_args args = { .policies = { "clairfs", "lru", "bound" } };
+	struct simulate_args args = { .policies = { "clairfs", "lru", "bound" },
+				      .target_stall = 5 };
 	struct err err = { 0 };
 	int rc;
 
@@ -172,6 +233,8 @@ int cmd_simulate(int argc, char **argv)
 		return cli_fail(&err);
 	rc = parse(argc, argv, &args);
 	free(args.size);
+	if (args.ds)
+		dataset_free(args.ds);
 	conf_fini(&sim_option_table, &args.params);
 	return rc;
 }

@@ -36,6 +36,7 @@ static void print_order(const json_t *root)
 	printf("          %s%s%s\n", str(root, "order", "state"),
 	       *str(root, "order", "why") ? ": " : "", str(root, "order", "why"));
 	printf("          the job %s\n", str(root, "order", "doing"));
+	printf("          %s\n", str(order, "search", "doing"));
 	if (*spec && strcmp(str(root, "order", "state"), "finished") != 0)
 		printf("          epoch %.0f, position %.0f of %.0f, lead %.0f, "
 		       "%.0f %% of the last reads as predicted\n",

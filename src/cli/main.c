@@ -53,8 +53,13 @@ const struct command commands[] = {
 	{ "simulate", cmd_simulate, "what memory and a drive would buy a job, in virtual time",
 	  "usage: clairfs simulate --samples N --sample-bytes S [OPTION]...\n"
 	  "       clairfs simulate --workload NAME|FILE [OPTION]...\n"
+	  "       clairfs simulate --dataset DIR [--advise [--target-stall PCT]] [OPTION]...\n"
 	  "  --policy P[,P]...   clairfs,lru,bound, or all\n"
 	  "  --json              for programs\n"
+	  "  --plot FILE         a chart over the size of the cache, .svg or .png\n"
+	  "  --dataset DIR       sizes of its files; and latency and bandwidth, unless stated\n"
+	  "  --advise            the smallest sizes that keep stall below --target-stall PCT (5)\n"
+	  "  --memory SIZE       of the node, for the page cache it has anyway (this machine's)\n"
 	  "  --print-config      list the other options with their meaning and values; option\n"
 	  "                      sample_bytes of that list is --sample-bytes here\n" },
 	{ "index", cmd_index, "print the samples of a directory: number, path, offset, length",

@@ -11,8 +11,19 @@ struct simulate_args {
 	struct sim_params params;
 	const char *policies[POLICIES_MAX + 1]; /* NULL-terminated */
 	uint64_t *size;                         /* of a dataset that was measured, heap */
-	bool is_json;
+	bool is_json, is_advice;
+	struct dataset *ds; /* the one measured, open until the end */
+	struct order_params files;
+	const char *dataset, *plot; /* NULL: not asked for */
+	double target_stall;        /* --advise */
+	uint64_t memory_bytes;      /* 0: of this machine */
+	bool has_latency, has_mbps; /* stated */
 };
+
+/* --dataset: sizes of its samples and, unless stated, what its filesystem gives. */
+int simulate_measure(struct simulate_args *args, struct err *err) MUST_USE;
+int simulate_advise(struct simulate_args *args);
+int simulate_plot(struct simulate_args *args);
 
 /* One line of facts and a table for people. */
 void simulate_print_text(const struct sim_setup *setup, const struct sim_result *results,

@@ -44,12 +44,11 @@ static void print_facts(const struct sim_facts *f)
 static void print_row(const struct sim_result *r)
 {
 	uint64_t from = r->n_epochs > 1, reads = 0, writes = 0, n = r->n_epochs - from;
-	double seconds = 0, bound = 0;
+	double seconds = 0;
 
 	for (uint64_t e = from; e < r->n_epochs; e++) {
 		reads += r->epoch[e].source_reads;
 		seconds += r->epoch[e].seconds;
-		bound += r->epoch[e].bound_seconds;
 	}
 	for (uint64_t e = 0; e < r->n_epochs; e++)
 		writes += r->epoch[e].store_writes;

@@ -48,11 +48,15 @@ static int make_order(struct wire *w, const struct order_spec *spec, const struc
 		      struct order **ret, struct err *err)
 {
 	struct order_params op;
+	int rc;
 
 	daemon_order_params(w->dataset, &op);
 	op.told = list ? list->sample : NULL;
 	op.n_told = list ? list->n : 0;
-	return order_new(spec, &op, ret, err);
+	rc = order_new(spec, &op, ret, err);
+	if (rc == 0 && !list && order_note(*ret)) /* a list told in parts lacks the others yet */
+		log_info("order %s: %s", order_spec_text(spec), order_note(*ret));
+	return rc;
 }
 
 int wire_make_order(struct wire *w, const struct order_spec *spec, struct order **ret,
@@ -128,8 +132,7 @@ static void keep_answer(struct wire *w, const char *answer, bool is_refused)
 }
 
 /* NULL: no order any more. */
-static int replace_order(struct wire *w, const struct order_spec *spec, bool is_list,
-			 struct err *err)
+int wire_replace_order(struct wire *w, const struct order_spec *spec, bool is_list, struct err *err)
 {
 	struct order *order = NULL;
 	int rc = spec ? make_order(w, spec, is_list ? &w->list : NULL, &order, err) : 0;
@@ -155,7 +158,7 @@ int wire_change_order(struct wire *w, const char *before, const char *text, stru
 	if (rc == 0 && (!now || strcmp(now, before) != 0))
 		rc = -EAGAIN;
 	if (rc == 0)
-		rc = replace_order(w, spec, false, err);
+		rc = wire_replace_order(w, spec, false, err);
 	mutex_unlock(&w->change_mu);
 	order_spec_free(spec);
 	return rc;
@@ -200,7 +203,9 @@ static int announce(struct wire *w, const struct fs_told *told, bool *ret_is_ove
 
 	mutex_lock(&w->change_mu);
 	if (rc == 0 && *ret_is_over)
-		rc = replace_order(w, spec, told->list != NULL, err);
+		rc = wire_replace_order(w, spec, told->list != NULL, err);
+	if (rc == 0 && *ret_is_over) /* what is being looked for is no longer wanted */
+		job_note_told(w->job, spec ? order_spec_text(spec) : NULL);
 	mutex_unlock(&w->change_mu);
 	if (*ret_is_over && told->list)
 		told_list_fini(&w->list);

@@ -3,10 +3,15 @@
 #ifndef CLAIRFS_DAEMON_PRIV_H
 #define CLAIRFS_DAEMON_PRIV_H
 
+#include <stdatomic.h>
+
 #include "clairfs/base/thr.h"
+#include <jansson.h>
+
 #include "clairfs/cache.h"
 #include "clairfs/daemon.h"
 #include "clairfs/fs.h"
+#include "clairfs/job.h"
 #include "clairfs/order.h"
 #include "clairfs/tier/store.h"
 
@@ -34,7 +39,7 @@ struct wire {
 	struct mutex order_mu;
 	struct mutex change_mu; /* one change of the order at a time; outside of order_mu */
 	char *order_text;       /* order_mu: the spec in force, or NULL */
-	struct told_last told; /* order_mu */
+	struct told_last told;  /* order_mu */
 	struct told_list list;
 	struct dataset *dataset;
 	struct order *order;
@@ -44,8 +49,11 @@ struct wire {
 	struct arena *arena;
 	struct store *store;
 	uint64_t store_bytes; /* its budget */
+	struct job *job;
+	struct cache_watch watch;
 	struct cache *cache;
 	struct renumber *renumber;
+	_Atomic uint64_t numberings_tried; /* renumber.c: ways to number the files */
 	struct fs *fs;
 	struct fs_vfile vfiles[6];
 };
@@ -69,6 +77,10 @@ void wire_order_fini(struct wire *w);
 /* Spec to order of this mount's dataset. */
 int wire_make_order(struct wire *w, const struct order_spec *spec, struct order **ret,
 		    struct err *err) MUST_USE;
+/* Puts an order in force (NULL: none any more); w->change_mu is held. is_list: its samples are
+ * w->list. */
+int wire_replace_order(struct wire *w, const struct order_spec *spec, bool is_list,
+		       struct err *err) MUST_USE;
 /* Keeps the text of the order in force; NULL: none. */
 int wire_set_order_text(struct wire *w, const char *text) MUST_USE;
 /* A copy of it, heap, or NULL. Any thread. */
@@ -96,7 +108,11 @@ int told_list_add(struct told_list *list, struct clairfs_list *part, uint32_t n_
  * started. */
 int renumber_start(struct wire *w, struct err *err) MUST_USE;
 void renumber_stop(struct wire *w);
-uint64_t renumber_tried(const struct wire *w); /* ways to number the files, so far */
+
+/* job.c */
+int wire_make_job(struct wire *w, struct err *err) MUST_USE;
+/* What it does, for stats.json. */
+json_t *wire_job_json(struct wire *w);
 
 /* Renderers of the virtual files; ctx is a struct wire. */
 int stats_render_json(void *ctx, struct buf_writer *out);

@@ -8,6 +8,7 @@
 #include "clairfs/daemon.h"
 #include "clairfs/dataset.h"
 #include "clairfs/io.h"
+#include "clairfs/job.h"
 #include "clairfs/tier/store.h"
 
 static const char *const open_choices[] = { "auto", "answer", NULL };
@@ -25,6 +26,12 @@ static const struct conf_option options[] = {
 	    "Order the job reads its samples in, e.g. "
 	    "torch-distributed:seed=42:world=8:ranks=0-3. Empty: unknown, an ordinary "
 	    "cache."),
+	ROW(recover, CONF_CHOICE, "full", 0, 0, job_effort_names,
+	    "How an order that nobody told is looked for. quick: likely seeds, a fraction of a "
+	    "second at the beginning of an epoch. full: then all 2^32 of them, once, about five "
+	    "minutes of a core at the lowest priority."),
+	ROW(recover_threads, CONF_U64, "0", 0, 1024, NULL,
+	    "Threads that try all seeds. 0: half of the CPUs, 16 at most."),
 	ROW(layout, CONF_CHOICE, "auto", 0, 0, dataset_layout_names,
 	    "How files become samples: imagefolder (torchvision), files (every file, "
 	    "sorted by path) or auto."),

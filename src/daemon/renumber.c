@@ -34,7 +34,6 @@ struct renumber {
 	struct cond cv;
 	bool is_stopping; /* mu */
 	atomic_bool is_cancelled;
-	_Atomic uint64_t tried; /* ways to number, ever */
 	/* the thread's own */
 	uint64_t loss, next_reads; /* which loss was looked at, and when to look again */
 };
@@ -126,7 +125,7 @@ static void try_numbering(struct search *s, enum dataset_sort sort, const char *
 	    dataset_numbering(s->r->wire->dataset, sort, under, &sample, &n, &err) < 0 ||
 	    was_tried(s, sample, n))
 		return;
-	atomic_fetch_add(&s->r->tried, 1);
+	atomic_fetch_add(&s->r->wire->numberings_tried, 1);
 	text = order_spec_renumbered(s->spec, name, under, 0);
 	if (text)
 		try_text(s, text, name, under);
@@ -262,9 +261,4 @@ void renumber_stop(struct wire *w)
 	mutex_fini(&r->mu);
 	free(r);
 	w->renumber = NULL;
-}
-
-uint64_t renumber_tried(const struct wire *w)
-{
-	return w->renumber ? atomic_load(&w->renumber->tried) : 0;
 }

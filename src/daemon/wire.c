@@ -214,6 +214,7 @@ static int make_cache(struct wire *w, struct err *err)
 				   .order = w->order,
 				   .metrics = w->metrics,
 				   .clock = clock_monotonic(),
+				   .watch = &w->watch,
 				   .arena_bytes = arena_bytes,
 				   .stage_bytes = o->stage ? o->stage : o->ram / 4,
 				   .sample_max_bytes =
@@ -261,6 +262,8 @@ int wire_mount(struct wire *w, struct err *err)
 		return rc;
 	cache_set_stage(w->cache, fs_stage_ops(), w->fs);
 	rc = cache_start(w->cache, err);
+	if (rc == 0)
+		rc = job_start(w->job, err);
 	return rc < 0 ? rc : renumber_start(w, err);
 }
 
@@ -291,6 +294,8 @@ int wire_prepare(struct wire *w, const struct daemon_params *params, struct err 
 	if (rc == 0)
 		rc = make_tiers(w, err);
 	if (rc == 0)
+		rc = wire_make_job(w, err);
+	if (rc == 0)
 		rc = make_cache(w, err);
 	return rc;
 }
@@ -299,6 +304,7 @@ void wire_down(struct wire *w)
 {
 	if (w->fs)
 		fs_unmount(w->fs);
+	job_stop(w->job);
 	renumber_stop(w);
 	if (w->cache)
 		cache_stop(w->cache);
@@ -306,6 +312,7 @@ void wire_down(struct wire *w)
 		fs_free(w->fs);
 	if (w->cache)
 		cache_free(w->cache);
+	job_free(w->job);
 	store_close(w->store);
 	if (w->arena)
 		arena_free(w->arena);

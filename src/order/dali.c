@@ -116,6 +116,8 @@ static void shuffle_libstdcxx(uint32_t *x, uint32_t n, struct dice *dice)
 	enum { BLOCK = 256 };
 	uint32_t place[BLOCK];
 
+	if (n < 2)
+		return;
 	if (dice->is_64 || n <= UINT16_MAX) {
 		shuffle_pairs(x, n, dice);
 		return;
@@ -189,8 +191,8 @@ static int dali_common_fill(const struct order *order, uint64_t epoch, uint64_t 
 		mt19937_seed(&once.rng, SEED);
 		shuffle_libstdcxx(out, n, &once);
 	}
-	for (; dali->has_shuffle_after_epoch && e <= epoch; e++)
-		shuffle_epoch(dali, out, n, e + 1);
+	for (uint64_t left = dali->has_shuffle_after_epoch ? epoch - e + 1 : 0; left > 0; left--)
+		shuffle_epoch(dali, out, n, ++e);
 	return 0;
 }
 

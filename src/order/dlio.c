@@ -13,6 +13,7 @@
  * + 1 shuffles for epoch e. DLIO's shuffle=random reseeds nothing and is no function of anything
  * here. Pure; any thread. */
 #include <errno.h>
+#include <string.h>
 
 #include "order_priv.h"
 #include "perm.h"
@@ -156,28 +157,26 @@ static int v1_open(struct order *order, const struct order_spec *spec,
 	return 0;
 }
 
-/* out[i] = p applied `times` times to i, by squaring p, which it destroys; `room` is as large. Each
- * step reads all over an array, but no read waits for another as they would along a cycle. */
-static void power(uint32_t *p, uint32_t n, uint64_t times, uint32_t *room, uint32_t *out)
+/* out[i] = p applied 1 + more times to i, by squaring p, which it destroys; `room` is as large.
+ * Each step reads all over an array, but no read waits for another as they would along a cycle. */
+static void power(uint32_t *p, uint32_t n, uint64_t more, uint32_t *room, uint32_t *out)
 {
-	perm_identity(out, n);
-	for (;;) {
+	memcpy(out, p, n * sizeof(*p));
+	while (more > 0) {
 		uint32_t *square = room;
 
-		for (uint32_t i = 0; times & 1 && i < n; i++)
+		for (uint32_t i = 0; more & 1 && i < n; i++)
 			out[i] = p[out[i]];
-		times >>= 1;
-		if (times == 0)
-			return;
-		for (uint32_t i = 0; i < n; i++)
+		more >>= 1;
+		for (uint32_t i = 0; more > 0 && i < n; i++)
 			square[i] = p[p[i]];
 		room = p;
 		p = square;
 	}
 }
 
-/* out[0..n) = base + P^times of 0..n-1; room holds 2n numbers. */
-static void v1_shuffle(const struct dlio *dlio, uint64_t times, struct block block, uint32_t *room,
+/* out[0..n) = base + P^(1 + epoch) of 0..n-1; room holds 2n numbers. */
+static void v1_shuffle(const struct dlio *dlio, uint64_t epoch, struct block block, uint32_t *room,
 		       uint32_t *out)
 {
 	uint32_t n = (uint32_t)block.length;
@@ -186,7 +185,7 @@ static void v1_shuffle(const struct dlio *dlio, uint64_t times, struct block blo
 	mt19937_seed(&rng, (uint32_t)dlio->seed);
 	perm_identity(room, n);
 	shuffle_numpy_mt19937(room, n, &rng);
-	power(room, n, times, room + n, out);
+	power(room, n, epoch, room + n, out);
 	for (uint32_t i = 0; i < n; i++)
 		out[i] += (uint32_t)block.start;
 }
@@ -206,7 +205,7 @@ static int v1_common_fill(const struct order *order, uint64_t epoch, uint64_t le
 	if (!room)
 		return err_set(err, -ENOMEM, "out of memory");
 	if (!dlio->has_own_block) {
-		v1_shuffle(dlio, epoch + 1, (struct block){ 0, length }, room, out);
+		v1_shuffle(dlio, epoch, (struct block){ 0, length }, room, out);
 		return 0;
 	}
 	for (uint64_t rank = 0; rank < order->info.world; rank++) {
@@ -214,7 +213,7 @@ static int v1_common_fill(const struct order *order, uint64_t epoch, uint64_t le
 
 		if (block.length == 0)
 			break;
-		v1_shuffle(dlio, epoch + 1, block, room, out + block.start);
+		v1_shuffle(dlio, epoch, block, room, out + block.start);
 	}
 	return 0;
 }

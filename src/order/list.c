@@ -8,7 +8,8 @@
  *                 is understood; a path of digits only or with '#' in front is written "./PATH"
  *   *.u32, *.u64  raw little-endian numbers, the same in every epoch
  *
- * Every sample is checked here, so an epoch computed later cannot fail on its content; errors name
+ * Samples that stand twice in an epoch or are missing are allowed, and noted (order_note). Every
+ * sample is checked here, so an epoch computed later cannot fail on its content; errors name
  * the line. The text is read through a small window and never kept: a list of many epochs may be
  * far larger than its 4 bytes per sample. Set-up code of one thread; fills and lengths from any
  * thread. */
@@ -16,6 +17,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "clairfs/base/bitmap.h"
 #include "clairfs/base/buf.h"
 #include "clairfs/base/text.h"
 #include "order_priv.h"
@@ -347,6 +349,59 @@ static int list_finish(struct list *list, struct err *err)
 	return 0;
 }
 
+/* How many places of an epoch hold a sample that stands before, and how many samples it lacks. */
+static void count_odd(const struct list *list, const struct list_epoch *e, struct bitmap *seen,
+		      uint64_t *ret_again, uint64_t *ret_missing)
+{
+	uint64_t distinct = 0;
+
+	bitmap_clear_all(seen);
+	for (uint64_t i = 0; i < e->length; i++)
+		distinct += bitmap_set(seen, list->sample[e->from + i]);
+	*ret_again = e->length - distinct;
+	*ret_missing = seen->size - distinct;
+}
+
+/* A job may read samples again or not at all, but so looks a list that was cut short or put
+ * together wrongly, too: say it. Names the first such epoch of the job. */
+static int list_make_note(struct order *order, struct err *err)
+{
+	const struct list *list = order->state;
+	const struct list_epoch *odd = NULL;
+	uint64_t others = 0, again = 0, missing = 0;
+	char which[40] = "the list", more[60] = "";
+	struct bitmap seen;
+
+	if (bitmap_init(&seen, order->info.n) < 0)
+		return err_set(err, -ENOMEM, "out of memory");
+	for (size_t i = 0; i < list->n_epochs; i++) {
+		uint64_t a, m;
+
+		count_odd(list, &list->epochs[i], &seen, &a, &m);
+		others += odd && (a || m);
+		if (odd || !(a || m))
+			continue;
+		odd = &list->epochs[i];
+		again = a;
+		missing = m;
+	}
+	bitmap_fini(&seen);
+	if (!odd)
+		return 0;
+	if (list->has_headings)
+		snprintf(which, sizeof(which), "epoch %" PRIu64 " of the list", odd->epoch);
+	if (others > 0)
+		snprintf(more, sizeof(more), "; %" PRIu64 " more epochs are like that", others);
+	if (asprintf(&order->note,
+		     "%s reads samples again at %" PRIu64 " places and leaves out %" PRIu64
+		     " of %" PRIu64 " samples%s",
+		     which, again, missing, order->info.n, more) < 0) {
+		order->note = NULL;
+		return err_set(err, -ENOMEM, "out of memory");
+	}
+	return 0;
+}
+
 /* A file with headings says how many epochs there are, unless the spec says less. */
 static void list_set_epochs(struct order *order)
 {
@@ -375,9 +430,10 @@ static int list_open(struct order *order, const struct order_spec *spec,
 	if (rc < 0)
 		err_prefix(err, "%s", text_escape(path, strlen(path), shown, sizeof(shown)));
 	order->info.is_same_every_epoch = !parser.list->has_headings;
-	if (rc == 0)
-		list_set_epochs(order);
-	return rc;
+	if (rc < 0)
+		return rc;
+	list_set_epochs(order);
+	return list_make_note(order, err);
 }
 
 static void list_close(struct order *order)

@@ -168,12 +168,18 @@ void order_free(struct order *order)
 	free(order->ranks);
 	free(order->outside);
 	free(order->map);
+	free(order->note);
 	free(order);
 }
 
 const struct order_info *order_info(const struct order *order)
 {
 	return &order->shown;
+}
+
+const char *order_note(const struct order *order)
+{
+	return order->note;
 }
 
 /* The common sequence, in memory the caller frees. */

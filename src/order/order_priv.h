@@ -110,6 +110,7 @@ struct order {
 	const struct order_kind *kind;
 	void *state;     /* the kind's; immutable after open */
 	uint32_t *ranks; /* [info.n_ranks] local ranks, ascending; info.ranks points here */
+	char *note;      /* may be set by open, see order_note; owned */
 	bool is_whole;   /* set by open: one rank that reads the common sequence as it stands */
 };
 

@@ -489,6 +489,8 @@ void order_spec_free(struct order_spec *spec)
 		return;
 	for (unsigned i = 0; i < ORDER_OWN_KEYS_MAX; i++)
 		free(spec->own[i].text);
+	for (unsigned i = 0; i < ORDER_COMMON_KEYS; i++)
+		free(spec->common[i].text);
 	free(spec->ranks);
 	free(spec->canonical);
 	free(spec);

@@ -124,6 +124,11 @@ static int text_of_reading(const struct plan_status *st, char *out, size_t size)
 	return n + snprintf(out + n, size - (size_t)n, ", %" PRIu64 " %% of it so far", percent);
 }
 
+static bool is_said(const struct plan_status *st, enum plan_why why)
+{
+	return strcmp(st->why, why_words[why]) == 0;
+}
+
 static int text_of_state(const struct plan_status *st, char *out, size_t size)
 {
 	switch (st->state) {
@@ -132,6 +137,8 @@ static int text_of_state(const struct plan_status *st, char *out, size_t size)
 	case PLAN_WAITING:
 		return snprintf(out, size, "has read nothing of the order yet");
 	case PLAN_LOST:
+		if (is_said(st, WHY_NO_EPOCH) || is_said(st, WHY_NO_MEMORY))
+			return snprintf(out, size, "cannot be followed");
 		return snprintf(out, size,
 				"does not read in the order that was told, for %" PRIu64 " reads",
 				st->lost_reads);
@@ -152,7 +159,8 @@ void plan_status_text(const struct plan_status *st, char out[PLAN_TEXT])
 			out + n, PLAN_TEXT - (size_t)n,
 			"; another reader takes samples in an order of its own: %u %% of reads",
 			st->other_percent);
-	else if (is_reading && strcmp(st->why, why_words[WHY_FOLLOWS]) != 0)
+	else if (is_reading ? !is_said(st, WHY_FOLLOWS)
+			    : st->state == PLAN_LOST && !is_said(st, WHY_NOT_FOLLOWED))
 		n += snprintf(out + n, PLAN_TEXT - (size_t)n, "; %s", st->why);
 	if (st->outside_run)
 		snprintf(out + n, PLAN_TEXT - (size_t)n,

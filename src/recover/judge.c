@@ -22,19 +22,19 @@
 
 #define DEPTH_FIRST 16
 #define DEPTH_SECOND 128
-#define GATE_FIRST 6.0   /* bits above the price of the choices, to go on */
+#define GATE_FIRST 6.0 /* bits above the price of the choices, to go on */
 #define GATE_SECOND 14.0
 #define RANK_BITS 12.0 /* for a further rank, once the seed is certain */
 
 /* Layouts that jobs have. One worker or none is the plain sequence. */
-static const uint16_t common_workers[] = { 2,  3,  4,  5,  6,  7,  8,  10,
-					   12, 14, 15, 16, 20, 24, 28, 32 };
+static const uint16_t common_workers[] = {
+	2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 15, 16, 20, 24, 28, 32
+};
 static const uint16_t common_batches[] = {
-	2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 15,
-	16, 18, 20, 24, 25, 28, 30, 32, 36, 40, 48, 50,
-	56, 60, 64, 72, 80, 90, 96, 100, 112, 120, 125, 128,
-	144, 150, 160, 180, 192, 200, 208, 224, 240, 250, 256, 288,
-	300, 320, 360, 384, 400, 448, 500, 512, 640, 768, 1000, 1024,
+	2,   3,   4,   5,   6,   7,   8,   9,   10,  12,  14,  15,  16,  18,   20,
+	24,  25,  28,  30,  32,  36,  40,  48,  50,  56,  60,  64,  72,  80,   90,
+	96,  100, 112, 120, 125, 128, 144, 150, 160, 180, 192, 200, 208, 224,  240,
+	250, 256, 288, 300, 320, 360, 384, 400, 448, 500, 512, 640, 768, 1000, 1024,
 };
 
 /* A sample seen, at its place in the permutation. */
@@ -45,12 +45,12 @@ struct hit {
 struct judge {
 	const struct problem *problem;
 	struct head head;
-	double p;        /* chance that a sample was seen */
-	double *log_n;   /* [n_seen + 1] bits of the first c in a row */
-	double layouts;  /* price of choosing one */
-	struct hit *hit; /* [n_hits <= n_seen] ascending place */
+	double p;              /* chance that a sample was seen */
+	double *log_n;         /* [n_seen + 1] bits of the first c in a row */
+	double layouts;        /* price of choosing one */
+	struct hit *hit;       /* [n_hits <= n_seen] ascending place */
 	uint32_t n_hits, done; /* done: places computed */
-	uint32_t *at;    /* [n_seen] positions of one rank, or their places in a layout */
+	uint32_t *at;          /* [n_seen] positions of one rank, or their places in a layout */
 	uint32_t *count, *row; /* [RECOVER_WORLD_MAX] by rank: hits, and those in a row */
 };
 
@@ -64,7 +64,7 @@ static bool layout_fits(const struct problem *problem, uint32_t workers, uint32_
 {
 	return (problem->workers == RECOVER_UNKNOWN || problem->workers == workers) &&
 	       (problem->batch == RECOVER_UNKNOWN || problem->batch == batch) &&
-	       workers * batch <= problem->window;
+	       (uint64_t)workers * batch <= problem->window;
 }
 
 /* The layouts that are tried, one after the other, from *i = 0 on. */
@@ -276,12 +276,26 @@ static struct verdict judge_rank(struct judge *j, uint32_t world, uint32_t rank)
 	return best;
 }
 
-/* The best world, rank by rank. */
+/* A node's ranks follow each other and read as much, so that a further one is no surprise, nor is
+ * how much it has read. */
+static bool is_next(const struct recover_found *f, uint32_t rank)
+{
+	return f->n_ranks > 0 && f->rank[f->n_ranks - 1] + 1 == rank;
+}
+
+/* The best world, rank by rank. One rank alone must be beyond chance; which world it is, is decided
+ * by what all its ranks explain together: with four local ranks of eight, every other sample seen
+ * belongs to rank 0 of a world of two, which is more than any of the four has. All ranks of any
+ * world read the same samples: then it is the smallest. */
 static bool judge_worlds(struct judge *j, double needed, struct recover_found *ret)
 {
+	struct recover_found whole = { 0 };
+	double best = 0;
+
 	*ret = (struct recover_found){ .bits_needed = needed };
 	for (uint32_t w = 0; w < j->problem->n_worlds; w++) {
 		struct recover_found f = { .world = j->problem->world[w], .bits_needed = needed };
+		double sum = 0;
 
 		memset(j->count, 0, f.world * sizeof(*j->count));
 		for (uint32_t i = 0; i < j->n_hits; i++)
@@ -295,13 +309,21 @@ static bool judge_worlds(struct judge *j, double needed, struct recover_found *r
 			if (v.bits < RANK_BITS + j->problem->choices)
 				continue;
 			f.bits = MAX(f.bits, v.bits);
+			sum += is_next(&f, rank) ? v.bits + 2 * log2(v.explained + 1)
+						 : v.bits - RANK_BITS;
 			f.n_explained += v.explained;
 			if (f.n_ranks < RECOVER_RANKS_MAX)
 				f.rank[f.n_ranks++] = rank;
 		}
-		if (f.bits > ret->bits)
+		if (f.bits >= needed && f.n_ranks == f.world && !whole.world)
+			whole = f;
+		if (f.bits >= needed && sum > best) {
+			best = sum;
 			*ret = f;
+		}
 	}
+	if (ret->world && ret->n_ranks == ret->world)
+		*ret = whole;
 	return ret->bits >= needed;
 }
 

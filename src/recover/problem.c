@@ -90,7 +90,8 @@ static void take_worlds(struct problem *problem, const struct recover_params *p)
 }
 
 /* Samples seen, without repeats (a second open, a padded epoch): `seen` keeps first times. When
- * much of the dataset was seen, that a sample is among them says little: only the first are taken. */
+ * much of the dataset was seen, that a sample is among them says little: only the first are taken.
+ */
 static int take_seen(struct problem *problem, const struct recover_params *p, uint64_t needed)
 {
 	uint64_t most = MIN(MAX(p->n / 8, 2 * needed), RECOVER_SEEN_MAX);

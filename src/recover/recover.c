@@ -10,8 +10,6 @@
 
 #include "recover_priv.h"
 
-/* log2 of the number of cheap hypotheses, rounded up: hints make it vary. */
-#define QUICK_BITS 21.0
 #define FULL_BITS 32.0
 
 void recover_params_init(struct recover_params *params)
@@ -19,12 +17,13 @@ void recover_params_init(struct recover_params *params)
 	*params = (struct recover_params){ .rank = RECOVER_UNKNOWN,
 					   .batch = RECOVER_UNKNOWN,
 					   .workers = RECOVER_UNKNOWN,
+					   .typed = RECOVER_TYPED,
 					   .last_seed = UINT32_MAX };
 }
 
 static double hypotheses(const struct recover_params *p)
 {
-	return p->effort == RECOVER_QUICK ? QUICK_BITS : FULL_BITS;
+	return p->effort == RECOVER_QUICK ? log2((double)chain_count(p)) : FULL_BITS;
 }
 
 uint64_t recover_needed(const struct recover_params *p)
@@ -54,7 +53,7 @@ static int search_cheap(struct search search, struct recover_found *ret, struct 
 		return rc;
 	search.list = chain->seed;
 	search.total = chain->n;
-	search.hypotheses = QUICK_BITS;
+	search.hypotheses = log2((double)chain->n);
 	rc = search_run(&search, ret, &at, err);
 	if (rc == 1)
 		chain_name(chain, at, ret);

@@ -112,10 +112,16 @@ double judge_needed(double hypotheses, double choices);
 /* --- The cheap hypotheses, a list of seeds. */
 struct chain {
 	uint32_t *seed; /* [n], small and hinted seeds first */
-	size_t n, n_plain; /* the first n_plain are seeds, the others words of a manual_seed */
-	uint32_t *manual; /* manual seeds, CHAIN_WORDS words each */
+	/* The first n_plain are seeds, then come CHAIN_WORDS words each of n_manual manual seeds,
+	 * then CHAIN_EPOCHS each of manual seeds from CHAIN_MANUAL on. */
+	size_t n, n_plain, n_manual;
+	uint32_t *manual; /* [n_manual] */
 };
 #define CHAIN_WORDS 128
+#define CHAIN_EPOCHS 3     /* words 3, 5, 7: the first epochs of a loader */
+#define CHAIN_MANUAL 10000 /* manual seeds below have all their words tried */
+/* How many there are; never 0. */
+size_t chain_count(const struct recover_params *params);
 int chain_new(const struct recover_params *params, struct chain **ret, struct err *err) MUST_USE;
 void chain_free(struct chain *chain);
 /* If seed number `at` is a word of a manual_seed, says so in ret. */

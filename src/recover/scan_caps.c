@@ -55,13 +55,13 @@ static size_t scan_scalar(const struct sieve *s, const uint32_t *seed, size_t co
 	return n;
 }
 
-#define GATHER_PLAIN(word, table, at)                              \
-	do {                                                       \
-		VEC at_ = (at);                                    \
-		for (size_t i_ = 0; i_ < sizeof(VEC) / 4; i_++)    \
-			(word)[i_] = (table)[at_[i_]];             \
+#define GATHER_PLAIN(word, table, at)                                                              \
+	do {                                                                                       \
+		VEC at_ = (at);                                                                    \
+		for (size_t i_ = 0; i_ < sizeof(VEC) / 4; i_++)                                    \
+			(word)[i_] = (table)[at_[i_]];                                             \
 	} while (0)
-#define MUL_PLAIN(a, b) (((a) & 0xffffffff) * (b))
+#define MUL_PLAIN(a, b) (((a)&0xffffffff) * (b))
 
 #define SCAN_ISA plain
 #define SCAN_TARGET
@@ -74,7 +74,7 @@ static size_t scan_scalar(const struct sieve *s, const uint32_t *seed, size_t co
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-#define GATHER_AVX2(word, table, at) \
+#define GATHER_AVX2(word, table, at)                                                               \
 	((word) = (VEC)_mm256_i32gather_epi32((const int *)(table), (__m256i)(at), 4))
 #define MUL_AVX2(a, b) ((WIDE)_mm256_mul_epu32((__m256i)(a), (__m256i)(b)))
 
@@ -86,7 +86,7 @@ static size_t scan_scalar(const struct sieve *s, const uint32_t *seed, size_t co
 #define SCAN_GATHER GATHER_AVX2
 #include "scan_kernel.h"
 
-#define GATHER_AVX512(word, table, at) \
+#define GATHER_AVX512(word, table, at)                                                             \
 	((word) = (VEC)_mm512_i32gather_epi32((__m512i)(at), (const void *)(table), 4))
 #define MUL_AVX512(a, b) ((WIDE)_mm512_mul_epu32((__m512i)(a), (__m512i)(b)))
 

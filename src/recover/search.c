@@ -12,12 +12,14 @@
 #include <sched.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <time.h>
 
 #include "clairfs/base/thr.h"
 #include "recover_priv.h"
 
 #define PIECE 16384
 #define THREADS_MAX 1024
+#define TESTS_AT_ONCE 65536 /* of the sieve, between two looks at `cancel`: a millisecond */
 #define REPORT_NS (NS_PER_S / 5)
 
 struct crew {
@@ -84,6 +86,17 @@ static uint64_t find_seed(const struct desk *desk, uint32_t seed)
 	return i;
 }
 
+/* In slices: a seed takes a thousand times as long when a thousand ranks are asked. */
+static size_t scan_piece(const struct search *s, const struct desk *desk, size_t count)
+{
+	size_t slice = MAX(TESTS_AT_ONCE / s->sieve->n_tests, 64), n = 0;
+
+	for (size_t at = 0; at < count && !is_cancelled(s); at += slice)
+		n += scan_seeds(s->isa, s->sieve, desk->seed + at, MIN(slice, count - at),
+				desk->left + n);
+	return n;
+}
+
 static void work_piece(struct crew *crew, struct desk *desk, uint64_t from, size_t count)
 {
 	const struct search *s = crew->search;
@@ -95,10 +108,10 @@ static void work_piece(struct crew *crew, struct desk *desk, uint64_t from, size
 	else
 		for (size_t i = 0; i < count; i++)
 			desk->seed[i] = s->first + (uint32_t)(from + i);
-	n_left = scan_seeds(s->isa, s->sieve, desk->seed, count, desk->left);
+	n_left = scan_piece(s, desk, count);
 	for (size_t i = 0; i < n_left; i++) {
 		/* In a small dataset the sieve lets much through. */
-		if (i % 256 == 255 && is_cancelled(s))
+		if (i % 32 == 31 && is_cancelled(s))
 			return;
 		if (!judge_seed(desk->judge, desk->left[i], s->hypotheses, &found))
 			continue;
@@ -107,19 +120,39 @@ static void work_piece(struct crew *crew, struct desk *desk, uint64_t from, size
 	}
 }
 
+/* Both fail only where nothing may be changed; then there is no harm in what is asked for. */
+static void be_modest(const struct recover_params *p)
+{
+	const struct sched_param none = { 0 };
+
+	if (p->nice > 0)
+		(void)setpriority(PRIO_PROCESS, 0, MIN(getpriority(PRIO_PROCESS, 0) + p->nice, 19));
+	if (p->is_batch)
+		(void)sched_setscheduler(0, SCHED_BATCH, &none);
+}
+
+/* Adds what this thread has used since the last time. */
+static void note_cpu(const struct recover_params *p, uint64_t *counted_ns)
+{
+	struct timespec now;
+	uint64_t ns;
+
+	if (!p->cpu_ns || clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now) < 0)
+		return;
+	ns = (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
+	atomic_fetch_add(p->cpu_ns, ns - *counted_ns);
+	*counted_ns = ns;
+}
+
 static void *crew_main(void *arg)
 {
 	struct crew *crew = arg;
 	const struct search *s = crew->search;
 	struct desk desk = { 0 };
+	uint64_t counted_ns = 0;
 	int rc;
 
-	if (s->params->nice > 0) {
-		int nice = getpriority(PRIO_PROCESS, 0) + s->params->nice;
-
-		/* Fails only where nothing may be changed; then it is no worse than asked for. */
-		(void)setpriority(PRIO_PROCESS, 0, MIN(nice, 19));
-	}
+	be_modest(s->params);
 	rc = desk_init(&desk, s->problem);
 	if (rc < 0)
 		crew_note(crew, rc, 0, NULL);
@@ -132,6 +165,7 @@ static void *crew_main(void *arg)
 		count = (size_t)MIN(s->total - from, PIECE);
 		work_piece(crew, &desk, from, count);
 		atomic_fetch_add(&crew->done, count);
+		note_cpu(s->params, &counted_ns);
 	}
 	desk_fini(&desk);
 	mutex_lock(&crew->mu);

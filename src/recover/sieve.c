@@ -18,6 +18,7 @@
 
 #define PASS_AIM 5e-4
 #define SEEN_MAX 512 /* more fill the table without saying more about the first positions */
+#define SEEN_MIN 32
 #define SEEN_IN_ORDER 16
 
 /* Positions per rank, and how many must be hits. */
@@ -82,14 +83,15 @@ static uint32_t fill_tests(const struct problem *problem, uint32_t positions,
 }
 
 /* Returns the chance that a sample is in the table. */
-static double fill_table(const struct problem *problem, struct sieve *s)
+static double fill_table(const struct problem *problem, uint32_t most, struct sieve *s)
 {
-	uint32_t n_seen = MIN(problem->n_seen, SEEN_MAX), set = 0;
+	uint32_t n_seen = MIN(problem->n_seen, most), set = 0;
 	bool is_small = problem->n <= 1u << SIEVE_BITS;
 
 	n_seen = MIN(n_seen, MAX(problem->n / 16, 8));
 	if (problem->workers == 0)
 		n_seen = MIN(n_seen, SEEN_IN_ORDER);
+	memset(s->table, 0, sizeof(s->table));
 	s->hash_factor = is_small ? 1 : 0x9e3779b1;
 	s->hash_shift = is_small ? 0 : 32 - SIEVE_BITS;
 	for (uint32_t i = 0; i < n_seen; i++) {
@@ -109,22 +111,9 @@ static bool swaps_matter(const struct sieve *s, uint32_t n)
 	       (uint64_t)s->n_tests * s->n_tests * 50 > n;
 }
 
-int sieve_new(const struct problem *problem, struct sieve **ret, struct err *err)
+/* p: chance that a sample is in the table. */
+static void choose_tests(const struct problem *problem, double p, struct sieve *s)
 {
-	struct sieve *s = calloc(1, sizeof(*s));
-	uint64_t ranks = problem->rank == RECOVER_UNKNOWN ? problem->world[problem->n_worlds - 1]
-							  : problem->n_worlds;
-	double p;
-
-	*ret = NULL;
-	if (s)
-		s->tests = calloc(ranks * shapes[ARRAY_LEN(shapes) - 1].positions,
-				  sizeof(*s->tests));
-	if (!s || !s->tests) {
-		sieve_free(s);
-		return err_set(err, -ENOMEM, "out of memory");
-	}
-	p = fill_table(problem, s);
 	for (size_t i = 0; i < ARRAY_LEN(shapes) && shapes[i].positions <= problem->n_seen; i++) {
 		uint32_t n_tests = fill_tests(problem, shapes[i].positions, s->tests);
 
@@ -133,6 +122,28 @@ int sieve_new(const struct problem *problem, struct sieve **ret, struct err *err
 		s->threshold = shapes[i].threshold;
 		s->n_tests = n_tests;
 		s->pass = tail(n_tests, s->threshold, p);
+		if (s->pass <= PASS_AIM)
+			break;
+	}
+}
+
+int sieve_new(const struct problem *problem, struct sieve **ret, struct err *err)
+{
+	struct sieve *s = calloc(1, sizeof(*s));
+	uint64_t ranks = problem->rank == RECOVER_UNKNOWN ? problem->world[problem->n_worlds - 1]
+							  : problem->n_worlds;
+
+	*ret = NULL;
+	if (s)
+		s->tests =
+			calloc(ranks * shapes[ARRAY_LEN(shapes) - 1].positions, sizeof(*s->tests));
+	if (!s || !s->tests) {
+		sieve_free(s);
+		return err_set(err, -ENOMEM, "out of memory");
+	}
+	/* With many ranks to ask, hits by chance are many: then only the first samples count. */
+	for (uint32_t most = SEEN_MAX; most >= SEEN_MIN; most /= 2) {
+		choose_tests(problem, fill_table(problem, most, s), s);
 		if (s->pass <= PASS_AIM)
 			break;
 	}

@@ -47,8 +47,9 @@ static void put_permutation(const struct recover_found *f, uint64_t n, FILE *out
 	if (f->world == 1) {
 		fprintf(out, "torch-randperm:seed=%" PRIu32, f->seed);
 	} else {
-		fprintf(out, "torch-distributed:seed=%" PRIu32 ":world=%" PRIu32 ":rank%s=",
-			f->seed, f->world, f->n_ranks > 1 ? "s" : "");
+		fprintf(out,
+			"torch-distributed:seed=%" PRIu32 ":world=%" PRIu32 ":rank%s=", f->seed,
+			f->world, f->n_ranks > 1 ? "s" : "");
 		put_ranks(f, out);
 	}
 	if (n >= TORCH_LARGE)
@@ -57,8 +58,8 @@ static void put_permutation(const struct recover_found *f, uint64_t n, FILE *out
 
 bool recover_spec(const struct recover_found *f, uint64_t n, unsigned which, char *out, size_t size)
 {
-	bool is_loader = f->is_chain && f->world == 1 && n < TORCH_LARGE &&
-			 has_kind("torch-loader");
+	bool is_loader =
+		f->is_chain && f->world == 1 && n < TORCH_LARGE && has_kind("torch-loader");
 	FILE *file AUTO_FILE = NULL;
 	unsigned i = 0;
 

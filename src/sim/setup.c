@@ -114,7 +114,7 @@ static int setup_spec(const struct sim_setup *s, uint64_t job, char **ret)
 
 static int setup_order(struct sim_setup *s, uint32_t job, struct err *err)
 {
-	struct order_params params = { .n = s->n };
+	struct order_params params = s->p.files ? *s->p.files : (struct order_params){ .n = s->n };
 	AUTO_FREE char *text = NULL;
 	int rc = setup_spec(s, job, &text);
 

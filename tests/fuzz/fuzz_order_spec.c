@@ -15,8 +15,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
  * than this in a spec that has one. */
 static bool is_small(const char *text)
 {
-	static const char *const sizes[] = { "num_samples=", "documents=", "document_epochs=",
-					     "batch=", "world=" };
+	static const char *const sizes[] = { "num_samples=", "documents=",  "document_epochs=",
+					     "batch=",       "world=",      "nodes=",
+					     "workers=",     "start_epoch=" };
 
 	for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
 		const char *at = strstr(text, sizes[i]);

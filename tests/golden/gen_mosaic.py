@@ -92,6 +92,7 @@ def main():
             (1001, 8, 3, 1)):
         emit_mosaic("naive", str(n), (0,), nodes=nodes, per_node=per_node, workers=2, batch=3, canonical=canonical,
                     ranks=sorted({0, nodes * per_node // 2, nodes * per_node - 1}), shuffle=False)
+    emit_mosaic("py1br", "1000x1600", (1,), canonical=32)  # so many that the default block is its least
     for algorithm in ALGORITHMS:
         emit_mosaic(algorithm, "1000x1281+167", (2,))
         emit_mosaic(algorithm, "1000x1281+167", (2,), nodes=2, per_node=4, workers=8, batch=32, ranks=(5,))

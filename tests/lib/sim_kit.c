@@ -61,12 +61,15 @@ uint64_t sim_kit_source_reads(const char *policy, const char *options)
 	return reads;
 }
 
-const char *sim_kit_trace(const uint32_t *samples, uint32_t length)
+const char *sim_kit_trace(const uint32_t *samples, uint32_t length, char out[SIM_KIT_PATH])
 {
+	AUTO_FREE char *path = NULL;
 	char text[4096];
 	size_t used = 0;
 
 	for (uint32_t i = 0; i < length; i++)
 		used += (size_t)snprintf(text + used, sizeof(text) - used, "%u\n", samples[i]);
-	return check_write_file("trace", text, used);
+	path = check_write_file("trace", text, used);
+	snprintf(out, SIM_KIT_PATH, "%s", path);
+	return out;
 }

@@ -18,7 +18,8 @@ void sim_kit_close(struct sim_kit *kit);
 const struct sim_result *sim_kit_run(struct sim_kit *kit, const char *policy);
 /* One run of a new setup; source reads of all epochs. */
 uint64_t sim_kit_source_reads(const char *policy, const char *options);
-/* A list order that reads these samples in one epoch: the path of its file. */
-const char *sim_kit_trace(const uint32_t *samples, uint32_t length);
+/* Writes a list order that reads these samples in one epoch; `out` becomes the path of its file. */
+#define SIM_KIT_PATH 512
+const char *sim_kit_trace(const uint32_t *samples, uint32_t length, char out[SIM_KIT_PATH]);
 
 #endif

@@ -27,10 +27,10 @@ struct loader {
 	const uint32_t *sample; /* the rank's sequence */
 	uint64_t length;
 	uint32_t batch, workers;
-	uint64_t at[WORKERS_MAX];      /* samples a worker has read */
-	uint32_t speed[WORKERS_MAX];   /* share of turns */
-	uint64_t start[WORKERS_MAX];   /* turn it starts with */
-	uint64_t taken;                /* batches taken by the training */
+	uint64_t at[WORKERS_MAX];    /* samples a worker has read */
+	uint32_t speed[WORKERS_MAX]; /* share of turns */
+	uint64_t start[WORKERS_MAX]; /* turn it starts with */
+	uint64_t taken;              /* batches taken by the training */
 };
 
 struct trial {
@@ -130,8 +130,10 @@ static void trial_init(struct trial *t, uint64_t *random)
 	order_spec_free(spec);
 }
 
-/* Is it found from the first n_seen opens? A wrong answer ends the test. */
-static bool is_found(const struct trial *t, size_t n_seen)
+/* Is it found from the first n_seen opens? A wrong answer ends the test. With several worlds to
+ * choose from, *is_right tells whether world and ranks are the job's. */
+static bool is_found(const struct trial *t, size_t n_seen, const uint32_t *worlds, size_t n_worlds,
+		     bool *is_right)
 {
 	struct recover_params params;
 	struct recover_found found;
@@ -142,8 +144,8 @@ static bool is_found(const struct trial *t, size_t n_seen)
 	params.n = t->n;
 	params.seen = t->opens;
 	params.n_seen = MIN(n_seen, t->n_opens);
-	params.worlds = &t->world;
-	params.n_worlds = 1;
+	params.worlds = worlds;
+	params.n_worlds = n_worlds;
 	params.threads = 1;
 	params.effort = RECOVER_RANGE;
 	params.first_seed = t->seed < 100 ? 0 : t->seed - 100;
@@ -155,7 +157,11 @@ static bool is_found(const struct trial *t, size_t n_seen)
 		return false;
 	}
 	CHECK_U64(found.seed, t->seed);
-	for (uint32_t i = 0; i < found.n_ranks; i++)
+	*is_right = found.world == t->world && found.n_ranks == t->n_ranks &&
+		    found.rank[0] == t->first_rank;
+	if (t->n_ranks == t->world) /* the same samples by another name */
+		*is_right |= found.n_ranks == found.world;
+	for (uint32_t i = 0; n_worlds == 1 && i < found.n_ranks; i++)
 		CHECK(found.rank[i] >= t->first_rank && found.rank[i] < t->first_rank + t->n_ranks);
 	return true;
 }
@@ -172,7 +178,8 @@ static void seeds_behind_loaders(void)
 
 		trial_init(&t, &random);
 		for (size_t k = 0; k < ARRAY_LEN(steps); k++) {
-			bool is = is_found(&t, steps[k] * t.n_ranks);
+			bool is_right;
+			bool is = is_found(&t, steps[k] * t.n_ranks, &t.world, 1, &is_right);
 
 			found[k] += is;
 			if (is && !needed)
@@ -190,8 +197,37 @@ static void seeds_behind_loaders(void)
 	CHECK(found[ARRAY_LEN(steps) - 1] >= TRIALS * 9 / 10);
 }
 
+/* Which world it is, several ranks of it or one. */
+static void worlds_behind_loaders(void)
+{
+	static const uint32_t worlds[] = { 1, 2, 3, 4, 6, 8, 12, 16, 24, 32 };
+	static const size_t steps[] = { 64, 256 };
+	uint64_t random = check_seed();
+	unsigned found[ARRAY_LEN(steps)] = { 0 }, right[ARRAY_LEN(steps)] = { 0 };
+
+	for (int i = 0; i < TRIALS / 4; i++) {
+		struct trial t;
+
+		trial_init(&t, &random);
+		for (size_t k = 0; k < ARRAY_LEN(steps); k++) {
+			bool is_right = false;
+
+			found[k] += is_found(&t, steps[k] * t.n_ranks, worlds, ARRAY_LEN(worlds),
+					     &is_right);
+			right[k] += is_right;
+		}
+	}
+	for (size_t k = 0; k < ARRAY_LEN(steps); k++)
+		printf("# %3zu opens a rank: %u found, %u of them with the right world\n", steps[k],
+		       found[k], right[k]);
+	for (size_t k = 0; k < ARRAY_LEN(steps); k++)
+		CHECK(right[k] * 10 >= found[k] * 7);
+	CHECK(found[ARRAY_LEN(steps) - 1] >= TRIALS / 4 * 8 / 10);
+}
+
 static const struct check_test tests[] = {
 	{ "seeds_behind_loaders", seeds_behind_loaders },
+	{ "worlds_behind_loaders", worlds_behind_loaders },
 };
 
 CHECK_MAIN(tests)

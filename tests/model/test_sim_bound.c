@@ -48,14 +48,14 @@ static void belady_is_the_best_choice(void)
 		uint32_t length = 1 + (uint32_t)check_rand_below(&state, TRACE_MAX),
 			 trace[TRACE_MAX];
 		uint32_t slots = 1 + (uint32_t)check_rand_below(&state, 4), want;
-		char options[512];
+		char options[1024], path[SIM_KIT_PATH];
 
 		for (uint32_t i = 0; i < length; i++)
 			trace[i] = (uint32_t)check_rand_below(&state, SAMPLES);
 		snprintf(options, sizeof(options),
 			 "samples=%u,sample_bytes=4K,cache_bytes=%u,window=0,epochs=1,batch=1,"
 			 "workers=1,prefetch_factor=1,compute_ms=0,order=list:path=%s",
-			 SAMPLES, slots * 4096, sim_kit_trace(trace, length));
+			 SAMPLES, slots * 4096, sim_kit_trace(trace, length, path));
 		memset(memo, 0, (TRACE_MAX + 1) << SAMPLES << 2);
 		want = fewest(trace, 0, length, 0, slots, memo);
 		printf("# round %d: length %u, slots %u, misses %u\n", round, length, slots, want);

@@ -64,7 +64,7 @@ static void several_nodes(void)
 		struct sim_kit kit;
 
 		sim_kit_open(&kit,
-			     "samples=16000,sample_bytes=4K,window=0,batch=4,workers=2,"
+			     "samples=8000,sample_bytes=4K,window=0,batch=4,workers=2,"
 			     "compute_ms=0,nodes=%u,epochs=%u,cache_fraction=%.2f",
 			     rows[i].nodes, rows[i].epochs, rows[i].f);
 		printf("# %u nodes, f = %.2f\n", rows[i].nodes, rows[i].f);

@@ -77,9 +77,10 @@ def files_in_another_order(place):
         job.read(sequence[700:900])
         following(mount)
         job.epoch(0, sequence, burst=100, start=900)
-        job.epoch(1, orders.distributed(TRAIN, 1, 0, 9, 1), burst=250)
-        stats = following(mount)
-        tap.equal(stats["order"]["epoch"]["number"], 1, "and followed into the next epoch")
+        job.epoch(1, orders.distributed(TRAIN, 1, 0, 9, 1)[:1000], burst=250)
+        stats = mount.wait_for(lambda s: s["order"]["epoch"]["position"] == 1000, "the reads are seen")
+        tap.equal((stats["order"]["state"], stats["order"]["epoch"]["number"]), ("following", 1),
+                  "and followed into the next epoch")
         tap.ok("the files are numbered in another way than was told" in mount.text(), "the log says so")
         tap.equal(job.wrong, [], "every byte was right")
 

@@ -70,7 +70,20 @@ static void no_samples(void)
 					     "python-random:seed=1",
 					     "accelerate:world=3:batch=2",
 					     "accelerate:world=3:batch=2:even_batches=0",
-					     "megatron:documents=3:document_epochs=2" };
+					     "megatron:documents=3:document_epochs=2",
+					     "mosaic-naive:world=3",
+					     "ffcv:seed=1",
+					     "ffcv:seed=1:world=3:batch=2",
+					     "webdataset:seed=1:shardshuffle=10:world=3:workers=2",
+					     "grain:seed=1:world=3",
+					     "tf-shuffle:seed=1:buffer=10",
+					     "tf-list-files:seed=1:world=3",
+					     "dali-file:world=3:random_shuffle=1",
+					     "dali-file:shuffle_after_epoch=1:libstdcxx=10",
+					     "dlio-v0.5:world=3",
+					     "dlio-v1:world=3",
+					     "dlio-v1:world=3:own_block=1",
+					     "dlio-v2:world=3" };
 
 	for (size_t i = 0; i < ARRAY_LEN(specs); i++) {
 		struct order_epoch *e = epoch_of(specs[i], 0, 0);
@@ -202,6 +215,26 @@ static void same_every_epoch(void)
 	is_same("python-random:seed=3:add_epoch=1", false);
 	is_same("accelerate", false);
 	is_same("accelerate:shuffle=0", true);
+	is_same("mosaic-naive", false);
+	is_same("mosaic-naive:shuffle=0", true);
+	is_same("ffcv:seed=3", false);
+	is_same("webdataset:seed=3:shardshuffle=10", true);
+	is_same("webdataset:seed=3:shardshuffle=10:detshuffle=1", false);
+	is_same("webdataset:seed=3:shardshuffle=10:detshuffle=1:workers=2", true);
+	is_same("webdataset:seed=3:shardshuffle=10:detshuffle=1:workers=2:persistent=1", false);
+	is_same("grain:seed=3", false);
+	is_same("grain:seed=3:shuffle=0", true);
+	is_same("tf-shuffle:seed=3:buffer=10", false);
+	is_same("tf-shuffle:seed=3:buffer=10:reshuffle_each_iteration=0", true);
+	is_same("tf-list-files:seed=3", false);
+	is_same("dali-file", true);
+	is_same("dali-file:random_shuffle=1", true);
+	is_same("dali-file:shuffle_after_epoch=1", false);
+	is_same("dlio-v0.5", false);
+	is_same("dlio-v0.5:file_shuffle=0:sample_shuffle=0", true);
+	is_same("dlio-v1", false);
+	is_same("dlio-v1:sample_shuffle=0", true);
+	is_same("dlio-v2", true);
 }
 
 /* Epochs that no job gets to are answered all the same, and at once: what comes before them is
@@ -220,6 +253,16 @@ static void epochs_far_away(void)
 		"numpy-generator:seed=18446744073709551615:add_epoch=1",
 		"python-random:seed=18446744073709551615:add_epoch=1",
 		"accelerate:seed=-1",
+		"mosaic-naive:seed=18446744073709551615:world=3",
+		"ffcv:seed=18446744073709551615",
+		"webdataset:seed=18446744073709551615:shardshuffle=10:detshuffle=1",
+		"grain:seed=4294967295:world=3",
+		"tf-shuffle:seed=1:buffer=7",
+		"tf-list-files:seed=1:world=3",
+		"dali-file:shuffle_after_epoch=1:checkpointing=1",
+		"dali-file:random_shuffle=1:world=3",
+		"dlio-v0.5:file_shuffle=0",
+		"dlio-v1:world=3",
 	};
 
 	for (size_t i = 0; i < ARRAY_LEN(specs); i++) {
@@ -250,6 +293,12 @@ static void epochs_that_do_not_exist(void)
 		      "epoch 6: numpy takes seeds below 2^32 only");
 	order_epoch_free(epoch_of("numpy-legacy:seed=4294967290:add_epoch=1", 10, 5));
 	order_epoch_free(epoch_of("numpy-legacy:seed=4294967290", 10, 6));
+	no_such_epoch("dlio-v0.5", 10, 65536,
+		      "epoch 65536 is not computed: each epoch goes on from the one before, and no "
+		      "more than 65536 are repeated");
+	no_such_epoch("dali-file:shuffle_after_epoch=1", 10, 65536,
+		      "epoch 65536 is not computed: each epoch goes on from the one before, and no "
+		      "more than 65536 are repeated");
 	no_such_epoch("megatron:documents=3", 10, 1, "no epoch 1: Megatron reads its index once");
 }
 

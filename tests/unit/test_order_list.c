@@ -153,6 +153,30 @@ static void numbers_out_of_range(void)
 	      "line 3: sample 99999999999999999999999999 is out of range, the dataset has 10");
 }
 
+/* What order_note says about a list, "" for nothing. */
+static void notes(const char *text, const char *want)
+{
+	struct err err = { 0 };
+	struct order *order;
+
+	CHECK_INT(open_list("list.txt", text, strlen(text), &order, &err), 0);
+	CHECK_STR(order_note(order) ? order_note(order) : "", want);
+	order_free(order);
+}
+
+static void repeats_and_holes_are_noted(void)
+{
+	notes("0\n1\n2\n3\n4\n5\n6\n7\n8\n9\n", "");
+	notes("9\n1\n2\n3\n4\n5\n6\n7\n8\nd/0.jpg\n", "");
+	notes("3\n3\n3\n",
+	      "the list reads samples again at 2 places and leaves out 9 of 10 samples");
+	notes("0\n1\n2\n3\n4\n5\n6\n7\n8\n9\n3\n",
+	      "the list reads samples again at 1 places and leaves out 0 of 10 samples");
+	notes("# epoch 7\n0\n1\n2\n3\n4\n5\n6\n7\n8\n9\n# epoch 2\n0\n1\n# epoch 5\n",
+	      "epoch 2 of the list reads samples again at 0 places and leaves out 8 of 10 samples; "
+	      "1 more epochs are like that");
+}
+
 static void headings(void)
 {
 	static const char text[] =
@@ -292,6 +316,7 @@ static const struct check_test tests[] = {
 	{ "paths", paths },
 	{ "paths_without_a_resolver", paths_without_a_resolver },
 	{ "numbers_out_of_range", numbers_out_of_range },
+	{ "repeats_and_holes_are_noted", repeats_and_holes_are_noted },
 	{ "headings", headings },
 	{ "wrong_headings", wrong_headings },
 	{ "nothing_in_it", nothing_in_it },

@@ -90,8 +90,46 @@ static void unknown_keys(void)
 		"prefetch_factor, sort, under");
 }
 
+static void nearest_kinds(void)
+{
+	static const char *const typed[][2] = {
+		{ "mosaic-py1", "mosaic-py1s" },
+		{ "mosaic_py1e", "mosaic-py1e" },
+		{ "lightdata", "litdata" },
+		{ "webdatasets", "webdataset" },
+		{ "tf-listfiles", "tf-list-files" },
+		{ "dali-fil", "dali-file" },
+		{ "dlio-v3", "dlio-v1" },
+		{ "torch-random", "torch-randperm" },
+		{ "ffcw", "ffcv" },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(typed); i++) {
+		char message[100];
+
+		snprintf(message, sizeof(message),
+			 "unknown order kind \"%s\", did you mean \"%s\"?", typed[i][0],
+			 typed[i][1]);
+		fails_with(typed[i][0], message);
+	}
+}
+
+static void negative_epochs(void)
+{
+	fails_with("torch-distributed:epochs=-1",
+		   "order torch-distributed: key \"epochs\": \"-1\" is not a whole number");
+	fails_with("grain:seed=1:start_epoch=-1",
+		   "order grain: key \"start_epoch\": \"-1\" is not a whole number");
+	fails_with("sequential:batch=1:start_step=-1",
+		   "order sequential: key \"start_step\": \"-1\" is not a whole number");
+}
+
 static void values_that_are_not_there(void)
 {
+	fails_with("mosaic-py1e", "order mosaic-py1e: key \"shards\" is missing");
+	fails_with("litdata", "order litdata: key \"shards\" is missing");
+	fails_with("webdataset:seed=1", "order webdataset: key \"shardshuffle\" is missing");
+	fails_with("tf-shuffle:seed=1", "order tf-shuffle: key \"buffer\" is missing");
 	fails_with("torch-randperm", "order torch-randperm: key \"seed\" is missing");
 	fails_with("list", "order list: key \"path\" is missing");
 	fails_with("torch-randperm:seed",
@@ -111,10 +149,12 @@ static void values_that_are_not_there(void)
 /* The kinds without a usual seed. */
 static void seeds_that_are_needed(void)
 {
-	static const char *const kinds[] = { "torch-loader",  "torch-generator",
-					     "torch-subset",  "torchdata-loader",
-					     "numpy-legacy",  "numpy-generator",
-					     "python-random", "detectron2-training" };
+	static const char *const kinds[] = {
+		"torch-loader", "torch-generator", "torch-subset",  "torchdata-loader",
+		"numpy-legacy", "numpy-generator", "python-random", "detectron2-training",
+		"ffcv",         "webdataset",      "grain",         "tf-shuffle",
+		"tf-list-files"
+	};
 
 	for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
 		char message[100];
@@ -137,6 +177,25 @@ static void seeds_out_of_range(void)
 	fails_with(
 		"megatron:documents=1:seed=4294967296",
 		"order megatron: key \"seed\": 4294967296 is out of range, allowed: 0-4294967295");
+	fails_with("grain:seed=4294967296",
+		   "order grain: key \"seed\": 4294967296 is out of range, allowed: 0-4294967295");
+	fails_with(
+		"litdata:shards=1:seed=4294967296",
+		"order litdata: key \"seed\": 4294967296 is out of range, allowed: 0-4294967295");
+	fails_with("tf-shuffle:buffer=1:seed=9223372036854775808",
+		   "order tf-shuffle: key \"seed\": 9223372036854775808 is out of range, "
+		   "allowed: 0-9223372036854775807");
+	fails_with(
+		"dlio-v1:seed=4294967296",
+		"order dlio-v1: key \"seed\": 4294967296 is out of range, allowed: 0-4294967295");
+	fails_with("mosaic-naive:seed=-1",
+		   "order mosaic-naive: key \"seed\": \"-1\" is not a whole number");
+	fails_with(
+		"dali-file:seed=1",
+		"order dali-file: unknown key \"seed\", known: world, rank, ranks, "
+		"random_shuffle, stick_to_shard, shuffle_after_epoch, checkpointing, libstdcxx, "
+		"engine, epochs, start_epoch, start_step, batch, workers, prefetch_factor, sort, "
+		"under");
 	fails_with("timm-repeataug:epoch=1",
 		   "order timm-repeataug: unknown key \"epoch\", did you mean \"epochs\"?");
 }
@@ -349,6 +408,8 @@ static void help_lists_all_keys(void)
 static const struct check_test tests[] = {
 	{ "unknown_kinds", unknown_kinds },
 	{ "unknown_keys", unknown_keys },
+	{ "nearest_kinds", nearest_kinds },
+	{ "negative_epochs", negative_epochs },
 	{ "values_that_are_not_there", values_that_are_not_there },
 	{ "seeds_that_are_needed", seeds_that_are_needed },
 	{ "seeds_out_of_range", seeds_out_of_range },

@@ -240,6 +240,16 @@ static void every_state_has_words(void)
 	says(st, "reads epoch 0 (the last is 1), 10 % of it so far; "
 		 "reads epoch 0 again: set_epoch is not called");
 	story_free(st);
+	st = story_prepare(p, NULL);
+	st->is_auto[PLAN_ACT_EPOCH] = false;
+	for (int i = 0; i < 8; i++) {
+		story_step(st);
+		story_event(st, (struct plan_event){
+					.kind = PLAN_EV_EPOCH, .epoch = 0, .status = -ENOMEM });
+		st->now += 100 * NS_PER_S;
+	}
+	says(st, "cannot be followed; the order cannot be computed");
+	story_free(st);
 	p.order = NULL;
 	st = story_new(p, NULL);
 	story_open(st, 3);

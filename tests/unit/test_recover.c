@@ -114,8 +114,8 @@ static void far_ranks(void)
 	static const uint32_t worlds[] = { 1024 }, ranks[] = { 0, 225, 226, 227, 300, 623, 1000 };
 
 	for (size_t i = 0; i < ARRAY_LEN(ranks); i++) {
-		uint32_t *seen = first_of("torch-distributed:seed=1000:world=1024", N,
-					  ranks[i], 16);
+		uint32_t *seen =
+			first_of("torch-distributed:seed=1000:world=1024", N, ranks[i], 16);
 		struct recover_params params = params_of(N, seen, 16);
 		struct recover_found found;
 		struct err err = { 0 };
@@ -159,6 +159,52 @@ static void local_ranks_mixed(void)
 	CHECK(recover_spec(&found, 100000, 0, text, sizeof(text)));
 	CHECK_STR(text, "torch-distributed:seed=5:world=8:ranks=2-5");
 	CHECK_U64(found.n_explained, SEEN_MAX);
+}
+
+/* The ranks of a node, in step, first..first + ranks - 1 of the world. */
+static void fill_ranks(const char *spec, uint32_t first, uint32_t ranks, uint32_t *seen, uint32_t n)
+{
+	for (uint32_t r = 0; r < ranks; r++) {
+		uint32_t *one = first_of(spec, 100000, first + r, n / ranks);
+
+		for (uint32_t i = 0; i < n / ranks; i++)
+			seen[i * ranks + r] = one[i];
+		free(one);
+	}
+}
+
+/* Half of the ranks of a world look like ranks of smaller worlds, read with holes, and each like
+ * two of a larger one. */
+static void world_of_several_ranks(void)
+{
+	static const uint32_t worlds[] = { 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64 };
+	static const struct {
+		uint32_t world, first, ranks;
+		const char *want;
+	} cases[] = {
+		{ 8, 0, 4, "world=8:ranks=0-3" }, { 16, 8, 8, "world=16:ranks=8-15" },
+		{ 4, 2, 2, "world=4:ranks=2-3" }, { 32, 4, 4, "world=32:ranks=4-7" },
+		{ 2, 1, 1, "world=2:rank=1" },    { 64, 56, 8, "world=64:ranks=56-63" },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		uint32_t seen[128];
+		struct recover_params params = params_of(100000, seen, ARRAY_LEN(seen));
+		struct recover_found found;
+		struct err err = { 0 };
+		char spec[64], text[128];
+
+		snprintf(spec, sizeof(spec), "torch-distributed:seed=5:world=%" PRIu32,
+			 cases[i].world);
+		fill_ranks(spec, cases[i].first, cases[i].ranks, seen, ARRAY_LEN(seen));
+		params.worlds = worlds;
+		params.n_worlds = ARRAY_LEN(worlds);
+		params.effort = RECOVER_RANGE;
+		params.last_seed = 30;
+		CHECK_INT(recover_search(&params, &found, &err), 0);
+		CHECK(recover_spec(&found, 100000, 0, text, sizeof(text)));
+		CHECK_CONTAINS(text, cases[i].want);
+	}
 }
 
 /* The number recover_needed says is enough, and one less is refused with that number. */
@@ -346,7 +392,11 @@ static void quick_hypotheses(void)
 {
 	static const struct {
 		uint32_t manual_seed, word, hint;
-	} cases[] = { { 42, 3, 7 }, { 1234567, 7, 1234567 }, { 123456789, 127, 7 } };
+	} cases[] = { { 42, 3, 7 },
+		      { 1234567, 7, 1234567 },
+		      { 123456789, 127, 7 },
+		      { 65535, 7, 7 },
+		      { 10000, 3, 7 } };
 	uint32_t *seen = first_of("torch-randperm:seed=3000000123", N, 0, 8);
 	const uint32_t hint = 3000000000;
 	struct recover_params params = params_of(N, seen, 8);
@@ -376,6 +426,39 @@ static void quick_hypotheses(void)
 		CHECK_U64(found.word, cases[i].word);
 		free(seen);
 	}
+}
+
+/* What a caller leaves out is not tried, and to try less asks for less evidence. */
+static void fewer_hypotheses(void)
+{
+	uint32_t *seen = first_of("torch-randperm:seed=5000", N, 0, 8);
+	struct recover_params params = params_of(N, seen, 8);
+	struct recover_found found;
+	struct err err = { 0 };
+	double bits;
+	char text[64];
+
+	params.effort = RECOVER_QUICK;
+	CHECK_INT(recover_search(&params, &found, &err), 0);
+	bits = found.bits_needed;
+	params.is_plain = true;
+	CHECK_INT(recover_search(&params, &found, &err), 0);
+	CHECK(found.bits_needed < bits - 4);
+	params.typed = 5000;
+	CHECK_INT(recover_search(&params, &found, &err), -ENOENT);
+	params.typed = 0;
+	CHECK_INT(recover_search(&params, &found, &err), -ENOENT);
+	params.typed = UINT32_MAX;
+	CHECK_INT(recover_search(&params, &found, &err), 0);
+	free(seen);
+	snprintf(text, sizeof(text), "torch-randperm:seed=%" PRIu32, word_of(42, 3));
+	seen = first_of(text, N, 0, 8);
+	params.seen = seen;
+	CHECK_INT(recover_search(&params, &found, &err), -ENOENT);
+	params.is_plain = false;
+	CHECK_INT(recover_search(&params, &found, &err), 0);
+	CHECK_U64(found.manual_seed, 42);
+	free(seen);
 }
 
 static void cancel_when_asked(void *ctx, const struct recover_progress *progress)
@@ -466,6 +549,7 @@ static const struct check_test tests[] = {
 	{ "world_and_rank_are_found", world_and_rank_are_found },
 	{ "far_ranks", far_ranks },
 	{ "local_ranks_mixed", local_ranks_mixed },
+	{ "world_of_several_ranks", world_of_several_ranks },
 	{ "as_many_as_needed", as_many_as_needed },
 	{ "too_few_samples", too_few_samples },
 	{ "hostile_input", hostile_input },
@@ -473,6 +557,7 @@ static const struct check_test tests[] = {
 	{ "foreign_and_missing_opens", foreign_and_missing_opens },
 	{ "chance_finds_nothing", chance_finds_nothing },
 	{ "quick_hypotheses", quick_hypotheses },
+	{ "fewer_hypotheses", fewer_hypotheses },
 	{ "can_be_cancelled", can_be_cancelled },
 	{ "progress_ends_at_the_end", progress_ends_at_the_end },
 	{ "specs_can_be_parsed", specs_can_be_parsed },

@@ -13,13 +13,13 @@ static const uint32_t trace[] = { 0, 1, 2, 3, 0, 1, 4, 0, 1, 2, 3, 4 };
 
 static void check_misses(const char *policy, uint64_t want)
 {
-	char options[512];
+	char options[1024], path[SIM_KIT_PATH];
 	uint64_t reads;
 
 	snprintf(
 		options, sizeof(options),
 		"samples=5,sample_bytes=4K,cache_bytes=12K,window=0,epochs=1,order=list:path=%s," ONE_READER,
-		sim_kit_trace(trace, ARRAY_LEN(trace)));
+		sim_kit_trace(trace, ARRAY_LEN(trace), path));
 	reads = sim_kit_source_reads(policy, options);
 	printf("# %s: %llu\n", policy, (unsigned long long)reads);
 	CHECK_U64(reads, want);
@@ -41,13 +41,13 @@ static void traces_by_hand(void)
 
 static void random_evicts_something_else(void)
 {
-	char options[512];
+	char options[1024], path[SIM_KIT_PATH];
 	uint64_t reads;
 
 	snprintf(
 		options, sizeof(options),
 		"samples=5,sample_bytes=4K,cache_bytes=12K,window=0,epochs=1,order=list:path=%s," ONE_READER,
-		sim_kit_trace(trace, ARRAY_LEN(trace)));
+		sim_kit_trace(trace, ARRAY_LEN(trace), path));
 	reads = sim_kit_source_reads("random", options);
 	CHECK(reads >= 7 && reads <= 12);
 }

@@ -133,6 +133,35 @@ static void resized(void)
 	sim_kit_close(&kit);
 }
 
+/* A fifth of the samples, cache and store with them: the same job. Its own order stays whole. */
+static void shortened_jobs_are_alike(void)
+{
+	static const char *const job =
+		"samples=250000,sample_bytes=100000,cache_bytes=6250M,epochs=2,batch=20,workers=8,"
+		"compute_ms=2,source_mbps=500,burst_amplitude=0.2,burst_period_s=5";
+	struct sim_params p = { .samples = 0 };
+	struct err err = { 0 };
+	uint64_t *size = NULL;
+	struct sim_kit whole, part;
+	double want, got;
+
+	sim_kit_open(&whole, "%s", job);
+	want = sim_stall_pct(sim_kit_run(&whole, "never-evict"), 1);
+	CHECK_INT(conf_init(&sim_option_table, &p, &err), 0);
+	CHECK_INT(conf_set_list(&sim_option_table, &p, job, &err), 0);
+	CHECK_U64(sim_shorten(&p, &size), 5);
+	CHECK_U64(p.samples, 50000);
+	part = (struct sim_kit){ .params = p };
+	CHECK_INT(sim_setup_new(&p, NULL, &part.setup, &err), 0);
+	got = sim_stall_pct(sim_kit_run(&part, "never-evict"), 1);
+	printf("# stall %.2f %%, shortened %.2f %%\n", want, got);
+	CHECK(want > 20 && fabs(got - want) < 3);
+	part.params.order = strdup("sequential");
+	CHECK_U64(sim_shorten(&part.params, &size), 1);
+	sim_kit_close(&part);
+	sim_kit_close(&whole);
+}
+
 static const struct check_test tests[] = {
 	{ "impossible_parameters_are_named", impossible_parameters_are_named },
 	{ "no_such_policy", no_such_policy },
@@ -141,6 +170,7 @@ static const struct check_test tests[] = {
 	{ "nodes_share_the_dataset", nodes_share_the_dataset },
 	{ "the_order_knows_the_loader", the_order_knows_the_loader },
 	{ "resized", resized },
+	{ "shortened_jobs_are_alike", shortened_jobs_are_alike },
 };
 
 CHECK_MAIN(tests)

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the job seems to do: from the samples it opens to the order it reads them in, when nobody
+ * told it. Takes the stream of opens, notices where an epoch begins, decides when a look is worth
+ * it, and searches on one thread of low priority: likely seeds (a fraction of a second), then, if
+ * asked for, all of them. What it finds is handed over as the spec of an order.
+ *
+ * How it decides: src/job/README.md. */
+#ifndef CLAIRFS_JOB_H
+#define CLAIRFS_JOB_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "clairfs/base/clock.h"
+#include "clairfs/base/err.h"
+#include "clairfs/metrics.h"
+
+#define JOB_SPEC_MAX 512
+#define JOB_WORDS_MAX 768
+
+enum job_effort {
+	JOB_OFF,   /* no search */
+	JOB_QUICK, /* likely seeds and other cheap hypotheses */
+	JOB_FULL,  /* then all seeds */
+};
+extern const char *const job_effort_names[]; /* "off" "quick" "full" NULL */
+
+/* How the order in force is doing. */
+enum job_plan {
+	JOB_PLAN_NONE,     /* there is no order */
+	JOB_PLAN_BUSY,     /* it is followed, or may be */
+	JOB_PLAN_FOLLOWED, /* reads follow it closely */
+	JOB_PLAN_LOST,     /* reads do not follow it */
+	JOB_PLAN_ENDED,    /* its epochs were read */
+};
+
+/* A question to the searches: the first opens of an epoch, as far as anybody knows. */
+struct job_question {
+	uint64_t n; /* samples of the dataset */
+	const uint32_t *seen;
+	size_t n_seen;
+	uint32_t world;        /* the launcher's, 0: unknown */
+	const uint32_t *hints; /* seeds that are likely */
+	size_t n_hints;
+	bool is_first; /* of this beginning: the likeliest hypotheses only */
+	uint32_t seed; /* for refine */
+	unsigned threads;
+	const atomic_bool *cancel;
+	atomic_uint_least64_t *cpu_ns; /* what it costs is added here */
+	/* Of the full search, 0..1, and how many seconds it takes at most. */
+	void (*progress)(void *ctx, double share, double left_s);
+	void *progress_ctx;
+};
+
+struct job_answer {
+	char spec[JOB_SPEC_MAX]; /* of an order that is no torch permutation; "": see below */
+	bool is_likely;          /* a seed people type, or a neighbour of one that was known */
+	bool is_chain;           /* word `word` of manual_seed(manual_seed) */
+	uint32_t seed, manual_seed, word, world, n_ranks;
+	uint32_t rank[64];
+};
+
+/* The searches; tests bring their own. Each returns 0 (*ret is the answer), -ENOENT, -ECANCELED or
+ * another negative errno. They run on the thread of the job and may start others. */
+struct job_searches {
+	int (*quick)(const struct job_question *q, struct job_answer *ret);
+	int (*full)(const struct job_question *q, struct job_answer *ret);
+	/* The world and ranks of a seed that is known. */
+	int (*refine)(const struct job_question *q, struct job_answer *ret);
+};
+extern const struct job_searches job_searches_real;
+
+struct job_params {
+	uint64_t n; /* samples of the dataset */
+	enum job_effort effort;
+	unsigned threads;        /* of the full search; 0: half of the CPUs, 16 at most */
+	uint32_t world;          /* ranks of the job as its launcher says, 0: unknown */
+	const char *told;        /* spec of the order in force at the start, or NULL */
+	struct clock *clock;     /* borrowed */
+	struct metrics *metrics; /* borrowed */
+	const struct job_searches *searches; /* NULL: the real ones */
+	/* An order was found: makes it the one in force, unless job_is_current(stamp) is false. On
+	 * the job's thread, no lock held; may block. Negative errno: it could not be. */
+	int (*found)(void *ctx, const char *spec, uint64_t stamp);
+	void *ctx;
+};
+
+struct job;
+/* -ENOMEM. effort JOB_OFF is fine: nothing is ever looked for, and no memory is used. */
+int job_new(const struct job_params *params, struct job **ret, struct err *err) MUST_USE;
+int job_start(struct job *job, struct err *err) MUST_USE;
+/* Cancels what is under way and waits for it: milliseconds. `found` is not called afterwards. */
+void job_stop(struct job *job);
+void job_free(struct job *job);
+
+/* A sample was opened. One thread at a time; never blocks on a search. */
+void job_note_open(struct job *job, uint32_t sample);
+/* The state of the order in force; any thread, as often as it likes. */
+void job_note_plan(struct job *job, enum job_plan plan);
+/* Somebody told an order (NULL: took it back): what is under way is cancelled, and an order found
+ * later never replaces it unless reads do not follow it. Any thread. */
+void job_note_told(struct job *job, const char *spec);
+/* False: somebody has told an order since what found() was given, which then must not replace it. Called
+ * with the lock that orders are told under, so that one of them comes first. Any thread. */
+bool job_is_current(struct job *job, uint64_t stamp);
+
+struct job_status {
+	char words[JOB_WORDS_MAX]; /* for a person */
+	char found[JOB_SPEC_MAX];  /* the spec found last, or "" */
+	bool is_searching, is_full;
+	double progress, left_s; /* of a full search: 0..1, and seconds at most; else 0 */
+	double cpu_s;            /* spent so far on searches */
+	uint64_t searches, orders_found;
+	uint64_t found_after; /* opens of its epoch when it was found */
+};
+void job_get_status(struct job *job, struct job_status *ret);
+
+#endif

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* clairfs simulate --advise: prints what sim_advise found, for people or as JSON. */
+#include <inttypes.h>
+#include <jansson.h>
+#include <math.h>
+#include <unistd.h>
+
+#include "clairfs/base/text.h"
+#include "cli.h"
+#include "simulate.h"
+
+static const char *const verdicts[] = {
+	[SIM_HELPS] = "helps", [SIM_NOT_NEEDED] = "not_needed", [SIM_NOT_ENOUGH] = "not_enough"
+};
+
+static void print_size(const char *what, const struct sim_size *s, bool has_store)
+{
+	char a[32], b[32];
+
+	printf("%-26s %10s", what, text_from_bytes(s->cache_bytes, a, sizeof(a)));
+	if (has_store)
+		printf(" + store %10s", text_from_bytes(s->store_bytes, b, sizeof(b)));
+	else
+		printf("%19s", "");
+	printf("  %8.1f %% stall\n", s->stall_pct);
+}
+
+static int print_text(const struct sim_advice *a)
+{
+	char b[32];
+
+	printf("%s\n\n", a->why);
+	print_size("page cache, no clairfs", &a->without, false);
+	if (a->verdict == SIM_HELPS) {
+		printf("smallest for at most %.1f %% stall:\n", a->target_pct);
+		print_size("  memory alone", &a->memory, false);
+		print_size("  little memory", &a->drive, true);
+	}
+	print_size("everything in memory", &a->full, false);
+	if (a->n_steps)
+		printf("\nwhat each further %s of memory buys:\n%12s %10s %12s %8s\n",
+		       text_from_bytes(a->step_bytes, b, sizeof(b)), "memory", "stall %", "epoch s",
+		       "hit");
+	for (uint32_t i = 0; i < a->n_steps; i++)
+		printf("%12s %10.1f %12.1f %8.3f\n",
+		       text_from_bytes(a->step[i].cache_bytes, b, sizeof(b)), a->step[i].stall_pct,
+		       a->step[i].epoch_seconds, a->step[i].hit_ratio);
+	if (a->shortened > 1)
+		printf("\nsimulated with one of %" PRIu64 " samples\n", a->shortened);
+	return cli_finish();
+}
+
+static json_t *json_of_size(const struct sim_size *s)
+{
+	return json_pack("{s:I, s:I, s:o, s:f, s:f}", "cache_bytes", (json_int_t)s->cache_bytes,
+			 "store_bytes", (json_int_t)s->store_bytes, "stall_percent",
+			 isfinite(s->stall_pct) ? json_real(s->stall_pct) : json_null(),
+			 "epoch_seconds", s->epoch_seconds, "hit_ratio", s->hit_ratio);
+}
+
+static int print_json(const struct sim_advice *a)
+{
+	json_t *steps = json_array(), *root;
+
+	for (uint32_t i = 0; i < a->n_steps; i++)
+		json_array_append_new(steps, json_of_size(&a->step[i]));
+	root = json_pack(
+		"{s:s, s:s, s:f, s:I, s:o, s:o, s:o, s:o, s:I, s:o, s:I}", "verdict",
+		verdicts[a->verdict], "why", a->why, "target_stall_percent", a->target_pct,
+		"memory_bytes", (json_int_t)a->memory_bytes, "without", json_of_size(&a->without),
+		"everything", json_of_size(&a->full), "smallest_memory",
+		a->verdict == SIM_HELPS ? json_of_size(&a->memory) : json_null(), "smallest_store",
+		a->verdict == SIM_HELPS ? json_of_size(&a->drive) : json_null(), "step_bytes",
+		(json_int_t)a->step_bytes, "steps", steps, "shortened", (json_int_t)a->shortened);
+	if (!root || json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(12)) < 0)
+		fprintf(stderr, "clairfs: out of memory\n");
+	json_decref(root);
+	putchar('\n');
+	return cli_finish();
+}
+
+int simulate_advise(struct simulate_args *args)
+{
+	struct sim_advice advice;
+	struct err err = { 0 };
+	uint64_t memory = args->memory_bytes;
+	int rc;
+
+	if (!memory)
+		memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+	rc = sim_advise(&args->params, TAKE(args->size), args->target_stall, memory,
+			simulate_progress(), &advice, &err);
+	simulate_progress_end();
+	if (rc < 0)
+		return cli_fail(&err);
+	return args->is_json ? print_json(&advice) : print_text(&advice);
+}

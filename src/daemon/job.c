@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The job module in a daemon: it hears of opens and of how the order is doing from the planner, and
+ * what it finds becomes the order in force unless somebody has told one meanwhile. Orders told and
+ * orders found are put in force under one lock (change_mu), so that the told one always comes last.
+ *
+ * The watch functions run on the planner's thread and must not block; wire_found runs on the job's
+ * and waits for the planner. */
+#include <errno.h>
+
+#include "clairfs/base/log.h"
+#include "clairfs/base/text.h"
+#include "daemon_priv.h"
+
+static void opened(void *ctx, uint32_t sample)
+{
+	const struct wire *w = ctx;
+
+	job_note_open(w->job, sample);
+}
+
+static void planned(void *ctx, enum plan_state state)
+{
+	static const enum job_plan plans[] = {
+		[PLAN_NO_ORDER] = JOB_PLAN_NONE,      [PLAN_WAITING] = JOB_PLAN_BUSY,
+		[PLAN_CHECKING] = JOB_PLAN_BUSY,      [PLAN_SLOWED] = JOB_PLAN_BUSY,
+		[PLAN_FOLLOWING] = JOB_PLAN_FOLLOWED, [PLAN_LOST] = JOB_PLAN_LOST,
+		[PLAN_FINISHED] = JOB_PLAN_ENDED,
+	};
+	const struct wire *w = ctx;
+
+	job_note_plan(w->job, plans[state]);
+}
+
+static int found(void *ctx, const char *text, uint64_t stamp)
+{
+	struct order_spec *spec = NULL;
+	struct wire *w = ctx;
+	struct err err = { 0 };
+	int rc = order_spec_parse(text, &spec, &err);
+
+	mutex_lock(&w->change_mu);
+	if (rc == 0)
+		rc = job_is_current(w->job, stamp) ? wire_replace_order(w, spec, false, &err)
+						   : -ECANCELED;
+	mutex_unlock(&w->change_mu);
+	order_spec_free(spec);
+	if (rc < 0 && rc != -ECANCELED)
+		log_warn("%s: the order %s cannot be followed: %s", w->mountpoint, text, err.msg);
+	return rc;
+}
+
+/* Ranks of the job, 0: not told or nonsense. */
+static uint32_t world_told(void)
+{
+	struct order_place place;
+	uint64_t world = 0;
+
+	daemon_job_place(&place);
+	if (!place.world || text_to_u64(place.world, &world) < 0 || world > UINT32_MAX)
+		return 0;
+	return (uint32_t)world;
+}
+
+int wire_make_job(struct wire *w, struct err *err)
+{
+	struct job_params jp = { .n = dataset_n_samples(w->dataset),
+				 .effort = (enum job_effort)w->opts->recover,
+				 .threads = (unsigned)w->opts->recover_threads,
+				 .world = world_told(),
+				 .told = w->spec ? order_spec_text(w->spec) : NULL,
+				 .clock = clock_monotonic(),
+				 .metrics = w->metrics,
+				 .found = found,
+				 .ctx = w };
+
+	w->watch = (struct cache_watch){ .opened = opened, .planned = planned, .ctx = w };
+	return job_new(&jp, &w->job, err);
+}
+
+json_t *wire_job_json(struct wire *w)
+{
+	struct job_status st;
+
+	job_get_status(w->job, &st);
+	return json_pack("{s:s, s:s, s:b, s:b, s:f, s:f, s:f, s:I, s:I, s:I}", "doing", st.words,
+			 "found", st.found, "is_searching", st.is_searching, "is_full", st.is_full,
+			 "progress", st.progress, "seconds_left", st.left_s, "cpu_seconds",
+			 st.cpu_s, "searches", (json_int_t)st.searches, "orders_found",
+			 (json_int_t)st.orders_found, "found_after_opens",
+			 (json_int_t)st.found_after);
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What to do now, from what was seen, what is known and how the order in force is doing. A look is
+ * cheap and made at every doubling of the opens; a search of all seeds costs minutes of a CPU, so
+ * it waits until looks have had good evidence and found nothing, is made once per beginning, and is
+ * given up after two that were in vain: such a job draws its samples some other way.
+ *
+ * An order that is followed is left alone, but for one check: a few dozen opens may fit two worlds
+ * or miss a rank that starts late, so its world is judged again with more. Pure. */
+#include "job_priv.h"
+
+#define FULL_OPENS 128 /* a beginning that all seeds are tried with */
+#define FULL_FAILED_MAX 2
+#define REFINE_FACTOR 4
+/* A plan that is lost finds its place by itself in most cases (another epoch, a resume). */
+#define LOST_OPENS 64
+#define LOST_OPENS_TOLD 256
+
+static bool may_look(const struct aim_facts *f)
+{
+	uint64_t patience = f->is_told ? LOST_OPENS_TOLD : LOST_OPENS;
+
+	if (f->plan == JOB_PLAN_LOST)
+		return f->trail->opens - f->lost_at >= patience;
+	return f->plan == JOB_PLAN_NONE || f->plan == JOB_PLAN_ENDED;
+}
+
+/* The order of this pass is known: where it is not followed, something else is being read. */
+static bool is_explained(const struct aim_facts *f, uint32_t start)
+{
+	const struct known *k = f->known;
+
+	return start == TRAIL_PASS && k->is_found && !k->is_guess && k->pass == f->trail->pass;
+}
+
+static bool is_worth_all_seeds(const struct aim_facts *f, uint32_t start)
+{
+	const struct trail_start *s = &f->trail->start[start];
+	uint32_t opens = (uint32_t)MIN(FULL_OPENS, f->trail->n / 4);
+
+	return s->is_used && !s->is_searched && s->looked >= opens && !is_explained(f, start);
+}
+
+static bool is_refinable(const struct aim_facts *f)
+{
+	const struct trail_start *s = &f->trail->start[TRAIL_PASS];
+	const struct known *k = f->known;
+
+	return k->is_found && !k->is_guess && !k->last.spec[0] && k->pass == f->trail->pass &&
+	       s->n >= MIN((uint64_t)REFINE_FACTOR * k->n_seen, TRAIL_MAX) && s->n > k->n_seen;
+}
+
+struct aim aim_at(const struct aim_facts *f)
+{
+	const struct aim nothing = { AIM_NOTHING, 0 };
+
+	if (f->effort == JOB_OFF || f->trail->n < JOB_SAMPLES_MIN)
+		return nothing;
+	if (f->plan == JOB_PLAN_ENDED && known_can_advance(f->known))
+		return (struct aim){ AIM_NEXT, TRAIL_PASS };
+	if (f->plan != JOB_PLAN_ENDED && is_refinable(f))
+		return (struct aim){ AIM_REFINE, TRAIL_PASS };
+	if (!may_look(f))
+		return nothing;
+	for (uint32_t i = 0; i < TRAIL_STARTS; i++)
+		if (trail_due(f->trail, i) && !is_explained(f, i))
+			return (struct aim){ AIM_QUICK, i };
+	if (f->effort != JOB_FULL || f->full_failed >= FULL_FAILED_MAX)
+		return nothing;
+	for (uint32_t i = 0; i < TRAIL_STARTS; i++)
+		if (is_worth_all_seeds(f, i))
+			return (struct aim){ AIM_FULL, i };
+	return nothing;
+}

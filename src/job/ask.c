@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The questions put to module recover: which worlds, which seeds, how many threads. A world whose
+ * rank is not known costs what all its ranks cost, so the larger it is the fewer seeds are tried:
+ *
+ *	one rank            likely seeds, and words of likely manual seeds   0.1 s of a core
+ *	up to 64 ranks      65536 seeds
+ *	up to 512, 4096     2048, 256 seeds, when the first looks have found nothing
+ *	the launcher's      likely seeds, as many as the size of the world allows
+ *
+ * All seeds are tried for one rank; then, if the launcher says that there are several, for its
+ *world. Evidence is asked for per question; five questions make a wrong answer a little likelier
+ *than one in a million. Runs on the job's thread; the searches start threads of their own. */
+#include <errno.h>
+
+#include "clairfs/recover.h"
+#include "job_priv.h"
+
+#define QUICK_NICE 0 /* beside that of the thread that asks */
+#define FULL_NICE 19
+#define QUICK_THREADS 2
+#define SAMPLES_A_RANK 256 /* a world in which a rank reads less is not tried */
+#define FULL_WORLD_MAX 64  /* all seeds are tried for a launcher's world up to this */
+#define KIND_SEEDS_QUICK 32
+#define KIND_SEEDS_FULL 1024
+#define KIND_QUICK_NS (NS_PER_S / 4)
+#define KIND_FULL_NS (20 * NS_PER_S)
+
+/* Worlds that are tried together; 0 ends. */
+struct worlds {
+	uint32_t typed;
+	bool is_later;
+	uint32_t size[20];
+};
+
+static const struct worlds worlds_tried[] = {
+	{ RECOVER_TYPED, false, { 2,  3,  4,  5,  6,  7,  8,  10, 12, 14,
+				  16, 20, 24, 28, 32, 40, 48, 56, 64, 0 } },
+	{ 2048, true, { 72, 80, 96, 112, 128, 144, 160, 192, 224, 256, 320, 384, 448, 512, 0 } },
+	{ 256, true, { 640, 768, 1024, 1280, 1536, 2048, 3072, 4096, 0 } },
+};
+
+static void params_of(const struct job_question *q, struct recover_params *p)
+{
+	recover_params_init(p);
+	p->n = q->n;
+	p->seen = q->seen;
+	p->n_seen = q->n_seen;
+	p->hints = q->hints;
+	p->n_hints = q->n_hints;
+	p->cancel = q->cancel;
+	p->cpu_ns = q->cpu_ns;
+	p->effort = RECOVER_QUICK;
+	p->threads = QUICK_THREADS;
+	p->nice = QUICK_NICE;
+}
+
+/* Too few samples to tell is no error here: the next look has more. */
+/* Not a neighbour of what was known, so a seed that somebody typed. */
+static bool is_typed(const struct recover_params *p, const struct recover_found *found)
+{
+	if (found->seed < RECOVER_TYPED)
+		return true;
+	for (size_t i = 0; i < p->n_hints; i++)
+		if (found->seed - p->hints[i] + 1024 < 2048) /* wraps, as hints do */
+			return false;
+	return p->effort == RECOVER_QUICK && !found->is_chain;
+}
+
+static int search(const struct recover_params *p, struct job_answer *ret)
+{
+	struct recover_found found;
+	struct err err = { 0 };
+	int rc = recover_search(p, &found, &err);
+
+	if (rc < 0)
+		return rc == -EINVAL ? -ENOENT : rc;
+	*ret = (struct job_answer){ .seed = found.seed,
+				    .is_likely = is_typed(p, &found) && !found.is_chain,
+				    .is_chain = found.is_chain,
+				    .manual_seed = found.manual_seed,
+				    .word = found.word,
+				    .world = found.world,
+				    .n_ranks = found.n_ranks };
+	for (uint32_t i = 0; i < found.n_ranks; i++)
+		ret->rank[i] = found.rank[i];
+	return 0;
+}
+
+static int search_worlds(const struct job_question *q, const struct worlds *w,
+			 struct job_answer *ret)
+{
+	uint32_t size[ARRAY_LEN(w->size)];
+	struct recover_params p;
+
+	params_of(q, &p);
+	p.worlds = size;
+	for (const uint32_t *s = w->size; *s && *s <= q->n / SAMPLES_A_RANK; s++)
+		size[p.n_worlds++] = *s;
+	if (p.n_worlds == 0)
+		return -ENOENT;
+	p.typed = w->typed;
+	p.is_plain = true;
+	return search(&p, ret);
+}
+
+static bool has_world(const struct job_question *q)
+{
+	return q->world > 1 && q->world <= RECOVER_WORLD_MAX && q->world <= q->n / SAMPLES_A_RANK;
+}
+
+/* The world that the job's launcher told. */
+static int search_launched(const struct job_question *q, struct job_answer *ret)
+{
+	struct worlds w = { .typed = q->world <= 64    ? RECOVER_TYPED
+				     : q->world <= 512 ? 8192
+						       : 1024,
+			    .size = { q->world } };
+
+	return has_world(q) ? search_worlds(q, &w, ret) : -ENOENT;
+}
+
+static int quick(const struct job_question *q, struct job_answer *ret)
+{
+	struct recover_params p;
+	int rc = guess_sequential(q, ret);
+
+	params_of(q, &p);
+	if (rc == -ENOENT)
+		rc = search(&p, ret);
+	if (rc == -ENOENT)
+		rc = search_launched(q, ret);
+	for (size_t i = 0; i < ARRAY_LEN(worlds_tried) && rc == -ENOENT; i++)
+		if (!q->is_first || !worlds_tried[i].is_later)
+			rc = search_worlds(q, &worlds_tried[i], ret);
+	if (rc == -ENOENT && !q->is_first)
+		rc = guess_kinds(q, KIND_SEEDS_QUICK, KIND_QUICK_NS, ret);
+	return rc;
+}
+
+/* One of `parts` searches of all seeds. */
+struct part {
+	const struct job_question *q;
+	unsigned at, parts;
+};
+
+static void pass_progress(void *ctx, const struct recover_progress *progress)
+{
+	const struct part *part = ctx;
+	double share = 0, left;
+
+	if (!progress->is_full || progress->seeds_per_s <= 0)
+		return;
+	share = (double)progress->done / (double)progress->total;
+	left = (1 - share + part->parts - part->at - 1) * (double)progress->total /
+	       progress->seeds_per_s;
+	part->q->progress(part->q->progress_ctx, (share + part->at) / part->parts, left);
+}
+
+static int search_all(const struct part *part, const uint32_t *world, struct job_answer *ret)
+{
+	struct recover_params p;
+
+	params_of(part->q, &p);
+	p.effort = RECOVER_RANGE;
+	p.worlds = world;
+	p.n_worlds = world ? 1 : 0;
+	p.threads = part->q->threads;
+	p.nice = FULL_NICE;
+	p.is_batch = true;
+	if (part->q->progress) {
+		p.progress = pass_progress;
+		p.progress_ctx = (void *)part;
+	}
+	return search(&p, ret);
+}
+
+static int full(const struct job_question *q, struct job_answer *ret)
+{
+	bool has_two = has_world(q) && q->world <= FULL_WORLD_MAX;
+	struct part part = { q, 0, has_two ? 2 : 1 };
+	int rc = guess_kinds(q, KIND_SEEDS_FULL, KIND_FULL_NS, ret);
+
+	if (rc == -ENOENT)
+		rc = search_all(&part, NULL, ret);
+	part.at = 1;
+	if (rc == -ENOENT && has_two)
+		rc = search_all(&part, &q->world, ret);
+	return rc;
+}
+
+static int refine(const struct job_question *q, struct job_answer *ret)
+{
+	uint32_t size[ARRAY_LEN(worlds_tried[0].size) + 2] = { 1 };
+	struct recover_params p;
+
+	params_of(q, &p);
+	p.effort = RECOVER_RANGE;
+	p.first_seed = p.last_seed = q->seed;
+	p.threads = 1;
+	p.worlds = size;
+	p.n_worlds = 1;
+	for (const uint32_t *s = worlds_tried[0].size; *s && *s <= q->n / SAMPLES_A_RANK; s++)
+		size[p.n_worlds++] = *s;
+	if (has_world(q) && q->world > size[p.n_worlds - 1])
+		size[p.n_worlds++] = q->world;
+	return search(&p, ret);
+}
+
+const struct job_searches job_searches_real = { quick, full, refine };

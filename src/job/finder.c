@@ -1,0 +1,413 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The job's thread: waits until a look is worth it, copies the opens, searches without any lock
+ *held, and hands over what it finds. Whoever notes opens only ever takes the lock for a few dozen
+ * instructions, so a search that takes minutes is in nobody's way.
+ *
+ *	opens (planner) -> trail -> aim? -> wake -> search -> known -> found(spec) -> plan verifies
+ *
+ * A search is about one beginning. When somebody tells an order meanwhile it is cancelled and its
+ * answer dropped; when the job has gone on to another pass it is still worth something (the seed is
+ * a hint for this one), but is put in force only if it says how later passes go.
+ *
+ * It must never hold the lock over found() (which waits for the planner, which notes opens), and
+ * never keep a search going after job_stop. */
+#include <errno.h>
+#include <inttypes.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "clairfs/base/log.h"
+#include "clairfs/base/thr.h"
+#include "job_priv.h"
+
+#define OWN_NICE 5
+#define THREADS_MAX 16
+
+struct job {
+	struct job_params p;
+	struct thr thr;
+	struct mutex mu;
+	struct cond changed;
+	struct trail trail; /* mu, like all below but for atomics */
+	struct known known;
+	_Atomic int plan;       /* enum job_plan; written under mu */
+	uint64_t lost_at, told; /* told: how often */
+	bool is_told, is_suspended, is_stopping, is_quick, is_full, was_full;
+	double share, left_s;
+	uint32_t full_failed;
+	uint64_t searches, orders_found, found_after;
+	char found[JOB_SPEC_MAX];
+	atomic_bool cancel;
+	atomic_uint_least64_t cpu_ns;
+	uint64_t cpu_told_ms; /* job's thread: to the metrics */
+	/* Job's thread: the question being asked. */
+	uint32_t seen[TRAIL_MAX], hints[KNOWN_HINTS];
+};
+
+/* What a search was about, to settle it afterwards. */
+struct errand {
+	struct aim aim;
+	struct job_question q;
+	uint64_t pass, told;
+};
+
+int job_new(const struct job_params *params, struct job **ret, struct err *err)
+{
+	struct job *job = calloc(1, sizeof(*job));
+	bool is_wanted = params->effort != JOB_OFF && params->n >= JOB_SAMPLES_MIN;
+
+	*ret = NULL;
+	if (!job)
+		return err_set(err, -ENOMEM, "out of memory");
+	job->p = *params;
+	if (!job->p.searches)
+		job->p.searches = &job_searches_real;
+	mutex_init(&job->mu);
+	cond_init(&job->changed);
+	atomic_init(&job->plan, params->told ? JOB_PLAN_BUSY : JOB_PLAN_NONE);
+	atomic_init(&job->cancel, false);
+	atomic_init(&job->cpu_ns, 0);
+	job->is_told = params->told != NULL;
+	known_told(&job->known, params->told);
+	job->trail.n = params->n;
+	if (is_wanted && trail_init(&job->trail, params->n) < 0) {
+		job_free(job);
+		return err_set(err, -ENOMEM, "out of memory");
+	}
+	*ret = job;
+	return 0;
+}
+
+void job_free(struct job *job)
+{
+	if (!job)
+		return;
+	trail_fini(&job->trail);
+	cond_fini(&job->changed);
+	mutex_fini(&job->mu);
+	free(job);
+}
+
+static bool is_active(const struct job *job)
+{
+	return job->trail.seen.words != NULL;
+}
+
+static unsigned threads_of(const struct job *job)
+{
+	cpu_set_t cpus;
+	unsigned n = 1;
+
+	if (job->p.threads)
+		return job->p.threads;
+	if (sched_getaffinity(0, sizeof(cpus), &cpus) == 0)
+		n = (unsigned)CPU_COUNT(&cpus) / 2;
+	return MIN(MAX(n, 1), THREADS_MAX);
+}
+
+static struct aim aim_of(const struct job *job)
+{
+	const struct aim_facts facts = { .trail = &job->trail,
+					 .known = &job->known,
+					 .effort = job->p.effort,
+					 .plan = (enum job_plan)atomic_load(&job->plan),
+					 .full_failed = job->full_failed,
+					 .is_told = job->is_told,
+					 .lost_at = job->lost_at };
+	const struct aim nothing = { AIM_NOTHING, 0 };
+
+	return job->is_suspended || !is_active(job) ? nothing : aim_at(&facts);
+}
+
+/* --- what is noted, by other threads --- */
+
+void job_note_open(struct job *job, uint32_t sample)
+{
+	if (!is_active(job) || sample >= job->p.n)
+		return;
+	mutex_lock(&job->mu);
+	(void)trail_open(&job->trail, sample, clock_now(job->p.clock));
+	if (!job->is_quick && !job->is_full && aim_of(job).kind != AIM_NOTHING)
+		cond_signal(&job->changed);
+	mutex_unlock(&job->mu);
+}
+
+static void set_plan_locked(struct job *job, enum job_plan plan) REQUIRES(job->mu);
+static void set_plan_locked(struct job *job, enum job_plan plan)
+{
+	if (plan == JOB_PLAN_LOST && atomic_load(&job->plan) != JOB_PLAN_LOST)
+		job->lost_at = job->trail.opens;
+	atomic_store(&job->plan, plan);
+}
+
+void job_note_plan(struct job *job, enum job_plan plan)
+{
+	if (atomic_load(&job->plan) == (int)plan)
+		return;
+	mutex_lock(&job->mu);
+	set_plan_locked(job, plan);
+	cond_signal(&job->changed);
+	mutex_unlock(&job->mu);
+}
+
+void job_note_told(struct job *job, const char *spec)
+{
+	mutex_lock(&job->mu);
+	job->told++;
+	job->is_told = spec != NULL;
+	job->is_suspended = spec == NULL;
+	job->known.is_found = false;
+	job->found[0] = 0;
+	known_told(&job->known, spec);
+	set_plan_locked(job, spec ? JOB_PLAN_BUSY : JOB_PLAN_NONE);
+	atomic_store(&job->cancel, true);
+	mutex_unlock(&job->mu);
+}
+
+bool job_is_current(struct job *job, uint64_t stamp)
+{
+	bool is_current;
+
+	mutex_lock(&job->mu);
+	is_current = stamp == job->told && !job->is_stopping;
+	mutex_unlock(&job->mu);
+	return is_current;
+}
+
+/* --- the job's thread --- */
+
+static void note_progress(void *ctx, double share, double left_s)
+{
+	struct job *job = ctx;
+
+	mutex_lock(&job->mu);
+	job->share = share;
+	job->left_s = left_s;
+	mutex_unlock(&job->mu);
+}
+
+static void prepare_locked(struct job *job, struct errand *e) REQUIRES(job->mu);
+static void prepare_locked(struct job *job, struct errand *e)
+{
+	struct trail_start *s = &job->trail.start[e->aim.start];
+
+	e->pass = job->trail.pass;
+	e->told = job->told;
+	memcpy(job->seen, s->seen, s->n * sizeof(*s->seen));
+	e->q = (struct job_question){ .n = job->p.n,
+				      .seen = job->seen,
+				      .n_seen = s->n,
+				      .world = job->p.world,
+				      .hints = job->hints,
+				      .n_hints = known_hints(&job->known, job->hints),
+				      .is_first = s->looked == 0 && s->n < TRAIL_FEW,
+				      .seed = job->known.last.seed,
+				      .threads = threads_of(job),
+				      .cancel = &job->cancel,
+				      .cpu_ns = &job->cpu_ns,
+				      .progress = note_progress,
+				      .progress_ctx = job };
+	if (e->aim.kind != AIM_REFINE)
+		s->looked = s->n;
+	s->is_searched |= e->aim.kind == AIM_FULL;
+	job->is_quick = e->aim.kind == AIM_QUICK;
+	job->is_full = e->aim.kind == AIM_FULL;
+	job->share = job->left_s = 0;
+	atomic_store(&job->cancel, false);
+}
+
+static int search(const struct job *job, const struct errand *e, struct job_answer *answer)
+{
+	const struct job_searches *s = job->p.searches;
+
+	memset(answer, 0, sizeof(*answer));
+	switch (e->aim.kind) {
+	case AIM_QUICK:
+		return s->quick(&e->q, answer);
+	case AIM_FULL:
+		return s->full(&e->q, answer);
+	case AIM_REFINE:
+		return s->refine(&e->q, answer);
+	default:
+		return -ENOENT;
+	}
+}
+
+/* Puts what is known in force. */
+static void hand_over_locked(struct job *job, uint64_t opens) REQUIRES(job->mu);
+static void hand_over_locked(struct job *job, uint64_t opens)
+{
+	bool is_guess = job->known.is_guess;
+	uint64_t told = job->told;
+	char spec[JOB_SPEC_MAX];
+	int rc;
+
+	if (!known_spec(&job->known, job->p.n, spec)) {
+		log_warn("the order found has a spec that is too long");
+		return;
+	}
+	mutex_unlock(&job->mu);
+	if (is_guess)
+		log_info("the order %s is expected next", spec);
+	else
+		log_info("found the order %s after %" PRIu64 " opens", spec, opens);
+	rc = job->p.found(job->p.ctx, spec, told);
+	mutex_lock(&job->mu);
+	if (rc < 0 || told != job->told) {
+		job->known.is_found = false;
+		return;
+	}
+	snprintf(job->found, sizeof(job->found), "%s", spec);
+	job->found_after = opens;
+	job->orders_found++;
+	metrics_add(job->p.metrics, METRIC_RECOVER_FOUND, 1);
+	job->is_told = false;
+	set_plan_locked(job, JOB_PLAN_BUSY); /* until the new plan has been heard of */
+}
+
+static bool is_news(const struct job_answer *a, const struct job_answer *b)
+{
+	return a->world != b->world || a->n_ranks != b->n_ranks ||
+	       memcmp(a->rank, b->rank, a->n_ranks * sizeof(a->rank[0])) != 0;
+}
+
+static void settle_refine_locked(struct job *job, const struct errand *e, int rc,
+				 const struct job_answer *answer) REQUIRES(job->mu);
+static void settle_refine_locked(struct job *job, const struct errand *e, int rc,
+				 const struct job_answer *answer)
+{
+	struct job_answer better = job->known.last;
+	const uint64_t opens = job->trail.start[e->aim.start].opens;
+
+	job->known.n_seen = (uint32_t)e->q.n_seen;
+	if (rc < 0 || e->pass != job->known.pass || !is_news(answer, &better))
+		return;
+	better.world = answer->world;
+	better.n_ranks = answer->n_ranks;
+	memcpy(better.rank, answer->rank, sizeof(better.rank));
+	job->known.last = better;
+	hand_over_locked(job, opens);
+}
+
+static void settle_locked(struct job *job, const struct errand *e, int rc,
+			  const struct job_answer *answer) REQUIRES(job->mu);
+static void settle_locked(struct job *job, const struct errand *e, int rc,
+			  const struct job_answer *answer)
+{
+	bool is_full = e->aim.kind == AIM_FULL;
+
+	if (job->is_stopping || e->told != job->told)
+		return;
+	if (e->aim.kind == AIM_REFINE) {
+		settle_refine_locked(job, e, rc, answer);
+		return;
+	}
+	job->searches++;
+	job->was_full = is_full && (rc == 0 || rc == -ENOENT);
+	if (is_full)
+		job->full_failed = rc == 0 ? 0 : job->full_failed + 1;
+	if (rc < 0 && rc != -ENOENT)
+		log_limited(LOG_LEVEL_WARN, "a search for the order failed: %s", strerror(-rc));
+	if (rc < 0)
+		return;
+	known_found(&job->known, answer, e->pass, (uint32_t)e->q.n_seen);
+	if (e->pass == job->trail.pass || known_goes_on(&job->known))
+		hand_over_locked(job, job->trail.start[e->aim.start].opens);
+	else /* look at this pass again with what is known now */
+		job->trail.start[TRAIL_PASS].looked = 0;
+}
+
+static void publish_cpu(struct job *job)
+{
+	uint64_t ms = atomic_load(&job->cpu_ns) / NS_PER_MS;
+
+	metrics_add(job->p.metrics, METRIC_RECOVER_CPU_MS, ms - job->cpu_told_ms);
+	job->cpu_told_ms = ms;
+}
+
+static void run_errand_locked(struct job *job, struct errand *e) REQUIRES(job->mu);
+static void run_errand_locked(struct job *job, struct errand *e)
+{
+	struct job_answer answer;
+	int rc;
+
+	if (e->aim.kind == AIM_NEXT) {
+		known_advance(&job->known);
+		hand_over_locked(job, 0);
+		return;
+	}
+	prepare_locked(job, e);
+	mutex_unlock(&job->mu);
+	rc = search(job, e, &answer);
+	metrics_add(job->p.metrics, METRIC_RECOVER_SEARCHES, 1);
+	publish_cpu(job);
+	mutex_lock(&job->mu);
+	settle_locked(job, e, rc, &answer);
+	job->is_quick = job->is_full = false;
+}
+
+static void *job_main(void *arg)
+{
+	struct job *job = arg;
+
+	/* Fails only where nothing may be changed. */
+	(void)setpriority(PRIO_PROCESS, 0, MIN(getpriority(PRIO_PROCESS, 0) + OWN_NICE, 19));
+	mutex_lock(&job->mu);
+	while (!job->is_stopping) {
+		struct errand e = { .aim = aim_of(job) };
+
+		if (e.aim.kind == AIM_NOTHING)
+			cond_wait(&job->changed, &job->mu);
+		else
+			run_errand_locked(job, &e);
+	}
+	mutex_unlock(&job->mu);
+	return NULL;
+}
+
+int job_start(struct job *job, struct err *err)
+{
+	return is_active(job) ? thr_start(&job->thr, "cl-job", job_main, job, err) : 0;
+}
+
+void job_stop(struct job *job)
+{
+	if (!job)
+		return;
+	mutex_lock(&job->mu);
+	job->is_stopping = true;
+	atomic_store(&job->cancel, true);
+	cond_signal(&job->changed);
+	mutex_unlock(&job->mu);
+	thr_join(&job->thr);
+}
+
+void job_get_status(struct job *job, struct job_status *ret)
+{
+	mutex_lock(&job->mu);
+	*ret = (struct job_status){ .is_searching = job->is_quick || job->is_full,
+				    .is_full = job->is_full,
+				    .progress = job->is_full ? job->share : 0,
+				    .left_s = job->is_full ? job->left_s : 0,
+				    .cpu_s = (double)atomic_load(&job->cpu_ns) / 1e9,
+				    .searches = job->searches,
+				    .orders_found = job->orders_found,
+				    .found_after = job->found_after };
+	snprintf(ret->found, sizeof(ret->found), "%s", job->found);
+	words_say(&(struct words_facts){ .known = &job->known,
+					 .trail = &job->trail,
+					 .effort = job->p.effort,
+					 .plan = (enum job_plan)atomic_load(&job->plan),
+					 .is_suspended = job->is_suspended,
+					 .is_quick = job->is_quick,
+					 .is_full = job->is_full,
+					 .was_full = job->was_full,
+					 .share = job->share,
+					 .left_s = job->left_s,
+					 .searches = job->searches,
+					 .found_after = job->found_after,
+					 .found = job->found },
+		  ret->words);
+	mutex_unlock(&job->mu);
+}

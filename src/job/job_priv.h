@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of this module share. Opens -> trail (where did this epoch begin, what came first)
+ * -> aim (is a look worth it) -> ask and guess (the searches) -> next (a spec from what was found,
+ * and what the epoch after it will be). All but finder.c is pure. */
+#ifndef CLAIRFS_JOB_PRIV_H
+#define CLAIRFS_JOB_PRIV_H
+
+#include "clairfs/base/bitmap.h"
+#include "clairfs/job.h"
+
+/* Fewer samples have too few permutations to tell orders apart, and are read in no time. */
+#define JOB_SAMPLES_MIN 64
+
+/* --- trail.c: the opens, cut into passes over the dataset. */
+#define TRAIL_MAX 1024 /* opens that are kept of a beginning */
+#define TRAIL_FEW 96   /* fewer are worth the likeliest hypotheses only */
+#define TRAIL_TAIL 64  /* last opens, to tell echoes and to find where a pass began */
+#define TRAIL_PAUSE_NS (10 * NS_PER_S)
+
+enum { TRAIL_PASS, TRAIL_PAUSED, TRAIL_STARTS };
+
+/* A place where an epoch may have begun. */
+struct trail_start {
+	uint32_t seen[TRAIL_MAX];
+	uint32_t n;                /* of `seen` */
+	uint32_t looked;           /* n when it was looked at last */
+	uint64_t opens;            /* since then, beyond TRAIL_MAX too */
+	bool is_used, is_searched; /* is_searched: all seeds were tried */
+};
+
+struct trail {
+	uint64_t n;         /* samples */
+	struct bitmap seen; /* in this pass */
+	uint64_t pass, opens, last_ns;
+	struct {
+		uint32_t sample;
+		bool is_again; /* seen in this pass before */
+	} tail[TRAIL_TAIL];
+	uint32_t tail_head, tail_count;
+	struct trail_start start[TRAIL_STARTS];
+};
+
+int trail_init(struct trail *trail, uint64_t n) MUST_USE;
+void trail_fini(struct trail *trail);
+/* True: a new pass has begun, with this open or a few before it. */
+bool trail_open(struct trail *trail, uint32_t sample, uint64_t now_ns);
+/* Looks at these numbers of opens are worth it: the one that was reached and not looked at, or 0.
+ */
+uint32_t trail_due(const struct trail *trail, uint32_t start);
+
+/* --- next.c: what is known of the job. */
+struct known {
+	bool is_found; /* the rest is set */
+	struct job_answer last;
+	bool is_guess;         /* not found but expected to come next */
+	uint64_t pass;         /* of the trail, that it is the order of */
+	uint32_t n_seen;       /* opens it was found by, or was refined by last */
+	bool has_step;         /* two epochs were found that are words of one manual_seed */
+	uint32_t step;         /* words from one to the next */
+	bool is_same, is_next; /* two passes in a row: the same seed; seed + 1 */
+	uint32_t told[8];      /* seeds that somebody told */
+	uint32_t n_told;
+};
+
+/* Takes an answer in; before known_spec. */
+void known_found(struct known *known, const struct job_answer *answer, uint64_t pass,
+		 uint32_t n_seen);
+/* The spec for the pass that the last answer is of. False: too long. */
+bool known_spec(const struct known *known, uint64_t n, char out[JOB_SPEC_MAX]);
+/* Whether the order found ends with its pass and the next one is known nevertheless; goes on to it.
+ */
+bool known_can_advance(const struct known *known);
+void known_advance(struct known *known);
+/* Whether the order found predicts later passes. */
+bool known_goes_on(const struct known *known);
+/* Seeds that are likely next; returns how many. */
+#define KNOWN_HINTS 16
+size_t known_hints(const struct known *known, uint32_t hints[KNOWN_HINTS]);
+/* The seeds in a spec that was told. */
+void known_told(struct known *known, const char *spec);
+
+/* --- aim.c: what to do now. */
+enum aim_kind { AIM_NOTHING, AIM_QUICK, AIM_FULL, AIM_REFINE, AIM_NEXT };
+
+struct aim_facts {
+	const struct trail *trail;
+	const struct known *known;
+	enum job_effort effort;
+	enum job_plan plan;
+	uint32_t full_failed; /* searches of all seeds in a row that found nothing */
+	bool is_told;         /* the order in force was told by somebody */
+	uint64_t lost_at;     /* trail->opens when the plan was lost */
+};
+
+struct aim {
+	enum aim_kind kind;
+	uint32_t start; /* of the trail */
+};
+
+struct aim aim_at(const struct aim_facts *facts);
+
+/* --- evidence.c */
+/* Bits, as in module recover: how unlikely is it by chance that n_seen of n samples stand at these
+ * positions (sorted here), many of them at the very start? */
+double evidence_bits(uint32_t *pos, uint32_t n_pos, uint32_t n_seen, uint64_t n);
+
+/* --- guess.c: orders other than torch's permutations. */
+int guess_sequential(const struct job_question *q, struct job_answer *ret) MUST_USE;
+/* Gives up after cpu_ns of the thread's time. */
+int guess_kinds(const struct job_question *q, uint32_t n_seeds, uint64_t cpu_ns,
+		struct job_answer *ret) MUST_USE;
+
+/* --- words.c */
+struct words_facts {
+	const struct known *known;
+	const struct trail *trail;
+	enum job_effort effort;
+	enum job_plan plan;
+	bool is_suspended, is_quick, is_full, was_full;
+	double share, left_s;
+	uint64_t searches, found_after;
+	const char *found;
+};
+void words_say(const struct words_facts *facts, char out[JOB_WORDS_MAX]);
+
+#endif

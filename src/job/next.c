@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From what was found to specs: for the epoch that was looked at, and for the one after it. One
+ * epoch does not tell how a job goes on, so the likeliest is said and the plan verifies it (it also
+ * finds out by itself that set_epoch is not called):
+ *
+ *  - several ranks, or a seed that people type: a DistributedSampler, seed + 1 comes next;
+ *  - word 4e+3 of a manual_seed: a loader, nothing else drawing, words 4 further on come next;
+ *  - two epochs of one manual_seed with other words between them (a validation loader, persistent
+ *    workers): the same distance again, one epoch at a time;
+ *  - any other seed: nothing is known of the next epoch, so the order ends with this one.
+ *
+ * Pure. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "clairfs/recover.h"
+#include "job_priv.h"
+
+/* From this many samples on, torch >= 2.6 shuffles in another way than what is searched for. */
+#define TORCH_LARGE 214748364
+#define LOADER_WORD 3
+#define WORDS_KNOWN 1024  /* of a manual_seed that was found before */
+#define LOADER_STEP 4     /* words of an epoch */
+#define PERSISTENT_STEP 2 /* with workers that live on */
+
+/* A seed found by its neighbourhood to a hint may be a later word of the manual_seed known. */
+static void name_chain(const struct known *k, struct job_answer *a)
+{
+	if (!k->is_found || !k->last.is_chain || a->is_chain || a->spec[0])
+		return;
+	if (!recover_find_word(k->last.manual_seed, a->seed, WORDS_KNOWN, &a->word))
+		return;
+	a->is_chain = true;
+	a->is_likely = false;
+	a->manual_seed = k->last.manual_seed;
+}
+
+void known_found(struct known *k, const struct job_answer *answer, uint64_t pass, uint32_t n_seen)
+{
+	const struct job_answer *last = &k->last;
+	struct job_answer named = *answer, *a = &named;
+	bool is_later = k->is_found && pass == k->pass + 1 && !a->spec[0] && !last->spec[0];
+	bool is_one_chain;
+
+	name_chain(k, a);
+	is_one_chain = is_later && a->is_chain && last->is_chain &&
+		       a->manual_seed == last->manual_seed && a->word > last->word;
+	if (!k->is_found || pass != k->pass || k->is_guess) {
+		k->is_same = is_later && a->seed == last->seed;
+		k->is_next = is_later && a->seed == last->seed + 1;
+		k->has_step = is_one_chain;
+		k->step = is_one_chain ? a->word - last->word : 0;
+	}
+	k->last = *a;
+	k->is_found = true;
+	k->is_guess = false;
+	k->pass = pass;
+	k->n_seen = n_seen;
+}
+
+static uint32_t step_of(const struct known *k)
+{
+	return k->has_step ? k->step : LOADER_STEP;
+}
+
+/* Whether the orders of module order name the chain. */
+static bool is_loader(const struct known *k, uint64_t n)
+{
+	uint32_t step = step_of(k);
+
+	return k->last.is_chain && k->last.world == 1 && n < TORCH_LARGE &&
+	       k->last.word >= LOADER_WORD && (step == LOADER_STEP || step == PERSISTENT_STEP) &&
+	       (k->last.word - LOADER_WORD) % step == 0;
+}
+
+static bool is_endless(const struct known *k, uint64_t n)
+{
+	return k->last.spec[0] || k->last.world > 1 || is_loader(k, n) || k->is_same ||
+	       k->is_next || (k->last.is_likely && !k->last.is_chain);
+}
+
+bool known_goes_on(const struct known *k)
+{
+	return k->is_found && is_endless(k, 0);
+}
+
+/* "0-3+6" */
+static void put_ranks(const struct job_answer *a, FILE *out)
+{
+	uint32_t end;
+
+	fprintf(out, ":rank%s=", a->n_ranks > 1 ? "s" : "");
+	for (uint32_t i = 0; i < a->n_ranks; i = end) {
+		for (end = i + 1; end < a->n_ranks && a->rank[end] == a->rank[end - 1] + 1;)
+			end++;
+		fprintf(out, "%s%" PRIu32, i ? "+" : "", a->rank[i]);
+		if (end - i > 1)
+			fprintf(out, "-%" PRIu32, a->rank[end - 1]);
+	}
+}
+
+static void put_loader(const struct known *k, FILE *out)
+{
+	uint32_t step = step_of(k), epoch = (k->last.word - LOADER_WORD) / step;
+
+	fprintf(out, "torch-loader:seed=%" PRIu32 "%s", k->last.manual_seed,
+		step == PERSISTENT_STEP ? ":persistent=1" : "");
+	if (epoch)
+		fprintf(out, ":start_epoch=%" PRIu32, epoch);
+}
+
+static void put_permutation(const struct known *k, uint64_t n, FILE *out)
+{
+	const struct job_answer *a = &k->last;
+
+	if (a->world > 1) {
+		fprintf(out, "torch-distributed:seed=%" PRIu32 ":world=%" PRIu32, a->seed,
+			a->world);
+		put_ranks(a, out);
+	} else if (!k->is_same && is_endless(k, n)) {
+		fprintf(out, "torch-distributed:seed=%" PRIu32, a->seed);
+	} else {
+		fprintf(out, "torch-randperm:seed=%" PRIu32, a->seed);
+	}
+	if (n >= TORCH_LARGE)
+		fputs(":large=0", out);
+	if (!is_endless(k, n))
+		fputs(":epochs=1", out);
+}
+
+bool known_spec(const struct known *k, uint64_t n, char out[JOB_SPEC_MAX])
+{
+	FILE *file AUTO_FILE = NULL;
+
+	memset(out, 0, JOB_SPEC_MAX);
+	file = fmemopen(out, JOB_SPEC_MAX - 1, "w");
+	if (!file)
+		return false;
+	if (k->last.spec[0])
+		fputs(k->last.spec, file);
+	else if (is_loader(k, n))
+		put_loader(k, file);
+	else
+		put_permutation(k, n, file);
+	return fflush(file) == 0 && !ferror(file);
+}
+
+bool known_can_advance(const struct known *k)
+{
+	return k->is_found && k->has_step && k->last.is_chain && !is_endless(k, 0);
+}
+
+void known_advance(struct known *k)
+{
+	k->last.word += k->step;
+	k->last.seed = recover_word(k->last.manual_seed, k->last.word);
+	k->pass++;
+	k->is_guess = true;
+}
+
+size_t known_hints(const struct known *k, uint32_t hints[KNOWN_HINTS])
+{
+	size_t n = 0;
+
+	for (uint32_t i = 0; i < k->n_told; i++)
+		hints[n++] = k->told[i];
+	if (!k->is_found || k->last.spec[0])
+		return n;
+	hints[n++] = k->last.seed;
+	if (!k->last.is_chain)
+		return n;
+	hints[n++] = k->last.manual_seed;
+	if (k->has_step)
+		hints[n++] = recover_word(k->last.manual_seed, k->last.word + k->step);
+	return n;
+}
+
+void known_told(struct known *k, const char *spec)
+{
+	const char *at = spec ? strstr(spec, ":seed=") : NULL;
+	uint32_t seed = at ? (uint32_t)strtoull(at + strlen(":seed="), NULL, 10) : 0;
+
+	for (uint32_t i = 0; i < k->n_told; i++)
+		if (k->told[i] == seed)
+			return;
+	if (at && k->n_told < ARRAY_LEN(k->told))
+		k->told[k->n_told++] = seed;
+}

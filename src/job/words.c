@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is going on, in words for a person, and no more than is known. Pure. */
+#include <inttypes.h>
+
+#include "job_priv.h"
+
+const char *const job_effort_names[] = { "off", "quick", "full", NULL };
+
+static void say_searching(const struct words_facts *f, const char *why, char out[JOB_WORDS_MAX])
+{
+	if (f->is_full && f->left_s > 0)
+		snprintf(out, JOB_WORDS_MAX,
+			 "%s; looking for one: %.0f %% of all seeds tried, at most %.0f s more",
+			 why, f->share * 100, f->left_s);
+	else if (f->is_full)
+		snprintf(out, JOB_WORDS_MAX, "%s; looking for one: all seeds are being tried", why);
+	else
+		snprintf(out, JOB_WORDS_MAX, "%s; trying likely seeds", why);
+}
+
+static void say_waiting(const struct words_facts *f, const char *why, char out[JOB_WORDS_MAX])
+{
+	const struct trail_start *s = &f->trail->start[TRAIL_PASS];
+
+	if (s->n == 0)
+		snprintf(out, JOB_WORDS_MAX, "%s; nothing was read yet", why);
+	else if (f->searches == 0)
+		snprintf(out, JOB_WORDS_MAX, "%s; watching the first %" PRIu32 " opens", why, s->n);
+	else if (f->was_full)
+		snprintf(out, JOB_WORDS_MAX,
+			 "%s; all seeds were tried, reads follow no order that is known", why);
+	else
+		snprintf(out, JOB_WORDS_MAX, "%s; no likely order among %" PRIu64 " searches%s",
+			 why, f->searches,
+			 f->effort == JOB_QUICK ? " (recover=full tries all seeds)" : "");
+}
+
+void words_say(const struct words_facts *f, char out[JOB_WORDS_MAX])
+{
+	const char *why = "no order told";
+
+	if (f->plan == JOB_PLAN_LOST)
+		why = "reads do not follow the order";
+	else if (f->plan == JOB_PLAN_ENDED)
+		why = "the order has ended";
+	if (f->effort == JOB_OFF)
+		snprintf(out, JOB_WORDS_MAX, "not looking for orders (recover=off)");
+	else if (f->is_suspended)
+		snprintf(out, JOB_WORDS_MAX, "told to follow no order");
+	else if (f->trail->n < JOB_SAMPLES_MIN)
+		snprintf(out, JOB_WORDS_MAX, "too few samples to tell orders apart");
+	else if (f->is_quick || f->is_full)
+		say_searching(f, why, out);
+	else if (f->plan == JOB_PLAN_NONE || f->plan == JOB_PLAN_LOST || f->plan == JOB_PLAN_ENDED)
+		say_waiting(f, why, out);
+	else if (f->found[0] && f->known->is_guess)
+		snprintf(out, JOB_WORDS_MAX, "expected %s, after the epochs before", f->found);
+	else if (f->found[0])
+		snprintf(out, JOB_WORDS_MAX, "found %s after %" PRIu64 " opens (%s)", f->found,
+			 f->found_after, f->was_full ? "all seeds" : "quick");
+	else
+		snprintf(out, JOB_WORDS_MAX, "the order was told");
+}

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Do the real searches find the order of jobs whose opens come as they do on a node? Ranks, each
+ * with loader workers that read batches side by side at their own pace; files opened twice; samples
+ * of somebody else; a look at a few files, or a validation set, before the epoch. The spec found
+ * must make the same epoch for this node as the one the opens were made of.
+ *
+ * Opens are noted as fast as they come, so how many a look has varies; what it finds must not. */
+#include <string.h>
+
+#include "check.h"
+#include "clairfs/base/thr.h"
+#include "clairfs/order.h"
+#include "src/job/job_priv.h"
+
+#define N 20000
+#define OPENS 3000
+#define RANKS_MAX 8
+#define WORKERS 4
+#define BATCH 16
+
+static struct bed {
+	struct mutex mu;
+	struct cond changed;
+	struct job *job;
+	char spec[JOB_SPEC_MAX]; /* mu */
+	unsigned founds;         /* mu */
+} bed;
+
+static int note_found(void *ctx, const char *spec, uint64_t stamp)
+{
+	mutex_lock(&bed.mu);
+	snprintf(bed.spec, sizeof(bed.spec), "%s", spec);
+	bed.founds++;
+	cond_broadcast(&bed.changed);
+	mutex_unlock(&bed.mu);
+	return 0;
+}
+
+static struct order *order_of(const char *text)
+{
+	struct order_params params = { .n = N };
+	struct order_spec *spec = NULL;
+	struct order *order = NULL;
+	struct err err = { 0 };
+
+	if (order_spec_parse(text, &spec, &err) < 0 || order_new(spec, &params, &order, &err) < 0)
+		CHECK_STR(err.msg, "");
+	order_spec_free(spec);
+	return order;
+}
+
+static struct order_epoch *epoch_of(const char *text, uint64_t epoch)
+{
+	struct order *order = order_of(text);
+	struct order_epoch *ep = NULL;
+	struct err err = { 0 };
+
+	if (order_epoch_new(order, epoch, &ep, &err) < 0)
+		CHECK_STR(err.msg, "");
+	order_free(order);
+	return ep;
+}
+
+static void note_foreign(uint32_t sample, uint64_t *random)
+{
+	if (check_rand_below(random, 25) == 0)
+		job_note_open(bed.job, (uint32_t)check_rand_below(random, N));
+	if (check_rand_below(random, 5) == 0)
+		job_note_open(bed.job, sample);
+}
+
+/* Opens of an epoch; every rank has its workers. */
+static void read_epoch(const char *text, uint64_t epoch, uint32_t n_ranks, uint64_t *random)
+{
+	struct order_epoch *ep = epoch_of(text, epoch);
+	uint32_t at[RANKS_MAX][WORKERS] = { { 0 } };
+
+	for (uint32_t i = 0; i < OPENS; i++) {
+		uint32_t r = (uint32_t)check_rand_below(random, n_ranks);
+		uint32_t w = (uint32_t)check_rand_below(random, WORKERS), nth = at[r][w]++;
+		uint64_t pos = (nth / BATCH * WORKERS + w) * BATCH + nth % BATCH;
+
+		pos = pos * n_ranks + r; /* of the node */
+		if (pos >= ep->length)
+			continue;
+		job_note_open(bed.job, ep->sample[pos]);
+		note_foreign(ep->sample[pos], random);
+	}
+	order_epoch_free(ep);
+}
+
+/* What the job says the order is must be the order. */
+static void check_found(const char *want, uint64_t epoch)
+{
+	struct order_epoch *a = epoch_of(want, epoch), *b;
+	struct order *order;
+
+	mutex_lock(&bed.mu);
+	while (bed.founds == 0)
+		cond_wait(&bed.changed, &bed.mu);
+	mutex_unlock(&bed.mu);
+	job_stop(bed.job); /* whatever it refines is refined */
+	printf("# %s: %s\n", want, bed.spec);
+	order = order_of(bed.spec);
+	b = epoch_of(bed.spec, order_info(order)->start_epoch);
+	CHECK_U64(b->length, a->length);
+	CHECK_BYTES(b->sample, a->sample, a->length * sizeof(*a->sample));
+	order_epoch_free(a);
+	order_epoch_free(b);
+	order_free(order);
+}
+
+static void run(const char *text, uint64_t epoch, uint32_t n_ranks, bool has_strays)
+{
+	struct job_params p = { .n = N,
+				.effort = JOB_QUICK,
+				.clock = clock_monotonic(),
+				.metrics = metrics_new(),
+				.found = note_found };
+	uint64_t random = check_seed();
+	struct err err = { 0 };
+
+	memset(&bed, 0, sizeof(bed));
+	mutex_init(&bed.mu);
+	cond_init(&bed.changed);
+	CHECK(p.metrics != NULL);
+	CHECK_INT(job_new(&p, &bed.job, &err), 0);
+	CHECK_INT(job_start(bed.job, &err), 0);
+	for (uint32_t i = 0; has_strays && i < 12; i++)
+		job_note_open(bed.job, (uint32_t)check_rand_below(&random, N));
+	read_epoch(text, epoch, n_ranks, &random);
+	check_found(text, epoch);
+	job_free(bed.job);
+	metrics_free(p.metrics);
+}
+
+static void distributed_sampler(void)
+{
+	run("torch-distributed:seed=0", 3, 1, false);
+	run("torch-distributed:seed=12345:world=2:rank=1", 0, 1, true);
+	run("torch-distributed:seed=7:world=8:ranks=4-7", 5, 4, false);
+}
+
+static void manual_seed(void)
+{
+	run("torch-loader:seed=42", 0, 1, true);
+	run("torch-loader:seed=60000", 0, 1, false);
+	run("torch-loader:seed=42", 2, 1, false);
+}
+
+static void other_orders(void)
+{
+	run("sequential", 0, 1, true);
+	run("numpy-legacy:seed=42", 0, 1, false);
+}
+
+static const struct check_test tests[] = {
+	{ "distributed_sampler", distributed_sampler },
+	{ "manual_seed", manual_seed },
+	{ "other_orders", other_orders },
+};
+
+CHECK_MAIN(tests)

@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The job's thread with searches of the test's own: what is asked, what becomes of the answers, and
+ * what happens when somebody tells an order, or the mount ends, in the middle of it. */
+#include <errno.h>
+#include <string.h>
+
+#include "check.h"
+#include "clairfs/base/thr.h"
+#include "src/job/job_priv.h"
+
+#define N 10000
+
+/* What the searches are to do; shared with the job's thread. */
+static struct bed {
+	struct mutex mu;
+	struct cond changed;
+	struct job *job;
+	int quick_rc, full_rc; /* mu, like all below */
+	struct job_answer answer;
+	bool is_blocking, is_blocking_full; /* searches wait until they are cancelled */
+	bool is_inside;
+	unsigned quicks, fulls, refines, founds, cancels;
+	struct job_question asked;
+	char spec[JOB_SPEC_MAX];
+	int found_rc;
+} bed;
+
+static int answer(const struct job_question *q, int rc, unsigned *count, struct job_answer *ret)
+{
+	bool is_blocking;
+
+	mutex_lock(&bed.mu);
+	is_blocking = bed.is_blocking || (bed.is_blocking_full && count == &bed.fulls);
+	(*count)++;
+	bed.asked = *q;
+	bed.is_inside = true;
+	cond_broadcast(&bed.changed);
+	while (is_blocking && !atomic_load(q->cancel))
+		(void)cond_wait_for(&bed.changed, &bed.mu, NS_PER_MS);
+	if (is_blocking) {
+		bed.cancels++;
+		rc = -ECANCELED;
+	}
+	*ret = bed.answer;
+	bed.is_inside = false;
+	cond_broadcast(&bed.changed);
+	mutex_unlock(&bed.mu);
+	return rc;
+}
+
+static int fake_quick(const struct job_question *q, struct job_answer *ret)
+{
+	return answer(q, bed.quick_rc, &bed.quicks, ret);
+}
+
+static int fake_full(const struct job_question *q, struct job_answer *ret)
+{
+	q->progress(q->progress_ctx, 0.37, 120);
+	return answer(q, bed.full_rc, &bed.fulls, ret);
+}
+
+static int fake_refine(const struct job_question *q, struct job_answer *ret)
+{
+	return answer(q, 0, &bed.refines, ret);
+}
+
+static int fake_found(void *ctx, const char *spec, uint64_t stamp)
+{
+	CHECK(job_is_current(bed.job, stamp));
+	mutex_lock(&bed.mu);
+	snprintf(bed.spec, sizeof(bed.spec), "%s", spec);
+	bed.founds++;
+	cond_broadcast(&bed.changed);
+	mutex_unlock(&bed.mu);
+	return bed.found_rc;
+}
+
+static uint64_t fake_now(struct clock *clock)
+{
+	return 1;
+}
+
+static const struct job_searches fakes = { fake_quick, fake_full, fake_refine };
+static struct clock fake_clock = { fake_now };
+
+static void set_up(enum job_effort effort, const char *told)
+{
+	struct job_params p = { .n = N,
+				.effort = effort,
+				.told = told,
+				.world = 16,
+				.threads = 3,
+				.clock = &fake_clock,
+				.metrics = metrics_new(),
+				.searches = &fakes,
+				.found = fake_found };
+	struct err err = { 0 };
+
+	memset(&bed, 0, sizeof(bed));
+	mutex_init(&bed.mu);
+	cond_init(&bed.changed);
+	bed.quick_rc = bed.full_rc = -ENOENT;
+	bed.answer = (struct job_answer){ .seed = 7, .is_likely = true, .world = 1, .n_ranks = 1 };
+	CHECK(p.metrics != NULL);
+	CHECK_INT(job_new(&p, &bed.job, &err), 0);
+	CHECK_INT(job_start(bed.job, &err), 0);
+}
+
+static void tear_down(void)
+{
+	job_stop(bed.job);
+	job_free(bed.job);
+}
+
+static void open_samples(uint32_t first, uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++)
+		job_note_open(bed.job, (first + i) * 7 % N);
+}
+
+/* Waits until a counter of the bed has reached a value. */
+static void wait_for(const unsigned *count, unsigned want)
+{
+	mutex_lock(&bed.mu);
+	while (*count < want)
+		cond_wait(&bed.changed, &bed.mu);
+	mutex_unlock(&bed.mu);
+}
+
+static struct job_status status(void)
+{
+	struct job_status st;
+
+	job_get_status(bed.job, &st);
+	return st;
+}
+
+/* The answer is settled a moment after the search has given it. */
+static void wait_settled(uint64_t searches)
+{
+	while (status().searches < searches || status().is_searching)
+		sched_yield();
+}
+
+static void first_opens_are_looked_at(void)
+{
+	set_up(JOB_QUICK, NULL);
+	CHECK_CONTAINS(status().words, "nothing was read yet");
+	open_samples(0, 31);
+	CHECK_CONTAINS(status().words, "watching the first 31 opens");
+	bed.quick_rc = 0;
+	open_samples(31, 1);
+	wait_for(&bed.founds, 1);
+	wait_settled(1);
+	CHECK_STR(bed.spec, "torch-distributed:seed=7");
+	CHECK_U64(bed.asked.n, N);
+	CHECK_U64(bed.asked.n_seen, 32);
+	CHECK_U64(bed.asked.world, 16);
+	CHECK_U64(bed.asked.threads, 3);
+	CHECK(bed.asked.is_first);
+	CHECK_STR(status().words, "found torch-distributed:seed=7 after 32 opens (quick)");
+	CHECK_STR(status().found, "torch-distributed:seed=7");
+	CHECK_U64(status().orders_found, 1);
+	tear_down();
+}
+
+static void all_seeds_come_last(void)
+{
+	set_up(JOB_FULL, NULL);
+	bed.is_blocking_full = true;
+	open_samples(0, 1200);
+	wait_for(&bed.fulls, 1);
+	CHECK_CONTAINS(status().words, "no order told; looking for one: 37 % of all seeds tried, "
+				       "at most 120 s more");
+	CHECK(status().is_full);
+	CHECK(bed.quicks >= 1);
+	tear_down(); /* in the middle of it */
+	CHECK_U64(bed.cancels, 1);
+	CHECK_U64(bed.founds, 0);
+}
+
+static void all_seeds_are_tried_once(void)
+{
+	set_up(JOB_FULL, NULL);
+	open_samples(0, 2000);
+	wait_for(&bed.fulls, 1);
+	while (status().is_searching || status().searches < bed.quicks + bed.fulls)
+		sched_yield();
+	open_samples(2000, 3000);
+	CHECK_CONTAINS(status().words, "all seeds were tried");
+	CHECK_U64(bed.fulls, 1);
+	tear_down();
+}
+
+static void who_tells_an_order_ends_the_search(void)
+{
+	set_up(JOB_FULL, NULL);
+	bed.is_blocking = true;
+	bed.quick_rc = 0;
+	open_samples(0, 40);
+	wait_for(&bed.quicks, 1);
+	job_note_told(bed.job, "torch-randperm:seed=5");
+	wait_for(&bed.cancels, 1);
+	while (status().is_searching)
+		sched_yield();
+	CHECK_STR(status().words, "the order was told");
+	CHECK_U64(bed.founds, 0);
+	open_samples(40, 500);
+	job_note_plan(bed.job, JOB_PLAN_FOLLOWED);
+	/* It is wrong: then what was told is a hint. */
+	mutex_lock(&bed.mu);
+	bed.is_blocking = false;
+	mutex_unlock(&bed.mu);
+	job_note_plan(bed.job, JOB_PLAN_LOST);
+	CHECK_U64(bed.quicks, 1);
+	open_samples(540, 256);
+	wait_for(&bed.founds, 1);
+	CHECK_U64(bed.asked.n_hints, 1);
+	tear_down();
+}
+
+static void no_order_means_none(void)
+{
+	set_up(JOB_FULL, NULL);
+	job_note_told(bed.job, NULL);
+	open_samples(0, 3000);
+	CHECK_STR(status().words, "told to follow no order");
+	tear_down();
+	CHECK_U64(bed.quicks + bed.fulls, 0);
+}
+
+static void an_order_that_cannot_be_followed_is_not_said_to_be_found(void)
+{
+	set_up(JOB_QUICK, NULL);
+	bed.quick_rc = 0;
+	bed.found_rc = -ENOMEM;
+	open_samples(0, 40);
+	wait_for(&bed.founds, 1);
+	wait_settled(1);
+	CHECK_U64(status().orders_found, 0);
+	CHECK_STR(status().found, "");
+	tear_down();
+}
+
+static void off_is_off(void)
+{
+	set_up(JOB_OFF, NULL);
+	open_samples(0, 5000);
+	CHECK_STR(status().words, "not looking for orders (recover=off)");
+	tear_down();
+	CHECK_U64(bed.quicks + bed.fulls, 0);
+}
+
+/* A few dozen opens fitted one rank; with more it is four of eight. */
+static void the_world_may_change(void)
+{
+	set_up(JOB_QUICK, NULL);
+	bed.quick_rc = 0;
+	open_samples(0, 32);
+	wait_for(&bed.founds, 1);
+	wait_settled(1);
+	job_note_plan(bed.job, JOB_PLAN_FOLLOWED);
+	mutex_lock(&bed.mu);
+	bed.answer.world = 8;
+	bed.answer.n_ranks = 4;
+	memcpy(bed.answer.rank, (uint32_t[]){ 4, 5, 6, 7 }, 16);
+	mutex_unlock(&bed.mu);
+	open_samples(32, 200);
+	wait_for(&bed.founds, 2);
+	CHECK_STR(bed.spec, "torch-distributed:seed=7:world=8:ranks=4-7");
+	CHECK_U64(bed.asked.seed, 7);
+	tear_down();
+}
+
+/* Nobody may hold up the opens, whatever the searches do; and samples that do not exist are no
+ * opens. */
+static void hostile_opens(void)
+{
+	set_up(JOB_FULL, NULL);
+	bed.is_blocking = true;
+	for (uint32_t i = 0; i < 100000; i++)
+		job_note_open(bed.job, i * 2654435761u);
+	job_note_open(bed.job, UINT32_MAX);
+	job_note_open(bed.job, N);
+	tear_down();
+}
+
+static const struct check_test tests[] = {
+	{ "first_opens_are_looked_at", first_opens_are_looked_at },
+	{ "all_seeds_come_last", all_seeds_come_last },
+	{ "all_seeds_are_tried_once", all_seeds_are_tried_once },
+	{ "who_tells_an_order_ends_the_search", who_tells_an_order_ends_the_search },
+	{ "no_order_means_none", no_order_means_none },
+	{ "an_order_that_cannot_be_followed_is_not_said_to_be_found",
+	  an_order_that_cannot_be_followed_is_not_said_to_be_found },
+	{ "off_is_off", off_is_off },
+	{ "the_world_may_change", the_world_may_change },
+	{ "hostile_opens", hostile_opens },
+};
+
+CHECK_MAIN(tests)

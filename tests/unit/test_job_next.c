@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From what was found to the spec of this epoch and the next, and what is to be done when. */
+#include <string.h>
+
+#include "check.h"
+#include "clairfs/order.h"
+#include "clairfs/recover.h"
+#include "src/job/job_priv.h"
+
+#define N 100000
+
+static void check_spec(const struct known *k, const char *want)
+{
+	struct order_spec *spec = NULL;
+	char text[JOB_SPEC_MAX];
+	struct err err = { 0 };
+
+	CHECK(known_spec(k, N, text));
+	CHECK_STR(text, want);
+	if (order_spec_parse(text, &spec, &err) < 0)
+		CHECK_STR(err.msg, "");
+	CHECK(known_goes_on(k) == !strstr(text, ":epochs=1"));
+	order_spec_free(spec);
+}
+
+static struct job_answer plain(uint32_t seed, bool is_likely)
+{
+	return (struct job_answer){
+		.seed = seed, .is_likely = is_likely, .world = 1, .n_ranks = 1
+	};
+}
+
+static struct job_answer chain(uint32_t manual_seed, uint32_t word)
+{
+	return (struct job_answer){ .seed = recover_word(manual_seed, word),
+				    .is_chain = true,
+				    .manual_seed = manual_seed,
+				    .word = word,
+				    .world = 1,
+				    .n_ranks = 1 };
+}
+
+static void one_epoch_is_all_that_is_known(void)
+{
+	struct job_answer a = plain(3456789012, false);
+	struct known k = { 0 };
+
+	known_found(&k, &a, 0, 100);
+	check_spec(&k, "torch-randperm:seed=3456789012:epochs=1");
+	CHECK(!known_can_advance(&k));
+	a = plain(7, true);
+	known_found(&k, &a, 0, 100);
+	check_spec(&k, "torch-distributed:seed=7");
+	a.world = 8;
+	a.n_ranks = 4;
+	memcpy(a.rank, (uint32_t[]){ 0, 1, 2, 6 }, 4 * sizeof(uint32_t));
+	known_found(&k, &a, 0, 100);
+	check_spec(&k, "torch-distributed:seed=7:world=8:ranks=0-2+6");
+}
+
+static void two_epochs_tell_more(void)
+{
+	struct job_answer a = plain(3456789012, false), b = plain(3456789013, false);
+	struct known k = { 0 };
+
+	known_found(&k, &a, 3, 100);
+	known_found(&k, &b, 4, 100);
+	check_spec(&k, "torch-distributed:seed=3456789013");
+	memset(&k, 0, sizeof(k));
+	known_found(&k, &a, 3, 100);
+	known_found(&k, &a, 4, 100);
+	check_spec(&k, "torch-randperm:seed=3456789012");
+	/* A pass between them that was not found: nothing follows from it. */
+	known_found(&k, &b, 6, 100);
+	check_spec(&k, "torch-randperm:seed=3456789013:epochs=1");
+}
+
+static void words_of_a_manual_seed(void)
+{
+	struct job_answer a = chain(42, 3), b = chain(42, 5), c = chain(42, 27);
+	struct known k = { 0 };
+
+	known_found(&k, &a, 0, 100);
+	check_spec(&k, "torch-loader:seed=42");
+	known_found(&k, &b, 1, 100);
+	check_spec(&k, "torch-loader:seed=42:persistent=1:start_epoch=1");
+	memset(&k, 0, sizeof(k));
+	known_found(&k, &c, 1, 100);
+	check_spec(&k, "torch-loader:seed=42:start_epoch=6");
+}
+
+/* A validation loader draws as well: six words from epoch to epoch. The second seed is found by its
+ * neighbourhood to a hint, so that nobody says which word it is. */
+static void other_draws_between_epochs(void)
+{
+	struct job_answer a = chain(42, 3), b = plain(recover_word(42, 9), true);
+	struct known k = { 0 };
+
+	known_found(&k, &a, 0, 100);
+	CHECK(!known_can_advance(&k));
+	known_found(&k, &b, 1, 100);
+	CHECK(k.last.is_chain && k.last.word == 9 && k.step == 6);
+	CHECK(known_can_advance(&k));
+	for (uint32_t pass = 2; pass < 5; pass++) {
+		char want[64];
+
+		known_advance(&k);
+		snprintf(want, sizeof(want), "torch-randperm:seed=%u:epochs=1",
+			 recover_word(42, 3 + 6 * pass));
+		check_spec(&k, want);
+		CHECK_U64(k.pass, pass);
+		CHECK(k.is_guess);
+	}
+	/* What is found in that pass replaces the guess. */
+	b = plain(3456789012, false);
+	known_found(&k, &b, 4, 100);
+	CHECK(!k.is_guess && !known_can_advance(&k));
+}
+
+static void hints_are_what_was_told_and_found(void)
+{
+	struct job_answer a = chain(42, 3);
+	uint32_t hints[KNOWN_HINTS];
+	struct known k = { 0 };
+
+	CHECK_U64(known_hints(&k, hints), 0);
+	for (int i = 0; i < 100; i++) {
+		char spec[64];
+
+		snprintf(spec, sizeof(spec), "torch-distributed:seed=%d:world=2", i / 2);
+		known_told(&k, spec);
+	}
+	known_told(&k, "sequential");
+	known_told(&k, NULL);
+	known_found(&k, &a, 0, 100);
+	CHECK_U64(known_hints(&k, hints), 10);
+	CHECK_U64(hints[7], 7);
+	CHECK_U64(hints[8], a.seed);
+	CHECK_U64(hints[9], 42);
+}
+
+/* --- what to do --- */
+
+static enum aim_kind aim(const struct aim_facts *f)
+{
+	return aim_at(f).kind;
+}
+
+static void looks_before_all_seeds(void)
+{
+	struct known known = { 0 };
+	struct trail t;
+	struct aim_facts f = { &t, &known, JOB_FULL, JOB_PLAN_NONE, 0, false, 0 };
+
+	CHECK_INT(trail_init(&t, N), 0);
+	CHECK_INT(aim(&f), AIM_NOTHING);
+	for (uint32_t i = 0; i < 2000; i++) {
+		(void)trail_open(&t, i * 7, i + 1);
+		if (aim(&f) == AIM_NOTHING)
+			continue;
+		if (aim(&f) == AIM_FULL)
+			break;
+		CHECK_INT(aim(&f), AIM_QUICK);
+		t.start[TRAIL_PASS].looked = t.start[TRAIL_PASS].n;
+	}
+	CHECK_INT(aim(&f), AIM_FULL);
+	CHECK(t.start[TRAIL_PASS].looked >= 128);
+	f.effort = JOB_QUICK;
+	CHECK_INT(aim(&f), AIM_NOTHING);
+	f.effort = JOB_FULL;
+	t.start[TRAIL_PASS].is_searched = true;
+	CHECK_INT(aim(&f), AIM_NOTHING);
+	t.start[TRAIL_PASS].is_searched = false;
+	f.full_failed = 2; /* this job draws its samples some other way */
+	CHECK_INT(aim(&f), AIM_NOTHING);
+	trail_fini(&t);
+}
+
+static void what_is_followed_is_left_alone(void)
+{
+	static const enum job_plan fine[] = { JOB_PLAN_BUSY, JOB_PLAN_FOLLOWED };
+	struct known known = { 0 };
+	struct trail t;
+	struct aim_facts f = { &t, &known, JOB_FULL, JOB_PLAN_LOST, 0, true, 0 };
+
+	CHECK_INT(trail_init(&t, N), 0);
+	for (uint32_t i = 0; i < 255; i++)
+		(void)trail_open(&t, i * 7, i + 1);
+	CHECK_INT(aim(&f), AIM_NOTHING); /* the plan looks for its place by itself */
+	(void)trail_open(&t, 5, 300);
+	CHECK_INT(aim(&f), AIM_QUICK);
+	for (size_t i = 0; i < ARRAY_LEN(fine); i++) {
+		f.plan = fine[i];
+		CHECK_INT(aim(&f), AIM_NOTHING);
+	}
+	f.effort = JOB_OFF;
+	f.plan = JOB_PLAN_NONE;
+	CHECK_INT(aim(&f), AIM_NOTHING);
+	trail_fini(&t);
+}
+
+/* After an epoch whose order ended: not its first opens again, but those of the next. */
+static void the_next_epoch_is_looked_at_afresh(void)
+{
+	struct job_answer a = plain(3456789012, false);
+	struct known known = { 0 };
+	struct trail t;
+	struct aim_facts f = { &t, &known, JOB_FULL, JOB_PLAN_ENDED, 0, false, 0 };
+
+	CHECK_INT(trail_init(&t, 1000), 0);
+	for (uint32_t i = 0; i < 1000; i++)
+		(void)trail_open(&t, i * 7 % 1000, i + 1);
+	known_found(&known, &a, t.pass, 1000);
+	CHECK_INT(aim(&f), AIM_NOTHING);
+	for (uint32_t i = 0; i < 40; i++)
+		(void)trail_open(&t, i * 11 % 1000, 2000 + i);
+	CHECK_U64(t.pass, 1);
+	CHECK_INT(aim(&f), AIM_QUICK);
+	trail_fini(&t);
+}
+
+static void world_is_judged_again_with_more(void)
+{
+	struct job_answer a = plain(5, true);
+	struct known known = { 0 };
+	struct trail t;
+	struct aim_facts f = { &t, &known, JOB_QUICK, JOB_PLAN_FOLLOWED, 0, false, 0 };
+
+	CHECK_INT(trail_init(&t, N), 0);
+	known_found(&known, &a, 0, 32);
+	for (uint32_t i = 0; i < 127; i++)
+		(void)trail_open(&t, i * 7, i + 1);
+	CHECK_INT(aim(&f), AIM_NOTHING);
+	(void)trail_open(&t, 3, 200);
+	CHECK_INT(aim(&f), AIM_REFINE);
+	known.n_seen = 128;
+	CHECK_INT(aim(&f), AIM_NOTHING);
+	for (uint32_t i = 0; i < 2000; i++)
+		(void)trail_open(&t, 10000 + i * 7, 1000 + i);
+	CHECK_INT(aim(&f), AIM_REFINE);
+	known.n_seen = TRAIL_MAX;
+	CHECK_INT(aim(&f), AIM_NOTHING);
+	trail_fini(&t);
+}
+
+static void a_known_next_epoch_is_told_at_the_end_of_this_one(void)
+{
+	struct job_answer a = chain(42, 3), b = chain(42, 13);
+	struct known known = { 0 };
+	struct trail t;
+	struct aim_facts f = { &t, &known, JOB_QUICK, JOB_PLAN_FOLLOWED, 0, false, 0 };
+
+	CHECK_INT(trail_init(&t, N), 0);
+	known_found(&known, &a, 0, 32);
+	known_found(&known, &b, 1, 32);
+	CHECK_INT(aim(&f), AIM_NOTHING);
+	f.plan = JOB_PLAN_ENDED;
+	CHECK_INT(aim(&f), AIM_NEXT);
+	trail_fini(&t);
+}
+
+static const struct check_test tests[] = {
+	{ "one_epoch_is_all_that_is_known", one_epoch_is_all_that_is_known },
+	{ "two_epochs_tell_more", two_epochs_tell_more },
+	{ "words_of_a_manual_seed", words_of_a_manual_seed },
+	{ "other_draws_between_epochs", other_draws_between_epochs },
+	{ "hints_are_what_was_told_and_found", hints_are_what_was_told_and_found },
+	{ "looks_before_all_seeds", looks_before_all_seeds },
+	{ "what_is_followed_is_left_alone", what_is_followed_is_left_alone },
+	{ "the_next_epoch_is_looked_at_afresh", the_next_epoch_is_looked_at_afresh },
+	{ "world_is_judged_again_with_more", world_is_judged_again_with_more },
+	{ "a_known_next_epoch_is_told_at_the_end_of_this_one",
+	  a_known_next_epoch_is_told_at_the_end_of_this_one },
+};
+
+CHECK_MAIN(tests)
