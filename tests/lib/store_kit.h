@@ -23,8 +23,8 @@ struct file_identity kit_identity(struct kit_file file);
 /* Heap, a multiple of KIT_BLOCK long and aligned; zeros behind the length. */
 uint8_t *kit_bytes(struct kit_file file, uint32_t piece, uint32_t *ret_length);
 
-/* A directory of mode 0700 on a filesystem in memory where there is one; removed at exit. Its path is
- * the kit's. */
+/* A directory of mode 0700 on a filesystem in memory where there is one; removed at exit. Its path
+ * is the kit's. */
 const char *kit_dir(const char *name);
 /* Persistent, small segments, two reads at a time. */
 struct store_params kit_params(const char *dir);
