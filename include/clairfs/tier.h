@@ -97,9 +97,10 @@ struct source_params {
 };
 /* Reads a piece with the identity checked before and after (fstat on the open file, no extra path
  * lookup). When the identity is not `expect`, status is -ESTALE with is_changed and st says what
- * the file is now (which may be no file: look at st_mode). A file that has not changed and has fewer bytes than its
- * size says is -EIO. A length of 0 only compares the identity. Whatever fails on a kept descriptor, and an ESTALE of the
- * filesystem, is tried again through the path, once. Counts reads that succeeded, and errors other
+ * the file is now (which may be no file: look at st_mode). A file that has not changed and has
+ * fewer bytes than its size says is -EIO. A length of 0 only compares the identity. Whatever fails
+ * on a kept descriptor, and an ESTALE of the filesystem, is tried again through the path, once.
+ * Counts reads that succeeded, and errors other
  * than is_changed: that is an answer. */
 int source_new(const struct source_params *params, struct tier **ret, struct err *err) MUST_USE;
 

@@ -15,11 +15,11 @@
 #include "clairfs/recover.h"
 #include "job_priv.h"
 
-#define QUICK_NICE 5
+#define QUICK_NICE 0 /* beside that of the thread that asks */
 #define FULL_NICE 19
 #define QUICK_THREADS 2
-#define SAMPLES_A_RANK 16 /* fewer are no epoch to speak of */
-#define FULL_WORLD_MAX 64 /* all seeds are tried for a launcher's world up to this */
+#define SAMPLES_A_RANK 256 /* a world in which a rank reads less is not tried */
+#define FULL_WORLD_MAX 64  /* all seeds are tried for a launcher's world up to this */
 #define KIND_SEEDS_QUICK 32
 #define KIND_SEEDS_FULL 1024
 #define KIND_QUICK_NS (NS_PER_S / 4)

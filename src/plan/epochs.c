@@ -134,7 +134,8 @@ static bool epochs_absorb(struct plan *plan)
 {
 	uint32_t left = ABSORB_CHUNK;
 	/* Part of the arena is for what is on its way. */
-	uint64_t slack = MIN(fetch_horizon(plan) * plan->mean_pages, plan->arena_pages / 8);
+	uint64_t busy = plan->hold_reads + 2 * plan->inflight_source;
+	uint64_t slack = MIN(busy * plan->mean_pages, plan->arena_pages / 8);
 	uint64_t worth_pages = plan->arena_pages - slack;
 
 	for (uint32_t i = 0; i < 2; i++) {

@@ -97,7 +97,7 @@ uint64_t fetch_step(struct plan *plan, uint64_t now_ns)
 {
 	uint64_t wake = UINT64_MAX, horizon = fetch_horizon(plan);
 	uint64_t store_horizon = fetch_store_horizon(plan);
-	bool is_source_open = true;
+	bool is_source_open = true, is_grouped = true;
 
 	if (!is_prefetching(plan))
 		return UINT64_MAX;
@@ -106,7 +106,7 @@ uint64_t fetch_step(struct plan *plan, uint64_t now_ns)
 	while (actions_room(plan) > ACTIONS_MAX / 8) {
 		uint64_t source = is_source_open ? fetch_first(plan, SET_WANT) : NO_POS;
 		uint64_t store = fetch_store_allows(plan) ? fetch_first(plan, SET_STORE) : NO_POS;
-		uint64_t due = MIN(source, store);
+		uint64_t due = MIN(source, store), last;
 		uint32_t sample;
 
 		if (store != NO_POS && store - plan_low(plan) > store_horizon) {
@@ -115,6 +115,9 @@ uint64_t fetch_step(struct plan *plan, uint64_t now_ns)
 		}
 		if (due == NO_POS)
 			break;
+		last = due;
+		if (due != store && is_grouped)
+			due = group_next(plan, due, &last);
 		sample = fetch_sample_at(plan, due);
 		if (due != store &&
 		    !budget_allows(plan, now_ns, (uint64_t)plan->item[sample].pages * PAGE_BYTES,
@@ -122,8 +125,15 @@ uint64_t fetch_step(struct plan *plan, uint64_t now_ns)
 			is_source_open = false;
 			continue;
 		}
-		if (!fetch_has_room(plan, plan->item[sample].pages, due, horizon))
-			break;
+		if (!fetch_has_room(plan, plan->item[sample].pages, last, horizon)) {
+			/* What is due first may still find room; but far ahead it would only push
+			 * out others of its group. */
+			if (due == store || last == source || source - plan_low(plan) > horizon)
+				break;
+			group_forget(plan);
+			is_grouped = false;
+			continue;
+		}
 		fetch_issue(plan, sample, due == store);
 	}
 	return wake;

@@ -11,6 +11,8 @@
 #include "plan_priv.h"
 
 #define REACH_MOST 64.0
+#define REACH_FIRST 4.0
+#define WINDOWS 64u /* of a pass */
 #define REACH_LEAST 0.25
 #define LATE_PART 64u /* one read of so many is late: too near */
 #define OVER_PART 20u /* of a pass may be read beyond what must be */
@@ -20,15 +22,24 @@ void horizon_init(struct plan *plan)
 	plan->horizon.reach = 1;
 }
 
+/* Where readers may be that keep in step, as far as that is known. */
+static uint64_t horizon_readers(const struct plan *plan)
+{
+	return plan->reader_span ? MIN(plan->reader_span, plan->span) : plan->span;
+}
+
 uint64_t fetch_horizon(const struct plan *plan)
 {
 	const struct budget *b = &plan->budget;
-	double slow_ns = b->latency_ns + 4 * b->deviation_ns;
-	uint64_t most = MAX(plan->arena_pages / plan->mean_pages / 2, 8);
-	double more = (double)plan->span / 4 + 2 * plan->inflight_source +
+	double slow_ns = b->latency_ns + 4 * b->deviation_ns, reach = plan->horizon.reach;
+	uint64_t most = MAX(plan->arena_pages / plan->mean_pages / 2, 8), h;
+	uint64_t readers = horizon_readers(plan);
+	double more = (double)readers / 16 + 2 * plan->inflight_source +
 		      2 * b->rate * slow_ns / (double)NS_PER_S;
-	uint64_t h = plan->span + (uint64_t)(more * plan->horizon.reach);
 
+	h = readers + (uint64_t)(more * reach);
+	if (reach > 1)
+		h += (uint64_t)((double)readers / 2 * (reach - 1));
 	if (plan->state == PLAN_SLOWED || plan->is_unprovable)
 		h /= 4;
 	return MIN(MAX(h, 8), most);
@@ -37,18 +48,27 @@ uint64_t fetch_horizon(const struct plan *plan)
 /* The store answers at once: beyond the readers what is in it only takes room. */
 uint64_t fetch_store_horizon(const struct plan *plan)
 {
-	return MIN(fetch_horizon(plan), plan->span + 2 * plan->inflight_store);
+	return MIN(fetch_horizon(plan), horizon_readers(plan) + 2 * plan->inflight_store);
+}
+
+/* The source was at times much slower than at others, and that was felt. */
+static bool horizon_swings(const struct plan *plan)
+{
+	return plan->horizon.slowest_late_ns > plan->horizon.fastest_ns * 3 / 2;
 }
 
 /* A sample was opened that its readers must wait for. */
 static void horizon_late(struct plan *plan)
 {
 	uint64_t every = MAX(plan->span, SCORE_READS);
+	double most;
 
-	plan->horizon.is_late_pass = true;
+	plan->horizon.is_late_pass = plan->horizon.is_late_window = true;
 	if (++plan->horizon.late * LATE_PART <= every)
 		return;
-	plan->horizon.reach = MIN(plan->horizon.reach * 2, REACH_MOST);
+	/* In the first pass nothing can be there in time: that says little. */
+	most = cur_slot(plan)->index || horizon_swings(plan) ? REACH_MOST : REACH_FIRST;
+	plan->horizon.reach = MIN(plan->horizon.reach * 2, MAX(most, plan->horizon.reach));
 	plan->horizon.late = 0;
 	plan->horizon.calm_until =
 		plan->reads + 2 * every; /* what is on its way was asked for late */
@@ -75,6 +95,25 @@ void horizon_asked(struct plan *plan, uint32_t pages)
 	plan->horizon.asked_pages += pages;
 }
 
+void horizon_fetched(struct plan *plan, uint64_t now_ns)
+{
+	uint64_t took, every = MAX(cur_slot(plan)->length / WINDOWS, SCORE_READS);
+	struct horizon *h = &plan->horizon;
+
+	if (++h->done < every)
+		return;
+	took = now_ns - h->began_ns;
+	/* The first ones are of a source that is still being sounded out. */
+	if (++h->windows > 4) {
+		h->fastest_ns = h->fastest_ns ? MIN(h->fastest_ns, took) : took;
+		if (h->is_late_window)
+			h->slowest_late_ns = MAX(h->slowest_late_ns, took);
+	}
+	h->began_ns = now_ns;
+	h->done = 0;
+	h->is_late_window = false;
+}
+
 /* A pass has ended: whether more was read than must be. */
 void horizon_rolled(struct plan *plan, const struct slot *old)
 {
@@ -84,9 +123,13 @@ void horizon_rolled(struct plan *plan, const struct slot *old)
 	if (old->index && old->low == old->length &&
 	    plan->horizon.asked_pages + MIN(kept, all) > all + all / OVER_PART)
 		plan->horizon.reach = MAX(plan->horizon.reach / 2, REACH_LEAST);
+	else if (!horizon_swings(plan) && plan->horizon.reach > 1)
+		plan->horizon.reach = 1 + (plan->horizon.reach - 1) / 2;
 	else if (!plan->horizon.is_late_pass && plan->horizon.reach > 1)
-		plan->horizon.reach = MAX(plan->horizon.reach * 7 / 8, 1);
+		plan->horizon.reach = MAX(plan->horizon.reach * 15 / 16, 1);
 	plan->horizon.asked_pages = 0;
 	plan->horizon.late = 0;
 	plan->horizon.is_late_pass = false;
+	/* A new judgement, with the last one's weight: one calm pass does not end it. */
+	plan->horizon.slowest_late_ns -= plan->horizon.slowest_late_ns / 16;
 }

@@ -28,7 +28,7 @@ enum item_flag {
 	TRY_SHIFT = 14, /* two bits: STAGE attempts */
 	TRY_MASK = 3 << TRY_SHIFT,
 	OUTSIDE = 1 << 16, /* the job does not number it: reading it says nothing */
-	FAR_SHIFT = 17, /* seven bits: 1 + bucket of a next use beyond the keys, 0: none known */
+	FAR_SHIFT = 17,    /* seven bits: 1 + bucket of a next use beyond the keys, 0: none known */
 	FAR_MASK = 127 << FAR_SHIFT,
 };
 
@@ -65,6 +65,19 @@ enum plan_why {
 	WHY_EARLIER_EPOCH,
 	WHY_LATER_EPOCH,
 	WHY_COUNT,
+};
+
+/* Opened a moment ago. */
+struct hold {
+	uint64_t read, at_ns;
+	uint32_t sample;
+};
+
+/* To be tried again at that time. */
+struct retry {
+	uint64_t at_ns;
+	uint32_t sample;
+	uint32_t flag; /* NO_FETCH or NO_STAGE: what is allowed again then */
 };
 
 enum slot_set {

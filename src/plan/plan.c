@@ -36,6 +36,7 @@ void plan_init_span(struct plan *plan)
 
 	if (!span && info->batch && info->workers) {
 		span = batches * info->batch * info->n_ranks;
+		plan->reader_span = span;
 		span += span / 4 + 64;
 	}
 	plan->is_span_given = span != 0;

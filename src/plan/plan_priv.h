@@ -12,6 +12,7 @@
 #include <assert.h>
 
 #include "choose.h"
+#include "group.h"
 #include "clairfs/base/bitmap.h"
 #include "clairfs/base/clock.h"
 #include "clairfs/base/ids.h"
@@ -56,17 +57,6 @@ struct proof {
 	uint32_t variance;
 };
 
-struct hold {
-	uint64_t read, at_ns;
-	uint32_t sample;
-};
-
-struct retry {
-	uint64_t at_ns;
-	uint32_t sample;
-	uint32_t flag; /* NO_FETCH or NO_STAGE: what is allowed again then */
-};
-
 struct plan {
 	struct plan_params params;
 	struct order_info info;
@@ -83,6 +73,7 @@ struct plan {
 	bool is_confirmed, is_span_given, is_repeat, has_epochs_end;
 	uint32_t n_outside; /* samples that the job does not number */
 	uint64_t span, span_cap;
+	uint64_t reader_span; /* without what allows for readers that are not in step */
 	uint32_t distance[64], n_distance; /* histogram of position - low, to learn the span */
 
 	/* score.c: the last reads that counted */
@@ -131,6 +122,7 @@ struct plan {
 
 	struct horizon horizon;
 	struct choice choice;
+	struct group group;
 
 	/* stage.c */
 	double stage_limit; /* pages */

@@ -210,6 +210,7 @@ void retain_fetched(struct plan *plan, uint64_t now_ns, const struct plan_event 
 		assert(plan->inflight_source > 0);
 		plan->inflight_source--;
 		budget_fetched(plan, now_ns, ev->latency_ns, ev->status);
+		horizon_fetched(plan, now_ns);
 		if (ev->status == 0)
 			choose_fetched(plan, it->pages, ev->latency_ns);
 	}

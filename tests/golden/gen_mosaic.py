@@ -83,7 +83,6 @@ def main():
         emit_mosaic(algorithm, "100x20+57", (0,), nodes=4, per_node=2, workers=3, batch=5, canonical=2, block=300,
                     ranks=(0, 1, 7))
         emit_mosaic(algorithm, "100x20+57", (1,), seed=2**40 + 1)
-        emit_mosaic(algorithm, "100x200", (1,), canonical=32)  # so many that the default block is its least
         emit_mosaic(algorithm, "5+1000x30+999", (0, 3), per_node=3, canonical=2, block=5000, ranks=(1,))
         emit_mosaic(algorithm, "20000x50", (1,), canonical=3, block=1 << 18)
     # The partition alone: what does not divide, and fewer samples than nodes or ranks.
@@ -93,6 +92,7 @@ def main():
             (1001, 8, 3, 1)):
         emit_mosaic("naive", str(n), (0,), nodes=nodes, per_node=per_node, workers=2, batch=3, canonical=canonical,
                     ranks=sorted({0, nodes * per_node // 2, nodes * per_node - 1}), shuffle=False)
+    emit_mosaic("py1br", "1000x1600", (1,), canonical=32)  # so many that the default block is its least
     for algorithm in ALGORITHMS:
         emit_mosaic(algorithm, "1000x1281+167", (2,))
         emit_mosaic(algorithm, "1000x1281+167", (2,), nodes=2, per_node=4, workers=8, batch=32, ranks=(5,))

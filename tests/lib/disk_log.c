@@ -232,6 +232,8 @@ static void play_write(struct replay *r, size_t i)
 
 	if (i + 1 == r->cut->n_ops)
 		size -= MIN(r->cut->missing_tail, size);
+	if (size == 0)
+		return;
 	if (op->at + size > file->size)
 		set_size(r, file, op->at + size);
 	if (i < r->synced_at[op->file] || (!r->cut->random && !r->cut->has_mask)) {

@@ -55,7 +55,7 @@ def run(place, case, want, read):
                                f"{case}: an order is found")
         tap.ok(want(stats["order"]), f"{case}: it is the job's", stats["order"])
         stats = mount.wait_for(lambda s: sum(c["reads"] for c in s["reads"].values()) >= read, f"{case}: all reads are classified")
-        tap.ok(stats["counters"]["prefetch_useful"] >= N // 2, f"{case}: later epochs were fetched ahead", stats["counters"])
+        tap.ok(stats["counters"]["prefetch_useful"] >= N // 4, f"{case}: later epochs were fetched ahead", stats["counters"])
 
 
 def distributed_sampler(place):

@@ -103,6 +103,40 @@ static void what_was_read_is_not_fetched_any_more(void)
 	story_free(st);
 }
 
+/* Samples are numbered as they lie in the source: far from the readers they come in that order. */
+static void far_ahead_neighbours_are_asked_for_together(void)
+{
+	struct order_info info = { .n = 4000, .world = 1, .n_ranks = 1, .start_epoch = 1 };
+	struct plan_params p = story_params(&info);
+	struct story *st;
+	uint32_t up = 0, last = 0, first[64], n = 0;
+
+	p.arena_bytes *= 2;
+	st = story_prepare(p, NULL);
+	st->is_auto[PLAN_ACT_FETCH] = false;
+	for (story_step(st); n < 4000; story_step(st)) {
+		uint32_t had = st->n_log, sample;
+
+		CHECK(had > 0);
+		sample = st->log[0].sample;
+		for (uint32_t i = 1; i < had; i++)
+			st->log[i - 1] = st->log[i];
+		st->n_log--;
+		if (n < 64)
+			first[n] = sample;
+		up += sample > last;
+		last = sample;
+		n++;
+		story_fetched(st, sample, 0);
+	}
+	/* a new group begins every 256; by position every other step would be downwards */
+	CHECK(up >= n - 64 - 2 * n / 256);
+	/* what is due first came first: a job may begin at any moment */
+	for (uint32_t i = 0; i < 64; i++)
+		CHECK_U64(first[i], story_sample(st, 1, i));
+	story_free(st);
+}
+
 static void fetching_runs_over_the_end_of_the_epoch(void)
 {
 	struct plan_params p = story_params(&info_400);
@@ -223,7 +257,8 @@ static void what_says_nothing_about_the_source_is_tried_again(void)
 			st->now += 200 * NS_PER_MS;
 			story_step(st);
 		}
-		/* refused without any reason, the room is half of what it was, and half of it waits */
+		/* refused without any reason, the room is half of what it was, and half of it waits
+		 */
 		CHECK(story_status(st).lead >= (statuses[k] == -ENOMEM ? 200 : 400));
 		story_free(st);
 	}
@@ -264,8 +299,7 @@ static void where_the_arena_refuses_something_is_dropped(void)
 			uint64_t used = story_status(st).arena_bytes / 4096;
 
 			if (st->log[done].kind == PLAN_ACT_FETCH)
-				story_fetched(st, st->log[done].sample,
-					      used > 188 ? -ENOMEM : 0);
+				story_fetched(st, st->log[done].sample, used > 188 ? -ENOMEM : 0);
 		}
 		st->n_log = done = 0;
 		st->now += 200 * NS_PER_MS;
@@ -291,6 +325,8 @@ static const struct check_test tests[] = {
 	  the_start_is_fetched_before_anything_is_read_up_to_half_the_arena },
 	{ "fetches_in_the_order_of_positions", fetches_in_the_order_of_positions },
 	{ "what_was_read_is_not_fetched_any_more", what_was_read_is_not_fetched_any_more },
+	{ "far_ahead_neighbours_are_asked_for_together",
+	  far_ahead_neighbours_are_asked_for_together },
 	{ "fetching_runs_over_the_end_of_the_epoch", fetching_runs_over_the_end_of_the_epoch },
 	{ "a_sample_that_is_too_large_is_left_to_its_reader",
 	  a_sample_that_is_too_large_is_left_to_its_reader },

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* In which order the source is asked where time allows. Samples are numbered as they lie there:
+ * neighbours in number are neighbours in a directory, or in a file. While the readers are far away
+ * the next missing samples are asked for in that order, up to a group of them at a time, so that
+ * servers meet the same directory, and drives the same region, several times in a row.
+ *
+ * No deadline may pay for it: a group is as large as can come in during half of what the readers
+ * leave beyond their own distance and slow fetches; when they come nearer it is what is due first
+ * again, at once. Planner thread. */
+#include "plan_priv.h"
+
+#include <stdlib.h>
+
+/* How many requests may be sent in any order when this one is due first. */
+static uint64_t group_size(const struct plan *plan, uint64_t first)
+{
+	const struct budget *b = &plan->budget;
+	double slow_ns = b->latency_ns + 4 * b->deviation_ns, per_fetch;
+	double slack = (double)(first - plan_low(plan)) - (double)plan->span -
+		       2 * b->rate * slow_ns / (double)NS_PER_S;
+
+	if (slack <= 0 || !b->latency_ns || plan->state > PLAN_FOLLOWING)
+		return 0;
+	/* Positions that are read while one more request is served. */
+	per_fetch = b->rate * b->latency_ns / (double)NS_PER_S / budget_limit(plan);
+	return slack >= 2 * per_fetch * GROUP_MAX ? GROUP_MAX : (uint64_t)(slack / (2 * per_fetch));
+}
+
+static bool group_is_wanted(const struct plan *plan, uint32_t sample)
+{
+	const struct item *it = &plan->item[sample];
+
+	return item_due(plan, it) < plan->group.end &&
+	       tree_get(&item_slot(plan, it)->set[SET_WANT], it->key);
+}
+
+static int by_number(const void *a, const void *b)
+{
+	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* The next so many that are missing, of one pass. */
+static void group_fill(struct plan *plan, uint64_t first, uint64_t size)
+{
+	const struct slot *cur = cur_slot(plan),
+			  *slot = first < cur->length ? cur : next_slot(plan);
+	uint64_t pos = first - (slot == cur ? 0 : cur->length);
+	struct group *g = &plan->group;
+
+	g->at = g->count = 0;
+	for (; pos != NO_POS && g->count < size; pos = tree_next(&slot->set[SET_WANT], pos + 1)) {
+		g->sample[g->count++] = slot->ep->sample[pos];
+		g->end = virtual_pos(plan, slot, pos) + 1;
+	}
+	qsort(g->sample, g->count, sizeof(*g->sample), by_number);
+}
+
+void group_forget(struct plan *plan)
+{
+	plan->group.count = 0;
+}
+
+uint64_t group_next(struct plan *plan, uint64_t first, uint64_t *ret_last)
+{
+	struct group *g = &plan->group;
+	uint64_t size = group_size(plan, first);
+
+	if (size < 2) {
+		g->count = 0;
+		return first;
+	}
+	while (g->at < g->count && !group_is_wanted(plan, g->sample[g->at]))
+		g->at++;
+	if (g->at >= g->count)
+		group_fill(plan, first, size);
+	*ret_last = g->end - 1;
+	return item_due(plan, &plan->item[g->sample[g->at]]);
+}
