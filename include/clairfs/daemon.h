@@ -10,6 +10,7 @@
 
 #include "clairfs/base/conf.h"
 #include "clairfs/base/err.h"
+#include "clairfs/order.h"
 
 /* Values of the option table; names, defaults and help are in src/daemon/opts.c. */
 struct mount_opts {
@@ -54,13 +55,15 @@ int daemon_run(const struct daemon_params *params, struct err *err) MUST_USE;
 
 /* What order_new needs to know about a dataset, which must live as long as *ret is used. */
 struct dataset;
-struct order_params;
 void daemon_order_params(struct dataset *dataset, struct order_params *ret);
 
-/* What the launcher of a job says about its place: RANK and WORLD_SIZE (torchrun), else
- * SLURM_PROCID and SLURM_NTASKS. */
-struct order_place;
-void daemon_job_place(struct order_place *ret);
+/* What the launcher of a job says about this node's ranks: RANK and WORLD_SIZE with LOCAL_RANK and
+ * LOCAL_WORLD_SIZE (torchrun), else Slurm's variables. Points into the environment and itself. */
+struct job_place {
+	struct order_place place;
+	char rank[48];
+};
+void daemon_job_place(struct job_place *ret);
 
 /* --- mounts on this machine --- */
 struct mount_info {

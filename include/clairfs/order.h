@@ -20,8 +20,9 @@ int order_spec_parse(const char *text, struct order_spec **ret, struct err *err)
  * neither rank, ranks nor world. Bad values are -EINVAL with one line that names the variable, but
  * only when they are needed. */
 struct order_place {
-	const char *rank, *world;           /* NULL: not told */
+	const char *rank, *world;           /* NULL: not told. rank may be FIRST-LAST */
 	const char *rank_name, *world_name; /* of the variables */
+	const char *why; /* they are told but no help: this is what is wrong; else NULL */
 };
 int order_spec_parse_placed(const char *text, const struct order_place *place,
 			    struct order_spec **ret, struct err *err) MUST_USE;

@@ -14,7 +14,7 @@ static int announce(const char *mountpoint, const char *text, struct err *err)
 {
 	AUTO_FREE char *line = NULL;
 	struct order_spec *spec = NULL;
-	struct order_place place;
+	struct job_place job;
 	struct mount_info info;
 	int rc = mounts_find(mountpoint, &info, err);
 
@@ -22,9 +22,9 @@ static int announce(const char *mountpoint, const char *text, struct err *err)
 		return rc;
 	if (!info.is_ours)
 		return err_set(err, -ENOENT, "%s is not a clairfs mount", info.path);
-	daemon_job_place(&place);
+	daemon_job_place(&job);
 	if (strcmp(text, "none") != 0)
-		rc = order_spec_parse_placed(text, &place, &spec, err);
+		rc = order_spec_parse_placed(text, &job.place, &spec, err);
 	if (rc == 0)
 		rc = mounts_announce(info.path, spec ? order_spec_text(spec) : text, &line, err);
 	order_spec_free(spec);

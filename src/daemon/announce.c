@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Orders: from a spec to the order of this mount's dataset, at the start and whenever a job tells
- * another one through the mount; and what the launcher of a job says about its place.
+ * another one through the mount.
  *
  * Whoever may reach the mount may read through it, but an order is everybody's: with allow_other
  * only the mount's owner and root may change it. The rank and world of the environment are those of
@@ -14,20 +14,6 @@
 #include "clairfs/base/log.h"
 #include "clairfs/hint.h"
 #include "daemon_priv.h"
-
-void daemon_job_place(struct order_place *ret)
-{
-	*ret = (struct order_place){ .rank = getenv("RANK"),
-				     .world = getenv("WORLD_SIZE"),
-				     .rank_name = "RANK",
-				     .world_name = "WORLD_SIZE" };
-	if (ret->rank && ret->world)
-		return;
-	*ret = (struct order_place){ .rank = getenv("SLURM_PROCID"),
-				     .world = getenv("SLURM_NTASKS"),
-				     .rank_name = "SLURM_PROCID",
-				     .world_name = "SLURM_NTASKS" };
-}
 
 void wire_order_init(struct wire *w)
 {

@@ -52,11 +52,11 @@ static int found(void *ctx, const char *text, uint64_t stamp)
 /* Ranks of the job, 0: not told or nonsense. */
 static uint32_t world_told(void)
 {
-	struct order_place place;
+	struct job_place job;
 	uint64_t world = 0;
 
-	daemon_job_place(&place);
-	if (!place.world || text_to_u64(place.world, &world) < 0 || world > UINT32_MAX)
+	daemon_job_place(&job);
+	if (!job.place.world || text_to_u64(job.place.world, &world) < 0 || world > UINT32_MAX)
 		return 0;
 	return (uint32_t)world;
 }

@@ -89,16 +89,16 @@ static int check_dirs(const struct wire *w, struct err *err)
 
 int wire_check(struct wire *w, const struct daemon_params *params, struct err *err)
 {
-	struct order_place place;
+	struct job_place job;
 	int rc = 0;
 
 	wire_order_init(w);
 	w->opts = params->opts;
 	w->start_ns = clock_now(clock_monotonic());
 	log_set_level((enum log_level)w->opts->log_level);
-	daemon_job_place(&place);
+	daemon_job_place(&job);
 	if (w->opts->order)
-		rc = order_spec_parse_placed(w->opts->order, &place, &w->spec, err);
+		rc = order_spec_parse_placed(w->opts->order, &job.place, &w->spec, err);
 	if (rc < 0) {
 		err_prefix(err, "option order");
 		return rc;

@@ -415,14 +415,21 @@ static int place_fill(struct order_spec *spec, const struct order_place *place, 
 	if (!place || !place->rank || !place->world || !world || !rank || spec->ranks ||
 	    spec_slot(spec, world->name).value->is_set)
 		return 0;
+	if (place->why)
+		return err_set(err, -EINVAL,
+			       "environment variables %s and %s: %s; give world and ranks",
+			       place->rank_name, place->world_name, place->why);
+	if (strchr(place->rank, '-') > place->rank)
+		rank = key_of_type(spec->kind, ORDER_KEY_RANKS);
 	rc = place_set(spec, world, place->world, place->world_name, err);
 	if (rc == 0)
 		rc = place_set(spec, rank, place->rank, place->rank_name, err);
-	if (rc == 0 && spec->ranks[0] >= spec->world)
+	if (rc == 0 && spec->ranks[spec->n_ranks - 1] >= spec->world)
 		rc = err_set(err, -EINVAL,
 			     "environment variables %s and %s: rank %u is outside the world of "
 			     "%" PRIu64,
-			     place->rank_name, place->world_name, spec->ranks[0], spec->world);
+			     place->rank_name, place->world_name, spec->ranks[spec->n_ranks - 1],
+			     spec->world);
 	return rc;
 }
 

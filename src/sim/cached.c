@@ -18,7 +18,7 @@ static struct cached *cached_of(const struct model *m)
 
 static uint64_t size_of(const struct model *m, uint32_t sample)
 {
-	return m->run->s->size[sample];
+	return setup_size(m->run->s, sample);
 }
 
 static int cached_init(struct model *m, struct err *err)

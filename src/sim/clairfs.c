@@ -18,6 +18,7 @@
 #define STAGE_NS_PER_BYTE 0.5
 #define EPOCH_NS 25ull /* per sample: a shuffle and its inverse */
 #define INFLIGHT_MIN 4u
+#define AHEAD 8u /* samples whose state is brought near the processor */
 
 struct staging {
 	uint64_t at_ns;
@@ -125,7 +126,7 @@ static bool staging_grow(struct clairfs *c)
 static void clairfs_stage(struct model *m, uint32_t sample)
 {
 	struct clairfs *c = m->state;
-	double took = STAGE_NS + STAGE_NS_PER_BYTE * (double)m->run->s->size[sample];
+	double took = STAGE_NS + STAGE_NS_PER_BYTE * (double)setup_size(m->run->s, sample);
 
 	assert(m->where[sample] & IN_CACHE);
 	if (c->staging_count == c->staging_size && !staging_grow(c)) {
@@ -186,8 +187,11 @@ static void clairfs_answer(struct model *m)
 	struct plan_event ev = { .kind = PLAN_EV_STAGED };
 
 	while (c->staging_count && c->staging[c->staging_head].at_ns <= m->run->now) {
+		const struct staging *soon =
+			&c->staging[(c->staging_head + AHEAD) % c->staging_size];
 		uint32_t *where;
 
+		__builtin_prefetch(&m->where[soon->sample]);
 		ev.sample = c->staging[c->staging_head].sample;
 		where = &m->where[ev.sample];
 		c->staging_head = (c->staging_head + 1) % c->staging_size;
@@ -266,7 +270,7 @@ static void clairfs_done(struct model *m, uint32_t request)
 	uint32_t sample = req->sample;
 	struct plan_event ev = { .sample = sample,
 				 .latency_ns = m->run->now - req->issued_ns,
-				 .bytes = m->run->s->size[sample] };
+				 .bytes = setup_size(m->run->s, sample) };
 
 	if (req->kind == REQ_PIN) {
 		m->where[sample] |= IN_STORE;

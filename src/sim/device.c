@@ -73,7 +73,7 @@ static void device_start(struct run *run, struct device *d, uint32_t request)
 	double begin = MAX(d->link_free, (double)run->now);
 
 	d->inflight++;
-	d->link_free = device_transfer(d, begin, (double)run->s->size[req->sample]);
+	d->link_free = device_transfer(d, begin, (double)setup_size(run->s, req->sample));
 	run_push(run, (uint64_t)(d->link_free + d->latency[run_random(run) % QUANTILES]), EV_DONE,
 		 request);
 }

@@ -55,6 +55,9 @@ static void worker_read(struct run *run, uint32_t w)
 	struct answer answer;
 
 	run_epoch(run, j)->reads++;
+	/* The next one's state is a cache miss that may begin now. */
+	if (pos + s->ranks < job->ep->length)
+		__builtin_prefetch(&job->model->where[job->ep->sample[pos + s->ranks]]);
 	answer = job->model->ops->driver->read(job->model, j, pos, job->ep->sample[pos]);
 	if (answer.request == NONE) {
 		run_push(run, run->now + answer.ns + run->decode_ns, EV_READ, w);

@@ -128,11 +128,11 @@ uint32_t run_request(struct model *m, uint32_t job, uint32_t sample, enum reques
 					    .issued_ns = run->now };
 	if (!is_store) {
 		count->source_reads++;
-		count->source_bytes += run->s->size[sample];
+		count->source_bytes += setup_size(run->s, sample);
 	}
 	if (kind == REQ_PIN) {
 		count->store_writes++;
-		count->store_write_bytes += run->s->size[sample];
+		count->store_write_bytes += setup_size(run->s, sample);
 	}
 	device_submit(run, is_store ? &run->store : &run->source, i);
 	return i;

@@ -29,6 +29,12 @@ struct sim_setup {
 	uint64_t epochs, world, reads;
 };
 
+/* Without a look into memory where all are alike. */
+static inline uint64_t setup_size(const struct sim_setup *s, uint32_t sample)
+{
+	return s->smallest == s->largest ? s->largest : s->size[sample];
+}
+
 /* --- run.c: events and requests --- */
 
 enum ev_kind {

@@ -4,7 +4,10 @@ only the mount is seen, by somebody who may not, and with the environment that S
 
 What a launcher tells a job must come from the test alone, so its variables are taken out of the environment first.
 """
+import errno
+import fcntl
 import os
+import struct
 import sys
 
 import mountkit
@@ -12,7 +15,8 @@ import tap
 from mountkit import CLAIRFS, good, program, write_file
 
 SAMPLES = 1200
-for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "SLURM_PROCID", "SLURM_NTASKS", "CLAIRFS_ORDER"):
+for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_NODEID",
+             "SLURM_LOCALID", "SLURM_TASKS_PER_NODE", "CLAIRFS_ORDER"):
     os.environ.pop(name, None)
 
 IOCTL = """
@@ -156,15 +160,27 @@ def told_to_a_mount(place):
 
 
 def environment(place):
-    slurm = {"SLURM_PROCID": "3", "SLURM_NTASKS": "8"}
+    # A task of a step; the batch script of the same job, which runs on its first node.
+    slurm = {"SLURM_PROCID": "3", "SLURM_NTASKS": "8", "SLURM_NODEID": "1", "SLURM_LOCALID": "1",
+             "SLURM_TASKS_PER_NODE": "2(x3),1(x2)"}
+    batch = {"SLURM_PROCID": "0", "SLURM_NTASKS": "8", "SLURM_NODEID": "0", "SLURM_LOCALID": "0",
+             "SLURM_TASKS_PER_NODE": "4(x2)"}
     torchrun = {"RANK": "1", "WORLD_SIZE": "4"}
     paths = make_source(place)
     with place.mount() as mount:
         job = Job(place, mount, paths)
         for env, spec, want in (
-                (slurm, "torch-distributed:seed=1", "torch-distributed:seed=1:world=8:rank=3"),
+                (slurm, "torch-distributed:seed=1", "torch-distributed:seed=1:world=8:ranks=2-3"),
+                (batch, "torch-distributed", "torch-distributed:world=8:ranks=0-3"),
+                ({**slurm, "SLURM_NODEID": "4", "SLURM_PROCID": "7", "SLURM_LOCALID": "0"}, "torch-distributed",
+                 "torch-distributed:world=8:rank=7"),
+                ({"SLURM_PROCID": "0", "SLURM_NTASKS": "1"}, "torch-distributed", "torch-distributed"),
+                ({**torchrun, "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}, "torch-distributed",
+                 "torch-distributed:world=4:ranks=0-1"),
+                ({**torchrun, "LOCAL_RANK": "2", "LOCAL_WORLD_SIZE": "x"}, "torch-distributed",
+                 "torch-distributed:world=4:rank=1"),
                 ({**slurm, **torchrun}, "torch-distributed:seed=1", "torch-distributed:seed=1:world=4:rank=1"),
-                ({**slurm, "RANK": "1"}, "torch-distributed", "torch-distributed:world=8:rank=3"),
+                ({**slurm, "RANK": "1"}, "torch-distributed", "torch-distributed:world=8:ranks=2-3"),
                 (slurm, "torch-distributed:world=2", "torch-distributed:world=2"),
                 (slurm, "torch-distributed:world=9:ranks=0-1", "torch-distributed:world=9:ranks=0-1"),
                 ({"RANK": "x", "WORLD_SIZE": "y"}, "torch-randperm:seed=1", "torch-randperm:seed=1"),
@@ -176,6 +192,12 @@ def environment(place):
             told = job.announce("torch-distributed:seed=1", RANK=rank, WORLD_SIZE=world)
             tap.ok(told.code == 2 and len(told.lines) == 1 and "environment variable" in told.lines[0] and
                    "\x1b" not in told.lines[0], f"RANK={rank!r} WORLD_SIZE={world!r} is refused with one line", told)
+        for change in ({"SLURM_TASKS_PER_NODE": "2"}, {"SLURM_TASKS_PER_NODE": "2(x"}, {"SLURM_TASKS_PER_NODE": "x"},
+                       {"SLURM_TASKS_PER_NODE": "99999999999(x99999999999)"}, {"SLURM_TASKS_PER_NODE": "2(x4)2"},
+                       {"SLURM_TASKS_PER_NODE": ""}, {"SLURM_NODEID": "9"}, {"SLURM_LOCALID": "0"}, {"SLURM_NTASKS": "9"}):
+            told = job.announce("torch-distributed", **{**slurm, **change})
+            tap.ok(told.code == 2 and len(told.lines) == 1 and "give world and ranks" in told.lines[0],
+                   f"{change} says nothing, and that is said", told)
         tap.equal(job.cat("control"), before, "nothing of that came through")
 
 
@@ -213,6 +235,67 @@ def python_module(place):
         tap.ok(job.order()["spec"].startswith("list:path="), "the list is in force")
 
 
+class Parts:
+    """A list in parts, by hand."""
+
+    FORM = struct.Struct("<IiQII1000s6800s")
+
+    def __init__(self, mount):
+        self.file = os.open(mount.path(".clairfs", "control"), os.O_RDONLY)
+
+    def send(self, numbers, token=0, keys=None, count=None, version=1, text=None):
+        """(status, token, line), or an errno."""
+        data = struct.pack(f"<{len(numbers)}I", *numbers)
+        text = text if text is not None else (keys or "").encode()
+        part = bytearray(self.FORM.pack(version, 0, token, keys is not None, len(numbers) if count is None else count, text, data))
+        try:
+            fcntl.ioctl(self.file, 3 << 30 | len(part) << 16 | 0xCF << 8 | 2, part)
+        except OSError as e:
+            return e.errno
+        _, status, token, _, _, line, _ = self.FORM.unpack(part)
+        return status, token, line.split(b"\0")[0].decode()
+
+
+def lists_in_parts(place):
+    make_source(place)
+    with place.mount(order="sequential") as mount:
+        parts = Parts(mount)
+        status, first, _ = parts.send(range(100))
+        tap.equal(status, 0, "a part of a list")
+        status, second, _ = parts.send([5] * 1700)
+        tap.ok(status == 0 and second != first, "another list is begun", second)
+        status, _, line = parts.send([1], token=first)
+        tap.equal((status, line), (-errno.ESTALE, "another list was begun meanwhile"), "the first one is gone")
+        tap.equal(mount.stats()["order"]["spec"], "sequential", "the order stays until a list is whole")
+        tap.equal(parts.send([6, 7], token=second, keys="epochs=1")[0], 0, "the last part")
+        mount.wait_for(lambda s: s["order"]["spec"] == "list:path=told:epochs=1" and s["order"]["epoch"]["length"] == 1702,
+                       "the list is the order, with samples that come more than once")
+        for sent, want, word in (
+                (parts.send([1], token=second), errno.ESTALE, "begun"), (parts.send([1], token=999), errno.ESTALE, "begun"),
+                (parts.send([SAMPLES], keys=""), errno.EINVAL, "out of range"),
+                (parts.send([], keys=""), errno.EINVAL, "no samples"),
+                (parts.send([1], keys="nonsense=1"), errno.EINVAL, "unknown key"),
+                (parts.send([1], keys="path=/etc/passwd"), errno.EINVAL, "path")):
+            tap.ok(isinstance(sent, tuple) and sent[0] == -want and word in sent[2], f"refused: {word}", sent)
+        tap.equal((parts.send([1], count=1701), parts.send([1], version=2), parts.send([1], keys="", text=b"x" * 1000)),
+                  (errno.EPROTO,) * 3, "counts, versions and texts that cannot be are refused")
+        token, status = 0, 0
+        for _ in range(1000):
+            status, token, line = parts.send([0] * 1700, token=token)
+            if status:
+                break
+        tap.ok(status == -errno.EFBIG and "more than" in line, "a list without end is refused", line)
+        tap.equal(mount.stats()["order"]["spec"], "list:path=told:epochs=1", "and the order stays")
+        os.close(parts.file)
+
+
+def numbers_of_files(place):
+    paths = make_source(place)
+    with place.mount() as mount:
+        wrong = [p for i, p in enumerate(paths) if os.stat(mount.path(p)).st_ino != i + 2]
+        tap.no_findings(wrong, "the inode number of a sample is its number and 2 (hint.h)")
+
+
 def stranger(place):
     paths = make_source(place)
     with place.mount(allow_other="yes") as mount:
@@ -226,7 +309,7 @@ def stranger(place):
 
 def order_of_the_environment(place):
     make_source(place)
-    env = {"CLAIRFS_ORDER": "torch-distributed:seed=4", "SLURM_PROCID": "1", "SLURM_NTASKS": "2"}
+    env = {"CLAIRFS_ORDER": "torch-distributed:seed=4", "RANK": "1", "WORLD_SIZE": "2"}
     os.environ.update(env)
     try:
         with place.mount() as mount:
@@ -246,4 +329,4 @@ def not_a_mount(place):
     tap.ok(told.code == 1 and len(told.lines) == 1 and "not a clairfs mount" in told.lines[0], "announce needs a mount", told)
 
 
-mountkit.run(told_to_a_mount, environment, python_module, stranger, order_of_the_environment, not_a_mount)
+mountkit.run(told_to_a_mount, lists_in_parts, numbers_of_files, environment, python_module, stranger, order_of_the_environment, not_a_mount)

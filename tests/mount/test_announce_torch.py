@@ -11,11 +11,12 @@ from mountkit import good, write_file
 PYTHON = os.environ.get("CLAIRFS_TORCH_PYTHON")
 PACKAGE = os.path.join(os.environ["CLAIRFS_SOURCE"], "packaging", "python")
 SAMPLES = 600
-for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "SLURM_PROCID", "SLURM_NTASKS", "CLAIRFS_ORDER"):
+for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "SLURM_PROCID",
+             "CLAIRFS_ORDER"):
     os.environ.pop(name, None)
 
 JOB = r"""
-import json, sys, warnings
+import json, sys, time, warnings
 point, package, case, told, names = sys.argv[1:6]
 sys.path.insert(0, package)
 import torch
@@ -23,18 +24,25 @@ from torch.utils.data import (BatchSampler, DataLoader, Dataset, IterableDataset
                               Subset, SubsetRandomSampler, WeightedRandomSampler)
 from torch.utils.data.distributed import DistributedSampler
 import clairfs
-warnings.simplefilter("error")
+warnings.simplefilter("default" if case.startswith(("stateful", "accelerate", "lightning")) else "error")
 with open(names) as f:
     paths = json.load(f)
 
 class Files(Dataset):
     root = point
+    def __init__(self, paths):
+        self.names = paths
     def __len__(self):
-        return len(paths)
+        return len(self.names)
     def __getitem__(self, i):
-        with open(f"{point}/{paths[i]}", "rb") as f:
+        with open(f"{point}/{self.names[i]}", "rb") as f:
             f.read()
         return i
+
+class Folder(Files):  # says its files, as torchvision's ImageFolder does
+    def __init__(self, paths):
+        super().__init__(paths)
+        self.samples = [(f"{point}/{p}", 0) for p in paths]
 
 class Backwards(Sampler):
     def __len__(self):
@@ -56,7 +64,7 @@ class Endless(IterableDataset):
     def __iter__(self):
         return iter(range(10))
 
-files = Files()
+files = Files(paths)
 common = dict(batch_size=8, num_workers=2)
 
 def generator(seed):
@@ -101,34 +109,114 @@ def loader_of(case):
         return DataLoader(Endless())
     if case == "too-few":
         return DataLoader(torch.arange(599), shuffle=True)
+    if case == "folder":
+        return DataLoader(Folder(paths), sampler=DistributedSampler(files, 2, 1, seed=5), **common)
+    if case == "folder-other-sort":
+        return DataLoader(Folder(paths[::-1]), sampler=DistributedSampler(files, 2, 1, seed=5), **common)
+    if case == "folder-first-rank":
+        return DataLoader(Folder(paths[::-1]), sampler=DistributedSampler(files, 2, 0, seed=5), **common)
+    if case == "folder-part":
+        part = Folder(paths[100:350])
+        return DataLoader(part, shuffle=True, generator=generator(3), **common)
+    if case == "folder-elsewhere":
+        other = Folder(paths)
+        other.samples = [(__file__ if "__file__" in globals() else "/etc/passwd", 0)] * len(paths)
+        return DataLoader(other, shuffle=True)
+    if case == "generator-sampler":
+        return DataLoader(files, sampler=RandomSampler(files, generator=generator(6)), **common)
+    if case == "generator-both":
+        return DataLoader(files, shuffle=True, generator=generator(7), persistent_workers=True, **common)
+    if case == "generator-used":
+        used = generator(8)
+        torch.rand(1, generator=used)
+        return DataLoader(files, shuffle=True, generator=used, **common)
+    if case == "stateful":
+        from torchdata.stateful_dataloader import StatefulDataLoader
+        return StatefulDataLoader(files, shuffle=True, generator=generator(9), **common)
+    if case == "stateful-plain":
+        from torchdata.stateful_dataloader import StatefulDataLoader
+        return StatefulDataLoader(files, shuffle=True, **common)
+    if case.startswith("accelerate"):
+        from accelerate import Accelerator
+        from accelerate.data_loader import prepare_data_loader
+        if case == "accelerate-two":
+            return prepare_data_loader(DataLoader(files, shuffle=True, **common), num_processes=2, process_index=1,
+                                       put_on_device=False, use_seedable_sampler=True, data_seed=17)
+        if case == "accelerate-plain":
+            return Accelerator(cpu=True).prepare(DataLoader(files, shuffle=True, **common))
+        return prepare_data_loader(DataLoader(files, shuffle=True, **common), put_on_device=False,
+                                   use_seedable_sampler=True, data_seed=17)
+    if case.startswith("lightning"):
+        return DataLoader(files, shuffle=True, batch_size=8,
+                          generator=generator(3) if case == "lightning-generator" else None)
 
-torch.manual_seed(42)
-loader = loader_of(case)
-answer = {}
-if told == "told":
-    try:
-        answer["spec"] = clairfs.announce(loader, point)
-    except clairfs.AnnounceError as e:
-        answer["error"] = str(e)
-if not answer.get("error"):
-    answer["epochs"] = []
+def lightning_epochs(loader):
+    import logging
+    logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
+    import lightning
+    warnings.simplefilter("ignore")
+    class Model(lightning.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.weight, self.read = torch.nn.Parameter(torch.zeros(1)), []
+        def on_train_epoch_start(self):
+            self.read.append([])
+        def training_step(self, batch, _):
+            self.read[-1] += [int(i) for i in batch]
+            return self.weight.sum()
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), lr=0.1)
+    model = Model()
+    lightning.Trainer(max_epochs=2, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
+                      enable_model_summary=False).fit(model, loader)
+    return model.read
+
+def followed():  # what the mount makes of it, as soon as that is good
+    end = time.monotonic() + 100
+    while True:
+        with open(f"{point}/.clairfs/stats.json") as f:
+            state = json.load(f)["order"]["state"]
+        if state in ("following", "finished") or time.monotonic() > end:
+            return state
+        time.sleep(0.01)
+
+def plain_epochs(loader):
+    epochs = []
     for epoch in range(2 if case != "endless" else 0):
         if hasattr(loader.sampler, "set_epoch") and case != "distributed-resumed":
             loader.sampler.set_epoch(epoch)
-        read = [int(i) for batch in loader for i in (batch if torch.is_tensor(batch) and batch.dim() else [batch])]
-        answer["epochs"].append(read)
-    answer["after"] = torch.rand(1).item()
-print(json.dumps(answer))
+        epochs.append([int(i) for batch in loader for i in (batch if torch.is_tensor(batch) and batch.dim() else [batch])])
+    return epochs
+
+for case in case.split(","):
+    torch.manual_seed(42)
+    loader = loader_of(case)
+    answer = {}
+    if told == "told":
+        try:
+            answer["spec"] = clairfs.announce(loader, point)
+        except clairfs.AnnounceError as e:
+            answer["error"] = str(e)
+    if not answer.get("error"):
+        answer["epochs"] = (lightning_epochs if case.startswith("lightning") else plain_epochs)(loader)
+        answer["after"] = torch.rand(1).item()
+        if told == "told":
+            answer["state"] = followed()
+    print(json.dumps(answer))
 """
 
 
-def job(point, place, case, told, **env):
-    """One job in a process of its own; what it read, and what it was told."""
-    done = mountkit.program(PYTHON, "-c", JOB, point, PACKAGE, case, told, place.path("paths"), timeout=600,
+def jobs_of(point, place, cases, told, **env):
+    """Jobs, one after the other in a process of its own; what each has read, and what it was told."""
+    done = mountkit.program(PYTHON, "-c", JOB, point, PACKAGE, ",".join(cases), told, place.path("paths"), timeout=600,
                             env={**os.environ, **env})
     if done.code:
-        raise mountkit.Failed(f"{case}: {done}")
-    return json.loads(done.out)
+        raise mountkit.Failed(f"{cases}: {done}")
+    return [json.loads(line) for line in done.out.splitlines()]
+
+
+def job(point, place, case, told, **env):
+    return jobs_of(point, place, [case], told, **env)[0]
 
 
 def prepare(place):
@@ -140,32 +228,90 @@ def prepare(place):
     write_file(place.path("paths"), json.dumps(paths).encode())
 
 
-def samplers(place):
-    specs = {
-        "sequential": "sequential:batch=8:workers=2:prefetch_factor=2",
-        "distributed": "torch-distributed:seed=5:world=2:rank=1:batch=8:workers=2:prefetch_factor=3",
-        "distributed-resumed": "torch-distributed:seed=1:world=7:rank=3:shuffle=0:drop_last=1:start_epoch=4:batch=4",
-    }
-    lists = ("derived", "shuffle", "persistent", "generator", "replacement", "weighted", "subset-random", "backwards", "pairs",
-             "no-batches", "subset")
-    prepare(place)
-    with place.mount() as mount:
-        for case in (*specs, *lists):
-            plain, told = job(place.source, place, case, "plain"), job(mount.mountpoint, place, case, "told")
-            tap.equal(told.get("spec"), specs.get(case, "list"), f"{case}: what is announced")
-            tap.ok(plain.get("epochs") and told.get("epochs") == plain["epochs"], f"{case}: the job reads the same", told, plain)
-            tap.equal(told.get("after"), plain.get("after"), f"{case}: the random generator is where it would be")
-            mount.wait_for(lambda s: s["order"]["state"] in ("following", "finished"), f"{case}: is followed")
+def check(place, mount, specs):
+    """Each case with a mount that is told and without one: the same samples, and what was told is right."""
+    plain = jobs_of(place.source, place, specs, "plain")
+    for case, before, told in zip(specs, plain, jobs_of(mount.mountpoint, place, specs, "told")):
+        tap.equal(told.get("spec"), specs[case], f"{case}: what is announced")
+        tap.ok(before.get("epochs") and told.get("epochs") == before["epochs"], f"{case}: the job reads the same", told, before)
+        if not case.startswith("lightning"):  # it draws for itself
+            tap.equal(told.get("after"), before.get("after"), f"{case}: the random generator is where it would be")
+        tap.ok(told.get("state") in ("following", "finished"), f"{case}: is followed", told.get("state"))
+        if told.get("spec") not in (None, "list"):
+            follows_spec(case, told)
 
 
-def computed_alike(place):
+def follows_spec(case, told):
     """What the spec means to the mount is what the sampler gave."""
+    words = dict(w.split("=") for w in told["spec"].split(":")[1:])
+    first = int(words.get("start_epoch", 0))
+    for epoch, read in enumerate(told["epochs"]):
+        number = first + (0 if case == "distributed-resumed" else epoch)
+        order = good("order", told["spec"], "--n", SAMPLES, "--epoch", number).split()
+        tap.equal([int(i) for i in order], read, f"{case}: epoch {number} of the spec is what was read")
+
+
+SHAPE = ":batch=8:workers=2:prefetch_factor=2"
+
+
+def known_samplers(place):
     prepare(place)
     with place.mount() as mount:
-        told = job(mount.mountpoint, place, "distributed", "told")
-    for epoch, read in enumerate(told["epochs"]):
-        order = good("order", told["spec"], "--n", SAMPLES, "--epoch", epoch).split()
-        tap.equal([int(i) for i in order], read, f"epoch {epoch} of the spec is what was read")
+        check(place, mount, {
+            "sequential": "sequential" + SHAPE,
+            "distributed": "torch-distributed:seed=5:world=2:rank=1:batch=8:workers=2:prefetch_factor=3",
+            "distributed-resumed": "torch-distributed:seed=1:world=7:rank=3:shuffle=0:drop_last=1:start_epoch=4:batch=4",
+            "folder": "torch-distributed:seed=5:world=2:rank=1" + SHAPE,
+            "generator": "torch-generator:seed=3" + SHAPE,
+            "generator-sampler": "torch-generator:seed=6:sampler_only=1" + SHAPE,
+            "generator-both": "torch-generator:seed=7:persistent=1" + SHAPE,
+            "replacement": "torch-generator:seed=4:sampler_only=1:replacement=1:num_samples=500" + SHAPE,
+        })
+
+
+def lists(place):
+    prepare(place)
+    cases = ("derived", "shuffle", "persistent", "generator-used", "weighted", "subset-random", "backwards", "pairs",
+             "no-batches", "subset")
+    with place.mount() as mount:
+        check(place, mount, {case: "list" for case in cases})
+
+
+def frameworks(place):
+    prepare(place)
+    with place.mount() as mount:
+        check(place, mount, {
+            "stateful": "torchdata-loader:seed=9:generator=1" + SHAPE,
+            "accelerate": "accelerate:seed=17" + SHAPE,
+            "accelerate-two": "accelerate:seed=17:world=2:rank=1" + SHAPE,
+            "accelerate-plain": "list",
+            "lightning": "list",
+            "lightning-generator": "list",
+        })
+        told = job(mount.mountpoint, place, "stateful-plain", "told")
+        tap.ok("generator of its own" in told.get("error", ""), "a StatefulDataLoader that counts is left alone", told)
+
+
+def other_numbers(place):
+    """The dataset's numbers are not the mount's: its paths say what is meant."""
+    prepare(place)
+    with place.mount() as mount:
+        plain = job(place.source, place, "folder-other-sort", "plain")
+        told = job(mount.mountpoint, place, "folder-other-sort", "told")
+        tap.equal((told.get("spec"), told.get("epochs")), ("list", plain["epochs"]), "files sorted otherwise are translated")
+        mount.wait_for(lambda s: s["order"]["state"] == "finished", "translated numbers are followed")
+        tap.equal(mount.counters()["order_mismatches"], 0, "every read was expected")
+        told = job(mount.mountpoint, place, "folder-part", "told")
+        tap.equal(told.get("spec"), "list", "a part of the mount's files is a list")
+        mount.wait_for(lambda s: s["order"]["state"] == "finished" and s["order"]["epoch"]["length"] == 250,
+                       "which is followed")
+        tap.equal(mount.counters()["order_mismatches"], 0, "and expected")
+        told = job(mount.mountpoint, place, "folder-elsewhere", "told")
+        tap.ok("is not in the mount" in told.get("error", ""), "files that are elsewhere are refused", told)
+        # The first process of a node whose second one has this sampler: it speaks for both.
+        ranks = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2"}
+        job(mount.mountpoint, place, "folder-first-rank", "told", **ranks)
+        tap.equal(mount.stats()["order"]["epoch"]["length"], SAMPLES, "one process announces what all of its node read")
 
 
 def torchrun(place):
@@ -184,13 +330,12 @@ def torchrun(place):
 def refused(place):
     prepare(place)
     with place.mount() as mount:
-        told = job(mount.mountpoint, place, "endless", "told")
-        tap.ok("error" in told, "what has no end is refused", told)
-        told = job(mount.mountpoint, place, "too-few", "told")
+        endless, told = jobs_of(mount.mountpoint, place, ["endless", "too-few"], "told")
+        tap.ok("error" in endless, "what has no end is refused", endless)
         tap.equal(told.get("error"), "the dataset has 599 samples, the mount 600: their numbers are not the same",
                   "other files than the mount's are refused")
     told = job("/tmp", place, "shuffle", "told")
     tap.equal(told.get("error"), "/tmp: not a clairfs mount that takes orders", "no mount, no announcing")
 
 
-mountkit.run(samplers, computed_alike, torchrun, refused)
+mountkit.run(known_samplers, lists, frameworks, other_numbers, torchrun, refused)

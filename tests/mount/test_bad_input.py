@@ -146,7 +146,7 @@ def commands(place):
         (["xyzzy"], USAGE, "xyzzy"), (["umount"], USAGE, "MOUNTPOINT"), (["status"], USAGE, "MOUNTPOINT"),
         (["status", "a", "b"], USAGE, "MOUNTPOINT"), (["index"], USAGE, "SOURCE"), (["order"], USAGE, "SPEC"),
         (["order", "sequential"], USAGE, "--n"), (["order", "sequential", "--n", "ten"], USAGE, "--n"),
-        (["order", "sequential", "--n", "-5"], USAGE, "--n"),
+        (["order", "sequential", "--n", "-5"], USAGE, "--n"), (["order", "sequential", "--n", "0"], USAGE, "--n 0"),
         (["order", "sequential", "--n", "10", "--binary", "u16"], USAGE, "--binary"),
         (["order", "sequential", "--n", "10", "--head", "x"], USAGE, "--head"),
         (["order", "torch-distributed:world=2", "--n", "10", "--rank", "2"], USAGE, "rank"),

@@ -31,4 +31,22 @@ def budget_is_kept(place):
             tap.ok(gauges["arena_limit_bytes"] <= ram * MIB, f"ram={ram}M: the arena's limit is within it", gauges)
 
 
-mountkit.run(budget_is_kept)
+def orders_take_no_memory(place):
+    """One order after the other, faster than they can be set up."""
+    place.files([100] * 400)
+
+    def write(n):
+        count = mount.stats()["announced"]["count"] + n
+        with open(mount.path(".clairfs", "order"), "wb", buffering=0) as file:
+            for _ in range(n):
+                file.write(b"torch-randperm:seed=3\n")
+        mount.wait_for(lambda s: s["announced"]["count"] == count, "all are taken")
+
+    with place.mount() as mount:
+        write(500)
+        before = jobs.memory_peak(mount.process.pid)
+        write(1500)
+        tap.ok(jobs.memory_peak(mount.process.pid) - before < 16 << 20, "thousands of orders take no memory", before, jobs.memory_peak(mount.process.pid))
+
+
+mountkit.run(budget_is_kept, orders_take_no_memory)

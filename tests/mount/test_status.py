@@ -217,7 +217,6 @@ def order_output(place):
     tap.equal(numbers("torch-distributed:world=3:rank=1:shuffle=0:drop_last=1", "--n", n),
               orders.distributed(n, 3, 1, shuffle=False, drop_last=True), "torch-distributed, shuffle=0, drop_last=1")
     tap.equal(numbers("sequential", "--n", n, "--head", 7), list(range(min(7, n))), "--head")
-    tap.equal(numbers("sequential", "--n", 0), [], "no samples")
     text = numbers("torch-randperm:seed=1", "--n", n)
     for word, code in (("u32", "I"), ("u64", "Q")):
         raw = good("order", "torch-randperm:seed=1", "--n", n, "--binary", word)

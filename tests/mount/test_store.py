@@ -2,6 +2,7 @@
 """Samples kept on a local drive from one epoch to the next: the source is asked less, nothing is visible, nothing is left,
 and a drive that is full costs speed only."""
 import contextlib
+import json
 import os
 
 import mountkit
@@ -164,4 +165,22 @@ def warm(place):
     tap.equal(wrong, [], "every byte was right, also of a file that has changed meanwhile")
 
 
-mountkit.run(everything_fits, half_fits, killed, full_drive, warm)
+def temporary(place):
+    """A budget without a directory: a private store in the job's TMPDIR, or a message that says what is missing."""
+    data = place.files([SIZE] * 4)
+    command = ["mount", "-o", f"store_bytes=16M,store_keep_free=0,snapshot_dir={place.snapshots}", place.source, place.mnt]
+    env = mountkit.environment(place, TMPDIR=place.store)
+    done = mountkit.clairfs(*command, env=env)
+    tap.equal((done.code, done.lines), (0, []), "a budget and TMPDIR are enough for a private store")
+    tap.ok(json.loads(mountkit.good("status", "--json", place.mnt))["store"]["is_persistent"] is False, "it is private")
+    for name, content in data.items():
+        with open(place.path("mnt", name), "rb") as file:
+            tap.ok(file.read() == content, f"{name} is right")
+    tap.equal(os.listdir(place.store), [], "nothing is visible in TMPDIR")
+    tap.equal(mountkit.clairfs("umount", place.mnt).code, 0, "it can be unmounted")
+    del env["TMPDIR"]
+    done = mountkit.clairfs(*command, env=env)
+    tap.ok(done.code == 2 and len(done.lines) == 1 and "TMPDIR" in done.lines[0], "without TMPDIR one line says so", done)
+
+
+mountkit.run(everything_fits, half_fits, killed, full_drive, warm, temporary)

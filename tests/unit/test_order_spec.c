@@ -347,7 +347,7 @@ static void escapes_are_decoded(void)
 /* Every key of the tables is in the help, and every kind has one line of it. */
 static void place(const char *text, const char *rank, const char *world, const char *want)
 {
-	struct order_place p = { rank, world, "R", "W" };
+	struct order_place p = { rank, world, "R", "W", NULL };
 	struct order_spec *spec = NULL;
 	struct err err = { 0 };
 	int rc = order_spec_parse_placed(text, &p, &spec, &err);
@@ -377,8 +377,12 @@ static void place_of_the_launcher(void)
 	place("torch-distributed", "1", "4x",
 	      "order torch-distributed: environment variable W: key \"world\": \"4x\" is not a "
 	      "whole number");
-	place("torch-distributed", "0-1", "4",
-	      "order torch-distributed: environment variable R: key \"rank\": \"0-1\" is not a "
+	place("torch-distributed", "2-3", "4", "torch-distributed:world=4:ranks=2-3");
+	place("torch-distributed", "2-4", "4",
+	      "order torch-distributed: environment variables R and W: rank 4 is outside the "
+	      "world of 4");
+	place("torch-distributed", "-1", "4",
+	      "order torch-distributed: environment variable R: key \"rank\": \"-1\" is not a "
 	      "whole number");
 	place("torch-distributed", "0", "0",
 	      "order torch-distributed: environment variable W: key \"world\": 0 is out of range, "

@@ -6,7 +6,7 @@
 
 Nothing else changes in the job. Known samplers become a spec that the mount computes every epoch from. Of any other the
 index list is handed over at the start of each epoch, before the first sample is read: this is exact whatever the sampler
-does, but it begins later and writes 4 bytes per sample into a temporary file that the daemon must be able to read.
+does, but it begins later. Nothing but the mount need be shared with the daemon.
 
 The module imports nothing but the standard library, torch least of all: types are told by their names.
 
@@ -14,25 +14,34 @@ It must never change what the job reads, and never hide that the mount did not t
 (or a warning, where the job is running already).
 """
 import array
+import copy
 import errno
 import fcntl
+import itertools
 import json
 import os
-import shutil
 import struct
 import sys
-import tempfile
 import warnings
 
 __all__ = ["announce", "mountpoint_of", "send", "AnnounceError"]
 __version__ = "0.1.0"
 
-# include/clairfs/hint.h: struct clairfs_hint and CLAIRFS_IOC_ANNOUNCE
+# include/clairfs/hint.h: struct clairfs_hint and clairfs_list, and their ioctls
 _VERSION = 1
 _HINT = struct.Struct("=Ii4088s")
 _POWERPC_LIKE = os.uname().machine.startswith(("ppc", "mips", "sparc", "alpha"))
 _DIRECTION = 6 << 29 if _POWERPC_LIKE else 3 << 30
 _ANNOUNCE = _DIRECTION | _HINT.size << 16 | 0xCF << 8 | 1
+_PART = 1700
+_LIST = struct.Struct(f"=IiQII1000s{4 * _PART}s")
+_ANNOUNCE_LIST = _DIRECTION | _LIST.size << 16 | 0xCF << 8 | 2
+_INO_OF_SAMPLE = 2
+
+_LARGE = 214748363  # more samples than this: torch's versions differ
+_NONE = object()
+# They begin epochs that they do not read: generators are drawn from more often than epochs say.
+_TRAINERS = frozenset(("lightning", "pytorch_lightning", "fastai", "ignite"))
 
 
 class AnnounceError(Exception):
@@ -66,32 +75,29 @@ def _why(error):
 
 
 def announce(what, mountpoint=None):
-    """Announces the order of a DataLoader, a sampler, a list of sample numbers, or a spec; returns the spec.
+    """Announces the order of a DataLoader, a sampler, a list of sample numbers, or a spec; returns the spec, or "list".
 
     mountpoint: where clairfs is mounted, as this process sees it; by default the mount that the dataset's files are in,
-    else the only one there is. Sample numbers must be those of the mount (clairfs index): true for torchvision's
-    ImageFolder, and for datasets that list their files sorted.
+    else the only one there is. Sample numbers are those of the mount (clairfs index). Where the dataset says the paths of
+    its files (torchvision's ImageFolder) they are compared, and translated if need be; else the dataset must list the
+    mount's files sorted, and have all of them.
 
-    Of the processes of a node one announces for all (torchrun's LOCAL_RANK 0); the others return the same spec.
+    Of the processes of a node one announces for all (torchrun's LOCAL_RANK 0); the others return the same.
     """
     if isinstance(what, str):
         return send(what, mountpoint or mountpoint_of(None))
     if isinstance(what, (list, tuple, range, array.array)):
         return _send_list(what, mountpoint or mountpoint_of(None))
-    dataset = _dataset_of(what)
+    loader = _inner_loader(what)
+    dataset = _dataset_of(loader)
     mountpoint = mountpoint or mountpoint_of(dataset)
-    sampler = getattr(what, "sampler", what)
-    base, indices = _unwrap(dataset)
-    _check_size(base, mountpoint)
-    spec = None if indices is not None else _spec_of(sampler)
-    if spec and what is not sampler and not _is_plain(what):
-        spec = None
-    if spec is None:
-        if what is sampler:
-            raise AnnounceError(f"{_name(sampler)}: its order is known only while it runs; announce its DataLoader")
-        return _follow(what, mountpoint, indices)
-    spec += _shape_of(what)
-    return send(spec, mountpoint) if _speaks_for_node() else spec
+    indices = _numbers_of(dataset, mountpoint)
+    spec = _spec_of(what, loader) if indices is None else None
+    if spec is not None:
+        return send(spec, mountpoint) if _speaks_for_node() else spec
+    if not hasattr(loader, "batch_sampler"):
+        raise AnnounceError(f"{_name(what)}: its order is known only while it runs; announce its DataLoader")
+    return _follow(loader, mountpoint, indices)
 
 
 # --- which mount ---
@@ -108,8 +114,8 @@ def mountpoint_of(dataset):
     """The clairfs mount that a dataset's files are in, or the only one."""
     mounts = sorted(set(_mounts()), key=len, reverse=True)
     dataset, _ = _unwrap(dataset)
-    root = getattr(dataset, "root", None)
-    if isinstance(root, (str, os.PathLike)):
+    roots = [getattr(dataset, "root", None)] + (_paths_of(dataset) or [])[:1]
+    for root in (r for r in roots if isinstance(r, (str, os.PathLike))):
         path = os.path.realpath(root)
         for mount in mounts:
             if os.path.commonpath([path, mount]) == mount:
@@ -127,11 +133,13 @@ def _name(thing):
 
 def _is(thing, *names):
     """Exactly one of these types of torch, no class derived from it: that may do anything."""
-    return type(thing).__module__.startswith("torch.utils.data.") and type(thing).__name__ in names
+    return type(thing).__module__.startswith(("torch.utils.data.", "torchdata.stateful_dataloader.")) and \
+        type(thing).__name__ in names
 
 
 def _dataset_of(what):
-    for holder in (what, getattr(what, "sampler", None)):
+    batches = getattr(what, "batch_sampler", None)
+    for holder in (what, getattr(what, "sampler", None), getattr(batches, "sampler", None)):
         for name in ("dataset", "data_source"):
             if hasattr(holder, name):
                 return getattr(holder, name)
@@ -148,16 +156,57 @@ def _unwrap(dataset):
     return dataset, indices
 
 
-def _check_size(dataset, mountpoint):
-    """Numbers of another list of files would be worse than none."""
+def _paths_of(dataset):
+    """The paths of a dataset's samples by its own numbers, or None: as torchvision's folders say it, and many others."""
+    for name in ("samples", "imgs", "files", "paths", "image_paths", "filenames"):
+        items = getattr(dataset, name, None)
+        if not isinstance(items, (list, tuple)) or not items:
+            continue
+        first = items[0][0] if isinstance(items[0], (list, tuple)) and items[0] else items[0]
+        if isinstance(first, (str, os.PathLike)) and os.path.isabs(first):
+            return [i[0] for i in items] if first is not items[0] else list(items)
+    return None
+
+
+def _number(path, device):
+    st = os.stat(path)
+    if st.st_dev != device:
+        raise AnnounceError(f"{os.fspath(path)!r} is not in the mount")
+    return st.st_ino - _INO_OF_SAMPLE
+
+
+def _samples_of_mount(mountpoint):
     try:
-        n = len(dataset)
         with open(os.path.join(mountpoint, ".clairfs", "stats.json"), encoding="utf-8") as f:
-            samples = json.load(f)["dataset"]["samples"]
-    except (TypeError, OSError, ValueError, KeyError):
-        return
-    if n != samples:
+            return json.load(f)["dataset"]["samples"]
+    except OSError as e:
+        raise AnnounceError(f"{mountpoint}: {_why(e)}") from e
+    except (ValueError, KeyError, TypeError):
+        raise AnnounceError(f"{mountpoint}: not a clairfs mount that takes orders") from None
+
+
+def _numbers_of(dataset, mountpoint):
+    """The mount's numbers of the dataset's samples, None when they are the same numbers: numbers of another list of files
+    would be worse than none. Some hundred files are compared, all of them only when there is a difference."""
+    base, indices = _unwrap(dataset)
+    try:
+        n = len(base)
+    except TypeError:
+        return indices
+    samples, paths = _samples_of_mount(mountpoint), _paths_of(base)
+    numbers = None
+    if paths and len(paths) == n:
+        try:
+            device = os.stat(mountpoint).st_dev
+            if n != samples or any(_number(paths[i], device) != i for i in {*range(0, n, max(1, n // 500)), n - 1}):
+                numbers = [_number(p, device) for p in paths]
+        except OSError as e:
+            raise AnnounceError(f"{e.filename!r}: {e.strerror}") from e
+    elif n != samples:
         raise AnnounceError(f"the dataset has {n} samples, the mount {samples}: their numbers are not the same")
+    if indices is None:
+        return numbers
+    return indices if numbers is None else [numbers[i] for i in indices]
 
 
 def _place():
@@ -174,37 +223,130 @@ def _speaks_for_node():
     return not place or place[2] == 0
 
 
-def _distributed(sampler):
+def _ranks_of_node(rank, world):
+    """The ranks that this node's processes have, if this process has this one; else it alone."""
     place = _place()
+    if place and rank == place[0] + place[2] and world >= place[0] + place[1]:
+        return range(place[0], place[0] + place[1])
+    return range(rank, rank + 1)
+
+
+def _ranks_text(rank, world):
+    ranks = _ranks_of_node(rank, world)
+    return f":ranks={ranks[0]}-{ranks[-1]}" if len(ranks) > 1 else f":rank={rank}"
+
+
+def _distributed(sampler):
     spec = f"torch-distributed:seed={sampler.seed}:world={sampler.num_replicas}"
-    if place and place[1] > 1 and sampler.rank == place[0] + place[2] and sampler.num_replicas >= place[0] + place[1]:
-        spec += f":ranks={place[0]}-{place[0] + place[1] - 1}"
-    else:
-        spec += f":rank={sampler.rank}"
+    spec += _ranks_text(sampler.rank, sampler.num_replicas)
     spec += "" if sampler.shuffle else ":shuffle=0"
     spec += ":drop_last=1" if sampler.drop_last else ""
     return spec + (f":start_epoch={sampler.epoch}" if sampler.epoch else "")
 
 
-def _spec_of(sampler):
-    """The spec whose order this sampler's is, or None. torch's RandomSampler is None: its seed is drawn when it begins."""
-    if _is(sampler, "SequentialSampler"):
-        return "sequential"
-    if _is(sampler, "DistributedSampler"):
-        return _distributed(sampler)
-    return None
+def _seed_of(generator):
+    """The seed of a generator from which nothing was drawn so far, else None."""
+    torch = sys.modules.get("torch")
+    if torch is None or generator is None or generator.device.type != "cpu":
+        return None
+    fresh = torch.Generator()
+    fresh.manual_seed(generator.initial_seed())
+    return generator.initial_seed() if torch.equal(fresh.get_state(), generator.get_state()) else None
+
+
+def _random(loader, sampler):
+    """A RandomSampler whose generator is its own: that of torch is drawn from by everybody, and then nothing is known."""
+    seed = _seed_of(sampler.generator)
+    if seed is None or len(sampler.data_source) > _LARGE or not _TRAINERS.isdisjoint(sys.modules):
+        return None
+    if _place() and _place()[1] > 1:
+        return None
+    spec = f"torch-generator:seed={seed}" + (":persistent=1" if loader.persistent_workers else "")
+    spec += "" if loader.generator is sampler.generator else ":sampler_only=1"
+    spec += ":replacement=1" if sampler.replacement else ""
+    return spec + (f":num_samples={sampler.num_samples}" if sampler.num_samples != len(sampler.data_source) else "")
+
+
+def _stateful(loader, sampler):
+    """torchdata's StatefulDataLoader with shuffle=True and a generator of its own."""
+    seed = _seed_of(loader.generator) if loader.generator is sampler.generator else None
+    if seed is None or sampler.replacement or sampler.num_samples != len(sampler.data_source):
+        return None
+    return f"torchdata-loader:seed={seed}:generator=1" + (":persistent=1" if loader.persistent_workers else "")
+
+
+def _accelerated(what, sampler, batches):
+    """A loader that accelerate has prepared: its sampler, and how it deals out batches."""
+    spec = "accelerate"
+    if _is_seedable(sampler):
+        if sampler.replacement or sampler.num_samples != len(sampler.data_source) or len(sampler.data_source) > _LARGE:
+            return None
+        # The loader sets the epoch when it begins one.
+        epoch = getattr(what, "iteration", None)
+        epoch = epoch if isinstance(epoch, int) else sampler.epoch
+        spec += f":seed={sampler.initial_seed}" + (f":start_epoch={epoch}" if epoch else "")
+    elif _is(sampler, "SequentialSampler"):
+        spec += ":shuffle=0"
+    else:
+        return None
+    if _is_shard(batches):
+        if not batches.batch_size:
+            return None
+        spec += f":world={batches.num_processes}" + _ranks_text(batches.process_index, batches.num_processes)
+        spec += "" if batches.even_batches else ":even_batches=0"
+    return spec + (":drop_last=1" if batches.drop_last else "")
+
+
+def _is_seedable(sampler):
+    return _name(sampler) == "accelerate.data_loader.SeedableRandomSampler"
+
+
+def _is_shard(batches):
+    return _name(batches) == "accelerate.data_loader.BatchSamplerShard"
+
+
+def _spec_of(what, loader):
+    """The spec whose order this loader's (or sampler's) is, or None."""
+    batches = getattr(loader, "batch_sampler", None)
+    inner = batches.batch_sampler if _is_shard(batches) else batches
+    if inner is not None and not _is(inner, "BatchSampler"):
+        return None
+    sampler = inner.sampler if inner is not None else getattr(loader, "sampler", loader)
+    spec = None
+    if _is_shard(batches) or _is_seedable(sampler):
+        spec = _accelerated(what, sampler, batches) if inner is not None else None
+    elif _is(sampler, "SequentialSampler"):
+        spec = "sequential" if not (_place() and _place()[1] > 1) else None
+    elif _is(sampler, "DistributedSampler"):
+        spec = _distributed(sampler)
+    elif _is(sampler, "RandomSampler") and loader is not sampler:
+        spec = (_stateful if _is_stateful(loader) else _random)(loader, sampler)
+    return spec if spec is None else spec + _shape_of(loader, batches)
+
+
+def _is_stateful(loader):
+    return any(c.__module__.startswith("torchdata.") for c in type(loader).__mro__)
+
+
+def _inner_loader(what):
+    """The torch DataLoader in what accelerate made of it."""
+    while "base_dataloader" in getattr(what, "__dict__", ()):
+        what = what.base_dataloader
+    return what
 
 
 def _is_plain(loader):
     """The loader reads what its sampler says, in batches."""
-    return loader.batch_sampler is None or (_is(loader.batch_sampler, "BatchSampler")
-                                            and loader.batch_sampler.sampler is loader.sampler)
+    return loader.batch_sampler is None or _is(loader.batch_sampler, "BatchSampler")
 
 
-def _shape_of(loader):
+def _shape_of(loader, batches):
     shape = ""
-    if getattr(loader, "batch_size", None):
-        shape += f":batch={loader.batch_size}"
+    size = getattr(loader, "batch_size", None) or getattr(batches, "batch_size", None)
+    if isinstance(size, int) and size > 0:
+        if _is_shard(batches) and batches.split_batches:
+            size //= batches.num_processes
+        shape += f":batch={size}"
     if getattr(loader, "num_workers", None):
         shape += f":workers={loader.num_workers}"
         if getattr(loader, "prefetch_factor", None):
@@ -214,25 +356,29 @@ def _shape_of(loader):
 
 # --- index lists ---
 
-def _escape(path):
-    return path.replace("%", "%25").replace(":", "%3A").replace(",", "%2C")
-
-
-def _send_list(indices, mountpoint, more=":epochs=1"):
-    """Hands over sample numbers. The daemon has read the file when it answers, so nothing stays behind."""
+def _send_list(indices, mountpoint, keys="epochs=1"):
+    """Hands over sample numbers, in parts: nothing but the mount need be shared with the daemon."""
     numbers = array.array("I", indices)
     if numbers.itemsize != 4:
         raise AnnounceError("no 32-bit numbers on this machine")
-    if sys.byteorder == "big":
-        numbers.byteswap()
-    folder = tempfile.mkdtemp(prefix="clairfs-")
+    token, at = 0, 0
     try:
-        path = os.path.join(folder, "order.u32")
-        with open(path, "wb") as f:
-            numbers.tofile(f)
-        return send(f"list:path={_escape(path)}{more}", mountpoint)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        with open(os.path.join(mountpoint, ".clairfs", "control"), "rb") as f:
+            while True:
+                part = numbers[at:at + _PART]
+                at += len(part)
+                is_last = at == len(numbers)
+                text = keys.encode() if is_last else b""
+                data = bytearray(_LIST.pack(_VERSION, 0, token, int(is_last), len(part), text,
+                                            part.tobytes().ljust(4 * _PART, b"\0")))
+                fcntl.ioctl(f, _ANNOUNCE_LIST, data)
+                _, status, token, _, _, answer, _ = _LIST.unpack(data)
+                if status < 0:
+                    raise AnnounceError(answer.split(b"\0")[0].decode(errors="replace"))
+                if is_last:
+                    return "list"
+    except OSError as e:
+        raise AnnounceError(f"{mountpoint}: {_why(e)}") from e
 
 
 class _Followed:
@@ -255,12 +401,33 @@ class _Followed:
         return getattr(self._inner, name)
 
 
-def _teller(mountpoint, indices, shape, is_batches):
+def _node_ranks(sampler):
+    """Samplers like this one of all processes of the node. Only DistributedSampler says how others are dealt to."""
+    if not _is(sampler, "DistributedSampler"):
+        return None
+    ranks = []
+    for rank in _ranks_of_node(sampler.rank, sampler.num_replicas):
+        ranks.append(copy.copy(sampler))
+        ranks[-1].rank = rank
+    return ranks
+
+
+def _merged(epochs):
+    """What processes read that run in step."""
+    return [i for step in itertools.zip_longest(*epochs, fillvalue=_NONE) for i in step if i is not _NONE]
+
+
+def _teller(mountpoint, indices, shape, inner, is_batches):
     def tell(epoch):
+        if not _speaks_for_node():
+            return
         numbers = [i for batch in epoch for i in batch] if is_batches else epoch
         try:
+            ranks = _node_ranks(inner)
+            if ranks and len(ranks) > 1:
+                numbers = _merged([list(r) for r in ranks])
             numbers = [indices[i] for i in numbers] if indices is not None else [int(i) for i in numbers]
-            _send_list(numbers, mountpoint, ":epochs=1" + shape)
+            _send_list(numbers, mountpoint, "epochs=1" + shape)
         except (AnnounceError, OSError, OverflowError, TypeError, ValueError, IndexError) as e:
             warnings.warn(f"clairfs: the order of this epoch was not announced: {e}", stacklevel=2)
     return tell
@@ -268,23 +435,29 @@ def _teller(mountpoint, indices, shape, is_batches):
 
 def _follow(loader, mountpoint, indices):
     """Has every epoch announced when it begins."""
-    try:
-        len(loader.sampler)
-    except TypeError:
-        raise AnnounceError(f"{_name(loader.sampler)}: has no end, so it cannot be listed") from None
-    place = _place()
-    if place and place[1] > 1:
-        raise AnnounceError(f"{_name(loader.sampler)}: with several processes on a node announce a spec, or one list for all")
     batches = loader.batch_sampler
-    shape = _shape_of(loader)
-    if isinstance(getattr(batches or loader, "sampler", None), _Followed) or isinstance(batches, _Followed):
-        raise AnnounceError("this DataLoader is announced already")
-    send("none", mountpoint)  # fails here and now when it is going to fail
     if batches is None:
-        followed, holder, name = _Followed(loader.sampler, _teller(mountpoint, indices, shape, False)), loader, "sampler"
+        holder, name = loader, "sampler"
     elif _is_plain(loader):
-        followed, holder, name = _Followed(batches.sampler, _teller(mountpoint, indices, shape, False)), batches, "sampler"
+        holder, name = batches, "sampler"
     else:
-        followed, holder, name = _Followed(batches, _teller(mountpoint, indices, shape, True)), loader, "batch_sampler"
-    object.__setattr__(holder, name, followed)  # DataLoader refuses the plain way once it is made
+        holder, name = loader, "batch_sampler"
+    inner = getattr(holder, name)
+    if isinstance(inner, _Followed):
+        raise AnnounceError("this DataLoader is announced already")
+    if _is_stateful(loader):
+        raise AnnounceError(f"{_name(inner)}: a StatefulDataLoader keeps count of its sampler, so nobody else may draw from it;"
+                            " give it a generator of its own, or announce a spec")
+    try:
+        len(inner)
+    except TypeError:
+        raise AnnounceError(f"{_name(inner)}: has no end, so it cannot be listed") from None
+    place = _place()
+    if place and place[1] > 1 and not _node_ranks(inner):
+        raise AnnounceError(f"{_name(inner)}: with several processes on a node announce a spec, or one list for all")
+    if _speaks_for_node():
+        send("none", mountpoint)  # fails here and now when it is going to fail
+    tell = _teller(mountpoint, indices, _shape_of(loader, batches), inner, name == "batch_sampler")
+    # DataLoader refuses the plain way once it is made.
+    object.__setattr__(holder, name, _Followed(inner, tell))
     return "list"
