@@ -381,13 +381,42 @@ def _send_list(indices, mountpoint, keys="epochs=1"):
         raise AnnounceError(f"{mountpoint}: {_why(e)}") from e
 
 
+def _innermost(sampler):
+    """The sampler that a BatchSampler batches, or None unless all of them are torch's own: these draw from generators and
+    keep no other state."""
+    while type(sampler).__module__ == "torch.utils.data.sampler":
+        if type(sampler).__name__ != "BatchSampler":
+            return sampler
+        sampler = sampler.sampler
+    return None
+
+
+def _ahead(sampler):
+    """A list of the epoch that `sampler` will draw, with every generator left where it was; sampler as for _innermost."""
+    import torch  # it is loaded: the sampler is torch's
+    generator = getattr(_innermost(sampler), "generator", None)
+    state, own = torch.random.get_rng_state(), None if generator is None else generator.get_state()
+    try:
+        return list(sampler)
+    finally:
+        torch.random.set_rng_state(state)
+        if own is not None:
+            generator.set_state(own)
+
+
 class _Followed:
-    """Stands in for a sampler (or a batch sampler): the same values, with the whole epoch announced before the first."""
+    """Stands in for a sampler (or a batch sampler): the same values, with the whole epoch announced before the first.
+    A job that leaves an epoch early has drawn less than one that lists it, so torch's samplers draw again, as they would
+    have done without us; others are listed once, because a second run of them may not be the first one's."""
 
     def __init__(self, inner, tell):
         self._inner, self._tell = inner, tell
 
     def __iter__(self):
+        if _innermost(self._inner) is not None:
+            self._tell(_ahead(self._inner))
+            yield from self._inner
+            return
         epoch = list(self._inner)
         self._tell(epoch)
         yield from epoch
