@@ -55,9 +55,10 @@ int cache_new(const struct cache_params *params, struct cache **ret, struct err 
 /* Replaces the order while everything runs (NULL: none any more). What the old plan keeps in memory
  * stays as an ordinary cached copy until its room is needed, samples in the store stay known, and
  * the last opens are shown to the new plan, so that a job that tells its order late is followed at
- * once. Waits for the planner (a moment, or as long as a plan of n samples takes to make); any
- * thread but the reactor. The order is the cache's from here on, also when this fails: -ENOMEM,
- * -EINVAL: the old order stays in force; -ECANCELED: not started, or stopping. */
+ * once. Makes the new plan itself (O(n), seconds with 10^8 samples, while the old one goes on),
+ * then waits for the planner, a moment; any thread but the reactor. The order is the cache's from
+ * here on, also when this fails: -ENOMEM, -EINVAL: the old order stays in force; -ECANCELED: not
+ * started, or stopping. */
 int cache_set_order(struct cache *cache, struct order *take_order) MUST_USE;
 /* The last samples opened, at most max of them, the latest last. Asks the planner; any thread but
  * the reactor. 0 before cache_start and when stopping. */

@@ -5,7 +5,9 @@
  * by the kernel from staged pages. So an open stays undecided until the sample is opened again or
  * has been quiet for a while; the slowest of its READs decides its class. READs without an open
  * (the watch lags, or lost it) count as one read too, and an open that comes late for them is taken
- * as theirs. Other files: one READ is one read.
+ * as theirs. READs of more bytes than the opens heard of have left to read are kept apart: they are
+ * the next open's, which is late; without that it would count as staged on top of them, in an epoch
+ * that follows the last one quickly. Other files: one READ is one read.
  *
  * While a READ is in flight nothing is decided, however long it takes. A READ that fails is the
  * source's answer: its open counts as a miss, with the bytes that it was given and no more.
@@ -29,17 +31,22 @@ enum { UNSEEN_MAX = 64 };
 enum age { AGE_WHOLE, AGE_PARTIAL, AGES };
 static const uint64_t grace_ns[AGES] = { NS_PER_S, 5 * NS_PER_S };
 
+/* READs that belong together. */
+struct reading {
+	uint64_t bytes; /* answered to them */
+	enum read_class slowest;
+	bool has_read, has_failed;
+};
+
 struct record {
 	struct record *next_hash;
 	struct list by_age; /* of a list unless READs are in flight */
 	struct entry_id entry;
 	uint32_t n_inflight;
-	uint32_t n_opens; /* more than one: the others came while READs were in flight */
-	uint64_t last_ns; /* of the last open or READ */
-	uint64_t bytes;   /* answered to READs */
-	enum read_class slowest;
-	bool has_read, has_failed;
-	bool is_counted; /* one of the opens is, before it was seen */
+	uint32_t n_opens;         /* more than one: the others came while READs were in flight */
+	uint64_t last_ns;         /* of the last open or READ */
+	struct reading now, next; /* next: of an open that was not heard of yet */
+	bool is_counted;          /* one of the opens is, before it was seen */
 };
 
 struct account_shard {
@@ -133,15 +140,15 @@ static void count_staged_rest(struct cache *c, const struct record *rec)
 {
 	uint64_t bytes = dataset_size(c->p.dataset, rec->entry) * rec->n_opens;
 
-	if (!rec->has_failed && bytes > rec->bytes)
-		count_bytes(c, READ_STAGED, bytes - rec->bytes);
+	if (!rec->now.has_failed && bytes > rec->now.bytes)
+		count_bytes(c, READ_STAGED, bytes - rec->now.bytes);
 }
 
 /* A push that served its open is used up: a READ that comes later is not for want of its pages. One
  * that came after the open is for the next. */
 static void use_up_stage(struct cache *c, const struct record *rec)
 {
-	if (rec->n_opens && !rec->has_read && bits_clear(c->staged_opened, rec->entry.v))
+	if (rec->n_opens && !rec->now.has_read && bits_clear(c->staged_opened, rec->entry.v))
 		bits_clear(c->staged, rec->entry.v);
 }
 
@@ -150,7 +157,7 @@ static void decide(struct cache *c, struct record *rec)
 	uint32_t n = MAX(rec->n_opens, 1u) - rec->is_counted;
 
 	assert(rec->n_inflight == 0);
-	count_reads(c, rec->has_read ? rec->slowest : READ_STAGED, n);
+	count_reads(c, rec->now.has_read ? rec->now.slowest : READ_STAGED, n);
 	count_staged_rest(c, rec);
 	use_up_stage(c, rec);
 	rec->is_counted = true;
@@ -158,10 +165,27 @@ static void decide(struct cache *c, struct record *rec)
 
 static void restart(struct record *rec)
 {
-	rec->bytes = 0;
+	rec->now = rec->next;
+	rec->next = (struct reading){ .slowest = READ_STAGED };
 	rec->n_opens = 0;
-	rec->slowest = READ_STAGED;
-	rec->has_read = rec->has_failed = rec->is_counted = false;
+	rec->is_counted = false;
+}
+
+static void reading_add(struct reading *r, const struct reading *more)
+{
+	r->bytes += more->bytes;
+	r->slowest = MAX(r->slowest, more->slowest);
+	r->has_read |= more->has_read;
+	r->has_failed |= more->has_failed;
+}
+
+/* Whose READ it was. One of no bytes found the end of the file. */
+static struct reading *reading_of(struct cache *c, struct record *rec, int status, uint64_t bytes)
+{
+	uint64_t size = dataset_size(c->p.dataset, rec->entry) * MAX(rec->n_opens, 1u);
+	bool is_more = rec->now.has_read && size && rec->now.bytes + MAX(bytes, 1) > size;
+
+	return is_more && (bytes || status) ? &rec->next : &rec->now;
 }
 
 /* The oldest of those that may be decided, or NULL. */
@@ -215,13 +239,32 @@ static void record_seen_locked(struct cache *c, struct account_shard *a, struct 
 static void record_seen_locked(struct cache *c, struct account_shard *a, struct record *rec,
 			       uint64_t now_ns)
 {
-	bool is_partial = rec->has_read && !rec->has_failed &&
-			  rec->bytes < dataset_size(c->p.dataset, rec->entry);
+	const struct reading *last = rec->next.has_read ? &rec->next : &rec->now;
+	bool is_partial = last->has_read && !last->has_failed &&
+			  last->bytes < dataset_size(c->p.dataset, rec->entry);
 
 	rec->last_ns = now_ns;
 	list_remove(&rec->by_age);
 	if (!rec->n_inflight)
 		list_push_tail(&a->by_age[is_partial ? AGE_PARTIAL : AGE_WHOLE], &rec->by_age);
+}
+
+/* All that is known of this open is counted: what is left may be the next one's. As many bytes as
+ * the file has are an open that nobody has heard of; fewer were read twice. */
+static void record_end_locked(struct cache *c, struct account_shard *a, struct record *rec,
+			      uint64_t now_ns) REQUIRES(a->mu);
+static void record_end_locked(struct cache *c, struct account_shard *a, struct record *rec,
+			      uint64_t now_ns)
+{
+	bool is_open =
+		rec->next.has_failed || rec->next.bytes >= dataset_size(c->p.dataset, rec->entry);
+
+	if (!rec->next.has_read || !is_open) {
+		record_free_locked(a, rec);
+		return;
+	}
+	restart(rec);
+	record_seen_locked(c, a, rec, now_ns);
 }
 
 void account_open(struct cache *c, struct entry_id entry, uint64_t now_ns)
@@ -242,10 +285,15 @@ void account_open(struct cache *c, struct entry_id entry, uint64_t now_ns)
 		restart(rec);
 	}
 	rec->n_opens++; /* or READs were here first: they are this open's */
-	record_seen_locked(c, a, rec, now_ns);
+	if (rec->n_inflight && rec->n_opens > 1) {
+		reading_add(&rec->now, &rec->next);
+		rec->next = (struct reading){ .slowest = READ_STAGED };
+	}
 	if (rec->is_counted && !rec->n_inflight) {
 		count_staged_rest(c, rec);
-		record_free_locked(a, rec);
+		record_end_locked(c, a, rec, now_ns);
+	} else {
+		record_seen_locked(c, a, rec, now_ns);
 	}
 	if (bits_get(c->staged, entry.v))
 		bits_set(c->staged_opened, entry.v);
@@ -287,10 +335,11 @@ void account_read_end(struct cache *c, const struct cache_read *r, int status, u
 	rec = record_get_locked(c, a, r->entry);
 	assert(rec && rec->n_inflight > 0);
 	rec->n_inflight--;
-	rec->bytes += bytes;
-	rec->has_read = true;
-	rec->has_failed |= status != 0;
-	rec->slowest = MAX(rec->slowest, status == 0 ? r->read_class : READ_MISS);
+	reading_add(reading_of(c, rec, status, bytes),
+		    &(struct reading){ .bytes = bytes,
+				       .slowest = status == 0 ? r->read_class : READ_MISS,
+				       .has_read = true,
+				       .has_failed = status != 0 });
 	record_seen_locked(c, a, rec, clock_now(c->p.clock));
 	mutex_unlock(&a->mu);
 }
@@ -306,7 +355,7 @@ static void sweep_record_locked(struct cache *c, struct account_shard *a, struct
 	if (rec->n_opens || !rec->is_counted)
 		decide(c, rec);
 	if (is_over) {
-		record_free_locked(a, rec);
+		record_end_locked(c, a, rec, now_ns);
 		return;
 	}
 	/* An open that was not seen. Tell the plan, and keep the record for one more turn in case

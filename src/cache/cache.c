@@ -49,6 +49,7 @@ int cache_new(const struct cache_params *params, struct cache **ret, struct err 
 	rc = notes_init(c);
 	mutex_init(&c->status_mu);
 	mutex_init(&c->order_mu);
+	mutex_init(&c->make_mu);
 	mutex_init(&c->reval_mu);
 	cond_init(&c->reval_cv);
 	queue_init(&c->stage_jobs);
@@ -243,6 +244,7 @@ void cache_free(struct cache *c)
 	cond_fini(&c->reval_cv);
 	mutex_fini(&c->reval_mu);
 	mutex_fini(&c->order_mu);
+	mutex_fini(&c->make_mu);
 	mutex_fini(&c->status_mu);
 	free(c->touched);
 	free(c->confirmed);

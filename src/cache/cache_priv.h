@@ -169,7 +169,8 @@ struct cache {
 	_Atomic uint32_t generation; /* of the plan; changed by the planner */
 	_Atomic bool has_order;
 	bool is_withdrawn;     /* planner: there was an order */
-	struct mutex order_mu; /* one cache_set_order at a time */
+	struct mutex make_mu;  /* one cache_set_order at a time; before order_mu */
+	struct mutex order_mu; /* one request to the planner at a time */
 	struct shard shards[SHARDS];
 	uint32_t buckets; /* per shard and table, a power of two */
 	_Atomic uint64_t n_objects, n_fetching, plain_bytes;

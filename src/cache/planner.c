@@ -36,13 +36,14 @@ int notes_init(struct cache *c)
 	n->fill = calloc(NOTES_MAX, sizeof(*n->fill));
 	n->drain = calloc(NOTES_MAX, sizeof(*n->drain));
 	n->unanswered = calloc(UNANSWERED_MAX, sizeof(*n->unanswered));
+	n->resized = calloc(late_words(c), sizeof(*n->resized));
 	for (int i = 0; i < LATE_KINDS; i++) {
 		n->late_fill[i] = calloc(late_words(c), sizeof(uint64_t));
 		n->late_drain[i] = calloc(late_words(c), sizeof(uint64_t));
 		if (!n->late_fill[i] || !n->late_drain[i])
 			return -ENOMEM;
 	}
-	return n->fill && n->drain && n->unanswered ? 0 : -ENOMEM;
+	return n->fill && n->drain && n->unanswered && n->resized ? 0 : -ENOMEM;
 }
 
 static void completion_free(struct completion *done)
@@ -63,6 +64,7 @@ void notes_fini(struct cache *c)
 	free(n->drain);
 	cond_fini(&n->answer_cv);
 	free(n->unanswered);
+	free(n->resized);
 	for (int i = 0; i < LATE_KINDS; i++) {
 		free(n->late_fill[i]);
 		free(n->late_drain[i]);
@@ -232,6 +234,13 @@ static void rest(struct notes *n)
 	mutex_unlock(&n->mu);
 }
 
+static void feed_plan(struct cache *c, const struct plan_event *ev, uint64_t now)
+{
+	if (ev->kind == PLAN_EV_RESIZED && atomic_load(&c->notes.is_making_plan))
+		c->notes.resized[ev->sample / 64] |= 1ull << ev->sample % 64;
+	plan_event(c->plan, now, ev);
+}
+
 static void feed_event(struct cache *c, const struct plan_event *ev, uint64_t now)
 {
 	if (ev->kind == PLAN_EV_OPENED) {
@@ -241,20 +250,23 @@ static void feed_event(struct cache *c, const struct plan_event *ev, uint64_t no
 		if (c->recent.is_replay_due) /* it hears of them all, in order, a little later */
 			return;
 	}
-	plan_event(c->plan, now, ev);
+	feed_plan(c, ev, now);
 }
 
 static void feed_completion(struct cache *c, struct completion *done, uint64_t now)
 {
 	bool is_epoch = done->event.kind == PLAN_EV_EPOCH && done->event.status == 0;
+	bool is_elsewhere;
 
 	if (done->generation != atomic_load(&c->generation)) {
 		switch_absorb(c, done, now);
 	} else {
+		is_epoch = is_epoch && c->recent.is_replay_due;
+		is_elsewhere = is_epoch && recent_is_elsewhere(c, done->event.order_epoch);
 		plan_event(c->plan, now, &done->event);
 		done->event.order_epoch = NULL; /* the plan's now */
-		if (is_epoch && c->recent.is_replay_due)
-			recent_replay(c, now);
+		if (is_epoch)
+			recent_replay(c, is_elsewhere, now);
 	}
 	completion_free(done);
 }
@@ -274,7 +286,7 @@ static void feed_late(struct cache *c, uint64_t now)
 				struct plan_event ev = { .kind = late_kinds[i], .sample = sample };
 
 				ev.bytes = dataset_size(c->p.dataset, entry); /* RESIZED's */
-				plan_event(c->plan, now, &ev);
+				feed_plan(c, &ev, now);
 			}
 		}
 	}
@@ -351,8 +363,7 @@ static void answer_request(struct cache *c, struct order_request *request, int s
 	mutex_unlock(&c->notes.mu);
 }
 
-/* Waits until the planner has answered. */
-static int ask_planner(struct cache *c, struct order_request *request)
+int planner_ask(struct cache *c, struct order_request *request)
 {
 	struct notes *n = &c->notes;
 	int status;
@@ -371,6 +382,22 @@ static int ask_planner(struct cache *c, struct order_request *request)
 	return status;
 }
 
+/* The plan is made and the old one freed here: with many samples each takes seconds. */
+static int set_order(struct cache *c, struct order_request *request)
+{
+	int status;
+
+	mutex_lock(&c->make_mu);
+	atomic_store(&c->notes.is_making_plan, true);
+	status = plan_make(c, request->order, &request->plan);
+	if (status == 0)
+		status = planner_ask(c, request);
+	atomic_store(&c->notes.is_making_plan, false);
+	mutex_unlock(&c->make_mu);
+	plan_free(request->plan);
+	return status;
+}
+
 int cache_set_order(struct cache *c, struct order *take_order)
 {
 	struct order_request request = { .status = -ECANCELED };
@@ -383,7 +410,7 @@ int cache_set_order(struct cache *c, struct order *take_order)
 			return -ENOMEM;
 		}
 	}
-	status = ask_planner(c, &request);
+	status = set_order(c, &request);
 	order_ref_put(request.order); /* left there when it was not taken */
 	return status;
 }
@@ -394,16 +421,16 @@ uint32_t cache_last_opens(struct cache *c, uint32_t *ret_sample, uint32_t max)
 					 .opens = ret_sample,
 					 .max_opens = max };
 
-	return ask_planner(c, &request) == 0 ? request.n_opens : 0;
+	return planner_ask(c, &request) == 0 ? request.n_opens : 0;
 }
 
-static void take_request(struct cache *c, struct order_request *request)
+static void take_request(struct cache *c, struct order_request *request, uint64_t now)
 {
 	if (request->opens) {
 		recent_tell(c, request);
 	} else {
 		publish(c); /* what the old plan has counted */
-		switch_order(c, request);
+		switch_order(c, request, now);
 	}
 	answer_request(c, request, request->status);
 }
@@ -440,7 +467,7 @@ void *planner_main(void *cache)
 			return NULL;
 		}
 		if (batch.request)
-			take_request(c, batch.request);
+			take_request(c, batch.request, now);
 		is_telling = switch_tell_kept(c, now);
 		wake_ns = plan_step(c->plan, now);
 		carry_out(c, now);

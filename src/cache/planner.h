@@ -30,6 +30,7 @@ struct order_ref {
 /* A new order, or a question, on its way to the planner; lives on the stack of who waits for it. */
 struct order_request {
 	struct order_ref *order; /* NULL = none; the planner's once it has taken the request */
+	struct plan *plan;       /* made for it; then the one that was replaced */
 	uint32_t *opens;         /* not NULL: only asks for the last opens */
 	uint32_t max_opens, n_opens;
 	int status;
@@ -63,20 +64,27 @@ struct notes {
 	 * its round. */
 	struct plan_event *unanswered;
 	uint32_t n_unanswered;
+	/* Bit per sample, planner only: its size changed while a plan was being made of all sizes.
+	 */
+	uint64_t *resized;
+	_Atomic bool is_making_plan;
 };
 
 /* --- switch.c --- */
 struct order_ref *order_ref_new(struct order *order, bool is_owned);
 void order_ref_put(struct order_ref *ref); /* NULL allowed */
+/* O(n), up to seconds: any thread, best not the planner. */
 int plan_make(struct cache *c, const struct order_ref *order, struct plan **ret) MUST_USE;
 /* Between two rounds of the planner. */
-void switch_order(struct cache *c, struct order_request *request);
+void switch_order(struct cache *c, struct order_request *request, uint64_t now_ns);
 /* An answer to an action of an old plan. */
 void switch_absorb(struct cache *c, struct completion *done, uint64_t now_ns);
 void recent_opened(struct cache *c, uint32_t sample);
 void recent_tell(struct cache *c, struct order_request *request);
+/* Whether it is known, without asking the plan, that the last opens are not of this epoch. */
+bool recent_is_elsewhere(const struct cache *c, const struct order_epoch *ep);
 /* The first epoch of the new order is there. */
-void recent_replay(struct cache *c, uint64_t now_ns);
+void recent_replay(struct cache *c, bool is_elsewhere, uint64_t now_ns);
 /* Tells the plan a share of what the store has; true when there is more. */
 bool switch_tell_kept(struct cache *c, uint64_t now_ns);
 
@@ -91,6 +99,8 @@ void note_unanswered(struct cache *c, const struct plan_event *answer);
 void note_fetched_anew(struct cache *c, struct entry_id entry);
 /* Hands an answered job to the planner, which frees it. Never fails. */
 void note_completion(struct cache *c, struct completion *take_completion);
+/* Waits until the planner has answered; -ECANCELED when it does not run. */
+int planner_ask(struct cache *c, struct order_request *request);
 void *planner_main(void *cache);
 void cache_degrade(struct cache *c, const char *why);
 

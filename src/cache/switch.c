@@ -8,16 +8,18 @@
  *
  * The new plan is shown the last opens once it has its first epoch, because a job may tell its
  * order after it has begun. These opens may as well be another job's: when they do not agree with
- * the order, the plan is made afresh without them. Then nothing is lost, and a wrong start is
- * worse than none: a lost plan prefetches nothing.
+ * the order, they are left out. Then nothing is lost, and a wrong start is worse than none: a lost
+ * plan prefetches nothing. Whether they agree is seen from the epoch before, or where that says
+ * nothing (few opens, a short epoch) by trying it, and then the plan is made afresh.
  *
- * Planner thread. It must never wait for I/O.
+ * Planner thread, but for plan_make. It must never wait for I/O.
  */
 #include "cache_priv.h"
 
 #include "clairfs/base/cleanup.h"
 
 enum { KEPT_PER_ROUND = 4096, ECHO_DISTANCE = 64, SEEN_SIZE = 4 * RECENT_MAX };
+enum { FIT_READS = 256, FIT_LENGTH = 1024 }; /* fewer, or a shorter epoch, might fit by chance */
 
 struct order_ref *order_ref_new(struct order *order, bool is_owned)
 {
@@ -137,34 +139,57 @@ static void forget_staged(struct cache *c)
 		atomic_store_explicit(&c->staged[i], 0, memory_order_relaxed);
 }
 
-static void install_plan(struct cache *c, struct plan *take_plan)
+/* Returns the old one, the caller's to free. */
+static struct plan *install_plan(struct cache *c, struct plan *take_plan) MUST_USE;
+static struct plan *install_plan(struct cache *c, struct plan *take_plan)
 {
+	struct plan *old = c->plan;
+
 	for (int i = 0; i < SHARDS; i++)
 		release_shard(c, &c->shards[i]);
 	forget_staged(c);
-	plan_free(c->plan);
 	c->plan = take_plan;
 	c->counted = (struct plan_status){ 0 };
 	atomic_fetch_add(&c->generation, 1);
 	c->kept_at = c->p.store && store_bytes(c->p.store) ? 0 : UINT32_MAX;
+	return old;
 }
 
-void switch_order(struct cache *c, struct order_request *request)
+/* The plan may have been made of sizes that are older than what was told since. */
+static void tell_resized(struct cache *c, uint64_t now_ns)
 {
-	struct plan *plan = NULL;
+	uint32_t words = dataset_n_samples(c->p.dataset) / 64 + 1;
+
+	for (uint32_t w = 0; w < words; w++) {
+		uint64_t bits = c->notes.resized[w];
+
+		if (bits)
+			c->notes.resized[w] = 0;
+		for (; bits; bits &= bits - 1) {
+			uint32_t sample = w * 64 + (uint32_t)__builtin_ctzll(bits);
+			struct entry_id entry = { sample };
+			struct plan_event ev = { .kind = PLAN_EV_RESIZED, .sample = sample };
+
+			ev.bytes = dataset_size(c->p.dataset, entry);
+			plan_event(c->plan, now_ns, &ev);
+		}
+	}
+}
+
+void switch_order(struct cache *c, struct order_request *request, uint64_t now_ns)
+{
 	struct order_ref *old = c->order;
 
-	request->status = plan_make(c, request->order, &plan);
-	if (request->status != 0)
-		return;
 	c->order = request->order;
 	request->order = NULL;
 	c->is_withdrawn = old && !c->order;
 	atomic_store(&c->has_order, c->order != NULL);
-	install_plan(c, plan);
+	request->plan = install_plan(c, request->plan);
+	tell_resized(c, now_ns);
 	c->recent.is_replay_due = c->order && c->recent.count;
 	c->recent.since = 0;
 	order_ref_put(old);
+	request->status = 0;
 }
 
 static bool is_in_store(struct cache *c, struct entry_id entry)
@@ -271,7 +296,19 @@ static void replay_last(struct cache *c, uint32_t n, uint64_t now_ns)
 	}
 }
 
-void recent_replay(struct cache *c, uint64_t now_ns)
+bool recent_is_elsewhere(const struct cache *c, const struct order_epoch *ep)
+{
+	const struct recent *r = &c->recent;
+	uint32_t reads[FIT_READS];
+
+	if (!ep || ep->length < FIT_LENGTH || r->count < FIT_READS)
+		return false;
+	for (uint32_t i = 0; i < FIT_READS; i++)
+		reads[i] = recent_ago(r, FIT_READS - 1 - i);
+	return !plan_epoch_fits(order_info(c->order->order), ep, reads, FIT_READS);
+}
+
+void recent_replay(struct cache *c, bool is_elsewhere, uint64_t now_ns)
 {
 	struct recent *r = &c->recent;
 	struct plan_status st;
@@ -279,7 +316,8 @@ void recent_replay(struct cache *c, uint64_t now_ns)
 
 	r->is_replay_due = false;
 	plan_get_status(c->plan, &st);
-	if (st.length < 4 * st.span) { /* so small that any reads seem to agree */
+	/* Or so small that any reads seem to agree. */
+	if (is_elsewhere || st.length < 4 * st.span) {
 		replay_last(c, r->since, now_ns);
 		return;
 	}
@@ -292,6 +330,6 @@ void recent_replay(struct cache *c, uint64_t now_ns)
 		cache_degrade(c, "out of memory");
 		return;
 	}
-	install_plan(c, plan);
+	plan_free(install_plan(c, plan));
 	replay_last(c, r->since, now_ns);
 }

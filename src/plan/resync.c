@@ -201,7 +201,7 @@ static void resync_cur(struct plan *plan, const struct window *w)
 	} else if (w->last < cur->low) {
 		why = cur->epoch == plan->info.start_epoch ? WHY_RUN_AGAIN : WHY_EPOCH_AGAIN;
 	} else if (!plan->is_confirmed) {
-		why = WHY_RESUMED;
+		why = is_start ? WHY_FOLLOWS : WHY_RESUMED;
 	}
 	resync_place(plan, w, why);
 }

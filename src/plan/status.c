@@ -25,6 +25,7 @@ static const char *const why_words[WHY_COUNT] = {
 	[WHY_STRAYS] = "some reads are not where the order expects them",
 	[WHY_UNPROVABLE] = "cannot be verified: the loader's window is as large as the dataset",
 	[WHY_NOT_FOLLOWED] = "reads do not follow the order",
+	[WHY_OUTSIDE] = "reads samples that are not in the order",
 	[WHY_TRYING_LATER] = "reads do not follow the order: trying later epochs",
 	[WHY_NO_EPOCH] = "the order cannot be computed",
 	[WHY_NO_MEMORY] = "no memory for the order",
@@ -35,7 +36,7 @@ static const char *const why_words[WHY_COUNT] = {
 	[WHY_RUN_AGAIN] = "started again from the first epoch",
 	[WHY_REPEATS_0] = "reads epoch 0 again: set_epoch is not called",
 	[WHY_REPEATS] = "reads the same epoch again: set_epoch is not called",
-	[WHY_READS_0] = "reads epoch 0: set_epoch is not called",
+	[WHY_READS_0] = "reads epoch 0, though a later one was told",
 	[WHY_LEFT_EARLY] = "left an epoch before its end",
 	[WHY_NEXT_ALREADY] = "is in a later epoch than the order says",
 	[WHY_EARLIER_EPOCH] = "reads an earlier epoch than the order says",
@@ -139,6 +140,10 @@ static int text_of_state(const struct plan_status *st, char *out, size_t size)
 	case PLAN_LOST:
 		if (is_said(st, WHY_NO_EPOCH) || is_said(st, WHY_NO_MEMORY))
 			return snprintf(out, size, "cannot be followed");
+		if (is_said(st, WHY_OUTSIDE))
+			return snprintf(out, size,
+					"has read %" PRIu64 " samples that are not in the order",
+					st->outside_run);
 		return snprintf(out, size,
 				"does not read in the order that was told, for %" PRIu64 " reads",
 				st->lost_reads);
@@ -154,6 +159,8 @@ void plan_status_text(const struct plan_status *st, char out[PLAN_TEXT])
 	bool is_reading = st->state >= PLAN_CHECKING && st->state <= PLAN_SLOWED;
 	int n = text_of_state(st, out, PLAN_TEXT);
 
+	if (st->state == PLAN_LOST && is_said(st, WHY_OUTSIDE))
+		return;
 	if (is_reading && st->other_percent)
 		n += snprintf(
 			out + n, PLAN_TEXT - (size_t)n,

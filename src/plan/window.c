@@ -25,6 +25,7 @@ struct use {
 /* Steps along the positions of one sample, at most. */
 #define CHAIN_MAX 64u
 #define ECHO_MAX 1024u
+#define OUTSIDE_FIRST 512u
 
 static uint64_t chain_next(const struct order_epoch *ep, uint64_t pos)
 {
@@ -305,12 +306,29 @@ static bool window_is_outside(const struct plan *plan, uint32_t sample)
 	       next->ep->first[sample] == SAMPLE_NONE;
 }
 
-/* A validation set, most often. It says nothing about the order. */
+/* Reads outside of the order, one after the other, that are no validation set: more than a sanity
+ * check before the first epoch has; and of a job that has read by the order, more than all such
+ * samples several times over. */
+static uint64_t window_outside_limit(const struct plan *plan)
+{
+	uint64_t length = cur_slot(plan)->length, n_other = plan->n - MIN(length, plan->n);
+
+	if (!plan->is_confirmed && !plan->is_unprovable)
+		return OUTSIDE_FIRST;
+	return OUTSIDE_FIRST + 4 * MAX(n_other, plan->n_outside);
+}
+
+/* A validation set, most often: it says nothing about the order. But all reads of a job are outside
+ * when the order is of the wrong directory or of a list that is too short; then somebody has to
+ * look for another one. */
 static void window_outside(struct plan *plan)
 {
 	plan->outside++;
 	plan->outside_run++;
 	plan->inside_run = 0;
+	if (cur_slot(plan)->ep && is_prefetching(plan) &&
+	    plan->outside_run > window_outside_limit(plan))
+		plan_enter(plan, PLAN_LOST, WHY_OUTSIDE);
 }
 
 void window_read(struct plan *plan, uint64_t now_ns, uint32_t sample)

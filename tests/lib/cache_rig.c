@@ -68,11 +68,12 @@ static void write_version(struct rig *rig, uint32_t file, uint32_t version, uint
 				     { .tv_sec = 1000000 + version } };
 	AUTO_FD int fd = -1;
 
-	must(asprintf(&temp, "%s.new%u", path, version) > 0 && bytes, "memory");
+	/* The first version has none to replace, and there are thousands of them. */
+	must(asprintf(&temp, "%s%s", path, version ? ".new" : "") > 0 && bytes, "memory");
 	rig_fill(bytes, file, version, 0, size);
 	fd = open(temp, O_WRONLY | O_CREAT | O_TRUNC, 0644);
 	must(fd >= 0 && write(fd, bytes, size) == (ssize_t)size, temp);
-	must(futimens(fd, times) == 0 && rename(temp, path) == 0, path);
+	must(futimens(fd, times) == 0 && (!version || rename(temp, path) == 0), path);
 }
 
 void rig_replace(struct rig *rig, uint32_t file, uint64_t size)
@@ -298,7 +299,9 @@ struct rig *rig_new(const struct rig_options *options)
 		.arena_bytes = o->arena_bytes,
 		.stage_bytes = o->stage_bytes ? o->stage_bytes : 16 << 20,
 		.sample_max_bytes = o->sample_max,
-		.store_bytes = !o->has_store ? 0 : o->store_bytes ? o->store_bytes : 32 << 20,
+		.store_bytes = !o->has_store    ? 0
+			       : o->store_bytes ? o->store_bytes
+						: 32 << 20,
 		.pin_rule = o->pin_rule,
 		.inflight_min = 2,
 		.inflight_max = 8,

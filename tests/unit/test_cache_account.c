@@ -128,6 +128,71 @@ static void late_open_of_counted_reads_is_not_counted_again(void)
 	free(mc);
 }
 
+/* Epochs that follow each other quickly: READs of the second one come while the first one's open is
+ * undecided, and before the second open is heard of. */
+static void read_before_its_open_is_not_taken_for_the_open_before(void)
+{
+	for (int n_pieces = 1; n_pieces <= 3; n_pieces += 2) {
+		struct manual_clock *mc = clock_new();
+		struct rig *rig = new_rig(mc);
+		uint32_t length = n_pieces == 1 ? 65536 : 4096;
+
+		note(rig, 0);
+		for (uint32_t i = 0; i < (uint32_t)n_pieces; i++)
+			rig_read_check(rig, 0, i * length, length);
+		for (uint32_t i = 0; i < (uint32_t)n_pieces; i++)
+			rig_read_check(rig, 0, i * length, length);
+		note(rig, 0);
+		cache_stop(rig->cache);
+		CHECK_U64(total(rig), 2);
+		CHECK_U64(rig_metric(rig, METRIC_READS_MISS), 1);
+		CHECK_U64(rig_metric(rig, METRIC_READS_ARENA), 1);
+		CHECK_U64(total_bytes(rig), 2 * SIZE);
+		rig_free(rig);
+		free(mc);
+	}
+}
+
+/* The first reads of a sample, and again those of a second pass, before either open is heard of. */
+static void reads_of_two_late_opens_are_two(void)
+{
+	for (int late = 0; late < 2; late++) {
+		struct manual_clock *mc = clock_new();
+		struct rig *rig = new_rig(mc);
+
+		rig_read_check(rig, 0, 0, 65536);
+		rig_read_check(rig, 0, 0, 65536);
+		for (int i = 0; i < late; i++) {
+			atomic_fetch_add(&mc->now_ns, 2 * NS_PER_S);
+			account_sweep(rig->cache, clock_now(&mc->clock), false);
+		}
+		note(rig, 0);
+		note(rig, 0);
+		cache_stop(rig->cache);
+		CHECK_U64(total(rig), 2);
+		CHECK_U64(rig_metric(rig, METRIC_READS_STAGED), 0);
+		CHECK_U64(total_bytes(rig), 2 * SIZE);
+		rig_free(rig);
+		free(mc);
+	}
+}
+
+/* Before the plan can be told that nobody saw them being opened. */
+static void reads_of_two_opens_that_are_never_heard_of_are_two(void)
+{
+	struct manual_clock *mc = clock_new();
+	struct rig *rig = new_rig(mc);
+
+	rig_read_check(rig, 0, 0, 65536);
+	rig_read_check(rig, 0, 0, 65536);
+	rig_read_check(rig, 0, 0, 4096); /* of no open: a page that was dropped */
+	cache_stop(rig->cache);
+	CHECK_U64(total(rig), 2);
+	CHECK_U64(total_bytes(rig), 2 * SIZE + 4096);
+	rig_free(rig);
+	free(mc);
+}
+
 static void each_read_of_another_file_counts(void)
 {
 	struct manual_clock *mc = clock_new();
@@ -280,6 +345,11 @@ static const struct check_test tests[] = {
 	  pages_that_no_read_asked_for_count_as_staged },
 	{ "late_open_of_counted_reads_is_not_counted_again",
 	  late_open_of_counted_reads_is_not_counted_again },
+	{ "read_before_its_open_is_not_taken_for_the_open_before",
+	  read_before_its_open_is_not_taken_for_the_open_before },
+	{ "reads_of_two_late_opens_are_two", reads_of_two_late_opens_are_two },
+	{ "reads_of_two_opens_that_are_never_heard_of_are_two",
+	  reads_of_two_opens_that_are_never_heard_of_are_two },
 	{ "each_read_of_another_file_counts", each_read_of_another_file_counts },
 	{ "failed_read_makes_its_open_a_miss_without_bytes",
 	  failed_read_makes_its_open_a_miss_without_bytes },

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "cache_rig.h"
+#include "src/cache/cache_priv.h"
 
 #define KIB (1u << 10)
 #define MIB (1u << 20)
@@ -84,15 +85,15 @@ static void order_given_to_a_running_cache_is_followed(void)
 static void job_that_tells_its_order_late_is_followed_at_once(void)
 {
 	struct rig *rig = rig_new(&(struct rig_options){
-		.n = 3000, .size = 100, .arena_limit = 16 * MIB, .arena_bytes = 1 * MIB });
+		.n = 1200, .size = 100, .arena_limit = 16 * MIB, .arena_bytes = 1 * MIB });
 	const char *text = "torch-randperm:seed=11";
 	struct order_epoch *ep = make_epoch(rig, text, 0);
 
-	open_some(rig, ep, 0, 900);
-	RIG_UNTIL(status(rig).opened >= 900);
+	open_some(rig, ep, 0, 400);
+	RIG_UNTIL(status(rig).opened >= 400);
 	set_order(rig, text);
-	RIG_UNTIL(status(rig).state == PLAN_FOLLOWING && status(rig).position == 900);
-	RIG_UNTIL(is_staged(rig, ep->sample[900]));
+	RIG_UNTIL(status(rig).state == PLAN_FOLLOWING && status(rig).position == 400);
+	RIG_UNTIL(is_staged(rig, ep->sample[400]));
 	CHECK(!is_staged(rig, ep->sample[0]));
 	CHECK_U64(rig_metric(rig, METRIC_ORDER_MISMATCHES), 0);
 	order_epoch_free(ep);
@@ -103,41 +104,47 @@ static void job_that_tells_its_order_late_is_followed_at_once(void)
 static void position_far_in_an_epoch_is_found(void)
 {
 	struct rig *rig = rig_new(&(struct rig_options){
-		.n = 7000, .size = 10, .arena_limit = 32 * MIB, .arena_bytes = 1 * MIB });
+		.n = 4700, .size = 10, .arena_limit = 32 * MIB, .arena_bytes = 1 * MIB });
 	const char *text = "torch-randperm:seed=12";
 	struct order_epoch *ep = make_epoch(rig, text, 0);
 
-	open_some(rig, ep, 0, 6000);
-	RIG_UNTIL(status(rig).opened >= 6000);
+	open_some(rig, ep, 0, 4500);
+	RIG_UNTIL(status(rig).opened >= 4500);
 	set_order(rig, text);
-	RIG_UNTIL(status(rig).state == PLAN_FOLLOWING && status(rig).position == 6000);
-	RIG_UNTIL(is_staged(rig, ep->sample[6000]));
+	RIG_UNTIL(status(rig).state == PLAN_FOLLOWING && status(rig).position == 4500);
+	RIG_UNTIL(is_staged(rig, ep->sample[4500]));
 	order_epoch_free(ep);
 	rig_free(rig);
 }
 
+/* Few enough of them that the plan has to try, or so many that the epoch itself says it. */
 static void opens_of_another_job_do_not_spoil_a_new_order(void)
 {
-	struct rig *rig = rig_new(&(struct rig_options){
-		.n = 3000, .size = 100, .arena_limit = 16 * MIB, .arena_bytes = 1 * MIB });
-	struct order_epoch *before = make_epoch(rig, "torch-randperm:seed=1", 0);
-	struct order_epoch *ep = make_epoch(rig, "torch-randperm:seed=2", 0);
+	static const uint32_t opens[] = { 100, 400 };
 
-	open_some(rig, before, 0, 900);
-	RIG_UNTIL(status(rig).opened >= 900);
-	set_order(rig, "torch-randperm:seed=2");
-	RIG_UNTIL(is_staged(rig, ep->sample[0]));
-	CHECK_INT(status(rig).state, PLAN_WAITING);
-	open_some(rig, ep, 0, 100);
-	RIG_UNTIL(status(rig).state == PLAN_FOLLOWING && status(rig).position == 100);
-	order_epoch_free(before);
-	order_epoch_free(ep);
-	rig_free(rig);
+	for (size_t i = 0; i < ARRAY_LEN(opens); i++) {
+		struct rig *rig = rig_new(&(struct rig_options){
+			.n = 1200, .size = 100, .arena_limit = 16 * MIB, .arena_bytes = 1 * MIB });
+		struct order_epoch *before = make_epoch(rig, "torch-randperm:seed=1", 0);
+		struct order_epoch *ep = make_epoch(rig, "torch-randperm:seed=2", 0);
+
+		open_some(rig, before, 0, opens[i]);
+		RIG_UNTIL(status(rig).opened >= opens[i]);
+		set_order(rig, "torch-randperm:seed=2");
+		RIG_UNTIL(is_staged(rig, ep->sample[0]));
+		CHECK_INT(status(rig).state, PLAN_WAITING);
+		CHECK_U64(rig_metric(rig, METRIC_ORDER_MISMATCHES), 0);
+		open_some(rig, ep, 0, 100);
+		RIG_UNTIL(status(rig).state == PLAN_FOLLOWING && status(rig).position == 100);
+		order_epoch_free(before);
+		order_epoch_free(ep);
+		rig_free(rig);
+	}
 }
 
 static void second_order_replaces_the_first(void)
 {
-	struct rig *rig = rig_new(&(struct rig_options){ .n = 2000,
+	struct rig *rig = rig_new(&(struct rig_options){ .n = 1000,
 							 .size = 100,
 							 .order = "torch-randperm:seed=1",
 							 .arena_limit = 16 * MIB,
@@ -214,6 +221,32 @@ static void file_that_changes_under_a_fetch_of_a_gone_plan(void)
 	fault_io_resume(rig->io);
 	RIG_UNTIL(is_staged(rig, 0));
 	rig_read_check(rig, 0, MIB - 100, 1000);
+	rig_free(rig);
+}
+
+/* What cache_set_order does, with the change at the worst moment. */
+static void file_that_grows_while_the_plan_is_made_has_its_new_size(void)
+{
+	struct rig *rig =
+		rig_new(&(struct rig_options){ .n = 2, .size = 5000, .revalidate_ns = NS_PER_MS });
+	struct cache *c = rig->cache;
+	struct order_request request = { .order =
+						 order_ref_new(make_order(rig, "sequential"), true),
+					 .status = -ECANCELED };
+	uint32_t seen[1];
+
+	rig_read_check(rig, 0, 0, 8192);
+	atomic_store(&c->notes.is_making_plan, true);
+	CHECK_INT(plan_make(c, request.order, &request.plan), 0);
+	rig_replace(rig, 0, 50000);
+	rig_wait_metric(rig, METRIC_SOURCE_CHANGED, 1);
+	(void)cache_last_opens(c, seen, 1); /* now the old plan has been told */
+	CHECK_INT(planner_ask(c, &request), 0);
+	atomic_store(&c->notes.is_making_plan, false);
+	CHECK(request.plan != NULL && request.order == NULL);
+	plan_free(request.plan);
+	RIG_UNTIL(is_staged(rig, 0) && is_staged(rig, 1));
+	RIG_UNTIL(status(rig).arena_bytes == 53248 + 8192);
 	rig_free(rig);
 }
 
@@ -389,6 +422,8 @@ static const struct check_test tests[] = {
 	  fetches_under_way_serve_readers_and_the_new_order },
 	{ "file_that_changes_under_a_fetch_of_a_gone_plan",
 	  file_that_changes_under_a_fetch_of_a_gone_plan },
+	{ "file_that_grows_while_the_plan_is_made_has_its_new_size",
+	  file_that_grows_while_the_plan_is_made_has_its_new_size },
 	{ "samples_in_the_store_are_known_to_the_next_order",
 	  samples_in_the_store_are_known_to_the_next_order },
 	{ "switching_under_load_loses_nothing", switching_under_load_loses_nothing },

@@ -101,6 +101,53 @@ static void samples_in_no_epoch_are_outside_where_all_ranks_are_here(void)
 	story_free(st);
 }
 
+/* Of a wrong directory, or a list that is too short. */
+static void order_of_other_samples_is_lost(void)
+{
+	struct order_info info = {
+		.world = 1, .n_ranks = 1, .epochs = 90, .outside = validation_set()
+	};
+	struct story *st = story_with_validation(&info);
+
+	validate(st, 500);
+	CHECK_INT(story_status(st).state, PLAN_WAITING); /* a long sanity check */
+	validate(st, 12);
+	CHECK_INT(story_status(st).state, PLAN_WAITING);
+	validate(st, 100);
+	CHECK_INT(story_status(st).state, PLAN_LOST);
+	CHECK_U64(story_status(st).lost, 1);
+	CHECK_U64(story_status(st).lost_reads, 99); /* from which on others look for the order */
+	CHECK_STR(story_status(st).why, "reads samples that are not in the order");
+	says(st, "has read 612 samples that are not in the order");
+	/* it was a long validation before the first epoch */
+	story_read(st, 0, 0, 200);
+	CHECK_INT(story_status(st).state, PLAN_FOLLOWING);
+	CHECK_STR(story_status(st).why, "reads follow the order");
+	CHECK_U64(story_status(st).position, 200);
+	story_free(st);
+}
+
+static void validation_set_read_several_times_between_epochs_is_none(void)
+{
+	struct order_info info = {
+		.world = 1, .n_ranks = 1, .epochs = 90, .outside = validation_set()
+	};
+	struct story *st = story_with_validation(&info);
+
+	story_read(st, 0, 0, N_TRAIN);
+	for (int i = 0; i < 5; i++)
+		validate(st, 500);
+	CHECK_INT(story_status(st).state, PLAN_FOLLOWING);
+	CHECK_U64(story_status(st).lost, 0);
+	/* but somebody who reads nothing else any more is another job */
+	validate(st, 500);
+	CHECK_INT(story_status(st).state, PLAN_LOST);
+	story_read(st, 1, 0, 100);
+	CHECK_INT(story_status(st).state, PLAN_FOLLOWING);
+	CHECK_U64(story_status(st).epoch, 1);
+	story_free(st);
+}
+
 static const struct order_info info_4000 = { .n = 4000, .world = 1, .n_ranks = 1 };
 
 static struct story *story_small(void)
@@ -307,6 +354,9 @@ static const struct check_test tests[] = {
 	{ "orders_can_be_tried_without_a_plan", orders_can_be_tried_without_a_plan },
 	{ "no_reads_fit_an_epoch_that_is_too_short", no_reads_fit_an_epoch_that_is_too_short },
 	{ "validation_between_epochs_changes_nothing", validation_between_epochs_changes_nothing },
+	{ "order_of_other_samples_is_lost", order_of_other_samples_is_lost },
+	{ "validation_set_read_several_times_between_epochs_is_none",
+	  validation_set_read_several_times_between_epochs_is_none },
 	{ "samples_in_no_epoch_are_outside_where_all_ranks_are_here",
 	  samples_in_no_epoch_are_outside_where_all_ranks_are_here },
 	{ "a_job_is_followed_beside_another_one", a_job_is_followed_beside_another_one },

@@ -267,6 +267,19 @@ static void epochs_the_job_does_not_have_are_not_tried(void)
 	story_free(st);
 }
 
+/* It may have been started anew, or set no epoch: what is known is what it reads. */
+static void epoch_0_of_a_job_that_was_to_be_later_is_named(void)
+{
+	struct order_info info = info_of(0);
+	struct story *st;
+
+	info.start_epoch = 5;
+	st = story_of(&info);
+	story_read(st, 0, 0, 200);
+	follows(st, 0, 200, "reads epoch 0, though a later one was told");
+	story_free(st);
+}
+
 static void any_epoch_may_be_the_one_that_is_repeated(void)
 {
 	struct order_info info = info_of(0);
@@ -366,6 +379,8 @@ static void what_was_found_out_is_said_until_the_pass_is_over(void)
 }
 
 static const struct check_test tests[] = {
+	{ "epoch_0_of_a_job_that_was_to_be_later_is_named",
+	  epoch_0_of_a_job_that_was_to_be_later_is_named },
 	{ "any_epoch_may_be_the_one_that_is_repeated", any_epoch_may_be_the_one_that_is_repeated },
 	{ "the_readers_of_a_resumed_job_are_found_at_their_batches",
 	  the_readers_of_a_resumed_job_are_found_at_their_batches },
