@@ -142,6 +142,13 @@ def shell(job):
     tap.equal(job.cat("announce/list:path=" + path.replace("/", "%2F")), f"list:path={path}\n", "a path in the name, escaped")
     job.read(list(reversed(job.paths))[:300])
     job.becomes("a list of paths is followed", state="following")
+    # All by one thread and mostly within the second in which a repeated question is answered from memory.
+    for spec in "sequential:epochs=5", "sequential:epochs=6", "sequential:epochs=5", "sequential:epochs=6":
+        tap.equal(job.cat("announce/" + spec), spec + "\n", "a lookup")
+        direct = program(sys.executable, "-c", IOCTL, job.point, "sequential").out.decode()
+        tap.equal(direct, "0 sequential\n", "another order in between")
+        job.cat("announce/" + spec)
+        tap.equal(job.cat("control"), spec + "\n", "the same question again is told again")
     listed = os.listdir(f"{job.point}/.clairfs")
     tap.ok("announce" in listed and "order" in listed, "both are listed", listed)
     tap.equal(os.listdir(f"{job.point}/.clairfs/announce"), [], "listing the directory announces nothing")
