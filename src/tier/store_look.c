@@ -241,7 +241,8 @@ int store_look_open(const char *dir, struct store_look **ret, struct err *err)
 		store_look_close(look);
 		return rc;
 	}
-	qsort(look->segments, look->n, sizeof(look->segments[0]), by_id);
+	if (look->n)
+		qsort(look->segments, look->n, sizeof(look->segments[0]), by_id);
 	for (size_t i = 0; i < look->n; i++)
 		if (look_at(look, &look->segments[i]))
 			look->segments[n++] = look->segments[i];

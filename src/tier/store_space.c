@@ -111,7 +111,7 @@ static bool give_up(struct store *s, uint64_t id)
 		(void)flock(fd, LOCK_SH | LOCK_NB);
 	if (segment && is_done) {
 		log_debug("store: gave up a segment of %llu records",
-			 (unsigned long long)atomic_load(&segment->n_records));
+			  (unsigned long long)atomic_load(&segment->n_records));
 		store_segment_retire(s, segment);
 	}
 	if (is_done)
@@ -204,11 +204,16 @@ static int free_bytes(const struct store *s, uint64_t *ret)
 
 static uint64_t segment_bytes(const struct store *s)
 {
+	uint64_t most = s->p.limit_bytes;
+
 	if (s->p.segment_bytes)
 		return MAX(SEGMENT_LEAST,
 			   MIN(SEGMENT_MAX, ALIGN_DOWN(s->p.segment_bytes, (uint64_t)STORE_BLOCK)));
-	return MAX(SEGMENT_MIN,
-		   MIN(SEGMENT_MAX, ALIGN_DOWN(s->p.limit_bytes / 64, (uint64_t)STORE_BLOCK)));
+	/* Several daemons share a budget: one segment must not be all of it. */
+	if (s->dir.is_persistent)
+		most = MAX(SEGMENT_LEAST, ALIGN_DOWN(most / 8, (uint64_t)STORE_BLOCK));
+	return MIN(most, MAX(SEGMENT_MIN, MIN(SEGMENT_MAX, ALIGN_DOWN(s->p.limit_bytes / 64,
+								      (uint64_t)STORE_BLOCK))));
 }
 
 int store_space(struct store *s, uint32_t n_blocks, uint64_t *ret)

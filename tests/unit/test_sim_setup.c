@@ -10,7 +10,7 @@
 
 static void check_refused(const char *options, const char *part)
 {
-	struct sim_params params;
+	struct sim_params params = { 0 };
 	struct sim_setup *setup = NULL;
 	struct err err = { 0 };
 	int rc;

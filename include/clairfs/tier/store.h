@@ -22,11 +22,12 @@ struct store_params {
 	 * /tmp; nothing is left behind in it. Persistent: see store_open. */
 	const char *dir;
 	bool is_persistent;
-	uint64_t fsid; /* of the source, see store_fsid(): part of every identity */
+	uint64_t fsid;        /* of the source, see store_fsid(): part of every identity */
 	uint64_t limit_bytes; /* 0: half of what is free and what the store has already */
 	/* Of the filesystem; looked at whenever a segment is reserved. */
 	uint64_t keep_free_bytes;
-	/* 0: a 64th of the limit, 256 MiB to 1 GiB. Rounded to 4096, 64 KiB to 1 GiB. */
+	/* 0: a 64th of the limit, 256 MiB to 1 GiB, of a persistent one at most an eighth. Rounded
+	 * to 4096, 64 KiB to 1 GiB. */
 	uint64_t segment_bytes;
 	uint64_t write_bytes_per_s; /* cap of store_put, 0 = none */
 	uint64_t scrub_bytes_per_s; /* records read again and compared in the background, 0 = off */
