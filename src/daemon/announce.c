@@ -6,7 +6,9 @@
  * only the mount's owner and root may change it. The rank and world of the environment are those of
  * whoever types a spec, so clients fill them in; the daemon's own environment says nothing about a
  * job that comes later. wire_announce runs on the announce thread of fs, one at a time, and may
- * read a list file for as long as that takes; the text is read by the reactor. */
+ * read a list file for as long as that takes; the text is read by the reactor. An order is made
+ * before change_mu is taken: nobody else may ever wait for a file. The last one told wins, because
+ * they come one at a time and a found or renumbered one is refused when one was told meanwhile. */
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
@@ -39,7 +41,11 @@ static int make_order(struct wire *w, const struct order_spec *spec, const struc
 	daemon_order_params(w->dataset, &op);
 	op.told = list ? list->sample : NULL;
 	op.n_told = list ? list->n : 0;
-	rc = order_new(spec, &op, ret, err);
+	/* What was told reads no file, and until we are mounted nobody waits for us. */
+	if (list || !w->maker)
+		rc = order_new(spec, &op, ret, err);
+	else
+		rc = order_make(w->maker, spec, &op, ret, err);
 	if (rc == 0 && !list && order_note(*ret)) /* a list told in parts lacks the others yet */
 		log_info("order %s: %s", order_spec_text(spec), order_note(*ret));
 	return rc;
@@ -117,15 +123,11 @@ static void keep_answer(struct wire *w, const char *answer, bool is_refused)
 	free(old);
 }
 
-/* NULL: no order any more. */
-int wire_replace_order(struct wire *w, const struct order_spec *spec, bool is_list, struct err *err)
+int wire_replace_order(struct wire *w, const struct order_spec *spec, struct order *take_order,
+		       struct err *err)
 {
-	struct order *order = NULL;
-	int rc = spec ? make_order(w, spec, is_list ? &w->list : NULL, &order, err) : 0;
+	int rc = cache_set_order(w->cache, take_order);
 
-	if (rc < 0)
-		return rc;
-	rc = cache_set_order(w->cache, order);
 	if (rc < 0)
 		return err_set_errno(err, rc, "the order stays as it was");
 	if (wire_set_order_text(w, spec ? order_spec_text(spec) : NULL) < 0)
@@ -137,15 +139,19 @@ int wire_change_order(struct wire *w, const char *before, const char *text, stru
 {
 	AUTO_FREE char *now = NULL;
 	struct order_spec *spec = NULL;
+	struct order *order = NULL;
 	int rc = order_spec_parse(text, &spec, err);
 
+	if (rc == 0)
+		rc = wire_make_order(w, spec, &order, err);
 	mutex_lock(&w->change_mu);
 	now = wire_get_order_text(w);
 	if (rc == 0 && (!now || strcmp(now, before) != 0))
 		rc = -EAGAIN;
 	if (rc == 0)
-		rc = wire_replace_order(w, spec, false, err);
+		rc = wire_replace_order(w, spec, TAKE(order), err);
 	mutex_unlock(&w->change_mu);
+	order_free(order);
 	order_spec_free(spec);
 	return rc;
 }
@@ -185,16 +191,21 @@ static void log_told(struct wire *w, const struct fs_told *told, const char *lin
 static int announce(struct wire *w, const struct fs_told *told, bool *ret_is_over, struct err *err)
 {
 	struct order_spec *spec = NULL;
+	struct order *order = NULL;
 	int rc = take(w, told, &spec, ret_is_over, err);
+	bool is_list = told->list && spec; /* it is whole; else it is somebody else's, or waits */
 
+	if (rc == 0 && spec)
+		rc = make_order(w, spec, is_list ? &w->list : NULL, &order, err);
+	if (is_list)
+		told_list_fini(&w->list);
 	mutex_lock(&w->change_mu);
 	if (rc == 0 && *ret_is_over)
-		rc = wire_replace_order(w, spec, told->list != NULL, err);
+		rc = wire_replace_order(w, spec, TAKE(order), err);
 	if (rc == 0 && *ret_is_over) /* what is being looked for is no longer wanted */
 		job_note_told(w->job, spec ? order_spec_text(spec) : NULL);
 	mutex_unlock(&w->change_mu);
-	if (*ret_is_over && told->list)
-		told_list_fini(&w->list);
+	order_free(order);
 	order_spec_free(spec);
 	return rc;
 }

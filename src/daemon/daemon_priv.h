@@ -37,9 +37,10 @@ struct wire {
 	struct metrics *metrics;
 	struct order_spec *spec; /* of the start */
 	struct mutex order_mu;
-	struct mutex change_mu; /* one change of the order at a time; outside of order_mu */
-	char *order_text;       /* order_mu: the spec in force, or NULL */
-	struct told_last told;  /* order_mu */
+	struct mutex change_mu;    /* one change of the order at a time; outside of order_mu */
+	struct order_maker *maker; /* from wire_mount on */
+	char *order_text;          /* order_mu: the spec in force, or NULL */
+	struct told_last told;     /* order_mu */
 	struct told_list list;
 	struct dataset *dataset;
 	struct order *order;
@@ -74,12 +75,11 @@ void wire_log(const struct wire *w);
 /* announce.c */
 void wire_order_init(struct wire *w);
 void wire_order_fini(struct wire *w);
-/* Spec to order of this mount's dataset. */
+/* Spec to order of this mount's dataset. It may read a file: never under a lock. */
 int wire_make_order(struct wire *w, const struct order_spec *spec, struct order **ret,
 		    struct err *err) MUST_USE;
-/* Puts an order in force (NULL: none any more); w->change_mu is held. is_list: its samples are
- * w->list. */
-int wire_replace_order(struct wire *w, const struct order_spec *spec, bool is_list,
+/* Puts an order in force (both NULL: none any more); w->change_mu is held. */
+int wire_replace_order(struct wire *w, const struct order_spec *spec, struct order *take_order,
 		       struct err *err) MUST_USE;
 /* Keeps the text of the order in force; NULL: none. */
 int wire_set_order_text(struct wire *w, const char *text) MUST_USE;
@@ -97,10 +97,23 @@ int wire_render_answer(void *wire, struct buf_writer *out);
 /* A copy: the answer is heap, or NULL. Any thread. */
 void wire_get_told(struct wire *w, struct told_last *ret);
 
+/* order_make.c: orders, when nobody may wait for ever for the file that one is read from. */
+struct order_maker;
+int order_maker_new(struct order_maker **ret, struct err *err) MUST_USE;
+/* Like order_new, on a thread of its own. -ETIMEDOUT, -EBUSY: the files do not answer; -ECANCELED:
+ * order_maker_quit was called. Any thread; params must hold until order_maker_free. */
+int order_make(struct order_maker *maker, const struct order_spec *spec,
+	       const struct order_params *params, struct order **ret, struct err *err) MUST_USE;
+/* Whoever waits in order_make returns, and all who come. NULL is fine. */
+void order_maker_quit(struct order_maker *maker);
+/* Waits a moment for the threads. False: one waits for its file for good, and what params refer to
+ * must not be freed. */
+bool order_maker_free(struct order_maker *maker) MUST_USE;
+
 /* told_list.c */
 void told_list_fini(struct told_list *list);
 /* Takes a part and answers with its token. *ret: the order's spec after the last one, else NULL.
- * After an error the list is gone. */
+ * After an error the list is gone, but not after -ESTALE: it is somebody else's. */
 int told_list_add(struct told_list *list, struct clairfs_list *part, uint32_t n_samples,
 		  struct order_spec **ret, struct err *err) MUST_USE;
 

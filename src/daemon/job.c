@@ -34,15 +34,19 @@ static void planned(void *ctx, enum plan_state state)
 static int found(void *ctx, const char *text, uint64_t stamp)
 {
 	struct order_spec *spec = NULL;
+	struct order *order = NULL;
 	struct wire *w = ctx;
 	struct err err = { 0 };
 	int rc = order_spec_parse(text, &spec, &err);
 
+	if (rc == 0)
+		rc = wire_make_order(w, spec, &order, &err);
 	mutex_lock(&w->change_mu);
 	if (rc == 0)
-		rc = job_is_current(w->job, stamp) ? wire_replace_order(w, spec, false, &err)
+		rc = job_is_current(w->job, stamp) ? wire_replace_order(w, spec, TAKE(order), &err)
 						   : -ECANCELED;
 	mutex_unlock(&w->change_mu);
+	order_free(order);
 	order_spec_free(spec);
 	if (rc < 0 && rc != -ECANCELED)
 		log_warn("%s: the order %s cannot be followed: %s", w->mountpoint, text, err.msg);

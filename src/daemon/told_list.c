@@ -77,7 +77,8 @@ int told_list_add(struct told_list *list, struct clairfs_list *part, uint32_t n_
 	int rc = add_part(list, part, n_samples, err);
 
 	*ret = NULL;
-	part->token = list->token;
+	if (rc == 0) /* nobody is told the token of somebody else's list */
+		part->token = list->token;
 	if (rc < 0 || !(part->flags & CLAIRFS_LIST_LAST))
 		return rc;
 	if (asprintf(&text, "list:path=told%s%s", part->text[0] ? ":" : "", part->text) < 0)

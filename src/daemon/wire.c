@@ -246,8 +246,10 @@ int wire_mount(struct wire *w, struct err *err)
 				.show_order = wire_render_order,
 				.announce_ctx = w,
 				.force_open_answered = w->opts->open == 1 };
-	int rc;
+	int rc = order_maker_new(&w->maker, err);
 
+	if (rc < 0)
+		return rc;
 	w->vfiles[0] = (struct fs_vfile){ "stats.json", stats_render_json, w };
 	w->vfiles[1] = (struct fs_vfile){ "metrics", stats_render_metrics, w };
 	w->vfiles[2] = (struct fs_vfile){ "config", stats_render_config, w };
@@ -302,6 +304,7 @@ int wire_prepare(struct wire *w, const struct daemon_params *params, struct err 
 
 void wire_down(struct wire *w)
 {
+	order_maker_quit(w->maker); /* or unmounting would wait for its file */
 	if (w->fs)
 		fs_unmount(w->fs);
 	job_stop(w->job);
@@ -320,7 +323,7 @@ void wire_down(struct wire *w)
 	io_free(w->source_io);
 	if (w->order)
 		order_free(w->order);
-	if (w->dataset)
+	if (order_maker_free(w->maker) && w->dataset) /* else it goes with the process */
 		dataset_free(w->dataset);
 	if (w->spec)
 		order_spec_free(w->spec);

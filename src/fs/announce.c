@@ -8,7 +8,8 @@
  *   - writing into a FIFO (fifo.c);
  *   - looking up .clairfs/announce/SPEC: for shells, `cat` shows the answer. A name has no '/', and
  *     the kernel may ask for one name twice in a row (is the old one still good? no: look it up),
- *     so the same question of the same thread within a second is answered from memory.
+ *     so the same question of the same thread within a second is answered from memory, unless
+ *     another order was told in between.
  *
  * Setting up an order may read a list from a file and take seconds, so requests wait on a thread
  * of their own; the reactor gives the answers, because snapshots are its own.
@@ -35,7 +36,8 @@ struct announce_job {
 	struct fs_told told;
 	pid_t pid;
 	int status;
-	bool is_done; /* announce.mu: a line */
+	uint64_t serial; /* how many orders were told, with this one */
+	bool is_done;    /* announce.mu: a line */
 	struct buf_writer answer;
 	struct clairfs_list list;
 	char text[];
@@ -102,6 +104,12 @@ static void done(struct fs_announce *a, struct announce_job *job)
 	(void)put;
 }
 
+/* Not a part of a list that is not its last. */
+static bool is_order(const struct announce_job *job)
+{
+	return job->kind != ANNOUNCE_LIST || job->list.flags & CLAIRFS_LIST_LAST;
+}
+
 void *fs_announce_main(void *arg)
 {
 	struct fs *fs = arg;
@@ -115,6 +123,9 @@ void *fs_announce_main(void *arg)
 		if (!atomic_load(&fs->is_quitting))
 			job->status = fs->params.announce(fs->params.announce_ctx, &job->told,
 							  &job->answer);
+		if (job->status == 0 && is_order(job))
+			atomic_fetch_add(&a->n_told, 1);
+		job->serial = atomic_load(&a->n_told);
 		done(a, job);
 	}
 	return NULL;
@@ -231,7 +242,7 @@ void fs_announce_lookup(fuse_req_t req, struct fs *fs, const char *name)
 	struct fs_announce *a = &fs->announce;
 
 	if (a->last_answer && fuse_req_ctx(req)->pid == a->last_pid &&
-	    strcmp(name, a->last_name) == 0 &&
+	    strcmp(name, a->last_name) == 0 && a->last_serial == atomic_load(&a->n_told) &&
 	    clock_now(fs->params.clock) - a->last_ns < SAME_QUESTION_NS)
 		reply_text(fs, req, a->last_answer);
 	else
@@ -250,6 +261,7 @@ static void finish_lookup(struct fs *fs, struct announce_job *job, const char *l
 	free(a->last_answer);
 	a->last_answer = text;
 	a->last_pid = job->pid;
+	a->last_serial = job->serial;
 	a->last_ns = clock_now(fs->params.clock);
 	snprintf(a->last_name, sizeof(a->last_name), "%s", job->text);
 	reply_text(fs, job->req, text);

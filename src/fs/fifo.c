@@ -16,6 +16,9 @@
  *   - who reads instead (cat) waits for a writer: that look finds them as well, and they get the
  *     order in force.
  *
+ * Lines end with a newline, or when no writer is left. Of two writers at once, or one right behind
+ * the other, nobody can say where the first one's text ends but by a newline.
+ *
  * When the mount is not where we put it any more (umount -l) nobody could read, so the name gives
  * ENXIO. The one who writes gets no answer; it is in the log, in status and in .clairfs/answer.
  *
@@ -124,7 +127,9 @@ void fs_fifo_lookup(fuse_req_t req, struct fs *fs, bool is_ours)
 	mutex_lock(&f->mu);
 	f->looked_ns = clock_now(fs->params.clock);
 	is_ready = f->is_open;
-	if (!is_ready)
+	if (is_ready)
+		f->n_answered++;
+	else
 		list_push_tail(&f->lookups, &TAKE(lookup)->node);
 	mutex_unlock(&f->mu);
 	if (is_ready)
@@ -165,6 +170,9 @@ static void answer_lookups(struct fs *fs, bool is_open)
 	mutex_lock(&f->mu);
 	f->is_open = is_open;
 	list_splice_tail(&lookups, &f->lookups);
+	f->n_answered = 0;
+	for (node = lookups.next; node != &lookups; node = node->next)
+		f->n_answered++;
 	mutex_unlock(&f->mu);
 	while ((node = list_pop_head(&lookups))) {
 		struct fifo_lookup *lookup = container_of(node, struct fifo_lookup, node);
@@ -230,25 +238,35 @@ static bool wait_for_data(struct fs *fs, int fd, int timeout_ms, bool *ret_is_le
 	return !atomic_load(&fs->is_quitting);
 }
 
-static int left_ms(struct fs *fs)
+/* How long somebody may still come who was told that there is a reader. When nobody may, there is
+ * none from here on: under one lock, so that the next LOOKUP waits for the next reader. A writer
+ * was here: it was the one of the first LOOKUP. */
+static int left_ms(struct fs *fs, bool has_writer)
 {
+	struct fs_fifo *f = &fs->fifo;
 	uint64_t now = clock_now(fs->params.clock), end;
 
-	mutex_lock(&fs->fifo.mu);
-	end = fs->fifo.looked_ns + PATIENCE_NS;
-	mutex_unlock(&fs->fifo.mu);
+	mutex_lock(&f->mu);
+	end = f->looked_ns + PATIENCE_NS;
+	if (has_writer && f->n_answered <= 1)
+		end = now;
+	if (now >= end)
+		f->is_open = false;
+	mutex_unlock(&f->mu);
 	return now >= end ? 0 : (int)((end - now) / NS_PER_MS) + 1;
 }
 
-/* Reads until the last writer has left, or none has come. True when there was one. */
+/* Reads until the last writer has left and nobody is about to come, or none has come. True when
+ * there was one. What one open leaves without an end is a line: the next writer's is another one.
+ */
 static bool read_writers(struct fs *fs, int fd)
 {
-	bool has_writer = false, is_left = false, is_running = true;
+	bool has_writer = false, is_left = false, is_running = true, is_last = false;
 	char data[4096];
 
 	while (is_running) {
 		ssize_t got = read(fd, data, sizeof(data));
-		int ms = got == 0 ? left_ms(fs) : -1;
+		int ms = -1;
 
 		if (got > 0) {
 			has_writer = true;
@@ -257,10 +275,17 @@ static bool read_writers(struct fs *fs, int fd)
 			continue;
 		}
 		has_writer = has_writer || is_left || (got < 0 && errno == EAGAIN);
-		if ((got == 0 && (has_writer || ms == 0)) ||
-		    (got < 0 && errno != EAGAIN && errno != EINTR))
+		if ((got == 0 && is_last) || (got < 0 && errno != EAGAIN && errno != EINTR))
 			break;
-		is_running = wait_for_data(fs, fd, ms, &is_left);
+		if (got == 0) {
+			end_line(fs);
+			ms = left_ms(fs, has_writer);
+			is_last = ms == 0; /* and what came before that is read */
+		}
+		/* Once a writer has left, poll would not wait for the next one. */
+		if (got < 0 || !is_last)
+			is_running =
+				wait_for_data(fs, got == 0 && has_writer ? -1 : fd, ms, &is_left);
 	}
 	end_line(fs);
 	return has_writer;

@@ -31,7 +31,7 @@
 #define FS_ADIR_NAME "announce"
 #define FS_FIFO_NAME "order"
 #define FS_FIFO_OUR_NAME ".clairfs.order" /* in the root, not listed: for us */
-#define FS_SPEC_MAX 4087          /* bytes of a line that tells an order */
+#define FS_SPEC_MAX 4087                  /* bytes of a line that tells an order */
 #define FS_MAX_SNAPSHOTS 256
 #define FS_READS_KEPT                                                                              \
 	256 /* structs for READs that stay allocated: the kernel has 128 in the background */
@@ -96,7 +96,8 @@ struct fs_announce {
 	char last_name[FS_NAME_MAX + 1];
 	char *last_answer;
 	pid_t last_pid;
-	uint64_t last_ns;
+	uint64_t last_ns, last_serial;
+	_Atomic uint64_t n_told; /* orders that were taken */
 };
 
 struct fs_fifo {
@@ -104,6 +105,7 @@ struct fs_fifo {
 	struct list lookups; /* mu: wait for a reader to be in place */
 	bool is_open;        /* mu: there is one */
 	uint64_t looked_ns;  /* mu: the last LOOKUP */
+	uint64_t n_answered; /* mu: LOOKUPs for which this reader is in place */
 	int wake_fd;         /* eventfd: a LOOKUP has come, or the thread is to end */
 	struct thr thr;
 	char line[FS_SPEC_MAX + 1]; /* the thread's: what has been read of a line */

@@ -172,7 +172,10 @@ static int dali_open(struct order *order, const struct order_spec *spec,
 	order->info.is_same_every_epoch =
 		!dali->has_shuffle_after_epoch && (dali->has_stick || spec->world == 1);
 	order->is_whole = spec->world == 1;
-	return 0;
+	/* Whoever tells the order hears of it, not the thread that computes epochs. */
+	return dali->has_shuffle_after_epoch && !dali->has_checkpointing
+		       ? order_replay_check(order->info.start_epoch, params->n, err)
+		       : 0;
 }
 
 static int dali_common_fill(const struct order *order, uint64_t epoch, uint64_t length,
@@ -182,7 +185,7 @@ static int dali_common_fill(const struct order *order, uint64_t epoch, uint64_t 
 	struct dice once = { .is_old = dali->is_old };
 	uint32_t n = (uint32_t)length;
 	uint64_t e = dali->has_checkpointing ? epoch : 0;
-	int rc = dali->has_shuffle_after_epoch ? order_replay_check(epoch - e, err) : 0;
+	int rc = dali->has_shuffle_after_epoch ? order_replay_check(epoch - e, n, err) : 0;
 
 	if (rc < 0)
 		return rc;

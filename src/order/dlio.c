@@ -67,7 +67,9 @@ static int v05_open(struct order *order, const struct order_spec *spec,
 	dlio->has_seed_change = order_spec_u64(spec, "seed_change_epoch");
 	order->state = dlio;
 	order->info.is_same_every_epoch = !dlio->has_file_shuffle && !dlio->has_sample_shuffle;
-	return 0;
+	/* Whoever tells the order hears of it, not the thread that computes epochs. */
+	return dlio->has_file_shuffle ? order_replay_check(order->info.start_epoch, params->n, err)
+				      : 0;
 }
 
 /* 0..n-1 after the shuffles of epochs 1..epoch+1. */
@@ -92,7 +94,7 @@ static int v05_common_fill(const struct order *order, uint64_t epoch, uint64_t l
 	uint32_t *file AUTO_FREE = NULL;
 	uint32_t n = (uint32_t)length;
 	struct mt19937 rng;
-	int rc = dlio->has_file_shuffle ? order_replay_check(epoch, err) : 0;
+	int rc = dlio->has_file_shuffle ? order_replay_check(epoch, n, err) : 0;
 
 	if (rc < 0)
 		return rc;

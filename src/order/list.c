@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Kind "list": the order is in a file that the job (or a person) wrote. The one source of orders
- * that is always right, and the only kind that reads a file: once, in order_new, never again.
+ * that is always right. It reads its file (as only megatron does besides) once, in order_new.
  *
  *   text          a sample per line: its number (digits only) or its path below the root;
  *                 "# epoch E" starts an epoch, in any sequence (without one, every epoch is the

@@ -38,14 +38,24 @@ uint32_t *order_alloc_u32(uint64_t n)
 	return p;
 }
 
-int order_replay_check(uint64_t epoch, struct err *err)
+int order_replay_check(uint64_t epoch, uint64_t n, struct err *err)
 {
-	if (epoch < ORDER_REPLAY_MAX)
-		return 0;
-	return err_set(err, -ENOENT,
-		       "epoch %" PRIu64 " is not computed: each epoch goes on from the one before, "
-		       "and no more than %d are repeated",
-		       epoch, ORDER_REPLAY_MAX);
+	if (epoch >= ORDER_REPLAY_MAX)
+		return err_set(err, -ENOENT,
+			       "epoch %" PRIu64
+			       " is not computed: each epoch goes on from the one before, "
+			       "and no more than %d are repeated",
+			       epoch, ORDER_REPLAY_MAX);
+	if (n > 0 && epoch + 1 > ORDER_REPLAY_DRAWS_MAX / n) /* the first of any n is computed */
+		return epoch == 0
+			       ? 0
+			       : err_set(err, -ENOENT,
+					 "epoch %" PRIu64
+					 " is not computed: each epoch goes on from the one "
+					 "before, and of %" PRIu64 " samples no more than %" PRIu64
+					 " are repeated; announce the order as a list",
+					 epoch, n, MAX(ORDER_REPLAY_DRAWS_MAX / n, 1));
+	return 0;
 }
 
 static int order_fill_info(struct order *order, const struct order_spec *spec, uint64_t n,

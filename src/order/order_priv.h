@@ -22,6 +22,7 @@
 /* A shuffle that goes on from the epoch before is repeated from the first one for every epoch asked
  * for; behind this many it is refused, lest a number in a spec keep a thread busy for days. */
 #define ORDER_REPLAY_MAX 65536
+#define ORDER_REPLAY_DRAWS_MAX ((uint64_t)1 << 33) /* numbers drawn for one epoch: minutes */
 #define ORDER_OWN_KEYS_MAX 16
 #define ORDER_COMMON_KEYS 8
 
@@ -79,8 +80,8 @@ const char *order_spec_path(const struct order_spec *spec, const char *key);
 /* The keys every kind takes, ended like a kind's table. */
 extern const struct order_key order_common_keys[];
 
-/* -ENOENT for an epoch (from 0) that is not replayed. */
-int order_replay_check(uint64_t epoch, struct err *err) MUST_USE;
+/* -ENOENT for an epoch (from 0) of n samples that is not replayed. */
+int order_replay_check(uint64_t epoch, uint64_t n, struct err *err) MUST_USE;
 
 /* Fills ret_ranks (heap, ascending) from "0-3+6". Errors are about `text` and carry no context. */
 int order_ranks_parse(char *text, uint32_t **ret_ranks, uint32_t *ret_n, struct err *err) MUST_USE;

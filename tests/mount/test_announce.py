@@ -7,7 +7,9 @@ What a launcher tells a job must come from the test alone, so its variables are 
 import errno
 import fcntl
 import os
+import signal
 import struct
+import subprocess
 import sys
 
 import mountkit
@@ -30,6 +32,14 @@ print(status, text.split(b"\\0")[0].decode())
 
 
 STRANGER = "import fcntl, os, struct, sys\nos.setgroups([])\nos.setgid(65534)\nos.setuid(65534)\n"
+
+LAST_PART = """
+import fcntl, struct, sys
+with open(sys.argv[1] + "/.clairfs/control", "rb") as f:
+    part = bytearray(struct.pack("<IiQII1000s6800s", 1, 0, 1, 1, 1, b"", b""))
+    fcntl.ioctl(f, 3 << 30 | len(part) << 16 | 0xCF << 8 | 2, part)
+print(struct.unpack_from("<Ii", part)[1])
+"""
 
 
 class Job:
@@ -132,6 +142,13 @@ def shell(job):
     tap.equal(job.cat("announce/list:path=" + path.replace("/", "%2F")), f"list:path={path}\n", "a path in the name, escaped")
     job.read(list(reversed(job.paths))[:300])
     job.becomes("a list of paths is followed", state="following")
+    # All by one thread and mostly within the second in which a repeated question is answered from memory.
+    for spec in "sequential:epochs=5", "sequential:epochs=6", "sequential:epochs=5", "sequential:epochs=6":
+        tap.equal(job.cat("announce/" + spec), spec + "\n", "a lookup")
+        direct = program(sys.executable, "-c", IOCTL, job.point, "sequential").out.decode()
+        tap.equal(direct, "0 sequential\n", "another order in between")
+        job.cat("announce/" + spec)
+        tap.equal(job.cat("control"), spec + "\n", "the same question again is told again")
     listed = os.listdir(f"{job.point}/.clairfs")
     tap.ok("announce" in listed and "order" in listed, "both are listed", listed)
     tap.equal(os.listdir(f"{job.point}/.clairfs/announce"), [], "listing the directory announces nothing")
@@ -266,6 +283,8 @@ def lists_in_parts(place):
         tap.ok(status == 0 and second != first, "another list is begun", second)
         status, _, line = parts.send([1], token=first)
         tap.equal((status, line), (-errno.ESTALE, "another list was begun meanwhile"), "the first one is gone")
+        status, told, _ = parts.send([1], token=first, keys="")
+        tap.equal((status, told), (-errno.ESTALE, first), "nor does its last part come through, or learn of the other list")
         tap.equal(mount.stats()["order"]["spec"], "sequential", "the order stays until a list is whole")
         tap.equal(parts.send([6, 7], token=second, keys="epochs=1")[0], 0, "the last part")
         mount.wait_for(lambda s: s["order"]["spec"] == "list:path=told:epochs=1" and s["order"]["epoch"]["length"] == 1702,
@@ -304,7 +323,14 @@ def stranger(place):
         tap.ok(told.startswith(b"-1 ") and b"only root" in told, "another user may not announce", told)
         seen = program("cat", f"{job.point}/.clairfs/announce/sequential", user=65534, group=65534, extra_groups=[])
         tap.ok(seen.out.startswith(b"error: only root"), "nor by a lookup", seen)
+        parts = Parts(mount)
+        token = parts.send(range(100))[1]
+        told = program(sys.executable, "-c", STRANGER + LAST_PART, job.point).out
+        tap.equal(told, b"%d\n" % -errno.EPERM, "nor hand over the last part of a list")
         tap.equal(job.cat("control"), "none\n", "but may read what is in force")
+        tap.equal(parts.send([3], token=token, keys="")[0], 0, "and has not destroyed a list that is in the making")
+        mount.wait_for(lambda s: s["order"]["epoch"]["length"] == 101, "which is in force as a whole")
+        os.close(parts.file)
 
 
 def order_of_the_environment(place):
@@ -324,9 +350,42 @@ def order_of_the_environment(place):
     tap.ok(told.code == 2 and len(told.lines) == 1 and "nonsense" in told.lines[0], "a wrong one is refused", told)
 
 
+def threads_of(pid):
+    return [mountkit.read_file(f"/proc/{pid}/task/{t}/comm").decode().strip() for t in os.listdir(f"/proc/{pid}/task")]
+
+
+def list_on_a_source_that_hangs(place):
+    """Nobody waits for the file but who told it, and unmounting does not."""
+    paths = make_source(place)
+    write_file(place.path("lists", "order"), "".join(f"{p}\n" for p in paths).encode())
+    with mountkit.Slowfs(place, place.path("lists"), place.path("slow")) as slow:
+        os.kill(slow.process.pid, signal.SIGSTOP)
+        try:
+            with place.mount(recover="quick") as mount:
+                argv = [CLAIRFS, "announce", mount.mountpoint, "list:path=" + place.path("slow", "order")]
+                teller = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                try:
+                    mountkit.wait_until(lambda: "order-make" in threads_of(mount.process.pid), "the file is being opened")
+                    # The epoch of a seed that nobody told: finding it puts an order in force.
+                    for line in good("order", "torch-randperm:seed=0", "--n", SAMPLES).split():
+                        mount.read(paths[int(line)])
+                    mount.wait_for(lambda s: s["order"].get("spec"), "an order is found and put in force meanwhile")
+                    tap.equal(mount.read(".clairfs/answer"), b"nothing was announced\n", "the one that hangs is not")
+                    mount.process.terminate()  # umount would say busy
+                    mount.wait()
+                    said = teller.communicate()[1].decode().splitlines()
+                    tap.ok(teller.returncode in (1, 2) and len(said) == 1, "unmounting ends who waits, with one line", said)
+                finally:
+                    teller.kill()
+                    teller.wait()
+        finally:
+            os.kill(slow.process.pid, signal.SIGCONT)
+
+
 def not_a_mount(place):
     told = mountkit.clairfs("announce", place.source, "sequential")
     tap.ok(told.code == 1 and len(told.lines) == 1 and "not a clairfs mount" in told.lines[0], "announce needs a mount", told)
 
 
-mountkit.run(told_to_a_mount, lists_in_parts, numbers_of_files, environment, python_module, stranger, order_of_the_environment, not_a_mount)
+mountkit.run(told_to_a_mount, lists_in_parts, numbers_of_files, environment, python_module, stranger, order_of_the_environment,
+             list_on_a_source_that_hangs, not_a_mount)

@@ -107,6 +107,12 @@ def many(place):
         tap.equal(codes, [0] * 6, "six writers at once end")
         wait_until(lambda: announced(mount)["count"] == before + 60, "every order is counted")
         tap.equal(announced(mount)["refused"], 0, "and none is mixed up with another")
+        before = announced(mount)["count"]
+        for i in range(200):  # one comes when the reader is about to go, or between two readers
+            write(mount, b"sequential\n")
+            if i % 2:
+                os.stat(order_file(mount))
+        wait_until(lambda: announced(mount)["count"] == before + 200, "no line is lost, however the writers come")
         told(mount, b"sequential\n" * 300, 300)  # the writer is held up, nothing is heaped up
         tap.equal(told(mount, b"sequential:epochs=5\n")["answer"], "sequential:epochs=5", "the planner goes on")
 

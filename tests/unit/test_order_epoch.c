@@ -287,6 +287,21 @@ static void no_such_epoch(const char *text, uint64_t n, uint64_t epoch, const ch
 	order_free(order);
 }
 
+/* Said when the order is told. */
+static void no_such_order(const char *text, uint64_t n, const char *words)
+{
+	struct order_params op = { .n = n };
+	struct order_spec *spec = NULL;
+	struct order *order = NULL;
+	struct err err = { 0 };
+
+	CHECK_INT(order_spec_parse(text, &spec, &err), 0);
+	CHECK(order_new(spec, &op, &order, &err) < 0);
+	CHECK_CONTAINS(err.msg, words);
+	CHECK(order == NULL);
+	order_spec_free(spec);
+}
+
 static void epochs_that_do_not_exist(void)
 {
 	no_such_epoch("numpy-legacy:seed=4294967290:add_epoch=1", 10, 6,
@@ -299,6 +314,20 @@ static void epochs_that_do_not_exist(void)
 	no_such_epoch("dali-file:shuffle_after_epoch=1", 10, 65536,
 		      "epoch 65536 is not computed: each epoch goes on from the one before, and no "
 		      "more than 65536 are repeated");
+	/* 8192 shuffles of 2^20 are 2^33 draws. */
+	no_such_epoch("dlio-v0.5", 1 << 20, 8192,
+		      "epoch 8192 is not computed: each epoch goes on from the one before, and of "
+		      "1048576 samples no more than 8192 are repeated; announce the order as a "
+		      "list");
+	no_such_epoch("dali-file:shuffle_after_epoch=1", 1 << 20, 60000,
+		      "epoch 60000 is not computed: each epoch goes on from the one before, and of "
+		      "1048576 samples no more than 8192 are repeated; announce the order as a "
+		      "list");
+	order_epoch_free(epoch_of("dali-file:shuffle_after_epoch=1:checkpointing=1", 1000, 70000));
+	no_such_order("dlio-v0.5:start_epoch=8192", 1 << 20, "no more than 8192 are repeated");
+	no_such_order("dali-file:shuffle_after_epoch=1:start_epoch=8192", 1 << 20,
+		      "no more than 8192 are repeated");
+	order_free(open_order("dlio-v0.5:start_epoch=8191", 1 << 20));
 	no_such_epoch("megatron:documents=3", 10, 1, "no epoch 1: Megatron reads its index once");
 }
 
