@@ -83,8 +83,10 @@ def junk(place):
             said = told(mount, data, count)
             tap.ok(said["is_refused"] and word in said["answer"] and "\x1b" not in said["answer"],
                    f"{data[:30]!r} is refused", said)
+        before = announced(mount)["count"]
         for _ in range(20):
             write(mount, rng.randbytes(rng.randrange(1, 3000)).replace(b"\n", b"\r") + b"\n")
+        wait_until(lambda: announced(mount)["count"] == before + 20, "every line of junk is counted")
         said = told(mount, b"torch-randperm:seed=77\n")
         tap.equal(said["answer"], "torch-randperm:seed=77", "after junk an order is taken")
         log = mount.text()
