@@ -44,8 +44,9 @@ struct job_question {
 	uint32_t world;        /* the launcher's, 0: unknown */
 	const uint32_t *hints; /* seeds that are likely */
 	size_t n_hints;
-	bool is_first; /* of this beginning: the likeliest hypotheses only */
-	uint32_t seed; /* for refine */
+	bool not_sequential; /* that was found and is not what the job reads */
+	bool is_first;       /* of this beginning: the likeliest hypotheses only */
+	uint32_t seed;       /* for refine */
 	unsigned threads;
 	const atomic_bool *cancel;
 	atomic_uint_least64_t *cpu_ns; /* what it costs is added here */
@@ -102,8 +103,8 @@ void job_note_plan(struct job *job, enum job_plan plan);
 /* Somebody told an order (NULL: took it back): what is under way is cancelled, and an order found
  * later never replaces it unless reads do not follow it. Any thread. */
 void job_note_told(struct job *job, const char *spec);
-/* False: somebody has told an order since what found() was given, which then must not replace it. Called
- * with the lock that orders are told under, so that one of them comes first. Any thread. */
+/* False: somebody has told an order since what found() was given, which then must not replace it.
+ * Called with the lock that orders are told under, so that one of them comes first. Any thread. */
 bool job_is_current(struct job *job, uint64_t stamp);
 
 struct job_status {

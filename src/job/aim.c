@@ -24,6 +24,14 @@ static bool may_look(const struct aim_facts *f)
 	return f->plan == JOB_PLAN_NONE || f->plan == JOB_PLAN_ENDED;
 }
 
+bool aim_is_refuted(const struct aim_facts *f)
+{
+	const struct known *k = f->known;
+
+	return f->plan == JOB_PLAN_LOST && k->is_found && !k->is_guess &&
+	       k->pass == f->trail->pass && f->trail->opens - f->lost_at >= LOST_OPENS;
+}
+
 /* The order of this pass is known: where it is not followed, something else is being read. */
 static bool is_explained(const struct aim_facts *f, uint32_t start)
 {

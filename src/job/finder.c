@@ -49,7 +49,7 @@ struct job {
 struct errand {
 	struct aim aim;
 	struct job_question q;
-	uint64_t pass, told;
+	uint64_t pass, told, noted;
 };
 
 int job_new(const struct job_params *params, struct job **ret, struct err *err)
@@ -106,15 +106,20 @@ static unsigned threads_of(const struct job *job)
 	return MIN(MAX(n, 1), THREADS_MAX);
 }
 
+static struct aim_facts facts_of(const struct job *job)
+{
+	return (struct aim_facts){ .trail = &job->trail,
+				   .known = &job->known,
+				   .effort = job->p.effort,
+				   .plan = (enum job_plan)atomic_load(&job->plan),
+				   .full_failed = job->full_failed,
+				   .is_told = job->is_told,
+				   .lost_at = job->lost_at };
+}
+
 static struct aim aim_of(const struct job *job)
 {
-	const struct aim_facts facts = { .trail = &job->trail,
-					 .known = &job->known,
-					 .effort = job->p.effort,
-					 .plan = (enum job_plan)atomic_load(&job->plan),
-					 .full_failed = job->full_failed,
-					 .is_told = job->is_told,
-					 .lost_at = job->lost_at };
+	const struct aim_facts facts = facts_of(job);
 	const struct aim nothing = { AIM_NOTHING, 0 };
 
 	return job->is_suspended || !is_active(job) ? nothing : aim_at(&facts);
@@ -124,10 +129,15 @@ static struct aim aim_of(const struct job *job)
 
 void job_note_open(struct job *job, uint32_t sample)
 {
+	struct aim_facts facts;
+
 	if (!is_active(job) || sample >= job->p.n)
 		return;
 	mutex_lock(&job->mu);
 	(void)trail_open(&job->trail, sample, clock_now(job->p.clock));
+	facts = facts_of(job);
+	if (aim_is_refuted(&facts))
+		trail_restart(&job->trail, job->known.noted);
 	if (!job->is_quick && !job->is_full && aim_of(job).kind != AIM_NOTHING)
 		cond_signal(&job->changed);
 	mutex_unlock(&job->mu);
@@ -187,6 +197,13 @@ static void note_progress(void *ctx, double share, double left_s)
 	mutex_unlock(&job->mu);
 }
 
+/* Files in their order were found, and then the job read something else. */
+static bool is_no_sequence(const struct job *job)
+{
+	return job->known.is_found && job->known.last.spec[0] &&
+	       atomic_load(&job->plan) == JOB_PLAN_LOST;
+}
+
 static void prepare_locked(struct job *job, struct errand *e) REQUIRES(job->mu);
 static void prepare_locked(struct job *job, struct errand *e)
 {
@@ -194,6 +211,7 @@ static void prepare_locked(struct job *job, struct errand *e)
 
 	e->pass = job->trail.pass;
 	e->told = job->told;
+	e->noted = job->trail.noted;
 	memcpy(job->seen, s->seen, s->n * sizeof(*s->seen));
 	e->q = (struct job_question){ .n = job->p.n,
 				      .seen = job->seen,
@@ -201,6 +219,7 @@ static void prepare_locked(struct job *job, struct errand *e)
 				      .world = job->p.world,
 				      .hints = job->hints,
 				      .n_hints = known_hints(&job->known, job->hints),
+				      .not_sequential = is_no_sequence(job),
 				      .is_first = s->looked == 0 && s->n < TRAIL_FEW,
 				      .seed = job->known.last.seed,
 				      .threads = threads_of(job),
@@ -312,6 +331,7 @@ static void settle_locked(struct job *job, const struct errand *e, int rc,
 	if (rc < 0)
 		return;
 	known_found(&job->known, answer, e->pass, (uint32_t)e->q.n_seen);
+	job->known.noted = e->noted;
 	if (e->pass == job->trail.pass || known_goes_on(&job->known))
 		hand_over_locked(job, job->trail.start[e->aim.start].opens);
 	else /* look at this pass again with what is known now */
