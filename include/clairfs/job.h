@@ -103,8 +103,12 @@ void job_note_plan(struct job *job, enum job_plan plan);
 /* Somebody told an order (NULL: took it back): what is under way is cancelled, and an order found
  * later never replaces it unless reads do not follow it. Any thread. */
 void job_note_told(struct job *job, const char *spec);
-/* False: somebody has told an order since what found() was given, which then must not replace it.
- * Called with the lock that orders are told under, so that one of them comes first. Any thread. */
+/* The order in force gave way to one that fits better, found elsewhere: what is under way is
+ * cancelled. Any thread. */
+void job_note_replaced(struct job *job, const char *spec);
+/* False: somebody has told an order, or the one in force turned out to be followed, since what
+ * found() was given, which then must not replace it. Called with the lock that orders are told
+ * under, so that one of them comes first. Any thread. */
 bool job_is_current(struct job *job, uint64_t stamp);
 
 struct job_status {

@@ -145,6 +145,8 @@ int wire_change_order(struct wire *w, const char *before, const char *text, stru
 		rc = -EAGAIN;
 	if (rc == 0)
 		rc = wire_replace_order(w, spec, false, err);
+	if (rc == 0) /* and what is being looked for is no longer wanted */
+		job_note_replaced(w->job, text);
 	mutex_unlock(&w->change_mu);
 	order_spec_free(spec);
 	return rc;

@@ -9,7 +9,6 @@
 #include "job_priv.h"
 
 #define FULL_OPENS 128 /* a beginning that all seeds are tried with */
-#define FULL_FAILED_MAX 2
 #define REFINE_FACTOR 4
 /* A plan that is lost finds its place by itself in most cases (another epoch, a resume). */
 #define LOST_OPENS 64

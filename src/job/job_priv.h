@@ -87,6 +87,8 @@ size_t known_hints(const struct known *known, uint32_t hints[KNOWN_HINTS]);
 void known_told(struct known *known, const char *spec);
 
 /* --- aim.c: what to do now. */
+#define FULL_FAILED_MAX 2 /* searches of all seeds in vain; then none until another job comes */
+#define JOB_PAUSE_NS (300 * NS_PER_S) /* without an open: what comes next is another job */
 enum aim_kind { AIM_NOTHING, AIM_QUICK, AIM_FULL, AIM_REFINE, AIM_NEXT };
 
 struct aim_facts {
@@ -129,6 +131,7 @@ struct words_facts {
 	enum job_plan plan;
 	bool is_suspended, is_quick, is_full, was_full;
 	double share, left_s;
+	uint32_t full_failed;
 	uint64_t searches, found_after;
 	const char *found;
 };
