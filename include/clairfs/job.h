@@ -44,6 +44,7 @@ struct job_question {
 	uint32_t world;        /* the launcher's, 0: unknown */
 	const uint32_t *hints; /* seeds that are likely */
 	size_t n_hints;
+	bool no_kinds;       /* orders that have to be computed whole take too much memory */
 	bool not_sequential; /* that was found and is not what the job reads */
 	bool is_first;       /* of this beginning: the likeliest hypotheses only */
 	uint32_t seed;       /* for refine */
@@ -76,6 +77,7 @@ extern const struct job_searches job_searches_real;
 struct job_params {
 	uint64_t n; /* samples of the dataset */
 	enum job_effort effort;
+	uint64_t memory;         /* that a search may use beside its threads', 0: any */
 	unsigned threads;        /* of the full search; 0: half of the CPUs, 16 at most */
 	uint32_t world;          /* ranks of the job as its launcher says, 0: unknown */
 	const char *told;        /* spec of the order in force at the start, or NULL */
@@ -92,7 +94,9 @@ struct job;
 /* -ENOMEM. effort JOB_OFF is fine: nothing is ever looked for, and no memory is used. */
 int job_new(const struct job_params *params, struct job **ret, struct err *err) MUST_USE;
 int job_start(struct job *job, struct err *err) MUST_USE;
-/* Cancels what is under way and waits for it: milliseconds. `found` is not called afterwards. */
+/* Cancels what is under way and waits for it: milliseconds, but for a guess at a numpy or Python
+ * shuffle, which is computed whole: up to a second per 10^7 samples. `found` is not called
+ * afterwards. */
 void job_stop(struct job *job);
 void job_free(struct job *job);
 

@@ -40,8 +40,6 @@ static int make_order(struct wire *w, const struct order_spec *spec, const struc
 	op.told = list ? list->sample : NULL;
 	op.n_told = list ? list->n : 0;
 	rc = order_new(spec, &op, ret, err);
-	if (rc == 0 && !list && order_note(*ret)) /* a list told in parts lacks the others yet */
-		log_info("order %s: %s", order_spec_text(spec), order_note(*ret));
 	return rc;
 }
 
@@ -49,6 +47,12 @@ int wire_make_order(struct wire *w, const struct order_spec *spec, struct order 
 		    struct err *err)
 {
 	return make_order(w, spec, NULL, ret, err);
+}
+
+void wire_log_note(const struct order_spec *spec, const struct order *order)
+{
+	if (order_note(order))
+		log_info("order %s: %s", order_spec_text(spec), order_note(order));
 }
 
 int wire_set_order_text(struct wire *w, const char *text)
@@ -125,6 +129,8 @@ int wire_replace_order(struct wire *w, const struct order_spec *spec, bool is_li
 
 	if (rc < 0)
 		return rc;
+	if (order && !is_list) /* a list told in parts lacks the others yet */
+		wire_log_note(spec, order);
 	rc = cache_set_order(w->cache, order);
 	if (rc < 0)
 		return err_set_errno(err, rc, "the order stays as it was");

@@ -77,6 +77,8 @@ void wire_order_fini(struct wire *w);
 /* Spec to order of this mount's dataset. */
 int wire_make_order(struct wire *w, const struct order_spec *spec, struct order **ret,
 		    struct err *err) MUST_USE;
+/* What is odd about an order, for the log: once, when it is put in force. */
+void wire_log_note(const struct order_spec *spec, const struct order *order);
 /* Puts an order in force (NULL: none any more); w->change_mu is held. is_list: its samples are
  * w->list. */
 int wire_replace_order(struct wire *w, const struct order_spec *spec, bool is_list,

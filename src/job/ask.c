@@ -124,7 +124,7 @@ static int try_kinds(const struct job_question *q, uint32_t n_seeds, uint64_t mo
 		     struct job_answer *ret)
 {
 	uint64_t start_ns = guess_cpu_ns();
-	int rc = guess_kinds(q, n_seeds, most_ns, ret);
+	int rc = q->no_kinds ? -ENOENT : guess_kinds(q, n_seeds, most_ns, ret);
 
 	atomic_fetch_add(q->cpu_ns, guess_cpu_ns() - start_ns);
 	return rc;

@@ -23,6 +23,7 @@
 
 #define OWN_NICE 5
 #define THREADS_MAX 16
+#define EPOCH_BYTES 16u /* per sample, of an epoch that is computed whole */
 
 struct job {
 	struct job_params p;
@@ -230,6 +231,11 @@ static void note_progress(void *ctx, double share, double left_s)
 	mutex_unlock(&job->mu);
 }
 
+static bool is_too_large(const struct job *job)
+{
+	return job->p.memory && job->p.n > job->p.memory / EPOCH_BYTES;
+}
+
 /* Files in their order were found, and then the job read something else. */
 static bool is_no_sequence(const struct job *job)
 {
@@ -252,6 +258,7 @@ static void prepare_locked(struct job *job, struct errand *e)
 				      .world = job->p.world,
 				      .hints = job->hints,
 				      .n_hints = known_hints(&job->known, job->hints),
+				      .no_kinds = is_too_large(job),
 				      .not_sequential = is_no_sequence(job),
 				      .is_first = s->looked == 0 && s->n < TRAIL_FEW,
 				      .seed = job->known.last.seed,
@@ -412,6 +419,9 @@ static void *job_main(void *arg)
 {
 	struct job *job = arg;
 
+	if (is_too_large(job))
+		log_info("shuffles of numpy and Python are not looked for: that takes more than a "
+			 "quarter of ram");
 	/* Fails only where nothing may be changed. */
 	(void)setpriority(PRIO_PROCESS, 0, MIN(getpriority(PRIO_PROCESS, 0) + OWN_NICE, 19));
 	mutex_lock(&job->mu);

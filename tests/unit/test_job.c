@@ -97,6 +97,7 @@ static void set_up(enum job_effort effort, const char *told)
 				.effort = effort,
 				.told = told,
 				.world = 16,
+				.memory = 16 * (N - 1),
 				.threads = 3,
 				.clock = &fake_clock,
 				.metrics = metrics_new(),
@@ -365,6 +366,15 @@ static void the_world_may_change(void)
 
 /* Nobody may hold up the opens, whatever the searches do; and samples that do not exist are no
  * opens. */
+static void what_takes_too_much_memory_is_left_out(void)
+{
+	set_up(JOB_QUICK, NULL); /* memory for 9999 samples, there are 10000 */
+	open_samples(0, 40);
+	wait_for(&bed.quicks, 1);
+	CHECK(bed.asked.no_kinds);
+	tear_down();
+}
+
 static void hostile_opens(void)
 {
 	set_up(JOB_FULL, NULL);
@@ -390,6 +400,7 @@ static const struct check_test tests[] = {
 	  an_order_that_cannot_be_followed_is_not_said_to_be_found },
 	{ "off_is_off", off_is_off },
 	{ "the_world_may_change", the_world_may_change },
+	{ "what_takes_too_much_memory_is_left_out", what_takes_too_much_memory_is_left_out },
 	{ "hostile_opens", hostile_opens },
 };
 
