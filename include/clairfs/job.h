@@ -44,8 +44,10 @@ struct job_question {
 	uint32_t world;        /* the launcher's, 0: unknown */
 	const uint32_t *hints; /* seeds that are likely */
 	size_t n_hints;
-	bool is_first; /* of this beginning: the likeliest hypotheses only */
-	uint32_t seed; /* for refine */
+	bool no_kinds;       /* orders that have to be computed whole take too much memory */
+	bool not_sequential; /* that was found and is not what the job reads */
+	bool is_first;       /* of this beginning: the likeliest hypotheses only */
+	uint32_t seed;       /* for refine */
 	unsigned threads;
 	const atomic_bool *cancel;
 	atomic_uint_least64_t *cpu_ns; /* what it costs is added here */
@@ -75,6 +77,7 @@ extern const struct job_searches job_searches_real;
 struct job_params {
 	uint64_t n; /* samples of the dataset */
 	enum job_effort effort;
+	uint64_t memory;         /* that a search may use beside its threads', 0: any */
 	unsigned threads;        /* of the full search; 0: half of the CPUs, 16 at most */
 	uint32_t world;          /* ranks of the job as its launcher says, 0: unknown */
 	const char *told;        /* spec of the order in force at the start, or NULL */
@@ -91,7 +94,9 @@ struct job;
 /* -ENOMEM. effort JOB_OFF is fine: nothing is ever looked for, and no memory is used. */
 int job_new(const struct job_params *params, struct job **ret, struct err *err) MUST_USE;
 int job_start(struct job *job, struct err *err) MUST_USE;
-/* Cancels what is under way and waits for it: milliseconds. `found` is not called afterwards. */
+/* Cancels what is under way and waits for it: milliseconds, but for a guess at a numpy or Python
+ * shuffle, which is computed whole: up to a second per 10^7 samples. `found` is not called
+ * afterwards. */
 void job_stop(struct job *job);
 void job_free(struct job *job);
 
@@ -102,8 +107,12 @@ void job_note_plan(struct job *job, enum job_plan plan);
 /* Somebody told an order (NULL: took it back): what is under way is cancelled, and an order found
  * later never replaces it unless reads do not follow it. Any thread. */
 void job_note_told(struct job *job, const char *spec);
-/* False: somebody has told an order since what found() was given, which then must not replace it. Called
- * with the lock that orders are told under, so that one of them comes first. Any thread. */
+/* The order in force gave way to one that fits better, found elsewhere: what is under way is
+ * cancelled. Any thread. */
+void job_note_replaced(struct job *job, const char *spec);
+/* False: somebody has told an order, or the one in force turned out to be followed, since what
+ * found() was given, which then must not replace it. Called with the lock that orders are told
+ * under, so that one of them comes first. Any thread. */
 bool job_is_current(struct job *job, uint64_t stamp);
 
 struct job_status {

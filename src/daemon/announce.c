@@ -46,8 +46,6 @@ static int make_order(struct wire *w, const struct order_spec *spec, const struc
 		rc = order_new(spec, &op, ret, err);
 	else
 		rc = order_make(w->maker, spec, &op, ret, err);
-	if (rc == 0 && !list && order_note(*ret)) /* a list told in parts lacks the others yet */
-		log_info("order %s: %s", order_spec_text(spec), order_note(*ret));
 	return rc;
 }
 
@@ -55,6 +53,12 @@ int wire_make_order(struct wire *w, const struct order_spec *spec, struct order 
 		    struct err *err)
 {
 	return make_order(w, spec, NULL, ret, err);
+}
+
+void wire_log_note(const struct order_spec *spec, const struct order *order)
+{
+	if (order_note(order))
+		log_info("order %s: %s", order_spec_text(spec), order_note(order));
 }
 
 int wire_set_order_text(struct wire *w, const char *text)
@@ -150,6 +154,8 @@ int wire_change_order(struct wire *w, const char *before, const char *text, stru
 		rc = -EAGAIN;
 	if (rc == 0)
 		rc = wire_replace_order(w, spec, TAKE(order), err);
+	if (rc == 0) /* and what is being looked for is no longer wanted */
+		job_note_replaced(w->job, text);
 	mutex_unlock(&w->change_mu);
 	order_free(order);
 	order_spec_free(spec);
@@ -197,6 +203,8 @@ static int announce(struct wire *w, const struct fs_told *told, bool *ret_is_ove
 
 	if (rc == 0 && spec)
 		rc = make_order(w, spec, is_list ? &w->list : NULL, &order, err);
+	if (rc == 0 && spec && !is_list) /* a list told in parts lacks the others yet */
+		wire_log_note(spec, order);
 	if (is_list)
 		told_list_fini(&w->list);
 	mutex_lock(&w->change_mu);

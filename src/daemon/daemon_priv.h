@@ -78,6 +78,8 @@ void wire_order_fini(struct wire *w);
 /* Spec to order of this mount's dataset. It may read a file: never under a lock. */
 int wire_make_order(struct wire *w, const struct order_spec *spec, struct order **ret,
 		    struct err *err) MUST_USE;
+/* What is odd about an order, for the log: once, when it is put in force. */
+void wire_log_note(const struct order_spec *spec, const struct order *order);
 /* Puts an order in force (both NULL: none any more); w->change_mu is held. */
 int wire_replace_order(struct wire *w, const struct order_spec *spec, struct order *take_order,
 		       struct err *err) MUST_USE;

@@ -5,9 +5,11 @@
  * epochs of the same spec with other values of sort= and under=, and asks whether the opens stand
  * at one place of them. What fits replaces the order, and the plan verifies it like any other.
  *
- * The plan is never bothered: a trial costs a sort and some permutations of n on this thread, which
- * has the lowest priority, and after a search without success the next one waits for four times as
- * many reads. It must never replace an order that was told meanwhile. */
+ * The planner is asked for the opens and for how it does, no more: a trial costs a sort and some
+ * permutations of n on this thread, which has the lowest priority, and after a search without
+ * success the next one of this order waits for four times as many reads of one loss. Lists are left
+ * alone, they name the files. It must never replace an order that was told meanwhile. A stop waits
+ * for the sort or the permutation under way: up to a second per 10^7 samples. */
 #include <errno.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -26,6 +28,7 @@
 #define PART_SHARE 10u  /* with at least a tenth of the samples */
 #define TRIED_MAX (PARTS_MAX * 8u)
 #define RENUMBER_NICE 19
+#define EPOCH_BYTES 16u /* per sample, of an epoch that is tried */
 
 struct renumber {
 	struct wire *wire;
@@ -35,7 +38,8 @@ struct renumber {
 	bool is_stopping; /* mu */
 	atomic_bool is_cancelled;
 	/* the thread's own */
-	uint64_t loss, next_reads; /* which loss was looked at, and when to look again */
+	uint64_t spec, next_reads; /* hash of the spec looked at, and when to look again */
+	bool is_large_said;
 };
 
 /* One search. */
@@ -193,18 +197,34 @@ static void search(struct renumber *r, const char *text, const struct plan_statu
 	order_spec_free(s.spec);
 }
 
+/* Epochs are computed whole, outside of what the planner may use. */
+static bool is_too_large(struct renumber *r)
+{
+	const struct wire *w = r->wire;
+
+	if ((uint64_t)dataset_n_samples(w->dataset) * EPOCH_BYTES <= w->opts->ram / 4)
+		return false;
+	if (!r->is_large_said)
+		log_info("%s: other ways to number the files are not tried: that takes more than a "
+			 "quarter of ram",
+			 w->mountpoint);
+	r->is_large_said = true;
+	return true;
+}
+
 static void look(struct renumber *r)
 {
 	AUTO_FREE char *text = wire_get_order_text(r->wire);
 	struct cache_status st;
-	uint64_t loss;
+	uint64_t spec;
 
 	cache_get_status(r->wire->cache, &st);
-	if (!text || st.plan.state != PLAN_LOST)
+	if (!text || st.plan.state != PLAN_LOST || strncmp(text, "list:", strlen("list:")) == 0 ||
+	    is_too_large(r))
 		return;
-	loss = XXH3_64bits(text, strlen(text)) + st.plan.lost;
-	if (loss != r->loss) {
-		r->loss = loss;
+	spec = XXH3_64bits(text, strlen(text));
+	if (spec != r->spec) {
+		r->spec = spec;
 		r->next_reads = FIRST_READS;
 	}
 	if (st.plan.lost_reads < r->next_reads)

@@ -168,7 +168,9 @@ static int make_order(struct wire *w, struct err *err)
 	rc = wire_make_order(w, w->spec, &w->order, err);
 	if (rc < 0)
 		err_prefix(err, "option order");
-	else if (wire_set_order_text(w, order_spec_text(w->spec)) < 0)
+	else
+		wire_log_note(w->spec, w->order);
+	if (rc == 0 && wire_set_order_text(w, order_spec_text(w->spec)) < 0)
 		rc = err_set(err, -ENOMEM, "out of memory");
 	return rc;
 }

@@ -9,7 +9,6 @@
 #include "job_priv.h"
 
 #define FULL_OPENS 128 /* a beginning that all seeds are tried with */
-#define FULL_FAILED_MAX 2
 #define REFINE_FACTOR 4
 /* A plan that is lost finds its place by itself in most cases (another epoch, a resume). */
 #define LOST_OPENS 64
@@ -22,6 +21,14 @@ static bool may_look(const struct aim_facts *f)
 	if (f->plan == JOB_PLAN_LOST)
 		return f->trail->opens - f->lost_at >= patience;
 	return f->plan == JOB_PLAN_NONE || f->plan == JOB_PLAN_ENDED;
+}
+
+bool aim_is_refuted(const struct aim_facts *f)
+{
+	const struct known *k = f->known;
+
+	return f->plan == JOB_PLAN_LOST && k->is_found && !k->is_guess &&
+	       k->pass == f->trail->pass && f->trail->opens - f->lost_at >= LOST_OPENS;
 }
 
 /* The order of this pass is known: where it is not followed, something else is being read. */

@@ -119,11 +119,24 @@ static int search_launched(const struct job_question *q, struct job_answer *ret)
 	return has_world(q) ? search_worlds(q, &w, ret) : -ENOENT;
 }
 
+/* On this thread, so its time is the question's. */
+static int try_kinds(const struct job_question *q, uint32_t n_seeds, uint64_t most_ns,
+		     struct job_answer *ret)
+{
+	uint64_t start_ns = guess_cpu_ns();
+	int rc = q->no_kinds ? -ENOENT : guess_kinds(q, n_seeds, most_ns, ret);
+
+	atomic_fetch_add(q->cpu_ns, guess_cpu_ns() - start_ns);
+	return rc;
+}
+
 static int quick(const struct job_question *q, struct job_answer *ret)
 {
 	struct recover_params p;
-	int rc = guess_sequential(q, ret);
+	uint64_t start_ns = guess_cpu_ns();
+	int rc = q->not_sequential ? -ENOENT : guess_sequential(q, ret);
 
+	atomic_fetch_add(q->cpu_ns, guess_cpu_ns() - start_ns);
 	params_of(q, &p);
 	if (rc == -ENOENT)
 		rc = search(&p, ret);
@@ -133,7 +146,7 @@ static int quick(const struct job_question *q, struct job_answer *ret)
 		if (!q->is_first || !worlds_tried[i].is_later)
 			rc = search_worlds(q, &worlds_tried[i], ret);
 	if (rc == -ENOENT && !q->is_first)
-		rc = guess_kinds(q, KIND_SEEDS_QUICK, KIND_QUICK_NS, ret);
+		rc = try_kinds(q, KIND_SEEDS_QUICK, KIND_QUICK_NS, ret);
 	return rc;
 }
 
@@ -178,7 +191,7 @@ static int full(const struct job_question *q, struct job_answer *ret)
 {
 	bool has_two = has_world(q) && q->world <= FULL_WORLD_MAX;
 	struct part part = { q, 0, has_two ? 2 : 1 };
-	int rc = guess_kinds(q, KIND_SEEDS_FULL, KIND_FULL_NS, ret);
+	int rc = try_kinds(q, KIND_SEEDS_FULL, KIND_FULL_NS, ret);
 
 	if (rc == -ENOENT)
 		rc = search_all(&part, NULL, ret);

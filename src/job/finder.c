@@ -23,6 +23,7 @@
 
 #define OWN_NICE 5
 #define THREADS_MAX 16
+#define EPOCH_BYTES 16u /* per sample, of an epoch that is computed whole */
 
 struct job {
 	struct job_params p;
@@ -31,9 +32,12 @@ struct job {
 	struct cond changed;
 	struct trail trail; /* mu, like all below but for atomics */
 	struct known known;
-	_Atomic int plan;       /* enum job_plan; written under mu */
-	uint64_t lost_at, told; /* told: how often */
+	_Atomic int plan; /* enum job_plan; written under mu */
+	uint64_t lost_at;
+	/* How often an order was told; and that, or one that is followed was found elsewhere. */
+	uint64_t told, version;
 	bool is_told, is_suspended, is_stopping, is_quick, is_full, was_full;
+	bool is_offering; /* a search that may end in another order, until it is in force */
 	double share, left_s;
 	uint32_t full_failed;
 	uint64_t searches, orders_found, found_after;
@@ -49,7 +53,7 @@ struct job {
 struct errand {
 	struct aim aim;
 	struct job_question q;
-	uint64_t pass, told;
+	uint64_t pass, version, noted;
 };
 
 int job_new(const struct job_params *params, struct job **ret, struct err *err)
@@ -106,15 +110,20 @@ static unsigned threads_of(const struct job *job)
 	return MIN(MAX(n, 1), THREADS_MAX);
 }
 
+static struct aim_facts facts_of(const struct job *job)
+{
+	return (struct aim_facts){ .trail = &job->trail,
+				   .known = &job->known,
+				   .effort = job->p.effort,
+				   .plan = (enum job_plan)atomic_load(&job->plan),
+				   .full_failed = job->full_failed,
+				   .is_told = job->is_told,
+				   .lost_at = job->lost_at };
+}
+
 static struct aim aim_of(const struct job *job)
 {
-	const struct aim_facts facts = { .trail = &job->trail,
-					 .known = &job->known,
-					 .effort = job->p.effort,
-					 .plan = (enum job_plan)atomic_load(&job->plan),
-					 .full_failed = job->full_failed,
-					 .is_told = job->is_told,
-					 .lost_at = job->lost_at };
+	const struct aim_facts facts = facts_of(job);
 	const struct aim nothing = { AIM_NOTHING, 0 };
 
 	return job->is_suspended || !is_active(job) ? nothing : aim_at(&facts);
@@ -124,13 +133,30 @@ static struct aim aim_of(const struct job *job)
 
 void job_note_open(struct job *job, uint32_t sample)
 {
+	struct aim_facts facts;
+	uint64_t now_ns;
+
 	if (!is_active(job) || sample >= job->p.n)
 		return;
 	mutex_lock(&job->mu);
-	(void)trail_open(&job->trail, sample, clock_now(job->p.clock));
+	now_ns = clock_now(job->p.clock);
+	if (now_ns - job->trail.last_ns >= JOB_PAUSE_NS) /* another job: a new chance */
+		job->full_failed = 0;
+	(void)trail_open(&job->trail, sample, now_ns);
+	facts = facts_of(job);
+	if (aim_is_refuted(&facts))
+		trail_restart(&job->trail, job->known.noted);
 	if (!job->is_quick && !job->is_full && aim_of(job).kind != AIM_NOTHING)
 		cond_signal(&job->changed);
 	mutex_unlock(&job->mu);
+}
+
+/* Whatever is being looked for is no longer wanted. */
+static void supersede_locked(struct job *job) REQUIRES(job->mu);
+static void supersede_locked(struct job *job)
+{
+	job->version++;
+	atomic_store(&job->cancel, true);
 }
 
 static void set_plan_locked(struct job *job, enum job_plan plan) REQUIRES(job->mu);
@@ -138,6 +164,10 @@ static void set_plan_locked(struct job *job, enum job_plan plan)
 {
 	if (plan == JOB_PLAN_LOST && atomic_load(&job->plan) != JOB_PLAN_LOST)
 		job->lost_at = job->trail.opens;
+	/* It is followed after all (another epoch, other numbers of the files): what is being
+	 * looked for would only get in the way. */
+	if (plan == JOB_PLAN_FOLLOWED && job->is_offering)
+		supersede_locked(job);
 	atomic_store(&job->plan, plan);
 }
 
@@ -151,17 +181,31 @@ void job_note_plan(struct job *job, enum job_plan plan)
 	mutex_unlock(&job->mu);
 }
 
+static void replaced_locked(struct job *job, const char *spec) REQUIRES(job->mu);
+static void replaced_locked(struct job *job, const char *spec)
+{
+	job->known.is_found = false;
+	job->found[0] = 0;
+	job->full_failed = 0;
+	known_told(&job->known, spec);
+	set_plan_locked(job, spec ? JOB_PLAN_BUSY : JOB_PLAN_NONE);
+	supersede_locked(job);
+}
+
 void job_note_told(struct job *job, const char *spec)
 {
 	mutex_lock(&job->mu);
 	job->told++;
 	job->is_told = spec != NULL;
 	job->is_suspended = spec == NULL;
-	job->known.is_found = false;
-	job->found[0] = 0;
-	known_told(&job->known, spec);
-	set_plan_locked(job, spec ? JOB_PLAN_BUSY : JOB_PLAN_NONE);
-	atomic_store(&job->cancel, true);
+	replaced_locked(job, spec);
+	mutex_unlock(&job->mu);
+}
+
+void job_note_replaced(struct job *job, const char *spec)
+{
+	mutex_lock(&job->mu);
+	replaced_locked(job, spec);
 	mutex_unlock(&job->mu);
 }
 
@@ -170,7 +214,7 @@ bool job_is_current(struct job *job, uint64_t stamp)
 	bool is_current;
 
 	mutex_lock(&job->mu);
-	is_current = stamp == job->told && !job->is_stopping;
+	is_current = stamp == job->version && !job->is_stopping;
 	mutex_unlock(&job->mu);
 	return is_current;
 }
@@ -187,13 +231,26 @@ static void note_progress(void *ctx, double share, double left_s)
 	mutex_unlock(&job->mu);
 }
 
+static bool is_too_large(const struct job *job)
+{
+	return job->p.memory && job->p.n > job->p.memory / EPOCH_BYTES;
+}
+
+/* Files in their order were found, and then the job read something else. */
+static bool is_no_sequence(const struct job *job)
+{
+	return job->known.is_found && job->known.last.spec[0] &&
+	       atomic_load(&job->plan) == JOB_PLAN_LOST;
+}
+
 static void prepare_locked(struct job *job, struct errand *e) REQUIRES(job->mu);
 static void prepare_locked(struct job *job, struct errand *e)
 {
 	struct trail_start *s = &job->trail.start[e->aim.start];
 
 	e->pass = job->trail.pass;
-	e->told = job->told;
+	e->version = job->version;
+	e->noted = job->trail.noted;
 	memcpy(job->seen, s->seen, s->n * sizeof(*s->seen));
 	e->q = (struct job_question){ .n = job->p.n,
 				      .seen = job->seen,
@@ -201,6 +258,8 @@ static void prepare_locked(struct job *job, struct errand *e)
 				      .world = job->p.world,
 				      .hints = job->hints,
 				      .n_hints = known_hints(&job->known, job->hints),
+				      .no_kinds = is_too_large(job),
+				      .not_sequential = is_no_sequence(job),
 				      .is_first = s->looked == 0 && s->n < TRAIL_FEW,
 				      .seed = job->known.last.seed,
 				      .threads = threads_of(job),
@@ -239,7 +298,7 @@ static void hand_over_locked(struct job *job, uint64_t opens) REQUIRES(job->mu);
 static void hand_over_locked(struct job *job, uint64_t opens)
 {
 	bool is_guess = job->known.is_guess;
-	uint64_t told = job->told;
+	uint64_t told = job->told, version = job->version;
 	char spec[JOB_SPEC_MAX];
 	int rc;
 
@@ -252,7 +311,7 @@ static void hand_over_locked(struct job *job, uint64_t opens)
 		log_info("the order %s is expected next", spec);
 	else
 		log_info("found the order %s after %" PRIu64 " opens", spec, opens);
-	rc = job->p.found(job->p.ctx, spec, told);
+	rc = job->p.found(job->p.ctx, spec, version);
 	mutex_lock(&job->mu);
 	if (rc < 0 || told != job->told) {
 		job->known.is_found = false;
@@ -263,7 +322,8 @@ static void hand_over_locked(struct job *job, uint64_t opens)
 	job->orders_found++;
 	metrics_add(job->p.metrics, METRIC_RECOVER_FOUND, 1);
 	job->is_told = false;
-	set_plan_locked(job, JOB_PLAN_BUSY); /* until the new plan has been heard of */
+	if (version == job->version) /* until the new plan has been heard of */
+		set_plan_locked(job, JOB_PLAN_BUSY);
 }
 
 static bool is_news(const struct job_answer *a, const struct job_answer *b)
@@ -297,21 +357,27 @@ static void settle_locked(struct job *job, const struct errand *e, int rc,
 {
 	bool is_full = e->aim.kind == AIM_FULL;
 
-	if (job->is_stopping || e->told != job->told)
+	if (job->is_stopping || e->version != job->version) {
+		if (is_full) /* not to its end */
+			job->trail.start[e->aim.start].is_searched = false;
 		return;
+	}
 	if (e->aim.kind == AIM_REFINE) {
 		settle_refine_locked(job, e, rc, answer);
 		return;
 	}
 	job->searches++;
 	job->was_full = is_full && (rc == 0 || rc == -ENOENT);
-	if (is_full)
-		job->full_failed = rc == 0 ? 0 : job->full_failed + 1;
+	if (is_full && rc == 0)
+		job->full_failed = 0;
+	else if (is_full && rc == -ENOENT)
+		job->full_failed++;
 	if (rc < 0 && rc != -ENOENT)
 		log_limited(LOG_LEVEL_WARN, "a search for the order failed: %s", strerror(-rc));
 	if (rc < 0)
 		return;
 	known_found(&job->known, answer, e->pass, (uint32_t)e->q.n_seen);
+	job->known.noted = e->noted;
 	if (e->pass == job->trail.pass || known_goes_on(&job->known))
 		hand_over_locked(job, job->trail.start[e->aim.start].opens);
 	else /* look at this pass again with what is known now */
@@ -332,9 +398,11 @@ static void run_errand_locked(struct job *job, struct errand *e)
 	struct job_answer answer;
 	int rc;
 
+	job->is_offering = e->aim.kind != AIM_REFINE;
 	if (e->aim.kind == AIM_NEXT) {
 		known_advance(&job->known);
 		hand_over_locked(job, 0);
+		job->is_offering = false;
 		return;
 	}
 	prepare_locked(job, e);
@@ -344,13 +412,16 @@ static void run_errand_locked(struct job *job, struct errand *e)
 	publish_cpu(job);
 	mutex_lock(&job->mu);
 	settle_locked(job, e, rc, &answer);
-	job->is_quick = job->is_full = false;
+	job->is_quick = job->is_full = job->is_offering = false;
 }
 
 static void *job_main(void *arg)
 {
 	struct job *job = arg;
 
+	if (is_too_large(job))
+		log_info("shuffles of numpy and Python are not looked for: that takes more than a "
+			 "quarter of ram");
 	/* Fails only where nothing may be changed. */
 	(void)setpriority(PRIO_PROCESS, 0, MIN(getpriority(PRIO_PROCESS, 0) + OWN_NICE, 19));
 	mutex_lock(&job->mu);
@@ -403,6 +474,7 @@ void job_get_status(struct job *job, struct job_status *ret)
 					 .is_quick = job->is_quick,
 					 .is_full = job->is_full,
 					 .was_full = job->was_full,
+					 .full_failed = job->full_failed,
 					 .share = job->share,
 					 .left_s = job->left_s,
 					 .searches = job->searches,

@@ -99,7 +99,7 @@ int guess_sequential(const struct job_question *q, struct job_answer *ret)
 
 /* --- kinds of module order */
 
-static uint64_t thread_cpu_ns(void)
+uint64_t guess_cpu_ns(void)
 {
 	struct timespec now = { 0 };
 
@@ -138,7 +138,7 @@ int guess_kinds(const struct job_question *q, uint32_t n_seeds, uint64_t cpu_ns,
 		struct job_answer *ret)
 {
 	uint32_t *pos AUTO_FREE = calloc(MAX(q->n_seen, 1), sizeof(*pos));
-	uint64_t start_ns = thread_cpu_ns();
+	uint64_t start_ns = guess_cpu_ns();
 
 	if (!pos)
 		return -ENOMEM;
@@ -148,7 +148,7 @@ int guess_kinds(const struct job_question *q, uint32_t n_seeds, uint64_t cpu_ns,
 
 			if (atomic_load(q->cancel))
 				return -ECANCELED;
-			if (thread_cpu_ns() - start_ns > cpu_ns)
+			if (guess_cpu_ns() - start_ns > cpu_ns)
 				return -ENOENT;
 			snprintf(text, sizeof(text), "%s:seed=%" PRIu32, kinds[k], nth_seed(i));
 			if (spec_bits(q, text, pos) < NEEDED_BITS)

@@ -16,6 +16,7 @@
 #define TRAIL_FEW 96   /* fewer are worth the likeliest hypotheses only */
 #define TRAIL_TAIL 64  /* last opens, to tell echoes and to find where a pass began */
 #define TRAIL_PAUSE_NS (10 * NS_PER_S)
+#define TRAIL_RECENT 512 /* last opens, for a pass that began before anybody noticed */
 
 enum { TRAIL_PASS, TRAIL_PAUSED, TRAIL_STARTS };
 
@@ -37,6 +38,8 @@ struct trail {
 		bool is_again; /* seen in this pass before */
 	} tail[TRAIL_TAIL];
 	uint32_t tail_head, tail_count;
+	uint32_t recent[TRAIL_RECENT]; /* a ring */
+	uint64_t noted;                /* opens but for echoes, repeats among them */
 	struct trail_start start[TRAIL_STARTS];
 };
 
@@ -44,6 +47,9 @@ int trail_init(struct trail *trail, uint64_t n) MUST_USE;
 void trail_fini(struct trail *trail);
 /* True: a new pass has begun, with this open or a few before it. */
 bool trail_open(struct trail *trail, uint32_t sample, uint64_t now_ns);
+/* What was known of this pass is wrong: another begins with the opens after number `after` (of
+ * noted), as far as they are still there. */
+void trail_restart(struct trail *trail, uint64_t after);
 /* Looks at these numbers of opens are worth it: the one that was reached and not looked at, or 0.
  */
 uint32_t trail_due(const struct trail *trail, uint32_t start);
@@ -55,11 +61,12 @@ struct known {
 	bool is_guess;         /* not found but expected to come next */
 	uint64_t pass;         /* of the trail, that it is the order of */
 	uint32_t n_seen;       /* opens it was found by, or was refined by last */
+	uint64_t noted;        /* of the trail, when it was asked for */
 	bool has_step;         /* two epochs were found that are words of one manual_seed */
 	uint32_t step;         /* words from one to the next */
 	bool is_same, is_next; /* two passes in a row: the same seed; seed + 1 */
-	uint32_t told[8];      /* seeds that somebody told */
-	uint32_t n_told;
+	uint32_t told[8];      /* a ring of the seeds told last */
+	uint32_t n_told;       /* ever */
 };
 
 /* Takes an answer in; before known_spec. */
@@ -80,6 +87,8 @@ size_t known_hints(const struct known *known, uint32_t hints[KNOWN_HINTS]);
 void known_told(struct known *known, const char *spec);
 
 /* --- aim.c: what to do now. */
+#define FULL_FAILED_MAX 2 /* searches of all seeds in vain; then none until another job comes */
+#define JOB_PAUSE_NS (300 * NS_PER_S) /* without an open: what comes next is another job */
 enum aim_kind { AIM_NOTHING, AIM_QUICK, AIM_FULL, AIM_REFINE, AIM_NEXT };
 
 struct aim_facts {
@@ -98,6 +107,8 @@ struct aim {
 };
 
 struct aim aim_at(const struct aim_facts *facts);
+/* The order found for this pass was lost and stays so: the pass is not what it was taken for. */
+bool aim_is_refuted(const struct aim_facts *facts);
 
 /* --- evidence.c */
 /* Bits, as in module recover: how unlikely is it by chance that n_seen of n samples stand at these
@@ -105,6 +116,8 @@ struct aim aim_at(const struct aim_facts *facts);
 double evidence_bits(uint32_t *pos, uint32_t n_pos, uint32_t n_seen, uint64_t n);
 
 /* --- guess.c: orders other than torch's permutations. */
+/* CPU time of this thread. */
+uint64_t guess_cpu_ns(void);
 int guess_sequential(const struct job_question *q, struct job_answer *ret) MUST_USE;
 /* Gives up after cpu_ns of the thread's time. */
 int guess_kinds(const struct job_question *q, uint32_t n_seeds, uint64_t cpu_ns,
@@ -118,6 +131,7 @@ struct words_facts {
 	enum job_plan plan;
 	bool is_suspended, is_quick, is_full, was_full;
 	double share, left_s;
+	uint32_t full_failed;
 	uint64_t searches, found_after;
 	const char *found;
 };

@@ -162,7 +162,7 @@ size_t known_hints(const struct known *k, uint32_t hints[KNOWN_HINTS])
 {
 	size_t n = 0;
 
-	for (uint32_t i = 0; i < k->n_told; i++)
+	for (uint32_t i = 0; i < MIN(k->n_told, ARRAY_LEN(k->told)); i++)
 		hints[n++] = k->told[i];
 	if (!k->is_found || k->last.spec[0])
 		return n;
@@ -180,9 +180,9 @@ void known_told(struct known *k, const char *spec)
 	const char *at = spec ? strstr(spec, ":seed=") : NULL;
 	uint32_t seed = at ? (uint32_t)strtoull(at + strlen(":seed="), NULL, 10) : 0;
 
-	for (uint32_t i = 0; i < k->n_told; i++)
+	for (uint32_t i = 0; i < MIN(k->n_told, ARRAY_LEN(k->told)); i++)
 		if (k->told[i] == seed)
 			return;
-	if (at && k->n_told < ARRAY_LEN(k->told))
-		k->told[k->n_told++] = seed;
+	if (at)
+		k->told[k->n_told++ % ARRAY_LEN(k->told)] = seed;
 }

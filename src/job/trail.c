@@ -114,6 +114,26 @@ static void turn(struct trail *t)
 	}
 }
 
+void trail_restart(struct trail *t, uint64_t after)
+{
+	uint64_t oldest = t->noted - MIN(t->noted, TRAIL_RECENT);
+
+	bitmap_clear_all(&t->seen);
+	start_begin(&t->start[TRAIL_PASS]);
+	memset(&t->start[TRAIL_PAUSED], 0, sizeof(t->start[TRAIL_PAUSED]));
+	t->tail_count = 0;
+	t->pass++;
+	for (uint64_t i = MAX(after, oldest); i < t->noted; i++) {
+		uint32_t sample = t->recent[i % TRAIL_RECENT];
+
+		if (is_echo(t, sample))
+			continue;
+		tail_push(t, sample, false);
+		if (bitmap_set(&t->seen, sample))
+			start_add(&t->start[TRAIL_PASS], sample);
+	}
+}
+
 bool trail_open(struct trail *t, uint32_t sample, uint64_t now_ns)
 {
 	bool has_paused = t->opens > 0 && now_ns - t->last_ns >= TRAIL_PAUSE_NS, is_again;
@@ -124,6 +144,7 @@ bool trail_open(struct trail *t, uint32_t sample, uint64_t now_ns)
 		pause_over(t);
 	if (is_echo(t, sample))
 		return false;
+	t->recent[t->noted++ % TRAIL_RECENT] = sample;
 	is_again = !bitmap_set(&t->seen, sample);
 	tail_push(t, sample, is_again);
 	if (t->start[TRAIL_PAUSED].is_used)

@@ -26,7 +26,13 @@ static void say_waiting(const struct words_facts *f, const char *why, char out[J
 		snprintf(out, JOB_WORDS_MAX, "%s; nothing was read yet", why);
 	else if (f->searches == 0)
 		snprintf(out, JOB_WORDS_MAX, "%s; watching the first %" PRIu32 " opens", why, s->n);
-	else if (f->was_full)
+	else if (f->full_failed >= FULL_FAILED_MAX)
+		snprintf(out, JOB_WORDS_MAX,
+			 "%s; all seeds were tried %" PRIu32 " times in vain: given up until an "
+			 "order is told or another job comes",
+			 why, f->full_failed);
+	else if (f->trail->start[TRAIL_PASS].is_searched ||
+		 f->trail->start[TRAIL_PAUSED].is_searched)
 		snprintf(out, JOB_WORDS_MAX,
 			 "%s; all seeds were tried, reads follow no order that is known", why);
 	else

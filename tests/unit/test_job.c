@@ -23,6 +23,7 @@ static struct bed {
 	struct job_question asked;
 	char spec[JOB_SPEC_MAX];
 	int found_rc;
+	atomic_bool is_followed_meanwhile;
 } bed;
 
 static int answer(const struct job_question *q, int rc, unsigned *count, struct job_answer *ret)
@@ -66,6 +67,11 @@ static int fake_refine(const struct job_question *q, struct job_answer *ret)
 
 static int fake_found(void *ctx, const char *spec, uint64_t stamp)
 {
+	if (bed.is_followed_meanwhile) {
+		job_note_plan(bed.job, JOB_PLAN_FOLLOWED);
+		CHECK(!job_is_current(bed.job, stamp));
+		return -ECANCELED;
+	}
 	CHECK(job_is_current(bed.job, stamp));
 	mutex_lock(&bed.mu);
 	snprintf(bed.spec, sizeof(bed.spec), "%s", spec);
@@ -75,9 +81,11 @@ static int fake_found(void *ctx, const char *spec, uint64_t stamp)
 	return bed.found_rc;
 }
 
+static _Atomic uint64_t now_ns;
+
 static uint64_t fake_now(struct clock *clock)
 {
-	return 1;
+	return now_ns;
 }
 
 static const struct job_searches fakes = { fake_quick, fake_full, fake_refine };
@@ -89,6 +97,7 @@ static void set_up(enum job_effort effort, const char *told)
 				.effort = effort,
 				.told = told,
 				.world = 16,
+				.memory = 16 * (N - 1),
 				.threads = 3,
 				.clock = &fake_clock,
 				.metrics = metrics_new(),
@@ -97,6 +106,7 @@ static void set_up(enum job_effort effort, const char *told)
 	struct err err = { 0 };
 
 	memset(&bed, 0, sizeof(bed));
+	now_ns = 1;
 	mutex_init(&bed.mu);
 	cond_init(&bed.changed);
 	bed.quick_rc = bed.full_rc = -ENOENT;
@@ -219,6 +229,88 @@ static void who_tells_an_order_ends_the_search(void)
 	tear_down();
 }
 
+/* A plan that is lost finds its place by itself: what is being looked for is no longer wanted. */
+static void an_order_that_is_followed_again_ends_the_search(void)
+{
+	set_up(JOB_FULL, "torch-randperm:seed=5");
+	bed.is_blocking_full = true;
+	bed.full_rc = 0;
+	job_note_plan(bed.job, JOB_PLAN_LOST);
+	open_samples(0, 1200);
+	wait_for(&bed.fulls, 1);
+	job_note_plan(bed.job, JOB_PLAN_FOLLOWED);
+	wait_for(&bed.cancels, 1);
+	while (status().is_searching)
+		sched_yield();
+	CHECK_STR(status().words, "the order was told");
+	/* It was not to the end, so it is made again when it is needed. */
+	job_note_plan(bed.job, JOB_PLAN_LOST);
+	open_samples(1200, 300);
+	wait_for(&bed.fulls, 2);
+	/* The same when the files turn out to be numbered in another way. */
+	job_note_replaced(bed.job, "torch-randperm:seed=5:sort=timm");
+	wait_for(&bed.cancels, 2);
+	tear_down();
+	CHECK_U64(bed.founds, 0);
+}
+
+/* In the last moment, between the search and the change of the order. */
+static void a_finding_gives_way_to_what_is_followed(void)
+{
+	set_up(JOB_QUICK, "torch-randperm:seed=5");
+	bed.quick_rc = 0;
+	bed.is_followed_meanwhile = true;
+	job_note_plan(bed.job, JOB_PLAN_LOST);
+	open_samples(0, 300);
+	wait_for(&bed.quicks, 1);
+	while (status().is_searching)
+		sched_yield();
+	CHECK_U64(status().orders_found, 0);
+	CHECK_STR(status().found, "");
+	CHECK_STR(status().words, "the order was told");
+	tear_down();
+}
+
+static void wait_idle(void)
+{
+	while (status().is_searching)
+		sched_yield();
+}
+
+/* One search of all seeds; the opens are a new beginning. */
+static void search_after_pause(uint32_t first, unsigned fulls)
+{
+	now_ns += TRAIL_PAUSE_NS;
+	open_samples(first, 300);
+	wait_for(&bed.fulls, fulls);
+	wait_idle();
+}
+
+static void given_up_for_a_while(void)
+{
+	set_up(JOB_FULL, NULL);
+	bed.full_rc = -ENOMEM; /* says nothing about the job */
+	search_after_pause(0, 1);
+	bed.full_rc = -ENOENT;
+	search_after_pause(300, 2);
+	search_after_pause(600, 3);
+	CHECK_CONTAINS(status().words, "in vain: given up until");
+	now_ns += TRAIL_PAUSE_NS;
+	open_samples(900, 300);
+	wait_idle();
+	CHECK_U64(bed.fulls, 3);
+	now_ns += JOB_PAUSE_NS; /* another job */
+	search_after_pause(1200, 4);
+	search_after_pause(1500, 5);
+	CHECK_CONTAINS(status().words, "given up");
+	job_note_told(bed.job, "torch-randperm:seed=5");
+	job_note_plan(bed.job, JOB_PLAN_LOST);
+	now_ns += TRAIL_PAUSE_NS;
+	open_samples(1800, 600);
+	wait_for(&bed.fulls, 6);
+	tear_down();
+}
+
 static void no_order_means_none(void)
 {
 	set_up(JOB_FULL, NULL);
@@ -274,6 +366,15 @@ static void the_world_may_change(void)
 
 /* Nobody may hold up the opens, whatever the searches do; and samples that do not exist are no
  * opens. */
+static void what_takes_too_much_memory_is_left_out(void)
+{
+	set_up(JOB_QUICK, NULL); /* memory for 9999 samples, there are 10000 */
+	open_samples(0, 40);
+	wait_for(&bed.quicks, 1);
+	CHECK(bed.asked.no_kinds);
+	tear_down();
+}
+
 static void hostile_opens(void)
 {
 	set_up(JOB_FULL, NULL);
@@ -290,11 +391,16 @@ static const struct check_test tests[] = {
 	{ "all_seeds_come_last", all_seeds_come_last },
 	{ "all_seeds_are_tried_once", all_seeds_are_tried_once },
 	{ "who_tells_an_order_ends_the_search", who_tells_an_order_ends_the_search },
+	{ "an_order_that_is_followed_again_ends_the_search",
+	  an_order_that_is_followed_again_ends_the_search },
+	{ "a_finding_gives_way_to_what_is_followed", a_finding_gives_way_to_what_is_followed },
+	{ "given_up_for_a_while", given_up_for_a_while },
 	{ "no_order_means_none", no_order_means_none },
 	{ "an_order_that_cannot_be_followed_is_not_said_to_be_found",
 	  an_order_that_cannot_be_followed_is_not_said_to_be_found },
 	{ "off_is_off", off_is_off },
 	{ "the_world_may_change", the_world_may_change },
+	{ "what_takes_too_much_memory_is_left_out", what_takes_too_much_memory_is_left_out },
 	{ "hostile_opens", hostile_opens },
 };
 
