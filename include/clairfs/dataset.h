@@ -129,6 +129,12 @@ int dataset_numbering(const struct dataset *ds, enum dataset_sort sort, const ch
  * the source. */
 void dataset_stat(const struct dataset *ds, struct entry_id e, struct stat *ret);
 void dataset_identity(const struct dataset *ds, struct entry_id e, struct file_identity *ret);
+/* What the store keeps a version `id` of the entry as: its identity with the path relative to the
+ * source mixed into the inode number. Two filesystems below one source may have files of one inode
+ * number, size and times, and some filesystems make inode numbers up. Everything that puts into,
+ * asks or forgets in the store goes through this. -ENAMETOOLONG. */
+int dataset_kept_identity(const struct dataset *ds, struct entry_id e,
+			  const struct file_identity *id, struct file_identity *ret) MUST_USE;
 uint64_t dataset_size(const struct dataset *ds, struct entry_id e);
 /* Replaces the attributes of a file seen to have changed (thread-safe). Its kind stays. */
 void dataset_update(struct dataset *ds, struct entry_id e, const struct stat *st);

@@ -126,10 +126,10 @@ static void fetch_piece_locked(struct cache *c, struct shard *s, struct entry_st
 static void tell_if_not_pinned(struct cache *c, const struct plan_action *action,
 			       const struct file_identity *id)
 {
-	struct piece_key key = { { action->sample }, 0 };
+	struct entry_id entry = { action->sample };
 
-	if (action->is_pinned && id->size && !(c->p.store && store_has(c->p.store, key, id)))
-		note_sample(c, PLAN_EV_UNPINNED, key.entry, 0);
+	if (action->is_pinned && id->size && !store_keeps(c, entry, id, 1))
+		note_sample(c, PLAN_EV_UNPINNED, entry, 0);
 }
 
 static void apply_fetch(struct cache *c, const struct plan_action *action)

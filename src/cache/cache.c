@@ -14,7 +14,6 @@
 static int cache_init(struct cache *c)
 {
 	uint64_t words = dataset_n_entries(c->p.dataset) / 64 + 1;
-	struct dataset_stats stats;
 	int rc;
 
 	rc = objects_init(c);
@@ -22,13 +21,27 @@ static int cache_init(struct cache *c)
 		rc = account_new(c);
 	c->touched = calloc(words, sizeof(*c->touched));
 	c->confirmed = calloc(words, sizeof(*c->confirmed));
-	dataset_get_stats(c->p.dataset, &stats);
-	if (c->confirmed && !stats.from_snapshot) /* scanned just now */
-		memset((void *)c->confirmed, 0xff, words * sizeof(*c->confirmed));
+	c->abroad = calloc(words, sizeof(*c->abroad));
 	words = dataset_n_samples(c->p.dataset) / 64 + 1;
 	c->staged = calloc(words, sizeof(*c->staged));
 	c->staged_opened = calloc(words, sizeof(*c->staged_opened));
-	return rc == 0 && c->touched && c->confirmed && c->staged && c->staged_opened ? 0 : -ENOMEM;
+	if (!c->touched || !c->confirmed || !c->abroad || !c->staged || !c->staged_opened)
+		return -ENOMEM;
+	return rc == 0 ? 0 : -ENOMEM;
+}
+
+static void store_init(struct cache *c)
+{
+	struct store_status status;
+	struct stat st;
+
+	if (!c->p.store)
+		return;
+	c->store_tier = store_tier(c->p.store);
+	store_get_status(c->p.store, &status);
+	c->is_store_lasting = status.is_persistent;
+	if (fstat(dataset_source_fd(c->p.dataset), &st) == 0) /* else nothing is at home */
+		c->home_dev = st.st_dev;
 }
 
 int cache_new(const struct cache_params *params, struct cache **ret, struct err *err)
@@ -41,8 +54,7 @@ int cache_new(const struct cache_params *params, struct cache **ret, struct err 
 	memset(c, 0, sizeof(*c));
 	c->p = *params;
 	c->p.stagers = MIN(MAX(c->p.stagers, 1u), (uint32_t)STAGERS_MAX);
-	if (c->p.store)
-		c->store_tier = store_tier(c->p.store);
+	store_init(c);
 	atomic_init(&c->may_refuse_open, !c->p.order);
 	atomic_init(&c->has_order, c->p.order != NULL);
 	c->kept_at = UINT32_MAX;
@@ -248,6 +260,7 @@ void cache_free(struct cache *c)
 	mutex_fini(&c->status_mu);
 	free(c->touched);
 	free(c->confirmed);
+	free(c->abroad);
 	free(c->staged);
 	free(c->staged_opened);
 	free(c);

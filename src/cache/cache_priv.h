@@ -138,8 +138,10 @@ struct fetch {
 	struct tier_read read;
 	struct cache *cache;
 	struct object *object;
+	struct file_identity kept; /* what the store knows it as */
 	bool is_store;
 	bool is_check; /* only asks the source whether the file is still the same */
+	bool is_asked; /* it was asked, and the file is */
 	char path[];
 };
 
@@ -180,6 +182,11 @@ struct cache {
 	_Atomic uint32_t n_touched;
 	/* Per entry: the source has said in this mount that it is what the index says. */
 	_Atomic uint64_t *confirmed;
+	/* Per entry: seen on another filesystem than the source directory. What is mounted there
+	 * may be exchanged between two jobs, so nothing of it is kept beyond this one. */
+	_Atomic uint64_t *abroad;
+	uint64_t home_dev;        /* st_dev of the source directory */
+	bool is_store_lasting;    /* the store is persistent */
 	_Atomic uint64_t *staged; /* per sample: pushed, not known to be dropped or used up */
 	_Atomic uint64_t *staged_opened; /* per sample: opened since it was pushed */
 	struct prefetch_queue prefetch;
@@ -248,6 +255,11 @@ void prefetch_push(struct cache *c,
 void prefetch_pump(struct cache *c);
 /* Fails what is still queued; nothing is started any more. */
 void prefetch_close(struct cache *c);
+
+/* Whether the store keeps the first `n_pieces` of this version, and may be asked for them. Any
+ * thread. */
+bool store_keeps(struct cache *c, struct entry_id entry, const struct file_identity *id,
+		 uint32_t n_pieces);
 
 /* --- change.c --- */
 /* The file is seen to be another one (st), or gone (NULL): drops what is kept of it everywhere. Any

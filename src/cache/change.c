@@ -95,9 +95,12 @@ static void change_plan_locked(struct cache *c, struct shard *s, struct entry_st
 
 static void change_store(struct cache *c, struct entry_id entry, const struct file_identity *old)
 {
+	struct file_identity kept;
+
 	if (!c->p.store)
 		return;
-	store_forget(c->p.store, old, piece_count(old->size));
+	if (dataset_kept_identity(c->p.dataset, entry, old, &kept) == 0)
+		store_forget(c->p.store, &kept, piece_count(old->size));
 	note_sample(c, PLAN_EV_UNPINNED, entry, 0);
 }
 

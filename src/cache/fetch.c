@@ -146,9 +146,38 @@ static void fetch_end(struct cache *c, struct object *obj, struct fetch_result r
 
 static void fetch_done(struct tier_read *read);
 
-/* Asks the store when it keeps this very version, else the source. The index may be older than this
- * mount, and so may be what the store keeps of it: then the source is asked first whether the file
- * is still that one. */
+/* A file on another filesystem than the source directory is none for a persistent store. */
+static void fetch_place(struct cache *c, struct entry_id entry, const struct tier_read *read)
+{
+	if (!c->is_store_lasting || !read->has_st)
+		return;
+	if (read->st.st_dev == c->home_dev)
+		bits_clear(c->abroad, entry.v);
+	else if (bits_set(c->abroad, entry.v))
+		note_sample(c, PLAN_EV_UNPINNED, entry, 0);
+}
+
+bool store_keeps(struct cache *c, struct entry_id entry, const struct file_identity *id,
+		 uint32_t n_pieces)
+{
+	struct file_identity kept;
+
+	if (!c->p.store || bits_get(c->abroad, entry.v) ||
+	    dataset_kept_identity(c->p.dataset, entry, id, &kept) != 0)
+		return false;
+	for (uint32_t i = 0; i < n_pieces; i++) {
+		struct piece_key key = { entry, i };
+
+		if (!store_has(c->p.store, key, &kept))
+			return false;
+	}
+	return true;
+}
+
+/* Asks the store when it keeps this very version, else the source. However new the index is, the
+ * file may have changed since, and what the store keeps of it is as old: before its first use in
+ * this mount, and again after nobody has looked at the file for a while (entry_untouch), the source
+ * is asked whether the file is still that one. */
 static void fetch_go(struct fetch *f, bool may_use_store)
 {
 	struct cache *c = f->cache;
@@ -156,16 +185,18 @@ static void fetch_go(struct fetch *f, bool may_use_store)
 	struct piece_key key = { obj->state_of->entry, obj->piece };
 	struct tier *tier = c->p.source;
 
-	f->is_store = may_use_store && c->p.store && store_has(c->p.store, key, &obj->identity);
-	f->is_check = f->is_store && !bits_get(c->confirmed, key.entry.v);
-	f->read = (struct tier_read){ .key = key,
-				      .path = f->path,
-				      .expect = obj->identity,
-				      .buf = obj->mem,
-				      .length = f->is_check ? 0 : obj->length,
-				      .is_urgent = obj->is_demand,
-				      .done = fetch_done,
-				      .ctx = f };
+	f->is_store = may_use_store && c->p.store && !bits_get(c->abroad, key.entry.v) &&
+		      store_has(c->p.store, key, &f->kept);
+	f->is_check = f->is_store && !f->is_asked && !bits_get(c->confirmed, key.entry.v);
+	f->read =
+		(struct tier_read){ .key = key,
+				    .path = f->path,
+				    .expect = f->is_store && !f->is_check ? f->kept : obj->identity,
+				    .buf = obj->mem,
+				    .length = f->is_check ? 0 : obj->length,
+				    .is_urgent = obj->is_demand,
+				    .done = fetch_done,
+				    .ctx = f };
 	if (f->is_store && !f->is_check)
 		tier = c->store_tier;
 	else
@@ -189,6 +220,7 @@ static struct fetch_result fetch_learn(struct fetch *f, struct fetch_result resu
 	struct entry_id entry = obj->state_of->entry;
 
 	source_left(c, obj);
+	fetch_place(c, entry, &f->read);
 	if (result.status == 0)
 		bits_set(c->confirmed, entry.v);
 	if (result.status == 0 && obj->is_demand) {
@@ -220,7 +252,9 @@ static void fetch_done(struct tier_read *read)
 
 	if (f->is_check && result.status == 0) {
 		source_left(c, obj);
+		fetch_place(c, obj->state_of->entry, &f->read);
 		bits_set(c->confirmed, obj->state_of->entry.v);
+		f->is_asked = true;
 		fetch_go(f, true);
 		return;
 	}
@@ -263,6 +297,10 @@ static int fetch_prepare(struct cache *c, struct object *obj, struct fetch **ret
 	memcpy(f->path, path, size);
 	f->cache = c;
 	f->object = obj;
+	if (c->p.store)
+		rc = dataset_kept_identity(c->p.dataset, obj->state_of->entry, &obj->identity,
+					   &f->kept);
+	assert(rc == 0); /* the path fitted above */
 	*ret = f;
 	return 0;
 }

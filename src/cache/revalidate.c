@@ -24,10 +24,13 @@ void entry_touch(struct cache *c, struct entry_id entry)
 		atomic_fetch_add(&c->n_touched, 1);
 }
 
+/* From here on nobody looks whether it changes: what the store keeps of it has to be asked for
+ * again. */
 void entry_untouch(struct cache *c, struct entry_id entry)
 {
 	if (bits_clear(c->touched, entry.v))
 		atomic_fetch_sub(&c->n_touched, 1);
+	bits_clear(c->confirmed, entry.v);
 }
 
 uint64_t revalidate_gap_ns(uint64_t interval_ns, uint64_t n)

@@ -196,16 +196,8 @@ static bool is_in_store(struct cache *c, struct entry_id entry)
 {
 	struct file_identity id;
 
-	if (!c->p.store)
-		return false;
 	dataset_identity(c->p.dataset, entry, &id);
-	for (uint32_t i = 0; id.size && i < piece_count(id.size); i++) {
-		struct piece_key key = { entry, i };
-
-		if (!store_has(c->p.store, key, &id))
-			return false;
-	}
-	return id.size != 0;
+	return id.size && store_keeps(c, entry, &id, piece_count(id.size));
 }
 
 static void tell_kept(struct cache *c, uint32_t sample, uint64_t now_ns)

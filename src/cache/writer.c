@@ -9,8 +9,10 @@
  */
 #include "cache_priv.h"
 
+#include "clairfs/base/bitmap.h"
+
 static int put_piece(struct cache *c, struct entry_id entry, uint32_t piece,
-		     const struct file_identity *id)
+		     const struct file_identity *id, const struct file_identity *kept)
 {
 	struct shard *s = shard_of(c, entry);
 	struct piece_key key = { entry, piece };
@@ -26,26 +28,72 @@ static int put_piece(struct cache *c, struct entry_id entry, uint32_t piece,
 	mutex_unlock(&s->mu);
 	if (!obj)
 		return -ESTALE;
-	rc = store_put(c->p.store, key, id, obj->mem, obj->length);
+	rc = store_put(c->p.store, key, kept, obj->mem, obj->length);
 	object_put(c, obj);
-	return rc == -EEXIST ? 0 : rc;
+	return rc;
+}
+
+/* Forgets what pin_pieces() has put, or all that there is of a version that is no more. What was
+ * there before is whole, and others may be using it. */
+static void unpin(struct cache *c, const struct file_identity *kept, const struct bitmap *is_put,
+		  bool is_old)
+{
+	uint32_t n = piece_count(kept->size);
+
+	for (uint32_t i = 0; i < n; i++)
+		if (is_old || bitmap_get(is_put, i))
+			store_forget_piece(c->p.store, kept, i);
+}
+
+static int pin_pieces(struct cache *c, struct entry_id entry, const struct file_identity *id,
+		      const struct file_identity *kept, struct bitmap *is_put)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; rc == 0 && id->size && i < piece_count(id->size); i++) {
+		rc = atomic_load(&c->is_stopping) ? -ECANCELED : put_piece(c, entry, i, id, kept);
+		if (rc == 0)
+			bitmap_set(is_put, i);
+		else if (rc == -EEXIST)
+			rc = 0;
+	}
+	return rc;
+}
+
+static int pin_version(struct cache *c, struct entry_id entry, const struct file_identity *id)
+{
+	struct file_identity kept, now;
+	struct bitmap is_put;
+	bool is_old;
+	int rc = dataset_kept_identity(c->p.dataset, entry, id, &kept);
+
+	if (rc != 0)
+		return -ESTALE; /* no such path: it cannot have been fetched */
+	rc = bitmap_init(&is_put, MAX(piece_count(id->size), 1u));
+	if (rc != 0)
+		return rc;
+	rc = pin_pieces(c, entry, id, &kept, &is_put);
+	dataset_identity(c->p.dataset, entry, &now);
+	is_old = !file_identity_eq(id, &now);
+	if (is_old)
+		rc = -ESTALE;
+	if (rc != 0) /* half a sample is of no use */
+		unpin(c, &kept, &is_put, is_old);
+	bitmap_fini(&is_put);
+	return rc;
 }
 
 static int pin_sample(struct cache *c, struct entry_id entry)
 {
-	struct file_identity id, now;
-	int rc = 0;
+	struct file_identity id;
+	int rc;
 
 	if (!c->p.store)
 		return -ENOSPC;
+	if (bits_get(c->abroad, entry.v)) /* every piece here came with an answer of the source */
+		return -ESTALE;
 	dataset_identity(c->p.dataset, entry, &id);
-	for (uint32_t i = 0; rc == 0 && id.size && i < piece_count(id.size); i++)
-		rc = atomic_load(&c->is_stopping) ? -ECANCELED : put_piece(c, entry, i, &id);
-	dataset_identity(c->p.dataset, entry, &now);
-	if (!file_identity_eq(&id, &now))
-		rc = -ESTALE;
-	if (rc != 0) /* half a sample is of no use */
-		store_forget(c->p.store, &id, piece_count(id.size));
+	rc = pin_version(c, entry, &id);
 	if (rc == -ENOSPC)
 		log_limited(LOG_LEVEL_INFO, "store: full, nothing more is kept");
 	else if (rc != 0 && rc != -ESTALE && rc != -ECANCELED && rc != -EAGAIN)

@@ -19,15 +19,17 @@
 
 static bool is_kept(struct wire *w, struct entry_id entry, uint64_t *bytes)
 {
-	struct file_identity id;
+	struct file_identity id, kept;
 
 	if (dataset_kind(w->dataset, entry) != ENTRY_KIND_FILE)
 		return false;
 	dataset_identity(w->dataset, entry, &id);
+	if (dataset_kept_identity(w->dataset, entry, &id, &kept) != 0)
+		return false;
 	for (uint32_t i = 0; i < piece_count(id.size); i++) {
 		struct piece_key key = { entry, i };
 
-		if (!store_has(w->store, key, &id)) /* the others are of no use without it */
+		if (!store_has(w->store, key, &kept)) /* the others are of no use without it */
 			return false;
 	}
 	*bytes += id.size;

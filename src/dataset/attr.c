@@ -4,6 +4,9 @@
  * the order, which are read at the same time, do not meet. The snapshot is not rewritten: it says
  * what the scan saw, and the next mount finds out again. Must never change the kind of an entry:
  * the kernel was told. Any thread. */
+#include <string.h>
+#include <xxhash.h>
+
 #include "dataset_priv.h"
 
 static struct mutex *lock_of(const struct dataset *ds, uint32_t slot)
@@ -58,6 +61,19 @@ void dataset_identity(const struct dataset *ds, struct entry_id e, struct file_i
 				       .size = attr.size,
 				       .mtime_ns = attr.mtime_ns,
 				       .ctime_ns = attr.ctime_ns };
+}
+
+int dataset_kept_identity(const struct dataset *ds, struct entry_id e,
+			  const struct file_identity *id, struct file_identity *ret)
+{
+	char path[4096];
+	int rc = dataset_path(ds, e, path, sizeof(path));
+
+	if (rc != 0)
+		return rc;
+	*ret = *id;
+	ret->ino = XXH3_64bits_withSeed(path, strlen(path), id->ino);
+	return 0;
 }
 
 uint64_t dataset_size(const struct dataset *ds, struct entry_id e)

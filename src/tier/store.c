@@ -271,13 +271,17 @@ void store_drop_record(struct store *s, const struct store_tag *tag, uint32_t pl
 	store_segment_put(s, segment);
 }
 
+void store_forget_piece(struct store *store, const struct file_identity *identity, uint32_t piece)
+{
+	struct store_tag tag = store_tag_of(&store->index, store->p.fsid, identity, piece);
+
+	store_drop_record(store, &tag, STORE_NO_PLACE, piece_length(identity->size, piece));
+}
+
 void store_forget(struct store *store, const struct file_identity *identity, uint32_t n_pieces)
 {
-	for (uint32_t piece = 0; piece < n_pieces; piece++) {
-		struct store_tag tag = store_tag_of(&store->index, store->p.fsid, identity, piece);
-
-		store_drop_record(store, &tag, STORE_NO_PLACE, piece_length(identity->size, piece));
-	}
+	for (uint32_t piece = 0; piece < n_pieces; piece++)
+		store_forget_piece(store, identity, piece);
 }
 
 /* --- description --- */

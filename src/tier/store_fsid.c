@@ -4,9 +4,11 @@
  * network filesystems get the next free one at each mount. The id that statfs gives is stable where
  * the filesystem has one (a UUID on local ones, Lustre's), 0 or made from the device number
  * elsewhere; what a filesystem is mounted from ("server:/export") is stable for all of those. So
- * both count, and for the type whose id is made from the device number only the latter: the worst
- * of a number that changes is a cold store, the worst of one that is shared is prevented by inode
- * number, size and two times in nanoseconds.
+ * both count, and for the type whose id is made from the device number only the latter. Neither
+ * tells two of a kind apart that were mounted from sources of one name (every sshfs of a user, two
+ * images of one path), nor do inode numbers that a filesystem makes up or times in whole seconds:
+ * the real path of the source directory counts, too. The worst of a number that changes is a cold
+ * store, the worst of one that is shared are wrong bytes.
  *
  * Set-up only; reads /proc/self/mountinfo, whose lines are foreign: each is cut at its spaces.
  */
@@ -16,6 +18,7 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/vfs.h>
+#include <unistd.h>
 #include <xxhash.h>
 
 #include "clairfs/tier/store.h"
@@ -56,6 +59,17 @@ static char *find_mount(dev_t dev)
 	return found;
 }
 
+/* seed when the path is not known. */
+static uint64_t add_path(int dirfd, uint64_t seed)
+{
+	char link[64], path[4096];
+	ssize_t n;
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", dirfd);
+	n = readlink(link, path, sizeof(path));
+	return n > 0 ? XXH3_64bits_withSeed(path, (size_t)n, seed) : seed;
+}
+
 uint64_t store_fsid(int dirfd)
 {
 	AUTO_FREE char *mount = NULL;
@@ -72,5 +86,7 @@ uint64_t store_fsid(int dirfd)
 			id = 0;
 	}
 	seed = XXH3_64bits_withSeed(&id, sizeof(id), seed);
-	return mount ? XXH3_64bits_withSeed(mount, strlen(mount), seed) : seed;
+	if (mount)
+		seed = XXH3_64bits_withSeed(mount, strlen(mount), seed);
+	return add_path(dirfd, seed);
 }

@@ -165,6 +165,33 @@ def warm(place):
     tap.equal(wrong, [], "every byte was right, also of a file that has changed meanwhile")
 
 
+def below(place):
+    """What is mounted below the source may be exchanged between two jobs for a filesystem whose files have the same numbers:
+    a persistent store has nothing of it."""
+    folder, store, half = place.path("source", "below"), place.path("lasting"), N // 2
+    for path in (place.path("source", "a"), folder, store):
+        os.mkdir(path, 0o700)
+    options = {**OPTIONS, "store_keep": "on", "store_bytes": "64M", "store_dir": store}
+    home = place.files([SIZE] * half, name="a/{:05d}.bin")
+    spec, sequences = spec_of(place, 4)
+    for what in ("a filesystem", "another one in its place"):
+        done = program("mount", "-t", "tmpfs", "-o", "size=16m,mode=0755", "clairfs-test", folder)
+        if done.code:
+            raise mountkit.Failed(f"mount of a tmpfs: {done}")
+        with contextlib.ExitStack() as stack:
+            stack.callback(program, "umount", folder)
+            data = {**home, **place.files([SIZE] * half, name="below/{:05d}.bin")}
+            with place.mount(order=spec, **options) as mount:
+                job, epoch = Job(mount, data), 0
+                while epoch < 3 and (epoch < 2 or mount.stats()["store"]["record_bytes"] < half * SIZE):
+                    job.epoch(epoch, sequences[epoch])
+                    epoch += 1
+                mount.wait_for(lambda s: s["store"]["record_bytes"] >= half * SIZE, "what is at home is kept")
+                tap.equal(job.wrong, [], f"{what} below the source: every byte is right")
+        listed = json.loads(mountkit.good("store", "ls", "--json", store))
+        tap.equal(listed["records"], half, "and nothing of it is in the store")
+
+
 def temporary(place):
     """A budget without a directory: a private store in the job's TMPDIR, or a message that says what is missing."""
     data = place.files([SIZE] * 4)
@@ -183,4 +210,4 @@ def temporary(place):
     tap.ok(done.code == 2 and len(done.lines) == 1 and "TMPDIR" in done.lines[0], "without TMPDIR one line says so", done)
 
 
-mountkit.run(everything_fits, half_fits, killed, full_drive, warm, temporary)
+mountkit.run(everything_fits, half_fits, killed, full_drive, warm, below, temporary)

@@ -262,6 +262,14 @@ static void stop_while_everything_is_busy(void)
 	}
 }
 
+static void kept_identity(struct rig *rig, uint32_t sample, struct file_identity *ret)
+{
+	struct file_identity id;
+
+	dataset_identity(rig->dataset, (struct entry_id){ sample }, &id);
+	CHECK_INT(dataset_kept_identity(rig->dataset, (struct entry_id){ sample }, &id, ret), 0);
+}
+
 static void samples_are_pinned_and_read_from_the_store(void)
 {
 	struct rig *rig = rig_new(&(struct rig_options){ .n = 100,
@@ -313,7 +321,7 @@ static void the_smallest_samples_go_into_the_store(void)
 	for (uint32_t i = 0; i < 60; i++) {
 		struct file_identity id;
 
-		dataset_identity(rig->dataset, (struct entry_id){ i }, &id);
+		kept_identity(rig, i, &id);
 		RIG_UNTIL(store_has(rig->store, (struct piece_key){ { i }, 0 }, &id) == (i % 2));
 	}
 	rig_free(rig);

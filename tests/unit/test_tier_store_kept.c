@@ -458,11 +458,13 @@ static void directory_of_something_else_is_refused(void)
 static void filesystem_has_one_number(void)
 {
 	AUTO_FREE char *dir = new_dir("fsid");
+	AUTO_FREE char *other = new_dir("fsid-other");
 	AUTO_FD int a = open(dir, O_PATH | O_CLOEXEC), b = open(dir, O_RDONLY | O_CLOEXEC),
-		    proc = open("/proc", O_PATH | O_CLOEXEC);
+		    proc = open("/proc", O_PATH | O_CLOEXEC), c = open(other, O_PATH | O_CLOEXEC);
 
 	CHECK_U64(store_fsid(a), store_fsid(b));
 	CHECK(store_fsid(a) != store_fsid(proc));
+	CHECK(store_fsid(a) != store_fsid(c)); /* two sources may have what looks like one */
 }
 
 static const struct check_test tests[] = {

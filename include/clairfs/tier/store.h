@@ -51,7 +51,11 @@ int store_open(const struct store_params *params, struct store **ret, struct err
 /* After its tier's reads have ended; seals what is open. NULL allowed. */
 void store_close(struct store *store);
 
-/* Writes a piece; blocks, also for the cap. Any thread, several at once. 0; -EEXIST when it is kept
+/* An identity here is what names a version of a file for good, and it holds no path and no device:
+ * two files of one source with the same one would get each other's bytes. The caller sees to it
+ * that there are none (dataset_kept_identity()).
+ *
+ * Writes a piece; blocks, also for the cap. Any thread, several at once. 0; -EEXIST when it is kept
  * already; -EINVAL when length is not piece_length() of the identity; -ENOSPC when the budget is
  * used up and no segment may be given up: no later put will do better; -EAGAIN when the store is
  * switched off or its filesystem or quota full, which is tried again later; -EIO etc. of the write
@@ -69,6 +73,7 @@ bool store_has(struct store *store, struct piece_key key, const struct file_iden
 void store_claimed(struct store *store);
 /* Forgets the pieces of a version of a file. Any thread. */
 void store_forget(struct store *store, const struct file_identity *identity, uint32_t n_pieces);
+void store_forget_piece(struct store *store, const struct file_identity *identity, uint32_t piece);
 /* Puts that wait for the cap, and later ones, return. */
 void store_stop(struct store *store);
 /* The budget is used up: every later put gives -ENOSPC. */
@@ -97,8 +102,9 @@ void store_get_status(struct store *store, struct store_status *ret);
  * from the store: tier_free() only waits for reads in flight. */
 struct tier *store_tier(struct store *store);
 
-/* A number for the filesystem of the source that is the same after a restart: of its type, its id
- * and what it is mounted from ("server:/export"). Never fails; 0 is a number like others. */
+/* A number for the source that is the same after a restart: of its filesystem's type and id, what
+ * that is mounted from ("server:/export"), and the real path of the source directory. Never fails;
+ * 0 is a number like others. It says nothing about filesystems mounted below the source. */
 uint64_t store_fsid(int dirfd);
 
 /* --- looking into a store --- */
