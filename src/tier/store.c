@@ -69,6 +69,8 @@ static void store_tear_down(struct store *s)
 			store_segment_put(s, s->segments[i]);
 	store_dir_close(&s->dir);
 	store_index_fini(&s->index);
+	free(s->foreign);
+	free(s->foreign_met);
 	cond_fini(&s->turned);
 	mutex_fini(&s->mu);
 	cond_fini(&s->care_cv);

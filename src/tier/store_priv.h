@@ -157,6 +157,7 @@ struct store_segment {
 	bool is_ours;
 	_Atomic bool is_sealed;
 	_Atomic bool is_shared; /* LOCK_SH is held */
+	_Atomic bool is_retired;
 	/* store->mu; of the writer */
 	uint32_t tail, n_writers, n_entries, n_promised, entries_room;
 	bool is_entries_lost; /* out of memory: not sealed */
@@ -199,6 +200,11 @@ struct store {
 	_Atomic uint32_t n_read_errors; /* in a row */
 	_Atomic uint64_t bytes;         /* of all segments in the table */
 
+	/* Whoever opens it, then the background thread: numbers of segments of other filesystems,
+	 * sorted, and those met in this round. */
+	uint64_t *foreign, *foreign_met;
+	uint32_t n_foreign, n_foreign_met, foreign_room;
+
 	struct thr care;
 	struct mutex care_mu;
 	struct cond care_cv;
@@ -212,7 +218,7 @@ void store_segment_get(struct store_segment *segment);
 bool store_segment_try_get(struct store_segment *segment);
 /* The last reference closes it. */
 void store_segment_put(struct store *s, struct store_segment *segment);
-/* Out of index and table; reads under way go on. */
+/* Out of index and table, once; reads under way go on. With a reference besides the table's. */
 void store_segment_retire(struct store *s, struct store_segment *segment);
 /* The segment with this number, with a reference; or NULL. */
 struct store_segment *store_segment_by_id(struct store *s, uint64_t id);
@@ -246,6 +252,8 @@ int store_fail(struct store *s, int status, const char *what);
 /* --- load --- */
 /* Takes in what the directory holds that is not in the table yet. */
 int store_load(struct store *s) MUST_USE;
+/* Lets go of sealed segments whose file was removed: open they cost space that nobody counts. */
+void store_retire_removed(struct store *s);
 
 /* --- space --- */
 /* Bytes that a new segment for a record of n blocks may have: 0 and *ret; -ENOSPC: the budget is

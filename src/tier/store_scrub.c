@@ -120,6 +120,8 @@ uint64_t store_scrub_step(struct store *s, struct store_scrub *scrub)
 		return IDLE_NS;
 	if (atomic_load(&s->is_read_off))
 		return IDLE_NS;
+	if (scrub->segment && atomic_load(&scrub->segment->is_retired))
+		leave_segment(s, scrub);
 	if (scrub->at == scrub->n && !next_segment(s, scrub))
 		return IDLE_NS;
 	scrub->bytes = STORE_BLOCK; /* a look at a footer is not for nothing */

@@ -76,6 +76,8 @@ void store_segment_put(struct store *s, struct store_segment *segment)
 
 void store_segment_retire(struct store *s, struct store_segment *segment)
 {
+	if (atomic_exchange(&segment->is_retired, true))
+		return;
 	store_index_sweep(&s->index, segment->slot);
 	store_segment_put(s, segment);
 }

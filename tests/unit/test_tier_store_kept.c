@@ -5,6 +5,7 @@
  * then, the budget is kept, the background thread finds damage and switches on again what was off.
  * Several stores of one process stand for daemons: locks belong to descriptors.
  */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -218,6 +219,89 @@ static void what_nobody_wants_makes_room(void)
 	CHECK_U64(count(store, 1000, more), more);
 	CHECK_U64(count(store, 0, n), 0);
 	CHECK(store_bytes(store) <= params.limit_bytes);
+	store_close(store);
+}
+
+static int remove_segments(const char *dir)
+{
+	DIR *d = opendir(dir);
+	const struct dirent *de;
+	int rc = 0;
+
+	CHECK(d);
+	while ((de = readdir(d)))
+		if (strncmp(de->d_name, "seg-", 4) == 0)
+			rc |= unlinkat(dirfd(d), de->d_name, 0);
+	closedir(d);
+	return rc;
+}
+
+/* Descriptors of this process whose file has this directory in its path and no name any more. */
+static uint32_t count_open(const char *dir, bool is_removed)
+{
+	DIR *fds = opendir("/proc/self/fd");
+	const struct dirent *de;
+	uint32_t n = 0;
+
+	CHECK(fds);
+	while ((de = readdir(fds))) {
+		char to[512] = { 0 };
+
+		if (readlinkat(dirfd(fds), de->d_name, to, sizeof(to) - 1) > 0)
+			n += strncmp(to, dir, strlen(dir)) == 0 && strstr(to, "/seg-") &&
+			     is_removed == (strstr(to, " (deleted)") != NULL);
+	}
+	closedir(fds);
+	return n;
+}
+
+static void what_others_gave_up_is_closed(void)
+{
+	AUTO_FREE char *dir = new_dir("closed");
+	struct store_params params = params_of(dir);
+	struct store *a, *b;
+	uint32_t n, more = 0;
+
+	params.limit_bytes = 2 * MIB;
+	n = fill(&params, 0);
+	params.retry_ns = 5 * NS_PER_MS;
+	a = open_params(&params);
+	CHECK_U64(count(a, 0, 1), 1); /* it wants one record, so one segment stays */
+	store_claimed(a);
+	b = open_params(&params);
+	store_claimed(b);
+	while (put(b, 1000 + more) == 0)
+		more++;
+	CHECK(more > 50);
+	store_close(b);
+	UNTIL(count_open(dir, true) == 0);
+	CHECK_INT(get(a, 0), 0);
+	UNTIL(count(a, 1000, more) == more);
+	CHECK(count(a, 0, n) < n / 2);
+	CHECK(store_bytes(a) <= params.limit_bytes);
+	/* All of it, whoever wants it. */
+	CHECK_INT(remove_segments(dir), 0);
+	UNTIL(count_open(dir, true) == 0);
+	CHECK_INT(get(a, 0), -ENOENT);
+	store_close(a);
+}
+
+static void segments_of_another_filesystem_are_not_kept_open(void)
+{
+	AUTO_FREE char *dir = new_dir("foreign");
+	struct store_params params = params_of(dir);
+	struct store *store = open_dir(dir);
+
+	put_all(store, 0, 40);
+	store_close(store);
+	params.fsid++;
+	store = open_params(&params);
+	CHECK_U64(count_open(dir, false), 0);
+	CHECK_U64(count(store, 0, 40), 0);
+	CHECK_INT(put(store, 0), 0);
+	store_close(store);
+	store = open_dir(dir);
+	CHECK_U64(count(store, 0, 40), 40);
 	store_close(store);
 }
 
@@ -469,6 +553,9 @@ static const struct check_test tests[] = {
 	{ "everything_is_there_again", everything_is_there_again },
 	{ "others_find_what_is_sealed", others_find_what_is_sealed },
 	{ "what_nobody_wants_makes_room", what_nobody_wants_makes_room },
+	{ "what_others_gave_up_is_closed", what_others_gave_up_is_closed },
+	{ "segments_of_another_filesystem_are_not_kept_open",
+	  segments_of_another_filesystem_are_not_kept_open },
 	{ "what_is_wanted_stays", what_is_wanted_stays },
 	{ "lowered_budget_is_kept", lowered_budget_is_kept },
 	{ "damage_is_found_in_the_background", damage_is_found_in_the_background },
