@@ -274,6 +274,9 @@ int store_open_with(const struct store_params *params, const struct store_sys *s
 int store_reader_init(struct store_reader *reader, uint32_t max_inflight) MUST_USE;
 /* Waits for reads to end. */
 void store_reader_fini(struct store_reader *reader);
+/* The drive did not answer a read, or it did. Too many in a row that it did not switch off. */
+void store_read_error(struct store *s);
+void store_read_answered(struct store *s);
 /* Forgets a record that turned out wrong. */
 void store_drop_record(struct store *s, const struct store_tag *tag, uint32_t place,
 		       uint32_t length);

@@ -399,6 +399,44 @@ static void damage_is_found_in_the_background(void)
 	metrics_free(params.metrics);
 }
 
+static _Atomic uint32_t n_failing_preads;
+
+static ssize_t failing_pread(int fd, void *bytes, size_t n, off_t offset)
+{
+	if (n_failing_preads == 0 || n == STORE_BLOCK) /* headers and footers can be read */
+		return pread(fd, bytes, n, offset);
+	n_failing_preads--;
+	errno = EIO;
+	return -1;
+}
+
+static void drive_that_does_not_answer_costs_no_record(void)
+{
+	AUTO_FREE char *dir = new_dir("silent");
+	struct store_params params = params_of(dir);
+	struct store_sys sys = store_sys_real;
+	struct store *store = open_dir(dir);
+	struct store_status st;
+
+	put_all(store, 0, 60);
+	store_close(store);
+	sys.pread = failing_pread;
+	params.scrub_bytes_per_s = 1000 * MIB;
+	params.retry_ns = 5 * NS_PER_MS;
+	params.metrics = metrics_new();
+	n_failing_preads = 20;
+	CHECK_INT(store_open_with(&params, &sys, &store, NULL), 0);
+	/* It is switched off on the way, and comes back. */
+	UNTIL((store_get_status(store, &st), st.unverified == 0));
+	CHECK_U64(st.records, 60);
+	CHECK_U64(metrics_get(params.metrics, METRIC_STORE_ERRORS), 20);
+	CHECK(metrics_get(params.metrics, METRIC_STORE_OFF_TIMES) > 0);
+	UNTIL((store_get_status(store, &st), !st.is_off));
+	CHECK_INT(get(store, 7), 0);
+	store_close(store);
+	metrics_free(params.metrics);
+}
+
 static void records_are_verified_as_often_as_asked(void)
 {
 	static const struct {
@@ -488,6 +526,37 @@ static void what_was_off_comes_back(void)
 	}
 }
 
+/* As on a filesystem that takes O_DIRECT, whatever the one of the tests does. */
+static int openat_without_direct(int dirfd, const char *name, int flags, mode_t mode)
+{
+	return openat(dirfd, name, flags & ~O_DIRECT, mode);
+}
+
+static void full_drive_is_no_reason_for_the_page_cache(void)
+{
+	static const struct {
+		int error;
+		bool is_direct;
+	} rows[] = { { 0, true },      { ENOSPC, true },  { EIO, true },
+		     { EDQUOT, true }, { EINVAL, false }, { EOPNOTSUPP, false } };
+	AUTO_FREE char *dir = new_dir("direct");
+	struct store_params params = params_of(dir);
+	struct store_sys sys = store_sys_real;
+
+	store_close(open_params(&params)); /* the marker is there */
+	sys.openat = openat_without_direct;
+	sys.pwritev = fault_pwritev;
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		struct store *store;
+
+		fault_error = rows[i].error;
+		CHECK_INT(store_open_with(&params, &sys, &store, NULL), 0);
+		CHECK_INT(store->dir.is_direct, rows[i].is_direct);
+		store_close(store);
+		fault_error = 0;
+	}
+}
+
 static void *put_one(void *store)
 {
 	return (void *)(intptr_t)put(store, 1);
@@ -559,8 +628,12 @@ static const struct check_test tests[] = {
 	{ "what_is_wanted_stays", what_is_wanted_stays },
 	{ "lowered_budget_is_kept", lowered_budget_is_kept },
 	{ "damage_is_found_in_the_background", damage_is_found_in_the_background },
+	{ "drive_that_does_not_answer_costs_no_record",
+	  drive_that_does_not_answer_costs_no_record },
 	{ "records_are_verified_as_often_as_asked", records_are_verified_as_often_as_asked },
 	{ "what_was_off_comes_back", what_was_off_comes_back },
+	{ "full_drive_is_no_reason_for_the_page_cache",
+	  full_drive_is_no_reason_for_the_page_cache },
 	{ "cap_can_be_interrupted", cap_can_be_interrupted },
 	{ "directory_of_something_else_is_refused", directory_of_something_else_is_refused },
 	{ "filesystem_has_one_number", filesystem_has_one_number },
