@@ -14,7 +14,6 @@
  */
 #include <errno.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/random.h>
 
 #include "clairfs/base/clock.h"
@@ -249,9 +248,7 @@ void store_claimed(struct store *s)
 		mutex_unlock(&s->mu);
 		if (!segment)
 			continue;
-		if (!atomic_load(&segment->n_wanted) && atomic_load(&segment->is_sealed) &&
-		    atomic_exchange(&segment->is_shared, false))
-			(void)flock(segment->fd, LOCK_UN);
+		store_segment_unshare(segment);
 		store_segment_put(s, segment);
 	}
 	store_shrink(s);

@@ -28,7 +28,9 @@ struct loading {
 	void *block; /* one, aligned */
 	uint64_t n_blocks;
 	struct store_trailer trailer;
-	bool is_new; /* scanned: entries are gathered for a footer */
+	bool is_new;     /* scanned: entries are gathered for a footer */
+	bool has_failed; /* a read has: what it holds is not known */
+	bool was_sealed; /* its trailer is right */
 };
 
 /* --- the records --- */
@@ -55,10 +57,16 @@ static int scan_entry(void *ctx, const struct store_entry *e)
 
 static bool read_trailer(struct loading *l)
 {
-	return l->n_blocks >= 2 && l->n_blocks <= STORE_SEGMENT_BLOCKS &&
-	       store_read_all(&l->s->dir, l->segment->fd, l->block, STORE_BLOCK,
-			      (l->n_blocks - 1) * STORE_BLOCK) == 0 &&
-	       store_trailer_decode(l->block, &l->segment->header, l->n_blocks, &l->trailer);
+	if (l->n_blocks < 2 || l->n_blocks > STORE_SEGMENT_BLOCKS)
+		return false;
+	if (store_read_all(&l->s->dir, l->segment->fd, l->block, STORE_BLOCK,
+			   (l->n_blocks - 1) * STORE_BLOCK) < 0) {
+		l->has_failed = true;
+		return false;
+	}
+	l->was_sealed =
+		store_trailer_decode(l->block, &l->segment->header, l->n_blocks, &l->trailer);
+	return l->was_sealed;
 }
 
 /* Calls each() with what the footer lists. */
@@ -96,7 +104,9 @@ static int scan(struct loading *l)
 
 		/* What can't be read has no records; it must not cost the others. */
 		if (store_read_all(&l->s->dir, l->segment->fd, bytes, (size_t)part * STORE_BLOCK,
-				   (uint64_t)at * STORE_BLOCK) == 0)
+				   (uint64_t)at * STORE_BLOCK) < 0)
+			l->has_failed = true;
+		else
 			rc = store_scan(bytes, at, part, &l->segment->header, &free_block,
 					scan_entry, l);
 	}
@@ -192,6 +202,8 @@ static int recover(struct loading *l, uint64_t id)
 
 	if (rc < 0)
 		return 0; /* being written, or read through by somebody else */
+	l->has_failed = l->was_sealed = false;
+	l->segment->n_entries = 0;
 	rc = measure(l);
 	if (rc == 0)
 		rc = read_header(l, id);
@@ -205,12 +217,15 @@ static int recover(struct loading *l, uint64_t id)
 	if (rc < 0)
 		return rc == -ENOMEM ? rc : 0;
 	if (l->segment->n_entries == 0) {
-		remove_ruin(l, id);
+		if (!l->has_failed)
+			remove_ruin(l, id);
 		return 0;
 	}
 	log_info("store: found %u records in a segment that was not finished",
 		 l->segment->n_entries);
-	l->is_new = true;
+	/* A footer written where a record was that could not be read, or that somebody has found
+	 * in its time, would change what others have verified. */
+	l->is_new = !l->has_failed && !l->was_sealed;
 	return 1;
 }
 
@@ -240,8 +255,10 @@ static int enter(struct loading *l)
 	int rc;
 
 	atomic_store(&segment->bytes, l->n_blocks * STORE_BLOCK);
+	mutex_lock(&segment->lock_mu);
 	if (!l->is_new)
 		atomic_store(&segment->is_shared, flock(segment->fd, LOCK_SH | LOCK_NB) == 0);
+	mutex_unlock(&segment->lock_mu);
 	rc = store_segment_enter(s, segment);
 	if (rc < 0)
 		return 0; /* more than we have slots for */
@@ -252,9 +269,8 @@ static int enter(struct loading *l)
 	is_claimed = s->is_claimed;
 	mutex_unlock(&s->mu);
 	/* Too late to be looked for by everybody who wants something: store_has() takes it up. */
-	if (rc == 0 && is_claimed && !atomic_load(&segment->n_wanted) &&
-	    atomic_exchange(&segment->is_shared, false))
-		(void)flock(segment->fd, LOCK_UN);
+	if (rc == 0 && is_claimed)
+		store_segment_unshare(segment);
 	if (rc < 0)
 		store_segment_retire(s, segment);
 	store_segment_put(s, segment);
@@ -302,9 +318,11 @@ static int load_one(void *ctx, uint64_t id)
 		note_foreign(s, id);
 		return 0;
 	}
-	l.segment = calloc(1, sizeof(*l.segment));
-	if (!l.segment || posix_memalign(&l.block, STORE_BLOCK, STORE_BLOCK) != 0) {
-		free(l.segment);
+	l.segment = store_segment_new();
+	if (!l.segment)
+		return -ENOMEM;
+	if (posix_memalign(&l.block, STORE_BLOCK, STORE_BLOCK) != 0) {
+		store_segment_free(l.segment);
 		return -ENOMEM;
 	}
 	l.segment->fd = store_dir_open_segment(&s->dir, id, O_RDWR);
@@ -317,12 +335,8 @@ static int load_one(void *ctx, uint64_t id)
 	}
 	if (rc == 1)
 		rc = enter(&l);
-	if (l.segment) {
-		if (l.segment->fd >= 0)
-			close(l.segment->fd);
-		free(l.segment->entries);
-		free(l.segment);
-	}
+	if (l.segment)
+		store_segment_free(l.segment);
 	free(l.block);
 	return rc;
 }

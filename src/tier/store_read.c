@@ -224,6 +224,7 @@ static int read_find(struct store *store, struct tier_read *read)
 {
 	struct store_tag tag =
 		store_tag_of(&store->index, store->p.fsid, &read->expect, read->key.piece);
+	uint32_t n_shared = atomic_load(&store->n_shared);
 	struct store_found found;
 
 	if (read->key.piece >= piece_count(read->expect.size) ||
@@ -235,7 +236,10 @@ static int read_find(struct store *store, struct tier_read *read)
 	store_segment_want(store, &tag, &found);
 	read->tier_priv = found.segment;
 	read->place = found.place;
+	/* What was verified without the lock, or before it was lost, is not any more. */
 	read->is_whole = !(found.flags & STORE_VERIFIED) ||
+			 store_segment_is_loose(store, found.segment) ||
+			 atomic_load(&store->n_shared) != n_shared ||
 			 store->p.verify == STORE_VERIFY_ALWAYS || read->length == 0;
 	return 0;
 }

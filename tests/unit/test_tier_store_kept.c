@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 
@@ -557,6 +558,120 @@ static void full_drive_is_no_reason_for_the_page_cache(void)
 	}
 }
 
+static _Atomic bool is_footer_unreadable, is_all_unreadable;
+
+static ssize_t pread_without_footer(int fd, void *bytes, size_t n, off_t offset)
+{
+	if (offset > 0 && (is_all_unreadable || (is_footer_unreadable && n == STORE_BLOCK))) {
+		errno = EIO;
+		return -1;
+	}
+	return pread(fd, bytes, n, offset);
+}
+
+/* The only segment of the directory. */
+static char *segment_path(const char *dir)
+{
+	DIR *d = opendir(dir);
+	const struct dirent *de;
+	char *path = NULL;
+
+	CHECK(d);
+	while ((de = readdir(d)))
+		if (strncmp(de->d_name, "seg-", 4) == 0)
+			CHECK(!path && asprintf(&path, "%s/%s", dir, de->d_name) > 0);
+	closedir(d);
+	CHECK(path);
+	return path;
+}
+
+static void what_cannot_be_read_is_not_written_over(void)
+{
+	static const struct timespec old[2] = { { .tv_sec = 1000 }, { .tv_sec = 1000 } };
+	AUTO_FREE char *dir = new_dir("unread"), *path = NULL;
+	struct store_params params = params_of(dir);
+	struct store_sys sys = store_sys_real;
+	struct store *store = open_dir(dir);
+	struct stat before, after;
+
+	put_all(store, 0, 5);
+	store_close(store);
+	path = segment_path(dir);
+	CHECK_INT(utimensat(AT_FDCWD, path, old, 0), 0);
+	CHECK_INT(stat(path, &before), 0);
+	sys.pread = pread_without_footer;
+	for (int way = 0; way < 2; way++) {
+		is_footer_unreadable = way == 0;
+		is_all_unreadable = way == 1;
+		CHECK_INT(store_open_with(&params, &sys, &store, NULL), 0);
+		is_footer_unreadable = is_all_unreadable = false;
+		CHECK_U64(count(store, 0, 5), way == 0 ? 5 : 0);
+		store_close(store);
+		CHECK_INT(stat(path, &after), 0);
+		CHECK(after.st_size == before.st_size && after.st_mtim.tv_sec == 1000);
+	}
+	store = open_dir(dir);
+	CHECK_U64(count(store, 0, 5), 5);
+	store_close(store);
+}
+
+static void records_of_a_lost_lock_are_verified_again(void)
+{
+	AUTO_FREE char *dir = new_dir("lost");
+	struct store *store = open_dir(dir);
+
+	put_all(store, 0, 5);
+	store_close(store);
+	store = open_dir(dir);
+	for (uint32_t i = 0; i < 5; i++)
+		CHECK_INT(get(store, i), 0);
+	CHECK(store->segments[0]->is_shared);
+	CHECK_INT(flock(store->segments[0]->fd, LOCK_UN), 0);
+	atomic_store(&store->segments[0]->is_shared, false);
+	flip(dir, store, 2);
+	CHECK_INT(get(store, 2), -EIO);
+	CHECK(store->segments[0]->is_shared); /* it was taken again */
+	CHECK_U64(store->segments[0]->n_unverified, 4);
+	CHECK_INT(get(store, 1), 0);
+	CHECK_U64(store->segments[0]->n_unverified, 3);
+	store_close(store);
+}
+
+static int failing_unlinkat(int dirfd, const char *name, int flags)
+{
+	(void)dirfd;
+	(void)name;
+	(void)flags;
+	errno = EIO;
+	return -1;
+}
+
+static void segment_that_could_not_be_removed_is_free_to_others(void)
+{
+	AUTO_FREE char *dir = new_dir("unremoved");
+	struct store_params params = params_of(dir);
+	struct store_sys sys = store_sys_real;
+	struct store *a, *b;
+	uint32_t n;
+
+	params.limit_bytes = 2 * MIB;
+	n = fill(&params, 0);
+	sys.unlinkat = failing_unlinkat;
+	CHECK_INT(store_open_with(&params, &sys, &a, NULL), 0);
+	store_claimed(a);
+	CHECK_INT(put(a, 1000), -ENOSPC);
+	b = open_params(&params);
+	CHECK_U64(count(b, 0, n), n);
+	for (uint32_t i = 0; i < b->slots_top; i++)
+		CHECK(!b->segments[i] || b->segments[i]->is_shared);
+	store_close(a);
+	a = open_params(&params);
+	store_claimed(a);
+	CHECK_INT(put(a, 1000), -ENOSPC);
+	store_close(a);
+	store_close(b);
+}
+
 static void *put_one(void *store)
 {
 	return (void *)(intptr_t)put(store, 1);
@@ -634,6 +749,10 @@ static const struct check_test tests[] = {
 	{ "what_was_off_comes_back", what_was_off_comes_back },
 	{ "full_drive_is_no_reason_for_the_page_cache",
 	  full_drive_is_no_reason_for_the_page_cache },
+	{ "what_cannot_be_read_is_not_written_over", what_cannot_be_read_is_not_written_over },
+	{ "records_of_a_lost_lock_are_verified_again", records_of_a_lost_lock_are_verified_again },
+	{ "segment_that_could_not_be_removed_is_free_to_others",
+	  segment_that_could_not_be_removed_is_free_to_others },
 	{ "cap_can_be_interrupted", cap_can_be_interrupted },
 	{ "directory_of_something_else_is_refused", directory_of_something_else_is_refused },
 	{ "filesystem_has_one_number", filesystem_has_one_number },
