@@ -14,7 +14,6 @@
  */
 #include <errno.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/random.h>
 
 #include "clairfs/base/clock.h"
@@ -69,6 +68,8 @@ static void store_tear_down(struct store *s)
 			store_segment_put(s, s->segments[i]);
 	store_dir_close(&s->dir);
 	store_index_fini(&s->index);
+	free(s->foreign);
+	free(s->foreign_met);
 	cond_fini(&s->turned);
 	mutex_fini(&s->mu);
 	cond_fini(&s->care_cv);
@@ -247,9 +248,7 @@ void store_claimed(struct store *s)
 		mutex_unlock(&s->mu);
 		if (!segment)
 			continue;
-		if (!atomic_load(&segment->n_wanted) && atomic_load(&segment->is_sealed) &&
-		    atomic_exchange(&segment->is_shared, false))
-			(void)flock(segment->fd, LOCK_UN);
+		store_segment_unshare(segment);
 		store_segment_put(s, segment);
 	}
 	store_shrink(s);

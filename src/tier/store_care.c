@@ -108,6 +108,7 @@ static void tend(struct care *care, uint64_t now)
 	if (!s->dir.is_persistent || atomic_load(&s->is_read_off))
 		return;
 	seal_idle(care, now);
+	store_retire_removed(s);
 	if (store_load(s) < 0)
 		log_limited(LOG_LEVEL_WARN, "store: its directory cannot be looked through");
 }

@@ -183,6 +183,15 @@ int store_dir_try(const struct store_dir *dir)
 	return try_file(dir, dir->is_direct ? O_DIRECT : 0);
 }
 
+/* A drive that is full or fails says nothing about it: its pages must not be in memory when it is
+ * back. */
+static bool takes_direct(const struct store_dir *dir)
+{
+	int rc = try_file(dir, O_DIRECT);
+
+	return rc != -EINVAL && rc != -EOPNOTSUPP;
+}
+
 int store_dir_open(struct store_dir *dir, const char *path, bool is_persistent,
 		   const struct store_sys *sys, struct err *err)
 {
@@ -198,7 +207,7 @@ int store_dir_open(struct store_dir *dir, const char *path, bool is_persistent,
 		rc = open_marker(dir, path, err);
 	/* Tried, because what a filesystem accepts at open() it may still refuse here. */
 	if (rc == 0)
-		dir->is_direct = try_file(dir, O_DIRECT) == 0;
+		dir->is_direct = takes_direct(dir);
 	if (rc == 0 && !is_persistent) {
 		AUTO_FD int fd = make_file(dir, 0);
 

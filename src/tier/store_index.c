@@ -239,6 +239,29 @@ void store_index_sweep(struct store_index *index, uint32_t segment_slot)
 	}
 }
 
+uint32_t store_index_doubt(struct store_index *index, uint32_t segment_slot)
+{
+	uint32_t n = 0;
+
+	for (size_t i = 0; i < STORE_SHARDS; i++) {
+		struct store_shard *shard = &index->shards[i];
+
+		mutex_lock(&shard->mu);
+		for (uint32_t at = 0; at < shard->n_slots; at++) {
+			struct store_slot *slot = &shard->slots[at];
+
+			if (slot->place == STORE_NO_PLACE ||
+			    store_place_slot(slot->place) != segment_slot ||
+			    !(slot->low & STORE_VERIFIED))
+				continue;
+			slot->low &= ~(uint32_t)STORE_VERIFIED;
+			n++;
+		}
+		mutex_unlock(&shard->mu);
+	}
+	return n;
+}
+
 void store_index_usage(struct store_index *index, uint64_t *ret_bytes, uint64_t *ret_pieces)
 {
 	*ret_bytes = *ret_pieces = 0;

@@ -6,7 +6,7 @@
  * A sealed segment is read by its footer. One without a right footer is either being written by
  * somebody, who has it locked, or was left by a daemon that was killed: whoever gets the lock reads
  * it through for seals, and seals it, so that it is read through only once. Segments of the dataset
- * of another filesystem are known, but nothing of them is entered.
+ * of another filesystem are sealed likewise, but not kept open: only their numbers are noted.
  *
  * Nothing that is found here is believed before it was read and compared. Runs on whoever opens the
  * store, and on the background thread. Must never change a segment without its lock, nor fail for
@@ -28,7 +28,9 @@ struct loading {
 	void *block; /* one, aligned */
 	uint64_t n_blocks;
 	struct store_trailer trailer;
-	bool is_new; /* scanned: entries are gathered for a footer */
+	bool is_new;     /* scanned: entries are gathered for a footer */
+	bool has_failed; /* a read has: what it holds is not known */
+	bool was_sealed; /* its trailer is right */
 };
 
 /* --- the records --- */
@@ -55,10 +57,16 @@ static int scan_entry(void *ctx, const struct store_entry *e)
 
 static bool read_trailer(struct loading *l)
 {
-	return l->n_blocks >= 2 && l->n_blocks <= STORE_SEGMENT_BLOCKS &&
-	       store_read_all(&l->s->dir, l->segment->fd, l->block, STORE_BLOCK,
-			      (l->n_blocks - 1) * STORE_BLOCK) == 0 &&
-	       store_trailer_decode(l->block, &l->segment->header, l->n_blocks, &l->trailer);
+	if (l->n_blocks < 2 || l->n_blocks > STORE_SEGMENT_BLOCKS)
+		return false;
+	if (store_read_all(&l->s->dir, l->segment->fd, l->block, STORE_BLOCK,
+			   (l->n_blocks - 1) * STORE_BLOCK) < 0) {
+		l->has_failed = true;
+		return false;
+	}
+	l->was_sealed =
+		store_trailer_decode(l->block, &l->segment->header, l->n_blocks, &l->trailer);
+	return l->was_sealed;
 }
 
 /* Calls each() with what the footer lists. */
@@ -96,7 +104,9 @@ static int scan(struct loading *l)
 
 		/* What can't be read has no records; it must not cost the others. */
 		if (store_read_all(&l->s->dir, l->segment->fd, bytes, (size_t)part * STORE_BLOCK,
-				   (uint64_t)at * STORE_BLOCK) == 0)
+				   (uint64_t)at * STORE_BLOCK) < 0)
+			l->has_failed = true;
+		else
 			rc = store_scan(bytes, at, part, &l->segment->header, &free_block,
 					scan_entry, l);
 	}
@@ -104,6 +114,47 @@ static int scan(struct loading *l)
 	store_drop_cache(&l->s->dir, l->segment->fd, 0, n * STORE_BLOCK);
 	l->segment->tail = free_block;
 	return rc;
+}
+
+/* --- segments of other filesystems --- */
+
+static int compare_ids(const void *a, const void *b)
+{
+	const uint64_t *x = a, *y = b;
+
+	return (*x > *y) - (*x < *y);
+}
+
+static bool is_foreign(const struct store *s, uint64_t id)
+{
+	return s->n_foreign && bsearch(&id, s->foreign, s->n_foreign, sizeof(id), compare_ids);
+}
+
+/* Without memory it is looked at again in the next round. */
+static void note_foreign(struct store *s, uint64_t id)
+{
+	if (s->n_foreign_met == s->foreign_room) {
+		uint32_t room = s->foreign_room ? s->foreign_room * 2 : 64;
+		uint64_t *more = realloc(s->foreign_met, room * sizeof(*more));
+
+		if (!more)
+			return;
+		s->foreign_met = more;
+		s->foreign_room = room;
+	}
+	s->foreign_met[s->n_foreign_met++] = id;
+}
+
+/* A round has ended: what was not met any more is forgotten. */
+static void turn_foreign(struct store *s)
+{
+	free(s->foreign);
+	s->foreign = s->foreign_met;
+	s->n_foreign = s->n_foreign_met;
+	s->foreign_met = NULL;
+	s->n_foreign_met = s->foreign_room = 0;
+	if (s->n_foreign)
+		qsort(s->foreign, s->n_foreign, sizeof(*s->foreign), compare_ids);
 }
 
 /* --- one segment --- */
@@ -151,6 +202,8 @@ static int recover(struct loading *l, uint64_t id)
 
 	if (rc < 0)
 		return 0; /* being written, or read through by somebody else */
+	l->has_failed = l->was_sealed = false;
+	l->segment->n_entries = 0;
 	rc = measure(l);
 	if (rc == 0)
 		rc = read_header(l, id);
@@ -164,21 +217,23 @@ static int recover(struct loading *l, uint64_t id)
 	if (rc < 0)
 		return rc == -ENOMEM ? rc : 0;
 	if (l->segment->n_entries == 0) {
-		remove_ruin(l, id);
+		if (!l->has_failed)
+			remove_ruin(l, id);
 		return 0;
 	}
 	log_info("store: found %u records in a segment that was not finished",
 		 l->segment->n_entries);
-	l->is_new = true;
+	/* A footer written where a record was that could not be read, or that somebody has found
+	 * in its time, would change what others have verified. */
+	l->is_new = !l->has_failed && !l->was_sealed;
 	return 1;
 }
 
 static int take_entries(struct loading *l, struct store_segment *segment)
 {
-	bool is_ours = segment->header.fsid == l->s->p.fsid;
 	int rc = 0;
 
-	for (uint32_t i = 0; i < segment->n_entries && rc == 0 && is_ours; i++) {
+	for (uint32_t i = 0; i < segment->n_entries && rc == 0; i++) {
 		rc = store_segment_keep(l->s, segment, &segment->entries[i], 0);
 		if (rc == -EEXIST)
 			rc = 0; /* another segment has it as well */
@@ -200,23 +255,33 @@ static int enter(struct loading *l)
 	int rc;
 
 	atomic_store(&segment->bytes, l->n_blocks * STORE_BLOCK);
+	mutex_lock(&segment->lock_mu);
 	if (!l->is_new)
 		atomic_store(&segment->is_shared, flock(segment->fd, LOCK_SH | LOCK_NB) == 0);
+	mutex_unlock(&segment->lock_mu);
 	rc = store_segment_enter(s, segment);
 	if (rc < 0)
 		return 0; /* more than we have slots for */
 	l->segment = NULL;
+	store_segment_get(segment); /* once it is sealed others may give it up */
 	rc = take_entries(l, segment);
 	mutex_lock(&s->mu);
 	is_claimed = s->is_claimed;
 	mutex_unlock(&s->mu);
 	/* Too late to be looked for by everybody who wants something: store_has() takes it up. */
-	if (rc == 0 && is_claimed && !atomic_load(&segment->n_wanted) &&
-	    atomic_exchange(&segment->is_shared, false))
-		(void)flock(segment->fd, LOCK_UN);
+	if (rc == 0 && is_claimed)
+		store_segment_unshare(segment);
 	if (rc < 0)
 		store_segment_retire(s, segment);
+	store_segment_put(s, segment);
 	return rc;
+}
+
+static void leave_foreign(struct loading *l)
+{
+	if (l->is_new && store_segment_seal(l->s, l->segment) < 0)
+		log_info("store: a segment that was not finished could not be sealed");
+	note_foreign(l->s, l->segment->header.segment);
 }
 
 /* 1: the segment is to be entered. */
@@ -249,28 +314,63 @@ static int load_one(void *ctx, uint64_t id)
 		store_segment_put(s, known);
 		return 0;
 	}
-	l.segment = calloc(1, sizeof(*l.segment));
-	if (!l.segment || posix_memalign(&l.block, STORE_BLOCK, STORE_BLOCK) != 0) {
-		free(l.segment);
+	if (is_foreign(s, id)) {
+		note_foreign(s, id);
+		return 0;
+	}
+	l.segment = store_segment_new();
+	if (!l.segment)
+		return -ENOMEM;
+	if (posix_memalign(&l.block, STORE_BLOCK, STORE_BLOCK) != 0) {
+		store_segment_free(l.segment);
 		return -ENOMEM;
 	}
 	l.segment->fd = store_dir_open_segment(&s->dir, id, O_RDWR);
 	if (l.segment->fd == -EROFS || l.segment->fd == -EACCES)
 		l.segment->fd = store_dir_open_segment(&s->dir, id, O_RDONLY);
 	rc = l.segment->fd < 0 ? 0 : look(&l, id);
+	if (rc == 1 && l.segment->header.fsid != s->p.fsid) {
+		leave_foreign(&l);
+		rc = 0;
+	}
 	if (rc == 1)
 		rc = enter(&l);
-	if (l.segment) {
-		if (l.segment->fd >= 0)
-			close(l.segment->fd);
-		free(l.segment->entries);
-		free(l.segment);
-	}
+	if (l.segment)
+		store_segment_free(l.segment);
 	free(l.block);
 	return rc;
 }
 
 int store_load(struct store *s)
 {
-	return s->dir.is_persistent ? store_dir_each(&s->dir, load_one, s) : 0;
+	int rc = s->dir.is_persistent ? store_dir_each(&s->dir, load_one, s) : 0;
+
+	if (rc == 0)
+		turn_foreign(s);
+	else
+		s->n_foreign_met = 0;
+	return rc;
+}
+
+void store_retire_removed(struct store *s)
+{
+	uint32_t n = 1;
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct store_segment *segment;
+		struct stat st;
+
+		mutex_lock(&s->mu);
+		n = s->slots_top;
+		segment = s->segments[i];
+		if (segment &&
+		    (!atomic_load(&segment->is_sealed) || !store_segment_try_get(segment)))
+			segment = NULL;
+		mutex_unlock(&s->mu);
+		if (!segment)
+			continue;
+		if (fstat(segment->fd, &st) == 0 && st.st_nlink == 0)
+			store_segment_retire(s, segment);
+		store_segment_put(s, segment);
+	}
 }

@@ -4,7 +4,7 @@
  * background thread). Tests use the index, the format and the system calls.
  *
  * Locks: store->mu and reader.mu are leaves, as are those of the index's shards; none is held over
- * I/O. */
+ * I/O. A segment's lock_mu is outside the shards', and held over flock() and unlink() only. */
 #ifndef CLAIRFS_TIER_STORE_PRIV_H
 #define CLAIRFS_TIER_STORE_PRIV_H
 
@@ -88,6 +88,8 @@ bool store_index_remove(struct store_index *index, const struct store_tag *tag, 
 			struct store_found *ret);
 /* Removes all of a segment. */
 void store_index_sweep(struct store_index *index, uint32_t segment_slot);
+/* Records of a segment are to be verified again; how many were not. */
+uint32_t store_index_doubt(struct store_index *index, uint32_t segment_slot);
 /* Bytes of the tables and pieces in them. */
 void store_index_usage(struct store_index *index, uint64_t *ret_bytes, uint64_t *ret_pieces);
 
@@ -156,7 +158,9 @@ struct store_segment {
 	_Atomic uint64_t bytes; /* on the drive, up to the last record while it is written */
 	bool is_ours;
 	_Atomic bool is_sealed;
-	_Atomic bool is_shared; /* LOCK_SH is held */
+	struct mutex lock_mu; /* over flock(), is_shared, and n_wanted where one means the other */
+	_Atomic bool is_shared; /* LOCK_SH is held; lock_mu to change */
+	_Atomic bool is_retired;
 	/* store->mu; of the writer */
 	uint32_t tail, n_writers, n_entries, n_promised, entries_room;
 	bool is_entries_lost; /* out of memory: not sealed */
@@ -198,6 +202,12 @@ struct store {
 	_Atomic bool is_read_off;
 	_Atomic uint32_t n_read_errors; /* in a row */
 	_Atomic uint64_t bytes;         /* of all segments in the table */
+	_Atomic uint32_t n_shared;      /* times that records lost their being verified */
+
+	/* Whoever opens it, then the background thread: numbers of segments of other filesystems,
+	 * sorted, and those met in this round. */
+	uint64_t *foreign, *foreign_met;
+	uint32_t n_foreign, n_foreign_met, foreign_room;
 
 	struct thr care;
 	struct mutex care_mu;
@@ -212,7 +222,7 @@ void store_segment_get(struct store_segment *segment);
 bool store_segment_try_get(struct store_segment *segment);
 /* The last reference closes it. */
 void store_segment_put(struct store *s, struct store_segment *segment);
-/* Out of index and table; reads under way go on. */
+/* Out of index and table, once; reads under way go on. With a reference besides the table's. */
 void store_segment_retire(struct store *s, struct store_segment *segment);
 /* The segment with this number, with a reference; or NULL. */
 struct store_segment *store_segment_by_id(struct store *s, uint64_t id);
@@ -222,9 +232,26 @@ int store_segment_keep(struct store *s, struct store_segment *segment,
 /* The index has lost the record that was found so. */
 void store_segment_lost(struct store_segment *segment, const struct store_found *found,
 			uint32_t length);
-/* Marks the record as wanted. */
+/* A new one, of nothing; or NULL. */
+struct store_segment *store_segment_new(void);
+void store_segment_free(struct store_segment *segment);
+/* Marks the record as wanted, and keeps others from giving its segment up. */
 void store_segment_want(struct store *s, const struct store_tag *tag,
 			const struct store_found *found);
+/* Takes the shared lock; what happened before it is not known, so all records are to be verified
+ * again. */
+void store_segment_share(struct store *s, struct store_segment *segment);
+/* Others may give it up unless something of it is wanted. */
+void store_segment_unshare(struct store_segment *segment);
+/* Unlinks its file unless somebody holds it, or it is wanted here and that matters. */
+bool store_segment_unlink(struct store *s, struct store_segment *segment, bool even_wanted);
+/* Whether others might have changed it: sealed, and not locked. */
+static inline bool store_segment_is_loose(const struct store *s,
+					  const struct store_segment *segment)
+{
+	return s->dir.is_persistent && atomic_load(&segment->is_sealed) &&
+	       !atomic_load(&segment->is_shared);
+}
 
 /* Ours, and sealing it has failed; with store->mu. */
 static inline bool store_segment_is_leftover(const struct store_segment *segment)
@@ -246,6 +273,8 @@ int store_fail(struct store *s, int status, const char *what);
 /* --- load --- */
 /* Takes in what the directory holds that is not in the table yet. */
 int store_load(struct store *s) MUST_USE;
+/* Lets go of sealed segments whose file was removed: open they cost space that nobody counts. */
+void store_retire_removed(struct store *s);
 
 /* --- space --- */
 /* Bytes that a new segment for a record of n blocks may have: 0 and *ret; -ENOSPC: the budget is
@@ -266,6 +295,9 @@ int store_open_with(const struct store_params *params, const struct store_sys *s
 int store_reader_init(struct store_reader *reader, uint32_t max_inflight) MUST_USE;
 /* Waits for reads to end. */
 void store_reader_fini(struct store_reader *reader);
+/* The drive did not answer a read, or it did. Too many in a row that it did not switch off. */
+void store_read_error(struct store *s);
+void store_read_answered(struct store *s);
 /* Forgets a record that turned out wrong. */
 void store_drop_record(struct store *s, const struct store_tag *tag, uint32_t place,
 		       uint32_t length);

@@ -157,12 +157,27 @@ static int read_verify(struct tier_read *read)
 	return 0;
 }
 
+void store_read_answered(struct store *s)
+{
+	atomic_store_explicit(&s->n_read_errors, 0, memory_order_relaxed);
+}
+
+void store_read_error(struct store *s)
+{
+	if (atomic_fetch_add(&s->n_read_errors, 1) + 1 < READ_ERRORS_MAX ||
+	    atomic_exchange(&s->is_read_off, true))
+		return;
+	metrics_add(s->metrics, METRIC_STORE_OFF_TIMES, 1);
+	log_warn("store: switched off for now: reading it failed %u times in a row",
+		 READ_ERRORS_MAX);
+}
+
 static void read_succeeded(struct store *store, const struct tier_read *read,
 			   const struct store_tag *tag)
 {
 	struct store_segment *segment = read->tier_priv;
 
-	atomic_store_explicit(&store->n_read_errors, 0, memory_order_relaxed);
+	store_read_answered(store);
 	if (read->is_whole && store_index_mark(&store->index, tag, read->place, STORE_VERIFIED))
 		atomic_fetch_sub(&segment->n_unverified, 1);
 	metrics_add(store->metrics, METRIC_STORE_READS, 1);
@@ -177,12 +192,7 @@ static void read_failed(struct store *store, const struct tier_read *read,
 	store_drop_record(store, tag, read->place, read->length);
 	if (status == -EBADMSG) /* the drive answers, so it is there */
 		return;
-	if (atomic_fetch_add(&store->n_read_errors, 1) + 1 < READ_ERRORS_MAX ||
-	    atomic_exchange(&store->is_read_off, true))
-		return;
-	metrics_add(store->metrics, METRIC_STORE_OFF_TIMES, 1);
-	log_warn("store: switched off for now: reading it failed %u times in a row",
-		 READ_ERRORS_MAX);
+	store_read_error(store);
 }
 
 static void read_done(struct io_job *job)
@@ -214,6 +224,7 @@ static int read_find(struct store *store, struct tier_read *read)
 {
 	struct store_tag tag =
 		store_tag_of(&store->index, store->p.fsid, &read->expect, read->key.piece);
+	uint32_t n_shared = atomic_load(&store->n_shared);
 	struct store_found found;
 
 	if (read->key.piece >= piece_count(read->expect.size) ||
@@ -225,7 +236,10 @@ static int read_find(struct store *store, struct tier_read *read)
 	store_segment_want(store, &tag, &found);
 	read->tier_priv = found.segment;
 	read->place = found.place;
+	/* What was verified without the lock, or before it was lost, is not any more. */
 	read->is_whole = !(found.flags & STORE_VERIFIED) ||
+			 store_segment_is_loose(store, found.segment) ||
+			 atomic_load(&store->n_shared) != n_shared ||
 			 store->p.verify == STORE_VERIFY_ALWAYS || read->length == 0;
 	return 0;
 }

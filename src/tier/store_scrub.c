@@ -3,7 +3,8 @@
  * Reading records again in the background, as fast as one is allowed to, so that what a drive has
  * lost is found before a reader waits for it. Sealed segments, one after the other, record by
  * record as their footers list them, for ever. What is wrong is forgotten; what is right need not
- * be verified at its first read any more.
+ * be verified at its first read any more; what can't be read is left, and counted: a drive that
+ * does not answer is switched off before all of its records are gone.
  *
  * The background thread only, with a buffer of its own; reads of the job go first as far as the
  * rate allows. Must never be the reason for a record to be served unverified: what it has not read
@@ -102,7 +103,14 @@ static void check_record(struct store *s, struct store_scrub *scrub, const struc
 	store_drop_cache(&s->dir, segment->fd, at, n);
 	metrics_add(s->metrics, METRIC_STORE_SCRUB_BYTES, n);
 	scrub->bytes += n;
-	if (rc == 0 && store_record_is(scrub->buffer, &want)) {
+	if (rc < 0) { /* of the drive, maybe for now only; a reader finds out for itself */
+		metrics_add(s->metrics, METRIC_STORE_ERRORS, 1);
+		log_limited(LOG_LEVEL_WARN, "store: a record could not be read");
+		store_read_error(s);
+		return;
+	}
+	store_read_answered(s);
+	if (store_record_is(scrub->buffer, &want)) {
 		if (store_index_mark(&s->index, &tag, place, STORE_VERIFIED))
 			atomic_fetch_sub(&segment->n_unverified, 1);
 		return;
@@ -120,6 +128,8 @@ uint64_t store_scrub_step(struct store *s, struct store_scrub *scrub)
 		return IDLE_NS;
 	if (atomic_load(&s->is_read_off))
 		return IDLE_NS;
+	if (scrub->segment && atomic_load(&scrub->segment->is_retired))
+		leave_segment(s, scrub);
 	if (scrub->at == scrub->n && !next_segment(s, scrub))
 		return IDLE_NS;
 	scrub->bytes = STORE_BLOCK; /* a look at a footer is not for nothing */

@@ -47,6 +47,26 @@ int store_segment_enter(struct store *s, struct store_segment *segment)
 	return rc;
 }
 
+struct store_segment *store_segment_new(void)
+{
+	struct store_segment *segment = calloc(1, sizeof(*segment));
+
+	if (!segment)
+		return NULL;
+	segment->fd = -1;
+	mutex_init(&segment->lock_mu);
+	return segment;
+}
+
+void store_segment_free(struct store_segment *segment)
+{
+	if (segment->fd >= 0)
+		close(segment->fd);
+	mutex_fini(&segment->lock_mu);
+	free(segment->entries);
+	free(segment);
+}
+
 void store_segment_get(struct store_segment *segment)
 {
 	atomic_fetch_add_explicit(&segment->refs, 1, memory_order_relaxed);
@@ -69,13 +89,13 @@ void store_segment_put(struct store *s, struct store_segment *segment)
 	s->segments[segment->slot] = NULL;
 	mutex_unlock(&s->mu);
 	atomic_fetch_sub(&s->bytes, atomic_load(&segment->bytes));
-	close(segment->fd);
-	free(segment->entries);
-	free(segment);
+	store_segment_free(segment);
 }
 
 void store_segment_retire(struct store *s, struct store_segment *segment)
 {
+	if (atomic_exchange(&segment->is_retired, true))
+		return;
 	store_index_sweep(&s->index, segment->slot);
 	store_segment_put(s, segment);
 }
@@ -134,15 +154,70 @@ void store_segment_want(struct store *s, const struct store_tag *tag,
 {
 	struct store_segment *segment = found->segment;
 
-	if (found->flags & STORE_WANTED ||
-	    !store_index_mark(&s->index, tag, found->place, STORE_WANTED))
-		return;
-	atomic_fetch_add(&segment->n_wanted, 1);
+	bool is_new = !(found->flags & STORE_WANTED) &&
+		      store_index_mark(&s->index, tag, found->place, STORE_WANTED);
+
+	if (is_new)
+		atomic_fetch_add(&segment->n_wanted, 1);
+	/* A lock that was refused, or lost, is tried again at the next read. */
+	if (is_new || store_segment_is_loose(s, segment))
+		store_segment_share(s, segment);
+}
+
+/* --- the lock of a segment --- */
+
+static void share_locked(struct store *s, struct store_segment *segment) REQUIRES(segment->lock_mu)
+{
+	uint32_t n;
+
 	/* Refused: somebody is giving it up this moment, and what we have open goes on. */
-	if (s->dir.is_persistent && atomic_load(&segment->is_sealed) &&
-	    !atomic_exchange(&segment->is_shared, true) &&
-	    flock(segment->fd, LOCK_SH | LOCK_NB) < 0)
-		atomic_store(&segment->is_shared, false);
+	if (!store_segment_is_loose(s, segment) || flock(segment->fd, LOCK_SH | LOCK_NB) < 0)
+		return;
+	n = atomic_load(&segment->n_unverified) < atomic_load(&segment->n_records)
+		    ? store_index_doubt(&s->index, segment->slot)
+		    : 0;
+	atomic_fetch_add(&segment->n_unverified, n);
+	/* A reader that has found a record before this sees one of the two. */
+	if (n)
+		atomic_fetch_add(&s->n_shared, 1);
+	atomic_store(&segment->is_shared, true);
+}
+
+void store_segment_share(struct store *s, struct store_segment *segment)
+{
+	mutex_lock(&segment->lock_mu);
+	share_locked(s, segment);
+	mutex_unlock(&segment->lock_mu);
+}
+
+void store_segment_unshare(struct store_segment *segment)
+{
+	mutex_lock(&segment->lock_mu);
+	if (!atomic_load(&segment->n_wanted) && atomic_load(&segment->is_sealed) &&
+	    atomic_exchange(&segment->is_shared, false))
+		(void)flock(segment->fd, LOCK_UN);
+	mutex_unlock(&segment->lock_mu);
+}
+
+bool store_segment_unlink(struct store *s, struct store_segment *segment, bool even_wanted)
+{
+	char name[STORE_NAME_SIZE];
+	bool was_shared, is_done = false;
+
+	store_segment_name(segment->header.segment, name);
+	mutex_lock(&segment->lock_mu);
+	if (atomic_load(&segment->is_sealed) && (even_wanted || !atomic_load(&segment->n_wanted))) {
+		was_shared = atomic_exchange(&segment->is_shared, false);
+		/* Whether it is granted or not, the shared lock is gone. */
+		is_done = flock(segment->fd, LOCK_EX | LOCK_NB) == 0 &&
+			  s->dir.sys->unlinkat(s->dir.fd, name, 0) == 0;
+		if (!is_done)
+			(void)flock(segment->fd, LOCK_UN);
+		if (!is_done && was_shared)
+			share_locked(s, segment);
+	}
+	mutex_unlock(&segment->lock_mu);
+	return is_done;
 }
 
 /* --- sealing --- */
@@ -205,10 +280,11 @@ int store_segment_seal(struct store *s, struct store_segment *segment)
 	free(segment->entries);
 	segment->entries = NULL;
 	segment->entries_room = 0;
-	atomic_store(&segment->is_shared, true);
-	if (s->dir.is_persistent && flock(segment->fd, LOCK_SH | LOCK_NB) < 0)
-		atomic_store(&segment->is_shared, false);
+	mutex_lock(&segment->lock_mu);
+	atomic_store(&segment->is_shared,
+		     s->dir.is_persistent && flock(segment->fd, LOCK_SH | LOCK_NB) == 0);
 	atomic_store(&segment->is_sealed, true);
+	mutex_unlock(&segment->lock_mu);
 	return 0;
 }
 
@@ -360,7 +436,7 @@ static int make_locked_out(struct store *s, uint32_t n, struct store_segment **r
 
 	if (rc < 0)
 		return rc;
-	segment = calloc(1, sizeof(*segment));
+	segment = store_segment_new();
 	if (!segment)
 		return -ENOMEM;
 	segment->fd = make_file(s, &segment->header.segment);
@@ -372,11 +448,9 @@ static int make_locked_out(struct store *s, uint32_t n, struct store_segment **r
 		*ret = segment;
 		return 0;
 	}
-	if (segment->fd >= 0) {
+	if (segment->fd >= 0)
 		remove_file(s, segment->header.segment);
-		close(segment->fd);
-	}
-	free(segment);
+	store_segment_free(segment);
 	return rc;
 }
 

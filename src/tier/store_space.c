@@ -94,21 +94,23 @@ static bool is_of_ours(const struct store *s, int fd)
 	return is;
 }
 
-/* False when somebody holds it. */
-static bool give_up(struct store *s, uint64_t id)
+static bool give_up_unknown(struct store *s, uint64_t id)
 {
-	struct store_segment *segment = store_segment_by_id(s, id);
-	AUTO_FD int fd = segment ? fcntl(segment->fd, F_DUPFD_CLOEXEC, 0)
-				 : store_dir_open_segment(&s->dir, id, O_RDONLY);
+	AUTO_FD int fd = store_dir_open_segment(&s->dir, id, O_RDONLY);
 	char name[STORE_NAME_SIZE];
-	bool is_done = false;
 
 	store_segment_name(id, name);
-	/* A duplicate shares the lock that we may have, so this turns it into the exclusive one. */
-	if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 && is_of_ours(s, fd))
-		is_done = s->dir.sys->unlinkat(s->dir.fd, name, 0) == 0;
-	else if (segment && fd >= 0 && atomic_load(&segment->is_shared))
-		(void)flock(fd, LOCK_SH | LOCK_NB);
+	return fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 && is_of_ours(s, fd) &&
+	       s->dir.sys->unlinkat(s->dir.fd, name, 0) == 0;
+}
+
+/* False when somebody holds it. */
+static bool give_up(struct store *s, uint64_t id, bool want_any)
+{
+	struct store_segment *segment = store_segment_by_id(s, id);
+	bool is_done =
+		segment ? store_segment_unlink(s, segment, want_any) : give_up_unknown(s, id);
+
 	if (segment && is_done) {
 		log_debug("store: gave up a segment of %llu records",
 			  (unsigned long long)atomic_load(&segment->n_records));
@@ -142,7 +144,7 @@ static int make_room(struct store *s, uint64_t bytes, bool may_give_up, bool wan
 		if (v.bytes + bytes <= s->p.limit_bytes || !may_give_up || !v.has_oldest ||
 		    n_tried == ARRAY_LEN(tried))
 			return 0;
-		if (!give_up(s, v.oldest_id))
+		if (!give_up(s, v.oldest_id, want_any))
 			tried[n_tried++] = v.oldest_id;
 	}
 }

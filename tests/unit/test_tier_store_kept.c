@@ -5,9 +5,11 @@
  * then, the budget is kept, the background thread finds damage and switches on again what was off.
  * Several stores of one process stand for daemons: locks belong to descriptors.
  */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 
@@ -221,6 +223,89 @@ static void what_nobody_wants_makes_room(void)
 	store_close(store);
 }
 
+static int remove_segments(const char *dir)
+{
+	DIR *d = opendir(dir);
+	const struct dirent *de;
+	int rc = 0;
+
+	CHECK(d);
+	while ((de = readdir(d)))
+		if (strncmp(de->d_name, "seg-", 4) == 0)
+			rc |= unlinkat(dirfd(d), de->d_name, 0);
+	closedir(d);
+	return rc;
+}
+
+/* Descriptors of this process whose file has this directory in its path and no name any more. */
+static uint32_t count_open(const char *dir, bool is_removed)
+{
+	DIR *fds = opendir("/proc/self/fd");
+	const struct dirent *de;
+	uint32_t n = 0;
+
+	CHECK(fds);
+	while ((de = readdir(fds))) {
+		char to[512] = { 0 };
+
+		if (readlinkat(dirfd(fds), de->d_name, to, sizeof(to) - 1) > 0)
+			n += strncmp(to, dir, strlen(dir)) == 0 && strstr(to, "/seg-") &&
+			     is_removed == (strstr(to, " (deleted)") != NULL);
+	}
+	closedir(fds);
+	return n;
+}
+
+static void what_others_gave_up_is_closed(void)
+{
+	AUTO_FREE char *dir = new_dir("closed");
+	struct store_params params = params_of(dir);
+	struct store *a, *b;
+	uint32_t n, more = 0;
+
+	params.limit_bytes = 2 * MIB;
+	n = fill(&params, 0);
+	params.retry_ns = 5 * NS_PER_MS;
+	a = open_params(&params);
+	CHECK_U64(count(a, 0, 1), 1); /* it wants one record, so one segment stays */
+	store_claimed(a);
+	b = open_params(&params);
+	store_claimed(b);
+	while (put(b, 1000 + more) == 0)
+		more++;
+	CHECK(more > 50);
+	store_close(b);
+	UNTIL(count_open(dir, true) == 0);
+	CHECK_INT(get(a, 0), 0);
+	UNTIL(count(a, 1000, more) == more);
+	CHECK(count(a, 0, n) < n / 2);
+	CHECK(store_bytes(a) <= params.limit_bytes);
+	/* All of it, whoever wants it. */
+	CHECK_INT(remove_segments(dir), 0);
+	UNTIL(count_open(dir, true) == 0);
+	CHECK_INT(get(a, 0), -ENOENT);
+	store_close(a);
+}
+
+static void segments_of_another_filesystem_are_not_kept_open(void)
+{
+	AUTO_FREE char *dir = new_dir("foreign");
+	struct store_params params = params_of(dir);
+	struct store *store = open_dir(dir);
+
+	put_all(store, 0, 40);
+	store_close(store);
+	params.fsid++;
+	store = open_params(&params);
+	CHECK_U64(count_open(dir, false), 0);
+	CHECK_U64(count(store, 0, 40), 0);
+	CHECK_INT(put(store, 0), 0);
+	store_close(store);
+	store = open_dir(dir);
+	CHECK_U64(count(store, 0, 40), 40);
+	store_close(store);
+}
+
 static void what_is_wanted_stays(void)
 {
 	AUTO_FREE char *dir = new_dir("wanted");
@@ -315,6 +400,44 @@ static void damage_is_found_in_the_background(void)
 	metrics_free(params.metrics);
 }
 
+static _Atomic uint32_t n_failing_preads;
+
+static ssize_t failing_pread(int fd, void *bytes, size_t n, off_t offset)
+{
+	if (n_failing_preads == 0 || n == STORE_BLOCK) /* headers and footers can be read */
+		return pread(fd, bytes, n, offset);
+	n_failing_preads--;
+	errno = EIO;
+	return -1;
+}
+
+static void drive_that_does_not_answer_costs_no_record(void)
+{
+	AUTO_FREE char *dir = new_dir("silent");
+	struct store_params params = params_of(dir);
+	struct store_sys sys = store_sys_real;
+	struct store *store = open_dir(dir);
+	struct store_status st;
+
+	put_all(store, 0, 60);
+	store_close(store);
+	sys.pread = failing_pread;
+	params.scrub_bytes_per_s = 1000 * MIB;
+	params.retry_ns = 5 * NS_PER_MS;
+	params.metrics = metrics_new();
+	n_failing_preads = 20;
+	CHECK_INT(store_open_with(&params, &sys, &store, NULL), 0);
+	/* It is switched off on the way, and comes back. */
+	UNTIL((store_get_status(store, &st), st.unverified == 0));
+	CHECK_U64(st.records, 60);
+	CHECK_U64(metrics_get(params.metrics, METRIC_STORE_ERRORS), 20);
+	CHECK(metrics_get(params.metrics, METRIC_STORE_OFF_TIMES) > 0);
+	UNTIL((store_get_status(store, &st), !st.is_off));
+	CHECK_INT(get(store, 7), 0);
+	store_close(store);
+	metrics_free(params.metrics);
+}
+
 static void records_are_verified_as_often_as_asked(void)
 {
 	static const struct {
@@ -404,6 +527,151 @@ static void what_was_off_comes_back(void)
 	}
 }
 
+/* As on a filesystem that takes O_DIRECT, whatever the one of the tests does. */
+static int openat_without_direct(int dirfd, const char *name, int flags, mode_t mode)
+{
+	return openat(dirfd, name, flags & ~O_DIRECT, mode);
+}
+
+static void full_drive_is_no_reason_for_the_page_cache(void)
+{
+	static const struct {
+		int error;
+		bool is_direct;
+	} rows[] = { { 0, true },      { ENOSPC, true },  { EIO, true },
+		     { EDQUOT, true }, { EINVAL, false }, { EOPNOTSUPP, false } };
+	AUTO_FREE char *dir = new_dir("direct");
+	struct store_params params = params_of(dir);
+	struct store_sys sys = store_sys_real;
+
+	store_close(open_params(&params)); /* the marker is there */
+	sys.openat = openat_without_direct;
+	sys.pwritev = fault_pwritev;
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		struct store *store;
+
+		fault_error = rows[i].error;
+		CHECK_INT(store_open_with(&params, &sys, &store, NULL), 0);
+		CHECK_INT(store->dir.is_direct, rows[i].is_direct);
+		store_close(store);
+		fault_error = 0;
+	}
+}
+
+static _Atomic bool is_footer_unreadable, is_all_unreadable;
+
+static ssize_t pread_without_footer(int fd, void *bytes, size_t n, off_t offset)
+{
+	if (offset > 0 && (is_all_unreadable || (is_footer_unreadable && n == STORE_BLOCK))) {
+		errno = EIO;
+		return -1;
+	}
+	return pread(fd, bytes, n, offset);
+}
+
+/* The only segment of the directory. */
+static char *segment_path(const char *dir)
+{
+	DIR *d = opendir(dir);
+	const struct dirent *de;
+	char *path = NULL;
+
+	CHECK(d);
+	while ((de = readdir(d)))
+		if (strncmp(de->d_name, "seg-", 4) == 0)
+			CHECK(!path && asprintf(&path, "%s/%s", dir, de->d_name) > 0);
+	closedir(d);
+	CHECK(path);
+	return path;
+}
+
+static void what_cannot_be_read_is_not_written_over(void)
+{
+	static const struct timespec old[2] = { { .tv_sec = 1000 }, { .tv_sec = 1000 } };
+	AUTO_FREE char *dir = new_dir("unread"), *path = NULL;
+	struct store_params params = params_of(dir);
+	struct store_sys sys = store_sys_real;
+	struct store *store = open_dir(dir);
+	struct stat before, after;
+
+	put_all(store, 0, 5);
+	store_close(store);
+	path = segment_path(dir);
+	CHECK_INT(utimensat(AT_FDCWD, path, old, 0), 0);
+	CHECK_INT(stat(path, &before), 0);
+	sys.pread = pread_without_footer;
+	for (int way = 0; way < 2; way++) {
+		is_footer_unreadable = way == 0;
+		is_all_unreadable = way == 1;
+		CHECK_INT(store_open_with(&params, &sys, &store, NULL), 0);
+		is_footer_unreadable = is_all_unreadable = false;
+		CHECK_U64(count(store, 0, 5), way == 0 ? 5 : 0);
+		store_close(store);
+		CHECK_INT(stat(path, &after), 0);
+		CHECK(after.st_size == before.st_size && after.st_mtim.tv_sec == 1000);
+	}
+	store = open_dir(dir);
+	CHECK_U64(count(store, 0, 5), 5);
+	store_close(store);
+}
+
+static void records_of_a_lost_lock_are_verified_again(void)
+{
+	AUTO_FREE char *dir = new_dir("lost");
+	struct store *store = open_dir(dir);
+
+	put_all(store, 0, 5);
+	store_close(store);
+	store = open_dir(dir);
+	for (uint32_t i = 0; i < 5; i++)
+		CHECK_INT(get(store, i), 0);
+	CHECK(store->segments[0]->is_shared);
+	CHECK_INT(flock(store->segments[0]->fd, LOCK_UN), 0);
+	atomic_store(&store->segments[0]->is_shared, false);
+	flip(dir, store, 2);
+	CHECK_INT(get(store, 2), -EIO);
+	CHECK(store->segments[0]->is_shared); /* it was taken again */
+	CHECK_U64(store->segments[0]->n_unverified, 4);
+	CHECK_INT(get(store, 1), 0);
+	CHECK_U64(store->segments[0]->n_unverified, 3);
+	store_close(store);
+}
+
+static int failing_unlinkat(int dirfd, const char *name, int flags)
+{
+	(void)dirfd;
+	(void)name;
+	(void)flags;
+	errno = EIO;
+	return -1;
+}
+
+static void segment_that_could_not_be_removed_is_free_to_others(void)
+{
+	AUTO_FREE char *dir = new_dir("unremoved");
+	struct store_params params = params_of(dir);
+	struct store_sys sys = store_sys_real;
+	struct store *a, *b;
+	uint32_t n;
+
+	params.limit_bytes = 2 * MIB;
+	n = fill(&params, 0);
+	sys.unlinkat = failing_unlinkat;
+	CHECK_INT(store_open_with(&params, &sys, &a, NULL), 0);
+	store_claimed(a);
+	CHECK_INT(put(a, 1000), -ENOSPC);
+	b = open_params(&params);
+	CHECK_U64(count(b, 0, n), n);
+	for (uint32_t i = 0; i < b->slots_top; i++)
+		CHECK(!b->segments[i] || b->segments[i]->is_shared);
+	store_close(a);
+	a = open_params(&params);
+	store_claimed(a);
+	CHECK_INT(put(a, 1000), -ENOSPC);
+	store_close(a);
+	store_close(b);
+}
+
 static void *put_one(void *store)
 {
 	return (void *)(intptr_t)put(store, 1);
@@ -471,11 +739,22 @@ static const struct check_test tests[] = {
 	{ "everything_is_there_again", everything_is_there_again },
 	{ "others_find_what_is_sealed", others_find_what_is_sealed },
 	{ "what_nobody_wants_makes_room", what_nobody_wants_makes_room },
+	{ "what_others_gave_up_is_closed", what_others_gave_up_is_closed },
+	{ "segments_of_another_filesystem_are_not_kept_open",
+	  segments_of_another_filesystem_are_not_kept_open },
 	{ "what_is_wanted_stays", what_is_wanted_stays },
 	{ "lowered_budget_is_kept", lowered_budget_is_kept },
 	{ "damage_is_found_in_the_background", damage_is_found_in_the_background },
+	{ "drive_that_does_not_answer_costs_no_record",
+	  drive_that_does_not_answer_costs_no_record },
 	{ "records_are_verified_as_often_as_asked", records_are_verified_as_often_as_asked },
 	{ "what_was_off_comes_back", what_was_off_comes_back },
+	{ "full_drive_is_no_reason_for_the_page_cache",
+	  full_drive_is_no_reason_for_the_page_cache },
+	{ "what_cannot_be_read_is_not_written_over", what_cannot_be_read_is_not_written_over },
+	{ "records_of_a_lost_lock_are_verified_again", records_of_a_lost_lock_are_verified_again },
+	{ "segment_that_could_not_be_removed_is_free_to_others",
+	  segment_that_could_not_be_removed_is_free_to_others },
 	{ "cap_can_be_interrupted", cap_can_be_interrupted },
 	{ "directory_of_something_else_is_refused", directory_of_something_else_is_refused },
 	{ "filesystem_has_one_number", filesystem_has_one_number },
