@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Mounts that nobody told an order: jobs of four reader processes are recognised from what they open, a search never gets
 in the way of an order that is told or of an unmount, and bytes are right whatever happens."""
+import multiprocessing
 import os
 
 import mountkit
@@ -11,24 +12,26 @@ from mountkit import good, rng
 N, WORKERS, BATCH = 1600, 4, 8
 
 
-def reader(point, names, data, batches):
+def reader(point, names, data, batches, rounds, in_step):
     """A loader worker; its exit code is the number of files that differ."""
     bad = 0
-    for batch in batches:
-        for i in batch:
+    for turn in range(rounds):
+        for i in batches[turn] if turn < len(batches) else []:
             bad += mountkit.read_file(os.path.join(point, names[i])) != data[names[i]]
+        if turn % 2:
+            in_step.wait(mountkit.DEADLINE)
     os._exit(min(bad, 100))
 
 
 def read_epoch(mount, names, data, sequence):
-    """As a DataLoader does: batch b is read by worker b % WORKERS, all at once."""
+    """As a DataLoader does: batch b is read by worker b % WORKERS, all at once, none more than two batches ahead of another."""
     batches = [sequence[i:i + BATCH] for i in range(0, len(sequence), BATCH)]
-    pids = []
+    in_step, pids = multiprocessing.Barrier(WORKERS), []
     for worker in range(WORKERS):
         pid = os.fork()
         if pid == 0:
             try:
-                reader(mount.mountpoint, names, data, batches[worker::WORKERS])
+                reader(mount.mountpoint, names, data, batches[worker::WORKERS], -(-len(batches) // WORKERS), in_step)
             finally:
                 os._exit(101)
         pids.append(pid)
