@@ -15,6 +15,7 @@ static struct bed {
 	struct mutex mu;
 	struct cond changed;
 	struct job *job;
+	struct metrics *metrics;
 	int quick_rc, full_rc; /* mu, like all below */
 	struct job_answer answer;
 	bool is_blocking, is_blocking_full; /* searches wait until they are cancelled */
@@ -111,6 +112,7 @@ static void set_up(enum job_effort effort, const char *told)
 	cond_init(&bed.changed);
 	bed.quick_rc = bed.full_rc = -ENOENT;
 	bed.answer = (struct job_answer){ .seed = 7, .is_likely = true, .world = 1, .n_ranks = 1 };
+	bed.metrics = p.metrics;
 	CHECK(p.metrics != NULL);
 	CHECK_INT(job_new(&p, &bed.job, &err), 0);
 	CHECK_INT(job_start(bed.job, &err), 0);
@@ -120,6 +122,7 @@ static void tear_down(void)
 {
 	job_stop(bed.job);
 	job_free(bed.job);
+	metrics_free(bed.metrics);
 }
 
 static void open_samples(uint32_t first, uint32_t count)
