@@ -20,7 +20,8 @@ static bool may_look(const struct aim_facts *f)
 
 	if (f->plan == JOB_PLAN_LOST)
 		return f->trail->opens - f->lost_at >= patience;
-	return f->plan == JOB_PLAN_NONE || f->plan == JOB_PLAN_ENDED;
+	/* Who told an order told its end, too; reads that come after it lose the plan. */
+	return f->plan == JOB_PLAN_NONE || (f->plan == JOB_PLAN_ENDED && !f->is_told);
 }
 
 bool aim_is_refuted(const struct aim_facts *f)
