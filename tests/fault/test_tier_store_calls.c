@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every system call of a persistent store fails, one after the other, with every error a drive, a
- * filesystem or a quota may give: while a directory with sealed and unfinished segments is opened,
- * while pieces are put and read, while it is closed. For call n = 1, 2, 3... until the workload
- * does not come to call n any more; once, and from then on for good.
+ * Seven system calls of a persistent store fail, with errors a drive, a filesystem or a quota may
+ * give: while a directory with sealed and unfinished segments is opened, while pieces are put and
+ * read, while it is closed; once, and from then on for good. With EIO and ENOSPC the first 12 calls
+ * and every fourth after them, until the workload comes to no more; with other errors the first 3.
+ * Not here: flock, fstat, reading the directory, and reads by the engine (test_tier_store_faults).
  *
  * The rules: a read gives the right bytes or a miss; opening works or says why in one line; a put
  * returns; a store that was switched off comes back by itself when the fault is over; and whatever
