@@ -50,14 +50,14 @@ static bool fetch_has_room(struct plan *plan, uint32_t pages, uint64_t due, uint
 {
 	uint64_t lead = due - plan_low(plan);
 
-	if (plan->state <= PLAN_CHECKING && plan->used_pages + pages <= room_pages(plan) / 2)
+	if (plan->job->state <= PLAN_CHECKING && plan->used_pages + pages <= room_pages(plan) / 2)
 		return true;
 	/* What cannot be verified must not run dry: it goes on within half of the arena, a little
 	 * ahead of the readers. */
-	if (plan->state <= PLAN_CHECKING)
-		return plan->is_unprovable && lead <= horizon &&
+	if (plan->job->state <= PLAN_CHECKING)
+		return plan->job->is_unprovable && lead <= horizon &&
 		       retain_make_room(plan, pages + room_pages(plan) / 2, due, true);
-	if (plan->state == PLAN_SLOWED && lead > MAX(plan->span, horizon))
+	if (plan->job->state == PLAN_SLOWED && lead > MAX(plan->job->span, horizon))
 		return false;
 	if (lead > horizon)
 		return retain_make_room(
