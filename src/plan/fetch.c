@@ -98,16 +98,14 @@ static bool fetch_store_allows(const struct plan *plan)
  * take: *source is then as far as the store's first. */
 static uint64_t fetch_from_store(const struct plan *plan, uint64_t *source)
 {
-	uint64_t first = fetch_first(plan, SET_STORE);
-	bool is_strict = plan->state <= PLAN_CHECKING;
+	bool is_strict = plan->job->state <= PLAN_CHECKING, is_allowed = fetch_store_allows(plan);
+	uint64_t first = is_strict || is_allowed ? fetch_first(plan, SET_STORE) : NO_POS;
 
 	if (is_strict && first < *source)
 		*source = NO_POS;
-	if (!fetch_store_allows(plan) ||
-	    (!is_strict && first != NO_POS &&
-	     first - plan_low(plan) > fetch_store_horizon(plan)))
+	if (first == NO_POS || !is_allowed)
 		return NO_POS;
-	return first;
+	return is_strict || first - plan_low(plan) <= fetch_store_horizon(plan) ? first : NO_POS;
 }
 
 uint64_t fetch_step(struct plan *plan, uint64_t now_ns)
