@@ -216,6 +216,10 @@ void retain_fetched(struct plan *plan, uint64_t now_ns, const struct plan_event 
 	}
 	room_answered(plan, now_ns, it->pages, ev->status);
 	item_out(plan, ev->sample);
+	if (ev->status == PLAN_HELD_OUT) { /* as if it had not been asked for */
+		plan->issued--;
+		plan->failed--;
+	}
 	if (ev->status == 0) {
 		item_set_state(plan, ev->sample, ARENA);
 		if (it->flags & OPENED)
