@@ -131,6 +131,7 @@ struct cache_read {
 	_Atomic uint32_t n_left;
 	uint32_t n_parts, n_tries, begin_version;
 	bool is_accounted;
+	bool is_control; /* came while its sample was held out */
 };
 /* Never blocks; may call done() before it returns. Looks in: arena -> fetch in flight (joins it) ->
  * store -> source. Any thread. */

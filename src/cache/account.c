@@ -40,7 +40,7 @@ struct reading {
 	uint64_t began_ns, wait_ns; /* first sign of it; time in which a READ was in flight */
 	enum read_class slowest;
 	uint32_t reader;
-	bool has_read, has_failed;
+	bool has_read, has_failed, is_control;
 };
 
 struct record {
@@ -52,11 +52,11 @@ struct record {
 	uint64_t last_ns;         /* of the last open or READ */
 	struct reading now, next; /* next: of an open that was not heard of yet */
 	bool is_counted;          /* one of the opens is, before it was seen */
+	bool is_pushed;           /* its pages were, when it was opened */
 	bool has_use;
 	uint32_t generation; /* of the plan that said so */
 	struct plan_use use;
 	uint64_t busy_ns; /* since when READs have been in flight */
-	bool is_control;  /* a READ of it came while the sample was held out */
 };
 
 struct account_shard {
@@ -190,16 +190,14 @@ static void tell_locked(struct cache *c, struct account_shard *a, const struct r
 	struct cache_read_note *note = is_watched ? told_next_locked(a) : NULL;
 	const struct reading *r = &rec->now;
 
-	if (rec->is_control)
-		control_done(c, rec->entry);
 	if (!note)
 		return;
 	*note = (struct cache_read_note){
 		.sample = rec->entry.v,
 		.reader = r->reader,
 		.read_class = r->has_read ? r->slowest : READ_STAGED,
-		.is_control = rec->is_control && r->has_read && !r->has_failed,
-		.is_kernels = !r->has_read && !bits_get(c->staged_opened, rec->entry.v),
+		.is_control = r->is_control && r->has_read && !r->has_failed,
+		.is_kernels = !r->has_read && !rec->is_pushed,
 		.has_use = rec->has_use,
 		.generation = rec->generation,
 		.use = rec->use,
@@ -231,7 +229,7 @@ static void restart(struct record *rec)
 	rec->n_opens = 0;
 	rec->is_counted = false;
 	rec->has_use = false;
-	rec->is_control = false;
+	rec->is_pushed = false;
 }
 
 static void reading_add(struct reading *r, const struct reading *more)
@@ -240,6 +238,7 @@ static void reading_add(struct reading *r, const struct reading *more)
 	r->slowest = MAX(r->slowest, more->slowest);
 	r->has_read |= more->has_read;
 	r->has_failed |= more->has_failed;
+	r->is_control |= more->is_control;
 	r->wait_ns += more->wait_ns;
 	r->reader = r->reader ? r->reader : more->reader;
 	if (!r->began_ns || (more->began_ns && more->began_ns < r->began_ns))
@@ -362,6 +361,7 @@ void account_open(struct cache *c, struct entry_id entry, uint64_t now_ns)
 	}
 	if (!rec->now.began_ns)
 		rec->now.began_ns = now_ns;
+	rec->is_pushed |= bits_get(c->staged, entry.v);
 	rec->n_opens++; /* or READs were here first: they are this open's */
 	if (rec->n_inflight && rec->n_opens > 1) {
 		reading_add(&rec->now, &rec->next);
@@ -409,7 +409,6 @@ bool account_read_begin(struct cache *c, struct entry_id entry)
 	if (rec) {
 		if (rec->n_inflight++ == 0)
 			rec->busy_ns = now;
-		rec->is_control |= control_is_held_out(c, entry);
 		record_seen_locked(c, a, rec, now);
 	}
 	mutex_unlock(&a->mu);
@@ -442,7 +441,8 @@ void account_read_end(struct cache *c, const struct cache_read *r, int status, u
 				       .slowest = status == 0 ? r->read_class : READ_MISS,
 				       .reader = r->reader,
 				       .has_read = true,
-				       .has_failed = status != 0 });
+				       .has_failed = status != 0,
+				       .is_control = r->is_control });
 	record_seen_locked(c, a, rec, now);
 	mutex_unlock(&a->mu);
 }

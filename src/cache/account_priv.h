@@ -27,8 +27,8 @@ void control_fini(struct cache *c);
 bool control_hold_out(struct cache *c, const struct plan_action *action);
 /* Whether a read of it now is a control read. */
 bool control_is_held_out(struct cache *c, struct entry_id entry);
-/* It was read. */
-void control_done(struct cache *c, struct entry_id entry);
+/* A piece of it was read from the source; with the last one the control read is over. */
+void control_piece_done(struct cache *c, const struct tier_read *read);
 
 /* --- revalidate.c --- */
 /* From here on the file is compared with the source from time to time. */

@@ -55,7 +55,9 @@ bool control_hold_out(struct cache *c, const struct plan_action *action)
 {
 	struct entry_id entry = { action->sample };
 
-	if (!c->held_out || action->position == UINT64_MAX)
+	/* What a reader is at now is adopted for its next use: that use has its STAGE to be caught.
+	 */
+	if (!c->held_out || action->is_adopted || action->position == UINT64_MAX)
 		return false;
 	if (!is_chosen(c, action->sample, action->position >> 32) || !is_wanted(c, entry)) {
 		bits_clear(c->held_out, entry.v);
@@ -72,8 +74,9 @@ bool control_is_held_out(struct cache *c, struct entry_id entry)
 	       bits_get(c->held_out, entry.v);
 }
 
-void control_done(struct cache *c, struct entry_id entry)
+/* Not when the read is accounted for: that is a second later, and the next pass may have begun. */
+void control_piece_done(struct cache *c, const struct tier_read *read)
 {
-	if (c->held_out)
-		bits_clear(c->held_out, entry.v);
+	if (read->is_cold && read->key.piece + 1 >= piece_count(read->expect.size))
+		bits_clear(c->held_out, read->key.entry.v);
 }

@@ -272,6 +272,8 @@ static void fetch_done(struct tier_read *read)
 		result = stale_result(result);
 	if (!f->is_store)
 		result = fetch_learn(f, result);
+	if (result.status == 0)
+		control_piece_done(c, &f->read);
 	obj->is_from_store = f->is_store;
 	if (result.status == 0 && !obj->is_demand)
 		metrics_add(c->p.metrics, METRIC_PREFETCH_BYTES, result.bytes);

@@ -15,6 +15,8 @@
 #include "clairfs/order.h"
 #include "clairfs/tier/store.h"
 
+#include "accounting.h"
+
 /* A list of samples in the making; the announce thread's. */
 struct told_list {
 	uint32_t *sample;
@@ -51,6 +53,8 @@ struct wire {
 	struct store *store;
 	uint64_t store_bytes; /* its budget */
 	struct job *job;
+	struct accounting_params accounting_params;
+	struct accounting *accounting;
 	struct cache_watch watch;
 	struct cache *cache;
 	struct renumber *renumber;

@@ -80,6 +80,7 @@ void metrics_print_prometheus(const struct metrics *m, struct buf_writer *out)
 				   info->kind == METRIC_COUNTER ? "counter" : "gauge", out);
 		print_row(m, (enum metric)i, out);
 	}
+	metrics_print_ranks(m, out);
 	for (i = 0; i < METRIC_HISTS; i++)
 		print_hist(m, (enum metric_hist)i, out);
 }

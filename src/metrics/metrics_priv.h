@@ -9,6 +9,7 @@
 #define CLAIRFS_METRICS_PRIV_H
 
 #include "clairfs/metrics.h"
+#include "clairfs/metrics/stall.h"
 
 #define METRICS_SLOTS 16
 #define HIST_SUB_BITS 4
@@ -24,11 +25,21 @@ struct hist {
 	_Atomic uint64_t buckets[HIST_BUCKETS];
 } CACHE_ALIGNED;
 
+#define METRICS_RANK_ROWS 14
+#define METRICS_NODE_ROWS 4
+struct metrics_ranks {
+	_Atomic uint32_t n;
+	uint32_t number[STALL_RANKS_MAX]; /* below n: set for good */
+	_Atomic uint64_t cells[STALL_RANKS_MAX][METRICS_RANK_ROWS];
+	_Atomic uint64_t node[METRICS_NODE_ROWS];
+};
+
 struct metrics {
 	struct metrics_slot slots[METRICS_SLOTS];
 	_Atomic uint64_t gauges[METRICS_COUNT];
 	struct hist hists[METRIC_HISTS];
 	_Atomic unsigned next_slot;
+	struct metrics_ranks ranks;
 };
 
 /* Names of the histograms, as metric_infos has those of counters and gauges. */
@@ -42,6 +53,9 @@ struct hist_snapshot {
 	uint64_t sum_ns, count;
 	uint64_t buckets[HIST_BUCKETS];
 };
+
+/* ranks.c: part of the Prometheus text. m may be NULL. */
+void metrics_print_ranks(const struct metrics *m, struct buf_writer *out);
 
 void hist_observe(struct hist *h, uint64_t ns);
 /* h may be NULL: an empty histogram. */

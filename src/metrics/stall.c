@@ -313,8 +313,10 @@ static bool is_running(const struct stall *s, const struct stall_rank *r,
 static bool pass_is_over(const struct stall *s, const struct stall_rank *r,
 			 const struct stall_pass *p, uint64_t now_ns)
 {
-	bool is_complete = p->length && p->n_told >= p->length, is_left = false;
+	bool is_complete = p->length && p->n_told >= p->length, is_left;
 
+	/* Nearly all of it, and then nothing: jobs leave out the last batch. */
+	is_left = p->length && 100 * p->n_told >= (100 - STALL_HOLES_PERCENT) * p->length;
 	for (uint32_t i = 0; i < r->n_passes; i++)
 		is_left |= pass_key(r->pass[i]) > pass_key(p);
 	if (!is_complete && !(is_left && now_ns >= p->told_ns + STALL_LATE_NS))

@@ -18,7 +18,7 @@
 #include "clairfs/base/clock.h"
 #include "stall_priv.h"
 
-enum { FIT_STEPS = 24, HOLES_PERCENT = 5, SEEN_TIMES = 8, GAPS_MAX = 4096 };
+enum { FIT_STEPS = 24, SEEN_TIMES = 8, GAPS_MAX = 4096 };
 
 struct judge {
 	struct stall *s;
@@ -59,7 +59,7 @@ static enum stall_why judge_shape(struct judge *j)
 		return STALL_NO_MEMORY;
 	if (p->n_told == 0)
 		return STALL_NOTHING_READ;
-	if ((length - p->n_told) * 100 > length * HOLES_PERCENT)
+	if ((length - p->n_told) * 100 > length * STALL_HOLES_PERCENT)
 		return STALL_HOLES;
 	j->prefetch = j->s->job.prefetch ? j->s->job.prefetch : 2;
 	j->batch = j->s->job.batch;

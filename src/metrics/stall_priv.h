@@ -10,7 +10,8 @@
 #define STALL_READERS_MAX 1024u /* threads told apart in a pass */
 #define STALL_RUNS 8u           /* iterators of the job's loaders whose steps are kept */
 #define STALL_STEPS_MAX (1u << 20)
-#define STALL_GROUP_MIN 16u /* control reads of a group of classes */
+#define STALL_GROUP_MIN 16u    /* control reads of a group of classes */
+#define STALL_HOLES_PERCENT 5u /* of a pass; with more of them it is not judged */
 #define STALL_NO_COMPUTE UINT64_MAX
 
 /* Units that fit 32 bits: 2^14 ns is enough for 19 hours, 2^8 ns for 18 minutes. */

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "clairfs/metrics.h"
+#include "clairfs/metrics/ranks.h"
 
 #define THREADS 24 /* more than there are slots: two threads share one */
 #define ROUNDS 20000
@@ -293,12 +294,52 @@ static char *print_text(struct metrics *m)
 	return (char *)out.data;
 }
 
+/* Names are counted by scrape_text, which also fails at a row without its HELP and TYPE. */
+static void ranks_are_shown_once_they_are_set(void)
+{
+	struct stall_numbers numbers = { .rank = 3, .lower_ns = 12400000000, .unjudged = 2 };
+	struct stall_node node = { .control_reads = 7, .control_cost_ns = 70000000 };
+	struct metrics *m = metrics_new();
+	struct scrape s = { .family = "" };
+	AUTO_FREE char *text = print_text(m), *more = NULL;
+	json_t *json = json_object();
+
+	CHECK(!strstr(text, "clairfs_gpu_wait_removed"));
+	CHECK_CONTAINS(text, "\nclairfs_control_reads_total 0\n");
+	metrics_rank_set(m, &numbers);
+	numbers.rank = 9;
+	metrics_rank_set(m, &numbers);
+	numbers.lower_ns = 15000000000;
+	metrics_rank_set(m, &numbers);
+	metrics_node_set(m, &node);
+	metrics_rank_set(NULL, &numbers);
+	metrics_node_set(NULL, &node);
+	more = print_text(m);
+	scrape_text(more, &s);
+	CHECK_CONTAINS(more, "# TYPE clairfs_gpu_wait_removed_seconds_total counter\n"
+			     "clairfs_gpu_wait_removed_seconds_total{rank=\"3\"} 12.400000000\n"
+			     "clairfs_gpu_wait_removed_seconds_total{rank=\"9\"} 15.000000000\n");
+	CHECK_CONTAINS(more, "_estimate_seconds_total{rank=\"3\",source=\"replay\"} 0.000000000\n");
+	CHECK_CONTAINS(more, "_estimate_seconds_total{rank=\"9\",source=\"hook\"} 0.000000000\n");
+	CHECK_CONTAINS(more, "clairfs_gpu_wait_passes_total{rank=\"3\",result=\"unjudged\"} 2\n");
+	CHECK_CONTAINS(more, "\nclairfs_control_reads_total 7\n");
+	CHECK_CONTAINS(more, "\nclairfs_control_read_seconds_total 0.070000000\n");
+	CHECK_INT(metrics_rank_to_json(&numbers, json), 0);
+	CHECK(json_real_value(json_object_get(json, "removed_lower_seconds")) == 15);
+	CHECK_INT(json_integer_value(json_object_get(json, "passes_unjudged")), 2);
+	CHECK_INT(metrics_node_to_json(&node, json), 0);
+	CHECK(json_real_value(json_object_get(json, "cost_seconds")) == 0.07);
+	json_decref(json);
+	metrics_free(m);
+}
+
 static void prometheus_text_follows_the_format(void)
 {
 	struct metrics *m = metrics_new();
 	struct scrape s = { .family = "" };
 	AUTO_FREE char *text = NULL;
-	unsigned families = METRIC_HISTS;
+	const unsigned n_node = 4; /* rows of stall accounting without a rank */
+	unsigned families = METRIC_HISTS + n_node;
 
 	metrics_add(m, METRIC_READS_MISS, 7);
 	metrics_gauge_set(m, METRIC_EPOCH, 3);
@@ -311,7 +352,7 @@ static void prometheus_text_follows_the_format(void)
 	for (unsigned i = 0; i < METRICS_COUNT; i++)
 		families += i == 0 || strcmp(metric_infos[i].name, metric_infos[i - 1].name) != 0;
 	CHECK_INT(s.n_families, families);
-	CHECK_INT(s.n_rows, METRICS_COUNT + METRIC_HISTS * 30);
+	CHECK_INT(s.n_rows, METRICS_COUNT + n_node + METRIC_HISTS * 30);
 	CHECK_CONTAINS(text, "\nclairfs_reads_total{class=\"miss\"} 7\n");
 	CHECK_CONTAINS(text, "\nclairfs_epoch 3\n");
 	CHECK_CONTAINS(text, "\nclairfs_lead -1\n");
@@ -370,6 +411,7 @@ static const struct check_test tests[] = {
 	{ "no_object_counts_nothing", no_object_counts_nothing },
 	{ "quantiles_are_within_a_sixteenth", quantiles_are_within_a_sixteenth },
 	{ "extreme_observations_are_kept", extreme_observations_are_kept },
+	{ "ranks_are_shown_once_they_are_set", ranks_are_shown_once_they_are_set },
 	{ "prometheus_text_follows_the_format", prometheus_text_follows_the_format },
 	{ "json_has_every_metric", json_has_every_metric },
 };

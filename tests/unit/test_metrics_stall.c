@@ -341,28 +341,42 @@ static void pass_is_over_when_complete_or_left(void)
 	numbers(s, &got, &node);
 	CHECK_U64(got.judged, 1);
 	CHECK_INT(node.why, STALL_JUDGED);
-	for (uint64_t i = 0; i < 69; i++) { /* not complete: not before a later one has begun */
+	for (uint64_t i = 0; i < 60; i++) { /* not complete: not before a later one has begun */
 		read = staged(1, i, 1000 + i);
 		read.read_class = READ_MISS;
 		read.length = 70;
 		tell(s, &read);
 	}
-	stall_judge(s, 1068 + 2 * STALL_LATE_NS, false);
+	stall_judge(s, 1059 + 2 * STALL_LATE_NS, false);
 	numbers(s, &got, &node);
 	CHECK_U64(got.judged, 1);
 	read = staged(2, 0, 2000);
+	read.length = 70;
+	read.read_class = READ_MISS;
 	tell(s, &read);
-	stall_judge(s, 1067 + STALL_LATE_NS, false);
+	stall_judge(s, 1058 + STALL_LATE_NS, false);
 	numbers(s, &got, &node);
 	CHECK_U64(got.judged, 1);
-	stall_judge(s, 1068 + STALL_LATE_NS, false);
+	stall_judge(s, 1059 + STALL_LATE_NS, false);
 	numbers(s, &got, &node);
 	CHECK_U64(got.judged, 2);
-	CHECK_U64(got.reads, 139);
+	CHECK_U64(got.reads, 130);
 	read = staged(1, 69, 3000); /* too late */
 	tell(s, &read);
 	numbers(s, &got, &node);
 	CHECK_U64(node.unplaced_reads, 1);
+	for (uint64_t i = 0; i < 67; i++) { /* nearly complete: when nothing comes any more */
+		read = staged(2, i, 5000 + i);
+		read.read_class = READ_MISS;
+		read.length = 70;
+		tell(s, &read);
+	}
+	stall_judge(s, 5065 + STALL_LATE_NS, false);
+	numbers(s, &got, &node);
+	CHECK_U64(got.judged, 2);
+	stall_judge(s, 5066 + STALL_LATE_NS, false);
+	numbers(s, &got, &node);
+	CHECK_U64(got.judged, 3);
 	stall_free(s);
 }
 

@@ -94,8 +94,9 @@ int stall_read(struct stall *s, const struct stall_read *read) MUST_USE;
 struct clairfs_step_record;
 bool stall_step(struct stall *s, const struct clairfs_step_record *step);
 
-/* Judges every pass that is over: all its reads were told, or a later pass has begun and nothing of
- * it came for STALL_LATE_NS; all of them when is_final. Takes 0.1 us per read of a pass. */
+/* Judges every pass that is over: all its reads were told; or nearly all were, or a later pass has
+ * begun, and nothing of it came for STALL_LATE_NS; all of them when is_final. Takes 0.1 us per read
+ * of a pass. */
 #define STALL_LATE_NS 10000000000ull
 void stall_judge(struct stall *s, uint64_t now_ns, bool is_final);
 
