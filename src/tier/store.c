@@ -54,6 +54,7 @@ static void store_init(struct store *s)
 	if (getrandom(&key, sizeof(key), 0) != (ssize_t)sizeof(key))
 		key = clock_now(clock_monotonic()) * 0x9e3779b97f4a7c15ull;
 	store_index_init(&s->index, key);
+	mutex_init(&s->space_mu);
 	mutex_init(&s->mu);
 	cond_init(&s->turned);
 	mutex_init(&s->care_mu);
@@ -72,6 +73,7 @@ static void store_tear_down(struct store *s)
 	free(s->foreign_met);
 	cond_fini(&s->turned);
 	mutex_fini(&s->mu);
+	mutex_fini(&s->space_mu);
 	cond_fini(&s->care_cv);
 	mutex_fini(&s->care_mu);
 	free(s);

@@ -36,9 +36,9 @@ static bool can_write(struct store *s)
 	uint64_t bytes;
 	int rc;
 
-	store_dir_lock(&s->dir);
+	store_space_lock(s);
 	rc = store_space(s, store_record_blocks(PIECE_BYTES), &bytes);
-	store_dir_unlock(&s->dir);
+	store_space_unlock(s);
 	if (rc == -ENOSPC) /* the budget: a put finds that out for itself */
 		rc = 0;
 	return rc == 0 && store_dir_try(&s->dir) == 0;

@@ -4,7 +4,8 @@
  * background thread). Tests use the index, the format and the system calls.
  *
  * Locks: store->mu and reader.mu are leaves, as are those of the index's shards; none is held over
- * I/O. A segment's lock_mu is outside the shards', and held over flock() and unlink() only. */
+ * I/O. space_mu is outside of all others and held over I/O. A segment's lock_mu is outside the
+ * shards', and held over flock() and unlink() only. */
 #ifndef CLAIRFS_TIER_STORE_PRIV_H
 #define CLAIRFS_TIER_STORE_PRIV_H
 
@@ -58,7 +59,7 @@ int store_file_make_named(const struct store_dir *dir, int flags);
 /* Opens a segment that is there, for reading, with the checks of FORMAT.md. */
 int store_dir_open_segment(const struct store_dir *dir, uint64_t id, int access) MUST_USE;
 /* Only one daemon reserves space at a time; without it, when another one sleeps on it, after a
- * while: the budget may then be passed by a segment. */
+ * while: the budget may then be passed by a segment. Threads of this one need a mutex besides. */
 void store_dir_lock(const struct store_dir *dir);
 void store_dir_unlock(const struct store_dir *dir);
 /* Calls each() with the number of every segment, until that is not 0. */
@@ -114,6 +115,8 @@ struct store {
 	struct metrics *metrics;
 	struct store_segment *segments[STORE_SEGMENTS_MAX]; /* mu to change */
 	uint32_t slots_top; /* mu; slots from here on were never used */
+
+	struct mutex space_mu; /* with the directory's lock: one thread makes room */
 
 	struct mutex mu;
 	struct cond turned;         /* mu */
@@ -203,6 +206,9 @@ int store_load(struct store *s) MUST_USE;
 void store_retire_removed(struct store *s);
 
 /* --- space --- */
+/* Room is made and reserved by one at a time: a thread of this daemon, one of all daemons. */
+void store_space_lock(struct store *s) ACQUIRE(s->space_mu);
+void store_space_unlock(struct store *s) RELEASE(s->space_mu);
 /* Bytes that a new segment for a record of n blocks may have: 0 and *ret; -ENOSPC: the budget is
  * used up; -EAGAIN: the filesystem is; errno. Gives up segments that nobody wants. */
 int store_space(struct store *s, uint32_t n_blocks, uint64_t *ret) MUST_USE;

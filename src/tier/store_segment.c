@@ -458,9 +458,9 @@ static int make_segment(struct store *s, uint32_t n, struct store_segment **ret)
 {
 	int rc;
 
-	store_dir_lock(&s->dir);
+	store_space_lock(s);
 	rc = make_locked_out(s, n, ret);
-	store_dir_unlock(&s->dir);
+	store_space_unlock(s);
 	return rc;
 }
 

@@ -6,8 +6,8 @@
  * The budget counts the files of all daemons in the directory as they lie on the drive, whoever
  * wrote them. Only whole segments are given up, because a hole per record costs as much as half a
  * write: those of which neither this mount nor another living one wants anything (they hold a
- * shared lock), least recently used first. A budget that was lowered is kept even if that costs
- * wanted ones.
+ * shared lock), those sealed longest ago first. A budget that was lowered is kept even if that
+ * costs wanted ones.
  *
  * Runs on whoever makes a segment, with the directory's lock, and once when the dataset was looked
  * through. Must never give up a segment that is being written, nor touch one of another version.
@@ -24,23 +24,30 @@
 #define SEGMENT_MAX ((uint64_t)STORE_SEGMENT_BLOCKS * STORE_BLOCK)
 #define SEGMENT_LEAST (64ull << 10)
 
+struct candidate {
+	uint64_t id, bytes;
+	struct timespec mtime;
+};
+
 struct survey {
 	struct store *s;
 	bool want_any; /* wanted ones are candidates, too */
 	uint64_t bytes;
-	uint64_t oldest_id;
-	struct timespec oldest;
-	bool has_oldest;
-	const uint64_t *tried; /* candidates that somebody holds */
-	uint32_t n_tried;
+	bool is_sum_only;
+	struct candidate *candidates;
+	uint32_t n, room;
 };
 
-static bool was_tried(const struct survey *v, uint64_t id)
+void store_space_lock(struct store *s)
 {
-	for (uint32_t i = 0; i < v->n_tried; i++)
-		if (v->tried[i] == id)
-			return true;
-	return false;
+	mutex_lock(&s->space_mu);
+	store_dir_lock(&s->dir);
+}
+
+void store_space_unlock(struct store *s)
+{
+	store_dir_unlock(&s->dir);
+	mutex_unlock(&s->space_mu);
 }
 
 /* What we know of it forbids giving it up. */
@@ -57,26 +64,45 @@ static bool is_needed(const struct survey *v, uint64_t id)
 	return is;
 }
 
+static int add_candidate(struct survey *v, const struct candidate *candidate)
+{
+	if (v->n == v->room) {
+		uint32_t room = v->room ? v->room * 2 : 64;
+		struct candidate *more = realloc(v->candidates, room * sizeof(*more));
+
+		if (!more)
+			return -ENOMEM;
+		v->candidates = more;
+		v->room = room;
+	}
+	v->candidates[v->n++] = *candidate;
+	return 0;
+}
+
+static int compare_age(const void *a, const void *b)
+{
+	const struct candidate *x = a, *y = b;
+
+	if (x->mtime.tv_sec != y->mtime.tv_sec)
+		return x->mtime.tv_sec < y->mtime.tv_sec ? -1 : 1;
+	return (x->mtime.tv_nsec > y->mtime.tv_nsec) - (x->mtime.tv_nsec < y->mtime.tv_nsec);
+}
+
 static int survey_one(void *ctx, uint64_t id)
 {
 	struct survey *v = ctx;
 	char name[STORE_NAME_SIZE];
+	struct candidate found;
 	struct stat st;
 
 	store_segment_name(id, name);
 	if (fstatat(v->s->dir.fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode))
 		return 0;
 	/* A sparse file counts as what it may grow to. */
-	v->bytes += MAX((uint64_t)st.st_size, (uint64_t)st.st_blocks * 512);
-	if (was_tried(v, id) || is_needed(v, id) ||
-	    (v->has_oldest &&
-	     (st.st_mtim.tv_sec > v->oldest.tv_sec ||
-	      (st.st_mtim.tv_sec == v->oldest.tv_sec && st.st_mtim.tv_nsec >= v->oldest.tv_nsec))))
-		return 0;
-	v->oldest = st.st_mtim;
-	v->oldest_id = id;
-	v->has_oldest = true;
-	return 0;
+	found = (struct candidate){ id, MAX((uint64_t)st.st_size, (uint64_t)st.st_blocks * 512),
+				    st.st_mtim };
+	v->bytes += found.bytes;
+	return v->is_sum_only || is_needed(v, id) ? 0 : add_candidate(v, &found);
 }
 
 /* Whether the file is a segment of this version; what is of another one is left to people. */
@@ -127,26 +153,17 @@ static bool give_up(struct store *s, uint64_t id, bool want_any)
 static int make_room(struct store *s, uint64_t bytes, bool may_give_up, bool want_any,
 		     uint64_t *ret_used)
 {
-	uint64_t tried[64];
-	struct survey v;
-	uint32_t n_tried = 0;
+	struct survey v = { .s = s, .want_any = want_any, .is_sum_only = !may_give_up };
+	int rc = store_dir_each(&s->dir, survey_one, &v);
 
-	for (;;) {
-		int rc;
-
-		v = (struct survey){
-			.s = s, .want_any = want_any, .tried = tried, .n_tried = n_tried
-		};
-		rc = store_dir_each(&s->dir, survey_one, &v);
-		if (rc < 0)
-			return rc;
-		*ret_used = v.bytes;
-		if (v.bytes + bytes <= s->p.limit_bytes || !may_give_up || !v.has_oldest ||
-		    n_tried == ARRAY_LEN(tried))
-			return 0;
-		if (!give_up(s, v.oldest_id, want_any))
-			tried[n_tried++] = v.oldest_id;
-	}
+	if (rc == 0 && v.n && v.bytes + bytes > s->p.limit_bytes)
+		qsort(v.candidates, v.n, sizeof(*v.candidates), compare_age);
+	for (uint32_t i = 0; rc == 0 && i < v.n && v.bytes + bytes > s->p.limit_bytes; i++)
+		if (give_up(s, v.candidates[i].id, want_any))
+			v.bytes -= v.candidates[i].bytes;
+	free(v.candidates);
+	*ret_used = v.bytes;
+	return rc;
 }
 
 /* Segments of ours; one that is not sealed counts with all it has reserved. */
@@ -181,7 +198,7 @@ static bool has_leftover(struct store *s)
 
 uint64_t store_default_limit(struct store *s)
 {
-	struct survey v = { .s = s };
+	struct survey v = { .s = s, .is_sum_only = true };
 	struct statvfs st;
 
 	if (s->dir.is_persistent && store_dir_each(&s->dir, survey_one, &v) < 0)
@@ -251,8 +268,8 @@ void store_shrink(struct store *s)
 
 	if (!s->dir.is_persistent)
 		return;
-	store_dir_lock(&s->dir);
+	store_space_lock(s);
 	if (make_room(s, 0, true, false, &used) == 0 && used > s->p.limit_bytes)
 		(void)make_room(s, 0, true, true, &used);
-	store_dir_unlock(&s->dir);
+	store_space_unlock(s);
 }

@@ -57,7 +57,8 @@ void store_close(struct store *store);
  *
  * Writes a piece; blocks, also for the cap. Any thread, several at once. 0; -EEXIST when it is kept
  * already; -EINVAL when length is not piece_length() of the identity; -ENOSPC when the budget is
- * used up and no segment may be given up: no later put will do better; -EAGAIN when the store is
+ * used up and no segment may be given up: this mount does not try again, even if
+ * others make room; -EAGAIN when the store is
  * switched off or its filesystem or quota full, which is tried again later; -EIO etc. of the write
  * that switched it off, logged and counted once; -ECANCELED after store_stop(); -ENOMEM. What is
  * kept is never harmed. Memory that is aligned to 4096 is written from without a copy. entry of the
@@ -68,8 +69,8 @@ int store_put(struct store *store, struct piece_key key, const struct file_ident
  * wanted by this mount. Any thread. */
 bool store_has(struct store *store, struct piece_key key, const struct file_identity *identity);
 /* The dataset was looked through with store_has(): from now on segments of which nothing is wanted
- * by this or another living daemon may be given up, least recently used first, to stay within the
- * budget. Until then nothing is. */
+ * by this or another living daemon may be given up, those sealed longest ago first, to stay within
+ * the budget. Until then nothing is. */
 void store_claimed(struct store *store);
 /* Forgets the pieces of a version of a file. Any thread. */
 void store_forget(struct store *store, const struct file_identity *identity, uint32_t n_pieces);
