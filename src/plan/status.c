@@ -99,6 +99,7 @@ void plan_get_status(const struct plan *plan, struct plan_status *ret)
 						   : UINT64_MAX,
 		.lost = plan->lost,
 		.lost_reads = plan->state == PLAN_LOST ? plan->opened - plan->lost_opened : 0,
+		.is_pinning_over = plan->is_pinning_over,
 	};
 }
 

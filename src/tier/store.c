@@ -102,7 +102,9 @@ int store_open_with(const struct store_params *params, const struct store_sys *s
 		store_tear_down(s);
 		return rc;
 	}
-	rc = store_load(s);
+	mutex_lock(&s->space_mu);
+	rc = store_load(s, true);
+	mutex_unlock(&s->space_mu);
 	if (rc < 0)
 		log_warn("store: not everything in %s could be read: %s", s->p.dir, strerror(-rc));
 	rc = store_care_start(s, err);
@@ -127,6 +129,7 @@ void store_close(struct store *store)
 	store_stop(store);
 	store_care_stop(store);
 	store_close_open(store);
+	store_touch_wanted(store);
 	store_reader_fini(&store->reader);
 	store_tear_down(store);
 }
@@ -229,30 +232,18 @@ bool store_has(struct store *store, struct piece_key key, const struct file_iden
 
 	if (!store_index_find(&store->index, &tag, store->segments, &found))
 		return false;
-	store_segment_want(store, &tag, &found);
+	store_segment_want(store, &tag, &found, piece_length(identity->size, key.piece));
 	store_segment_put(store, found.segment);
 	return !atomic_load_explicit(&store->is_read_off, memory_order_relaxed);
 }
 
 void store_claimed(struct store *s)
 {
-	uint32_t n = 1;
-
-	for (uint32_t i = 0; i < n; i++) {
-		struct store_segment *segment;
-
-		mutex_lock(&s->mu);
-		s->is_claimed = true;
-		n = s->slots_top;
-		segment = s->segments[i];
-		if (segment && !store_segment_try_get(segment))
-			segment = NULL;
-		mutex_unlock(&s->mu);
-		if (!segment)
-			continue;
-		store_segment_unshare(segment);
-		store_segment_put(s, segment);
-	}
+	mutex_lock(&s->mu);
+	s->is_claimed = true;
+	mutex_unlock(&s->mu);
+	store_unshare_all(s);
+	store_touch_wanted(s);
 	store_shrink(s);
 }
 
@@ -292,6 +283,12 @@ bool store_is_full(const struct store *store)
 	return atomic_load_explicit(&store->is_full, memory_order_relaxed);
 }
 
+bool store_takes_more(const struct store *store)
+{
+	return !store_is_full(store) && !atomic_load(&store->write_status) &&
+	       !atomic_load(&store->is_read_off);
+}
+
 uint64_t store_bytes(const struct store *store)
 {
 	return atomic_load_explicit(&store->bytes, memory_order_relaxed);
@@ -312,7 +309,7 @@ static const char *why_of(const struct store *s)
 		return "its filesystem or quota is full; tried again now and then";
 	if (status)
 		return "a write to its drive failed; tried again now and then";
-	return store_is_full(s) ? "the budget is used up" : "";
+	return store_is_full(s) ? "the budget is used up; tried again now and then" : "";
 }
 
 void store_get_status(struct store *store, struct store_status *ret)

@@ -313,7 +313,8 @@ int store_dir_make(const struct store_dir *dir, uint64_t id)
 
 int store_dir_open_segment(const struct store_dir *dir, uint64_t id, int access)
 {
-	int flags = access | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK;
+	/* The time of access tells when somebody wanted it last (store_touch_wanted). */
+	int flags = access | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOATIME;
 	char name[STORE_NAME_SIZE];
 	AUTO_FD int fd = -1;
 	struct stat st;
@@ -328,7 +329,7 @@ int store_dir_open_segment(const struct store_dir *dir, uint64_t id, int access)
 	    (st.st_mode & 077))
 		return -EPERM;
 	/* O_NONBLOCK was for what is no regular file; a ring would not wait for such reads. */
-	if (fcntl(fd, F_SETFL, dir->is_direct ? O_DIRECT : 0) < 0)
+	if (fcntl(fd, F_SETFL, O_NOATIME | (dir->is_direct ? O_DIRECT : 0)) < 0)
 		return -errno;
 	return take_fd(&fd);
 }

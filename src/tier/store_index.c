@@ -174,6 +174,41 @@ bool store_index_mark(struct store_index *index, const struct store_tag *tag, ui
 	return is_new;
 }
 
+bool store_index_unmark(struct store_index *index, const struct store_tag *tag, uint32_t place,
+			uint32_t flag)
+{
+	struct store_shard *shard = shard_of(index, tag);
+	struct store_slot *slot;
+	bool is_set;
+
+	mutex_lock(&shard->mu);
+	slot = find_locked(shard, tag);
+	is_set = slot && slot->place == place && (slot->low & flag);
+	if (is_set)
+		slot->low &= ~flag;
+	mutex_unlock(&shard->mu);
+	return is_set;
+}
+
+bool store_index_move(struct store_index *index, const struct store_tag *tag, uint32_t place,
+		      struct store_found *ret)
+{
+	struct store_shard *shard = shard_of(index, tag);
+	struct store_slot *slot;
+	bool is_there;
+
+	mutex_lock(&shard->mu);
+	slot = find_locked(shard, tag);
+	is_there = slot && slot->place == ret->place;
+	if (is_there) {
+		ret->flags = slot->low & STORE_FLAGS;
+		slot->low &= ~(uint32_t)STORE_VERIFIED;
+		slot->place = place;
+	}
+	mutex_unlock(&shard->mu);
+	return is_there;
+}
+
 /* Empties a slot; later ones of the run that would no longer be found move up. */
 static void close_gap_locked(struct store_shard *shard, uint32_t gap) REQUIRES(shard->mu)
 {

@@ -233,7 +233,7 @@ static int read_find(struct store *store, struct tier_read *read)
 	if (atomic_load_explicit(&store->is_read_off, memory_order_relaxed) ||
 	    !store_index_find(&store->index, &tag, store->segments, &found))
 		return -ENOENT;
-	store_segment_want(store, &tag, &found);
+	store_segment_want(store, &tag, &found, read->length);
 	read->tier_priv = found.segment;
 	read->place = found.place;
 	/* What was verified without the lock, or before it was lost, is not any more. */
