@@ -120,6 +120,8 @@ struct plan_status {
 	bool is_pinning_over; /* the store was full or failed; nothing is pinned until PIN_ROOM */
 };
 
+#define PLAN_JOBS 8 /* jobs of one plan, at most */
+
 struct plan;
 /* -EINVAL, -ENOMEM. */
 int plan_new(const struct plan_params *params, struct plan **ret) MUST_USE;
