@@ -74,6 +74,10 @@ int store_index_add(struct store_index *index, const struct store_tag *tag, uint
 /* Sets a flag of the record at this place; whether it was not set. */
 bool store_index_mark(struct store_index *index, const struct store_tag *tag, uint32_t place,
 		      uint32_t flag);
+/* The same, but only while *round is still `expected`: whoever changes it does so before he calls
+ * store_index_doubt(). */
+bool store_index_verify(struct store_index *index, const struct store_tag *tag, uint32_t place,
+			const _Atomic uint32_t *round, uint32_t expected);
 /* Takes the flag away again; whether it was set. */
 bool store_index_unmark(struct store_index *index, const struct store_tag *tag, uint32_t place,
 			uint32_t flag);

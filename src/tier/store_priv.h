@@ -133,7 +133,7 @@ struct store {
 	_Atomic bool is_read_off;
 	_Atomic uint32_t n_read_errors; /* in a row */
 	_Atomic uint64_t bytes;         /* of all segments in the table */
-	_Atomic uint32_t n_shared;      /* times that records lost their being verified */
+	_Atomic uint32_t n_shared;      /* times that a lock was taken (again) */
 
 	/* space_mu: numbers of segments that are passed over, sorted, and those met in this round:
 	 * of other filesystems, and those that were let go. */
@@ -160,6 +160,9 @@ struct store_segment *store_segment_by_id(struct store *s, uint64_t id);
 /* Enters a record that was written or found. -EEXIST, -ENOMEM. */
 int store_segment_keep(struct store *s, struct store_segment *segment,
 		       const struct store_entry *what, uint32_t flags) MUST_USE;
+/* A read that began in this round of n_shared has found the record right. */
+void store_segment_verified(struct store *s, struct store_segment *segment,
+			    const struct store_tag *tag, uint32_t place, uint32_t round);
 /* The index has lost the record that was found so. */
 void store_segment_lost(struct store_segment *segment, const struct store_found *found,
 			uint32_t length);

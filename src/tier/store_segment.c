@@ -152,6 +152,15 @@ int store_segment_keep(struct store *s, struct store_segment *segment,
 	return rc;
 }
 
+void store_segment_verified(struct store *s, struct store_segment *segment,
+			    const struct store_tag *tag, uint32_t place, uint32_t round)
+{
+	/* Counted first: who sees that none is verified has nothing to doubt. */
+	atomic_fetch_sub(&segment->n_unverified, 1);
+	if (!store_index_verify(&s->index, tag, place, &s->n_shared, round))
+		atomic_fetch_add(&segment->n_unverified, 1);
+}
+
 void store_segment_lost(struct store_segment *segment, const struct store_found *found,
 			uint32_t length)
 {
@@ -224,13 +233,13 @@ static void share_locked(struct store *s, struct store_segment *segment) REQUIRE
 	/* Refused: somebody is giving it up this moment, and what we have open goes on. */
 	if (!store_segment_is_loose(s, segment) || flock(segment->fd, LOCK_SH | LOCK_NB) < 0)
 		return;
+	/* A reader that has found a record before the doubt sees one of the two, and what reads
+	 * have found right that began before this says nothing. */
+	atomic_fetch_add(&s->n_shared, 1);
 	n = atomic_load(&segment->n_unverified) < atomic_load(&segment->n_records)
 		    ? store_index_doubt(&s->index, segment->slot)
 		    : 0;
 	atomic_fetch_add(&segment->n_unverified, n);
-	/* A reader that has found a record before this sees one of the two. */
-	if (n)
-		atomic_fetch_add(&s->n_shared, 1);
 	atomic_store(&segment->is_shared, true);
 }
 

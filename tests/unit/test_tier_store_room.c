@@ -204,6 +204,45 @@ static void what_was_written_again_is_what_counts(void)
 	}
 }
 
+/* A read that was under way when the lock was lost and taken again has seen what was there before:
+ * it waits for a buffer here, which files of this length need (one page for the seal alone). */
+static void reads_under_way_vouch_for_nothing_that_came_after(void)
+{
+	const char *dir = kit_dir("vouch");
+	struct store_params params = params_of(dir);
+	struct file_identity id[2] = { kit_identity((struct kit_file){ 0, 7 }),
+				       kit_identity((struct kit_file){ 0, 23 }) };
+	struct waited_read *early, *late;
+	struct store *store;
+	struct store_segment *segment;
+
+	params.max_inflight = 1;
+	store = kit_open(&params);
+	put_files(store, 0, 7, 1);
+	put_files(store, 0, 23, 1);
+	store_close(store);
+	store = kit_open(&params);
+	CHECK(has(store, 0, 7) && has(store, 0, 23));
+	segment = store->segments[0];
+	early = waited_read_new((struct entry_id){ 7 }, 0, NULL, &id[0]);
+	late = waited_read_new((struct entry_id){ 23 }, 0, NULL, &id[1]);
+	store->reader.n_buffers = 1; /* somebody has the only one */
+	tier_read(store_tier(store), &early->read);
+	atomic_store(&segment->is_shared, false);
+	store_segment_share(store, segment);
+	CHECK(segment->is_shared);
+	store->reader.n_buffers = 0;
+	CHECK_INT(waited_read_run(store_tier(store), late), 0);
+	CHECK_INT(waited_read_wait(early), 0);
+	CHECK_U64(segment->n_unverified, 1);
+	CHECK_INT(waited_read_run(store_tier(store), late), 0);
+	CHECK_INT(waited_read_run(store_tier(store), early), 0);
+	CHECK_U64(segment->n_unverified, 0);
+	waited_read_free(early);
+	waited_read_free(late);
+	store_close(store);
+}
+
 /* A segment of copies that two daemons hold for the little that only it has. */
 static void held_copies_are_let_go(void)
 {
@@ -357,6 +396,8 @@ static const struct check_test tests[] = {
 	{ "copies_make_room", copies_make_room },
 	{ "daemons_agree_which_copy_they_use", daemons_agree_which_copy_they_use },
 	{ "what_was_written_again_is_what_counts", what_was_written_again_is_what_counts },
+	{ "reads_under_way_vouch_for_nothing_that_came_after",
+	  reads_under_way_vouch_for_nothing_that_came_after },
 	{ "held_copies_are_let_go", held_copies_are_let_go },
 	{ "what_is_wanted_little_makes_room", what_is_wanted_little_makes_room },
 	{ "what_others_have_sealed_is_found_when_a_segment_is_made",
