@@ -79,6 +79,16 @@ static void store_tear_down(struct store *s)
 	free(s);
 }
 
+static void begin_without_writing(struct store *s)
+{
+	int status = s->dir.status;
+
+	log_warn("store directory %s: nothing is written to it for now: %s", s->p.dir,
+		 strerror(-status));
+	metrics_add(s->metrics, METRIC_STORE_OFF_TIMES, 1);
+	atomic_store(&s->write_status, status == -ENOSPC || status == -EDQUOT ? -EAGAIN : status);
+}
+
 int store_open_with(const struct store_params *params, const struct store_sys *sys,
 		    struct store **ret, struct err *err)
 {
@@ -107,6 +117,8 @@ int store_open_with(const struct store_params *params, const struct store_sys *s
 	mutex_unlock(&s->space_mu);
 	if (rc < 0)
 		log_warn("store: not everything in %s could be read: %s", s->p.dir, strerror(-rc));
+	if (s->dir.status)
+		begin_without_writing(s);
 	rc = store_care_start(s, err);
 	if (rc < 0) {
 		store_reader_fini(&s->reader);
@@ -307,6 +319,8 @@ static const char *why_of(const struct store *s)
 		return "reads of its drive failed; tried again now and then";
 	if (status == -EAGAIN)
 		return "its filesystem or quota is full; tried again now and then";
+	if (status == -EROFS || status == -EACCES)
+		return "its drive lets nothing be written; tried again now and then";
 	if (status)
 		return "a write to its drive failed; tried again now and then";
 	return store_is_full(s) ? "the budget is used up; tried again now and then" : "";

@@ -34,14 +34,20 @@ struct care {
 static bool can_write(struct store *s)
 {
 	uint64_t bytes;
-	int rc;
+	bool is_well;
+	int rc = 0;
 
-	store_space_lock(s);
-	rc = store_space(s, store_record_blocks(PIECE_BYTES), &bytes);
-	store_space_unlock(s);
+	mutex_lock(&s->space_mu);
+	is_well = store_dir_again(&s->dir) == 0;
+	if (is_well) {
+		store_dir_lock(&s->dir);
+		rc = store_space(s, store_record_blocks(PIECE_BYTES), &bytes);
+		store_dir_unlock(&s->dir);
+	}
+	mutex_unlock(&s->space_mu);
 	if (rc == -ENOSPC) /* the budget: a put finds that out for itself */
 		rc = 0;
-	return rc == 0 && store_dir_try(&s->dir) == 0;
+	return is_well && rc == 0 && store_dir_try(&s->dir) == 0;
 }
 
 static bool can_read(struct store *s)

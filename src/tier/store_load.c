@@ -202,10 +202,9 @@ static void remove_ruin(struct loading *l, uint64_t id)
 	store_segment_name(id, name);
 	if (fstat(l->segment->fd, &st) == 0 &&
 	    fstatat(l->s->dir.fd, name, &by_name, AT_SYMLINK_NOFOLLOW) == 0 &&
-	    st.st_ino == by_name.st_ino && st.st_dev == by_name.st_dev) {
+	    st.st_ino == by_name.st_ino && st.st_dev == by_name.st_dev &&
+	    l->s->dir.sys->unlinkat(l->s->dir.fd, name, 0) == 0)
 		log_info("store: removed segment %s, of which nothing is left", name);
-		(void)l->s->dir.sys->unlinkat(l->s->dir.fd, name, 0);
-	}
 }
 
 /* Left without a footer. With the lock: reads it through. 1 when there is something in it. */

@@ -41,12 +41,15 @@ struct store_dir {
 	int marker_fd; /* persistent only, else -1 */
 	bool is_persistent;
 	bool is_direct; /* reads and writes go around the page cache */
+	int status;     /* not 0: why nothing could be written when it was opened */
 };
 
-/* Checks, and makes what is missing. */
+/* Checks, and makes what is missing, as far as the drive lets us: dir->status. */
 int store_dir_open(struct store_dir *dir, const char *path, bool is_persistent,
 		   const struct store_sys *sys, struct err *err) MUST_USE;
 void store_dir_close(struct store_dir *dir);
+/* Tries what opening it could not do; 0 when all is well. With space_mu, for its lock. */
+int store_dir_again(struct store_dir *dir) MUST_USE;
 void store_segment_name(uint64_t id, char name[STORE_NAME_SIZE]);
 /* Whether a name is one of a segment. */
 bool store_segment_id(const char *name, uint64_t *ret_id);

@@ -45,9 +45,14 @@ struct store;
  * caller's, writable by nobody else, and empty or a store already; it is 0700 afterwards. What it
  * holds is known when this returns: sealed segments by their footers, those of killed daemons by
  * their records (and sealed). Several daemons of a user may have it open: each writes segments of
- * its own and reads everybody's sealed ones. -EPERM,
- * -ENOTEMPTY (something else's directory), -EPROTONOSUPPORT (of another version), errno. */
+ * its own and reads everybody's sealed ones. A drive that is full, read-only or fails is no error:
+ * what can be read of it is, one warning says why nothing is written, and that is tried again like
+ * everything that was switched off. -EPERM, -ENOTEMPTY (something else's directory),
+ * -EPROTONOSUPPORT (of another version), errno. */
 int store_open(const struct store_params *params, struct store **ret, struct err *err) MUST_USE;
+/* Whether an error of a store's directory is the drive's, or what the administrator made of it, and
+ * no sign that it is the wrong one: a job goes on without the store then. */
+bool store_is_drive_error(int status);
 /* After its tier's reads have ended; seals what is open. NULL allowed. */
 void store_close(struct store *store);
 
