@@ -50,6 +50,7 @@ struct wire {
 	struct arena *arena;
 	struct store *store;
 	uint64_t store_bytes; /* its budget */
+	bool is_store_lost;   /* there was to be one, and its drive could not even be opened */
 	struct job *job;
 	struct cache_watch watch;
 	struct cache *cache;

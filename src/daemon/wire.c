@@ -82,7 +82,8 @@ static int check_dirs(const struct wire *w, struct err *err)
 	closedir(dir);
 	if (n > 0)
 		return err_set(err, -ENOTEMPTY, "mountpoint %s: not empty", w->mountpoint);
-	if (w->opts->store_dir && stat(w->opts->store_dir, &st) < 0)
+	if (w->opts->store_dir && stat(w->opts->store_dir, &st) < 0 &&
+	    !store_is_drive_error(-errno))
 		return err_set_errno(err, -errno, "option store_dir: %s", w->opts->store_dir);
 	return 0;
 }
