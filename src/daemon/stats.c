@@ -121,6 +121,13 @@ static json_t *store_json(const struct wire *w)
 			 "index_bytes", (json_int_t)st.index_bytes);
 }
 
+/* Any thread: several may do it at once, the last one is right. */
+static void update_gauges(struct wire *w)
+{
+	cache_update_gauges(w->cache);
+	process_update_metrics(w->metrics);
+}
+
 int stats_render_json(void *ctx, struct buf_writer *out)
 {
 	struct wire *w = ctx;
@@ -129,9 +136,7 @@ int stats_render_json(void *ctx, struct buf_writer *out)
 	json_t *root;
 	char *text;
 
-	cache_update_gauges(w->cache);
-	metrics_gauge_set(w->metrics, METRIC_DATASET_SAMPLES, dataset_n_samples(w->dataset));
-	metrics_gauge_set(w->metrics, METRIC_DATASET_BYTES, dataset_sample_bytes(w->dataset));
+	update_gauges(w);
 	cache_get_status(w->cache, &cache);
 	fs_get_status(w->fs, &fs);
 	root = json_pack("{s:s, s:i, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "version",
@@ -153,15 +158,18 @@ int stats_render_json(void *ctx, struct buf_writer *out)
 	return out->is_bad ? -ENOMEM : 0;
 }
 
-int stats_render_metrics(void *ctx, struct buf_writer *out)
+int stats_render_labelled(void *ctx, const char *label, struct buf_writer *out)
 {
 	struct wire *w = ctx;
 
-	cache_update_gauges(w->cache);
-	metrics_gauge_set(w->metrics, METRIC_DATASET_SAMPLES, dataset_n_samples(w->dataset));
-	metrics_gauge_set(w->metrics, METRIC_DATASET_BYTES, dataset_sample_bytes(w->dataset));
-	metrics_print_prometheus(w->metrics, out);
+	update_gauges(w);
+	metrics_print_prometheus(w->metrics, label, out);
 	return out->is_bad ? -ENOMEM : 0;
+}
+
+int stats_render_metrics(void *ctx, struct buf_writer *out)
+{
+	return stats_render_labelled(ctx, "", out);
 }
 
 int stats_render_config(void *ctx, struct buf_writer *out)

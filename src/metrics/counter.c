@@ -47,15 +47,23 @@ const struct metric_info metric_infos[METRICS_COUNT] = {
 };
 
 static const char hist_keys[METRIC_HISTS][KEY_SIZE] = {
-#define METRICS_HIST_KEY(id, name, help) KEY(#id),
+#define METRICS_HIST_KEY(id, name, labels, help) KEY(#id),
 	METRICS_HIST_LIST(METRICS_HIST_KEY)
 #undef METRICS_HIST_KEY
 };
 
 const struct metrics_hist_info metrics_hist_infos[METRIC_HISTS] = {
-#define METRICS_HIST_INFO(id, name, help) { hist_keys[METRIC_HIST_##id], name, help },
+#define METRICS_HIST_INFO(id, name, labels, help)                                                  \
+	{ hist_keys[METRIC_HIST_##id], name, labels, help },
 	METRICS_HIST_LIST(METRICS_HIST_INFO)
 #undef METRICS_HIST_INFO
+};
+
+/* A late read waits for what is on its way, nearly always from the source. */
+const enum metric_hist metrics_hist_of_class[READ_CLASSES] = {
+	[READ_STAGED] = METRIC_HIST_READ_RAM, [READ_ARENA] = METRIC_HIST_READ_RAM,
+	[READ_LATE] = METRIC_HIST_READ_PFS,   [READ_STORE] = METRIC_HIST_READ_NVME,
+	[READ_PEER] = METRIC_HIST_READ_PFS,   [READ_MISS] = METRIC_HIST_READ_PFS
 };
 
 #define METRICS_KEY_FITS(id, kind, name, labels, help)                                             \
@@ -73,6 +81,8 @@ struct metrics *metrics_new(void)
 
 void metrics_free(struct metrics *m)
 {
+	if (m)
+		free(m->mount_labels);
 	free(m);
 }
 
@@ -90,7 +100,7 @@ void metrics_add(struct metrics *m, enum metric id, uint64_t n)
 {
 	if (!m)
 		return;
-	assert(metric_infos[id].kind == METRIC_COUNTER);
+	assert(metric_is_counter(metric_infos[id].kind));
 	atomic_fetch_add_explicit(&slot_of_thread(m)->cells[id], n, memory_order_relaxed);
 }
 
@@ -98,7 +108,7 @@ void metrics_gauge_set(struct metrics *m, enum metric id, uint64_t value)
 {
 	if (!m)
 		return;
-	assert(metric_infos[id].kind == METRIC_GAUGE);
+	assert(!metric_is_counter(metric_infos[id].kind));
 	atomic_store_explicit(&m->gauges[id], value, memory_order_relaxed);
 }
 
@@ -106,8 +116,16 @@ void metrics_gauge_add(struct metrics *m, enum metric id, int64_t delta)
 {
 	if (!m)
 		return;
-	assert(metric_infos[id].kind == METRIC_GAUGE);
+	assert(!metric_is_counter(metric_infos[id].kind));
 	atomic_fetch_add_explicit(&m->gauges[id], (uint64_t)delta, memory_order_relaxed);
+}
+
+void metrics_total_set(struct metrics *m, enum metric id, uint64_t value)
+{
+	if (!m)
+		return;
+	assert(metric_is_counter(metric_infos[id].kind));
+	atomic_store_explicit(&m->slots[0].cells[id], value, memory_order_relaxed);
 }
 
 uint64_t metrics_get(const struct metrics *m, enum metric id)
@@ -117,7 +135,7 @@ uint64_t metrics_get(const struct metrics *m, enum metric id)
 
 	if (!m)
 		return 0;
-	if (metric_infos[id].kind == METRIC_GAUGE)
+	if (!metric_is_counter(metric_infos[id].kind))
 		return atomic_load_explicit(&m->gauges[id], memory_order_relaxed);
 	for (i = 0; i < METRICS_SLOTS; i++)
 		sum += atomic_load_explicit(&m->slots[i].cells[id], memory_order_relaxed);
