@@ -49,6 +49,17 @@ struct metric_info {
 extern const struct metric_info metric_infos[METRICS_COUNT];
 
 /* clang-format off */
+enum metric_rank {
+#define METRICS_RANK_ENUM(id, kind, name, labels, help) METRIC_RANK_##id,
+	METRICS_RANK_LIST(METRICS_RANK_ENUM)
+#undef METRICS_RANK_ENUM
+	METRIC_RANKS
+};
+/* clang-format on */
+extern const struct metric_info metric_rank_infos[METRIC_RANKS];
+#define METRICS_RANKS_MAX 256 /* ranks of a node that are told apart; of others nothing is kept */
+
+/* clang-format off */
 enum metric_hist {
 #define METRICS_HIST_ENUM(id, name, labels, help) METRIC_HIST_##id,
 	METRICS_HIST_LIST(METRICS_HIST_ENUM)
@@ -68,6 +79,8 @@ void metrics_gauge_add(struct metrics *m, enum metric id, int64_t delta);
 /* For a counter that somebody else counts, such as the kernel: sets it. The id must not be given to
  * metrics_add. */
 void metrics_total_set(struct metrics *m, enum metric id, uint64_t value);
+/* Sets a number of one rank; the same rules as for metrics_total_set. Any thread, no lock. */
+void metrics_rank_set(struct metrics *m, enum metric_rank id, uint32_t rank, uint64_t value);
 void metrics_observe(struct metrics *m, enum metric_hist id, uint64_t ns);
 uint64_t metrics_get(const struct metrics *m, enum metric id);
 extern const enum metric_hist metrics_hist_of_class[READ_CLASSES]; /* read_seconds{tier} */

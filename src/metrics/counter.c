@@ -46,6 +46,19 @@ const struct metric_info metric_infos[METRICS_COUNT] = {
 #undef METRICS_INFO
 };
 
+static const char rank_keys[METRIC_RANKS][KEY_SIZE] = {
+#define METRICS_RANK_KEY(id, kind, name, labels, help) KEY(#id),
+	METRICS_RANK_LIST(METRICS_RANK_KEY)
+#undef METRICS_RANK_KEY
+};
+
+const struct metric_info metric_rank_infos[METRIC_RANKS] = {
+#define METRICS_RANK_INFO(id, kind, name, labels, help)                                            \
+	{ rank_keys[METRIC_RANK_##id], METRIC_##kind, name, labels, help },
+	METRICS_RANK_LIST(METRICS_RANK_INFO)
+#undef METRICS_RANK_INFO
+};
+
 static const char hist_keys[METRIC_HISTS][KEY_SIZE] = {
 #define METRICS_HIST_KEY(id, name, labels, help) KEY(#id),
 	METRICS_HIST_LIST(METRICS_HIST_KEY)
@@ -140,6 +153,22 @@ uint64_t metrics_get(const struct metrics *m, enum metric id)
 	for (i = 0; i < METRICS_SLOTS; i++)
 		sum += atomic_load_explicit(&m->slots[i].cells[id], memory_order_relaxed);
 	return sum;
+}
+
+void metrics_rank_set(struct metrics *m, enum metric_rank id, uint32_t rank, uint64_t value)
+{
+	uint64_t want = (uint64_t)rank + 1;
+
+	for (unsigned i = 0; m && i < METRICS_RANKS_MAX; i++) {
+		struct metrics_rank *r = &m->ranks[i];
+		uint64_t is = 0;
+
+		/* Afterwards `is` tells whose it was, if it was somebody's. */
+		if (atomic_compare_exchange_strong(&r->rank_plus_1, &is, want) || is == want) {
+			atomic_store_explicit(&r->cells[id], value, memory_order_relaxed);
+			return;
+		}
+	}
 }
 
 void metrics_observe(struct metrics *m, enum metric_hist id, uint64_t ns)

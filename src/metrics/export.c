@@ -48,14 +48,13 @@ static void print_name(struct buf_writer *out, const char *name, const char *suf
 	buf_printf(out, "%s ", sep == ',' ? "}" : "");
 }
 
-static void print_row(const struct metrics *m, enum metric id, const char *label,
-		      struct buf_writer *out)
+/* labels: of the row, as print_name takes them. */
+static void print_value(struct buf_writer *out, const struct metric_info *info, uint64_t value,
+			const char *const labels[3])
 {
-	const struct metric_info *info = &metric_infos[id];
-	uint64_t value = metrics_get(m, id);
 	char text[SECONDS_SIZE];
 
-	print_name(out, info->name, "", (const char *[]){ info->labels, label, NULL });
+	print_name(out, info->name, "", labels);
 	if (info->kind == METRIC_COUNTER_NS || info->kind == METRIC_GAUGE_NS)
 		buf_printf(out, "%s\n", seconds_text(value, text));
 	else if (info->kind == METRIC_GAUGE)
@@ -133,17 +132,46 @@ int metrics_set_mount(struct metrics *m, const struct metrics_mount *mount)
 	return 0;
 }
 
-void metrics_print_prometheus(const struct metrics *m, const char *label, struct buf_writer *out)
+static void print_info(const struct metrics *m, const char *label, struct buf_writer *out)
+{
+	if (!m || !m->mount_labels)
+		return;
+	print_head("mount_info", "Always 1; what is mounted, for whom and by which version.",
+		   "gauge", out);
+	print_name(out, "mount_info", "", (const char *[]){ m->mount_labels, label, NULL });
+	buf_printf(out, "1\n");
+}
+
+static void print_ranks(const struct metrics *m, const char *label, struct buf_writer *out)
 {
 	const char *last = "";
 
-	if (m && m->mount_labels) {
-		print_head("mount_info",
-			   "Always 1; what is mounted, for whom and by which version.", "gauge",
-			   out);
-		print_name(out, "mount_info", "", (const char *[]){ m->mount_labels, label, NULL });
-		buf_printf(out, "1\n");
+	if (!m || !atomic_load(&m->ranks[0].rank_plus_1))
+		return;
+	for (unsigned i = 0; i < METRIC_RANKS; i++) {
+		const struct metric_info *info = &metric_rank_infos[i];
+
+		if (strcmp(info->name, last) != 0)
+			print_head(info->name, info->help,
+				   metric_is_counter(info->kind) ? "counter" : "gauge", out);
+		last = info->name;
+		for (unsigned k = 0; k < METRICS_RANKS_MAX; k++) {
+			uint64_t rank = atomic_load(&m->ranks[k].rank_plus_1);
+			char text[32];
+
+			if (rank == 0)
+				break;
+			snprintf(text, sizeof(text), "rank=\"%" PRIu64 "\"", rank - 1);
+			print_value(out, info, atomic_load(&m->ranks[k].cells[i]),
+				    (const char *[]){ info->labels, text, label });
+		}
 	}
+}
+
+static void print_table(const struct metrics *m, const char *label, struct buf_writer *out)
+{
+	const char *last = "";
+
 	for (unsigned i = 0; i < METRICS_COUNT; i++) {
 		const struct metric_info *info = &metric_infos[i];
 
@@ -151,8 +179,18 @@ void metrics_print_prometheus(const struct metrics *m, const char *label, struct
 			print_head(info->name, info->help,
 				   metric_is_counter(info->kind) ? "counter" : "gauge", out);
 		last = info->name;
-		print_row(m, (enum metric)i, label, out);
+		print_value(out, info, metrics_get(m, (enum metric)i),
+			    (const char *[]){ info->labels, label, NULL });
 	}
+}
+
+void metrics_print_prometheus(const struct metrics *m, const char *label, struct buf_writer *out)
+{
+	const char *last = "";
+
+	print_info(m, label, out);
+	print_table(m, label, out);
+	print_ranks(m, label, out);
 	for (unsigned i = 0; i < METRIC_HISTS; i++) {
 		const struct metrics_hist_info *info = &metrics_hist_infos[i];
 

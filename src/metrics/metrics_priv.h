@@ -24,10 +24,16 @@ struct hist {
 	_Atomic uint64_t buckets[HIST_BUCKETS];
 } CACHE_ALIGNED;
 
+struct metrics_rank {
+	_Atomic uint64_t rank_plus_1; /* 0: free; once set it stays */
+	_Atomic uint64_t cells[METRIC_RANKS];
+};
+
 struct metrics {
 	struct metrics_slot slots[METRICS_SLOTS];
 	_Atomic uint64_t gauges[METRICS_COUNT];
 	struct hist hists[METRIC_HISTS];
+	struct metrics_rank ranks[METRICS_RANKS_MAX]; /* in the order they came */
 	_Atomic unsigned next_slot;
 	char *mount_labels; /* of mount_info, heap; set once, before there are other threads */
 };

@@ -362,6 +362,28 @@ static void seconds_and_labels_are_shown(void)
 	metrics_free(m);
 }
 
+static void ranks_are_shown_once_set(void)
+{
+	struct metrics *m = metrics_new();
+	struct scrape s = { .family = "" };
+	AUTO_FREE char *before = print_text(m), *text = NULL;
+
+	CHECK(strstr(before, "gpu_wait") == NULL);
+	metrics_rank_set(NULL, METRIC_RANK_STEPS, 0, 1);
+	metrics_rank_set(m, METRIC_RANK_STEPS, UINT32_MAX, 7);
+	metrics_rank_set(m, METRIC_RANK_GPU_WAIT_HOOK, 0, 1500000000);
+	metrics_rank_set(m, METRIC_RANK_GPU_WAIT_HOOK, 0, 2500000000);
+	for (uint32_t rank = 1; rank < 2 * METRICS_RANKS_MAX; rank++) /* too many: some are kept */
+		metrics_rank_set(m, METRIC_RANK_GPU_WAIT_UPPER, rank, rank);
+	text = print_text(m);
+	scrape_text(text, &s);
+	CHECK_INT(s.n_rows, METRICS_COUNT + METRIC_HISTS * 30 + METRICS_RANKS_MAX * METRIC_RANKS);
+	CHECK_CONTAINS(text, "\nclairfs_steps_total{rank=\"4294967295\"} 7\n");
+	CHECK_CONTAINS(text, "\nclairfs_gpu_wait_removed_estimate_seconds_total"
+			     "{source=\"hook\",rank=\"0\"} 2.5\n");
+	metrics_free(m);
+}
+
 static json_int_t json_at(json_t *root, const char *group, const char *key)
 {
 	json_t *value = json_object_get(json_object_get(root, group), key);
@@ -414,6 +436,7 @@ static const struct check_test tests[] = {
 	{ "extreme_observations_are_kept", extreme_observations_are_kept },
 	{ "prometheus_text_follows_the_format", prometheus_text_follows_the_format },
 	{ "seconds_and_labels_are_shown", seconds_and_labels_are_shown },
+	{ "ranks_are_shown_once_set", ranks_are_shown_once_set },
 	{ "json_has_every_metric", json_has_every_metric },
 };
 CHECK_MAIN(tests)
