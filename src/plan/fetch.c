@@ -85,6 +85,29 @@ static void fetch_issue(struct plan *plan, uint32_t sample, bool is_store)
 	plan->issued++;
 }
 
+/* A reader came first and has its bytes from the source, or is about to: they are kept for the next
+ * pass as long as there is room for nothing better. Who carries this out joins the reader's
+ * request, or finds what it brought: nobody is asked for it, so no limit of requests applies. */
+void fetch_adopt(struct plan *plan, uint32_t sample)
+{
+	struct item *it = &plan->item[sample];
+
+	if (plan->job->state != PLAN_FOLLOWING || item_state(it) != ABSENT || it->key == NO_KEY ||
+	    !tree_get(&item_slot(plan, it)->set[SET_WANT], it->key) ||
+	    plan->used_pages + it->pages > room_pages(plan))
+		return;
+	if (actions_room(plan) <= ACTIONS_MAX / 8 ||
+	    plan->inflight_adopted == plan->params.inflight_max)
+		return;
+	plan_act(plan, PLAN_ACT_FETCH, sample)->is_adopted = true;
+	item_out(plan, sample);
+	item_set_state(plan, sample, FETCHING);
+	it->flags |= ADOPTED | OPENED;
+	item_in(plan, sample);
+	plan->inflight_adopted++;
+	plan->issued++;
+}
+
 static bool fetch_store_allows(const struct plan *plan)
 {
 	const struct plan_params *p = &plan->params;
