@@ -218,8 +218,8 @@ static void difference(const struct bench_counts *now, const struct bench_counts
 	ret->removed_upper -= then->removed_upper;
 }
 
-/* The classes of the last reads of an epoch are decided a second after it. Everything else was
- * taken at its end. */
+/* The classes of the last reads of an epoch, and what follows from them, are decided a second after
+ * it. Everything else was taken at its end. */
 static int settle(struct run *run, uint64_t most_ns, struct err *err)
 {
 	struct bench_counts now, classes;
@@ -233,6 +233,9 @@ static int settle(struct run *run, uint64_t most_ns, struct err *err)
 	difference(&now, &run->last, &classes);
 	memcpy(run->open->counts.reads, classes.reads, sizeof(classes.reads));
 	memcpy(run->open->counts.read_bytes, classes.read_bytes, sizeof(classes.read_bytes));
+	run->open->counts.removed_lower = classes.removed_lower;
+	run->open->counts.removed_estimate = classes.removed_estimate;
+	run->open->counts.removed_upper = classes.removed_upper;
 	run->last = now;
 	run->open = NULL;
 	return 0;

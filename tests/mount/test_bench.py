@@ -7,6 +7,7 @@ Nothing here says how fast anything is. Inequalities are those that hold on any 
 its latency at least, a sleep never ends early, a part is not longer than the whole.
 """
 import base64
+import contextlib
 import ctypes
 import html.parser
 import json
@@ -300,9 +301,10 @@ def daemon_of(process):
     """The mount's process, once it serves."""
     def look():
         for pid in children(process.pid):
-            argv = mountkit.read_file(f"/proc/{pid}/cmdline").split(b"\0")
-            if b"mount" in argv and guard.mounts_below(os.path.dirname(os.fsdecode(argv[-2]))):
-                return pid
+            with contextlib.suppress(OSError):  # others ask the mount something, for a moment
+                argv = mountkit.read_file(f"/proc/{pid}/cmdline").split(b"\0")
+                if b"mount" in argv and guard.mounts_below(os.path.dirname(os.fsdecode(argv[-2]))):
+                    return pid
         return None
     return wait_until(lambda: process.poll() is not None or look(), "the mount of the bench")
 
@@ -348,7 +350,7 @@ def dead_children(place):
         def victim():
             if process.poll() is not None:
                 raise mountkit.Failed(f"the bench ended: {ended(process)}")
-            # The rank is the child that has children; others only ask the mount something, for a moment.
+            # The rank is the child that has children.
             try:
                 ranks = [pid for pid in children(process.pid) if pid != daemon and children(pid)]
                 return (ranks if depth == 1 else children(ranks[0]))[0]
