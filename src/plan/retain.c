@@ -119,7 +119,7 @@ void item_rekey(struct plan *plan, uint32_t sample)
 		if (pos >= slot->absorbed)
 			continue;
 		key = (uint32_t)pos;
-		slot_flag = slot == &plan->slots[1] ? SLOT1 : 0;
+		slot_flag = slot == &plan->job->slots[1] ? SLOT1 : 0;
 	}
 	item_out(plan, sample);
 	it->flags = (it->flags & ~(uint32_t)(SLOT1 | NO_FETCH | NO_STAGE | TRY_MASK)) | slot_flag;
@@ -197,22 +197,34 @@ void retain_opened(struct plan *plan, uint64_t now_ns, uint32_t sample)
 	item_in(plan, sample);
 }
 
+static void retain_source_answered(struct plan *plan, uint64_t now_ns, uint32_t pages,
+				   const struct plan_event *ev)
+{
+	budget_fetched(plan, now_ns, ev->latency_ns, ev->status);
+	horizon_fetched(plan, now_ns);
+	if (ev->status == 0)
+		choose_fetched(plan, pages, ev->latency_ns);
+}
+
 void retain_fetched(struct plan *plan, uint64_t now_ns, const struct plan_event *ev)
 {
 	struct item *it = &plan->item[ev->sample];
 	bool is_store = (it->flags & FROM_STORE) != 0;
 
 	assert(item_state(it) == FETCHING && ev->status <= 0);
-	if (is_store) {
+	if (it->flags & ADOPTED) {
+		assert(plan->inflight_adopted > 0);
+		plan->inflight_adopted--;
+	} else if (is_store) {
 		assert(plan->inflight_store > 0);
 		plan->inflight_store--;
 	} else {
 		assert(plan->inflight_source > 0);
 		plan->inflight_source--;
-		budget_fetched(plan, now_ns, ev->latency_ns, ev->status);
-		horizon_fetched(plan, now_ns);
-		if (ev->status == 0)
-			choose_fetched(plan, it->pages, ev->latency_ns);
+		if (ev->status == 0 && !ev->latency_ns)
+			horizon_unasked(plan, it->pages); /* it was there already */
+		else
+			retain_source_answered(plan, now_ns, it->pages, ev);
 	}
 	room_answered(plan, now_ns, it->pages, ev->status);
 	item_out(plan, ev->sample);
@@ -223,15 +235,17 @@ void retain_fetched(struct plan *plan, uint64_t now_ns, const struct plan_event 
 		else
 			item_set_fresh(plan, it, true);
 	} else {
-		plan->failed++;
+		plan->failed += !(it->flags & ADOPTED);
 		item_set_state(plan, ev->sample, ABSENT);
 		/* Without room it is tried again as soon as there is some. */
-		if (fetch_is_transient(ev->status) && ev->status != -ENOMEM)
+		if (it->flags & ADOPTED)
+			; /* says nothing about the source */
+		else if (fetch_is_transient(ev->status) && ev->status != -ENOMEM)
 			stage_try_again(plan, now_ns, ev->sample, NO_FETCH);
 		else if (!(it->flags & OPENED) && ev->status != -ENOMEM)
 			it->flags |= NO_FETCH;
 	}
-	it->flags &= ~(uint32_t)(OPENED | FROM_STORE);
+	it->flags &= ~(uint32_t)(OPENED | FROM_STORE | ADOPTED);
 	item_in(plan, ev->sample);
 	if (ev->status == 0 && !is_store)
 		pin_offer(plan, ev->sample);
@@ -267,7 +281,7 @@ void retain_lost(struct plan *plan)
 		stage_forget(plan, i);
 		item_in(plan, i);
 	}
-	plan->is_stage_dirty = true;
+	plan->job->is_stage_dirty = true;
 	plan->lost_next = 0;
 }
 
@@ -275,7 +289,7 @@ void retain_lost(struct plan *plan)
  * what was read stays. */
 static void retain_shed(struct plan *plan)
 {
-	while (plan->state == PLAN_LOST && plan->lost_next < plan->n && actions_room(plan) &&
+	while (plan->job->state == PLAN_LOST && plan->lost_next < plan->n && actions_room(plan) &&
 	       plan->fresh_pages > plan->arena_pages / 2) {
 		uint32_t sample = plan->lost_next++;
 		const struct item *it = &plan->item[sample];
@@ -369,7 +383,7 @@ void retain_resized(struct plan *plan, uint32_t sample, uint64_t bytes)
 		plan->staged_pages += it->pages - was;
 	if (it->flags & (PINNED | PINNING))
 		plan->pinned_pages += it->pages - was;
-	plan->is_stage_dirty = true;
+	plan->job->is_stage_dirty = true;
 	item_in(plan, sample);
 }
 
