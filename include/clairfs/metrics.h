@@ -113,6 +113,11 @@ extern const char *const read_class_names[READ_CLASSES];
 	  "Orders found and followed from then on.")                                               \
 	X(RECOVER_CPU_MS, COUNTER, "recover_cpu_milliseconds_total", "",                           \
 	  "CPU time of these searches.")                                                           \
+	X(HOOK_STEPS, COUNTER, "hook_steps_total", "", "Steps that training loops have told.")     \
+	X(HOOK_REFUSED, COUNTER, "hook_refused_total", "",                                         \
+	  "Steps told that cannot be right, and were left out.")                                   \
+	X(HOOK_LOST, COUNTER, "hook_lost_total", "",                                               \
+	  "Steps that training loops say they could not tell.")                                    \
 	X(DEMAND_INFLIGHT, GAUGE, "source_demand_inflight", "",                                    \
 	  "Demand reads of the source in flight.")                                                 \
 	X(PREFETCH_INFLIGHT, GAUGE, "source_prefetch_inflight", "",                                \

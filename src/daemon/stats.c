@@ -134,11 +134,12 @@ int stats_render_json(void *ctx, struct buf_writer *out)
 	metrics_gauge_set(w->metrics, METRIC_DATASET_BYTES, dataset_sample_bytes(w->dataset));
 	cache_get_status(w->cache, &cache);
 	fs_get_status(w->fs, &fs);
-	root = json_pack("{s:s, s:i, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "version",
+	root = json_pack("{s:s, s:i, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "version",
 			 CLAIRFS_VERSION, "pid", (int)getpid(), "is_degraded", cache.is_degraded,
 			 "mount", mount_json(w, &fs), "dataset", dataset_json(w), "order",
 			 order_json(w, &cache), "engines", engines_json(w), "store", store_json(w),
-			 "reads", reads_json(w->metrics), "announced", announced_json(w));
+			 "reads", reads_json(w->metrics), "announced", announced_json(w), "hook",
+			 hook_json(&w->hook));
 	if (!root || metrics_to_json(w->metrics, root) < 0) {
 		json_decref(root);
 		return -ENOMEM;

@@ -93,6 +93,7 @@ int wire_check(struct wire *w, const struct daemon_params *params, struct err *e
 	int rc = 0;
 
 	wire_order_init(w);
+	hook_init(&w->hook, clock_monotonic());
 	w->opts = params->opts;
 	w->start_ns = clock_now(clock_monotonic());
 	log_set_level((enum log_level)w->opts->log_level);
@@ -247,6 +248,8 @@ int wire_mount(struct wire *w, struct err *err)
 				.announce = wire_announce,
 				.show_order = wire_render_order,
 				.announce_ctx = w,
+				.steps = wire_steps,
+				.steps_ctx = w,
 				.force_open_answered = w->opts->open == 1 };
 	int rc = order_maker_new(&w->maker, err);
 
@@ -331,6 +334,7 @@ void wire_down(struct wire *w)
 		order_spec_free(w->spec);
 	if (w->metrics)
 		metrics_free(w->metrics);
+	hook_fini(&w->hook);
 	wire_order_fini(w);
 	free(w->source);
 	free(w->mountpoint);
