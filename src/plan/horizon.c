@@ -19,19 +19,20 @@
 
 void horizon_init(struct plan *plan)
 {
-	plan->horizon.reach = 1;
+	plan->job->horizon.reach = 1;
 }
 
 /* Where readers may be that keep in step, as far as that is known. */
 static uint64_t horizon_readers(const struct plan *plan)
 {
-	return plan->reader_span ? MIN(plan->reader_span, plan->span) : plan->span;
+	return plan->job->reader_span ? MIN(plan->job->reader_span, plan->job->span)
+				      : plan->job->span;
 }
 
 uint64_t fetch_horizon(const struct plan *plan)
 {
 	const struct budget *b = &plan->budget;
-	double slow_ns = b->latency_ns + 4 * b->deviation_ns, reach = plan->horizon.reach;
+	double slow_ns = b->latency_ns + 4 * b->deviation_ns, reach = plan->job->horizon.reach;
 	uint64_t most = MAX(plan->arena_pages / plan->mean_pages / 2, 8), h;
 	uint64_t readers = horizon_readers(plan);
 	double more = (double)readers / 16 + 2 * plan->inflight_source +
@@ -40,7 +41,7 @@ uint64_t fetch_horizon(const struct plan *plan)
 	h = readers + (uint64_t)(more * reach);
 	if (reach > 1)
 		h += (uint64_t)((double)readers / 2 * (reach - 1));
-	if (plan->state == PLAN_SLOWED || plan->is_unprovable)
+	if (plan->job->state == PLAN_SLOWED || plan->job->is_unprovable)
 		h /= 4;
 	return MIN(MAX(h, 8), most);
 }
@@ -54,24 +55,25 @@ uint64_t fetch_store_horizon(const struct plan *plan)
 /* The source was at times much slower than at others, and that was felt. */
 static bool horizon_swings(const struct plan *plan)
 {
-	return plan->horizon.slowest_late_ns > plan->horizon.fastest_ns * 3 / 2;
+	return plan->job->horizon.slowest_late_ns > plan->job->horizon.fastest_ns * 3 / 2;
 }
 
 /* A sample was opened that its readers must wait for. */
 static void horizon_late(struct plan *plan)
 {
-	uint64_t every = MAX(plan->span, SCORE_READS);
+	uint64_t every = MAX(plan->job->span, SCORE_READS);
 	double most;
 
-	plan->horizon.is_late_pass = plan->horizon.is_late_window = true;
-	if (++plan->horizon.late * LATE_PART <= every)
+	plan->job->horizon.is_late_pass = plan->job->horizon.is_late_window = true;
+	if (++plan->job->horizon.late * LATE_PART <= every)
 		return;
 	/* In the first pass nothing can be there in time: that says little. */
 	most = cur_slot(plan)->index || horizon_swings(plan) ? REACH_MOST : REACH_FIRST;
-	plan->horizon.reach = MIN(plan->horizon.reach * 2, MAX(most, plan->horizon.reach));
-	plan->horizon.late = 0;
-	plan->horizon.calm_until =
-		plan->reads + 2 * every; /* what is on its way was asked for late */
+	plan->job->horizon.reach =
+		MIN(plan->job->horizon.reach * 2, MAX(most, plan->job->horizon.reach));
+	plan->job->horizon.late = 0;
+	plan->job->horizon.calm_until =
+		plan->job->reads + 2 * every; /* what is on its way was asked for late */
 }
 
 void horizon_opened(struct plan *plan, uint32_t sample)
@@ -80,25 +82,26 @@ void horizon_opened(struct plan *plan, uint32_t sample)
 	bool is_absent = item_state(it) == ABSENT;
 
 	/* Others may read anything: that says nothing about those who follow the order. */
-	if (plan->state != PLAN_FOLLOWING || item_due(plan, it) >= plan_low(plan) + plan->span)
+	if (plan->job->state != PLAN_FOLLOWING ||
+	    item_due(plan, it) >= plan_low(plan) + plan->job->span)
 		return;
 	if (is_absent && !(it->flags & PINNED))
-		plan->horizon.asked_pages += it->pages;
+		plan->job->horizon.asked_pages += it->pages;
 	if (is_absent && (it->flags & PINNED || it->pages > plan->max_pages))
 		return; /* of no source, or never prefetched */
-	if (item_state(it) != ARENA && plan->reads >= plan->horizon.calm_until)
+	if (item_state(it) != ARENA && plan->job->reads >= plan->job->horizon.calm_until)
 		horizon_late(plan);
 }
 
 void horizon_asked(struct plan *plan, uint32_t pages)
 {
-	plan->horizon.asked_pages += pages;
+	plan->job->horizon.asked_pages += pages;
 }
 
 void horizon_fetched(struct plan *plan, uint64_t now_ns)
 {
 	uint64_t took, every = MAX(cur_slot(plan)->length / WINDOWS, SCORE_READS);
-	struct horizon *h = &plan->horizon;
+	struct horizon *h = &plan->job->horizon;
 
 	if (++h->done < every)
 		return;
@@ -121,15 +124,15 @@ void horizon_rolled(struct plan *plan, const struct slot *old)
 	uint64_t kept = uses_kept_pages(plan);
 
 	if (old->index && old->low == old->length &&
-	    plan->horizon.asked_pages + MIN(kept, all) > all + all / OVER_PART)
-		plan->horizon.reach = MAX(plan->horizon.reach / 2, REACH_LEAST);
-	else if (!horizon_swings(plan) && plan->horizon.reach > 1)
-		plan->horizon.reach = 1 + (plan->horizon.reach - 1) / 2;
-	else if (!plan->horizon.is_late_pass && plan->horizon.reach > 1)
-		plan->horizon.reach = MAX(plan->horizon.reach * 15 / 16, 1);
-	plan->horizon.asked_pages = 0;
-	plan->horizon.late = 0;
-	plan->horizon.is_late_pass = false;
+	    plan->job->horizon.asked_pages + MIN(kept, all) > all + all / OVER_PART)
+		plan->job->horizon.reach = MAX(plan->job->horizon.reach / 2, REACH_LEAST);
+	else if (!horizon_swings(plan) && plan->job->horizon.reach > 1)
+		plan->job->horizon.reach = 1 + (plan->job->horizon.reach - 1) / 2;
+	else if (!plan->job->horizon.is_late_pass && plan->job->horizon.reach > 1)
+		plan->job->horizon.reach = MAX(plan->job->horizon.reach * 15 / 16, 1);
+	plan->job->horizon.asked_pages = 0;
+	plan->job->horizon.late = 0;
+	plan->job->horizon.is_late_pass = false;
 	/* A new judgement, with the last one's weight: one calm pass does not end it. */
-	plan->horizon.slowest_late_ns -= plan->horizon.slowest_late_ns / 16;
+	plan->job->horizon.slowest_late_ns -= plan->job->horizon.slowest_late_ns / 16;
 }
