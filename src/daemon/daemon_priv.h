@@ -79,6 +79,10 @@ struct wire {
 	struct renumber *renumber;
 	_Atomic uint64_t numberings_tried; /* renumber.c: ways to number the files */
 	struct hook hook;
+	char *report_dir,
+		*report_name;      /* absolute; name NULL: to be made up; dir NULL: no report */
+	uint64_t store_held_bytes; /* in the store when the mount began */
+	bool is_mounted;           /* it was, all of it */
 	struct fs *fs;
 	struct fs_vfile vfiles[6];
 };
@@ -150,6 +154,14 @@ void hook_fini(struct hook *h);
 int wire_steps(void *wire, uint32_t uid, const struct clairfs_steps *steps);
 /* What was told, for stats.json; NULL when out of memory. */
 json_t *hook_json(struct hook *h);
+/* The ranks of a report, with their steps; NULL when out of memory. */
+json_t *hook_report_json(struct hook *h);
+
+/* report.c */
+int wire_report_check(struct wire *w, struct err *err) MUST_USE;
+/* Writes the report, if there is to be one; a failure is logged. After fs_unmount, cache_stop. */
+void wire_report_write(struct wire *w);
+void wire_report_fini(struct wire *w);
 
 /* renumber.c: other numbers of the files, while the order is lost. stop: also when it was never
  * started. */
@@ -161,6 +173,8 @@ int wire_make_job(struct wire *w, struct err *err) MUST_USE;
 /* What it does, for stats.json. */
 json_t *wire_job_json(struct wire *w);
 
+/* What stats.json has; NULL when out of memory. */
+json_t *stats_json(struct wire *w);
 /* Renderers of the virtual files; ctx is a struct wire. */
 int stats_render_json(void *ctx, struct buf_writer *out);
 int stats_render_metrics(void *ctx, struct buf_writer *out);

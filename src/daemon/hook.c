@@ -141,6 +141,25 @@ static json_t *rank_json(const struct hook_rank *r)
 			 "au_percent", step_au_percent(t));
 }
 
+json_t *hook_report_json(struct hook *h)
+{
+	json_t *ranks = json_array();
+
+	mutex_lock(&h->mu);
+	for (uint32_t i = 0; ranks && i < h->n_ranks; i++) {
+		json_t *rank = rank_json(&h->ranks[i]);
+		json_t *log = step_log_to_json(&h->ranks[i].log, REPORT_STEPS / h->n_ranks);
+
+		if (json_object_set_new(rank, "log", log) < 0 ||
+		    json_array_append_new(ranks, rank) < 0) {
+			json_decref(ranks);
+			ranks = NULL;
+		}
+	}
+	mutex_unlock(&h->mu);
+	return ranks;
+}
+
 json_t *hook_json(struct hook *h)
 {
 	json_t *ranks = json_array(), *root = NULL;

@@ -121,13 +121,11 @@ static json_t *store_json(const struct wire *w)
 			 "index_bytes", (json_int_t)st.index_bytes);
 }
 
-int stats_render_json(void *ctx, struct buf_writer *out)
+json_t *stats_json(struct wire *w)
 {
-	struct wire *w = ctx;
 	struct cache_status cache;
 	struct fs_status fs;
 	json_t *root;
-	char *text;
 
 	cache_update_gauges(w->cache);
 	metrics_gauge_set(w->metrics, METRIC_DATASET_SAMPLES, dataset_n_samples(w->dataset));
@@ -142,8 +140,18 @@ int stats_render_json(void *ctx, struct buf_writer *out)
 			 hook_json(&w->hook));
 	if (!root || metrics_to_json(w->metrics, root) < 0) {
 		json_decref(root);
-		return -ENOMEM;
+		return NULL;
 	}
+	return root;
+}
+
+int stats_render_json(void *ctx, struct buf_writer *out)
+{
+	json_t *root = stats_json(ctx);
+	char *text;
+
+	if (!root)
+		return -ENOMEM;
 	text = json_dumps(root, JSON_INDENT(2));
 	json_decref(root);
 	if (!text)

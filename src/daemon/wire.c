@@ -105,6 +105,8 @@ int wire_check(struct wire *w, const struct daemon_params *params, struct err *e
 		return rc;
 	}
 	rc = check_paths(w, params, err);
+	if (rc == 0)
+		rc = wire_report_check(w, err);
 	return rc < 0 ? rc : check_dirs(w, err);
 }
 
@@ -271,7 +273,10 @@ int wire_mount(struct wire *w, struct err *err)
 	rc = cache_start(w->cache, err);
 	if (rc == 0)
 		rc = job_start(w->job, err);
-	return rc < 0 ? rc : renumber_start(w, err);
+	if (rc == 0)
+		rc = renumber_start(w, err);
+	w->is_mounted = rc == 0;
+	return rc;
 }
 
 /* Source threads hold one descriptor each, kept files and watches some more: the usual soft limit
@@ -316,6 +321,8 @@ void wire_down(struct wire *w)
 	renumber_stop(w);
 	if (w->cache)
 		cache_stop(w->cache);
+	if (w->is_mounted)
+		wire_report_write(w);
 	if (w->fs)
 		fs_free(w->fs);
 	if (w->cache)
@@ -334,6 +341,7 @@ void wire_down(struct wire *w)
 		order_spec_free(w->spec);
 	if (w->metrics)
 		metrics_free(w->metrics);
+	wire_report_fini(w);
 	hook_fini(&w->hook);
 	wire_order_fini(w);
 	free(w->source);

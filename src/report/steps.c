@@ -28,9 +28,12 @@ static uint32_t sum(uint32_t a, uint32_t b)
 	return (uint32_t)MIN(both, STEP_UNKNOWN - 1);
 }
 
-static uint32_t to_us(uint64_t ns)
+/* What is lost by rounding down goes into the next one. */
+static uint32_t to_us(uint64_t ns, uint32_t *rest_ns)
 {
-	return (uint32_t)MIN((ns + 500) / 1000, STEP_UNKNOWN - 1);
+	ns += *rest_ns;
+	*rest_ns = (uint32_t)(ns % 1000);
+	return (uint32_t)MIN(ns / 1000, STEP_UNKNOWN - 1);
 }
 
 static void halve(struct step_log *log)
@@ -90,8 +93,8 @@ int step_log_add(struct step_log *log, uint64_t step, uint64_t wait_ns, uint64_t
 		return rc;
 	for (; log->n <= at; log->n++)
 		log->wait_us[log->n] = log->span_us[log->n] = STEP_UNKNOWN;
-	log->wait_us[at] = sum(log->wait_us[at], to_us(wait_ns));
-	log->span_us[at] = sum(log->span_us[at], to_us(span_ns));
+	log->wait_us[at] = sum(log->wait_us[at], to_us(wait_ns, &log->wait_rest_ns));
+	log->span_us[at] = sum(log->span_us[at], to_us(span_ns, &log->span_rest_ns));
 	return 0;
 }
 

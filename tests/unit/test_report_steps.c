@@ -69,6 +69,19 @@ static void sums_that_do_not_fit_stay_below_unknown(void)
 	step_log_fini(&log);
 }
 
+static void sums_of_short_steps_do_not_drift(void)
+{
+	struct step_log log = { 0 };
+	uint64_t sum = 0;
+
+	for (uint64_t i = 0; i < 1000; i++)
+		CHECK_INT(step_log_add(&log, i, 700, 700), 0);
+	for (uint64_t i = 0; i < log.n; i++)
+		sum += log.wait_us[i];
+	CHECK_U64(sum, 700);
+	step_log_fini(&log);
+}
+
 static struct clairfs_step_record record(void)
 {
 	return (struct clairfs_step_record){
@@ -162,6 +175,7 @@ static const struct check_test tests[] = {
 	{ "sums_are_those_of_an_array", sums_are_those_of_an_array },
 	{ "a_far_step_takes_no_more_memory", a_far_step_takes_no_more_memory },
 	{ "sums_that_do_not_fit_stay_below_unknown", sums_that_do_not_fit_stay_below_unknown },
+	{ "sums_of_short_steps_do_not_drift", sums_of_short_steps_do_not_drift },
 	{ "implausible_records_are_seen", implausible_records_are_seen },
 	{ "inner_steps_wait_within_the_time_of_others",
 	  inner_steps_wait_within_the_time_of_others },
