@@ -9,9 +9,9 @@
  *   - the rank is below the world, the times are in order;
  *   - they lie between the mount and now: a container with a clock of its own (a time namespace)
  *     shows here;
- *   - steps of one rank that are not within another one do not overlap, so what a rank is believed
- *     to have waited is never more than the time that has passed;
- *   - of the others there is at most one a microsecond.
+ *   - steps of one rank that are not within another one do not overlap, and a rank has not waited
+ *     longer than the time that has passed;
+ *   - there is at most one a microsecond.
  *
  * What fails is counted and left out. A rank belongs to the process that began last: a job that was
  * started again takes it over, and one that still sends under the same rank is refused.
@@ -93,6 +93,8 @@ static bool take_step(struct hook *h, const struct clairfs_steps *steps,
 	if (!r || steps->run < r->run || steps->run > now)
 		return false;
 	if (r->totals.steps >= (now - h->start_ns) / 1000 + STEPS_AT_ONCE)
+		return false;
+	if (step->t_ready - step->t_request > now - h->start_ns - r->totals.wait_ns)
 		return false;
 	if (!is_inner && step->t_request < r->last_ns)
 		return false;

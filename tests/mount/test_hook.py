@@ -6,6 +6,7 @@ import os
 import struct
 import sys
 import time
+import types
 
 import mountkit
 import tap
@@ -80,10 +81,18 @@ def records(place):
             tap.equal((mount.counters()["hook_refused"] - refused, ranks(mount)[2]["steps"]), (1, 3), f"{what}: is left out")
         tap.equal(mount.counters()["hook_steps"], 3, "the rest is what was counted")
 
+        long = (2, 4, 9, mount.run, later, later)  # within another step, where overlaps are no sign of an error
+        before = ranks(mount)[2]["steps"]
+        for _ in range(50):
+            send(mount, [long] * 198)
+        got = ranks(mount)[2]
+        tap.ok(got["wait_seconds"] <= mount.stats()["mount"]["uptime_seconds"], "nobody waits longer than the mount is there", got)
+        more = got["steps"] - before
+
         tap.equal(send(mount, [(2, 0, 0, later, later, later)], run=mount.run - 1), 0, "an older process of the rank")
-        tap.equal(ranks(mount)[2]["steps"], 3, "is not heard any more")
+        tap.equal(ranks(mount)[2]["steps"], 3 + more, "is not heard any more")
         tap.equal(send(mount, [(2, 0, 0, later, later + 1, later + 1)], run=mount.run + 1), 0, "a newer one")
-        tap.equal((ranks(mount)[2]["steps"], ranks(mount)[2]["restarts"]), (4, 1), "takes the rank over")
+        tap.equal((ranks(mount)[2]["steps"], ranks(mount)[2]["restarts"]), (4 + more, 1), "takes the rank over")
         send(mount, [], lost=17)
         tap.equal(mount.counters()["hook_lost"], 17, "what loops could not send is known")
 
@@ -176,6 +185,14 @@ def places(place):
         tap.equal((*_steps._rank_and_world(), _steps._job_name()), want, f"rank, world and job of {env}")
         for name in env:
             del os.environ[name]
+    os.environ.update({"RANK": "3", "WORLD_SIZE": "8"})
+    runs = types.SimpleNamespace(is_available=lambda: True, is_initialized=lambda: True, get_rank=lambda: 5,
+                                 get_world_size=lambda: 6)
+    for module, want in ((runs, (5, 6)), (types.SimpleNamespace(is_available=lambda: False), (3, 8)), (object(), (3, 8))):
+        sys.modules["torch.distributed"] = module
+        tap.equal(_steps._rank_and_world(), want, "torch.distributed says it where it runs")
+        del sys.modules["torch.distributed"]
+    del os.environ["RANK"], os.environ["WORLD_SIZE"]
 
 
 def told(place):
