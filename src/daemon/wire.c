@@ -82,7 +82,8 @@ static int check_dirs(const struct wire *w, struct err *err)
 	closedir(dir);
 	if (n > 0)
 		return err_set(err, -ENOTEMPTY, "mountpoint %s: not empty", w->mountpoint);
-	if (w->opts->store_dir && stat(w->opts->store_dir, &st) < 0)
+	if (w->opts->store_dir && stat(w->opts->store_dir, &st) < 0 &&
+	    !store_is_drive_error(-errno))
 		return err_set_errno(err, -errno, "option store_dir: %s", w->opts->store_dir);
 	return 0;
 }
@@ -107,6 +108,8 @@ int wire_check(struct wire *w, const struct daemon_params *params, struct err *e
 	rc = check_paths(w, params, err);
 	if (rc == 0)
 		rc = wire_report_check(w, err);
+	if (rc == 0)
+		rc = wire_check_publish(w, err);
 	return rc < 0 ? rc : check_dirs(w, err);
 }
 
@@ -276,6 +279,8 @@ int wire_mount(struct wire *w, struct err *err)
 	if (rc == 0)
 		rc = renumber_start(w, err);
 	w->is_mounted = rc == 0;
+	if (rc == 0)
+		wire_publish(w);
 	return rc;
 }
 
@@ -300,7 +305,9 @@ int wire_prepare(struct wire *w, const struct daemon_params *params, struct err 
 	w->metrics = metrics_new();
 	if (!w->metrics)
 		return err_set(err, -ENOMEM, "out of memory");
-	rc = open_dataset(w, params, err);
+	rc = process_describe_mount(w, err);
+	if (rc == 0)
+		rc = open_dataset(w, params, err);
 	if (rc == 0)
 		rc = make_order(w, err);
 	if (rc == 0)
@@ -314,6 +321,7 @@ int wire_prepare(struct wire *w, const struct daemon_params *params, struct err 
 
 void wire_down(struct wire *w)
 {
+	wire_unpublish(w);
 	order_maker_quit(w->maker); /* or unmounting would wait for its file */
 	if (w->fs)
 		fs_unmount(w->fs);
