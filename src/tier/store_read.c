@@ -183,8 +183,8 @@ static void read_succeeded(struct store *store, const struct tier_read *read,
 	struct store_segment *segment = read->tier_priv;
 
 	store_read_answered(store);
-	if (read->is_whole && store_index_mark(&store->index, tag, read->place, STORE_VERIFIED))
-		atomic_fetch_sub(&segment->n_unverified, 1);
+	if (read->is_whole)
+		store_segment_verified(store, segment, tag, read->place, read->round);
 	metrics_add(store->metrics, METRIC_STORE_READS, 1);
 	metrics_add(store->metrics, METRIC_STORE_READ_BYTES, read->length);
 	metrics_observe(store->metrics, METRIC_HIST_STORE_LATENCY, read->latency_ns);
@@ -238,9 +238,10 @@ static int read_find(struct store *store, struct tier_read *read)
 	if (atomic_load_explicit(&store->is_read_off, memory_order_relaxed) ||
 	    !store_index_find(&store->index, &tag, store->segments, &found))
 		return -ENOENT;
-	store_segment_want(store, &tag, &found);
+	store_segment_want(store, &tag, &found, read->length);
 	read->tier_priv = found.segment;
 	read->place = found.place;
+	read->round = atomic_load(&store->n_shared);
 	/* What was verified without the lock, or before it was lost, is not any more. */
 	read->is_whole = !(found.flags & STORE_VERIFIED) ||
 			 store_segment_is_loose(store, found.segment) ||

@@ -109,6 +109,25 @@ struct store_segment *store_segment_by_id(struct store *s, uint64_t id)
 	return found;
 }
 
+static void gain(struct store_segment *segment, uint32_t flags, uint32_t length)
+{
+	atomic_fetch_add(&segment->n_records, 1);
+	atomic_fetch_add(&segment->record_bytes, length);
+	atomic_fetch_add(&segment->kept_bytes, store_record_bytes(length));
+	if (!(flags & STORE_VERIFIED))
+		atomic_fetch_add(&segment->n_unverified, 1);
+	if (flags & STORE_WANTED) {
+		atomic_fetch_add(&segment->wanted_bytes, store_record_bytes(length));
+		atomic_fetch_add(&segment->n_wanted, 1);
+	}
+}
+
+static void unwant(struct store_segment *segment, uint32_t length)
+{
+	atomic_fetch_sub(&segment->n_wanted, 1);
+	atomic_fetch_sub(&segment->wanted_bytes, store_record_bytes(length));
+}
+
 int store_segment_keep(struct store *s, struct store_segment *segment,
 		       const struct store_entry *what, uint32_t flags)
 {
@@ -117,12 +136,7 @@ int store_segment_keep(struct store *s, struct store_segment *segment,
 	int rc;
 
 	/* Counted first: once it is in the index somebody else may count it off. */
-	atomic_fetch_add(&segment->n_records, 1);
-	atomic_fetch_add(&segment->record_bytes, what->length);
-	if (!(flags & STORE_VERIFIED))
-		atomic_fetch_add(&segment->n_unverified, 1);
-	if (flags & STORE_WANTED)
-		atomic_fetch_add(&segment->n_wanted, 1);
+	gain(segment, flags, what->length);
 	rc = store_index_add(&s->index, &tag, store_place(segment->slot, what->block), flags);
 	if (rc < 0) {
 		struct store_found found = { .flags = flags };
@@ -132,27 +146,73 @@ int store_segment_keep(struct store *s, struct store_segment *segment,
 	return rc;
 }
 
+void store_segment_verified(struct store *s, struct store_segment *segment,
+			    const struct store_tag *tag, uint32_t place, uint32_t round)
+{
+	/* Counted first: who sees that none is verified has nothing to doubt. */
+	atomic_fetch_sub(&segment->n_unverified, 1);
+	if (!store_index_verify(&s->index, tag, place, &s->n_shared, round))
+		atomic_fetch_add(&segment->n_unverified, 1);
+}
+
 void store_segment_lost(struct store_segment *segment, const struct store_found *found,
 			uint32_t length)
 {
 	atomic_fetch_sub(&segment->n_records, 1);
 	atomic_fetch_sub(&segment->record_bytes, length);
+	atomic_fetch_sub(&segment->kept_bytes, store_record_bytes(length));
 	if (!(found->flags & STORE_VERIFIED))
 		atomic_fetch_sub(&segment->n_unverified, 1);
 	if (found->flags & STORE_WANTED)
-		atomic_fetch_sub(&segment->n_wanted, 1);
+		unwant(segment, length);
+}
+
+/* The order must be the same for all daemons: else each would want another one of two records, and
+ * neither segment would ever go. A record that was written once more because the first one was
+ * damaged is the right one. */
+static bool is_newer(const struct store_segment *a, const struct store_segment *b)
+{
+	const struct store_header *x = &a->header, *y = &b->header;
+
+	return x->made_ns > y->made_ns || (x->made_ns == y->made_ns && x->segment > y->segment);
+}
+
+void store_segment_prefer(struct store *s, struct store_segment *segment,
+			  const struct store_entry *what)
+{
+	static const struct store_found wanted = { .flags = STORE_WANTED };
+	struct store_tag tag =
+		store_tag_of(&s->index, segment->header.fsid, &what->identity, what->piece);
+	uint32_t place = store_place(segment->slot, what->block);
+	struct store_found old;
+
+	if (!store_index_find(&s->index, &tag, s->segments, &old))
+		return;
+	if (is_newer(segment, old.segment)) {
+		gain(segment, STORE_WANTED, what->length); /* for the time being */
+		if (!store_index_move(&s->index, &tag, place, &old)) {
+			store_segment_lost(segment, &wanted, what->length);
+		} else {
+			if (!(old.flags & STORE_WANTED))
+				unwant(segment, what->length);
+			store_segment_lost(old.segment, &old, what->length);
+		}
+	}
+	store_segment_put(s, old.segment);
 }
 
 void store_segment_want(struct store *s, const struct store_tag *tag,
-			const struct store_found *found)
+			const struct store_found *found, uint32_t length)
 {
 	struct store_segment *segment = found->segment;
 
 	bool is_new = !(found->flags & STORE_WANTED) &&
 		      store_index_mark(&s->index, tag, found->place, STORE_WANTED);
 
-	if (is_new)
+	if (is_new) {
+		atomic_fetch_add(&segment->wanted_bytes, store_record_bytes(length));
 		atomic_fetch_add(&segment->n_wanted, 1);
+	}
 	/* A lock that was refused, or lost, is tried again at the next read. */
 	if (is_new || store_segment_is_loose(s, segment))
 		store_segment_share(s, segment);
@@ -167,13 +227,13 @@ static void share_locked(struct store *s, struct store_segment *segment) REQUIRE
 	/* Refused: somebody is giving it up this moment, and what we have open goes on. */
 	if (!store_segment_is_loose(s, segment) || flock(segment->fd, LOCK_SH | LOCK_NB) < 0)
 		return;
+	/* A reader that has found a record before the doubt sees one of the two, and what reads
+	 * have found right that began before this says nothing. */
+	atomic_fetch_add(&s->n_shared, 1);
 	n = atomic_load(&segment->n_unverified) < atomic_load(&segment->n_records)
 		    ? store_index_doubt(&s->index, segment->slot)
 		    : 0;
 	atomic_fetch_add(&segment->n_unverified, n);
-	/* A reader that has found a record before this sees one of the two. */
-	if (n)
-		atomic_fetch_add(&s->n_shared, 1);
 	atomic_store(&segment->is_shared, true);
 }
 
@@ -191,6 +251,27 @@ void store_segment_unshare(struct store_segment *segment)
 	    atomic_exchange(&segment->is_shared, false))
 		(void)flock(segment->fd, LOCK_UN);
 	mutex_unlock(&segment->lock_mu);
+}
+
+void store_unshare_all(struct store *s)
+{
+	uint32_t n = 1;
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct store_segment *segment;
+
+		mutex_lock(&s->mu);
+		n = s->is_claimed ? s->slots_top : 0;
+		segment = n ? s->segments[i] : NULL;
+		if (segment && (!atomic_load(&segment->is_shared) ||
+				atomic_load(&segment->n_wanted) || !store_segment_try_get(segment)))
+			segment = NULL;
+		mutex_unlock(&s->mu);
+		if (!segment)
+			continue;
+		store_segment_unshare(segment);
+		store_segment_put(s, segment);
+	}
 }
 
 bool store_segment_unlink(struct store *s, struct store_segment *segment, bool even_wanted)
@@ -415,6 +496,8 @@ static int fill_new(struct store *s, struct store_segment *segment, uint64_t byt
 }
 
 static int make_locked_out(struct store *s, uint32_t n, struct store_segment **ret)
+	REQUIRES(s->space_mu);
+static int make_locked_out(struct store *s, uint32_t n, struct store_segment **ret)
 {
 	struct store_segment *segment;
 	uint64_t bytes;
@@ -444,9 +527,14 @@ static int make_segment(struct store *s, uint32_t n, struct store_segment **ret)
 {
 	int rc;
 
+	mutex_lock(&s->space_mu);
+	/* What others have sealed meanwhile need not be written once more. */
+	if (store_load(s, false) < 0)
+		log_limited(LOG_LEVEL_WARN, "store: its directory cannot be looked through");
 	store_dir_lock(&s->dir);
 	rc = make_locked_out(s, n, ret);
 	store_dir_unlock(&s->dir);
+	mutex_unlock(&s->space_mu);
 	return rc;
 }
 

@@ -45,9 +45,14 @@ struct store;
  * caller's, writable by nobody else, and empty or a store already; it is 0700 afterwards. What it
  * holds is known when this returns: sealed segments by their footers, those of killed daemons by
  * their records (and sealed). Several daemons of a user may have it open: each writes segments of
- * its own and reads everybody's sealed ones. -EPERM,
- * -ENOTEMPTY (something else's directory), -EPROTONOSUPPORT (of another version), errno. */
+ * its own and reads everybody's sealed ones. A drive that is full, read-only or fails is no error:
+ * what can be read of it is, one warning says why nothing is written, and that is tried again like
+ * everything that was switched off. -EPERM, -ENOTEMPTY (something else's directory),
+ * -EPROTONOSUPPORT (of another version), errno. */
 int store_open(const struct store_params *params, struct store **ret, struct err *err) MUST_USE;
+/* Whether an error of a store's directory is the drive's, or what the administrator made of it, and
+ * no sign that it is the wrong one: a job goes on without the store then. */
+bool store_is_drive_error(int status);
 /* After its tier's reads have ended; seals what is open. NULL allowed. */
 void store_close(struct store *store);
 
@@ -57,8 +62,8 @@ void store_close(struct store *store);
  *
  * Writes a piece; blocks, also for the cap. Any thread, several at once. 0; -EEXIST when it is kept
  * already; -EINVAL when length is not piece_length() of the identity; -ENOSPC when the budget is
- * used up and no segment may be given up: no later put will do better; -EAGAIN when the store is
- * switched off or its filesystem or quota full, which is tried again later; -EIO etc. of the write
+ * used up and no segment may be given up; -EAGAIN when the store is switched off or its filesystem
+ * or quota full. All of that is tried again every retry_ns; -EIO etc. of the write
  * that switched it off, logged and counted once; -ECANCELED after store_stop(); -ENOMEM. What is
  * kept is never harmed. Memory that is aligned to 4096 is written from without a copy. entry of the
  * key is for people who read the records. SIGXFSZ must be ignored or blocked. */
@@ -79,15 +84,20 @@ void store_put_many(struct store *store, struct store_piece *pieces, size_t n);
 bool store_has(struct store *store, struct piece_key key, const struct file_identity *identity);
 /* The dataset was looked through with store_has(): from now on segments of which nothing is wanted
  * by this or another living daemon may be given up, least recently used first, to stay within the
- * budget. Until then nothing is. */
+ * budget, and after them those of which this mount wants less than a quarter. Until then nothing
+ * is. Used is a segment when it is written and when a mount begins or ends that wants something of
+ * it.
+ */
 void store_claimed(struct store *store);
 /* Forgets the pieces of a version of a file. Any thread. */
 void store_forget(struct store *store, const struct file_identity *identity, uint32_t n_pieces);
 void store_forget_piece(struct store *store, const struct file_identity *identity, uint32_t piece);
 /* Puts that wait for the cap, and later ones, return. */
 void store_stop(struct store *store);
-/* The budget is used up: every later put gives -ENOSPC. */
+/* The budget is used up: puts give -ENOSPC until there is room again. */
 bool store_is_full(const struct store *store);
+/* Whether a put would not be refused for what was found before. */
+bool store_takes_more(const struct store *store);
 /* Bytes of segments that this mount knows, other daemons' included, as they are on the drive; the
  * open one up to its last record. */
 uint64_t store_bytes(const struct store *store);
