@@ -32,7 +32,10 @@ struct mount_opts {
 	uint64_t revalidate, inodes_ahead;
 	char *control_reads, *ghost_bytes; /* accounting.h */
 	bool allow_other;
-	int open;      /* 0 auto, 1 answer */
+	char *report;
+	int open; /* 0 auto, 1 answer */
+	char *metrics_textfile, *metrics_socket;
+	uint64_t metrics_interval;
 	int log_level; /* enum log_level */
 };
 extern const struct conf_table mount_option_table;

@@ -22,7 +22,6 @@
 #include "clairfs/base/thr.h"
 #include "clairfs/daemon.h"
 #include "clairfs/hint.h"
-#include "clairfs/metrics/ranks.h"
 
 enum { NOTES_MAX = 1 << 18, STEPS_MAX = 1 << 16, NICE = 10 };
 
@@ -270,6 +269,28 @@ static void feed(struct accounting *a, struct told *t)
 		(void)stall_step(a->stall, &t->step[i]); /* it counts what it does not take */
 }
 
+static void publish_node(struct metrics *m, const struct stall_node *node)
+{
+	metrics_total_set(m, METRIC_CONTROL_READS, node->control_reads);
+	metrics_total_set(m, METRIC_CONTROL_BYTES, node->control_bytes);
+	metrics_total_set(m, METRIC_CONTROL_WAIT, node->control_cost_ns);
+	metrics_total_set(m, METRIC_UNPLACED_READS, node->unplaced_reads);
+}
+
+static void publish_rank(struct metrics *m, const struct stall_numbers *n)
+{
+	metrics_rank_set(m, METRIC_RANK_GPU_WAIT_REMOVED, n->rank, n->lower_ns);
+	metrics_rank_set(m, METRIC_RANK_GPU_WAIT_REPLAY, n->rank, n->estimate_ns);
+	metrics_rank_set(m, METRIC_RANK_GPU_WAIT_HOOK, n->rank, n->estimate_hook_ns);
+	metrics_rank_set(m, METRIC_RANK_GPU_WAIT_UPPER, n->rank, n->upper_ns);
+	metrics_rank_set(m, METRIC_RANK_LATENCY_SAVED, n->rank, n->latency_saved_ns);
+	metrics_rank_set(m, METRIC_RANK_JUDGED, n->rank, n->judged_ns);
+	metrics_rank_set(m, METRIC_RANK_GPU_WAIT, n->rank, n->gpu_wait_ns);
+	metrics_rank_set(m, METRIC_RANK_GPU_COMPUTE, n->rank, n->compute_ns);
+	metrics_rank_set(m, METRIC_RANK_STEPS, n->rank, n->steps);
+	metrics_rank_set(m, METRIC_RANK_PREP_WAIT, n->rank, n->prep_wait_ns);
+}
+
 static void publish(struct accounting *a)
 {
 	uint32_t n = stall_n_ranks(a->stall);
@@ -283,10 +304,10 @@ static void publish(struct accounting *a)
 	for (uint32_t i = 0; i < n; i++)
 		stall_get_rank(a->stall, i, &a->ranks[i]);
 	mutex_unlock(&a->mu);
-	metrics_node_set(a->metrics, &node);
+	publish_node(a->metrics, &node);
 	for (uint32_t i = 0; i < n; i++) {
 		stall_get_rank(a->stall, i, &numbers);
-		metrics_rank_set(a->metrics, &numbers);
+		publish_rank(a->metrics, &numbers);
 	}
 }
 

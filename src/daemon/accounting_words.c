@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "accounting_priv.h"
-#include "clairfs/metrics/ranks.h"
 
 struct node_numbers {
 	double lower, replay, hook, upper, judged, wait, compute;
@@ -91,27 +90,37 @@ static void words(const struct node_numbers *n, const struct stall_node *node, d
 static json_t *rank_json(const struct stall_numbers *r)
 {
 	double au = stall_au_percent(r);
-	json_t *json =
-		json_pack("{s:I, s:I, s:I, s:I, s:o}", "rank", (json_int_t)r->rank, "workers",
-			  (json_int_t)r->workers, "prefetch", (json_int_t)r->prefetch, "batch",
-			  (json_int_t)r->batch, "au_percent", au < 0 ? json_null() : json_real(au));
+	json_t *json = json_pack(
+		"{s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I}", "rank",
+		(json_int_t)r->rank, "removed_lower_seconds", seconds(r->lower_ns),
+		"removed_replay_seconds", seconds(r->estimate_ns), "removed_hook_seconds",
+		seconds(r->estimate_hook_ns), "removed_upper_seconds", seconds(r->upper_ns),
+		"read_latency_saved_seconds", seconds(r->latency_saved_ns), "prep_wait_seconds",
+		seconds(r->prep_wait_ns), "judged_seconds", seconds(r->judged_ns), "passes_judged",
+		(json_int_t)r->judged, "passes_unjudged", (json_int_t)r->unjudged, "reads",
+		(json_int_t)r->reads, "ghost_reads", (json_int_t)r->ghost_reads);
+	json_t *job =
+		json_pack("{s:I, s:I, s:I, s:I, s:f, s:f, s:o}", "workers", (json_int_t)r->workers,
+			  "prefetch", (json_int_t)r->prefetch, "batch", (json_int_t)r->batch,
+			  "steps", (json_int_t)r->steps, "gpu_wait_seconds",
+			  seconds(r->gpu_wait_ns), "compute_seconds", seconds(r->compute_ns),
+			  "au_percent", au < 0 ? json_null() : json_real(au));
 
-	if (json && metrics_rank_to_json(r, json) == 0)
-		return json;
-	json_decref(json);
-	return NULL;
+	if (json && job)
+		json_object_update(json, job);
+	json_decref(job);
+	return json;
 }
 
 static json_t *control_json(const struct accounting_view *v)
 {
-	json_t *json = json_pack("{s:f, s:I, s:I}", "share", v->params.control_share, "used",
-				 (json_int_t)v->node.controls_used, "needed",
-				 (json_int_t)v->node.controls_needed);
-
-	if (json && metrics_node_to_json(&v->node, json) == 0)
-		return json;
-	json_decref(json);
-	return NULL;
+	return json_pack("{s:f, s:I, s:I, s:f, s:I, s:I, s:I}", "share", v->params.control_share,
+			 "reads", (json_int_t)v->node.control_reads, "bytes",
+			 (json_int_t)v->node.control_bytes, "cost_seconds",
+			 seconds(v->node.control_cost_ns), "used",
+			 (json_int_t)v->node.controls_used, "needed",
+			 (json_int_t)v->node.controls_needed, "unplaced_reads",
+			 (json_int_t)v->node.unplaced_reads);
 }
 
 json_t *accounting_json(struct accounting *a)
@@ -136,4 +145,42 @@ json_t *accounting_json(struct accounting *a)
 			 "passes_unjudged", (json_int_t)n.unjudged, "dropped",
 			 (json_int_t)v.dropped, "ghost_bytes", (json_int_t)v.params.ghost_bytes,
 			 "control", control_json(&v), "ranks", ranks);
+}
+
+static json_t *rank_of_report(json_t *ranks, uint32_t number)
+{
+	json_t *rank;
+	size_t i;
+
+	json_array_foreach(ranks, i, rank)
+	{
+		if (json_integer_value(json_object_get(rank, "rank")) == number)
+			return rank;
+	}
+	rank = json_pack("{s:I}", "rank", (json_int_t)number);
+	return json_array_append_new(ranks, rank) < 0 ? NULL : rank; /* the array's */
+}
+
+void accounting_add_removed(struct accounting *a, json_t *ranks)
+{
+	struct accounting_view v;
+
+	accounting_look(a, &v);
+	for (uint32_t i = 0; i < v.n_ranks; i++) {
+		const struct stall_numbers *r = &v.rank[i];
+		json_t *removed;
+
+		if (!r->judged)
+			continue;
+		removed = json_pack("{s:f, s:f}", "at_least_seconds", seconds(r->lower_ns),
+				    "at_most_seconds", seconds(r->upper_ns));
+		if (r->judged_replay == r->judged)
+			json_object_set_new(removed, "replay_seconds",
+					    json_real(seconds(r->estimate_ns)));
+		if (r->judged_hook == r->judged)
+			json_object_set_new(removed, "hook_seconds",
+					    json_real(seconds(r->estimate_hook_ns)));
+		json_object_set_new(rank_of_report(ranks, r->rank), "removed", removed);
+	}
+	free(v.rank);
 }

@@ -102,9 +102,20 @@ static const struct conf_option options[] = {
 	    "cgroup."),
 	ROW(allow_other, CONF_BOOL, "off", 0, 0, NULL,
 	    "Let other users read the mount (permissions are checked by the kernel)."),
+	ROW(report, CONF_TEXT, "", 0, 0, NULL,
+	    "File for a report of the mount, written when it is unmounted; in a directory it is "
+	    "named after job, host and process. For clairfs report. Empty: none."),
 	ROW(open, CONF_CHOICE, "auto", 0, 0, open_choices,
 	    "auto: OPEN is refused (ENOSYS) once it is not needed, so that a hit costs "
 	    "no upcall. answer: always answered."),
+	ROW(metrics_textfile, CONF_TEXT, "", 0, 0, NULL,
+	    "File for the textfile collector of a Prometheus node exporter, whose name ends in "
+	    ".prom, or the directory for it. Removed when unmounting. Empty: none."),
+	ROW(metrics_interval, CONF_U64, "15", 1, 86400, NULL,
+	    "Seconds from one writing of metrics_textfile to the next."),
+	ROW(metrics_socket, CONF_TEXT, "", 0, 0, NULL,
+	    "Unix socket on which the metrics are served by HTTP, to you and root only. Empty: "
+	    "none."),
 	ROW(log_level, CONF_CHOICE, "info", 0, 0, log_choices,
 	    "Least important messages that are logged."),
 	{ .name = NULL },

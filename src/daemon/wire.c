@@ -82,7 +82,8 @@ static int check_dirs(const struct wire *w, struct err *err)
 	closedir(dir);
 	if (n > 0)
 		return err_set(err, -ENOTEMPTY, "mountpoint %s: not empty", w->mountpoint);
-	if (w->opts->store_dir && stat(w->opts->store_dir, &st) < 0)
+	if (w->opts->store_dir && stat(w->opts->store_dir, &st) < 0 &&
+	    !store_is_drive_error(-errno))
 		return err_set_errno(err, -errno, "option store_dir: %s", w->opts->store_dir);
 	return 0;
 }
@@ -93,6 +94,7 @@ int wire_check(struct wire *w, const struct daemon_params *params, struct err *e
 	int rc = 0;
 
 	wire_order_init(w);
+	hook_init(&w->hook, clock_monotonic());
 	w->opts = params->opts;
 	w->start_ns = clock_now(clock_monotonic());
 	log_set_level((enum log_level)w->opts->log_level);
@@ -106,6 +108,10 @@ int wire_check(struct wire *w, const struct daemon_params *params, struct err *e
 	rc = accounting_parse(w->opts, &w->accounting_params, err);
 	if (rc == 0)
 		rc = check_paths(w, params, err);
+	if (rc == 0)
+		rc = wire_report_check(w, err);
+	if (rc == 0)
+		rc = wire_check_publish(w, err);
 	return rc < 0 ? rc : check_dirs(w, err);
 }
 
@@ -260,6 +266,8 @@ int wire_mount(struct wire *w, struct err *err)
 				.announce = wire_announce,
 				.show_order = wire_render_order,
 				.announce_ctx = w,
+				.steps = wire_steps,
+				.steps_ctx = w,
 				.force_open_answered = w->opts->open == 1 };
 	int rc = order_maker_new(&w->maker, err);
 
@@ -283,7 +291,12 @@ int wire_mount(struct wire *w, struct err *err)
 		rc = cache_start(w->cache, err);
 	if (rc == 0)
 		rc = job_start(w->job, err);
-	return rc < 0 ? rc : renumber_start(w, err);
+	if (rc == 0)
+		rc = renumber_start(w, err);
+	w->is_mounted = rc == 0;
+	if (rc == 0)
+		wire_publish(w);
+	return rc;
 }
 
 /* Source threads hold one descriptor each, kept files and watches some more: the usual soft limit
@@ -307,7 +320,9 @@ int wire_prepare(struct wire *w, const struct daemon_params *params, struct err 
 	w->metrics = metrics_new();
 	if (!w->metrics)
 		return err_set(err, -ENOMEM, "out of memory");
-	rc = open_dataset(w, params, err);
+	rc = process_describe_mount(w, err);
+	if (rc == 0)
+		rc = open_dataset(w, params, err);
 	if (rc == 0)
 		rc = make_order(w, err);
 	if (rc == 0)
@@ -323,6 +338,7 @@ int wire_prepare(struct wire *w, const struct daemon_params *params, struct err 
 
 void wire_down(struct wire *w)
 {
+	wire_unpublish(w);
 	order_maker_quit(w->maker); /* or unmounting would wait for its file */
 	if (w->fs)
 		fs_unmount(w->fs);
@@ -331,6 +347,8 @@ void wire_down(struct wire *w)
 	if (w->cache)
 		cache_stop(w->cache);
 	accounting_stop(w->accounting);
+	if (w->is_mounted)
+		wire_report_write(w);
 	if (w->fs)
 		fs_free(w->fs);
 	if (w->cache)
@@ -350,6 +368,8 @@ void wire_down(struct wire *w)
 		order_spec_free(w->spec);
 	if (w->metrics)
 		metrics_free(w->metrics);
+	wire_report_fini(w);
+	hook_fini(&w->hook);
 	wire_order_fini(w);
 	free(w->source);
 	free(w->mountpoint);

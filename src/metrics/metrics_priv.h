@@ -9,7 +9,6 @@
 #define CLAIRFS_METRICS_PRIV_H
 
 #include "clairfs/metrics.h"
-#include "clairfs/metrics/stall.h"
 
 #define METRICS_SLOTS 16
 #define HIST_SUB_BITS 4
@@ -25,26 +24,23 @@ struct hist {
 	_Atomic uint64_t buckets[HIST_BUCKETS];
 } CACHE_ALIGNED;
 
-#define METRICS_RANK_ROWS 14
-#define METRICS_NODE_ROWS 4
-struct metrics_ranks {
-	_Atomic uint32_t n;
-	uint32_t number[STALL_RANKS_MAX]; /* below n: set for good */
-	_Atomic uint64_t cells[STALL_RANKS_MAX][METRICS_RANK_ROWS];
-	_Atomic uint64_t node[METRICS_NODE_ROWS];
+struct metrics_rank {
+	_Atomic uint64_t rank_plus_1; /* 0: free; once set it stays */
+	_Atomic uint64_t cells[METRIC_RANKS];
 };
 
 struct metrics {
 	struct metrics_slot slots[METRICS_SLOTS];
 	_Atomic uint64_t gauges[METRICS_COUNT];
 	struct hist hists[METRIC_HISTS];
+	struct metrics_rank ranks[METRICS_RANKS_MAX]; /* in the order they came */
 	_Atomic unsigned next_slot;
-	struct metrics_ranks ranks;
+	char *mount_labels; /* of mount_info, heap; set once, before there are other threads */
 };
 
 /* Names of the histograms, as metric_infos has those of counters and gauges. */
 struct metrics_hist_info {
-	const char *id, *name, *help;
+	const char *id, *name, *labels, *help;
 };
 extern const struct metrics_hist_info metrics_hist_infos[METRIC_HISTS];
 
@@ -54,16 +50,16 @@ struct hist_snapshot {
 	uint64_t buckets[HIST_BUCKETS];
 };
 
-/* ranks.c: part of the Prometheus text. m may be NULL. */
-void metrics_print_ranks(const struct metrics *m, struct buf_writer *out);
-
 void hist_observe(struct hist *h, uint64_t ns);
 /* h may be NULL: an empty histogram. */
 void hist_snapshot(const struct hist *h, struct hist_snapshot *ret);
 /* The largest value that falls into bucket b. */
 uint64_t hist_upper_edge(unsigned b);
-/* Observations that are <= ns; exact when ns is an upper edge. */
-uint64_t hist_count_upto(const struct hist_snapshot *s, uint64_t ns);
+/* Observations that are <= 1024 ns, <= 2048 ns... <= 68.7 s: the buckets that are printed, in one
+ * walk. Exact, as these edges are ours, too. */
+#define HIST_LE_FIRST_BIT 10
+#define HIST_LE_BITS 27
+void hist_counts_upto(const struct hist_snapshot *s, uint64_t ret[HIST_LE_BITS]);
 /* Upper edge of the bucket with the value of rank ceil(share * count); 0 when nothing was
  * observed. */
 uint64_t hist_quantile(const struct hist_snapshot *s, double share);
