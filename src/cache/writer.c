@@ -17,6 +17,7 @@ static int put_piece(struct cache *c, struct entry_id entry, uint32_t piece,
 	struct shard *s = shard_of(c, entry);
 	struct piece_key key = { entry, piece };
 	struct object *obj;
+	uint64_t begin_ns;
 	int rc;
 
 	mutex_lock(&s->mu);
@@ -28,7 +29,16 @@ static int put_piece(struct cache *c, struct entry_id entry, uint32_t piece,
 	mutex_unlock(&s->mu);
 	if (!obj)
 		return -ESTALE;
+	begin_ns = metrics_is_tracing(c->p.metrics) ? clock_now(c->p.clock) : 0;
 	rc = store_put(c->p.store, key, kept, obj->mem, obj->length);
+	if (begin_ns)
+		metrics_trace(c->p.metrics, &(struct trace_event){ .kind = TRACE_STORE_WRITE,
+								   .begin_ns = begin_ns,
+								   .end_ns = clock_now(c->p.clock),
+								   .file = entry.v,
+								   .piece = piece,
+								   .bytes = obj->length,
+								   .status = (int16_t)rc });
 	object_put(c, obj);
 	return rc;
 }

@@ -19,6 +19,7 @@ extern const struct command commands[]; /* ends with name == NULL */
 int cmd_mount(int argc, char **argv);
 int cmd_umount(int argc, char **argv);
 int cmd_status(int argc, char **argv);
+int cmd_trace(int argc, char **argv);
 int cmd_caps(int argc, char **argv);
 int cmd_order(int argc, char **argv);
 int cmd_announce(int argc, char **argv);
