@@ -458,6 +458,16 @@ static void take_request(struct cache *c, struct order_request *request, uint64_
 	answer_request(c, request, request->status);
 }
 
+/* Looked at now and then and not told once: an answer that is still on its way may say again that
+ * the store takes no more. */
+static void tell_room(struct cache *c, uint64_t now)
+{
+	static const struct plan_event ev = { .kind = PLAN_EV_PIN_ROOM };
+
+	if (c->counted.is_pinning_over && c->p.store && store_takes_more(c->p.store))
+		plan_event(c->plan, now, &ev);
+}
+
 /* The last thing the planner does: nobody is left waiting. */
 static void end_planning(struct cache *c, struct order_request *request)
 {
@@ -499,6 +509,7 @@ void *planner_main(void *cache)
 		publish(c);
 		if (now - swept_ns >= SWEEP_NS) {
 			account_sweep(c, now, false);
+			tell_room(c, now);
 			swept_ns = now;
 		}
 		rest(&c->notes);

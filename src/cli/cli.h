@@ -16,6 +16,7 @@ struct command {
 };
 extern const struct command commands[]; /* ends with name == NULL */
 
+int cmd_bench(int argc, char **argv);
 int cmd_mount(int argc, char **argv);
 int cmd_umount(int argc, char **argv);
 int cmd_status(int argc, char **argv);
@@ -25,6 +26,7 @@ int cmd_order(int argc, char **argv);
 int cmd_announce(int argc, char **argv);
 int cmd_index(int argc, char **argv);
 int cmd_recover(int argc, char **argv);
+int cmd_report(int argc, char **argv);
 int cmd_store(int argc, char **argv);
 int cmd_simulate(int argc, char **argv);
 
