@@ -71,6 +71,7 @@ struct plan_event {
 	int status;
 	uint64_t bytes, latency_ns, epoch;
 	struct order_epoch *order_epoch;
+	uint32_t job; /* EPOCH: whose */
 };
 
 enum plan_action_kind {
@@ -88,8 +89,10 @@ struct plan_action {
 	bool is_adopted; /* FETCH of what a reader has just asked the source for: nobody is asked
 			  * again, -EAGAIN when it is neither there nor under way */
 	uint64_t
-		position; /* of the use it is for: epoch * 2^32 + position; smaller is due sooner */
+		position; /* of the use it is for: epoch * 2^32 + position, or with several jobs
+			   * the time in nanoseconds; smaller is due sooner */
 	uint64_t epoch;
+	uint32_t job; /* whose epoch it is, the answer says the same; of others: for whom */
 };
 
 enum plan_state {
@@ -133,6 +136,13 @@ struct plan;
 /* -EINVAL, -ENOMEM. */
 int plan_new(const struct plan_params *params, struct plan **ret) MUST_USE;
 void plan_free(struct plan *plan);
+/* One more job that reads the same samples in an order of its own (copied), at the same time. Who
+ * reads is told by where a read fits. Returns its index; -ENOSPC: PLAN_JOBS are at work already;
+ * -EINVAL, -ENOMEM. A job that has read all its epochs leaves the plan by itself as long as there
+ * are others. */
+int plan_add_job(struct plan *plan, const struct order_info *order) MUST_USE;
+/* Nothing is planned for it any more; its index may be another one's later. */
+void plan_end_job(struct plan *plan, uint32_t job);
 /* Takes one event in. Time never goes back. */
 void plan_event(struct plan *plan, uint64_t now_ns, const struct plan_event *event);
 /* Decides; afterwards plan_next_action hands out the actions, most urgent first, until it returns
@@ -140,7 +150,10 @@ void plan_event(struct plan *plan, uint64_t now_ns, const struct plan_event *eve
  * UINT64_MAX. */
 uint64_t plan_step(struct plan *plan, uint64_t now_ns);
 bool plan_next_action(struct plan *plan, struct plan_action *ret);
-void plan_get_status(const struct plan *plan, struct plan_status *ret);
+void plan_get_status(const struct plan *plan, struct plan_status *ret); /* of the first job
+										  * at work */
+/* Of one job; false: there is none of that index. */
+bool plan_get_job_status(struct plan *plan, uint32_t job, struct plan_status *ret);
 /* What the job seems to be doing, in words, e.g. "reads epoch 3 (the last is 89), 41 % of it so
  * far; left an epoch before its end". */
 #define PLAN_TEXT 320

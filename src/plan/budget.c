@@ -28,22 +28,27 @@ uint32_t budget_limit(const struct plan *plan)
 	return (uint32_t)plan->budget.limit;
 }
 
-/* Positions consumed per second, smoothed; pauses of the job do not count. */
-void budget_read(struct plan *plan, uint64_t now_ns)
+static void pace_read(struct pace *p, uint64_t now_ns)
 {
-	struct budget *b = &plan->budget;
-	uint64_t passed = now_ns - b->rate_since_ns;
+	uint64_t passed = now_ns - p->since_ns;
 	double rate;
 
-	b->rate_reads++;
+	p->reads++;
 	if (passed < RATE_NS)
 		return;
-	if (passed < NS_PER_S || b->rate_reads > 16) {
-		rate = (double)b->rate_reads * (double)NS_PER_S / (double)passed;
-		b->rate = b->rate ? b->rate + (rate - b->rate) * 0.3 : rate;
+	if (passed < NS_PER_S || p->reads > 16) {
+		rate = (double)p->reads * (double)NS_PER_S / (double)passed;
+		p->rate = p->rate ? p->rate + (rate - p->rate) * 0.3 : rate;
 	}
-	b->rate_reads = 0;
-	b->rate_since_ns = now_ns;
+	p->reads = 0;
+	p->since_ns = now_ns;
+}
+
+/* The job in turn has read what it had not read before. */
+void budget_read(struct plan *plan, uint64_t now_ns)
+{
+	pace_read(&plan->job->pace, now_ns);
+	pace_read(&plan->budget.pace, now_ns);
 }
 
 static void budget_clamp(struct plan *plan)
@@ -80,11 +85,11 @@ static void budget_rest(struct budget *b, double done_rate, double latency_ns)
 static void budget_adapt(struct plan *plan, double done_rate, double latency_ns)
 {
 	struct budget *b = &plan->budget;
-	double need = 2 * b->rate * latency_ns / (double)NS_PER_S;
+	double need = 2 * b->pace.rate * latency_ns / (double)NS_PER_S;
 
 	b->base_ns = b->base_ns ? MIN(b->base_ns * 1.002, latency_ns) : latency_ns;
 	if (!b->is_full) {
-		if (b->rate && b->limit > need)
+		if (b->pace.rate && b->limit > need)
 			b->limit -= b->limit / 8;
 		b->probe = 0;
 	} else if (b->probe > 0) {

@@ -81,8 +81,8 @@ bool epochs_is_last(const struct plan *plan, const struct slot *slot)
 	return plan->job->has_epochs_end && slot->index + 1 >= plan->job->info.epochs;
 }
 
-/* Forgets all keys; epochs_absorb gives them out again. What was staged for uses that are not
- * coming no longer counts. */
+/* Forgets all keys of the job; epochs_absorb gives them out again. What was staged for uses that
+ * are not coming no longer counts. Where its keys say the samples are need not be true any more. */
 void epochs_rebuild(struct plan *plan)
 {
 	for (uint32_t i = 0; i < 2; i++) {
@@ -97,7 +97,8 @@ void epochs_rebuild(struct plan *plan)
 	tree_clear_all(&plan->unkeyed);
 	uses_forget_buckets(plan);
 	for (uint32_t i = 0; i < plan->n; i++) {
-		plan->item[i].key = NO_KEY;
+		item_out_of_others(plan, i);
+		*job_key(plan, plan->job, i) = NO_KEY;
 		uses_put(plan, i);
 		stage_forget(plan, i);
 		item_in(plan, i);
@@ -119,6 +120,7 @@ static void epochs_absorb_pos(struct plan *plan, struct slot *slot, uint64_t pos
 {
 	uint32_t sample = slot->ep->sample[pos];
 	struct item *it = &plan->item[sample];
+	uint32_t *key = job_key(plan, plan->job, sample);
 
 	if (pos + AHEAD < slot->length) {
 		__builtin_prefetch(&plan->item[slot->ep->sample[pos + AHEAD]]);
@@ -130,12 +132,11 @@ static void epochs_absorb_pos(struct plan *plan, struct slot *slot, uint64_t pos
 		if (slot->value_pages > worth_pages && slot->value_end == slot->length)
 			slot->value_end = pos;
 	}
-	if (it->key != NO_KEY || bitmap_get(&slot->consumed, pos))
+	if (*key != NO_KEY || bitmap_get(&slot->consumed, pos))
 		return;
 	item_out(plan, sample);
-	it->key = (uint32_t)pos;
-	it->flags &= ~(uint32_t)(SLOT1 | NO_FETCH | NO_STAGE | HELD_OUT | TRY_MASK | AGAIN);
-	it->flags |= slot == &plan->job->slots[1] ? SLOT1 : 0;
+	*key = key_make(plan->job, slot, pos);
+	it->flags &= ~(uint32_t)(NO_FETCH | NO_STAGE | HELD_OUT | TRY_MASK | AGAIN);
 	item_in(plan, sample);
 }
 
@@ -287,7 +288,13 @@ void epochs_arrived(struct plan *plan, uint64_t now_ns, const struct plan_event 
 
 	assert(plan->job->is_asked && ev->epoch == plan->job->asked_epoch);
 	plan->job->is_asked = false;
-	if (plan->uses.is_asked) {
+	if (plan->job->is_over) {
+		if (ev->status == 0)
+			order_epoch_free(ep);
+		return;
+	}
+	if (plan->job->is_for_uses) {
+		plan->job->is_for_uses = false;
 		uses_arrived(plan, ev);
 		return;
 	}
@@ -295,7 +302,7 @@ void epochs_arrived(struct plan *plan, uint64_t now_ns, const struct plan_event 
 		  ev->epoch == epochs_successor(plan);
 	is_candidate = has_cur && !is_next && plan->job->is_searching &&
 		       ev->epoch == resync_next_candidate(plan);
-	if (ev->status < 0 || !ep || ep->n != plan->n || !ep->length || ep->length >= NO_KEY) {
+	if (ev->status < 0 || !ep || ep->n != plan->n || !ep->length || ep->length >= KEY_SLOT1) {
 		if (ev->status == 0)
 			order_epoch_free(ep);
 		epochs_failed(plan, now_ns, is_candidate);
@@ -340,10 +347,13 @@ static uint64_t epochs_request(struct plan *plan, uint64_t now_ns)
 		epochs_ask(plan, resync_next_candidate(plan));
 	if (!plan->job->is_asked && plan->job->state != PLAN_LOST) {
 		epochs_ask(plan, uses_wanted(plan));
-		plan->uses.is_asked = plan->job->is_asked;
+		plan->job->is_for_uses = plan->job->is_asked;
 	}
 	if (plan->job->is_asked || plan->job->has_failed_epoch || next_slot(plan)->ep ||
 	    plan->job->state == PLAN_LOST)
+		return UINT64_MAX;
+	/* That it may be started again is a guess; nothing that others need is given up for it. */
+	if (plan->n_jobs > 1 && cur->ep && epochs_is_last(plan, cur))
 		return UINT64_MAX;
 	next_epoch = cur->ep ? epochs_successor(plan) : plan->job->info.start_epoch;
 	if (cur->ep && (plan->job->info.is_same_every_epoch || next_epoch == cur->epoch)) {

@@ -49,7 +49,7 @@ static uint64_t fetch_reserve(const struct plan *plan, uint64_t horizon)
 /* Before the order is confirmed. What cannot be verified must not run dry: it goes on within half
  * of the arena, a little ahead of the readers. Else what is due later gives way only for a sample
  * that had its turn and is missing after all. */
-static bool fetch_is_worth_a_doubt(struct plan *plan, const struct item *it, uint64_t due,
+static bool fetch_is_worth_a_doubt(struct plan *plan, const struct item *it, uint64_t when,
 				   bool is_near)
 {
 	uint64_t half = room_pages(plan) / 2;
@@ -57,21 +57,22 @@ static bool fetch_is_worth_a_doubt(struct plan *plan, const struct item *it, uin
 	if (plan->used_pages + it->pages <= half)
 		return true;
 	return is_near && (plan->job->is_unprovable || it->flags & AGAIN) &&
-	       retain_make_room(plan, it->pages + half, due, true);
+	       retain_make_room(plan, it->pages + half, when, true);
 }
 
-static bool fetch_has_room(struct plan *plan, const struct item *it, uint64_t due, uint64_t horizon)
+static bool fetch_has_room(struct plan *plan, const struct item *it, uint64_t due)
 {
-	uint64_t lead = due - plan_low(plan), pages = it->pages;
+	uint64_t lead = due - plan_low(plan), pages = it->pages, horizon = plan->job->ahead;
+	uint64_t when = jobs_when(plan, plan->job, due);
 
 	if (plan->job->state <= PLAN_CHECKING)
-		return fetch_is_worth_a_doubt(plan, it, due, lead <= horizon);
+		return fetch_is_worth_a_doubt(plan, it, when, lead <= horizon);
 	if (plan->job->state == PLAN_SLOWED && lead > MAX(plan->job->span, horizon))
 		return false;
 	if (lead > horizon)
 		return retain_make_room(
-			plan, pages + fetch_reserve(plan, fetch_store_horizon(plan)), due, false);
-	return retain_make_room(plan, pages, due, true);
+			plan, pages + fetch_reserve(plan, fetch_store_horizon(plan)), when, false);
+	return retain_make_room(plan, pages, when, true);
 }
 
 static void fetch_issue(struct plan *plan, uint32_t sample, bool is_store)
@@ -100,10 +101,10 @@ static void fetch_issue(struct plan *plan, uint32_t sample, bool is_store)
 void fetch_adopt(struct plan *plan, uint32_t sample)
 {
 	struct item *it = &plan->item[sample];
+	uint64_t when;
 
-	if (plan->job->state != PLAN_FOLLOWING || item_state(it) != ABSENT || it->key == NO_KEY ||
-	    !tree_get(&item_slot(plan, it)->set[SET_WANT], it->key) ||
-	    plan->used_pages + it->pages > room_pages(plan))
+	if (plan->job->state != PLAN_FOLLOWING || !jobs_home(plan, sample, &when) ||
+	    !item_is_wanted(plan, it) || plan->used_pages + it->pages > room_pages(plan))
 		return;
 	if (actions_room(plan) <= ACTIONS_MAX / 8 ||
 	    plan->inflight_adopted == plan->params.inflight_max)
@@ -141,44 +142,97 @@ static uint64_t fetch_from_store(const struct plan *plan, uint64_t horizon, uint
 	return is_strict || first - plan_low(plan) <= horizon ? first : NO_POS;
 }
 
+/* What the job in turn is to be given next. */
+struct wish {
+	struct plan_job *job;
+	uint64_t due, source, when; /* source: the first that is to come from there */
+	bool is_store;
+};
+
+static bool wish_of_job(const struct plan *plan, bool is_source_open, struct wish *ret)
+{
+	struct plan_job *job = plan->job;
+	uint64_t source, store;
+
+	if (job->is_blocked)
+		return false;
+	source = is_source_open ? fetch_first(plan, SET_WANT) : NO_POS;
+	store = fetch_from_store(plan, job->ahead_store, &source);
+	*ret = (struct wish){ .job = job, .due = MIN(source, store), .source = source };
+	ret->is_store = ret->due == store;
+	if (ret->due == NO_POS)
+		return false;
+	ret->when = jobs_when(plan, job, ret->due);
+	return true;
+}
+
+/* Of what the jobs wait for, what is needed first; its job is in turn then. */
+static bool wish_next(struct plan *plan, bool is_source_open, struct wish *ret)
+{
+	bool is_found = false;
+
+	for (uint32_t at = 0; jobs_next(plan, &at);) {
+		struct wish w;
+
+		if (!wish_of_job(plan, is_source_open, &w) || (is_found && w.when >= ret->when))
+			continue;
+		*ret = w;
+		is_found = true;
+	}
+	if (is_found)
+		plan->job = ret->job;
+	return is_found;
+}
+
+/* No room for it. What is due first may still find some; but far ahead it would only push out
+ * others of its group. */
+static void fetch_refused(struct plan *plan, const struct wish *w, uint64_t last)
+{
+	struct plan_job *job = plan->job;
+
+	if (w->is_store || last == w->source || w->source - plan_low(plan) > job->ahead) {
+		job->is_blocked = true;
+		return;
+	}
+	group_forget(plan);
+	job->is_grouped = false;
+}
+
+static void fetch_begin(struct plan *plan)
+{
+	for (uint32_t at = 0; jobs_next(plan, &at);) {
+		plan->job->ahead = fetch_horizon(plan);
+		plan->job->ahead_store = fetch_store_horizon(plan); /* before this step's own */
+		plan->job->is_blocked = !is_prefetching(plan);
+		plan->job->is_grouped = true;
+	}
+}
+
 uint64_t fetch_step(struct plan *plan, uint64_t now_ns)
 {
-	uint64_t wake = UINT64_MAX, horizon = fetch_horizon(plan);
-	uint64_t store_horizon = fetch_store_horizon(plan); /* before this step's own requests */
-	bool is_source_open = true, is_grouped = true;
+	uint64_t wake = UINT64_MAX;
+	bool is_source_open = true;
+	struct wish w = { .due = NO_POS };
 
-	if (!is_prefetching(plan))
-		return UINT64_MAX;
 	if (now_ns < plan->room_not_before_ns)
-		return plan->room_not_before_ns;
-	while (actions_room(plan) > ACTIONS_MAX / 8) {
-		uint64_t source = is_source_open ? fetch_first(plan, SET_WANT) : NO_POS;
-		uint64_t store = fetch_from_store(plan, store_horizon, &source);
-		uint64_t due = MIN(source, store), last;
+		return jobs_are_prefetching(plan) ? plan->room_not_before_ns : UINT64_MAX;
+	fetch_begin(plan);
+	while (actions_room(plan) > ACTIONS_MAX / 8 && wish_next(plan, is_source_open, &w)) {
+		uint64_t last = w.due, due = w.due;
 		uint32_t sample;
 
-		if (due == NO_POS)
-			break;
-		last = due;
-		if (due != store && is_grouped)
+		if (!w.is_store && plan->job->is_grouped)
 			due = group_next(plan, due, &last);
 		sample = fetch_sample_at(plan, due);
-		if (due != store &&
+		if (!w.is_store &&
 		    !budget_allows(plan, now_ns, (uint64_t)plan->item[sample].pages * PAGE_BYTES,
-				   &wake)) {
+				   &wake))
 			is_source_open = false;
-			continue;
-		}
-		if (!fetch_has_room(plan, &plan->item[sample], last, horizon)) {
-			/* What is due first may still find room; but far ahead it would only push
-			 * out others of its group. */
-			if (due == store || last == source || source - plan_low(plan) > horizon)
-				break;
-			group_forget(plan);
-			is_grouped = false;
-			continue;
-		}
-		fetch_issue(plan, sample, due == store);
+		else if (!fetch_has_room(plan, &plan->item[sample], last))
+			fetch_refused(plan, &w, last);
+		else
+			fetch_issue(plan, sample, w.is_store);
 	}
+	jobs_first(plan);
 	return wake;
 }

@@ -17,21 +17,21 @@ static uint64_t group_size(const struct plan *plan, uint64_t first)
 	const struct budget *b = &plan->budget;
 	double slow_ns = b->latency_ns + 4 * b->deviation_ns, per_fetch;
 	double slack = (double)(first - plan_low(plan)) - (double)plan->job->span -
-		       2 * b->rate * slow_ns / (double)NS_PER_S;
+		       2 * plan->job->pace.rate * slow_ns / (double)NS_PER_S;
 
 	if (slack <= 0 || !b->latency_ns || plan->job->state > PLAN_FOLLOWING)
 		return 0;
 	/* Positions that are read while one more request is served. */
-	per_fetch = b->rate * b->latency_ns / (double)NS_PER_S / budget_limit(plan);
+	per_fetch = plan->job->pace.rate * b->latency_ns / (double)NS_PER_S / budget_limit(plan);
 	return slack >= 2 * per_fetch * GROUP_MAX ? GROUP_MAX : (uint64_t)(slack / (2 * per_fetch));
 }
 
 static bool group_is_wanted(const struct plan *plan, uint32_t sample)
 {
-	const struct item *it = &plan->item[sample];
+	uint32_t key = *job_key(plan, plan->job, sample);
 
-	return item_due(plan, it) < plan->job->group.end &&
-	       tree_get(&item_slot(plan, it)->set[SET_WANT], it->key);
+	return job_due(plan, plan->job, sample) < plan->job->group.end &&
+	       tree_get(&key_slot(plan->job, key)->set[SET_WANT], key_pos(key));
 }
 
 static int by_number(const void *a, const void *b)
@@ -76,5 +76,5 @@ uint64_t group_next(struct plan *plan, uint64_t first, uint64_t *ret_last)
 	if (g->at >= g->count)
 		group_fill(plan, first, size);
 	*ret_last = g->end - 1;
-	return item_due(plan, &plan->item[g->sample[g->at]]);
+	return job_due(plan, plan->job, g->sample[g->at]);
 }

@@ -33,17 +33,19 @@ uint64_t fetch_horizon(const struct plan *plan)
 {
 	const struct budget *b = &plan->budget;
 	double slow_ns = b->latency_ns + 4 * b->deviation_ns, reach = plan->job->horizon.reach;
-	uint64_t most = MAX(plan->arena_pages / plan->mean_pages / 2, 8), h;
-	uint64_t readers = horizon_readers(plan);
-	double more = (double)readers / 16 + 2 * plan->inflight_source +
-		      2 * b->rate * slow_ns / (double)NS_PER_S;
+	uint64_t share = plan->arena_pages / plan->mean_pages / plan->n_jobs;
+	uint64_t readers = horizon_readers(plan), most, h;
+	double more = (double)readers / 16 + (double)(2 * plan->inflight_source) / plan->n_jobs +
+		      2 * plan->job->pace.rate * slow_ns / (double)NS_PER_S;
 
 	h = readers + (uint64_t)(more * reach);
 	if (reach > 1)
 		h += (uint64_t)((double)readers / 2 * (reach - 1));
 	if (plan->job->state == PLAN_SLOWED || plan->job->is_unprovable)
 		h /= 4;
-	return MIN(MAX(h, 8), most);
+	/* What one job keeps ready beyond its readers is room that the hits of all are made of. */
+	most = plan->n_jobs == 1 ? share / 2 : MIN(MAX(share / 8, readers), share / 2);
+	return MIN(MAX(h, 8), MAX(most, 8));
 }
 
 /* The store answers at once: beyond the readers what is in it only takes room. */
@@ -83,7 +85,7 @@ void horizon_opened(struct plan *plan, uint32_t sample)
 
 	/* Others may read anything: that says nothing about those who follow the order. */
 	if (plan->job->state != PLAN_FOLLOWING ||
-	    item_due(plan, it) >= plan_low(plan) + plan->job->span)
+	    job_due(plan, plan->job, sample) >= plan_low(plan) + plan->job->span)
 		return;
 	if (is_absent && !(it->flags & PINNED))
 		plan->job->horizon.asked_pages += it->pages;

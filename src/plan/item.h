@@ -19,7 +19,6 @@ enum item_flag {
 	PINNING = 1 << 5,
 	HELD = 1 << 6,      /* opened a moment ago: somebody may still be reading it */
 	FRESH = 1 << 7,     /* fetched and not opened since */
-	SLOT1 = 1 << 8,     /* the key belongs to slots[1] */
 	TAIL = 1 << 9,      /* of the end of the pass before: reading it now says nothing */
 	NO_FETCH = 1 << 10, /* failed: not again for this use */
 	NO_STAGE = 1 << 11, /* likewise */
@@ -27,17 +26,19 @@ enum item_flag {
 	FROM_STORE = 1 << 13,
 	TRY_SHIFT = 14, /* two bits: STAGE attempts */
 	TRY_MASK = 3 << TRY_SHIFT,
-	OUTSIDE = 1 << 16,  /* the job does not number it: reading it says nothing */
+	OUTSIDE = 1 << 16, /* the job does not number it: reading it says nothing */
+	HOME_SHIFT = 26,   /* three bits: the job whose key counts for keeping it */
+	HOME_MASK = 7 << HOME_SHIFT,
 	ADOPTED = 1 << 24,  /* FETCHING, of what a reader had asked the source for */
 	AGAIN = 1 << 25,    /* missing after all: its fetch failed, or the store has lost it */
-	HELD_OUT = 1 << 26, /* with NO_FETCH: on purpose, so it is not missing */
+	HELD_OUT = 1 << 29, /* with NO_FETCH: on purpose, so it is not missing */
 	FAR_SHIFT = 17, /* seven bits: 1 + bucket of a next use beyond the keys, 0: none known */
 	FAR_MASK = 127 << FAR_SHIFT,
 };
 
 struct item {
 	uint32_t pages; /* cost in the arena, the stage and the store */
-	uint32_t key;   /* position of the next use, NO_KEY: none known */
+	uint32_t key;   /* of the first job; see job_key */
 	uint32_t flags;
 };
 

@@ -9,13 +9,21 @@
 #include "horizon.h"
 #include "item.h"
 
-#define SCORE_READS 256u /* reads that decide */
+#define NO_KEY UINT32_MAX
+#define KEY_SLOT1 (1u << 31) /* bit of a key: in slots[1] */
+#define SCORE_READS 256u     /* reads that decide */
 
 /* Of one read: how much earlier in the pass it came than a guess would have, against the middle of
  * what was not read (in 1/65536 of it), and the variance of that for guesses. */
 struct proof {
 	int32_t early;
 	uint32_t variance;
+};
+
+/* Positions consumed per second, smoothed; pauses of the job do not count. */
+struct pace {
+	uint64_t since_ns, reads;
+	double rate;
 };
 
 struct plan_job {
@@ -26,12 +34,17 @@ struct plan_job {
 	/* The epoch that was read before, until the reads prove that it is over: a job may read it
 	 * once more. NULL: not kept. */
 	struct order_epoch *before;
+	uint32_t *key;        /* [n] of its samples; NULL: they are in the items (the first job) */
+	uint64_t *unnumbered; /* bitmap; NULL: none */
+	bool is_over;         /* not planned for any more */
+	struct pace pace;
 
 	enum plan_state state;
 	enum plan_why why, note; /* note: what the last re-synchronisation found out */
 	bool is_confirmed, is_span_given, is_repeat, has_epochs_end;
 	uint32_t n_outside; /* samples that the job does not number */
 	uint64_t span, span_cap;
+	uint32_t hold_reads;
 	uint64_t reader_span; /* without what allows for readers that are not in step */
 	uint32_t distance[64], n_distance; /* histogram of position - low, to learn the span */
 
@@ -59,6 +72,7 @@ struct plan_job {
 
 	/* resync.c, epochs.c */
 	bool is_searching, is_asked, has_failed_epoch;
+	bool is_for_uses; /* the epoch that is being computed is for the masks of uses.c */
 	uint32_t candidate, epoch_tries;
 	uint64_t far_next, far_round; /* while lost: later epochs, so many at a time */
 	uint64_t asked_epoch, ask_not_before_ns;
@@ -71,10 +85,48 @@ struct plan_job {
 	uint64_t stage_end, stage_sum; /* stage_end: virtual position */
 	bool is_stage_dirty;
 
+	/* fetch.c, of this step */
+	uint64_t ahead, ahead_store; /* horizons */
+	bool is_blocked, is_grouped;
+
 	uint64_t mismatches, resyncs;
 	uint64_t outside, outside_run, inside_run; /* runs: of reads outside of the order, and of
 						    * others since */
 	uint64_t lost, lost_opened;                /* times; opened at the last one */
 };
+
+static inline struct slot *job_cur(const struct plan_job *job)
+{
+	return (struct slot *)&job->slots[job->cur];
+}
+static inline struct slot *job_next(const struct plan_job *job)
+{
+	return (struct slot *)&job->slots[!job->cur];
+}
+static inline uint32_t key_make(const struct plan_job *job, const struct slot *slot, uint64_t pos)
+{
+	return (uint32_t)pos | (slot == &job->slots[1] ? KEY_SLOT1 : 0);
+}
+static inline uint32_t key_pos(uint32_t key)
+{
+	return key & ~KEY_SLOT1;
+}
+static inline struct slot *key_slot(const struct plan_job *job, uint32_t key)
+{
+	return (struct slot *)&job->slots[(key & KEY_SLOT1) != 0];
+}
+/* Positions of both passes in one line: those of the next pass follow those of the current one. */
+static inline uint64_t job_virtual(const struct plan_job *job, const struct slot *slot,
+				   uint64_t pos)
+{
+	return slot == job_cur(job) ? pos : job_cur(job)->length + pos;
+}
+/* Where the readers are: the first position not read, over both passes. */
+static inline uint64_t job_low(const struct plan_job *job)
+{
+	const struct slot *cur = job_cur(job), *next = job_next(job);
+
+	return cur->low < cur->length ? cur->low : cur->length + (next->ep ? next->low : 0);
+}
 
 #endif

@@ -1,8 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The jobs of a plan. Planner thread. */
+/* The jobs of a plan. Each reads in an order of its own at a pace of its own; memory, stage, store
+ * and source are shared. What is to be fetched or dropped is decided by when it is needed next by
+ * whoever needs it first: positions become time by each job's pace. With one job positions are all
+ * there is, and no pace, which is never exact, comes into any decision.
+ *
+ * One job at a time is in turn (plan->job); what reads, answers and epochs are about is that job.
+ * The first one is always there, also when it has ended, and keeps its keys in the items; the
+ * others have an array of keys. A job whose epoch is being computed is not freed before the answer.
+ * Must never leave a key behind of a job that is gone. Planner thread. */
 #include "plan_priv.h"
 
 #include <errno.h>
+#include <string.h>
+
+#define TICK_NS NS_PER_MS /* per position, until a job has read some */
 
 /* The positions the job's readers may be apart: each worker has prefetch_factor batches ahead of
  * the batch that is assembled, ranks run about one batch apart. */
@@ -10,7 +21,7 @@ void jobs_init_span(struct plan *plan)
 {
 	const struct order_info *info = &plan->job->info;
 	uint64_t factor = info->prefetch_factor ? info->prefetch_factor : 2;
-	uint64_t batches = info->workers * factor + 1, span = plan->params.span;
+	uint64_t batches = info->workers * factor + 1, span = plan->params.span, at_work;
 
 	if (!span && info->batch && info->workers) {
 		span = batches * info->batch * info->n_ranks;
@@ -21,8 +32,8 @@ void jobs_init_span(struct plan *plan)
 	plan->job->span_cap = MIN(4096, MAX(plan->n / 8, MIN(MAX(plan->n, 1), 128)));
 	plan->job->span = span ? MIN(span, UINT32_MAX) : plan->job->span_cap;
 	/* Each worker reads one sample at a time; a few times as many may still be at work. */
-	plan->hold_reads = info->workers ? (uint32_t)MIN(info->workers * info->n_ranks, 4096) : 64;
-	plan->hold_reads = (uint32_t)MIN(4 * MAX(plan->hold_reads, 8), plan->job->span);
+	at_work = info->workers ? MIN(info->workers * info->n_ranks, 4096) : 64;
+	plan->job->hold_reads = (uint32_t)MIN(4 * MAX(at_work, 8), plan->job->span);
 }
 
 static void jobs_free_one(struct plan *plan, struct plan_job *job)
@@ -31,50 +42,229 @@ static void jobs_free_one(struct plan *plan, struct plan_job *job)
 	epochs_uninstall(plan, 0);
 	epochs_uninstall(plan, 1);
 	epochs_forget_before(plan);
+	free(job->unnumbered);
+	free(job->key);
 	free(job->tail);
 	free(job);
 }
 
-static void jobs_init_outside(struct plan *plan)
+void jobs_first(struct plan *plan)
 {
-	struct plan_job *job = plan->job;
+	uint32_t i = 0;
 
-	for (uint32_t i = 0; job->info.outside && i < plan->n; i++) {
-		if (job->info.outside[i / 64] >> i % 64 & 1) {
-			plan->item[i].flags |= OUTSIDE;
-			job->n_outside++;
-		}
-	}
-	job->info.outside = NULL; /* lives as long as the order, which may be replaced */
+	while (i < plan->top_job && (!plan->jobs[i] || plan->jobs[i]->is_over))
+		i++;
+	plan->job = plan->jobs[i < plan->top_job ? i : 0];
 }
 
-int jobs_add(struct plan *plan, const struct order_info *info)
+bool jobs_next(struct plan *plan, uint32_t *at)
 {
-	struct plan_job *job = calloc(1, sizeof(*job));
+	while (*at < plan->top_job) {
+		struct plan_job *job = plan->jobs[(*at)++];
 
-	if (!job)
-		return -ENOMEM;
-	job->tail = calloc(TAIL_MAX, sizeof(*job->tail));
-	if (!job->tail) {
-		free(job);
-		return -ENOMEM;
+		if (job && !job->is_over) {
+			plan->job = job;
+			return true;
+		}
 	}
-	plan->job = plan->jobs[0] = job;
-	plan->n_jobs = 1;
+	if (plan->n_jobs != 1 || plan->job->is_over)
+		jobs_first(plan);
+	return false;
+}
+
+uint64_t jobs_when(const struct plan *plan, const struct plan_job *job, uint64_t due)
+{
+	uint64_t ahead = due - job_low(job);
+
+	if (plan->n_jobs <= 1)
+		return ahead;
+	return (uint64_t)((double)ahead *
+			  (job->pace.rate ? (double)NS_PER_S / job->pace.rate : (double)TICK_NS));
+}
+
+struct plan_job *jobs_home(const struct plan *plan, uint32_t sample, uint64_t *ret_when)
+{
+	struct plan_job *home = NULL;
+
+	*ret_when = NO_POS;
+	for (uint32_t i = 0; i < plan->top_job; i++) {
+		struct plan_job *job = plan->jobs[i];
+		uint64_t due = job ? job_due(plan, job, sample) : NO_POS, when;
+
+		if (due == NO_POS)
+			continue;
+		when = jobs_when(plan, job, due);
+		if (home && when >= *ret_when)
+			continue;
+		home = job;
+		*ret_when = when;
+	}
+	return home;
+}
+
+void jobs_stage_dirty(struct plan *plan)
+{
+	for (uint32_t i = 0; i < plan->top_job; i++)
+		if (plan->jobs[i])
+			plan->jobs[i]->is_stage_dirty = true;
+}
+
+bool jobs_are_prefetching(const struct plan *plan)
+{
+	for (uint32_t i = 0; i < plan->top_job; i++) {
+		const struct plan_job *job = plan->jobs[i];
+
+		if (job && !job->is_over && job->state >= PLAN_WAITING && job->state <= PLAN_SLOWED)
+			return true;
+	}
+	return false;
+}
+
+/* Its own copy: what the order says lives as long as the order, which may be replaced. */
+static int jobs_init_outside(struct plan *plan, struct plan_job *job)
+{
+	uint64_t words = DIV_ROUND_UP((uint64_t)plan->n, 64);
+
+	if (!job->info.outside)
+		return 0;
+	job->unnumbered = malloc(MAX(words, 1) * sizeof(uint64_t));
+	if (!job->unnumbered)
+		return -ENOMEM;
+	memcpy(job->unnumbered, job->info.outside, words * sizeof(uint64_t));
+	for (uint32_t i = 0; i < plan->n; i++)
+		job->n_outside += job->unnumbered[i / 64] >> i % 64 & 1;
+	job->info.outside = NULL;
+	return 0;
+}
+
+/* What no job numbers, and with a second job no masks of epochs: they are of one order. */
+static void jobs_changed(struct plan *plan)
+{
+	for (uint32_t i = 0; i < plan->n; i++)
+		item_out(plan, i);
+	uses_fini(plan);
+	for (uint32_t i = 0; i < plan->n; i++) {
+		bool is_outside = true;
+
+		for (uint32_t k = 0; k < plan->top_job; k++) {
+			const struct plan_job *job = plan->jobs[k];
+
+			if (job && !job->is_over)
+				is_outside = is_outside && job->unnumbered &&
+					     job->unnumbered[i / 64] >> i % 64 & 1;
+		}
+		plan->item[i].flags &= ~(uint32_t)(OUTSIDE | FAR_MASK);
+		plan->item[i].flags |= is_outside ? OUTSIDE : 0;
+		item_in(plan, i);
+	}
+	plan->hold_reads = 0;
+	for (uint32_t at = 0; jobs_next(plan, &at);)
+		plan->hold_reads += plan->job->hold_reads;
+	jobs_stage_dirty(plan);
+	worth_init(plan);
+}
+
+static int jobs_init(struct plan *plan, struct plan_job *job, const struct order_info *info)
+{
 	if (info)
 		job->info = *info;
 	job->has_epochs_end = job->info.epochs != 0;
 	job->search_pause = SCORE_READS;
 	job->far_next = FAR_FIRST;
 	job->far_round = FAR_ROUND;
-	jobs_init_outside(plan);
+	job->tail = calloc(TAIL_MAX, sizeof(*job->tail));
+	if (!job->tail || jobs_init_outside(plan, job) < 0)
+		return -ENOMEM;
+	if (!job->index)
+		return 0;
+	job->key = malloc(MAX(plan->n, 1) * sizeof(*job->key));
+	if (!job->key)
+		return -ENOMEM;
+	memset(job->key, 0xff, plan->n * sizeof(*job->key)); /* NO_KEY */
+	return 0;
+}
+
+/* A place for it, or PLAN_JOBS. */
+static uint32_t jobs_place(const struct plan *plan)
+{
+	uint32_t i = 0;
+
+	while (i < PLAN_JOBS && plan->jobs[i])
+		i++;
+	return i;
+}
+
+int jobs_add(struct plan *plan, const struct order_info *info)
+{
+	struct plan_job *job = calloc(1, sizeof(*job));
+	uint32_t index = jobs_place(plan);
+
+	if (!job || index == PLAN_JOBS) {
+		free(job);
+		return index == PLAN_JOBS ? -ENOSPC : -ENOMEM;
+	}
+	job->index = index;
+	if (jobs_init(plan, job, info) < 0) {
+		jobs_free_one(plan, job);
+		jobs_first(plan);
+		return -ENOMEM;
+	}
+	plan->job = plan->jobs[index] = job;
+	plan->top_job = MAX(plan->top_job, index + 1);
+	plan->n_jobs++;
 	jobs_init_span(plan);
 	horizon_init(plan);
 	if (info && plan->n)
 		plan_enter(plan, PLAN_WAITING, WHY_NOTHING_READ);
 	else
 		plan_enter(plan, PLAN_NO_ORDER, WHY_NO_ORDER);
-	return 0;
+	jobs_changed(plan);
+	return (int)index;
+}
+
+/* Its samples wait for others, or for nobody. */
+void jobs_leave(struct plan *plan)
+{
+	struct plan_job *job = plan->job;
+
+	for (uint32_t i = 0; i < plan->n; i++) {
+		item_out(plan, i);
+		*job_key(plan, job, i) = NO_KEY;
+		stage_forget(plan, i);
+		item_in(plan, i);
+	}
+	epochs_uninstall(plan, 0);
+	epochs_uninstall(plan, 1);
+	epochs_forget_before(plan);
+	job->is_over = true;
+	job->n_pending = 0;
+	plan->n_jobs--;
+	jobs_changed(plan);
+}
+
+void jobs_bury(struct plan *plan, struct plan_job *job)
+{
+	if (!job->index || !job->is_over || job->is_asked)
+		return;
+	plan->jobs[job->index] = NULL;
+	jobs_free_one(plan, job);
+	jobs_first(plan);
+}
+
+int plan_add_job(struct plan *plan, const struct order_info *order)
+{
+	if (!order || order->n != plan->n || !order->n_ranks)
+		return -EINVAL;
+	return jobs_add(plan, order);
+}
+
+void plan_end_job(struct plan *plan, uint32_t index)
+{
+	assert(index < plan->top_job && plan->jobs[index]);
+	plan->job = plan->jobs[index];
+	if (!plan->job->is_over)
+		jobs_leave(plan);
+	jobs_bury(plan, plan->jobs[index]);
 }
 
 void jobs_free(struct plan *plan)

@@ -89,10 +89,21 @@ void plan_free(struct plan *plan)
 	free(plan);
 }
 
+static void plan_read_by(struct plan *plan, uint64_t now_ns, uint32_t sample,
+			 struct plan_job *reader)
+{
+	for (uint32_t at = 0; jobs_next(plan, &at);)
+		if ((!reader || plan->job == reader) && plan->job->state != PLAN_NO_ORDER)
+			window_read(plan, now_ns, sample);
+}
+
 static void plan_opened(struct plan *plan, uint64_t now_ns, uint32_t sample)
 {
+	struct plan_job *reader = window_reader(plan, sample);
 	const struct order_epoch *ep = next_slot(plan)->ep;
 
+	if (reader)
+		plan->job = reader;
 	/* Its next use is in the next pass, most often: the look-up is a cache miss that may begin
 	 * now. */
 	if (ep)
@@ -100,9 +111,11 @@ static void plan_opened(struct plan *plan, uint64_t now_ns, uint32_t sample)
 	plan->opened++;
 	plan->has_last_use = false;
 	retain_opened(plan, now_ns, sample);
-	if (plan->job->state != PLAN_NO_ORDER)
-		window_read(plan, now_ns, sample);
+	plan_read_by(plan, now_ns, sample, reader);
+	if (reader)
+		plan->job = reader;
 	fetch_adopt(plan, sample);
+	jobs_first(plan);
 }
 
 static void plan_sample_event(struct plan *plan, uint64_t now_ns, const struct plan_event *ev)
@@ -150,17 +163,37 @@ void plan_event(struct plan *plan, uint64_t now_ns, const struct plan_event *ev)
 		budget_demand(plan, now_ns, ev->bytes);
 		break;
 	case PLAN_EV_BLIND:
-		plan->job->blind_reads = 2 * SYNC_READS;
+		for (uint32_t at = 0; jobs_next(plan, &at);)
+			plan->job->blind_reads = 2 * SYNC_READS;
 		break;
 	case PLAN_EV_PIN_ROOM:
 		pin_again(plan);
 		break;
 	case PLAN_EV_EPOCH:
+		assert(ev->job < plan->top_job && plan->jobs[ev->job]);
+		plan->job = plan->jobs[ev->job];
 		epochs_arrived(plan, now_ns, ev);
+		jobs_bury(plan, plan->job);
+		jobs_first(plan);
 		break;
 	default:
 		plan_sample_event(plan, now_ns, ev);
 	}
+}
+
+/* Epoch and position of the next use; of several jobs the time of it. */
+static uint64_t plan_urgency(const struct plan *plan, uint32_t sample)
+{
+	uint64_t when;
+	const struct plan_job *job = jobs_home(plan, sample, &when);
+	uint32_t key;
+
+	if (!job)
+		return UINT64_MAX;
+	if (plan->n_jobs > 1)
+		return plan->now_ns + when;
+	key = *job_key(plan, job, sample);
+	return (key_slot(job, key)->pass << 32) + key_pos(key);
 }
 
 struct plan_action *plan_act(struct plan *plan, enum plan_action_kind kind, uint32_t sample)
@@ -169,15 +202,15 @@ struct plan_action *plan_act(struct plan *plan, enum plan_action_kind kind, uint
 
 	assert(actions_room(plan) > 0);
 	a = &plan->actions[(plan->action_head + plan->action_count++) % ACTIONS_MAX];
-	*a = (struct plan_action){ .kind = kind, .sample = sample, .position = UINT64_MAX };
+	*a = (struct plan_action){
+		.kind = kind, .sample = sample, .position = UINT64_MAX, .job = plan->job->index
+	};
 	if (kind == PLAN_ACT_EPOCH) {
 		a->epoch = plan->job->asked_epoch;
 		return a;
 	}
 	a->is_pinned = (plan->item[sample].flags & PINNED) != 0;
-	if (plan->item[sample].key != NO_KEY)
-		a->position =
-			(item_slot(plan, &plan->item[sample])->pass << 32) + plan->item[sample].key;
+	a->position = plan_urgency(plan, sample);
 	return a;
 }
 
@@ -200,17 +233,31 @@ bool plan_last_use(const struct plan *plan, struct plan_use *ret)
 	return plan->has_last_use;
 }
 
+static bool plan_is_idle(const struct plan *plan)
+{
+	for (uint32_t i = 0; i < plan->top_job; i++)
+		if (plan->jobs[i] && plan->jobs[i]->state != PLAN_NO_ORDER)
+			return false;
+	return true;
+}
+
 uint64_t plan_step(struct plan *plan, uint64_t now_ns)
 {
 	uint64_t wake = UINT64_MAX, at;
 
 	assert(now_ns >= plan->now_ns);
 	plan->now_ns = now_ns;
-	if (plan->job->state == PLAN_NO_ORDER)
+	if (plan_is_idle(plan))
 		return UINT64_MAX;
-	at = epochs_step(plan, now_ns);
-	wake = MIN(wake, at);
-	if (uses_step(plan))
+	for (uint32_t i = 0; jobs_next(plan, &i);) {
+		if (plan->job->state == PLAN_FINISHED && plan->n_jobs > 1) {
+			jobs_leave(plan);
+			continue;
+		}
+		at = epochs_step(plan, now_ns);
+		wake = MIN(wake, at);
+	}
+	if (plan->n_jobs == 1 && uses_step(plan))
 		wake = now_ns;
 	room_step(plan, now_ns);
 	at = retain_step(plan, now_ns);

@@ -22,7 +22,6 @@
 #include "uses.h"
 
 #define PAGE_BYTES 4096u
-#define NO_KEY UINT32_MAX
 #define ACTIONS_MAX 4096u   /* waiting to be handed out */
 #define ABSORB_CHUNK 16384u /* positions of a new epoch taken in per step */
 #define SYNC_READS 32u      /* reads that are enough to agree on a position */
@@ -36,9 +35,9 @@
 
 struct budget {
 	double limit, best_rate, best_limit, base_ns;
-	double latency_ns, deviation_ns, rate; /* of the source; consumed samples per second */
+	double latency_ns, deviation_ns; /* of the source */
 	uint64_t since_ns, done, done_ns;
-	uint64_t rate_since_ns, rate_reads;
+	struct pace pace;
 	uint32_t calm; /* intervals to wait before another number of requests is tried */
 	int probe;     /* +1, -1: trying more, fewer than best_limit */
 	bool is_full;  /* the limit was reached in this interval */
@@ -48,11 +47,20 @@ struct budget {
 	uint64_t not_before_ns;
 };
 
+#define WORTH_BUCKETS 256u
+/* worth.c: how long a use may be away that is worth waiting for, where there are several jobs. */
+struct worth {
+	uint64_t pages[WORTH_BUCKETS]; /* read, by when they are needed again: four per octave */
+	uint64_t since_ns, reads;
+	double elapsed_ns; /* that the counts are of, halved like them */
+	uint64_t within;   /* nanoseconds */
+};
+
 struct plan {
 	struct plan_params params;
 	struct plan_job *job; /* whose turn it is: what reads, decides and answers is about */
 	struct plan_job *jobs[PLAN_JOBS]; /* NULL: none; the first is always there */
-	uint32_t n_jobs;                  /* that are planned for */
+	uint32_t n_jobs, top_job;         /* that are planned for; one more than the last index */
 	uint32_t n;
 	uint64_t arena_pages, stage_pages, max_pages, store_pages, mean_pages;
 	struct item *item;
@@ -75,6 +83,7 @@ struct plan {
 	uint32_t pin_failures;
 
 	struct choice choice;
+	struct worth worth;
 
 	/* stage.c */
 	double stage_limit; /* pages */
@@ -97,35 +106,35 @@ struct plan {
 
 static inline struct slot *cur_slot(const struct plan *plan)
 {
-	return &plan->job->slots[plan->job->cur];
+	return job_cur(plan->job);
 }
 static inline struct slot *next_slot(const struct plan *plan)
 {
-	return &plan->job->slots[!plan->job->cur];
+	return job_next(plan->job);
 }
 static inline uint32_t item_state(const struct item *it)
 {
 	return it->flags & STATE_MASK;
 }
-/* Positions of both passes in one line: those of the next pass follow those of the current one. */
+/* When the job uses a sample next: a position, and in which slot; or NO_KEY. */
+static inline uint32_t *job_key(const struct plan *plan, const struct plan_job *job,
+				uint32_t sample)
+{
+	return job->key ? &job->key[sample] : &plan->item[sample].key;
+}
 static inline uint64_t virtual_pos(const struct plan *plan, const struct slot *slot, uint64_t pos)
 {
-	return slot == cur_slot(plan) ? pos : cur_slot(plan)->length + pos;
+	return job_virtual(plan->job, slot, pos);
 }
-static inline struct slot *item_slot(const struct plan *plan, const struct item *it)
+static inline uint64_t job_due(const struct plan *plan, const struct plan_job *job, uint32_t sample)
 {
-	return (struct slot *)&plan->job->slots[(it->flags & SLOT1) != 0];
+	uint32_t key = *job_key(plan, job, sample);
+
+	return key == NO_KEY ? NO_POS : job_virtual(job, key_slot(job, key), key_pos(key));
 }
-static inline uint64_t item_due(const struct plan *plan, const struct item *it)
-{
-	return it->key == NO_KEY ? NO_POS : virtual_pos(plan, item_slot(plan, it), it->key);
-}
-/* Where the readers are: the first position not read, over both passes. */
 static inline uint64_t plan_low(const struct plan *plan)
 {
-	const struct slot *cur = cur_slot(plan), *next = next_slot(plan);
-
-	return cur->low < cur->length ? cur->low : cur->length + (next->ep ? next->low : 0);
+	return job_low(plan->job);
 }
 static inline uint32_t actions_room(const struct plan *plan)
 {
@@ -140,6 +149,19 @@ static inline bool is_prefetching(const struct plan *plan)
 struct plan_action *plan_act(struct plan *plan, enum plan_action_kind kind, uint32_t sample);
 
 /* jobs.c */
+/* Makes the next job the one in turn, from *at on; after the last one the first, and false. */
+bool jobs_next(struct plan *plan, uint32_t *at);
+void jobs_first(struct plan *plan);
+/* How long until a job gets there: in positions, or where there are several jobs in nanoseconds at
+ * its pace. */
+uint64_t jobs_when(const struct plan *plan, const struct plan_job *job, uint64_t due);
+/* The job that needs the sample first; NULL: none does. */
+struct plan_job *jobs_home(const struct plan *plan, uint32_t sample, uint64_t *ret_when);
+void jobs_stage_dirty(struct plan *plan);
+bool jobs_are_prefetching(const struct plan *plan);
+void jobs_leave(struct plan *plan); /* the job in turn is planned for no longer */
+/* Frees a job that has left, when no answer is on its way to it. */
+void jobs_bury(struct plan *plan, struct plan_job *job);
 int jobs_add(struct plan *plan, const struct order_info *info) MUST_USE;
 void jobs_free(struct plan *plan);
 void jobs_init_span(struct plan *plan);
@@ -147,6 +169,8 @@ void jobs_init_span(struct plan *plan);
 /* retain.c: the sets, the arena's content, holds */
 void item_out(struct plan *plan, uint32_t sample);
 void item_in(struct plan *plan, uint32_t sample);
+void item_out_of_others(struct plan *plan, uint32_t sample);         /* all but the job in turn */
+bool item_is_wanted(const struct plan *plan, const struct item *it); /* from the source */
 void item_set_state(struct plan *plan, uint32_t sample,
 		    uint32_t state);                 /* between item_out and item_in */
 void item_rekey(struct plan *plan, uint32_t sample); /* by what is consumed now */
@@ -155,11 +179,15 @@ void retain_fetched(struct plan *plan, uint64_t now_ns, const struct plan_event 
 void retain_drop(struct plan *plan, uint32_t sample);
 void retain_lost(struct plan *plan);
 uint64_t retain_step(struct plan *plan, uint64_t now_ns);
-/* Frees room for `pages` more, evicting only what is due after `due` and, unless is_due_soon, only
- * what is not worth keeping. */
-bool retain_make_room(struct plan *plan, uint64_t pages, uint64_t due, bool is_due_soon);
+/* Frees room for `pages` more, evicting only what is needed later than `when` (see jobs_when) and,
+ * unless is_due_soon, only what is not worth keeping. */
+bool retain_make_room(struct plan *plan, uint64_t pages, uint64_t when, bool is_due_soon);
 void retain_resized(struct plan *plan, uint32_t sample, uint64_t bytes);
 void retain_lost_copy(struct plan *plan, uint32_t sample);
+
+/* worth.c */
+void worth_init(struct plan *plan);
+void worth_read(struct plan *plan, uint64_t now_ns, uint32_t sample);
 
 /* room.c: how much of the arena can be used */
 void room_init(struct plan *plan);
@@ -192,7 +220,9 @@ void pin_kept(struct plan *plan, uint32_t sample);
 
 /* window.c */
 uint64_t slot_first_use(const struct slot *slot, const struct plan *plan, uint32_t sample);
-void window_read(struct plan *plan, uint64_t now_ns, uint32_t sample);
+void window_read(struct plan *plan, uint64_t now_ns, uint32_t sample); /* by the job in turn */
+/* Whose read it is; NULL: nobody's as far as can be told. */
+struct plan_job *window_reader(struct plan *plan, uint32_t sample);
 bool window_is_recent(const struct plan *plan, uint32_t sample);
 void window_pass_over(struct plan *plan, struct slot *slot, uint64_t pos);
 void window_replay(struct plan *plan, uint64_t now_ns);

@@ -17,19 +17,14 @@ static bool item_is_evictable(const struct item *it)
 	return item_state(it) == ARENA && !(it->flags & (HELD | STAGED | STAGING | PINNING));
 }
 
-/* The sets a keyed sample belongs to. */
+/* The sets a keyed sample belongs to, at the key of each job; SET_KEEP is for its home only. */
 static uint32_t item_sets(const struct plan *plan, const struct item *it)
 {
-	uint32_t sets = 0;
-
-	if (item_state(it) == ARENA) {
-		if (item_is_evictable(it))
-			sets |= 1u << SET_KEEP;
-		if (!(it->flags & (HELD | STAGED | STAGING | NO_STAGE)) &&
-		    it->pages <= plan->stage_pages)
-			sets |= 1u << SET_STAGE;
-		return sets;
-	}
+	if (item_state(it) == ARENA)
+		return it->flags & (HELD | STAGED | STAGING | NO_STAGE) ||
+				       it->pages > plan->stage_pages
+			       ? 0
+			       : 1u << SET_STAGE;
 	if (it->flags & HELD_OUT)
 		return 0;
 	if (item_state(it) == FETCHING || (it->flags & (NO_FETCH | STAGING | PINNING)) ||
@@ -38,32 +33,83 @@ static uint32_t item_sets(const struct plan *plan, const struct item *it)
 	return 1u << (it->flags & PINNED ? SET_STORE : SET_WANT);
 }
 
-void item_out(struct plan *plan, uint32_t sample)
+bool item_is_wanted(const struct plan *plan, const struct item *it)
+{
+	return item_sets(plan, it) == 1u << SET_WANT;
+}
+
+static struct plan_job *item_home(const struct plan *plan, const struct item *it)
+{
+	return plan->jobs[(it->flags & HOME_MASK) >> HOME_SHIFT];
+}
+
+/* Leaves the sets of all jobs but `but`, whose sets are about to be made anew. */
+static void item_leave(struct plan *plan, uint32_t sample, const struct plan_job *but)
 {
 	struct item *it = &plan->item[sample];
-	uint32_t sets;
+	uint32_t sets = item_sets(plan, it);
 
-	if (it->key == NO_KEY) {
-		if (item_is_evictable(it))
-			uses_leave(plan, sample);
-		return;
+	for (uint32_t i = 0; i < plan->top_job; i++) {
+		struct plan_job *job = plan->jobs[i];
+		uint32_t key = job ? *job_key(plan, job, sample) : NO_KEY, of_job = sets;
+
+		if (key == NO_KEY || job == but)
+			continue;
+		if (item_is_evictable(it) && item_home(plan, it) == job)
+			of_job |= 1u << SET_KEEP;
+		for (; of_job; of_job &= of_job - 1)
+			tree_clear(&key_slot(job, key)->set[__builtin_ctz(of_job)], key_pos(key));
 	}
-	for (sets = item_sets(plan, it); sets; sets &= sets - 1)
-		tree_clear(&item_slot(plan, it)->set[__builtin_ctz(sets)], it->key);
+}
+
+static bool item_has_key(const struct plan *plan, uint32_t sample)
+{
+	for (uint32_t i = 0; i < plan->top_job; i++)
+		if (plan->jobs[i] && *job_key(plan, plan->jobs[i], sample) != NO_KEY)
+			return true;
+	return false;
+}
+
+void item_out(struct plan *plan, uint32_t sample)
+{
+	if (item_is_evictable(&plan->item[sample]) && !item_has_key(plan, sample))
+		uses_leave(plan, sample);
+	else
+		item_leave(plan, sample, NULL);
+}
+
+/* The set of those without a key, or bucket, was emptied already. */
+void item_out_of_others(struct plan *plan, uint32_t sample)
+{
+	if (plan->n_jobs > 1)
+		item_leave(plan, sample, plan->job);
 }
 
 void item_in(struct plan *plan, uint32_t sample)
 {
 	struct item *it = &plan->item[sample];
-	uint32_t sets;
+	uint32_t sets = item_sets(plan, it);
+	struct plan_job *home = NULL;
+	uint64_t when;
 
-	if (it->key == NO_KEY) {
-		if (item_is_evictable(it))
+	if (item_is_evictable(it)) {
+		home = jobs_home(plan, sample, &when);
+		it->flags &= ~(uint32_t)HOME_MASK;
+		if (home)
+			it->flags |= home->index << HOME_SHIFT;
+		else
 			uses_enter(plan, sample);
-		return;
 	}
-	for (sets = item_sets(plan, it); sets; sets &= sets - 1)
-		tree_set(&item_slot(plan, it)->set[__builtin_ctz(sets)], it->key);
+	for (uint32_t i = 0; i < plan->top_job; i++) {
+		struct plan_job *job = plan->jobs[i];
+		uint32_t key = job ? *job_key(plan, job, sample) : NO_KEY,
+			 of_job = sets | (job == home ? 1u << SET_KEEP : 0);
+
+		if (key == NO_KEY)
+			continue;
+		for (; of_job; of_job &= of_job - 1)
+			tree_set(&key_slot(job, key)->set[__builtin_ctz(of_job)], key_pos(key));
+	}
 }
 
 static void item_set_fresh(struct plan *plan, struct item *it, bool is_fresh)
@@ -112,7 +158,7 @@ void item_set_state(struct plan *plan, uint32_t sample, uint32_t state)
 void item_rekey(struct plan *plan, uint32_t sample)
 {
 	struct item *it = &plan->item[sample];
-	uint32_t key = NO_KEY, slot_flag = 0;
+	uint32_t key = NO_KEY;
 
 	for (uint32_t i = 0; i < 2 && key == NO_KEY; i++) {
 		struct slot *slot = i ? next_slot(plan) : cur_slot(plan);
@@ -120,14 +166,11 @@ void item_rekey(struct plan *plan, uint32_t sample)
 
 		if (pos >= slot->absorbed)
 			continue;
-		key = (uint32_t)pos;
-		slot_flag = slot == &plan->job->slots[1] ? SLOT1 : 0;
+		key = key_make(plan->job, slot, pos);
 	}
 	item_out(plan, sample);
-	it->flags = (it->flags &
-		     ~(uint32_t)(SLOT1 | NO_FETCH | NO_STAGE | HELD_OUT | TRY_MASK | AGAIN)) |
-		    slot_flag;
-	it->key = key;
+	it->flags &= ~(uint32_t)(NO_FETCH | NO_STAGE | HELD_OUT | TRY_MASK | AGAIN);
+	*job_key(plan, plan->job, sample) = key;
 	uses_put(plan, sample);
 	item_in(plan, sample);
 }
@@ -291,7 +334,7 @@ void retain_lost(struct plan *plan)
 		stage_forget(plan, i);
 		item_in(plan, i);
 	}
-	plan->job->is_stage_dirty = true;
+	jobs_stage_dirty(plan);
 	plan->lost_next = 0;
 }
 
@@ -299,7 +342,7 @@ void retain_lost(struct plan *plan)
  * what was read stays. */
 static void retain_shed(struct plan *plan)
 {
-	while (plan->job->state == PLAN_LOST && plan->lost_next < plan->n && actions_room(plan) &&
+	while (!jobs_are_prefetching(plan) && plan->lost_next < plan->n && actions_room(plan) &&
 	       plan->fresh_pages > plan->arena_pages / 2) {
 		uint32_t sample = plan->lost_next++;
 		const struct item *it = &plan->item[sample];
@@ -330,44 +373,95 @@ uint64_t retain_step(struct plan *plan, uint64_t now_ns)
 	return plan->hold_count ? now_ns : UINT64_MAX;
 }
 
-/* The resident that is needed last, or SAMPLE_NONE. */
-static uint32_t retain_victim(const struct plan *plan)
+/* No key means "not needed in these passes" only when all their keys have been given out. */
+static bool retain_knows_keys(const struct plan *plan)
 {
-	const struct slot *slots[2] = { next_slot(plan), cur_slot(plan) };
-	uint64_t bit = tree_max(&plan->unkeyed);
+	for (uint32_t i = 0; i < plan->top_job; i++) {
+		const struct plan_job *job = plan->jobs[i];
 
-	/* No key means "not needed in these passes" only when all their keys have been given out.
-	 */
-	for (uint32_t i = 0; i < 2; i++)
-		if (slots[i]->ep && slots[i]->absorbed < slots[i]->length)
-			bit = NO_POS;
-	if (bit == NO_POS)
-		bit = uses_last(plan);
-	if (bit != NO_POS)
-		return (uint32_t)bit;
+		for (uint32_t s = 0; job && s < 2; s++)
+			if (job->slots[s].ep && job->slots[s].absorbed < job->slots[s].length)
+				return false;
+	}
+	return true;
+}
+
+/* Of those that are at home with this job, the one that it needs last, or SAMPLE_NONE. */
+static uint32_t retain_last_of(const struct plan_job *job)
+{
+	const struct slot *slots[2] = { job_next(job), job_cur(job) };
+
 	for (uint32_t i = 0; i < 2; i++) {
-		bit = slots[i]->ep ? tree_max(&slots[i]->set[SET_KEEP]) : NO_POS;
-		if (bit != NO_POS)
-			return slots[i]->ep->sample[bit];
+		uint64_t pos = slots[i]->ep ? tree_max(&slots[i]->set[SET_KEEP]) : NO_POS;
+
+		if (pos != NO_POS)
+			return slots[i]->ep->sample[pos];
 	}
 	return SAMPLE_NONE;
 }
 
-bool retain_make_room(struct plan *plan, uint64_t pages, uint64_t due, bool is_due_soon)
+/* The keyed resident that is needed last by whoever needs it first. A home is as old as the
+ * sample's last change and the paces were others then: it is an upper bound, looked at again for
+ * the one that would leave, until that one is right. */
+static uint32_t retain_last(struct plan *plan, uint64_t *ret_when)
+{
+	for (;;) {
+		uint32_t last = SAMPLE_NONE;
+		uint64_t when = 0;
+
+		for (uint32_t i = 0; i < plan->top_job; i++) {
+			const struct plan_job *job = plan->jobs[i];
+			uint32_t s = job ? retain_last_of(job) : SAMPLE_NONE;
+			uint64_t w;
+
+			if (s == SAMPLE_NONE)
+				continue;
+			w = jobs_when(plan, job, job_due(plan, job, s));
+			if (last == SAMPLE_NONE || w > when) {
+				last = s;
+				when = w;
+			}
+		}
+		*ret_when = when;
+		if (last == SAMPLE_NONE || plan->n_jobs == 1 ||
+		    jobs_home(plan, last, &when) == item_home(plan, &plan->item[last]))
+			return last;
+		item_out(plan, last);
+		item_in(plan, last);
+	}
+}
+
+/* The resident that is needed last, or SAMPLE_NONE; *ret_when: NO_POS when no use is known. */
+static uint32_t retain_victim(struct plan *plan, uint64_t *ret_when)
+{
+	uint64_t bit = retain_knows_keys(plan) ? tree_max(&plan->unkeyed) : NO_POS;
+
+	*ret_when = NO_POS;
+	if (bit == NO_POS)
+		bit = uses_last(plan);
+	return bit == NO_POS ? retain_last(plan, ret_when) : (uint32_t)bit;
+}
+
+/* Whether a read of the source is saved by keeping it rather than what is fetched far ahead. */
+static bool retain_is_worth(const struct plan *plan, uint32_t sample, uint64_t when)
 {
 	const struct slot *next = next_slot(plan);
-	uint64_t value_end = cur_slot(plan)->length + (next->ep ? next->value_end : 0);
 
+	if (plan->n_jobs > 1)
+		return when < plan->worth.within;
+	return when < cur_slot(plan)->length + (next->ep ? next->value_end : 0) - plan_low(plan) ||
+	       uses_are_near(plan, sample);
+}
+
+bool retain_make_room(struct plan *plan, uint64_t pages, uint64_t when, bool is_due_soon)
+{
 	while (plan->used_pages + pages > room_pages(plan)) {
-		uint32_t victim = retain_victim(plan);
-		uint64_t victim_due;
+		uint64_t victim_when;
+		uint32_t victim = retain_victim(plan, &victim_when);
 
-		if (victim == SAMPLE_NONE || actions_room(plan) < 2)
+		if (victim == SAMPLE_NONE || actions_room(plan) < 2 || victim_when <= when)
 			return false;
-		victim_due = item_due(plan, &plan->item[victim]);
-		if (victim_due <= due)
-			return false;
-		if (!is_due_soon && (victim_due < value_end || uses_are_near(plan, victim)))
+		if (!is_due_soon && retain_is_worth(plan, victim, victim_when))
 			return false;
 		retain_drop(plan, victim);
 	}
@@ -393,7 +487,7 @@ void retain_resized(struct plan *plan, uint32_t sample, uint64_t bytes)
 		plan->staged_pages += it->pages - was;
 	if (it->flags & (PINNED | PINNING))
 		plan->pinned_pages += it->pages - was;
-	plan->job->is_stage_dirty = true;
+	jobs_stage_dirty(plan);
 	item_in(plan, sample);
 }
 

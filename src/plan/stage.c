@@ -26,7 +26,7 @@ static uint64_t stage_weight(const struct plan *plan, uint32_t sample)
 /* Keeps stage_end the farthest position such that what is unread below it fits into the limit. */
 static void stage_extend(struct plan *plan)
 {
-	uint64_t low = plan_low(plan), limit = (uint64_t)plan->stage_limit;
+	uint64_t low = plan_low(plan), limit = (uint64_t)plan->stage_limit / plan->n_jobs;
 
 	if (plan->job->is_stage_dirty || plan->job->stage_end < low) {
 		plan->job->stage_end = low;
@@ -115,13 +115,9 @@ static uint64_t stage_retry(struct plan *plan, uint64_t now_ns)
 	return UINT64_MAX;
 }
 
-uint64_t stage_step(struct plan *plan, uint64_t now_ns)
+/* For the job in turn. */
+static void stage_job(struct plan *plan)
 {
-	uint64_t wake = stage_retry(plan, now_ns);
-
-	stage_recover(plan, now_ns);
-	if (!is_prefetching(plan) || !plan->stage_pages)
-		return wake;
 	stage_extend(plan);
 	while (actions_room(plan) > ACTIONS_MAX / 4) {
 		uint32_t sample = stage_next(plan);
@@ -133,7 +129,7 @@ uint64_t stage_step(struct plan *plan, uint64_t now_ns)
 		it = &plan->item[sample];
 		/* What is due at once is not kept out by what was staged ahead before the limit
 		 * shrank. */
-		is_due = item_due(plan, it) < plan_low(plan) + plan->job->span;
+		is_due = job_due(plan, plan->job, sample) < plan_low(plan) + plan->job->span;
 		if (plan->staged_pages + it->pages >
 		    (is_due ? plan->stage_pages : (uint64_t)plan->stage_limit))
 			break;
@@ -143,7 +139,29 @@ uint64_t stage_step(struct plan *plan, uint64_t now_ns)
 		plan->staged_pages += it->pages;
 		item_in(plan, sample);
 	}
+}
+
+uint64_t stage_step(struct plan *plan, uint64_t now_ns)
+{
+	uint64_t wake = stage_retry(plan, now_ns);
+
+	stage_recover(plan, now_ns);
+	for (uint32_t at = 0; jobs_next(plan, &at);)
+		if (is_prefetching(plan) && plan->stage_pages)
+			stage_job(plan);
 	return wake;
+}
+
+/* Whether a job is about to read it. */
+static bool stage_is_due(const struct plan *plan, uint32_t sample)
+{
+	for (uint32_t i = 0; i < plan->top_job; i++) {
+		const struct plan_job *job = plan->jobs[i];
+
+		if (job && job_due(plan, job, sample) < job->stage_end)
+			return true;
+	}
+	return false;
 }
 
 bool stage_try_again(struct plan *plan, uint64_t now_ns, uint32_t sample, uint32_t flag)
@@ -163,16 +181,14 @@ bool stage_try_again(struct plan *plan, uint64_t now_ns, uint32_t sample, uint32
 void stage_answered(struct plan *plan, uint64_t now_ns, uint32_t sample, int status)
 {
 	struct item *it = &plan->item[sample];
-	uint64_t due;
 
 	assert(it->flags & STAGING && status <= 0);
 	item_out(plan, sample);
 	it->flags &= ~(uint32_t)STAGING;
-	due = item_due(plan, it);
 	/* Opened, changed or passed over in the meantime: then it is not waiting in the kernel for
 	 * a reader. */
 	if (status == 0 && item_state(it) == ARENA && !(it->flags & HELD) &&
-	    due < plan->job->stage_end)
+	    stage_is_due(plan, sample))
 		it->flags |= STAGED;
 	else
 		plan->staged_pages -= it->pages;
@@ -200,5 +216,5 @@ void stage_unstaged(struct plan *plan, uint64_t now_ns, uint32_t sample)
 	stage_recover(plan, now_ns);
 	plan->stage_shrunk_ns = MAX(now_ns, 1);
 	plan->stage_limit = MAX(plan->stage_limit * 3 / 4, least);
-	plan->job->is_stage_dirty = true;
+	jobs_stage_dirty(plan);
 }

@@ -105,6 +105,16 @@ void plan_get_status(const struct plan *plan, struct plan_status *ret)
 	};
 }
 
+bool plan_get_job_status(struct plan *plan, uint32_t job, struct plan_status *ret)
+{
+	if (job >= plan->top_job || !plan->jobs[job])
+		return false;
+	plan->job = plan->jobs[job];
+	plan_get_status(plan, ret);
+	jobs_first(plan);
+	return true;
+}
+
 bool plan_is_confirmed(const struct plan *plan)
 {
 	return plan->job->is_confirmed;

@@ -36,7 +36,7 @@ static uint64_t uses_start(const struct plan *plan)
 
 static bool uses_are_known(const struct plan *plan)
 {
-	return plan->uses.mask && !plan->job->is_repeat;
+	return plan->uses.mask && !plan->job->is_repeat && plan->n_jobs == 1;
 }
 
 /* The epoch of the next use beyond the keys, or NO_POS. */
@@ -58,7 +58,8 @@ static uint64_t uses_next(const struct plan *plan, uint32_t sample)
 void uses_put(struct plan *plan, uint32_t sample)
 {
 	struct item *it = &plan->item[sample];
-	uint64_t epoch = it->key == NO_KEY ? uses_next(plan, sample) : NO_POS;
+	uint64_t epoch =
+		*job_key(plan, plan->job, sample) == NO_KEY ? uses_next(plan, sample) : NO_POS;
 
 	it->flags &= ~(uint32_t)FAR_MASK;
 	if (epoch != NO_POS)
@@ -119,7 +120,7 @@ bool uses_are_near(const struct plan *plan, uint32_t sample)
 	uint32_t bucket = bucket_of(&plan->item[sample]);
 	uint64_t start = uses_start(plan), away;
 
-	if (!bucket || plan->item[sample].key != NO_KEY)
+	if (!bucket || *job_key(plan, plan->job, sample) != NO_KEY)
 		return false;
 	away = start - cur_slot(plan)->epoch + ((bucket - 1 - start) & 63);
 	return away <= plan->uses.value_epochs;
@@ -135,6 +136,8 @@ void uses_fini(struct plan *plan)
 	u->mask = NULL;
 	order_epoch_free(u->taking);
 	u->taking = NULL;
+	u->filled = u->lo = u->hi = 0;
+	u->is_judged = false;
 }
 
 /* Masks are worth their memory when passes leave out more than a few samples. */
@@ -156,8 +159,10 @@ static void uses_judge(struct plan *plan)
 	u->mask = calloc(plan->n, sizeof(*u->mask));
 	for (uint32_t i = 0; i < USES_EPOCHS && u->mask && r == 0; i++)
 		r = tree_init(&u->bucket[i], plan->n);
-	if (r < 0)
+	if (r < 0) {
 		uses_fini(plan);
+		u->is_judged = true; /* no memory for it */
+	}
 	u->value_epochs = USES_EPOCHS;
 }
 
@@ -180,7 +185,8 @@ uint64_t uses_wanted(struct plan *plan)
 	struct uses *u = &plan->uses;
 	const struct slot *cur = cur_slot(plan), *next = next_slot(plan);
 
-	if (!cur->ep || !next->ep || next->is_rerun || next->absorbed < next->length)
+	if (!cur->ep || !next->ep || next->is_rerun || next->absorbed < next->length ||
+	    plan->n_jobs != 1)
 		return NO_POS;
 	if (!u->is_judged)
 		uses_judge(plan);
@@ -201,7 +207,6 @@ void uses_arrived(struct plan *plan, const struct plan_event *ev)
 	struct uses *u = &plan->uses;
 	bool is_wanted = uses_are_known(plan) && !u->taking && ev->epoch == u->hi;
 
-	u->is_asked = false;
 	if (ev->status < 0 || !ep || ep->n != plan->n || !is_wanted) {
 		u->is_cut = is_wanted;
 		if (ev->status == 0)
@@ -229,7 +234,7 @@ static void uses_take_in(struct plan *plan)
 
 		if (was != is)
 			u->mask[s] ^= bit;
-		if ((was || is) && plan->item[s].key == NO_KEY) {
+		if ((was || is) && *job_key(plan, plan->job, s) == NO_KEY) {
 			item_out(plan, s);
 			uses_put(plan, s);
 			item_in(plan, s);
@@ -300,6 +305,8 @@ bool uses_are_complete(struct plan *plan)
 {
 	const struct slot *cur = cur_slot(plan), *next = next_slot(plan);
 
+	if (plan->n_jobs != 1)
+		return true;
 	if (plan->uses.is_judged)
 		return !plan->uses.taking && uses_wanted(plan) == NO_POS;
 	/* One epoch or the same again and again: there is nothing to be known. */

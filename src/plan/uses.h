@@ -19,7 +19,6 @@ struct uses {
 	uint64_t filled;                 /* bit per bucket: it has members */
 	uint64_t lo, hi;                 /* the masks know the epochs [lo, hi) */
 	bool is_judged;                  /* whether passes leave samples out has been looked at */
-	bool is_asked;                   /* the epoch that is being computed is for the masks */
 	bool is_cut;                     /* epoch hi cannot be computed: not before the next pass */
 	struct order_epoch *taking;      /* epoch hi - 1, on its way into the masks */
 	uint32_t taken;                  /* samples below are in */

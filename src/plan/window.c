@@ -36,11 +36,11 @@ static uint64_t chain_next(const struct order_epoch *ep, uint64_t pos)
 
 uint64_t slot_first_use(const struct slot *slot, const struct plan *plan, uint32_t sample)
 {
-	const struct item *it = &plan->item[sample];
+	uint32_t key = *job_key(plan, plan->job, sample);
 	uint64_t pos = slot->ep->first[sample];
 
-	if (it->key != NO_KEY && item_slot(plan, it) == slot)
-		pos = it->key; /* everything before it is consumed */
+	if (key != NO_KEY && key_slot(plan->job, key) == slot)
+		pos = key_pos(key); /* everything before it is consumed */
 	else if (pos == SAMPLE_NONE)
 		return NO_POS;
 	for (uint32_t i = 0; i < CHAIN_MAX && pos != NO_POS; i++) {
@@ -110,14 +110,13 @@ static bool window_is_dense(const struct slot *slot, uint64_t from, uint64_t to)
 static void window_set_consumed(struct plan *plan, struct slot *slot, uint64_t pos)
 {
 	uint32_t sample = slot->ep->sample[pos];
-	struct item *it = &plan->item[sample];
 
 	assert(!bitmap_get(&slot->consumed, pos));
 	stage_consumed(plan, virtual_pos(plan, slot, pos), sample);
 	bitmap_set(&slot->consumed, pos);
 	if (pos == slot->low)
 		slot->low = bitmap_next_clear(&slot->consumed, pos);
-	if (it->key == pos && item_slot(plan, it) == slot)
+	if (*job_key(plan, plan->job, sample) == key_make(plan->job, slot, pos))
 		item_rekey(plan, sample);
 }
 
@@ -320,7 +319,7 @@ static bool window_is_outside(const struct plan *plan, uint32_t sample)
 {
 	const struct slot *cur = cur_slot(plan), *next = next_slot(plan);
 
-	if (plan->item[sample].flags & OUTSIDE)
+	if (plan->job->unnumbered && plan->job->unnumbered[sample / 64] >> sample % 64 & 1)
 		return true;
 	return cur->ep && next->ep && plan->job->state != PLAN_LOST &&
 	       plan->job->info.n_ranks == plan->job->info.world &&
@@ -378,10 +377,61 @@ void window_read(struct plan *plan, uint64_t now_ns, uint32_t sample)
 	window_learn_echo(plan, fit);
 	if (fit == FIT_UNKNOWN)
 		window_pend(plan, sample);
-	if (fit == FIT_IN || fit == FIT_OUT) {
+	/* What fits no job is shown to all of them, and says nothing about anyone's pace. */
+	if (fit == FIT_IN || (fit == FIT_OUT && plan->n_jobs == 1))
 		budget_read(plan, now_ns);
+	if (fit == FIT_IN || fit == FIT_OUT)
 		window_take(plan, sample, fit, &use);
+	if (fit == FIT_IN && plan->n_jobs > 1)
+		worth_read(plan, now_ns, sample);
+}
+
+/* How well a read fits a job: how far its readers are from it, in 1/1024 of their own distance; a
+ * job whose order is not believed yet comes after those that are. NO_POS: not at all. */
+static uint64_t window_distance(const struct plan *plan, const struct plan_job *job,
+				uint32_t sample)
+{
+	const struct slot *cur = job_cur(job), *next = job_next(job);
+	uint64_t low = job_low(job), pos = NO_POS, away;
+
+	if (job->is_over || !cur->ep || job->state == PLAN_LOST)
+		return NO_POS;
+	pos = slot_first_use(cur, plan, sample);
+	if (pos == NO_POS && next->ep) {
+		pos = slot_first_use(next, plan, sample);
+		pos = pos == NO_POS ? NO_POS : job_virtual(job, next, pos);
 	}
+	if (pos == NO_POS || pos >= low + job->span)
+		return NO_POS;
+	away = (pos - low) * 1024 / job->span;
+	return job->state == PLAN_FOLLOWING || job->state == PLAN_SLOWED ? away : 1024 + away;
+}
+
+struct plan_job *window_reader(struct plan *plan, uint32_t sample)
+{
+	struct plan_job *best = NULL;
+	uint64_t least = NO_POS;
+
+	if (plan->n_jobs == 1)
+		return plan->job;
+	for (uint32_t at = 0; jobs_next(plan, &at);) {
+		uint64_t distance = window_distance(plan, plan->job, sample);
+
+		if (distance < least) {
+			least = distance;
+			best = plan->job;
+		}
+	}
+	for (uint32_t at = 0; !best && jobs_next(plan, &at);) {
+		const struct slot *cur = cur_slot(plan), *next = next_slot(plan);
+
+		if (plan->job->state != PLAN_LOST &&
+		    ((cur->ep && window_was_just_read(plan, cur, sample)) ||
+		     (next->ep && window_was_just_read(plan, next, sample))))
+			best = plan->job;
+	}
+	jobs_first(plan);
+	return best;
 }
 
 void window_replay(struct plan *plan, uint64_t now_ns)
@@ -391,6 +441,8 @@ void window_replay(struct plan *plan, uint64_t now_ns)
 	for (uint32_t i = 0; i < n; i++)
 		samples[i] = plan->job->pending[i];
 	plan->job->n_pending = 0;
+	/* Of several jobs each was shown them all: its own are those that fit it. */
 	for (uint32_t i = 0; i < n; i++)
-		window_read(plan, now_ns, samples[i]);
+		if (plan->n_jobs == 1 || window_distance(plan, plan->job, samples[i]) != NO_POS)
+			window_read(plan, now_ns, samples[i]);
 }

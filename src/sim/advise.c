@@ -74,10 +74,10 @@ static int search_run(struct search *s, const char *policy, uint64_t cache, uint
 	return 0;
 }
 
-/* Memory that holds everything: each job has a mount of its own. */
+/* Memory that holds everything. */
 static uint64_t search_all_bytes(const struct search *s)
 {
-	return (s->setup->total + s->setup->n * (uint64_t)PAGE_BYTES) * s->setup->p.jobs;
+	return s->setup->total + s->setup->n * (uint64_t)PAGE_BYTES;
 }
 
 /* Smallest size between what the bound excludes and everything. is_store: of the store, with little

@@ -25,12 +25,12 @@ static int cached_init(struct model *m, struct err *err)
 {
 	const struct sim_setup *s = m->run->s;
 	struct cached *c = calloc(1, sizeof(*c));
-	uint64_t share = m->ops->is_per_job ? s->p.jobs : 1, mean = MAX(s->total / s->n, 1);
+	uint64_t mean = MAX(s->total / s->n, 1);
 
 	m->state = c;
 	if (!c)
 		return -ENOMEM;
-	m->capacity = (s->cache_bytes + s->store_bytes) / share;
+	m->capacity = s->cache_bytes + s->store_bytes;
 	c->line = calloc(m->run->n_jobs, sizeof(*c->line));
 	if (!c->line)
 		return -ENOMEM;

@@ -32,6 +32,12 @@ struct taking {
 	int status;
 };
 
+/* The answer to EPOCH. */
+struct computing {
+	struct order_epoch *epoch; /* NULL: none */
+	uint64_t number, at;
+};
+
 struct clairfs {
 	struct plan *plan;
 	uint64_t round_at, last_round;
@@ -42,9 +48,7 @@ struct clairfs {
 	struct arrivals *plain;                    /* oldest first */
 	struct taking *there;                      /* FETCHes that ask nobody; [2 * inflight] */
 	uint32_t n_there;
-	struct order_epoch *epoch; /* answers EPOCH at epoch_at */
-	uint64_t epoch_number, epoch_at;
-	uint32_t job;
+	struct computing epoch[PLAN_JOBS];
 };
 
 static void clairfs_schedule(struct model *m, uint64_t at)
@@ -69,16 +73,16 @@ static void clairfs_tell(struct model *m, const struct plan_event *ev)
 static int clairfs_init(struct model *m, struct err *err)
 {
 	const struct sim_setup *s = m->run->s;
-	uint64_t jobs = s->p.jobs, arena = s->cache_bytes / jobs;
+	uint64_t arena = s->cache_bytes;
 	uint32_t inflight = (uint32_t)s->p.inflight;
 	struct clairfs *c = calloc(1, sizeof(*c));
 	struct plan_params params = { .n = s->n,
 				      .size = s->size,
-				      .order = order_info(s->order[m->index]),
+				      .order = order_info(s->order[0]),
 				      .arena_bytes = arena,
-				      .stage_bytes = s->stage_bytes / jobs,
+				      .stage_bytes = s->stage_bytes,
 				      .sample_max_bytes = arena / 8,
-				      .store_bytes = s->store_bytes / jobs,
+				      .store_bytes = s->store_bytes,
 				      .inflight_min = MIN(INFLIGHT_MIN, inflight),
 				      .inflight_max = inflight };
 	int rc;
@@ -86,16 +90,21 @@ static int clairfs_init(struct model *m, struct err *err)
 	m->state = c;
 	if (!c)
 		return -ENOMEM;
-	c->job = m->index;
 	c->round_at = UINT64_MAX;
 	c->room = ALIGN_DOWN(arena, PAGE);
 	c->there = calloc(2 * inflight, sizeof(*c->there));
 	rc = c->there ? arrivals_new(s->n, (void **)&c->plain) : -ENOMEM;
 	if (rc == 0)
 		rc = plan_new(&params, &c->plan);
-	if (rc == 0)
-		clairfs_schedule(m, 0);
-	return rc;
+	for (uint64_t j = 1; j < s->p.jobs && rc >= 0; j++)
+		rc = plan_add_job(c->plan, order_info(s->order[j]));
+	if (rc == -ENOSPC)
+		return err_set(err, rc, "--jobs: policy clairfs plans for %d jobs at most",
+			       PLAN_JOBS);
+	if (rc < 0)
+		return rc;
+	clairfs_schedule(m, 0);
+	return 0;
 }
 
 static void clairfs_fini(struct model *m)
@@ -106,7 +115,8 @@ static void clairfs_fini(struct model *m)
 		return;
 	if (c->plan)
 		plan_free(c->plan);
-	order_epoch_free(c->epoch);
+	for (uint32_t j = 0; j < PLAN_JOBS; j++)
+		order_epoch_free(c->epoch[j].epoch);
 	arrivals_free(c->plain);
 	free(c->there);
 	free(c->staging);
@@ -185,7 +195,7 @@ static void clairfs_fetch(struct model *m, const struct plan_action *a)
 		clairfs_take(m, a->sample, -EAGAIN);
 		return;
 	}
-	req = run_request(m, c->job, a->sample, REQ_AHEAD, a->is_pinned);
+	req = run_request(m, a->job, a->sample, REQ_AHEAD, a->is_pinned);
 	if (req != NONE)
 		*where = (*where & IN_STORE) | FETCHING | req << WHERE_SHIFT;
 }
@@ -222,20 +232,21 @@ static void clairfs_stage(struct model *m, uint32_t sample)
 	m->where[sample] |= STAGING;
 }
 
-static void clairfs_epoch(struct model *m, uint64_t number)
+static void clairfs_epoch(struct model *m, const struct plan_action *a)
 {
 	struct clairfs *c = m->state;
-	const struct order *order = m->run->s->order[c->job];
+	const struct order *order = m->run->s->order[a->job];
+	struct computing *e = &c->epoch[a->job];
 	int rc;
 
-	assert(!c->epoch);
-	rc = order_epoch_new(order, number, &c->epoch, m->run->err);
+	assert(!e->epoch);
+	rc = order_epoch_new(order, a->epoch, &e->epoch, m->run->err);
 	if (rc < 0) {
 		run_fail(m->run, rc);
 		return;
 	}
-	c->epoch_number = number;
-	c->epoch_at = m->run->now + EPOCH_NS * m->run->s->n;
+	e->number = a->epoch;
+	e->at = m->run->now + EPOCH_NS * m->run->s->n;
 }
 
 static void clairfs_act(struct model *m, const struct plan_action *a)
@@ -256,10 +267,10 @@ static void clairfs_act(struct model *m, const struct plan_action *a)
 		break;
 	case PLAN_ACT_PIN:
 		assert(m->where[a->sample] & IN_CACHE && !(m->where[a->sample] & IN_STORE));
-		run_request(m, c->job, a->sample, REQ_PIN, true);
+		run_request(m, a->job, a->sample, REQ_PIN, true);
 		break;
 	case PLAN_ACT_EPOCH:
-		clairfs_epoch(m, a->epoch);
+		clairfs_epoch(m, a);
 		break;
 	}
 }
@@ -292,9 +303,13 @@ static void clairfs_answer(struct model *m)
 					  .status = t.status };
 		plan_event(c->plan, m->run->now, &ev);
 	}
-	if (c->epoch && c->epoch_at <= m->run->now) {
-		ev = (struct plan_event){ .kind = PLAN_EV_EPOCH, .epoch = c->epoch_number };
-		ev.order_epoch = TAKE(c->epoch);
+	for (uint32_t j = 0; j < m->run->n_jobs; j++) {
+		struct computing *e = &c->epoch[j];
+
+		if (!e->epoch || e->at > m->run->now)
+			continue;
+		ev = (struct plan_event){ .kind = PLAN_EV_EPOCH, .epoch = e->number, .job = j };
+		ev.order_epoch = TAKE(e->epoch);
 		plan_event(c->plan, m->run->now, &ev);
 	}
 }
@@ -319,8 +334,9 @@ static void clairfs_round(struct model *m)
 		wake = now;
 	if (c->staging_count)
 		wake = MIN(wake, c->staging[c->staging_head].at_ns);
-	if (c->epoch)
-		wake = MIN(wake, c->epoch_at);
+	for (uint32_t j = 0; j < m->run->n_jobs; j++)
+		if (c->epoch[j].epoch)
+			wake = MIN(wake, c->epoch[j].at);
 	if (wake != UINT64_MAX)
 		clairfs_schedule(m, wake);
 }
@@ -393,7 +409,6 @@ const struct driver_ops clairfs_driver = { .init = clairfs_init,
 
 const struct policy_ops policy_clairfs = {
 	.name = "clairfs",
-	.help = "the daemon's own plan; each job has a mount of its own",
+	.help = "the daemon's own plan",
 	.driver = &clairfs_driver,
-	.is_per_job = true,
 };

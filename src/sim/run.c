@@ -201,7 +201,7 @@ static int run_init_models(struct run *run, const struct policy_ops *ops)
 	uint32_t n = run->s->n;
 	int rc = 0;
 
-	run->n_models = ops->is_per_job ? run->n_jobs : 1;
+	run->n_models = 1;
 	run->model = calloc(run->n_models, sizeof(*run->model));
 	if (!run->model)
 		return -ENOMEM;
@@ -211,7 +211,7 @@ static int run_init_models(struct run *run, const struct policy_ops *ops)
 		run->model[i].index = i;
 	}
 	for (uint32_t j = 0; j < run->n_jobs; j++)
-		run->job[j].model = &run->model[ops->is_per_job ? j : 0];
+		run->job[j].model = &run->model[0];
 	for (uint32_t i = 0; i < run->n_models && rc == 0; i++) {
 		struct model *m = &run->model[i];
 

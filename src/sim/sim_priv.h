@@ -99,7 +99,6 @@ struct driver_ops {
 struct policy_ops {
 	const char *name, *help;
 	const struct driver_ops *driver;
-	bool is_per_job;   /* each job has a cache of its own, the memory is shared out */
 	bool is_ahead;     /* prefetches `window` samples */
 	bool is_reserving; /* memory for what is prefetched is set aside: nothing kept ever leaves
 			    */

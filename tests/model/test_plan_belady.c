@@ -30,9 +30,9 @@ static uint64_t below(struct world *w, uint64_t n)
 	return check_rand_below(&w->rnd, n);
 }
 
-static uint32_t sample_at(const struct world *w, uint64_t epoch, uint32_t pos)
+static uint32_t sample_of(const struct world *w, uint32_t job, uint64_t epoch, uint32_t pos)
 {
-	uint64_t state = w->seed + epoch * 77;
+	uint64_t state = w->seed + epoch * 77 + job * 1234567ull;
 	uint32_t all[N_MAX];
 
 	for (uint32_t i = 0; i < w->n; i++)
@@ -46,7 +46,12 @@ static uint32_t sample_at(const struct world *w, uint64_t epoch, uint32_t pos)
 	return all[pos];
 }
 
-static struct order_epoch *epoch_of(const struct world *w, uint64_t epoch)
+static uint32_t sample_at(const struct world *w, uint64_t epoch, uint32_t pos)
+{
+	return sample_of(w, 0, epoch, pos);
+}
+
+static struct order_epoch *epoch_of(const struct world *w, uint32_t job, uint64_t epoch)
 {
 	struct order_epoch *ep = calloc(1, sizeof(*ep));
 
@@ -55,7 +60,7 @@ static struct order_epoch *epoch_of(const struct world *w, uint64_t epoch)
 	ep->first = malloc(w->n * sizeof(uint32_t));
 	memset(ep->first, 0xff, w->n * sizeof(uint32_t));
 	for (uint32_t p = 0; p < w->length; p++) {
-		ep->sample[p] = sample_at(w, epoch, p);
+		ep->sample[p] = sample_of(w, job, epoch, p);
 		ep->first[ep->sample[p]] = p;
 	}
 	return ep;
@@ -83,35 +88,75 @@ static bool belongs_into(const struct plan *plan, const struct item *it, uint32_
 	}
 }
 
-static void audit_sample(const struct plan *plan, uint32_t s, uint64_t members[2][SET_COUNT],
+struct members {
+	uint64_t in[2][SET_COUNT];
+};
+
+/* Of one job; SET_KEEP is its home's only. */
+static void audit_key(const struct plan *plan, const struct plan_job *job, uint32_t s,
+		      struct members *members)
+{
+	const struct item *it = &plan->item[s];
+	uint32_t key = *job_key(plan, job, s), pos = key_pos(key);
+	const struct slot *slot = key_slot(job, key);
+
+	CHECK(slot->ep && pos < slot->length);
+	CHECK_U64(slot->ep->sample[pos], s);
+	CHECK(!bitmap_get(&slot->consumed, pos));
+	for (uint32_t set = 0; set < SET_COUNT; set++) {
+		bool is_in = belongs_into(plan, it, set);
+
+		if (set == SET_KEEP)
+			is_in = is_in && (it->flags & HOME_MASK) >> HOME_SHIFT == job->index;
+		CHECK_INT(tree_get(&slot->set[set], pos), is_in);
+		members->in[slot == &job->slots[1]][set] += is_in;
+	}
+}
+
+static void audit_sample(const struct plan *plan, uint32_t s, struct members *members,
 			 uint64_t *n_far)
 {
 	const struct item *it = &plan->item[s];
-	uint32_t bucket = (it->flags & FAR_MASK) >> FAR_SHIFT;
-	const struct slot *slot = item_slot(plan, it);
-	bool is_far = it->key == NO_KEY && belongs_into(plan, it, SET_KEEP);
+	uint32_t bucket = (it->flags & FAR_MASK) >> FAR_SHIFT, keys = 0;
+	uint32_t home = (it->flags & HOME_MASK) >> HOME_SHIFT;
+	bool is_far, is_home = false;
 
+	for (uint32_t j = 0; j < plan->top_job; j++) {
+		if (!plan->jobs[j] || *job_key(plan, plan->jobs[j], s) == NO_KEY)
+			continue;
+		audit_key(plan, plan->jobs[j], s, &members[j]);
+		is_home = is_home || home == j;
+		keys++;
+	}
+	is_far = !keys && belongs_into(plan, it, SET_KEEP);
+	CHECK(!keys || !belongs_into(plan, it, SET_KEEP) || is_home);
 	CHECK_INT(tree_get(&plan->unkeyed, s), is_far && !bucket);
 	for (uint32_t b = 0; b < USES_EPOCHS && plan->uses.mask; b++)
 		CHECK_INT(tree_get(&plan->uses.bucket[b], s), is_far && bucket == b + 1);
 	*n_far += is_far && bucket;
-	if (it->key == NO_KEY)
-		return;
-	CHECK(slot->ep && it->key < slot->length);
-	CHECK_U64(slot->ep->sample[it->key], s);
-	CHECK(!bitmap_get(&slot->consumed, it->key));
-	for (uint32_t set = 0; set < SET_COUNT; set++) {
-		bool is_in = belongs_into(plan, it, set);
+}
 
-		CHECK_INT(tree_get(&slot->set[set], it->key), is_in);
-		members[slot == &plan->job->slots[1]][set] += is_in;
+static void audit_jobs(const struct plan *plan, const struct members *members)
+{
+	uint32_t n_jobs = 0;
+
+	for (uint32_t j = 0; j < PLAN_JOBS; j++) {
+		const struct plan_job *job = plan->jobs[j];
+
+		if (!job)
+			continue;
+		n_jobs += !job->is_over;
+		for (uint32_t i = 0; i < 2; i++)
+			for (uint32_t set = 0; set < SET_COUNT; set++)
+				CHECK_U64(job->slots[i].set[set].count, members[j].in[i][set]);
 	}
+	CHECK_U64(plan->n_jobs, n_jobs);
 }
 
 static void audit(const struct plan *plan)
 {
-	uint64_t members[2][SET_COUNT] = { { 0 } }, used = 0, fresh = 0, held = 0, staged = 0,
-		 pinned = 0, far = 0, in_buckets = 0;
+	struct members members[PLAN_JOBS] = { 0 };
+	uint64_t used = 0, fresh = 0, held = 0, staged = 0, pinned = 0, far = 0, in_buckets = 0;
 
 	for (uint32_t s = 0; s < plan->n; s++) {
 		const struct item *it = &plan->item[s];
@@ -123,9 +168,7 @@ static void audit(const struct plan *plan)
 		staged += it->flags & (STAGED | STAGING) ? it->pages : 0;
 		pinned += it->flags & (PINNED | PINNING) ? it->pages : 0;
 	}
-	for (uint32_t i = 0; i < 2; i++)
-		for (uint32_t set = 0; set < SET_COUNT; set++)
-			CHECK_U64(plan->job->slots[i].set[set].count, members[i][set]);
+	audit_jobs(plan, members);
 	for (uint32_t b = 0; b < USES_EPOCHS; b++) {
 		in_buckets += plan->uses.bucket[b].count;
 		CHECK_INT(plan->uses.filled >> b & 1, plan->uses.bucket[b].count != 0);
@@ -165,7 +208,8 @@ static void answer(struct world *w, const struct plan_action *a, int status)
 	default:
 		ev.kind = PLAN_EV_EPOCH;
 		ev.epoch = a->epoch;
-		ev.order_epoch = status ? NULL : epoch_of(w, a->epoch);
+		ev.job = a->job;
+		ev.order_epoch = status ? NULL : epoch_of(w, a->job, a->epoch);
 	}
 	tell(w, ev);
 }
@@ -206,10 +250,27 @@ static void chaos_event(struct world *w)
 	tell(w, ev);
 }
 
-static void chaos_run(uint64_t seed)
+/* A job comes, or goes; it may have come before, then it starts again. */
+static void chaos_job(struct world *w, uint32_t jobs, uint64_t *epoch, uint64_t *pos)
+{
+	uint32_t j = (uint32_t)below(w, jobs);
+	struct plan_status st;
+
+	if (plan_get_job_status(w->plan, j, &st)) {
+		plan_end_job(w->plan, j);
+	} else {
+		int index = plan_add_job(w->plan, &w->info);
+
+		CHECK(index >= 0 && index < PLAN_JOBS);
+		epoch[index] = pos[index] = 0;
+	}
+	audit(w->plan);
+}
+
+static void chaos_run(uint64_t seed, uint32_t jobs)
 {
 	struct world w = { .rnd = seed, .seed = seed, .now = NS_PER_S };
-	uint64_t epoch = 0, pos = 0;
+	uint64_t epoch[PLAN_JOBS] = { 0 }, pos[PLAN_JOBS] = { 0 };
 	struct plan_params p;
 
 	w.n = 2 + (uint32_t)below(&w, N_MAX - 2);
@@ -233,18 +294,23 @@ static void chaos_run(uint64_t seed)
 		w.now += below(&w, 60) ? below(&w, 2 * NS_PER_MS) : below(&w, 2 * NS_PER_S);
 		if (!below(&w, 15))
 			chaos_event(&w);
-		if (!below(&w, 200)) { /* the job jumps */
-			epoch = below(&w, 20);
-			pos = below(&w, w.length);
+		if (!below(&w, 200)) { /* a job jumps */
+			uint64_t j = below(&w, jobs);
+
+			epoch[j] = below(&w, 20);
+			pos[j] = below(&w, w.length);
 		}
+		if (jobs > 1 && !below(&w, 60))
+			chaos_job(&w, jobs, epoch, pos);
 		if (below(&w, 3)) {
-			uint32_t s = sample_at(&w, epoch, (uint32_t)pos);
+			uint32_t j = (uint32_t)below(&w, jobs);
+			uint32_t s = sample_of(&w, j, epoch[j], (uint32_t)pos[j]);
 
 			if (!below(&w, 30))
 				s = (uint32_t)below(&w, w.n);
 			tell(&w, (struct plan_event){ .kind = PLAN_EV_OPENED, .sample = s });
-			epoch += ++pos == w.length;
-			pos %= w.length;
+			epoch[j] += ++pos[j] == w.length;
+			pos[j] %= w.length;
 		}
 		chaos_step(&w);
 	}
@@ -261,7 +327,15 @@ static void sets_are_what_states_say_after_every_event(void)
 	uint64_t seed = check_seed();
 
 	for (uint64_t run = 0; run < 16; run++)
-		chaos_run(seed + run * 7919);
+		chaos_run(seed + run * 7919, 1);
+}
+
+static void so_they_are_when_jobs_come_and_go(void)
+{
+	uint64_t seed = check_seed();
+
+	for (uint64_t run = 0; run < 16; run++)
+		chaos_run(seed + run * 104729, 2 + run % 4);
 }
 
 /* --- a job that follows its order --- */
@@ -372,6 +446,7 @@ static void every_eviction_is_beladys(void)
 static const struct check_test tests[] = {
 	{ "sets_are_what_states_say_after_every_event",
 	  sets_are_what_states_say_after_every_event },
+	{ "so_they_are_when_jobs_come_and_go", so_they_are_when_jobs_come_and_go },
 	{ "every_eviction_is_beladys", every_eviction_is_beladys },
 };
 CHECK_MAIN(tests)

@@ -41,6 +41,8 @@ static void a_cache_of_everything_reads_everything_once(void)
 	for (uint32_t i = 0; i < ARRAY_LEN(rhos); i++) {
 		whole_run(rhos[i], 1, 1);
 		whole_run(rhos[i], 1.5, 1);
+		whole_run(rhos[i], 1, 2);
+		whole_run(rhos[i], 1, 5);
 	}
 }
 
