@@ -30,6 +30,11 @@ bool control_is_held_out(struct cache *c, struct entry_id entry);
 /* A piece of it was read from the source; with the last one the control read is over. */
 void control_piece_done(struct cache *c, const struct tier_read *read);
 
+/* --- change.c --- */
+/* Drops all copies of a file that has not changed; those who read it now are left alone. Planner
+ * thread. */
+void change_drop_copies(struct cache *c, struct entry_id entry);
+
 /* --- revalidate.c --- */
 /* From here on the file is compared with the source from time to time. */
 void entry_touch(struct cache *c, struct entry_id entry);

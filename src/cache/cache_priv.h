@@ -272,9 +272,6 @@ bool store_keeps(struct cache *c, struct entry_id entry, const struct file_ident
 /* The file is seen to be another one (st), or gone (NULL): drops what is kept of it everywhere. Any
  * thread. */
 void change_file(struct cache *c, struct entry_id entry, const struct stat *st);
-/* Drops all copies of a file that has not changed; those who read it now are left alone. Planner
- * thread. */
-void change_drop_copies(struct cache *c, struct entry_id entry);
 /* A READ has been answered: queues the invalidation that waited for it. */
 void change_read_ended_locked(struct cache *c, struct shard *s, struct entry_state *es,
 			      uint32_t begin_version) REQUIRES(s->mu);
