@@ -27,9 +27,10 @@ enum item_flag {
 	FROM_STORE = 1 << 13,
 	TRY_SHIFT = 14, /* two bits: STAGE attempts */
 	TRY_MASK = 3 << TRY_SHIFT,
-	OUTSIDE = 1 << 16, /* the job does not number it: reading it says nothing */
-	ADOPTED = 1 << 24, /* FETCHING, of what a reader had asked the source for */
-	FAR_SHIFT = 17,    /* seven bits: 1 + bucket of a next use beyond the keys, 0: none known */
+	OUTSIDE = 1 << 16,  /* the job does not number it: reading it says nothing */
+	HELD_OUT = 1 << 25, /* with NO_FETCH: on purpose, so it is not missing */
+	ADOPTED = 1 << 24,  /* FETCHING, of what a reader had asked the source for */
+	FAR_SHIFT = 17, /* seven bits: 1 + bucket of a next use beyond the keys, 0: none known */
 	FAR_MASK = 127 << FAR_SHIFT,
 };
 
