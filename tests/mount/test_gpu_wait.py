@@ -71,14 +71,15 @@ def with_control_reads(place):
     spec = f"torch-distributed:seed={seed}:batch={BATCH}:workers={WORKERS}:prefetch_factor=2"
     with Slowfs(place, place.source, place.path("slow"), "--latency-ms", "5"), \
             place.mount(place.path("slow"), order=spec, control_reads="1/4", ghost_bytes=0) as mount:
-        train(place, mount, seed, 2)
-        stats = judged(mount, 2)
-        check_consistent("two epochs", stats, mount)
+        # One epoch: where a sample is read again within a second, its two reads count as one, and passes have holes.
+        train(place, mount, seed, 1)
+        stats = judged(mount, 1)
+        check_consistent("control reads", stats, mount)
         for one in stats["gpu_wait"]["ranks"]:
             tap.ok(one["passes_judged"] == 0 or (one["workers"], one["prefetch"], one["batch"]) == (WORKERS, 2, BATCH),
                    "the shape of the loader is that of the order", one)
         reads = sum(r["reads"] for r in stats["gpu_wait"]["ranks"]) + stats["gpu_wait"]["control"]["unplaced_reads"]
-        tap.ok(reads <= 2 * N, "no read is counted twice", stats["gpu_wait"])
+        tap.ok(reads <= N + stats["gpu_wait"]["control"]["unplaced_reads"], "no read is counted twice", stats["gpu_wait"])
 
 
 def nothing_from_the_cache(place):
