@@ -86,6 +86,8 @@ struct report_node {
 	uint64_t reads, read_bytes, missed, source_reads, source_bytes, least_source_bytes;
 	uint64_t control_reads;
 	bool has_least;
+	/* GPU wait removed that is of no rank, because the order knows none; negative: not known */
+	double at_least_s, at_most_s;
 	struct report_rank *ranks; /* [n_ranks], by rank */
 	uint32_t n_ranks;
 };

@@ -19,6 +19,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "accounting_priv.h"
 #include "clairfs/base/log.h"
 #include "clairfs/base/text.h"
 #include "daemon_priv.h"
@@ -129,6 +130,66 @@ static json_t *data_json(struct wire *w)
 			 "least_source_bytes", least_json(w, bytes));
 }
 
+/* --- GPU wait removed, as the accounting judged it --- */
+
+static json_t *removed_json(const struct stall_numbers *n)
+{
+	return json_pack(
+		"{s:f, s:f, s:o, s:o, s:I, s:I}", "at_least_seconds", (double)n->lower_ns / 1e9,
+		"at_most_seconds", (double)n->upper_ns / 1e9, "replay_seconds",
+		n->judged_replay ? json_real((double)n->estimate_ns / 1e9) : json_null(),
+		"hook_seconds",
+		n->judged_hook ? json_real((double)n->estimate_hook_ns / 1e9) : json_null(),
+		"passes_judged", (json_int_t)n->judged, "passes_unjudged", (json_int_t)n->unjudged);
+}
+
+/* World of the order in force, 0 when it has none. */
+static uint32_t order_world(struct wire *w)
+{
+	AUTO_FREE char *text = wire_get_order_text(w);
+	const char *at = text ? strstr(text, ":world=") : NULL;
+
+	return at ? (uint32_t)strtoul(at + strlen(":world="), NULL, 10) : 0;
+}
+
+/* The rank that the numbers are of: by its number if the order has a world or the hook knows it;
+ * the only rank of the node if the order knows no ranks; else NULL, they are the node's. */
+static json_t *rank_of(json_t *ranks, uint32_t rank, uint32_t world)
+{
+	json_t *one;
+	size_t i;
+
+	json_array_foreach(ranks, i, one)
+	{
+		if (json_integer_value(json_object_get(one, "rank")) == (json_int_t)rank)
+			return one;
+	}
+	if (!world)
+		return json_array_size(ranks) == 1 ? json_array_get(ranks, 0) : NULL;
+	one = json_pack("{s:I, s:I}", "rank", (json_int_t)rank, "world", (json_int_t)world);
+	return json_array_append_new(ranks, one) < 0 ? NULL : one;
+}
+
+static void add_removed(struct wire *w, json_t *root)
+{
+	json_t *ranks = json_object_get(root, "ranks"), *data = json_object_get(root, "data");
+	uint32_t world = order_world(w);
+	struct accounting_view v;
+
+	accounting_look(w->accounting, &v);
+	for (uint32_t i = 0; i < v.n_ranks; i++) {
+		json_t *place = rank_of(ranks, v.rank[i].rank, world);
+
+		if (v.rank[i].judged)
+			json_object_set_new(place ? place : root, "removed",
+					    removed_json(&v.rank[i]));
+	}
+	free(v.rank);
+	json_object_set_new(data, "control_reads", json_integer((json_int_t)v.node.control_reads));
+	json_object_set_new(data, "control_seconds",
+			    json_real((double)v.node.control_cost_ns / 1e9));
+}
+
 static double seconds(struct timeval tv)
 {
 	return (double)tv.tv_sec + (double)tv.tv_usec / 1e6;
@@ -224,6 +285,7 @@ void wire_report_write(struct wire *w)
 		return;
 	name = w->report_name ? strdup(w->report_name) : made_up_name(w);
 	root = report_json(w);
+	add_removed(w, root);
 	text = root ? json_dumps(root, JSON_COMPACT) : NULL;
 	json_decref(root);
 	if (name && text) {

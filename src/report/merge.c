@@ -192,6 +192,9 @@ static void merge_removed(const struct report_node *nodes, size_t n, struct repo
 
 	job->at_least_s = job->at_most_s = -1;
 	for (size_t i = 0; i < n; i++)
+		if (nodes[i].is_mount)
+			job->at_least_s = MAX(job->at_least_s, nodes[i].at_least_s);
+	for (size_t i = 0; i < n; i++)
 		for (uint32_t k = 0; k < nodes[i].n_ranks; k++) {
 			const struct report_rank *r = &nodes[i].ranks[k];
 			double waited = (double)r->totals.wait_ns / 1e9;
@@ -200,6 +203,10 @@ static void merge_removed(const struct report_node *nodes, size_t n, struct repo
 			has_all = has_all && r->at_most_s >= 0;
 			job->slowest_rank_wait_s = MAX(job->slowest_rank_wait_s, waited);
 		}
+	if (n == 1 && nodes[0].is_mount && nodes[0].at_most_s >= 0 && job->world <= 1) {
+		job->at_most_s = nodes[0].at_most_s; /* there is one reader, whoever it is */
+		return;
+	}
 	if (!has_all)
 		return;
 	job->at_most_s = 0;

@@ -22,7 +22,7 @@ void report_node_fini(struct report_node *node)
 		step_log_fini(&node->ranks[i].log);
 	free(node->ranks);
 	free(node->source);
-	*node = (struct report_node){ 0 };
+	*node = (struct report_node){ .at_least_s = -1, .at_most_s = -1 };
 }
 
 /* The rank's place in the node, in order, a new one if there is none; NULL: too many, no memory. */
@@ -205,6 +205,8 @@ static int parse_report(const json_t *root, struct report_node *node, struct err
 	node->least_source_bytes = count_of(data, "least_source_bytes");
 	node->control_reads = count_of(data, "control_reads");
 	node->control_s = seconds_of(data, "control_seconds", 0);
+	node->at_least_s = seconds_of(json_object_get(root, "removed"), "at_least_seconds", -1);
+	node->at_most_s = seconds_of(json_object_get(root, "removed"), "at_most_seconds", -1);
 	return parse_ranks(json_object_get(root, "ranks"), node, err);
 }
 
@@ -322,7 +324,7 @@ int report_node_parse(const void *bytes, size_t size, struct report_node *ret, s
 	struct buf_reader r;
 	int rc;
 
-	*ret = (struct report_node){ 0 };
+	*ret = (struct report_node){ .at_least_s = -1, .at_most_s = -1 };
 	buf_reader_init(&r, bytes, size);
 	if (size == 0)
 		rc = err_set(err, -EINVAL, "the file is empty");

@@ -53,8 +53,8 @@ static void print_seconds(FILE *out, double seconds, int width)
 
 static void print_ranks(const struct report_node *nodes, size_t n, FILE *out)
 {
-	fprintf(out, "%6s  %-20s %9s %11s %7s %11s %11s\n", "rank", "node", "steps", "waited s",
-		"AU %", "removed >=", "<= s");
+	fprintf(out, "%6s  %-20s %9s %11s %7s %11s %11s %11s\n", "rank", "node", "steps",
+		"waited s", "AU %", "removed >=", "about", "<= s");
 	for (size_t i = 0; i < n; i++)
 		for (uint32_t k = 0; k < nodes[i].n_ranks; k++) {
 			const struct report_rank *r = &nodes[i].ranks[k];
@@ -68,6 +68,7 @@ static void print_ranks(const struct report_node *nodes, size_t n, FILE *out)
 			else
 				fprintf(out, "%9s %11s %7s ", "-", "-", "-");
 			print_seconds(out, r->at_least_s, 11);
+			print_seconds(out, r->hook_s >= 0 ? r->hook_s : r->replay_s, 12);
 			print_seconds(out, r->at_most_s, 12);
 			fprintf(out, "\n");
 		}

@@ -5,12 +5,13 @@ How much it is depends on the machine, so here only what must hold on any: the b
 says the same in stats.json and metrics, and a job none of whose reads were served by the cache removes nothing. Figures are
 made by bench/run removed.
 """
+import json
 import os
 import re
 
 import mountkit
 import tap
-from mountkit import Slowfs, clairfs, program, read_file, rng
+from mountkit import Slowfs, clairfs, good, program, read_file, rng
 
 N, BATCH, WORKERS = 200, 8, 2
 JOB = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "bench", "train_torch.py")
@@ -85,7 +86,7 @@ def nothing_from_the_cache(place):
     place.files([rng.randrange(1, 100 << 10) for _ in range(N)], "c/s{:05d}.png")
     seed = rng.randrange(1 << 31)
     spec = f"torch-distributed:seed={seed}:batch={BATCH}:workers={WORKERS}:prefetch_factor=2"
-    with place.mount(order=spec, control_reads="1/1", ghost_bytes=0) as mount:
+    with place.mount(order=spec, control_reads="1/1", ghost_bytes=0, report=place.path("report.json")) as mount:
         train(place, mount, seed, 1)
         stats = judged(mount, 1)
         check_consistent("all held out", stats, mount)
@@ -94,6 +95,11 @@ def nothing_from_the_cache(place):
         tap.equal((wait["removed_lower_seconds"], wait["removed_estimate_seconds"], wait["removed_upper_seconds"]),
                   (0, 0, 0), "all held out: nothing was removed")
         tap.equal(wait["words"].split(":")[0], "it would not have helped", "all held out: said in words")
+        controls = wait["control"]["reads"]
+    job = json.loads(good("report", "--json", place.path("report.json")))
+    tap.equal(job["removed"], {"at_least_seconds": 0, "upper_bound_for_the_job_seconds": 0}, "all held out: so does the report")
+    tap.ok(job["data"]["control_reads"] >= controls > 0 and job["data"]["control_seconds"] > 0,
+           "all held out: with its control reads", job["data"])
 
 
 def without_order(place):

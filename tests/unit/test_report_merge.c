@@ -211,6 +211,27 @@ static void what_is_not_known_is_no_number(void)
 	CHECK_INT(report_merge(NULL, 0, &job, &err), 0);
 }
 
+static void what_no_rank_has_is_the_nodes(void)
+{
+	struct report_node nodes[2];
+	struct report_job job;
+	struct err err = { 0 };
+
+	parse("{" HEAD ", \"host\": \"a\", \"removed\": {\"at_least_seconds\": 1,"
+	      "\"at_most_seconds\": 2}}",
+	      &nodes[0]);
+	CHECK_INT(report_merge(nodes, 1, &job, &err), 0);
+	CHECK(job.at_least_s == 1);
+	CHECK(job.at_most_s == 2);
+	parse("{" HEAD ", \"host\": \"b\", \"removed\": {\"at_least_seconds\": 3,"
+	      "\"at_most_seconds\": 4}}",
+	      &nodes[1]);
+	CHECK_INT(report_merge(nodes, 2, &job, &err), 0);
+	CHECK(job.at_least_s == 3);
+	CHECK(job.at_most_s < 0); /* who knows how many nodes there are */
+	fini(nodes, 2);
+}
+
 static void a_log_survives_its_file(void)
 {
 	uint64_t state = check_seed();
@@ -401,6 +422,7 @@ static const struct check_test tests[] = {
 	{ "random_jobs_agree_with_brute_force", random_jobs_agree_with_brute_force },
 	{ "mixtures_are_refused", mixtures_are_refused },
 	{ "what_is_not_known_is_no_number", what_is_not_known_is_no_number },
+	{ "what_no_rank_has_is_the_nodes", what_no_rank_has_is_the_nodes },
 	{ "a_log_survives_its_file", a_log_survives_its_file },
 	{ "hostile_reports_are_refused", hostile_reports_are_refused },
 	{ "any_bytes_are_refused_or_harmless", any_bytes_are_refused_or_harmless },
