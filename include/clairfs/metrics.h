@@ -95,6 +95,8 @@ extern const char *const read_class_names[READ_CLASSES];
 	X(STORE_READ_BYTES, COUNTER, "store_read_bytes_total", "", "Bytes read from the store.")   \
 	X(STORE_BYTES_WRITTEN, COUNTER, "store_bytes_written_total", "",                           \
 	  "Bytes written to the store.")                                                           \
+	X(STORE_YOUNG, COUNTER, "store_too_young_total", "",                                       \
+	  "Pieces not kept yet: their files had changed just before they were read.")              \
 	X(STORE_ERRORS, COUNTER, "store_errors_total", "",                                         \
 	  "Failed writes or reads of the store, bad checksums.")                                   \
 	X(STORE_OFF_TIMES, COUNTER, "store_switched_off_total", "",                                \

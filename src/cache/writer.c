@@ -3,13 +3,33 @@
  * The store's writers: put the pieces of a sample that the plan wants to keep for good. The
  * arena copy is pinned while it is written, so a DROP or a change of the file meanwhile does no
  * harm. A file that changed during the writing is forgotten again: nobody would ask for the old
- * version, but it would take up room. Threads of their own, because a write may take as long as it
- * likes and nobody waits for it; a few, because a drive wants several writes at once. They must
- * never hold a lock while writing.
+ * version, but it would take up room. What was read in the very moment in which the file had been
+ * changed is not kept for those who come later: another change may have followed that nobody can
+ * see. It is fetched once more when that moment is over. Threads of their own, because a write may
+ * take as long as it likes and nobody waits for it; a few, because a drive wants several writes at
+ * once. They must never hold a lock while writing.
  */
 #include "cache_priv.h"
 
+#include <time.h>
+
 #include "clairfs/base/bitmap.h"
+
+static bool is_over(int64_t time_ns)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return file_time_ns(now.tv_sec, now.tv_nsec) >= time_ns;
+}
+
+static int put_young(struct cache *c, struct entry_id entry, int64_t young_until_ns)
+{
+	metrics_add(c->p.metrics, METRIC_STORE_YOUNG, 1);
+	if (is_over(young_until_ns) && store_takes_more(c->p.store))
+		change_fetch_again(c, entry);
+	return -EAGAIN;
+}
 
 static int put_piece(struct cache *c, struct entry_id entry, uint32_t piece,
 		     const struct file_identity *id, const struct file_identity *kept)
@@ -28,7 +48,10 @@ static int put_piece(struct cache *c, struct entry_id entry, uint32_t piece,
 	mutex_unlock(&s->mu);
 	if (!obj)
 		return -ESTALE;
-	rc = store_put(c->p.store, key, kept, obj->mem, obj->length);
+	if (obj->young_until_ns)
+		rc = put_young(c, entry, obj->young_until_ns);
+	else
+		rc = store_put(c->p.store, key, kept, obj->mem, obj->length);
 	object_put(c, obj);
 	return rc;
 }
