@@ -155,15 +155,38 @@ void note_completion(struct cache *c, struct completion *take_completion)
 	mutex_unlock(&n->mu);
 }
 
+/* How far ahead the prefetch was, at the first open only: a copy that is kept was not prefetched
+ * for the next one. */
+static void observe_lead(struct cache *c, struct entry_id entry, uint64_t now_ns)
+{
+	struct shard *s = shard_of(c, entry);
+	struct object *obj;
+	uint64_t ready_ns = 0;
+
+	mutex_lock(&s->mu);
+	obj = object_find_locked(c, s, entry, 0);
+	if (obj) {
+		ready_ns = obj->ready_ns;
+		obj->ready_ns = 0;
+	}
+	mutex_unlock(&s->mu);
+	if (ready_ns)
+		metrics_observe(c->p.metrics, METRIC_HIST_PREFETCH_LEAD,
+				now_ns > ready_ns ? now_ns - ready_ns : 0);
+}
+
 void cache_note_open(struct cache *c, struct entry_id entry)
 {
+	uint64_t now_ns = clock_now(c->p.clock);
+
 	if (!dataset_is_sample(c->p.dataset, entry))
 		return;
 	/* A file that is empty so far is never asked for: this is all that is seen of its reader.
 	 */
 	entry_touch(c, entry);
 	metrics_add(c->p.metrics, METRIC_SAMPLE_OPENS, 1);
-	account_open(c, entry, clock_now(c->p.clock));
+	observe_lead(c, entry, now_ns);
+	account_open(c, entry, now_ns);
 	note_sample(c, PLAN_EV_OPENED, entry, 0);
 }
 

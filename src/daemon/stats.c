@@ -126,11 +126,13 @@ static json_t *store_json(const struct wire *w)
 			 "index_bytes", (json_int_t)st.index_bytes);
 }
 
+/* Any thread: several may do it at once, the last one is right. */
 static void update_gauges(struct wire *w)
 {
 	cache_update_gauges(w->cache);
 	if (w->is_store_lost)
 		metrics_gauge_set(w->metrics, METRIC_STORE_OFF, 1);
+	process_update_metrics(w->metrics);
 }
 
 int stats_render_json(void *ctx, struct buf_writer *out)
@@ -163,13 +165,18 @@ int stats_render_json(void *ctx, struct buf_writer *out)
 	return out->is_bad ? -ENOMEM : 0;
 }
 
-int stats_render_metrics(void *ctx, struct buf_writer *out)
+int stats_render_labelled(void *ctx, const char *label, struct buf_writer *out)
 {
 	struct wire *w = ctx;
 
 	update_gauges(w);
-	metrics_print_prometheus(w->metrics, out);
+	metrics_print_prometheus(w->metrics, label, out);
 	return out->is_bad ? -ENOMEM : 0;
+}
+
+int stats_render_metrics(void *ctx, struct buf_writer *out)
+{
+	return stats_render_labelled(ctx, "", out);
 }
 
 int stats_render_config(void *ctx, struct buf_writer *out)

@@ -188,7 +188,7 @@ int store_fail(struct store *s, int status, const char *what)
 }
 
 /* Waits until the cap allows n more bytes; true: the store ends. */
-static bool throttle(struct store *s, uint32_t n)
+static bool throttle(struct store *s, uint64_t n)
 {
 	uint64_t now = clock_now(clock_monotonic()), at;
 	bool is_stopping;
@@ -210,29 +210,93 @@ static bool throttle(struct store *s, uint32_t n)
 	return is_stopping;
 }
 
+/* What is known before anything is written. */
+static int check_put(struct store *s, const struct store_piece *piece)
+{
+	const struct file_identity *identity = piece->identity;
+	struct store_found found;
+	struct store_tag tag;
+
+	if (piece->key.piece >= piece_count(identity->size) ||
+	    piece->length != piece_length(identity->size, piece->key.piece))
+		return -EINVAL;
+	tag = store_tag_of(&s->index, s->p.fsid, identity, piece->key.piece);
+	if (store_index_find(&s->index, &tag, NULL, &found))
+		return -EEXIST;
+	if (atomic_load_explicit(&s->is_full, memory_order_relaxed))
+		return -ENOSPC;
+	if (atomic_load_explicit(&s->write_status, memory_order_relaxed) ||
+	    atomic_load_explicit(&s->is_read_off, memory_order_relaxed))
+		return -EAGAIN;
+	return 0;
+}
+
+/* What is written at once: less where a cap would have it come in bursts. */
+static uint64_t batch_bytes(const struct store *s)
+{
+	uint64_t burst = s->p.write_bytes_per_s / (NS_PER_S / BURST_NS);
+
+	return s->p.write_bytes_per_s ? MIN(STORE_BATCH_BYTES, burst) : STORE_BATCH_BYTES;
+}
+
+/* Puts as many pieces as make a batch, one at least; how many of them. */
+static size_t put_batch(struct store *s, struct store_piece *pieces, size_t n)
+{
+	struct store_record records[STORE_BATCH_MAX];
+	struct store_piece *of[STORE_BATCH_MAX];
+	uint64_t bytes = 0, most = batch_bytes(s);
+	uint32_t n_records = 0;
+	size_t i;
+
+	for (i = 0; i < n && n_records < STORE_BATCH_MAX; i++) {
+		struct store_piece *piece = &pieces[i];
+		uint32_t n_bytes = store_record_bytes(piece->length);
+
+		piece->status = check_put(s, piece);
+		if (piece->status < 0)
+			continue;
+		if (n_records > 0 && bytes + n_bytes > most)
+			break;
+		records[n_records] = (struct store_record){
+			{ 0, piece->key.piece, piece->length, piece->key.entry.v,
+			  *piece->identity },
+			piece->data,
+			0,
+		};
+		of[n_records++] = piece;
+		bytes += n_bytes;
+	}
+	if (n_records == 0)
+		return i;
+	if (throttle(s, bytes)) {
+		for (uint32_t k = 0; k < n_records; k++)
+			of[k]->status = -ECANCELED;
+		return i;
+	}
+	store_append(s, records, n_records);
+	for (uint32_t k = 0; k < n_records; k++)
+		of[k]->status =
+			records[k].status < 0 ? store_fail(s, records[k].status, "writing") : 0;
+	return i;
+}
+
+void store_put_many(struct store *store, struct store_piece *pieces, size_t n)
+{
+	while (n > 0) {
+		size_t n_done = put_batch(store, pieces, n);
+
+		pieces += n_done;
+		n -= n_done;
+	}
+}
+
 int store_put(struct store *store, struct piece_key key, const struct file_identity *identity,
 	      const void *data, uint32_t length)
 {
-	const struct store_entry what = { 0, key.piece, length, key.entry.v, *identity };
-	struct store_found found;
-	struct store_tag tag;
-	int rc;
+	struct store_piece piece = { key, identity, data, length, 0 };
 
-	if (key.piece >= piece_count(identity->size) ||
-	    length != piece_length(identity->size, key.piece))
-		return -EINVAL;
-	tag = store_tag_of(&store->index, store->p.fsid, identity, key.piece);
-	if (store_index_find(&store->index, &tag, NULL, &found))
-		return -EEXIST;
-	if (atomic_load_explicit(&store->is_full, memory_order_relaxed))
-		return -ENOSPC;
-	if (atomic_load_explicit(&store->write_status, memory_order_relaxed) ||
-	    atomic_load_explicit(&store->is_read_off, memory_order_relaxed))
-		return -EAGAIN;
-	if (throttle(store, store_record_bytes(length)))
-		return -ECANCELED;
-	rc = store_append(store, &what, data);
-	return rc < 0 ? store_fail(store, rc, "writing") : 0;
+	store_put_many(store, &piece, 1);
+	return piece.status;
 }
 
 /* --- ask and forget --- */

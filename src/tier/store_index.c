@@ -132,16 +132,18 @@ static int grow_locked(struct store_shard *shard) REQUIRES(shard->mu)
 static int add_locked(struct store_shard *shard, const struct store_tag *tag, uint32_t place,
 		      uint32_t flags) REQUIRES(shard->mu)
 {
-	if (find_locked(shard, tag))
+	struct store_slot *slot = probe(shard->slots, shard->n_slots, tag);
+
+	if (slot && slot->place != STORE_NO_PLACE)
 		return -EEXIST;
 	if (shard->n_used >= shard->n_slots / 8 * 7) {
 		int rc = grow_locked(shard);
 
 		if (rc < 0)
 			return rc;
+		slot = probe(shard->slots, shard->n_slots, tag);
 	}
-	*probe(shard->slots, shard->n_slots, tag) =
-		(struct store_slot){ tag->high, tag->low | flags, place };
+	*slot = (struct store_slot){ tag->high, tag->low | flags, place };
 	shard->n_used++;
 	return 0;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Inside of the store: format (bytes), index (what is where), dir (files and locks), segment
- * (writing), load (what is there already), space (budget, giving up), read (the tier), care (the
- * background thread). Tests use the index, the format and the system calls.
+ * (the table, making, sealing), write (records), load (what is there already), space (budget,
+ * giving up), read (the tier), care (the background thread). Tests use the index, the format and
+ * the system calls.
  *
  * Locks: store->mu and reader.mu are leaves, as are those of the index's shards; none is held over
  * I/O. space_mu is outside of all others and held over I/O. A segment's lock_mu is outside the
@@ -9,6 +10,7 @@
 #ifndef CLAIRFS_TIER_STORE_PRIV_H
 #define CLAIRFS_TIER_STORE_PRIV_H
 
+#include <errno.h>
 #include <stdatomic.h>
 #include <sys/statvfs.h>
 #include <sys/uio.h>
@@ -202,8 +204,16 @@ static inline bool store_segment_is_leftover(const struct store_segment *segment
 	return segment->has_failed && !segment->is_entries_lost &&
 	       !atomic_load(&segment->is_sealed);
 }
-/* Writes a record: space, bytes, footer entry, index. */
-int store_append(struct store *s, const struct store_entry *what, const void *data) MUST_USE;
+/* The filesystem or a quota is full, which is not the budget's end. */
+static inline int store_without_room(int rc)
+{
+	return rc == -ENOSPC || rc == -EDQUOT || rc == -EFBIG ? -EAGAIN : rc;
+}
+/* Gives the open segment up for one that has room for a record of n blocks. */
+int store_segment_turn_locked(struct store *s, uint32_t n) REQUIRES(s->mu) MUST_USE;
+/* One writer less; the last one seals. A segment that could not be sealed is found by its records;
+ * one without any, whose first write has failed, goes. */
+void store_writer_put(struct store *s, struct store_segment *segment);
 /* Footer and trailer; gives back what is left of the reservation. */
 int store_segment_seal(struct store *s, struct store_segment *segment) MUST_USE;
 /* No more records go to the open segment; it is sealed when the last write has ended. */
@@ -212,6 +222,20 @@ void store_close_open(struct store *s);
 void store_seal_leftovers(struct store *s);
 /* Something failed; what a put is to return. */
 int store_fail(struct store *s, int status, const char *what);
+
+/* --- write --- */
+/* Records that are put together, at most. */
+#define STORE_BATCH_MAX 32u
+#define STORE_BATCH_BYTES (2u << 20)
+
+struct store_record {
+	struct store_entry what; /* block: where it was put */
+	const void *data;
+	int status;
+};
+/* Writes n records, 1 to STORE_BATCH_MAX: space, bytes, footer entries, index. Each status: 0,
+ * -EEXIST, or an error for store_fail(). */
+void store_append(struct store *s, struct store_record *records, uint32_t n);
 
 /* --- load --- */
 /* Takes in what the directory holds that is not in the table yet; with may_scan what killed daemons

@@ -28,7 +28,8 @@
 #include "clairfs/base/log.h"
 #include "store_priv.h"
 
-#define SEGMENT_MIN (256ull << 20)
+#define SEGMENT_USUAL (512ull << 20)
+#define SEGMENT_SMALL (128ull << 20)
 #define SEGMENT_MAX ((uint64_t)STORE_SEGMENT_BLOCKS * STORE_BLOCK)
 #define SEGMENT_LEAST (64ull << 10)
 #define LIVE_PARTS 4u                    /* of a segment that is kept a quarter or more is wanted */
@@ -319,9 +320,13 @@ static int free_bytes(const struct store *s, uint64_t *ret)
 	return 0;
 }
 
+/* ext4 describes a reservation by pieces of 128 MiB, and up to four of them without a block of
+ * their own. A file that goes to and fro between four and five, as one of 256 MiB does, has such a
+ * block made and freed at every write (and discarded where the mount says so): small records then
+ * take two to five times as long. So it is many pieces, or one. */
 static uint64_t segment_bytes(const struct store *s)
 {
-	uint64_t most = s->p.limit_bytes;
+	uint64_t most = s->p.limit_bytes, want;
 
 	if (s->p.segment_bytes)
 		return MAX(SEGMENT_LEAST,
@@ -329,8 +334,8 @@ static uint64_t segment_bytes(const struct store *s)
 	/* Several daemons share a budget: one segment must not be all of it. */
 	if (s->dir.is_persistent)
 		most = MAX(SEGMENT_LEAST, ALIGN_DOWN(most / 8, (uint64_t)STORE_BLOCK));
-	return MIN(most, MAX(SEGMENT_MIN, MIN(SEGMENT_MAX, ALIGN_DOWN(s->p.limit_bytes / 64,
-								      (uint64_t)STORE_BLOCK))));
+	want = MIN(SEGMENT_MAX, ALIGN_DOWN(s->p.limit_bytes / 64, (uint64_t)STORE_BLOCK));
+	return most >= SEGMENT_USUAL ? MAX(want, SEGMENT_USUAL) : MIN(most, SEGMENT_SMALL);
 }
 
 int store_space(struct store *s, uint32_t n_blocks, uint64_t *ret)

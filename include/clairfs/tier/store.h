@@ -26,8 +26,8 @@ struct store_params {
 	uint64_t limit_bytes; /* 0: half of what is free and what the store has already */
 	/* Of the filesystem; looked at whenever a segment is reserved. */
 	uint64_t keep_free_bytes;
-	/* 0: a 64th of the limit, 256 MiB to 1 GiB, of a persistent one at most an eighth. Rounded
-	 * to 4096, 64 KiB to 1 GiB. */
+	/* 0: a 64th of the limit, 512 MiB to 1 GiB; where that is more than the limit, or an eighth
+	 * of it for a persistent one, 128 MiB at most. Rounded to 4096, 64 KiB to 1 GiB. */
 	uint64_t segment_bytes;
 	uint64_t write_bytes_per_s; /* cap of store_put, 0 = none */
 	uint64_t scrub_bytes_per_s; /* records read again and compared in the background, 0 = off */
@@ -69,6 +69,16 @@ void store_close(struct store *store);
  * key is for people who read the records. SIGXFSZ must be ignored or blocked. */
 int store_put(struct store *store, struct piece_key key, const struct file_identity *identity,
 	      const void *data, uint32_t length) MUST_USE;
+/* store_put() of several pieces: records go to the drive together, which costs a fraction of the
+ * time that small ones take one by one. Any n. */
+struct store_piece {
+	struct piece_key key;
+	const struct file_identity *identity; /* borrowed, as is data */
+	const void *data;
+	uint32_t length;
+	int status; /* result: what store_put() would have returned */
+};
+void store_put_many(struct store *store, struct store_piece *pieces, size_t n);
 /* Whether the piece is kept for this identity and can be asked for now. Its segment then counts as
  * wanted by this mount. Any thread. */
 bool store_has(struct store *store, struct piece_key key, const struct file_identity *identity);
