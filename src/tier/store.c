@@ -359,6 +359,14 @@ bool store_is_full(const struct store *store)
 	return atomic_load_explicit(&store->is_full, memory_order_relaxed);
 }
 
+uint64_t store_cost(uint64_t size)
+{
+	uint64_t n = size / PIECE_BYTES * store_record_bytes(PIECE_BYTES);
+	uint32_t rest = (uint32_t)(size % PIECE_BYTES);
+
+	return n + (rest || !size ? store_record_bytes(rest) : 0);
+}
+
 bool store_takes_more(const struct store *store)
 {
 	return !store_is_full(store) && !atomic_load(&store->write_status) &&

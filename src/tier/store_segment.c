@@ -329,6 +329,9 @@ static int write_footer(struct store *s, struct store_segment *segment, uint8_t 
 	if (s->dir.sys->ftruncate(segment->fd, (off_t)end) < 0)
 		return -errno;
 	metrics_add(s->metrics, METRIC_STORE_BYTES_WRITTEN, size);
+	metrics_add(s->metrics, METRIC_STORE_SEALED_BYTES, end);
+	metrics_add(s->metrics, METRIC_STORE_RESERVED_BYTES,
+		    (uint64_t)segment->header.n_blocks * STORE_BLOCK);
 	atomic_fetch_add(&s->bytes, end - atomic_exchange(&segment->bytes, end));
 	return 0;
 }

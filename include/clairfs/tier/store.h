@@ -96,6 +96,8 @@ void store_forget_piece(struct store *store, const struct file_identity *identit
 void store_stop(struct store *store);
 /* The budget is used up: puts give -ENOSPC until there is room again. */
 bool store_is_full(const struct store *store);
+/* Bytes on the drive that the records of a file of this size take. */
+uint64_t store_cost(uint64_t size);
 /* Whether a put would not be refused for what was found before. */
 bool store_takes_more(const struct store *store);
 /* Bytes of segments that this mount knows, other daemons' included, as they are on the drive; the
