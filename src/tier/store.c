@@ -313,6 +313,17 @@ bool store_has(struct store *store, struct piece_key key, const struct file_iden
 	return !atomic_load_explicit(&store->is_read_off, memory_order_relaxed);
 }
 
+void store_unwant(struct store *store, struct piece_key key, const struct file_identity *identity)
+{
+	struct store_tag tag = store_tag_of(&store->index, store->p.fsid, identity, key.piece);
+	struct store_found found;
+
+	if (!store_index_find(&store->index, &tag, store->segments, &found))
+		return;
+	store_segment_unwant(store, &tag, &found, piece_length(identity->size, key.piece));
+	store_segment_put(store, found.segment);
+}
+
 void store_claimed(struct store *s)
 {
 	mutex_lock(&s->mu);

@@ -218,6 +218,13 @@ void store_segment_want(struct store *s, const struct store_tag *tag,
 		store_segment_share(s, segment);
 }
 
+void store_segment_unwant(struct store *s, const struct store_tag *tag,
+			  const struct store_found *found, uint32_t length)
+{
+	if (store_index_unmark(&s->index, tag, found->place, STORE_WANTED))
+		unwant(found->segment, length);
+}
+
 /* --- the lock of a segment --- */
 
 static void share_locked(struct store *s, struct store_segment *segment) REQUIRES(segment->lock_mu)

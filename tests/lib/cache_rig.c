@@ -245,6 +245,7 @@ static void open_tiers(struct rig *rig, struct err *err)
 					.grain_ns = o->source_grain_ns };
 	struct store_params store = { .dir = rig->dir,
 				      .limit_bytes = o->store_limit ? o->store_limit : 64 << 20,
+				      .segment_bytes = o->store_segment,
 				      .retry_ns = o->store_retry_ns,
 				      .engine = IO_ENGINE_POOL,
 				      .max_inflight = 4 };

@@ -29,6 +29,7 @@ struct rig_options {
 	const char *order;    /* spec, NULL = none */
 	uint64_t store_bytes; /* 0 = 32 MiB */
 	uint64_t store_limit; /* the store's own; 0 = 64 MiB */
+	uint64_t store_segment;
 	uint64_t store_retry_ns;
 	uint64_t source_grain_ns;
 	enum plan_pin_rule pin_rule;

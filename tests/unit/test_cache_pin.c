@@ -156,12 +156,85 @@ static void a_store_that_was_full_is_used_when_it_has_room(void)
 	rig_free(rig);
 }
 
+/* The job numbers the first half of the samples. */
+static int number_half(void *ctx, const char *sort, const char *under, uint32_t **ret_sample,
+		       uint64_t *ret_n, struct err *err)
+{
+	struct rig *rig = ctx;
+	uint32_t n = rig->options.n / 2, *sample = calloc(n, sizeof(*sample));
+
+	(void)sort;
+	(void)under;
+	(void)err;
+	CHECK(sample);
+	for (uint32_t i = 0; i < n; i++)
+		sample[i] = i;
+	*ret_sample = sample;
+	*ret_n = n;
+	return 0;
+}
+
+static void order_of_half(struct rig *rig)
+{
+	struct order_params params = { .n = rig->options.n,
+				       .number = number_half,
+				       .number_ctx = rig };
+	struct order_spec *spec;
+	struct order *order;
+	struct err err = { 0 };
+
+	CHECK_INT(order_spec_parse("sequential:under=half", &spec, &err), 0);
+	CHECK_INT(order_new(spec, &params, &order, &err), 0);
+	order_spec_free(spec);
+	CHECK_INT(cache_set_order(rig->cache, order), 0);
+}
+
+/* Samples in the order of their numbers, a few in each segment. */
+static void put_all(struct rig *rig)
+{
+	uint8_t *bytes = aligned_alloc(4096, ALIGN_UP(SIZE, 4096u));
+
+	for (uint32_t i = 0; i < rig->options.n; i++) {
+		struct piece_key key = { rig_entry(rig, i), 0 };
+		struct file_identity kept = kept_identity(rig, i);
+
+		rig_fill(bytes, i, 0, 0, SIZE);
+		CHECK_INT(store_put(rig->store, key, &kept, bytes, SIZE), 0);
+	}
+	free(bytes);
+}
+
+static void what_an_order_leaves_out_makes_room(void)
+{
+	enum { N = 20 };
+	struct rig *rig = rig_new(&(struct rig_options){ .n = N,
+							 .size = SIZE,
+							 .order = "sequential",
+							 .has_store = true,
+							 .store_limit = N * (SIZE + 8192),
+							 .store_segment = 5 * SIZE,
+							 .store_retry_ns = 2 * NS_PER_MS,
+							 .is_not_started = true });
+	struct err err = { 0 };
+
+	put_all(rig);
+	(void)fill(rig); /* what is left */
+	CHECK_INT(cache_start(rig->cache, &err), 0);
+	CHECK(store_is_full(rig->store) && are_all_kept(rig));
+	order_of_half(rig);
+	RIG_UNTIL(!store_is_full(rig->store));
+	for (uint32_t i = 0; i < N / 2; i++)
+		CHECK(is_kept(rig, i, 0));
+	rig_free(rig);
+}
+
 static const struct check_test tests[] = {
 	{ "files_that_have_just_changed_are_not_kept", files_that_have_just_changed_are_not_kept },
 	{ "they_are_fetched_again_and_kept_when_they_are_older",
 	  they_are_fetched_again_and_kept_when_they_are_older },
 	{ "a_pin_that_fails_forgets_only_what_it_has_put",
 	  a_pin_that_fails_forgets_only_what_it_has_put },
+	{ "what_an_order_leaves_out_makes_room", what_an_order_leaves_out_makes_room },
 	{ "a_store_that_was_full_is_used_when_it_has_room",
 	  a_store_that_was_full_is_used_when_it_has_room },
 };

@@ -82,6 +82,9 @@ void store_put_many(struct store *store, struct store_piece *pieces, size_t n);
 /* Whether the piece is kept for this identity and can be asked for now. Its segment then counts as
  * wanted by this mount. Any thread. */
 bool store_has(struct store *store, struct piece_key key, const struct file_identity *identity);
+/* The opposite, for what a job that is told later than its dataset will not read: as long as nobody
+ * asks for the piece again, it is no reason to keep its segment. Any thread. */
+void store_unwant(struct store *store, struct piece_key key, const struct file_identity *identity);
 /* The dataset was looked through with store_has(): from now on segments of which nothing is wanted
  * by this or another living daemon may be given up, least recently used first, to stay within the
  * budget, and after them those of which this mount wants less than a quarter. Until then nothing
