@@ -56,6 +56,9 @@ struct tier_read {
 	uint32_t got;   /* bytes read; 0 unless status is 0 */
 	struct stat st; /* source only, when has_st: what the file is now */
 	bool has_st;
+	/* source only: 0, or the file had changed so shortly before the read that it may change
+	 * again without another change time; at this time (ns since 1970) a read is beyond that. */
+	int64_t young_until_ns;
 	uint64_t latency_ns;
 	/* Called once, on a thread of the tier's engine or within tier_read(), no lock held. */
 	void (*done)(struct tier_read *read);
@@ -66,6 +69,7 @@ struct tier_read {
 	bool is_whole;     /* the tier's */
 	uint32_t place;    /* the tier's */
 	uint32_t round;    /* the tier's */
+	int64_t asked_ns;  /* the tier's */
 };
 
 struct tier;
@@ -96,7 +100,12 @@ struct source_params {
 	uint32_t open_files;
 	/* A kept descriptor of this age is not trusted to be the file behind the path. */
 	uint64_t reopen_ns;
+	/* How long two changes may bear the same time; see source_grain_ns(). */
+	uint64_t grain_ns;
 };
+/* For the filesystem of a directory: what its clock ticks in, and for those with a server of their
+ * own what its clock may differ from ours. Never fails. */
+uint64_t source_grain_ns(int dirfd);
 /* Reads a piece with the identity checked before and after (fstat on the open file, no extra path
  * lookup). When the identity is not `expect`, status is -ESTALE with is_changed and st says what
  * the file is now (which may be no file: look at st_mode). A file that has not changed and has

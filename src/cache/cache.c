@@ -308,6 +308,7 @@ void cache_update_gauges(struct cache *c)
 		store_get_status(c->p.store, &store);
 	metrics_gauge_set(m, METRIC_STORE_BYTES, store.bytes);
 	metrics_gauge_set(m, METRIC_STORE_RECORDS, store.records);
+	metrics_gauge_set(m, METRIC_STORE_PAYLOAD_BYTES, store.record_bytes);
 	metrics_gauge_set(m, METRIC_STORE_OFF, store.is_off || store.is_write_off);
 	metrics_gauge_set(m, METRIC_STORE_LIMIT_BYTES, c->p.store ? c->p.store_bytes : 0);
 	metrics_gauge_set(m, METRIC_DATASET_SAMPLES, dataset_n_samples(c->p.dataset));

@@ -63,6 +63,7 @@ struct object {
 	uint64_t ready_ns; /* since when a prefetch waits for its first reader, else 0 */
 	uint32_t piece, length, refs;
 	enum object_state state;
+	int64_t young_until_ns; /* of the read; see tier.h */
 	bool is_planned;  /* the plan's: only a DROP or a change of the file frees it */
 	bool is_prefetch; /* nobody waited when it was started */
 	bool is_demand; /* somebody waits (also a prefetch that a READ has joined before its start)
@@ -272,6 +273,8 @@ bool store_keeps(struct cache *c, struct entry_id entry, const struct file_ident
 /* The file is seen to be another one (st), or gone (NULL): drops what is kept of it everywhere. Any
  * thread. */
 void change_file(struct cache *c, struct entry_id entry, const struct stat *st);
+/* Drops the copies of the file, which has not changed: what is wanted of it is fetched again. */
+void change_fetch_again(struct cache *c, struct entry_id entry);
 /* A READ has been answered: queues the invalidation that waited for it. */
 void change_read_ended_locked(struct cache *c, struct shard *s, struct entry_state *es,
 			      uint32_t begin_version) REQUIRES(s->mu);

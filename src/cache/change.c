@@ -170,6 +170,25 @@ void change_drop_copies(struct cache *c, struct entry_id entry)
 	bits_clear(c->staged, entry.v);
 }
 
+void change_fetch_again(struct cache *c, struct entry_id entry)
+{
+	struct shard *s = shard_of(c, entry);
+	struct entry_state *es;
+	struct list dead;
+
+	list_init(&dead);
+	mutex_lock(&s->mu);
+	es = entry_find_locked(c, s, entry);
+	if (es) {
+		es->refs++;
+		drop_pieces_locked(c, s, es, NULL, &dead);
+		change_plan_locked(c, s, es);
+		entry_put_locked(c, s, es);
+	}
+	mutex_unlock(&s->mu);
+	objects_free(c, &dead);
+}
+
 void cache_note_forget(struct cache *c, struct entry_id entry)
 {
 	struct shard *s = shard_of(c, entry);

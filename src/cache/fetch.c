@@ -316,6 +316,7 @@ static void fetch_done(struct tier_read *read)
 	if (result.status == 0)
 		control_piece_done(c, &f->read);
 	obj->is_from_store = f->is_store;
+	obj->young_until_ns = f->is_store ? 0 : read->young_until_ns;
 	if (result.status == 0 && !obj->is_demand)
 		metrics_add(c->p.metrics, METRIC_PREFETCH_BYTES, result.bytes);
 	trace_fetch(f);

@@ -200,11 +200,27 @@ static bool is_in_store(struct cache *c, struct entry_id entry)
 	return id.size && store_keeps(c, entry, &id, piece_count(id.size));
 }
 
+/* The job does not read it as far as its order says, or it reads it beside the order: then it is
+ * wanted again with its first read. */
+static void unwant(struct cache *c, struct entry_id entry)
+{
+	struct file_identity id, kept;
+
+	dataset_identity(c->p.dataset, entry, &id);
+	if (dataset_kept_identity(c->p.dataset, entry, &id, &kept) != 0)
+		return;
+	for (uint32_t i = 0; i < piece_count(id.size); i++)
+		store_unwant(c->p.store, (struct piece_key){ entry, i }, &kept);
+}
+
 static void tell_kept(struct cache *c, uint32_t sample, uint64_t now_ns)
 {
 	struct plan_event ev = { .kind = PLAN_EV_KEPT, .sample = sample };
+	const uint64_t *outside = c->order ? order_info(c->order->order)->outside : NULL;
 
-	if (is_in_store(c, (struct entry_id){ sample }))
+	if (outside && outside[sample / 64] >> sample % 64 & 1)
+		unwant(c, (struct entry_id){ sample });
+	else if (is_in_store(c, (struct entry_id){ sample }))
 		plan_event(c->plan, now_ns, &ev);
 }
 

@@ -3,7 +3,9 @@
  * The store's writers: put the pieces of samples that the plan wants to keep for good. The arena
  * copies are pinned while they are written, so a DROP or a change of the file meanwhile does no
  * harm. A file that changed during the writing is forgotten again: nobody would ask for the old
- * version, but it would take up room.
+ * version, but it would take up room. What was read in the very moment in which the file had been
+ * changed is not kept for those who come later: another change may have followed that nobody can
+ * see. It is fetched once more when that moment is over.
  *
  * A writer takes its share of the samples that wait and puts their pieces together, because the
  * store writes many small ones in the time of one. Threads of their own, because a write may take
@@ -11,6 +13,8 @@
  * They must never hold a lock while writing.
  */
 #include "cache_priv.h"
+
+#include <time.h>
 
 #include "clairfs/base/bitmap.h"
 
@@ -74,6 +78,25 @@ static void batch_put(struct batch *b)
 	b->n = b->bytes = 0;
 }
 
+static bool is_over(int64_t time_ns)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return file_time_ns(now.tv_sec, now.tv_nsec) >= time_ns;
+}
+
+/* Whether the piece was read too soon after a change. */
+static bool refuse_young(struct cache *c, struct entry_id entry, const struct object *obj)
+{
+	if (!obj->young_until_ns)
+		return false;
+	metrics_add(c->p.metrics, METRIC_STORE_YOUNG, 1);
+	if (is_over(obj->young_until_ns) && store_takes_more(c->p.store))
+		change_fetch_again(c, entry);
+	return true;
+}
+
 static void batch_add(struct batch *b, struct pin *pin, uint32_t piece)
 {
 	struct shard *s = shard_of(b->c, pin->entry);
@@ -92,6 +115,11 @@ static void batch_add(struct batch *b, struct pin *pin, uint32_t piece)
 	mutex_unlock(&s->mu);
 	if (!obj) {
 		pin->rc = -ESTALE;
+		return;
+	}
+	if (refuse_young(b->c, pin->entry, obj)) {
+		object_put(b->c, obj);
+		pin->rc = -EAGAIN;
 		return;
 	}
 	b->pieces[b->n] = (struct store_piece){

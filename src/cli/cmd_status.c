@@ -69,19 +69,31 @@ static void print_reads(const json_t *root)
 
 static void print_store(const json_t *root, const json_t *g)
 {
-	char a[32], b[32], c[32], d[32];
+	char a[32], b[32], c[32];
 	const char *why = str(root, "store", "why");
+	double kept = json_number_value(json_object_get(g, "store_bytes"));
+	double written = num(root, "counters", "store_bytes_written");
+	double read = num(root, "counters", "store_read_bytes");
+	double reserved = num(root, "counters", "store_reserved_bytes");
 
 	if (json_number_value(json_object_get(g, "store_limit_bytes")) <= 0) {
 		if (*why)
 			printf("store     none: %s\n", why);
 		return;
 	}
-	printf("store     %s of %s; written %s, read %s%s%s\n",
-	       bytes(json_number_value(json_object_get(g, "store_bytes")), a),
+	printf("store     %s of %s, %.0f %% of it samples; %s expected%s%s\n", bytes(kept, a),
 	       bytes(json_number_value(json_object_get(g, "store_limit_bytes")), b),
-	       bytes(num(root, "counters", "store_bytes_written"), c),
-	       bytes(num(root, "counters", "store_read_bytes"), d), *why ? "; " : "", why);
+	       kept > 0 ? 100 * json_number_value(json_object_get(g, "store_payload_bytes")) / kept
+			: 0,
+	       bytes(json_number_value(json_object_get(g, "store_expected_bytes")), c),
+	       *why ? "; " : "", why);
+	printf("          written %s, read %s", bytes(written, a), bytes(read, b));
+	if (read > 0)
+		printf(": %.2g bytes written per byte read", written / read);
+	if (reserved > 0)
+		printf("; finished segments were %.0f %% full",
+		       100 * num(root, "counters", "store_sealed_bytes") / reserved);
+	printf("\n");
 }
 
 static void print_rest(const json_t *root)

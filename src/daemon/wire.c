@@ -190,7 +190,8 @@ static int make_tiers(struct wire *w, struct err *err)
 	struct source_params sp = { .dirfd = dataset_source_fd(w->dataset),
 				    .metrics = w->metrics,
 				    .open_files = SOURCE_OPEN_FILES,
-				    .reopen_ns = SOURCE_REOPEN_NS };
+				    .reopen_ns = SOURCE_REOPEN_NS,
+				    .grain_ns = source_grain_ns(dataset_source_fd(w->dataset)) };
 	int rc = io_new((enum io_engine)w->opts->source_engine, sp.dirfd, &ip, &w->source_io,
 			&w->source_io_why, err);
 

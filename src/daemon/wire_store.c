@@ -50,6 +50,17 @@ static void claim(struct wire *w)
 			 (unsigned long long)(bytes / 1000000));
 }
 
+/* What the samples take if all that fit are kept. */
+static uint64_t expected_bytes(const struct wire *w)
+{
+	uint32_t n = dataset_n_samples(w->dataset);
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		bytes += store_cost(dataset_size(w->dataset, (struct entry_id){ i }));
+	return MIN(bytes, w->store_bytes);
+}
+
 int wire_make_store(struct wire *w, struct err *err)
 {
 	const struct mount_opts *o = w->opts;
@@ -88,6 +99,7 @@ int wire_make_store(struct wire *w, struct err *err)
 	}
 	store_get_status(w->store, &st);
 	w->store_bytes = st.limit_bytes;
+	metrics_gauge_set(w->metrics, METRIC_STORE_EXPECTED_BYTES, expected_bytes(w));
 	w->store_held_bytes = st.record_bytes;
 	if (sp.is_persistent)
 		claim(w);

@@ -4,7 +4,9 @@
  * those of the version the reader believes in: the identity is taken on the open descriptor before
  * and after the read, and both must be the one expected. That costs two fstat() and no path lookup.
  * It sees every change that changes size, times or inode; two changes within one tick of the file
- * server's clock that leave the size alone are the limit of what any cache can see.
+ * server's clock that leave the size alone are the limit of what any cache can see. So a read says
+ * when it came so soon after a change that another one in the same tick may follow: nobody should
+ * keep such bytes for longer than a mount.
  *
  * A kept descriptor may be a file that is not behind the path any more. Whatever goes wrong with
  * one is therefore no answer: the read is done again through the path, once, and that is the
@@ -18,10 +20,19 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/vfs.h>
+#include <time.h>
+
+#include "clairfs/base/clock.h"
+
+#define GRAIN_NEAR_NS (20 * NS_PER_MS) /* twice the coarsest tick of a kernel */
+#define GRAIN_FAR_NS (2 * NS_PER_S)
+#define AHEAD_NS ((int64_t)(3600 * NS_PER_S))
 
 struct source {
 	struct tier tier;
 	int dirfd;
+	int64_t grain_ns;
 	struct io *io;
 	struct metrics *metrics;
 	struct kept_files files;
@@ -37,12 +48,50 @@ static bool wants_kept_file(const struct source *s, const struct tier_read *read
 
 static void source_done(struct io_job *job);
 
+uint64_t source_grain_ns(int dirfd)
+{
+	/* ext, XFS, btrfs, tmpfs, overlay, F2FS, ZFS */
+	static const uint32_t local[] = { 0xef53,     0x58465342, 0x9123683e, 0x01021994,
+					  0x794c7630, 0xf2f52010, 0x2fc12fc1 };
+	struct statfs st;
+
+	if (fstatfs(dirfd, &st) < 0)
+		return GRAIN_FAR_NS;
+	for (size_t i = 0; i < ARRAY_LEN(local); i++)
+		if ((uint32_t)st.f_type == local[i])
+			return GRAIN_NEAR_NS;
+	return GRAIN_FAR_NS;
+}
+
+static int64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return file_time_ns(now.tv_sec, now.tv_nsec);
+}
+
+/* By the time of change alone: nobody can set it, and every change sets it. A whole second is what
+ * filesystems that count in seconds have; a time far ahead was made up. */
+static int64_t young_until(const struct source *s, const struct tier_read *read)
+{
+	int64_t changed = read->expect.ctime_ns, grain = s->grain_ns;
+
+	if (changed % (int64_t)NS_PER_S == 0)
+		grain = MAX(grain, (int64_t)GRAIN_FAR_NS);
+	return s->grain_ns && changed + grain > read->asked_ns &&
+			       changed < read->asked_ns + AHEAD_NS
+		       ? changed + grain
+		       : 0;
+}
+
 /* Fills the job for a read through `file`, or through the path if that is NULL, and starts it. */
 static void source_start(struct source *s, struct tier_read *read, struct kept_file *file)
 {
 	struct io_job *job = &read->job;
 
 	read->tier_priv = file;
+	read->asked_ns = now_ns();
 	memset(job, 0, sizeof(*job)); /* st_mode tells later whether st was filled */
 	job->kind = file ? IO_READ_FD : IO_READ_PATH;
 	job->dirfd = s->dirfd;
@@ -160,6 +209,7 @@ static void source_done(struct io_job *job)
 	read->status = status;
 	read->got = status == 0 ? job->got : 0;
 	read->latency_ns = job->done_ns - job->started_ns;
+	read->young_until_ns = young_until(s, read);
 	source_count(s, read);
 	read->done(read);
 	kept_files_reap(&dead);
@@ -196,6 +246,7 @@ int source_new(const struct source_params *params, struct tier **ret, struct err
 		return err_set_errno(err, -ENOMEM, "source");
 	s->tier.ops = &source_ops;
 	s->dirfd = params->dirfd;
+	s->grain_ns = (int64_t)params->grain_ns;
 	s->io = params->io;
 	s->metrics = params->metrics;
 	mutex_init(&s->mu);

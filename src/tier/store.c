@@ -313,6 +313,17 @@ bool store_has(struct store *store, struct piece_key key, const struct file_iden
 	return !atomic_load_explicit(&store->is_read_off, memory_order_relaxed);
 }
 
+void store_unwant(struct store *store, struct piece_key key, const struct file_identity *identity)
+{
+	struct store_tag tag = store_tag_of(&store->index, store->p.fsid, identity, key.piece);
+	struct store_found found;
+
+	if (!store_index_find(&store->index, &tag, store->segments, &found))
+		return;
+	store_segment_unwant(store, &tag, &found, piece_length(identity->size, key.piece));
+	store_segment_put(store, found.segment);
+}
+
 void store_claimed(struct store *s)
 {
 	mutex_lock(&s->mu);
@@ -357,6 +368,14 @@ void store_forget(struct store *store, const struct file_identity *identity, uin
 bool store_is_full(const struct store *store)
 {
 	return atomic_load_explicit(&store->is_full, memory_order_relaxed);
+}
+
+uint64_t store_cost(uint64_t size)
+{
+	uint64_t n = size / PIECE_BYTES * store_record_bytes(PIECE_BYTES);
+	uint32_t rest = (uint32_t)(size % PIECE_BYTES);
+
+	return n + (rest || !size ? store_record_bytes(rest) : 0);
 }
 
 bool store_takes_more(const struct store *store)

@@ -181,6 +181,8 @@ void store_segment_prefer(struct store *s, struct store_segment *segment,
 /* Marks the record as wanted, and keeps others from giving its segment up. */
 void store_segment_want(struct store *s, const struct store_tag *tag,
 			const struct store_found *found, uint32_t length);
+void store_segment_unwant(struct store *s, const struct store_tag *tag,
+			  const struct store_found *found, uint32_t length);
 /* Takes the shared lock; what happened before it is not known, so all records are to be verified
  * again. */
 void store_segment_share(struct store *s, struct store_segment *segment);

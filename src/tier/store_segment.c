@@ -218,6 +218,13 @@ void store_segment_want(struct store *s, const struct store_tag *tag,
 		store_segment_share(s, segment);
 }
 
+void store_segment_unwant(struct store *s, const struct store_tag *tag,
+			  const struct store_found *found, uint32_t length)
+{
+	if (store_index_unmark(&s->index, tag, found->place, STORE_WANTED))
+		unwant(found->segment, length);
+}
+
 /* --- the lock of a segment --- */
 
 static void share_locked(struct store *s, struct store_segment *segment) REQUIRES(segment->lock_mu)
@@ -329,6 +336,9 @@ static int write_footer(struct store *s, struct store_segment *segment, uint8_t 
 	if (s->dir.sys->ftruncate(segment->fd, (off_t)end) < 0)
 		return -errno;
 	metrics_add(s->metrics, METRIC_STORE_BYTES_WRITTEN, size);
+	metrics_add(s->metrics, METRIC_STORE_SEALED_BYTES, end);
+	metrics_add(s->metrics, METRIC_STORE_RESERVED_BYTES,
+		    (uint64_t)segment->header.n_blocks * STORE_BLOCK);
 	atomic_fetch_add(&s->bytes, end - atomic_exchange(&segment->bytes, end));
 	return 0;
 }

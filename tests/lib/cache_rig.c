@@ -240,9 +240,13 @@ static void open_tiers(struct rig *rig, struct err *err)
 					  .layout = LAYOUT_IMAGEFOLDER,
 					  .scan_threads = 1 };
 	struct io_params io = { .name = "rig", .max_inflight = o->threads ? o->threads : 8 };
-	struct source_params source = { .open_files = 4, .reopen_ns = NS_PER_S };
+	struct source_params source = { .open_files = 4,
+					.reopen_ns = NS_PER_S,
+					.grain_ns = o->source_grain_ns };
 	struct store_params store = { .dir = rig->dir,
-				      .limit_bytes = 64 << 20,
+				      .limit_bytes = o->store_limit ? o->store_limit : 64 << 20,
+				      .segment_bytes = o->store_segment,
+				      .retry_ns = o->store_retry_ns,
 				      .engine = IO_ENGINE_POOL,
 				      .max_inflight = 4 };
 	struct io *pool;

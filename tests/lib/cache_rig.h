@@ -28,6 +28,10 @@ struct rig_options {
 	uint64_t sample_max;  /* 0 = 4 MiB */
 	const char *order;    /* spec, NULL = none */
 	uint64_t store_bytes; /* 0 = 32 MiB */
+	uint64_t store_limit; /* the store's own; 0 = 64 MiB */
+	uint64_t store_segment;
+	uint64_t store_retry_ns;
+	uint64_t source_grain_ns;
 	enum plan_pin_rule pin_rule;
 	bool has_store, is_stage_off, is_not_started;
 	uint64_t stage_bytes; /* 0 = 16 MiB */

@@ -48,6 +48,14 @@ def everything_fits(place):
         tap.ok(counters["store_reads"] > 0 and counters["store_errors"] == 0, "it comes from the store", counters)
         written = mount.counters()["store_bytes_written"]
         tap.ok(written < 2 * N * SIZE, f"every sample was written once: {written} bytes")
+        gauges = mount.stats()["gauges"]
+        tap.equal(gauges["store_expected_bytes"], N * (SIZE + 4096), "it was expected to take a page for each seal")
+        tap.ok(0.9 * N * SIZE <= gauges["store_payload_bytes"] <= N * SIZE, "what it holds are samples", gauges)
+        text = mountkit.good("status", place.mnt).decode()
+        tap.ok("bytes written per byte read" in text and "% of it samples" in text, "status says what the drive was asked", text)
+        metrics = mountkit.read_file(os.path.join(place.mnt, ".clairfs", "metrics")).decode()
+        tap.ok(all(f"clairfs_store_{name}" in metrics for name in ("bytes_written_total", "read_bytes_total", "payload_bytes",
+               "expected_bytes", "sealed_bytes_total", "reserved_bytes_total")), "and so does the text for Prometheus", metrics)
         tap.equal(job.wrong, [], "every byte was right")
         tap.equal(os.listdir(place.store), [], "still nothing is visible")
 

@@ -234,6 +234,24 @@ def read_only_drive(place):
         tap.equal(clairfs("store", "verify", store).code, 0, "what it holds is right")
 
 
+def closed_directory(place):
+    """Nobody but its owner may look into it, who has taken that from himself: root without what makes it root."""
+    data = place.files([SIZE] * 8)
+    store = store_at(place.root, "closed")
+    os.chmod(store, 0)
+    prefix = ("setpriv", "--bounding-set", "-dac_override,-dac_read_search")
+    with mountkit.Mount(place, place.source, place.mnt, {"store_dir": store, **OPTIONS}, prefix) as mount:
+        warned_once(mount, "Permission denied")
+        stats = mount.stats()
+        tap.ok(stats["store"]["is_off"] and "without it" in stats["store"]["why"], "status says that there is none", stats["store"])
+        tap.equal((stats["gauges"]["store_off"], stats["counters"]["store_off_times"]), (1, 1), "which is counted")
+        tap.ok(b"store     none: its directory" in mountkit.good("status", place.mnt), "also in words")
+        for name, content in data.items():
+            with open(place.path("mnt", name), "rb") as file:
+                tap.ok(file.read() == content, f"{name} is right")
+    os.chmod(store, 0o700)
+
+
 def full_from_the_start(place):
     data = place.files([SIZE] * 8)
     with contextlib.ExitStack() as stack:
@@ -299,4 +317,4 @@ def cut_off_files(place):
         tap.equal(mount.counters()["read_errors"], 0, "no read failed")
 
 
-mountkit.run(two_daemons, four_daemons, refused, full_drive, read_only_drive, full_from_the_start, removed_directory, cut_off_files)
+mountkit.run(two_daemons, four_daemons, refused, full_drive, read_only_drive, closed_directory, full_from_the_start, removed_directory, cut_off_files)

@@ -442,6 +442,35 @@ struct flood {
 	struct thr thr;
 };
 
+/* Another change could follow in the same tick of the filesystem's clock. */
+static void file_that_has_just_changed_is_said_to_be_young(void)
+{
+	static const uint64_t grains[] = { 0, 1, 3600 * NS_PER_S };
+
+	for (size_t i = 0; i < ARRAY_LEN(grains); i++) {
+		struct rig r;
+		struct file_identity id;
+		struct waited_read *w;
+		struct source_params params;
+
+		rig_init(&r, 0, 0);
+		tier_free(r.tier);
+		params = (struct source_params){
+			.dirfd = r.dirfd, .io = r.io, .metrics = r.metrics, .grain_ns = grains[i]
+		};
+		CHECK_INT(source_new(&params, &r.tier, NULL), 0);
+		do /* a whole second means another clock */
+			id = make_file(&r, "young", 1, 100);
+		while (id.ctime_ns % (int64_t)NS_PER_S == 0);
+		w = new_read(&r, 0, 0, "young", &id);
+		CHECK_INT(waited_read_run(r.tier, w), 0);
+		CHECK_INT(w->read.young_until_ns,
+			  grains[i] > 1 ? id.ctime_ns + (int64_t)grains[i] : 0);
+		free_read(w);
+		rig_fini(&r);
+	}
+}
+
 static void *flood_main(void *arg)
 {
 	struct flood *flood = arg;
@@ -524,6 +553,8 @@ static void free_waits_for_reads_in_flight(void)
 }
 
 static const struct check_test tests[] = {
+	{ "file_that_has_just_changed_is_said_to_be_young",
+	  file_that_has_just_changed_is_said_to_be_young },
 	{ "files_of_all_sizes_are_read", files_of_all_sizes_are_read },
 	{ "another_file_is_stale_and_shown", another_file_is_stale_and_shown },
 	{ "what_is_no_file_any_more_is_no_bytes", what_is_no_file_any_more_is_no_bytes },

@@ -392,6 +392,34 @@ static void what_was_used_last_stays_longest(void)
 	store_close(store);
 }
 
+static void filling_of_segments_is_counted(void)
+{
+	const char *dir = kit_dir("filling");
+	struct metrics *metrics = metrics_new();
+	struct store_params params = params_of(dir);
+	struct store *store;
+	uint64_t bytes = 0;
+
+	params.metrics = metrics;
+	store = kit_open(&params);
+	for (uint32_t i = 0; i < 3; i++) {
+		put_files(store, 0, i, 1);
+		bytes += store_cost(kit_size((struct kit_file){ 0, i }));
+		store_close_open(store);
+	}
+	/* Header, footer and trailer are pages, too. */
+	CHECK_U64(metrics_get(metrics, METRIC_STORE_SEALED_BYTES), bytes + 9ull * STORE_BLOCK);
+	CHECK_U64(metrics_get(metrics, METRIC_STORE_RESERVED_BYTES), 3 * params.segment_bytes);
+	CHECK_U64(metrics_get(metrics, METRIC_STORE_BYTES_WRITTEN), bytes + 9ull * STORE_BLOCK);
+	store_close(store);
+	metrics_free(metrics);
+	CHECK_U64(store_cost(0), 4096);
+	CHECK_U64(store_cost(4000), 4096);
+	CHECK_U64(store_cost(4001), 8192);
+	CHECK_U64(store_cost(3u << 20), 3 * ((1u << 20) + 4096));
+	CHECK_U64(store_cost((1u << 20) + 1), (1u << 20) + 2 * 4096);
+}
+
 static const struct check_test tests[] = {
 	{ "copies_make_room", copies_make_room },
 	{ "daemons_agree_which_copy_they_use", daemons_agree_which_copy_they_use },
@@ -405,6 +433,7 @@ static const struct check_test tests[] = {
 	{ "full_store_takes_more_when_others_have_made_room",
 	  full_store_takes_more_when_others_have_made_room },
 	{ "what_was_used_last_stays_longest", what_was_used_last_stays_longest },
+	{ "filling_of_segments_is_counted", filling_of_segments_is_counted },
 };
 
 CHECK_MAIN(tests)

@@ -95,6 +95,12 @@
 	X(STORE_READ_BYTES, COUNTER, "store_read_bytes_total", "", "Bytes read from the store.") \
 	X(STORE_BYTES_WRITTEN, COUNTER, "store_bytes_written_total", "", \
 	  "Bytes written to the store.") \
+	X(STORE_SEALED_BYTES, COUNTER, "store_sealed_bytes_total", "", \
+	  "Bytes of segments of the store when they were finished.") \
+	X(STORE_RESERVED_BYTES, COUNTER, "store_reserved_bytes_total", "", \
+	  "Bytes that had been reserved for these segments.") \
+	X(STORE_YOUNG, COUNTER, "store_too_young_total", "", \
+	  "Pieces not kept yet: their files had changed just before they were read.") \
 	X(STORE_ERRORS, COUNTER, "store_errors_total", "", \
 	  "Failed writes or reads of the store, bad checksums.") \
 	X(STORE_OFF_TIMES, COUNTER, "store_switched_off_total", "", \
@@ -138,6 +144,10 @@
 	X(STAGE_LIMIT_BYTES, GAUGE, "stage_limit_bytes", "", \
 	  "Bytes that may be pushed ahead now.") \
 	X(STORE_RECORDS, GAUGE, "store_records", "", "Pieces kept in the store.") \
+	X(STORE_PAYLOAD_BYTES, GAUGE, "store_payload_bytes", "", \
+	  "Bytes of samples among those kept in the store.") \
+	X(STORE_EXPECTED_BYTES, GAUGE, "store_expected_bytes", "", \
+	  "Bytes the store takes when all samples of the dataset that fit are kept.") \
 	X(STORE_OFF, GAUGE, "store_off", "", "1 while the store is switched off or not written.") \
 	X(KERNEL_INODES, GAUGE, "kernel_inodes", "", "Inodes the kernel holds for this mount.") \
 	X(KERNEL_INODE_BYTES, GAUGE, "kernel_inode_bytes", "", \

@@ -82,6 +82,9 @@ void store_put_many(struct store *store, struct store_piece *pieces, size_t n);
 /* Whether the piece is kept for this identity and can be asked for now. Its segment then counts as
  * wanted by this mount. Any thread. */
 bool store_has(struct store *store, struct piece_key key, const struct file_identity *identity);
+/* The opposite, for what a job that is told later than its dataset will not read: as long as nobody
+ * asks for the piece again, it is no reason to keep its segment. Any thread. */
+void store_unwant(struct store *store, struct piece_key key, const struct file_identity *identity);
 /* The dataset was looked through with store_has(): from now on segments of which nothing is wanted
  * by this or another living daemon may be given up, least recently used first, to stay within the
  * budget, and after them those of which this mount wants less than a quarter. Until then nothing
@@ -96,6 +99,8 @@ void store_forget_piece(struct store *store, const struct file_identity *identit
 void store_stop(struct store *store);
 /* The budget is used up: puts give -ENOSPC until there is room again. */
 bool store_is_full(const struct store *store);
+/* Bytes on the drive that the records of a file of this size take. */
+uint64_t store_cost(uint64_t size);
 /* Whether a put would not be refused for what was found before. */
 bool store_takes_more(const struct store *store);
 /* Bytes of segments that this mount knows, other daemons' included, as they are on the drive; the
