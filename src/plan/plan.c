@@ -98,6 +98,7 @@ static void plan_opened(struct plan *plan, uint64_t now_ns, uint32_t sample)
 	if (ep)
 		__builtin_prefetch(&ep->first[sample]);
 	plan->opened++;
+	plan->has_last_use = false;
 	retain_opened(plan, now_ns, sample);
 	if (plan->job->state != PLAN_NO_ORDER)
 		window_read(plan, now_ns, sample);
@@ -191,6 +192,12 @@ static void plan_check(const struct plan *plan)
 	assert(plan->inflight_source + plan->inflight_store <= plan->params.inflight_max);
 	assert(plan->inflight_adopted <= plan->params.inflight_max);
 	assert(plan->n_pinning <= PINS_MAX);
+}
+
+bool plan_last_use(const struct plan *plan, struct plan_use *ret)
+{
+	*ret = plan->last_use;
+	return plan->has_last_use;
 }
 
 uint64_t plan_step(struct plan *plan, uint64_t now_ns)
