@@ -154,6 +154,11 @@ static int compare_span(const void *a, const void *b)
 	return (int)is_fetch(y) - (int)is_fetch(x);
 }
 
+/* Of one track: when the last span of each ends. */
+struct lanes {
+	uint64_t end_ns[LANES_MAX];
+};
+
 struct parent {
 	uint32_t group, lane;
 };
@@ -166,32 +171,31 @@ static int compare_parent(const void *a, const void *b)
 }
 
 /* The first lane that is free at that time; when there are too many, the last one. */
-static uint32_t lane_for(uint64_t ends[LANES_MAX], const struct span *s)
+static uint32_t lane_for(struct lanes *lanes, const struct span *s)
 {
 	uint32_t lane = 0;
 
-	while (lane < LANES_MAX - 1 && ends[lane] > s->e.begin_ns)
+	while (lane < LANES_MAX - 1 && lanes->end_ns[lane] > s->e.begin_ns)
 		lane++;
-	ends[lane] = s->e.end_ns;
+	lanes->end_ns[lane] = s->e.end_ns;
 	return track_of(s) * 10000 + lane + 1;
 }
 
 /* Sorted spans get their lanes: fetches first, then what belongs to them, then the rest. */
 static int assign_lanes(struct trace_run *t, struct err *err)
 {
-	uint64_t(*ends)[LANES_MAX] = calloc(TRACKS, sizeof(*ends));
-	AUTO_FREE void *own_ends = ends;
+	AUTO_FREE struct lanes *lanes = calloc(TRACKS, sizeof(*lanes));
 	AUTO_FREE struct parent *parents = calloc(t->n + 1, sizeof(*parents));
 	size_t n = 0;
 
-	if (!ends || !parents)
+	if (!lanes || !parents)
 		return err_set(err, -ENOMEM, "out of memory");
 	for (size_t i = 0; i < t->n; i++) {
 		struct span *s = &t->spans[i];
 
 		if (!is_fetch(s))
 			continue;
-		s->lane = lane_for(ends[TRACK_FETCH], s);
+		s->lane = lane_for(&lanes[TRACK_FETCH], s);
 		parents[n++] = (struct parent){ s->e.group, s->lane };
 	}
 	qsort(parents, n, sizeof(*parents), compare_parent);
@@ -203,7 +207,7 @@ static int assign_lanes(struct trace_run *t, struct err *err)
 			continue;
 		if (key.group)
 			parent = bsearch(&key, parents, n, sizeof(*parents), compare_parent);
-		s->lane = parent ? parent->lane : lane_for(ends[track_of(s)], s);
+		s->lane = parent ? parent->lane : lane_for(&lanes[track_of(s)], s);
 	}
 	return 0;
 }
@@ -290,7 +294,8 @@ static int trace(struct trace_run *t)
 	}
 	if (record(t, fd, &err) < 0)
 		return cli_fail(&err);
-	qsort(t->spans, t->n, sizeof(*t->spans), compare_span);
+	if (t->n)
+		qsort(t->spans, t->n, sizeof(*t->spans), compare_span);
 	if (assign_lanes(t, &err) < 0)
 		return cli_fail(&err);
 	if (t->lost)
