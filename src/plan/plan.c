@@ -52,7 +52,7 @@ static int plan_init_items(struct plan *plan)
 	double squares = 0;
 	uint64_t total = 0;
 
-	plan->item = calloc(MAX(plan->n, 1), sizeof(*plan->item));
+	plan->item = mem_alloc(plan->n, sizeof(*plan->item));
 	plan->tail = calloc(TAIL_MAX, sizeof(*plan->tail));
 	if (!plan->item || !plan->tail)
 		return -ENOMEM;

@@ -12,12 +12,13 @@
 #include <assert.h>
 
 #include "choose.h"
-#include "group.h"
 #include "clairfs/base/bitmap.h"
 #include "clairfs/base/clock.h"
 #include "clairfs/base/ids.h"
+#include "clairfs/base/mem.h"
 #include "clairfs/base/tree.h"
 #include "clairfs/plan.h"
+#include "group.h"
 #include "horizon.h"
 #include "item.h"
 #include "uses.h"
