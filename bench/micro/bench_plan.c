@@ -206,8 +206,8 @@ static void bench_open(uint32_t world)
 	run_settle(&r);
 	used = mallinfo2().uordblks + mallinfo2().hblkhd - before;
 	/* of each epoch that is loaded, 4 per position and 4 per sample */
-	epoch_bytes =
-		(4 + 4.0 / world) * ((r.plan->slots[0].ep != NULL) + (r.plan->slots[1].ep != NULL));
+	epoch_bytes = (4 + 4.0 / world) *
+		      ((r.plan->job->slots[0].ep != NULL) + (r.plan->job->slots[1].ep != NULL));
 	for (int round = 0; round < 2; round++) {
 		struct order_epoch *ep = epoch_new(SAMPLES, length, (uint64_t)round);
 		double began = now_ns();

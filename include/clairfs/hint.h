@@ -57,6 +57,26 @@ struct clairfs_list {
 };
 #define CLAIRFS_IOC_LIST _IOWR(0xCF, 2, struct clairfs_list)
 
+/* One step of a training loop as the process of one rank saw it, in nanoseconds of CLOCK_MONOTONIC:
+ * the loop asked for a batch (t_request), had it (t_ready), and was back for the next or had left
+ * the loop (t_next). t_request <= t_ready <= t_next; the wait is t_ready - t_request, the compute
+ * t_next - t_ready. In the byte order of the machine. */
+struct clairfs_step_record {
+	uint32_t rank;  /* as in torch.distributed, below the world of the batch */
+	uint32_t flags; /* CLAIRFS_STEP_*, and from CLAIRFS_STEP_LOADER_SHIFT on the loader's number
+			 */
+	uint64_t step;  /* batches that this process had before, of all its loaders: 0, 1, 2... */
+	uint64_t t_request, t_ready, t_next;
+};
+
+/* The first batch of an iterator: its wait has the start of the loader's workers in it. */
+#define CLAIRFS_STEP_FIRST 1u
+/* The loop was left after this batch: t_next is when, and nobody asked for another. */
+#define CLAIRFS_STEP_LEFT 2u
+#define CLAIRFS_STEP_FLAGS (CLAIRFS_STEP_FIRST | CLAIRFS_STEP_LEFT)
+/* Loaders of one process (training, validation...) in the order of their first use. */
+#define CLAIRFS_STEP_LOADER_SHIFT 16
+
 /* Sends a filled-in hint and takes the answer. 0: look at hint->status; or a negative errno:
  * -ENOENT, -ENOTTY: nothing that takes orders is mounted there. */
 static inline int clairfs_hint_send(const char *mountpoint, struct clairfs_hint *hint)

@@ -118,6 +118,8 @@ struct plan_status {
 	uint64_t lost, lost_reads; /* times LOST; opens since it was, 0 when it is not */
 };
 
+#define PLAN_JOBS 8 /* jobs of one plan, at most */
+
 struct plan;
 /* -EINVAL, -ENOMEM. */
 int plan_new(const struct plan_params *params, struct plan **ret) MUST_USE;

@@ -38,6 +38,8 @@ struct pool {
 	unsigned n_threads;    /* mu; workers[0..n_threads-1] are started or being started */
 	bool is_wake_pending;  /* mu; one thread is woken or started and has not come here yet */
 	bool is_stopping;      /* mu */
+	unsigned n_kicking;    /* mu; threads in pool_submit that are not done with the pool */
+	struct cond kicked;    /* none of these is left */
 	unsigned max_threads;
 	char name[9];
 	struct pool_worker workers[];
@@ -107,8 +109,15 @@ static void pool_submit(struct io *io, struct io_job *job)
 	mutex_lock(&p->mu);
 	io_queue_push(&p->queue, job);
 	kick = pool_kick_locked(p);
+	p->n_kicking += kick.worker != NULL;
 	mutex_unlock(&p->mu);
+	if (!kick.worker)
+		return;
 	pool_kick(p, kick);
+	mutex_lock(&p->mu);
+	if (--p->n_kicking == 0)
+		cond_signal(&p->kicked);
+	mutex_unlock(&p->mu);
 }
 
 static void pool_run(struct io_job *job)
@@ -185,6 +194,7 @@ static void pool_destroy(struct pool *p)
 
 	for (i = 0; i < p->max_threads; i++)
 		cond_fini(&p->workers[i].cv);
+	cond_fini(&p->kicked);
 	mutex_fini(&p->mu);
 	free(p);
 }
@@ -197,6 +207,8 @@ static void pool_free(struct io *io)
 
 	mutex_lock(&p->mu);
 	p->is_stopping = true;
+	while (p->n_kicking) /* their jobs may be done already */
+		cond_wait(&p->kicked, &p->mu);
 	for (i = 0; i < p->n_threads; i++)
 		cond_signal(&p->workers[i].cv);
 	mutex_unlock(&p->mu);
@@ -223,6 +235,7 @@ int io_pool_new(const struct io_params *params, struct io **ret, struct err *err
 	p->max_threads = params->max_inflight;
 	snprintf(p->name, sizeof(p->name), "%s", params->name);
 	mutex_init(&p->mu);
+	cond_init(&p->kicked);
 	io_queue_init(&p->queue);
 	list_init(&p->idle);
 	for (i = 0; i < p->max_threads; i++) {

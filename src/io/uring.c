@@ -240,8 +240,7 @@ static void ring_reap(struct ring *r)
 	io_uring_cq_advance(&r->ring, n);
 }
 
-/* A parked ring, unparked; NULL when there is none. Give it to ring_wake once the lock is
- * released. */
+/* A parked ring, unparked; NULL when there is none. Give it to ring_wake. */
 static struct ring *uring_unpark_locked(struct uring *u) REQUIRES(u->mu)
 {
 	unsigned i;
@@ -349,13 +348,12 @@ static void *ring_main(void *arg)
 static void uring_submit(struct io *io, struct io_job *job)
 {
 	struct uring *u = container_of(io, struct uring, io);
-	struct ring *r;
 
 	mutex_lock(&u->mu);
 	io_queue_push(&u->queue, job);
-	r = uring_unpark_locked(u);
+	/* Within the lock: once it is released the job may be done and the engine be freed. */
+	ring_wake(uring_unpark_locked(u));
 	mutex_unlock(&u->mu);
-	ring_wake(r);
 }
 
 static void uring_free(struct io *io)

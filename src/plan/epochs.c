@@ -18,7 +18,7 @@
 
 int epochs_install(struct plan *plan, uint32_t i, struct order_epoch *take_ep, uint64_t epoch)
 {
-	struct slot *slot = &plan->slots[i];
+	struct slot *slot = &plan->job->slots[i];
 	int r;
 
 	assert(!slot->ep);
@@ -29,21 +29,21 @@ int epochs_install(struct plan *plan, uint32_t i, struct order_epoch *take_ep, u
 		r = tree_init(&slot->set[s], slot->length);
 	if (r < 0)
 		epochs_uninstall(plan, i);
-	plan->is_stage_dirty = true;
+	plan->job->is_stage_dirty = true;
 	return r;
 }
 
 /* Frees an epoch that no slot uses. */
 void epochs_release(struct plan *plan, struct order_epoch *ep)
 {
-	if (ep && ep != plan->slots[0].ep && ep != plan->slots[1].ep)
+	if (ep && ep != plan->job->slots[0].ep && ep != plan->job->slots[1].ep)
 		order_epoch_free(ep);
 }
 
 /* Samples that have their key there must be given another one by the caller. */
 void epochs_uninstall(struct plan *plan, uint32_t i)
 {
-	struct slot *slot = &plan->slots[i];
+	struct slot *slot = &plan->job->slots[i];
 	struct order_epoch *ep = slot->ep;
 
 	bitmap_fini(&slot->consumed);
@@ -68,7 +68,7 @@ void epochs_consume_below(struct slot *slot, uint64_t pos)
 
 bool epochs_is_last(const struct plan *plan, const struct slot *slot)
 {
-	return plan->has_epochs_end && slot->index + 1 >= plan->info.epochs;
+	return plan->job->has_epochs_end && slot->index + 1 >= plan->job->info.epochs;
 }
 
 /* Forgets all keys; epochs_absorb gives them out again. What was staged for uses that are not
@@ -76,7 +76,7 @@ bool epochs_is_last(const struct plan *plan, const struct slot *slot)
 void epochs_rebuild(struct plan *plan)
 {
 	for (uint32_t i = 0; i < 2; i++) {
-		struct slot *slot = &plan->slots[i];
+		struct slot *slot = &plan->job->slots[i];
 
 		slot->absorbed = slot->low;
 		slot->value_pages = 0;
@@ -92,7 +92,7 @@ void epochs_rebuild(struct plan *plan)
 		stage_forget(plan, i);
 		item_in(plan, i);
 	}
-	plan->is_stage_dirty = true;
+	plan->job->is_stage_dirty = true;
 }
 
 /* A sample can only be kept for the next pass by having been read in this one; of those needed
@@ -125,7 +125,7 @@ static void epochs_absorb_pos(struct plan *plan, struct slot *slot, uint64_t pos
 	item_out(plan, sample);
 	it->key = (uint32_t)pos;
 	it->flags &= ~(uint32_t)(SLOT1 | NO_FETCH | NO_STAGE | TRY_MASK);
-	it->flags |= slot == &plan->slots[1] ? SLOT1 : 0;
+	it->flags |= slot == &plan->job->slots[1] ? SLOT1 : 0;
 	item_in(plan, sample);
 }
 
@@ -155,20 +155,21 @@ static bool epochs_absorb(struct plan *plan)
 
 static void tail_mark(struct plan *plan, uint32_t sample)
 {
-	if (plan->n_tail == TAIL_MAX || plan->item[sample].flags & TAIL)
+	if (plan->job->n_tail == TAIL_MAX || plan->item[sample].flags & TAIL)
 		return;
 	plan->item[sample].flags |= TAIL;
-	plan->tail[plan->n_tail++] = sample;
+	plan->job->tail[plan->job->n_tail++] = sample;
 }
 
 /* Remembers the samples that may still be read late, or once more, from the pass that ends. */
 static void tail_remember(struct plan *plan, const struct slot *slot)
 {
-	uint64_t from = slot->low > 2 * plan->span ? slot->low - 2 * plan->span : 0, pos;
+	uint64_t from = slot->low > 2 * plan->job->span ? slot->low - 2 * plan->job->span : 0, pos;
 
-	while (plan->n_tail)
-		plan->item[plan->tail[--plan->n_tail]].flags &= ~(uint32_t)TAIL;
-	for (pos = from; pos < MIN(slot->low + plan->span, slot->length) && plan->n_tail < TAIL_MAX;
+	while (plan->job->n_tail)
+		plan->item[plan->job->tail[--plan->job->n_tail]].flags &= ~(uint32_t)TAIL;
+	for (pos = from;
+	     pos < MIN(slot->low + plan->job->span, slot->length) && plan->job->n_tail < TAIL_MAX;
 	     pos++)
 		tail_mark(plan, slot->ep->sample[pos]);
 }
@@ -186,27 +187,27 @@ void epochs_roll(struct plan *plan)
 	for (uint64_t pos = old->low; left <= FEW_LEFTOVERS && old->low < old->length;
 	     pos = old->low)
 		window_pass_over(plan, old, pos);
-	epochs_uninstall(plan, plan->cur);
-	plan->cur = !plan->cur;
+	epochs_uninstall(plan, plan->job->cur);
+	plan->job->cur = !plan->job->cur;
 	if (next->is_rerun) {
 		next->is_rerun = false;
-		plan->is_repeat = false;
+		plan->job->is_repeat = false;
 	}
-	if (!plan->is_repeat) { /* what was found out was about the pass that is over */
-		plan->note = WHY_OF_STATE;
-		if (plan->state == PLAN_FOLLOWING)
+	if (!plan->job->is_repeat) { /* what was found out was about the pass that is over */
+		plan->job->note = WHY_OF_STATE;
+		if (plan->job->state == PLAN_FOLLOWING)
 			plan_enter(plan, PLAN_FOLLOWING, WHY_OF_STATE);
 	}
 	if (left > FEW_LEFTOVERS)
 		epochs_rebuild(plan);
-	plan->is_stage_dirty = true;
-	plan->has_failed_epoch = false;
-	plan->epoch_tries = 0;
-	plan->next_streak = 0;
-	if (plan->state == PLAN_FINISHED) {
-		plan->note = WHY_RUN_AGAIN;
-		plan_enter(plan, plan->is_proven ? PLAN_FOLLOWING : PLAN_CHECKING,
-			   plan->is_proven ? WHY_OF_STATE : plan->note);
+	plan->job->is_stage_dirty = true;
+	plan->job->has_failed_epoch = false;
+	plan->job->epoch_tries = 0;
+	plan->job->next_streak = 0;
+	if (plan->job->state == PLAN_FINISHED) {
+		plan->job->note = WHY_RUN_AGAIN;
+		plan_enter(plan, plan->job->is_proven ? PLAN_FOLLOWING : PLAN_CHECKING,
+			   plan->job->is_proven ? WHY_OF_STATE : plan->job->note);
 	}
 }
 
@@ -216,14 +217,14 @@ static uint64_t epochs_successor(const struct plan *plan)
 	const struct slot *cur = cur_slot(plan);
 
 	if (epochs_is_last(plan, cur))
-		return plan->info.start_epoch;
-	return plan->is_repeat ? cur->epoch : cur->epoch + 1;
+		return plan->job->info.start_epoch;
+	return plan->job->is_repeat ? cur->epoch : cur->epoch + 1;
 }
 
 static int epochs_set_next(struct plan *plan, struct order_epoch *take_ep)
 {
 	struct slot *cur = cur_slot(plan), *next = next_slot(plan);
-	int r = epochs_install(plan, !plan->cur, take_ep, epochs_successor(plan));
+	int r = epochs_install(plan, !plan->job->cur, take_ep, epochs_successor(plan));
 
 	if (r < 0)
 		return r;
@@ -236,10 +237,10 @@ static int epochs_set_next(struct plan *plan, struct order_epoch *take_ep)
 /* The first epoch of all starts where the job was left. */
 static int epochs_set_first(struct plan *plan, struct order_epoch *take_ep)
 {
-	const struct order_info *info = &plan->info;
+	const struct order_info *info = &plan->job->info;
 	uint64_t step = MAX(info->batch, 1) * info->n_ranks, at;
 	struct slot *cur = cur_slot(plan);
-	int r = epochs_install(plan, plan->cur, take_ep, take_ep->epoch);
+	int r = epochs_install(plan, plan->job->cur, take_ep, take_ep->epoch);
 
 	if (r < 0)
 		return r;
@@ -253,14 +254,14 @@ static int epochs_set_first(struct plan *plan, struct order_epoch *take_ep)
 static void epochs_failed(struct plan *plan, uint64_t now_ns, bool is_candidate)
 {
 	if (is_candidate) {
-		plan->candidate++;
+		plan->job->candidate++;
 		return;
 	}
-	plan->ask_not_before_ns = now_ns + (NS_PER_S << MIN(plan->epoch_tries, 6));
-	if (++plan->epoch_tries < TRIES_MAX)
+	plan->job->ask_not_before_ns = now_ns + (NS_PER_S << MIN(plan->job->epoch_tries, 6));
+	if (++plan->job->epoch_tries < TRIES_MAX)
 		return;
-	plan->has_failed_epoch = true;
-	plan->n_pending = 0;
+	plan->job->has_failed_epoch = true;
+	plan->job->n_pending = 0;
 	if (!cur_slot(plan)->ep)
 		plan_enter(plan, PLAN_LOST, WHY_NO_EPOCH);
 }
@@ -271,15 +272,15 @@ void epochs_arrived(struct plan *plan, uint64_t now_ns, const struct plan_event 
 	bool has_cur = cur_slot(plan)->ep != NULL, is_next, is_candidate;
 	int r = -EINVAL;
 
-	assert(plan->is_asked && ev->epoch == plan->asked_epoch);
-	plan->is_asked = false;
+	assert(plan->job->is_asked && ev->epoch == plan->job->asked_epoch);
+	plan->job->is_asked = false;
 	if (plan->uses.is_asked) {
 		uses_arrived(plan, ev);
 		return;
 	}
-	is_next = has_cur && !next_slot(plan)->ep && plan->state != PLAN_LOST &&
+	is_next = has_cur && !next_slot(plan)->ep && plan->job->state != PLAN_LOST &&
 		  ev->epoch == epochs_successor(plan);
-	is_candidate = has_cur && !is_next && plan->is_searching &&
+	is_candidate = has_cur && !is_next && plan->job->is_searching &&
 		       ev->epoch == resync_next_candidate(plan);
 	if (ev->status < 0 || !ep || ep->n != plan->n || !ep->length || ep->length >= NO_KEY) {
 		if (ev->status == 0)
@@ -298,7 +299,7 @@ void epochs_arrived(struct plan *plan, uint64_t now_ns, const struct plan_event 
 	else
 		order_epoch_free(ep); /* of no use any more */
 	if (r == 0) {
-		plan->epoch_tries = 0;
+		plan->job->epoch_tries = 0;
 		window_replay(plan, now_ns);
 	} else if (!has_cur || is_next) {
 		epochs_failed(plan, now_ns, false);
@@ -309,8 +310,8 @@ static void epochs_ask(struct plan *plan, uint64_t epoch)
 {
 	if (epoch == UINT64_MAX || !actions_room(plan))
 		return;
-	plan->is_asked = true;
-	plan->asked_epoch = epoch;
+	plan->job->is_asked = true;
+	plan->job->asked_epoch = epoch;
 	plan_act(plan, PLAN_ACT_EPOCH, SAMPLE_NONE);
 }
 
@@ -320,27 +321,27 @@ static uint64_t epochs_request(struct plan *plan, uint64_t now_ns)
 	struct slot *cur = cur_slot(plan);
 	uint64_t next_epoch;
 
-	if (plan->is_asked)
+	if (plan->job->is_asked)
 		return UINT64_MAX;
-	if (plan->is_searching && cur->ep)
+	if (plan->job->is_searching && cur->ep)
 		epochs_ask(plan, resync_next_candidate(plan));
-	if (!plan->is_asked && plan->state != PLAN_LOST) {
+	if (!plan->job->is_asked && plan->job->state != PLAN_LOST) {
 		epochs_ask(plan, uses_wanted(plan));
-		plan->uses.is_asked = plan->is_asked;
+		plan->uses.is_asked = plan->job->is_asked;
 	}
-	if (plan->is_asked || plan->has_failed_epoch || next_slot(plan)->ep ||
-	    plan->state == PLAN_LOST)
+	if (plan->job->is_asked || plan->job->has_failed_epoch || next_slot(plan)->ep ||
+	    plan->job->state == PLAN_LOST)
 		return UINT64_MAX;
-	next_epoch = cur->ep ? epochs_successor(plan) : plan->info.start_epoch;
-	if (cur->ep && (plan->info.is_same_every_epoch || next_epoch == cur->epoch)) {
+	next_epoch = cur->ep ? epochs_successor(plan) : plan->job->info.start_epoch;
+	if (cur->ep && (plan->job->info.is_same_every_epoch || next_epoch == cur->epoch)) {
 		if (epochs_set_next(plan, cur->ep) < 0)
-			plan->has_failed_epoch = true;
+			plan->job->has_failed_epoch = true;
 		else
 			window_replay(plan, now_ns);
 		return now_ns;
 	}
-	if (now_ns < plan->ask_not_before_ns)
-		return plan->ask_not_before_ns;
+	if (now_ns < plan->job->ask_not_before_ns)
+		return plan->job->ask_not_before_ns;
 	epochs_ask(plan, next_epoch);
 	return UINT64_MAX;
 }

@@ -50,14 +50,14 @@ static bool fetch_has_room(struct plan *plan, uint32_t pages, uint64_t due, uint
 {
 	uint64_t lead = due - plan_low(plan);
 
-	if (plan->state <= PLAN_CHECKING && plan->used_pages + pages <= room_pages(plan) / 2)
+	if (plan->job->state <= PLAN_CHECKING && plan->used_pages + pages <= room_pages(plan) / 2)
 		return true;
 	/* What cannot be verified must not run dry: it goes on within half of the arena, a little
 	 * ahead of the readers. */
-	if (plan->state <= PLAN_CHECKING)
-		return plan->is_unprovable && lead <= horizon &&
+	if (plan->job->state <= PLAN_CHECKING)
+		return plan->job->is_unprovable && lead <= horizon &&
 		       retain_make_room(plan, pages + room_pages(plan) / 2, due, true);
-	if (plan->state == PLAN_SLOWED && lead > MAX(plan->span, horizon))
+	if (plan->job->state == PLAN_SLOWED && lead > MAX(plan->job->span, horizon))
 		return false;
 	if (lead > horizon)
 		return retain_make_room(
@@ -93,10 +93,24 @@ static bool fetch_store_allows(const struct plan *plan)
 	       plan->inflight_store + plan->inflight_source < p->inflight_max;
 }
 
+/* What may be had from the store now: its first position, or NO_POS. Until the order is confirmed
+ * nothing makes room again, so what is due later must not take it, however long the store's answers
+ * take: *source is then as far as the store's first. */
+static uint64_t fetch_from_store(const struct plan *plan, uint64_t *source)
+{
+	bool is_strict = plan->job->state <= PLAN_CHECKING, is_allowed = fetch_store_allows(plan);
+	uint64_t first = is_strict || is_allowed ? fetch_first(plan, SET_STORE) : NO_POS;
+
+	if (is_strict && first < *source)
+		*source = NO_POS;
+	if (first == NO_POS || !is_allowed)
+		return NO_POS;
+	return is_strict || first - plan_low(plan) <= fetch_store_horizon(plan) ? first : NO_POS;
+}
+
 uint64_t fetch_step(struct plan *plan, uint64_t now_ns)
 {
 	uint64_t wake = UINT64_MAX, horizon = fetch_horizon(plan);
-	uint64_t store_horizon = fetch_store_horizon(plan);
 	bool is_source_open = true, is_grouped = true;
 
 	if (!is_prefetching(plan))
@@ -105,14 +119,10 @@ uint64_t fetch_step(struct plan *plan, uint64_t now_ns)
 		return plan->room_not_before_ns;
 	while (actions_room(plan) > ACTIONS_MAX / 8) {
 		uint64_t source = is_source_open ? fetch_first(plan, SET_WANT) : NO_POS;
-		uint64_t store = fetch_store_allows(plan) ? fetch_first(plan, SET_STORE) : NO_POS;
+		uint64_t store = fetch_from_store(plan, &source);
 		uint64_t due = MIN(source, store), last;
 		uint32_t sample;
 
-		if (store != NO_POS && store - plan_low(plan) > store_horizon) {
-			store = NO_POS;
-			due = source;
-		}
 		if (due == NO_POS)
 			break;
 		last = due;

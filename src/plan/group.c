@@ -16,10 +16,10 @@ static uint64_t group_size(const struct plan *plan, uint64_t first)
 {
 	const struct budget *b = &plan->budget;
 	double slow_ns = b->latency_ns + 4 * b->deviation_ns, per_fetch;
-	double slack = (double)(first - plan_low(plan)) - (double)plan->span -
+	double slack = (double)(first - plan_low(plan)) - (double)plan->job->span -
 		       2 * b->rate * slow_ns / (double)NS_PER_S;
 
-	if (slack <= 0 || !b->latency_ns || plan->state > PLAN_FOLLOWING)
+	if (slack <= 0 || !b->latency_ns || plan->job->state > PLAN_FOLLOWING)
 		return 0;
 	/* Positions that are read while one more request is served. */
 	per_fetch = b->rate * b->latency_ns / (double)NS_PER_S / budget_limit(plan);
@@ -30,7 +30,7 @@ static bool group_is_wanted(const struct plan *plan, uint32_t sample)
 {
 	const struct item *it = &plan->item[sample];
 
-	return item_due(plan, it) < plan->group.end &&
+	return item_due(plan, it) < plan->job->group.end &&
 	       tree_get(&item_slot(plan, it)->set[SET_WANT], it->key);
 }
 
@@ -47,7 +47,7 @@ static void group_fill(struct plan *plan, uint64_t first, uint64_t size)
 	const struct slot *cur = cur_slot(plan),
 			  *slot = first < cur->length ? cur : next_slot(plan);
 	uint64_t pos = first - (slot == cur ? 0 : cur->length);
-	struct group *g = &plan->group;
+	struct group *g = &plan->job->group;
 
 	g->at = g->count = 0;
 	for (; pos != NO_POS && g->count < size; pos = tree_next(&slot->set[SET_WANT], pos + 1)) {
@@ -60,12 +60,12 @@ static void group_fill(struct plan *plan, uint64_t first, uint64_t size)
 
 void group_forget(struct plan *plan)
 {
-	plan->group.count = 0;
+	plan->job->group.count = 0;
 }
 
 uint64_t group_next(struct plan *plan, uint64_t first, uint64_t *ret_last)
 {
-	struct group *g = &plan->group;
+	struct group *g = &plan->job->group;
 	uint64_t size = group_size(plan, first);
 
 	if (size < 2) {

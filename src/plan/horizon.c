@@ -19,20 +19,20 @@
 
 void horizon_init(struct plan *plan)
 {
-	plan->horizon.reach = 1;
+	plan->job->horizon.reach = 1;
 }
 
 /* The source was at times much slower than at others, and that was felt. */
 static bool horizon_swings(const struct plan *plan)
 {
-	return plan->horizon.slowest_late_ns > plan->horizon.fastest_ns * 3 / 2;
+	return plan->job->horizon.slowest_late_ns > plan->job->horizon.fastest_ns * 3 / 2;
 }
 
 /* In the first pass nothing can be there in time, so that reads are late says little, and what was
  * learned only counts once the source was seen to swing. */
 static double horizon_reach(const struct plan *plan)
 {
-	const struct horizon *h = &plan->horizon;
+	const struct horizon *h = &plan->job->horizon;
 	bool is_learned = cur_slot(plan)->index || horizon_swings(plan);
 
 	return is_learned ? h->reach : MIN(h->reach, 1);
@@ -41,7 +41,8 @@ static double horizon_reach(const struct plan *plan)
 /* Where readers may be that keep in step, as far as that is known. */
 static uint64_t horizon_readers(const struct plan *plan)
 {
-	return plan->reader_span ? MIN(plan->reader_span, plan->span) : plan->span;
+	return plan->job->reader_span ? MIN(plan->job->reader_span, plan->job->span)
+				      : plan->job->span;
 }
 
 /* Everything in the arena: then nothing is kept for being worth it. */
@@ -62,7 +63,7 @@ uint64_t fetch_horizon(const struct plan *plan)
 	h = readers + (uint64_t)(more * reach);
 	if (reach > 1)
 		h += (uint64_t)((double)readers / 2 * (reach - 1));
-	if (plan->state == PLAN_SLOWED || plan->is_unprovable)
+	if (plan->job->state == PLAN_SLOWED || plan->job->is_unprovable)
 		h /= 4;
 	return MIN(MAX(h, 8), most);
 }
@@ -76,18 +77,18 @@ uint64_t fetch_store_horizon(const struct plan *plan)
 /* A sample was opened that its readers must wait for. */
 static void horizon_late(struct plan *plan)
 {
-	uint64_t every = MAX(plan->span, SCORE_READS);
+	uint64_t every = MAX(plan->job->span, SCORE_READS);
 
-	plan->horizon.is_late_pass = plan->horizon.is_late_window = true;
-	if (++plan->horizon.late * LATE_PART <= every)
+	plan->job->horizon.is_late_pass = plan->job->horizon.is_late_window = true;
+	if (++plan->job->horizon.late * LATE_PART <= every)
 		return;
 	/* Not beyond what has an effect: it must come back as fast as it went. */
 	if (fetch_horizon(plan) < horizon_most(plan))
-		plan->horizon.reach =
-			MIN(plan->horizon.reach * (horizon_swings(plan) ? 4 : 2), REACH_MOST);
-	plan->horizon.late = 0;
-	plan->horizon.calm_until =
-		plan->reads + 2 * every; /* what is on its way was asked for late */
+		plan->job->horizon.reach =
+			MIN(plan->job->horizon.reach * (horizon_swings(plan) ? 4 : 2), REACH_MOST);
+	plan->job->horizon.late = 0;
+	plan->job->horizon.calm_until =
+		plan->job->reads + 2 * every; /* what is on its way was asked for late */
 }
 
 void horizon_opened(struct plan *plan, uint32_t sample)
@@ -96,25 +97,26 @@ void horizon_opened(struct plan *plan, uint32_t sample)
 	bool is_absent = item_state(it) == ABSENT;
 
 	/* Others may read anything: that says nothing about those who follow the order. */
-	if (plan->state != PLAN_FOLLOWING || item_due(plan, it) >= plan_low(plan) + plan->span)
+	if (plan->job->state != PLAN_FOLLOWING ||
+	    item_due(plan, it) >= plan_low(plan) + plan->job->span)
 		return;
 	if (is_absent && !(it->flags & PINNED))
-		plan->horizon.asked_pages += it->pages;
+		plan->job->horizon.asked_pages += it->pages;
 	if (is_absent && (it->flags & PINNED || it->pages > plan->max_pages))
 		return; /* of no source, or never prefetched */
-	if (item_state(it) != ARENA && plan->reads >= plan->horizon.calm_until)
+	if (item_state(it) != ARENA && plan->job->reads >= plan->job->horizon.calm_until)
 		horizon_late(plan);
 }
 
 void horizon_asked(struct plan *plan, uint32_t pages)
 {
-	plan->horizon.asked_pages += pages;
+	plan->job->horizon.asked_pages += pages;
 }
 
 void horizon_fetched(struct plan *plan, uint64_t now_ns)
 {
 	uint64_t took, every = MAX(cur_slot(plan)->length / WINDOWS, SCORE_READS);
-	struct horizon *h = &plan->horizon;
+	struct horizon *h = &plan->job->horizon;
 
 	if (++h->done < every)
 		return;
@@ -132,24 +134,25 @@ void horizon_fetched(struct plan *plan, uint64_t now_ns)
 
 static void horizon_shrink(struct plan *plan, double factor)
 {
-	plan->horizon.reach = MAX(plan->horizon.reach / factor, REACH_LEAST);
+	plan->job->horizon.reach = MAX(plan->job->horizon.reach / factor, REACH_LEAST);
 }
 
 /* A pass has ended: whether more was read than must be. */
 void horizon_rolled(struct plan *plan, const struct slot *old)
 {
 	uint64_t all = (uint64_t)((double)plan->mean_pages * (double)old->length);
-	uint64_t kept = uses_kept_pages(plan), had = plan->horizon.asked_pages + MIN(kept, all);
+	uint64_t kept = uses_kept_pages(plan),
+		 had = plan->job->horizon.asked_pages + MIN(kept, all);
 
 	if (old->index && old->low == old->length && had > all + all / OVER_PART)
 		horizon_shrink(plan, had > all + 2 * (all / OVER_PART) ? 4 : 2);
-	else if (!horizon_swings(plan) && plan->horizon.reach > 1)
-		plan->horizon.reach = old->index ? 1 + (plan->horizon.reach - 1) / 2 : 1;
-	else if (!plan->horizon.is_late_pass && plan->horizon.reach > 1)
-		plan->horizon.reach = MAX(plan->horizon.reach * 15 / 16, 1);
-	plan->horizon.asked_pages = 0;
-	plan->horizon.late = 0;
-	plan->horizon.is_late_pass = false;
+	else if (!horizon_swings(plan) && plan->job->horizon.reach > 1)
+		plan->job->horizon.reach = old->index ? 1 + (plan->job->horizon.reach - 1) / 2 : 1;
+	else if (!plan->job->horizon.is_late_pass && plan->job->horizon.reach > 1)
+		plan->job->horizon.reach = MAX(plan->job->horizon.reach * 15 / 16, 1);
+	plan->job->horizon.asked_pages = 0;
+	plan->job->horizon.late = 0;
+	plan->job->horizon.is_late_pass = false;
 	/* A new judgement, with the last one's weight: one calm pass does not end it. */
-	plan->horizon.slowest_late_ns -= plan->horizon.slowest_late_ns / 16;
+	plan->job->horizon.slowest_late_ns -= plan->job->horizon.slowest_late_ns / 16;
 }

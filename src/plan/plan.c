@@ -26,46 +26,19 @@ static uint32_t pages_of(uint64_t bytes)
 	return (uint32_t)MIN(MAX(pages, 1), UINT32_MAX);
 }
 
-/* The positions the job's readers may be apart: each worker has prefetch_factor batches ahead of
- * the batch that is assembled, ranks run about one batch apart. */
-void plan_init_span(struct plan *plan)
-{
-	const struct order_info *info = &plan->info;
-	uint64_t factor = info->prefetch_factor ? info->prefetch_factor : 2;
-	uint64_t batches = info->workers * factor + 1, span = plan->params.span;
-
-	if (!span && info->batch && info->workers) {
-		span = batches * info->batch * info->n_ranks;
-		plan->reader_span = span;
-		span += span / 4 + 64;
-	}
-	plan->is_span_given = span != 0;
-	plan->span_cap = MIN(4096, MAX(plan->n / 8, MIN(MAX(plan->n, 1), 128)));
-	plan->span = span ? MIN(span, UINT32_MAX) : plan->span_cap;
-	/* Each worker reads one sample at a time; a few times as many may still be at work. */
-	plan->hold_reads = info->workers ? (uint32_t)MIN(info->workers * info->n_ranks, 4096) : 64;
-	plan->hold_reads = (uint32_t)MIN(4 * MAX(plan->hold_reads, 8), plan->span);
-}
-
 static int plan_init_items(struct plan *plan)
 {
 	double squares = 0;
 	uint64_t total = 0;
 
 	plan->item = mem_alloc(plan->n, sizeof(*plan->item));
-	plan->tail = calloc(TAIL_MAX, sizeof(*plan->tail));
-	if (!plan->item || !plan->tail)
+	if (!plan->item)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < plan->n; i++) {
 		plan->item[i] = (struct item){ pages_of(plan->params.size[i]), NO_KEY, ABSENT };
 		total += plan->item[i].pages;
 		squares += (double)plan->item[i].pages * plan->item[i].pages;
-		if (plan->info.outside && plan->info.outside[i / 64] >> i % 64 & 1) {
-			plan->item[i].flags |= OUTSIDE;
-			plan->n_outside++;
-		}
 	}
-	plan->info.outside = NULL; /* lives as long as the order, which may be replaced */
 	plan->mean_pages = MAX(total / MAX(plan->n, 1), 1);
 	choose_init(plan, (double)total, squares);
 	return tree_init(&plan->unkeyed, plan->n);
@@ -83,32 +56,22 @@ int plan_new(const struct plan_params *params, struct plan **ret)
 		return -ENOMEM;
 	plan->params = *params;
 	plan->n = params->n;
-	if (params->order)
-		plan->info = *params->order;
 	plan->arena_pages = params->arena_bytes / PAGE_BYTES;
 	plan->stage_pages = params->stage_bytes / PAGE_BYTES;
 	plan->max_pages = params->sample_max_bytes / PAGE_BYTES;
 	plan->store_pages = params->store_bytes / PAGE_BYTES;
 	plan->stage_limit = (double)plan->stage_pages;
-	plan->has_epochs_end = plan->info.epochs != 0;
-	plan->search_pause = SCORE_READS;
-	plan->far_next = FAR_FIRST;
-	plan->far_round = FAR_ROUND;
 	r = plan_init_items(plan);
+	if (r == 0)
+		r = jobs_add(plan, params->order);
 	if (r < 0) {
 		plan_free(plan);
 		return r;
 	}
 	plan->params.size = NULL;
 	plan->params.order = NULL;
-	plan_init_span(plan);
 	room_init(plan);
 	budget_init(plan);
-	horizon_init(plan);
-	if (params->order && params->n)
-		plan_enter(plan, PLAN_WAITING, WHY_NOTHING_READ);
-	else
-		plan_enter(plan, PLAN_NO_ORDER, WHY_NO_ORDER);
 	*ret = plan;
 	return 0;
 }
@@ -117,13 +80,11 @@ void plan_free(struct plan *plan)
 {
 	if (!plan)
 		return;
-	epochs_uninstall(plan, 0);
-	epochs_uninstall(plan, 1);
+	jobs_free(plan);
 	tree_fini(&plan->unkeyed);
 	uses_fini(plan);
 	choose_fini(plan);
 	free(plan->hold);
-	free(plan->tail);
 	free(plan->item);
 	free(plan);
 }
@@ -138,7 +99,7 @@ static void plan_opened(struct plan *plan, uint64_t now_ns, uint32_t sample)
 		__builtin_prefetch(&ep->first[sample]);
 	plan->opened++;
 	retain_opened(plan, now_ns, sample);
-	if (plan->state != PLAN_NO_ORDER)
+	if (plan->job->state != PLAN_NO_ORDER)
 		window_read(plan, now_ns, sample);
 }
 
@@ -187,7 +148,7 @@ void plan_event(struct plan *plan, uint64_t now_ns, const struct plan_event *ev)
 		budget_demand(plan, now_ns, ev->bytes);
 		break;
 	case PLAN_EV_BLIND:
-		plan->blind_reads = 2 * SYNC_READS;
+		plan->job->blind_reads = 2 * SYNC_READS;
 		break;
 	case PLAN_EV_EPOCH:
 		epochs_arrived(plan, now_ns, ev);
@@ -205,7 +166,7 @@ void plan_act(struct plan *plan, enum plan_action_kind kind, uint32_t sample)
 	a = &plan->actions[(plan->action_head + plan->action_count++) % ACTIONS_MAX];
 	*a = (struct plan_action){ .kind = kind, .sample = sample, .position = UINT64_MAX };
 	if (kind == PLAN_ACT_EPOCH) {
-		a->epoch = plan->asked_epoch;
+		a->epoch = plan->job->asked_epoch;
 		return;
 	}
 	a->is_pinned = (plan->item[sample].flags & PINNED) != 0;
@@ -232,7 +193,7 @@ uint64_t plan_step(struct plan *plan, uint64_t now_ns)
 
 	assert(now_ns >= plan->now_ns);
 	plan->now_ns = now_ns;
-	if (plan->state == PLAN_NO_ORDER)
+	if (plan->job->state == PLAN_NO_ORDER)
 		return UINT64_MAX;
 	at = epochs_step(plan, now_ns);
 	wake = MIN(wake, at);

@@ -18,16 +18,14 @@
 #include "clairfs/base/mem.h"
 #include "clairfs/base/tree.h"
 #include "clairfs/plan.h"
-#include "group.h"
-#include "horizon.h"
 #include "item.h"
+#include "job.h"
 #include "uses.h"
 
 #define PAGE_BYTES 4096u
 #define NO_KEY UINT32_MAX
 #define ACTIONS_MAX 4096u   /* waiting to be handed out */
 #define ABSORB_CHUNK 16384u /* positions of a new epoch taken in per step */
-#define SCORE_READS 256u    /* reads that decide */
 #define SYNC_READS 32u      /* reads that are enough to agree on a position */
 #define FAR_FIRST 3u        /* epochs up to start + 2 are tried each time */
 #define FAR_ROUND 4u
@@ -51,60 +49,16 @@ struct budget {
 	uint64_t not_before_ns;
 };
 
-/* Of one read: how much earlier in the pass it came than a guess would have, against the middle of
- * what was not read (in 1/65536 of it), and the variance of that for guesses. */
-struct proof {
-	int32_t early;
-	uint32_t variance;
-};
-
 struct plan {
 	struct plan_params params;
-	struct order_info info;
+	struct plan_job *job; /* whose turn it is: what reads, decides and answers is about */
+	struct plan_job *jobs[PLAN_JOBS]; /* NULL: none; the first is always there */
+	uint32_t n_jobs;                  /* that are planned for */
 	uint32_t n;
 	uint64_t arena_pages, stage_pages, max_pages, store_pages, mean_pages;
 	struct item *item;
-	struct slot slots[2];
-	uint32_t cur;        /* the slot being read; the other one is the next pass */
 	struct tree unkeyed; /* samples in the arena, evictable, of which no next use is known */
 	struct uses uses;    /* next uses beyond the two passes */
-
-	enum plan_state state;
-	enum plan_why why, note; /* note: what the last re-synchronisation found out */
-	bool is_confirmed, is_span_given, is_repeat, has_epochs_end;
-	uint32_t n_outside; /* samples that the job does not number */
-	uint64_t span, span_cap;
-	uint64_t reader_span; /* without what allows for readers that are not in step */
-	uint32_t distance[64], n_distance; /* histogram of position - low, to learn the span */
-
-	/* score.c: the last reads that counted */
-	uint32_t history[SCORE_READS], history_count, history_head;
-	uint64_t verdict[SCORE_READS / 64]; /* ring of bits: as expected */
-	uint32_t verdict_count, verdict_head, verdict_in;
-	uint64_t recent_out; /* a bit per read, the last one lowest */
-	/* What of the order was read and what was left out of it, halved now and then. */
-	uint32_t kept_positions, left_positions;
-	bool is_shared; /* another reader is at work; the order is followed all the same */
-	/* proof.c: whether the last reads can be told from reads in any order */
-	struct proof proof[SCORE_READS]; /* ring */
-	uint32_t proof_count, proof_head;
-	int64_t proof_early;
-	uint64_t proof_variance;
-	bool is_proven, is_unprovable;
-	uint32_t echo;        /* how much the job opens files again, of 1024 */
-	uint32_t next_streak; /* reads of the next pass since one of the current pass */
-	uint32_t blind_reads; /* reads left that prove nothing, after a BLIND */
-	uint32_t pending[SCORE_READS],
-		n_pending; /* opened before the epoch they belong to was known */
-	uint32_t *tail;
-	uint32_t n_tail;
-
-	/* resync.c, epochs.c */
-	bool is_searching, is_asked, has_failed_epoch;
-	uint32_t candidate, epoch_tries;
-	uint64_t far_next, far_round; /* while lost: later epochs, so many at a time */
-	uint64_t asked_epoch, ask_not_before_ns;
-	uint64_t reads, sync_at, search_at, search_pause; /* reads: that counted, ever */
 
 	/* room.c: what the arena turned out to hold; holes between samples take the rest */
 	double room; /* pages */
@@ -121,15 +75,11 @@ struct plan {
 	bool is_pinning_over;
 	uint32_t pin_failures;
 
-	struct horizon horizon;
 	struct choice choice;
-	struct group group;
 
 	/* stage.c */
 	double stage_limit; /* pages */
-	uint64_t stage_end, stage_sum, stage_shrunk_ns,
-		stage_grown_ns; /* stage_end: virtual position */
-	bool is_stage_dirty;
+	uint64_t stage_shrunk_ns, stage_grown_ns;
 
 	struct hold *hold; /* ring */
 	uint32_t hold_head, hold_count, hold_size, hold_reads;
@@ -140,19 +90,16 @@ struct plan {
 	uint32_t action_head, action_count;
 	struct budget budget;
 	uint64_t now_ns;
-	uint64_t opened, issued, useful, late, wasted, failed, mismatches, resyncs, unstaged;
-	uint64_t outside, outside_run, inside_run; /* runs: of reads outside of the order, and of
-						    * others since */
-	uint64_t lost, lost_opened;                /* times; opened at the last one */
+	uint64_t opened, issued, useful, late, wasted, failed, unstaged;
 };
 
 static inline struct slot *cur_slot(const struct plan *plan)
 {
-	return (struct slot *)&plan->slots[plan->cur];
+	return &plan->job->slots[plan->job->cur];
 }
 static inline struct slot *next_slot(const struct plan *plan)
 {
-	return (struct slot *)&plan->slots[!plan->cur];
+	return &plan->job->slots[!plan->job->cur];
 }
 static inline uint32_t item_state(const struct item *it)
 {
@@ -165,7 +112,7 @@ static inline uint64_t virtual_pos(const struct plan *plan, const struct slot *s
 }
 static inline struct slot *item_slot(const struct plan *plan, const struct item *it)
 {
-	return (struct slot *)&plan->slots[(it->flags & SLOT1) != 0];
+	return (struct slot *)&plan->job->slots[(it->flags & SLOT1) != 0];
 }
 static inline uint64_t item_due(const struct plan *plan, const struct item *it)
 {
@@ -184,12 +131,16 @@ static inline uint32_t actions_room(const struct plan *plan)
 }
 static inline bool is_prefetching(const struct plan *plan)
 {
-	return plan->state >= PLAN_WAITING && plan->state <= PLAN_SLOWED;
+	return plan->job->state >= PLAN_WAITING && plan->job->state <= PLAN_SLOWED;
 }
 
 /* plan.c */
-void plan_init_span(struct plan *plan);
 void plan_act(struct plan *plan, enum plan_action_kind kind, uint32_t sample);
+
+/* jobs.c */
+int jobs_add(struct plan *plan, const struct order_info *info) MUST_USE;
+void jobs_free(struct plan *plan);
+void jobs_init_span(struct plan *plan);
 
 /* retain.c: the sets, the arena's content, holds */
 void item_out(struct plan *plan, uint32_t sample);

@@ -49,27 +49,28 @@ static double least_of_uses(const struct slot *slot, uint64_t pos, double rank)
 
 static void proof_push(struct plan *plan, struct proof p)
 {
-	struct proof *at = &plan->proof[plan->proof_head];
+	struct proof *at = &plan->job->proof[plan->job->proof_head];
 
-	if (plan->proof_count == SCORE_READS) {
-		plan->proof_early -= at->early;
-		plan->proof_variance -= at->variance;
+	if (plan->job->proof_count == SCORE_READS) {
+		plan->job->proof_early -= at->early;
+		plan->job->proof_variance -= at->variance;
 	} else {
-		plan->proof_count++;
+		plan->job->proof_count++;
 	}
 	*at = p;
-	plan->proof_early += p.early;
-	plan->proof_variance += p.variance;
-	plan->proof_head = (plan->proof_head + 1) % SCORE_READS;
+	plan->job->proof_early += p.early;
+	plan->job->proof_variance += p.variance;
+	plan->job->proof_head = (plan->job->proof_head + 1) % SCORE_READS;
 }
 
-/* Before the position is marked as read; NO_POS: the sample is due in no pass that is known. That is
- * against the order, unless another reader is known of, who reads what the job has read already. */
+/* Before the position is marked as read; NO_POS: the sample is due in no pass that is known. That
+ * is against the order, unless another reader is known of, who reads what the job has read already.
+ */
 void proof_read(struct plan *plan, const struct slot *slot, uint64_t pos)
 {
 	double left = (double)(slot->length - slot->consumed.count), rank = 1;
 
-	if (2 * slot->consumed.count > slot->length || (pos == NO_POS && plan->is_shared))
+	if (2 * slot->consumed.count > slot->length || (pos == NO_POS && plan->job->is_shared))
 		return;
 	if (pos != NO_POS) {
 		rank = ((double)unread_below(slot, pos) + 0.5) / left;
@@ -81,41 +82,42 @@ void proof_read(struct plan *plan, const struct slot *slot, uint64_t pos)
 
 void proof_reset(struct plan *plan)
 {
-	plan->proof_count = plan->proof_head = 0;
-	plan->proof_early = 0;
-	plan->proof_variance = 0;
+	plan->job->proof_count = plan->job->proof_head = 0;
+	plan->job->proof_early = 0;
+	plan->job->proof_variance = 0;
 }
 
 static bool proof_exceeds(const struct plan *plan, double deviations)
 {
-	double early = (double)plan->proof_early / ONE;
+	double early = (double)plan->job->proof_early / ONE;
 
 	return early > 0 &&
-	       early * early > deviations * deviations * (double)plan->proof_variance / ONE;
+	       early * early > deviations * deviations * (double)plan->job->proof_variance / ONE;
 }
 
 /* Not proven yet, but more than a guess. */
 bool proof_is_likely(const struct plan *plan)
 {
-	return plan->is_proven || (plan->proof_count >= LEAST_READS && proof_exceeds(plan, LIKELY));
+	return plan->job->is_proven ||
+	       (plan->job->proof_count >= LEAST_READS && proof_exceeds(plan, LIKELY));
 }
 
 /* There is hardly an order to tell from others, and nothing to lose: all of the epoch fits into any
  * window. */
 static bool proof_is_idle(const struct plan *plan)
 {
-	return cur_slot(plan)->ep && cur_slot(plan)->length <= TINY && plan->reads >= 2 * TINY &&
-	       plan->verdict_in == plan->verdict_count;
+	return cur_slot(plan)->ep && cur_slot(plan)->length <= TINY &&
+	       plan->job->reads >= 2 * TINY && plan->job->verdict_in == plan->job->verdict_count;
 }
 
 void proof_judge(struct plan *plan)
 {
 	if (proof_is_idle(plan)) {
-		plan->is_proven = true;
+		plan->job->is_proven = true;
 		return;
 	}
-	if (plan->proof_count >= LEAST_READS && proof_exceeds(plan, TAKEN))
-		plan->is_proven = true;
-	else if (plan->proof_count >= DOUBT_READS && !proof_exceeds(plan, TAKEN_BACK))
-		plan->is_proven = false;
+	if (plan->job->proof_count >= LEAST_READS && proof_exceeds(plan, TAKEN))
+		plan->job->is_proven = true;
+	else if (plan->job->proof_count >= DOUBT_READS && !proof_exceeds(plan, TAKEN_BACK))
+		plan->job->is_proven = false;
 }

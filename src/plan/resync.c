@@ -33,7 +33,7 @@ struct window {
 
 static uint32_t history_at(const struct plan *plan, uint32_t ago)
 {
-	return plan->history[(plan->history_head + SCORE_READS - 1 - ago) % SCORE_READS];
+	return plan->job->history[(plan->job->history_head + SCORE_READS - 1 - ago) % SCORE_READS];
 }
 
 static int point_compare(const void *a, const void *b)
@@ -82,11 +82,11 @@ static struct window window_best(const struct point *points, uint32_t n, uint64_
 static bool resync_fit_mixed(const struct plan *plan, const struct order_epoch *ep,
 			     struct window *ret)
 {
-	uint64_t width = plan->span + SYNC_READS + MIXED_READS / 2;
+	uint64_t width = plan->job->span + SYNC_READS + MIXED_READS / 2;
 	struct point points[MIXED_READS * OCCURRENCES];
 	uint32_t n;
 
-	if (plan->history_count < MIXED_READS || ep->length < 8 * width)
+	if (plan->job->history_count < MIXED_READS || ep->length < 8 * width)
 		return false;
 	n = points_collect(plan, ep, MIXED_READS, points);
 	*ret = window_best(points, n, width);
@@ -99,14 +99,14 @@ static bool resync_fit_mixed(const struct plan *plan, const struct order_epoch *
 static bool resync_fit(const struct plan *plan, const struct order_epoch *ep, uint32_t breadth,
 		       struct window *ret)
 {
-	uint64_t width = plan->span + SYNC_READS;
+	uint64_t width = plan->job->span + SYNC_READS;
 	bool is_wide = breadth == 2 || width > ep->length / 4 + SYNC_READS;
 	uint32_t reads = (uint32_t)MIN(is_wide ? MOST_READS : SYNC_READS, ep->length), n;
 	struct point points[MOST_READS * OCCURRENCES];
 
 	if (breadth == MIXED)
 		return resync_fit_mixed(plan, ep, ret);
-	if (plan->history_count < reads)
+	if (plan->job->history_count < reads)
 		return false;
 	if (breadth)
 		width = MAX(width, ep->length / (breadth == 1 ? 4 : 2) + reads);
@@ -123,14 +123,15 @@ static bool resync_fit(const struct plan *plan, const struct order_epoch *ep, ui
  * left and the new one. */
 static uint32_t breadths(const struct plan *plan)
 {
-	return plan->state == PLAN_LOST ? MIXED + 1 : 1;
+	return plan->job->state == PLAN_LOST ? MIXED + 1 : 1;
 }
 
 /* The first position not read yet: reads of one batch are in any order, so down to the start of its
  * batch. */
 static uint64_t resync_low(const struct plan *plan, const struct window *w)
 {
-	uint64_t step = plan->info.batch ? plan->info.batch * plan->info.n_ranks : 64;
+	uint64_t step =
+		plan->job->info.batch ? plan->job->info.batch * plan->job->info.n_ranks : 64;
 
 	return w->first - w->first % step;
 }
@@ -143,7 +144,7 @@ static void resync_place(struct plan *plan, const struct window *w, enum plan_wh
 
 	bitmap_clear_all(&cur->consumed);
 	epochs_consume_below(cur, low);
-	for (uint32_t i = 0; i < plan->history_count; i++) {
+	for (uint32_t i = 0; i < plan->job->history_count; i++) {
 		uint64_t pos = cur->ep->first[history_at(plan, i)];
 
 		while (pos != SAMPLE_NONE && (pos < low || bitmap_get(&cur->consumed, pos)))
@@ -156,25 +157,26 @@ static void resync_place(struct plan *plan, const struct window *w, enum plan_wh
 		bitmap_clear_all(&next->consumed);
 		next->low = 0;
 	}
-	if (width > plan->span) {
-		plan->span = width + width / 4;
-		plan->span_cap = MAX(plan->span_cap, plan->span);
+	if (width > plan->job->span) {
+		plan->job->span = width + width / 4;
+		plan->job->span_cap = MAX(plan->job->span_cap, plan->job->span);
 	}
 	epochs_rebuild(plan);
 	score_reset(plan);
 	for (uint32_t i = 0; i < w->reads; i++)
 		score_push(plan, true);
-	plan->next_streak = plan->blind_reads = 0;
-	plan->is_searching = false;
-	plan->search_pause = SCORE_READS;
-	plan->far_next = FAR_FIRST;
-	plan->far_round = FAR_ROUND;
-	plan->resyncs++;
-	plan->note = why;
+	plan->job->next_streak = plan->job->blind_reads = 0;
+	plan->job->is_searching = false;
+	plan->job->search_pause = SCORE_READS;
+	plan->job->far_next = FAR_FIRST;
+	plan->job->far_round = FAR_ROUND;
+	plan->job->resyncs++;
+	plan->job->note = why;
 	if (cur->length > 4 * MOST_READS)
-		plan->is_proven = true; /* so many reads in a part of the epoch are no chance */
-	plan_enter(plan, plan->is_proven ? PLAN_FOLLOWING : PLAN_CHECKING,
-		   plan->is_proven ? WHY_OF_STATE : why);
+		plan->job->is_proven =
+			true; /* so many reads in a part of the epoch are no chance */
+	plan_enter(plan, plan->job->is_proven ? PLAN_FOLLOWING : PLAN_CHECKING,
+		   plan->job->is_proven ? WHY_OF_STATE : why);
 }
 
 static enum plan_why repeat_why(uint64_t epoch)
@@ -186,21 +188,21 @@ static enum plan_why repeat_why(uint64_t epoch)
 static void resync_cur(struct plan *plan, const struct window *w)
 {
 	struct slot *cur = cur_slot(plan);
-	bool is_start = w->first < plan->span,
+	bool is_start = w->first < plan->job->span,
 	     is_done = cur->consumed.count >= cur->length - cur->length / 20;
 	enum plan_why why = WHY_JUMPED;
 
 	if (is_start && is_done) {
 		why = repeat_why(cur->epoch);
-		plan->is_repeat = true;
+		plan->job->is_repeat = true;
 		cur->pass++;
 		cur->index++;
 		if (next_slot(plan)->ep != cur->ep)
-			epochs_uninstall(plan,
-					 !plan->cur); /* the next pass is this epoch once more */
+			epochs_uninstall(
+				plan, !plan->job->cur); /* the next pass is this epoch once more */
 	} else if (w->last < cur->low) {
-		why = cur->epoch == plan->info.start_epoch ? WHY_RUN_AGAIN : WHY_EPOCH_AGAIN;
-	} else if (!plan->is_confirmed) {
+		why = cur->epoch == plan->job->info.start_epoch ? WHY_RUN_AGAIN : WHY_EPOCH_AGAIN;
+	} else if (!plan->job->is_confirmed) {
 		why = is_start ? WHY_FOLLOWS : WHY_RESUMED;
 	}
 	resync_place(plan, w, why);
@@ -212,7 +214,7 @@ static void resync_next(struct plan *plan, const struct window *w)
 
 	if (next_slot(plan)->is_rerun)
 		why = WHY_RUN_AGAIN;
-	else if (!plan->is_confirmed)
+	else if (!plan->job->is_confirmed)
 		why = WHY_NEXT_ALREADY;
 	epochs_roll(plan);
 	resync_place(plan, w, why);
@@ -238,20 +240,20 @@ static bool resync_loaded(struct plan *plan)
 void resync_try(struct plan *plan)
 {
 	uint32_t need = score_need(plan),
-		 out = (uint32_t)__builtin_popcount((uint32_t)plan->recent_out);
-	bool is_blind = plan->blind_reads && plan->blind_reads <= SYNC_READS;
+		 out = (uint32_t)__builtin_popcount((uint32_t)plan->job->recent_out);
+	bool is_blind = plan->job->blind_reads && plan->job->blind_reads <= SYNC_READS;
 
-	if (plan->reads - plan->sync_at < MIN(TRY_EVERY, need))
+	if (plan->job->reads - plan->job->sync_at < MIN(TRY_EVERY, need))
 		return;
-	if (plan->state != PLAN_LOST && !is_blind && out < need / 2)
+	if (plan->job->state != PLAN_LOST && !is_blind && out < need / 2)
 		return;
-	plan->sync_at = plan->reads;
-	if (resync_loaded(plan) || plan->is_searching || plan->info.is_same_every_epoch)
+	plan->job->sync_at = plan->job->reads;
+	if (resync_loaded(plan) || plan->job->is_searching || plan->job->info.is_same_every_epoch)
 		return;
-	if (plan->reads >= plan->search_at &&
-	    (plan->state == PLAN_LOST || out >= need - need / 16)) {
-		plan->is_searching = true;
-		plan->candidate = 0;
+	if (plan->job->reads >= plan->job->search_at &&
+	    (plan->job->state == PLAN_LOST || out >= need - need / 16)) {
+		plan->job->is_searching = true;
+		plan->job->candidate = 0;
 	}
 }
 
@@ -262,7 +264,7 @@ static uint64_t candidate_epoch(const struct plan *plan, uint32_t i)
 
 	switch (i) {
 	case 0:
-		epoch = plan->info.start_epoch;
+		epoch = plan->job->info.start_epoch;
 		break;
 	case 1:
 		epoch = e + 1;
@@ -277,7 +279,7 @@ static uint64_t candidate_epoch(const struct plan *plan, uint32_t i)
 		epoch = e + 2;
 		break;
 	default:
-		epoch = plan->far_next + (i - NEAR_CANDIDATES);
+		epoch = plan->job->far_next + (i - NEAR_CANDIDATES);
 		break;
 	}
 	if (epoch == e || (next_slot(plan)->ep && epoch == next_slot(plan)->epoch))
@@ -289,39 +291,39 @@ static uint64_t candidate_epoch(const struct plan *plan, uint32_t i)
  * twice as many the next time. */
 static uint64_t far_count(const struct plan *plan)
 {
-	uint64_t epochs = plan->info.epochs ? plan->info.epochs : FAR_EPOCHS;
-	uint64_t end = plan->info.start_epoch + epochs;
+	uint64_t epochs = plan->job->info.epochs ? plan->job->info.epochs : FAR_EPOCHS;
+	uint64_t end = plan->job->info.start_epoch + epochs;
 
-	if (plan->state != PLAN_LOST || plan->far_next >= end)
+	if (plan->job->state != PLAN_LOST || plan->job->far_next >= end)
 		return 0;
-	return MIN(plan->far_round, end - plan->far_next);
+	return MIN(plan->job->far_round, end - plan->job->far_next);
 }
 
 static void search_end(struct plan *plan)
 {
 	uint64_t far = far_count(plan);
 
-	plan->is_searching = false;
-	plan->search_at = plan->reads + plan->search_pause;
-	plan->search_pause = MIN(plan->search_pause * 2, SEARCH_PAUSE_MAX);
-	if (plan->state != PLAN_LOST)
+	plan->job->is_searching = false;
+	plan->job->search_at = plan->job->reads + plan->job->search_pause;
+	plan->job->search_pause = MIN(plan->job->search_pause * 2, SEARCH_PAUSE_MAX);
+	if (plan->job->state != PLAN_LOST)
 		return;
-	plan->why = WHY_NOT_FOLLOWED;
-	plan->far_next = far ? plan->far_next + far : FAR_FIRST;
-	plan->far_round = MIN(plan->far_round * 2, FAR_ROUND_MAX);
+	plan->job->why = WHY_NOT_FOLLOWED;
+	plan->job->far_next = far ? plan->job->far_next + far : FAR_FIRST;
+	plan->job->far_round = MIN(plan->job->far_round * 2, FAR_ROUND_MAX);
 }
 
 uint64_t resync_next_candidate(struct plan *plan)
 {
-	while (plan->candidate < NEAR_CANDIDATES + far_count(plan)) {
-		uint64_t epoch = candidate_epoch(plan, plan->candidate);
+	while (plan->job->candidate < NEAR_CANDIDATES + far_count(plan)) {
+		uint64_t epoch = candidate_epoch(plan, plan->job->candidate);
 
 		if (epoch != UINT64_MAX) {
-			if (plan->candidate >= NEAR_CANDIDATES)
-				plan->why = WHY_TRYING_LATER;
+			if (plan->job->candidate >= NEAR_CANDIDATES)
+				plan->job->why = WHY_TRYING_LATER;
 			return epoch;
 		}
-		plan->candidate++;
+		plan->job->candidate++;
 	}
 	search_end(plan);
 	return UINT64_MAX;
@@ -329,7 +331,7 @@ uint64_t resync_next_candidate(struct plan *plan)
 
 static enum plan_why candidate_why(const struct plan *plan, uint64_t epoch)
 {
-	if (epoch == plan->info.start_epoch)
+	if (epoch == plan->job->info.start_epoch)
 		return WHY_RUN_AGAIN;
 	if (epoch == 0)
 		return WHY_READS_0;
@@ -345,7 +347,7 @@ bool resync_candidate(struct plan *plan, struct order_epoch *take_ep)
 	struct window w;
 	bool is_fit = false;
 
-	plan->candidate++;
+	plan->job->candidate++;
 	for (uint32_t breadth = 0; breadth < breadths(plan) && !is_fit; breadth++)
 		is_fit = resync_fit(plan, take_ep, breadth, &w);
 	if (!is_fit) {
@@ -354,17 +356,17 @@ bool resync_candidate(struct plan *plan, struct order_epoch *take_ep)
 	}
 	epochs_uninstall(plan, 0);
 	epochs_uninstall(plan, 1);
-	plan->is_repeat = false;
-	if (epochs_install(plan, plan->cur, take_ep, epoch) < 0) {
+	plan->job->is_repeat = false;
+	if (epochs_install(plan, plan->job->cur, take_ep, epoch) < 0) {
 		epochs_rebuild(plan);
 		plan_enter(plan, PLAN_LOST, WHY_NO_MEMORY);
 		return false;
 	}
 	cur_slot(plan)->pass = pass;
 	cur_slot(plan)->index =
-		epoch >= plan->info.start_epoch ? epoch - plan->info.start_epoch : 0;
-	if (cur_slot(plan)->index >= plan->info.epochs)
-		plan->has_epochs_end = false; /* more epochs than the order said */
+		epoch >= plan->job->info.start_epoch ? epoch - plan->job->info.start_epoch : 0;
+	if (cur_slot(plan)->index >= plan->job->info.epochs)
+		plan->job->has_epochs_end = false; /* more epochs than the order said */
 	resync_place(plan, &w, why);
 	return true;
 }
@@ -373,16 +375,19 @@ bool plan_epoch_fits(const struct order_info *info, const struct order_epoch *ep
 		     const uint32_t *reads, uint32_t n_reads)
 {
 	struct plan *plan = calloc(1, sizeof(*plan));
+	struct plan_job *job = calloc(1, sizeof(*job));
 	struct window w;
 	bool is_fit = false;
 
-	if (!plan || epoch->length <= 4 * MOST_READS) {
+	if (!plan || !job || epoch->length <= 4 * MOST_READS) {
 		free(plan);
+		free(job);
 		return false;
 	}
-	plan->info = *info;
+	plan->job = job;
+	plan->job->info = *info;
 	plan->n = epoch->n;
-	plan_init_span(plan);
+	jobs_init_span(plan);
 	for (uint32_t i = 0; i < n_reads; i++) {
 		uint32_t s = reads[i];
 		bool is_outside = info->outside && info->outside[s / 64] >> s % 64 & 1;
@@ -393,5 +398,6 @@ bool plan_epoch_fits(const struct order_info *info, const struct order_epoch *ep
 	for (uint32_t breadth = 0; breadth <= MIXED && !is_fit; breadth++)
 		is_fit = resync_fit(plan, epoch, breadth, &w);
 	free(plan);
+	free(job);
 	return is_fit;
 }

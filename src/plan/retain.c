@@ -121,7 +121,7 @@ void item_rekey(struct plan *plan, uint32_t sample)
 		if (pos >= slot->absorbed)
 			continue;
 		key = (uint32_t)pos;
-		slot_flag = slot == &plan->slots[1] ? SLOT1 : 0;
+		slot_flag = slot == &plan->job->slots[1] ? SLOT1 : 0;
 	}
 	item_out(plan, sample);
 	it->flags = (it->flags & ~(uint32_t)(SLOT1 | NO_FETCH | NO_STAGE | TRY_MASK)) | slot_flag;
@@ -269,7 +269,7 @@ void retain_lost(struct plan *plan)
 		stage_forget(plan, i);
 		item_in(plan, i);
 	}
-	plan->is_stage_dirty = true;
+	plan->job->is_stage_dirty = true;
 	plan->lost_next = 0;
 }
 
@@ -277,7 +277,7 @@ void retain_lost(struct plan *plan)
  * what was read stays. */
 static void retain_shed(struct plan *plan)
 {
-	while (plan->state == PLAN_LOST && plan->lost_next < plan->n && actions_room(plan) &&
+	while (plan->job->state == PLAN_LOST && plan->lost_next < plan->n && actions_room(plan) &&
 	       plan->fresh_pages > plan->arena_pages / 2) {
 		uint32_t sample = plan->lost_next++;
 		const struct item *it = &plan->item[sample];
@@ -393,7 +393,7 @@ void retain_resized(struct plan *plan, uint32_t sample, uint64_t bytes)
 		plan->staged_pages += it->pages - was;
 	if (it->flags & (PINNED | PINNING))
 		plan->pinned_pages += it->pages - was;
-	plan->is_stage_dirty = true;
+	plan->job->is_stage_dirty = true;
 	item_in(plan, sample);
 }
 

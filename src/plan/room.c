@@ -11,8 +11,8 @@
 
 #include <errno.h>
 
-#define CUT_PARTS 256     /* of the arena, at each refusal */
-#define RECOVER_S 600.0   /* for all of the arena */
+#define CUT_PARTS 256   /* of the arena, at each refusal */
+#define RECOVER_S 600.0 /* for all of the arena */
 #define PAUSE_NS NS_PER_MS
 #define PAUSE_DOUBLINGS 7u /* refused again and again: at most 128 ms */
 

@@ -9,70 +9,71 @@ static enum plan_why state_why(const struct plan *plan, enum plan_state state)
 {
 	switch (state) {
 	case PLAN_FOLLOWING:
-		if (plan->is_shared)
+		if (plan->job->is_shared)
 			return WHY_OTHER_READER;
-		return plan->note ? plan->note : WHY_FOLLOWS;
+		return plan->job->note ? plan->job->note : WHY_FOLLOWS;
 	case PLAN_SLOWED:
 		return WHY_STRAYS;
 	case PLAN_LOST:
 		return WHY_NOT_FOLLOWED;
 	default:
-		return plan->why;
+		return plan->job->why;
 	}
 }
 
 void plan_enter(struct plan *plan, enum plan_state state, enum plan_why why)
 {
-	if (state == PLAN_LOST && plan->state != PLAN_LOST) {
-		plan->lost++;
-		plan->lost_opened = plan->opened;
+	if (state == PLAN_LOST && plan->job->state != PLAN_LOST) {
+		plan->job->lost++;
+		plan->job->lost_opened = plan->opened;
 	}
-	plan->state = state;
+	plan->job->state = state;
 	if (state == PLAN_FOLLOWING)
-		plan->is_confirmed = true;
-	plan->is_unprovable = false;
+		plan->job->is_confirmed = true;
+	plan->job->is_unprovable = false;
 	if (state == PLAN_LOST) {
-		plan->note = WHY_OF_STATE;
-		plan->is_proven = plan->is_shared = false;
+		plan->job->note = WHY_OF_STATE;
+		plan->job->is_proven = plan->job->is_shared = false;
 		retain_lost(plan);
 	}
-	plan->why = why ? why : state_why(plan, state);
+	plan->job->why = why ? why : state_why(plan, state);
 }
 
 void score_read(struct plan *plan, uint32_t sample)
 {
-	plan->history[plan->history_head] = sample;
-	plan->history_head = (plan->history_head + 1) % SCORE_READS;
-	plan->history_count = MIN(plan->history_count + 1, SCORE_READS);
-	plan->reads++;
+	plan->job->history[plan->job->history_head] = sample;
+	plan->job->history_head = (plan->job->history_head + 1) % SCORE_READS;
+	plan->job->history_count = MIN(plan->job->history_count + 1, SCORE_READS);
+	plan->job->reads++;
 }
 
 void score_push(struct plan *plan, bool is_in)
 {
-	uint64_t *word = &plan->verdict[plan->verdict_head / 64],
-		 bit = 1ull << plan->verdict_head % 64;
+	uint64_t *word = &plan->job->verdict[plan->job->verdict_head / 64],
+		 bit = 1ull << plan->job->verdict_head % 64;
 
-	if (plan->verdict_count == SCORE_READS)
-		plan->verdict_in -= (*word & bit) != 0;
+	if (plan->job->verdict_count == SCORE_READS)
+		plan->job->verdict_in -= (*word & bit) != 0;
 	else
-		plan->verdict_count++;
+		plan->job->verdict_count++;
 	*word = is_in ? *word | bit : *word & ~bit;
-	plan->verdict_in += is_in;
-	plan->verdict_head = (plan->verdict_head + 1) % SCORE_READS;
-	plan->recent_out = plan->recent_out << 1 | !is_in;
+	plan->job->verdict_in += is_in;
+	plan->job->verdict_head = (plan->job->verdict_head + 1) % SCORE_READS;
+	plan->job->recent_out = plan->job->recent_out << 1 | !is_in;
 }
 
 void score_reset(struct plan *plan)
 {
-	plan->verdict_count = plan->verdict_head = plan->verdict_in = 0;
-	plan->recent_out = 0;
-	plan->kept_positions = plan->left_positions = 0;
+	plan->job->verdict_count = plan->job->verdict_head = plan->job->verdict_in = 0;
+	plan->job->recent_out = 0;
+	plan->job->kept_positions = plan->job->left_positions = 0;
 	proof_reset(plan);
 }
 
 uint32_t score_percent(const struct plan *plan)
 {
-	return plan->verdict_count ? plan->verdict_in * 100 / plan->verdict_count : 0;
+	return plan->job->verdict_count ? plan->job->verdict_in * 100 / plan->job->verdict_count
+					: 0;
 }
 
 /* Reads that are enough to judge by. */
@@ -85,29 +86,29 @@ uint32_t score_need(const struct plan *plan)
 
 static void score_age(struct plan *plan)
 {
-	if (plan->kept_positions + plan->left_positions < SCORE_READS)
+	if (plan->job->kept_positions + plan->job->left_positions < SCORE_READS)
 		return;
-	plan->kept_positions /= 2;
-	plan->left_positions /= 2;
+	plan->job->kept_positions /= 2;
+	plan->job->left_positions /= 2;
 }
 
 void score_kept(struct plan *plan)
 {
-	plan->kept_positions++;
+	plan->job->kept_positions++;
 	score_age(plan);
 }
 
 void score_left(struct plan *plan)
 {
-	plan->left_positions++;
+	plan->job->left_positions++;
 	score_age(plan);
 }
 
 /* More than a reader who takes any samples would hit the window with. */
 static bool score_is_no_chance(const struct plan *plan, uint32_t in, uint32_t reads)
 {
-	uint64_t samples = MAX(plan->n - plan->n_outside, 1);
-	double mean = (double)reads * (double)MIN(plan->span, samples) / (double)samples;
+	uint64_t samples = MAX(plan->n - plan->job->n_outside, 1);
+	double mean = (double)reads * (double)MIN(plan->job->span, samples) / (double)samples;
 	double over = (double)in - mean;
 
 	return over > 3 && over * over > 16 * mean;
@@ -118,52 +119,54 @@ static bool score_is_no_chance(const struct plan *plan, uint32_t in, uint32_t re
  * farther than chance takes it. */
 static bool score_is_shared(const struct plan *plan)
 {
-	uint32_t last = MIN(plan->verdict_count, 64);
-	uint64_t out = last ? plan->recent_out << (64 - last) : 0;
+	uint32_t last = MIN(plan->job->verdict_count, 64);
+	uint64_t out = last ? plan->job->recent_out << (64 - last) : 0;
 
-	return proof_is_likely(plan) && 8 * plan->left_positions <= plan->kept_positions &&
+	return proof_is_likely(plan) &&
+	       8 * plan->job->left_positions <= plan->job->kept_positions &&
 	       score_is_no_chance(plan, last - (uint32_t)__builtin_popcountll(out), last) &&
-	       score_is_no_chance(plan, plan->verdict_in, plan->verdict_count);
+	       score_is_no_chance(plan, plan->job->verdict_in, plan->job->verdict_count);
 }
 
 /* What the reads agree with is no more than any order would give. */
 static void score_unproven(struct plan *plan, uint32_t percent)
 {
-	if (plan->verdict_count < 2 * SYNC_READS)
+	if (plan->job->verdict_count < 2 * SYNC_READS)
 		return;
 	if (percent < 95) {
 		plan_enter(plan, PLAN_LOST, WHY_OF_STATE);
-	} else if (!plan->is_unprovable && plan->verdict_count >= SCORE_READS / 2) {
+	} else if (!plan->job->is_unprovable && plan->job->verdict_count >= SCORE_READS / 2) {
 		plan_enter(plan, PLAN_CHECKING, WHY_UNPROVABLE);
-		plan->is_unprovable = true;
+		plan->job->is_unprovable = true;
 	}
 }
 
 void score_judge(struct plan *plan)
 {
 	uint32_t percent = score_percent(plan);
-	enum plan_state state = plan->state;
-	bool was_shared = plan->is_shared;
+	enum plan_state state = plan->job->state;
+	bool was_shared = plan->job->is_shared;
 
-	if (plan->verdict_count < score_need(plan) || state == PLAN_LOST || state == PLAN_NO_ORDER)
+	if (plan->job->verdict_count < score_need(plan) || state == PLAN_LOST ||
+	    state == PLAN_NO_ORDER)
 		return;
-	plan->is_shared = percent < 95 && score_is_shared(plan);
-	if (percent < 50 && !plan->is_shared) {
+	plan->job->is_shared = percent < 95 && score_is_shared(plan);
+	if (percent < 50 && !plan->job->is_shared) {
 		plan_enter(plan, PLAN_LOST, WHY_OF_STATE);
 		return;
 	}
 	if (state == PLAN_FINISHED)
 		return;
 	proof_judge(plan);
-	if (!plan->is_proven) {
-		if (!plan->is_shared)
+	if (!plan->job->is_proven) {
+		if (!plan->job->is_shared)
 			score_unproven(plan, percent);
 		return;
 	}
-	if (percent >= 95 || plan->is_shared)
+	if (percent >= 95 || plan->job->is_shared)
 		state = PLAN_FOLLOWING;
-	else if (state != PLAN_CHECKING || plan->verdict_count >= 2 * SYNC_READS)
+	else if (state != PLAN_CHECKING || plan->job->verdict_count >= 2 * SYNC_READS)
 		state = PLAN_SLOWED;
-	if (state != plan->state || was_shared != plan->is_shared)
+	if (state != plan->job->state || was_shared != plan->job->is_shared)
 		plan_enter(plan, state, WHY_OF_STATE);
 }

@@ -28,15 +28,15 @@ static void stage_extend(struct plan *plan)
 {
 	uint64_t low = plan_low(plan), limit = (uint64_t)plan->stage_limit;
 
-	if (plan->is_stage_dirty || plan->stage_end < low) {
-		plan->stage_end = low;
-		plan->stage_sum = 0;
-		plan->is_stage_dirty = false;
+	if (plan->job->is_stage_dirty || plan->job->stage_end < low) {
+		plan->job->stage_end = low;
+		plan->job->stage_sum = 0;
+		plan->job->is_stage_dirty = false;
 	}
 	for (;;) {
 		const struct slot *cur = cur_slot(plan), *next = next_slot(plan);
-		const struct slot *slot = plan->stage_end < cur->length ? cur : next;
-		uint64_t pos = plan->stage_end - (slot == cur ? 0 : cur->length), weight = 0;
+		const struct slot *slot = plan->job->stage_end < cur->length ? cur : next;
+		uint64_t pos = plan->job->stage_end - (slot == cur ? 0 : cur->length), weight = 0;
 
 		if (!slot->ep || slot->is_rerun || pos >= slot->length)
 			return;
@@ -44,19 +44,19 @@ static void stage_extend(struct plan *plan)
 			__builtin_prefetch(&plan->item[slot->ep->sample[pos + AHEAD]]);
 		if (!bitmap_get(&slot->consumed, pos))
 			weight = stage_weight(plan, slot->ep->sample[pos]);
-		if (plan->stage_sum + weight > limit)
+		if (plan->job->stage_sum + weight > limit)
 			return;
-		plan->stage_sum += weight;
-		plan->stage_end++;
+		plan->job->stage_sum += weight;
+		plan->job->stage_end++;
 	}
 }
 
 void stage_consumed(struct plan *plan, uint64_t due, uint32_t sample)
 {
-	if (plan->is_stage_dirty || due >= plan->stage_end)
+	if (plan->job->is_stage_dirty || due >= plan->job->stage_end)
 		return;
-	assert(plan->stage_sum >= stage_weight(plan, sample));
-	plan->stage_sum -= stage_weight(plan, sample);
+	assert(plan->job->stage_sum >= stage_weight(plan, sample));
+	plan->job->stage_sum -= stage_weight(plan, sample);
 }
 
 void stage_forget(struct plan *plan, uint32_t sample)
@@ -79,12 +79,12 @@ static uint32_t stage_next(const struct plan *plan)
 	if (cur->ep) {
 		pos = tree_next(&cur->set[SET_STAGE], cur->low);
 		if (pos != NO_POS)
-			return pos < plan->stage_end ? cur->ep->sample[pos] : SAMPLE_NONE;
+			return pos < plan->job->stage_end ? cur->ep->sample[pos] : SAMPLE_NONE;
 	}
 	if (!next->ep)
 		return SAMPLE_NONE;
 	pos = tree_next(&next->set[SET_STAGE], next->low);
-	if (pos == NO_POS || virtual_pos(plan, next, pos) >= plan->stage_end)
+	if (pos == NO_POS || virtual_pos(plan, next, pos) >= plan->job->stage_end)
 		return SAMPLE_NONE;
 	return next->ep->sample[pos];
 }
@@ -133,7 +133,7 @@ uint64_t stage_step(struct plan *plan, uint64_t now_ns)
 		it = &plan->item[sample];
 		/* What is due at once is not kept out by what was staged ahead before the limit
 		 * shrank. */
-		is_due = item_due(plan, it) < plan_low(plan) + plan->span;
+		is_due = item_due(plan, it) < plan_low(plan) + plan->job->span;
 		if (plan->staged_pages + it->pages >
 		    (is_due ? plan->stage_pages : (uint64_t)plan->stage_limit))
 			break;
@@ -171,7 +171,8 @@ void stage_answered(struct plan *plan, uint64_t now_ns, uint32_t sample, int sta
 	due = item_due(plan, it);
 	/* Opened, changed or passed over in the meantime: then it is not waiting in the kernel for
 	 * a reader. */
-	if (status == 0 && item_state(it) == ARENA && !(it->flags & HELD) && due < plan->stage_end)
+	if (status == 0 && item_state(it) == ARENA && !(it->flags & HELD) &&
+	    due < plan->job->stage_end)
 		it->flags |= STAGED;
 	else
 		plan->staged_pages -= it->pages;
@@ -199,5 +200,5 @@ void stage_unstaged(struct plan *plan, uint64_t now_ns, uint32_t sample)
 	stage_recover(plan, now_ns);
 	plan->stage_shrunk_ns = MAX(now_ns, 1);
 	plan->stage_limit = MAX(plan->stage_limit * 3 / 4, least);
-	plan->is_stage_dirty = true;
+	plan->job->is_stage_dirty = true;
 }

@@ -69,9 +69,9 @@ void plan_get_status(const struct plan *plan, struct plan_status *ret)
 	    !next_slot(plan)->is_rerun)
 		slot = next_slot(plan);
 	*ret = (struct plan_status){
-		.state = plan->state,
-		.why = why_words[plan->why],
-		.epoch = slot->ep ? slot->epoch : plan->info.start_epoch,
+		.state = plan->job->state,
+		.why = why_words[plan->job->why],
+		.epoch = slot->ep ? slot->epoch : plan->job->info.start_epoch,
 		.position = slot->low,
 		.length = slot->length,
 		.lead = status_lead(plan),
@@ -82,7 +82,7 @@ void plan_get_status(const struct plan *plan, struct plan_status *ret)
 		.stage_bytes = plan->staged_pages * PAGE_BYTES,
 		.stage_limit_bytes = (uint64_t)plan->stage_limit * PAGE_BYTES,
 		.pinned_bytes = plan->pinned_pages * PAGE_BYTES,
-		.span = plan->span,
+		.span = plan->job->span,
 		.epochs_known = uses_known(plan),
 		.opened = plan->opened,
 		.issued = plan->issued,
@@ -90,21 +90,23 @@ void plan_get_status(const struct plan *plan, struct plan_status *ret)
 		.late = plan->late,
 		.wasted = plan->wasted,
 		.failed = plan->failed,
-		.mismatches = plan->mismatches,
-		.resyncs = plan->resyncs,
-		.outside = plan->outside,
-		.outside_run = plan->outside_run,
-		.other_percent = plan->is_shared ? 100 - score_percent(plan) : 0,
-		.last_epoch = plan->has_epochs_end ? plan->info.start_epoch + plan->info.epochs - 1
-						   : UINT64_MAX,
-		.lost = plan->lost,
-		.lost_reads = plan->state == PLAN_LOST ? plan->opened - plan->lost_opened : 0,
+		.mismatches = plan->job->mismatches,
+		.resyncs = plan->job->resyncs,
+		.outside = plan->job->outside,
+		.outside_run = plan->job->outside_run,
+		.other_percent = plan->job->is_shared ? 100 - score_percent(plan) : 0,
+		.last_epoch = plan->job->has_epochs_end
+				      ? plan->job->info.start_epoch + plan->job->info.epochs - 1
+				      : UINT64_MAX,
+		.lost = plan->job->lost,
+		.lost_reads =
+			plan->job->state == PLAN_LOST ? plan->opened - plan->job->lost_opened : 0,
 	};
 }
 
 bool plan_is_confirmed(const struct plan *plan)
 {
-	return plan->is_confirmed;
+	return plan->job->is_confirmed;
 }
 
 /* Whether the readers stand where an epoch ends or begins. */

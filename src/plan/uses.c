@@ -36,7 +36,7 @@ static uint64_t uses_start(const struct plan *plan)
 
 static bool uses_are_known(const struct plan *plan)
 {
-	return plan->uses.mask && !plan->is_repeat;
+	return plan->uses.mask && !plan->job->is_repeat;
 }
 
 /* The epoch of the next use beyond the keys, or NO_POS. */
@@ -146,11 +146,11 @@ static void uses_judge(struct plan *plan)
 	int r = 0;
 
 	u->is_judged = true;
-	if (plan->info.is_same_every_epoch || plan->info.epochs == 1)
+	if (plan->job->info.is_same_every_epoch || plan->job->info.epochs == 1)
 		return;
 	for (uint32_t i = 0; i < plan->n; i++)
 		out += ep->first[i] == SAMPLE_NONE;
-	if (out - MIN(out, plan->n_outside) <= plan->n / 16)
+	if (out - MIN(out, plan->job->n_outside) <= plan->n / 16)
 		return;
 	/* Zero pages until they are written: buckets that stay empty take no memory. */
 	u->mask = mem_alloc_zero(plan->n, sizeof(*u->mask));
@@ -189,7 +189,8 @@ uint64_t uses_wanted(struct plan *plan)
 	uses_follow(plan);
 	if (u->taking || u->is_cut || u->hi >= uses_start(plan) + USES_EPOCHS)
 		return NO_POS;
-	if (plan->has_epochs_end && u->hi >= plan->info.start_epoch + plan->info.epochs)
+	if (plan->job->has_epochs_end &&
+	    u->hi >= plan->job->info.start_epoch + plan->job->info.epochs)
 		return NO_POS;
 	return u->hi;
 }
@@ -302,8 +303,10 @@ bool uses_are_complete(struct plan *plan)
 	if (plan->uses.is_judged)
 		return !plan->uses.taking && uses_wanted(plan) == NO_POS;
 	/* One epoch or the same again and again: there is nothing to be known. */
-	return !plan->info.n || plan->info.epochs == 1 || plan->info.is_same_every_epoch ||
-	       (cur->ep && cur->ep->length + plan->n_outside >= plan->n && !cur->ep->next_same) ||
+	return !plan->job->info.n || plan->job->info.epochs == 1 ||
+	       plan->job->info.is_same_every_epoch ||
+	       (cur->ep && cur->ep->length + plan->job->n_outside >= plan->n &&
+		!cur->ep->next_same) ||
 	       (next->ep && next->is_rerun);
 }
 

@@ -61,7 +61,7 @@ static bool window_was_just_read(const struct plan *plan, const struct slot *slo
 		return false;
 	for (uint32_t i = 0; i < CHAIN_MAX && pos != NO_POS && bitmap_get(&slot->consumed, pos);
 	     i++) {
-		if (pos + 2 * plan->span >= slot->low && pos <= slot->low + plan->span)
+		if (pos + 2 * plan->job->span >= slot->low && pos <= slot->low + plan->job->span)
 			return true;
 		pos = chain_next(slot->ep, pos);
 	}
@@ -71,10 +71,11 @@ static bool window_was_just_read(const struct plan *plan, const struct slot *slo
 /* Among the last few reads. */
 bool window_is_recent(const struct plan *plan, uint32_t sample)
 {
-	uint32_t n = MIN(MIN(64, plan->n / 4), plan->history_count);
+	uint32_t n = MIN(MIN(64, plan->n / 4), plan->job->history_count);
 
 	for (uint32_t i = 1; i <= n; i++)
-		if (plan->history[(plan->history_head + SCORE_READS - i) % SCORE_READS] == sample)
+		if (plan->job->history[(plan->job->history_head + SCORE_READS - i) % SCORE_READS] ==
+		    sample)
 			return true;
 	return false;
 }
@@ -83,15 +84,15 @@ bool window_is_recent(const struct plan *plan, uint32_t sample)
  * open of the old one: only of a job that has been seen to open its files more than once. */
 static bool window_is_echo(const struct plan *plan, uint32_t sample, bool has_begun)
 {
-	return plan->echo >= ECHO_MAX / 4 && (!has_begun || window_is_recent(plan, sample));
+	return plan->job->echo >= ECHO_MAX / 4 && (!has_begun || window_is_recent(plan, sample));
 }
 
 static void window_learn_echo(struct plan *plan, enum fit fit)
 {
 	if (fit == FIT_REPEAT)
-		plan->echo += (ECHO_MAX - plan->echo) / 8;
+		plan->job->echo += (ECHO_MAX - plan->job->echo) / 8;
 	else
-		plan->echo -= plan->echo / 32;
+		plan->job->echo -= plan->job->echo / 32;
 }
 
 static bool window_is_dense(const struct slot *slot, uint64_t from, uint64_t to)
@@ -136,9 +137,9 @@ void window_pass_over(struct plan *plan, struct slot *slot, uint64_t pos)
 /* A read a little beyond the window: moves the window when everything but a few holes was read. */
 static bool window_slide(struct plan *plan, struct slot *slot, uint64_t pos)
 {
-	if (pos > slot->low + 2 * plan->span || !window_is_dense(slot, slot->low, pos))
+	if (pos > slot->low + 2 * plan->job->span || !window_is_dense(slot, slot->low, pos))
 		return false;
-	while (slot->low + plan->span < pos) {
+	while (slot->low + plan->job->span < pos) {
 		window_pass_over(plan, slot, slot->low);
 		score_left(plan);
 	}
@@ -148,7 +149,7 @@ static bool window_slide(struct plan *plan, struct slot *slot, uint64_t pos)
 static enum fit window_find(struct plan *plan, uint32_t sample, struct use *ret)
 {
 	struct slot *cur = cur_slot(plan), *next = next_slot(plan);
-	uint64_t end = plan_low(plan) + plan->span, next_end = end,
+	uint64_t end = plan_low(plan) + plan->job->span, next_end = end,
 		 pos = slot_first_use(cur, plan, sample);
 	bool is_read;
 
@@ -163,7 +164,7 @@ static enum fit window_find(struct plan *plan, uint32_t sample, struct use *ret)
 		/* The last batches may be left out: then all readers are at the start of the next
 		 * pass. */
 		if (end > cur->length)
-			next_end = cur->length + next->low + plan->span;
+			next_end = cur->length + next->low + plan->job->span;
 		if (next_pos != NO_POS &&
 		    (virtual_pos(plan, next, next_pos) < next_end ||
 		     (cur->low == cur->length && window_slide(plan, next, next_pos)))) {
@@ -177,7 +178,7 @@ static enum fit window_find(struct plan *plan, uint32_t sample, struct use *ret)
 	}
 	if (is_read || plan->item[sample].flags & TAIL)
 		return FIT_REPEAT;
-	if (!next->ep && !plan->has_failed_epoch && end > cur->length)
+	if (!next->ep && !plan->job->has_failed_epoch && end > cur->length)
 		return FIT_UNKNOWN;
 	return FIT_OUT;
 }
@@ -205,23 +206,24 @@ static void window_learn_span(struct plan *plan, uint64_t distance)
 {
 	uint32_t left;
 
-	if (plan->is_span_given || distance > plan->span_cap)
+	if (plan->job->is_span_given || distance > plan->job->span_cap)
 		return;
-	plan->distance[distance_bucket(distance)]++;
-	if (++plan->n_distance < SCORE_READS)
+	plan->job->distance[distance_bucket(distance)]++;
+	if (++plan->job->n_distance < SCORE_READS)
 		return;
-	left = plan->n_distance / 100;
+	left = plan->job->n_distance / 100;
 	for (uint32_t i = 64; i-- > 0;) {
-		if (plan->distance[i] > left) {
-			plan->span = MAX(4 * distance_upper(i) + 16, plan->span - plan->span / 8);
-			plan->span = MIN(plan->span, plan->span_cap);
+		if (plan->job->distance[i] > left) {
+			plan->job->span = MAX(4 * distance_upper(i) + 16,
+					      plan->job->span - plan->job->span / 8);
+			plan->job->span = MIN(plan->job->span, plan->job->span_cap);
 			break;
 		}
-		left -= plan->distance[i];
+		left -= plan->job->distance[i];
 	}
-	plan->n_distance = 0;
+	plan->job->n_distance = 0;
 	for (uint32_t i = 0; i < 64; i++)
-		plan->n_distance += plan->distance[i] /= 2;
+		plan->job->n_distance += plan->job->distance[i] /= 2;
 }
 
 /* Whether the pass is over: all of it was read, or the readers are all in the next one. */
@@ -234,7 +236,7 @@ static void window_maybe_roll(struct plan *plan)
 		return;
 	half = (next->length + 1) / 2;
 	if (cur->low == cur->length ? next->consumed.count >= MIN(SYNC_READS, half)
-				    : plan->next_streak >= MIN(2 * SYNC_READS, half))
+				    : plan->job->next_streak >= MIN(2 * SYNC_READS, half))
 		epochs_roll(plan);
 }
 
@@ -242,26 +244,27 @@ static void window_maybe_finish(struct plan *plan)
 {
 	const struct slot *cur = cur_slot(plan), *next = next_slot(plan);
 
-	if (plan->state < PLAN_CHECKING || plan->state > PLAN_SLOWED || cur->low < cur->length ||
-	    !epochs_is_last(plan, cur) || (next->ep && next->consumed.count))
+	if (plan->job->state < PLAN_CHECKING || plan->job->state > PLAN_SLOWED ||
+	    cur->low < cur->length || !epochs_is_last(plan, cur) ||
+	    (next->ep && next->consumed.count))
 		return;
-	plan->is_confirmed = plan->is_confirmed || plan->state == PLAN_FOLLOWING;
+	plan->job->is_confirmed = plan->job->is_confirmed || plan->job->state == PLAN_FOLLOWING;
 	plan_enter(plan, PLAN_FINISHED, WHY_FINISHED);
 	score_reset(plan);
 }
 
 static void window_pend(struct plan *plan, uint32_t sample)
 {
-	if (plan->n_pending < SCORE_READS)
-		plan->pending[plan->n_pending++] = sample;
+	if (plan->job->n_pending < SCORE_READS)
+		plan->job->pending[plan->job->n_pending++] = sample;
 }
 
 /* A read beyond the window by the job itself; another reader's takes nothing from what the job has
  * still to read. */
 static bool window_may_be_own(const struct plan *plan, const struct use *use)
 {
-	return !plan->is_shared ||
-	       virtual_pos(plan, use->slot, use->pos) < plan_low(plan) + 4 * plan->span;
+	return !plan->job->is_shared ||
+	       virtual_pos(plan, use->slot, use->pos) < plan_low(plan) + 4 * plan->job->span;
 }
 
 static void window_take(struct plan *plan, uint32_t sample, enum fit fit, const struct use *use)
@@ -269,17 +272,18 @@ static void window_take(struct plan *plan, uint32_t sample, enum fit fit, const 
 	const struct order_epoch *next = next_slot(plan)->ep;
 	uint32_t soon = sample; /* what this reader opens next, most likely */
 
-	if (fit == FIT_IN || !plan->blind_reads)
+	if (fit == FIT_IN || !plan->job->blind_reads)
 		proof_read(plan, use->slot, use->pos);
 	if (fit == FIT_IN) {
 		window_learn_span(plan, virtual_pos(plan, use->slot, use->pos) - plan_low(plan));
-		plan->next_streak = use->slot == cur_slot(plan) ? 0 : plan->next_streak + 1;
+		plan->job->next_streak =
+			use->slot == cur_slot(plan) ? 0 : plan->job->next_streak + 1;
 		score_kept(plan);
 		window_set_consumed(plan, use->slot, use->pos);
-		if (use->pos + plan->info.n_ranks < use->slot->length)
-			soon = use->slot->ep->sample[use->pos + plan->info.n_ranks];
+		if (use->pos + plan->job->info.n_ranks < use->slot->length)
+			soon = use->slot->ep->sample[use->pos + plan->job->info.n_ranks];
 	} else {
-		plan->mismatches++;
+		plan->job->mismatches++;
 		if (use->pos != NO_POS && window_may_be_own(plan, use)) {
 			/* Read all the same; and a span that is too small shows here. */
 			window_learn_span(plan,
@@ -293,12 +297,12 @@ static void window_take(struct plan *plan, uint32_t sample, enum fit fit, const 
 	if (next)
 		__builtin_prefetch(&next->first[soon]);
 	score_read(plan, sample);
-	if (plan->state == PLAN_WAITING)
+	if (plan->job->state == PLAN_WAITING)
 		plan_enter(plan, PLAN_CHECKING, WHY_COMPARING);
-	if (fit == FIT_IN || !plan->blind_reads)
+	if (fit == FIT_IN || !plan->job->blind_reads)
 		score_push(plan, fit == FIT_IN);
-	if (plan->blind_reads)
-		plan->blind_reads--;
+	if (plan->job->blind_reads)
+		plan->job->blind_reads--;
 	if (fit == FIT_OUT)
 		resync_try(plan);
 	score_judge(plan);
@@ -315,9 +319,9 @@ static bool window_is_outside(const struct plan *plan, uint32_t sample)
 		return true;
 	if (plan->item[sample].key != NO_KEY)
 		return false; /* without the cache miss of a look into the epoch */
-	return cur->ep && next->ep && plan->state != PLAN_LOST &&
-	       plan->info.n_ranks == plan->info.world && cur->ep->first[sample] == SAMPLE_NONE &&
-	       next->ep->first[sample] == SAMPLE_NONE;
+	return cur->ep && next->ep && plan->job->state != PLAN_LOST &&
+	       plan->job->info.n_ranks == plan->job->info.world &&
+	       cur->ep->first[sample] == SAMPLE_NONE && next->ep->first[sample] == SAMPLE_NONE;
 }
 
 /* Reads outside of the order, one after the other, that are no validation set: more than a sanity
@@ -327,9 +331,9 @@ static uint64_t window_outside_limit(const struct plan *plan)
 {
 	uint64_t length = cur_slot(plan)->length, n_other = plan->n - MIN(length, plan->n);
 
-	if (!plan->is_confirmed && !plan->is_unprovable)
+	if (!plan->job->is_confirmed && !plan->job->is_unprovable)
 		return OUTSIDE_FIRST;
-	return OUTSIDE_FIRST + 4 * MAX(n_other, plan->n_outside);
+	return OUTSIDE_FIRST + 4 * MAX(n_other, plan->job->n_outside);
 }
 
 /* A validation set, most often: it says nothing about the order. But all reads of a job are outside
@@ -337,11 +341,11 @@ static uint64_t window_outside_limit(const struct plan *plan)
  * look for another one. */
 static void window_outside(struct plan *plan)
 {
-	plan->outside++;
-	plan->outside_run++;
-	plan->inside_run = 0;
+	plan->job->outside++;
+	plan->job->outside_run++;
+	plan->job->inside_run = 0;
 	if (cur_slot(plan)->ep && is_prefetching(plan) &&
-	    plan->outside_run > window_outside_limit(plan))
+	    plan->job->outside_run > window_outside_limit(plan))
 		plan_enter(plan, PLAN_LOST, WHY_OUTSIDE);
 }
 
@@ -354,7 +358,7 @@ void window_read(struct plan *plan, uint64_t now_ns, uint32_t sample)
 		window_outside(plan);
 		return;
 	}
-	if (plan->state == PLAN_LOST) {
+	if (plan->job->state == PLAN_LOST) {
 		if (window_is_recent(plan, sample))
 			return;
 		score_read(plan, sample);
@@ -365,8 +369,8 @@ void window_read(struct plan *plan, uint64_t now_ns, uint32_t sample)
 		window_pend(plan, sample);
 		return;
 	}
-	if (++plan->inside_run >= SYNC_READS)
-		plan->outside_run = 0;
+	if (++plan->job->inside_run >= SYNC_READS)
+		plan->job->outside_run = 0;
 	fit = window_find(plan, sample, &use);
 	window_learn_echo(plan, fit);
 	if (fit == FIT_UNKNOWN)
@@ -379,11 +383,11 @@ void window_read(struct plan *plan, uint64_t now_ns, uint32_t sample)
 
 void window_replay(struct plan *plan, uint64_t now_ns)
 {
-	uint32_t n = plan->n_pending, samples[SCORE_READS];
+	uint32_t n = plan->job->n_pending, samples[SCORE_READS];
 
 	for (uint32_t i = 0; i < n; i++)
-		samples[i] = plan->pending[i];
-	plan->n_pending = 0;
+		samples[i] = plan->job->pending[i];
+	plan->job->n_pending = 0;
 	for (uint32_t i = 0; i < n; i++)
 		window_read(plan, now_ns, samples[i]);
 }

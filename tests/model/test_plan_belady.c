@@ -104,7 +104,7 @@ static void audit_sample(const struct plan *plan, uint32_t s, uint64_t members[2
 		bool is_in = belongs_into(plan, it, set);
 
 		CHECK_INT(tree_get(&slot->set[set], it->key), is_in);
-		members[slot == &plan->slots[1]][set] += is_in;
+		members[slot == &plan->job->slots[1]][set] += is_in;
 	}
 }
 
@@ -125,7 +125,7 @@ static void audit(const struct plan *plan)
 	}
 	for (uint32_t i = 0; i < 2; i++)
 		for (uint32_t set = 0; set < SET_COUNT; set++)
-			CHECK_U64(plan->slots[i].set[set].count, members[i][set]);
+			CHECK_U64(plan->job->slots[i].set[set].count, members[i][set]);
 	for (uint32_t b = 0; b < USES_EPOCHS; b++) {
 		in_buckets += plan->uses.bucket[b].count;
 		CHECK_INT(plan->uses.filled >> b & 1, plan->uses.bucket[b].count != 0);

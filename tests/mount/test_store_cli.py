@@ -19,11 +19,34 @@ def store_of(place, name="kept"):
     return path
 
 
-def filled(place, data, store):
-    """A mount that has everything in the store."""
+def order_of(place):
     sequences = [rng.sample(range(N), N) for _ in range(3)]
     lines = [line for epoch, sequence in enumerate(sequences) for line in (f"# epoch {epoch}", *sequence)]
-    mount = place.mount(order=place.list_file(lines), store_dir=store, **OPTIONS)
+    return place.list_file(lines), sequences
+
+
+def stopped_while_it_writes(place, data, store):
+    """A mount whose daemon was stopped (SIGSTOP) with a segment open. One that nobody writes to for a while is sealed, so a
+    slow machine may need more than one try."""
+    spec, sequences = order_of(place)
+    for _ in range(100):
+        mount = place.mount(order=spec, store_dir=store, **OPTIONS)
+        job = Job(mount, data)
+        job.epoch(0, sequences[0])
+        mount.wait_for(lambda s: s["store"]["records"] > 0, "something is kept")
+        mountkit.send(mount.process, mountkit.signal.SIGSTOP)
+        if {s["state"] for s in answer("ls", store)["segments"]} == {"written"}:
+            return mount
+        mountkit.send(mount.process, mountkit.signal.SIGCONT)
+        mount.stop()
+        answer("purge", store)
+    raise mountkit.Failed("never seen with an open segment")
+
+
+def filled(place, data, store):
+    """A mount that has everything in the store."""
+    spec, sequences = order_of(place)
+    mount = place.mount(order=spec, store_dir=store, **OPTIONS)
     job = Job(mount, data)
     for epoch in range(3):
         job.epoch(epoch, sequences[epoch])
@@ -47,29 +70,30 @@ def segments(store):
 def life(place):
     data = place.files([SIZE] * N)
     store = store_of(place)
-    mount = filled(place, data, store)
+    mount = stopped_while_it_writes(place, data, store)
     found = answer("ls", store)
-    tap.equal({s["state"] for s in found["segments"] if s["is_in_use"]} - {"sealed"}, {"written"},
-              "a segment is being written")
+    tap.ok(all(s["is_in_use"] for s in found["segments"]), "a segment that is written to is in use", found)
     found = answer("purge", store, code=1)
     tap.ok(found["in_use"] > 0, "purge leaves what a mount uses", found)
-    job = Job(mount, data)
-    job.read(range(N))
-    tap.equal(job.wrong, [], "the mount goes on")
-    found = answer("verify", store)
     mountkit.send(mount.process, mountkit.signal.SIGKILL)
     mount.process.wait(mountkit.DEADLINE)
     clairfs("umount", place.mnt)
     found = answer("ls", store)
-    tap.ok(any(s["state"] == "unsealed" for s in found["segments"]) and not any(s["is_in_use"] for s in found["segments"]),
+    tap.ok(all(s["state"] == "unsealed" and not s["is_in_use"] for s in found["segments"]),
            "a killed daemon leaves a segment unsealed and nothing in use", found)
-    found = answer("verify", store)
-    tap.ok(found["records"] >= N and found["wrong"] == 0, "its records are found and right", found)
+    left = answer("verify", store)
+    tap.ok(left["records"] > 0 and left["wrong"] == 0, "its records are found and right", left)
     with place.mount(store_dir=store, **OPTIONS):
         pass
     found = answer("ls", store)
     tap.equal({s["state"] for s in found["segments"]}, {"sealed"}, "the next mount seals it")
-    tap.ok(found["records"] >= N, "ls counts the records of sealed segments", found)
+    tap.equal(found["records"], left["records"], "ls counts the records of sealed segments")
+    with filled(place, data, store) as mount:
+        found = answer("verify", store)
+        job = Job(mount, data)
+        job.read(range(N))
+        tap.equal(job.wrong, [], "the mount goes on beside ls and verify")
+    found = answer("ls", store)
     text = clairfs("store", "ls", store)
     tap.ok(text.code == 0 and text.out.count(b"\n") == len(found["segments"]) + 2, "a line per segment, a heading, a sum", text)
 

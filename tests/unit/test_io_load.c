@@ -391,6 +391,47 @@ static void has_threads_for_its_work_only(enum io_engine engine)
 	io_free(io);
 }
 
+struct submitter {
+	struct io *io;
+	struct waited_job w;
+};
+
+static void *submit_one(void *arg)
+{
+	struct submitter *s = arg;
+
+	io_submit(s->io, &s->w.job);
+	return NULL;
+}
+
+/* Whoever waited for the job may free the engine, though io_submit() has not returned yet in the
+ * thread that called it. A sanitizer sees it touch the engine afterwards. */
+static void free_while_submit_returns(enum io_engine engine)
+{
+	int dirfd = load_dirfd();
+
+	for (unsigned i = 0; i < 200; i++) {
+		struct submitter s = { .io = engine_or_reason(engine, 2, 1) };
+		struct thr thr = { 0 };
+		struct err err;
+		uint8_t byte;
+
+		if (!s.io)
+			break;
+		waited_init(&s.w);
+		s.w.job.dirfd = dirfd;
+		s.w.job.path = "load";
+		s.w.job.buf = &byte;
+		s.w.job.length = 1;
+		CHECK_INT(thr_start(&thr, "submitter", submit_one, &s, &err), 0);
+		waited_wait(&s.w);
+		CHECK_INT(s.w.job.status, 0);
+		io_free(s.io);
+		thr_join(&thr);
+	}
+	close(dirfd);
+}
+
 static void null_engine_is_the_ceiling(void)
 {
 	struct io *io = NULL;
@@ -417,6 +458,7 @@ IO_BOTH(many_threads_submit)
 IO_BOTH(done_may_submit_again)
 IO_BOTH(free_finishes_queued_jobs)
 IO_BOTH(free_at_once)
+IO_BOTH(free_while_submit_returns)
 IO_BOTH(has_threads_for_its_work_only)
 
 static const struct check_test tests[] = {
@@ -427,6 +469,7 @@ static const struct check_test tests[] = {
 	IO_ROWS(done_may_submit_again),
 	IO_ROWS(free_finishes_queued_jobs),
 	IO_ROWS(free_at_once),
+	IO_ROWS(free_while_submit_returns),
 	{ "pool_runs_max_inflight_at_once", pool_runs_max_inflight_at_once },
 	{ "null_engine_is_the_ceiling", null_engine_is_the_ceiling },
 };

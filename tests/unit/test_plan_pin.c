@@ -135,6 +135,44 @@ static void what_the_store_has_already_is_not_asked_of_the_source(void)
 	story_free(st);
 }
 
+static void answer_all(struct story *st, bool is_pinned)
+{
+	for (uint32_t i = 0; i < st->n_log; i++) {
+		struct plan_action a = st->log[i];
+
+		if (a.kind != PLAN_ACT_FETCH || a.is_pinned != is_pinned)
+			continue;
+		st->log[i].kind = PLAN_ACT_DROP; /* once */
+		story_answer(st, &a);
+	}
+	story_step(st);
+}
+
+/* Until the order is confirmed nothing is given up for them again. */
+static void samples_due_later_take_no_room_while_a_slow_store_answers(void)
+{
+	struct plan_params p = params_with_store(400);
+	struct story *st;
+	uint64_t asked = 0;
+
+	p.arena_bytes = 100 * 4096;
+	st = story_prepare(p, NULL);
+	for (uint32_t s = 8; s < 400; s += 2)
+		story_event(st, (struct plan_event){ .kind = PLAN_EV_KEPT, .sample = s });
+	st->is_auto[PLAN_ACT_FETCH] = false;
+	st->is_auto[PLAN_ACT_PIN] = false;
+	story_step(st);
+	while (st->count[PLAN_ACT_FETCH] > asked) {
+		asked = st->count[PLAN_ACT_FETCH];
+		for (uint32_t i = 0; i < 20; i++)
+			answer_all(st, false);
+		answer_all(st, true);
+	}
+	CHECK(asked >= 40 && asked <= 50);
+	CHECK_U64(story_status(st).lead, asked);
+	story_free(st);
+}
+
 static void told_of_a_sample_that_is_being_pinned(void)
 {
 	struct story *st = story_prepare(params_with_store(400), NULL);
@@ -282,6 +320,8 @@ static const struct check_test tests[] = {
 	  what_the_store_lost_comes_from_the_source_again },
 	{ "what_the_store_has_already_is_not_asked_of_the_source",
 	  what_the_store_has_already_is_not_asked_of_the_source },
+	{ "samples_due_later_take_no_room_while_a_slow_store_answers",
+	  samples_due_later_take_no_room_while_a_slow_store_answers },
 	{ "told_of_a_sample_that_is_being_pinned", told_of_a_sample_that_is_being_pinned },
 };
 CHECK_MAIN(tests)

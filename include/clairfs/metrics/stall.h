@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How much GPU wait a mount removed. PURE: reads and steps in, numbers out; no clock, no threads,
+ * no I/O. All times are nanoseconds of one clock, CLOCK_MONOTONIC in the daemon. What the numbers
+ * mean and why they can be defended is written once, at the head of src/metrics/stall.c.
+ *
+ * A `struct stall` is a node's. It is told each read of a sample once it is known how it was
+ * served, and the place of the read in the job's order; each pass (one reading of the dataset,
+ * mostly an epoch) of each rank is judged as a whole, once, when all of it was told. A pass of
+ * which too little is known is not judged, adds to no number but `unjudged`, and that is said. */
+#ifndef CLAIRFS_METRICS_STALL_H
+#define CLAIRFS_METRICS_STALL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "clairfs/base/cleanup.h"
+#include "clairfs/metrics.h"
+
+#define STALL_RANKS_MAX 256u /* more ranks of one node are not told apart: not judged */
+#define STALL_PASS_READS_MAX                                                                       \
+	2097152 /* a longer pass is judged in parts of about this many reads                       \
+		 */
+#define STALL_CONTROLS_MAX                                                                         \
+	2000u /* control reads of one class of sizes; further ones are no use                      \
+	       */
+#define STALL_SIZE_CLASSES 64u
+
+/* --- the loader's recurrence (PyTorch: workers, prefetch_factor, round robin, in order) --- */
+
+struct stall_batch {
+	uint64_t io_ns;      /* the sum of its reads */
+	uint64_t decode_ns;  /* the rest of its worker's time */
+	uint64_t compute_ns; /* from having the batch to asking for the next */
+};
+struct stall_schedule {
+	uint64_t wait_ns;    /* of the job for its batches, all together */
+	uint64_t fetched_ns; /* when the last batch was complete; 0 is when the workers start */
+	uint64_t end_ns;     /* when the last compute was over */
+};
+/* Plays n batches. workers >= 1, prefetch >= 1; workers == 0: the loop itself reads each batch when
+ * it asks for it. ret_wait, if not NULL, gets the wait for each batch. -EINVAL, -ENOMEM. */
+int stall_replay(uint32_t workers, uint32_t prefetch, const struct stall_batch *batch, uint64_t n,
+		 uint64_t *ret_wait, struct stall_schedule *ret) MUST_USE;
+
+/* --- the accounting --- */
+
+struct stall_params {
+	uint32_t n_samples;
+	uint64_t ghost_bytes; /* of the page cache that Linux would have had; 0: none */
+	uint32_t cpus;        /* that the job's workers share; 0: not known, as many as they need */
+};
+struct stall;
+/* -ENOMEM. Memory: 8 bytes per sample if there is a ghost page cache, 16 per read of a pass under
+ * way, some KiB per rank. */
+int stall_new(const struct stall_params *params, struct stall **ret) MUST_USE;
+void stall_free(struct stall *s); /* NULL allowed */
+
+/* What is known of the job. Zeroes: not told; workers are then counted (stall_reader), prefetch is
+ * taken as 2, and without batch there is no estimate and no bound of blocks. */
+struct stall_job {
+	uint32_t n_ranks;      /* of this node */
+	const uint32_t *ranks; /* [n_ranks] their numbers, ascending; copied; NULL: 0, 1, 2... */
+	uint32_t workers, prefetch, batch;
+};
+/* Another job, or another order of it. Judges what was told of the one before and forgets it;
+ * totals, control reads and the ghost page cache stay. -EINVAL: more than STALL_RANKS_MAX; -ENOMEM:
+ * nothing is judged until the next call. */
+int stall_set_job(struct stall *s, const struct stall_job *job) MUST_USE;
+
+/* A read of a sample that is over: one open with all its READs. In any order, but see opened_ns. */
+struct stall_read {
+	bool has_place;      /* rank_index, pass, index are known */
+	bool is_control;     /* read from the source on purpose, for comparison */
+	uint8_t read_class;  /* enum read_class */
+	uint32_t rank_index; /* in stall_job.ranks */
+	uint64_t pass;       /* grows by one from pass to pass */
+	uint64_t index;      /* the rank's index-th sample of the pass, from 0 */
+	uint64_t length;     /* samples of the rank in the pass; 0: not known */
+	uint32_t sample;
+	uint64_t bytes;     /* of the sample */
+	uint64_t opened_ns; /* reads of one rank need not come in this order, those of one sample
+			       must */
+	uint64_t wait_ns;   /* in which at least one READ of it was under way; 0: none was needed */
+};
+/* 0, or -ENOMEM: the pass it belongs to will not be judged. */
+int stall_read(struct stall *s, const struct stall_read *read) MUST_USE;
+
+/* A thread that was seen to read for a rank (id: any number that tells threads apart). Only used
+ * when the job's workers were not told. */
+void stall_reader(struct stall *s, uint32_t rank_index, uint64_t id);
+
+/* What the job's own process says of one step (hint.h); the caller has checked that the times
+ * ascend and are no future. rank: its number, of any job. False: not taken (too many ranks or
+ * steps). */
+struct clairfs_step_record;
+bool stall_step(struct stall *s, const struct clairfs_step_record *step);
+
+/* Judges every pass that is over: all its reads were told, or a later pass has begun and nothing of
+ * it came for STALL_LATE_NS; all of them when is_final. Takes 0.1 us per read of a pass. */
+#define STALL_LATE_NS 10000000000ull
+void stall_judge(struct stall *s, uint64_t now_ns, bool is_final);
+
+/* Totals since stall_new; none of them ever falls. */
+struct stall_numbers {
+	uint32_t rank;
+	uint64_t lower_ns;         /* removed at least */
+	uint64_t estimate_ns;      /* the loader replayed, compute fitted to the time it took */
+	uint64_t estimate_hook_ns; /* the same with the compute that the job told */
+	uint64_t upper_ns;         /* removed at most */
+	uint64_t latency_saved_ns; /* sum over reads; much more than the wait removed */
+	uint64_t prep_wait_ns;     /* wait that no cache removes: workers busy, no read pending */
+	uint64_t read_wait_ns;     /* of workers, in reads of this mount */
+	uint64_t judged_ns;        /* wall time of the passes judged */
+	uint64_t judged, unjudged; /* passes (or parts of long ones) */
+	uint64_t judged_replay, judged_hook; /* of those judged, with that estimate */
+	uint64_t reads,
+		ghost_reads; /* of passes judged; Linux would have had the latter in memory */
+	/* of the hook, all steps */
+	uint64_t steps, gpu_wait_ns, compute_ns;
+	/* the workers, prefetch and batch of the last pass judged */
+	uint32_t workers, prefetch, batch;
+};
+/* Of one rank; at is below stall_n_ranks, which counts all that were ever heard of. */
+uint32_t stall_n_ranks(const struct stall *s);
+void stall_get_rank(const struct stall *s, uint32_t at, struct stall_numbers *ret);
+/* compute / (compute + wait) of the hook in percent; negative: there are no steps. */
+double stall_au_percent(const struct stall_numbers *numbers);
+
+/* Why the last pass was not judged. */
+enum stall_why {
+	STALL_JUDGED,
+	STALL_NOTHING_READ, /* no pass is over yet */
+	STALL_NO_ORDER,     /* it is not known what the job reads: nothing is prefetched */
+	STALL_NO_CONTROLS,  /* too few control reads so far */
+	STALL_NO_WORKERS,   /* neither told nor seen often enough */
+	STALL_HOLES,        /* too many reads of the pass were not seen */
+	STALL_NO_MEMORY,
+	STALL_WHYS
+};
+extern const char *const stall_why_words[STALL_WHYS]; /* for a person */
+
+/* Of the node. */
+struct stall_node {
+	uint64_t control_reads, control_bytes;
+	uint64_t control_cost_ns; /* of their readers: the wait for them */
+	uint64_t controls_used;   /* of them, those that the numbers rest on */
+	uint64_t controls_needed; /* in the class of sizes that most reads belong to */
+	uint64_t unplaced_reads;  /* whose place in the order is not known */
+	enum stall_why why;
+};
+void stall_get_node(const struct stall *s, struct stall_node *ret);
+/* Whether a control read of this size would still teach something. */
+bool stall_wants_control(const struct stall *s, uint64_t bytes);
+
+#endif
