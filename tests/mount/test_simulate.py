@@ -113,6 +113,21 @@ def check_plot():
         with open(path, "rb") as file:
             data = file.read()
         tap.ok(done.returncode == 0 and data.startswith(head) and len(data) > 2000, f"a chart as {kind}", done)
+        tap.equal(done.stderr, b"", "a job that is not shortened says nothing")
+    path = os.path.join(DIR, "long.svg")
+    long = ["--samples", "400000", "--sample-bytes", "64K", "--compute-ms", "5", "--epochs", "2"]
+    done = simulate(*long, "--policy", "bound", "--plot", path, "--json")
+    figures = json.loads(done.stdout)
+    tap.equal((figures["samples"], figures["shortened"]), (400000, 8), "a shortened job says so in its figures")
+    tap.ok(b"one of 8 samples" in done.stderr, "and on standard error", done.stderr)
+    hits = dict(zip(figures["cache_percent"], figures["runs"][0]["hit_ratio"]))
+    tap.ok(abs(hits[50] - 0.5) < 0.01, "half of it cached is half of the reads, for the bound", figures)
+    with open(path, "rb") as file:
+        drawn = file.read().count(b"<use ")
+    done = simulate(*long, "--samples", "50000", "--policy", "bound", "--plot", path)
+    with open(path, "rb") as file:
+        tap.ok(drawn > file.read().count(b"<use ") + 40, "and in a line more beneath the charts")
+    refused("--compute-ms", *SMALL, "--compute-ms", "0", "--plot", path)
     refused("no/such/dir", *SMALL, "--policy", "bound", "--plot", os.path.join(DIR, "no/such/dir/chart.svg"), code=1)
     tap.equal([n for n in os.listdir(DIR) if n.endswith(".part")], [], "no half-written file is left")
 
