@@ -45,7 +45,7 @@ struct plan_params {
 enum plan_event_kind {
 	PLAN_EV_OPENED,    /* sample: somebody opened it */
 	PLAN_EV_FETCHED,   /* answers FETCH: status, latency_ns, bytes; status 0: it is in the arena
-			      now */
+			      now; latency_ns 0: it was there already, nobody was asked */
 	PLAN_EV_STAGED,    /* answers STAGE: status; -ENOENT: the kernel does not know the inode;
 			      -EAGAIN: being read */
 	PLAN_EV_UNSTAGED,  /* sample: the kernel has dropped its pages or its inode */
@@ -79,6 +79,8 @@ struct plan_action {
 	enum plan_action_kind kind;
 	uint32_t sample;
 	bool is_pinned;
+	bool is_adopted; /* FETCH of what a reader has just asked the source for: nobody is asked
+			  * again, -EAGAIN when it is neither there nor under way */
 	uint64_t
 		position; /* of the use it is for: epoch * 2^32 + position; smaller is due sooner */
 	uint64_t epoch;
@@ -102,7 +104,7 @@ struct plan_status {
 	uint64_t epoch, position, length; /* low-water mark in the epoch, and its length */
 	uint64_t lead;          /* positions from the low-water mark to the first one not in RAM */
 	uint32_t match_percent; /* of the last reads inside the expected window */
-	uint32_t inflight, inflight_limit;
+	uint32_t inflight, inflight_limit; /* without what readers had asked for */
 	uint64_t arena_bytes, stage_bytes, stage_limit_bytes, pinned_bytes;
 	uint64_t span;
 	uint64_t epochs_known; /* later epochs of which it is known what this node reads; 0 where

@@ -107,6 +107,10 @@ static void fetch_piece_locked(struct cache *c, struct shard *s, struct entry_st
 		object_make_planned_locked(c, s, obj);
 		return;
 	}
+	if (!obj && job->is_adopting) {
+		job->status = -EAGAIN;
+		return;
+	}
 	if (!obj) {
 		obj = object_new_locked(c, s, es, id, piece);
 		if (!obj) {
@@ -155,6 +159,7 @@ static void apply_fetch(struct cache *c, const struct plan_action *action)
 	note_fetched_anew(c, entry);
 	es->hold = HOLD_FETCHING;
 	es->job = job;
+	job->is_adopting = action->is_adopted;
 	job->completion.event.sample = action->sample;
 	job->completion.generation = atomic_load(&c->generation);
 	sample_fetch_hold_locked(s, job);

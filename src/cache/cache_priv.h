@@ -93,6 +93,7 @@ struct sample_fetch {
 	uint32_t n_left; /* shard mu, like all below */
 	int status;
 	uint64_t bytes, latency_ns;
+	bool is_adopting; /* asks nobody: what is there or under way, or -EAGAIN */
 	bool is_orphan; /* its plan is gone: nobody waits for the answer */
 };
 

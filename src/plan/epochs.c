@@ -33,11 +33,21 @@ int epochs_install(struct plan *plan, uint32_t i, struct order_epoch *take_ep, u
 	return r;
 }
 
-/* Frees an epoch that no slot uses. */
+/* Frees an epoch that nothing uses. */
 void epochs_release(struct plan *plan, struct order_epoch *ep)
 {
-	if (ep && ep != plan->job->slots[0].ep && ep != plan->job->slots[1].ep)
+	const struct plan_job *job = plan->job;
+
+	if (ep && ep != job->slots[0].ep && ep != job->slots[1].ep && ep != job->before)
 		order_epoch_free(ep);
+}
+
+void epochs_forget_before(struct plan *plan)
+{
+	struct order_epoch *ep = plan->job->before;
+
+	plan->job->before = NULL;
+	epochs_release(plan, ep);
 }
 
 /* Samples that have their key there must be given another one by the caller. */
@@ -184,6 +194,9 @@ void epochs_roll(struct plan *plan)
 	horizon_rolled(plan, old);
 	uses_rolled(plan);
 	tail_remember(plan, old);
+	epochs_forget_before(plan);
+	if (!left && !next->is_rerun)
+		plan->job->before = old->ep;
 	for (uint64_t pos = old->low; left <= FEW_LEFTOVERS && old->low < old->length;
 	     pos = old->low)
 		window_pass_over(plan, old, pos);

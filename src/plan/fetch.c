@@ -85,6 +85,29 @@ static void fetch_issue(struct plan *plan, uint32_t sample, bool is_store)
 	plan->issued++;
 }
 
+/* A reader came first and has its bytes from the source, or is about to: they are kept for the next
+ * pass as long as there is room for nothing better. Who carries this out joins the reader's
+ * request, or finds what it brought: nobody is asked for it, so no limit of requests applies. */
+void fetch_adopt(struct plan *plan, uint32_t sample)
+{
+	struct item *it = &plan->item[sample];
+
+	if (plan->job->state != PLAN_FOLLOWING || item_state(it) != ABSENT || it->key == NO_KEY ||
+	    !tree_get(&item_slot(plan, it)->set[SET_WANT], it->key) ||
+	    plan->used_pages + it->pages > room_pages(plan))
+		return;
+	if (actions_room(plan) <= ACTIONS_MAX / 8 ||
+	    plan->inflight_adopted == plan->params.inflight_max)
+		return;
+	plan_act(plan, PLAN_ACT_FETCH, sample)->is_adopted = true;
+	item_out(plan, sample);
+	item_set_state(plan, sample, FETCHING);
+	it->flags |= ADOPTED | OPENED;
+	item_in(plan, sample);
+	plan->inflight_adopted++;
+	plan->issued++;
+}
+
 static bool fetch_store_allows(const struct plan *plan)
 {
 	const struct plan_params *p = &plan->params;
@@ -96,21 +119,23 @@ static bool fetch_store_allows(const struct plan *plan)
 /* What may be had from the store now: its first position, or NO_POS. Until the order is confirmed
  * nothing makes room again, so what is due later must not take it, however long the store's answers
  * take: *source is then as far as the store's first. */
-static uint64_t fetch_from_store(const struct plan *plan, uint64_t *source)
+static uint64_t fetch_from_store(const struct plan *plan, uint64_t horizon, uint64_t *source)
 {
-	bool is_strict = plan->job->state <= PLAN_CHECKING, is_allowed = fetch_store_allows(plan);
+	bool is_strict = plan->job->state <= PLAN_CHECKING && !plan->job->is_unprovable;
+	bool is_allowed = fetch_store_allows(plan);
 	uint64_t first = is_strict || is_allowed ? fetch_first(plan, SET_STORE) : NO_POS;
 
 	if (is_strict && first < *source)
 		*source = NO_POS;
 	if (first == NO_POS || !is_allowed)
 		return NO_POS;
-	return is_strict || first - plan_low(plan) <= fetch_store_horizon(plan) ? first : NO_POS;
+	return is_strict || first - plan_low(plan) <= horizon ? first : NO_POS;
 }
 
 uint64_t fetch_step(struct plan *plan, uint64_t now_ns)
 {
 	uint64_t wake = UINT64_MAX, horizon = fetch_horizon(plan);
+	uint64_t store_horizon = fetch_store_horizon(plan); /* before this step's own requests */
 	bool is_source_open = true, is_grouped = true;
 
 	if (!is_prefetching(plan))
@@ -119,7 +144,7 @@ uint64_t fetch_step(struct plan *plan, uint64_t now_ns)
 		return plan->room_not_before_ns;
 	while (actions_room(plan) > ACTIONS_MAX / 8) {
 		uint64_t source = is_source_open ? fetch_first(plan, SET_WANT) : NO_POS;
-		uint64_t store = fetch_from_store(plan, &source);
+		uint64_t store = fetch_from_store(plan, store_horizon, &source);
 		uint64_t due = MIN(source, store), last;
 		uint32_t sample;
 

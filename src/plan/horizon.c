@@ -113,6 +113,13 @@ void horizon_asked(struct plan *plan, uint32_t pages)
 	plan->job->horizon.asked_pages += pages;
 }
 
+void horizon_unasked(struct plan *plan, uint32_t pages)
+{
+	struct horizon *h = &plan->job->horizon;
+
+	h->asked_pages -= MIN(h->asked_pages, pages);
+}
+
 void horizon_fetched(struct plan *plan, uint64_t now_ns)
 {
 	uint64_t took, every = MAX(cur_slot(plan)->length / WINDOWS, SCORE_READS);

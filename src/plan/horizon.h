@@ -26,6 +26,7 @@ uint64_t fetch_store_horizon(const struct plan *plan);
 void horizon_opened(struct plan *plan, uint32_t sample);
 void horizon_fetched(struct plan *plan, uint64_t now_ns);
 void horizon_asked(struct plan *plan, uint32_t pages);
+void horizon_unasked(struct plan *plan, uint32_t pages);
 void horizon_rolled(struct plan *plan, const struct slot *old);
 
 #endif

@@ -28,6 +28,7 @@ enum item_flag {
 	TRY_SHIFT = 14, /* two bits: STAGE attempts */
 	TRY_MASK = 3 << TRY_SHIFT,
 	OUTSIDE = 1 << 16, /* the job does not number it: reading it says nothing */
+	ADOPTED = 1 << 24, /* FETCHING, of what a reader had asked the source for */
 	FAR_SHIFT = 17,    /* seven bits: 1 + bucket of a next use beyond the keys, 0: none known */
 	FAR_MASK = 127 << FAR_SHIFT,
 };

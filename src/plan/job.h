@@ -23,6 +23,9 @@ struct plan_job {
 	struct order_info info;
 	struct slot slots[2];
 	uint32_t cur; /* the slot being read; the other one is the next pass */
+	/* The epoch that was read before, until the reads prove that it is over: a job may read it
+	 * once more. NULL: not kept. */
+	struct order_epoch *before;
 
 	enum plan_state state;
 	enum plan_why why, note; /* note: what the last re-synchronisation found out */

@@ -30,6 +30,7 @@ static void jobs_free_one(struct plan *plan, struct plan_job *job)
 	plan->job = job;
 	epochs_uninstall(plan, 0);
 	epochs_uninstall(plan, 1);
+	epochs_forget_before(plan);
 	free(job->tail);
 	free(job);
 }

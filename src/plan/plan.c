@@ -101,6 +101,7 @@ static void plan_opened(struct plan *plan, uint64_t now_ns, uint32_t sample)
 	retain_opened(plan, now_ns, sample);
 	if (plan->job->state != PLAN_NO_ORDER)
 		window_read(plan, now_ns, sample);
+	fetch_adopt(plan, sample);
 }
 
 static void plan_sample_event(struct plan *plan, uint64_t now_ns, const struct plan_event *ev)
@@ -158,7 +159,7 @@ void plan_event(struct plan *plan, uint64_t now_ns, const struct plan_event *ev)
 	}
 }
 
-void plan_act(struct plan *plan, enum plan_action_kind kind, uint32_t sample)
+struct plan_action *plan_act(struct plan *plan, enum plan_action_kind kind, uint32_t sample)
 {
 	struct plan_action *a;
 
@@ -167,12 +168,13 @@ void plan_act(struct plan *plan, enum plan_action_kind kind, uint32_t sample)
 	*a = (struct plan_action){ .kind = kind, .sample = sample, .position = UINT64_MAX };
 	if (kind == PLAN_ACT_EPOCH) {
 		a->epoch = plan->job->asked_epoch;
-		return;
+		return a;
 	}
 	a->is_pinned = (plan->item[sample].flags & PINNED) != 0;
 	if (plan->item[sample].key != NO_KEY)
 		a->position =
 			(item_slot(plan, &plan->item[sample])->pass << 32) + plan->item[sample].key;
+	return a;
 }
 
 static void plan_check(const struct plan *plan)
@@ -184,6 +186,7 @@ static void plan_check(const struct plan *plan)
 	assert(plan->pinned_pages <= plan->store_pages + slack);
 	assert(plan->held_pages <= plan->used_pages);
 	assert(plan->inflight_source + plan->inflight_store <= plan->params.inflight_max);
+	assert(plan->inflight_adopted <= plan->params.inflight_max);
 	assert(plan->n_pinning <= PINS_MAX);
 }
 

@@ -71,7 +71,7 @@ struct plan {
 	uint32_t lost_next; /* the sample that retain_shed looks at next */
 	uint64_t
 		grown_pages; /* by which files in use have grown: budgets may be exceeded by that */
-	uint32_t inflight_source, inflight_store, n_pinning;
+	uint32_t inflight_source, inflight_store, inflight_adopted, n_pinning;
 	bool is_pinning_over;
 	uint32_t pin_failures;
 
@@ -135,7 +135,7 @@ static inline bool is_prefetching(const struct plan *plan)
 }
 
 /* plan.c */
-void plan_act(struct plan *plan, enum plan_action_kind kind, uint32_t sample);
+struct plan_action *plan_act(struct plan *plan, enum plan_action_kind kind, uint32_t sample);
 
 /* jobs.c */
 int jobs_add(struct plan *plan, const struct order_info *info) MUST_USE;
@@ -168,6 +168,7 @@ void room_answered(struct plan *plan, uint64_t now_ns, uint32_t pages, int statu
 /* fetch.c */
 bool fetch_is_transient(int status);
 uint64_t fetch_step(struct plan *plan, uint64_t now_ns);
+void fetch_adopt(struct plan *plan, uint32_t sample);
 
 /* stage.c */
 uint64_t stage_step(struct plan *plan, uint64_t now_ns);
@@ -226,6 +227,7 @@ uint64_t epochs_step(struct plan *plan, uint64_t now_ns);
 void epochs_roll(struct plan *plan);
 void epochs_consume_below(struct slot *slot, uint64_t pos);
 void epochs_rebuild(struct plan *plan);
+void epochs_forget_before(struct plan *plan);
 void epochs_release(struct plan *plan, struct order_epoch *ep);
 bool epochs_is_last(const struct plan *plan, const struct slot *slot);
 

@@ -162,6 +162,7 @@ static void resync_place(struct plan *plan, const struct window *w, enum plan_wh
 		plan->job->span_cap = MAX(plan->job->span_cap, plan->job->span);
 	}
 	epochs_rebuild(plan);
+	epochs_forget_before(plan);
 	score_reset(plan);
 	for (uint32_t i = 0; i < w->reads; i++)
 		score_push(plan, true);
@@ -220,10 +221,39 @@ static void resync_next(struct plan *plan, const struct window *w)
 	resync_place(plan, w, why);
 }
 
+/* The epoch that was read to its end is read once more, though a read or two looked like the next.
+ */
+static bool resync_before(struct plan *plan, const struct window *w)
+{
+	struct order_epoch *ep = plan->job->before;
+	struct slot *cur = cur_slot(plan);
+	uint64_t pass = cur->pass, index = cur->index;
+	int r;
+
+	plan->job->is_repeat = true;
+	epochs_uninstall(plan, 0);
+	epochs_uninstall(plan, 1);
+	r = epochs_install(plan, plan->job->cur, ep, ep->epoch);
+	plan->job->before = NULL;
+	if (r < 0) {
+		order_epoch_free(ep);
+		epochs_rebuild(plan);
+		plan_enter(plan, PLAN_LOST, WHY_NO_MEMORY);
+		return false;
+	}
+	cur->pass = pass;
+	cur->index = index;
+	resync_place(plan, w, repeat_why(ep->epoch));
+	return true;
+}
+
 static bool resync_loaded(struct plan *plan)
 {
 	struct window w;
 
+	if (plan->job->before && resync_fit(plan, plan->job->before, 0, &w) &&
+	    w.first < plan->job->span)
+		return resync_before(plan, &w);
 	for (uint32_t breadth = 0; breadth < breadths(plan); breadth++) {
 		if (cur_slot(plan)->ep && resync_fit(plan, cur_slot(plan)->ep, breadth, &w)) {
 			resync_cur(plan, &w);

@@ -199,22 +199,34 @@ void retain_opened(struct plan *plan, uint64_t now_ns, uint32_t sample)
 	item_in(plan, sample);
 }
 
+static void retain_source_answered(struct plan *plan, uint64_t now_ns, uint32_t pages,
+				   const struct plan_event *ev)
+{
+	budget_fetched(plan, now_ns, ev->latency_ns, ev->status);
+	horizon_fetched(plan, now_ns);
+	if (ev->status == 0)
+		choose_fetched(plan, pages, ev->latency_ns);
+}
+
 void retain_fetched(struct plan *plan, uint64_t now_ns, const struct plan_event *ev)
 {
 	struct item *it = &plan->item[ev->sample];
 	bool is_store = (it->flags & FROM_STORE) != 0;
 
 	assert(item_state(it) == FETCHING && ev->status <= 0);
-	if (is_store) {
+	if (it->flags & ADOPTED) {
+		assert(plan->inflight_adopted > 0);
+		plan->inflight_adopted--;
+	} else if (is_store) {
 		assert(plan->inflight_store > 0);
 		plan->inflight_store--;
 	} else {
 		assert(plan->inflight_source > 0);
 		plan->inflight_source--;
-		budget_fetched(plan, now_ns, ev->latency_ns, ev->status);
-		horizon_fetched(plan, now_ns);
-		if (ev->status == 0)
-			choose_fetched(plan, it->pages, ev->latency_ns);
+		if (ev->status == 0 && !ev->latency_ns)
+			horizon_unasked(plan, it->pages); /* it was there already */
+		else
+			retain_source_answered(plan, now_ns, it->pages, ev);
 	}
 	room_answered(plan, now_ns, it->pages, ev->status);
 	item_out(plan, ev->sample);
@@ -225,15 +237,17 @@ void retain_fetched(struct plan *plan, uint64_t now_ns, const struct plan_event 
 		else
 			item_set_fresh(plan, it, true);
 	} else {
-		plan->failed++;
+		plan->failed += !(it->flags & ADOPTED);
 		item_set_state(plan, ev->sample, ABSENT);
 		/* Without room it is tried again as soon as there is some. */
-		if (fetch_is_transient(ev->status) && ev->status != -ENOMEM)
+		if (it->flags & ADOPTED)
+			; /* says nothing about the source */
+		else if (fetch_is_transient(ev->status) && ev->status != -ENOMEM)
 			stage_try_again(plan, now_ns, ev->sample, NO_FETCH);
 		else if (!(it->flags & OPENED) && ev->status != -ENOMEM)
 			it->flags |= NO_FETCH;
 	}
-	it->flags &= ~(uint32_t)(OPENED | FROM_STORE);
+	it->flags &= ~(uint32_t)(OPENED | FROM_STORE | ADOPTED);
 	item_in(plan, ev->sample);
 	if (ev->status == 0 && !is_store)
 		pin_offer(plan, ev->sample);

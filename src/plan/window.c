@@ -231,12 +231,20 @@ static void window_maybe_roll(struct plan *plan)
 {
 	struct slot *cur = cur_slot(plan), *next = next_slot(plan);
 	uint64_t half;
+	bool is_over;
 
+	if (plan->job->before && cur->consumed.count >= MIN(SYNC_READS, (cur->length + 1) / 2))
+		epochs_forget_before(plan);
 	if (!next->ep)
 		return;
 	half = (next->length + 1) / 2;
-	if (cur->low == cur->length ? next->consumed.count >= MIN(SYNC_READS, half)
-				    : plan->job->next_streak >= MIN(2 * SYNC_READS, half))
+	/* When all of it was read the epoch after the next one is wanted at once: what the next one
+	 * reads has no key before. Whether it is really read shows later, see epochs_roll. */
+	if (cur->low < cur->length)
+		is_over = plan->job->next_streak >= MIN(2 * SYNC_READS, half);
+	else
+		is_over = next->consumed.count >= (next->is_rerun ? MIN(SYNC_READS, half) : 1);
+	if (is_over)
 		epochs_roll(plan);
 }
 

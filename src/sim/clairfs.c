@@ -5,14 +5,16 @@
  * and is served first come first served, PIN writes to the store, EPOCH takes as long as computing
  * an epoch does.
  *
- * A sample that is read before it was asked for is read from the source and not kept: so does the
- * daemon. The asserts are the plan's contract, checked from outside. */
+ * A sample that is read before it was asked for stays in memory as long as there is room that the
+ * plan does not use (plain), as in the daemon; a FETCH of it asks nobody then. The asserts are the
+ * plan's contract, checked from outside. */
 #include <errno.h>
 
+#include "cached.h"
 #include "clairfs/plan.h"
-#include "sim_priv.h"
 
 #define ROUND_NS NS_PER_MS
+#define PAGE 4096u
 #define STAGERS 2.0
 #define STAGE_NS 20e3 /* per sample, and per byte: two GB/s */
 #define STAGE_NS_PER_BYTE 0.5
@@ -25,12 +27,21 @@ struct staging {
 	uint32_t sample;
 };
 
+struct taking {
+	uint32_t sample;
+	int status;
+};
+
 struct clairfs {
 	struct plan *plan;
 	uint64_t round_at, last_round;
 	double stager_free;
 	struct staging *staging; /* ring */
 	uint32_t staging_size, staging_head, staging_count;
+	uint64_t room, planned_bytes, plain_bytes; /* in pages; of the plan, of nobody */
+	struct arrivals *plain;                    /* oldest first */
+	struct taking *there;                      /* FETCHes that ask nobody; [2 * inflight] */
+	uint32_t n_there;
 	struct order_epoch *epoch; /* answers EPOCH at epoch_at */
 	uint64_t epoch_number, epoch_at;
 	uint32_t job;
@@ -77,7 +88,11 @@ static int clairfs_init(struct model *m, struct err *err)
 		return -ENOMEM;
 	c->job = m->index;
 	c->round_at = UINT64_MAX;
-	rc = plan_new(&params, &c->plan);
+	c->room = ALIGN_DOWN(arena, PAGE);
+	c->there = calloc(2 * inflight, sizeof(*c->there));
+	rc = c->there ? arrivals_new(s->n, (void **)&c->plain) : -ENOMEM;
+	if (rc == 0)
+		rc = plan_new(&params, &c->plan);
 	if (rc == 0)
 		clairfs_schedule(m, 0);
 	return rc;
@@ -92,16 +107,84 @@ static void clairfs_fini(struct model *m)
 	if (c->plan)
 		plan_free(c->plan);
 	order_epoch_free(c->epoch);
+	arrivals_free(c->plain);
+	free(c->there);
 	free(c->staging);
 	free(c);
+}
+
+static uint64_t paged(const struct model *m, uint32_t sample)
+{
+	return MAX(ALIGN_UP(setup_size(m->run->s, sample), PAGE), PAGE);
+}
+
+static void plain_remove(struct model *m, uint32_t sample)
+{
+	struct clairfs *c = m->state;
+
+	assert(m->where[sample] & PLAIN);
+	m->where[sample] &= ~(uint32_t)PLAIN;
+	c->plain_bytes -= paged(m, sample);
+	arrivals_remove(c->plain, sample);
+}
+
+/* False: what the plan has leaves no room. */
+static bool plain_make_room(struct model *m, uint64_t bytes)
+{
+	struct clairfs *c = m->state;
+
+	while (c->planned_bytes + c->plain_bytes + bytes > c->room && c->plain_bytes)
+		plain_remove(m, arrivals_first(c->plain));
+	return c->planned_bytes + c->plain_bytes + bytes <= c->room;
+}
+
+static void plain_add(struct model *m, uint32_t sample)
+{
+	struct clairfs *c = m->state;
+
+	if (!plain_make_room(m, paged(m, sample)))
+		return;
+	m->where[sample] |= PLAIN;
+	c->plain_bytes += paged(m, sample);
+	arrivals_append(c->plain, sample);
+}
+
+static void clairfs_take(struct model *m, uint32_t sample, int status)
+{
+	struct clairfs *c = m->state;
+
+	assert(c->n_there < 2 * m->run->s->p.inflight);
+	c->there[c->n_there++] = (struct taking){ sample, status };
 }
 
 static void clairfs_fetch(struct model *m, const struct plan_action *a)
 {
 	struct clairfs *c = m->state;
 	uint32_t *where = &m->where[a->sample], req;
+	bool is_there = (*where & PLAIN) != 0;
 
-	assert(!(*where & (IN_CACHE | FETCHING)) && a->is_pinned == ((*where & IN_STORE) != 0));
+	assert(!(*where & IN_CACHE) && a->is_pinned == ((*where & IN_STORE) != 0));
+	if (is_there)
+		plain_remove(m, a->sample);
+	c->planned_bytes += paged(m, a->sample);
+	plain_make_room(m, 0);
+	if (is_there) {
+		*where |= IN_CACHE;
+		clairfs_take(m, a->sample, 0);
+		return;
+	}
+	if (*where & FETCHING) { /* for a reader who is waiting */
+		struct request *under_way = &m->run->request[where_request(*where)];
+
+		assert(!under_way->is_planned && under_way->kind == REQ_DEMAND);
+		under_way->is_planned = true;
+		return;
+	}
+	if (a->is_adopted) {
+		c->planned_bytes -= paged(m, a->sample);
+		clairfs_take(m, a->sample, -EAGAIN);
+		return;
+	}
 	req = run_request(m, c->job, a->sample, REQ_AHEAD, a->is_pinned);
 	if (req != NONE)
 		*where = (*where & IN_STORE) | FETCHING | req << WHERE_SHIFT;
@@ -169,6 +252,7 @@ static void clairfs_act(struct model *m, const struct plan_action *a)
 	case PLAN_ACT_DROP:
 		assert(m->where[a->sample] & IN_CACHE);
 		m->where[a->sample] &= IN_STORE;
+		c->planned_bytes -= paged(m, a->sample);
 		break;
 	case PLAN_ACT_PIN:
 		assert(m->where[a->sample] & IN_CACHE && !(m->where[a->sample] & IN_STORE));
@@ -180,7 +264,7 @@ static void clairfs_act(struct model *m, const struct plan_action *a)
 	}
 }
 
-/* What was pushed by now, and the epoch that was computed. */
+/* What was pushed by now, what was there already, and the epoch that was computed. */
 static void clairfs_answer(struct model *m)
 {
 	struct clairfs *c = m->state;
@@ -198,6 +282,14 @@ static void clairfs_answer(struct model *m)
 		c->staging_count--;
 		if (*where & STAGING)
 			*where = (*where & ~(uint32_t)STAGING) | STAGED;
+		plan_event(c->plan, m->run->now, &ev);
+	}
+	while (c->n_there) {
+		struct taking t = c->there[--c->n_there];
+
+		ev = (struct plan_event){ .kind = PLAN_EV_FETCHED,
+					  .sample = t.sample,
+					  .status = t.status };
 		plan_event(c->plan, m->run->now, &ev);
 	}
 	if (c->epoch && c->epoch_at <= m->run->now) {
@@ -237,6 +329,8 @@ static void clairfs_round(struct model *m)
 		wake = plan_step(c->plan, now);
 		clairfs_carry_out(m);
 	} while (wake <= now && !m->run->rc);
+	if (c->n_there)
+		wake = now;
 	if (c->staging_count)
 		wake = MIN(wake, c->staging[c->staging_head].at_ns);
 	if (c->epoch)
@@ -248,14 +342,14 @@ static void clairfs_round(struct model *m)
 static struct answer clairfs_serve(struct model *m, uint32_t job, uint32_t sample)
 {
 	struct sim_epoch *count = run_epoch(m->run, job);
-	uint32_t where = m->where[sample];
+	uint32_t where = m->where[sample], req;
 	bool is_store = (where & IN_STORE) != 0;
 
 	if (where & STAGED) {
 		count->read_class[SIM_STAGED]++;
 		return (struct answer){ m->run->hit_ns, NONE };
 	}
-	if (where & IN_CACHE) {
+	if (where & (IN_CACHE | PLAIN)) {
 		count->read_class[SIM_CACHE]++;
 		return (struct answer){ m->run->upcall_ns, NONE };
 	}
@@ -264,7 +358,10 @@ static struct answer clairfs_serve(struct model *m, uint32_t job, uint32_t sampl
 		return (struct answer){ 0, where_request(where) };
 	}
 	count->read_class[is_store ? SIM_STORE : SIM_MISS]++;
-	return (struct answer){ 0, run_request(m, job, sample, REQ_DEMAND, is_store) };
+	req = run_request(m, job, sample, REQ_DEMAND, is_store);
+	if (req != NONE)
+		m->where[sample] |= FETCHING | req << WHERE_SHIFT;
+	return (struct answer){ 0, req };
 }
 
 static struct answer clairfs_read(struct model *m, uint32_t job, uint64_t pos, uint32_t sample)
@@ -289,10 +386,12 @@ static void clairfs_done(struct model *m, uint32_t request)
 	if (req->kind == REQ_PIN) {
 		m->where[sample] |= IN_STORE;
 		ev.kind = PLAN_EV_PINNED;
-	} else if (req->kind == REQ_AHEAD) {
+	} else if (req->kind == REQ_AHEAD || req->is_planned) {
 		m->where[sample] = (m->where[sample] & IN_STORE) | IN_CACHE;
 		ev.kind = PLAN_EV_FETCHED;
 	} else {
+		m->where[sample] &= IN_STORE;
+		plain_add(m, sample);
 		ev.kind = PLAN_EV_DEMAND;
 	}
 	if (ev.kind != PLAN_EV_DEMAND || !req->is_store)

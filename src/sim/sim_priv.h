@@ -56,7 +56,7 @@ struct request {
 		next; /* waiter: list of workers; next: free list or device queue */
 	uint16_t model, job;
 	uint8_t kind;
-	bool is_store, is_opened;
+	bool is_store, is_opened, is_planned; /* planned: a demand read that the plan wants, too */
 	uint64_t issued_ns;
 };
 
@@ -70,12 +70,13 @@ struct device {
 
 enum where {
 	IN_CACHE = 1, /* bytes are in memory */
-	FETCHING = 2, /* REQ_AHEAD under way; the bits above WHERE_SHIFT are the request */
+	FETCHING = 2, /* a request under way; the bits above WHERE_SHIFT are the request */
 	IN_STORE = 4,
 	STAGED = 8,
 	STAGING = 16,
 	FRESH = 32, /* prefetched and not read yet */
-	WHERE_SHIFT = 6,
+	PLAIN = 64, /* in memory because somebody read it, as long as nothing else needs the room */
+	WHERE_SHIFT = 7,
 };
 
 struct run;

@@ -78,7 +78,11 @@ static void act(struct tale *t, const struct plan_action *a)
 {
 	switch (a->kind) {
 	case PLAN_ACT_FETCH:
-		buf_printf(&t->out, "fetch %u%s", a->sample, a->is_pinned ? " from the store" : "");
+		if (a->is_adopted)
+			buf_printf(&t->out, "keep %u, which its reader has", a->sample);
+		else
+			buf_printf(&t->out, "fetch %u%s", a->sample,
+				   a->is_pinned ? " from the store" : "");
 		say_use(t, a, " for ");
 		if (!t->is_slow)
 			tell(t,

@@ -16,6 +16,7 @@
 
 enum ev_kind {
 	EV_FETCHED,
+	EV_ADOPTED,
 	EV_STAGED,
 	EV_PINNED,
 	EV_EPOCH,
@@ -48,6 +49,7 @@ struct sim {
 	uint32_t n_heap, heap_size;
 	uint8_t *in_arena, *in_kernel, *in_flight, *in_store;
 	uint64_t *staged_at, *slot_free;
+	uint64_t *demand_until; /* readers have it from the source until then */
 	uint64_t link_free;
 	struct worker *worker;
 	uint32_t n_workers;
@@ -174,6 +176,11 @@ static void act(struct sim *sim, const struct plan_action *a)
 	case PLAN_ACT_FETCH:
 		assert(!sim->in_arena[s] && !sim->in_flight[s] && a->is_pinned == sim->in_store[s]);
 		sim->in_flight[s] = 1;
+		if (a->is_adopted) {
+			ev.kind = EV_ADOPTED;
+			ev.at = MAX(sim->demand_until[s], sim->now);
+			break;
+		}
 		sim->inflight++;
 		sim->count.peak_inflight = MAX(sim->count.peak_inflight, sim->inflight);
 		sim->fetches_lost += sim_status(sim).state == PLAN_LOST;
@@ -262,6 +269,7 @@ static void worker_read(struct sim *sim, uint32_t w)
 	} else {
 		sim->count.missed++;
 		took = source_read(sim) - sim->now;
+		sim->demand_until[s] = sim->now + took;
 		tell(sim, (struct plan_event){ .kind = PLAN_EV_DEMAND,
 					       .bytes = sim->p.sample_bytes,
 					       .latency_ns = took });
@@ -336,7 +344,7 @@ static void fetched(struct sim *sim, const struct ev *ev)
 
 	sim->in_flight[s] = 0;
 	sim->in_arena[s] = 1;
-	sim->inflight--;
+	sim->inflight -= ev->kind == EV_FETCHED;
 	tell(sim, (struct plan_event){ .kind = PLAN_EV_FETCHED,
 				       .sample = s,
 				       .latency_ns = ev->latency,
@@ -377,6 +385,7 @@ static void handle(struct sim *sim, const struct ev *ev)
 {
 	switch (ev->kind) {
 	case EV_FETCHED:
+	case EV_ADOPTED:
 		fetched(sim, ev);
 		break;
 	case EV_STAGED:
@@ -450,6 +459,7 @@ struct sim *sim_new(const struct sim_params *p)
 	sim->in_flight = calloc(p->n, 1);
 	sim->in_store = calloc(p->n, 1);
 	sim->staged_at = calloc(p->n, sizeof(uint64_t));
+	sim->demand_until = calloc(p->n, sizeof(uint64_t));
 	sim->slot_free = calloc(p->parallel, sizeof(uint64_t));
 	sim->n_workers = p->ranks * p->workers;
 	sim->worker = calloc(sim->n_workers, sizeof(*sim->worker));
@@ -468,6 +478,7 @@ void sim_free(struct sim *sim)
 	free(sim->in_flight);
 	free(sim->in_store);
 	free(sim->staged_at);
+	free(sim->demand_until);
 	free(sim->slot_free);
 	free(sim->worker);
 	free(sim);

@@ -121,6 +121,10 @@ static inline void story_step(struct story *st)
 		for (n = 0; n < 4096 && plan_next_action(st->plan, &a[n]); n++)
 			st->count[a[n].kind]++;
 		for (uint32_t i = 0; i < n; i++) {
+			if (a[i].is_adopted) { /* no reader of a story has asked the source */
+				story_fetched(st, a[i].sample, -EAGAIN);
+				continue;
+			}
 			if (st->is_auto[a[i].kind])
 				story_answer(st, &a[i]);
 			if ((!st->is_auto[a[i].kind] || a[i].kind == PLAN_ACT_DROP) &&

@@ -270,7 +270,8 @@ static void sets_are_what_states_say_after_every_event(void)
  * else the epoch. */
 static uint64_t next_use(const struct world *w, uint32_t sample, uint64_t reads)
 {
-	uint64_t exact_until = next_slot(w->plan)->epoch;
+	uint64_t exact_until =
+		next_slot(w->plan)->ep ? next_slot(w->plan)->epoch : cur_slot(w->plan)->epoch;
 
 	for (uint64_t at = reads; at < (uint64_t)w->epochs * w->length; at++) {
 		if (sample_at(w, at / w->length, (uint32_t)(at % w->length)) != sample)

@@ -81,7 +81,7 @@ static void node_step(struct node *nd)
 			switch (a.kind) {
 			case PLAN_ACT_FETCH:
 				CHECK_INT(a.is_pinned, nd->is_stored[a.sample]);
-				nd->fetched += !a.is_pinned;
+				nd->fetched += !a.is_pinned && !a.is_adopted;
 				nd->is_there[a.sample] = 1;
 				ev.kind = PLAN_EV_FETCHED;
 				break;

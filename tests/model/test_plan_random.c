@@ -110,7 +110,7 @@ static void take_fetch(struct book *b, const struct plan_action *a)
 	CHECK_INT(a->is_pinned, b->is_pinned[a->sample]);
 	CHECK(b->size[a->sample] <= b->p.sample_max_bytes);
 	b->where[a->sample] = FETCHING;
-	b->n_fetching++;
+	b->n_fetching += !a->is_adopted;
 	b->issued++;
 	if (b->is_strict) {
 		uint64_t pass = a->position >> 32;
@@ -182,8 +182,8 @@ static void answer(struct book *b, struct plan_action a, bool may_fail)
 	case PLAN_ACT_FETCH:
 		ev.kind = PLAN_EV_FETCHED;
 		ev.status = dice < 5 ? -EIO : 0;
-		b->n_fetching--;
-		b->failed += ev.status != 0;
+		b->n_fetching -= !a.is_adopted;
+		b->failed += ev.status != 0 && !a.is_adopted;
 		b->where[a.sample] = ev.status ? ABSENT : ARENA;
 		break;
 	case PLAN_ACT_STAGE:

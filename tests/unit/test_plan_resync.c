@@ -161,6 +161,28 @@ static void more_epochs_than_announced_are_followed(void)
 	story_free(st);
 }
 
+/* Two workers, the second of which begins with a sample that the next epoch begins with, too. */
+static void a_first_read_that_fits_the_next_epoch_hides_no_repetition(void)
+{
+	struct order_info info = info_of(0);
+	struct story *st = story_of(&info);
+	uint64_t at = 100;
+
+	story_read(st, 0, 0, 4000);
+	for (; at < 200; at++)
+		if (story_sample(st, 1, at - 100) < 400)
+			break;
+	CHECK(at < 200);
+	at = story_sample(st, 1, at - 100); /* epoch 0 has every sample at its own number */
+	story_read(st, 0, at, at + 1);
+	for (uint64_t p = 0; p < 300; p++)
+		if (p != at)
+			story_read(st, 0, p, p + 1);
+	follows(st, 0, 300, "reads epoch 0 again: set_epoch is not called");
+	CHECK_U64(story_status(st).lost, 0);
+	story_free(st);
+}
+
 static void a_job_killed_and_started_again_is_found(void)
 {
 	struct order_info info = info_of(0);
@@ -402,6 +424,8 @@ static const struct check_test tests[] = {
 	{ "a_job_one_epoch_ahead_or_behind_is_found", a_job_one_epoch_ahead_or_behind_is_found },
 	{ "a_second_run_is_followed_like_the_first", a_second_run_is_followed_like_the_first },
 	{ "more_epochs_than_announced_are_followed", more_epochs_than_announced_are_followed },
+	{ "a_first_read_that_fits_the_next_epoch_hides_no_repetition",
+	  a_first_read_that_fits_the_next_epoch_hides_no_repetition },
 	{ "a_job_killed_and_started_again_is_found", a_job_killed_and_started_again_is_found },
 	{ "opens_nobody_saw_are_no_mismatch", opens_nobody_saw_are_no_mismatch },
 	{ "an_epoch_that_cannot_be_computed_is_asked_for_again",

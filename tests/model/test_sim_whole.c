@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Edges of size, with the daemon's plan in virtual time, so these are counts: a cache as large as
+ * the dataset reads each sample from the source once, in all; and a small dataset gets the hits
+ * that a large one gets, but for the readers' window. */
+#include <stdio.h>
+
+#include "check.h"
+#include "clairfs/base/cleanup.h"
+#include "sim_kit.h"
+
+#define BYTES 110592.0 /* whole pages */
+
+/* The source gives rho times what the job takes. */
+static void whole_run(double rho, double fraction, uint64_t jobs)
+{
+	const uint64_t n = 4000;
+	struct sim_kit kit;
+	const struct sim_result *r;
+	uint64_t reads = 0;
+
+	sim_kit_open(&kit,
+		     "samples=%llu,sample_bytes=110592,epochs=4,cache_fraction=%g,batch=32,"
+		     "workers=8,compute_ms=6.4,decode_ms=1,source_latency_ms=1.5,source_mbps=%g,"
+		     "jobs=%llu",
+		     (unsigned long long)n, fraction, rho * 32 * BYTES / 6400,
+		     (unsigned long long)jobs);
+	r = sim_kit_run(&kit, "clairfs");
+	for (uint64_t e = 0; e < r->n_epochs; e++)
+		reads += r->epoch[e].source_reads;
+	printf("# source %.2f of what %llu jobs take, cache %.1f: %llu reads of %llu samples\n",
+	       rho, (unsigned long long)jobs, fraction, (unsigned long long)reads,
+	       (unsigned long long)n);
+	CHECK_U64(reads, n);
+	sim_kit_close(&kit);
+}
+
+static void a_cache_of_everything_reads_everything_once(void)
+{
+	static const double rhos[] = { 0.3, 0.8, 1.25, 4 };
+
+	for (uint32_t i = 0; i < ARRAY_LEN(rhos); i++) {
+		whole_run(rhos[i], 1, 1);
+		whole_run(rhos[i], 1.5, 1);
+	}
+}
+
+static void small_datasets_lose_no_more_than_the_loaders_window(void)
+{
+	static const uint64_t sizes[] = { 64, 128, 256, 512, 1024 };
+	const uint64_t window = (2 * 2 + 1) * 2; /* workers x prefetch_factor + 1 batches */
+
+	for (uint32_t i = 0; i < 3 * ARRAY_LEN(sizes); i++) {
+		uint64_t n = sizes[i / 3], kept = n / 4 * (1 + i % 3), most = 0;
+		const struct sim_result *r;
+		struct sim_kit kit;
+
+		sim_kit_open(&kit,
+			     "samples=%llu,sample_bytes=110592,epochs=12,cache_bytes=%llu,batch=2,"
+			     "workers=2,compute_ms=6.4,decode_ms=1,source_latency_ms=1.5,"
+			     "source_mbps=1000",
+			     (unsigned long long)n, (unsigned long long)(kept * 110592));
+		r = sim_kit_run(&kit, "clairfs");
+		for (uint64_t e = 2; e < r->n_epochs; e++)
+			most = MAX(most, r->epoch[e].source_reads);
+		printf("# %llu samples, room for %llu: at most %llu reads an epoch\n",
+		       (unsigned long long)n, (unsigned long long)kept, (unsigned long long)most);
+		/* n / 64: what is in flight when readers are faster than the source for a while */
+		CHECK(most <= n - kept + window + n / 64);
+		sim_kit_close(&kit);
+	}
+}
+
+static const struct check_test tests[] = {
+	{ "a_cache_of_everything_reads_everything_once",
+	  a_cache_of_everything_reads_everything_once },
+	{ "small_datasets_lose_no_more_than_the_loaders_window",
+	  small_datasets_lose_no_more_than_the_loaders_window },
+};
+
+CHECK_MAIN(tests)
