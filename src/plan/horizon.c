@@ -45,10 +45,13 @@ static uint64_t horizon_readers(const struct plan *plan)
 				      : plan->job->span;
 }
 
-/* Everything in the arena: then nothing is kept for being worth it. */
+/* Half of the arena; all of it where the source swings: then nothing is kept for being worth it,
+ * and the source works whenever it can. */
 static uint64_t horizon_most(const struct plan *plan)
 {
-	return MAX(plan->arena_pages / plan->mean_pages, 8);
+	uint64_t all = plan->arena_pages / plan->mean_pages;
+
+	return MAX(horizon_swings(plan) ? all : all / 2, 8);
 }
 
 uint64_t fetch_horizon(const struct plan *plan)
