@@ -19,7 +19,7 @@ void *mem_alloc(uint64_t n, size_t size)
 	if (__builtin_mul_overflow(n, size, &bytes) || bytes >= SIZE_MAX / 2)
 		return NULL;
 	if (bytes < LARGE_PAGE * 3 / 2)
-		return malloc(MAX(bytes, 1));
+		return malloc(MAX(bytes, sizeof(uint64_t)));
 	bytes = ALIGN_UP(bytes, LARGE_PAGE);
 	p = aligned_alloc(LARGE_PAGE, bytes);
 	if (p)

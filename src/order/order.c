@@ -21,7 +21,7 @@
 
 uint32_t *order_alloc_u32(uint64_t n)
 {
-	return mem_alloc(n, sizeof(uint32_t));
+	return mem_alloc(MAX(n, 1), sizeof(uint32_t));
 }
 
 int order_replay_check(uint64_t epoch, uint64_t n, struct err *err)

@@ -132,6 +132,32 @@ def check_plot():
     tap.equal([n for n in os.listdir(DIR) if n.endswith(".part")], [], "no half-written file is left")
 
 
+def check_reasons():
+    """The words follow what limits the job."""
+    job = ["--sample-bytes", "110K", "--batch", "64", "--workers", "8", "--compute-ms", "20", "--advise", "--memory", "1G"]
+    advice = parsed("--samples", "20000", "--epochs", "1", "--source-latency-ms", "5", *job)
+    tap.ok(advice["verdict"] == "helps" and "one epoch" in advice["why"], "one epoch: only prefetching helps", advice)
+    tap.equal(advice["steps"], [], "and more memory is worth nothing")
+    advice = parsed("--samples", "20000", "--epochs", "1", "--source-mbps", "200", *job)
+    tap.ok(advice["verdict"] == "not_enough" and "for the first time" in advice["why"], "a source too slow for it", advice)
+    advice = parsed("--samples", "20000", "--source-parallel", "2", *job)
+    tap.ok("no more requests at once" in advice["why"], "a source that answers few requests at once", advice)
+    tap.ok("more memory than the node has" in advice["why"], "memory the node does not have", advice)
+    advice = parsed("--samples", "20000", "--source-mbps", "600", "--burst-amplitude", "0.9", "--burst-period-s", "4", *job)
+    tap.ok("at times it gives 60 MB/s" in advice["why"], "a source that is slow at times", advice)
+    advice = parsed("--samples", "64000", "--nodes", "32", "--epochs", "4", "--source-mbps", "200", *job)
+    tap.ok(advice["verdict"] == "not_enough" and "reads most samples for the first time" in advice["why"],
+           "one node of many, in few epochs", advice)
+    advice = parsed("--samples", "9000", "--source-latency-ms", "10", *job)
+    tap.ok(advice["verdict"] == "not_needed" and "Only in the first epoch" in advice["why"], "the first epoch is cold", advice)
+    advice = parsed("--samples", "200000", "--source-latency-ms", "10", *job)
+    tap.equal((advice["verdict"], advice["shortened"] > 1), ("helps", True), "a long job is shortened")
+    ahead = (2 * 8 * 2 * 64 + 2 * 64) * 110 * 1024
+    tap.equal(advice["smallest_memory"]["cache_bytes"], ahead, "but not what its loader has under way")
+    tap.equal(advice["smallest_store"]["store_bytes"], 0, "which needs no store")
+    refused("--compute-ms 0", "--samples", "100", *job, "--compute-ms", "0")
+
+
 def check_advice():
     far = [*SMALL, "--source-latency-ms", "6"]
     advice = parsed(*far, "--advise", "--memory", "20M", "--target-stall", "10")
@@ -149,6 +175,7 @@ def check_advice():
     tap.ok(advice["verdict"] == "not_needed" and "bound by what it computes" in advice["why"], "nor does a slow job", advice)
     advice = parsed(*SMALL, "--advise", "--memory", "20M", "--decode-ms", "20")
     tap.ok(advice["verdict"] == "not_enough" and "decode" in advice["why"], "decoding is nothing a cache removes", advice)
+    check_reasons()
     files = os.path.join(DIR, "files")
     os.mkdir(files)
     for i in range(40):
