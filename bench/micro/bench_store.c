@@ -3,7 +3,7 @@
  * The store's own path in C, without a mount: what filling, opening and random reads of a
  * persistent store cost. bench/run store runs it alternately with fio on the same files.
  *
- *	bench_store fill DIRECTORY [--payload N] [--bytes N] [--writers W]
+ *	bench_store fill DIRECTORY [--payload N] [--bytes N] [--writers W] [--batch B]
  *	bench_store read DIRECTORY [--payload N] [--bytes N] [--depth D] [--seconds S] [--verify V]
  *	bench_store open DIRECTORY [--payload N] [--bytes N]
  *	bench_store                                all of it on a small scale
@@ -27,12 +27,13 @@
 
 #define MAX_DEPTH 256
 #define MAX_WRITERS 16
+#define MAX_BATCH 256
 
 struct bench {
 	const char *dir;
 	struct store *store;
 	uint64_t payload, bytes, n_records, seed;
-	unsigned depth, writers;
+	unsigned depth, writers, batch;
 	double seconds;
 	enum store_verify verify;
 	uint64_t end_ns;
@@ -51,16 +52,6 @@ static void die(const char *what)
 {
 	fprintf(stderr, "bench_store: %s\n", what);
 	exit(1);
-}
-
-static void *aligned(size_t n)
-{
-	void *memory = NULL;
-
-	if (posix_memalign(&memory, 4096, ALIGN_UP(n, (size_t)4096)) != 0)
-		die("out of memory");
-	memset(memory, 0x5a, ALIGN_UP(n, (size_t)4096));
-	return memory;
 }
 
 static struct file_identity identity_of(const struct bench *b, uint64_t i)
@@ -104,9 +95,9 @@ static uint64_t written_bytes(void)
 static void print_result(const struct bench *b, const char *name, const char *unit, double value)
 {
 	printf("{\"name\": \"%s\", \"unit\": \"%s\", \"value\": %.3f, \"payload\": %llu, "
-	       "\"depth\": %u, \"writers\": %u, \"records\": %llu, \"engine\": \"%s\", "
+	       "\"depth\": %u, \"writers\": %u, \"batch\": %u, \"records\": %llu, \"engine\": \"%s\", "
 	       "\"verify\": \"%s\"}\n",
-	       name, unit, value, (unsigned long long)b->payload, b->depth, b->writers,
+	       name, unit, value, (unsigned long long)b->payload, b->depth, b->writers, b->batch,
 	       (unsigned long long)b->n_records, store_engine_name(b->store),
 	       store_verify_names[b->verify]);
 	fflush(stdout);
@@ -117,7 +108,8 @@ static void open_store(struct bench *b)
 	struct store_params params = { .dir = b->dir,
 				       .is_persistent = true,
 				       .fsid = 1,
-				       .limit_bytes = 2 * b->bytes + (2ull << 30),
+				       /* Of the usual size: of segments, too. */
+				       .limit_bytes = 2 * b->bytes + (64ull << 30),
 				       .verify = b->verify,
 				       .engine = IO_ENGINE_AUTO,
 				       .max_inflight = MAX_DEPTH };
@@ -132,20 +124,39 @@ static void open_store(struct bench *b)
 static void *fill_some(void *arg)
 {
 	struct bench *b = arg;
-	uint8_t *bytes = aligned(b->payload);
+	struct file_identity ids[MAX_BATCH];
+	struct store_piece pieces[MAX_BATCH];
+	/* As in a mount: what is written lies in the arena, whose pages are large. */
+	struct arena *arena = NULL;
+	struct err err = { 0 };
+	unsigned n;
 
-	for (;;) {
-		uint64_t i = atomic_fetch_add(&b->next, 1);
-		struct file_identity id = identity_of(b, i);
-
-		if (i >= b->n_records)
-			break;
-		memcpy(bytes, &i, MIN(sizeof(i), b->payload));
-		if (store_put(b->store, (struct piece_key){ { (uint32_t)i }, 0 }, &id, bytes,
-			      (uint32_t)b->payload) < 0)
-			atomic_fetch_add(&b->n_bad, 1);
+	if (arena_new(2ull * b->batch * PIECE_BYTES + (64ull << 20), &arena, &err) < 0)
+		die(err.msg);
+	for (unsigned k = 0; k < b->batch; k++) {
+		pieces[k].data = arena_alloc(arena, (uint32_t)b->payload);
+		if (!pieces[k].data)
+			die("out of memory");
+		memset((void *)pieces[k].data, 0x5a, b->payload);
 	}
-	free(bytes);
+	do {
+		uint64_t first = atomic_fetch_add(&b->next, b->batch);
+
+		n = first < b->n_records ? (unsigned)MIN(b->batch, b->n_records - first) : 0;
+		for (unsigned k = 0; k < n; k++) {
+			uint64_t i = first + k;
+
+			ids[k] = identity_of(b, i);
+			memcpy((void *)pieces[k].data, &i, MIN(sizeof(i), b->payload));
+			pieces[k].key = (struct piece_key){ { (uint32_t)i }, 0 };
+			pieces[k].identity = &ids[k];
+			pieces[k].length = (uint32_t)b->payload;
+		}
+		store_put_many(b->store, pieces, n);
+		for (unsigned k = 0; k < n; k++)
+			atomic_fetch_add(&b->n_bad, pieces[k].status < 0);
+	} while (n > 0);
+	arena_free(arena);
 	return NULL;
 }
 
@@ -313,6 +324,8 @@ static void parse(struct bench *b, int argc, char **argv)
 			b->depth = (unsigned)number(argv[i + 1], 1, MAX_DEPTH);
 		else if (strcmp(argv[i], "--writers") == 0)
 			b->writers = (unsigned)number(argv[i + 1], 1, MAX_WRITERS);
+		else if (strcmp(argv[i], "--batch") == 0)
+			b->batch = (unsigned)number(argv[i + 1], 1, MAX_BATCH);
 		else if (strcmp(argv[i], "--seconds") == 0)
 			b->seconds = strtod(argv[i + 1], NULL);
 		else if (strcmp(argv[i], "--verify") == 0)
@@ -358,6 +371,7 @@ int main(int argc, char **argv)
 			   .bytes = 64 << 20,
 			   .depth = 16,
 			   .writers = 1,
+			   .batch = 1,
 			   .seconds = 0.5,
 			   .seed = clock_now(clock_monotonic()) };
 	const char *tmp = getenv("TMPDIR");

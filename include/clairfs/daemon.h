@@ -31,7 +31,9 @@ struct mount_opts {
 	char *snapshot_dir;
 	uint64_t revalidate, inodes_ahead;
 	bool allow_other;
-	int open;      /* 0 auto, 1 answer */
+	int open; /* 0 auto, 1 answer */
+	char *metrics_textfile, *metrics_socket;
+	uint64_t metrics_interval;
 	int log_level; /* enum log_level */
 };
 extern const struct conf_table mount_option_table;

@@ -34,6 +34,9 @@ struct io_job {
 	void *buf;
 	uint64_t offset;
 	uint32_t length; /* bytes wanted, <= INT32_MAX */
+	/* IO_READ_FD: bytes from the head-th on go to tail instead of buf, unless that is NULL. */
+	void *tail;
+	uint32_t head;
 	bool want_stat;  /* IO_READ_FD: fill st */
 	bool want_check; /* fstat again after the read, into st_after */
 	bool keep_open;  /* IO_READ_PATH: hand the descriptor over in fd; -1 there on failure */

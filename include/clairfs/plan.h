@@ -50,6 +50,7 @@ enum plan_event_kind {
 			      -EAGAIN: being read */
 	PLAN_EV_UNSTAGED,  /* sample: the kernel has dropped its pages or its inode */
 	PLAN_EV_PINNED,    /* answers PIN: status; -ENOSPC: the store takes no more */
+	PLAN_EV_PIN_ROOM,  /* the store takes pins again (status: is_pinning_over) */
 	PLAN_EV_UNPINNED,  /* sample: the store has lost or forgotten it */
 	PLAN_EV_KEPT,      /* sample: the store holds it already, without a PIN of this plan */
 	PLAN_EV_LOST_COPY, /* sample: the arena copy is gone (the file changed); not after a DROP */
@@ -118,6 +119,7 @@ struct plan_status {
 		other_percent; /* of the last reads, those of another reader; 0: none is known of */
 	uint64_t last_epoch;   /* of the job, UINT64_MAX = unknown */
 	uint64_t lost, lost_reads; /* times LOST; opens since it was, 0 when it is not */
+	bool is_pinning_over; /* the store was full or failed; nothing is pinned until PIN_ROOM */
 };
 
 #define PLAN_JOBS 8 /* jobs of one plan, at most */

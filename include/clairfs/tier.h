@@ -64,6 +64,7 @@ struct tier_read {
 	bool is_retried;   /* the tier's */
 	bool is_whole;     /* the tier's */
 	uint32_t place;    /* the tier's */
+	uint32_t round;    /* the tier's */
 };
 
 struct tier;

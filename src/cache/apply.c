@@ -38,8 +38,10 @@ static void drop_planned_locked(struct cache *c, struct shard *s, struct entry_s
 		struct object *obj = container_of(node, struct object, in_entry);
 
 		next = node->next;
-		if (obj->is_planned && obj->state == OBJECT_RESIDENT)
+		if (obj->is_planned && obj->state == OBJECT_RESIDENT) {
 			object_drop_locked(c, s, obj, dead);
+			metrics_add(c->p.metrics, METRIC_EVICTIONS, 1);
+		}
 	}
 }
 

@@ -307,6 +307,7 @@ void cache_update_gauges(struct cache *c)
 	metrics_gauge_set(m, METRIC_EPOCH, st.plan.epoch);
 	metrics_gauge_set(m, METRIC_POSITION, st.plan.position);
 	metrics_gauge_set(m, METRIC_LEAD, st.plan.lead);
+	metrics_gauge_set(m, METRIC_DEGRADED, st.is_degraded);
 	metrics_gauge_set(m, METRIC_ORDER_FOLLOWED,
 			  atomic_load(&c->has_order) &&
 				  (st.plan.state == PLAN_FOLLOWING ||

@@ -58,7 +58,8 @@ struct object {
 	struct entry_state *state_of;
 	struct sample_fetch *job; /* the plan's fetch that waits for this piece */
 	struct file_identity identity;
-	void *mem; /* the fetch's until RESIDENT */
+	void *mem;         /* the fetch's until RESIDENT */
+	uint64_t ready_ns; /* since when a prefetch waits for its first reader, else 0 */
 	uint32_t piece, length, refs;
 	enum object_state state;
 	bool is_planned;  /* the plan's: only a DROP or a change of the file frees it */

@@ -42,6 +42,7 @@ static int fetch_memory(struct cache *c, struct object *obj)
 	if (!obj->is_demand)
 		return -ENOMEM;
 	obj->is_heap = true;
+	metrics_add(c->p.metrics, METRIC_BYPASS_ARENA_FULL, 1);
 	obj->mem = aligned_alloc(4096, ALIGN_UP(obj->length, 4096u));
 	return obj->mem ? 0 : -ENOMEM;
 }
@@ -82,6 +83,8 @@ static void fetch_settle_locked(struct cache *c, struct shard *s, struct object 
 		}
 	}
 	if (result.status == 0) {
+		if (!obj->is_demand)
+			obj->ready_ns = clock_now(c->p.clock);
 		object_move_locked(obj, OBJECT_RESIDENT);
 		if (obj->is_heap)
 			object_drop_locked(c, s, obj, dead);
@@ -261,6 +264,7 @@ static void fetch_done(struct tier_read *read)
 	if (f->is_check)
 		f->is_store = false; /* the source's answer is the answer */
 	if (f->is_store && result.status != 0) {
+		metrics_add(c->p.metrics, METRIC_BYPASS_STORE_ERROR, 1);
 		note_sample(c, PLAN_EV_UNPINNED, obj->state_of->entry, 0);
 		fetch_go(f, false);
 		return;

@@ -291,6 +291,7 @@ bool evict_one(struct cache *c)
 			if (obj->refs > 1) /* in use: dropping it would free nothing now */
 				continue;
 			object_drop_locked(c, s, obj, &dead);
+			metrics_add(c->p.metrics, METRIC_EVICTIONS, 1);
 			break;
 		}
 		mutex_unlock(&s->mu);

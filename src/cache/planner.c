@@ -155,15 +155,38 @@ void note_completion(struct cache *c, struct completion *take_completion)
 	mutex_unlock(&n->mu);
 }
 
+/* How far ahead the prefetch was, at the first open only: a copy that is kept was not prefetched
+ * for the next one. */
+static void observe_lead(struct cache *c, struct entry_id entry, uint64_t now_ns)
+{
+	struct shard *s = shard_of(c, entry);
+	struct object *obj;
+	uint64_t ready_ns = 0;
+
+	mutex_lock(&s->mu);
+	obj = object_find_locked(c, s, entry, 0);
+	if (obj) {
+		ready_ns = obj->ready_ns;
+		obj->ready_ns = 0;
+	}
+	mutex_unlock(&s->mu);
+	if (ready_ns)
+		metrics_observe(c->p.metrics, METRIC_HIST_PREFETCH_LEAD,
+				now_ns > ready_ns ? now_ns - ready_ns : 0);
+}
+
 void cache_note_open(struct cache *c, struct entry_id entry)
 {
+	uint64_t now_ns = clock_now(c->p.clock);
+
 	if (!dataset_is_sample(c->p.dataset, entry))
 		return;
 	/* A file that is empty so far is never asked for: this is all that is seen of its reader.
 	 */
 	entry_touch(c, entry);
 	metrics_add(c->p.metrics, METRIC_SAMPLE_OPENS, 1);
-	account_open(c, entry, clock_now(c->p.clock));
+	observe_lead(c, entry, now_ns);
+	account_open(c, entry, now_ns);
 	note_sample(c, PLAN_EV_OPENED, entry, 0);
 }
 
@@ -435,6 +458,16 @@ static void take_request(struct cache *c, struct order_request *request, uint64_
 	answer_request(c, request, request->status);
 }
 
+/* Looked at now and then and not told once: an answer that is still on its way may say again that
+ * the store takes no more. */
+static void tell_room(struct cache *c, uint64_t now)
+{
+	static const struct plan_event ev = { .kind = PLAN_EV_PIN_ROOM };
+
+	if (c->counted.is_pinning_over && c->p.store && store_takes_more(c->p.store))
+		plan_event(c->plan, now, &ev);
+}
+
 /* The last thing the planner does: nobody is left waiting. */
 static void end_planning(struct cache *c, struct order_request *request)
 {
@@ -476,6 +509,7 @@ void *planner_main(void *cache)
 		publish(c);
 		if (now - swept_ns >= SWEEP_NS) {
 			account_sweep(c, now, false);
+			tell_room(c, now);
 			swept_ns = now;
 		}
 		rest(&c->notes);

@@ -174,8 +174,11 @@ static void read_count(struct cache *c, const struct cache_read *r, int status, 
 {
 	uint64_t now = clock_now(c->p.clock);
 
-	metrics_observe(c->p.metrics, METRIC_HIST_READ_WAIT,
+	metrics_observe(c->p.metrics, metrics_hist_of_class[r->read_class],
 			now > r->arrived_ns ? now - r->arrived_ns : 0);
+	if (r->read_class == READ_MISS && dataset_is_sample(c->p.dataset, r->entry) &&
+	    dataset_size(c->p.dataset, r->entry) > c->p.sample_max_bytes)
+		metrics_add(c->p.metrics, METRIC_BYPASS_TOO_LARGE, 1);
 	if (status != 0)
 		metrics_add(c->p.metrics, METRIC_READ_ERRORS, 1);
 	account_read_end(c, r, status, bytes);

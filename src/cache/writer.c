@@ -1,119 +1,186 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The store's writers: put the pieces of a sample that the plan wants to keep for good. The
- * arena copy is pinned while it is written, so a DROP or a change of the file meanwhile does no
+ * The store's writers: put the pieces of samples that the plan wants to keep for good. The arena
+ * copies are pinned while they are written, so a DROP or a change of the file meanwhile does no
  * harm. A file that changed during the writing is forgotten again: nobody would ask for the old
- * version, but it would take up room. Threads of their own, because a write may take as long as it
- * likes and nobody waits for it; a few, because a drive wants several writes at once. They must
- * never hold a lock while writing.
+ * version, but it would take up room.
+ *
+ * A writer takes its share of the samples that wait and puts their pieces together, because the
+ * store writes many small ones in the time of one. Threads of their own, because a write may take
+ * as long as it likes and nobody waits for it; a few, because a drive wants several writes at once.
+ * They must never hold a lock while writing.
  */
 #include "cache_priv.h"
 
 #include "clairfs/base/bitmap.h"
 
-static int put_piece(struct cache *c, struct entry_id entry, uint32_t piece,
-		     const struct file_identity *id, const struct file_identity *kept)
-{
-	struct shard *s = shard_of(c, entry);
-	struct piece_key key = { entry, piece };
-	struct object *obj;
-	int rc;
+#define PINS 16   /* samples at once */
+#define PIECES 32 /* put at once, and held in the arena until then */
+#define PIECES_BYTES (2u << 20)
 
+struct pin {
+	struct completion *job;
+	struct entry_id entry;
+	struct file_identity id, kept;
+	struct bitmap is_put; /* by piece */
+	bool is_begun;
+	int rc;
+};
+
+struct batch {
+	struct cache *c;
+	struct store_piece pieces[PIECES];
+	struct object *objects[PIECES]; /* a reference each */
+	struct pin *pins[PIECES];
+	uint32_t n, bytes;
+};
+
+/* --- pieces --- */
+
+static void batch_put(struct batch *b)
+{
+	if (b->n > 0)
+		store_put_many(b->c->p.store, b->pieces, b->n);
+	for (uint32_t i = 0; i < b->n; i++) {
+		const struct store_piece *piece = &b->pieces[i];
+		struct pin *pin = b->pins[i];
+
+		object_put(b->c, b->objects[i]);
+		if (piece->status == 0)
+			bitmap_set(&pin->is_put, piece->key.piece);
+		else if (piece->status != -EEXIST && pin->rc == 0)
+			pin->rc = piece->status;
+	}
+	b->n = b->bytes = 0;
+}
+
+static void batch_add(struct batch *b, struct pin *pin, uint32_t piece)
+{
+	struct shard *s = shard_of(b->c, pin->entry);
+	struct object *obj;
+
+	if (b->n == PIECES || b->bytes >= PIECES_BYTES)
+		batch_put(b);
+	if (pin->rc != 0)
+		return;
 	mutex_lock(&s->mu);
-	obj = object_find_locked(c, s, entry, piece);
-	if (obj && (obj->state != OBJECT_RESIDENT || !file_identity_eq(&obj->identity, id)))
+	obj = object_find_locked(b->c, s, pin->entry, piece);
+	if (obj && (obj->state != OBJECT_RESIDENT || !file_identity_eq(&obj->identity, &pin->id)))
 		obj = NULL;
 	if (obj)
 		obj->refs++;
 	mutex_unlock(&s->mu);
-	if (!obj)
+	if (!obj) {
+		pin->rc = -ESTALE;
+		return;
+	}
+	b->pieces[b->n] = (struct store_piece){
+		{ pin->entry, piece }, &pin->kept, obj->mem, obj->length, 0,
+	};
+	b->objects[b->n] = obj;
+	b->bytes += obj->length;
+	b->pins[b->n++] = pin;
+}
+
+/* --- samples --- */
+
+static int pin_begin(struct cache *c, struct pin *pin)
+{
+	int rc;
+
+	if (pin->job->generation != atomic_load(&c->generation))
+		return -ECANCELED; /* of a plan that is gone */
+	if (!c->p.store)
+		return -ENOSPC;
+	if (bits_get(c->abroad,
+		     pin->entry.v)) /* every piece here came with an answer of the source */
 		return -ESTALE;
-	rc = store_put(c->p.store, key, kept, obj->mem, obj->length);
-	object_put(c, obj);
+	dataset_identity(c->p.dataset, pin->entry, &pin->id);
+	rc = dataset_kept_identity(c->p.dataset, pin->entry, &pin->id, &pin->kept);
+	if (rc != 0)
+		return -ESTALE; /* no such path: it cannot have been fetched */
+	rc = bitmap_init(&pin->is_put, MAX(piece_count(pin->id.size), 1u));
+	pin->is_begun = rc == 0;
 	return rc;
+}
+
+static void pin_pieces(struct batch *b, struct pin *pin)
+{
+	uint32_t n = pin->id.size ? piece_count(pin->id.size) : 0;
+
+	for (uint32_t i = 0; pin->rc == 0 && i < n; i++) {
+		if (atomic_load(&b->c->is_stopping))
+			pin->rc = -ECANCELED;
+		else
+			batch_add(b, pin, i);
+	}
 }
 
 /* Forgets what pin_pieces() has put, or all that there is of a version that is no more. What was
  * there before is whole, and others may be using it. */
-static void unpin(struct cache *c, const struct file_identity *kept, const struct bitmap *is_put,
-		  bool is_old)
+static void unpin(struct cache *c, const struct pin *pin, bool is_old)
 {
-	uint32_t n = piece_count(kept->size);
+	uint32_t n = piece_count(pin->kept.size);
 
 	for (uint32_t i = 0; i < n; i++)
-		if (is_old || bitmap_get(is_put, i))
-			store_forget_piece(c->p.store, kept, i);
+		if (is_old || bitmap_get(&pin->is_put, i))
+			store_forget_piece(c->p.store, &pin->kept, i);
 }
 
-static int pin_pieces(struct cache *c, struct entry_id entry, const struct file_identity *id,
-		      const struct file_identity *kept, struct bitmap *is_put)
+static void pin_end(struct cache *c, struct pin *pin)
 {
-	int rc = 0;
-
-	for (uint32_t i = 0; rc == 0 && id->size && i < piece_count(id->size); i++) {
-		rc = atomic_load(&c->is_stopping) ? -ECANCELED : put_piece(c, entry, i, id, kept);
-		if (rc == 0)
-			bitmap_set(is_put, i);
-		else if (rc == -EEXIST)
-			rc = 0;
-	}
-	return rc;
-}
-
-static int pin_version(struct cache *c, struct entry_id entry, const struct file_identity *id)
-{
-	struct file_identity kept, now;
-	struct bitmap is_put;
+	struct file_identity now;
 	bool is_old;
-	int rc = dataset_kept_identity(c->p.dataset, entry, id, &kept);
 
-	if (rc != 0)
-		return -ESTALE; /* no such path: it cannot have been fetched */
-	rc = bitmap_init(&is_put, MAX(piece_count(id->size), 1u));
-	if (rc != 0)
-		return rc;
-	rc = pin_pieces(c, entry, id, &kept, &is_put);
-	dataset_identity(c->p.dataset, entry, &now);
-	is_old = !file_identity_eq(id, &now);
-	if (is_old)
-		rc = -ESTALE;
-	if (rc != 0) /* half a sample is of no use */
-		unpin(c, &kept, &is_put, is_old);
-	bitmap_fini(&is_put);
-	return rc;
+	if (pin->is_begun) {
+		dataset_identity(c->p.dataset, pin->entry, &now);
+		is_old = !file_identity_eq(&pin->id, &now);
+		if (is_old)
+			pin->rc = -ESTALE;
+		if (pin->rc != 0) /* half a sample is of no use */
+			unpin(c, pin, is_old);
+		bitmap_fini(&pin->is_put);
+	}
+	if (pin->rc == -ENOSPC)
+		log_limited(LOG_LEVEL_INFO, "store: full, nothing more is kept");
+	else if (pin->rc != 0 && pin->rc != -ESTALE && pin->rc != -ECANCELED && pin->rc != -EAGAIN)
+		cache_degrade(c, "the store cannot be written");
+	pin->job->event.kind = PLAN_EV_PINNED;
+	pin->job->event.status = pin->rc;
+	note_completion(c, pin->job);
 }
 
-static int pin_sample(struct cache *c, struct entry_id entry)
+/* Waits for a sample, and takes a writer's share of those that wait with it. */
+static uint32_t take_pins(struct cache *c, struct pin *pins)
 {
-	struct file_identity id;
-	int rc;
+	struct list *node = queue_pop(&c->pin_jobs);
+	size_t most = MIN(1 + queue_length(&c->pin_jobs) / WRITERS, (size_t)PINS);
+	uint32_t n = 0;
 
-	if (!c->p.store)
-		return -ENOSPC;
-	if (bits_get(c->abroad, entry.v)) /* every piece here came with an answer of the source */
-		return -ESTALE;
-	dataset_identity(c->p.dataset, entry, &id);
-	rc = pin_version(c, entry, &id);
-	if (rc == -ENOSPC)
-		log_limited(LOG_LEVEL_INFO, "store: full, nothing more is kept");
-	else if (rc != 0 && rc != -ESTALE && rc != -ECANCELED && rc != -EAGAIN)
-		cache_degrade(c, "the store cannot be written");
-	return rc;
+	while (node) {
+		struct completion *job = container_of(node, struct completion, node);
+
+		pins[n++] = (struct pin){ .job = job, .entry = { job->event.sample } };
+		node = n < most ? queue_try_pop(&c->pin_jobs) : NULL;
+	}
+	return n;
 }
 
 void *writer_main(void *cache)
 {
-	struct cache *c = cache;
-	struct list *node;
+	struct batch batch = { .c = cache };
+	struct pin pins[PINS];
+	uint32_t n;
 
-	while ((node = queue_pop(&c->pin_jobs))) {
-		struct completion *job = container_of(node, struct completion, node);
-
-		job->event.kind = PLAN_EV_PINNED;
-		job->event.status = job->generation == atomic_load(&c->generation)
-					    ? pin_sample(c, (struct entry_id){ job->event.sample })
-					    : -ECANCELED; /* of a plan that is gone */
-		note_completion(c, job);
+	while ((n = take_pins(cache, pins)) > 0) {
+		for (uint32_t i = 0; i < n; i++) {
+			pins[i].rc = pin_begin(cache, &pins[i]);
+			if (pins[i].rc == 0)
+				pin_pieces(&batch, &pins[i]);
+		}
+		batch_put(&batch);
+		for (uint32_t i = 0; i < n; i++)
+			pin_end(cache, &pins[i]);
 	}
 	return NULL;
 }

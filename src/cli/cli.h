@@ -16,6 +16,7 @@ struct command {
 };
 extern const struct command commands[]; /* ends with name == NULL */
 
+int cmd_bench(int argc, char **argv);
 int cmd_mount(int argc, char **argv);
 int cmd_umount(int argc, char **argv);
 int cmd_status(int argc, char **argv);

@@ -72,8 +72,11 @@ static void print_store(const json_t *root, const json_t *g)
 	char a[32], b[32], c[32], d[32];
 	const char *why = str(root, "store", "why");
 
-	if (json_number_value(json_object_get(g, "store_limit_bytes")) <= 0)
+	if (json_number_value(json_object_get(g, "store_limit_bytes")) <= 0) {
+		if (*why)
+			printf("store     none: %s\n", why);
 		return;
+	}
 	printf("store     %s of %s; written %s, read %s%s%s\n",
 	       bytes(json_number_value(json_object_get(g, "store_bytes")), a),
 	       bytes(json_number_value(json_object_get(g, "store_limit_bytes")), b),

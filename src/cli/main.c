@@ -62,6 +62,19 @@ const struct command commands[] = {
 	  "  --memory SIZE       of the node, for the page cache it has anyway (this machine's)\n"
 	  "  --print-config      list the other options with their meaning and values; option\n"
 	  "                      sample_bytes of that list is --sample-bytes here\n" },
+	{ "bench", cmd_bench, "measure a job's data loading: directory, page cache and clairfs",
+	  "usage: clairfs bench [OPTION]... SOURCE|MOUNTPOINT\n"
+	  "  --compare S[,S]...  some of source,pagecache,clairfs: SOURCE in these ways, in turns\n"
+	  "  --order SPEC        order of the reads (the mount's, else torch-distributed:seed=1)\n"
+	  "  --workload NAME|FILE  batch, workers, prefetch, compute, decode and epochs from there\n"
+	  "  --epochs E --ranks R --workers W --prefetch P --batch B\n"
+	  "  --compute MS        time to compute with a batch\n"
+	  "  --decode MS[:spin|sleep]  time to decode a sample, of a CPU or asleep\n"
+	  "  --json              for programs\n"
+	  "  --html FILE         a report with charts, one file\n"
+	  "  --trace FILE        every read: side, epoch, rank, position, sample, worker, times, "
+	  "bytes\n"
+	  "  -o KEY=VALUE,...    options of the mount of side clairfs\n" },
 	{ "index", cmd_index, "print the samples of a directory: number, path, offset, length",
 	  "usage: clairfs index SOURCE [--layout auto|imagefolder|files] [--sort NAME] [--under DIR]\n"
 	  "  --sort NAME      numbers as a job gives them that sorts in another way: index,\n"

@@ -3,15 +3,13 @@
  * of compute time; right: hit ratio; both over the share of the dataset that fits into the cache.
  * Colours are those of Okabe and Ito, which colour-blind people tell apart; the bound is black and
  * dashed. Must never leave half a file under the name asked for: it is written beside it first. */
-#include <cairo-svg.h>
-#include <cairo.h>
-#include <dlfcn.h>
 #include <errno.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "canvas.h"
 #include "plot.h"
 
 #define WIDTH 1000.0
@@ -19,54 +17,6 @@
 #define TOP 46.0
 #define PANEL_WIDTH 340.0
 #define PANEL_HEIGHT 320.0
-
-/* cairo brings libraries of a desktop along, which a mount must not load: it is opened only when a
- * chart is drawn. */
-#define FUNCTIONS(X)                                                                               \
-	X(cairo_create)                                                                            \
-	X(cairo_destroy)                                                                           \
-	X(cairo_image_surface_create)                                                              \
-	X(cairo_line_to)                                                                           \
-	X(cairo_move_to)                                                                           \
-	X(cairo_paint)                                                                             \
-	X(cairo_rectangle)                                                                         \
-	X(cairo_rel_line_to)                                                                       \
-	X(cairo_select_font_face)                                                                  \
-	X(cairo_set_dash)                                                                          \
-	X(cairo_set_font_size)                                                                     \
-	X(cairo_set_line_width)                                                                    \
-	X(cairo_set_source_rgb)                                                                    \
-	X(cairo_show_text)                                                                         \
-	X(cairo_status)                                                                            \
-	X(cairo_status_to_string)                                                                  \
-	X(cairo_stroke)                                                                            \
-	X(cairo_surface_destroy)                                                                   \
-	X(cairo_surface_finish)                                                                    \
-	X(cairo_surface_status)                                                                    \
-	X(cairo_surface_write_to_png)                                                              \
-	X(cairo_svg_surface_create)                                                                \
-	X(cairo_text_extents)
-
-#define MEMBER(name) __typeof__(name) *name;
-struct canvas {
-	FUNCTIONS(MEMBER)
-	cairo_t *cr;
-	void *handle;
-};
-
-static int canvas_open(struct canvas *c, struct err *err)
-{
-	c->handle = dlopen("libcairo.so.2", RTLD_NOW | RTLD_LOCAL);
-	if (!c->handle)
-		return err_set(err, -ENOTSUP, "--plot: cairo is not installed: %s", dlerror());
-#define LOAD(name) c->name = (__typeof__(c->name))dlsym(c->handle, #name);
-	FUNCTIONS(LOAD)
-#define CHECK_LOADED(name)                                                                         \
-	if (!c->name)                                                                              \
-		return err_set(err, -ENOTSUP, "--plot: this cairo has no " #name);
-	FUNCTIONS(CHECK_LOADED)
-	return 0;
-}
 
 struct panel {
 	const struct canvas *c;
@@ -80,24 +30,6 @@ static const double colours[][3] = {
 	{ 0.94, 0.80, 0.20 }, { 0.40, 0.20, 0.60 },
 };
 
-static void plot_text(const struct canvas *c, double x, double y, double align, const char *text)
-{
-	cairo_text_extents_t size;
-
-	c->cairo_text_extents(c->cr, text, &size);
-	c->cairo_move_to(c->cr, x - align * size.x_advance, y);
-	c->cairo_show_text(c->cr, text);
-}
-
-/* 1, 2 or 5 times a power of ten, so that about five of them make `most`. */
-static double plot_tick(double most)
-{
-	double base = pow(10, floor(log10(most / 5)));
-	double left = most / 5 / base;
-
-	return base * (left < 1.5 ? 1 : left < 3.5 ? 2 : left < 7.5 ? 5 : 10);
-}
-
 static double panel_x(const struct panel *p, double value)
 {
 	return p->x + value / p->x_max * PANEL_WIDTH;
@@ -110,7 +42,7 @@ static double panel_y(const struct panel *p, double value)
 
 static void panel_frame(const struct panel *p)
 {
-	double tick = plot_tick(p->y_max), x_tick = plot_tick(p->x_max);
+	double tick = canvas_tick(p->y_max), x_tick = canvas_tick(p->x_max);
 	char text[32];
 
 	p->c->cairo_set_line_width(p->c->cr, 0.5);
@@ -121,17 +53,17 @@ static void panel_frame(const struct panel *p)
 		p->c->cairo_stroke(p->c->cr);
 		p->c->cairo_set_source_rgb(p->c->cr, 0.2, 0.2, 0.2);
 		snprintf(text, sizeof(text), "%g", v);
-		plot_text(p->c, p->x - 6, panel_y(p, v) + 4, 1, text);
+		canvas_text(p->c, p->x - 6, panel_y(p, v) + 4, 1, text);
 	}
 	for (double v = 0; v <= p->x_max * 1.001; v += x_tick) {
 		snprintf(text, sizeof(text), "%g", v);
-		plot_text(p->c, panel_x(p, v), TOP + PANEL_HEIGHT + 16, 0.5, text);
+		canvas_text(p->c, panel_x(p, v), TOP + PANEL_HEIGHT + 16, 0.5, text);
 	}
 	p->c->cairo_rectangle(p->c->cr, p->x, TOP, PANEL_WIDTH, PANEL_HEIGHT);
 	p->c->cairo_stroke(p->c->cr);
-	plot_text(p->c, p->x + PANEL_WIDTH / 2, TOP - 10, 0.5, p->title);
-	plot_text(p->c, p->x + PANEL_WIDTH / 2, TOP + PANEL_HEIGHT + 36, 0.5,
-		  "cache, % of the dataset");
+	canvas_text(p->c, p->x + PANEL_WIDTH / 2, TOP - 10, 0.5, p->title);
+	canvas_text(p->c, p->x + PANEL_WIDTH / 2, TOP + PANEL_HEIGHT + 36, 0.5,
+		    "cache, % of the dataset");
 }
 
 static void plot_style(const struct canvas *c, const struct plot *plot, uint32_t i)
@@ -180,7 +112,7 @@ static void plot_legend(const struct canvas *c, const struct plot *plot)
 		c->cairo_rel_line_to(c->cr, 24, 0);
 		c->cairo_stroke(c->cr);
 		c->cairo_set_source_rgb(c->cr, 0.1, 0.1, 0.1);
-		plot_text(c, x + 30, y + 4, 0, plot->series[i].name);
+		canvas_text(c, x + 30, y + 4, 0, plot->series[i].name);
 	}
 	c->cairo_set_dash(c->cr, NULL, 0, 0);
 }
@@ -213,9 +145,9 @@ static void plot_draw(const struct canvas *c, const struct plot *plot)
 	panel_lines(&hits, plot, false);
 	plot_legend(c, plot);
 	c->cairo_set_font_size(c->cr, 10.5);
-	plot_text(c, 60, HEIGHT - 24, 0, plot->title);
+	canvas_text(c, 60, HEIGHT - 24, 0, plot->title);
 	if (plot->note)
-		plot_text(c, 60, HEIGHT - 8, 0, plot->note);
+		canvas_text(c, 60, HEIGHT - 8, 0, plot->note);
 }
 
 static bool plot_is_png(const char *path)
@@ -260,7 +192,7 @@ int plot_write(const struct plot *plot, const char *path, struct err *err)
 	struct canvas c = { .handle = NULL };
 	AUTO_FREE char *part = NULL;
 	cairo_status_t status;
-	int rc = canvas_open(&c, err);
+	int rc = canvas_open(&c, "--plot", err);
 
 	if (rc < 0)
 		return rc;

@@ -14,6 +14,7 @@
 #include "clairfs/job.h"
 #include "clairfs/order.h"
 #include "clairfs/tier/store.h"
+#include "publish.h"
 
 /* A list of samples in the making; the announce thread's. */
 struct told_list {
@@ -50,6 +51,7 @@ struct wire {
 	struct arena *arena;
 	struct store *store;
 	uint64_t store_bytes; /* its budget */
+	bool is_store_lost;   /* there was to be one, and its drive could not even be opened */
 	struct job *job;
 	struct cache_watch watch;
 	struct cache *cache;
@@ -57,6 +59,10 @@ struct wire {
 	_Atomic uint64_t numberings_tried; /* renumber.c: ways to number the files */
 	struct fs *fs;
 	struct fs_vfile vfiles[6];
+	char publish_id[PUBLISH_ID];
+	char *textfile_path, *socket_path; /* of the metrics, NULL: none */
+	struct textfile *textfile;
+	struct metrics_socket *socket;
 };
 
 /* Checks paths and spec before anything is started. */
@@ -71,6 +77,18 @@ int wire_mount(struct wire *w, struct err *err) MUST_USE;
 void wire_down(struct wire *w);
 /* Says in the log what was mounted. */
 void wire_log(const struct wire *w);
+
+/* publish.c: metrics outside of the mount. check: makes sense of the options. */
+int wire_check_publish(struct wire *w, struct err *err) MUST_USE;
+/* With the mount. What goes wrong is logged. */
+void wire_publish(struct wire *w);
+/* Before anything else is torn down; also when nothing was ever published. */
+void wire_unpublish(struct wire *w);
+
+/* process.c: what the kernel counts of this process. Any thread. */
+void process_update_metrics(struct metrics *m);
+/* clairfs_mount_info; once, before there are threads. */
+int process_describe_mount(struct wire *w, struct err *err) MUST_USE;
 
 /* announce.c */
 void wire_order_init(struct wire *w);
@@ -132,6 +150,8 @@ json_t *wire_job_json(struct wire *w);
 /* Renderers of the virtual files; ctx is a struct wire. */
 int stats_render_json(void *ctx, struct buf_writer *out);
 int stats_render_metrics(void *ctx, struct buf_writer *out);
+/* The same with a label in every row; any thread. */
+int stats_render_labelled(void *ctx, const char *label, struct buf_writer *out);
 int stats_render_config(void *ctx, struct buf_writer *out);
 
 #endif

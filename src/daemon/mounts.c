@@ -17,6 +17,7 @@
 
 #include "clairfs/base/clock.h"
 #include "clairfs/daemon.h"
+#include "publish.h"
 
 #define UMOUNT_PATIENCE_NS (10 * NS_PER_S)
 #define DAEMON_PATIENCE_MS 60000
@@ -195,8 +196,10 @@ int mounts_umount(const char *mountpoint, bool is_lazy, struct err *err)
 
 	if (rc < 0)
 		return rc;
-	if (!info.is_mounted)
+	if (!info.is_mounted) {
+		leftover_clear(info.path);
 		return err_set(err, -ENOENT, "%s: nothing is mounted there", info.path);
+	}
 	if (!info.is_ours)
 		return err_set(err, -ENOENT, "%s: not a clairfs mount", info.path);
 	if (!is_lazy) { /* a dead mount says at once that nobody is there */
@@ -212,6 +215,8 @@ int mounts_umount(const char *mountpoint, bool is_lazy, struct err *err)
 	else if (daemon.fd >= 0 && poll(&daemon, 1, DAEMON_PATIENCE_MS) == 0)
 		rc = err_set(err, -ETIMEDOUT, "%s is unmounted, but its daemon is still running",
 			     info.path);
+	else
+		leftover_clear(info.path);
 	if (daemon.fd >= 0)
 		close(daemon.fd);
 	return rc;

@@ -97,6 +97,14 @@ static const struct conf_option options[] = {
 	ROW(open, CONF_CHOICE, "auto", 0, 0, open_choices,
 	    "auto: OPEN is refused (ENOSYS) once it is not needed, so that a hit costs "
 	    "no upcall. answer: always answered."),
+	ROW(metrics_textfile, CONF_TEXT, "", 0, 0, NULL,
+	    "File for the textfile collector of a Prometheus node exporter, whose name ends in "
+	    ".prom, or the directory for it. Removed when unmounting. Empty: none."),
+	ROW(metrics_interval, CONF_U64, "15", 1, 86400, NULL,
+	    "Seconds from one writing of metrics_textfile to the next."),
+	ROW(metrics_socket, CONF_TEXT, "", 0, 0, NULL,
+	    "Unix socket on which the metrics are served by HTTP, to you and root only. Empty: "
+	    "none."),
 	ROW(log_level, CONF_CHOICE, "info", 0, 0, log_choices,
 	    "Least important messages that are logged."),
 	{ .name = NULL },

@@ -107,11 +107,16 @@ static json_t *engines_json(const struct wire *w)
 
 static json_t *store_json(const struct wire *w)
 {
-	struct store_status st;
+	struct store_status st = { .is_off = true,
+				   .is_write_off = true,
+				   .is_persistent = w->opts->store_keep,
+				   .why = "its directory could not be opened; the mount began "
+					  "without it" };
 
-	if (!w->store)
+	if (!w->store && !w->is_store_lost)
 		return json_null();
-	store_get_status(w->store, &st);
+	if (w->store)
+		store_get_status(w->store, &st);
 	return json_pack("{s:b, s:b, s:b, s:b, s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "is_persistent",
 			 st.is_persistent, "is_full", st.is_full, "is_off", st.is_off,
 			 "is_write_off", st.is_write_off, "why", st.why, "segments",
@@ -119,6 +124,15 @@ static json_t *store_json(const struct wire *w)
 			 "records", (json_int_t)st.records, "record_bytes",
 			 (json_int_t)st.record_bytes, "unverified", (json_int_t)st.unverified,
 			 "index_bytes", (json_int_t)st.index_bytes);
+}
+
+/* Any thread: several may do it at once, the last one is right. */
+static void update_gauges(struct wire *w)
+{
+	cache_update_gauges(w->cache);
+	if (w->is_store_lost)
+		metrics_gauge_set(w->metrics, METRIC_STORE_OFF, 1);
+	process_update_metrics(w->metrics);
 }
 
 int stats_render_json(void *ctx, struct buf_writer *out)
@@ -129,9 +143,7 @@ int stats_render_json(void *ctx, struct buf_writer *out)
 	json_t *root;
 	char *text;
 
-	cache_update_gauges(w->cache);
-	metrics_gauge_set(w->metrics, METRIC_DATASET_SAMPLES, dataset_n_samples(w->dataset));
-	metrics_gauge_set(w->metrics, METRIC_DATASET_BYTES, dataset_sample_bytes(w->dataset));
+	update_gauges(w);
 	cache_get_status(w->cache, &cache);
 	fs_get_status(w->fs, &fs);
 	root = json_pack("{s:s, s:i, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "version",
@@ -153,15 +165,18 @@ int stats_render_json(void *ctx, struct buf_writer *out)
 	return out->is_bad ? -ENOMEM : 0;
 }
 
-int stats_render_metrics(void *ctx, struct buf_writer *out)
+int stats_render_labelled(void *ctx, const char *label, struct buf_writer *out)
 {
 	struct wire *w = ctx;
 
-	cache_update_gauges(w->cache);
-	metrics_gauge_set(w->metrics, METRIC_DATASET_SAMPLES, dataset_n_samples(w->dataset));
-	metrics_gauge_set(w->metrics, METRIC_DATASET_BYTES, dataset_sample_bytes(w->dataset));
-	metrics_print_prometheus(w->metrics, out);
+	update_gauges(w);
+	metrics_print_prometheus(w->metrics, label, out);
 	return out->is_bad ? -ENOMEM : 0;
+}
+
+int stats_render_metrics(void *ctx, struct buf_writer *out)
+{
+	return stats_render_labelled(ctx, "", out);
 }
 
 int stats_render_config(void *ctx, struct buf_writer *out)

@@ -82,7 +82,8 @@ static int check_dirs(const struct wire *w, struct err *err)
 	closedir(dir);
 	if (n > 0)
 		return err_set(err, -ENOTEMPTY, "mountpoint %s: not empty", w->mountpoint);
-	if (w->opts->store_dir && stat(w->opts->store_dir, &st) < 0)
+	if (w->opts->store_dir && stat(w->opts->store_dir, &st) < 0 &&
+	    !store_is_drive_error(-errno))
 		return err_set_errno(err, -errno, "option store_dir: %s", w->opts->store_dir);
 	return 0;
 }
@@ -104,6 +105,8 @@ int wire_check(struct wire *w, const struct daemon_params *params, struct err *e
 		return rc;
 	}
 	rc = check_paths(w, params, err);
+	if (rc == 0)
+		rc = wire_check_publish(w, err);
 	return rc < 0 ? rc : check_dirs(w, err);
 }
 
@@ -268,7 +271,11 @@ int wire_mount(struct wire *w, struct err *err)
 	rc = cache_start(w->cache, err);
 	if (rc == 0)
 		rc = job_start(w->job, err);
-	return rc < 0 ? rc : renumber_start(w, err);
+	if (rc == 0)
+		rc = renumber_start(w, err);
+	if (rc == 0)
+		wire_publish(w);
+	return rc;
 }
 
 /* Source threads hold one descriptor each, kept files and watches some more: the usual soft limit
@@ -292,7 +299,9 @@ int wire_prepare(struct wire *w, const struct daemon_params *params, struct err 
 	w->metrics = metrics_new();
 	if (!w->metrics)
 		return err_set(err, -ENOMEM, "out of memory");
-	rc = open_dataset(w, params, err);
+	rc = process_describe_mount(w, err);
+	if (rc == 0)
+		rc = open_dataset(w, params, err);
 	if (rc == 0)
 		rc = make_order(w, err);
 	if (rc == 0)
@@ -306,6 +315,7 @@ int wire_prepare(struct wire *w, const struct daemon_params *params, struct err 
 
 void wire_down(struct wire *w)
 {
+	wire_unpublish(w);
 	order_maker_quit(w->maker); /* or unmounting would wait for its file */
 	if (w->fs)
 		fs_unmount(w->fs);

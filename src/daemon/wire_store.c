@@ -7,7 +7,8 @@
  *
  * What a persistent store already holds of this dataset is looked up once before the mount is
  * ready: segments of which nothing is wanted may be given up from then on. Set-up, main thread.
- * Must not take a directory that nobody has named for a persistent store.
+ * Must not take a directory that nobody has named for a persistent store, nor fail a mount for what
+ * a drive does: without its store it is slower, and no more.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -75,6 +76,12 @@ int wire_make_store(struct wire *w, struct err *err)
 			       "option store_bytes: give store_dir too, or set TMPDIR for a store "
 			       "that lasts as long as the mount");
 	rc = store_open(&sp, &w->store, err);
+	if (store_is_drive_error(rc)) {
+		log_warn("%s; the mount goes on without a store", err->msg);
+		metrics_add(w->metrics, METRIC_STORE_OFF_TIMES, 1);
+		w->is_store_lost = true;
+		return 0;
+	}
 	if (rc < 0) {
 		err_prefix(err, "option store_dir");
 		return rc;

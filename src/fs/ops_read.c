@@ -143,6 +143,7 @@ void fs_op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	/* Every open, also one of our own files, is a chance to stop being asked. */
 	if (may_refuse_open(fs)) {
 		atomic_store_explicit(&fs->is_open_refused, true, memory_order_relaxed);
+		metrics_gauge_set(fs->params.metrics, METRIC_OPEN_HANDLES, 0);
 		fuse_reply_err(req, ENOSYS);
 		return;
 	}
@@ -153,12 +154,18 @@ void fs_op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		cache_note_open(fs->params.cache, entry);
 	}
 	fi->keep_cache = 1;
-	fuse_reply_open(req, fi);
+	if (fuse_reply_open(req, fi) == 0) /* else there is no RELEASE of it */
+		metrics_gauge_add(fs->params.metrics, METRIC_OPEN_HANDLES, 1);
 }
 
 void fs_op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-	metrics_add(fs_of(req)->params.metrics, METRIC_UPCALL_RELEASE, 1);
+	struct fs *fs = fs_of(req);
+
+	metrics_add(fs->params.metrics, METRIC_UPCALL_RELEASE, 1);
+	/* Once OPEN is refused nothing tells how many there are. */
+	if (!atomic_load_explicit(&fs->is_open_refused, memory_order_relaxed))
+		metrics_gauge_add(fs->params.metrics, METRIC_OPEN_HANDLES, -1);
 	fuse_reply_err(req, 0);
 }
 

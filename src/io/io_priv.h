@@ -5,6 +5,8 @@
 #ifndef CLAIRFS_IO_PRIV_H
 #define CLAIRFS_IO_PRIV_H
 
+#include <sys/uio.h>
+
 #include "clairfs/io.h"
 
 #define IO_THREAD_NAME_SIZE 24 /* ps shows 15 of them */
@@ -28,6 +30,8 @@ bool io_queue_is_empty(const struct io_queue *q);
 
 int io_params_check(const struct io_params *params, struct err *err) MUST_USE;
 
+/* Where the bytes that are missing still belong: parts of iov, 1 or 2 while got < length. */
+unsigned io_job_missing(const struct io_job *job, struct iovec iov[2]);
 /* Steps of a job. Each returns 0 (or a descriptor) or a negative errno; none touches
  * job->status. */
 void io_job_begin(struct io_job *job);

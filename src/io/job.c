@@ -86,11 +86,25 @@ int io_job_stat(struct io_job *job, int fd)
 	return S_ISDIR(job->st.st_mode) ? -EISDIR : -EIO;
 }
 
+unsigned io_job_missing(const struct io_job *job, struct iovec iov[2])
+{
+	uint32_t head = job->tail ? MIN(job->head, job->length) : job->length;
+	uint32_t at = MAX(job->got, head);
+	unsigned n = 0;
+
+	if (job->got < head)
+		iov[n++] = (struct iovec){ (char *)job->buf + job->got, head - job->got };
+	if (at < job->length)
+		iov[n++] = (struct iovec){ (char *)job->tail + (at - head), job->length - at };
+	return n;
+}
+
 int io_job_read(struct io_job *job, int fd)
 {
 	while (job->got < job->length) {
-		ssize_t n = pread(fd, (char *)job->buf + job->got, job->length - job->got,
-				  (off_t)(job->offset + job->got));
+		struct iovec iov[2];
+		int n_iov = (int)io_job_missing(job, iov);
+		ssize_t n = preadv(fd, iov, n_iov, (off_t)(job->offset + job->got));
 
 		if (n == 0)
 			break;

@@ -40,6 +40,7 @@ struct slot {
 	enum slot_state state;
 	bool is_waiting; /* O_NONBLOCK was given up, see slot_opened and slot_read_done */
 	int fd;
+	struct iovec iov[2]; /* of a read whose bytes go to two places */
 };
 
 struct uring;
@@ -130,11 +131,14 @@ static void slot_open(struct ring *r, struct slot *s)
 static void slot_read(struct ring *r, struct slot *s)
 {
 	struct io_uring_sqe *sqe = ring_sqe(r);
-	struct io_job *job = s->job;
+	uint64_t at = s->job->offset + s->job->got;
+	unsigned n = io_job_missing(s->job, s->iov);
 
 	s->state = SLOT_READING;
-	io_uring_prep_read(sqe, s->fd, (char *)job->buf + job->got, job->length - job->got,
-			   job->offset + job->got);
+	if (n == 1)
+		io_uring_prep_read(sqe, s->fd, s->iov->iov_base, (unsigned)s->iov->iov_len, at);
+	else
+		io_uring_prep_readv(sqe, s->fd, s->iov, n, at);
 	io_uring_sqe_set_data(sqe, s);
 }
 

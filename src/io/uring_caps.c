@@ -18,6 +18,7 @@ static bool has_ops(struct io_uring *ring)
 	struct io_uring_probe *probe = io_uring_get_probe_ring(ring);
 	bool ok = probe && io_uring_opcode_supported(probe, IORING_OP_OPENAT) &&
 		  io_uring_opcode_supported(probe, IORING_OP_READ) &&
+		  io_uring_opcode_supported(probe, IORING_OP_READV) &&
 		  io_uring_opcode_supported(probe, IORING_OP_CLOSE);
 
 	io_uring_free_probe(probe);

@@ -44,7 +44,7 @@ struct job {
 	char found[JOB_SPEC_MAX];
 	atomic_bool cancel;
 	atomic_uint_least64_t cpu_ns;
-	uint64_t cpu_told_ms; /* job's thread: to the metrics */
+	uint64_t cpu_told_ns; /* job's thread: to the metrics */
 	/* Job's thread: the question being asked. */
 	uint32_t seen[TRAIL_MAX], hints[KNOWN_HINTS];
 };
@@ -386,10 +386,10 @@ static void settle_locked(struct job *job, const struct errand *e, int rc,
 
 static void publish_cpu(struct job *job)
 {
-	uint64_t ms = atomic_load(&job->cpu_ns) / NS_PER_MS;
+	uint64_t ns = atomic_load(&job->cpu_ns);
 
-	metrics_add(job->p.metrics, METRIC_RECOVER_CPU_MS, ms - job->cpu_told_ms);
-	job->cpu_told_ms = ms;
+	metrics_add(job->p.metrics, METRIC_RECOVER_CPU, ns - job->cpu_told_ns);
+	job->cpu_told_ns = ns;
 }
 
 static void run_errand_locked(struct job *job, struct errand *e) REQUIRES(job->mu);

@@ -46,16 +46,37 @@ const struct metric_info metric_infos[METRICS_COUNT] = {
 #undef METRICS_INFO
 };
 
+static const char rank_keys[METRIC_RANKS][KEY_SIZE] = {
+#define METRICS_RANK_KEY(id, kind, name, labels, help) KEY(#id),
+	METRICS_RANK_LIST(METRICS_RANK_KEY)
+#undef METRICS_RANK_KEY
+};
+
+const struct metric_info metric_rank_infos[METRIC_RANKS] = {
+#define METRICS_RANK_INFO(id, kind, name, labels, help)                                            \
+	{ rank_keys[METRIC_RANK_##id], METRIC_##kind, name, labels, help },
+	METRICS_RANK_LIST(METRICS_RANK_INFO)
+#undef METRICS_RANK_INFO
+};
+
 static const char hist_keys[METRIC_HISTS][KEY_SIZE] = {
-#define METRICS_HIST_KEY(id, name, help) KEY(#id),
+#define METRICS_HIST_KEY(id, name, labels, help) KEY(#id),
 	METRICS_HIST_LIST(METRICS_HIST_KEY)
 #undef METRICS_HIST_KEY
 };
 
 const struct metrics_hist_info metrics_hist_infos[METRIC_HISTS] = {
-#define METRICS_HIST_INFO(id, name, help) { hist_keys[METRIC_HIST_##id], name, help },
+#define METRICS_HIST_INFO(id, name, labels, help)                                                  \
+	{ hist_keys[METRIC_HIST_##id], name, labels, help },
 	METRICS_HIST_LIST(METRICS_HIST_INFO)
 #undef METRICS_HIST_INFO
+};
+
+/* A late read waits for what is on its way, nearly always from the source. */
+const enum metric_hist metrics_hist_of_class[READ_CLASSES] = {
+	[READ_STAGED] = METRIC_HIST_READ_RAM, [READ_ARENA] = METRIC_HIST_READ_RAM,
+	[READ_LATE] = METRIC_HIST_READ_PFS,   [READ_STORE] = METRIC_HIST_READ_NVME,
+	[READ_PEER] = METRIC_HIST_READ_PFS,   [READ_MISS] = METRIC_HIST_READ_PFS
 };
 
 #define METRICS_KEY_FITS(id, kind, name, labels, help)                                             \
@@ -73,6 +94,8 @@ struct metrics *metrics_new(void)
 
 void metrics_free(struct metrics *m)
 {
+	if (m)
+		free(m->mount_labels);
 	free(m);
 }
 
@@ -90,7 +113,7 @@ void metrics_add(struct metrics *m, enum metric id, uint64_t n)
 {
 	if (!m)
 		return;
-	assert(metric_infos[id].kind == METRIC_COUNTER);
+	assert(metric_is_counter(metric_infos[id].kind));
 	atomic_fetch_add_explicit(&slot_of_thread(m)->cells[id], n, memory_order_relaxed);
 }
 
@@ -98,7 +121,7 @@ void metrics_gauge_set(struct metrics *m, enum metric id, uint64_t value)
 {
 	if (!m)
 		return;
-	assert(metric_infos[id].kind == METRIC_GAUGE);
+	assert(!metric_is_counter(metric_infos[id].kind));
 	atomic_store_explicit(&m->gauges[id], value, memory_order_relaxed);
 }
 
@@ -106,8 +129,16 @@ void metrics_gauge_add(struct metrics *m, enum metric id, int64_t delta)
 {
 	if (!m)
 		return;
-	assert(metric_infos[id].kind == METRIC_GAUGE);
+	assert(!metric_is_counter(metric_infos[id].kind));
 	atomic_fetch_add_explicit(&m->gauges[id], (uint64_t)delta, memory_order_relaxed);
+}
+
+void metrics_total_set(struct metrics *m, enum metric id, uint64_t value)
+{
+	if (!m)
+		return;
+	assert(metric_is_counter(metric_infos[id].kind));
+	atomic_store_explicit(&m->slots[0].cells[id], value, memory_order_relaxed);
 }
 
 uint64_t metrics_get(const struct metrics *m, enum metric id)
@@ -117,11 +148,27 @@ uint64_t metrics_get(const struct metrics *m, enum metric id)
 
 	if (!m)
 		return 0;
-	if (metric_infos[id].kind == METRIC_GAUGE)
+	if (!metric_is_counter(metric_infos[id].kind))
 		return atomic_load_explicit(&m->gauges[id], memory_order_relaxed);
 	for (i = 0; i < METRICS_SLOTS; i++)
 		sum += atomic_load_explicit(&m->slots[i].cells[id], memory_order_relaxed);
 	return sum;
+}
+
+void metrics_rank_set(struct metrics *m, enum metric_rank id, uint32_t rank, uint64_t value)
+{
+	uint64_t want = (uint64_t)rank + 1;
+
+	for (unsigned i = 0; m && i < METRICS_RANKS_MAX; i++) {
+		struct metrics_rank *r = &m->ranks[i];
+		uint64_t is = 0;
+
+		/* Afterwards `is` tells whose it was, if it was somebody's. */
+		if (atomic_compare_exchange_strong(&r->rank_plus_1, &is, want) || is == want) {
+			atomic_store_explicit(&r->cells[id], value, memory_order_relaxed);
+			return;
+		}
+	}
 }
 
 void metrics_observe(struct metrics *m, enum metric_hist id, uint64_t ns)

@@ -55,14 +55,16 @@ void hist_snapshot(const struct hist *h, struct hist_snapshot *ret)
 	ret->sum_ns = atomic_load_explicit(&h->sum_ns, memory_order_relaxed);
 }
 
-uint64_t hist_count_upto(const struct hist_snapshot *s, uint64_t ns)
+void hist_counts_upto(const struct hist_snapshot *s, uint64_t ret[HIST_LE_BITS])
 {
 	uint64_t n = 0;
-	unsigned b;
+	unsigned b = 0;
 
-	for (b = 0; b < HIST_BUCKETS && hist_upper_edge(b) <= ns; b++)
-		n += s->buckets[b];
-	return n;
+	for (unsigned i = 0; i < HIST_LE_BITS; i++) {
+		for (; hist_upper_edge(b) <= 1ull << (HIST_LE_FIRST_BIT + i); b++)
+			n += s->buckets[b];
+		ret[i] = n;
+	}
 }
 
 uint64_t hist_quantile(const struct hist_snapshot *s, double share)

@@ -24,16 +24,23 @@ struct hist {
 	_Atomic uint64_t buckets[HIST_BUCKETS];
 } CACHE_ALIGNED;
 
+struct metrics_rank {
+	_Atomic uint64_t rank_plus_1; /* 0: free; once set it stays */
+	_Atomic uint64_t cells[METRIC_RANKS];
+};
+
 struct metrics {
 	struct metrics_slot slots[METRICS_SLOTS];
 	_Atomic uint64_t gauges[METRICS_COUNT];
 	struct hist hists[METRIC_HISTS];
+	struct metrics_rank ranks[METRICS_RANKS_MAX]; /* in the order they came */
 	_Atomic unsigned next_slot;
+	char *mount_labels; /* of mount_info, heap; set once, before there are other threads */
 };
 
 /* Names of the histograms, as metric_infos has those of counters and gauges. */
 struct metrics_hist_info {
-	const char *id, *name, *help;
+	const char *id, *name, *labels, *help;
 };
 extern const struct metrics_hist_info metrics_hist_infos[METRIC_HISTS];
 
@@ -48,8 +55,11 @@ void hist_observe(struct hist *h, uint64_t ns);
 void hist_snapshot(const struct hist *h, struct hist_snapshot *ret);
 /* The largest value that falls into bucket b. */
 uint64_t hist_upper_edge(unsigned b);
-/* Observations that are <= ns; exact when ns is an upper edge. */
-uint64_t hist_count_upto(const struct hist_snapshot *s, uint64_t ns);
+/* Observations that are <= 1024 ns, <= 2048 ns... <= 68.7 s: the buckets that are printed, in one
+ * walk. Exact, as these edges are ours, too. */
+#define HIST_LE_FIRST_BIT 10
+#define HIST_LE_BITS 27
+void hist_counts_upto(const struct hist_snapshot *s, uint64_t ret[HIST_LE_BITS]);
 /* Upper edge of the bucket with the value of rank ceil(share * count); 0 when nothing was
  * observed. */
 uint64_t hist_quantile(const struct hist_snapshot *s, double share);

@@ -2,7 +2,8 @@
 /* What is written to the store: once, and never again; a pin that is never replaced never wears the
  * drive. Which samples are worth it is decided by choose.c; they are written from the arena when
  * they come by. A few are in flight at once, so a slow drive delays few drops; the store saying
- * "full" once ends it for good. It must never pin more than the budget. */
+ * "full" once ends it until somebody says that it has room again. It must never pin more than the
+ * budget. */
 #include "plan_priv.h"
 
 #include <errno.h>
@@ -75,6 +76,12 @@ void pin_answered(struct plan *plan, uint32_t sample, int status)
 	if (it->flags & PINNED && item_state(it) == ARENA && actions_room(plan) &&
 	    !(it->flags & (FRESH | HELD | STAGED | STAGING)))
 		retain_drop(plan, sample);
+}
+
+void pin_again(struct plan *plan)
+{
+	plan->is_pinning_over = false;
+	plan->pin_failures = 0;
 }
 
 void pin_lost(struct plan *plan, uint32_t sample)

@@ -151,6 +151,9 @@ void plan_event(struct plan *plan, uint64_t now_ns, const struct plan_event *ev)
 	case PLAN_EV_BLIND:
 		plan->job->blind_reads = 2 * SYNC_READS;
 		break;
+	case PLAN_EV_PIN_ROOM:
+		pin_again(plan);
+		break;
 	case PLAN_EV_EPOCH:
 		epochs_arrived(plan, now_ns, ev);
 		break;

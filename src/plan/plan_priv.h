@@ -184,6 +184,7 @@ void stage_unstaged(struct plan *plan, uint64_t now_ns, uint32_t sample);
 void pin_offer(struct plan *plan, uint32_t sample);
 bool pin_step(struct plan *plan); /* true when there is more to do at once */
 void pin_answered(struct plan *plan, uint32_t sample, int status);
+void pin_again(struct plan *plan);
 void pin_lost(struct plan *plan, uint32_t sample);
 void pin_kept(struct plan *plan, uint32_t sample);
 

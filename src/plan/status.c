@@ -101,6 +101,7 @@ void plan_get_status(const struct plan *plan, struct plan_status *ret)
 		.lost = plan->job->lost,
 		.lost_reads =
 			plan->job->state == PLAN_LOST ? plan->opened - plan->job->lost_opened : 0,
+		.is_pinning_over = plan->is_pinning_over,
 	};
 }
 

@@ -54,6 +54,7 @@ static void store_init(struct store *s)
 	if (getrandom(&key, sizeof(key), 0) != (ssize_t)sizeof(key))
 		key = clock_now(clock_monotonic()) * 0x9e3779b97f4a7c15ull;
 	store_index_init(&s->index, key);
+	mutex_init(&s->space_mu);
 	mutex_init(&s->mu);
 	cond_init(&s->turned);
 	mutex_init(&s->care_mu);
@@ -72,9 +73,20 @@ static void store_tear_down(struct store *s)
 	free(s->foreign_met);
 	cond_fini(&s->turned);
 	mutex_fini(&s->mu);
+	mutex_fini(&s->space_mu);
 	cond_fini(&s->care_cv);
 	mutex_fini(&s->care_mu);
 	free(s);
+}
+
+static void begin_without_writing(struct store *s)
+{
+	int status = s->dir.status;
+
+	log_warn("store directory %s: nothing is written to it for now: %s", s->p.dir,
+		 strerror(-status));
+	metrics_add(s->metrics, METRIC_STORE_OFF_TIMES, 1);
+	atomic_store(&s->write_status, status == -ENOSPC || status == -EDQUOT ? -EAGAIN : status);
 }
 
 int store_open_with(const struct store_params *params, const struct store_sys *sys,
@@ -100,9 +112,13 @@ int store_open_with(const struct store_params *params, const struct store_sys *s
 		store_tear_down(s);
 		return rc;
 	}
-	rc = store_load(s);
+	mutex_lock(&s->space_mu);
+	rc = store_load(s, true);
+	mutex_unlock(&s->space_mu);
 	if (rc < 0)
 		log_warn("store: not everything in %s could be read: %s", s->p.dir, strerror(-rc));
+	if (s->dir.status)
+		begin_without_writing(s);
 	rc = store_care_start(s, err);
 	if (rc < 0) {
 		store_reader_fini(&s->reader);
@@ -125,6 +141,7 @@ void store_close(struct store *store)
 	store_stop(store);
 	store_care_stop(store);
 	store_close_open(store);
+	store_touch_wanted(store);
 	store_reader_fini(&store->reader);
 	store_tear_down(store);
 }
@@ -171,7 +188,7 @@ int store_fail(struct store *s, int status, const char *what)
 }
 
 /* Waits until the cap allows n more bytes; true: the store ends. */
-static bool throttle(struct store *s, uint32_t n)
+static bool throttle(struct store *s, uint64_t n)
 {
 	uint64_t now = clock_now(clock_monotonic()), at;
 	bool is_stopping;
@@ -193,29 +210,93 @@ static bool throttle(struct store *s, uint32_t n)
 	return is_stopping;
 }
 
+/* What is known before anything is written. */
+static int check_put(struct store *s, const struct store_piece *piece)
+{
+	const struct file_identity *identity = piece->identity;
+	struct store_found found;
+	struct store_tag tag;
+
+	if (piece->key.piece >= piece_count(identity->size) ||
+	    piece->length != piece_length(identity->size, piece->key.piece))
+		return -EINVAL;
+	tag = store_tag_of(&s->index, s->p.fsid, identity, piece->key.piece);
+	if (store_index_find(&s->index, &tag, NULL, &found))
+		return -EEXIST;
+	if (atomic_load_explicit(&s->is_full, memory_order_relaxed))
+		return -ENOSPC;
+	if (atomic_load_explicit(&s->write_status, memory_order_relaxed) ||
+	    atomic_load_explicit(&s->is_read_off, memory_order_relaxed))
+		return -EAGAIN;
+	return 0;
+}
+
+/* What is written at once: less where a cap would have it come in bursts. */
+static uint64_t batch_bytes(const struct store *s)
+{
+	uint64_t burst = s->p.write_bytes_per_s / (NS_PER_S / BURST_NS);
+
+	return s->p.write_bytes_per_s ? MIN(STORE_BATCH_BYTES, burst) : STORE_BATCH_BYTES;
+}
+
+/* Puts as many pieces as make a batch, one at least; how many of them. */
+static size_t put_batch(struct store *s, struct store_piece *pieces, size_t n)
+{
+	struct store_record records[STORE_BATCH_MAX];
+	struct store_piece *of[STORE_BATCH_MAX];
+	uint64_t bytes = 0, most = batch_bytes(s);
+	uint32_t n_records = 0;
+	size_t i;
+
+	for (i = 0; i < n && n_records < STORE_BATCH_MAX; i++) {
+		struct store_piece *piece = &pieces[i];
+		uint32_t n_bytes = store_record_bytes(piece->length);
+
+		piece->status = check_put(s, piece);
+		if (piece->status < 0)
+			continue;
+		if (n_records > 0 && bytes + n_bytes > most)
+			break;
+		records[n_records] = (struct store_record){
+			{ 0, piece->key.piece, piece->length, piece->key.entry.v,
+			  *piece->identity },
+			piece->data,
+			0,
+		};
+		of[n_records++] = piece;
+		bytes += n_bytes;
+	}
+	if (n_records == 0)
+		return i;
+	if (throttle(s, bytes)) {
+		for (uint32_t k = 0; k < n_records; k++)
+			of[k]->status = -ECANCELED;
+		return i;
+	}
+	store_append(s, records, n_records);
+	for (uint32_t k = 0; k < n_records; k++)
+		of[k]->status =
+			records[k].status < 0 ? store_fail(s, records[k].status, "writing") : 0;
+	return i;
+}
+
+void store_put_many(struct store *store, struct store_piece *pieces, size_t n)
+{
+	while (n > 0) {
+		size_t n_done = put_batch(store, pieces, n);
+
+		pieces += n_done;
+		n -= n_done;
+	}
+}
+
 int store_put(struct store *store, struct piece_key key, const struct file_identity *identity,
 	      const void *data, uint32_t length)
 {
-	const struct store_entry what = { 0, key.piece, length, key.entry.v, *identity };
-	struct store_found found;
-	struct store_tag tag;
-	int rc;
+	struct store_piece piece = { key, identity, data, length, 0 };
 
-	if (key.piece >= piece_count(identity->size) ||
-	    length != piece_length(identity->size, key.piece))
-		return -EINVAL;
-	tag = store_tag_of(&store->index, store->p.fsid, identity, key.piece);
-	if (store_index_find(&store->index, &tag, NULL, &found))
-		return -EEXIST;
-	if (atomic_load_explicit(&store->is_full, memory_order_relaxed))
-		return -ENOSPC;
-	if (atomic_load_explicit(&store->write_status, memory_order_relaxed) ||
-	    atomic_load_explicit(&store->is_read_off, memory_order_relaxed))
-		return -EAGAIN;
-	if (throttle(store, store_record_bytes(length)))
-		return -ECANCELED;
-	rc = store_append(store, &what, data);
-	return rc < 0 ? store_fail(store, rc, "writing") : 0;
+	store_put_many(store, &piece, 1);
+	return piece.status;
 }
 
 /* --- ask and forget --- */
@@ -227,30 +308,18 @@ bool store_has(struct store *store, struct piece_key key, const struct file_iden
 
 	if (!store_index_find(&store->index, &tag, store->segments, &found))
 		return false;
-	store_segment_want(store, &tag, &found);
+	store_segment_want(store, &tag, &found, piece_length(identity->size, key.piece));
 	store_segment_put(store, found.segment);
 	return !atomic_load_explicit(&store->is_read_off, memory_order_relaxed);
 }
 
 void store_claimed(struct store *s)
 {
-	uint32_t n = 1;
-
-	for (uint32_t i = 0; i < n; i++) {
-		struct store_segment *segment;
-
-		mutex_lock(&s->mu);
-		s->is_claimed = true;
-		n = s->slots_top;
-		segment = s->segments[i];
-		if (segment && !store_segment_try_get(segment))
-			segment = NULL;
-		mutex_unlock(&s->mu);
-		if (!segment)
-			continue;
-		store_segment_unshare(segment);
-		store_segment_put(s, segment);
-	}
+	mutex_lock(&s->mu);
+	s->is_claimed = true;
+	mutex_unlock(&s->mu);
+	store_unshare_all(s);
+	store_touch_wanted(s);
 	store_shrink(s);
 }
 
@@ -290,6 +359,12 @@ bool store_is_full(const struct store *store)
 	return atomic_load_explicit(&store->is_full, memory_order_relaxed);
 }
 
+bool store_takes_more(const struct store *store)
+{
+	return !store_is_full(store) && !atomic_load(&store->write_status) &&
+	       !atomic_load(&store->is_read_off);
+}
+
 uint64_t store_bytes(const struct store *store)
 {
 	return atomic_load_explicit(&store->bytes, memory_order_relaxed);
@@ -308,9 +383,11 @@ static const char *why_of(const struct store *s)
 		return "reads of its drive failed; tried again now and then";
 	if (status == -EAGAIN)
 		return "its filesystem or quota is full; tried again now and then";
+	if (status == -EROFS || status == -EACCES)
+		return "its drive lets nothing be written; tried again now and then";
 	if (status)
 		return "a write to its drive failed; tried again now and then";
-	return store_is_full(s) ? "the budget is used up" : "";
+	return store_is_full(s) ? "the budget is used up; tried again now and then" : "";
 }
 
 void store_get_status(struct store *store, struct store_status *ret)

@@ -34,14 +34,20 @@ struct care {
 static bool can_write(struct store *s)
 {
 	uint64_t bytes;
-	int rc;
+	bool is_well;
+	int rc = 0;
 
-	store_dir_lock(&s->dir);
-	rc = store_space(s, store_record_blocks(PIECE_BYTES), &bytes);
-	store_dir_unlock(&s->dir);
+	mutex_lock(&s->space_mu);
+	is_well = store_dir_again(&s->dir) == 0;
+	if (is_well) {
+		store_dir_lock(&s->dir);
+		rc = store_space(s, store_record_blocks(PIECE_BYTES), &bytes);
+		store_dir_unlock(&s->dir);
+	}
+	mutex_unlock(&s->space_mu);
 	if (rc == -ENOSPC) /* the budget: a put finds that out for itself */
 		rc = 0;
-	return rc == 0 && store_dir_try(&s->dir) == 0;
+	return is_well && rc == 0 && store_dir_try(&s->dir) == 0;
 }
 
 static bool can_read(struct store *s)
@@ -100,17 +106,29 @@ static void seal_idle(struct care *care, uint64_t now)
 	store_close_open(s);
 }
 
+static void tend_directory(struct care *care, uint64_t now)
+{
+	struct store *s = care->s;
+
+	seal_idle(care, now);
+	store_retire_removed(s);
+	store_unshare_all(s);
+	mutex_lock(&s->space_mu);
+	if (store_load(s, true) < 0)
+		log_limited(LOG_LEVEL_WARN, "store: its directory cannot be looked through");
+	mutex_unlock(&s->space_mu);
+}
+
 static void tend(struct care *care, uint64_t now)
 {
 	struct store *s = care->s;
 
 	try_again(s);
-	if (!s->dir.is_persistent || atomic_load(&s->is_read_off))
+	if (atomic_load(&s->is_read_off))
 		return;
-	seal_idle(care, now);
-	store_retire_removed(s);
-	if (store_load(s) < 0)
-		log_limited(LOG_LEVEL_WARN, "store: its directory cannot be looked through");
+	if (s->dir.is_persistent)
+		tend_directory(care, now);
+	store_tend_space(s);
 }
 
 static void *care_main(void *arg)

@@ -122,30 +122,67 @@ static int close_to_others(const struct store_dir *dir, const char *path, struct
 	return 0;
 }
 
-/* Opens the marker, or makes it in an empty directory. */
-static int open_marker(struct store_dir *dir, const char *path, struct err *err)
+bool store_is_drive_error(int status)
 {
-	int flags = O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK;
-	struct iovec iov = { (char *)MARKER_TEXT, strlen(MARKER_TEXT) };
-	int rc;
+	return status == -EROFS || status == -EACCES || status == -ENOSPC || status == -EDQUOT ||
+	       status == -EIO || status == -ENXIO || status == -ENODEV || status == -ESTALE ||
+	       status == -ETIMEDOUT;
+}
 
-	dir->marker_fd = dir->sys->openat(dir->fd, MARKER, flags, 0);
-	if (dir->marker_fd < 0 && errno == ENOENT) {
+/* What the drive refuses is noted, what is wrong with the directory is an error. */
+static int note_status(struct store_dir *dir, int rc)
+{
+	if (!store_is_drive_error(rc))
+		return rc;
+	if (!dir->status)
+		dir->status = rc;
+	return 0;
+}
+
+static int marker_open(const struct store_dir *dir, int flags)
+{
+	int fd = dir->sys->openat(dir->fd, MARKER, flags | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK,
+				  0600);
+
+	return fd < 0 ? -errno : fd;
+}
+
+/* The marker's descriptor; one is made in an empty directory. For reading only if need be. */
+static int find_marker(struct store_dir *dir, const char *path, struct err *err)
+{
+	int fd = marker_open(dir, O_RDWR), rc;
+
+	if (fd == -ENOENT) {
 		rc = check_empty(dir, path, err);
 		if (rc < 0)
 			return rc;
-		dir->marker_fd = dir->sys->openat(dir->fd, MARKER, flags | O_CREAT, 0600);
+		fd = marker_open(dir, O_RDWR | O_CREAT);
+	} else if (store_is_drive_error(fd)) {
+		(void)note_status(dir, fd);
+		rc = marker_open(dir, O_RDONLY);
+		fd = rc >= 0 ? rc : fd;
 	}
-	if (dir->marker_fd < 0)
-		return err_set_errno(err, -errno, "store directory %s: " MARKER, path);
+	return fd < 0 ? err_set_errno(err, fd, "store directory %s: " MARKER, path) : fd;
+}
+
+static int open_marker(struct store_dir *dir, const char *path, struct err *err)
+{
+	struct iovec iov = { (char *)MARKER_TEXT, strlen(MARKER_TEXT) };
+	int rc = find_marker(dir, path, err);
+
+	if (rc < 0)
+		return note_status(dir, rc);
+	dir->marker_fd = rc;
 	rc = check_marker(dir->marker_fd, path, err);
-	if (rc < 0)
-		return rc;
-	if (rc > 0)
+	if (rc > 0 && !dir->status) {
 		rc = store_write_all(dir, dir->marker_fd, &iov, 1, 0);
+		if (rc < 0)
+			err_set_errno(err, rc, "store directory %s: " MARKER, path);
+	}
 	if (rc < 0)
-		return err_set_errno(err, rc, "store directory %s: " MARKER, path);
-	return close_to_others(dir, path, err);
+		return note_status(dir, rc);
+	rc = close_to_others(dir, path, err);
+	return rc < 0 ? note_status(dir, rc) : 0;
 }
 
 static int make_file(const struct store_dir *dir, int flags)
@@ -184,10 +221,12 @@ int store_dir_try(const struct store_dir *dir)
 }
 
 /* A drive that is full or fails says nothing about it: its pages must not be in memory when it is
- * back. */
+ * back. One that is read-only has the marker to try it with. */
 static bool takes_direct(const struct store_dir *dir)
 {
-	int rc = try_file(dir, O_DIRECT);
+	AUTO_FD int fd =
+		dir->status && dir->marker_fd >= 0 ? marker_open(dir, O_RDONLY | O_DIRECT) : -1;
+	int rc = dir->status && dir->marker_fd >= 0 ? MIN(fd, 0) : try_file(dir, O_DIRECT);
 
 	return rc != -EINVAL && rc != -EOPNOTSUPP;
 }
@@ -212,8 +251,10 @@ int store_dir_open(struct store_dir *dir, const char *path, bool is_persistent,
 		AUTO_FD int fd = make_file(dir, 0);
 
 		if (fd < 0)
-			rc = err_set_errno(err, fd, "store directory %s: no file can be made in it",
-					   path);
+			rc = note_status(dir, err_set_errno(err, fd,
+							    "store directory %s: no file can be "
+							    "made in it",
+							    path));
 	}
 	if (rc < 0)
 		store_dir_close(dir);
@@ -227,6 +268,23 @@ void store_dir_close(struct store_dir *dir)
 	if (dir->marker_fd >= 0)
 		close(dir->marker_fd);
 	dir->fd = dir->marker_fd = -1;
+}
+
+int store_dir_again(struct store_dir *dir)
+{
+	int rc = 0;
+
+	if (!dir->status)
+		return 0;
+	if (dir->marker_fd >= 0)
+		close(dir->marker_fd);
+	dir->marker_fd = -1;
+	dir->status = 0;
+	if (dir->is_persistent)
+		rc = open_marker(dir, "", NULL);
+	if (rc < 0) /* not ours any more */
+		dir->status = rc;
+	return dir->status;
 }
 
 void store_dir_lock(const struct store_dir *dir)
@@ -313,7 +371,8 @@ int store_dir_make(const struct store_dir *dir, uint64_t id)
 
 int store_dir_open_segment(const struct store_dir *dir, uint64_t id, int access)
 {
-	int flags = access | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK;
+	/* The time of access tells when somebody wanted it last (store_touch_wanted). */
+	int flags = access | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOATIME;
 	char name[STORE_NAME_SIZE];
 	AUTO_FD int fd = -1;
 	struct stat st;
@@ -328,7 +387,7 @@ int store_dir_open_segment(const struct store_dir *dir, uint64_t id, int access)
 	    (st.st_mode & 077))
 		return -EPERM;
 	/* O_NONBLOCK was for what is no regular file; a ring would not wait for such reads. */
-	if (fcntl(fd, F_SETFL, dir->is_direct ? O_DIRECT : 0) < 0)
+	if (fcntl(fd, F_SETFL, O_NOATIME | (dir->is_direct ? O_DIRECT : 0)) < 0)
 		return -errno;
 	return take_fd(&fd);
 }

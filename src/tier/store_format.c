@@ -263,14 +263,19 @@ int store_scan(const uint8_t *bytes, uint32_t first, uint32_t n, const struct st
 	return 0;
 }
 
-bool store_record_is(const uint8_t *bytes, const struct store_seal *want)
+bool store_payload_is(const uint8_t *payload, const uint8_t *seal, const struct store_seal *want)
 {
-	const uint8_t *seal = bytes + store_record_bytes(want->what.length) - STORE_SEAL_BYTES;
 	struct store_seal is;
 
 	return store_seal_decode(seal, want->segment, &is) && is.fsid == want->fsid &&
 	       is.what.block == want->what.block && is.what.piece == want->what.piece &&
 	       is.what.length == want->what.length &&
 	       file_identity_eq(&is.what.identity, &want->what.identity) &&
-	       is.payload_sum == XXH3_64bits(bytes, want->what.length);
+	       is.payload_sum == XXH3_64bits(payload, want->what.length);
+}
+
+bool store_record_is(const uint8_t *bytes, const struct store_seal *want)
+{
+	return store_payload_is(
+		bytes, bytes + store_record_bytes(want->what.length) - STORE_SEAL_BYTES, want);
 }

@@ -132,16 +132,18 @@ static int grow_locked(struct store_shard *shard) REQUIRES(shard->mu)
 static int add_locked(struct store_shard *shard, const struct store_tag *tag, uint32_t place,
 		      uint32_t flags) REQUIRES(shard->mu)
 {
-	if (find_locked(shard, tag))
+	struct store_slot *slot = probe(shard->slots, shard->n_slots, tag);
+
+	if (slot && slot->place != STORE_NO_PLACE)
 		return -EEXIST;
 	if (shard->n_used >= shard->n_slots / 8 * 7) {
 		int rc = grow_locked(shard);
 
 		if (rc < 0)
 			return rc;
+		slot = probe(shard->slots, shard->n_slots, tag);
 	}
-	*probe(shard->slots, shard->n_slots, tag) =
-		(struct store_slot){ tag->high, tag->low | flags, place };
+	*slot = (struct store_slot){ tag->high, tag->low | flags, place };
 	shard->n_used++;
 	return 0;
 }
@@ -158,20 +160,75 @@ int store_index_add(struct store_index *index, const struct store_tag *tag, uint
 	return rc;
 }
 
+static bool mark_locked(struct store_shard *shard, const struct store_tag *tag, uint32_t place,
+			uint32_t flag) REQUIRES(shard->mu)
+{
+	struct store_slot *slot = find_locked(shard, tag);
+
+	if (!slot || slot->place != place || (slot->low & flag))
+		return false;
+	slot->low |= flag;
+	return true;
+}
+
 bool store_index_mark(struct store_index *index, const struct store_tag *tag, uint32_t place,
 		      uint32_t flag)
 {
 	struct store_shard *shard = shard_of(index, tag);
-	struct store_slot *slot;
 	bool is_new;
 
 	mutex_lock(&shard->mu);
-	slot = find_locked(shard, tag);
-	is_new = slot && slot->place == place && !(slot->low & flag);
-	if (is_new)
-		slot->low |= flag;
+	is_new = mark_locked(shard, tag, place, flag);
 	mutex_unlock(&shard->mu);
 	return is_new;
+}
+
+bool store_index_verify(struct store_index *index, const struct store_tag *tag, uint32_t place,
+			const _Atomic uint32_t *round, uint32_t expected)
+{
+	struct store_shard *shard = shard_of(index, tag);
+	bool is_new;
+
+	mutex_lock(&shard->mu);
+	/* If it changes after this look, the doubt comes to this shard after us. */
+	is_new = atomic_load(round) == expected && mark_locked(shard, tag, place, STORE_VERIFIED);
+	mutex_unlock(&shard->mu);
+	return is_new;
+}
+
+bool store_index_unmark(struct store_index *index, const struct store_tag *tag, uint32_t place,
+			uint32_t flag)
+{
+	struct store_shard *shard = shard_of(index, tag);
+	struct store_slot *slot;
+	bool is_set;
+
+	mutex_lock(&shard->mu);
+	slot = find_locked(shard, tag);
+	is_set = slot && slot->place == place && (slot->low & flag);
+	if (is_set)
+		slot->low &= ~flag;
+	mutex_unlock(&shard->mu);
+	return is_set;
+}
+
+bool store_index_move(struct store_index *index, const struct store_tag *tag, uint32_t place,
+		      struct store_found *ret)
+{
+	struct store_shard *shard = shard_of(index, tag);
+	struct store_slot *slot;
+	bool is_there;
+
+	mutex_lock(&shard->mu);
+	slot = find_locked(shard, tag);
+	is_there = slot && slot->place == ret->place;
+	if (is_there) {
+		ret->flags = slot->low & STORE_FLAGS;
+		slot->low &= ~(uint32_t)STORE_VERIFIED;
+		slot->place = place;
+	}
+	mutex_unlock(&shard->mu);
+	return is_there;
 }
 
 /* Empties a slot; later ones of the run that would no longer be found move up. */

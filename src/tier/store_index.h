@@ -74,6 +74,17 @@ int store_index_add(struct store_index *index, const struct store_tag *tag, uint
 /* Sets a flag of the record at this place; whether it was not set. */
 bool store_index_mark(struct store_index *index, const struct store_tag *tag, uint32_t place,
 		      uint32_t flag);
+/* The same, but only while *round is still `expected`: whoever changes it does so before he calls
+ * store_index_doubt(). */
+bool store_index_verify(struct store_index *index, const struct store_tag *tag, uint32_t place,
+			const _Atomic uint32_t *round, uint32_t expected);
+/* Takes the flag away again; whether it was set. */
+bool store_index_unmark(struct store_index *index, const struct store_tag *tag, uint32_t place,
+			uint32_t flag);
+/* The record at ret->place is at `place` from now on: not verified, wanted if it was. False when it
+ * was there no more; else ret->flags are those that it had. */
+bool store_index_move(struct store_index *index, const struct store_tag *tag, uint32_t place,
+		      struct store_found *ret);
 /* Only the record at this place, unless that is STORE_NO_PLACE; ret->segment is left alone. */
 bool store_index_remove(struct store_index *index, const struct store_tag *tag, uint32_t place,
 			struct store_found *ret);

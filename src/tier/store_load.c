@@ -8,9 +8,10 @@
  * it through for seals, and seals it, so that it is read through only once. Segments of the dataset
  * of another filesystem are sealed likewise, but not kept open: only their numbers are noted.
  *
- * Nothing that is found here is believed before it was read and compared. Runs on whoever opens the
- * store, and on the background thread. Must never change a segment without its lock, nor fail for
- * what a single file holds.
+ * A record that two segments have is used in the segment that was made last, so that all daemons
+ * let the same segment go. Nothing that is found here is believed before it was read and compared.
+ * Runs on whoever opens the store or makes a segment, and on the background thread. Must never
+ * change a segment without its lock, nor fail for what a single file holds.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -31,6 +32,7 @@ struct loading {
 	bool is_new;     /* scanned: entries are gathered for a footer */
 	bool has_failed; /* a read has: what it holds is not known */
 	bool was_sealed; /* its trailer is right */
+	bool may_scan;
 };
 
 /* --- the records --- */
@@ -157,6 +159,17 @@ static void turn_foreign(struct store *s)
 		qsort(s->foreign, s->n_foreign, sizeof(*s->foreign), compare_ids);
 }
 
+void store_pass_over(struct store *s, uint64_t id)
+{
+	uint64_t *more = realloc(s->foreign, (s->n_foreign + 1ull) * sizeof(*more));
+
+	if (!more)
+		return; /* then it is taken in again, and let go again */
+	s->foreign = more;
+	s->foreign[s->n_foreign++] = id;
+	qsort(s->foreign, s->n_foreign, sizeof(*s->foreign), compare_ids);
+}
+
 /* --- one segment --- */
 
 static int measure(struct loading *l)
@@ -189,10 +202,9 @@ static void remove_ruin(struct loading *l, uint64_t id)
 	store_segment_name(id, name);
 	if (fstat(l->segment->fd, &st) == 0 &&
 	    fstatat(l->s->dir.fd, name, &by_name, AT_SYMLINK_NOFOLLOW) == 0 &&
-	    st.st_ino == by_name.st_ino && st.st_dev == by_name.st_dev) {
+	    st.st_ino == by_name.st_ino && st.st_dev == by_name.st_dev &&
+	    l->s->dir.sys->unlinkat(l->s->dir.fd, name, 0) == 0)
 		log_info("store: removed segment %s, of which nothing is left", name);
-		(void)l->s->dir.sys->unlinkat(l->s->dir.fd, name, 0);
-	}
 }
 
 /* Left without a footer. With the lock: reads it through. 1 when there is something in it. */
@@ -235,8 +247,11 @@ static int take_entries(struct loading *l, struct store_segment *segment)
 
 	for (uint32_t i = 0; i < segment->n_entries && rc == 0; i++) {
 		rc = store_segment_keep(l->s, segment, &segment->entries[i], 0);
-		if (rc == -EEXIST)
-			rc = 0; /* another segment has it as well */
+		if (rc == -EEXIST) {
+			rc = 0;
+			if (l->is_new || atomic_load(&segment->is_shared))
+				store_segment_prefer(l->s, segment, &segment->entries[i]);
+		}
 	}
 	if (rc == 0 && l->is_new && store_segment_seal(l->s, segment) < 0)
 		log_info("store: a segment that was not finished could not be sealed");
@@ -300,13 +315,19 @@ static int look(struct loading *l, uint64_t id)
 		if (rc == -ENOMEM)
 			return rc;
 	}
-	return recover(l, id);
+	return l->may_scan ? recover(l, id) : 0;
 }
+
+struct load {
+	struct store *s;
+	bool may_scan;
+};
 
 static int load_one(void *ctx, uint64_t id)
 {
-	struct store *s = ctx;
-	struct loading l = { .s = s };
+	const struct load *load = ctx;
+	struct store *s = load->s;
+	struct loading l = { .s = s, .may_scan = load->may_scan };
 	struct store_segment *known = store_segment_by_id(s, id);
 	int rc;
 
@@ -341,9 +362,10 @@ static int load_one(void *ctx, uint64_t id)
 	return rc;
 }
 
-int store_load(struct store *s)
+int store_load(struct store *s, bool may_scan)
 {
-	int rc = s->dir.is_persistent ? store_dir_each(&s->dir, load_one, s) : 0;
+	struct load load = { s, may_scan };
+	int rc = s->dir.is_persistent ? store_dir_each(&s->dir, load_one, &load) : 0;
 
 	if (rc == 0)
 		turn_foreign(s);

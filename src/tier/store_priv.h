@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Inside of the store: format (bytes), index (what is where), dir (files and locks), segment
- * (writing), load (what is there already), space (budget, giving up), read (the tier), care (the
- * background thread). Tests use the index, the format and the system calls.
+ * (the table, making, sealing), write (records), load (what is there already), space (budget,
+ * giving up), read (the tier), care (the background thread). Tests use the index, the format and
+ * the system calls.
  *
  * Locks: store->mu and reader.mu are leaves, as are those of the index's shards; none is held over
- * I/O. A segment's lock_mu is outside the shards', and held over flock() and unlink() only. */
+ * I/O. space_mu is outside of all others and held over I/O. A segment's lock_mu is outside the
+ * shards', and held over flock() and unlink() only. */
 #ifndef CLAIRFS_TIER_STORE_PRIV_H
 #define CLAIRFS_TIER_STORE_PRIV_H
 
+#include <errno.h>
 #include <stdatomic.h>
 #include <sys/statvfs.h>
 #include <sys/uio.h>
@@ -40,12 +43,15 @@ struct store_dir {
 	int marker_fd; /* persistent only, else -1 */
 	bool is_persistent;
 	bool is_direct; /* reads and writes go around the page cache */
+	int status;     /* not 0: why nothing could be written when it was opened */
 };
 
-/* Checks, and makes what is missing. */
+/* Checks, and makes what is missing, as far as the drive lets us: dir->status. */
 int store_dir_open(struct store_dir *dir, const char *path, bool is_persistent,
 		   const struct store_sys *sys, struct err *err) MUST_USE;
 void store_dir_close(struct store_dir *dir);
+/* Tries what opening it could not do; 0 when all is well. With space_mu, for its lock. */
+int store_dir_again(struct store_dir *dir) MUST_USE;
 void store_segment_name(uint64_t id, char name[STORE_NAME_SIZE]);
 /* Whether a name is one of a segment. */
 bool store_segment_id(const char *name, uint64_t *ret_id);
@@ -58,7 +64,7 @@ int store_file_make_named(const struct store_dir *dir, int flags);
 /* Opens a segment that is there, for reading, with the checks of FORMAT.md. */
 int store_dir_open_segment(const struct store_dir *dir, uint64_t id, int access) MUST_USE;
 /* Only one daemon reserves space at a time; without it, when another one sleeps on it, after a
- * while: the budget may then be passed by a segment. */
+ * while: the budget may then be passed by a segment. Threads of this one need a mutex besides. */
 void store_dir_lock(const struct store_dir *dir);
 void store_dir_unlock(const struct store_dir *dir);
 /* Calls each() with the number of every segment, until that is not 0. */
@@ -80,7 +86,8 @@ struct store_segment {
 	struct store_header header;
 	_Atomic uint32_t refs;                              /* the table's, and reads under way */
 	_Atomic uint32_t n_records, n_wanted, n_unverified; /* of what the index has */
-	_Atomic uint64_t record_bytes;
+	_Atomic uint64_t record_bytes;                      /* payload, likewise */
+	_Atomic uint64_t kept_bytes, wanted_bytes;          /* on the drive, likewise */
 	_Atomic uint64_t bytes; /* on the drive, up to the last record while it is written */
 	bool is_ours;
 	_Atomic bool is_sealed;
@@ -115,6 +122,9 @@ struct store {
 	struct store_segment *segments[STORE_SEGMENTS_MAX]; /* mu to change */
 	uint32_t slots_top; /* mu; slots from here on were never used */
 
+	/* One thread makes room, with the directory's lock, or looks through the directory. */
+	struct mutex space_mu;
+
 	struct mutex mu;
 	struct cond turned;         /* mu */
 	struct store_segment *open; /* mu; being written, or NULL */
@@ -128,10 +138,10 @@ struct store {
 	_Atomic bool is_read_off;
 	_Atomic uint32_t n_read_errors; /* in a row */
 	_Atomic uint64_t bytes;         /* of all segments in the table */
-	_Atomic uint32_t n_shared;      /* times that records lost their being verified */
+	_Atomic uint32_t n_shared;      /* times that a lock was taken (again) */
 
-	/* Whoever opens it, then the background thread: numbers of segments of other filesystems,
-	 * sorted, and those met in this round. */
+	/* space_mu: numbers of segments that are passed over, sorted, and those met in this round:
+	 * of other filesystems, and those that were let go. */
 	uint64_t *foreign, *foreign_met;
 	uint32_t n_foreign, n_foreign_met, foreign_room;
 
@@ -152,23 +162,32 @@ void store_segment_put(struct store *s, struct store_segment *segment);
 void store_segment_retire(struct store *s, struct store_segment *segment);
 /* The segment with this number, with a reference; or NULL. */
 struct store_segment *store_segment_by_id(struct store *s, uint64_t id);
-/* Enters a record that was written or found. */
+/* Enters a record that was written or found. -EEXIST, -ENOMEM. */
 int store_segment_keep(struct store *s, struct store_segment *segment,
 		       const struct store_entry *what, uint32_t flags) MUST_USE;
+/* A read that began in this round of n_shared has found the record right. */
+void store_segment_verified(struct store *s, struct store_segment *segment,
+			    const struct store_tag *tag, uint32_t place, uint32_t round);
 /* The index has lost the record that was found so. */
 void store_segment_lost(struct store_segment *segment, const struct store_found *found,
 			uint32_t length);
 /* A new one, of nothing; or NULL. */
 struct store_segment *store_segment_new(void);
 void store_segment_free(struct store_segment *segment);
+/* Enters a record that another segment has as well, if this one was made after that one: daemons
+ * that see both use the same one. With a lock on the segment. */
+void store_segment_prefer(struct store *s, struct store_segment *segment,
+			  const struct store_entry *what);
 /* Marks the record as wanted, and keeps others from giving its segment up. */
 void store_segment_want(struct store *s, const struct store_tag *tag,
-			const struct store_found *found);
+			const struct store_found *found, uint32_t length);
 /* Takes the shared lock; what happened before it is not known, so all records are to be verified
  * again. */
 void store_segment_share(struct store *s, struct store_segment *segment);
 /* Others may give it up unless something of it is wanted. */
 void store_segment_unshare(struct store_segment *segment);
+/* The same for all that are known, once it is known what is wanted. */
+void store_unshare_all(struct store *s);
 /* Unlinks its file unless somebody holds it, or it is wanted here and that matters. */
 bool store_segment_unlink(struct store *s, struct store_segment *segment, bool even_wanted);
 /* Whether others might have changed it: sealed, and not locked. */
@@ -185,8 +204,16 @@ static inline bool store_segment_is_leftover(const struct store_segment *segment
 	return segment->has_failed && !segment->is_entries_lost &&
 	       !atomic_load(&segment->is_sealed);
 }
-/* Writes a record: space, bytes, footer entry, index. */
-int store_append(struct store *s, const struct store_entry *what, const void *data) MUST_USE;
+/* The filesystem or a quota is full, which is not the budget's end. */
+static inline int store_without_room(int rc)
+{
+	return rc == -ENOSPC || rc == -EDQUOT || rc == -EFBIG ? -EAGAIN : rc;
+}
+/* Gives the open segment up for one that has room for a record of n blocks. */
+int store_segment_turn_locked(struct store *s, uint32_t n) REQUIRES(s->mu) MUST_USE;
+/* One writer less; the last one seals. A segment that could not be sealed is found by its records;
+ * one without any, whose first write has failed, goes. */
+void store_writer_put(struct store *s, struct store_segment *segment);
 /* Footer and trailer; gives back what is left of the reservation. */
 int store_segment_seal(struct store *s, struct store_segment *segment) MUST_USE;
 /* No more records go to the open segment; it is sealed when the last write has ended. */
@@ -196,20 +223,45 @@ void store_seal_leftovers(struct store *s);
 /* Something failed; what a put is to return. */
 int store_fail(struct store *s, int status, const char *what);
 
+/* --- write --- */
+/* Records that are put together, at most. */
+#define STORE_BATCH_MAX 32u
+#define STORE_BATCH_BYTES (2u << 20)
+
+struct store_record {
+	struct store_entry what; /* block: where it was put */
+	const void *data;
+	int status;
+};
+/* Writes n records, 1 to STORE_BATCH_MAX: space, bytes, footer entries, index. Each status: 0,
+ * -EEXIST, or an error for store_fail(). */
+void store_append(struct store *s, struct store_record *records, uint32_t n);
+
 /* --- load --- */
-/* Takes in what the directory holds that is not in the table yet. */
-int store_load(struct store *s) MUST_USE;
+/* Takes in what the directory holds that is not in the table yet; with may_scan what killed daemons
+ * have left is read through, which takes seconds. */
+int store_load(struct store *s, bool may_scan) REQUIRES(s->space_mu) MUST_USE;
+/* Passes the segment over from now on, for the life of this mount. */
+void store_pass_over(struct store *s, uint64_t id) REQUIRES(s->space_mu);
 /* Lets go of sealed segments whose file was removed: open they cost space that nobody counts. */
 void store_retire_removed(struct store *s);
 
 /* --- space --- */
+/* Room is made and reserved by one at a time: a thread of this daemon, one of all daemons. */
+void store_space_lock(struct store *s) ACQUIRE(s->space_mu);
+void store_space_unlock(struct store *s) RELEASE(s->space_mu);
 /* Bytes that a new segment for a record of n blocks may have: 0 and *ret; -ENOSPC: the budget is
  * used up; -EAGAIN: the filesystem is; errno. Gives up segments that nobody wants. */
-int store_space(struct store *s, uint32_t n_blocks, uint64_t *ret) MUST_USE;
+int store_space(struct store *s, uint32_t n_blocks, uint64_t *ret) REQUIRES(s->space_mu) MUST_USE;
 /* Half of what is free and what is in the directory already. */
 uint64_t store_default_limit(struct store *s);
+/* Segments of which something is wanted have been used now. */
+void store_touch_wanted(struct store *s);
 /* Gives up segments until the budget is kept. */
 void store_shrink(struct store *s);
+/* Now and then: lets go of segments of copies that others have as well when the budget is used up;
+ * takes writes again when there is room. The background thread. */
+void store_tend_space(struct store *s);
 
 /* --- care --- */
 int store_care_start(struct store *s, struct err *err) MUST_USE;

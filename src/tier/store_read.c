@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Reading from the store. A record goes straight into the reader's buffer, seal included, whenever
- * it has no more pages than the buffer (FORMAT.md says when); else through a buffer of ours. Those
- * are few and made when first needed; reads that find none wait in line, urgent ones first.
+ * it has no more pages than the buffer (FORMAT.md says when); else its last page, in which is
+ * nothing but the seal, goes to a page of ours. Those are few and made when first needed; reads
+ * that find none wait in line, urgent ones first.
  *
  * A record is verified in done(), on the engine's thread, the first time it is read or each time;
  * once it is known to be right its payload is read without the seal, so that no piece needs a
@@ -19,7 +20,7 @@
 #include "clairfs/base/log.h"
 #include "store_priv.h"
 
-#define MAX_BUFFERS 16u
+#define MAX_BUFFERS 256u
 #define READ_ERRORS_MAX 8u
 
 static void wait_idle(struct store_reader *reader)
@@ -48,7 +49,8 @@ static bool fits_into_caller(const struct tier_read *read)
 
 static void read_done(struct io_job *job);
 
-static void read_submit(struct store *store, struct tier_read *read, void *buf)
+/* tail: for the page that the reader's buffer has no room for, or NULL. */
+static void read_submit(struct store *store, struct tier_read *read, void *tail)
 {
 	const struct store_segment *segment = read->tier_priv;
 	struct io_job *job = &read->job;
@@ -56,7 +58,9 @@ static void read_submit(struct store *store, struct tier_read *read, void *buf)
 	memset(job, 0, sizeof(*job));
 	job->kind = IO_READ_FD;
 	job->fd = segment->fd;
-	job->buf = buf;
+	job->buf = read->buf;
+	job->head = ALIGN_UP(read->length, STORE_BLOCK);
+	job->tail = tail;
 	job->offset = (uint64_t)store_place_block(read->place) * STORE_BLOCK;
 	job->length = read->is_whole ? store_record_bytes(read->length)
 				     : ALIGN_UP(read->length, STORE_BLOCK);
@@ -92,7 +96,7 @@ static void *make_buffer_locked(struct store_reader *reader) REQUIRES(reader->mu
 	void *buffer = NULL;
 
 	if (reader->n_buffers == reader->max_buffers ||
-	    posix_memalign(&buffer, STORE_BLOCK, STORE_RECORD_MAX) != 0)
+	    posix_memalign(&buffer, STORE_BLOCK, STORE_BLOCK) != 0)
 		return NULL;
 	reader->n_buffers++;
 	return buffer;
@@ -141,7 +145,10 @@ static bool is_right(const struct tier_read *read)
 		.fsid = segment->header.fsid,
 	};
 
-	return store_record_is(read->job.buf, &want);
+	const uint8_t *end = read->job.tail ? (const uint8_t *)read->job.tail + STORE_BLOCK
+					    : (const uint8_t *)read->buf + read->job.length;
+
+	return store_payload_is(read->buf, end - STORE_SEAL_BYTES, &want);
 }
 
 static int read_verify(struct tier_read *read)
@@ -152,8 +159,6 @@ static int read_verify(struct tier_read *read)
 		return -EIO;
 	if (read->is_whole && !is_right(read))
 		return -EBADMSG;
-	if (job->buf != read->buf && read->length)
-		memcpy(read->buf, job->buf, read->length);
 	return 0;
 }
 
@@ -178,8 +183,8 @@ static void read_succeeded(struct store *store, const struct tier_read *read,
 	struct store_segment *segment = read->tier_priv;
 
 	store_read_answered(store);
-	if (read->is_whole && store_index_mark(&store->index, tag, read->place, STORE_VERIFIED))
-		atomic_fetch_sub(&segment->n_unverified, 1);
+	if (read->is_whole)
+		store_segment_verified(store, segment, tag, read->place, read->round);
 	metrics_add(store->metrics, METRIC_STORE_READS, 1);
 	metrics_add(store->metrics, METRIC_STORE_READ_BYTES, read->length);
 	metrics_observe(store->metrics, METRIC_HIST_STORE_LATENCY, read->latency_ns);
@@ -199,7 +204,7 @@ static void read_done(struct io_job *job)
 {
 	struct tier_read *read = container_of(job, struct tier_read, job);
 	struct store *store = job->ctx;
-	void *buffer = job->buf != read->buf ? job->buf : NULL;
+	void *tail = job->tail;
 	struct store_tag tag =
 		store_tag_of(&store->index, store->p.fsid, &read->expect, read->key.piece);
 	int status = read_verify(read);
@@ -210,11 +215,11 @@ static void read_done(struct io_job *job)
 		read_succeeded(store, read, &tag);
 	else
 		read_failed(store, read, &tag, status);
-	if (buffer) {
-		struct tier_read *next = pass_buffer(&store->reader, buffer);
+	if (tail) {
+		struct tier_read *next = pass_buffer(&store->reader, tail);
 
 		if (next)
-			read_submit(store, next, buffer);
+			read_submit(store, next, tail);
 	}
 	read_end(store, read, status == 0 ? 0 : -EIO);
 }
@@ -233,9 +238,10 @@ static int read_find(struct store *store, struct tier_read *read)
 	if (atomic_load_explicit(&store->is_read_off, memory_order_relaxed) ||
 	    !store_index_find(&store->index, &tag, store->segments, &found))
 		return -ENOENT;
-	store_segment_want(store, &tag, &found);
+	store_segment_want(store, &tag, &found, read->length);
 	read->tier_priv = found.segment;
 	read->place = found.place;
+	read->round = atomic_load(&store->n_shared);
 	/* What was verified without the lock, or before it was lost, is not any more. */
 	read->is_whole = !(found.flags & STORE_VERIFIED) ||
 			 store_segment_is_loose(store, found.segment) ||
@@ -264,7 +270,7 @@ static void store_tier_read(struct tier *tier, struct tier_read *read)
 		return;
 	}
 	if (fits_into_caller(read)) {
-		read_submit(store, read, read->buf);
+		read_submit(store, read, NULL);
 		return;
 	}
 	buffer = take_buffer(&store->reader, read, &is_queued);

@@ -94,6 +94,7 @@ static void check_record(struct store *s, struct store_scrub *scrub, const struc
 		store_tag_of(&s->index, segment->header.fsid, &e->identity, e->piece);
 	uint32_t place = store_place(segment->slot, e->block), n = store_record_bytes(e->length);
 	uint64_t at = (uint64_t)e->block * STORE_BLOCK;
+	uint32_t round = atomic_load(&s->n_shared);
 	struct store_found found;
 	int rc;
 
@@ -111,8 +112,7 @@ static void check_record(struct store *s, struct store_scrub *scrub, const struc
 	}
 	store_read_answered(s);
 	if (store_record_is(scrub->buffer, &want)) {
-		if (store_index_mark(&s->index, &tag, place, STORE_VERIFIED))
-			atomic_fetch_sub(&segment->n_unverified, 1);
+		store_segment_verified(s, segment, &tag, place, round);
 		return;
 	}
 	metrics_add(s->metrics, METRIC_STORE_ERRORS, 1);

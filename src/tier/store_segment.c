@@ -1,29 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Segments: the table of them, and writing.
+ * Segments: the table of them, making and sealing them.
  *
  * Space is reserved for a whole segment before it is written, so records lie together on the drive
- * and running out of space is noticed between segments. Several threads append at once: each takes
- * its blocks under the lock and writes them without. A record goes to the drive in one call,
- * straight from the caller's memory; only its last page, where the seal is, is put together here.
- * Whoever finds no room turns: it makes the next segment while the others wait. The old one is
- * sealed by whoever writes its last record.
+ * and running out of space is noticed between segments. Whoever finds no room turns: it makes the
+ * next segment while the others wait. The old one is sealed by whoever writes its last record.
  *
- * A record enters the index only after it was written. Writing is any number of threads of the
- * cache, and the background thread for segments that are left. Must never write over a record, and
- * never wait for a reader: references keep files open, not locks.
+ * Any thread: those that put, and the background thread for segments that are left. Must never
+ * write over a record, and never wait for a reader: references keep files open, not locks.
  */
 #include <errno.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/random.h>
 #include <time.h>
-#include <xxhash.h>
 
 #include "clairfs/base/log.h"
 #include "store_priv.h"
 
-#define DROP_BYTES (16ull << 20)
 #define MAKE_TRIES 8
 
 /* --- the table --- */
@@ -115,6 +109,25 @@ struct store_segment *store_segment_by_id(struct store *s, uint64_t id)
 	return found;
 }
 
+static void gain(struct store_segment *segment, uint32_t flags, uint32_t length)
+{
+	atomic_fetch_add(&segment->n_records, 1);
+	atomic_fetch_add(&segment->record_bytes, length);
+	atomic_fetch_add(&segment->kept_bytes, store_record_bytes(length));
+	if (!(flags & STORE_VERIFIED))
+		atomic_fetch_add(&segment->n_unverified, 1);
+	if (flags & STORE_WANTED) {
+		atomic_fetch_add(&segment->wanted_bytes, store_record_bytes(length));
+		atomic_fetch_add(&segment->n_wanted, 1);
+	}
+}
+
+static void unwant(struct store_segment *segment, uint32_t length)
+{
+	atomic_fetch_sub(&segment->n_wanted, 1);
+	atomic_fetch_sub(&segment->wanted_bytes, store_record_bytes(length));
+}
+
 int store_segment_keep(struct store *s, struct store_segment *segment,
 		       const struct store_entry *what, uint32_t flags)
 {
@@ -123,12 +136,7 @@ int store_segment_keep(struct store *s, struct store_segment *segment,
 	int rc;
 
 	/* Counted first: once it is in the index somebody else may count it off. */
-	atomic_fetch_add(&segment->n_records, 1);
-	atomic_fetch_add(&segment->record_bytes, what->length);
-	if (!(flags & STORE_VERIFIED))
-		atomic_fetch_add(&segment->n_unverified, 1);
-	if (flags & STORE_WANTED)
-		atomic_fetch_add(&segment->n_wanted, 1);
+	gain(segment, flags, what->length);
 	rc = store_index_add(&s->index, &tag, store_place(segment->slot, what->block), flags);
 	if (rc < 0) {
 		struct store_found found = { .flags = flags };
@@ -138,27 +146,73 @@ int store_segment_keep(struct store *s, struct store_segment *segment,
 	return rc;
 }
 
+void store_segment_verified(struct store *s, struct store_segment *segment,
+			    const struct store_tag *tag, uint32_t place, uint32_t round)
+{
+	/* Counted first: who sees that none is verified has nothing to doubt. */
+	atomic_fetch_sub(&segment->n_unverified, 1);
+	if (!store_index_verify(&s->index, tag, place, &s->n_shared, round))
+		atomic_fetch_add(&segment->n_unverified, 1);
+}
+
 void store_segment_lost(struct store_segment *segment, const struct store_found *found,
 			uint32_t length)
 {
 	atomic_fetch_sub(&segment->n_records, 1);
 	atomic_fetch_sub(&segment->record_bytes, length);
+	atomic_fetch_sub(&segment->kept_bytes, store_record_bytes(length));
 	if (!(found->flags & STORE_VERIFIED))
 		atomic_fetch_sub(&segment->n_unverified, 1);
 	if (found->flags & STORE_WANTED)
-		atomic_fetch_sub(&segment->n_wanted, 1);
+		unwant(segment, length);
+}
+
+/* The order must be the same for all daemons: else each would want another one of two records, and
+ * neither segment would ever go. A record that was written once more because the first one was
+ * damaged is the right one. */
+static bool is_newer(const struct store_segment *a, const struct store_segment *b)
+{
+	const struct store_header *x = &a->header, *y = &b->header;
+
+	return x->made_ns > y->made_ns || (x->made_ns == y->made_ns && x->segment > y->segment);
+}
+
+void store_segment_prefer(struct store *s, struct store_segment *segment,
+			  const struct store_entry *what)
+{
+	static const struct store_found wanted = { .flags = STORE_WANTED };
+	struct store_tag tag =
+		store_tag_of(&s->index, segment->header.fsid, &what->identity, what->piece);
+	uint32_t place = store_place(segment->slot, what->block);
+	struct store_found old;
+
+	if (!store_index_find(&s->index, &tag, s->segments, &old))
+		return;
+	if (is_newer(segment, old.segment)) {
+		gain(segment, STORE_WANTED, what->length); /* for the time being */
+		if (!store_index_move(&s->index, &tag, place, &old)) {
+			store_segment_lost(segment, &wanted, what->length);
+		} else {
+			if (!(old.flags & STORE_WANTED))
+				unwant(segment, what->length);
+			store_segment_lost(old.segment, &old, what->length);
+		}
+	}
+	store_segment_put(s, old.segment);
 }
 
 void store_segment_want(struct store *s, const struct store_tag *tag,
-			const struct store_found *found)
+			const struct store_found *found, uint32_t length)
 {
 	struct store_segment *segment = found->segment;
 
 	bool is_new = !(found->flags & STORE_WANTED) &&
 		      store_index_mark(&s->index, tag, found->place, STORE_WANTED);
 
-	if (is_new)
+	if (is_new) {
+		atomic_fetch_add(&segment->wanted_bytes, store_record_bytes(length));
 		atomic_fetch_add(&segment->n_wanted, 1);
+	}
 	/* A lock that was refused, or lost, is tried again at the next read. */
 	if (is_new || store_segment_is_loose(s, segment))
 		store_segment_share(s, segment);
@@ -173,13 +227,13 @@ static void share_locked(struct store *s, struct store_segment *segment) REQUIRE
 	/* Refused: somebody is giving it up this moment, and what we have open goes on. */
 	if (!store_segment_is_loose(s, segment) || flock(segment->fd, LOCK_SH | LOCK_NB) < 0)
 		return;
+	/* A reader that has found a record before the doubt sees one of the two, and what reads
+	 * have found right that began before this says nothing. */
+	atomic_fetch_add(&s->n_shared, 1);
 	n = atomic_load(&segment->n_unverified) < atomic_load(&segment->n_records)
 		    ? store_index_doubt(&s->index, segment->slot)
 		    : 0;
 	atomic_fetch_add(&segment->n_unverified, n);
-	/* A reader that has found a record before this sees one of the two. */
-	if (n)
-		atomic_fetch_add(&s->n_shared, 1);
 	atomic_store(&segment->is_shared, true);
 }
 
@@ -197,6 +251,27 @@ void store_segment_unshare(struct store_segment *segment)
 	    atomic_exchange(&segment->is_shared, false))
 		(void)flock(segment->fd, LOCK_UN);
 	mutex_unlock(&segment->lock_mu);
+}
+
+void store_unshare_all(struct store *s)
+{
+	uint32_t n = 1;
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct store_segment *segment;
+
+		mutex_lock(&s->mu);
+		n = s->is_claimed ? s->slots_top : 0;
+		segment = n ? s->segments[i] : NULL;
+		if (segment && (!atomic_load(&segment->is_shared) ||
+				atomic_load(&segment->n_wanted) || !store_segment_try_get(segment)))
+			segment = NULL;
+		mutex_unlock(&s->mu);
+		if (!segment)
+			continue;
+		store_segment_unshare(segment);
+		store_segment_put(s, segment);
+	}
 }
 
 bool store_segment_unlink(struct store *s, struct store_segment *segment, bool even_wanted)
@@ -221,12 +296,6 @@ bool store_segment_unlink(struct store *s, struct store_segment *segment, bool e
 }
 
 /* --- sealing --- */
-
-/* The filesystem or a quota is full, which is not the budget's end. */
-static int without_room(int rc)
-{
-	return rc == -ENOSPC || rc == -EDQUOT || rc == -EFBIG ? -EAGAIN : rc;
-}
 
 static int compare_entries(const void *a, const void *b)
 {
@@ -297,9 +366,7 @@ static void remove_file(struct store *s, uint64_t id)
 		(void)s->dir.sys->unlinkat(s->dir.fd, name, 0);
 }
 
-/* The last one to write seals. A segment that could not be sealed is found by its records; one
- * without any, whose first write has failed, goes. */
-static void writer_put(struct store *s, struct store_segment *segment)
+void store_writer_put(struct store *s, struct store_segment *segment)
 {
 	bool is_last, is_empty;
 	int rc;
@@ -321,7 +388,7 @@ static void writer_put(struct store *s, struct store_segment *segment)
 	segment->has_failed = rc < 0;
 	mutex_unlock(&s->mu);
 	if (rc < 0)
-		(void)store_fail(s, without_room(rc), "sealing a segment");
+		(void)store_fail(s, store_without_room(rc), "sealing a segment");
 	store_segment_put(s, segment);
 }
 
@@ -356,7 +423,7 @@ void store_close_open(struct store *s)
 	s->open = NULL;
 	mutex_unlock(&s->mu);
 	if (segment)
-		writer_put(s, segment);
+		store_writer_put(s, segment);
 }
 
 /* --- the next segment --- */
@@ -395,7 +462,7 @@ static int write_header(struct store *s, struct store_segment *segment)
 	free(block);
 	if (rc == 0)
 		metrics_add(s->metrics, METRIC_STORE_BYTES_WRITTEN, STORE_BLOCK);
-	return without_room(rc);
+	return store_without_room(rc);
 }
 
 static int make_file(struct store *s, uint64_t *ret_id)
@@ -407,7 +474,7 @@ static int make_file(struct store *s, uint64_t *ret_id)
 			return -EIO;
 		fd = store_dir_make(&s->dir, *ret_id);
 	}
-	return fd == -EAGAIN || fd == -EEXIST ? -EIO : without_room(fd);
+	return fd == -EAGAIN || fd == -EEXIST ? -EIO : store_without_room(fd);
 }
 
 static int fill_new(struct store *s, struct store_segment *segment, uint64_t bytes, uint32_t n)
@@ -428,6 +495,8 @@ static int fill_new(struct store *s, struct store_segment *segment, uint64_t byt
 	return write_header(s, segment);
 }
 
+static int make_locked_out(struct store *s, uint32_t n, struct store_segment **ret)
+	REQUIRES(s->space_mu);
 static int make_locked_out(struct store *s, uint32_t n, struct store_segment **ret)
 {
 	struct store_segment *segment;
@@ -458,24 +527,18 @@ static int make_segment(struct store *s, uint32_t n, struct store_segment **ret)
 {
 	int rc;
 
+	mutex_lock(&s->space_mu);
+	/* What others have sealed meanwhile need not be written once more. */
+	if (store_load(s, false) < 0)
+		log_limited(LOG_LEVEL_WARN, "store: its directory cannot be looked through");
 	store_dir_lock(&s->dir);
 	rc = make_locked_out(s, n, ret);
 	store_dir_unlock(&s->dir);
+	mutex_unlock(&s->space_mu);
 	return rc;
 }
 
-/* --- records --- */
-
-/* Whether n more blocks fit before a footer that lists them. */
-static bool has_room(const struct store_segment *segment, uint32_t n)
-{
-	return (uint64_t)segment->tail + n + store_footer_blocks(segment->n_promised + 1) + 1 <=
-	       segment->header.n_blocks;
-}
-
-/* Gives the open segment up for the next one. */
-static int turn_locked(struct store *s, uint32_t n) REQUIRES(s->mu);
-static int turn_locked(struct store *s, uint32_t n)
+int store_segment_turn_locked(struct store *s, uint32_t n)
 {
 	struct store_segment *old = s->open, *next = NULL;
 	int rc;
@@ -484,139 +547,11 @@ static int turn_locked(struct store *s, uint32_t n)
 	s->open = NULL;
 	mutex_unlock(&s->mu);
 	if (old)
-		writer_put(s, old);
+		store_writer_put(s, old);
 	rc = make_segment(s, n, &next);
 	mutex_lock(&s->mu);
 	s->open = next;
 	s->is_turning = false;
 	cond_broadcast(&s->turned);
-	return rc;
-}
-
-/* Blocks for a record: in *ret of a segment whose writer the caller is now. */
-static int take_blocks(struct store *s, uint32_t n, struct store_segment **ret, uint32_t *ret_block)
-{
-	int rc = 0;
-
-	mutex_lock(&s->mu);
-	while (rc == 0) {
-		struct store_segment *segment = s->open;
-
-		if (s->is_turning) {
-			cond_wait(&s->turned, &s->mu);
-			rc = atomic_load(&s->is_full)        ? -ENOSPC
-			     : atomic_load(&s->write_status) ? -EAGAIN
-							     : 0;
-		} else if (segment && has_room(segment, n)) {
-			*ret_block = segment->tail;
-			*ret = segment;
-			segment->tail += n;
-			segment->n_promised++;
-			segment->n_writers++;
-			break;
-		} else {
-			rc = turn_locked(s, n);
-		}
-	}
-	mutex_unlock(&s->mu);
-	return rc;
-}
-
-/* The way to the device of dirty pages is started now; what was started a while ago is dropped. */
-static void clean_up_behind(const struct store *s, int fd, uint64_t at, uint64_t n)
-{
-	uint64_t step = at / DROP_BYTES;
-
-	if (s->dir.is_direct)
-		return;
-	(void)sync_file_range(fd, (off_t)at, (off_t)n, SYNC_FILE_RANGE_WRITE);
-	if ((at + n) / DROP_BYTES != step)
-		store_drop_cache(&s->dir, fd, (step > 0 ? step - 1 : 0) * DROP_BYTES,
-				 2 * DROP_BYTES);
-}
-
-/* The payload's whole pages as they are, the rest with zeros and the seal from `last`, which has
- * room for two pages. */
-static int write_record(struct store *s, const struct store_segment *segment,
-			const struct store_entry *what, const void *data, uint8_t *last)
-{
-	struct store_seal seal = { .what = *what,
-				   .segment = segment->header.segment,
-				   .fsid = segment->header.fsid,
-				   .payload_sum = XXH3_64bits(data, what->length) };
-	uint32_t whole = ALIGN_DOWN(what->length, STORE_BLOCK);
-	uint32_t rest = store_record_bytes(what->length) - whole;
-	uint64_t at = (uint64_t)what->block * STORE_BLOCK;
-	struct iovec iov[2] = { { (void *)data, whole }, { last, rest } };
-	int rc;
-
-	memset(last, 0, rest);
-	if (what->length > whole)
-		memcpy(last, (const uint8_t *)data + whole, what->length - whole);
-	store_seal_encode(&seal, last + rest - STORE_SEAL_BYTES);
-	rc = store_write_all(&s->dir, segment->fd, iov, 2, at);
-	if (rc == 0)
-		clean_up_behind(s, segment->fd, at, (uint64_t)whole + rest);
-	return rc;
-}
-
-/* O_DIRECT takes aligned memory only; the arena's is. */
-static int write_aligned(struct store *s, const struct store_segment *segment,
-			 const struct store_entry *what, const void *data)
-{
-	bool is_aligned = ((uintptr_t)data & (STORE_BLOCK - 1)) == 0 || !s->dir.is_direct;
-	uint32_t whole = is_aligned ? 0 : ALIGN_UP(what->length, STORE_BLOCK);
-	uint8_t *memory = NULL;
-	int rc;
-
-	if (posix_memalign((void **)&memory, STORE_BLOCK, whole + 2 * STORE_BLOCK) != 0)
-		return -ENOMEM;
-	if (!is_aligned && what->length)
-		memcpy(memory + 2 * STORE_BLOCK, data, what->length);
-	rc = write_record(s, segment, what, is_aligned ? data : memory + 2 * STORE_BLOCK, memory);
-	free(memory);
-	return rc;
-}
-
-/* For the footer. Without memory the segment goes on and is not sealed. */
-static void note_entry(struct store *s, struct store_segment *segment,
-		       const struct store_entry *what, uint32_t n_bytes)
-{
-	mutex_lock(&s->mu);
-	if (segment->n_entries == segment->entries_room) {
-		uint32_t room = segment->entries_room ? segment->entries_room * 2 : 256;
-		struct store_entry *more = realloc(segment->entries, room * sizeof(*more));
-
-		if (more) {
-			segment->entries = more;
-			segment->entries_room = room;
-		}
-	}
-	if (segment->n_entries < segment->entries_room)
-		segment->entries[segment->n_entries++] = *what;
-	else
-		segment->is_entries_lost = true;
-	mutex_unlock(&s->mu);
-	atomic_fetch_add(&segment->bytes, n_bytes);
-	atomic_fetch_add(&s->bytes, n_bytes);
-	metrics_add(s->metrics, METRIC_STORE_BYTES_WRITTEN, n_bytes);
-}
-
-int store_append(struct store *s, const struct store_entry *what, const void *data)
-{
-	uint32_t flags = STORE_WANTED | (s->p.verify == STORE_VERIFY_OFF ? STORE_VERIFIED : 0);
-	uint32_t n = store_record_blocks(what->length);
-	struct store_entry placed = *what;
-	struct store_segment *segment = NULL;
-	int rc = take_blocks(s, n, &segment, &placed.block);
-
-	if (rc < 0)
-		return rc;
-	rc = without_room(write_aligned(s, segment, &placed, data));
-	if (rc == 0) {
-		note_entry(s, segment, &placed, n * STORE_BLOCK);
-		rc = store_segment_keep(s, segment, &placed, flags);
-	}
-	writer_put(s, segment);
 	return rc;
 }

@@ -5,12 +5,20 @@
  *
  * The budget counts the files of all daemons in the directory as they lie on the drive, whoever
  * wrote them. Only whole segments are given up, because a hole per record costs as much as half a
- * write: those of which neither this mount nor another living one wants anything (they hold a
- * shared lock), least recently used first. A budget that was lowered is kept even if that costs
+ * write, and only when room is needed: first those of which neither this mount nor another living
+ * one wants anything (they hold a shared lock), least recently used first; then those of which less
+ * than a quarter is wanted, because the rest is of other versions of files or in other segments,
+ * too. What was wanted of them is read from the source again and written when it comes by; there is
+ * no room for copying it, that is why it goes. A budget that was lowered is kept even if that costs
  * wanted ones.
  *
- * Runs on whoever makes a segment, with the directory's lock, and once when the dataset was looked
- * through. Must never give up a segment that is being written, nor touch one of another version.
+ * A segment that is mostly copies may be held by several daemons, each for the little that is only
+ * there. So when the budget is used up each of them lets go of such segments by itself, one every
+ * few seconds, whether it needs room or not; whoever needs it then finds them unlocked.
+ *
+ * Runs on whoever makes a segment, with the directory's lock, once when the dataset was looked
+ * through, and on the background thread. Must never give up a segment that is being written, nor
+ * touch one of another version.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,27 +28,38 @@
 #include "clairfs/base/log.h"
 #include "store_priv.h"
 
-#define SEGMENT_MIN (256ull << 20)
+#define SEGMENT_USUAL (512ull << 20)
+#define SEGMENT_SMALL (128ull << 20)
 #define SEGMENT_MAX ((uint64_t)STORE_SEGMENT_BLOCKS * STORE_BLOCK)
 #define SEGMENT_LEAST (64ull << 10)
+#define LIVE_PARTS 4u                    /* of a segment that is kept a quarter or more is wanted */
+#define FRAME_BYTES (3ull * STORE_BLOCK) /* what a segment of one record has besides it */
+#define ROOM_LEAST (2ull << 20)
+
+struct candidate {
+	uint64_t id, bytes;
+	int64_t used_ns; /* written, or wanted by a mount that began or ended then */
+};
 
 struct survey {
 	struct store *s;
 	bool want_any; /* wanted ones are candidates, too */
 	uint64_t bytes;
-	uint64_t oldest_id;
-	struct timespec oldest;
-	bool has_oldest;
-	const uint64_t *tried; /* candidates that somebody holds */
-	uint32_t n_tried;
+	bool is_sum_only;
+	struct candidate *candidates;
+	uint32_t n, room;
 };
 
-static bool was_tried(const struct survey *v, uint64_t id)
+void store_space_lock(struct store *s)
 {
-	for (uint32_t i = 0; i < v->n_tried; i++)
-		if (v->tried[i] == id)
-			return true;
-	return false;
+	mutex_lock(&s->space_mu);
+	store_dir_lock(&s->dir);
+}
+
+void store_space_unlock(struct store *s)
+{
+	store_dir_unlock(&s->dir);
+	mutex_unlock(&s->space_mu);
 }
 
 /* What we know of it forbids giving it up. */
@@ -57,26 +76,44 @@ static bool is_needed(const struct survey *v, uint64_t id)
 	return is;
 }
 
+static int add_candidate(struct survey *v, const struct candidate *candidate)
+{
+	if (v->n == v->room) {
+		uint32_t room = v->room ? v->room * 2 : 64;
+		struct candidate *more = realloc(v->candidates, room * sizeof(*more));
+
+		if (!more)
+			return -ENOMEM;
+		v->candidates = more;
+		v->room = room;
+	}
+	v->candidates[v->n++] = *candidate;
+	return 0;
+}
+
+static int compare_age(const void *a, const void *b)
+{
+	const struct candidate *x = a, *y = b;
+
+	return (x->used_ns > y->used_ns) - (x->used_ns < y->used_ns);
+}
+
 static int survey_one(void *ctx, uint64_t id)
 {
 	struct survey *v = ctx;
 	char name[STORE_NAME_SIZE];
+	struct candidate found;
 	struct stat st;
 
 	store_segment_name(id, name);
 	if (fstatat(v->s->dir.fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode))
 		return 0;
 	/* A sparse file counts as what it may grow to. */
-	v->bytes += MAX((uint64_t)st.st_size, (uint64_t)st.st_blocks * 512);
-	if (was_tried(v, id) || is_needed(v, id) ||
-	    (v->has_oldest &&
-	     (st.st_mtim.tv_sec > v->oldest.tv_sec ||
-	      (st.st_mtim.tv_sec == v->oldest.tv_sec && st.st_mtim.tv_nsec >= v->oldest.tv_nsec))))
-		return 0;
-	v->oldest = st.st_mtim;
-	v->oldest_id = id;
-	v->has_oldest = true;
-	return 0;
+	found = (struct candidate){ id, MAX((uint64_t)st.st_size, (uint64_t)st.st_blocks * 512),
+				    MAX(file_time_ns(st.st_mtim.tv_sec, st.st_mtim.tv_nsec),
+					file_time_ns(st.st_atim.tv_sec, st.st_atim.tv_nsec)) };
+	v->bytes += found.bytes;
+	return v->is_sum_only || is_needed(v, id) ? 0 : add_candidate(v, &found);
 }
 
 /* Whether the file is a segment of this version; what is of another one is left to people. */
@@ -123,29 +160,89 @@ static bool give_up(struct store *s, uint64_t id, bool want_any)
 	return is_done;
 }
 
-/* Makes room until `bytes` more fit into the budget, as far as that goes; what is used then. */
-static int make_room(struct store *s, uint64_t bytes, bool may_give_up, bool want_any,
-		     uint64_t *ret_used)
+/* Gives up what nobody wants, or with want_any anything that is sealed. */
+static int give_up_oldest(struct store *s, uint64_t bytes, bool may_give_up, bool want_any,
+			  uint64_t *ret_used)
 {
-	uint64_t tried[64];
-	struct survey v;
-	uint32_t n_tried = 0;
+	struct survey v = { .s = s, .want_any = want_any, .is_sum_only = !may_give_up };
+	int rc = store_dir_each(&s->dir, survey_one, &v);
 
-	for (;;) {
-		int rc;
+	if (rc == 0 && v.n && v.bytes + bytes > s->p.limit_bytes)
+		qsort(v.candidates, v.n, sizeof(*v.candidates), compare_age);
+	for (uint32_t i = 0; rc == 0 && i < v.n && v.bytes + bytes > s->p.limit_bytes; i++)
+		if (give_up(s, v.candidates[i].id, want_any))
+			v.bytes -= v.candidates[i].bytes;
+	free(v.candidates);
+	*ret_used = v.bytes;
+	return rc;
+}
 
-		v = (struct survey){
-			.s = s, .want_any = want_any, .tried = tried, .n_tried = n_tried
-		};
-		rc = store_dir_each(&s->dir, survey_one, &v);
-		if (rc < 0)
-			return rc;
-		*ret_used = v.bytes;
-		if (v.bytes + bytes <= s->p.limit_bytes || !may_give_up || !v.has_oldest ||
-		    n_tried == ARRAY_LEN(tried))
-			return 0;
-		if (!give_up(s, v.oldest_id, want_any))
-			tried[n_tried++] = v.oldest_id;
+/* --- segments of which little is wanted --- */
+
+static bool is_little(const struct store_segment *segment, uint64_t part_bytes)
+{
+	uint64_t bytes = atomic_load(&segment->bytes);
+
+	return part_bytes < (bytes - MIN(bytes, FRAME_BYTES)) / LIVE_PARTS;
+}
+
+/* Nearly all that it holds is found elsewhere, or wrong: true for every daemon that looks. */
+static bool is_mostly_copies(const struct store_segment *segment)
+{
+	return is_little(segment, atomic_load(&segment->kept_bytes));
+}
+
+/* The segment in this slot with a reference if it is sealed and little of it is wanted. */
+static struct store_segment *get_little(struct store *s, uint32_t slot, uint32_t *ret_n)
+{
+	struct store_segment *segment;
+
+	mutex_lock(&s->mu);
+	*ret_n = s->slots_top;
+	segment = slot < s->slots_top ? s->segments[slot] : NULL;
+	if (segment && (!atomic_load(&segment->is_sealed) || atomic_load(&segment->is_retired) ||
+			!is_little(segment, atomic_load(&segment->wanted_bytes)) ||
+			!store_segment_try_get(segment)))
+		segment = NULL;
+	mutex_unlock(&s->mu);
+	return segment;
+}
+
+/* Bytes that the drive has back. Where others hold it as well only our lock goes, and only if they
+ * can do without it, too. */
+static uint64_t let_go(struct store *s, struct store_segment *segment) REQUIRES(s->space_mu);
+static uint64_t let_go(struct store *s, struct store_segment *segment)
+{
+	uint64_t bytes = atomic_load(&segment->bytes);
+
+	if (!s->dir.is_persistent) {
+		store_segment_retire(s, segment);
+		metrics_add(s->metrics, METRIC_STORE_RECLAIMED, 1);
+		return bytes;
+	}
+	if (give_up(s, segment->header.segment, true))
+		return bytes;
+	if (is_mostly_copies(segment)) {
+		store_pass_over(s, segment->header.segment);
+		store_segment_retire(s, segment);
+	}
+	return 0;
+}
+
+static void give_up_little(struct store *s, uint64_t bytes, uint64_t *used) REQUIRES(s->space_mu);
+static void give_up_little(struct store *s, uint64_t bytes, uint64_t *used)
+{
+	uint32_t n = 1;
+
+	for (uint32_t i = 0; i<n && * used + bytes> s->p.limit_bytes; i++) {
+		struct store_segment *segment = get_little(s, i, &n);
+		uint64_t freed;
+
+		if (!segment)
+			continue;
+		freed = let_go(s, segment);
+		*used -= MIN(*used, freed);
+		store_segment_put(s, segment);
 	}
 }
 
@@ -167,6 +264,25 @@ static uint64_t private_used(struct store *s)
 	return n;
 }
 
+/* Makes room until `bytes` more fit into the budget, as far as that goes; what is used then. */
+static int make_room(struct store *s, uint64_t bytes, uint64_t *ret_used) REQUIRES(s->space_mu);
+static int make_room(struct store *s, uint64_t bytes, uint64_t *ret_used)
+{
+	bool may_give_up;
+	int rc = 0;
+
+	mutex_lock(&s->mu);
+	may_give_up = s->is_claimed || !s->dir.is_persistent;
+	mutex_unlock(&s->mu);
+	if (s->dir.is_persistent)
+		rc = give_up_oldest(s, bytes, may_give_up, false, ret_used);
+	else
+		*ret_used = private_used(s);
+	if (rc == 0 && may_give_up)
+		give_up_little(s, bytes, ret_used);
+	return rc;
+}
+
 /* Whether a segment of ours could not be sealed: what it has reserved comes back when it can. */
 static bool has_leftover(struct store *s)
 {
@@ -181,7 +297,7 @@ static bool has_leftover(struct store *s)
 
 uint64_t store_default_limit(struct store *s)
 {
-	struct survey v = { .s = s };
+	struct survey v = { .s = s, .is_sum_only = true };
 	struct statvfs st;
 
 	if (s->dir.is_persistent && store_dir_each(&s->dir, survey_one, &v) < 0)
@@ -204,9 +320,13 @@ static int free_bytes(const struct store *s, uint64_t *ret)
 	return 0;
 }
 
+/* ext4 describes a reservation by pieces of 128 MiB, and up to four of them without a block of
+ * their own. A file that goes to and fro between four and five, as one of 256 MiB does, has such a
+ * block made and freed at every write (and discarded where the mount says so): small records then
+ * take two to five times as long. So it is many pieces, or one. */
 static uint64_t segment_bytes(const struct store *s)
 {
-	uint64_t most = s->p.limit_bytes;
+	uint64_t most = s->p.limit_bytes, want;
 
 	if (s->p.segment_bytes)
 		return MAX(SEGMENT_LEAST,
@@ -214,24 +334,16 @@ static uint64_t segment_bytes(const struct store *s)
 	/* Several daemons share a budget: one segment must not be all of it. */
 	if (s->dir.is_persistent)
 		most = MAX(SEGMENT_LEAST, ALIGN_DOWN(most / 8, (uint64_t)STORE_BLOCK));
-	return MIN(most, MAX(SEGMENT_MIN, MIN(SEGMENT_MAX, ALIGN_DOWN(s->p.limit_bytes / 64,
-								      (uint64_t)STORE_BLOCK))));
+	want = MIN(SEGMENT_MAX, ALIGN_DOWN(s->p.limit_bytes / 64, (uint64_t)STORE_BLOCK));
+	return most >= SEGMENT_USUAL ? MAX(want, SEGMENT_USUAL) : MIN(most, SEGMENT_SMALL);
 }
 
 int store_space(struct store *s, uint32_t n_blocks, uint64_t *ret)
 {
 	uint64_t least = ((uint64_t)n_blocks + 3) * STORE_BLOCK;
 	uint64_t want = MAX(segment_bytes(s), least), used = 0, available = 0;
-	bool may_give_up;
-	int rc = 0;
+	int rc = make_room(s, MIN(want, s->p.limit_bytes), &used);
 
-	mutex_lock(&s->mu);
-	may_give_up = s->is_claimed;
-	mutex_unlock(&s->mu);
-	if (s->dir.is_persistent)
-		rc = make_room(s, MIN(want, s->p.limit_bytes), may_give_up, false, &used);
-	else
-		used = private_used(s);
 	if (rc == 0)
 		rc = free_bytes(s, &available);
 	if (rc < 0)
@@ -251,8 +363,89 @@ void store_shrink(struct store *s)
 
 	if (!s->dir.is_persistent)
 		return;
-	store_dir_lock(&s->dir);
-	if (make_room(s, 0, true, false, &used) == 0 && used > s->p.limit_bytes)
-		(void)make_room(s, 0, true, true, &used);
-	store_dir_unlock(&s->dir);
+	store_space_lock(s);
+	if (make_room(s, 0, &used) == 0 && used > s->p.limit_bytes)
+		(void)give_up_oldest(s, 0, true, true, &used);
+	store_space_unlock(s);
+}
+
+void store_touch_wanted(struct store *s)
+{
+	static const struct timespec times[2] = { { .tv_nsec = UTIME_NOW },
+						  { .tv_nsec = UTIME_OMIT } };
+	uint32_t n = s->dir.is_persistent ? 1 : 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct store_segment *segment;
+
+		mutex_lock(&s->mu);
+		n = s->slots_top;
+		segment = s->segments[i];
+		if (segment &&
+		    (!atomic_load(&segment->is_sealed) || !atomic_load(&segment->n_wanted) ||
+		     !store_segment_try_get(segment)))
+			segment = NULL;
+		mutex_unlock(&s->mu);
+		if (!segment)
+			continue;
+		(void)futimens(segment->fd, times);
+		store_segment_put(s, segment);
+	}
+}
+
+static bool has_free_slot(struct store *s)
+{
+	bool has;
+
+	mutex_lock(&s->mu);
+	has = s->slots_top < STORE_SEGMENTS_MAX;
+	for (uint32_t i = 0; i < s->slots_top && !has; i++)
+		has = !s->segments[i];
+	mutex_unlock(&s->mu);
+	return has;
+}
+
+/* One of those that no daemon needs, so that whoever is to give it up finds it unlocked. */
+static void let_go_of_copies(struct store *s) REQUIRES(s->space_mu);
+static void let_go_of_copies(struct store *s)
+{
+	uint32_t n = 1;
+	bool is_done = false;
+
+	for (uint32_t i = 0; i < n && !is_done; i++) {
+		struct store_segment *segment = get_little(s, i, &n);
+
+		if (!segment)
+			continue;
+		is_done = is_mostly_copies(segment);
+		if (is_done)
+			(void)let_go(s, segment);
+		store_segment_put(s, segment);
+	}
+}
+
+void store_tend_space(struct store *s)
+{
+
+	uint64_t bytes = MIN(segment_bytes(s), s->p.limit_bytes), used = 0;
+	bool is_full = atomic_load(&s->is_full), is_claimed;
+	int rc;
+
+	mutex_lock(&s->mu);
+	is_claimed = s->is_claimed;
+	mutex_unlock(&s->mu);
+	store_space_lock(s);
+	if (is_full)
+		rc = make_room(s, bytes, &used);
+	else
+		rc = s->dir.is_persistent ? give_up_oldest(s, 0, false, false, &used) : 0;
+	if (rc == 0 && s->dir.is_persistent && is_claimed && used + bytes > s->p.limit_bytes)
+		let_go_of_copies(s);
+	store_space_unlock(s);
+	/* Not for a few records: each time makes a segment. */
+	bytes = MAX(MIN(bytes, ROOM_LEAST), bytes / 8);
+	if (rc == 0 && is_full && used + bytes <= s->p.limit_bytes && has_free_slot(s)) {
+		atomic_store(&s->is_full, false);
+		log_info("store: there is room again");
+	}
 }

@@ -172,6 +172,38 @@ int kit_put_file(struct store *store, struct kit_file file)
 	return rc;
 }
 
+void kit_put_files(struct store *store, struct kit_file first, uint32_t step, uint32_t n,
+		   int *statuses)
+{
+	enum { MAX = 64 };
+	struct file_identity ids[MAX];
+	struct store_piece pieces[MAX];
+	uint32_t of[MAX], n_pieces = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct kit_file file = { first.set, first.n + i * step };
+
+		ids[i] = kit_identity(file);
+		statuses[i] = 0;
+		for (uint32_t k = 0; k < piece_count(kit_size(file)); k++) {
+			uint32_t length;
+
+			CHECK(n_pieces < MAX);
+			of[n_pieces] = i;
+			pieces[n_pieces].data = kit_bytes(file, k, &length);
+			pieces[n_pieces].key = (struct piece_key){ { file.n }, k };
+			pieces[n_pieces].identity = &ids[i];
+			pieces[n_pieces++].length = length;
+		}
+	}
+	store_put_many(store, pieces, n_pieces);
+	for (uint32_t i = 0; i < n_pieces; i++) {
+		if (statuses[of[i]] == 0)
+			statuses[of[i]] = pieces[i].status;
+		free((void *)pieces[i].data);
+	}
+}
+
 int kit_get(struct store *store, struct kit_file file, uint32_t piece)
 {
 	struct file_identity id = kit_identity(file);

@@ -33,6 +33,10 @@ struct store *kit_open(const struct store_params *params);
 int kit_put(struct store *store, struct kit_file file, uint32_t piece);
 /* All pieces; the first status that is not 0. */
 int kit_put_file(struct store *store, struct kit_file file);
+/* All pieces of n files, from `first` on each step-th, at once; the first status of each that is
+ * not 0. */
+void kit_put_files(struct store *store, struct kit_file first, uint32_t step, uint32_t n,
+		   int *statuses);
 /* The status of the read; bytes are compared when it is 0, and a difference fails the test. */
 int kit_get(struct store *store, struct kit_file file, uint32_t piece);
 /* Pieces served of files 0 .. n-1 of the set; none may be wrong, or fail otherwise than -ENOENT and

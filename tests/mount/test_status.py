@@ -13,7 +13,8 @@ import tap
 import trees
 from mountkit import clairfs, good, read_file, rng, write_file
 
-CLASSES = {"staged", "arena", "late", "store", "peer", "miss"}
+TIERS = {"staged": "ram", "arena": "ram", "late": "pfs", "store": "nvme", "peer": "peer", "miss": "pfs"}
+CLASSES = set(TIERS)
 IMAGES = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
 
 
@@ -55,13 +56,13 @@ def parse_prometheus(text):
 
 
 def check_histograms(values, types):
-    for name in (n for n, kind in types.items() if kind == "histogram"):
-        edges = [(float("inf") if 'le="+Inf"' in labels else float(re.search(r'le="([^"]+)"', labels)[1]), value)
-                 for (n, labels), value in values.items() if n == name + "_bucket"]
+    for name, others in ((n[:-6], labels) for n, labels in values if types.get(n[:-6]) == "histogram" and n.endswith("_count")):
+        edges = [(float(re.search(r'le="([^"]+)"', labels)[1]), value)
+                 for (n, labels), value in values.items() if n == name + "_bucket" and labels.startswith(others)]
         counts = [value for _, value in edges]
         tap.ok(edges and edges == sorted(edges) and counts == sorted(counts) and edges[-1][0] == math.inf
-               and edges[-1][1] == values[name + "_count", ""] and values[name + "_sum", ""] >= 0,
-               f"histogram {name}: buckets rise and end with the count", edges)
+               and edges[-1][1] == values[name + "_count", others] and values[name + "_sum", others] >= 0,
+               f"histogram {name}{{{others}}}: buckets rise and end with the count", edges)
 
 
 def virtual_files(place):
@@ -92,12 +93,12 @@ def virtual_files(place):
         tap.ok(all(name.startswith("clairfs_") for name in types), "every metric has the prefix", types)
         check_histograms(values, types)
         tap.equal({labels for name, labels in values if name == "clairfs_reads_total"},
-                  {f'class="{c}"' for c in CLASSES}, "a read class is a label")
+                  {f'class="{c}",tier="{t}"' for c, t in TIERS.items()}, "a read class is a label, with its tier")
         tap.equal(values["clairfs_dataset_samples", ""], 3, "metrics: number of samples")
         tap.equal(values["clairfs_dataset_bytes", ""], 371000, "metrics: bytes of the samples")
         stats = mount.stats()
         later, _ = parse_prometheus(read_file(mount.path(".clairfs", "metrics")).decode())
-        low, high = values["clairfs_source_reads_total", ""], later["clairfs_source_reads_total", ""]
+        low, high = values["clairfs_backing_reads_total", ""], later["clairfs_backing_reads_total", ""]
         tap.ok(low <= stats["counters"]["source_reads"] <= high, "stats.json and metrics count the same")
         config = read_file(mount.path(".clairfs", "config"))
         write_file(place.path("again.conf"), config)

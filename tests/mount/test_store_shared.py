@@ -167,6 +167,11 @@ def epochs(mount, data, sequences):
     return job.wrong
 
 
+def warned_once(mount, why):
+    warnings = [line for line in mount.text().splitlines() if "warning" in line]
+    tap.ok(len(warnings) == 1 and why in warnings[0] and "store" in warnings[0], f"one warning says why: {why}", mount.text())
+
+
 def full_drive(place):
     data = place.files([SIZE] * N)
     spec, sequences = orders(place, "order.txt", 3)
@@ -209,12 +214,45 @@ def read_only_drive(place):
         done = program("mount", "-o", "remount,ro", small)
         if done.code:
             raise Failed(f"remount: {done}")
+        options = {"snapshot_dir": place.snapshots, "store_dir": store, "order": spec, **OPTIONS}
+        done = clairfs("mount", "-o", mountkit.options_text(options), place.source, place.mnt)
+        tap.equal((done.code, done.lines), (0, []), "a read-only drive is no reason not to mount")
+        mountkit.good("umount", place.mnt)
+        with place.mount(order=spec, store_dir=store, **OPTIONS) as mount:
+            warned_once(mount, "Read-only")
+            stats = mount.stats()
+            tap.ok(stats["store"]["is_write_off"] and not stats["store"]["is_off"] and "written" in stats["store"]["why"],
+                   "status says that it is not written", stats["store"])
+            tap.equal((stats["gauges"]["store_off"], stats["counters"]["store_off_times"]), (1, 1), "which is counted")
+            tap.equal(epochs(mount, data, sequences[:2]), [], "and every byte is right")
+            tap.ok(mount.counters()["store_reads"] > 0, "what it holds is read from it", mount.counters())
+            tap.equal(mount.counters()["store_bytes_written"], 0, "nothing was written")
+            if program("mount", "-o", "remount,rw", small).code:
+                raise Failed("remount")
+            mount.wait_for(lambda s: not s["store"]["is_write_off"], "it is written again when that can be")
+            tap.equal(epochs(mount, data, sequences[2:]), [], "then, too, every byte is right")
+        tap.equal(clairfs("store", "verify", store).code, 0, "what it holds is right")
+
+
+def full_from_the_start(place):
+    data = place.files([SIZE] * 8)
+    with contextlib.ExitStack() as stack:
+        small = small_drive(stack, place, "4m")
+        store = store_at(small, "store")
+        theirs = os.path.join(small, "theirs")
+        fill_up(theirs)
         done = clairfs("mount", "-o", mountkit.options_text({"snapshot_dir": place.snapshots, "store_dir": store, **OPTIONS}),
                        place.source, place.mnt)
-        tap.ok(done.code == 1 and len(done.lines) == 1 and "Read-only" in done.lines[0], "a read-only drive is refused in one line",
-               done)
-        done = clairfs("store", "verify", store)
-        tap.equal(done.code, 0, "what it holds can be looked at")
+        tap.equal((done.code, done.lines), (0, []), "a full drive is no reason not to mount")
+        mountkit.good("umount", place.mnt)
+        with place.mount(store_dir=store, **OPTIONS) as mount:
+            warned_once(mount, "No space left")
+            for name, content in data.items():
+                with open(place.path("mnt", name), "rb") as file:
+                    tap.ok(file.read() == content, f"{name} is right")
+            os.unlink(theirs)
+            mount.wait_for(lambda s: not s["store"]["is_write_off"], "it comes back when there is room")
+        tap.equal(clairfs("store", "ls", store).code, 0, "then it is a store")
 
 
 def removed_directory(place):
@@ -261,4 +299,4 @@ def cut_off_files(place):
         tap.equal(mount.counters()["read_errors"], 0, "no read failed")
 
 
-mountkit.run(two_daemons, four_daemons, refused, full_drive, read_only_drive, removed_directory, cut_off_files)
+mountkit.run(two_daemons, four_daemons, refused, full_drive, read_only_drive, full_from_the_start, removed_directory, cut_off_files)

@@ -133,6 +133,55 @@ static void continues_short_reads(enum io_engine engine)
 	CHECK_INT(waited_run(io, &w), 0);
 	CHECK_U64(w.job.got, n);
 	CHECK_BYTES(got, want, n);
+	/* Wherever a short read ends, each byte gets to its place. */
+	for (uint32_t head = 0; head <= n; head += 1021) {
+		AUTO_FREE uint8_t *tail = calloc(1, SIZE);
+
+		w.job.tail = tail;
+		w.job.head = head;
+		CHECK_INT(waited_run(io, &w), 0);
+		CHECK_U64(w.job.got, n);
+		CHECK_BYTES(got, want, head);
+		CHECK_BYTES(tail, want + head, n - head);
+	}
+	io_free(io);
+}
+
+static void reads_into_two_places(enum io_engine engine)
+{
+	enum { SIZE = 9000, GUARD = 0xa5 };
+	static const uint32_t heads[] = { 0, 1, 4096, SIZE - 1, SIZE, SIZE + 5 };
+	static const uint32_t lengths[] = { 0, 1, 4096, 4097, SIZE, SIZE + 100 };
+	struct io *io = engine_or_reason(engine, 2, 0);
+	AUTO_FD int dirfd = tmp_dirfd();
+	AUTO_FD int fd = -1;
+
+	if (!io)
+		return;
+	make_file("places", SIZE);
+	fd = openat(dirfd, "places", O_RDONLY | O_CLOEXEC);
+	CHECK(fd >= 0);
+	for (size_t i = 0; i < ARRAY_LEN(heads) * ARRAY_LEN(lengths); i++) {
+		uint32_t head = heads[i / ARRAY_LEN(lengths)];
+		uint32_t length = lengths[i % ARRAY_LEN(lengths)], got = MIN(length, SIZE);
+		uint8_t places[2][SIZE + 200];
+		struct waited_job w;
+
+		memset(places, GUARD, sizeof(places));
+		waited_init(&w);
+		w.job.kind = IO_READ_FD;
+		w.job.fd = fd;
+		w.job.buf = places[0];
+		w.job.tail = places[1];
+		w.job.head = head;
+		w.job.length = length;
+		CHECK_INT(waited_run(io, &w), 0);
+		CHECK_U64(w.job.got, got);
+		for (uint32_t k = 0; k < SIZE + 200; k++) {
+			CHECK_INT(places[0][k], k < MIN(head, got) ? pattern_byte(k) : GUARD);
+			CHECK_INT(places[1][k], head + k < got ? pattern_byte(head + k) : GUARD);
+		}
+	}
 	io_free(io);
 }
 
@@ -518,6 +567,7 @@ static void caps_agree_with_the_engine(void)
 
 IO_BOTH(reads_all_sizes)
 IO_BOTH(continues_short_reads)
+IO_BOTH(reads_into_two_places)
 IO_BOTH(reports_errors)
 IO_BOTH(closes_after_done)
 IO_BOTH(hands_descriptor_over)
@@ -528,6 +578,7 @@ IO_BOTH(refuses_bad_params)
 static const struct check_test tests[] = {
 	IO_ROWS(reads_all_sizes),
 	IO_ROWS(continues_short_reads),
+	IO_ROWS(reads_into_two_places),
 	IO_ROWS(reports_errors),
 	IO_ROWS(closes_after_done),
 	IO_ROWS(hands_descriptor_over),

@@ -26,7 +26,7 @@ static void table_is_well_formed(void)
 		/* Prometheus: counters, and only they, end in _total. */
 		CHECK_INT(strlen(a->name) > 6 &&
 				  strcmp(a->name + strlen(a->name) - 6, "_total") == 0,
-			  a->kind == METRIC_COUNTER);
+			  metric_is_counter(a->kind));
 		for (unsigned k = 0; k < i; k++) {
 			const struct metric_info *b = &metric_infos[k];
 
@@ -41,9 +41,11 @@ static void table_is_well_formed(void)
 	CHECK_STR(metric_infos[METRIC_READS_STAGED].id, "reads_staged");
 	CHECK_STR(metric_infos[METRIC_STAGE_UNKNOWN_INODE].id, "stage_unknown_inode");
 	for (unsigned c = 0; c < READ_CLASSES; c++) {
+		static const char *const tiers[] = { "ram", "ram", "pfs", "nvme", "peer", "pfs" };
 		char labels[64];
 
-		snprintf(labels, sizeof(labels), "class=\"%s\"", read_class_names[c]);
+		snprintf(labels, sizeof(labels), "class=\"%s\",tier=\"%s\"", read_class_names[c],
+			 tiers[c]);
 		CHECK_STR(metric_infos[METRIC_READS_STAGED + c].labels, labels);
 		CHECK_STR(metric_infos[METRIC_READ_BYTES_STAGED + c].labels, labels);
 	}
@@ -64,7 +66,7 @@ static void *adder_run(void *arg)
 		metrics_add(a->m, METRIC_SOURCE_BYTES, a->number);
 		metrics_gauge_add(a->m, METRIC_DEMAND_INFLIGHT, 3);
 		metrics_gauge_add(a->m, METRIC_DEMAND_INFLIGHT, -2);
-		metrics_observe(a->m, METRIC_HIST_READ_WAIT, i);
+		metrics_observe(a->m, METRIC_HIST_READ_PFS, i);
 	}
 	return NULL;
 }
@@ -80,7 +82,7 @@ static void sums_over_threads_are_exact(void)
 		adders[i] = (struct adder){ .m = m, .number = i };
 		CHECK_INT(pthread_create(&adders[i].thread, NULL, adder_run, &adders[i]), 0);
 	}
-	metrics_hist_get(m, METRIC_HIST_READ_WAIT, &view); /* reading beside them is allowed */
+	metrics_hist_get(m, METRIC_HIST_READ_PFS, &view); /* reading beside them is allowed */
 	for (unsigned i = 0; i < THREADS; i++)
 		CHECK_INT(pthread_join(adders[i].thread, NULL), 0);
 	CHECK_U64(metrics_get(m, METRIC_SOURCE_READS), (uint64_t)THREADS * ROUNDS);
@@ -88,7 +90,7 @@ static void sums_over_threads_are_exact(void)
 		  (uint64_t)ROUNDS * (THREADS * (THREADS - 1) / 2));
 	CHECK_U64(metrics_get(m, METRIC_DEMAND_INFLIGHT), (uint64_t)THREADS * ROUNDS);
 	CHECK_U64(metrics_get(m, METRIC_SOURCE_ERRORS), 0);
-	metrics_hist_get(m, METRIC_HIST_READ_WAIT, &view);
+	metrics_hist_get(m, METRIC_HIST_READ_PFS, &view);
 	CHECK_U64(view.count, (uint64_t)THREADS * ROUNDS);
 	CHECK_U64(view.sum_ns, (uint64_t)THREADS * ROUNDS * (ROUNDS - 1) / 2);
 	metrics_gauge_set(m, METRIC_DEMAND_INFLIGHT, 5);
@@ -103,8 +105,8 @@ static void no_object_counts_nothing(void)
 	metrics_add(NULL, METRIC_SOURCE_READS, 1);
 	metrics_gauge_set(NULL, METRIC_LEAD, 1);
 	metrics_gauge_add(NULL, METRIC_LEAD, 1);
-	metrics_observe(NULL, METRIC_HIST_READ_WAIT, 1);
-	metrics_hist_get(NULL, METRIC_HIST_READ_WAIT, &view);
+	metrics_observe(NULL, METRIC_HIST_READ_PFS, 1);
+	metrics_hist_get(NULL, METRIC_HIST_READ_PFS, &view);
 	CHECK_U64(view.count, 0);
 	CHECK_U64(metrics_get(NULL, METRIC_SOURCE_READS), 0);
 	metrics_free(NULL);
@@ -229,13 +231,19 @@ static bool is_of_family(const struct scrape *s, const char *name)
 
 static void check_bucket(struct scrape *s, const struct row *row)
 {
+	const char *edge;
 	double le;
 	uint64_t n = strtoull(row->value, NULL, 10);
 
 	if (strstr(row->name, "_bucket") == NULL)
 		return;
-	CHECK(strncmp(row->labels, "le=\"", 4) == 0);
-	le = strtod(row->labels + 4, NULL); /* understands "+Inf" */
+	edge = strstr(row->labels, "le=\"");
+	CHECK(edge != NULL);
+	le = strtod(edge + 4, NULL); /* understands "+Inf" */
+	if (s->last_le > 1e300) {    /* the next labels of this name */
+		s->last_le = -1;
+		s->last_bucket = 0;
+	}
 	CHECK(le > s->last_le);
 	CHECK(n >= s->last_bucket);
 	s->last_le = le;
@@ -287,7 +295,7 @@ static char *print_text(struct metrics *m)
 	struct buf_writer out;
 
 	buf_writer_init(&out);
-	metrics_print_prometheus(m, &out);
+	metrics_print_prometheus(m, "", &out);
 	buf_put_u8(&out, 0);
 	CHECK(!out.is_bad);
 	return (char *)out.data;
@@ -298,30 +306,81 @@ static void prometheus_text_follows_the_format(void)
 	struct metrics *m = metrics_new();
 	struct scrape s = { .family = "" };
 	AUTO_FREE char *text = NULL;
-	unsigned families = METRIC_HISTS;
+	unsigned families = METRIC_HISTS - 2; /* three of read_seconds */
 
 	metrics_add(m, METRIC_READS_MISS, 7);
 	metrics_gauge_set(m, METRIC_EPOCH, 3);
 	metrics_gauge_add(m, METRIC_LEAD, -1);
-	metrics_observe(m, METRIC_HIST_READ_WAIT, 1024); /* exactly on an edge: counts below it */
-	metrics_observe(m, METRIC_HIST_READ_WAIT, 1025);
-	metrics_observe(m, METRIC_HIST_READ_WAIT, 100000000000); /* beyond the last edge */
+	metrics_observe(m, METRIC_HIST_READ_PFS, 1024); /* exactly on an edge: counts below it */
+	metrics_observe(m, METRIC_HIST_READ_PFS, 1025);
+	metrics_observe(m, METRIC_HIST_READ_PFS, 100000000000); /* beyond the last edge */
 	text = print_text(m);
 	scrape_text(text, &s);
 	for (unsigned i = 0; i < METRICS_COUNT; i++)
 		families += i == 0 || strcmp(metric_infos[i].name, metric_infos[i - 1].name) != 0;
 	CHECK_INT(s.n_families, families);
 	CHECK_INT(s.n_rows, METRICS_COUNT + METRIC_HISTS * 30);
-	CHECK_CONTAINS(text, "\nclairfs_reads_total{class=\"miss\"} 7\n");
-	CHECK_CONTAINS(text, "\nclairfs_epoch 3\n");
-	CHECK_CONTAINS(text, "\nclairfs_lead -1\n");
-	CHECK_CONTAINS(text, "# TYPE clairfs_read_wait_seconds histogram\n"
-			     "clairfs_read_wait_seconds_bucket{le=\"0.000001024\"} 1\n"
-			     "clairfs_read_wait_seconds_bucket{le=\"0.000002048\"} 2\n");
-	CHECK_CONTAINS(text, "clairfs_read_wait_seconds_bucket{le=\"68.719476736\"} 2\n"
-			     "clairfs_read_wait_seconds_bucket{le=\"+Inf\"} 3\n"
-			     "clairfs_read_wait_seconds_sum 100.000002049\n"
-			     "clairfs_read_wait_seconds_count 3\n");
+	CHECK_CONTAINS(text, "\nclairfs_reads_total{class=\"miss\",tier=\"pfs\"} 7\n");
+	CHECK_CONTAINS(text, "\nclairfs_plan_epoch 3\n");
+	CHECK_CONTAINS(text, "\nclairfs_plan_lead -1\n");
+	CHECK_CONTAINS(text, "# TYPE clairfs_read_seconds histogram\n"
+			     "clairfs_read_seconds_bucket{tier=\"ram\",le=\"0.000001024\"} 0\n");
+	CHECK_CONTAINS(text, "\nclairfs_read_seconds_bucket{tier=\"pfs\",le=\"0.000001024\"} 1\n"
+			     "clairfs_read_seconds_bucket{tier=\"pfs\",le=\"0.000002048\"} 2\n");
+	CHECK_CONTAINS(text, "clairfs_read_seconds_bucket{tier=\"pfs\",le=\"68.719476736\"} 2\n"
+			     "clairfs_read_seconds_bucket{tier=\"pfs\",le=\"+Inf\"} 3\n"
+			     "clairfs_read_seconds_sum{tier=\"pfs\"} 100.000002049\n"
+			     "clairfs_read_seconds_count{tier=\"pfs\"} 3\n");
+	metrics_free(m);
+}
+
+static void seconds_and_labels_are_shown(void)
+{
+	struct metrics *m = metrics_new();
+	struct metrics_mount mount = {
+		.job = "7", .user = "a\"b\\c\nd\xff", .source = "/x", .version = "1"
+	};
+	struct buf_writer out;
+
+	metrics_add(m, METRIC_RECOVER_CPU, 1500000000);
+	metrics_total_set(m, METRIC_PROCESS_CPU, 5);
+	metrics_total_set(m, METRIC_PROCESS_CPU, 2000000000);
+	CHECK_INT(metrics_set_mount(m, &mount), 0);
+	CHECK_INT(metrics_set_mount(m, &mount), 0); /* the last one counts, and nothing leaks */
+	buf_writer_init(&out);
+	metrics_print_prometheus(m, "mount=\"a\"", &out);
+	buf_put_u8(&out, 0);
+	CHECK_CONTAINS((char *)out.data, "\nclairfs_recover_cpu_seconds_total{mount=\"a\"} 1.5\n");
+	CHECK_CONTAINS((char *)out.data, "\nclairfs_process_cpu_seconds_total{mount=\"a\"} 2.0\n");
+	CHECK_CONTAINS((char *)out.data,
+		       "\nclairfs_reads_total{class=\"miss\",tier=\"pfs\",mount=\"a\"} 0\n");
+	CHECK_CONTAINS((char *)out.data, "_bucket{tier=\"ram\",mount=\"a\",le=\"+Inf\"} 0\n");
+	CHECK_CONTAINS((char *)out.data,
+		       "clairfs_mount_info{job=\"7\",user=\"a\\\"b\\\\\\\\c\\\\nd\\\\xff\","
+		       "src=\"/x\",mountpoint=\"\",version=\"1\",mount=\"a\"} 1\n");
+	buf_writer_fini(&out);
+	metrics_free(m);
+}
+
+static void ranks_are_shown_once_set(void)
+{
+	struct metrics *m = metrics_new();
+	struct scrape s = { .family = "" };
+	AUTO_FREE char *before = print_text(m), *text = NULL;
+
+	CHECK(strstr(before, "gpu_wait") == NULL);
+	metrics_rank_set(NULL, METRIC_RANK_STEPS, 0, 1);
+	metrics_rank_set(m, METRIC_RANK_STEPS, UINT32_MAX, 7);
+	metrics_rank_set(m, METRIC_RANK_GPU_WAIT_HOOK, 0, 1500000000);
+	metrics_rank_set(m, METRIC_RANK_GPU_WAIT_HOOK, 0, 2500000000);
+	for (uint32_t rank = 1; rank < 2 * METRICS_RANKS_MAX; rank++) /* too many: some are kept */
+		metrics_rank_set(m, METRIC_RANK_GPU_WAIT_UPPER, rank, rank);
+	text = print_text(m);
+	scrape_text(text, &s);
+	CHECK_INT(s.n_rows, METRICS_COUNT + METRIC_HISTS * 30 + METRICS_RANKS_MAX * METRIC_RANKS);
+	CHECK_CONTAINS(text, "\nclairfs_steps_total{rank=\"4294967295\"} 7\n");
+	CHECK_CONTAINS(text, "\nclairfs_gpu_wait_removed_estimate_seconds_total"
+			     "{source=\"hook\",rank=\"0\"} 2.5\n");
 	metrics_free(m);
 }
 
@@ -339,7 +398,7 @@ static void json_has_every_metric(void)
 	json_t *root = json_object(), *hist;
 
 	for (unsigned i = 0; i < METRICS_COUNT; i++) {
-		if (metric_infos[i].kind == METRIC_COUNTER)
+		if (metric_is_counter(metric_infos[i].kind))
 			metrics_add(m, (enum metric)i, 1000 + i);
 		else
 			metrics_gauge_set(m, (enum metric)i, 1000 + i);
@@ -347,11 +406,16 @@ static void json_has_every_metric(void)
 	metrics_observe(m, METRIC_HIST_SOURCE_LATENCY, 1500000000);
 	CHECK_INT(metrics_to_json(m, root), 0);
 	CHECK_INT(json_object_size(root), 3);
-	for (unsigned i = 0; i < METRICS_COUNT; i++)
-		CHECK_INT(json_at(root,
-				  metric_infos[i].kind == METRIC_COUNTER ? "counters" : "gauges",
-				  metric_infos[i].id),
-			  1000 + i);
+	for (unsigned i = 0; i < METRICS_COUNT; i++) {
+		const struct metric_info *info = &metric_infos[i];
+		const char *group = metric_is_counter(info->kind) ? "counters" : "gauges";
+
+		if (info->kind == METRIC_COUNTER || info->kind == METRIC_GAUGE)
+			CHECK_INT(json_at(root, group, info->id), 1000 + i);
+		else
+			CHECK(json_real_value(json_object_get(json_object_get(root, group),
+							      info->id)) == (1000 + i) / 1e9);
+	}
 	CHECK_INT(json_object_size(json_object_get(root, "counters")) +
 			  json_object_size(json_object_get(root, "gauges")),
 		  METRICS_COUNT);
@@ -371,6 +435,8 @@ static const struct check_test tests[] = {
 	{ "quantiles_are_within_a_sixteenth", quantiles_are_within_a_sixteenth },
 	{ "extreme_observations_are_kept", extreme_observations_are_kept },
 	{ "prometheus_text_follows_the_format", prometheus_text_follows_the_format },
+	{ "seconds_and_labels_are_shown", seconds_and_labels_are_shown },
+	{ "ranks_are_shown_once_set", ranks_are_shown_once_set },
 	{ "json_has_every_metric", json_has_every_metric },
 };
 CHECK_MAIN(tests)

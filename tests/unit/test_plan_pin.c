@@ -61,6 +61,31 @@ static void a_full_store_ends_pinning(void)
 	story_free(st);
 }
 
+/* Also when an answer of before comes after it: then it is told once more. */
+static void room_that_comes_back_is_used(void)
+{
+	struct story *st = story_prepare(params_with_store(400), NULL);
+	uint32_t asked;
+
+	st->is_auto[PLAN_ACT_PIN] = false;
+	story_step(st);
+	asked = story_logged(st, PLAN_ACT_PIN);
+	for (uint32_t i = 0; i < asked; i++) {
+		story_event(st, (struct plan_event){ .kind = PLAN_EV_PINNED,
+						     .sample = st->log[i].sample,
+						     .status = -ENOSPC });
+		CHECK(story_status(st).is_pinning_over);
+		story_event(st, (struct plan_event){ .kind = PLAN_EV_PIN_ROOM });
+		CHECK(!story_status(st).is_pinning_over);
+	}
+	st->n_log = 0;
+	st->is_auto[PLAN_ACT_PIN] = true;
+	for (uint32_t epoch = 0; epoch < 2; epoch++)
+		story_read(st, epoch, 0, 400);
+	CHECK_U64(story_status(st).pinned_bytes, 400 * 4096);
+	story_free(st);
+}
+
 static void tiers_are_exclusive(void)
 {
 	struct plan_params p = params_with_store(400);
@@ -315,6 +340,7 @@ static const struct check_test tests[] = {
 	  pins_are_written_once_first_come_within_the_budget },
 	{ "few_pins_are_in_flight_at_once", few_pins_are_in_flight_at_once },
 	{ "a_full_store_ends_pinning", a_full_store_ends_pinning },
+	{ "room_that_comes_back_is_used", room_that_comes_back_is_used },
 	{ "tiers_are_exclusive", tiers_are_exclusive },
 	{ "what_the_store_lost_comes_from_the_source_again",
 	  what_the_store_lost_comes_from_the_source_again },

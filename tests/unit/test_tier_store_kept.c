@@ -332,6 +332,33 @@ static void what_is_wanted_stays(void)
 	store_close(b);
 }
 
+/* More segments than anybody would try one by one, all of them held but one. */
+static void segments_that_others_hold_do_not_hide_the_rest(void)
+{
+	enum { N_HELD = 90 };
+	AUTO_FREE char *dir = new_dir("hidden");
+	struct store_params params = params_of(dir);
+	struct store *a, *b;
+
+	for (uint32_t i = 0; i < N_HELD + 1; i++) { /* a segment each */
+		a = open_dir(dir);
+		CHECK_INT(put(a, i), 0);
+		store_close(a);
+	}
+	a = open_dir(dir);
+	CHECK_U64(count(a, 0, N_HELD), N_HELD); /* the last one is not wanted */
+	store_claimed(a);
+	params.limit_bytes = store_bytes(a);
+	b = open_params(&params);
+	store_claimed(b);
+	CHECK_INT(put(b, 1000), 0);
+	store_close(b);
+	CHECK_U64(count(a, 0, N_HELD), N_HELD);
+	for (uint32_t i = 0; i < N_HELD; i++)
+		CHECK_INT(get(a, i), 0);
+	store_close(a);
+}
+
 static void lowered_budget_is_kept(void)
 {
 	AUTO_FREE char *dir = new_dir("lowered");
@@ -743,6 +770,8 @@ static const struct check_test tests[] = {
 	{ "segments_of_another_filesystem_are_not_kept_open",
 	  segments_of_another_filesystem_are_not_kept_open },
 	{ "what_is_wanted_stays", what_is_wanted_stays },
+	{ "segments_that_others_hold_do_not_hide_the_rest",
+	  segments_that_others_hold_do_not_hide_the_rest },
 	{ "lowered_budget_is_kept", lowered_budget_is_kept },
 	{ "damage_is_found_in_the_background", damage_is_found_in_the_background },
 	{ "drive_that_does_not_answer_costs_no_record",

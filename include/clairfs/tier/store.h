@@ -26,8 +26,8 @@ struct store_params {
 	uint64_t limit_bytes; /* 0: half of what is free and what the store has already */
 	/* Of the filesystem; looked at whenever a segment is reserved. */
 	uint64_t keep_free_bytes;
-	/* 0: a 64th of the limit, 256 MiB to 1 GiB, of a persistent one at most an eighth. Rounded
-	 * to 4096, 64 KiB to 1 GiB. */
+	/* 0: a 64th of the limit, 512 MiB to 1 GiB; where that is more than the limit, or an eighth
+	 * of it for a persistent one, 128 MiB at most. Rounded to 4096, 64 KiB to 1 GiB. */
 	uint64_t segment_bytes;
 	uint64_t write_bytes_per_s; /* cap of store_put, 0 = none */
 	uint64_t scrub_bytes_per_s; /* records read again and compared in the background, 0 = off */
@@ -45,9 +45,14 @@ struct store;
  * caller's, writable by nobody else, and empty or a store already; it is 0700 afterwards. What it
  * holds is known when this returns: sealed segments by their footers, those of killed daemons by
  * their records (and sealed). Several daemons of a user may have it open: each writes segments of
- * its own and reads everybody's sealed ones. -EPERM,
- * -ENOTEMPTY (something else's directory), -EPROTONOSUPPORT (of another version), errno. */
+ * its own and reads everybody's sealed ones. A drive that is full, read-only or fails is no error:
+ * what can be read of it is, one warning says why nothing is written, and that is tried again like
+ * everything that was switched off. -EPERM, -ENOTEMPTY (something else's directory),
+ * -EPROTONOSUPPORT (of another version), errno. */
 int store_open(const struct store_params *params, struct store **ret, struct err *err) MUST_USE;
+/* Whether an error of a store's directory is the drive's, or what the administrator made of it, and
+ * no sign that it is the wrong one: a job goes on without the store then. */
+bool store_is_drive_error(int status);
 /* After its tier's reads have ended; seals what is open. NULL allowed. */
 void store_close(struct store *store);
 
@@ -57,27 +62,42 @@ void store_close(struct store *store);
  *
  * Writes a piece; blocks, also for the cap. Any thread, several at once. 0; -EEXIST when it is kept
  * already; -EINVAL when length is not piece_length() of the identity; -ENOSPC when the budget is
- * used up and no segment may be given up: no later put will do better; -EAGAIN when the store is
- * switched off or its filesystem or quota full, which is tried again later; -EIO etc. of the write
+ * used up and no segment may be given up; -EAGAIN when the store is switched off or its filesystem
+ * or quota full. All of that is tried again every retry_ns; -EIO etc. of the write
  * that switched it off, logged and counted once; -ECANCELED after store_stop(); -ENOMEM. What is
  * kept is never harmed. Memory that is aligned to 4096 is written from without a copy. entry of the
  * key is for people who read the records. SIGXFSZ must be ignored or blocked. */
 int store_put(struct store *store, struct piece_key key, const struct file_identity *identity,
 	      const void *data, uint32_t length) MUST_USE;
+/* store_put() of several pieces: records go to the drive together, which costs a fraction of the
+ * time that small ones take one by one. Any n. */
+struct store_piece {
+	struct piece_key key;
+	const struct file_identity *identity; /* borrowed, as is data */
+	const void *data;
+	uint32_t length;
+	int status; /* result: what store_put() would have returned */
+};
+void store_put_many(struct store *store, struct store_piece *pieces, size_t n);
 /* Whether the piece is kept for this identity and can be asked for now. Its segment then counts as
  * wanted by this mount. Any thread. */
 bool store_has(struct store *store, struct piece_key key, const struct file_identity *identity);
 /* The dataset was looked through with store_has(): from now on segments of which nothing is wanted
  * by this or another living daemon may be given up, least recently used first, to stay within the
- * budget. Until then nothing is. */
+ * budget, and after them those of which this mount wants less than a quarter. Until then nothing
+ * is. Used is a segment when it is written and when a mount begins or ends that wants something of
+ * it.
+ */
 void store_claimed(struct store *store);
 /* Forgets the pieces of a version of a file. Any thread. */
 void store_forget(struct store *store, const struct file_identity *identity, uint32_t n_pieces);
 void store_forget_piece(struct store *store, const struct file_identity *identity, uint32_t piece);
 /* Puts that wait for the cap, and later ones, return. */
 void store_stop(struct store *store);
-/* The budget is used up: every later put gives -ENOSPC. */
+/* The budget is used up: puts give -ENOSPC until there is room again. */
 bool store_is_full(const struct store *store);
+/* Whether a put would not be refused for what was found before. */
+bool store_takes_more(const struct store *store);
 /* Bytes of segments that this mount knows, other daemons' included, as they are on the drive; the
  * open one up to its last record. */
 uint64_t store_bytes(const struct store *store);

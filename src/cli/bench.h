@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* clairfs bench: what its parts share. One process runs everything (the main process); each rank is
+ * a child of it and each loader worker a child of its rank. They meet in memory shared by a block,
+ * which is one epoch on one side. */
+#ifndef CLAIRFS_CLI_BENCH_H
+#define CLAIRFS_CLI_BENCH_H
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/types.h>
+
+#include "clairfs/dataset.h"
+#include "clairfs/metrics.h"
+#include "clairfs/order.h"
+
+#define BENCH_RANKS_MAX 64
+#define BENCH_WORKERS_MAX 1024
+#define BENCH_ERROR 512
+
+/* What is read. "directory" and "mount" stand alone; the others are what --compare takes. */
+enum bench_side { SIDE_DIRECTORY, SIDE_MOUNT, SIDE_SOURCE, SIDE_PAGECACHE, SIDE_CLAIRFS, SIDES };
+extern const char *const bench_side_names[SIDES + 1]; /* ends with NULL */
+
+struct bench_args {
+	const char *target;        /* SOURCE or MOUNTPOINT */
+	const char *spec;          /* NULL: the mount's, or the default */
+	const char *mount_options; /* NULL: none */
+	const char *workload, *html, *trace;
+	bool is_json, is_comparing;
+	enum bench_side side[SIDES];
+	uint32_t n_sides;
+	/* Said on the command line, so an order may not say something else. */
+	bool has_epochs, has_ranks, has_workers, has_prefetch, has_batch;
+	uint64_t epochs, ranks, workers, prefetch, batch;
+	double compute_ms, decode_ms;
+	bool is_decode_asleep; /* decoding sleeps instead of burning CPU time */
+};
+
+/* The job: checked, nothing about it can be wrong any more. */
+struct bench_setup {
+	const struct bench_args *args;
+	char *path; /* absolute, of args->target */
+	struct dataset *ds;
+	struct order_spec *spec;
+	struct order *order;
+	const struct order_info *info;
+	char *mount_spec; /* what a mount is told: the order with all about the loader */
+	uint64_t epochs, first_epoch;
+	uint32_t ranks, workers, prefetch, batch;
+	uint64_t compute_ns, decode_ns;
+	sigset_t signals; /* of children */
+};
+/* Scans the dataset, makes the order. -EINVAL: the caller was wrong. */
+int bench_setup_new(const struct bench_args *args, struct bench_setup **ret,
+		    struct err *err) MUST_USE;
+void bench_setup_free(struct bench_setup *s);
+
+/* --- a block: one epoch on one side, bench_loader.c --- */
+
+struct bench_step { /* of one rank, CLOCK_MONOTONIC ns */
+	uint64_t t_request, t_ready, t_computed, t_synced;
+};
+struct bench_read { /* of one position of one rank */
+	uint64_t t_start, t_end, bytes;
+	uint32_t sample, worker;
+};
+struct bench_rank {
+	_Atomic uint64_t n_done; /* steps */
+	uint64_t t_start, t_end;
+	uint32_t n_samples, n_steps;
+	const uint32_t *sample;  /* [n_samples], the main process's */
+	struct bench_step *step; /* [n_steps], shared */
+	struct bench_read *read; /* [n_samples], shared */
+	char error[BENCH_ERROR]; /* "": none */
+};
+struct bench_block { /* shared, with the arrays behind it */
+	pthread_barrier_t barrier;
+	size_t size;  /* of the mapping */
+	pid_t parent; /* the main process */
+	uint32_t n_ranks, common_steps;
+	bool is_warming; /* nothing but reading: no decoding, no computing */
+	struct bench_rank rank[];
+};
+/* Memory for one epoch of the order, whose samples it computes. -ENOMEM, errors of the order. */
+int bench_block_new(const struct bench_setup *s, uint64_t epoch, struct bench_block **ret,
+		    struct err *err) MUST_USE;
+void bench_block_free(struct bench_block *b);
+/* The body of a rank's process: reads below `root` and never returns. */
+void bench_rank_run(const struct bench_setup *s, struct bench_block *b, uint32_t rank,
+		    const char *root) __attribute__((noreturn));
+
+/* --- figures --- */
+
+#define BENCH_BINS 240
+#define BENCH_LATENCIES 96 /* quarters of a power of two, from 1 us */
+
+/* What the counters of a mount say; differences of two for an epoch. NAN: not told. */
+struct bench_counts {
+	bool is_known;
+	double reads[READ_CLASSES], read_bytes[READ_CLASSES];
+	double opens, source_reads, source_bytes, cpu_seconds;
+	double removed_lower, removed_estimate, removed_upper; /* seconds of GPU wait */
+	double cache_bytes; /* budgets of arena and store, no difference */
+	double lead;        /* positions, no difference */
+};
+
+struct bench_result {
+	enum bench_side side;
+	uint64_t epoch; /* as the order counts */
+	bool is_warm;   /* caches should have been dropped and were not */
+	char note[160]; /* how caches were dropped, or why not; "" */
+	uint64_t samples, steps;
+	double bytes, seconds, compute_seconds, sync_seconds;
+	double au_percent;                                     /* NAN: less than two steps */
+	double stall_seconds, stall_p50, stall_p99, stall_max; /* seconds; total: mean of ranks */
+	double first_wait;
+	double read_p50, read_p99, read_seconds; /* of single samples; sum */
+	double *rank_stall;                      /* [ranks] */
+	uint64_t latency[BENCH_LATENCIES];       /* reads by time */
+	double stall_bin[BENCH_BINS];            /* rank 0: seconds waited per bin of the epoch */
+	struct bench_counts counts;
+	double unique_bytes, bound_bytes; /* bound: least the source must give; NAN: not known */
+	uint32_t n_leads;
+	double lead_at[BENCH_BINS], lead[BENCH_BINS]; /* seconds into the epoch */
+};
+/* Everything that follows from the times of a block. -ENOMEM. */
+int bench_numbers(const struct bench_setup *s, const struct bench_block *b,
+		  struct bench_result *ret) MUST_USE;
+/* Lower edge in seconds of a bin of `latency`. */
+double bench_latency_edge(uint32_t bin);
+
+struct bench_report {
+	const struct bench_setup *setup;
+	uint32_t n_results, n_sides;
+	enum bench_side side[SIDES];
+	struct bench_result *result; /* [n_results], as they were run */
+	double load[2];              /* load average before and after */
+	char order_note[512], host[65], kernel[160], time[32];
+};
+/* Stall of the job without clairfs minus that with it; NAN when either was not measured. Without:
+ * side source in the first epoch, side pagecache, if there is one, in later ones. */
+double bench_removed(const struct bench_report *r, uint64_t epoch);
+const struct bench_result *bench_find(const struct bench_report *r, enum bench_side side,
+				      uint64_t epoch);
+
+/* --- what runs them --- */
+
+/* Blocks the signals that end the bench; only then bench_wait may be called. *ret_before is for
+ * children. */
+void bench_signals_block(sigset_t *ret_before);
+/* Sleeps until a child ended or `ns` have passed. -EINTR: told to stop. */
+int bench_wait(uint64_t ns) MUST_USE;
+
+/* A mount: of ours (started, paused and unmounted), or one that is there. */
+struct bench_mount {
+	pid_t pid; /* ours; 0: none of ours */
+	uint64_t t_paused;
+	char *dir, *mountpoint, *log; /* dir: private, removed at the end */
+};
+int bench_mount_start(const struct bench_setup *s, struct bench_mount *m, struct err *err) MUST_USE;
+/* Stops and goes on: a mount that waits for its turn must not read the source meanwhile. */
+void bench_mount_pause(struct bench_mount *m);
+void bench_mount_resume(struct bench_mount *m);
+/* *ret->is_known is false where there is no mount. */
+int bench_mount_counts(const struct bench_mount *m, struct bench_counts *ret,
+		       struct err *err) MUST_USE;
+/* Waits until all opens are in their class, but not for ever. */
+int bench_mount_settle(const struct bench_mount *m, uint64_t most_ns, struct bench_counts *ret,
+		       struct err *err) MUST_USE;
+/* Unmounts what is ours and removes the directory, whatever state it is in. */
+int bench_mount_end(struct bench_mount *m, struct err *err) MUST_USE;
+
+/* Drops what the kernel has of the dataset below `path`, and looks whether it is gone. */
+int bench_caches_drop(const struct bench_setup *s, bool *ret_is_warm, char *note, size_t size,
+		      struct err *err) MUST_USE;
+
+/* Runs all blocks; results in r, also those before an error. */
+int bench_run(const struct bench_setup *s, struct bench_report *r, struct err *err) MUST_USE;
+void bench_report_fini(struct bench_report *r);
+
+/* --- telling --- */
+void bench_print_text(const struct bench_report *r);
+int bench_print_json(const struct bench_report *r); /* exit code */
+/* Checked before anything is run: -EINVAL, -ENOTSUP. */
+int bench_html_check(const char *path, struct err *err) MUST_USE;
+int bench_html_write(const struct bench_report *r, const char *path, struct err *err) MUST_USE;
+
+#endif

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The metrics as a file for the textfile collector of a node exporter: no port is opened, and
+ * the file is there exactly as long as the mount. It is written under another name in the same
+ * directory and renamed, so that nobody ever reads half of it; without timestamps, as the collector
+ * refuses them. Every row has the label mount: several mounts of a node end up in one scrape, where
+ * two rows of the same name and labels are an error.
+ *
+ * The directory may be full, gone, or on a filesystem that hangs. The first two are counted and
+ * logged once until it works again. For the third all I/O is on this thread, which nobody waits for
+ * without a limit: then it is left behind, detached, with memory of its own.
+ *
+ * Threads: metrics-file runs textfile_main; the rest is main's.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "clairfs/base/clock.h"
+#include "clairfs/base/log.h"
+#include "clairfs/base/thr.h"
+#include "publish.h"
+
+#define STOP_PATIENCE_NS (5 * NS_PER_S)
+
+struct textfile {
+	struct mutex mu;
+	struct cond cv;
+	struct publish_source source; /* not used once is_stopping, unless is_rendering */
+	uint64_t interval_ns;
+	char *path, *temp;
+	char id[PUBLISH_ID], label[PUBLISH_ID + 16];
+	int record_fd; /* the thread's */
+	bool has_record, is_failing;
+	unsigned refs;                            /* mu, like all below */
+	bool is_stopping, is_rendering, is_ended; /* mu */
+};
+
+static bool ends_with(const char *text, const char *end)
+{
+	size_t n = strlen(text), k = strlen(end);
+
+	return n > k && strcmp(text + n - k, end) == 0;
+}
+
+/* Absolute without following anything: the daemon changes its directory to / later. */
+static int absolute(const char *path, char **ret, struct err *err)
+{
+	char cwd[PATH_MAX];
+
+	if (*path == '/')
+		*ret = strdup(path);
+	else if (!getcwd(cwd, sizeof(cwd)))
+		return err_set_errno(err, -errno, "current directory");
+	else if (asprintf(ret, "%s/%s", cwd, path) < 0)
+		*ret = NULL;
+	return *ret ? 0 : err_set(err, -ENOMEM, "out of memory");
+}
+
+int textfile_path(const char *option, const char *id, char **ret, struct err *err)
+{
+	AUTO_FREE char *path = NULL;
+	struct stat st;
+	int rc = absolute(option, &path, err);
+
+	if (rc < 0)
+		return rc;
+	if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
+		if (asprintf(ret, "%s/clairfs_%s.prom", path, id) < 0)
+			return err_set(err, -ENOMEM, "out of memory");
+		return 0;
+	}
+	if (!ends_with(path, ".prom"))
+		return err_set(
+			err, -EINVAL,
+			"option metrics_textfile: %s is neither a directory nor a name that ends in .prom",
+			option);
+	*ret = TAKE(path);
+	return 0;
+}
+
+static void put(struct textfile *t)
+{
+	bool is_last;
+
+	mutex_lock(&t->mu);
+	is_last = --t->refs == 0;
+	mutex_unlock(&t->mu);
+	if (!is_last)
+		return;
+	cond_fini(&t->cv);
+	mutex_fini(&t->mu);
+	free(t->path);
+	free(t->temp);
+	free(t);
+}
+
+static int write_all(int fd, const uint8_t *data, size_t size)
+{
+	while (size > 0) {
+		ssize_t n = write(fd, data, size);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n < 0 ? -errno : -EIO;
+		data += n;
+		size -= (size_t)n;
+	}
+	return 0;
+}
+
+/* Others may write in the directory too: what is there under our temporary name is never opened. */
+static int replace_file(const struct textfile *t, const struct buf_writer *text)
+{
+	int fd, rc;
+
+	if (unlink(t->temp) < 0 && errno != ENOENT)
+		return -errno;
+	fd = open(t->temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+	if (fd < 0)
+		return -errno;
+	rc = fchmod(fd, 0644) < 0 ? -errno : write_all(fd, text->data, text->size);
+	if (close(fd) < 0 && rc == 0)
+		rc = -errno;
+	if (rc == 0 && rename(t->temp, t->path) < 0)
+		rc = -errno;
+	if (rc < 0)
+		unlink(t->temp);
+	return rc;
+}
+
+static int publish(struct textfile *t, const struct buf_writer *text)
+{
+	int rc = 0;
+
+	if (!t->has_record) {
+		rc = leftover_take(t->id, t->path, &t->record_fd);
+		t->has_record = rc == 0;
+	}
+	if (rc == 0)
+		rc = text->is_bad ? -ENOMEM : replace_file(t, text);
+	if (rc < 0 && !t->is_failing)
+		log_warn("metrics_textfile: %s: %s; trying again every %llu s", t->path,
+			 rc == -EBUSY ? "the daemon that was here before still writes it"
+				      : strerror(-rc),
+			 (unsigned long long)(t->interval_ns / NS_PER_S));
+	else if (rc == 0 && t->is_failing)
+		log_info("metrics_textfile: %s is written again", t->path);
+	t->is_failing = rc < 0;
+	return rc;
+}
+
+/* The caller's objects are used here only, while textfile_stop waits. */
+static bool render(struct textfile *t, struct buf_writer *out, const int *last_rc)
+{
+	bool may;
+
+	mutex_lock(&t->mu);
+	may = t->is_rendering = !t->is_stopping;
+	mutex_unlock(&t->mu);
+	if (!may)
+		return false;
+	if (last_rc)
+		metrics_add(t->source.metrics,
+			    *last_rc == 0 ? METRIC_TEXTFILE_WRITES : METRIC_TEXTFILE_ERRORS, 1);
+	if (out && t->source.render(t->source.ctx, t->label, out) < 0)
+		out->is_bad = true;
+	mutex_lock(&t->mu);
+	t->is_rendering = false;
+	cond_broadcast(&t->cv);
+	mutex_unlock(&t->mu);
+	return true;
+}
+
+static void *textfile_main(void *arg)
+{
+	struct textfile *t = arg;
+	bool is_stopping = false;
+
+	while (!is_stopping) {
+		struct buf_writer text;
+		int rc;
+
+		buf_writer_init(&text);
+		if (render(t, &text, NULL)) {
+			rc = publish(t, &text);
+			render(t, NULL, &rc);
+		}
+		buf_writer_fini(&text);
+		mutex_lock(&t->mu);
+		for (bool is_over = false; !t->is_stopping && !is_over;)
+			is_over = cond_wait_for(&t->cv, &t->mu, t->interval_ns);
+		is_stopping = t->is_stopping;
+		mutex_unlock(&t->mu);
+	}
+	if (t->has_record) /* else the file is somebody else's */
+		leftover_release(t->id, t->path, t->record_fd);
+	mutex_lock(&t->mu);
+	t->is_ended = true;
+	cond_broadcast(&t->cv);
+	mutex_unlock(&t->mu);
+	put(t);
+	return NULL;
+}
+
+int textfile_start(const char *path, const char *id, uint64_t interval_ns,
+		   const struct publish_source *source, struct textfile **ret, struct err *err)
+{
+	struct textfile *t = calloc(1, sizeof(*t));
+	struct thr thr = { .is_started = false };
+	int rc;
+
+	if (!t)
+		return err_set(err, -ENOMEM, "out of memory");
+	mutex_init(&t->mu);
+	cond_init(&t->cv);
+	t->refs = 2;
+	t->source = *source;
+	t->interval_ns = interval_ns;
+	t->record_fd = -1;
+	t->path = strdup(path);
+	t->temp = leftover_temp(path);
+	snprintf(t->id, sizeof(t->id), "%s", id);
+	snprintf(t->label, sizeof(t->label), "mount=\"%s\"", id);
+	rc = t->path && t->temp ? thr_start(&thr, "metrics-file", textfile_main, t, err)
+				: err_set(err, -ENOMEM, "out of memory");
+	if (rc < 0) {
+		t->refs = 1;
+		put(t);
+		return rc;
+	}
+	pthread_detach(thr.id);
+	*ret = t;
+	return 0;
+}
+
+void textfile_stop(struct textfile *t)
+{
+	bool is_late = false;
+
+	if (!t)
+		return;
+	mutex_lock(&t->mu);
+	t->is_stopping = true;
+	cond_broadcast(&t->cv);
+	while (t->is_rendering)
+		cond_wait(&t->cv, &t->mu);
+	while (!t->is_ended && !is_late)
+		is_late = cond_wait_for(&t->cv, &t->mu, STOP_PATIENCE_NS);
+	mutex_unlock(&t->mu);
+	if (is_late)
+		log_warn("metrics_textfile: %s hangs and may be left", t->path);
+	put(t);
+}
