@@ -24,6 +24,11 @@ const struct command commands[] = {
 	  "  -l               detach now, even when in use\n" },
 	{ "status", cmd_status, "what a mount is doing and how reads were served",
 	  "usage: clairfs status MOUNTPOINT [--json]\n" },
+	{ "top", cmd_top, "watch mounts at work, as top does processes",
+	  "usage: clairfs top [--once] [--interval S] [MOUNTPOINT]...\n"
+	  "  without MOUNTPOINT: all mounts of yours; q quits\n"
+	  "  --once           print text and end; rates are those since the mount began\n"
+	  "  --interval S     seconds between two looks (1)\n" },
 	{ "announce", cmd_announce, "tell a mount the order that a job reads in",
 	  "usage: clairfs announce MOUNTPOINT SPEC\n"
 	  "  SPEC             an order as for option order; none: no order any more\n"
