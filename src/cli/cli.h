@@ -21,11 +21,13 @@ int cmd_mount(int argc, char **argv);
 int cmd_top(int argc, char **argv);
 int cmd_umount(int argc, char **argv);
 int cmd_status(int argc, char **argv);
+int cmd_trace(int argc, char **argv);
 int cmd_caps(int argc, char **argv);
 int cmd_order(int argc, char **argv);
 int cmd_announce(int argc, char **argv);
 int cmd_index(int argc, char **argv);
 int cmd_recover(int argc, char **argv);
+int cmd_report(int argc, char **argv);
 int cmd_store(int argc, char **argv);
 int cmd_simulate(int argc, char **argv);
 

@@ -29,6 +29,11 @@ const struct command commands[] = {
 	  "  without MOUNTPOINT: all mounts of yours; q quits\n"
 	  "  --once           print text and end; rates are those since the mount began\n"
 	  "  --interval S     seconds between two looks (1)\n" },
+	{ "trace", cmd_trace, "record single reads and fetches for Perfetto",
+	  "usage: clairfs trace MOUNTPOINT [--seconds S] [-o FILE.pfw]\n"
+	  "  --seconds S      how long (default: 10), or until it is interrupted\n"
+	  "  -o FILE          where to (default: standard output)\n"
+	  "  files are numbers: clairfs index has their names\n" },
 	{ "announce", cmd_announce, "tell a mount the order that a job reads in",
 	  "usage: clairfs announce MOUNTPOINT SPEC\n"
 	  "  SPEC             an order as for option order; none: no order any more\n"
@@ -94,6 +99,10 @@ const struct command commands[] = {
 	  "  verify           read and compare every record; exit code 1 when one is wrong\n"
 	  "  purge            remove all segments that no mount uses\n"
 	  "  --mbps N         read at most N MB/s\n" },
+	{ "report", cmd_report, "put the reports of a job's nodes together",
+	  "usage: clairfs report [--json] FILE...\n"
+	  "  FILE             a report that a mount with option report= wrote, or steps that a\n"
+	  "                   training loop wrote (clairfs.watch(loader, file=...))\n" },
 	{ "caps", cmd_caps, "what this machine offers and what a mount would use",
 	  "usage: clairfs caps [--json] [SOURCE]\n" },
 	{ NULL, NULL, NULL, NULL },
@@ -157,7 +166,7 @@ static int help(void)
 
 static int unknown(const char *name)
 {
-	const char *names[16] = { NULL };
+	const char *names[32] = { NULL };
 	const char *near;
 
 	for (size_t i = 0; commands[i].name && i < ARRAY_LEN(names) - 1; i++)
