@@ -78,6 +78,9 @@ struct mount_info {
 /* Looks the mountpoint up in the kernel's table without touching the mount itself (a hung mount
  * hangs whoever does). */
 int mounts_find(const char *mountpoint, struct mount_info *ret, struct err *err) MUST_USE;
+/* Mountpoints of ours that this user has mounted, `max` at most: *n texts from the heap. Touches
+ * no mount. */
+int mounts_list(uid_t user, char **ret, uint32_t max, uint32_t *n, struct err *err) MUST_USE;
 /* Whether the daemon of a mount of ours is gone. Asks the mount, as mounts_read_vfile does. */
 bool mounts_is_dead(const char *mountpoint);
 /* Unmounts and waits until the daemon has ended. is_lazy: detach now even when busy. */

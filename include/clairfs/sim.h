@@ -107,22 +107,25 @@ enum sim_verdict {
 };
 struct sim_size {
 	uint64_t cache_bytes, store_bytes;
-	double stall_pct, epoch_seconds, hit_ratio; /* epochs after the first */
+	double stall_pct, epoch_seconds, hit_ratio; /* epochs after the first, if there are any */
+	double first_stall_pct;                     /* of the first */
 };
 #define SIM_STEPS 16
 struct sim_advice {
 	enum sim_verdict verdict;
-	char why[512]; /* a sentence or two */
+	char why[640]; /* a few sentences */
 	double target_pct;
 	uint64_t memory_bytes;           /* of the node */
 	struct sim_size without, full;   /* page cache of all memory; everything cached */
-	struct sim_size memory, drive;   /* smallest: memory alone; little memory and a store */
+	/* Smallest: memory alone; little memory and a store (of 0: then it is the same). */
+	struct sim_size memory, drive;
 	struct sim_size step[SIM_STEPS]; /* memory alone, step_bytes more each */
 	uint64_t step_bytes;
 	uint32_t n_steps;
 	uint64_t shortened; /* factor, see sim_shorten */
 };
-/* Simulates with other sizes than params say. take_size as for sim_setup_new. */
+/* Simulates with other sizes than params say. take_size as for sim_setup_new. -EINVAL also for a
+ * job without compute time, which has no stall to speak of. */
 int sim_advise(const struct sim_params *params, uint64_t *take_size, double target_pct,
 	       uint64_t memory_bytes, const struct sim_progress *progress, struct sim_advice *ret,
 	       struct err *err) MUST_USE;

@@ -47,11 +47,6 @@ void tree_clear_all(struct tree *t)
 	t->count = 0;
 }
 
-bool tree_get(const struct tree *t, uint64_t bit)
-{
-	return t->level[0][bit / 64] >> bit % 64 & 1;
-}
-
 void tree_set(struct tree *t, uint64_t bit)
 {
 	assert(bit < t->size && !tree_get(t, bit));

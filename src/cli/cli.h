@@ -18,6 +18,7 @@ extern const struct command commands[]; /* ends with name == NULL */
 
 int cmd_bench(int argc, char **argv);
 int cmd_mount(int argc, char **argv);
+int cmd_top(int argc, char **argv);
 int cmd_umount(int argc, char **argv);
 int cmd_status(int argc, char **argv);
 int cmd_trace(int argc, char **argv);

@@ -24,6 +24,11 @@ const struct command commands[] = {
 	  "  -l               detach now, even when in use\n" },
 	{ "status", cmd_status, "what a mount is doing and how reads were served",
 	  "usage: clairfs status MOUNTPOINT [--json]\n" },
+	{ "top", cmd_top, "watch mounts at work, as top does processes",
+	  "usage: clairfs top [--once] [--interval S] [MOUNTPOINT]...\n"
+	  "  without MOUNTPOINT: all mounts of yours; q quits\n"
+	  "  --once           print text and end; rates are those since the mount began\n"
+	  "  --interval S     seconds between two looks (1)\n" },
 	{ "trace", cmd_trace, "record single reads and fetches for Perfetto",
 	  "usage: clairfs trace MOUNTPOINT [--seconds S] [-o FILE.pfw]\n"
 	  "  --seconds S      how long (default: 10), or until it is interrupted\n"

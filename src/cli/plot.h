@@ -16,6 +16,7 @@ struct plot_series {
 };
 struct plot {
 	const char *title;
+	const char *note; /* beneath it: what the figures leave out; NULL: nothing */
 	uint32_t n_points, n_series;
 	double percent[PLOT_POINTS]; /* of the dataset in the cache, ascending */
 	struct plot_series series[PLOT_SERIES];

@@ -13,7 +13,7 @@
 #include "plot.h"
 
 #define WIDTH 1000.0
-#define HEIGHT 430.0
+#define HEIGHT 446.0
 #define TOP 46.0
 #define PANEL_WIDTH 340.0
 #define PANEL_HEIGHT 320.0
@@ -145,7 +145,9 @@ static void plot_draw(const struct canvas *c, const struct plot *plot)
 	panel_lines(&hits, plot, false);
 	plot_legend(c, plot);
 	c->cairo_set_font_size(c->cr, 10.5);
-	canvas_text(c, 60, HEIGHT - 8, 0, plot->title);
+	canvas_text(c, 60, HEIGHT - 24, 0, plot->title);
+	if (plot->note)
+		canvas_text(c, 60, HEIGHT - 8, 0, plot->note);
 }
 
 static bool plot_is_png(const char *path)

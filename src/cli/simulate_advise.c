@@ -2,7 +2,6 @@
 /* clairfs simulate --advise: prints what sim_advise found, for people or as JSON. */
 #include <inttypes.h>
 #include <jansson.h>
-#include <math.h>
 #include <unistd.h>
 
 #include "clairfs/base/text.h"
@@ -13,38 +12,42 @@ static const char *const verdicts[] = {
 	[SIM_HELPS] = "helps", [SIM_NOT_NEEDED] = "not_needed", [SIM_NOT_ENOUGH] = "not_enough"
 };
 
-static void print_size(const char *what, const struct sim_size *s, bool has_store)
+static void print_size(const char *what, const struct sim_size *s)
 {
 	char a[32], b[32];
 
-	printf("%-26s %10s", what, text_from_bytes(s->cache_bytes, a, sizeof(a)));
-	if (has_store)
-		printf(" + store %10s", text_from_bytes(s->store_bytes, b, sizeof(b)));
-	else
-		printf("%19s", "");
-	printf("  %8.1f %% stall\n", s->stall_pct);
+	printf("%-26s %10s %10s %10.1f %14.1f\n", what,
+	       text_from_bytes(s->cache_bytes, a, sizeof(a)),
+	       s->store_bytes ? text_from_bytes(s->store_bytes, b, sizeof(b)) : "", s->stall_pct,
+	       s->first_stall_pct);
 }
 
-static int print_text(const struct sim_advice *a)
+static void print_steps(const struct sim_advice *a)
 {
 	char b[32];
 
-	printf("%s\n\n", a->why);
-	print_size("page cache, no clairfs", &a->without, false);
-	if (a->verdict == SIM_HELPS) {
-		printf("smallest for at most %.1f %% stall:\n", a->target_pct);
-		print_size("  memory alone", &a->memory, false);
-		print_size("  little memory", &a->drive, true);
-	}
-	print_size("everything in memory", &a->full, false);
-	if (a->n_steps)
-		printf("\nwhat each further %s of memory buys:\n%12s %10s %12s %8s\n",
-		       text_from_bytes(a->step_bytes, b, sizeof(b)), "memory", "stall %", "epoch s",
-		       "hit");
+	printf("\nwhat each further %s of memory buys:\n%12s %10s %12s %8s\n",
+	       text_from_bytes(a->step_bytes, b, sizeof(b)), "memory", "stall %", "epoch s", "hit");
 	for (uint32_t i = 0; i < a->n_steps; i++)
 		printf("%12s %10.1f %12.1f %8.3f\n",
 		       text_from_bytes(a->step[i].cache_bytes, b, sizeof(b)), a->step[i].stall_pct,
 		       a->step[i].epoch_seconds, a->step[i].hit_ratio);
+}
+
+static int print_text(const struct sim_advice *a)
+{
+	printf("%s\n\n%-26s %10s %10s %10s %14s\n", a->why, "", "memory", "store", "stall %",
+	       "first epoch %");
+	print_size("page cache, no clairfs", &a->without);
+	if (a->verdict == SIM_HELPS) {
+		printf("smallest for at most %.1f %%:\n", a->target_pct);
+		print_size("  memory alone", &a->memory);
+		if (a->drive.store_bytes)
+			print_size("  little memory, a store", &a->drive);
+	}
+	print_size("everything in memory", &a->full);
+	if (a->n_steps)
+		print_steps(a);
 	if (a->shortened > 1)
 		printf("\nsimulated with one of %" PRIu64 " samples\n", a->shortened);
 	return cli_finish();
@@ -52,10 +55,11 @@ static int print_text(const struct sim_advice *a)
 
 static json_t *json_of_size(const struct sim_size *s)
 {
-	return json_pack("{s:I, s:I, s:o, s:f, s:f}", "cache_bytes", (json_int_t)s->cache_bytes,
-			 "store_bytes", (json_int_t)s->store_bytes, "stall_percent",
-			 isfinite(s->stall_pct) ? json_real(s->stall_pct) : json_null(),
-			 "epoch_seconds", s->epoch_seconds, "hit_ratio", s->hit_ratio);
+	return json_pack("{s:I, s:I, s:f, s:f, s:f, s:f}", "cache_bytes",
+			 (json_int_t)s->cache_bytes, "store_bytes", (json_int_t)s->store_bytes,
+			 "stall_percent", s->stall_pct, "first_epoch_stall_percent",
+			 s->first_stall_pct, "epoch_seconds", s->epoch_seconds, "hit_ratio",
+			 s->hit_ratio);
 }
 
 static int print_json(const struct sim_advice *a)

@@ -114,6 +114,38 @@ int mounts_find(const char *mountpoint, struct mount_info *ret, struct err *err)
 	return 0;
 }
 
+/* "... - fuse.clairfs SOURCE rw,user_id=1000,group_id=1000" */
+static bool is_of_user(const char *line, uid_t user)
+{
+	const char *option = strstr(line, ",user_id=");
+
+	return option && strtoul(option + strlen(",user_id="), NULL, 10) == user;
+}
+
+int mounts_list(uid_t user, char **ret, uint32_t max, uint32_t *n, struct err *err)
+{
+	AUTO_FILE FILE *f = fopen("/proc/self/mountinfo", "re");
+	AUTO_FREE char *line = NULL;
+	size_t size = 0;
+
+	*n = 0;
+	if (!f)
+		return err_set_errno(err, -errno, "/proc/self/mountinfo");
+	while (*n < max && getline(&line, &size, f) > 0) {
+		char *path = NULL, *type = NULL;
+		bool is_his = is_of_user(line, user);
+
+		if (!parse_line(line, &path, &type) || strcmp(type, "fuse.clairfs") != 0 || !is_his)
+			continue;
+		unescape(path);
+		ret[*n] = strdup(path);
+		if (!ret[*n])
+			return err_set_errno(err, -ENOMEM, "mounts");
+		++*n;
+	}
+	return 0;
+}
+
 static int run_fusermount(const char *path, bool is_lazy)
 {
 	pid_t pid = fork();

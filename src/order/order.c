@@ -12,30 +12,16 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "order_priv.h"
 
 #define CHUNK 256 /* samples of a rank merged at a time */
-#define LARGE_PAGE ((size_t)2 << 20)
 #define REPEATS_MAX 4096
 #define PREFETCH 32 /* positions: the first[] of a large dataset is out of the caches */
 
 uint32_t *order_alloc_u32(uint64_t n)
 {
-	size_t bytes = MAX(n, 1) * sizeof(uint32_t);
-	void *p;
-
-	if (n >= SIZE_MAX / sizeof(uint32_t) - LARGE_PAGE)
-		return NULL;
-	if (bytes < 2 * LARGE_PAGE)
-		return malloc(bytes);
-	bytes = ALIGN_UP(bytes, LARGE_PAGE);
-	p = aligned_alloc(LARGE_PAGE, bytes);
-	/* Only advice: without large pages everything is slower, not wrong. */
-	if (p)
-		(void)madvise(p, bytes, MADV_HUGEPAGE);
-	return p;
+	return mem_alloc(MAX(n, 1), sizeof(uint32_t));
 }
 
 int order_replay_check(uint64_t epoch, uint64_t n, struct err *err)

@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "clairfs/base/ids.h"
+#include "clairfs/base/mem.h"
 #include "clairfs/order.h"
 
 #define ORDER_SAMPLES_MAX ((uint64_t)UINT32_MAX - 2) /* n, see struct order_params */

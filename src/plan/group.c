@@ -51,6 +51,7 @@ static void group_fill(struct plan *plan, uint64_t first, uint64_t size)
 
 	g->at = g->count = 0;
 	for (; pos != NO_POS && g->count < size; pos = tree_next(&slot->set[SET_WANT], pos + 1)) {
+		__builtin_prefetch(&plan->item[slot->ep->sample[pos]]);
 		g->sample[g->count++] = slot->ep->sample[pos];
 		g->end = virtual_pos(plan, slot, pos) + 1;
 	}

@@ -5,13 +5,13 @@
  *
  * The readers' own distance is always within; what is consumed during slow fetches comes on top,
  * times a reach that learns: reads that come late double it (the source has longer outages than
- * its latency says), a pass that asked the source for much more than no policy could do without
- * halves it, and passes without any of that bring it slowly back. So the outage that is ridden out
- * is the longest of the last passes, and what that costs is bounded. Planner thread. */
+ * its latency says), or more where the source was seen to swing; a pass that asked the source for
+ * much more than no policy could do without halves it, and passes without any of that bring it
+ * slowly back. So the outage that is ridden out is the longest of the last passes, and what that
+ * costs is bounded. Planner thread. */
 #include "plan_priv.h"
 
 #define REACH_MOST 64.0
-#define REACH_FIRST 4.0
 #define WINDOWS 64u /* of a pass */
 #define REACH_LEAST 0.25
 #define LATE_PART 64u /* one read of so many is late: too near */
@@ -22,6 +22,22 @@ void horizon_init(struct plan *plan)
 	plan->job->horizon.reach = 1;
 }
 
+/* The source was at times much slower than at others, and that was felt. */
+static bool horizon_swings(const struct plan *plan)
+{
+	return plan->job->horizon.slowest_late_ns > plan->job->horizon.fastest_ns * 3 / 2;
+}
+
+/* In the first pass nothing can be there in time, so that reads are late says little, and what was
+ * learned only counts once the source was seen to swing. */
+static double horizon_reach(const struct plan *plan)
+{
+	const struct horizon *h = &plan->job->horizon;
+	bool is_learned = cur_slot(plan)->index || horizon_swings(plan);
+
+	return is_learned ? h->reach : MIN(h->reach, 1);
+}
+
 /* Where readers may be that keep in step, as far as that is known. */
 static uint64_t horizon_readers(const struct plan *plan)
 {
@@ -29,12 +45,26 @@ static uint64_t horizon_readers(const struct plan *plan)
 				      : plan->job->span;
 }
 
+/* Half of the arena; all of it where the source swings: then nothing is kept for being worth it,
+ * and the source works whenever it can. With several jobs: what one of them keeps ready beyond its
+ * readers is room that the hits of all are made of. */
+static uint64_t horizon_most(const struct plan *plan)
+{
+	uint64_t share = plan->arena_pages / plan->mean_pages / plan->n_jobs;
+
+	if (plan->n_jobs > 1)
+		share = MIN(MAX(share / 8, horizon_readers(plan)), share / 2);
+	else if (!horizon_swings(plan))
+		share /= 2;
+	return MAX(share, 8);
+}
+
 uint64_t fetch_horizon(const struct plan *plan)
 {
 	const struct budget *b = &plan->budget;
-	double slow_ns = b->latency_ns + 4 * b->deviation_ns, reach = plan->job->horizon.reach;
-	uint64_t share = plan->arena_pages / plan->mean_pages / plan->n_jobs;
-	uint64_t readers = horizon_readers(plan), most, h;
+	double slow_ns = b->latency_ns + 4 * b->deviation_ns, reach = horizon_reach(plan);
+	uint64_t most = horizon_most(plan), h;
+	uint64_t readers = horizon_readers(plan);
 	double more = (double)readers / 16 + (double)(2 * plan->inflight_source) / plan->n_jobs +
 		      2 * plan->job->pace.rate * slow_ns / (double)NS_PER_S;
 
@@ -43,9 +73,7 @@ uint64_t fetch_horizon(const struct plan *plan)
 		h += (uint64_t)((double)readers / 2 * (reach - 1));
 	if (plan->job->state == PLAN_SLOWED || plan->job->is_unprovable)
 		h /= 4;
-	/* What one job keeps ready beyond its readers is room that the hits of all are made of. */
-	most = plan->n_jobs == 1 ? share / 2 : MIN(MAX(share / 8, readers), share / 2);
-	return MIN(MAX(h, 8), MAX(most, 8));
+	return MIN(MAX(h, 8), most);
 }
 
 /* The store answers at once: beyond the readers what is in it only takes room. */
@@ -54,25 +82,18 @@ uint64_t fetch_store_horizon(const struct plan *plan)
 	return MIN(fetch_horizon(plan), horizon_readers(plan) + 2 * plan->inflight_store);
 }
 
-/* The source was at times much slower than at others, and that was felt. */
-static bool horizon_swings(const struct plan *plan)
-{
-	return plan->job->horizon.slowest_late_ns > plan->job->horizon.fastest_ns * 3 / 2;
-}
-
 /* A sample was opened that its readers must wait for. */
 static void horizon_late(struct plan *plan)
 {
 	uint64_t every = MAX(plan->job->span, SCORE_READS);
-	double most;
 
 	plan->job->horizon.is_late_pass = plan->job->horizon.is_late_window = true;
 	if (++plan->job->horizon.late * LATE_PART <= every)
 		return;
-	/* In the first pass nothing can be there in time: that says little. */
-	most = cur_slot(plan)->index || horizon_swings(plan) ? REACH_MOST : REACH_FIRST;
-	plan->job->horizon.reach =
-		MIN(plan->job->horizon.reach * 2, MAX(most, plan->job->horizon.reach));
+	/* Not beyond what has an effect: it must come back as fast as it went. */
+	if (fetch_horizon(plan) < horizon_most(plan))
+		plan->job->horizon.reach =
+			MIN(plan->job->horizon.reach * (horizon_swings(plan) ? 4 : 2), REACH_MOST);
 	plan->job->horizon.late = 0;
 	plan->job->horizon.calm_until =
 		plan->job->reads + 2 * every; /* what is on its way was asked for late */
@@ -126,17 +147,22 @@ void horizon_fetched(struct plan *plan, uint64_t now_ns)
 	h->is_late_window = false;
 }
 
+static void horizon_shrink(struct plan *plan, double factor)
+{
+	plan->job->horizon.reach = MAX(plan->job->horizon.reach / factor, REACH_LEAST);
+}
+
 /* A pass has ended: whether more was read than must be. */
 void horizon_rolled(struct plan *plan, const struct slot *old)
 {
 	uint64_t all = (uint64_t)((double)plan->mean_pages * (double)old->length);
-	uint64_t kept = uses_kept_pages(plan);
+	uint64_t kept = uses_kept_pages(plan),
+		 had = plan->job->horizon.asked_pages + MIN(kept, all);
 
-	if (old->index && old->low == old->length &&
-	    plan->job->horizon.asked_pages + MIN(kept, all) > all + all / OVER_PART)
-		plan->job->horizon.reach = MAX(plan->job->horizon.reach / 2, REACH_LEAST);
+	if (old->index && old->low == old->length && had > all + all / OVER_PART)
+		horizon_shrink(plan, had > all + 2 * (all / OVER_PART) ? 4 : 2);
 	else if (!horizon_swings(plan) && plan->job->horizon.reach > 1)
-		plan->job->horizon.reach = 1 + (plan->job->horizon.reach - 1) / 2;
+		plan->job->horizon.reach = old->index ? 1 + (plan->job->horizon.reach - 1) / 2 : 1;
 	else if (!plan->job->horizon.is_late_pass && plan->job->horizon.reach > 1)
 		plan->job->horizon.reach = MAX(plan->job->horizon.reach * 15 / 16, 1);
 	plan->job->horizon.asked_pages = 0;

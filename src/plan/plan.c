@@ -31,7 +31,7 @@ static int plan_init_items(struct plan *plan)
 	double squares = 0;
 	uint64_t total = 0;
 
-	plan->item = calloc(MAX(plan->n, 1), sizeof(*plan->item));
+	plan->item = mem_alloc(plan->n, sizeof(*plan->item));
 	if (!plan->item)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < plan->n; i++) {

@@ -15,6 +15,7 @@
 #include "clairfs/base/bitmap.h"
 #include "clairfs/base/clock.h"
 #include "clairfs/base/ids.h"
+#include "clairfs/base/mem.h"
 #include "clairfs/base/tree.h"
 #include "clairfs/plan.h"
 #include "item.h"

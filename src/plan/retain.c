@@ -12,6 +12,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#define AHEAD 4 /* holds whose look-ups begin now */
+
 static bool item_is_evictable(const struct item *it)
 {
 	return item_state(it) == ARENA && !(it->flags & (HELD | STAGED | STAGING | PINNING));
@@ -352,6 +354,30 @@ static void retain_shed(struct plan *plan)
 	}
 }
 
+/* Releases the oldest. One of the next will go into these words of the sets, and is perhaps the
+ * next victim, which is looked up by position: all of them are far apart, and begin to come now. */
+static void hold_pop(struct plan *plan)
+{
+	uint32_t sample = plan->hold[plan->hold_head].sample, soon;
+	const struct item *it;
+
+	plan->hold_head = (plan->hold_head + 1) % plan->hold_size;
+	plan->hold_count--;
+	hold_release(plan, sample);
+	soon = plan->hold[(plan->hold_head + AHEAD) % plan->hold_size].sample;
+	if (plan->hold_count <= AHEAD || soon == SAMPLE_NONE)
+		return;
+	it = &plan->item[soon];
+	if (it->key != NO_KEY) {
+		const struct slot *slot = item_slot(plan, it);
+
+		__builtin_prefetch(&slot->set[SET_KEEP].level[0][it->key / 64]);
+		__builtin_prefetch(&slot->set[SET_STAGE].level[0][it->key / 64]);
+		__builtin_prefetch(&slot->set[SET_WANT].level[0][it->key / 64]);
+		__builtin_prefetch(&slot->ep->sample[it->key]);
+	}
+}
+
 uint64_t retain_step(struct plan *plan, uint64_t now_ns)
 {
 	retain_shed(plan);
@@ -366,9 +392,7 @@ uint64_t retain_step(struct plan *plan, uint64_t now_ns)
 		if (plan->opened - h->read < plan->hold_reads && now_ns < h->at_ns + HOLD_NS &&
 		    plan->held_pages <= plan->arena_pages / 4)
 			return h->at_ns + HOLD_NS;
-		plan->hold_head = (plan->hold_head + 1) % plan->hold_size;
-		plan->hold_count--;
-		hold_release(plan, h->sample);
+		hold_pop(plan);
 	}
 	return plan->hold_count ? now_ns : UINT64_MAX;
 }

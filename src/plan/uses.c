@@ -156,7 +156,7 @@ static void uses_judge(struct plan *plan)
 	if (out - MIN(out, plan->job->n_outside) <= plan->n / 16)
 		return;
 	/* Zero pages until they are written: buckets that stay empty take no memory. */
-	u->mask = calloc(plan->n, sizeof(*u->mask));
+	u->mask = mem_alloc_zero(plan->n, sizeof(*u->mask));
 	for (uint32_t i = 0; i < USES_EPOCHS && u->mask && r == 0; i++)
 		r = tree_init(&u->bucket[i], plan->n);
 	if (r < 0) {

@@ -1,35 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Advice: the smallest sizes that bring stall under a target, what more of it buys, and the truth
- * where nothing would help. Every figure is a simulation of policy "clairfs" (of "pagecache" for
- * what there is without it), found by halving: stall falls with the size of the cache. The search
- * begins at what the bound excludes.
+ * where nothing would help (advise_why.c). Every figure is a simulation of policy "clairfs" (of
+ * "pagecache" for what there is without it), found by halving: stall falls with the size of the
+ * cache.
  *
  * Dozens of runs are needed, so long jobs are shortened in proportion. What the loader has under
- * way does not shrink with the dataset, so sizes are rather too large than too small. */
+ * way does not shrink with the dataset, so sizes are rather too large than too small; where it is
+ * all that is needed, that would be many times too large, and one run of a longer job follows. */
 #include <errno.h>
 #include <math.h>
 #include <string.h>
 
-#include "sim_priv.h"
+#include "advise.h"
 
 #define SHORT_READS 50000u
+#define LONG_READS 1000000u
 #define SHORT_STEPS 250u
 #define STEP_BYTES 100000000000ull
 #define HALVINGS 6
 #define PAGE_BYTES 4096u
 
-struct search {
-	struct sim_setup *setup;
-	const struct sim_progress *progress;
-	struct sim_advice *advice;
-	uint64_t least; /* memory that what is under way needs, of the shortened job */
-	double target;
-};
-
-uint64_t sim_shorten(struct sim_params *p, uint64_t **size)
+/* To so many reads per epoch at least. */
+static uint64_t shorten(struct sim_params *p, uint64_t **size, uint64_t least_reads)
 {
 	uint64_t readers = MAX(p->nodes, 1), reads = p->samples / readers;
-	uint64_t enough = MAX(SHORT_READS, SHORT_STEPS * p->batch * p->ranks);
+	uint64_t enough = MAX(least_reads, SHORT_STEPS * p->batch * p->ranks);
 	uint64_t k = reads / MAX(enough, 1);
 
 	if (p->order || k < 2)
@@ -47,10 +42,15 @@ uint64_t sim_shorten(struct sim_params *p, uint64_t **size)
 	return k;
 }
 
+uint64_t sim_shorten(struct sim_params *p, uint64_t **size)
+{
+	return shorten(p, size, SHORT_READS);
+}
+
 static int search_run(struct search *s, const char *policy, uint64_t cache, uint64_t store,
 		      struct sim_size *ret, struct err *err)
 {
-	uint64_t k = s->advice->shortened;
+	uint64_t k = s->advice->shortened, n;
 	struct sim_result result;
 	double seconds = 0;
 	int rc = sim_setup_resize(s->setup, MAX(cache, s->setup->largest * s->setup->p.jobs), store,
@@ -60,14 +60,16 @@ static int search_run(struct search *s, const char *policy, uint64_t cache, uint
 		rc = sim_run(s->setup, policy, NULL, &result, err);
 	if (rc < 0)
 		return rc;
-	for (uint64_t e = 1; e < result.n_epochs; e++)
+	n = result.n_epochs - s->from;
+	for (uint64_t e = s->from; e < result.n_epochs; e++)
 		seconds += result.epoch[e].seconds;
 	*ret = (struct sim_size){ .cache_bytes = cache * k,
 				  .store_bytes = store * k,
-				  .stall_pct = sim_stall_pct(&result, 1),
-				  .hit_ratio = sim_hit_ratio(&result, 1),
-				  .epoch_seconds =
-					  seconds / (double)(result.n_epochs - 1) * (double)k };
+				  .stall_pct = sim_stall_pct(&result, s->from),
+				  .hit_ratio = sim_hit_ratio(&result, s->from),
+				  .epoch_seconds = seconds / (double)n * (double)k };
+	result.n_epochs = 1;
+	ret->first_stall_pct = sim_stall_pct(&result, 0);
 	sim_result_fini(&result);
 	if (s->progress)
 		s->progress->fn(s->progress->ctx, policy, 0, 0);
@@ -80,11 +82,11 @@ static uint64_t search_all_bytes(const struct search *s)
 	return s->setup->total + s->setup->n * (uint64_t)PAGE_BYTES;
 }
 
-/* Smallest size between what the bound excludes and everything. is_store: of the store, with little
+/* Smallest size between what is not enough and everything. is_store: of the store, with little
  * memory. */
 static int search_smallest(struct search *s, bool is_store, struct sim_size *ret, struct err *err)
 {
-	uint64_t low = 0, high = search_all_bytes(s);
+	uint64_t low = is_store ? 0 : s->least, high = search_all_bytes(s);
 	struct sim_size at;
 	int rc = 0;
 
@@ -94,10 +96,6 @@ static int search_smallest(struct search *s, bool is_store, struct sim_size *ret
 	for (int i = 0; i < HALVINGS && rc == 0; i++) {
 		uint64_t mid = low + (high - low) / 2;
 
-		if (!is_store && mid < s->least) {
-			low = mid;
-			continue;
-		}
 		rc = is_store ? search_run(s, "clairfs", s->least, mid, &at, err)
 			      : search_run(s, "clairfs", mid, 0, &at, err);
 		if (rc == 0 && at.stall_pct <= s->target) {
@@ -107,6 +105,20 @@ static int search_smallest(struct search *s, bool is_store, struct sim_size *ret
 			low = mid;
 		}
 	}
+	return rc;
+}
+
+/* Whether memory for what is under way is enough, as it is where only latency must be hidden. */
+static int search_least_memory(struct search *s, struct err *err)
+{
+	struct sim_advice *a = s->advice;
+	uint64_t all = search_all_bytes(s);
+	int rc = search_run(s, "clairfs", MIN(s->least, all), 0, &a->memory, err);
+
+	s->is_least_enough = rc == 0 && (a->memory.stall_pct <= s->target || s->least >= all);
+	if (s->is_least_enough && a->memory.stall_pct > s->target)
+		a->memory = a->full;
+	a->drive = a->memory;
 	return rc;
 }
 
@@ -120,7 +132,7 @@ static int search_steps(struct search *s, struct err *err)
 	a->step_bytes = total < 4 * STEP_BYTES ? MAX(total / 8, 1) : STEP_BYTES;
 	while (total / a->step_bytes >= SIM_STEPS)
 		a->step_bytes += STEP_BYTES;
-	while (a->n_steps < SIM_STEPS && rc == 0) {
+	while (a->n_steps < SIM_STEPS && rc == 0 && s->from) {
 		rc = search_run(s, "clairfs", at / k, 0, &a->step[a->n_steps], err);
 		a->n_steps += rc == 0;
 		if (at >= total)
@@ -128,86 +140,6 @@ static int search_steps(struct search *s, struct err *err)
 		at = MIN((at / a->step_bytes + 1) * a->step_bytes, total);
 	}
 	return rc;
-}
-
-static void say_not_needed(const struct search *s)
-{
-	struct sim_advice *a = s->advice;
-	struct sim_facts f;
-
-	a->verdict = SIM_NOT_NEEDED;
-	sim_setup_facts(s->setup, &f);
-	if (f.dataset_bytes * a->shortened <= a->memory_bytes)
-		snprintf(
-			a->why, sizeof(a->why),
-			"It will not help: the dataset fits into the page cache of this node, which "
-			"has all of it after the first epoch. Stall without clairfs: %.1f %%.",
-			a->without.stall_pct);
-	else if (f.need_bytes_per_s < f.bytes_per_s / 2)
-		snprintf(
-			a->why, sizeof(a->why),
-			"It will not help: the job is bound by what it computes. It reads %.0f MB/s, "
-			"the source gives %.0f MB/s, and the loader's workers hide the latency. Stall "
-			"without clairfs: %.1f %%.",
-			f.need_bytes_per_s / 1e6, f.bytes_per_s / 1e6, a->without.stall_pct);
-	else
-		snprintf(a->why, sizeof(a->why),
-			 "It will not help: the source and the loader keep up with the job. Stall "
-			 "without clairfs: %.1f %%, with everything cached %.1f %%.",
-			 a->without.stall_pct, a->full.stall_pct);
-}
-
-static void say_not_enough(const struct search *s)
-{
-	const struct sim_params *p = &s->setup->p;
-	struct sim_advice *a = s->advice;
-	double decode_s = p->decode_ms / 1e3 * s->setup->batch / s->setup->workers;
-
-	a->verdict = SIM_NOT_ENOUGH;
-	if (decode_s > p->compute_ms / 1e3)
-		snprintf(
-			a->why, sizeof(a->why),
-			"It will not reach the target: the loader's %u workers need %.0f ms to decode "
-			"what the job computes with in %.0f ms. With everything cached the stall is "
-			"%.1f %%; without clairfs %.1f %%. More workers would help.",
-			s->setup->workers, decode_s * 1e3, p->compute_ms, a->full.stall_pct,
-			a->without.stall_pct);
-	else
-		snprintf(
-			a->why, sizeof(a->why),
-			"It will not reach the target: with everything cached the stall is still %.1f "
-			"%%, most of it at the start of each epoch, when the loader's workers begin "
-			"with nothing ready; without clairfs it is %.1f %%.",
-			a->full.stall_pct, a->without.stall_pct);
-}
-
-static void say_helps(const struct search *s)
-{
-	struct sim_advice *a = s->advice;
-	struct sim_facts f;
-	double missing;
-
-	a->verdict = SIM_HELPS;
-	sim_setup_facts(s->setup, &f);
-	missing = 1 - f.bytes_per_s * (1 + a->target_pct / 100) / f.need_bytes_per_s;
-	if (f.need_bytes_per_s > f.bytes_per_s && f.world == f.ranks)
-		snprintf(
-			a->why, sizeof(a->why),
-			"The job reads %.0f MB/s where the source gives %.0f MB/s: prefetching alone "
-			"cannot help, at least %.0f %% of the dataset must be kept.",
-			f.need_bytes_per_s / 1e6, f.bytes_per_s / 1e6, 100 * MAX(missing, 0));
-	else if (f.need_bytes_per_s > f.bytes_per_s)
-		snprintf(
-			a->why, sizeof(a->why),
-			"The job reads %.0f MB/s where the source gives %.0f MB/s: what comes again soon "
-			"enough must be kept.",
-			f.need_bytes_per_s / 1e6, f.bytes_per_s / 1e6);
-	else
-		snprintf(
-			a->why, sizeof(a->why),
-			"The source has the bandwidth (%.0f MB/s, the job reads %.0f MB/s); what the job "
-			"waits for is latency, which prefetching hides.",
-			f.bytes_per_s / 1e6, f.need_bytes_per_s / 1e6);
 }
 
 static int search_all(struct search *s, struct err *err)
@@ -218,19 +150,23 @@ static int search_all(struct search *s, struct err *err)
 
 	if (rc == 0)
 		rc = search_run(s, "clairfs", all + all / 8, 0, &a->full, err);
+	if (rc == 0)
+		rc = search_run(s, "bound", all + all / 8, 0, &s->bound, err);
 	if (rc < 0)
 		return rc;
 	if (a->without.stall_pct <= a->target_pct) {
-		say_not_needed(s);
+		advise_not_needed(s);
 		return 0;
 	}
 	if (a->full.stall_pct > a->target_pct) {
-		say_not_enough(s);
+		advise_not_enough(s);
 		return search_steps(s, err);
 	}
-	say_helps(s);
-	rc = search_smallest(s, false, &a->memory, err);
-	if (rc == 0)
+	advise_helps(s);
+	rc = search_least_memory(s, err);
+	if (rc == 0 && !s->is_least_enough)
+		rc = search_smallest(s, false, &a->memory, err);
+	if (rc == 0 && !s->is_least_enough)
 		rc = search_smallest(s, true, &a->drive, err);
 	return rc < 0 ? rc : search_steps(s, err);
 }
@@ -245,33 +181,87 @@ static uint64_t search_least(const struct sim_setup *s)
 	return MAX(MIN(bytes, s->total), 8 * ALIGN_UP(s->largest, PAGE_BYTES)) * s->p.jobs;
 }
 
+static int search_begin(struct search *s, const struct sim_params *params, uint64_t *take_size,
+			uint64_t least_reads, struct err *err)
+{
+	struct sim_params p = *params;
+	int rc;
+
+	s->advice->shortened = shorten(&p, &take_size, least_reads);
+	/* Every epoch after the first is alike when all of the dataset is read in it. */
+	p.epochs = p.nodes > 1 || p.epochs == 1 ? p.epochs : 3;
+	p.cache_bytes = 0;
+	p.cache_fraction = 1000;
+	rc = sim_setup_new(&p, take_size, &s->setup, err);
+	if (rc < 0)
+		return rc;
+	s->from = s->setup->epochs > 1;
+	s->least = search_least(s->setup);
+	return 0;
+}
+
+/* What the loader has under way was not shortened with the dataset. Where that is all the memory
+ * that is needed, it is looked for again in a job of nearly its own length. */
+static int search_again(struct search *s, const struct sim_params *params, uint64_t *take_size,
+			struct err *err)
+{
+	struct sim_advice longer = *s->advice;
+	struct search t = { .progress = s->progress, .advice = &longer, .target = s->target };
+	int rc = search_begin(&t, params, take_size, LONG_READS, err);
+
+	if (rc < 0)
+		return rc;
+	rc = search_least_memory(&t, err);
+	sim_setup_free(t.setup);
+	if (rc < 0 || longer.memory.stall_pct > s->target)
+		return rc;
+	s->advice->memory = s->advice->drive = longer.memory;
+	if (s->advice->n_steps) {
+		s->advice->n_steps = MIN(s->advice->n_steps + 1, SIM_STEPS);
+		memmove(&s->advice->step[1], &s->advice->step[0],
+			(s->advice->n_steps - 1) * sizeof(s->advice->step[0]));
+		s->advice->step[0] = longer.memory;
+	}
+	return 0;
+}
+
+static int search_copy(const struct sim_params *params, const uint64_t *size, uint64_t **ret)
+{
+	*ret = NULL;
+	if (!size)
+		return 0;
+	*ret = malloc(MAX(params->samples, 1) * sizeof(**ret));
+	if (!*ret)
+		return -ENOMEM;
+	memcpy(*ret, size, params->samples * sizeof(**ret));
+	return 0;
+}
+
 int sim_advise(const struct sim_params *params, uint64_t *take_size, double target_pct,
 	       uint64_t memory_bytes, const struct sim_progress *progress, struct sim_advice *ret,
 	       struct err *err)
 {
-	struct sim_params p = *params;
 	struct search s = { .progress = progress, .advice = ret, .target = target_pct };
+	AUTO_FREE uint64_t *size = take_size;
+	AUTO_FREE uint64_t *again = NULL;
 	int rc;
 
 	*ret = (struct sim_advice){ .target_pct = target_pct, .memory_bytes = memory_bytes };
-	ret->shortened = sim_shorten(&p, &take_size);
-	/* Every epoch after the first is alike when all of the dataset is read in it. */
-	p.epochs = p.nodes > 1 ? MAX(p.epochs, 2) : 3;
-	p.cache_bytes = 0;
-	p.cache_fraction = 1000;
-	rc = sim_setup_new(&p, take_size, &s.setup, err);
+	if (params->compute_ms <= 0)
+		return err_set(
+			err, -EINVAL,
+			"--advise: without compute time (--compute-ms 0) there is no stall to "
+			"bring under a target");
+	rc = search_copy(params, size, &again);
 	if (rc < 0)
-		return rc;
-	if (s.setup->epochs < 2) {
-		ret->verdict = SIM_NOT_ENOUGH;
-		snprintf(
-			ret->why, sizeof(ret->why),
-			"The order has one epoch: nothing is read twice, so nothing is worth keeping, and "
-			"prefetching needs no more memory than the loader has under way.");
-	} else {
-		s.least = search_least(s.setup);
+		return err_set_errno(err, rc, "sizes");
+	rc = search_begin(&s, params, TAKE(size), SHORT_READS, err);
+	if (rc == 0)
 		rc = search_all(&s, err);
-	}
+	if (rc == 0 && s.is_least_enough && ret->shortened > 1)
+		rc = search_again(&s, params, TAKE(again), err);
+	if (rc == 0 && ret->verdict == SIM_HELPS)
+		advise_sizes(&s);
 	sim_setup_free(s.setup);
 	return rc;
 }

@@ -20,7 +20,7 @@
 #define STAGE_NS_PER_BYTE 0.5
 #define EPOCH_NS 25ull /* per sample: a shuffle and its inverse */
 #define INFLIGHT_MIN 4u
-#define AHEAD 8u /* samples whose state is brought near the processor */
+#define AHEAD 16u /* samples whose state is brought near the processor */
 
 struct staging {
 	uint64_t at_ns;
@@ -314,11 +314,26 @@ static void clairfs_answer(struct model *m)
 	}
 }
 
+/* The states of a few samples are fetched from memory together. */
+static void clairfs_carry_out(struct model *m)
+{
+	struct clairfs *c = m->state;
+	struct plan_action a[AHEAD];
+	uint32_t n;
+
+	do {
+		for (n = 0; n < AHEAD && plan_next_action(c->plan, &a[n]); n++)
+			if (a[n].kind != PLAN_ACT_EPOCH)
+				__builtin_prefetch(&m->where[a[n].sample]);
+		for (uint32_t i = 0; i < n; i++)
+			clairfs_act(m, &a[i]);
+	} while (n == AHEAD);
+}
+
 static void clairfs_round(struct model *m)
 {
 	struct clairfs *c = m->state;
 	uint64_t now = m->run->now, wake;
-	struct plan_action a;
 
 	if (now != c->round_at)
 		return; /* an earlier one was wanted meanwhile */
@@ -327,8 +342,7 @@ static void clairfs_round(struct model *m)
 	clairfs_answer(m);
 	do {
 		wake = plan_step(c->plan, now);
-		while (plan_next_action(c->plan, &a))
-			clairfs_act(m, &a);
+		clairfs_carry_out(m);
 	} while (wake <= now && !m->run->rc);
 	if (c->n_there)
 		wake = now;

@@ -215,7 +215,7 @@ static int run_init_models(struct run *run, const struct policy_ops *ops)
 	for (uint32_t i = 0; i < run->n_models && rc == 0; i++) {
 		struct model *m = &run->model[i];
 
-		m->where = calloc(n, sizeof(*m->where));
+		m->where = mem_alloc_zero(n, sizeof(*m->where));
 		rc = m->where ? ops->driver->init(m, run->err) : -ENOMEM;
 	}
 	return rc;

@@ -11,6 +11,7 @@
 #include "clairfs/base/bitmap.h"
 #include "clairfs/base/clock.h"
 #include "clairfs/base/ids.h"
+#include "clairfs/base/mem.h"
 #include "clairfs/order.h"
 #include "clairfs/sim.h"
 

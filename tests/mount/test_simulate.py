@@ -113,8 +113,49 @@ def check_plot():
         with open(path, "rb") as file:
             data = file.read()
         tap.ok(done.returncode == 0 and data.startswith(head) and len(data) > 2000, f"a chart as {kind}", done)
+        tap.equal(done.stderr, b"", "a job that is not shortened says nothing")
+    path = os.path.join(DIR, "long.svg")
+    long = ["--samples", "400000", "--sample-bytes", "64K", "--compute-ms", "5", "--epochs", "2"]
+    done = simulate(*long, "--policy", "bound", "--plot", path, "--json")
+    figures = json.loads(done.stdout)
+    tap.equal((figures["samples"], figures["shortened"]), (400000, 8), "a shortened job says so in its figures")
+    tap.ok(b"one of 8 samples" in done.stderr, "and on standard error", done.stderr)
+    hits = dict(zip(figures["cache_percent"], figures["runs"][0]["hit_ratio"]))
+    tap.ok(abs(hits[50] - 0.5) < 0.01, "half of it cached is half of the reads, for the bound", figures)
+    with open(path, "rb") as file:
+        drawn = file.read().count(b"<use ")
+    done = simulate(*long, "--samples", "50000", "--policy", "bound", "--plot", path)
+    with open(path, "rb") as file:
+        tap.ok(drawn > file.read().count(b"<use ") + 40, "and in a line more beneath the charts")
+    refused("--compute-ms", *SMALL, "--compute-ms", "0", "--plot", path)
     refused("no/such/dir", *SMALL, "--policy", "bound", "--plot", os.path.join(DIR, "no/such/dir/chart.svg"), code=1)
     tap.equal([n for n in os.listdir(DIR) if n.endswith(".part")], [], "no half-written file is left")
+
+
+def check_reasons():
+    """The words follow what limits the job."""
+    job = ["--sample-bytes", "110K", "--batch", "64", "--workers", "8", "--compute-ms", "20", "--advise", "--memory", "1G"]
+    advice = parsed("--samples", "20000", "--epochs", "1", "--source-latency-ms", "5", *job)
+    tap.ok(advice["verdict"] == "helps" and "one epoch" in advice["why"], "one epoch: only prefetching helps", advice)
+    tap.equal(advice["steps"], [], "and more memory is worth nothing")
+    advice = parsed("--samples", "20000", "--epochs", "1", "--source-mbps", "200", *job)
+    tap.ok(advice["verdict"] == "not_enough" and "for the first time" in advice["why"], "a source too slow for it", advice)
+    advice = parsed("--samples", "20000", "--source-parallel", "2", *job)
+    tap.ok("no more requests at once" in advice["why"], "a source that answers few requests at once", advice)
+    tap.ok("more memory than the node has" in advice["why"], "memory the node does not have", advice)
+    advice = parsed("--samples", "20000", "--source-mbps", "600", "--burst-amplitude", "0.9", "--burst-period-s", "4", *job)
+    tap.ok("at times it gives 60 MB/s" in advice["why"], "a source that is slow at times", advice)
+    advice = parsed("--samples", "64000", "--nodes", "32", "--epochs", "4", "--source-mbps", "200", *job)
+    tap.ok(advice["verdict"] == "not_enough" and "reads most samples for the first time" in advice["why"],
+           "one node of many, in few epochs", advice)
+    advice = parsed("--samples", "9000", "--source-latency-ms", "10", *job)
+    tap.ok(advice["verdict"] == "not_needed" and "Only in the first epoch" in advice["why"], "the first epoch is cold", advice)
+    advice = parsed("--samples", "200000", "--source-latency-ms", "10", *job)
+    tap.equal((advice["verdict"], advice["shortened"] > 1), ("helps", True), "a long job is shortened")
+    ahead = (2 * 8 * 2 * 64 + 2 * 64) * 110 * 1024
+    tap.equal(advice["smallest_memory"]["cache_bytes"], ahead, "but not what its loader has under way")
+    tap.equal(advice["smallest_store"]["store_bytes"], 0, "which needs no store")
+    refused("--compute-ms 0", "--samples", "100", *job, "--compute-ms", "0")
 
 
 def check_advice():
@@ -134,6 +175,7 @@ def check_advice():
     tap.ok(advice["verdict"] == "not_needed" and "bound by what it computes" in advice["why"], "nor does a slow job", advice)
     advice = parsed(*SMALL, "--advise", "--memory", "20M", "--decode-ms", "20")
     tap.ok(advice["verdict"] == "not_enough" and "decode" in advice["why"], "decoding is nothing a cache removes", advice)
+    check_reasons()
     files = os.path.join(DIR, "files")
     os.mkdir(files)
     for i in range(40):

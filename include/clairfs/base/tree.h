@@ -24,7 +24,10 @@ void tree_fini(struct tree *t);
 void tree_clear_all(struct tree *t);
 void tree_set(struct tree *t, uint64_t bit);
 void tree_clear(struct tree *t, uint64_t bit);
-bool tree_get(const struct tree *t, uint64_t bit);
+static inline bool tree_get(const struct tree *t, uint64_t bit)
+{
+	return t->level[0][bit / 64] >> bit % 64 & 1;
+}
 /* First member >= from, or NO_POS. */
 uint64_t tree_next(const struct tree *t, uint64_t from);
 /* Last member, or NO_POS. */
