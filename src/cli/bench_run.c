@@ -216,6 +216,8 @@ static void difference(const struct bench_counts *now, const struct bench_counts
 	ret->removed_lower -= then->removed_lower;
 	ret->removed_estimate -= then->removed_estimate;
 	ret->removed_upper -= then->removed_upper;
+	ret->passes_judged -= then->passes_judged;
+	ret->passes -= then->passes;
 }
 
 /* The classes of the last reads of an epoch, and what follows from them, are decided a second after
@@ -227,7 +229,7 @@ static int settle(struct run *run, uint64_t most_ns, struct err *err)
 
 	if (!run->open)
 		return 0;
-	rc = bench_mount_settle(&run->mount, most_ns, &now, err);
+	rc = bench_mount_settle(&run->mount, run->last.passes + run->s->ranks, most_ns, &now, err);
 	if (rc < 0)
 		return rc;
 	difference(&now, &run->last, &classes);
@@ -236,6 +238,10 @@ static int settle(struct run *run, uint64_t most_ns, struct err *err)
 	run->open->counts.removed_lower = classes.removed_lower;
 	run->open->counts.removed_estimate = classes.removed_estimate;
 	run->open->counts.removed_upper = classes.removed_upper;
+	if (!(classes.passes_judged > 0)) /* nothing was said, which is not zero */
+		run->open->counts.removed_lower = run->open->counts.removed_estimate =
+			run->open->counts.removed_upper = NAN;
+	memcpy(run->r->words, now.words, sizeof(run->r->words));
 	run->last = now;
 	run->open = NULL;
 	return 0;
