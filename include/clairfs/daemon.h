@@ -31,6 +31,7 @@ struct mount_opts {
 	char *snapshot_dir;
 	uint64_t revalidate, inodes_ahead;
 	bool allow_other;
+	char *report;
 	int open; /* 0 auto, 1 answer */
 	char *metrics_textfile, *metrics_socket;
 	uint64_t metrics_interval;

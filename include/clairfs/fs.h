@@ -38,6 +38,8 @@ struct fs_told {
 				    * answered */
 };
 
+struct clairfs_steps; /* hint.h */
+
 struct fs_params {
 	struct dataset *dataset;
 	struct cache *cache;
@@ -59,7 +61,12 @@ struct fs_params {
 	int (*announce)(void *ctx, const struct fs_told *told, struct buf_writer *answer);
 	/* The line that who reads .clairfs/order gets, less than 4 KiB. Any thread. NULL: none. */
 	int (*show_order)(void *ctx, struct buf_writer *out);
-	void *announce_ctx;       /* of both */
+	void *announce_ctx; /* of both */
+	/* A training loop has told its steps: magic, version and count are checked, nothing else
+	 * is. 0 or a negative errno. Runs on the reactor thread and must be quick. NULL: none are
+	 * taken. */
+	int (*steps)(void *ctx, uint32_t uid, const struct clairfs_steps *steps);
+	void *steps_ctx;
 	bool force_open_answered; /* never answer OPEN with ENOSYS (option open=answer; for
 				     comparison) */
 };

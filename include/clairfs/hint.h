@@ -21,11 +21,13 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <time.h>
 #include <unistd.h>
 
 #define CLAIRFS_HINT_VERSION 1
 #define CLAIRFS_HINT_TEXT 4088
 #define CLAIRFS_HINT_FILE ".clairfs/control"
+#define CLAIRFS_HINT_DIR ".clairfs"
 #define CLAIRFS_INO_OF_SAMPLE 2
 
 /* In: version and the order's spec ("none": no order any more). Out: status, 0 or a negative errno,
@@ -73,9 +75,31 @@ struct clairfs_step_record {
 #define CLAIRFS_STEP_FIRST 1u
 /* The loop was left after this batch: t_next is when, and nobody asked for another. */
 #define CLAIRFS_STEP_LEFT 2u
-#define CLAIRFS_STEP_FLAGS (CLAIRFS_STEP_FIRST | CLAIRFS_STEP_LEFT)
+/* It lies within the compute of another loader's step (a validation in the middle of an epoch): its
+ * wait counts, its time is in the other step's already. Steps without this flag do not overlap. */
+#define CLAIRFS_STEP_INNER 4u
+#define CLAIRFS_STEP_FLAGS (CLAIRFS_STEP_FIRST | CLAIRFS_STEP_LEFT | CLAIRFS_STEP_INNER)
 /* Loaders of one process (training, validation...) in the order of their first use. */
 #define CLAIRFS_STEP_LOADER_SHIFT 16
+
+#define CLAIRFS_STEPS_MAGIC 0x53464c43u /* "CLFS" */
+#define CLAIRFS_STEPS_VERSION 1
+#define CLAIRFS_STEPS 198
+#define CLAIRFS_JOB_NAME 32
+
+/* Steps of one process, in the order in which they ended. An ioctl on the directory .clairfs takes
+ * them; a file of them, each with `count` records only, is for clairfs report. Records that are not
+ * taken (a rank that is not below the world, times in the future...) are counted, not answered. */
+struct clairfs_steps {
+	uint32_t magic, version;
+	uint32_t world;             /* processes of the job */
+	uint32_t count;             /* records that follow */
+	uint64_t run;               /* when the process began: a later one takes a rank over */
+	uint64_t lost;              /* records that could not be sent, since the last call */
+	char job[CLAIRFS_JOB_NAME]; /* name of the job, ends with a zero byte; may be empty */
+	struct clairfs_step_record step[CLAIRFS_STEPS];
+};
+#define CLAIRFS_IOC_STEPS _IOW(0xCF, 3, struct clairfs_steps)
 
 /* Sends a filled-in hint and takes the answer. 0: look at hint->status; or a negative errno:
  * -ENOENT, -ENOTTY: nothing that takes orders is mounted there. */
@@ -114,6 +138,96 @@ static inline int clairfs_announce(const char *mountpoint, const char *spec, cha
 	else if (answer && size)
 		snprintf(answer, size, "%s: %s", mountpoint, strerror(-rc));
 	return rc < 0 ? rc : hint.status;
+}
+
+/* The hook of a training loop, for programs that are not Python (those have clairfs.watch):
+ *
+ *	struct clairfs_hook hook;
+ *	clairfs_hook_open(&hook, "/mnt/data", rank, world, getenv("SLURM_JOB_ID"));
+ *	for (;;) {
+ *		uint64_t ask = clairfs_hook_now(), got;
+ *		batch = next_batch();
+ *		got = clairfs_hook_now();
+ *		train(batch);
+ *		clairfs_hook_step(&hook, 0, ask, got, clairfs_hook_now());
+ *	}
+ *	clairfs_hook_close(&hook);
+ *
+ * A step costs nanoseconds; every CLAIRFS_STEPS of them, or once a second, one system call hands
+ * them over. Nothing fails because of it: what cannot be sent is dropped and counted. It keeps no
+ * file open, uses no memory but its own, and belongs to one thread. */
+struct clairfs_hook {
+	const char *mountpoint; /* borrowed; NULL: nothing is sent */
+	uint32_t rank;
+	uint64_t n_steps, sent_ns;
+	struct clairfs_steps steps;
+};
+
+static inline uint64_t clairfs_hook_now(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* job: a name that is the same on all nodes, or NULL. */
+static inline void clairfs_hook_open(struct clairfs_hook *hook, const char *mountpoint,
+				     uint32_t rank, uint32_t world, const char *job)
+{
+	memset(hook, 0, sizeof(*hook));
+	hook->mountpoint = mountpoint;
+	hook->rank = rank;
+	hook->sent_ns = clairfs_hook_now();
+	hook->steps.magic = CLAIRFS_STEPS_MAGIC;
+	hook->steps.version = CLAIRFS_STEPS_VERSION;
+	hook->steps.world = world;
+	hook->steps.run = hook->sent_ns;
+	snprintf(hook->steps.job, sizeof(hook->steps.job), "%s", job ? job : "");
+}
+
+/* Sends what has been gathered. 0, or a negative errno: it is lost. */
+static inline int clairfs_hook_flush(struct clairfs_hook *hook)
+{
+	char path[PATH_MAX];
+	int fd = -1, rc = 0;
+
+	hook->sent_ns = clairfs_hook_now();
+	if (hook->steps.count == 0)
+		return 0;
+	if (!hook->mountpoint || snprintf(path, sizeof(path), "%s/%s", hook->mountpoint,
+					  CLAIRFS_HINT_DIR) >= (int)sizeof(path))
+		rc = -ENAMETOOLONG;
+	if (rc == 0)
+		fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (rc == 0 && (fd < 0 || ioctl(fd, CLAIRFS_IOC_STEPS, &hook->steps) < 0))
+		rc = -errno;
+	if (fd >= 0)
+		close(fd);
+	hook->steps.lost = rc < 0 ? hook->steps.lost + hook->steps.count : 0;
+	hook->steps.count = 0;
+	return rc;
+}
+
+/* A step is over; flags are CLAIRFS_STEP_*, and a loader's number if there are several. */
+static inline void clairfs_hook_step(struct clairfs_hook *hook, uint32_t flags, uint64_t t_request,
+				     uint64_t t_ready, uint64_t t_next)
+{
+	struct clairfs_step_record *step = &hook->steps.step[hook->steps.count++];
+
+	step->rank = hook->rank;
+	step->flags = flags;
+	step->step = hook->n_steps++;
+	step->t_request = t_request;
+	step->t_ready = t_ready;
+	step->t_next = t_next;
+	if (hook->steps.count == CLAIRFS_STEPS || t_next >= hook->sent_ns + 1000000000u)
+		(void)clairfs_hook_flush(hook);
+}
+
+static inline void clairfs_hook_close(struct clairfs_hook *hook)
+{
+	(void)clairfs_hook_flush(hook);
 }
 
 #endif

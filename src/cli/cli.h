@@ -25,6 +25,7 @@ int cmd_order(int argc, char **argv);
 int cmd_announce(int argc, char **argv);
 int cmd_index(int argc, char **argv);
 int cmd_recover(int argc, char **argv);
+int cmd_report(int argc, char **argv);
 int cmd_store(int argc, char **argv);
 int cmd_simulate(int argc, char **argv);
 

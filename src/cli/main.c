@@ -89,6 +89,10 @@ const struct command commands[] = {
 	  "  verify           read and compare every record; exit code 1 when one is wrong\n"
 	  "  purge            remove all segments that no mount uses\n"
 	  "  --mbps N         read at most N MB/s\n" },
+	{ "report", cmd_report, "put the reports of a job's nodes together",
+	  "usage: clairfs report [--json] FILE...\n"
+	  "  FILE             a report that a mount with option report= wrote, or steps that a\n"
+	  "                   training loop wrote (clairfs.watch(loader, file=...))\n" },
 	{ "caps", cmd_caps, "what this machine offers and what a mount would use",
 	  "usage: clairfs caps [--json] [SOURCE]\n" },
 	{ NULL, NULL, NULL, NULL },

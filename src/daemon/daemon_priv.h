@@ -11,8 +11,10 @@
 #include "clairfs/cache.h"
 #include "clairfs/daemon.h"
 #include "clairfs/fs.h"
+#include "clairfs/hint.h"
 #include "clairfs/job.h"
 #include "clairfs/order.h"
+#include "clairfs/report.h"
 #include "clairfs/tier/store.h"
 #include "publish.h"
 
@@ -28,6 +30,27 @@ struct told_last {
 	uint64_t n, n_refused;
 	char *answer; /* to the last one, or NULL */
 	bool is_refused;
+};
+
+#define HOOK_MAX_RANKS 256 /* of one node */
+
+/* What a rank's training loop has told. */
+struct hook_rank {
+	uint32_t rank, world;
+	uint64_t run;              /* of its process */
+	uint64_t n_runs;           /* processes before that one */
+	uint64_t last_ns;          /* end of its last step that is not within another */
+	struct step_totals totals; /* of all processes */
+	struct step_log log;       /* of the last one */
+};
+
+struct hook {
+	struct clock *clock;
+	uint64_t start_ns;
+	struct mutex mu;         /* a leaf */
+	struct hook_rank *ranks; /* mu, like all below */
+	uint32_t n_ranks;
+	char job[CLAIRFS_JOB_NAME];
 };
 
 /* Everything a mount consists of, in the order it is built; torn down in reverse. */
@@ -57,6 +80,11 @@ struct wire {
 	struct cache *cache;
 	struct renumber *renumber;
 	_Atomic uint64_t numberings_tried; /* renumber.c: ways to number the files */
+	struct hook hook;
+	char *report_dir,
+		*report_name;      /* absolute; name NULL: to be made up; dir NULL: no report */
+	uint64_t store_held_bytes; /* in the store when the mount began */
+	bool is_mounted;           /* it was, all of it */
 	struct fs *fs;
 	struct fs_vfile vfiles[6];
 	char publish_id[PUBLISH_ID];
@@ -137,6 +165,22 @@ void told_list_fini(struct told_list *list);
 int told_list_add(struct told_list *list, struct clairfs_list *part, uint32_t n_samples,
 		  struct order_spec **ret, struct err *err) MUST_USE;
 
+/* hook.c: steps of training loops */
+void hook_init(struct hook *h, struct clock *clock);
+void hook_fini(struct hook *h);
+/* For fs. */
+int wire_steps(void *wire, uint32_t uid, const struct clairfs_steps *steps);
+/* What was told, for stats.json; NULL when out of memory. */
+json_t *hook_json(struct hook *h);
+/* The ranks of a report, with their steps; NULL when out of memory. */
+json_t *hook_report_json(struct hook *h);
+
+/* report.c */
+int wire_report_check(struct wire *w, struct err *err) MUST_USE;
+/* Writes the report, if there is to be one; a failure is logged. After fs_unmount, cache_stop. */
+void wire_report_write(struct wire *w);
+void wire_report_fini(struct wire *w);
+
 /* renumber.c: other numbers of the files, while the order is lost. stop: also when it was never
  * started. */
 int renumber_start(struct wire *w, struct err *err) MUST_USE;
@@ -147,6 +191,8 @@ int wire_make_job(struct wire *w, struct err *err) MUST_USE;
 /* What it does, for stats.json. */
 json_t *wire_job_json(struct wire *w);
 
+/* What stats.json has; NULL when out of memory. */
+json_t *stats_json(struct wire *w);
 /* Renderers of the virtual files; ctx is a struct wire. */
 int stats_render_json(void *ctx, struct buf_writer *out);
 int stats_render_metrics(void *ctx, struct buf_writer *out);

@@ -94,6 +94,9 @@ static const struct conf_option options[] = {
 	    "what readers look up themselves is not counted."),
 	ROW(allow_other, CONF_BOOL, "off", 0, 0, NULL,
 	    "Let other users read the mount (permissions are checked by the kernel)."),
+	ROW(report, CONF_TEXT, "", 0, 0, NULL,
+	    "File for a report of the mount, written when it is unmounted; in a directory it is "
+	    "named after job, host and process. For clairfs report. Empty: none."),
 	ROW(open, CONF_CHOICE, "auto", 0, 0, open_choices,
 	    "auto: OPEN is refused (ENOSYS) once it is not needed, so that a hit costs "
 	    "no upcall. answer: always answered."),

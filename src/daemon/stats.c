@@ -135,26 +135,35 @@ static void update_gauges(struct wire *w)
 	process_update_metrics(w->metrics);
 }
 
-int stats_render_json(void *ctx, struct buf_writer *out)
+json_t *stats_json(struct wire *w)
 {
-	struct wire *w = ctx;
 	struct cache_status cache;
 	struct fs_status fs;
 	json_t *root;
-	char *text;
 
 	update_gauges(w);
 	cache_get_status(w->cache, &cache);
 	fs_get_status(w->fs, &fs);
-	root = json_pack("{s:s, s:i, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "version",
+	root = json_pack("{s:s, s:i, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "version",
 			 CLAIRFS_VERSION, "pid", (int)getpid(), "is_degraded", cache.is_degraded,
 			 "mount", mount_json(w, &fs), "dataset", dataset_json(w), "order",
 			 order_json(w, &cache), "engines", engines_json(w), "store", store_json(w),
-			 "reads", reads_json(w->metrics), "announced", announced_json(w));
+			 "reads", reads_json(w->metrics), "announced", announced_json(w), "hook",
+			 hook_json(&w->hook));
 	if (!root || metrics_to_json(w->metrics, root) < 0) {
 		json_decref(root);
-		return -ENOMEM;
+		return NULL;
 	}
+	return root;
+}
+
+int stats_render_json(void *ctx, struct buf_writer *out)
+{
+	json_t *root = stats_json(ctx);
+	char *text;
+
+	if (!root)
+		return -ENOMEM;
 	text = json_dumps(root, JSON_INDENT(2));
 	json_decref(root);
 	if (!text)

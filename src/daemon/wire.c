@@ -94,6 +94,7 @@ int wire_check(struct wire *w, const struct daemon_params *params, struct err *e
 	int rc = 0;
 
 	wire_order_init(w);
+	hook_init(&w->hook, clock_monotonic());
 	w->opts = params->opts;
 	w->start_ns = clock_now(clock_monotonic());
 	log_set_level((enum log_level)w->opts->log_level);
@@ -105,6 +106,8 @@ int wire_check(struct wire *w, const struct daemon_params *params, struct err *e
 		return rc;
 	}
 	rc = check_paths(w, params, err);
+	if (rc == 0)
+		rc = wire_report_check(w, err);
 	if (rc == 0)
 		rc = wire_check_publish(w, err);
 	return rc < 0 ? rc : check_dirs(w, err);
@@ -250,6 +253,8 @@ int wire_mount(struct wire *w, struct err *err)
 				.announce = wire_announce,
 				.show_order = wire_render_order,
 				.announce_ctx = w,
+				.steps = wire_steps,
+				.steps_ctx = w,
 				.force_open_answered = w->opts->open == 1 };
 	int rc = order_maker_new(&w->maker, err);
 
@@ -273,6 +278,7 @@ int wire_mount(struct wire *w, struct err *err)
 		rc = job_start(w->job, err);
 	if (rc == 0)
 		rc = renumber_start(w, err);
+	w->is_mounted = rc == 0;
 	if (rc == 0)
 		wire_publish(w);
 	return rc;
@@ -323,6 +329,8 @@ void wire_down(struct wire *w)
 	renumber_stop(w);
 	if (w->cache)
 		cache_stop(w->cache);
+	if (w->is_mounted)
+		wire_report_write(w);
 	if (w->fs)
 		fs_free(w->fs);
 	if (w->cache)
@@ -341,6 +349,8 @@ void wire_down(struct wire *w)
 		order_spec_free(w->spec);
 	if (w->metrics)
 		metrics_free(w->metrics);
+	wire_report_fini(w);
+	hook_fini(&w->hook);
 	wire_order_fini(w);
 	free(w->source);
 	free(w->mountpoint);

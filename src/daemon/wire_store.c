@@ -88,6 +88,7 @@ int wire_make_store(struct wire *w, struct err *err)
 	}
 	store_get_status(w->store, &st);
 	w->store_bytes = st.limit_bytes;
+	w->store_held_bytes = st.record_bytes;
 	if (sp.is_persistent)
 		claim(w);
 	return 0;

@@ -102,6 +102,28 @@ void fs_op_statfs(fuse_req_t req, fuse_ino_t ino)
 	fuse_reply_statfs(req, &st);
 }
 
+/* Steps of a training loop: answered at once. */
+static int take_steps(fuse_req_t req, struct fs *fs, const void *in, size_t in_size)
+{
+	struct clairfs_steps steps;
+
+	if (!fs->params.steps || in_size < sizeof(steps))
+		return -ENOTTY;
+	memcpy(&steps, in, sizeof(steps));
+	if (steps.magic != CLAIRFS_STEPS_MAGIC || steps.version != CLAIRFS_STEPS_VERSION ||
+	    steps.count > CLAIRFS_STEPS)
+		return -EPROTO;
+	return fs->params.steps(fs->params.steps_ctx, fuse_req_ctx(req)->uid, &steps);
+}
+
+static void reply_ioctl(fuse_req_t req, int rc)
+{
+	if (rc < 0)
+		fuse_reply_err(req, -rc);
+	else
+		fuse_reply_ioctl(req, 0, NULL, 0);
+}
+
 void fs_op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg, struct fuse_file_info *fi,
 		 unsigned flags, const void *in, size_t in_size, size_t out_size)
 {
@@ -110,6 +132,8 @@ void fs_op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg, struct
 		fs_announce_ioctl(req, fs_of(req), in, in_size, out_size);
 	else if (cmd == CLAIRFS_IOC_LIST && fs_is_virtual(ino))
 		fs_announce_list(req, fs_of(req), in, in_size, out_size);
+	else if (cmd == CLAIRFS_IOC_STEPS && fs_is_virtual(ino))
+		reply_ioctl(req, take_steps(req, fs_of(req), in, in_size));
 	else
 		fuse_reply_err(req, ENOTTY);
 }

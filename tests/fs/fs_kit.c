@@ -102,6 +102,8 @@ void kit_mount(struct kit *k, const struct kit_options *options)
 		fp.announce = options->announce;
 		fp.show_order = options->show_order;
 		fp.announce_ctx = options->announce_ctx;
+		fp.steps = options->steps;
+		fp.steps_ctx = options->steps_ctx;
 		fp.force_open_answered = options->force_open_answered;
 		fp.inodes_ahead = options->inodes_ahead ? options->inodes_ahead : fp.inodes_ahead;
 		fp.lookups_ahead = options->lookups_ahead;

@@ -24,6 +24,8 @@ struct kit_options {
 	int (*announce)(void *ctx, const struct fs_told *told, struct buf_writer *answer);
 	int (*show_order)(void *ctx, struct buf_writer *out);
 	void *announce_ctx;
+	int (*steps)(void *ctx, uint32_t uid, const struct clairfs_steps *steps);
+	void *steps_ctx;
 	bool force_open_answered;
 	uint64_t inodes_ahead;
 	uint32_t lookups_ahead;

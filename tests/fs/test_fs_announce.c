@@ -108,6 +108,21 @@ static void wait_told(unsigned n)
 	mutex_unlock(&teller.mu);
 }
 
+static struct {
+	_Atomic uint32_t uid, calls, steps, bad;
+} heard;
+
+static int hear(void *ctx, uint32_t uid, const struct clairfs_steps *steps)
+{
+	(void)ctx;
+	heard.uid = uid;
+	heard.calls++;
+	for (uint32_t i = 0; i < steps->count; i++)
+		if (steps->step[i].step != heard.steps++ || steps->step[i].rank != 3)
+			heard.bad++;
+	return steps->world == 4 && strcmp(steps->job, "job") == 0 ? 0 : -EINVAL;
+}
+
 /* Runs a child and compares what it prints. */
 static void says(struct kit *k, const char *operation, const char *a, const char *b,
 		 const char *want)
@@ -240,6 +255,33 @@ static void test_mount_that_takes_no_orders_says_so(void)
 	finish(&k);
 }
 
+static void test_steps_of_a_loop_come_whole_and_in_order(void)
+{
+	static const struct kit_options listening = { .steps = hear };
+	static struct kit k;
+
+	start(&k, &listening);
+	CHECK_INT(kit_child(&k, "steps", k.mountpoint, NULL), 0);
+	CHECK_U64(heard.steps, CLAIRFS_STEPS + 1);
+	CHECK(heard.calls >= 2 && heard.bad == 0);
+	CHECK_U64(heard.uid, getuid());
+	heard.calls = 0;
+	CHECK_INT(kit_child(&k, "steps", k.mountpoint, "magic"), EPROTO);
+	CHECK_INT(kit_child(&k, "steps", k.mountpoint, "version"), EPROTO);
+	CHECK_INT(kit_child(&k, "steps", k.mountpoint, "count"), EPROTO);
+	CHECK_U64(heard.calls, 3); /* the call before the one that was changed */
+	finish(&k);
+}
+
+static void test_mount_that_takes_no_steps_says_so(void)
+{
+	static struct kit k;
+
+	start(&k, &options);
+	CHECK_INT(kit_child(&k, "steps", k.mountpoint, NULL), ENOTTY);
+	finish(&k);
+}
+
 static const struct check_test tests[] = {
 	{ "ioctl_announces_once_with_status_and_line",
 	  test_ioctl_announces_once_with_status_and_line },
@@ -251,6 +293,8 @@ static const struct check_test tests[] = {
 	  test_nobody_waits_for_an_order_that_takes_its_time },
 	{ "unmounting_answers_those_who_wait", test_unmounting_answers_those_who_wait },
 	{ "mount_that_takes_no_orders_says_so", test_mount_that_takes_no_orders_says_so },
+	{ "steps_of_a_loop_come_whole_and_in_order", test_steps_of_a_loop_come_whole_and_in_order },
+	{ "mount_that_takes_no_steps_says_so", test_mount_that_takes_no_steps_says_so },
 };
 
 KIT_MAIN(tests)

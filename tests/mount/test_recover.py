@@ -113,9 +113,12 @@ def wrong_order_told(place):
     """The seed told is 7; the job uses 8 and another world."""
     data, names = samples(place)
     with place.mount(recover="quick", order="torch-distributed:seed=7:world=2:rank=0") as mount:
-        read_epoch(mount, names, data, orders.distributed(N, 4, 2, 900, 0))
-        read_epoch(mount, names, data, orders.distributed(N, 4, 2, 900, 1))
-        stats = mount.wait_for(lambda s: search(s)["found"], "the order of the job is found")
+        # When it is noticed, and how often the kernel loses or delays an open, is up to the machine.
+        for epoch in range(12):
+            read_epoch(mount, names, data, orders.distributed(N, 4, 2, 900, epoch))
+            if search(mount.wait_for(lambda s: not search(s)["is_searching"], "searches end"))["found"]:
+                break
+        stats = mount.stats()
         tap.ok(search(stats)["found"].startswith("torch-distributed:seed=90"), "an order that is wrong is replaced", search(stats))
         tap.ok(search(stats)["found"].endswith(":world=4:rank=2"), "by the one that is read", search(stats))
 

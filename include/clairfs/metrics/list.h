@@ -105,6 +105,11 @@
 	X(RECOVER_FOUND, COUNTER, "recover_found_total", "", \
 	  "Orders found and followed from then on.") \
 	X(RECOVER_CPU, COUNTER_NS, "recover_cpu_seconds_total", "", "CPU time of these searches.") \
+	X(HOOK_STEPS, COUNTER, "hook_steps_total", "", "Steps that training loops have told.") \
+	X(HOOK_REFUSED, COUNTER, "hook_refused_total", "", \
+	  "Steps told that cannot be right, and were left out.") \
+	X(HOOK_LOST, COUNTER, "hook_lost_total", "", \
+	  "Steps that training loops say they could not tell.") \
 	X(TEXTFILE_WRITES, COUNTER, "textfile_writes_total", "", \
 	  "Times these numbers were written to the file of metrics_textfile.") \
 	X(TEXTFILE_ERRORS, COUNTER, "textfile_errors_total", "", "Times that failed.") \

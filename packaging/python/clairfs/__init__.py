@@ -4,6 +4,10 @@
     loader = torch.utils.data.DataLoader(dataset, sampler=DistributedSampler(dataset), ...)
     clairfs.announce(loader)
 
+and, if it is told, how long the job waits for them:
+
+    for batch in clairfs.watch(loader):
+
 Nothing else changes in the job. Known samplers become a spec that the mount computes every epoch from. Of any other the
 index list is handed over at the start of each epoch, before the first sample is read: this is exact whatever the sampler
 does, but it begins later. Nothing but the mount need be shared with the daemon.
@@ -24,7 +28,9 @@ import struct
 import sys
 import warnings
 
-__all__ = ["announce", "mountpoint_of", "send", "AnnounceError"]
+from clairfs._steps import _Watched, data_loader_class, watch
+
+__all__ = ["announce", "mountpoint_of", "send", "watch", "AnnounceError"]
 __version__ = "0.1.0"
 
 # include/clairfs/hint.h: struct clairfs_hint and clairfs_list, and their ioctls
@@ -46,6 +52,13 @@ _TRAINERS = frozenset(("lightning", "pytorch_lightning", "fastai", "ignite"))
 
 class AnnounceError(Exception):
     """The mount did not take the order; the message is one line."""
+
+
+def __getattr__(name):  # torch is loaded by who asks for it
+    if name != "DataLoader":
+        raise AttributeError(f"module 'clairfs' has no attribute {name!r}")
+    globals()[name] = data_loader_class()
+    return globals()[name]
 
 
 def send(spec, mountpoint):
@@ -329,10 +342,14 @@ def _is_stateful(loader):
 
 
 def _inner_loader(what):
-    """The torch DataLoader in what accelerate made of it."""
-    while "base_dataloader" in getattr(what, "__dict__", ()):
-        what = what.base_dataloader
-    return what
+    """The torch DataLoader in what accelerate, or watch, made of it."""
+    while True:
+        if isinstance(what, _Watched):
+            what = what._watched
+        elif "base_dataloader" in getattr(what, "__dict__", ()):
+            what = what.base_dataloader
+        else:
+            return what
 
 
 def _is_plain(loader):
