@@ -134,7 +134,7 @@ static void epochs_absorb_pos(struct plan *plan, struct slot *slot, uint64_t pos
 		return;
 	item_out(plan, sample);
 	it->key = (uint32_t)pos;
-	it->flags &= ~(uint32_t)(SLOT1 | NO_FETCH | NO_STAGE | TRY_MASK);
+	it->flags &= ~(uint32_t)(SLOT1 | NO_FETCH | NO_STAGE | TRY_MASK | AGAIN);
 	it->flags |= slot == &plan->job->slots[1] ? SLOT1 : 0;
 	item_in(plan, sample);
 }

@@ -46,17 +46,26 @@ static uint64_t fetch_reserve(const struct plan *plan, uint64_t horizon)
 	return MIN((uint64_t)pages, plan->arena_pages / 4);
 }
 
-static bool fetch_has_room(struct plan *plan, uint32_t pages, uint64_t due, uint64_t horizon)
+/* Before the order is confirmed. What cannot be verified must not run dry: it goes on within half
+ * of the arena, a little ahead of the readers. Else what is due later gives way only for a sample
+ * that had its turn and is missing after all. */
+static bool fetch_is_worth_a_doubt(struct plan *plan, const struct item *it, uint64_t due,
+				   bool is_near)
 {
-	uint64_t lead = due - plan_low(plan);
+	uint64_t half = room_pages(plan) / 2;
 
-	if (plan->job->state <= PLAN_CHECKING && plan->used_pages + pages <= room_pages(plan) / 2)
+	if (plan->used_pages + it->pages <= half)
 		return true;
-	/* What cannot be verified must not run dry: it goes on within half of the arena, a little
-	 * ahead of the readers. */
+	return is_near && (plan->job->is_unprovable || it->flags & AGAIN) &&
+	       retain_make_room(plan, it->pages + half, due, true);
+}
+
+static bool fetch_has_room(struct plan *plan, const struct item *it, uint64_t due, uint64_t horizon)
+{
+	uint64_t lead = due - plan_low(plan), pages = it->pages;
+
 	if (plan->job->state <= PLAN_CHECKING)
-		return plan->job->is_unprovable && lead <= horizon &&
-		       retain_make_room(plan, pages + room_pages(plan) / 2, due, true);
+		return fetch_is_worth_a_doubt(plan, it, due, lead <= horizon);
 	if (plan->job->state == PLAN_SLOWED && lead > MAX(plan->job->span, horizon))
 		return false;
 	if (lead > horizon)
@@ -160,7 +169,7 @@ uint64_t fetch_step(struct plan *plan, uint64_t now_ns)
 			is_source_open = false;
 			continue;
 		}
-		if (!fetch_has_room(plan, plan->item[sample].pages, last, horizon)) {
+		if (!fetch_has_room(plan, &plan->item[sample], last, horizon)) {
 			/* What is due first may still find room; but far ahead it would only push
 			 * out others of its group. */
 			if (due == store || last == source || source - plan_low(plan) > horizon)

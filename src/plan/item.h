@@ -29,6 +29,7 @@ enum item_flag {
 	TRY_MASK = 3 << TRY_SHIFT,
 	OUTSIDE = 1 << 16, /* the job does not number it: reading it says nothing */
 	ADOPTED = 1 << 24, /* FETCHING, of what a reader had asked the source for */
+	AGAIN = 1 << 25,   /* missing after all: its fetch failed, or the store has lost it */
 	FAR_SHIFT = 17,    /* seven bits: 1 + bucket of a next use beyond the keys, 0: none known */
 	FAR_MASK = 127 << FAR_SHIFT,
 };

@@ -91,7 +91,7 @@ void pin_lost(struct plan *plan, uint32_t sample)
 	if (!(it->flags & PINNED))
 		return;
 	item_out(plan, sample);
-	it->flags &= ~(uint32_t)PINNED;
+	it->flags = (it->flags & ~(uint32_t)PINNED) | AGAIN;
 	plan->pinned_pages -= it->pages;
 	choose_taken(plan, sample, false);
 	item_in(plan, sample);

@@ -122,7 +122,8 @@ void item_rekey(struct plan *plan, uint32_t sample)
 		slot_flag = slot == &plan->job->slots[1] ? SLOT1 : 0;
 	}
 	item_out(plan, sample);
-	it->flags = (it->flags & ~(uint32_t)(SLOT1 | NO_FETCH | NO_STAGE | TRY_MASK)) | slot_flag;
+	it->flags = (it->flags & ~(uint32_t)(SLOT1 | NO_FETCH | NO_STAGE | TRY_MASK | AGAIN)) |
+		    slot_flag;
 	it->key = key;
 	uses_put(plan, sample);
 	item_in(plan, sample);
@@ -237,6 +238,8 @@ void retain_fetched(struct plan *plan, uint64_t now_ns, const struct plan_event 
 	} else {
 		plan->failed += !(it->flags & ADOPTED);
 		item_set_state(plan, ev->sample, ABSENT);
+		if (ev->status != -ENOMEM)
+			it->flags |= AGAIN;
 		/* Without room it is tried again as soon as there is some. */
 		if (it->flags & ADOPTED)
 			; /* says nothing about the source */

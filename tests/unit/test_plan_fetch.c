@@ -312,7 +312,41 @@ static void where_the_arena_refuses_something_is_dropped(void)
 	story_free(st);
 }
 
+/* Nothing has been read, the half that an unconfirmed order may have is full, and what is due first
+ * is missing after all. */
+static void what_is_due_first_is_fetched_again_though_the_rest_has_taken_the_room(void)
+{
+	struct plan_params p = story_params(&info_400);
+	struct story *st;
+	uint32_t n = 0;
+
+	p.arena_bytes = 128 * 4096;
+	st = story_prepare(p, NULL);
+	st->is_auto[PLAN_ACT_FETCH] = false;
+	story_step(st);
+	while (n < st->n_log) {
+		struct plan_action a = st->log[n++];
+
+		if (a.kind != PLAN_ACT_FETCH || a.sample == 5)
+			continue;
+		story_answer(st, &a);
+		story_step(st);
+	}
+	CHECK_U64(story_status(st).lead, 5);
+	n = story_logged(st, PLAN_ACT_FETCH);
+	story_fetched(st, 5, -ESTALE);
+	st->now += NS_PER_S;
+	story_step(st);
+	CHECK_U64(story_logged(st, PLAN_ACT_FETCH), n + 1);
+	CHECK_U64(st->log[st->n_log - 1].sample, 5);
+	story_answer(st, &st->log[st->n_log - 1]);
+	CHECK(story_status(st).lead >= n - 1);
+	story_free(st);
+}
+
 static const struct check_test tests[] = {
+	{ "what_is_due_first_is_fetched_again_though_the_rest_has_taken_the_room",
+	  what_is_due_first_is_fetched_again_though_the_rest_has_taken_the_room },
 	{ "what_says_nothing_about_the_source_is_tried_again",
 	  what_says_nothing_about_the_source_is_tried_again },
 	{ "a_sample_that_is_always_cancelled_is_given_up_for_this_use",
