@@ -157,7 +157,8 @@ int bench_wait(uint64_t ns) MUST_USE;
 
 /* A mount: of ours (started, paused and unmounted), or one that is there. */
 struct bench_mount {
-	pid_t pid; /* ours; 0: none of ours */
+	pid_t pid;   /* ours; 0: none of ours */
+	pid_t guard; /* 0: none */
 	uint64_t t_paused;
 	char *dir, *mountpoint, *log; /* dir: private, removed at the end */
 };
@@ -173,6 +174,12 @@ int bench_mount_settle(const struct bench_mount *m, double passes, uint64_t most
 		       struct bench_counts *ret, struct err *err) MUST_USE;
 /* Unmounts what is ours and removes the directory, whatever state it is in. */
 int bench_mount_end(struct bench_mount *m, struct err *err) MUST_USE;
+
+/* Removes the private directory, once nothing is mounted there. 0 or -errno. */
+int bench_mount_remove(const struct bench_mount *m);
+/* A process that takes the mount down when the bench is killed outright. */
+int bench_guard_start(struct bench_mount *m, struct err *err) MUST_USE;
+void bench_guard_end(struct bench_mount *m);
 
 /* Drops what the kernel has of the dataset below `path`, and looks whether it is gone. */
 int bench_caches_drop(const struct bench_setup *s, bool *ret_is_warm, char *note, size_t size,

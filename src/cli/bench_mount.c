@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The mount of side clairfs: this same program, in the foreground, as a child in a process group of
  * its own, on a mountpoint in a private directory. So Ctrl-C reaches the bench only, which then
- * takes it down in order; and when the bench is killed outright, the kernel tells the child: by
- * SIGTERM (PR_SET_PDEATHSIG), or, while it is stopped, by the SIGHUP and SIGCONT that a stopped
- * process gets when its group has nobody left who could continue it. Both unmount.
+ * takes it down in order; when the bench is killed outright, its guard does (bench_guard.c).
  *
  * While other sides run the daemon is stopped (SIGSTOP): it would read the source ahead, which
  * would slow them down and give clairfs time that a job would not give it.
@@ -140,6 +138,7 @@ int bench_mount_start(const struct bench_setup *s, struct bench_mount *m, struct
 		m->pid = 0;
 		return err_set_errno(err, -errno, "fork");
 	}
+	rc = bench_guard_start(m, err);
 	while (rc == 0 && !ready) {
 		rc = is_ready(m, &ready, err);
 		if (rc == 0 && !ready && bench_wait(POLL_NS) < 0)
@@ -308,6 +307,15 @@ static int unmount(struct bench_mount *m, struct err *err)
 	return 0;
 }
 
+int bench_mount_remove(const struct bench_mount *m)
+{
+	if (m->log)
+		unlink(m->log);
+	if (m->mountpoint)
+		rmdir(m->mountpoint);
+	return rmdir(m->dir) < 0 ? -errno : 0;
+}
+
 int bench_mount_end(struct bench_mount *m, struct err *err)
 {
 	int rc = 0, rc2;
@@ -324,14 +332,10 @@ int bench_mount_end(struct bench_mount *m, struct err *err)
 	} else if (m->dir && m->mountpoint) {
 		rc = unmount(m, err); /* it died and left a dead mount */
 	}
-	if (m->dir) {
-		if (m->log)
-			unlink(m->log);
-		if (m->mountpoint)
-			rmdir(m->mountpoint);
-		if (rmdir(m->dir) < 0 && rc == 0)
-			rc = err_set_errno(err, -errno, "%.512s is left", m->dir);
-	}
+	bench_guard_end(m);
+	rc2 = m->dir ? bench_mount_remove(m) : 0;
+	if (rc2 < 0 && rc == 0)
+		rc = err_set_errno(err, rc2, "%.512s is left", m->dir);
 	free(TAKE(m->log));
 	free(TAKE(m->dir));
 	free(TAKE(m->mountpoint));

@@ -317,6 +317,7 @@ def state(pid):
 def nothing_left(place, what):
     wait_until(lambda: not guard.mounts_below(place.path("tmp")), f"{what}: the mount goes away")
     wait_until(lambda: not guard.processes_of(place.root), f"{what}: all processes end")
+    tap.equal(os.listdir(place.path("tmp")), [], f"{what}: no directory is left")
 
 
 def interrupted(place):
@@ -331,7 +332,6 @@ def interrupted(place):
         done = ended(process)
         what = signal.Signals(number).name
         tap.ok(done.code == 1 and len(done.lines) == 1 and "interrupted" in done.lines[0] and not done.out, f"{what}: one line", done)
-        tap.equal(os.listdir(place.path("tmp")), [], f"{what}: no directory is left")
         nothing_left(place, what)
     for is_stopped in (True, False):
         process = started(place, "--compare", "source,clairfs", place.source)
