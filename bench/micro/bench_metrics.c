@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What metrics cost: (1) the page for Prometheus, with 64 ranks and a label as in a textfile, and
  * its size; (2) counting once, which every read does a few times; (3) one observation of a
- * histogram. One thread.
+ * histogram; (4) asking whether somebody traces, which every read does a few times, and an event
+ * when somebody does. One thread.
  *
  * Time is the thread's CPU time, so that a busy machine matters less. One JSON line per result,
  * with what it should be at most. */
@@ -11,6 +12,7 @@
 #include <time.h>
 
 #include "clairfs/metrics.h"
+#include "clairfs/metrics/trace.h"
 
 #define ROUNDS 9
 #define COUNTS 2000000u
@@ -82,6 +84,36 @@ static void bench_counts(struct metrics *m)
 	report("metrics_observe", COUNTS, 100, values);
 }
 
+/* An event is recorded only when somebody looks; the compiler must not know who does. */
+static double trace_round(struct metrics *volatile *m)
+{
+	struct trace_event e = { .end_ns = 1 };
+	double began = now_ns();
+
+	for (uint32_t i = 0; i < COUNTS; i++)
+		if (metrics_is_tracing(*m))
+			metrics_trace(*m, &e);
+	return (now_ns() - began) / COUNTS;
+}
+
+static void bench_trace(struct metrics *m)
+{
+	struct trace_chunk *chunk = calloc(1, sizeof(*chunk));
+	struct metrics *volatile shared = m;
+	double values[ROUNDS];
+
+	if (!chunk)
+		return;
+	for (int round = 0; round < ROUNDS; round++)
+		values[round] = trace_round(&shared);
+	report("trace_off", COUNTS, 2, values);
+	chunk->version = TRACE_VERSION;
+	for (int round = 0; round < ROUNDS && metrics_trace_take(m, 1, chunk) == 0; round++)
+		values[round] = trace_round(&shared);
+	report("trace_on", COUNTS, 100, values);
+	free(chunk);
+}
+
 int main(void)
 {
 	struct metrics *m = metrics_new();
@@ -89,6 +121,7 @@ int main(void)
 	if (!m)
 		return 1;
 	bench_counts(m);
+	bench_trace(m);
 	bench_page(m);
 	metrics_free(m);
 	return 0;

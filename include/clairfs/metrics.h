@@ -69,6 +69,18 @@ enum metric_hist {
 /* clang-format on */
 
 struct metrics;
+/* Inside: what a struct metrics begins with, so that asking costs a load and a branch. */
+struct metrics_head {
+	_Atomic bool is_tracing;
+};
+/* Whether somebody looks at single events (metrics/trace.h). Any thread; m may be NULL. */
+static inline bool metrics_is_tracing(const struct metrics *m)
+{
+	const struct metrics_head *head = (const struct metrics_head *)m;
+
+	return head &&
+	       __builtin_expect(atomic_load_explicit(&head->is_tracing, memory_order_relaxed), 0);
+}
 /* NULL when out of memory. */
 struct metrics *metrics_new(void);
 void metrics_free(struct metrics *m);

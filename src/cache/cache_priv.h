@@ -25,6 +25,7 @@
 #include "clairfs/base/queue.h"
 #include "clairfs/base/thr.h"
 #include "clairfs/cache.h"
+#include "clairfs/metrics/trace.h"
 #include "clairfs/tier/store.h"
 
 #include "account_priv.h"
@@ -95,7 +96,7 @@ struct sample_fetch {
 	int status;
 	uint64_t bytes, latency_ns;
 	bool is_adopting; /* asks nobody: what is there or under way, or -EAGAIN */
-	bool is_orphan; /* its plan is gone: nobody waits for the answer */
+	bool is_orphan;   /* its plan is gone: nobody waits for the answer */
 };
 
 enum stage_job_kind { JOB_STAGE, JOB_INVAL, JOB_ATTR };
@@ -142,8 +143,10 @@ struct fetch {
 	struct object *object;
 	struct file_identity kept; /* what the store knows it as */
 	bool is_store;
-	bool is_check; /* only asks the source whether the file is still the same */
-	bool is_asked; /* it was asked, and the file is */
+	bool is_check;     /* only asks the source whether the file is still the same */
+	bool is_asked;     /* it was asked, and the file is */
+	uint64_t begin_ns; /* while somebody traces, else 0 */
+	uint32_t trace_group;
 	char path[];
 };
 

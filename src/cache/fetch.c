@@ -244,6 +244,42 @@ static struct fetch_result fetch_learn(struct fetch *f, struct fetch_result resu
 	return result;
 }
 
+static void trace_event(const struct fetch *f, enum trace_kind kind, uint64_t begin_ns,
+			uint64_t end_ns)
+{
+	metrics_trace(f->cache->p.metrics,
+		      &(struct trace_event){ .kind = kind,
+					     .begin_ns = MAX(begin_ns, f->begin_ns),
+					     .end_ns = end_ns,
+					     .file = f->object->state_of->entry.v,
+					     .piece = f->object->piece,
+					     .bytes = f->read.got,
+					     .group = f->trace_group,
+					     .status = (int16_t)f->read.status });
+}
+
+/* One tier has answered. */
+static void trace_tier(const struct fetch *f)
+{
+	uint64_t now;
+
+	if (!f->begin_ns)
+		return;
+	now = clock_now(f->cache->p.clock);
+	trace_event(f,
+		    f->is_check   ? TRACE_SOURCE_CHECK
+		    : f->is_store ? TRACE_STORE_READ
+				  : TRACE_SOURCE_READ,
+		    now - MIN(f->read.latency_ns, now), now);
+}
+
+static void trace_fetch(const struct fetch *f)
+{
+	if (f->begin_ns)
+		trace_event(f, f->object->is_demand ? TRACE_FETCH : TRACE_PREFETCH, f->begin_ns,
+			    clock_now(f->cache->p.clock));
+}
+
 static void fetch_done(struct tier_read *read)
 {
 	struct fetch *f = read->ctx;
@@ -253,6 +289,7 @@ static void fetch_done(struct tier_read *read)
 				       .bytes = read->got,
 				       .latency_ns = read->latency_ns };
 
+	trace_tier(f);
 	if (f->is_check && result.status == 0) {
 		source_left(c, obj);
 		fetch_place(c, obj->state_of->entry, &f->read);
@@ -276,6 +313,7 @@ static void fetch_done(struct tier_read *read)
 	obj->is_from_store = f->is_store;
 	if (result.status == 0 && !obj->is_demand)
 		metrics_add(c->p.metrics, METRIC_PREFETCH_BYTES, result.bytes);
+	trace_fetch(f);
 	free(f);
 	fetch_end(c, obj, result);
 }
@@ -301,6 +339,10 @@ static int fetch_prepare(struct cache *c, struct object *obj, struct fetch **ret
 	memcpy(f->path, path, size);
 	f->cache = c;
 	f->object = obj;
+	if (metrics_is_tracing(c->p.metrics)) {
+		f->begin_ns = clock_now(c->p.clock);
+		f->trace_group = metrics_trace_group(c->p.metrics);
+	}
 	if (c->p.store)
 		rc = dataset_kept_identity(c->p.dataset, obj->state_of->entry, &obj->identity,
 					   &f->kept);

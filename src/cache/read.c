@@ -179,6 +179,16 @@ static void read_count(struct cache *c, const struct cache_read *r, int status, 
 	if (r->read_class == READ_MISS && dataset_is_sample(c->p.dataset, r->entry) &&
 	    dataset_size(c->p.dataset, r->entry) > c->p.sample_max_bytes)
 		metrics_add(c->p.metrics, METRIC_BYPASS_TOO_LARGE, 1);
+	if (metrics_is_tracing(c->p.metrics))
+		metrics_trace(c->p.metrics,
+			      &(struct trace_event){ .kind = TRACE_READ,
+						     .begin_ns = MIN(r->arrived_ns, now),
+						     .end_ns = now,
+						     .file = r->entry.v,
+						     .piece = (uint32_t)(r->offset / PIECE_BYTES),
+						     .bytes = (uint32_t)bytes,
+						     .status = (int16_t)status,
+						     .how = (uint16_t)r->read_class });
 	if (status != 0)
 		metrics_add(c->p.metrics, METRIC_READ_ERRORS, 1);
 	account_read_end(c, r, status, bytes);

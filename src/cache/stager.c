@@ -96,6 +96,7 @@ static int stage_sample(struct cache *c, struct entry_id entry)
 	struct file_identity id;
 	struct entry_state *es;
 	uint32_t version = 0;
+	uint64_t begin_ns;
 	int rc;
 
 	mutex_lock(&s->mu);
@@ -111,6 +112,7 @@ static int stage_sample(struct cache *c, struct entry_id entry)
 	if (!es)
 		return -ESTALE; /* the change of the file that took it away is on its way to the
 				   plan */
+	begin_ns = metrics_is_tracing(c->p.metrics) ? clock_now(c->p.clock) : 0;
 	rc = stage_pieces(c, es, version, id.size);
 	if (!stage_verify(c, es, version, rc == 0)) {
 		c->stage->inval(c->stage_ctx, entry, 0, 0);
@@ -119,6 +121,14 @@ static int stage_sample(struct cache *c, struct entry_id entry)
 	mutex_lock(&s->mu);
 	entry_put_locked(c, s, es);
 	mutex_unlock(&s->mu);
+	if (begin_ns)
+		metrics_trace(c->p.metrics,
+			      &(struct trace_event){ .kind = TRACE_STAGE,
+						     .begin_ns = begin_ns,
+						     .end_ns = clock_now(c->p.clock),
+						     .file = entry.v,
+						     .bytes = (uint32_t)MIN(id.size, UINT32_MAX),
+						     .status = (int16_t)rc });
 	if (rc == 0) {
 		metrics_add(c->p.metrics, METRIC_STAGE_PUSHED, 1);
 		metrics_add(c->p.metrics, METRIC_STAGE_PUSHED_BYTES, id.size);

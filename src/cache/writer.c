@@ -37,10 +37,30 @@ struct batch {
 
 /* --- pieces --- */
 
+/* They are written together, so all of them take as long. */
+static void batch_trace(const struct batch *b, uint64_t begin_ns)
+{
+	uint64_t end_ns = clock_now(b->c->p.clock);
+
+	for (uint32_t i = 0; i < b->n; i++)
+		metrics_trace(b->c->p.metrics,
+			      &(struct trace_event){ .kind = TRACE_STORE_WRITE,
+						     .begin_ns = begin_ns,
+						     .end_ns = end_ns,
+						     .file = b->pins[i]->entry.v,
+						     .piece = b->pieces[i].key.piece,
+						     .bytes = b->pieces[i].length,
+						     .status = (int16_t)b->pieces[i].status });
+}
+
 static void batch_put(struct batch *b)
 {
+	uint64_t begin_ns = metrics_is_tracing(b->c->p.metrics) ? clock_now(b->c->p.clock) : 0;
+
 	if (b->n > 0)
 		store_put_many(b->c->p.store, b->pieces, b->n);
+	if (begin_ns)
+		batch_trace(b, begin_ns);
 	for (uint32_t i = 0; i < b->n; i++) {
 		const struct store_piece *piece = &b->pieces[i];
 		struct pin *pin = b->pins[i];

@@ -20,6 +20,7 @@ int cmd_bench(int argc, char **argv);
 int cmd_mount(int argc, char **argv);
 int cmd_umount(int argc, char **argv);
 int cmd_status(int argc, char **argv);
+int cmd_trace(int argc, char **argv);
 int cmd_caps(int argc, char **argv);
 int cmd_order(int argc, char **argv);
 int cmd_announce(int argc, char **argv);

@@ -24,6 +24,11 @@ const struct command commands[] = {
 	  "  -l               detach now, even when in use\n" },
 	{ "status", cmd_status, "what a mount is doing and how reads were served",
 	  "usage: clairfs status MOUNTPOINT [--json]\n" },
+	{ "trace", cmd_trace, "record single reads and fetches for Perfetto",
+	  "usage: clairfs trace MOUNTPOINT [--seconds S] [-o FILE.pfw]\n"
+	  "  --seconds S      how long (default: 10), or until it is interrupted\n"
+	  "  -o FILE          where to (default: standard output)\n"
+	  "  files are numbers: clairfs index has their names\n" },
 	{ "announce", cmd_announce, "tell a mount the order that a job reads in",
 	  "usage: clairfs announce MOUNTPOINT SPEC\n"
 	  "  SPEC             an order as for option order; none: no order any more\n"
@@ -156,7 +161,7 @@ static int help(void)
 
 static int unknown(const char *name)
 {
-	const char *names[16] = { NULL };
+	const char *names[32] = { NULL };
 	const char *near;
 
 	for (size_t i = 0; commands[i].name && i < ARRAY_LEN(names) - 1; i++)

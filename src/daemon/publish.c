@@ -5,9 +5,25 @@
  * a graph. Main's thread. */
 #include "publish.h"
 
+#include <errno.h>
+#include <string.h>
+
 #include "clairfs/base/clock.h"
 #include "clairfs/base/log.h"
 #include "daemon_priv.h"
+
+/* Within the mount nothing can be made, and whoever tries keeps it busy. */
+static int check_outside(const struct wire *w, const char *option, const char *path,
+			 struct err *err)
+{
+	AUTO_FREE char *parent = strndup(path, (size_t)(strrchr(path, '/') - path) + 1);
+	AUTO_FREE char *dir = parent ? realpath(parent, NULL) : NULL;
+	size_t len = strlen(w->mountpoint);
+
+	if (dir && strncmp(dir, w->mountpoint, len) == 0 && (dir[len] == 0 || dir[len] == '/'))
+		return err_set(err, -EINVAL, "option %s: %s is within the mount", option, path);
+	return 0;
+}
 
 int wire_check_publish(struct wire *w, struct err *err)
 {
@@ -19,6 +35,10 @@ int wire_check_publish(struct wire *w, struct err *err)
 		rc = textfile_path(o->metrics_textfile, w->publish_id, &w->textfile_path, err);
 	if (rc == 0 && o->metrics_socket)
 		rc = metrics_socket_path(o->metrics_socket, &w->socket_path, err);
+	if (rc == 0 && w->textfile_path)
+		rc = check_outside(w, "metrics_textfile", w->textfile_path, err);
+	if (rc == 0 && w->socket_path)
+		rc = check_outside(w, "metrics_socket", w->socket_path, err);
 	return rc;
 }
 

@@ -13,6 +13,7 @@
 
 #include "clairfs/hint.h"
 
+#include "clairfs/metrics/trace.h"
 #include "fs_priv.h"
 
 static void count(fuse_req_t req, enum metric id)
@@ -102,6 +103,34 @@ void fs_op_statfs(fuse_req_t req, fuse_ino_t ino)
 	fuse_reply_statfs(req, &st);
 }
 
+/* What single reads do is nobody's business but the user's who mounted. */
+static void take_trace(fuse_req_t req, const void *in, size_t in_size, size_t out_size)
+{
+	const struct fs *fs = fs_of(req);
+	uid_t uid = fuse_req_ctx(req)->uid;
+	struct trace_chunk *chunk;
+	int rc = -EINVAL;
+
+	if (uid != 0 && uid != geteuid()) {
+		fuse_reply_err(req, EACCES);
+		return;
+	}
+	chunk = malloc(sizeof(*chunk));
+	if (!chunk) {
+		fuse_reply_err(req, ENOMEM);
+		return;
+	}
+	if (in_size >= sizeof(*chunk) && out_size >= sizeof(*chunk) && fs->params.metrics) {
+		memcpy(chunk, in, sizeof(*chunk));
+		rc = metrics_trace_take(fs->params.metrics, clock_now(fs->params.clock), chunk);
+	}
+	if (rc < 0)
+		fuse_reply_err(req, -rc);
+	else
+		fuse_reply_ioctl(req, 0, chunk, sizeof(*chunk));
+	free(chunk);
+}
+
 /* Steps of a training loop: answered at once. */
 static int take_steps(fuse_req_t req, struct fs *fs, const void *in, size_t in_size)
 {
@@ -132,6 +161,8 @@ void fs_op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg, struct
 		fs_announce_ioctl(req, fs_of(req), in, in_size, out_size);
 	else if (cmd == CLAIRFS_IOC_LIST && fs_is_virtual(ino))
 		fs_announce_list(req, fs_of(req), in, in_size, out_size);
+	else if (cmd == TRACE_IOC_TAKE && fs_is_virtual(ino))
+		take_trace(req, in, in_size, out_size);
 	else if (cmd == CLAIRFS_IOC_STEPS && fs_is_virtual(ino))
 		reply_ioctl(req, take_steps(req, fs_of(req), in, in_size));
 	else

@@ -87,15 +87,19 @@ struct metrics *metrics_new(void)
 {
 	struct metrics *m = aligned_alloc(64, ALIGN_UP(sizeof(*m), 64));
 
-	if (m)
-		memset(m, 0, sizeof(*m));
+	if (!m)
+		return NULL;
+	memset(m, 0, sizeof(*m));
+	trace_init(&m->trace);
 	return m;
 }
 
 void metrics_free(struct metrics *m)
 {
-	if (m)
-		free(m->mount_labels);
+	if (!m)
+		return;
+	trace_fini(&m->trace);
+	free(m->mount_labels);
 	free(m);
 }
 

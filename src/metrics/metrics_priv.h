@@ -8,6 +8,7 @@
 #ifndef CLAIRFS_METRICS_PRIV_H
 #define CLAIRFS_METRICS_PRIV_H
 
+#include "clairfs/base/thr.h"
 #include "clairfs/metrics.h"
 
 #define METRICS_SLOTS 16
@@ -29,12 +30,26 @@ struct metrics_rank {
 	_Atomic uint64_t cells[METRIC_RANKS];
 };
 
+struct trace_event;
+/* See trace.c. */
+struct trace {
+	struct mutex mu;
+	struct trace_event *ring; /* mu, like all below; NULL while nobody looks */
+	uint64_t first, next;     /* numbers of the oldest event of this ring, and of the next */
+	uint64_t lease_ns;
+	_Atomic uint32_t group;
+};
+void trace_init(struct trace *t);
+void trace_fini(struct trace *t);
+
 struct metrics {
+	struct metrics_head head; /* first: see metrics_is_tracing */
 	struct metrics_slot slots[METRICS_SLOTS];
 	_Atomic uint64_t gauges[METRICS_COUNT];
 	struct hist hists[METRIC_HISTS];
 	struct metrics_rank ranks[METRICS_RANKS_MAX]; /* in the order they came */
 	_Atomic unsigned next_slot;
+	struct trace trace;
 	char *mount_labels; /* of mount_info, heap; set once, before there are other threads */
 };
 

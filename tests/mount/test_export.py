@@ -178,6 +178,8 @@ def bad_options(place):
     for option, word in ((f"metrics_textfile={setup_file}", "metrics_textfile"),
                          ("metrics_textfile=/nowhere/at-all", "metrics_textfile"),
                          ("metrics_socket=/" + "x" * 108, "metrics_socket"),
+                         (f"metrics_textfile={place.mnt}", "metrics_textfile"),
+                         (f"metrics_socket={place.mnt}/../mnt/s", "metrics_socket"),
                          ("metrics_interval=0", "metrics_interval")):
         done = clairfs("mount", "-o", f"snapshot_dir=none,{option}", place.source, place.mnt)
         tap.ok(done.code == 2 and len(done.lines) == 1 and word in done.lines[0], f"refused: {option[:40]}", done)

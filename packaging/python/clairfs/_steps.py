@@ -192,7 +192,10 @@ class _Loop:
         process = self._process
         if self._ready:
             request = self._over(request, 0)
-        self._is_inner = _INNER if process.open and min(process.open) < self._number else 0
+        try:
+            self._is_inner = _INNER if process.open and min(process.open) < self._number else 0
+        except RuntimeError:  # a loop of another thread, without a lock between us
+            self._is_inner = 0
         try:
             batch = next(self._iterator)
         except BaseException:
@@ -265,7 +268,8 @@ class _Watched:
 
 
 def watch(loader, mountpoint=None, file=None):
-    """Times the loops over a loader (any iterable) and tells the mount: `for batch in clairfs.watch(loader):`.
+    """Times the loops over a loader (any iterable) and tells the mount: `for batch in clairfs.watch(loader):`. What is
+    watched is what the loop takes batches from: with accelerate, what prepare() has returned.
 
     mountpoint: where clairfs is mounted; by default the mount that the dataset's files are in, else the only one there is.
     file: the records go there instead, for clairfs report; by default CLAIRFS_STEPS_FILE of the environment, if it is set.
