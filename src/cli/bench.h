@@ -101,8 +101,10 @@ struct bench_counts {
 	double reads[READ_CLASSES], read_bytes[READ_CLASSES];
 	double opens, source_reads, source_bytes, cpu_seconds;
 	double removed_lower, removed_estimate, removed_upper; /* seconds of GPU wait */
-	double cache_bytes; /* budgets of arena and store, no difference */
-	double lead;        /* positions, no difference */
+	double passes_judged, passes; /* epochs of ranks that these follow from, and all */
+	char words[BENCH_ERROR];      /* what the mount says about it; "": nothing */
+	double cache_bytes;           /* budgets of arena and store, no difference */
+	double lead;                  /* positions, no difference */
 };
 
 struct bench_result {
@@ -136,6 +138,7 @@ struct bench_report {
 	enum bench_side side[SIDES];
 	struct bench_result *result; /* [n_results], as they were run */
 	double load[2];              /* load average before and after */
+	char words[BENCH_ERROR];     /* of the mount's accounting, at the end */
 	char order_note[512], host[65], kernel[160], time[32];
 };
 /* Stall of the job without clairfs minus that with it; NAN when either was not measured. Without:
@@ -154,7 +157,8 @@ int bench_wait(uint64_t ns) MUST_USE;
 
 /* A mount: of ours (started, paused and unmounted), or one that is there. */
 struct bench_mount {
-	pid_t pid; /* ours; 0: none of ours */
+	pid_t pid;   /* ours; 0: none of ours */
+	pid_t guard; /* 0: none */
 	uint64_t t_paused;
 	char *dir, *mountpoint, *log; /* dir: private, removed at the end */
 };
@@ -165,11 +169,17 @@ void bench_mount_resume(struct bench_mount *m);
 /* *ret->is_known is false where there is no mount. */
 int bench_mount_counts(const struct bench_mount *m, struct bench_counts *ret,
 		       struct err *err) MUST_USE;
-/* Waits until all opens are in their class, but not for ever. */
-int bench_mount_settle(const struct bench_mount *m, uint64_t most_ns, struct bench_counts *ret,
-		       struct err *err) MUST_USE;
+/* Waits until all opens are in their class and so many passes are judged, but not for ever. */
+int bench_mount_settle(const struct bench_mount *m, double passes, uint64_t most_ns,
+		       struct bench_counts *ret, struct err *err) MUST_USE;
 /* Unmounts what is ours and removes the directory, whatever state it is in. */
 int bench_mount_end(struct bench_mount *m, struct err *err) MUST_USE;
+
+/* Removes the private directory, once nothing is mounted there. 0 or -errno. */
+int bench_mount_remove(const struct bench_mount *m);
+/* A process that takes the mount down when the bench is killed outright. */
+int bench_guard_start(struct bench_mount *m, struct err *err) MUST_USE;
+void bench_guard_end(struct bench_mount *m);
 
 /* Drops what the kernel has of the dataset below `path`, and looks whether it is gone. */
 int bench_caches_drop(const struct bench_setup *s, bool *ret_is_warm, char *note, size_t size,

@@ -147,6 +147,7 @@ static void put_facts(struct buf_writer *w, const struct bench_report *r)
 							    : "caches as they were");
 				break;
 			}
+	put_fact(w, "the mount says", r->words);
 	put(w, "</dl>\n");
 }
 

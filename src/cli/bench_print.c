@@ -100,6 +100,11 @@ static void print_mount(const struct bench_report *r)
 
 static void print_notes(const struct bench_report *r)
 {
+	char words[BENCH_ERROR];
+
+	if (*r->words)
+		printf("\nthe mount says: %s\n",
+		       text_escape(r->words, strlen(r->words), words, sizeof(words)));
 	for (uint32_t k = 0; k < r->n_sides; k++)
 		for (uint32_t i = r->n_results; i-- > 0;)
 			if (r->result[i].side == r->side[k]) {
@@ -231,8 +236,9 @@ int bench_print_json(const struct bench_report *r)
 
 	for (uint32_t i = 0; i < r->n_results; i++)
 		json_array_append_new(runs, json_of_result(r, &r->result[i]));
-	root = json_pack("{s:o, s:o, s:o}", "setup", json_of_setup(r), "machine",
-			 json_of_machine(r), "runs", runs);
+	root = json_pack("{s:o, s:o, s:o, s:o}", "accounting",
+			 *r->words ? foreign(r->words) : json_null(), "setup", json_of_setup(r),
+			 "machine", json_of_machine(r), "runs", runs);
 	if (!root || json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(12)) < 0)
 		fprintf(stderr, "clairfs: out of memory\n");
 	json_decref(root);

@@ -28,7 +28,9 @@ struct run {
 	struct bench_report *r;
 	struct bench_mount mount; /* of side clairfs or mount */
 	bool is_started;
-	struct bench_counts last;  /* after the last epoch, settled */
+	struct bench_counts last;   /* after the last epoch, settled */
+	struct bench_counts judged; /* at the last verdict about an epoch */
+	uint32_t n_verdicts;
 	struct bench_counts mark;  /* at the end of the last epoch; of a new mount all zero */
 	struct bench_result *open; /* its classes are not settled yet */
 	enum bench_side previous;
@@ -197,6 +199,7 @@ static int start_mount(struct run *run, struct err *err)
 	rc = bench_mount_start(run->s, &run->mount, err);
 	if (rc == 0)
 		rc = bench_mount_counts(&run->mount, &run->last, err);
+	run->judged = run->last;
 	bench_mount_pause(&run->mount);
 	return rc;
 }
@@ -216,29 +219,62 @@ static void difference(const struct bench_counts *now, const struct bench_counts
 	ret->removed_lower -= then->removed_lower;
 	ret->removed_estimate -= then->removed_estimate;
 	ret->removed_upper -= then->removed_upper;
+	ret->passes_judged -= then->passes_judged;
+	ret->passes -= then->passes;
 }
 
-/* The classes of the last reads of an epoch, and what follows from them, are decided a second after
- * it. Everything else was taken at its end. */
-static int settle(struct run *run, uint64_t most_ns, struct err *err)
+/* The mount judges the epochs one after the other, each once, some time after its end: a verdict
+ * belongs to the first epoch that has none. Two that arrived together cannot be told apart. */
+static void take_verdict(struct run *run, const struct bench_counts *now)
+{
+	double n = (now->passes - run->judged.passes) / run->s->ranks;
+	uint32_t skip = run->n_verdicts;
+
+	if (!(n >= 1))
+		return;
+	for (uint32_t i = 0; i <= run->r->n_results && n < 2; i++) {
+		struct bench_result *res = &run->r->result[i];
+
+		if (!res->counts.is_known || skip-- > 0)
+			continue;
+		if (now->passes_judged > run->judged.passes_judged) {
+			res->counts.removed_lower = now->removed_lower - run->judged.removed_lower;
+			res->counts.removed_estimate =
+				now->removed_estimate - run->judged.removed_estimate;
+			res->counts.removed_upper = now->removed_upper - run->judged.removed_upper;
+		}
+		break;
+	}
+	run->n_verdicts += (uint32_t)n;
+	run->judged = *now;
+}
+
+/* The classes of the last reads of an epoch are decided a second after it. Everything else was
+ * taken at its end. `passes`: wait for so many verdicts, too; NAN: for none. */
+static int settle(struct run *run, double passes, uint64_t most_ns, struct err *err)
 {
 	struct bench_counts now, classes;
 	int rc;
 
 	if (!run->open)
 		return 0;
-	rc = bench_mount_settle(&run->mount, most_ns, &now, err);
+	rc = bench_mount_settle(&run->mount, passes, most_ns, &now, err);
 	if (rc < 0)
 		return rc;
 	difference(&now, &run->last, &classes);
 	memcpy(run->open->counts.reads, classes.reads, sizeof(classes.reads));
 	memcpy(run->open->counts.read_bytes, classes.read_bytes, sizeof(classes.read_bytes));
-	run->open->counts.removed_lower = classes.removed_lower;
-	run->open->counts.removed_estimate = classes.removed_estimate;
-	run->open->counts.removed_upper = classes.removed_upper;
+	memcpy(run->r->words, now.words, sizeof(run->r->words));
+	take_verdict(run, &now);
 	run->last = now;
 	run->open = NULL;
 	return 0;
+}
+
+/* How many passes are judged once all epochs so far are. */
+static double all_passes(const struct run *run)
+{
+	return run->judged.passes + run->s->ranks;
 }
 
 static int resume_mount(struct run *run, struct err *err)
@@ -249,7 +285,9 @@ static int resume_mount(struct run *run, struct err *err)
 		if (bench_wait(LOOK_NS) < 0)
 			return err_set(err, -EINTR, "interrupted");
 	bench_mount_resume(&run->mount);
-	return settle(run, paused ? SETTLE_AGAIN_NS : SETTLE_NS, err);
+	/* What was stopped must not get time now that a job would not give it. */
+	return paused ? settle(run, NAN, SETTLE_AGAIN_NS, err)
+		      : settle(run, all_passes(run), SETTLE_NS, err);
 }
 
 static int prepare(struct run *run, struct bench_result *res, struct err *err)
@@ -320,6 +358,9 @@ static int run_block(struct run *run, struct bench_result *res, struct err *err)
 	}
 	if (rc == 0 && has_mount) {
 		difference(&after, &run->mark, &res->counts);
+		res->counts.removed_lower = res->counts.removed_estimate =
+			res->counts.removed_upper = NAN;
+		take_verdict(run, &after);
 		run->mark = after;
 		run->open = res;
 	}
@@ -353,7 +394,7 @@ static int run_all(struct run *run, struct err *err)
 		}
 	bench_mount_resume(&run->mount);
 	if (rc == 0)
-		rc = settle(run, SETTLE_NS, err);
+		rc = settle(run, all_passes(run), SETTLE_NS, err);
 	return rc;
 }
 
@@ -414,7 +455,7 @@ int bench_run(const struct bench_setup *s, struct bench_report *r, struct err *e
 		run.mount.mountpoint = strdup(s->path);
 		rc = run.mount.mountpoint ? bench_mount_counts(&run.mount, &run.last, err)
 					  : err_set_errno(err, -ENOMEM, "bench");
-		run.mark = run.last;
+		run.mark = run.judged = run.last;
 	}
 	getloadavg(&r->load[0], 1);
 	if (rc == 0)
