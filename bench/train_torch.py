@@ -4,8 +4,8 @@
 
 Order: DistributedSampler(seed=S) of one rank with set_epoch, the most common one in HPC jobs, or with --manual-seed that of
 DataLoader(shuffle=True) after torch.manual_seed. The samples are numbered as
-torchvision's ImageFolder numbers them. A sample is read with open().read(); nothing is decoded, so that the figures show
-reading. Stall is the time spent in next(iterator), as PyTorch's profiler would show it.
+torchvision's ImageFolder numbers them. A sample is read with open().read(); by default nothing is decoded, so that the figures
+show reading. Stall is the time spent in next(iterator), as PyTorch's profiler would show it.
 """
 import argparse
 import json
@@ -31,15 +31,18 @@ def image_folder(root):
 
 
 class Files(Dataset):
-    def __init__(self, paths):
-        self.paths = paths
+    def __init__(self, paths, decode_ms):
+        self.paths, self.decode_ms = paths, decode_ms
 
     def __len__(self):
         return len(self.paths)
 
     def __getitem__(self, index):
         with open(self.paths[index], "rb") as file:
-            return len(file.read())
+            size = len(file.read())
+        if self.decode_ms:
+            time.sleep(self.decode_ms / 1000)
+        return size
 
 
 def train(args):
@@ -49,7 +52,7 @@ def train(args):
     paths = [os.path.join(args.root, os.path.relpath(p, base)) for p in listed]
     if not paths:
         sys.exit(f"{base}: no class directories with images")
-    dataset = Files(paths)
+    dataset = Files(paths, args.decode_ms)
     sampler = None
     if args.manual_seed is None:
         sampler = DistributedSampler(dataset, num_replicas=1, rank=0, seed=args.seed)
@@ -89,6 +92,7 @@ def main():
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--prefetch-factor", type=int, default=2)
     parser.add_argument("--compute-ms", type=float, default=10)
+    parser.add_argument("--decode-ms", type=float, default=0, help="a worker sleeps for so long after each sample")
     parser.add_argument("--seed", type=int, default=42)
     parser.add_argument("--manual-seed", type=int)
     parser.add_argument("--progress", action="store_true")

@@ -21,10 +21,31 @@
 
 struct store;
 
-/* Who looks at what the job does. On the planner's thread: must not block, nor call the cache. */
+/* One read of a sample that is over: an open and its READs. */
+struct cache_read_note {
+	uint32_t sample;
+	uint32_t reader; /* the thread of one of its READs, 0: there were none, or unknown */
+	enum read_class read_class;
+	bool is_control; /* read on demand on purpose, see cache_params.control_share */
+	bool is_kernels; /* READ_STAGED, of pages that the kernel had kept and nobody pushed */
+	/* Where the plan expected it; valid for the order in force as of that cache_generation. */
+	bool has_use;
+	uint32_t generation;
+	struct plan_use use;
+	uint64_t bytes;     /* of the sample */
+	uint64_t opened_ns; /* or its first READ */
+	uint64_t wait_ns;   /* in which a READ of it was under way */
+};
+
+/* Who looks at what the job does. On the planner's thread (read: at the end on cache_stop's): must
+ * not block, nor call the cache. All but opened and planned may be NULL. */
 struct cache_watch {
 	void (*opened)(void *ctx, uint32_t sample);        /* every open, in order */
 	void (*planned)(void *ctx, enum plan_state state); /* after every round */
+	/* Seconds after the reads, in no order. */
+	void (*read)(void *ctx, const struct cache_read_note *notes, uint32_t n);
+	/* Whether a control read of a sample of this size is still of use. NULL: always. */
+	bool (*wants_control)(void *ctx, uint64_t bytes);
 	void *ctx;
 };
 
@@ -45,6 +66,10 @@ struct cache_params {
 	enum plan_pin_rule pin_rule;
 	uint32_t inflight_min, inflight_max; /* prefetch requests of the source in flight */
 	uint64_t source_bytes_per_s;
+	/* The share of reads, chosen by chance that is the same in every run, that are held out of
+	 * prefetching, arena and store in a pass and read from the source when they are wanted:
+	 * what the source takes then is known. 0: none. */
+	double control_share;
 	uint32_t stagers;       /* 1..8 threads */
 	uint64_t revalidate_ns; /* files whose pages we or the kernel may hold are checked against
 				 * the source this often; 0 = only when fetched */
@@ -60,6 +85,8 @@ int cache_new(const struct cache_params *params, struct cache **ret, struct err 
  * here on, also when this fails: -ENOMEM, -EINVAL: the old order stays in force; -ECANCELED: not
  * started, or stopping. */
 int cache_set_order(struct cache *cache, struct order *take_order) MUST_USE;
+/* Changes with every order put in force. */
+uint32_t cache_generation(struct cache *cache);
 /* The last samples opened, at most max of them, the latest last. Asks the planner; any thread but
  * the reactor. 0 before cache_start and when stopping. */
 uint32_t cache_last_opens(struct cache *cache, uint32_t *ret_sample, uint32_t max);
@@ -89,6 +116,7 @@ struct cache_read {
 	uint64_t offset;
 	uint32_t length; /* 1..PIECE_BYTES; so at most two pieces */
 	uint64_t arrived_ns;
+	uint32_t reader; /* the thread that reads, 0: not known */
 	/* Called exactly once, on any thread, no lock held; iov is valid during the call only.
 	 * status 0: the iov hold the bytes (fewer than length at the end of the file, none past
 	 * it); else a negative errno of the source. */
@@ -103,6 +131,7 @@ struct cache_read {
 	_Atomic uint32_t n_left;
 	uint32_t n_parts, n_tries, begin_version;
 	bool is_accounted;
+	bool is_control; /* came while its sample was held out */
 };
 /* Never blocks; may call done() before it returns. Looks in: arena -> fetch in flight (joins it) ->
  * store -> source. Any thread. */

@@ -41,6 +41,7 @@ struct io_job {
 	bool want_check; /* fstat again after the read, into st_after */
 	bool keep_open;  /* IO_READ_PATH: hand the descriptor over in fd; -1 there on failure */
 	bool is_urgent;  /* demand read: goes before all jobs that are not */
+	bool is_cold;    /* what the page cache has of these bytes is dropped first */
 	/* results */
 	int status;   /* 0 or negative errno of the first call that failed */
 	uint32_t got; /* bytes read; less than length only at the end of the file */

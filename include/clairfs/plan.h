@@ -10,6 +10,7 @@
 #ifndef CLAIRFS_PLAN_H
 #define CLAIRFS_PLAN_H
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -41,6 +42,10 @@ struct plan_params {
 	uint32_t span; /* positions the job's readers are apart; 0 = from the order's batch,
 			* workers, prefetch_factor and ranks, or learned when those are not given */
 };
+
+/* A FETCH or STAGE that was not carried out on purpose: the sample is to be read on demand this
+ * time. It is nobody's failure. */
+#define PLAN_HELD_OUT (-EBUSY)
 
 enum plan_event_kind {
 	PLAN_EV_OPENED,    /* sample: somebody opened it */
@@ -158,6 +163,13 @@ void plan_status_text(const struct plan_status *status, char out[PLAN_TEXT]);
  * trying orders without making a plan of them; any thread. */
 bool plan_epoch_fits(const struct order_info *info, const struct order_epoch *epoch,
 		     const uint32_t *reads, uint32_t n_reads);
+/* Where the sample of the last PLAN_EV_OPENED was expected, by the order of the first job. False:
+ * it was not, or it is not known yet. */
+struct plan_use {
+	uint64_t pass;             /* grows by one with every pass of the job */
+	uint64_t position, length; /* in its epoch */
+};
+bool plan_last_use(const struct plan *plan, struct plan_use *ret);
 /* True once the reads have confirmed the order (OPEN may be answered ENOSYS for good). */
 bool plan_is_confirmed(const struct plan *plan);
 

@@ -47,6 +47,7 @@ struct tier_read {
 	void *buf;                   /* room for `length` bytes, 4096-aligned, rounded up to 4096 */
 	uint32_t length;             /* bytes of the piece according to expect.size */
 	bool is_urgent;
+	bool is_cold; /* source: as if this machine had not read the file before */
 	/* results */
 	/* 0; else errno of the tier; -ESTALE with is_changed: the file is (or became while being
 	 * read) another one. Some filesystems have an ESTALE of their own. */

@@ -12,6 +12,9 @@
  * While a READ is in flight nothing is decided, however long it takes. A READ that fails is the
  * source's answer: its open counts as a miss, with the bytes that it was given and no more.
  *
+ * What is decided is also told to whoever watches (GPU wait, metrics/stall.h), with the time in
+ * which READs of it were under way, and the place in the order that the planner has seen it at.
+ *
  * Bytes of READs are counted at once; the rest of an opened sample counts as staged when the read
  * is decided.
  *
@@ -24,7 +27,7 @@
 #include <string.h>
 
 enum { ACCOUNT_SHARDS = 16, ACCOUNT_BUCKETS = 1024, RECORDS_MAX = 65536 };
-enum { UNSEEN_MAX = 64 };
+enum { UNSEEN_MAX = 64, TOLD_MAX = 65536 };
 
 /* How long a record may be quiet before it is decided: a sample that was read in part so far may
  * have a slow reader. One list for each, so that the oldest of a list is the first one due. */
@@ -33,9 +36,11 @@ static const uint64_t grace_ns[AGES] = { NS_PER_S, 5 * NS_PER_S };
 
 /* READs that belong together. */
 struct reading {
-	uint64_t bytes; /* answered to them */
+	uint64_t bytes;             /* answered to them */
+	uint64_t began_ns, wait_ns; /* first sign of it; time in which a READ was in flight */
 	enum read_class slowest;
-	bool has_read, has_failed;
+	uint32_t reader;
+	bool has_read, has_failed, is_control;
 };
 
 struct record {
@@ -47,6 +52,11 @@ struct record {
 	uint64_t last_ns;         /* of the last open or READ */
 	struct reading now, next; /* next: of an open that was not heard of yet */
 	bool is_counted;          /* one of the opens is, before it was seen */
+	bool is_pushed;           /* its pages were, when it was opened */
+	bool has_use;
+	uint32_t generation; /* of the plan that said so */
+	struct plan_use use;
+	uint64_t busy_ns; /* since when READs have been in flight */
 };
 
 struct account_shard {
@@ -54,6 +64,8 @@ struct account_shard {
 	struct record *buckets[ACCOUNT_BUCKETS]; /* mu, like all below */
 	struct list by_age[AGES];                /* oldest activity first */
 	uint32_t n;
+	struct cache_read_note *told; /* decided since the last sweep */
+	uint32_t n_told, told_size;
 } CACHE_ALIGNED;
 
 /* Samples that were read and whose open was not seen; told to the plan without the lock. */
@@ -121,6 +133,7 @@ void account_free(struct cache *c)
 				record_free_locked(a, a->buckets[b]);
 		mutex_unlock(&a->mu);
 		mutex_fini(&a->mu);
+		free(a->told);
 	}
 	free(c->account);
 }
@@ -152,13 +165,59 @@ static void use_up_stage(struct cache *c, const struct record *rec)
 		bits_clear(c->staged, rec->entry.v);
 }
 
-static void decide(struct cache *c, struct record *rec)
+static struct cache_read_note *told_next_locked(struct account_shard *a) REQUIRES(a->mu);
+static struct cache_read_note *told_next_locked(struct account_shard *a)
+{
+	uint32_t size = MAX(a->told_size * 2, 64u);
+	struct cache_read_note *grown;
+
+	if (a->n_told < a->told_size)
+		return &a->told[a->n_told++];
+	grown = size <= TOLD_MAX ? realloc(a->told, size * sizeof(*grown)) : NULL;
+	if (!grown)
+		return NULL; /* not told: whoever watches sees a hole */
+	a->told = grown;
+	a->told_size = size;
+	return &a->told[a->n_told++];
+}
+
+/* Opened several times while READs were in flight: told once. */
+static void tell_locked(struct cache *c, struct account_shard *a, const struct record *rec)
+	REQUIRES(a->mu);
+static void tell_locked(struct cache *c, struct account_shard *a, const struct record *rec)
+{
+	bool is_watched = c->p.watch && c->p.watch->read;
+	struct cache_read_note *note = is_watched ? told_next_locked(a) : NULL;
+	const struct reading *r = &rec->now;
+
+	if (!note)
+		return;
+	*note = (struct cache_read_note){
+		.sample = rec->entry.v,
+		.reader = r->reader,
+		.read_class = r->has_read ? r->slowest : READ_STAGED,
+		.is_control = r->is_control && r->has_read && !r->has_failed,
+		.is_kernels = !r->has_read && !rec->is_pushed,
+		.has_use = rec->has_use,
+		.generation = rec->generation,
+		.use = rec->use,
+		.bytes = dataset_size(c->p.dataset, rec->entry),
+		.opened_ns = r->began_ns,
+		.wait_ns = r->wait_ns,
+	};
+}
+
+static void decide_locked(struct cache *c, struct account_shard *a, struct record *rec)
+	REQUIRES(a->mu);
+static void decide_locked(struct cache *c, struct account_shard *a, struct record *rec)
 {
 	uint32_t n = MAX(rec->n_opens, 1u) - rec->is_counted;
 
 	assert(rec->n_inflight == 0);
 	count_reads(c, rec->now.has_read ? rec->now.slowest : READ_STAGED, n);
 	count_staged_rest(c, rec);
+	if (n)
+		tell_locked(c, a, rec);
 	use_up_stage(c, rec);
 	rec->is_counted = true;
 }
@@ -169,6 +228,8 @@ static void restart(struct record *rec)
 	rec->next = (struct reading){ .slowest = READ_STAGED };
 	rec->n_opens = 0;
 	rec->is_counted = false;
+	rec->has_use = false;
+	rec->is_pushed = false;
 }
 
 static void reading_add(struct reading *r, const struct reading *more)
@@ -177,6 +238,11 @@ static void reading_add(struct reading *r, const struct reading *more)
 	r->slowest = MAX(r->slowest, more->slowest);
 	r->has_read |= more->has_read;
 	r->has_failed |= more->has_failed;
+	r->is_control |= more->is_control;
+	r->wait_ns += more->wait_ns;
+	r->reader = r->reader ? r->reader : more->reader;
+	if (!r->began_ns || (more->began_ns && more->began_ns < r->began_ns))
+		r->began_ns = more->began_ns;
 }
 
 /* Whose READ it was. One of no bytes found the end of the file. */
@@ -204,6 +270,17 @@ static struct record *record_oldest_locked(struct account_shard *a)
 	return oldest;
 }
 
+static struct record *record_find_locked(struct account_shard *a, struct entry_id entry)
+	REQUIRES(a->mu);
+static struct record *record_find_locked(struct account_shard *a, struct entry_id entry)
+{
+	struct record *rec = *bucket_for(a, entry);
+
+	while (rec && !entry_eq(rec->entry, entry))
+		rec = rec->next_hash;
+	return rec;
+}
+
 /* Finds or makes the record. NULL when out of memory. */
 static struct record *record_get_locked(struct cache *c, struct account_shard *a,
 					struct entry_id entry) REQUIRES(a->mu);
@@ -211,15 +288,13 @@ static struct record *record_get_locked(struct cache *c, struct account_shard *a
 					struct entry_id entry)
 {
 	struct record **bucket = bucket_for(a, entry);
-	struct record *rec = *bucket;
+	struct record *rec = record_find_locked(a, entry);
 
-	while (rec && !entry_eq(rec->entry, entry))
-		rec = rec->next_hash;
 	if (rec)
 		return rec;
 	rec = a->n >= RECORDS_MAX ? record_oldest_locked(a) : NULL;
 	if (rec) {
-		decide(c, rec);
+		decide_locked(c, a, rec);
 		record_free_locked(a, rec);
 	}
 	rec = calloc(1, sizeof(*rec));
@@ -281,9 +356,12 @@ void account_open(struct cache *c, struct entry_id entry, uint64_t now_ns)
 		return;
 	}
 	if (rec->n_opens && !rec->n_inflight) {
-		decide(c, rec);
+		decide_locked(c, a, rec);
 		restart(rec);
 	}
+	if (!rec->now.began_ns)
+		rec->now.began_ns = now_ns;
+	rec->is_pushed |= bits_get(c->staged, entry.v);
 	rec->n_opens++; /* or READs were here first: they are this open's */
 	if (rec->n_inflight && rec->n_opens > 1) {
 		reading_add(&rec->now, &rec->next);
@@ -300,9 +378,28 @@ void account_open(struct cache *c, struct entry_id entry, uint64_t now_ns)
 	mutex_unlock(&a->mu);
 }
 
+void account_place(struct cache *c, struct entry_id entry)
+{
+	struct account_shard *a = shard_for(c, entry);
+	struct plan_use use;
+	struct record *rec;
+
+	if (!c->p.watch || !c->p.watch->read || !plan_last_use(c->plan, &use))
+		return;
+	mutex_lock(&a->mu);
+	rec = record_find_locked(a, entry);
+	if (rec && rec->n_opens) {
+		rec->has_use = true;
+		rec->generation = atomic_load(&c->generation);
+		rec->use = use;
+	}
+	mutex_unlock(&a->mu);
+}
+
 bool account_read_begin(struct cache *c, struct entry_id entry)
 {
 	struct account_shard *a = shard_for(c, entry);
+	uint64_t now = clock_now(c->p.clock);
 	struct record *rec;
 
 	if (!dataset_is_sample(c->p.dataset, entry))
@@ -310,8 +407,9 @@ bool account_read_begin(struct cache *c, struct entry_id entry)
 	mutex_lock(&a->mu);
 	rec = record_get_locked(c, a, entry);
 	if (rec) {
-		rec->n_inflight++;
-		record_seen_locked(c, a, rec, clock_now(c->p.clock));
+		if (rec->n_inflight++ == 0)
+			rec->busy_ns = now;
+		record_seen_locked(c, a, rec, now);
 	}
 	mutex_unlock(&a->mu);
 	if (!rec)
@@ -322,6 +420,7 @@ bool account_read_begin(struct cache *c, struct entry_id entry)
 void account_read_end(struct cache *c, const struct cache_read *r, int status, uint64_t bytes)
 {
 	struct account_shard *a = shard_for(c, r->entry);
+	uint64_t now = clock_now(c->p.clock);
 	struct record *rec;
 
 	if (status == 0)
@@ -337,10 +436,14 @@ void account_read_end(struct cache *c, const struct cache_read *r, int status, u
 	rec->n_inflight--;
 	reading_add(reading_of(c, rec, status, bytes),
 		    &(struct reading){ .bytes = bytes,
+				       .began_ns = r->arrived_ns,
+				       .wait_ns = rec->n_inflight ? 0 : now - rec->busy_ns,
 				       .slowest = status == 0 ? r->read_class : READ_MISS,
+				       .reader = r->reader,
 				       .has_read = true,
-				       .has_failed = status != 0 });
-	record_seen_locked(c, a, rec, clock_now(c->p.clock));
+				       .has_failed = status != 0,
+				       .is_control = r->is_control });
+	record_seen_locked(c, a, rec, now);
 	mutex_unlock(&a->mu);
 }
 
@@ -353,7 +456,7 @@ static void sweep_record_locked(struct cache *c, struct account_shard *a, struct
 	bool is_over = rec->n_opens || rec->is_counted || is_final;
 
 	if (rec->n_opens || !rec->is_counted)
-		decide(c, rec);
+		decide_locked(c, a, rec);
 	if (is_over) {
 		record_end_locked(c, a, rec, now_ns);
 		return;
@@ -384,6 +487,22 @@ static void sweep_shard(struct cache *c, struct account_shard *a, uint64_t now_n
 	mutex_unlock(&a->mu);
 }
 
+/* What was decided goes to whoever watches, without the lock. */
+static void sweep_told(struct cache *c, struct account_shard *a)
+{
+	struct cache_read_note *told;
+	uint32_t n;
+
+	mutex_lock(&a->mu);
+	told = TAKE(a->told);
+	n = a->n_told;
+	a->n_told = a->told_size = 0;
+	mutex_unlock(&a->mu);
+	if (n)
+		c->p.watch->read(c->p.watch->ctx, told, n);
+	free(told);
+}
+
 void account_sweep(struct cache *c, uint64_t now_ns, bool is_final)
 {
 	struct unseen unseen;
@@ -394,5 +513,6 @@ void account_sweep(struct cache *c, uint64_t now_ns, bool is_final)
 			for (uint32_t k = 0; k < unseen.n; k++)
 				note_sample(c, PLAN_EV_OPENED, unseen.entry[k], 0);
 		} while (unseen.n == UNSEEN_MAX);
+		sweep_told(c, &c->account->shards[i]);
 	}
 }

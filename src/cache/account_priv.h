@@ -12,11 +12,23 @@
 int account_new(struct cache *c) MUST_USE;
 void account_free(struct cache *c);
 void account_open(struct cache *c, struct entry_id entry, uint64_t now_ns);
+/* The plan has just been fed this open: keeps where it belongs. Planner thread. */
+void account_place(struct cache *c, struct entry_id entry);
 /* For r->is_accounted. */
 bool account_read_begin(struct cache *c, struct entry_id entry);
 void account_read_end(struct cache *c, const struct cache_read *r, int status, uint64_t bytes);
 /* Decides what has been quiet for long enough; everything when is_final. */
 void account_sweep(struct cache *c, uint64_t now_ns, bool is_final);
+
+/* --- control.c --- */
+int control_init(struct cache *c) MUST_USE;
+void control_fini(struct cache *c);
+/* Whether this sample is to be read on demand the next time; then what is kept of it is gone. */
+bool control_hold_out(struct cache *c, const struct plan_action *action);
+/* Whether a read of it now is a control read. */
+bool control_is_held_out(struct cache *c, struct entry_id entry);
+/* A piece of it was read from the source; with the last one the control read is over. */
+void control_piece_done(struct cache *c, const struct tier_read *read);
 
 /* --- revalidate.c --- */
 /* From here on the file is compared with the source from time to time. */

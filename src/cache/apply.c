@@ -138,6 +138,15 @@ static void tell_if_not_pinned(struct cache *c, const struct plan_action *action
 		note_sample(c, PLAN_EV_UNPINNED, entry, 0);
 }
 
+/* No job is made for what is not carried out. */
+static void answer_held_out(struct cache *c, enum plan_event_kind kind,
+			    const struct plan_action *action)
+{
+	struct plan_event ev = { .kind = kind, .sample = action->sample, .status = PLAN_HELD_OUT };
+
+	note_unanswered(c, &ev);
+}
+
 static void apply_fetch(struct cache *c, const struct plan_action *action)
 {
 	struct entry_id entry = { action->sample };
@@ -147,6 +156,11 @@ static void apply_fetch(struct cache *c, const struct plan_action *action)
 	struct file_identity id;
 	struct list dead;
 
+	if (job && control_hold_out(c, action)) {
+		free(job);
+		answer_held_out(c, PLAN_EV_FETCHED, action);
+		return;
+	}
 	list_init(&dead);
 	mutex_lock(&s->mu);
 	if (job)
@@ -203,6 +217,11 @@ static void apply_stage(struct cache *c, const struct plan_action *action)
 
 	if (!job) {
 		answer_nomem(c, PLAN_EV_STAGED, action);
+		return;
+	}
+	if (control_hold_out(c, action)) {
+		free(job);
+		answer_held_out(c, PLAN_EV_STAGED, action);
 		return;
 	}
 	job->kind = JOB_STAGE;

@@ -25,6 +25,8 @@ static int cache_init(struct cache *c)
 	words = dataset_n_samples(c->p.dataset) / 64 + 1;
 	c->staged = calloc(words, sizeof(*c->staged));
 	c->staged_opened = calloc(words, sizeof(*c->staged_opened));
+	if (rc == 0)
+		rc = control_init(c);
 	if (!c->touched || !c->confirmed || !c->abroad || !c->staged || !c->staged_opened)
 		return -ENOMEM;
 	return rc == 0 ? 0 : -ENOMEM;
@@ -263,10 +265,16 @@ void cache_free(struct cache *c)
 	free(c->abroad);
 	free(c->staged);
 	free(c->staged_opened);
+	control_fini(c);
 	free(c);
 }
 
 /* --- description --- */
+
+uint32_t cache_generation(struct cache *c)
+{
+	return atomic_load(&c->generation);
+}
 
 bool cache_may_refuse_open(struct cache *c)
 {

@@ -190,6 +190,8 @@ struct cache {
 	/* Per entry: seen on another filesystem than the source directory. What is mounted there
 	 * may be exchanged between two jobs, so nothing of it is kept beyond this one. */
 	_Atomic uint64_t *abroad;
+	/* Per sample: to be read on demand the next time, for comparison. NULL: never. */
+	_Atomic uint64_t *held_out;
 	uint64_t home_dev;        /* st_dev of the source directory */
 	bool is_store_lasting;    /* the store is persistent */
 	_Atomic uint64_t *staged; /* per sample: pushed, not known to be dropped or used up */
@@ -270,6 +272,9 @@ bool store_keeps(struct cache *c, struct entry_id entry, const struct file_ident
 /* The file is seen to be another one (st), or gone (NULL): drops what is kept of it everywhere. Any
  * thread. */
 void change_file(struct cache *c, struct entry_id entry, const struct stat *st);
+/* Drops all copies of a file that has not changed; those who read it now are left alone. Planner
+ * thread. */
+void change_drop_copies(struct cache *c, struct entry_id entry);
 /* A READ has been answered: queues the invalidation that waited for it. */
 void change_read_ended_locked(struct cache *c, struct shard *s, struct entry_state *es,
 			      uint32_t begin_version) REQUIRES(s->mu);

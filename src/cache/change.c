@@ -142,6 +142,34 @@ void change_file(struct cache *c, struct entry_id entry, const struct stat *st)
 		note_sample(c, PLAN_EV_UNSTAGED, entry, 0);
 }
 
+void change_drop_copies(struct cache *c, struct entry_id entry)
+{
+	struct shard *s = shard_of(c, entry);
+	struct entry_state *es;
+	struct list dead, *node, *next;
+
+	list_init(&dead);
+	mutex_lock(&s->mu);
+	es = entry_get_locked(c, s, entry);
+	for (node = es ? es->objects.next : NULL; es && node != &es->objects; node = next) {
+		struct object *obj = container_of(node, struct object, in_entry);
+
+		next = node->next;
+		if (obj->state == OBJECT_RESIDENT)
+			object_drop_locked(c, s, obj, &dead);
+	}
+	if (es && es->hold == HOLD_HELD)
+		change_plan_locked(c, s, es);
+	/* A READ that is under way fills the pages again: it is no use. */
+	if (es && es->readers == 0 && c->stage && c->is_started && bits_get(c->touched, entry.v))
+		queue_inval_locked(c, es);
+	if (es)
+		entry_put_locked(c, s, es);
+	mutex_unlock(&s->mu);
+	objects_free(c, &dead);
+	bits_clear(c->staged, entry.v);
+}
+
 void cache_note_forget(struct cache *c, struct entry_id entry)
 {
 	struct shard *s = shard_of(c, entry);

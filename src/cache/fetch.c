@@ -188,8 +188,10 @@ static void fetch_go(struct fetch *f, bool may_use_store)
 	struct piece_key key = { obj->state_of->entry, obj->piece };
 	struct tier *tier = c->p.source;
 
-	f->is_store = may_use_store && c->p.store && !bits_get(c->abroad, key.entry.v) &&
-		      store_has(c->p.store, key, &f->kept);
+	bool is_control = control_is_held_out(c, key.entry);
+
+	f->is_store = may_use_store && !is_control && c->p.store &&
+		      !bits_get(c->abroad, key.entry.v) && store_has(c->p.store, key, &f->kept);
 	f->is_check = f->is_store && !f->is_asked && !bits_get(c->confirmed, key.entry.v);
 	f->read =
 		(struct tier_read){ .key = key,
@@ -198,6 +200,7 @@ static void fetch_go(struct fetch *f, bool may_use_store)
 				    .buf = obj->mem,
 				    .length = f->is_check ? 0 : obj->length,
 				    .is_urgent = obj->is_demand,
+				    .is_cold = is_control,
 				    .done = fetch_done,
 				    .ctx = f };
 	if (f->is_store && !f->is_check)
@@ -310,6 +313,8 @@ static void fetch_done(struct tier_read *read)
 		result = stale_result(result);
 	if (!f->is_store)
 		result = fetch_learn(f, result);
+	if (result.status == 0)
+		control_piece_done(c, &f->read);
 	obj->is_from_store = f->is_store;
 	if (result.status == 0 && !obj->is_demand)
 		metrics_add(c->p.metrics, METRIC_PREFETCH_BYTES, result.bytes);

@@ -274,6 +274,8 @@ static void feed_event(struct cache *c, const struct plan_event *ev, uint64_t no
 			return;
 	}
 	feed_plan(c, ev, now);
+	if (ev->kind == PLAN_EV_OPENED)
+		account_place(c, (struct entry_id){ ev->sample });
 }
 
 static void feed_completion(struct cache *c, struct completion *done, uint64_t now)

@@ -139,6 +139,7 @@ static int print_text(const char *text)
 	print_order(root);
 	print_reads(root);
 	print_rest(root);
+	printf("gpu wait  %s\n", str(root, "gpu_wait", "words"));
 	if (json_is_true(json_object_get(root, "is_degraded")))
 		printf("degraded: something failed that costs speed, see the log\n");
 	json_decref(root);

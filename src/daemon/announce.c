@@ -130,8 +130,22 @@ static void keep_answer(struct wire *w, const char *answer, bool is_refused)
 int wire_replace_order(struct wire *w, const struct order_spec *spec, struct order *take_order,
 		       struct err *err)
 {
-	int rc = cache_set_order(w->cache, take_order);
+	struct order_info info = { 0 };
+	AUTO_FREE uint32_t *ranks = NULL;
+	int rc;
 
+	if (take_order) { /* the cache's in a moment */
+		info = *order_info(take_order);
+		ranks = calloc(MAX(info.n_ranks, 1u), sizeof(*ranks));
+		if (ranks)
+			memcpy(ranks, info.ranks, info.n_ranks * sizeof(*ranks));
+		info.n_ranks = ranks ? info.n_ranks : 0;
+		info.ranks = ranks;
+	}
+	rc = cache_set_order(w->cache, take_order);
+	if (rc == 0)
+		accounting_set_order(w->accounting, take_order ? &info : NULL,
+				     cache_generation(w->cache));
 	if (rc < 0)
 		return err_set_errno(err, rc, "the order stays as it was");
 	if (wire_set_order_text(w, spec ? order_spec_text(spec) : NULL) < 0)

@@ -18,6 +18,8 @@
 #include "clairfs/tier/store.h"
 #include "publish.h"
 
+#include "accounting.h"
+
 /* A list of samples in the making; the announce thread's. */
 struct told_list {
 	uint32_t *sample;
@@ -76,6 +78,8 @@ struct wire {
 	uint64_t store_bytes; /* its budget */
 	bool is_store_lost;   /* there was to be one, and its drive could not even be opened */
 	struct job *job;
+	struct accounting_params accounting_params;
+	struct accounting *accounting;
 	struct cache_watch watch;
 	struct cache *cache;
 	struct renumber *renumber;

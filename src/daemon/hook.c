@@ -114,16 +114,19 @@ int wire_steps(void *ctx, uint32_t uid, const struct clairfs_steps *steps)
 {
 	struct wire *w = ctx;
 	struct hook *h = &w->hook;
+	struct clairfs_step_record step[CLAIRFS_STEPS];
 	uint64_t now = clock_now(h->clock), taken = 0;
 
 	if (uid != 0 && uid != geteuid())
 		return -EPERM;
 	mutex_lock(&h->mu);
 	for (uint32_t i = 0; i < steps->count; i++)
-		taken += take_step(h, steps, &steps->step[i], now);
+		if (take_step(h, steps, &steps->step[i], now))
+			step[taken++] = steps->step[i];
 	if (taken)
 		job_name_clean(steps->job, sizeof(steps->job), h->job, sizeof(h->job));
 	mutex_unlock(&h->mu);
+	accounting_steps(w->accounting, step, taken);
 	metrics_add(w->metrics, METRIC_HOOK_STEPS, taken);
 	metrics_add(w->metrics, METRIC_HOOK_REFUSED, steps->count - taken);
 	metrics_add(w->metrics, METRIC_HOOK_LOST, MIN(steps->lost, UINT32_MAX));

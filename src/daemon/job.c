@@ -3,6 +3,8 @@
  * what it finds becomes the order in force unless somebody has told one meanwhile. Orders told and
  * orders found are put in force under one lock (change_mu), so that the told one always comes last.
  *
+ * The watch also serves the accounting of GPU wait.
+ *
  * The watch functions run on the planner's thread and must not block; wire_found runs on the job's
  * and waits for the planner. */
 #include <errno.h>
@@ -29,6 +31,20 @@ static void planned(void *ctx, enum plan_state state)
 	const struct wire *w = ctx;
 
 	job_note_plan(w->job, plans[state]);
+}
+
+static void was_read(void *ctx, const struct cache_read_note *notes, uint32_t n)
+{
+	const struct wire *w = ctx;
+
+	accounting_reads(w->accounting, notes, n);
+}
+
+static bool wants_control(void *ctx, uint64_t bytes)
+{
+	const struct wire *w = ctx;
+
+	return accounting_wants_control(w->accounting, bytes);
 }
 
 static int found(void *ctx, const char *text, uint64_t stamp)
@@ -78,7 +94,11 @@ int wire_make_job(struct wire *w, struct err *err)
 				 .found = found,
 				 .ctx = w };
 
-	w->watch = (struct cache_watch){ .opened = opened, .planned = planned, .ctx = w };
+	w->watch = (struct cache_watch){ .opened = opened,
+					 .planned = planned,
+					 .read = was_read,
+					 .wants_control = wants_control,
+					 .ctx = w };
 	return job_new(&jp, &w->job, err);
 }
 

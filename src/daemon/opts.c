@@ -92,6 +92,14 @@ static const struct conf_option options[] = {
 	    "Inodes made known to the kernel ahead of the readers; each takes about "
 	    "1 KiB of kernel memory. Beyond, 16384 at a time for samples about to be read; "
 	    "what readers look up themselves is not counted."),
+	ROW(control_reads, CONF_TEXT, "1/1024", 0, 0, NULL,
+	    "Share of the reads that is not fetched ahead but read from the source when it is "
+	    "wanted, as without this mount: what GPU wait was removed is told from how long "
+	    "these take. At most 2000 of each size. off: none, and nothing can be told."),
+	ROW(ghost_bytes, CONF_TEXT, "auto", 0, 0, NULL,
+	    "Page cache that the job would have had without this mount; what fits into it is "
+	    "not counted as removed. auto: memory available when mounting, or the limit of the "
+	    "cgroup."),
 	ROW(allow_other, CONF_BOOL, "off", 0, 0, NULL,
 	    "Let other users read the mount (permissions are checked by the kernel)."),
 	ROW(report, CONF_TEXT, "", 0, 0, NULL,

@@ -118,8 +118,11 @@ static json_t *data_json(struct wire *w)
 		reads += metrics_get(w->metrics, METRIC_READS_STAGED + c);
 		bytes += metrics_get(w->metrics, METRIC_READ_BYTES_STAGED + c);
 	}
-	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:o}", "reads", (json_int_t)reads, "read_bytes",
-			 (json_int_t)bytes, "missed_reads",
+	return json_pack("{s:I, s:f, s:I, s:I, s:I, s:I, s:I, s:o}", "control_reads",
+			 (json_int_t)metrics_get(w->metrics, METRIC_CONTROL_READS),
+			 "control_seconds",
+			 (double)metrics_get(w->metrics, METRIC_CONTROL_WAIT) / 1e9, "reads",
+			 (json_int_t)reads, "read_bytes", (json_int_t)bytes, "missed_reads",
 			 (json_int_t)metrics_get(w->metrics, METRIC_READS_MISS), "source_reads",
 			 (json_int_t)metrics_get(w->metrics, METRIC_SOURCE_READS), "source_bytes",
 			 (json_int_t)metrics_get(w->metrics, METRIC_SOURCE_BYTES),
@@ -146,8 +149,10 @@ static json_t *report_json(struct wire *w)
 {
 	double mounted = (double)(clock_now(clock_monotonic()) - w->start_ns) / 1e9;
 	char job[64], host[256], source[PATH_MAX * 4];
+	json_t *ranks = hook_report_json(&w->hook);
 	struct timespec now;
 
+	accounting_add_removed(w->accounting, ranks);
 	clock_gettime(CLOCK_REALTIME, &now); /* dates to show; nothing is decided by them */
 	job_name(w, job);
 	host_name(host);
@@ -157,8 +162,8 @@ static json_t *report_json(struct wire *w)
 			 host, "pid", (int)getpid(), "begun",
 			 (json_int_t)(now.tv_sec - (time_t)mounted), "ended",
 			 (json_int_t)now.tv_sec, "mounted_seconds", mounted, "source", source,
-			 "data", data_json(w), "daemon", daemon_json(), "ranks",
-			 hook_report_json(&w->hook), "stats", stats_json(w));
+			 "data", data_json(w), "daemon", daemon_json(), "ranks", ranks, "stats",
+			 stats_json(w));
 }
 
 static int write_all(int fd, const char *text, size_t size)

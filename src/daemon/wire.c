@@ -105,7 +105,9 @@ int wire_check(struct wire *w, const struct daemon_params *params, struct err *e
 		err_prefix(err, "option order");
 		return rc;
 	}
-	rc = check_paths(w, params, err);
+	rc = accounting_parse(w->opts, &w->accounting_params, err);
+	if (rc == 0)
+		rc = check_paths(w, params, err);
 	if (rc == 0)
 		rc = wire_report_check(w, err);
 	if (rc == 0)
@@ -206,6 +208,16 @@ static int make_tiers(struct wire *w, struct err *err)
 	return wire_make_store(w, err);
 }
 
+static int make_accounting(struct wire *w, struct err *err)
+{
+	int rc = accounting_new(&w->accounting_params, dataset_n_samples(w->dataset), w->metrics,
+				&w->accounting, err);
+
+	if (rc == 0 && w->order)
+		accounting_set_order(w->accounting, order_info(w->order), 0);
+	return rc;
+}
+
 static int make_cache(struct wire *w, struct err *err)
 {
 	const struct mount_opts *o = w->opts;
@@ -233,6 +245,7 @@ static int make_cache(struct wire *w, struct err *err)
 				   .inflight_min = (uint32_t)MIN(4, inflight),
 				   .inflight_max = (uint32_t)inflight,
 				   .source_bytes_per_s = o->source_max_mbps * 1000000,
+				   .control_share = w->accounting_params.control_share,
 				   .stagers = (uint32_t)o->stagers,
 				   .revalidate_ns = o->revalidate * NS_PER_S };
 
@@ -273,7 +286,9 @@ int wire_mount(struct wire *w, struct err *err)
 	if (rc < 0)
 		return rc;
 	cache_set_stage(w->cache, fs_stage_ops(), w->fs);
-	rc = cache_start(w->cache, err);
+	rc = accounting_start(w->accounting, err);
+	if (rc == 0)
+		rc = cache_start(w->cache, err);
 	if (rc == 0)
 		rc = job_start(w->job, err);
 	if (rc == 0)
@@ -315,6 +330,8 @@ int wire_prepare(struct wire *w, const struct daemon_params *params, struct err 
 	if (rc == 0)
 		rc = wire_make_job(w, err);
 	if (rc == 0)
+		rc = make_accounting(w, err);
+	if (rc == 0)
 		rc = make_cache(w, err);
 	return rc;
 }
@@ -329,6 +346,7 @@ void wire_down(struct wire *w)
 	renumber_stop(w);
 	if (w->cache)
 		cache_stop(w->cache);
+	accounting_stop(w->accounting);
 	if (w->is_mounted)
 		wire_report_write(w);
 	if (w->fs)
@@ -336,6 +354,7 @@ void wire_down(struct wire *w)
 	if (w->cache)
 		cache_free(w->cache);
 	job_free(w->job);
+	accounting_free(w->accounting);
 	store_close(w->store);
 	if (w->arena)
 		arena_free(w->arena);

@@ -36,7 +36,8 @@ unsigned io_job_missing(const struct io_job *job, struct iovec iov[2]);
  * job->status. */
 void io_job_begin(struct io_job *job);
 int io_job_open(const struct io_job *job) MUST_USE;
-/* Fills st where the job wants it; refuses what is no regular file for IO_READ_PATH. */
+/* Drops cached pages if the job is cold. Fills st where the job wants it; refuses what is no
+ * regular file for IO_READ_PATH. */
 int io_job_stat(struct io_job *job, int fd) MUST_USE;
 /* Reads from got on until length or the end of the file. */
 int io_job_read(struct io_job *job, int fd) MUST_USE;

@@ -77,6 +77,9 @@ int io_job_open(const struct io_job *job)
 
 int io_job_stat(struct io_job *job, int fd)
 {
+	if (job->is_cold) /* advice, like all of it */
+		(void)posix_fadvise(fd, (off_t)job->offset, (off_t)job->length,
+				    POSIX_FADV_DONTNEED);
 	if (job->kind == IO_READ_FD && !job->want_stat)
 		return 0;
 	if (fstat(fd, &job->st) < 0)

@@ -120,7 +120,7 @@ void budget_fetched(struct plan *plan, uint64_t now_ns, uint64_t latency_ns, int
 	struct budget *b = &plan->budget;
 	double l = (double)latency_ns, away;
 
-	if (fetch_is_transient(status))
+	if (fetch_is_transient(status) || status == PLAN_HELD_OUT)
 		return; /* says nothing about the source */
 	if (status < 0) {
 		if (++b->failures >= FAILURES_BEFORE_PAUSE)

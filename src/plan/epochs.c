@@ -136,7 +136,7 @@ static void epochs_absorb_pos(struct plan *plan, struct slot *slot, uint64_t pos
 		return;
 	item_out(plan, sample);
 	*key = key_make(plan->job, slot, pos);
-	it->flags &= ~(uint32_t)(NO_FETCH | NO_STAGE | TRY_MASK | AGAIN);
+	it->flags &= ~(uint32_t)(NO_FETCH | NO_STAGE | HELD_OUT | TRY_MASK | AGAIN);
 	item_in(plan, sample);
 }
 

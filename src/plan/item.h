@@ -26,12 +26,13 @@ enum item_flag {
 	FROM_STORE = 1 << 13,
 	TRY_SHIFT = 14, /* two bits: STAGE attempts */
 	TRY_MASK = 3 << TRY_SHIFT,
-	OUTSIDE = 1 << 16, /* the job does not number it: reading it says nothing */
-	HOME_SHIFT = 26,   /* three bits: the job whose key counts for keeping it */
+	OUTSIDE = 1 << 16,  /* the job does not number it: reading it says nothing */
+	ADOPTED = 1 << 24,  /* FETCHING, of what a reader had asked the source for */
+	AGAIN = 1 << 25,    /* missing after all: its fetch failed, or the store has lost it */
+	HELD_OUT = 1 << 26, /* with NO_FETCH: on purpose, so it is not missing */
+	HOME_SHIFT = 27,    /* three bits: the job whose key counts for keeping it */
 	HOME_MASK = 7 << HOME_SHIFT,
-	ADOPTED = 1 << 24, /* FETCHING, of what a reader had asked the source for */
-	AGAIN = 1 << 25,   /* missing after all: its fetch failed, or the store has lost it */
-	FAR_SHIFT = 17,    /* seven bits: 1 + bucket of a next use beyond the keys, 0: none known */
+	FAR_SHIFT = 17, /* seven bits: 1 + bucket of a next use beyond the keys, 0: none known */
 	FAR_MASK = 127 << FAR_SHIFT,
 };
 

@@ -109,6 +109,7 @@ static void plan_opened(struct plan *plan, uint64_t now_ns, uint32_t sample)
 	if (ep)
 		__builtin_prefetch(&ep->first[sample]);
 	plan->opened++;
+	plan->has_last_use = false;
 	retain_opened(plan, now_ns, sample);
 	plan_read_by(plan, now_ns, sample, reader);
 	if (reader)
@@ -232,6 +233,12 @@ static bool plan_is_idle(const struct plan *plan)
 		if (plan->jobs[i] && plan->jobs[i]->state != PLAN_NO_ORDER)
 			return false;
 	return true;
+}
+
+bool plan_last_use(const struct plan *plan, struct plan_use *ret)
+{
+	*ret = plan->last_use;
+	return plan->has_last_use;
 }
 
 uint64_t plan_step(struct plan *plan, uint64_t now_ns)

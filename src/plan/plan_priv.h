@@ -89,6 +89,9 @@ struct plan {
 	double stage_limit; /* pages */
 	uint64_t stage_shrunk_ns, stage_grown_ns;
 
+	struct plan_use last_use; /* of the last open, if has_last_use */
+	bool has_last_use;
+
 	struct hold *hold; /* ring */
 	uint32_t hold_head, hold_count, hold_size, hold_reads;
 	struct retry retry[RETRY_QUEUE];

@@ -25,6 +25,8 @@ static uint32_t item_sets(const struct plan *plan, const struct item *it)
 				       it->pages > plan->stage_pages
 			       ? 0
 			       : 1u << SET_STAGE;
+	if (it->flags & HELD_OUT)
+		return 0;
 	if (item_state(it) == FETCHING || (it->flags & (NO_FETCH | STAGING | PINNING)) ||
 	    it->pages > plan->max_pages)
 		return 1u << SET_GAP;
@@ -167,7 +169,7 @@ void item_rekey(struct plan *plan, uint32_t sample)
 		key = key_make(plan->job, slot, pos);
 	}
 	item_out(plan, sample);
-	it->flags &= ~(uint32_t)(NO_FETCH | NO_STAGE | TRY_MASK | AGAIN);
+	it->flags &= ~(uint32_t)(NO_FETCH | NO_STAGE | HELD_OUT | TRY_MASK | AGAIN);
 	*job_key(plan, plan->job, sample) = key;
 	uses_put(plan, sample);
 	item_in(plan, sample);
@@ -273,6 +275,10 @@ void retain_fetched(struct plan *plan, uint64_t now_ns, const struct plan_event 
 	}
 	room_answered(plan, now_ns, it->pages, ev->status);
 	item_out(plan, ev->sample);
+	if (ev->status == PLAN_HELD_OUT) { /* as if it had not been asked for */
+		plan->issued--;
+		plan->failed--;
+	}
 	if (ev->status == 0) {
 		item_set_state(plan, ev->sample, ARENA);
 		if (it->flags & OPENED)
@@ -290,7 +296,7 @@ void retain_fetched(struct plan *plan, uint64_t now_ns, const struct plan_event 
 		else if (fetch_is_transient(ev->status) && ev->status != -ENOMEM)
 			stage_try_again(plan, now_ns, ev->sample, NO_FETCH);
 		else if (!(it->flags & OPENED) && ev->status != -ENOMEM)
-			it->flags |= NO_FETCH;
+			it->flags |= NO_FETCH | (ev->status == PLAN_HELD_OUT ? HELD_OUT : 0);
 	}
 	it->flags &= ~(uint32_t)(OPENED | FROM_STORE | ADOPTED);
 	item_in(plan, ev->sample);

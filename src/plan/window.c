@@ -272,6 +272,14 @@ static bool window_may_be_own(const struct plan *plan, const struct use *use)
 	       virtual_pos(plan, use->slot, use->pos) < plan_low(plan) + 4 * plan->job->span;
 }
 
+static void window_remember(struct plan *plan, const struct use *use)
+{
+	plan->has_last_use = plan->job == plan->jobs[0];
+	plan->last_use = (struct plan_use){ .pass = use->slot->pass,
+					    .position = use->pos,
+					    .length = use->slot->length };
+}
+
 static void window_take(struct plan *plan, uint32_t sample, enum fit fit, const struct use *use)
 {
 	if (fit == FIT_IN || !plan->job->blind_reads)
@@ -281,6 +289,7 @@ static void window_take(struct plan *plan, uint32_t sample, enum fit fit, const 
 		plan->job->next_streak =
 			use->slot == cur_slot(plan) ? 0 : plan->job->next_streak + 1;
 		score_kept(plan);
+		window_remember(plan, use);
 		window_set_consumed(plan, use->slot, use->pos);
 	} else {
 		plan->job->mismatches++;

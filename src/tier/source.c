@@ -55,6 +55,7 @@ static void source_start(struct source *s, struct tier_read *read, struct kept_f
 	job->want_stat = true;
 	job->want_check = true;
 	job->is_urgent = read->is_urgent;
+	job->is_cold = read->is_cold;
 	job->done = source_done;
 	job->ctx = s;
 	io_submit(s->io, job);

@@ -307,6 +307,8 @@ struct rig *rig_new(const struct rig_options *options)
 		.inflight_max = 8,
 		.stagers = o->stagers ? o->stagers : 2,
 		.revalidate_ns = o->revalidate_ns,
+		.watch = o->watch,
+		.control_share = o->control_share,
 	};
 	must(cache_new(&params, &rig->cache, &err) == 0, err.msg);
 	if (!o->is_stage_off)

@@ -252,7 +252,8 @@ class Mount(Daemon):
     def __init__(self, place, source, mountpoint, options, prefix=(), binary=CLAIRFS, env=None):
         super().__init__(place, "clairfs")
         self.mountpoint = mountpoint
-        options = {"snapshot_dir": place.snapshots, "ram": "64M", "recover": "off", **options}
+        # Control reads are off: most tests count who was asked for what.
+        options = {"snapshot_dir": place.snapshots, "ram": "64M", "recover": "off", "control_reads": "off", **options}
         argv = [*prefix, binary, "mount", "-f", "-o", options_text(options), source, mountpoint]
         self.start(argv, environment(place, **(env or {})))
         self.wait_mounted(mountpoint)

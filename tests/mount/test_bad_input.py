@@ -83,6 +83,8 @@ def options(place):
             ("stagers=two", ["stagers"]), ("stagers=9", ["stagers", "maximum"]),
             ("source_engine=uringg", ["source_engine", "uring"]), ("layout=imagefodler", ["layout", "imagefolder"]),
             ("log_level=loud", ["log_level"]), ("allow_other=perhaps", ["allow_other"]), ("open=never", ["open"]),
+            ("control_reads=2", ["control_reads", "1/N"]), ("control_reads=1/0", ["control_reads"]),
+            ("control_reads=", ["control_reads"]), ("ghost_bytes=much", ["ghost_bytes", "auto"]),
             ("revalidate=86401", ["revalidate", "maximum"]), ("source_max_inflight=0", ["source_max_inflight"]),
             ("rw", ["read-only"])):
         a.mount(USAGE, parts, f"-o {option}", options=[option])

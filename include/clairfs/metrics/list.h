@@ -64,6 +64,13 @@
 	  "Prefetched samples dropped before they were read.") \
 	X(PREFETCH_FAILED, COUNTER, "prefetch_failed_total", "", \
 	  "Prefetches that failed; the reader reads for itself.") \
+	X(CONTROL_READS, COUNTER, "control_reads_total", "", \
+	  "Samples held out and read from the source when wanted, for comparison.") \
+	X(CONTROL_BYTES, COUNTER, "control_read_bytes_total", "", "Their bytes.") \
+	X(CONTROL_WAIT, COUNTER_NS, "control_read_seconds_total", "", \
+	  "What they cost their readers: the wait for them.") \
+	X(UNPLACED_READS, COUNTER, "unplaced_reads_total", "", \
+	  "Reads whose place in the order is not known: in no number of GPU wait.") \
 	X(PREFETCH_BYTES, COUNTER, "prefetch_bytes_total", "", "Bytes prefetched.") \
 	X(STAGE_PUSHED, COUNTER, "stage_pushed_total", "", \
 	  "Samples pushed into the kernel's page cache.") \

@@ -16,13 +16,14 @@
 #include "clairfs/base/cleanup.h"
 #include "clairfs/metrics.h"
 
-#define STALL_RANKS_MAX 256u /* more ranks of one node are not told apart: not judged */
-#define STALL_PASS_READS_MAX                                                                       \
-	2097152 /* a longer pass is judged in parts of about this many reads                       \
-		 */
-#define STALL_CONTROLS_MAX                                                                         \
-	2000u /* control reads of one class of sizes; further ones are no use                      \
-	       */
+/* More ranks of one node are not told apart: nothing is judged then. */
+#define STALL_RANKS_MAX 256u
+/* A longer pass is judged in parts of about this many reads. */
+#define STALL_PASS_READS_MAX 2097152u
+/* Control reads of one class of sizes; further ones are no use. */
+#define STALL_CONTROLS_MAX 2000u
+/* Fewer, of all sizes, and nothing is said. */
+#define STALL_CONTROLS_MIN 8u
 #define STALL_SIZE_CLASSES 64u
 
 /* --- the loader's recurrence (PyTorch: workers, prefetch_factor, round robin, in order) --- */
@@ -50,13 +51,13 @@ struct stall_params {
 	uint32_t cpus;        /* that the job's workers share; 0: not known, as many as they need */
 };
 struct stall;
-/* -ENOMEM. Memory: 8 bytes per sample if there is a ghost page cache, 16 per read of a pass under
- * way, some KiB per rank. */
+/* -ENOMEM. Memory: 12 bytes per sample if there is a ghost page cache, 12 per read of a pass that
+ * is not judged yet, 8 KiB per class of sizes. */
 int stall_new(const struct stall_params *params, struct stall **ret) MUST_USE;
 void stall_free(struct stall *s); /* NULL allowed */
 
-/* What is known of the job. Zeroes: not told; workers are then counted (stall_reader), prefetch is
- * taken as 2, and without batch there is no estimate and no bound of blocks. */
+/* What is known of the job. Zeroes: not told; workers are then counted from their reads, prefetch
+ * is taken as 2, and without batch there is no estimate and no bound of blocks. */
 struct stall_job {
 	uint32_t n_ranks;      /* of this node */
 	const uint32_t *ranks; /* [n_ranks] their numbers, ascending; copied; NULL: 0, 1, 2... */
@@ -71,23 +72,21 @@ int stall_set_job(struct stall *s, const struct stall_job *job) MUST_USE;
 struct stall_read {
 	bool has_place;      /* rank_index, pass, index are known */
 	bool is_control;     /* read from the source on purpose, for comparison */
+	bool is_kernels;     /* READ_STAGED, but of pages that nobody pushed */
 	uint8_t read_class;  /* enum read_class */
 	uint32_t rank_index; /* in stall_job.ranks */
-	uint64_t pass;       /* grows by one from pass to pass */
-	uint64_t index;      /* the rank's index-th sample of the pass, from 0 */
-	uint64_t length;     /* samples of the rank in the pass; 0: not known */
 	uint32_t sample;
-	uint64_t bytes;     /* of the sample */
-	uint64_t opened_ns; /* reads of one rank need not come in this order, those of one sample
-			       must */
-	uint64_t wait_ns;   /* in which at least one READ of it was under way; 0: none was needed */
+	uint64_t pass;   /* grows by one from pass to pass */
+	uint64_t index;  /* the rank's index-th sample of the pass, from 0 */
+	uint64_t length; /* samples of the rank in the pass; 0: not known */
+	uint64_t bytes;  /* of the sample */
+	/* Reads of one rank need not come in this order, those of one sample must. */
+	uint64_t opened_ns;
+	uint64_t wait_ns; /* in which at least one READ of it was under way; 0: none was needed */
+	uint64_t reader; /* the thread that read, any number that tells threads apart; 0: unknown */
 };
 /* 0, or -ENOMEM: the pass it belongs to will not be judged. */
 int stall_read(struct stall *s, const struct stall_read *read) MUST_USE;
-
-/* A thread that was seen to read for a rank (id: any number that tells threads apart). Only used
- * when the job's workers were not told. */
-void stall_reader(struct stall *s, uint32_t rank_index, uint64_t id);
 
 /* What the job's own process says of one step (hint.h); the caller has checked that the times
  * ascend and are no future. rank: its number, of any job. False: not taken (too many ranks or
@@ -95,8 +94,9 @@ void stall_reader(struct stall *s, uint32_t rank_index, uint64_t id);
 struct clairfs_step_record;
 bool stall_step(struct stall *s, const struct clairfs_step_record *step);
 
-/* Judges every pass that is over: all its reads were told, or a later pass has begun and nothing of
- * it came for STALL_LATE_NS; all of them when is_final. Takes 0.1 us per read of a pass. */
+/* Judges every pass that is over: all its reads were told; or nearly all were, or a later pass has
+ * begun, and nothing of it came for STALL_LATE_NS; all of them when is_final. Takes 0.1 us per read
+ * of a pass. */
 #define STALL_LATE_NS 10000000000ull
 void stall_judge(struct stall *s, uint64_t now_ns, bool is_final);
 
@@ -113,8 +113,8 @@ struct stall_numbers {
 	uint64_t judged_ns;        /* wall time of the passes judged */
 	uint64_t judged, unjudged; /* passes (or parts of long ones) */
 	uint64_t judged_replay, judged_hook; /* of those judged, with that estimate */
-	uint64_t reads,
-		ghost_reads; /* of passes judged; Linux would have had the latter in memory */
+	uint64_t reads;                      /* of the passes judged */
+	uint64_t ghost_reads; /* of them, those that Linux would have had in memory */
 	/* of the hook, all steps */
 	uint64_t steps, gpu_wait_ns, compute_ns;
 	/* the workers, prefetch and batch of the last pass judged */
@@ -144,7 +144,7 @@ struct stall_node {
 	uint64_t control_reads, control_bytes;
 	uint64_t control_cost_ns; /* of their readers: the wait for them */
 	uint64_t controls_used;   /* of them, those that the numbers rest on */
-	uint64_t controls_needed; /* in the class of sizes that most reads belong to */
+	uint64_t controls_needed; /* at least, before anything is said */
 	uint64_t unplaced_reads;  /* whose place in the order is not known */
 	enum stall_why why;
 };

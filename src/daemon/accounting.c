@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Stall accounting in a daemon. The cache tells reads a few times a second (on the planner's
+ * thread), the reactor tells steps of the job; both are only copied here. A thread of its own, at
+ * low priority, takes them once a second, feeds a struct stall, has passes judged that are over,
+ * and leaves a copy of the numbers for whoever asks. Judging a pass of a million reads takes a
+ * tenth of a second: it must never happen on the planner or the reactor.
+ *
+ * What finds no room is dropped and counted; the pass it belongs to has a hole then, and with many
+ * holes is not judged. The lock is a leaf. */
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "accounting_priv.h"
+#include "clairfs/base/clock.h"
+#include "clairfs/base/log.h"
+#include "clairfs/base/text.h"
+#include "clairfs/base/thr.h"
+#include "clairfs/daemon.h"
+#include "clairfs/hint.h"
+
+enum { NOTES_MAX = 1 << 18, STEPS_MAX = 1 << 16, NICE = 10 };
+
+/* What was told since the thread last looked. */
+struct told {
+	struct cache_read_note *note;
+	struct clairfs_step_record *step;
+	size_t n_notes, notes_size, n_steps, steps_size;
+	bool has_job;
+	struct stall_job job;
+	uint32_t ranks[STALL_RANKS_MAX];
+	uint32_t generation;
+};
+
+struct accounting {
+	struct accounting_params params;
+	struct metrics *metrics;
+	struct stall *stall; /* the thread's; of nobody when it does not run */
+	uint32_t n_ranks;    /* the thread's, of the job; likewise generation */
+	uint32_t generation;
+	_Atomic uint64_t full; /* bit per class of sizes: no more control reads */
+	struct thr thr;
+	struct mutex mu;
+	struct cond cv;
+	struct told told; /* mu, like all below */
+	bool is_stopping;
+	uint64_t dropped;
+	struct stall_node node;
+	struct stall_numbers *ranks; /* [STALL_RANKS_MAX] */
+	uint32_t n_shown;
+};
+
+/* --- options --- */
+
+static int parse_share(const char *text, double *ret)
+{
+	uint64_t n;
+
+	*ret = 0;
+	if (strcmp(text, "off") == 0)
+		return 0;
+	if (strncmp(text, "1/", 2) != 0)
+		return -EINVAL;
+	if (text_to_u64(text + 2, &n) < 0 || n < 1 || n > 1000000000)
+		return -EINVAL;
+	*ret = 1.0 / (double)n;
+	return 0;
+}
+
+int accounting_parse(const struct mount_opts *opts, struct accounting_params *ret, struct err *err)
+{
+	if (parse_share(opts->control_reads, &ret->control_share) < 0)
+		return err_set(err, -EINVAL,
+			       "option control_reads: '%s' is neither 1/N, one of N reads, nor off",
+			       opts->control_reads);
+	if (strcmp(opts->ghost_bytes, "auto") == 0)
+		ret->ghost_bytes = ghost_bytes_auto();
+	else if (text_to_bytes(opts->ghost_bytes, &ret->ghost_bytes) < 0)
+		return err_set(err, -EINVAL,
+			       "option ghost_bytes: '%s' is neither a size, like 64G, nor auto",
+			       opts->ghost_bytes);
+	return 0;
+}
+
+/* --- life --- */
+
+static uint32_t cpus_allowed(void)
+{
+	cpu_set_t set;
+
+	return sched_getaffinity(0, sizeof(set), &set) == 0 ? (uint32_t)CPU_COUNT(&set) : 0;
+}
+
+int accounting_new(const struct accounting_params *params, uint32_t n_samples,
+		   struct metrics *metrics, struct accounting **ret, struct err *err)
+{
+	struct stall_params sp = { .n_samples = n_samples,
+				   .ghost_bytes = params->ghost_bytes,
+				   .cpus = cpus_allowed() };
+	struct accounting *a = calloc(1, sizeof(*a));
+
+	if (!a)
+		return err_set_errno(err, -ENOMEM, "accounting");
+	a->params = *params;
+	a->metrics = metrics;
+	mutex_init(&a->mu);
+	cond_init(&a->cv);
+	a->ranks = calloc(STALL_RANKS_MAX, sizeof(*a->ranks));
+	if (!a->ranks || stall_new(&sp, &a->stall) < 0) {
+		accounting_free(a);
+		return err_set_errno(err, -ENOMEM, "accounting");
+	}
+	stall_get_node(a->stall, &a->node);
+	*ret = a;
+	return 0;
+}
+
+void accounting_free(struct accounting *a)
+{
+	if (!a)
+		return;
+	stall_free(a->stall);
+	free(a->ranks);
+	free(a->told.note);
+	free(a->told.step);
+	cond_fini(&a->cv);
+	mutex_fini(&a->mu);
+	free(a);
+}
+
+/* --- what is told --- */
+
+/* Room for n more, or for as many as there may be. */
+static size_t room_for(void **list, size_t size_of_one, size_t used, size_t *size, size_t n,
+		       size_t most)
+{
+	size_t want = MIN(used + n, most), grown = MAX(*size, 64);
+	void *p;
+
+	while (grown < want)
+		grown *= 2;
+	if (grown > *size) {
+		p = realloc(*list, grown * size_of_one);
+		if (!p)
+			return *size - used;
+		*list = p;
+		*size = grown;
+	}
+	return want - used;
+}
+
+void accounting_reads(struct accounting *a, const struct cache_read_note *notes, uint32_t n)
+{
+	struct told *t = &a->told;
+	size_t room;
+
+	mutex_lock(&a->mu);
+	room = room_for((void **)&t->note, sizeof(*t->note), t->n_notes, &t->notes_size, n,
+			NOTES_MAX);
+	room = MIN(room, n);
+	if (room)
+		memcpy(&t->note[t->n_notes], notes, room * sizeof(*notes));
+	t->n_notes += room;
+	a->dropped += n - room;
+	mutex_unlock(&a->mu);
+}
+
+void accounting_steps(struct accounting *a, const struct clairfs_step_record *steps, size_t n)
+{
+	struct told *t = &a->told;
+	size_t room;
+
+	mutex_lock(&a->mu);
+	room = room_for((void **)&t->step, sizeof(*t->step), t->n_steps, &t->steps_size, n,
+			STEPS_MAX);
+	room = MIN(room, n);
+	if (room)
+		memcpy(&t->step[t->n_steps], steps, room * sizeof(*steps));
+	t->n_steps += room;
+	a->dropped += n - room;
+	mutex_unlock(&a->mu);
+}
+
+static uint32_t clamp(uint64_t n)
+{
+	return (uint32_t)MIN(n, 1u << 20);
+}
+
+void accounting_set_order(struct accounting *a, const struct order_info *info, uint32_t generation)
+{
+	struct told *t = &a->told;
+
+	mutex_lock(&a->mu);
+	t->has_job = true;
+	t->generation = generation;
+	t->job = (struct stall_job){ 0 };
+	if (info) {
+		t->job.n_ranks = info->n_ranks;
+		t->job.workers = clamp(info->workers);
+		t->job.prefetch = clamp(info->prefetch_factor);
+		t->job.batch = clamp(info->batch);
+	}
+	if (info && info->n_ranks <= STALL_RANKS_MAX)
+		memcpy(t->ranks, info->ranks, info->n_ranks * sizeof(*t->ranks));
+	mutex_unlock(&a->mu);
+}
+
+bool accounting_wants_control(struct accounting *a, uint64_t bytes)
+{
+	uint32_t bits = bytes ? 64 - (uint32_t)__builtin_clzll(bytes) : 0;
+
+	return !(atomic_load_explicit(&a->full, memory_order_relaxed) >> MIN(bits, 63) & 1);
+}
+
+/* --- the thread --- */
+
+/* Positions run through the ranks: all ranks' first samples, then all ranks' second ones. */
+static void feed_read(struct accounting *a, const struct cache_read_note *note)
+{
+	uint32_t n = MAX(a->n_ranks, 1);
+	struct stall_read read = {
+		.has_place = note->has_use && note->generation == a->generation && a->n_ranks,
+		.is_control = note->is_control,
+		.is_kernels = note->is_kernels,
+		.read_class = (uint8_t)note->read_class,
+		.rank_index = (uint32_t)(note->use.position % n),
+		.sample = note->sample,
+		.pass = note->use.pass,
+		.index = note->use.position / n,
+		.bytes = note->bytes,
+		.opened_ns = note->opened_ns,
+		.wait_ns = note->wait_ns,
+		.reader = note->reader,
+	};
+
+	if (note->use.length > read.rank_index)
+		read.length = DIV_ROUND_UP(note->use.length - read.rank_index, n);
+	if (stall_read(a->stall, &read) < 0)
+		log_limited(LOG_LEVEL_WARN, "accounting: out of memory");
+	if (note->is_control && !stall_wants_control(a->stall, note->bytes)) {
+		uint32_t bits = note->bytes ? 64 - (uint32_t)__builtin_clzll(note->bytes) : 0;
+
+		atomic_fetch_or(&a->full, 1ull << MIN(bits, 63));
+	}
+}
+
+static void feed(struct accounting *a, struct told *t)
+{
+	/* Reads of the order before come first: the later ones have the new generation. */
+	for (size_t i = 0; i < t->n_notes; i++)
+		if (!t->has_job || t->note[i].generation != t->generation)
+			feed_read(a, &t->note[i]);
+	if (t->has_job) {
+		t->job.ranks = t->ranks;
+		a->n_ranks = t->job.n_ranks;
+		a->generation = t->generation;
+		if (stall_set_job(a->stall, &t->job) < 0)
+			log_warn("GPU wait is not accounted for: %u ranks on this node",
+				 t->job.n_ranks);
+		for (size_t i = 0; i < t->n_notes; i++)
+			if (t->note[i].generation == t->generation)
+				feed_read(a, &t->note[i]);
+	}
+	for (size_t i = 0; i < t->n_steps; i++)
+		(void)stall_step(a->stall, &t->step[i]); /* it counts what it does not take */
+}
+
+static void publish_node(struct metrics *m, const struct stall_node *node)
+{
+	metrics_total_set(m, METRIC_CONTROL_READS, node->control_reads);
+	metrics_total_set(m, METRIC_CONTROL_BYTES, node->control_bytes);
+	metrics_total_set(m, METRIC_CONTROL_WAIT, node->control_cost_ns);
+	metrics_total_set(m, METRIC_UNPLACED_READS, node->unplaced_reads);
+}
+
+static void publish_rank(struct metrics *m, const struct stall_numbers *n)
+{
+	metrics_rank_set(m, METRIC_RANK_GPU_WAIT_REMOVED, n->rank, n->lower_ns);
+	metrics_rank_set(m, METRIC_RANK_GPU_WAIT_REPLAY, n->rank, n->estimate_ns);
+	metrics_rank_set(m, METRIC_RANK_GPU_WAIT_HOOK, n->rank, n->estimate_hook_ns);
+	metrics_rank_set(m, METRIC_RANK_GPU_WAIT_UPPER, n->rank, n->upper_ns);
+	metrics_rank_set(m, METRIC_RANK_LATENCY_SAVED, n->rank, n->latency_saved_ns);
+	metrics_rank_set(m, METRIC_RANK_JUDGED, n->rank, n->judged_ns);
+	metrics_rank_set(m, METRIC_RANK_GPU_WAIT, n->rank, n->gpu_wait_ns);
+	metrics_rank_set(m, METRIC_RANK_GPU_COMPUTE, n->rank, n->compute_ns);
+	metrics_rank_set(m, METRIC_RANK_STEPS, n->rank, n->steps);
+	metrics_rank_set(m, METRIC_RANK_PREP_WAIT, n->rank, n->prep_wait_ns);
+}
+
+static void publish(struct accounting *a)
+{
+	uint32_t n = stall_n_ranks(a->stall);
+	struct stall_numbers numbers;
+	struct stall_node node;
+
+	stall_get_node(a->stall, &node);
+	mutex_lock(&a->mu);
+	a->node = node;
+	a->n_shown = n;
+	for (uint32_t i = 0; i < n; i++)
+		stall_get_rank(a->stall, i, &a->ranks[i]);
+	mutex_unlock(&a->mu);
+	publish_node(a->metrics, &node);
+	for (uint32_t i = 0; i < n; i++) {
+		stall_get_rank(a->stall, i, &numbers);
+		publish_rank(a->metrics, &numbers);
+	}
+}
+
+void accounting_look(struct accounting *a, struct accounting_view *ret)
+{
+	*ret = (struct accounting_view){ .params = a->params,
+					 .rank = calloc(STALL_RANKS_MAX, sizeof(*ret->rank)) };
+	mutex_lock(&a->mu);
+	ret->node = a->node;
+	ret->dropped = a->dropped;
+	if (ret->rank) {
+		ret->n_ranks = a->n_shown;
+		memcpy(ret->rank, a->ranks, a->n_shown * sizeof(*ret->rank));
+	}
+	mutex_unlock(&a->mu);
+}
+
+static void round_once(struct accounting *a, struct told *t, bool is_final)
+{
+	feed(a, t);
+	stall_judge(a->stall, clock_now(clock_monotonic()), is_final);
+	publish(a);
+}
+
+static void *accounting_main(void *arg)
+{
+	struct accounting *a = arg;
+	bool is_final = false;
+
+	/* The thread's own number: niceness is per thread in Linux. */
+	(void)setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), NICE);
+	while (!is_final) {
+		struct told t;
+
+		mutex_lock(&a->mu);
+		if (!a->is_stopping)
+			cond_wait_for(&a->cv, &a->mu, NS_PER_S);
+		is_final = a->is_stopping;
+		t = a->told;
+		a->told = (struct told){ 0 };
+		mutex_unlock(&a->mu);
+		round_once(a, &t, is_final);
+		free(t.note);
+		free(t.step);
+	}
+	return NULL;
+}
+
+int accounting_start(struct accounting *a, struct err *err)
+{
+	return thr_start(&a->thr, "cl-stall", accounting_main, a, err);
+}
+
+void accounting_stop(struct accounting *a)
+{
+	if (!a)
+		return;
+	mutex_lock(&a->mu);
+	a->is_stopping = true;
+	cond_broadcast(&a->cv);
+	mutex_unlock(&a->mu);
+	thr_join(&a->thr);
+}

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What accounting.c shows to accounting_words.c. */
+#ifndef CLAIRFS_DAEMON_ACCOUNTING_PRIV_H
+#define CLAIRFS_DAEMON_ACCOUNTING_PRIV_H
+
+#include "accounting.h"
+
+struct accounting_view {
+	struct accounting_params params;
+	struct stall_node node;
+	uint64_t dropped;
+	struct stall_numbers *rank; /* [n_ranks], heap, the caller's; NULL and 0: no memory */
+	uint32_t n_ranks;
+};
+/* A copy of the numbers of a moment ago. Any thread. */
+void accounting_look(struct accounting *a, struct accounting_view *ret);
+
+#endif

@@ -1,0 +1,452 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One pass, judged: the function that derives the numbers stall.c defines.
+ *
+ * Decoding is what a worker does between two reads of one batch. With more workers at it than CPUs
+ * it takes longer than its work, and without this mount, when workers wait for reads instead, it
+ * would take less: so it is divided by how many workers share a CPU, and no schedule may be faster
+ * than the CPUs (a pass whose CPUs are busy all the time gains nothing).
+ *
+ * Compute, unless told, is the most that lets the replayed loader fetch the last batch when the
+ * real one did. That makes the replay of what was agree with what was measured, whatever the model
+ * leaves out, and with no hits both replays are the same and the estimate is 0 exactly.
+ *
+ * Pure: reads a pass, adds to a rank's totals. Takes a few dozen times the number of batches. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "clairfs/base/clock.h"
+#include "stall_priv.h"
+
+enum { FIT_STEPS = 24, SEEN_TIMES = 8, GAPS_MAX = 4096 };
+
+struct judge {
+	struct stall *s;
+	const struct stall_rank *r;
+	const struct stall_pass *p;
+	struct stall_groups groups;
+	uint32_t workers, prefetch, batch; /* batch 0: not known */
+	uint64_t n_batches;
+	struct stall_batch *with, *without;
+
+	uint64_t reads, ghosts, n_credit[STALL_SIZE_CLASSES]; /* by group */
+	double credit_ns, margin_ns;     /* of the credited reads without us, and its 95 % margin */
+	double s_credit_ns, s_ns;        /* waits of the credited, of all */
+	double own_ns;                   /* waits of the others: the same without us */
+	double decode_ns, decode_low_ns; /* per sample, mean and the lesser of mean and median */
+	uint64_t reads_ns;               /* first open to the end of the last read */
+	uint64_t next_ns;                /* first open to that of the next pass; 0: none yet */
+	double floor_ns;                 /* the CPUs need that long */
+
+	struct stall_schedule act, cf;
+	uint64_t compute_ns;
+	double share;
+};
+
+static uint64_t wait_of(const struct stall_slot *slot)
+{
+	return (uint64_t)slot->wait << STALL_WAIT_SHIFT;
+}
+
+/* --- what is known --- */
+
+static enum stall_why judge_shape(struct judge *j)
+{
+	const struct stall_pass *p = j->p;
+	uint64_t length = p->end - p->from;
+
+	if (p->has_no_memory)
+		return STALL_NO_MEMORY;
+	if (p->n_told == 0)
+		return STALL_NOTHING_READ;
+	if ((length - p->n_told) * 100 > length * STALL_HOLES_PERCENT)
+		return STALL_HOLES;
+	j->prefetch = j->s->job.prefetch ? j->s->job.prefetch : 2;
+	j->batch = j->s->job.batch;
+	j->workers = j->s->job.workers;
+	if (!j->workers && p->n_readers && p->n_reader_reads >= (uint64_t)SEEN_TIMES * p->n_readers)
+		j->workers = p->n_readers;
+	if (!j->workers)
+		j->workers = j->r->seen_workers;
+	return j->workers ? STALL_JUDGED : STALL_NO_WORKERS;
+}
+
+static void judge_times(struct judge *j)
+{
+	const struct stall_pass *p = j->p;
+	uint64_t next = UINT64_MAX;
+
+	j->reads_ns = MAX(p->last_ns - p->first_ns, 1);
+	for (uint32_t i = 0; i < j->r->n_passes; i++) {
+		const struct stall_pass *q = j->r->pass[i];
+
+		if (q->n_told && q->first_ns > p->first_ns && q->pass > p->pass)
+			next = MIN(next, q->first_ns);
+	}
+	j->next_ns = next == UINT64_MAX ? 0 : MAX(next - p->first_ns, j->reads_ns);
+}
+
+static void judge_sums(struct judge *j)
+{
+	const struct stall_pass *p = j->p;
+
+	for (uint64_t i = p->from; i < p->end; i++) {
+		const struct stall_slot *slot = &p->slot[i];
+		double wait = (double)wait_of(slot);
+
+		if (!slot->flags)
+			continue;
+		j->reads++;
+		j->s_ns += wait;
+		if (slot->flags & SLOT_CREDIT) {
+			j->n_credit[j->groups.of[slot->size_class]]++;
+			j->s_credit_ns += wait;
+		} else if (slot->flags & SLOT_GHOST) {
+			j->ghosts++;
+		} else {
+			j->own_ns += wait;
+		}
+	}
+	stall_groups_sum(&j->groups, j->n_credit, &j->credit_ns, &j->margin_ns);
+}
+
+static bool has_credit(const struct stall_pass *p)
+{
+	for (uint64_t i = p->from; i < p->end; i++)
+		if (p->slot[i].flags & SLOT_CREDIT)
+			return true;
+	return false;
+}
+
+/* --- decoding --- */
+
+static int compare_doubles(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* Between the opens of one batch, without the waits for its reads: per sample; negative: not seen.
+ */
+static double batch_gap(const struct judge *j, uint64_t batch)
+{
+	const struct stall_slot *slot = &j->p->slot[j->p->from + batch * j->batch];
+	const struct stall_slot *last = &slot[j->batch - 1];
+	double gap = ((double)last->opened - (double)slot->opened) * (1 << STALL_OPEN_SHIFT);
+
+	for (uint32_t i = 0; i < j->batch; i++) {
+		if (!slot[i].flags)
+			return -1;
+		gap -= i + 1 < j->batch ? (double)wait_of(&slot[i]) : 0;
+	}
+	return MAX(gap, 0) / (j->batch - 1);
+}
+
+/* With batches of one sample: from a read's end to the next one of the same worker. */
+static double single_gap(const struct judge *j, uint64_t batch)
+{
+	const struct stall_slot *slot = &j->p->slot[j->p->from + batch];
+	const struct stall_slot *next = &slot[j->workers];
+	double gap = ((double)next->opened - (double)slot->opened) * (1 << STALL_OPEN_SHIFT);
+
+	return slot->flags && next->flags ? MAX(gap - (double)wait_of(slot), 0) : -1;
+}
+
+/* A worker may have had to wait for its turn between two such batches; not at the start, where it
+ * is given `prefetch` of them at once. That is too little to base a lower bound on. */
+static void judge_decode_singles(struct judge *j)
+{
+	uint64_t n = (uint64_t)j->workers * (j->prefetch - 1), length = j->p->end - j->p->from;
+	double sum = 0, gap;
+	uint64_t count = 0;
+
+	for (uint64_t k = 0; k < n && k + j->workers < length; k++) {
+		gap = single_gap(j, k);
+		if (gap < 0)
+			continue;
+		sum += gap;
+		count++;
+	}
+	j->decode_ns = count ? sum / (double)count : 0;
+}
+
+/* Opens are heard of in gatherings of milliseconds: single gaps are rough, their mean is not. */
+static void judge_decode(struct judge *j)
+{
+	uint64_t n = j->batch > 1 ? (j->p->end - j->p->from) / j->batch : 0;
+	uint64_t step = n / GAPS_MAX + 1, count = 0;
+	double gap[GAPS_MAX], sum = 0;
+
+	if (j->batch == 1)
+		judge_decode_singles(j);
+	for (uint64_t k = 0; k < n && count < GAPS_MAX; k += step) {
+		double g = batch_gap(j, k);
+
+		if (g < 0)
+			continue;
+		gap[count++] = g;
+		sum += g;
+	}
+	if (!count)
+		return;
+	qsort(gap, count, sizeof(*gap), compare_doubles);
+	j->decode_ns = sum / (double)count;
+	j->decode_low_ns = MIN(j->decode_ns, gap[count / 2]);
+}
+
+/* The model must not know of more work than the workers had time for; and what they lost to each
+ * other on too few CPUs is no work. */
+static void judge_decode_limits(struct judge *j)
+{
+	double n = (double)j->reads, most, at_work, ranks = (double)j->s->job.n_ranks;
+
+	most = MAX((double)j->workers * (double)j->reads_ns - j->s_ns, 0) / n;
+	j->decode_ns = MIN(j->decode_ns, most);
+	j->decode_low_ns = MIN(j->decode_low_ns, most);
+	if (!j->s->params.cpus)
+		return;
+	at_work = j->decode_ns * n * ranks / (double)j->reads_ns / j->s->params.cpus;
+	if (at_work > 1) {
+		j->decode_ns /= at_work;
+		j->decode_low_ns /= at_work;
+	}
+	j->floor_ns = j->decode_ns * n * ranks / j->s->params.cpus;
+}
+
+/* --- the loader, replayed --- */
+
+static uint64_t read_chance(const struct judge *j, uint64_t i)
+{
+	return j->p->pass * 0x9e3779b97f4a7c15u + (uint64_t)j->r->total.rank * 0xff51afd7ed558ccdu +
+	       j->p->base + i;
+}
+
+static void judge_batches(struct judge *j)
+{
+	const struct stall_pass *p = j->p;
+
+	for (uint64_t i = p->from; i < p->end; i++) {
+		const struct stall_slot *slot = &p->slot[i];
+		uint64_t k = (i - p->from) / j->batch, b = wait_of(slot);
+
+		if (!slot->flags)
+			continue;
+		j->with[k].io_ns += b;
+		j->with[k].decode_ns += (uint64_t)j->decode_ns;
+		if (slot->flags & SLOT_CREDIT)
+			b = stall_group_draw(j->s, &j->groups.group[j->groups.of[slot->size_class]],
+					     read_chance(j, i));
+		else if (slot->flags & SLOT_GHOST)
+			b = 0;
+		j->without[k].io_ns += b;
+		j->without[k].decode_ns += (uint64_t)j->decode_ns;
+	}
+}
+
+static void judge_play(const struct judge *j, struct stall_play *play,
+		       const struct stall_batch *batch, struct stall_schedule *ret)
+{
+	play->batch = batch;
+	stall_play_run(play, NULL, ret);
+	ret->end_ns = MAX(ret->end_ns, (uint64_t)j->floor_ns);
+}
+
+/* The largest value in [0, most] with which the loader has fetched everything in time. */
+static void judge_fit(struct judge *j, struct stall_play *play)
+{
+	double low = 0, high = 1;
+	uint64_t least = 0, most;
+
+	play->decode_share = 1;
+	play->compute_ns = 0;
+	judge_play(j, play, j->with, &j->act);
+	if (j->act.fetched_ns > j->reads_ns) {
+		for (int i = 0; i < FIT_STEPS; i++) {
+			play->decode_share = (low + high) / 2;
+			judge_play(j, play, j->with, &j->act);
+			*(j->act.fetched_ns > j->reads_ns ? &high : &low) = play->decode_share;
+		}
+		play->decode_share = low;
+	}
+	most = (j->next_ns ? j->next_ns : j->reads_ns) / j->n_batches;
+	if (!j->next_ns && j->n_batches > 2ull * j->workers * j->prefetch)
+		most = j->reads_ns / (j->n_batches - (uint64_t)j->workers * j->prefetch);
+	for (int i = 0; i < FIT_STEPS; i++) {
+		play->compute_ns = least + (most - least + 1) / 2;
+		judge_play(j, play, j->with, &j->act);
+		if (j->act.fetched_ns > j->reads_ns)
+			most = play->compute_ns ? play->compute_ns - 1 : 0;
+		else
+			least = play->compute_ns;
+	}
+	play->compute_ns = least;
+	j->share = play->decode_share;
+	j->compute_ns = least;
+}
+
+static double ends_apart(const struct stall_schedule *cf, const struct stall_schedule *act)
+{
+	return cf->end_ns > act->end_ns ? (double)(cf->end_ns - act->end_ns) : 0;
+}
+
+/* The job's own compute times; false when it told none for this pass. */
+static bool judge_hook(struct judge *j, struct stall_play *play, double *ret_ns, double *ret_took)
+{
+	const struct stall_run *run = stall_run_find(j->r, j->p->first_ns, j->p->last_ns);
+	struct stall_schedule act, cf;
+	double sum = 0;
+
+	if (!run || run->n == 0 || (uint64_t)run->n + 1 < j->n_batches || j->p->part ||
+	    run->n > j->n_batches + 1)
+		return false;
+	for (uint32_t i = 0; i < run->n; i++)
+		sum += (double)run->compute[i];
+	for (uint64_t k = 0; k < j->n_batches; k++) {
+		double c = k < run->n ? (double)run->compute[k] : sum / run->n;
+
+		j->with[k].compute_ns = j->without[k].compute_ns =
+			(uint64_t)(c * (1 << STALL_STEP_SHIFT));
+	}
+	play->compute_ns = STALL_NO_COMPUTE;
+	judge_play(j, play, j->with, &act);
+	judge_play(j, play, j->without, &cf);
+	*ret_ns = ends_apart(&cf, &act);
+	*ret_took = (double)(run->last_ns - MIN(j->p->first_ns, run->began_ns));
+	return true;
+}
+
+/* --- the numbers --- */
+
+/* Of each W batches in a row the one that saved most. */
+static double judge_upper(const struct judge *j)
+{
+	double sum = 0, saved, most = 0, more;
+
+	if (!j->batch) {
+		sum = MAX(j->credit_ns - j->s_credit_ns, 0);
+	} else {
+		for (uint64_t k = 0; k < j->n_batches; k++) {
+			saved = (double)j->without[k].io_ns - (double)j->with[k].io_ns;
+			most = MAX(most, saved);
+			if ((k + 1) % j->workers == 0 || k + 1 == j->n_batches) {
+				sum += most;
+				most = 0;
+			}
+		}
+	}
+	more = j->credit_ns > 0 ? j->margin_ns / j->credit_ns : 0;
+	return sum * (1 + more);
+}
+
+static double judge_lower(const struct judge *j, double took_ns)
+{
+	double work = MAX(j->credit_ns - j->margin_ns, 0) + j->own_ns +
+		      j->decode_low_ns * j->share * (double)j->reads;
+
+	return MAX(work / j->workers - took_ns, 0);
+}
+
+static void add(uint64_t *total, double ns)
+{
+	*total += ns > 0 ? (uint64_t)ns : 0;
+}
+
+static enum stall_why judge_with_batches(struct judge *j, struct stall_play *play,
+					 struct stall_numbers *t)
+{
+	struct stall_schedule free_reads;
+	double upper, estimate, hook = 0, took, hook_took = 0;
+	bool has_hook;
+
+	judge_batches(j);
+	judge_fit(j, play);
+	judge_play(j, play, j->with, &j->act);
+	judge_play(j, play, j->without, &j->cf);
+	upper = judge_upper(j);
+	estimate = MIN(ends_apart(&j->cf, &j->act), upper);
+	took = (double)j->reads_ns +
+	       (double)(j->act.end_ns - MIN(j->act.fetched_ns, j->act.end_ns));
+	if (j->next_ns)
+		took = MIN(took, (double)j->next_ns);
+	has_hook = judge_hook(j, play, &hook, &hook_took);
+	if (has_hook)
+		took = MAX(hook_took, (double)j->reads_ns);
+	add(&t->upper_ns, upper);
+	add(&t->estimate_ns, estimate);
+	add(&t->lower_ns, MIN(judge_lower(j, took), has_hook ? MIN(hook, estimate) : estimate));
+	add(&t->judged_ns, took);
+	t->judged_replay++;
+	if (has_hook) {
+		add(&t->estimate_hook_ns, MIN(hook, upper));
+		t->judged_hook++;
+		play->compute_ns = STALL_NO_COMPUTE;
+	} else {
+		play->compute_ns = j->compute_ns;
+	}
+	for (uint64_t k = 0; k < j->n_batches; k++)
+		j->with[k].io_ns = 0;
+	judge_play(j, play, j->with, &free_reads);
+	t->prep_wait_ns += free_reads.wait_ns;
+	return STALL_JUDGED;
+}
+
+static enum stall_why judge_replay(struct judge *j, struct stall_numbers *t)
+{
+	struct stall_play play = { .workers = j->workers, .prefetch = j->prefetch };
+	enum stall_why why = STALL_NO_MEMORY;
+
+	j->n_batches = DIV_ROUND_UP(j->p->end - j->p->from, j->batch);
+	j->with = calloc(j->n_batches, sizeof(*j->with));
+	j->without = calloc(j->n_batches, sizeof(*j->without));
+	play.n = j->n_batches;
+	if (j->with && j->without && stall_play_init(&play) == 0) {
+		why = judge_with_batches(j, &play, t);
+		stall_play_fini(&play);
+	}
+	free(j->with);
+	free(j->without);
+	return why;
+}
+
+/* Without batches it is not known how long the job went on after its last read, unless the next
+ * pass tells. */
+static void judge_sums_only(struct judge *j, struct stall_numbers *t)
+{
+	double upper = judge_upper(j);
+
+	add(&t->upper_ns, upper);
+	if (j->next_ns)
+		add(&t->lower_ns, MIN(judge_lower(j, (double)j->next_ns), upper));
+	t->judged_ns += j->next_ns ? j->next_ns : j->reads_ns;
+}
+
+enum stall_why stall_judge_pass(struct stall *s, struct stall_rank *r, const struct stall_pass *p)
+{
+	struct judge j = { .s = s, .r = r, .p = p, .share = 1 };
+	enum stall_why why = judge_shape(&j);
+
+	if (why != STALL_JUDGED)
+		return why;
+	if (!stall_groups_make(s, &j.groups) && has_credit(p))
+		return STALL_NO_CONTROLS;
+	judge_times(&j);
+	judge_sums(&j);
+	judge_decode(&j);
+	judge_decode_limits(&j);
+	if (j.batch)
+		why = judge_replay(&j, &r->total);
+	else
+		judge_sums_only(&j, &r->total);
+	if (why != STALL_JUDGED)
+		return why;
+	add(&r->total.latency_saved_ns, j.credit_ns - j.s_credit_ns);
+	add(&r->total.read_wait_ns, j.s_ns);
+	r->total.judged++;
+	r->total.reads += j.reads;
+	r->total.ghost_reads += j.ghosts;
+	r->total.workers = r->seen_workers = j.workers;
+	r->total.prefetch = j.prefetch;
+	r->total.batch = j.batch;
+	return STALL_JUDGED;
+}

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Inside of stall accounting: passes under way, control reads, the ghost page cache, the steps that
+ * a job told. One thread at a time uses a struct stall; nothing here knows a clock. */
+#ifndef CLAIRFS_METRICS_STALL_PRIV_H
+#define CLAIRFS_METRICS_STALL_PRIV_H
+
+#include "clairfs/metrics/stall.h"
+
+#define STALL_PASSES 16u        /* per rank, not judged yet */
+#define STALL_READERS_MAX 1024u /* threads told apart in a pass */
+#define STALL_RUNS 8u           /* iterators of the job's loaders whose steps are kept */
+#define STALL_STEPS_MAX (1u << 20)
+#define STALL_GROUP_MIN 16u    /* control reads of a group of classes */
+#define STALL_HOLES_PERCENT 5u /* of a pass; with more of them it is not judged */
+#define STALL_NO_COMPUTE UINT64_MAX
+
+/* Units that fit 32 bits: 2^14 ns is enough for 19 hours, 2^8 ns for 18 minutes. */
+#define STALL_OPEN_SHIFT 14
+#define STALL_WAIT_SHIFT 8
+#define STALL_STEP_SHIFT 10
+
+enum { SLOT_TOLD = 1, SLOT_CREDIT = 2, SLOT_GHOST = 4 };
+
+/* One read of a pass. */
+struct stall_slot {
+	uint32_t opened; /* since the pass began */
+	uint32_t wait;
+	uint8_t size_class, flags;
+};
+
+struct stall_pass {
+	uint64_t pass, part, base; /* base: the index of slot[0] */
+	uint64_t length;           /* slots that it will have, 0: not known */
+	struct stall_slot *slot;
+	uint64_t capacity, end; /* end: behind the last one told */
+	uint64_t from;          /* the first one told */
+	uint64_t n_told, n_reader_reads;
+	uint64_t first_ns, last_ns; /* first open; end of the last read */
+	uint64_t told_ns;           /* the latest open */
+	uint64_t *reader;
+	uint32_t n_readers;
+	bool has_no_memory;
+};
+
+/* Steps of one iterator. */
+struct stall_run {
+	uint32_t loader;
+	bool is_over; /* the loop was left */
+	uint64_t began_ns, last_ns;
+	uint32_t n, capacity;
+	uint32_t *compute;
+};
+
+struct stall_rank {
+	struct stall_numbers total; /* total.rank: its number */
+	struct stall_pass *pass[STALL_PASSES];
+	uint32_t n_passes;
+	uint64_t closed;                  /* passes and parts up to this one were judged; 0: none */
+	uint32_t seen_workers;            /* of an earlier pass of this job */
+	struct stall_run run[STALL_RUNS]; /* ring, by when they began */
+	uint32_t run_head, n_runs;
+};
+
+struct stall_control {
+	uint64_t n, bytes;
+	double mean, m2; /* nanoseconds; m2: sum of squared distances from the mean */
+	uint32_t *wait;  /* [STALL_CONTROLS_MAX], NULL until there is one */
+};
+
+struct stall_ghost {
+	uint64_t limit, used; /* pages */
+	uint32_t n, head, tail;
+	uint32_t *prev, *next, *pages; /* [n]; pages 0: not in it */
+};
+
+struct stall {
+	struct stall_params params;
+	struct stall_job job;              /* ranks: rank_at */
+	uint32_t rank_at[STALL_RANKS_MAX]; /* of the job's ranks, their place in rank[] */
+	struct stall_rank *rank[STALL_RANKS_MAX];
+	uint32_t n_ranks;
+	bool is_off; /* no memory for the job */
+	struct stall_control control[STALL_SIZE_CLASSES];
+	struct stall_ghost ghost;
+	struct stall_node node;
+};
+
+/* --- stall_control.c --- */
+/* Neighbouring classes with enough control reads together. */
+struct stall_group {
+	uint32_t first, last; /* classes */
+	uint64_t n;
+	double mean, variance;
+};
+struct stall_groups {
+	uint32_t n, of[STALL_SIZE_CLASSES];
+	struct stall_group group[STALL_SIZE_CLASSES];
+};
+uint32_t stall_size_class(uint64_t bytes);
+/* -ENOMEM: the read is not counted. */
+int stall_control_add(struct stall *s, uint64_t bytes, uint64_t wait_ns) MUST_USE;
+/* False: fewer than STALL_CONTROLS_MIN. */
+bool stall_groups_make(const struct stall *s, struct stall_groups *ret);
+/* One of the control reads of the group, by chance that is the same for the same `chance`. */
+uint64_t stall_group_draw(const struct stall *s, const struct stall_group *g, uint64_t chance);
+/* The time of `n[g]` reads of each group: its expectation, and how far it may be off at 95 % (one
+ * side). */
+void stall_groups_sum(const struct stall_groups *g, const uint64_t *n, double *ret_mean,
+		      double *ret_margin);
+
+/* --- stall_ghost.c --- */
+int stall_ghost_init(struct stall_ghost *g, uint32_t n, uint64_t bytes) MUST_USE;
+void stall_ghost_fini(struct stall_ghost *g);
+/* True when it was in there; it is the youngest now. */
+bool stall_ghost_read(struct stall_ghost *g, uint32_t sample, uint64_t bytes);
+
+/* --- stall_replay.c --- */
+struct stall_play {
+	uint32_t workers, prefetch;
+	const struct stall_batch *batch;
+	uint64_t n;
+	double decode_share;  /* of decode_ns */
+	uint64_t compute_ns;  /* of every batch; STALL_NO_COMPUTE: each its own */
+	uint64_t *fin, *recv; /* scratch: [workers], [workers * prefetch] */
+};
+int stall_play_init(struct stall_play *p) MUST_USE; /* makes the scratch */
+void stall_play_fini(struct stall_play *p);
+void stall_play_run(const struct stall_play *p, uint64_t *ret_wait, struct stall_schedule *ret);
+
+/* --- stall_judge.c --- */
+enum stall_why stall_judge_pass(struct stall *s, struct stall_rank *r, const struct stall_pass *p);
+
+/* --- stall_steps.c --- */
+void stall_runs_free(struct stall_rank *r);
+/* The iterator whose steps were made while [from, to] was read, or NULL. */
+const struct stall_run *stall_run_find(const struct stall_rank *r, uint64_t from_ns,
+				       uint64_t to_ns);
+
+/* --- stall.c --- */
+struct stall_rank *stall_rank_get(struct stall *s, uint32_t number); /* NULL: too many, no memory */
+
+#endif

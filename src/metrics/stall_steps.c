@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the job's own process says of its steps: the ground truth for its wait and its compute.
+ * Steps come in order within a rank; they are kept by iterator (a loader's pass), and the iterator
+ * that was at work while a pass was read gives that pass its compute times.
+ *
+ * The records come from the job and may say anything: totals only grow, a rank number is a name and
+ * no index, and an iterator of more steps than are kept gives no compute times at all. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "clairfs/hint.h"
+#include "stall_priv.h"
+
+void stall_runs_free(struct stall_rank *r)
+{
+	for (uint32_t i = 0; i < STALL_RUNS; i++)
+		free(r->run[i].compute);
+}
+
+static struct stall_run *run_at(const struct stall_rank *r, uint32_t i)
+{
+	return (struct stall_run *)&r->run[(r->run_head + i) % STALL_RUNS];
+}
+
+/* The run a step belongs to: a new one when the iterator is, or when it was not told before. */
+static struct stall_run *run_of(struct stall_rank *r, const struct clairfs_step_record *step)
+{
+	uint32_t loader = step->flags >> CLAIRFS_STEP_LOADER_SHIFT;
+	struct stall_run *run;
+
+	for (uint32_t i = r->n_runs; i-- > 0 && !(step->flags & CLAIRFS_STEP_FIRST);) {
+		run = run_at(r, i);
+		if (run->loader == loader)
+			return run;
+	}
+	if (r->n_runs == STALL_RUNS) {
+		r->run_head = (r->run_head + 1) % STALL_RUNS;
+		r->n_runs--;
+	}
+	run = run_at(r, r->n_runs++);
+	run->loader = loader;
+	run->is_over = false;
+	run->began_ns = step->t_request;
+	run->last_ns = step->t_next;
+	run->n = 0;
+	return run;
+}
+
+static bool run_add(struct stall_run *run, const struct clairfs_step_record *step)
+{
+	uint64_t compute = (step->t_next - step->t_ready) >> STALL_STEP_SHIFT;
+
+	run->last_ns = MAX(run->last_ns, step->t_next);
+	run->is_over = (step->flags & CLAIRFS_STEP_LEFT) != 0;
+	if (run->n >= STALL_STEPS_MAX) {
+		run->n = STALL_STEPS_MAX + 1;
+		return false;
+	}
+	if (run->n == run->capacity) {
+		uint32_t capacity = MAX(run->capacity * 2, 256);
+		uint32_t *grown = realloc(run->compute, capacity * sizeof(*grown));
+
+		if (!grown) {
+			run->n = STALL_STEPS_MAX + 1; /* one is missing: of no use */
+			return false;
+		}
+		run->compute = grown;
+		run->capacity = capacity;
+	}
+	run->compute[run->n++] = (uint32_t)MIN(compute, UINT32_MAX);
+	return true;
+}
+
+bool stall_step(struct stall *s, const struct clairfs_step_record *step)
+{
+	struct stall_rank *r = stall_rank_get(s, step->rank);
+
+	if (!r || step->t_ready < step->t_request || step->t_next < step->t_ready)
+		return false;
+	r->total.steps++;
+	r->total.gpu_wait_ns += step->t_ready - step->t_request;
+	r->total.compute_ns += step->t_next - step->t_ready;
+	return run_add(run_of(r, step), step);
+}
+
+const struct stall_run *stall_run_find(const struct stall_rank *r, uint64_t from_ns, uint64_t to_ns)
+{
+	const struct stall_run *best = NULL;
+	uint64_t most = 0;
+
+	for (uint32_t i = 0; i < r->n_runs; i++) {
+		const struct stall_run *run = run_at(r, i);
+		uint64_t from = MAX(from_ns, run->began_ns), to = MIN(to_ns, run->last_ns);
+
+		if (to > from && to - from > most && run->n <= STALL_STEPS_MAX) {
+			most = to - from;
+			best = run;
+		}
+	}
+	return best;
+}
+
+double stall_au_percent(const struct stall_numbers *n)
+{
+	uint64_t all = n->compute_ns + n->gpu_wait_ns;
+
+	return n->steps && all ? 100.0 * (double)n->compute_ns / (double)all : -1;
+}

@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Control reads, and what the cache tells whoever accounts for reads: which sample, where in the
+ * order, how it was served. Which samples are held out is seen from the cache's own bits, and every
+ * read waits until the plan has come that far.
+ */
+#include <string.h>
+
+#include "cache_rig.h"
+#include "src/cache/cache_priv.h"
+
+#define MIB (1u << 20)
+enum { N = 60, SIZE = 5000, NOTES = 1000 };
+
+struct seen {
+	struct mutex mu;
+	struct cache_read_note note[NOTES]; /* mu */
+	uint32_t n;                         /* mu */
+	bool is_refusing;
+	struct cache_watch watch;
+};
+
+static void on_opened(void *ctx, uint32_t sample)
+{
+	(void)ctx;
+	(void)sample;
+}
+
+static void on_planned(void *ctx, enum plan_state state)
+{
+	(void)ctx;
+	(void)state;
+}
+
+static void on_read(void *ctx, const struct cache_read_note *notes, uint32_t n)
+{
+	struct seen *seen = ctx;
+
+	mutex_lock(&seen->mu);
+	for (uint32_t i = 0; i < n && seen->n < NOTES; i++)
+		seen->note[seen->n++] = notes[i];
+	mutex_unlock(&seen->mu);
+}
+
+static bool wants_control(void *ctx, uint64_t bytes)
+{
+	const struct seen *seen = ctx;
+
+	return bytes == SIZE && !seen->is_refusing;
+}
+
+static struct seen *seen_new(void)
+{
+	struct seen *seen = calloc(1, sizeof(*seen));
+
+	mutex_init(&seen->mu);
+	seen->watch = (struct cache_watch){ .opened = on_opened,
+					    .planned = on_planned,
+					    .read = on_read,
+					    .wants_control = wants_control,
+					    .ctx = seen };
+	return seen;
+}
+
+static struct rig *rig_with(struct seen *seen, double share, uint32_t n, bool has_store)
+{
+	return rig_new(&(struct rig_options){ .n = n,
+					      .size = SIZE,
+					      .order = "torch-randperm:seed=7",
+					      .has_store = has_store,
+					      .watch = &seen->watch,
+					      .control_share = share });
+}
+
+static void end(struct rig *rig, struct seen *seen)
+{
+	rig_free(rig);
+	mutex_fini(&seen->mu);
+	free(seen);
+}
+
+static bool is_held_out(struct rig *rig, uint32_t sample)
+{
+	return control_is_held_out(rig->cache, (struct entry_id){ sample });
+}
+
+static uint32_t count_held_out(struct rig *rig)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < rig->options.n; i++)
+		n += is_held_out(rig, i);
+	return n;
+}
+
+/* READs before the open is heard of, as with a watcher that lags. */
+static void read_pass(struct rig *rig, const struct order_epoch *epoch, enum read_class class)
+{
+	for (uint32_t i = 0; i < epoch->length; i++) {
+		RIG_UNTIL(is_held_out(rig, epoch->sample[i]));
+		CHECK_INT(rig_read_check(rig, epoch->sample[i], 0, 131072), class);
+		cache_note_open(rig->cache, (struct entry_id){ epoch->sample[i] });
+	}
+}
+
+/* Two passes: what the first has left in the arena is held out of the second all the same. */
+static void held_out_samples_are_read_from_the_source(bool has_store)
+{
+	struct seen *seen = seen_new();
+	struct rig *rig = rig_with(seen, 1, N, has_store);
+	bool has_come[2][N] = { { false } };
+	struct order_epoch *epoch;
+	struct err err = { 0 };
+
+	CHECK_INT(order_epoch_new(rig->order, 0, &epoch, &err), 0);
+	read_pass(rig, epoch, READ_MISS);
+	read_pass(rig, epoch, READ_MISS);
+	cache_stop(rig->cache);
+	CHECK_U64(rig_metric(rig, METRIC_SOURCE_READS), 2 * N);
+	CHECK_U64(rig_metric(rig, METRIC_READS_MISS), 2 * N);
+	CHECK_U64(rig_metric(rig, METRIC_STORE_READS), 0);
+	CHECK_U64(rig_metric(rig, METRIC_PREFETCH_FAILED), 0);
+	CHECK_U64(rig_metric(rig, METRIC_STAGE_PUSHED), 0);
+	CHECK_INT((int)seen->n, 2 * N);
+	for (uint32_t i = 0; i < seen->n; i++) {
+		const struct cache_read_note *note = &seen->note[i];
+
+		CHECK(note->is_control && note->has_use && !note->is_kernels);
+		CHECK_INT(note->read_class, READ_MISS);
+		CHECK_U64(note->use.length, N);
+		CHECK_U64(note->bytes, SIZE);
+		CHECK(note->use.pass < 2 && note->use.position < N && note->wait_ns > 0);
+		CHECK_INT((int)epoch->sample[note->use.position], (int)note->sample);
+		CHECK(!has_come[note->use.pass][note->use.position]);
+		has_come[note->use.pass][note->use.position] = true;
+	}
+	order_epoch_free(epoch);
+	end(rig, seen);
+}
+
+static void held_out_of_the_arena(void)
+{
+	held_out_samples_are_read_from_the_source(false);
+}
+
+static void held_out_of_the_store(void)
+{
+	held_out_samples_are_read_from_the_source(true);
+}
+
+static void share_is_held_out_and_the_rest_prefetched(void)
+{
+	enum { MANY = 1000 };
+	struct seen *seen = seen_new();
+	struct rig *rig = rig_with(seen, 0.25, MANY, false);
+
+	RIG_UNTIL(rig_metric(rig, METRIC_PREFETCH_ISSUED) + count_held_out(rig) == MANY);
+	/* 250, with a deviation of 14; and the same in every run. */
+	CHECK(count_held_out(rig) > 200 && count_held_out(rig) < 300);
+	RIG_UNTIL(rig_metric(rig, METRIC_SOURCE_READS) == MANY - count_held_out(rig));
+	CHECK_U64(rig_metric(rig, METRIC_PREFETCH_FAILED), 0);
+	end(rig, seen);
+}
+
+static void nothing_is_held_out_when_there_is_enough(void)
+{
+	struct seen *seen = seen_new();
+	struct rig *rig;
+
+	seen->is_refusing = true;
+	rig = rig_with(seen, 1, N, false);
+	RIG_UNTIL(rig_metric(rig, METRIC_STAGE_PUSHED) == N);
+	CHECK_INT((int)count_held_out(rig), 0);
+	end(rig, seen);
+}
+
+static void staged_reads_are_told_with_their_place(void)
+{
+	struct seen *seen = seen_new();
+	struct rig *rig = rig_with(seen, 0, N, false);
+	struct order_epoch *epoch;
+	struct err err = { 0 };
+
+	CHECK_INT(order_epoch_new(rig->order, 0, &epoch, &err), 0);
+	for (uint32_t i = 0; i < N; i++) {
+		RIG_UNTIL(bits_get(rig->cache->staged, epoch->sample[i]));
+		cache_note_open(rig->cache, (struct entry_id){ epoch->sample[i] });
+	}
+	cache_note_open(rig->cache, rig->other); /* no sample: nothing is told */
+	RIG_UNTIL(rig_metric(rig, METRIC_PREFETCH_USEFUL) == N);
+	cache_stop(rig->cache);
+	CHECK_INT((int)seen->n, N);
+	for (uint32_t i = 0; i < seen->n; i++) {
+		const struct cache_read_note *note = &seen->note[i];
+
+		CHECK(!note->is_control && note->has_use && !note->is_kernels);
+		CHECK_INT(note->read_class, READ_STAGED);
+		CHECK_INT((int)epoch->sample[note->use.position], (int)note->sample);
+		CHECK(note->wait_ns == 0 && note->opened_ns > 0);
+	}
+	order_epoch_free(epoch);
+	end(rig, seen);
+}
+
+static void pages_that_nobody_pushed_are_the_kernels(void)
+{
+	struct seen *seen = seen_new();
+	struct rig *rig =
+		rig_new(&(struct rig_options){ .n = 4, .size = SIZE, .watch = &seen->watch });
+
+	cache_note_open(rig->cache, (struct entry_id){ 1 });
+	cache_stop(rig->cache);
+	CHECK_INT((int)seen->n, 1);
+	CHECK(seen->note[0].is_kernels && !seen->note[0].has_use);
+	CHECK_INT(seen->note[0].read_class, READ_STAGED);
+	end(rig, seen);
+}
+
+/* Two READs of one open at once, and a pause: the time in which one was under way counts, once. */
+static void wait_is_the_time_in_which_a_read_is_under_way(void)
+{
+	struct seen *seen = seen_new();
+	struct rig *rig =
+		rig_new(&(struct rig_options){ .n = 4, .size = 2 * MIB, .watch = &seen->watch });
+	uint64_t before = clock_now(clock_monotonic()), after;
+	struct rig_read *a, *b;
+
+	fault_io_pause(rig->io);
+	a = rig_read_start(rig, 1, 0, 131072);
+	b = rig_read_start(rig, 1, MIB, 131072);
+	fault_io_wait_held(rig->io, 2);
+	fault_io_resume(rig->io);
+	rig_read_wait(a);
+	rig_read_wait(b);
+	after = clock_now(clock_monotonic());
+	rig_read_free(a);
+	rig_read_free(b);
+	cache_note_open(rig->cache, (struct entry_id){ 1 });
+	cache_stop(rig->cache);
+	CHECK_INT((int)seen->n, 1);
+	CHECK(seen->note[0].wait_ns > 0 && seen->note[0].wait_ns <= after - before);
+	CHECK(seen->note[0].opened_ns >= before && seen->note[0].opened_ns <= after);
+	end(rig, seen);
+}
+
+static const struct check_test tests[] = {
+	{ "samples_held_out_of_the_arena_are_read_from_the_source", held_out_of_the_arena },
+	{ "samples_held_out_of_the_store_are_read_from_the_source", held_out_of_the_store },
+	{ "a_share_is_held_out_and_the_rest_prefetched",
+	  share_is_held_out_and_the_rest_prefetched },
+	{ "nothing_is_held_out_when_there_is_enough", nothing_is_held_out_when_there_is_enough },
+	{ "staged_reads_are_told_with_their_place", staged_reads_are_told_with_their_place },
+	{ "pages_that_nobody_pushed_are_the_kernels", pages_that_nobody_pushed_are_the_kernels },
+	{ "wait_is_the_time_in_which_a_read_is_under_way",
+	  wait_is_the_time_in_which_a_read_is_under_way },
+};
+
+CHECK_MAIN(tests)
