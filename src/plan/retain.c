@@ -369,12 +369,13 @@ static void hold_pop(struct plan *plan)
 		return;
 	it = &plan->item[soon];
 	if (it->key != NO_KEY) {
-		const struct slot *slot = item_slot(plan, it);
+		const struct slot *slot = key_slot(plan->jobs[0], it->key);
+		uint32_t pos = key_pos(it->key);
 
-		__builtin_prefetch(&slot->set[SET_KEEP].level[0][it->key / 64]);
-		__builtin_prefetch(&slot->set[SET_STAGE].level[0][it->key / 64]);
-		__builtin_prefetch(&slot->set[SET_WANT].level[0][it->key / 64]);
-		__builtin_prefetch(&slot->ep->sample[it->key]);
+		__builtin_prefetch(&slot->set[SET_KEEP].level[0][pos / 64]);
+		__builtin_prefetch(&slot->set[SET_STAGE].level[0][pos / 64]);
+		__builtin_prefetch(&slot->set[SET_WANT].level[0][pos / 64]);
+		__builtin_prefetch(&slot->ep->sample[pos]);
 	}
 }
 
