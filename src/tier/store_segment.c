@@ -517,17 +517,11 @@ static int fill_new(struct store *s, struct store_segment *segment, uint64_t byt
 	return write_header(s, segment);
 }
 
-static int make_locked_out(struct store *s, uint32_t n, struct store_segment **ret)
-	REQUIRES(s->space_mu);
-static int make_locked_out(struct store *s, uint32_t n, struct store_segment **ret)
+static int make_new(struct store *s, uint32_t n, uint64_t bytes, struct store_segment **ret)
 {
-	struct store_segment *segment;
-	uint64_t bytes;
-	int rc = store_space(s, n, &bytes);
+	struct store_segment *segment = store_segment_new();
+	int rc;
 
-	if (rc < 0)
-		return rc;
-	segment = store_segment_new();
 	if (!segment)
 		return -ENOMEM;
 	segment->fd = make_file(s, &segment->header.segment);
@@ -542,6 +536,21 @@ static int make_locked_out(struct store *s, uint32_t n, struct store_segment **r
 	if (segment->fd >= 0)
 		remove_file(s, segment->header.segment);
 	store_segment_free(segment);
+	return rc;
+}
+
+static int make_locked_out(struct store *s, uint32_t n, struct store_segment **ret)
+	REQUIRES(s->space_mu);
+static int make_locked_out(struct store *s, uint32_t n, struct store_segment **ret)
+{
+	uint64_t bytes;
+	int rc = store_space(s, n, &bytes);
+
+	if (rc < 0)
+		return rc;
+	rc = make_new(s, n, bytes, ret);
+	if (rc == -EAGAIN && store_space_refused(s, bytes))
+		rc = make_new(s, n, bytes, ret);
 	return rc;
 }
 
