@@ -132,6 +132,16 @@ int bench_numbers(const struct bench_setup *s, const struct bench_block *b,
 /* Lower edge in seconds of a bin of `latency`. */
 double bench_latency_edge(uint32_t bin);
 
+/* What was judged so far, bench_verdict.c. */
+struct bench_verdict {
+	struct bench_counts judged; /* at the last verdict */
+	uint64_t n;                 /* epochs judged since the beginning */
+};
+/* Gives the verdict that `now` may have, beyond the last one, to the epoch it belongs to.
+ * `result`[n_results]: also those that are still to come; their counts are not known. */
+void bench_verdict_take(struct bench_verdict *v, struct bench_result *result, size_t n_results,
+			uint32_t ranks, const struct bench_counts *now);
+
 struct bench_report {
 	const struct bench_setup *setup;
 	uint32_t n_results, n_sides;
