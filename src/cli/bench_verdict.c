@@ -1,42 +1,52 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which epoch of the bench a verdict of the mount's accounting belongs to. The mount judges epochs
- * one after the other, each once, some time after its end: a verdict belongs to the first epoch
- * that has none. Two that arrived together cannot be told apart and belong to none.
+/* Which epoch of the bench a verdict of the mount's accounting belongs to. The mount judges a pass
+ * of a rank when all of it was told, but one that lacks a few reads much later, so a later pass may
+ * overtake. Its counters are totals: they do not say which pass they grew by. So a verdict is an
+ * epoch's only where it can be no other's: when one epoch was due, and all of its ranks, and no
+ * more, were judged. All others are nobody's; their sum is in the mount's own words.
  *
- * The mount may be somebody else's, too: a pass of a job before, or of one beside the bench, is
- * judged as well, so there may be more verdicts than epochs, and any number in a stats.json. None
- * of that may lead out of the results.
+ * The mount may be somebody else's, too: passes of a job before, or beside the bench, are judged
+ * when none of ours is due, and there may be any number in a stats.json. None of that may lead out
+ * of the results.
  *
  * Main process; no I/O. */
 #include "bench.h"
 #include "clairfs/base/cleanup.h"
 
-/* The first epoch without a verdict; NULL: the bench has no such epoch. */
-static struct bench_result *next_epoch(const struct bench_verdict *v, struct bench_result *result,
-				       size_t n_results)
+static uint64_t count_known(const struct bench_result *result, size_t n_results, size_t *ret_last)
 {
-	uint64_t skip = v->n;
+	uint64_t n = 0;
 
 	for (size_t i = 0; i < n_results; i++)
-		if (result[i].counts.is_known && skip-- == 0)
-			return &result[i];
-	return NULL;
+		if (result[i].counts.is_known) {
+			*ret_last = i;
+			n++;
+		}
+	return n;
+}
+
+/* Ranks that wait for each other all gain what one gains, at most all of it together. */
+static void give(const struct bench_verdict *v, struct bench_counts *to, uint32_t ranks,
+		 const struct bench_counts *now)
+{
+	to->removed_lower = (now->removed_lower - v->judged.removed_lower) / ranks;
+	to->removed_estimate = (now->removed_estimate - v->judged.removed_estimate) / ranks;
+	to->removed_upper = now->removed_upper - v->judged.removed_upper;
 }
 
 void bench_verdict_take(struct bench_verdict *v, struct bench_result *result, size_t n_results,
 			uint32_t ranks, const struct bench_counts *now)
 {
-	double n = (now->passes - v->judged.passes) / ranks;
-	struct bench_result *res;
+	size_t last = 0;
+	uint64_t all = count_known(result, n_results, &last) * ranks, due = all - v->passes;
+	double n = now->passes - v->judged.passes;
+	bool is_clean = due == ranks && !v->is_mixed;
 
-	if (!(n >= 1))
-		return;
-	res = n < 2 ? next_epoch(v, result, n_results) : NULL;
-	if (res && now->passes_judged > v->judged.passes_judged) {
-		res->counts.removed_lower = now->removed_lower - v->judged.removed_lower;
-		res->counts.removed_estimate = now->removed_estimate - v->judged.removed_estimate;
-		res->counts.removed_upper = now->removed_upper - v->judged.removed_upper;
-	}
-	v->n += (uint64_t)MIN(n, (double)UINT32_MAX);
+	if (!(n >= 1) || (is_clean && n < ranks))
+		return; /* nothing, or ranks are missing still */
+	if (is_clean && n < ranks + 1 && now->passes_judged - v->judged.passes_judged > ranks - 0.5)
+		give(v, &result[last].counts, ranks, now);
+	v->passes += (uint64_t)MIN(n, (double)due);
+	v->is_mixed = v->passes < all;
 	v->judged = *now;
 }

@@ -33,77 +33,111 @@ static struct bench_result *results(uint32_t n_known)
 	return r;
 }
 
+static bool has_none(const struct bench_result *r)
+{
+	return isnan(r->counts.removed_lower) && isnan(r->counts.removed_estimate) &&
+	       isnan(r->counts.removed_upper);
+}
+
+static void take(struct bench_verdict *v, struct bench_result *r, struct bench_counts now)
+{
+	bench_verdict_take(v, r, EPOCHS, RANKS, &now);
+}
+
 static void each_epoch_gets_its_own(void)
 {
 	struct bench_verdict v = { .judged = counts(10, 10, 100) };
-	struct bench_result *r = results(EPOCHS);
-	struct bench_counts now;
+	struct bench_result *r = results(0);
+	double total = 100;
 
 	for (uint32_t i = 0; i < EPOCHS; i++) {
-		now = counts(10 + RANKS * i + 1, 10 + i, 100 + i); /* of one rank only: not yet */
-		bench_verdict_take(&v, r, EPOCHS, RANKS, &now);
-		CHECK(isnan(r[i].counts.removed_lower));
-		now = counts(10 + RANKS * (i + 1), 11 + i, 100 + (i + 1) * (i + 2) / 2.0);
-		bench_verdict_take(&v, r, EPOCHS, RANKS, &now);
-		CHECK(r[i].counts.removed_lower == i + 1);
-		CHECK(r[i].counts.removed_estimate == 2 * (i + 1));
-		CHECK(r[i].counts.removed_upper == 3 * (i + 1));
+		r[i].counts.is_known = true;
+		take(&v, r, counts(11 + RANKS * i, 11 + RANKS * i, total + 0.5)); /* one rank */
+		CHECK(has_none(&r[i]));
+		total += i + 1;
+		take(&v, r, counts(10 + RANKS * (i + 1), 10 + RANKS * (i + 1), total));
+		CHECK(r[i].counts.removed_lower == (i + 1) / 2.0); /* mean of ranks */
+		CHECK(r[i].counts.removed_estimate == i + 1);
+		CHECK(r[i].counts.removed_upper == 3 * (i + 1)); /* sum */
 	}
-	CHECK_INT((int)v.n, EPOCHS);
+	CHECK_INT((int)v.passes, EPOCHS * RANKS);
 	free(r);
 }
 
-static void two_at_once_and_unjudged_ones_are_nobodys(void)
+static void what_may_be_anothers_is_nobodys(void)
 {
-	struct bench_verdict v = { .judged = counts(0, 0, 0) };
-	struct bench_result *r = results(EPOCHS);
-	struct bench_counts now = counts(2 * RANKS, 4, 9);
+	/* passes after each look while two epochs are due; the last one has caught up */
+	static const double ways[][4] = {
+		{ 4, 4, 4, 4 }, { 2, 4, 4, 4 }, { 1, 2, 3, 4 }, { 3, 3, 4, 4 }
+	};
 
-	bench_verdict_take(&v, r, EPOCHS, RANKS, &now);
-	CHECK(isnan(r[0].counts.removed_lower) && isnan(r[1].counts.removed_lower));
-	now = counts(3 * RANKS, 4, 9);
-	bench_verdict_take(&v, r, EPOCHS, RANKS, &now);
-	CHECK(isnan(r[2].counts.removed_lower));
-	CHECK_INT((int)v.n, EPOCHS);
-	free(r);
+	for (size_t w = 0; w < ARRAY_LEN(ways); w++) {
+		struct bench_verdict v = { .judged = counts(0, 0, 0) };
+		struct bench_result *r = results(2);
+
+		for (int i = 0; i < 4; i++)
+			take(&v, r, counts(ways[w][i], ways[w][i], ways[w][i]));
+		CHECK(has_none(&r[0]) && has_none(&r[1]));
+		CHECK(!v.is_mixed);
+		r[2].counts.is_known = true;
+		take(&v, r, counts(6, 6, 10));
+		CHECK(r[2].counts.removed_lower == 3);
+		free(r);
+	}
 }
 
-static void more_than_epochs_touch_nothing(void)
+static void an_unjudged_pass_leaves_no_zero(void)
+{
+	for (int judged = 0; judged <= RANKS; judged++) {
+		struct bench_verdict v = { .judged = counts(0, 0, 0) };
+		struct bench_result *r = results(1);
+
+		take(&v, r, counts(RANKS, judged, 7));
+		CHECK(has_none(&r[0]) == (judged < RANKS));
+		free(r);
+	}
+}
+
+/* The row behind the last one looks like an epoch and must stay as it is. */
+static void others_passes_touch_nothing(void)
 {
 	for (uint32_t n_known = 0; n_known <= EPOCHS; n_known++) {
 		struct bench_verdict v = { .judged = counts(0, 0, 0) };
 		struct bench_result *r = results(n_known);
 
-		for (uint32_t i = 1; i <= EPOCHS + 3; i++) {
-			struct bench_counts now = counts(RANKS * i, i, i);
-
-			bench_verdict_take(&v, r, EPOCHS, RANKS, &now);
-		}
-		for (uint32_t i = 0; i <= EPOCHS; i++)
-			CHECK(isnan(r[i].counts.removed_lower) == (i >= n_known));
+		for (uint32_t i = 1; i <= EPOCHS + 3; i++)
+			take(&v, r, counts(RANKS * i, RANKS * i, i));
+		for (uint32_t i = n_known; i <= EPOCHS; i++)
+			CHECK(has_none(&r[i]));
+		CHECK_INT((int)v.passes, (int)n_known * RANKS);
 		free(r);
 	}
 }
 
 static void any_number_can_be_told(void)
 {
-	const double odd[] = { NAN, -1, -INFINITY, INFINITY, 1e300, 0 };
-	struct bench_verdict v = { .judged = counts(0, 0, 0) };
-	struct bench_result *r = results(EPOCHS);
+	static const double odd[] = { NAN, -1, -INFINITY, INFINITY, 1e300, 0 };
 
-	for (size_t i = 0; i < sizeof(odd) / sizeof(*odd); i++) {
-		struct bench_counts now = counts(odd[i], odd[i], odd[i]);
+	for (size_t first = 0; first < ARRAY_LEN(odd); first++) {
+		struct bench_verdict v = { .judged = counts(0, 0, 0) };
+		struct bench_result *r = results(EPOCHS);
 
-		bench_verdict_take(&v, r, EPOCHS, RANKS, &now);
+		for (size_t i = 0; i < ARRAY_LEN(odd); i++) {
+			double n = odd[(first + i) % ARRAY_LEN(odd)];
+
+			take(&v, r, counts(n, n, n));
+			CHECK(v.passes <= EPOCHS * RANKS);
+		}
+		CHECK(has_none(&r[EPOCHS]));
+		free(r);
 	}
-	CHECK(isnan(r[EPOCHS].counts.removed_lower));
-	free(r);
 }
 
 static const struct check_test tests[] = {
 	{ "each_epoch_gets_its_own", each_epoch_gets_its_own },
-	{ "two_at_once_and_unjudged_ones_are_nobodys", two_at_once_and_unjudged_ones_are_nobodys },
-	{ "more_than_epochs_touch_nothing", more_than_epochs_touch_nothing },
+	{ "what_may_be_anothers_is_nobodys", what_may_be_anothers_is_nobodys },
+	{ "an_unjudged_pass_leaves_no_zero", an_unjudged_pass_leaves_no_zero },
+	{ "others_passes_touch_nothing", others_passes_touch_nothing },
 	{ "any_number_can_be_told", any_number_can_be_told },
 };
 CHECK_MAIN(tests)
