@@ -240,6 +240,19 @@ def workload(place):
               "a workload, and the command line before it")
 
 
+def far_ahead(place):
+    """Whatever the prefetch factor, nobody waits for one who waits for him: more batches than any pipe has room for."""
+    place.files([10] * 30)
+    n = 26000
+    order = f"torch-generator:seed=1:replacement=1:num_samples={n}"
+    run, = parsed(place, "--order", order, "--epochs", 1, "--workers", 1, "--prefetch", n, "--batch", 1, "--compute", 0, "--decode", 0,
+                  place.source)["runs"]
+    tap.equal((run["steps"], run["samples"], run["bytes"]), (n, n, 10 * n), "one worker, all batches asked for at once")
+    run, = parsed(place, "--epochs", 1, "--workers", 30, "--prefetch", 10**9, "--batch", 1, "--compute", 0, "--decode", 0,
+                  place.source)["runs"]
+    tap.equal((run["steps"], run["samples"]), (30, 30), "a prefetch factor far beyond what there is")
+
+
 def bad_input(place):
     n = 10
     place.files([100] * n)
@@ -372,4 +385,4 @@ def dead_children(place):
                "a file that cannot be read is named", done)
 
 
-mountkit.run(figures, really_in_order, compare, on_a_mount, workload, bad_input, interrupted, dead_children)
+mountkit.run(figures, really_in_order, compare, on_a_mount, workload, far_ahead, bad_input, interrupted, dead_children)
