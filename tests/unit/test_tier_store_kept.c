@@ -762,7 +762,47 @@ static void filesystem_has_one_number(void)
 	CHECK(store_fsid(a) != store_fsid(c)); /* two sources may have what looks like one */
 }
 
+static uint32_t descriptors(void)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	uint32_t n = 0;
+
+	while (readdir(dir))
+		n++;
+	closedir(dir);
+	return n;
+}
+
+/* Whoever reads the source must never find no descriptor left. */
+static void takes_no_more_segments_than_descriptors_are_set_aside_for(void)
+{
+	AUTO_FREE char *dir = new_dir("many");
+	struct store_params params = params_of(dir);
+	uint32_t before = descriptors(), found = 0;
+	struct store *store;
+
+	for (uint32_t i = 0; i < 12; i++) { /* a segment each */
+		store = open_dir(dir);
+		put_all(store, i, 1);
+		store_close(store);
+	}
+	params.max_segments = 3;
+	store = open_params(&params);
+	CHECK(descriptors() < before + 3 + 6); /* and the directory's, the engine's */
+	for (uint32_t i = 0; i < 12; i++)
+		found += get(store, i) == 0;
+	CHECK_U64(found, 3);
+	CHECK(put(store, 12) != 0); /* it has no slot for one to write to */
+	store_close(store);
+	store = open_dir(dir);
+	for (uint32_t i = 0; i < 12; i++)
+		CHECK_INT(get(store, i), 0);
+	store_close(store);
+}
+
 static const struct check_test tests[] = {
+	{ "takes_no_more_segments_than_descriptors_are_set_aside_for",
+	  takes_no_more_segments_than_descriptors_are_set_aside_for },
 	{ "everything_is_there_again", everything_is_there_again },
 	{ "others_find_what_is_sealed", others_find_what_is_sealed },
 	{ "what_nobody_wants_makes_room", what_nobody_wants_makes_room },
