@@ -295,6 +295,7 @@ static void publish_rank(struct metrics *m, const struct stall_numbers *n)
 	metrics_rank_set(m, METRIC_RANK_PREP_WAIT, n->rank, n->prep_wait_ns);
 }
 
+/* Metrics first: who has seen new numbers in stats.json finds them there as well. */
 static void publish(struct accounting *a)
 {
 	uint32_t n = stall_n_ranks(a->stall);
@@ -302,17 +303,17 @@ static void publish(struct accounting *a)
 	struct stall_node node;
 
 	stall_get_node(a->stall, &node);
+	publish_node(a->metrics, &node);
+	for (uint32_t i = 0; i < n; i++) {
+		stall_get_rank(a->stall, i, &numbers);
+		publish_rank(a->metrics, &numbers);
+	}
 	mutex_lock(&a->mu);
 	a->node = node;
 	a->n_shown = n;
 	for (uint32_t i = 0; i < n; i++)
 		stall_get_rank(a->stall, i, &a->ranks[i]);
 	mutex_unlock(&a->mu);
-	publish_node(a->metrics, &node);
-	for (uint32_t i = 0; i < n; i++) {
-		stall_get_rank(a->stall, i, &numbers);
-		publish_rank(a->metrics, &numbers);
-	}
 }
 
 void accounting_look(struct accounting *a, struct accounting_view *ret)
