@@ -292,6 +292,8 @@ def bad_input(place):
     refused("no samples", place.path("empty"), code=1)
     refused("--html", "--html", place.path("no/such/report.html"), source, code=1)
     refused("--trace", "--trace", place.path("no/such/trace"), source, code=1)
+    # Files of a page by stat, with some bytes in them.
+    refused("No data", "--workers", 1, "/sys/devices/virtual/net/lo/statistics", code=1)
     # What only the mount finds out is its own line, passed on.
     refused("store", "--compare", "clairfs", "-o", f"store_dir={place.path('order.txt')}", source, code=1)
     tap.equal(os.listdir(place.path("tmp")), [], "no directory of a mount is left")
