@@ -172,7 +172,7 @@ struct cache {
 	struct order_ref *order; /* planner thread, likewise; NULL = none */
 	struct recent recent;
 	uint32_t kept_at;            /* planner: samples below were looked up in the store */
-	_Atomic uint32_t generation; /* of the plan; changed by the planner */
+	_Atomic uint32_t generation, orders; /* of plans, of orders; changed by the planner */
 	_Atomic bool has_order;
 	bool is_withdrawn;     /* planner: there was an order */
 	struct mutex make_mu;  /* one cache_set_order at a time; before order_mu */

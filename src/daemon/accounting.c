@@ -73,16 +73,20 @@ static int parse_share(const char *text, double *ret)
 
 int accounting_parse(const struct mount_opts *opts, struct accounting_params *ret, struct err *err)
 {
-	if (parse_share(opts->control_reads, &ret->control_share) < 0)
+	/* An option without a value is NULL. */
+	const char *control = opts->control_reads ? opts->control_reads : "";
+	const char *ghost = opts->ghost_bytes ? opts->ghost_bytes : "";
+
+	if (parse_share(control, &ret->control_share) < 0)
 		return err_set(err, -EINVAL,
 			       "option control_reads: '%s' is neither 1/N, one of N reads, nor off",
-			       opts->control_reads);
-	if (strcmp(opts->ghost_bytes, "auto") == 0)
+			       control);
+	if (strcmp(ghost, "auto") == 0)
 		ret->ghost_bytes = ghost_bytes_auto();
-	else if (text_to_bytes(opts->ghost_bytes, &ret->ghost_bytes) < 0)
+	else if (text_to_bytes(ghost, &ret->ghost_bytes) < 0)
 		return err_set(err, -EINVAL,
 			       "option ghost_bytes: '%s' is neither a size, like 64G, nor auto",
-			       opts->ghost_bytes);
+			       ghost);
 	return 0;
 }
 
@@ -291,6 +295,7 @@ static void publish_rank(struct metrics *m, const struct stall_numbers *n)
 	metrics_rank_set(m, METRIC_RANK_PREP_WAIT, n->rank, n->prep_wait_ns);
 }
 
+/* Metrics first: who has seen new numbers in stats.json finds them there as well. */
 static void publish(struct accounting *a)
 {
 	uint32_t n = stall_n_ranks(a->stall);
@@ -298,17 +303,17 @@ static void publish(struct accounting *a)
 	struct stall_node node;
 
 	stall_get_node(a->stall, &node);
+	publish_node(a->metrics, &node);
+	for (uint32_t i = 0; i < n; i++) {
+		stall_get_rank(a->stall, i, &numbers);
+		publish_rank(a->metrics, &numbers);
+	}
 	mutex_lock(&a->mu);
 	a->node = node;
 	a->n_shown = n;
 	for (uint32_t i = 0; i < n; i++)
 		stall_get_rank(a->stall, i, &a->ranks[i]);
 	mutex_unlock(&a->mu);
-	publish_node(a->metrics, &node);
-	for (uint32_t i = 0; i < n; i++) {
-		stall_get_rank(a->stall, i, &numbers);
-		publish_rank(a->metrics, &numbers);
-	}
 }
 
 void accounting_look(struct accounting *a, struct accounting_view *ret)

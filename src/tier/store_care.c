@@ -33,7 +33,7 @@ struct care {
 
 static bool can_write(struct store *s)
 {
-	uint64_t bytes;
+	uint64_t bytes = 0;
 	bool is_well;
 	int rc = 0;
 
@@ -47,7 +47,15 @@ static bool can_write(struct store *s)
 	mutex_unlock(&s->space_mu);
 	if (rc == -ENOSPC) /* the budget: a put finds that out for itself */
 		rc = 0;
-	return is_well && rc == 0 && store_dir_try(&s->dir) == 0;
+	if (is_well && rc == 0)
+		rc = store_without_room(store_dir_try(&s->dir));
+	if (is_well && rc == -EAGAIN && bytes) { /* a quota */
+		store_space_lock(s);
+		if (store_space_refused(s, bytes))
+			log_debug("store: gave up what nobody wants for its quota");
+		store_space_unlock(s);
+	}
+	return is_well && rc == 0;
 }
 
 static bool can_read(struct store *s)

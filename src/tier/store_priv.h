@@ -153,6 +153,8 @@ struct store {
 
 /* Takes the segment into the table with one reference; -EMFILE when that is full. */
 int store_segment_enter(struct store *s, struct store_segment *segment) MUST_USE;
+/* Whether one more may be entered, now. */
+bool store_segment_has_slot(struct store *s);
 void store_segment_get(struct store_segment *segment);
 /* False for one whose last reference is just going; with store->mu. */
 bool store_segment_try_get(struct store_segment *segment);
@@ -255,6 +257,9 @@ void store_space_unlock(struct store *s) RELEASE(s->space_mu);
 /* Bytes that a new segment for a record of n blocks may have: 0 and *ret; -ENOSPC: the budget is
  * used up; -EAGAIN: the filesystem is; errno. Gives up segments that nobody wants. */
 int store_space(struct store *s, uint32_t n_blocks, uint64_t *ret) REQUIRES(s->space_mu) MUST_USE;
+/* The filesystem has refused `bytes` that it seemed to have (a quota): gives up as much. Whether
+ * anything went. */
+bool store_space_refused(struct store *s, uint64_t bytes) REQUIRES(s->space_mu) MUST_USE;
 /* Half of what is free and what is in the directory already. */
 uint64_t store_default_limit(struct store *s);
 /* Segments of which something is wanted have been used now. */

@@ -24,10 +24,10 @@
 
 int store_segment_enter(struct store *s, struct store_segment *segment)
 {
-	int rc = -EMFILE;
+	int rc = -ENOBUFS;
 
 	mutex_lock(&s->mu);
-	for (uint32_t i = 0; i < STORE_SEGMENTS_MAX && rc < 0; i++) {
+	for (uint32_t i = 0; i < s->p.max_segments && rc < 0; i++) {
 		if (s->segments[i])
 			continue;
 		segment->slot = i;
@@ -39,6 +39,18 @@ int store_segment_enter(struct store *s, struct store_segment *segment)
 	}
 	mutex_unlock(&s->mu);
 	return rc;
+}
+
+bool store_segment_has_slot(struct store *s)
+{
+	bool has;
+
+	mutex_lock(&s->mu);
+	has = s->slots_top < s->p.max_segments;
+	for (uint32_t i = 0; i < s->slots_top && !has; i++)
+		has = !s->segments[i];
+	mutex_unlock(&s->mu);
+	return has;
 }
 
 struct store_segment *store_segment_new(void)
@@ -505,17 +517,11 @@ static int fill_new(struct store *s, struct store_segment *segment, uint64_t byt
 	return write_header(s, segment);
 }
 
-static int make_locked_out(struct store *s, uint32_t n, struct store_segment **ret)
-	REQUIRES(s->space_mu);
-static int make_locked_out(struct store *s, uint32_t n, struct store_segment **ret)
+static int make_new(struct store *s, uint32_t n, uint64_t bytes, struct store_segment **ret)
 {
-	struct store_segment *segment;
-	uint64_t bytes;
-	int rc = store_space(s, n, &bytes);
+	struct store_segment *segment = store_segment_new();
+	int rc;
 
-	if (rc < 0)
-		return rc;
-	segment = store_segment_new();
 	if (!segment)
 		return -ENOMEM;
 	segment->fd = make_file(s, &segment->header.segment);
@@ -530,6 +536,21 @@ static int make_locked_out(struct store *s, uint32_t n, struct store_segment **r
 	if (segment->fd >= 0)
 		remove_file(s, segment->header.segment);
 	store_segment_free(segment);
+	return rc;
+}
+
+static int make_locked_out(struct store *s, uint32_t n, struct store_segment **ret)
+	REQUIRES(s->space_mu);
+static int make_locked_out(struct store *s, uint32_t n, struct store_segment **ret)
+{
+	uint64_t bytes;
+	int rc = store_space(s, n, &bytes);
+
+	if (rc < 0)
+		return rc;
+	rc = make_new(s, n, bytes, ret);
+	if (rc == -EAGAIN && store_space_refused(s, bytes))
+		rc = make_new(s, n, bytes, ret);
 	return rc;
 }
 

@@ -5,12 +5,12 @@
  *
  * The budget counts the files of all daemons in the directory as they lie on the drive, whoever
  * wrote them. Only whole segments are given up, because a hole per record costs as much as half a
- * write, and only when room is needed: first those of which neither this mount nor another living
- * one wants anything (they hold a shared lock), least recently used first; then those of which less
- * than a quarter is wanted, because the rest is of other versions of files or in other segments,
- * too. What was wanted of them is read from the source again and written when it comes by; there is
- * no room for copying it, that is why it goes. A budget that was lowered is kept even if that costs
- * wanted ones.
+ * write, and only when room is needed, in the budget or on a drive that is full before: first those
+ * of which neither this mount nor another living one wants anything (they hold a shared lock),
+ * least recently used first; then those of which less than a quarter is wanted, because the rest is
+ * of other versions of files or in other segments, too. What was wanted of them is read from the
+ * source again and written when it comes by; there is no room for copying it, that is why it goes.
+ * A budget that was lowered is kept even if that costs wanted ones.
  *
  * A segment that is mostly copies may be held by several daemons, each for the little that is only
  * there. So when the budget is used up each of them lets go of such segments by itself, one every
@@ -35,6 +35,13 @@
 #define LIVE_PARTS 4u                    /* of a segment that is kept a quarter or more is wanted */
 #define FRAME_BYTES (3ull * STORE_BLOCK) /* what a segment of one record has besides it */
 #define ROOM_LEAST (2ull << 20)
+
+/* What is still to be made: into the budget `bytes` more are to fit, and the filesystem is to get
+ * `missing` back. What was given up counts as back at once: whoever has it open still lets it go
+ * within a round, and until then giving up more would be too much. */
+struct room {
+	uint64_t bytes, missing, used;
+};
 
 struct candidate {
 	uint64_t id, bytes;
@@ -160,20 +167,30 @@ static bool give_up(struct store *s, uint64_t id, bool want_any)
 	return is_done;
 }
 
-/* Gives up what nobody wants, or with want_any anything that is sealed. */
-static int give_up_oldest(struct store *s, uint64_t bytes, bool may_give_up, bool want_any,
-			  uint64_t *ret_used)
+static bool is_short(const struct store *s, const struct room *room)
+{
+	return room->used + room->bytes > s->p.limit_bytes || room->missing > 0;
+}
+
+static void gave_up(struct room *room, uint64_t bytes)
+{
+	room->used -= MIN(room->used, bytes);
+	room->missing -= MIN(room->missing, bytes);
+}
+
+/* Gives up what nobody wants, or with want_any anything that is sealed; says what is used. */
+static int give_up_oldest(struct store *s, struct room *room, bool may_give_up, bool want_any)
 {
 	struct survey v = { .s = s, .want_any = want_any, .is_sum_only = !may_give_up };
 	int rc = store_dir_each(&s->dir, survey_one, &v);
 
-	if (rc == 0 && v.n && v.bytes + bytes > s->p.limit_bytes)
+	room->used = v.bytes;
+	if (rc == 0 && v.n && is_short(s, room))
 		qsort(v.candidates, v.n, sizeof(*v.candidates), compare_age);
-	for (uint32_t i = 0; rc == 0 && i < v.n && v.bytes + bytes > s->p.limit_bytes; i++)
+	for (uint32_t i = 0; rc == 0 && i < v.n && is_short(s, room); i++)
 		if (give_up(s, v.candidates[i].id, want_any))
-			v.bytes -= v.candidates[i].bytes;
+			gave_up(room, v.candidates[i].bytes);
 	free(v.candidates);
-	*ret_used = v.bytes;
 	return rc;
 }
 
@@ -229,19 +246,17 @@ static uint64_t let_go(struct store *s, struct store_segment *segment)
 	return 0;
 }
 
-static void give_up_little(struct store *s, uint64_t bytes, uint64_t *used) REQUIRES(s->space_mu);
-static void give_up_little(struct store *s, uint64_t bytes, uint64_t *used)
+static void give_up_little(struct store *s, struct room *room) REQUIRES(s->space_mu);
+static void give_up_little(struct store *s, struct room *room)
 {
 	uint32_t n = 1;
 
-	for (uint32_t i = 0; i<n && * used + bytes> s->p.limit_bytes; i++) {
+	for (uint32_t i = 0; i < n && is_short(s, room); i++) {
 		struct store_segment *segment = get_little(s, i, &n);
-		uint64_t freed;
 
 		if (!segment)
 			continue;
-		freed = let_go(s, segment);
-		*used -= MIN(*used, freed);
+		gave_up(room, let_go(s, segment));
 		store_segment_put(s, segment);
 	}
 }
@@ -264,9 +279,9 @@ static uint64_t private_used(struct store *s)
 	return n;
 }
 
-/* Makes room until `bytes` more fit into the budget, as far as that goes; what is used then. */
-static int make_room(struct store *s, uint64_t bytes, uint64_t *ret_used) REQUIRES(s->space_mu);
-static int make_room(struct store *s, uint64_t bytes, uint64_t *ret_used)
+/* Makes that room, as far as it goes. */
+static int make_room(struct store *s, struct room *room) REQUIRES(s->space_mu);
+static int make_room(struct store *s, struct room *room)
 {
 	bool may_give_up;
 	int rc = 0;
@@ -275,11 +290,11 @@ static int make_room(struct store *s, uint64_t bytes, uint64_t *ret_used)
 	may_give_up = s->is_claimed || !s->dir.is_persistent;
 	mutex_unlock(&s->mu);
 	if (s->dir.is_persistent)
-		rc = give_up_oldest(s, bytes, may_give_up, false, ret_used);
+		rc = give_up_oldest(s, room, may_give_up, false);
 	else
-		*ret_used = private_used(s);
+		room->used = private_used(s);
 	if (rc == 0 && may_give_up)
-		give_up_little(s, bytes, ret_used);
+		give_up_little(s, room);
 	return rc;
 }
 
@@ -307,16 +322,17 @@ uint64_t store_default_limit(struct store *s)
 	return (v.bytes + (uint64_t)st.f_bavail * st.f_frsize) / 2;
 }
 
-/* Bytes that may still be taken from the filesystem. */
-static int free_bytes(const struct store *s, uint64_t *ret)
+/* What the filesystem has for us and others, and what of it `bytes` more are short of. */
+static int free_bytes(const struct store *s, uint64_t bytes, uint64_t *ret, uint64_t *ret_missing)
 {
 	struct statvfs st;
-	uint64_t n;
+	uint64_t n, keep = s->p.keep_free_bytes;
 
 	if (s->dir.sys->fstatvfs(s->dir.fd, &st) < 0)
 		return errno == ENOSPC ? -EAGAIN : -errno; /* -ENOSPC is the budget's */
 	n = (uint64_t)st.f_bavail * st.f_frsize;
-	*ret = n > s->p.keep_free_bytes ? n - s->p.keep_free_bytes : 0;
+	*ret = n > keep ? n - keep : 0;
+	*ret_missing = *ret >= bytes ? 0 : bytes + (keep > n ? keep - n : 0) - *ret;
 	return 0;
 }
 
@@ -341,31 +357,41 @@ static uint64_t segment_bytes(const struct store *s)
 int store_space(struct store *s, uint32_t n_blocks, uint64_t *ret)
 {
 	uint64_t least = ((uint64_t)n_blocks + 3) * STORE_BLOCK;
-	uint64_t want = MAX(segment_bytes(s), least), used = 0, available = 0;
-	int rc = make_room(s, MIN(want, s->p.limit_bytes), &used);
+	uint64_t want = MAX(segment_bytes(s), least), available = 0, missing = 0;
+	struct room room = { .bytes = MIN(want, s->p.limit_bytes) };
+	int rc = free_bytes(s, room.bytes, &available, &room.missing);
 
 	if (rc == 0)
-		rc = free_bytes(s, &available);
+		rc = make_room(s, &room);
+	if (rc == 0)
+		rc = free_bytes(s, least, &available, &missing);
 	if (rc < 0)
 		return rc;
-	if (used + least > s->p.limit_bytes)
+	if (room.used + least > s->p.limit_bytes)
 		return has_leftover(s) ? -EAGAIN : -ENOSPC;
-	if (available < least)
+	if (missing)
 		return -EAGAIN;
-	*ret = ALIGN_DOWN(MIN(want, MIN(s->p.limit_bytes - used, available)),
+	*ret = ALIGN_DOWN(MIN(want, MIN(s->p.limit_bytes - room.used, available)),
 			  (uint64_t)STORE_BLOCK);
 	return 0;
 }
 
+bool store_space_refused(struct store *s, uint64_t bytes)
+{
+	struct room room = { .missing = bytes };
+
+	return make_room(s, &room) == 0 && room.missing < bytes;
+}
+
 void store_shrink(struct store *s)
 {
-	uint64_t used;
+	struct room room = { 0 };
 
 	if (!s->dir.is_persistent)
 		return;
 	store_space_lock(s);
-	if (make_room(s, 0, &used) == 0 && used > s->p.limit_bytes)
-		(void)give_up_oldest(s, 0, true, true, &used);
+	if (make_room(s, &room) == 0 && room.used > s->p.limit_bytes)
+		(void)give_up_oldest(s, &room, true, true);
 	store_space_unlock(s);
 }
 
@@ -393,18 +419,6 @@ void store_touch_wanted(struct store *s)
 	}
 }
 
-static bool has_free_slot(struct store *s)
-{
-	bool has;
-
-	mutex_lock(&s->mu);
-	has = s->slots_top < STORE_SEGMENTS_MAX;
-	for (uint32_t i = 0; i < s->slots_top && !has; i++)
-		has = !s->segments[i];
-	mutex_unlock(&s->mu);
-	return has;
-}
-
 /* One of those that no daemon needs, so that whoever is to give it up finds it unlocked. */
 static void let_go_of_copies(struct store *s) REQUIRES(s->space_mu);
 static void let_go_of_copies(struct store *s)
@@ -424,11 +438,20 @@ static void let_go_of_copies(struct store *s)
 	}
 }
 
+/* The budget's end, or the filesystem's: then copies are let go. */
+static bool is_used_up(const struct store *s, const struct room *room)
+{
+	uint64_t available, missing;
+
+	return room->used + room->bytes > s->p.limit_bytes ||
+	       (free_bytes(s, room->bytes, &available, &missing) == 0 && missing > 0);
+}
+
 void store_tend_space(struct store *s)
 {
-
-	uint64_t bytes = MIN(segment_bytes(s), s->p.limit_bytes), used = 0;
+	uint64_t bytes = MIN(segment_bytes(s), s->p.limit_bytes);
 	bool is_full = atomic_load(&s->is_full), is_claimed;
+	struct room room = { .bytes = bytes };
 	int rc;
 
 	mutex_lock(&s->mu);
@@ -436,15 +459,16 @@ void store_tend_space(struct store *s)
 	mutex_unlock(&s->mu);
 	store_space_lock(s);
 	if (is_full)
-		rc = make_room(s, bytes, &used);
+		rc = make_room(s, &room);
 	else
-		rc = s->dir.is_persistent ? give_up_oldest(s, 0, false, false, &used) : 0;
-	if (rc == 0 && s->dir.is_persistent && is_claimed && used + bytes > s->p.limit_bytes)
+		rc = s->dir.is_persistent ? give_up_oldest(s, &room, false, false) : 0;
+	if (rc == 0 && s->dir.is_persistent && is_claimed && is_used_up(s, &room))
 		let_go_of_copies(s);
 	store_space_unlock(s);
 	/* Not for a few records: each time makes a segment. */
 	bytes = MAX(MIN(bytes, ROOM_LEAST), bytes / 8);
-	if (rc == 0 && is_full && used + bytes <= s->p.limit_bytes && has_free_slot(s)) {
+	if (rc == 0 && is_full && room.used + bytes <= s->p.limit_bytes &&
+	    store_segment_has_slot(s)) {
 		atomic_store(&s->is_full, false);
 		log_info("store: there is room again");
 	}

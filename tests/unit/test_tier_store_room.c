@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 
@@ -420,6 +421,97 @@ static void filling_of_segments_is_counted(void)
 	CHECK_U64(store_cost((1u << 20) + 1), (1u << 20) + 2 * 4096);
 }
 
+/* A drive with less room than the budget: this much, less what files of the directory have. */
+static struct {
+	int dirfd;
+	uint64_t bytes;
+	bool is_quota; /* says that all is free */
+} drive;
+
+static int add_bytes(void *bytes, uint64_t id)
+{
+	char name[STORE_NAME_SIZE];
+	struct stat st;
+
+	store_segment_name(id, name);
+	CHECK_INT(fstatat(drive.dirfd, name, &st, 0), 0);
+	*(uint64_t *)bytes += MAX((uint64_t)st.st_size, (uint64_t)st.st_blocks * 512);
+	return 0;
+}
+
+static uint64_t on_drive(void)
+{
+	AUTO_FD int fd = openat(drive.dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct store_dir dir = { .fd = fd };
+	uint64_t bytes = 0;
+
+	CHECK_INT(store_dir_each(&dir, add_bytes, &bytes), 0);
+	return bytes;
+}
+
+static int drive_statvfs(int fd, struct statvfs *st)
+{
+	uint64_t used = drive.is_quota ? 0 : on_drive();
+
+	memset(st, 0, sizeof(*st));
+	st->f_frsize = 4096;
+	st->f_bavail = (drive.bytes - MIN(drive.bytes, used)) / 4096;
+	return 0;
+}
+
+static int drive_fallocate(int fd, int mode, off_t offset, off_t length)
+{
+	if (on_drive() + (uint64_t)length > drive.bytes) {
+		errno = EDQUOT;
+		return -1;
+	}
+	return fallocate(fd, mode, offset, length);
+}
+
+/* What two jobs with different datasets get of a drive of 1 MiB, with a budget of 64. */
+static void fill_drive(const char *name, bool is_quota, uint64_t keep_free)
+{
+	struct store_params params = params_of(kit_dir(name));
+	struct store_sys sys = store_sys_real;
+	AUTO_FD int dirfd = open(params.dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct store *store;
+	uint32_t n = 0;
+
+	sys.fstatvfs = drive_statvfs;
+	sys.fallocate = drive_fallocate;
+	drive.dirfd = dirfd;
+	drive.bytes = (1u << 20) + keep_free;
+	drive.is_quota = is_quota;
+	params.keep_free_bytes = keep_free;
+	CHECK_INT(store_open_with(&params, &sys, &store, NULL), 0);
+	store_claimed(store);
+	while (kit_put_file(store, (struct kit_file){ 0, n }) == 0)
+		n++;
+	CHECK(n > 16);
+	CHECK(!store_is_full(store) && !store_takes_more(store));
+	CHECK_U64(count(store, 0, 0, n), n); /* what is wanted stays */
+	store_close(store);
+	drive.bytes -= keep_free / 2; /* others have taken it meanwhile */
+	params.fsid++;
+	params.metrics = metrics_new();
+	CHECK_INT(store_open_with(&params, &sys, &store, NULL), 0);
+	store_claimed(store);
+	put_files(store, 0, 0, n / 4);
+	CHECK(store_takes_more(store));
+	CHECK_U64(kit_served(store, 0, n / 4), kit_pieces(0, n / 4));
+	CHECK(metrics_get(params.metrics, METRIC_STORE_RECLAIMED) > 0);
+	CHECK(on_drive() + keep_free <= drive.bytes);
+	store_close(store);
+	metrics_free(params.metrics);
+}
+
+static void full_drive_has_room_for_the_next_dataset(void)
+{
+	fill_drive("drive", false, 0);
+	fill_drive("keep_free", false, 1u << 20);
+	fill_drive("quota", true, 0);
+}
+
 static const struct check_test tests[] = {
 	{ "copies_make_room", copies_make_room },
 	{ "daemons_agree_which_copy_they_use", daemons_agree_which_copy_they_use },
@@ -433,6 +525,7 @@ static const struct check_test tests[] = {
 	{ "full_store_takes_more_when_others_have_made_room",
 	  full_store_takes_more_when_others_have_made_room },
 	{ "what_was_used_last_stays_longest", what_was_used_last_stays_longest },
+	{ "full_drive_has_room_for_the_next_dataset", full_drive_has_room_for_the_next_dataset },
 	{ "filling_of_segments_is_counted", filling_of_segments_is_counted },
 };
 

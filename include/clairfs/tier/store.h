@@ -37,6 +37,8 @@ struct store_params {
 	enum store_verify verify;
 	enum io_engine engine;
 	uint32_t max_inflight;
+	/* Each holds a descriptor; what the directory has beyond is passed over. 0: 16383. */
+	uint32_t max_segments;
 	struct metrics *metrics;
 };
 
@@ -87,9 +89,9 @@ bool store_has(struct store *store, struct piece_key key, const struct file_iden
 void store_unwant(struct store *store, struct piece_key key, const struct file_identity *identity);
 /* The dataset was looked through with store_has(): from now on segments of which nothing is wanted
  * by this or another living daemon may be given up, least recently used first, to stay within the
- * budget, and after them those of which this mount wants less than a quarter. Until then nothing
- * is. Used is a segment when it is written and when a mount begins or ends that wants something of
- * it.
+ * budget and what the drive has, and after them those of which this mount wants less than a
+ * quarter. Until then nothing is. Used is a segment when it is written and when a mount begins or
+ * ends that wants something of it.
  */
 void store_claimed(struct store *store);
 /* Forgets the pieces of a version of a file. Any thread. */
