@@ -144,12 +144,17 @@ struct bench_verdict {
  * mount. `result`[n_results]: also those that are still to come; their counts are not known. */
 void bench_verdict_take(struct bench_verdict *v, struct bench_result *result, size_t n_results,
 			uint32_t ranks, const struct bench_counts *now);
+/* removed_* of all epochs together, between two times; NAN unless all these passes of ranks, and no
+ * others, were judged. Nothing else of *ret is set. */
+void bench_verdict_total(const struct bench_counts *from, const struct bench_counts *to,
+			 uint64_t passes, uint32_t ranks, struct bench_counts *ret);
 
 struct bench_report {
 	const struct bench_setup *setup;
 	uint32_t n_results, n_sides;
 	enum bench_side side[SIDES];
 	struct bench_result *result; /* [n_results], as they were run */
+	struct bench_counts total;   /* is_known: removed_* of all epochs on the mount */
 	double load[2];              /* load average before and after */
 	char words[BENCH_ERROR];     /* of the mount's accounting, at the end */
 	char order_note[512], host[65], kernel[160], time[32];
@@ -158,6 +163,8 @@ struct bench_report {
  * clairfs minus that with it, mean of ranks; NAN when either was not measured. Without:
  * side source in the first epoch, side pagecache, if there is one, in later ones. */
 double bench_removed(const struct bench_report *r, uint64_t epoch);
+/* The same of all epochs. */
+double bench_removed_total(const struct bench_report *r);
 const struct bench_result *bench_find(const struct bench_report *r, enum bench_side side,
 				      uint64_t epoch);
 

@@ -231,6 +231,12 @@ static void put_mount(struct buf_writer *w, const struct bench_report *r)
 	for (uint32_t i = 0; i < r->n_results; i++)
 		if (r->result[i].counts.is_known)
 			put_mount_row(w, r, &r->result[i]);
+	put(w, "<tr><td>all</td><td colspan=\"9\"></td>");
+	put_number(w, r->total.removed_lower, 2);
+	put_number(w, r->total.removed_estimate, 2);
+	put_number(w, r->total.removed_upper, 2);
+	put_number(w, bench_removed_total(r), 2);
+	put(w, "</tr>\n");
 	put(w, "</table>\n");
 }
 

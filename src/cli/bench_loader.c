@@ -120,7 +120,9 @@ static int read_sample(struct loader *l, uint32_t sample, uint64_t *ret_bytes)
 		got = read(fd, l->chunk, CHUNK);
 		*ret_bytes += got > 0 ? (uint64_t)got : 0;
 	} while (got > 0 && *ret_bytes < (uint64_t)st.st_size);
-	return got < 0 ? -errno : 0;
+	if (got < 0)
+		return -errno;
+	return *ret_bytes < (uint64_t)st.st_size ? -ENODATA : 0; /* it is shorter than it says */
 }
 
 static struct answer read_batch(struct loader *l, uint32_t batch, uint32_t worker)

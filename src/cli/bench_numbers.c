@@ -183,6 +183,15 @@ static double not_computed(const struct bench_report *r, const struct bench_resu
 	return res->stall_seconds + (r->setup->ranks > 1 ? res->sync_seconds : 0);
 }
 
+double bench_removed_total(const struct bench_report *r)
+{
+	double sum = 0;
+
+	for (uint64_t e = 0; e < r->setup->epochs; e++)
+		sum += bench_removed(r, r->setup->first_epoch + e);
+	return sum;
+}
+
 double bench_removed(const struct bench_report *r, uint64_t epoch)
 {
 	const struct bench_result *with = bench_find(r, SIDE_CLAIRFS, epoch);

@@ -30,6 +30,7 @@ struct run {
 	bool is_started;
 	struct bench_counts last; /* after the last epoch, settled */
 	struct bench_verdict verdict;
+	struct bench_counts start; /* before the first epoch */
 	size_t n_planned;          /* length of r->result */
 	struct bench_counts mark;  /* at the end of the last epoch; of a new mount all zero */
 	struct bench_result *open; /* its classes are not settled yet */
@@ -199,7 +200,7 @@ static int start_mount(struct run *run, struct err *err)
 	rc = bench_mount_start(run->s, &run->mount, err);
 	if (rc == 0)
 		rc = bench_mount_counts(&run->mount, &run->last, err);
-	run->verdict.judged = run->last;
+	run->verdict.judged = run->start = run->last;
 	bench_mount_pause(&run->mount);
 	return rc;
 }
@@ -253,7 +254,11 @@ static int settle(struct run *run, double passes, uint64_t most_ns, struct err *
 /* How many passes are judged once all epochs so far are. */
 static double all_passes(const struct run *run)
 {
-	return run->verdict.judged.passes + run->s->ranks;
+	uint64_t n = 0;
+
+	for (uint32_t i = 0; i < run->r->n_results; i++)
+		n += run->r->result[i].counts.is_known;
+	return run->start.passes + (double)(n * run->s->ranks);
 }
 
 static int resume_mount(struct run *run, struct err *err)
@@ -374,6 +379,9 @@ static int run_all(struct run *run, struct err *err)
 	bench_mount_resume(&run->mount);
 	if (rc == 0)
 		rc = settle(run, all_passes(run), SETTLE_NS, err);
+	if (rc == 0)
+		bench_verdict_total(&run->start, &run->last, run->s->epochs * run->s->ranks,
+				    run->s->ranks, &r->total);
 	return rc;
 }
 
@@ -434,7 +442,7 @@ int bench_run(const struct bench_setup *s, struct bench_report *r, struct err *e
 		run.mount.mountpoint = strdup(s->path);
 		rc = run.mount.mountpoint ? bench_mount_counts(&run.mount, &run.last, err)
 					  : err_set_errno(err, -ENOMEM, "bench");
-		run.mark = run.verdict.judged = run.last;
+		run.mark = run.verdict.judged = run.start = run.last;
 	}
 	getloadavg(&r->load[0], 1);
 	if (rc == 0)

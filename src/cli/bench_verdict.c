@@ -10,6 +10,8 @@
  * of the results.
  *
  * Main process; no I/O. */
+#include <math.h>
+
 #include "bench.h"
 #include "clairfs/base/cleanup.h"
 
@@ -26,12 +28,12 @@ static uint64_t count_known(const struct bench_result *result, size_t n_results,
 }
 
 /* Ranks that wait for each other all gain what one gains, at most all of it together. */
-static void give(const struct bench_verdict *v, struct bench_counts *to, uint32_t ranks,
-		 const struct bench_counts *now)
+static void give(const struct bench_counts *from, const struct bench_counts *to, uint32_t ranks,
+		 struct bench_counts *ret)
 {
-	to->removed_lower = (now->removed_lower - v->judged.removed_lower) / ranks;
-	to->removed_estimate = (now->removed_estimate - v->judged.removed_estimate) / ranks;
-	to->removed_upper = now->removed_upper - v->judged.removed_upper;
+	ret->removed_lower = (to->removed_lower - from->removed_lower) / ranks;
+	ret->removed_estimate = (to->removed_estimate - from->removed_estimate) / ranks;
+	ret->removed_upper = to->removed_upper - from->removed_upper;
 }
 
 void bench_verdict_take(struct bench_verdict *v, struct bench_result *result, size_t n_results,
@@ -45,8 +47,22 @@ void bench_verdict_take(struct bench_verdict *v, struct bench_result *result, si
 	if (!(n >= 1) || (is_clean && n < ranks))
 		return; /* nothing, or ranks are missing still */
 	if (is_clean && n < ranks + 1 && now->passes_judged - v->judged.passes_judged > ranks - 0.5)
-		give(v, &result[last].counts, ranks, now);
+		give(&v->judged, now, ranks, &result[last].counts);
 	v->passes += (uint64_t)MIN(n, (double)due);
 	v->is_mixed = v->passes < all;
 	v->judged = *now;
+}
+
+void bench_verdict_total(const struct bench_counts *from, const struct bench_counts *to,
+			 uint64_t passes, uint32_t ranks, struct bench_counts *ret)
+{
+	bool is_all = fabs(to->passes_judged - from->passes_judged - (double)passes) < 0.5 &&
+		      fabs(to->passes - from->passes - (double)passes) < 0.5;
+
+	*ret = (struct bench_counts){ .is_known = to->is_known,
+				      .removed_lower = NAN,
+				      .removed_estimate = NAN,
+				      .removed_upper = NAN };
+	if (is_all)
+		give(from, to, ranks, ret);
 }

@@ -210,6 +210,8 @@ def compare(place):
     # When each read is put into its class is the daemon's affair; both epochs together have some.
     tap.ok(sum(sum(run["mount"]["reads"].values()) for run in mounts) > 0
            and all(run["mount"]["cpu_seconds"] > 0 for run in mounts), "classes of reads and CPU of the daemon", mounts)
+    measured = [run["mount"]["stall_removed_seconds"]["measured"] for run in mounts]
+    tap.ok(near(found["stall_removed_seconds"]["measured"], sum(measured)), "the sum of all epochs", found["stall_removed_seconds"])
     stall = {(run["side"], run["epoch"]): run["stall_seconds"] for run in runs}
     tap.ok(near(mounts[0]["mount"]["stall_removed_seconds"]["measured"], stall["source", 0] - stall["clairfs", 0])
            and near(mounts[1]["mount"]["stall_removed_seconds"]["measured"], stall["pagecache", 1] - stall["clairfs", 1]),
@@ -290,6 +292,8 @@ def bad_input(place):
     refused("no samples", place.path("empty"), code=1)
     refused("--html", "--html", place.path("no/such/report.html"), source, code=1)
     refused("--trace", "--trace", place.path("no/such/trace"), source, code=1)
+    # Files of a page by stat, with some bytes in them.
+    refused("No data", "--workers", 1, "/sys/devices/virtual/net/lo/statistics", code=1)
     # What only the mount finds out is its own line, passed on.
     refused("store", "--compare", "clairfs", "-o", f"store_dir={place.path('order.txt')}", source, code=1)
     tap.equal(os.listdir(place.path("tmp")), [], "no directory of a mount is left")

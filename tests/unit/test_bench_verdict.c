@@ -114,6 +114,35 @@ static void others_passes_touch_nothing(void)
 	}
 }
 
+static void a_total_is_of_all_passes_or_none(void)
+{
+	struct bench_counts from = counts(10, 8, 100), ret;
+
+	for (int more = -1; more <= 1; more++)
+		for (int unjudged = 0; unjudged <= 1; unjudged++) {
+			int n = EPOCHS * RANKS + more;
+			struct bench_counts to = counts(10 + n, 8 + n - unjudged, 112);
+
+			bench_verdict_total(&from, &to, EPOCHS * RANKS, RANKS, &ret);
+			CHECK(ret.is_known);
+			CHECK(isnan(ret.removed_lower) == (more || unjudged));
+			CHECK(isnan(ret.removed_upper) == (more || unjudged));
+		}
+	from = counts(0, 0, 0);
+	bench_verdict_total(&from,
+			    &(struct bench_counts){ .passes = 4,
+						    .passes_judged = 4,
+						    .removed_lower = 6,
+						    .removed_estimate = 8,
+						    .removed_upper = 10 },
+			    4, 2, &ret);
+	CHECK(!ret.is_known && ret.removed_lower == 3 && ret.removed_estimate == 4);
+	CHECK(ret.removed_upper == 10);
+	bench_verdict_total(&from, &(struct bench_counts){ .passes = NAN, .passes_judged = NAN }, 4,
+			    2, &ret);
+	CHECK(isnan(ret.removed_lower));
+}
+
 static void any_number_can_be_told(void)
 {
 	static const double odd[] = { NAN, -1, -INFINITY, INFINITY, 1e300, 0 };
@@ -138,6 +167,7 @@ static const struct check_test tests[] = {
 	{ "what_may_be_anothers_is_nobodys", what_may_be_anothers_is_nobodys },
 	{ "an_unjudged_pass_leaves_no_zero", an_unjudged_pass_leaves_no_zero },
 	{ "others_passes_touch_nothing", others_passes_touch_nothing },
+	{ "a_total_is_of_all_passes_or_none", a_total_is_of_all_passes_or_none },
 	{ "any_number_can_be_told", any_number_can_be_told },
 };
 CHECK_MAIN(tests)
