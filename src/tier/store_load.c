@@ -283,9 +283,12 @@ static int enter(struct loading *l)
 	mutex_lock(&s->mu);
 	is_claimed = s->is_claimed;
 	mutex_unlock(&s->mu);
-	/* Too late to be looked for by everybody who wants something: store_has() takes it up. */
-	if (rc == 0 && is_claimed)
+	/* Too late to be looked for when the mount began: store_n_found() has it looked for again.
+	 */
+	if (rc == 0 && is_claimed) {
 		store_segment_unshare(segment);
+		atomic_fetch_add(&s->n_found, 1);
+	}
 	if (rc < 0)
 		store_segment_retire(s, segment);
 	store_segment_put(s, segment);

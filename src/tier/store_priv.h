@@ -139,6 +139,7 @@ struct store {
 	_Atomic uint32_t n_read_errors; /* in a row */
 	_Atomic uint64_t bytes;         /* of all segments in the table */
 	_Atomic uint32_t n_shared;      /* times that a lock was taken (again) */
+	_Atomic uint32_t n_found;       /* segments taken in after is_claimed */
 
 	/* space_mu: numbers of segments that are passed over, sorted, and those met in this round:
 	 * of other filesystems, and those that were let go. */
@@ -281,6 +282,8 @@ void store_reader_fini(struct store_reader *reader);
 /* The drive did not answer a read, or it did. Too many in a row that it did not switch off. */
 void store_read_error(struct store *s);
 void store_read_answered(struct store *s);
+/* Whether it is kept: then it is wanted. */
+bool store_want_kept(struct store *s, const struct store_tag *tag, uint32_t length);
 /* Forgets a record that turned out wrong. */
 void store_drop_record(struct store *s, const struct store_tag *tag, uint32_t place,
 		       uint32_t length);

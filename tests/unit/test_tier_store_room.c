@@ -353,6 +353,32 @@ static void full_store_takes_more_when_others_have_made_room(void)
 	store_close(b);
 }
 
+/* Two jobs share a store: one is told that the other has what it puts, and counts on it. */
+static void what_was_put_again_is_wanted(void)
+{
+	const char *dir = kit_dir("put_again");
+	struct store_params params = params_of(dir);
+	struct store *a, *b;
+	uint32_t n = 100;
+
+	params.limit_bytes = 1u << 20;
+	a = kit_open(&params);
+	b = kit_open(&params);
+	store_claimed(a);
+	store_claimed(b);
+	put_files(a, 0, 0, 8);
+	store_close_open(a);
+	look_again(b);
+	for (uint32_t i = 0; i < 8; i++)
+		CHECK_INT(kit_put_file(b, (struct kit_file){ 0, i }), -EEXIST);
+	store_close(a);
+	while (kit_put_file(b, (struct kit_file){ 0, n }) == 0)
+		n++;
+	CHECK(store_is_full(b));
+	CHECK_U64(count(b, 0, 0, 8), 8);
+	store_close(b);
+}
+
 static void age(const char *dir, uint64_t number, time_t seconds)
 {
 	const struct timespec times[2] = { { .tv_sec = seconds }, { .tv_sec = seconds } };
@@ -524,6 +550,7 @@ static const struct check_test tests[] = {
 	  what_others_have_sealed_is_found_when_a_segment_is_made },
 	{ "full_store_takes_more_when_others_have_made_room",
 	  full_store_takes_more_when_others_have_made_room },
+	{ "what_was_put_again_is_wanted", what_was_put_again_is_wanted },
 	{ "what_was_used_last_stays_longest", what_was_used_last_stays_longest },
 	{ "full_drive_has_room_for_the_next_dataset", full_drive_has_room_for_the_next_dataset },
 	{ "filling_of_segments_is_counted", filling_of_segments_is_counted },
