@@ -154,6 +154,16 @@ void store_stop(struct store *store)
 	mutex_unlock(&store->care_mu);
 }
 
+bool store_is_stopping(struct store *store)
+{
+	bool is;
+
+	mutex_lock(&store->care_mu);
+	is = store->is_stopping;
+	mutex_unlock(&store->care_mu);
+	return is;
+}
+
 /* --- put --- */
 
 static void switch_writing_off(struct store *s, int status, const char *what)

@@ -104,6 +104,10 @@ static int scan(struct loading *l)
 	for (uint32_t at = 1; rc == 0 && at < n; at += SCAN_BLOCKS) {
 		uint32_t part = (uint32_t)MIN(n - at, SCAN_BLOCKS);
 
+		if (store_is_stopping(l->s)) {
+			rc = -ECANCELED;
+			break;
+		}
 		/* What can't be read has no records; it must not cost the others. */
 		if (store_read_all(&l->s->dir, l->segment->fd, bytes, (size_t)part * STORE_BLOCK,
 				   (uint64_t)at * STORE_BLOCK) < 0)
@@ -227,9 +231,11 @@ static int recover(struct loading *l, uint64_t id)
 		return 1; /* sealed just now */
 	rc = scan(l);
 	if (rc < 0)
-		return rc == -ENOMEM ? rc : 0;
+		return rc == -ENOMEM || rc == -ECANCELED ? rc : 0;
 	if (l->segment->n_entries == 0) {
-		if (!l->has_failed)
+		if (l->has_failed) /* not again in this mount: it is a GiB of failing reads */
+			note_foreign(l->s, id);
+		else
 			remove_ruin(l, id);
 		return 0;
 	}
@@ -331,9 +337,12 @@ static int load_one(void *ctx, uint64_t id)
 	const struct load *load = ctx;
 	struct store *s = load->s;
 	struct loading l = { .s = s, .may_scan = load->may_scan };
-	struct store_segment *known = store_segment_by_id(s, id);
+	struct store_segment *known;
 	int rc;
 
+	if (load->may_scan && store_is_stopping(s))
+		return -ECANCELED;
+	known = store_segment_by_id(s, id);
 	if (known) {
 		store_segment_put(s, known);
 		return 0;
