@@ -54,7 +54,7 @@ struct record {
 	bool is_counted;          /* one of the opens is, before it was seen */
 	bool is_pushed;           /* its pages were, when it was opened */
 	bool has_use;
-	uint32_t generation; /* of the plan that said so */
+	uint32_t generation; /* of the order that said so */
 	struct plan_use use;
 	uint64_t busy_ns; /* since when READs have been in flight */
 };
@@ -390,7 +390,7 @@ void account_place(struct cache *c, struct entry_id entry)
 	rec = record_find_locked(a, entry);
 	if (rec && rec->n_opens) {
 		rec->has_use = true;
-		rec->generation = atomic_load(&c->generation);
+		rec->generation = atomic_load(&c->orders);
 		rec->use = use;
 	}
 	mutex_unlock(&a->mu);

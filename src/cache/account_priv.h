@@ -23,6 +23,8 @@ void account_sweep(struct cache *c, uint64_t now_ns, bool is_final);
 /* --- control.c --- */
 int control_init(struct cache *c) MUST_USE;
 void control_fini(struct cache *c);
+/* Whether a sample is one of the share that is held out of a pass. Pure. */
+bool control_is_chosen(double share, uint32_t sample, uint64_t pass);
 /* Whether this sample is to be read on demand the next time; then what is kept of it is gone. */
 bool control_hold_out(struct cache *c, const struct plan_action *action);
 /* Whether a read of it now is a control read. */

@@ -273,7 +273,7 @@ void cache_free(struct cache *c)
 
 uint32_t cache_generation(struct cache *c)
 {
-	return atomic_load(&c->generation);
+	return atomic_load(&c->orders);
 }
 
 bool cache_may_refuse_open(struct cache *c)

@@ -172,7 +172,7 @@ struct cache {
 	struct recent recent;
 	uint32_t kept_at, kept_found; /* planner: samples below were looked up; store_n_found() */
 	uint64_t kept_next_ns;        /* planner: no new look before; 0: this is the first one */
-	_Atomic uint32_t generation; /* of the plan; changed by the planner */
+	_Atomic uint32_t generation, orders; /* of plans, of orders; changed by the planner */
 	_Atomic bool has_order;
 	bool is_withdrawn;     /* planner: there was an order */
 	struct mutex make_mu;  /* one cache_set_order at a time; before order_mu */

@@ -36,11 +36,11 @@ static uint64_t mix(uint64_t x)
 	return x ^ x >> 31;
 }
 
-static bool is_chosen(const struct cache *c, uint32_t sample, uint64_t pass)
+bool control_is_chosen(double share, uint32_t sample, uint64_t pass)
 {
 	double at = (double)(mix(mix(pass + 1) ^ sample) >> 11) / 9007199254740992.0;
 
-	return at < c->p.control_share;
+	return at < share;
 }
 
 static bool is_wanted(const struct cache *c, struct entry_id entry)
@@ -59,7 +59,8 @@ bool control_hold_out(struct cache *c, const struct plan_action *action)
 	 */
 	if (!c->held_out || action->is_adopted || action->position == UINT64_MAX)
 		return false;
-	if (!is_chosen(c, action->sample, action->position >> 32) || !is_wanted(c, entry)) {
+	if (!control_is_chosen(c->p.control_share, action->sample, action->position >> 32) ||
+	    !is_wanted(c, entry)) {
 		bits_clear(c->held_out, entry.v);
 		return false;
 	}

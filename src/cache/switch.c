@@ -187,6 +187,7 @@ void switch_order(struct cache *c, struct order_request *request, uint64_t now_n
 	request->order = NULL;
 	c->is_withdrawn = old && !c->order;
 	atomic_store(&c->has_order, c->order != NULL);
+	atomic_fetch_add(&c->orders, 1);
 	request->plan = install_plan(c, request->plan);
 	tell_resized(c, now_ns);
 	c->recent.is_replay_due = c->order && c->recent.count;

@@ -100,7 +100,8 @@ struct bench_counts {
 	bool is_known;
 	double reads[READ_CLASSES], read_bytes[READ_CLASSES];
 	double opens, source_reads, source_bytes, cpu_seconds;
-	double removed_lower, removed_estimate, removed_upper; /* seconds of GPU wait */
+	/* Seconds of GPU wait: totals, all ranks added up; of an epoch see bench_verdict_take. */
+	double removed_lower, removed_estimate, removed_upper;
 	double passes_judged, passes; /* epochs of ranks that these follow from, and all */
 	char words[BENCH_ERROR];      /* what the mount says about it; "": nothing */
 	double cache_bytes;           /* budgets of arena and store, no difference */
@@ -132,18 +133,38 @@ int bench_numbers(const struct bench_setup *s, const struct bench_block *b,
 /* Lower edge in seconds of a bin of `latency`. */
 double bench_latency_edge(uint32_t bin);
 
+/* What was judged so far, bench_verdict.c. */
+struct bench_verdict {
+	struct bench_counts judged; /* at the last verdict */
+	uint64_t passes;            /* of ranks, ours, judged since the beginning */
+	bool is_mixed;              /* of those due it is not known which were judged */
+};
+/* Gives the verdict that `now` may have, beyond the last one, to the epoch it belongs to: the mean
+ * of its ranks, of the upper bound their sum. To be called before and after each epoch on the
+ * mount. `result`[n_results]: also those that are still to come; their counts are not known. */
+void bench_verdict_take(struct bench_verdict *v, struct bench_result *result, size_t n_results,
+			uint32_t ranks, const struct bench_counts *now);
+/* removed_* of all epochs together, between two times; NAN unless all these passes of ranks, and no
+ * others, were judged. Nothing else of *ret is set. */
+void bench_verdict_total(const struct bench_counts *from, const struct bench_counts *to,
+			 uint64_t passes, uint32_t ranks, struct bench_counts *ret);
+
 struct bench_report {
 	const struct bench_setup *setup;
 	uint32_t n_results, n_sides;
 	enum bench_side side[SIDES];
 	struct bench_result *result; /* [n_results], as they were run */
+	struct bench_counts total;   /* is_known: removed_* of all epochs on the mount */
 	double load[2];              /* load average before and after */
 	char words[BENCH_ERROR];     /* of the mount's accounting, at the end */
 	char order_note[512], host[65], kernel[160], time[32];
 };
-/* Stall of the job without clairfs minus that with it; NAN when either was not measured. Without:
+/* What a rank did not compute (stall, and waiting for other ranks, whose stall that is) without
+ * clairfs minus that with it, mean of ranks; NAN when either was not measured. Without:
  * side source in the first epoch, side pagecache, if there is one, in later ones. */
 double bench_removed(const struct bench_report *r, uint64_t epoch);
+/* The same of all epochs. */
+double bench_removed_total(const struct bench_report *r);
 const struct bench_result *bench_find(const struct bench_report *r, enum bench_side side,
 				      uint64_t epoch);
 

@@ -51,9 +51,10 @@ static const char words[] =
 	"while "
 	"other sides run.</li>\n"
 	"<li>Stall removed, measured: stall without clairfs (first epoch: source; later ones: "
-	"pagecache if it was measured) minus stall with it. Lower bound, estimate and upper "
-	"bound are "
-	"what the mount itself says, without knowing the other sides.</li>\n"
+	"pagecache if it was measured) minus stall with it; of several ranks their mean, with "
+	"their waits for each other. Lower bound, estimate and upper bound are what the mount "
+	"itself says, without knowing the other sides: the mean of ranks, the upper bound their "
+	"sum; none where it is not certain which epoch it has judged.</li>\n"
 	"<li>Bound: what the source must give at least; every byte of an epoch once, less what "
 	"fits into "
 	"the caches. What is fetched ahead for the next epoch counts where it was fetched.</li>\n"
@@ -230,6 +231,12 @@ static void put_mount(struct buf_writer *w, const struct bench_report *r)
 	for (uint32_t i = 0; i < r->n_results; i++)
 		if (r->result[i].counts.is_known)
 			put_mount_row(w, r, &r->result[i]);
+	put(w, "<tr><td>all</td><td colspan=\"9\"></td>");
+	put_number(w, r->total.removed_lower, 2);
+	put_number(w, r->total.removed_estimate, 2);
+	put_number(w, r->total.removed_upper, 2);
+	put_number(w, bench_removed_total(r), 2);
+	put(w, "</tr>\n");
 	put(w, "</table>\n");
 }
 

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The loader, with real processes. A rank takes batches in order; worker i reads batches i, i + W,
  * i + 2W...; prefetch_factor * W batches are handed out at the start, and one more whenever one is
- * taken, as PyTorch's DataLoader does. No worker (W = 0): the rank reads for itself. Computing is
+ * taken, as PyTorch's DataLoader does. Which batches are whose is clear, so only their number is
+ * handed out, in an eventfd: a pipe would be full at some prefetch factor, and then the rank and a
+ * worker whose answers nobody takes would wait for each other. No worker (W = 0): the rank reads
+ * for itself. Computing is
  * sleeping until a deadline, then the ranks wait for each other, as in an allreduce. Decoding
  * burns CPU time or sleeps, per sample.
  *
@@ -14,6 +17,7 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -28,7 +32,8 @@
 
 struct worker {
 	pid_t pid;
-	int ask, tell; /* the rank's ends: batch numbers out, answers in */
+	int ask;  /* eventfd: how many batches more it may read */
+	int tell; /* the rank's end: answers in */
 };
 
 struct answer {
@@ -115,7 +120,9 @@ static int read_sample(struct loader *l, uint32_t sample, uint64_t *ret_bytes)
 		got = read(fd, l->chunk, CHUNK);
 		*ret_bytes += got > 0 ? (uint64_t)got : 0;
 	} while (got > 0 && *ret_bytes < (uint64_t)st.st_size);
-	return got < 0 ? -errno : 0;
+	if (got < 0)
+		return -errno;
+	return *ret_bytes < (uint64_t)st.st_size ? -ENODATA : 0; /* it is shorter than it says */
 }
 
 static struct answer read_batch(struct loader *l, uint32_t batch, uint32_t worker)
@@ -157,27 +164,33 @@ static void open_root(struct loader *l)
 		fail(l, "%.256s: %s", l->root, strerror(errno));
 }
 
-static void work(struct loader *l, uint32_t number, int in, int out) __attribute__((noreturn));
-static void work(struct loader *l, uint32_t number, int in, int out)
+static void work(struct loader *l, uint32_t number, int ask, int out) __attribute__((noreturn));
+static void work(struct loader *l, uint32_t number, int ask, int out)
 {
-	uint32_t batch;
+	uint64_t asked = 0;
 
 	open_root(l);
-	while (read(in, &batch, sizeof(batch)) == (ssize_t)sizeof(batch)) {
-		struct answer a = read_batch(l, batch, number);
+	for (uint64_t batch = number;; batch += l->s->workers) {
+		struct answer a;
 
+		while (!asked)
+			if (read(ask, &asked, sizeof(asked)) < 0 && errno != EINTR)
+				_exit(1);
+		asked--;
+		if (batch >= l->me->n_steps) /* one more than there are: the end */
+			_exit(0);
+		a = read_batch(l, (uint32_t)batch, number);
 		if (write(out, &a, sizeof(a)) != (ssize_t)sizeof(a))
 			_exit(1);
 	}
-	_exit(0);
 }
 
 static void spawn(struct loader *l, uint32_t i)
 {
-	int down[2], up[2];
+	int ask = eventfd(0, EFD_CLOEXEC), up[2];
 	pid_t me = getpid(), pid;
 
-	if (pipe2(down, O_CLOEXEC) < 0 || pipe2(up, O_CLOEXEC) < 0)
+	if (ask < 0 || pipe2(up, O_CLOEXEC) < 0)
 		fail(l, "pipe: %s", strerror(errno));
 	pid = fork();
 	if (pid < 0)
@@ -189,13 +202,11 @@ static void spawn(struct loader *l, uint32_t i)
 			close(l->worker[j].ask);
 			close(l->worker[j].tell);
 		}
-		close(down[1]);
 		close(up[0]);
-		work(l, i, down[0], up[1]);
+		work(l, i, ask, up[1]);
 	}
-	close(down[0]);
 	close(up[1]);
-	l->worker[i] = (struct worker){ .pid = pid, .ask = down[1], .tell = up[0] };
+	l->worker[i] = (struct worker){ .pid = pid, .ask = ask, .tell = up[0] };
 }
 
 static void worker_died(struct loader *l, uint32_t i)
@@ -213,14 +224,28 @@ static void worker_died(struct loader *l, uint32_t i)
 	     WEXITSTATUS(status));
 }
 
+/* Never waits: an eventfd has room for more batches than there can be. */
+static void ask(struct loader *l, uint32_t worker, uint64_t n_batches)
+{
+	if (n_batches && write(l->worker[worker].ask, &n_batches, sizeof(n_batches)) < 0)
+		fail(l, "eventfd: %s", strerror(errno));
+}
+
+static void ask_first(struct loader *l)
+{
+	uint32_t w = l->s->workers;
+	uint64_t n = MIN((uint64_t)w * l->s->prefetch, l->me->n_steps);
+
+	for (uint32_t i = 0; i < w; i++)
+		ask(l, i, n / w + (i < n % w));
+	l->n_asked = (uint32_t)n;
+}
+
 static void ask_next(struct loader *l)
 {
-	uint32_t batch = l->n_asked, i = batch % MAX(l->s->workers, 1);
-
-	if (!l->s->workers || batch == l->me->n_steps)
+	if (!l->s->workers || l->n_asked == l->me->n_steps)
 		return;
-	if (write(l->worker[i].ask, &batch, sizeof(batch)) != (ssize_t)sizeof(batch))
-		worker_died(l, i);
+	ask(l, l->n_asked % l->s->workers, 1);
 	l->n_asked++;
 }
 
@@ -276,13 +301,12 @@ void bench_rank_run(const struct bench_setup *s, struct bench_block *b, uint32_t
 		spawn(&l, i);
 	pthread_barrier_wait(&b->barrier);
 	l.me->t_start = now_ns();
-	for (uint64_t i = 0; i < (uint64_t)s->workers * s->prefetch; i++)
-		ask_next(&l);
+	ask_first(&l);
 	for (uint32_t k = 0; k < l.me->n_steps; k++)
 		step(&l, k);
 	l.me->t_end = now_ns();
 	for (uint32_t i = 0; i < s->workers; i++)
-		close(l.worker[i].ask);
+		ask(&l, i, 1);
 	for (uint32_t i = 0; i < s->workers; i++) {
 		while (waitpid(l.worker[i].pid, &status, 0) < 0 && errno == EINTR)
 			;

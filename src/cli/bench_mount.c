@@ -178,11 +178,16 @@ void bench_mount_resume(struct bench_mount *m)
 
 /* --- counters --- */
 
-static double number(const json_t *root, const char *group, const char *key)
+static double real(const json_t *object, const char *key)
 {
-	const json_t *v = json_object_get(json_object_get(root, group), key);
+	const json_t *v = json_object_get(object, key);
 
 	return json_is_number(v) ? json_number_value(v) : NAN;
+}
+
+static double number(const json_t *root, const char *group, const char *key)
+{
+	return real(json_object_get(root, group), key);
 }
 
 static void take_reads(const json_t *root, struct bench_counts *ret)
@@ -193,6 +198,27 @@ static void take_reads(const json_t *root, struct bench_counts *ret)
 
 		ret->reads[c] = json_number_value(json_object_get(one, "reads"));
 		ret->read_bytes[c] = json_number_value(json_object_get(one, "bytes"));
+	}
+}
+
+/* Of all ranks together. The numbers of the node are those of the rank that gained most, which may
+ * be another one at each epoch: their differences mean nothing. */
+static void take_removed(const json_t *gpu_wait, struct bench_counts *ret)
+{
+	const json_t *ranks = json_object_get(gpu_wait, "ranks"), *rank;
+	const char *source =
+		json_string_value(json_object_get(gpu_wait, "removed_estimate_source"));
+	bool is_hook = source && strcmp(source, "hook") == 0;
+	size_t i;
+
+	ret->removed_lower = ret->removed_estimate = ret->removed_upper =
+		json_is_array(ranks) ? 0 : NAN;
+	json_array_foreach(ranks, i, rank)
+	{
+		ret->removed_lower += real(rank, "removed_lower_seconds");
+		ret->removed_estimate +=
+			real(rank, is_hook ? "removed_hook_seconds" : "removed_replay_seconds");
+		ret->removed_upper += real(rank, "removed_upper_seconds");
 	}
 }
 
@@ -231,9 +257,7 @@ int bench_mount_counts(const struct bench_mount *m, struct bench_counts *ret, st
 	ret->cache_bytes = number(root, "gauges", "arena_limit_bytes") +
 			   number(root, "gauges", "store_limit_bytes");
 	ret->lead = number(root, "gauges", "lead");
-	ret->removed_lower = number(root, "gpu_wait", "removed_lower_seconds");
-	ret->removed_estimate = number(root, "gpu_wait", "removed_estimate_seconds");
-	ret->removed_upper = number(root, "gpu_wait", "removed_upper_seconds");
+	take_removed(json_object_get(root, "gpu_wait"), ret);
 	ret->passes_judged = number(root, "gpu_wait", "passes_judged");
 	ret->passes = ret->passes_judged + number(root, "gpu_wait", "passes_unjudged");
 	words = json_string_value(json_object_get(json_object_get(root, "gpu_wait"), "words"));

@@ -7,7 +7,8 @@
  *               hidden; in percent, mean of the ranks. NAN when there is one step only
  *   MB/s        bytes that read() returned, not samples times a stated size
  *   removed     stall without clairfs minus stall with it: the first epoch of a job has cold caches
- *               (side source), later ones have what Linux kept (side pagecache)
+ *               (side source), later ones have what Linux kept (side pagecache). Of several ranks
+ *               their waits for each other belong to it, as one's stall is the others' wait
  *   bound       bytes the source must give at least: each byte of the epoch once, less what fits
  *               into the caches; in the first epoch nothing is there yet
  */
@@ -176,6 +177,21 @@ const struct bench_result *bench_find(const struct bench_report *r, enum bench_s
 	return NULL;
 }
 
+/* Mean of ranks. */
+static double not_computed(const struct bench_report *r, const struct bench_result *res)
+{
+	return res->stall_seconds + (r->setup->ranks > 1 ? res->sync_seconds : 0);
+}
+
+double bench_removed_total(const struct bench_report *r)
+{
+	double sum = 0;
+
+	for (uint64_t e = 0; e < r->setup->epochs; e++)
+		sum += bench_removed(r, r->setup->first_epoch + e);
+	return sum;
+}
+
 double bench_removed(const struct bench_report *r, uint64_t epoch)
 {
 	const struct bench_result *with = bench_find(r, SIDE_CLAIRFS, epoch);
@@ -184,5 +200,5 @@ double bench_removed(const struct bench_report *r, uint64_t epoch)
 	bool is_first = epoch == r->setup->first_epoch;
 	const struct bench_result *without = is_first ? (cold ? cold : kept) : (kept ? kept : cold);
 
-	return with && without ? without->stall_seconds - with->stall_seconds : NAN;
+	return with && without ? not_computed(r, without) - not_computed(r, with) : NAN;
 }

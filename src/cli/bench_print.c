@@ -83,6 +83,7 @@ static void print_mount_row(const struct bench_report *r, const struct bench_res
 static void print_mount(const struct bench_report *r)
 {
 	bool has_head = false;
+	char t[4][32];
 
 	for (uint32_t i = 0; i < r->n_results; i++) {
 		if (!r->result[i].counts.is_known)
@@ -96,6 +97,10 @@ static void print_mount(const struct bench_report *r)
 		has_head = true;
 		print_mount_row(r, &r->result[i]);
 	}
+	if (has_head && r->setup->epochs > 1)
+		printf("%5s%72s %8s %8s %8s %9s\n", "all", "", num(r->total.removed_lower, 2, t[0]),
+		       num(r->total.removed_estimate, 2, t[1]),
+		       num(r->total.removed_upper, 2, t[2]), num(bench_removed_total(r), 2, t[3]));
 }
 
 static void print_notes(const struct bench_report *r)
@@ -173,16 +178,26 @@ static json_t *json_of_machine(const struct bench_report *r)
 			 CLAIRFS_VERSION);
 }
 
+static json_t *json_of_removed(const struct bench_counts *c, double measured)
+{
+	json_t *removed = json_object();
+
+	add(removed, "lower", c->removed_lower);
+	add(removed, "estimate", c->removed_estimate);
+	add(removed, "upper", c->removed_upper);
+	add(removed, "measured", measured);
+	return removed;
+}
+
 static json_t *json_of_counts(const struct bench_report *r, const struct bench_result *res)
 {
 	const struct bench_counts *c = &res->counts;
-	json_t *root, *reads, *removed;
+	json_t *root, *reads;
 
 	if (!c->is_known)
 		return json_null();
 	root = json_object();
 	reads = json_object();
-	removed = json_object();
 	for (int i = 0; i < READ_CLASSES; i++)
 		add(reads, read_class_names[i], c->reads[i]);
 	json_object_set_new(root, "reads", reads);
@@ -190,11 +205,8 @@ static json_t *json_of_counts(const struct bench_report *r, const struct bench_r
 	add(root, "source_bytes", c->source_bytes);
 	add(root, "bound_bytes", res->bound_bytes);
 	add(root, "cpu_seconds", c->cpu_seconds);
-	add(removed, "lower", c->removed_lower);
-	add(removed, "estimate", c->removed_estimate);
-	add(removed, "upper", c->removed_upper);
-	add(removed, "measured", bench_removed(r, res->epoch));
-	json_object_set_new(root, "stall_removed_seconds", removed);
+	json_object_set_new(root, "stall_removed_seconds",
+			    json_of_removed(c, bench_removed(r, res->epoch)));
 	return root;
 }
 
@@ -236,9 +248,11 @@ int bench_print_json(const struct bench_report *r)
 
 	for (uint32_t i = 0; i < r->n_results; i++)
 		json_array_append_new(runs, json_of_result(r, &r->result[i]));
-	root = json_pack("{s:o, s:o, s:o, s:o}", "accounting",
-			 *r->words ? foreign(r->words) : json_null(), "setup", json_of_setup(r),
-			 "machine", json_of_machine(r), "runs", runs);
+	root = json_pack("{s:o, s:o, s:o, s:o, s:o}", "accounting",
+			 *r->words ? foreign(r->words) : json_null(), "stall_removed_seconds",
+			 r->total.is_known ? json_of_removed(&r->total, bench_removed_total(r))
+					   : json_null(),
+			 "setup", json_of_setup(r), "machine", json_of_machine(r), "runs", runs);
 	if (!root || json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(12)) < 0)
 		fprintf(stderr, "clairfs: out of memory\n");
 	json_decref(root);

@@ -28,9 +28,10 @@ struct run {
 	struct bench_report *r;
 	struct bench_mount mount; /* of side clairfs or mount */
 	bool is_started;
-	struct bench_counts last;   /* after the last epoch, settled */
-	struct bench_counts judged; /* at the last verdict about an epoch */
-	uint32_t n_verdicts;
+	struct bench_counts last; /* after the last epoch, settled */
+	struct bench_verdict verdict;
+	struct bench_counts start; /* before the first epoch */
+	size_t n_planned;          /* length of r->result */
 	struct bench_counts mark;  /* at the end of the last epoch; of a new mount all zero */
 	struct bench_result *open; /* its classes are not settled yet */
 	enum bench_side previous;
@@ -199,7 +200,7 @@ static int start_mount(struct run *run, struct err *err)
 	rc = bench_mount_start(run->s, &run->mount, err);
 	if (rc == 0)
 		rc = bench_mount_counts(&run->mount, &run->last, err);
-	run->judged = run->last;
+	run->verdict.judged = run->start = run->last;
 	bench_mount_pause(&run->mount);
 	return rc;
 }
@@ -223,30 +224,9 @@ static void difference(const struct bench_counts *now, const struct bench_counts
 	ret->passes -= then->passes;
 }
 
-/* The mount judges the epochs one after the other, each once, some time after its end: a verdict
- * belongs to the first epoch that has none. Two that arrived together cannot be told apart. */
 static void take_verdict(struct run *run, const struct bench_counts *now)
 {
-	double n = (now->passes - run->judged.passes) / run->s->ranks;
-	uint32_t skip = run->n_verdicts;
-
-	if (!(n >= 1))
-		return;
-	for (uint32_t i = 0; i <= run->r->n_results && n < 2; i++) {
-		struct bench_result *res = &run->r->result[i];
-
-		if (!res->counts.is_known || skip-- > 0)
-			continue;
-		if (now->passes_judged > run->judged.passes_judged) {
-			res->counts.removed_lower = now->removed_lower - run->judged.removed_lower;
-			res->counts.removed_estimate =
-				now->removed_estimate - run->judged.removed_estimate;
-			res->counts.removed_upper = now->removed_upper - run->judged.removed_upper;
-		}
-		break;
-	}
-	run->n_verdicts += (uint32_t)n;
-	run->judged = *now;
+	bench_verdict_take(&run->verdict, run->r->result, run->n_planned, run->s->ranks, now);
 }
 
 /* The classes of the last reads of an epoch are decided a second after it. Everything else was
@@ -274,7 +254,11 @@ static int settle(struct run *run, double passes, uint64_t most_ns, struct err *
 /* How many passes are judged once all epochs so far are. */
 static double all_passes(const struct run *run)
 {
-	return run->judged.passes + run->s->ranks;
+	uint64_t n = 0;
+
+	for (uint32_t i = 0; i < run->r->n_results; i++)
+		n += run->r->result[i].counts.is_known;
+	return run->start.passes + (double)(n * run->s->ranks);
 }
 
 static int resume_mount(struct run *run, struct err *err)
@@ -395,6 +379,9 @@ static int run_all(struct run *run, struct err *err)
 	bench_mount_resume(&run->mount);
 	if (rc == 0)
 		rc = settle(run, all_passes(run), SETTLE_NS, err);
+	if (rc == 0)
+		bench_verdict_total(&run->start, &run->last, run->s->epochs * run->s->ranks,
+				    run->s->ranks, &r->total);
 	return rc;
 }
 
@@ -442,12 +429,12 @@ static void describe(struct bench_report *r, const struct bench_setup *s)
 
 int bench_run(const struct bench_setup *s, struct bench_report *r, struct err *err)
 {
-	struct run run = { .s = s, .r = r };
+	struct run run = { .s = s, .r = r, .n_planned = s->epochs * s->args->n_sides };
 	struct err end = { 0 };
 	int rc, rc_end;
 
 	describe(r, s);
-	r->result = calloc(s->epochs * s->args->n_sides, sizeof(*r->result));
+	r->result = calloc(run.n_planned, sizeof(*r->result));
 	if (!r->result)
 		return err_set_errno(err, -ENOMEM, "results");
 	rc = open_trace(&run, err);
@@ -455,7 +442,7 @@ int bench_run(const struct bench_setup *s, struct bench_report *r, struct err *e
 		run.mount.mountpoint = strdup(s->path);
 		rc = run.mount.mountpoint ? bench_mount_counts(&run.mount, &run.last, err)
 					  : err_set_errno(err, -ENOMEM, "bench");
-		run.mark = run.judged = run.last;
+		run.mark = run.verdict.judged = run.start = run.last;
 	}
 	getloadavg(&r->load[0], 1);
 	if (rc == 0)

@@ -3,6 +3,7 @@
  * prints the job. What does not belong together is refused in one line; src/report does the
  * judging, this file the reading. */
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -12,20 +13,24 @@
 
 static int read_node(const char *path, struct report_node *ret, struct err *err)
 {
-	AUTO_FILE FILE *file = fopen(path, "re");
+	/* Not waiting for whoever may write into a pipe one day. */
+	AUTO_FD int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	AUTO_FILE FILE *file = NULL;
 	AUTO_FREE char *bytes = NULL;
 	struct stat st;
 	int rc;
 
-	if (!file || fstat(fileno(file), &st) < 0)
+	if (fd < 0 || fstat(fd, &st) < 0)
 		return err_set_errno(err, -errno, "%s", path);
 	if (!S_ISREG(st.st_mode))
 		return err_set(err, -ENOENT, "%s: not a file", path);
 	if ((uint64_t)st.st_size > REPORT_TEXT_MAX)
 		return err_set(err, -EFBIG, "%s: larger than a report can be", path);
 	bytes = malloc((size_t)st.st_size + 1);
-	if (!bytes)
+	file = bytes ? fdopen(fd, "r") : NULL;
+	if (!file)
 		return err_set(err, -ENOMEM, "%s: out of memory", path);
+	(void)take_fd(&fd); /* it is the file's */
 	if (fread(bytes, 1, (size_t)st.st_size, file) != (size_t)st.st_size)
 		return err_set(err, -EIO, "%s: cannot be read", path);
 	rc = report_node_parse(bytes, (size_t)st.st_size, ret, err);

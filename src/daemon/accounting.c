@@ -5,6 +5,9 @@
  * and leaves a copy of the numbers for whoever asks. Judging a pass of a million reads takes a
  * tenth of a second: it must never happen on the planner or the reactor.
  *
+ * Jobs announce the next epoch when the last read of this one is not decided yet: an order that
+ * replaces another waits for what is late, and its own first reads with it.
+ *
  * What finds no room is dropped and counted; the pass it belongs to has a hole then, and with many
  * holes is not judged. The lock is a leaf. */
 #include <errno.h>
@@ -24,6 +27,8 @@
 #include "clairfs/hint.h"
 
 enum { NOTES_MAX = 1 << 18, STEPS_MAX = 1 << 16, NICE = 10 };
+/* By then the last reads of an order are decided and told, and the steps that they were for. */
+#define LATE_NS (3 * NS_PER_S)
 
 /* What was told since the thread last looked. */
 struct told {
@@ -42,6 +47,8 @@ struct accounting {
 	struct stall *stall; /* the thread's; of nobody when it does not run */
 	uint32_t n_ranks;    /* the thread's, of the job; likewise generation */
 	uint32_t generation;
+	struct told next;      /* the thread's: an order and its reads, while another ends */
+	uint64_t next_ns;      /* when it was told */
 	_Atomic uint64_t full; /* bit per class of sizes: no more control reads */
 	struct thr thr;
 	struct mutex mu;
@@ -73,16 +80,20 @@ static int parse_share(const char *text, double *ret)
 
 int accounting_parse(const struct mount_opts *opts, struct accounting_params *ret, struct err *err)
 {
-	if (parse_share(opts->control_reads, &ret->control_share) < 0)
+	/* An option without a value is NULL. */
+	const char *control = opts->control_reads ? opts->control_reads : "";
+	const char *ghost = opts->ghost_bytes ? opts->ghost_bytes : "";
+
+	if (parse_share(control, &ret->control_share) < 0)
 		return err_set(err, -EINVAL,
 			       "option control_reads: '%s' is neither 1/N, one of N reads, nor off",
-			       opts->control_reads);
-	if (strcmp(opts->ghost_bytes, "auto") == 0)
+			       control);
+	if (strcmp(ghost, "auto") == 0)
 		ret->ghost_bytes = ghost_bytes_auto();
-	else if (text_to_bytes(opts->ghost_bytes, &ret->ghost_bytes) < 0)
+	else if (text_to_bytes(ghost, &ret->ghost_bytes) < 0)
 		return err_set(err, -EINVAL,
 			       "option ghost_bytes: '%s' is neither a size, like 64G, nor auto",
-			       opts->ghost_bytes);
+			       ghost);
 	return 0;
 }
 
@@ -127,6 +138,7 @@ void accounting_free(struct accounting *a)
 	free(a->ranks);
 	free(a->told.note);
 	free(a->told.step);
+	free(a->next.note);
 	cond_fini(&a->cv);
 	mutex_fini(&a->mu);
 	free(a);
@@ -248,25 +260,59 @@ static void feed_read(struct accounting *a, const struct cache_read_note *note)
 	}
 }
 
-static void feed(struct accounting *a, struct told *t)
+static void begin_next(struct accounting *a)
 {
-	/* Reads of the order before come first: the later ones have the new generation. */
+	struct told *t = &a->next;
+
+	t->job.ranks = t->ranks;
+	a->n_ranks = t->job.n_ranks;
+	a->generation = t->generation;
+	if (stall_set_job(a->stall, &t->job) < 0)
+		log_warn("GPU wait is not accounted for: %u ranks on this node", t->job.n_ranks);
 	for (size_t i = 0; i < t->n_notes; i++)
-		if (!t->has_job || t->note[i].generation != t->generation)
-			feed_read(a, &t->note[i]);
-	if (t->has_job) {
-		t->job.ranks = t->ranks;
-		a->n_ranks = t->job.n_ranks;
-		a->generation = t->generation;
-		if (stall_set_job(a->stall, &t->job) < 0)
-			log_warn("GPU wait is not accounted for: %u ranks on this node",
-				 t->job.n_ranks);
-		for (size_t i = 0; i < t->n_notes; i++)
-			if (t->note[i].generation == t->generation)
-				feed_read(a, &t->note[i]);
+		feed_read(a, &t->note[i]);
+	free(t->note);
+	*t = (struct told){ 0 };
+}
+
+static void take_order(struct accounting *a, const struct told *t, uint64_t now_ns)
+{
+	if (a->next.has_job)
+		begin_next(a);
+	a->next.has_job = true;
+	a->next.generation = t->generation;
+	a->next.job = t->job;
+	memcpy(a->next.ranks, t->ranks, sizeof(t->ranks));
+	a->next_ns = now_ns;
+	if (!a->n_ranks)
+		begin_next(a);
+}
+
+static void take_read(struct accounting *a, const struct cache_read_note *note)
+{
+	struct told *t = &a->next;
+
+	if (t->has_job && note->generation == t->generation) {
+		if (room_for((void **)&t->note, sizeof(*t->note), t->n_notes, &t->notes_size, 1,
+			     NOTES_MAX)) {
+			t->note[t->n_notes++] = *note;
+			return;
+		}
+		begin_next(a);
 	}
+	feed_read(a, note);
+}
+
+static void feed(struct accounting *a, const struct told *t, uint64_t now_ns, bool is_final)
+{
+	if (t->has_job)
+		take_order(a, t, now_ns);
+	for (size_t i = 0; i < t->n_notes; i++)
+		take_read(a, &t->note[i]);
 	for (size_t i = 0; i < t->n_steps; i++)
 		(void)stall_step(a->stall, &t->step[i]); /* it counts what it does not take */
+	if (a->next.has_job && (is_final || now_ns >= a->next_ns + LATE_NS))
+		begin_next(a);
 }
 
 static void publish_node(struct metrics *m, const struct stall_node *node)
@@ -291,6 +337,7 @@ static void publish_rank(struct metrics *m, const struct stall_numbers *n)
 	metrics_rank_set(m, METRIC_RANK_PREP_WAIT, n->rank, n->prep_wait_ns);
 }
 
+/* Metrics first: who has seen new numbers in stats.json finds them there as well. */
 static void publish(struct accounting *a)
 {
 	uint32_t n = stall_n_ranks(a->stall);
@@ -298,17 +345,17 @@ static void publish(struct accounting *a)
 	struct stall_node node;
 
 	stall_get_node(a->stall, &node);
+	publish_node(a->metrics, &node);
+	for (uint32_t i = 0; i < n; i++) {
+		stall_get_rank(a->stall, i, &numbers);
+		publish_rank(a->metrics, &numbers);
+	}
 	mutex_lock(&a->mu);
 	a->node = node;
 	a->n_shown = n;
 	for (uint32_t i = 0; i < n; i++)
 		stall_get_rank(a->stall, i, &a->ranks[i]);
 	mutex_unlock(&a->mu);
-	publish_node(a->metrics, &node);
-	for (uint32_t i = 0; i < n; i++) {
-		stall_get_rank(a->stall, i, &numbers);
-		publish_rank(a->metrics, &numbers);
-	}
 }
 
 void accounting_look(struct accounting *a, struct accounting_view *ret)
@@ -327,8 +374,10 @@ void accounting_look(struct accounting *a, struct accounting_view *ret)
 
 static void round_once(struct accounting *a, struct told *t, bool is_final)
 {
-	feed(a, t);
-	stall_judge(a->stall, clock_now(clock_monotonic()), is_final);
+	uint64_t now = clock_now(clock_monotonic());
+
+	feed(a, t, now, is_final);
+	stall_judge(a->stall, now, is_final);
 	publish(a);
 }
 

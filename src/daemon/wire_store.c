@@ -12,6 +12,7 @@
  */
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 
 #include "clairfs/base/log.h"
 #include "daemon_priv.h"
@@ -61,6 +62,16 @@ static uint64_t expected_bytes(const struct wire *w)
 	return MIN(bytes, w->store_bytes);
 }
 
+/* The rest is for the source: a read of the job must never find none left. */
+static uint32_t segments_allowed(void)
+{
+	struct rlimit lim;
+
+	if (getrlimit(RLIMIT_NOFILE, &lim) < 0)
+		return 0;
+	return (uint32_t)MIN(MAX(lim.rlim_cur / (lim.rlim_cur < 2048 ? 4 : 2), 1), UINT16_MAX);
+}
+
 int wire_make_store(struct wire *w, struct err *err)
 {
 	const struct mount_opts *o = w->opts;
@@ -74,6 +85,7 @@ int wire_make_store(struct wire *w, struct err *err)
 				   .verify = (enum store_verify)o->store_verify,
 				   .engine = (enum io_engine)o->store_engine,
 				   .max_inflight = STORE_MAX_INFLIGHT,
+				   .max_segments = segments_allowed(),
 				   .metrics = w->metrics };
 	struct store_status st;
 	int rc;

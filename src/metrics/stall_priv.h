@@ -59,6 +59,7 @@ struct stall_rank {
 	uint32_t seen_workers;            /* of an earlier pass of this job */
 	struct stall_run run[STALL_RUNS]; /* ring, by when they began */
 	uint32_t run_head, n_runs;
+	uint64_t inner_ns, inner_last_ns; /* inner steps since the last other; end of the latest */
 };
 
 struct stall_control {

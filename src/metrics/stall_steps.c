@@ -71,6 +71,24 @@ static bool run_add(struct stall_run *run, const struct clairfs_step_record *ste
 	return true;
 }
 
+/* Inner steps are told before the step that they are in, and their compute is counted then: a long
+ * validation must not look like a job that does nothing but wait. So the compute of the step around
+ * them has less left to count: none of their time, which was wait or is counted. */
+static void count_compute(struct stall_rank *r, const struct clairfs_step_record *step)
+{
+	uint64_t compute = step->t_next - step->t_ready;
+
+	if (step->flags & CLAIRFS_STEP_INNER) {
+		r->inner_ns += step->t_next - step->t_request;
+		r->inner_last_ns = step->t_next;
+	} else {
+		if (r->inner_last_ns > step->t_ready)
+			compute -= MIN(compute, r->inner_ns);
+		r->inner_ns = 0; /* also of a step that was lost */
+	}
+	r->total.compute_ns += compute;
+}
+
 bool stall_step(struct stall *s, const struct clairfs_step_record *step)
 {
 	struct stall_rank *r = stall_rank_get(s, step->rank);
@@ -79,7 +97,7 @@ bool stall_step(struct stall *s, const struct clairfs_step_record *step)
 		return false;
 	r->total.steps++;
 	r->total.gpu_wait_ns += step->t_ready - step->t_request;
-	r->total.compute_ns += step->t_next - step->t_ready;
+	count_compute(r, step);
 	return run_add(run_of(r, step), step);
 }
 

@@ -104,6 +104,8 @@ int store_open_with(const struct store_params *params, const struct store_sys *s
 	s->p.limit_bytes = ALIGN_DOWN(params->limit_bytes, (uint64_t)STORE_BLOCK);
 	if (!s->p.retry_ns)
 		s->p.retry_ns = RETRY_NS;
+	if (!s->p.max_segments || s->p.max_segments > STORE_SEGMENTS_MAX)
+		s->p.max_segments = STORE_SEGMENTS_MAX;
 	s->metrics = params->metrics;
 	s->dir.fd = s->dir.marker_fd = -1;
 	store_init(s);
@@ -185,7 +187,11 @@ int store_fail(struct store *s, int status, const char *what)
 {
 	if (status == -ENOMEM || status == -EEXIST)
 		return status;
-	if (status == -EMFILE) /* of our table */
+	if (status == -EMFILE || status == -ENFILE) { /* nothing is wrong with the drive */
+		log_limited(LOG_LEVEL_WARN, "store: %s: %s", what, strerror(-status));
+		return -EAGAIN;
+	}
+	if (status == -ENOBUFS) /* our table */
 		status = -ENOSPC;
 	if (status == -ENOSPC) {
 		if (!atomic_exchange(&s->is_full, true))

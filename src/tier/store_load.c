@@ -351,6 +351,12 @@ static int load_one(void *ctx, uint64_t id)
 		note_foreign(s, id);
 		return 0;
 	}
+	if (!store_segment_has_slot(s)) {
+		log_limited(LOG_LEVEL_WARN,
+			    "store: more segments than descriptors are set aside for: some are "
+			    "passed over (limit of open files)");
+		return 0;
+	}
 	l.segment = store_segment_new();
 	if (!l.segment)
 		return -ENOMEM;

@@ -154,6 +154,8 @@ struct store {
 
 /* Takes the segment into the table with one reference; -EMFILE when that is full. */
 int store_segment_enter(struct store *s, struct store_segment *segment) MUST_USE;
+/* Whether one more may be entered, now. */
+bool store_segment_has_slot(struct store *s);
 void store_segment_get(struct store_segment *segment);
 /* False for one whose last reference is just going; with store->mu. */
 bool store_segment_try_get(struct store_segment *segment);

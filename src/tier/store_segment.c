@@ -24,10 +24,10 @@
 
 int store_segment_enter(struct store *s, struct store_segment *segment)
 {
-	int rc = -EMFILE;
+	int rc = -ENOBUFS;
 
 	mutex_lock(&s->mu);
-	for (uint32_t i = 0; i < STORE_SEGMENTS_MAX && rc < 0; i++) {
+	for (uint32_t i = 0; i < s->p.max_segments && rc < 0; i++) {
 		if (s->segments[i])
 			continue;
 		segment->slot = i;
@@ -39,6 +39,18 @@ int store_segment_enter(struct store *s, struct store_segment *segment)
 	}
 	mutex_unlock(&s->mu);
 	return rc;
+}
+
+bool store_segment_has_slot(struct store *s)
+{
+	bool has;
+
+	mutex_lock(&s->mu);
+	has = s->slots_top < s->p.max_segments;
+	for (uint32_t i = 0; i < s->slots_top && !has; i++)
+		has = !s->segments[i];
+	mutex_unlock(&s->mu);
+	return has;
 }
 
 struct store_segment *store_segment_new(void)

@@ -419,18 +419,6 @@ void store_touch_wanted(struct store *s)
 	}
 }
 
-static bool has_free_slot(struct store *s)
-{
-	bool has;
-
-	mutex_lock(&s->mu);
-	has = s->slots_top < STORE_SEGMENTS_MAX;
-	for (uint32_t i = 0; i < s->slots_top && !has; i++)
-		has = !s->segments[i];
-	mutex_unlock(&s->mu);
-	return has;
-}
-
 /* One of those that no daemon needs, so that whoever is to give it up finds it unlocked. */
 static void let_go_of_copies(struct store *s) REQUIRES(s->space_mu);
 static void let_go_of_copies(struct store *s)
@@ -479,7 +467,8 @@ void store_tend_space(struct store *s)
 	store_space_unlock(s);
 	/* Not for a few records: each time makes a segment. */
 	bytes = MAX(MIN(bytes, ROOM_LEAST), bytes / 8);
-	if (rc == 0 && is_full && room.used + bytes <= s->p.limit_bytes && has_free_slot(s)) {
+	if (rc == 0 && is_full && room.used + bytes <= s->p.limit_bytes &&
+	    store_segment_has_slot(s)) {
 		atomic_store(&s->is_full, false);
 		log_info("store: there is room again");
 	}

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dashboard and alert rules use metrics that exist, with labels that exist, and promtool accepts the rules and their test.
+"""Dashboard and alert rules use metrics that exist, with labels that exist, promtool accepts the rules and their test,
+and nothing adds up seconds of ranks that wait for each other.
 
 The table of metrics is include/clairfs/metrics/list.h. A rule about a metric that was renamed never fires, and nobody
 notices until it should have.
@@ -49,6 +50,13 @@ def check_text(where, text, known):
             if name in known and label not in known[name]:
                 findings.append(f"{where}: {name} has no label {label}")
     return findings
+
+
+def check_ranks(where, text, known):
+    """Sums over ranks, which wait for each other: their seconds are the same ones."""
+    return [f"{where}: {name} is added up over ranks"
+            for by, name in re.findall(r"\bsum\b\s*(?:by\s*\(([^)]*)\))?[\s(]*(?:\w+\()?(clairfs_\w+)", text)
+            if "rank" in known.get(name, ()) and "rank" not in re.findall(r"\w+", by)]
 
 
 def expressions(dashboard):
@@ -109,6 +117,10 @@ def self_test():
     tap.finds(check_text("x", "rate(clairfs_read_total[5m])", known), "no metric clairfs_read_total", "a wrong name is found")
     tap.finds(check_text("x", "clairfs_b{tier='ram'}", known), "has no label tier", "a wrong label is found")
     tap.finds(check_text("x", "clairfs_d_seconds", known), "no metric", "a histogram is no series by itself")
+    alone = "sum by (mount, rank) (rate(clairfs_c_total[5m])) / max(clairfs_c_total) + sum(clairfs_b)"
+    tap.no_findings(check_ranks("x", alone, known), "ranks by themselves are accepted")
+    for wrong in ("sum(clairfs_c_total)", "sum by (mount) (rate(clairfs_c_total[5m]))", "1 - sum by(le) (clairfs_c_total{a='b'})"):
+        tap.finds(check_ranks("x", wrong, known), "clairfs_c_total is added up", f"a sum over ranks is found: {wrong}")
     tap.ok(check_expressions([("x", "rate(clairfs_b[5m]")]), "an expression with a mistake is found")
     panels = [{"id": 1, "title": t, "gridPos": {"x": 0, "y": 0, "w": 2, "h": 2}} for t in "ab"]
     tap.finds(check_layout({"panels": panels}), "b lies upon a", "panels that lie upon each other are found")
@@ -121,11 +133,13 @@ dashboard = json.loads(tap.read(DASHBOARD))
 shown = list(expressions(dashboard))
 tap.no_findings([f for where, text in shown for f in check_text(where, text, known)],
                 f"the dashboard uses metrics that exist ({len(shown)} expressions)")
+tap.no_findings([f for where, text in shown for f in check_ranks(where, text, known)], "the dashboard adds up no ranks")
 tap.no_findings(check_expressions([(w, text) for w, text in shown if not text.startswith("label_values")]),
                 "promtool accepts the dashboard's expressions")
 tap.no_findings(check_layout(dashboard), "the dashboard's panels have room")
 for name in (RULES, RULES_TEST):
     tap.no_findings(check_text(name, tap.read(name), known), f"{name} uses metrics that exist")
+tap.no_findings(check_ranks(RULES, tap.read(RULES), known), "the rules add up no ranks")
 alerts = re.findall(r"- alert: (\w+)", tap.read(RULES))
 tested = re.findall(r"alertname: (\w+)\n\s+exp_alerts:", tap.read(RULES_TEST))
 tap.equal(sorted(alerts), sorted(tested), "every alert is seen to be raised in the rules' test")

@@ -4,6 +4,7 @@ only the mount is seen, by somebody who may not, and with the environment that S
 
 What a launcher tells a job must come from the test alone, so its variables are taken out of the environment first.
 """
+import contextlib
 import errno
 import fcntl
 import os
@@ -351,7 +352,11 @@ def order_of_the_environment(place):
 
 
 def threads_of(pid):
-    return [mountkit.read_file(f"/proc/{pid}/task/{t}/comm").decode().strip() for t in os.listdir(f"/proc/{pid}/task")]
+    names = []
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            names.append(mountkit.read_file(f"/proc/{pid}/task/{thread}/comm").decode().strip())
+    return names
 
 
 def list_on_a_source_that_hangs(place):

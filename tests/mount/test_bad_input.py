@@ -84,7 +84,7 @@ def options(place):
             ("source_engine=uringg", ["source_engine", "uring"]), ("layout=imagefodler", ["layout", "imagefolder"]),
             ("log_level=loud", ["log_level"]), ("allow_other=perhaps", ["allow_other"]), ("open=never", ["open"]),
             ("control_reads=2", ["control_reads", "1/N"]), ("control_reads=1/0", ["control_reads"]),
-            ("control_reads=", ["control_reads"]), ("ghost_bytes=much", ["ghost_bytes", "auto"]),
+            ("control_reads=", ["control_reads"]), ("ghost_bytes=much", ["ghost_bytes", "auto"]), ("ghost_bytes=", ["ghost_bytes"]),
             ("revalidate=86401", ["revalidate", "maximum"]), ("source_max_inflight=0", ["source_max_inflight"]),
             ("rw", ["read-only"])):
         a.mount(USAGE, parts, f"-o {option}", options=[option])

@@ -210,6 +210,8 @@ def compare(place):
     # When each read is put into its class is the daemon's affair; both epochs together have some.
     tap.ok(sum(sum(run["mount"]["reads"].values()) for run in mounts) > 0
            and all(run["mount"]["cpu_seconds"] > 0 for run in mounts), "classes of reads and CPU of the daemon", mounts)
+    measured = [run["mount"]["stall_removed_seconds"]["measured"] for run in mounts]
+    tap.ok(near(found["stall_removed_seconds"]["measured"], sum(measured)), "the sum of all epochs", found["stall_removed_seconds"])
     stall = {(run["side"], run["epoch"]): run["stall_seconds"] for run in runs}
     tap.ok(near(mounts[0]["mount"]["stall_removed_seconds"]["measured"], stall["source", 0] - stall["clairfs", 0])
            and near(mounts[1]["mount"]["stall_removed_seconds"]["measured"], stall["pagecache", 1] - stall["clairfs", 1]),
@@ -238,6 +240,19 @@ def workload(place):
     setup = parsed(place, "--workload", "default", "--compute", 0, "--epochs", 1, place.source)["setup"]
     tap.equal((setup["batch"], setup["workers"], setup["epochs"], setup["compute_ms"]), (4, 1, 1, 0),
               "a workload, and the command line before it")
+
+
+def far_ahead(place):
+    """Whatever the prefetch factor, nobody waits for one who waits for him: more batches than any pipe has room for."""
+    place.files([10] * 30)
+    n = 26000
+    order = f"torch-generator:seed=1:replacement=1:num_samples={n}"
+    run, = parsed(place, "--order", order, "--epochs", 1, "--workers", 1, "--prefetch", n, "--batch", 1, "--compute", 0, "--decode", 0,
+                  place.source)["runs"]
+    tap.equal((run["steps"], run["samples"], run["bytes"]), (n, n, 10 * n), "one worker, all batches asked for at once")
+    run, = parsed(place, "--epochs", 1, "--workers", 30, "--prefetch", 10**9, "--batch", 1, "--compute", 0, "--decode", 0,
+                  place.source)["runs"]
+    tap.equal((run["steps"], run["samples"]), (30, 30), "a prefetch factor far beyond what there is")
 
 
 def bad_input(place):
@@ -277,6 +292,8 @@ def bad_input(place):
     refused("no samples", place.path("empty"), code=1)
     refused("--html", "--html", place.path("no/such/report.html"), source, code=1)
     refused("--trace", "--trace", place.path("no/such/trace"), source, code=1)
+    # Files of a page by stat, with some bytes in them.
+    refused("No data", "--workers", 1, "/sys/devices/virtual/net/lo/statistics", code=1)
     # What only the mount finds out is its own line, passed on.
     refused("store", "--compare", "clairfs", "-o", f"store_dir={place.path('order.txt')}", source, code=1)
     tap.equal(os.listdir(place.path("tmp")), [], "no directory of a mount is left")
@@ -372,4 +389,4 @@ def dead_children(place):
                "a file that cannot be read is named", done)
 
 
-mountkit.run(figures, really_in_order, compare, on_a_mount, workload, bad_input, interrupted, dead_children)
+mountkit.run(figures, really_in_order, compare, on_a_mount, workload, far_ahead, bad_input, interrupted, dead_children)

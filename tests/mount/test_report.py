@@ -92,6 +92,8 @@ def bad_input(place):
     one_line(clairfs("report", place.path("junk")), 1, place.path("junk"), "a file that is no report")
     one_line(clairfs("report", place.path("empty")), 1, "empty", "an empty file")
     one_line(clairfs("report", place.root), 1, "not a file", "a directory")
+    os.mkfifo(place.path("pipe"))
+    one_line(clairfs("report", place.path("pipe")), 1, "not a file", "a pipe that nobody writes to")
     one_line(clairfs("report", place.path("nothing")), 1, "No such file", "no such file")
     place.files([10])
     for path, words in ((place.path("no", "such", "dir"), "No such file"), (place.path("mnt", "r.json"), "within the mount")):

@@ -79,6 +79,14 @@ static void end(struct rig *rig, struct seen *seen)
 	free(seen);
 }
 
+static uint64_t rig_opened(struct rig *rig)
+{
+	struct cache_status st;
+
+	cache_get_status(rig->cache, &st);
+	return st.plan.opened;
+}
+
 static bool is_held_out(struct rig *rig, uint32_t sample)
 {
 	return control_is_held_out(rig->cache, (struct entry_id){ sample });
@@ -202,6 +210,60 @@ static void staged_reads_are_told_with_their_place(void)
 	end(rig, seen);
 }
 
+static struct order *make_order(const char *text, uint32_t n)
+{
+	struct order_params params = { .n = n };
+	struct order_spec *spec;
+	struct order *order;
+	struct err err = { 0 };
+
+	CHECK_INT(order_spec_parse(text, &spec, &err), 0);
+	CHECK_INT(order_new(spec, &params, &order, &err), 0);
+	order_spec_free(spec);
+	return order;
+}
+
+/* What was read before does not fit the order, and the plan is made a second time: whoever was told
+ * the number of the order still knows the reads by it. */
+static void reads_of_an_order_told_late_are_known_by_its_number(void)
+{
+	enum { FILES = 1200, READS = 100 };
+	struct seen *seen = seen_new();
+	struct rig *rig = rig_new(&(struct rig_options){ .n = FILES,
+							 .size = 100,
+							 .arena_limit = 16 * MIB,
+							 .arena_bytes = 1 * MIB,
+							 .watch = &seen->watch });
+	struct order *order = make_order("torch-randperm:seed=2", FILES);
+	struct order_epoch *epoch;
+	struct err err = { 0 };
+	uint32_t generation, placed = 0;
+
+	CHECK_INT(order_epoch_new(order, 0, &epoch, &err), 0);
+	for (uint32_t i = 0; i < READS; i++)
+		cache_note_open(rig->cache, (struct entry_id){ i });
+	RIG_UNTIL(rig_opened(rig) >= READS);
+	CHECK_INT(cache_set_order(rig->cache, order), 0);
+	generation = cache_generation(rig->cache);
+	RIG_UNTIL(rig_count(rig, RIG_STORE, epoch->sample[0]) > 0);
+	for (uint32_t i = 0; i < READS; i++)
+		cache_note_open(rig->cache, (struct entry_id){ epoch->sample[i] });
+	cache_stop(rig->cache);
+	CHECK_INT((int)seen->n, 2 * READS);
+	for (uint32_t i = 0; i < seen->n; i++) {
+		const struct cache_read_note *note = &seen->note[i];
+
+		if (!note->has_use)
+			continue;
+		placed++;
+		CHECK_U64(note->generation, generation);
+		CHECK_INT((int)epoch->sample[note->use.position], (int)note->sample);
+	}
+	CHECK_U64(placed, READS);
+	order_epoch_free(epoch);
+	end(rig, seen);
+}
+
 static void pages_that_nobody_pushed_are_the_kernels(void)
 {
 	struct seen *seen = seen_new();
@@ -250,6 +312,8 @@ static const struct check_test tests[] = {
 	  share_is_held_out_and_the_rest_prefetched },
 	{ "nothing_is_held_out_when_there_is_enough", nothing_is_held_out_when_there_is_enough },
 	{ "staged_reads_are_told_with_their_place", staged_reads_are_told_with_their_place },
+	{ "reads_of_an_order_told_late_are_known_by_its_number",
+	  reads_of_an_order_told_late_are_known_by_its_number },
 	{ "pages_that_nobody_pushed_are_the_kernels", pages_that_nobody_pushed_are_the_kernels },
 	{ "wait_is_the_time_in_which_a_read_is_under_way",
 	  wait_is_the_time_in_which_a_read_is_under_way },

@@ -658,6 +658,68 @@ static void steps_are_counted_and_nonsense_is_not(void)
 	stall_free(s);
 }
 
+/* A step of rank 0; flags and a loader. */
+static void step_is(struct stall *s, uint32_t flags, uint32_t loader, uint64_t request,
+		    uint64_t ready, uint64_t next)
+{
+	struct clairfs_step_record step = { .flags = flags | loader << CLAIRFS_STEP_LOADER_SHIFT,
+					    .t_request = request,
+					    .t_ready = ready,
+					    .t_next = next };
+
+	CHECK(stall_step(s, &step));
+}
+
+static void steps_add_up_to(const struct stall *s, uint64_t wait_ns, uint64_t compute_ns)
+{
+	struct stall_numbers got;
+
+	stall_get_rank(s, 0, &got);
+	CHECK_U64(got.gpu_wait_ns, wait_ns);
+	CHECK_U64(got.compute_ns, compute_ns);
+	CHECK(fabs(stall_au_percent(&got) -
+		   100.0 * (double)compute_ns / (double)(wait_ns + compute_ns)) < 1e-9);
+}
+
+static void loops_within_a_step_count_once(void)
+{
+	struct stall_job job = some_job();
+	struct stall *s = stall_for(&job);
+
+	step_is(s, CLAIRFS_STEP_FIRST, 0, 1000, 1100, 1200);
+	steps_add_up_to(s, 100, 100);
+	/* A validation of two batches in the compute of the next: waits of 50 and 20. */
+	step_is(s, CLAIRFS_STEP_INNER | CLAIRFS_STEP_FIRST, 1, 1300, 1350, 1400);
+	step_is(s, CLAIRFS_STEP_INNER | CLAIRFS_STEP_LEFT, 1, 1400, 1420, 1500);
+	steps_add_up_to(s, 170, 230); /* its compute is no news to come */
+	step_is(s, 0, 0, 1200, 1210, 1600);
+	steps_add_up_to(s, 180, 420); /* all of the 600 since the first request */
+	step_is(s, 0, 0, 1600, 1600, 1700);
+	steps_add_up_to(s, 180, 520);
+	/* Within a validation that is within a step, another one. */
+	step_is(s, CLAIRFS_STEP_INNER | CLAIRFS_STEP_FIRST, 2, 1820, 1830, 1840);
+	step_is(s, CLAIRFS_STEP_INNER | CLAIRFS_STEP_FIRST, 1, 1800, 1810, 1850);
+	step_is(s, 0, 0, 1700, 1750, 2000);
+	steps_add_up_to(s, 250, 750);
+	stall_free(s);
+}
+
+static void inner_steps_of_a_lost_one_take_nothing(void)
+{
+	struct stall_job job = some_job();
+	struct stall *s = stall_for(&job);
+
+	step_is(s, CLAIRFS_STEP_INNER, 1, 1000, 1100, 1200);
+	steps_add_up_to(s, 100, 100);
+	step_is(s, CLAIRFS_STEP_FIRST, 0, 1200, 1300, 1600);
+	steps_add_up_to(s, 200, 400);
+	/* More than the step has, from whoever: nothing falls below. */
+	step_is(s, CLAIRFS_STEP_INNER, 1, 1000, 1000, 1700);
+	step_is(s, 0, 0, 1600, 1650, 1700);
+	steps_add_up_to(s, 250, 1100);
+	stall_free(s);
+}
+
 static const struct check_test tests[] = {
 	{ "replay_is_what_the_queues_do", replay_is_what_the_queues_do },
 	{ "without_workers_the_loop_waits_for_everything",
@@ -680,6 +742,8 @@ static const struct check_test tests[] = {
 	{ "job_that_resumes_begins_in_the_middle", job_that_resumes_begins_in_the_middle },
 	{ "totals_survive_another_job", totals_survive_another_job },
 	{ "busy_cpus_are_not_credited", busy_cpus_are_not_credited },
+	{ "loops_within_a_step_count_once", loops_within_a_step_count_once },
+	{ "inner_steps_of_a_lost_one_take_nothing", inner_steps_of_a_lost_one_take_nothing },
 	{ "steps_are_counted_and_nonsense_is_not", steps_are_counted_and_nonsense_is_not },
 };
 

@@ -115,7 +115,7 @@ struct stall_numbers {
 	uint64_t judged_replay, judged_hook; /* of those judged, with that estimate */
 	uint64_t reads;                      /* of the passes judged */
 	uint64_t ghost_reads; /* of them, those that Linux would have had in memory */
-	/* of the hook, all steps */
+	/* of the hook, all steps; time within two loops counts once, as wait if either waited */
 	uint64_t steps, gpu_wait_ns, compute_ns;
 	/* the workers, prefetch and batch of the last pass judged */
 	uint32_t workers, prefetch, batch;

@@ -37,6 +37,8 @@ struct store_params {
 	enum store_verify verify;
 	enum io_engine engine;
 	uint32_t max_inflight;
+	/* Each holds a descriptor; what the directory has beyond is passed over. 0: 16383. */
+	uint32_t max_segments;
 	struct metrics *metrics;
 };
 

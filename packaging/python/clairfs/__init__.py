@@ -24,6 +24,7 @@ import fcntl
 import itertools
 import json
 import os
+import re
 import struct
 import sys
 import warnings
@@ -120,7 +121,7 @@ def _mounts():
         for line in f:
             fields = line.split()
             if fields[fields.index("-", 6) + 1] == "fuse.clairfs":
-                yield fields[4].encode("latin-1", "replace").decode("unicode_escape") if "\\" in fields[4] else fields[4]
+                yield re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), fields[4])
 
 
 def mountpoint_of(dataset):

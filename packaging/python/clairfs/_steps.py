@@ -250,8 +250,8 @@ class _Watched:
     def __iter__(self):
         return _Loop(iter(self._watched), self._tally, self._watched)
 
-    def __len__(self):
-        return len(self._watched)
+    def __bool__(self):
+        return bool(self._watched)
 
     def summary(self):
         """Of all loops so far: steps, wait_seconds (first_wait_seconds of it for first batches), compute_seconds,
@@ -267,6 +267,13 @@ class _Watched:
         setattr(self._watched, name, value)
 
 
+class _WatchedSized(_Watched):
+    """Likewise of a loader that has a length: who asks whether there is one gets the loader's answer."""
+
+    def __len__(self):
+        return len(self._watched)
+
+
 def watch(loader, mountpoint=None, file=None):
     """Times the loops over a loader (any iterable) and tells the mount: `for batch in clairfs.watch(loader):`. What is
     watched is what the loop takes batches from: with accelerate, what prepare() has returned.
@@ -275,7 +282,7 @@ def watch(loader, mountpoint=None, file=None):
     file: the records go there instead, for clairfs report; by default CLAIRFS_STEPS_FILE of the environment, if it is set.
     Without either nothing is told, and .summary() still has the sums.
     """
-    return _Watched(loader, mountpoint, file)
+    return (_WatchedSized if hasattr(type(loader), "__len__") else _Watched)(loader, mountpoint, file)
 
 
 def data_loader_class():

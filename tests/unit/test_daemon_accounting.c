@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the daemon's accounting makes of reads and orders as they come: late, out of order, and of
+ * an order that is gone already. The numbers themselves: test_metrics_stall.c. */
+#include <unistd.h>
+
+#include "check.h"
+#include "clairfs/base/clock.h"
+#include "clairfs/cache.h"
+#include "clairfs/order.h"
+#include "src/daemon/accounting.h"
+
+enum { READS = 400, BATCH = 4 };
+
+static void order_is(struct accounting *a, uint32_t generation)
+{
+	static const uint32_t ranks[] = { 0 };
+	struct order_info info = {
+		.n_ranks = 1, .ranks = ranks, .batch = BATCH, .workers = 2, .prefetch_factor = 2
+	};
+
+	accounting_set_order(a, &info, generation);
+}
+
+/* Reads [from, to) of the only pass of an order; each sixteenth is a control read. */
+static void reads_are(struct accounting *a, uint32_t generation, uint32_t from, uint32_t to)
+{
+	for (uint32_t i = from; i < to; i++) {
+		struct cache_read_note note = {
+			.sample = i,
+			.read_class = i % 16 ? READ_STAGED : READ_MISS,
+			.is_control = i % 16 == 0,
+			.has_use = true,
+			.generation = generation,
+			.use = { .position = i, .length = READS },
+			.bytes = 100000,
+			.opened_ns = 1000000000ull * (1000 * generation) + i * 1000000ull,
+			.wait_ns = i % 16 ? 0 : 900000,
+		};
+
+		accounting_reads(a, &note, 1);
+	}
+}
+
+static json_int_t number(json_t *json, const char *name)
+{
+	json_t *value = json_object_get(json, name);
+
+	CHECK(json_is_integer(value));
+	return json_integer_value(value);
+}
+
+static int unplaced(struct accounting *a)
+{
+	json_t *json = accounting_json(a);
+	int n = (int)number(json_object_get(json, "control"), "unplaced_reads");
+
+	json_decref(json);
+	return n;
+}
+
+/* Until the thread has taken all that was told so far: it is told a read of no order, too. */
+static void wait_until_taken(struct accounting *a)
+{
+	uint64_t until = clock_now(clock_monotonic()) + 120 * NS_PER_S;
+	int before = unplaced(a);
+
+	reads_are(a, 99, 0, 1);
+	while (unplaced(a) == before && clock_now(clock_monotonic()) < until)
+		usleep(5000);
+	CHECK(unplaced(a) > before);
+}
+
+static struct accounting *start(struct metrics *m)
+{
+	struct accounting_params params = { .control_share = 1.0 / 16 };
+	struct accounting *a;
+	struct err err = { 0 };
+
+	CHECK_INT(accounting_new(&params, READS, m, &a, &err), 0);
+	CHECK_INT(accounting_start(a, &err), 0);
+	return a;
+}
+
+static void end(struct accounting *a, struct metrics *m, uint32_t judged, uint32_t unplaced)
+{
+	json_t *json;
+
+	accounting_stop(a);
+	json = accounting_json(a);
+	CHECK_INT((int)number(json, "passes_judged"), (int)judged);
+	CHECK_INT((int)number(json, "passes_unjudged"), 0);
+	CHECK_INT((int)number(json, "dropped"), 0);
+	CHECK_INT((int)number(json_object_get(json, "control"), "unplaced_reads"), (int)unplaced);
+	CHECK_INT((int)number(json_array_get(json_object_get(json, "ranks"), 0), "reads"),
+		  (int)(judged * READS));
+	json_decref(json);
+	accounting_free(a);
+	metrics_free(m);
+}
+
+/* As of a job that announces its next epoch at once. */
+static void last_reads_of_an_order_come_after_the_next_one(void)
+{
+	struct metrics *m = metrics_new();
+	struct accounting *a = start(m);
+
+	order_is(a, 1);
+	reads_are(a, 1, 0, READS / 2);
+	wait_until_taken(a);
+	order_is(a, 2);
+	reads_are(a, 2, 0, READS / 4);
+	reads_are(a, 1, READS / 2, READS);
+	reads_are(a, 2, READS / 4, READS);
+	end(a, m, 2, 1);
+}
+
+static void orders_told_in_a_row_are_accounted_for_once(void)
+{
+	struct metrics *m = metrics_new();
+	struct accounting *a = start(m);
+
+	for (uint32_t generation = 1; generation <= 20; generation++)
+		order_is(a, generation);
+	reads_are(a, 20, 0, READS);
+	end(a, m, 1, 0);
+}
+
+static void reads_of_no_order_have_no_place(void)
+{
+	struct metrics *m = metrics_new();
+	struct accounting *a = start(m);
+
+	reads_are(a, 7, 0, 10);
+	order_is(a, 8);
+	reads_are(a, 8, 0, READS);
+	wait_until_taken(a);
+	accounting_set_order(a, NULL, 9);
+	reads_are(a, 9, 0, 10);
+	end(a, m, 1, 21);
+}
+
+static const struct check_test tests[] = {
+	{ "last_reads_of_an_order_come_after_the_next_one",
+	  last_reads_of_an_order_come_after_the_next_one },
+	{ "orders_told_in_a_row_are_accounted_for_once",
+	  orders_told_in_a_row_are_accounted_for_once },
+	{ "reads_of_no_order_have_no_place", reads_of_no_order_have_no_place },
+};
+
+CHECK_MAIN(tests)
