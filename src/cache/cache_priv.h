@@ -64,8 +64,7 @@ struct object {
 	int64_t young_until_ns; /* of the read; see tier.h */
 	bool is_planned;  /* the plan's: only a DROP or a change of the file frees it */
 	bool is_prefetch; /* nobody waited when it was started */
-	bool is_demand; /* somebody waits (also a prefetch that a READ has joined before its start)
-			 */
+	bool is_demand;   /* somebody waits, also for a prefetch joined before its start */
 	bool has_slot;  /* counts as a prefetch in flight */
 	bool is_heap;   /* the arena was full: memory for this fetch only */
 	bool is_from_store;
@@ -171,7 +170,8 @@ struct cache {
 	struct plan *plan;       /* planner thread; made by cache_start */
 	struct order_ref *order; /* planner thread, likewise; NULL = none */
 	struct recent recent;
-	uint32_t kept_at;            /* planner: samples below were looked up in the store */
+	uint32_t kept_at, kept_found; /* planner: samples below were looked up; store_n_found() */
+	uint64_t kept_next_ns;        /* planner: no new look before; 0: this is the first one */
 	_Atomic uint32_t generation, orders; /* of plans, of orders; changed by the planner */
 	_Atomic bool has_order;
 	bool is_withdrawn;     /* planner: there was an order */

@@ -4,7 +4,8 @@
  * no action of the old plan waits to be carried out; what is under way belongs to the old plan's
  * generation and its answers are absorbed. What the old plan held in the arena becomes plain: reads
  * find it, the new plan takes it over without asking the source, and it goes when room is needed.
- * Samples in the store are told to the new plan a share at a time.
+ * Samples in the store are told to the new plan a share at a time, and looked up once more when the
+ * store has found something of other daemons: only then it knows what of that is wanted here.
  *
  * The new plan is shown the last opens once it has its first epoch, because a job may tell its
  * order after it has begun. These opens may as well be another job's: when they do not agree with
@@ -19,6 +20,7 @@
 #include "clairfs/base/cleanup.h"
 
 enum { KEPT_PER_ROUND = 4096, ECHO_DISTANCE = 64, SEEN_SIZE = 4 * RECENT_MAX };
+#define KEPT_REST_NS (10 * NS_PER_S) /* a look costs a second of CPU for a million samples */
 enum { FIT_READS = 256, FIT_LENGTH = 1024 }; /* fewer, or a shorter epoch, might fit by chance */
 
 struct order_ref *order_ref_new(struct order *order, bool is_owned)
@@ -152,6 +154,7 @@ static struct plan *install_plan(struct cache *c, struct plan *take_plan)
 	c->counted = (struct plan_status){ 0 };
 	atomic_fetch_add(&c->generation, 1);
 	c->kept_at = c->p.store && store_bytes(c->p.store) ? 0 : UINT32_MAX;
+	c->kept_next_ns = 0;
 	return old;
 }
 
@@ -214,30 +217,46 @@ static void unwant(struct cache *c, struct entry_id entry)
 		store_unwant(c->p.store, (struct piece_key){ entry, i }, &kept);
 }
 
-static void tell_kept(struct cache *c, uint32_t sample, uint64_t now_ns)
+static void tell_kept(struct cache *c, uint32_t sample, bool may_unwant, uint64_t now_ns)
 {
 	struct plan_event ev = { .kind = PLAN_EV_KEPT, .sample = sample };
 	const uint64_t *outside = c->order ? order_info(c->order->order)->outside : NULL;
 
-	if (outside && outside[sample / 64] >> sample % 64 & 1)
-		unwant(c, (struct entry_id){ sample });
-	else if (is_in_store(c, (struct entry_id){ sample }))
+	if (outside && outside[sample / 64] >> sample % 64 & 1) {
+		if (may_unwant)
+			unwant(c, (struct entry_id){ sample });
+	} else if (is_in_store(c, (struct entry_id){ sample })) {
 		plan_event(c->plan, now_ns, &ev);
+	}
+}
+
+/* One look at a time, and not one after the other: all get their turn. */
+static void look_again(struct cache *c, uint64_t now_ns)
+{
+	uint32_t n_found = c->p.store ? store_n_found(c->p.store) : 0;
+
+	if (n_found == c->kept_found || now_ns < c->kept_next_ns)
+		return;
+	c->kept_found = n_found;
+	c->kept_next_ns = now_ns + KEPT_REST_NS;
+	c->kept_at = 0;
 }
 
 bool switch_tell_kept(struct cache *c, uint64_t now_ns)
 {
 	uint32_t n = dataset_n_samples(c->p.dataset);
 
+	if (n <= c->kept_at)
+		look_again(c, now_ns);
 	for (uint32_t i = 0; i < KEPT_PER_ROUND && c->kept_at < n; i++)
-		tell_kept(c, c->kept_at++, now_ns);
+		tell_kept(c, c->kept_at++, !c->kept_next_ns, now_ns); /* later it may be read */
 	return c->kept_at < n;
 }
 
 void switch_absorb(struct cache *c, struct completion *done, uint64_t now_ns)
 {
 	if (done->event.kind == PLAN_EV_PINNED && done->event.status == 0)
-		tell_kept(c, done->event.sample, now_ns);
+		tell_kept(c, done->event.sample, true, now_ns);
 }
 
 /* --- the last opens --- */

@@ -156,6 +156,16 @@ void store_stop(struct store *store)
 	mutex_unlock(&store->care_mu);
 }
 
+bool store_is_stopping(struct store *store)
+{
+	bool is;
+
+	mutex_lock(&store->care_mu);
+	is = store->is_stopping;
+	mutex_unlock(&store->care_mu);
+	return is;
+}
+
 /* --- put --- */
 
 static void switch_writing_off(struct store *s, int status, const char *what)
@@ -216,18 +226,29 @@ static bool throttle(struct store *s, uint64_t n)
 	return is_stopping;
 }
 
-/* What is known before anything is written. */
+bool store_want_kept(struct store *s, const struct store_tag *tag, uint32_t length)
+{
+	struct store_found found;
+
+	if (!store_index_find(&s->index, tag, s->segments, &found))
+		return false;
+	store_segment_want(s, tag, &found, length);
+	store_segment_put(s, found.segment);
+	return true;
+}
+
+/* What is known before anything is written. What is kept already is wanted from now on: whoever
+ * puts it counts on it. */
 static int check_put(struct store *s, const struct store_piece *piece)
 {
 	const struct file_identity *identity = piece->identity;
-	struct store_found found;
 	struct store_tag tag;
 
 	if (piece->key.piece >= piece_count(identity->size) ||
 	    piece->length != piece_length(identity->size, piece->key.piece))
 		return -EINVAL;
 	tag = store_tag_of(&s->index, s->p.fsid, identity, piece->key.piece);
-	if (store_index_find(&s->index, &tag, NULL, &found))
+	if (store_want_kept(s, &tag, piece->length))
 		return -EEXIST;
 	if (atomic_load_explicit(&s->is_full, memory_order_relaxed))
 		return -ENOSPC;
@@ -310,13 +331,9 @@ int store_put(struct store *store, struct piece_key key, const struct file_ident
 bool store_has(struct store *store, struct piece_key key, const struct file_identity *identity)
 {
 	struct store_tag tag = store_tag_of(&store->index, store->p.fsid, identity, key.piece);
-	struct store_found found;
 
-	if (!store_index_find(&store->index, &tag, store->segments, &found))
-		return false;
-	store_segment_want(store, &tag, &found, piece_length(identity->size, key.piece));
-	store_segment_put(store, found.segment);
-	return !atomic_load_explicit(&store->is_read_off, memory_order_relaxed);
+	return store_want_kept(store, &tag, piece_length(identity->size, key.piece)) &&
+	       !atomic_load_explicit(&store->is_read_off, memory_order_relaxed);
 }
 
 void store_unwant(struct store *store, struct piece_key key, const struct file_identity *identity)
@@ -338,6 +355,11 @@ void store_claimed(struct store *s)
 	store_unshare_all(s);
 	store_touch_wanted(s);
 	store_shrink(s);
+}
+
+uint32_t store_n_found(const struct store *s)
+{
+	return atomic_load_explicit(&s->n_found, memory_order_relaxed);
 }
 
 void store_drop_record(struct store *s, const struct store_tag *tag, uint32_t place,

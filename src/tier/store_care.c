@@ -122,7 +122,7 @@ static void tend_directory(struct care *care, uint64_t now)
 	store_retire_removed(s);
 	store_unshare_all(s);
 	mutex_lock(&s->space_mu);
-	if (store_load(s, true) < 0)
+	if (store_load(s, true) < 0 && !store_is_stopping(s))
 		log_limited(LOG_LEVEL_WARN, "store: its directory cannot be looked through");
 	mutex_unlock(&s->space_mu);
 }

@@ -104,6 +104,10 @@ static int scan(struct loading *l)
 	for (uint32_t at = 1; rc == 0 && at < n; at += SCAN_BLOCKS) {
 		uint32_t part = (uint32_t)MIN(n - at, SCAN_BLOCKS);
 
+		if (store_is_stopping(l->s)) {
+			rc = -ECANCELED;
+			break;
+		}
 		/* What can't be read has no records; it must not cost the others. */
 		if (store_read_all(&l->s->dir, l->segment->fd, bytes, (size_t)part * STORE_BLOCK,
 				   (uint64_t)at * STORE_BLOCK) < 0)
@@ -227,9 +231,11 @@ static int recover(struct loading *l, uint64_t id)
 		return 1; /* sealed just now */
 	rc = scan(l);
 	if (rc < 0)
-		return rc == -ENOMEM ? rc : 0;
+		return rc == -ENOMEM || rc == -ECANCELED ? rc : 0;
 	if (l->segment->n_entries == 0) {
-		if (!l->has_failed)
+		if (l->has_failed) /* not again in this mount: it is a GiB of failing reads */
+			note_foreign(l->s, id);
+		else
 			remove_ruin(l, id);
 		return 0;
 	}
@@ -283,9 +289,12 @@ static int enter(struct loading *l)
 	mutex_lock(&s->mu);
 	is_claimed = s->is_claimed;
 	mutex_unlock(&s->mu);
-	/* Too late to be looked for by everybody who wants something: store_has() takes it up. */
-	if (rc == 0 && is_claimed)
+	/* Too late to be looked for when the mount began: store_n_found() has it looked for again.
+	 */
+	if (rc == 0 && is_claimed) {
 		store_segment_unshare(segment);
+		atomic_fetch_add(&s->n_found, 1);
+	}
 	if (rc < 0)
 		store_segment_retire(s, segment);
 	store_segment_put(s, segment);
@@ -328,9 +337,12 @@ static int load_one(void *ctx, uint64_t id)
 	const struct load *load = ctx;
 	struct store *s = load->s;
 	struct loading l = { .s = s, .may_scan = load->may_scan };
-	struct store_segment *known = store_segment_by_id(s, id);
+	struct store_segment *known;
 	int rc;
 
+	if (load->may_scan && store_is_stopping(s))
+		return -ECANCELED;
+	known = store_segment_by_id(s, id);
 	if (known) {
 		store_segment_put(s, known);
 		return 0;

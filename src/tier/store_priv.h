@@ -139,9 +139,10 @@ struct store {
 	_Atomic uint32_t n_read_errors; /* in a row */
 	_Atomic uint64_t bytes;         /* of all segments in the table */
 	_Atomic uint32_t n_shared;      /* times that a lock was taken (again) */
+	_Atomic uint32_t n_found;       /* segments taken in after is_claimed */
 
 	/* space_mu: numbers of segments that are passed over, sorted, and those met in this round:
-	 * of other filesystems, and those that were let go. */
+	 * of other filesystems, those that were let go, and those that cannot be read. */
 	uint64_t *foreign, *foreign_met;
 	uint32_t n_foreign, n_foreign_met, foreign_room;
 
@@ -243,7 +244,7 @@ void store_append(struct store *s, struct store_record *records, uint32_t n);
 
 /* --- load --- */
 /* Takes in what the directory holds that is not in the table yet; with may_scan what killed daemons
- * have left is read through, which takes seconds. */
+ * have left is read through, which takes seconds; -ECANCELED when the store stops meanwhile. */
 int store_load(struct store *s, bool may_scan) REQUIRES(s->space_mu) MUST_USE;
 /* Passes the segment over from now on, for the life of this mount. */
 void store_pass_over(struct store *s, uint64_t id) REQUIRES(s->space_mu);
@@ -283,6 +284,10 @@ void store_reader_fini(struct store_reader *reader);
 /* The drive did not answer a read, or it did. Too many in a row that it did not switch off. */
 void store_read_error(struct store *s);
 void store_read_answered(struct store *s);
+/* Whether store_stop() was called. Takes care_mu, a leaf. */
+bool store_is_stopping(struct store *store);
+/* Whether it is kept: then it is wanted. */
+bool store_want_kept(struct store *s, const struct store_tag *tag, uint32_t length);
 /* Forgets a record that turned out wrong. */
 void store_drop_record(struct store *s, const struct store_tag *tag, uint32_t place,
 		       uint32_t length);

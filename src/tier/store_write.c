@@ -188,6 +188,20 @@ static void note_entries(struct store *s, struct store_segment *segment,
 	metrics_add(s->metrics, METRIC_STORE_BYTES_WRITTEN, n_bytes);
 }
 
+/* Where another one was faster that one is used, and wanted. */
+static int keep(struct store *s, struct store_segment *segment, const struct store_entry *what,
+		uint32_t flags)
+{
+	int rc = store_segment_keep(s, segment, what, flags);
+	struct store_tag tag;
+
+	if (rc == -EEXIST) {
+		tag = store_tag_of(&s->index, segment->header.fsid, &what->identity, what->piece);
+		(void)store_want_kept(s, &tag, what->length);
+	}
+	return rc;
+}
+
 /* As many as lie together; how many that were is *ret_n when it is not an error of all that are
  * left. */
 static int append_some(struct store *s, struct store_record *records, uint32_t n, uint32_t *ret_n)
@@ -202,7 +216,7 @@ static int append_some(struct store *s, struct store_record *records, uint32_t n
 	if (rc == 0)
 		note_entries(s, segment, records, *ret_n);
 	for (uint32_t i = 0; rc == 0 && i < *ret_n; i++)
-		records[i].status = store_segment_keep(s, segment, &records[i].what, flags);
+		records[i].status = keep(s, segment, &records[i].what, flags);
 	store_writer_put(s, segment);
 	return rc;
 }

@@ -243,7 +243,8 @@ static void open_tiers(struct rig *rig, struct err *err)
 	struct source_params source = { .open_files = 4,
 					.reopen_ns = NS_PER_S,
 					.grain_ns = o->source_grain_ns };
-	struct store_params store = { .dir = rig->dir,
+	struct store_params store = { .dir = o->store_dir ? o->store_dir : rig->dir,
+				      .is_persistent = o->store_dir != NULL,
 				      .limit_bytes = o->store_limit ? o->store_limit : 64 << 20,
 				      .segment_bytes = o->store_segment,
 				      .retry_ns = o->store_retry_ns,

@@ -31,6 +31,7 @@ struct rig_options {
 	uint64_t store_limit; /* the store's own; 0 = 64 MiB */
 	uint64_t store_segment;
 	uint64_t store_retry_ns;
+	const char *store_dir; /* a persistent store there; NULL: a private one */
 	uint64_t source_grain_ns;
 	enum plan_pin_rule pin_rule;
 	bool has_store, is_stage_off, is_not_started;

@@ -96,7 +96,7 @@ const char *kit_dir(const char *name)
 {
 	static struct {
 		char name[32], *path;
-	} known[16];
+	} known[32];
 	static bool is_made, is_shm;
 	unsigned i = 0;
 

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "cache_rig.h"
+#include "src/tier/store_priv.h"
 
 #define SIZE 50000u
 
@@ -195,6 +196,52 @@ static void forgotten_file_is_asked_for_again(void)
 	rig_free(rig);
 }
 
+static uint32_t n_wanted(struct store *store)
+{
+	uint32_t n = 0;
+
+	mutex_lock(&store->mu);
+	for (uint32_t i = 0; i < store->slots_top; i++)
+		if (store->segments[i])
+			n += atomic_load(&store->segments[i]->n_wanted);
+	mutex_unlock(&store->mu);
+	return n;
+}
+
+/* What another daemon writes while the job runs is in this one's dataset as well: it must not be
+ * the first thing to go when the other one ends. */
+static void what_others_keep_meanwhile_is_wanted(void)
+{
+	char dir[4096];
+	struct store_params params = { .dir = dir,
+				       .is_persistent = true,
+				       .limit_bytes = 64 << 20,
+				       .segment_bytes = 1 << 20,
+				       .engine = IO_ENGINE_POOL,
+				       .max_inflight = 2 };
+	struct store *mine, *others;
+	struct rig *rig;
+
+	snprintf(dir, sizeof(dir), "%s/shared-store", check_tmpdir());
+	CHECK_INT(mkdir(dir, 0700), 0);
+	rig = rig_new(&(struct rig_options){ .n = 4,
+					     .size = SIZE,
+					     .has_store = true,
+					     .store_dir = dir,
+					     .store_retry_ns = 5 * NS_PER_MS });
+	store_claimed(rig->store);
+	CHECK_INT(store_open(&params, &others, NULL), 0);
+	mine = rig->store;
+	rig->store = others;
+	for (uint32_t i = 0; i < 3; i++)
+		put_current(rig, i);
+	rig->store = mine;
+	store_close(others);
+	RIG_UNTIL(n_wanted(mine) == 3);
+	CHECK_U64(store_n_found(mine), 1);
+	rig_free(rig);
+}
+
 static const struct check_test tests[] = {
 	{ "files_of_one_identity_have_their_own_bytes",
 	  files_of_one_identity_have_their_own_bytes },
@@ -204,5 +251,6 @@ static const struct check_test tests[] = {
 	{ "flipped_bit_costs_a_read_of_the_source", flipped_bit_costs_a_read_of_the_source },
 	{ "piece_of_another_version_is_not_asked_for", piece_of_another_version_is_not_asked_for },
 	{ "changed_file_is_forgotten", changed_file_is_forgotten },
+	{ "what_others_keep_meanwhile_is_wanted", what_others_keep_meanwhile_is_wanted },
 };
 CHECK_MAIN(tests)

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "check.h"
 #include "clairfs/base/clock.h"
@@ -353,6 +354,32 @@ static void full_store_takes_more_when_others_have_made_room(void)
 	store_close(b);
 }
 
+/* Two jobs share a store: one is told that the other has what it puts, and counts on it. */
+static void what_was_put_again_is_wanted(void)
+{
+	const char *dir = kit_dir("put_again");
+	struct store_params params = params_of(dir);
+	struct store *a, *b;
+	uint32_t n = 100;
+
+	params.limit_bytes = 1u << 20;
+	a = kit_open(&params);
+	b = kit_open(&params);
+	store_claimed(a);
+	store_claimed(b);
+	put_files(a, 0, 0, 8);
+	store_close_open(a);
+	look_again(b);
+	for (uint32_t i = 0; i < 8; i++)
+		CHECK_INT(kit_put_file(b, (struct kit_file){ 0, i }), -EEXIST);
+	store_close(a);
+	while (kit_put_file(b, (struct kit_file){ 0, n }) == 0)
+		n++;
+	CHECK(store_is_full(b));
+	CHECK_U64(count(b, 0, 0, 8), 8);
+	store_close(b);
+}
+
 static void age(const char *dir, uint64_t number, time_t seconds)
 {
 	const struct timespec times[2] = { { .tv_sec = seconds }, { .tv_sec = seconds } };
@@ -512,6 +539,90 @@ static void full_drive_has_room_for_the_next_dataset(void)
 	fill_drive("quota", true, 0);
 }
 
+/* --- what a killed daemon has left, on a drive that fails or is slow --- */
+
+static struct {
+	struct store *store; /* stopped at the first part of a scan; NULL: such reads fail */
+	uint32_t n_parts;
+} leftover;
+
+static ssize_t leftover_pread(int fd, void *bytes, size_t n, off_t offset)
+{
+	if (offset == 0)
+		return pread(fd, bytes, n, offset);
+	leftover.n_parts += n > KIT_BLOCK;
+	if (!leftover.store) {
+		errno = EIO;
+		return -1;
+	}
+	store_stop(leftover.store);
+	return pread(fd, bytes, n, offset);
+}
+
+static struct store *open_then_leave(const char *name, const struct store_sys *sys, uint32_t n)
+{
+	struct store_params params = params_of(kit_dir(name));
+	struct store *store;
+
+	CHECK_INT(store_open_with(&params, sys, &store, NULL), 0);
+	leftover.n_parts = 0;
+	for (uint32_t i = 0; i < n; i++) {
+		struct kit_record records[2] = { { .file = { i, 0 } }, { .file = { i, 1 } } };
+		AUTO_FREE char *path = NULL;
+		struct kit_image image;
+
+		kit_image_make(&image, 77 + i, records, 2, false);
+		kit_image_write(&image, params.dir);
+		free(image.bytes);
+		CHECK(asprintf(&path, "%s/seg-%016x", params.dir, 77 + i) > 0);
+		CHECK_INT(truncate(path, 16 << 20), 0); /* four parts */
+	}
+	return store;
+}
+
+static int load(struct store *store)
+{
+	int rc;
+
+	mutex_lock(&store->space_mu);
+	rc = store_load(store, true);
+	mutex_unlock(&store->space_mu);
+	return rc;
+}
+
+static void what_cannot_be_read_is_tried_once(void)
+{
+	struct store_sys sys = store_sys_real;
+	struct store *store;
+
+	sys.pread = leftover_pread;
+	store = open_then_leave("unreadable", &sys, 1);
+	leftover.store = NULL;
+	for (int i = 0; i < 4; i++)
+		CHECK_INT(load(store), 0);
+	CHECK_U64(leftover.n_parts, 4);
+	store_close(store);
+}
+
+static void end_waits_for_no_scan(void)
+{
+	struct store_sys sys = store_sys_real;
+	struct store_params params;
+	struct store *store;
+
+	sys.pread = leftover_pread;
+	store = open_then_leave("stopped", &sys, 3);
+	leftover.store = store;
+	CHECK_INT(load(store), -ECANCELED);
+	CHECK(leftover.n_parts <= 1);
+	store_close(store);
+	/* Nothing was made of what was read in part. */
+	params = params_of(kit_dir("stopped"));
+	store = kit_open(&params);
+	CHECK_U64(count(store, 0, 0, 2) + count(store, 1, 0, 2) + count(store, 2, 0, 2), 6);
+	store_close(store);
+}
+
 static const struct check_test tests[] = {
 	{ "copies_make_room", copies_make_room },
 	{ "daemons_agree_which_copy_they_use", daemons_agree_which_copy_they_use },
@@ -524,9 +635,12 @@ static const struct check_test tests[] = {
 	  what_others_have_sealed_is_found_when_a_segment_is_made },
 	{ "full_store_takes_more_when_others_have_made_room",
 	  full_store_takes_more_when_others_have_made_room },
+	{ "what_was_put_again_is_wanted", what_was_put_again_is_wanted },
 	{ "what_was_used_last_stays_longest", what_was_used_last_stays_longest },
 	{ "full_drive_has_room_for_the_next_dataset", full_drive_has_room_for_the_next_dataset },
 	{ "filling_of_segments_is_counted", filling_of_segments_is_counted },
+	{ "what_cannot_be_read_is_tried_once", what_cannot_be_read_is_tried_once },
+	{ "end_waits_for_no_scan", end_waits_for_no_scan },
 };
 
 CHECK_MAIN(tests)

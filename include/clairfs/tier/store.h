@@ -94,6 +94,10 @@ void store_unwant(struct store *store, struct piece_key key, const struct file_i
  * ends that wants something of it.
  */
 void store_claimed(struct store *store);
+/* Segments of other daemons that were found since: another number than before means that what is
+ * wanted of them is to be asked for with store_has(). Until it was, nothing of them is wanted by
+ * this mount but what it reads. Any thread. */
+uint32_t store_n_found(const struct store *store);
 /* Forgets the pieces of a version of a file. Any thread. */
 void store_forget(struct store *store, const struct file_identity *identity, uint32_t n_pieces);
 void store_forget_piece(struct store *store, const struct file_identity *identity, uint32_t piece);
