@@ -351,7 +351,7 @@ static int load_one(void *ctx, uint64_t id)
 		note_foreign(s, id);
 		return 0;
 	}
-	if (!store_segment_has_slot(s)) {
+	if (store_segment_free_slots(s) <= s->p.max_segments / 4) { /* for what we write */
 		log_limited(LOG_LEVEL_WARN,
 			    "store: more segments than descriptors are set aside for: some are "
 			    "passed over (limit of open files)");

@@ -152,10 +152,10 @@ struct store {
 	bool is_stopping; /* care_mu */
 };
 
-/* Takes the segment into the table with one reference; -EMFILE when that is full. */
+/* Takes the segment into the table with one reference; -ENOBUFS when that is full. */
 int store_segment_enter(struct store *s, struct store_segment *segment) MUST_USE;
-/* Whether one more may be entered, now. */
-bool store_segment_has_slot(struct store *s);
+/* How many more may be entered, now. */
+uint32_t store_segment_free_slots(struct store *s);
 void store_segment_get(struct store_segment *segment);
 /* False for one whose last reference is just going; with store->mu. */
 bool store_segment_try_get(struct store_segment *segment);

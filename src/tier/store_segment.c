@@ -41,16 +41,16 @@ int store_segment_enter(struct store *s, struct store_segment *segment)
 	return rc;
 }
 
-bool store_segment_has_slot(struct store *s)
+uint32_t store_segment_free_slots(struct store *s)
 {
-	bool has;
+	uint32_t n;
 
 	mutex_lock(&s->mu);
-	has = s->slots_top < s->p.max_segments;
-	for (uint32_t i = 0; i < s->slots_top && !has; i++)
-		has = !s->segments[i];
+	n = s->p.max_segments - s->slots_top;
+	for (uint32_t i = 0; i < s->slots_top; i++)
+		n += !s->segments[i];
 	mutex_unlock(&s->mu);
-	return has;
+	return n;
 }
 
 struct store_segment *store_segment_new(void)

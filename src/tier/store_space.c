@@ -468,7 +468,7 @@ void store_tend_space(struct store *s)
 	/* Not for a few records: each time makes a segment. */
 	bytes = MAX(MIN(bytes, ROOM_LEAST), bytes / 8);
 	if (rc == 0 && is_full && room.used + bytes <= s->p.limit_bytes &&
-	    store_segment_has_slot(s)) {
+	    store_segment_free_slots(s) > 0) {
 		atomic_store(&s->is_full, false);
 		log_info("store: there is room again");
 	}
