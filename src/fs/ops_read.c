@@ -193,6 +193,7 @@ void fs_op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct f
 	struct fs *fs = fs_of(req);
 	struct entry_id entry;
 	struct fs_read *r;
+	uint32_t reader;
 	int rc;
 
 	metrics_add(fs->params.metrics, METRIC_UPCALL_READ, 1);
@@ -211,6 +212,7 @@ void fs_op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct f
 		fuse_reply_err(req, EINVAL);
 		return;
 	}
+	reader = (uint32_t)fuse_req_ctx(req)->pid; /* an unmount may answer it once it is listed */
 	r = reads_get(fs, req, &rc);
 	if (!r) {
 		fuse_reply_err(req, -rc);
@@ -220,7 +222,7 @@ void fs_op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct f
 	r->read.offset = (uint64_t)off;
 	r->read.length = (uint32_t)size;
 	r->read.arrived_ns = clock_now(fs->params.clock);
-	r->read.reader = (uint32_t)fuse_req_ctx(req)->pid;
+	r->read.reader = reader;
 	r->read.done = read_done;
 	r->read.ctx = r;
 	cache_read(fs->params.cache, &r->read);

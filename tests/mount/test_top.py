@@ -14,6 +14,7 @@ import tap
 from mountkit import CLAIRFS, DEADLINE, clairfs, good, read_file, run, wait_until, write_file
 
 WORDS = ("order", "the job", "reads", "ahead", "source", "in flight", "gpu wait", "arena", "stage", "daemon")
+SUPPRESSIONS = f"suppressions={tap.ROOT}/tests/mount/lsan.supp:print_suppressions=0"
 ESCAPES = re.compile(rb"\x1b(\[[0-9;?]*[A-Za-z]|[()][A-Z0-9]|[=>])")
 
 
@@ -30,7 +31,7 @@ class Terminal:
         self.resize(rows, columns)
         self.program = subprocess.Popen([CLAIRFS, "top", *argv], stdin=slave, stdout=slave, stderr=slave,
                                         start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-                                        env={**os.environ, "TERM": term})
+                                        env={**os.environ, "TERM": term, "LSAN_OPTIONS": SUPPRESSIONS})
         os.close(slave)
         self.written = b""
 
