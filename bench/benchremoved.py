@@ -37,13 +37,17 @@ class Scenario:
     """latency of the source, compute of a step, decoding of a sample in ms; share: of control reads. is_null: there is nothing
     to remove; is_aa: and nothing is served by the cache."""
 
-    def __init__(self, name, latency, compute, decode, share="1/16", files=2048, is_null=False, is_aa=False, ghost=0):
+    def __init__(self, name, latency, compute, decode, share="1/16", files=2048, is_null=False, is_aa=False, ghost=0, mbps=0,
+                 ram="256M"):
         self.name, self.latency, self.compute, self.decode, self.share = name, latency, compute, decode, share
-        self.files, self.is_null, self.is_aa, self.ghost = files, is_null or is_aa, is_aa, ghost
+        self.files, self.is_null, self.is_aa, self.ghost, self.mbps = files, is_null or is_aa, is_aa, ghost, mbps
+        self.ram = ram
 
 
 SCENARIOS = [
     Scenario("slow_source", 20, 30, 1),
+    Scenario("narrow_link", 2, 30, 1, mbps=40),
+    Scenario("small_cache", 2, 30, 1, mbps=25, ram="64M"),
     Scenario("marginal", 10, 42, 1),
     Scenario("compute_bound", 5, 80, 1, is_null=True),
     Scenario("prep_bound", 4, 10, 12, is_null=True),
@@ -81,12 +85,12 @@ def hits(stats):
 def one_round(bench, data, scenario, is_direct_first):
     """Walls without and with the mount, what it says, and its hits."""
     slow = f"{bench.temp}/slow"
-    with benchlib.slowfs(bench.build, data, slow, scenario.latency, 0):
+    with benchlib.slowfs(bench.build, data, slow, scenario.latency, scenario.mbps):
         def direct():
             return train(bench, slow, data, scenario.compute, scenario.decode)
 
         def ours():
-            with bench.mount(slow, order=SPEC, ram="256M", control_reads=scenario.share, ghost_bytes=scenario.ghost) as mount:
+            with bench.mount(slow, order=SPEC, ram=scenario.ram, control_reads=scenario.share, ghost_bytes=scenario.ghost) as mount:
                 wall = train(bench, mount.mountpoint, data, scenario.compute, scenario.decode)
                 said = judged(mount)
                 return wall, said, hits(mount.stats())
@@ -127,7 +131,8 @@ def emit_numbers(bench, scenario, rounds):
 
 def run(bench):
     not_above = runs = 0
-    for scenario in SCENARIOS:
+    chosen = [s for s in SCENARIOS if bench.args.scenarios in ("all", "") or s.name in bench.args.scenarios.split(",")]
+    for scenario in chosen:
         data = bench.dataset(scenario.files)
         rounds = [one_round(bench, data, scenario, r % 2 == 0) for r in range(bench.args.rounds)]
         emit_numbers(bench, scenario, rounds)

@@ -47,9 +47,10 @@ struct accounting {
 	struct stall *stall; /* the thread's; of nobody when it does not run */
 	uint32_t n_ranks;    /* the thread's, of the job; likewise generation */
 	uint32_t generation;
-	struct told next;      /* the thread's: an order and its reads, while another ends */
-	uint64_t next_ns;      /* when it was told */
-	_Atomic uint64_t full; /* bit per class of sizes: no more control reads */
+	struct told next;         /* the thread's: an order and its reads, while another ends */
+	uint64_t next_ns;         /* when it was told */
+	_Atomic uint64_t full;    /* bit per class of sizes: no more control reads */
+	_Atomic uint32_t readers; /* of the job here, all ranks together; 0: not known */
 	struct thr thr;
 	struct mutex mu;
 	struct cond cv;
@@ -98,13 +99,6 @@ int accounting_parse(const struct mount_opts *opts, struct accounting_params *re
 }
 
 /* --- life --- */
-
-static uint32_t cpus_allowed(void)
-{
-	cpu_set_t set;
-
-	return sched_getaffinity(0, sizeof(set), &set) == 0 ? (uint32_t)CPU_COUNT(&set) : 0;
-}
 
 int accounting_new(const struct accounting_params *params, uint32_t n_samples,
 		   struct metrics *metrics, struct accounting **ret, struct err *err)
@@ -218,6 +212,7 @@ void accounting_set_order(struct accounting *a, const struct order_info *info, u
 	}
 	if (info && info->n_ranks <= STALL_RANKS_MAX)
 		memcpy(t->ranks, info->ranks, info->n_ranks * sizeof(*t->ranks));
+	atomic_store(&a->readers, t->job.workers * t->job.n_ranks);
 	mutex_unlock(&a->mu);
 }
 
@@ -226,6 +221,11 @@ bool accounting_wants_control(struct accounting *a, uint64_t bytes)
 	uint32_t bits = bytes ? 64 - (uint32_t)__builtin_clzll(bytes) : 0;
 
 	return !(atomic_load_explicit(&a->full, memory_order_relaxed) >> MIN(bits, 63) & 1);
+}
+
+uint32_t accounting_readers(struct accounting *a)
+{
+	return atomic_load_explicit(&a->readers, memory_order_relaxed);
 }
 
 /* --- the thread --- */
@@ -238,6 +238,7 @@ static void feed_read(struct accounting *a, const struct cache_read_note *note)
 		.has_place = note->has_use && note->generation == a->generation && a->n_ranks,
 		.is_control = note->is_control,
 		.is_kernels = note->is_kernels,
+		.is_loaded = note->is_loaded,
 		.read_class = (uint8_t)note->read_class,
 		.rank_index = (uint32_t)(note->use.position % n),
 		.sample = note->sample,
@@ -246,6 +247,7 @@ static void feed_read(struct accounting *a, const struct cache_read_note *note)
 		.bytes = note->bytes,
 		.opened_ns = note->opened_ns,
 		.wait_ns = note->wait_ns,
+		.held_ns = note->held_ns,
 		.reader = note->reader,
 	};
 
@@ -350,6 +352,8 @@ static void publish(struct accounting *a)
 		stall_get_rank(a->stall, i, &numbers);
 		publish_rank(a->metrics, &numbers);
 	}
+	if (n && a->ranks[0].workers && !atomic_load(&a->readers)) /* not told, but seen */
+		atomic_store(&a->readers, a->ranks[0].workers * MAX(a->n_ranks, 1));
 	mutex_lock(&a->mu);
 	a->node = node;
 	a->n_shown = n;
@@ -372,10 +376,20 @@ void accounting_look(struct accounting *a, struct accounting_view *ret)
 	mutex_unlock(&a->mu);
 }
 
+static void feed_cpus(struct accounting *a, uint64_t now_ns)
+{
+	AUTO_FILE FILE *f = fopen("/proc/stat", "re");
+	uint64_t busy_ns;
+
+	if (cpus_busy(f, &busy_ns))
+		stall_cpu(a->stall, now_ns, busy_ns);
+}
+
 static void round_once(struct accounting *a, struct told *t, bool is_final)
 {
 	uint64_t now = clock_now(clock_monotonic());
 
+	feed_cpus(a, now);
 	feed(a, t, now, is_final);
 	stall_judge(a->stall, now, is_final);
 	publish(a);

@@ -3,6 +3,8 @@
 #ifndef CLAIRFS_DAEMON_ACCOUNTING_PRIV_H
 #define CLAIRFS_DAEMON_ACCOUNTING_PRIV_H
 
+#include <stdio.h>
+
 #include "accounting.h"
 
 struct accounting_view {
@@ -14,5 +16,10 @@ struct accounting_view {
 };
 /* A copy of the numbers of a moment ago. Any thread. */
 void accounting_look(struct accounting *a, struct accounting_view *ret);
+
+/* --- cpus.c --- */
+uint32_t cpus_allowed(void); /* 0: not known */
+/* Time that those have been busy, all together, by what /proc/stat says. False: not known. */
+bool cpus_busy(FILE *stat, uint64_t *ret_ns);
 
 #endif

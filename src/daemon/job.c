@@ -47,6 +47,13 @@ static bool wants_control(void *ctx, uint64_t bytes)
 	return accounting_wants_control(w->accounting, bytes);
 }
 
+static uint32_t readers(void *ctx)
+{
+	const struct wire *w = ctx;
+
+	return accounting_readers(w->accounting);
+}
+
 static int found(void *ctx, const char *text, uint64_t stamp)
 {
 	struct order_spec *spec = NULL;
@@ -98,6 +105,7 @@ int wire_make_job(struct wire *w, struct err *err)
 					 .planned = planned,
 					 .read = was_read,
 					 .wants_control = wants_control,
+					 .readers = readers,
 					 .ctx = w };
 	return job_new(&jp, &w->job, err);
 }

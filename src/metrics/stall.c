@@ -237,7 +237,15 @@ static uint8_t slot_flags(const struct stall_read *read, bool is_ghost)
 
 	if (is_ghost || read->is_kernels)
 		return SLOT_TOLD | SLOT_GHOST;
+	if (!is_hit && read->is_loaded)
+		return SLOT_TOLD | SLOT_LOADED;
 	return is_hit && !read->is_control ? SLOT_TOLD | SLOT_CREDIT : SLOT_TOLD;
+}
+
+/* Without this mount nothing would be held back. */
+static uint64_t source_ns(const struct stall_read *read)
+{
+	return read->wait_ns - MIN(read->held_ns, read->wait_ns);
 }
 
 static void pass_take(struct stall_pass *p, const struct stall_read *read, bool is_ghost)
@@ -252,7 +260,7 @@ static void pass_take(struct stall_pass *p, const struct stall_read *read, bool 
 	opened = (read->opened_ns - p->first_ns) >> STALL_OPEN_SHIFT;
 	*slot = (struct stall_slot){
 		.opened = (uint32_t)MIN(opened, UINT32_MAX),
-		.wait = (uint32_t)MIN(read->wait_ns >> STALL_WAIT_SHIFT, UINT32_MAX),
+		.wait = (uint32_t)MIN(source_ns(read) >> STALL_WAIT_SHIFT, UINT32_MAX),
 		.size_class = (uint8_t)stall_size_class(read->bytes),
 		.flags = slot_flags(read, is_ghost),
 	};
@@ -270,7 +278,7 @@ static int count_control(struct stall *s, const struct stall_read *read)
 	s->node.control_reads++;
 	s->node.control_bytes += read->bytes;
 	s->node.control_cost_ns += read->wait_ns;
-	return stall_control_add(s, read->bytes, read->wait_ns);
+	return stall_control_add(s, read->bytes, source_ns(read));
 }
 
 int stall_read(struct stall *s, const struct stall_read *read)

@@ -3,8 +3,8 @@
  *
  * Decoding is what a worker does between two reads of one batch. With more workers at it than CPUs
  * it takes longer than its work, and without this mount, when workers wait for reads instead, it
- * would take less: so it is divided by how many workers share a CPU, and no schedule may be faster
- * than the CPUs (a pass whose CPUs are busy all the time gains nothing).
+ * would take less: so it is divided by how many workers share a CPU, as far as the CPUs were busy
+ * all the time, and no schedule may be faster than the CPUs (such a pass gains nothing).
  *
  * Compute, unless told, is the most that lets the replayed loader fetch the last batch when the
  * real one did. That makes the replay of what was agree with what was measured, whatever the model
@@ -19,6 +19,8 @@
 #include "stall_priv.h"
 
 enum { FIT_STEPS = 24, SEEN_TIMES = 8, GAPS_MAX = 4096 };
+#define CPUS_SPARE 0.80
+#define CPUS_FULL 0.95
 
 struct judge {
 	struct stall *s;
@@ -86,6 +88,16 @@ static void judge_times(struct judge *j)
 	j->next_ns = next == UINT64_MAX ? 0 : MAX(next - p->first_ns, j->reads_ns);
 }
 
+/* Of a miss, without us. What prefetches made slow would have taken no longer than other reads. */
+static double own_wait(const struct judge *j, const struct stall_slot *slot)
+{
+	double wait = (double)wait_of(slot);
+
+	if (!(slot->flags & SLOT_LOADED) || !j->groups.n)
+		return wait;
+	return MIN(wait, j->groups.group[j->groups.of[slot->size_class]].mean);
+}
+
 static void judge_sums(struct judge *j)
 {
 	const struct stall_pass *p = j->p;
@@ -104,7 +116,7 @@ static void judge_sums(struct judge *j)
 		} else if (slot->flags & SLOT_GHOST) {
 			j->ghosts++;
 		} else {
-			j->own_ns += wait;
+			j->own_ns += own_wait(j, slot);
 		}
 	}
 	stall_groups_sum(&j->groups, j->n_credit, &j->credit_ns, &j->margin_ns);
@@ -195,6 +207,15 @@ static void judge_decode(struct judge *j)
 	j->decode_low_ns = MIN(j->decode_ns, gap[count / 2]);
 }
 
+/* Whether the CPUs were busy all the time: 0 no, 1 yes, or not known. A little idle time is left by
+ * the crowd's own comings and goings. */
+static double judge_crowd(const struct judge *j)
+{
+	double share = stall_cpu_share(j->s, j->p->first_ns, j->p->first_ns + j->reads_ns);
+
+	return share < 0 ? 1 : MIN(MAX((share - CPUS_SPARE) / (CPUS_FULL - CPUS_SPARE), 0), 1);
+}
+
 /* The model must not know of more work than the workers had time for; and what they lost to each
  * other on too few CPUs is no work. */
 static void judge_decode_limits(struct judge *j)
@@ -208,10 +229,11 @@ static void judge_decode_limits(struct judge *j)
 		return;
 	at_work = j->decode_ns * n * ranks / (double)j->reads_ns / j->s->params.cpus;
 	if (at_work > 1) {
-		j->decode_ns /= at_work;
-		j->decode_low_ns /= at_work;
+		j->decode_low_ns /= at_work; /* the cautious side, whatever the CPUs did */
+		j->decode_ns /= 1 + (at_work - 1) * judge_crowd(j);
 	}
-	j->floor_ns = j->decode_ns * n * ranks / j->s->params.cpus;
+	if (judge_crowd(j) > 0)
+		j->floor_ns = j->decode_ns * n * ranks / j->s->params.cpus;
 }
 
 /* --- the loader, replayed --- */
@@ -239,6 +261,8 @@ static void judge_batches(struct judge *j)
 					     read_chance(j, i));
 		else if (slot->flags & SLOT_GHOST)
 			b = 0;
+		else
+			b = (uint64_t)own_wait(j, slot);
 		j->without[k].io_ns += b;
 		j->without[k].decode_ns += (uint64_t)j->decode_ns;
 	}
