@@ -40,6 +40,12 @@ struct cache_read_note {
 	uint64_t held_ns; /* of wait_ns: a control read was not sent yet, for the same reason */
 };
 
+/* What the source has answered in a while. */
+struct cache_load {
+	uint64_t took_ns, answers, bytes;
+	uint64_t latency_ns; /* of all of them together */
+};
+
 /* Who looks at what the job does. On the planner's thread (read: at the end on cache_stop's): must
  * not block, nor call the cache. All but opened and planned may be NULL. */
 struct cache_watch {
@@ -52,6 +58,8 @@ struct cache_watch {
 	/* How many requests the job's readers can have in flight: workers of all ranks here; 0: not
 	 * known. Any thread, from under locks. NULL: not known. */
 	uint32_t (*readers)(void *ctx);
+	/* About once a second while at least `readers` requests were in flight on average. */
+	void (*load)(void *ctx, const struct cache_load *load);
 	void *ctx;
 };
 

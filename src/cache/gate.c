@@ -32,6 +32,7 @@ void gate_init(struct cache *c)
 	list_init(&c->gate.waiting);
 	c->gate.credit_ns = HELD_FREE_NS;
 	c->gate.credit_at_ns = clock_now(c->p.clock);
+	c->gate.load_ns = c->gate.credit_at_ns;
 }
 
 void gate_fini(struct cache *c)
@@ -162,6 +163,9 @@ void gate_leave(struct cache *c, struct fetch *f)
 	mutex_lock(&g->mu);
 	assert(g->inflight > 0);
 	g->inflight--;
+	g->answers++;
+	g->answer_bytes += f->read.got;
+	g->answer_latency_ns += f->read.latency_ns;
 	has_held = g->held_since_ns != 0;
 	if (f->is_gated) {
 		assert(g->n_active > 0);
@@ -192,6 +196,29 @@ bool gate_lets_prefetch(struct cache *c)
 	return is_let;
 }
 
+/* What the source gives under at least the load that the job alone makes, once a second: it would
+ * give no more to the job. By Little's law the sum of latencies is the requests in flight. */
+static void tell_load(struct cache *c, uint64_t now_ns)
+{
+	const struct cache_watch *w = c->p.watch;
+	uint32_t limit = w && w->readers ? w->readers(w->ctx) : 0;
+	struct gate *g = &c->gate;
+	struct cache_load load;
+
+	mutex_lock(&g->mu);
+	load = (struct cache_load){ .took_ns = now_ns - MIN(g->load_ns, now_ns),
+				    .answers = g->answers,
+				    .bytes = g->answer_bytes,
+				    .latency_ns = g->answer_latency_ns };
+	if (load.took_ns >= NS_PER_S) {
+		g->load_ns = now_ns;
+		g->answers = g->answer_bytes = g->answer_latency_ns = 0;
+	}
+	mutex_unlock(&g->mu);
+	if (load.took_ns >= NS_PER_S && limit && w->load && load.latency_ns / limit >= load.took_ns)
+		w->load(w->ctx, &load);
+}
+
 /* Whoever waits too long goes; a source that answers no control read must not hold up prefetching.
  */
 void gate_tick(struct cache *c, uint64_t now_ns)
@@ -201,6 +228,7 @@ void gate_tick(struct cache *c, uint64_t now_ns)
 	bool has_held;
 	struct list go;
 
+	tell_load(c, now_ns);
 	list_init(&go);
 	mutex_lock(&g->mu);
 	has_held = g->held_since_ns != 0;

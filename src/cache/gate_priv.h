@@ -28,6 +28,8 @@ struct gate {
 	uint64_t held_since_ns;      /* somebody was held back, 0: nobody is */
 	int64_t credit_ns;           /* as of credit_at_ns */
 	uint64_t credit_at_ns;
+	/* since load_ns: answers of the source, their bytes, the sum of their latencies */
+	uint64_t load_ns, answers, answer_bytes, answer_latency_ns;
 	bool is_forced; /* nobody is held back until no control read is left */
 	bool is_open;   /* nor afterwards */
 };

@@ -39,6 +39,7 @@ struct told {
 	struct stall_job job;
 	uint32_t ranks[STALL_RANKS_MAX];
 	uint32_t generation;
+	struct cache_load load; /* the last one */
 };
 
 struct accounting {
@@ -191,6 +192,13 @@ void accounting_steps(struct accounting *a, const struct clairfs_step_record *st
 	mutex_unlock(&a->mu);
 }
 
+void accounting_load(struct accounting *a, const struct cache_load *load)
+{
+	mutex_lock(&a->mu);
+	a->told.load = *load; /* about once a second, as often as the thread looks */
+	mutex_unlock(&a->mu);
+}
+
 static uint32_t clamp(uint64_t n)
 {
 	return (uint32_t)MIN(n, 1u << 20);
@@ -311,6 +319,9 @@ static void feed(struct accounting *a, const struct told *t, uint64_t now_ns, bo
 		take_order(a, t, now_ns);
 	for (size_t i = 0; i < t->n_notes; i++)
 		take_read(a, &t->note[i]);
+	if (t->load.took_ns)
+		stall_load(a->stall, t->load.took_ns, t->load.answers, t->load.bytes,
+			   t->load.latency_ns);
 	for (size_t i = 0; i < t->n_steps; i++)
 		(void)stall_step(a->stall, &t->step[i]); /* it counts what it does not take */
 	if (a->next.has_job && (is_final || now_ns >= a->next_ns + LATE_NS))

@@ -54,6 +54,13 @@ static uint32_t readers(void *ctx)
 	return accounting_readers(w->accounting);
 }
 
+static void load(void *ctx, const struct cache_load *load)
+{
+	const struct wire *w = ctx;
+
+	accounting_load(w->accounting, load);
+}
+
 static int found(void *ctx, const char *text, uint64_t stamp)
 {
 	struct order_spec *spec = NULL;
@@ -106,6 +113,7 @@ int wire_make_job(struct wire *w, struct err *err)
 					 .read = was_read,
 					 .wants_control = wants_control,
 					 .readers = readers,
+					 .load = load,
 					 .ctx = w };
 	return job_new(&jp, &w->job, err);
 }

@@ -19,6 +19,7 @@
 #include "stall_priv.h"
 
 enum { FIT_STEPS = 24, SEEN_TIMES = 8, GAPS_MAX = 4096 };
+#define LINK_FULL 0.9
 #define CPUS_SPARE 0.80
 #define CPUS_FULL 0.95
 
@@ -39,6 +40,8 @@ struct judge {
 	uint64_t reads_ns;               /* first open to the end of the last read */
 	uint64_t next_ns;                /* first open to that of the next pass; 0: none yet */
 	double floor_ns;                 /* the CPUs need that long */
+	double link_ns; /* so does the source's link, without us; 0: it would not have been full */
+	bool is_link_known; /* whether it would */
 
 	struct stall_schedule act, cf;
 	uint64_t compute_ns;
@@ -128,6 +131,26 @@ static bool has_credit(const struct stall_pass *p)
 		if (p->slot[i].flags & SLOT_CREDIT)
 			return true;
 	return false;
+}
+
+/* Whether the job's workers alone would have filled the source's link. With at least as many
+ * requests in flight the source gave so many bytes a second (load.rate), so it would not have given
+ * the job more. If W workers that wait `alone` for each read could take nearly all of that, then
+ * reads take as long as they do because they share the link, and it is the link that counts: what a
+ * worker decodes meanwhile costs nothing. */
+static void judge_link(struct judge *j)
+{
+	const struct stall *s = j->s;
+	double reads = 0, alone, at_once = (double)j->workers * s->job.n_ranks;
+
+	for (uint32_t i = 0; i < j->groups.n; i++)
+		reads += (double)j->n_credit[i];
+	if (s->load.rate <= 0 || !reads || !j->p->bytes)
+		return;
+	alone = MAX(j->credit_ns / reads, 1);
+	j->is_link_known = true;
+	if (at_once / alone * (double)j->p->bytes / (double)j->reads >= LINK_FULL * s->load.rate)
+		j->link_ns = (double)j->p->bytes * s->job.n_ranks / s->load.rate;
 }
 
 /* --- decoding --- */
@@ -276,6 +299,19 @@ static void judge_play(const struct judge *j, struct stall_play *play,
 	ret->end_ns = MAX(ret->end_ns, (uint64_t)j->floor_ns);
 }
 
+static void judge_play_without(const struct judge *j, struct stall_play *play,
+			       const struct stall_schedule *act, struct stall_schedule *ret)
+{
+	uint64_t last = play->compute_ns;
+
+	judge_play(j, play, j->without, ret);
+	if (j->link_ns <= 0)
+		return;
+	if (last == STALL_NO_COMPUTE)
+		last = j->without[j->n_batches - 1].compute_ns;
+	ret->end_ns = MAX(act->end_ns, (uint64_t)j->link_ns + last);
+}
+
 /* The largest value in [0, most] with which the loader has fetched everything in time. */
 static void judge_fit(struct judge *j, struct stall_play *play)
 {
@@ -334,7 +370,7 @@ static bool judge_hook(struct judge *j, struct stall_play *play, double *ret_ns,
 	}
 	play->compute_ns = STALL_NO_COMPUTE;
 	judge_play(j, play, j->with, &act);
-	judge_play(j, play, j->without, &cf);
+	judge_play_without(j, play, &act, &cf);
 	*ret_ns = ends_apart(&cf, &act);
 	*ret_took = (double)(run->last_ns - MIN(j->p->first_ns, run->began_ns));
 	return true;
@@ -363,10 +399,14 @@ static double judge_upper(const struct judge *j)
 	return sum * (1 + more);
 }
 
+/* Decoding only where it is known to come on top of the reads. */
 static double judge_lower(const struct judge *j, double took_ns)
 {
-	double work = MAX(j->credit_ns - j->margin_ns, 0) + j->own_ns +
-		      j->decode_low_ns * j->share * (double)j->reads;
+	bool is_on_top = j->is_link_known && j->link_ns <= 0;
+	double work = MAX(j->credit_ns - j->margin_ns, 0) + j->own_ns;
+
+	if (is_on_top)
+		work += j->decode_low_ns * j->share * (double)j->reads;
 
 	return MAX(work / j->workers - took_ns, 0);
 }
@@ -386,8 +426,8 @@ static enum stall_why judge_with_batches(struct judge *j, struct stall_play *pla
 	judge_batches(j);
 	judge_fit(j, play);
 	judge_play(j, play, j->with, &j->act);
-	judge_play(j, play, j->without, &j->cf);
-	upper = judge_upper(j);
+	judge_play_without(j, play, &j->act, &j->cf);
+	upper = MAX(judge_upper(j), j->link_ns - (double)j->act.end_ns);
 	estimate = MIN(ends_apart(&j->cf, &j->act), upper);
 	took = (double)j->reads_ns +
 	       (double)(j->act.end_ns - MIN(j->act.fetched_ns, j->act.end_ns));
@@ -458,6 +498,7 @@ enum stall_why stall_judge_pass(struct stall *s, struct stall_rank *r, const str
 	judge_sums(&j);
 	judge_decode(&j);
 	judge_decode_limits(&j);
+	judge_link(&j);
 	if (j.batch)
 		why = judge_replay(&j, &r->total);
 	else

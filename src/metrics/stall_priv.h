@@ -10,6 +10,7 @@
 #define STALL_READERS_MAX 1024u /* threads told apart in a pass */
 #define STALL_RUNS 8u           /* iterators of the job's loaders whose steps are kept */
 #define STALL_CPU_POINTS 1024u
+#define STALL_LOAD_NS 600e9 /* a source's throughput is forgotten in that time */
 #define STALL_STEPS_MAX (1u << 20)
 #define STALL_GROUP_MIN 16u    /* control reads of a group of classes */
 #define STALL_HOLES_PERCENT 5u /* of a pass; with more of them it is not judged */
@@ -36,6 +37,7 @@ struct stall_pass {
 	uint64_t capacity, end; /* end: behind the last one told */
 	uint64_t from;          /* the first one told */
 	uint64_t n_told, n_reader_reads;
+	uint64_t bytes; /* of the reads that the page cache would not have served */
 	uint64_t first_ns, last_ns; /* first open; end of the last read */
 	uint64_t told_ns;           /* the latest open */
 	uint64_t *reader;
@@ -93,6 +95,9 @@ struct stall {
 	struct stall_control control[STALL_SIZE_CLASSES];
 	struct stall_ghost ghost;
 	struct stall_cpu cpu;
+	struct {
+		double rate, latency_ns; /* bytes a nanosecond; of a request then */
+	} load;
 	struct stall_node node;
 };
 
