@@ -565,6 +565,7 @@ static void totals_survive_another_job(void)
 	job.n_ranks = 2;
 	job.ranks = ranks;
 	CHECK_INT(stall_set_job(s, &job), 0);
+	stall_judge(s, 0, false);
 	numbers(s, &before, &node);
 	CHECK_U64(before.judged, 1);
 	CHECK_INT((int)stall_n_ranks(s), 3);
