@@ -44,10 +44,6 @@ void accounting_steps(struct accounting *a, const struct clairfs_step_record *st
 /* The object "gpu_wait" of stats.json. Any thread. */
 json_t *accounting_json(struct accounting *a);
 
-/* Into a report: the object "removed" for each rank of the array of ranks; a rank that told no
- * steps is appended. Any thread. */
-void accounting_add_removed(struct accounting *a, json_t *ranks);
-
 /* ghost.c: the page cache that this machine or the cgroup of this process would leave to a job. */
 uint64_t ghost_bytes_auto(void);
 

@@ -46,6 +46,7 @@ struct judge {
 	struct stall_schedule act, cf;
 	uint64_t compute_ns;
 	double share;
+	struct stall_waits *waits;
 };
 
 static uint64_t wait_of(const struct stall_slot *slot)
@@ -66,9 +67,9 @@ static enum stall_why judge_shape(struct judge *j)
 		return STALL_NOTHING_READ;
 	if ((length - p->n_told) * 100 > length * STALL_HOLES_PERCENT)
 		return STALL_HOLES;
-	j->prefetch = j->s->job.prefetch ? j->s->job.prefetch : 2;
-	j->batch = j->s->job.batch;
-	j->workers = j->s->job.workers;
+	j->prefetch = p->order->job.prefetch ? p->order->job.prefetch : 2;
+	j->batch = p->order->job.batch;
+	j->workers = p->order->job.workers;
 	if (!j->workers && p->n_readers && p->n_reader_reads >= (uint64_t)SEEN_TIMES * p->n_readers)
 		j->workers = p->n_readers;
 	if (!j->workers)
@@ -85,7 +86,7 @@ static void judge_times(struct judge *j)
 	for (uint32_t i = 0; i < j->r->n_passes; i++) {
 		const struct stall_pass *q = j->r->pass[i];
 
-		if (q->n_told && q->first_ns > p->first_ns && q->pass > p->pass)
+		if (q->n_told && q->first_ns > p->first_ns && stall_pass_cmp(q, p) > 0)
 			next = MIN(next, q->first_ns);
 	}
 	j->next_ns = next == UINT64_MAX ? 0 : MAX(next - p->first_ns, j->reads_ns);
@@ -141,7 +142,7 @@ static bool has_credit(const struct stall_pass *p)
 static void judge_link(struct judge *j)
 {
 	const struct stall *s = j->s;
-	double reads = 0, alone, at_once = (double)j->workers * s->job.n_ranks;
+	double reads = 0, alone, at_once = (double)j->workers * j->p->order->job.n_ranks;
 
 	for (uint32_t i = 0; i < j->groups.n; i++)
 		reads += (double)j->n_credit[i];
@@ -150,7 +151,7 @@ static void judge_link(struct judge *j)
 	alone = MAX(j->credit_ns / reads, 1);
 	j->is_link_known = true;
 	if (at_once / alone * (double)j->p->bytes / (double)j->reads >= LINK_FULL * s->load.rate)
-		j->link_ns = (double)j->p->bytes * s->job.n_ranks / s->load.rate;
+		j->link_ns = (double)j->p->bytes * j->p->order->job.n_ranks / s->load.rate;
 }
 
 /* --- decoding --- */
@@ -243,7 +244,7 @@ static double judge_crowd(const struct judge *j)
  * other on too few CPUs is no work. */
 static void judge_decode_limits(struct judge *j)
 {
-	double n = (double)j->reads, most, at_work, ranks = (double)j->s->job.n_ranks;
+	double n = (double)j->reads, most, at_work, ranks = (double)j->p->order->job.n_ranks;
 
 	most = MAX((double)j->workers * (double)j->reads_ns - j->s_ns, 0) / n;
 	j->decode_ns = MIN(j->decode_ns, most);
@@ -411,6 +412,27 @@ static double judge_lower(const struct judge *j, double took_ns)
 	return MAX(work / j->workers - took_ns, 0);
 }
 
+/* For each batch, what the loop waits for it; of no use when the CPUs are what it waits for. */
+static void judge_waits(const struct judge *j, const struct stall_play *play)
+{
+	struct stall_play with = *play, without = *play;
+	struct stall_waits w = { .n = j->n_batches };
+	struct stall_schedule ignored;
+
+	w.with_ns = malloc(w.n * sizeof(*w.with_ns));
+	w.without_ns = malloc(w.n * sizeof(*w.without_ns));
+	if (!w.with_ns || !w.without_ns) {
+		free(w.with_ns);
+		free(w.without_ns);
+		return;
+	}
+	with.batch = j->with;
+	without.batch = j->without;
+	stall_play_run(&with, w.with_ns, &ignored);
+	stall_play_run(&without, w.without_ns, &ignored);
+	*j->waits = w;
+}
+
 static void add(uint64_t *total, double ns)
 {
 	*total += ns > 0 ? (uint64_t)ns : 0;
@@ -448,6 +470,7 @@ static enum stall_why judge_with_batches(struct judge *j, struct stall_play *pla
 	} else {
 		play->compute_ns = j->compute_ns;
 	}
+	judge_waits(j, play);
 	for (uint64_t k = 0; k < j->n_batches; k++)
 		j->with[k].io_ns = 0;
 	judge_play(j, play, j->with, &free_reads);
@@ -485,11 +508,13 @@ static void judge_sums_only(struct judge *j, struct stall_numbers *t)
 	t->judged_ns += j->next_ns ? j->next_ns : j->reads_ns;
 }
 
-enum stall_why stall_judge_pass(struct stall *s, struct stall_rank *r, const struct stall_pass *p)
+enum stall_why stall_judge_pass(struct stall *s, struct stall_rank *r, const struct stall_pass *p,
+				struct stall_waits *ret)
 {
-	struct judge j = { .s = s, .r = r, .p = p, .share = 1 };
+	struct judge j = { .s = s, .r = r, .p = p, .share = 1, .waits = ret };
 	enum stall_why why = judge_shape(&j);
 
+	*ret = (struct stall_waits){ 0 };
 	if (why != STALL_JUDGED)
 		return why;
 	if (!stall_groups_make(s, &j.groups) && has_credit(p))

@@ -23,6 +23,19 @@
 
 enum { SLOT_TOLD = 1, SLOT_CREDIT = 2, SLOT_GHOST = 4, SLOT_LOADED = 8 };
 
+/* An order that reads may name. */
+struct stall_order {
+	uint32_t seq;         /* they count up; 0: none */
+	uint32_t n_open;      /* passes of it that are not judged */
+	bool is_replaced;     /* another one was told since */
+	enum stall_why off;   /* why nothing of it is judged; STALL_JUDGED: it is */
+	struct stall_job job; /* without ranks, which are: */
+	struct stall_order_rank {
+		uint32_t at;     /* in stall.rank */
+		uint64_t closed; /* passes and parts up to this one were judged; 0: none */
+	} * rank;                /* [job.n_ranks] */
+};
+
 /* One read of a pass. */
 struct stall_slot {
 	uint32_t opened; /* since the pass began */
@@ -31,6 +44,9 @@ struct stall_slot {
 };
 
 struct stall_pass {
+	struct stall_order *order;
+	uint32_t rank_index;       /* in order->rank */
+	uint64_t first_batch;      /* since the rank's first pass */
 	uint64_t pass, part, base; /* base: the index of slot[0] */
 	uint64_t length;           /* slots that it will have, 0: not known */
 	struct stall_slot *slot;
@@ -58,7 +74,7 @@ struct stall_rank {
 	struct stall_numbers total; /* total.rank: its number */
 	struct stall_pass *pass[STALL_PASSES];
 	uint32_t n_passes;
-	uint64_t closed;                  /* passes and parts up to this one were judged; 0: none */
+	uint64_t n_batches;               /* of all passes so far */
 	uint32_t seen_workers;            /* of an earlier pass of this job */
 	struct stall_run run[STALL_RUNS]; /* ring, by when they began */
 	uint32_t run_head, n_runs;
@@ -87,11 +103,10 @@ struct stall_cpu {
 
 struct stall {
 	struct stall_params params;
-	struct stall_job job;              /* ranks: rank_at */
-	uint32_t rank_at[STALL_RANKS_MAX]; /* of the job's ranks, their place in rank[] */
+	struct stall_order order[STALL_ORDERS];
+	struct stall_order *now; /* the last one told; NULL: none */
 	struct stall_rank *rank[STALL_RANKS_MAX];
 	uint32_t n_ranks;
-	bool is_off; /* no memory for the job */
 	struct stall_control control[STALL_SIZE_CLASSES];
 	struct stall_ghost ghost;
 	struct stall_cpu cpu;
@@ -148,7 +163,12 @@ void stall_play_fini(struct stall_play *p);
 void stall_play_run(const struct stall_play *p, uint64_t *ret_wait, struct stall_schedule *ret);
 
 /* --- stall_judge.c --- */
-enum stall_why stall_judge_pass(struct stall *s, struct stall_rank *r, const struct stall_pass *p);
+/* The waits for each batch, of a pass that was judged; NULL: not known. */
+struct stall_waits {
+	uint64_t *with_ns, *without_ns, n; /* heap, the caller's */
+};
+enum stall_why stall_judge_pass(struct stall *s, struct stall_rank *r, const struct stall_pass *p,
+				struct stall_waits *ret);
 
 /* --- stall_steps.c --- */
 void stall_runs_free(struct stall_rank *r);
@@ -156,7 +176,17 @@ void stall_runs_free(struct stall_rank *r);
 const struct stall_run *stall_run_find(const struct stall_rank *r, uint64_t from_ns,
 				       uint64_t to_ns);
 
+/* --- stall_orders.c --- */
+/* The order of that number, the last one told if there are several; NULL: none. */
+struct stall_order *stall_order_find(struct stall *s, uint32_t id);
+void stall_orders_free(struct stall *s);
+
 /* --- stall.c --- */
+/* Passes and their parts in the order in which they are read: below 0 when a comes first. */
+int stall_pass_cmp(const struct stall_pass *a, const struct stall_pass *b);
+/* Judges what is open of an order, as it is. */
+void stall_order_end(struct stall *s, const struct stall_order *order);
+int stall_rank_place(struct stall *s, uint32_t number, uint32_t *ret);
 struct stall_rank *stall_rank_get(struct stall *s, uint32_t number); /* NULL: too many, no memory */
 
 #endif
