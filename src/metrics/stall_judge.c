@@ -134,11 +134,12 @@ static bool has_credit(const struct stall_pass *p)
 	return false;
 }
 
-/* Whether the job's workers alone would have filled the source's link. With at least as many
- * requests in flight the source gave so many bytes a second (load.rate), so it would not have given
- * the job more. If W workers that wait `alone` for each read could take nearly all of that, then
- * reads take as long as they do because they share the link, and it is the link that counts: what a
- * worker decodes meanwhile costs nothing. */
+/* Whether the job's workers alone would have filled the source's link. With a quarter more requests
+ * in flight the source gave so many bytes a second (load.rate), so it would not have given the job
+ * more. If W workers that wait `alone` for each read could take nearly all of that (and not four
+ * fifths, as of a source that answers more requests as fast as fewer), then reads take as long as
+ * they do because they share the link, and it is the link that counts: what a worker decodes
+ * meanwhile costs nothing. */
 static void judge_link(struct judge *j)
 {
 	const struct stall *s = j->s;
