@@ -42,6 +42,7 @@ struct told {
 	struct clairfs_step_record *step;
 	struct told_order *order;
 	size_t n_notes, notes_size, n_steps, steps_size, n_orders, orders_size;
+	struct cache_load load; /* the last one */
 };
 
 struct accounting {
@@ -55,9 +56,10 @@ struct accounting {
 	} taken[STALL_ORDERS];
 	uint32_t generation; /* of the last one */
 	bool has_taken;
-	struct told held;      /* the thread's: reads of orders that were not told yet */
-	uint64_t held_ns;      /* since when */
-	_Atomic uint64_t full; /* bit per class of sizes: no more control reads */
+	struct told held;         /* the thread's: reads of orders that were not told yet */
+	uint64_t held_ns;         /* since when */
+	_Atomic uint64_t full;    /* bit per class of sizes: no more control reads */
+	_Atomic uint32_t readers; /* of the job here, all ranks together; 0: not known */
 	struct thr thr;
 	struct mutex mu;
 	struct cond cv;
@@ -108,13 +110,6 @@ int accounting_parse(const struct mount_opts *opts, struct accounting_params *re
 }
 
 /* --- life --- */
-
-static uint32_t cpus_allowed(void)
-{
-	cpu_set_t set;
-
-	return sched_getaffinity(0, sizeof(set), &set) == 0 ? (uint32_t)CPU_COUNT(&set) : 0;
-}
 
 int accounting_new(const struct accounting_params *params, uint32_t n_samples,
 		   struct metrics *metrics, struct accounting **ret, struct err *err)
@@ -218,6 +213,13 @@ void accounting_steps(struct accounting *a, const struct clairfs_step_record *st
 	mutex_unlock(&a->mu);
 }
 
+void accounting_load(struct accounting *a, const struct cache_load *load)
+{
+	mutex_lock(&a->mu);
+	a->told.load = *load; /* about once a second, as often as the thread looks */
+	mutex_unlock(&a->mu);
+}
+
 static uint32_t clamp(uint64_t n)
 {
 	return (uint32_t)MIN(n, 1u << 20);
@@ -247,6 +249,7 @@ void accounting_set_order(struct accounting *a, const struct order_info *info, u
 		memcpy(o.ranks, info->ranks, info->n_ranks * sizeof(*o.ranks));
 	mutex_lock(&a->mu);
 	push_order_locked(&a->told, &o);
+	atomic_store(&a->readers, o.job.workers * o.job.n_ranks);
 	a->has_order = o.job.n_ranks > 0;
 	mutex_unlock(&a->mu);
 }
@@ -256,6 +259,11 @@ bool accounting_wants_control(struct accounting *a, uint64_t bytes)
 	uint32_t bits = bytes ? 64 - (uint32_t)__builtin_clzll(bytes) : 0;
 
 	return !(atomic_load_explicit(&a->full, memory_order_relaxed) >> MIN(bits, 63) & 1);
+}
+
+uint32_t accounting_readers(struct accounting *a)
+{
+	return atomic_load_explicit(&a->readers, memory_order_relaxed);
 }
 
 /* --- the thread --- */
@@ -282,6 +290,7 @@ static void feed_read(struct accounting *a, const struct cache_read_note *note)
 		.order = note->generation,
 		.is_control = note->is_control,
 		.is_kernels = note->is_kernels,
+		.is_loaded = note->is_loaded,
 		.read_class = (uint8_t)note->read_class,
 		.rank_index = (uint32_t)(note->use.position % n),
 		.sample = note->sample,
@@ -290,6 +299,7 @@ static void feed_read(struct accounting *a, const struct cache_read_note *note)
 		.bytes = note->bytes,
 		.opened_ns = note->opened_ns,
 		.wait_ns = note->wait_ns,
+		.held_ns = note->held_ns,
 		.reader = note->reader,
 	};
 
@@ -363,6 +373,9 @@ static void feed(struct accounting *a, const struct told *t, uint64_t now_ns, bo
 		take_read(a, &t->note[i], now_ns);
 	if (is_final)
 		feed_held(a, now_ns, true);
+	if (t->load.took_ns)
+		stall_load(a->stall, t->load.took_ns, t->load.answers, t->load.bytes,
+			   t->load.latency_ns);
 	for (size_t i = 0; i < t->n_steps; i++)
 		(void)stall_step(a->stall, &t->step[i]); /* it counts what it does not take */
 }
@@ -402,6 +415,8 @@ static void publish(struct accounting *a)
 		stall_get_rank(a->stall, i, &numbers);
 		publish_rank(a->metrics, &numbers);
 	}
+	if (n && a->ranks[0].workers && !atomic_load(&a->readers)) /* not told, but seen */
+		atomic_store(&a->readers, a->ranks[0].workers * MAX(ranks_of(a, a->generation), 1));
 	mutex_lock(&a->mu);
 	a->node = node;
 	a->n_shown = n;
@@ -432,10 +447,20 @@ struct verdicts *accounting_verdicts(struct accounting *a)
 	return &a->verdicts;
 }
 
+static void feed_cpus(struct accounting *a, uint64_t now_ns)
+{
+	AUTO_FILE FILE *f = fopen("/proc/stat", "re");
+	uint64_t busy_ns;
+
+	if (cpus_busy(f, &busy_ns))
+		stall_cpu(a->stall, now_ns, busy_ns);
+}
+
 static void round_once(struct accounting *a, struct told *t, bool is_final)
 {
 	uint64_t now = clock_now(clock_monotonic());
 
+	feed_cpus(a, now);
 	feed(a, t, now, is_final);
 	stall_judge(a->stall, now, is_final);
 	publish(a);

@@ -34,6 +34,8 @@ void accounting_free(struct accounting *a);
 /* For struct cache_watch; never block. */
 void accounting_reads(struct accounting *a, const struct cache_read_note *notes, uint32_t n);
 bool accounting_wants_control(struct accounting *a, uint64_t bytes);
+void accounting_load(struct accounting *a, const struct cache_load *load);
+uint32_t accounting_readers(struct accounting *a); /* any thread */
 /* An order is in force (NULL: none) since that generation of the cache. Any thread. */
 void accounting_set_order(struct accounting *a, const struct order_info *info, uint32_t generation);
 /* Steps that a process of the job told, checked. Any thread, never blocks for long. */

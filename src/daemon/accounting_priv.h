@@ -3,6 +3,8 @@
 #ifndef CLAIRFS_DAEMON_ACCOUNTING_PRIV_H
 #define CLAIRFS_DAEMON_ACCOUNTING_PRIV_H
 
+#include <stdio.h>
+
 #include "accounting.h"
 #include "verdicts.h"
 
@@ -19,5 +21,10 @@ void accounting_look(struct accounting *a, struct accounting_view *ret);
 struct verdicts *accounting_verdicts(struct accounting *a);
 /* What the numbers say, in words; pure. */
 void accounting_words(const struct accounting_view *v, char *out, size_t size);
+
+/* --- cpus.c --- */
+uint32_t cpus_allowed(void); /* 0: not known */
+/* Time that those have been busy, all together, by what /proc/stat says. False: not known. */
+bool cpus_busy(FILE *stat, uint64_t *ret_ns);
 
 #endif

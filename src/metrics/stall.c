@@ -3,31 +3,38 @@
  *
  * A rank's loop asks for batch k and waits w_k until it has it. Removed is the sum over k of
  * w_k(without) - w_k(with): the same order, workers, decoding and compute, but each read served as
- *if the source were mounted itself, with the page cache that Linux would have had. Both sums belong
- *to one rank and are seconds of the wall clock; ranks of a job that waits for all of them must not
- *be added up. The time a read would have taken:
+ * if the source were mounted itself, with the page cache that Linux would have had. Both sums belong
+ * to one rank and are seconds of the wall clock; ranks of a job that waits for all of them must not
+ * be added up. The time a read would have taken:
  *
  *	a miss                    what it took: no credit (also for control reads)
+ *	a miss among prefetches   the same, but no more than the mean of b: they made it slow
  *	in the ghost page cache   nothing: no credit, and a miss of it counts against us nowhere
  *	any other                 b, by size, from the control reads: samples held out by chance,
- *that are not fetched ahead but read from the source when they are wanted
+ *	                          that are not fetched ahead but read from the source when they are
+ *	                          wanted, while it is no busier than the job alone makes it
  *
  * It is judged pass by pass, never by the second: max(0, noise) of many small parts is not 0. Three
  * numbers (stall_judge.c):
  *
  *	lower     (sum of b + decoding) / W - T: W workers cannot have done that work faster,
- *whatever the loader is like; T is the time it took. b is the lower 95 % limit. estimate  the
- *loader's recurrence (stall_replay.c) played with b and with the reads as they were; the difference
- *of the two, so that what the model gets wrong it gets wrong twice. Compute is what the job tells
- *(hook), else the most that fits the time taken. upper     of each W batches in a row the one that
- *saved most: a chain of events that delays the job goes through at most one of them. b is taken at
- *its upper 95 % limit.
+ *	          whatever the loader is like; T is the time it took. b is the lower 95 % limit.
+ *	          Where reads share a full link, or it is not known whether they would, decoding is
+ *	          left out: one worker's link time is another one's decoding time.
+ *	estimate  the loader's recurrence (stall_replay.c) played with b and with the reads as they
+ *	          were; the difference of the two, so that what the model gets wrong it gets wrong
+ *	          twice. Compute is what the job tells (hook), else the most that fits the time
+ *	          taken. Where the job alone would have filled the source's link, without us is the
+ *	          time in which the link carries the pass.
+ *	upper     of each W batches in a row the one that saved most: a chain of events that delays
+ *	          the job goes through at most one of them. b is taken at its upper 95 % limit.
  *
  * lower <= estimate <= upper: where the model disagrees, the cautious side wins. The plain sum of
  * saved latencies is no GPU time (1.4 to 250 times as much); it has a name of its own.
  *
  * One thread at a time; no clock, so a pass is over when it is complete or a later one goes on. */
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -237,16 +244,25 @@ static void pass_move_start(struct stall_pass *p, uint64_t first_ns)
 	p->first_ns = first_ns;
 }
 
-static uint8_t slot_flags(const struct stall_read *read, bool is_ghost)
+static uint8_t slot_flags(const struct stall_read *read, bool is_ghost, bool has_ghost)
 {
 	bool is_hit = read->read_class != READ_MISS;
 
-	if (is_ghost || read->is_kernels)
+	/* Without a ghost page cache the source's client keeps no pages, so those are ours. */
+	if (is_ghost || (read->is_kernels && has_ghost))
 		return SLOT_TOLD | SLOT_GHOST;
+	if (!is_hit && read->is_loaded)
+		return SLOT_TOLD | SLOT_LOADED;
 	return is_hit && !read->is_control ? SLOT_TOLD | SLOT_CREDIT : SLOT_TOLD;
 }
 
-static void pass_take(struct stall_pass *p, const struct stall_read *read, bool is_ghost)
+/* Without this mount nothing would be held back. */
+static uint64_t source_ns(const struct stall_read *read)
+{
+	return read->wait_ns - MIN(read->held_ns, read->wait_ns);
+}
+
+static void pass_take(struct stall_pass *p, const struct stall_read *read, uint8_t flags)
 {
 	uint64_t at = read->index - p->base, opened;
 	struct stall_slot *slot = &p->slot[at];
@@ -258,13 +274,15 @@ static void pass_take(struct stall_pass *p, const struct stall_read *read, bool 
 	opened = (read->opened_ns - p->first_ns) >> STALL_OPEN_SHIFT;
 	*slot = (struct stall_slot){
 		.opened = (uint32_t)MIN(opened, UINT32_MAX),
-		.wait = (uint32_t)MIN(read->wait_ns >> STALL_WAIT_SHIFT, UINT32_MAX),
+		.wait = (uint32_t)MIN(source_ns(read) >> STALL_WAIT_SHIFT, UINT32_MAX),
 		.size_class = (uint8_t)stall_size_class(read->bytes),
-		.flags = slot_flags(read, is_ghost),
+		.flags = flags,
 	};
 	p->from = MIN(p->from, at);
 	p->end = MAX(p->end, at + 1);
 	p->n_told++;
+	if (!(slot->flags & SLOT_GHOST))
+		p->bytes += read->bytes;
 	p->last_ns = MAX(p->last_ns, read->opened_ns + read->wait_ns);
 	p->told_ns = MAX(p->told_ns, read->opened_ns);
 	if (read->reader)
@@ -276,7 +294,7 @@ static int count_control(struct stall *s, const struct stall_read *read)
 	s->node.control_reads++;
 	s->node.control_bytes += read->bytes;
 	s->node.control_cost_ns += read->wait_ns;
-	return stall_control_add(s, read->bytes, read->wait_ns);
+	return stall_control_add(s, read->bytes, source_ns(read));
 }
 
 static struct stall_pass *pass_for(struct stall *s, const struct stall_read *read)
@@ -303,8 +321,22 @@ int stall_read(struct stall *s, const struct stall_read *read)
 		p->has_no_memory = true;
 		return -ENOMEM;
 	}
-	pass_take(p, read, is_ghost);
+	pass_take(p, read, slot_flags(read, is_ghost, s->params.ghost_bytes != 0));
 	return rc;
+}
+
+void stall_load(struct stall *s, uint64_t took_ns, uint64_t answers, uint64_t bytes,
+		uint64_t latency_ns)
+{
+	double rate = took_ns ? (double)bytes / (double)took_ns : 0;
+
+	/* The most that it gave: a while in which it was loaded for a part of the time says less
+	 * than the source can. A source that gets slower is noticed after minutes. */
+	s->load.rate *= exp(-(double)took_ns / STALL_LOAD_NS);
+	if (!answers || rate < s->load.rate)
+		return;
+	s->load.rate = rate;
+	s->load.latency_ns = (double)latency_ns / (double)answers;
 }
 
 /* --- when a pass is over --- */

@@ -9,6 +9,8 @@
 #define STALL_PASSES 16u        /* per rank, not judged yet */
 #define STALL_READERS_MAX 1024u /* threads told apart in a pass */
 #define STALL_RUNS 8u           /* iterators of the job's loaders whose steps are kept */
+#define STALL_CPU_POINTS 1024u
+#define STALL_LOAD_NS 600e9 /* a source's throughput is forgotten in that time */
 #define STALL_STEPS_MAX (1u << 20)
 #define STALL_GROUP_MIN 16u    /* control reads of a group of classes */
 #define STALL_HOLES_PERCENT 5u /* of a pass; with more of them it is not judged */
@@ -19,7 +21,7 @@
 #define STALL_WAIT_SHIFT 8
 #define STALL_STEP_SHIFT 10
 
-enum { SLOT_TOLD = 1, SLOT_CREDIT = 2, SLOT_GHOST = 4 };
+enum { SLOT_TOLD = 1, SLOT_CREDIT = 2, SLOT_GHOST = 4, SLOT_LOADED = 8 };
 
 /* An order that reads may name. */
 struct stall_order {
@@ -51,6 +53,7 @@ struct stall_pass {
 	uint64_t capacity, end; /* end: behind the last one told */
 	uint64_t from;          /* the first one told */
 	uint64_t n_told, n_reader_reads;
+	uint64_t bytes; /* of the reads that the page cache would not have served */
 	uint64_t first_ns, last_ns; /* first open; end of the last read */
 	uint64_t told_ns;           /* the latest open */
 	uint64_t *reader;
@@ -90,6 +93,14 @@ struct stall_ghost {
 	uint32_t *prev, *next, *pages; /* [n]; pages 0: not in it */
 };
 
+struct stall_cpu {
+	uint32_t n;
+	uint64_t step_ns; /* points are at least so far apart */
+	struct stall_cpu_point {
+		uint64_t at_ns, busy_ns;
+	} point[STALL_CPU_POINTS];
+};
+
 struct stall {
 	struct stall_params params;
 	struct stall_order order[STALL_ORDERS];
@@ -98,6 +109,10 @@ struct stall {
 	uint32_t n_ranks;
 	struct stall_control control[STALL_SIZE_CLASSES];
 	struct stall_ghost ghost;
+	struct stall_cpu cpu;
+	struct {
+		double rate, latency_ns; /* bytes a nanosecond; of a request then */
+	} load;
 	struct stall_node node;
 };
 
@@ -123,6 +138,10 @@ uint64_t stall_group_draw(const struct stall *s, const struct stall_group *g, ui
  * side). */
 void stall_groups_sum(const struct stall_groups *g, const uint64_t *n, double *ret_mean,
 		      double *ret_margin);
+
+/* --- stall_cpu.c --- */
+/* The share of the CPUs' time in which they were busy, 0 to 1; negative: not known. */
+double stall_cpu_share(const struct stall *s, uint64_t from_ns, uint64_t to_ns);
 
 /* --- stall_ghost.c --- */
 int stall_ghost_init(struct stall_ghost *g, uint32_t n, uint64_t bytes) MUST_USE;

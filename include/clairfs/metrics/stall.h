@@ -112,6 +112,7 @@ struct stall_read {
 	uint32_t order;      /* stall_job.id */
 	bool is_control;     /* read from the source on purpose, for comparison */
 	bool is_kernels;     /* READ_STAGED, but of pages that nobody pushed */
+	bool is_loaded;      /* READ_MISS, among more requests than the job alone makes */
 	uint8_t read_class;  /* enum read_class */
 	uint32_t rank_index; /* in stall_job.ranks */
 	uint32_t sample;
@@ -122,10 +123,21 @@ struct stall_read {
 	/* Reads of one rank need not come in this order, those of one sample must. */
 	uint64_t opened_ns;
 	uint64_t wait_ns; /* in which at least one READ of it was under way; 0: none was needed */
+	uint64_t held_ns; /* of it: a control read was not sent to the source yet */
 	uint64_t reader; /* the thread that read, any number that tells threads apart; 0: unknown */
 };
 /* 0, or -ENOMEM: the pass it belongs to will not be judged. */
 int stall_read(struct stall *s, const struct stall_read *read) MUST_USE;
+
+/* The CPUs that the job's workers share (stall_params.cpus) have been busy for busy_ns by now, all
+ * together, since any time that stays the same. */
+void stall_cpu(struct stall *s, uint64_t now_ns, uint64_t busy_ns);
+
+/* For took_ns, with at least as many requests in flight as the job alone makes, the source gave so
+ * many answers of so many bytes, each after latency_ns / answers: it gives no more to the job alone.
+ */
+void stall_load(struct stall *s, uint64_t took_ns, uint64_t answers, uint64_t bytes,
+		uint64_t latency_ns);
 
 /* What the job's own process says of one step (hint.h); the caller has checked that the times
  * ascend and are no future. rank: its number, of any job. False: not taken (too many ranks or
