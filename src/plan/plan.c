@@ -184,7 +184,7 @@ void plan_event(struct plan *plan, uint64_t now_ns, const struct plan_event *ev)
 /* Epoch and position of the next use; of several jobs the time of it. */
 static uint64_t plan_urgency(const struct plan *plan, uint32_t sample)
 {
-	uint64_t when;
+	uint64_t when, pos;
 	const struct plan_job *job = jobs_home(plan, sample, &when);
 	uint32_t key;
 
@@ -193,7 +193,8 @@ static uint64_t plan_urgency(const struct plan *plan, uint32_t sample)
 	if (plan->n_jobs > 1)
 		return plan->now_ns + when;
 	key = *job_key(plan, job, sample);
-	return (key_slot(job, key)->pass << 32) + key_pos(key);
+	pos = key_pos(key) + (key_is_valid(key) ? job_cur(job)->length : 0);
+	return (key_slot(job, key)->pass << 32) + pos;
 }
 
 struct plan_action *plan_act(struct plan *plan, enum plan_action_kind kind, uint32_t sample)
