@@ -217,7 +217,7 @@ static void tell_load(struct cache *c, uint64_t now_ns)
 	}
 	mutex_unlock(&g->mu);
 	if (load.took_ns >= NS_PER_S && limit && w->load &&
-	    load.latency_ns / limit >= load.took_ns + load.took_ns / 4)
+	    load.latency_ns / limit >= load.took_ns + load.took_ns / 2)
 		w->load(w->ctx, &load);
 }
 
