@@ -265,8 +265,7 @@ void prefetch_pump(struct cache *c);
 /* Fails what is still queued; nothing is started any more. */
 void prefetch_close(struct cache *c);
 
-/* Whether the store keeps the first `n_pieces` of this version, and may be asked for them. Any
- * thread. */
+/* Whether the store keeps the first n_pieces of this version, and may be asked. Any thread. */
 bool store_keeps(struct cache *c, struct entry_id entry, const struct file_identity *id,
 		 uint32_t n_pieces);
 
