@@ -53,7 +53,7 @@ static json_t *job_json(const struct told_job *job, const struct cache_job *view
 		"{s:I, s:o, s:o*, s:o*, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:i, s:I, s:f, s:b}",
 		"id", (json_int_t)job->id, "spec", json_path(job->text), "name",
 		job->name ? json_path(job->name) : NULL, "pid",
-		job->who.pid ? json_integer(job->who.pid) : NULL, "state",
+		job->who.id.pid ? json_integer(job->who.id.pid) : NULL, "state",
 		plan_state_names[p->state], "why", p->why ? p->why : "", "doing", doing, "epoch",
 		(json_int_t)p->epoch, "position", (json_int_t)p->position, "length",
 		(json_int_t)p->length, "lead", (json_int_t)p->lead, "match_percent",

@@ -103,47 +103,61 @@ void teller_find(int tid, bool is_passing, struct teller *ret)
 	int pid = process_of(tid);
 	struct process p;
 
-	*ret = (struct teller){ .pid = 0 };
+	*ret = (struct teller){ .session = 0 };
 	if (!process_look(pid, &p))
 		return;
-	if (is_passing || strcmp(p.name, "clairfs") == 0) {
+	/* The command asks through a child of its own. */
+	for (int depth = 0; depth < DEPTH_MAX && (is_passing || strcmp(p.name, "clairfs") == 0);
+	     depth++) {
 		pid = (int)p.parent;
+		is_passing = false;
 		if (pid <= 1 || !process_look(pid, &p))
 			return;
 	}
-	*ret = (struct teller){
-		.pid = pid, .start = p.start, .session = (int)p.session, .parent = (int)p.parent
-	};
+	ret->id = (struct process_id){ pid, p.start };
+	ret->session = (int)p.session;
+	while (ret->n_above < TELLER_ABOVE && p.parent > 1) {
+		pid = (int)p.parent;
+		if (!process_look(pid, &p))
+			break;
+		ret->above[ret->n_above++] = (struct process_id){ pid, p.start };
+	}
+}
+
+static bool is_same_process(const struct process_id *a, const struct process_id *b)
+{
+	return a->pid == b->pid && a->start == b->start;
 }
 
 bool teller_is_alive(const struct teller *t)
 {
 	struct process p;
 
-	return process_look(t->pid, &p) && p.start == t->start;
+	return process_look(t->id.pid, &p) && p.start == t->id.start;
 }
 
 static bool is_above(const struct teller *above, const struct teller *t)
 {
-	struct process p;
-	int pid = t->parent;
-
-	for (int depth = 0; depth < DEPTH_MAX && pid > 1 && process_look(pid, &p); depth++) {
-		if (pid == above->pid)
-			return p.start == above->start;
-		pid = (int)p.parent;
-	}
+	for (uint32_t i = 0; i < t->n_above; i++)
+		if (is_same_process(&t->above[i], &above->id))
+			return true;
 	return false;
+}
+
+bool teller_is_itself(const struct teller *now, const struct teller *then)
+{
+	return now->id.pid && is_same_process(&now->id, &then->id);
 }
 
 bool teller_is_same(const struct teller *now, const struct teller *then)
 {
-	if (!now->pid || !then->pid)
+	if (!now->id.pid || !then->id.pid)
 		return false;
-	if (now->pid == then->pid && now->start == then->start)
+	if (is_same_process(&now->id, &then->id) || is_above(then, now) || is_above(now, then))
 		return true;
-	if (!teller_is_alive(then)) /* the next one of a script, or of a launcher */
-		return now->session == then->session ||
-		       (now->parent > 1 && now->parent == then->parent);
-	return is_above(then, now) || is_above(now, then);
+	if (teller_is_alive(then))
+		return false;
+	/* The next one of a script, or of a launcher. */
+	return now->session == then->session ||
+	       (now->n_above && then->n_above && is_same_process(&now->above[0], &then->above[0]));
 }

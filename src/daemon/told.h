@@ -14,17 +14,29 @@
 struct wire;
 struct fs_told;
 
+#define TELLER_ABOVE 24
+
+/* With the time of its start a pid is no other process's. */
+struct process_id {
+	int pid;
+	uint64_t start;
+};
+
 /* The process that an order is of: the one that told it, or the one that had it told. */
 struct teller {
-	int pid;        /* 0: nobody knows (a FIFO, an option, a process that is out of sight) */
-	uint64_t start; /* with it the pid is no other process's */
-	int session, parent;
+	struct process_id id; /* pid 0: nobody knows (a FIFO, an option, a process out of sight) */
+	int session;
+	/* Its parent, whoever started that, and so on, but for the first of all. */
+	struct process_id above[TELLER_ABOVE];
+	uint32_t n_above;
 };
 
 /* teller.c: what /proc says. Any thread; never blocks. */
 /* is_passing: the thread belongs to a command that is over at once, and its parent is meant. */
 void teller_find(int tid, bool is_passing, struct teller *ret);
 bool teller_is_alive(const struct teller *t);
+/* Whether it is the same process. */
+bool teller_is_itself(const struct teller *now, const struct teller *then);
 /* Whether both are of one job; `then` may be gone. Not of those that nobody knows. */
 bool teller_is_same(const struct teller *now, const struct teller *then);
 

@@ -56,7 +56,8 @@ static int job_make(const struct order_spec *spec, const struct teller *who,
 	const struct order_info *info = order_info(order);
 	const char *name = order_spec_job(spec);
 
-	*ret = (struct told_job){ .who = who ? *who : (struct teller){ .pid = 0 }, .info = *info };
+	*ret = (struct told_job){ .who = who ? *who : (struct teller){ .session = 0 },
+				  .info = *info };
 	ret->text = strdup(order_spec_text(spec));
 	ret->name = name ? strdup(name) : NULL;
 	ret->ranks = calloc(MAX(info->n_ranks, 1u), sizeof(*ret->ranks));
@@ -151,7 +152,7 @@ static bool is_over(const struct told_job *job, const struct cache_job *view)
 {
 	uint64_t patience = job->is_resident ? GONE_QUIET_NS : PASSING_QUIET_NS;
 
-	return job->who.pid && quiet_ns(view) >= patience && !teller_is_alive(&job->who);
+	return job->who.id.pid && quiet_ns(view) >= patience && !teller_is_alive(&job->who);
 }
 
 /* The same order told by another process before anything was read of it: a launcher and its job. */
@@ -171,14 +172,14 @@ static uint32_t find_job(struct wire *w, const char *name, const char *text,
 		if (t->job[i].name && strcmp(t->job[i].name, name) == 0)
 			return i;
 	for (uint32_t i = 0; !name && i < t->n; i++)
-		if (!t->job[i].name && who->pid && who->pid == t->job[i].who.pid &&
-		    who->start == t->job[i].who.start)
+		if (!t->job[i].name && teller_is_itself(who, &t->job[i].who))
 			return i;
 	for (uint32_t i = 0; !name && i < t->n; i++) {
 		const struct told_job *job = &t->job[i];
 
-		if (!job->name && (!who->pid || !job->who.pid || teller_is_same(who, &job->who) ||
-				   is_told_twice(job, view_of(views, n_views, job->id), text)))
+		if (!job->name &&
+		    (!who->id.pid || !job->who.id.pid || teller_is_same(who, &job->who) ||
+		     is_told_twice(job, view_of(views, n_views, job->id), text)))
 			return i;
 	}
 	return NOBODY;
@@ -288,7 +289,7 @@ int told_jobs_put_first(struct wire *w, const struct order_spec *spec, struct or
 			struct err *err)
 {
 	struct cache_job views[PLAN_JOBS];
-	struct teller who = { .pid = 0 };
+	struct teller who = { .session = 0 };
 
 	(void)table_sync(w, views);
 	if (w->jobs.n)
