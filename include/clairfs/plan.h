@@ -123,6 +123,10 @@ struct plan_status {
 	/* reads of samples that the job does not number, such as a validation set: ever, and
 	 * without others between them; they count neither for the order nor against it */
 	uint64_t outside, outside_run;
+	/* The validation set, once the job has read one between two epochs: samples that are
+	 * expected behind epoch valid_epoch, and how many of them were read; 0: none is expected.
+	 * And reads ever that were where they were expected. */
+	uint64_t valid_length, valid_read, valid_epoch, valid_foreseen;
 	uint32_t
 		other_percent; /* of the last reads, those of another reader; 0: none is known of */
 	uint64_t last_epoch;   /* of the job, UINT64_MAX = unknown */
@@ -160,7 +164,7 @@ void plan_get_status(const struct plan *plan, struct plan_status *ret); /* of th
 bool plan_get_job_status(struct plan *plan, uint32_t job, struct plan_status *ret);
 /* What the job seems to be doing, in words, e.g. "reads epoch 3 (the last is 89), 41 % of it so
  * far; left an epoch before its end". */
-#define PLAN_TEXT 320
+#define PLAN_TEXT 400
 void plan_status_text(const struct plan_status *status, char out[PLAN_TEXT]);
 /* Whether reads (the last one last; a few dozen) stand at one place of an epoch, as a plan that has
  * lost its order would look for them. Never true for an epoch so short that chance might do it. For

@@ -471,6 +471,7 @@ void *planner_main(void *cache)
 		if (now - swept_ns >= SWEEP_NS) {
 			account_sweep(c, now, false);
 			tell_room(c, now);
+			gate_tick(c, now);
 			swept_ns = now;
 		}
 		rest(&c->notes);

@@ -196,15 +196,16 @@ void plan_event(struct plan *plan, uint64_t now_ns, const struct plan_event *ev)
 /* Pass and position of the next use; of several jobs the time of it. */
 static void plan_set_use(const struct plan *plan, struct plan_action *a)
 {
-	uint64_t when;
+	uint64_t when, pos;
 	const struct plan_job *job = jobs_home(plan, a->sample, &when);
 	uint32_t key;
 
 	if (!job)
 		return;
 	key = *job_key(plan, job, a->sample);
+	pos = key_pos(key) + (key_is_valid(key) ? job_cur(job)->length : 0);
 	a->pass = key_slot(job, key)->pass;
-	a->position = plan->n_jobs > 1 ? plan->now_ns + when : (a->pass << 32) + key_pos(key);
+	a->position = plan->n_jobs > 1 ? plan->now_ns + when : (a->pass << 32) + pos;
 }
 
 struct plan_action *plan_act(struct plan *plan, enum plan_action_kind kind, uint32_t sample)
