@@ -114,7 +114,7 @@ struct cache_job {
 	uint64_t told_ns, read_ns; /* put in force; its last read, or 0 (of the cache's clock) */
 };
 /* The order of one more job; or, with the id of one that is at work, its next order. What the plan
- * keeps stays. Takes the planner O(n): a tenth of a second for a million samples. As
+ * keeps stays. Takes the planner O(n): tens of milliseconds for a million samples. As
  * cache_set_order otherwise; -ENOSPC: there are PLAN_JOBS jobs. *ret_id: of the job from here on.
  */
 int cache_add_order(struct cache *cache, struct order *take_order, uint32_t instead_of,

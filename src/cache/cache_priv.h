@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Inside of the cache. The table is sharded by entry, so everything about one file - its pieces,
- * how many READs of it are in flight, its version - lies under one lock. Lock order: shard->mu,
- *then prefetch.mu or notes.mu or account's (leaves, never two of them but gate.mu; account's alone
- *may ask the dataset for a size). No lock is held over I/O, a done(), or an operation of the stage.
+ * how many READs of it are in flight, its version - lies under one lock. Lock order: shard->mu, then
+ * prefetch.mu or notes.mu or account's (leaves, never two of them but gate.mu; account's alone may
+ * ask the dataset for a size). No lock is held over I/O, a done(), or an operation of the stage.
  *
  * Life of an object (one piece), moved only by object_move_locked:
  *

@@ -3,9 +3,9 @@
  *
  * A rank's loop asks for batch k and waits w_k until it has it. Removed is the sum over k of
  * w_k(without) - w_k(with): the same order, workers, decoding and compute, but each read served as
- * if the source were mounted itself, with the page cache that Linux would have had. Both sums
- *belong to one rank and are seconds of the wall clock; ranks of a job that waits for all of them
- *must not be added up. The time a read would have taken:
+ * if the source were mounted itself, with the page cache that Linux would have had. Both sums belong
+ * to one rank and are seconds of the wall clock; ranks of a job that waits for all of them must not
+ * be added up. The time a read would have taken:
  *
  *	a miss                    what it took: no credit (also for control reads)
  *	a miss among prefetches   the same, but no more than the mean of b: they made it slow

@@ -53,7 +53,7 @@ struct stall_pass {
 	uint64_t capacity, end; /* end: behind the last one told */
 	uint64_t from;          /* the first one told */
 	uint64_t n_told, n_reader_reads;
-	uint64_t bytes;             /* of the reads that the page cache would not have served */
+	uint64_t bytes; /* of the reads that the page cache would not have served */
 	uint64_t first_ns, last_ns; /* first open; end of the last read */
 	uint64_t told_ns;           /* the latest open */
 	uint64_t *reader;
