@@ -270,7 +270,7 @@ void cache_read(struct cache *c, struct cache_read *r)
 		note_sample(c, PLAN_EV_UNSTAGED, r->entry, 0);
 	}
 	r->is_control = control_is_held_out(c, r->entry);
-	r->is_accounted = account_read_begin(c, r->entry);
+	r->is_accounted = account_read_begin(c, r->entry, r->is_control);
 	mutex_lock(&s->mu);
 	es = entry_get_locked(c, s, r->entry);
 	if (es) {

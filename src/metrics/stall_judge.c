@@ -19,7 +19,7 @@
 #include "stall_priv.h"
 
 enum { FIT_STEPS = 24, SEEN_TIMES = 8, GAPS_MAX = 4096 };
-#define LINK_FULL 0.9
+#define LINK_FULL 0.7
 #define CPUS_SPARE 0.80
 #define CPUS_FULL 0.95
 
@@ -134,13 +134,13 @@ static bool has_credit(const struct stall_pass *p)
 	return false;
 }
 
-/* Whether the job's workers alone would have filled the source's link. With a quarter more requests
- * in flight the source gave so many bytes a second (load.rate), so it would not have given the job
- * more. If W workers that wait `alone` for each read, and decode, could take nearly all of that
- * (and not four fifths, as of a source that answers more requests as fast as fewer), then reads
- * take as long as they do because they share the link, and it is the link that counts: what a
- * worker decodes meanwhile costs nothing. The lower bound has decoding on top of reads only if they
- * would not have filled it even without. */
+/* Whether the job's workers alone would have filled the source's link. With half as many requests
+ * again in flight the source gave so many bytes a second (load.rate), so it would not have given
+ * the job more. If W workers that wait `alone` for each read, and decode, could take most of that
+ * (and not two thirds, as of a source that answers more requests as fast as fewer), then reads take
+ * as long as they do because they share the link, and it is the link that counts: what a worker
+ * decodes meanwhile costs nothing. The lower bound has decoding on top of reads only if they would
+ * not have filled it even without. */
 static void judge_link(struct judge *j)
 {
 	double ranks = (double)j->p->order->job.n_ranks, at_once = (double)j->workers * ranks;
