@@ -127,6 +127,7 @@ int stall_set_job(struct stall *s, const struct stall_job *job)
 		rc = rank_place(s, job->ranks ? job->ranks[i] : i, &s->rank_at[i]);
 	s->job = *job;
 	s->job.ranks = NULL;
+	stall_switch_job(s);
 	s->is_off = rc < 0;
 	return rc;
 }
@@ -237,7 +238,8 @@ static uint8_t slot_flags(const struct stall_read *read, bool is_ghost)
 
 	if (is_ghost || read->is_kernels)
 		return SLOT_TOLD | SLOT_GHOST;
-	return is_hit && !read->is_control ? SLOT_TOLD | SLOT_CREDIT : SLOT_TOLD;
+	return is_hit && !read->is_control && !read->is_switchback ? SLOT_TOLD | SLOT_CREDIT
+								   : SLOT_TOLD;
 }
 
 static void pass_take(struct stall_pass *p, const struct stall_read *read, bool is_ghost)
@@ -273,12 +275,21 @@ static int count_control(struct stall *s, const struct stall_read *read)
 	return stall_control_add(s, read->bytes, read->wait_ns);
 }
 
+static void count_switchback(struct stall *s, const struct stall_read *read)
+{
+	s->node.switchback_reads++;
+	s->node.switchback_bytes += read->bytes;
+	s->node.switchback_wait_ns += read->wait_ns;
+}
+
 int stall_read(struct stall *s, const struct stall_read *read)
 {
 	bool is_ghost = stall_ghost_read(&s->ghost, read->sample, read->bytes);
 	struct stall_pass *p;
 	int rc = read->is_control ? count_control(s, read) : 0;
 
+	if (read->is_switchback)
+		count_switchback(s, read);
 	if (!read->has_place || s->is_off || read->rank_index >= s->job.n_ranks) {
 		s->node.unplaced_reads++;
 		return rc;
@@ -359,6 +370,7 @@ static void judge_rank(struct stall *s, struct stall_rank *r, uint64_t now_ns, b
 		bool may_wait = !is_final && r->n_passes < STALL_PASSES - 2;
 
 		after = pass_key(p);
+		stall_switch_pass(s, r, p);
 		s->node.why = stall_judge_pass(s, r, p);
 		if ((s->node.why == STALL_NO_CONTROLS || s->node.why == STALL_NO_WORKERS) &&
 		    may_wait)

@@ -39,7 +39,7 @@ struct stall_pass {
 	uint64_t told_ns;           /* the latest open */
 	uint64_t *reader;
 	uint32_t n_readers;
-	bool has_no_memory;
+	bool has_no_memory, is_switch_done;
 };
 
 /* Steps of one iterator. */
@@ -49,6 +49,7 @@ struct stall_run {
 	uint64_t began_ns, last_ns;
 	uint32_t n, capacity;
 	uint32_t *compute;
+	uint32_t *ready; /* since began_ns, STALL_OPEN_SHIFT: when each batch was there */
 };
 
 struct stall_rank {
@@ -60,6 +61,8 @@ struct stall_rank {
 	struct stall_run run[STALL_RUNS]; /* ring, by when they began */
 	uint32_t run_head, n_runs;
 	uint64_t inner_ns, inner_last_ns; /* inner steps since the last other; end of the latest */
+	struct switchback_sum switched;   /* nanoseconds of a step */
+	uint64_t switch_due, switch_due_through; /* steps in no total yet */
 };
 
 struct stall_control {
@@ -83,6 +86,7 @@ struct stall {
 	bool is_off; /* no memory for the job */
 	struct stall_control control[STALL_SIZE_CLASSES];
 	struct stall_ghost ghost;
+	struct switchback switchback; /* of the job */
 	struct stall_node node;
 };
 
@@ -130,6 +134,12 @@ void stall_play_run(const struct stall_play *p, uint64_t *ret_wait, struct stall
 
 /* --- stall_judge.c --- */
 enum stall_why stall_judge_pass(struct stall *s, struct stall_rank *r, const struct stall_pass *p);
+
+/* --- stall_switch.c --- */
+/* Another job: what was found of a loader of another shape is forgotten, but for the totals. */
+void stall_switch_job(struct stall *s);
+/* One pass that is over, once. */
+void stall_switch_pass(struct stall *s, struct stall_rank *r, struct stall_pass *p);
 
 /* --- stall_steps.c --- */
 void stall_runs_free(struct stall_rank *r);
