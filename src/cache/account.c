@@ -40,7 +40,7 @@ struct reading {
 	uint64_t began_ns, wait_ns; /* first sign of it; time in which a READ was in flight */
 	enum read_class slowest;
 	uint32_t reader;
-	bool has_read, has_failed, is_control;
+	bool has_read, has_failed, is_control, is_switchback;
 };
 
 struct record {
@@ -197,6 +197,7 @@ static void tell_locked(struct cache *c, struct account_shard *a, const struct r
 		.reader = r->reader,
 		.read_class = r->has_read ? r->slowest : READ_STAGED,
 		.is_control = r->is_control && r->has_read && !r->has_failed,
+		.is_switchback = r->is_switchback && r->has_read && !r->has_failed,
 		.is_kernels = !r->has_read && !rec->is_pushed,
 		.has_use = rec->has_use,
 		.generation = rec->generation,
@@ -239,6 +240,7 @@ static void reading_add(struct reading *r, const struct reading *more)
 	r->has_read |= more->has_read;
 	r->has_failed |= more->has_failed;
 	r->is_control |= more->is_control;
+	r->is_switchback |= more->is_switchback;
 	r->wait_ns += more->wait_ns;
 	r->reader = r->reader ? r->reader : more->reader;
 	if (!r->began_ns || (more->began_ns && more->began_ns < r->began_ns))
@@ -442,7 +444,8 @@ void account_read_end(struct cache *c, const struct cache_read *r, int status, u
 				       .reader = r->reader,
 				       .has_read = true,
 				       .has_failed = status != 0,
-				       .is_control = r->is_control });
+				       .is_control = r->is_control,
+				       .is_switchback = r->is_switchback });
 	record_seen_locked(c, a, rec, now);
 	mutex_unlock(&a->mu);
 }

@@ -25,12 +25,22 @@ int control_init(struct cache *c) MUST_USE;
 void control_fini(struct cache *c);
 /* Whether a sample is one of the share that is held out of a pass. Pure. */
 bool control_is_chosen(double share, uint32_t sample, uint64_t pass);
-/* Whether this sample is to be read on demand the next time; then what is kept of it is gone. */
+/* Whether this sample is to be read on demand the next time; then what is kept of it is gone.
+ * Planner thread. */
 bool control_hold_out(struct cache *c, const struct plan_action *action);
 /* Whether a read of it now is a control read. */
 bool control_is_held_out(struct cache *c, struct entry_id entry);
 /* A piece of it was read from the source; with the last one the control read is over. */
 void control_piece_done(struct cache *c, const struct tier_read *read);
+
+/* --- passthrough.c --- */
+int passthrough_init(struct cache *c) MUST_USE;
+void passthrough_fini(struct cache *c);
+/* Whether the use that an action is for lies in a block in pass-through; keeps what it says in mind
+ * until the sample is asked for again. Planner thread. */
+bool passthrough_chooses(struct cache *c, const struct plan_action *action);
+/* Whether a read of a sample that is held out is for the sake of switchback. */
+bool passthrough_is_held_out(struct cache *c, struct entry_id entry);
 
 /* --- change.c --- */
 /* Drops all copies of a file that has not changed; those who read it now are left alone. Planner

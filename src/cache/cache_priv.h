@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Inside of the cache. The table is sharded by entry, so everything about one file - its pieces,
- * how many READs of it are in flight, its version - lies under one lock. Lock order: shard->mu, then
- * prefetch.mu or notes.mu or account's (leaves, never two of them; account's alone may ask the
+ * how many READs of it are in flight, its version - lies under one lock. Lock order: shard->mu,
+ *then prefetch.mu or notes.mu or account's (leaves, never two of them; account's alone may ask the
  * dataset for a size). No lock is held over I/O, a done(), or an operation of the stage.
  *
  * Life of an object (one piece), moved only by object_move_locked:
@@ -23,6 +23,7 @@
 #include "clairfs/base/queue.h"
 #include "clairfs/base/thr.h"
 #include "clairfs/cache.h"
+#include "clairfs/metrics/switchback.h"
 #include "clairfs/metrics/trace.h"
 #include "clairfs/tier/store.h"
 
@@ -62,11 +63,11 @@ struct object {
 	uint32_t piece, length, refs;
 	enum object_state state;
 	int64_t young_until_ns; /* of the read; see tier.h */
-	bool is_planned;  /* the plan's: only a DROP or a change of the file frees it */
-	bool is_prefetch; /* nobody waited when it was started */
-	bool is_demand;   /* somebody waits, also for a prefetch joined before its start */
-	bool has_slot;  /* counts as a prefetch in flight */
-	bool is_heap;   /* the arena was full: memory for this fetch only */
+	bool is_planned;        /* the plan's: only a DROP or a change of the file frees it */
+	bool is_prefetch;       /* nobody waited when it was started */
+	bool is_demand;         /* somebody waits, also for a prefetch joined before its start */
+	bool has_slot;          /* counts as a prefetch in flight */
+	bool is_heap;           /* the arena was full: memory for this fetch only */
 	bool is_from_store;
 };
 
@@ -191,9 +192,13 @@ struct cache {
 	_Atomic uint64_t *abroad;
 	/* Per sample: to be read on demand the next time, for comparison. NULL: never. */
 	_Atomic uint64_t *held_out;
-	uint64_t home_dev;        /* st_dev of the source directory */
-	bool is_store_lasting;    /* the store is persistent */
-	_Atomic uint64_t *staged; /* per sample: pushed, not known to be dropped or used up */
+	/* Likewise, of those held out: for switchback. NULL: never. */
+	_Atomic uint64_t *passed_through;
+	struct switchback switchback; /* planner: of the order, valid when it is this one */
+	uint32_t switchback_orders;   /* planner: what `orders` was then */
+	uint64_t home_dev;            /* st_dev of the source directory */
+	bool is_store_lasting;        /* the store is persistent */
+	_Atomic uint64_t *staged;     /* per sample: pushed, not known to be dropped or used up */
 	_Atomic uint64_t *staged_opened; /* per sample: opened since it was pushed */
 	struct prefetch_queue prefetch;
 	struct notes notes;

@@ -16,7 +16,7 @@
 
 int control_init(struct cache *c)
 {
-	if (c->p.control_share <= 0)
+	if (c->p.control_share <= 0 && c->p.switchback_share <= 0)
 		return 0;
 	c->held_out = calloc(dataset_n_samples(c->p.dataset) / 64 + 1, sizeof(*c->held_out));
 	return c->held_out ? 0 : -ENOMEM;
@@ -59,8 +59,9 @@ bool control_hold_out(struct cache *c, const struct plan_action *action)
 	 */
 	if (!c->held_out || action->is_adopted || action->position == UINT64_MAX)
 		return false;
-	if (!control_is_chosen(c->p.control_share, action->sample, action->position >> 32) ||
-	    !is_wanted(c, entry)) {
+	if (!passthrough_chooses(c, action) &&
+	    (!control_is_chosen(c->p.control_share, action->sample, action->position >> 32) ||
+	     !is_wanted(c, entry))) {
 		bits_clear(c->held_out, entry.v);
 		return false;
 	}

@@ -29,6 +29,7 @@
 enum { NOTES_MAX = 1 << 18, STEPS_MAX = 1 << 16, NICE = 10 };
 /* By then the last reads of an order are decided and told, and the steps that they were for. */
 #define LATE_NS (3 * NS_PER_S)
+#define SWITCHBACK_PERCENT_MIN 0.1
 
 /* What was told since the thread last looked. */
 struct told {
@@ -78,16 +79,43 @@ static int parse_share(const char *text, double *ret)
 	return 0;
 }
 
+/* Percent, also with its sign. */
+static int parse_percent(const char *text, double *ret)
+{
+	size_t len = strlen(text);
+	char number[32];
+	double percent;
+
+	*ret = 0;
+	if (strcmp(text, "off") == 0)
+		return 0;
+	len -= len && text[len - 1] == '%';
+	if (len >= sizeof(number))
+		return -EINVAL;
+	memcpy(number, text, len);
+	number[len] = 0;
+	if (text_to_real(number, &percent) < 0 || !(percent >= SWITCHBACK_PERCENT_MIN) ||
+	    percent > 100 * SWITCHBACK_SHARE_MAX)
+		return -EINVAL;
+	*ret = percent / 100;
+	return 0;
+}
+
 int accounting_parse(const struct mount_opts *opts, struct accounting_params *ret, struct err *err)
 {
 	/* An option without a value is NULL. */
 	const char *control = opts->control_reads ? opts->control_reads : "";
 	const char *ghost = opts->ghost_bytes ? opts->ghost_bytes : "";
+	const char *switchback = opts->switchback ? opts->switchback : "";
 
 	if (parse_share(control, &ret->control_share) < 0)
 		return err_set(err, -EINVAL,
 			       "option control_reads: '%s' is neither 1/N, one of N reads, nor off",
 			       control);
+	if (parse_percent(switchback, &ret->switchback_share) < 0)
+		return err_set(err, -EINVAL,
+			       "option switchback: '%s' is neither percent, 0.1 to 10, nor off",
+			       switchback);
 	if (strcmp(ghost, "auto") == 0)
 		ret->ghost_bytes = ghost_bytes_auto();
 	else if (text_to_bytes(ghost, &ret->ghost_bytes) < 0)
@@ -111,6 +139,7 @@ int accounting_new(const struct accounting_params *params, uint32_t n_samples,
 {
 	struct stall_params sp = { .n_samples = n_samples,
 				   .ghost_bytes = params->ghost_bytes,
+				   .switchback_share = params->switchback_share,
 				   .cpus = cpus_allowed() };
 	struct accounting *a = calloc(1, sizeof(*a));
 
@@ -237,6 +266,7 @@ static void feed_read(struct accounting *a, const struct cache_read_note *note)
 	struct stall_read read = {
 		.has_place = note->has_use && note->generation == a->generation && a->n_ranks,
 		.is_control = note->is_control,
+		.is_switchback = note->is_switchback,
 		.is_kernels = note->is_kernels,
 		.read_class = (uint8_t)note->read_class,
 		.rank_index = (uint32_t)(note->use.position % n),

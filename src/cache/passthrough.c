@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Switchback: in blocks of a pass that were chosen by chance all samples are held out, the way
+ * control reads are (control.c): not fetched, not pushed, what is there of them dropped, and the
+ * reads go to the source. So for a while the job runs as if there were no cache, with as many
+ * requests at the source as it has readers; what a step takes then is measured by whoever is told
+ * the reads (metrics/stall_switch.c). Which blocks: metrics/switchback.h. The same on every node of
+ * a job, so that all its ranks step aside together and none waits for another because of it.
+ *
+ * Nothing is chosen while the order is not confirmed: what the job reads next is not known then,
+ * and a wrong order must not cost reads that would have been hits. What was pushed until then is
+ * read from the kernel; the accounting leaves such blocks out.
+ *
+ * These are no control reads: they have the source to themselves in another way than those.
+ *
+ * passthrough_chooses runs on the planner, the rest on any thread.
+ */
+#include "cache_priv.h"
+
+int passthrough_init(struct cache *c)
+{
+	if (c->p.switchback_share <= 0)
+		return 0;
+	c->passed_through =
+		calloc(dataset_n_samples(c->p.dataset) / 64 + 1, sizeof(*c->passed_through));
+	return c->passed_through ? 0 : -ENOMEM;
+}
+
+void passthrough_fini(struct cache *c)
+{
+	free(c->passed_through);
+}
+
+/* Of the order in force; made when it is another one than the last time. */
+static const struct switchback *blocks_of(struct cache *c, const struct order_info *info)
+{
+	struct switchback_loader loader = { .n_samples = dataset_n_samples(c->p.dataset),
+					    .workers = info->workers,
+					    .prefetch = info->prefetch_factor,
+					    .batch = info->batch };
+	uint32_t orders = atomic_load(&c->orders) + 1;
+
+	if (c->switchback_orders != orders) {
+		(void)switchback_init(&c->switchback, c->p.switchback_share, &loader);
+		c->switchback_orders = orders;
+	}
+	return &c->switchback;
+}
+
+static bool is_in_block(struct cache *c, const struct plan_action *action)
+{
+	const struct order_info *info;
+	uint64_t pass = action->position >> 32, position = action->position & UINT32_MAX;
+
+	if (!c->order || !plan_is_confirmed(c->plan))
+		return false;
+	info = order_info(c->order->order);
+	/* Positions run through the ranks of this node. */
+	return switchback_holds(blocks_of(c, info), pass, position / MAX(info->n_ranks, 1));
+}
+
+bool passthrough_chooses(struct cache *c, const struct plan_action *action)
+{
+	if (!c->passed_through)
+		return false;
+	if (!is_in_block(c, action)) {
+		bits_clear(c->passed_through, action->sample);
+		return false;
+	}
+	bits_set(c->passed_through, action->sample); /* before it is held out, see cache_read */
+	return true;
+}
+
+bool passthrough_is_held_out(struct cache *c, struct entry_id entry)
+{
+	return c->passed_through && control_is_held_out(c, entry) &&
+	       bits_get(c->passed_through, entry.v);
+}
