@@ -7,6 +7,7 @@
 #define CLAIRFS_CACHE_ACCOUNT_PRIV_H
 
 #include "clairfs/cache.h"
+#include "clairfs/metrics/switchback.h"
 
 /* --- account.c --- */
 int account_new(struct cache *c) MUST_USE;
@@ -34,6 +35,11 @@ bool control_is_held_out(struct cache *c, struct entry_id entry);
 void control_piece_done(struct cache *c, const struct tier_read *read);
 
 /* --- passthrough.c --- */
+struct passthrough {
+	_Atomic uint64_t *held;   /* per sample: if it is held out, then for this. NULL: never */
+	struct switchback blocks; /* planner: of the order that is this one */
+	uint32_t orders;          /* planner: cache.orders at that time, and one */
+};
 int passthrough_init(struct cache *c) MUST_USE;
 void passthrough_fini(struct cache *c);
 /* Whether the use that an action is for lies in a block in pass-through; keeps what it says in mind

@@ -23,7 +23,6 @@
 #include "clairfs/base/queue.h"
 #include "clairfs/base/thr.h"
 #include "clairfs/cache.h"
-#include "clairfs/metrics/switchback.h"
 #include "clairfs/metrics/trace.h"
 #include "clairfs/tier/store.h"
 
@@ -190,15 +189,11 @@ struct cache {
 	/* Per entry: seen on another filesystem than the source directory. What is mounted there
 	 * may be exchanged between two jobs, so nothing of it is kept beyond this one. */
 	_Atomic uint64_t *abroad;
-	/* Per sample: to be read on demand the next time, for comparison. NULL: never. */
-	_Atomic uint64_t *held_out;
-	/* Likewise, of those held out: for switchback. NULL: never. */
-	_Atomic uint64_t *passed_through;
-	struct switchback switchback; /* planner: of the order, valid when it is this one */
-	uint32_t switchback_orders;   /* planner: what `orders` was then */
-	uint64_t home_dev;            /* st_dev of the source directory */
-	bool is_store_lasting;        /* the store is persistent */
-	_Atomic uint64_t *staged;     /* per sample: pushed, not known to be dropped or used up */
+	_Atomic uint64_t *held_out; /* per sample: to be read on demand next, to compare, or NULL */
+	struct passthrough passthrough;
+	uint64_t home_dev;        /* st_dev of the source directory */
+	bool is_store_lasting;    /* the store is persistent */
+	_Atomic uint64_t *staged; /* per sample: pushed, not known to be dropped or used up */
 	_Atomic uint64_t *staged_opened; /* per sample: opened since it was pushed */
 	struct prefetch_queue prefetch;
 	struct notes notes;

@@ -21,14 +21,14 @@ int passthrough_init(struct cache *c)
 {
 	if (c->p.switchback_share <= 0)
 		return 0;
-	c->passed_through =
-		calloc(dataset_n_samples(c->p.dataset) / 64 + 1, sizeof(*c->passed_through));
-	return c->passed_through ? 0 : -ENOMEM;
+	c->passthrough.held =
+		calloc(dataset_n_samples(c->p.dataset) / 64 + 1, sizeof(*c->passthrough.held));
+	return c->passthrough.held ? 0 : -ENOMEM;
 }
 
 void passthrough_fini(struct cache *c)
 {
-	free(c->passed_through);
+	free(c->passthrough.held);
 }
 
 /* Of the order in force; made when it is another one than the last time. */
@@ -40,11 +40,11 @@ static const struct switchback *blocks_of(struct cache *c, const struct order_in
 					    .batch = info->batch };
 	uint32_t orders = atomic_load(&c->orders) + 1;
 
-	if (c->switchback_orders != orders) {
-		(void)switchback_init(&c->switchback, c->p.switchback_share, &loader);
-		c->switchback_orders = orders;
+	if (c->passthrough.orders != orders) {
+		(void)switchback_init(&c->passthrough.blocks, c->p.switchback_share, &loader);
+		c->passthrough.orders = orders;
 	}
-	return &c->switchback;
+	return &c->passthrough.blocks;
 }
 
 static bool is_in_block(struct cache *c, const struct plan_action *action)
@@ -61,18 +61,18 @@ static bool is_in_block(struct cache *c, const struct plan_action *action)
 
 bool passthrough_chooses(struct cache *c, const struct plan_action *action)
 {
-	if (!c->passed_through)
+	if (!c->passthrough.held)
 		return false;
 	if (!is_in_block(c, action)) {
-		bits_clear(c->passed_through, action->sample);
+		bits_clear(c->passthrough.held, action->sample);
 		return false;
 	}
-	bits_set(c->passed_through, action->sample); /* before it is held out, see cache_read */
+	bits_set(c->passthrough.held, action->sample); /* before it is held out, see cache_read */
 	return true;
 }
 
 bool passthrough_is_held_out(struct cache *c, struct entry_id entry)
 {
-	return c->passed_through && control_is_held_out(c, entry) &&
-	       bits_get(c->passed_through, entry.v);
+	return c->passthrough.held && control_is_held_out(c, entry) &&
+	       bits_get(c->passthrough.held, entry.v);
 }

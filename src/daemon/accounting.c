@@ -351,6 +351,7 @@ static void publish_node(struct metrics *m, const struct stall_node *node)
 	metrics_total_set(m, METRIC_CONTROL_BYTES, node->control_bytes);
 	metrics_total_set(m, METRIC_CONTROL_WAIT, node->control_cost_ns);
 	metrics_total_set(m, METRIC_UNPLACED_READS, node->unplaced_reads);
+	accounting_switch_publish(m, node);
 }
 
 static void publish_rank(struct metrics *m, const struct stall_numbers *n)
@@ -365,6 +366,7 @@ static void publish_rank(struct metrics *m, const struct stall_numbers *n)
 	metrics_rank_set(m, METRIC_RANK_GPU_COMPUTE, n->rank, n->compute_ns);
 	metrics_rank_set(m, METRIC_RANK_STEPS, n->rank, n->steps);
 	metrics_rank_set(m, METRIC_RANK_PREP_WAIT, n->rank, n->prep_wait_ns);
+	accounting_switch_publish_rank(m, n);
 }
 
 /* Metrics first: who has seen new numbers in stats.json finds them there as well. */

@@ -14,7 +14,8 @@
 struct mount_opts;
 struct clairfs_step_record;
 
-/* The options control_reads, ghost_bytes and switchback. -EINVAL with a line that names the option. */
+/* The options control_reads, ghost_bytes and switchback. -EINVAL with a line that names the option.
+ */
 struct accounting_params {
 	double control_share, switchback_share;
 	uint64_t ghost_bytes;

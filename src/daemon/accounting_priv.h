@@ -15,4 +15,12 @@ struct accounting_view {
 /* A copy of the numbers of a moment ago. Any thread. */
 void accounting_look(struct accounting *a, struct accounting_view *ret);
 
+/* --- accounting_switch.c: what switchback has measured --- */
+/* Appends to a text that ends within size. */
+void accounting_switch_words(const struct accounting_view *v, char *text, size_t size);
+json_t *accounting_switch_json(const struct accounting_view *v);
+json_t *accounting_switch_of_rank(const struct stall_switchback *s);
+void accounting_switch_publish(struct metrics *m, const struct stall_node *node);
+void accounting_switch_publish_rank(struct metrics *m, const struct stall_numbers *n);
+
 #endif

@@ -108,6 +108,7 @@ static json_t *rank_json(const struct stall_numbers *r)
 
 	if (json && job)
 		json_object_update(json, job);
+	json_object_set_new(json, "switchback", accounting_switch_of_rank(&r->switchback));
 	json_decref(job);
 	return json;
 }
@@ -127,7 +128,7 @@ json_t *accounting_json(struct accounting *a)
 {
 	struct accounting_view v;
 	struct node_numbers n = { 0 };
-	json_t *ranks = json_array();
+	json_t *ranks = json_array(), *switchback;
 	char text[512];
 
 	accounting_look(a, &v);
@@ -135,16 +136,18 @@ json_t *accounting_json(struct accounting *a)
 		node_add(&n, &v.rank[i]);
 		json_array_append_new(ranks, rank_json(&v.rank[i]));
 	}
-	free(v.rank);
 	words(&n, &v.node, v.params.control_share, text, sizeof(text));
-	return json_pack("{s:s, s:s, s:f, s:f, s:s, s:f, s:f, s:I, s:I, s:I, s:I, s:o, s:o}",
+	accounting_switch_words(&v, text, sizeof(text));
+	switchback = accounting_switch_json(&v);
+	free(v.rank);
+	return json_pack("{s:s, s:s, s:f, s:f, s:s, s:f, s:f, s:I, s:I, s:I, s:I, s:o, s:o, s:o}",
 			 "words", text, "why", stall_why_words[v.node.why], "removed_lower_seconds",
 			 n.lower, "removed_estimate_seconds", estimate(&n),
 			 "removed_estimate_source", estimate_source(&n), "removed_upper_seconds",
 			 n.upper, "judged_seconds", n.judged, "passes_judged", (json_int_t)n.passes,
 			 "passes_unjudged", (json_int_t)n.unjudged, "dropped",
 			 (json_int_t)v.dropped, "ghost_bytes", (json_int_t)v.params.ghost_bytes,
-			 "control", control_json(&v), "ranks", ranks);
+			 "control", control_json(&v), "switchback", switchback, "ranks", ranks);
 }
 
 static json_t *rank_of_report(json_t *ranks, uint32_t number)
