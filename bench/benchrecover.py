@@ -95,6 +95,6 @@ def run(bench):
     data = f"{bench.temp}/data-recover"
     make_dataset(data)
     for name, arguments, compute_ms in SCENARIOS:
-        if name in bench.args.scenarios.split(","):
+        if bench.args.scenarios == "all" or name in bench.args.scenarios.split(","):
             benchlib.drop_caches()
             scenario(bench, data, name, arguments, compute_ms)

@@ -26,9 +26,9 @@ struct cache_read_note {
 	uint32_t sample;
 	uint32_t reader; /* the thread of one of its READs, 0: there were none, or unknown */
 	enum read_class read_class;
-	bool is_control;    /* read on demand on purpose, see cache_params.control_share */
+	bool is_control; /* read on demand on purpose, see cache_params.control_share */
 	bool is_switchback; /* likewise, see cache_params.switchback_share */
-	bool is_kernels;    /* READ_STAGED, of pages that the kernel had kept and nobody pushed */
+	bool is_kernels; /* READ_STAGED, of pages that the kernel had kept and nobody pushed */
 	/* Where the plan expected it; valid for the order in force as of that cache_generation. */
 	bool has_use;
 	uint32_t generation;
@@ -36,6 +36,15 @@ struct cache_read_note {
 	uint64_t bytes;     /* of the sample */
 	uint64_t opened_ns; /* or its first READ */
 	uint64_t wait_ns;   /* in which a READ of it was under way */
+	/* A miss, at a time when more requests were with the source than the job's readers make. */
+	bool is_loaded;
+	uint64_t held_ns; /* of wait_ns: a control read was not sent yet, for the same reason */
+};
+
+/* What the source has answered in a while. */
+struct cache_load {
+	uint64_t took_ns, answers, bytes;
+	uint64_t latency_ns; /* of all of them together */
 };
 
 /* Who looks at what the job does. On the planner's thread (read: at the end on cache_stop's): must
@@ -47,6 +56,11 @@ struct cache_watch {
 	void (*read)(void *ctx, const struct cache_read_note *notes, uint32_t n);
 	/* Whether a control read of a sample of this size is still of use. NULL: always. */
 	bool (*wants_control)(void *ctx, uint64_t bytes);
+	/* How many requests the job's readers can have in flight: workers of all ranks here; 0: not
+	 * known. Any thread, from under locks. NULL: not known. */
+	uint32_t (*readers)(void *ctx);
+	/* About once a second while at least `readers` requests were in flight on average. */
+	void (*load)(void *ctx, const struct cache_load *load);
 	void *ctx;
 };
 
@@ -136,6 +150,8 @@ struct cache_read {
 	uint32_t n_parts, n_tries, begin_version;
 	bool is_accounted;
 	bool is_control, is_switchback; /* came while its sample was held out */
+	bool is_loaded;                 /* see cache_read_note, likewise held_ns */
+	uint64_t held_ns;
 };
 /* Never blocks; may call done() before it returns. Looks in: arena -> fetch in flight (joins it) ->
  * store -> source. Any thread. */

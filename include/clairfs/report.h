@@ -59,6 +59,24 @@ double step_au_percent(const struct step_totals *totals);
  * most size - 1 of them. Anything after another character is cut. */
 void job_name_clean(const char *text, size_t length, char *out, size_t size);
 
+/* --- GPU wait removed, in words --- */
+
+/* Of a rank, a node or a job. */
+struct removed_numbers {
+	double lower_s, upper_s; /* upper negative: not known */
+	double estimate_s;
+	const char *source; /* what the estimate is from; NULL: there is none */
+	double judged_s;    /* wall time of the passes judged */
+	/* Passes judged, never to be judged, and still open; of several ranks, all of theirs. */
+	uint64_t passes, unjudged, open;
+	const char *why, *unjudged_why; /* why none is judged; why those are not; NULL: not known */
+	uint64_t reads, unplaced;       /* all; those whose place in the order is not known */
+};
+#define REMOVED_BY_HOOK "by the job's own times"
+#define REMOVED_BY_REPLAY "loader replayed"
+/* One line, cut where it does not fit. */
+void removed_words(const struct removed_numbers *r, char *out, size_t size);
+
 /* --- reports of nodes, and of the job that they are of --- */
 
 #define REPORT_TEXT_MAX (1ull << 30) /* bytes of a report */

@@ -40,7 +40,8 @@ struct reading {
 	uint64_t began_ns, wait_ns; /* first sign of it; time in which a READ was in flight */
 	enum read_class slowest;
 	uint32_t reader;
-	bool has_read, has_failed, is_control, is_switchback;
+	uint64_t held_ns; /* of wait_ns, the gate's */
+	bool has_read, has_failed, is_control, is_switchback, is_loaded;
 };
 
 struct record {
@@ -196,8 +197,9 @@ static void tell_locked(struct cache *c, struct account_shard *a, const struct r
 		.sample = rec->entry.v,
 		.reader = r->reader,
 		.read_class = r->has_read ? r->slowest : READ_STAGED,
-		.is_control = r->is_control && r->has_read && !r->has_failed,
+		.is_control = r->is_control && r->has_read && !r->has_failed && !r->is_loaded,
 		.is_switchback = r->is_switchback && r->has_read && !r->has_failed,
+		.is_loaded = r->is_loaded,
 		.is_kernels = !r->has_read && !rec->is_pushed,
 		.has_use = rec->has_use,
 		.generation = rec->generation,
@@ -205,6 +207,7 @@ static void tell_locked(struct cache *c, struct account_shard *a, const struct r
 		.bytes = dataset_size(c->p.dataset, rec->entry),
 		.opened_ns = r->began_ns,
 		.wait_ns = r->wait_ns,
+		.held_ns = MIN(r->held_ns, r->wait_ns),
 	};
 }
 
@@ -241,6 +244,8 @@ static void reading_add(struct reading *r, const struct reading *more)
 	r->has_failed |= more->has_failed;
 	r->is_control |= more->is_control;
 	r->is_switchback |= more->is_switchback;
+	r->is_loaded |= more->is_loaded;
+	r->held_ns += more->held_ns;
 	r->wait_ns += more->wait_ns;
 	r->reader = r->reader ? r->reader : more->reader;
 	if (!r->began_ns || (more->began_ns && more->began_ns < r->began_ns))
@@ -445,7 +450,9 @@ void account_read_end(struct cache *c, const struct cache_read *r, int status, u
 				       .has_read = true,
 				       .has_failed = status != 0,
 				       .is_control = r->is_control,
-				       .is_switchback = r->is_switchback });
+				       .is_switchback = r->is_switchback,
+				       .is_loaded = r->is_loaded,
+				       .held_ns = r->held_ns });
 	record_seen_locked(c, a, rec, now);
 	mutex_unlock(&a->mu);
 }

@@ -36,9 +36,10 @@ void control_piece_done(struct cache *c, const struct tier_read *read);
 
 /* --- passthrough.c --- */
 struct passthrough {
-	_Atomic uint64_t *held;   /* per sample: if it is held out, then for this. NULL: never */
-	struct switchback blocks; /* planner: of the order that is this one */
-	uint32_t orders;          /* planner: cache.orders at that time, and one */
+	_Atomic uint64_t *held;    /* per sample: if it is held out, then for this. NULL: never */
+	struct switchback blocks;  /* planner: of the order that is this one */
+	uint32_t orders;           /* planner: cache.orders at that time, and one */
+	_Atomic uint64_t until_ns; /* nothing is fetched ahead before; 0: readers are elsewhere */
 };
 int passthrough_init(struct cache *c) MUST_USE;
 void passthrough_fini(struct cache *c);
@@ -47,6 +48,12 @@ void passthrough_fini(struct cache *c);
 bool passthrough_chooses(struct cache *c, const struct plan_action *action);
 /* Whether a read of a sample that is held out is for the sake of switchback. */
 bool passthrough_is_held_out(struct cache *c, struct entry_id entry);
+/* Whether prefetches have to wait: the job is in a block in pass-through. */
+bool passthrough_holds_prefetch(struct cache *c);
+/* The plan has just been fed an open. Planner thread. */
+void passthrough_opened(struct cache *c, uint64_t now_ns);
+/* Now and then: a job that has stopped in a block must not hold prefetching up. Planner thread. */
+void passthrough_tick(struct cache *c, uint64_t now_ns);
 
 /* --- change.c --- */
 /* Drops all copies of a file that has not changed; those who read it now are left alone. Planner

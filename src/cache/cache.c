@@ -73,6 +73,7 @@ int cache_new(const struct cache_params *params, struct cache **ret, struct err 
 	queue_init(&c->pin_jobs);
 	queue_init(&c->epoch_jobs);
 	prefetch_init(c);
+	gate_init(c);
 	if (cache_init(c) != 0)
 		rc = -ENOMEM;
 	if (rc != 0) {
@@ -179,6 +180,7 @@ static void wait_idle(struct cache *c)
 {
 	bool is_quiet;
 
+	gate_open(c);
 	do {
 		prefetch_close(c);
 		wait_pass(c);
@@ -257,6 +259,7 @@ void cache_free(struct cache *c)
 	queue_fini(&c->pin_jobs);
 	queue_fini(&c->epoch_jobs);
 	mutex_fini(&c->prefetch.mu);
+	gate_fini(c);
 	cond_fini(&c->reval_cv);
 	mutex_fini(&c->reval_mu);
 	mutex_fini(&c->order_mu);

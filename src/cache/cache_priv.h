@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Inside of the cache. The table is sharded by entry, so everything about one file - its pieces,
- * how many READs of it are in flight, its version - lies under one lock. Lock order: shard->mu,
- *then prefetch.mu or notes.mu or account's (leaves, never two of them; account's alone may ask the
+ * how many READs of it are in flight, its version - lies under one lock. Lock order: shard->mu, then
+ * prefetch.mu or notes.mu or account's (leaves, never two of them but gate.mu; account's alone may ask the
  * dataset for a size). No lock is held over I/O, a done(), or an operation of the stage.
  *
  * Life of an object (one piece), moved only by object_move_locked:
@@ -28,6 +28,7 @@
 
 #include "account_priv.h"
 #include "bits_priv.h"
+#include "gate_priv.h"
 #include "planner.h"
 
 enum {
@@ -62,12 +63,14 @@ struct object {
 	uint32_t piece, length, refs;
 	enum object_state state;
 	int64_t young_until_ns; /* of the read; see tier.h */
-	bool is_planned;        /* the plan's: only a DROP or a change of the file frees it */
-	bool is_prefetch;       /* nobody waited when it was started */
-	bool is_demand;         /* somebody waits, also for a prefetch joined before its start */
-	bool has_slot;          /* counts as a prefetch in flight */
-	bool is_heap;           /* the arena was full: memory for this fetch only */
+	bool is_planned;  /* the plan's: only a DROP or a change of the file frees it */
+	bool is_prefetch; /* nobody waited when it was started */
+	bool is_demand;   /* somebody waits, also for a prefetch joined before its start */
+	bool has_slot;  /* counts as a prefetch in flight */
+	bool is_heap;   /* the arena was full: memory for this fetch only */
 	bool is_from_store;
+	bool is_loaded;   /* somebody waited, and the source was busier than readers make it */
+	uint64_t held_ns; /* by the gate */
 };
 
 /* What the plan believes of a sample. */
@@ -145,19 +148,15 @@ struct fetch {
 	bool is_asked;     /* it was asked, and the file is */
 	uint64_t begin_ns; /* while somebody traces, else 0 */
 	uint32_t trace_group;
+	bool is_control, is_gated; /* gated: gate.mu, a control read with the source */
+	uint64_t waits_since_ns; /* gate.mu: for its turn */
+	struct list in_gate;
 	char path[];
 };
 
 struct epoch_job { /* the plan's EPOCH */
 	struct completion completion;
 	struct order_ref *order; /* a reference */
-};
-
-struct prefetch_queue {
-	struct mutex mu;
-	struct list queue; /* mu, like all below */
-	uint32_t inflight, max;
-	bool is_pumping, is_closed;
 };
 
 struct account;
@@ -196,6 +195,7 @@ struct cache {
 	_Atomic uint64_t *staged; /* per sample: pushed, not known to be dropped or used up */
 	_Atomic uint64_t *staged_opened; /* per sample: opened since it was pushed */
 	struct prefetch_queue prefetch;
+	struct gate gate;
 	struct notes notes;
 	struct account *account;
 	struct mutex status_mu;

@@ -4,11 +4,12 @@
  * plan asks for every use of a sample with a FETCH or a STAGE, so that is where they are caught:
  * the action is answered PLAN_HELD_OUT, copies in arena and kernel are dropped, and the read that
  * comes goes to the source like any read that nobody foresaw, past the store and past what the
- * source's own client has in the page cache. How long it takes is what the others would have taken.
+ * source's own client has in the page cache. How long it takes is what the others would have taken,
+ * as long as the source is no busier than the job alone makes it: gate.c sees to that.
  *
  * A sample that is read before its FETCH is due (the readers are faster than the plan) is a miss
- * anyhow. The choice is the same in every run and on every node, and depends on nothing that has to
- * do with time.
+ * anyhow. The choice is the same in every run and on every node; the only thing of time that it
+ * depends on is that no sample is held out when prefetching was held back too much of late.
  *
  * control_hold_out runs on the planner, the rest on any thread.
  */
@@ -61,7 +62,7 @@ bool control_hold_out(struct cache *c, const struct plan_action *action)
 		return false;
 	if (!passthrough_chooses(c, action) &&
 	    (!control_is_chosen(c->p.control_share, action->sample, action->position >> 32) ||
-	     !is_wanted(c, entry))) {
+	     !is_wanted(c, entry) || gate_is_worn(c))) {
 		bits_clear(c->held_out, entry.v);
 		return false;
 	}

@@ -76,6 +76,8 @@ static void fetch_settle_locked(struct cache *c, struct shard *s, struct object 
 			part->object = obj;
 			if (part->part_class != READ_LATE)
 				part->part_class = obj->is_from_store ? READ_STORE : READ_MISS;
+			part->read->held_ns = MAX(part->read->held_ns, obj->held_ns);
+			part->read->is_loaded |= obj->is_loaded;
 		} else if (result.is_stale || !obj->is_demand) {
 			part->is_restart = true;
 		} else {
@@ -186,11 +188,10 @@ static void fetch_go(struct fetch *f, bool may_use_store)
 	struct cache *c = f->cache;
 	struct object *obj = f->object;
 	struct piece_key key = { obj->state_of->entry, obj->piece };
-	struct tier *tier = c->p.source;
+	bool is_held_out = control_is_held_out(c, key.entry);
 
-	bool is_control = control_is_held_out(c, key.entry);
-
-	f->is_store = may_use_store && !is_control && c->p.store &&
+	f->is_control = is_held_out && !passthrough_is_held_out(c, key.entry);
+	f->is_store = may_use_store && !is_held_out && c->p.store &&
 		      !bits_get(c->abroad, key.entry.v) && store_has(c->p.store, key, &f->kept);
 	f->is_check = f->is_store && !f->is_asked && !bits_get(c->confirmed, key.entry.v);
 	f->read =
@@ -200,22 +201,25 @@ static void fetch_go(struct fetch *f, bool may_use_store)
 				    .buf = obj->mem,
 				    .length = f->is_check ? 0 : obj->length,
 				    .is_urgent = obj->is_demand,
-				    .is_cold = is_control,
+				    .is_cold = is_held_out,
 				    .done = fetch_done,
 				    .ctx = f };
-	if (f->is_store && !f->is_check)
-		tier = c->store_tier;
-	else
-		metrics_gauge_add(
-			c->p.metrics,
-			obj->is_demand ? METRIC_DEMAND_INFLIGHT : METRIC_PREFETCH_INFLIGHT, 1);
-	tier_read(tier, &f->read);
+	if (f->is_store && !f->is_check) {
+		tier_read(c->store_tier, &f->read);
+		return;
+	}
+	metrics_gauge_add(c->p.metrics,
+			  obj->is_demand ? METRIC_DEMAND_INFLIGHT : METRIC_PREFETCH_INFLIGHT, 1);
+	if (gate_enter(c, f))
+		tier_read(c->p.source, &f->read); /* else gate.c does, and f may be gone by now */
 }
 
-static void source_left(struct cache *c, const struct object *obj)
+static void source_left(struct cache *c, struct fetch *f)
 {
 	metrics_gauge_add(c->p.metrics,
-			  obj->is_demand ? METRIC_DEMAND_INFLIGHT : METRIC_PREFETCH_INFLIGHT, -1);
+			  f->object->is_demand ? METRIC_DEMAND_INFLIGHT : METRIC_PREFETCH_INFLIGHT,
+			  -1);
+	gate_leave(c, f);
 }
 
 /* What an answer of the source means for the rest of the cache, and for those who wait for it. */
@@ -225,7 +229,7 @@ static struct fetch_result fetch_learn(struct fetch *f, struct fetch_result resu
 	struct object *obj = f->object;
 	struct entry_id entry = obj->state_of->entry;
 
-	source_left(c, obj);
+	source_left(c, f);
 	fetch_place(c, entry, &f->read);
 	if (result.status == 0)
 		bits_set(c->confirmed, entry.v);
@@ -294,7 +298,7 @@ static void fetch_done(struct tier_read *read)
 
 	trace_tier(f);
 	if (f->is_check && result.status == 0) {
-		source_left(c, obj);
+		source_left(c, f);
 		fetch_place(c, obj->state_of->entry, &f->read);
 		bits_set(c->confirmed, obj->state_of->entry.v);
 		f->is_asked = true;
@@ -418,7 +422,9 @@ void prefetch_pump(struct cache *c)
 		return;
 	}
 	q->is_pumping = true;
-	while (q->inflight < q->max && (node = list_pop_head(&q->queue))) {
+	while (q->inflight < q->max && !list_is_empty(&q->queue) &&
+	       !passthrough_holds_prefetch(c) && gate_lets_prefetch(c)) {
+		node = list_pop_head(&q->queue);
 		q->inflight++;
 		mutex_unlock(&q->mu);
 		if (prefetch_start(c, container_of(node, struct object, in_queue))) {

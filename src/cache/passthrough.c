@@ -11,11 +11,14 @@
  * and a wrong order must not cost reads that would have been hits. What was pushed until then is
  * read from the kernel; the accounting leaves such blocks out.
  *
- * These are no control reads: they have the source to themselves in another way than those.
- *
- * passthrough_chooses runs on the planner, the rest on any thread.
+ * While readers are in such a block nothing is fetched ahead for later ones: requests that the job
+ * would not make are not to slow its own down. What was fetched before the block waits behind it.
+ * A job that stops within a block holds prefetching up for no longer than REST_NS. These reads are
+ * no control reads, which are alone among hits, and the gate (gate.c) is not for them.
  */
 #include "cache_priv.h"
+
+#define REST_NS NS_PER_S
 
 int passthrough_init(struct cache *c)
 {
@@ -47,10 +50,9 @@ static const struct switchback *blocks_of(struct cache *c, const struct order_in
 	return &c->passthrough.blocks;
 }
 
-static bool is_in_block(struct cache *c, const struct plan_action *action)
+static bool is_in_block(struct cache *c, uint64_t pass, uint64_t position)
 {
 	const struct order_info *info;
-	uint64_t pass = action->position >> 32, position = action->position & UINT32_MAX;
 
 	if (!c->order || !plan_is_confirmed(c->plan))
 		return false;
@@ -63,7 +65,7 @@ bool passthrough_chooses(struct cache *c, const struct plan_action *action)
 {
 	if (!c->passthrough.held)
 		return false;
-	if (!is_in_block(c, action)) {
+	if (!is_in_block(c, action->position >> 32, action->position & UINT32_MAX)) {
 		bits_clear(c->passthrough.held, action->sample);
 		return false;
 	}
@@ -75,4 +77,39 @@ bool passthrough_is_held_out(struct cache *c, struct entry_id entry)
 {
 	return c->passthrough.held && control_is_held_out(c, entry) &&
 	       bits_get(c->passthrough.held, entry.v);
+}
+
+/* --- prefetching meanwhile --- */
+
+bool passthrough_holds_prefetch(struct cache *c)
+{
+	uint64_t until = atomic_load(&c->passthrough.until_ns);
+
+	return until && clock_now(c->p.clock) < until;
+}
+
+static void let_prefetch(struct cache *c)
+{
+	atomic_store(&c->passthrough.until_ns, 0);
+	prefetch_pump(c);
+}
+
+void passthrough_opened(struct cache *c, uint64_t now_ns)
+{
+	struct plan_use use;
+
+	if (!c->passthrough.held || !plan_last_use(c->plan, &use))
+		return;
+	if (is_in_block(c, use.pass, use.position))
+		atomic_store(&c->passthrough.until_ns, now_ns + REST_NS);
+	else if (atomic_load(&c->passthrough.until_ns))
+		let_prefetch(c);
+}
+
+void passthrough_tick(struct cache *c, uint64_t now_ns)
+{
+	uint64_t until = atomic_load(&c->passthrough.until_ns);
+
+	if (until && now_ns >= until)
+		let_prefetch(c);
 }

@@ -274,8 +274,10 @@ static void feed_event(struct cache *c, const struct plan_event *ev, uint64_t no
 			return;
 	}
 	feed_plan(c, ev, now);
-	if (ev->kind == PLAN_EV_OPENED)
+	if (ev->kind == PLAN_EV_OPENED) {
 		account_place(c, (struct entry_id){ ev->sample });
+		passthrough_opened(c, now);
+	}
 }
 
 static void feed_completion(struct cache *c, struct completion *done, uint64_t now)
@@ -512,6 +514,8 @@ void *planner_main(void *cache)
 		if (now - swept_ns >= SWEEP_NS) {
 			account_sweep(c, now, false);
 			tell_room(c, now);
+			gate_tick(c, now);
+			passthrough_tick(c, now);
 			swept_ns = now;
 		}
 		rest(&c->notes);

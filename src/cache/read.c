@@ -262,6 +262,8 @@ void cache_read(struct cache *c, struct cache_read *r)
 	r->cache = c;
 	r->n_tries = 0;
 	r->n_parts = 0;
+	r->held_ns = 0;
+	r->is_loaded = false;
 	entry_touch(c, r->entry);
 	if (dataset_is_sample(c->p.dataset, r->entry) && bits_clear(c->staged, r->entry.v)) {
 		metrics_add(c->p.metrics, METRIC_STAGE_EVICTED_READS, 1);

@@ -5,8 +5,9 @@
  * and leaves a copy of the numbers for whoever asks. Judging a pass of a million reads takes a
  * tenth of a second: it must never happen on the planner or the reactor.
  *
- * Jobs announce the next epoch when the last read of this one is not decided yet: an order that
- * replaces another waits for what is late, and its own first reads with it.
+ * A job may tell an order for each epoch. Reads name the order that their place is of, and are told
+ * up to seconds after they were made, so they come when the next order is in force already; and a
+ * moment before accounting hears of their own order, which they are then held for.
  *
  * What finds no room is dropped and counted; the pass it belongs to has a hole then, and with many
  * holes is not judged. The lock is a leaf. */
@@ -27,39 +28,50 @@
 #include "clairfs/hint.h"
 
 enum { NOTES_MAX = 1 << 18, STEPS_MAX = 1 << 16, NICE = 10 };
-/* By then the last reads of an order are decided and told, and the steps that they were for. */
-#define LATE_NS (3 * NS_PER_S)
 #define SWITCHBACK_PERCENT_MIN 0.1
+/* An order that is in force in the cache is told here by then, if ever. */
+#define HELD_NS (10 * NS_PER_S)
+
+struct told_order {
+	struct stall_job job;
+	uint32_t ranks[STALL_RANKS_MAX];
+};
 
 /* What was told since the thread last looked. */
 struct told {
 	struct cache_read_note *note;
 	struct clairfs_step_record *step;
-	size_t n_notes, notes_size, n_steps, steps_size;
-	bool has_job;
-	struct stall_job job;
-	uint32_t ranks[STALL_RANKS_MAX];
-	uint32_t generation;
+	struct told_order *order;
+	size_t n_notes, notes_size, n_steps, steps_size, n_orders, orders_size;
+	struct cache_load load; /* the last one */
 };
 
 struct accounting {
 	struct accounting_params params;
 	struct metrics *metrics;
 	struct stall *stall; /* the thread's; of nobody when it does not run */
-	uint32_t n_ranks;    /* the thread's, of the job; likewise generation */
-	uint32_t generation;
-	struct told next;      /* the thread's: an order and its reads, while another ends */
-	uint64_t next_ns;      /* when it was told */
-	_Atomic uint64_t full; /* bit per class of sizes: no more control reads */
+	/* The thread's, of the orders taken so far: by generation modulo their number. */
+	struct order_taken {
+		bool is_known;
+		uint32_t generation, n_ranks;
+	} taken[STALL_ORDERS];
+	uint32_t generation; /* of the last one */
+	bool has_taken;
+	struct told held;         /* the thread's: reads of orders that were not told yet */
+	uint64_t held_ns;         /* since when */
+	_Atomic uint64_t full;    /* bit per class of sizes: no more control reads */
+	_Atomic uint32_t readers; /* of the job here, all ranks together; 0: not known */
 	struct thr thr;
 	struct mutex mu;
 	struct cond cv;
 	struct told told; /* mu, like all below */
 	bool is_stopping;
+	bool has_order; /* as told, whether or not it was taken yet */
 	uint64_t dropped;
 	struct stall_node node;
 	struct stall_numbers *ranks; /* [STALL_RANKS_MAX] */
 	uint32_t n_shown;
+	struct verdicts verdicts; /* of its own lock */
 };
 
 /* --- options --- */
@@ -127,24 +139,20 @@ int accounting_parse(const struct mount_opts *opts, struct accounting_params *re
 
 /* --- life --- */
 
-static uint32_t cpus_allowed(void)
-{
-	cpu_set_t set;
-
-	return sched_getaffinity(0, sizeof(set), &set) == 0 ? (uint32_t)CPU_COUNT(&set) : 0;
-}
-
 int accounting_new(const struct accounting_params *params, uint32_t n_samples,
 		   struct metrics *metrics, struct accounting **ret, struct err *err)
 {
 	struct stall_params sp = { .n_samples = n_samples,
 				   .ghost_bytes = params->ghost_bytes,
 				   .switchback_share = params->switchback_share,
-				   .cpus = cpus_allowed() };
+				   .cpus = cpus_allowed(),
+				   .judged = verdicts_add };
 	struct accounting *a = calloc(1, sizeof(*a));
 
 	if (!a)
 		return err_set_errno(err, -ENOMEM, "accounting");
+	sp.judged_ctx = &a->verdicts;
+	verdicts_init(&a->verdicts);
 	a->params = *params;
 	a->metrics = metrics;
 	mutex_init(&a->mu);
@@ -159,15 +167,23 @@ int accounting_new(const struct accounting_params *params, uint32_t n_samples,
 	return 0;
 }
 
+static void told_free(struct told *t)
+{
+	free(t->note);
+	free(t->step);
+	free(t->order);
+	*t = (struct told){ 0 };
+}
+
 void accounting_free(struct accounting *a)
 {
 	if (!a)
 		return;
 	stall_free(a->stall);
 	free(a->ranks);
-	free(a->told.note);
-	free(a->told.step);
-	free(a->next.note);
+	told_free(&a->told);
+	told_free(&a->held);
+	verdicts_fini(&a->verdicts);
 	cond_fini(&a->cv);
 	mutex_fini(&a->mu);
 	free(a);
@@ -226,27 +242,44 @@ void accounting_steps(struct accounting *a, const struct clairfs_step_record *st
 	mutex_unlock(&a->mu);
 }
 
+void accounting_load(struct accounting *a, const struct cache_load *load)
+{
+	mutex_lock(&a->mu);
+	a->told.load = *load; /* about once a second, as often as the thread looks */
+	mutex_unlock(&a->mu);
+}
+
 static uint32_t clamp(uint64_t n)
 {
 	return (uint32_t)MIN(n, 1u << 20);
 }
 
+/* With too many at once the last one gives way: nobody reads that much in between. */
+static void push_order_locked(struct told *t, const struct told_order *order)
+{
+	if (room_for((void **)&t->order, sizeof(*order), t->n_orders, &t->orders_size, 1,
+		     STALL_ORDERS))
+		t->n_orders++;
+	if (t->n_orders)
+		t->order[t->n_orders - 1] = *order;
+}
+
 void accounting_set_order(struct accounting *a, const struct order_info *info, uint32_t generation)
 {
-	struct told *t = &a->told;
+	struct told_order o = { .job.id = generation };
 
-	mutex_lock(&a->mu);
-	t->has_job = true;
-	t->generation = generation;
-	t->job = (struct stall_job){ 0 };
 	if (info) {
-		t->job.n_ranks = info->n_ranks;
-		t->job.workers = clamp(info->workers);
-		t->job.prefetch = clamp(info->prefetch_factor);
-		t->job.batch = clamp(info->batch);
+		o.job.n_ranks = info->n_ranks;
+		o.job.workers = clamp(info->workers);
+		o.job.prefetch = clamp(info->prefetch_factor);
+		o.job.batch = clamp(info->batch);
 	}
 	if (info && info->n_ranks <= STALL_RANKS_MAX)
-		memcpy(t->ranks, info->ranks, info->n_ranks * sizeof(*t->ranks));
+		memcpy(o.ranks, info->ranks, info->n_ranks * sizeof(*o.ranks));
+	mutex_lock(&a->mu);
+	push_order_locked(&a->told, &o);
+	atomic_store(&a->readers, o.job.workers * o.job.n_ranks);
+	a->has_order = o.job.n_ranks > 0;
 	mutex_unlock(&a->mu);
 }
 
@@ -257,17 +290,37 @@ bool accounting_wants_control(struct accounting *a, uint64_t bytes)
 	return !(atomic_load_explicit(&a->full, memory_order_relaxed) >> MIN(bits, 63) & 1);
 }
 
+uint32_t accounting_readers(struct accounting *a)
+{
+	return atomic_load_explicit(&a->readers, memory_order_relaxed);
+}
+
 /* --- the thread --- */
+
+static struct order_taken *taken_slot(struct accounting *a, uint32_t generation)
+{
+	return &a->taken[generation % STALL_ORDERS];
+}
+
+/* Ranks of that order; 0: it is none that was told. */
+static uint32_t ranks_of(struct accounting *a, uint32_t generation)
+{
+	const struct order_taken *o = taken_slot(a, generation);
+
+	return o->is_known && o->generation == generation ? o->n_ranks : 0;
+}
 
 /* Positions run through the ranks: all ranks' first samples, then all ranks' second ones. */
 static void feed_read(struct accounting *a, const struct cache_read_note *note)
 {
-	uint32_t n = MAX(a->n_ranks, 1);
+	uint32_t ranks = note->has_use ? ranks_of(a, note->generation) : 0, n = MAX(ranks, 1);
 	struct stall_read read = {
-		.has_place = note->has_use && note->generation == a->generation && a->n_ranks,
+		.has_place = ranks > 0,
+		.order = note->generation,
 		.is_control = note->is_control,
 		.is_switchback = note->is_switchback,
 		.is_kernels = note->is_kernels,
+		.is_loaded = note->is_loaded,
 		.read_class = (uint8_t)note->read_class,
 		.rank_index = (uint32_t)(note->use.position % n),
 		.sample = note->sample,
@@ -276,6 +329,7 @@ static void feed_read(struct accounting *a, const struct cache_read_note *note)
 		.bytes = note->bytes,
 		.opened_ns = note->opened_ns,
 		.wait_ns = note->wait_ns,
+		.held_ns = note->held_ns,
 		.reader = note->reader,
 	};
 
@@ -290,59 +344,70 @@ static void feed_read(struct accounting *a, const struct cache_read_note *note)
 	}
 }
 
-static void begin_next(struct accounting *a)
+static void take_order(struct accounting *a, struct told_order *o)
 {
-	struct told *t = &a->next;
-
-	t->job.ranks = t->ranks;
-	a->n_ranks = t->job.n_ranks;
-	a->generation = t->generation;
-	if (stall_set_job(a->stall, &t->job) < 0)
-		log_warn("GPU wait is not accounted for: %u ranks on this node", t->job.n_ranks);
-	for (size_t i = 0; i < t->n_notes; i++)
-		feed_read(a, &t->note[i]);
-	free(t->note);
-	*t = (struct told){ 0 };
+	o->job.ranks = o->ranks;
+	*taken_slot(a, o->job.id) = (struct order_taken){ .is_known = true,
+							  .generation = o->job.id,
+							  .n_ranks = o->job.n_ranks };
+	a->generation = o->job.id;
+	a->has_taken = true;
+	if (stall_set_job(a->stall, &o->job) < 0)
+		log_warn("GPU wait is not accounted for: %u ranks on this node", o->job.n_ranks);
 }
 
-static void take_order(struct accounting *a, const struct told *t, uint64_t now_ns)
+/* Its order is in force in the cache, but was not told here yet. */
+static bool is_early(const struct accounting *a, const struct cache_read_note *note)
 {
-	if (a->next.has_job)
-		begin_next(a);
-	a->next.has_job = true;
-	a->next.generation = t->generation;
-	a->next.job = t->job;
-	memcpy(a->next.ranks, t->ranks, sizeof(t->ranks));
-	a->next_ns = now_ns;
-	if (!a->n_ranks)
-		begin_next(a);
+	return note->has_use && (!a->has_taken || (int32_t)(note->generation - a->generation) > 0);
 }
 
-static void take_read(struct accounting *a, const struct cache_read_note *note)
+static void take_read(struct accounting *a, const struct cache_read_note *note, uint64_t now_ns)
 {
-	struct told *t = &a->next;
+	struct told *h = &a->held;
 
-	if (t->has_job && note->generation == t->generation) {
-		if (room_for((void **)&t->note, sizeof(*t->note), t->n_notes, &t->notes_size, 1,
-			     NOTES_MAX)) {
-			t->note[t->n_notes++] = *note;
-			return;
-		}
-		begin_next(a);
+	if (!is_early(a, note) || !room_for((void **)&h->note, sizeof(*h->note), h->n_notes,
+					    &h->notes_size, 1, NOTES_MAX)) {
+		feed_read(a, note);
+		return;
 	}
-	feed_read(a, note);
+	if (!h->n_notes)
+		a->held_ns = now_ns;
+	h->note[h->n_notes++] = *note;
+}
+
+/* Those whose order was told by now; all of them when nobody is going to. */
+static void feed_held(struct accounting *a, uint64_t now_ns, bool is_final)
+{
+	struct told *h = &a->held;
+	bool is_all = is_final || now_ns >= a->held_ns + HELD_NS;
+	size_t n = h->n_notes;
+
+	h->n_notes = 0;
+	for (size_t i = 0; i < n; i++) {
+		if (is_all || !is_early(a, &h->note[i]))
+			feed_read(a, &h->note[i]);
+		else
+			h->note[h->n_notes++] = h->note[i];
+	}
+	if (!h->n_notes)
+		told_free(h);
 }
 
 static void feed(struct accounting *a, const struct told *t, uint64_t now_ns, bool is_final)
 {
-	if (t->has_job)
-		take_order(a, t, now_ns);
+	for (size_t i = 0; i < t->n_orders; i++)
+		take_order(a, &t->order[i]);
+	feed_held(a, now_ns, false);
 	for (size_t i = 0; i < t->n_notes; i++)
-		take_read(a, &t->note[i]);
+		take_read(a, &t->note[i], now_ns);
+	if (is_final)
+		feed_held(a, now_ns, true);
+	if (t->load.took_ns)
+		stall_load(a->stall, t->load.took_ns, t->load.answers, t->load.bytes,
+			   t->load.latency_ns);
 	for (size_t i = 0; i < t->n_steps; i++)
 		(void)stall_step(a->stall, &t->step[i]); /* it counts what it does not take */
-	if (a->next.has_job && (is_final || now_ns >= a->next_ns + LATE_NS))
-		begin_next(a);
 }
 
 static void publish_node(struct metrics *m, const struct stall_node *node)
@@ -382,6 +447,8 @@ static void publish(struct accounting *a)
 		stall_get_rank(a->stall, i, &numbers);
 		publish_rank(a->metrics, &numbers);
 	}
+	if (n && a->ranks[0].workers && !atomic_load(&a->readers)) /* not told, but seen */
+		atomic_store(&a->readers, a->ranks[0].workers * MAX(ranks_of(a, a->generation), 1));
 	mutex_lock(&a->mu);
 	a->node = node;
 	a->n_shown = n;
@@ -401,13 +468,31 @@ void accounting_look(struct accounting *a, struct accounting_view *ret)
 		ret->n_ranks = a->n_shown;
 		memcpy(ret->rank, a->ranks, a->n_shown * sizeof(*ret->rank));
 	}
+	/* Told a moment ago, and not read yet. */
+	if (ret->node.why == STALL_NO_ORDER && a->has_order)
+		ret->node.why = STALL_NOTHING_READ;
 	mutex_unlock(&a->mu);
+}
+
+struct verdicts *accounting_verdicts(struct accounting *a)
+{
+	return &a->verdicts;
+}
+
+static void feed_cpus(struct accounting *a, uint64_t now_ns)
+{
+	AUTO_FILE FILE *f = fopen("/proc/stat", "re");
+	uint64_t busy_ns;
+
+	if (cpus_busy(f, &busy_ns))
+		stall_cpu(a->stall, now_ns, busy_ns);
 }
 
 static void round_once(struct accounting *a, struct told *t, bool is_final)
 {
 	uint64_t now = clock_now(clock_monotonic());
 
+	feed_cpus(a, now);
 	feed(a, t, now, is_final);
 	stall_judge(a->stall, now, is_final);
 	publish(a);
@@ -431,8 +516,7 @@ static void *accounting_main(void *arg)
 		a->told = (struct told){ 0 };
 		mutex_unlock(&a->mu);
 		round_once(a, &t, is_final);
-		free(t.note);
-		free(t.step);
+		told_free(&t);
 	}
 	return NULL;
 }

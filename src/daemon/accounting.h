@@ -35,6 +35,8 @@ void accounting_free(struct accounting *a);
 /* For struct cache_watch; never block. */
 void accounting_reads(struct accounting *a, const struct cache_read_note *notes, uint32_t n);
 bool accounting_wants_control(struct accounting *a, uint64_t bytes);
+void accounting_load(struct accounting *a, const struct cache_load *load);
+uint32_t accounting_readers(struct accounting *a); /* any thread */
 /* An order is in force (NULL: none) since that generation of the cache. Any thread. */
 void accounting_set_order(struct accounting *a, const struct order_info *info, uint32_t generation);
 /* Steps that a process of the job told, checked. Any thread, never blocks for long. */
@@ -42,10 +44,6 @@ void accounting_steps(struct accounting *a, const struct clairfs_step_record *st
 
 /* The object "gpu_wait" of stats.json. Any thread. */
 json_t *accounting_json(struct accounting *a);
-
-/* Into a report: the object "removed" for each rank of the array of ranks; a rank that told no
- * steps is appended. Any thread. */
-void accounting_add_removed(struct accounting *a, json_t *ranks);
 
 /* ghost.c: the page cache that this machine or the cgroup of this process would leave to a job. */
 uint64_t ghost_bytes_auto(void);

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What accounting.c shows to accounting_words.c. */
+/* What accounting.c shows to accounting_words.c and report.c. */
 #ifndef CLAIRFS_DAEMON_ACCOUNTING_PRIV_H
 #define CLAIRFS_DAEMON_ACCOUNTING_PRIV_H
 
+#include <stdio.h>
+
 #include "accounting.h"
+#include "verdicts.h"
 
 struct accounting_view {
 	struct accounting_params params;
@@ -14,6 +17,15 @@ struct accounting_view {
 };
 /* A copy of the numbers of a moment ago. Any thread. */
 void accounting_look(struct accounting *a, struct accounting_view *ret);
+/* For any thread. */
+struct verdicts *accounting_verdicts(struct accounting *a);
+/* What the numbers say, in words; pure. */
+void accounting_words(const struct accounting_view *v, char *out, size_t size);
+
+/* --- cpus.c --- */
+uint32_t cpus_allowed(void); /* 0: not known */
+/* Time that those have been busy, all together, by what /proc/stat says. False: not known. */
+bool cpus_busy(FILE *stat, uint64_t *ret_ns);
 
 /* --- accounting_switch.c: what switchback has measured --- */
 /* Appends to a text that ends within size. */

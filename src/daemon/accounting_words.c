@@ -3,12 +3,12 @@
  *
  * Of a node with several ranks: a job is as fast as its slowest rank, so the node's lower bound and
  * estimate are those of the rank with most, and never a sum. At most removed is the sum, because
- * the slowest rank may be another one at each step. Words must never say more than the numbers do:
- * "it would not have helped" is one of the answers. Any thread. */
+ * the slowest rank may be another one at each step. The words are those of a report. Any thread. */
 #include <stdio.h>
 #include <string.h>
 
 #include "accounting_priv.h"
+#include "clairfs/report.h"
 
 struct node_numbers {
 	double lower, replay, hook, upper, judged, wait, compute;
@@ -49,45 +49,50 @@ static double estimate(const struct node_numbers *n)
 	return strcmp(estimate_source(n), "hook") == 0 ? n->hook : n->replay;
 }
 
-static void words(const struct node_numbers *n, const struct stall_node *node, double share,
-		  char *out, size_t size)
+static const char *source_words(const struct node_numbers *n)
 {
-	bool has_estimate = strcmp(estimate_source(n), "none") != 0;
-	int len;
+	const char *source = estimate_source(n);
 
-	if (n->passes == 0) {
-		snprintf(out, size, "not known: %s",
-			 share > 0 || node->why != STALL_NO_CONTROLS
-				 ? stall_why_words[node->why]
-				 : "there are no control reads (control_reads=off)");
-		return;
-	}
-	if (n->upper < 0.01 * n->judged)
-		len = snprintf(out, size,
-			       "it would not have helped: at most %.1f s of GPU wait in %.1f s",
-			       n->upper, n->judged);
-	else if (n->lower > 0)
-		len = snprintf(out, size, "removed at least %.1f s of GPU wait, at most %.1f s",
-			       n->lower, n->upper);
-	else if (has_estimate && estimate(n) < 0.01 * n->judged)
-		len = snprintf(out, size,
-			       "it would hardly have helped: about %.1f s of GPU wait in %.1f s, "
-			       "at most %.1f s",
-			       estimate(n), n->judged, n->upper);
-	else
-		len = snprintf(out, size, "no GPU wait that is certain; at most %.1f s in %.1f s",
-			       n->upper, n->judged);
-	if (len > 0 && (size_t)len < size && n->lower > 0 && has_estimate)
-		len += snprintf(out + len, size - (size_t)len, "; about %.1f s (%s)", estimate(n),
-				strcmp(estimate_source(n), "hook") == 0 ? "by the job's own times"
-									: "loader replayed");
-	if (len > 0 && (size_t)len < size && n->unjudged)
-		snprintf(out + len, size - (size_t)len, "; %llu passes not judged: %s",
-			 (unsigned long long)n->unjudged,
-			 stall_why_words[node->why ? node->why : STALL_HOLES]);
+	if (strcmp(source, "none") == 0)
+		return NULL;
+	return strcmp(source, "hook") == 0 ? REMOVED_BY_HOOK : REMOVED_BY_REPLAY;
 }
 
-static json_t *rank_json(const struct stall_numbers *r)
+static void words(const struct accounting_view *v, const struct node_numbers *n, char *out,
+		  size_t size)
+{
+	bool has_none = v->node.why == STALL_NO_CONTROLS && !(v->params.control_share > 0);
+	struct removed_numbers r = {
+		.lower_s = n->lower,
+		.upper_s = n->upper,
+		.estimate_s = estimate(n),
+		.source = source_words(n),
+		.judged_s = n->judged,
+		.passes = n->passes,
+		.unjudged = n->unjudged,
+		.open = v->node.open,
+		.why = has_none ? "there are no control reads (control_reads=off)"
+				: stall_why_words[v->node.why],
+		.reads = v->node.reads,
+		.unplaced = v->node.unplaced_reads,
+	};
+
+	if (n->unjudged && (n->passes || v->node.unjudged_why != v->node.why))
+		r.unjudged_why = stall_why_words[v->node.unjudged_why];
+	removed_words(&r, out, size);
+	accounting_switch_words(v, out, size);
+}
+
+void accounting_words(const struct accounting_view *v, char *out, size_t size)
+{
+	struct node_numbers n = { 0 };
+
+	for (uint32_t i = 0; i < v->n_ranks; i++)
+		node_add(&n, &v->rank[i]);
+	words(v, &n, out, size);
+}
+
+static json_t *rank_json(struct verdicts *verdicts, const struct stall_numbers *r)
 {
 	double au = stall_au_percent(r);
 	json_t *json = json_pack(
@@ -109,6 +114,7 @@ static json_t *rank_json(const struct stall_numbers *r)
 	if (json && job)
 		json_object_update(json, job);
 	json_object_set_new(json, "switchback", accounting_switch_of_rank(&r->switchback));
+	json_object_set_new(json, "verdicts", verdicts_json(verdicts, r->rank));
 	json_decref(job);
 	return json;
 }
@@ -134,56 +140,18 @@ json_t *accounting_json(struct accounting *a)
 	accounting_look(a, &v);
 	for (uint32_t i = 0; i < v.n_ranks; i++) {
 		node_add(&n, &v.rank[i]);
-		json_array_append_new(ranks, rank_json(&v.rank[i]));
+		json_array_append_new(ranks, rank_json(accounting_verdicts(a), &v.rank[i]));
 	}
-	words(&n, &v.node, v.params.control_share, text, sizeof(text));
-	accounting_switch_words(&v, text, sizeof(text));
+	words(&v, &n, text, sizeof(text));
 	switchback = accounting_switch_json(&v);
 	free(v.rank);
-	return json_pack("{s:s, s:s, s:f, s:f, s:s, s:f, s:f, s:I, s:I, s:I, s:I, s:o, s:o, s:o}",
-			 "words", text, "why", stall_why_words[v.node.why], "removed_lower_seconds",
-			 n.lower, "removed_estimate_seconds", estimate(&n),
-			 "removed_estimate_source", estimate_source(&n), "removed_upper_seconds",
-			 n.upper, "judged_seconds", n.judged, "passes_judged", (json_int_t)n.passes,
-			 "passes_unjudged", (json_int_t)n.unjudged, "dropped",
-			 (json_int_t)v.dropped, "ghost_bytes", (json_int_t)v.params.ghost_bytes,
-			 "control", control_json(&v), "switchback", switchback, "ranks", ranks);
-}
-
-static json_t *rank_of_report(json_t *ranks, uint32_t number)
-{
-	json_t *rank;
-	size_t i;
-
-	json_array_foreach(ranks, i, rank)
-	{
-		if (json_integer_value(json_object_get(rank, "rank")) == number)
-			return rank;
-	}
-	rank = json_pack("{s:I}", "rank", (json_int_t)number);
-	return json_array_append_new(ranks, rank) < 0 ? NULL : rank; /* the array's */
-}
-
-void accounting_add_removed(struct accounting *a, json_t *ranks)
-{
-	struct accounting_view v;
-
-	accounting_look(a, &v);
-	for (uint32_t i = 0; i < v.n_ranks; i++) {
-		const struct stall_numbers *r = &v.rank[i];
-		json_t *removed;
-
-		if (!r->judged)
-			continue;
-		removed = json_pack("{s:f, s:f}", "at_least_seconds", seconds(r->lower_ns),
-				    "at_most_seconds", seconds(r->upper_ns));
-		if (r->judged_replay == r->judged)
-			json_object_set_new(removed, "replay_seconds",
-					    json_real(seconds(r->estimate_ns)));
-		if (r->judged_hook == r->judged)
-			json_object_set_new(removed, "hook_seconds",
-					    json_real(seconds(r->estimate_hook_ns)));
-		json_object_set_new(rank_of_report(ranks, r->rank), "removed", removed);
-	}
-	free(v.rank);
+	return json_pack(
+		"{s:s, s:s, s:f, s:f, s:s, s:f, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o}",
+		"words", text, "why", stall_why_words[v.node.why], "removed_lower_seconds", n.lower,
+		"removed_estimate_seconds", estimate(&n), "removed_estimate_source",
+		estimate_source(&n), "removed_upper_seconds", n.upper, "judged_seconds", n.judged,
+		"passes_judged", (json_int_t)n.passes, "passes_unjudged", (json_int_t)n.unjudged,
+		"passes_open", (json_int_t)v.node.open, "reads", (json_int_t)v.node.reads,
+		"dropped", (json_int_t)v.dropped, "ghost_bytes", (json_int_t)v.params.ghost_bytes,
+		"control", control_json(&v), "switchback", switchback, "ranks", ranks);
 }

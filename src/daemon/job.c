@@ -47,6 +47,20 @@ static bool wants_control(void *ctx, uint64_t bytes)
 	return accounting_wants_control(w->accounting, bytes);
 }
 
+static uint32_t readers(void *ctx)
+{
+	const struct wire *w = ctx;
+
+	return accounting_readers(w->accounting);
+}
+
+static void load(void *ctx, const struct cache_load *load)
+{
+	const struct wire *w = ctx;
+
+	accounting_load(w->accounting, load);
+}
+
 static int found(void *ctx, const char *text, uint64_t stamp)
 {
 	struct order_spec *spec = NULL;
@@ -98,6 +112,8 @@ int wire_make_job(struct wire *w, struct err *err)
 					 .planned = planned,
 					 .read = was_read,
 					 .wants_control = wants_control,
+					 .readers = readers,
+					 .load = load,
 					 .ctx = w };
 	return job_new(&jp, &w->job, err);
 }

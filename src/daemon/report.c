@@ -213,7 +213,6 @@ static json_t *report_json(struct wire *w)
 	json_t *ranks = hook_report_json(&w->hook);
 	struct timespec now;
 
-	accounting_add_removed(w->accounting, ranks);
 	clock_gettime(CLOCK_REALTIME, &now); /* dates to show; nothing is decided by them */
 	job_name(w, job);
 	host_name(host);

@@ -3,31 +3,38 @@
  *
  * A rank's loop asks for batch k and waits w_k until it has it. Removed is the sum over k of
  * w_k(without) - w_k(with): the same order, workers, decoding and compute, but each read served as
- *if the source were mounted itself, with the page cache that Linux would have had. Both sums belong
- *to one rank and are seconds of the wall clock; ranks of a job that waits for all of them must not
- *be added up. The time a read would have taken:
+ * if the source were mounted itself, with the page cache that Linux would have had. Both sums
+ *belong to one rank and are seconds of the wall clock; ranks of a job that waits for all of them
+ *must not be added up. The time a read would have taken:
  *
  *	a miss                    what it took: no credit (also for control reads)
+ *	a miss among prefetches   the same, but no more than the mean of b: they made it slow
  *	in the ghost page cache   nothing: no credit, and a miss of it counts against us nowhere
  *	any other                 b, by size, from the control reads: samples held out by chance,
- *that are not fetched ahead but read from the source when they are wanted
+ *	                          that are not fetched ahead but read from the source when they are
+ *	                          wanted, while it is no busier than the job alone makes it
  *
  * It is judged pass by pass, never by the second: max(0, noise) of many small parts is not 0. Three
  * numbers (stall_judge.c):
  *
  *	lower     (sum of b + decoding) / W - T: W workers cannot have done that work faster,
- *whatever the loader is like; T is the time it took. b is the lower 95 % limit. estimate  the
- *loader's recurrence (stall_replay.c) played with b and with the reads as they were; the difference
- *of the two, so that what the model gets wrong it gets wrong twice. Compute is what the job tells
- *(hook), else the most that fits the time taken. upper     of each W batches in a row the one that
- *saved most: a chain of events that delays the job goes through at most one of them. b is taken at
- *its upper 95 % limit.
+ *	          whatever the loader is like; T is the time it took. b is the lower 95 % limit.
+ *	          Where reads share a full link, or it is not known whether they would, decoding is
+ *	          left out: one worker's link time is another one's decoding time.
+ *	estimate  the loader's recurrence (stall_replay.c) played with b and with the reads as they
+ *	          were; the difference of the two, so that what the model gets wrong it gets wrong
+ *	          twice. Compute is what the job tells (hook), else the most that fits the time
+ *	          taken. Where the job alone would have filled the source's link, without us is the
+ *	          time in which the link carries the pass.
+ *	upper     of each W batches in a row the one that saved most: a chain of events that delays
+ *	          the job goes through at most one of them. b is taken at its upper 95 % limit.
  *
  * lower <= estimate <= upper: where the model disagrees, the cautious side wins. The plain sum of
  * saved latencies is no GPU time (1.4 to 250 times as much); it has a name of its own.
  *
  * One thread at a time; no clock, so a pass is over when it is complete or a later one goes on. */
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,6 +49,7 @@ const char *const stall_why_words[STALL_WHYS] = {
 		"how many workers the job has is not known: tell workers= in the order",
 	[STALL_HOLES] = "too many reads of the pass were not seen",
 	[STALL_NO_MEMORY] = "out of memory",
+	[STALL_TOO_MANY_RANKS] = "this node has more ranks than are told apart",
 };
 
 int stall_new(const struct stall_params *params, struct stall **ret)
@@ -73,8 +81,6 @@ static void rank_forget_passes(struct stall_rank *r)
 	for (uint32_t i = 0; i < r->n_passes; i++)
 		pass_free(r->pass[i]);
 	r->n_passes = 0;
-	r->closed = 0;
-	r->seen_workers = 0;
 }
 
 void stall_free(struct stall *s)
@@ -88,11 +94,12 @@ void stall_free(struct stall *s)
 	}
 	for (uint32_t i = 0; i < STALL_SIZE_CLASSES; i++)
 		free(s->control[i].wait);
+	stall_orders_free(s);
 	stall_ghost_fini(&s->ghost);
 	free(s);
 }
 
-static int rank_place(struct stall *s, uint32_t number, uint32_t *ret)
+int stall_rank_place(struct stall *s, uint32_t number, uint32_t *ret)
 {
 	struct stall_rank *r;
 
@@ -113,43 +120,37 @@ struct stall_rank *stall_rank_get(struct stall *s, uint32_t number)
 {
 	uint32_t at;
 
-	return rank_place(s, number, &at) == 0 ? s->rank[at] : NULL;
-}
-
-int stall_set_job(struct stall *s, const struct stall_job *job)
-{
-	int rc = job->n_ranks > STALL_RANKS_MAX ? -EINVAL : 0;
-
-	stall_judge(s, UINT64_MAX, true);
-	for (uint32_t i = 0; i < s->n_ranks; i++)
-		rank_forget_passes(s->rank[i]);
-	for (uint32_t i = 0; i < job->n_ranks && rc == 0; i++)
-		rc = rank_place(s, job->ranks ? job->ranks[i] : i, &s->rank_at[i]);
-	s->job = *job;
-	s->job.ranks = NULL;
-	stall_switch_job(s);
-	s->is_off = rc < 0;
-	return rc;
+	return stall_rank_place(s, number, &at) == 0 ? s->rank[at] : NULL;
 }
 
 /* --- reads --- */
 
-/* Passes and their parts in one number that grows. */
+/* Passes of an order and their parts in one number that grows. */
 static uint64_t pass_key(const struct stall_pass *p)
 {
 	return (p->pass << 12) + MIN(p->part, 4094) + 1;
 }
 
-/* Reads of a part: whole rounds of the workers, where their shape is known. */
-static uint64_t part_reads(const struct stall *s)
+int stall_pass_cmp(const struct stall_pass *a, const struct stall_pass *b)
 {
-	uint64_t round = (uint64_t)MAX(s->job.batch, 1) * MAX(s->job.workers, 1);
+	uint64_t x = pass_key(a), y = pass_key(b);
+
+	if (a->order->seq != b->order->seq)
+		return a->order->seq < b->order->seq ? -1 : 1;
+	return (x > y) - (x < y);
+}
+
+/* Reads of a part: whole rounds of the workers, where their shape is known. */
+static uint64_t part_reads(const struct stall_job *job)
+{
+	uint64_t round = (uint64_t)MAX(job->batch, 1) * MAX(job->workers, 1);
 
 	return round >= STALL_PASS_READS_MAX ? round : STALL_PASS_READS_MAX / round * round;
 }
 
-static struct stall_pass *pass_new(struct stall_rank *r, const struct stall_read *read,
-				   uint64_t reads)
+/* Takes over what `key` says. */
+static struct stall_pass *pass_new(struct stall_rank *r, const struct stall_pass *key,
+				   uint64_t reads, uint64_t length)
 {
 	struct stall_pass *p;
 
@@ -158,28 +159,39 @@ static struct stall_pass *pass_new(struct stall_rank *r, const struct stall_read
 	p = calloc(1, sizeof(*p));
 	if (!p)
 		return NULL;
-	p->pass = read->pass;
-	p->part = read->index / reads;
+	*p = *key;
 	p->base = p->part * reads;
-	if (read->length > p->base)
-		p->length = MIN(read->length - p->base, reads);
+	if (length > p->base)
+		p->length = MIN(length - p->base, reads);
 	p->from = UINT64_MAX;
 	p->first_ns = UINT64_MAX;
+	p->first_batch = r->n_batches;
+	r->n_batches += DIV_ROUND_UP(p->length, MAX(p->order->job.batch, 1));
+	p->order->n_open++;
 	r->pass[r->n_passes++] = p;
 	return p;
 }
 
 /* NULL: it is over, or there is no memory. */
-static struct stall_pass *pass_of(struct stall *s, struct stall_rank *r,
+static struct stall_pass *pass_of(struct stall *s, struct stall_order *order,
 				  const struct stall_read *read)
 {
-	uint64_t reads = part_reads(s);
-	struct stall_pass key = { .pass = read->pass, .part = read->index / reads };
+	struct stall_order_rank *place = &order->rank[read->rank_index];
+	struct stall_rank *r = s->rank[place->at];
+	uint64_t reads = part_reads(&order->job);
+	struct stall_pass key = { .order = order,
+				  .rank_index = read->rank_index,
+				  .pass = read->pass,
+				  .part = read->index / reads };
 
 	for (uint32_t i = r->n_passes; i-- > 0;)
-		if (r->pass[i]->pass == key.pass && r->pass[i]->part == key.part)
+		if (stall_pass_cmp(r->pass[i], &key) == 0)
 			return r->pass[i];
-	return pass_key(&key) <= r->closed ? NULL : pass_new(r, read, reads);
+	if (pass_key(&key) <= place->closed)
+		return NULL;
+	if (r->n_passes == STALL_PASSES) /* many short ones since the last look */
+		stall_judge(s, 0, false);
+	return pass_new(r, &key, reads, read->length);
 }
 
 static int pass_grow(struct stall_pass *p, uint64_t need)
@@ -232,17 +244,26 @@ static void pass_move_start(struct stall_pass *p, uint64_t first_ns)
 	p->first_ns = first_ns;
 }
 
-static uint8_t slot_flags(const struct stall_read *read, bool is_ghost)
+static uint8_t slot_flags(const struct stall_read *read, bool is_ghost, bool has_ghost)
 {
 	bool is_hit = read->read_class != READ_MISS;
 
-	if (is_ghost || read->is_kernels)
+	/* Without a ghost page cache the source's client keeps no pages, so those are ours. */
+	if (is_ghost || (read->is_kernels && has_ghost))
 		return SLOT_TOLD | SLOT_GHOST;
-	return is_hit && !read->is_control && !read->is_switchback ? SLOT_TOLD | SLOT_CREDIT
-								   : SLOT_TOLD;
+	if (!is_hit && read->is_loaded)
+		return SLOT_TOLD | SLOT_LOADED;
+	is_hit &= !read->is_control && !read->is_switchback;
+	return is_hit ? SLOT_TOLD | SLOT_CREDIT : SLOT_TOLD;
 }
 
-static void pass_take(struct stall_pass *p, const struct stall_read *read, bool is_ghost)
+/* Without this mount nothing would be held back. */
+static uint64_t source_ns(const struct stall_read *read)
+{
+	return read->wait_ns - MIN(read->held_ns, read->wait_ns);
+}
+
+static void pass_take(struct stall_pass *p, const struct stall_read *read, uint8_t flags)
 {
 	uint64_t at = read->index - p->base, opened;
 	struct stall_slot *slot = &p->slot[at];
@@ -254,13 +275,15 @@ static void pass_take(struct stall_pass *p, const struct stall_read *read, bool 
 	opened = (read->opened_ns - p->first_ns) >> STALL_OPEN_SHIFT;
 	*slot = (struct stall_slot){
 		.opened = (uint32_t)MIN(opened, UINT32_MAX),
-		.wait = (uint32_t)MIN(read->wait_ns >> STALL_WAIT_SHIFT, UINT32_MAX),
+		.wait = (uint32_t)MIN(source_ns(read) >> STALL_WAIT_SHIFT, UINT32_MAX),
 		.size_class = (uint8_t)stall_size_class(read->bytes),
-		.flags = slot_flags(read, is_ghost),
+		.flags = flags,
 	};
 	p->from = MIN(p->from, at);
 	p->end = MAX(p->end, at + 1);
 	p->n_told++;
+	if (!(slot->flags & SLOT_GHOST))
+		p->bytes += read->bytes;
 	p->last_ns = MAX(p->last_ns, read->opened_ns + read->wait_ns);
 	p->told_ns = MAX(p->told_ns, read->opened_ns);
 	if (read->reader)
@@ -272,7 +295,16 @@ static int count_control(struct stall *s, const struct stall_read *read)
 	s->node.control_reads++;
 	s->node.control_bytes += read->bytes;
 	s->node.control_cost_ns += read->wait_ns;
-	return stall_control_add(s, read->bytes, read->wait_ns);
+	return stall_control_add(s, read->bytes, source_ns(read));
+}
+
+static struct stall_pass *pass_for(struct stall *s, const struct stall_read *read)
+{
+	struct stall_order *order = read->has_place ? stall_order_find(s, read->order) : NULL;
+
+	if (!order || order->off || read->rank_index >= order->job.n_ranks)
+		return NULL;
+	return pass_of(s, order, read);
 }
 
 static void count_switchback(struct stall *s, const struct stall_read *read)
@@ -285,16 +317,12 @@ static void count_switchback(struct stall *s, const struct stall_read *read)
 int stall_read(struct stall *s, const struct stall_read *read)
 {
 	bool is_ghost = stall_ghost_read(&s->ghost, read->sample, read->bytes);
-	struct stall_pass *p;
 	int rc = read->is_control ? count_control(s, read) : 0;
+	struct stall_pass *p = pass_for(s, read);
 
+	s->node.reads++;
 	if (read->is_switchback)
 		count_switchback(s, read);
-	if (!read->has_place || s->is_off || read->rank_index >= s->job.n_ranks) {
-		s->node.unplaced_reads++;
-		return rc;
-	}
-	p = pass_of(s, s->rank[s->rank_at[read->rank_index]], read);
 	if (!p) {
 		s->node.unplaced_reads++;
 		return rc;
@@ -303,50 +331,72 @@ int stall_read(struct stall *s, const struct stall_read *read)
 		p->has_no_memory = true;
 		return -ENOMEM;
 	}
-	pass_take(p, read, is_ghost);
+	pass_take(p, read, slot_flags(read, is_ghost, s->params.ghost_bytes != 0));
 	return rc;
+}
+
+void stall_load(struct stall *s, uint64_t took_ns, uint64_t answers, uint64_t bytes,
+		uint64_t latency_ns)
+{
+	double rate = took_ns ? (double)bytes / (double)took_ns : 0;
+
+	/* The most that it gave: a while in which it was loaded for a part of the time says less
+	 * than the source can. A source that gets slower is noticed after minutes. */
+	s->load.rate *= exp(-(double)took_ns / STALL_LOAD_NS);
+	if (!answers || rate < s->load.rate)
+		return;
+	s->load.rate = rate;
+	s->load.latency_ns = (double)latency_ns / (double)answers;
 }
 
 /* --- when a pass is over --- */
 
 /* Whether its iterator still delivers: then the compute times of the last batches are not told yet.
  */
-static bool is_running(const struct stall *s, const struct stall_rank *r,
-		       const struct stall_pass *p, uint64_t now_ns)
+static bool is_running(const struct stall_rank *r, const struct stall_pass *p, uint64_t now_ns)
 {
 	const struct stall_run *run = stall_run_find(r, p->first_ns, p->last_ns + STALL_LATE_NS);
-	uint64_t batches = DIV_ROUND_UP(p->end - p->from, MAX(s->job.batch, 1));
+	uint32_t batch = p->order->job.batch;
+	uint64_t batches = DIV_ROUND_UP(p->end - p->from, MAX(batch, 1));
 
-	return run && !run->is_over && s->job.batch && run->n < batches &&
+	return run && !run->is_over && batch && run->n < batches &&
 	       now_ns < run->last_ns + STALL_LATE_NS;
 }
 
-static bool pass_is_over(const struct stall *s, const struct stall_rank *r,
-			 const struct stall_pass *p, uint64_t now_ns)
+static bool pass_is_over(const struct stall_rank *r, const struct stall_pass *p, uint64_t now_ns)
 {
-	bool is_complete = p->length && p->n_told >= p->length, is_left;
+	bool is_complete = p->length && p->n_told >= p->length, is_left = p->order->is_replaced;
 
 	/* Nearly all of it, and then nothing: jobs leave out the last batch. */
-	is_left = p->length && 100 * p->n_told >= (100 - STALL_HOLES_PERCENT) * p->length;
+	is_left |= p->length && 100 * p->n_told >= (100 - STALL_HOLES_PERCENT) * p->length;
 	for (uint32_t i = 0; i < r->n_passes; i++)
-		is_left |= pass_key(r->pass[i]) > pass_key(p);
+		is_left |= stall_pass_cmp(r->pass[i], p) > 0;
 	if (!is_complete && !(is_left && now_ns >= p->told_ns + STALL_LATE_NS))
 		return false;
-	return !is_running(s, r, p, now_ns);
+	return !is_running(r, p, now_ns);
 }
 
-/* The oldest pass that is over, or none of it. */
-static uint32_t pass_next(const struct stall *s, const struct stall_rank *r, uint64_t now_ns,
-			  bool is_final, uint64_t after)
+/* What is judged now: all that is over, or whatever is open, of one order or of all. */
+struct look {
+	uint64_t now_ns;
+	bool is_final;
+	const struct stall_order *order; /* NULL: any */
+};
+
+/* The oldest pass to be judged that comes after `after` (NULL: any), or none of it. */
+static uint32_t pass_next(const struct stall_rank *r, const struct look *look,
+			  const struct stall_pass *after)
 {
 	uint32_t best = STALL_PASSES;
 
 	for (uint32_t i = 0; i < r->n_passes; i++) {
 		const struct stall_pass *p = r->pass[i];
 
-		if (pass_key(p) <= after || (!is_final && !pass_is_over(s, r, p, now_ns)))
+		if ((after && stall_pass_cmp(p, after) <= 0) ||
+		    (look->order && look->order != p->order) ||
+		    (!look->is_final && !pass_is_over(r, p, look->now_ns)))
 			continue;
-		if (best == STALL_PASSES || pass_key(p) < pass_key(r->pass[best]))
+		if (best == STALL_PASSES || stall_pass_cmp(p, r->pass[best]) < 0)
 			best = i;
 	}
 	return best;
@@ -354,37 +404,99 @@ static uint32_t pass_next(const struct stall *s, const struct stall_rank *r, uin
 
 static void pass_close(struct stall_rank *r, uint32_t at)
 {
-	r->closed = MAX(r->closed, pass_key(r->pass[at]));
-	pass_free(r->pass[at]);
+	struct stall_pass *p = r->pass[at];
+	uint64_t *closed = &p->order->rank[p->rank_index].closed;
+
+	*closed = MAX(*closed, pass_key(p));
+	p->order->n_open--;
+	pass_free(p);
 	r->pass[at] = r->pass[--r->n_passes];
 }
 
-static void judge_rank(struct stall *s, struct stall_rank *r, uint64_t now_ns, bool is_final)
+/* Tells what the totals grew by. */
+static void tell(const struct stall *s, const struct stall_pass *p, enum stall_why why,
+		 const struct stall_numbers *from, const struct stall_numbers *to,
+		 const struct stall_waits *waits)
 {
-	uint64_t after = 0;
+	struct stall_verdict v = { .order = p->order->job.id,
+				   .rank = to->rank,
+				   .pass = p->pass,
+				   .part = p->part,
+				   .why = why,
+				   .reads = p->n_told,
+				   .began_ns = p->n_told ? p->first_ns : 0,
+				   .ended_ns = p->last_ns,
+				   .took_ns = to->judged_ns - from->judged_ns,
+				   .lower_ns = to->lower_ns - from->lower_ns,
+				   .estimate_ns = to->estimate_ns - from->estimate_ns,
+				   .estimate_hook_ns =
+					   to->estimate_hook_ns - from->estimate_hook_ns,
+				   .upper_ns = to->upper_ns - from->upper_ns,
+				   .has_estimate = to->judged_replay > from->judged_replay,
+				   .has_hook = to->judged_hook > from->judged_hook,
+				   .first_batch = p->first_batch,
+				   .n_batches = waits->n,
+				   .with_ns = waits->with_ns,
+				   .without_ns = waits->without_ns };
+
+	if (waits->n)
+		v.first_batch += p->from / p->order->job.batch;
+	if (s->params.judged)
+		s->params.judged(s->params.judged_ctx, &v);
+}
+
+/* False: it waits for what may still come. */
+static bool judge_at(struct stall *s, struct stall_rank *r, uint32_t at, bool may_wait)
+{
+	struct stall_numbers before = r->total;
+	struct stall_waits waits;
+	enum stall_why why;
+
+	stall_switch_pass(s, r, r->pass[at]);
+	why = stall_judge_pass(s, r, r->pass[at], &waits);
+
+	s->node.why = why;
+	if ((why == STALL_NO_CONTROLS || why == STALL_NO_WORKERS) && may_wait)
+		return false;
+	if (why != STALL_JUDGED) {
+		s->node.unjudged_why = why;
+		r->total.unjudged++;
+	}
+	tell(s, r->pass[at], why, &before, &r->total, &waits);
+	free(waits.with_ns);
+	free(waits.without_ns);
+	pass_close(r, at);
+	return true;
+}
+
+static void judge_rank(struct stall *s, struct stall_rank *r, const struct look *look)
+{
+	const struct stall_pass *after = NULL;
 	uint32_t at;
 
-	while ((at = pass_next(s, r, now_ns, is_final, after)) != STALL_PASSES) {
-		struct stall_pass *p = r->pass[at];
-		/* What is missing may still come, as long as there is room for later passes. */
-		bool may_wait = !is_final && r->n_passes < STALL_PASSES - 2;
+	while ((at = pass_next(r, look, after)) != STALL_PASSES) {
+		const struct stall_pass *p = r->pass[at];
 
-		after = pass_key(p);
-		stall_switch_pass(s, r, p);
-		s->node.why = stall_judge_pass(s, r, p);
-		if ((s->node.why == STALL_NO_CONTROLS || s->node.why == STALL_NO_WORKERS) &&
-		    may_wait)
-			continue;
-		if (s->node.why != STALL_JUDGED)
-			r->total.unjudged++;
-		pass_close(r, at);
+		/* Room for later passes is needed at some time. */
+		if (!judge_at(s, r, at, !look->is_final && r->n_passes < STALL_PASSES - 2))
+			after = p;
 	}
 }
 
 void stall_judge(struct stall *s, uint64_t now_ns, bool is_final)
 {
+	struct look look = { .now_ns = now_ns, .is_final = is_final };
+
 	for (uint32_t i = 0; i < s->n_ranks; i++)
-		judge_rank(s, s->rank[i], now_ns, is_final);
+		judge_rank(s, s->rank[i], &look);
+}
+
+void stall_order_end(struct stall *s, const struct stall_order *order)
+{
+	struct look look = { .is_final = true, .order = order };
+
+	for (uint32_t i = 0; i < s->n_ranks && order->n_open; i++)
+		judge_rank(s, s->rank[i], &look);
 }
 
 uint32_t stall_n_ranks(const struct stall *s)
@@ -400,6 +512,12 @@ void stall_get_rank(const struct stall *s, uint32_t at, struct stall_numbers *re
 void stall_get_node(const struct stall *s, struct stall_node *ret)
 {
 	*ret = s->node;
-	if (s->job.n_ranks == 0 && ret->why == STALL_NOTHING_READ)
+	for (uint32_t i = 0; i < s->n_ranks; i++)
+		ret->open += s->rank[i]->n_passes;
+	if (ret->why != STALL_NOTHING_READ)
+		return;
+	if (!s->now || s->now->job.n_ranks == 0)
 		ret->why = STALL_NO_ORDER;
+	else if (s->now->off)
+		ret->why = s->now->off;
 }

@@ -3,8 +3,8 @@
  *
  * Decoding is what a worker does between two reads of one batch. With more workers at it than CPUs
  * it takes longer than its work, and without this mount, when workers wait for reads instead, it
- * would take less: so it is divided by how many workers share a CPU, and no schedule may be faster
- * than the CPUs (a pass whose CPUs are busy all the time gains nothing).
+ * would take less: so it is divided by how many workers share a CPU, as far as the CPUs were busy
+ * all the time, and no schedule may be faster than the CPUs (such a pass gains nothing).
  *
  * Compute, unless told, is the most that lets the replayed loader fetch the last batch when the
  * real one did. That makes the replay of what was agree with what was measured, whatever the model
@@ -19,6 +19,9 @@
 #include "stall_priv.h"
 
 enum { FIT_STEPS = 24, SEEN_TIMES = 8, GAPS_MAX = 4096 };
+#define LINK_FULL 0.9
+#define CPUS_SPARE 0.80
+#define CPUS_FULL 0.95
 
 struct judge {
 	struct stall *s;
@@ -37,10 +40,13 @@ struct judge {
 	uint64_t reads_ns;               /* first open to the end of the last read */
 	uint64_t next_ns;                /* first open to that of the next pass; 0: none yet */
 	double floor_ns;                 /* the CPUs need that long */
+	double link_ns; /* so does the source's link, without us; 0: it would not have been full */
+	bool is_link_known; /* whether it would */
 
 	struct stall_schedule act, cf;
 	uint64_t compute_ns;
 	double share;
+	struct stall_waits *waits;
 };
 
 static uint64_t wait_of(const struct stall_slot *slot)
@@ -61,9 +67,9 @@ static enum stall_why judge_shape(struct judge *j)
 		return STALL_NOTHING_READ;
 	if ((length - p->n_told) * 100 > length * STALL_HOLES_PERCENT)
 		return STALL_HOLES;
-	j->prefetch = j->s->job.prefetch ? j->s->job.prefetch : 2;
-	j->batch = j->s->job.batch;
-	j->workers = j->s->job.workers;
+	j->prefetch = p->order->job.prefetch ? p->order->job.prefetch : 2;
+	j->batch = p->order->job.batch;
+	j->workers = p->order->job.workers;
 	if (!j->workers && p->n_readers && p->n_reader_reads >= (uint64_t)SEEN_TIMES * p->n_readers)
 		j->workers = p->n_readers;
 	if (!j->workers)
@@ -80,10 +86,20 @@ static void judge_times(struct judge *j)
 	for (uint32_t i = 0; i < j->r->n_passes; i++) {
 		const struct stall_pass *q = j->r->pass[i];
 
-		if (q->n_told && q->first_ns > p->first_ns && q->pass > p->pass)
+		if (q->n_told && q->first_ns > p->first_ns && stall_pass_cmp(q, p) > 0)
 			next = MIN(next, q->first_ns);
 	}
 	j->next_ns = next == UINT64_MAX ? 0 : MAX(next - p->first_ns, j->reads_ns);
+}
+
+/* Of a miss, without us. What prefetches made slow would have taken no longer than other reads. */
+static double own_wait(const struct judge *j, const struct stall_slot *slot)
+{
+	double wait = (double)wait_of(slot);
+
+	if (!(slot->flags & SLOT_LOADED) || !j->groups.n)
+		return wait;
+	return MIN(wait, j->groups.group[j->groups.of[slot->size_class]].mean);
 }
 
 static void judge_sums(struct judge *j)
@@ -104,7 +120,7 @@ static void judge_sums(struct judge *j)
 		} else if (slot->flags & SLOT_GHOST) {
 			j->ghosts++;
 		} else {
-			j->own_ns += wait;
+			j->own_ns += own_wait(j, slot);
 		}
 	}
 	stall_groups_sum(&j->groups, j->n_credit, &j->credit_ns, &j->margin_ns);
@@ -116,6 +132,26 @@ static bool has_credit(const struct stall_pass *p)
 		if (p->slot[i].flags & SLOT_CREDIT)
 			return true;
 	return false;
+}
+
+/* Whether the job's workers alone would have filled the source's link. With at least as many
+ * requests in flight the source gave so many bytes a second (load.rate), so it would not have given
+ * the job more. If W workers that wait `alone` for each read could take nearly all of that, then
+ * reads take as long as they do because they share the link, and it is the link that counts: what a
+ * worker decodes meanwhile costs nothing. */
+static void judge_link(struct judge *j)
+{
+	const struct stall *s = j->s;
+	double reads = 0, alone, at_once = (double)j->workers * j->p->order->job.n_ranks;
+
+	for (uint32_t i = 0; i < j->groups.n; i++)
+		reads += (double)j->n_credit[i];
+	if (s->load.rate <= 0 || !reads || !j->p->bytes)
+		return;
+	alone = MAX(j->credit_ns / reads, 1);
+	j->is_link_known = true;
+	if (at_once / alone * (double)j->p->bytes / (double)j->reads >= LINK_FULL * s->load.rate)
+		j->link_ns = (double)j->p->bytes * j->p->order->job.n_ranks / s->load.rate;
 }
 
 /* --- decoding --- */
@@ -195,11 +231,20 @@ static void judge_decode(struct judge *j)
 	j->decode_low_ns = MIN(j->decode_ns, gap[count / 2]);
 }
 
+/* Whether the CPUs were busy all the time: 0 no, 1 yes, or not known. A little idle time is left by
+ * the crowd's own comings and goings. */
+static double judge_crowd(const struct judge *j)
+{
+	double share = stall_cpu_share(j->s, j->p->first_ns, j->p->first_ns + j->reads_ns);
+
+	return share < 0 ? 1 : MIN(MAX((share - CPUS_SPARE) / (CPUS_FULL - CPUS_SPARE), 0), 1);
+}
+
 /* The model must not know of more work than the workers had time for; and what they lost to each
  * other on too few CPUs is no work. */
 static void judge_decode_limits(struct judge *j)
 {
-	double n = (double)j->reads, most, at_work, ranks = (double)j->s->job.n_ranks;
+	double n = (double)j->reads, most, at_work, ranks = (double)j->p->order->job.n_ranks;
 
 	most = MAX((double)j->workers * (double)j->reads_ns - j->s_ns, 0) / n;
 	j->decode_ns = MIN(j->decode_ns, most);
@@ -208,10 +253,11 @@ static void judge_decode_limits(struct judge *j)
 		return;
 	at_work = j->decode_ns * n * ranks / (double)j->reads_ns / j->s->params.cpus;
 	if (at_work > 1) {
-		j->decode_ns /= at_work;
-		j->decode_low_ns /= at_work;
+		j->decode_low_ns /= at_work; /* the cautious side, whatever the CPUs did */
+		j->decode_ns /= 1 + (at_work - 1) * judge_crowd(j);
 	}
-	j->floor_ns = j->decode_ns * n * ranks / j->s->params.cpus;
+	if (judge_crowd(j) > 0)
+		j->floor_ns = j->decode_ns * n * ranks / j->s->params.cpus;
 }
 
 /* --- the loader, replayed --- */
@@ -239,6 +285,8 @@ static void judge_batches(struct judge *j)
 					     read_chance(j, i));
 		else if (slot->flags & SLOT_GHOST)
 			b = 0;
+		else
+			b = (uint64_t)own_wait(j, slot);
 		j->without[k].io_ns += b;
 		j->without[k].decode_ns += (uint64_t)j->decode_ns;
 	}
@@ -250,6 +298,19 @@ static void judge_play(const struct judge *j, struct stall_play *play,
 	play->batch = batch;
 	stall_play_run(play, NULL, ret);
 	ret->end_ns = MAX(ret->end_ns, (uint64_t)j->floor_ns);
+}
+
+static void judge_play_without(const struct judge *j, struct stall_play *play,
+			       const struct stall_schedule *act, struct stall_schedule *ret)
+{
+	uint64_t last = play->compute_ns;
+
+	judge_play(j, play, j->without, ret);
+	if (j->link_ns <= 0)
+		return;
+	if (last == STALL_NO_COMPUTE)
+		last = j->without[j->n_batches - 1].compute_ns;
+	ret->end_ns = MAX(act->end_ns, (uint64_t)j->link_ns + last);
 }
 
 /* The largest value in [0, most] with which the loader has fetched everything in time. */
@@ -310,7 +371,7 @@ static bool judge_hook(struct judge *j, struct stall_play *play, double *ret_ns,
 	}
 	play->compute_ns = STALL_NO_COMPUTE;
 	judge_play(j, play, j->with, &act);
-	judge_play(j, play, j->without, &cf);
+	judge_play_without(j, play, &act, &cf);
 	*ret_ns = ends_apart(&cf, &act);
 	*ret_took = (double)(run->last_ns - MIN(j->p->first_ns, run->began_ns));
 	return true;
@@ -339,12 +400,37 @@ static double judge_upper(const struct judge *j)
 	return sum * (1 + more);
 }
 
+/* Decoding only where it is known to come on top of the reads. */
 static double judge_lower(const struct judge *j, double took_ns)
 {
-	double work = MAX(j->credit_ns - j->margin_ns, 0) + j->own_ns +
-		      j->decode_low_ns * j->share * (double)j->reads;
+	bool is_on_top = j->is_link_known && j->link_ns <= 0;
+	double work = MAX(j->credit_ns - j->margin_ns, 0) + j->own_ns;
+
+	if (is_on_top)
+		work += j->decode_low_ns * j->share * (double)j->reads;
 
 	return MAX(work / j->workers - took_ns, 0);
+}
+
+/* For each batch, what the loop waits for it; of no use when the CPUs are what it waits for. */
+static void judge_waits(const struct judge *j, const struct stall_play *play)
+{
+	struct stall_play with = *play, without = *play;
+	struct stall_waits w = { .n = j->n_batches };
+	struct stall_schedule ignored;
+
+	w.with_ns = malloc(w.n * sizeof(*w.with_ns));
+	w.without_ns = malloc(w.n * sizeof(*w.without_ns));
+	if (!w.with_ns || !w.without_ns) {
+		free(w.with_ns);
+		free(w.without_ns);
+		return;
+	}
+	with.batch = j->with;
+	without.batch = j->without;
+	stall_play_run(&with, w.with_ns, &ignored);
+	stall_play_run(&without, w.without_ns, &ignored);
+	*j->waits = w;
 }
 
 static void add(uint64_t *total, double ns)
@@ -362,8 +448,8 @@ static enum stall_why judge_with_batches(struct judge *j, struct stall_play *pla
 	judge_batches(j);
 	judge_fit(j, play);
 	judge_play(j, play, j->with, &j->act);
-	judge_play(j, play, j->without, &j->cf);
-	upper = judge_upper(j);
+	judge_play_without(j, play, &j->act, &j->cf);
+	upper = MAX(judge_upper(j), j->link_ns - (double)j->act.end_ns);
 	estimate = MIN(ends_apart(&j->cf, &j->act), upper);
 	took = (double)j->reads_ns +
 	       (double)(j->act.end_ns - MIN(j->act.fetched_ns, j->act.end_ns));
@@ -384,6 +470,7 @@ static enum stall_why judge_with_batches(struct judge *j, struct stall_play *pla
 	} else {
 		play->compute_ns = j->compute_ns;
 	}
+	judge_waits(j, play);
 	for (uint64_t k = 0; k < j->n_batches; k++)
 		j->with[k].io_ns = 0;
 	judge_play(j, play, j->with, &free_reads);
@@ -421,11 +508,13 @@ static void judge_sums_only(struct judge *j, struct stall_numbers *t)
 	t->judged_ns += j->next_ns ? j->next_ns : j->reads_ns;
 }
 
-enum stall_why stall_judge_pass(struct stall *s, struct stall_rank *r, const struct stall_pass *p)
+enum stall_why stall_judge_pass(struct stall *s, struct stall_rank *r, const struct stall_pass *p,
+				struct stall_waits *ret)
 {
-	struct judge j = { .s = s, .r = r, .p = p, .share = 1 };
+	struct judge j = { .s = s, .r = r, .p = p, .share = 1, .waits = ret };
 	enum stall_why why = judge_shape(&j);
 
+	*ret = (struct stall_waits){ 0 };
 	if (why != STALL_JUDGED)
 		return why;
 	if (!stall_groups_make(s, &j.groups) && has_credit(p))
@@ -434,6 +523,7 @@ enum stall_why stall_judge_pass(struct stall *s, struct stall_rank *r, const str
 	judge_sums(&j);
 	judge_decode(&j);
 	judge_decode_limits(&j);
+	judge_link(&j);
 	if (j.batch)
 		why = judge_replay(&j, &r->total);
 	else

@@ -9,6 +9,8 @@
 #define STALL_PASSES 16u        /* per rank, not judged yet */
 #define STALL_READERS_MAX 1024u /* threads told apart in a pass */
 #define STALL_RUNS 8u           /* iterators of the job's loaders whose steps are kept */
+#define STALL_CPU_POINTS 1024u
+#define STALL_LOAD_NS 600e9 /* a source's throughput is forgotten in that time */
 #define STALL_STEPS_MAX (1u << 20)
 #define STALL_GROUP_MIN 16u    /* control reads of a group of classes */
 #define STALL_HOLES_PERCENT 5u /* of a pass; with more of them it is not judged */
@@ -19,7 +21,20 @@
 #define STALL_WAIT_SHIFT 8
 #define STALL_STEP_SHIFT 10
 
-enum { SLOT_TOLD = 1, SLOT_CREDIT = 2, SLOT_GHOST = 4 };
+enum { SLOT_TOLD = 1, SLOT_CREDIT = 2, SLOT_GHOST = 4, SLOT_LOADED = 8 };
+
+/* An order that reads may name. */
+struct stall_order {
+	uint32_t seq;         /* they count up; 0: none */
+	uint32_t n_open;      /* passes of it that are not judged */
+	bool is_replaced;     /* another one was told since */
+	enum stall_why off;   /* why nothing of it is judged; STALL_JUDGED: it is */
+	struct stall_job job; /* without ranks, which are: */
+	struct stall_order_rank {
+		uint32_t at;     /* in stall.rank */
+		uint64_t closed; /* passes and parts up to this one were judged; 0: none */
+	} * rank;                /* [job.n_ranks] */
+};
 
 /* One read of a pass. */
 struct stall_slot {
@@ -29,12 +44,16 @@ struct stall_slot {
 };
 
 struct stall_pass {
+	struct stall_order *order;
+	uint32_t rank_index;       /* in order->rank */
+	uint64_t first_batch;      /* since the rank's first pass */
 	uint64_t pass, part, base; /* base: the index of slot[0] */
 	uint64_t length;           /* slots that it will have, 0: not known */
 	struct stall_slot *slot;
 	uint64_t capacity, end; /* end: behind the last one told */
 	uint64_t from;          /* the first one told */
 	uint64_t n_told, n_reader_reads;
+	uint64_t bytes;             /* of the reads that the page cache would not have served */
 	uint64_t first_ns, last_ns; /* first open; end of the last read */
 	uint64_t told_ns;           /* the latest open */
 	uint64_t *reader;
@@ -56,11 +75,12 @@ struct stall_rank {
 	struct stall_numbers total; /* total.rank: its number */
 	struct stall_pass *pass[STALL_PASSES];
 	uint32_t n_passes;
-	uint64_t closed;                  /* passes and parts up to this one were judged; 0: none */
+	uint64_t n_batches;               /* of all passes so far */
 	uint32_t seen_workers;            /* of an earlier pass of this job */
 	struct stall_run run[STALL_RUNS]; /* ring, by when they began */
 	uint32_t run_head, n_runs;
 	uint64_t inner_ns, inner_last_ns; /* inner steps since the last other; end of the latest */
+	struct switchback switchback;     /* of the passes that these are of: */
 	struct switchback_sum switched;   /* nanoseconds of a step */
 	uint64_t switch_due, switch_due_through; /* steps in no total yet */
 };
@@ -77,16 +97,26 @@ struct stall_ghost {
 	uint32_t *prev, *next, *pages; /* [n]; pages 0: not in it */
 };
 
+struct stall_cpu {
+	uint32_t n;
+	uint64_t step_ns; /* points are at least so far apart */
+	struct stall_cpu_point {
+		uint64_t at_ns, busy_ns;
+	} point[STALL_CPU_POINTS];
+};
+
 struct stall {
 	struct stall_params params;
-	struct stall_job job;              /* ranks: rank_at */
-	uint32_t rank_at[STALL_RANKS_MAX]; /* of the job's ranks, their place in rank[] */
+	struct stall_order order[STALL_ORDERS];
+	struct stall_order *now; /* the last one told; NULL: none */
 	struct stall_rank *rank[STALL_RANKS_MAX];
 	uint32_t n_ranks;
-	bool is_off; /* no memory for the job */
 	struct stall_control control[STALL_SIZE_CLASSES];
 	struct stall_ghost ghost;
-	struct switchback switchback; /* of the job */
+	struct stall_cpu cpu;
+	struct {
+		double rate, latency_ns; /* bytes a nanosecond; of a request then */
+	} load;
 	struct stall_node node;
 };
 
@@ -113,6 +143,10 @@ uint64_t stall_group_draw(const struct stall *s, const struct stall_group *g, ui
 void stall_groups_sum(const struct stall_groups *g, const uint64_t *n, double *ret_mean,
 		      double *ret_margin);
 
+/* --- stall_cpu.c --- */
+/* The share of the CPUs' time in which they were busy, 0 to 1; negative: not known. */
+double stall_cpu_share(const struct stall *s, uint64_t from_ns, uint64_t to_ns);
+
 /* --- stall_ghost.c --- */
 int stall_ghost_init(struct stall_ghost *g, uint32_t n, uint64_t bytes) MUST_USE;
 void stall_ghost_fini(struct stall_ghost *g);
@@ -133,11 +167,16 @@ void stall_play_fini(struct stall_play *p);
 void stall_play_run(const struct stall_play *p, uint64_t *ret_wait, struct stall_schedule *ret);
 
 /* --- stall_judge.c --- */
-enum stall_why stall_judge_pass(struct stall *s, struct stall_rank *r, const struct stall_pass *p);
+/* The waits for each batch, of a pass that was judged; NULL: not known. */
+struct stall_waits {
+	uint64_t *with_ns, *without_ns, n; /* heap, the caller's */
+};
+enum stall_why stall_judge_pass(struct stall *s, struct stall_rank *r, const struct stall_pass *p,
+				struct stall_waits *ret);
 
 /* --- stall_switch.c --- */
-/* Another job: what was found of a loader of another shape is forgotten, but for the totals. */
-void stall_switch_job(struct stall *s);
+/* What a job says of its loader is enough to have blocks. */
+bool stall_switch_shape(const struct stall *s, const struct stall_job *job, struct switchback *ret);
 /* One pass that is over, once. */
 void stall_switch_pass(struct stall *s, struct stall_rank *r, struct stall_pass *p);
 
@@ -147,7 +186,17 @@ void stall_runs_free(struct stall_rank *r);
 const struct stall_run *stall_run_find(const struct stall_rank *r, uint64_t from_ns,
 				       uint64_t to_ns);
 
+/* --- stall_orders.c --- */
+/* The order of that number, the last one told if there are several; NULL: none. */
+struct stall_order *stall_order_find(struct stall *s, uint32_t id);
+void stall_orders_free(struct stall *s);
+
 /* --- stall.c --- */
+/* Passes and their parts in the order in which they are read: below 0 when a comes first. */
+int stall_pass_cmp(const struct stall_pass *a, const struct stall_pass *b);
+/* Judges what is open of an order, as it is. */
+void stall_order_end(struct stall *s, const struct stall_order *order);
+int stall_rank_place(struct stall *s, uint32_t number, uint32_t *ret);
 struct stall_rank *stall_rank_get(struct stall *s, uint32_t number); /* NULL: too many, no memory */
 
 #endif

@@ -31,26 +31,27 @@ struct block {
 	double step_ns;                       /* negative: not known */
 };
 
-void stall_switch_job(struct stall *s)
+bool stall_switch_shape(const struct stall *s, const struct stall_job *job, struct switchback *ret)
 {
 	struct switchback_loader loader = { .n_samples = s->params.n_samples,
-					    .workers = s->job.workers,
-					    .prefetch = s->job.prefetch,
-					    .batch = s->job.batch };
-	struct switchback old = s->switchback;
+					    .workers = job->workers,
+					    .prefetch = job->prefetch,
+					    .batch = job->batch };
 
-	s->node.has_switchback =
-		switchback_init(&s->switchback, s->params.switchback_share, &loader);
-	if (old.batch == s->switchback.batch && old.block == s->switchback.block &&
-	    old.workers == s->switchback.workers)
+	return switchback_init(ret, s->params.switchback_share, &loader);
+}
+
+/* What was found of a loader of another shape is forgotten, but for the totals. */
+static void take_shape(struct stall_rank *r, const struct switchback *now)
+{
+	struct switchback *old = &r->switchback;
+
+	if (old->batch == now->batch && old->block == now->block && old->workers == now->workers)
 		return;
-	for (uint32_t i = 0; i < s->n_ranks; i++) {
-		struct stall_rank *r = s->rank[i];
-
-		r->switched = (struct switchback_sum){ 0 };
-		r->switch_due = r->switch_due_through = 0;
-		r->total.switchback = (struct stall_switchback){ 0 };
-	}
+	*old = *now;
+	r->switched = (struct switchback_sum){ 0 };
+	r->switch_due = r->switch_due_through = 0;
+	r->total.switchback = (struct stall_switchback){ 0 };
 }
 
 /* --- one block --- */
@@ -203,13 +204,16 @@ static const struct stall_run *run_of_pass(const struct stall_rank *r, const str
 
 void stall_switch_pass(struct stall *s, struct stall_rank *r, struct stall_pass *p)
 {
-	struct walk w = { .p = p, .sb = &s->switchback };
+	struct walk w = { .p = p, .sb = &r->switchback };
+	struct switchback shape;
 	uint64_t number, end;
 	struct block near[3];
 
-	if (!s->node.has_switchback || p->is_switch_done || p->has_no_memory || p->n_told == 0)
+	if (p->is_switch_done || p->has_no_memory || p->n_told == 0 ||
+	    !stall_switch_shape(s, &p->order->job, &shape))
 		return;
 	p->is_switch_done = true;
+	take_shape(r, &shape);
 	w.run = run_of_pass(r, p, w.sb);
 	w.run_first = p->from / w.sb->batch;
 	number = (p->base + p->from) / w.sb->batch / w.sb->block;

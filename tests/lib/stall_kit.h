@@ -42,7 +42,7 @@ double stall_loader(const struct stall_plan *plan);
  * milliseconds, waits exactly; the steps too if with_hook. */
 void stall_case_play(struct stall *s, const struct stall_case *c, uint64_t pass, uint64_t seed,
 		     bool with_hook, struct stall_truth *ret);
-/* Control reads of the case's source, and nothing else. */
+/* Control reads of the case's source, and that it is not slower under load. */
 void stall_case_controls(struct stall *s, const struct stall_case *c, uint64_t seed);
 
 #endif

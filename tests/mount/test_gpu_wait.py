@@ -8,12 +8,14 @@ made by bench/run removed.
 import json
 import os
 import re
+import time
 
 import mountkit
 import tap
 from mountkit import Slowfs, clairfs, good, program, read_file, rng
 
 N, BATCH, WORKERS = 200, 8, 2
+OF_PASS = ("reads", "removed_lower_seconds", "removed_replay_seconds", "removed_upper_seconds")
 JOB = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "bench", "train_torch.py")
 
 
@@ -30,12 +32,9 @@ def train(place, mount, seed, epochs):
 
 
 def judged(mount, epochs):
-    """The numbers when all passes were looked at; a pass waits for control reads until the next ones or the end."""
-    def is_over(stats):
-        wait = stats["gpu_wait"]
-        return wait["passes_judged"] + wait["passes_unjudged"] >= epochs or \
-            (wait["why"] == "too few control reads so far" and wait["ranks"])
-    return mount.wait_for(is_over, "all passes are judged")
+    """The numbers when all passes were judged, or it was said why not."""
+    return mount.wait_for(lambda s: s["gpu_wait"]["passes_judged"] + s["gpu_wait"]["passes_unjudged"] >= epochs,
+                          "all passes are judged")
 
 
 def metrics(mount):
@@ -44,6 +43,8 @@ def metrics(mount):
     return {m[1]: float(m[2]) for m in re.finditer(r"^(clairfs_\S+) (\S+)$", text, re.M)}
 
 
+NO_ORDER = "not known: the order of the job is not known, so nothing was fetched ahead"
+NOTHING_READ = "not known: no pass over the dataset is over yet"
 RANK_NAMES = (("removed_lower_seconds", "gpu_wait_removed_seconds_total"),
               ("removed_upper_seconds", "gpu_wait_removed_upper_seconds_total"),
               ("read_latency_saved_seconds", "read_latency_saved_seconds_total"))
@@ -87,15 +88,23 @@ def with_control_reads(place):
     spec = f"torch-distributed:seed={seed}:batch={BATCH}:workers={WORKERS}:prefetch_factor=2"
     with Slowfs(place, place.source, place.path("slow"), "--latency-ms", "5"), \
             place.mount(place.path("slow"), order=spec, control_reads="1/4", ghost_bytes=0) as mount:
+        begin = time.monotonic()
         # One epoch: where a sample is read again within a second, its two reads count as one, and passes have holes.
         train(place, mount, seed, 1)
-        stats = judged(mount, 1)
+        judged(mount, 1)
         check_consistent("control reads", mount)
-        for one in stats["gpu_wait"]["ranks"]:
-            tap.ok(one["passes_judged"] == 0 or (one["workers"], one["prefetch"], one["batch"]) == (WORKERS, 2, BATCH),
-                   "the shape of the loader is that of the order", one)
-        reads = sum(r["reads"] for r in stats["gpu_wait"]["ranks"]) + stats["gpu_wait"]["control"]["unplaced_reads"]
-        tap.ok(reads <= N + stats["gpu_wait"]["control"]["unplaced_reads"], "no read is counted twice", stats["gpu_wait"])
+        wait = mount.stats()["gpu_wait"]
+        tap.equal((wait["passes_judged"], wait["passes_unjudged"], wait["passes_open"]), (1, 0, 0), "control reads: judged")
+        one, = wait["ranks"]
+        tap.equal((one["workers"], one["prefetch"], one["batch"]), (WORKERS, 2, BATCH), "the shape of the loader is that of the order")
+        tap.ok(wait["control"]["used"] >= wait["control"]["needed"] > 0, "the verdict rests on control reads", wait["control"])
+        tap.ok(one["reads"] + wait["control"]["unplaced_reads"] == wait["reads"] <= N, "no read is counted twice", wait)
+        verdict, = one["verdicts"]
+        tap.equal([verdict["why"]] + [verdict[key] for key in OF_PASS], ["judged"] + [one[key] for key in OF_PASS],
+                  "the verdict on the only pass is the total")
+        end = time.monotonic()
+        tap.ok(begin <= verdict["began_seconds"] <= verdict["ended_seconds"] <= end and
+               verdict["took_seconds"] == one["judged_seconds"], "the pass is where it was in time", (begin, verdict, end))
 
 
 def nothing_from_the_cache(place):
@@ -121,12 +130,44 @@ def nothing_from_the_cache(place):
 def without_order(place):
     place.files([100] * 20)
     with place.mount(control_reads="1/4") as mount:
+        tap.equal(mount.stats()["gpu_wait"]["words"], NO_ORDER, "no order: said at once")
         for name in sorted(os.listdir(mount.mountpoint)):
             mount.read(name)
         stats = mount.wait_for(lambda s: s["gpu_wait"]["control"]["unplaced_reads"] == 20, "all reads are told")
         check_consistent("no order", mount)
-        tap.equal(stats["gpu_wait"]["words"],
-                  "not known: the order of the job is not known, so nothing was fetched ahead", "no order: said in words")
+        tap.equal(stats["gpu_wait"]["words"], NO_ORDER, "no order: said in words")
+        good("announce", mount.mountpoint, "sequential")
+        said = clairfs("status", mount.mountpoint).out.decode()
+        tap.ok(f"gpu wait  {NOTHING_READ}" in said, "an order that nobody has read in is an order", said)
+    with place.mount(order="sequential") as mount:
+        said = clairfs("status", mount.mountpoint).out.decode()
+        tap.ok(f"gpu wait  {NOTHING_READ}\n" in said, "told when mounted: likewise", said)
 
 
-mountkit.run(with_control_reads, nothing_from_the_cache, without_order)
+def an_order_for_each_epoch(place):
+    """A job that lists its samples tells an order at each epoch, and goes on at once. When reads are decided is the machine's
+    matter, but no pass may vanish: in the end each is judged, or it is said why not."""
+    epochs, report = 4, place.path("report.json")
+    place.files([rng.randrange(1, 20 << 10) for _ in range(N)], "c/s{:05d}.png")
+    names = sorted(os.listdir(os.path.join(place.source, "c")))
+    with place.mount(control_reads="1/4", ghost_bytes=0, report=report) as mount:
+        for epoch in range(epochs):
+            spec = f"torch-randperm:seed={rng.randrange(1 << 31)}:epochs=1:batch={BATCH}:workers=1:prefetch_factor=2"
+            good("announce", mount.mountpoint, spec)
+            for sample in good("order", spec, "--n", N, "--epoch", 0).split():
+                mount.read(f"c/{names[int(sample)]}")
+            # Two reads of a sample within a second are told as one, with the place of the later one.
+            mount.wait_for(lambda s, all=(epoch + 1) * N: sum(c["reads"] for c in s["reads"].values()) >= all,
+                           "all reads are classified")
+    with open(report, encoding="utf-8") as file:
+        wait = json.load(file)["stats"]["gpu_wait"]
+    tap.equal((wait["passes_judged"] + wait["passes_unjudged"], wait["passes_open"]), (epochs, 0),
+              "an order each: every pass is accounted for")
+    verdicts = wait["ranks"][0]["verdicts"]
+    tap.equal([v["order"] for v in verdicts], list(range(1, epochs + 1)), "each with its own verdict")
+    tap.ok(wait["passes_judged"] >= 1, "and not all of them are left out", wait)
+    tap.equal(("passes not judged" in wait["words"] or "pass not judged" in wait["words"]), wait["passes_unjudged"] > 0,
+              f"what is left out is said: {wait['words']}")
+
+
+mountkit.run(with_control_reads, nothing_from_the_cache, without_order, an_order_for_each_epoch)

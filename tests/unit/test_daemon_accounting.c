@@ -8,6 +8,7 @@
 #include "clairfs/cache.h"
 #include "clairfs/order.h"
 #include "src/daemon/accounting.h"
+#include "src/daemon/verdicts.h"
 
 enum { READS = 400, BATCH = 4 };
 
@@ -64,7 +65,7 @@ static void wait_until_taken(struct accounting *a)
 	uint64_t until = clock_now(clock_monotonic()) + 120 * NS_PER_S;
 	int before = unplaced(a);
 
-	reads_are(a, 99, 0, 1);
+	accounting_reads(a, &(struct cache_read_note){ .opened_ns = 1 }, 1);
 	while (unplaced(a) == before && clock_now(clock_monotonic()) < until)
 		usleep(5000);
 	CHECK(unplaced(a) > before);
@@ -114,6 +115,108 @@ static void last_reads_of_an_order_come_after_the_next_one(void)
 	end(a, m, 2, 1);
 }
 
+/* A job that tells the order of each epoch does not wait for anybody. */
+static void orders_told_within_a_second_have_their_reads_each(void)
+{
+	struct metrics *m = metrics_new();
+	struct accounting *a = start(m);
+
+	for (uint32_t generation = 1; generation <= 5; generation++) {
+		order_is(a, generation);
+		reads_are(a, generation, 0, READS / 2);
+		if (generation > 1)
+			reads_are(a, generation - 1, READS / 2, READS);
+	}
+	reads_are(a, 5, READS / 2, READS);
+	end(a, m, 5, 0);
+}
+
+/* The planner puts an order in force a moment before accounting hears of it. */
+static void reads_may_be_told_before_their_order(void)
+{
+	struct metrics *m = metrics_new();
+	struct accounting *a = start(m);
+
+	reads_are(a, 1, 0, READS / 4);
+	wait_until_taken(a);
+	order_is(a, 1);
+	wait_until_taken(a);
+	reads_are(a, 1, READS / 4, READS);
+	reads_are(a, 2, 0, READS / 2);
+	wait_until_taken(a);
+	order_is(a, 2);
+	reads_are(a, 2, READS / 2, READS);
+	reads_are(a, 3, 0, 7); /* and of one that is never told */
+	end(a, m, 2, 3 + 7);
+}
+
+static void many_orders_at_once_are_survived(void)
+{
+	struct metrics *m = metrics_new();
+	struct accounting *a = start(m);
+
+	for (uint32_t generation = 1; generation <= 1000; generation++)
+		order_is(a, generation);
+	reads_are(a, 1000, 0, READS);
+	end(a, m, 1, 0);
+}
+
+static void words_know_of_an_order_at_once(void)
+{
+	struct metrics *m = metrics_new();
+	struct accounting *a = start(m);
+	json_t *json = accounting_json(a);
+
+	CHECK_STR(json_string_value(json_object_get(json, "words")),
+		  "not known: the order of the job is not known, so nothing was fetched ahead");
+	json_decref(json);
+	order_is(a, 1);
+	json = accounting_json(a);
+	CHECK_STR(json_string_value(json_object_get(json, "words")),
+		  "not known: no pass over the dataset is over yet");
+	json_decref(json);
+	accounting_stop(a);
+	accounting_free(a);
+	metrics_free(m);
+}
+
+/* Each pass with the order it was of; the last ones only. */
+static void verdicts_are_told_by_pass(void)
+{
+	enum { ORDERS = VERDICTS_KEPT + 6 };
+	struct metrics *m = metrics_new();
+	struct accounting *a = start(m);
+	json_t *json, *list, *one;
+	size_t i;
+
+	for (uint32_t generation = 1; generation <= ORDERS; generation++) {
+		order_is(a, generation);
+		reads_are(a, generation, generation == 20 ? READS - 1 : 0, READS);
+		if (generation == 20)
+			reads_are(a, generation, 0, 1);
+		if (generation == VERDICTS_KEPT / 2) /* no more are taken at once */
+			wait_until_taken(a);
+	}
+	accounting_stop(a);
+	json = accounting_json(a);
+	list = json_object_get(json_array_get(json_object_get(json, "ranks"), 0), "verdicts");
+	CHECK_INT((int)json_array_size(list), VERDICTS_KEPT);
+	json_array_foreach(list, i, one)
+	{
+		bool is_judged = number(one, "order") != 20;
+
+		CHECK_STR(json_string_value(json_object_get(one, "why")),
+			  is_judged ? "judged" : "too many reads of the pass were not seen");
+		CHECK(json_is_real(json_object_get(one, "removed_lower_seconds")) == is_judged);
+		CHECK(json_is_real(json_object_get(one, "removed_replay_seconds")) == is_judged);
+		CHECK(json_is_null(json_object_get(one, "removed_hook_seconds")));
+		CHECK_INT((int)number(one, "reads"), is_judged ? READS : 2);
+	}
+	json_decref(json);
+	accounting_free(a);
+	metrics_free(m);
+}
+
 static void orders_told_in_a_row_are_accounted_for_once(void)
 {
 	struct metrics *m = metrics_new();
@@ -142,6 +245,12 @@ static void reads_of_no_order_have_no_place(void)
 static const struct check_test tests[] = {
 	{ "last_reads_of_an_order_come_after_the_next_one",
 	  last_reads_of_an_order_come_after_the_next_one },
+	{ "orders_told_within_a_second_have_their_reads_each",
+	  orders_told_within_a_second_have_their_reads_each },
+	{ "reads_may_be_told_before_their_order", reads_may_be_told_before_their_order },
+	{ "many_orders_at_once_are_survived", many_orders_at_once_are_survived },
+	{ "words_know_of_an_order_at_once", words_know_of_an_order_at_once },
+	{ "verdicts_are_told_by_pass", verdicts_are_told_by_pass },
 	{ "orders_told_in_a_row_are_accounted_for_once",
 	  orders_told_in_a_row_are_accounted_for_once },
 	{ "reads_of_no_order_have_no_place", reads_of_no_order_have_no_place },

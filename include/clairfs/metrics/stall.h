@@ -46,11 +46,45 @@ int stall_replay(uint32_t workers, uint32_t prefetch, const struct stall_batch *
 
 /* --- the accounting --- */
 
+/* Why a pass was not judged. */
+enum stall_why {
+	STALL_JUDGED,
+	STALL_NOTHING_READ, /* no pass is over yet */
+	STALL_NO_ORDER,     /* it is not known what the job reads: nothing is prefetched */
+	STALL_NO_CONTROLS,  /* too few control reads so far */
+	STALL_NO_WORKERS,   /* neither told nor seen often enough */
+	STALL_HOLES,        /* too many reads of the pass were not seen */
+	STALL_NO_MEMORY,
+	STALL_TOO_MANY_RANKS, /* of this node */
+	STALL_WHYS
+};
+extern const char *const stall_why_words[STALL_WHYS]; /* for a person */
+
+/* What became of one pass, or of a part of a long one, of one rank. */
+struct stall_verdict {
+	uint32_t order, rank; /* stall_job.id; the rank's number */
+	uint64_t pass, part;
+	enum stall_why why;          /* STALL_JUDGED, or why not: the numbers below are 0 then */
+	uint64_t reads;              /* that were told */
+	uint64_t began_ns, ended_ns; /* the first open; the end of the last read */
+	uint64_t took_ns;            /* as judged_ns in stall_numbers; so are the others */
+	uint64_t lower_ns, estimate_ns, estimate_hook_ns, upper_ns;
+	bool has_estimate, has_hook;
+	/* The waits for each batch, replayed with the cache and without it, by the better of the
+	 * two sources; only until stall_params.judged returns. NULL: not known. first_batch counts
+	 * from the first pass of the rank on, so that it is the same step on all nodes of a job. */
+	uint64_t first_batch, n_batches;
+	const uint64_t *with_ns, *without_ns;
+};
+
 struct stall_params {
 	uint32_t n_samples;
 	uint64_t ghost_bytes; /* of the page cache that Linux would have had; 0: none */
 	uint32_t cpus;        /* that the job's workers share; 0: not known, as many as they need */
 	double switchback_share; /* of the blocks of a pass; 0: the cache never steps aside */
+	/* Told each verdict, within stall_judge or stall_set_job; may be NULL. */
+	void (*judged)(void *ctx, const struct stall_verdict *verdict);
+	void *judged_ctx;
 };
 struct stall;
 /* -ENOMEM. Memory: 12 bytes per sample if there is a ghost page cache, 12 per read of a pass that
@@ -61,35 +95,53 @@ void stall_free(struct stall *s); /* NULL allowed */
 /* What is known of the job. Zeroes: not told; workers are then counted from their reads, prefetch
  * is taken as 2, and without batch there is no estimate and no bound of blocks. */
 struct stall_job {
+	uint32_t id;           /* of this order; reads name it */
 	uint32_t n_ranks;      /* of this node */
 	const uint32_t *ranks; /* [n_ranks] their numbers, ascending; copied; NULL: 0, 1, 2... */
 	uint32_t workers, prefetch, batch;
 };
-/* Another job, or another order of it. Judges what was told of the one before and forgets it;
- * totals, control reads and the ghost page cache stay. -EINVAL: more than STALL_RANKS_MAX; -ENOMEM:
- * nothing is judged until the next call. */
+/* Another job, or another order of it: one that lists its samples has one for each epoch. Reads of
+ * the orders before may still be told; their passes are judged like any, and what is left of one
+ * when nothing more comes for STALL_LATE_NS. Only the last STALL_ORDERS are known: what is open of
+ * an older one is judged. Totals, control reads and the ghost page cache stay. -EINVAL: more than
+ * STALL_RANKS_MAX; -ENOMEM: nothing of this order is judged. */
+#define STALL_ORDERS 64u
 int stall_set_job(struct stall *s, const struct stall_job *job) MUST_USE;
 
 /* A read of a sample that is over: one open with all its READs. In any order, but see opened_ns. */
 struct stall_read {
-	bool has_place;      /* rank_index, pass, index are known */
+	bool has_place;      /* order, rank_index, pass, index are known */
+	uint32_t order;      /* stall_job.id */
 	bool is_control;     /* read from the source on purpose, for comparison */
 	bool is_switchback;  /* likewise, as all of its block of the pass */
 	bool is_kernels;     /* READ_STAGED, but of pages that nobody pushed */
+	bool is_loaded;      /* READ_MISS, among more requests than the job alone makes */
 	uint8_t read_class;  /* enum read_class */
 	uint32_t rank_index; /* in stall_job.ranks */
 	uint32_t sample;
-	uint64_t pass;   /* grows by one from pass to pass */
+	uint64_t pass;   /* grows by one from pass to pass of the order */
 	uint64_t index;  /* the rank's index-th sample of the pass, from 0 */
 	uint64_t length; /* samples of the rank in the pass; 0: not known */
 	uint64_t bytes;  /* of the sample */
 	/* Reads of one rank need not come in this order, those of one sample must. */
 	uint64_t opened_ns;
 	uint64_t wait_ns; /* in which at least one READ of it was under way; 0: none was needed */
+	uint64_t held_ns; /* of it: a control read was not sent to the source yet */
 	uint64_t reader; /* the thread that read, any number that tells threads apart; 0: unknown */
 };
 /* 0, or -ENOMEM: the pass it belongs to will not be judged. */
 int stall_read(struct stall *s, const struct stall_read *read) MUST_USE;
+
+/* The CPUs that the job's workers share (stall_params.cpus) have been busy for busy_ns by now, all
+ * together, since any time that stays the same. */
+void stall_cpu(struct stall *s, uint64_t now_ns, uint64_t busy_ns);
+
+/* For took_ns, with at least as many requests in flight as the job alone makes, the source gave so
+ * many answers of so many bytes, each after latency_ns / answers: it gives no more to the job
+ * alone.
+ */
+void stall_load(struct stall *s, uint64_t took_ns, uint64_t answers, uint64_t bytes,
+		uint64_t latency_ns);
 
 /* What the job's own process says of one step (hint.h); the caller has checked that the times
  * ascend and are no future. rank: its number, of any job. False: not taken (too many ranks or
@@ -97,9 +149,9 @@ int stall_read(struct stall *s, const struct stall_read *read) MUST_USE;
 struct clairfs_step_record;
 bool stall_step(struct stall *s, const struct clairfs_step_record *step);
 
-/* Judges every pass that is over: all its reads were told; or nearly all were, or a later pass has
- * begun, and nothing of it came for STALL_LATE_NS; all of them when is_final. Takes 0.1 us per read
- * of a pass. */
+/* Judges every pass that is over: all its reads were told; or nearly all were, or a later pass or
+ * another order has begun, and nothing of it came for STALL_LATE_NS; all of them when is_final.
+ * Takes 0.1 us per read of a pass. */
 #define STALL_LATE_NS 10000000000ull
 void stall_judge(struct stall *s, uint64_t now_ns, bool is_final);
 
@@ -144,29 +196,19 @@ void stall_get_rank(const struct stall *s, uint32_t at, struct stall_numbers *re
 /* compute / (compute + wait) of the hook in percent; negative: there are no steps. */
 double stall_au_percent(const struct stall_numbers *numbers);
 
-/* Why the last pass was not judged. */
-enum stall_why {
-	STALL_JUDGED,
-	STALL_NOTHING_READ, /* no pass is over yet */
-	STALL_NO_ORDER,     /* it is not known what the job reads: nothing is prefetched */
-	STALL_NO_CONTROLS,  /* too few control reads so far */
-	STALL_NO_WORKERS,   /* neither told nor seen often enough */
-	STALL_HOLES,        /* too many reads of the pass were not seen */
-	STALL_NO_MEMORY,
-	STALL_WHYS
-};
-extern const char *const stall_why_words[STALL_WHYS]; /* for a person */
-
 /* Of the node. */
 struct stall_node {
 	uint64_t control_reads, control_bytes;
 	uint64_t control_cost_ns; /* of their readers: the wait for them */
 	uint64_t controls_used;   /* of them, those that the numbers rest on */
 	uint64_t controls_needed; /* at least, before anything is said */
-	uint64_t unplaced_reads;  /* whose place in the order is not known */
+	uint64_t reads;           /* all that were told */
 	uint64_t switchback_reads, switchback_bytes, switchback_wait_ns; /* in pass-through */
-	bool has_switchback; /* the order says enough of the loader for it */
-	enum stall_why why;
+	bool has_switchback;     /* the order says enough of the loader for it */
+	uint64_t unplaced_reads; /* of them, those whose place in the order is not known */
+	uint64_t open;           /* passes of which something was read and that are not judged */
+	enum stall_why why;      /* of the last pass that was looked at */
+	enum stall_why unjudged_why; /* of the last that never will be judged; STALL_JUDGED: none */
 };
 void stall_get_node(const struct stall *s, struct stall_node *ret);
 /* Whether a control read of this size would still teach something. */

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How busy the CPUs of the job were: told once in a while, asked for the time of a pass. With more
+ * workers than CPUs, decoding that keeps the CPUs busy takes longer than its work, decoding that
+ * waits for something else does not; only the CPUs can tell which it was. The points are thinned
+ * out when there is no room for more, so that a day is known as well as a minute is, relative to
+ * its length. Pure: one thread at a time. */
+#include "stall_priv.h"
+
+void stall_cpu(struct stall *s, uint64_t now_ns, uint64_t busy_ns)
+{
+	struct stall_cpu *c = &s->cpu;
+
+	if (c->n && (now_ns < c->point[c->n - 1].at_ns + c->step_ns ||
+		     busy_ns < c->point[c->n - 1].busy_ns))
+		return;
+	if (c->n == STALL_CPU_POINTS) {
+		for (uint32_t i = 0; i < STALL_CPU_POINTS / 2; i++)
+			c->point[i] = c->point[2 * i];
+		c->n /= 2;
+		c->step_ns = (c->point[c->n - 1].at_ns - c->point[0].at_ns) / c->n;
+	}
+	c->point[c->n].at_ns = now_ns;
+	c->point[c->n++].busy_ns = busy_ns;
+}
+
+/* Between two points the CPUs were equally busy. */
+static double busy_at(const struct stall_cpu *c, uint64_t at_ns)
+{
+	const struct stall_cpu_point *a, *b;
+	uint32_t i = 1;
+
+	while (i + 1 < c->n && c->point[i].at_ns < at_ns)
+		i++;
+	a = &c->point[i - 1];
+	b = &c->point[i];
+	return (double)a->busy_ns + ((double)at_ns - (double)a->at_ns) *
+					    (double)(b->busy_ns - a->busy_ns) /
+					    (double)(b->at_ns - a->at_ns);
+}
+
+double stall_cpu_share(const struct stall *s, uint64_t from_ns, uint64_t to_ns)
+{
+	const struct stall_cpu *c = &s->cpu;
+	double share;
+
+	if (!s->params.cpus || c->n < 2 || to_ns <= from_ns || to_ns < c->point[0].at_ns ||
+	    from_ns > c->point[c->n - 1].at_ns)
+		return -1;
+	from_ns = MAX(from_ns, c->point[0].at_ns);
+	to_ns = MIN(to_ns, c->point[c->n - 1].at_ns);
+	if (to_ns <= from_ns)
+		return -1;
+	share = (busy_at(c, to_ns) - busy_at(c, from_ns)) / (double)(to_ns - from_ns) /
+		s->params.cpus;
+	return MIN(MAX(share, 0), 1);
+}

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* GPU wait removed where more than latency counts: workers that share CPUs, reads that share a
+ * link, misses among prefetches. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "stall_kit.h"
+
+static const struct stall_case some_case = {
+	.workers = 4,
+	.prefetch = 2,
+	.batch = 7,
+	.steps = 60,
+	.compute_s = 0.05,
+	.decode_s = 0.001,
+	.source_s = 0.06,
+	.source_cv = 0.5,
+	.controls = 100,
+};
+
+static struct stall *stall_for(const struct stall_job *job)
+{
+	static const struct stall_params params = { .n_samples = 1000000 };
+	struct stall *s;
+
+	CHECK_INT(stall_new(&params, &s), 0);
+	CHECK_INT(stall_set_job(s, job), 0);
+	return s;
+}
+
+static struct stall_job some_job(void)
+{
+	return (struct stall_job){ .n_ranks = 1, .workers = 4, .prefetch = 2, .batch = 7 };
+}
+
+/* A read of rank 0 that was staged. */
+static struct stall_read staged(uint64_t pass, uint64_t index, uint64_t opened_ns)
+{
+	return (struct stall_read){ .has_place = true,
+				    .read_class = READ_STAGED,
+				    .pass = pass,
+				    .index = index,
+				    .sample = (uint32_t)index,
+				    .bytes = 1000,
+				    .opened_ns = opened_ns };
+}
+
+static void tell(struct stall *s, const struct stall_read *read)
+{
+	CHECK_INT(stall_read(s, read), 0);
+}
+
+static void numbers(const struct stall *s, struct stall_numbers *got, struct stall_node *node)
+{
+	stall_get_rank(s, 0, got);
+	stall_get_node(s, node);
+}
+
+/* Four workers, 120 ms of decoding per sample each. */
+static void tell_decoding(struct stall *s)
+{
+	for (uint64_t i = 0; i < 700; i++) {
+		uint64_t batch = i / 7, at = (batch / 4 * 7 + i % 7) * 120000000;
+		struct stall_read read = staged(0, i, at);
+
+		tell(s, &read);
+	}
+}
+
+/* Decoding that takes all CPUs all the time: without the cache the workers would wait for reads and
+ * decode faster in between, and the pass would take as long. */
+static void busy_cpus_are_not_credited(void)
+{
+	struct stall_params params = { .n_samples = 1000, .cpus = 1 };
+	struct stall_job job = some_job();
+	struct stall_numbers got;
+	struct stall_node node;
+	struct stall *s;
+
+	for (int cpus = 1; cpus <= 4; cpus += 3) {
+		params.cpus = (uint32_t)cpus;
+		CHECK_INT(stall_new(&params, &s), 0);
+		CHECK_INT(stall_set_job(s, &job), 0);
+		stall_case_controls(s, &some_case, 3); /* 60 ms */
+		tell_decoding(s);
+		stall_judge(s, 0, true);
+		numbers(s, &got, &node);
+		CHECK_U64(got.judged, 1);
+		if (cpus == 1)
+			CHECK(got.lower_ns == 0 && got.estimate_ns < 1000000000ull);
+		else
+			CHECK(got.lower_ns > 8000000000ull && got.estimate_ns > 8000000000ull);
+		stall_free(s);
+	}
+}
+
+/* The same on one CPU that was idle most of the time: the workers waited for something else, and
+ * would have waited on top of their reads. Only the lower bound stays on the safe side. */
+static void idle_cpus_did_not_slow_decoding(void)
+{
+	struct stall_params params = { .n_samples = 1000, .cpus = 1 };
+	struct stall_job job = some_job();
+	struct stall_numbers got;
+	struct stall_node node;
+	struct stall *s;
+
+	for (int busy = 0; busy <= 1; busy++) {
+		CHECK_INT(stall_new(&params, &s), 0);
+		CHECK_INT(stall_set_job(s, &job), 0);
+		for (uint64_t t = 0; t < 3000; t++) /* more than there are points for */
+			stall_cpu(s, t * 10000000, t * (busy ? 9900000 : 3000000));
+		stall_case_controls(s, &some_case, 3);
+		tell_decoding(s);
+		stall_judge(s, 0, true);
+		numbers(s, &got, &node);
+		CHECK_U64(got.judged, 1);
+		CHECK_U64(got.lower_ns, 0);
+		if (busy)
+			CHECK(got.estimate_ns < 1000000000ull);
+		else
+			CHECK(got.estimate_ns > 8000000000ull);
+		stall_free(s);
+	}
+}
+
+/* Control reads of 40 ms, apart from 10 ms before they were sent. */
+static void tell_link(struct stall *s, uint64_t samples_per_s)
+{
+	for (uint32_t i = 0; i < 100; i++) {
+		struct stall_read read = { .is_control = true,
+					   .read_class = READ_MISS,
+					   .sample = i,
+					   .bytes = 100000,
+					   .wait_ns = 50000000,
+					   .held_ns = 10000000 };
+
+		tell(s, &read);
+	}
+	if (samples_per_s) /* with 8 requests in flight */
+		stall_load(s, 1000000000, samples_per_s, samples_per_s * 100000, 8000000000);
+}
+
+/* 1400 samples, 10 ms of decoding each, by four workers: 3.5 s. Every n-th was a miss of 200 ms,
+ * among prefetches, which nobody had to wait for. */
+static void tell_fast_pass(struct stall *s, uint32_t miss_every)
+{
+	for (uint64_t i = 0; i < 1400; i++) {
+		uint64_t batch = i / 7, at = (batch / 4 * 7 + i % 7) * 10000000;
+		struct stall_read read = staged(0, i, at);
+
+		read.bytes = 100000;
+		if (miss_every && i % miss_every == 0) {
+			read.read_class = READ_MISS;
+			read.wait_ns = 200000000;
+			read.is_loaded = true;
+		}
+		tell(s, &read);
+	}
+}
+
+/* Without us the job would have had a hundred samples a second whatever its workers decode: 14 s
+ * instead of 3.5. With a link that has twice as much to give, decoding comes on top: 17.5 s. */
+static void full_link_sets_the_pace(void)
+{
+	static const uint64_t link[] = { 100, 200, 0 };
+	struct stall_job job = some_job();
+	struct stall_numbers got[3];
+	struct stall_node node;
+
+	for (int i = 0; i < 3; i++) {
+		struct stall *s = stall_for(&job);
+
+		tell_link(s, link[i]);
+		tell_fast_pass(s, 0);
+		stall_judge(s, 0, true);
+		numbers(s, &got[i], &node);
+		CHECK_U64(got[i].judged, 1);
+		CHECK(got[i].lower_ns <= got[i].estimate_ns);
+		stall_free(s);
+	}
+	CHECK(fabs((double)got[0].estimate_ns - 10.5e9) < 0.5e9);
+	CHECK(fabs((double)got[1].estimate_ns - 14e9) < 0.7e9);
+	CHECK(fabs((double)got[0].lower_ns - 10.5e9) < 0.5e9);
+	CHECK(fabs((double)got[1].lower_ns - 14e9) < 0.7e9);
+	/* not known: decoding is no part of what is certain */
+	CHECK(fabs((double)got[2].lower_ns - 10.5e9) < 0.5e9);
+}
+
+/* A miss that prefetches made slow is our own doing: without us it takes what other reads take. */
+static void misses_among_prefetches_claim_no_more_than_other_reads(void)
+{
+	struct stall_job job = some_job();
+	struct stall_numbers plain, with_misses;
+	struct stall_node node;
+
+	for (int i = 0; i < 2; i++) {
+		struct stall *s = stall_for(&job);
+
+		tell_link(s, 100);
+		tell_fast_pass(s, i ? 10 : 0);
+		stall_judge(s, 0, true);
+		numbers(s, i ? &with_misses : &plain, &node);
+		stall_free(s);
+	}
+	CHECK_U64(with_misses.judged, 1);
+	CHECK(with_misses.lower_ns > 0);
+	CHECK(with_misses.lower_ns <= plain.lower_ns + 100000000);
+	CHECK(with_misses.estimate_ns <= plain.estimate_ns + 100000000);
+}
+
+static const struct check_test tests[] = {
+	{ "busy_cpus_are_not_credited", busy_cpus_are_not_credited },
+	{ "idle_cpus_did_not_slow_decoding", idle_cpus_did_not_slow_decoding },
+	{ "a_full_link_sets_the_pace", full_link_sets_the_pace },
+	{ "misses_among_prefetches_claim_no_more_than_other_reads",
+	  misses_among_prefetches_claim_no_more_than_other_reads },
+};
+
+CHECK_MAIN(tests)
