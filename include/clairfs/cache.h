@@ -59,7 +59,7 @@ struct cache_watch {
 	/* How many requests the job's readers can have in flight: workers of all ranks here; 0: not
 	 * known. Any thread, from under locks. NULL: not known. */
 	uint32_t (*readers)(void *ctx);
-	/* About once a second while at least `readers` requests were in flight on average. */
+	/* About once a second while at least 3/2 of `readers` were in flight on average. */
 	void (*load)(void *ctx, const struct cache_load *load);
 	void *ctx;
 };

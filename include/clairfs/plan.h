@@ -86,11 +86,10 @@ struct plan_action {
 	enum plan_action_kind kind;
 	uint32_t sample;
 	bool is_pinned;
-	bool is_adopted; /* FETCH of what a reader has just asked the source for: nobody is asked
-			  * again, -EAGAIN when it is neither there nor under way */
-	uint64_t
-		position; /* of the use it is for: epoch * 2^32 + position, or with several jobs
-			   * the time in nanoseconds; smaller is due sooner */
+	bool is_adopted;   /* FETCH of what a reader has just asked the source for: nobody is asked
+			    * again, -EAGAIN when it is neither there nor under way */
+	uint64_t position; /* of the use it is for: epoch * 2^32 + position, or with several jobs
+			    * the time in nanoseconds; smaller is due sooner */
 	uint64_t epoch;
 	uint32_t job; /* whose epoch it is, the answer says the same; of others: for whom */
 };
@@ -123,6 +122,10 @@ struct plan_status {
 	/* reads of samples that the job does not number, such as a validation set: ever, and
 	 * without others between them; they count neither for the order nor against it */
 	uint64_t outside, outside_run;
+	/* The validation set, once the job has read one between two epochs: samples that are
+	 * expected behind epoch valid_epoch, and how many of them were read; 0: none is expected.
+	 * And reads ever that were where they were expected. */
+	uint64_t valid_length, valid_read, valid_epoch, valid_foreseen;
 	uint32_t
 		other_percent; /* of the last reads, those of another reader; 0: none is known of */
 	uint64_t last_epoch;   /* of the job, UINT64_MAX = unknown */
@@ -151,12 +154,12 @@ void plan_event(struct plan *plan, uint64_t now_ns, const struct plan_event *eve
 uint64_t plan_step(struct plan *plan, uint64_t now_ns);
 bool plan_next_action(struct plan *plan, struct plan_action *ret);
 void plan_get_status(const struct plan *plan, struct plan_status *ret); /* of the first job
-										  * at work */
+									 * at work */
 /* Of one job; false: there is none of that index. */
 bool plan_get_job_status(struct plan *plan, uint32_t job, struct plan_status *ret);
 /* What the job seems to be doing, in words, e.g. "reads epoch 3 (the last is 89), 41 % of it so
  * far; left an epoch before its end". */
-#define PLAN_TEXT 320
+#define PLAN_TEXT 400
 void plan_status_text(const struct plan_status *status, char out[PLAN_TEXT]);
 /* Whether reads (the last one last; a few dozen) stand at one place of an epoch, as a plan that has
  * lost its order would look for them. Never true for an epoch so short that chance might do it. For
@@ -170,6 +173,9 @@ struct plan_use {
 	uint64_t position, length; /* in its epoch */
 };
 bool plan_last_use(const struct plan *plan, struct plan_use *ret);
+/* What the first job reads at a position of a pass; SAMPLE_NONE: nothing, or it is not known (only
+ * the pass being read and the next one are). */
+uint32_t plan_sample_at(const struct plan *plan, uint64_t pass, uint64_t position);
 /* True once the reads have confirmed the order (OPEN may be answered ENOSYS for good). */
 bool plan_is_confirmed(const struct plan *plan);
 

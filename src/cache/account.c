@@ -403,7 +403,15 @@ void account_place(struct cache *c, struct entry_id entry)
 	mutex_unlock(&a->mu);
 }
 
-bool account_read_begin(struct cache *c, struct entry_id entry)
+/* A control read, of a sample whose last open was served from what we had of it: that is gone
+ * since, so this is the READ of another open, which is not heard of yet. */
+static bool is_of_another_open(const struct record *rec)
+{
+	return rec->n_opens && !rec->n_inflight &&
+	       (rec->now.has_read ? !rec->now.is_control : rec->is_pushed);
+}
+
+bool account_read_begin(struct cache *c, struct entry_id entry, bool is_control)
 {
 	struct account_shard *a = shard_for(c, entry);
 	uint64_t now = clock_now(c->p.clock);
@@ -413,6 +421,10 @@ bool account_read_begin(struct cache *c, struct entry_id entry)
 		return false;
 	mutex_lock(&a->mu);
 	rec = record_get_locked(c, a, entry);
+	if (rec && is_control && is_of_another_open(rec)) {
+		decide_locked(c, a, rec);
+		restart(rec);
+	}
 	if (rec) {
 		if (rec->n_inflight++ == 0)
 			rec->busy_ns = now;

@@ -16,7 +16,7 @@ void account_open(struct cache *c, struct entry_id entry, uint64_t now_ns);
 /* The plan has just been fed this open: keeps where it belongs. Planner thread. */
 void account_place(struct cache *c, struct entry_id entry);
 /* For r->is_accounted. */
-bool account_read_begin(struct cache *c, struct entry_id entry);
+bool account_read_begin(struct cache *c, struct entry_id entry, bool is_control);
 void account_read_end(struct cache *c, const struct cache_read *r, int status, uint64_t bytes);
 /* Decides what has been quiet for long enough; everything when is_final. */
 void account_sweep(struct cache *c, uint64_t now_ns, bool is_final);
@@ -29,6 +29,8 @@ bool control_is_chosen(double share, uint32_t sample, uint64_t pass);
 /* Whether this sample is to be read on demand the next time; then what is kept of it is gone.
  * Planner thread. */
 bool control_hold_out(struct cache *c, const struct plan_action *action);
+/* It is to be; what is kept of it is dropped. Planner thread. */
+void control_set_aside(struct cache *c, struct entry_id entry);
 /* Whether a read of it now is a control read. */
 bool control_is_held_out(struct cache *c, struct entry_id entry);
 /* A piece of it was read from the source; with the last one the control read is over. */

@@ -66,9 +66,14 @@ bool control_hold_out(struct cache *c, const struct plan_action *action)
 		bits_clear(c->held_out, entry.v);
 		return false;
 	}
+	control_set_aside(c, entry);
+	return true;
+}
+
+void control_set_aside(struct cache *c, struct entry_id entry)
+{
 	bits_set(c->held_out, entry.v);
 	change_drop_copies(c, entry);
-	return true;
 }
 
 bool control_is_held_out(struct cache *c, struct entry_id entry)

@@ -196,8 +196,9 @@ bool gate_lets_prefetch(struct cache *c)
 	return is_let;
 }
 
-/* What the source gives under at least the load that the job alone makes, once a second: it would
- * give no more to the job. By Little's law the sum of latencies is the requests in flight. */
+/* What the source gives under more load than the job alone makes, once a second: it would give no
+ * more to the job. By Little's law the sum of latencies is the requests in flight. With just as many
+ * as the job makes, nothing could be told of what it does under more. */
 static void tell_load(struct cache *c, uint64_t now_ns)
 {
 	const struct cache_watch *w = c->p.watch;
@@ -215,7 +216,8 @@ static void tell_load(struct cache *c, uint64_t now_ns)
 		g->answers = g->answer_bytes = g->answer_latency_ns = 0;
 	}
 	mutex_unlock(&g->mu);
-	if (load.took_ns >= NS_PER_S && limit && w->load && load.latency_ns / limit >= load.took_ns)
+	if (load.took_ns >= NS_PER_S && limit && w->load &&
+	    load.latency_ns / limit >= load.took_ns + load.took_ns / 2)
 		w->load(w->ctx, &load);
 }
 

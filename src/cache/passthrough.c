@@ -50,7 +50,8 @@ static const struct switchback *blocks_of(struct cache *c, const struct order_in
 	return &c->passthrough.blocks;
 }
 
-static bool is_in_block(struct cache *c, uint64_t pass, uint64_t position)
+/* Of the first job; what is read beside its passes has no blocks. */
+static bool is_in_block(struct cache *c, uint64_t pass, uint64_t position, uint32_t sample)
 {
 	const struct order_info *info;
 
@@ -58,14 +59,16 @@ static bool is_in_block(struct cache *c, uint64_t pass, uint64_t position)
 		return false;
 	info = order_info(c->order->order);
 	/* Positions run through the ranks of this node. */
-	return switchback_holds(blocks_of(c, info), pass, position / MAX(info->n_ranks, 1));
+	return switchback_holds(blocks_of(c, info), pass, position / MAX(info->n_ranks, 1)) &&
+	       plan_sample_at(c->plan, pass, position) == sample;
 }
 
 bool passthrough_chooses(struct cache *c, const struct plan_action *action)
 {
 	if (!c->passthrough.held)
 		return false;
-	if (!is_in_block(c, action->position >> 32, action->position & UINT32_MAX)) {
+	if (!is_in_block(c, action->position >> 32, action->position & UINT32_MAX,
+			 action->sample)) {
 		bits_clear(c->passthrough.held, action->sample);
 		return false;
 	}
@@ -94,13 +97,33 @@ static void let_prefetch(struct cache *c)
 	prefetch_pump(c);
 }
 
+/* What is kept from earlier, or was fetched before the order was confirmed, may be read before it
+ * is asked for once more, or is never pushed: it is dropped two blocks ahead of the readers. Their
+ * own distance is a quarter of a block, so nobody has read it in this pass. */
+static void set_aside_ahead(struct cache *c, const struct plan_use *use)
+{
+	const struct switchback *s = &c->passthrough.blocks;
+	uint64_t position = use->position;
+	uint32_t sample;
+
+	if (!c->order || !plan_is_confirmed(c->plan) || s->chance <= 0)
+		return;
+	position += 2ull * s->block * s->batch * MAX(order_info(c->order->order)->n_ranks, 1);
+	sample = plan_sample_at(c->plan, use->pass, position);
+	if (sample == SAMPLE_NONE || !is_in_block(c, use->pass, position, sample))
+		return;
+	bits_set(c->passthrough.held, sample);
+	control_set_aside(c, (struct entry_id){ sample });
+}
+
 void passthrough_opened(struct cache *c, uint64_t now_ns)
 {
 	struct plan_use use;
 
 	if (!c->passthrough.held || !plan_last_use(c->plan, &use))
 		return;
-	if (is_in_block(c, use.pass, use.position))
+	set_aside_ahead(c, &use);
+	if (is_in_block(c, use.pass, use.position, plan_sample_at(c->plan, use.pass, use.position)))
 		atomic_store(&c->passthrough.until_ns, now_ns + REST_NS);
 	else if (atomic_load(&c->passthrough.until_ns))
 		let_prefetch(c);

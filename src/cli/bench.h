@@ -5,6 +5,7 @@
 #ifndef CLAIRFS_CLI_BENCH_H
 #define CLAIRFS_CLI_BENCH_H
 
+#include <jansson.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -100,12 +101,11 @@ struct bench_counts {
 	bool is_known;
 	double reads[READ_CLASSES], read_bytes[READ_CLASSES];
 	double opens, source_reads, source_bytes, cpu_seconds;
-	/* Seconds of GPU wait: totals, all ranks added up; of an epoch see bench_verdict_take. */
+	/* Seconds of GPU wait; not of a mount, but of an epoch: bench_verdicts_give. */
 	double removed_lower, removed_estimate, removed_upper;
-	double passes_judged, passes; /* epochs of ranks that these follow from, and all */
-	char words[BENCH_ERROR];      /* what the mount says about it; "": nothing */
-	double cache_bytes;           /* budgets of arena and store, no difference */
-	double lead;                  /* positions, no difference */
+	double passes;      /* of ranks, judged or left out so far; no difference */
+	double cache_bytes; /* budgets of arena and store, no difference */
+	double lead;        /* positions, no difference */
 };
 
 struct bench_result {
@@ -123,6 +123,8 @@ struct bench_result {
 	uint64_t latency[BENCH_LATENCIES];       /* reads by time */
 	double stall_bin[BENCH_BINS];            /* rank 0: seconds waited per bin of the epoch */
 	struct bench_counts counts;
+	uint64_t t_begin;                 /* of the first rank, CLOCK_MONOTONIC ns */
+	char why[160];                    /* counts.removed_* are not known: why not */
 	double unique_bytes, bound_bytes; /* bound: least the source must give; NAN: not known */
 	uint32_t n_leads;
 	double lead_at[BENCH_BINS], lead[BENCH_BINS]; /* seconds into the epoch */
@@ -133,21 +135,15 @@ int bench_numbers(const struct bench_setup *s, const struct bench_block *b,
 /* Lower edge in seconds of a bin of `latency`. */
 double bench_latency_edge(uint32_t bin);
 
-/* What was judged so far, bench_verdict.c. */
-struct bench_verdict {
-	struct bench_counts judged; /* at the last verdict */
-	uint64_t passes;            /* of ranks, ours, judged since the beginning */
-	bool is_mixed;              /* of those due it is not known which were judged */
-};
-/* Gives the verdict that `now` may have, beyond the last one, to the epoch it belongs to: the mean
- * of its ranks, of the upper bound their sum. To be called before and after each epoch on the
- * mount. `result`[n_results]: also those that are still to come; their counts are not known. */
-void bench_verdict_take(struct bench_verdict *v, struct bench_result *result, size_t n_results,
-			uint32_t ranks, const struct bench_counts *now);
-/* removed_* of all epochs together, between two times; NAN unless all these passes of ranks, and no
- * others, were judged. Nothing else of *ret is set. */
-void bench_verdict_total(const struct bench_counts *from, const struct bench_counts *to,
-			 uint64_t passes, uint32_t ranks, struct bench_counts *ret);
+/* Gives the epochs on the mount (those whose counts are known) what its accounting says of them:
+ * the mean of their ranks, of the upper bound their sum. gpu_wait: that object of stats.json, of
+ * any number of moments; an epoch keeps what it was given before. */
+void bench_verdicts_give(const json_t *gpu_wait, struct bench_result *result, size_t n_results,
+			 const uint32_t *ranks, uint32_t n_ranks);
+/* Nothing more comes: why the epochs that were given nothing have nothing; and all epochs together,
+ * NAN unless each has its numbers. Nothing else of *ret is set. */
+void bench_verdicts_end(const json_t *gpu_wait, struct bench_result *result, size_t n_results,
+			struct bench_counts *ret);
 
 struct bench_report {
 	const struct bench_setup *setup;
@@ -181,20 +177,23 @@ struct bench_mount {
 	pid_t pid;   /* ours; 0: none of ours */
 	pid_t guard; /* 0: none */
 	uint64_t t_paused;
-	char *dir, *mountpoint, *log; /* dir: private, removed at the end */
+	char *dir, *mountpoint, *log, *report; /* dir: private, removed at the end */
+	json_t *gpu_wait;                      /* as it was last told; NULL: not at all */
 };
 int bench_mount_start(const struct bench_setup *s, struct bench_mount *m, struct err *err) MUST_USE;
 /* Stops and goes on: a mount that waits for its turn must not read the source meanwhile. */
 void bench_mount_pause(struct bench_mount *m);
 void bench_mount_resume(struct bench_mount *m);
 /* *ret->is_known is false where there is no mount. */
-int bench_mount_counts(const struct bench_mount *m, struct bench_counts *ret,
-		       struct err *err) MUST_USE;
+int bench_mount_counts(struct bench_mount *m, struct bench_counts *ret, struct err *err) MUST_USE;
 /* Waits until all opens are in their class and so many passes are judged, but not for ever. */
-int bench_mount_settle(const struct bench_mount *m, double passes, uint64_t most_ns,
+int bench_mount_settle(struct bench_mount *m, double passes, uint64_t most_ns,
 		       struct bench_counts *ret, struct err *err) MUST_USE;
-/* Unmounts what is ours and removes the directory, whatever state it is in. */
+/* Unmounts what is ours and removes the directory, whatever state it is in. Then gpu_wait is that
+ * of the report which our mount has left, and the caller's to free with bench_mount_fini. */
 int bench_mount_end(struct bench_mount *m, struct err *err) MUST_USE;
+
+void bench_mount_fini(struct bench_mount *m);
 
 /* Removes the private directory, once nothing is mounted there. 0 or -errno. */
 int bench_mount_remove(const struct bench_mount *m);

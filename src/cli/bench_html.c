@@ -238,6 +238,13 @@ static void put_mount(struct buf_writer *w, const struct bench_report *r)
 	put_number(w, bench_removed_total(r), 2);
 	put(w, "</tr>\n");
 	put(w, "</table>\n");
+	for (uint32_t i = 0; i < r->n_results; i++)
+		if (r->result[i].counts.is_known && r->result[i].why[0]) {
+			buf_printf(w, "<p>Epoch %llu was not judged: ",
+				   (unsigned long long)r->result[i].epoch);
+			put_foreign(w, r->result[i].why);
+			put(w, "</p>\n");
+		}
 }
 
 static void put_base64(struct buf_writer *w, const uint8_t *data, size_t size)

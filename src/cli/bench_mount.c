@@ -6,7 +6,10 @@
  * While other sides run the daemon is stopped (SIGSTOP): it would read the source ahead, which
  * would slow them down and give clairfs time that a job would not give it.
  *
+ * It leaves a report behind in the same directory, for what is judged at the end only.
+ *
  * Runs in the main process. Must never leave a mount or a directory behind. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
@@ -40,7 +43,8 @@ static int make_directory(struct bench_mount *m, struct err *err)
 		return rc;
 	}
 	if (asprintf(&m->mountpoint, "%s/mnt", m->dir) < 0 ||
-	    asprintf(&m->log, "%s/log", m->dir) < 0)
+	    asprintf(&m->log, "%s/log", m->dir) < 0 ||
+	    asprintf(&m->report, "%s/report.json", m->dir) < 0)
 		return err_set_errno(err, -ENOMEM, "bench");
 	return mkdir(m->mountpoint, 0700) == 0
 		       ? 0
@@ -55,11 +59,22 @@ static bool mount_has(const char *name)
 	return false;
 }
 
+static char *put_value(char *out, const char *value)
+{
+	for (; *value; value++) {
+		if (*value == ',')
+			*out++ = '\\';
+		*out++ = *value;
+	}
+	*out = 0;
+	return out;
+}
+
 /* What the mount is told, as -o takes it: commas escaped. Against the source alone the mount's own
  * account of stall removed must not subtract a page cache, which that side never has. Heap. */
-static char *order_option(const struct bench_setup *s)
+static char *order_option(const struct bench_setup *s, const char *report)
 {
-	char *text = malloc(strlen(s->mount_spec) * 2 + 96), *out = text;
+	char *text = malloc((strlen(s->mount_spec) + strlen(report)) * 2 + 128), *out = text;
 	bool has_pagecache = false;
 
 	if (!text)
@@ -68,12 +83,9 @@ static char *order_option(const struct bench_setup *s)
 		has_pagecache = has_pagecache || s->args->side[i] == SIDE_PAGECACHE;
 	out += sprintf(out, "snapshot_dir=none,log_level=warn,%sorder=",
 		       !has_pagecache && mount_has("ghost_bytes") ? "ghost_bytes=0," : "");
-	for (const char *spec = s->mount_spec; *spec; spec++) {
-		if (*spec == ',')
-			*out++ = '\\';
-		*out++ = *spec;
-	}
-	*out = 0;
+	out = put_value(out, s->mount_spec);
+	out += sprintf(out, ",report=");
+	put_value(out, report);
 	return text;
 }
 
@@ -134,15 +146,16 @@ static int is_ready(struct bench_mount *m, bool *ret, struct err *err)
 
 int bench_mount_start(const struct bench_setup *s, struct bench_mount *m, struct err *err)
 {
-	AUTO_FREE char *option = order_option(s);
+	AUTO_FREE char *option = NULL;
 	pid_t me = getpid();
 	bool ready = false;
 	int rc = make_directory(m, err);
 
-	if (rc == 0 && !option)
-		rc = err_set_errno(err, -ENOMEM, "bench");
 	if (rc < 0)
 		return rc;
+	option = order_option(s, m->report);
+	if (!option)
+		return err_set_errno(err, -ENOMEM, "bench");
 	fflush(NULL);
 	m->pid = fork();
 	if (m->pid == 0)
@@ -201,25 +214,14 @@ static void take_reads(const json_t *root, struct bench_counts *ret)
 	}
 }
 
-/* Of all ranks together. The numbers of the node are those of the rank that gained most, which may
- * be another one at each epoch: their differences mean nothing. */
-static void take_removed(const json_t *gpu_wait, struct bench_counts *ret)
+static void keep_gpu_wait(struct bench_mount *m, const json_t *stats)
 {
-	const json_t *ranks = json_object_get(gpu_wait, "ranks"), *rank;
-	const char *source =
-		json_string_value(json_object_get(gpu_wait, "removed_estimate_source"));
-	bool is_hook = source && strcmp(source, "hook") == 0;
-	size_t i;
+	json_t *gpu_wait = json_object_get(stats, "gpu_wait");
 
-	ret->removed_lower = ret->removed_estimate = ret->removed_upper =
-		json_is_array(ranks) ? 0 : NAN;
-	json_array_foreach(ranks, i, rank)
-	{
-		ret->removed_lower += real(rank, "removed_lower_seconds");
-		ret->removed_estimate +=
-			real(rank, is_hook ? "removed_hook_seconds" : "removed_replay_seconds");
-		ret->removed_upper += real(rank, "removed_upper_seconds");
-	}
+	if (!json_is_object(gpu_wait))
+		return;
+	json_decref(m->gpu_wait);
+	m->gpu_wait = json_incref(gpu_wait);
 }
 
 /* CPU time of a process, to the nanosecond; NAN when it is not ours to know. */
@@ -233,10 +235,9 @@ static double cpu_of(pid_t pid)
 	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-int bench_mount_counts(const struct bench_mount *m, struct bench_counts *ret, struct err *err)
+int bench_mount_counts(struct bench_mount *m, struct bench_counts *ret, struct err *err)
 {
 	AUTO_FREE char *text = NULL;
-	const char *words;
 	json_t *root;
 	int rc;
 
@@ -257,11 +258,9 @@ int bench_mount_counts(const struct bench_mount *m, struct bench_counts *ret, st
 	ret->cache_bytes = number(root, "gauges", "arena_limit_bytes") +
 			   number(root, "gauges", "store_limit_bytes");
 	ret->lead = number(root, "gauges", "lead");
-	take_removed(json_object_get(root, "gpu_wait"), ret);
-	ret->passes_judged = number(root, "gpu_wait", "passes_judged");
-	ret->passes = ret->passes_judged + number(root, "gpu_wait", "passes_unjudged");
-	words = json_string_value(json_object_get(json_object_get(root, "gpu_wait"), "words"));
-	snprintf(ret->words, sizeof(ret->words), "%s", words ? words : "");
+	ret->passes = number(root, "gpu_wait", "passes_judged") +
+		      number(root, "gpu_wait", "passes_unjudged");
+	keep_gpu_wait(m, root);
 	ret->cpu_seconds = cpu_of((pid_t)json_integer_value(json_object_get(root, "pid")));
 	json_decref(root);
 	return 0;
@@ -276,7 +275,7 @@ static double all_reads(const struct bench_counts *c)
 	return sum;
 }
 
-int bench_mount_settle(const struct bench_mount *m, double passes, uint64_t most_ns,
+int bench_mount_settle(struct bench_mount *m, double passes, uint64_t most_ns,
 		       struct bench_counts *ret, struct err *err)
 {
 	uint64_t end = clock_now(clock_monotonic()) + most_ns, verdict_end = 0;
@@ -346,11 +345,32 @@ static int unmount(struct bench_mount *m, struct err *err)
 
 int bench_mount_remove(const struct bench_mount *m)
 {
-	if (m->log)
-		unlink(m->log);
+	DIR *dir = opendir(m->dir);
+	struct dirent *entry;
+
 	if (m->mountpoint)
 		rmdir(m->mountpoint);
+	while (dir && (entry = readdir(dir)) != NULL)
+		if (entry->d_name[0] != '.' || strstr(entry->d_name, "report.json"))
+			unlinkat(dirfd(dir), entry->d_name, 0);
+	if (dir)
+		closedir(dir);
 	return rmdir(m->dir) < 0 ? -errno : 0;
+}
+
+/* What the last passes came to is known only now. Without a report, what was told before. */
+static void take_report(struct bench_mount *m)
+{
+	json_t *root = m->report ? json_load_file(m->report, 0, NULL) : NULL;
+
+	keep_gpu_wait(m, json_object_get(root, "stats"));
+	json_decref(root);
+}
+
+void bench_mount_fini(struct bench_mount *m)
+{
+	json_decref(m->gpu_wait);
+	m->gpu_wait = NULL;
 }
 
 int bench_mount_end(struct bench_mount *m, struct err *err)
@@ -370,10 +390,12 @@ int bench_mount_end(struct bench_mount *m, struct err *err)
 		rc = unmount(m, err); /* it died and left a dead mount */
 	}
 	bench_guard_end(m);
+	take_report(m);
 	rc2 = m->dir ? bench_mount_remove(m) : 0;
 	if (rc2 < 0 && rc == 0)
 		rc = err_set_errno(err, rc2, "%.512s is left", m->dir);
 	free(TAKE(m->log));
+	free(TAKE(m->report));
 	free(TAKE(m->dir));
 	free(TAKE(m->mountpoint));
 	return rc;

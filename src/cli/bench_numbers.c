@@ -149,6 +149,7 @@ int bench_numbers(const struct bench_setup *s, const struct bench_block *b,
 	ret->rank_stall = calloc(b->n_ranks, sizeof(*ret->rank_stall));
 	if (!waits || !times || !ret->rank_stall || unique_bytes(s, b, &ret->unique_bytes) < 0)
 		return -ENOMEM;
+	ret->t_begin = from;
 	ret->seconds = (double)(to - from) / 1e9;
 	for (uint32_t r = 0; r < b->n_ranks; r++) {
 		const struct bench_rank *rank = &b->rank[r];

@@ -80,6 +80,15 @@ static void print_mount_row(const struct bench_report *r, const struct bench_res
 	       num(bench_removed(r, res->epoch), 2, t[7]));
 }
 
+/* Why there are no numbers, of the epochs that have none. */
+static void print_unjudged(const struct bench_report *r)
+{
+	for (uint32_t i = 0; i < r->n_results; i++)
+		if (r->result[i].counts.is_known && r->result[i].why[0])
+			printf("epoch %llu was not judged: %s\n",
+			       (unsigned long long)r->result[i].epoch, r->result[i].why);
+}
+
 static void print_mount(const struct bench_report *r)
 {
 	bool has_head = false;
@@ -101,6 +110,7 @@ static void print_mount(const struct bench_report *r)
 		printf("%5s%72s %8s %8s %8s %9s\n", "all", "", num(r->total.removed_lower, 2, t[0]),
 		       num(r->total.removed_estimate, 2, t[1]),
 		       num(r->total.removed_upper, 2, t[2]), num(bench_removed_total(r), 2, t[3]));
+	print_unjudged(r);
 }
 
 static void print_notes(const struct bench_report *r)
@@ -178,7 +188,7 @@ static json_t *json_of_machine(const struct bench_report *r)
 			 CLAIRFS_VERSION);
 }
 
-static json_t *json_of_removed(const struct bench_counts *c, double measured)
+static json_t *json_of_removed(const struct bench_counts *c, double measured, const char *why)
 {
 	json_t *removed = json_object();
 
@@ -186,6 +196,7 @@ static json_t *json_of_removed(const struct bench_counts *c, double measured)
 	add(removed, "estimate", c->removed_estimate);
 	add(removed, "upper", c->removed_upper);
 	add(removed, "measured", measured);
+	json_object_set_new(removed, "why", why && *why ? json_string(why) : json_null());
 	return removed;
 }
 
@@ -206,7 +217,7 @@ static json_t *json_of_counts(const struct bench_report *r, const struct bench_r
 	add(root, "bound_bytes", res->bound_bytes);
 	add(root, "cpu_seconds", c->cpu_seconds);
 	json_object_set_new(root, "stall_removed_seconds",
-			    json_of_removed(c, bench_removed(r, res->epoch)));
+			    json_of_removed(c, bench_removed(r, res->epoch), res->why));
 	return root;
 }
 
@@ -250,8 +261,9 @@ int bench_print_json(const struct bench_report *r)
 		json_array_append_new(runs, json_of_result(r, &r->result[i]));
 	root = json_pack("{s:o, s:o, s:o, s:o, s:o}", "accounting",
 			 *r->words ? foreign(r->words) : json_null(), "stall_removed_seconds",
-			 r->total.is_known ? json_of_removed(&r->total, bench_removed_total(r))
-					   : json_null(),
+			 r->total.is_known
+				 ? json_of_removed(&r->total, bench_removed_total(r), NULL)
+				 : json_null(),
 			 "setup", json_of_setup(r), "machine", json_of_machine(r), "runs", runs);
 	if (!root || json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(12)) < 0)
 		fprintf(stderr, "clairfs: out of memory\n");

@@ -28,8 +28,7 @@ struct run {
 	struct bench_report *r;
 	struct bench_mount mount; /* of side clairfs or mount */
 	bool is_started;
-	struct bench_counts last; /* after the last epoch, settled */
-	struct bench_verdict verdict;
+	struct bench_counts last;  /* after the last epoch, settled */
 	struct bench_counts start; /* before the first epoch */
 	size_t n_planned;          /* length of r->result */
 	struct bench_counts mark;  /* at the end of the last epoch; of a new mount all zero */
@@ -123,7 +122,7 @@ static void show_progress(const struct run *run, const struct bench_block *b,
 		b->is_warming ? " (reading the epoch before it)" : "");
 }
 
-static void look_at_lead(const struct run *run, struct bench_result *res, uint64_t start,
+static void look_at_lead(struct run *run, struct bench_result *res, uint64_t start,
 			 uint64_t *look_ns)
 {
 	struct bench_counts counts;
@@ -200,7 +199,7 @@ static int start_mount(struct run *run, struct err *err)
 	rc = bench_mount_start(run->s, &run->mount, err);
 	if (rc == 0)
 		rc = bench_mount_counts(&run->mount, &run->last, err);
-	run->verdict.judged = run->start = run->last;
+	run->start = run->last;
 	bench_mount_pause(&run->mount);
 	return rc;
 }
@@ -217,16 +216,16 @@ static void difference(const struct bench_counts *now, const struct bench_counts
 	ret->source_reads -= then->source_reads;
 	ret->source_bytes -= then->source_bytes;
 	ret->cpu_seconds -= then->cpu_seconds;
-	ret->removed_lower -= then->removed_lower;
-	ret->removed_estimate -= then->removed_estimate;
-	ret->removed_upper -= then->removed_upper;
-	ret->passes_judged -= then->passes_judged;
-	ret->passes -= then->passes;
 }
 
-static void take_verdict(struct run *run, const struct bench_counts *now)
+static void take_verdicts(struct run *run)
 {
-	bench_verdict_take(&run->verdict, run->r->result, run->n_planned, run->s->ranks, now);
+	const char *words = json_string_value(json_object_get(run->mount.gpu_wait, "words"));
+
+	bench_verdicts_give(run->mount.gpu_wait, run->r->result, run->n_planned,
+			    run->s->info->ranks, run->s->ranks);
+	if (words)
+		snprintf(run->r->words, sizeof(run->r->words), "%s", words);
 }
 
 /* The classes of the last reads of an epoch are decided a second after it. Everything else was
@@ -244,8 +243,7 @@ static int settle(struct run *run, double passes, uint64_t most_ns, struct err *
 	difference(&now, &run->last, &classes);
 	memcpy(run->open->counts.reads, classes.reads, sizeof(classes.reads));
 	memcpy(run->open->counts.read_bytes, classes.read_bytes, sizeof(classes.read_bytes));
-	memcpy(run->r->words, now.words, sizeof(run->r->words));
-	take_verdict(run, &now);
+	take_verdicts(run);
 	run->last = now;
 	run->open = NULL;
 	return 0;
@@ -270,8 +268,7 @@ static int resume_mount(struct run *run, struct err *err)
 			return err_set(err, -EINTR, "interrupted");
 	bench_mount_resume(&run->mount);
 	/* What was stopped must not get time now that a job would not give it. */
-	return paused ? settle(run, NAN, SETTLE_AGAIN_NS, err)
-		      : settle(run, all_passes(run), SETTLE_NS, err);
+	return settle(run, NAN, paused ? SETTLE_AGAIN_NS : SETTLE_NS, err);
 }
 
 static int prepare(struct run *run, struct bench_result *res, struct err *err)
@@ -344,7 +341,6 @@ static int run_block(struct run *run, struct bench_result *res, struct err *err)
 		difference(&after, &run->mark, &res->counts);
 		res->counts.removed_lower = res->counts.removed_estimate =
 			res->counts.removed_upper = NAN;
-		take_verdict(run, &after);
 		run->mark = after;
 		run->open = res;
 	}
@@ -377,12 +373,8 @@ static int run_all(struct run *run, struct err *err)
 				r->n_results++;
 		}
 	bench_mount_resume(&run->mount);
-	if (rc == 0)
-		rc = settle(run, all_passes(run), SETTLE_NS, err);
-	if (rc == 0)
-		bench_verdict_total(&run->start, &run->last, run->s->epochs * run->s->ranks,
-				    run->s->ranks, &r->total);
-	return rc;
+	/* Our own mount judges what is left when it is unmounted. */
+	return rc < 0 ? rc : settle(run, run->mount.pid ? NAN : all_passes(run), SETTLE_NS, err);
 }
 
 static int open_trace(struct run *run, struct err *err)
@@ -442,13 +434,16 @@ int bench_run(const struct bench_setup *s, struct bench_report *r, struct err *e
 		run.mount.mountpoint = strdup(s->path);
 		rc = run.mount.mountpoint ? bench_mount_counts(&run.mount, &run.last, err)
 					  : err_set_errno(err, -ENOMEM, "bench");
-		run.mark = run.verdict.judged = run.start = run.last;
+		run.mark = run.start = run.last;
 	}
 	getloadavg(&r->load[0], 1);
 	if (rc == 0)
 		rc = run_all(&run, err);
 	getloadavg(&r->load[1], 1);
 	rc_end = bench_mount_end(&run.mount, &end);
+	take_verdicts(&run);
+	bench_verdicts_end(run.mount.gpu_wait, r->result, r->n_results, &r->total);
+	bench_mount_fini(&run.mount);
 	if (isatty(STDERR_FILENO))
 		fputs("\r\033[K", stderr);
 	if (rc == 0 && rc_end < 0)

@@ -32,14 +32,18 @@ static json_t *order_json(struct wire *w, const struct cache_status *st)
 			  (int)p->other_percent, "lost", (json_int_t)p->lost, "lost_reads",
 			  (json_int_t)p->lost_reads, "numberings_tried",
 			  (json_int_t)atomic_load(&w->numberings_tried));
+	json_t *valid =
+		json_pack("{s:I, s:I, s:I}", "expected", (json_int_t)p->valid_length, "read",
+			  (json_int_t)p->valid_read, "foreseen", (json_int_t)p->valid_foreseen);
 	json_t *spec = text ? json_path(text) : NULL;
 	char doing[PLAN_TEXT];
 
 	plan_status_text(p, doing);
-	return json_pack("{s:o*, s:s, s:s, s:s, s:b, s:o, s:o, s:o}", "spec", spec, "state",
+	return json_pack("{s:o*, s:s, s:s, s:s, s:b, s:o, s:o, s:o, s:o}", "spec", spec, "state",
 			 plan_state_names[p->state], "why", p->why ? p->why : "", "doing", doing,
 			 "is_followed", p->state == PLAN_FOLLOWING || p->state == PLAN_SLOWED,
-			 "epoch", epoch, "readers", other, "search", wire_job_json(w));
+			 "epoch", epoch, "readers", other, "validation", valid, "search",
+			 wire_job_json(w));
 }
 
 static json_t *announced_json(struct wire *w)

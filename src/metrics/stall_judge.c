@@ -19,7 +19,7 @@
 #include "stall_priv.h"
 
 enum { FIT_STEPS = 24, SEEN_TIMES = 8, GAPS_MAX = 4096 };
-#define LINK_FULL 0.9
+#define LINK_FULL 0.7
 #define CPUS_SPARE 0.80
 #define CPUS_FULL 0.95
 
@@ -41,7 +41,7 @@ struct judge {
 	uint64_t next_ns;                /* first open to that of the next pass; 0: none yet */
 	double floor_ns;                 /* the CPUs need that long */
 	double link_ns; /* so does the source's link, without us; 0: it would not have been full */
-	bool is_link_known; /* whether it would */
+	bool is_decode_on_top; /* of reads, for certain */
 
 	struct stall_schedule act, cf;
 	uint64_t compute_ns;
@@ -134,24 +134,27 @@ static bool has_credit(const struct stall_pass *p)
 	return false;
 }
 
-/* Whether the job's workers alone would have filled the source's link. With at least as many
- * requests in flight the source gave so many bytes a second (load.rate), so it would not have given
- * the job more. If W workers that wait `alone` for each read could take nearly all of that, then
- * reads take as long as they do because they share the link, and it is the link that counts: what a
- * worker decodes meanwhile costs nothing. */
+/* Whether the job's workers alone would have filled the source's link. With half as many requests
+ * again in flight the source gave so many bytes a second (load.rate), so it would not have given
+ * the job more. If W workers that wait `alone` for each read, and decode, could take most of that
+ * (and not two thirds, as of a source that answers more requests as fast as fewer), then reads take
+ * as long as they do because they share the link, and it is the link that counts: what a worker
+ * decodes meanwhile costs nothing. The lower bound has decoding on top of reads only if they would
+ * not have filled it even without. */
 static void judge_link(struct judge *j)
 {
-	const struct stall *s = j->s;
-	double reads = 0, alone, at_once = (double)j->workers * j->p->order->job.n_ranks;
+	double ranks = (double)j->p->order->job.n_ranks, at_once = (double)j->workers * ranks;
+	double reads = 0, alone, rate = j->s->load.rate;
 
 	for (uint32_t i = 0; i < j->groups.n; i++)
 		reads += (double)j->n_credit[i];
-	if (s->load.rate <= 0 || !reads || !j->p->bytes)
+	if (rate <= 0 || !reads || !j->p->bytes)
 		return;
 	alone = MAX(j->credit_ns / reads, 1);
-	j->is_link_known = true;
-	if (at_once / alone * (double)j->p->bytes / (double)j->reads >= LINK_FULL * s->load.rate)
-		j->link_ns = (double)j->p->bytes * j->p->order->job.n_ranks / s->load.rate;
+	rate *= (double)j->reads / (double)j->p->bytes;
+	j->is_decode_on_top = at_once / alone < LINK_FULL * rate;
+	if (at_once / (alone + j->decode_ns) >= LINK_FULL * rate)
+		j->link_ns = (double)j->reads * ranks / rate;
 }
 
 /* --- decoding --- */
@@ -403,10 +406,9 @@ static double judge_upper(const struct judge *j)
 /* Decoding only where it is known to come on top of the reads. */
 static double judge_lower(const struct judge *j, double took_ns)
 {
-	bool is_on_top = j->is_link_known && j->link_ns <= 0;
 	double work = MAX(j->credit_ns - j->margin_ns, 0) + j->own_ns;
 
-	if (is_on_top)
+	if (j->is_decode_on_top)
 		work += j->decode_low_ns * j->share * (double)j->reads;
 
 	return MAX(work / j->workers - took_ns, 0);

@@ -38,7 +38,8 @@ void epochs_release(struct plan *plan, struct order_epoch *ep)
 {
 	const struct plan_job *job = plan->job;
 
-	if (ep && ep != job->slots[0].ep && ep != job->slots[1].ep && ep != job->before)
+	if (ep && ep != job->slots[0].ep && ep != job->slots[1].ep && ep != job->before &&
+	    ep != job->valid.learned)
 		order_epoch_free(ep);
 }
 
@@ -85,7 +86,7 @@ bool epochs_is_last(const struct plan *plan, const struct slot *slot)
  * are not coming no longer counts. Where its keys say the samples are need not be true any more. */
 void epochs_rebuild(struct plan *plan)
 {
-	for (uint32_t i = 0; i < 2; i++) {
+	for (uint32_t i = 0; i < SLOTS; i++) {
 		struct slot *slot = &plan->job->slots[i];
 
 		slot->absorbed = slot->low;
@@ -112,7 +113,7 @@ static bool epochs_is_read_before(const struct plan *plan, const struct slot *sl
 {
 	const struct slot *cur = cur_slot(plan);
 
-	return !plan->uses.mask || slot == cur || cur->ep->first[sample] != SAMPLE_NONE;
+	return !plan->uses.mask || slot != next_slot(plan) || cur->ep->first[sample] != SAMPLE_NONE;
 }
 
 static void epochs_absorb_pos(struct plan *plan, struct slot *slot, uint64_t pos,
@@ -124,9 +125,10 @@ static void epochs_absorb_pos(struct plan *plan, struct slot *slot, uint64_t pos
 
 	if (pos + AHEAD < slot->length) {
 		__builtin_prefetch(&plan->item[slot->ep->sample[pos + AHEAD]]);
-		__builtin_prefetch(&slot->ep->first[slot->ep->sample[pos + AHEAD]]);
+		if (slot->ep->first)
+			__builtin_prefetch(&slot->ep->first[slot->ep->sample[pos + AHEAD]]);
 	}
-	if (slot->ep->first[sample] == pos && !(it->flags & PINNED) &&
+	if ((!slot->ep->first || slot->ep->first[sample] == pos) && !(it->flags & PINNED) &&
 	    it->pages <= plan->max_pages && epochs_is_read_before(plan, slot, sample)) {
 		slot->value_pages += it->pages;
 		if (slot->value_pages > worth_pages && slot->value_end == slot->length)
@@ -140,24 +142,36 @@ static void epochs_absorb_pos(struct plan *plan, struct slot *slot, uint64_t pos
 	item_in(plan, sample);
 }
 
-/* True when there is more to do. */
-static bool epochs_absorb(struct plan *plan)
+/* At most so many positions; returns how many are left to be done. */
+static uint64_t epochs_absorb_slot(struct plan *plan, struct slot *slot, uint64_t most)
 {
-	uint32_t left = ABSORB_CHUNK;
 	/* Part of the arena is for what is on its way. */
 	uint64_t busy = plan->hold_reads + 2 * plan->inflight_source;
 	uint64_t slack = MIN(busy * plan->mean_pages, plan->arena_pages / 8);
 	uint64_t worth_pages = plan->arena_pages - slack;
 
-	for (uint32_t i = 0; i < 2; i++) {
-		struct slot *slot = i ? next_slot(plan) : cur_slot(plan);
+	while (slot->absorbed < slot->length && most) {
+		epochs_absorb_pos(plan, slot, slot->absorbed++, worth_pages);
+		most--;
+	}
+	return most;
+}
 
-		if (!slot->ep)
+void epochs_absorb_rest(struct plan *plan, struct slot *slot)
+{
+	epochs_absorb_slot(plan, slot, slot->length);
+}
+
+/* True when there is more to do. */
+static bool epochs_absorb(struct plan *plan)
+{
+	struct slot *const slots[SLOTS] = { cur_slot(plan), valid_slot(plan), next_slot(plan) };
+	uint64_t left = ABSORB_CHUNK;
+
+	for (uint32_t i = 0; i < SLOTS; i++) {
+		if (!slots[i]->ep && slots[i] != valid_slot(plan))
 			return false;
-		while (slot->absorbed < slot->length && left) {
-			epochs_absorb_pos(plan, slot, slot->absorbed++, worth_pages);
-			left--;
-		}
+		left = epochs_absorb_slot(plan, slots[i], left);
 		if (!left)
 			return true;
 	}
@@ -193,6 +207,7 @@ void epochs_roll(struct plan *plan)
 
 	assert(next->ep);
 	horizon_rolled(plan, old);
+	valid_close(plan);
 	uses_rolled(plan);
 	tail_remember(plan, old);
 	epochs_forget_before(plan);
@@ -203,6 +218,7 @@ void epochs_roll(struct plan *plan)
 		window_pass_over(plan, old, pos);
 	epochs_uninstall(plan, plan->job->cur);
 	plan->job->cur = !plan->job->cur;
+	valid_open(plan);
 	if (next->is_rerun) {
 		next->is_rerun = false;
 		plan->job->is_repeat = false;
@@ -302,7 +318,7 @@ void epochs_arrived(struct plan *plan, uint64_t now_ns, const struct plan_event 
 		  ev->epoch == epochs_successor(plan);
 	is_candidate = has_cur && !is_next && plan->job->is_searching &&
 		       ev->epoch == resync_next_candidate(plan);
-	if (ev->status < 0 || !ep || ep->n != plan->n || !ep->length || ep->length >= KEY_SLOT1) {
+	if (ev->status < 0 || !ep || ep->n != plan->n || !ep->length || ep->length > LENGTH_MAX) {
 		if (ev->status == 0)
 			order_epoch_free(ep);
 		epochs_failed(plan, now_ns, is_candidate);

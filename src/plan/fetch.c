@@ -16,24 +16,30 @@ bool fetch_is_transient(int status)
 	return status == -ENOMEM || status == -EAGAIN || status == -ECANCELED || status == -ESTALE;
 }
 
-/* First position of the set, over both passes, as a virtual position. */
+/* First position of the set, in the line of what is read next. */
 static uint64_t fetch_first(const struct plan *plan, enum slot_set set)
 {
-	const struct slot *cur = cur_slot(plan), *next = next_slot(plan);
+	const struct slot *cur = cur_slot(plan), *next = next_slot(plan), *valid;
 	uint64_t pos = cur->ep ? tree_next(&cur->set[set], cur->low) : NO_POS;
 
-	if (pos != NO_POS || !next->ep || next->is_rerun)
+	if (pos != NO_POS)
 		return pos;
+	valid = valid_slot(plan);
+	pos = valid->ep ? tree_next(&valid->set[set], valid->low) : NO_POS;
+	if (pos != NO_POS)
+		return virtual_pos(plan, valid, pos);
+	if (!next->ep || next->is_rerun)
+		return NO_POS;
 	pos = tree_next(&next->set[set], next->low);
 	return pos == NO_POS ? NO_POS : virtual_pos(plan, next, pos);
 }
 
 static uint32_t fetch_sample_at(const struct plan *plan, uint64_t due)
 {
-	const struct slot *cur = cur_slot(plan);
+	uint64_t pos;
+	const struct slot *slot = job_slot_at(plan->job, due, &pos);
 
-	return due < cur->length ? cur->ep->sample[due]
-				 : next_slot(plan)->ep->sample[due - cur->length];
+	return slot->ep->sample[pos];
 }
 
 /* Room that reads far ahead leave to what comes from the store, late and in small steps: else each

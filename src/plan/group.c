@@ -44,9 +44,8 @@ static int by_number(const void *a, const void *b)
 /* The next so many that are missing, of one pass. */
 static void group_fill(struct plan *plan, uint64_t first, uint64_t size)
 {
-	const struct slot *cur = cur_slot(plan),
-			  *slot = first < cur->length ? cur : next_slot(plan);
-	uint64_t pos = first - (slot == cur ? 0 : cur->length);
+	uint64_t pos;
+	const struct slot *slot = job_slot_at(plan->job, first, &pos);
 	struct group *g = &plan->job->group;
 
 	g->at = g->count = 0;

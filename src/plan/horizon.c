@@ -155,7 +155,8 @@ static void horizon_shrink(struct plan *plan, double factor)
 /* A pass has ended: whether more was read than must be. */
 void horizon_rolled(struct plan *plan, const struct slot *old)
 {
-	uint64_t all = (uint64_t)((double)plan->mean_pages * (double)old->length);
+	uint64_t length = old->length + valid_slot(plan)->consumed.count;
+	uint64_t all = (uint64_t)((double)plan->mean_pages * (double)length);
 	uint64_t kept = uses_kept_pages(plan),
 		 had = plan->job->horizon.asked_pages + MIN(kept, all);
 

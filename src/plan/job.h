@@ -8,10 +8,14 @@
 #include "group.h"
 #include "horizon.h"
 #include "item.h"
+#include "valid.h"
 
 #define NO_KEY UINT32_MAX
-#define KEY_SLOT1 (1u << 31) /* bit of a key: in slots[1] */
-#define SCORE_READS 256u     /* reads that decide */
+#define KEY_SLOT1 (1u << 31)               /* bit of a key: in slots[1] */
+#define KEY_VALID (NO_KEY - 0x3ffff)       /* keys from here on: in slots[2] */
+#define LENGTH_MAX (KEY_VALID - KEY_SLOT1) /* of an epoch */
+#define SLOTS 3u
+#define SCORE_READS 256u /* reads that decide */
 
 /* Of one read: how much earlier in the pass it came than a guess would have, against the middle of
  * what was not read (in 1/65536 of it), and the variance of that for guesses. */
@@ -29,8 +33,9 @@ struct pace {
 struct plan_job {
 	uint32_t index; /* in plan->jobs */
 	struct order_info info;
-	struct slot slots[2];
-	uint32_t cur; /* the slot being read; the other one is the next pass */
+	/* Two passes; and the validation set that is expected between them, empty when none is. */
+	struct slot slots[SLOTS];
+	uint32_t cur; /* the slot being read, 0 or 1; the other one is the next pass */
 	/* The epoch that was read before, until the reads prove that it is over: a job may read it
 	 * once more. NULL: not kept. */
 	struct order_epoch *before;
@@ -78,6 +83,7 @@ struct plan_job {
 	uint64_t asked_epoch, ask_not_before_ns;
 	uint64_t reads, sync_at, search_at, search_pause; /* reads: that counted, ever */
 
+	struct valid valid;
 	struct horizon horizon;
 	struct group group;
 
@@ -103,30 +109,81 @@ static inline struct slot *job_next(const struct plan_job *job)
 {
 	return (struct slot *)&job->slots[!job->cur];
 }
+static inline struct slot *job_valid(const struct plan_job *job)
+{
+	return (struct slot *)&job->slots[2];
+}
+static inline bool key_is_valid(uint32_t key)
+{
+	return key >= KEY_VALID && key != NO_KEY;
+}
 static inline uint32_t key_make(const struct plan_job *job, const struct slot *slot, uint64_t pos)
 {
+	if (slot == job_valid(job))
+		return KEY_VALID + (uint32_t)pos;
 	return (uint32_t)pos | (slot == &job->slots[1] ? KEY_SLOT1 : 0);
 }
 static inline uint32_t key_pos(uint32_t key)
 {
-	return key & ~KEY_SLOT1;
+	return key >= KEY_VALID ? key - KEY_VALID : key & ~KEY_SLOT1;
 }
 static inline struct slot *key_slot(const struct plan_job *job, uint32_t key)
 {
-	return (struct slot *)&job->slots[(key & KEY_SLOT1) != 0];
+	return (struct slot *)&job->slots[(key >> 31) + (key >= KEY_VALID)];
 }
-/* Positions of both passes in one line: those of the next pass follow those of the current one. */
+/* What is read next in one line: the current pass, the validation set if one is expected, the next
+ * pass. */
 static inline uint64_t job_virtual(const struct plan_job *job, const struct slot *slot,
 				   uint64_t pos)
 {
+	if (slot == job_cur(job))
+		return pos;
+	return job_cur(job)->length + (slot == job_valid(job) ? 0 : job_valid(job)->length) + pos;
+}
+/* And back: in which slot, and where there. The slot may be empty, or end before. */
+static inline struct slot *job_slot_at(const struct plan_job *job, uint64_t at, uint64_t *ret_pos)
+{
+	uint64_t length = job_cur(job)->length;
+
+	*ret_pos = at;
+	if (at < length)
+		return job_cur(job);
+	*ret_pos = at - length;
+	if (at < length + job_valid(job)->length)
+		return job_valid(job);
+	*ret_pos -= job_valid(job)->length;
+	return job_next(job);
+}
+/* Where the readers are: the first place in the line that was not read. */
+static inline uint64_t job_low(const struct plan_job *job)
+{
+	const struct slot *cur = job_cur(job), *valid = job_valid(job), *next = job_next(job);
+
+	if (cur->low < cur->length)
+		return cur->low;
+	if (valid->low < valid->length)
+		return cur->length + valid->low;
+	return cur->length + valid->length + (next->ep ? next->low : 0);
+}
+/* The same without the validation set: whether a read is as the order says has nothing to do with
+ * it. */
+static inline uint64_t job_order_pos(const struct plan_job *job, const struct slot *slot,
+				     uint64_t pos)
+{
 	return slot == job_cur(job) ? pos : job_cur(job)->length + pos;
 }
-/* Where the readers are: the first position not read, over both passes. */
-static inline uint64_t job_low(const struct plan_job *job)
+static inline uint64_t job_order_low(const struct plan_job *job)
 {
 	const struct slot *cur = job_cur(job), *next = job_next(job);
 
 	return cur->low < cur->length ? cur->low : cur->length + (next->ep ? next->low : 0);
+}
+/* By the order, or of the validation set behind its last epoch. */
+static inline bool job_is_prefetching(const struct plan_job *job)
+{
+	if (job->state == PLAN_FINISHED)
+		return job_valid(job)->low < job_valid(job)->length;
+	return job->state >= PLAN_WAITING && job->state <= PLAN_SLOWED;
 }
 
 #endif

@@ -42,6 +42,7 @@ static void jobs_free_one(struct plan *plan, struct plan_job *job)
 	epochs_uninstall(plan, 0);
 	epochs_uninstall(plan, 1);
 	epochs_forget_before(plan);
+	valid_fini(plan);
 	free(job->unnumbered);
 	free(job->key);
 	free(job->tail);
@@ -114,7 +115,7 @@ bool jobs_are_prefetching(const struct plan *plan)
 	for (uint32_t i = 0; i < plan->top_job; i++) {
 		const struct plan_job *job = plan->jobs[i];
 
-		if (job && !job->is_over && job->state >= PLAN_WAITING && job->state <= PLAN_SLOWED)
+		if (job && !job->is_over && job_is_prefetching(job))
 			return true;
 	}
 	return false;
@@ -236,6 +237,7 @@ void jobs_leave(struct plan *plan)
 	epochs_uninstall(plan, 0);
 	epochs_uninstall(plan, 1);
 	epochs_forget_before(plan);
+	valid_fini(plan);
 	job->is_over = true;
 	job->n_pending = 0;
 	plan->n_jobs--;

@@ -184,7 +184,7 @@ void plan_event(struct plan *plan, uint64_t now_ns, const struct plan_event *ev)
 /* Epoch and position of the next use; of several jobs the time of it. */
 static uint64_t plan_urgency(const struct plan *plan, uint32_t sample)
 {
-	uint64_t when;
+	uint64_t when, pos;
 	const struct plan_job *job = jobs_home(plan, sample, &when);
 	uint32_t key;
 
@@ -193,7 +193,8 @@ static uint64_t plan_urgency(const struct plan *plan, uint32_t sample)
 	if (plan->n_jobs > 1)
 		return plan->now_ns + when;
 	key = *job_key(plan, job, sample);
-	return (key_slot(job, key)->pass << 32) + key_pos(key);
+	pos = key_pos(key) + (key_is_valid(key) ? job_cur(job)->length : 0);
+	return (key_slot(job, key)->pass << 32) + pos;
 }
 
 struct plan_action *plan_act(struct plan *plan, enum plan_action_kind kind, uint32_t sample)
@@ -231,6 +232,16 @@ bool plan_last_use(const struct plan *plan, struct plan_use *ret)
 {
 	*ret = plan->last_use;
 	return plan->has_last_use;
+}
+
+uint32_t plan_sample_at(const struct plan *plan, uint64_t pass, uint64_t position)
+{
+	const struct slot *slots[] = { job_cur(plan->jobs[0]), job_next(plan->jobs[0]) };
+
+	for (size_t i = 0; i < ARRAY_LEN(slots); i++)
+		if (slots[i]->ep && slots[i]->pass == pass && position < slots[i]->length)
+			return slots[i]->ep->sample[position];
+	return SAMPLE_NONE;
 }
 
 static bool plan_is_idle(const struct plan *plan)

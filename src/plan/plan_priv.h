@@ -141,9 +141,13 @@ static inline uint32_t actions_room(const struct plan *plan)
 {
 	return ACTIONS_MAX - plan->action_count;
 }
+static inline struct slot *valid_slot(const struct plan *plan)
+{
+	return job_valid(plan->job);
+}
 static inline bool is_prefetching(const struct plan *plan)
 {
-	return plan->job->state >= PLAN_WAITING && plan->job->state <= PLAN_SLOWED;
+	return job_is_prefetching(plan->job);
 }
 
 /* plan.c */
@@ -226,6 +230,9 @@ void window_read(struct plan *plan, uint64_t now_ns, uint32_t sample); /* by the
 struct plan_job *window_reader(struct plan *plan, uint32_t sample);
 bool window_is_recent(const struct plan *plan, uint32_t sample);
 void window_pass_over(struct plan *plan, struct slot *slot, uint64_t pos);
+void window_set_consumed(struct plan *plan, struct slot *slot, uint64_t pos);
+/* A read a little beyond the window: moves the window when everything but a few holes was read. */
+bool window_slide(struct plan *plan, struct slot *slot, uint64_t pos);
 void window_replay(struct plan *plan, uint64_t now_ns);
 
 /* score.c */
@@ -256,6 +263,7 @@ uint64_t resync_next_candidate(struct plan *plan);
 int epochs_install(struct plan *plan, uint32_t slot, struct order_epoch *take_ep,
 		   uint64_t epoch) MUST_USE;
 void epochs_uninstall(struct plan *plan, uint32_t slot);
+void epochs_absorb_rest(struct plan *plan, struct slot *slot);
 void epochs_arrived(struct plan *plan, uint64_t now_ns, const struct plan_event *ev);
 uint64_t epochs_step(struct plan *plan, uint64_t now_ns);
 void epochs_roll(struct plan *plan);

@@ -161,6 +161,7 @@ static void resync_place(struct plan *plan, const struct window *w, enum plan_wh
 		plan->job->span = width + width / 4;
 		plan->job->span_cap = MAX(plan->job->span_cap, plan->job->span);
 	}
+	valid_again(plan);
 	epochs_rebuild(plan);
 	epochs_forget_before(plan);
 	score_reset(plan);
@@ -196,8 +197,10 @@ static void resync_cur(struct plan *plan, const struct window *w)
 	if (is_start && is_done) {
 		why = repeat_why(cur->epoch);
 		plan->job->is_repeat = true;
+		valid_close(plan);
 		cur->pass++;
 		cur->index++;
+		valid_open(plan);
 		if (next_slot(plan)->ep != cur->ep)
 			epochs_uninstall(
 				plan, !plan->job->cur); /* the next pass is this epoch once more */

@@ -404,7 +404,7 @@ static bool retain_knows_keys(const struct plan *plan)
 	for (uint32_t i = 0; i < plan->top_job; i++) {
 		const struct plan_job *job = plan->jobs[i];
 
-		for (uint32_t s = 0; job && s < 2; s++)
+		for (uint32_t s = 0; job && s < SLOTS; s++)
 			if (job->slots[s].ep && job->slots[s].absorbed < job->slots[s].length)
 				return false;
 	}
@@ -414,9 +414,9 @@ static bool retain_knows_keys(const struct plan *plan)
 /* Of those that are at home with this job, the one that it needs last, or SAMPLE_NONE. */
 static uint32_t retain_last_of(const struct plan_job *job)
 {
-	const struct slot *slots[2] = { job_next(job), job_cur(job) };
+	const struct slot *slots[SLOTS] = { job_next(job), job_valid(job), job_cur(job) };
 
-	for (uint32_t i = 0; i < 2; i++) {
+	for (uint32_t i = 0; i < SLOTS; i++) {
 		uint64_t pos = slots[i]->ep ? tree_max(&slots[i]->set[SET_KEEP]) : NO_POS;
 
 		if (pos != NO_POS)
@@ -471,11 +471,11 @@ static uint32_t retain_victim(struct plan *plan, uint64_t *ret_when)
 static bool retain_is_worth(const struct plan *plan, uint32_t sample, uint64_t when)
 {
 	const struct slot *next = next_slot(plan);
+	uint64_t end = virtual_pos(plan, next, next->ep ? next->value_end : 0);
 
 	if (plan->n_jobs > 1)
 		return when < plan->worth.within;
-	return when < cur_slot(plan)->length + (next->ep ? next->value_end : 0) - plan_low(plan) ||
-	       uses_are_near(plan, sample);
+	return when < end - plan_low(plan) || uses_are_near(plan, sample);
 }
 
 bool retain_make_room(struct plan *plan, uint64_t pages, uint64_t when, bool is_due_soon)

@@ -34,9 +34,8 @@ static void stage_extend(struct plan *plan)
 		plan->job->is_stage_dirty = false;
 	}
 	for (;;) {
-		const struct slot *cur = cur_slot(plan), *next = next_slot(plan);
-		const struct slot *slot = plan->job->stage_end < cur->length ? cur : next;
-		uint64_t pos = plan->job->stage_end - (slot == cur ? 0 : cur->length), weight = 0;
+		uint64_t pos, weight = 0;
+		const struct slot *slot = job_slot_at(plan->job, plan->job->stage_end, &pos);
 
 		if (!slot->ep || slot->is_rerun || pos >= slot->length)
 			return;
@@ -73,20 +72,18 @@ void stage_forget(struct plan *plan, uint32_t sample)
 /* The next one to stage within the window, or SAMPLE_NONE. */
 static uint32_t stage_next(const struct plan *plan)
 {
-	const struct slot *cur = cur_slot(plan), *next = next_slot(plan);
-	uint64_t pos;
+	const struct slot *slots[SLOTS] = { cur_slot(plan), valid_slot(plan), next_slot(plan) };
 
-	if (cur->ep) {
-		pos = tree_next(&cur->set[SET_STAGE], cur->low);
-		if (pos != NO_POS)
-			return pos < plan->job->stage_end ? cur->ep->sample[pos] : SAMPLE_NONE;
+	for (uint32_t i = 0; i < SLOTS; i++) {
+		const struct slot *slot = slots[i];
+		uint64_t pos = slot->ep ? tree_next(&slot->set[SET_STAGE], slot->low) : NO_POS;
+
+		if (pos == NO_POS)
+			continue;
+		return virtual_pos(plan, slot, pos) < plan->job->stage_end ? slot->ep->sample[pos]
+									   : SAMPLE_NONE;
 	}
-	if (!next->ep)
-		return SAMPLE_NONE;
-	pos = tree_next(&next->set[SET_STAGE], next->low);
-	if (pos == NO_POS || virtual_pos(plan, next, pos) >= plan->job->stage_end)
-		return SAMPLE_NONE;
-	return next->ep->sample[pos];
+	return SAMPLE_NONE;
 }
 
 static void stage_recover(struct plan *plan, uint64_t now_ns)

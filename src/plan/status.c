@@ -46,11 +46,16 @@ static const char *const why_words[WHY_COUNT] = {
 /* From the low-water mark to the first position whose sample is missing. */
 static uint64_t status_lead(const struct plan *plan)
 {
-	const struct slot *slots[2] = { cur_slot(plan), next_slot(plan) };
+	const struct slot *slots[SLOTS] = { cur_slot(plan), valid_slot(plan), next_slot(plan) };
 	uint64_t low = plan_low(plan), end = low;
 
-	for (uint32_t i = 0; i < 2 && slots[i]->ep; i++) {
+	for (uint32_t i = 0; i < SLOTS; i++) {
 		uint64_t first = slots[i]->absorbed;
+
+		if (!slots[i]->ep && slots[i] == valid_slot(plan))
+			continue;
+		if (!slots[i]->ep)
+			break;
 
 		for (uint32_t s = SET_WANT; s <= SET_GAP; s++)
 			first = MIN(first, tree_next(&slots[i]->set[s], slots[i]->low));
@@ -94,6 +99,10 @@ void plan_get_status(const struct plan *plan, struct plan_status *ret)
 		.resyncs = plan->job->resyncs,
 		.outside = plan->job->outside,
 		.outside_run = plan->job->outside_run,
+		.valid_length = valid_slot(plan)->length,
+		.valid_read = valid_slot(plan)->consumed.count,
+		.valid_epoch = cur_slot(plan)->epoch,
+		.valid_foreseen = plan->job->valid.foreseen,
 		.other_percent = plan->job->is_shared ? 100 - score_percent(plan) : 0,
 		.last_epoch = plan->job->has_epochs_end
 				      ? plan->job->info.start_epoch + plan->job->info.epochs - 1
@@ -167,6 +176,18 @@ static int text_of_state(const struct plan_status *st, char *out, size_t size)
 	}
 }
 
+static void text_of_validation(const struct plan_status *st, char *out, size_t size)
+{
+	if (st->valid_read)
+		snprintf(out, size,
+			 "; has read %" PRIu64 " of %" PRIu64
+			 " validation samples expected after epoch %" PRIu64,
+			 st->valid_read, st->valid_length, st->valid_epoch);
+	else if (st->valid_length)
+		snprintf(out, size, "; expects %" PRIu64 " validation samples after epoch %" PRIu64,
+			 st->valid_length, st->valid_epoch);
+}
+
 void plan_status_text(const struct plan_status *st, char out[PLAN_TEXT])
 {
 	bool is_reading = st->state >= PLAN_CHECKING && st->state <= PLAN_SLOWED;
@@ -182,8 +203,11 @@ void plan_status_text(const struct plan_status *st, char out[PLAN_TEXT])
 	else if (is_reading ? !is_said(st, WHY_FOLLOWS)
 			    : st->state == PLAN_LOST && !is_said(st, WHY_NOT_FOLLOWED))
 		n += snprintf(out + n, PLAN_TEXT - (size_t)n, "; %s", st->why);
-	if (st->outside_run)
-		snprintf(out + n, PLAN_TEXT - (size_t)n,
-			 "; %shas read %" PRIu64 " samples outside of the order",
-			 is_reading && is_between(st) ? "between epochs: " : "", st->outside_run);
+	if (st->outside_run && !st->valid_read)
+		n += snprintf(out + n, PLAN_TEXT - (size_t)n,
+			      "; %shas read %" PRIu64 " samples outside of the order",
+			      is_reading && is_between(st) ? "between epochs: " : "",
+			      st->outside_run);
+	if (is_reading || st->state == PLAN_FINISHED)
+		text_of_validation(st, out + n, PLAN_TEXT - (size_t)n);
 }

@@ -109,7 +109,7 @@ static bool window_is_dense(const struct slot *slot, uint64_t from, uint64_t to)
 	return 2 * count >= to - from;
 }
 
-static void window_set_consumed(struct plan *plan, struct slot *slot, uint64_t pos)
+void window_set_consumed(struct plan *plan, struct slot *slot, uint64_t pos)
 {
 	uint32_t sample = slot->ep->sample[pos];
 
@@ -133,14 +133,14 @@ void window_pass_over(struct plan *plan, struct slot *slot, uint64_t pos)
 	window_set_consumed(plan, slot, pos);
 }
 
-/* A read a little beyond the window: moves the window when everything but a few holes was read. */
-static bool window_slide(struct plan *plan, struct slot *slot, uint64_t pos)
+bool window_slide(struct plan *plan, struct slot *slot, uint64_t pos)
 {
 	if (pos > slot->low + 2 * plan->job->span || !window_is_dense(slot, slot->low, pos))
 		return false;
 	while (slot->low + plan->job->span < pos) {
 		window_pass_over(plan, slot, slot->low);
-		score_left(plan);
+		if (slot != valid_slot(plan))
+			score_left(plan);
 	}
 	return true;
 }
@@ -148,7 +148,7 @@ static bool window_slide(struct plan *plan, struct slot *slot, uint64_t pos)
 static enum fit window_find(struct plan *plan, uint32_t sample, struct use *ret)
 {
 	struct slot *cur = cur_slot(plan), *next = next_slot(plan);
-	uint64_t end = plan_low(plan) + plan->job->span, next_end = end,
+	uint64_t end = job_order_low(plan->job) + plan->job->span, next_end = end,
 		 pos = slot_first_use(cur, plan, sample);
 	bool is_read;
 
@@ -165,7 +165,7 @@ static enum fit window_find(struct plan *plan, uint32_t sample, struct use *ret)
 		if (end > cur->length)
 			next_end = cur->length + next->low + plan->job->span;
 		if (next_pos != NO_POS &&
-		    (virtual_pos(plan, next, next_pos) < next_end ||
+		    (job_order_pos(plan->job, next, next_pos) < next_end ||
 		     (cur->low == cur->length && window_slide(plan, next, next_pos)))) {
 			if (is_read && next_pos != next->low &&
 			    window_is_echo(plan, sample, has_begun))
@@ -266,12 +266,17 @@ static void window_pend(struct plan *plan, uint32_t sample)
 		plan->job->pending[plan->job->n_pending++] = sample;
 }
 
+/* How far it is from the readers, by the order. */
+static uint64_t window_lead(const struct plan *plan, const struct use *use)
+{
+	return job_order_pos(plan->job, use->slot, use->pos) - job_order_low(plan->job);
+}
+
 /* A read beyond the window by the job itself; another reader's takes nothing from what the job has
  * still to read. */
 static bool window_may_be_own(const struct plan *plan, const struct use *use)
 {
-	return !plan->job->is_shared ||
-	       virtual_pos(plan, use->slot, use->pos) < plan_low(plan) + 4 * plan->job->span;
+	return !plan->job->is_shared || window_lead(plan, use) < 4 * plan->job->span;
 }
 
 static void window_remember(struct plan *plan, const struct use *use)
@@ -290,7 +295,7 @@ static void window_take(struct plan *plan, uint32_t sample, enum fit fit, const 
 	if (fit == FIT_IN || !plan->job->blind_reads)
 		proof_read(plan, use->slot, use->pos);
 	if (fit == FIT_IN) {
-		window_learn_span(plan, virtual_pos(plan, use->slot, use->pos) - plan_low(plan));
+		window_learn_span(plan, window_lead(plan, use));
 		plan->job->next_streak =
 			use->slot == cur_slot(plan) ? 0 : plan->job->next_streak + 1;
 		score_kept(plan);
@@ -302,8 +307,7 @@ static void window_take(struct plan *plan, uint32_t sample, enum fit fit, const 
 		plan->job->mismatches++;
 		if (use->pos != NO_POS && window_may_be_own(plan, use)) {
 			/* Read all the same; and a span that is too small shows here. */
-			window_learn_span(plan,
-					  virtual_pos(plan, use->slot, use->pos) - plan_low(plan));
+			window_learn_span(plan, window_lead(plan, use));
 			window_set_consumed(plan, use->slot, use->pos);
 		}
 	}
@@ -333,7 +337,9 @@ static bool window_is_outside(const struct plan *plan, uint32_t sample)
 
 	if (plan->job->unnumbered && plan->job->unnumbered[sample / 64] >> sample % 64 & 1)
 		return true;
-	if (plan->item[sample].key != NO_KEY)
+	if (key_is_valid(*job_key(plan, plan->job, sample)))
+		return true;
+	if (plan->item[sample].key < KEY_VALID)
 		return false; /* without the cache miss of a look into the epoch */
 	return cur->ep && next->ep && plan->job->state != PLAN_LOST &&
 	       plan->job->info.n_ranks == plan->job->info.world &&
@@ -355,12 +361,15 @@ static uint64_t window_outside_limit(const struct plan *plan)
 /* A validation set, most often: it says nothing about the order. But all reads of a job are outside
  * when the order is of the wrong directory or of a list that is too short; then somebody has to
  * look for another one. */
-static void window_outside(struct plan *plan)
+static void window_outside(struct plan *plan, uint64_t now_ns, uint32_t sample)
 {
+	enum plan_state state = plan->job->state;
+
+	valid_read(plan, now_ns, sample);
 	plan->job->outside++;
 	plan->job->outside_run++;
 	plan->job->inside_run = 0;
-	if (cur_slot(plan)->ep && is_prefetching(plan) &&
+	if (cur_slot(plan)->ep && state >= PLAN_WAITING && state <= PLAN_SLOWED &&
 	    plan->job->outside_run > window_outside_limit(plan))
 		plan_enter(plan, PLAN_LOST, WHY_OUTSIDE);
 }
@@ -371,7 +380,7 @@ void window_read(struct plan *plan, uint64_t now_ns, uint32_t sample)
 	enum fit fit;
 
 	if (window_is_outside(plan, sample)) {
-		window_outside(plan);
+		window_outside(plan, now_ns, sample);
 		return;
 	}
 	if (plan->job->state == PLAN_LOST) {
@@ -406,14 +415,16 @@ static uint64_t window_distance(const struct plan *plan, const struct plan_job *
 				uint32_t sample)
 {
 	const struct slot *cur = job_cur(job), *next = job_next(job);
-	uint64_t low = job_low(job), pos = NO_POS, away;
+	uint64_t low = job_order_low(job), pos = NO_POS, away;
 
 	if (job->is_over || !cur->ep || job->state == PLAN_LOST)
 		return NO_POS;
+	if (valid_is_due(plan, job, sample))
+		return 0;
 	pos = slot_first_use(cur, plan, sample);
 	if (pos == NO_POS && next->ep) {
 		pos = slot_first_use(next, plan, sample);
-		pos = pos == NO_POS ? NO_POS : job_virtual(job, next, pos);
+		pos = pos == NO_POS ? NO_POS : job_order_pos(job, next, pos);
 	}
 	if (pos == NO_POS || pos >= low + job->span)
 		return NO_POS;

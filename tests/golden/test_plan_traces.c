@@ -4,11 +4,11 @@
  * shows as a story that reads differently. With CLAIRFS_TRACE_WRITE set the transcript replaces the
  * file instead; look at the difference before it is committed.
  *
- *	> plan samples=8 arena=4 store=0 stage=0 span=1 inflight=1 epochs=3 resume=0
+ *	> plan samples=8 order=8 arena=4 store=0 stage=0 span=1 inflight=1 epochs=3 resume=0
  *	> order 0: 3 1 2 0
  *	> start
  *	> read 0:0-3		positions of an epoch, one after the other; each action answered
- *	> open 5		a sample, out of turn
+ *	> open 5		a sample, out of turn; 5-8: several
  *	> wait 100		milliseconds
  *	> lost 5		its copy; forgotten 5: by the store; slow: fetches stay unanswered;
  *	> answer 5 -5		the fetch of a sample; status: what the plan says about itself
@@ -29,7 +29,7 @@
 struct tale {
 	struct plan *plan;
 	uint64_t now;
-	uint32_t n, length[EPOCHS_MAX], sample[EPOCHS_MAX][N_MAX];
+	uint32_t n, n_order, length[EPOCHS_MAX], sample[EPOCHS_MAX][N_MAX];
 	uint64_t epoch; /* that is being read */
 	bool is_slow;
 	struct buf_writer out;
@@ -65,6 +65,10 @@ static void say_use(struct tale *t, const struct plan_action *a, const char *bef
 		return;
 	}
 	/* The plan says no more than that; the story knows. */
+	if (a->sample >= t->n_order) {
+		buf_printf(&t->out, ", nobody knows when it is needed again\n");
+		return;
+	}
 	for (uint64_t epoch = t->epoch + 1; epoch < EPOCHS_MAX; epoch++)
 		for (uint32_t p = 0; p < t->length[epoch]; p++)
 			if (t->sample[epoch][p] == a->sample) {
@@ -144,6 +148,7 @@ static uint64_t field(const char *line, const char *name, uint64_t other)
 static void begin(struct tale *t, const char *line)
 {
 	uint64_t size[N_MAX], arena = field(line, " arena=", 8);
+	uint64_t n_order = field(line, " order=", N_MAX), outside[N_MAX / 64 + 1] = { 0 };
 	struct order_info info = { .n = field(line, " samples=", 8),
 				   .world = 1,
 				   .n_ranks = 1,
@@ -162,6 +167,11 @@ static void begin(struct tale *t, const char *line)
 	CHECK(!t->plan && info.n <= N_MAX);
 	p.n = t->n = (uint32_t)info.n;
 	p.inflight_max = p.inflight_min;
+	t->n_order = (uint32_t)MIN(n_order, info.n);
+	for (uint32_t i = t->n_order; i < t->n; i++)
+		outside[i / 64] |= 1ull << i % 64;
+	if (t->n_order < t->n)
+		info.outside = outside;
 	for (uint32_t i = 0; i < t->n; i++)
 		size[i] = 4096;
 	CHECK_INT(plan_new(&p, &t->plan), 0);
@@ -192,6 +202,16 @@ static void read_positions(struct tale *t, const char *text)
 	}
 }
 
+static void open_samples(struct tale *t, const char *text)
+{
+	unsigned from, to;
+	int got = sscanf(text, "%u-%u", &from, &to);
+
+	CHECK(got >= 1);
+	for (to = got == 2 ? to : from; from <= to; from++)
+		open_sample(t, from);
+}
+
 static void status(struct tale *t)
 {
 	struct plan_status s;
@@ -200,6 +220,9 @@ static void status(struct tale *t)
 	buf_printf(&t->out, "%s, epoch %u at %u, %u in memory, %u in the store\n",
 		   plan_state_names[s.state], (uint32_t)s.epoch, (uint32_t)s.position,
 		   (uint32_t)(s.arena_bytes / 4096), (uint32_t)(s.pinned_bytes / 4096));
+	if (s.valid_length)
+		buf_printf(&t->out, "%u validation samples are expected after epoch %u\n",
+			   (uint32_t)s.valid_length, (uint32_t)s.valid_epoch);
 }
 
 static void command(struct tale *t, const char *line)
@@ -221,7 +244,7 @@ static void command(struct tale *t, const char *line)
 	if (strcmp(word, "read") == 0)
 		read_positions(t, rest);
 	else if (strcmp(word, "open") == 0)
-		open_sample(t, sample);
+		open_samples(t, rest);
 	else if (strcmp(word, "wait") == 0)
 		t->now += sample * NS_PER_MS;
 	else if (strcmp(word, "slow") == 0)
@@ -304,6 +327,11 @@ static void failures_are_tried_again_or_left_to_the_reader(void)
 	run("failures");
 }
 
+static void a_validation_set_is_expected_when_it_was_read_once(void)
+{
+	run("validation");
+}
+
 static const struct check_test tests[] = {
 	{ "one_node_keeps_what_is_needed_first", one_node_keeps_what_is_needed_first },
 	{ "a_node_of_many_keeps_what_is_needed_soonest",
@@ -313,5 +341,7 @@ static const struct check_test tests[] = {
 	{ "a_job_is_taken_up_where_it_was_left", a_job_is_taken_up_where_it_was_left },
 	{ "failures_are_tried_again_or_left_to_the_reader",
 	  failures_are_tried_again_or_left_to_the_reader },
+	{ "a_validation_set_is_expected_when_it_was_read_once",
+	  a_validation_set_is_expected_when_it_was_read_once },
 };
 CHECK_MAIN(tests)

@@ -27,9 +27,12 @@ struct story {
 	bool is_unshuffled;
 	uint32_t *order[STORY_EPOCHS];
 	uint64_t now, *size;
+	bool *is_there;   /* in memory, by sample */
 	uint64_t byte_ns; /* of a fetch per byte, instead of a millisecond in all */
 	bool is_auto[5];  /* by enum plan_action_kind */
 	uint64_t count[5];
+	uint32_t mark;      /* actions on samples from this one on are counted apart */
+	uint64_t marked[5]; /* likewise by kind */
 	struct plan_action log[STORY_LOG]; /* not answered automatically, and all DROPs */
 	uint32_t n_log;
 	uint64_t wake;
@@ -79,6 +82,7 @@ static inline void story_event(struct story *st, struct plan_event ev)
 
 static inline void story_fetched(struct story *st, uint32_t sample, int status)
 {
+	st->is_there[sample] = status == 0;
 	story_event(st,
 		    (struct plan_event){ .kind = PLAN_EV_FETCHED,
 					 .sample = sample,
@@ -103,9 +107,11 @@ static inline void story_answer(struct story *st, const struct plan_action *a)
 	case PLAN_ACT_EPOCH:
 		story_event(st, (struct plan_event){ .kind = PLAN_EV_EPOCH,
 						     .epoch = a->epoch,
+						     .job = a->job,
 						     .order_epoch = story_epoch(st, a->epoch) });
 		break;
 	case PLAN_ACT_DROP:
+		st->is_there[a->sample] = false;
 		break;
 	}
 }
@@ -118,14 +124,17 @@ static inline void story_step(struct story *st)
 
 	do {
 		st->wake = plan_step(st->plan, st->now);
-		for (n = 0; n < 4096 && plan_next_action(st->plan, &a[n]); n++)
+		for (n = 0; n < 4096 && plan_next_action(st->plan, &a[n]); n++) {
 			st->count[a[n].kind]++;
+			if (st->mark && a[n].kind != PLAN_ACT_EPOCH && a[n].sample >= st->mark)
+				st->marked[a[n].kind]++;
+		}
 		for (uint32_t i = 0; i < n; i++) {
 			if (a[i].is_adopted) { /* no reader of a story has asked the source */
 				story_fetched(st, a[i].sample, -EAGAIN);
 				continue;
 			}
-			if (st->is_auto[a[i].kind])
+			if (st->is_auto[a[i].kind] || a[i].kind == PLAN_ACT_DROP)
 				story_answer(st, &a[i]);
 			if ((!st->is_auto[a[i].kind] || a[i].kind == PLAN_ACT_DROP) &&
 			    st->n_log < STORY_LOG)
@@ -154,6 +163,7 @@ static inline struct story *story_prepare(struct plan_params params, const uint6
 	uint64_t *size = calloc(params.n + 1, sizeof(*size));
 
 	st->size = size;
+	st->is_there = calloc(params.n + 1, sizeof(*st->is_there));
 	st->n = params.n;
 	st->now = NS_PER_S;
 	memset(st->is_auto, true, sizeof(st->is_auto));
@@ -176,6 +186,7 @@ static inline void story_free(struct story *st)
 {
 	plan_free(st->plan);
 	free(st->size);
+	free(st->is_there);
 	for (uint32_t i = 0; i < STORY_EPOCHS; i++)
 		free(st->order[i]);
 	free(st);

@@ -15,6 +15,7 @@
 
 struct world {
 	uint32_t n, length, epochs;
+	uint32_t n_order; /* samples that the order numbers, the first ones */
 	uint64_t rnd, now, seed;
 	struct plan *plan;
 	struct order_info info;
@@ -35,10 +36,10 @@ static uint32_t sample_of(const struct world *w, uint32_t job, uint64_t epoch, u
 	uint64_t state = w->seed + epoch * 77 + job * 1234567ull;
 	uint32_t all[N_MAX];
 
-	for (uint32_t i = 0; i < w->n; i++)
+	for (uint32_t i = 0; i < w->n_order; i++)
 		all[i] = i;
 	for (uint32_t i = 0; i <= pos; i++) {
-		uint32_t j = i + (uint32_t)check_rand_below(&state, w->n - i), t = all[i];
+		uint32_t j = i + (uint32_t)check_rand_below(&state, w->n_order - i), t = all[i];
 
 		all[i] = all[j];
 		all[j] = t;
@@ -89,7 +90,7 @@ static bool belongs_into(const struct plan *plan, const struct item *it, uint32_
 }
 
 struct members {
-	uint64_t in[2][SET_COUNT];
+	uint64_t in[SLOTS][SET_COUNT];
 };
 
 /* Of one job; SET_KEEP is its home's only. */
@@ -109,7 +110,7 @@ static void audit_key(const struct plan *plan, const struct plan_job *job, uint3
 		if (set == SET_KEEP)
 			is_in = is_in && (it->flags & HOME_MASK) >> HOME_SHIFT == job->index;
 		CHECK_INT(tree_get(&slot->set[set], pos), is_in);
-		members->in[slot == &job->slots[1]][set] += is_in;
+		members->in[slot - job->slots][set] += is_in;
 	}
 }
 
@@ -146,7 +147,7 @@ static void audit_jobs(const struct plan *plan, const struct members *members)
 		if (!job)
 			continue;
 		n_jobs += !job->is_over;
-		for (uint32_t i = 0; i < 2; i++)
+		for (uint32_t i = 0; i < SLOTS; i++)
 			for (uint32_t set = 0; set < SET_COUNT; set++)
 				CHECK_U64(job->slots[i].set[set].count, members[j].in[i][set]);
 	}
@@ -267,14 +268,35 @@ static void chaos_job(struct world *w, uint32_t jobs, uint64_t *epoch, uint64_t 
 	audit(w->plan);
 }
 
-static void chaos_run(uint64_t seed, uint32_t jobs)
+/* What no order numbers, between two epochs: all or a part of it, in one order or in any. */
+static void chaos_validation(struct world *w)
+{
+	uint32_t rest = w->n - w->n_order, count = rest;
+	bool is_shuffled = !below(w, 4);
+
+	if (!below(w, 4))
+		count = (uint32_t)below(w, rest + 1);
+	for (uint32_t i = 0; i < count; i++) {
+		uint32_t s = w->n_order + (is_shuffled ? (uint32_t)below(w, rest) : i);
+
+		w->now += below(w, NS_PER_MS);
+		tell(w, (struct plan_event){ .kind = PLAN_EV_OPENED, .sample = s });
+		chaos_step(w);
+	}
+}
+
+/* Returns how many reads of validation sets were foreseen. */
+static uint64_t chaos_run(uint64_t seed, uint32_t jobs)
 {
 	struct world w = { .rnd = seed, .seed = seed, .now = NS_PER_S };
 	uint64_t epoch[PLAN_JOBS] = { 0 }, pos[PLAN_JOBS] = { 0 };
+	uint64_t foreseen = 0;
+	struct plan_status st;
 	struct plan_params p;
 
 	w.n = 2 + (uint32_t)below(&w, N_MAX - 2);
-	w.length = 1 + (w.n - 1) / (1 + (uint32_t)below(&w, 5));
+	w.n_order = below(&w, 2) ? w.n : 1 + (uint32_t)below(&w, w.n);
+	w.length = 1 + (w.n_order - 1) / (1 + (uint32_t)below(&w, 5));
 	w.info = (struct order_info){ .n = w.n, .world = 1, .n_ranks = 1, .epochs = below(&w, 30) };
 	for (uint32_t i = 0; i < w.n; i++)
 		w.size[i] = below(&w, 6 * 4096);
@@ -311,6 +333,8 @@ static void chaos_run(uint64_t seed, uint32_t jobs)
 			tell(&w, (struct plan_event){ .kind = PLAN_EV_OPENED, .sample = s });
 			epoch[j] += ++pos[j] == w.length;
 			pos[j] %= w.length;
+			if (!pos[j] && below(&w, 4))
+				chaos_validation(&w);
 		}
 		chaos_step(&w);
 	}
@@ -319,15 +343,20 @@ static void chaos_run(uint64_t seed, uint32_t jobs)
 
 		answer(&w, &a, 0);
 	}
+	for (uint32_t j = 0; j < PLAN_JOBS; j++)
+		if (plan_get_job_status(w.plan, j, &st))
+			foreseen += st.valid_foreseen;
 	plan_free(w.plan);
+	return foreseen;
 }
 
 static void sets_are_what_states_say_after_every_event(void)
 {
-	uint64_t seed = check_seed();
+	uint64_t seed = check_seed(), foreseen = 0;
 
 	for (uint64_t run = 0; run < 16; run++)
-		chaos_run(seed + run * 7919, 1);
+		foreseen += chaos_run(seed + run * 7919, 1);
+	CHECK(foreseen > 0);
 }
 
 static void so_they_are_when_jobs_come_and_go(void)
@@ -401,9 +430,13 @@ static void honest_step(struct world *w, uint64_t reads)
 
 static uint64_t honest_run(uint64_t seed, uint32_t n, uint32_t length, uint32_t capacity)
 {
-	struct world w = {
-		.n = n, .length = length, .epochs = 12, .seed = seed, .rnd = seed, .now = NS_PER_S
-	};
+	struct world w = { .n = n,
+			   .n_order = n,
+			   .length = length,
+			   .epochs = 12,
+			   .seed = seed,
+			   .rnd = seed,
+			   .now = NS_PER_S };
 	struct plan_params p;
 
 	w.info = (struct order_info){ .n = n, .world = 1, .n_ranks = 1, .epochs = w.epochs };

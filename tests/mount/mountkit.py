@@ -16,6 +16,7 @@ import os
 import random
 import re
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -311,6 +312,17 @@ class Slowfs(Daemon):
         if done.code:
             raise Failed(f"umount of slowfs: {done}")
         self.wait()
+
+
+def steps_in(file):
+    """[(flags, loader, step, request, ready, next)] of a file of records, as they came."""
+    data, found = read_file(file), []
+    while data:
+        count = struct.unpack_from("=12xI", data)[0]
+        for _, flags, *rest in struct.iter_unpack("=IIQQQQ", data[64:64 + 40 * count]):
+            found.append((flags & 0xffff, flags >> 16, *rest))
+        data = data[64 + 40 * count:]
+    return found
 
 
 class Crew:

@@ -234,13 +234,50 @@ def told(place):
         os.waitpid(child, 0)
         tap.equal((ranks(mount)[0]["steps"], ranks(mount)[0]["restarts"]), (319, 1), "a child tells its own steps only")
         tap.equal(mount.counters()["hook_refused"], 0, "all of them were believed")
+        del loop
         file = place.path("steps")
         for _ in clairfs.watch(range(250), file=file):
             pass
         tap.equal(os.path.getsize(file), 2 * 64 + 250 * 40, "a file gets records of the same form")
     for _ in outer:  # nobody there any more
         pass
-    tap.equal(outer.summary()["steps"], 605, "a mount that is gone is no trouble")
+    tap.equal(outer.summary()["steps"], 606, "a mount that is gone is no trouble")
+
+
+def kept(place):
+    """An iterator of which one batch was taken, and that is kept: what comes later is not within its step."""
+    def run(code, name):
+        file = place.path(name)
+        env = {**os.environ, "PYTHONPATH": os.path.dirname(os.path.dirname(_steps.__file__)), "CLAIRFS_STEPS_FILE": file}
+        done = mountkit.program(sys.executable, "-c", "import clairfs\n" + code, timeout=600, env=env)
+        if done.code or done.err:
+            raise mountkit.Failed(f"{name}: {done}")
+        found = mountkit.steps_in(file)
+        tap.equal(sorted(s[2] for s in found), list(range(len(found))), f"{name}: every step once")
+        outer = [s for s in found if not s[0] & _steps._INNER]
+        tap.ok(all(a[5] <= b[3] for a, b in zip(outer, outer[1:])), f"{name}: those that are not within another do not overlap", outer)
+        inner = [s for s in found if s[0] & _steps._INNER]
+        tap.ok(all(any(o[3] <= s[3] and s[5] <= o[5] for o in outer) for s in inner), f"{name}: those that are, are", inner)
+        return found, inner
+
+    train = "train = clairfs.watch(range(20))\n"
+    found, inner = run(train + "one = iter(clairfs.watch(range(5)))\nnext(one)\nfor _ in train: pass\n", "kept for one epoch")
+    tap.equal((len(found), len(inner)), (21, 0), "kept until the end")
+    tap.equal([s[0] & _steps._LEFT for s in found].index(_steps._LEFT), 0, "its own step is left when the next one begins")
+    found, inner = run(train + "one = iter(train)\nnext(one)\nfor _ in range(3):\n  for _ in train: pass\nnext(one)\n",
+                       "of the same loader, for three")
+    tap.equal((len(found), len(inner)), (62, 0), "and used again")
+    found, inner = run(train + "one = iter(clairfs.watch(range(5)))\nnext(one)\ncheck = clairfs.watch(range(4))\n"
+                       "for _ in range(2):\n  for i in train:\n    if i == 10:\n      for _ in check: pass\n",
+                       "with a validation in the middle")
+    tap.equal((len(found), len(inner), {s[1] for s in inner}), (49, 8, {2}), "which is within its step")
+    found, inner = run("one = iter(clairfs.watch(range(5)))\nnext(one)\nfor _ in clairfs.watch(range(3000)): pass\n",
+                       "for a long epoch")
+    tap.equal((len(found), len(inner)), (3001, 0), "however long")
+    found, inner = run(train + "check = clairfs.watch(range(4))\nfor i in train:\n  for _ in check: pass\n", "none")
+    tap.equal((len(found), len(inner)), (100, 80), "a validation in each step")
+    found, inner = run(train + "for i in train:\n  for _ in clairfs.watch(range(4)): pass\n  if i == 7: break\n", "left")
+    tap.equal((len(found), len(inner)), (8 + 32, 32), "a loop that is left after a validation")
 
 
 def any_mountpoint(place):
@@ -253,4 +290,4 @@ def any_mountpoint(place):
             tap.equal(found, place.path(name), f"{name!r} is found")
 
 
-mountkit.run(records, transparent, places, told, any_mountpoint)
+mountkit.run(records, transparent, places, told, kept, any_mountpoint)

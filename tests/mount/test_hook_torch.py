@@ -10,6 +10,7 @@ import tap
 PYTHON = os.environ.get("CLAIRFS_TORCH_PYTHON")
 PACKAGE = os.path.join(os.environ["CLAIRFS_SOURCE"], "packaging", "python")
 SAMPLES = 64
+KEPT = 7  # loaders that were used before
 for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_JOB_ID",
              "TORCHELASTIC_RUN_ID", "CLAIRFS_STEPS_FILE", "CLAIRFS_ORDER"):
     os.environ.pop(name, None)
@@ -80,6 +81,12 @@ both = loader(files, batch_size=16)
 loaders.append(both)
 for a, b in zip(both, both):
     seen.append(["two at once", flat(a), flat(b)])
+loaders.append(loader(files, batch_size=8, num_workers=1))
+sample = iter(loaders[-1])  # to look at, and kept
+loaders.append(loader(files, batch_size=8, shuffle=True, num_workers=2))
+seen.append(["kept", flat(next(sample))])
+for _ in range(2):
+    seen.append(["an epoch after it", [flat(b) for b in loaders[-1]]])
 bad = loader(files, sampler=[1, 1000, 2], num_workers=1)
 loaders.append(bad)
 try:
@@ -128,6 +135,13 @@ def jobs(place):
             tap.equal(heard["steps"], told["steps"], f"{how}: every step was told")
             tap.ok(abs(heard["wait_seconds"] - told["wait"]) < 1e-6, f"{how}: and how long it waited", heard, told["wait"])
             tap.equal((stats["counters"]["hook_refused"], stats["counters"]["hook_lost"]), (0, 0), f"{how}: all of it was good")
+    job(place, place.source, "watch", CLAIRFS_STEPS_FILE=place.path("steps"))
+    flags = {}
+    for flag, loader, *_ in mountkit.steps_in(place.path("steps")):
+        flags.setdefault(loader, []).append(bool(flag & 4))
+    tap.ok(any(all(one) for one in flags.values()), "the validation is within the steps of the training", flags)
+    tap.equal(len(flags[KEPT]), 1, "of the iterator that is kept there is one step")
+    tap.equal(flags[KEPT + 1], [False] * 16, "and the epochs after it are not within that")
     told = job(place, place.source, "class")
     tap.equal(told["seen"], plain["seen"], "without a mount it reads the same")
     tap.ok(told["steps"] > 0, "and has its own sums", told["steps"])

@@ -1,36 +1,59 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which epoch of the bench gets a verdict of the mount, however many there are: a mount that others
- * use, too, judges more than the bench's epochs. */
+/* Which epoch of the bench gets which verdict of the mount, whenever it is told and whoever else
+ * reads in the mount. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "../../src/cli/bench.h"
 #include "check.h"
+#include "clairfs/base/clock.h"
 
-enum { EPOCHS = 3, RANKS = 2 };
+enum { EPOCHS = 3, RANKS = 2, SIDES_OF = 2, RESULTS = EPOCHS * SIDES_OF };
+static const uint32_t ranks[RANKS] = { 4, 7 };
 
-static struct bench_counts counts(double passes, double judged, double removed)
+/* Epoch e: the source for ten seconds from 100 * e on, then the mount from 100 * e + 50 on. */
+static struct bench_result *results(void)
 {
-	return (struct bench_counts){ .is_known = true,
-				      .passes = passes,
-				      .passes_judged = judged,
-				      .removed_lower = removed,
-				      .removed_estimate = 2 * removed,
-				      .removed_upper = 3 * removed };
-}
+	struct bench_result *r = calloc(RESULTS + 1, sizeof(*r));
 
-/* As many as there are, and one behind that is not the bench's. */
-static struct bench_result *results(uint32_t n_known)
-{
-	struct bench_result *r = calloc(EPOCHS + 1, sizeof(*r));
-
-	for (uint32_t i = 0; r && i <= EPOCHS; i++) {
-		r[i].counts.is_known = i < n_known || i == EPOCHS;
+	for (uint64_t i = 0; i <= RESULTS; i++) {
+		r[i].epoch = i / 2;
+		r[i].t_begin = (100 * (i / 2) + 50 * (i % 2) + 1000) * NS_PER_S;
+		r[i].counts.is_known = i % 2 == 1 || i == RESULTS;
 		r[i].counts.removed_lower = r[i].counts.removed_estimate =
 			r[i].counts.removed_upper = NAN;
 	}
 	return r;
+}
+
+static json_t *verdict(json_int_t order, json_int_t pass, double began, double removed)
+{
+	return json_pack("{s:I, s:I, s:f, s:s, s:f, s:f, s:f, s:n}", "order", order, "pass", pass,
+			 "began_seconds", began, "why", "judged", "removed_lower_seconds", removed,
+			 "removed_replay_seconds", 2 * removed, "removed_upper_seconds",
+			 3 * removed, "removed_hook_seconds");
+}
+
+static json_t *unjudged(double began, const char *why)
+{
+	return json_pack("{s:I, s:I, s:f, s:s, s:n, s:n, s:n, s:n}", "order", (json_int_t)1, "pass",
+			 (json_int_t)0, "began_seconds", began, "why", why, "removed_lower_seconds",
+			 "removed_replay_seconds", "removed_upper_seconds", "removed_hook_seconds");
+}
+
+/* Of two ranks; the lists are taken over. */
+static json_t *said(json_t *first, json_t *second)
+{
+	return json_pack("{s:[{s:i, s:o}, {s:i, s:o}, {s:i, s:[]}]}", "ranks", "rank", ranks[1],
+			 "verdicts", second, "rank", ranks[0], "verdicts", first, "rank", 99,
+			 "verdicts");
+}
+
+static void give(struct bench_result *r, json_t *take_said)
+{
+	bench_verdicts_give(take_said, r, RESULTS, ranks, RANKS);
+	json_decref(take_said);
 }
 
 static bool has_none(const struct bench_result *r)
@@ -39,135 +62,141 @@ static bool has_none(const struct bench_result *r)
 	       isnan(r->counts.removed_upper);
 }
 
-static void take(struct bench_verdict *v, struct bench_result *r, struct bench_counts now)
+static json_t *pass_of_epoch(uint64_t epoch, double removed)
 {
-	bench_verdict_take(v, r, EPOCHS, RANKS, &now);
+	return verdict(1, (json_int_t)epoch, 1000 + 100 * (double)epoch + 51, removed);
 }
 
-static void each_epoch_gets_its_own(void)
+static void each_epoch_gets_its_own_in_any_order(void)
 {
-	struct bench_verdict v = { .judged = counts(10, 10, 100) };
-	struct bench_result *r = results(0);
-	double total = 100;
+	struct bench_result *r = results();
+	struct bench_counts total;
 
-	for (uint32_t i = 0; i < EPOCHS; i++) {
-		r[i].counts.is_known = true;
-		take(&v, r, counts(11 + RANKS * i, 11 + RANKS * i, total + 0.5)); /* one rank */
-		CHECK(has_none(&r[i]));
-		total += i + 1;
-		take(&v, r, counts(10 + RANKS * (i + 1), 10 + RANKS * (i + 1), total));
-		CHECK(r[i].counts.removed_lower == (i + 1) / 2.0); /* mean of ranks */
-		CHECK(r[i].counts.removed_estimate == i + 1);
-		CHECK(r[i].counts.removed_upper == 3 * (i + 1)); /* sum */
-	}
-	CHECK_INT((int)v.passes, EPOCHS * RANKS);
+	/* One rank before the other, the second epoch before the first, all again at the end. */
+	give(r, said(json_pack("[o]", pass_of_epoch(1, 3)), json_array()));
+	CHECK(has_none(&r[3]));
+	give(r, said(json_pack("[o]", pass_of_epoch(1, 3)), json_pack("[o]", pass_of_epoch(1, 5))));
+	CHECK(r[3].counts.removed_lower == 4 && r[3].counts.removed_estimate == 8);
+	CHECK(r[3].counts.removed_upper == 24 && !r[3].why[0]);
+	CHECK(has_none(&r[1]) && has_none(&r[5]));
+	bench_verdicts_end(NULL, r, RESULTS, &total);
+	CHECK(total.is_known && isnan(total.removed_lower));
+	CHECK_STR(r[1].why, "it was not yet");
+	give(r, said(json_pack("[o, o]", pass_of_epoch(0, 1), pass_of_epoch(2, 7)),
+		     json_pack("[o, o]", pass_of_epoch(0, 1), pass_of_epoch(2, 7))));
+	CHECK(r[1].counts.removed_lower == 1 && r[5].counts.removed_lower == 7);
+	CHECK(r[3].counts.removed_lower == 4); /* kept */
+	CHECK(!r[1].why[0] && !r[5].why[0]);
+	bench_verdicts_end(NULL, r, RESULTS, &total);
+	CHECK(total.is_known && total.removed_lower == 12 && total.removed_upper == 72);
+	for (int i = 0; i < RESULTS; i += 2)
+		CHECK(isnan(r[i].counts.removed_lower)); /* the source has no verdict */
+	CHECK(has_none(&r[RESULTS]));                    /* behind the last one */
+	free(r);
+}
+
+static void parts_of_a_pass_are_added_up(void)
+{
+	struct bench_result *r = results();
+
+	give(r, said(json_pack("[o, o]", verdict(1, 0, 1050.5, 1), verdict(1, 0, 1060, 2)),
+		     json_pack("[o]", verdict(1, 0, 1050.5, 3))));
+	CHECK(r[1].counts.removed_lower == 3 && r[1].counts.removed_upper == 18);
+	free(r);
+}
+
+static void what_the_job_told_is_better(void)
+{
+	struct bench_result *r = results();
+	json_t *first = pass_of_epoch(0, 1), *second = pass_of_epoch(0, 1);
+
+	json_object_set_new(first, "removed_hook_seconds", json_real(10));
+	json_object_set_new(second, "removed_hook_seconds", json_real(20));
+	give(r, said(json_pack("[o]", first), json_pack("[o]", second)));
+	CHECK(r[1].counts.removed_estimate == 15);
+	free(r);
+}
+
+static void an_unjudged_pass_says_why(void)
+{
+	struct bench_result *r = results();
+
+	give(r, said(json_pack("[o]", pass_of_epoch(0, 1)),
+		     json_pack("[o]", unjudged(1051, "too few"))));
+	CHECK(has_none(&r[1]));
+	CHECK_STR(r[1].why, "too few");
 	free(r);
 }
 
 static void what_may_be_anothers_is_nobodys(void)
 {
-	/* passes after each look while two epochs are due; the last one has caught up */
-	static const double ways[][4] = {
-		{ 4, 4, 4, 4 }, { 2, 4, 4, 4 }, { 1, 2, 3, 4 }, { 3, 3, 4, 4 }
+	static const struct {
+		json_int_t order, pass;
+		double began;
+	} others[] = { { 1, 1, 1052 }, { 2, 0, 1149 }, { 1, 7, 1051 } };
+
+	for (size_t i = 0; i < ARRAY_LEN(others); i++) {
+		struct bench_result *r = results();
+
+		give(r,
+		     said(json_pack("[o, o]", pass_of_epoch(0, 1),
+				    verdict(others[i].order, others[i].pass, others[i].began, 1)),
+			  json_pack("[o]", pass_of_epoch(0, 1))));
+		CHECK(has_none(&r[1]));
+		CHECK_CONTAINS(r[1].why, "others have read");
+		free(r);
+	}
+}
+
+static void what_was_before_is_nobodys(void)
+{
+	struct bench_result *r = results();
+
+	give(r, said(json_pack("[o, o]", verdict(1, 0, 1049.9, 50), pass_of_epoch(0, 1)),
+		     json_pack("[o, o]", verdict(1, 0, 3, 50), pass_of_epoch(0, 1))));
+	CHECK(r[1].counts.removed_lower == 1);
+	free(r);
+}
+
+/* A stats.json of anybody's. */
+static void anything_can_be_told(void)
+{
+	static const char *const odd[] = {
+		"{}",
+		"{\"ranks\": 7}",
+		"{\"ranks\": [1, null, {\"rank\": 4}, {\"rank\": \"x\", \"verdicts\": []}]}",
+		"{\"ranks\": [{\"rank\": 4, \"verdicts\": {\"a\": 1}}, {\"rank\": 7, \"verdicts\": [[]]}]}",
+		"{\"ranks\": [{\"rank\": 4, \"verdicts\": [{\"began_seconds\": 1051}]},"
+		" {\"rank\": 7, \"verdicts\": [{\"began_seconds\": 1051, \"why\": 9}]}]}",
+		"{\"ranks\": [{\"rank\": 4, \"verdicts\": [{\"began_seconds\": 1051, \"why\": \"\\u0007"
+		"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+		"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+		"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\"}]},"
+		" {\"rank\": 7, \"verdicts\": [{\"began_seconds\": 1051}]}]}",
 	};
 
-	for (size_t w = 0; w < ARRAY_LEN(ways); w++) {
-		struct bench_verdict v = { .judged = counts(0, 0, 0) };
-		struct bench_result *r = results(2);
+	for (size_t i = 0; i < ARRAY_LEN(odd); i++) {
+		struct bench_result *r = results();
+		json_t *json = json_loads(odd[i], 0, NULL);
 
-		for (int i = 0; i < 4; i++)
-			take(&v, r, counts(ways[w][i], ways[w][i], ways[w][i]));
-		CHECK(has_none(&r[0]) && has_none(&r[1]));
-		CHECK(!v.is_mixed);
-		r[2].counts.is_known = true;
-		take(&v, r, counts(6, 6, 10));
-		CHECK(r[2].counts.removed_lower == 3);
-		free(r);
-	}
-}
-
-static void an_unjudged_pass_leaves_no_zero(void)
-{
-	for (int judged = 0; judged <= RANKS; judged++) {
-		struct bench_verdict v = { .judged = counts(0, 0, 0) };
-		struct bench_result *r = results(1);
-
-		take(&v, r, counts(RANKS, judged, 7));
-		CHECK(has_none(&r[0]) == (judged < RANKS));
-		free(r);
-	}
-}
-
-/* The row behind the last one looks like an epoch and must stay as it is. */
-static void others_passes_touch_nothing(void)
-{
-	for (uint32_t n_known = 0; n_known <= EPOCHS; n_known++) {
-		struct bench_verdict v = { .judged = counts(0, 0, 0) };
-		struct bench_result *r = results(n_known);
-
-		for (uint32_t i = 1; i <= EPOCHS + 3; i++)
-			take(&v, r, counts(RANKS * i, RANKS * i, i));
-		for (uint32_t i = n_known; i <= EPOCHS; i++)
-			CHECK(has_none(&r[i]));
-		CHECK_INT((int)v.passes, (int)n_known * RANKS);
-		free(r);
-	}
-}
-
-static void a_total_is_of_all_passes_or_none(void)
-{
-	struct bench_counts from = counts(10, 8, 100), ret;
-
-	for (int more = -1; more <= 1; more++)
-		for (int unjudged = 0; unjudged <= 1; unjudged++) {
-			int n = EPOCHS * RANKS + more;
-			struct bench_counts to = counts(10 + n, 8 + n - unjudged, 112);
-
-			bench_verdict_total(&from, &to, EPOCHS * RANKS, RANKS, &ret);
-			CHECK(ret.is_known);
-			CHECK(isnan(ret.removed_lower) == (more || unjudged));
-			CHECK(isnan(ret.removed_upper) == (more || unjudged));
+		CHECK(json);
+		give(r, json);
+		for (int k = 0; k <= RESULTS; k++) {
+			CHECK(has_none(&r[k]));
+			CHECK(!strchr(r[k].why, 7));
 		}
-	from = counts(0, 0, 0);
-	bench_verdict_total(&from,
-			    &(struct bench_counts){ .passes = 4,
-						    .passes_judged = 4,
-						    .removed_lower = 6,
-						    .removed_estimate = 8,
-						    .removed_upper = 10 },
-			    4, 2, &ret);
-	CHECK(!ret.is_known && ret.removed_lower == 3 && ret.removed_estimate == 4);
-	CHECK(ret.removed_upper == 10);
-	bench_verdict_total(&from, &(struct bench_counts){ .passes = NAN, .passes_judged = NAN }, 4,
-			    2, &ret);
-	CHECK(isnan(ret.removed_lower));
-}
-
-static void any_number_can_be_told(void)
-{
-	static const double odd[] = { NAN, -1, -INFINITY, INFINITY, 1e300, 0 };
-
-	for (size_t first = 0; first < ARRAY_LEN(odd); first++) {
-		struct bench_verdict v = { .judged = counts(0, 0, 0) };
-		struct bench_result *r = results(EPOCHS);
-
-		for (size_t i = 0; i < ARRAY_LEN(odd); i++) {
-			double n = odd[(first + i) % ARRAY_LEN(odd)];
-
-			take(&v, r, counts(n, n, n));
-			CHECK(v.passes <= EPOCHS * RANKS);
-		}
-		CHECK(has_none(&r[EPOCHS]));
 		free(r);
 	}
+	bench_verdicts_give(NULL, NULL, 0, ranks, RANKS);
 }
 
 static const struct check_test tests[] = {
-	{ "each_epoch_gets_its_own", each_epoch_gets_its_own },
+	{ "each_epoch_gets_its_own_in_any_order", each_epoch_gets_its_own_in_any_order },
+	{ "parts_of_a_pass_are_added_up", parts_of_a_pass_are_added_up },
+	{ "what_the_job_told_is_better", what_the_job_told_is_better },
+	{ "an_unjudged_pass_says_why", an_unjudged_pass_says_why },
 	{ "what_may_be_anothers_is_nobodys", what_may_be_anothers_is_nobodys },
-	{ "an_unjudged_pass_leaves_no_zero", an_unjudged_pass_leaves_no_zero },
-	{ "others_passes_touch_nothing", others_passes_touch_nothing },
-	{ "a_total_is_of_all_passes_or_none", a_total_is_of_all_passes_or_none },
-	{ "any_number_can_be_told", any_number_can_be_told },
+	{ "what_was_before_is_nobodys", what_was_before_is_nobodys },
+	{ "anything_can_be_told", anything_can_be_told },
 };
 CHECK_MAIN(tests)

@@ -278,6 +278,31 @@ static void pages_that_nobody_pushed_are_the_kernels(void)
 	end(rig, seen);
 }
 
+/* In quick passes a sample is read again before its last open is decided; what is held out is read
+ * before its open is heard of. Those are two reads. */
+static void control_read_is_not_of_the_open_before(void)
+{
+	struct seen *seen = seen_new();
+	struct rig *rig = rig_new(&(struct rig_options){
+		.n = 4, .size = SIZE, .watch = &seen->watch, .control_share = 1 });
+	const struct cache_read_note *first = &seen->note[0], *second = &seen->note[1];
+
+	bits_set(rig->cache->staged, 1);
+	cache_note_open(rig->cache, (struct entry_id){ 1 });
+	bits_clear(rig->cache->staged, 1);
+	bits_set(rig->cache->held_out, 1);
+	CHECK_INT(rig_read_check(rig, 1, 0, SIZE), READ_MISS);
+	cache_note_open(rig->cache, (struct entry_id){ 1 });
+	cache_stop(rig->cache);
+	CHECK_INT((int)seen->n, 2);
+	CHECK(first->read_class == READ_STAGED && !first->is_control && first->wait_ns == 0);
+	CHECK(second->read_class == READ_MISS && second->is_control && second->wait_ns > 0);
+	CHECK(second->opened_ns > first->opened_ns);
+	CHECK_U64(rig_metric(rig, METRIC_READS_STAGED), 1);
+	CHECK_U64(rig_metric(rig, METRIC_READS_MISS), 1);
+	end(rig, seen);
+}
+
 /* Two READs of one open at once, and a pause: the time in which one was under way counts, once. */
 static void wait_is_the_time_in_which_a_read_is_under_way(void)
 {
@@ -315,6 +340,7 @@ static const struct check_test tests[] = {
 	{ "reads_of_an_order_told_late_are_known_by_its_number",
 	  reads_of_an_order_told_late_are_known_by_its_number },
 	{ "pages_that_nobody_pushed_are_the_kernels", pages_that_nobody_pushed_are_the_kernels },
+	{ "a_control_read_is_not_of_the_open_before", control_read_is_not_of_the_open_before },
 	{ "wait_is_the_time_in_which_a_read_is_under_way",
 	  wait_is_the_time_in_which_a_read_is_under_way },
 };

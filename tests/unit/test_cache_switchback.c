@@ -131,7 +131,7 @@ static bool is_decided(struct rig *rig, uint64_t reads)
 {
 	uint64_t n = 0;
 
-	for (int class = 0; class < READ_CLASSES; class++)
+	for (int class = 0; class < READ_CLASSES; class ++)
 		n += rig_metric(rig, METRIC_READS_STAGED + class);
 	return n >= reads;
 }
@@ -189,6 +189,42 @@ static void of_what_the_store_has(void)
 	blocks_are_held_out(ORDER LOADER, 1, true);
 }
 
+/* All of the dataset is in memory before anything is known of the job, and nothing is ever pushed:
+ * no action tells of these samples any more. */
+static void blocks_are_held_out_of_what_is_kept(void)
+{
+	struct seen *seen = seen_new();
+	struct rig *rig = rig_new(&(struct rig_options){ .n = N,
+							 .size = SIZE,
+							 .order = ORDER LOADER,
+							 .is_stage_off = true,
+							 .watch = &seen->watch,
+							 .switchback_share = SHARE });
+	uint32_t confirmed = UINT32_MAX, through = 0;
+	struct order_epoch *epoch;
+	struct err err = { 0 };
+
+	CHECK_INT(order_epoch_new(rig->order, 0, &epoch, &err), 0);
+	RIG_UNTIL(rig_metric(rig, METRIC_SOURCE_READS) >= N);
+	for (uint32_t i = 0; i < N; i++) {
+		struct entry_id entry = { epoch->sample[i] };
+
+		if (confirmed == UINT32_MAX && cache_may_refuse_open(rig->cache))
+			confirmed = i;
+		if (is_chosen(1, 0, i) && is_sure(0, i, confirmed)) {
+			RIG_UNTIL(is_through(rig, entry.v));
+			CHECK_INT(rig_read_check(rig, entry.v, 0, 131072), READ_MISS);
+			through++;
+		} else {
+			(void)rig_read_check(rig, entry.v, 0, 131072);
+		}
+		cache_note_open(rig->cache, entry);
+	}
+	CHECK(through > 0);
+	order_epoch_free(epoch);
+	end(rig, seen);
+}
+
 /* Nothing is chosen before reads have confirmed the order: all of a first look-ahead is fetched. */
 static void nothing_is_held_out_before_the_order_is_confirmed(void)
 {
@@ -243,6 +279,7 @@ static const struct check_test tests[] = {
 	{ "blocks_are_read_from_the_source_and_the_others_are_pushed", of_one_rank },
 	{ "blocks_are_of_each_rank", of_two_ranks },
 	{ "blocks_are_held_out_of_the_store", of_what_the_store_has },
+	{ "blocks_are_held_out_of_what_is_kept", blocks_are_held_out_of_what_is_kept },
 	{ "nothing_is_held_out_before_the_order_is_confirmed",
 	  nothing_is_held_out_before_the_order_is_confirmed },
 	{ "nothing_is_held_out_when_it_is_off", off },

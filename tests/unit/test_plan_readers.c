@@ -68,7 +68,8 @@ static void validation_between_epochs_changes_nothing(void)
 		 "between epochs: has read 500 samples outside of the order");
 	CHECK(story_status(st).lead >= 1000); /* the next epoch is ready */
 	story_read(st, 1, 0, 100);
-	says(st, "reads epoch 1 (the last is 89), 2 % of it so far");
+	says(st, "reads epoch 1 (the last is 89), 2 % of it so far; "
+		 "expects 500 validation samples after epoch 1");
 	validate(st, 500);
 	story_read(st, 1, 100, 1000);
 	CHECK_INT(story_status(st).state, PLAN_FOLLOWING);

@@ -136,10 +136,9 @@ int stall_read(struct stall *s, const struct stall_read *read) MUST_USE;
  * together, since any time that stays the same. */
 void stall_cpu(struct stall *s, uint64_t now_ns, uint64_t busy_ns);
 
-/* For took_ns, with at least as many requests in flight as the job alone makes, the source gave so
- * many answers of so many bytes, each after latency_ns / answers: it gives no more to the job
- * alone.
- */
+/* For took_ns, with at least half as many requests again in flight as the job alone makes, the
+ * source gave so many answers of so many bytes, each after latency_ns / answers: it gives no more
+ * to the job alone. */
 void stall_load(struct stall *s, uint64_t took_ns, uint64_t answers, uint64_t bytes,
 		uint64_t latency_ns);
 

@@ -5,6 +5,10 @@ A step is a batch that the loop asked for (t_request), had (t_ready) and was don
 (include/clairfs/hint.h: struct clairfs_steps), two hundred at a time or once a second: one system call. That is made
 between two steps and is in the time of neither.
 
+Steps of one loop that are made while another has a batch are within that batch's step: a validation in the middle of an
+epoch. Whether the other goes on is known only when it does; one that was kept and forgotten, its first batch shown to
+somebody, must not make the whole training a part of it. So such steps wait until it is known.
+
 It must never get in the way: the batches, their order, exceptions and the life of the loader's iterator are what they would
 be without it, and whatever cannot be sent is dropped and counted. It has no thread and no lock, because processes that load
 data are forked off at any time.
@@ -16,6 +20,7 @@ import os
 import struct
 import sys
 import time
+import weakref
 
 _now = time.monotonic_ns
 
@@ -27,6 +32,7 @@ _POWERPC_LIKE = os.uname().machine.startswith(("ppc", "mips", "sparc", "alpha"))
 _IOC_STEPS = (4 << 29 if _POWERPC_LIKE else 1 << 30) | _SIZE << 16 | 0xCF << 8 | 3
 _FIRST, _LEFT, _INNER, _LOADER_SHIFT, _MAX_LOADER = 1, 2, 4, 16, 65535
 _SEND_NS = 1_000_000_000
+_INNER_MAX = 1024  # steps that wait; with more of them the loop around them is not one
 
 
 def _number(name):
@@ -103,7 +109,8 @@ class _Process:
     def __init__(self):
         self.run_ns = _now()
         self.steps, self.loaders, self.loops = itertools.count(), itertools.count(), itertools.count()
-        self.open = set()  # loops that have a batch and have not asked for the next
+        self.open = {}  # loops that have a batch and have not asked for the next, by number: references to them
+        self.inner = []  # steps made meanwhile: (sink, record, how many loops around it)
         self.sinks = {}
         self.rank = self.world = self.job = None
 
@@ -118,7 +125,40 @@ class _Process:
             self.sinks[key] = _Sink(self, mountpoint, file)
         return self.sinks[key]
 
+    def around(self, number):
+        """How many loops this one is within."""
+        try:
+            return sum(1 for other in self.open if other < number)
+        except RuntimeError:  # a loop of another thread, without a lock between us
+            return 0
+
+    def settle(self, levels):
+        """The steps that wait are within `levels` loops less than it seemed."""
+        waiting, self.inner = self.inner, []
+        for sink, record, around in waiting:
+            sink.records.append((record[0] | (_INNER if around > levels else 0), *record[1:]))
+        for sink in {id(sink): sink for sink, _, _ in waiting}.values():
+            if len(sink.records) >= _AT_ONCE:
+                sink.flush()
+
+    def forget(self):
+        """The outermost loop does not go on: its step was over when the first one within it began."""
+        try:
+            number = min(self.open, default=None)
+            loop = self.open.pop(number, lambda: None)()
+            others = [other for other in (ref() for ref in self.open.values()) if other is not None]
+            began = min([record[2] for _, record, _ in self.inner] + [other._request for other in others], default=0)
+            if loop is not None and loop._ready:
+                loop._over(max(began, loop._ready), _LEFT, False)
+            for other in others:
+                other._around = max(other._around - 1, 0)
+            self.settle(1)
+        except RuntimeError:  # a loop of another thread
+            pass
+
     def flush(self):
+        if self.inner:
+            self.forget()
         for sink in list(self.sinks.values()):
             if sink.records:
                 sink.flush()
@@ -181,8 +221,10 @@ class _Loop:
         self._tally, self._process = tally, _process
         self._sink, self._flags = tally.begin(loader)
         self._number = next(_process.loops)
-        self._is_first, self._is_inner = _FIRST, 0
+        self._is_first, self._around = _FIRST, 0
         self._step = self._request = self._ready = 0
+        if any(record[0] >> _LOADER_SHIFT == self._flags >> _LOADER_SHIFT for _, record, _ in _process.inner):
+            _process.forget()  # a second time through this loader: what is around it is no step
 
     def __iter__(self):
         return self
@@ -192,10 +234,7 @@ class _Loop:
         process = self._process
         if self._ready:
             request = self._over(request, 0)
-        try:
-            self._is_inner = _INNER if process.open and min(process.open) < self._number else 0
-        except RuntimeError:  # a loop of another thread, without a lock between us
-            self._is_inner = 0
+        self._around = process.around(self._number) if process.open else 0
         try:
             batch = next(self._iterator)
         except BaseException:
@@ -203,16 +242,16 @@ class _Loop:
                 self._sink.flush()
             raise
         self._request, self._step = request, next(process.steps)
-        process.open.add(self._number)
+        process.open[self._number] = weakref.ref(self)
         self._ready = _now()
         return batch
 
-    def _over(self, now, flag):
+    def _over(self, now, flag, may_send=True):
         """The step is over. Returns the time at which the next one begins."""
-        ready, tally, sink = self._ready, self._tally, self._sink
+        ready, tally, sink, process = self._ready, self._tally, self._sink, self._process
         wait = ready - self._request
         self._ready = 0
-        self._process.open.discard(self._number)
+        process.open.pop(self._number, None)
         tally.steps += 1
         tally.wait_ns += wait
         tally.compute_ns += now - ready
@@ -220,9 +259,17 @@ class _Loop:
             tally.first_wait_ns += wait
         if sink is None:
             return now
-        sink.records.append((self._flags | self._is_first | self._is_inner | flag, self._step, self._request, ready, now))
+        record = (self._flags | self._is_first | flag, self._step, self._request, ready, now)
         self._is_first = 0
-        if len(sink.records) >= _AT_ONCE or flag or now - sink.sent_ns >= _SEND_NS:
+        if self._around and process.around(self._number):
+            process.inner.append((sink, record, self._around))
+            if len(process.inner) >= _INNER_MAX:
+                process.forget()
+        else:
+            if process.inner and may_send:
+                process.settle(0)
+            sink.records.append((record[0] | (_INNER if self._around else 0), *record[1:]))
+        if may_send and sink.records and (len(sink.records) >= _AT_ONCE or flag or now - sink.sent_ns >= _SEND_NS):
             sink.flush()
             return _now()
         return now

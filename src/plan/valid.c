@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The validation set: reads that no order announces, but that come back. What a job reads between
+ * two epochs of what it does not number is written down; the next time that much is expected, it
+ * stands between the two passes in the line of what is read next (slots[2]). So its first samples
+ * are fetched and staged while the epoch ends, the rest is followed, and what comes first leaves
+ * last, by the rules for everything else. Nothing here judges the order: reads that are foreseen
+ * here count neither for it nor against it.
+ *
+ * It is expected after as many epochs as lay between the last two times, so a job that validates
+ * every fifth epoch is not fetched for in the four others. Where that is wrong it is let by once,
+ * three times, seven ... before it is tried again: what is fetched in vain is bounded by the
+ * logarithm of the epochs. Where the order is another one each time (shuffled, and larger than what
+ * the readers are apart) nothing can be foreseen: after one mistake it is expected again when it
+ * was read twice in one order. Must never judge the job by it. Planner thread. */
+#include "plan_priv.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define STRIKES_MAX 7u
+#define COMPARED 256u /* reads that show whether two passes have one order */
+
+/* The pass was read but for the last of its readers, and nobody reads the next one yet. */
+static bool valid_is_between(const struct plan_job *job)
+{
+	const struct slot *cur = job_cur(job), *next = job_next(job);
+
+	return cur->ep && !next->consumed.count && cur->low + job->span >= cur->length &&
+	       job->state >= PLAN_CHECKING && job->state != PLAN_LOST;
+}
+
+bool valid_is_due(const struct plan *plan, const struct plan_job *job, uint32_t sample)
+{
+	return key_is_valid(*job_key(plan, job, sample)) && valid_is_between(job);
+}
+
+static void valid_forget_record(struct valid *v)
+{
+	for (uint32_t i = 0; i < v->n_record; i++)
+		v->is_recorded[v->record[i] / 64] &= ~(1ull << v->record[i] % 64);
+	v->n_record = 0;
+	v->reads = v->as_foreseen = 0;
+}
+
+/* Nothing is expected any more before the next pass. */
+static void valid_drop(struct plan *plan)
+{
+	struct slot *slot = valid_slot(plan);
+
+	if (!slot->ep)
+		return;
+	while (slot->low < slot->length)
+		window_pass_over(plan, slot, slot->low);
+	epochs_uninstall(plan, 2);
+	group_forget(plan);
+	plan->job->is_stage_dirty = true;
+}
+
+void valid_fini(struct plan *plan)
+{
+	struct valid *v = &plan->job->valid;
+
+	epochs_uninstall(plan, 2);
+	order_epoch_free(v->learned);
+	free(v->record);
+	free(v->is_recorded);
+	*v = (struct valid){ .learned = NULL };
+}
+
+/* False: it was already, or there is no memory for it. */
+static bool valid_record(struct plan *plan, uint32_t sample)
+{
+	struct valid *v = &plan->job->valid;
+	uint64_t bit = 1ull << sample % 64;
+
+	if (!v->is_recorded)
+		v->is_recorded = calloc(DIV_ROUND_UP((uint64_t)plan->n, 64), sizeof(uint64_t));
+	if (!v->is_recorded || v->is_recorded[sample / 64] & bit)
+		return false;
+	if (v->n_record == VALID_MAX)
+		return true; /* and no more is known of it: its first ones are enough */
+	if (v->n_record == v->record_size) {
+		uint32_t size = MAX(2 * v->record_size, 256);
+		uint32_t *bigger = realloc(v->record, size * sizeof(*bigger));
+
+		if (!bigger)
+			return false;
+		v->record = bigger;
+		v->record_size = size;
+	}
+	v->is_recorded[sample / 64] |= bit;
+	v->record[v->n_record++] = sample;
+	return true;
+}
+
+/* Whether it comes about when it was expected. */
+static bool valid_follow(struct plan *plan, uint64_t now_ns, uint32_t sample)
+{
+	struct slot *slot = valid_slot(plan);
+	uint64_t pos;
+	uint32_t key;
+	bool is_near;
+
+	if (!slot->ep)
+		return false;
+	epochs_absorb_rest(plan, slot);
+	key = *job_key(plan, plan->job, sample);
+	if (!key_is_valid(key))
+		return false;
+	pos = key_pos(key);
+	is_near = pos < slot->low + plan->job->span || window_slide(plan, slot, pos);
+	budget_read(plan, now_ns);
+	window_set_consumed(plan, slot, pos);
+	return is_near;
+}
+
+void valid_read(struct plan *plan, uint64_t now_ns, uint32_t sample)
+{
+	struct valid *v = &plan->job->valid;
+	bool is_near;
+
+	if (!valid_is_between(plan->job))
+		return;
+	is_near = valid_follow(plan, now_ns, sample);
+	if (!valid_record(plan, sample))
+		return; /* one more open of the same file */
+	v->reads++;
+	v->as_foreseen += is_near;
+	v->foreseen += is_near;
+	if (v->reads >= SYNC_READS && 2 * v->as_foreseen < v->reads)
+		valid_drop(plan);
+}
+
+static void valid_strike(struct valid *v)
+{
+	v->strikes = MIN(v->strikes + 1, STRIKES_MAX);
+	v->pause = (1u << (v->strikes - 1)) - 1;
+}
+
+/* Whether it was read as the last time: its first reads stand about where they stood. */
+static bool valid_has_one_order(const struct plan *plan)
+{
+	const struct valid *v = &plan->job->valid;
+	uint64_t n = MIN(v->n_record, COMPARED), as_before = 0, span = plan->job->span;
+
+	if (!v->learned)
+		return true;            /* nothing speaks against it */
+	n = MIN(n, v->learned->length); /* one of them may be a part of the other */
+	for (uint64_t i = 0; i < n; i++) {
+		uint64_t at = i > span ? i - span : 0, end = MIN(i + span, v->learned->length);
+
+		while (at < end && v->learned->sample[at] != v->record[i])
+			at++;
+		as_before += at < end;
+	}
+	return 2 * as_before >= n;
+}
+
+/* What was read becomes what is expected. */
+static void valid_learn(struct plan *plan)
+{
+	struct valid *v = &plan->job->valid;
+	struct order_epoch *ep = calloc(1, sizeof(*ep));
+
+	if (!ep)
+		return;
+	*ep = (struct order_epoch){ .length = v->n_record, .n = plan->n };
+	ep->sample = malloc(v->n_record * sizeof(*ep->sample));
+	if (!ep->sample) {
+		free(ep);
+		return;
+	}
+	memcpy(ep->sample, v->record, v->n_record * sizeof(*ep->sample));
+	order_epoch_free(v->learned);
+	v->learned = ep;
+}
+
+void valid_close(struct plan *plan)
+{
+	struct valid *v = &plan->job->valid;
+	bool has_come = v->reads >= VALID_LEAST;
+
+	valid_drop(plan);
+	v->passes++;
+	if (v->is_expected && has_come)
+		v->strikes = 0;
+	else if (v->is_expected)
+		valid_strike(v);
+	else if (has_come && v->pause)
+		v->pause--;
+	v->is_expected = false;
+	if (has_come) {
+		v->is_any_order = !valid_has_one_order(plan);
+		valid_learn(plan);
+		v->period = v->passes;
+		v->passes = 0;
+	}
+	valid_forget_record(v);
+}
+
+void valid_open(struct plan *plan)
+{
+	struct valid *v = &plan->job->valid;
+	const struct slot *cur = cur_slot(plan);
+
+	if (!v->learned || v->is_any_order || v->pause || v->passes + 1 != v->period)
+		return;
+	if (epochs_install(plan, 2, v->learned, cur->epoch) < 0)
+		return; /* no memory: it is read as if it had not been foreseen */
+	valid_slot(plan)->pass = cur->pass;
+	v->is_expected = true;
+	group_forget(plan);
+}
+
+void valid_again(struct plan *plan)
+{
+	struct slot *slot = valid_slot(plan);
+
+	valid_forget_record(&plan->job->valid);
+	if (!slot->ep)
+		return;
+	bitmap_clear_all(&slot->consumed);
+	slot->low = 0;
+	slot->pass = cur_slot(plan)->pass;
+}

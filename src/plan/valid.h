@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The validation set: samples that the job does not number and reads between its epochs. Part of
+ * plan_priv.h, which says how it belongs together; nothing else includes it. */
+#ifndef CLAIRFS_PLAN_VALID_H
+#define CLAIRFS_PLAN_VALID_H
+
+#include "clairfs/plan.h"
+
+struct plan_job;
+
+#define VALID_MAX (1u << 17) /* reads of one pass that are remembered: the first ones */
+#define VALID_LEAST 8u       /* fewer are stray files */
+
+struct valid {
+	struct order_epoch *learned; /* what was read the last time, in that order; NULL: nothing */
+	/* What is read now, since the epoch ended. */
+	uint32_t *record, n_record, record_size;
+	uint64_t *is_recorded; /* bit per sample; NULL until something is recorded */
+	uint64_t reads, as_foreseen;
+	bool is_expected; /* after this pass; slots[2] has what is left of it, unless given up */
+	/* Epochs since it was last read, or since the beginning; and between the last two times. */
+	uint64_t passes, period;
+	bool is_any_order; /* the last two times had not one order */
+	uint32_t strikes;  /* in a row: not read when it was expected */
+	uint32_t pause;    /* so many times it is let by before it is expected again */
+	uint64_t foreseen; /* reads ever, that were where the plan had them */
+};
+
+/* A read of a sample that the job in turn does not number. */
+void valid_read(struct plan *plan, uint64_t now_ns, uint32_t sample);
+/* Whether the job is between two epochs and has this sample still to read there. */
+bool valid_is_due(const struct plan *plan, const struct plan_job *job, uint32_t sample);
+/* The pass is over, before what is left of it is forgotten: the next one is being read. */
+void valid_close(struct plan *plan);
+/* The next pass has become the current one: what is expected behind it. */
+void valid_open(struct plan *plan);
+/* The job stands elsewhere: what was read is no part of a validation set. */
+void valid_again(struct plan *plan);
+void valid_fini(struct plan *plan);
+
+#endif
