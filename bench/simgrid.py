@@ -12,6 +12,7 @@ import benchlib
 
 SAMPLES = 100_000
 SAMPLE_BYTES = 110_592
+VALID = 5_000  # samples of a validation set
 NEED_MBPS = SAMPLE_BYTES * 10_000 / 1e6
 LOADER = {"batch": 64, "workers": 16, "prefetch-factor": 2, "decode-ms": 1, "compute-ms": 6.4,
           "source-latency-ms": 1.5, "hit-us": 0, "sample-bytes": SAMPLE_BYTES}
@@ -77,6 +78,23 @@ class Grid:
             if nodes == 16 and f == 0.1:
                 self.line(f"{name}_nopfs_share", "NoPFS's hits / ours", nopfs / max(ours, 1e-9), 0.5)
 
+    def validation(self):
+        """From the second time on, against the same cache that knows all reads from the start."""
+        for f, rho, every in ((0.25, 0.8, 1), (0.25, 1.25, 1), (0.5, 0.8, 1), (0.5, 0.8, 3)):
+            runs = simulate(self.build, ["clairfs", "belady", "pagecache"], epochs=2 * every + 2, cache_fraction=f,
+                            source_mbps=NEED_MBPS * rho, valid_samples=VALID, valid_every=every)
+            ours, best, without = (100 * sum(runs[p]["valid_stall_seconds"][every:]) / self.valid_compute(runs[p], every)
+                                   for p in ("clairfs", "belady", "pagecache"))
+            name = f"validation_f{f}_rho{rho}_every{every}"
+            self.line(f"{name}_stall", "% of the validation's compute", ours, best + 2, known_from_the_start=round(best, 3),
+                      page_cache=round(without, 1))
+            self.line(f"{name}_reads", "source reads of the worst steady epoch", max(runs["clairfs"]["source_reads"][every:]),
+                      SAMPLES + VALID - (SAMPLES + VALID) * f + 2 * WINDOW)
+
+    @staticmethod
+    def valid_compute(run, since):
+        return sum(run["valid_seconds"][since:]) - sum(run["valid_stall_seconds"][since:])
+
     def bursts(self):
         for amplitude, period, rho in BURSTS:
             run = simulate(self.build, ["clairfs"], samples=80_000, epochs=4, cache_fraction=0.5, burst_amplitude=amplitude,
@@ -92,5 +110,6 @@ def run(emit, build):
     grid.one_node()
     grid.store()
     grid.nodes()
+    grid.validation()
     grid.bursts()
     return grid.missed

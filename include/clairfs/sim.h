@@ -27,6 +27,7 @@ struct sim_params {
 	double hit_us, upcall_us;
 	uint64_t batch, workers, prefetch_factor;
 	double compute_ms, decode_ms;
+	uint64_t valid_samples, valid_every; /* read in one order behind every so many epochs */
 	/* No option: what a measured dataset tells an order about its files; NULL: there is none,
 	 * orders know numbers only. Used while a setup is made. */
 	const struct order_params *files;
@@ -35,7 +36,8 @@ extern const struct conf_table sim_option_table;
 
 /* A parameter set that has been checked, with its dataset and orders. */
 struct sim_setup;
-/* `take_size` (heap, [params->samples] bytes of each sample; NULL: made from sample_bytes and its
+/* `take_size` (heap, bytes of each of params->samples, and without `files` of the validation set
+ * behind them; NULL: made from sample_bytes and its
  * deviation) is consumed in every case. -EINVAL with one line for what is impossible, -ENOMEM, and
  * what the order says. `params` is copied but for the text, which must outlive the setup. */
 int sim_setup_new(const struct sim_params *params, uint64_t *take_size, struct sim_setup **ret,
@@ -49,10 +51,11 @@ struct sim_facts {
 	uint64_t samples, dataset_bytes, largest_bytes; /* of the dataset */
 	uint64_t cache_bytes, store_bytes, stage_bytes;
 	uint64_t ranks, jobs, world, epochs;
-	uint64_t reads;          /* samples that one epoch of one job reads on this node */
-	double bytes_per_s;      /* the node's source, on average */
-	double need_bytes_per_s; /* what all jobs would take if nothing ever stalled */
-	const char *order;       /* canonical spec of the first job */
+	uint64_t reads; /* samples that one epoch of one job reads on this node */
+	uint64_t valid_reads, valid_every; /* and of the validation set behind it; 0: none */
+	double bytes_per_s;                /* the node's source, on average */
+	double need_bytes_per_s;           /* what all jobs would take if nothing ever stalled */
+	const char *order;                 /* canonical spec of the first job */
 };
 void sim_setup_facts(const struct sim_setup *setup, struct sim_facts *ret);
 
@@ -70,6 +73,9 @@ struct sim_epoch {
 	uint64_t store_writes, store_write_bytes;
 	double seconds, stall_seconds, compute_seconds;
 	double bound_seconds; /* no cache of this size can end the epoch earlier */
+	/* Of these, in the validation behind the epoch. */
+	uint64_t valid_reads;
+	double valid_seconds, valid_stall_seconds, valid_compute_seconds;
 };
 struct sim_result {
 	const char *policy;
@@ -82,6 +88,8 @@ double sim_hit_ratio(const struct sim_result *result, uint64_t from);
 /* Stall in percent of compute time, likewise; and of the bound. */
 double sim_stall_pct(const struct sim_result *result, uint64_t from);
 double sim_bound_stall_pct(const struct sim_result *result, uint64_t from);
+/* Of the validations alone. */
+double sim_valid_stall_pct(const struct sim_result *result, uint64_t from);
 
 /* Called after each epoch of the first job. NULL: nobody wants to know. */
 struct sim_progress {
@@ -115,8 +123,8 @@ struct sim_advice {
 	enum sim_verdict verdict;
 	char why[640]; /* a few sentences */
 	double target_pct;
-	uint64_t memory_bytes;           /* of the node */
-	struct sim_size without, full;   /* page cache of all memory; everything cached */
+	uint64_t memory_bytes;         /* of the node */
+	struct sim_size without, full; /* page cache of all memory; everything cached */
 	/* Smallest: memory alone; little memory and a store (of 0: then it is the same). */
 	struct sim_size memory, drive;
 	struct sim_size step[SIM_STEPS]; /* memory alone, step_bytes more each */

@@ -32,6 +32,9 @@ static void print_facts(const struct sim_facts *f)
 	printf("job       %" PRIu64 " of %" PRIu64 " ranks on this node, %" PRIu64
 	       " samples an epoch",
 	       f->ranks, f->world, f->reads);
+	if (f->valid_reads)
+		printf(" and %" PRIu64 " of the validation set after every %" PRIu64,
+		       f->valid_reads, f->valid_every);
 	if (f->jobs > 1)
 		printf(", %" PRIu64 " jobs", f->jobs);
 	if (isfinite(f->need_bytes_per_s))
@@ -41,7 +44,7 @@ static void print_facts(const struct sim_facts *f)
 		printf("; it does not compute\n");
 }
 
-static void print_row(const struct sim_result *r)
+static void print_row(const struct sim_result *r, bool has_validation)
 {
 	uint64_t from = r->n_epochs > 1, reads = 0, writes = 0, n = r->n_epochs - from;
 	double seconds = 0;
@@ -52,9 +55,12 @@ static void print_row(const struct sim_result *r)
 	}
 	for (uint64_t e = 0; e < r->n_epochs; e++)
 		writes += r->epoch[e].store_writes;
-	printf("%-12s %6.3f %12.0f %12" PRIu64 " %12.2f %8.2f %8.2f %12.2f\n", r->policy,
+	printf("%-12s %6.3f %12.0f %12" PRIu64 " %12.2f %8.2f %8.2f %12.2f", r->policy,
 	       sim_hit_ratio(r, from), (double)reads / (double)n, writes, seconds / (double)n,
 	       sim_stall_pct(r, from), sim_bound_stall_pct(r, from), r->epoch[0].seconds);
+	if (has_validation && strcmp(r->policy, "bound") != 0)
+		printf(" %12.2f", sim_valid_stall_pct(r, from));
+	putchar('\n');
 }
 
 void simulate_print_text(const struct sim_setup *setup, const struct sim_result *results,
@@ -64,12 +70,12 @@ void simulate_print_text(const struct sim_setup *setup, const struct sim_result 
 
 	sim_setup_facts(setup, &facts);
 	print_facts(&facts);
-	printf("\n%-12s %6s %12s %12s %12s %8s %8s %12s\n", "", "", "source", "store", "", "stall",
-	       "bound", "first");
-	printf("%-12s %6s %12s %12s %12s %8s %8s %12s\n", "policy", "hit", "reads/epoch", "writes",
-	       "epoch s", "%", "%", "epoch s");
+	printf("\n%-12s %6s %12s %12s %12s %8s %8s %12s%s\n", "", "", "source", "store", "",
+	       "stall", "bound", "first", facts.valid_reads ? "   validation" : "");
+	printf("%-12s %6s %12s %12s %12s %8s %8s %12s%s\n", "policy", "hit", "reads/epoch",
+	       "writes", "epoch s", "%", "%", "epoch s", facts.valid_reads ? "      stall %" : "");
 	for (uint32_t i = 0; i < n; i++)
-		print_row(&results[i]);
+		print_row(&results[i], facts.valid_reads > 0);
 	if (facts.epochs > 1)
 		printf("\nhit, source reads, epoch and stall: means of the epochs after the first\n");
 }
@@ -80,12 +86,14 @@ static json_t *json_of_facts(const struct sim_setup *setup)
 
 	sim_setup_facts(setup, &f);
 	return json_pack(
-		"{s:I, s:I, s:I, s:I, s:I, s:s, s:I, s:I, s:I, s:I, s:f, s:o}", "samples",
+		"{s:I, s:I, s:I, s:I, s:I, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:o}", "samples",
 		(json_int_t)f.samples, "dataset_bytes", (json_int_t)f.dataset_bytes, "cache_bytes",
 		(json_int_t)f.cache_bytes, "store_bytes", (json_int_t)f.store_bytes, "stage_bytes",
 		(json_int_t)f.stage_bytes, "order", f.order, "ranks", (json_int_t)f.ranks, "jobs",
 		(json_int_t)f.jobs, "world", (json_int_t)f.world, "reads_per_epoch",
-		(json_int_t)f.reads, "source_bytes_per_s", f.bytes_per_s, "need_bytes_per_s",
+		(json_int_t)f.reads, "reads_per_validation", (json_int_t)f.valid_reads,
+		"valid_every", (json_int_t)f.valid_every, "source_bytes_per_s", f.bytes_per_s,
+		"need_bytes_per_s",
 		isfinite(f.need_bytes_per_s) ? json_real(f.need_bytes_per_s) : json_null());
 }
 
@@ -122,6 +130,9 @@ static json_t *json_of_result(const struct sim_result *r)
 		json_add(root, "stall_seconds", json_real(e->stall_seconds));
 		json_add(root, "compute_seconds", json_real(e->compute_seconds));
 		json_add(root, "bound_seconds", json_real(e->bound_seconds));
+		json_add(root, "valid_reads", json_integer((json_int_t)e->valid_reads));
+		json_add(root, "valid_seconds", json_real(e->valid_seconds));
+		json_add(root, "valid_stall_seconds", json_real(e->valid_stall_seconds));
 		for (int c = 0; c < SIM_CLASSES; c++)
 			json_add(classes, sim_class_names[c],
 				 json_integer((json_int_t)e->read_class[c]));
@@ -134,10 +145,12 @@ static json_t *json_of_result(const struct sim_result *r)
 static json_t *json_of_sums(const struct sim_result *r, uint64_t from)
 {
 	double stall = sim_stall_pct(r, from), bound = sim_bound_stall_pct(r, from);
+	double valid = sim_valid_stall_pct(r, from);
 
-	return json_pack("{s:f, s:o, s:o}", "hit_ratio", sim_hit_ratio(r, from), "stall_percent",
-			 isfinite(stall) ? json_real(stall) : json_null(), "bound_stall_percent",
-			 isfinite(bound) ? json_real(bound) : json_null());
+	return json_pack("{s:f, s:o, s:o, s:o}", "hit_ratio", sim_hit_ratio(r, from),
+			 "stall_percent", isfinite(stall) ? json_real(stall) : json_null(),
+			 "bound_stall_percent", isfinite(bound) ? json_real(bound) : json_null(),
+			 "valid_stall_percent", isfinite(valid) ? json_real(valid) : json_null());
 }
 
 int simulate_print_json(const struct sim_setup *setup, const struct sim_result *results, uint32_t n)

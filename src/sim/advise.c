@@ -30,6 +30,8 @@ static uint64_t shorten(struct sim_params *p, uint64_t **size, uint64_t least_re
 	if (p->order || k < 2)
 		return 1;
 	p->samples /= k;
+	if (p->valid_samples)
+		p->valid_samples = MAX(p->valid_samples / k, 1);
 	for (uint64_t i = 0; *size && i < p->samples; i++)
 		(*size)[i] = (*size)[i * k];
 	p->cache_bytes /= k;

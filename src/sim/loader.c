@@ -55,6 +55,7 @@ static void worker_read(struct run *run, uint32_t w)
 	struct answer answer;
 
 	run_epoch(run, j)->reads++;
+	run_epoch(run, j)->valid_reads += job->is_validating;
 	/* The next one's state is a cache miss that may begin now. */
 	if (pos + s->ranks < job->ep->length)
 		__builtin_prefetch(&job->model->where[job->ep->sample[pos + s->ranks]]);
@@ -139,15 +140,40 @@ static void step_wait(struct run *run, uint32_t j)
 	step_maybe_begin(run, j);
 }
 
-static void epoch_end(struct run *run, uint32_t j)
+static void part_begin(struct run *run, uint32_t j);
+
+/* Of the epoch, or of the validation behind it. */
+static void part_count(struct run *run, uint32_t j)
+{
+	const struct job *job = &run->job[j];
+	struct sim_epoch *e = run_epoch(run, j);
+	double ns = (double)NS_PER_S * (double)run->n_jobs;
+	double seconds = (double)(run->now - job->began_ns) / ns;
+	double stall = (double)job->stall_ns / ns;
+	double compute = (double)(job->steps * run->compute_ns) / ns;
+
+	e->seconds += seconds;
+	e->stall_seconds += stall;
+	e->compute_seconds += compute;
+	if (!job->is_validating)
+		return;
+	e->valid_seconds += seconds;
+	e->valid_stall_seconds += stall;
+	e->valid_compute_seconds += compute;
+}
+
+static void part_end(struct run *run, uint32_t j)
 {
 	struct job *job = &run->job[j];
-	struct sim_epoch *e = run_epoch(run, j);
-	double jobs = (double)run->n_jobs;
 
-	e->seconds += (double)(run->now - job->began_ns) / (double)NS_PER_S / jobs;
-	e->stall_seconds += (double)job->stall_ns / (double)NS_PER_S / jobs;
-	e->compute_seconds += (double)(job->steps * run->compute_ns) / (double)NS_PER_S / jobs;
+	part_count(run, j);
+	if (!job->is_validating && job->end < job->ep->length) {
+		job->is_validating = true;
+		job->from = job->end;
+		job->end = job->ep->length;
+		part_begin(run, j);
+		return;
+	}
 	if (run->progress && j == 0)
 		run->progress->fn(run->progress->ctx, job->model->ops->name, job->index + 1,
 				  run->s->epochs);
@@ -179,14 +205,23 @@ void loader_begin(struct run *run, uint32_t j)
 	const struct sim_setup *s = run->s;
 	struct job *job = &run->job[j];
 	int rc = epoch_load(run, j);
-	uint64_t count;
 
 	if (rc < 0) {
 		run_fail(run, rc);
 		return;
 	}
-	job->from = MIN(setup_start(s, j, job->index), job->ep->length);
-	count = job->ep->length - job->from;
+	job->is_validating = false;
+	job->end = setup_end(s, job->ep, job->index);
+	job->from = MIN(setup_start(s, j, job->index), job->end);
+	part_begin(run, j);
+}
+
+static void part_begin(struct run *run, uint32_t j)
+{
+	const struct sim_setup *s = run->s;
+	struct job *job = &run->job[j];
+	uint64_t count = job->end - job->from;
+
 	job->steps = DIV_ROUND_UP(DIV_ROUND_UP(count, s->ranks), s->batch);
 	job->step = 0;
 	job->began_ns = run->now;
@@ -202,10 +237,10 @@ void loader_begin(struct run *run, uint32_t j)
 			job->worker[r * s->workers + w] =
 				(struct worker){ .job = j, .rank = r, .next_batch = w };
 	}
-	if (job->model->ops->driver->begin)
+	if (job->model->ops->driver->begin && !job->is_validating)
 		job->model->ops->driver->begin(job->model, j);
 	if (!job->steps) {
-		epoch_end(run, j);
+		part_end(run, j);
 		return;
 	}
 	for (uint32_t w = 0; w < s->ranks * s->workers; w++)
@@ -241,7 +276,7 @@ void loader_step_done(struct run *run, uint32_t j)
 	struct job *job = &run->job[j];
 
 	if (++job->step == job->steps)
-		epoch_end(run, j);
+		part_end(run, j);
 	else
 		step_wait(run, j);
 }

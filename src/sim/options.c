@@ -69,6 +69,10 @@ static const struct conf_option options[] = {
 	ROW(compute_ms, CONF_REAL, "100", 0, 1000000000, "Time to compute with a batch."),
 	ROW(decode_ms, CONF_REAL, "0", 0, 1000000000,
 	    "Time a worker needs for a sample besides reading."),
+	ROW(valid_samples, CONF_U64, "0", 0, 4294967293,
+	    "Samples of a validation set beside those of the dataset, read in one order between "
+	    "epochs. 0: there is none."),
+	ROW(valid_every, CONF_U64, "1", 1, 10000, "It is read after every so many epochs."),
 	{ .name = NULL },
 };
 

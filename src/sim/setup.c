@@ -22,6 +22,10 @@ static int check_job(const struct sim_params *p, struct err *err)
 		return err_set(
 			err, -EINVAL,
 			"--order says itself how many nodes and ranks there are, for one job");
+	if (p->samples + p->valid_samples > UINT32_MAX - 2)
+		return err_set(err, -EINVAL,
+			       "--valid-samples: with --samples more than %u are too many",
+			       UINT32_MAX - 2);
 	if (!p->order && p->nodes * p->ranks > p->samples)
 		return err_set(err, -EINVAL,
 			       "--nodes %" PRIu64 " with --ranks %" PRIu64
@@ -48,7 +52,7 @@ static int check_source(const struct sim_params *p, struct err *err)
 	if (p->burst_amplitude > 0 && p->burst_period_s <= 0)
 		return err_set(err, -EINVAL, "--burst-period-s must be above 0");
 	/* Virtual time counts nanoseconds in 64 bits: 292 years. */
-	seconds = (double)p->samples * (double)p->epochs *
+	seconds = (double)(p->samples + p->valid_samples) * (double)p->epochs *
 			  ((p->compute_ms + p->decode_ms + p->source_latency_ms +
 			    p->store_latency_ms) /
 				   1e3 +
@@ -97,19 +101,37 @@ static int setup_sum(struct sim_setup *s, struct err *err)
 static int setup_spec(const struct sim_setup *s, uint64_t job, char **ret)
 {
 	const struct sim_params *p = &s->p;
+	const char *part = p->valid_samples && !p->files ? ":under=train" : "";
 	int n;
 
 	if (p->order) {
-		*ret = strdup(p->order);
-		return *ret ? 0 : -ENOMEM;
+		n = asprintf(ret, "%s%s", p->order, part);
+		return n < 0 ? -ENOMEM : 0;
 	}
 	n = asprintf(ret,
 		     "torch-distributed:seed=%" PRIu64 ":world=%" PRIu64 ":ranks=0-%" PRIu64
 		     ":epochs=%" PRIu64 ":batch=%" PRIu64 ":workers=%" PRIu64
-		     ":prefetch_factor=%" PRIu64,
+		     ":prefetch_factor=%" PRIu64 "%s",
 		     (p->seed + job * 1000003) % (UINT64_C(1) << 62), p->nodes * p->ranks,
-		     p->ranks - 1, p->epochs, p->batch, p->workers, p->prefetch_factor);
+		     p->ranks - 1, p->epochs, p->batch, p->workers, p->prefetch_factor, part);
 	return n < 0 ? -ENOMEM : 0;
+}
+
+/* A made-up dataset has its samples first, under train/, and then the validation set. */
+static int setup_number(void *ctx, const char *sort, const char *under, uint32_t **ret_sample,
+			uint64_t *ret_n, struct err *err)
+{
+	const struct sim_setup *s = ctx;
+
+	if (sort || strcmp(under, "train") != 0)
+		return err_set(err, -EINVAL, "a made-up dataset has no files");
+	*ret_n = s->p.samples;
+	*ret_sample = malloc(MAX(s->p.samples, 1) * sizeof(**ret_sample));
+	if (!*ret_sample)
+		return err_set_errno(err, -ENOMEM, "order");
+	for (uint32_t i = 0; i < s->p.samples; i++)
+		(*ret_sample)[i] = i;
+	return 0;
 }
 
 static int setup_order(struct sim_setup *s, uint32_t job, struct err *err)
@@ -118,6 +140,10 @@ static int setup_order(struct sim_setup *s, uint32_t job, struct err *err)
 	AUTO_FREE char *text = NULL;
 	int rc = setup_spec(s, job, &text);
 
+	if (s->p.valid_samples && !s->p.files) {
+		params.number = setup_number;
+		params.number_ctx = s;
+	}
 	if (rc < 0)
 		return err_set_errno(err, rc, "order");
 	rc = order_spec_parse(text, &s->spec[job], err);
@@ -145,12 +171,72 @@ static int setup_loader(struct sim_setup *s, struct err *err)
 	if ((uint64_t)s->workers * s->prefetch_factor * s->ranks > 1u << 24 ||
 	    (uint64_t)s->workers * s->prefetch_factor * s->batch > UINT32_MAX / 4)
 		return err_set(err, -EINVAL, "--order: too many workers or too large batches");
-	ep = setup_epoch(s, 0, 0, err);
+	ep = setup_epoch(s, 0, 0, err); /* nothing is known of a validation yet */
 	if (!ep)
 		return err->code;
 	s->reads = ep->length;
 	order_epoch_free(ep);
 	return 0;
+}
+
+/* What the order does not number, dealt out to the ranks in turns as DistributedSampler does. */
+static int setup_valid(struct sim_setup *s, struct err *err)
+{
+	const struct order_info *info = order_info(s->order[0]);
+	uint64_t count = 0, want = s->p.valid_samples;
+	AUTO_FREE uint32_t *all = want ? malloc(want * sizeof(*all)) : NULL;
+
+	if (!want)
+		return 0;
+	s->valid = malloc(want * sizeof(*s->valid));
+	if (!all || !s->valid)
+		return err_set_errno(err, -ENOMEM, "validation set");
+	for (uint32_t i = 0; info->outside && i < s->n && count < want; i++)
+		if (info->outside[i / 64] >> i % 64 & 1)
+			all[count++] = i;
+	if (count < want)
+		return err_set(err, -EINVAL,
+			       "--valid-samples: the order leaves out %" PRIu64
+			       " samples of the dataset, less than that",
+			       count);
+	for (uint64_t from = 0; from < want; from += info->world)
+		for (uint32_t r = 0; r < info->n_ranks; r++)
+			if (from + info->ranks[r] < want)
+				s->valid[s->n_valid++] = all[from + info->ranks[r]];
+	return 0;
+}
+
+static bool setup_has_valid(const struct sim_setup *s, uint64_t index)
+{
+	return s->n_valid && (index + 1) % s->p.valid_every == 0;
+}
+
+uint64_t setup_end(const struct sim_setup *s, const struct order_epoch *ep, uint64_t index)
+{
+	return ep->length - (setup_has_valid(s, index) ? s->n_valid : 0);
+}
+
+static bool setup_append(struct order_epoch *ep, const uint32_t *sample, uint64_t n)
+{
+	uint64_t length = ep->length + n;
+	uint32_t *samples = realloc(ep->sample, length * sizeof(*samples)), *next;
+
+	if (!samples)
+		return false;
+	ep->sample = samples;
+	if (ep->next_same) {
+		next = realloc(ep->next_same, length * sizeof(*next));
+		if (!next)
+			return false;
+		ep->next_same = next;
+		memset(next + ep->length, 0xff, n * sizeof(*next)); /* SAMPLE_NONE */
+	}
+	for (uint64_t i = 0; i < n; i++) {
+		ep->first[sample[i]] = (uint32_t)(ep->length + i);
+		ep->sample[ep->length + i] = sample[i];
+	}
+	ep->length = length;
+	return true;
 }
 
 uint64_t setup_start(const struct sim_setup *s, uint32_t job, uint64_t index)
@@ -168,7 +254,11 @@ struct order_epoch *setup_epoch(const struct sim_setup *s, uint32_t job, uint64_
 
 	if (order_epoch_new(s->order[job], number, &ep, err) < 0)
 		return NULL;
-	return ep;
+	if (!setup_has_valid(s, index) || setup_append(ep, s->valid, s->n_valid))
+		return ep;
+	order_epoch_free(ep);
+	err_set_errno(err, -ENOMEM, "validation set");
+	return NULL;
 }
 
 int sim_setup_resize(struct sim_setup *s, uint64_t cache_bytes, uint64_t store_bytes,
@@ -206,7 +296,7 @@ static int setup_fill(struct sim_setup *s, uint64_t *take_size, struct err *err)
 		rc = check_source(&s->p, err);
 	if (rc < 0)
 		return rc;
-	s->n = (uint32_t)s->p.samples;
+	s->n = (uint32_t)(s->p.samples + (s->p.files ? 0 : s->p.valid_samples));
 	if (!s->size) {
 		if (!s->p.sample_bytes)
 			return err_set(err, -EINVAL, "--sample-bytes: how large is a sample?");
@@ -223,6 +313,8 @@ static int setup_fill(struct sim_setup *s, uint64_t *take_size, struct err *err)
 		rc = setup_order(s, j, err);
 	if (rc == 0)
 		rc = setup_loader(s, err);
+	if (rc == 0)
+		rc = setup_valid(s, err);
 	return rc < 0 ? rc : setup_capacity(s, err);
 }
 
@@ -257,6 +349,7 @@ void sim_setup_free(struct sim_setup *s)
 	free(s->order);
 	free(s->spec);
 	free(s->size);
+	free(s->valid);
 	free(s);
 }
 
@@ -277,6 +370,8 @@ void sim_setup_facts(const struct sim_setup *s, struct sim_facts *ret)
 				   .world = s->world,
 				   .epochs = s->epochs,
 				   .reads = s->reads,
+				   .valid_reads = s->n_valid,
+				   .valid_every = s->p.valid_every,
 				   .bytes_per_s = s->p.source_mbps * 1e6,
 				   .need_bytes_per_s = sample_s > 0 ? per_read * s->ranks *
 									      (double)s->p.jobs /

@@ -101,6 +101,17 @@ double sim_stall_pct(const struct sim_result *result, uint64_t from)
 	return stall_pct(stall + compute, compute);
 }
 
+double sim_valid_stall_pct(const struct sim_result *result, uint64_t from)
+{
+	double stall = 0, compute = 0;
+
+	for (uint64_t e = from; e < result->n_epochs; e++) {
+		stall += result->epoch[e].valid_stall_seconds;
+		compute += result->epoch[e].valid_compute_seconds;
+	}
+	return stall_pct(stall + compute, compute);
+}
+
 double sim_bound_stall_pct(const struct sim_result *result, uint64_t from)
 {
 	double bound = 0, compute = 0;

@@ -28,6 +28,8 @@ struct sim_setup {
 	struct order_spec **spec;
 	uint32_t ranks, batch, workers, prefetch_factor;
 	uint64_t epochs, world, reads;
+	uint32_t *valid; /* [n_valid] what this node reads between epochs, in this order */
+	uint64_t n_valid;
 };
 
 /* Without a look into memory where all are alike. */
@@ -140,8 +142,10 @@ struct rank_state {
 };
 
 struct job {
-	struct order_epoch *ep, *next;     /* next: NULL in the last epoch */
-	uint64_t index, from, steps, step; /* index: of the epoch, from 0 */
+	struct order_epoch *ep, *next;          /* next: NULL in the last epoch */
+	uint64_t index, from, end, steps, step; /* index: of the epoch, from 0; end: of what is
+						 * read now, the epoch or the validation */
+	bool is_validating;
 	uint64_t began_ns, waiting_since_ns, stall_ns, missed_ns;
 	uint32_t n_received;
 	struct worker *worker;   /* [ranks * workers] */
@@ -205,9 +209,11 @@ void loader_read_done(struct run *run, uint32_t worker);
 void loader_step_done(struct run *run, uint32_t job);
 
 /* setup.c */
+/* With what the validation behind it reads, if there is one, from setup_end on. */
 struct order_epoch *setup_epoch(const struct sim_setup *s, uint32_t job, uint64_t index,
 				struct err *err);
 uint64_t setup_start(const struct sim_setup *s, uint32_t job, uint64_t index);
+uint64_t setup_end(const struct sim_setup *s, const struct order_epoch *ep, uint64_t index);
 
 /* run.c */
 int run_policy(const struct sim_setup *s, const struct policy_ops *ops,

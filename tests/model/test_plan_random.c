@@ -229,6 +229,21 @@ static void open_sample(struct book *b, uint32_t sample)
 	event(b, (struct plan_event){ .kind = PLAN_EV_OPENED, .sample = sample });
 }
 
+/* Between two epochs: what the order does not number, or a part of it. */
+static void validate(struct book *b)
+{
+	uint32_t n = b->p.n - b->n_order;
+
+	if (!below(b, 3))
+		n = (uint32_t)below(b, n + 1);
+	for (uint32_t i = 0; i < n; i++) {
+		b->now += below(b, NS_PER_MS);
+		open_sample(b, b->n_order + i);
+		if (!below(b, 4))
+			step(b);
+	}
+}
+
 /* A read within the window of the epoch that is due, sometimes one that was just made. */
 static void honest_read(struct book *b, uint64_t window, struct order_epoch **ep)
 {
@@ -245,6 +260,8 @@ static void honest_read(struct book *b, uint64_t window, struct order_epoch **ep
 		b->low++;
 	if (b->low < b->n_order)
 		return;
+	if (below(b, 4))
+		validate(b);
 	b->epoch++;
 	b->low = 0;
 	memset(b->is_read, 0, sizeof(b->is_read));
@@ -345,9 +362,10 @@ static void book_fini(struct book *b)
 
 static void budgets_and_states_hold_when_the_order_is_right(void)
 {
-	uint64_t seed = check_seed();
+	uint64_t seed = check_seed(), foreseen = 0;
 
 	for (int run = 0; run < 30; run++) {
+		struct plan_status s;
 		struct book b;
 		struct order_epoch *ep;
 
@@ -379,8 +397,11 @@ static void budgets_and_states_hold_when_the_order_is_right(void)
 				step(&b);
 		}
 		order_epoch_free(ep);
+		plan_get_status(b.plan, &s);
+		foreseen += s.valid_foreseen;
 		book_fini(&b);
 	}
+	CHECK(foreseen > 0);
 }
 
 static void budgets_and_states_hold_whatever_is_read(void)

@@ -76,7 +76,8 @@ static void random_job(struct sim_kit *kit, uint64_t *state)
 		"store_fraction=%.3f,nodes=%u,ranks=%u,jobs=%u,epochs=%u,batch=%u,workers=%u,"
 		"compute_ms=%.3f,decode_ms=%.3f,source_latency_ms=%.3f,source_latency_sigma=%.2f,"
 		"source_mbps=%.3f,source_parallel=%u,inflight=%u,window=%u,burst_amplitude=%.2f,"
-		"burst_period_s=%.3f,outage_at_s=%.2f,outage_s=%.2f",
+		"burst_period_s=%.3f,outage_at_s=%.2f,outage_s=%.2f,valid_samples=%u,"
+		"valid_every=%u",
 		(uint32_t)check_rand_below(state, 1000),
 		300 + (uint32_t)check_rand_below(state, 2000),
 		1000 + (uint32_t)check_rand_below(state, 90000),
@@ -93,7 +94,9 @@ static void random_job(struct sim_kit *kit, uint64_t *state)
 		5 + (double)check_rand_below(state, 200), 1 + (uint32_t)check_rand_below(state, 64),
 		1 + (uint32_t)check_rand_below(state, 64), (uint32_t)check_rand_below(state, 300),
 		amplitude, 0.1 + (double)check_rand_below(state, 2000) / 1e3,
-		(double)check_rand_below(state, 3), (double)check_rand_below(state, 2));
+		(double)check_rand_below(state, 3), (double)check_rand_below(state, 2),
+		(uint32_t)check_rand_below(state, 2) * (uint32_t)check_rand_below(state, 500),
+		1 + (uint32_t)check_rand_below(state, 2));
 }
 
 static void nothing_beats_the_bound(void)

@@ -57,6 +57,10 @@ static void impossible_parameters_are_named(void)
 	check_refused("samples=10,sample_bytes=4K,order=torch-distribted:seed=1", "--order");
 	check_refused("samples=10,sample_bytes=4K,order=torch-distributed:world=0", "--order");
 	check_refused("samples=10,sample_bytes=4K,order=sequential,ranks=2", "--order");
+	check_refused("samples=4294967000,sample_bytes=1,valid_samples=1000", "--valid-samples");
+	check_refused("samples=10,sample_bytes=4K,valid_every=0", "valid_every");
+	check_refused("samples=10,sample_bytes=4K,valid_samples=5,order=sequential:under=x",
+		      "--order");
 }
 
 static void no_such_policy(void)
