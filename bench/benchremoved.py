@@ -55,7 +55,7 @@ SCENARIOS = [
     Scenario("compute_bound", 5, 80, 1, is_null=True),
     Scenario("prep_bound", 4, 10, 12),
     Scenario("in_ram", 0, 5, 1, is_null=True, ghost="1T"),
-    Scenario("switchback", 20, 5, 1, files=4096, batch=2, switchback=10),
+    Scenario("switchback", 40, 10, 1, batch=2, switchback=10),
     Scenario("no_hits", 20, 30, 1, share="1/1", files=960, is_aa=True),
 ]
 
@@ -106,15 +106,20 @@ def one_round(bench, data, scenario, is_direct_first):
 
 
 def emit_switchback(bench, scenario, rounds):
-    """What was measured has to be in the interval of the difference that the mount has measured itself."""
+    """What the mount has measured by itself, and how often its interval has the difference of the walls in it. That is of reads
+    and opens; the interval is of chance alone, and the opens of a source cost next to nothing in the mount: so the goal is that
+    of the estimate."""
     name, said = scenario.name, [s["switchback"] for _, _, s, _ in rounds]
     known = [(d - w, one) for (d, w, _, _), one in zip(rounds, said) if one["removed_seconds"] is not None]
     if known:
         bench.emit(f"removed_{name}_by_switchback", "s", [one["removed_seconds"] for _, one in known], blocks=said[-1]["blocks"],
                    spoiled=said[-1]["blocks_spoiled"], low=[round(one["low_seconds"], 3) for _, one in known],
                    high=[round(one["high_seconds"], 3) for _, one in known], cost=[round(one["cost_seconds"], 3) for _, one in known])
+    if len(known) == len(rounds):
+        bench.emit(f"removed_{name}_by_switchback_off", "% of measured",
+                   [100 * abs(one["removed_seconds"] - m) / max(abs(m), 1e-9) for m, one in known], goal=("<=", 10))
     inside = sum(one["low_seconds"] <= measured <= one["high_seconds"] for measured, one in known)
-    bench.emit(f"removed_{name}_in_interval", "% of rounds", [100 * inside / len(rounds)], goal=(">=", 80))
+    bench.emit(f"removed_{name}_in_interval", "% of rounds", [100 * inside / len(rounds)])
 
 
 def emit_goals(bench, scenario, rounds):
