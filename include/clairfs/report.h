@@ -74,6 +74,7 @@ struct removed_numbers {
 };
 #define REMOVED_BY_HOOK "by the job's own times"
 #define REMOVED_BY_REPLAY "loader replayed"
+#define REMOVED_BY_STEPS "the slowest rank of each step, replayed"
 /* One line, cut where it does not fit. */
 void removed_words(const struct removed_numbers *r, char *out, size_t size);
 
@@ -91,6 +92,11 @@ struct report_rank {
 	struct step_log log;
 	/* GPU wait that the mount removed; negative: not known. */
 	double at_least_s, at_most_s, replay_s, hook_s;
+	double judged_s;           /* wall time of the passes that these are of */
+	uint64_t passes, unjudged; /* judged, and left out */
+	/* The waits for each batch, replayed as they were (wait_us) and without the mount
+	 * (span_us); counted from the rank's first batch in the mount. */
+	struct step_log replay;
 	uint64_t run, last_ns; /* while records are read: of its last process */
 };
 
@@ -105,8 +111,11 @@ struct report_node {
 	uint64_t control_reads;
 	bool has_least;
 	/* GPU wait removed that is of no rank, because the order knows none; negative: not known */
-	double at_least_s, at_most_s;
-	struct report_rank *ranks; /* [n_ranks], by rank */
+	double at_least_s, at_most_s, judged_s;
+	uint64_t passes, unjudged;
+	char why[160], unjudged_why[160]; /* why the last pass was not judged; "": not known */
+	uint64_t accounted, unplaced; /* reads that it knows; those without a place in the order */
+	struct report_rank *ranks;    /* [n_ranks], by rank */
 	uint32_t n_ranks;
 };
 /* A report, or a file of records (hint.h), from its bytes. -EINVAL with one line: what is wrong. */
@@ -122,7 +131,9 @@ void report_node_fini(struct report_node *node);
  * Removed wait, per rank, holds for a rank alone. At least: without the mount the job would have
  * taken at least as much longer as any one rank is known to, so the largest one holds for the job.
  * At most: ranks may have been slow in different steps, so only the sum of all ranks' upper bounds
- * bounds the job, and only when all of them are known. */
+ * bounds the job, and only when all of them are known. About: of each step the longest wait of any
+ * rank without the mount less the longest with it, as replayed; only where all ranks of the job are
+ * there, and of the steps that are known of each. */
 struct report_job {
 	const char *job;                      /* borrowed from a node; "" */
 	uint32_t world, n_ranks;              /* world 0: not known */
@@ -130,8 +141,11 @@ struct report_job {
 	uint64_t every, n_groups, incomplete; /* groups that not all ranks know */
 	bool has_steps, has_restarts;
 	double wait_s, span_s, au_percent;
-	double slowest_rank_wait_s;   /* of the rank that waited most */
-	double at_least_s, at_most_s; /* negative: not known */
+	double slowest_rank_wait_s;            /* of the rank that waited most */
+	double at_least_s, at_most_s, about_s; /* negative: not known */
+	uint64_t about_groups,
+		about_missing; /* of about_s; left out, as some rank does not know them */
+	uint64_t about_every;  /* steps of a group */
 };
 /* Puts nodes together; they are borrowed, and coarsened alike. -EINVAL with one line: different
  * jobs or worlds, a rank that two of them have, a file given twice. */
@@ -142,8 +156,9 @@ void report_print(const struct report_node *nodes, size_t n, const struct report
 		  FILE *out);
 char *report_to_json(const struct report_node *nodes, size_t n, const struct report_job *job);
 
-/* The object "log" of a rank's steps in a report (json_t *), at most so many entries; NULL when out
- * of memory. The log is coarsened to them. */
-void *step_log_to_json(struct step_log *log, uint64_t entries);
+/* The object "log" of a rank's steps in a report (json_t *), or "replay", at most so many entries;
+ * NULL when out of memory. The log is coarsened to them. */
+extern const char *const step_log_names[2], *const replay_log_names[2];
+void *step_log_to_json(struct step_log *log, const char *const names[2], uint64_t entries);
 
 #endif

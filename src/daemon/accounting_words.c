@@ -146,12 +146,14 @@ json_t *accounting_json(struct accounting *a)
 	switchback = accounting_switch_json(&v);
 	free(v.rank);
 	return json_pack(
-		"{s:s, s:s, s:f, s:f, s:s, s:f, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o}",
-		"words", text, "why", stall_why_words[v.node.why], "removed_lower_seconds", n.lower,
-		"removed_estimate_seconds", estimate(&n), "removed_estimate_source",
-		estimate_source(&n), "removed_upper_seconds", n.upper, "judged_seconds", n.judged,
-		"passes_judged", (json_int_t)n.passes, "passes_unjudged", (json_int_t)n.unjudged,
-		"passes_open", (json_int_t)v.node.open, "reads", (json_int_t)v.node.reads,
-		"dropped", (json_int_t)v.dropped, "ghost_bytes", (json_int_t)v.params.ghost_bytes,
-		"control", control_json(&v), "switchback", switchback, "ranks", ranks);
+		"{s:s, s:s, s:o, s:f, s:f, s:s, s:f, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o}",
+		"words", text, "why", stall_why_words[v.node.why], "unjudged_why",
+		n.unjudged ? json_string(stall_why_words[v.node.unjudged_why]) : json_null(),
+		"removed_lower_seconds", n.lower, "removed_estimate_seconds", estimate(&n),
+		"removed_estimate_source", estimate_source(&n), "removed_upper_seconds", n.upper,
+		"judged_seconds", n.judged, "passes_judged", (json_int_t)n.passes,
+		"passes_unjudged", (json_int_t)n.unjudged, "passes_open", (json_int_t)v.node.open,
+		"reads", (json_int_t)v.node.reads, "dropped", (json_int_t)v.dropped, "ghost_bytes",
+		(json_int_t)v.params.ghost_bytes, "control", control_json(&v), "switchback",
+		switchback, "ranks", ranks);
 }

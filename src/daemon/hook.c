@@ -153,7 +153,8 @@ json_t *hook_report_json(struct hook *h)
 	mutex_lock(&h->mu);
 	for (uint32_t i = 0; ranks && i < h->n_ranks; i++) {
 		json_t *rank = rank_json(&h->ranks[i]);
-		json_t *log = step_log_to_json(&h->ranks[i].log, REPORT_STEPS / h->n_ranks);
+		json_t *log = step_log_to_json(&h->ranks[i].log, step_log_names,
+					       REPORT_STEPS / h->n_ranks);
 
 		if (json_object_set_new(rank, "log", log) < 0 ||
 		    json_array_append_new(ranks, rank) < 0) {

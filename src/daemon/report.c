@@ -135,8 +135,9 @@ static json_t *data_json(struct wire *w)
 static json_t *removed_json(const struct stall_numbers *n)
 {
 	return json_pack(
-		"{s:f, s:f, s:o, s:o, s:I, s:I}", "at_least_seconds", (double)n->lower_ns / 1e9,
-		"at_most_seconds", (double)n->upper_ns / 1e9, "replay_seconds",
+		"{s:f, s:f, s:f, s:o, s:o, s:I, s:I}", "judged_seconds", (double)n->judged_ns / 1e9,
+		"at_least_seconds", (double)n->lower_ns / 1e9, "at_most_seconds",
+		(double)n->upper_ns / 1e9, "replay_seconds",
 		n->judged_replay ? json_real((double)n->estimate_ns / 1e9) : json_null(),
 		"hook_seconds",
 		n->judged_hook ? json_real((double)n->estimate_hook_ns / 1e9) : json_null(),
@@ -152,20 +153,20 @@ static uint32_t order_world(struct wire *w)
 	return at ? (uint32_t)strtoul(at + strlen(":world="), NULL, 10) : 0;
 }
 
-/* The rank that the numbers are of: by its number if the order has a world or the hook knows it;
- * the only rank of the node if the order knows no ranks; else NULL, they are the node's. */
+/* The rank that the numbers are of: by its number if the order has a world; the only rank of the
+ * node if the order knows no ranks; else NULL, they are the node's. */
 static json_t *rank_of(json_t *ranks, uint32_t rank, uint32_t world)
 {
 	json_t *one;
 	size_t i;
 
+	if (!world)
+		return json_array_size(ranks) == 1 ? json_array_get(ranks, 0) : NULL;
 	json_array_foreach(ranks, i, one)
 	{
 		if (json_integer_value(json_object_get(one, "rank")) == (json_int_t)rank)
 			return one;
 	}
-	if (!world)
-		return json_array_size(ranks) == 1 ? json_array_get(ranks, 0) : NULL;
 	one = json_pack("{s:I, s:I}", "rank", (json_int_t)rank, "world", (json_int_t)world);
 	return json_array_append_new(ranks, one) < 0 ? NULL : one;
 }
@@ -173,6 +174,7 @@ static json_t *rank_of(json_t *ranks, uint32_t rank, uint32_t world)
 static void add_removed(struct wire *w, json_t *root)
 {
 	json_t *ranks = json_object_get(root, "ranks"), *data = json_object_get(root, "data");
+	struct verdicts *verdicts = accounting_verdicts(w->accounting);
 	uint32_t world = order_world(w);
 	struct accounting_view v;
 
@@ -180,9 +182,13 @@ static void add_removed(struct wire *w, json_t *root)
 	for (uint32_t i = 0; i < v.n_ranks; i++) {
 		json_t *place = rank_of(ranks, v.rank[i].rank, world);
 
+		json_t *replay = verdicts_replay_json(verdicts, v.rank[i].rank);
+
 		if (v.rank[i].judged)
 			json_object_set_new(place ? place : root, "removed",
 					    removed_json(&v.rank[i]));
+		if (replay)
+			json_object_set_new(place ? place : root, "replay", replay);
 	}
 	free(v.rank);
 	json_object_set_new(data, "control_reads", json_integer((json_int_t)v.node.control_reads));

@@ -23,5 +23,7 @@ void verdicts_add(void *verdicts, const struct stall_verdict *verdict);
 /* A list, the oldest first; of fewer passes the more ranks there are. Any thread; NULL: no memory.
  */
 json_t *verdicts_json(struct verdicts *v, uint32_t rank);
+/* The object "replay" of a rank in a report; NULL: there is none. Any thread. */
+json_t *verdicts_replay_json(struct verdicts *v, uint32_t rank);
 
 #endif

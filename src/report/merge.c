@@ -6,11 +6,17 @@
  *
  *   wait      sum over steps of the longest wait of any rank. Steps have the same number on all
  *             ranks, because ranks run the same program. Where a log has groups of steps the
- * longest sum of a group is taken, which can only be less. at least  rank r alone proves that the
- * job would have taken lower(r) longer (it cannot read faster than its workers can); the job is not
- * faster than its slowest rank. at most   without the mount each step is longer by what its slowest
- * rank lost, and that is at most the sum of what all ranks lost in it. A smaller bound would need
- * the steps.
+ *             longest sum of a group is taken, which can only be less.
+ *
+ *   at least  rank r alone proves that the job would have taken lower(r) longer (it cannot read
+ *             faster than its workers can); the job is not faster than its slowest rank.
+ *
+ *   at most   without the mount each step is longer by what its slowest rank lost, and that is at
+ *             most the sum of what all ranks lost in it.
+ *
+ *   about     each rank's loader was replayed with and without the mount. A step waits for the rank
+ *             that waits longest, in either case: the sum over steps of the difference of the two.
+ *             A rank's compute has the others' waits in it, in both cases.
  *
  * What does not belong together is refused, rather than added up to a number that means nothing.
  * One thread; no I/O.
@@ -186,6 +192,94 @@ static int merge_steps(struct report_node *nodes, size_t n, struct report_job *j
 	return rc;
 }
 
+/* --- what was removed --- */
+
+/* Of one group of steps, of all ranks. */
+struct longest {
+	uint32_t with_us, without_us, n_known;
+};
+
+static void add_replay(struct longest *longest, const struct step_log *log)
+{
+	for (uint64_t i = 0; i < log->n; i++) {
+		if (log->wait_us[i] == STEP_UNKNOWN || log->span_us[i] == STEP_UNKNOWN)
+			continue;
+		longest[i].with_us = MAX(longest[i].with_us, log->wait_us[i]);
+		longest[i].without_us = MAX(longest[i].without_us, log->span_us[i]);
+		longest[i].n_known++;
+	}
+}
+
+static void sum_replay(const struct longest *longest, uint64_t n, struct report_job *job)
+{
+	int64_t removed = 0;
+
+	for (uint64_t i = 0; i < n; i++) {
+		if (longest[i].n_known == job->n_ranks) {
+			removed += (int64_t)longest[i].without_us - (int64_t)longest[i].with_us;
+			job->about_groups++;
+		} else if (longest[i].n_known) {
+			job->about_missing++;
+		}
+	}
+	if (job->about_groups)
+		job->about_s = removed > 0 ? (double)removed / 1e6 : 0;
+}
+
+/* True, with the length and the steps per group of the longest log: each rank of the job has one.
+ */
+static bool has_replays(struct report_node *nodes, size_t n, struct report_job *job,
+			uint64_t *ret_length)
+{
+	*ret_length = 0;
+	job->about_every = 1;
+	if (job->n_ranks == 0 || (job->world && job->n_ranks < job->world))
+		return false;
+	for (size_t i = 0; i < n; i++)
+		for (uint32_t k = 0; k < nodes[i].n_ranks; k++)
+			job->about_every = MAX(job->about_every, nodes[i].ranks[k].replay.every);
+	for (size_t i = 0; i < n; i++)
+		for (uint32_t k = 0; k < nodes[i].n_ranks; k++) {
+			struct step_log *log = &nodes[i].ranks[k].replay;
+
+			if (log->n == 0)
+				return false;
+			step_log_coarsen(log, job->about_every);
+			*ret_length = MAX(*ret_length, log->n);
+		}
+	return true;
+}
+
+static int merge_replays(struct report_node *nodes, size_t n, struct report_job *job,
+			 struct err *err)
+{
+	AUTO_FREE struct longest *longest = NULL;
+	uint64_t length;
+
+	job->about_s = -1;
+	if (!has_replays(nodes, n, job, &length))
+		return 0;
+	longest = calloc(length, sizeof(*longest));
+	if (!longest)
+		return err_set(err, -ENOMEM, "out of memory");
+	for (size_t i = 0; i < n; i++)
+		for (uint32_t k = 0; k < nodes[i].n_ranks; k++)
+			add_replay(longest, &nodes[i].ranks[k].replay);
+	sum_replay(longest, length, job);
+	return 0;
+}
+
+/* Of several ranks the estimate is of another model than the bounds are; the cautious side wins. */
+static void reconcile(struct report_job *job)
+{
+	if (job->about_s < 0)
+		return;
+	if (job->at_most_s >= 0)
+		job->about_s = MIN(job->about_s, job->at_most_s);
+	if (!job->about_missing)
+		job->at_least_s = MIN(job->at_least_s, job->about_s);
+}
+
 static void merge_removed(const struct report_node *nodes, size_t n, struct report_job *job)
 {
 	bool has_all = job->n_ranks > 0 && (!job->world || job->n_ranks >= job->world);
@@ -230,6 +324,10 @@ int report_merge(struct report_node *nodes, size_t n, struct report_job *ret, st
 	if (rc == 0)
 		rc = merge_steps(nodes, n, ret, err);
 	if (rc == 0)
-		merge_removed(nodes, n, ret);
-	return rc;
+		rc = merge_replays(nodes, n, ret, err);
+	if (rc < 0)
+		return rc;
+	merge_removed(nodes, n, ret);
+	reconcile(ret);
+	return 0;
 }

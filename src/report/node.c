@@ -11,6 +11,7 @@
 #include <jansson.h>
 #include <string.h>
 
+#include "clairfs/base/text.h"
 #include "clairfs/hint.h"
 #include "clairfs/report.h"
 
@@ -18,8 +19,10 @@
 
 void report_node_fini(struct report_node *node)
 {
-	for (uint32_t i = 0; i < node->n_ranks; i++)
+	for (uint32_t i = 0; i < node->n_ranks; i++) {
 		step_log_fini(&node->ranks[i].log);
+		step_log_fini(&node->ranks[i].replay);
+	}
 	free(node->ranks);
 	free(node->source);
 	*node = (struct report_node){ .at_least_s = -1, .at_most_s = -1 };
@@ -89,11 +92,11 @@ static int parse_list(const json_t *list, uint64_t first, uint32_t *out, uint64_
 	return 0;
 }
 
-/* {"every": power of two, "first": group, "wait_us": [...], "span_us": [...]} */
-static int parse_log(const json_t *json, struct step_log *log)
+/* {"every": power of two, "first": group, and two lists of these names} */
+static int parse_log(const json_t *json, const char *const names[2], struct step_log *log)
 {
-	const json_t *wait = json_object_get(json, "wait_us");
-	const json_t *span = json_object_get(json, "span_us");
+	const json_t *wait = json_object_get(json, names[0]);
+	const json_t *span = json_object_get(json, names[1]);
 	uint64_t every = count_of(json, "every"), first = count_of(json, "first");
 	uint64_t n = json_array_size(wait);
 
@@ -147,7 +150,12 @@ static int parse_rank(const json_t *json, struct report_node *node, struct err *
 	r->at_most_s = seconds_of(removed, "at_most_seconds", -1);
 	r->replay_s = seconds_of(removed, "replay_seconds", -1);
 	r->hook_s = seconds_of(removed, "hook_seconds", -1);
-	rc = parse_log(json_object_get(json, "log"), &r->log);
+	r->judged_s = seconds_of(removed, "judged_seconds", 0);
+	r->passes = count_of(removed, "passes_judged");
+	r->unjudged = count_of(removed, "passes_unjudged");
+	rc = parse_log(json_object_get(json, "log"), step_log_names, &r->log);
+	if (rc == 0)
+		rc = parse_log(json_object_get(json, "replay"), replay_log_names, &r->replay);
 	return rc < 0 ? err_set(err, rc, "the steps of rank %lld are no lists of times",
 				(long long)rank)
 		      : 0;
@@ -174,6 +182,32 @@ static int parse_ranks(const json_t *ranks, struct report_node *node, struct err
 			return rc;
 	}
 	return rc;
+}
+
+static void parse_words(const json_t *json, char *out, size_t size)
+{
+	const char *text = json_string_value(json);
+
+	if (text)
+		text_escape(text, strlen(text), out, size);
+}
+
+static void parse_removed(const json_t *root, struct report_node *node)
+{
+	const json_t *removed = json_object_get(root, "removed");
+	const json_t *said = json_object_get(json_object_get(root, "stats"), "gpu_wait");
+
+	node->at_least_s = seconds_of(removed, "at_least_seconds", -1);
+	node->at_most_s = seconds_of(removed, "at_most_seconds", -1);
+	node->judged_s = seconds_of(removed, "judged_seconds", 0);
+	node->passes = count_of(removed, "passes_judged");
+	node->unjudged = count_of(removed, "passes_unjudged");
+	parse_words(json_object_get(said, "why"), node->why, sizeof(node->why));
+	parse_words(json_object_get(said, "unjudged_why"), node->unjudged_why,
+		    sizeof(node->unjudged_why));
+	node->accounted = count_of(said, "reads");
+	node->unplaced = count_of(json_object_get(said, "control"), "unplaced_reads");
+	node->unplaced = MIN(node->unplaced, node->accounted);
 }
 
 static int parse_report(const json_t *root, struct report_node *node, struct err *err)
@@ -205,8 +239,7 @@ static int parse_report(const json_t *root, struct report_node *node, struct err
 	node->least_source_bytes = count_of(data, "least_source_bytes");
 	node->control_reads = count_of(data, "control_reads");
 	node->control_s = seconds_of(data, "control_seconds", 0);
-	node->at_least_s = seconds_of(json_object_get(root, "removed"), "at_least_seconds", -1);
-	node->at_most_s = seconds_of(json_object_get(root, "removed"), "at_most_seconds", -1);
+	parse_removed(root, node);
 	return parse_ranks(json_object_get(root, "ranks"), node, err);
 }
 

@@ -101,19 +101,62 @@ static void print_wait(const struct report_job *job, FILE *out)
 			     "their last processes\n");
 }
 
-static void print_removed(const struct report_job *job, FILE *out)
+/* What each node and rank says of its passes, together; the estimate of the only rank is its own.
+ */
+static struct removed_numbers removed_of(const struct report_node *nodes, size_t n,
+					 const struct report_job *job)
 {
-	if (job->at_least_s < 0 && job->at_most_s < 0) {
-		fprintf(out, "removed    not known\n");
-		return;
+	struct removed_numbers r = { .lower_s = job->at_least_s,
+				     .upper_s = job->at_most_s,
+				     .estimate_s = job->about_s,
+				     .source = job->about_s >= 0 ? REMOVED_BY_STEPS : NULL };
+	const struct report_rank *only = NULL;
+
+	for (size_t i = 0; i < n; i++) {
+		r.passes += nodes[i].passes;
+		r.unjudged += nodes[i].unjudged;
+		r.judged_s = MAX(r.judged_s, nodes[i].judged_s);
+		r.reads += nodes[i].accounted;
+		r.unplaced += nodes[i].unplaced;
+		r.why = nodes[i].why[0] ? nodes[i].why : r.why;
+		r.unjudged_why = nodes[i].unjudged_why[0] ? nodes[i].unjudged_why : r.unjudged_why;
+		for (uint32_t k = 0; k < nodes[i].n_ranks; k++) {
+			only = &nodes[i].ranks[k];
+			r.passes += only->passes;
+			r.unjudged += only->unjudged;
+			r.judged_s = MAX(r.judged_s, only->judged_s);
+		}
 	}
-	fprintf(out, "removed    ");
-	if (job->at_least_s >= 0)
-		fprintf(out, "at least %.3f s (the rank that gained most)", job->at_least_s);
-	if (job->at_most_s >= 0)
-		fprintf(out, "%s%.3f s is an upper bound for the job",
-			job->at_least_s >= 0 ? "; " : "", job->at_most_s);
-	fprintf(out, "\n");
+	if (only && job->n_ranks == 1 && (only->hook_s >= 0 || only->replay_s >= 0)) {
+		r.estimate_s = only->hook_s >= 0 ? only->hook_s : only->replay_s;
+		r.source = only->hook_s >= 0 ? REMOVED_BY_HOOK : REMOVED_BY_REPLAY;
+	}
+	if (job->at_least_s < 0)
+		r.passes = 0;
+	return r;
+}
+
+static void print_removed(const struct report_node *nodes, size_t n, const struct report_job *job,
+			  FILE *out)
+{
+	struct removed_numbers r = removed_of(nodes, n, job);
+	char words[600];
+
+	removed_words(&r, words, sizeof(words));
+	fprintf(out, "removed    %s\n", words);
+	if (r.passes && job->n_ranks > 1 && job->at_most_s >= 0)
+		fprintf(out, "           at most: an upper bound for the job, the sum of its "
+			     "ranks'; at least: of the rank that gained most\n");
+	if (r.passes && job->n_ranks > 1 && job->about_s < 0)
+		fprintf(out, "           no estimate for the job: it needs the steps of all ranks, "
+			     "replayed\n");
+	else if (r.passes && job->n_ranks > 1 && job->about_missing)
+		fprintf(out,
+			"           about: of %" PRIu64 " of %" PRIu64
+			" steps, in groups of %" PRIu64 "; the rest is not known of every "
+			"rank\n",
+			job->about_groups, job->about_groups + job->about_missing,
+			job->about_every);
 }
 
 static void print_data(const struct sums *s, FILE *out)
@@ -152,7 +195,7 @@ void report_print(const struct report_node *nodes, size_t n, const struct report
 		fprintf(out, ", mounted for %.0f s", s.mounted_s);
 	fprintf(out, "\n");
 	print_wait(job, out);
-	print_removed(job, out);
+	print_removed(nodes, n, job, out);
 	print_data(&s, out);
 	if (job->n_ranks)
 		print_ranks(nodes, n, out);
@@ -212,9 +255,10 @@ static json_t *wait_json(const struct report_job *job)
 
 char *report_to_json(const struct report_node *nodes, size_t n, const struct report_job *job)
 {
+	struct removed_numbers r = removed_of(nodes, n, job);
 	struct sums s = add_up(nodes, n);
 	json_t *root, *data, *removed;
-	char *text, *line = NULL;
+	char *text, *line = NULL, words[600];
 
 	data = json_pack("{s:I, s:I, s:I, s:I, s:o, s:I, s:f}", "reads", (json_int_t)s.reads,
 			 "read_bytes", (json_int_t)s.read_bytes, "source_reads",
@@ -223,8 +267,14 @@ char *report_to_json(const struct report_node *nodes, size_t n, const struct rep
 			 s.has_least ? json_integer((json_int_t)s.least) : json_null(),
 			 "control_reads", (json_int_t)s.control_reads, "control_seconds",
 			 s.control_s);
-	removed = json_pack("{s:o, s:o}", "at_least_seconds", known(job->at_least_s),
-			    "upper_bound_for_the_job_seconds", known(job->at_most_s));
+	removed_words(&r, words, sizeof(words));
+	removed = json_pack("{s:s, s:o, s:o, s:o, s:I, s:I, s:I}", "words", words,
+			    "at_least_seconds", known(job->at_least_s),
+			    "upper_bound_for_the_job_seconds", known(job->at_most_s),
+			    "estimate_seconds", known(r.source ? r.estimate_s : -1),
+			    "estimate_groups", (json_int_t)job->about_groups,
+			    "estimate_groups_missing", (json_int_t)job->about_missing,
+			    "estimate_steps_per_group", (json_int_t)job->about_every);
 	root = json_pack("{s:s, s:I, s:I, s:I, s:f, s:o, s:o, s:o, s:f, s:o}", "job", job->job,
 			 "nodes", (json_int_t)s.mounts, "world", (json_int_t)job->world,
 			 "ranks_here", (json_int_t)job->n_ranks, "mounted_seconds", s.mounted_s,
@@ -253,7 +303,7 @@ static json_t *list_json(const uint32_t *values, uint64_t first, uint64_t n)
 	return list;
 }
 
-void *step_log_to_json(struct step_log *log, uint64_t entries)
+void *step_log_to_json(struct step_log *log, const char *const names[2], uint64_t entries)
 {
 	uint64_t first = 0, every = MAX(log->every, 1);
 
@@ -263,6 +313,6 @@ void *step_log_to_json(struct step_log *log, uint64_t entries)
 	while (first < log->n && log->wait_us[first] == STEP_UNKNOWN)
 		first++;
 	return json_pack("{s:I, s:I, s:o, s:o}", "every", (json_int_t)every, "first",
-			 (json_int_t)first, "wait_us", list_json(log->wait_us, first, log->n),
-			 "span_us", list_json(log->span_us, first, log->n));
+			 (json_int_t)first, names[0], list_json(log->wait_us, first, log->n),
+			 names[1], list_json(log->span_us, first, log->n));
 }

@@ -19,6 +19,9 @@
 
 #define FIRST_CAPACITY 1024u
 
+const char *const step_log_names[2] = { "wait_us", "span_us" };
+const char *const replay_log_names[2] = { "with_us", "without_us" };
+
 static uint32_t sum(uint32_t a, uint32_t b)
 {
 	uint64_t both = (uint64_t)a + b;

@@ -71,7 +71,13 @@ def merged(place):
     most = sum(r["steps"]["wait_seconds"] for r in job["ranks"]) + 1e-6 * 302
     tap.ok(least - 1e-9 <= wait["wait_seconds"] <= most, "the slowest rank of each step, no sum of ranks", wait, least, most)
     tap.equal((wait["groups"], wait["groups_not_of_every_rank"], wait["is_lower_bound"]), (302, 102, True), "what is missing is said")
-    tap.equal(job["removed"], {"at_least_seconds": None, "upper_bound_for_the_job_seconds": None}, "what is not known is null")
+    tap.equal([job["removed"][key] for key in ("upper_bound_for_the_job_seconds", "estimate_seconds")], [None] * 2,
+              "what is not known is null: the order knew no ranks")
+    # Where the daemon was ahead of no read at all, it is known that it has removed nothing.
+    tap.ok(job["removed"]["words"].startswith("not known: ") == (job["removed"]["at_least_seconds"] is None), "and said so",
+           job["removed"])
+    tap.equal({r["removed"]["at_least_seconds"] for r in job["ranks"] if r["rank"] in (0, 1)}, {None},
+              "numbers of a node are not those of one of its ranks")
     tap.equal(job["data"]["reads"], 32, "reads of nodes are added up")
     text = good("report", *files).decode()
     tap.ok("slowest rank of each step" in text and "4 ranks of 4" in text, "a table for people", text)

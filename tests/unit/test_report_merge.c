@@ -81,7 +81,8 @@ static void the_slowest_rank_of_each_step_counts(void)
 
 	node_of("9", "a",
 		"{\"rank\": 1, \"world\": 3, \"steps\": 3, \"wait_seconds\": 0.8,"
-		"\"removed\": {\"at_least_seconds\": 2, \"at_most_seconds\": 5},"
+		"\"removed\": {\"at_least_seconds\": 2, \"at_most_seconds\": 5,"
+		"\"judged_seconds\": 60, \"passes_judged\": 3, \"passes_unjudged\": 1},"
 		"\"log\": {\"every\": 1, \"first\": 0, \"wait_us\": [100000, 0, 700000],"
 		"\"span_us\": [1000000, 1000000, 1000000]}},"
 		"{\"rank\": 0, \"world\": 3, \"removed\": {\"at_least_seconds\": 3,"
@@ -101,8 +102,10 @@ static void the_slowest_rank_of_each_step_counts(void)
 	CHECK(job.at_least_s == 3); /* not 6: ranks are not added up */
 	CHECK(job.at_most_s == 15); /* as a bound they are */
 	text = printed(nodes, 2, &job);
-	CHECK_CONTAINS(text, "15.000 s is an upper bound for the job");
-	CHECK_CONTAINS(text, "at least 3.000 s");
+	CHECK_CONTAINS(text, "removed at least 3.0 s of GPU wait, at most 15.0 s; "
+			     "1 of 4 passes not judged\n");
+	CHECK_CONTAINS(text, "at most: an upper bound for the job");
+	CHECK_CONTAINS(text, "no estimate for the job");
 	CHECK_CONTAINS(text, "1 of 3 of them are not known of every rank");
 	CHECK_CONTAINS(text, "8 reads, 800 B; at least 600 B");
 	fini(nodes, 2);
@@ -156,6 +159,114 @@ static void random_jobs_agree_with_brute_force(void)
 		CHECK(fabs(job.span_s - 2 * want) < 1e-9);
 		fini(nodes, n);
 	}
+}
+
+/* Waits of each rank, replayed with the mount and without it; some are not known, some in groups.
+ */
+static void random_replays_agree_with_brute_force(void)
+{
+	enum { STEPS = 300, RANKS = 4 };
+	static uint32_t with[RANKS][STEPS], without[RANKS][STEPS];
+	uint64_t state = check_seed();
+
+	for (int round = 0; round < 50; round++) {
+		struct report_node nodes[RANKS] = { 0 };
+		uint32_t n = 2 + (uint32_t)check_rand_below(&state, RANKS - 1), finest = 1;
+		uint64_t from[RANKS], groups = 0;
+		struct report_job job;
+		struct err err = { 0 };
+		double want = 0;
+
+		for (uint32_t i = 0; i < n; i++) {
+			uint32_t every = 1u << check_rand_below(&state, 3);
+			struct step_log *log;
+
+			nodes[i].ranks = calloc(1, sizeof(*nodes[i].ranks));
+			nodes[i].n_ranks = 1;
+			nodes[i].ranks[0] = (struct report_rank){ .rank = i,
+								  .world = n,
+								  .at_least_s = 0,
+								  .at_most_s = 1e6,
+								  .passes = 1 };
+			log = &nodes[i].ranks[0].replay;
+			from[i] = 8 * check_rand_below(&state, 3);
+			for (uint64_t k = from[i]; k < STEPS; k++) {
+				with[i][k] = (uint32_t)check_rand_below(&state, 1000);
+				without[i][k] = (uint32_t)check_rand_below(&state, 3000);
+				CHECK_INT(step_log_add(log, k, with[i][k] * 1000ull,
+						       without[i][k] * 1000ull),
+					  0);
+			}
+			step_log_coarsen(log, every);
+			finest = MAX(finest, every);
+		}
+		for (uint64_t k = 0; k < STEPS; k += finest) {
+			uint64_t most[2] = { 0, 0 };
+			bool is_known = true;
+
+			for (uint32_t i = 0; i < n; i++) {
+				uint64_t sum[2] = { 0, 0 };
+
+				for (uint64_t j = k; j < MIN(k + finest, STEPS); j++) {
+					sum[0] += with[i][j];
+					sum[1] += without[i][j];
+				}
+				is_known = is_known && k >= from[i];
+				most[0] = MAX(most[0], sum[0]);
+				most[1] = MAX(most[1], sum[1]);
+			}
+			if (is_known) {
+				want += ((double)most[1] - (double)most[0]) / 1e6;
+				groups++;
+			}
+		}
+		CHECK_INT(report_merge(nodes, n, &job, &err), 0);
+		CHECK_U64(job.about_every, finest);
+		CHECK_U64(job.about_groups, groups);
+		CHECK(fabs(job.about_s - want) < 1e-9);
+		fini(nodes, n);
+	}
+}
+
+static void an_estimate_needs_all_ranks(void)
+{
+#define REPLAYED(rank, from)                                                                       \
+	"{\"rank\": " rank ", \"world\": 2, \"removed\": {\"at_least_seconds\": 1,"                \
+	"\"at_most_seconds\": 3, \"replay_seconds\": 2, \"judged_seconds\": 9,"                    \
+	"\"passes_judged\": 1}, \"replay\": {\"every\": 1, \"first\": " from ","                   \
+	"\"with_us\": [0, 100000, 0], \"without_us\": [900000, 100000, 700000]}}"
+	struct report_node nodes[2];
+	struct report_job job;
+	struct err err = { 0 };
+	char *text;
+
+	node_of("9", "a", REPLAYED("0", "0"), &nodes[0]);
+	CHECK_INT(report_merge(nodes, 1, &job, &err), 0);
+	CHECK(job.about_s < 0 && job.at_least_s == 1); /* rank 1 is not here */
+	text = printed(nodes, 1, &job);
+	CHECK_CONTAINS(text, "removed at least 1.0 s of GPU wait\n");
+	free(text);
+	node_of("9", "b", REPLAYED("1", "0"), &nodes[1]);
+	CHECK_INT(report_merge(nodes, 2, &job, &err), 0);
+	CHECK(fabs(job.about_s - 1.6) < 1e-9); /* no sum of ranks */
+	CHECK(job.at_least_s == 1 && job.at_most_s == 6);
+	text = printed(nodes, 2, &job);
+	CHECK_CONTAINS(text, "removed at least 1.0 s of GPU wait, at most 6.0 s; about 1.6 s (the "
+			     "slowest rank of each step, replayed)\n");
+	free(text);
+	report_node_fini(&nodes[1]);
+	node_of("9", "b", REPLAYED("1", "1"), &nodes[1]);
+	CHECK_INT(report_merge(nodes, 2, &job, &err), 0);
+	CHECK(fabs(job.about_s - 1.5) < 1e-9 || job.about_groups == 2);
+	CHECK_U64(job.about_missing, 2);
+	text = printed(nodes, 2, &job);
+	CHECK_CONTAINS(text, "about: of 2 of 4 steps");
+	free(text);
+	report_node_fini(&nodes[1]);
+	node_of("9", "b", "{\"rank\": 1, \"world\": 2}", &nodes[1]);
+	CHECK_INT(report_merge(nodes, 2, &job, &err), 0);
+	CHECK(job.about_s < 0);
+	fini(nodes, 2);
 }
 
 static void mixtures_are_refused(void)
@@ -243,7 +354,7 @@ static void a_log_survives_its_file(void)
 
 	for (uint64_t k = 17; k < 400; k += 1 + check_rand_below(&state, 3))
 		CHECK_INT(step_log_add(&log, k, check_rand_below(&state, 1u << 30), 1u << 30), 0);
-	json = step_log_to_json(&log, 300);
+	json = step_log_to_json(&log, step_log_names, 300);
 	CHECK_U64(log.every, 2);
 	dumped = json_dumps(json, 0);
 	json_decref(json);
@@ -288,6 +399,8 @@ static void hostile_reports_are_refused(void)
 	}
 #define RANKS(list) "{" HEAD ", \"ranks\": [" list "]}"
 #define REFUSED(list, why) refused(RANKS(list), sizeof(RANKS(list)) - 1, why)
+	REFUSED("{\"rank\": 7, \"replay\": {\"every\": 1, \"with_us\": [1], \"without_us\": []}}",
+		"rank 7");
 	REFUSED("1", "a rank has no number");
 	REFUSED("{\"rank\": -1}", "a rank has no number");
 	REFUSED("{\"rank\": 4294967295}", "a rank has no number");
@@ -420,6 +533,8 @@ static void hostile_records_are_refused(void)
 static const struct check_test tests[] = {
 	{ "the_slowest_rank_of_each_step_counts", the_slowest_rank_of_each_step_counts },
 	{ "random_jobs_agree_with_brute_force", random_jobs_agree_with_brute_force },
+	{ "random_replays_agree_with_brute_force", random_replays_agree_with_brute_force },
+	{ "an_estimate_needs_all_ranks", an_estimate_needs_all_ranks },
 	{ "mixtures_are_refused", mixtures_are_refused },
 	{ "what_is_not_known_is_no_number", what_is_not_known_is_no_number },
 	{ "what_no_rank_has_is_the_nodes", what_no_rank_has_is_the_nodes },
