@@ -79,6 +79,14 @@ static bool is_through(struct rig *rig, uint32_t sample)
 	return passthrough_is_held_out(rig->cache, (struct entry_id){ sample });
 }
 
+static uint64_t rig_opened(struct rig *rig)
+{
+	struct cache_status st;
+
+	cache_get_status(rig->cache, &st);
+	return st.plan.opened;
+}
+
 static bool is_pushed(struct rig *rig, uint32_t sample)
 {
 	return bits_get(rig->cache->staged, sample);
@@ -219,6 +227,8 @@ static void blocks_are_held_out_of_what_is_kept(void)
 			(void)rig_read_check(rig, entry.v, 0, 131072);
 		}
 		cache_note_open(rig->cache, entry);
+		/* The plan is not left behind, so the order is confirmed early. */
+		RIG_UNTIL(rig_opened(rig) > i);
 	}
 	CHECK(through > 0);
 	order_epoch_free(epoch);
