@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* clairfs trace: what single reads, fetches, pushes and writes of a mount do for some seconds, as
  * Chrome's trace events in JSON lines, the way dftracer writes them (.pfw): Perfetto and dfanalyzer
- * open them.
+ * open them. A viewer that wants an array (chrome://tracing) gets one in a file that is called
+ * .json; dfanalyzer reads lines, so there are no commas in the other one. Either may end anywhere,
+ * when the disk is full or somebody was killed: each line is an event of its own.
  *
  * The mount keeps events in a ring while somebody takes them; they are taken here ten times a
  * second, kept in memory, and written at the end, because a viewer needs them in lanes: what
@@ -43,6 +45,7 @@ struct span {
 
 struct trace_run {
 	const char *mountpoint, *path; /* path NULL: stdout */
+	bool is_array;                 /* JSON as a whole, and not line by line */
 	double seconds;
 	int pid;
 	struct span *spans;
@@ -214,6 +217,12 @@ static int assign_lanes(struct trace_run *t, struct err *err)
 
 /* --- writing --- */
 
+/* Ends the line before. */
+static void next_line(const struct trace_run *t, FILE *out)
+{
+	fputs(t->is_array ? ",\n" : "\n", out);
+}
+
 static void print_names(const struct trace_run *t, FILE *out)
 {
 	uint32_t most[TRACKS] = { 0 };
@@ -221,7 +230,7 @@ static void print_names(const struct trace_run *t, FILE *out)
 
 	fprintf(out,
 		"{\"id\":%u,\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":0,"
-		"\"args\":{\"name\":\"clairfs\"}}\n",
+		"\"args\":{\"name\":\"clairfs\"}}",
 		id++, t->pid);
 	for (size_t i = 0; i < t->n; i++) {
 		uint32_t track = t->spans[i].lane / 10000, lane = t->spans[i].lane % 10000;
@@ -229,11 +238,13 @@ static void print_names(const struct trace_run *t, FILE *out)
 		most[track] = MAX(most[track], lane);
 	}
 	for (uint32_t track = 0; track < TRACKS; track++)
-		for (uint32_t lane = 1; lane <= most[track]; lane++)
+		for (uint32_t lane = 1; lane <= most[track]; lane++) {
+			next_line(t, out);
 			fprintf(out,
 				"{\"id\":%u,\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%d,"
-				"\"tid\":%u,\"args\":{\"name\":\"%s %u\"}}\n",
+				"\"tid\":%u,\"args\":{\"name\":\"%s %u\"}}",
 				id++, t->pid, track * 10000 + lane, track_names[track], lane);
+		}
 }
 
 static void print_span(const struct trace_run *t, const struct span *s, size_t id, FILE *out)
@@ -245,6 +256,7 @@ static void print_span(const struct trace_run *t, const struct span *s, size_t i
 	};
 	uint64_t dur = s->e.end_ns - s->e.begin_ns;
 
+	next_line(t, out);
 	fprintf(out,
 		"{\"id\":%zu,\"name\":\"%s\",\"cat\":\"%s\",\"pid\":%d,\"tid\":%" PRIu32
 		",\"ts\":%" PRIu64 ".%03" PRIu64 ",\"dur\":%" PRIu64 ".%03" PRIu64
@@ -256,7 +268,14 @@ static void print_span(const struct trace_run *t, const struct span *s, size_t i
 		fprintf(out, ",\"class\":\"%s\"", read_class_names[s->e.how]);
 	if (s->e.status != 0)
 		fprintf(out, ",\"error\":%d", -s->e.status);
-	fputs("}}\n", out);
+	fputs("}}", out);
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+	size_t n = strlen(text), m = strlen(end);
+
+	return n >= m && strcmp(text + n - m, end) == 0;
 }
 
 static int write_out(const struct trace_run *t)
@@ -269,6 +288,7 @@ static int write_out(const struct trace_run *t)
 		print_names(t, out);
 		for (size_t i = 0; i < t->n; i++)
 			print_span(t, &t->spans[i], 1000000 + i, out);
+		fputs(t->is_array ? "\n]\n" : "\n", out);
 		rc = ferror(out);
 	}
 	if (!t->path)
@@ -351,6 +371,7 @@ int cmd_trace(int argc, char **argv)
 	if (argc - optind != 1)
 		return cli_usage("trace", "one MOUNTPOINT is needed");
 	t.mountpoint = argv[optind];
+	t.is_array = t.path && ends_with(t.path, ".json");
 	if (find_daemon(&t, &info, &err) < 0)
 		return cli_fail(&err);
 	rc = trace(&t);

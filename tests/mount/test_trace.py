@@ -38,12 +38,74 @@ class Trace:
         self.code = self.process.returncode
         self.end = time.clock_gettime(time.CLOCK_MONOTONIC)
         self.text = read_file(self.path).decode() if os.path.exists(self.path) else ""
-        lines = self.text.splitlines()
-        self.events = [json.loads(line) for line in lines[1:]] if lines[:1] == ["["] else []
+        self.events = by_line(self.text)
         self.spans = [e for e in self.events if e["ph"] == "X"]
 
     def of(self, name, **args):
         return [e for e in self.spans if e["name"] == name and all(e["args"].get(k) == v for k, v in args.items())]
+
+
+def by_line(text):
+    """As dfanalyzer reads a file: each line that is whole is an event."""
+    return [json.loads(line.rstrip(",")) for line in text.split("\n")[:-1] if line not in ("[", "]")]
+
+
+def by_dict(text):
+    """As Perfetto reads it: after a [, objects one after the other, whatever white space and commas are between."""
+    decoder, found = json.JSONDecoder(), []
+    at = text.index("[") + 1
+    while True:
+        while at < len(text) and text[at] in " \n,":
+            at += 1
+        if at == len(text) or text[at] == "]":
+            return found
+        try:
+            event, at = decoder.raw_decode(text, at)
+        except json.JSONDecodeError:  # not all of it is there
+            return found
+        found.append(event)
+
+
+def is_number(value):
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def malformed(event):
+    """What the trace event format asks of an event, or what is wrong with this one."""
+    if not all(isinstance(event.get(key), str) for key in ("name", "ph")):
+        return "name and ph are strings"
+    if not all(type(event.get(key)) is int and 0 <= event[key] < 1 << 31 for key in ("pid", "tid")):
+        return "pid and tid are numbers of processes and threads"
+    if not isinstance(event.get("args"), dict):
+        return "args is an object"
+    if event["ph"] == "M":
+        return None if event["name"] in ("process_name", "thread_name") and isinstance(event["args"].get("name"), str) else "a name"
+    if event["ph"] != "X":
+        return "complete events and names only"
+    if not all(is_number(event.get(key)) and event[key] >= 0 for key in ("ts", "dur")):
+        return "ts and dur are microseconds"
+    return None if isinstance(event.get("cat"), str) and set(event) == {"id", "name", "cat", "pid", "tid", "ts", "dur", "ph", "args"} \
+        else "a category, and nothing that a viewer might take for something else"
+
+
+def check_format(trace, what):
+    tap.no_findings([f"{malformed(e)}: {e}" for e in trace.events if malformed(e)], f"{what}: events are as the format has them")
+    kinds = "".join(e["ph"] for e in trace.events)
+    tap.ok(kinds.lstrip("M").strip("X") == "", f"{what}: names come first", kinds)
+    begins = [e["ts"] for e in trace.spans]
+    tap.equal(begins, sorted(begins), f"{what}: in the order in which they began")
+    tap.equal(by_dict(trace.text), trace.events, f"{what}: line by line and object by object it is the same")
+    if trace.path.endswith(".json"):
+        tap.equal(json.loads(trace.text), trace.events, f"{what}: and as one array")
+    # Whoever wrote it may have been killed, or the disk full: what is whole is found.
+    lines, wrong = trace.text.split("\n"), []
+    for cut in sorted(mountkit.rng.sample(range(2, len(trace.text)), min(200, len(trace.text) - 2))):
+        part = trace.text[:cut]
+        whole = part.count("\n") - 1
+        got = by_line(part)
+        if got != trace.events[:whole] or by_dict(part)[:whole] != got or len(by_dict(part)) > whole + 1:
+            wrong.append(cut)
+    tap.equal(wrong, [], f"{what}: cut anywhere, the events before are there ({len(lines)} lines)")
 
 
 def within(inner, outer):
@@ -58,6 +120,7 @@ def check(trace, place, what):
            len({e["id"] for e in trace.events}) == len(trace.events), f"{what}: each event has an id")
     tap.no_findings([e for e in trace.spans if not trace.begin * 1e6 <= e["ts"] + e["dur"] <= trace.end * 1e6 or e["dur"] < 0],
                     f"{what}: all of it ended while it was traced")
+    check_format(trace, what)
     tap.equal({e["pid"] for e in trace.events}, {trace.mount.process.pid}, f"{what}: the process is the daemon")
     named = {e["tid"] for e in trace.events if e["name"] == "thread_name"}
     tap.ok(named >= {e["tid"] for e in trace.spans}, f"{what}: every lane has a name")
@@ -97,14 +160,14 @@ def demand(place):
             tap.ok(first["args"]["class"] == "miss" and fetches, "its first READ waited for a fetch", first, trace.of("fetch", file=i))
             tap.equal(sum(e["args"]["bytes"] for e in trace.of("source_read", file=i)), len(data[name]),
                       "the source was read for it once")
-        with Trace(place, mount, "second.pfw") as trace:
+        with Trace(place, mount, "second.json") as trace:
             mountkit.drop_caches()
             for name in data:
                 mount.read(name)
         check(trace, place, "a second trace")
         tap.equal(trace.of("source_read"), [], "from memory: no read of the source")
         os.unlink(os.path.join(place.source, index[0]))
-        with Trace(place, mount, "third.pfw") as trace:
+        with Trace(place, mount, "third.json") as trace:
             pass
         check(trace, place, "a trace of nothing")
         tap.equal(trace.spans, [], "nothing happened")
@@ -172,6 +235,20 @@ def killed(place):
     tap.equal(clairfs("umount", place.mnt).code, 0, "unmounted")
 
 
+def killed_itself(place):
+    """Nothing is written before the end: no half of a file is left, and the mount goes on."""
+    place.files([1000])
+    with place.mount() as mount:
+        trace = Trace(place, mount, "killed.pfw")
+        mount.read("s00000.bin")
+        trace.process.kill()
+        trace.process.communicate(timeout=mountkit.DEADLINE)
+        tap.ok(not os.path.exists(trace.path), "nothing is there")
+        with Trace(place, mount, "next.pfw") as trace:
+            pass
+        check(trace, place, "the next trace")
+
+
 def guarded(place):
     place.files([1000])
     os.chmod(place.mnt, 0o755)
@@ -196,4 +273,4 @@ def guarded(place):
     tap.ok(done.code == 1 and len(done.lines) == 1, "what is not mounted cannot be traced", done)
 
 
-mountkit.run(demand, prefetch_and_store, killed, guarded)
+mountkit.run(demand, prefetch_and_store, killed, killed_itself, guarded)
