@@ -27,6 +27,7 @@ struct cache_read_note {
 	uint32_t reader; /* the thread of one of its READs, 0: there were none, or unknown */
 	enum read_class read_class;
 	bool is_control; /* read on demand on purpose, see cache_params.control_share */
+	bool is_switchback; /* likewise, see cache_params.switchback_share */
 	bool is_kernels; /* READ_STAGED, of pages that the kernel had kept and nobody pushed */
 	/* Where the plan expected it, by the order that was put in force as of that
 	 * cache_generation, which is also the id of its job. */
@@ -85,6 +86,9 @@ struct cache_params {
 	 * prefetching, arena and store in a pass and read from the source when they are wanted:
 	 * what the source takes then is known. 0: none. */
 	double control_share;
+	/* The share of the blocks of a pass (metrics/switchback.h) in which all reads are, while an
+	 * order is confirmed that says enough of the loader. 0: none. */
+	double switchback_share;
 	uint32_t stagers;       /* 1..8 threads */
 	uint64_t revalidate_ns; /* files whose pages we or the kernel may hold are checked against
 				 * the source this often; 0 = only when fetched */
@@ -168,8 +172,8 @@ struct cache_read {
 	_Atomic uint32_t n_left;
 	uint32_t n_parts, n_tries, begin_version;
 	bool is_accounted;
-	bool is_control; /* came while its sample was held out */
-	bool is_loaded;  /* see cache_read_note, likewise held_ns */
+	bool is_control, is_switchback; /* came while its sample was held out */
+	bool is_loaded;                 /* see cache_read_note, likewise held_ns */
 	uint64_t held_ns;
 };
 /* Never blocks; may call done() before it returns. Looks in: arena -> fetch in flight (joins it) ->

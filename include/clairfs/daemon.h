@@ -30,7 +30,7 @@ struct mount_opts {
 	uint64_t scan_threads, stagers;
 	char *snapshot_dir;
 	uint64_t revalidate, inodes_ahead;
-	char *control_reads, *ghost_bytes; /* accounting.h */
+	char *control_reads, *ghost_bytes, *switchback; /* accounting.h */
 	bool allow_other;
 	char *report;
 	int open; /* 0 auto, 1 answer */

@@ -179,6 +179,9 @@ struct plan_use {
 	uint64_t position, length; /* in its epoch */
 };
 bool plan_last_use(const struct plan *plan, struct plan_use *ret);
+/* What the first job reads at a position of a pass; SAMPLE_NONE: nothing, or it is not known (only
+ * the pass being read and the next one are). */
+uint32_t plan_sample_at(const struct plan *plan, uint64_t pass, uint64_t position);
 /* True once the reads have confirmed the order (OPEN may be answered ENOSYS for good). */
 bool plan_is_confirmed(const struct plan *plan);
 

@@ -41,7 +41,7 @@ struct reading {
 	enum read_class slowest;
 	uint32_t reader;
 	uint64_t held_ns; /* of wait_ns, the gate's */
-	bool has_read, has_failed, is_control, is_loaded;
+	bool has_read, has_failed, is_control, is_switchback, is_loaded;
 };
 
 struct record {
@@ -198,6 +198,7 @@ static void tell_locked(struct cache *c, struct account_shard *a, const struct r
 		.reader = r->reader,
 		.read_class = r->has_read ? r->slowest : READ_STAGED,
 		.is_control = r->is_control && r->has_read && !r->has_failed && !r->is_loaded,
+		.is_switchback = r->is_switchback && r->has_read && !r->has_failed,
 		.is_loaded = r->is_loaded,
 		.is_kernels = !r->has_read && !rec->is_pushed,
 		.has_use = rec->has_use,
@@ -242,6 +243,7 @@ static void reading_add(struct reading *r, const struct reading *more)
 	r->has_read |= more->has_read;
 	r->has_failed |= more->has_failed;
 	r->is_control |= more->is_control;
+	r->is_switchback |= more->is_switchback;
 	r->is_loaded |= more->is_loaded;
 	r->held_ns += more->held_ns;
 	r->wait_ns += more->wait_ns;
@@ -464,6 +466,7 @@ void account_read_end(struct cache *c, const struct cache_read *r, int status, u
 				       .has_read = true,
 				       .has_failed = status != 0,
 				       .is_control = r->is_control,
+				       .is_switchback = r->is_switchback,
 				       .is_loaded = r->is_loaded,
 				       .held_ns = r->held_ns });
 	record_seen_locked(c, a, rec, now);

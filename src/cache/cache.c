@@ -27,6 +27,8 @@ static int cache_init(struct cache *c)
 	c->staged_opened = calloc(words, sizeof(*c->staged_opened));
 	if (rc == 0)
 		rc = control_init(c);
+	if (rc == 0)
+		rc = passthrough_init(c);
 	if (!c->touched || !c->confirmed || !c->abroad || !c->staged || !c->staged_opened)
 		return -ENOMEM;
 	return rc == 0 ? 0 : -ENOMEM;
@@ -271,6 +273,7 @@ void cache_free(struct cache *c)
 	free(c->staged);
 	free(c->staged_opened);
 	control_fini(c);
+	passthrough_fini(c);
 	free(c);
 }
 

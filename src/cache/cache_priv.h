@@ -148,7 +148,7 @@ struct fetch {
 	bool is_asked;     /* it was asked, and the file is */
 	uint64_t begin_ns; /* while somebody traces, else 0 */
 	uint32_t trace_group;
-	bool is_gated;           /* gate.mu: a control read with the source */
+	bool is_control, is_gated; /* gated: gate.mu, a control read with the source */
 	uint64_t waits_since_ns; /* gate.mu: for its turn */
 	struct list in_gate;
 	char path[];
@@ -189,8 +189,8 @@ struct cache {
 	/* Per entry: seen on another filesystem than the source directory. What is mounted there
 	 * may be exchanged between two jobs, so nothing of it is kept beyond this one. */
 	_Atomic uint64_t *abroad;
-	/* Per sample: to be read on demand the next time, for comparison. NULL: never. */
-	_Atomic uint64_t *held_out;
+	_Atomic uint64_t *held_out; /* per sample: to be read on demand next, to compare, or NULL */
+	struct passthrough passthrough;
 	uint64_t home_dev;        /* st_dev of the source directory */
 	bool is_store_lasting;    /* the store is persistent */
 	_Atomic uint64_t *staged; /* per sample: pushed, not known to be dropped or used up */

@@ -17,7 +17,7 @@
 
 int control_init(struct cache *c)
 {
-	if (c->p.control_share <= 0)
+	if (c->p.control_share <= 0 && c->p.switchback_share <= 0)
 		return 0;
 	c->held_out = calloc(dataset_n_samples(c->p.dataset) / 64 + 1, sizeof(*c->held_out));
 	return c->held_out ? 0 : -ENOMEM;
@@ -60,14 +60,20 @@ bool control_hold_out(struct cache *c, const struct plan_action *action)
 	 */
 	if (!c->held_out || action->is_adopted || action->pass == UINT64_MAX)
 		return false;
-	if (!control_is_chosen(c->p.control_share, action->sample, action->pass) ||
-	    !is_wanted(c, entry) || gate_is_worn(c)) {
+	if (!passthrough_chooses(c, action) &&
+	    (!control_is_chosen(c->p.control_share, action->sample, action->pass) ||
+	     !is_wanted(c, entry) || gate_is_worn(c))) {
 		bits_clear(c->held_out, entry.v);
 		return false;
 	}
+	control_set_aside(c, entry);
+	return true;
+}
+
+void control_set_aside(struct cache *c, struct entry_id entry)
+{
 	bits_set(c->held_out, entry.v);
 	change_drop_copies(c, entry);
-	return true;
 }
 
 bool control_is_held_out(struct cache *c, struct entry_id entry)

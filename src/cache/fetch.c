@@ -188,9 +188,10 @@ static void fetch_go(struct fetch *f, bool may_use_store)
 	struct cache *c = f->cache;
 	struct object *obj = f->object;
 	struct piece_key key = { obj->state_of->entry, obj->piece };
-	bool is_control = control_is_held_out(c, key.entry);
+	bool is_held_out = control_is_held_out(c, key.entry);
 
-	f->is_store = may_use_store && !is_control && c->p.store &&
+	f->is_control = is_held_out && !passthrough_is_held_out(c, key.entry);
+	f->is_store = may_use_store && !is_held_out && c->p.store &&
 		      !bits_get(c->abroad, key.entry.v) && store_has(c->p.store, key, &f->kept);
 	f->is_check = f->is_store && !f->is_asked && !bits_get(c->confirmed, key.entry.v);
 	f->read =
@@ -200,7 +201,7 @@ static void fetch_go(struct fetch *f, bool may_use_store)
 				    .buf = obj->mem,
 				    .length = f->is_check ? 0 : obj->length,
 				    .is_urgent = obj->is_demand,
-				    .is_cold = is_control,
+				    .is_cold = is_held_out,
 				    .done = fetch_done,
 				    .ctx = f };
 	if (f->is_store && !f->is_check) {
@@ -421,7 +422,8 @@ void prefetch_pump(struct cache *c)
 		return;
 	}
 	q->is_pumping = true;
-	while (q->inflight < q->max && !list_is_empty(&q->queue) && gate_lets_prefetch(c)) {
+	while (q->inflight < q->max && !list_is_empty(&q->queue) &&
+	       !passthrough_holds_prefetch(c) && gate_lets_prefetch(c)) {
 		node = list_pop_head(&q->queue);
 		q->inflight++;
 		mutex_unlock(&q->mu);

@@ -94,7 +94,7 @@ static void admit_locked(struct gate *g, struct fetch *f, uint32_t limit, uint64
 
 	obj->is_loaded |= obj->is_demand && g->inflight >= limit;
 	g->inflight++;
-	f->is_gated = f->read.is_cold && obj->is_demand;
+	f->is_gated = f->is_control && obj->is_demand;
 	if (!f->is_gated)
 		return;
 	if (f->waits_since_ns)
@@ -107,7 +107,7 @@ static void admit_locked(struct gate *g, struct fetch *f, uint32_t limit, uint64
 
 bool gate_enter(struct cache *c, struct fetch *f)
 {
-	bool is_control = f->read.is_cold && f->object->is_demand;
+	bool is_control = f->is_control && f->object->is_demand;
 	uint64_t now = is_control ? clock_now(c->p.clock) : 0;
 	uint32_t limit = gate_limit(c);
 	struct gate *g = &c->gate;

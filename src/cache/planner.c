@@ -279,6 +279,7 @@ static void feed_event(struct cache *c, const struct plan_event *ev, uint64_t no
 		if (plan_last_use(c->plan, &use))
 			recent_placed(c);
 		account_place(c, (struct entry_id){ ev->sample });
+		passthrough_opened(c, now);
 	}
 }
 
@@ -472,6 +473,7 @@ void *planner_main(void *cache)
 			account_sweep(c, now, false);
 			tell_room(c, now);
 			gate_tick(c, now);
+			passthrough_tick(c, now);
 			swept_ns = now;
 		}
 		rest(&c->notes);

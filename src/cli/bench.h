@@ -28,6 +28,7 @@ struct bench_args {
 	const char *spec;          /* NULL: the mount's, or the default */
 	const char *mount_options; /* NULL: none */
 	const char *workload, *html, *trace;
+	const char *switchback; /* percent; NULL: not asked for */
 	bool is_json, is_comparing;
 	enum bench_side side[SIDES];
 	uint32_t n_sides;
@@ -153,6 +154,7 @@ struct bench_report {
 	struct bench_counts total;   /* is_known: removed_* of all epochs on the mount */
 	double load[2];              /* load average before and after */
 	char words[BENCH_ERROR];     /* of the mount's accounting, at the end */
+	json_t *switchback;          /* likewise; NULL: the mount never stepped aside */
 	char order_note[512], host[65], kernel[160], time[32];
 };
 /* What a rank did not compute (stall, and waiting for other ranks, whose stall that is) without
@@ -208,6 +210,12 @@ int bench_caches_drop(const struct bench_setup *s, bool *ret_is_warm, char *note
 /* Runs all blocks; results in r, also those before an error. */
 int bench_run(const struct bench_setup *s, struct bench_report *r, struct err *err) MUST_USE;
 void bench_report_fini(struct bench_report *r);
+
+/* --- bench_switchback.c --- */
+bool bench_switchback_is_share(const char *text);
+/* A reference, or NULL: it never stepped aside. */
+json_t *bench_switchback_of(const json_t *gpu_wait);
+void bench_switchback_print(const json_t *said); /* one line; NULL: none */
 
 /* --- telling --- */
 void bench_print_text(const struct bench_report *r);

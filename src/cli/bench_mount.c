@@ -74,15 +74,18 @@ static char *put_value(char *out, const char *value)
  * account of stall removed must not subtract a page cache, which that side never has. Heap. */
 static char *order_option(const struct bench_setup *s, const char *report)
 {
-	char *text = malloc((strlen(s->mount_spec) + strlen(report)) * 2 + 128), *out = text;
+	char *text = malloc((strlen(s->mount_spec) + strlen(report)) * 2 + 192), *out = text;
 	bool has_pagecache = false;
 
 	if (!text)
 		return NULL;
 	for (uint32_t i = 0; i < s->args->n_sides; i++)
 		has_pagecache = has_pagecache || s->args->side[i] == SIDE_PAGECACHE;
-	out += sprintf(out, "snapshot_dir=none,log_level=warn,%sorder=",
+	out += sprintf(out, "snapshot_dir=none,log_level=warn,%s",
 		       !has_pagecache && mount_has("ghost_bytes") ? "ghost_bytes=0," : "");
+	if (s->args->switchback)
+		out += sprintf(out, "switchback=%.32s,", s->args->switchback);
+	out += sprintf(out, "order=");
 	out = put_value(out, s->mount_spec);
 	out += sprintf(out, ",report=");
 	put_value(out, report);

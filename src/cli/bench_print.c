@@ -120,6 +120,7 @@ static void print_notes(const struct bench_report *r)
 	if (*r->words)
 		printf("\nthe mount says: %s\n",
 		       text_escape(r->words, strlen(r->words), words, sizeof(words)));
+	bench_switchback_print(r->switchback);
 	for (uint32_t k = 0; k < r->n_sides; k++)
 		for (uint32_t i = r->n_results; i-- > 0;)
 			if (r->result[i].side == r->side[k]) {
@@ -265,6 +266,9 @@ int bench_print_json(const struct bench_report *r)
 				 ? json_of_removed(&r->total, bench_removed_total(r), NULL)
 				 : json_null(),
 			 "setup", json_of_setup(r), "machine", json_of_machine(r), "runs", runs);
+	if (root)
+		json_object_set_new(root, "switchback",
+				    r->switchback ? json_incref(r->switchback) : json_null());
 	if (!root || json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(12)) < 0)
 		fprintf(stderr, "clairfs: out of memory\n");
 	json_decref(root);

@@ -443,6 +443,7 @@ int bench_run(const struct bench_setup *s, struct bench_report *r, struct err *e
 	rc_end = bench_mount_end(&run.mount, &end);
 	take_verdicts(&run);
 	bench_verdicts_end(run.mount.gpu_wait, r->result, r->n_results, &r->total);
+	r->switchback = bench_switchback_of(run.mount.gpu_wait);
 	bench_mount_fini(&run.mount);
 	if (isatty(STDERR_FILENO))
 		fputs("\r\033[K", stderr);
@@ -456,5 +457,6 @@ void bench_report_fini(struct bench_report *r)
 	for (uint32_t i = 0; r->result && i < r->n_results; i++)
 		free(r->result[i].rank_stall);
 	free(r->result);
+	json_decref(TAKE(r->switchback));
 	r->result = NULL;
 }

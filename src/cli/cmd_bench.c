@@ -26,6 +26,7 @@ enum {
 	OPT_JSON,
 	OPT_HTML,
 	OPT_TRACE,
+	OPT_SWITCHBACK,
 	OPT_HELP
 };
 
@@ -42,6 +43,7 @@ static const struct option longs[] = { { "order", required_argument, NULL, OPT_O
 				       { "json", no_argument, NULL, OPT_JSON },
 				       { "html", required_argument, NULL, OPT_HTML },
 				       { "trace", required_argument, NULL, OPT_TRACE },
+				       { "switchback", optional_argument, NULL, OPT_SWITCHBACK },
 				       { "help", no_argument, NULL, OPT_HELP },
 				       { NULL, 0, NULL, 0 } };
 
@@ -125,6 +127,9 @@ static int take_option(int c, struct bench_args *a)
 	case OPT_TRACE:
 		a->trace = optarg;
 		return 0;
+	case OPT_SWITCHBACK:
+		a->switchback = optarg ? optarg : "10";
+		return bench_switchback_is_share(a->switchback) ? 0 : -EINVAL;
 	default:
 		a->mount_options = optarg;
 		return 0;
@@ -140,6 +145,14 @@ static int look_at_target(struct bench_args *a)
 
 	if (mounts_find(a->target, &info, &err) < 0)
 		return cli_fail(&err);
+	if (a->switchback && info.is_ours)
+		return cli_usage("bench",
+				 "--switchback mounts by itself and needs the source; a mount "
+				 "has option switchback");
+	if (a->switchback && !a->is_comparing) {
+		a->is_comparing = true;
+		a->side[a->n_sides++] = SIDE_CLAIRFS;
+	}
 	for (uint32_t i = 0; i < a->n_sides; i++)
 		has_clairfs = has_clairfs || a->side[i] == SIDE_CLAIRFS;
 	if (info.is_ours && a->is_comparing)
@@ -149,6 +162,8 @@ static int look_at_target(struct bench_args *a)
 				 info.path);
 	if (a->mount_options && !has_clairfs)
 		return cli_usage("bench", "-o is for the mount of --compare clairfs");
+	if (a->switchback && a->is_comparing && !has_clairfs)
+		return cli_usage("bench", "--switchback is of side clairfs");
 	if (!a->is_comparing)
 		a->side[a->n_sides++] = info.is_ours ? SIDE_MOUNT : SIDE_DIRECTORY;
 	return -1;

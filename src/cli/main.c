@@ -84,6 +84,8 @@ const struct command commands[] = {
 	  "  --html FILE         a report with charts, one file\n"
 	  "  --trace FILE        every read: side, epoch, rank, position, sample, worker, times, "
 	  "bytes\n"
+	  "  --switchback[=PCT]  the mount steps aside in PCT (10) percent of the steps: what they\n"
+	  "                      take longer is what it removes, with an interval\n"
 	  "  -o KEY=VALUE,...    options of the mount of side clairfs\n" },
 	{ "index", cmd_index, "print the samples of a directory: number, path, offset, length",
 	  "usage: clairfs index SOURCE [--layout auto|imagefolder|files] [--sort NAME] [--under DIR]\n"

@@ -28,6 +28,7 @@
 #include "clairfs/hint.h"
 
 enum { NOTES_MAX = 1 << 18, STEPS_MAX = 1 << 16, NICE = 10 };
+#define SWITCHBACK_PERCENT_MIN 0.1
 /* An order that is in force in the cache is told here by then, if ever. */
 #define HELD_NS (10 * NS_PER_S)
 
@@ -90,16 +91,43 @@ static int parse_share(const char *text, double *ret)
 	return 0;
 }
 
+/* Percent, also with its sign. */
+static int parse_percent(const char *text, double *ret)
+{
+	size_t len = strlen(text);
+	char number[32];
+	double percent;
+
+	*ret = 0;
+	if (strcmp(text, "off") == 0)
+		return 0;
+	len -= len && text[len - 1] == '%';
+	if (len >= sizeof(number))
+		return -EINVAL;
+	memcpy(number, text, len);
+	number[len] = 0;
+	if (text_to_real(number, &percent) < 0 || !(percent >= SWITCHBACK_PERCENT_MIN) ||
+	    percent > 100 * SWITCHBACK_SHARE_MAX)
+		return -EINVAL;
+	*ret = percent / 100;
+	return 0;
+}
+
 int accounting_parse(const struct mount_opts *opts, struct accounting_params *ret, struct err *err)
 {
 	/* An option without a value is NULL. */
 	const char *control = opts->control_reads ? opts->control_reads : "";
 	const char *ghost = opts->ghost_bytes ? opts->ghost_bytes : "";
+	const char *switchback = opts->switchback ? opts->switchback : "";
 
 	if (parse_share(control, &ret->control_share) < 0)
 		return err_set(err, -EINVAL,
 			       "option control_reads: '%s' is neither 1/N, one of N reads, nor off",
 			       control);
+	if (parse_percent(switchback, &ret->switchback_share) < 0)
+		return err_set(err, -EINVAL,
+			       "option switchback: '%s' is neither percent, 0.1 to 10, nor off",
+			       switchback);
 	if (strcmp(ghost, "auto") == 0)
 		ret->ghost_bytes = ghost_bytes_auto();
 	else if (text_to_bytes(ghost, &ret->ghost_bytes) < 0)
@@ -116,6 +144,7 @@ int accounting_new(const struct accounting_params *params, uint32_t n_samples,
 {
 	struct stall_params sp = { .n_samples = n_samples,
 				   .ghost_bytes = params->ghost_bytes,
+				   .switchback_share = params->switchback_share,
 				   .cpus = cpus_allowed(),
 				   .judged = verdicts_add };
 	struct accounting *a = calloc(1, sizeof(*a));
@@ -289,6 +318,7 @@ static void feed_read(struct accounting *a, const struct cache_read_note *note)
 		.has_place = ranks > 0,
 		.order = note->generation,
 		.is_control = note->is_control,
+		.is_switchback = note->is_switchback,
 		.is_kernels = note->is_kernels,
 		.is_loaded = note->is_loaded,
 		.read_class = (uint8_t)note->read_class,
@@ -385,6 +415,7 @@ static void publish_node(struct metrics *m, const struct stall_node *node)
 	metrics_total_set(m, METRIC_CONTROL_BYTES, node->control_bytes);
 	metrics_total_set(m, METRIC_CONTROL_WAIT, node->control_cost_ns);
 	metrics_total_set(m, METRIC_UNPLACED_READS, node->unplaced_reads);
+	accounting_switch_publish(m, node);
 }
 
 static void publish_rank(struct metrics *m, const struct stall_numbers *n)
@@ -399,6 +430,7 @@ static void publish_rank(struct metrics *m, const struct stall_numbers *n)
 	metrics_rank_set(m, METRIC_RANK_GPU_COMPUTE, n->rank, n->compute_ns);
 	metrics_rank_set(m, METRIC_RANK_STEPS, n->rank, n->steps);
 	metrics_rank_set(m, METRIC_RANK_PREP_WAIT, n->rank, n->prep_wait_ns);
+	accounting_switch_publish_rank(m, n);
 }
 
 /* Metrics first: who has seen new numbers in stats.json finds them there as well. */

@@ -14,9 +14,10 @@
 struct mount_opts;
 struct clairfs_step_record;
 
-/* The options control_reads and ghost_bytes. -EINVAL with a line that names the option. */
+/* The options control_reads, ghost_bytes and switchback. -EINVAL with a line that names the option.
+ */
 struct accounting_params {
-	double control_share;
+	double control_share, switchback_share;
 	uint64_t ghost_bytes;
 };
 int accounting_parse(const struct mount_opts *opts, struct accounting_params *ret,

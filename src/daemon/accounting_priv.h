@@ -36,4 +36,12 @@ void cgroup_each(pid_t pid, const char *controller, void (*look)(void *ctx, cons
 /* Time that those have been busy, all together, by what /proc/stat says. False: not known. */
 bool cpus_busy(FILE *stat, uint64_t *ret_ns);
 
+/* --- accounting_switch.c: what switchback has measured --- */
+/* Appends to a text that ends within size. */
+void accounting_switch_words(const struct accounting_view *v, char *text, size_t size);
+json_t *accounting_switch_json(const struct accounting_view *v);
+json_t *accounting_switch_of_rank(const struct stall_switchback *s);
+void accounting_switch_publish(struct metrics *m, const struct stall_node *node);
+void accounting_switch_publish_rank(struct metrics *m, const struct stall_numbers *n);
+
 #endif

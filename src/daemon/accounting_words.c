@@ -80,6 +80,7 @@ static void words(const struct accounting_view *v, const struct node_numbers *n,
 	if (n->unjudged && (n->passes || v->node.unjudged_why != v->node.why))
 		r.unjudged_why = stall_why_words[v->node.unjudged_why];
 	removed_words(&r, out, size);
+	accounting_switch_words(v, out, size);
 }
 
 void accounting_words(const struct accounting_view *v, char *out, size_t size)
@@ -112,6 +113,7 @@ static json_t *rank_json(struct verdicts *verdicts, const struct stall_numbers *
 
 	if (json && job)
 		json_object_update(json, job);
+	json_object_set_new(json, "switchback", accounting_switch_of_rank(&r->switchback));
 	json_object_set_new(json, "verdicts", verdicts_json(verdicts, r->rank));
 	json_decref(job);
 	return json;
@@ -132,7 +134,7 @@ json_t *accounting_json(struct accounting *a)
 {
 	struct accounting_view v;
 	struct node_numbers n = { 0 };
-	json_t *ranks = json_array();
+	json_t *ranks = json_array(), *switchback;
 	char text[512];
 
 	accounting_look(a, &v);
@@ -140,10 +142,11 @@ json_t *accounting_json(struct accounting *a)
 		node_add(&n, &v.rank[i]);
 		json_array_append_new(ranks, rank_json(accounting_verdicts(a), &v.rank[i]));
 	}
-	free(v.rank);
 	words(&v, &n, text, sizeof(text));
+	switchback = accounting_switch_json(&v);
+	free(v.rank);
 	return json_pack(
-		"{s:s, s:s, s:o, s:f, s:f, s:s, s:f, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o}",
+		"{s:s, s:s, s:o, s:f, s:f, s:s, s:f, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o}",
 		"words", text, "why", stall_why_words[v.node.why], "unjudged_why",
 		n.unjudged ? json_string(stall_why_words[v.node.unjudged_why]) : json_null(),
 		"removed_lower_seconds", n.lower, "removed_estimate_seconds", estimate(&n),
@@ -151,5 +154,6 @@ json_t *accounting_json(struct accounting *a)
 		"judged_seconds", n.judged, "passes_judged", (json_int_t)n.passes,
 		"passes_unjudged", (json_int_t)n.unjudged, "passes_open", (json_int_t)v.node.open,
 		"reads", (json_int_t)v.node.reads, "dropped", (json_int_t)v.dropped, "ghost_bytes",
-		(json_int_t)v.params.ghost_bytes, "control", control_json(&v), "ranks", ranks);
+		(json_int_t)v.params.ghost_bytes, "control", control_json(&v), "switchback",
+		switchback, "ranks", ranks);
 }

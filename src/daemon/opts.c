@@ -100,6 +100,11 @@ static const struct conf_option options[] = {
 	    "Page cache that the job would have had without this mount; what fits into it is "
 	    "not counted as removed. auto: memory available when mounting, or the limit of the "
 	    "cgroup."),
+	ROW(switchback, CONF_TEXT, "off", 0, 0, NULL,
+	    "Percent of the job's steps, 0.1 to 10, in blocks chosen by chance, in which the cache "
+	    "steps aside and the job reads from the source: what they take longer is what the "
+	    "mount removes, measured and not modelled. It costs just that. Needs batch= and "
+	    "workers= in the order. off: never."),
 	ROW(allow_other, CONF_BOOL, "off", 0, 0, NULL,
 	    "Let other users read the mount (permissions are checked by the kernel)."),
 	ROW(report, CONF_TEXT, "", 0, 0, NULL,

@@ -247,6 +247,7 @@ static int make_cache(struct wire *w, struct err *err)
 				   .inflight_max = (uint32_t)inflight,
 				   .source_bytes_per_s = o->source_max_mbps * 1000000,
 				   .control_share = w->accounting_params.control_share,
+				   .switchback_share = w->accounting_params.switchback_share,
 				   .stagers = (uint32_t)o->stagers,
 				   .revalidate_ns = o->revalidate * NS_PER_S };
 

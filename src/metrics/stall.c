@@ -3,9 +3,9 @@
  *
  * A rank's loop asks for batch k and waits w_k until it has it. Removed is the sum over k of
  * w_k(without) - w_k(with): the same order, workers, decoding and compute, but each read served as
- * if the source were mounted itself, with the page cache that Linux would have had. Both sums belong
- * to one rank and are seconds of the wall clock; ranks of a job that waits for all of them must not
- * be added up. The time a read would have taken:
+ * if the source were mounted itself, with the page cache that Linux would have had. Both sums
+ *belong to one rank and are seconds of the wall clock; ranks of a job that waits for all of them
+ *must not be added up. The time a read would have taken:
  *
  *	a miss                    what it took: no credit (also for control reads)
  *	a miss among prefetches   the same, but no more than the mean of b: they made it slow
@@ -252,7 +252,8 @@ static uint8_t slot_flags(const struct stall_read *read, bool is_ghost, bool has
 		return SLOT_TOLD | SLOT_GHOST;
 	if (!is_hit && read->is_loaded)
 		return SLOT_TOLD | SLOT_LOADED;
-	return is_hit && !read->is_control ? SLOT_TOLD | SLOT_CREDIT : SLOT_TOLD;
+	is_hit &= !read->is_control && !read->is_switchback;
+	return is_hit ? SLOT_TOLD | SLOT_CREDIT : SLOT_TOLD;
 }
 
 /* Without this mount nothing would be held back. */
@@ -305,6 +306,13 @@ static struct stall_pass *pass_for(struct stall *s, const struct stall_read *rea
 	return pass_of(s, order, read);
 }
 
+static void count_switchback(struct stall *s, const struct stall_read *read)
+{
+	s->node.switchback_reads++;
+	s->node.switchback_bytes += read->bytes;
+	s->node.switchback_wait_ns += read->wait_ns;
+}
+
 int stall_read(struct stall *s, const struct stall_read *read)
 {
 	bool is_ghost = stall_ghost_read(&s->ghost, read->sample, read->bytes);
@@ -312,6 +320,8 @@ int stall_read(struct stall *s, const struct stall_read *read)
 	struct stall_pass *p = pass_for(s, read);
 
 	s->node.reads++;
+	if (read->is_switchback)
+		count_switchback(s, read);
 	if (!p) {
 		s->node.unplaced_reads++;
 		return rc;
@@ -430,7 +440,10 @@ static bool judge_at(struct stall *s, struct stall_rank *r, uint32_t at, bool ma
 {
 	struct stall_numbers before = r->total;
 	struct stall_waits waits;
-	enum stall_why why = stall_judge_pass(s, r, r->pass[at], &waits);
+	enum stall_why why;
+
+	stall_switch_pass(s, r, r->pass[at]);
+	why = stall_judge_pass(s, r, r->pass[at], &waits);
 
 	s->node.why = why;
 	if ((why == STALL_NO_CONTROLS || why == STALL_NO_WORKERS) && may_wait)

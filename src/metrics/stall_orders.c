@@ -79,6 +79,7 @@ int stall_set_job(struct stall *s, const struct stall_job *job)
 	*o = (struct stall_order){ .seq = seq + 1, .job = *job };
 	o->job.ranks = NULL;
 	s->now = o;
+	s->node.has_switchback = stall_switch_shape(s, job, &(struct switchback){ 0 });
 	rc = set_ranks(s, o, job->ranks);
 	if (rc < 0)
 		o->off = rc == -EINVAL ? STALL_TOO_MANY_RANKS : STALL_NO_MEMORY;

@@ -60,7 +60,7 @@ struct stall_pass {
 	uint64_t told_ns;           /* the latest open */
 	uint64_t *reader;
 	uint32_t n_readers;
-	bool has_no_memory;
+	bool has_no_memory, is_switch_done;
 };
 
 /* Steps of one iterator. */
@@ -70,6 +70,7 @@ struct stall_run {
 	uint64_t began_ns, last_ns;
 	uint32_t n, capacity;
 	uint32_t *compute;
+	uint32_t *ready; /* since began_ns, STALL_OPEN_SHIFT: when each batch was there */
 };
 
 struct stall_rank {
@@ -81,6 +82,9 @@ struct stall_rank {
 	struct stall_run run[STALL_RUNS]; /* ring, by when they began */
 	uint32_t run_head, n_runs;
 	uint64_t inner_ns, inner_last_ns; /* inner steps since the last other; end of the latest */
+	struct switchback switchback;     /* of the passes that these are of: */
+	struct switchback_sum switched;   /* nanoseconds of a step */
+	uint64_t switch_due, switch_due_through; /* steps in no total yet */
 };
 
 struct stall_control {
@@ -177,6 +181,12 @@ struct stall_waits {
 };
 enum stall_why stall_judge_pass(struct stall *s, struct stall_rank *r, const struct stall_pass *p,
 				struct stall_waits *ret);
+
+/* --- stall_switch.c --- */
+/* What a job says of its loader is enough to have blocks. */
+bool stall_switch_shape(const struct stall *s, const struct stall_job *job, struct switchback *ret);
+/* One pass that is over, once. */
+void stall_switch_pass(struct stall *s, struct stall_rank *r, struct stall_pass *p);
 
 /* --- stall_steps.c --- */
 void stall_runs_free(struct stall_rank *r);

@@ -13,8 +13,10 @@
 
 void stall_runs_free(struct stall_rank *r)
 {
-	for (uint32_t i = 0; i < STALL_RUNS; i++)
+	for (uint32_t i = 0; i < STALL_RUNS; i++) {
 		free(r->run[i].compute);
+		free(r->run[i].ready);
+	}
 }
 
 static struct stall_run *run_at(const struct stall_rank *r, uint32_t i)
@@ -46,9 +48,18 @@ static struct stall_run *run_of(struct stall_rank *r, const struct clairfs_step_
 	return run;
 }
 
+static bool grow(uint32_t **array, uint32_t capacity)
+{
+	uint32_t *grown = realloc(*array, capacity * sizeof(*grown));
+
+	*array = grown ? grown : *array;
+	return grown != NULL;
+}
+
 static bool run_add(struct stall_run *run, const struct clairfs_step_record *step)
 {
 	uint64_t compute = (step->t_next - step->t_ready) >> STALL_STEP_SHIFT;
+	uint64_t ready = (step->t_ready - MIN(step->t_ready, run->began_ns)) >> STALL_OPEN_SHIFT;
 
 	run->last_ns = MAX(run->last_ns, step->t_next);
 	run->is_over = (step->flags & CLAIRFS_STEP_LEFT) != 0;
@@ -58,15 +69,14 @@ static bool run_add(struct stall_run *run, const struct clairfs_step_record *ste
 	}
 	if (run->n == run->capacity) {
 		uint32_t capacity = MAX(run->capacity * 2, 256);
-		uint32_t *grown = realloc(run->compute, capacity * sizeof(*grown));
 
-		if (!grown) {
+		if (!grow(&run->compute, capacity) || !grow(&run->ready, capacity)) {
 			run->n = STALL_STEPS_MAX + 1; /* one is missing: of no use */
 			return false;
 		}
-		run->compute = grown;
 		run->capacity = capacity;
 	}
+	run->ready[run->n] = (uint32_t)MIN(ready, UINT32_MAX);
 	run->compute[run->n++] = (uint32_t)MIN(compute, UINT32_MAX);
 	return true;
 }

@@ -110,8 +110,8 @@ void horizon_opened(struct plan *plan, uint32_t sample)
 		return;
 	if (is_absent && !(it->flags & PINNED))
 		plan->job->horizon.asked_pages += it->pages;
-	if (is_absent && (it->flags & PINNED || it->pages > plan->max_pages))
-		return; /* of no source, or never prefetched */
+	if (is_absent && (it->flags & (PINNED | HELD_OUT) || it->pages > plan->max_pages))
+		return; /* of no source, or not prefetched on purpose */
 	if (item_state(it) != ARENA && plan->job->reads >= plan->job->horizon.calm_until)
 		horizon_late(plan);
 }

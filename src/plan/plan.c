@@ -249,6 +249,16 @@ bool plan_last_use(const struct plan *plan, struct plan_use *ret)
 	return plan->has_last_use;
 }
 
+uint32_t plan_sample_at(const struct plan *plan, uint64_t pass, uint64_t position)
+{
+	const struct slot *slots[] = { job_cur(plan->jobs[0]), job_next(plan->jobs[0]) };
+
+	for (size_t i = 0; i < ARRAY_LEN(slots); i++)
+		if (slots[i]->ep && slots[i]->pass == pass && position < slots[i]->length)
+			return slots[i]->ep->sample[position];
+	return SAMPLE_NONE;
+}
+
 static bool plan_is_idle(const struct plan *plan)
 {
 	for (uint32_t i = 0; i < plan->top_job; i++)

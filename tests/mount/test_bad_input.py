@@ -85,6 +85,8 @@ def options(place):
             ("log_level=loud", ["log_level"]), ("allow_other=perhaps", ["allow_other"]), ("open=never", ["open"]),
             ("control_reads=2", ["control_reads", "1/N"]), ("control_reads=1/0", ["control_reads"]),
             ("control_reads=", ["control_reads"]), ("ghost_bytes=much", ["ghost_bytes", "auto"]), ("ghost_bytes=", ["ghost_bytes"]),
+            ("switchback=11", ["switchback", "0.1 to 10"]), ("switchback=0", ["switchback"]), ("switchback=", ["switchback"]),
+            ("switchback=1e999", ["switchback"]), ("switchback=nan", ["switchback"]), ("switchback=5%%", ["switchback"]),
             ("revalidate=86401", ["revalidate", "maximum"]), ("source_max_inflight=0", ["source_max_inflight"]),
             ("rw", ["read-only"])):
         a.mount(USAGE, parts, f"-o {option}", options=[option])

@@ -253,6 +253,18 @@ def on_a_mount(place):
         tap.ok(done.code == 2 and len(done.lines) == 1 and "source" in done.lines[0], "--compare does not take a mount", done)
 
 
+def switchback(place):
+    """A mount of its own that steps aside; how much that is depends on the machine."""
+    place.files([2000] * 1200)
+    said = parsed(place, "--switchback", "--epochs", 1, "--workers", 1, "--batch", 1, "--compute", 1, place.source)
+    tap.equal([run["side"] for run in said["runs"]], ["clairfs"], "--switchback: one side")
+    tap.ok(said["switchback"]["share"] == 0.1 and said["switchback"]["is_possible"] and said["switchback"]["steps_through"] > 0,
+           "--switchback: blocks of its steps are without the cache", said["switchback"])
+    done = bench(place, "--switchback=2", "--epochs", 1, "--workers", 1, "--batch", 600, "--compute", 1, place.source)
+    tap.ok(done.code == 0 and b"\nswitchback: not known, 0 of 4 blocks" in done.out, "--switchback: too few blocks are said to be",
+           done)
+
+
 def workload(place):
     place.files([100] * 20)
     setup = parsed(place, "--workload", "default", "--compute", 0, "--epochs", 1, place.source)["setup"]
@@ -304,6 +316,9 @@ def bad_input(place):
     refused("--epochs 3", "--epochs", 3, "--order", "torch-randperm:seed=1:epochs=2", source)
     refused("--epochs 2", "--epochs", 2, "--order", short, source)
     refused("-o", "-o", "ram=64M", source)
+    refused("--switchback", "--switchback=11", source)
+    refused("--switchback", "--switchback=off", source)
+    refused("--switchback", "--switchback", "--compare", "source", source)
     refused("rams", "--compare", "clairfs", "-o", "rams=64M", source)
     refused("no/such", place.path("no/such"), code=1)
     refused("order.txt", place.path("order.txt"), code=1)
@@ -407,4 +422,4 @@ def dead_children(place):
                "a file that cannot be read is named", done)
 
 
-mountkit.run(figures, really_in_order, compare, on_a_mount, workload, far_ahead, bad_input, interrupted, dead_children)
+mountkit.run(figures, really_in_order, compare, on_a_mount, switchback, workload, far_ahead, bad_input, interrupted, dead_children)

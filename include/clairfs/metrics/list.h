@@ -69,6 +69,9 @@
 	X(CONTROL_BYTES, COUNTER, "control_read_bytes_total", "", "Their bytes.") \
 	X(CONTROL_WAIT, COUNTER_NS, "control_read_seconds_total", "", \
 	  "What they cost their readers: the wait for them.") \
+	X(SWITCHBACK_READS, COUNTER, "switchback_reads_total", "", \
+	  "Samples read from the source in blocks in which the cache stepped aside.") \
+	X(SWITCHBACK_BYTES, COUNTER, "switchback_read_bytes_total", "", "Their bytes.") \
 	X(UNPLACED_READS, COUNTER, "unplaced_reads_total", "", \
 	  "Reads whose place in the order is not known: in no number of GPU wait.") \
 	X(PREFETCH_BYTES, COUNTER, "prefetch_bytes_total", "", "Bytes prefetched.") \
@@ -179,12 +182,16 @@
 	  "source=\"replay\"", "GPU wait that the mount has removed by an estimate.") \
 	X(GPU_WAIT_HOOK, COUNTER_NS, "gpu_wait_removed_estimate_seconds_total", \
 	  "source=\"hook\"", "") \
+	X(GPU_WAIT_SWITCHBACK, COUNTER_NS, "gpu_wait_removed_estimate_seconds_total", \
+	  "source=\"switchback\"", "") \
 	X(GPU_WAIT_UPPER, COUNTER_NS, "gpu_wait_removed_upper_seconds_total", "", \
 	  "GPU wait that the mount has removed at most: an upper bound.") \
 	X(LATENCY_SAVED, COUNTER_NS, "read_latency_saved_seconds_total", "", \
 	  "Sum over reads of the time they would have taken longer; much more than GPU wait.") \
 	X(JUDGED, COUNTER_NS, "gpu_wait_judged_seconds_total", "", \
 	  "Time of the epochs that these numbers are about.") \
+	X(SWITCHBACK_COST, COUNTER_NS, "switchback_cost_seconds_total", "", \
+	  "Time that the blocks without the cache have cost the job.") \
 	X(GPU_WAIT, COUNTER_NS, "gpu_wait_seconds_total", "", \
 	  "Time the training loop waited for batches, as its hook told.") \
 	X(GPU_COMPUTE, COUNTER_NS, "gpu_compute_seconds_total", "", \

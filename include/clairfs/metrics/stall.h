@@ -15,6 +15,7 @@
 
 #include "clairfs/base/cleanup.h"
 #include "clairfs/metrics.h"
+#include "clairfs/metrics/switchback.h"
 
 /* More ranks of one node are not told apart: nothing is judged then. */
 #define STALL_RANKS_MAX 256u
@@ -80,6 +81,7 @@ struct stall_params {
 	uint32_t n_samples;
 	uint64_t ghost_bytes; /* of the page cache that Linux would have had; 0: none */
 	uint32_t cpus;        /* that the job's workers share; 0: not known, as many as they need */
+	double switchback_share; /* of the blocks of a pass; 0: the cache never steps aside */
 	/* Told each verdict, within stall_judge or stall_set_job; may be NULL. */
 	void (*judged)(void *ctx, const struct stall_verdict *verdict);
 	void *judged_ctx;
@@ -111,6 +113,7 @@ struct stall_read {
 	bool has_place;      /* order, rank_index, pass, index are known */
 	uint32_t order;      /* stall_job.id */
 	bool is_control;     /* read from the source on purpose, for comparison */
+	bool is_switchback;  /* likewise, as all of its block of the pass */
 	bool is_kernels;     /* READ_STAGED, but of pages that nobody pushed */
 	bool is_loaded;      /* READ_MISS, among more requests than the job alone makes */
 	uint8_t read_class;  /* enum read_class */
@@ -152,7 +155,19 @@ bool stall_step(struct stall *s, const struct clairfs_step_record *step);
 #define STALL_LATE_NS 10000000000ull
 void stall_judge(struct stall *s, uint64_t now_ns, bool is_final);
 
-/* Totals since stall_new; none of them ever falls. */
+/* What switchback has found, of the loader in its present shape. Steps are batches. */
+struct stall_switchback {
+	uint64_t blocks;        /* in pass-through, and measured */
+	uint64_t spoiled;       /* in pass-through, but of no use: see stall_switch.c */
+	uint64_t steps;         /* with the cache: those that the difference is removed from */
+	uint64_t steps_through; /* in pass-through */
+	uint64_t steps_ghost;   /* left out: Linux would have had what they read in memory */
+	bool is_known;          /* there are enough blocks; else the rest is 0 */
+	double removed_ns, margin_ns; /* all steps together; 95 %; may be negative */
+	double cost_ns;               /* what the blocks in pass-through have cost, by that */
+};
+
+/* Totals since stall_new; none of them ever falls, but switchback. */
 struct stall_numbers {
 	uint32_t rank;
 	uint64_t lower_ns;         /* removed at least */
@@ -171,6 +186,9 @@ struct stall_numbers {
 	uint64_t steps, gpu_wait_ns, compute_ns;
 	/* the workers, prefetch and batch of the last pass judged */
 	uint32_t workers, prefetch, batch;
+	/* By switchback: at each pass its steps by what a step was known to be worth then. */
+	uint64_t estimate_switchback_ns, switchback_cost_ns;
+	struct stall_switchback switchback;
 };
 /* Of one rank; at is below stall_n_ranks, which counts all that were ever heard of. */
 uint32_t stall_n_ranks(const struct stall *s);
@@ -185,9 +203,11 @@ struct stall_node {
 	uint64_t controls_used;   /* of them, those that the numbers rest on */
 	uint64_t controls_needed; /* at least, before anything is said */
 	uint64_t reads;           /* all that were told */
-	uint64_t unplaced_reads;  /* of them, those whose place in the order is not known */
-	uint64_t open;            /* passes of which something was read and that are not judged */
-	enum stall_why why;       /* of the last pass that was looked at */
+	uint64_t switchback_reads, switchback_bytes, switchback_wait_ns; /* in pass-through */
+	bool has_switchback;     /* the order says enough of the loader for it */
+	uint64_t unplaced_reads; /* of them, those whose place in the order is not known */
+	uint64_t open;           /* passes of which something was read and that are not judged */
+	enum stall_why why;      /* of the last pass that was looked at */
 	enum stall_why unjudged_why; /* of the last that never will be judged; STALL_JUDGED: none */
 };
 void stall_get_node(const struct stall *s, struct stall_node *ret);
