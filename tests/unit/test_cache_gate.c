@@ -88,7 +88,7 @@ static void kit_free(struct kit *k)
 static void enter(struct kit *k, int i, bool is_demand, bool is_control)
 {
 	k->object[i].is_demand = is_demand;
-	k->fetch[i]->read.is_cold = is_control;
+	k->fetch[i]->is_control = is_control;
 	if (gate_enter(&k->cache, k->fetch[i]))
 		k->is_sent[i] = true;
 }
