@@ -29,7 +29,8 @@ struct cache_read_note {
 	bool is_control; /* read on demand on purpose, see cache_params.control_share */
 	bool is_switchback; /* likewise, see cache_params.switchback_share */
 	bool is_kernels; /* READ_STAGED, of pages that the kernel had kept and nobody pushed */
-	/* Where the plan expected it; valid for the order in force as of that cache_generation. */
+	/* Where the plan expected it, by the order that was put in force as of that
+	 * cache_generation, which is also the id of its job. */
 	bool has_use;
 	uint32_t generation;
 	struct plan_use use;
@@ -103,8 +104,30 @@ int cache_new(const struct cache_params *params, struct cache **ret, struct err 
  * here on, also when this fails: -ENOMEM, -EINVAL: the old order stays in force; -ECANCELED: not
  * started, or stopping. */
 int cache_set_order(struct cache *cache, struct order *take_order) MUST_USE;
-/* Changes with every order put in force. */
+/* Grows by one with every order put in force: 0 is the one of the start. */
 uint32_t cache_generation(struct cache *cache);
+
+/* Several jobs may read at the same time, each in an order of its own. A job has the id that
+ * cache_generation had when its order was put in force; ids are never used again. The first job is
+ * the one that came first; where one order is spoken of, it is that one's. A job whose epochs are
+ * over leaves by itself as long as there are others. */
+#define CACHE_NO_JOB UINT32_MAX
+struct cache_job {
+	uint32_t id;
+	struct plan_status plan;
+	uint64_t told_ns, read_ns; /* put in force; its last read, or 0 (of the cache's clock) */
+};
+/* The order of one more job; or, with the id of one that is at work, its next order. What the plan
+ * keeps stays. Takes the planner O(n): tens of milliseconds for a million samples. As
+ * cache_set_order otherwise; -ENOSPC: there are PLAN_JOBS jobs. *ret_id: of the job from here on.
+ */
+int cache_add_order(struct cache *cache, struct order *take_order, uint32_t instead_of,
+		    uint32_t *ret_id) MUST_USE;
+/* Nothing is planned for that job any more. -ENOENT: there is none; -ECANCELED: not started, or
+ * stopping. The last one: as cache_set_order(NULL). */
+int cache_end_order(struct cache *cache, uint32_t id) MUST_USE;
+/* Those at work, in the order they came; how many. Any thread. */
+uint32_t cache_get_jobs(struct cache *cache, struct cache_job ret[PLAN_JOBS]);
 /* The last samples opened, at most max of them, the latest last. Asks the planner; any thread but
  * the reactor. 0 before cache_start and when stopping. */
 uint32_t cache_last_opens(struct cache *cache, uint32_t *ret_sample, uint32_t max);
@@ -168,7 +191,8 @@ void cache_note_blind(struct cache *cache);    /* opens were lost (watch overflo
 bool cache_may_refuse_open(struct cache *cache);
 
 struct cache_status {
-	struct plan_status plan;
+	struct plan_status plan; /* of the first job */
+	uint32_t n_jobs;         /* 0: there is no order */
 	uint64_t objects, objects_inflight;
 	bool is_degraded; /* something failed that costs speed (see the log), e.g. out of memory,
 			     store switched off */

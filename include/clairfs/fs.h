@@ -31,6 +31,8 @@ struct clairfs_list; /* hint.h */
 /* What somebody says through the mount: a spec, or a part of a list. */
 struct fs_told {
 	uint32_t uid;
+	int tid;          /* the thread that says it, which waits meanwhile; 0: not known */
+	bool is_lookup;   /* by a look at a name, as of cat: most often a command of its own */
 	const char *text; /* any bytes, with a zero behind; of a list: keys, or empty */
 	size_t size;      /* without that zero; a line too long to be an order is cut, but stays
 			     longer than the longest (hint.h) */

@@ -30,6 +30,8 @@ void order_spec_free(struct order_spec *spec);
 /* The spec in canonical form: keys in table order, defaults left out. Borrowed, lives as long as
  * the spec. */
 const char *order_spec_text(const struct order_spec *spec);
+/* Whose order it is, as its key job= says, or NULL. Borrowed. */
+const char *order_spec_job(const struct order_spec *spec);
 
 /* The text of a spec for a job that turned out to number the samples in another way (sort, under;
  * NULL: without that key) and to be in this epoch, from which on it counts: fewer epochs are left,
@@ -86,8 +88,8 @@ int order_new(const struct order_spec *spec, const struct order_params *params, 
 	      struct err *err) MUST_USE;
 void order_free(struct order *order);
 const struct order_info *order_info(const struct order *order);
-/* What is unusual about the order though it is allowed, one line for a person ("epoch 0 leaves out 3
- * of 10 samples"), or NULL. Borrowed, lives as long as the order. */
+/* What is unusual about the order though it is allowed, one line for a person ("epoch 0 leaves out
+ * 3 of 10 samples"), or NULL. Borrowed, lives as long as the order. */
 const char *order_note(const struct order *order);
 
 /* One epoch, merged over the local ranks: position p = the p-th sample this node reads when all

@@ -90,6 +90,7 @@ struct plan_action {
 			    * again, -EAGAIN when it is neither there nor under way */
 	uint64_t position; /* of the use it is for: epoch * 2^32 + position, or with several jobs
 			    * the time in nanoseconds; smaller is due sooner */
+	uint64_t pass;     /* of the job that uses it then: plan_use.pass; UINT64_MAX: not known */
 	uint64_t epoch;
 	uint32_t job; /* whose epoch it is, the answer says the same; of others: for whom */
 };
@@ -129,6 +130,8 @@ struct plan_status {
 	uint32_t
 		other_percent; /* of the last reads, those of another reader; 0: none is known of */
 	uint64_t last_epoch;   /* of the job, UINT64_MAX = unknown */
+	uint64_t placed;       /* reads of the job, ever, that were where its order has them */
+	bool is_over;          /* has left the plan: plan_end_job gives its index back */
 	uint64_t lost, lost_reads; /* times LOST; opens since it was, 0 when it is not */
 	bool is_pinning_over; /* the store was full or failed; nothing is pinned until PIN_ROOM */
 };
@@ -144,8 +147,10 @@ void plan_free(struct plan *plan);
  * -EINVAL, -ENOMEM. A job that has read all its epochs leaves the plan by itself as long as there
  * are others. */
 int plan_add_job(struct plan *plan, const struct order_info *order) MUST_USE;
-/* Nothing is planned for it any more; its index may be another one's later. */
+/* Nothing is planned for it any more; its index may be another one's later. O(n), like adding. */
 void plan_end_job(struct plan *plan, uint32_t job);
+/* An open of a moment ago, for a job that was added after it: only its position learns from it. */
+void plan_show(struct plan *plan, uint64_t now_ns, uint32_t job, uint32_t sample);
 /* Takes one event in. Time never goes back. */
 void plan_event(struct plan *plan, uint64_t now_ns, const struct plan_event *event);
 /* Decides; afterwards plan_next_action hands out the actions, most urgent first, until it returns
@@ -166,9 +171,10 @@ void plan_status_text(const struct plan_status *status, char out[PLAN_TEXT]);
  * trying orders without making a plan of them; any thread. */
 bool plan_epoch_fits(const struct order_info *info, const struct order_epoch *epoch,
 		     const uint32_t *reads, uint32_t n_reads);
-/* Where the sample of the last PLAN_EV_OPENED was expected, by the order of the first job. False:
+/* Where the sample of the last PLAN_EV_OPENED was expected, and by the order of which job. False:
  * it was not, or it is not known yet. */
 struct plan_use {
+	uint32_t job;
 	uint64_t pass;             /* grows by one with every pass of the job */
 	uint64_t position, length; /* in its epoch */
 };

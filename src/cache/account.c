@@ -388,16 +388,20 @@ void account_open(struct cache *c, struct entry_id entry, uint64_t now_ns)
 void account_place(struct cache *c, struct entry_id entry)
 {
 	struct account_shard *a = shard_for(c, entry);
+	const struct planned_job *job;
 	struct plan_use use;
 	struct record *rec;
 
 	if (!c->p.watch || !c->p.watch->read || !plan_last_use(c->plan, &use))
 		return;
+	job = planned_at(c, use.job);
+	if (!job)
+		return;
 	mutex_lock(&a->mu);
 	rec = record_find_locked(a, entry);
 	if (rec && rec->n_opens) {
 		rec->has_use = true;
-		rec->generation = atomic_load(&c->orders);
+		rec->generation = job->id;
 		rec->use = use;
 	}
 	mutex_unlock(&a->mu);

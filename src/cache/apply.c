@@ -20,7 +20,11 @@ static void answer_nomem(struct cache *c, enum plan_event_kind kind,
 			 const struct plan_action *action)
 {
 	struct plan_event ev = {
-		.kind = kind, .sample = action->sample, .epoch = action->epoch, .status = -ENOMEM
+		.kind = kind,
+		.sample = action->sample,
+		.epoch = action->epoch,
+		.job = action->job,
+		.status = -ENOMEM,
 	};
 
 	cache_degrade(c, "out of memory");
@@ -249,16 +253,27 @@ static void apply_pin(struct cache *c, const struct plan_action *action)
 
 static void apply_epoch(struct cache *c, const struct plan_action *action)
 {
+	const struct planned_job *of = planned_at(c, action->job);
 	struct epoch_job *job = calloc(1, sizeof(*job));
+	struct plan_event gone = { .kind = PLAN_EV_EPOCH,
+				   .epoch = action->epoch,
+				   .job = action->job,
+				   .status = -ECANCELED };
 
 	if (!job) {
 		answer_nomem(c, PLAN_EV_EPOCH, action);
 		return;
 	}
+	if (!of) { /* the job has left since the plan asked */
+		free(job);
+		note_unanswered(c, &gone);
+		return;
+	}
 	job->completion.event.epoch = action->epoch;
+	job->completion.event.job = action->job;
 	job->completion.generation = atomic_load(&c->generation);
-	job->order = c->order;
-	atomic_fetch_add(&c->order->refs, 1);
+	job->order = of->order;
+	atomic_fetch_add(&of->order->refs, 1);
 	queue_push(&c->epoch_jobs, &job->completion.node);
 }
 

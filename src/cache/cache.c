@@ -94,21 +94,23 @@ void cache_set_stage(struct cache *c, const struct stage_ops *ops, void *ctx)
 
 static int make_plan(struct cache *c, struct err *err)
 {
+	struct order_ref *order = NULL;
 	int rc;
 
 	if (c->p.order) {
-		c->order = order_ref_new(c->p.order, false);
-		if (!c->order)
+		order = order_ref_new(c->p.order, false);
+		if (!order)
 			return err_set_errno(err, -ENOMEM, "plan");
 	}
-	rc = plan_make(c, c->order, &c->plan);
-	if (rc != 0)
+	rc = plan_make(c, order, &c->plan);
+	if (rc != 0) {
+		order_ref_put(order);
 		return err_set_errno(err, rc, "plan");
+	}
+	planned_set(c, order, clock_now(c->p.clock));
 	if (c->p.store && store_bytes(c->p.store))
-		c->kept_at = 0;    /* what jobs before have left */
-	mutex_lock(&c->status_mu); /* the mount is asked for it already */
-	plan_get_status(c->plan, &c->status);
-	mutex_unlock(&c->status_mu);
+		c->kept_at = 0;                    /* what jobs before have left */
+	planned_publish(c, clock_now(c->p.clock)); /* the mount is asked for it already */
 	return 0;
 }
 
@@ -253,7 +255,7 @@ void cache_free(struct cache *c)
 	account_free(c);
 	notes_fini(c);
 	plan_free(c->plan);
-	order_ref_put(c->order);
+	planned_free(c);
 	queue_fini(&c->stage_jobs);
 	queue_fini(&c->attr_jobs);
 	queue_fini(&c->pin_jobs);
@@ -292,10 +294,22 @@ void cache_get_status(struct cache *c, struct cache_status *ret)
 	memset(ret, 0, sizeof(*ret));
 	mutex_lock(&c->status_mu);
 	ret->plan = c->status;
+	ret->n_jobs = c->n_shown;
 	mutex_unlock(&c->status_mu);
 	ret->objects = atomic_load(&c->n_objects);
 	ret->objects_inflight = atomic_load(&c->n_fetching);
 	ret->is_degraded = atomic_load(&c->is_degraded);
+}
+
+uint32_t cache_get_jobs(struct cache *c, struct cache_job ret[PLAN_JOBS])
+{
+	uint32_t n;
+
+	mutex_lock(&c->status_mu);
+	n = c->n_shown;
+	memcpy(ret, c->shown, n * sizeof(*ret));
+	mutex_unlock(&c->status_mu);
+	return n;
 }
 
 void cache_update_gauges(struct cache *c)

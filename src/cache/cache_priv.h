@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Inside of the cache. The table is sharded by entry, so everything about one file - its pieces,
  * how many READs of it are in flight, its version - lies under one lock. Lock order: shard->mu, then
- * prefetch.mu or notes.mu or account's (leaves, never two of them but gate.mu; account's alone may ask the
- * dataset for a size). No lock is held over I/O, a done(), or an operation of the stage.
+ * prefetch.mu or notes.mu or account's (leaves, never two of them but gate.mu; account's alone may
+ * ask the dataset for a size). No lock is held over I/O, a done(), or an operation of the stage.
  *
  * Life of an object (one piece), moved only by object_move_locked:
  *
@@ -63,11 +63,11 @@ struct object {
 	uint32_t piece, length, refs;
 	enum object_state state;
 	int64_t young_until_ns; /* of the read; see tier.h */
-	bool is_planned;  /* the plan's: only a DROP or a change of the file frees it */
-	bool is_prefetch; /* nobody waited when it was started */
-	bool is_demand;   /* somebody waits, also for a prefetch joined before its start */
-	bool has_slot;  /* counts as a prefetch in flight */
-	bool is_heap;   /* the arena was full: memory for this fetch only */
+	bool is_planned;        /* the plan's: only a DROP or a change of the file frees it */
+	bool is_prefetch;       /* nobody waited when it was started */
+	bool is_demand;         /* somebody waits, also for a prefetch joined before its start */
+	bool has_slot;          /* counts as a prefetch in flight */
+	bool is_heap;           /* the arena was full: memory for this fetch only */
 	bool is_from_store;
 	bool is_loaded;   /* somebody waited, and the source was busier than readers make it */
 	uint64_t held_ns; /* by the gate */
@@ -166,8 +166,9 @@ struct cache {
 	struct tier *store_tier; /* NULL without a store */
 	const struct stage_ops *stage;
 	void *stage_ctx;
-	struct plan *plan;       /* planner thread; made by cache_start */
-	struct order_ref *order; /* planner thread, likewise; NULL = none */
+	struct plan *plan;                  /* planner thread; made by cache_start */
+	struct planned_job jobs[PLAN_JOBS]; /* planner thread, likewise; in the order they came */
+	uint32_t n_jobs;
 	struct recent recent;
 	uint32_t kept_at, kept_found; /* planner: samples below were looked up; store_n_found() */
 	uint64_t kept_next_ns;        /* planner: no new look before; 0: this is the first one */
@@ -199,7 +200,9 @@ struct cache {
 	struct notes notes;
 	struct account *account;
 	struct mutex status_mu;
-	struct plan_status status;  /* status_mu */
+	struct plan_status status; /* status_mu, like the next; of the first job */
+	struct cache_job shown[PLAN_JOBS];
+	uint32_t n_shown;
 	struct plan_status counted; /* planner: what the counters of metrics already hold */
 	struct queue stage_jobs, attr_jobs, pin_jobs, epoch_jobs;
 	struct thr planner, stagers[STAGERS_MAX], writers[WRITERS];
@@ -262,8 +265,7 @@ void prefetch_pump(struct cache *c);
 /* Fails what is still queued; nothing is started any more. */
 void prefetch_close(struct cache *c);
 
-/* Whether the store keeps the first `n_pieces` of this version, and may be asked for them. Any
- * thread. */
+/* Whether the store keeps the first n_pieces of this version, and may be asked. Any thread. */
 bool store_keeps(struct cache *c, struct entry_id entry, const struct file_identity *id,
 		 uint32_t n_pieces);
 
@@ -289,11 +291,9 @@ void sample_fetch_hold_locked(struct shard *s, struct sample_fetch *job) REQUIRE
 void sample_fetch_release_locked(struct cache *c, struct shard *s, struct entry_state *es,
 				 struct sample_fetch *job, struct list *dead) REQUIRES(s->mu);
 
-/* --- stager.c --- */
+/* --- stager.c, writer.c, epochs.c --- */
 void *stager_main(void *cache);
 void *attr_main(void *cache);
-
-/* --- writer.c, epochs.c --- */
 void *writer_main(void *cache);
 void *epochs_main(void *cache);
 

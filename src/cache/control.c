@@ -58,10 +58,10 @@ bool control_hold_out(struct cache *c, const struct plan_action *action)
 
 	/* What a reader is at now is adopted for its next use: that use has its STAGE to be caught.
 	 */
-	if (!c->held_out || action->is_adopted || action->position == UINT64_MAX)
+	if (!c->held_out || action->is_adopted || action->pass == UINT64_MAX)
 		return false;
 	if (!passthrough_chooses(c, action) &&
-	    (!control_is_chosen(c->p.control_share, action->sample, action->position >> 32) ||
+	    (!control_is_chosen(c->p.control_share, action->sample, action->pass) ||
 	     !is_wanted(c, entry) || gate_is_worn(c))) {
 		bits_clear(c->held_out, entry.v);
 		return false;

@@ -41,7 +41,7 @@ static const struct switchback *blocks_of(struct cache *c, const struct order_in
 					    .workers = info->workers,
 					    .prefetch = info->prefetch_factor,
 					    .batch = info->batch };
-	uint32_t orders = atomic_load(&c->orders) + 1;
+	uint32_t orders = c->jobs[0].id + 1;
 
 	if (c->passthrough.orders != orders) {
 		(void)switchback_init(&c->passthrough.blocks, c->p.switchback_share, &loader);
@@ -50,14 +50,20 @@ static const struct switchback *blocks_of(struct cache *c, const struct order_in
 	return &c->passthrough.blocks;
 }
 
-/* Of the first job; what is read beside its passes has no blocks. */
+/* Of several jobs none has blocks: they would be in them at different times. */
+static bool has_blocks(const struct cache *c)
+{
+	return c->n_jobs == 1 && plan_is_confirmed(c->plan);
+}
+
+/* What is read beside the passes of the job has no blocks. */
 static bool is_in_block(struct cache *c, uint64_t pass, uint64_t position, uint32_t sample)
 {
 	const struct order_info *info;
 
-	if (!c->order || !plan_is_confirmed(c->plan))
+	if (!has_blocks(c))
 		return false;
-	info = order_info(c->order->order);
+	info = order_info(c->jobs[0].order->order);
 	/* Positions run through the ranks of this node. */
 	return switchback_holds(blocks_of(c, info), pass, position / MAX(info->n_ranks, 1)) &&
 	       plan_sample_at(c->plan, pass, position) == sample;
@@ -106,9 +112,10 @@ static void set_aside_ahead(struct cache *c, const struct plan_use *use)
 	uint64_t position = use->position;
 	uint32_t sample;
 
-	if (!c->order || !plan_is_confirmed(c->plan) || s->chance <= 0)
+	if (!has_blocks(c) || s->chance <= 0)
 		return;
-	position += 2ull * s->block * s->batch * MAX(order_info(c->order->order)->n_ranks, 1);
+	position +=
+		2ull * s->block * s->batch * MAX(order_info(c->jobs[0].order->order)->n_ranks, 1);
 	sample = plan_sample_at(c->plan, use->pass, position);
 	if (sample == SAMPLE_NONE || !is_in_block(c, use->pass, position, sample))
 		return;

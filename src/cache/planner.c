@@ -73,8 +73,7 @@ void notes_fini(struct cache *c)
 	mutex_fini(&n->mu);
 }
 
-static void wake_locked(struct notes *n) REQUIRES(n->mu);
-static void wake_locked(struct notes *n)
+void notes_wake_locked(struct notes *n)
 {
 	if (!n->is_waiting)
 		return;
@@ -114,7 +113,7 @@ void note_event(struct cache *c, const struct plan_event *event)
 	else if (!note_late_locked(n, event) &&
 		 event->kind != PLAN_EV_DEMAND) /* of those only a sum suffers */
 		n->is_blind = n->has_lost = true;
-	wake_locked(n);
+	notes_wake_locked(n);
 	mutex_unlock(&n->mu);
 }
 
@@ -151,7 +150,7 @@ void note_completion(struct cache *c, struct completion *take_completion)
 	mutex_lock(&n->mu);
 	take_completion->at = n->n_fill;
 	list_push_tail(&n->completions, &take_completion->node);
-	wake_locked(n);
+	notes_wake_locked(n);
 	mutex_unlock(&n->mu);
 }
 
@@ -196,7 +195,7 @@ void cache_note_blind(struct cache *c)
 
 	mutex_lock(&n->mu);
 	n->is_blind = true;
-	wake_locked(n);
+	notes_wake_locked(n);
 	mutex_unlock(&n->mu);
 }
 
@@ -275,25 +274,42 @@ static void feed_event(struct cache *c, const struct plan_event *ev, uint64_t no
 	}
 	feed_plan(c, ev, now);
 	if (ev->kind == PLAN_EV_OPENED) {
+		struct plan_use use;
+
+		if (plan_last_use(c->plan, &use))
+			recent_placed(c);
 		account_place(c, (struct entry_id){ ev->sample });
 		passthrough_opened(c, now);
 	}
 }
 
+static void feed_epoch(struct cache *c, struct completion *done, uint64_t now)
+{
+	struct plan_event *ev = &done->event;
+	struct planned_job *job = planned_at(c, ev->job);
+	bool is_elsewhere = false;
+
+	if (c->recent.is_replay_due)
+		is_elsewhere = recent_is_elsewhere(c, ev->order_epoch);
+	else if (job && job->is_show_due)
+		planned_look(c, job, ev->order_epoch);
+	plan_event(c->plan, now, ev);
+	ev->order_epoch = NULL; /* the plan's now */
+	if (c->recent.is_replay_due)
+		recent_replay(c, is_elsewhere, now);
+	else if (job && job->is_show_due)
+		planned_show(c, job, now);
+}
+
 static void feed_completion(struct cache *c, struct completion *done, uint64_t now)
 {
-	bool is_epoch = done->event.kind == PLAN_EV_EPOCH && done->event.status == 0;
-	bool is_elsewhere;
-
 	if (done->generation != atomic_load(&c->generation)) {
 		switch_absorb(c, done, now);
+	} else if (done->event.kind == PLAN_EV_EPOCH && done->event.status == 0) {
+		feed_epoch(c, done, now);
 	} else {
-		is_epoch = is_epoch && c->recent.is_replay_due;
-		is_elsewhere = is_epoch && recent_is_elsewhere(c, done->event.order_epoch);
 		plan_event(c->plan, now, &done->event);
-		done->event.order_epoch = NULL; /* the plan's now */
-		if (is_epoch)
-			recent_replay(c, is_elsewhere, now);
+		done->event.order_epoch = NULL;
 	}
 	completion_free(done);
 }
@@ -356,29 +372,21 @@ static void carry_out(struct cache *c, uint64_t now)
 }
 
 /* The plan counts for itself; the metrics get the differences. */
-static void publish(struct cache *c)
+static void publish(struct cache *c, uint64_t now_ns)
 {
 	struct plan_status now, *old = &c->counted;
 
 	plan_get_status(c->plan, &now);
-	if (now.state == PLAN_WAITING && c->recent.is_replay_due)
-		now.why = "the order is new and its first epoch is being computed";
-	if (now.state == PLAN_NO_ORDER && c->is_withdrawn)
-		now.why = "the order was taken back";
 	metrics_add(c->p.metrics, METRIC_PREFETCH_ISSUED, now.issued - old->issued);
 	metrics_add(c->p.metrics, METRIC_PREFETCH_USEFUL, now.useful - old->useful);
 	metrics_add(c->p.metrics, METRIC_PREFETCH_LATE, now.late - old->late);
 	metrics_add(c->p.metrics, METRIC_PREFETCH_WASTED, now.wasted - old->wasted);
 	metrics_add(c->p.metrics, METRIC_PREFETCH_FAILED, now.failed - old->failed);
-	metrics_add(c->p.metrics, METRIC_RESYNCS, now.resyncs - old->resyncs);
-	metrics_add(c->p.metrics, METRIC_ORDER_MISMATCHES, now.mismatches - old->mismatches);
 	*old = now;
-	mutex_lock(&c->status_mu);
-	c->status = now;
-	mutex_unlock(&c->status_mu);
-	atomic_store(&c->may_refuse_open, !c->order || plan_is_confirmed(c->plan));
+	planned_publish(c, now_ns);
+	atomic_store(&c->may_refuse_open, !c->n_jobs || plan_is_confirmed(c->plan));
 	if (c->p.watch)
-		c->p.watch->planned(c->p.watch->ctx, now.state);
+		c->p.watch->planned(c->p.watch->ctx, planned_state(c));
 }
 
 static void answer_request(struct cache *c, struct order_request *request, int status)
@@ -390,75 +398,25 @@ static void answer_request(struct cache *c, struct order_request *request, int s
 	mutex_unlock(&c->notes.mu);
 }
 
-int planner_ask(struct cache *c, struct order_request *request)
-{
-	struct notes *n = &c->notes;
-	int status;
-
-	mutex_lock(&c->order_mu);
-	mutex_lock(&n->mu);
-	if (n->is_planning) {
-		n->request = request;
-		wake_locked(n);
-		while (!request->is_done)
-			cond_wait(&n->answer_cv, &n->mu);
-	}
-	status = request->status;
-	mutex_unlock(&n->mu);
-	mutex_unlock(&c->order_mu);
-	return status;
-}
-
-/* The plan is made and the old one freed here: with many samples each takes seconds. */
-static int set_order(struct cache *c, struct order_request *request)
-{
-	int status;
-
-	mutex_lock(&c->make_mu);
-	atomic_store(&c->notes.is_making_plan, true);
-	status = plan_make(c, request->order, &request->plan);
-	if (status == 0)
-		status = planner_ask(c, request);
-	atomic_store(&c->notes.is_making_plan, false);
-	mutex_unlock(&c->make_mu);
-	plan_free(request->plan);
-	return status;
-}
-
-int cache_set_order(struct cache *c, struct order *take_order)
-{
-	struct order_request request = { .status = -ECANCELED };
-	int status;
-
-	if (take_order) {
-		request.order = order_ref_new(take_order, true);
-		if (!request.order) {
-			order_free(take_order);
-			return -ENOMEM;
-		}
-	}
-	status = set_order(c, &request);
-	order_ref_put(request.order); /* left there when it was not taken */
-	return status;
-}
-
-uint32_t cache_last_opens(struct cache *c, uint32_t *ret_sample, uint32_t max)
-{
-	struct order_request request = { .status = -ECANCELED,
-					 .opens = ret_sample,
-					 .max_opens = max };
-
-	return planner_ask(c, &request) == 0 ? request.n_opens : 0;
-}
-
 static void take_request(struct cache *c, struct order_request *request, uint64_t now)
 {
-	if (request->opens) {
+	switch (request->kind) {
+	case REQUEST_OPENS:
 		recent_tell(c, request);
-	} else {
-		publish(c); /* what the old plan has counted */
+		break;
+	case REQUEST_SET:
+		publish(c, now); /* what the old plan has counted */
 		switch_order(c, request, now);
+		break;
+	case REQUEST_ADD:
+		planned_add(c, request, now);
+		break;
+	case REQUEST_END:
+		planned_end(c, request);
+		break;
 	}
+	if (request->kind != REQUEST_OPENS)
+		publish(c, now); /* who asked may look at once */
 	answer_request(c, request, request->status);
 }
 
@@ -510,7 +468,7 @@ void *planner_main(void *cache)
 		carry_out(c, now);
 		if (is_telling)
 			wake_ns = now;
-		publish(c);
+		publish(c, now);
 		if (now - swept_ns >= SWEEP_NS) {
 			account_sweep(c, now, false);
 			tell_room(c, now);

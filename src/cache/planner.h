@@ -27,19 +27,39 @@ struct order_ref {
 	_Atomic uint32_t refs;
 };
 
+enum request_kind {
+	REQUEST_SET,   /* the order of the only job there is from now on */
+	REQUEST_ADD,   /* one more job, or the next order of one */
+	REQUEST_END,   /* a job is over */
+	REQUEST_OPENS, /* asks for the last opens */
+};
+
 /* A new order, or a question, on its way to the planner; lives on the stack of who waits for it. */
 struct order_request {
+	enum request_kind kind;
 	struct order_ref *order; /* NULL = none; the planner's once it has taken the request */
-	struct plan *plan;       /* made for it; then the one that was replaced */
-	uint32_t *opens;         /* not NULL: only asks for the last opens */
+	struct plan *plan;       /* SET: made for it; then the one that was replaced */
+	uint32_t job;            /* ADD: in place of this one; END; then the id of the new one */
+	uint32_t *opens;
 	uint32_t max_opens, n_opens;
 	int status;
 	bool is_done; /* notes.mu, like status */
 };
 
+/* A job whose order is in force; planner thread only. */
+struct planned_job {
+	struct order_ref *order;
+	uint32_t id;      /* cache_generation when its order was put in force */
+	uint32_t index;   /* in the plan */
+	bool is_show_due; /* the last opens are to be shown to it when its first epoch has come */
+	uint64_t told_ns, read_ns, placed; /* the last read that fits it, and how many did */
+	uint64_t counted_mismatches, counted_resyncs; /* that the metrics hold */
+};
+
 /* What the planner keeps for the next plan; planner thread only. */
 struct recent {
 	uint32_t sample[RECENT_MAX]; /* ring of the last opens */
+	bool is_placed[RECENT_MAX];  /* it was where a job was expected */
 	uint32_t head, count, since; /* since: of them since the order was replaced */
 	bool is_replay_due; /* the plan is to be shown these when its first epoch has come */
 };
@@ -80,7 +100,15 @@ void switch_order(struct cache *c, struct order_request *request, uint64_t now_n
 /* An answer to an action of an old plan. */
 void switch_absorb(struct cache *c, struct completion *done, uint64_t now_ns);
 void recent_opened(struct cache *c, uint32_t sample);
+void recent_placed(struct cache *c); /* the last one was where a job is expected */
+/* The i-th open of the last ones, 0 is the last. */
+uint32_t recent_ago(const struct recent *r, uint32_t ago);
+bool recent_was_placed(const struct recent *r, uint32_t ago);
 void recent_tell(struct cache *c, struct order_request *request);
+/* Whether the plan believes what it was shown. */
+bool recent_is_agreed(const struct plan_status *st);
+/* Does not wait any more to show the plan the last opens: it hears of those that came since. */
+void recent_flush(struct cache *c, uint64_t now_ns);
 /* Whether it is known, without asking the plan, that the last opens are not of this epoch. */
 bool recent_is_elsewhere(const struct cache *c, const struct order_epoch *ep);
 /* The first epoch of the new order is there. */
@@ -88,7 +116,25 @@ void recent_replay(struct cache *c, bool is_elsewhere, uint64_t now_ns);
 /* Tells the plan a share of what the store has; true when there is more. */
 bool switch_tell_kept(struct cache *c, uint64_t now_ns);
 
+/* --- planned.c: the jobs of the plan that is in force; planner thread --- */
+/* The one with this index in the plan, or NULL. */
+struct planned_job *planned_at(struct cache *c, uint32_t index);
+/* The only one from here on; NULL: there is none. It has index 0 in the plan. */
+void planned_set(struct cache *c, struct order_ref *take_order, uint64_t now_ns);
+void planned_add(struct cache *c, struct order_request *request, uint64_t now_ns);
+void planned_end(struct cache *c, struct order_request *request);
+/* The first epoch of a job that was added has come (look: the plan does not know it yet). */
+void planned_look(struct cache *c, struct planned_job *job, const struct order_epoch *ep);
+void planned_show(struct cache *c, struct planned_job *job, uint64_t now_ns);
+/* What is to be said of the order where only one can be: the best that any job does. */
+enum plan_state planned_state(const struct cache *c);
+/* Lets go of those that have left the plan, counts, and leaves a copy for who asks. */
+void planned_publish(struct cache *c, uint64_t now_ns);
+void planned_free(struct cache *c); /* when nothing runs any more */
+
 /* --- planner.c --- */
+void *planner_main(void *cache);
+void cache_degrade(struct cache *c, const char *why);
 int notes_init(struct cache *c) MUST_USE;
 void notes_fini(struct cache *c);
 void note_event(struct cache *c, const struct plan_event *event);
@@ -99,9 +145,10 @@ void note_unanswered(struct cache *c, const struct plan_event *answer);
 void note_fetched_anew(struct cache *c, struct entry_id entry);
 /* Hands an answered job to the planner, which frees it. Never fails. */
 void note_completion(struct cache *c, struct completion *take_completion);
+void notes_wake_locked(struct notes *n) REQUIRES(n->mu);
+
+/* --- orders.c --- */
 /* Waits until the planner has answered; -ECANCELED when it does not run. */
 int planner_ask(struct cache *c, struct order_request *request);
-void *planner_main(void *cache);
-void cache_degrade(struct cache *c, const char *why);
 
 #endif

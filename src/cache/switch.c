@@ -181,18 +181,16 @@ static void tell_resized(struct cache *c, uint64_t now_ns)
 
 void switch_order(struct cache *c, struct order_request *request, uint64_t now_ns)
 {
-	struct order_ref *old = c->order;
+	struct order_ref *order = TAKE(request->order);
 
-	c->order = request->order;
-	request->order = NULL;
-	c->is_withdrawn = old && !c->order;
-	atomic_store(&c->has_order, c->order != NULL);
+	c->is_withdrawn = c->n_jobs && !order;
 	atomic_fetch_add(&c->orders, 1);
+	request->job = atomic_load(&c->orders);
 	request->plan = install_plan(c, request->plan);
+	planned_set(c, order, now_ns);
 	tell_resized(c, now_ns);
-	c->recent.is_replay_due = c->order && c->recent.count;
+	c->recent.is_replay_due = order && c->recent.count;
 	c->recent.since = 0;
-	order_ref_put(old);
 	request->status = 0;
 }
 
@@ -217,12 +215,24 @@ static void unwant(struct cache *c, struct entry_id entry)
 		store_unwant(c->p.store, (struct piece_key){ entry, i }, &kept);
 }
 
+/* By the orders of all jobs. */
+static bool is_outside(const struct cache *c, uint32_t sample)
+{
+	bool is_outside = c->n_jobs > 0;
+
+	for (uint32_t i = 0; i < c->n_jobs && is_outside; i++) {
+		const uint64_t *outside = order_info(c->jobs[i].order->order)->outside;
+
+		is_outside = outside && outside[sample / 64] >> sample % 64 & 1;
+	}
+	return is_outside;
+}
+
 static void tell_kept(struct cache *c, uint32_t sample, bool may_unwant, uint64_t now_ns)
 {
 	struct plan_event ev = { .kind = PLAN_EV_KEPT, .sample = sample };
-	const uint64_t *outside = c->order ? order_info(c->order->order)->outside : NULL;
 
-	if (outside && outside[sample / 64] >> sample % 64 & 1) {
+	if (is_outside(c, sample)) {
 		if (may_unwant)
 			unwant(c, (struct entry_id){ sample });
 	} else if (is_in_store(c, (struct entry_id){ sample })) {
@@ -266,14 +276,30 @@ void recent_opened(struct cache *c, uint32_t sample)
 	struct recent *r = &c->recent;
 
 	r->sample[r->head] = sample;
+	r->is_placed[r->head] = false;
 	r->head = (r->head + 1) % RECENT_MAX;
 	r->count = MIN(r->count + 1, (uint32_t)RECENT_MAX);
 	r->since = MIN(r->since + 1, (uint32_t)RECENT_MAX);
 }
 
-static uint32_t recent_ago(const struct recent *r, uint32_t ago)
+static uint32_t ring_at(const struct recent *r, uint32_t ago)
 {
-	return r->sample[(r->head + 2 * RECENT_MAX - 1 - ago) % RECENT_MAX];
+	return (r->head + 2 * RECENT_MAX - 1 - ago) % RECENT_MAX;
+}
+
+void recent_placed(struct cache *c)
+{
+	c->recent.is_placed[ring_at(&c->recent, 0)] = true;
+}
+
+uint32_t recent_ago(const struct recent *r, uint32_t ago)
+{
+	return r->sample[ring_at(r, ago)];
+}
+
+bool recent_was_placed(const struct recent *r, uint32_t ago)
+{
+	return r->is_placed[ring_at(r, ago)];
 }
 
 void recent_tell(struct cache *c, struct order_request *request)
@@ -307,8 +333,7 @@ static uint32_t recent_pass(const struct recent *r)
 	return ago;
 }
 
-/* Whether the plan believes what it was shown. */
-static bool is_agreed(const struct plan_status *st)
+bool recent_is_agreed(const struct plan_status *st)
 {
 	return st->state == PLAN_FOLLOWING || st->state == PLAN_FINISHED ||
 	       (st->state == PLAN_CHECKING && st->match_percent >= 95);
@@ -324,6 +349,13 @@ static void replay_last(struct cache *c, uint32_t n, uint64_t now_ns)
 	}
 }
 
+void recent_flush(struct cache *c, uint64_t now_ns)
+{
+	c->recent.is_replay_due = false;
+	c->jobs[0].is_show_due = c->recent.count > 0;
+	replay_last(c, c->recent.since, now_ns);
+}
+
 bool recent_is_elsewhere(const struct cache *c, const struct order_epoch *ep)
 {
 	const struct recent *r = &c->recent;
@@ -333,7 +365,7 @@ bool recent_is_elsewhere(const struct cache *c, const struct order_epoch *ep)
 		return false;
 	for (uint32_t i = 0; i < FIT_READS; i++)
 		reads[i] = recent_ago(r, FIT_READS - 1 - i);
-	return !plan_epoch_fits(order_info(c->order->order), ep, reads, FIT_READS);
+	return !plan_epoch_fits(order_info(c->jobs[0].order->order), ep, reads, FIT_READS);
 }
 
 void recent_replay(struct cache *c, bool is_elsewhere, uint64_t now_ns)
@@ -351,13 +383,14 @@ void recent_replay(struct cache *c, bool is_elsewhere, uint64_t now_ns)
 	}
 	replay_last(c, MAX(recent_pass(r), r->since), now_ns);
 	plan_get_status(c->plan, &st);
-	c->counted.mismatches = st.mismatches; /* found in hindsight, not by reads */
-	if (is_agreed(&st))
+	c->jobs[0].counted_mismatches = st.mismatches; /* found in hindsight, not by reads */
+	if (recent_is_agreed(&st))
 		return;
-	if (plan_make(c, c->order, &plan) != 0) {
+	if (plan_make(c, c->jobs[0].order, &plan) != 0) {
 		cache_degrade(c, "out of memory");
 		return;
 	}
 	plan_free(install_plan(c, plan));
+	c->jobs[0].counted_mismatches = c->jobs[0].counted_resyncs = 0;
 	replay_last(c, r->since, now_ns);
 }

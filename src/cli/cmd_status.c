@@ -48,6 +48,32 @@ static void print_order(const json_t *root)
 		       str(root, "announced", "answer"));
 }
 
+/* Where there are several, and of those the others. */
+static void print_jobs(const json_t *root)
+{
+	const json_t *jobs = json_object_get(root, "jobs"), *job;
+	size_t i;
+
+	if (json_array_size(jobs) < 2)
+		return;
+	json_array_foreach(jobs, i, job)
+	{
+		const char *spec = json_string_value(json_object_get(job, "spec"));
+		const char *doing = json_string_value(json_object_get(job, "doing"));
+		double pid = json_number_value(json_object_get(job, "pid"));
+
+		printf("job %zu     %s", i + 1, spec ? spec : "");
+		if (pid > 0)
+			printf(", told by process %.0f", pid);
+		printf("\n          %s; %.0f reads, %.0f %% of the last ones as predicted; lead "
+		       "%.0f%s\n",
+		       doing ? doing : "", json_number_value(json_object_get(job, "reads")),
+		       json_number_value(json_object_get(job, "match_percent")),
+		       json_number_value(json_object_get(job, "lead")),
+		       i ? "" : "; gpu wait is accounted for this job");
+	}
+}
+
 static void print_reads(const json_t *root)
 {
 	const json_t *reads = json_object_get(root, "reads");
@@ -149,6 +175,7 @@ static int print_text(const char *text)
 	printf("dataset   %.0f samples, %s, layout %s\n", num(root, "dataset", "samples"),
 	       bytes(num(root, "dataset", "bytes"), b), str(root, "dataset", "layout"));
 	print_order(root);
+	print_jobs(root);
 	print_reads(root);
 	print_rest(root);
 	printf("gpu wait  %s\n", str(root, "gpu_wait", "words"));

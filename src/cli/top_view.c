@@ -137,6 +137,29 @@ static void view_order(const struct top_mount *m, struct top_lines *lines)
 			num(order, "epoch", "match_percent"));
 }
 
+/* The others, where several jobs read: a line each. */
+static void view_jobs(const struct top_mount *m, struct top_lines *lines)
+{
+	const json_t *jobs = json_object_get(m->now, "jobs"), *job;
+	size_t i;
+
+	json_array_foreach(jobs, i, job)
+	{
+		const char *state = json_string_value(json_object_get(job, "state"));
+		const char *spec = json_string_value(json_object_get(job, "spec"));
+		double length = json_number_value(json_object_get(job, "length"));
+		double position = json_number_value(json_object_get(job, "position"));
+
+		if (i == 0 || !state || !spec)
+			continue;
+		top_add(lines, "%-*s%s, epoch %.0f, %.0f %%, %.0f %% as predicted: %.30s", LABEL,
+			i == 1 ? "others" : "", state,
+			json_number_value(json_object_get(job, "epoch")),
+			length > 0 ? 100 * position / length : 0,
+			json_number_value(json_object_get(job, "match_percent")), spec);
+	}
+}
+
 static void view_reads(const struct top_mount *m, struct top_lines *lines)
 {
 	const json_t *now = json_object_get(m->now, "reads"),
@@ -216,6 +239,7 @@ void top_view(const struct top_mount *m, struct top_lines *lines)
 		num(m->now, "mount", "uptime_seconds"));
 	add_words(lines, "old", m->problem);
 	view_order(m, lines);
+	view_jobs(m, lines);
 	view_reads(m, lines);
 	top_add(lines, "%-*s%.1f/s, useful %.1f, late %.1f, wasted %.1f, failed %.1f", LABEL,
 		"ahead", rate(m, "prefetch_issued"), rate(m, "prefetch_useful"),

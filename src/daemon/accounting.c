@@ -404,8 +404,7 @@ static void feed(struct accounting *a, const struct told *t, uint64_t now_ns, bo
 	if (is_final)
 		feed_held(a, now_ns, true);
 	if (t->load.took_ns)
-		stall_load(a->stall, t->load.took_ns, t->load.answers, t->load.bytes,
-			   t->load.latency_ns);
+		stall_load(a->stall, now_ns, t->load.took_ns, t->load.answers, t->load.bytes);
 	for (size_t i = 0; i < t->n_steps; i++)
 		(void)stall_step(a->stall, &t->step[i]); /* it counts what it does not take */
 }
@@ -479,6 +478,21 @@ struct verdicts *accounting_verdicts(struct accounting *a)
 	return &a->verdicts;
 }
 
+/* Of the last one that read; the others of the job have the same. */
+static void feed_job_cpus(struct accounting *a, const struct told *t)
+{
+	for (size_t i = t->n_notes; i-- > 0;) {
+		uint32_t cpus;
+
+		if (!t->note[i].reader)
+			continue;
+		cpus = cpus_of((pid_t)t->note[i].reader);
+		if (cpus)
+			stall_set_cpus(a->stall, cpus);
+		return;
+	}
+}
+
 static void feed_cpus(struct accounting *a, uint64_t now_ns)
 {
 	AUTO_FILE FILE *f = fopen("/proc/stat", "re");
@@ -493,6 +507,7 @@ static void round_once(struct accounting *a, struct told *t, bool is_final)
 	uint64_t now = clock_now(clock_monotonic());
 
 	feed_cpus(a, now);
+	feed_job_cpus(a, t);
 	feed(a, t, now, is_final);
 	stall_judge(a->stall, now, is_final);
 	publish(a);

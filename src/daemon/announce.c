@@ -21,13 +21,14 @@ void wire_order_init(struct wire *w)
 {
 	mutex_init(&w->order_mu);
 	mutex_init(&w->change_mu);
+	told_jobs_init(&w->jobs);
 }
 
 void wire_order_fini(struct wire *w)
 {
 	told_list_fini(&w->list);
 	free(w->told.answer);
-	free(w->order_text);
+	told_jobs_fini(&w->jobs);
 	mutex_fini(&w->change_mu);
 	mutex_fini(&w->order_mu);
 }
@@ -61,26 +62,12 @@ void wire_log_note(const struct order_spec *spec, const struct order *order)
 		log_info("order %s: %s", order_spec_text(spec), order_note(order));
 }
 
-int wire_set_order_text(struct wire *w, const char *text)
-{
-	char *copy = text ? strdup(text) : NULL, *old;
-
-	if (text && !copy)
-		return -ENOMEM;
-	mutex_lock(&w->order_mu);
-	old = w->order_text;
-	w->order_text = copy;
-	mutex_unlock(&w->order_mu);
-	free(old);
-	return 0;
-}
-
 char *wire_get_order_text(struct wire *w)
 {
 	char *copy;
 
 	mutex_lock(&w->order_mu);
-	copy = w->order_text ? strdup(w->order_text) : NULL;
+	copy = w->jobs.n ? strdup(w->jobs.job[0].text) : NULL;
 	mutex_unlock(&w->order_mu);
 	return copy;
 }
@@ -127,32 +114,6 @@ static void keep_answer(struct wire *w, const char *answer, bool is_refused)
 	free(old);
 }
 
-int wire_replace_order(struct wire *w, const struct order_spec *spec, struct order *take_order,
-		       struct err *err)
-{
-	struct order_info info = { 0 };
-	AUTO_FREE uint32_t *ranks = NULL;
-	int rc;
-
-	if (take_order) { /* the cache's in a moment */
-		info = *order_info(take_order);
-		ranks = calloc(MAX(info.n_ranks, 1u), sizeof(*ranks));
-		if (ranks)
-			memcpy(ranks, info.ranks, info.n_ranks * sizeof(*ranks));
-		info.n_ranks = ranks ? info.n_ranks : 0;
-		info.ranks = ranks;
-	}
-	rc = cache_set_order(w->cache, take_order);
-	if (rc == 0)
-		accounting_set_order(w->accounting, take_order ? &info : NULL,
-				     cache_generation(w->cache));
-	if (rc < 0)
-		return err_set_errno(err, rc, "the order stays as it was");
-	if (wire_set_order_text(w, spec ? order_spec_text(spec) : NULL) < 0)
-		log_warn("out of memory: status shows the order before");
-	return 0;
-}
-
 int wire_change_order(struct wire *w, const char *before, const char *text, struct err *err)
 {
 	AUTO_FREE char *now = NULL;
@@ -167,7 +128,7 @@ int wire_change_order(struct wire *w, const char *before, const char *text, stru
 	if (rc == 0 && (!now || strcmp(now, before) != 0))
 		rc = -EAGAIN;
 	if (rc == 0)
-		rc = wire_replace_order(w, spec, TAKE(order), err);
+		rc = told_jobs_put_first(w, spec, TAKE(order), err);
 	if (rc == 0) /* and what is being looked for is no longer wanted */
 		job_note_replaced(w->job, text);
 	mutex_unlock(&w->change_mu);
@@ -176,11 +137,18 @@ int wire_change_order(struct wire *w, const char *before, const char *text, stru
 	return rc;
 }
 
-/* A spec, "none", or a part of a list. *ret_is_over: false when more parts are to come. */
-static int take(struct wire *w, const struct fs_told *told, struct order_spec **ret,
-		bool *ret_is_over, struct err *err)
+#define NONE_OF_JOB "none:job="
+
+/* What somebody says. */
+struct saying {
+	struct order_spec *spec; /* NULL: none any more, or a part of a list that is not its last */
+	const char *name;        /* of the job that takes its order back, or NULL */
+	bool is_over;            /* false: more parts are to come */
+};
+
+static int take(struct wire *w, const struct fs_told *told, struct saying *ret, struct err *err)
 {
-	*ret_is_over = true;
+	*ret = (struct saying){ .is_over = true };
 	if (told->uid != 0 && told->uid != geteuid() && told->uid != FS_TOLD_BY_MODE)
 		return err_set(err, -EPERM,
 			       "only root and the user who mounted it may announce an order");
@@ -190,10 +158,15 @@ static int take(struct wire *w, const struct fs_told *told, struct order_spec **
 	if (memchr(told->text, 0, told->size))
 		return err_set(err, -EINVAL, "the order has a zero byte");
 	if (told->list) {
-		*ret_is_over = told->list->flags & CLAIRFS_LIST_LAST;
-		return told_list_add(&w->list, told->list, dataset_n_samples(w->dataset), ret, err);
+		ret->is_over = told->list->flags & CLAIRFS_LIST_LAST;
+		return told_list_add(&w->list, told->list, dataset_n_samples(w->dataset),
+				     &ret->spec, err);
 	}
-	return strcmp(told->text, "none") == 0 ? 0 : order_spec_parse(told->text, ret, err);
+	if (strncmp(told->text, NONE_OF_JOB, strlen(NONE_OF_JOB)) == 0) {
+		ret->name = told->text + strlen(NONE_OF_JOB);
+		return 0;
+	}
+	return strcmp(told->text, "none") == 0 ? 0 : order_spec_parse(told->text, &ret->spec, err);
 }
 
 static void log_told(struct wire *w, const struct fs_told *told, const char *line, bool is_refused)
@@ -208,43 +181,64 @@ static void log_told(struct wire *w, const struct fs_told *told, const char *lin
 			    told->uid, line);
 }
 
-static int announce(struct wire *w, const struct fs_told *told, bool *ret_is_over, struct err *err)
+/* Puts what was said in force. */
+static int obey(struct wire *w, const struct saying *said, const struct teller *who,
+		struct order *take_order, struct err *err)
 {
-	struct order_spec *spec = NULL;
-	struct order *order = NULL;
-	int rc = take(w, told, &spec, ret_is_over, err);
-	bool is_list = told->list && spec; /* it is whole; else it is somebody else's, or waits */
+	int rc;
 
-	if (rc == 0 && spec)
-		rc = make_order(w, spec, is_list ? &w->list : NULL, &order, err);
-	if (rc == 0 && spec && !is_list) /* a list told in parts lacks the others yet */
-		wire_log_note(spec, order);
+	mutex_lock(&w->change_mu);
+	if (said->spec)
+		rc = told_jobs_put(w, said->spec, who, take_order, err);
+	else
+		rc = told_jobs_withdraw(w, said->name, who, err);
+	/* What is being looked for is no longer wanted. */
+	if (rc == 0 && (said->spec || w->jobs.n == 0))
+		job_note_told(w->job, said->spec ? order_spec_text(said->spec) : NULL);
+	mutex_unlock(&w->change_mu);
+	return rc;
+}
+
+static int announce(struct wire *w, const struct fs_told *told, struct saying *said,
+		    struct err *err)
+{
+	struct order *order = NULL;
+	struct teller who;
+	int rc = take(w, told, said, err);
+	bool is_list = told->list && said->spec; /* it is whole; else it is somebody else's, or
+						  * waits */
+
+	teller_find(told->tid, told->is_lookup, &who); /* it waits for us: it is there */
+	if (rc == 0 && said->spec)
+		rc = make_order(w, said->spec, is_list ? &w->list : NULL, &order, err);
+	if (rc == 0 && said->spec && !is_list) /* a list told in parts lacks the others yet */
+		wire_log_note(said->spec, order);
 	if (is_list)
 		told_list_fini(&w->list);
-	mutex_lock(&w->change_mu);
-	if (rc == 0 && *ret_is_over)
-		rc = wire_replace_order(w, spec, TAKE(order), err);
-	if (rc == 0 && *ret_is_over) /* what is being looked for is no longer wanted */
-		job_note_told(w->job, spec ? order_spec_text(spec) : NULL);
-	mutex_unlock(&w->change_mu);
+	if (rc == 0 && said->is_over)
+		rc = obey(w, said, &who, TAKE(order), err);
 	order_free(order);
-	order_spec_free(spec);
 	return rc;
 }
 
 int wire_announce(void *ctx, const struct fs_told *told, struct buf_writer *answer)
 {
 	struct wire *w = ctx;
+	struct saying said = { .spec = NULL };
 	struct err err = { 0 };
-	bool is_over;
-	int rc = announce(w, told, &is_over, &err);
-	AUTO_FREE char *now = rc == 0 ? wire_get_order_text(w) : NULL;
-	const char *line = rc < 0 ? err.msg : now ? now : "none";
+	int rc = announce(w, told, &said, &err);
+	AUTO_FREE char *now = rc == 0 && !said.is_over ? wire_get_order_text(w) : NULL;
+	const char *line = now ? now : "none";
 
+	if (rc < 0)
+		line = err.msg;
+	else if (said.spec)
+		line = order_spec_text(said.spec);
 	buf_printf(answer, "%s", line);
-	if (rc < 0 || is_over) {
+	if (rc < 0 || said.is_over) {
 		keep_answer(w, line, rc < 0);
 		log_told(w, told, line, rc < 0);
 	}
+	order_spec_free(said.spec);
 	return rc;
 }

@@ -3,6 +3,7 @@
  * that is started beside it mostly has the same ones. Time that a hypervisor took away counts as
  * busy. Lines that say something else than expected are left out; when all of them do, nothing is
  * known. Any thread. */
+#include <limits.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,6 +20,58 @@ uint32_t cpus_allowed(void)
 	cpu_set_t set;
 
 	return sched_getaffinity(0, sizeof(set), &set) == 0 ? (uint32_t)CPU_COUNT(&set) : 0;
+}
+
+uint32_t cpus_quota(const char *text)
+{
+	char words[64], *save = NULL, *quota, *period;
+	uint64_t of, per;
+
+	snprintf(words, sizeof(words), "%s", text);
+	quota = strtok_r(words, " \n", &save);
+	period = strtok_r(NULL, " \n", &save);
+	if (!quota || !period || text_to_u64(quota, &of) < 0 || text_to_u64(period, &per) < 0 ||
+	    !per || of > UINT32_MAX || per > UINT32_MAX)
+		return UINT32_MAX; /* "max" is no number, nor is -1 */
+	return (uint32_t)MAX(DIV_ROUND_UP(of, per), 1u);
+}
+
+/* The first line of a file, or nothing. */
+static void line_of(const char *dir, const char *name, char *out, size_t size)
+{
+	char path[PATH_MAX + 128];
+	AUTO_FILE FILE *f = NULL;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	f = fopen(path, "re");
+	if (!f || !fgets(out, (int)size, f))
+		out[0] = 0;
+	out[strcspn(out, "\n")] = 0;
+}
+
+static void look_quota(void *ctx, const char *dir)
+{
+	char text[64], quota[30], period[30];
+	uint32_t *least = ctx;
+
+	line_of(dir, "cpu.max", text, sizeof(text));
+	*least = MIN(*least, cpus_quota(text));
+	line_of(dir, "cpu.cfs_quota_us", quota, sizeof(quota));
+	line_of(dir, "cpu.cfs_period_us", period, sizeof(period));
+	snprintf(text, sizeof(text), "%s %s", quota, period);
+	*least = MIN(*least, cpus_quota(text));
+}
+
+uint32_t cpus_of(pid_t pid)
+{
+	uint32_t least;
+	cpu_set_t set;
+
+	if (sched_getaffinity(pid, sizeof(set), &set) < 0)
+		return 0;
+	least = (uint32_t)CPU_COUNT(&set);
+	cgroup_each(pid, "cpu", look_quota, &least);
+	return least;
 }
 
 /* "cpu7 1 2 3 ...": ticks of CPU 7; false: another line. */

@@ -17,6 +17,7 @@
 #include "clairfs/report.h"
 #include "clairfs/tier/store.h"
 #include "publish.h"
+#include "told.h"
 
 #include "accounting.h"
 
@@ -65,9 +66,9 @@ struct wire {
 	struct mutex order_mu;
 	struct mutex change_mu;    /* one change of the order at a time; outside of order_mu */
 	struct order_maker *maker; /* from wire_mount on */
-	char *order_text;          /* order_mu: the spec in force, or NULL */
 	struct told_last told;     /* order_mu */
 	struct told_list list;
+	struct told_jobs jobs; /* whose orders are in force */
 	struct dataset *dataset;
 	struct order *order;
 	struct io *source_io;
@@ -130,12 +131,7 @@ int wire_make_order(struct wire *w, const struct order_spec *spec, struct order 
 		    struct err *err) MUST_USE;
 /* What is odd about an order, for the log: once, when it is put in force. */
 void wire_log_note(const struct order_spec *spec, const struct order *order);
-/* Puts an order in force (both NULL: none any more); w->change_mu is held. */
-int wire_replace_order(struct wire *w, const struct order_spec *spec, struct order *take_order,
-		       struct err *err) MUST_USE;
-/* Keeps the text of the order in force; NULL: none. */
-int wire_set_order_text(struct wire *w, const char *text) MUST_USE;
-/* A copy of it, heap, or NULL. Any thread. */
+/* A copy of the spec of the order in force (of the first job), heap, or NULL. Any thread. */
 char *wire_get_order_text(struct wire *w);
 /* Another order in place of the one told as `before`; -EAGAIN without a message when that is not in
  * force any more. */
@@ -194,6 +190,9 @@ void renumber_stop(struct wire *w);
 int wire_make_job(struct wire *w, struct err *err) MUST_USE;
 /* What it does, for stats.json. */
 json_t *wire_job_json(struct wire *w);
+
+/* The jobs whose orders are in force, for stats.json. Any thread. */
+json_t *told_jobs_json(struct wire *w);
 
 /* What stats.json has; NULL when out of memory. */
 json_t *stats_json(struct wire *w);

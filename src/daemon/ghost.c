@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "accounting.h"
+#include "accounting_priv.h"
 #include "clairfs/base/text.h"
 
 #define CGROUP_ROOT "/sys/fs/cgroup"
@@ -51,44 +51,57 @@ static uint64_t limit_in(const char *dir, const char *name)
 	return text_to_u64(text, &limit) == 0 ? limit : UINT64_MAX; /* "max" is no number */
 }
 
-/* Of the cgroup and all above it. */
-static uint64_t limit_of(const char *root, char *cgroup, const char *name)
+/* The cgroup and all above it. */
+static void each_above(const char *root, char *cgroup, void (*look)(void *, const char *),
+		       void *ctx)
 {
-	uint64_t least = UINT64_MAX;
-	char dir[PATH_MAX], *slash;
+	char dir[PATH_MAX + 64], *slash;
 
 	for (;;) {
-		uint64_t limit;
-
 		snprintf(dir, sizeof(dir), "%s%s", root, cgroup);
-		limit = limit_in(dir, name);
-		least = MIN(least, limit);
+		look(ctx, dir);
 		slash = strrchr(cgroup, '/');
 		if (!slash)
-			return least;
+			return;
 		*slash = 0;
 	}
 }
 
+void cgroup_each(pid_t pid, const char *controller, void (*look)(void *, const char *), void *ctx)
+{
+	char line[PATH_MAX], root[64], path[64] = "/proc/self/cgroup";
+	AUTO_FILE FILE *f = NULL;
+
+	if (pid)
+		snprintf(path, sizeof(path), "/proc/%d/cgroup", (int)pid);
+	f = fopen(path, "re");
+	while (f && fgets(line, sizeof(line), f)) {
+		char *kind = strchr(line, ':'), *name = kind ? strchr(kind + 1, ':') : NULL;
+
+		if (!name)
+			continue;
+		*name++ = 0;
+		name[strcspn(name, "\n")] = 0;
+		snprintf(root, sizeof(root), "%s/%s", CGROUP_ROOT, controller);
+		if (kind[1] == 0) /* the second version */
+			each_above(CGROUP_ROOT, name, look, ctx);
+		else if (strstr(kind, controller))
+			each_above(root, name, look, ctx);
+	}
+}
+
+static void look_memory(void *ctx, const char *dir)
+{
+	uint64_t *least = ctx;
+
+	*least = MIN(*least, limit_in(dir, "memory.max"));
+	*least = MIN(*least, limit_in(dir, "memory.limit_in_bytes"));
+}
+
 uint64_t ghost_bytes_auto(void)
 {
-	AUTO_FILE FILE *f = fopen("/proc/self/cgroup", "re");
-	uint64_t least = available(), limit;
-	char line[PATH_MAX];
+	uint64_t least = available();
 
-	while (f && fgets(line, sizeof(line), f)) {
-		char *kind = strchr(line, ':'), *path = kind ? strchr(kind + 1, ':') : NULL;
-
-		if (!path)
-			continue;
-		*path++ = 0;
-		path[strcspn(path, "\n")] = 0;
-		limit = UINT64_MAX;
-		if (kind[1] == 0) /* the second version */
-			limit = limit_of(CGROUP_ROOT, path, "memory.max");
-		else if (strstr(kind, "memory"))
-			limit = limit_of(CGROUP_ROOT "/memory", path, "memory.limit_in_bytes");
-		least = MIN(least, limit);
-	}
+	cgroup_each(0, "memory", look_memory, &least);
 	return least;
 }

@@ -219,8 +219,8 @@ static void look(struct renumber *r)
 	uint64_t spec;
 
 	cache_get_status(r->wire->cache, &st);
-	if (!text || st.plan.state != PLAN_LOST || strncmp(text, "list:", strlen("list:")) == 0 ||
-	    is_too_large(r))
+	if (!text || st.n_jobs > 1 || st.plan.state != PLAN_LOST ||
+	    strncmp(text, "list:", strlen("list:")) == 0 || is_too_large(r))
 		return;
 	spec = XXH3_64bits(text, strlen(text));
 	if (spec != r->spec) {

@@ -46,6 +46,44 @@ static json_t *order_json(struct wire *w, const struct cache_status *st)
 			 wire_job_json(w));
 }
 
+static json_t *job_json(const struct told_job *job, const struct cache_job *view, bool is_accounted)
+{
+	const struct plan_status *p = &view->plan;
+	uint64_t now = clock_now(clock_monotonic());
+	char doing[PLAN_TEXT];
+
+	plan_status_text(p, doing);
+	return json_pack(
+		"{s:I, s:o, s:o*, s:o*, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:i, s:I, s:f, s:b}",
+		"id", (json_int_t)job->id, "spec", json_path(job->text), "name",
+		job->name ? json_path(job->name) : NULL, "pid",
+		job->who.id.pid ? json_integer(job->who.id.pid) : NULL, "state",
+		plan_state_names[p->state], "why", p->why ? p->why : "", "doing", doing, "epoch",
+		(json_int_t)p->epoch, "position", (json_int_t)p->position, "length",
+		(json_int_t)p->length, "lead", (json_int_t)p->lead, "match_percent",
+		(int)p->match_percent, "reads", (json_int_t)p->placed, "quiet_seconds",
+		view->read_ns ? (double)(now - MIN(view->read_ns, now)) / 1e9 : 0.0, "is_accounted",
+		is_accounted);
+}
+
+/* In the order they came: GPU wait is accounted for the first. */
+json_t *told_jobs_json(struct wire *w)
+{
+	struct cache_job views[PLAN_JOBS];
+	uint32_t n = cache_get_jobs(w->cache, views);
+	const struct told_jobs *t = &w->jobs;
+	json_t *list = json_array();
+
+	mutex_lock(&w->order_mu);
+	for (uint32_t i = 0; list && i < t->n; i++)
+		for (uint32_t k = 0; k < n; k++)
+			if (views[k].id == t->job[i].id)
+				(void)json_array_append_new(list, job_json(&t->job[i], &views[k],
+									   i == 0));
+	mutex_unlock(&w->order_mu);
+	return list;
+}
+
 static json_t *announced_json(struct wire *w)
 {
 	struct told_last told;
@@ -148,13 +186,13 @@ json_t *stats_json(struct wire *w)
 	update_gauges(w);
 	cache_get_status(w->cache, &cache);
 	fs_get_status(w->fs, &fs);
-	root = json_pack("{s:s, s:i, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "version",
-			 CLAIRFS_VERSION, "pid", (int)getpid(), "is_degraded", cache.is_degraded,
-			 "mount", mount_json(w, &fs), "dataset", dataset_json(w), "order",
-			 order_json(w, &cache), "engines", engines_json(w), "store", store_json(w),
-			 "reads", reads_json(w->metrics), "gpu_wait",
-			 accounting_json(w->accounting), "announced", announced_json(w), "hook",
-			 hook_json(&w->hook));
+	root = json_pack("{s:s, s:i, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+			 "version", CLAIRFS_VERSION, "pid", (int)getpid(), "is_degraded",
+			 cache.is_degraded, "mount", mount_json(w, &fs), "dataset", dataset_json(w),
+			 "order", order_json(w, &cache), "jobs", told_jobs_json(w), "engines",
+			 engines_json(w), "store", store_json(w), "reads", reads_json(w->metrics),
+			 "gpu_wait", accounting_json(w->accounting), "announced", announced_json(w),
+			 "hook", hook_json(&w->hook));
 	if (!root || metrics_to_json(w->metrics, root) < 0) {
 		json_decref(root);
 		return NULL;

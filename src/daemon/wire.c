@@ -178,8 +178,8 @@ static int make_order(struct wire *w, struct err *err)
 		err_prefix(err, "option order");
 	else
 		wire_log_note(w->spec, w->order);
-	if (rc == 0 && wire_set_order_text(w, order_spec_text(w->spec)) < 0)
-		rc = err_set(err, -ENOMEM, "out of memory");
+	if (rc == 0)
+		rc = told_jobs_begin(w, w->spec, w->order, err);
 	return rc;
 }
 
@@ -215,7 +215,7 @@ static int make_accounting(struct wire *w, struct err *err)
 				&w->accounting, err);
 
 	if (rc == 0 && w->order)
-		accounting_set_order(w->accounting, order_info(w->order), 0);
+		told_jobs_account(w);
 	return rc;
 }
 
@@ -295,6 +295,8 @@ int wire_mount(struct wire *w, struct err *err)
 		rc = job_start(w->job, err);
 	if (rc == 0)
 		rc = renumber_start(w, err);
+	if (rc == 0)
+		rc = told_jobs_start(w, err);
 	w->is_mounted = rc == 0;
 	if (rc == 0)
 		wire_publish(w);
@@ -346,6 +348,7 @@ void wire_down(struct wire *w)
 		fs_unmount(w->fs);
 	job_stop(w->job);
 	renumber_stop(w);
+	told_jobs_stop(w);
 	if (w->cache)
 		cache_stop(w->cache);
 	accounting_stop(w->accounting);

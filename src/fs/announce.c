@@ -158,7 +158,8 @@ static struct announce_job *job_of(fuse_req_t req, enum announce_kind kind, cons
 	}
 	job->req = req;
 	job->told.uid = ctx->uid;
-	job->pid = ctx->pid;
+	job->told.tid = job->pid = ctx->pid;
+	job->told.is_lookup = kind == ANNOUNCE_LOOKUP;
 	return job;
 }
 

@@ -34,7 +34,6 @@
  *
  * One thread at a time; no clock, so a pass is over when it is complete or a later one goes on. */
 #include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -335,18 +334,9 @@ int stall_read(struct stall *s, const struct stall_read *read)
 	return rc;
 }
 
-void stall_load(struct stall *s, uint64_t took_ns, uint64_t answers, uint64_t bytes,
-		uint64_t latency_ns)
+void stall_set_cpus(struct stall *s, uint32_t cpus)
 {
-	double rate = took_ns ? (double)bytes / (double)took_ns : 0;
-
-	/* The most that it gave: a while in which it was loaded for a part of the time says less
-	 * than the source can. A source that gets slower is noticed after minutes. */
-	s->load.rate *= exp(-(double)took_ns / STALL_LOAD_NS);
-	if (!answers || rate < s->load.rate)
-		return;
-	s->load.rate = rate;
-	s->load.latency_ns = (double)latency_ns / (double)answers;
+	s->job_cpus = cpus;
 }
 
 /* --- when a pass is over --- */

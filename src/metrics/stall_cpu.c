@@ -3,7 +3,9 @@
  * workers than CPUs, decoding that keeps the CPUs busy takes longer than its work, decoding that
  * waits for something else does not; only the CPUs can tell which it was. The points are thinned
  * out when there is no room for more, so that a day is known as well as a minute is, relative to
- * its length. Pure: one thread at a time. */
+ * its length. And what the source gave under load, the least and the most of each few seconds,
+ * because a source that others use as well is not as fast as it was an hour ago. Pure: one thread
+ * at a time. */
 #include "stall_priv.h"
 
 void stall_cpu(struct stall *s, uint64_t now_ns, uint64_t busy_ns)
@@ -53,4 +55,41 @@ double stall_cpu_share(const struct stall *s, uint64_t from_ns, uint64_t to_ns)
 	share = (busy_at(c, to_ns) - busy_at(c, from_ns)) / (double)(to_ns - from_ns) /
 		s->params.cpus;
 	return MIN(MAX(share, 0), 1);
+}
+
+/* --- the source --- */
+
+void stall_load(struct stall *s, uint64_t now_ns, uint64_t took_ns, uint64_t answers,
+		uint64_t bytes)
+{
+	double rate = took_ns && answers ? (double)bytes / (double)took_ns : 0;
+	struct stall_load *l = &s->load[s->load_at];
+
+	if (rate <= 0)
+		return;
+	if (now_ns >= l->from_ns + STALL_LOAD_NS || !l->from_ns) {
+		s->load_at = (s->load_at + 1) % STALL_LOADS;
+		l = &s->load[s->load_at];
+		*l = (struct stall_load){ .from_ns = now_ns, .least = rate };
+	}
+	l->to_ns = now_ns;
+	l->least = MIN(l->least, rate);
+	l->most = MAX(l->most, rate);
+}
+
+bool stall_load_rates(const struct stall *s, uint64_t from_ns, uint64_t to_ns, double *ret_least,
+		      double *ret_most)
+{
+	bool is_known = false;
+
+	for (uint32_t i = 0; i < STALL_LOADS; i++) {
+		const struct stall_load *l = &s->load[i];
+
+		if (!l->from_ns || l->from_ns > to_ns || l->to_ns < from_ns)
+			continue;
+		*ret_least = is_known ? MIN(*ret_least, l->least) : l->least;
+		*ret_most = is_known ? MAX(*ret_most, l->most) : l->most;
+		is_known = true;
+	}
+	return is_known;
 }

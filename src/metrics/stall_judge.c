@@ -135,7 +135,7 @@ static bool has_credit(const struct stall_pass *p)
 }
 
 /* Whether the job's workers alone would have filled the source's link. With half as many requests
- * again in flight the source gave so many bytes a second (load.rate), so it would not have given
+ * again in flight the source gave so many bytes a second, so it would not have given
  * the job more. If W workers that wait `alone` for each read, and decode, could take most of that
  * (and not two thirds, as of a source that answers more requests as fast as fewer), then reads take
  * as long as they do because they share the link, and it is the link that counts: what a worker
@@ -144,17 +144,20 @@ static bool has_credit(const struct stall_pass *p)
 static void judge_link(struct judge *j)
 {
 	double ranks = (double)j->p->order->job.n_ranks, at_once = (double)j->workers * ranks;
-	double reads = 0, alone, rate = j->s->load.rate;
+	double reads = 0, alone, least, most, samples;
+	uint64_t first = j->p->first_ns;
 
 	for (uint32_t i = 0; i < j->groups.n; i++)
 		reads += (double)j->n_credit[i];
-	if (rate <= 0 || !reads || !j->p->bytes)
+	if (!reads || !j->p->bytes ||
+	    !stall_load_rates(j->s, first - MIN(first, STALL_LOAD_BEFORE_NS), first + j->reads_ns,
+			      &least, &most))
 		return;
 	alone = MAX(j->credit_ns / reads, 1);
-	rate *= (double)j->reads / (double)j->p->bytes;
-	j->is_decode_on_top = at_once / alone < LINK_FULL * rate;
-	if (at_once / (alone + j->decode_ns) >= LINK_FULL * rate)
-		j->link_ns = (double)j->reads * ranks / rate;
+	samples = (double)j->reads / (double)j->p->bytes;
+	j->is_decode_on_top = at_once / alone < LINK_FULL * least * samples;
+	if (at_once / (alone + j->decode_ns) >= LINK_FULL * most * samples)
+		j->link_ns = (double)j->p->bytes * ranks / most;
 }
 
 /* --- decoding --- */
@@ -240,6 +243,8 @@ static double judge_crowd(const struct judge *j)
 {
 	double share = stall_cpu_share(j->s, j->p->first_ns, j->p->first_ns + j->reads_ns);
 
+	if (j->s->job_cpus && j->s->job_cpus < j->s->params.cpus)
+		return 1; /* the others' idle time is none of the job's */
 	return share < 0 ? 1 : MIN(MAX((share - CPUS_SPARE) / (CPUS_FULL - CPUS_SPARE), 0), 1);
 }
 
@@ -248,19 +253,21 @@ static double judge_crowd(const struct judge *j)
 static void judge_decode_limits(struct judge *j)
 {
 	double n = (double)j->reads, most, at_work, ranks = (double)j->p->order->job.n_ranks;
+	double cpus = j->s->job_cpus ? j->s->job_cpus : j->s->params.cpus;
 
 	most = MAX((double)j->workers * (double)j->reads_ns - j->s_ns, 0) / n;
 	j->decode_ns = MIN(j->decode_ns, most);
 	j->decode_low_ns = MIN(j->decode_low_ns, most);
-	if (!j->s->params.cpus)
+	if (cpus <= 0)
 		return;
-	at_work = j->decode_ns * n * ranks / (double)j->reads_ns / j->s->params.cpus;
+	at_work = j->decode_ns * n * ranks / (double)j->reads_ns / cpus;
 	if (at_work > 1) {
 		j->decode_low_ns /= at_work; /* the cautious side, whatever the CPUs did */
 		j->decode_ns /= 1 + (at_work - 1) * judge_crowd(j);
 	}
+	/* The pass itself shows that they do not need longer. */
 	if (judge_crowd(j) > 0)
-		j->floor_ns = j->decode_ns * n * ranks / j->s->params.cpus;
+		j->floor_ns = MIN(j->decode_ns * n * ranks / cpus, (double)j->reads_ns);
 }
 
 /* --- the loader, replayed --- */

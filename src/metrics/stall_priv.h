@@ -10,7 +10,9 @@
 #define STALL_READERS_MAX 1024u /* threads told apart in a pass */
 #define STALL_RUNS 8u           /* iterators of the job's loaders whose steps are kept */
 #define STALL_CPU_POINTS 1024u
-#define STALL_LOAD_NS 600e9 /* a source's throughput is forgotten in that time */
+#define STALL_LOADS 256u
+#define STALL_LOAD_NS 4000000000ull          /* told of as one */
+#define STALL_LOAD_BEFORE_NS 600000000000ull /* of a pass, and still of use for it */
 #define STALL_STEPS_MAX (1u << 20)
 #define STALL_GROUP_MIN 16u    /* control reads of a group of classes */
 #define STALL_HOLES_PERCENT 5u /* of a pass; with more of them it is not judged */
@@ -114,9 +116,12 @@ struct stall {
 	struct stall_control control[STALL_SIZE_CLASSES];
 	struct stall_ghost ghost;
 	struct stall_cpu cpu;
-	struct {
-		double rate, latency_ns; /* bytes a nanosecond; of a request then */
-	} load;
+	struct stall_load {
+		uint64_t from_ns, to_ns; /* 0: none */
+		double least, most;      /* bytes a nanosecond */
+	} load[STALL_LOADS];
+	uint32_t load_at;  /* the last one */
+	uint32_t job_cpus; /* 0: as params.cpus */
 	struct stall_node node;
 };
 
@@ -146,6 +151,9 @@ void stall_groups_sum(const struct stall_groups *g, const uint64_t *n, double *r
 /* --- stall_cpu.c --- */
 /* The share of the CPUs' time in which they were busy, 0 to 1; negative: not known. */
 double stall_cpu_share(const struct stall *s, uint64_t from_ns, uint64_t to_ns);
+/* The least and the most that the source gave in that time, bytes a nanosecond. False: not told. */
+bool stall_load_rates(const struct stall *s, uint64_t from_ns, uint64_t to_ns, double *ret_least,
+		      double *ret_most);
 
 /* --- stall_ghost.c --- */
 int stall_ghost_init(struct stall_ghost *g, uint32_t n, uint64_t bytes) MUST_USE;

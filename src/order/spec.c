@@ -17,7 +17,8 @@
 #include "order_priv.h"
 
 #define ORDER_SHAPE_KEYS 3 /* of the common ones, behind epochs, start_epoch, start_step */
-#define NAME_SHOWN 80      /* bytes of a foreign name in a message */
+#define ORDER_JOB_MAX 63
+#define NAME_SHOWN 80 /* bytes of a foreign name in a message */
 
 const struct order_key order_common_keys[] = {
 	{ .name = "epochs", .type = ORDER_KEY_U64, .min = 0, .max = UINT32_MAX },
@@ -28,6 +29,7 @@ const struct order_key order_common_keys[] = {
 	{ .name = "prefetch_factor", .type = ORDER_KEY_U64, .min = 1, .max = 1 << 20 },
 	{ .name = "sort", .type = ORDER_KEY_TEXT },
 	{ .name = "under", .type = ORDER_KEY_TEXT },
+	{ .name = "job", .type = ORDER_KEY_TEXT },
 	{ .name = NULL },
 };
 
@@ -265,6 +267,7 @@ static int ranks_default(struct order_spec *spec, struct err *err)
 /* What no key can check alone. */
 static int spec_check(struct order_spec *spec, struct err *err)
 {
+	const char *job = order_spec_path(spec, "job");
 	uint32_t highest;
 	int rc;
 
@@ -283,6 +286,9 @@ static int spec_check(struct order_spec *spec, struct err *err)
 			       highest, spec->world);
 	if (order_spec_u64(spec, "start_step") > 0 && order_spec_u64(spec, "batch") == 0)
 		return err_set(err, -EINVAL, "key \"start_step\" needs key \"batch\"");
+	if (job && strlen(job) > ORDER_JOB_MAX)
+		return err_set(err, -EINVAL, "key \"job\": the name is longer than %d bytes",
+			       ORDER_JOB_MAX);
 	return 0;
 }
 
@@ -354,6 +360,7 @@ char *order_spec_renumbered(const struct order_spec *spec, const char *sort, con
 			put_value(&w, spec, &order_common_keys[i], &spec->common[i]);
 	put_text(&w, "sort", sort);
 	put_text(&w, "under", under);
+	put_text(&w, "job", order_spec_path(spec, "job"));
 	buf_put_u8(&w, '\0');
 	if (w.is_bad) {
 		buf_writer_fini(&w);
@@ -501,6 +508,11 @@ void order_spec_free(struct order_spec *spec)
 	free(spec->ranks);
 	free(spec->canonical);
 	free(spec);
+}
+
+const char *order_spec_job(const struct order_spec *spec)
+{
+	return order_spec_path(spec, "job");
 }
 
 const char *order_spec_text(const struct order_spec *spec)

@@ -96,6 +96,7 @@ struct plan_job {
 	bool is_blocked, is_grouped;
 
 	uint64_t mismatches, resyncs;
+	uint64_t placed, read_ns; /* reads where the order has them; the last of them */
 	uint64_t outside, outside_run, inside_run; /* runs: of reads outside of the order, and of
 						    * others since */
 	uint64_t lost, lost_opened;                /* times; opened at the last one */

@@ -5,9 +5,10 @@
  * there is, and no pace, which is never exact, comes into any decision.
  *
  * One job at a time is in turn (plan->job); what reads, answers and epochs are about is that job.
- * The first one is always there, also when it has ended, and keeps its keys in the items; the
- * others have an array of keys. A job whose epoch is being computed is not freed before the answer.
- * Must never leave a key behind of a job that is gone. Planner thread. */
+ * The first one is always there, also when it has ended and until another one takes its place, and
+ * keeps its keys in the items; the others have an array of keys. A job whose epoch is being
+ * computed is not freed before the answer. Must never leave a key behind of a job that is gone.
+ * Planner thread. */
 #include "plan_priv.h"
 
 #include <errno.h>
@@ -185,11 +186,14 @@ static int jobs_init(struct plan *plan, struct plan_job *job, const struct order
 	return 0;
 }
 
-/* A place for it, or PLAN_JOBS. */
+/* A place for it, or PLAN_JOBS. The first one's is never empty: it may be taken over. */
 static uint32_t jobs_place(const struct plan *plan)
 {
+	const struct plan_job *first = plan->jobs[0];
 	uint32_t i = 0;
 
+	if (first && first->is_over && !first->is_asked)
+		return 0;
 	while (i < PLAN_JOBS && plan->jobs[i])
 		i++;
 	return i;
@@ -210,6 +214,8 @@ int jobs_add(struct plan *plan, const struct order_info *info)
 		jobs_first(plan);
 		return -ENOMEM;
 	}
+	if (plan->jobs[index])
+		jobs_free_one(plan, plan->jobs[index]);
 	plan->job = plan->jobs[index] = job;
 	plan->top_job = MAX(plan->top_job, index + 1);
 	plan->n_jobs++;

@@ -105,6 +105,7 @@ void pin_kept(struct plan *plan, uint32_t sample)
 
 	if (it->flags & (PINNED | PINNING) || plan->pinned_pages + it->pages > plan->store_pages)
 		return;
+	choose_taken(plan, sample, true);
 	item_out(plan, sample);
 	it->flags |= PINNED;
 	plan->pinned_pages += it->pages;

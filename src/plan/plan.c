@@ -118,6 +118,18 @@ static void plan_opened(struct plan *plan, uint64_t now_ns, uint32_t sample)
 	jobs_first(plan);
 }
 
+void plan_show(struct plan *plan, uint64_t now_ns, uint32_t job, uint32_t sample)
+{
+	assert(now_ns >= plan->now_ns && sample < plan->n);
+	assert(job < plan->top_job && plan->jobs[job]);
+	plan->now_ns = now_ns;
+	plan->job = plan->jobs[job];
+	if (!plan->job->is_over)
+		window_read(plan, now_ns, sample);
+	plan->has_last_use = false;
+	jobs_first(plan);
+}
+
 static void plan_sample_event(struct plan *plan, uint64_t now_ns, const struct plan_event *ev)
 {
 	assert(ev->sample < plan->n);
@@ -181,20 +193,19 @@ void plan_event(struct plan *plan, uint64_t now_ns, const struct plan_event *ev)
 	}
 }
 
-/* Epoch and position of the next use; of several jobs the time of it. */
-static uint64_t plan_urgency(const struct plan *plan, uint32_t sample)
+/* Pass and position of the next use; of several jobs the time of it. */
+static void plan_set_use(const struct plan *plan, struct plan_action *a)
 {
 	uint64_t when, pos;
-	const struct plan_job *job = jobs_home(plan, sample, &when);
+	const struct plan_job *job = jobs_home(plan, a->sample, &when);
 	uint32_t key;
 
 	if (!job)
-		return UINT64_MAX;
-	if (plan->n_jobs > 1)
-		return plan->now_ns + when;
-	key = *job_key(plan, job, sample);
+		return;
+	key = *job_key(plan, job, a->sample);
 	pos = key_pos(key) + (key_is_valid(key) ? job_cur(job)->length : 0);
-	return (key_slot(job, key)->pass << 32) + pos;
+	a->pass = key_slot(job, key)->pass;
+	a->position = plan->n_jobs > 1 ? plan->now_ns + when : (a->pass << 32) + pos;
 }
 
 struct plan_action *plan_act(struct plan *plan, enum plan_action_kind kind, uint32_t sample)
@@ -204,14 +215,18 @@ struct plan_action *plan_act(struct plan *plan, enum plan_action_kind kind, uint
 	assert(actions_room(plan) > 0);
 	a = &plan->actions[(plan->action_head + plan->action_count++) % ACTIONS_MAX];
 	*a = (struct plan_action){
-		.kind = kind, .sample = sample, .position = UINT64_MAX, .job = plan->job->index
+		.kind = kind,
+		.sample = sample,
+		.position = UINT64_MAX,
+		.pass = UINT64_MAX,
+		.job = plan->job->index,
 	};
 	if (kind == PLAN_ACT_EPOCH) {
 		a->epoch = plan->job->asked_epoch;
 		return a;
 	}
 	a->is_pinned = (plan->item[sample].flags & PINNED) != 0;
-	a->position = plan_urgency(plan, sample);
+	plan_set_use(plan, a);
 	return a;
 }
 
@@ -236,7 +251,7 @@ bool plan_last_use(const struct plan *plan, struct plan_use *ret)
 
 uint32_t plan_sample_at(const struct plan *plan, uint64_t pass, uint64_t position)
 {
-	const struct slot *slots[] = { job_cur(plan->jobs[0]), job_next(plan->jobs[0]) };
+	const struct slot *slots[] = { job_cur(plan->job), job_next(plan->job) };
 
 	for (size_t i = 0; i < ARRAY_LEN(slots); i++)
 		if (slots[i]->ep && slots[i]->pass == pass && position < slots[i]->length)
@@ -261,6 +276,8 @@ uint64_t plan_step(struct plan *plan, uint64_t now_ns)
 	if (plan_is_idle(plan))
 		return UINT64_MAX;
 	for (uint32_t i = 0; jobs_next(plan, &i);) {
+		if (plan->n_jobs > 1)
+			window_leave(plan, now_ns);
 		if (plan->job->state == PLAN_FINISHED && plan->n_jobs > 1) {
 			jobs_leave(plan);
 			continue;

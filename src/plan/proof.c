@@ -20,7 +20,7 @@
 #define USES_MAX 8u
 #define TINY 3u /* positions: every read of such an epoch is as early as it can be */
 
-static uint64_t unread_below(const struct slot *slot, uint64_t end)
+uint64_t slot_unread_below(const struct slot *slot, uint64_t end)
 {
 	uint64_t count = 0;
 
@@ -73,7 +73,7 @@ void proof_read(struct plan *plan, const struct slot *slot, uint64_t pos)
 	if (2 * slot->consumed.count > slot->length || (pos == NO_POS && plan->job->is_shared))
 		return;
 	if (pos != NO_POS) {
-		rank = ((double)unread_below(slot, pos) + 0.5) / left;
+		rank = ((double)slot_unread_below(slot, pos) + 0.5) / left;
 		rank = least_of_uses(slot, pos, rank);
 	}
 	proof_push(plan, (struct proof){ (int32_t)((0.5 - rank) * ONE),

@@ -107,6 +107,8 @@ void plan_get_status(const struct plan *plan, struct plan_status *ret)
 		.last_epoch = plan->job->has_epochs_end
 				      ? plan->job->info.start_epoch + plan->job->info.epochs - 1
 				      : UINT64_MAX,
+		.placed = plan->job->placed,
+		.is_over = plan->job->is_over,
 		.lost = plan->job->lost,
 		.lost_reads =
 			plan->job->state == PLAN_LOST ? plan->opened - plan->job->lost_opened : 0,

@@ -26,6 +26,7 @@ struct use {
 #define CHAIN_MAX 64u
 #define ECHO_MAX 1024u
 #define OUTSIDE_FIRST 512u
+#define END_QUIET_NS (2 * NS_PER_S)
 
 static uint64_t chain_next(const struct order_epoch *ep, uint64_t pos)
 {
@@ -260,6 +261,19 @@ static void window_maybe_finish(struct plan *plan)
 	score_reset(plan);
 }
 
+void window_leave(struct plan *plan, uint64_t now_ns)
+{
+	const struct plan_job *job = plan->job;
+	const struct slot *cur = cur_slot(plan);
+
+	if (job->state < PLAN_CHECKING || job->state > PLAN_SLOWED || !cur->ep ||
+	    !epochs_is_last(plan, cur) || now_ns < job->read_ns + END_QUIET_NS ||
+	    !bitmap_get(&cur->consumed, cur->length - 1) ||
+	    4 * (cur->length - cur->consumed.count) > job->span)
+		return;
+	plan_enter(plan, PLAN_FINISHED, WHY_FINISHED);
+}
+
 static void window_pend(struct plan *plan, uint32_t sample)
 {
 	if (plan->job->n_pending < SCORE_READS)
@@ -281,8 +295,11 @@ static bool window_may_be_own(const struct plan *plan, const struct use *use)
 
 static void window_remember(struct plan *plan, const struct use *use)
 {
-	plan->has_last_use = plan->job == plan->jobs[0];
-	plan->last_use = (struct plan_use){ .pass = use->slot->pass,
+	plan->job->placed++;
+	plan->job->read_ns = plan->now_ns;
+	plan->has_last_use = true;
+	plan->last_use = (struct plan_use){ .job = plan->job->index,
+					    .pass = use->slot->pass,
 					    .position = use->pos,
 					    .length = use->slot->length };
 }
@@ -409,26 +426,34 @@ void window_read(struct plan *plan, uint64_t now_ns, uint32_t sample)
 		worth_read(plan, now_ns, sample);
 }
 
-/* How well a read fits a job: how far its readers are from it, in 1/1024 of their own distance; a
- * job whose order is not believed yet comes after those that are. NO_POS: not at all. */
+/* How well a read fits a job: how many samples its readers would leave out for now, in 1/1024 of
+ * how far they may be apart (where its readers are does not tell: a read that was taken for another
+ * job's is left out for long). A job whose order is not believed yet comes after those that are.
+ * NO_POS: not at all. */
 static uint64_t window_distance(const struct plan *plan, const struct plan_job *job,
 				uint32_t sample)
 {
 	const struct slot *cur = job_cur(job), *next = job_next(job);
-	uint64_t low = job_order_low(job), pos = NO_POS, away;
+	uint64_t low = job_order_low(job), pos = NO_POS, away, from = 0;
 
 	if (job->is_over || !cur->ep || job->state == PLAN_LOST)
 		return NO_POS;
 	if (valid_is_due(plan, job, sample))
 		return 0;
 	pos = slot_first_use(cur, plan, sample);
-	if (pos == NO_POS && next->ep) {
-		pos = slot_first_use(next, plan, sample);
-		pos = pos == NO_POS ? NO_POS : job_order_pos(job, next, pos);
+	if (pos != NO_POS) {
+		away = slot_unread_below(cur, MIN(pos, low + job->span));
+	} else {
+		pos = next->ep ? slot_first_use(next, plan, sample) : NO_POS;
+		if (pos == NO_POS)
+			return NO_POS;
+		from = cur->length;
+		away = cur->length - cur->consumed.count +
+		       slot_unread_below(next, MIN(pos, next->low + job->span));
 	}
-	if (pos == NO_POS || pos >= low + job->span)
+	if (from + pos >= low + job->span)
 		return NO_POS;
-	away = (pos - low) * 1024 / job->span;
+	away = away * 1024 / job->span;
 	return job->state == PLAN_FOLLOWING || job->state == PLAN_SLOWED ? away : 1024 + away;
 }
 

@@ -332,6 +332,93 @@ static void no_more_jobs_than_there_are_places(void)
 	crowd_fini(&c);
 }
 
+/* The first one's place, too, once the answer to what it has asked for is there. */
+static void the_place_of_the_first_job_is_another_ones_later(void)
+{
+	struct order_info info = { .n = N, .world = 1, .n_ranks = 1, .epochs = EPOCHS };
+	struct crowd c = { .jobs = 2, .pace = { 1, 1 }, .capacity = N / 4 };
+	struct plan_use use;
+
+	crowd_init(&c, check_seed());
+	crowd_plan(&c);
+	for (uint32_t i = 0; i < 1000; i++) {
+		c.now += NS_PER_MS;
+		crowd_read(&c, 0);
+		crowd_read(&c, 1);
+	}
+	plan_end_job(c.plan, 0);
+	CHECK(status_of(&c, 0).is_over);
+	CHECK_U64(status_of(&c, 1).placed, 1000);
+	crowd_read(&c, 1);
+	CHECK(plan_last_use(c.plan, &use));
+	CHECK_U64(use.job, 1);
+	CHECK_U64(use.position, 1000);
+	CHECK_INT(plan_add_job(c.plan, &info), 0);
+	CHECK(!status_of(&c, 0).is_over);
+	c.at[0] = 0;
+	crowd_step(&c);
+	for (uint32_t i = 0; i < 1000; i++) {
+		c.now += NS_PER_MS;
+		crowd_read(&c, 0);
+		crowd_read(&c, 1);
+	}
+	for (uint32_t j = 0; j < 2; j++)
+		CHECK_INT(status_of(&c, j).state, PLAN_FOLLOWING);
+	CHECK(status_of(&c, 0).position + 16 >= 1000);
+	crowd_fini(&c);
+}
+
+/* Its last position was read, a few before it were given to another job. */
+static void a_job_that_is_quiet_at_its_end_leaves(void)
+{
+	struct crowd c = { .jobs = 2, .pace = { 1, 1 }, .capacity = N / 4 };
+
+	crowd_init(&c, check_seed());
+	crowd_plan(&c);
+	while (c.at[1] < (uint64_t)EPOCHS * N) {
+		c.now += NS_PER_MS;
+		if (c.at[1] % 2 == 0 && c.at[0] < (uint64_t)EPOCHS * N / 2)
+			crowd_read(&c, 0);
+		if (c.at[1] + 5 == (uint64_t)EPOCHS * N)
+			c.at[1] += 2; /* not heard of */
+		crowd_read(&c, 1);
+	}
+	CHECK(!status_of(&c, 1).is_over);
+	c.now += 3 * NS_PER_S;
+	crowd_step(&c);
+	CHECK(status_of(&c, 1).is_over);
+	CHECK_INT(status_of(&c, 1).state, PLAN_FINISHED);
+	CHECK_INT(status_of(&c, 0).state, PLAN_FOLLOWING);
+	crowd_fini(&c);
+}
+
+/* It has read for a while when it is added. */
+static void a_job_that_comes_late_is_shown_where_it_is(void)
+{
+	struct order_info info = { .n = N, .world = 1, .n_ranks = 1, .epochs = EPOCHS };
+	struct crowd c = { .jobs = 2, .pace = { 1, 1 }, .capacity = N / 4 };
+	struct plan_use use;
+	uint64_t position;
+
+	crowd_init(&c, check_seed());
+	crowd_plan(&c);
+	for (uint32_t i = 0; i < 300; i++) {
+		c.now += NS_PER_MS;
+		crowd_read(&c, 0);
+	}
+	plan_end_job(c.plan, 1);
+	CHECK_INT(plan_add_job(c.plan, &info), 1);
+	crowd_step(&c);
+	position = status_of(&c, 0).position;
+	for (uint32_t i = 0; i < 2000; i++)
+		plan_show(c.plan, c.now, 1, c.order[1][i]);
+	CHECK(!plan_last_use(c.plan, &use));
+	CHECK_U64(status_of(&c, 0).position, position);
+	CHECK_INT(status_of(&c, 1).state, PLAN_FOLLOWING);
+	CHECK_U64(status_of(&c, 1).position, 2000);
+	crowd_fini(&c);
+}
+
 static const struct check_test tests[] = {
 	{ "hits_of_jobs_in_step_are_near_exact_min", hits_of_jobs_in_step_are_near_exact_min },
 	{ "hits_of_jobs_of_different_pace_are_near_exact_min",
@@ -340,6 +427,11 @@ static const struct check_test tests[] = {
 	{ "a_job_that_ends_leaves_and_the_others_go_on",
 	  a_job_that_ends_leaves_and_the_others_go_on },
 	{ "no_more_jobs_than_there_are_places", no_more_jobs_than_there_are_places },
+	{ "the_place_of_the_first_job_is_another_ones_later",
+	  the_place_of_the_first_job_is_another_ones_later },
+	{ "a_job_that_is_quiet_at_its_end_leaves", a_job_that_is_quiet_at_its_end_leaves },
+	{ "a_job_that_comes_late_is_shown_where_it_is",
+	  a_job_that_comes_late_is_shown_where_it_is },
 };
 
 CHECK_MAIN(tests)

@@ -402,7 +402,72 @@ static void answer_without_memory_finds_room_in_a_full_buffer(void)
 	rig_free(rig);
 }
 
+/* --- a fetch of what a reader has just asked for --- */
+
+static int fetched_status(struct rig *rig)
+{
+	struct notes *n = &rig->cache->notes;
+	struct completion *done;
+	int status;
+
+	mutex_lock(&n->mu);
+	done = container_of(list_pop_head(&n->completions), struct completion, node);
+	mutex_unlock(&n->mu);
+	CHECK_INT(done->event.kind, PLAN_EV_FETCHED);
+	status = done->event.status;
+	free(done);
+	return status;
+}
+
+static bool has_answer(struct rig *rig)
+{
+	struct notes *n = &rig->cache->notes;
+	bool has;
+
+	mutex_lock(&n->mu);
+	has = !list_is_empty(&n->completions);
+	mutex_unlock(&n->mu);
+	return has;
+}
+
+/* Without a planner: the actions are the test's. */
+static void adopted_fetch_asks_nobody(void)
+{
+	struct rig *rig =
+		rig_new(&(struct rig_options){ .n = 4, .size = 5000, .is_not_started = true });
+	struct plan_action adopt = { .kind = PLAN_ACT_FETCH, .is_adopted = true, .pass = 0 };
+	struct plan_action drop = { .kind = PLAN_ACT_DROP };
+	struct rig_read *r;
+
+	/* Neither there nor under way. */
+	apply_action(rig->cache, &adopt);
+	CHECK_INT(fetched_status(rig), -EAGAIN);
+	CHECK_U64(rig_metric(rig, METRIC_SOURCE_READS), 0);
+	/* There. */
+	rig_read_check(rig, 0, 0, 8192);
+	apply_action(rig->cache, &adopt);
+	CHECK_INT(fetched_status(rig), 0);
+	/* Under way: it ends with the reader's request. */
+	fault_io_pause(rig->io);
+	r = rig_read_start(rig, 1, 0, 4096);
+	fault_io_wait_held(rig->io, 1);
+	adopt.sample = 1;
+	apply_action(rig->cache, &adopt);
+	CHECK(!has_answer(rig));
+	fault_io_resume(rig->io);
+	rig_read_wait(r);
+	rig_read_free(r);
+	RIG_UNTIL(has_answer(rig));
+	CHECK_INT(fetched_status(rig), 0);
+	CHECK_U64(rig_metric(rig, METRIC_SOURCE_READS), 2);
+	CHECK_INT(rig_read_check(rig, 1, 0, 4096), READ_ARENA);
+	for (drop.sample = 0; drop.sample < 2; drop.sample++)
+		apply_action(rig->cache, &drop);
+	rig_free(rig);
+}
+
 static const struct check_test tests[] = {
+	{ "adopted_fetch_asks_nobody", adopted_fetch_asks_nobody },
 	{ "an_epoch_is_staged_before_it_is_read", an_epoch_is_staged_before_it_is_read },
 	{ "reads_beside_the_plan_are_right_whatever_they_are_served_by",
 	  reads_beside_the_plan_are_right_whatever_they_are_served_by },

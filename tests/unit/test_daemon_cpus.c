@@ -68,10 +68,38 @@ static void this_machine_is_known(void)
 	fclose(f);
 }
 
+static void quotas_are_rounded_up(void)
+{
+	CHECK_INT((int)cpus_quota("200000 100000\n"), 2);
+	CHECK_INT((int)cpus_quota("250000 100000"), 3);
+	CHECK_INT((int)cpus_quota("1000 100000"), 1);
+	CHECK_INT((int)cpus_quota("0 100000"), 1);
+	CHECK(cpus_quota("max 100000\n") == UINT32_MAX && cpus_quota("-1 100000") == UINT32_MAX);
+	CHECK(cpus_quota("") == UINT32_MAX && cpus_quota("7") == UINT32_MAX);
+	CHECK(cpus_quota("7 0") == UINT32_MAX && cpus_quota("99999999999 1") == UINT32_MAX);
+}
+
+static void process_has_the_cpus_it_may_use(void)
+{
+	cpu_set_t old, one;
+	uint32_t all = cpus_of(0);
+
+	CHECK(all >= 1 && all <= cpus_allowed());
+	CHECK_INT(sched_getaffinity(0, sizeof(old), &old), 0);
+	CPU_ZERO(&one);
+	CPU_SET(some_cpu(), &one);
+	CHECK_INT(sched_setaffinity(0, sizeof(one), &one), 0);
+	CHECK_INT((int)cpus_of(getpid()), 1);
+	CHECK_INT(sched_setaffinity(0, sizeof(old), &old), 0);
+	CHECK_INT((int)cpus_of(-1), 0);
+}
+
 static const struct check_test tests[] = {
 	{ "all_but_idle_and_iowait_counts", all_but_idle_and_iowait_counts },
 	{ "other_cpus_and_nonsense_are_left_out", other_cpus_and_nonsense_are_left_out },
 	{ "this_machine_is_known", this_machine_is_known },
+	{ "quotas_are_rounded_up", quotas_are_rounded_up },
+	{ "a_process_has_the_cpus_it_may_use", process_has_the_cpus_it_may_use },
 };
 
 CHECK_MAIN(tests)

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "src/metrics/stall_priv.h"
 #include "stall_kit.h"
 
 static const struct stall_case some_case = {
@@ -137,7 +138,7 @@ static void tell_link(struct stall *s, uint64_t samples_per_s)
 		tell(s, &read);
 	}
 	if (samples_per_s) /* with 8 requests in flight */
-		stall_load(s, 1000000000, samples_per_s, samples_per_s * 100000, 8000000000);
+		stall_load(s, 1000000000, 1000000000, samples_per_s, samples_per_s * 100000);
 }
 
 /* 1400 samples, 4 ms of decoding each, by four workers: 1.4 s. Every n-th was a miss of 200 ms,
@@ -208,12 +209,97 @@ static void misses_among_prefetches_claim_no_more_than_other_reads(void)
 	CHECK(with_misses.estimate_ns <= plain.estimate_ns + 100000000);
 }
 
+/* What the source gave in better times is no proof that its link is not full now. */
+static void link_that_others_fill_meanwhile_is_no_wide_one(void)
+{
+	struct stall_job job = some_job();
+	struct stall *s = stall_for(&job);
+	struct stall_numbers got;
+	struct stall_node node;
+
+	tell_link(s, 200);
+	stall_load(s, 1400000000, 1000000000, 100, 10000000);
+	tell_fast_pass(s, 0);
+	stall_judge(s, 0, true);
+	numbers(s, &got, &node);
+	CHECK(fabs((double)got.lower_ns - 12.6e9) < 0.5e9);
+	stall_free(s);
+}
+
+static void loads_of_hours_ago_are_forgotten(void)
+{
+	struct stall_job job = some_job();
+	struct stall *s = stall_for(&job);
+	double least = 0, most = 0;
+
+	CHECK(!stall_load_rates(s, 0, UINT64_MAX, &least, &most));
+	for (uint64_t t = 1; t <= 20000; t++)
+		stall_load(s, t * 1000000000, 1000000000, 10, t * 1000000);
+	CHECK(stall_load_rates(s, 0, UINT64_MAX, &least, &most));
+	CHECK(most * 1000 > 19999 && least * 1000 > 18900 && least * 1000 < 19000);
+	CHECK(!stall_load_rates(s, 0, 18000000000000, &least, &most));
+	CHECK(stall_load_rates(s, 19500000000000, 19510000000000, &least, &most));
+	CHECK(least * 1000 > 19490 && most * 1000 < 19520);
+	stall_free(s);
+}
+
+/* CPUs that were nearly busy: what is left of decoding never says that the pass took longer. */
+static void nearly_busy_cpus_leave_something(void)
+{
+	struct stall_params params = { .n_samples = 1000, .cpus = 1 };
+	struct stall_job job = some_job();
+	struct stall_numbers got, idle;
+	struct stall_node node;
+	struct stall *s;
+
+	for (uint64_t busy = 30; busy <= 87; busy += 57) {
+		CHECK_INT(stall_new(&params, &s), 0);
+		CHECK_INT(stall_set_job(s, &job), 0);
+		for (uint64_t t = 0; t < 100; t++)
+			stall_cpu(s, t * 1000000000, t * busy * 10000000);
+		stall_case_controls(s, &some_case, 3);
+		tell_decoding(s);
+		stall_judge(s, 0, true);
+		numbers(s, busy == 30 ? &idle : &got, &node);
+		stall_free(s);
+	}
+	CHECK(got.judged_ns < idle.judged_ns + 1000000000);
+	CHECK(got.estimate_ns > 0 && got.estimate_ns < idle.estimate_ns);
+}
+
+/* A job that may use one of many CPUs is crowded, however idle the others are. */
+static void quota_of_the_job_counts(void)
+{
+	struct stall_params params = { .n_samples = 1000, .cpus = 64 };
+	struct stall_job job = some_job();
+	struct stall_numbers got;
+	struct stall_node node;
+	struct stall *s;
+
+	CHECK_INT(stall_new(&params, &s), 0);
+	CHECK_INT(stall_set_job(s, &job), 0);
+	stall_set_cpus(s, 1);
+	for (uint64_t t = 0; t < 100; t++)
+		stall_cpu(s, t * 1000000000, t * 1000000000);
+	stall_case_controls(s, &some_case, 3);
+	tell_decoding(s);
+	stall_judge(s, 0, true);
+	numbers(s, &got, &node);
+	CHECK(got.lower_ns == 0 && got.estimate_ns < 1000000000ull);
+	stall_free(s);
+}
+
 static const struct check_test tests[] = {
 	{ "busy_cpus_are_not_credited", busy_cpus_are_not_credited },
 	{ "idle_cpus_did_not_slow_decoding", idle_cpus_did_not_slow_decoding },
 	{ "a_full_link_sets_the_pace", full_link_sets_the_pace },
 	{ "misses_among_prefetches_claim_no_more_than_other_reads",
 	  misses_among_prefetches_claim_no_more_than_other_reads },
+	{ "a_link_that_others_fill_meanwhile_is_no_wide_one",
+	  link_that_others_fill_meanwhile_is_no_wide_one },
+	{ "loads_of_hours_ago_are_forgotten", loads_of_hours_ago_are_forgotten },
+	{ "nearly_busy_cpus_leave_something", nearly_busy_cpus_leave_something },
+	{ "the_quota_of_the_job_counts", quota_of_the_job_counts },
 };
 
 CHECK_MAIN(tests)

@@ -329,7 +329,48 @@ static void pins_are_first_come_when_bytes_cost_more_than_requests(void)
 	CHECK(small >= 55 && small <= 80);
 }
 
+/* Half have three pages, come first and are worth less; of 66 pages that are left for them a store
+ * that was written before has 60 already. */
+static void what_the_store_has_already_is_of_its_class(void)
+{
+	struct plan_params p = params_with_store(266);
+	uint32_t small = 0, large = 0;
+	uint64_t sizes[400];
+	struct story *st;
+
+	for (uint32_t i = 0; i < 400; i++)
+		sizes[i] = i < 200 ? 3 * 4096 : 4096;
+	p.arena_bytes *= 3;
+	p.sample_max_bytes *= 3;
+	p.pin_rule = PLAN_PIN_SMALLEST;
+	st = story_prepare(p, sizes);
+	st->is_auto[PLAN_ACT_PIN] = false;
+	st->is_auto[PLAN_ACT_FETCH] = false;
+	story_step(st); /* what to choose is known, nothing is there yet */
+	for (uint32_t s = 0; s < 20; s++)
+		story_event(st, (struct plan_event){ .kind = PLAN_EV_KEPT, .sample = s });
+	answer_all(st, false);
+	answer_all(st, true);
+	st->is_auto[PLAN_ACT_FETCH] = true;
+	for (uint32_t pos = 0; pos < 800; pos++) {
+		for (uint32_t i = 0; i < st->n_log; i++) {
+			if (st->log[i].kind != PLAN_ACT_PIN)
+				continue;
+			small += sizes[st->log[i].sample] == 4096;
+			large += sizes[st->log[i].sample] != 4096;
+			story_answer(st, &st->log[i]);
+		}
+		st->n_log = 0;
+		story_open(st, story_sample(st, pos / 400, pos % 400));
+	}
+	CHECK_U64(small, 200);
+	CHECK_U64(large, 2);
+	story_free(st);
+}
+
 static const struct check_test tests[] = {
+	{ "what_the_store_has_already_is_of_its_class",
+	  what_the_store_has_already_is_of_its_class },
 	{ "the_smallest_are_pinned_when_requests_cost_more_than_bytes",
 	  the_smallest_are_pinned_when_requests_cost_more_than_bytes },
 	{ "pins_are_first_come_when_bytes_cost_more_than_requests",

@@ -136,11 +136,12 @@ int stall_read(struct stall *s, const struct stall_read *read) MUST_USE;
  * together, since any time that stays the same. */
 void stall_cpu(struct stall *s, uint64_t now_ns, uint64_t busy_ns);
 
-/* For took_ns, with at least half as many requests again in flight as the job alone makes, the
- * source gave so many answers of so many bytes, each after latency_ns / answers: it gives no more
- * to the job alone. */
-void stall_load(struct stall *s, uint64_t took_ns, uint64_t answers, uint64_t bytes,
-		uint64_t latency_ns);
+/* Until now_ns, for took_ns, with at least half as many requests again in flight as the job alone
+ * makes, the source gave so many answers of so many bytes: it gives no more to the job alone. */
+void stall_load(struct stall *s, uint64_t now_ns, uint64_t took_ns, uint64_t answers,
+		uint64_t bytes);
+/* The job may use no more of stall_params.cpus than these (an affinity, a quota); 0: not known. */
+void stall_set_cpus(struct stall *s, uint32_t cpus);
 
 /* What the job's own process says of one step (hint.h); the caller has checked that the times
  * ascend and are no future. rank: its number, of any job. False: not taken (too many ranks or

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which process tells an order, and whether two of them are of one job. A mount does not know jobs;
+ * it knows the thread that asked, as the kernel says it, and what /proc says of its process.
+ *
+ * A job is told by a process that stays (the training loop), by one that is over at once
+ * (`clairfs announce`, `cat .clairfs/announce/SPEC`: then whoever started that is meant), or by
+ * several (a launcher and what it starts). A pid alone is no name: it is given to another process
+ * later, so the time of its start goes with it.
+ *
+ * What /proc says may be wrong by the time it is read, and a process's name is its own choice. So
+ * nothing here is a permission: a wrong answer costs prefetching. The announce thread and cl-jobs
+ * run it; it must never wait for a process. */
+#include <stdio.h>
+#include <string.h>
+
+#include "clairfs/base/buf.h"
+#include "clairfs/base/text.h"
+#include "told.h"
+
+enum { STAT_MAX = 1024, DEPTH_MAX = 64, NAME_MAX_BYTES = 64 };
+enum { FIELD_PARENT = 4, FIELD_SESSION = 6, FIELD_START = 22 };
+
+struct process {
+	char name[NAME_MAX_BYTES];
+	char state;
+	uint64_t parent, session, start;
+};
+
+/* The first bytes of a file of /proc, with a zero behind; false: it is not there. */
+static bool read_proc(int pid, const char *file, char out[STAT_MAX])
+{
+	char path[64];
+	AUTO_FILE FILE *f = NULL;
+
+	snprintf(path, sizeof(path), "/proc/%d/%s", pid, file);
+	f = fopen(path, "re");
+	if (!f)
+		return false;
+	out[fread(out, 1, STAT_MAX - 1, f)] = '\0';
+	return true;
+}
+
+/* "PID (NAME) STATE PARENT ...": a name may have blanks and brackets, but no line of numbers. */
+static bool parse_stat(char *text, struct process *ret)
+{
+	char *name = strchr(text, '('), *end = strrchr(text, ')'), *rest;
+	uint64_t value;
+
+	*ret = (struct process){ .state = '\0' };
+	if (!name || !end || end < name || end[1] != ' ')
+		return false;
+	*end = '\0';
+	snprintf(ret->name, sizeof(ret->name), "%s", name + 1);
+	rest = end + 2;
+	for (int field = 3; field <= FIELD_START; field++) {
+		const char *word = strsep(&rest, " ");
+
+		if (!word)
+			return false;
+		if (field == 3)
+			ret->state = word[0];
+		if (field != FIELD_PARENT && field != FIELD_SESSION && field != FIELD_START)
+			continue;
+		if (text_to_u64(word, &value) < 0)
+			return false;
+		if (field == FIELD_PARENT)
+			ret->parent = value;
+		else if (field == FIELD_SESSION)
+			ret->session = value;
+		else
+			ret->start = value;
+	}
+	return true;
+}
+
+/* False: it is gone, if only nobody has asked for its exit code yet. */
+static bool process_look(int pid, struct process *ret)
+{
+	char text[STAT_MAX];
+
+	return pid > 0 && read_proc(pid, "stat", text) && parse_stat(text, ret) &&
+	       ret->state != 'Z' && ret->state != 'X';
+}
+
+/* The process of a thread, or 0. */
+static int process_of(int tid)
+{
+	static const char key[] = "\nTgid:\t";
+	char text[STAT_MAX], *at, *rest;
+	uint64_t pid;
+
+	if (tid <= 0 || !read_proc(tid, "status", text))
+		return 0;
+	at = strstr(text, key);
+	if (!at)
+		return 0;
+	rest = at + strlen(key);
+	return text_to_u64(strsep(&rest, "\n"), &pid) == 0 && pid <= INT32_MAX ? (int)pid : 0;
+}
+
+void teller_find(int tid, bool is_passing, struct teller *ret)
+{
+	int pid = process_of(tid);
+	struct process p;
+
+	*ret = (struct teller){ .session = 0 };
+	if (!process_look(pid, &p))
+		return;
+	/* The command asks through a child of its own. */
+	for (int depth = 0; depth < DEPTH_MAX && (is_passing || strcmp(p.name, "clairfs") == 0);
+	     depth++) {
+		pid = (int)p.parent;
+		is_passing = false;
+		if (pid <= 1 || !process_look(pid, &p))
+			return;
+	}
+	ret->id = (struct process_id){ pid, p.start };
+	ret->session = (int)p.session;
+	while (ret->n_above < TELLER_ABOVE && p.parent > 1) {
+		pid = (int)p.parent;
+		if (!process_look(pid, &p))
+			break;
+		ret->above[ret->n_above++] = (struct process_id){ pid, p.start };
+	}
+}
+
+static bool is_same_process(const struct process_id *a, const struct process_id *b)
+{
+	return a->pid == b->pid && a->start == b->start;
+}
+
+bool teller_is_alive(const struct teller *t)
+{
+	struct process p;
+
+	return process_look(t->id.pid, &p) && p.start == t->id.start;
+}
+
+static bool is_above(const struct teller *above, const struct teller *t)
+{
+	for (uint32_t i = 0; i < t->n_above; i++)
+		if (is_same_process(&t->above[i], &above->id))
+			return true;
+	return false;
+}
+
+bool teller_is_itself(const struct teller *now, const struct teller *then)
+{
+	return now->id.pid && is_same_process(&now->id, &then->id);
+}
+
+bool teller_is_same(const struct teller *now, const struct teller *then)
+{
+	if (!now->id.pid || !then->id.pid)
+		return false;
+	if (is_same_process(&now->id, &then->id) || is_above(then, now) || is_above(now, then))
+		return true;
+	if (teller_is_alive(then))
+		return false;
+	/* The next one of a script, or of a launcher. */
+	return now->session == then->session ||
+	       (now->n_above && then->n_above && is_same_process(&now->above[0], &then->above[0]));
+}

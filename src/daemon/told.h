@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who tells an order, and whose orders are in force. Part of daemon_priv.h; rules: "Whose order it
+ * is" in src/README.md. */
+#ifndef CLAIRFS_DAEMON_TOLD_H
+#define CLAIRFS_DAEMON_TOLD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "clairfs/base/thr.h"
+#include "clairfs/cache.h"
+#include "clairfs/order.h"
+
+struct wire;
+struct fs_told;
+
+#define TELLER_ABOVE 24
+
+/* With the time of its start a pid is no other process's. */
+struct process_id {
+	int pid;
+	uint64_t start;
+};
+
+/* The process that an order is of: the one that told it, or the one that had it told. */
+struct teller {
+	struct process_id id; /* pid 0: nobody knows (a FIFO, an option, a process out of sight) */
+	int session;
+	/* Its parent, whoever started that, and so on, but for the first of all. */
+	struct process_id above[TELLER_ABOVE];
+	uint32_t n_above;
+};
+
+/* teller.c: what /proc says. Any thread; never blocks. */
+/* is_passing: the thread belongs to a command that is over at once, and its parent is meant. */
+void teller_find(int tid, bool is_passing, struct teller *ret);
+bool teller_is_alive(const struct teller *t);
+/* Whether it is the same process. */
+bool teller_is_itself(const struct teller *now, const struct teller *then);
+/* Whether both are of one job; `then` may be gone. Not of those that nobody knows. */
+bool teller_is_same(const struct teller *now, const struct teller *then);
+
+struct told_job {
+	uint32_t id; /* of the cache's job */
+	char *text;  /* its order's spec */
+	char *name;  /* the spec's job=, or NULL */
+	struct teller who;
+	struct order_info info; /* of the order, for the accounting; ranks are a copy */
+	uint32_t *ranks;
+	bool is_resident; /* its process was there when samples had been read */
+};
+
+/* In the order in which the cache has them: the first one is "the order". Changed under change_mu
+ * and order_mu, read under either. */
+struct told_jobs {
+	struct told_job job[PLAN_JOBS];
+	uint32_t n, accounted; /* accounted: id of the job that GPU wait is accounted for */
+	struct thr thr;
+	struct mutex mu;
+	struct cond cv;
+	bool is_stopping; /* mu */
+};
+
+/* told_jobs.c */
+void told_jobs_init(struct told_jobs *jobs);
+void told_jobs_fini(struct told_jobs *jobs);
+/* Looks once a second for jobs that are over. stop: also when it was never started. */
+int told_jobs_start(struct wire *w, struct err *err) MUST_USE;
+void told_jobs_stop(struct wire *w);
+/* The order of the start, before there is a cache. */
+int told_jobs_begin(struct wire *w, const struct order_spec *spec, const struct order *order,
+		    struct err *err) MUST_USE;
+/* All below with change_mu held; they wait for the planner. */
+/* An order of this job's: in place of its last one, or one more. */
+int told_jobs_put(struct wire *w, const struct order_spec *spec, const struct teller *who,
+		  struct order *take_order, struct err *err) MUST_USE;
+/* In place of the first one's, whoever told that: it was found, not told. */
+int told_jobs_put_first(struct wire *w, const struct order_spec *spec, struct order *take_order,
+			struct err *err) MUST_USE;
+/* GPU wait is accounted for the first one. */
+void told_jobs_account(struct wire *w);
+/* Takes the order of this job (of that name, if not NULL) back. */
+int told_jobs_withdraw(struct wire *w, const char *name, const struct teller *who,
+		       struct err *err) MUST_USE;
+
+#endif

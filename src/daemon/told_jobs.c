@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The jobs whose orders were told: which of them an order is of, and when one is over. The cache
+ * plans for them; here is what it does not know, their names and processes.
+ *
+ * An order is the next one of a job when both have the same name (job= in the spec), or are told by
+ * processes that belong together (teller.c), or when nobody knows who told one of them: through the
+ * FIFO, by an option, or found. Else it is one more job's. That may be wrong both ways, and the
+ * wrong way that costs less is preferred: a job too many is quiet and over soon, but an order that
+ * replaces another job's takes its prefetching away.
+ *
+ * A job is over when the cache says so (all its epochs were read); when its process is gone and
+ * nothing of its order is read any more; and the one that was quiet the longest when there is no
+ * room for another. The only one is never over but for another one: it costs nobody anything.
+ *
+ * The table is changed by the announce thread, by who finds an order and by cl-jobs, under
+ * change_mu, and for the moment of the change under order_mu. It must never be changed before the
+ * cache has agreed, nor hold order_mu over anything that waits. */
+#include <errno.h>
+#include <string.h>
+
+#include "clairfs/base/log.h"
+#include "daemon_priv.h"
+
+#define LOOK_NS NS_PER_S
+#define GONE_QUIET_NS (2 * NS_PER_S)     /* the process that read is gone */
+#define PASSING_QUIET_NS (60 * NS_PER_S) /* whoever told it is gone, others may be reading */
+#define RESIDENT_READS 64
+#define NOBODY UINT32_MAX
+
+void told_jobs_init(struct told_jobs *jobs)
+{
+	mutex_init(&jobs->mu);
+	cond_init(&jobs->cv);
+	jobs->accounted = CACHE_NO_JOB;
+}
+
+static void job_clear(struct told_job *job)
+{
+	free(job->text);
+	free(job->name);
+	free(job->ranks);
+	*job = (struct told_job){ .text = NULL };
+}
+
+void told_jobs_fini(struct told_jobs *jobs)
+{
+	for (uint32_t i = 0; i < jobs->n; i++)
+		job_clear(&jobs->job[i]);
+	cond_fini(&jobs->cv);
+	mutex_fini(&jobs->mu);
+}
+
+static int job_make(const struct order_spec *spec, const struct teller *who,
+		    const struct order *order, struct told_job *ret)
+{
+	const struct order_info *info = order_info(order);
+	const char *name = order_spec_job(spec);
+
+	*ret = (struct told_job){ .who = who ? *who : (struct teller){ .session = 0 },
+				  .info = *info };
+	ret->text = strdup(order_spec_text(spec));
+	ret->name = name ? strdup(name) : NULL;
+	ret->ranks = calloc(MAX(info->n_ranks, 1u), sizeof(*ret->ranks));
+	if (!ret->text || !ret->ranks || (name && !ret->name)) {
+		job_clear(ret);
+		return -ENOMEM;
+	}
+	memcpy(ret->ranks, info->ranks, info->n_ranks * sizeof(*ret->ranks));
+	ret->info.ranks = ret->ranks;
+	ret->info.outside = NULL;
+	return 0;
+}
+
+/* --- the table --- */
+
+void told_jobs_account(struct wire *w)
+{
+	struct told_jobs *t = &w->jobs;
+	uint32_t id = t->n ? t->job[0].id : CACHE_NO_JOB;
+
+	if (id == t->accounted && id != CACHE_NO_JOB)
+		return;
+	t->accounted = id;
+	if (w->accounting)
+		accounting_set_order(w->accounting, t->n ? &t->job[0].info : NULL,
+				     t->n ? id : cache_generation(w->cache));
+}
+
+static void table_remove(struct wire *w, uint32_t at)
+{
+	struct told_jobs *t = &w->jobs;
+	struct told_job gone;
+
+	mutex_lock(&w->order_mu);
+	gone = t->job[at];
+	memmove(&t->job[at], &t->job[at + 1], (t->n - at - 1) * sizeof(gone));
+	t->n--;
+	mutex_unlock(&w->order_mu);
+	job_clear(&gone);
+}
+
+/* At its place, or behind the others (at == NOBODY). */
+static void table_put(struct wire *w, uint32_t at, const struct told_job *take_job)
+{
+	struct told_jobs *t = &w->jobs;
+	struct told_job old = { .text = NULL };
+
+	mutex_lock(&w->order_mu);
+	if (at == NOBODY)
+		at = t->n++;
+	else
+		old = t->job[at];
+	t->job[at] = *take_job;
+	mutex_unlock(&w->order_mu);
+	job_clear(&old);
+}
+
+static const struct cache_job *view_of(const struct cache_job *views, uint32_t n, uint32_t id)
+{
+	for (uint32_t i = 0; i < n; i++)
+		if (views[i].id == id)
+			return &views[i];
+	return NULL;
+}
+
+/* Those that have read all their epochs have left the cache. */
+static uint32_t table_sync(struct wire *w, struct cache_job views[PLAN_JOBS])
+{
+	struct told_jobs *t = &w->jobs;
+	uint32_t n = cache_get_jobs(w->cache, views);
+
+	for (uint32_t i = t->n; i-- > 0;) {
+		if (view_of(views, n, t->job[i].id))
+			continue;
+		log_info("%s: a job has read all its epochs: %s", w->mountpoint, t->job[i].text);
+		table_remove(w, i);
+	}
+	told_jobs_account(w);
+	return n;
+}
+
+/* --- which job, and whether it is over --- */
+
+static uint64_t quiet_ns(const struct cache_job *view)
+{
+	uint64_t now = clock_now(clock_monotonic()), last = MAX(view->read_ns, view->told_ns);
+
+	return now > last ? now - last : 0;
+}
+
+static bool is_over(const struct told_job *job, const struct cache_job *view)
+{
+	uint64_t patience = job->is_resident ? GONE_QUIET_NS : PASSING_QUIET_NS;
+
+	return job->who.id.pid && quiet_ns(view) >= patience && !teller_is_alive(&job->who);
+}
+
+/* The same order told by another process before anything was read of it: a launcher and its job. */
+static bool is_told_twice(const struct told_job *job, const struct cache_job *view,
+			  const char *text)
+{
+	return view && view->plan.placed == 0 && text && strcmp(job->text, text) == 0;
+}
+
+/* Whose order it is: an index, or NOBODY: one more's. */
+static uint32_t find_job(struct wire *w, const char *name, const char *text,
+			 const struct teller *who, const struct cache_job *views, uint32_t n_views)
+{
+	const struct told_jobs *t = &w->jobs;
+
+	for (uint32_t i = 0; name && i < t->n; i++)
+		if (t->job[i].name && strcmp(t->job[i].name, name) == 0)
+			return i;
+	for (uint32_t i = 0; !name && i < t->n; i++)
+		if (!t->job[i].name && teller_is_itself(who, &t->job[i].who))
+			return i;
+	for (uint32_t i = 0; !name && i < t->n; i++) {
+		const struct told_job *job = &t->job[i];
+
+		if (!job->name &&
+		    (!who->id.pid || !job->who.id.pid || teller_is_same(who, &job->who) ||
+		     is_told_twice(job, view_of(views, n_views, job->id), text)))
+			return i;
+	}
+	return NOBODY;
+}
+
+/* The one that has read nothing for the longest time. */
+static uint32_t find_quietest(struct wire *w, const struct cache_job *views, uint32_t n_views)
+{
+	uint32_t found = 0;
+	uint64_t longest = 0;
+
+	for (uint32_t i = 0; i < w->jobs.n; i++) {
+		const struct cache_job *view = view_of(views, n_views, w->jobs.job[i].id);
+		uint64_t quiet = view ? quiet_ns(view) : UINT64_MAX;
+
+		if (quiet < longest)
+			continue;
+		longest = quiet;
+		found = i;
+	}
+	return found;
+}
+
+/* Also when it is the only one. */
+static uint32_t find_over(struct wire *w, const struct cache_job *views, uint32_t n_views)
+{
+	for (uint32_t i = 0; i < w->jobs.n; i++) {
+		const struct cache_job *view = view_of(views, n_views, w->jobs.job[i].id);
+
+		if (view && is_over(&w->jobs.job[i], view))
+			return i;
+	}
+	return NOBODY;
+}
+
+static int end_at(struct wire *w, uint32_t at)
+{
+	int rc = cache_end_order(w->cache, w->jobs.job[at].id);
+
+	if (rc < 0 && rc != -ENOENT)
+		return rc;
+	table_remove(w, at);
+	told_jobs_account(w);
+	return 0;
+}
+
+/* --- orders --- */
+
+int told_jobs_begin(struct wire *w, const struct order_spec *spec, const struct order *order,
+		    struct err *err)
+{
+	struct told_job job;
+
+	if (job_make(spec, NULL, order, &job) < 0)
+		return err_set(err, -ENOMEM, "out of memory");
+	table_put(w, NOBODY, &job); /* its id is 0 */
+	return 0;
+}
+
+static int put_at(struct wire *w, uint32_t at, const struct order_spec *spec,
+		  const struct teller *who, struct order *take_order, struct err *err)
+{
+	struct told_job job;
+	int rc = job_make(spec, who, take_order, &job);
+
+	if (rc < 0) {
+		order_free(take_order);
+		return err_set_errno(err, rc, "the order stays as it was");
+	}
+	rc = cache_add_order(w->cache, take_order, at == NOBODY ? CACHE_NO_JOB : w->jobs.job[at].id,
+			     &job.id);
+	if (rc < 0) {
+		job_clear(&job);
+		if (rc == -ENOSPC)
+			return err_set(err, rc,
+				       "an epoch of a job that has left is still being computed; "
+				       "tell it again in a moment");
+		return err_set_errno(err, rc, "the order stays as it was");
+	}
+	table_put(w, at, &job);
+	told_jobs_account(w);
+	return 0;
+}
+
+int told_jobs_put(struct wire *w, const struct order_spec *spec, const struct teller *who,
+		  struct order *take_order, struct err *err)
+{
+	const char *text = order_spec_text(spec);
+	struct cache_job views[PLAN_JOBS];
+	uint32_t n = table_sync(w, views);
+	uint32_t at = find_job(w, order_spec_job(spec), text, who, views, n);
+
+	if (at == NOBODY)
+		at = find_over(w, views, n);
+	if (at == NOBODY && w->jobs.n == PLAN_JOBS) {
+		at = find_quietest(w, views, n);
+		log_warn("%s: %d jobs read at the same time, which is all there is room for: the "
+			 "one that was quiet the longest gives way to %s: %s",
+			 w->mountpoint, PLAN_JOBS, text, w->jobs.job[at].text);
+	}
+	if (at == NOBODY && w->jobs.n)
+		log_info("%s: one more job, which reads in the order %s", w->mountpoint, text);
+	return put_at(w, at, spec, who, take_order, err);
+}
+
+int told_jobs_put_first(struct wire *w, const struct order_spec *spec, struct order *take_order,
+			struct err *err)
+{
+	struct cache_job views[PLAN_JOBS];
+	struct teller who = { .session = 0 };
+
+	(void)table_sync(w, views);
+	if (w->jobs.n)
+		who = w->jobs.job[0].who;
+	return put_at(w, w->jobs.n ? 0 : NOBODY, spec, &who, take_order, err);
+}
+
+int told_jobs_withdraw(struct wire *w, const char *name, const struct teller *who, struct err *err)
+{
+	struct cache_job views[PLAN_JOBS];
+	uint32_t n = table_sync(w, views), at = find_job(w, name, NULL, who, views, n);
+	int rc = 0;
+
+	if (at == NOBODY && !name && w->jobs.n == 1)
+		at = 0; /* the order, whoever it is */
+	if (at == NOBODY && name)
+		return err_set(err, -ENOENT, "no job of that name has told an order");
+	if (at == NOBODY && w->jobs.n)
+		return err_set(err, -ENOENT,
+			       "this process has told no order, but %u jobs have: orders that have "
+			       "job=NAME are taken back with none:job=NAME",
+			       w->jobs.n);
+	if (at != NOBODY)
+		rc = end_at(w, at);
+	else
+		rc = cache_set_order(w->cache, NULL);
+	return rc < 0 ? err_set_errno(err, rc, "the order stays as it was") : 0;
+}
+
+/* --- cl-jobs --- */
+
+static void look(struct wire *w)
+{
+	struct cache_job views[PLAN_JOBS];
+	uint32_t n;
+
+	mutex_lock(&w->change_mu);
+	n = table_sync(w, views);
+	for (uint32_t i = 0; i < w->jobs.n; i++) {
+		struct told_job *job = &w->jobs.job[i];
+		const struct cache_job *view = view_of(views, n, job->id);
+
+		if (view && view->plan.placed >= RESIDENT_READS && !job->is_resident)
+			job->is_resident = teller_is_alive(&job->who);
+	}
+	for (uint32_t i = w->jobs.n; i-- > 0 && w->jobs.n > 1;) {
+		const struct cache_job *view = view_of(views, n, w->jobs.job[i].id);
+
+		if (!view || !is_over(&w->jobs.job[i], view))
+			continue;
+		log_info("%s: a job is gone: %s", w->mountpoint, w->jobs.job[i].text);
+		if (end_at(w, i) < 0)
+			break; /* it is being taken down */
+	}
+	mutex_unlock(&w->change_mu);
+}
+
+static void *jobs_main(void *arg)
+{
+	struct wire *w = arg;
+	struct told_jobs *t = &w->jobs;
+
+	mutex_lock(&t->mu);
+	while (!t->is_stopping) {
+		cond_wait_for(&t->cv, &t->mu, LOOK_NS);
+		if (t->is_stopping)
+			break;
+		mutex_unlock(&t->mu);
+		look(w);
+		mutex_lock(&t->mu);
+	}
+	mutex_unlock(&t->mu);
+	return NULL;
+}
+
+int told_jobs_start(struct wire *w, struct err *err)
+{
+	return thr_start(&w->jobs.thr, "cl-jobs", jobs_main, w, err);
+}
+
+void told_jobs_stop(struct wire *w)
+{
+	mutex_lock(&w->jobs.mu);
+	w->jobs.is_stopping = true;
+	cond_broadcast(&w->jobs.cv);
+	mutex_unlock(&w->jobs.mu);
+	thr_join(&w->jobs.thr);
+}

@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several jobs on one mount: processes of their own that tell an order each and read by it at the same time, in a dataset
+larger than the memory. Each is followed; one that is killed makes room for the other; who tells its next order is not one
+more; names and withdrawals are each job's own.
+
+A job waits after every few reads for a word from the test, so that none runs ahead of what the daemon has seen.
+"""
+import os
+import signal
+import subprocess
+import sys
+
+import mountkit
+import tap
+from mountkit import good
+
+SAMPLES, SIZE = 2000, 65536
+RAM = 64 << 20  # about half of the samples
+STEP = 20
+for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_NODEID",
+             "SLURM_LOCALID", "SLURM_TASKS_PER_NODE", "CLAIRFS_ORDER"):
+    os.environ.pop(name, None)
+
+JOB = """
+import fcntl, hashlib, os, struct, sys
+mount, source = sys.argv[1], sys.argv[2]
+
+def announce(spec):
+    with open(mount + "/.clairfs/control", "rb") as f:
+        hint = bytearray(struct.pack("<Ii4088s", 1, 0, spec.encode()))
+        fcntl.ioctl(f, 3 << 30 | len(hint) << 16 | 0xCF << 8 | 1, hint)
+    return struct.unpack("<Ii4088s", hint)[2].split(b"\\0")[0].decode()
+
+def load(base, path):
+    fd = os.open(base + "/" + path, os.O_RDONLY)
+    try:
+        return os.read(fd, 1 << 20)
+    finally:
+        os.close(fd)
+
+for line in sys.stdin:
+    words = line.split()
+    if words[0] == "announce":
+        print(announce(words[1]), flush=True)
+    else:
+        wrong = sum(load(mount, path) != load(source, path) for path in words[1:])
+        print(wrong, flush=True)
+"""
+
+
+class Job:
+    """A process that tells an order and reads by it."""
+
+    def __init__(self, place, mount, paths, seed):
+        self.paths, self.seed, self.at, self.wrong = paths, seed, 0, 0
+        self.spec = f"torch-randperm:seed={seed}:batch=4:workers=2"
+        self.process = subprocess.Popen([sys.executable, "-c", JOB, mount.mountpoint, place.source], stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, text=True)
+
+    def ask(self, *words):
+        self.process.stdin.write(" ".join(words) + "\n")
+        self.process.stdin.flush()
+        return self.process.stdout.readline().strip()
+
+    def announce(self, spec=None):
+        return self.ask("announce", spec or self.spec)
+
+    def plan(self):
+        self.order = [int(i) for i in good("order", self.spec, "--n", SAMPLES).split()]
+
+    def read(self, n=STEP):
+        self.wrong += int(self.ask("read", *(self.paths[i] for i in self.order[self.at:self.at + n])))
+        self.at += n
+
+    def end(self):
+        self.process.stdin.close()
+        self.process.wait()
+        self.process.stdout.close()
+
+    def kill(self):
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+        self.process.stdin.close()
+        self.process.stdout.close()
+
+
+def jobs_of(mount):
+    return mount.stats()["jobs"]
+
+
+def job_of(mount, pid):
+    """What status says of the job that this process has told, or None."""
+    found = [job for job in jobs_of(mount) if job.get("pid") == pid]
+    return found[0] if found else None
+
+
+def placed(mount):
+    """Reads that were where a job's order has them; what the plan wants because of them is asked for."""
+    return sum(job["reads"] for job in jobs_of(mount))
+
+
+def hits(mount):
+    """Reads of what was asked for before, and all."""
+    reads = mount.stats()["reads"]
+    return sum(reads[name]["reads"] for name in ("staged", "arena", "late")), sum(r["reads"] for r in reads.values())
+
+
+def two(place):
+    place.files([SIZE] * SAMPLES)
+    mount = place.mount(ram=RAM, stage=RAM // 8)
+    paths = [line.split("\t")[1] for line in good("index", place.source).decode().splitlines()]
+    jobs = [Job(place, mount, paths, seed) for seed in (11, 12)]
+    for job in jobs:
+        job.plan()
+    return mount, jobs
+
+
+def read_together(mount, jobs, rounds):
+    for _ in range(rounds):
+        for job in jobs:
+            before = placed(mount)
+            job.read()
+            mountkit.wait_until(lambda before=before: placed(mount) >= before + STEP // 2, "the daemon hears of the reads")
+
+
+def both_are_followed(place):
+    mount, jobs = two(place)
+    with mount:
+        for job in jobs:
+            tap.equal(job.announce(), job.spec, "a process tells its order")
+        told = jobs_of(mount)
+        tap.equal([job["spec"] for job in told], [job.spec for job in jobs], "both are in force")
+        tap.equal([job["is_accounted"] for job in told], [True, False], "GPU wait is accounted for the first")
+        tap.equal(mount.stats()["order"]["spec"], jobs[0].spec, "which is the order")
+        read_together(mount, jobs, 10)
+        for job in jobs:
+            mountkit.wait_until(lambda job=job: job_of(mount, job.process.pid)["state"] == "following", "is followed")
+            tap.ok(True, f"the job of seed {job.seed} is followed")
+        before = hits(mount)
+        read_together(mount, jobs, 20)
+        mountkit.wait_until(lambda: hits(mount)[1] >= before[1] + 20 * STEP * 2 * 9 // 10, "reads are counted")
+        after = hits(mount)
+        share = (after[0] - before[0]) / (after[1] - before[1])
+        tap.note(f"{share:.3f} of the reads of both were of what was prefetched")
+        tap.ok(share > 0.8, "eight reads of ten are of what was prefetched, so those of both", share)
+        text = good("status", mount.mountpoint).decode()
+        tap.ok("job 2" in text and jobs[1].spec in text, "status shows the second job", text)
+        killed, left = jobs
+        pid = killed.process.pid
+        killed.kill()
+        mountkit.wait_until(lambda: job_of(mount, pid) is None, "the killed job ends")
+        now = jobs_of(mount)
+        tap.equal([(job["spec"], job["is_accounted"]) for job in now], [(left.spec, True)], "a killed job ends, one is left")
+        tap.equal(mount.stats()["order"]["spec"], left.spec, "whose order is the order from here on")
+        read_together(mount, [left], 10)
+        mountkit.wait_until(lambda: job_of(mount, left.process.pid)["state"] == "following", "goes on")
+        tap.equal([job.wrong for job in jobs], [0, 0], "all bytes were the source's")
+        left.end()
+
+
+def each_its_own(place):
+    mount, jobs = two(place)
+    with mount:
+        for job in jobs:
+            job.announce()
+        tap.equal(jobs[0].announce("sequential:epochs=3"), "sequential:epochs=3", "a job tells its next order")
+        tap.equal([job["spec"] for job in jobs_of(mount)], ["sequential:epochs=3", jobs[1].spec], "which replaces its own only")
+        tap.equal(jobs[1].announce("none"), "none", "a job takes its order back")
+        tap.equal([job["spec"] for job in jobs_of(mount)], ["sequential:epochs=3"], "and the other one's stays")
+        jobs[1].announce("torch-randperm:seed=5:job=eval")
+        jobs[1].announce("torch-randperm:seed=6:job=sweep")
+        tap.equal([job.get("name") for job in jobs_of(mount)], [None, "eval", "sweep"], "names are jobs of their own")
+        mount_order = os.path.join(mount.mountpoint, ".clairfs", "order")
+        subprocess.run(["sh", "-c", 'echo "torch-randperm:seed=7:job=eval" > "$0"', mount_order], check=True)
+        mountkit.wait_until(lambda: any(job["spec"] == "torch-randperm:seed=7:job=eval" for job in jobs_of(mount)), "written")
+        tap.equal([job.get("name") for job in jobs_of(mount)], [None, "eval", "sweep"], "also from a shell")
+        subprocess.run(["sh", "-c", 'echo "sequential:epochs=9" > "$0"', mount_order], check=True)
+        mountkit.wait_until(lambda: jobs_of(mount)[0]["spec"] == "sequential:epochs=9", "written")
+        tap.equal(len(jobs_of(mount)), 3, "what nobody knows who told replaces the first without a name")
+        tap.equal(jobs[0].announce("none:job=sweep"), "none", "a name may be taken back by anybody")
+        refused = jobs[0].announce("none:job=sweep")
+        tap.ok("no job of that name" in refused, "once", refused)
+        tap.equal([job.get("name") for job in jobs_of(mount)], [None, "eval"], "that job's only")
+        for job in jobs:
+            job.end()
+
+
+def more_than_there_is_room_for(place):
+    mount, jobs = two(place)
+    with mount:
+        for i in range(8):
+            jobs[0].announce(f"torch-randperm:seed={i}:job=j{i}")
+        tap.equal(len(jobs_of(mount)), 8, "eight jobs are planned for")
+        def one_more():
+            return jobs[0].announce("torch-randperm:seed=9:job=j9")
+        mountkit.wait_until(lambda: one_more() == "torch-randperm:seed=9:job=j9", "one more is taken")
+        names = [job["name"] for job in jobs_of(mount)]
+        tap.ok(len(names) == 8 and "j9" in names, "one more replaces another", names)
+        for job in jobs:
+            job.end()
+
+
+mountkit.run(both_are_followed, each_its_own, more_than_there_is_room_for)
