@@ -40,7 +40,7 @@ void control_piece_done(struct cache *c, const struct tier_read *read);
 struct passthrough {
 	_Atomic uint64_t *held;    /* per sample: if it is held out, then for this. NULL: never */
 	struct switchback blocks;  /* planner: of the order that is this one */
-	uint32_t orders;           /* planner: cache.orders at that time, and one */
+	uint32_t orders;           /* planner: the id of its job, and one */
 	_Atomic uint64_t until_ns; /* nothing is fetched ahead before; 0: readers are elsewhere */
 };
 int passthrough_init(struct cache *c) MUST_USE;

@@ -50,22 +50,20 @@ static const struct switchback *blocks_of(struct cache *c, const struct order_in
 	return &c->passthrough.blocks;
 }
 
-/* The order whose passes have blocks, or NULL. With several jobs at work what one of them reads
- * slowly is not what the others make of it, so there are none. */
-static const struct order_info *info_of(const struct cache *c)
+/* Of several jobs none has blocks: they would be in them at different times. */
+static bool has_blocks(const struct cache *c)
 {
-	bool is_alone = c->n_jobs == 1 && plan_is_confirmed(c->plan);
-
-	return is_alone ? order_info(c->jobs[0].order->order) : NULL;
+	return c->n_jobs == 1 && plan_is_confirmed(c->plan);
 }
 
-/* What is read beside the passes has no blocks. */
+/* What is read beside the passes of the job has no blocks. */
 static bool is_in_block(struct cache *c, uint64_t pass, uint64_t position, uint32_t sample)
 {
-	const struct order_info *info = info_of(c);
+	const struct order_info *info;
 
-	if (!info)
+	if (!has_blocks(c))
 		return false;
+	info = order_info(c->jobs[0].order->order);
 	/* Positions run through the ranks of this node. */
 	return switchback_holds(blocks_of(c, info), pass, position / MAX(info->n_ranks, 1)) &&
 	       plan_sample_at(c->plan, pass, position) == sample;
@@ -75,7 +73,8 @@ bool passthrough_chooses(struct cache *c, const struct plan_action *action)
 {
 	if (!c->passthrough.held)
 		return false;
-	if (!is_in_block(c, action->pass, action->position & UINT32_MAX, action->sample)) {
+	if (!is_in_block(c, action->position >> 32, action->position & UINT32_MAX,
+			 action->sample)) {
 		bits_clear(c->passthrough.held, action->sample);
 		return false;
 	}
@@ -110,13 +109,13 @@ static void let_prefetch(struct cache *c)
 static void set_aside_ahead(struct cache *c, const struct plan_use *use)
 {
 	const struct switchback *s = &c->passthrough.blocks;
-	const struct order_info *info = info_of(c);
 	uint64_t position = use->position;
 	uint32_t sample;
 
-	if (!info || s->chance <= 0)
+	if (!has_blocks(c) || s->chance <= 0)
 		return;
-	position += 2ull * s->block * s->batch * MAX(info->n_ranks, 1);
+	position +=
+		2ull * s->block * s->batch * MAX(order_info(c->jobs[0].order->order)->n_ranks, 1);
 	sample = plan_sample_at(c->plan, use->pass, position);
 	if (sample == SAMPLE_NONE || !is_in_block(c, use->pass, position, sample))
 		return;

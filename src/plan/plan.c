@@ -251,7 +251,7 @@ bool plan_last_use(const struct plan *plan, struct plan_use *ret)
 
 uint32_t plan_sample_at(const struct plan *plan, uint64_t pass, uint64_t position)
 {
-	const struct slot *slots[] = { job_cur(plan->jobs[0]), job_next(plan->jobs[0]) };
+	const struct slot *slots[] = { job_cur(plan->job), job_next(plan->job) };
 
 	for (size_t i = 0; i < ARRAY_LEN(slots); i++)
 		if (slots[i]->ep && slots[i]->pass == pass && position < slots[i]->length)
