@@ -89,15 +89,20 @@ static void hold_locked(struct gate *g, uint64_t now_ns)
 		g->held_since_ns = now_ns;
 }
 
+/* Other requests beside which a control read may go. Of a sample of several pieces the one before
+ * is still there, mostly. */
+static uint32_t limit_for(const struct fetch *f, uint32_t limit)
+{
+	return limit + (f->is_control && f->object->piece > 0);
+}
+
 static void admit_locked(struct gate *g, struct fetch *f, uint32_t limit, uint64_t now_ns)
 	REQUIRES(g->mu);
 static void admit_locked(struct gate *g, struct fetch *f, uint32_t limit, uint64_t now_ns)
 {
 	struct object *obj = f->object;
 
-	/* Of a sample of several pieces the one before is still there, mostly. */
-	obj->is_loaded |= (obj->is_demand || f->is_control) &&
-			  g->inflight >= limit + (f->is_control && obj->piece > 0);
+	obj->is_loaded |= (obj->is_demand || f->is_control) && g->inflight >= limit_for(f, limit);
 	g->inflight++;
 	f->is_gated = f->is_control;
 	if (!f->is_gated)
@@ -110,16 +115,26 @@ static void admit_locked(struct gate *g, struct fetch *f, uint32_t limit, uint64
 		g->active_since_ns = now_ns;
 }
 
+/* The first piece; and the second one when it is read ahead while the first one waits. */
+static bool may_wait_locked(const struct gate *g, const struct fetch *f) REQUIRES(g->mu);
+static bool may_wait_locked(const struct gate *g, const struct fetch *f)
+{
+	const struct object *obj = f->object;
+
+	if (!f->is_control || g->is_forced)
+		return false;
+	return obj->piece ? obj->piece == 1 && !obj->is_demand && !g->n_active : obj->is_demand;
+}
+
 bool gate_enter(struct cache *c, struct fetch *f)
 {
-	bool is_control = f->is_control && f->object->is_demand && f->object->piece == 0;
 	uint64_t now = f->is_control ? clock_now(c->p.clock) : 0;
 	uint32_t limit = gate_limit(c);
 	struct gate *g = &c->gate;
 	bool is_in;
 
 	mutex_lock(&g->mu);
-	is_in = !is_control || g->is_forced || g->inflight < limit;
+	is_in = !may_wait_locked(g, f) || g->inflight < limit_for(f, limit);
 	if (is_in) {
 		admit_locked(g, f, limit, now);
 	} else {
@@ -140,7 +155,7 @@ static void take_locked(struct gate *g, uint32_t limit, uint64_t before_ns, uint
 	while (!list_is_empty(&g->waiting)) {
 		struct fetch *f = container_of(g->waiting.next, struct fetch, in_gate);
 
-		if (g->inflight >= limit && f->waits_since_ns >= before_ns)
+		if (g->inflight >= limit_for(f, limit) && f->waits_since_ns >= before_ns)
 			break;
 		list_remove(&f->in_gate);
 		admit_locked(g, f, limit, now_ns);
@@ -256,7 +271,7 @@ void gate_open(struct cache *c)
 	list_init(&go);
 	mutex_lock(&g->mu);
 	g->is_open = g->is_forced = true;
-	take_locked(g, UINT32_MAX, UINT64_MAX, clock_now(c->p.clock), &go);
+	take_locked(g, UINT32_MAX - 1, UINT64_MAX, clock_now(c->p.clock), &go);
 	mutex_unlock(&g->mu);
 	send_all(c, &go);
 }

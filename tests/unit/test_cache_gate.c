@@ -189,6 +189,28 @@ static void further_pieces_of_a_sample_follow_at_once(void)
 	kit_free(k);
 }
 
+static void piece_read_ahead_waits_with_the_first_one(void)
+{
+	struct kit *k = kit_new(1);
+
+	enter(k, 0, false, false);
+	enter(k, 1, false, false);
+	control(k, 2);
+	k->object[3].piece = 1;
+	enter(k, 3, false, true);
+	CHECK(!k->is_sent[2] && !k->is_sent[3]);
+	k->now_ns += 5 * NS_PER_MS;
+	leave(k, 0, NS_PER_MS);
+	CHECK(!k->is_sent[2] && !k->is_sent[3]);
+	leave(k, 1, NS_PER_MS);
+	CHECK(k->is_sent[2] && k->is_sent[3]);
+	CHECK(!k->object[2].is_loaded && !k->object[3].is_loaded);
+	CHECK_U64(k->object[2].held_ns, 5 * NS_PER_MS);
+	leave(k, 2, NS_PER_MS);
+	leave(k, 3, NS_PER_MS);
+	kit_free(k);
+}
+
 static void nobody_waits_for_ever(void)
 {
 	struct kit *k = kit_new(1);
@@ -320,13 +342,16 @@ static const struct check_test tests[] = {
 	{ "a_control_read_of_an_unknown_job_is_alone", control_read_of_an_unknown_job_is_alone },
 	{ "readers_never_wait_but_are_marked", readers_never_wait_but_are_marked },
 	{ "further_pieces_of_a_sample_follow_at_once", further_pieces_of_a_sample_follow_at_once },
+	{ "a_piece_read_ahead_waits_with_the_first_one",
+	  piece_read_ahead_waits_with_the_first_one },
 	{ "nobody_waits_for_ever", nobody_waits_for_ever },
 	{ "stopping_lets_everybody_go", stopping_lets_everybody_go },
 	{ "fewer_readers_strand_nobody", fewer_readers_strand_nobody },
 	{ "holding_back_wears_out_and_recovers", holding_back_wears_out_and_recovers },
 	{ "control_reads_that_nobody_waits_for_wear_nothing_out",
 	  control_reads_that_nobody_waits_for_wear_nothing_out },
-	{ "load_is_told_when_it_is_more_than_the_jobs", load_is_told_when_it_is_more_than_the_jobs },
+	{ "load_is_told_when_it_is_more_than_the_jobs",
+	  load_is_told_when_it_is_more_than_the_jobs },
 };
 
 CHECK_MAIN(tests)
