@@ -264,14 +264,16 @@ static uint32_t clamp(uint64_t n)
 /* With too many at once the last one gives way: nobody reads that much in between. */
 static void push_order_locked(struct told *t, const struct told_order *order)
 {
+	uint64_t turn_ns = order->turn_ns;
+
 	if (room_for((void **)&t->order, sizeof(*order), t->n_orders, &t->orders_size, 1,
 		     STALL_ORDERS))
 		t->n_orders++;
+	else if (t->n_orders)
+		turn_ns = MAX(turn_ns, t->order[t->n_orders - 1].turn_ns);
 	if (t->n_orders) {
-		uint64_t turn_ns = t->order[t->n_orders - 1].turn_ns;
-
 		t->order[t->n_orders - 1] = *order;
-		t->order[t->n_orders - 1].turn_ns = MAX(turn_ns, order->turn_ns);
+		t->order[t->n_orders - 1].turn_ns = turn_ns;
 	}
 }
 
@@ -404,10 +406,12 @@ static void take_order(struct accounting *a, struct told_order *o)
 	o->job.is_another = o->turn_ns != 0;
 	if (o->turn_ns)
 		end_orders(a, o->turn_ns);
-	*taken_slot(a, o->job.id) = (struct order_taken){ .is_known = true,
-							  .generation = o->job.id,
-							  .n_ranks = o->job.n_ranks,
-							  .from_ns = o->turn_ns };
+	/* A job that has read all it told leaves no order; its last reads are told after that. */
+	if (o->job.n_ranks || !ranks_of(a, o->job.id))
+		*taken_slot(a, o->job.id) = (struct order_taken){ .is_known = true,
+								  .generation = o->job.id,
+								  .n_ranks = o->job.n_ranks,
+								  .from_ns = o->turn_ns };
 	a->generation = o->job.id;
 	if (stall_set_job(a->stall, &o->job) < 0)
 		log_warn("GPU wait is not accounted for: %u ranks on this node", o->job.n_ranks);

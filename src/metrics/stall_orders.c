@@ -15,12 +15,13 @@ struct stall_order *stall_order_find(struct stall *s, uint32_t id)
 {
 	struct stall_order *best = NULL;
 
-	if (s->now && s->now->job.id == id)
+	if (s->now && s->now->job.id == id && s->now->job.n_ranks)
 		return s->now;
 	for (uint32_t i = 0; i < STALL_ORDERS; i++) {
 		struct stall_order *o = &s->order[i];
 
-		if (o->seq && o->job.id == id && (!best || o->seq > best->seq))
+		/* None since then has its number as well. */
+		if (o->seq && o->job.id == id && o->job.n_ranks && (!best || o->seq > best->seq))
 			best = o;
 	}
 	return best;

@@ -305,6 +305,26 @@ static void reads_beside_another_job_may_be_told_before_their_order(void)
 	end(a, m, 2, 5 + 1);
 }
 
+static void last_reads_of_a_job_that_has_left_have_their_places(void)
+{
+	struct metrics *m = metrics_new();
+	struct accounting *a = start(m);
+	/* However slow this is, they are not given up meanwhile. */
+	uint64_t began_ns = clock_now(clock_monotonic()) + 3600 * NS_PER_S;
+
+	order_is(a, 1);
+	for (uint32_t i = 0; i < READS; i++) {
+		if (i == READS / 2) {
+			wait_until_taken(a);
+			for (int k = 0; k < 3; k++)
+				accounting_set_order(a, NULL, 1);
+			wait_until_taken(a);
+		}
+		read_is(a, 1, 0, i, began_ns + i * 1000000ull, i % 16 ? 0 : 900000);
+	}
+	end(a, m, 1, 2);
+}
+
 static void workers_of_one_job_are_not_the_next_ones(void)
 {
 	static const uint32_t ranks[] = { 0 };
@@ -343,6 +363,8 @@ static const struct check_test tests[] = {
 	{ "of_two_jobs_one_has_places_at_a_time", of_two_jobs_one_has_places_at_a_time },
 	{ "reads_beside_another_job_may_be_told_before_their_order",
 	  reads_beside_another_job_may_be_told_before_their_order },
+	{ "last_reads_of_a_job_that_has_left_have_their_places",
+	  last_reads_of_a_job_that_has_left_have_their_places },
 	{ "workers_of_one_job_are_not_the_next_ones", workers_of_one_job_are_not_the_next_ones },
 };
 
