@@ -74,7 +74,7 @@ struct removed_numbers {
 };
 #define REMOVED_BY_HOOK "by the job's own times"
 #define REMOVED_BY_REPLAY "loader replayed"
-#define REMOVED_BY_STEPS "the slowest rank of each step, replayed"
+#define REMOVED_BY_STEPS "the rank with most, replayed"
 /* One line, cut where it does not fit. */
 void removed_words(const struct removed_numbers *r, char *out, size_t size);
 
@@ -131,9 +131,8 @@ void report_node_fini(struct report_node *node);
  * Removed wait, per rank, holds for a rank alone. At least: without the mount the job would have
  * taken at least as much longer as any one rank is known to, so the largest one holds for the job.
  * At most: ranks may have been slow in different steps, so only the sum of all ranks' upper bounds
- * bounds the job, and only when all of them are known. About: of each step the longest wait of any
- * rank without the mount less the longest with it, as replayed; only where all ranks of the job are
- * there, and of the steps that are known of each. */
+ * bounds the job, and only when all of them are known. About: of the rank
+ * that the mount saved most in the steps that are known of all ranks, each replayed alone. */
 struct report_job {
 	const char *job;                      /* borrowed from a node; "" */
 	uint32_t world, n_ranks;              /* world 0: not known */

@@ -245,7 +245,7 @@ static void reading_add(struct reading *r, const struct reading *more)
 	r->is_control |= more->is_control;
 	r->is_switchback |= more->is_switchback;
 	r->is_loaded |= more->is_loaded;
-	r->held_ns += more->held_ns;
+	r->held_ns = MAX(r->held_ns, more->held_ns); /* one hold, for all READs of the first piece */
 	r->wait_ns += more->wait_ns;
 	r->reader = r->reader ? r->reader : more->reader;
 	if (!r->began_ns || (more->began_ns && more->began_ns < r->began_ns))

@@ -17,6 +17,9 @@
  * cache stops: one that is sent among more requests than the limit, and any miss of which that is
  * true, is marked as such (is_loaded) and is no control read.
  *
+ * Of a sample of several pieces the first one waits, the others follow it at once, read ahead as
+ * the kernel would, and keep the gate shut; so a sample is held back once.
+ *
  * Any thread; the lock is a leaf below prefetch.mu. Never submits or pumps with the lock held.
  */
 #include "cache_priv.h"
@@ -92,9 +95,11 @@ static void admit_locked(struct gate *g, struct fetch *f, uint32_t limit, uint64
 {
 	struct object *obj = f->object;
 
-	obj->is_loaded |= obj->is_demand && g->inflight >= limit;
+	/* Of a sample of several pieces the one before is still there, mostly. */
+	obj->is_loaded |= (obj->is_demand || f->is_control) &&
+			  g->inflight >= limit + (f->is_control && obj->piece > 0);
 	g->inflight++;
-	f->is_gated = f->is_control && obj->is_demand;
+	f->is_gated = f->is_control;
 	if (!f->is_gated)
 		return;
 	if (f->waits_since_ns)
@@ -107,8 +112,8 @@ static void admit_locked(struct gate *g, struct fetch *f, uint32_t limit, uint64
 
 bool gate_enter(struct cache *c, struct fetch *f)
 {
-	bool is_control = f->is_control && f->object->is_demand;
-	uint64_t now = is_control ? clock_now(c->p.clock) : 0;
+	bool is_control = f->is_control && f->object->is_demand && f->object->piece == 0;
+	uint64_t now = f->is_control ? clock_now(c->p.clock) : 0;
 	uint32_t limit = gate_limit(c);
 	struct gate *g = &c->gate;
 	bool is_in;
@@ -197,8 +202,8 @@ bool gate_lets_prefetch(struct cache *c)
 }
 
 /* What the source gives under more load than the job alone makes, once a second: it would give no
- * more to the job. By Little's law the sum of latencies is the requests in flight. With just as many
- * as the job makes, nothing could be told of what it does under more. */
+ * more to the job. By Little's law the sum of latencies is the requests in flight. With just as
+ * many as the job makes, nothing could be told of what it does under more. */
 static void tell_load(struct cache *c, uint64_t now_ns)
 {
 	const struct cache_watch *w = c->p.watch;

@@ -22,7 +22,7 @@ enum {
 
 struct read_plan { /* what has to be started once the lock is released */
 	struct file_identity id;
-	struct object *start[2];
+	struct object *start[3];
 	uint32_t n_start;
 	bool has_prefetch;
 };
@@ -89,6 +89,11 @@ static void read_ahead_locked(struct cache *c, struct shard *s, struct cache_rea
 	if (!obj)
 		return;
 	obj->is_prefetch = true;
+	if (control_is_held_out(c, r->entry)) { /* not behind prefetches: see gate.c */
+		fetch_claim_locked(s, obj);
+		todo->start[todo->n_start++] = obj;
+		return;
+	}
 	obj->refs++; /* the queue's */
 	prefetch_push(c, obj);
 	todo->has_prefetch = true;

@@ -101,6 +101,7 @@ static int process_of(int tid)
 void teller_find(int tid, bool is_passing, struct teller *ret)
 {
 	int pid = process_of(tid);
+	bool is_itself = true;
 	struct process p;
 
 	*ret = (struct teller){ .session = 0 };
@@ -110,12 +111,13 @@ void teller_find(int tid, bool is_passing, struct teller *ret)
 	for (int depth = 0; depth < DEPTH_MAX && (is_passing || strcmp(p.name, "clairfs") == 0);
 	     depth++) {
 		pid = (int)p.parent;
-		is_passing = false;
+		is_passing = is_itself = false;
 		if (pid <= 1 || !process_look(pid, &p))
 			return;
 	}
 	ret->id = (struct process_id){ pid, p.start };
 	ret->session = (int)p.session;
+	ret->is_itself = is_itself;
 	while (ret->n_above < TELLER_ABOVE && p.parent > 1) {
 		pid = (int)p.parent;
 		if (!process_look(pid, &p))
@@ -129,11 +131,16 @@ static bool is_same_process(const struct process_id *a, const struct process_id 
 	return a->pid == b->pid && a->start == b->start;
 }
 
-bool teller_is_alive(const struct teller *t)
+bool process_is_alive(const struct process_id *id)
 {
 	struct process p;
 
-	return process_look(t->id.pid, &p) && p.start == t->id.start;
+	return process_look(id->pid, &p) && p.start == id->start;
+}
+
+bool teller_is_alive(const struct teller *t)
+{
+	return process_is_alive(&t->id);
 }
 
 static bool is_above(const struct teller *above, const struct teller *t)
@@ -149,6 +156,20 @@ bool teller_is_itself(const struct teller *now, const struct teller *then)
 	return now->id.pid && is_same_process(&now->id, &then->id);
 }
 
+static bool is_beside(const struct teller *a, const struct teller *b)
+{
+	return a->session == b->session ||
+	       (a->n_above && b->n_above && is_same_process(&a->above[0], &b->above[0]));
+}
+
+bool teller_is_related(const struct teller *now, const struct teller *then)
+{
+	if (!now->id.pid || !then->id.pid)
+		return false;
+	return is_same_process(&now->id, &then->id) || is_above(then, now) || is_above(now, then) ||
+	       is_beside(now, then);
+}
+
 bool teller_is_same(const struct teller *now, const struct teller *then)
 {
 	if (!now->id.pid || !then->id.pid)
@@ -158,6 +179,5 @@ bool teller_is_same(const struct teller *now, const struct teller *then)
 	if (teller_is_alive(then))
 		return false;
 	/* The next one of a script, or of a launcher. */
-	return now->session == then->session ||
-	       (now->n_above && then->n_above && is_same_process(&now->above[0], &then->above[0]));
+	return is_beside(now, then);
 }

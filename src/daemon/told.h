@@ -15,6 +15,7 @@ struct wire;
 struct fs_told;
 
 #define TELLER_ABOVE 24
+#define TELLERS_BESIDE 64
 
 /* With the time of its start a pid is no other process's. */
 struct process_id {
@@ -26,6 +27,7 @@ struct process_id {
 struct teller {
 	struct process_id id; /* pid 0: nobody knows (a FIFO, an option, a process out of sight) */
 	int session;
+	bool is_itself; /* it told it, not a command that it ran */
 	/* Its parent, whoever started that, and so on, but for the first of all. */
 	struct process_id above[TELLER_ABOVE];
 	uint32_t n_above;
@@ -35,19 +37,27 @@ struct teller {
 /* is_passing: the thread belongs to a command that is over at once, and its parent is meant. */
 void teller_find(int tid, bool is_passing, struct teller *ret);
 bool teller_is_alive(const struct teller *t);
+bool process_is_alive(const struct process_id *id);
 /* Whether it is the same process. */
 bool teller_is_itself(const struct teller *now, const struct teller *then);
 /* Whether both are of one job; `then` may be gone. Not of those that nobody knows. */
 bool teller_is_same(const struct teller *now, const struct teller *then);
+/* Whether both may be of one job when they tell the same order: also two that were started by the
+ * same process or have the same session, and are both there. Not of those that nobody knows. */
+bool teller_is_related(const struct teller *now, const struct teller *then);
 
 struct told_job {
 	uint32_t id; /* of the cache's job */
 	char *text;  /* its order's spec */
 	char *name;  /* the spec's job=, or NULL */
 	struct teller who;
+	/* Others of this job that told the same: the ranks of a node. */
+	struct process_id beside[TELLERS_BESIDE];
+	uint32_t n_beside;
 	struct order_info info; /* of the order, for the accounting; ranks are a copy */
 	uint32_t *ranks;
-	bool is_resident; /* its process was there when samples had been read */
+	bool is_resident; /* its process told it itself, and was there when samples had been read */
+	uint64_t gone_ns; /* since when none of its processes is there; 0: one is */
 };
 
 /* In the order in which the cache has them: the first one is "the order". Changed under change_mu

@@ -6,11 +6,15 @@
  * processes that belong together (teller.c), or when nobody knows who told one of them: through the
  * FIFO, by an option, or found. Else it is one more job's. That may be wrong both ways, and the
  * wrong way that costs less is preferred: a job too many is quiet and over soon, but an order that
- * replaces another job's takes its prefetching away.
+ * replaces another job's takes its prefetching away. The same order told by processes that belong
+ * together is one job's, and changes nothing: its ranks tell it one after the other, while those
+ * that came first read already.
  *
- * A job is over when the cache says so (all its epochs were read); when its process is gone and
- * nothing of its order is read any more; and the one that was quiet the longest when there is no
- * room for another. The only one is never over but for another one: it costs nobody anything.
+ * A job is over when the cache says so (all its epochs were read); when the process that told it
+ * itself is gone, whatever seems to be read of it: the reads of others are often where its order
+ * has one; when whoever had it told is gone and nothing of its order is read; and the one that was
+ * quiet the longest when there is no room for another. The only one is never over but for another
+ * one: it costs nobody anything.
  *
  * The table is changed by the announce thread, by who finds an order and by cl-jobs, under
  * change_mu, and for the moment of the change under order_mu. It must never be changed before the
@@ -22,7 +26,7 @@
 #include "daemon_priv.h"
 
 #define LOOK_NS NS_PER_S
-#define GONE_QUIET_NS (2 * NS_PER_S)     /* the process that read is gone */
+#define GONE_NS (2 * NS_PER_S)           /* the process that read is gone */
 #define PASSING_QUIET_NS (60 * NS_PER_S) /* whoever told it is gone, others may be reading */
 #define RESIDENT_READS 64
 #define NOBODY UINT32_MAX
@@ -148,18 +152,85 @@ static uint64_t quiet_ns(const struct cache_job *view)
 	return now > last ? now - last : 0;
 }
 
+static uint32_t count_alive(const struct told_job *job)
+{
+	uint32_t n = teller_is_alive(&job->who);
+
+	for (uint32_t i = 0; i < job->n_beside; i++)
+		n += process_is_alive(&job->beside[i]);
+	return n;
+}
+
+static void see_processes(struct told_job *job)
+{
+	uint64_t now = clock_now(clock_monotonic());
+
+	if (!job->who.id.pid || count_alive(job))
+		job->gone_ns = 0;
+	else if (!job->gone_ns)
+		job->gone_ns = MAX(now, 1u);
+}
+
+/* For how long its processes must be gone: then the reads are not looked at where they are known to
+ * have been its own, as others' are often where its order has one. */
 static bool is_over(const struct told_job *job, const struct cache_job *view)
 {
-	uint64_t patience = job->is_resident ? GONE_QUIET_NS : PASSING_QUIET_NS;
+	uint64_t now = clock_now(clock_monotonic());
 
-	return job->who.id.pid && quiet_ns(view) >= patience && !teller_is_alive(&job->who);
+	if (!job->gone_ns)
+		return false;
+	if (job->is_resident)
+		return now >= job->gone_ns + GONE_NS;
+	return quiet_ns(view) >= PASSING_QUIET_NS;
+}
+
+/* A list that was told has no name of its own: the next one has the same text. */
+static bool is_told_list(const char *text)
+{
+	static const char told[] = "list:path=told";
+	size_t n = sizeof(told) - 1;
+
+	return strncmp(text, told, n) == 0 && (text[n] == '\0' || text[n] == ':');
+}
+
+static bool is_same_text(const char *a, const char *b)
+{
+	return a && b && strcmp(a, b) == 0;
+}
+
+/* Whose order this is already, told by another process of that job. */
+static uint32_t find_told(const struct told_jobs *t, const char *text, const struct teller *who)
+{
+	for (uint32_t i = 0; i < t->n && !is_told_list(text); i++)
+		if (is_same_text(t->job[i].text, text) && !teller_is_itself(who, &t->job[i].who) &&
+		    teller_is_related(who, &t->job[i].who))
+			return i;
+	return NOBODY;
+}
+
+/* False: one of its processes is gone, or tells it once more, so the job begins again. */
+static bool take_beside(struct wire *w, struct told_job *job, const struct teller *who)
+{
+	bool is_begun_again = count_alive(job) < job->n_beside + 1;
+
+	for (uint32_t i = 0; i < job->n_beside; i++)
+		is_begun_again |= job->beside[i].pid == who->id.pid;
+	if (is_begun_again)
+		return false;
+	mutex_lock(&w->order_mu);
+	if (who->is_itself && !job->who.is_itself)
+		job->who = *who; /* which had it told by a command */
+	else if (who->is_itself && job->n_beside < TELLERS_BESIDE)
+		job->beside[job->n_beside++] = who->id;
+	mutex_unlock(&w->order_mu);
+	return true;
 }
 
 /* The same order told by another process before anything was read of it: a launcher and its job. */
 static bool is_told_twice(const struct told_job *job, const struct cache_job *view,
 			  const char *text)
 {
-	return view && view->plan.placed == 0 && text && strcmp(job->text, text) == 0;
+	return view && view->plan.placed == 0 && is_same_text(job->text, text);
 }
 
 /* Whose order it is: an index, or NOBODY: one more's. */
@@ -209,6 +280,7 @@ static uint32_t find_over(struct wire *w, const struct cache_job *views, uint32_
 	for (uint32_t i = 0; i < w->jobs.n; i++) {
 		const struct cache_job *view = view_of(views, n_views, w->jobs.job[i].id);
 
+		see_processes(&w->jobs.job[i]);
 		if (view && is_over(&w->jobs.job[i], view))
 			return i;
 	}
@@ -270,15 +342,22 @@ int told_jobs_put(struct wire *w, const struct order_spec *spec, const struct te
 	const char *text = order_spec_text(spec);
 	struct cache_job views[PLAN_JOBS];
 	uint32_t n = table_sync(w, views);
-	uint32_t at = find_job(w, order_spec_job(spec), text, who, views, n);
+	uint32_t at = find_told(&w->jobs, text, who);
 
+	if (at != NOBODY && take_beside(w, &w->jobs.job[at], who)) {
+		order_free(take_order);
+		return 0;
+	}
+	if (at == NOBODY)
+		at = find_job(w, order_spec_job(spec), text, who, views, n);
 	if (at == NOBODY)
 		at = find_over(w, views, n);
 	if (at == NOBODY && w->jobs.n == PLAN_JOBS) {
 		at = find_quietest(w, views, n);
-		log_warn("%s: %d jobs read at the same time, which is all there is room for: the "
-			 "one that was quiet the longest gives way to %s: %s",
-			 w->mountpoint, PLAN_JOBS, text, w->jobs.job[at].text);
+		log_limited(LOG_LEVEL_WARN,
+			    "%s: %d jobs read at the same time, which is all there is room for: "
+			    "the one that was quiet the longest gives way to %s: %s",
+			    w->mountpoint, PLAN_JOBS, text, w->jobs.job[at].text);
 	}
 	if (at == NOBODY && w->jobs.n)
 		log_info("%s: one more job, which reads in the order %s", w->mountpoint, text);
@@ -333,7 +412,8 @@ static void look(struct wire *w)
 		const struct cache_job *view = view_of(views, n, job->id);
 
 		if (view && view->plan.placed >= RESIDENT_READS && !job->is_resident)
-			job->is_resident = teller_is_alive(&job->who);
+			job->is_resident = job->who.is_itself && count_alive(job);
+		see_processes(job);
 	}
 	for (uint32_t i = w->jobs.n; i-- > 0 && w->jobs.n > 1;) {
 		const struct cache_job *view = view_of(views, n, w->jobs.job[i].id);

@@ -6,12 +6,14 @@
  * last, by the rules for everything else. Nothing here judges the order: reads that are foreseen
  * here count neither for it nor against it.
  *
- * It is expected after as many epochs as lay between the last two times, so a job that validates
- * every fifth epoch is not fetched for in the four others. Where that is wrong it is let by once,
- * three times, seven ... before it is tried again: what is fetched in vain is bounded by the
- * logarithm of the epochs. Where the order is another one each time (shuffled, and larger than what
- * the readers are apart) nothing can be foreseen: after one mistake it is expected again when it
- * was read twice in one order. Must never judge the job by it. Planner thread. */
+ * It is expected after as many epochs as lay between two times, so a job that validates
+ * every fifth epoch is not fetched for in the four others. An expectation that failed, because
+ * nothing came or because what came was something else and it was given up, is a strike, and only
+ * one that was followed forgives: from the second strike on it is let by once, three times, seven
+ * ... before it is tried again, so what is fetched in vain is bounded by the logarithm of the
+ * epochs. Where the order is another one each time (shuffled, and larger than what the readers are
+ * apart) nothing can be foreseen: after one mistake it is expected again when it was read twice in
+ * one order, by more than chance. Must never judge the job by it. Planner thread. */
 #include "plan_priv.h"
 
 #include <stdlib.h>
@@ -114,6 +116,16 @@ static bool valid_follow(struct plan *plan, uint64_t now_ns, uint32_t sample)
 	return is_near;
 }
 
+/* Something is left of what was expected, and most of what came is not where it was expected. Once
+ * all of it was read nothing is left to be wrong about: more may come behind it. */
+static bool valid_is_missed(const struct plan *plan)
+{
+	const struct valid *v = &plan->job->valid;
+	const struct slot *slot = valid_slot(plan);
+
+	return slot->ep && slot->low < slot->length && 2 * v->as_foreseen < v->reads;
+}
+
 void valid_read(struct plan *plan, uint64_t now_ns, uint32_t sample)
 {
 	struct valid *v = &plan->job->valid;
@@ -127,8 +139,10 @@ void valid_read(struct plan *plan, uint64_t now_ns, uint32_t sample)
 	v->reads++;
 	v->as_foreseen += is_near;
 	v->foreseen += is_near;
-	if (v->reads >= SYNC_READS && 2 * v->as_foreseen < v->reads)
+	if (v->reads >= SYNC_READS && 2 * v->as_foreseen < v->reads) {
+		v->is_given_up = v->is_given_up || valid_is_missed(plan);
 		valid_drop(plan);
+	}
 }
 
 static void valid_strike(struct valid *v)
@@ -137,11 +151,14 @@ static void valid_strike(struct valid *v)
 	v->pause = (1u << (v->strikes - 1)) - 1;
 }
 
-/* Whether it was read as the last time: its first reads stand about where they stood. */
+/* Whether it was read as the last time: more of its first reads stand about where they stood than
+ * the half of what chance leaves over. In a shuffled set that is little larger than what the
+ * readers are apart most stand there by chance. Where nearly all do, any order is near enough. */
 static bool valid_has_one_order(const struct plan *plan)
 {
 	const struct valid *v = &plan->job->valid;
-	uint64_t n = MIN(v->n_record, COMPARED), as_before = 0, span = plan->job->span;
+	uint64_t n = MIN(v->n_record, COMPARED), as_before = 0, in_reach = 0, by_chance;
+	uint64_t span = plan->job->span;
 
 	if (!v->learned)
 		return true;            /* nothing speaks against it */
@@ -149,11 +166,13 @@ static bool valid_has_one_order(const struct plan *plan)
 	for (uint64_t i = 0; i < n; i++) {
 		uint64_t at = i > span ? i - span : 0, end = MIN(i + span, v->learned->length);
 
+		in_reach += end - at;
 		while (at < end && v->learned->sample[at] != v->record[i])
 			at++;
 		as_before += at < end;
 	}
-	return 2 * as_before >= n;
+	by_chance = in_reach / v->learned->length; /* is not 0: VALID_LEAST */
+	return 2 * as_before >= MIN(n + by_chance, n * 7 / 4);
 }
 
 /* What was read becomes what is expected. */
@@ -175,25 +194,37 @@ static void valid_learn(struct plan *plan)
 	v->learned = ep;
 }
 
+/* It has come: so many epochs after the last time. One time that was left out, or one more, does
+ * not change what has held before; the same again does. */
+static void valid_learn_period(struct valid *v)
+{
+	bool is_same = v->passes == v->period;
+
+	if (is_same || !v->is_period_sure)
+		v->period = v->passes;
+	v->is_period_sure = is_same;
+	v->passes = 0;
+}
+
 void valid_close(struct plan *plan)
 {
 	struct valid *v = &plan->job->valid;
 	bool has_come = v->reads >= VALID_LEAST;
+	bool is_followed = has_come && !v->is_given_up && !valid_is_missed(plan);
 
 	valid_drop(plan);
 	v->passes++;
-	if (v->is_expected && has_come)
+	if (v->is_expected && is_followed)
 		v->strikes = 0;
 	else if (v->is_expected)
 		valid_strike(v);
 	else if (has_come && v->pause)
 		v->pause--;
-	v->is_expected = false;
+	v->is_expected = v->is_given_up = false;
 	if (has_come) {
 		v->is_any_order = !valid_has_one_order(plan);
 		valid_learn(plan);
-		v->period = v->passes;
-		v->passes = 0;
+		valid_learn_period(v);
 	}
 	valid_forget_record(v);
 }

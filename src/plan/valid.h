@@ -18,12 +18,14 @@ struct valid {
 	uint64_t *is_recorded; /* bit per sample; NULL until something is recorded */
 	uint64_t reads, as_foreseen;
 	bool is_expected; /* after this pass; slots[2] has what is left of it, unless given up */
-	/* Epochs since it was last read, or since the beginning; and between the last two times. */
+	bool is_given_up; /* what came was mostly something else */
+	/* Epochs since it was last read, or since the beginning; and from one time to the next. */
 	uint64_t passes, period;
-	bool is_any_order; /* the last two times had not one order */
-	uint32_t strikes;  /* in a row: not read when it was expected */
-	uint32_t pause;    /* so many times it is let by before it is expected again */
-	uint64_t foreseen; /* reads ever, that were where the plan had them */
+	bool is_period_sure; /* so many as the time before */
+	bool is_any_order;   /* the last two times had not one order */
+	uint32_t strikes;    /* in a row: not read when it was expected, or not like that */
+	uint32_t pause;      /* so many times it is let by before it is expected again */
+	uint64_t foreseen;   /* reads ever, that were where the plan had them */
 };
 
 /* A read of a sample that the job in turn does not number. */

@@ -194,36 +194,31 @@ static int merge_steps(struct report_node *nodes, size_t n, struct report_job *j
 
 /* --- what was removed --- */
 
-/* Of one group of steps, of all ranks. */
-struct longest {
-	uint32_t with_us, without_us, n_known;
-};
-
-static void add_replay(struct longest *longest, const struct step_log *log)
+/* The ranks were replayed each alone, and wait in bursts at other steps than the others. In a job
+ * that waits for all of them, one rank's wait is the time in which the others' workers catch up; so
+ * the longest wait of each step, summed up, would be several times too much (a model of a
+ * synchronous job: 1.6 of two ranks, 4.5 to 7.4 of sixteen). What the rank that waited most would
+ * have waited, all in all, was within 3 % of that model in most cases, at worst 30 % below. */
+static bool is_known(const struct step_log *log, uint64_t i)
 {
-	for (uint64_t i = 0; i < log->n; i++) {
-		if (log->wait_us[i] == STEP_UNKNOWN || log->span_us[i] == STEP_UNKNOWN)
-			continue;
-		longest[i].with_us = MAX(longest[i].with_us, log->wait_us[i]);
-		longest[i].without_us = MAX(longest[i].without_us, log->span_us[i]);
-		longest[i].n_known++;
-	}
+	return i < log->n && log->wait_us[i] != STEP_UNKNOWN && log->span_us[i] != STEP_UNKNOWN;
 }
 
-static void sum_replay(const struct longest *longest, uint64_t n, struct report_job *job)
+static void count_known(uint32_t *n_known, const struct step_log *log)
+{
+	for (uint64_t i = 0; i < log->n; i++)
+		n_known[i] += is_known(log, i);
+}
+
+/* Of one rank, in the groups of steps that are known of all. */
+static int64_t sum_replay(const uint32_t *n_known, uint32_t n_ranks, const struct step_log *log)
 {
 	int64_t removed = 0;
 
-	for (uint64_t i = 0; i < n; i++) {
-		if (longest[i].n_known == job->n_ranks) {
-			removed += (int64_t)longest[i].without_us - (int64_t)longest[i].with_us;
-			job->about_groups++;
-		} else if (longest[i].n_known) {
-			job->about_missing++;
-		}
-	}
-	if (job->about_groups)
-		job->about_s = removed > 0 ? (double)removed / 1e6 : 0;
+	for (uint64_t i = 0; i < log->n; i++)
+		if (n_known[i] == n_ranks)
+			removed += (int64_t)log->span_us[i] - (int64_t)log->wait_us[i];
+	return removed;
 }
 
 /* True, with the length and the steps per group of the longest log: each rank of the job has one.
@@ -253,19 +248,29 @@ static bool has_replays(struct report_node *nodes, size_t n, struct report_job *
 static int merge_replays(struct report_node *nodes, size_t n, struct report_job *job,
 			 struct err *err)
 {
-	AUTO_FREE struct longest *longest = NULL;
+	AUTO_FREE uint32_t *n_known = NULL;
+	int64_t most = 0;
 	uint64_t length;
 
 	job->about_s = -1;
 	if (!has_replays(nodes, n, job, &length))
 		return 0;
-	longest = calloc(length, sizeof(*longest));
-	if (!longest)
+	n_known = calloc(length, sizeof(*n_known));
+	if (!n_known)
 		return err_set(err, -ENOMEM, "out of memory");
 	for (size_t i = 0; i < n; i++)
 		for (uint32_t k = 0; k < nodes[i].n_ranks; k++)
-			add_replay(longest, &nodes[i].ranks[k].replay);
-	sum_replay(longest, length, job);
+			count_known(n_known, &nodes[i].ranks[k].replay);
+	for (uint64_t i = 0; i < length; i++) {
+		job->about_groups += n_known[i] == job->n_ranks;
+		job->about_missing += n_known[i] && n_known[i] < job->n_ranks;
+	}
+	for (size_t i = 0; i < n; i++)
+		for (uint32_t k = 0; k < nodes[i].n_ranks; k++)
+			most = MAX(most,
+				   sum_replay(n_known, job->n_ranks, &nodes[i].ranks[k].replay));
+	if (job->about_groups)
+		job->about_s = (double)most / 1e6;
 	return 0;
 }
 

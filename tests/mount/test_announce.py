@@ -220,11 +220,16 @@ def environment(place):
 
 
 PYTHON = """if True:
+    import os
     import sys
     sys.path.insert(0, sys.argv[2])
     import clairfs
     print(clairfs.announce("torch-randperm:seed=21:epochs=3", sys.argv[1]))
     print(clairfs.announce(range(1199, -1, -1), sys.argv[1]).split(":")[0])
+    os.environ.update(RANK="1", LOCAL_RANK="1", LOCAL_WORLD_SIZE="2")
+    print(clairfs.announce("torch-randperm:seed=99", sys.argv[1]))
+    for name in "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE":
+        del os.environ[name]
     for wrong in "torch-randpern:seed=1", "sequential:path=x" * 500, [5000], [0, -1]:
         try:
             print("took", wrong, clairfs.announce(wrong, sys.argv[1]))
@@ -245,12 +250,12 @@ def python_module(place):
         job = Job(place, mount, paths)
         told = program(sys.executable, "-I", "-c", PYTHON, job.point, package, env={**os.environ, "TMPDIR": place.root})
         tap.equal(told.out.decode().splitlines(),
-                  ["torch-randperm:seed=21:epochs=3", "list", "AnnounceError 1", "AnnounceError 1", "AnnounceError 1",
+                  ["torch-randperm:seed=21:epochs=3", "list", "torch-randperm:seed=99", "AnnounceError 1", "AnnounceError 1", "AnnounceError 1",
                    "OverflowError 1", "/: not a clairfs mount that takes orders", "[]"],
                   "the Python module announces specs and lists, and says what is wrong")
         tap.note(told.err.decode(errors="replace"))
         tap.equal([f for f in os.listdir(place.root) if f.startswith("clairfs-")], [], "no list file stays behind")
-        tap.ok(job.order()["spec"].startswith("list:path="), "the list is in force")
+        tap.ok(job.order()["spec"].startswith("list:path="), "the list is in force: the second process of a node told nothing")
 
 
 class Parts:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Several jobs on one mount: processes of their own that tell an order each and read by it at the same time, in a dataset
-larger than the memory. Each is followed; one that is killed makes room for the other; who tells its next order is not one
-more; names and withdrawals are each job's own.
+larger than the memory. Each is followed; one that is killed makes room for the other, whatever is read meanwhile; who tells its
+next order is not one more, nor is another rank of the job; names and withdrawals are each job's own.
 
 A job waits after every few reads for a word from the test, so that none runs ahead of what the daemon has seen.
 """
@@ -71,6 +71,10 @@ class Job:
     def read(self, n=STEP):
         self.wrong += int(self.ask("read", *(self.paths[i] for i in self.order[self.at:self.at + n])))
         self.at += n
+
+    def read_of(self, other, n=1):
+        self.wrong += int(self.ask("read", *(self.paths[i] for i in other.order[other.at:other.at + n])))
+        other.at += n
 
     def end(self):
         self.process.stdin.close()
@@ -148,7 +152,12 @@ def both_are_followed(place):
         killed, left = jobs
         pid = killed.process.pid
         killed.kill()
-        mountkit.wait_until(lambda: job_of(mount, pid) is None, "the killed job ends")
+
+        def has_ended():
+            left.read_of(killed)  # somebody's reads are always where its order has one
+            return job_of(mount, pid) is None
+        mountkit.wait_until(has_ended, "the killed job ends")
+        tap.ok(killed.at < SAMPLES, "the killed job ends while others read what it would have read", killed.at)
         now = jobs_of(mount)
         tap.equal([(job["spec"], job["is_accounted"]) for job in now], [(left.spec, True)], "a killed job ends, one is left")
         tap.equal(mount.stats()["order"]["spec"], left.spec, "whose order is the order from here on")
@@ -185,6 +194,41 @@ def each_its_own(place):
             job.end()
 
 
+def who_belongs_to_a_job(place):
+    mount, (first, other) = two(place)
+    with mount:
+        rank, trained = (Job(place, mount, first.paths, seed) for seed in (11, 13))
+        trained.plan()
+        first.announce()
+        other.announce()
+        shell = subprocess.Popen(["sh", "-c", '"$0" announce "$1" "$2"; echo told; read line; true', mountkit.CLAIRFS,
+                                  mount.mountpoint, trained.spec], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        while shell.stdout.readline() not in ("told\n", ""):
+            pass
+        tap.equal([job["pid"] for job in jobs_of(mount)], [first.process.pid, other.process.pid, shell.pid],
+                  "two processes and a shell tell an order each")
+        read_together(mount, [first, other, trained], 10)
+        before = job_of(mount, first.process.pid)
+        tap.equal(rank.announce(), rank.spec, "another rank of the first one tells the same order, when it is being read")
+        tap.equal([job["spec"] for job in jobs_of(mount)], [job.spec for job in (first, other, trained)], "it is no job more")
+        after = job_of(mount, first.process.pid)
+        tap.ok(after["reads"] >= before["reads"] and after["position"] >= before["position"] > 0,
+               "nor does its order begin again", (before, after))
+        pid = other.process.pid
+        mountkit.wait_until(lambda: all(job["quiet_seconds"] > 1.5 for job in jobs_of(mount)), "all rest")
+        for process in first, shell:
+            process.kill()
+        shell.communicate()
+        other.kill()
+        mountkit.wait_until(lambda: job_of(mount, pid) is None, "the job that has no other process ends")
+        tap.equal([job["spec"] for job in jobs_of(mount)], [first.spec, trained.spec],
+                  "a job stays while one of its ranks is there, and one whose shell has left, when it rests")
+        rank.kill()
+        mountkit.wait_until(lambda: len(jobs_of(mount)) == 1, "it ends with its last rank")
+        tap.equal([job["spec"] for job in jobs_of(mount)], [trained.spec], "the other one stays")
+        trained.end()
+
+
 def more_than_there_is_room_for(place):
     mount, jobs = two(place)
     with mount:
@@ -200,4 +244,4 @@ def more_than_there_is_room_for(place):
             job.end()
 
 
-mountkit.run(both_are_followed, each_its_own, more_than_there_is_room_for)
+mountkit.run(both_are_followed, each_its_own, who_belongs_to_a_job, more_than_there_is_room_for)

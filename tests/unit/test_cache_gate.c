@@ -164,6 +164,31 @@ static void readers_never_wait_but_are_marked(void)
 	kit_free(k);
 }
 
+static void further_pieces_of_a_sample_follow_at_once(void)
+{
+	struct kit *k = kit_new(2);
+
+	k->object[1].piece = 1;
+	k->object[2].piece = 2;
+	control(k, 0);
+	enter(k, 1, false, true); /* read ahead */
+	CHECK(k->is_sent[0] && k->is_sent[1] && !k->object[1].is_loaded);
+	leave(k, 0, NS_PER_MS);
+	CHECK(gate_lets_prefetch(&k->cache)); /* one, as of the other reader */
+	enter(k, 3, false, false);
+	CHECK(!gate_lets_prefetch(&k->cache));
+	enter(k, 2, true, true);
+	CHECK(k->is_sent[2] && !k->object[2].is_loaded);
+	enter(k, 4, true, false);
+	k->object[5].piece = 3;
+	enter(k, 5, true, true);
+	CHECK(k->is_sent[5] && k->object[5].is_loaded); /* too much is there by now */
+	for (int i = 1; i <= 5; i++)
+		leave(k, i, NS_PER_MS);
+	CHECK(gate_lets_prefetch(&k->cache));
+	kit_free(k);
+}
+
 static void nobody_waits_for_ever(void)
 {
 	struct kit *k = kit_new(1);
@@ -294,6 +319,7 @@ static const struct check_test tests[] = {
 	{ "a_control_read_waits_for_its_turn", control_read_waits_for_its_turn },
 	{ "a_control_read_of_an_unknown_job_is_alone", control_read_of_an_unknown_job_is_alone },
 	{ "readers_never_wait_but_are_marked", readers_never_wait_but_are_marked },
+	{ "further_pieces_of_a_sample_follow_at_once", further_pieces_of_a_sample_follow_at_once },
 	{ "nobody_waits_for_ever", nobody_waits_for_ever },
 	{ "stopping_lets_everybody_go", stopping_lets_everybody_go },
 	{ "fewer_readers_strand_nobody", fewer_readers_strand_nobody },

@@ -61,7 +61,7 @@ static void other_cpus_and_nonsense_are_left_out(void)
 static void this_machine_is_known(void)
 {
 	FILE *f = fopen("/proc/stat", "re");
-	uint64_t ns;
+	uint64_t ns = 0;
 
 	CHECK(f && cpus_busy(f, &ns));
 	CHECK(ns > 0 && cpus_allowed() > 0);

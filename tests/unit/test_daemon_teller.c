@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Who tells an order, and whether two of them are of one job: with real processes, as /proc is what
- * says it. Each child waits at a pipe, so it is there until the test kills it, and no longer than the
- * test.
+ * says it. Each child waits at a pipe, so it is there until the test kills it, and no longer than
+ * the test.
  */
 #include <errno.h>
 #include <signal.h>
@@ -97,6 +97,7 @@ static void nobody_is_nobodys(void)
 		CHECK(!teller_is_alive(&t));
 		CHECK(!teller_is_same(&t, &t) && !teller_is_same(&self, &t));
 		CHECK(!teller_is_same(&t, &self) && !teller_is_itself(&t, &t));
+		CHECK(!teller_is_related(&t, &self) && !teller_is_related(&self, &t));
 	}
 }
 
@@ -107,6 +108,8 @@ static void processes_side_by_side_are_two_jobs(void)
 
 	CHECK(teller_is_alive(&ta) && teller_is_alive(&tb));
 	CHECK(!teller_is_same(&ta, &tb) && !teller_is_same(&tb, &ta));
+	/* But of one, when they tell the same order. */
+	CHECK(teller_is_related(&ta, &tb) && teller_is_related(&tb, &ta));
 	/* The next one of a script. */
 	child_kill(&a);
 	CHECK(!teller_is_alive(&ta));
@@ -128,6 +131,19 @@ static void process_and_what_it_starts_are_one_job(void)
 	child_reap(&c);
 }
 
+static void ranks_in_sessions_of_their_own_are_related(void)
+{
+	struct child a = child_new("rank", true), b = child_new("rank", true);
+	struct teller ta = find(a.pid, false), tb = find(b.pid, false), stranger = tb;
+
+	CHECK(ta.session != tb.session);
+	CHECK(teller_is_related(&ta, &tb) && teller_is_related(&tb, &ta));
+	stranger.n_above = 0;
+	CHECK(!teller_is_related(&ta, &stranger) && !teller_is_related(&stranger, &ta));
+	child_reap(&a);
+	child_reap(&b);
+}
+
 static void command_tells_for_who_started_it(void)
 {
 	struct child c = child_new("clairfs", false), look = child_new("cat", false);
@@ -135,6 +151,8 @@ static void command_tells_for_who_started_it(void)
 	CHECK_INT(find(c.pid, false).id.pid, getpid());
 	CHECK_INT(find(look.pid, true).id.pid, getpid());
 	CHECK_INT(find(look.pid, false).id.pid, look.pid);
+	CHECK(!find(c.pid, false).is_itself && !find(look.pid, true).is_itself);
+	CHECK(find(look.pid, false).is_itself);
 	child_reap(&c);
 	child_reap(&look);
 }
@@ -160,6 +178,8 @@ static const struct check_test tests[] = {
 	{ "nobody_is_nobodys", nobody_is_nobodys },
 	{ "processes_side_by_side_are_two_jobs", processes_side_by_side_are_two_jobs },
 	{ "process_and_what_it_starts_are_one_job", process_and_what_it_starts_are_one_job },
+	{ "ranks_in_sessions_of_their_own_are_related",
+	  ranks_in_sessions_of_their_own_are_related },
 	{ "command_tells_for_who_started_it", command_tells_for_who_started_it },
 	{ "names_are_read_as_names", names_are_read_as_names },
 };

@@ -24,17 +24,24 @@ static struct order_info info_of(uint64_t epochs)
 	};
 }
 
-/* A third of everything fits; readers are 64 positions apart, 64 samples are staged. */
-static struct story *begin(const struct order_info *info)
+/* A third of everything fits; 64 samples are staged. */
+static struct story *begin_apart(const struct order_info *info, uint32_t span)
 {
 	struct plan_params p = story_params(info);
 	struct story *st;
 
 	p.arena_bytes = 4096 * 430;
+	p.span = span;
 	st = story_prepare(p, NULL);
 	st->n_order = st->mark = N_TRAIN;
 	story_step(st);
 	return st;
+}
+
+/* Readers are 64 positions apart. */
+static struct story *begin(const struct order_info *info)
+{
+	return begin_apart(info, 64);
 }
 
 static void validate(struct story *st, uint32_t samples)
@@ -173,10 +180,11 @@ static void a_part_of_it_is_what_is_expected_then(void)
 	story_free(st);
 }
 
-static void any_order_is_given_up_until_it_is_one(void)
+/* In 16 epochs it is another order each time, then it is one. */
+static void any_order_until_it_is_one(uint32_t span)
 {
 	struct order_info info = info_of(0);
-	struct story *st = begin(&info);
+	struct story *st = begin_apart(&info, span);
 	uint64_t rnd = check_seed(), tries = 0, fetched;
 
 	for (uint64_t epoch = 0; epoch < 16; epoch++) {
@@ -193,7 +201,9 @@ static void any_order_is_given_up_until_it_is_one(void)
 		}
 		for (uint32_t i = 0; i < N_VALID; i++)
 			story_open(st, any[i]);
-		CHECK_U64(story_status(st).valid_length, 0);
+		/* Among near readers the one try may end well, by chance. */
+		if (epoch != 1 || span < N_VALID / 4)
+			CHECK_U64(story_status(st).valid_length, 0);
 	}
 	CHECK_U64(tries, 1);
 	CHECK_INT(story_status(st).state, PLAN_FOLLOWING);
@@ -204,6 +214,37 @@ static void any_order_is_given_up_until_it_is_one(void)
 	}
 	story_read(st, 18, 0, N_TRAIN);
 	CHECK_INT(hits_in_validation(st, N_VALID), N_VALID);
+	story_free(st);
+}
+
+static void any_order_is_given_up_until_it_is_one(void)
+{
+	any_order_until_it_is_one(64);
+}
+
+/* Nearly three of four stand by chance about where they stood. */
+static void chance_is_no_order(void)
+{
+	any_order_until_it_is_one(128);
+}
+
+/* Another half of it twice in turn: every time two agree, the third does not. */
+static void what_is_always_something_else_is_let_by_more_and_more(void)
+{
+	struct order_info info = info_of(0);
+	struct story *st = begin(&info);
+	uint64_t tries = 0, fetched;
+
+	for (uint64_t epoch = 0; epoch < 76; epoch++) {
+		uint32_t first = epoch / 2 % 2 ? N_VALID / 2 : 0;
+
+		fetched = st->marked[PLAN_ACT_FETCH];
+		story_read(st, epoch, 0, N_TRAIN);
+		tries += st->marked[PLAN_ACT_FETCH] > fetched;
+		for (uint32_t i = 0; i < N_VALID / 2; i++)
+			story_open(st, N_TRAIN + first + i);
+	}
+	CHECK(tries >= 3 && tries <= 8);
 	story_free(st);
 }
 
@@ -244,6 +285,32 @@ static void a_wrong_guess_of_how_often_is_made_once(void)
 	st = begin(&info);
 	CHECK_U64(epochs_in_vain(st, 4, 24, 3), 1);
 	CHECK_U64(story_status(st).valid_foreseen, 5 * N_VALID);
+	story_free(st);
+}
+
+static void one_that_is_left_out_costs_the_next_one_only(void)
+{
+	struct order_info info = info_of(0);
+	struct story *st = begin(&info);
+
+	for (uint64_t epoch = 0; epoch < 12; epoch++) {
+		story_read(st, epoch, 0, N_TRAIN);
+		if (epoch != 5)
+			CHECK_INT(hits_in_validation(st, N_VALID),
+				  epoch == 0 || epoch == 6 ? 0 : N_VALID);
+	}
+	story_free(st);
+}
+
+static void from_every_epoch_to_every_third(void)
+{
+	struct order_info info = info_of(0);
+	struct story *st = begin(&info);
+
+	CHECK_U64(epochs_in_vain(st, 0, 3, 1), 0);
+	CHECK_U64(epochs_in_vain(st, 3, 12, 3), 2); /* what has held is tried once more */
+	CHECK_U64(epochs_in_vain(st, 12, 24, 3), 0);
+	CHECK_U64(story_status(st).valid_foreseen, (2 + 5) * N_VALID);
 	story_free(st);
 }
 
@@ -435,9 +502,15 @@ static const struct check_test tests[] = {
 	{ "two_workers_are_one_reader", two_workers_are_one_reader },
 	{ "a_part_of_it_is_what_is_expected_then", a_part_of_it_is_what_is_expected_then },
 	{ "any_order_is_given_up_until_it_is_one", any_order_is_given_up_until_it_is_one },
+	{ "chance_is_no_order", chance_is_no_order },
+	{ "what_is_always_something_else_is_let_by_more_and_more",
+	  what_is_always_something_else_is_let_by_more_and_more },
 	{ "every_third_epoch_is_learned_from_the_first_time",
 	  every_third_epoch_is_learned_from_the_first_time },
 	{ "a_wrong_guess_of_how_often_is_made_once", a_wrong_guess_of_how_often_is_made_once },
+	{ "one_that_is_left_out_costs_the_next_one_only",
+	  one_that_is_left_out_costs_the_next_one_only },
+	{ "from_every_epoch_to_every_third", from_every_epoch_to_every_third },
 	{ "from_every_epoch_to_never", from_every_epoch_to_never },
 	{ "a_few_stray_files_are_none", a_few_stray_files_are_none },
 	{ "in_the_middle_of_an_epoch_nothing_is_learned_or_followed",

@@ -99,7 +99,9 @@ def announce(what, mountpoint=None):
     Of the processes of a node one announces for all (torchrun's LOCAL_RANK 0); the others return the same.
     """
     if isinstance(what, str):
-        return send(what, mountpoint or mountpoint_of(None))
+        # One that says the ranks of this process is not the others'.
+        is_own = ":rank=" in what
+        return send(what, mountpoint or mountpoint_of(None)) if is_own or _speaks_for_node() else what
     if isinstance(what, (list, tuple, range, array.array)):
         return _send_list(what, mountpoint or mountpoint_of(None))
     loader = _inner_loader(what)
