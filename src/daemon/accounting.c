@@ -9,6 +9,10 @@
  * up to seconds after they were made, so they come when the next order is in force already; and a
  * moment before accounting hears of their own order, which they are then held for.
  *
+ * Of several jobs at once one is accounted for. Reads of the others are told as well, and have no
+ * place; when the one is gone and the next takes its turn, nothing of before counts for it: it is
+ * the same time of the same ranks, and time that was judged for the one must not be judged again.
+ *
  * What finds no room is dropped and counted; the pass it belongs to has a hole then, and with many
  * holes is not judged. The lock is a leaf. */
 #include <errno.h>
@@ -35,6 +39,7 @@ enum { NOTES_MAX = 1 << 18, STEPS_MAX = 1 << 16, NICE = 10 };
 struct told_order {
 	struct stall_job job;
 	uint32_t ranks[STALL_RANKS_MAX];
+	uint64_t turn_ns; /* until then another job was accounted for; 0: none was */
 };
 
 /* What was told since the thread last looked. */
@@ -44,6 +49,8 @@ struct told {
 	struct told_order *order;
 	size_t n_notes, notes_size, n_steps, steps_size, n_orders, orders_size;
 	struct cache_load load; /* the last one */
+	uint32_t heard;         /* orders up to this one were told, or are of other jobs */
+	bool has_heard;
 };
 
 struct accounting {
@@ -54,9 +61,9 @@ struct accounting {
 	struct order_taken {
 		bool is_known;
 		uint32_t generation, n_ranks;
+		uint64_t from_ns, until_ns; /* reads with a place lie in between */
 	} taken[STALL_ORDERS];
-	uint32_t generation; /* of the last one */
-	bool has_taken;
+	uint32_t generation;      /* of the last one */
 	struct told held;         /* the thread's: reads of orders that were not told yet */
 	uint64_t held_ns;         /* since when */
 	_Atomic uint64_t full;    /* bit per class of sizes: no more control reads */
@@ -257,11 +264,30 @@ static uint32_t clamp(uint64_t n)
 /* With too many at once the last one gives way: nobody reads that much in between. */
 static void push_order_locked(struct told *t, const struct told_order *order)
 {
+	uint64_t turn_ns = order->turn_ns;
+
 	if (room_for((void **)&t->order, sizeof(*order), t->n_orders, &t->orders_size, 1,
 		     STALL_ORDERS))
 		t->n_orders++;
-	if (t->n_orders)
+	else if (t->n_orders)
+		turn_ns = MAX(turn_ns, t->order[t->n_orders - 1].turn_ns);
+	if (t->n_orders) {
 		t->order[t->n_orders - 1] = *order;
+		t->order[t->n_orders - 1].turn_ns = turn_ns;
+	}
+}
+
+static bool is_heard_of(const struct told *t, uint32_t generation)
+{
+	return t->has_heard && (int32_t)(generation - t->heard) <= 0;
+}
+
+static void hear_locked(struct told *t, uint32_t generation)
+{
+	if (is_heard_of(t, generation))
+		return;
+	t->heard = generation;
+	t->has_heard = true;
 }
 
 void accounting_set_order(struct accounting *a, const struct order_info *info, uint32_t generation)
@@ -277,9 +303,20 @@ void accounting_set_order(struct accounting *a, const struct order_info *info, u
 	if (info && info->n_ranks <= STALL_RANKS_MAX)
 		memcpy(o.ranks, info->ranks, info->n_ranks * sizeof(*o.ranks));
 	mutex_lock(&a->mu);
+	/* In force before it is accounted for: it was another job's until now. */
+	if (info && is_heard_of(&a->told, generation))
+		o.turn_ns = clock_now(clock_monotonic());
+	hear_locked(&a->told, generation);
 	push_order_locked(&a->told, &o);
 	atomic_store(&a->readers, o.job.workers * o.job.n_ranks);
 	a->has_order = o.job.n_ranks > 0;
+	mutex_unlock(&a->mu);
+}
+
+void accounting_other_jobs(struct accounting *a, uint32_t generation)
+{
+	mutex_lock(&a->mu);
+	hear_locked(&a->told, generation);
 	mutex_unlock(&a->mu);
 }
 
@@ -310,10 +347,22 @@ static uint32_t ranks_of(struct accounting *a, uint32_t generation)
 	return o->is_known && o->generation == generation ? o->n_ranks : 0;
 }
 
+/* Ranks of the order that it is a read of; 0: it has no place in what is accounted for. */
+static uint32_t ranks_for(struct accounting *a, const struct cache_read_note *note)
+{
+	const struct order_taken *o = taken_slot(a, note->generation);
+	uint64_t ended_ns = note->opened_ns + note->wait_ns;
+
+	if (!note->has_use || note->opened_ns < o->from_ns ||
+	    (o->until_ns && ended_ns > o->until_ns))
+		return 0;
+	return ranks_of(a, note->generation);
+}
+
 /* Positions run through the ranks: all ranks' first samples, then all ranks' second ones. */
 static void feed_read(struct accounting *a, const struct cache_read_note *note)
 {
-	uint32_t ranks = note->has_use ? ranks_of(a, note->generation) : 0, n = MAX(ranks, 1);
+	uint32_t ranks = ranks_for(a, note), n = MAX(ranks, 1);
 	struct stall_read read = {
 		.has_place = ranks > 0,
 		.order = note->generation,
@@ -344,29 +393,42 @@ static void feed_read(struct accounting *a, const struct cache_read_note *note)
 	}
 }
 
+static void end_orders(struct accounting *a, uint64_t until_ns)
+{
+	for (uint32_t i = 0; i < STALL_ORDERS; i++)
+		if (a->taken[i].is_known && !a->taken[i].until_ns)
+			a->taken[i].until_ns = until_ns;
+}
+
 static void take_order(struct accounting *a, struct told_order *o)
 {
 	o->job.ranks = o->ranks;
-	*taken_slot(a, o->job.id) = (struct order_taken){ .is_known = true,
-							  .generation = o->job.id,
-							  .n_ranks = o->job.n_ranks };
+	o->job.is_another = o->turn_ns != 0;
+	if (o->turn_ns)
+		end_orders(a, o->turn_ns);
+	/* A job that has read all it told leaves no order; its last reads are told after that. */
+	if (o->job.n_ranks || !ranks_of(a, o->job.id))
+		*taken_slot(a, o->job.id) = (struct order_taken){ .is_known = true,
+								  .generation = o->job.id,
+								  .n_ranks = o->job.n_ranks,
+								  .from_ns = o->turn_ns };
 	a->generation = o->job.id;
-	a->has_taken = true;
 	if (stall_set_job(a->stall, &o->job) < 0)
 		log_warn("GPU wait is not accounted for: %u ranks on this node", o->job.n_ranks);
 }
 
 /* Its order is in force in the cache, but was not told here yet. */
-static bool is_early(const struct accounting *a, const struct cache_read_note *note)
+static bool is_early(const struct told *t, const struct cache_read_note *note)
 {
-	return note->has_use && (!a->has_taken || (int32_t)(note->generation - a->generation) > 0);
+	return note->has_use && !is_heard_of(t, note->generation);
 }
 
-static void take_read(struct accounting *a, const struct cache_read_note *note, uint64_t now_ns)
+static void take_read(struct accounting *a, const struct told *t,
+		      const struct cache_read_note *note, uint64_t now_ns)
 {
 	struct told *h = &a->held;
 
-	if (!is_early(a, note) || !room_for((void **)&h->note, sizeof(*h->note), h->n_notes,
+	if (!is_early(t, note) || !room_for((void **)&h->note, sizeof(*h->note), h->n_notes,
 					    &h->notes_size, 1, NOTES_MAX)) {
 		feed_read(a, note);
 		return;
@@ -377,7 +439,7 @@ static void take_read(struct accounting *a, const struct cache_read_note *note, 
 }
 
 /* Those whose order was told by now; all of them when nobody is going to. */
-static void feed_held(struct accounting *a, uint64_t now_ns, bool is_final)
+static void feed_held(struct accounting *a, const struct told *t, uint64_t now_ns, bool is_final)
 {
 	struct told *h = &a->held;
 	bool is_all = is_final || now_ns >= a->held_ns + HELD_NS;
@@ -385,7 +447,7 @@ static void feed_held(struct accounting *a, uint64_t now_ns, bool is_final)
 
 	h->n_notes = 0;
 	for (size_t i = 0; i < n; i++) {
-		if (is_all || !is_early(a, &h->note[i]))
+		if (is_all || !is_early(t, &h->note[i]))
 			feed_read(a, &h->note[i]);
 		else
 			h->note[h->n_notes++] = h->note[i];
@@ -398,13 +460,13 @@ static void feed(struct accounting *a, const struct told *t, uint64_t now_ns, bo
 {
 	for (size_t i = 0; i < t->n_orders; i++)
 		take_order(a, &t->order[i]);
-	feed_held(a, now_ns, false);
+	feed_held(a, t, now_ns, false);
 	for (size_t i = 0; i < t->n_notes; i++)
-		take_read(a, &t->note[i], now_ns);
+		take_read(a, t, &t->note[i], now_ns);
 	if (is_final)
-		feed_held(a, now_ns, true);
+		feed_held(a, t, now_ns, true);
 	if (t->load.took_ns)
-		stall_load(a->stall, now_ns, t->load.took_ns, t->load.answers, t->load.bytes);
+		stall_load(a->stall, now_ns, t->load.took_ns, t->load.bytes);
 	for (size_t i = 0; i < t->n_steps; i++)
 		(void)stall_step(a->stall, &t->step[i]); /* it counts what it does not take */
 }
@@ -433,6 +495,17 @@ static void publish_rank(struct metrics *m, const struct stall_numbers *n)
 	accounting_switch_publish_rank(m, n);
 }
 
+/* Not told, but seen: by the passes of the order in force, not by those of one before it; and an
+ * order that was told meanwhile says itself what is known of it. */
+static void guess_readers_locked(struct accounting *a) REQUIRES(a->mu);
+static void guess_readers_locked(struct accounting *a)
+{
+	uint32_t workers = stall_seen_workers(a->stall);
+
+	if (workers && !a->told.n_orders && !atomic_load(&a->readers))
+		atomic_store(&a->readers, workers * ranks_of(a, a->generation));
+}
+
 /* Metrics first: who has seen new numbers in stats.json finds them there as well. */
 static void publish(struct accounting *a)
 {
@@ -446,9 +519,8 @@ static void publish(struct accounting *a)
 		stall_get_rank(a->stall, i, &numbers);
 		publish_rank(a->metrics, &numbers);
 	}
-	if (n && a->ranks[0].workers && !atomic_load(&a->readers)) /* not told, but seen */
-		atomic_store(&a->readers, a->ranks[0].workers * MAX(ranks_of(a, a->generation), 1));
 	mutex_lock(&a->mu);
+	guess_readers_locked(a);
 	a->node = node;
 	a->n_shown = n;
 	for (uint32_t i = 0; i < n; i++)
@@ -528,7 +600,7 @@ static void *accounting_main(void *arg)
 			cond_wait_for(&a->cv, &a->mu, NS_PER_S);
 		is_final = a->is_stopping;
 		t = a->told;
-		a->told = (struct told){ 0 };
+		a->told = (struct told){ .heard = t.heard, .has_heard = t.has_heard };
 		mutex_unlock(&a->mu);
 		round_once(a, &t, is_final);
 		told_free(&t);

@@ -39,6 +39,9 @@ void accounting_load(struct accounting *a, const struct cache_load *load);
 uint32_t accounting_readers(struct accounting *a); /* any thread */
 /* An order is in force (NULL: none) since that generation of the cache. Any thread. */
 void accounting_set_order(struct accounting *a, const struct order_info *info, uint32_t generation);
+/* Orders up to that generation that are not told by accounting_set_order are other jobs': their
+ * reads have no place. One of them may be told later, when its job's turn has come. Any thread. */
+void accounting_other_jobs(struct accounting *a, uint32_t generation);
 /* Steps that a process of the job told, checked. Any thread, never blocks for long. */
 void accounting_steps(struct accounting *a, const struct clairfs_step_record *steps, size_t n);
 

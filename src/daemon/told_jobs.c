@@ -82,12 +82,12 @@ void told_jobs_account(struct wire *w)
 	struct told_jobs *t = &w->jobs;
 	uint32_t id = t->n ? t->job[0].id : CACHE_NO_JOB;
 
-	if (id == t->accounted && id != CACHE_NO_JOB)
-		return;
-	t->accounted = id;
-	if (w->accounting)
+	if (w->accounting && (id != t->accounted || id == CACHE_NO_JOB))
 		accounting_set_order(w->accounting, t->n ? &t->job[0].info : NULL,
 				     t->n ? id : cache_generation(w->cache));
+	t->accounted = id;
+	for (uint32_t i = 1; w->accounting && i < t->n; i++)
+		accounting_other_jobs(w->accounting, t->job[i].id);
 }
 
 static void table_remove(struct wire *w, uint32_t at)

@@ -499,6 +499,13 @@ void stall_get_rank(const struct stall *s, uint32_t at, struct stall_numbers *re
 	*ret = s->rank[at]->total;
 }
 
+uint32_t stall_seen_workers(const struct stall *s)
+{
+	return s->now && !s->now->off && s->now->job.n_ranks
+		       ? s->rank[s->now->rank[0].at]->seen_workers
+		       : 0;
+}
+
 void stall_get_node(const struct stall *s, struct stall_node *ret)
 {
 	*ret = s->node;

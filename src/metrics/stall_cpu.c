@@ -12,8 +12,9 @@ void stall_cpu(struct stall *s, uint64_t now_ns, uint64_t busy_ns)
 {
 	struct stall_cpu *c = &s->cpu;
 
-	if (c->n && (now_ns < c->point[c->n - 1].at_ns + c->step_ns ||
-		     busy_ns < c->point[c->n - 1].busy_ns))
+	if (c->n &&
+	    (now_ns <= c->point[c->n - 1].at_ns || now_ns < c->point[c->n - 1].at_ns + c->step_ns ||
+	     busy_ns < c->point[c->n - 1].busy_ns))
 		return;
 	if (c->n == STALL_CPU_POINTS) {
 		for (uint32_t i = 0; i < STALL_CPU_POINTS / 2; i++)
@@ -59,10 +60,9 @@ double stall_cpu_share(const struct stall *s, uint64_t from_ns, uint64_t to_ns)
 
 /* --- the source --- */
 
-void stall_load(struct stall *s, uint64_t now_ns, uint64_t took_ns, uint64_t answers,
-		uint64_t bytes)
+void stall_load(struct stall *s, uint64_t now_ns, uint64_t took_ns, uint64_t bytes)
 {
-	double rate = took_ns && answers ? (double)bytes / (double)took_ns : 0;
+	double rate = took_ns ? (double)bytes / (double)took_ns : 0;
 	struct stall_load *l = &s->load[s->load_at];
 
 	if (rate <= 0)

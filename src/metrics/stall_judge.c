@@ -544,7 +544,9 @@ enum stall_why stall_judge_pass(struct stall *s, struct stall_rank *r, const str
 	r->total.judged++;
 	r->total.reads += j.reads;
 	r->total.ghost_reads += j.ghosts;
-	r->total.workers = r->seen_workers = j.workers;
+	r->total.workers = j.workers;
+	if (p->order->shape == s->now->shape) /* not late, of a job that is gone */
+		r->seen_workers = j.workers;
 	r->total.prefetch = j.prefetch;
 	r->total.batch = j.batch;
 	return STALL_JUDGED;

@@ -15,12 +15,13 @@ struct stall_order *stall_order_find(struct stall *s, uint32_t id)
 {
 	struct stall_order *best = NULL;
 
-	if (s->now && s->now->job.id == id)
+	if (s->now && s->now->job.id == id && s->now->job.n_ranks)
 		return s->now;
 	for (uint32_t i = 0; i < STALL_ORDERS; i++) {
 		struct stall_order *o = &s->order[i];
 
-		if (o->seq && o->job.id == id && (!best || o->seq > best->seq))
+		/* None since then has its number as well. */
+		if (o->seq && o->job.id == id && o->job.n_ranks && (!best || o->seq > best->seq))
 			best = o;
 	}
 	return best;
@@ -61,22 +62,23 @@ static int set_ranks(struct stall *s, struct stall_order *o, const uint32_t *ran
 
 static bool has_other_shape(const struct stall_job *a, const struct stall_job *b)
 {
-	return a->n_ranks != b->n_ranks || a->workers != b->workers || a->prefetch != b->prefetch ||
-	       a->batch != b->batch;
+	return b->is_another || a->n_ranks != b->n_ranks || a->workers != b->workers ||
+	       a->prefetch != b->prefetch || a->batch != b->batch;
 }
 
 int stall_set_job(struct stall *s, const struct stall_job *job)
 {
 	struct stall_order *o = place_for_order(s);
-	uint32_t seq = s->now ? s->now->seq : 0;
+	uint32_t seq = s->now ? s->now->seq : 0, shape = s->now ? s->now->shape : 0;
+	bool is_other = s->now && has_other_shape(&s->now->job, job);
 	int rc;
 
 	/* What was seen of another job's workers says nothing of this one's. */
-	for (uint32_t i = 0; s->now && has_other_shape(&s->now->job, job) && i < s->n_ranks; i++)
+	for (uint32_t i = 0; is_other && i < s->n_ranks; i++)
 		s->rank[i]->seen_workers = 0;
 	if (s->now)
 		s->now->is_replaced = true;
-	*o = (struct stall_order){ .seq = seq + 1, .job = *job };
+	*o = (struct stall_order){ .seq = seq + 1, .shape = shape + is_other, .job = *job };
 	o->job.ranks = NULL;
 	s->now = o;
 	s->node.has_switchback = stall_switch_shape(s, job, &(struct switchback){ 0 });

@@ -28,6 +28,7 @@ enum { SLOT_TOLD = 1, SLOT_CREDIT = 2, SLOT_GHOST = 4, SLOT_LOADED = 8 };
 /* An order that reads may name. */
 struct stall_order {
 	uint32_t seq;         /* they count up; 0: none */
+	uint32_t shape;       /* another number when the job, or what it told, is another */
 	uint32_t n_open;      /* passes of it that are not judged */
 	bool is_replaced;     /* another one was told since */
 	enum stall_why off;   /* why nothing of it is judged; STALL_JUDGED: it is */

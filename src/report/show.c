@@ -140,10 +140,13 @@ static void print_removed(const struct report_node *nodes, size_t n, const struc
 			  FILE *out)
 {
 	struct removed_numbers r = removed_of(nodes, n, job);
+	static const char label[] = "removed ";
 	char words[600];
+	size_t skip;
 
 	removed_words(&r, words, sizeof(words));
-	fprintf(out, "removed    %s\n", words);
+	skip = strncmp(words, label, strlen(label)) == 0 ? strlen(label) : 0; /* not twice */
+	fprintf(out, "removed    %s\n", words + skip);
 	if (r.passes && job->n_ranks > 1 && job->at_most_s >= 0)
 		fprintf(out, "           at most: an upper bound for the job, the sum of its "
 			     "ranks'; at least: of the rank that gained most\n");

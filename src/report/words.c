@@ -9,6 +9,7 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "clairfs/report.h"
 
@@ -50,6 +51,7 @@ static const char *number(double s, enum rounding how, char out[32])
  */
 static void say_removed(struct text *t, const struct removed_numbers *r)
 {
+	bool is_small = r->upper_s < 0.01 * r->judged_s;
 	char a[32], b[32], c[32];
 
 	number(r->lower_s, DOWN, a);
@@ -58,7 +60,11 @@ static void say_removed(struct text *t, const struct removed_numbers *r)
 		say(t, "removed at least %s s of GPU wait", a);
 		return;
 	}
-	if (r->upper_s < 0.01 * r->judged_s)
+	if (is_small && strcmp(a, "0") != 0)
+		say(t,
+		    "it would hardly have helped: at least %s s of GPU wait in %s s, at most %s s",
+		    a, number(r->judged_s, NEAREST, c), b);
+	else if (is_small)
 		say(t, "it would not have helped: at most %s s of GPU wait in %s s", b,
 		    number(r->judged_s, NEAREST, c));
 	else if (r->lower_s > 0)
@@ -69,7 +75,7 @@ static void say_removed(struct text *t, const struct removed_numbers *r)
 	else
 		say(t, "no GPU wait that is certain; at most %s s in %s s", b,
 		    number(r->judged_s, NEAREST, c));
-	if (r->source && r->lower_s > 0 && r->upper_s >= 0.01 * r->judged_s)
+	if (r->source && r->lower_s > 0 && !is_small)
 		say(t, "; about %s s (%s)", number(r->estimate_s, NEAREST, a), r->source);
 }
 

@@ -212,6 +212,6 @@ void stall_case_controls(struct stall *s, const struct stall_case *c, uint64_t s
 	}
 	/* Twice the job's load does not make it slower. */
 	for (uint32_t t = 0; t < 200; t++)
-		stall_load(s, ns(1 + t * 100), ns(1), (uint64_t)(2 * c->workers / c->source_s),
+		stall_load(s, ns(1 + t * 100), ns(1),
 			   (uint64_t)(2 * c->workers / c->source_s * 100000));
 }

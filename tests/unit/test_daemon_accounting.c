@@ -242,6 +242,112 @@ static void reads_of_no_order_have_no_place(void)
 	end(a, m, 1, 21);
 }
 
+/* A read of the second or first of two jobs, the only one of its time. */
+static void read_is(struct accounting *a, uint32_t generation, uint64_t pass, uint32_t i,
+		    uint64_t opened_ns, uint64_t wait_ns)
+{
+	struct cache_read_note note = {
+		.sample = i,
+		.read_class = i % 16 ? READ_STAGED : READ_MISS,
+		.is_control = i % 16 == 0,
+		.has_use = true,
+		.generation = generation,
+		.use = { .position = i, .pass = pass, .length = READS },
+		.bytes = 100000,
+		.opened_ns = opened_ns,
+		.wait_ns = wait_ns,
+	};
+
+	accounting_reads(a, &note, 1);
+}
+
+/* Time that was judged for one of them is not judged for the other as well. */
+static void of_two_jobs_one_has_places_at_a_time(void)
+{
+	const uint64_t before_ns = 1000000; /* since this machine was started */
+	struct metrics *m = metrics_new();
+	struct accounting *a = start(m);
+	uint64_t now_ns;
+
+	order_is(a, 1);
+	accounting_other_jobs(a, 2);
+	for (uint32_t i = 0; i < READS; i++) {
+		read_is(a, 1, 0, i, before_ns + i * 1000, i % 16 ? 0 : 900);
+		read_is(a, 2, 0, i, before_ns + i * 1000, i % 16 ? 0 : 900);
+	}
+	wait_until_taken(a);
+	CHECK_INT(unplaced(a), READS + 1); /* and not after a while */
+	order_is(a, 2);
+	now_ns = clock_now(clock_monotonic());
+	for (uint32_t i = 0; i < READS / 2; i++)
+		read_is(a, 2, 1, i, before_ns + i * 1000, 0);
+	read_is(a, 1, 1, 0, before_ns, now_ns + NS_PER_S); /* its end is in the other's time */
+	for (uint32_t i = 0; i < READS; i++)
+		read_is(a, 2, 2, i, now_ns + i * 1000000ull, i % 16 ? 0 : 900000);
+	end(a, m, 2, READS + 1 + READS / 2 + 1);
+}
+
+/* Orders that are told one by one beside those of another job are not taken for its own. */
+static void reads_beside_another_job_may_be_told_before_their_order(void)
+{
+	struct metrics *m = metrics_new();
+	struct accounting *a = start(m);
+
+	order_is(a, 1);
+	accounting_other_jobs(a, 2);
+	reads_are(a, 1, 0, READS);
+	reads_are(a, 3, 0, READS / 2); /* the first one's next */
+	reads_are(a, 2, 0, 5);
+	wait_until_taken(a);
+	CHECK_INT(unplaced(a), 5 + 1);
+	order_is(a, 3);
+	reads_are(a, 3, READS / 2, READS);
+	end(a, m, 2, 5 + 1);
+}
+
+static void last_reads_of_a_job_that_has_left_have_their_places(void)
+{
+	struct metrics *m = metrics_new();
+	struct accounting *a = start(m);
+	/* However slow this is, they are not given up meanwhile. */
+	uint64_t began_ns = clock_now(clock_monotonic()) + 3600 * NS_PER_S;
+
+	order_is(a, 1);
+	for (uint32_t i = 0; i < READS; i++) {
+		if (i == READS / 2) {
+			wait_until_taken(a);
+			for (int k = 0; k < 3; k++)
+				accounting_set_order(a, NULL, 1);
+			wait_until_taken(a);
+		}
+		read_is(a, 1, 0, i, began_ns + i * 1000000ull, i % 16 ? 0 : 900000);
+	}
+	end(a, m, 1, 2);
+}
+
+static void workers_of_one_job_are_not_the_next_ones(void)
+{
+	static const uint32_t ranks[] = { 0 };
+	struct order_info info = { .n_ranks = 1, .ranks = ranks, .batch = BATCH };
+	struct metrics *m = metrics_new();
+	struct accounting *a = start(m);
+
+	order_is(a, 1);
+	CHECK_INT((int)accounting_readers(a), 2);
+	reads_are(a, 1, 0, READS - 1);
+	wait_until_taken(a);
+	accounting_set_order(a, &info, 2);
+	wait_until_taken(a);
+	reads_are(a, 1, READS - 1, READS); /* judged when the next one is in force */
+	reads_are(a, 1, 0, 1);
+	wait_until_taken(a);
+	wait_until_taken(a);
+	CHECK_INT((int)accounting_readers(a), 0);
+	accounting_stop(a);
+	accounting_free(a);
+	metrics_free(m);
+}
+
 static const struct check_test tests[] = {
 	{ "last_reads_of_an_order_come_after_the_next_one",
 	  last_reads_of_an_order_come_after_the_next_one },
@@ -254,6 +360,12 @@ static const struct check_test tests[] = {
 	{ "orders_told_in_a_row_are_accounted_for_once",
 	  orders_told_in_a_row_are_accounted_for_once },
 	{ "reads_of_no_order_have_no_place", reads_of_no_order_have_no_place },
+	{ "of_two_jobs_one_has_places_at_a_time", of_two_jobs_one_has_places_at_a_time },
+	{ "reads_beside_another_job_may_be_told_before_their_order",
+	  reads_beside_another_job_may_be_told_before_their_order },
+	{ "last_reads_of_a_job_that_has_left_have_their_places",
+	  last_reads_of_a_job_that_has_left_have_their_places },
+	{ "workers_of_one_job_are_not_the_next_ones", workers_of_one_job_are_not_the_next_ones },
 };
 
 CHECK_MAIN(tests)

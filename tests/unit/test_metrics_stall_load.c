@@ -124,6 +124,23 @@ static void idle_cpus_did_not_slow_decoding(void)
 	}
 }
 
+static void a_time_told_twice_is_one_point(void)
+{
+	struct stall_params params = { .n_samples = 1, .cpus = 1 };
+	struct stall *s;
+	double share;
+
+	CHECK_INT(stall_new(&params, &s), 0);
+	stall_cpu(s, 1000000000, 500);
+	stall_cpu(s, 1000000000, 500);
+	stall_cpu(s, 1000000000, 900);
+	stall_cpu(s, 2000000000, 500000500);
+	stall_cpu(s, 2000000000, 600000500);
+	share = stall_cpu_share(s, 1000000000, 2000000000);
+	CHECK(fabs(share - 0.5) < 1e-6);
+	stall_free(s);
+}
+
 /* Control reads of 40 ms, apart from 10 ms before they were sent. */
 static void tell_link(struct stall *s, uint64_t samples_per_s)
 {
@@ -138,7 +155,7 @@ static void tell_link(struct stall *s, uint64_t samples_per_s)
 		tell(s, &read);
 	}
 	if (samples_per_s) /* with 8 requests in flight */
-		stall_load(s, 1000000000, 1000000000, samples_per_s, samples_per_s * 100000);
+		stall_load(s, 1000000000, 1000000000, samples_per_s * 100000);
 }
 
 /* 1400 samples, 4 ms of decoding each, by four workers: 1.4 s. Every n-th was a miss of 200 ms,
@@ -218,7 +235,7 @@ static void link_that_others_fill_meanwhile_is_no_wide_one(void)
 	struct stall_node node;
 
 	tell_link(s, 200);
-	stall_load(s, 1400000000, 1000000000, 100, 10000000);
+	stall_load(s, 1400000000, 1000000000, 10000000);
 	tell_fast_pass(s, 0);
 	stall_judge(s, 0, true);
 	numbers(s, &got, &node);
@@ -234,7 +251,7 @@ static void loads_of_hours_ago_are_forgotten(void)
 
 	CHECK(!stall_load_rates(s, 0, UINT64_MAX, &least, &most));
 	for (uint64_t t = 1; t <= 20000; t++)
-		stall_load(s, t * 1000000000, 1000000000, 10, t * 1000000);
+		stall_load(s, t * 1000000000, 1000000000, t * 1000000);
 	CHECK(stall_load_rates(s, 0, UINT64_MAX, &least, &most));
 	CHECK(most * 1000 > 19999 && least * 1000 > 18900 && least * 1000 < 19000);
 	CHECK(!stall_load_rates(s, 0, 18000000000000, &least, &most));
@@ -290,6 +307,7 @@ static void quota_of_the_job_counts(void)
 }
 
 static const struct check_test tests[] = {
+	{ "a_time_told_twice_is_one_point", a_time_told_twice_is_one_point },
 	{ "busy_cpus_are_not_credited", busy_cpus_are_not_credited },
 	{ "idle_cpus_did_not_slow_decoding", idle_cpus_did_not_slow_decoding },
 	{ "a_full_link_sets_the_pace", full_link_sets_the_pace },

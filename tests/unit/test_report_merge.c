@@ -102,7 +102,7 @@ static void the_slowest_rank_of_each_step_counts(void)
 	CHECK(job.at_least_s == 3); /* not 6: ranks are not added up */
 	CHECK(job.at_most_s == 15); /* as a bound they are */
 	text = printed(nodes, 2, &job);
-	CHECK_CONTAINS(text, "removed at least 3.0 s of GPU wait, at most 15.0 s; "
+	CHECK_CONTAINS(text, "removed    at least 3.0 s of GPU wait, at most 15.0 s; "
 			     "1 of 4 passes not judged\n");
 	CHECK_CONTAINS(text, "at most: an upper bound for the job");
 	CHECK_CONTAINS(text, "no estimate for the job");
@@ -236,15 +236,16 @@ static void an_estimate_needs_all_ranks(void)
 	CHECK_INT(report_merge(nodes, 1, &job, &err), 0);
 	CHECK(job.about_s < 0 && job.at_least_s == 1); /* rank 1 is not here */
 	text = printed(nodes, 1, &job);
-	CHECK_CONTAINS(text, "removed at least 1.0 s of GPU wait\n");
+	CHECK_CONTAINS(text, "removed    at least 1.0 s of GPU wait\n");
 	free(text);
 	node_of("9", "b", REPLAYED("1", "0"), &nodes[1]);
 	CHECK_INT(report_merge(nodes, 2, &job, &err), 0);
 	CHECK(fabs(job.about_s - 1.6) < 1e-9); /* no sum of ranks */
 	CHECK(job.at_least_s == 1 && job.at_most_s == 6);
 	text = printed(nodes, 2, &job);
-	CHECK_CONTAINS(text, "removed at least 1.0 s of GPU wait, at most 6.0 s; about 1.6 s (the "
-			     "rank with most, replayed)\n");
+	CHECK_CONTAINS(text,
+		       "removed    at least 1.0 s of GPU wait, at most 6.0 s; about 1.6 s (the "
+		       "rank with most, replayed)\n");
 	free(text);
 	report_node_fini(&nodes[1]);
 	node_of("9", "b", REPLAYED("1", "1"), &nodes[1]);

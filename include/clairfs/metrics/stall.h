@@ -99,6 +99,7 @@ struct stall_job {
 	uint32_t n_ranks;      /* of this node */
 	const uint32_t *ranks; /* [n_ranks] their numbers, ascending; copied; NULL: 0, 1, 2... */
 	uint32_t workers, prefetch, batch;
+	bool is_another; /* job than the one of the order before: nothing seen of that one holds */
 };
 /* Another job, or another order of it: one that lists its samples has one for each epoch. Reads of
  * the orders before may still be told; their passes are judged like any, and what is left of one
@@ -137,9 +138,8 @@ int stall_read(struct stall *s, const struct stall_read *read) MUST_USE;
 void stall_cpu(struct stall *s, uint64_t now_ns, uint64_t busy_ns);
 
 /* Until now_ns, for took_ns, with at least half as many requests again in flight as the job alone
- * makes, the source gave so many answers of so many bytes: it gives no more to the job alone. */
-void stall_load(struct stall *s, uint64_t now_ns, uint64_t took_ns, uint64_t answers,
-		uint64_t bytes);
+ * makes, the source gave so many bytes: it gives no more to the job alone. */
+void stall_load(struct stall *s, uint64_t now_ns, uint64_t took_ns, uint64_t bytes);
 /* The job may use no more of stall_params.cpus than these (an affinity, a quota); 0: not known. */
 void stall_set_cpus(struct stall *s, uint32_t cpus);
 
@@ -193,6 +193,9 @@ struct stall_numbers {
 /* Of one rank; at is below stall_n_ranks, which counts all that were ever heard of. */
 uint32_t stall_n_ranks(const struct stall *s);
 void stall_get_rank(const struct stall *s, uint32_t at, struct stall_numbers *ret);
+/* Workers of each rank that passes of the order in force, or of the job's like it, were seen to
+ * have; 0: none was judged yet. */
+uint32_t stall_seen_workers(const struct stall *s);
 /* compute / (compute + wait) of the hook in percent; negative: there are no steps. */
 double stall_au_percent(const struct stall_numbers *numbers);
 
