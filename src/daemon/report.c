@@ -132,16 +132,20 @@ static json_t *data_json(struct wire *w)
 
 /* --- GPU wait removed, as the accounting judged it --- */
 
+/* An estimate of some of the passes is none of all. */
+static json_t *estimate_json(const struct stall_numbers *n, uint64_t passes, uint64_t ns)
+{
+	return n->judged && passes == n->judged ? json_real((double)ns / 1e9) : json_null();
+}
+
 static json_t *removed_json(const struct stall_numbers *n)
 {
-	return json_pack(
-		"{s:f, s:f, s:f, s:o, s:o, s:I, s:I}", "judged_seconds", (double)n->judged_ns / 1e9,
-		"at_least_seconds", (double)n->lower_ns / 1e9, "at_most_seconds",
-		(double)n->upper_ns / 1e9, "replay_seconds",
-		n->judged_replay ? json_real((double)n->estimate_ns / 1e9) : json_null(),
-		"hook_seconds",
-		n->judged_hook ? json_real((double)n->estimate_hook_ns / 1e9) : json_null(),
-		"passes_judged", (json_int_t)n->judged, "passes_unjudged", (json_int_t)n->unjudged);
+	return json_pack("{s:f, s:f, s:f, s:o, s:o, s:I, s:I}", "judged_seconds",
+			 (double)n->judged_ns / 1e9, "at_least_seconds", (double)n->lower_ns / 1e9,
+			 "at_most_seconds", (double)n->upper_ns / 1e9, "replay_seconds",
+			 estimate_json(n, n->judged_replay, n->estimate_ns), "hook_seconds",
+			 estimate_json(n, n->judged_hook, n->estimate_hook_ns), "passes_judged",
+			 (json_int_t)n->judged, "passes_unjudged", (json_int_t)n->unjudged);
 }
 
 /* World of the order in force, 0 when it has none. */
