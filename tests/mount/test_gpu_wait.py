@@ -173,7 +173,7 @@ def an_order_for_each_epoch(place):
 
 
 def two_ranks(place):
-    """The report has the job's estimate: of each step the slowest rank, replayed."""
+    """The report has the job's estimate: of the rank with most, replayed."""
     place.files([rng.randrange(1, 20 << 10) for _ in range(N)], "c/s{:05d}.png")
     names = sorted(os.listdir(os.path.join(place.source, "c")))
     spec = f"torch-distributed:seed={rng.randrange(1 << 31)}:world=2:ranks=0-1:epochs=1:batch={BATCH}:workers=1:prefetch_factor=2"
@@ -192,9 +192,9 @@ def two_ranks(place):
     tap.ok(all(0.9 * (N // 2 // BATCH) <= len(w) <= -(-N // 2 // BATCH) for w in waits), "with the waits for each batch", waits)
     removed = json.loads(good("report", "--json", place.path("report.json")))["removed"]
     both = waits[0].keys() & waits[1].keys()
-    want = sum(max(w[k][1] for w in waits) - max(w[k][0] for w in waits) for k in both) / 1e6
+    want = max(sum(w[k][1] - w[k][0] for k in both) for w in waits) / 1e6
     want = min(max(want, 0), removed["upper_bound_for_the_job_seconds"])
-    tap.ok(abs(removed["estimate_seconds"] - want) < 1e-9, "the estimate for the job", removed, want)
+    tap.ok(abs(removed["estimate_seconds"] - want) < 1e-6, "the estimate for the job", removed, want)
     tap.equal((removed["estimate_groups"], removed["estimate_groups_missing"], removed["estimate_steps_per_group"]),
               (len(both), len(waits[0].keys() ^ waits[1].keys()), 1), "of every step that both know")
     tap.ok(removed["at_least_seconds"] <= removed["estimate_seconds"] or removed["estimate_groups_missing"],
