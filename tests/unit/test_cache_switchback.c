@@ -149,7 +149,7 @@ static void blocks_are_held_out(const char *order, uint32_t n_ranks, bool has_st
 {
 	struct seen *seen = seen_new();
 	struct rig *rig = rig_with(seen, order, SHARE, has_store);
-	uint32_t confirmed = UINT32_MAX, through = 0, staged = 0;
+	uint32_t confirmed = UINT32_MAX, through = 0, staged = 0, strays = 0;
 	struct order_epoch *epoch[2];
 	struct err err = { 0 };
 
@@ -168,14 +168,17 @@ static void blocks_are_held_out(const char *order, uint32_t n_ranks, bool has_st
 
 		CHECK(note->has_use && pass < 2 && at < N && !note->is_control);
 		CHECK_INT((int)epoch[pass]->sample[at], (int)note->sample);
-		if (is_sure(pass, at, confirmed))
-			CHECK_INT(note->is_switchback, is_chosen(n_ranks, pass, at));
+		if (is_sure(pass, at, confirmed) && is_chosen(n_ranks, pass, at))
+			CHECK(note->is_switchback);
+		/* Held out for its next use when the plan had not heard of this one yet. */
+		strays += note->is_switchback && is_sure(pass, at, confirmed) &&
+			  !is_chosen(n_ranks, pass, at);
 		if (note->is_switchback)
 			CHECK_INT(note->read_class, READ_MISS);
 		through += note->is_switchback;
 		staged += !note->is_switchback && note->read_class == READ_STAGED;
 	}
-	CHECK(through >= 16 && staged > N);
+	CHECK(through >= 16 && staged > N && strays <= N / 20);
 	CHECK_U64(rig_metric(rig, METRIC_PREFETCH_FAILED), 0);
 	order_epoch_free(epoch[0]);
 	order_epoch_free(epoch[1]);
