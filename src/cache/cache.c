@@ -78,9 +78,16 @@ int cache_new(const struct cache_params *params, struct cache **ret, struct err 
 	gate_init(c);
 	if (cache_init(c) != 0)
 		rc = -ENOMEM;
+	if (rc != 0)
+		err_set_errno(err, rc, "cache");
+	/* The mount is there before cache_start, and READs of changed files wait for these. */
+	if (rc == 0)
+		rc = thr_start(&c->attr_thread, "cl-attr", attr_main, c, err);
+	if (rc == 0)
+		rc = thr_start(&c->drop_thread, "cl-drop", drop_main, c, err);
 	if (rc != 0) {
 		cache_free(c);
-		return err_set_errno(err, rc, "cache");
+		return rc;
 	}
 	*ret = c;
 	return 0;
@@ -135,10 +142,8 @@ static int start_planner(struct cache *c, struct err *err)
 
 static int start_threads(struct cache *c, struct err *err)
 {
-	int rc = thr_start(&c->attr_thread, "cl-attr", attr_main, c, err);
+	int rc = 0;
 
-	if (rc == 0)
-		rc = thr_start(&c->drop_thread, "cl-drop", drop_main, c, err);
 	for (uint32_t i = 0; rc == 0 && i < c->p.stagers; i++)
 		rc = thr_start(&c->stagers[i], "cl-stager", stager_main, c, err);
 	for (uint32_t i = 0; rc == 0 && c->p.store && i < WRITERS; i++)
@@ -211,22 +216,28 @@ static void stop_deciders(struct cache *c)
 	thr_join(&c->revalidator);
 }
 
+/* No READ is left that could wait for them. */
+static void stop_settling(struct cache *c)
+{
+	queue_close(&c->drop_jobs);
+	thr_join(&c->drop_thread); /* it leaves jobs to the attribute thread */
+	queue_close(&c->attr_jobs);
+	thr_join(&c->attr_thread);
+}
+
 void cache_stop(struct cache *c)
 {
 	atomic_store(&c->is_stopping, true);
 	stop_deciders(c);
 	wait_idle(c);
+	stop_settling(c);
 	if (!c->is_started)
 		return;
 	if (c->p.store)
 		store_stop(c->p.store);
 	queue_close(&c->stage_jobs);
-	queue_close(&c->drop_jobs);
-	thr_join(&c->drop_thread); /* it leaves jobs to the attribute thread */
-	queue_close(&c->attr_jobs);
 	queue_close(&c->pin_jobs);
 	queue_close(&c->epoch_jobs);
-	thr_join(&c->attr_thread);
 	for (uint32_t i = 0; i < c->p.stagers; i++)
 		thr_join(&c->stagers[i]);
 	for (uint32_t i = 0; i < WRITERS; i++)
@@ -241,8 +252,7 @@ static void drop_jobs(struct cache *c)
 {
 	struct list *node;
 
-	while ((node = queue_try_pop(&c->stage_jobs)) || (node = queue_try_pop(&c->attr_jobs)) ||
-	       (node = queue_try_pop(&c->drop_jobs))) {
+	while ((node = queue_try_pop(&c->stage_jobs))) {
 		struct stage_job *job = container_of(node, struct stage_job, completion.node);
 		struct shard *s = shard_of(c, job->entry);
 
@@ -256,6 +266,7 @@ void cache_free(struct cache *c)
 {
 	if (!c)
 		return;
+	stop_settling(c);
 	if (c->buckets)
 		drop_jobs(c);
 	objects_fini(c);

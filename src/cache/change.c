@@ -50,7 +50,7 @@ static bool must_renew_locked(struct cache *c, struct shard *s, const struct ent
 static bool must_renew_locked(struct cache *c, struct shard *s, const struct entry_state *es,
 			      const struct file_identity *old, const struct file_identity *now)
 {
-	if (!c->stage || !c->is_started || old->ino == now->ino)
+	if (!c->stage || old->ino == now->ino)
 		return false;
 	if (es->pushers) /* old pages may come at any moment */
 		return true;
@@ -74,7 +74,7 @@ static void change_kernel_locked(struct cache *c, struct shard *s, struct entry_
 {
 	bool is_paged = bits_get(c->paged, es->entry.v) || es->pushers;
 
-	if (!c->stage || !c->is_started) /* nothing is mounted yet, and nobody would take the job */
+	if (!c->stage) /* nothing is mounted */
 		return;
 	if (now) {
 		es->is_unsettled = true;
@@ -223,7 +223,7 @@ void change_drop_copies(struct cache *c, struct entry_id entry)
 	if (es && es->hold == HOLD_HELD)
 		change_plan_locked(c, s, es);
 	/* A READ that is under way fills the pages again: it is no use. */
-	if (es && es->readers == 0 && c->stage && c->is_started && bits_get(c->touched, entry.v))
+	if (es && es->readers == 0 && c->stage && bits_get(c->touched, entry.v))
 		queue_inval_locked(c, es);
 	if (es)
 		entry_put_locked(c, s, es);

@@ -284,10 +284,10 @@ int wire_mount(struct wire *w, struct err *err)
 	rc = fs_new(&fp, &w->fs, err);
 	if (rc < 0)
 		return rc;
+	cache_set_stage(w->cache, fs_stage_ops(), w->fs); /* others may read from now on */
 	rc = fs_start(w->fs, err);
 	if (rc < 0)
 		return rc;
-	cache_set_stage(w->cache, fs_stage_ops(), w->fs);
 	rc = accounting_start(w->accounting, err);
 	if (rc == 0)
 		rc = cache_start(w->cache, err);
