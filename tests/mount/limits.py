@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Limits of memory for what a test starts: a cgroup of its own, of whichever version the machine has, and resource limits."""
+import atexit
 import errno
 import os
 
@@ -96,6 +97,8 @@ class Cgroup:
     def __exit__(self, kind, *_):
         if kind is None:
             self.remove()
+        else:  # what runs in it is ended with the place
+            atexit.register(self.remove)
 
 
 def limited(what, kib):

