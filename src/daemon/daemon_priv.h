@@ -111,9 +111,8 @@ int wire_prepare(struct wire *w, const struct daemon_params *params, struct err 
 int wire_make_store(struct wire *w, struct err *err) MUST_USE;
 /* wire_memory.c: the budgets, with dataset and order, before anything is made that has one. */
 void wire_budget(struct wire *w);
-/* Watches how much memory there is; with the cache. stop: also when it was never started. */
-int wire_pressure_start(struct wire *w, struct err *err) MUST_USE;
-void wire_pressure_stop(struct wire *w);
+/* What watches how much memory there is; with the cache. */
+int wire_make_pressure(struct wire *w, struct err *err) MUST_USE;
 json_t *wire_memory_json(struct wire *w);
 
 /* Mounts and starts; afterwards the mount answers. */

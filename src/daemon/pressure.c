@@ -167,13 +167,12 @@ static int open_trigger(const char *path)
 /* The innermost cgroup of the second version that knows its pressure: the first that is called. */
 static void look_psi(void *ctx, const char *dir)
 {
-	char path[PATH_MAX + 64];
+	char path[PATH_MAX + 64], type[PATH_MAX + 64];
 	struct pressure *p = ctx;
 
 	snprintf(path, sizeof(path), "%s/memory.pressure", dir);
-	/* The directory of the root has the machine's, and memory.current is not in it. */
-	if (p->psi_path[0] || access(path, R_OK) < 0 ||
-	    cgroup_number(dir, "memory.current") == CGROUP_NONE)
+	snprintf(type, sizeof(type), "%s/cgroup.type", dir); /* the root has none */
+	if (p->psi_path[0] || access(path, R_OK) < 0 || access(type, F_OK) < 0)
 		return;
 	snprintf(p->psi_path, sizeof(p->psi_path), "%s", path);
 	p->is_ours = true;
@@ -242,10 +241,9 @@ static void *pressure_main(void *arg)
 	}
 }
 
-int pressure_start(const struct pressure_params *params, struct pressure **ret, struct err *err)
+int pressure_new(const struct pressure_params *params, struct pressure **ret, struct err *err)
 {
 	AUTO_FREE struct pressure *p = calloc(1, sizeof(*p));
-	int rc;
 
 	if (!p)
 		return err_set_errno(err, -ENOMEM, "thread cl-memory");
@@ -257,23 +255,27 @@ int pressure_start(const struct pressure_params *params, struct pressure **ret, 
 	atomic_init(&p->stage, params->stage);
 	pressure_begin(&p->state, params->ram);
 	listen_for(p);
-	rc = thr_start(&p->thread, "cl-memory", pressure_main, p, err);
-	if (rc == 0) {
-		*ret = TAKE(p);
-		return 0;
-	}
-	close(p->stop_fd);
-	if (p->psi_fd >= 0)
-		close(p->psi_fd);
-	return rc;
+	*ret = TAKE(p);
+	return 0;
+}
+
+int pressure_start(struct pressure *p, struct err *err)
+{
+	return thr_start(&p->thread, "cl-memory", pressure_main, p, err);
 }
 
 void pressure_stop(struct pressure *p)
 {
 	if (!p)
 		return;
-	(void)eventfd_write(p->stop_fd, 1); /* a counter of one thread that is 0 */
+	(void)eventfd_write(p->stop_fd, 1); /* a counter that nobody else raises */
 	thr_join(&p->thread);
+}
+
+void pressure_free(struct pressure *p)
+{
+	if (!p)
+		return;
 	close(p->stop_fd);
 	if (p->psi_fd >= 0)
 		close(p->psi_fd);

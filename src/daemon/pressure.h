@@ -42,11 +42,13 @@ struct pressure_params {
 	uint64_t ram, stage; /* bytes */
 };
 struct pressure;
-/* Starts the thread cl-memory. */
-int pressure_start(const struct pressure_params *params, struct pressure **ret,
-		   struct err *err) MUST_USE;
-/* Ends it; before cache_stop. NULL is fine. */
+int pressure_new(const struct pressure_params *params, struct pressure **ret,
+		 struct err *err) MUST_USE;
+/* Starts the thread cl-memory; with the cache. */
+int pressure_start(struct pressure *p, struct err *err) MUST_USE;
+/* Ends it, before cache_stop. Also when it was never started, and NULL. */
 void pressure_stop(struct pressure *p);
+void pressure_free(struct pressure *p);
 
 struct pressure_view {
 	uint64_t ram, stage, shrunk; /* now; times ever */

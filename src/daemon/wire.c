@@ -296,7 +296,7 @@ int wire_mount(struct wire *w, struct err *err)
 	if (rc == 0)
 		rc = told_jobs_start(w, err);
 	if (rc == 0)
-		rc = wire_pressure_start(w, err);
+		rc = pressure_start(w->pressure, err);
 	w->is_mounted = rc == 0;
 	if (rc == 0)
 		wire_publish(w);
@@ -340,6 +340,8 @@ int wire_prepare(struct wire *w, const struct daemon_params *params, struct err 
 		rc = make_accounting(w, err);
 	if (rc == 0)
 		rc = make_cache(w, err);
+	if (rc == 0)
+		rc = wire_make_pressure(w, err);
 	return rc;
 }
 
@@ -352,7 +354,7 @@ void wire_down(struct wire *w)
 	job_stop(w->job);
 	renumber_stop(w);
 	told_jobs_stop(w);
-	wire_pressure_stop(w);
+	pressure_stop(w->pressure);
 	if (w->cache)
 		cache_stop(w->cache);
 	accounting_stop(w->accounting);
@@ -360,6 +362,7 @@ void wire_down(struct wire *w)
 		wire_report_write(w);
 	if (w->fs)
 		fs_free(w->fs);
+	pressure_free(w->pressure);
 	if (w->cache)
 		cache_free(w->cache);
 	job_free(w->job);

@@ -26,29 +26,22 @@ void wire_budget(struct wire *w)
 			 text_from_bytes(b->limit, limit, sizeof(limit)), b->from);
 }
 
-int wire_pressure_start(struct wire *w, struct err *err)
+int wire_make_pressure(struct wire *w, struct err *err)
 {
 	struct pressure_params params = { .cache = w->cache,
 					  .metrics = w->metrics,
 					  .ram = w->memory.ram,
 					  .stage = w->memory.stage };
 
-	return pressure_start(&params, &w->pressure, err);
-}
-
-void wire_pressure_stop(struct wire *w)
-{
-	pressure_stop(w->pressure);
-	w->pressure = NULL;
+	return pressure_new(&params, &w->pressure, err);
 }
 
 json_t *wire_memory_json(struct wire *w)
 {
 	const struct memlimit_budget *b = &w->memory;
-	struct pressure_view view = { .ram = b->ram, .stage = b->stage, .by = "" };
+	struct pressure_view view;
 
-	if (w->pressure)
-		pressure_look(w->pressure, &view);
+	pressure_look(w->pressure, &view);
 	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:s, s:b, s:I, s:I, s:I, s:s}", "ram",
 			 (json_int_t)b->ram, "stage", (json_int_t)b->stage, "source_max_inflight",
 			 (json_int_t)b->inflight, "inodes_ahead", (json_int_t)b->inodes_ahead,
