@@ -34,6 +34,10 @@ def hierarchies():
     return found
 
 
+class NoCgroup(mountkit.Failed):
+    """As in a container whose hierarchy is read-only."""
+
+
 class Cgroup:
     """A cgroup with a limit, for the processes that are started with prefix()."""
 
@@ -46,7 +50,7 @@ class Cgroup:
             except OSError as e:
                 why.append(f"{parent}: {e}")
                 self.remove()
-        raise mountkit.Failed(f"no cgroup with a limit of memory can be made: {why}")
+        raise NoCgroup(f"no cgroup with a limit of memory can be made here: {why}")
 
     def make(self, is_v2, parent, limit):
         self.is_v2 = is_v2
