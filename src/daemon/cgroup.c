@@ -206,7 +206,9 @@ uint32_t cgroup_stalled(const char *text, size_t len)
 			return 0;
 		percent = number(whole);
 		hundredth = number(part);
-		return percent > 100 || hundredth > 99 ? 0 : (uint32_t)(percent * 100 + hundredth);
+		if (percent > 100 || hundredth > 99 || percent * 100 + hundredth > 10000)
+			return 0;
+		return (uint32_t)(percent * 100 + hundredth);
 	}
 	return 0;
 }

@@ -104,6 +104,7 @@ static void average_of_stalls_is_read(void)
 	CHECK_U64(stalled_in("full avg10=9.00\n"), 0);
 	CHECK_U64(stalled_in("some avg10=100.00 \n"), 10000);
 	CHECK_U64(stalled_in("some avg10=101.00 \nsome avg10="), 0);
+	CHECK_U64(stalled_in("some avg10=100.01 \n"), 0);
 	CHECK_U64(stalled_in("some avg10=5"), 0);
 }
 
