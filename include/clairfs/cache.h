@@ -203,6 +203,11 @@ void cache_note_blind(struct cache *cache);    /* opens were lost (watch overflo
  * fs also needs the watch to cover all sample directories. */
 bool cache_may_refuse_open(struct cache *cache);
 
+/* Memory is short, or not any more: the arena has `ram_bytes` and the stage `stage_bytes` from here
+ * on; those of the start end it. Plain copies leave at once, the oldest first, what is planned with
+ * the planner's next round. Any thread but the reactor. */
+void cache_set_memory(struct cache *cache, uint64_t ram_bytes, uint64_t stage_bytes);
+
 struct cache_status {
 	struct plan_status plan; /* of the first job */
 	uint32_t n_jobs;         /* 0: there is no order */

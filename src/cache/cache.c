@@ -60,6 +60,10 @@ int cache_new(const struct cache_params *params, struct cache **ret, struct err 
 	c->p = *params;
 	c->p.stagers = MIN(MAX(c->p.stagers, 1u), (uint32_t)STAGERS_MAX);
 	store_init(c);
+	atomic_init(&c->notes.arena_bytes, c->p.arena_bytes);
+	atomic_init(&c->notes.stage_bytes, c->p.stage_bytes);
+	c->notes.planned_arena_bytes = c->p.arena_bytes;
+	c->notes.planned_stage_bytes = c->p.stage_bytes;
 	atomic_init(&c->may_refuse_open, !c->p.order);
 	atomic_init(&c->has_order, c->p.order != NULL);
 	c->kept_at = UINT32_MAX;
@@ -297,6 +301,19 @@ void cache_free(struct cache *c)
 	free(c);
 }
 
+void cache_set_memory(struct cache *c, uint64_t ram_bytes, uint64_t stage_bytes)
+{
+	/* Of the arena as much is left to others as in wire.c. */
+	atomic_store(&c->notes.arena_bytes, MIN(ram_bytes - ram_bytes / 10, c->p.arena_bytes));
+	atomic_store(&c->notes.stage_bytes, MIN(stage_bytes, c->p.stage_bytes));
+	while (arena_used(c->p.arena) > ram_bytes && evict_one(c))
+		;
+	arena_set_limit(c->p.arena, ram_bytes);
+	mutex_lock(&c->notes.mu);
+	notes_wake_locked(&c->notes);
+	mutex_unlock(&c->notes.mu);
+}
+
 /* --- description --- */
 
 uint32_t cache_generation(struct cache *c)
@@ -341,7 +358,7 @@ void cache_update_gauges(struct cache *c)
 	cache_get_status(c, &st);
 	metrics_gauge_set(m, METRIC_PREFETCH_LIMIT, st.plan.inflight_limit);
 	metrics_gauge_set(m, METRIC_ARENA_BYTES, arena_used(c->p.arena));
-	metrics_gauge_set(m, METRIC_ARENA_LIMIT_BYTES, c->p.arena_bytes);
+	metrics_gauge_set(m, METRIC_ARENA_LIMIT_BYTES, atomic_load(&c->notes.arena_bytes));
 	metrics_gauge_set(m, METRIC_STAGE_BYTES, st.plan.stage_bytes);
 	metrics_gauge_set(m, METRIC_STAGE_LIMIT_BYTES, st.plan.stage_limit_bytes);
 	if (c->p.store)

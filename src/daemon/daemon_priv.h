@@ -16,6 +16,8 @@
 #include "clairfs/order.h"
 #include "clairfs/report.h"
 #include "clairfs/tier/store.h"
+#include "memlimit.h"
+#include "pressure.h"
 #include "publish.h"
 #include "told.h"
 
@@ -71,6 +73,7 @@ struct wire {
 	struct told_jobs jobs; /* whose orders are in force */
 	struct dataset *dataset;
 	struct order *order;
+	struct memlimit_budget memory; /* ram, stage... as told, or derived */
 	struct io *source_io;
 	const char *source_io_why;
 	struct tier *source_tier;
@@ -83,6 +86,7 @@ struct wire {
 	struct accounting *accounting;
 	struct cache_watch watch;
 	struct cache *cache;
+	struct pressure *pressure;
 	struct renumber *renumber;
 	_Atomic uint64_t numberings_tried; /* renumber.c: ways to number the files */
 	struct hook hook;
@@ -105,6 +109,12 @@ int wire_check(struct wire *w, const struct daemon_params *params, struct err *e
 int wire_prepare(struct wire *w, const struct daemon_params *params, struct err *err) MUST_USE;
 /* The store, if there is to be one; with the dataset. */
 int wire_make_store(struct wire *w, struct err *err) MUST_USE;
+/* wire_memory.c: the budgets, with dataset and order, before anything is made that has one. */
+void wire_budget(struct wire *w);
+/* What watches how much memory there is; with the cache. */
+int wire_make_pressure(struct wire *w, struct err *err) MUST_USE;
+json_t *wire_memory_json(struct wire *w);
+
 /* Mounts and starts; afterwards the mount answers. */
 int wire_mount(struct wire *w, struct err *err) MUST_USE;
 void wire_down(struct wire *w);
