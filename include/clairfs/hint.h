@@ -32,7 +32,13 @@
 
 /* In: version and the order's spec ("none": no order any more). Out: status, 0 or a negative errno,
  * and one line: the spec in canonical form, or what is wrong. The text always ends with a zero
- * byte. */
+ * byte.
+ *
+ * Only root and the user who mounted it may announce (-EPERM). Files that a spec names are read
+ * only beneath the mount's source, by their path there or relative to it (-EXDEV: it is elsewhere;
+ * hand a list over with CLAIRFS_IOC_LIST, as `clairfs announce` does). -EAGAIN: too many orders
+ * wait already. The ioctl itself fails with EINTR when a signal comes while the order is set up; it
+ * is then given up. */
 struct clairfs_hint {
 	uint32_t version;
 	int32_t status;
@@ -43,12 +49,19 @@ struct clairfs_hint {
 #define CLAIRFS_LIST_SAMPLES 1700
 #define CLAIRFS_LIST_TEXT 1000
 #define CLAIRFS_LIST_LAST 1u
+/* The part has bytes of a list file (in the place of `sample`) and count is how many; such parts
+ * have the version CLAIRFS_LIST_VERSION_BYTES. The file is text as the order list:path= takes it,
+ * or, with one of the other two flags in the last part, raw little-endian numbers. */
+#define CLAIRFS_LIST_BYTES 2u
+#define CLAIRFS_LIST_U32 4u
+#define CLAIRFS_LIST_U64 8u
+#define CLAIRFS_LIST_VERSION_BYTES 2
 
 /* A list of sample numbers, in parts. In: version, count numbers and the token of the list, 0 in
- * its first part; in the last part flags is CLAIRFS_LIST_LAST and text has further keys of the spec
- * ("epochs=1:batch=32"), or nothing. Out: status, the token, and one line as above: after the last
- * part the order in force. A mount keeps one list in the making: who begins another gets it, and
- * the next part of the first is -ESTALE. */
+ * its first part; in the last part flags has CLAIRFS_LIST_LAST and text has further keys of the
+ * spec ("epochs=1:batch=32"), or nothing. Out: status, the token, and one line as above: after the
+ * last part the order in force. Of each user that may announce, a mount keeps one list in the
+ * making: who begins another gets it, and the next part of the first is -ESTALE. */
 struct clairfs_list {
 	uint32_t version;
 	int32_t status;
@@ -120,8 +133,8 @@ static inline int clairfs_hint_send(const char *mountpoint, struct clairfs_hint 
 	return rc;
 }
 
-/* Announces the order that a job is going to read the mount in. 0, or a negative errno; answer, if
- * not NULL, gets one line in both cases. It takes as long as the order needs to be set up, seconds
+/* Announces the order that a job is going to read the mount in. 0, or a negative errno (-EINTR: a
+ * signal came first, announce again); answer, if not NULL, gets one line in both cases. It takes as long as the order needs to be set up, seconds
  * for a list of many millions. */
 static inline int clairfs_announce(const char *mountpoint, const char *spec, char *answer,
 				   size_t size)
