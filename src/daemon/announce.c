@@ -220,7 +220,10 @@ static int announce(struct wire *w, const struct fs_told *told, struct saying *s
 		    struct err *err)
 {
 	struct order_ask ask = {
-		.lane = told->lane, .is_brief = told->is_lookup, .is_gone = told->is_gone
+		.lane = told->lane,
+		/* Others may look up the same name, or want to write as well. */
+		.is_brief = told->is_lookup || told->lane == FS_LANE_LINE,
+		.is_gone = told->is_gone
 	};
 	struct told_list *list = &w->list[told->lane];
 	struct order *order = NULL;

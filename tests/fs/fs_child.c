@@ -230,10 +230,10 @@ static int hold_open(const char *path)
  * be read then: the errno of the first one, and from which one on all can. */
 static int hoard(const char *path)
 {
-	int fds[900], n = 0, first_errno = 0, readable_from = 0;
+	int fds[200], n = 0, first_errno = 0, readable_from = 0;
 	char c;
 
-	while (n < 900 && (fds[n] = open(path, O_RDONLY | O_CLOEXEC)) >= 0)
+	while (n < 200 && (fds[n] = open(path, O_RDONLY | O_CLOEXEC)) >= 0)
 		n++;
 	for (int i = 0; i < n; i++) {
 		if (read(fds[i], &c, 1) == 1)

@@ -150,9 +150,9 @@ static void test_the_newest_are_kept_however_many_are_held(void)
 		kit_child_line(&k, &child, line, sizeof(line));
 		CHECK_INT(kit_child_wait(&k, &child), 0);
 		CHECK_INT(sscanf(line, "%d %d %d", &opened, &first_errno, &readable_from), 3);
-		CHECK_INT(opened, 900);
+		CHECK_INT(opened, 200);
 		CHECK_INT(first_errno, ESTALE);
-		CHECK(readable_from >= 900 - 64 && readable_from <= 900 - 8);
+		CHECK(readable_from >= 200 - 64 && readable_from <= 200 - 8);
 		CHECK_INT(kit_child(&k, "print", path, NULL), 0);
 	}
 	kit_fini(&k);

@@ -21,6 +21,9 @@ SECRET = b"root:$6$do-not-show-this:19000\n"
 
 TOUCH = """
 import fcntl, os, struct, sys
+os.setgroups([])
+os.setgid(65534)
+os.setuid(65534)
 point = sys.argv[1] + "/.clairfs"
 held = [os.open(point + "/stats.json", os.O_RDONLY) for _ in range(300)]
 control = os.open(point + "/control", os.O_RDONLY)
@@ -75,7 +78,7 @@ def crowd(place):
     with place.mount(allow_other="yes") as mount:
         before = answers(mount, "before")
         argv = [sys.executable, "-c", TOUCH, mount.mountpoint, "10000"]
-        with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, **STRANGER) as other:
+        with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
             tap.equal(other.stdout.readline(), b"touched\n", "another user is answered 10000 times, and refused")
             tap.ok(answers(mount, "after 10000 announces and lookups of another user") < max(1, before * 50),
                    "root is answered as before")
@@ -114,7 +117,7 @@ def foreign_files(place):
         here = os.path.relpath(secret, place.source)
         for path in (secret, secret + ".u32", "/etc/passwd", "/proc/self/environ", "/dev/zero", here, place.source + "/link",
                      "link", "dir/shadow", place.source + "/../secret/shadow", mount.mountpoint + "/link", "c0/../../secret/shadow"):
-            for spec in f"list:path={path}", f"megatron:path={path}":
+            for spec in [f"list:path={path}"] + ([f"megatron:path={path}"] if "secret" in path else []):
                 told = bare_root(sys.executable, "-c", HINT, mount.mountpoint, spec).out.decode()
                 name = spec.replace("/", "%2F")
                 seen = b"" if len(name) > 255 else bare_root("cat", f"{mount.mountpoint}/.clairfs/announce/{name}").out
