@@ -75,8 +75,8 @@ struct fs_params {
 	int (*show_order)(void *ctx, struct buf_writer *out);
 	void *announce_ctx; /* of both */
 	/* A training loop of root or this process's user has told its steps: magic, version and
-	 * count are checked, nothing else is. 0 or a negative errno. Runs on the reactor thread and must be quick. NULL: none are
-	 * taken. */
+	 * count are checked, nothing else is. 0 or a negative errno. Runs on the reactor thread and
+	 * must be quick. NULL: none are taken. */
 	int (*steps)(void *ctx, uint32_t uid, const struct clairfs_steps *steps);
 	void *steps_ctx;
 	bool force_open_answered; /* never answer OPEN with ENOSYS (option open=answer; for

@@ -134,8 +134,8 @@ static inline int clairfs_hint_send(const char *mountpoint, struct clairfs_hint 
 }
 
 /* Announces the order that a job is going to read the mount in. 0, or a negative errno (-EINTR: a
- * signal came first, announce again); answer, if not NULL, gets one line in both cases. It takes as long as the order needs to be set up, seconds
- * for a list of many millions. */
+ * signal came first, announce again); answer, if not NULL, gets one line in both cases. It takes as
+ * long as the order needs to be set up, seconds for a list of many millions. */
 static inline int clairfs_announce(const char *mountpoint, const char *spec, char *answer,
 				   size_t size)
 {

@@ -219,12 +219,10 @@ static int obey(struct wire *w, const struct saying *said, const struct teller *
 static int announce(struct wire *w, const struct fs_told *told, struct saying *said,
 		    struct err *err)
 {
-	struct order_ask ask = {
-		.lane = told->lane,
-		/* Others may look up the same name, or want to write as well. */
-		.is_brief = told->is_lookup || told->lane == FS_LANE_LINE,
-		.is_gone = told->is_gone
-	};
+	struct order_ask ask = { .lane = told->lane,
+				 /* Others may look up the same name, or want to write as well. */
+				 .is_brief = told->is_lookup || told->lane == FS_LANE_LINE,
+				 .is_gone = told->is_gone };
 	struct told_list *list = &w->list[told->lane];
 	struct order *order = NULL;
 	struct teller who;

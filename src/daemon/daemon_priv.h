@@ -37,11 +37,12 @@ struct told_last {
 	bool is_refused;
 };
 
-#define HOOK_MAX_RANKS 256 /* of one node */
+#define HOOK_MAX_RANKS 256 /* of one node, of each user that may tell steps */
 
 /* What a rank's training loop has told. */
 struct hook_rank {
 	uint32_t rank, world;
+	uint32_t uid;              /* who told it first */
 	uint64_t run;              /* of its process */
 	uint64_t n_runs;           /* processes before that one */
 	uint64_t last_ns;          /* end of its last step that is not within another */
@@ -154,9 +155,9 @@ int order_maker_new(int source_fd, const char *source, const char *mountpoint,
 		    struct order_maker **ret, struct err *err) MUST_USE;
 /* For whom an order is made. */
 struct order_ask {
-	unsigned lane;       /* below ORDER_LANES; each has a few threads that may be left behind */
-	bool is_own_words;   /* the mounting user's: any file; else those beneath the source */
-	bool is_brief;       /* others may wait meanwhile */
+	unsigned lane;     /* below ORDER_LANES; each has a few threads that may be left behind */
+	bool is_own_words; /* the mounting user's: any file; else those beneath the source */
+	bool is_brief;     /* others may wait meanwhile */
 	const _Atomic bool *is_gone; /* NULL: who asks waits to the end */
 };
 #define ORDER_LANE_OWN FS_LANES /* found, or numbered anew */

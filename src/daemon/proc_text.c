@@ -15,10 +15,10 @@ enum { FIELD_STATE = 3, FIELD_PARENT = 4, FIELD_SESSION = 6, FIELD_START = 22 };
 /* One word of stat; false: it should be a number and is none. */
 static bool take_field(int field, const char *word, struct proc_stat *ret)
 {
-	uint64_t *value = field == FIELD_PARENT	 ? &ret->parent
+	uint64_t *value = field == FIELD_PARENT    ? &ret->parent
 			  : field == FIELD_SESSION ? &ret->session
-			  : field == FIELD_START	 ? &ret->start
-						 : NULL;
+			  : field == FIELD_START   ? &ret->start
+						   : NULL;
 
 	if (field == FIELD_STATE)
 		ret->state = word[0];

@@ -11,12 +11,12 @@
  *     so the same question of the same thread within a second is answered from memory, unless
  *     another order was told in between.
  *
- * Only root and our own user may: that is decided here, on the reactor, before anything is kept, and
- * so are sizes and versions. Setting up an order may read a list from a file and take seconds, or
- * wait for a source that hangs. So requests wait on a thread, one of each of the two users, neither
- * of whom can take the other's; no more than a few wait there. The reactor gives the answers,
- * because snapshots are its own. Whoever is interrupted gets EINTR at once: what had not begun never
- * will, and what had is given up (a list in parts reads no file, and is not).
+ * Only root and our own user may: that is decided here, on the reactor, before anything is kept,
+ * and so are sizes and versions. Setting up an order may read a list from a file and take seconds,
+ * or wait for a source that hangs. So requests wait on a thread, one of each of the two users,
+ * neither of whom can take the other's; no more than a few wait there. The reactor gives the
+ * answers, because snapshots are its own. Whoever is interrupted gets EINTR at once: what had not
+ * begun never will, and what had is given up (a list in parts reads no file, and is not).
  *
  * Threads: fs-announce runs asked_main, fs-order fs_announce_line, everything else the reactor or
  * who frees the fs.
@@ -173,7 +173,7 @@ static void *asked_main(void *arg)
 		mutex_lock(&asked->mu);
 		job->is_finished = true;
 		mutex_unlock(&asked->mu);
-		queue_push(&a->done, &job->node); /* the reactor answers the kernel */
+		queue_push(&a->done, &job->node);           /* the reactor answers the kernel */
 		put = write(a->done_fd, &one, sizeof(one)); /* fails only when it is raised */
 		(void)put;
 	}

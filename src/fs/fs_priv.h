@@ -23,10 +23,10 @@
 #include "clairfs/base/thr.h"
 #include "clairfs/fs.h"
 
+#include "announce.h"
 #include "fuse_version.h"
 
 #define FS_DAY_S 86400.0
-#define FS_NAME_MAX 255
 #define FS_VDIR_NAME ".clairfs"
 #define FS_ADIR_NAME "announce"
 #define FS_FIFO_NAME "order"
@@ -36,7 +36,6 @@
 #define FS_USER_TEXT_BYTES ((size_t)8 << 20)
 #define FS_OTHERS_TEXTS 256 /* of all but root and our own user */
 #define FS_OTHERS_TEXT_BYTES ((size_t)32 << 20)
-#define FS_ASKED_MAX 64 /* orders that wait, of a lane */
 #define FS_READS_KEPT                                                                              \
 	256 /* structs for READs that stay allocated: the kernel has 128 in the background */
 #define FS_INODE_BYTES_ESTIMATE 1024 /* FUSE inode and dentry, without page cache */
@@ -91,29 +90,6 @@ struct fs_warm {
 	uint64_t known;   /* warm thread: entries listed so far */
 };
 
-/* Orders of one user. */
-struct fs_asked {
-	struct fs *fs;
-	struct mutex mu;
-	struct cond cv;
-	struct list jobs; /* mu: not begun */
-	uint32_t n_jobs;  /* mu */
-	bool is_closed;   /* mu */
-	struct thr thr;
-	/* reactor: the last name that was looked up, and the answer */
-	char last_name[FS_NAME_MAX + 1];
-	char *last_answer;
-	pid_t last_pid;
-	uint64_t last_ns, last_serial;
-};
-
-struct fs_announce {
-	struct fs_asked asked[FS_LANE_LINE]; /* lines are told by who reads them */
-	struct queue done;
-	int done_fd;             /* eventfd: something is done */
-	_Atomic uint64_t n_told; /* orders that were taken */
-};
-
 struct fs_fifo {
 	struct mutex mu;
 	struct list lookups; /* mu: wait for a reader to be in place */
@@ -123,7 +99,8 @@ struct fs_fifo {
 	uint64_t n_answered; /* mu: LOOKUPs for which this reader is in place */
 	int wake_fd;         /* eventfd: a LOOKUP has come, or the thread is to end */
 	struct thr thr;
-	char line[FS_SPEC_MAX + 2]; /* the thread's: what has been read of a line, room for a zero */
+	char line[FS_SPEC_MAX +
+		  2]; /* the thread's: what has been read of a line, room for a zero */
 	size_t line_size;
 };
 
@@ -150,7 +127,7 @@ struct fs {
 	uint32_t *nlookup;        /* per entry: references the kernel holds */
 	struct entry_id shadowed; /* a top entry of the source named like our own directory, or
 				     ENTRY_NONE */
-	struct list snapshots; /* the newest first */
+	struct list snapshots;    /* the newest first */
 	uint64_t next_snapshot;
 	char *dir_buf;                    /* answers of readdir */
 	bool has_no_open, has_no_opendir; /* the kernel understands ENOSYS there */
@@ -226,26 +203,6 @@ void fs_vfile_reply_text(fuse_req_t req, struct fs *fs, struct buf_writer *take_
 /* The same with FS_REFUSAL, of which there is one for all: it takes no memory. */
 void fs_vfile_reply_refused(fuse_req_t req, struct fs *fs);
 void fs_vfiles_fini(struct fs *fs);
-
-/* announce.c */
-/* Whether this user may tell orders and steps, and see single reads: the one rule of .clairfs. */
-bool fs_may_tell(uid_t uid);
-#define FS_REFUSAL "only root and the user who mounted it may announce an order"
-void fs_announce_init(struct fs *fs); /* done_fd is -1 when there is no descriptor left */
-int fs_announce_start(struct fs *fs, struct err *err) MUST_USE;
-void fs_announce_quit(struct fs *fs);
-/* After all threads; requests not answered yet are answered into the dead session. */
-void fs_announce_fini(struct fs *fs);
-void fs_announce_lookup(fuse_req_t req, struct fs *fs, const char *name);
-void fs_announce_ioctl(fuse_req_t req, struct fs *fs, const void *in, size_t in_size,
-		       size_t out_size);
-void fs_announce_list(fuse_req_t req, struct fs *fs, const void *in, size_t in_size,
-		      size_t out_size);
-/* Gives the answers that are ready (reactor). */
-void fs_announce_finish(struct fs *fs);
-/* Tells a line of any bytes, and returns when that is done. Only the thread that reads lines. The
- * text has a zero byte behind. */
-void fs_announce_line(struct fs *fs, const char *text, size_t size);
 
 /* fifo.c */
 void fs_fifo_init(struct fs *fs); /* wake_fd is -1 when there is no descriptor left */

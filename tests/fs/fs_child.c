@@ -226,8 +226,8 @@ static int hold_open(const char *path)
 		pause();
 }
 
-/* Opens the file over and over, keeping it open; prints how often that worked, and which of them can
- * be read then: the errno of the first one, and from which one on all can. */
+/* Opens the file over and over, keeping it open; prints how often that worked, and which of them
+ * can be read then: the errno of the first one, and from which one on all can. */
 static int hoard(const char *path)
 {
 	int fds[200], n = 0, first_errno = 0, readable_from = 0;

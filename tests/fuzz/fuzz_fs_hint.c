@@ -28,7 +28,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	assert((rc == -ENOTTY) == (size < sizeof(hint)));
 	if (rc == 0)
-		assert(hint.version == CLAIRFS_HINT_VERSION && strlen(hint.text) < sizeof(hint.text));
+		assert(hint.version == CLAIRFS_HINT_VERSION &&
+		       strlen(hint.text) < sizeof(hint.text));
 	rc = hint_check_list(data, size, size, &list);
 	assert((rc == -ENOTTY) == (size < sizeof(list)));
 	if (rc == 0)

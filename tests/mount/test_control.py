@@ -197,6 +197,10 @@ def hung_list(place):
                     wanting.append(subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE))
                 mountkit.wait_until(lambda: "order-make" in threads_of(mount.process.pid), "the file is being opened")
                 tap.ok(answers(mount, "while a list hangs") < 60, "the control files answer")
+                with open(mount.path(".clairfs", "order"), "w", encoding="ascii") as fifo:
+                    fifo.write("sequential:epochs=7\n")
+                mountkit.wait_until(lambda: mount.stats()["order"]["spec"] == "sequential:epochs=7",
+                                    "what is written does not wait for it")
                 seen = program("cat", mount.path(".clairfs", "announce", "sequential"), **STRANGER)
                 tap.ok(seen.out.startswith(b"error: only root"), "another user is answered meanwhile", seen)
                 for process in wanting:
