@@ -28,6 +28,7 @@
 #define CLAIRFS_HINT_TEXT 4088
 #define CLAIRFS_HINT_FILE ".clairfs/control"
 #define CLAIRFS_HINT_DIR ".clairfs"
+#define CLAIRFS_HINT_TRIES 100 /* when signals come meanwhile */
 #define CLAIRFS_INO_OF_SAMPLE 2
 
 /* In: version and the order's spec ("none": no order any more). Out: status, 0 or a negative errno,
@@ -38,7 +39,7 @@
  * only beneath the mount's source, by their path there or relative to it (-EXDEV: it is elsewhere;
  * hand a list over with CLAIRFS_IOC_LIST, as `clairfs announce` does). -EAGAIN: too many orders
  * wait already. The ioctl itself fails with EINTR when a signal comes while the order is set up; it
- * is then given up. */
+ * is then given up, and may be sent again. */
 struct clairfs_hint {
 	uint32_t version;
 	int32_t status;
@@ -119,7 +120,7 @@ struct clairfs_steps {
 static inline int clairfs_hint_send(const char *mountpoint, struct clairfs_hint *hint)
 {
 	char path[PATH_MAX];
-	int fd, rc;
+	int fd, rc, tries = 0;
 
 	if (snprintf(path, sizeof(path), "%s/%s", mountpoint, CLAIRFS_HINT_FILE) >=
 	    (int)sizeof(path))
@@ -127,14 +128,16 @@ static inline int clairfs_hint_send(const char *mountpoint, struct clairfs_hint 
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
-	rc = ioctl(fd, CLAIRFS_IOC_ANNOUNCE, hint) < 0 ? -errno : 0;
+	do {
+		rc = ioctl(fd, CLAIRFS_IOC_ANNOUNCE, hint) < 0 ? -errno : 0;
+	} while (rc == -EINTR && ++tries < CLAIRFS_HINT_TRIES);
 	close(fd);
 	hint->text[sizeof(hint->text) - 1] = '\0';
 	return rc;
 }
 
-/* Announces the order that a job is going to read the mount in. 0, or a negative errno (-EINTR: a
- * signal came first, announce again); answer, if not NULL, gets one line in both cases. It takes as
+/* Announces the order that a job is going to read the mount in. 0, or a negative errno (-EINTR:
+ * signals kept coming); answer, if not NULL, gets one line in both cases. It takes as
  * long as the order needs to be set up, seconds for a list of many millions. */
 static inline int clairfs_announce(const char *mountpoint, const char *spec, char *answer,
 				   size_t size)

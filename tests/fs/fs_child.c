@@ -256,6 +256,8 @@ static int announce_interrupted(const char *path, const char *spec)
 {
 	struct clairfs_hint hint = { .version = CLAIRFS_HINT_VERSION };
 	struct sigaction action = { .sa_handler = on_alarm };
+	AUTO_FREE char *file = NULL;
+	AUTO_FD int fd = -1;
 	struct itimerval soon = { .it_value.tv_usec = 100000, .it_interval.tv_usec = 100000 };
 
 	snprintf(hint.text, sizeof(hint.text), "%s", spec);
@@ -263,7 +265,10 @@ static int announce_interrupted(const char *path, const char *spec)
 		return errno;
 	if (strncmp(spec, "timed", 5) == 0 && setitimer(ITIMER_REAL, &soon, NULL) < 0)
 		return errno;
-	return -clairfs_hint_send(path, &hint);
+	if (asprintf(&file, "%s/%s", path, CLAIRFS_HINT_FILE) < 0)
+		return ENOMEM;
+	fd = open(file, O_RDONLY | O_CLOEXEC);
+	return fd < 0 || ioctl(fd, CLAIRFS_IOC_ANNOUNCE, &hint) < 0 ? errno : 0;
 }
 
 static int print_stat(const char *path)

@@ -75,7 +75,7 @@ def send(spec, mountpoint):
     hint = bytearray(_HINT.pack(_VERSION, 0, text))
     try:
         with open(os.path.join(mountpoint, ".clairfs", "control"), "rb") as f:
-            fcntl.ioctl(f, _ANNOUNCE, hint)
+            _ioctl(f, _ANNOUNCE, hint)
     except OSError as e:
         raise AnnounceError(f"{mountpoint}: {_why(e)}") from e
     _, status, answer = _HINT.unpack(hint)
@@ -85,6 +85,15 @@ def send(spec, mountpoint):
     if status < 0:
         raise AnnounceError(line)
     return line
+
+
+def _ioctl(f, number, data):
+    """Once more when a signal came, whose handler has run by then."""
+    while True:
+        try:
+            return fcntl.ioctl(f, number, data)
+        except InterruptedError:
+            pass
 
 
 def _list_of(spec):
@@ -426,7 +435,7 @@ def _send_parts(parts, count, version, flags, keys, mountpoint):
                 is_last = after is None
                 data = bytearray(_LIST.pack(version, 0, token, flags | _LAST if is_last else flags & _BYTES, count(part),
                                             keys.encode() if is_last else b"", part.ljust(4 * _PART, b"\0")))
-                fcntl.ioctl(f, _ANNOUNCE_LIST, data)
+                _ioctl(f, _ANNOUNCE_LIST, data)
                 _, status, token, _, _, answer, _ = _LIST.unpack(data)
                 line = answer.split(b"\0")[0].decode(errors="replace")
                 if status < 0:
