@@ -39,7 +39,8 @@ struct announce_job {
 	struct list node;
 	enum announce_kind kind;
 	struct fs_asked *asked;
-	fuse_req_t req; /* reactor: NULL once it is answered */
+	fuse_req_t req; /* reactor: NULL once it is answered, as of a lookup from the start */
+	fuse_ino_t ino; /* of a lookup: the file that is waited for */
 	struct fs_told told;
 	pid_t pid;
 	int status;
@@ -114,10 +115,10 @@ void fs_announce_fini(struct fs *fs)
 			end_job(node);
 		cond_fini(&a->asked[i].cv);
 		mutex_fini(&a->asked[i].mu);
-		free(a->asked[i].last_answer);
 	}
 	while ((node = queue_try_pop(&a->done)))
 		end_job(node);
+	fs_vfile_end_waiting(fs);
 	queue_fini(&a->done);
 	if (a->done_fd >= 0)
 		close(a->done_fd);
@@ -168,7 +169,9 @@ static void *asked_main(void *arg)
 	ssize_t put;
 
 	while ((job = job_take(asked))) {
-		job->status = tell(asked->fs, &job->told, &job->answer);
+		job->status = -EINTR;
+		if (!atomic_load(&job->is_gone))
+			job->status = tell(asked->fs, &job->told, &job->answer);
 		job->serial = atomic_load(&a->n_told);
 		mutex_lock(&asked->mu);
 		job->is_finished = true;
@@ -263,13 +266,14 @@ static void ask(struct fs *fs, struct announce_job *take_job)
 	struct fs_asked *asked = &fs->announce.asked[take_job->told.lane];
 	bool is_full;
 
-	if (fuse_req_interrupted(take_job->req)) {
+	take_job->asked = asked;
+	if (take_job->req && fuse_req_interrupted(take_job->req)) {
 		fuse_reply_err(take_job->req, EINTR);
 		job_free(take_job);
 		return;
 	}
-	take_job->asked = asked;
-	fuse_req_interrupt_func(take_job->req, interrupted, take_job);
+	if (take_job->req)
+		fuse_req_interrupt_func(take_job->req, interrupted, take_job);
 	mutex_lock(&asked->mu);
 	is_full = asked->n_jobs >= FS_ASKED_MAX;
 	if (!is_full) {
@@ -346,56 +350,60 @@ void fs_announce_list(fuse_req_t req, struct fs *fs, const void *in, size_t in_s
 	ask(fs, job);
 }
 
-/* The line as the text of a file. */
-static void reply_text(struct fs *fs, fuse_req_t req, const char *text)
+/* The same question of the same thread within a second, and no other order was told since. */
+static bool is_asked_again(const struct fs *fs, const struct fs_asked *asked, pid_t pid,
+			   const char *name)
 {
-	struct buf_writer w;
-
-	buf_writer_init(&w);
-	buf_printf(&w, "%s", text);
-	fs_vfile_reply_text(req, fs, &w);
+	return asked->last_ino && pid == asked->last_pid && strcmp(name, asked->last_name) == 0 &&
+	       (asked->last_serial == 0 ||
+		(asked->last_serial == atomic_load(&fs->announce.n_told) + 1 &&
+		 clock_now(fs->params.clock) - asked->last_ns < SAME_QUESTION_NS));
 }
 
+/* Answered at once, with a file whose text is the answer that comes later. */
 void fs_announce_lookup(fuse_req_t req, struct fs *fs, const char *name)
 {
 	const struct fuse_ctx *ctx = fuse_req_ctx(req);
-	const struct fs_asked *asked = &fs->announce.asked[lane_of(ctx->uid)];
+	struct fs_asked *asked = &fs->announce.asked[lane_of(ctx->uid)];
 	struct announce_job *job;
+	pid_t pid = ctx->pid;
 
 	if (!fs_may_tell(ctx->uid)) {
 		fs_vfile_reply_refused(req, fs);
 		return;
 	}
-	if (asked->last_answer && ctx->pid == asked->last_pid &&
-	    strcmp(name, asked->last_name) == 0 &&
-	    asked->last_serial == atomic_load(&fs->announce.n_told) &&
-	    clock_now(fs->params.clock) - asked->last_ns < SAME_QUESTION_NS) {
-		reply_text(fs, req, asked->last_answer);
+	if (is_asked_again(fs, asked, pid, name) && fs_vfile_reply_again(req, fs, asked->last_ino))
+		return;
+	job = job_new(req, ANNOUNCE_LOOKUP, name);
+	if (!job) {
+		fuse_reply_err(req, ENOMEM);
 		return;
 	}
-	job = job_new(req, ANNOUNCE_LOOKUP, name);
-	if (job)
-		ask(fs, job);
-	else
-		fuse_reply_err(req, ENOMEM);
+	job->req = NULL;
+	job->ino = fs_vfile_reply_awaited(req, fs, &job->is_gone);
+	if (!job->ino) {
+		job_free(job);
+		return;
+	}
+	asked->last_ino = job->ino;
+	asked->last_pid = pid;
+	asked->last_serial = 0;
+	snprintf(asked->last_name, sizeof(asked->last_name), "%s", name);
+	ask(fs, job);
 }
 
 static void finish_lookup(struct fs *fs, struct announce_job *job, const char *line)
 {
 	struct fs_asked *asked = job->asked;
-	char *text = NULL;
+	struct buf_writer text;
 
-	if (asprintf(&text, "%s%s\n", job->status < 0 ? "error: " : "", line) < 0) {
-		fuse_reply_err(job->req, ENOMEM);
+	buf_writer_init(&text);
+	buf_printf(&text, "%s%s\n", job->status < 0 ? "error: " : "", line);
+	fs_vfile_fill(fs, job->ino, &text);
+	if (asked->last_ino != job->ino)
 		return;
-	}
-	free(asked->last_answer);
-	asked->last_answer = text;
-	asked->last_pid = job->pid;
-	asked->last_serial = job->serial;
+	asked->last_serial = job->serial + 1;
 	asked->last_ns = clock_now(fs->params.clock);
-	snprintf(asked->last_name, sizeof(asked->last_name), "%s", job->text);
-	reply_text(fs, job->req, text);
 }
 
 static void finish_ioctl(struct announce_job *job, const char *line)
@@ -420,10 +428,10 @@ static void answer(struct fs *fs, struct announce_job *job)
 
 	buf_put_u8(&job->answer, 0);
 	line = job->answer.is_bad ? "out of memory" : (const char *)job->answer.data;
-	if (!job->req)
-		; /* it was interrupted */
-	else if (job->kind == ANNOUNCE_LOOKUP)
+	if (job->kind == ANNOUNCE_LOOKUP)
 		finish_lookup(fs, job, line);
+	else if (!job->req)
+		; /* it was interrupted */
 	else if (job->kind == ANNOUNCE_LIST)
 		finish_list(job, line);
 	else

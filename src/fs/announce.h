@@ -25,11 +25,11 @@ struct fs_asked {
 	uint32_t n_jobs;  /* mu */
 	bool is_closed;   /* mu */
 	struct thr thr;
-	/* reactor: the last name that was looked up, and the answer */
+	/* reactor: the last name that was looked up, and the file with the answer */
 	char last_name[FS_NAME_MAX + 1];
-	char *last_answer;
+	fuse_ino_t last_ino;
 	pid_t last_pid;
-	uint64_t last_ns, last_serial;
+	uint64_t last_ns, last_serial; /* serial 0: awaited */
 };
 
 struct fs_announce {

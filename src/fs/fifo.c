@@ -237,7 +237,7 @@ static void end_line(struct fs *fs)
 {
 	struct fs_fifo *f = &fs->fifo;
 	size_t from = 0, size = f->line_size;
-	bool is_cut = size == sizeof(f->line) - 1;
+	bool is_cut = size == sizeof(f->line) - 1, was_open;
 
 	f->line_size = 0;
 	while (!is_cut && from < size && is_space(f->line[from]))
@@ -245,8 +245,18 @@ static void end_line(struct fs *fs)
 	while (!is_cut && size > from && is_space(f->line[size - 1]))
 		size--;
 	f->line[size] = '\0';
-	if (size > from)
-		fs_announce_line(fs, f->line + from, size - from);
+	if (size == from)
+		return;
+	/* A reader is in place while this waits: whoever looks the name up must not wait with it.
+	 */
+	mutex_lock(&f->mu);
+	was_open = f->is_open;
+	mutex_unlock(&f->mu);
+	answer_lookups(fs, true);
+	fs_announce_line(fs, f->line + from, size - from);
+	mutex_lock(&f->mu);
+	f->is_open = was_open;
+	mutex_unlock(&f->mu);
 }
 
 static void take(struct fs *fs, const char *data, size_t size)

@@ -34,6 +34,7 @@
 #define FS_SPEC_MAX 4087                  /* bytes of a line that tells an order */
 #define FS_USER_TEXTS 64                  /* kept of one user, see fs.h */
 #define FS_USER_TEXT_BYTES ((size_t)8 << 20)
+#define FS_WAITERS_MAX 64   /* for one text */
 #define FS_OTHERS_TEXTS 256 /* of all but root and our own user */
 #define FS_OTHERS_TEXT_BYTES ((size_t)32 << 20)
 #define FS_READS_KEPT                                                                              \
@@ -202,6 +203,15 @@ void fs_vdir_stat(struct fs *fs, struct stat *ret);
 void fs_vfile_reply_text(fuse_req_t req, struct fs *fs, struct buf_writer *take_text);
 /* The same with FS_REFUSAL, of which there is one for all: it takes no memory. */
 void fs_vfile_reply_refused(fuse_req_t req, struct fs *fs);
+/* Answers a LOOKUP with a file whose text comes later: *is_gone is raised when all who waited for
+ * it were interrupted, and must live until fs_vfile_fill. The inode, or 0: it was not taken. */
+fuse_ino_t fs_vfile_reply_awaited(fuse_req_t req, struct fs *fs, _Atomic bool *is_gone);
+/* Answers with the same file once more; false: there is none any more, and no answer. */
+bool fs_vfile_reply_again(fuse_req_t req, struct fs *fs, fuse_ino_t ino);
+/* The text has come; it is used up. */
+void fs_vfile_fill(struct fs *fs, fuse_ino_t ino, struct buf_writer *take_text);
+/* Who still waits gets ENOTCONN, after the reactor has ended. */
+void fs_vfile_end_waiting(struct fs *fs);
 void fs_vfiles_fini(struct fs *fs);
 
 /* fifo.c */

@@ -15,6 +15,12 @@
  * more than a share, of which the greediest loses first. A lookup is never refused for what others
  * have looked up, and root and the user who mounted it lose nothing to anybody else.
  *
+ * A LOOKUP is answered at once: the kernel may hold a lock of the directory meanwhile, and
+ * everybody else who looks a name up there would wait for that, beyond the reach of signals. The
+ * text of an inode may come later (announce.c): then it is GETATTR that waits, for the size, and
+ * that nobody else waits for. The kernel asks for it before anything is read, as the attributes of
+ * the LOOKUP are not valid for any time.
+ *
  * Runs on the reactor; rendering must be quick.
  */
 #include <errno.h>
@@ -29,15 +35,42 @@ struct fs_snapshot {
 	uint64_t nlookup;
 	uid_t uid; /* who looked it up */
 	struct stat st;
-	struct buf_writer text;
+	struct buf_writer text; /* empty while it is awaited */
+	struct list waiters;    /* GETATTRs that want its size */
+	uint32_t n_waiters;
+	bool is_kept;          /* also when it is forgotten: it may be asked for again */
+	_Atomic bool *is_gone; /* awaited: raised when nobody wants it any more; else NULL */
+};
+
+struct waiter {
+	struct list node;
+	struct fs_snapshot *s;
+	fuse_req_t req;
 };
 
 static const char refusal[] = "error: " FS_REFUSAL "\n";
+
+static void answer_waiters(struct fs_snapshot *s, int error)
+{
+	struct list *node;
+
+	while ((node = list_pop_head(&s->waiters))) {
+		struct waiter *w = container_of(node, struct waiter, node);
+
+		if (error)
+			fuse_reply_err(w->req, error);
+		else
+			fuse_reply_attr(w->req, &s->st, FS_DAY_S);
+		free(w);
+	}
+	s->n_waiters = 0;
+}
 
 static void snapshot_free(struct fs_snapshot *s)
 {
 	if (!s)
 		return;
+	answer_waiters(s, ESTALE);
 	buf_writer_fini(&s->text);
 	free(s);
 }
@@ -158,6 +191,7 @@ static struct fs_snapshot *snapshot_new(struct fs *fs, uid_t uid, struct buf_wri
 		return NULL;
 	}
 	make_room(fs, uid, take_text->size);
+	list_init(&s->waiters);
 	s->text = *take_text;
 	s->uid = uid;
 	s->ino = FS_INO_SNAPSHOT + fs->next_snapshot++;
@@ -166,21 +200,113 @@ static struct fs_snapshot *snapshot_new(struct fs *fs, uid_t uid, struct buf_wri
 	return s;
 }
 
+/* False: nobody has got it. Its attributes are asked for again while it is awaited. */
+static bool reply_snapshot(fuse_req_t req, struct fs *fs, struct fs_snapshot *s)
+{
+	struct fuse_entry_param param = { .ino = s->ino,
+					  .attr = s->st,
+					  .attr_timeout = s->is_gone ? 0 : FS_DAY_S };
+	bool is_taken = fuse_reply_entry(req, &param) == 0;
+
+	s->nlookup += is_taken;
+	if (s->nlookup == 0 && !s->is_kept)
+		snapshot_drop(fs, s);
+	return is_taken;
+}
+
 void fs_vfile_reply_text(fuse_req_t req, struct fs *fs, struct buf_writer *take_text)
 {
-	struct fuse_entry_param param = { .attr_timeout = FS_DAY_S };
 	struct fs_snapshot *s = snapshot_new(fs, fuse_req_ctx(req)->uid, take_text);
 
+	if (s)
+		(void)reply_snapshot(req, fs, s);
+	else
+		fuse_reply_err(req, ENOMEM);
+}
+
+/* --- texts that are awaited --- */
+
+fuse_ino_t fs_vfile_reply_awaited(fuse_req_t req, struct fs *fs, _Atomic bool *is_gone)
+{
+	struct fs_snapshot *s;
+	struct buf_writer none;
+	fuse_ino_t ino;
+
+	buf_writer_init(&none);
+	s = snapshot_new(fs, fuse_req_ctx(req)->uid, &none);
 	if (!s) {
 		fuse_reply_err(req, ENOMEM);
+		return 0;
+	}
+	s->is_gone = is_gone;
+	ino = s->ino;
+	if (!reply_snapshot(req, fs, s))
+		return 0;
+	s->is_kept = true;
+	return ino;
+}
+
+bool fs_vfile_reply_again(fuse_req_t req, struct fs *fs, fuse_ino_t ino)
+{
+	struct fs_snapshot *s = snapshot_find(fs, ino);
+
+	if (!s)
+		return false;
+	(void)reply_snapshot(req, fs, s);
+	return true;
+}
+
+void fs_vfile_fill(struct fs *fs, fuse_ino_t ino, struct buf_writer *take_text)
+{
+	struct fs_snapshot *s = snapshot_find(fs, ino);
+
+	if (!s) {
+		buf_writer_fini(take_text);
 		return;
 	}
-	param.ino = s->ino;
-	param.attr = s->st;
-	if (fuse_reply_entry(req, &param) == 0)
-		s->nlookup++;
-	else
-		snapshot_drop(fs, s);
+	s->text = *take_text;
+	s->is_gone = NULL;
+	stat_text(fs, s->ino, s->text.size, &s->st);
+	answer_waiters(s, s->text.is_bad ? ENOMEM : 0);
+}
+
+void fs_vfile_end_waiting(struct fs *fs)
+{
+	for (struct list *node = fs->snapshots.next; node != &fs->snapshots; node = node->next)
+		answer_waiters(container_of(node, struct fs_snapshot, node), ENOTCONN);
+}
+
+/* Who waits was sent a signal. */
+static void interrupted(fuse_req_t req, void *data)
+{
+	struct waiter *w = data;
+	struct fs_snapshot *s = w->s;
+
+	list_remove(&w->node);
+	free(w);
+	if (--s->n_waiters == 0)
+		atomic_store(s->is_gone, true);
+	fuse_reply_err(req, EINTR);
+}
+
+static void wait_for_text(fuse_req_t req, struct fs_snapshot *s)
+{
+	struct waiter *w = NULL;
+	int error = EINTR;
+
+	if (!fuse_req_interrupted(req)) {
+		error = s->n_waiters < FS_WAITERS_MAX ? ENOMEM : EBUSY;
+		w = s->n_waiters < FS_WAITERS_MAX ? calloc(1, sizeof(*w)) : NULL;
+	}
+	if (!w) {
+		fuse_reply_err(req, error);
+		return;
+	}
+	w->s = s;
+	w->req = req;
+	list_push_tail(&s->waiters, &w->node);
+	s->n_waiters++;
+	fuse_req_interrupt_func(req, interrupted, w);
 }
 
 void fs_vfile_reply_refused(fuse_req_t req, struct fs *fs)
@@ -253,6 +379,10 @@ void fs_vfile_getattr(fuse_req_t req, struct fs *fs, fuse_ino_t ino)
 	struct fs_snapshot *s = snapshot_find(fs, ino);
 	struct stat st;
 
+	if (s && s->is_gone) {
+		wait_for_text(req, s);
+		return;
+	}
 	if (s) {
 		st = s->st;
 	} else if (ino == FS_INO_VDIR || ino == FS_INO_ADIR) {
@@ -290,7 +420,7 @@ void fs_vfile_forget(struct fs *fs, fuse_ino_t ino, uint64_t count)
 	if (!s)
 		return;
 	s->nlookup -= MIN(count, s->nlookup);
-	if (s->nlookup == 0)
+	if (s->nlookup == 0 && !s->is_kept)
 		snapshot_drop(fs, s);
 }
 
