@@ -89,7 +89,8 @@ int mounts_umount(const char *mountpoint, bool is_lazy, struct err *err) MUST_US
  * (-ETIMEDOUT). */
 int mounts_read_vfile(const char *mountpoint, const char *name, char **ret,
 		      struct err *err) MUST_USE;
-/* Tells the mount an order ("none": no order any more). *ret_line: what is in force now, heap. */
+/* Tells the mount an order ("none": no order any more). A list that is not beneath its source is
+ * read here and handed over. *ret_line: what is in force now, heap. */
 int mounts_announce(const char *mountpoint, const char *spec, char **ret_line,
 		    struct err *err) MUST_USE;
 

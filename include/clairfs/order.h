@@ -30,6 +30,10 @@ void order_spec_free(struct order_spec *spec);
 /* The spec in canonical form: keys in table order, defaults left out. Borrowed, lives as long as
  * the spec. */
 const char *order_spec_text(const struct order_spec *spec);
+/* The path of a spec of kind "list", else NULL; and its text behind the path: "" or ":key=value"...
+ * Borrowed. */
+const char *order_spec_list_path(const struct order_spec *spec);
+const char *order_spec_list_keys(const struct order_spec *spec);
 /* Whose order it is, as its key job= says, or NULL. Borrowed. */
 const char *order_spec_job(const struct order_spec *spec);
 
@@ -63,6 +67,15 @@ struct order_params {
 	 * these, whatever its path says. NULL: none. */
 	const uint32_t *told;
 	uint64_t n_told;
+	/* The same as the bytes of a list file: text (width 0), or raw numbers of 4 or 8 bytes. */
+	const void *bytes;
+	size_t n_bytes;
+	unsigned bytes_width;
+	/* Opens a file that the spec names: a descriptor, or a negative errno with one line that
+	 * does not name the path. NULL: any path, with the rights of this process. With either
+	 * this or bytes the order is somebody else's, and messages have no byte of a file. */
+	int (*open_file)(void *ctx, const char *path, struct err *err);
+	void *open_ctx;
 };
 
 /* What a spec says about all epochs. */

@@ -269,7 +269,8 @@ int wire_mount(struct wire *w, struct err *err)
 				.steps = wire_steps,
 				.steps_ctx = w,
 				.force_open_answered = w->opts->open == 1 };
-	int rc = order_maker_new(&w->maker, err);
+	int rc = order_maker_new(dataset_source_fd(w->dataset), w->source, w->mountpoint, &w->maker,
+				 err);
 
 	if (rc < 0)
 		return rc;

@@ -132,7 +132,7 @@ int fs_start(struct fs *fs, struct err *err)
 	if (rc == 0)
 		rc = wait_for(fs, &fs->is_initialised, err);
 	if (rc == 0 && fs->params.announce)
-		rc = thr_start(&fs->announce.thr, "fs-announce", fs_announce_main, fs, err);
+		rc = fs_announce_start(fs, err);
 	if (rc == 0)
 		rc = fs_mount_identify(fs, err);
 	if (rc == 0)

@@ -15,6 +15,7 @@
 
 #include "clairfs/metrics/trace.h"
 #include "fs_priv.h"
+#include "hint_check.h"
 
 static void count(fuse_req_t req, enum metric id)
 {
@@ -148,11 +149,10 @@ void fs_op_statfs(fuse_req_t req, fuse_ino_t ino)
 static void take_trace(fuse_req_t req, const void *in, size_t in_size, size_t out_size)
 {
 	const struct fs *fs = fs_of(req);
-	uid_t uid = fuse_req_ctx(req)->uid;
 	struct trace_chunk *chunk;
 	int rc = -EINVAL;
 
-	if (uid != 0 && uid != geteuid()) {
+	if (!fs_may_tell(fuse_req_ctx(req)->uid)) {
 		fuse_reply_err(req, EACCES);
 		return;
 	}
@@ -175,15 +175,17 @@ static void take_trace(fuse_req_t req, const void *in, size_t in_size, size_t ou
 /* Steps of a training loop: answered at once. */
 static int take_steps(fuse_req_t req, struct fs *fs, const void *in, size_t in_size)
 {
+	uid_t uid = fuse_req_ctx(req)->uid;
 	struct clairfs_steps steps;
+	int rc = fs->params.steps ? 0 : -ENOTTY;
 
-	if (!fs->params.steps || in_size < sizeof(steps))
-		return -ENOTTY;
-	memcpy(&steps, in, sizeof(steps));
-	if (steps.magic != CLAIRFS_STEPS_MAGIC || steps.version != CLAIRFS_STEPS_VERSION ||
-	    steps.count > CLAIRFS_STEPS)
-		return -EPROTO;
-	return fs->params.steps(fs->params.steps_ctx, fuse_req_ctx(req)->uid, &steps);
+	if (rc == 0 && !fs_may_tell(uid))
+		rc = -EPERM;
+	if (rc == 0)
+		rc = hint_check_steps(in, in_size, &steps);
+	if (rc < 0)
+		return rc;
+	return fs->params.steps(fs->params.steps_ctx, uid, &steps);
 }
 
 static void reply_ioctl(fuse_req_t req, int rc)

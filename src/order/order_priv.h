@@ -167,8 +167,10 @@ struct order_kind_row {
 extern const struct order_kind_row order_kind_table[]; /* ends with a row whose name is NULL */
 const struct order_kind_row *order_kind_find(const char *name); /* or NULL */
 
-/* Opens a regular file, without waiting for anything. Errors do not name the path. */
-int order_file_open(const char *path, int *ret_fd, uint64_t *ret_size, struct err *err) MUST_USE;
+/* Opens a regular file, as params say (NULL: any), without waiting for anything. Errors do not name
+ * the path. */
+int order_file_open(const struct order_params *params, const char *path, int *ret_fd,
+		    uint64_t *ret_size, struct err *err) MUST_USE;
 /* Reads `size` bytes, fewer only at the end of the file. */
 int order_file_read(int fd, void *buf, size_t size, size_t *ret, struct err *err) MUST_USE;
 
