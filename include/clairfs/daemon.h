@@ -61,6 +61,9 @@ int daemon_run(const struct daemon_params *params, struct err *err) MUST_USE;
 struct dataset;
 void daemon_order_params(struct dataset *dataset, struct order_params *ret);
 
+/* Memory that a process may take now: of the machine, or of its cgroup; 0: not known. */
+uint64_t daemon_memory_available(void);
+
 /* What the launcher of a job says about this node's ranks: RANK and WORLD_SIZE with LOCAL_RANK and
  * LOCAL_WORLD_SIZE (torchrun), else Slurm's variables. Points into the environment and itself. */
 struct job_place {

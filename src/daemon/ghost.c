@@ -10,6 +10,7 @@
 
 #include "accounting_priv.h"
 #include "clairfs/base/text.h"
+#include "clairfs/daemon.h"
 
 #define CGROUP_ROOT "/sys/fs/cgroup"
 
@@ -104,4 +105,9 @@ uint64_t ghost_bytes_auto(void)
 
 	cgroup_each(0, "memory", look_memory, &least);
 	return least;
+}
+
+uint64_t daemon_memory_available(void)
+{
+	return ghost_bytes_auto();
 }
