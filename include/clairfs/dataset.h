@@ -38,6 +38,9 @@ struct dataset_params {
 	const char *source; /* directory */
 	/* Where the snapshot is kept, NULL = none; created 0700, owner checked. */
 	const char *snapshot_dir;
+	/* Remove other snapshots there of sources that are gone, and old ones beyond 64 or 2 GiB:
+	 * on a thread that nobody waits for. */
+	bool tidies_snapshots;
 	enum dataset_layout layout;
 	unsigned scan_threads; /* 1..64 */
 	/* Progress, from the calling thread at most ten times a second, and once when a scan is

@@ -145,6 +145,7 @@ static int open_dataset(struct wire *w, const struct daemon_params *params, stru
 	AUTO_FREE char *dir = snapshot_dir(w->opts);
 	struct dataset_params dp = { .source = w->source,
 				     .snapshot_dir = dir,
+				     .tidies_snapshots = true,
 				     .layout = (enum dataset_layout)w->opts->layout,
 				     .scan_threads = (unsigned)w->opts->scan_threads,
 				     .progress = params->show_progress ? show_scan : NULL,

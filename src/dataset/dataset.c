@@ -197,6 +197,8 @@ static int open_dataset(struct opening *o, struct dataset **ret, struct err *err
 	if (error < 0)
 		return error;
 	save(o);
+	if (o->params->tidies_snapshots && o->snapshot_dir_fd >= 0)
+		snapshot_tidy_start(o->snapshot_dir_fd, &o->key);
 	error = dataset_of_snapshot(&o->snap, o->source_fd, &ds);
 	if (error < 0)
 		return err_set_errno(err, error, "source %s", o->params->source);
