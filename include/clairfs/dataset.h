@@ -56,7 +56,8 @@ struct dataset_stats {      /* how it was opened */
 	bool from_snapshot; /* a valid snapshot was found, even if everything has changed since */
 	uint64_t dirs_scanned, dirs_reused, stats; /* stats: statx/fstat calls on the source */
 	uint64_t seconds_ns;
-	/* Left out and counted, the first ones are logged: dangling and looping symlinks, sockets,
+	/* Left out and counted, the first ones are logged: dangling and looping symlinks, what is
+	 * behind more than eight symlinked directories (fewer where they multiply), sockets,
 	 * devices, names above 255 and paths above 4095 bytes, files that cannot be stat'ed.
 	 * Directories that cannot be read are counted here too, but they are there, empty. */
 	uint64_t skipped;
