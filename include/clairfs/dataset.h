@@ -38,6 +38,9 @@ struct dataset_params {
 	const char *source; /* directory */
 	/* Where the snapshot is kept, NULL = none; created 0700, owner checked. */
 	const char *snapshot_dir;
+	/* Remove other snapshots there of sources that are gone, and old ones beyond 64 or 2 GiB:
+	 * on a thread that nobody waits for. */
+	bool tidies_snapshots;
 	enum dataset_layout layout;
 	unsigned scan_threads; /* 1..64 */
 	/* Progress, from the calling thread at most ten times a second, and once when a scan is
@@ -53,7 +56,8 @@ struct dataset_stats {      /* how it was opened */
 	bool from_snapshot; /* a valid snapshot was found, even if everything has changed since */
 	uint64_t dirs_scanned, dirs_reused, stats; /* stats: statx/fstat calls on the source */
 	uint64_t seconds_ns;
-	/* Left out and counted, the first ones are logged: dangling and looping symlinks, sockets,
+	/* Left out and counted, the first ones are logged: dangling and looping symlinks, what is
+	 * behind more than eight symlinked directories (fewer where they multiply), sockets,
 	 * devices, names above 255 and paths above 4095 bytes, files that cannot be stat'ed.
 	 * Directories that cannot be read are counted here too, but they are there, empty. */
 	uint64_t skipped;

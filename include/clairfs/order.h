@@ -125,6 +125,21 @@ int order_epoch_new(const struct order *order, uint64_t epoch, struct order_epoc
 		    struct err *err) MUST_USE;
 void order_epoch_free(struct order_epoch *epoch);
 
+/* The first samples of an epoch, as order_epoch has them in sample[], or of one rank; without the
+ * index of positions, and where the kind allows it without the rest of the epoch: `count` numbers
+ * (times the world) instead of n. */
+struct order_part {
+	uint64_t epoch, count; /* UINT64_MAX: all */
+	bool has_rank;
+	uint64_t rank;
+};
+/* *ret_sample is a heap array of *ret_length numbers, the smaller of count and what there is.
+ * Errors as of order_epoch_new; -EINVAL: no such rank. */
+int order_head(const struct order *order, const struct order_part *part, uint32_t **ret_sample,
+	       uint64_t *ret_length, struct err *err) MUST_USE;
+/* The memory that takes; 0: it is an error anyway. */
+uint64_t order_head_bytes(const struct order *order, const struct order_part *part);
+
 /* The sequence of one rank only (for `clairfs order`): *ret_sample is a heap array of *ret_length
  * numbers. */
 int order_rank_epoch(const struct order *order, uint64_t epoch, uint64_t rank,

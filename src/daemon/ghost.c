@@ -3,6 +3,7 @@
  * when the cgroup of this process, or one above it, has a limit. Asked once, before the arena is
  * filled. */
 #include "accounting_priv.h"
+#include "clairfs/daemon.h"
 #include "memlimit.h"
 
 uint64_t ghost_bytes_auto(void)
@@ -12,4 +13,9 @@ uint64_t ghost_bytes_auto(void)
 
 	memlimit_read(&limits);
 	return MIN(available == MEMLIMIT_NONE ? 0 : available, limits.cgroup);
+}
+
+uint64_t daemon_memory_available(void)
+{
+	return ghost_bytes_auto();
 }

@@ -15,9 +15,9 @@
 
 #include "clairfs/base/buf.h"
 #include "clairfs/base/clock.h"
-#include "clairfs/daemon.h"
 #include "clairfs/hint.h"
 #include "clairfs/order.h"
+#include "mounts_priv.h"
 
 #define VFILE_PATIENCE_NS (10 * NS_PER_S)
 #define ANNOUNCE_PATIENCE_NS (600 * NS_PER_S) /* a list of a billion lines has to be read */
@@ -245,14 +245,20 @@ static int answer_text(const struct question *q, char **ret, struct err *err)
 	return 0;
 }
 
-int mounts_read_vfile(const char *mountpoint, const char *name, char **ret, struct err *err)
+int mounts_ask_vfile(const char *mountpoint, const char *name, uint64_t patience_ns, char **ret,
+		     struct err *err)
 {
 	struct question q = { .mountpoint = mountpoint,
 			      .text = name,
 			      .child = read_vfile_child,
-			      .patience_ns = VFILE_PATIENCE_NS };
+			      .patience_ns = patience_ns };
 
 	return answer_text(&q, ret, err);
+}
+
+int mounts_read_vfile(const char *mountpoint, const char *name, char **ret, struct err *err)
+{
+	return mounts_ask_vfile(mountpoint, name, VFILE_PATIENCE_NS, ret, err);
 }
 
 int mounts_announce(const char *mountpoint, const char *spec, char **ret_line, struct err *err)

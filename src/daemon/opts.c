@@ -65,9 +65,10 @@ static const struct conf_option options[] = {
 	    "free there and in it when mounting."),
 	ROW(store_keep_free, CONF_BYTES, "1G", 0, 0, NULL,
 	    "The store stops growing when less than this is free on its filesystem."),
-	ROW(store_verify, CONF_CHOICE, "first", 0, 0, store_verify_names,
-	    "When what the store has is compared with its checksum: at the first read of "
-	    "this mount, always, or off (only what was there before this mount, once)."),
+	ROW(store_verify, CONF_CHOICE, "always", 0, 0, store_verify_names,
+	    "When what the store has is compared with its checksums: always (at every read), at "
+	    "the first read of this mount, or off (only what was there before this mount, once). "
+	    "What rots on the drive after its last comparison is served as it is."),
 	ROW(store_max_mbps, CONF_U64, "0", 0, 1000000, NULL,
 	    "Cap of writing to the store in MB/s (10^6 bytes). 0: none."),
 	ROW(store_scrub_mbps, CONF_U64, "0", 0, 1000000, NULL,

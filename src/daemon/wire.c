@@ -44,7 +44,9 @@ static int check_paths(struct wire *w, const struct daemon_params *params, struc
 		return rc;
 	if (mount.is_ours && mounts_is_dead(mount.path)) { /* of a killed daemon */
 		log_warn("%s: clearing a dead mount", mount.path);
-		rc = mounts_umount(mount.path, true, err);
+		rc = mounts_umount(&(struct umount_params){ .mountpoint = mount.path,
+							    .is_lazy = true },
+				   err);
 		if (rc < 0)
 			return rc;
 	} else if (mount.is_ours) {
@@ -143,6 +145,7 @@ static int open_dataset(struct wire *w, const struct daemon_params *params, stru
 	AUTO_FREE char *dir = snapshot_dir(w->opts);
 	struct dataset_params dp = { .source = w->source,
 				     .snapshot_dir = dir,
+				     .tidies_snapshots = true,
 				     .layout = (enum dataset_layout)w->opts->layout,
 				     .scan_threads = (unsigned)w->opts->scan_threads,
 				     .progress = params->show_progress ? show_scan : NULL,

@@ -23,15 +23,6 @@ static void get_attr(const struct dataset *ds, uint32_t slot, struct slot_attr *
 	mutex_unlock(mu);
 }
 
-static struct timespec time_of(int64_t ns)
-{
-	int64_t second = (int64_t)NS_PER_S, rest = ns % second;
-
-	if (rest < 0)
-		rest += second;
-	return (struct timespec){ .tv_sec = (ns - rest) / second, .tv_nsec = rest };
-}
-
 uint32_t dataset_renewal(const struct dataset *ds, struct entry_id e)
 {
 	return atomic_load_explicit(&ds->renewals[dataset_slot(ds, e)], memory_order_acquire);
@@ -54,9 +45,9 @@ uint32_t dataset_stat_renewal(const struct dataset *ds, struct entry_id e, struc
 			      .st_size = (off_t)attr.size,
 			      .st_blksize = 4096,
 			      .st_blocks = (blkcnt_t)(attr.size / 512 + (attr.size % 512 != 0)),
-			      .st_atim = time_of(attr.mtime_ns),
-			      .st_mtim = time_of(attr.mtime_ns),
-			      .st_ctim = time_of(attr.ctime_ns) };
+			      .st_atim = file_time_of(attr.mtime_ns),
+			      .st_mtim = file_time_of(attr.mtime_ns),
+			      .st_ctim = file_time_of(attr.ctime_ns) };
 	if (table_is_dir(&ds->t, slot))
 		ret->st_nlink = 2 + (nlink_t)ds->n_subdirs[table_dir_no(&ds->t, slot)];
 	return renewal;

@@ -97,18 +97,36 @@ static void save(struct opening *o)
 			 o->params->source, o->params->snapshot_dir, strerror(-error));
 }
 
+/* A scan that follows symlinked directories as deep as it can. */
+static int scan_once(struct opening *o, const struct recheck *recheck, struct scan *s)
+{
+	unsigned links_max = SCAN_LINKS_DEEP;
+
+	for (;;) {
+		int error;
+
+		scan_init(s, o->source_fd, o->wall_clock);
+		s->links_max = links_max;
+		s->recheck = recheck;
+		s->old = recheck ? recheck->t : NULL;
+		o->n_found = &s->n_found;
+		error = scan_run(s, &o->options);
+		if (error != -EMLINK)
+			return error;
+		links_max = scan_links_fewer(links_max);
+		o->stats.stats += s->n_stats;
+		o->n_found = NULL;
+		scan_fini(s);
+	}
+}
+
 /* Scans what recheck says (NULL: everything) and puts the result into o->snap. */
 static int scan(struct opening *o, const struct recheck *recheck, struct err *err)
 {
 	struct snapshot fresh = { 0 };
 	struct scan s;
-	int error;
+	int error = scan_once(o, recheck, &s);
 
-	scan_init(&s, o->source_fd, o->wall_clock);
-	s.recheck = recheck;
-	s.old = recheck ? recheck->t : NULL;
-	o->n_found = &s.n_found;
-	error = scan_run(&s, &o->options);
 	if (error < 0)
 		err_set_errno(err, error, "source %s", o->params->source);
 	else
@@ -200,6 +218,8 @@ static int open_dataset(struct opening *o, struct dataset **ret, struct err *err
 	if (error < 0)
 		return error;
 	save(o);
+	if (o->params->tidies_snapshots && o->snapshot_dir_fd >= 0)
+		snapshot_tidy_start(o->snapshot_dir_fd, &o->key);
 	error = dataset_of_snapshot(&o->snap, o->source_fd, &ds);
 	if (error < 0)
 		return err_set_errno(err, error, "source %s", o->params->source);

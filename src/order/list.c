@@ -544,6 +544,12 @@ static int list_common_fill(const struct order *order, uint64_t epoch, uint64_t 
 	return 0;
 }
 
+static int list_head_fill(const struct order *order, const struct order_span *common,
+			  uint64_t count, uint32_t *out, struct err *err)
+{
+	return list_common_fill(order, common->epoch, count, out, err);
+}
+
 const struct order_kind order_kind_list = {
 	.help = "what a file says, one sample number or path per line with \"# epoch E\" headings, "
 		"or raw .u32/.u64; keys: "
@@ -553,4 +559,5 @@ const struct order_kind order_kind_list = {
 	.close = list_close,
 	.common_length = list_common_length,
 	.common_fill = list_common_fill,
+	.head_fill = list_head_fill,
 };
