@@ -189,6 +189,9 @@ void cache_note_blind(struct cache *cache);    /* opens were lost (watch overflo
 /* Whether OPEN may be answered ENOSYS for good: the order is confirmed, or there is none to learn.
  * fs also needs the watch to cover all sample directories. */
 bool cache_may_refuse_open(struct cache *cache);
+/* Whether somebody may have it open who may not read it any more: bytes of it are only for those
+ * whom dataset_stat lets read now. Never without dataset_is_shared. */
+bool cache_is_narrowed(const struct cache *cache, struct entry_id entry);
 
 struct cache_status {
 	struct plan_status plan; /* of the first job */

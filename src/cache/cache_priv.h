@@ -26,8 +26,8 @@
 #include "clairfs/metrics/trace.h"
 #include "clairfs/tier/store.h"
 
+#include "access_priv.h"
 #include "account_priv.h"
-#include "bits_priv.h"
 #include "gate_priv.h"
 #include "planner.h"
 
@@ -188,7 +188,7 @@ struct cache {
 	_Atomic uint64_t *confirmed;
 	/* Per entry: seen on another filesystem than the source directory. What is mounted there
 	 * may be exchanged between two jobs, so nothing of it is kept beyond this one. */
-	_Atomic uint64_t *abroad;
+	_Atomic uint64_t *abroad, *narrowed; /* narrowed: NULL unless shared, see access.c */
 	_Atomic uint64_t *held_out; /* per sample: to be read on demand next, to compare, or NULL */
 	struct passthrough passthrough;
 	uint64_t home_dev;        /* st_dev of the source directory */
@@ -205,8 +205,8 @@ struct cache {
 	uint32_t n_shown;
 	struct plan_status counted; /* planner: what the counters of metrics already hold */
 	struct queue stage_jobs, attr_jobs, pin_jobs, epoch_jobs;
-	struct thr planner, stagers[STAGERS_MAX], writers[WRITERS];
-	struct thr attr_thread, epochs, revalidator;
+	struct thr planner, attr_thread, epochs, revalidator;
+	struct thr stagers[STAGERS_MAX], writers[WRITERS];
 	struct mutex reval_mu;
 	struct cond reval_cv;
 	bool reval_stop; /* reval_mu */

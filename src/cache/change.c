@@ -42,6 +42,9 @@ static void change_kernel_locked(struct cache *c, struct entry_state *es, bool h
 void change_read_ended_locked(struct cache *c, struct shard *s, struct entry_state *es,
 			      uint32_t begin_version)
 {
+	/* Nothing of it may stay where nobody is asked who reads. */
+	if (access_is_narrowed(c, es->entry) && es->readers == 0 && c->stage && c->is_started)
+		queue_inval_locked(c, es);
 	if (es->inval_wait == 0 || (int32_t)(begin_version - es->inval_version) >= 0)
 		return;
 	if (--es->inval_wait == 0)
@@ -110,24 +113,27 @@ void change_file(struct cache *c, struct entry_id entry, const struct stat *st)
 	struct file_identity old, now = { 0 };
 	struct entry_state *es;
 	struct list dead;
+	bool is_same, is_narrower;
 
 	list_init(&dead);
 	if (st)
 		now = file_identity_of(st);
 	mutex_lock(&s->mu);
 	dataset_identity(c->p.dataset, entry, &old);
-	if (st && file_identity_eq(&old, &now)) { /* somebody else has noticed */
+	is_same = st && file_identity_eq(&old, &now);
+	if (is_same && !access_differs(c, entry, st)) { /* somebody else has noticed */
 		mutex_unlock(&s->mu);
 		return;
 	}
+	is_narrower = st && access_note(c, entry, st);
 	if (st)
 		dataset_update(c->p.dataset, entry, st);
 	es = entry_get_locked(c, s, entry);
 	if (es) {
 		es->version++;
-		drop_pieces_locked(c, s, es, st ? &now : NULL, &dead);
+		drop_pieces_locked(c, s, es, st && !is_same ? &now : NULL, &dead);
 		change_plan_locked(c, s, es);
-		change_kernel_locked(c, es, st && now.size > old.size);
+		change_kernel_locked(c, es, is_narrower || (st && now.size > old.size));
 		entry_put_locked(c, s, es);
 	}
 	if (st && now.size != old.size)
@@ -137,7 +143,8 @@ void change_file(struct cache *c, struct entry_id entry, const struct stat *st)
 	if (!es)
 		cache_degrade(c, "out of memory: the kernel may keep pages of a changed file");
 	metrics_add(c->p.metrics, METRIC_SOURCE_CHANGED, 1);
-	change_store(c, entry, &old);
+	if (!is_same)
+		change_store(c, entry, &old);
 	if (dataset_is_sample(c->p.dataset, entry) && bits_clear(c->staged, entry.v))
 		note_sample(c, PLAN_EV_UNSTAGED, entry, 0);
 }

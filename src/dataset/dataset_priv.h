@@ -109,6 +109,7 @@ int32_t py_next_code_point(const struct py_name *n, uint32_t *i);
 struct snapshot_key { /* which source a snapshot is of */
 	char path[DATASET_PATH_MAX + 1];
 	uint64_t fsid, ino;
+	bool is_shared; /* it has other modes and leaves out other symlinks */
 };
 struct snapshot {
 	struct table t;
@@ -137,6 +138,7 @@ struct dataset {
 	uint32_t *n_subdirs; /* per directory number */
 	struct dataset_shard *shards;
 	int source_fd;
+	bool is_shared;
 	struct dataset_stats stats;
 };
 /* Takes the contents of snap and source_fd when it succeeds. -ENOMEM. */
