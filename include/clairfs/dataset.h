@@ -147,8 +147,8 @@ uint64_t dataset_size(const struct dataset *ds, struct entry_id e);
  * block. */
 int dataset_look(const struct dataset *ds, struct entry_id e, struct stat *ret) MUST_USE;
 bool dataset_is_shared(const struct dataset *ds);
-/* Whether its own name is a symlink in the source, as of the scan. */
-bool dataset_is_link(const struct dataset *ds, struct entry_id e);
+/* Whether its path has a symlink in the source, as of the scan. */
+bool dataset_is_linked(const struct dataset *ds, struct entry_id e);
 /* Directories are numbered without a gap, from here on; the root is none of them. */
 uint32_t dataset_first_dir(const struct dataset *ds);
 uint32_t dataset_n_dirs(const struct dataset *ds);

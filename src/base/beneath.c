@@ -87,7 +87,7 @@ struct walk {
 	struct beneath_found file; /* fd -1 while we stand in a directory */
 	unsigned n_links;
 	bool is_last;   /* the component in hand is the path's last */
-	bool is_detour; /* what is looked up is a symlink's text */
+	bool is_detour; /* a symlink has been met */
 	char rest[TEXT_MAX];
 	char name[NAME_MAX + 1]; /* of the last thing that was opened */
 };
@@ -120,12 +120,13 @@ static int push(struct walk *w, int fd, const struct stat *st)
 	return 0;
 }
 
-/* Here we stand after a component that is not the last: a directory of the path itself. */
+/* Here we stand after a component that is not the last: a directory of the path itself, unless a
+ * symlink has led here. */
 static int add_place(struct walk *w)
 {
 	const struct stat *st = &w->levels[w->n_levels - 1].st;
 
-	if (!w->visit)
+	if (!w->visit || w->is_detour)
 		return 0;
 	if (w->n_places == w->places_room) {
 		uint32_t room = MAX(16u, 2 * w->places_room);
@@ -145,7 +146,7 @@ static void tell_crossed(const struct walk *w)
 {
 	const struct level *here = &w->levels[w->n_levels - 1];
 
-	if (!w->visit || !w->is_last || !w->is_detour)
+	if (!w->visit || !w->is_detour)
 		return;
 	for (uint32_t i = 0; i < w->n_places; i++)
 		if (w->places[i].dev == here->st.st_dev && w->places[i].ino == here->st.st_ino)
@@ -258,7 +259,6 @@ static int walk_component(struct walk *w, const char *name, size_t len, bool is_
 	memcpy(w->rest, name, len);
 	w->rest[len] = '\0';
 	w->is_last = is_last;
-	w->is_detour = false;
 	while (rc == 0 && take_name(w, &rc))
 		rc = step(w);
 	return rc;
@@ -293,6 +293,7 @@ static int walk_init(struct walk *w, int root_fd, const struct beneath_visit *vi
 	w->n_levels = w->levels_room = w->n_places = w->places_room = w->n_links = 0;
 	w->file = (struct beneath_found){ .fd = -1 };
 	w->rest[0] = w->name[0] = '\0';
+	w->is_last = w->is_detour = false;
 	if (visit && fstat(root_fd, &st) < 0)
 		return -errno;
 	return push(w, root_fd, &st);

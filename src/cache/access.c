@@ -8,8 +8,10 @@
  *    looks at the directories as well. A symlink hides changes of the directories it leads through,
  *    so the first use of a symlinked file in a mount looks at the whole way.
  * 2. A file may have been opened before it was closed to the one who did, as far as we knew. From
- *    then on it is "narrowed": every READ of it is answered only to those who may read it now (fs
- *    asks cache_is_narrowed), and none of its pages stays with the kernel, who asks nobody.
+ *    then on it is "narrowed": every READ of it is answered only to those who may read it now (by
+ *    fs), and none of its pages stays with the kernel, who asks nobody. What decides goes with the
+ *    bytes, from the moment at which it is decided which version of the file they are of: the path
+ *    may be flipped between two files while a READ is under way.
  *
  * A file that leaves the source by a symlink is closed to all. Must never run with a lock held
  * where it asks the source. Any thread that may block, but access_note and the questions.
@@ -19,7 +21,14 @@
 #include "cache_priv.h"
 
 #define ALL_READ (S_IRUSR | S_IRGRP | S_IROTH)
+#define ALL_SEARCH (S_IXUSR | S_IXGRP | S_IXOTH)
 #define RIGHTS ((mode_t)07777)
+
+/* The root has no number of its own. */
+static uint32_t bit_of(const struct cache *c, struct entry_id entry)
+{
+	return entry_eq(entry, ENTRY_ROOT) ? dataset_n_entries(c->p.dataset) : entry.v;
+}
 
 int access_init(struct cache *c)
 {
@@ -76,6 +85,18 @@ bool access_differs(const struct cache *c, struct entry_id entry, const struct s
 	return differs(&known, st);
 }
 
+/* Whether a directory above was closed to somebody since it is mounted: files may be open whose
+ * names are those of others by now. */
+static bool has_narrowed_way(const struct cache *c, struct entry_id entry)
+{
+	do {
+		entry = dataset_parent(c->p.dataset, entry);
+		if (access_is_narrowed(c, entry))
+			return true;
+	} while (!entry_eq(entry, ENTRY_ROOT));
+	return false;
+}
+
 bool access_note(struct cache *c, struct entry_id entry, const struct stat *st)
 {
 	struct stat known;
@@ -83,13 +104,15 @@ bool access_note(struct cache *c, struct entry_id entry, const struct stat *st)
 
 	if (!c->narrowed)
 		return false;
-	dataset_stat(c->p.dataset, entry, &known);
-	if ((st->st_mode & ALL_READ) == ALL_READ) {
+	is_narrower = has_narrowed_way(c, entry);
+	if (!is_narrower && (st->st_mode & ALL_READ) == ALL_READ) {
 		bits_clear(c->narrowed, entry.v);
 		return false;
 	}
-	is_narrower = known.st_uid != st->st_uid || known.st_gid != st->st_gid ||
-		      (known.st_mode & ~st->st_mode & ALL_READ);
+	dataset_stat(c->p.dataset, entry, &known);
+	if (known.st_uid != st->st_uid || known.st_gid != st->st_gid ||
+	    (known.st_mode & ~st->st_mode & ALL_READ))
+		is_narrower = true;
 	if (is_narrower)
 		bits_set(c->narrowed, entry.v);
 	return is_narrower;
@@ -97,12 +120,20 @@ bool access_note(struct cache *c, struct entry_id entry, const struct stat *st)
 
 bool access_is_narrowed(const struct cache *c, struct entry_id entry)
 {
-	return c->narrowed && bits_get(c->narrowed, entry.v);
+	return c->narrowed && bits_get(c->narrowed, bit_of(c, entry));
 }
 
-bool cache_is_narrowed(const struct cache *c, struct entry_id entry)
+void access_rights(const struct cache *c, struct entry_id entry, struct cache_rights *ret)
 {
-	return access_is_narrowed(c, entry);
+	struct stat st;
+
+	*ret = (struct cache_rights){ .is_narrowed = access_is_narrowed(c, entry) };
+	if (!ret->is_narrowed)
+		return;
+	dataset_stat(c->p.dataset, entry, &st);
+	ret->uid = st.st_uid;
+	ret->gid = st.st_gid;
+	ret->mode = (uint16_t)st.st_mode;
 }
 
 /* Whether the file that was read is as open as the index says. */
@@ -110,7 +141,7 @@ static bool is_as_shown(const struct cache *c, struct entry_id entry, const stru
 {
 	struct stat known;
 
-	if (dataset_is_link(c->p.dataset, entry)) /* the way there counts as well */
+	if (dataset_is_linked(c->p.dataset, entry)) /* the way there counts as well */
 		return bits_get(c->confirmed, entry.v);
 	dataset_stat(c->p.dataset, entry, &known);
 	return !read->has_st ||
@@ -118,12 +149,21 @@ static bool is_as_shown(const struct cache *c, struct entry_id entry, const stru
 		(known.st_mode & ~read->st.st_mode & ALL_READ) == 0);
 }
 
-/* -ESTALE if the index was wrong. */
-static int look_again(struct cache *c, struct entry_id entry)
+/* Another file is there: the way to it may be another one as well. */
+static void check_way(struct cache *c, struct entry_id entry)
+{
+	do {
+		entry = dataset_parent(c->p.dataset, entry);
+		access_check_dir(c, entry);
+	} while (!entry_eq(entry, ENTRY_ROOT));
+}
+
+int access_look_again(struct cache *c, struct entry_id entry)
 {
 	struct file_identity known, now;
 	struct stat st;
 	int rc = access_look(c, entry, &st);
+	bool is_same;
 
 	if (rc == -ENOENT)
 		change_file(c, entry, NULL);
@@ -131,8 +171,11 @@ static int look_again(struct cache *c, struct entry_id entry)
 		return rc;
 	dataset_identity(c->p.dataset, entry, &known);
 	now = file_identity_of(&st);
-	if (file_identity_eq(&known, &now) && !access_differs(c, entry, &st))
+	is_same = file_identity_eq(&known, &now);
+	if (is_same && !access_differs(c, entry, &st))
 		return 0;
+	if (!is_same)
+		check_way(c, entry);
 	change_file(c, entry, &st);
 	return -ESTALE;
 }
@@ -144,13 +187,13 @@ int access_learn(struct cache *c, struct entry_id entry, const struct tier_read 
 	if (!c->narrowed)
 		return 0;
 	if (read->status == 0)
-		return is_as_shown(c, entry, read) ? 0 : look_again(c, entry);
+		return is_as_shown(c, entry, read) ? 0 : access_look_again(c, entry);
 	if (read->is_changed && S_ISREG(read->st.st_mode)) {
-		rc = look_again(c, entry);
-		return rc == 0 ? -ESTALE : rc; /* it is the one that we know again */
+		rc = access_look_again(c, entry);
+		return rc == 0 ? -ESTALE : rc; /* the one that we know is there again */
 	}
 	if (is_closed(read->status)) {
-		(void)look_again(c, entry);
+		(void)access_look_again(c, entry);
 		return read->status;
 	}
 	return 0;
@@ -168,6 +211,10 @@ void access_check_dir(struct cache *c, struct entry_id dir)
 	dataset_stat(c->p.dataset, dir, &known);
 	if (!differs(&known, &now))
 		return;
+	if ((now.st_mode & ALL_SEARCH) == ALL_SEARCH)
+		bits_clear(c->narrowed, bit_of(c, dir));
+	else
+		bits_set(c->narrowed, bit_of(c, dir));
 	dataset_update_rights(c->p.dataset, dir, &now);
 	if (c->stage)
 		c->stage->inval_attr(c->stage_ctx, dir);

@@ -23,6 +23,11 @@ bool access_differs(const struct cache *c, struct entry_id entry, const struct s
  * looked at one by one. True: the kernel must forget what it knows before any is answered. */
 bool access_note(struct cache *c, struct entry_id entry, const struct stat *st);
 bool access_is_narrowed(const struct cache *c, struct entry_id entry);
+/* What goes with bytes of the version that the index has. */
+void access_rights(const struct cache *c, struct entry_id entry, struct cache_rights *ret);
+/* Asks the source, and changes the index if it says another thing: 0: nothing new; -ESTALE: changed;
+ * -ENOENT: there is no file; else an errno that says nothing. */
+int access_look_again(struct cache *c, struct entry_id entry);
 /* The source has answered a read, or a question for the identity. 0: as the index says; -ESTALE:
  * the index was changed, ask again; else the errno that is the answer. Asks the source. */
 int access_learn(struct cache *c, struct entry_id entry, const struct tier_read *read);

@@ -61,6 +61,7 @@ struct object {
 	void *mem;         /* the fetch's until RESIDENT */
 	uint64_t ready_ns; /* since when a prefetch waits for its first reader, else 0 */
 	uint32_t piece, length, refs;
+	struct cache_rights rights; /* while it is in the table they do not change */
 	enum object_state state;
 	int64_t young_until_ns; /* of the read; see tier.h */
 	bool is_planned;        /* the plan's: only a DROP or a change of the file frees it */

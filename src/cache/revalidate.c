@@ -81,8 +81,14 @@ static void check_entry(struct cache *c, struct entry_id entry)
 {
 	struct file_identity known, now;
 	struct stat st;
-	int rc = access_look(c, entry, &st);
+	int rc;
 
+	if (c->narrowed) {
+		if (access_look_again(c, entry) == -ENOENT)
+			entry_untouch(c, entry);
+		return;
+	}
+	rc = access_look(c, entry, &st);
 	if (rc != 0 && rc != -ENOENT)
 		return; /* says nothing about the file */
 	if (rc != 0) {
@@ -92,7 +98,7 @@ static void check_entry(struct cache *c, struct entry_id entry)
 	}
 	dataset_identity(c->p.dataset, entry, &known);
 	now = file_identity_of(&st);
-	if (!file_identity_eq(&known, &now) || access_differs(c, entry, &st))
+	if (!file_identity_eq(&known, &now))
 		change_file(c, entry, &st);
 }
 

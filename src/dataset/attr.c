@@ -138,9 +138,13 @@ bool dataset_is_shared(const struct dataset *ds)
 	return ds->is_shared;
 }
 
-bool dataset_is_link(const struct dataset *ds, struct entry_id e)
+bool dataset_is_linked(const struct dataset *ds, struct entry_id e)
 {
-	return ds->t.flags[dataset_slot(ds, e)] & SLOT_IS_LINK;
+	uint32_t slot = dataset_slot(ds, e);
+
+	while (slot != ds->t.n_entries && !(ds->t.flags[slot] & SLOT_IS_LINK))
+		slot = ds->t.parent[slot];
+	return slot != ds->t.n_entries;
 }
 
 uint32_t dataset_first_dir(const struct dataset *ds)

@@ -70,12 +70,12 @@ static int stat_slot(struct recheck *r, uint32_t slot, struct slot_attr *ret, ui
 	return 0;
 }
 
-/* A symlink to it leads through directories of which it does not hear. */
+/* A symlink leads to it through directories of which it does not hear. */
 static bool has_same_rights(const struct recheck *r, uint32_t slot, const struct slot_attr *now)
 {
 	const struct table *t = r->t;
 
-	return !r->is_shared || !(t->flags[slot] & SLOT_IS_LINK) ||
+	return !r->is_shared ||
 	       (now->mode == t->mode[slot] && now->uid == t->uid[slot] && now->gid == t->gid[slot]);
 }
 

@@ -170,7 +170,7 @@ static int reuse_dir(struct scan *s, struct scan_node *node)
 	return error;
 }
 
-/* Shared and behind a symlink: what is shown depends on the way there. It must be the same
+/* Shared and behind a symlink, here or above: what is shown depends on the way there. It must be the same
  * directory that was opened, or it is closed until somebody looks again. */
 static int look_dir(struct scan *s, struct scan_node *node, int fd, const char *path)
 {
@@ -208,7 +208,7 @@ static int stat_dir(struct scan *s, struct scan_node *node, int fd, const char *
 	if (r < 0)
 		return -errno;
 	node->dev = scan_attr_of_statx(&sx, &node->attr);
-	if (s->is_shared && (fd < 0 || node->is_link))
+	if (s->is_shared && (fd < 0 || node->is_below_link))
 		r = look_dir(s, node, fd, path);
 	else if (s->is_shared)
 		node->attr.mode = acl_narrow_fd(fd, node->attr.mode);
@@ -353,7 +353,7 @@ static int find_links(struct scan *s, int dir_fd, const char *name, struct scan_
 	return 0;
 }
 
-/* What a symlink leads to. */
+/* What a symlink leads to; shared, also what is behind one. */
 static int stat_link(struct scan *s, const struct scan_node *node, const char *name,
 		     struct slot_attr *ret)
 {
@@ -396,7 +396,7 @@ static int stat_rec(struct scan *s, struct scan_node *node, struct scan_rec *rec
 	name[rec->name_len] = '\0';
 	if (!rec->is_link)
 		error = find_links(s, dir_fd, name, rec, &sx);
-	if (error == 0 && rec->is_link)
+	if (error == 0 && (rec->is_link || (s->is_shared && node->is_below_link)))
 		error = stat_link(s, node, name, &attr);
 	else if (error == 0)
 		scan_attr_of_statx(&sx, &attr);
@@ -405,7 +405,7 @@ static int stat_rec(struct scan *s, struct scan_node *node, struct scan_rec *rec
 	} else if (S_ISDIR(attr.mode)) {
 		return add_subdir(s, node, rec, old_subdir(s, node, rec));
 	} else if (S_ISREG(attr.mode)) {
-		if (s->is_shared && !rec->is_link)
+		if (s->is_shared && !rec->is_link && !node->is_below_link)
 			attr.mode = acl_narrow_at(dir_fd, name, attr.mode);
 		rec->kind = REC_FILE;
 		rec->attr = attr;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Whether the one who reads may read: for files that were closed to somebody after they may have
- * been opened (cache_is_narrowed). Else the kernel has decided, when the file was opened, and
+ * been opened (cache_rights.is_narrowed). Else the kernel has decided, when the file was opened, and
  * nothing here runs.
  *
  * Group memberships and capabilities come from /proc, by the thread that waits for the answer; the
@@ -57,44 +57,67 @@ static bool is_privileged(const struct fuse_ctx *ctx)
 	return status && fs_access_text_may_read(status);
 }
 
-/* 1: in the group, 0: not, -1: not known. */
-static int is_in_group(fuse_req_t req, gid_t gid)
-{
-	const struct fuse_ctx *ctx = fuse_req_ctx(req);
-	AUTO_FREE gid_t *list = NULL;
-	int n;
+struct reader {
+	fuse_req_t req;
+	const struct fuse_ctx *ctx;
+	gid_t *groups; /* heap, once asked */
+	int n_groups;  /* -1: not known */
+};
 
-	if (ctx->gid == gid)
+/* 1: in the group, 0: not, -1: not known. */
+static int is_in_group(struct reader *r, gid_t gid)
+{
+	if (r->ctx->gid == gid)
 		return 1;
-	if (ctx->pid <= 0)
-		return -1;
-	list = calloc(FS_GROUPS_MAX, sizeof(*list));
-	n = list ? fuse_req_getgroups(req, FS_GROUPS_MAX, list) : -1;
-	if (n < 0 || n > FS_GROUPS_MAX)
-		return -1;
-	for (int i = 0; i < n; i++)
-		if (list[i] == gid)
+	if (!r->groups) {
+		r->groups = calloc(FS_GROUPS_MAX, sizeof(*r->groups));
+		r->n_groups = r->groups && r->ctx->pid > 0
+				      ? fuse_req_getgroups(r->req, FS_GROUPS_MAX, r->groups)
+				      : -1;
+		if (r->n_groups > FS_GROUPS_MAX)
+			r->n_groups = -1;
+	}
+	for (int i = 0; i < r->n_groups; i++)
+		if (r->groups[i] == gid)
 			return 1;
-	return 0;
+	return r->n_groups < 0 ? -1 : 0;
 }
 
-bool fs_access_may_read(const struct fs *fs, fuse_req_t req, struct entry_id entry)
+/* bit: 4 to read, 1 to search. */
+static bool may(struct reader *r, uint32_t uid, uint32_t gid, unsigned mode, unsigned bit)
 {
-	const struct fuse_ctx *ctx = fuse_req_ctx(req);
-	bool group, other, may;
-	struct stat st;
+	bool group = mode >> 3 & bit, other = mode & bit;
 	int member;
 
-	dataset_stat(fs->params.dataset, entry, &st);
-	group = st.st_mode & S_IRGRP;
-	other = st.st_mode & S_IROTH;
-	if (ctx->uid == st.st_uid) {
-		may = st.st_mode & S_IRUSR;
-	} else if (group == other) {
-		may = group;
-	} else {
-		member = is_in_group(req, st.st_gid);
-		may = member > 0 ? group : member == 0 && other;
-	}
-	return may || is_privileged(ctx);
+	if (r->ctx->uid == uid)
+		return mode >> 6 & bit;
+	if (group == other)
+		return group;
+	member = is_in_group(r, gid);
+	return member > 0 ? group : member == 0 && other;
+}
+
+static bool may_come_to(const struct fs *fs, struct reader *r, struct entry_id entry)
+{
+	struct stat dir;
+
+	do {
+		entry = dataset_parent(fs->params.dataset, entry);
+		dataset_stat(fs->params.dataset, entry, &dir);
+		if (!may(r, dir.st_uid, dir.st_gid, dir.st_mode, 1))
+			return false;
+	} while (!entry_eq(entry, ENTRY_ROOT));
+	return true;
+}
+
+bool fs_access_may_read(const struct fs *fs, fuse_req_t req, struct entry_id entry,
+			const struct cache_rights *rights)
+{
+	struct reader r = { .req = req, .ctx = fuse_req_ctx(req) };
+	bool is_let = (may(&r, rights->uid, rights->gid, rights->mode, 4) &&
+		       may_come_to(fs, &r, entry)) ||
+		      is_privileged(r.ctx);
+
+	free(r.groups);
+	return is_let;
 }

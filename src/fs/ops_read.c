@@ -183,8 +183,8 @@ static void read_done(struct cache_read *read, int status, const struct iovec *i
 		; /* the unmount was first */
 	else if (status < 0)
 		fuse_reply_err(r->req, -status);
-	else if (cache_is_narrowed(r->fs->params.cache, read->entry) &&
-		 !fs_access_may_read(r->fs, r->req, read->entry))
+	else if (read->rights.is_narrowed &&
+		 !fs_access_may_read(r->fs, r->req, read->entry, &read->rights))
 		fuse_reply_err(r->req, EACCES);
 	else
 		fuse_reply_iov(r->req, iov, n_iov);

@@ -138,11 +138,6 @@ bool cache_may_refuse_open(struct cache *c)
 	return atomic_load(&c->may_refuse_open);
 }
 
-bool cache_is_narrowed(const struct cache *c, struct entry_id entry)
-{
-	return false;
-}
-
 bool fake_cache_wait_opened(struct cache *c, size_t n)
 {
 	bool is_late = false;

@@ -36,6 +36,8 @@ def do(what, path, *more):
         return whole(path).decode("latin-1")
     if what == "list":
         return sorted(os.listdir(path))
+    if what == "move":
+        return os.rename(path, more[0]) or 0
     if what == "link":
         os.symlink(more[0], path + ".new")
         os.rename(path + ".new", path)
@@ -232,6 +234,40 @@ def symlinks_within(place):
         os.chmod(source_path(place, "later"), 0o755)
 
 
+def directory_replaced(place):
+    """By a symlink into a closed one, by somebody who may: before the kernel hears of it the path was open."""
+    secret, plain = b"s" * 3000, b"p" * 3000
+    for i in range(3):
+        write_file(source_path(place, "closed", "d", f"f{i}"), secret)
+        write_file(source_path(place, "theirs", "d", f"f{i}"), plain)
+    os.chmod(source_path(place, "closed"), 0o700)
+    for folder in ("theirs", "theirs/d"):
+        os.chown(source_path(place, folder), UID, GID)
+    names = [f"theirs/d/f{i}" for i in range(3)]
+    for kind in ("plain directory", "symlink"):
+        with place.mount(**FAST) as mount, Visitor() as visitor:
+            held = [visitor.do("open", mount.path(n)) for n in names[:2]]
+            tap.equal(visitor.do("again", held[0]), plain, f"{kind}: as it was")
+            visitor.do("move", source_path(place, "theirs", "d"), source_path(place, "theirs", "away" if kind[0] == "p" else "link"))
+            visitor.do("link", source_path(place, "theirs", "d"), "../closed/d")
+            seen = []
+            for _ in range(3):
+                seen += [visitor.read(mount.path(n)) for n in names] + [visitor.do("again", fd) for fd in held]
+                seen.append(secret if mount.read(names[1]) == plain else None)  # root fetches it
+            tap.ok(secret not in seen, f"{kind} replaced by a symlink into a closed directory: no byte of that")
+            # To and fro, with those reading who have it open.
+            for _ in range(200):
+                visitor.do("link", source_path(place, "theirs", "d"), "away")
+                seen += [visitor.do("again", held[0]), visitor.read(mount.path(names[2]))]
+                mount.read(names[0])
+                visitor.do("link", source_path(place, "theirs", "d"), "../closed/d")
+                mount.read(names[0])
+                seen += [visitor.do("again", held[0]), visitor.read(mount.path(names[2]))]
+            tap.ok(secret not in seen, f"{kind}: nor when it is flipped to and fro")
+        with Visitor() as visitor:
+            visitor.do("link", source_path(place, "theirs", "d"), "away")
+
+
 def setfacl(*argv):
     done = program("setfacl", *argv)
     if done.code:
@@ -303,4 +339,4 @@ def without_revalidation(place):
 
 
 mountkit.run(symlink_that_leaves, closed_before_the_first_read, closed_between_two_mounts, closed_after_it_was_read,
-             symlinks_within, access_lists, directory_closed, source_below_a_closed_directory, without_revalidation)
+             symlinks_within, directory_replaced, access_lists, directory_closed, source_below_a_closed_directory, without_revalidation)

@@ -199,9 +199,10 @@ static void only_directories_that_the_path_does_not_have_are_crossed(void)
 	check_crossed(root, "links/near", true, (const char *const[]){ NULL });
 	check_crossed(root, "links/file", true, (const char *const[]){ "x", "x/y", NULL });
 	check_crossed(root, "links/dir", true, (const char *const[]){ "x", NULL });
-	/* Who comes there by links/dir has it from that one. */
-	check_crossed(root, "links/dir/file", false, (const char *const[]){ NULL });
-	check_crossed(root, "links/dir/back", true, (const char *const[]){ "x", NULL });
+	/* Also behind it: what the path has there may be another directory soon. */
+	check_crossed(root, "links/dir/file", false, (const char *const[]){ "x", "x/y", NULL });
+	check_crossed(root, "links/dir/back", true,
+		      (const char *const[]){ "x", "x/y", "x/y", "x", "x/y", NULL });
 	check_crossed(root, "links/around", true, (const char *const[]){ "x", NULL });
 }
 

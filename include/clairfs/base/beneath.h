@@ -23,8 +23,9 @@ int beneath_open_by_steps(int root_fd, const char *path, int flags) MUST_USE;
 /* How an io_uring asks for the same. False: it cannot be asked here, beneath_open can. */
 bool beneath_how(int flags, struct open_how *ret);
 
-/* A directory in which a name was looked up because the path's last component is a symlink, and
- * which is no directory of the path itself: one more whose permission decides. fd: O_PATH. */
+/* A directory in which a name was looked up because of a symlink in the path, there or before, and
+ * that the path does not have in front of its first symlink: one more whose permission decides. May
+ * be told twice. fd: O_PATH. */
 struct beneath_visit {
 	void (*crossed)(void *ctx, int fd, const struct stat *st);
 	void *ctx;
