@@ -252,8 +252,7 @@ void busy_end_locked(struct shard *s) REQUIRES(s->mu);
 
 /* --- read.c --- */
 void read_begin(struct cache *c, struct cache_read *r);
-/* One part less to wait for; the last one answers. */
-void read_settle(struct cache *c, struct cache_read *r);
+void read_settle(struct cache *c, struct cache_read *r); /* one part less; the last one answers */
 
 /* --- fetch.c --- */
 /* QUEUED -> FETCHING with the references of a fetch; fetch_start must follow without the lock. */

@@ -4,8 +4,8 @@
  * directories need nothing: the mount has them, and the kernel checks them. Two kinds of
  * directories the mount does not have: those that a symlink leads through, wherever in the path it
  * is (who may replace the symlink may lead the path to another directory, before the kernel hears
- * of that), and those above the source. Whoever may not search one of these does not get at the file, so the rights are folded
- * in: a class keeps its bits if everybody in it may pass.
+ * of that), and those above the source. Whoever may not search one of these does not get at the
+ * file, so the rights are folded in: a class keeps its bits if everybody in it may pass.
  *
  * Must never give a class more than it had. Asks the source, and for directories above the source
  * perhaps the user database; any thread that may block.
