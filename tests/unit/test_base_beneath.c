@@ -6,9 +6,15 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/openat2.h>
+#include <linux/seccomp.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 
 #include "check.h"
 #include "clairfs/base/beneath.h"
@@ -62,6 +68,49 @@ static int read_text(int root, open_fn way, const char *path, char *out, size_t 
 		return -errno;
 	out[n] = '\0';
 	return 0;
+}
+
+/* As containers do it. */
+static int refuse_openat2(void)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat2, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog prog = { ARRAY_LEN(code), code };
+
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
+	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog) < 0)
+		return -errno;
+	return 0;
+}
+
+/* In a process of its own, before this one has asked: the answer is kept. */
+static void where_openat2_is_refused_files_are_opened_all_the_same(void)
+{
+	AUTO_FREE char *dir = NULL;
+	AUTO_FD int root = make_root("refused", &dir);
+	struct open_how how;
+	char text[16];
+	int status;
+	pid_t pid;
+
+	make_file(root, "file", "f");
+	CHECK_INT(symlinkat("../outside", root, "out"), 0);
+	pid = fork();
+	CHECK(pid >= 0);
+	if (pid == 0) {
+		bool is_right = refuse_openat2() == 0 && !beneath_how(FLAGS, &how) &&
+				read_text(root, beneath_open, "file", text, sizeof(text)) == 0 &&
+				strcmp(text, "f") == 0 &&
+				read_text(root, beneath_open, "out", text, sizeof(text)) == -EXDEV;
+
+		_exit(is_right ? 0 : 1);
+	}
+	CHECK_INT(waitpid(pid, &status, 0), pid);
+	CHECK_INT(status, 0);
 }
 
 static void both_ways_open_and_refuse_alike(void)
@@ -286,6 +335,8 @@ static void whoever_replaces_things_meanwhile_leads_nobody_out(void)
 }
 
 static const struct check_test tests[] = {
+	{ "where_openat2_is_refused_files_are_opened_all_the_same",
+	  where_openat2_is_refused_files_are_opened_all_the_same },
 	{ "both_ways_open_and_refuse_alike", both_ways_open_and_refuse_alike },
 	{ "forty_links_are_followed_and_not_one_more", forty_links_are_followed_and_not_one_more },
 	{ "only_directories_that_the_path_does_not_have_are_crossed",
