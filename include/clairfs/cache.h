@@ -151,6 +151,15 @@ struct cache_part {
 	bool is_restart;
 };
 
+/* Who may read the bytes of one version of a file, as dataset_stat said when it was fetched. */
+struct cache_rights {
+	uint32_t uid, gid;
+	uint16_t mode;
+	/* Somebody may have the file open who may not read it (any more): these bytes are only for
+	 * those whom mode and the directories above let read. Never without dataset_is_shared. */
+	bool is_narrowed;
+};
+
 /* One READ of a file. Owned by the caller until done(). */
 struct cache_read {
 	struct entry_id entry;
@@ -166,6 +175,7 @@ struct cache_read {
 	void (*done)(struct cache_read *read, int status, const struct iovec *iov, int n_iov);
 	void *ctx;
 	enum read_class read_class; /* of the slowest piece; valid in done() */
+	struct cache_rights rights; /* of the bytes; valid in done() */
 	/* the cache's, no need to initialise */
 	struct list node;
 	struct cache *cache;

@@ -43,6 +43,11 @@ struct dataset_params {
 	bool tidies_snapshots;
 	enum dataset_layout layout;
 	unsigned scan_threads; /* 1..64 */
+	/* Others than the user of this process see it: symlinks that leave the source are left out,
+	 * modes (and groups) are narrowed by access lists and by directories that the mount does
+	 * not have, so that nobody may read what the source keeps from them; see dataset_look. It
+	 * has a snapshot of its own. */
+	bool is_shared;
 	/* Progress, from the calling thread at most ten times a second, and once when a scan is
 	 * over; NULL = none. */
 	void (*progress)(void *ctx, uint64_t entries);
@@ -57,8 +62,9 @@ struct dataset_stats {      /* how it was opened */
 	uint64_t dirs_scanned, dirs_reused, stats; /* stats: statx/fstat calls on the source */
 	uint64_t seconds_ns;
 	/* Left out and counted, the first ones are logged: dangling and looping symlinks, what is
-	 * behind more than eight symlinked directories (fewer where they multiply), sockets,
-	 * devices, names above 255 and paths above 4095 bytes, files that cannot be stat'ed.
+	 * behind more than eight symlinked directories (fewer where they multiply), symlinks that
+	 * leave a shared source, sockets, devices, names above 255 and paths above 4095 bytes, files
+	 * that cannot be stat'ed.
 	 * Directories that cannot be read are counted here too, but they are there, empty. */
 	uint64_t skipped;
 };
@@ -142,6 +148,18 @@ void dataset_identity(const struct dataset *ds, struct entry_id e, struct file_i
 int dataset_kept_identity(const struct dataset *ds, struct entry_id e,
 			  const struct file_identity *id, struct file_identity *ret) MUST_USE;
 uint64_t dataset_size(const struct dataset *ds, struct entry_id e);
+/* Asks the source what the entry is now, symlinks followed: 0 or a negative errno of fstatat. If it
+ * is shared, with the mode and group to be shown; -EXDEV: it leaves the source. Any thread that may
+ * block. */
+int dataset_look(const struct dataset *ds, struct entry_id e, struct stat *ret) MUST_USE;
+bool dataset_is_shared(const struct dataset *ds);
+/* Whether its path has a symlink in the source, as of the scan. */
+bool dataset_is_linked(const struct dataset *ds, struct entry_id e);
+/* Directories are numbered without a gap, from here on; the root is none of them. */
+uint32_t dataset_first_dir(const struct dataset *ds);
+uint32_t dataset_n_dirs(const struct dataset *ds);
+/* Replaces owner, group and permissions, and nothing else (thread-safe). */
+void dataset_update_rights(struct dataset *ds, struct entry_id e, const struct stat *st);
 /* Replaces the attributes of a file seen to have changed (thread-safe). Its kind stays. */
 void dataset_update(struct dataset *ds, struct entry_id e, const struct stat *st);
 /* dataset_update of a file that was replaced by another one, which shall not pass for the old one

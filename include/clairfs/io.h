@@ -39,6 +39,8 @@ struct io_job {
 	uint32_t head;
 	bool want_stat;  /* IO_READ_FD: fill st */
 	bool want_check; /* fstat again after the read, into st_after */
+	/* IO_READ_PATH: the path must not lead out of dirfd, by symlinks or "..": -EXDEV. */
+	bool is_beneath;
 	bool keep_open;  /* IO_READ_PATH: hand the descriptor over in fd; -1 there on failure */
 	bool is_urgent;  /* demand read: goes before all jobs that are not */
 	bool is_cold;    /* what the page cache has of these bytes is dropped first */

@@ -95,6 +95,7 @@ void tier_free(struct tier *tier); /* NULL allowed */
 struct source_params {
 	int dirfd;     /* borrowed */
 	struct io *io; /* borrowed; freed by the owner after the tier */
+	bool is_beneath; /* a path that leads out of dirfd is not followed: -EACCES */
 	struct metrics *metrics;
 	/* Descriptors kept for files of more than one piece, 0 = none; those in use come on top. */
 	uint32_t open_files;

@@ -19,6 +19,8 @@ static int cache_init(struct cache *c)
 	rc = objects_init(c);
 	if (rc == 0)
 		rc = account_new(c);
+	if (rc == 0)
+		rc = access_init(c);
 	c->touched = calloc(words, sizeof(*c->touched));
 	c->paged = calloc(words, sizeof(*c->paged));
 	c->confirmed = calloc(words, sizeof(*c->confirmed));
@@ -294,6 +296,7 @@ void cache_free(struct cache *c)
 	free(c->paged);
 	free(c->confirmed);
 	free(c->abroad);
+	free(c->narrowed);
 	free(c->staged);
 	free(c->staged_opened);
 	control_fini(c);

@@ -26,8 +26,8 @@
 #include "clairfs/metrics/trace.h"
 #include "clairfs/tier/store.h"
 
+#include "access_priv.h"
 #include "account_priv.h"
-#include "bits_priv.h"
 #include "gate_priv.h"
 #include "planner.h"
 
@@ -61,6 +61,7 @@ struct object {
 	void *mem;         /* the fetch's until RESIDENT */
 	uint64_t ready_ns; /* since when a prefetch waits for its first reader, else 0 */
 	uint32_t piece, length, refs;
+	struct cache_rights rights; /* while it is in the table they do not change */
 	enum object_state state;
 	int64_t young_until_ns; /* of the read; see tier.h */
 	bool is_planned;        /* the plan's: only a DROP or a change of the file frees it */
@@ -178,7 +179,7 @@ struct cache {
 	_Atomic uint64_t *confirmed;
 	/* Per entry: seen on another filesystem than the source directory. What is mounted there
 	 * may be exchanged between two jobs, so nothing of it is kept beyond this one. */
-	_Atomic uint64_t *abroad;
+	_Atomic uint64_t *abroad, *narrowed; /* narrowed: NULL unless shared, see access.c */
 	_Atomic uint64_t *held_out; /* per sample: to be read on demand next, to compare, or NULL */
 	struct passthrough passthrough;
 	uint64_t home_dev;        /* st_dev of the source directory */
@@ -195,8 +196,8 @@ struct cache {
 	uint32_t n_shown;
 	struct plan_status counted; /* planner: what the counters of metrics already hold */
 	struct queue stage_jobs, attr_jobs, drop_jobs, pin_jobs, epoch_jobs;
-	struct thr planner, stagers[STAGERS_MAX], writers[WRITERS];
-	struct thr attr_thread, drop_thread, epochs, revalidator;
+	struct thr planner, attr_thread, drop_thread, epochs, revalidator;
+	struct thr stagers[STAGERS_MAX], writers[WRITERS];
 	struct mutex reval_mu;
 	struct cond reval_cv;
 	bool reval_stop; /* reval_mu */
@@ -241,8 +242,7 @@ void busy_end_locked(struct shard *s) REQUIRES(s->mu);
 
 /* --- read.c --- */
 void read_begin(struct cache *c, struct cache_read *r);
-/* One part less to wait for; the last one answers. */
-void read_settle(struct cache *c, struct cache_read *r);
+void read_settle(struct cache *c, struct cache_read *r); /* one part less; the last one answers */
 
 /* --- look.c --- */
 /* Goes on with a cache_look, after it had to wait. */

@@ -18,8 +18,8 @@
  * whatever else they ask for is refused with ESTALE, as a file server does. One who begins to read
  * at the beginning has nothing yet and gets the new file through the old inode, once the pages
  * behind its READ are dropped (by a thread of its own, as that waits for READs of other readers;
- * those are refused). A file changed in place is what it is on the source as well: a mix for who
- * reads it at that moment.
+ * those are refused). A file that is written over or grows in place is what it is on the source as
+ * well: a mix for who reads it at that moment. One that was cut short counts as replaced.
  *
  * Any thread. It must never call an operation of the stage itself.
  */
@@ -43,6 +43,13 @@ void change_queue_attr_locked(struct cache *c, struct shard *s, struct entry_sta
 	queue_push(&c->attr_jobs, &es->attr_job.completion.node);
 }
 
+/* A file that grows in place, or is written over, goes on for those who read it. One that was cut is
+ * another one to them: they would come to an end that no version has. */
+static bool is_other_file(const struct file_identity *old, const struct file_identity *now)
+{
+	return old->ino != now->ino || now->size < old->size;
+}
+
 /* What those who have the file open read on must not be of the new one. */
 static bool must_renew_locked(struct cache *c, struct shard *s, const struct entry_state *es,
 			      const struct file_identity *old, const struct file_identity *now)
@@ -50,7 +57,7 @@ static bool must_renew_locked(struct cache *c, struct shard *s, const struct ent
 static bool must_renew_locked(struct cache *c, struct shard *s, const struct entry_state *es,
 			      const struct file_identity *old, const struct file_identity *now)
 {
-	if (!c->stage || old->ino == now->ino)
+	if (!c->stage || !is_other_file(old, now))
 		return false;
 	if (es->pushers) /* old pages may come at any moment */
 		return true;
@@ -78,7 +85,7 @@ static void change_kernel_locked(struct cache *c, struct shard *s, struct entry_
 		return;
 	if (now) {
 		es->is_unsettled = true;
-		if (is_paged && es->head_readers && old->ino != now->ino &&
+		if (is_paged && es->head_readers && is_other_file(old, now) &&
 		    es->head_end < MAX(old->size, now->size) && !es->is_drop_queued) {
 			es->is_drop_queued = true;
 			es->refs++;
@@ -97,6 +104,9 @@ static void change_kernel_locked(struct cache *c, struct shard *s, struct entry_
 void change_read_ended_locked(struct cache *c, struct shard *s, struct entry_state *es,
 			      uint32_t begin_version)
 {
+	/* Nothing of it may stay where nobody is asked who reads. */
+	if (access_is_narrowed(c, es->entry) && es->readers == 0 && c->stage && c->is_started)
+		queue_inval_locked(c, es);
 	if (es->inval_wait == 0 || (int32_t)(begin_version - es->inval_version) >= 0)
 		return;
 	if (--es->inval_wait == 0)
@@ -164,7 +174,7 @@ void change_file(struct cache *c, struct entry_id entry, const struct stat *st)
 	struct shard *s = shard_of(c, entry);
 	struct file_identity old, now = { 0 };
 	struct entry_state *es;
-	bool is_renewed;
+	bool is_same, is_renewed;
 	struct list dead;
 
 	list_init(&dead);
@@ -172,10 +182,13 @@ void change_file(struct cache *c, struct entry_id entry, const struct stat *st)
 		now = file_identity_of(st);
 	mutex_lock(&s->mu);
 	dataset_identity(c->p.dataset, entry, &old);
-	if (st && file_identity_eq(&old, &now)) { /* somebody else has noticed */
+	is_same = st && file_identity_eq(&old, &now);
+	if (is_same && !access_differs(c, entry, st)) { /* somebody else has noticed */
 		mutex_unlock(&s->mu);
 		return;
 	}
+	if (st)
+		(void)access_note(c, entry, st);
 	es = entry_get_locked(c, s, entry);
 	is_renewed = st && es && must_renew_locked(c, s, es, &old, &now);
 	if (is_renewed)
@@ -184,7 +197,7 @@ void change_file(struct cache *c, struct entry_id entry, const struct stat *st)
 		dataset_update(c->p.dataset, entry, st);
 	if (es) {
 		es->version++;
-		drop_pieces_locked(c, s, es, st ? &now : NULL, &dead);
+		drop_pieces_locked(c, s, es, st && !is_same ? &now : NULL, &dead);
 		change_plan_locked(c, s, es);
 		if (is_renewed)
 			renew_locked(c, s, es);
@@ -199,7 +212,8 @@ void change_file(struct cache *c, struct entry_id entry, const struct stat *st)
 	if (!es)
 		cache_degrade(c, "out of memory: the kernel may keep pages of a changed file");
 	metrics_add(c->p.metrics, METRIC_SOURCE_CHANGED, 1);
-	change_store(c, entry, &old);
+	if (!is_same)
+		change_store(c, entry, &old);
 	if (dataset_is_sample(c->p.dataset, entry) && bits_clear(c->staged, entry.v))
 		note_sample(c, PLAN_EV_UNSTAGED, entry, 0);
 }

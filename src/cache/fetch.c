@@ -228,9 +228,17 @@ static struct fetch_result fetch_learn(struct fetch *f, struct fetch_result resu
 	struct cache *c = f->cache;
 	struct object *obj = f->object;
 	struct entry_id entry = obj->state_of->entry;
+	int rc;
 
 	source_left(c, f);
 	fetch_place(c, entry, &f->read);
+	rc = access_learn(c, entry, &f->read);
+	if (rc == -ESTALE)
+		return stale_result(result);
+	if (rc != 0) {
+		result.status = rc;
+		return result;
+	}
 	if (result.status == 0)
 		bits_set(c->confirmed, entry.v);
 	if (result.status == 0 && obj->is_demand) {
@@ -297,7 +305,8 @@ static void fetch_done(struct tier_read *read)
 				       .latency_ns = read->latency_ns };
 
 	trace_tier(f);
-	if (f->is_check && result.status == 0) {
+	if (f->is_check && result.status == 0 &&
+	    access_learn(c, obj->state_of->entry, read) == 0) {
 		source_left(c, f);
 		fetch_place(c, obj->state_of->entry, &f->read);
 		bits_set(c->confirmed, obj->state_of->entry.v);

@@ -44,14 +44,14 @@ static void look_done(struct tier_read *read)
 	struct cache *c = r->cache;
 	struct entry_id entry = r->entry;
 	bool is_file = read->is_changed && S_ISREG(read->st.st_mode);
-	int status = read->status;
+	int rc = access_learn(c, entry, read), status = rc && rc != -ESTALE ? rc : read->status;
 
-	if (is_file)
+	if (rc == 0 && is_file)
 		change_file(c, entry, &read->st);
-	else if (read->is_changed || status == -ENOENT || status == -ENOTDIR)
+	else if (rc == 0 && (read->is_changed || status == -ENOENT || status == -ENOTDIR))
 		change_file(c, entry, NULL);
 	free(look);
-	if (status != 0 && !is_file) {
+	if (rc != -ESTALE && status != 0 && !is_file) {
 		look_end(c, r, status);
 		return;
 	}

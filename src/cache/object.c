@@ -180,6 +180,7 @@ struct object *object_new_locked(struct cache *c, struct shard *s, struct entry_
 	es->refs++;
 	list_push_tail(&es->objects, &obj->in_entry);
 	obj->identity = *identity;
+	access_rights(c, es->entry, &obj->rights);
 	obj->piece = piece;
 	obj->length = piece_length(identity->size, piece);
 	assert(obj->length > 0);

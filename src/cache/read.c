@@ -218,6 +218,9 @@ static void read_answer(struct cache *c, struct cache_read *r, int status,
 	uint64_t bytes = 0;
 	int n_iov = 0;
 
+	r->rights.is_narrowed = false;
+	if (status == 0 && n_parts)
+		r->rights = r->part[0].object->rights;
 	if (status == 0)
 		n_iov = read_vectors(r, iov, &bytes);
 	if (bytes)

@@ -5,14 +5,13 @@
  * fetched or staged ("touched"), spread evenly over the interval and at most RATE_MAX of them per
  * second, so that a parallel filesystem's metadata server does not notice: of more than RATE_MAX
  * times the interval's seconds each is looked at less often than the interval says. Symlinks are
- * followed, as everywhere.
+ * followed, as everywhere. Where others see the mount, all directories are among them, since their
+ * permissions decide (access.c).
  *
  * Its own thread, because a stat of a dead filesystem hangs. It must never hold a lock while it
  * asks the source.
  */
 #include "cache_priv.h"
-
-#include <fcntl.h>
 
 enum { RATE_MAX = 1000 };
 #define NAP_MIN_NS (10 * NS_PER_MS) /* shorter ones are put together */
@@ -51,13 +50,20 @@ static bool nap(struct cache *c, uint64_t ns)
 	return !is_stopping;
 }
 
+/* How many are looked at in one round. */
+static uint64_t round_size(const struct cache *c)
+{
+	return atomic_load(&c->n_touched) +
+	       (c->narrowed ? (uint64_t)dataset_n_dirs(c->p.dataset) + 1 : 0);
+}
+
 /* Rests for what *n_done comparisons cost, once that is worth a nap. False when the cache stops. */
 static bool keep_pace(struct cache *c, uint32_t *n_done)
 {
 	uint64_t rested = 0, due;
 
 	for (;;) {
-		due = *n_done * revalidate_gap_ns(c->p.revalidate_ns, atomic_load(&c->n_touched));
+		due = *n_done * revalidate_gap_ns(c->p.revalidate_ns, round_size(c));
 		if (rested == 0 && due < NAP_MIN_NS)
 			return true;
 		if (rested >= due)
@@ -74,17 +80,18 @@ static bool keep_pace(struct cache *c, uint32_t *n_done)
 static void check_entry(struct cache *c, struct entry_id entry)
 {
 	struct file_identity known, now;
-	char path[4096];
 	struct stat st;
+	int rc;
 
-	if (dataset_path(c->p.dataset, entry, path, sizeof(path)) != 0)
+	if (c->narrowed) {
+		if (access_look_again(c, entry) == -ENOENT)
+			entry_untouch(c, entry);
 		return;
-	if (fstatat(dataset_source_fd(c->p.dataset), path, &st, 0) != 0) {
-		if (errno != ENOENT && errno != ENOTDIR)
-			return; /* says nothing about the file */
-		st.st_mode = 0;
 	}
-	if (!S_ISREG(st.st_mode)) {
+	rc = access_look(c, entry, &st);
+	if (rc != 0 && rc != -ENOENT)
+		return; /* says nothing about the file */
+	if (rc != 0) {
 		entry_untouch(c, entry); /* after this nobody holds anything of it */
 		change_file(c, entry, NULL);
 		return;
@@ -95,11 +102,28 @@ static void check_entry(struct cache *c, struct entry_id entry)
 		change_file(c, entry, &st);
 }
 
+/* All directories, whose permissions decide who may come to the files; false when the cache stops.
+ */
+static bool check_dirs(struct cache *c, uint32_t *n_done)
+{
+	uint32_t first = dataset_first_dir(c->p.dataset), n = dataset_n_dirs(c->p.dataset);
+
+	for (uint32_t i = 0; i <= n; i++) {
+		access_check_dir(c, i == n ? ENTRY_ROOT : (struct entry_id){ first + i });
+		(*n_done)++;
+		if (!keep_pace(c, n_done))
+			return false;
+	}
+	return true;
+}
+
 /* One round over all touched files; false when the cache stops. */
 static bool check_all(struct cache *c)
 {
 	uint32_t n = dataset_n_entries(c->p.dataset), n_done = 0;
 
+	if (c->narrowed && !check_dirs(c, &n_done))
+		return false;
 	for (uint32_t i = 0; i < n; i++) {
 		if (!atomic_load_explicit(&c->touched[i / 64], memory_order_relaxed)) {
 			i |= 63;
@@ -122,7 +146,7 @@ void *revalidate_main(void *cache)
 	uint64_t idle_ns = MIN(c->p.revalidate_ns, NAP_MAX_NS);
 
 	for (;;) {
-		bool is_idle = atomic_load(&c->n_touched) == 0;
+		bool is_idle = round_size(c) == 0;
 
 		if (is_idle ? !nap(c, idle_ns) : !check_all(c))
 			return NULL;

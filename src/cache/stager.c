@@ -28,6 +28,8 @@ static int stage_pin(struct cache *c, struct entry_state *es, uint32_t version, 
 	if (es->version != version || es->hold != HOLD_HELD || !obj ||
 	    obj->state != OBJECT_RESIDENT)
 		rc = -ESTALE;
+	else if (access_is_narrowed(c, es->entry))
+		rc = -ENOENT; /* the kernel would give it to whoever has it open */
 	else if (es->readers)
 		rc = -EAGAIN;
 	if (rc == 0) {

@@ -5,7 +5,7 @@
  * Whoever may reach the mount may read through it, but an order is everybody's: with allow_other
  * only the mount's owner and root may change it (fs refuses others before they come here). Root may
  * be that of a container, and a job need not have the daemon's rights: of what they name only files
- * beneath the source are read (beneath.c), and the answer, which everybody may see, never shows
+ * beneath the source are read (told_path.c), and the answer, which everybody may see, never shows
  * what is in a file. The words of the mounting user (option order) may name any.
  *
  * The rank and world of the environment are those of whoever types a spec, so clients fill them in;

@@ -118,7 +118,8 @@ static const struct conf_option options[] = {
 	    "mount removes, measured and not modelled. It costs just that. Needs batch= and "
 	    "workers= in the order. off: never."),
 	ROW(allow_other, CONF_BOOL, "off", 0, 0, NULL,
-	    "Let other users read the mount (permissions are checked by the kernel)."),
+	    "Let other users read the mount: what the source lets them read, give or take "
+	    "revalidate seconds."),
 	ROW(report, CONF_TEXT, "", 0, 0, NULL,
 	    "File for a report of the mount, written when it is unmounted; in a directory it is "
 	    "named after job, host and process. For clairfs report. Empty: none."),

@@ -16,7 +16,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "beneath.h"
+#include "told_path.h"
 #include "daemon_priv.h"
 
 #define PATIENCE_NS (600 * NS_PER_S)
@@ -230,8 +230,8 @@ static int open_beneath(void *ctx, const char *path, struct err *err)
 {
 	const struct order_maker *maker = ctx;
 
-	return beneath_open(maker->source_fd,
-			    beneath_relative(path, maker->source, maker->mountpoint), err);
+	return told_path_open(maker->source_fd,
+			    told_path_relative(path, maker->source, maker->mountpoint), err);
 }
 
 int order_make(struct order_maker *maker, const struct order_spec *spec,

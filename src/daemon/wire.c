@@ -107,6 +107,10 @@ int wire_check(struct wire *w, const struct daemon_params *params, struct err *e
 		err_prefix(err, "option order");
 		return rc;
 	}
+	if (w->opts->allow_other && w->opts->revalidate == 0)
+		return err_set(err, -EINVAL,
+			       "option allow_other needs revalidate above 0: else nobody would see "
+			       "that a file was closed to others");
 	rc = accounting_parse(w->opts, &w->accounting_params, err);
 	if (rc == 0)
 		rc = check_paths(w, params, err);
@@ -148,6 +152,7 @@ static int open_dataset(struct wire *w, const struct daemon_params *params, stru
 				     .tidies_snapshots = true,
 				     .layout = (enum dataset_layout)w->opts->layout,
 				     .scan_threads = (unsigned)w->opts->scan_threads,
+				     .is_shared = w->opts->allow_other,
 				     .progress = params->show_progress ? show_scan : NULL,
 				     .progress_ctx = w->source };
 	int rc = dataset_open(&dp, &w->dataset, err);
@@ -190,6 +195,7 @@ static int make_tiers(struct wire *w, struct err *err)
 {
 	struct io_params ip = { .name = "source", .max_inflight = (unsigned)w->memory.inflight };
 	struct source_params sp = { .dirfd = dataset_source_fd(w->dataset),
+				    .is_beneath = dataset_is_shared(w->dataset),
 				    .metrics = w->metrics,
 				    .open_files = SOURCE_OPEN_FILES,
 				    .reopen_ns = SOURCE_REOPEN_NS,

@@ -4,10 +4,13 @@
  * the order, which are read at the same time, do not meet. The snapshot is not rewritten: it says
  * what the scan saw, and the next mount finds out again. Must never change the kind of an entry:
  * the kernel was told. Any thread. */
+#include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <xxhash.h>
 
 #include "dataset_priv.h"
+#include "rights.h"
 
 static struct mutex *lock_of(const struct dataset *ds, uint32_t slot)
 {
@@ -118,4 +121,56 @@ void dataset_update(struct dataset *ds, struct entry_id e, const struct stat *st
 void dataset_renew(struct dataset *ds, struct entry_id e, const struct stat *st)
 {
 	update(ds, e, st, true);
+}
+
+void dataset_update_rights(struct dataset *ds, struct entry_id e, const struct stat *st)
+{
+	uint32_t slot = dataset_slot(ds, e);
+	struct mutex *mu = lock_of(ds, slot);
+	struct slot_attr attr;
+
+	mutex_lock(mu);
+	table_get_attr(&ds->t, slot, &attr);
+	attr.uid = st->st_uid;
+	attr.gid = st->st_gid;
+	attr.mode = (uint16_t)((attr.mode & S_IFMT) | (st->st_mode & ~(mode_t)S_IFMT));
+	table_set_attr(&ds->t, slot, &attr);
+	mutex_unlock(mu);
+}
+
+int dataset_look(const struct dataset *ds, struct entry_id e, struct stat *ret)
+{
+	char path[DATASET_PATH_MAX + 1];
+	int rc = dataset_path(ds, e, path, sizeof(path));
+
+	if (rc < 0)
+		return rc;
+	if (!ds->is_shared)
+		return fstatat(ds->source_fd, path, ret, 0) < 0 ? -errno : 0;
+	return entry_eq(e, ENTRY_ROOT) ? rights_look_root(ds->source_fd, ret)
+				       : rights_look(ds->source_fd, path, ret);
+}
+
+bool dataset_is_shared(const struct dataset *ds)
+{
+	return ds->is_shared;
+}
+
+bool dataset_is_linked(const struct dataset *ds, struct entry_id e)
+{
+	uint32_t slot = dataset_slot(ds, e);
+
+	while (slot != ds->t.n_entries && !(ds->t.flags[slot] & SLOT_IS_LINK))
+		slot = ds->t.parent[slot];
+	return slot != ds->t.n_entries;
+}
+
+uint32_t dataset_first_dir(const struct dataset *ds)
+{
+	return ds->t.n_samples;
+}
+
+uint32_t dataset_n_dirs(const struct dataset *ds)
+{
+	return ds->t.n_dirs;
 }

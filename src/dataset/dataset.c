@@ -63,6 +63,7 @@ static int open_source(struct opening *o, struct err *err)
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return err_set_errno(err, -errno, "source %s", source);
 	snapshot_key_of(source, fd, st.st_ino, &o->key);
+	o->key.is_shared = o->params->is_shared;
 	return 0;
 }
 
@@ -106,6 +107,7 @@ static int scan_once(struct opening *o, const struct recheck *recheck, struct sc
 		int error;
 
 		scan_init(s, o->source_fd, o->wall_clock);
+		s->is_shared = o->params->is_shared;
 		s->links_max = links_max;
 		s->recheck = recheck;
 		s->old = recheck ? recheck->t : NULL;
@@ -149,7 +151,7 @@ static int check_and_scan(struct opening *o, struct err *err)
 {
 	enum dataset_layout want = o->params->layout;
 	struct recheck r;
-	int error = recheck_init(&r, &o->snap.t, o->source_fd);
+	int error = recheck_init(&r, &o->snap.t, o->source_fd, o->params->is_shared);
 
 	if (error < 0)
 		return err_set_errno(err, error, "source %s", o->params->source);
@@ -205,6 +207,25 @@ int dataset_of_snapshot(struct snapshot *snap, int source_fd, struct dataset **r
 	return 0;
 }
 
+/* What keeps others out above the source is no part of a snapshot. */
+static void look_above(struct dataset *ds, const struct dataset_params *params)
+{
+	struct stat st;
+	int error;
+
+	ds->is_shared = params->is_shared;
+	if (!ds->is_shared)
+		return;
+	error = dataset_look(ds, ENTRY_ROOT, &st);
+	if (error < 0) {
+		log_warn("source %s is closed to others: who may come to it cannot be found out: "
+			 "%s",
+			 params->source, strerror(-error));
+		st = (struct stat){ .st_uid = (uid_t)-1, .st_gid = (gid_t)-1 };
+	}
+	dataset_update_rights(ds, ENTRY_ROOT, &st);
+}
+
 static int open_dataset(struct opening *o, struct dataset **ret, struct err *err)
 {
 	uint64_t start_ns = clock_now(clock_monotonic());
@@ -224,6 +245,7 @@ static int open_dataset(struct opening *o, struct dataset **ret, struct err *err
 	if (error < 0)
 		return err_set_errno(err, error, "source %s", o->params->source);
 	o->source_fd = -1;
+	look_above(ds, o->params);
 	o->stats.skipped = ds->stats.skipped;
 	o->stats.seconds_ns = clock_now(clock_monotonic()) - start_ns;
 	ds->stats = o->stats;

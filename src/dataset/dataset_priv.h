@@ -111,6 +111,7 @@ int32_t py_next_code_point(const struct py_name *n, uint32_t *i);
 struct snapshot_key { /* which source a snapshot is of */
 	char path[DATASET_PATH_MAX + 1];
 	uint64_t fsid, ino;
+	bool is_shared; /* it has other modes and leaves out other symlinks */
 };
 struct snapshot {
 	struct table t;
@@ -159,6 +160,7 @@ struct dataset {
 	_Atomic uint16_t *renewals;
 	struct dataset_shard *shards;
 	int source_fd;
+	bool is_shared;
 	struct dataset_stats stats;
 };
 /* Takes the contents of snap and source_fd when it succeeds. -ENOMEM. */

@@ -9,15 +9,16 @@
 #include <errno.h>
 #include <fcntl.h>
 
+#include "rights.h"
 #include "scan_priv.h"
 
 #define RECHECK_BATCH 32u
 
-int recheck_init(struct recheck *r, struct table *t, int source_fd)
+int recheck_init(struct recheck *r, struct table *t, int source_fd, bool is_shared)
 {
 	uint32_t at = 0, n_links = 0;
 
-	*r = (struct recheck){ .t = t, .source_fd = source_fd };
+	*r = (struct recheck){ .t = t, .source_fd = source_fd, .is_shared = is_shared };
 	for (uint32_t i = 0; i < t->n_entries; i++)
 		n_links += (t->flags[i] & SLOT_IS_LINK) && !table_is_dir(t, i);
 	r->n_links = n_links;
@@ -47,15 +48,35 @@ static void mark(struct recheck *r, uint32_t dir_slot)
 		atomic_fetch_add(&r->n_changed, 1);
 }
 
-static int stat_slot(struct recheck *r, uint32_t slot, struct statx *ret)
+static int stat_slot(struct recheck *r, uint32_t slot, struct slot_attr *ret, uint64_t *ret_dev)
 {
 	char path[DATASET_PATH_MAX + 1];
 	int error = table_path(r->t, slot, path, sizeof(path));
+	struct statx sx;
+	struct stat st;
 
 	if (error < 0)
 		return error;
 	atomic_fetch_add(&r->n_stats, 1);
-	return statx(r->source_fd, path, AT_NO_AUTOMOUNT, STATX_WANTED, ret) < 0 ? -errno : 0;
+	if (r->is_shared) {
+		error = rights_look(r->source_fd, path, &st);
+		if (error == 0)
+			*ret_dev = scan_attr_of_stat(&st, ret);
+		return error;
+	}
+	if (statx(r->source_fd, path, AT_NO_AUTOMOUNT, STATX_WANTED, &sx) < 0)
+		return -errno;
+	*ret_dev = scan_attr_of_statx(&sx, ret);
+	return 0;
+}
+
+/* A symlink leads to it through directories of which it does not hear. */
+static bool has_same_rights(const struct recheck *r, uint32_t slot, const struct slot_attr *now)
+{
+	const struct table *t = r->t;
+
+	return !r->is_shared ||
+	       (now->mode == t->mode[slot] && now->uid == t->uid[slot] && now->gid == t->gid[slot]);
 }
 
 static void check_dir(struct recheck *r, uint32_t dir_no)
@@ -63,7 +84,6 @@ static void check_dir(struct recheck *r, uint32_t dir_no)
 	const struct table *t = r->t;
 	uint32_t slot = table_dir_slot(t, dir_no);
 	struct slot_attr now;
-	struct statx sx;
 
 	if (t->flags[slot] & SLOT_UNTRUSTED) {
 		mark(r, slot);
@@ -73,15 +93,13 @@ static void check_dir(struct recheck *r, uint32_t dir_no)
 			mark(r, t->parent[slot]);
 		return;
 	}
-	if (stat_slot(r, slot, &sx) < 0 || !S_ISDIR(sx.stx_mode)) {
+	if (stat_slot(r, slot, &now, &r->dev[dir_no]) < 0 || !S_ISDIR(now.mode)) {
 		mark(r, slot);
 		mark(r, t->parent[slot]);
 		return;
 	}
-	r->dev[dir_no] = (uint64_t)sx.stx_dev_major << 32 | sx.stx_dev_minor;
-	scan_attr_of_statx(&sx, &now);
 	if (now.ino == t->ino[slot] && now.mtime_ns == t->mtime_ns[slot] &&
-	    now.ctime_ns == t->ctime_ns[slot])
+	    now.ctime_ns == t->ctime_ns[slot] && has_same_rights(r, slot, &now))
 		return;
 	mark(r, slot);
 }
@@ -89,16 +107,15 @@ static void check_dir(struct recheck *r, uint32_t dir_no)
 static void check_link(struct recheck *r, uint32_t slot)
 {
 	struct slot_attr now, before;
-	struct statx sx;
+	uint64_t dev;
 
-	if (stat_slot(r, slot, &sx) < 0 || !S_ISREG(sx.stx_mode)) {
+	if (stat_slot(r, slot, &now, &dev) < 0 || !S_ISREG(now.mode)) {
 		mark(r, r->t->parent[slot]);
 		return;
 	}
-	scan_attr_of_statx(&sx, &now);
 	table_get_attr(r->t, slot, &before);
 	if (now.size == before.size && now.ino == before.ino && now.mtime_ns == before.mtime_ns &&
-	    now.ctime_ns == before.ctime_ns)
+	    now.ctime_ns == before.ctime_ns && has_same_rights(r, slot, &now))
 		return;
 	/* No two threads have the same slot. */
 	table_set_attr(r->t, slot, &now);

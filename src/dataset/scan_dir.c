@@ -10,10 +10,27 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/sysmacros.h>
 
+#include "clairfs/base/beneath.h"
+#include "rights.h"
 #include "scan_priv.h"
 
-void scan_attr_of_statx(const struct statx *sx, struct slot_attr *ret)
+uint64_t scan_attr_of_stat(const struct stat *st, struct slot_attr *ret)
+{
+	struct file_identity id = file_identity_of(st);
+
+	*ret = (struct slot_attr){ .size = id.size,
+				   .ino = id.ino,
+				   .mtime_ns = id.mtime_ns,
+				   .ctime_ns = id.ctime_ns,
+				   .uid = st->st_uid,
+				   .gid = st->st_gid,
+				   .mode = (uint16_t)st->st_mode };
+	return (uint64_t)major(st->st_dev) << 32 | minor(st->st_dev);
+}
+
+uint64_t scan_attr_of_statx(const struct statx *sx, struct slot_attr *ret)
 {
 	*ret = (struct slot_attr){
 		.size = sx->stx_size,
@@ -24,6 +41,7 @@ void scan_attr_of_statx(const struct statx *sx, struct slot_attr *ret)
 		.gid = sx->stx_gid,
 		.mode = sx->stx_mode
 	};
+	return (uint64_t)sx->stx_dev_major << 32 | sx->stx_dev_minor;
 }
 
 static void *grown(void *array, uint32_t *capacity, uint64_t wanted, size_t item)
@@ -158,26 +176,67 @@ static int reuse_dir(struct scan *s, struct scan_node *node)
 	return error;
 }
 
+/* Shared and behind a symlink, here or above: what is shown depends on the way there. It must be the same
+ * directory that was opened, or it is closed until somebody looks again. */
+static int look_dir(struct scan *s, struct scan_node *node, int fd, const char *path)
+{
+	bool was_opened = fd >= 0;
+	struct slot_attr attr;
+	uint64_t dev;
+	struct stat st;
+	int error = rights_look(s->source_fd, path, &st);
+
+	if (error < 0)
+		return error;
+	dev = scan_attr_of_stat(&st, &attr);
+	if (was_opened && (dev != node->dev || attr.ino != node->attr.ino)) {
+		node->attr.mode &= S_IFMT;
+		node->is_untrusted = true;
+		return 0;
+	}
+	node->attr = attr;
+	node->dev = dev;
+	return 0;
+}
+
 /* Attributes of the directory from its descriptor, or by path when it could not be opened. */
 static int stat_dir(struct scan *s, struct scan_node *node, int fd, const char *path)
 {
-	struct statx sx;
+	struct statx sx = { 0 };
 	int64_t now_ns = (int64_t)clock_now(s->wall_clock);
-	int r;
+	int r = 0;
 
 	atomic_fetch_add(&s->n_stats, 1);
-	r = fd >= 0 ? statx(fd, "", AT_EMPTY_PATH, STATX_WANTED, &sx)
-		    : statx(s->source_fd, path, AT_NO_AUTOMOUNT, STATX_WANTED, &sx);
+	if (fd >= 0)
+		r = statx(fd, "", AT_EMPTY_PATH, STATX_WANTED, &sx);
+	else if (!s->is_shared)
+		r = statx(s->source_fd, path, AT_NO_AUTOMOUNT, STATX_WANTED, &sx);
 	if (r < 0)
 		return -errno;
-	if (!S_ISDIR(sx.stx_mode))
+	node->dev = scan_attr_of_statx(&sx, &node->attr);
+	if (s->is_shared && (fd < 0 || node->is_below_link))
+		r = look_dir(s, node, fd, path);
+	else if (s->is_shared)
+		node->attr.mode = acl_narrow_fd(fd, node->attr.mode);
+	if (r < 0)
+		return r;
+	if (!S_ISDIR(node->attr.mode))
 		return -ENOTDIR;
-	scan_attr_of_statx(&sx, &node->attr);
-	node->dev = (uint64_t)sx.stx_dev_major << 32 | sx.stx_dev_minor;
 	/* Also true for times in the future: a clock that was set back, or another machine's. */
 	if (MAX(node->attr.mtime_ns, node->attr.ctime_ns) > now_ns - DATASET_RACY_NS)
 		node->is_untrusted = true;
 	return 0;
+}
+
+/* A descriptor or a negative errno. */
+static int open_below(struct scan *s, const char *path)
+{
+	int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NONBLOCK, fd;
+
+	if (s->is_shared)
+		return beneath_open(s->source_fd, path, flags);
+	fd = openat(s->source_fd, path, flags);
+	return fd < 0 ? -errno : fd;
 }
 
 /* Opens and checks; 0 with node->stream set when there are names to read. */
@@ -188,14 +247,14 @@ static int open_dir(struct scan *s, struct scan_node *node)
 	int error, open_error = 0;
 
 	scan_node_path(node, path);
-	fd = openat(s->source_fd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NONBLOCK);
+	fd = open_below(s, path);
 	if (fd < 0)
-		open_error = -errno;
+		open_error = fd;
 	error = stat_dir(s, node, fd, path);
 	if (!node->parent && (open_error < 0 || error < 0))
 		return open_error < 0 ? open_error : error;
 	if (error < 0) {
-		drop(s, node, strerror(-error));
+		drop(s, node, error == -EXDEV ? SCAN_LEAVES : strerror(-error));
 		return 0;
 	}
 	if (is_loop(node)) {
@@ -303,30 +362,62 @@ static int find_links(struct scan *s, int dir_fd, const char *name, struct scan_
 	return 0;
 }
 
+/* What a symlink leads to; shared, also what is behind one. */
+static int stat_link(struct scan *s, const struct scan_node *node, const char *name,
+		     struct slot_attr *ret)
+{
+	char path[DATASET_PATH_MAX + 1 + DATASET_NAME_MAX + 1];
+	struct statx sx;
+	struct stat st;
+	int error;
+
+	atomic_fetch_add(&s->n_stats, 1);
+	if (!s->is_shared) {
+		if (statx(dirfd(node->stream), name, AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT,
+			  STATX_WANTED, &sx) < 0)
+			return -errno;
+		scan_attr_of_statx(&sx, ret);
+		return 0;
+	}
+	scan_node_path(node, path);
+	snprintf(path + strlen(path), DATASET_NAME_MAX + 2, "/%s", name);
+	error = rights_look(s->source_fd, path, &st);
+	if (error == 0)
+		scan_attr_of_stat(&st, ret);
+	return error;
+}
+
+static const char *why_skipped(const struct scan_rec *rec, int error)
+{
+	if (rec->is_link && error == -ENOENT)
+		return "dangling symlink";
+	return rec->is_link && error == -EXDEV ? SCAN_LEAVES : strerror(-error);
+}
+
 static int stat_rec(struct scan *s, struct scan_node *node, struct scan_rec *rec)
 {
 	char name[DATASET_NAME_MAX + 1];
 	int dir_fd = dirfd(node->stream), error = 0;
+	struct slot_attr attr = { 0 };
 	struct statx sx;
 
 	memcpy(name, node->names + rec->name_off, rec->name_len);
 	name[rec->name_len] = '\0';
 	if (!rec->is_link)
 		error = find_links(s, dir_fd, name, rec, &sx);
-	if (error == 0 && rec->is_link) {
-		atomic_fetch_add(&s->n_stats, 1);
-		if (statx(dir_fd, name, AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT, STATX_WANTED, &sx) <
-		    0)
-			error = -errno;
-	}
+	if (error == 0 && (rec->is_link || (s->is_shared && node->is_below_link)))
+		error = stat_link(s, node, name, &attr);
+	else if (error == 0)
+		scan_attr_of_statx(&sx, &attr);
 	if (error < 0) {
-		skip_rec(s, node, rec, true,
-			 rec->is_link && error == -ENOENT ? "dangling symlink" : strerror(-error));
-	} else if (S_ISDIR(sx.stx_mode)) {
+		skip_rec(s, node, rec, true, why_skipped(rec, error));
+	} else if (S_ISDIR(attr.mode)) {
 		return add_subdir(s, node, rec, old_subdir(s, node, rec));
-	} else if (S_ISREG(sx.stx_mode)) {
+	} else if (S_ISREG(attr.mode)) {
+		if (s->is_shared && !rec->is_link && !node->is_below_link)
+			attr.mode = acl_narrow_at(dir_fd, name, attr.mode);
 		rec->kind = REC_FILE;
-		scan_attr_of_statx(&sx, &rec->attr);
+		rec->attr = attr;
 	} else {
 		skip_rec(s, node, rec, rec->is_link, "neither a file nor a directory");
 	}

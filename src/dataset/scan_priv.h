@@ -59,6 +59,7 @@ struct scan {
 	const struct table *old;       /* snapshot or NULL */
 	const struct recheck *recheck; /* which directories of it changed */
 	struct clock *wall_clock;
+	bool is_shared; /* as in dataset_params */
 	struct mutex mu;
 	struct cond cv;
 	struct scan_node *all, *dirs, *batches; /* mu */
@@ -99,7 +100,10 @@ int scan_dir_read(struct scan *s, struct scan_node *node) MUST_USE;
 int scan_dir_stat(struct scan *s, struct scan_node *node, uint32_t from, uint32_t to) MUST_USE;
 /* After the last record: counts, sorts, closes. */
 void scan_dir_finish(struct scan_node *node);
-void scan_attr_of_statx(const struct statx *sx, struct slot_attr *ret);
+/* Return the device, which is no attribute. */
+uint64_t scan_attr_of_statx(const struct statx *sx, struct slot_attr *ret);
+uint64_t scan_attr_of_stat(const struct stat *st, struct slot_attr *ret);
+#define SCAN_LEAVES "leaves the source: not followed with allow_other"
 
 /* scan_links.c: how deep symlinked directories are followed. scan_run fails with -EMLINK when that
  * leads to too many entries: then another scan follows fewer of them. */
@@ -119,6 +123,7 @@ void crew_run(const struct scan_options *options, const char *name, void (*fn)(v
 struct recheck {
 	struct table *t;
 	int source_fd;
+	bool is_shared;
 	uint32_t *links; /* entry numbers of symlinked files */
 	uint32_t n_links;
 	atomic_uchar *is_changed; /* per directory number */
@@ -126,7 +131,7 @@ struct recheck {
 	atomic_uint_fast64_t next, n_stats, n_changed;
 	atomic_bool has_new_attr;
 };
-int recheck_init(struct recheck *r, struct table *t, int source_fd) MUST_USE;
+int recheck_init(struct recheck *r, struct table *t, int source_fd, bool is_shared) MUST_USE;
 void recheck_fini(struct recheck *r);
 /* One stat per directory and symlinked file of the snapshot. */
 void recheck_run(struct recheck *r, const struct scan_options *options);

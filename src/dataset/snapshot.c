@@ -21,6 +21,7 @@
 #define SNAPSHOT_VERSION 1u
 #define SNAPSHOT_HASHED_FROM 16u /* behind magic and checksum */
 #define SNAPSHOT_HEADER_SIZE 80u
+#define SNAPSHOT_IS_SHARED 1u   /* flag: of a mount with allow_other */
 #define SNAPSHOT_STEM_SIZE 33u /* 32 hex digits */
 
 void snapshot_key_of(const char *source, int fd, uint64_t ino, struct snapshot_key *ret)
@@ -44,6 +45,8 @@ static void stem_of(const struct snapshot_key *key, char out[SNAPSHOT_STEM_SIZE]
 	buf_put_u64(&w, key->fsid);
 	buf_put_u64(&w, key->ino);
 	buf_put_bytes(&w, key->path, strlen(key->path));
+	if (key->is_shared)
+		buf_put_u8(&w, 0); /* which is in no path */
 	hash = XXH3_128bits(w.data, w.is_bad ? 0 : w.size);
 	buf_writer_fini(&w);
 	snprintf(out, SNAPSHOT_STEM_SIZE, "%016llx%016llx", (unsigned long long)hash.high64,
@@ -106,7 +109,7 @@ static uint64_t padded_path_size(uint32_t path_len)
 
 struct header {
 	uint64_t checksum, file_size;
-	uint32_t version, layout, auto_layout, path_len, reserved;
+	uint32_t version, layout, auto_layout, path_len, flags;
 	uint64_t fsid, ino;
 };
 
@@ -123,7 +126,7 @@ static void read_header(struct buf_reader *r, struct header *h, struct table *t)
 	t->n_samples = buf_get_u32(r);
 	t->n_dirs = buf_get_u32(r);
 	t->n_others = buf_get_u32(r);
-	h->reserved = buf_get_u32(r);
+	h->flags = buf_get_u32(r);
 	t->names_bytes = buf_get_u64(r);
 }
 
@@ -134,7 +137,8 @@ static bool is_layout(uint32_t layout)
 
 static bool has_sane_header(const struct header *h, const struct table *t, size_t size)
 {
-	return h->version == SNAPSHOT_VERSION && h->reserved == 0 && is_layout(h->layout) &&
+	return h->version == SNAPSHOT_VERSION && (h->flags & ~SNAPSHOT_IS_SHARED) == 0 &&
+	       is_layout(h->layout) &&
 	       is_layout(h->auto_layout) && h->path_len <= DATASET_PATH_MAX &&
 	       h->file_size == size &&
 	       (uint64_t)t->n_samples + t->n_dirs + t->n_others < DATASET_ENTRIES_MAX &&
@@ -145,7 +149,8 @@ static bool has_sane_header(const struct header *h, const struct table *t, size_
 static bool is_of_key(const struct snapshot_key *key, const struct header *h, const char *path)
 {
 	return !key ||
-	       (h->fsid == key->fsid && h->ino == key->ino && h->path_len == strlen(key->path) &&
+	       ((h->flags == SNAPSHOT_IS_SHARED) == key->is_shared && h->fsid == key->fsid &&
+		h->ino == key->ino && h->path_len == strlen(key->path) &&
 		memcmp(path, key->path, h->path_len) == 0);
 }
 
@@ -306,7 +311,7 @@ static void put_header(struct buf_writer *w, const struct snapshot_key *key,
 	buf_put_u32(w, t->n_samples);
 	buf_put_u32(w, t->n_dirs);
 	buf_put_u32(w, t->n_others);
-	buf_put_u32(w, 0);
+	buf_put_u32(w, key->is_shared ? SNAPSHOT_IS_SHARED : 0);
 	buf_put_u64(w, t->names_bytes);
 	buf_put_bytes(w, key->path, path_len);
 	for (uint64_t i = path_len; i < padded_path_size(path_len); i++)

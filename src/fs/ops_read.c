@@ -21,7 +21,7 @@
 #include <errno.h>
 #include <fcntl.h>
 
-#include "fs_priv.h"
+#include "access_priv.h"
 
 struct fs_read {
 	struct cache_read read;
@@ -183,6 +183,9 @@ static void read_done(struct cache_read *read, int status, const struct iovec *i
 		; /* the unmount was first */
 	else if (status < 0)
 		fuse_reply_err(r->req, -status);
+	else if (read->rights.is_narrowed &&
+		 !fs_access_may_read(r->fs, r->req, read->entry, &read->rights))
+		fuse_reply_err(r->req, EACCES);
 	else
 		fuse_reply_iov(r->req, iov, n_iov);
 	reads_put(r); /* the last touch: fs_reads_fini may follow */

@@ -16,6 +16,7 @@
 #include <errno.h>
 #include <fcntl.h>
 
+#include "clairfs/base/beneath.h"
 #include "clairfs/base/clock.h"
 
 void io_queue_init(struct io_queue *q)
@@ -59,19 +60,27 @@ void io_job_begin(struct io_job *job)
 	job->started_ns = clock_now(clock_monotonic());
 }
 
+static int open_once(const struct io_job *job, int flags)
+{
+	int fd;
+
+	if (job->is_beneath)
+		return beneath_open(job->dirfd, job->path, flags);
+	fd = openat(job->dirfd, job->path, flags);
+	return fd < 0 ? -errno : fd;
+}
+
 int io_job_open(const struct io_job *job)
 {
 	int flags = IO_OPEN_FLAGS;
 
 	for (;;) {
-		int fd = openat(job->dirfd, job->path, flags);
+		int fd = open_once(job, flags);
 
-		if (fd >= 0)
-			return fd;
-		if (errno == EWOULDBLOCK && (flags & O_NONBLOCK))
+		if (fd == -EWOULDBLOCK && (flags & O_NONBLOCK))
 			flags &= ~O_NONBLOCK; /* a lease, see above */
-		else if (errno != EINTR)
-			return -errno;
+		else if (fd != -EINTR)
+			return fd;
 	}
 }
 

@@ -25,11 +25,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/openat2.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <time.h>
 
+#include "clairfs/base/beneath.h"
 #include "clairfs/base/log.h"
 
 enum slot_state { SLOT_FREE, SLOT_OPENING, SLOT_READING };
@@ -40,6 +42,7 @@ struct slot {
 	enum slot_state state;
 	bool is_waiting; /* O_NONBLOCK was given up, see slot_opened and slot_read_done */
 	int fd;
+	struct open_how how; /* of a file that must be below its directory */
 	struct iovec iov[2]; /* of a read whose bytes go to two places */
 };
 
@@ -118,13 +121,25 @@ static void ring_close(struct ring *r, int fd)
 	r->n_closing++;
 }
 
+static void slot_opened(struct ring *r, struct slot *s, int res);
+
 static void slot_open(struct ring *r, struct slot *s)
 {
-	struct io_uring_sqe *sqe = ring_sqe(r);
 	int flags = s->is_waiting ? IO_OPEN_FLAGS & ~O_NONBLOCK : IO_OPEN_FLAGS;
+	bool is_beneath = s->job->is_beneath;
+	struct io_uring_sqe *sqe;
 
+	/* Again: besides a lease it may be a rename beside it, which is for beneath.c. */
+	if (is_beneath && (s->is_waiting || !beneath_how(flags, &s->how))) {
+		slot_opened(r, s, io_job_open(s->job));
+		return;
+	}
 	s->state = SLOT_OPENING;
-	io_uring_prep_openat(sqe, s->job->dirfd, s->job->path, flags, 0);
+	sqe = ring_sqe(r);
+	if (is_beneath)
+		io_uring_prep_openat2(sqe, s->job->dirfd, s->job->path, &s->how);
+	else
+		io_uring_prep_openat(sqe, s->job->dirfd, s->job->path, flags, 0);
 	io_uring_sqe_set_data(sqe, s);
 }
 

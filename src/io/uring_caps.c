@@ -17,6 +17,7 @@ static bool has_ops(struct io_uring *ring)
 {
 	struct io_uring_probe *probe = io_uring_get_probe_ring(ring);
 	bool ok = probe && io_uring_opcode_supported(probe, IORING_OP_OPENAT) &&
+		  io_uring_opcode_supported(probe, IORING_OP_OPENAT2) &&
 		  io_uring_opcode_supported(probe, IORING_OP_READ) &&
 		  io_uring_opcode_supported(probe, IORING_OP_READV) &&
 		  io_uring_opcode_supported(probe, IORING_OP_CLOSE);

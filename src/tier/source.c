@@ -32,6 +32,7 @@
 struct source {
 	struct tier tier;
 	int dirfd;
+	bool is_beneath;
 	int64_t grain_ns;
 	struct io *io;
 	struct metrics *metrics;
@@ -96,6 +97,7 @@ static void source_start(struct source *s, struct tier_read *read, struct kept_f
 	job->kind = file ? IO_READ_FD : IO_READ_PATH;
 	job->dirfd = s->dirfd;
 	job->path = read->path;
+	job->is_beneath = s->is_beneath;
 	job->fd = file ? file->fd : -1;
 	job->keep_open = !file && wants_kept_file(s, read);
 	job->buf = read->buf;
@@ -149,7 +151,7 @@ static int source_judge(struct tier_read *read)
 	if (read->is_changed)
 		return -ESTALE;
 	if (job->status < 0)
-		return job->status;
+		return job->status == -EXDEV && job->is_beneath ? -EACCES : job->status;
 	/* Fewer bytes than the size says, and the size has not changed: the filesystem is ill. */
 	if (!has_before || !has_after || job->got != read->length)
 		return -EIO;
@@ -246,6 +248,7 @@ int source_new(const struct source_params *params, struct tier **ret, struct err
 		return err_set_errno(err, -ENOMEM, "source");
 	s->tier.ops = &source_ops;
 	s->dirfd = params->dirfd;
+	s->is_beneath = params->is_beneath;
 	s->grain_ns = (int64_t)params->grain_ns;
 	s->io = params->io;
 	s->metrics = params->metrics;

@@ -252,9 +252,11 @@ static void open_tiers(struct rig *rig, struct err *err)
 	const struct rig_options *o = &rig->options;
 	struct dataset_params dataset = { .source = rig->dir,
 					  .layout = LAYOUT_IMAGEFOLDER,
+					  .is_shared = o->is_shared,
 					  .scan_threads = 1 };
 	struct io_params io = { .name = "rig", .max_inflight = o->threads ? o->threads : 8 };
 	struct source_params source = { .open_files = 4,
+					.is_beneath = o->is_shared,
 					.reopen_ns = NS_PER_S,
 					.grain_ns = o->source_grain_ns };
 	struct store_params store = { .dir = o->store_dir ? o->store_dir : rig->dir,

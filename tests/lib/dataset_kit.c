@@ -75,6 +75,7 @@ struct dataset *kit_open(const char *source, struct kit_open how)
 	struct dataset_params params = { .source = source,
 					 .snapshot_dir = how.snapshot_dir,
 					 .layout = how.layout,
+					 .is_shared = how.is_shared,
 					 .scan_threads = how.threads ? how.threads : 2,
 					 .wall_clock = how.is_fresh ? NULL : &ahead };
 	struct dataset *ds = NULL;

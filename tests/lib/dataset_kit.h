@@ -20,6 +20,7 @@ struct kit_open {
 	const char *snapshot_dir;
 	enum dataset_layout layout;
 	unsigned threads;
+	bool is_shared;
 	bool is_fresh; /* the real clock; else everything the test made counts as old */
 };
 /* Directories made by the test count as old: nothing is scanned again for being fresh. */

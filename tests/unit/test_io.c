@@ -437,6 +437,53 @@ static void waits_for_lease(enum io_engine engine)
 	io_free(io);
 }
 
+static void stays_beneath_where_asked(enum io_engine engine)
+{
+	static const struct {
+		const char *path;
+		int status;
+	} rows[] = { { "inside/file", 0 },	   { "inside/near", 0 },
+		     { "inside/../inside/file", 0 }, { "inside/out", -EXDEV },
+		     { "../outside", -EXDEV },	   { "inside/root", -EXDEV },
+		     { "inside/none", -ENOENT },   { "inside", -EISDIR } };
+	struct io *io = engine_or_reason(engine, 4, 0);
+	AUTO_FREE char *root = check_tmpfile("beneath"), *inside = check_tmpfile("beneath/inside");
+	AUTO_FD int fd = -1;
+	uint8_t buf[16];
+
+	if (!io)
+		return;
+	(void)mkdir(root, 0755); /* by whichever engine comes first */
+	if (mkdir(inside, 0755) == 0) {
+		make_file("outside", 10);
+		make_file("beneath/inside/file", 10);
+		fd = open(inside, O_PATH | O_DIRECTORY | O_CLOEXEC);
+		CHECK_INT(symlinkat("file", fd, "near"), 0);
+		CHECK_INT(symlinkat("../../outside", fd, "out"), 0);
+		CHECK_INT(symlinkat("/", fd, "root"), 0);
+		close(fd);
+	}
+	fd = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		struct waited_job w;
+
+		printf("# %s\n", rows[i].path);
+		waited_init(&w);
+		w.job.kind = IO_READ_PATH;
+		w.job.dirfd = fd;
+		w.job.path = rows[i].path;
+		w.job.is_beneath = true;
+		w.job.length = sizeof(buf);
+		w.job.buf = buf;
+		CHECK_INT(waited_run(io, &w), rows[i].status);
+		if (rows[i].status == -EXDEV) {
+			w.job.is_beneath = false;
+			CHECK_INT(waited_run(io, &w), i == 5 ? -EISDIR : 0);
+		}
+	}
+	io_free(io);
+}
+
 static void refuses_bad_params(enum io_engine engine)
 {
 	static const unsigned bad[] = { 0, 1000000 };
@@ -573,6 +620,7 @@ IO_BOTH(closes_after_done)
 IO_BOTH(hands_descriptor_over)
 IO_BOTH(notices_truncation)
 IO_BOTH(waits_for_lease)
+IO_BOTH(stays_beneath_where_asked)
 IO_BOTH(refuses_bad_params)
 
 static const struct check_test tests[] = {
@@ -584,6 +632,7 @@ static const struct check_test tests[] = {
 	IO_ROWS(hands_descriptor_over),
 	IO_ROWS(notices_truncation),
 	IO_ROWS(waits_for_lease),
+	IO_ROWS(stays_beneath_where_asked),
 	IO_ROWS(refuses_bad_params),
 	{ "auto_asks_the_filesystem", auto_asks_the_filesystem },
 	{ "falls_back_where_rings_are_refused", falls_back_where_rings_are_refused },
