@@ -313,10 +313,23 @@ def words(got, versions):
     return text + (f" (cut off: {same} has {len(versions[same])})" if same and len(runs) < 2 else "")
 
 
+def is_patched(page, pieces):
+    """A page that was copied in a few parts, each from another version."""
+    at = 0
+    for _ in range(8):
+        if at == len(page):
+            return True
+        at += max((len(os.path.commonprefix([page[at:], piece[at:]])) for piece in pieces), default=0)
+    return at == len(page)
+
+
 def is_page_mix(got, versions):
-    """Each page is of one of the versions: what a writer in place shows to readers of the source."""
-    return all(any(got[at:at + PAGE] == v[at:at + PAGE][:len(got) - at] for v in versions)
-               for at in range(0, len(got), PAGE))
+    """Each page is of one of the versions, or was copied in parts: what a writer in place shows to readers of the source."""
+    for at in range(0, len(got), PAGE):
+        page, pieces = got[at:at + PAGE], [v[at:at + PAGE] for v in versions]
+        if not any(page == piece[:len(page)] for piece in pieces) and not is_patched(page, pieces):
+            return False
+    return True
 
 
 def change(path, new, how):
