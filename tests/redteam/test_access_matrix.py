@@ -174,6 +174,8 @@ def compare(users, tree, mountpoint):
                 n_less += is_less
                 if is_less and CELLS[name][1]:
                     less.append(line)
+            elif what == "stat" and "symlink" in name and "directory becomes" not in name:
+                pass  # the mount shows the target as a file of its own: its size is told, its bytes are not
             elif isinstance(w, int) or what == "read" and g != w:
                 more.append(line)
                 if what == "read" and g != tree.was[name]:
@@ -216,9 +218,9 @@ def before_the_first_read(place):
 
 
 def before_anybody_looked(place):
-    """Without revalidation, so that the strangers' READs are what finds the other file."""
+    """Before revalidation comes by, so that the strangers' READs are what finds the other file."""
     tree = Tree(place)
-    with Users() as users, place.mount(allow_other="on", revalidate=0) as mount:
+    with Users() as users, place.mount(allow_other="on", revalidate=300) as mount:
         tree.apply()
         never = compare(users, tree, mount.mountpoint)[1]
         tap.no_findings(never, "a READ that finds another file: bytes that were never open to them are not given")
