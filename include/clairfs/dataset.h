@@ -128,6 +128,8 @@ int dataset_numbering(const struct dataset *ds, enum dataset_sort sort, const ch
  * subdirectories for directories; atime = mtime; blksize 4096. Write bits are kept as they are in
  * the source. */
 void dataset_stat(const struct dataset *ds, struct entry_id e, struct stat *ret);
+/* dataset_stat, and the renewal that these attributes belong to. */
+uint32_t dataset_stat_renewal(const struct dataset *ds, struct entry_id e, struct stat *ret);
 void dataset_identity(const struct dataset *ds, struct entry_id e, struct file_identity *ret);
 /* What the store keeps a version `id` of the entry as: its identity with the path relative to the
  * source mixed into the inode number. Two filesystems below one source may have files of one inode
@@ -138,5 +140,10 @@ int dataset_kept_identity(const struct dataset *ds, struct entry_id e,
 uint64_t dataset_size(const struct dataset *ds, struct entry_id e);
 /* Replaces the attributes of a file seen to have changed (thread-safe). Its kind stays. */
 void dataset_update(struct dataset *ds, struct entry_id e, const struct stat *st);
+/* dataset_update of a file that was replaced by another one, which shall not pass for the old one
+ * with those that have it open: its renewal is the next number, in one step with the attributes. */
+void dataset_renew(struct dataset *ds, struct entry_id e, const struct stat *st);
+/* How often the entry was renewed since the dataset was opened, modulo 2^16. Any thread. */
+uint32_t dataset_renewal(const struct dataset *ds, struct entry_id e);
 
 #endif

@@ -20,6 +20,7 @@ static int cache_init(struct cache *c)
 	if (rc == 0)
 		rc = account_new(c);
 	c->touched = calloc(words, sizeof(*c->touched));
+	c->paged = calloc(words, sizeof(*c->paged));
 	c->confirmed = calloc(words, sizeof(*c->confirmed));
 	c->abroad = calloc(words, sizeof(*c->abroad));
 	words = dataset_n_samples(c->p.dataset) / 64 + 1;
@@ -29,7 +30,7 @@ static int cache_init(struct cache *c)
 		rc = control_init(c);
 	if (rc == 0)
 		rc = passthrough_init(c);
-	if (!c->touched || !c->confirmed || !c->abroad || !c->staged || !c->staged_opened)
+	if (!c->touched || !c->paged || !c->confirmed || !c->abroad || !c->staged || !c->staged_opened)
 		return -ENOMEM;
 	return rc == 0 ? 0 : -ENOMEM;
 }
@@ -70,6 +71,7 @@ int cache_new(const struct cache_params *params, struct cache **ret, struct err 
 	cond_init(&c->reval_cv);
 	queue_init(&c->stage_jobs);
 	queue_init(&c->attr_jobs);
+	queue_init(&c->drop_jobs);
 	queue_init(&c->pin_jobs);
 	queue_init(&c->epoch_jobs);
 	prefetch_init(c);
@@ -135,6 +137,8 @@ static int start_threads(struct cache *c, struct err *err)
 {
 	int rc = thr_start(&c->attr_thread, "cl-attr", attr_main, c, err);
 
+	if (rc == 0)
+		rc = thr_start(&c->drop_thread, "cl-drop", drop_main, c, err);
 	for (uint32_t i = 0; rc == 0 && i < c->p.stagers; i++)
 		rc = thr_start(&c->stagers[i], "cl-stager", stager_main, c, err);
 	for (uint32_t i = 0; rc == 0 && c->p.store && i < WRITERS; i++)
@@ -217,6 +221,8 @@ void cache_stop(struct cache *c)
 	if (c->p.store)
 		store_stop(c->p.store);
 	queue_close(&c->stage_jobs);
+	queue_close(&c->drop_jobs);
+	thr_join(&c->drop_thread); /* it leaves jobs to the attribute thread */
 	queue_close(&c->attr_jobs);
 	queue_close(&c->pin_jobs);
 	queue_close(&c->epoch_jobs);
@@ -235,7 +241,8 @@ static void drop_jobs(struct cache *c)
 {
 	struct list *node;
 
-	while ((node = queue_try_pop(&c->stage_jobs)) || (node = queue_try_pop(&c->attr_jobs))) {
+	while ((node = queue_try_pop(&c->stage_jobs)) || (node = queue_try_pop(&c->attr_jobs)) ||
+	       (node = queue_try_pop(&c->drop_jobs))) {
 		struct stage_job *job = container_of(node, struct stage_job, completion.node);
 		struct shard *s = shard_of(c, job->entry);
 
@@ -258,6 +265,7 @@ void cache_free(struct cache *c)
 	planned_free(c);
 	queue_fini(&c->stage_jobs);
 	queue_fini(&c->attr_jobs);
+	queue_fini(&c->drop_jobs);
 	queue_fini(&c->pin_jobs);
 	queue_fini(&c->epoch_jobs);
 	mutex_fini(&c->prefetch.mu);
@@ -268,6 +276,7 @@ void cache_free(struct cache *c)
 	mutex_fini(&c->make_mu);
 	mutex_fini(&c->status_mu);
 	free(c->touched);
+	free(c->paged);
 	free(c->confirmed);
 	free(c->abroad);
 	free(c->staged);

@@ -32,12 +32,21 @@ static struct timespec time_of(int64_t ns)
 	return (struct timespec){ .tv_sec = (ns - rest) / second, .tv_nsec = rest };
 }
 
-void dataset_stat(const struct dataset *ds, struct entry_id e, struct stat *ret)
+uint32_t dataset_renewal(const struct dataset *ds, struct entry_id e)
 {
-	uint32_t slot = dataset_slot(ds, e);
+	return atomic_load_explicit(&ds->renewals[dataset_slot(ds, e)], memory_order_acquire);
+}
+
+uint32_t dataset_stat_renewal(const struct dataset *ds, struct entry_id e, struct stat *ret)
+{
+	uint32_t slot = dataset_slot(ds, e), renewal;
+	struct mutex *mu = lock_of(ds, slot);
 	struct slot_attr attr;
 
-	get_attr(ds, slot, &attr);
+	mutex_lock(mu);
+	table_get_attr(&ds->t, slot, &attr);
+	renewal = dataset_renewal(ds, e);
+	mutex_unlock(mu);
 	*ret = (struct stat){ .st_mode = attr.mode,
 			      .st_nlink = 1,
 			      .st_uid = attr.uid,
@@ -50,6 +59,12 @@ void dataset_stat(const struct dataset *ds, struct entry_id e, struct stat *ret)
 			      .st_ctim = time_of(attr.ctime_ns) };
 	if (table_is_dir(&ds->t, slot))
 		ret->st_nlink = 2 + (nlink_t)ds->n_subdirs[table_dir_no(&ds->t, slot)];
+	return renewal;
+}
+
+void dataset_stat(const struct dataset *ds, struct entry_id e, struct stat *ret)
+{
+	(void)dataset_stat_renewal(ds, e, ret);
 }
 
 void dataset_identity(const struct dataset *ds, struct entry_id e, struct file_identity *ret)
@@ -84,7 +99,7 @@ uint64_t dataset_size(const struct dataset *ds, struct entry_id e)
 	return attr.size;
 }
 
-void dataset_update(struct dataset *ds, struct entry_id e, const struct stat *st)
+static void update(struct dataset *ds, struct entry_id e, const struct stat *st, bool is_renewed)
 {
 	uint32_t slot = dataset_slot(ds, e);
 	struct mutex *mu = lock_of(ds, slot);
@@ -99,5 +114,17 @@ void dataset_update(struct dataset *ds, struct entry_id e, const struct stat *st
 	mutex_lock(mu);
 	attr.mode = (uint16_t)((ds->t.mode[slot] & S_IFMT) | (st->st_mode & ~(mode_t)S_IFMT));
 	table_set_attr(&ds->t, slot, &attr);
+	if (is_renewed)
+		atomic_fetch_add_explicit(&ds->renewals[slot], 1, memory_order_release);
 	mutex_unlock(mu);
+}
+
+void dataset_update(struct dataset *ds, struct entry_id e, const struct stat *st)
+{
+	update(ds, e, st, false);
+}
+
+void dataset_renew(struct dataset *ds, struct entry_id e, const struct stat *st)
+{
+	update(ds, e, st, true);
 }

@@ -160,17 +160,20 @@ int dataset_of_snapshot(struct snapshot *snap, int source_fd, struct dataset **r
 	struct dataset *ds = calloc(1, sizeof(*ds));
 	struct dataset_shard *shards = aligned_alloc(64, DATASET_SHARDS * sizeof(*shards));
 	uint32_t *n_subdirs = calloc((size_t)snap->t.n_dirs + 1, sizeof(*n_subdirs));
+	_Atomic uint16_t *renewals = calloc((size_t)snap->t.n_entries + 1, sizeof(*renewals));
 
-	if (!ds || !shards || !n_subdirs) {
+	if (!ds || !shards || !n_subdirs || !renewals) {
 		free(ds);
 		free(shards);
 		free(n_subdirs);
+		free((void *)renewals);
 		return -ENOMEM;
 	}
 	for (unsigned i = 0; i < DATASET_SHARDS; i++)
 		mutex_init(&shards[i].mu);
 	ds->shards = shards;
 	ds->n_subdirs = n_subdirs;
+	ds->renewals = renewals;
 	ds->t = snap->t;
 	ds->layout = snap->layout;
 	ds->source_fd = source_fd;
@@ -242,6 +245,7 @@ void dataset_free(struct dataset *ds)
 		mutex_fini(&ds->shards[i].mu);
 	free(ds->shards);
 	free(ds->n_subdirs);
+	free((void *)ds->renewals);
 	table_fini(&ds->t);
 	if (ds->source_fd >= 0)
 		close(ds->source_fd);

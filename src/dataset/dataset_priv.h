@@ -6,6 +6,8 @@
 #ifndef CLAIRFS_DATASET_PRIV_H
 #define CLAIRFS_DATASET_PRIV_H
 
+#include <stdatomic.h>
+
 #include "clairfs/base/thr.h"
 #include "clairfs/dataset.h"
 
@@ -135,6 +137,8 @@ struct dataset {
 	enum dataset_layout layout;
 	uint64_t sample_bytes;
 	uint32_t *n_subdirs; /* per directory number */
+	/* Per entry; changed under the shard's lock. Pages of zeros until something is renewed. */
+	_Atomic uint16_t *renewals;
 	struct dataset_shard *shards;
 	int source_fd;
 	struct dataset_stats stats;

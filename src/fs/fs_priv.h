@@ -6,6 +6,7 @@
  *   warm      makes inodes known ahead, then ends
  *   announce  takes orders told through the mount
  *   order     reads .clairfs/order, a FIFO
+ *   settle    ask the kernel to fetch attributes of changed files (four)
  *   statfs    asks the source, may be left behind there; sees nothing of struct fs
  *   stagers   (threads of the cache) call the stage operations
  *   others    complete reads: take from and give to the pool
@@ -24,6 +25,8 @@
 #include "clairfs/fs.h"
 
 #include "fuse_version.h"
+#include "settle_priv.h"
+#include "watch_priv.h"
 
 #define FS_DAY_S 86400.0
 #define FS_NAME_MAX 255
@@ -37,8 +40,11 @@
 	256 /* structs for READs that stay allocated: the kernel has 128 in the background */
 #define FS_INODE_BYTES_ESTIMATE 1024 /* FUSE inode and dentry, without page cache */
 
-/* Inode numbers: 1 is the root, entry e has e + 2 (below 2^32), then what is not of the dataset. */
+/* Inode numbers: 1 is the root, entry e has e + 2 (below 2^32), then what is not of the dataset. To
+ * the kernel an entry that was renewed is another inode: the renewal's number stands above bit 40.
+ * What stat() shows stays e + 2. */
 #define FS_INO_ROOT 1ull
+#define FS_INO_RENEWAL_SHIFT 40
 #define FS_INO_VDIR (1ull << 32)
 #define FS_INO_VFILE_SHOWN (FS_INO_VDIR + 1) /* + index: only as d_ino of readdir */
 #define FS_INO_ADIR (FS_INO_VDIR + 4096)     /* .clairfs/announce */
@@ -66,24 +72,6 @@ struct fs_stage {
 	/* Entries that were looked up for a push and not opened since: a bit each, and how many. */
 	_Atomic uint32_t *is_ahead;
 	_Atomic uint64_t n_ahead;
-};
-
-struct fs_watch {
-	int fd;
-	struct entry_id *dir_of_wd; /* watch descriptors are small and ascending */
-	size_t capacity;
-	/* Read by the reactor: whether opens of a directory's files are seen by the watcher. */
-	_Atomic uint32_t *is_watched; /* bit per entry */
-	_Atomic bool is_root_watched;
-	_Atomic bool is_complete;
-	_Atomic uint32_t count;
-};
-
-struct fs_warm {
-	struct mutex mu;
-	struct cond cv;
-	bool is_quitting; /* mu */
-	uint64_t known;   /* warm thread: entries listed so far */
 };
 
 struct fs_announce {
@@ -132,7 +120,9 @@ struct fs {
 	struct thr reactor, watcher, warm_thr;
 
 	/* reactor */
-	uint32_t *nlookup;        /* per entry: references the kernel holds */
+	/* Per entry: references the kernel holds to its inode of now (24 bits), and which that is
+	 * (the low 8 bits of the renewal, above). */
+	uint32_t *nlookup;
 	struct entry_id shadowed; /* a top entry of the source named like our own directory, or
 				     ENTRY_NONE */
 	struct list snapshots;
@@ -149,6 +139,7 @@ struct fs {
 	struct fs_stage stage;
 	struct fs_watch watch;
 	struct fs_warm warm;
+	struct fs_settle settle;
 	struct fs_announce announce;
 	struct fs_fifo fifo;
 	struct fs_statfs *statfs; /* outlives us when the source hangs */
@@ -160,10 +151,18 @@ static inline struct fs *fs_of(fuse_req_t req)
 }
 
 /* inode.c (reactor) */
+/* The number that stat() shows, and the kernel's of a renewal. */
 fuse_ino_t fs_ino_of(struct entry_id entry);
+fuse_ino_t fs_ino_renewed(struct entry_id entry, uint32_t renewal);
 /* False for numbers that are no entry of the dataset. */
 bool fs_entry_of(const struct fs *fs, fuse_ino_t ino, struct entry_id *ret);
+static inline uint32_t fs_renewal_of(fuse_ino_t ino)
+{
+	return (uint32_t)(ino >> FS_INO_RENEWAL_SHIFT) & 0xffff;
+}
 void fs_stat_entry(const struct fs *fs, struct entry_id entry, struct stat *ret);
+/* What LOOKUP and READDIRPLUS tell of an entry: number, attributes, and for how long they hold. */
+void fs_entry_param(const struct fs *fs, struct entry_id entry, struct fuse_entry_param *ret);
 void fs_inode_known(struct fs *fs, struct entry_id entry);
 void fs_inode_forgotten(struct fs *fs, fuse_ino_t ino, uint64_t count);
 /* True when a path through this directory does not lead to the dataset because our own directory
@@ -271,19 +270,6 @@ void fs_stage_fini(struct fs *fs);
 void fs_stage_close(struct fs *fs);
 /* Waits for those that had begun; the reactor must run. */
 void fs_stage_wait(struct fs *fs);
-
-/* watch.c */
-int fs_watch_init(struct fs *fs) MUST_USE;
-void fs_watch_fini(struct fs *fs);
-void *fs_watch_main(void *fs);
-/* Whether the watcher reports opens of this directory's files. Any thread. */
-bool fs_is_dir_watched(const struct fs *fs, struct entry_id dir);
-
-/* warm.c */
-void fs_warm_init(struct fs *fs);
-void fs_warm_fini(struct fs *fs);
-void *fs_warm_main(void *fs);
-void fs_warm_quit(struct fs *fs);
 
 /* statfs.c */
 int fs_statfs_init(struct fs *fs) MUST_USE;

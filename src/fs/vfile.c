@@ -56,7 +56,7 @@ static void snapshot_drop(struct fs *fs, struct fs_snapshot *s)
 
 bool fs_is_virtual(fuse_ino_t ino)
 {
-	return ino >= FS_INO_VDIR;
+	return (ino & ((1ull << FS_INO_RENEWAL_SHIFT) - 1)) >= FS_INO_VDIR;
 }
 
 void fs_vdir_stat(struct fs *fs, struct stat *ret)

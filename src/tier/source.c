@@ -158,7 +158,7 @@ static int source_judge(struct tier_read *read)
 
 static void source_count(struct source *s, const struct tier_read *read)
 {
-	if (read->status == 0 && read->length == 0 && read->expect.size > 0) {
+	if (read->status == 0 && read->length == 0) {
 		metrics_add(s->metrics, METRIC_SOURCE_CHECKS, 1);
 	} else if (read->status == 0) {
 		metrics_add(s->metrics, METRIC_SOURCE_READS, 1);
