@@ -64,9 +64,10 @@ class Writer:
     def done(self, name):
         self.tell(f=name)
 
-    def down(self, mount, is_down):
-        """Reads of that mount may fail from here, or must not any more."""
-        self.tell(w=mount, d=is_down)
+    def down(self, mount, is_down, lacks=()):
+        """Reads of that mount may fail from here, or must not any more; files that were not there when it took its index are
+        not in it, whatever becomes of them."""
+        self.tell(w=mount, d=is_down, g=list(lacks))
 
 
 class Ledger:
@@ -77,6 +78,7 @@ class Ledger:
         self.rest = b""
         self.versions = {}  # of each file, the oldest first
         self.downs = {}  # of each mount: [[from, to or None]]
+        self.lacks = {}  # of each mount: names of files that it may not have
         self.contents = Contents()
 
     def follow(self):
@@ -88,6 +90,7 @@ class Ledger:
     def take(self, line):
         if "w" in line:
             downs = self.downs.setdefault(line["w"], [])
+            self.lacks[line["w"]] = set(line["g"])
             if line["d"]:
                 downs.append([line["t"], None])
             elif downs:
@@ -130,6 +133,8 @@ def judge(ledger, look, got):
     valid = ledger.valid(name, start, end)
     if isinstance(got, int):
         if got in (errno.ENOENT, errno.ESTALE, errno.EIO) and any(v.size is None for v in valid):
+            return "gone"
+        if got == errno.ENOENT and name in ledger.lacks.get(mount, ()):
             return "gone"
         if got in (errno.ESTALE, errno.EIO) and len(valid) > 1:
             return "changed"

@@ -52,7 +52,8 @@ class Cell:
         self.name = f"{self.how}{number % 4}/f{number:04d}"
         self.path = os.path.join(place.source, self.name)
         self.old, self.new = rng.randbytes(size), rng.randbytes(after(size))
-        self.is_replaced = self.how != "in place"
+        # What is removed and made anew may get the number of the file that was: then nothing tells it from one in place.
+        self.is_replaced = self.how not in ("in place", "again")
         self.is_over = False
         write_file(self.path, self.old)
 
