@@ -167,6 +167,7 @@ struct cache_read {
 	uint32_t length; /* 1..PIECE_BYTES; so at most two pieces */
 	uint64_t arrived_ns;
 	uint32_t reader;  /* the thread that reads, 0: not known */
+	bool is_direct;   /* O_DIRECT: it has no pages locked */
 	uint32_t renewal; /* which of the file's inodes is read: dataset_renewal() when it was made */
 	/* Called exactly once, on any thread, no lock held; iov is valid during the call only.
 	 * status 0: the iov hold the bytes (fewer than length at the end of the file, none past
@@ -182,9 +183,9 @@ struct cache_read {
 	struct entry_state *state;
 	struct cache_part part[2];
 	_Atomic uint32_t n_left;
-	uint32_t n_parts, n_tries, begin_version;
+	uint32_t n_parts, n_tries, begin_version, look_version;
 	int refused;  /* 0, or what it is answered without looking further */
-	bool is_look; /* of cache_look */
+	bool is_look, is_looked; /* of cache_look; the source has answered */
 	bool is_accounted;
 	bool is_control, is_switchback; /* came while its sample was held out */
 	bool is_loaded;                 /* see cache_read_note, likewise held_ns */
@@ -194,8 +195,7 @@ struct cache_read {
  * store -> source. Any thread. */
 void cache_read(struct cache *cache, struct cache_read *read);
 /* Whether the size that the index has may not be told to a reader before cache_look was asked: the
- * file is empty as far as is known, the kernel would send no READ, and the source has not been asked
- * yet. Any thread. */
+ * file is empty as far as is known, and the kernel would send no READ. Any thread. */
 bool cache_must_look(struct cache *cache, struct entry_id entry);
 /* Asks the source whether the file is still what the index says; when done() is called the index
  * is right and the kernel knows. entry, done and ctx are to be set; status 0, or a negative errno of

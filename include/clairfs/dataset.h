@@ -163,7 +163,8 @@ void dataset_update_rights(struct dataset *ds, struct entry_id e, const struct s
 /* Replaces the attributes of a file seen to have changed (thread-safe). Its kind stays. */
 void dataset_update(struct dataset *ds, struct entry_id e, const struct stat *st);
 /* dataset_update of a file that was replaced by another one, which shall not pass for the old one
- * with those that have it open: its renewal is the next number, in one step with the attributes. */
+ * with those that have it open: its renewal is the next number, in one step with the attributes.
+ * NULL: they stay. */
 void dataset_renew(struct dataset *ds, struct entry_id e, const struct stat *st);
 /* How often the entry was renewed since the dataset was opened, modulo 2^16. Any thread. */
 uint32_t dataset_renewal(const struct dataset *ds, struct entry_id e);

@@ -78,6 +78,7 @@ int cache_new(const struct cache_params *params, struct cache **ret, struct err 
 	queue_init(&c->stage_jobs);
 	queue_init(&c->attr_jobs);
 	queue_init(&c->drop_jobs);
+	queue_init(&c->name_jobs);
 	queue_init(&c->pin_jobs);
 	queue_init(&c->epoch_jobs);
 	prefetch_init(c);
@@ -91,6 +92,8 @@ int cache_new(const struct cache_params *params, struct cache **ret, struct err 
 		rc = thr_start(&c->attr_thread, "cl-attr", attr_main, c, err);
 	if (rc == 0)
 		rc = thr_start(&c->drop_thread, "cl-drop", drop_main, c, err);
+	if (rc == 0)
+		rc = thr_start(&c->name_thread, "cl-names", name_main, c, err);
 	if (rc != 0) {
 		cache_free(c);
 		return rc;
@@ -229,6 +232,8 @@ static void stop_settling(struct cache *c)
 	thr_join(&c->drop_thread); /* it leaves jobs to the attribute thread */
 	queue_close(&c->attr_jobs);
 	thr_join(&c->attr_thread);
+	queue_close(&c->name_jobs);
+	thr_join(&c->name_thread);
 }
 
 void cache_stop(struct cache *c)
@@ -283,6 +288,7 @@ void cache_free(struct cache *c)
 	queue_fini(&c->stage_jobs);
 	queue_fini(&c->attr_jobs);
 	queue_fini(&c->drop_jobs);
+	queue_fini(&c->name_jobs);
 	queue_fini(&c->pin_jobs);
 	queue_fini(&c->epoch_jobs);
 	mutex_fini(&c->prefetch.mu);

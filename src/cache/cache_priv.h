@@ -101,7 +101,7 @@ struct sample_fetch {
 	bool is_orphan;   /* its plan is gone: nobody waits for the answer */
 };
 
-enum stage_job_kind { JOB_STAGE, JOB_INVAL, JOB_ATTR, JOB_DROP };
+enum stage_job_kind { JOB_STAGE, JOB_INVAL, JOB_ATTR, JOB_DROP, JOB_NAME };
 
 struct stage_job { /* the plan's STAGE; invalidations are part of an entry_state, so they need no
 		      memory */
@@ -116,22 +116,22 @@ struct entry_state {
 	struct entry_id entry;
 	uint32_t refs;    /* objects, reads, jobs, hold */
 	uint32_t readers; /* READs not answered yet */
-	uint32_t head_readers; /* of these: at the beginning of the file */
-	uint64_t head_end;     /* since there are any of these: the furthest end of one */
+	uint32_t head_readers; /* of these: at the beginning, and not decided yet */
+	uint64_t head_end;     /* what they have locked; since there are any of these */
 	uint32_t pushers;      /* pushes of pages under way */
 	uint32_t version; /* counts changes of the file; valid as long as a reference is held */
 	uint32_t inval_version,
 		inval_wait; /* READs that began before this version and must be answered first */
 	enum hold hold;
 	struct sample_fetch *job; /* while HOLD_FETCHING */
-	bool is_inval_queued, is_attr_queued, is_drop_queued;
-	bool is_unsettled;     /* READs wait: the kernel does not know the size yet */
-	bool is_name_stale;    /* the attribute thread has to drop the name */
+	bool is_inval_queued, is_attr_queued, is_drop_queued, is_name_queued;
+	bool is_unsettled; /* READs wait: the kernel does not know the size yet */
+	uint32_t drop_renewal, inval_renewal; /* the inodes that drop and inval_job are about */
 	bool has_read;
 	uint64_t next_offset; /* end of the last READ */
 	struct list objects;
 	struct list attr_waiters; /* cache_read.node: not started before the file is settled */
-	struct stage_job inval_job, attr_job, drop_job;
+	struct stage_job inval_job, attr_job, drop_job, name_job;
 };
 
 struct shard {
@@ -195,8 +195,8 @@ struct cache {
 	struct cache_job shown[PLAN_JOBS];
 	uint32_t n_shown;
 	struct plan_status counted; /* planner: what the counters of metrics already hold */
-	struct queue stage_jobs, attr_jobs, drop_jobs, pin_jobs, epoch_jobs;
-	struct thr planner, attr_thread, drop_thread, epochs, revalidator;
+	struct queue stage_jobs, attr_jobs, drop_jobs, name_jobs, pin_jobs, epoch_jobs;
+	struct thr planner, attr_thread, drop_thread, name_thread, epochs, revalidator;
 	struct thr stagers[STAGERS_MAX], writers[WRITERS];
 	struct mutex reval_mu;
 	struct cond reval_cv;
@@ -256,7 +256,10 @@ bool store_keeps(struct cache *c, struct entry_id entry, const struct file_ident
 /* The file is seen to be another one (st), or gone (NULL): drops what is kept of it everywhere. Any
  * thread. */
 void change_file(struct cache *c, struct entry_id entry, const struct stat *st);
-/* Has the attribute thread look at what is unsettled or has a stale name. */
+/* The kernel cannot be made to know the size: nobody reads on in that inode. */
+void change_unsettled_locked(struct cache *c, struct shard *s, struct entry_state *es)
+	REQUIRES(s->mu);
+/* Has the attribute thread look at what is unsettled, and at who waits. */
 void change_queue_attr_locked(struct cache *c, struct shard *s, struct entry_state *es)
 	REQUIRES(s->mu);
 /* Drops the copies of the file, which has not changed: what is wanted of it is fetched again. */
@@ -281,6 +284,7 @@ void sample_fetch_release_locked(struct cache *c, struct shard *s, struct entry_
 void *stager_main(void *cache);
 void *attr_main(void *cache);
 void *drop_main(void *cache);
+void *name_main(void *cache);
 void *writer_main(void *cache);
 void *epochs_main(void *cache);
 

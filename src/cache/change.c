@@ -4,7 +4,7 @@
  * replaced, its pieces leave the arena and the store, the plan is told, and the kernel's copies are
  * invalidated by a thread that may block.
  *
- * The order of invalidation and answer matters. The kernel cuts what it reads at the size that it
+ * The kernel cuts what it reads at the size that it
  * knows, so no READ is answered before it knows the new one ("settled"): READs wait in attr_waiters
  * for the attribute thread, which does nothing that waits for pages. (To drop the old attributes is
  * not enough: the reader then asks for new ones, and the kernel throws its answer away when pages
@@ -12,14 +12,15 @@
  * READs that were in flight have been answered: the kernel has their pages locked, and a
  * notification waits for the lock.
  *
- * Who has read pages of a file that was replaced since must not get the rest of another one. Where
- * that may be (the kernel may have pages of it), the entry is renewed: its name leads to a new inode
- * from now on. Those who have the old one open keep the pages that the kernel has of it, and
- * whatever else they ask for is refused with ESTALE, as a file server does. One who begins to read
- * at the beginning has nothing yet and gets the new file through the old inode, once the pages
- * behind its READ are dropped (by a thread of its own, as that waits for READs of other readers;
- * those are refused). A file that is written over or grows in place is what it is on the source as
- * well: a mix for who reads it at that moment. One that was cut short counts as replaced.
+ * Who has read pages of one version must not get the rest of another one. Where that may be (the
+ * kernel may have pages of it), the entry is renewed: its name leads to a new inode from now on.
+ * Those who have the old one open keep the pages that the kernel has of it, and whatever else they
+ * ask for is refused with ESTALE, as a file server does. Nor would it do to change the size under
+ * old pages: the last one would show its zeros. But where the only READs under way are at the
+ * beginning, they have most likely found the change themselves: they get the new file through the
+ * old inode, once the pages behind them are dropped (by a thread of its own, as that waits for READs
+ * of other readers; those are refused). If only the time of change is another (permissions, links),
+ * the bytes are the same to all who have it open.
  *
  * Any thread. It must never call an operation of the stage itself.
  */
@@ -43,11 +44,9 @@ void change_queue_attr_locked(struct cache *c, struct shard *s, struct entry_sta
 	queue_push(&c->attr_jobs, &es->attr_job.completion.node);
 }
 
-/* A file that grows in place, or is written over, goes on for those who read it. One that was cut is
- * another one to them: they would come to an end that no version has. */
-static bool is_other_file(const struct file_identity *old, const struct file_identity *now)
+static bool has_other_bytes(const struct file_identity *old, const struct file_identity *now)
 {
-	return old->ino != now->ino || now->size < old->size;
+	return old->ino != now->ino || old->size != now->size || old->mtime_ns != now->mtime_ns;
 }
 
 /* What those who have the file open read on must not be of the new one. */
@@ -57,19 +56,30 @@ static bool must_renew_locked(struct cache *c, struct shard *s, const struct ent
 static bool must_renew_locked(struct cache *c, struct shard *s, const struct entry_state *es,
 			      const struct file_identity *old, const struct file_identity *now)
 {
-	if (!c->stage || !is_other_file(old, now))
+	if (!c->stage || !has_other_bytes(old, now))
 		return false;
 	if (es->pushers) /* old pages may come at any moment */
 		return true;
-	return bits_get(c->paged, es->entry.v) && es->head_readers == 0;
+	return bits_get(c->paged, es->entry.v) &&
+	       (es->head_readers == 0 || es->readers > es->head_readers || es->is_drop_queued);
 }
 
 static void renew_locked(struct cache *c, struct shard *s, struct entry_state *es) REQUIRES(s->mu);
 static void renew_locked(struct cache *c, struct shard *s, struct entry_state *es)
 {
 	bits_clear(c->paged, es->entry.v);
-	es->is_name_stale = true;
-	change_queue_attr_locked(c, s, es);
+	if (!es->is_name_queued) {
+		es->is_name_queued = true;
+		es->refs++;
+		queue_push(&c->name_jobs, &es->name_job.completion.node);
+	}
+	change_queue_attr_locked(c, s, es); /* who waits has to be refused */
+}
+
+void change_unsettled_locked(struct cache *c, struct shard *s, struct entry_state *es)
+{
+	dataset_renew(c->p.dataset, es->entry, NULL);
+	renew_locked(c, s, es);
 }
 
 /* The kernel's copies. now NULL: the file is gone; there is no other size to be known. */
@@ -79,23 +89,25 @@ static void change_kernel_locked(struct cache *c, struct shard *s, struct entry_
 static void change_kernel_locked(struct cache *c, struct shard *s, struct entry_state *es,
 				 const struct file_identity *old, const struct file_identity *now)
 {
-	bool is_paged = bits_get(c->paged, es->entry.v) || es->pushers;
+	bool is_paged = bits_get(c->paged, es->entry.v);
 
 	if (!c->stage) /* nothing is mounted */
 		return;
 	if (now) {
 		es->is_unsettled = true;
-		if (is_paged && es->head_readers && is_other_file(old, now) &&
-		    es->head_end < MAX(old->size, now->size) && !es->is_drop_queued) {
+		if (is_paged && has_other_bytes(old, now) &&
+		    es->head_end < MAX(old->size, now->size)) {
 			es->is_drop_queued = true;
+			es->drop_renewal = dataset_renewal(c->p.dataset, es->entry);
 			es->refs++;
 			queue_push(&c->drop_jobs, &es->drop_job.completion.node);
 		}
 		change_queue_attr_locked(c, s, es);
+		if (!is_paged || has_other_bytes(old, now))
+			return; /* no old page stays, and the attributes are seen to */
 	}
-	if (!is_paged && now)
-		return; /* no old pages, and the attributes are seen to */
 	es->inval_version = es->version;
+	es->inval_renewal = dataset_renewal(c->p.dataset, es->entry);
 	es->inval_wait = es->readers;
 	if (es->readers == 0)
 		queue_inval_locked(c, es);
@@ -105,8 +117,10 @@ void change_read_ended_locked(struct cache *c, struct shard *s, struct entry_sta
 			      uint32_t begin_version)
 {
 	/* Nothing of it may stay where nobody is asked who reads. */
-	if (access_is_narrowed(c, es->entry) && es->readers == 0 && c->stage && c->is_started)
+	if (access_is_narrowed(c, es->entry) && es->readers == 0 && c->stage) {
+		es->inval_renewal = dataset_renewal(c->p.dataset, es->entry);
 		queue_inval_locked(c, es);
+	}
 	if (es->inval_wait == 0 || (int32_t)(begin_version - es->inval_version) >= 0)
 		return;
 	if (--es->inval_wait == 0)
@@ -237,8 +251,10 @@ void change_drop_copies(struct cache *c, struct entry_id entry)
 	if (es && es->hold == HOLD_HELD)
 		change_plan_locked(c, s, es);
 	/* A READ that is under way fills the pages again: it is no use. */
-	if (es && es->readers == 0 && c->stage && bits_get(c->touched, entry.v))
+	if (es && es->readers == 0 && c->stage && bits_get(c->touched, entry.v)) {
+		es->inval_renewal = dataset_renewal(c->p.dataset, entry);
 		queue_inval_locked(c, es);
+	}
 	if (es)
 		entry_put_locked(c, s, es);
 	mutex_unlock(&s->mu);

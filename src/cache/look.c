@@ -2,8 +2,8 @@
 /*
  * Looks at the source for a reader who waits for a file's size. For a file that is empty as far as
  * the index knows the kernel never sends a READ, so nothing would find out that it has grown since:
- * the size itself must not be told before the source was asked, once; from then on revalidation
- * looks at the file.
+ * its size is not told before the source was asked, each time. Such files are few, and who reads
+ * one at the source asks as often.
  *
  * A look is a cache_read without bytes. It holds no pages, so nothing ever waits for it; it waits,
  * as READs do, until the kernel knows the attributes of a changed file.
@@ -22,7 +22,7 @@ struct look {
 
 bool cache_must_look(struct cache *c, struct entry_id entry)
 {
-	return dataset_size(c->p.dataset, entry) == 0 && !bits_get(c->confirmed, entry.v);
+	return dataset_size(c->p.dataset, entry) == 0;
 }
 
 static void look_end(struct cache *c, struct cache_read *r, int status)
@@ -56,7 +56,7 @@ static void look_done(struct tier_read *read)
 		return;
 	}
 	entry_touch(c, entry);
-	bits_set(c->confirmed, entry.v);
+	r->is_looked = rc == 0 && !is_file;
 	look_begin(c, r); /* a changed file is to be settled first */
 }
 
@@ -98,7 +98,7 @@ void look_begin(struct cache *c, struct cache_read *r)
 	if (is_waiting)
 		return;
 	/* One that keeps changing is told as it was a moment ago. */
-	if (!cache_must_look(c, r->entry) || r->n_tries++ >= READ_TRIES) {
+	if (r->is_looked || !cache_must_look(c, r->entry) || r->n_tries++ >= READ_TRIES) {
 		look_end(c, r, 0);
 		return;
 	}
@@ -117,6 +117,7 @@ void cache_look(struct cache *c, struct cache_read *r)
 	r->cache = c;
 	r->n_tries = 0;
 	r->is_look = true;
+	r->is_looked = false;
 	mutex_lock(&s->mu);
 	es = entry_get_locked(c, s, r->entry);
 	if (es)

@@ -102,8 +102,16 @@ static void read_ahead_locked(struct cache *c, struct shard *s, struct cache_rea
 	todo->has_prefetch = true;
 }
 
-/* Finds, joins or creates the pieces. False when the READ has to wait until the kernel's attributes
- * are dropped. */
+/* Pages behind the beginning are being dropped, and that waits for this READ. */
+static bool must_make_way(const struct cache_read *r)
+{
+	const struct entry_state *es = r->state;
+
+	return es->is_drop_queued && es->drop_renewal == r->renewal && r->offset > 0;
+}
+
+/* Finds, joins or creates the pieces. False when the READ has to wait until the kernel knows the
+ * size. */
 static bool read_look_locked(struct cache *c, struct shard *s, struct cache_read *r,
 			     struct read_plan *todo) REQUIRES(s->mu);
 static bool read_look_locked(struct cache *c, struct shard *s, struct cache_read *r,
@@ -114,8 +122,8 @@ static bool read_look_locked(struct cache *c, struct shard *s, struct cache_read
 
 	r->n_parts = 0;
 	r->n_left = 1; /* ours, until everything is started */
-	if (r->renewal != dataset_renewal(c->p.dataset, r->entry) ||
-	    (r->state->is_drop_queued && r->offset > 0)) {
+	r->look_version = r->state->version;
+	if (r->renewal != dataset_renewal(c->p.dataset, r->entry) || must_make_way(r)) {
 		r->refused = -ESTALE;
 		return true;
 	}
@@ -213,7 +221,6 @@ static void read_answer(struct cache *c, struct cache_read *r, int status,
 	struct shard *s = shard_of(c, r->entry);
 	struct entry_state *es = r->state;
 	uint32_t begin_version = r->begin_version, n_parts = r->n_parts;
-	bool is_head = r->offset == 0;
 	struct iovec iov[2];
 	uint64_t bytes = 0;
 	int n_iov = 0;
@@ -223,18 +230,33 @@ static void read_answer(struct cache *c, struct cache_read *r, int status,
 		r->rights = r->part[0].object->rights;
 	if (status == 0)
 		n_iov = read_vectors(r, iov, &bytes);
-	if (bytes)
-		bits_set(c->paged, r->entry.v);
 	read_count(c, r, status, bytes);
 	r->done(r, status, status == 0 ? iov : NULL, n_iov); /* r may be gone now */
 	read_unpin(c, pinned, n_parts);
 	mutex_lock(&s->mu);
 	es->readers--;
-	es->head_readers -= is_head;
 	change_read_ended_locked(c, s, es, begin_version);
 	entry_put_locked(c, s, es);
 	busy_end_locked(s);
 	mutex_unlock(&s->mu);
+}
+
+/* From here on the kernel may have these bytes, and a change that comes finds that out: nobody may
+ * get old bytes and the next size. False when one has come already. */
+static bool read_decide(struct cache *c, struct cache_read *r, int status)
+{
+	struct shard *s = shard_of(c, r->entry);
+	struct entry_state *es = r->state;
+	bool is_now;
+
+	mutex_lock(&s->mu);
+	is_now = status != 0 || es->version == r->look_version || r->n_tries + 1 >= READ_TRIES;
+	if (is_now && status == 0 && r->n_parts)
+		bits_set(c->paged, r->entry.v);
+	if (is_now && r->offset == 0)
+		es->head_readers--;
+	mutex_unlock(&s->mu);
+	return is_now;
 }
 
 static void read_finish(struct cache *c, struct cache_read *r)
@@ -254,15 +276,18 @@ static void read_finish(struct cache *c, struct cache_read *r)
 	/* Both were taken from the table at once, and change_file leaves one version there. */
 	assert(r->n_parts < 2 || !pinned[0] || !pinned[1] ||
 	       file_identity_eq(&pinned[0]->identity, &pinned[1]->identity));
-	if (is_restart && status == 0 && ++r->n_tries < READ_TRIES) {
-		read_unpin(c, pinned, r->n_parts);
-		read_begin(c, r);
-		return;
-	}
-	if (is_restart && status == 0) {
+	is_restart &= status == 0;
+	if (is_restart && r->n_tries + 1 >= READ_TRIES) {
 		log_limited(LOG_LEVEL_WARN,
 			    "entry %u changes all the time: no consistent bytes of it", r->entry.v);
 		status = -EIO;
+		is_restart = false;
+	}
+	if (is_restart || !read_decide(c, r, status)) {
+		r->n_tries++;
+		read_unpin(c, pinned, r->n_parts);
+		read_begin(c, r);
+		return;
 	}
 	read_answer(c, r, status, pinned);
 }
@@ -299,7 +324,9 @@ void cache_read(struct cache *c, struct cache_read *r)
 	if (es) {
 		es->readers++;
 		if (r->offset == 0) {
-			es->head_end = MAX(es->head_readers ? es->head_end : 0, (uint64_t)r->length);
+			uint64_t end = r->is_direct ? 0 : r->length;
+
+			es->head_end = es->head_readers ? MAX(es->head_end, end) : end;
 			es->head_readers++;
 		}
 		s->busy++;

@@ -3,10 +3,11 @@
  * Threads that talk to the kernel's cache, the only ones that may: a push or an invalidation of
  * pages waits for pages locked by a READ that has not been answered. Hence two kinds of threads
  * that never wait for each other's work: stagers push and invalidate pages and may be held up by a
- * READ; the attribute thread makes sizes and names known, which waits for no page, and is what READs
- * of a changed file wait for. A READ therefore never waits for a stager. Between the two stands the
- * thread that drops pages behind READs at the beginning of a replaced file: those READs wait for it,
- * and it waits for READs behind them only, which are refused or answered by the source.
+ * READ; the attribute thread makes sizes known, which waits for no page, and is what READs of a
+ * changed file wait for. A READ therefore never waits for a stager. Between the two stands the thread
+ * that drops pages behind READs at the beginning of a changed file: those READs wait for it, and it
+ * waits for READs behind them only, which are refused. Names are dropped by one more thread: it waits
+ * for a directory's lock, which whoever lists it may hold for long, and nobody waits for it.
  *
  * A push is skipped while a READ of the file is in flight (its answer fills the same pages), and a
  * file that changed during a push is invalidated afterwards: its version is compared. No lock is
@@ -139,7 +140,9 @@ static int stage_sample(struct cache *c, struct entry_id entry)
 	begin_ns = metrics_is_tracing(c->p.metrics) ? clock_now(c->p.clock) : 0;
 	rc = stage_pieces(c, es, version, &file, id.size);
 	if (!stage_verify(c, es, version, rc == 0)) {
-		c->stage->inval(c->stage_ctx, file, 0, 0);
+		/* Else it is in the inode of that version. */
+		if (file.renewal == dataset_renewal(c->p.dataset, entry))
+			c->stage->inval(c->stage_ctx, file, 0, 0);
 		rc = -ESTALE;
 	}
 	mutex_lock(&s->mu);
@@ -171,7 +174,7 @@ static void inval_pages(struct cache *c, struct entry_id entry)
 	mutex_lock(&s->mu);
 	es = entry_find_locked(c, s, entry);
 	es->is_inval_queued = false;
-	file.renewal = dataset_renewal(c->p.dataset, entry);
+	file.renewal = es->inval_renewal;
 	mutex_unlock(&s->mu);
 	c->stage->inval(c->stage_ctx, file, 0, 0);
 	mutex_lock(&s->mu);
@@ -220,31 +223,27 @@ static void wake_waiters(struct cache *c, struct shard *s, struct entry_state *e
 	}
 }
 
-/* What there is to do for a changed file: its name, its attributes, or both. The drop thread comes
- * back to us when it is through. False when nothing is left. */
+/* The attributes of a changed file. The drop thread comes back to us when it is through. False when
+ * nothing is left. */
 static bool attr_step_locked(struct cache *c, struct shard *s, struct entry_state *es)
 	REQUIRES(s->mu);
 static bool attr_step_locked(struct cache *c, struct shard *s, struct entry_state *es)
 {
 	uint32_t version = es->version;
+	int rc;
 
-	if (es->is_name_stale) {
-		es->is_name_stale = false;
-		mutex_unlock(&s->mu);
-		/* READs of the old inode are refused now, and must be before it goes: with the last
-		 * reference to it the kernel waits for its pages. */
-		wake_waiters(c, s, es);
-		c->stage->drop_name(c->stage_ctx, es->entry);
-		mutex_lock(&s->mu);
-		return true;
-	}
-	if (!es->is_unsettled || es->is_drop_queued)
+	if (!es->is_unsettled ||
+	    (es->is_drop_queued &&
+	     es->drop_renewal == dataset_renewal(c->p.dataset, es->entry)))
 		return false;
 	mutex_unlock(&s->mu);
-	(void)c->stage->settle(c->stage_ctx, es->entry);
+	rc = c->stage->settle(c->stage_ctx, es->entry);
 	mutex_lock(&s->mu);
-	if (es->version == version && !es->is_drop_queued)
-		es->is_unsettled = false;
+	if (es->version != version)
+		return true;
+	es->is_unsettled = false;
+	if (rc < 0 && rc != -ENOTCONN)
+		change_unsettled_locked(c, s, es);
 	return true;
 }
 
@@ -289,7 +288,7 @@ static void drop_behind(struct cache *c, struct entry_id entry)
 	mutex_lock(&s->mu);
 	es = entry_find_locked(c, s, entry);
 	from = ALIGN_UP(es->head_end, (uint64_t)4096);
-	file.renewal = dataset_renewal(c->p.dataset, entry);
+	file.renewal = es->drop_renewal;
 	mutex_unlock(&s->mu);
 	c->stage->inval(c->stage_ctx, file, from, 0);
 	mutex_lock(&s->mu);
@@ -306,5 +305,27 @@ void *drop_main(void *cache)
 
 	while ((node = queue_pop(&c->drop_jobs)))
 		drop_behind(c, container_of(node, struct stage_job, completion.node)->entry);
+	return NULL;
+}
+
+void *name_main(void *cache)
+{
+	struct cache *c = cache;
+	struct list *node;
+
+	while ((node = queue_pop(&c->name_jobs))) {
+		struct entry_id entry = container_of(node, struct stage_job, completion.node)->entry;
+		struct shard *s = shard_of(c, entry);
+		struct entry_state *es;
+
+		mutex_lock(&s->mu);
+		es = entry_find_locked(c, s, entry);
+		es->is_name_queued = false;
+		mutex_unlock(&s->mu);
+		c->stage->drop_name(c->stage_ctx, entry);
+		mutex_lock(&s->mu);
+		entry_put_locked(c, s, es);
+		mutex_unlock(&s->mu);
+	}
 	return NULL;
 }

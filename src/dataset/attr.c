@@ -120,7 +120,11 @@ void dataset_update(struct dataset *ds, struct entry_id e, const struct stat *st
 
 void dataset_renew(struct dataset *ds, struct entry_id e, const struct stat *st)
 {
-	update(ds, e, st, true);
+	if (st)
+		update(ds, e, st, true);
+	else
+		atomic_fetch_add_explicit(&ds->renewals[dataset_slot(ds, e)], 1,
+					  memory_order_release);
 }
 
 void dataset_update_rights(struct dataset *ds, struct entry_id e, const struct stat *st)

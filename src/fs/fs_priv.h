@@ -155,7 +155,7 @@ static inline uint32_t fs_renewal_of(fuse_ino_t ino)
 void fs_stat_entry(const struct fs *fs, struct entry_id entry, struct stat *ret);
 /* What LOOKUP and READDIRPLUS tell of an entry: number, attributes, and for how long they hold. */
 void fs_entry_param(const struct fs *fs, struct entry_id entry, struct fuse_entry_param *ret);
-void fs_inode_known(struct fs *fs, struct entry_id entry);
+void fs_inode_known(struct fs *fs, struct entry_id entry, fuse_ino_t ino);
 void fs_inode_forgotten(struct fs *fs, fuse_ino_t ino, uint64_t count);
 /* True when a path through this directory does not lead to the dataset because our own directory
  * has its name. Any thread. */

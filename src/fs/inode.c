@@ -69,14 +69,14 @@ static void count_inodes(struct fs *fs, int64_t delta)
 			  delta * FS_INODE_BYTES_ESTIMATE);
 }
 
-void fs_inode_known(struct fs *fs, struct entry_id entry)
+void fs_inode_known(struct fs *fs, struct entry_id entry, fuse_ino_t ino)
 {
 	uint32_t now, *n;
 
 	if (entry_eq(entry, ENTRY_ROOT))
 		return;
 	n = &fs->nlookup[entry.v];
-	now = dataset_renewal(fs->params.dataset, entry) << COUNT_BITS;
+	now = fs_renewal_of(ino) << COUNT_BITS;
 	if ((*n ^ now) >> COUNT_BITS) { /* what the kernel has of the inode before is not counted */
 		if (*n & COUNT_MAX)
 			count_inodes(fs, -1);
@@ -101,7 +101,8 @@ void fs_inode_forgotten(struct fs *fs, fuse_ino_t ino, uint64_t count)
 		return;
 	n = &fs->nlookup[entry.v];
 	had = *n & COUNT_MAX;
-	if (had == 0 || had == COUNT_MAX || (fs_renewal_of(ino) ^ *n >> COUNT_BITS) & 0xff)
+	if (had == 0 || had == COUNT_MAX || (fs_renewal_of(ino) ^ *n >> COUNT_BITS) & 0xff ||
+	    fs_renewal_of(ino) != dataset_renewal(fs->params.dataset, entry))
 		return;
 	*n -= (uint32_t)MIN(count, had);
 	if (had > count)

@@ -132,10 +132,9 @@ static int stage_settle(void *ctx, struct entry_id entry)
 	if (!stage_enter(fs))
 		return -ENOTCONN;
 	rc = drop_attributes(fs, entry);
-	if (rc == 0)
+	/* Also when the kernel does not know it yet: the answer to a LOOKUP may be on its way. */
+	if (rc == 0 || rc == -ENOENT)
 		rc = fs_settle(fs, entry, path);
-	else if (rc == -ENOENT)
-		rc = 0; /* the kernel does not know it: there is nobody to be cut short */
 	return stage_leave(fs, rc);
 }
 

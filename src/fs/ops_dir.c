@@ -167,7 +167,8 @@ static void list(struct listing *l, off_t off)
 		struct entry_id child = dataset_child(ds, dir, i);
 
 		if (is_listed(l->fs, child))
-			fs_inode_known(l->fs, child);
+			fs_inode_known(l->fs, child,
+				       fs_ino_renewed(child, dataset_renewal(ds, child)));
 	}
 }
 

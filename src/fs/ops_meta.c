@@ -57,7 +57,7 @@ void fs_op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	fs_entry_param(fs, entry, &param);
 	/* An answer that came too late (the asking process was killed) is no reference. */
 	if (fuse_reply_entry(req, &param) == 0)
-		fs_inode_known(fs, entry);
+		fs_inode_known(fs, entry, param.ino);
 }
 
 struct fs_look {
@@ -74,7 +74,7 @@ static void look_done(struct cache_read *read, int status, const struct iovec *i
 	struct fuse_entry_param param;
 
 	fs_entry_param(look->fs, read->entry, &param);
-	if (status == -ENOENT || status == -ENOTDIR || status == -EACCES)
+	if (status == -ENOENT || status == -ENOTDIR)
 		fuse_reply_err(look->req, -status);
 	else
 		fuse_reply_attr(look->req, &param.attr, param.attr_timeout);

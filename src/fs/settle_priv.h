@@ -16,6 +16,7 @@ struct fs_settler {
 	struct thr thr;
 	_Atomic pid_t tid;
 	bool is_busy;        /* mu */
+	struct entry_id entry;
 	char path[PATH_MAX]; /* the thread's while it is busy */
 };
 
@@ -32,7 +33,8 @@ int fs_settle_start(struct fs *fs, struct err *err) MUST_USE;
 void fs_settle_quit(struct fs *fs);
 void fs_settle_fini(struct fs *fs);
 /* Returns when the kernel has the attributes of the entry that the dataset has; its old ones were
- * dropped before. -ETIMEDOUT, errno when the path does not lead to it any more. */
+ * dropped before. -EBUSY: a thread of ours may still
+ * cut pages at an older size; -ETIMEDOUT; errno when the path does not lead to it any more. */
 int fs_settle(struct fs *fs, struct entry_id entry, const char *path) MUST_USE;
 /* A GETATTR of this thread is answered from the dataset at once. */
 bool fs_is_settler(const struct fs *fs, pid_t tid);
