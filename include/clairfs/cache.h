@@ -166,10 +166,12 @@ struct cache_read {
 	uint64_t offset;
 	uint32_t length; /* 1..PIECE_BYTES; so at most two pieces */
 	uint64_t arrived_ns;
-	uint32_t reader; /* the thread that reads, 0: not known */
+	uint32_t reader;  /* the thread that reads, 0: not known */
+	uint32_t renewal; /* which of the file's inodes is read: dataset_renewal() when it was made */
 	/* Called exactly once, on any thread, no lock held; iov is valid during the call only.
 	 * status 0: the iov hold the bytes (fewer than length at the end of the file, none past
-	 * it); else a negative errno of the source. */
+	 * it); else a negative errno of the source, or -ESTALE: the file was replaced, and what the
+	 * reader may have of the one before does not go together with what there is now. */
 	void (*done)(struct cache_read *read, int status, const struct iovec *iov, int n_iov);
 	void *ctx;
 	enum read_class read_class; /* of the slowest piece; valid in done() */
@@ -181,6 +183,8 @@ struct cache_read {
 	struct cache_part part[2];
 	_Atomic uint32_t n_left;
 	uint32_t n_parts, n_tries, begin_version;
+	int refused;  /* 0, or what it is answered without looking further */
+	bool is_look; /* of cache_look */
 	bool is_accounted;
 	bool is_control, is_switchback; /* came while its sample was held out */
 	bool is_loaded;                 /* see cache_read_note, likewise held_ns */
@@ -189,6 +193,15 @@ struct cache_read {
 /* Never blocks; may call done() before it returns. Looks in: arena -> fetch in flight (joins it) ->
  * store -> source. Any thread. */
 void cache_read(struct cache *cache, struct cache_read *read);
+/* Whether the size that the index has may not be told to a reader before cache_look was asked: the
+ * file is empty as far as is known, the kernel would send no READ, and the source has not been asked
+ * yet. Any thread. */
+bool cache_must_look(struct cache *cache, struct entry_id entry);
+/* Asks the source whether the file is still what the index says; when done() is called the index
+ * is right and the kernel knows. entry, done and ctx are to be set; status 0, or a negative errno of
+ * the source (the index is as it was). Never blocks; may call done() before it returns. Any thread.
+ */
+void cache_look(struct cache *cache, struct cache_read *look);
 
 /* What fs sees. Any thread, never blocks, never allocates unboundedly. */
 void cache_note_open(struct cache *cache,
@@ -199,6 +212,11 @@ void cache_note_blind(struct cache *cache);    /* opens were lost (watch overflo
 /* Whether OPEN may be answered ENOSYS for good: the order is confirmed, or there is none to learn.
  * fs also needs the watch to cover all sample directories. */
 bool cache_may_refuse_open(struct cache *cache);
+
+/* Memory is short, or not any more: the arena has `ram_bytes` and the stage `stage_bytes` from here
+ * on; those of the start end it. Plain copies leave at once, the oldest first, what is planned with
+ * the planner's next round. Any thread but the reactor. */
+void cache_set_memory(struct cache *cache, uint64_t ram_bytes, uint64_t stage_bytes);
 
 struct cache_status {
 	struct plan_status plan; /* of the first job */

@@ -61,6 +61,9 @@ int daemon_run(const struct daemon_params *params, struct err *err) MUST_USE;
 struct dataset;
 void daemon_order_params(struct dataset *dataset, struct order_params *ret);
 
+/* Memory that a process may take now: of the machine, or of its cgroup; 0: not known. */
+uint64_t daemon_memory_available(void);
+
 /* What the launcher of a job says about this node's ranks: RANK and WORLD_SIZE with LOCAL_RANK and
  * LOCAL_WORLD_SIZE (torchrun), else Slurm's variables. Points into the environment and itself. */
 struct job_place {
@@ -73,6 +76,9 @@ void daemon_job_place(struct job_place *ret);
 struct mount_info {
 	bool is_mounted; /* something is mounted exactly there */
 	bool is_ours;    /* of type fuse.clairfs */
+	bool is_covered; /* something is mounted below it */
+	uint64_t dev;    /* major << 32 | minor */
+	uid_t owner;     /* who mounted it, if it is ours */
 	char path[4096]; /* absolute, as the kernel names it */
 };
 /* Looks the mountpoint up in the kernel's table without touching the mount itself (a hung mount
@@ -83,13 +89,24 @@ int mounts_find(const char *mountpoint, struct mount_info *ret, struct err *err)
 int mounts_list(uid_t user, char **ret, uint32_t max, uint32_t *n, struct err *err) MUST_USE;
 /* Whether the daemon of a mount of ours is gone. Asks the mount, as mounts_read_vfile does. */
 bool mounts_is_dead(const char *mountpoint);
-/* Unmounts and waits until the daemon has ended. is_lazy: detach now even when busy. */
-int mounts_umount(const char *mountpoint, bool is_lazy, struct err *err) MUST_USE;
+struct umount_params {
+	const char *mountpoint;
+	bool is_lazy;        /* detach now even when busy, and do not wait for the daemon */
+	bool has_timeout;    /* for all of it; else 10 s while it is busy, 60 s for the daemon */
+	uint64_t timeout_ns; /* nothing is forced when it passes (-EBUSY, -ETIMEDOUT) */
+	/* Told once or twice, after three seconds: a line that says what is waited for. NULL: not
+	 * told. */
+	void (*say)(const char *line);
+};
+/* Unmounts and waits until the daemon has ended. -EPERM at once for a mount of another user, unless
+ * root asks. */
+int mounts_umount(const struct umount_params *params, struct err *err) MUST_USE;
 /* Text of one virtual file of a mount; heap, terminated. Gives up after 10 s when the mount hangs
  * (-ETIMEDOUT). */
 int mounts_read_vfile(const char *mountpoint, const char *name, char **ret,
 		      struct err *err) MUST_USE;
-/* Tells the mount an order ("none": no order any more). *ret_line: what is in force now, heap. */
+/* Tells the mount an order ("none": no order any more). A list that is not beneath its source is
+ * read here and handed over. *ret_line: what is in force now, heap. */
 int mounts_announce(const char *mountpoint, const char *spec, char **ret_line,
 		    struct err *err) MUST_USE;
 

@@ -38,6 +38,9 @@ struct dataset_params {
 	const char *source; /* directory */
 	/* Where the snapshot is kept, NULL = none; created 0700, owner checked. */
 	const char *snapshot_dir;
+	/* Remove other snapshots there of sources that are gone, and old ones beyond 64 or 2 GiB:
+	 * on a thread that nobody waits for. */
+	bool tidies_snapshots;
 	enum dataset_layout layout;
 	unsigned scan_threads; /* 1..64 */
 	/* Others than the user of this process see it: symlinks that leave the source are left out,
@@ -58,9 +61,10 @@ struct dataset_stats {      /* how it was opened */
 	bool from_snapshot; /* a valid snapshot was found, even if everything has changed since */
 	uint64_t dirs_scanned, dirs_reused, stats; /* stats: statx/fstat calls on the source */
 	uint64_t seconds_ns;
-	/* Left out and counted, the first ones are logged: dangling and looping symlinks, sockets,
-	 * devices, symlinks that leave a shared source, names above 255 and paths above 4095 bytes,
-	 * files that cannot be stat'ed.
+	/* Left out and counted, the first ones are logged: dangling and looping symlinks, what is
+	 * behind more than eight symlinked directories (fewer where they multiply), symlinks that
+	 * leave a shared source, sockets, devices, names above 255 and paths above 4095 bytes, files
+	 * that cannot be stat'ed.
 	 * Directories that cannot be read are counted here too, but they are there, empty. */
 	uint64_t skipped;
 };
@@ -134,6 +138,8 @@ int dataset_numbering(const struct dataset *ds, enum dataset_sort sort, const ch
  * subdirectories for directories; atime = mtime; blksize 4096. Write bits are kept as they are in
  * the source. */
 void dataset_stat(const struct dataset *ds, struct entry_id e, struct stat *ret);
+/* dataset_stat, and the renewal that these attributes belong to. */
+uint32_t dataset_stat_renewal(const struct dataset *ds, struct entry_id e, struct stat *ret);
 void dataset_identity(const struct dataset *ds, struct entry_id e, struct file_identity *ret);
 /* What the store keeps a version `id` of the entry as: its identity with the path relative to the
  * source mixed into the inode number. Two filesystems below one source may have files of one inode
@@ -156,5 +162,10 @@ uint32_t dataset_n_dirs(const struct dataset *ds);
 void dataset_update_rights(struct dataset *ds, struct entry_id e, const struct stat *st);
 /* Replaces the attributes of a file seen to have changed (thread-safe). Its kind stays. */
 void dataset_update(struct dataset *ds, struct entry_id e, const struct stat *st);
+/* dataset_update of a file that was replaced by another one, which shall not pass for the old one
+ * with those that have it open: its renewal is the next number, in one step with the attributes. */
+void dataset_renew(struct dataset *ds, struct entry_id e, const struct stat *st);
+/* How often the entry was renewed since the dataset was opened, modulo 2^16. Any thread. */
+uint32_t dataset_renewal(const struct dataset *ds, struct entry_id e);
 
 #endif

@@ -5,6 +5,7 @@
 #ifndef CLAIRFS_FS_H
 #define CLAIRFS_FS_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -15,10 +16,11 @@
 #define FS_LOOKUPS_AHEAD 16384 /* times 1 KiB */
 
 /* A file below <mountpoint>/.clairfs (hidden from readdir of the root), rendered anew at every
- * lookup (an open of a name looked up before makes two); the inode of one lookup keeps its text. At
- * most 256 texts are kept for those that hold them open, then a lookup gives EBUSY. render returns
- * 0 or a negative errno, runs on the reactor thread and must be quick (<= 5 ms) and never use the
- * mount. */
+ * lookup (an open of a name looked up before makes two); the inode of one lookup keeps its text. Of
+ * each user the last 64 texts (8 MiB) are kept, and of all users but root and the one who mounted
+ * it 256 (32 MiB): a lookup never fails for those before it, but a file that was looked up longer
+ * ago gives ESTALE. render returns 0 or a negative errno, runs on the reactor thread and must be
+ * quick (<= 5 ms) and never use the mount. */
 struct fs_vfile {
 	const char *name;
 	int (*render)(void *ctx, struct buf_writer *out);
@@ -27,12 +29,19 @@ struct fs_vfile {
 
 #define FS_TOLD_BY_MODE UINT32_MAX /* the mode of .clairfs/order has let them write */
 
+/* Those who may tell orders, none of whom waits for another: the user who mounted it (root as well,
+ * if that is the same), root, and whoever writes into .clairfs/order. */
+enum fs_lane { FS_LANE_OWNER, FS_LANE_ROOT, FS_LANE_LINE, FS_LANES };
+
 struct clairfs_list; /* hint.h */
 /* What somebody says through the mount: a spec, or a part of a list. */
 struct fs_told {
 	uint32_t uid;
 	int tid;          /* the thread that says it, which waits meanwhile; 0: not known */
 	bool is_lookup;   /* by a look at a name, as of cat: most often a command of its own */
+	enum fs_lane lane;
+	const _Atomic bool *is_gone; /* it does not wait any more (a signal); NULL: it always does
+				      */
 	const char *text; /* any bytes, with a zero behind; of a list: keys, or empty */
 	size_t size;      /* without that zero; a line too long to be an order is cut, but stays
 			     longer than the longest (hint.h) */
@@ -57,16 +66,17 @@ struct fs_params {
 	uint64_t inodes_ahead;
 	uint32_t lookups_ahead;        /* 0 = FS_LOOKUPS_AHEAD */
 	const struct fs_vfile *vfiles; /* ends with name == NULL; borrowed */
-	/* An order was told through the mount. Writes one line: what is in force now, or what is
-	 * wrong. 0 or a negative errno. Runs on a thread of its own, one at a time, and may block.
-	 * NULL: no orders are taken, and .clairfs has neither order nor announce. */
+	/* An order was told through the mount by who may: root or this process's user. Writes one
+	 * line: what is in force now, or what is wrong. 0 or a negative errno. Runs on a thread of
+	 * each lane, one at a time there, and may block. NULL: no orders are taken, and .clairfs
+	 * has neither order nor announce. */
 	int (*announce)(void *ctx, const struct fs_told *told, struct buf_writer *answer);
 	/* The line that who reads .clairfs/order gets, less than 4 KiB. Any thread. NULL: none. */
 	int (*show_order)(void *ctx, struct buf_writer *out);
 	void *announce_ctx; /* of both */
-	/* A training loop has told its steps: magic, version and count are checked, nothing else
-	 * is. 0 or a negative errno. Runs on the reactor thread and must be quick. NULL: none are
-	 * taken. */
+	/* A training loop of root or this process's user has told its steps: magic, version and
+	 * count are checked, nothing else is. 0 or a negative errno. Runs on the reactor thread and
+	 * must be quick. NULL: none are taken. */
 	int (*steps)(void *ctx, uint32_t uid, const struct clairfs_steps *steps);
 	void *steps_ctx;
 	bool force_open_answered; /* never answer OPEN with ENOSYS (option open=answer; for

@@ -28,11 +28,18 @@
 #define CLAIRFS_HINT_TEXT 4088
 #define CLAIRFS_HINT_FILE ".clairfs/control"
 #define CLAIRFS_HINT_DIR ".clairfs"
+#define CLAIRFS_HINT_TRIES 100 /* when signals come meanwhile */
 #define CLAIRFS_INO_OF_SAMPLE 2
 
 /* In: version and the order's spec ("none": no order any more). Out: status, 0 or a negative errno,
  * and one line: the spec in canonical form, or what is wrong. The text always ends with a zero
- * byte. */
+ * byte.
+ *
+ * Only root and the user who mounted it may announce (-EPERM). Files that a spec names are read
+ * only beneath the mount's source, by their path there or relative to it (-EXDEV: it is elsewhere;
+ * hand a list over with CLAIRFS_IOC_LIST, as `clairfs announce` does). -EAGAIN: too many orders
+ * wait already. The ioctl itself fails with EINTR when a signal comes while the order is set up; it
+ * is then given up, and may be sent again. */
 struct clairfs_hint {
 	uint32_t version;
 	int32_t status;
@@ -43,12 +50,19 @@ struct clairfs_hint {
 #define CLAIRFS_LIST_SAMPLES 1700
 #define CLAIRFS_LIST_TEXT 1000
 #define CLAIRFS_LIST_LAST 1u
+/* The part has bytes of a list file (in the place of `sample`) and count is how many; such parts
+ * have the version CLAIRFS_LIST_VERSION_BYTES. The file is text as the order list:path= takes it,
+ * or, with one of the other two flags in the last part, raw little-endian numbers. */
+#define CLAIRFS_LIST_BYTES 2u
+#define CLAIRFS_LIST_U32 4u
+#define CLAIRFS_LIST_U64 8u
+#define CLAIRFS_LIST_VERSION_BYTES 2
 
 /* A list of sample numbers, in parts. In: version, count numbers and the token of the list, 0 in
- * its first part; in the last part flags is CLAIRFS_LIST_LAST and text has further keys of the spec
- * ("epochs=1:batch=32"), or nothing. Out: status, the token, and one line as above: after the last
- * part the order in force. A mount keeps one list in the making: who begins another gets it, and
- * the next part of the first is -ESTALE. */
+ * its first part; in the last part flags has CLAIRFS_LIST_LAST and text has further keys of the
+ * spec ("epochs=1:batch=32"), or nothing. Out: status, the token, and one line as above: after the
+ * last part the order in force. Of each user that may announce, a mount keeps one list in the
+ * making: who begins another gets it, and the next part of the first is -ESTALE. */
 struct clairfs_list {
 	uint32_t version;
 	int32_t status;
@@ -106,7 +120,7 @@ struct clairfs_steps {
 static inline int clairfs_hint_send(const char *mountpoint, struct clairfs_hint *hint)
 {
 	char path[PATH_MAX];
-	int fd, rc;
+	int fd, rc, tries = 0;
 
 	if (snprintf(path, sizeof(path), "%s/%s", mountpoint, CLAIRFS_HINT_FILE) >=
 	    (int)sizeof(path))
@@ -114,15 +128,17 @@ static inline int clairfs_hint_send(const char *mountpoint, struct clairfs_hint 
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
-	rc = ioctl(fd, CLAIRFS_IOC_ANNOUNCE, hint) < 0 ? -errno : 0;
+	do {
+		rc = ioctl(fd, CLAIRFS_IOC_ANNOUNCE, hint) < 0 ? -errno : 0;
+	} while (rc == -EINTR && ++tries < CLAIRFS_HINT_TRIES);
 	close(fd);
 	hint->text[sizeof(hint->text) - 1] = '\0';
 	return rc;
 }
 
-/* Announces the order that a job is going to read the mount in. 0, or a negative errno; answer, if
- * not NULL, gets one line in both cases. It takes as long as the order needs to be set up, seconds
- * for a list of many millions. */
+/* Announces the order that a job is going to read the mount in. 0, or a negative errno (-EINTR:
+ * signals kept coming); answer, if not NULL, gets one line in both cases. It takes as
+ * long as the order needs to be set up, seconds for a list of many millions. */
 static inline int clairfs_announce(const char *mountpoint, const char *spec, char *answer,
 				   size_t size)
 {

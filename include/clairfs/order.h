@@ -30,6 +30,10 @@ void order_spec_free(struct order_spec *spec);
 /* The spec in canonical form: keys in table order, defaults left out. Borrowed, lives as long as
  * the spec. */
 const char *order_spec_text(const struct order_spec *spec);
+/* The path of a spec of kind "list", else NULL; and its text behind the path: "" or ":key=value"...
+ * Borrowed. */
+const char *order_spec_list_path(const struct order_spec *spec);
+const char *order_spec_list_keys(const struct order_spec *spec);
 /* Whose order it is, as its key job= says, or NULL. Borrowed. */
 const char *order_spec_job(const struct order_spec *spec);
 
@@ -63,6 +67,15 @@ struct order_params {
 	 * these, whatever its path says. NULL: none. */
 	const uint32_t *told;
 	uint64_t n_told;
+	/* The same as the bytes of a list file: text (width 0), or raw numbers of 4 or 8 bytes. */
+	const void *bytes;
+	size_t n_bytes;
+	unsigned bytes_width;
+	/* Opens a file that the spec names: a descriptor, or a negative errno with one line that
+	 * does not name the path. NULL: any path, with the rights of this process. With either
+	 * this or bytes the order is somebody else's, and messages have no byte of a file. */
+	int (*open_file)(void *ctx, const char *path, struct err *err);
+	void *open_ctx;
 };
 
 /* What a spec says about all epochs. */
@@ -111,6 +124,21 @@ struct order_epoch {
 int order_epoch_new(const struct order *order, uint64_t epoch, struct order_epoch **ret,
 		    struct err *err) MUST_USE;
 void order_epoch_free(struct order_epoch *epoch);
+
+/* The first samples of an epoch, as order_epoch has them in sample[], or of one rank; without the
+ * index of positions, and where the kind allows it without the rest of the epoch: `count` numbers
+ * (times the world) instead of n. */
+struct order_part {
+	uint64_t epoch, count; /* UINT64_MAX: all */
+	bool has_rank;
+	uint64_t rank;
+};
+/* *ret_sample is a heap array of *ret_length numbers, the smaller of count and what there is.
+ * Errors as of order_epoch_new; -EINVAL: no such rank. */
+int order_head(const struct order *order, const struct order_part *part, uint32_t **ret_sample,
+	       uint64_t *ret_length, struct err *err) MUST_USE;
+/* The memory that takes; 0: it is an error anyway. */
+uint64_t order_head_bytes(const struct order *order, const struct order_part *part);
 
 /* The sequence of one rank only (for `clairfs order`): *ret_sample is a heap array of *ret_length
  * numbers. */

@@ -151,6 +151,10 @@ int plan_add_job(struct plan *plan, const struct order_info *order) MUST_USE;
 void plan_end_job(struct plan *plan, uint32_t job);
 /* An open of a moment ago, for a job that was added after it: only its position learns from it. */
 void plan_show(struct plan *plan, uint64_t now_ns, uint32_t job, uint32_t sample);
+/* Another budget of arena and stage from here on, at most those of plan_new, and never so little
+ * that a few of the largest samples would not fit. What is above it leaves with the next steps, the
+ * sample that is needed last first. O(n). */
+void plan_set_memory(struct plan *plan, uint64_t arena_bytes, uint64_t stage_bytes);
 /* Takes one event in. Time never goes back. */
 void plan_event(struct plan *plan, uint64_t now_ns, const struct plan_event *event);
 /* Decides; afterwards plan_next_action hands out the actions, most urgent first, until it returns

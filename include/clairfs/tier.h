@@ -134,26 +134,49 @@ void *arena_alloc(struct arena *arena, uint32_t length);
 /* length as it was allocated. */
 void arena_release(struct arena *arena, void *mem, uint32_t length);
 uint64_t arena_used(const struct arena *arena); /* bytes, rounding included */
+/* From here on nothing is handed out beyond `bytes` (at most those of arena_new, which end this).
+ * As long as that is less, all free memory is given back to the system, page by page: what is
+ * resident is what is used. What is in use already stays: release it before. */
+void arena_set_limit(struct arena *arena, uint64_t bytes);
 /* What an allocation of `length` counts, without holes. */
 uint64_t arena_cost(uint32_t length);
 
 /* --- stage: pages pushed into the kernel's cache of the FUSE inodes --- */
+/* A file as the kernel knows it: since a renewal (dataset_renew) its name leads to another inode, and
+ * the old one is left to those that have it open. */
+struct stage_file {
+	struct entry_id entry;
+	uint32_t renewal;
+};
+
 struct stage_ops {
 	/* FUSE_NOTIFY_STORE / FUSE_NOTIFY_INVAL_INODE. Blocking; only stager threads call them,
 	 * with no lock held. 0, -ENOENT when the kernel does not know the inode, else errno. length
-	 * 0 with offset 0 means all of it. */
-	int (*store)(void *ctx, struct entry_id entry, uint64_t offset, const void *data,
+	 * 0 means all from offset on. */
+	int (*store)(void *ctx, struct stage_file file, uint64_t offset, const void *data,
 		     size_t length);
-	int (*inval)(void *ctx, struct entry_id entry, uint64_t offset, uint64_t length);
+	int (*inval)(void *ctx, struct stage_file file, uint64_t offset, uint64_t length);
 	/* Drops attributes only (no pages). */
 	int (*inval_attr)(void *ctx, struct entry_id entry);
+	/* Makes the kernel know the attributes that the dataset has now, above all the size: when it
+	 * returns 0, whoever reads the inode sees them, or the kernel does not know it. It never
+	 * waits for a page. One thread at a time. -ETIMEDOUT after seconds, errno. */
+	int (*settle)(void *ctx, struct entry_id entry);
+	/* The name leads to the inode of now for who looks it up from now on. Never waits for a
+	 * page. */
+	int (*drop_name)(void *ctx, struct entry_id entry);
 	/* Makes the kernel know the inode by looking its path up through the mount; may block on
 	 * the reactor. */
 	int (*lookup)(void *ctx, struct entry_id entry);
 };
-/* Pushes one piece of a file of `size` bytes in page-aligned parts of at most 1 MiB, the last one
- * ending exactly at size; never past it. */
-int stage_push(const struct stage_ops *ops, void *ctx, struct piece_key key, const void *data,
-	       uint32_t length, uint64_t size) MUST_USE;
+struct stage_piece {
+	struct stage_file file;
+	uint32_t piece, length;
+	const void *data;
+	uint64_t size; /* of the file */
+};
+/* Pushes one piece in page-aligned parts of at most 1 MiB, the last one ending exactly at the file's
+ * size; never past it. */
+int stage_push(const struct stage_ops *ops, void *ctx, const struct stage_piece *piece) MUST_USE;
 
 #endif

@@ -71,8 +71,15 @@ static int conf_set_number(const struct conf_option *option, uint64_t *at, const
 	bool is_bytes = option->type == CONF_BYTES;
 	char limit[32];
 	uint64_t v;
-	int rc = is_bytes ? text_to_bytes(value, &v) : text_to_u64(value, &v);
+	int rc;
 
+	if (option->choices && strcmp(value, option->choices[0]) == 0) {
+		*at = CONF_AUTO;
+		return 0;
+	}
+	rc = is_bytes ? text_to_bytes(value, &v) : text_to_u64(value, &v);
+	if (rc == 0 && v == CONF_AUTO)
+		rc = -ERANGE;
 	if (rc == -ERANGE)
 		return conf_bad(option, value, "is too large", err);
 	if (rc < 0)
@@ -293,6 +300,10 @@ void conf_format(const struct conf_option *option, const void *values, char *out
 		break;
 	case CONF_U64:
 	case CONF_BYTES:
+		if (option->choices && *(const uint64_t *)at == CONF_AUTO) {
+			text = option->choices[0];
+			break;
+		}
 		conf_format_number(option->type, *(const uint64_t *)at, out, size);
 		return;
 	case CONF_REAL:

@@ -135,8 +135,9 @@ static void conf_print_limits(const struct conf_option *option, FILE *out)
 	case CONF_BYTES:
 		conf_format(&as_number, &option->min, min, sizeof(min));
 		conf_format(&as_number, &option->max, max, sizeof(max));
-		fprintf(out, "# a %s, %s%s%s", option->type == CONF_BYTES ? "size" : "number", min,
-			option->max ? " to " : " or more", option->max ? max : "");
+		fprintf(out, "# a %s, %s%s%s%s%s", option->type == CONF_BYTES ? "size" : "number",
+			min, option->max ? " to " : " or more", option->max ? max : "",
+			option->choices ? ", or " : "", option->choices ? option->choices[0] : "");
 		break;
 	case CONF_REAL:
 		fprintf(out, "# a number, %" PRIu64, option->min);

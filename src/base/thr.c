@@ -16,6 +16,10 @@
 
 #include "clairfs/base/clock.h"
 
+/* Enough for what threads of ours keep on it (paths, buffers of some KiB), and no more: a hundred
+ * stacks of the usual 8 MiB are most of the address space that a job may have. */
+#define STACK_BYTES (1u << 20)
+
 struct thr_start {
 	char name[16]; /* the kernel's limit */
 	void *(*fn)(void *);
@@ -29,6 +33,20 @@ static void *thr_main(void *start_arg)
 	free(start_arg);
 	pthread_setname_np(pthread_self(), start.name);
 	return start.fn(start.arg);
+}
+
+static int create(pthread_t *id, struct thr_start *start)
+{
+	pthread_attr_t attr;
+	int rc = pthread_attr_init(&attr);
+
+	if (rc != 0)
+		return rc;
+	rc = pthread_attr_setstacksize(&attr, STACK_BYTES);
+	if (rc == 0)
+		rc = pthread_create(id, &attr, thr_main, start);
+	pthread_attr_destroy(&attr);
+	return rc;
 }
 
 int thr_start(struct thr *thr, const char *name, void *(*fn)(void *), void *arg, struct err *err)
@@ -46,7 +64,7 @@ int thr_start(struct thr *thr, const char *name, void *(*fn)(void *), void *arg,
 	/* The new thread inherits the mask: at no moment could it take a signal. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	rc = pthread_create(&thr->id, NULL, thr_main, start);
+	rc = create(&thr->id, start);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (rc != 0)
 		return err_set_errno(err, -rc, "thread %s", name);

@@ -22,6 +22,7 @@ static int cache_init(struct cache *c)
 	if (rc == 0)
 		rc = access_init(c);
 	c->touched = calloc(words, sizeof(*c->touched));
+	c->paged = calloc(words, sizeof(*c->paged));
 	c->confirmed = calloc(words, sizeof(*c->confirmed));
 	c->abroad = calloc(words, sizeof(*c->abroad));
 	words = dataset_n_samples(c->p.dataset) / 64 + 1;
@@ -31,7 +32,7 @@ static int cache_init(struct cache *c)
 		rc = control_init(c);
 	if (rc == 0)
 		rc = passthrough_init(c);
-	if (!c->touched || !c->confirmed || !c->abroad || !c->staged || !c->staged_opened)
+	if (!c->touched || !c->paged || !c->confirmed || !c->abroad || !c->staged || !c->staged_opened)
 		return -ENOMEM;
 	return rc == 0 ? 0 : -ENOMEM;
 }
@@ -61,6 +62,10 @@ int cache_new(const struct cache_params *params, struct cache **ret, struct err 
 	c->p = *params;
 	c->p.stagers = MIN(MAX(c->p.stagers, 1u), (uint32_t)STAGERS_MAX);
 	store_init(c);
+	atomic_init(&c->notes.arena_bytes, c->p.arena_bytes);
+	atomic_init(&c->notes.stage_bytes, c->p.stage_bytes);
+	c->notes.planned_arena_bytes = c->p.arena_bytes;
+	c->notes.planned_stage_bytes = c->p.stage_bytes;
 	atomic_init(&c->may_refuse_open, !c->p.order);
 	atomic_init(&c->has_order, c->p.order != NULL);
 	c->kept_at = UINT32_MAX;
@@ -72,15 +77,23 @@ int cache_new(const struct cache_params *params, struct cache **ret, struct err 
 	cond_init(&c->reval_cv);
 	queue_init(&c->stage_jobs);
 	queue_init(&c->attr_jobs);
+	queue_init(&c->drop_jobs);
 	queue_init(&c->pin_jobs);
 	queue_init(&c->epoch_jobs);
 	prefetch_init(c);
 	gate_init(c);
 	if (cache_init(c) != 0)
 		rc = -ENOMEM;
+	if (rc != 0)
+		err_set_errno(err, rc, "cache");
+	/* The mount is there before cache_start, and READs of changed files wait for these. */
+	if (rc == 0)
+		rc = thr_start(&c->attr_thread, "cl-attr", attr_main, c, err);
+	if (rc == 0)
+		rc = thr_start(&c->drop_thread, "cl-drop", drop_main, c, err);
 	if (rc != 0) {
 		cache_free(c);
-		return err_set_errno(err, rc, "cache");
+		return rc;
 	}
 	*ret = c;
 	return 0;
@@ -135,7 +148,7 @@ static int start_planner(struct cache *c, struct err *err)
 
 static int start_threads(struct cache *c, struct err *err)
 {
-	int rc = thr_start(&c->attr_thread, "cl-attr", attr_main, c, err);
+	int rc = 0;
 
 	for (uint32_t i = 0; rc == 0 && i < c->p.stagers; i++)
 		rc = thr_start(&c->stagers[i], "cl-stager", stager_main, c, err);
@@ -209,20 +222,28 @@ static void stop_deciders(struct cache *c)
 	thr_join(&c->revalidator);
 }
 
+/* No READ is left that could wait for them. */
+static void stop_settling(struct cache *c)
+{
+	queue_close(&c->drop_jobs);
+	thr_join(&c->drop_thread); /* it leaves jobs to the attribute thread */
+	queue_close(&c->attr_jobs);
+	thr_join(&c->attr_thread);
+}
+
 void cache_stop(struct cache *c)
 {
 	atomic_store(&c->is_stopping, true);
 	stop_deciders(c);
 	wait_idle(c);
+	stop_settling(c);
 	if (!c->is_started)
 		return;
 	if (c->p.store)
 		store_stop(c->p.store);
 	queue_close(&c->stage_jobs);
-	queue_close(&c->attr_jobs);
 	queue_close(&c->pin_jobs);
 	queue_close(&c->epoch_jobs);
-	thr_join(&c->attr_thread);
 	for (uint32_t i = 0; i < c->p.stagers; i++)
 		thr_join(&c->stagers[i]);
 	for (uint32_t i = 0; i < WRITERS; i++)
@@ -237,7 +258,7 @@ static void drop_jobs(struct cache *c)
 {
 	struct list *node;
 
-	while ((node = queue_try_pop(&c->stage_jobs)) || (node = queue_try_pop(&c->attr_jobs))) {
+	while ((node = queue_try_pop(&c->stage_jobs))) {
 		struct stage_job *job = container_of(node, struct stage_job, completion.node);
 		struct shard *s = shard_of(c, job->entry);
 
@@ -251,6 +272,7 @@ void cache_free(struct cache *c)
 {
 	if (!c)
 		return;
+	stop_settling(c);
 	if (c->buckets)
 		drop_jobs(c);
 	objects_fini(c);
@@ -260,6 +282,7 @@ void cache_free(struct cache *c)
 	planned_free(c);
 	queue_fini(&c->stage_jobs);
 	queue_fini(&c->attr_jobs);
+	queue_fini(&c->drop_jobs);
 	queue_fini(&c->pin_jobs);
 	queue_fini(&c->epoch_jobs);
 	mutex_fini(&c->prefetch.mu);
@@ -270,6 +293,7 @@ void cache_free(struct cache *c)
 	mutex_fini(&c->make_mu);
 	mutex_fini(&c->status_mu);
 	free(c->touched);
+	free(c->paged);
 	free(c->confirmed);
 	free(c->abroad);
 	free(c->narrowed);
@@ -278,6 +302,19 @@ void cache_free(struct cache *c)
 	control_fini(c);
 	passthrough_fini(c);
 	free(c);
+}
+
+void cache_set_memory(struct cache *c, uint64_t ram_bytes, uint64_t stage_bytes)
+{
+	/* Of the arena as much is left to others as in wire.c. */
+	atomic_store(&c->notes.arena_bytes, MIN(ram_bytes - ram_bytes / 10, c->p.arena_bytes));
+	atomic_store(&c->notes.stage_bytes, MIN(stage_bytes, c->p.stage_bytes));
+	while (arena_used(c->p.arena) > ram_bytes && evict_one(c))
+		;
+	arena_set_limit(c->p.arena, ram_bytes);
+	mutex_lock(&c->notes.mu);
+	notes_wake_locked(&c->notes);
+	mutex_unlock(&c->notes.mu);
 }
 
 /* --- description --- */
@@ -324,7 +361,7 @@ void cache_update_gauges(struct cache *c)
 	cache_get_status(c, &st);
 	metrics_gauge_set(m, METRIC_PREFETCH_LIMIT, st.plan.inflight_limit);
 	metrics_gauge_set(m, METRIC_ARENA_BYTES, arena_used(c->p.arena));
-	metrics_gauge_set(m, METRIC_ARENA_LIMIT_BYTES, c->p.arena_bytes);
+	metrics_gauge_set(m, METRIC_ARENA_LIMIT_BYTES, atomic_load(&c->notes.arena_bytes));
 	metrics_gauge_set(m, METRIC_STAGE_BYTES, st.plan.stage_bytes);
 	metrics_gauge_set(m, METRIC_STAGE_LIMIT_BYTES, st.plan.stage_limit_bytes);
 	if (c->p.store)

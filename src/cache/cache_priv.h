@@ -101,7 +101,7 @@ struct sample_fetch {
 	bool is_orphan;   /* its plan is gone: nobody waits for the answer */
 };
 
-enum stage_job_kind { JOB_STAGE, JOB_INVAL, JOB_ATTR };
+enum stage_job_kind { JOB_STAGE, JOB_INVAL, JOB_ATTR, JOB_DROP };
 
 struct stage_job { /* the plan's STAGE; invalidations are part of an entry_state, so they need no
 		      memory */
@@ -116,18 +116,22 @@ struct entry_state {
 	struct entry_id entry;
 	uint32_t refs;    /* objects, reads, jobs, hold */
 	uint32_t readers; /* READs not answered yet */
+	uint32_t head_readers; /* of these: at the beginning of the file */
+	uint64_t head_end;     /* since there are any of these: the furthest end of one */
+	uint32_t pushers;      /* pushes of pages under way */
 	uint32_t version; /* counts changes of the file; valid as long as a reference is held */
 	uint32_t inval_version,
 		inval_wait; /* READs that began before this version and must be answered first */
 	enum hold hold;
 	struct sample_fetch *job; /* while HOLD_FETCHING */
-	bool is_inval_queued, is_attr_queued;
+	bool is_inval_queued, is_attr_queued, is_drop_queued;
+	bool is_unsettled;     /* READs wait: the kernel does not know the size yet */
+	bool is_name_stale;    /* the attribute thread has to drop the name */
 	bool has_read;
 	uint64_t next_offset; /* end of the last READ */
 	struct list objects;
-	struct list attr_waiters; /* cache_read.node: not started before the kernel's attributes are
-				     gone */
-	struct stage_job inval_job, attr_job;
+	struct list attr_waiters; /* cache_read.node: not started before the file is settled */
+	struct stage_job inval_job, attr_job, drop_job;
 };
 
 struct shard {
@@ -138,22 +142,6 @@ struct shard {
 	struct list lru; /* plain residents, oldest first */
 	uint32_t busy;   /* reads and fetches in flight */
 } CACHE_ALIGNED;
-
-struct fetch {
-	struct tier_read read;
-	struct cache *cache;
-	struct object *object;
-	struct file_identity kept; /* what the store knows it as */
-	bool is_store;
-	bool is_check;     /* only asks the source whether the file is still the same */
-	bool is_asked;     /* it was asked, and the file is */
-	uint64_t begin_ns; /* while somebody traces, else 0 */
-	uint32_t trace_group;
-	bool is_control, is_gated; /* gated: gate.mu, a control read with the source */
-	uint64_t waits_since_ns; /* gate.mu: for its turn */
-	struct list in_gate;
-	char path[];
-};
 
 struct epoch_job { /* the plan's EPOCH */
 	struct completion completion;
@@ -185,6 +173,8 @@ struct cache {
 	_Atomic bool is_degraded, may_refuse_open;
 	_Atomic uint64_t *touched; /* per entry: the kernel or we may hold bytes of it */
 	_Atomic uint32_t n_touched;
+	/* Per entry: the kernel may have pages of the inode that the name leads to. */
+	_Atomic uint64_t *paged;
 	/* Per entry: the source has said in this mount that it is what the index says. */
 	_Atomic uint64_t *confirmed;
 	/* Per entry: seen on another filesystem than the source directory. What is mounted there
@@ -205,8 +195,8 @@ struct cache {
 	struct cache_job shown[PLAN_JOBS];
 	uint32_t n_shown;
 	struct plan_status counted; /* planner: what the counters of metrics already hold */
-	struct queue stage_jobs, attr_jobs, pin_jobs, epoch_jobs;
-	struct thr planner, attr_thread, epochs, revalidator;
+	struct queue stage_jobs, attr_jobs, drop_jobs, pin_jobs, epoch_jobs;
+	struct thr planner, attr_thread, drop_thread, epochs, revalidator;
 	struct thr stagers[STAGERS_MAX], writers[WRITERS];
 	struct mutex reval_mu;
 	struct cond reval_cv;
@@ -254,16 +244,9 @@ void busy_end_locked(struct shard *s) REQUIRES(s->mu);
 void read_begin(struct cache *c, struct cache_read *r);
 void read_settle(struct cache *c, struct cache_read *r); /* one part less; the last one answers */
 
-/* --- fetch.c --- */
-/* QUEUED -> FETCHING with the references of a fetch; fetch_start must follow without the lock. */
-void fetch_claim_locked(struct shard *s, struct object *obj) REQUIRES(s->mu);
-void fetch_start(struct cache *c, struct object *obj);
-void prefetch_init(struct cache *c);
-void prefetch_push(struct cache *c,
-		   struct object *obj); /* gives the queue a reference that the caller holds */
-void prefetch_pump(struct cache *c);
-/* Fails what is still queued; nothing is started any more. */
-void prefetch_close(struct cache *c);
+/* --- look.c --- */
+/* Goes on with a cache_look, after it had to wait. */
+void look_begin(struct cache *c, struct cache_read *r);
 
 /* Whether the store keeps the first n_pieces of this version, and may be asked. Any thread. */
 bool store_keeps(struct cache *c, struct entry_id entry, const struct file_identity *id,
@@ -273,6 +256,9 @@ bool store_keeps(struct cache *c, struct entry_id entry, const struct file_ident
 /* The file is seen to be another one (st), or gone (NULL): drops what is kept of it everywhere. Any
  * thread. */
 void change_file(struct cache *c, struct entry_id entry, const struct stat *st);
+/* Has the attribute thread look at what is unsettled or has a stale name. */
+void change_queue_attr_locked(struct cache *c, struct shard *s, struct entry_state *es)
+	REQUIRES(s->mu);
 /* Drops the copies of the file, which has not changed: what is wanted of it is fetched again. */
 void change_fetch_again(struct cache *c, struct entry_id entry);
 /* A READ has been answered: queues the invalidation that waited for it. */
@@ -294,7 +280,10 @@ void sample_fetch_release_locked(struct cache *c, struct shard *s, struct entry_
 /* --- stager.c, writer.c, epochs.c --- */
 void *stager_main(void *cache);
 void *attr_main(void *cache);
+void *drop_main(void *cache);
 void *writer_main(void *cache);
 void *epochs_main(void *cache);
+
+#include "fetch_priv.h"
 
 #endif

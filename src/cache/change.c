@@ -4,11 +4,22 @@
  * replaced, its pieces leave the arena and the store, the plan is told, and the kernel's copies are
  * invalidated by a thread that may block.
  *
- * The order of invalidation and answer matters. Attributes are dropped before a READ is answered
- * when the file grew, or the kernel would cut the bytes at the old size: such READs wait in
- * attr_waiters for the attribute thread, which does nothing that waits for pages. Pages are
- * invalidated after the READs that were in flight have been answered: the kernel has their pages
- * locked, and a notification waits for the lock.
+ * The order of invalidation and answer matters. The kernel cuts what it reads at the size that it
+ * knows, so no READ is answered before it knows the new one ("settled"): READs wait in attr_waiters
+ * for the attribute thread, which does nothing that waits for pages. (To drop the old attributes is
+ * not enough: the reader then asks for new ones, and the kernel throws its answer away when pages
+ * are invalidated meanwhile. One read in six was cut that way.) Pages are invalidated after the
+ * READs that were in flight have been answered: the kernel has their pages locked, and a
+ * notification waits for the lock.
+ *
+ * Who has read pages of a file that was replaced since must not get the rest of another one. Where
+ * that may be (the kernel may have pages of it), the entry is renewed: its name leads to a new inode
+ * from now on. Those who have the old one open keep the pages that the kernel has of it, and
+ * whatever else they ask for is refused with ESTALE, as a file server does. One who begins to read
+ * at the beginning has nothing yet and gets the new file through the old inode, once the pages
+ * behind its READ are dropped (by a thread of its own, as that waits for READs of other readers;
+ * those are refused). A file that is written over or grows in place is what it is on the source as
+ * well: a mix for who reads it at that moment. One that was cut short counts as replaced.
  *
  * Any thread. It must never call an operation of the stage itself.
  */
@@ -23,16 +34,67 @@ static void queue_inval_locked(struct cache *c, struct entry_state *es)
 	queue_push(&c->stage_jobs, &es->inval_job.completion.node);
 }
 
-/* The kernel's copies. Grown: attributes first, whoever reads waits for that. */
-static void change_kernel_locked(struct cache *c, struct entry_state *es, bool has_grown)
+void change_queue_attr_locked(struct cache *c, struct shard *s, struct entry_state *es)
 {
-	if (!c->stage || !c->is_started) /* nothing is mounted yet, and nobody would take the job */
+	if (es->is_attr_queued)
+		return; /* it looks again at what there is to do before it ends */
+	es->is_attr_queued = true;
+	es->refs++;
+	queue_push(&c->attr_jobs, &es->attr_job.completion.node);
+}
+
+/* A file that grows in place, or is written over, goes on for those who read it. One that was cut is
+ * another one to them: they would come to an end that no version has. */
+static bool is_other_file(const struct file_identity *old, const struct file_identity *now)
+{
+	return old->ino != now->ino || now->size < old->size;
+}
+
+/* What those who have the file open read on must not be of the new one. */
+static bool must_renew_locked(struct cache *c, struct shard *s, const struct entry_state *es,
+			      const struct file_identity *old, const struct file_identity *now)
+	REQUIRES(s->mu);
+static bool must_renew_locked(struct cache *c, struct shard *s, const struct entry_state *es,
+			      const struct file_identity *old, const struct file_identity *now)
+{
+	if (!c->stage || !is_other_file(old, now))
+		return false;
+	if (es->pushers) /* old pages may come at any moment */
+		return true;
+	return bits_get(c->paged, es->entry.v) && es->head_readers == 0;
+}
+
+static void renew_locked(struct cache *c, struct shard *s, struct entry_state *es) REQUIRES(s->mu);
+static void renew_locked(struct cache *c, struct shard *s, struct entry_state *es)
+{
+	bits_clear(c->paged, es->entry.v);
+	es->is_name_stale = true;
+	change_queue_attr_locked(c, s, es);
+}
+
+/* The kernel's copies. now NULL: the file is gone; there is no other size to be known. */
+static void change_kernel_locked(struct cache *c, struct shard *s, struct entry_state *es,
+				 const struct file_identity *old, const struct file_identity *now)
+	REQUIRES(s->mu);
+static void change_kernel_locked(struct cache *c, struct shard *s, struct entry_state *es,
+				 const struct file_identity *old, const struct file_identity *now)
+{
+	bool is_paged = bits_get(c->paged, es->entry.v) || es->pushers;
+
+	if (!c->stage) /* nothing is mounted */
 		return;
-	if (has_grown && !es->is_attr_queued) {
-		es->is_attr_queued = true;
-		es->refs++;
-		queue_push(&c->attr_jobs, &es->attr_job.completion.node);
+	if (now) {
+		es->is_unsettled = true;
+		if (is_paged && es->head_readers && is_other_file(old, now) &&
+		    es->head_end < MAX(old->size, now->size) && !es->is_drop_queued) {
+			es->is_drop_queued = true;
+			es->refs++;
+			queue_push(&c->drop_jobs, &es->drop_job.completion.node);
+		}
+		change_queue_attr_locked(c, s, es);
 	}
+	if (!is_paged && now)
+		return; /* no old pages, and the attributes are seen to */
 	es->inval_version = es->version;
 	es->inval_wait = es->readers;
 	if (es->readers == 0)
@@ -112,8 +174,8 @@ void change_file(struct cache *c, struct entry_id entry, const struct stat *st)
 	struct shard *s = shard_of(c, entry);
 	struct file_identity old, now = { 0 };
 	struct entry_state *es;
+	bool is_same, is_renewed;
 	struct list dead;
-	bool is_same, is_narrower;
 
 	list_init(&dead);
 	if (st)
@@ -125,15 +187,22 @@ void change_file(struct cache *c, struct entry_id entry, const struct stat *st)
 		mutex_unlock(&s->mu);
 		return;
 	}
-	is_narrower = st && access_note(c, entry, st);
 	if (st)
-		dataset_update(c->p.dataset, entry, st);
+		(void)access_note(c, entry, st);
 	es = entry_get_locked(c, s, entry);
+	is_renewed = st && es && must_renew_locked(c, s, es, &old, &now);
+	if (is_renewed)
+		dataset_renew(c->p.dataset, entry, st);
+	else if (st)
+		dataset_update(c->p.dataset, entry, st);
 	if (es) {
 		es->version++;
 		drop_pieces_locked(c, s, es, st && !is_same ? &now : NULL, &dead);
 		change_plan_locked(c, s, es);
-		change_kernel_locked(c, es, is_narrower || (st && now.size > old.size));
+		if (is_renewed)
+			renew_locked(c, s, es);
+		else
+			change_kernel_locked(c, s, es, &old, st ? &now : NULL);
 		entry_put_locked(c, s, es);
 	}
 	if (st && now.size != old.size)
@@ -168,7 +237,7 @@ void change_drop_copies(struct cache *c, struct entry_id entry)
 	if (es && es->hold == HOLD_HELD)
 		change_plan_locked(c, s, es);
 	/* A READ that is under way fills the pages again: it is no use. */
-	if (es && es->readers == 0 && c->stage && c->is_started && bits_get(c->touched, entry.v))
+	if (es && es->readers == 0 && c->stage && bits_get(c->touched, entry.v))
 		queue_inval_locked(c, es);
 	if (es)
 		entry_put_locked(c, s, es);
@@ -203,8 +272,10 @@ void cache_note_forget(struct cache *c, struct entry_id entry)
 	if (entry.v >= dataset_n_entries(c->p.dataset))
 		return;
 	mutex_lock(&s->mu);
-	if (!entry_find_locked(c, s, entry))
+	if (!entry_find_locked(c, s, entry)) {
 		entry_untouch(c, entry);
+		bits_clear(c->paged, entry.v);
+	}
 	mutex_unlock(&s->mu);
 	if (dataset_is_sample(c->p.dataset, entry) && bits_clear(c->staged, entry.v))
 		note_sample(c, PLAN_EV_UNSTAGED, entry, 0);

@@ -116,6 +116,8 @@ struct entry_state *entry_get_locked(struct cache *c, struct shard *s, struct en
 		es->inval_job.entry = entry;
 		es->attr_job.kind = JOB_ATTR;
 		es->attr_job.entry = entry;
+		es->drop_job.kind = JOB_DROP;
+		es->drop_job.entry = entry;
 		bucket = entry_bucket(c, s, entry);
 		es->next_hash = *bucket;
 		*bucket = es;

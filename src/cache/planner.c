@@ -430,6 +430,19 @@ static void tell_room(struct cache *c, uint64_t now)
 		plan_event(c->plan, now, &ev);
 }
 
+/* A plan begins with all the memory of the start. */
+static void tell_memory(struct cache *c)
+{
+	uint64_t arena = atomic_load(&c->notes.arena_bytes),
+		 stage = atomic_load(&c->notes.stage_bytes);
+
+	if (arena == c->notes.planned_arena_bytes && stage == c->notes.planned_stage_bytes)
+		return;
+	plan_set_memory(c->plan, arena, stage);
+	c->notes.planned_arena_bytes = arena;
+	c->notes.planned_stage_bytes = stage;
+}
+
 /* The last thing the planner does: nobody is left waiting. */
 static void end_planning(struct cache *c, struct order_request *request)
 {
@@ -463,6 +476,7 @@ void *planner_main(void *cache)
 		}
 		if (batch.request)
 			take_request(c, batch.request, now);
+		tell_memory(c);
 		is_telling = switch_tell_kept(c, now);
 		wake_ns = plan_step(c->plan, now);
 		carry_out(c, now);

@@ -88,6 +88,9 @@ struct notes {
 	 */
 	uint64_t *resized;
 	_Atomic bool is_making_plan;
+	/* What the plan may use now; planned_: what it has been told (planner only). */
+	_Atomic uint64_t arena_bytes, stage_bytes;
+	uint64_t planned_arena_bytes, planned_stage_bytes;
 };
 
 /* --- switch.c --- */

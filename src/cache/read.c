@@ -5,6 +5,9 @@
  * changed, sends the whole READ through again: pieces of two versions of a file never meet in one
  * answer.
  *
+ * A READ of an inode that the file has no more (change.c), or of the middle of a file that is being
+ * replaced, is refused with ESTALE: its reader may have pages of another version.
+ *
  * A file that changes under every single attempt: after READ_TRIES of them there are no bytes of
  * one version to give and the answer is EIO. (The source itself would have given a mix of versions,
  * which nothing here may do.)
@@ -109,14 +112,19 @@ static bool read_look_locked(struct cache *c, struct shard *s, struct cache_read
 	uint64_t end;
 	uint32_t first;
 
-	if (r->state->is_attr_queued) {
+	r->n_parts = 0;
+	r->n_left = 1; /* ours, until everything is started */
+	if (r->renewal != dataset_renewal(c->p.dataset, r->entry) ||
+	    (r->state->is_drop_queued && r->offset > 0)) {
+		r->refused = -ESTALE;
+		return true;
+	}
+	if (r->state->is_unsettled) {
 		list_push_tail(&r->state->attr_waiters, &r->node);
 		return false;
 	}
 	/* The identity is read under the shard's lock, under which change_file replaces it. */
 	dataset_identity(c->p.dataset, r->entry, &todo->id);
-	r->n_parts = 0;
-	r->n_left = 1; /* ours, until everything is started */
 	end = MIN(r->offset + r->length, todo->id.size);
 	if (r->offset >= end)
 		return true;
@@ -205,6 +213,7 @@ static void read_answer(struct cache *c, struct cache_read *r, int status,
 	struct shard *s = shard_of(c, r->entry);
 	struct entry_state *es = r->state;
 	uint32_t begin_version = r->begin_version, n_parts = r->n_parts;
+	bool is_head = r->offset == 0;
 	struct iovec iov[2];
 	uint64_t bytes = 0;
 	int n_iov = 0;
@@ -214,11 +223,14 @@ static void read_answer(struct cache *c, struct cache_read *r, int status,
 		r->rights = r->part[0].object->rights;
 	if (status == 0)
 		n_iov = read_vectors(r, iov, &bytes);
+	if (bytes)
+		bits_set(c->paged, r->entry.v);
 	read_count(c, r, status, bytes);
 	r->done(r, status, status == 0 ? iov : NULL, n_iov); /* r may be gone now */
 	read_unpin(c, pinned, n_parts);
 	mutex_lock(&s->mu);
 	es->readers--;
+	es->head_readers -= is_head;
 	change_read_ended_locked(c, s, es, begin_version);
 	entry_put_locked(c, s, es);
 	busy_end_locked(s);
@@ -229,7 +241,7 @@ static void read_finish(struct cache *c, struct cache_read *r)
 {
 	struct object *pinned[2] = { NULL, NULL };
 	bool is_restart = false;
-	int status = 0;
+	int status = r->refused;
 
 	r->read_class = r->n_parts ? READ_STAGED : READ_ARENA;
 	for (uint32_t i = 0; i < r->n_parts; i++) {
@@ -270,6 +282,8 @@ void cache_read(struct cache *c, struct cache_read *r)
 	r->cache = c;
 	r->n_tries = 0;
 	r->n_parts = 0;
+	r->refused = 0;
+	r->is_look = false;
 	r->held_ns = 0;
 	r->is_loaded = false;
 	entry_touch(c, r->entry);
@@ -284,6 +298,10 @@ void cache_read(struct cache *c, struct cache_read *r)
 	es = entry_get_locked(c, s, r->entry);
 	if (es) {
 		es->readers++;
+		if (r->offset == 0) {
+			es->head_end = MAX(es->head_readers ? es->head_end : 0, (uint64_t)r->length);
+			es->head_readers++;
+		}
 		s->busy++;
 		r->state = es;
 		r->begin_version = es->version;

@@ -3,8 +3,10 @@
  * Threads that talk to the kernel's cache, the only ones that may: a push or an invalidation of
  * pages waits for pages locked by a READ that has not been answered. Hence two kinds of threads
  * that never wait for each other's work: stagers push and invalidate pages and may be held up by a
- * READ; the attribute thread only drops attributes, which waits for no page, and is what READs of a
- * grown file wait for. A READ therefore never waits for a stager.
+ * READ; the attribute thread makes sizes and names known, which waits for no page, and is what READs
+ * of a changed file wait for. A READ therefore never waits for a stager. Between the two stands the
+ * thread that drops pages behind READs at the beginning of a replaced file: those READs wait for it,
+ * and it waits for READs behind them only, which are refused or answered by the source.
  *
  * A push is skipped while a READ of the file is in flight (its answer fills the same pages), and a
  * file that changed during a push is invalidated afterwards: its version is compared. No lock is
@@ -30,18 +32,35 @@ static int stage_pin(struct cache *c, struct entry_state *es, uint32_t version, 
 		rc = -ENOENT; /* the kernel would give it to whoever has it open */
 	else if (es->readers)
 		rc = -EAGAIN;
-	else
+	if (rc == 0) {
 		obj->refs++;
+		es->pushers++;
+		bits_set(c->paged, es->entry.v);
+	}
 	mutex_unlock(&s->mu);
 	*ret = obj;
 	return rc;
 }
 
-static int stage_piece(struct cache *c, struct object *obj, struct entry_id entry,
+static void stage_unpin(struct cache *c, struct entry_state *es, struct object *obj)
+{
+	struct shard *s = shard_of(c, es->entry);
+
+	mutex_lock(&s->mu);
+	es->pushers--;
+	mutex_unlock(&s->mu);
+	object_put(c, obj);
+}
+
+static int stage_piece(struct cache *c, struct object *obj, struct stage_file file,
 		       bool *has_looked_up)
 {
-	struct piece_key key = { entry, obj->piece };
-	int rc = stage_push(c->stage, c->stage_ctx, key, obj->mem, obj->length, obj->identity.size);
+	struct stage_piece piece = { .file = file,
+				     .piece = obj->piece,
+				     .length = obj->length,
+				     .data = obj->mem,
+				     .size = obj->identity.size };
+	int rc = stage_push(c->stage, c->stage_ctx, &piece);
 
 	if (rc != -ENOENT)
 		return rc;
@@ -49,14 +68,15 @@ static int stage_piece(struct cache *c, struct object *obj, struct entry_id entr
 	if (*has_looked_up)
 		return rc;
 	*has_looked_up = true;
-	rc = c->stage->lookup(c->stage_ctx, entry);
+	rc = c->stage->lookup(c->stage_ctx, file.entry);
 	if (rc != 0)
 		return -ENOENT;
-	return stage_push(c->stage, c->stage_ctx, key, obj->mem, obj->length, obj->identity.size);
+	return stage_push(c->stage, c->stage_ctx, &piece);
 }
 
 /* All pieces; es is referenced. */
-static int stage_pieces(struct cache *c, struct entry_state *es, uint32_t version, uint64_t size)
+static int stage_pieces(struct cache *c, struct entry_state *es, uint32_t version,
+			const struct stage_file *file, uint64_t size)
 {
 	bool has_looked_up = false;
 	int rc = 0;
@@ -69,8 +89,8 @@ static int stage_pieces(struct cache *c, struct entry_state *es, uint32_t versio
 		rc = stage_pin(c, es, version, i, &obj);
 		if (rc != 0)
 			return rc;
-		rc = stage_piece(c, obj, es->entry, &has_looked_up);
-		object_put(c, obj);
+		rc = stage_piece(c, obj, *file, &has_looked_up);
+		stage_unpin(c, es, obj);
 	}
 	return rc;
 }
@@ -95,6 +115,7 @@ static bool stage_verify(struct cache *c, struct entry_state *es, uint32_t versi
 static int stage_sample(struct cache *c, struct entry_id entry)
 {
 	struct shard *s = shard_of(c, entry);
+	struct stage_file file = { .entry = entry };
 	struct file_identity id;
 	struct entry_state *es;
 	uint32_t version = 0;
@@ -108,6 +129,7 @@ static int stage_sample(struct cache *c, struct entry_id entry)
 	if (es) {
 		es->refs++;
 		version = es->version;
+		file.renewal = dataset_renewal(c->p.dataset, entry);
 		dataset_identity(c->p.dataset, entry, &id);
 	}
 	mutex_unlock(&s->mu);
@@ -115,9 +137,9 @@ static int stage_sample(struct cache *c, struct entry_id entry)
 		return -ESTALE; /* the change of the file that took it away is on its way to the
 				   plan */
 	begin_ns = metrics_is_tracing(c->p.metrics) ? clock_now(c->p.clock) : 0;
-	rc = stage_pieces(c, es, version, id.size);
+	rc = stage_pieces(c, es, version, &file, id.size);
 	if (!stage_verify(c, es, version, rc == 0)) {
-		c->stage->inval(c->stage_ctx, entry, 0, 0);
+		c->stage->inval(c->stage_ctx, file, 0, 0);
 		rc = -ESTALE;
 	}
 	mutex_lock(&s->mu);
@@ -142,14 +164,16 @@ static int stage_sample(struct cache *c, struct entry_id entry)
  * false. */
 static void inval_pages(struct cache *c, struct entry_id entry)
 {
+	struct stage_file file = { .entry = entry };
 	struct shard *s = shard_of(c, entry);
 	struct entry_state *es;
 
 	mutex_lock(&s->mu);
 	es = entry_find_locked(c, s, entry);
 	es->is_inval_queued = false;
+	file.renewal = dataset_renewal(c->p.dataset, entry);
 	mutex_unlock(&s->mu);
-	c->stage->inval(c->stage_ctx, entry, 0, 0);
+	c->stage->inval(c->stage_ctx, file, 0, 0);
 	mutex_lock(&s->mu);
 	entry_put_locked(c, s, es);
 	mutex_unlock(&s->mu);
@@ -177,29 +201,71 @@ void *stager_main(void *cache)
 	return NULL;
 }
 
-/* Drops the attributes, again if the file changed meanwhile, then lets the READs go on. */
-static void inval_attributes(struct cache *c, struct entry_id entry)
+/* Lets READs and looks go on; those that still have to wait come back. */
+static void wake_waiters(struct cache *c, struct shard *s, struct entry_state *es)
 {
-	struct shard *s = shard_of(c, entry);
-	struct entry_state *es;
 	struct list waiters, *node;
-	uint32_t version;
 
 	list_init(&waiters);
 	mutex_lock(&s->mu);
-	es = entry_find_locked(c, s, entry);
-	do {
-		version = es->version;
-		mutex_unlock(&s->mu);
-		c->stage->inval_attr(c->stage_ctx, entry);
-		mutex_lock(&s->mu);
-	} while (es->version != version);
-	es->is_attr_queued = false;
 	list_splice_tail(&waiters, &es->attr_waiters);
+	mutex_unlock(&s->mu);
+	while ((node = list_pop_head(&waiters))) {
+		struct cache_read *r = container_of(node, struct cache_read, node);
+
+		if (r->is_look)
+			look_begin(c, r);
+		else
+			read_begin(c, r);
+	}
+}
+
+/* What there is to do for a changed file: its name, its attributes, or both. The drop thread comes
+ * back to us when it is through. False when nothing is left. */
+static bool attr_step_locked(struct cache *c, struct shard *s, struct entry_state *es)
+	REQUIRES(s->mu);
+static bool attr_step_locked(struct cache *c, struct shard *s, struct entry_state *es)
+{
+	uint32_t version = es->version;
+
+	if (es->is_name_stale) {
+		es->is_name_stale = false;
+		mutex_unlock(&s->mu);
+		/* READs of the old inode are refused now, and must be before it goes: with the last
+		 * reference to it the kernel waits for its pages. */
+		wake_waiters(c, s, es);
+		c->stage->drop_name(c->stage_ctx, es->entry);
+		mutex_lock(&s->mu);
+		return true;
+	}
+	if (!es->is_unsettled || es->is_drop_queued)
+		return false;
+	mutex_unlock(&s->mu);
+	(void)c->stage->settle(c->stage_ctx, es->entry);
+	mutex_lock(&s->mu);
+	if (es->version == version && !es->is_drop_queued)
+		es->is_unsettled = false;
+	return true;
+}
+
+/* Again if the file changed meanwhile; then the READs go on. */
+static void settle_entry(struct cache *c, struct entry_id entry)
+{
+	struct shard *s = shard_of(c, entry);
+	struct entry_state *es;
+
+	mutex_lock(&s->mu);
+	es = entry_find_locked(c, s, entry);
+	while (attr_step_locked(c, s, es))
+		;
+	es->is_attr_queued = false;
+	mutex_unlock(&s->mu);
+	/* Of a file whose pages are being dropped some are refused now: the drop thread waits for
+	 * that. */
+	wake_waiters(c, s, es);
+	mutex_lock(&s->mu);
 	entry_put_locked(c, s, es);
 	mutex_unlock(&s->mu);
-	while ((node = list_pop_head(&waiters)))
-		read_begin(c, container_of(node, struct cache_read, node));
 }
 
 void *attr_main(void *cache)
@@ -208,6 +274,37 @@ void *attr_main(void *cache)
 	struct list *node;
 
 	while ((node = queue_pop(&c->attr_jobs)))
-		inval_attributes(c, container_of(node, struct stage_job, completion.node)->entry);
+		settle_entry(c, container_of(node, struct stage_job, completion.node)->entry);
+	return NULL;
+}
+
+/* Old pages behind the READs that are about to get the new file. */
+static void drop_behind(struct cache *c, struct entry_id entry)
+{
+	struct stage_file file = { .entry = entry };
+	struct shard *s = shard_of(c, entry);
+	struct entry_state *es;
+	uint64_t from;
+
+	mutex_lock(&s->mu);
+	es = entry_find_locked(c, s, entry);
+	from = ALIGN_UP(es->head_end, (uint64_t)4096);
+	file.renewal = dataset_renewal(c->p.dataset, entry);
+	mutex_unlock(&s->mu);
+	c->stage->inval(c->stage_ctx, file, from, 0);
+	mutex_lock(&s->mu);
+	es->is_drop_queued = false;
+	change_queue_attr_locked(c, s, es);
+	entry_put_locked(c, s, es);
+	mutex_unlock(&s->mu);
+}
+
+void *drop_main(void *cache)
+{
+	struct cache *c = cache;
+	struct list *node;
+
+	while ((node = queue_pop(&c->drop_jobs)))
+		drop_behind(c, container_of(node, struct stage_job, completion.node)->entry);
 	return NULL;
 }

@@ -151,6 +151,8 @@ static struct plan *install_plan(struct cache *c, struct plan *take_plan)
 		release_shard(c, &c->shards[i]);
 	forget_staged(c);
 	c->plan = take_plan;
+	c->notes.planned_arena_bytes = c->p.arena_bytes; /* tell_memory says if it is less by now */
+	c->notes.planned_stage_bytes = c->p.stage_bytes;
 	c->counted = (struct plan_status){ 0 };
 	atomic_fetch_add(&c->generation, 1);
 	c->kept_at = c->p.store && store_bytes(c->p.store) ? 0 : UINT32_MAX;

@@ -26,13 +26,14 @@ static void tell_daemon(int pidfd, int sig)
 static void clean_up(const struct bench_mount *m, int pidfd)
 {
 	struct pollfd end = { .fd = pidfd, .events = POLLIN };
+	struct umount_params detach = { .mountpoint = m->mountpoint, .is_lazy = true };
 	struct err ignored = { 0 };
 
 	tell_daemon(pidfd, SIGCONT);
 	tell_daemon(pidfd, SIGTERM);
 	if (poll(&end, 1, PATIENCE_MS) == 0) {
 		tell_daemon(pidfd, SIGKILL);
-		if (mounts_umount(m->mountpoint, true, &ignored) < 0)
+		if (mounts_umount(&detach, &ignored) < 0)
 			_exit(1);
 	}
 	bench_mount_remove(m);

@@ -336,10 +336,11 @@ static int unmount(struct bench_mount *m, struct err *err)
 
 	if (rc < 0 || !info.is_mounted)
 		return rc;
-	rc = mounts_umount(m->mountpoint, false, err);
+	rc = mounts_umount(&(struct umount_params){ .mountpoint = m->mountpoint }, err);
 	if (rc < 0) {
+		struct umount_params detach = { .mountpoint = m->mountpoint, .is_lazy = true };
 		struct err ignored = { 0 };
-		int lazy = mounts_umount(m->mountpoint, true, &ignored);
+		int lazy = mounts_umount(&detach, &ignored);
 
 		return lazy < 0 ? rc : 0;
 	}

@@ -65,23 +65,34 @@ static void put(uint32_t sample, int width)
 		printf("%u\n", sample);
 }
 
+/* An epoch that does not fit would have this process, or another one, killed. */
+static int check_room(const struct order *order, const struct order_part *part, struct err *err)
+{
+	uint64_t needed = order_head_bytes(order, part), there = daemon_memory_available();
+
+	if (there == 0 || needed < there)
+		return 0;
+	return err_set(err, -ENOMEM,
+		       "this epoch takes %llu MiB of memory and %llu MiB are available",
+		       (unsigned long long)(needed >> 20), (unsigned long long)(there >> 20));
+}
+
 static int print(const struct order *order, const struct order_args *a, struct err *err)
 {
-	uint64_t epoch = a->has_epoch ? a->epoch : order_info(order)->start_epoch;
-	struct order_epoch *merged = NULL;
-	AUTO_FREE uint32_t *one = NULL;
+	struct order_part part = { .epoch = a->has_epoch ? a->epoch : order_info(order)->start_epoch,
+				   .count = a->head,
+				   .has_rank = a->has_rank,
+				   .rank = a->rank };
+	AUTO_FREE uint32_t *sample = NULL;
 	uint64_t length = 0;
-	int rc = a->has_rank ? order_rank_epoch(order, epoch, a->rank, &one, &length, err)
-			     : order_epoch_new(order, epoch, &merged, err);
+	int rc = check_room(order, &part, err);
 
+	if (rc == 0)
+		rc = order_head(order, &part, &sample, &length, err);
 	if (rc < 0)
 		return cli_fail(err);
-	if (merged)
-		length = merged->length;
-	for (uint64_t i = 0; i < MIN(length, a->head) && !ferror(stdout); i++)
-		put(merged ? merged->sample[i] : one[i], a->width);
-	if (merged)
-		order_epoch_free(merged);
+	for (uint64_t i = 0; i < length && !ferror(stdout); i++)
+		put(sample[i], a->width);
 	return cli_finish();
 }
 

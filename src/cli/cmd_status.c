@@ -122,6 +122,27 @@ static void print_store(const json_t *root, const json_t *g)
 	printf("\n");
 }
 
+static void print_memory(const json_t *root)
+{
+	char a[32], b[32], c[32];
+	double ram = num(root, "memory", "ram"), now = num(root, "memory", "ram_now");
+	double limit = num(root, "memory", "limit");
+
+	if (ram <= 0)
+		return; /* a daemon of before */
+	printf("memory    ram %s, stage %s: ", bytes(ram, a),
+	       bytes(num(root, "memory", "stage"), b));
+	if (limit > 0)
+		printf("limit %s (%s)\n", bytes(limit, c), str(root, "memory", "from"));
+	else
+		printf("%s\n", str(root, "memory", "from"));
+	if (json_is_true(json_object_get(json_object_get(root, "memory"), "is_over")))
+		printf("          that is more than the limit allows\n");
+	if (now < ram)
+		printf("          shrunk under memory pressure to %s, %.0f times in all\n",
+		       bytes(now, a), num(root, "memory", "shrunk"));
+}
+
 static void print_rest(const json_t *root)
 {
 	char a[32], b[32];
@@ -137,6 +158,7 @@ static void print_rest(const json_t *root)
 	       num(root, "counters", "prefetch_failed"),
 	       json_number_value(json_object_get(g, "prefetch_inflight")),
 	       json_number_value(json_object_get(g, "prefetch_limit")));
+	print_memory(root);
 	printf("arena     %s of %s\n",
 	       bytes(json_number_value(json_object_get(g, "arena_bytes")), a),
 	       bytes(json_number_value(json_object_get(g, "arena_limit_bytes")), b));

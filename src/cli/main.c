@@ -20,8 +20,10 @@ const struct command commands[] = {
 	  "  -c FILE          read options from an INI file first\n"
 	  "  -o KEY=VALUE,... options; --print-config lists them with their defaults\n" },
 	{ "umount", cmd_umount, "unmount, also what a killed daemon left behind",
-	  "usage: clairfs umount [-l] MOUNTPOINT\n"
-	  "  -l               detach now, even when in use\n" },
+	  "usage: clairfs umount [-l] [--timeout S] MOUNTPOINT\n"
+	  "  -l               detach now, even when in use\n"
+	  "  --timeout S      give up after S seconds and leave things as they are (default: 10\n"
+	  "                   while it is in use, then 60 for its daemon to end)\n" },
 	{ "status", cmd_status, "what a mount is doing and how reads were served",
 	  "usage: clairfs status MOUNTPOINT [--json]\n" },
 	{ "top", cmd_top, "watch mounts at work, as top does processes",

@@ -29,10 +29,6 @@ uint32_t cpus_allowed(void); /* 0: not known */
 uint32_t cpus_of(pid_t pid);
 /* Of a cgroup's cpu.max: "QUOTA PERIOD" or "max PERIOD"; UINT32_MAX: no limit. */
 uint32_t cpus_quota(const char *text);
-/* ghost.c: calls look() with the directory of each cgroup that the process (0: this one) is in, and
- * of all above, those of the second version and those of the first with this controller. */
-void cgroup_each(pid_t pid, const char *controller, void (*look)(void *ctx, const char *dir),
-		 void *ctx);
 /* Time that those have been busy, all together, by what /proc/stat says. False: not known. */
 bool cpus_busy(FILE *stat, uint64_t *ret_ns);
 

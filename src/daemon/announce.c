@@ -3,12 +3,17 @@
  * another one through the mount.
  *
  * Whoever may reach the mount may read through it, but an order is everybody's: with allow_other
- * only the mount's owner and root may change it. The rank and world of the environment are those of
- * whoever types a spec, so clients fill them in; the daemon's own environment says nothing about a
- * job that comes later. wire_announce runs on the announce thread of fs, one at a time, and may
- * read a list file for as long as that takes; the text is read by the reactor. An order is made
- * before change_mu is taken: nobody else may ever wait for a file. The last one told wins, because
- * they come one at a time and a found or renumbered one is refused when one was told meanwhile. */
+ * only the mount's owner and root may change it (fs refuses others before they come here). Root may
+ * be that of a container, and a job need not have the daemon's rights: of what they name only files
+ * beneath the source are read (told_path.c), and the answer, which everybody may see, never shows
+ * what is in a file. The words of the mounting user (option order) may name any.
+ *
+ * The rank and world of the environment are those of whoever types a spec, so clients fill them in;
+ * the daemon's own environment says nothing about a job that comes later. wire_announce runs on the
+ * threads of fs, one of each lane, and may read a list file for as long as that takes; the text is
+ * read by the reactor. An order is made before change_mu is taken: nobody else may ever wait for a
+ * file. The last one told wins: a found or renumbered one is refused when one was told meanwhile.
+ */
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
@@ -26,34 +31,46 @@ void wire_order_init(struct wire *w)
 
 void wire_order_fini(struct wire *w)
 {
-	told_list_fini(&w->list);
+	for (unsigned i = 0; i < FS_LANES; i++)
+		told_list_fini(&w->list[i]);
 	free(w->told.answer);
 	told_jobs_fini(&w->jobs);
 	mutex_fini(&w->change_mu);
 	mutex_fini(&w->order_mu);
 }
 
+/* list: what was told in parts, or NULL. */
 static int make_order(struct wire *w, const struct order_spec *spec, const struct told_list *list,
-		      struct order **ret, struct err *err)
+		      const struct order_ask *ask, struct order **ret, struct err *err)
 {
 	struct order_params op;
-	int rc;
 
 	daemon_order_params(w->dataset, &op);
-	op.told = list ? list->sample : NULL;
-	op.n_told = list ? list->n : 0;
+	if (list)
+		told_list_params(list, &op);
 	/* What was told reads no file, and until we are mounted nobody waits for us. */
 	if (list || !w->maker)
-		rc = order_new(spec, &op, ret, err);
-	else
-		rc = order_make(w->maker, spec, &op, ret, err);
-	return rc;
+		return order_new(spec, &op, ret, err);
+	return order_make(w->maker, spec, &op, ask, ret, err);
+}
+
+/* The order in force is in the words of the mounting user. */
+static bool is_own_words(struct wire *w)
+{
+	bool is_own;
+
+	mutex_lock(&w->order_mu);
+	is_own = w->jobs.n && w->jobs.job[0].is_own_words;
+	mutex_unlock(&w->order_mu);
+	return is_own;
 }
 
 int wire_make_order(struct wire *w, const struct order_spec *spec, struct order **ret,
 		    struct err *err)
 {
-	return make_order(w, spec, NULL, ret, err);
+	struct order_ask ask = { .lane = ORDER_LANE_OWN, .is_own_words = is_own_words(w) };
+
+	return make_order(w, spec, NULL, &ask, ret, err);
 }
 
 void wire_log_note(const struct order_spec *spec, const struct order *order)
@@ -159,8 +176,8 @@ static int take(struct wire *w, const struct fs_told *told, struct saying *ret, 
 		return err_set(err, -EINVAL, "the order has a zero byte");
 	if (told->list) {
 		ret->is_over = told->list->flags & CLAIRFS_LIST_LAST;
-		return told_list_add(&w->list, told->list, dataset_n_samples(w->dataset),
-				     &ret->spec, err);
+		return told_list_add(&w->list[told->lane], told->list,
+				     dataset_n_samples(w->dataset), &ret->spec, err);
 	}
 	if (strncmp(told->text, NONE_OF_JOB, strlen(NONE_OF_JOB)) == 0) {
 		ret->name = told->text + strlen(NONE_OF_JOB);
@@ -202,6 +219,11 @@ static int obey(struct wire *w, const struct saying *said, const struct teller *
 static int announce(struct wire *w, const struct fs_told *told, struct saying *said,
 		    struct err *err)
 {
+	struct order_ask ask = { .lane = told->lane,
+				 /* Others may look up the same name, or want to write as well. */
+				 .is_brief = told->is_lookup || told->lane == FS_LANE_LINE,
+				 .is_gone = told->is_gone };
+	struct told_list *list = &w->list[told->lane];
 	struct order *order = NULL;
 	struct teller who;
 	int rc = take(w, told, said, err);
@@ -210,11 +232,11 @@ static int announce(struct wire *w, const struct fs_told *told, struct saying *s
 
 	teller_find(told->tid, told->is_lookup, &who); /* it waits for us: it is there */
 	if (rc == 0 && said->spec)
-		rc = make_order(w, said->spec, is_list ? &w->list : NULL, &order, err);
+		rc = make_order(w, said->spec, is_list ? list : NULL, &ask, &order, err);
 	if (rc == 0 && said->spec && !is_list) /* a list told in parts lacks the others yet */
 		wire_log_note(said->spec, order);
 	if (is_list)
-		told_list_fini(&w->list);
+		told_list_fini(list);
 	if (rc == 0 && said->is_over)
 		rc = obey(w, said, &who, TAKE(order), err);
 	order_free(order);

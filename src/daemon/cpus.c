@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "accounting_priv.h"
+#include "cgroup.h"
 #include "clairfs/base/clock.h"
 #include "clairfs/base/text.h"
 

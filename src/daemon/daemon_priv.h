@@ -16,16 +16,20 @@
 #include "clairfs/order.h"
 #include "clairfs/report.h"
 #include "clairfs/tier/store.h"
+#include "memlimit.h"
+#include "pressure.h"
 #include "publish.h"
 #include "told.h"
 
 #include "accounting.h"
 
-/* A list of samples in the making; the announce thread's. */
+/* A list of samples in the making: numbers, or the bytes of a list file. A lane's thread's. */
 struct told_list {
-	uint32_t *sample;
-	uint64_t n, capacity, token;
-	bool is_begun;
+	uint8_t *data;
+	uint64_t size, capacity; /* bytes */
+	uint64_t token;
+	unsigned width; /* of bytes: 4 or 8 when they are raw numbers, 0: a text */
+	bool is_begun, is_bytes;
 };
 
 /* What has been told through the mount, for status; order_mu. */
@@ -35,11 +39,12 @@ struct told_last {
 	bool is_refused;
 };
 
-#define HOOK_MAX_RANKS 256 /* of one node */
+#define HOOK_MAX_RANKS 256 /* of one node, of each user that may tell steps */
 
 /* What a rank's training loop has told. */
 struct hook_rank {
 	uint32_t rank, world;
+	uint32_t uid;              /* who told it first */
 	uint64_t run;              /* of its process */
 	uint64_t n_runs;           /* processes before that one */
 	uint64_t last_ns;          /* end of its last step that is not within another */
@@ -67,10 +72,11 @@ struct wire {
 	struct mutex change_mu;    /* one change of the order at a time; outside of order_mu */
 	struct order_maker *maker; /* from wire_mount on */
 	struct told_last told;     /* order_mu */
-	struct told_list list;
+	struct told_list list[FS_LANES];
 	struct told_jobs jobs; /* whose orders are in force */
 	struct dataset *dataset;
 	struct order *order;
+	struct memlimit_budget memory; /* ram, stage... as told, or derived */
 	struct io *source_io;
 	const char *source_io_why;
 	struct tier *source_tier;
@@ -83,6 +89,7 @@ struct wire {
 	struct accounting *accounting;
 	struct cache_watch watch;
 	struct cache *cache;
+	struct pressure *pressure;
 	struct renumber *renumber;
 	_Atomic uint64_t numberings_tried; /* renumber.c: ways to number the files */
 	struct hook hook;
@@ -105,6 +112,12 @@ int wire_check(struct wire *w, const struct daemon_params *params, struct err *e
 int wire_prepare(struct wire *w, const struct daemon_params *params, struct err *err) MUST_USE;
 /* The store, if there is to be one; with the dataset. */
 int wire_make_store(struct wire *w, struct err *err) MUST_USE;
+/* wire_memory.c: the budgets, with dataset and order, before anything is made that has one. */
+void wire_budget(struct wire *w);
+/* What watches how much memory there is; with the cache. */
+int wire_make_pressure(struct wire *w, struct err *err) MUST_USE;
+json_t *wire_memory_json(struct wire *w);
+
 /* Mounts and starts; afterwards the mount answers. */
 int wire_mount(struct wire *w, struct err *err) MUST_USE;
 void wire_down(struct wire *w);
@@ -147,11 +160,23 @@ void wire_get_told(struct wire *w, struct told_last *ret);
 
 /* order_make.c: orders, when nobody may wait for ever for the file that one is read from. */
 struct order_maker;
-int order_maker_new(struct order_maker **ret, struct err *err) MUST_USE;
+/* dirfd and what params refer to must hold until order_maker_free. */
+int order_maker_new(int source_fd, const char *source, const char *mountpoint,
+		    struct order_maker **ret, struct err *err) MUST_USE;
+/* For whom an order is made. */
+struct order_ask {
+	unsigned lane;     /* below ORDER_LANES; each has a few threads that may be left behind */
+	bool is_own_words; /* the mounting user's: any file; else those beneath the source */
+	bool is_brief;     /* others may wait meanwhile */
+	const _Atomic bool *is_gone; /* NULL: who asks waits to the end */
+};
+#define ORDER_LANE_OWN FS_LANES /* found, or numbered anew */
+#define ORDER_LANES (FS_LANES + 1)
 /* Like order_new, on a thread of its own. -ETIMEDOUT, -EBUSY: the files do not answer; -ECANCELED:
- * order_maker_quit was called. Any thread; params must hold until order_maker_free. */
+ * order_maker_quit was called; -EINTR: who asked is gone. Any thread. */
 int order_make(struct order_maker *maker, const struct order_spec *spec,
-	       const struct order_params *params, struct order **ret, struct err *err) MUST_USE;
+	       const struct order_params *params, const struct order_ask *ask, struct order **ret,
+	       struct err *err) MUST_USE;
 /* Whoever waits in order_make returns, and all who come. NULL is fine. */
 void order_maker_quit(struct order_maker *maker);
 /* Waits a moment for the threads. False: one waits for its file for good, and what params refer to
@@ -160,6 +185,8 @@ bool order_maker_free(struct order_maker *maker) MUST_USE;
 
 /* told_list.c */
 void told_list_fini(struct told_list *list);
+/* Puts what was told into params. */
+void told_list_params(const struct told_list *list, struct order_params *params);
 /* Takes a part and answers with its token. *ret: the order's spec after the last one, else NULL.
  * After an error the list is gone, but not after -ESTALE: it is somebody else's. */
 int told_list_add(struct told_list *list, struct clairfs_list *part, uint32_t n_samples,

@@ -16,8 +16,9 @@
  * What fails is counted and left out. A rank belongs to the process that began last: a job that was
  * started again takes it over, and one that still sends under the same rank is refused.
  *
- * Only who may change the order may tell steps. The reactor adds (wire_steps), so nothing here may
- * block: the lock is a leaf and held for microseconds. Renderers and the report read under it.
+ * Only who may change the order may tell steps: fs refuses others, and root cannot take the ranks
+ * of the user who mounted it. The reactor adds (wire_steps), so nothing here may block: the lock is
+ * a leaf and held for microseconds. Renderers and the report read under it.
  */
 #include <errno.h>
 #include <string.h>
@@ -44,22 +45,26 @@ void hook_fini(struct hook *h)
 	mutex_fini(&h->mu);
 }
 
-/* The rank's place, a new one if there is none yet, or NULL: there are too many, or no memory. */
-static struct hook_rank *find_rank(struct hook *h, uint32_t rank) REQUIRES(h->mu)
+/* The rank's place, a new one if there is none yet, or NULL: there are too many of this user, or no
+ * memory. */
+static struct hook_rank *find_rank(struct hook *h, uint32_t uid, uint32_t rank) REQUIRES(h->mu)
 {
 	struct hook_rank *more;
+	uint32_t n_own = 0;
 
-	for (uint32_t i = 0; i < h->n_ranks; i++)
+	for (uint32_t i = 0; i < h->n_ranks; i++) {
 		if (h->ranks[i].rank == rank)
 			return &h->ranks[i];
-	if (h->n_ranks == HOOK_MAX_RANKS)
+		n_own += h->ranks[i].uid == uid;
+	}
+	if (n_own == HOOK_MAX_RANKS)
 		return NULL;
 	more = realloc(h->ranks, (h->n_ranks + 1) * sizeof(*more));
 	if (!more)
 		return NULL;
 	h->ranks = more;
 	more = &h->ranks[h->n_ranks++];
-	*more = (struct hook_rank){ .rank = rank };
+	*more = (struct hook_rank){ .rank = rank, .uid = uid };
 	return more;
 }
 
@@ -81,7 +86,7 @@ static bool is_right(const struct hook *h, const struct clairfs_step_record *ste
 }
 
 /* False when it was left out. */
-static bool take_step(struct hook *h, const struct clairfs_steps *steps,
+static bool take_step(struct hook *h, uint32_t uid, const struct clairfs_steps *steps,
 		      const struct clairfs_step_record *step, uint64_t now) REQUIRES(h->mu)
 {
 	bool is_inner = step->flags & CLAIRFS_STEP_INNER;
@@ -89,7 +94,7 @@ static bool take_step(struct hook *h, const struct clairfs_steps *steps,
 
 	if (!is_right(h, step, steps->world, now))
 		return false;
-	r = find_rank(h, step->rank);
+	r = find_rank(h, uid, step->rank);
 	if (!r || steps->run < r->run || steps->run > now)
 		return false;
 	if (r->totals.steps >= (now - h->start_ns) / 1000 + STEPS_AT_ONCE)
@@ -121,7 +126,7 @@ int wire_steps(void *ctx, uint32_t uid, const struct clairfs_steps *steps)
 		return -EPERM;
 	mutex_lock(&h->mu);
 	for (uint32_t i = 0; i < steps->count; i++)
-		if (take_step(h, steps, &steps->step[i], now))
+		if (take_step(h, uid, steps, &steps->step[i], now))
 			step[taken++] = steps->step[i];
 	if (taken)
 		job_name_clean(steps->job, sizeof(steps->job), h->job, sizeof(h->job));

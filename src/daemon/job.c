@@ -101,7 +101,7 @@ int wire_make_job(struct wire *w, struct err *err)
 				 .effort = (enum job_effort)w->opts->recover,
 				 .threads = (unsigned)w->opts->recover_threads,
 				 .world = world_told(),
-				 .memory = w->opts->ram / 4,
+				 .memory = w->memory.ram / 4,
 				 .told = w->spec ? order_spec_text(w->spec) : NULL,
 				 .clock = clock_monotonic(),
 				 .metrics = w->metrics,

@@ -100,32 +100,44 @@ char *leftover_temp(const char *path)
 	return temp;
 }
 
+static bool is_textfile(const char *path)
+{
+	size_t n = strlen(path);
+
+	return *path == '/' && n > 5 && strcmp(path + n - 5, ".prom") == 0;
+}
+
 static void remove_textfile(const char *path)
 {
 	AUTO_FREE char *temp = *path == '/' ? leftover_temp(path) : NULL;
-	size_t n = strlen(path);
 	struct stat st;
 
 	if (temp && lstat(temp, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid())
 		unlink(temp);
-	if (*path == '/' && n > 5 && strcmp(path + n - 5, ".prom") == 0 && lstat(path, &st) == 0 &&
-	    S_ISREG(st.st_mode) && st.st_uid == geteuid())
+	if (is_textfile(path) && lstat(path, &st) == 0 && S_ISREG(st.st_mode) &&
+	    st.st_uid == geteuid())
 		unlink(path);
+}
+
+bool leftover_parse(const char *bytes, size_t n, char out[PATH_MAX])
+{
+	/* Else it is not whole, or more than one. */
+	if (n < 2 || n > PATH_MAX || bytes[n - 1] != '\n' || memchr(bytes, 0, n) ||
+	    memchr(bytes, '\n', n - 1))
+		return false;
+	memcpy(out, bytes, n - 1);
+	out[n - 1] = '\0';
+	return is_textfile(out);
 }
 
 /* Removes what the record names. */
 static void clear_record(int fd)
 {
-	char path[PATH_MAX + 1];
-	ssize_t n = pread(fd, path, sizeof(path) - 1, 0);
+	char bytes[PATH_MAX + 1], path[PATH_MAX];
+	ssize_t n = pread(fd, bytes, sizeof(bytes), 0);
 
-	if (n <= 0)
-		return;
-	path[n] = 0;
-	if (path[n - 1] == '\n' && strlen(path) == (size_t)n) { /* else it is not whole */
-		path[n - 1] = 0;
+	if (n > 0 && leftover_parse(bytes, (size_t)n, path))
 		remove_textfile(path);
-	}
 }
 
 /* A record that cannot be written names nothing: then only the next mount replaces the file. */

@@ -9,13 +9,15 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "clairfs/base/buf.h"
 #include "clairfs/base/clock.h"
-#include "clairfs/daemon.h"
 #include "clairfs/hint.h"
+#include "clairfs/order.h"
+#include "mounts_priv.h"
 
 #define VFILE_PATIENCE_NS (10 * NS_PER_S)
 #define ANNOUNCE_PATIENCE_NS (600 * NS_PER_S) /* a list of a billion lines has to be read */
@@ -28,6 +30,8 @@ struct question {
 	const char *text; /* name of a virtual file, or a spec */
 	int (*child)(const struct question *q, int out);
 	uint64_t patience_ns;
+	/* A list that text names, or NULL, and its keys behind the path: "" or ":key=value"... */
+	const char *list_path, *list_keys;
 };
 
 static int read_vfile_child(const struct question *q, int out)
@@ -48,20 +52,101 @@ static int read_vfile_child(const struct question *q, int out)
 	return got < 0 ? CHILD_UNREADABLE : CHILD_OK;
 }
 
+static int say(int out, const char *line, int end)
+{
+	size_t n = strlen(line);
+
+	return write(out, line, n) == (ssize_t)n ? end : CHILD_FAILED;
+}
+
+static int say_errno(int out, const char *what)
+{
+	char line[PATH_MAX + 128];
+
+	snprintf(line, sizeof(line), "%s: %s", what, strerror(errno));
+	return say(out, line, CHILD_SAID_NO);
+}
+
+static uint32_t width_flag(const char *path)
+{
+	size_t n = strlen(path);
+
+	if (n >= 4 && strcmp(path + n - 4, ".u32") == 0)
+		return CLAIRFS_LIST_U32;
+	return n >= 4 && strcmp(path + n - 4, ".u64") == 0 ? CLAIRFS_LIST_U64 : 0;
+}
+
+/* The file's bytes in parts; part->text is the answer. 0 or a negative errno. */
+static int send_parts(int control, int file, uint32_t last_flags, const char *keys,
+		      struct clairfs_list *part)
+{
+	*part = (struct clairfs_list){ .version = CLAIRFS_LIST_VERSION_BYTES };
+	while (!(part->flags & CLAIRFS_LIST_LAST)) {
+		size_t used = 0;
+		ssize_t got = 1;
+
+		while (got > 0 && used < sizeof(part->sample)) {
+			got = read(file, (char *)part->sample + used, sizeof(part->sample) - used);
+			if (got < 0)
+				return -errno;
+			used += (size_t)got;
+		}
+		part->count = (uint32_t)used;
+		part->flags = CLAIRFS_LIST_BYTES | (got == 0 ? last_flags : 0);
+		snprintf(part->text, sizeof(part->text), "%s", got == 0 ? keys : "");
+		if (ioctl(control, CLAIRFS_IOC_LIST, part) < 0)
+			return -errno;
+		if (part->status < 0)
+			break;
+	}
+	part->text[sizeof(part->text) - 1] = '\0';
+	return 0;
+}
+
+/* Reads a list with our rights, and hands it over. */
+static int send_list(const struct question *q, int out)
+{
+	const char *keys = q->list_keys + (*q->list_keys == ':');
+	uint32_t flags = CLAIRFS_LIST_LAST | width_flag(q->list_path);
+	static struct clairfs_list part;
+	char control[PATH_MAX + 64];
+	AUTO_FD int file = open(q->list_path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	AUTO_FD int fd = -1;
+	struct stat st;
+
+	if (file < 0 || fstat(file, &st) < 0)
+		return say_errno(out, q->list_path);
+	if (!S_ISREG(st.st_mode))
+		return say(out, "the list is not a regular file", CHILD_SAID_NO);
+	if (strlen(keys) >= sizeof(part.text))
+		return say(out, "the keys behind the list's path are too long", CHILD_SAID_NO);
+	snprintf(control, sizeof(control), "%s/%s", q->mountpoint, CLAIRFS_HINT_FILE);
+	fd = open(control, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return CHILD_FAILED;
+	errno = -send_parts(fd, file, flags, keys, &part);
+	if (errno)
+		return say_errno(out, "handing over the list");
+	return say(out, part.text, part.status < 0 ? CHILD_SAID_NO : CHILD_OK);
+}
+
 static int announce_child(const struct question *q, int out)
 {
 	struct clairfs_hint hint = { .version = CLAIRFS_HINT_VERSION };
 	int rc;
 
+	/* A relative path is meant from here, not from the source. */
+	if (q->list_path && *q->list_path != '/')
+		return send_list(q, out);
 	snprintf(hint.text, sizeof(hint.text), "%s", q->text);
 	rc = clairfs_hint_send(q->mountpoint, &hint);
 	if (rc < 0)
 		return rc == -ENOTCONN ? CHILD_DEAD_MOUNT
 		       : rc == -EACCES ? CHILD_REFUSED
 				       : CHILD_FAILED;
-	if (write(out, hint.text, strlen(hint.text)) != (ssize_t)strlen(hint.text))
-		return CHILD_FAILED;
-	return hint.status < 0 ? CHILD_SAID_NO : CHILD_OK;
+	if (hint.status == -EXDEV && q->list_path)
+		return send_list(q, out);
+	return say(out, hint.text, hint.status < 0 ? CHILD_SAID_NO : CHILD_OK);
 }
 
 static int collect(int fd, uint64_t patience_ns, struct buf_writer *w)
@@ -160,19 +245,39 @@ static int answer_text(const struct question *q, char **ret, struct err *err)
 	return 0;
 }
 
-int mounts_read_vfile(const char *mountpoint, const char *name, char **ret, struct err *err)
+int mounts_ask_vfile(const char *mountpoint, const char *name, uint64_t patience_ns, char **ret,
+		     struct err *err)
 {
-	struct question q = { mountpoint, name, read_vfile_child, VFILE_PATIENCE_NS };
+	struct question q = { .mountpoint = mountpoint,
+			      .text = name,
+			      .child = read_vfile_child,
+			      .patience_ns = patience_ns };
 
 	return answer_text(&q, ret, err);
 }
 
+int mounts_read_vfile(const char *mountpoint, const char *name, char **ret, struct err *err)
+{
+	return mounts_ask_vfile(mountpoint, name, VFILE_PATIENCE_NS, ret, err);
+}
+
 int mounts_announce(const char *mountpoint, const char *spec, char **ret_line, struct err *err)
 {
-	struct question q = { mountpoint, spec, announce_child, ANNOUNCE_PATIENCE_NS };
+	struct question q = { .mountpoint = mountpoint,
+			      .text = spec,
+			      .child = announce_child,
+			      .patience_ns = ANNOUNCE_PATIENCE_NS };
+	struct order_spec *parsed = NULL;
+	int rc;
 
 	if (strlen(spec) >= CLAIRFS_HINT_TEXT)
 		return err_set(err, -EINVAL, "the order is longer than %d bytes",
 			       CLAIRFS_HINT_TEXT - 1);
-	return answer_text(&q, ret_line, err);
+	if (order_spec_parse(spec, &parsed, NULL) == 0) { /* else the mount says what is wrong */
+		q.list_path = order_spec_list_path(parsed);
+		q.list_keys = order_spec_list_keys(parsed);
+	}
+	rc = answer_text(&q, ret_line, err);
+	order_spec_free(parsed);
+	return rc;
 }

@@ -12,6 +12,7 @@
 #include "clairfs/tier/store.h"
 
 static const char *const open_choices[] = { "auto", "answer", NULL };
+static const char *const auto_choices[] = { "auto", NULL };
 static const char *const pin_choices[] = { "auto", "first", "smallest", NULL };
 static const char *const log_choices[] = { "error", "warn", "info", "debug", NULL };
 
@@ -19,6 +20,13 @@ static const char *const log_choices[] = { "error", "warn", "info", "debug", NUL
 	{                                                                                          \
 		.name = #field, .type = kind, .offset = offsetof(struct mount_opts, field),        \
 		.initial = def, .min = lo, .max = hi, .choices = words, .help = text               \
+	}
+
+/* A number that is derived from the memory there is, unless somebody tells one. */
+#define ROW_AUTO(field, kind, lo, hi, text)                                                        \
+	{                                                                                          \
+		.name = #field, .type = kind, .offset = offsetof(struct mount_opts, field),        \
+		.initial = "auto", .min = lo, .max = hi, .choices = auto_choices, .help = text     \
 	}
 
 static const struct conf_option options[] = {
@@ -35,9 +43,10 @@ static const struct conf_option options[] = {
 	ROW(layout, CONF_CHOICE, "auto", 0, 0, dataset_layout_names,
 	    "How files become samples: imagefolder (torchvision), files (every file, "
 	    "sorted by path) or auto."),
-	ROW(ram, CONF_BYTES, "1G", 16u << 20, 4ull << 40, NULL,
-	    "Memory for samples fetched ahead and kept. Pages pushed into the kernel "
-	    "come on top, see stage."),
+	ROW_AUTO(ram, CONF_BYTES, 16u << 20, 4ull << 40,
+		 "Memory for samples fetched ahead and kept. Pages pushed into the kernel come on "
+		 "top, see stage. auto: 1G, or less where the machine, the cgroup or a resource "
+		 "limit has little: with all that is derived from it about half of that."),
 	ROW(stage, CONF_BYTES, "0", 0, 0, NULL,
 	    "Most bytes pushed into the kernel's page cache ahead of the reader. 0: a "
 	    "quarter of ram."),
@@ -56,9 +65,10 @@ static const struct conf_option options[] = {
 	    "free there and in it when mounting."),
 	ROW(store_keep_free, CONF_BYTES, "1G", 0, 0, NULL,
 	    "The store stops growing when less than this is free on its filesystem."),
-	ROW(store_verify, CONF_CHOICE, "first", 0, 0, store_verify_names,
-	    "When what the store has is compared with its checksum: at the first read of "
-	    "this mount, always, or off (only what was there before this mount, once)."),
+	ROW(store_verify, CONF_CHOICE, "always", 0, 0, store_verify_names,
+	    "When what the store has is compared with its checksums: always (at every read), at "
+	    "the first read of this mount, or off (only what was there before this mount, once). "
+	    "What rots on the drive after its last comparison is served as it is."),
 	ROW(store_max_mbps, CONF_U64, "0", 0, 1000000, NULL,
 	    "Cap of writing to the store in MB/s (10^6 bytes). 0: none."),
 	ROW(store_scrub_mbps, CONF_U64, "0", 0, 1000000, NULL,
@@ -68,8 +78,9 @@ static const struct conf_option options[] = {
 	    "Which samples go into the store, among those read equally often: as they "
 	    "come (first), the smallest (fewest requests are left for the source), or "
 	    "auto: the smallest when requests cost the source more than their bytes."),
-	ROW(source_max_inflight, CONF_U64, "64", 1, 1024, NULL,
-	    "Most requests to the source at once: threads that read it."),
+	ROW_AUTO(source_max_inflight, CONF_U64, 1, 1024,
+		 "Most requests to the source at once: threads that read it. auto: 64, or less "
+		 "where memory is limited."),
 	ROW(source_max_mbps, CONF_U64, "0", 0, 1000000, NULL,
 	    "Cap of prefetching from the source in MB/s (10^6 bytes). Reads that a job "
 	    "waits for are not held back, but use up the same allowance. 0: none."),
@@ -88,10 +99,11 @@ static const struct conf_option options[] = {
 	    "Seconds after which files that may still be cached are compared with the "
 	    "source. 0: only when fetched. Spread evenly, at most 1000 files a second: a "
 	    "million files take 1000 seconds or more."),
-	ROW(inodes_ahead, CONF_U64, "200000", 0, 100000000, NULL,
-	    "Inodes made known to the kernel ahead of the readers; each takes about "
-	    "1 KiB of kernel memory. Beyond, 16384 at a time for samples about to be read; "
-	    "what readers look up themselves is not counted."),
+	ROW_AUTO(inodes_ahead, CONF_U64, 0, 100000000,
+		 "Inodes made known to the kernel ahead of the readers; each takes about "
+		 "1 KiB of kernel memory. Beyond, 16384 at a time for samples about to be read; "
+		 "what readers look up themselves is not counted. auto: 200000, or less where "
+		 "memory is limited."),
 	ROW(control_reads, CONF_TEXT, "1/1024", 0, 0, NULL,
 	    "Share of the reads that is not fetched ahead but read from the source when it is "
 	    "wanted, as without this mount: what GPU wait was removed is told from how long "

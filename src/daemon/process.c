@@ -7,7 +7,6 @@
  * The user is taken from the environment and not from the directory service, which may hang. Any
  * thread, also the reactor: only /proc is asked. A number that cannot be had stays as it was. */
 #include <errno.h>
-#include <inttypes.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -15,6 +14,7 @@
 
 #include "clairfs/base/clock.h"
 #include "daemon_priv.h"
+#include "proc_text.h"
 
 static uint64_t timeval_ns(const struct timeval *tv)
 {
@@ -24,9 +24,10 @@ static uint64_t timeval_ns(const struct timeval *tv)
 static void set_memory(struct metrics *m)
 {
 	AUTO_FILE FILE *f = fopen("/proc/self/statm", "re");
-	uint64_t total, resident;
+	char text[256] = "";
+	uint64_t resident;
 
-	if (f && fscanf(f, "%" SCNu64 " %" SCNu64, &total, &resident) == 2)
+	if (f && fgets(text, sizeof(text), f) && proc_parse_statm(text, &resident))
 		metrics_gauge_set(m, METRIC_PROCESS_RSS,
 				  resident * (uint64_t)sysconf(_SC_PAGESIZE));
 }

@@ -4,6 +4,8 @@
 #ifndef CLAIRFS_DAEMON_PUBLISH_H
 #define CLAIRFS_DAEMON_PUBLISH_H
 
+#include <limits.h>
+
 #include "clairfs/base/buf.h"
 #include "clairfs/base/err.h"
 #include "clairfs/metrics.h"
@@ -38,6 +40,9 @@ void textfile_stop(struct textfile *take_file);
 /* "DIR/.NAME.tmp" of "/DIR/NAME", heap, NULL when out of memory: not *.prom, so no collector takes
  * it. */
 char *leftover_temp(const char *path);
+/* The file that the bytes of a record name; false: none that a record could. Pure; the bytes may be
+ * anything. */
+bool leftover_parse(const char *bytes, size_t n, char out[PATH_MAX]);
 /* Takes the record of this mount, which says who removes which file: *ret_fd is locked while the
  * daemon lives, or -1 when there is no place for records. What a daemon that was killed has left is
  * removed. path NULL: nothing is recorded, only cleared. -EBUSY: the daemon of the same mountpoint

@@ -202,7 +202,7 @@ static bool is_too_large(struct renumber *r)
 {
 	const struct wire *w = r->wire;
 
-	if ((uint64_t)dataset_n_samples(w->dataset) * EPOCH_BYTES <= w->opts->ram / 4)
+	if ((uint64_t)dataset_n_samples(w->dataset) * EPOCH_BYTES <= w->memory.ram / 4)
 		return false;
 	if (!r->is_large_said)
 		log_info("%s: other ways to number the files are not tried: that takes more than a "

@@ -14,17 +14,10 @@
 #include <string.h>
 
 #include "clairfs/base/buf.h"
-#include "clairfs/base/text.h"
+#include "proc_text.h"
 #include "told.h"
 
-enum { STAT_MAX = 1024, DEPTH_MAX = 64, NAME_MAX_BYTES = 64 };
-enum { FIELD_PARENT = 4, FIELD_SESSION = 6, FIELD_START = 22 };
-
-struct process {
-	char name[NAME_MAX_BYTES];
-	char state;
-	uint64_t parent, session, start;
-};
+enum { STAT_MAX = 1024, DEPTH_MAX = 64 };
 
 /* The first bytes of a file of /proc, with a zero behind; false: it is not there. */
 static bool read_proc(int pid, const char *file, char out[STAT_MAX])
@@ -40,69 +33,28 @@ static bool read_proc(int pid, const char *file, char out[STAT_MAX])
 	return true;
 }
 
-/* "PID (NAME) STATE PARENT ...": a name may have blanks and brackets, but no line of numbers. */
-static bool parse_stat(char *text, struct process *ret)
-{
-	char *name = strchr(text, '('), *end = strrchr(text, ')'), *rest;
-	uint64_t value;
-
-	*ret = (struct process){ .state = '\0' };
-	if (!name || !end || end < name || end[1] != ' ')
-		return false;
-	*end = '\0';
-	snprintf(ret->name, sizeof(ret->name), "%s", name + 1);
-	rest = end + 2;
-	for (int field = 3; field <= FIELD_START; field++) {
-		const char *word = strsep(&rest, " ");
-
-		if (!word)
-			return false;
-		if (field == 3)
-			ret->state = word[0];
-		if (field != FIELD_PARENT && field != FIELD_SESSION && field != FIELD_START)
-			continue;
-		if (text_to_u64(word, &value) < 0)
-			return false;
-		if (field == FIELD_PARENT)
-			ret->parent = value;
-		else if (field == FIELD_SESSION)
-			ret->session = value;
-		else
-			ret->start = value;
-	}
-	return true;
-}
-
 /* False: it is gone, if only nobody has asked for its exit code yet. */
-static bool process_look(int pid, struct process *ret)
+static bool process_look(int pid, struct proc_stat *ret)
 {
 	char text[STAT_MAX];
 
-	return pid > 0 && read_proc(pid, "stat", text) && parse_stat(text, ret) &&
+	return pid > 0 && read_proc(pid, "stat", text) && proc_parse_stat(text, ret) &&
 	       ret->state != 'Z' && ret->state != 'X';
 }
 
 /* The process of a thread, or 0. */
 static int process_of(int tid)
 {
-	static const char key[] = "\nTgid:\t";
-	char text[STAT_MAX], *at, *rest;
-	uint64_t pid;
+	char text[STAT_MAX];
 
-	if (tid <= 0 || !read_proc(tid, "status", text))
-		return 0;
-	at = strstr(text, key);
-	if (!at)
-		return 0;
-	rest = at + strlen(key);
-	return text_to_u64(strsep(&rest, "\n"), &pid) == 0 && pid <= INT32_MAX ? (int)pid : 0;
+	return tid > 0 && read_proc(tid, "status", text) ? proc_parse_tgid(text) : 0;
 }
 
 void teller_find(int tid, bool is_passing, struct teller *ret)
 {
 	int pid = process_of(tid);
 	bool is_itself = true;
-	struct process p;
+	struct proc_stat p;
 
 	*ret = (struct teller){ .session = 0 };
 	if (!process_look(pid, &p))
@@ -133,7 +85,7 @@ static bool is_same_process(const struct process_id *a, const struct process_id 
 
 bool process_is_alive(const struct process_id *id)
 {
-	struct process p;
+	struct proc_stat p;
 
 	return process_look(id->pid, &p) && p.start == id->start;
 }

@@ -56,6 +56,7 @@ struct told_job {
 	uint32_t n_beside;
 	struct order_info info; /* of the order, for the accounting; ranks are a copy */
 	uint32_t *ranks;
+	bool is_own_words; /* the mounting user's (option order), or made of them */
 	bool is_resident; /* its process told it itself, and was there when samples had been read */
 	uint64_t gone_ns; /* since when none of its processes is there; 0: one is */
 };

@@ -307,6 +307,7 @@ int told_jobs_begin(struct wire *w, const struct order_spec *spec, const struct 
 
 	if (job_make(spec, NULL, order, &job) < 0)
 		return err_set(err, -ENOMEM, "out of memory");
+	job.is_own_words = true;
 	table_put(w, NOBODY, &job); /* its id is 0 */
 	return 0;
 }
@@ -369,11 +370,20 @@ int told_jobs_put_first(struct wire *w, const struct order_spec *spec, struct or
 {
 	struct cache_job views[PLAN_JOBS];
 	struct teller who = { .session = 0 };
+	bool is_own_words = false;
+	int rc;
 
 	(void)table_sync(w, views);
-	if (w->jobs.n)
+	if (w->jobs.n) {
 		who = w->jobs.job[0].who;
-	return put_at(w, w->jobs.n ? 0 : NOBODY, spec, &who, take_order, err);
+		is_own_words = w->jobs.job[0].is_own_words;
+	}
+	rc = put_at(w, w->jobs.n ? 0 : NOBODY, spec, &who, take_order, err);
+	mutex_lock(&w->order_mu);
+	if (rc == 0 && w->jobs.n)
+		w->jobs.job[0].is_own_words = is_own_words;
+	mutex_unlock(&w->order_mu);
+	return rc;
 }
 
 int told_jobs_withdraw(struct wire *w, const char *name, const struct teller *who, struct err *err)

@@ -44,7 +44,9 @@ static int check_paths(struct wire *w, const struct daemon_params *params, struc
 		return rc;
 	if (mount.is_ours && mounts_is_dead(mount.path)) { /* of a killed daemon */
 		log_warn("%s: clearing a dead mount", mount.path);
-		rc = mounts_umount(mount.path, true, err);
+		rc = mounts_umount(&(struct umount_params){ .mountpoint = mount.path,
+							    .is_lazy = true },
+				   err);
 		if (rc < 0)
 			return rc;
 	} else if (mount.is_ours) {
@@ -147,6 +149,7 @@ static int open_dataset(struct wire *w, const struct daemon_params *params, stru
 	AUTO_FREE char *dir = snapshot_dir(w->opts);
 	struct dataset_params dp = { .source = w->source,
 				     .snapshot_dir = dir,
+				     .tidies_snapshots = true,
 				     .layout = (enum dataset_layout)w->opts->layout,
 				     .scan_threads = (unsigned)w->opts->scan_threads,
 				     .is_shared = w->opts->allow_other,
@@ -190,8 +193,7 @@ static int make_order(struct wire *w, struct err *err)
 
 static int make_tiers(struct wire *w, struct err *err)
 {
-	struct io_params ip = { .name = "source",
-				.max_inflight = (unsigned)w->opts->source_max_inflight };
+	struct io_params ip = { .name = "source", .max_inflight = (unsigned)w->memory.inflight };
 	struct source_params sp = { .dirfd = dataset_source_fd(w->dataset),
 				    .is_beneath = dataset_is_shared(w->dataset),
 				    .metrics = w->metrics,
@@ -209,7 +211,7 @@ static int make_tiers(struct wire *w, struct err *err)
 	rc = source_new(&sp, &w->source_tier, err);
 	if (rc < 0)
 		return rc;
-	rc = arena_new(w->opts->ram, &w->arena, err);
+	rc = arena_new(w->memory.ram, &w->arena, err);
 	if (rc < 0)
 		return rc;
 	return wire_make_store(w, err);
@@ -230,10 +232,10 @@ static int make_cache(struct wire *w, struct err *err)
 	const struct mount_opts *o = w->opts;
 	/* A tenth is left to the holes between samples and to demand reads, so that a plan that
 	 * fills its budget does not push them out. */
-	uint64_t arena_bytes = o->ram - o->ram / 10;
+	uint64_t ram = w->memory.ram, arena_bytes = ram - ram / 10;
 	/* A quarter of the requests is left to demand reads, which then never queue behind
 	 * prefetches. */
-	uint64_t inflight = o->source_max_inflight - o->source_max_inflight / 4;
+	uint64_t inflight = w->memory.inflight - w->memory.inflight / 4;
 	struct cache_params cp = { .dataset = w->dataset,
 				   .source = w->source_tier,
 				   .store = w->store,
@@ -243,10 +245,9 @@ static int make_cache(struct wire *w, struct err *err)
 				   .clock = clock_monotonic(),
 				   .watch = &w->watch,
 				   .arena_bytes = arena_bytes,
-				   .stage_bytes = o->stage ? o->stage : o->ram / 4,
-				   .sample_max_bytes =
-					   MIN(o->sample_max ? o->sample_max : o->ram / 8,
-					       arena_bytes / 4),
+				   .stage_bytes = w->memory.stage,
+				   .sample_max_bytes = MIN(o->sample_max ? o->sample_max : ram / 8,
+							   arena_bytes / 4),
 				   .store_bytes = w->store_bytes,
 				   .pin_rule = (enum plan_pin_rule)o->store_pins,
 				   .inflight_min = (uint32_t)MIN(4, inflight),
@@ -269,7 +270,7 @@ int wire_mount(struct wire *w, struct err *err)
 				.mountpoint = w->mountpoint,
 				.source = w->source,
 				.allow_other = w->opts->allow_other,
-				.inodes_ahead = w->opts->inodes_ahead,
+				.inodes_ahead = w->memory.inodes_ahead,
 				.vfiles = w->vfiles,
 				.announce = wire_announce,
 				.show_order = wire_render_order,
@@ -277,7 +278,8 @@ int wire_mount(struct wire *w, struct err *err)
 				.steps = wire_steps,
 				.steps_ctx = w,
 				.force_open_answered = w->opts->open == 1 };
-	int rc = order_maker_new(&w->maker, err);
+	int rc = order_maker_new(dataset_source_fd(w->dataset), w->source, w->mountpoint, &w->maker,
+				 err);
 
 	if (rc < 0)
 		return rc;
@@ -290,10 +292,10 @@ int wire_mount(struct wire *w, struct err *err)
 	rc = fs_new(&fp, &w->fs, err);
 	if (rc < 0)
 		return rc;
+	cache_set_stage(w->cache, fs_stage_ops(), w->fs); /* others may read from now on */
 	rc = fs_start(w->fs, err);
 	if (rc < 0)
 		return rc;
-	cache_set_stage(w->cache, fs_stage_ops(), w->fs);
 	rc = accounting_start(w->accounting, err);
 	if (rc == 0)
 		rc = cache_start(w->cache, err);
@@ -303,6 +305,8 @@ int wire_mount(struct wire *w, struct err *err)
 		rc = renumber_start(w, err);
 	if (rc == 0)
 		rc = told_jobs_start(w, err);
+	if (rc == 0)
+		rc = pressure_start(w->pressure, err);
 	w->is_mounted = rc == 0;
 	if (rc == 0)
 		wire_publish(w);
@@ -326,6 +330,7 @@ int wire_prepare(struct wire *w, const struct daemon_params *params, struct err 
 {
 	int rc;
 
+	memlimit_prepare();
 	raise_fd_limit();
 	w->metrics = metrics_new();
 	if (!w->metrics)
@@ -336,6 +341,8 @@ int wire_prepare(struct wire *w, const struct daemon_params *params, struct err 
 	if (rc == 0)
 		rc = make_order(w, err);
 	if (rc == 0)
+		wire_budget(w);
+	if (rc == 0)
 		rc = make_tiers(w, err);
 	if (rc == 0)
 		rc = wire_make_job(w, err);
@@ -343,6 +350,8 @@ int wire_prepare(struct wire *w, const struct daemon_params *params, struct err 
 		rc = make_accounting(w, err);
 	if (rc == 0)
 		rc = make_cache(w, err);
+	if (rc == 0)
+		rc = wire_make_pressure(w, err);
 	return rc;
 }
 
@@ -355,6 +364,7 @@ void wire_down(struct wire *w)
 	job_stop(w->job);
 	renumber_stop(w);
 	told_jobs_stop(w);
+	pressure_stop(w->pressure);
 	if (w->cache)
 		cache_stop(w->cache);
 	accounting_stop(w->accounting);
@@ -362,6 +372,7 @@ void wire_down(struct wire *w)
 		wire_report_write(w);
 	if (w->fs)
 		fs_free(w->fs);
+	pressure_free(w->pressure);
 	if (w->cache)
 		cache_free(w->cache);
 	job_free(w->job);

@@ -26,21 +26,21 @@ static void get_attr(const struct dataset *ds, uint32_t slot, struct slot_attr *
 	mutex_unlock(mu);
 }
 
-static struct timespec time_of(int64_t ns)
+uint32_t dataset_renewal(const struct dataset *ds, struct entry_id e)
 {
-	int64_t second = (int64_t)NS_PER_S, rest = ns % second;
-
-	if (rest < 0)
-		rest += second;
-	return (struct timespec){ .tv_sec = (ns - rest) / second, .tv_nsec = rest };
+	return atomic_load_explicit(&ds->renewals[dataset_slot(ds, e)], memory_order_acquire);
 }
 
-void dataset_stat(const struct dataset *ds, struct entry_id e, struct stat *ret)
+uint32_t dataset_stat_renewal(const struct dataset *ds, struct entry_id e, struct stat *ret)
 {
-	uint32_t slot = dataset_slot(ds, e);
+	uint32_t slot = dataset_slot(ds, e), renewal;
+	struct mutex *mu = lock_of(ds, slot);
 	struct slot_attr attr;
 
-	get_attr(ds, slot, &attr);
+	mutex_lock(mu);
+	table_get_attr(&ds->t, slot, &attr);
+	renewal = dataset_renewal(ds, e);
+	mutex_unlock(mu);
 	*ret = (struct stat){ .st_mode = attr.mode,
 			      .st_nlink = 1,
 			      .st_uid = attr.uid,
@@ -48,11 +48,17 @@ void dataset_stat(const struct dataset *ds, struct entry_id e, struct stat *ret)
 			      .st_size = (off_t)attr.size,
 			      .st_blksize = 4096,
 			      .st_blocks = (blkcnt_t)(attr.size / 512 + (attr.size % 512 != 0)),
-			      .st_atim = time_of(attr.mtime_ns),
-			      .st_mtim = time_of(attr.mtime_ns),
-			      .st_ctim = time_of(attr.ctime_ns) };
+			      .st_atim = file_time_of(attr.mtime_ns),
+			      .st_mtim = file_time_of(attr.mtime_ns),
+			      .st_ctim = file_time_of(attr.ctime_ns) };
 	if (table_is_dir(&ds->t, slot))
 		ret->st_nlink = 2 + (nlink_t)ds->n_subdirs[table_dir_no(&ds->t, slot)];
+	return renewal;
+}
+
+void dataset_stat(const struct dataset *ds, struct entry_id e, struct stat *ret)
+{
+	(void)dataset_stat_renewal(ds, e, ret);
 }
 
 void dataset_identity(const struct dataset *ds, struct entry_id e, struct file_identity *ret)
@@ -87,7 +93,7 @@ uint64_t dataset_size(const struct dataset *ds, struct entry_id e)
 	return attr.size;
 }
 
-void dataset_update(struct dataset *ds, struct entry_id e, const struct stat *st)
+static void update(struct dataset *ds, struct entry_id e, const struct stat *st, bool is_renewed)
 {
 	uint32_t slot = dataset_slot(ds, e);
 	struct mutex *mu = lock_of(ds, slot);
@@ -102,7 +108,19 @@ void dataset_update(struct dataset *ds, struct entry_id e, const struct stat *st
 	mutex_lock(mu);
 	attr.mode = (uint16_t)((ds->t.mode[slot] & S_IFMT) | (st->st_mode & ~(mode_t)S_IFMT));
 	table_set_attr(&ds->t, slot, &attr);
+	if (is_renewed)
+		atomic_fetch_add_explicit(&ds->renewals[slot], 1, memory_order_release);
 	mutex_unlock(mu);
+}
+
+void dataset_update(struct dataset *ds, struct entry_id e, const struct stat *st)
+{
+	update(ds, e, st, false);
+}
+
+void dataset_renew(struct dataset *ds, struct entry_id e, const struct stat *st)
+{
+	update(ds, e, st, true);
 }
 
 void dataset_update_rights(struct dataset *ds, struct entry_id e, const struct stat *st)

@@ -98,19 +98,37 @@ static void save(struct opening *o)
 			 o->params->source, o->params->snapshot_dir, strerror(-error));
 }
 
+/* A scan that follows symlinked directories as deep as it can. */
+static int scan_once(struct opening *o, const struct recheck *recheck, struct scan *s)
+{
+	unsigned links_max = SCAN_LINKS_DEEP;
+
+	for (;;) {
+		int error;
+
+		scan_init(s, o->source_fd, o->wall_clock);
+		s->is_shared = o->params->is_shared;
+		s->links_max = links_max;
+		s->recheck = recheck;
+		s->old = recheck ? recheck->t : NULL;
+		o->n_found = &s->n_found;
+		error = scan_run(s, &o->options);
+		if (error != -EMLINK)
+			return error;
+		links_max = scan_links_fewer(links_max);
+		o->stats.stats += s->n_stats;
+		o->n_found = NULL;
+		scan_fini(s);
+	}
+}
+
 /* Scans what recheck says (NULL: everything) and puts the result into o->snap. */
 static int scan(struct opening *o, const struct recheck *recheck, struct err *err)
 {
 	struct snapshot fresh = { 0 };
 	struct scan s;
-	int error;
+	int error = scan_once(o, recheck, &s);
 
-	scan_init(&s, o->source_fd, o->wall_clock);
-	s.is_shared = o->params->is_shared;
-	s.recheck = recheck;
-	s.old = recheck ? recheck->t : NULL;
-	o->n_found = &s.n_found;
-	error = scan_run(&s, &o->options);
 	if (error < 0)
 		err_set_errno(err, error, "source %s", o->params->source);
 	else
@@ -162,17 +180,20 @@ int dataset_of_snapshot(struct snapshot *snap, int source_fd, struct dataset **r
 	struct dataset *ds = calloc(1, sizeof(*ds));
 	struct dataset_shard *shards = aligned_alloc(64, DATASET_SHARDS * sizeof(*shards));
 	uint32_t *n_subdirs = calloc((size_t)snap->t.n_dirs + 1, sizeof(*n_subdirs));
+	_Atomic uint16_t *renewals = calloc((size_t)snap->t.n_entries + 1, sizeof(*renewals));
 
-	if (!ds || !shards || !n_subdirs) {
+	if (!ds || !shards || !n_subdirs || !renewals) {
 		free(ds);
 		free(shards);
 		free(n_subdirs);
+		free((void *)renewals);
 		return -ENOMEM;
 	}
 	for (unsigned i = 0; i < DATASET_SHARDS; i++)
 		mutex_init(&shards[i].mu);
 	ds->shards = shards;
 	ds->n_subdirs = n_subdirs;
+	ds->renewals = renewals;
 	ds->t = snap->t;
 	ds->layout = snap->layout;
 	ds->source_fd = source_fd;
@@ -218,6 +239,8 @@ static int open_dataset(struct opening *o, struct dataset **ret, struct err *err
 	if (error < 0)
 		return error;
 	save(o);
+	if (o->params->tidies_snapshots && o->snapshot_dir_fd >= 0)
+		snapshot_tidy_start(o->snapshot_dir_fd, &o->key);
 	error = dataset_of_snapshot(&o->snap, o->source_fd, &ds);
 	if (error < 0)
 		return err_set_errno(err, error, "source %s", o->params->source);
@@ -264,6 +287,7 @@ void dataset_free(struct dataset *ds)
 		mutex_fini(&ds->shards[i].mu);
 	free(ds->shards);
 	free(ds->n_subdirs);
+	free((void *)ds->renewals);
 	table_fini(&ds->t);
 	if (ds->source_fd >= 0)
 		close(ds->source_fd);

@@ -6,6 +6,8 @@
 #ifndef CLAIRFS_DATASET_PRIV_H
 #define CLAIRFS_DATASET_PRIV_H
 
+#include <stdatomic.h>
+
 #include "clairfs/base/thr.h"
 #include "clairfs/dataset.h"
 
@@ -121,10 +123,28 @@ int snapshot_dir_open(const char *path);
 /* 0 with *ret filled, or a negative errno: -ENOENT none yet, -EBADMSG damaged or of something else.
  */
 int snapshot_load(int dir_fd, const struct snapshot_key *key, struct snapshot *ret) MUST_USE;
+/* The key in the header of a file of this size; false: it is no snapshot. */
+bool snapshot_read_key(int fd, uint64_t size, struct snapshot_key *ret);
+#define SNAPSHOT_NAME_SIZE (32 + sizeof(".snapshot"))
+void snapshot_name(const struct snapshot_key *key, char out[SNAPSHOT_NAME_SIZE]);
 int snapshot_save(int dir_fd, const struct snapshot_key *key, const struct snapshot *snap) MUST_USE;
 /* Takes `bytes` (from malloc) in every case. key NULL = of any source. */
 int snapshot_parse(void *take_bytes, size_t size, const struct snapshot_key *key,
 		   struct snapshot *ret) MUST_USE;
+
+/* snapshot_tidy.c: removes snapshots of sources that are gone, and the least recently used ones
+ * beyond the limits, but never the one in use; returns how many files. A snapshot takes about 100
+ * bytes for each file: the bytes are the index of twenty million. */
+#define SNAPSHOTS_MAX 64
+#define SNAPSHOTS_BYTES_MAX ((uint64_t)2 << 30)
+struct snapshot_limits {
+	uint32_t files;
+	uint64_t bytes;
+};
+uint32_t snapshot_tidy(int dir_fd, const struct snapshot_key *in_use,
+		       const struct snapshot_limits *limits, int64_t now);
+/* The same on a thread that nobody waits for, with the limits above. */
+void snapshot_tidy_start(int dir_fd, const struct snapshot_key *in_use);
 
 /* dataset.c */
 #define DATASET_SHARDS 64u
@@ -136,6 +156,8 @@ struct dataset {
 	enum dataset_layout layout;
 	uint64_t sample_bytes;
 	uint32_t *n_subdirs; /* per directory number */
+	/* Per entry; changed under the shard's lock. Pages of zeros until something is renewed. */
+	_Atomic uint16_t *renewals;
 	struct dataset_shard *shards;
 	int source_fd;
 	bool is_shared;

@@ -17,7 +17,8 @@
 
 void scan_init(struct scan *s, int source_fd, struct clock *wall_clock)
 {
-	*s = (struct scan){ .source_fd = source_fd, .wall_clock = wall_clock };
+	*s = (struct scan){ .source_fd = source_fd, .wall_clock = wall_clock,
+			    .links_max = SCAN_LINKS_DEEP };
 	mutex_init(&s->mu);
 	cond_init(&s->cv);
 }

@@ -94,10 +94,16 @@ static void skip_rec(struct scan *s, struct scan_node *node, struct scan_rec *re
 static int add_subdir(struct scan *s, struct scan_node *node, struct scan_rec *rec,
 		      uint32_t old_dir)
 {
-	struct scan_node *sub = scan_node_new(s, node, rec->name_off, rec->name_len);
+	struct scan_node *sub;
 
+	if (!scan_links_may_follow(s, node, rec)) {
+		skip_rec(s, node, rec, false, "too many symlinked directories on the path");
+		return 0;
+	}
+	sub = scan_node_new(s, node, rec->name_off, rec->name_len);
 	if (!sub)
 		return -ENOMEM;
+	sub->n_links = node->n_links + rec->is_link;
 	sub->old_dir = old_dir;
 	sub->is_link = rec->is_link;
 	sub->is_below_link |= rec->is_link;
@@ -331,13 +337,16 @@ int scan_dir_read(struct scan *s, struct scan_node *node)
 	int error;
 
 	if (node->old_dir != UINT32_MAX &&
-	    !s->recheck->is_changed[table_dir_no(s->old, node->old_dir)])
-		return reuse_dir(s, node);
+	    !s->recheck->is_changed[table_dir_no(s->old, node->old_dir)]) {
+		error = reuse_dir(s, node);
+		return error < 0 ? error : scan_links_count(s, node);
+	}
 	atomic_fetch_add(&s->n_scanned, 1);
 	error = open_dir(s, node);
 	if (error < 0 || !node->stream)
 		return error;
-	return read_names(s, node);
+	error = read_names(s, node);
+	return error < 0 ? error : scan_links_count(s, node);
 }
 
 /* d_type did not say what it is (some filesystems never do): only now it is known to be a symlink.

@@ -48,6 +48,7 @@ struct scan_node {
 	uint64_t dev;
 	uint32_t skipped;
 	uint32_t ordinal; /* in pre-order, the root is 0 */
+	uint32_t n_links; /* symlinked directories on its path, itself included */
 	bool is_link, is_below_link, is_untrusted;
 	bool is_dropped; /* vanished or a loop: the parent leaves it out */
 };
@@ -65,6 +66,8 @@ struct scan {
 	uint64_t n_pending;                     /* mu: nodes that are not finished */
 	int error;                              /* mu: first fatal one */
 	struct scan_node *root;
+	unsigned links_max; /* see scan_links.c */
+	atomic_uint_fast64_t n_linked;
 	atomic_uint_fast64_t n_found, n_stats, n_logged, n_scanned, n_reused;
 };
 
@@ -80,7 +83,7 @@ struct scan_options {
 	void (*tick)(void *ctx); /* every 100 ms, from the calling thread */
 	void *tick_ctx;
 };
-void scan_init(struct scan *s, int source_fd, struct clock *wall_clock);
+void scan_init(struct scan *s, int source_fd, struct clock *wall_clock); /* links_max: deep */
 void scan_fini(struct scan *s);
 int scan_run(struct scan *s, const struct scan_options *options) MUST_USE;
 /* A new node below parent for the name at name_off; NULL when out of memory. Not yet queued. */
@@ -101,6 +104,15 @@ void scan_dir_finish(struct scan_node *node);
 uint64_t scan_attr_of_statx(const struct statx *sx, struct slot_attr *ret);
 uint64_t scan_attr_of_stat(const struct stat *st, struct slot_attr *ret);
 #define SCAN_LEAVES "leaves the source: not followed with allow_other"
+
+/* scan_links.c: how deep symlinked directories are followed. scan_run fails with -EMLINK when that
+ * leads to too many entries: then another scan follows fewer of them. */
+#define SCAN_LINKS_DEEP 8u
+bool scan_links_may_follow(const struct scan *s, const struct scan_node *dir,
+			   const struct scan_rec *rec);
+/* The names of a directory are known: 0 or -EMLINK. */
+int scan_links_count(struct scan *s, const struct scan_node *dir) MUST_USE;
+unsigned scan_links_fewer(unsigned links_max);
 
 /* crew.c: fn(arg) in `threads` threads, or in the caller's when none can be started; tick every 100
  * ms meanwhile. */

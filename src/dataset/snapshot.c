@@ -6,13 +6,11 @@
  * fails the checksum. It is read, not mapped: a file that shrinks under a mapping would kill the
  * daemon. Must never follow a symlink in the snapshot directory, nor use one that others can write
  * to. Runs in the thread that opens the dataset. */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
-#include <time.h>
 #include <xxhash.h>
 
 #include "clairfs/base/buf.h"
@@ -53,6 +51,14 @@ static void stem_of(const struct snapshot_key *key, char out[SNAPSHOT_STEM_SIZE]
 	buf_writer_fini(&w);
 	snprintf(out, SNAPSHOT_STEM_SIZE, "%016llx%016llx", (unsigned long long)hash.high64,
 		 (unsigned long long)hash.low64);
+}
+
+void snapshot_name(const struct snapshot_key *key, char out[SNAPSHOT_NAME_SIZE])
+{
+	char stem[SNAPSHOT_STEM_SIZE];
+
+	stem_of(key, stem);
+	snprintf(out, SNAPSHOT_NAME_SIZE, "%s.snapshot", stem);
 }
 
 static int make_dirs(const char *path)
@@ -148,20 +154,33 @@ static bool is_of_key(const struct snapshot_key *key, const struct header *h, co
 		memcmp(path, key->path, h->path_len) == 0);
 }
 
-/* Whether the first bytes of the file say that it is as large as it is. */
-static bool has_size_of(int fd, uint64_t size)
+/* The header and the sizes in it, if the first bytes of the file say that it is as large as it is.
+ */
+static bool read_head(int fd, uint64_t size, struct header *ret)
 {
 	uint8_t bytes[SNAPSHOT_HEADER_SIZE];
 	struct buf_reader r;
 	struct table t;
-	struct header h;
 
 	if (pread(fd, bytes, sizeof(bytes), 0) != (ssize_t)sizeof(bytes) ||
 	    memcmp(bytes, SNAPSHOT_MAGIC, 8) != 0)
 		return false;
 	buf_reader_init(&r, bytes + 8, sizeof(bytes) - 8);
-	read_header(&r, &h, &t);
-	return !r.is_bad && has_sane_header(&h, &t, size);
+	read_header(&r, ret, &t);
+	return !r.is_bad && has_sane_header(ret, &t, size);
+}
+
+bool snapshot_read_key(int fd, uint64_t size, struct snapshot_key *ret)
+{
+	struct header h;
+
+	*ret = (struct snapshot_key){ .ino = 0 };
+	if (!read_head(fd, size, &h) ||
+	    pread(fd, ret->path, h.path_len, SNAPSHOT_HEADER_SIZE) != (ssize_t)h.path_len)
+		return false;
+	ret->fsid = h.fsid;
+	ret->ino = h.ino;
+	return strlen(ret->path) == h.path_len;
 }
 
 static bool parse(uint8_t *bytes, size_t size, const struct snapshot_key *key, struct snapshot *ret)
@@ -218,14 +237,15 @@ static int read_all(int fd, uint8_t *bytes, size_t size)
 
 int snapshot_load(int dir_fd, const struct snapshot_key *key, struct snapshot *ret)
 {
-	char name[SNAPSHOT_STEM_SIZE + sizeof(".snapshot")], stem[SNAPSHOT_STEM_SIZE];
+	const struct timespec used[2] = { { .tv_nsec = UTIME_NOW }, { .tv_nsec = UTIME_OMIT } };
+	char name[SNAPSHOT_NAME_SIZE];
 	AUTO_FREE uint8_t *bytes = NULL;
+	struct header head;
 	AUTO_FD int fd = -1;
 	struct stat st;
 	int error;
 
-	stem_of(key, stem);
-	snprintf(name, sizeof(name), "%s.snapshot", stem);
+	snapshot_name(key, name);
 	fd = openat(dir_fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return -errno;
@@ -233,7 +253,7 @@ int snapshot_load(int dir_fd, const struct snapshot_key *key, struct snapshot *r
 		return -EPERM;
 	if (st.st_size < (off_t)SNAPSHOT_HEADER_SIZE || (uint64_t)st.st_size > DATASET_SNAPSHOT_MAX)
 		return -EBADMSG;
-	if (!has_size_of(fd, (uint64_t)st.st_size))
+	if (!read_head(fd, (uint64_t)st.st_size, &head))
 		return -EBADMSG; /* before any memory is taken for what a stranger says it is */
 	bytes = malloc((size_t)st.st_size);
 	if (!bytes)
@@ -241,6 +261,7 @@ int snapshot_load(int dir_fd, const struct snapshot_key *key, struct snapshot *r
 	error = read_all(fd, bytes, (size_t)st.st_size);
 	if (error < 0)
 		return error;
+	(void)futimens(fd, used); /* for snapshot_tidy.c; a filesystem may not let us */
 	return snapshot_parse(TAKE(bytes), (size_t)st.st_size, key, ret);
 }
 
@@ -317,42 +338,16 @@ static int write_snapshot(int fd, const struct snapshot_key *key, const struct s
 	return error;
 }
 
-/* What crashed daemons left: files of this source that nobody has written to for an hour. */
-static void remove_leftovers(int dir_fd, const char *stem)
-{
-	int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *stream = fd >= 0 ? fdopendir(fd) : NULL;
-	const struct dirent *d;
-	struct stat st;
-
-	if (!stream) {
-		if (fd >= 0)
-			close(fd);
-		return;
-	}
-	while ((d = readdir(stream))) {
-		size_t len = strlen(d->d_name);
-
-		if (strncmp(d->d_name, stem, strlen(stem)) == 0 && len > 4 &&
-		    strcmp(d->d_name + len - 4, ".tmp") == 0 &&
-		    fstatat(dir_fd, d->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-		    st.st_mtim.tv_sec < time(NULL) - 3600)
-			unlinkat(dir_fd, d->d_name, 0);
-	}
-	closedir(stream);
-}
-
 int snapshot_save(int dir_fd, const struct snapshot_key *key, const struct snapshot *snap)
 {
-	char stem[SNAPSHOT_STEM_SIZE], name[64], temporary[64];
+	char stem[SNAPSHOT_STEM_SIZE], name[SNAPSHOT_NAME_SIZE], temporary[64];
 	AUTO_FD int fd = -1;
 	int error;
 
 	stem_of(key, stem);
-	snprintf(name, sizeof(name), "%s.snapshot", stem);
+	snapshot_name(key, name);
 	/* The thread's number: two mounts that start at the same time write two files. */
 	snprintf(temporary, sizeof(temporary), "%s.%ld.tmp", stem, (long)gettid());
-	remove_leftovers(dir_fd, stem);
 	unlinkat(dir_fd, temporary, 0);
 	fd = openat(dir_fd, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0)

@@ -11,10 +11,15 @@
  *     so the same question of the same thread within a second is answered from memory, unless
  *     another order was told in between.
  *
- * Setting up an order may read a list from a file and take seconds, so requests wait on a thread
- * of their own; the reactor gives the answers, because snapshots are its own.
+ * Only root and our own user may: that is decided here, on the reactor, before anything is kept,
+ * and so are sizes and versions. Setting up an order may read a list from a file and take seconds,
+ * or wait for a source that hangs. So requests wait on a thread, one of each of the two users,
+ * neither of whom can take the other's; no more than a few wait there. The reactor gives the
+ * answers, because snapshots are its own. Whoever is interrupted gets EINTR at once: what had not
+ * begun never will, and what had is given up (a list in parts reads no file, and is not).
  *
- * Threads: fs-announce runs announce_main, everything else the reactor or who frees the fs.
+ * Threads: fs-announce runs asked_main, fs-order fs_announce_line, everything else the reactor or
+ * who frees the fs.
  */
 #include <errno.h>
 #include <string.h>
@@ -24,32 +29,50 @@
 #include "clairfs/hint.h"
 
 #include "fs_priv.h"
+#include "hint_check.h"
 
 #define SAME_QUESTION_NS NS_PER_S
 
-enum announce_kind { ANNOUNCE_IOCTL, ANNOUNCE_LIST, ANNOUNCE_LOOKUP, ANNOUNCE_LINE };
+enum announce_kind { ANNOUNCE_IOCTL, ANNOUNCE_LIST, ANNOUNCE_LOOKUP };
 
 struct announce_job {
 	struct list node;
 	enum announce_kind kind;
-	fuse_req_t req; /* not of a line */
+	struct fs_asked *asked;
+	fuse_req_t req; /* reactor: NULL once it is answered, as of a lookup from the start */
+	fuse_ino_t ino; /* of a lookup: the file that is waited for */
 	struct fs_told told;
 	pid_t pid;
 	int status;
-	uint64_t serial; /* how many orders were told, with this one */
-	bool is_done;    /* announce.mu: a line */
+	uint64_t serial;  /* how many orders were told, with this one */
+	bool is_waiting;  /* asked->mu: not begun */
+	bool is_finished; /* asked->mu */
+	_Atomic bool is_gone;
 	struct buf_writer answer;
 	struct clairfs_list list;
 	char text[];
 };
 
+bool fs_may_tell(uid_t uid)
+{
+	return uid == 0 || uid == geteuid();
+}
+
+static enum fs_lane lane_of(uid_t uid)
+{
+	return uid == geteuid() ? FS_LANE_OWNER : FS_LANE_ROOT;
+}
+
 void fs_announce_init(struct fs *fs)
 {
 	struct fs_announce *a = &fs->announce;
 
-	mutex_init(&a->mu);
-	cond_init(&a->cv);
-	queue_init(&a->asked);
+	for (unsigned i = 0; i < ARRAY_LEN(a->asked); i++) {
+		a->asked[i].fs = fs;
+		mutex_init(&a->asked[i].mu);
+		cond_init(&a->asked[i].cv);
+		list_init(&a->asked[i].jobs);
+	}
 	queue_init(&a->done);
 	a->done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 }
@@ -62,8 +85,24 @@ static void job_free(struct announce_job *job)
 
 void fs_announce_quit(struct fs *fs)
 {
-	queue_close(&fs->announce.asked);
-	thr_join(&fs->announce.thr);
+	for (unsigned i = 0; i < ARRAY_LEN(fs->announce.asked); i++) {
+		struct fs_asked *asked = &fs->announce.asked[i];
+
+		mutex_lock(&asked->mu);
+		asked->is_closed = true;
+		cond_broadcast(&asked->cv);
+		mutex_unlock(&asked->mu);
+		thr_join(&asked->thr);
+	}
+}
+
+static void end_job(struct list *node)
+{
+	struct announce_job *job = container_of(node, struct announce_job, node);
+
+	if (job->req)
+		fuse_reply_err(job->req, ENOTCONN);
+	job_free(job);
 }
 
 void fs_announce_fini(struct fs *fs)
@@ -71,69 +110,135 @@ void fs_announce_fini(struct fs *fs)
 	struct fs_announce *a = &fs->announce;
 	struct list *node;
 
-	while ((node = queue_try_pop(&a->asked)) || (node = queue_try_pop(&a->done))) {
-		struct announce_job *job = container_of(node, struct announce_job, node);
-
-		fuse_reply_err(job->req, ENOTCONN);
-		job_free(job);
+	for (unsigned i = 0; i < ARRAY_LEN(a->asked); i++) {
+		while ((node = list_pop_head(&a->asked[i].jobs)))
+			end_job(node);
+		cond_fini(&a->asked[i].cv);
+		mutex_fini(&a->asked[i].mu);
 	}
-	queue_fini(&a->asked);
+	while ((node = queue_try_pop(&a->done)))
+		end_job(node);
+	fs_vfile_end_waiting(fs);
 	queue_fini(&a->done);
-	cond_fini(&a->cv);
-	mutex_fini(&a->mu);
 	if (a->done_fd >= 0)
 		close(a->done_fd);
-	free(a->last_answer);
 }
 
-/* The reactor answers the kernel; a line is answered to the thread that waits for it. */
-static void done(struct fs_announce *a, struct announce_job *job)
+/* --- the threads --- */
+
+/* Not a part of a list that is not its last. */
+static bool is_order(const struct fs_told *told)
 {
+	return !told->list || told->list->flags & CLAIRFS_LIST_LAST;
+}
+
+static int tell(struct fs *fs, const struct fs_told *told, struct buf_writer *answer)
+{
+	int rc = -ENOTCONN;
+
+	if (!atomic_load(&fs->is_quitting))
+		rc = fs->params.announce(fs->params.announce_ctx, told, answer);
+	if (rc == 0 && is_order(told))
+		atomic_fetch_add(&fs->announce.n_told, 1);
+	return rc;
+}
+
+/* The next one, which has begun with this; NULL: there will be none. */
+static struct announce_job *job_take(struct fs_asked *asked)
+{
+	struct announce_job *job = NULL;
+
+	mutex_lock(&asked->mu);
+	while (list_is_empty(&asked->jobs) && !asked->is_closed)
+		cond_wait(&asked->cv, &asked->mu);
+	if (!list_is_empty(&asked->jobs)) {
+		job = container_of(list_pop_head(&asked->jobs), struct announce_job, node);
+		asked->n_jobs--;
+		job->is_waiting = false;
+	}
+	mutex_unlock(&asked->mu);
+	return job;
+}
+
+static void *asked_main(void *arg)
+{
+	struct fs_asked *asked = arg;
+	struct fs_announce *a = &asked->fs->announce;
+	struct announce_job *job;
 	uint64_t one = 1;
 	ssize_t put;
 
-	if (job->kind == ANNOUNCE_LINE) {
-		mutex_lock(&a->mu);
-		job->is_done = true;
-		cond_signal(&a->cv);
-		mutex_unlock(&a->mu);
-		return;
-	}
-	queue_push(&a->done, &job->node);
-	put = write(a->done_fd, &one, sizeof(one)); /* fails only when it is raised */
-	(void)put;
-}
-
-/* Not a part of a list that is not its last. */
-static bool is_order(const struct announce_job *job)
-{
-	return job->kind != ANNOUNCE_LIST || job->list.flags & CLAIRFS_LIST_LAST;
-}
-
-void *fs_announce_main(void *arg)
-{
-	struct fs *fs = arg;
-	struct fs_announce *a = &fs->announce;
-	struct list *node;
-
-	while ((node = queue_pop(&a->asked))) {
-		struct announce_job *job = container_of(node, struct announce_job, node);
-
-		job->status = -ENOTCONN;
-		if (!atomic_load(&fs->is_quitting))
-			job->status = fs->params.announce(fs->params.announce_ctx, &job->told,
-							  &job->answer);
-		if (job->status == 0 && is_order(job))
-			atomic_fetch_add(&a->n_told, 1);
+	while ((job = job_take(asked))) {
+		job->status = -EINTR;
+		if (!atomic_load(&job->is_gone))
+			job->status = tell(asked->fs, &job->told, &job->answer);
 		job->serial = atomic_load(&a->n_told);
-		done(a, job);
+		mutex_lock(&asked->mu);
+		job->is_finished = true;
+		mutex_unlock(&asked->mu);
+		queue_push(&a->done, &job->node);           /* the reactor answers the kernel */
+		put = write(a->done_fd, &one, sizeof(one)); /* fails only when it is raised */
+		(void)put;
 	}
 	return NULL;
 }
 
-/* NULL when out of memory; the text is copied. */
-static struct announce_job *job_new(enum announce_kind kind, const char *text, size_t size)
+int fs_announce_start(struct fs *fs, struct err *err)
 {
+	struct fs_asked *asked = fs->announce.asked;
+	int rc = thr_start(&asked[FS_LANE_OWNER].thr, "fs-announce", asked_main,
+			   &asked[FS_LANE_OWNER], err);
+
+	if (rc == 0 && lane_of(0) == FS_LANE_ROOT)
+		rc = thr_start(&asked[FS_LANE_ROOT].thr, "fs-announce-0", asked_main,
+			       &asked[FS_LANE_ROOT], err);
+	return rc;
+}
+
+void fs_announce_line(struct fs *fs, const char *text, size_t size)
+{
+	struct fs_told told = {
+		.uid = FS_TOLD_BY_MODE, .lane = FS_LANE_LINE, .text = text, .size = size
+	};
+	struct buf_writer answer;
+
+	buf_writer_init(&answer);
+	(void)tell(fs, &told, &answer); /* what came of it stands in .clairfs/answer */
+	buf_writer_fini(&answer);
+}
+
+/* --- requests --- */
+
+/* The one who asked was sent a signal. */
+static void interrupted(fuse_req_t req, void *data)
+{
+	struct announce_job *job = data;
+	struct fs_asked *asked = job->asked;
+	bool was_waiting, is_ours;
+
+	mutex_lock(&asked->mu);
+	was_waiting = job->is_waiting;
+	/* A list is never read from a file: the answer is near, and half a list is none. */
+	is_ours = was_waiting || (job->kind != ANNOUNCE_LIST && !job->is_finished);
+	if (was_waiting) {
+		list_remove(&job->node);
+		asked->n_jobs--;
+	}
+	mutex_unlock(&asked->mu);
+	if (!is_ours || !job->req)
+		return;
+	atomic_store(&job->is_gone, true);
+	job->req = NULL;
+	fuse_reply_err(req, EINTR);
+	if (was_waiting)
+		job_free(job);
+}
+
+/* NULL when out of memory; the text is copied. */
+static struct announce_job *job_new(fuse_req_t req, enum announce_kind kind, const char *text)
+{
+	const struct fuse_ctx *ctx = fuse_req_ctx(req);
+	size_t size = strlen(text);
 	struct announce_job *job = calloc(1, sizeof(*job) + size + 1);
 
 	if (!job)
@@ -141,67 +246,85 @@ static struct announce_job *job_new(enum announce_kind kind, const char *text, s
 	buf_writer_init(&job->answer);
 	memcpy(job->text, text, size);
 	job->kind = kind;
-	job->told.text = job->text;
-	job->told.size = size;
-	return job;
-}
-
-/* NULL: it was answered already. */
-static struct announce_job *job_of(fuse_req_t req, enum announce_kind kind, const char *text)
-{
-	const struct fuse_ctx *ctx = fuse_req_ctx(req);
-	struct announce_job *job = job_new(kind, text, strlen(text));
-
-	if (!job) {
-		fuse_reply_err(req, ENOMEM);
-		return NULL;
-	}
 	job->req = req;
-	job->told.uid = ctx->uid;
-	job->told.tid = job->pid = ctx->pid;
-	job->told.is_lookup = kind == ANNOUNCE_LOOKUP;
+	job->pid = ctx->pid;
+	job->told = (struct fs_told){ .uid = ctx->uid,
+				      .tid = ctx->pid,
+				      .is_lookup = kind == ANNOUNCE_LOOKUP,
+				      .lane = lane_of(ctx->uid),
+				      .is_gone = &job->is_gone,
+				      .text = job->text,
+				      .size = size };
 	return job;
 }
 
+static void answer(struct fs *fs, struct announce_job *job);
+
+/* Has it taken by the thread of who asks, or answers at once why not. */
 static void ask(struct fs *fs, struct announce_job *take_job)
 {
-	if (take_job)
-		queue_push(&fs->announce.asked, &take_job->node);
-}
+	struct fs_asked *asked = &fs->announce.asked[take_job->told.lane];
+	bool is_full;
 
-void fs_announce_line(struct fs *fs, const char *text, size_t size)
-{
-	struct fs_announce *a = &fs->announce;
-	struct announce_job *job = job_new(ANNOUNCE_LINE, text, size);
-
-	if (!job) {
-		log_limited(LOG_LEVEL_WARN, "out of memory: an order was not taken");
+	take_job->asked = asked;
+	if (take_job->req && fuse_req_interrupted(take_job->req)) {
+		fuse_reply_err(take_job->req, EINTR);
+		job_free(take_job);
 		return;
 	}
-	job->told.uid = FS_TOLD_BY_MODE;
-	queue_push(&a->asked, &job->node);
-	mutex_lock(&a->mu);
-	while (!job->is_done)
-		cond_wait(&a->cv, &a->mu);
-	mutex_unlock(&a->mu);
-	job_free(job);
+	if (take_job->req)
+		fuse_req_interrupt_func(take_job->req, interrupted, take_job);
+	mutex_lock(&asked->mu);
+	is_full = asked->n_jobs >= FS_ASKED_MAX;
+	if (!is_full) {
+		take_job->is_waiting = true;
+		list_push_tail(&asked->jobs, &take_job->node);
+		asked->n_jobs++;
+		cond_signal(&asked->cv);
+	}
+	mutex_unlock(&asked->mu);
+	if (!is_full)
+		return;
+	take_job->status = -EAGAIN;
+	buf_printf(&take_job->answer, "%d orders of this user wait already: tell it again later",
+		   FS_ASKED_MAX);
+	answer(fs, take_job);
+}
+
+/* False: the request is answered. */
+static bool is_right(fuse_req_t req, int rc)
+{
+	if (rc < 0)
+		fuse_reply_err(req, -rc);
+	return rc == 0;
 }
 
 void fs_announce_ioctl(fuse_req_t req, struct fs *fs, const void *in, size_t in_size,
 		       size_t out_size)
 {
+	struct announce_job *job;
 	struct clairfs_hint hint;
+	int rc = fs->params.announce ? hint_check(in, in_size, out_size, &hint) : -ENOTTY;
 
-	if (!fs->params.announce || in_size < sizeof(hint) || out_size < sizeof(hint)) {
-		fuse_reply_err(req, ENOTTY);
+	if (!is_right(req, rc))
+		return;
+	if (!fs_may_tell(fuse_req_ctx(req)->uid)) {
+		hint = (struct clairfs_hint){ CLAIRFS_HINT_VERSION, -EPERM, FS_REFUSAL };
+		fuse_reply_ioctl(req, 0, &hint, sizeof(hint));
 		return;
 	}
-	memcpy(&hint, in, sizeof(hint));
-	if (hint.version != CLAIRFS_HINT_VERSION || !memchr(hint.text, 0, sizeof(hint.text))) {
-		fuse_reply_err(req, EPROTO);
-		return;
-	}
-	ask(fs, job_of(req, ANNOUNCE_IOCTL, hint.text));
+	job = job_new(req, ANNOUNCE_IOCTL, hint.text);
+	if (job)
+		ask(fs, job);
+	else
+		fuse_reply_err(req, ENOMEM);
+}
+
+static void refuse_list(fuse_req_t req, struct clairfs_list *list)
+{
+	list->status = -EPERM;
+	snprintf(list->text, sizeof(list->text), "%s", FS_REFUSAL);
+	fuse_reply_ioctl(req, 0, list, sizeof(*list));
 }
 
 void fs_announce_list(fuse_req_t req, struct fs *fs, const void *in, size_t in_size,
@@ -209,63 +332,78 @@ void fs_announce_list(fuse_req_t req, struct fs *fs, const void *in, size_t in_s
 {
 	struct announce_job *job;
 	struct clairfs_list list;
+	int rc = fs->params.announce ? hint_check_list(in, in_size, out_size, &list) : -ENOTTY;
 
-	if (!fs->params.announce || in_size < sizeof(list) || out_size < sizeof(list)) {
-		fuse_reply_err(req, ENOTTY);
+	if (!is_right(req, rc))
+		return;
+	if (!fs_may_tell(fuse_req_ctx(req)->uid)) {
+		refuse_list(req, &list);
 		return;
 	}
-	memcpy(&list, in, sizeof(list));
-	if (list.version != CLAIRFS_HINT_VERSION || !memchr(list.text, 0, sizeof(list.text)) ||
-	    list.count > CLAIRFS_LIST_SAMPLES) {
-		fuse_reply_err(req, EPROTO);
+	job = job_new(req, ANNOUNCE_LIST, list.text);
+	if (!job) {
+		fuse_reply_err(req, ENOMEM);
 		return;
 	}
-	job = job_of(req, ANNOUNCE_LIST, list.text);
-	if (!job)
-		return;
 	job->list = list;
 	job->told.list = &job->list;
 	ask(fs, job);
 }
 
-/* The line as the text of a file. */
-static void reply_text(struct fs *fs, fuse_req_t req, const char *text)
+/* The same question of the same thread within a second, and no other order was told since. */
+static bool is_asked_again(const struct fs *fs, const struct fs_asked *asked, pid_t pid,
+			   const char *name)
 {
-	struct buf_writer w;
-
-	buf_writer_init(&w);
-	buf_printf(&w, "%s", text);
-	fs_vfile_reply_text(req, fs, &w);
+	return asked->last_ino && pid == asked->last_pid && strcmp(name, asked->last_name) == 0 &&
+	       (asked->last_serial == 0 ||
+		(asked->last_serial == atomic_load(&fs->announce.n_told) + 1 &&
+		 clock_now(fs->params.clock) - asked->last_ns < SAME_QUESTION_NS));
 }
 
+/* Answered at once, with a file whose text is the answer that comes later. */
 void fs_announce_lookup(fuse_req_t req, struct fs *fs, const char *name)
 {
-	struct fs_announce *a = &fs->announce;
+	const struct fuse_ctx *ctx = fuse_req_ctx(req);
+	struct fs_asked *asked = &fs->announce.asked[lane_of(ctx->uid)];
+	struct announce_job *job;
+	pid_t pid = ctx->pid;
 
-	if (a->last_answer && fuse_req_ctx(req)->pid == a->last_pid &&
-	    strcmp(name, a->last_name) == 0 && a->last_serial == atomic_load(&a->n_told) &&
-	    clock_now(fs->params.clock) - a->last_ns < SAME_QUESTION_NS)
-		reply_text(fs, req, a->last_answer);
-	else
-		ask(fs, job_of(req, ANNOUNCE_LOOKUP, name));
+	if (!fs_may_tell(ctx->uid)) {
+		fs_vfile_reply_refused(req, fs);
+		return;
+	}
+	if (is_asked_again(fs, asked, pid, name) && fs_vfile_reply_again(req, fs, asked->last_ino))
+		return;
+	job = job_new(req, ANNOUNCE_LOOKUP, name);
+	if (!job) {
+		fuse_reply_err(req, ENOMEM);
+		return;
+	}
+	job->req = NULL;
+	job->ino = fs_vfile_reply_awaited(req, fs, &job->is_gone);
+	if (!job->ino) {
+		job_free(job);
+		return;
+	}
+	asked->last_ino = job->ino;
+	asked->last_pid = pid;
+	asked->last_serial = 0;
+	snprintf(asked->last_name, sizeof(asked->last_name), "%s", name);
+	ask(fs, job);
 }
 
 static void finish_lookup(struct fs *fs, struct announce_job *job, const char *line)
 {
-	struct fs_announce *a = &fs->announce;
-	char *text = NULL;
+	struct fs_asked *asked = job->asked;
+	struct buf_writer text;
 
-	if (asprintf(&text, "%s%s\n", job->status < 0 ? "error: " : "", line) < 0) {
-		fuse_reply_err(job->req, ENOMEM);
+	buf_writer_init(&text);
+	buf_printf(&text, "%s%s\n", job->status < 0 ? "error: " : "", line);
+	fs_vfile_fill(fs, job->ino, &text);
+	if (asked->last_ino != job->ino)
 		return;
-	}
-	free(a->last_answer);
-	a->last_answer = text;
-	a->last_pid = job->pid;
-	a->last_serial = job->serial;
-	a->last_ns = clock_now(fs->params.clock);
-	snprintf(a->last_name, sizeof(a->last_name), "%s", job->text);
-	reply_text(fs, job->req, text);
+	asked->last_serial = job->serial + 1;
+	asked->last_ns = clock_now(fs->params.clock);
 }
 
 static void finish_ioctl(struct announce_job *job, const char *line)
@@ -283,6 +421,24 @@ static void finish_list(struct announce_job *job, const char *line)
 	fuse_reply_ioctl(job->req, 0, &job->list, sizeof(job->list));
 }
 
+/* Uses up the job. */
+static void answer(struct fs *fs, struct announce_job *job)
+{
+	const char *line;
+
+	buf_put_u8(&job->answer, 0);
+	line = job->answer.is_bad ? "out of memory" : (const char *)job->answer.data;
+	if (job->kind == ANNOUNCE_LOOKUP)
+		finish_lookup(fs, job, line);
+	else if (!job->req)
+		; /* it was interrupted */
+	else if (job->kind == ANNOUNCE_LIST)
+		finish_list(job, line);
+	else
+		finish_ioctl(job, line);
+	job_free(job);
+}
+
 void fs_announce_finish(struct fs *fs)
 {
 	uint64_t raised;
@@ -290,18 +446,6 @@ void fs_announce_finish(struct fs *fs)
 	struct list *node;
 
 	(void)got;
-	while ((node = queue_try_pop(&fs->announce.done))) {
-		struct announce_job *job = container_of(node, struct announce_job, node);
-		const char *line;
-
-		buf_put_u8(&job->answer, 0);
-		line = job->answer.is_bad ? "out of memory" : (const char *)job->answer.data;
-		if (job->kind == ANNOUNCE_LOOKUP)
-			finish_lookup(fs, job, line);
-		else if (job->kind == ANNOUNCE_LIST)
-			finish_list(job, line);
-		else
-			finish_ioctl(job, line);
-		job_free(job);
-	}
+	while ((node = queue_try_pop(&fs->announce.done)))
+		answer(fs, container_of(node, struct announce_job, node));
 }

@@ -41,6 +41,8 @@
 #define SOON_NS (5 * NS_PER_MS)      /* a second writer may have come when the first one left */
 #define LOOK_NS NS_PER_S
 
+#define LOOKUPS_MAX 64
+
 struct fifo_lookup {
 	struct list node;
 	fuse_req_t req;
@@ -108,35 +110,71 @@ static void reply(struct fs *fs, fuse_req_t req, double entry_timeout)
 	fuse_reply_entry(req, &param);
 }
 
-void fs_fifo_lookup(fuse_req_t req, struct fs *fs, bool is_ours)
+/* Who looked the name up was sent a signal (reactor). */
+static void interrupted(fuse_req_t req, void *data)
+{
+	struct fs_fifo *f = data;
+	struct fifo_lookup *found = NULL;
+
+	mutex_lock(&f->mu);
+	for (struct list *node = f->lookups.next; node != &f->lookups; node = node->next) {
+		struct fifo_lookup *lookup = container_of(node, struct fifo_lookup, node);
+
+		if (lookup->req == req)
+			found = lookup;
+	}
+	if (found) {
+		list_remove(&found->node);
+		f->n_lookups--;
+	}
+	mutex_unlock(&f->mu);
+	if (!found)
+		return; /* the thread is answering it */
+	fuse_reply_err(req, EINTR);
+	free(found);
+}
+
+/* Answered when a reader is in place, which may be now. */
+static void wait_for_reader(fuse_req_t req, struct fs *fs, struct fifo_lookup *take_lookup)
 {
 	struct fs_fifo *f = &fs->fifo;
-	struct fifo_lookup *lookup = NULL;
-	bool is_ready;
+	AUTO_FREE struct fifo_lookup *lookup = take_lookup;
+	bool is_ready, is_full;
 
-	if (is_ours) {
-		reply(fs, req, FS_DAY_S);
-		return;
-	}
-	lookup = calloc(1, sizeof(*lookup));
-	if (!lookup) {
-		fuse_reply_err(req, ENOMEM);
-		return;
-	}
 	lookup->req = req;
+	fuse_req_interrupt_func(req, interrupted, f);
 	mutex_lock(&f->mu);
 	f->looked_ns = clock_now(fs->params.clock);
 	is_ready = f->is_open;
-	if (is_ready)
+	is_full = f->n_lookups >= LOOKUPS_MAX;
+	if (is_ready) {
 		f->n_answered++;
-	else
+	} else if (!is_full) {
 		list_push_tail(&f->lookups, &TAKE(lookup)->node);
+		f->n_lookups++;
+	}
 	mutex_unlock(&f->mu);
 	if (is_ready)
 		reply(fs, req, 0);
+	else if (is_full)
+		fuse_reply_err(req, EBUSY);
 	else
 		wake(f);
-	free(lookup);
+}
+
+void fs_fifo_lookup(fuse_req_t req, struct fs *fs, bool is_ours)
+{
+	struct fifo_lookup *lookup;
+
+	if (is_ours || !fs_may_tell(fuse_req_ctx(req)->uid)) { /* its mode keeps others out */
+		reply(fs, req, is_ours ? FS_DAY_S : 0);
+		return;
+	}
+	lookup = fuse_req_interrupted(req) ? NULL : calloc(1, sizeof(*lookup));
+	if (lookup)
+		wait_for_reader(req, fs, lookup);
+	else
+		fuse_reply_err(req, fuse_req_interrupted(req) ? EINTR : ENOMEM);
 }
 
 /* The FIFO through the mount, if it is ours that is found there; else a negative errno. */
@@ -170,6 +208,7 @@ static void answer_lookups(struct fs *fs, bool is_open)
 	mutex_lock(&f->mu);
 	f->is_open = is_open;
 	list_splice_tail(&lookups, &f->lookups);
+	f->n_lookups = 0;
 	f->n_answered = 0;
 	for (node = lookups.next; node != &lookups; node = node->next)
 		f->n_answered++;
@@ -198,15 +237,26 @@ static void end_line(struct fs *fs)
 {
 	struct fs_fifo *f = &fs->fifo;
 	size_t from = 0, size = f->line_size;
-	bool is_cut = size == sizeof(f->line);
+	bool is_cut = size == sizeof(f->line) - 1, was_open;
 
 	f->line_size = 0;
 	while (!is_cut && from < size && is_space(f->line[from]))
 		from++;
 	while (!is_cut && size > from && is_space(f->line[size - 1]))
 		size--;
-	if (size > from)
-		fs_announce_line(fs, f->line + from, size - from);
+	f->line[size] = '\0';
+	if (size == from)
+		return;
+	/* A reader is in place while this waits: whoever looks the name up must not wait with it.
+	 */
+	mutex_lock(&f->mu);
+	was_open = f->is_open;
+	mutex_unlock(&f->mu);
+	answer_lookups(fs, true);
+	fs_announce_line(fs, f->line + from, size - from);
+	mutex_lock(&f->mu);
+	f->is_open = was_open;
+	mutex_unlock(&f->mu);
 }
 
 static void take(struct fs *fs, const char *data, size_t size)
@@ -216,7 +266,7 @@ static void take(struct fs *fs, const char *data, size_t size)
 	for (size_t i = 0; i < size && !atomic_load(&fs->is_quitting); i++) {
 		if (data[i] == '\n')
 			end_line(fs);
-		else if (f->line_size < sizeof(f->line)) /* so long is refused as too long */
+		else if (f->line_size < sizeof(f->line) - 1) /* so long is refused as too long */
 			f->line[f->line_size++] = data[i];
 	}
 }

@@ -90,6 +90,7 @@ int fs_new(const struct fs_params *params, struct fs **ret, struct err *err)
 	fs_reads_init(fs);
 	fs_stage_init(fs);
 	fs_warm_init(fs);
+	fs_settle_init(fs);
 	fs->wait_fd = fs->quit_fd = fs->watch.fd = -1;
 	fs_announce_init(fs);
 	fs_fifo_init(fs);
@@ -131,9 +132,11 @@ int fs_start(struct fs *fs, struct err *err)
 	if (rc == 0)
 		rc = wait_for(fs, &fs->is_initialised, err);
 	if (rc == 0 && fs->params.announce)
-		rc = thr_start(&fs->announce.thr, "fs-announce", fs_announce_main, fs, err);
+		rc = fs_announce_start(fs, err);
 	if (rc == 0)
 		rc = fs_mount_identify(fs, err);
+	if (rc == 0)
+		rc = fs_settle_start(fs, err);
 	if (rc == 0 && fs->params.announce)
 		rc = thr_start(&fs->fifo.thr, "fs-order", fs_fifo_main, fs, err);
 	if (rc == 0)
@@ -187,6 +190,7 @@ void fs_unmount(struct fs *fs)
 	fs_warm_quit(fs);
 	thr_join(&fs->reactor); /* it polls the device, which keeps it open */
 	fs_mount_cut(fs);
+	fs_settle_quit(fs);
 	thr_join(&fs->watcher);
 	thr_join(&fs->warm_thr);
 	fs_fifo_quit(fs);
@@ -211,6 +215,7 @@ void fs_free(struct fs *fs)
 	fs_reads_fini(fs);
 	fs_stage_fini(fs);
 	fs_warm_fini(fs);
+	fs_settle_fini(fs);
 	fs_statfs_fini(fs);
 	free(fs->dir_buf);
 	free(fs->nlookup);

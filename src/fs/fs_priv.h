@@ -4,8 +4,9 @@
  *   reactor   answers the kernel; owns inodes and snapshots; never blocks
  *   watcher   inotify: sees opens without being in the reader's way; owns `watch`
  *   warm      makes inodes known ahead, then ends
- *   announce  takes orders told through the mount
- *   order     reads .clairfs/order, a FIFO
+ *   announce  takes orders told through the mount; a thread for our user, one for root
+ *   order     reads .clairfs/order, a FIFO, and takes what is written there
+ *   settle    ask the kernel to fetch attributes of changed files (four)
  *   statfs    asks the source, may be left behind there; sees nothing of struct fs
  *   stagers   (threads of the cache) call the stage operations
  *   others    complete reads: take from and give to the pool
@@ -23,26 +24,36 @@
 #include "clairfs/base/thr.h"
 #include "clairfs/fs.h"
 
+#include "announce.h"
 #include "fuse_version.h"
+#include "settle_priv.h"
+#include "watch_priv.h"
 
 #define FS_DAY_S 86400.0
-#define FS_NAME_MAX 255
 #define FS_VDIR_NAME ".clairfs"
 #define FS_ADIR_NAME "announce"
 #define FS_FIFO_NAME "order"
 #define FS_FIFO_OUR_NAME ".clairfs.order" /* in the root, not listed: for us */
 #define FS_SPEC_MAX 4087                  /* bytes of a line that tells an order */
-#define FS_MAX_SNAPSHOTS 256
+#define FS_USER_TEXTS 64                  /* kept of one user, see fs.h */
+#define FS_USER_TEXT_BYTES ((size_t)8 << 20)
+#define FS_WAITERS_MAX 64   /* for one text */
+#define FS_OTHERS_TEXTS 256 /* of all but root and our own user */
+#define FS_OTHERS_TEXT_BYTES ((size_t)32 << 20)
 #define FS_READS_KEPT                                                                              \
 	256 /* structs for READs that stay allocated: the kernel has 128 in the background */
 #define FS_INODE_BYTES_ESTIMATE 1024 /* FUSE inode and dentry, without page cache */
 
-/* Inode numbers: 1 is the root, entry e has e + 2 (below 2^32), then what is not of the dataset. */
+/* Inode numbers: 1 is the root, entry e has e + 2 (below 2^32), then what is not of the dataset. To
+ * the kernel an entry that was renewed is another inode: the renewal's number stands above bit 40.
+ * What stat() shows stays e + 2. */
 #define FS_INO_ROOT 1ull
+#define FS_INO_RENEWAL_SHIFT 40
 #define FS_INO_VDIR (1ull << 32)
 #define FS_INO_VFILE_SHOWN (FS_INO_VDIR + 1) /* + index: only as d_ino of readdir */
 #define FS_INO_ADIR (FS_INO_VDIR + 4096)     /* .clairfs/announce */
 #define FS_INO_FIFO (FS_INO_VDIR + 4097)     /* .clairfs/order */
+#define FS_INO_REFUSED (FS_INO_VDIR + 4098)  /* what .clairfs/announce says to others */
 #define FS_INO_SNAPSHOT (1ull << 33)         /* + a serial number that is never used again */
 
 struct fs_snapshot;
@@ -68,47 +79,17 @@ struct fs_stage {
 	_Atomic uint64_t n_ahead;
 };
 
-struct fs_watch {
-	int fd;
-	struct entry_id *dir_of_wd; /* watch descriptors are small and ascending */
-	size_t capacity;
-	/* Read by the reactor: whether opens of a directory's files are seen by the watcher. */
-	_Atomic uint32_t *is_watched; /* bit per entry */
-	_Atomic bool is_root_watched;
-	_Atomic bool is_complete;
-	_Atomic uint32_t count;
-};
-
-struct fs_warm {
-	struct mutex mu;
-	struct cond cv;
-	bool is_quitting; /* mu */
-	uint64_t known;   /* warm thread: entries listed so far */
-};
-
-struct fs_announce {
-	struct queue asked, done;
-	int done_fd; /* eventfd: something is done */
-	struct thr thr;
-	struct mutex mu;
-	struct cond cv; /* a line is done */
-	/* reactor: the last name that was looked up, and the answer */
-	char last_name[FS_NAME_MAX + 1];
-	char *last_answer;
-	pid_t last_pid;
-	uint64_t last_ns, last_serial;
-	_Atomic uint64_t n_told; /* orders that were taken */
-};
-
 struct fs_fifo {
 	struct mutex mu;
 	struct list lookups; /* mu: wait for a reader to be in place */
+	uint32_t n_lookups;  /* mu */
 	bool is_open;        /* mu: there is one */
 	uint64_t looked_ns;  /* mu: the last LOOKUP */
 	uint64_t n_answered; /* mu: LOOKUPs for which this reader is in place */
 	int wake_fd;         /* eventfd: a LOOKUP has come, or the thread is to end */
 	struct thr thr;
-	char line[FS_SPEC_MAX + 1]; /* the thread's: what has been read of a line */
+	char line[FS_SPEC_MAX +
+		  2]; /* the thread's: what has been read of a line, room for a zero */
 	size_t line_size;
 };
 
@@ -132,11 +113,12 @@ struct fs {
 	struct thr reactor, watcher, warm_thr;
 
 	/* reactor */
-	uint32_t *nlookup;        /* per entry: references the kernel holds */
+	/* Per entry: references the kernel holds to its inode of now (24 bits), and which that is
+	 * (the low 8 bits of the renewal, above). */
+	uint32_t *nlookup;
 	struct entry_id shadowed; /* a top entry of the source named like our own directory, or
 				     ENTRY_NONE */
-	struct list snapshots;
-	uint32_t n_snapshots;
+	struct list snapshots;    /* the newest first */
 	uint64_t next_snapshot;
 	char *dir_buf;                    /* answers of readdir */
 	bool has_no_open, has_no_opendir; /* the kernel understands ENOSYS there */
@@ -149,6 +131,7 @@ struct fs {
 	struct fs_stage stage;
 	struct fs_watch watch;
 	struct fs_warm warm;
+	struct fs_settle settle;
 	struct fs_announce announce;
 	struct fs_fifo fifo;
 	struct fs_statfs *statfs; /* outlives us when the source hangs */
@@ -160,10 +143,18 @@ static inline struct fs *fs_of(fuse_req_t req)
 }
 
 /* inode.c (reactor) */
+/* The number that stat() shows, and the kernel's of a renewal. */
 fuse_ino_t fs_ino_of(struct entry_id entry);
+fuse_ino_t fs_ino_renewed(struct entry_id entry, uint32_t renewal);
 /* False for numbers that are no entry of the dataset. */
 bool fs_entry_of(const struct fs *fs, fuse_ino_t ino, struct entry_id *ret);
+static inline uint32_t fs_renewal_of(fuse_ino_t ino)
+{
+	return (uint32_t)(ino >> FS_INO_RENEWAL_SHIFT) & 0xffff;
+}
 void fs_stat_entry(const struct fs *fs, struct entry_id entry, struct stat *ret);
+/* What LOOKUP and READDIRPLUS tell of an entry: number, attributes, and for how long they hold. */
+void fs_entry_param(const struct fs *fs, struct entry_id entry, struct fuse_entry_param *ret);
 void fs_inode_known(struct fs *fs, struct entry_id entry);
 void fs_inode_forgotten(struct fs *fs, fuse_ino_t ino, uint64_t count);
 /* True when a path through this directory does not lead to the dataset because our own directory
@@ -209,23 +200,18 @@ void fs_vfile_forget(struct fs *fs, fuse_ino_t ino, uint64_t count);
 void fs_vdir_stat(struct fs *fs, struct stat *ret);
 /* Answers a LOOKUP with a file of this text, which is used up. */
 void fs_vfile_reply_text(fuse_req_t req, struct fs *fs, struct buf_writer *take_text);
+/* The same with FS_REFUSAL, of which there is one for all: it takes no memory. */
+void fs_vfile_reply_refused(fuse_req_t req, struct fs *fs);
+/* Answers a LOOKUP with a file whose text comes later: *is_gone is raised when all who waited for
+ * it were interrupted, and must live until fs_vfile_fill. The inode, or 0: it was not taken. */
+fuse_ino_t fs_vfile_reply_awaited(fuse_req_t req, struct fs *fs, _Atomic bool *is_gone);
+/* Answers with the same file once more; false: there is none any more, and no answer. */
+bool fs_vfile_reply_again(fuse_req_t req, struct fs *fs, fuse_ino_t ino);
+/* The text has come; it is used up. */
+void fs_vfile_fill(struct fs *fs, fuse_ino_t ino, struct buf_writer *take_text);
+/* Who still waits gets ENOTCONN, after the reactor has ended. */
+void fs_vfile_end_waiting(struct fs *fs);
 void fs_vfiles_fini(struct fs *fs);
-
-/* announce.c */
-void fs_announce_init(struct fs *fs); /* done_fd is -1 when there is no descriptor left */
-void *fs_announce_main(void *fs);
-void fs_announce_quit(struct fs *fs);
-/* After all threads; requests not answered yet are answered into the dead session. */
-void fs_announce_fini(struct fs *fs);
-void fs_announce_lookup(fuse_req_t req, struct fs *fs, const char *name);
-void fs_announce_ioctl(fuse_req_t req, struct fs *fs, const void *in, size_t in_size,
-		       size_t out_size);
-void fs_announce_list(fuse_req_t req, struct fs *fs, const void *in, size_t in_size,
-		      size_t out_size);
-/* Gives the answers that are ready (reactor). */
-void fs_announce_finish(struct fs *fs);
-/* Tells a line of any bytes, and waits until that is done. Not the reactor. */
-void fs_announce_line(struct fs *fs, const char *text, size_t size);
 
 /* fifo.c */
 void fs_fifo_init(struct fs *fs); /* wake_fd is -1 when there is no descriptor left */
@@ -271,19 +257,6 @@ void fs_stage_fini(struct fs *fs);
 void fs_stage_close(struct fs *fs);
 /* Waits for those that had begun; the reactor must run. */
 void fs_stage_wait(struct fs *fs);
-
-/* watch.c */
-int fs_watch_init(struct fs *fs) MUST_USE;
-void fs_watch_fini(struct fs *fs);
-void *fs_watch_main(void *fs);
-/* Whether the watcher reports opens of this directory's files. Any thread. */
-bool fs_is_dir_watched(const struct fs *fs, struct entry_id dir);
-
-/* warm.c */
-void fs_warm_init(struct fs *fs);
-void fs_warm_fini(struct fs *fs);
-void *fs_warm_main(void *fs);
-void fs_warm_quit(struct fs *fs);
 
 /* statfs.c */
 int fs_statfs_init(struct fs *fs) MUST_USE;

@@ -14,13 +14,22 @@
 
 #include "fs_priv.h"
 
+#define COUNT_BITS 24
+#define COUNT_MAX ((1u << COUNT_BITS) - 1)
+
 fuse_ino_t fs_ino_of(struct entry_id entry)
 {
 	return entry_eq(entry, ENTRY_ROOT) ? FS_INO_ROOT : (fuse_ino_t)entry.v + 2;
 }
 
+fuse_ino_t fs_ino_renewed(struct entry_id entry, uint32_t renewal)
+{
+	return fs_ino_of(entry) | (fuse_ino_t)renewal << FS_INO_RENEWAL_SHIFT;
+}
+
 bool fs_entry_of(const struct fs *fs, fuse_ino_t ino, struct entry_id *ret)
 {
+	ino &= (1ull << FS_INO_RENEWAL_SHIFT) - 1;
 	if (ino == FS_INO_ROOT) {
 		*ret = ENTRY_ROOT;
 		return true;
@@ -38,6 +47,20 @@ void fs_stat_entry(const struct fs *fs, struct entry_id entry, struct stat *ret)
 	ret->st_ino = fs_ino_of(entry);
 }
 
+void fs_entry_param(const struct fs *fs, struct entry_id entry, struct fuse_entry_param *ret)
+{
+	uint32_t renewal;
+
+	*ret = (struct fuse_entry_param){ .entry_timeout = FS_DAY_S, .attr_timeout = FS_DAY_S };
+	renewal = dataset_stat_renewal(fs->params.dataset, entry, &ret->attr);
+	ret->attr.st_ino = fs_ino_of(entry);
+	ret->ino = fs_ino_renewed(entry, renewal);
+	/* The kernel sends no READ of an empty file; so it has to ask for the size at least. */
+	if (S_ISREG(ret->attr.st_mode) && ret->attr.st_size == 0 &&
+	    cache_must_look(fs->params.cache, entry))
+		ret->attr_timeout = 0;
+}
+
 static void count_inodes(struct fs *fs, int64_t delta)
 {
 	atomic_fetch_add_explicit(&fs->inodes_known, (uint64_t)delta, memory_order_relaxed);
@@ -48,21 +71,27 @@ static void count_inodes(struct fs *fs, int64_t delta)
 
 void fs_inode_known(struct fs *fs, struct entry_id entry)
 {
-	uint32_t *n;
+	uint32_t now, *n;
 
 	if (entry_eq(entry, ENTRY_ROOT))
 		return;
 	n = &fs->nlookup[entry.v];
-	if (*n == 0)
+	now = dataset_renewal(fs->params.dataset, entry) << COUNT_BITS;
+	if ((*n ^ now) >> COUNT_BITS) { /* what the kernel has of the inode before is not counted */
+		if (*n & COUNT_MAX)
+			count_inodes(fs, -1);
+		*n = now;
+	}
+	if ((*n & COUNT_MAX) == 0)
 		count_inodes(fs, 1);
-	if (*n < UINT32_MAX)
+	if ((*n & COUNT_MAX) < COUNT_MAX)
 		(*n)++;
 }
 
 void fs_inode_forgotten(struct fs *fs, fuse_ino_t ino, uint64_t count)
 {
 	struct entry_id entry;
-	uint32_t *n;
+	uint32_t *n, had;
 
 	if (fs_is_virtual(ino)) {
 		fs_vfile_forget(fs, ino, count);
@@ -71,10 +100,11 @@ void fs_inode_forgotten(struct fs *fs, fuse_ino_t ino, uint64_t count)
 	if (!fs_entry_of(fs, ino, &entry) || entry_eq(entry, ENTRY_ROOT))
 		return;
 	n = &fs->nlookup[entry.v];
-	if (*n == 0 || *n == UINT32_MAX)
+	had = *n & COUNT_MAX;
+	if (had == 0 || had == COUNT_MAX || (fs_renewal_of(ino) ^ *n >> COUNT_BITS) & 0xff)
 		return;
-	*n -= (uint32_t)MIN(count, *n);
-	if (*n > 0)
+	*n -= (uint32_t)MIN(count, had);
+	if (had > count)
 		return;
 	count_inodes(fs, -1);
 	fs_stage_caught_up(fs, entry);

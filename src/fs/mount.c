@@ -33,6 +33,7 @@
 #include "clairfs/base/log.h"
 
 #include "fs_priv.h"
+#include "overheard.h"
 
 #define FUSE_FS_MAGIC 0x65735546
 #define BLOCKED_FD_DEVICE "/dev/fuse"
@@ -157,7 +158,8 @@ static int session_mount(struct fs *fs, char *options, struct err *err)
 int fs_mount(struct fs *fs, struct err *err)
 {
 	AUTO_FREE char *options = mount_options(&fs->params);
-	struct err said = { .code = 0 };
+	struct err said = { .code = 0 }, reason = { .code = 0 };
+	struct overheard overheard;
 	int rc, fd;
 
 	if (!options)
@@ -169,11 +171,15 @@ int fs_mount(struct fs *fs, struct err *err)
 		return rc;
 	fuse_set_log_func(log_from_libfuse);
 	libfuse_err = &said;
+	overheard_begin(&overheard);
 	rc = session_mount(fs, options, err);
+	overheard_end(&overheard, &reason);
 	libfuse_err = NULL;
 	if (rc < 0)
 		return err_set(err, rc, "cannot mount %s: %s", fs->mountpoint,
-			       said.msg[0] ? said.msg : "libfuse gave no reason");
+			       reason.msg[0] ? reason.msg
+			       : said.msg[0] ? said.msg
+					     : "libfuse gave no reason");
 	fs->is_mounted = true;
 	/* The reactor reads until nothing is left. */
 	fd = fuse_session_fd(fs->se);

@@ -79,7 +79,7 @@ static int stage_leave(struct fs *fs, int rc)
 	return rc;
 }
 
-static int stage_store(void *ctx, struct entry_id entry, uint64_t offset, const void *data,
+static int stage_store(void *ctx, struct stage_file file, uint64_t offset, const void *data,
 		       size_t length)
 {
 	struct fs *fs = ctx;
@@ -88,18 +88,28 @@ static int stage_store(void *ctx, struct entry_id entry, uint64_t offset, const 
 	bufv.buf[0].mem = (void *)(uintptr_t)data; /* libfuse only reads it */
 	if (!stage_enter(fs))
 		return -ENOTCONN;
-	return stage_leave(fs, fuse_lowlevel_notify_store(fs->se, fs_ino_of(entry), (off_t)offset,
-							  &bufv, FUSE_BUF_NO_SPLICE));
+	return stage_leave(fs, fuse_lowlevel_notify_store(
+				       fs->se, fs_ino_renewed(file.entry, file.renewal),
+				       (off_t)offset, &bufv, FUSE_BUF_NO_SPLICE));
 }
 
-static int stage_inval(void *ctx, struct entry_id entry, uint64_t offset, uint64_t length)
+static int stage_inval(void *ctx, struct stage_file file, uint64_t offset, uint64_t length)
 {
 	struct fs *fs = ctx;
 
 	if (!stage_enter(fs))
 		return -ENOTCONN;
-	return stage_leave(fs, fuse_lowlevel_notify_inval_inode(fs->se, fs_ino_of(entry),
-								(off_t)offset, (off_t)length));
+	return stage_leave(fs, fuse_lowlevel_notify_inval_inode(
+				       fs->se, fs_ino_renewed(file.entry, file.renewal),
+				       (off_t)offset, (off_t)length));
+}
+
+/* A negative offset: attributes only. */
+static int drop_attributes(struct fs *fs, struct entry_id entry)
+{
+	uint32_t renewal = dataset_renewal(fs->params.dataset, entry);
+
+	return fuse_lowlevel_notify_inval_inode(fs->se, fs_ino_renewed(entry, renewal), -1, 0);
 }
 
 static int stage_inval_attr(void *ctx, struct entry_id entry)
@@ -108,9 +118,38 @@ static int stage_inval_attr(void *ctx, struct entry_id entry)
 
 	if (!stage_enter(fs))
 		return -ENOTCONN;
-	/* A negative offset: attributes only. */
-	return stage_leave(fs,
-			   fuse_lowlevel_notify_inval_inode(fs->se, fs_ino_of(entry), -1, 0));
+	return stage_leave(fs, drop_attributes(fs, entry));
+}
+
+static int stage_settle(void *ctx, struct entry_id entry)
+{
+	struct fs *fs = ctx;
+	char path[PATH_MAX];
+	int rc = fs_path(fs, entry, path, sizeof(path));
+
+	if (rc < 0)
+		return rc;
+	if (!stage_enter(fs))
+		return -ENOTCONN;
+	rc = drop_attributes(fs, entry);
+	if (rc == 0)
+		rc = fs_settle(fs, entry, path);
+	else if (rc == -ENOENT)
+		rc = 0; /* the kernel does not know it: there is nobody to be cut short */
+	return stage_leave(fs, rc);
+}
+
+static int stage_drop_name(void *ctx, struct entry_id entry)
+{
+	struct entry_id dir = dataset_parent(((struct fs *)ctx)->params.dataset, entry);
+	struct fs *fs = ctx;
+	const char *name;
+	size_t len;
+
+	if (!stage_enter(fs))
+		return -ENOTCONN;
+	name = dataset_name(fs->params.dataset, entry, &len);
+	return stage_leave(fs, fuse_lowlevel_notify_inval_entry(fs->se, fs_ino_of(dir), name, len));
 }
 
 void fs_stage_caught_up(struct fs *fs, struct entry_id entry)
@@ -166,6 +205,8 @@ const struct stage_ops *fs_stage_ops(void)
 	static const struct stage_ops ops = { .store = stage_store,
 					      .inval = stage_inval,
 					      .inval_attr = stage_inval_attr,
+					      .settle = stage_settle,
+					      .drop_name = stage_drop_name,
 					      .lookup = stage_lookup };
 
 	return &ops;

@@ -92,7 +92,7 @@ static bool is_listed(const struct fs *fs, struct entry_id child)
 
 static bool put_child(struct listing *l, struct entry_id child, off_t next)
 {
-	struct fuse_entry_param param = { .entry_timeout = FS_DAY_S, .attr_timeout = FS_DAY_S };
+	struct fuse_entry_param param;
 	char name[FS_NAME_MAX + 1];
 	size_t len;
 	const char *bytes;
@@ -102,8 +102,7 @@ static bool put_child(struct listing *l, struct entry_id child, off_t next)
 	bytes = dataset_name(l->fs->params.dataset, child, &len);
 	memcpy(name, bytes, len);
 	name[len] = '\0';
-	fs_stat_entry(l->fs, child, &param.attr);
-	param.ino = fs_ino_of(child);
+	fs_entry_param(l->fs, child, &param);
 	return put(l, name, &param, next);
 }
 

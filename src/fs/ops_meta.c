@@ -15,6 +15,7 @@
 
 #include "clairfs/metrics/trace.h"
 #include "fs_priv.h"
+#include "hint_check.h"
 
 static void count(fuse_req_t req, enum metric id)
 {
@@ -53,18 +54,54 @@ void fs_op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 			&param); /* no inode: a name that does not exist, worth remembering too */
 		return;
 	}
-	param.ino = fs_ino_of(entry);
-	fs_stat_entry(fs, entry, &param.attr);
+	fs_entry_param(fs, entry, &param);
 	/* An answer that came too late (the asking process was killed) is no reference. */
 	if (fuse_reply_entry(req, &param) == 0)
 		fs_inode_known(fs, entry);
 }
 
+struct fs_look {
+	struct cache_read read;
+	struct fs *fs;
+	fuse_req_t req;
+};
+
+/* Also when the source has failed: then the size is what was known, and asked for again. A file that
+ * is gone is gone: there will be no READ to say it. */
+static void look_done(struct cache_read *read, int status, const struct iovec *iov, int n_iov)
+{
+	struct fs_look *look = container_of(read, struct fs_look, read);
+	struct fuse_entry_param param;
+
+	fs_entry_param(look->fs, read->entry, &param);
+	if (status == -ENOENT || status == -ENOTDIR || status == -EACCES)
+		fuse_reply_err(look->req, -status);
+	else
+		fuse_reply_attr(look->req, &param.attr, param.attr_timeout);
+	free(look);
+}
+
+/* The size of an empty file, which may have grown: the source has to be asked. */
+static void look_first(fuse_req_t req, struct fs *fs, struct entry_id entry)
+{
+	struct fs_look *look = calloc(1, sizeof(*look));
+
+	if (!look) {
+		fuse_reply_err(req, ENOMEM);
+		return;
+	}
+	look->fs = fs;
+	look->req = req;
+	look->read.entry = entry;
+	look->read.done = look_done;
+	cache_look(fs->params.cache, &look->read);
+}
+
 void fs_op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct fs *fs = fs_of(req);
+	struct fuse_entry_param param;
 	struct entry_id entry;
-	struct stat st;
 
 	count(req, METRIC_UPCALL_GETATTR);
 	if (fs_is_virtual(ino)) {
@@ -75,8 +112,13 @@ void fs_op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		fuse_reply_err(req, ESTALE);
 		return;
 	}
-	fs_stat_entry(fs, entry, &st);
-	fuse_reply_attr(req, &st, FS_DAY_S);
+	fs_entry_param(fs, entry, &param);
+	if (param.ino != ino) /* replaced: those that have the old one open have no attributes */
+		fuse_reply_err(req, ESTALE);
+	else if (param.attr_timeout == 0 && !fs_is_settler(fs, fuse_req_ctx(req)->pid))
+		look_first(req, fs, entry);
+	else
+		fuse_reply_attr(req, &param.attr, param.attr_timeout);
 }
 
 void fs_op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t n)
@@ -107,11 +149,10 @@ void fs_op_statfs(fuse_req_t req, fuse_ino_t ino)
 static void take_trace(fuse_req_t req, const void *in, size_t in_size, size_t out_size)
 {
 	const struct fs *fs = fs_of(req);
-	uid_t uid = fuse_req_ctx(req)->uid;
 	struct trace_chunk *chunk;
 	int rc = -EINVAL;
 
-	if (uid != 0 && uid != geteuid()) {
+	if (!fs_may_tell(fuse_req_ctx(req)->uid)) {
 		fuse_reply_err(req, EACCES);
 		return;
 	}
@@ -134,15 +175,17 @@ static void take_trace(fuse_req_t req, const void *in, size_t in_size, size_t ou
 /* Steps of a training loop: answered at once. */
 static int take_steps(fuse_req_t req, struct fs *fs, const void *in, size_t in_size)
 {
+	uid_t uid = fuse_req_ctx(req)->uid;
 	struct clairfs_steps steps;
+	int rc = fs->params.steps ? 0 : -ENOTTY;
 
-	if (!fs->params.steps || in_size < sizeof(steps))
-		return -ENOTTY;
-	memcpy(&steps, in, sizeof(steps));
-	if (steps.magic != CLAIRFS_STEPS_MAGIC || steps.version != CLAIRFS_STEPS_VERSION ||
-	    steps.count > CLAIRFS_STEPS)
-		return -EPROTO;
-	return fs->params.steps(fs->params.steps_ctx, fuse_req_ctx(req)->uid, &steps);
+	if (rc == 0 && !fs_may_tell(uid))
+		rc = -EPERM;
+	if (rc == 0)
+		rc = hint_check_steps(in, in_size, &steps);
+	if (rc < 0)
+		return rc;
+	return fs->params.steps(fs->params.steps_ctx, uid, &steps);
 }
 
 static void reply_ioctl(fuse_req_t req, int rc)

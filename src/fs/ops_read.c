@@ -226,6 +226,7 @@ void fs_op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct f
 	r->read.length = (uint32_t)size;
 	r->read.arrived_ns = clock_now(fs->params.clock);
 	r->read.reader = reader;
+	r->read.renewal = fs_renewal_of(ino);
 	r->read.done = read_done;
 	r->read.ctx = r;
 	cache_read(fs->params.cache, &r->read);

@@ -9,8 +9,17 @@
  * not to an open file. The name is never cached, so the next open sees new text. (The kernel first
  * asks whether the old name still holds, then looks it up again: two renderings per open.)
  *
- * Whoever holds very many of these files open gets EBUSY for the next one; the texts are ours to
- * pay.
+ * The kernel keeps the inode of a name that was looked up once until it wants the memory, and
+ * anybody may look up any number of names: the texts are ours to pay. So of each user the newest
+ * are kept and older ones dropped (ESTALE for who reads them now), and others together cannot take
+ * more than a share, of which the greediest loses first. A lookup is never refused for what others
+ * have looked up, and root and the user who mounted it lose nothing to anybody else.
+ *
+ * A LOOKUP is answered at once: the kernel may hold a lock of the directory meanwhile, and
+ * everybody else who looks a name up there would wait for that, beyond the reach of signals. The
+ * text of an inode may come later (announce.c): then it is GETATTR that waits, for the size, and
+ * that nobody else waits for. The kernel asks for it before anything is read, as the attributes of
+ * the LOOKUP are not valid for any time.
  *
  * Runs on the reactor; rendering must be quick.
  */
@@ -24,14 +33,44 @@ struct fs_snapshot {
 	struct list node;
 	fuse_ino_t ino;
 	uint64_t nlookup;
+	uid_t uid; /* who looked it up */
 	struct stat st;
-	struct buf_writer text;
+	struct buf_writer text; /* empty while it is awaited */
+	struct list waiters;    /* GETATTRs that want its size */
+	uint32_t n_waiters;
+	bool is_kept;          /* also when it is forgotten: it may be asked for again */
+	_Atomic bool *is_gone; /* awaited: raised when nobody wants it any more; else NULL */
 };
+
+struct waiter {
+	struct list node;
+	struct fs_snapshot *s;
+	fuse_req_t req;
+};
+
+static const char refusal[] = "error: " FS_REFUSAL "\n";
+
+static void answer_waiters(struct fs_snapshot *s, int error)
+{
+	struct list *node;
+
+	while ((node = list_pop_head(&s->waiters))) {
+		struct waiter *w = container_of(node, struct waiter, node);
+
+		if (error)
+			fuse_reply_err(w->req, error);
+		else
+			fuse_reply_attr(w->req, &s->st, FS_DAY_S);
+		free(w);
+	}
+	s->n_waiters = 0;
+}
 
 static void snapshot_free(struct fs_snapshot *s)
 {
 	if (!s)
 		return;
+	answer_waiters(s, ESTALE);
 	buf_writer_fini(&s->text);
 	free(s);
 }
@@ -50,13 +89,12 @@ static struct fs_snapshot *snapshot_find(struct fs *fs, fuse_ino_t ino)
 static void snapshot_drop(struct fs *fs, struct fs_snapshot *s)
 {
 	list_remove(&s->node);
-	fs->n_snapshots--;
 	snapshot_free(s);
 }
 
 bool fs_is_virtual(fuse_ino_t ino)
 {
-	return ino >= FS_INO_VDIR;
+	return (ino & ((1ull << FS_INO_RENEWAL_SHIFT) - 1)) >= FS_INO_VDIR;
 }
 
 void fs_vdir_stat(struct fs *fs, struct stat *ret)
@@ -67,68 +105,225 @@ void fs_vdir_stat(struct fs *fs, struct stat *ret)
 	ret->st_ino = FS_INO_VDIR;
 }
 
-static void stat_snapshot(struct fs *fs, struct fs_snapshot *s)
+/* --- how many are kept --- */
+
+struct share {
+	uint32_t n;
+	size_t bytes;
+	struct fs_snapshot *oldest;
+};
+
+/* Texts of one user, or of all that fs_may_tell leaves out. */
+static struct share share_of(struct fs *fs, uid_t uid, bool is_of_others)
+{
+	struct share share = { .n = 0 };
+
+	for (struct list *node = fs->snapshots.next; node != &fs->snapshots; node = node->next) {
+		struct fs_snapshot *s = container_of(node, struct fs_snapshot, node);
+
+		if (is_of_others ? fs_may_tell(s->uid) : s->uid != uid)
+			continue;
+		share.n++;
+		share.bytes += s->text.size;
+		share.oldest = s;
+	}
+	return share;
+}
+
+/* The oldest text of the one who has the most of the others' bytes. */
+static struct fs_snapshot *oldest_of_greediest(struct fs *fs)
+{
+	struct share most = { .n = 0 };
+
+	for (struct list *node = fs->snapshots.next; node != &fs->snapshots; node = node->next) {
+		struct fs_snapshot *s = container_of(node, struct fs_snapshot, node);
+		struct share share = fs_may_tell(s->uid) ? most : share_of(fs, s->uid, false);
+
+		if (!most.oldest || share.bytes > most.bytes ||
+		    (share.bytes == most.bytes && share.n > most.n))
+			most = share;
+	}
+	return most.oldest;
+}
+
+/* Room for a text of that size; the newest one of a user may be larger than its share. */
+static void make_room(struct fs *fs, uid_t uid, size_t size)
+{
+	struct share own = share_of(fs, uid, false), others;
+
+	while (own.n && (own.n >= FS_USER_TEXTS || own.bytes + size > FS_USER_TEXT_BYTES)) {
+		snapshot_drop(fs, own.oldest);
+		own = share_of(fs, uid, false);
+	}
+	if (fs_may_tell(uid))
+		return;
+	others = share_of(fs, uid, true);
+	while (others.n &&
+	       (others.n >= FS_OTHERS_TEXTS || others.bytes + size > FS_OTHERS_TEXT_BYTES)) {
+		snapshot_drop(fs, oldest_of_greediest(fs));
+		others = share_of(fs, uid, true);
+	}
+}
+
+/* --- one of them --- */
+
+static void stat_text(struct fs *fs, fuse_ino_t ino, size_t size, struct stat *ret)
 {
 	struct timespec now;
 
 	clock_gettime(CLOCK_REALTIME, &now); /* a date to show; nothing is decided by it */
-	fs_stat_entry(fs, ENTRY_ROOT, &s->st);
-	s->st.st_mode = S_IFREG | 0444;
-	s->st.st_nlink = 1;
-	s->st.st_ino = s->ino;
-	s->st.st_size = (off_t)s->text.size;
-	s->st.st_blocks = (blkcnt_t)DIV_ROUND_UP(s->text.size, 512);
-	s->st.st_atim = s->st.st_mtim = s->st.st_ctim = now;
+	fs_stat_entry(fs, ENTRY_ROOT, ret);
+	ret->st_mode = S_IFREG | 0444;
+	ret->st_nlink = 1;
+	ret->st_ino = ino;
+	ret->st_size = (off_t)size;
+	ret->st_blocks = (blkcnt_t)DIV_ROUND_UP(size, 512);
+	ret->st_atim = ret->st_mtim = ret->st_ctim = now;
 }
 
-/* A new snapshot in the list, without references yet, or NULL with *ret_errno. Uses up the text. */
-static struct fs_snapshot *snapshot_new(struct fs *fs, struct buf_writer *take_text, int *ret_errno)
+/* A new snapshot in the list, without references yet, or NULL: out of memory. Uses up the text. */
+static struct fs_snapshot *snapshot_new(struct fs *fs, uid_t uid, struct buf_writer *take_text)
 {
-	struct fs_snapshot *s = NULL;
+	struct fs_snapshot *s = take_text->is_bad ? NULL : calloc(1, sizeof(*s));
 
-	*ret_errno = take_text->is_bad ? ENOMEM : EBUSY;
-	if (!take_text->is_bad && fs->n_snapshots < FS_MAX_SNAPSHOTS) {
-		*ret_errno = ENOMEM;
-		s = calloc(1, sizeof(*s));
-	}
 	if (!s) {
 		buf_writer_fini(take_text);
 		return NULL;
 	}
+	make_room(fs, uid, take_text->size);
+	list_init(&s->waiters);
 	s->text = *take_text;
+	s->uid = uid;
 	s->ino = FS_INO_SNAPSHOT + fs->next_snapshot++;
-	stat_snapshot(fs, s);
+	stat_text(fs, s->ino, s->text.size, &s->st);
 	list_push_head(&fs->snapshots, &s->node); /* the newest is asked for next */
-	fs->n_snapshots++;
 	return s;
+}
+
+/* False: nobody has got it. Its attributes are asked for again while it is awaited. */
+static bool reply_snapshot(fuse_req_t req, struct fs *fs, struct fs_snapshot *s)
+{
+	struct fuse_entry_param param = { .ino = s->ino,
+					  .attr = s->st,
+					  .attr_timeout = s->is_gone ? 0 : FS_DAY_S };
+	bool is_taken = fuse_reply_entry(req, &param) == 0;
+
+	s->nlookup += is_taken;
+	if (s->nlookup == 0 && !s->is_kept)
+		snapshot_drop(fs, s);
+	return is_taken;
 }
 
 void fs_vfile_reply_text(fuse_req_t req, struct fs *fs, struct buf_writer *take_text)
 {
-	struct fuse_entry_param param = { .attr_timeout = FS_DAY_S };
-	int error;
-	struct fs_snapshot *s = snapshot_new(fs, take_text, &error);
+	struct fs_snapshot *s = snapshot_new(fs, fuse_req_ctx(req)->uid, take_text);
+
+	if (s)
+		(void)reply_snapshot(req, fs, s);
+	else
+		fuse_reply_err(req, ENOMEM);
+}
+
+/* --- texts that are awaited --- */
+
+fuse_ino_t fs_vfile_reply_awaited(fuse_req_t req, struct fs *fs, _Atomic bool *is_gone)
+{
+	struct fs_snapshot *s;
+	struct buf_writer none;
+	fuse_ino_t ino;
+
+	buf_writer_init(&none);
+	s = snapshot_new(fs, fuse_req_ctx(req)->uid, &none);
+	if (!s) {
+		fuse_reply_err(req, ENOMEM);
+		return 0;
+	}
+	s->is_gone = is_gone;
+	ino = s->ino;
+	if (!reply_snapshot(req, fs, s))
+		return 0;
+	s->is_kept = true;
+	return ino;
+}
+
+bool fs_vfile_reply_again(fuse_req_t req, struct fs *fs, fuse_ino_t ino)
+{
+	struct fs_snapshot *s = snapshot_find(fs, ino);
+
+	if (!s)
+		return false;
+	(void)reply_snapshot(req, fs, s);
+	return true;
+}
+
+void fs_vfile_fill(struct fs *fs, fuse_ino_t ino, struct buf_writer *take_text)
+{
+	struct fs_snapshot *s = snapshot_find(fs, ino);
 
 	if (!s) {
+		buf_writer_fini(take_text);
+		return;
+	}
+	s->text = *take_text;
+	s->is_gone = NULL;
+	stat_text(fs, s->ino, s->text.size, &s->st);
+	answer_waiters(s, s->text.is_bad ? ENOMEM : 0);
+}
+
+void fs_vfile_end_waiting(struct fs *fs)
+{
+	for (struct list *node = fs->snapshots.next; node != &fs->snapshots; node = node->next)
+		answer_waiters(container_of(node, struct fs_snapshot, node), ENOTCONN);
+}
+
+/* Who waits was sent a signal. */
+static void interrupted(fuse_req_t req, void *data)
+{
+	struct waiter *w = data;
+	struct fs_snapshot *s = w->s;
+
+	list_remove(&w->node);
+	free(w);
+	if (--s->n_waiters == 0)
+		atomic_store(s->is_gone, true);
+	fuse_reply_err(req, EINTR);
+}
+
+static void wait_for_text(fuse_req_t req, struct fs_snapshot *s)
+{
+	struct waiter *w = NULL;
+	int error = EINTR;
+
+	if (!fuse_req_interrupted(req)) {
+		error = s->n_waiters < FS_WAITERS_MAX ? ENOMEM : EBUSY;
+		w = s->n_waiters < FS_WAITERS_MAX ? calloc(1, sizeof(*w)) : NULL;
+	}
+	if (!w) {
 		fuse_reply_err(req, error);
 		return;
 	}
-	param.ino = s->ino;
-	param.attr = s->st;
-	if (fuse_reply_entry(req, &param) == 0)
-		s->nlookup++;
-	else
-		snapshot_drop(fs, s);
+	w->s = s;
+	w->req = req;
+	list_push_tail(&s->waiters, &w->node);
+	s->n_waiters++;
+	fuse_req_interrupt_func(req, interrupted, w);
+}
+
+void fs_vfile_reply_refused(fuse_req_t req, struct fs *fs)
+{
+	struct fuse_entry_param param = { .ino = FS_INO_REFUSED, .attr_timeout = FS_DAY_S };
+
+	stat_text(fs, FS_INO_REFUSED, strlen(refusal), &param.attr);
+	fuse_reply_entry(req, &param);
 }
 
 static void reply_rendered(fuse_req_t req, struct fs *fs, const struct fs_vfile *file)
 {
 	struct buf_writer text;
-	int rc = -EBUSY;
+	int rc;
 
 	buf_writer_init(&text);
-	if (fs->n_snapshots < FS_MAX_SNAPSHOTS)
-		rc = file->render(file->ctx, &text);
+	rc = file->render(file->ctx, &text);
 	if (rc == 0) {
 		fs_vfile_reply_text(req, fs, &text);
 		return;
@@ -184,6 +379,10 @@ void fs_vfile_getattr(fuse_req_t req, struct fs *fs, fuse_ino_t ino)
 	struct fs_snapshot *s = snapshot_find(fs, ino);
 	struct stat st;
 
+	if (s && s->is_gone) {
+		wait_for_text(req, s);
+		return;
+	}
 	if (s) {
 		st = s->st;
 	} else if (ino == FS_INO_VDIR || ino == FS_INO_ADIR) {
@@ -191,6 +390,8 @@ void fs_vfile_getattr(fuse_req_t req, struct fs *fs, fuse_ino_t ino)
 		st.st_ino = ino;
 	} else if (ino == FS_INO_FIFO) {
 		fs_fifo_stat(fs, &st);
+	} else if (ino == FS_INO_REFUSED) {
+		stat_text(fs, ino, strlen(refusal), &st);
 	} else {
 		fuse_reply_err(req, ESTALE);
 		return;
@@ -201,18 +402,15 @@ void fs_vfile_getattr(fuse_req_t req, struct fs *fs, fuse_ino_t ino)
 void fs_vfile_read(fuse_req_t req, struct fs *fs, fuse_ino_t ino, size_t size, off_t off)
 {
 	struct fs_snapshot *s = snapshot_find(fs, ino);
-	size_t left;
+	const char *text = s ? (const char *)s->text.data : refusal;
+	size_t length = s ? s->text.size : strlen(refusal);
 
-	if (!s) {
+	if (!s && ino != FS_INO_REFUSED)
 		fuse_reply_err(req, ESTALE);
-		return;
-	}
-	if (off < 0 || (size_t)off >= s->text.size) {
+	else if (off < 0 || (size_t)off >= length)
 		fuse_reply_buf(req, NULL, 0);
-		return;
-	}
-	left = s->text.size - (size_t)off;
-	fuse_reply_buf(req, (const char *)s->text.data + off, MIN(left, size));
+	else
+		fuse_reply_buf(req, text + off, MIN(length - (size_t)off, size));
 }
 
 void fs_vfile_forget(struct fs *fs, fuse_ino_t ino, uint64_t count)
@@ -222,7 +420,7 @@ void fs_vfile_forget(struct fs *fs, fuse_ino_t ino, uint64_t count)
 	if (!s)
 		return;
 	s->nlookup -= MIN(count, s->nlookup);
-	if (s->nlookup == 0)
+	if (s->nlookup == 0 && !s->is_kept)
 		snapshot_drop(fs, s);
 }
 

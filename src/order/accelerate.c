@@ -49,6 +49,8 @@ const struct order_kind order_kind_accelerate = {
 	.keys = accelerate_keys,
 	.open = accelerate_open,
 	.common_fill = seeded_fill,
+	.head_fill = seeded_head,
+	.head_reach = turns_head_reach,
 	.rank_length = turns_rank_length,
 	.rank_read = turns_rank_read,
 };

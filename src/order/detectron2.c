@@ -44,6 +44,13 @@ static int training_open(struct order *order, const struct order_spec *spec,
 	return 0;
 }
 
+static void seek_epoch(const struct training *t, uint64_t epoch, uint64_t length,
+		       struct mt19937 *rng)
+{
+	mt19937_seed(rng, (uint32_t)t->seed);
+	mt19937_skip(rng, perm_torch_words((uint32_t)length, t->has_large), epoch);
+}
+
 static int training_fill(const struct order *order, uint64_t epoch, uint64_t length, uint32_t *out,
 			 struct err *err)
 {
@@ -54,10 +61,30 @@ static int training_fill(const struct order *order, uint64_t epoch, uint64_t len
 		perm_identity(out, (uint32_t)length);
 		return 0;
 	}
-	mt19937_seed(&rng, (uint32_t)t->seed);
-	mt19937_skip(&rng, perm_torch_words((uint32_t)length, t->has_large), epoch);
+	seek_epoch(t, epoch, length, &rng);
 	perm_torch(out, (uint32_t)length, t->has_large, &rng);
 	return 0;
+}
+
+static int training_head(const struct order *order, const struct order_span *common, uint64_t count,
+			 uint32_t *out, struct err *err)
+{
+	const struct training *t = order->state;
+	struct mt19937 rng;
+
+	if (!t->is_shuffled) {
+		perm_identity(out, (uint32_t)count);
+		return 0;
+	}
+	seek_epoch(t, common->epoch, common->length, &rng);
+	return perm_torch_head(out, (uint32_t)count, (uint32_t)common->length, t->has_large, &rng) < 0
+		       ? err_set(err, -ENOMEM, "out of memory")
+		       : 0;
+}
+
+static uint64_t training_head_reach(const struct order *order, uint64_t length, uint64_t rows)
+{
+	return rows * order->info.world;
 }
 
 /* The rank's first place in this epoch's permutation. */
@@ -94,6 +121,8 @@ const struct order_kind order_kind_detectron2_training = {
 	.keys = training_keys,
 	.open = training_open,
 	.common_fill = training_fill,
+	.head_fill = training_head,
+	.head_reach = training_head_reach,
 	.rank_length = training_rank_length,
 	.rank_read = training_rank_read,
 };

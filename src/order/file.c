@@ -9,13 +9,26 @@
 
 #include "order_priv.h"
 
-int order_file_open(const char *path, int *ret_fd, uint64_t *ret_size, struct err *err)
+static int open_file(const struct order_params *params, const char *path, struct err *err)
 {
+	int fd;
+
+	if (params && params->open_file)
+		return params->open_file(params->open_ctx, path, err);
 	/* Not blocking: opening a FIFO must not wait for a writer before it is refused. */
-	int fd AUTO_FD = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	return fd < 0 ? err_set_errno(err, -errno, "cannot open") : fd;
+}
+
+int order_file_open(const struct order_params *params, const char *path, int *ret_fd,
+		    uint64_t *ret_size, struct err *err)
+{
+	int fd AUTO_FD = open_file(params, path, err);
 	struct stat st;
 
-	if (fd < 0 || fstat(fd, &st) < 0)
+	if (fd < 0)
+		return fd;
+	if (fstat(fd, &st) < 0)
 		return err_set_errno(err, -errno, "cannot open");
 	if (!S_ISREG(st.st_mode))
 		return err_set(err, -EINVAL, "not a regular file");

@@ -44,12 +44,38 @@ struct list {
 	bool has_headings;
 };
 
+/* What a list is read from: a file, or bytes in memory (fd < 0). */
+struct list_source {
+	int fd;
+	const uint8_t *at;
+	size_t left;
+};
+
 /* The place in a file that messages name. */
 struct list_parser {
 	struct list *list;
 	const struct order_params *params;
 	uint64_t line; /* from 1; raw files: entry, from 1 */
 };
+
+/* Whether messages may show what is in the file: only to who could read it anyway. */
+static bool shows_content(const struct list_parser *p)
+{
+	return !p->params->open_file && !p->params->bytes;
+}
+
+static int source_read(struct list_source *source, void *buf, size_t size, size_t *ret,
+		       struct err *err)
+{
+	if (source->fd >= 0)
+		return order_file_read(source->fd, buf, size, ret, err);
+	*ret = MIN(size, source->left);
+	if (*ret > 0)
+		memcpy(buf, source->at, *ret);
+	source->at += *ret;
+	source->left -= *ret;
+	return 0;
+}
 
 static int list_add(struct list *list, uint32_t sample, struct err *err)
 {
@@ -154,18 +180,32 @@ static int parse_path(struct list_parser *p, const char *path, size_t len, struc
 	bool is_found;
 
 	text_escape(path, len, shown, sizeof(shown));
+	if (!shows_content(p))
+		snprintf(shown, sizeof(shown), "...");
 	if (!params->resolve)
 		return err_set(err, -EINVAL,
 			       "\"%s\" is not a sample number, and paths are unknown here", shown);
 	is_found = params->resolve(params->resolve_ctx, path, len, &sample);
 	if (!is_found && len > 2 && path[0] == '.' && path[1] == '/')
 		is_found = params->resolve(params->resolve_ctx, path + 2, len - 2, &sample);
+	if (!is_found && !shows_content(p))
+		return err_set(err, -EINVAL,
+			       "expected the number or the path of a sample, or \"# epoch E\"");
 	if (!is_found)
 		return err_set(err, -EINVAL, "the dataset has no sample \"%s\"", shown);
 	if (sample >= params->n)
 		return err_set(err, -EINVAL, "\"%s\" is sample %u of %" PRIu64, shown, sample,
 			       params->n);
 	return list_add(p->list, sample, err);
+}
+
+static int out_of_range(const struct list_parser *p, const char *shown, struct err *err)
+{
+	if (!shows_content(p))
+		return err_set(err, -EINVAL, "expected the number of a sample below %" PRIu64,
+			       p->params->n);
+	return err_set(err, -EINVAL, "sample %s is out of range, the dataset has %" PRIu64, shown,
+		       p->params->n);
 }
 
 /* One line without its line end. */
@@ -188,8 +228,7 @@ static int parse_line(struct list_parser *p, const char *text, size_t len, struc
 	if (digits == 0 || skip_blanks(text, len, at + digits) != len)
 		return parse_path(p, text, len, err);
 	if (digits_value(text + at, digits) >= p->params->n)
-		return err_set(err, -EINVAL, "sample %s is out of range, the dataset has %" PRIu64,
-			       text_escape(text + at, digits, shown, sizeof(shown)), p->params->n);
+		return out_of_range(p, text_escape(text + at, digits, shown, sizeof(shown)), err);
 	return list_add(p->list, (uint32_t)digits_value(text + at, digits), err);
 }
 
@@ -222,7 +261,7 @@ static int parse_window(struct list_parser *p, char *window, size_t *used, bool 
 	return 0;
 }
 
-static int read_text(struct list_parser *p, int fd, struct err *err)
+static int read_text(struct list_parser *p, struct list_source *source, struct err *err)
 {
 	char *window AUTO_FREE = malloc(WINDOW);
 	size_t used = 0, got = 1;
@@ -230,7 +269,7 @@ static int read_text(struct list_parser *p, int fd, struct err *err)
 	if (!window)
 		return err_set(err, -ENOMEM, "out of memory");
 	while (got > 0) {
-		int rc = order_file_read(fd, window + used, WINDOW - used, &got, err);
+		int rc = source_read(source, window + used, WINDOW - used, &got, err);
 
 		if (rc < 0)
 			return rc;
@@ -242,17 +281,19 @@ static int read_text(struct list_parser *p, int fd, struct err *err)
 	return 0;
 }
 
-static int read_raw(struct list_parser *p, int fd, unsigned width, struct err *err)
+static int read_raw(struct list_parser *p, struct list_source *source, unsigned width,
+		    struct err *err)
 {
 	uint8_t *window AUTO_FREE = malloc(WINDOW);
 	struct buf_reader r;
+	char shown[24];
 	size_t got;
 	int rc;
 
 	if (!window)
 		return err_set(err, -ENOMEM, "out of memory");
 	do {
-		rc = order_file_read(fd, window, WINDOW, &got, err);
+		rc = source_read(source, window, WINDOW, &got, err);
 		if (rc < 0)
 			return rc;
 		if (got % width != 0)
@@ -263,11 +304,12 @@ static int read_raw(struct list_parser *p, int fd, unsigned width, struct err *e
 			uint64_t sample = width == 4 ? buf_get_u32(&r) : buf_get_u64(&r);
 
 			p->line++;
-			if (sample >= p->params->n)
-				return err_set(err, -EINVAL,
-					       "entry %" PRIu64 ": sample %" PRIu64
-					       " is out of range, the dataset has %" PRIu64,
-					       p->line, sample, p->params->n);
+			if (sample >= p->params->n) {
+				snprintf(shown, sizeof(shown), "%" PRIu64, sample);
+				rc = out_of_range(p, shown, err);
+				err_prefix(err, "entry %" PRIu64, p->line);
+				return rc;
+			}
 			rc = list_add(p->list, (uint32_t)sample, err);
 		}
 	} while (rc == 0 && got == WINDOW);
@@ -281,19 +323,28 @@ static bool has_suffix(const char *path, const char *suffix)
 	return len >= n && strcmp(path + len - n, suffix) == 0;
 }
 
+static int read_source(struct list_parser *p, struct list_source *source, unsigned width,
+		       struct err *err)
+{
+	return width ? read_raw(p, source, width, err) : read_text(p, source, err);
+}
+
 static int read_file(struct list_parser *p, const char *path, struct err *err)
 {
 	int fd AUTO_FD = -1;
 	uint64_t size;
-	int rc = order_file_open(path, &fd, &size, err);
+	int rc = order_file_open(p->params, path, &fd, &size, err);
+	unsigned width = has_suffix(path, ".u32") ? 4 : has_suffix(path, ".u64") ? 8 : 0;
 
-	if (rc < 0)
-		return rc;
-	if (has_suffix(path, ".u32"))
-		return read_raw(p, fd, 4, err);
-	if (has_suffix(path, ".u64"))
-		return read_raw(p, fd, 8, err);
-	return read_text(p, fd, err);
+	return rc < 0 ? rc : read_source(p, &(struct list_source){ .fd = fd }, width, err);
+}
+
+static int read_bytes(struct list_parser *p, struct err *err)
+{
+	const struct order_params *params = p->params;
+	struct list_source source = { .fd = -1, .at = params->bytes, .left = params->n_bytes };
+
+	return read_source(p, &source, params->bytes_width, err);
 }
 
 static int read_told(struct list_parser *p, struct err *err)
@@ -322,8 +373,10 @@ static int compare_epochs(const void *a, const void *b)
 }
 
 /* Lengths and look-up order of the epochs. */
-static int list_finish(struct list *list, struct err *err)
+static int list_finish(const struct list_parser *p, struct err *err)
 {
+	char shown[32] = "the epoch";
+	struct list *list = p->list;
 	int rc = 0;
 
 	if (!list->has_headings) {
@@ -339,13 +392,14 @@ static int list_finish(struct list *list, struct err *err)
 			(i + 1 < list->n_epochs ? list->epochs[i + 1].from : list->n_samples) -
 			list->epochs[i].from;
 	qsort(list->epochs, list->n_epochs, sizeof(*list->epochs), compare_epochs);
-	for (size_t i = 1; i < list->n_epochs; i++)
-		if (list->epochs[i].epoch == list->epochs[i - 1].epoch)
-			return err_set(err, -EINVAL,
-				       "line %" PRIu64 ": epoch %" PRIu64
-				       " is already on line %" PRIu64,
-				       list->epochs[i].line, list->epochs[i].epoch,
-				       list->epochs[i - 1].line);
+	for (size_t i = 1; i < list->n_epochs; i++) {
+		if (list->epochs[i].epoch != list->epochs[i - 1].epoch)
+			continue;
+		if (shows_content(p))
+			snprintf(shown, sizeof(shown), "epoch %" PRIu64, list->epochs[i].epoch);
+		return err_set(err, -EINVAL, "line %" PRIu64 ": %s is already on line %" PRIu64,
+			       list->epochs[i].line, shown, list->epochs[i - 1].line);
+	}
 	return 0;
 }
 
@@ -424,9 +478,12 @@ static int list_open(struct order *order, const struct order_spec *spec,
 	order->state = parser.list = calloc(1, sizeof(*parser.list));
 	if (!order->state)
 		return err_set(err, -ENOMEM, "out of memory");
-	rc = params->told ? read_told(&parser, err) : read_file(&parser, path, err);
+	if (params->told)
+		rc = read_told(&parser, err);
+	else
+		rc = params->bytes ? read_bytes(&parser, err) : read_file(&parser, path, err);
 	if (rc == 0)
-		rc = list_finish(parser.list, err);
+		rc = list_finish(&parser, err);
 	if (rc < 0)
 		err_prefix(err, "%s", text_escape(path, strlen(path), shown, sizeof(shown)));
 	order->info.is_same_every_epoch = !parser.list->has_headings;
@@ -487,6 +544,12 @@ static int list_common_fill(const struct order *order, uint64_t epoch, uint64_t 
 	return 0;
 }
 
+static int list_head_fill(const struct order *order, const struct order_span *common,
+			  uint64_t count, uint32_t *out, struct err *err)
+{
+	return list_common_fill(order, common->epoch, count, out, err);
+}
+
 const struct order_kind order_kind_list = {
 	.help = "what a file says, one sample number or path per line with \"# epoch E\" headings, "
 		"or raw .u32/.u64; keys: "
@@ -496,4 +559,5 @@ const struct order_kind order_kind_list = {
 	.close = list_close,
 	.common_length = list_common_length,
 	.common_fill = list_common_fill,
+	.head_fill = list_head_fill,
 };

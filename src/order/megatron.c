@@ -43,18 +43,24 @@ static const struct order_key megatron_keys[] = {
 	{ .name = NULL },
 };
 
+/* The files of a run. */
+struct index {
+	const char *prefix;
+	const struct order_params *params;
+};
+
 /* Opens PREFIX-name.npy and checks its dimensions. */
-static int index_open(const char *prefix, const char *name, unsigned dimensions, struct npy *ret,
-		      struct err *err)
+static int index_open(const struct index *index, const char *name, unsigned dimensions,
+		      struct npy *ret, struct err *err)
 {
 	char shown[SHOWN], *path AUTO_FREE = NULL;
 	int rc;
 
-	if (asprintf(&path, "%s-%s.npy", prefix, name) < 0) {
+	if (asprintf(&path, "%s-%s.npy", index->prefix, name) < 0) {
 		path = NULL;
 		return err_set(err, -ENOMEM, "out of memory");
 	}
-	rc = npy_open(path, ret, err);
+	rc = npy_open_by(index->params, path, ret, err);
 	if (rc == 0 && ret->dimensions != dimensions)
 		rc = err_set(err, -EINVAL, "an array of %u dimensions, not of %u", ret->dimensions,
 			     dimensions);
@@ -66,15 +72,15 @@ static int index_open(const char *prefix, const char *name, unsigned dimensions,
 }
 
 /* The shuffle index must belong to the sample index beside it. */
-static int check_neighbours(const char *prefix, uint64_t n, struct err *err)
+static int check_neighbours(const struct index *index, uint64_t n, struct err *err)
 {
 	struct npy sample, document;
-	int rc = index_open(prefix, "document_index", 1, &document, err);
+	int rc = index_open(index, "document_index", 1, &document, err);
 
 	if (rc < 0)
 		return rc;
 	npy_close(&document);
-	rc = index_open(prefix, "sample_index", 2, &sample, err);
+	rc = index_open(index, "sample_index", 2, &sample, err);
 	if (rc < 0)
 		return rc;
 	npy_close(&sample);
@@ -87,15 +93,16 @@ static int check_neighbours(const char *prefix, uint64_t n, struct err *err)
 	return 0;
 }
 
-static int read_index(struct megatron *m, const char *prefix, uint64_t limit, struct err *err)
+static int read_index(struct megatron *m, const struct index *index, uint64_t limit,
+		      struct err *err)
 {
 	struct npy npy;
-	int rc = index_open(prefix, "shuffle_index", 1, &npy, err);
+	int rc = index_open(index, "shuffle_index", 1, &npy, err);
 
 	if (rc < 0)
 		return rc;
 	m->n = npy.rows;
-	rc = check_neighbours(prefix, m->n, err);
+	rc = check_neighbours(index, m->n, err);
 	if (rc == 0 && m->n > limit)
 		rc = err_set(err, -EINVAL,
 			     "the shuffle index has %" PRIu64 " entries, the dataset %" PRIu64
@@ -157,7 +164,7 @@ static int megatron_open(struct order *order, const struct order_spec *spec,
 		return check_computed(m, err);
 	if (m->documents > 0)
 		return err_set(err, -EINVAL, "keys \"path\" and \"documents\" exclude each other");
-	return read_index(m, prefix, params->n, err);
+	return read_index(m, &(struct index){ prefix, params }, params->n, err);
 }
 
 static void megatron_close(struct order *order)

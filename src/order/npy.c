@@ -198,12 +198,18 @@ static int read_header(struct npy *npy, uint64_t *ret_data_at, struct err *err)
 
 int npy_open(const char *path, struct npy *ret, struct err *err)
 {
+	return npy_open_by(NULL, path, ret, err);
+}
+
+int npy_open_by(const struct order_params *params, const char *path, struct npy *ret,
+		struct err *err)
+{
 	struct npy npy = { .fd = -1 };
 	uint64_t size, at, bytes;
 	int rc;
 
 	*ret = npy;
-	rc = order_file_open(path, &npy.fd, &size, err);
+	rc = order_file_open(params, path, &npy.fd, &size, err);
 	if (rc < 0)
 		return rc;
 	rc = read_header(&npy, &at, err);

@@ -6,7 +6,6 @@
  *   rank a:  s0 s1 s2       merged, a < b:   a0 b0 a1 b1 a2     (b is through: it drops out)
  *   rank b:  s0 s1          first[s], next_same[p]: where s stands first, where it comes again
  *
- * Ranks are read in chunks so that a common sequence of any size is walked once, not once per rank.
  * An order never changes after order_new, so any thread may compute any epoch; nothing here may
  * keep state between epochs. */
 #include <errno.h>
@@ -15,7 +14,6 @@
 
 #include "order_priv.h"
 
-#define CHUNK 256 /* samples of a rank merged at a time */
 #define REPEATS_MAX 4096
 #define PREFETCH 32 /* positions: the first[] of a large dataset is out of the caches */
 
@@ -68,18 +66,10 @@ static int order_fill_info(struct order *order, const struct order_spec *spec, u
 	return 0;
 }
 
-static int common_length(const struct order *order, uint64_t epoch, uint64_t *ret, struct err *err)
+int order_common_length(const struct order *order, uint64_t epoch, uint64_t *ret, struct err *err)
 {
 	*ret = order->info.n;
 	return order->kind->common_length ? order->kind->common_length(order, epoch, ret, err) : 0;
-}
-
-static uint64_t rank_length(const struct order *order, const struct order_span *common,
-			    uint64_t rank)
-{
-	return order->kind->rank_length
-		       ? order->kind->rank_length(order, common->epoch, common->length, rank)
-		       : common->length;
 }
 
 /* A resume point behind the epoch's end is a wrong start_step or a wrong batch: nothing would ever
@@ -93,10 +83,10 @@ static int check_start_step(const struct order *order, struct err *err)
 
 	if (info->start_step == 0)
 		return 0;
-	rc = common_length(order, common.epoch, &common.length, err);
+	rc = order_common_length(order, common.epoch, &common.length, err);
 	if (rc < 0)
 		return rc;
-	length = rank_length(order, &common, info->ranks[0]);
+	length = order_rank_length(order, &common, info->ranks[0]);
 	if (info->start_step > DIV_ROUND_UP(length, info->batch))
 		return err_set(err, -EINVAL,
 			       "key \"start_step\": %" PRIu64
@@ -178,105 +168,6 @@ const char *order_note(const struct order *order)
 	return order->note;
 }
 
-/* The common sequence, in memory the caller frees. */
-static int common_new(const struct order *order, uint64_t epoch, uint32_t **ret_sample,
-		      struct order_span *ret, struct err *err)
-{
-	uint32_t *sample AUTO_FREE = NULL;
-	uint64_t length;
-	int rc = common_length(order, epoch, &length, err);
-
-	if (rc < 0)
-		return rc;
-	if (length > UINT32_MAX)
-		return err_set(err, -EOVERFLOW,
-			       "epoch %" PRIu64 " has %" PRIu64 " positions, more than 2^32-1",
-			       epoch, length);
-	sample = order_alloc_u32(length);
-	if (!sample)
-		return err_set(err, -ENOMEM, "out of memory for an epoch of %" PRIu64 " samples",
-			       length);
-	rc = order->kind->common_fill(order, epoch, length, sample, err);
-	if (rc < 0)
-		return rc;
-	*ret = (struct order_span){ .epoch = epoch, .sample = sample, .length = length };
-	*ret_sample = TAKE(sample);
-	return 0;
-}
-
-/* Does the one rank there is read the common sequence as it stands? */
-static bool reads_whole(const struct order *order)
-{
-	return !order->kind->rank_read || order->is_whole;
-}
-
-static void read_rank(const struct order *order, const struct order_span *common, uint64_t rank,
-		      uint64_t length, uint32_t *out)
-{
-	for (uint64_t from = 0; from < length; from += CHUNK)
-		order->kind->rank_read(order, common, rank, from,
-				       (uint32_t)MIN(length - from, CHUNK), out + from);
-}
-
-/* Merges rows [row, row + CHUNK) of all local ranks to `out`; returns the number of samples
- * written. */
-static uint64_t merge_chunk(const struct order *order, const struct order_span *common,
-			    const uint64_t *length, uint64_t row, uint32_t *out)
-{
-	uint32_t read[CHUNK];
-	uint64_t width[CHUNK] = {
-		0
-	}; /* ranks in each row, then where the row's next sample goes */
-	uint64_t at = 0;
-
-	for (uint32_t r = 0; r < order->info.n_ranks; r++)
-		for (uint64_t i = 0; i < CHUNK && row + i < length[r]; i++)
-			width[i]++;
-	for (uint64_t i = 0; i < CHUNK; i++) {
-		uint64_t start = at;
-
-		at += width[i];
-		width[i] = start;
-	}
-	for (uint32_t r = 0; r < order->info.n_ranks; r++) {
-		uint32_t count = row < length[r] ? (uint32_t)MIN(length[r] - row, CHUNK) : 0;
-
-		if (count > 0)
-			order->kind->rank_read(order, common, order->ranks[r], row, count, read);
-		for (uint32_t i = 0; i < count; i++)
-			out[width[i]++] = read[i];
-	}
-	return at;
-}
-
-static int merge_ranks(const struct order *order, const struct order_span *common,
-		       struct order_epoch *e, struct err *err)
-{
-	uint64_t *length AUTO_FREE = malloc(order->info.n_ranks * sizeof(*length));
-	uint64_t longest = 0, at = 0;
-
-	if (!length)
-		return err_set(err, -ENOMEM, "out of memory");
-	for (uint32_t r = 0; r < order->info.n_ranks; r++) {
-		length[r] = rank_length(order, common, order->ranks[r]);
-		longest = MAX(longest, length[r]);
-		e->length += length[r];
-	}
-	if (e->length > UINT32_MAX)
-		return err_set(err, -EOVERFLOW,
-			       "epoch %" PRIu64 " has %" PRIu64 " positions, more than 2^32-1",
-			       e->epoch, e->length);
-	e->sample = order_alloc_u32(e->length);
-	if (!e->sample)
-		return err_set(err, -ENOMEM, "out of memory for an epoch of %" PRIu64 " positions",
-			       e->length);
-	if (order->info.n_ranks == 1)
-		read_rank(order, common, order->ranks[0], longest, e->sample);
-	for (uint64_t row = 0; order->info.n_ranks > 1 && row < longest; row += CHUNK)
-		at += merge_chunk(order, common, length, row, e->sample + at);
-	return 0;
-}
-
 /* Positions of samples that come again, as long as there are few: padding. */
 struct repeats {
 	uint32_t n;
@@ -347,15 +238,15 @@ static int epoch_fill(const struct order *order, struct order_epoch *e, struct e
 {
 	struct order_span common;
 	uint32_t *sample AUTO_FREE = NULL;
-	int rc = common_new(order, e->epoch, &sample, &common, err);
+	int rc = order_common_new(order, e->epoch, &sample, &common, err);
 
 	if (rc < 0)
 		return rc;
-	if (reads_whole(order)) {
+	if (order_reads_whole(order)) {
 		e->length = common.length;
 		e->sample = TAKE(sample);
 	} else {
-		rc = merge_ranks(order, &common, e, err);
+		rc = order_merge(order, &common, UINT64_MAX, &e->sample, &e->length, err);
 		if (rc < 0)
 			return rc;
 		free(TAKE(sample)); /* before first[] is made: one transient array, not two */
@@ -396,41 +287,4 @@ void order_epoch_free(struct order_epoch *epoch)
 	free(epoch->first);
 	free(epoch->next_same);
 	free(epoch);
-}
-
-int order_rank_epoch(const struct order *order, uint64_t epoch, uint64_t rank,
-		     uint32_t **ret_sample, uint64_t *ret_length, struct err *err)
-{
-	struct order_span common;
-	uint32_t *all AUTO_FREE = NULL;
-	uint32_t *sample AUTO_FREE = NULL;
-	uint64_t length;
-	int rc;
-
-	*ret_sample = NULL;
-	*ret_length = 0;
-	if (rank >= order->info.world)
-		return err_set(err, -EINVAL,
-			       "rank %" PRIu64 " is outside the world of %" PRIu64
-			       ", ranks count from 0",
-			       rank, order->info.world);
-	rc = common_new(order, epoch, &all, &common, err);
-	if (rc < 0)
-		return rc;
-	if (reads_whole(order)) {
-		order_renumber(order, all, common.length);
-		*ret_sample = TAKE(all);
-		*ret_length = common.length;
-		return 0;
-	}
-	length = rank_length(order, &common, rank);
-	sample = order_alloc_u32(length);
-	if (!sample)
-		return err_set(err, -ENOMEM, "out of memory for an epoch of %" PRIu64 " samples",
-			       length);
-	read_rank(order, &common, rank, length, sample);
-	order_renumber(order, sample, length);
-	*ret_sample = TAKE(sample);
-	*ret_length = length;
-	return 0;
 }

@@ -147,6 +147,15 @@ struct order_kind {
 	int (*common_fill)(const struct order *order, uint64_t epoch, uint64_t length,
 			   uint32_t *out, struct err *err);
 
+	/* For the beginning of an epoch without the rest; both NULL where it takes the whole
+	 * sequence to know its first sample. head_fill writes the first `count` samples of the
+	 * epoch's common sequence, which has common->length (common->sample is NULL); head_reach,
+	 * of kinds with rank_read, says how many of them are enough to read the first `rows`
+	 * samples of each rank of the world (more than there are: all of them). */
+	int (*head_fill)(const struct order *order, const struct order_span *common, uint64_t count,
+			 uint32_t *out, struct err *err);
+	uint64_t (*head_reach)(const struct order *order, uint64_t length, uint64_t rows);
+
 	/* How many samples a rank reads in an epoch whose common sequence has this length. NULL
 	 * together with rank_read: the world has one rank and it reads the common sequence as it
 	 * stands. */
@@ -167,10 +176,25 @@ struct order_kind_row {
 extern const struct order_kind_row order_kind_table[]; /* ends with a row whose name is NULL */
 const struct order_kind_row *order_kind_find(const char *name); /* or NULL */
 
-/* Opens a regular file, without waiting for anything. Errors do not name the path. */
-int order_file_open(const char *path, int *ret_fd, uint64_t *ret_size, struct err *err) MUST_USE;
+/* Opens a regular file, as params say (NULL: any), without waiting for anything. Errors do not name
+ * the path. */
+int order_file_open(const struct order_params *params, const char *path, int *ret_fd,
+		    uint64_t *ret_size, struct err *err) MUST_USE;
 /* Reads `size` bytes, fewer only at the end of the file. */
 int order_file_read(int fd, void *buf, size_t size, size_t *ret, struct err *err) MUST_USE;
+
+/* order.c, merge.c: from the common sequence to what ranks read. */
+int order_common_length(const struct order *order, uint64_t epoch, uint64_t *ret,
+			struct err *err) MUST_USE;
+/* The common sequence, in memory the caller frees. */
+int order_common_new(const struct order *order, uint64_t epoch, uint32_t **ret_sample,
+		     struct order_span *ret, struct err *err) MUST_USE;
+bool order_reads_whole(const struct order *order);
+uint64_t order_rank_length(const struct order *order, const struct order_span *common,
+			   uint64_t rank);
+/* The first `rows` samples of each local rank, merged; heap. */
+int order_merge(const struct order *order, const struct order_span *common, uint64_t rows,
+		uint32_t **ret_sample, uint64_t *ret_length, struct err *err) MUST_USE;
 
 /* Room for n numbers (also for n = 0), with large pages where they pay, since permutations are
  * accessed all over the place. free() it. NULL: out of memory. */

@@ -19,6 +19,13 @@ void perm_torch(uint32_t *out, uint32_t n, bool has_large, struct mt19937 *rng);
 void perm_torch_small(uint32_t *out, uint32_t n, struct mt19937 *rng);
 void perm_torch_large(uint32_t *out, uint32_t n, struct mt19937 *rng);
 
+/* The first `count` <= n of perm_torch_large; draws all n. */
+void perm_torch_large_head(uint32_t *out, uint32_t count, uint32_t n, struct mt19937 *rng);
+/* The first `count` <= n of perm_torch, in memory for about as many (large: draws all n, small: as
+ * many as it gives). The generator is of no use afterwards. -ENOMEM. */
+int perm_torch_head(uint32_t *out, uint32_t count, uint32_t n, bool has_large,
+		    struct mt19937 *rng);
+
 /* Words perm_torch draws. */
 uint64_t perm_torch_words(uint32_t n, bool has_large);
 

@@ -32,6 +32,11 @@ void seeded_read_keys(struct order *order, const struct order_spec *spec)
 	order->info.is_same_every_epoch = !s->is_shuffled;
 }
 
+static void seed_epoch(const struct seeded *s, uint64_t epoch, struct mt19937 *rng)
+{
+	mt19937_seed(rng, (uint32_t)(s->seed + (s->adds_epoch ? epoch : 0)));
+}
+
 int seeded_fill(const struct order *order, uint64_t epoch, uint64_t length, uint32_t *out,
 		struct err *err)
 {
@@ -42,7 +47,23 @@ int seeded_fill(const struct order *order, uint64_t epoch, uint64_t length, uint
 		perm_identity(out, (uint32_t)length);
 		return 0;
 	}
-	mt19937_seed(&rng, (uint32_t)(s->seed + (s->adds_epoch ? epoch : 0)));
+	seed_epoch(s, epoch, &rng);
 	perm_torch(out, (uint32_t)length, s->has_large, &rng);
 	return 0;
+}
+
+int seeded_head(const struct order *order, const struct order_span *common, uint64_t count,
+		uint32_t *out, struct err *err)
+{
+	const struct seeded *s = order->state;
+	struct mt19937 rng;
+
+	if (!s->is_shuffled) {
+		perm_identity(out, (uint32_t)count);
+		return 0;
+	}
+	seed_epoch(s, common->epoch, &rng);
+	return perm_torch_head(out, (uint32_t)count, (uint32_t)common->length, s->has_large, &rng) < 0
+		       ? err_set(err, -ENOMEM, "out of memory")
+		       : 0;
 }

@@ -19,8 +19,10 @@ int seeded_new(struct order *order, size_t size, struct seeded **ret, struct err
 /* Reads the keys "shuffle" and "large" (both in the kind's table). */
 void seeded_read_keys(struct order *order, const struct order_spec *spec);
 
-/* Member of struct order_kind. */
+/* Members of struct order_kind. */
 int seeded_fill(const struct order *order, uint64_t epoch, uint64_t length, uint32_t *out,
 		struct err *err);
+int seeded_head(const struct order *order, const struct order_span *common, uint64_t count,
+		uint32_t *out, struct err *err);
 
 #endif

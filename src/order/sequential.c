@@ -15,8 +15,16 @@ static int sequential_common_fill(const struct order *order, uint64_t epoch, uin
 	return 0;
 }
 
+static int sequential_head_fill(const struct order *order, const struct order_span *common,
+				uint64_t count, uint32_t *out, struct err *err)
+{
+	perm_identity(out, (uint32_t)count);
+	return 0;
+}
+
 const struct order_kind order_kind_sequential = {
 	.help = "samples in ascending order, every epoch; keys:" ORDER_HELP_COMMON,
 	.keys = sequential_keys,
 	.common_fill = sequential_common_fill,
+	.head_fill = sequential_head_fill,
 };

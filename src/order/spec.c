@@ -515,6 +515,19 @@ const char *order_spec_job(const struct order_spec *spec)
 	return order_spec_path(spec, "job");
 }
 
+const char *order_spec_list_path(const struct order_spec *spec)
+{
+	return spec->kind == &order_kind_list ? order_spec_path(spec, "path") : NULL;
+}
+
+const char *order_spec_list_keys(const struct order_spec *spec)
+{
+	const char *path = strchr(spec->canonical, ':'); /* the first key; it has no ':' within */
+	const char *rest = path ? strchr(path + 1, ':') : NULL;
+
+	return rest ? rest : "";
+}
+
 const char *order_spec_text(const struct order_spec *spec)
 {
 	return spec->canonical;

@@ -84,6 +84,13 @@ static void repeataug_rank_read(const struct order *order, const struct order_sp
 	}
 }
 
+static uint64_t repeataug_head_reach(const struct order *order, uint64_t length, uint64_t rows)
+{
+	const struct repeataug *r = order->state;
+
+	return DIV_ROUND_UP(rows * order->info.world, r->repeats);
+}
+
 const struct order_kind order_kind_timm_repeataug = {
 	.help = "timm's RepeatAugSampler with set_epoch; keys: world(1) rank or ranks=0-3+6(all) "
 		"shuffle(1) num_repeats(3) selected_round(256) selected_ratio(world) "
@@ -91,6 +98,8 @@ const struct order_kind order_kind_timm_repeataug = {
 	.keys = repeataug_keys,
 	.open = repeataug_open,
 	.common_fill = seeded_fill,
+	.head_fill = seeded_head,
+	.head_reach = repeataug_head_reach,
 	.rank_length = repeataug_rank_length,
 	.rank_read = repeataug_rank_read,
 };

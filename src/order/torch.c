@@ -65,6 +65,7 @@ const struct order_kind order_kind_torch_randperm = {
 	.keys = randperm_keys,
 	.open = randperm_open,
 	.common_fill = seeded_fill,
+	.head_fill = seeded_head,
 };
 
 const struct order_kind order_kind_torch_distributed = {
@@ -73,6 +74,8 @@ const struct order_kind order_kind_torch_distributed = {
 	.keys = distributed_keys,
 	.open = distributed_open,
 	.common_fill = seeded_fill,
+	.head_fill = seeded_head,
+	.head_reach = turns_head_reach,
 	.rank_length = turns_rank_length,
 	.rank_read = turns_rank_read,
 };

@@ -215,31 +215,32 @@ static int stream_length(const struct order *order, uint64_t epoch, uint64_t *re
 	return 0;
 }
 
-static int stream_fill(const struct order *order, uint64_t epoch, uint64_t length, uint32_t *out,
-		       struct err *err)
+static int stream_head(const struct order *order, const struct order_span *common, uint64_t count,
+		       uint32_t *out, struct err *err)
 {
 	const struct stream *s = order->state;
 	uint32_t n = (uint32_t)s->n;
-	uint32_t *cut AUTO_FREE = NULL;
 	struct mt19937 rng;
 
 	mt19937_seed(&rng, (uint32_t)s->seed);
-	s->seek(s, epoch, &rng);
+	s->seek(s, common->epoch, &rng);
 	if (s->has_replacement) {
-		draw_torch(out, length, n, s->has_large, &rng);
+		draw_torch(out, count, n, s->has_large, &rng);
 		return 0;
 	}
-	for (; length > 0 && length >= n; length -= n, out += n)
+	for (; count > 0 && count >= n; count -= n, out += n)
 		perm_torch(out, n, s->has_large, &rng);
-	if (length == 0)
-		return 0;
-	cut = order_alloc_u32(n);
-	if (!cut)
-		return err_set(err, -ENOMEM, "out of memory for an epoch of %u samples", n);
-	perm_torch(cut, n, s->has_large, &rng);
-	for (uint64_t i = 0; i < length; i++)
-		out[i] = cut[i];
-	return 0;
+	return perm_torch_head(out, (uint32_t)count, n, s->has_large, &rng) < 0
+		       ? err_set(err, -ENOMEM, "out of memory for an epoch of %u samples", n)
+		       : 0;
+}
+
+static int stream_fill(const struct order *order, uint64_t epoch, uint64_t length, uint32_t *out,
+		       struct err *err)
+{
+	struct order_span common = { .epoch = epoch, .length = length };
+
+	return stream_head(order, &common, length, out, err);
 }
 
 const struct order_kind order_kind_torch_loader = {
@@ -250,6 +251,7 @@ const struct order_kind order_kind_torch_loader = {
 	.open = loader_open,
 	.common_length = stream_length,
 	.common_fill = stream_fill,
+	.head_fill = stream_head,
 };
 
 const struct order_kind order_kind_torch_generator = {
@@ -260,6 +262,7 @@ const struct order_kind order_kind_torch_generator = {
 	.open = generator_open,
 	.common_length = stream_length,
 	.common_fill = stream_fill,
+	.head_fill = stream_head,
 };
 
 const struct order_kind order_kind_torch_subset = {
@@ -270,6 +273,7 @@ const struct order_kind order_kind_torch_subset = {
 	.open = subset_open,
 	.common_length = stream_length,
 	.common_fill = stream_fill,
+	.head_fill = stream_head,
 };
 
 const struct order_kind order_kind_torchdata_loader = {
@@ -280,4 +284,5 @@ const struct order_kind order_kind_torchdata_loader = {
 	.open = torchdata_open,
 	.common_length = stream_length,
 	.common_fill = stream_fill,
+	.head_fill = stream_head,
 };

@@ -84,3 +84,10 @@ void turns_rank_read(const struct order *order, const struct order_span *common,
 		}
 	}
 }
+
+uint64_t turns_head_reach(const struct order *order, uint64_t length, uint64_t rows)
+{
+	const struct turns *t = order->state;
+
+	return DIV_ROUND_UP(rows, t->batch) * t->batch * t->world;
+}

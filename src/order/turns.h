@@ -29,5 +29,6 @@ uint64_t turns_rank_length(const struct order *order, uint64_t epoch, uint64_t l
 			   uint64_t rank);
 void turns_rank_read(const struct order *order, const struct order_span *common, uint64_t rank,
 		     uint64_t from, uint32_t count, uint32_t *out);
+uint64_t turns_head_reach(const struct order *order, uint64_t length, uint64_t rows);
 
 #endif

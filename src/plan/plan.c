@@ -56,8 +56,8 @@ int plan_new(const struct plan_params *params, struct plan **ret)
 		return -ENOMEM;
 	plan->params = *params;
 	plan->n = params->n;
-	plan->arena_pages = params->arena_bytes / PAGE_BYTES;
-	plan->stage_pages = params->stage_bytes / PAGE_BYTES;
+	plan->full_pages = plan->arena_pages = params->arena_bytes / PAGE_BYTES;
+	plan->stage_most = plan->stage_pages = params->stage_bytes / PAGE_BYTES;
 	plan->max_pages = params->sample_max_bytes / PAGE_BYTES;
 	plan->store_pages = params->store_bytes / PAGE_BYTES;
 	plan->stage_limit = (double)plan->stage_pages;
@@ -87,6 +87,23 @@ void plan_free(struct plan *plan)
 	free(plan->hold);
 	free(plan->item);
 	free(plan);
+}
+
+/* What fits into a full arena must fit into a smaller one: a sample that never finds room would
+ * keep those behind it out. */
+void plan_set_memory(struct plan *plan, uint64_t arena_bytes, uint64_t stage_bytes)
+{
+	uint64_t largest = 1, arena = arena_bytes / PAGE_BYTES;
+
+	if (!plan->full_pages)
+		return;
+	for (uint32_t i = 0; i < plan->n; i++)
+		if (plan->item[i].pages <= plan->max_pages)
+			largest = MAX(largest, plan->item[i].pages);
+	room_resize(plan, MIN(MAX(arena, 4 * largest), plan->full_pages));
+	plan->stage_most = MIN(MAX(stage_bytes / PAGE_BYTES, largest), plan->stage_pages);
+	plan->stage_limit = MIN(plan->stage_limit, (double)plan->stage_most);
+	jobs_stage_dirty(plan);
 }
 
 static void plan_read_by(struct plan *plan, uint64_t now_ns, uint32_t sample,
@@ -234,7 +251,7 @@ static void plan_check(const struct plan *plan)
 {
 	uint64_t slack = plan->grown_pages;
 
-	assert(plan->used_pages <= plan->arena_pages + slack);
+	assert(plan->used_pages <= plan->full_pages + slack);
 	assert(plan->staged_pages <= plan->stage_pages + slack);
 	assert(plan->pinned_pages <= plan->store_pages + slack);
 	assert(plan->held_pages <= plan->used_pages);

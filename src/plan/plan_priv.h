@@ -63,7 +63,10 @@ struct plan {
 	struct plan_job *jobs[PLAN_JOBS]; /* NULL: none; the first is always there */
 	uint32_t n_jobs, top_job;         /* that are planned for; one more than the last index */
 	uint32_t n;
-	uint64_t arena_pages, stage_pages, max_pages, store_pages, mean_pages;
+	uint64_t arena_pages; /* budget now; see plan_set_memory */
+	uint64_t stage_most;  /* likewise, of what is staged */
+	uint64_t full_pages;  /* arena_pages when nothing is short */
+	uint64_t stage_pages, max_pages, store_pages, mean_pages;
 	struct item *item;
 	struct tree unkeyed; /* samples in the arena, evictable, of which no next use is known */
 	struct uses uses;    /* next uses beyond the two passes */
@@ -197,6 +200,8 @@ void worth_read(struct plan *plan, uint64_t now_ns, uint32_t sample);
 /* room.c: how much of the arena can be used */
 void room_init(struct plan *plan);
 void room_step(struct plan *plan, uint64_t now_ns);
+/* The arena has this many pages from now on. */
+void room_resize(struct plan *plan, uint64_t pages);
 uint64_t room_pages(const struct plan *plan);
 void room_answered(struct plan *plan, uint64_t now_ns, uint32_t pages, int status);
 

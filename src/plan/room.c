@@ -34,6 +34,13 @@ void room_step(struct plan *plan, uint64_t now_ns)
 	plan->room_grown_ns = now_ns;
 }
 
+void room_resize(struct plan *plan, uint64_t pages)
+{
+	plan->room *= (double)pages / (double)plan->arena_pages;
+	plan->arena_pages = pages;
+	plan->room = MIN(plan->room, (double)pages);
+}
+
 static void room_cut(struct plan *plan, uint32_t pages)
 {
 	double all = (double)plan->arena_pages;

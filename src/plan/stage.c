@@ -92,7 +92,7 @@ static void stage_recover(struct plan *plan, uint64_t now_ns)
 
 	plan->stage_grown_ns = now_ns;
 	plan->stage_limit = MIN(plan->stage_limit + grown * (double)plan->stage_pages,
-				(double)plan->stage_pages);
+				(double)plan->stage_most);
 }
 
 /* Samples whose inode the kernel did not know a moment ago, fetches that were cancelled. */
@@ -128,7 +128,7 @@ static void stage_job(struct plan *plan)
 		 * shrank. */
 		is_due = job_due(plan, plan->job, sample) < plan_low(plan) + plan->job->span;
 		if (plan->staged_pages + it->pages >
-		    (is_due ? plan->stage_pages : (uint64_t)plan->stage_limit))
+		    (is_due ? plan->stage_most : (uint64_t)plan->stage_limit))
 			break;
 		plan_act(plan, PLAN_ACT_STAGE, sample);
 		item_out(plan, sample);
@@ -200,7 +200,7 @@ void stage_unstaged(struct plan *plan, uint64_t now_ns, uint32_t sample)
 {
 	struct item *it = &plan->item[sample];
 	double least =
-		(double)MIN(plan->stage_pages, MAX(plan->stage_pages / 64, 4 * plan->mean_pages));
+		(double)MIN(plan->stage_most, MAX(plan->stage_pages / 64, 4 * plan->mean_pages));
 
 	plan->unstaged++;
 	if (!(it->flags & STAGED))

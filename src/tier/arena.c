@@ -15,7 +15,9 @@
  *
  * Memory goes back to the system by chunks of 2 MiB, the size of a huge page. A chunk that becomes
  * empty stays resident if there are few such, else it is taken out of the free space, dropped
- * without the lock, and put back. Any thread. Must never touch the memory it hands out.
+ * without the lock, and put back. Under a limit (arena_set_limit) that would not do: samples are
+ * released in any order, and a chunk of twenty of them is seldom empty. Then every release gives
+ * its own pages back. Any thread. Must never touch the memory it hands out.
  */
 #include <assert.h>
 #include <errno.h>
@@ -58,6 +60,7 @@ struct arena {
 	uint32_t bins[ARENA_BINS];                      /* mu; first free extent, or ARENA_NONE */
 	uint64_t has_bin[DIV_ROUND_UP(ARENA_BINS, 64)]; /* mu */
 	_Atomic uint64_t used;
+	_Atomic uint64_t limit; /* of `used`; n_pages: none */
 	void *map;
 	size_t map_bytes, pages_bytes;
 };
@@ -194,6 +197,18 @@ static void count_chunks_locked(struct arena *a, uint32_t first, uint32_t span, 
 	}
 }
 
+static bool is_limited(const struct arena *a)
+{
+	return atomic_load_explicit(&a->limit, memory_order_relaxed) <
+	       (uint64_t)a->n_pages * ARENA_PAGE;
+}
+
+static bool is_beyond_limit(const struct arena *a, uint32_t span)
+{
+	return is_limited(a) && arena_used(a) + (uint64_t)span * ARENA_PAGE >
+					atomic_load_explicit(&a->limit, memory_order_relaxed);
+}
+
 void *arena_alloc(struct arena *arena, uint32_t length)
 {
 	uint32_t span = pages_of(length), first;
@@ -201,7 +216,7 @@ void *arena_alloc(struct arena *arena, uint32_t length)
 	if (length > PIECE_BYTES)
 		return NULL;
 	mutex_lock(&arena->mu);
-	first = best_fit_locked(arena, span);
+	first = is_beyond_limit(arena, span) ? ARENA_NONE : best_fit_locked(arena, span);
 	if (first != ARENA_NONE) {
 		carve_locked(arena, first, arena->pages[first].tag & ~ARENA_FREE, first, span);
 		count_chunks_locked(arena, first, span, true);
@@ -235,14 +250,20 @@ static unsigned take_empty_locked(struct arena *a, uint32_t extent, uint32_t spa
 	return n;
 }
 
-/* Drops the memory of a chunk that was taken out of the free space, and puts it back there. */
-static void give_back(struct arena *a, uint32_t chunk)
+static void drop_pages(struct arena *a, uint32_t first, uint32_t span)
 {
-	uint32_t first = chunk * ARENA_CHUNK, span = chunk_pages(a, chunk);
 	int rc = madvise(a->base + (size_t)first * ARENA_PAGE, (size_t)span * ARENA_PAGE,
 			 MADV_DONTNEED);
 
 	assert(rc == 0); /* our own mapping, whole pages */
+}
+
+/* Drops the memory of a chunk that was taken out of the free space, and puts it back there. */
+static void give_back(struct arena *a, uint32_t chunk)
+{
+	uint32_t first = chunk * ARENA_CHUNK, span = chunk_pages(a, chunk);
+
+	drop_pages(a, first, span);
 	mutex_lock(&a->mu);
 	a->chunks[chunk].is_resident = false;
 	join_locked(a, &first, &span);
@@ -257,6 +278,8 @@ void arena_release(struct arena *arena, void *mem, uint32_t length)
 	uint32_t taken[2]; /* an extent is no longer than a chunk: it is in two of them at most */
 	unsigned n;
 
+	if (is_limited(arena))
+		drop_pages(arena, first, span);
 	mutex_lock(&arena->mu);
 	assert(offset % ARENA_PAGE == 0 && offset / ARENA_PAGE < arena->n_pages);
 	assert(arena->pages[first].tag == span); /* else released twice, or another length */
@@ -267,6 +290,45 @@ void arena_release(struct arena *arena, void *mem, uint32_t length)
 	mutex_unlock(&arena->mu);
 	for (unsigned i = 0; i < n; i++)
 		give_back(arena, taken[i]);
+}
+
+/* Drops the memory of all free extents, one at a time. The one that is being dropped is taken out
+ * of the free space, so that where it ends an extent begins, whatever else changes meanwhile. */
+static void trim(struct arena *a)
+{
+	uint32_t at = 0, first = 0, span = 0;
+
+	mutex_lock(&a->mu);
+	for (;;) {
+		uint32_t held = first, held_span = span;
+
+		while (at < a->n_pages && !(a->pages[at].tag & ARENA_FREE))
+			at += a->pages[at].tag;
+		first = at;
+		span = at < a->n_pages ? a->pages[at].tag & ~ARENA_FREE : 0;
+		if (span > 0) {
+			carve_locked(a, first, span, first, span);
+			count_chunks_locked(a, first, span, true);
+		}
+		if (held_span > 0) {
+			count_chunks_locked(a, held, held_span, false);
+			join_locked(a, &held, &held_span);
+		}
+		if (span == 0)
+			break;
+		at += span;
+		mutex_unlock(&a->mu);
+		drop_pages(a, first, span);
+		mutex_lock(&a->mu);
+	}
+	mutex_unlock(&a->mu);
+}
+
+void arena_set_limit(struct arena *arena, uint64_t bytes)
+{
+	atomic_store(&arena->limit, bytes);
+	if (is_limited(arena))
+		trim(arena);
 }
 
 static int arena_map(struct arena *a, uint64_t bytes, struct err *err)
@@ -325,6 +387,7 @@ int arena_new(uint64_t limit_bytes, struct arena **ret, struct err *err)
 	rc = arena_set_up(a, n_pages * ARENA_PAGE, err);
 	if (rc < 0)
 		return rc;
+	atomic_init(&a->limit, n_pages * ARENA_PAGE);
 	mutex_init(&a->mu);
 	for (uint32_t i = 0; i < ARENA_BINS; i++)
 		a->bins[i] = ARENA_NONE;

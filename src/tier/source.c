@@ -76,14 +76,14 @@ static int64_t now_ns(void)
  * filesystems that count in seconds have; a time far ahead was made up. */
 static int64_t young_until(const struct source *s, const struct tier_read *read)
 {
-	int64_t changed = read->expect.ctime_ns, grain = s->grain_ns;
+	uint64_t changed = (uint64_t)read->expect.ctime_ns;
+	/* Times wrap around: only their difference means something. */
+	int64_t age = (int64_t)((uint64_t)read->asked_ns - changed), grain = s->grain_ns;
 
-	if (changed % (int64_t)NS_PER_S == 0)
+	if (file_time_of(read->expect.ctime_ns).tv_nsec == 0)
 		grain = MAX(grain, (int64_t)GRAIN_FAR_NS);
-	return s->grain_ns && changed + grain > read->asked_ns &&
-			       changed < read->asked_ns + AHEAD_NS
-		       ? changed + grain
-		       : 0;
+	return s->grain_ns && age < grain && age > -AHEAD_NS ? (int64_t)(changed + (uint64_t)grain)
+							     : 0;
 }
 
 /* Fills the job for a read through `file`, or through the path if that is NULL, and starts it. */
@@ -160,7 +160,7 @@ static int source_judge(struct tier_read *read)
 
 static void source_count(struct source *s, const struct tier_read *read)
 {
-	if (read->status == 0 && read->length == 0 && read->expect.size > 0) {
+	if (read->status == 0 && read->length == 0) {
 		metrics_add(s->metrics, METRIC_SOURCE_CHECKS, 1);
 	} else if (read->status == 0) {
 		metrics_add(s->metrics, METRIC_SOURCE_READS, 1);

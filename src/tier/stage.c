@@ -16,12 +16,11 @@
 
 #include "clairfs/tier.h"
 
-int stage_push(const struct stage_ops *ops, void *ctx, struct piece_key key, const void *data,
-	       uint32_t length, uint64_t size)
+int stage_push(const struct stage_ops *ops, void *ctx, const struct stage_piece *p)
 {
-	if (key.piece >= piece_count(size) || length != piece_length(size, key.piece))
+	if (p->piece >= piece_count(p->size) || p->length != piece_length(p->size, p->piece))
 		return -EINVAL;
-	if (length == 0)
+	if (p->length == 0)
 		return 0; /* an empty file has no page */
-	return ops->store(ctx, key.entry, (uint64_t)key.piece * PIECE_BYTES, data, length);
+	return ops->store(ctx, p->file, (uint64_t)p->piece * PIECE_BYTES, p->data, p->length);
 }

@@ -271,7 +271,7 @@ bool store_payload_is(const uint8_t *payload, const uint8_t *seal, const struct 
 	       is.what.block == want->what.block && is.what.piece == want->what.piece &&
 	       is.what.length == want->what.length &&
 	       file_identity_eq(&is.what.identity, &want->what.identity) &&
-	       is.payload_sum == XXH3_64bits(payload, want->what.length);
+	       is.payload_sum == store_payload_sum(payload, want->what.length);
 }
 
 bool store_record_is(const uint8_t *bytes, const struct store_seal *want)

@@ -80,6 +80,8 @@ int store_scan(const uint8_t *bytes, uint32_t first, uint32_t n, const struct st
 /* Whether a whole record's sums are right and it is of this very piece: all of `want` but the
  * entry number. */
 bool store_record_is(const uint8_t *bytes, const struct store_seal *want);
+/* sum_caps.c: XXH3_64bits. */
+uint64_t store_payload_sum(const void *payload, size_t length);
 /* The same of a payload and a seal that were read to two places. */
 bool store_payload_is(const uint8_t *payload, const uint8_t *seal, const struct store_seal *want);
 

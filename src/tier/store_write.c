@@ -16,7 +16,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
-#include <xxhash.h>
 
 #include "store_priv.h"
 
@@ -116,7 +115,7 @@ static void lay_out(const struct store *s, const struct store_segment *segment,
 	struct store_seal seal = { .what = record->what,
 				   .segment = segment->header.segment,
 				   .fsid = segment->header.fsid,
-				   .payload_sum = XXH3_64bits(record->data, length) };
+				   .payload_sum = store_payload_sum(record->data, length) };
 
 	if (length > whole)
 		memcpy(rest, (const uint8_t *)record->data + whole, length - whole);

@@ -9,11 +9,13 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/time.h>
 #include <sys/xattr.h>
 #include <termios.h>
 
@@ -224,16 +226,49 @@ static int hold_open(const char *path)
 		pause();
 }
 
-/* Opens the file over and over, keeping it open; prints how often that worked. */
+/* Opens the file over and over, keeping it open; prints how often that worked, and which of them
+ * can be read then: the errno of the first one, and from which one on all can. */
 static int hoard(const char *path)
 {
-	int n = 0;
+	int fds[200], n = 0, first_errno = 0, readable_from = 0;
+	char c;
 
-	while (n < 1000 && open(path, O_RDONLY | O_CLOEXEC) >= 0)
+	while (n < 200 && (fds[n] = open(path, O_RDONLY | O_CLOEXEC)) >= 0)
 		n++;
-	printf("%d\n", n);
+	for (int i = 0; i < n; i++) {
+		if (read(fds[i], &c, 1) == 1)
+			continue;
+		first_errno = i == 0 ? errno : first_errno;
+		readable_from = i + 1;
+	}
+	printf("%d %d %d\n", n, first_errno, readable_from);
 	fflush(stdout);
-	return n < 1000 ? errno : 0;
+	return 0;
+}
+
+static void on_alarm(int number)
+{
+}
+
+/* Asks with a handler for SIGALRM, and has it sent again and again if spec begins with "timed"; the
+ * errno that the kernel gives. */
+static int announce_interrupted(const char *path, const char *spec)
+{
+	struct clairfs_hint hint = { .version = CLAIRFS_HINT_VERSION };
+	struct sigaction action = { .sa_handler = on_alarm };
+	AUTO_FREE char *file = NULL;
+	AUTO_FD int fd = -1;
+	struct itimerval soon = { .it_value.tv_usec = 100000, .it_interval.tv_usec = 100000 };
+
+	snprintf(hint.text, sizeof(hint.text), "%s", spec);
+	if (sigaction(SIGALRM, &action, NULL) < 0)
+		return errno;
+	if (strncmp(spec, "timed", 5) == 0 && setitimer(ITIMER_REAL, &soon, NULL) < 0)
+		return errno;
+	if (asprintf(&file, "%s/%s", path, CLAIRFS_HINT_FILE) < 0)
+		return ENOMEM;
+	fd = open(file, O_RDONLY | O_CLOEXEC);
+	return fd < 0 || ioctl(fd, CLAIRFS_IOC_ANNOUNCE, &hint) < 0 ? errno : 0;
 }
 
 static int print_stat(const char *path)
@@ -342,6 +377,8 @@ int kit_child_main(int argc, char **argv)
 			       : 0;
 	if (strcmp(op, "announce") == 0)
 		return announce(a, b);
+	if (strcmp(op, "announce-interrupted") == 0)
+		return announce_interrupted(a, b);
 	if (strcmp(op, "steps") == 0)
 		return tell_steps(a, b);
 	if (strcmp(op, "list") == 0)

@@ -4,6 +4,8 @@
  * without anybody else waiting for one that takes its time.
  */
 #include <errno.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -19,6 +21,7 @@ struct teller {
 	size_t size;
 	char last[8192];
 	bool is_held;
+	const _Atomic bool *is_gone;
 };
 
 static struct teller teller;
@@ -32,6 +35,7 @@ static int tell(void *ctx, const struct fs_told *told, struct buf_writer *answer
 	t->n_told++;
 	t->uid = told->uid;
 	t->size = told->size;
+	t->is_gone = told->is_gone;
 	snprintf(t->last, sizeof(t->last), "%s", spec);
 	cond_broadcast(&t->cv);
 	while (t->is_held)
@@ -224,6 +228,85 @@ static void test_nobody_waits_for_an_order_that_takes_its_time(void)
 	finish(&k);
 }
 
+/* Each with a name of its own, as of a job that tells one for every epoch. */
+static void test_thousands_of_names_leave_room_for_the_next(void)
+{
+	static struct kit k;
+
+	start(&k, &options);
+	for (unsigned i = 0; i < 600; i++) {
+		AUTO_FREE char *name = NULL;
+		AUTO_FREE char *path = NULL;
+
+		CHECK(asprintf(&name, ".clairfs/announce/good:epoch=%u", i) > 0);
+		path = kit_path(&k, name);
+		CHECK_INT(kit_child(&k, "print", path, NULL), 0);
+	}
+	CHECK_U64(told(), 600);
+	says(&k, "announce", k.mountpoint, "good:a=1", "0 in force: good:a=1");
+	finish(&k);
+}
+
+static void test_interrupted_ones_are_answered_at_once(void)
+{
+	struct kit_child child;
+	char line[256];
+	static struct kit k;
+
+	start(&k, &options);
+	hold(true);
+	kit_child_start(&child, "announce-interrupted", k.mountpoint, "first");
+	wait_told(1); /* it runs, and the others wait behind it */
+	CHECK_INT(kill(child.pid, SIGALRM), 0);
+	CHECK_INT(kit_child_wait(&k, &child), EINTR);
+	CHECK(teller.is_gone && atomic_load(teller.is_gone));
+	CHECK_INT(kit_child(&k, "announce-interrupted", k.mountpoint, "timed"), EINTR);
+	kit_child_start(&child, "announce", k.mountpoint, "third");
+	hold(false);
+	kit_child_line(&k, &child, line, sizeof(line));
+	CHECK_INT(kit_child_wait(&k, &child), 0);
+	CHECK_STR(line, "0 in force: third");
+	CHECK_U64(told(), 2); /* the second one never began */
+	finish(&k);
+}
+
+/* One runs, 64 wait, and the others are told so: which they are is chance. */
+static void test_those_who_wait_are_bounded(void)
+{
+	struct kit_child children[80];
+	char line[256];
+	unsigned refused = 0;
+	static struct kit k;
+
+	start(&k, &options);
+	hold(true);
+	kit_child_start(&children[0], "announce", k.mountpoint, "first");
+	wait_told(1);
+	for (unsigned i = 1; i < ARRAY_LEN(children); i++)
+		kit_child_start(&children[i], "announce", k.mountpoint, "more");
+	/* All have asked when that many have an answer. */
+	while (refused < ARRAY_LEN(children) - 1 - 64) {
+		struct pollfd fds[ARRAY_LEN(children)];
+
+		refused = 0;
+		for (unsigned i = 0; i < ARRAY_LEN(children); i++)
+			fds[i] = (struct pollfd){ .fd = children[i].out, .events = POLLIN };
+		CHECK(poll(fds, ARRAY_LEN(children), 60000) > 0);
+		for (unsigned i = 0; i < ARRAY_LEN(children); i++)
+			refused += fds[i].revents != 0;
+	}
+	hold(false);
+	refused = 0;
+	for (unsigned i = 0; i < ARRAY_LEN(children); i++) {
+		kit_child_line(&k, &children[i], line, sizeof(line));
+		CHECK_INT(kit_child_wait(&k, &children[i]), 0);
+		refused += strncmp(line, "-11 64 orders", 13) == 0;
+	}
+	CHECK_U64(refused, ARRAY_LEN(children) - 1 - 64);
+	CHECK_U64(told(), 65);
+	finish(&k);
+}
+
 static void test_unmounting_answers_those_who_wait(void)
 {
 	struct kit_child children[4];
@@ -291,6 +374,10 @@ static const struct check_test tests[] = {
 	  test_lookup_announces_once_and_gives_the_answer },
 	{ "nobody_waits_for_an_order_that_takes_its_time",
 	  test_nobody_waits_for_an_order_that_takes_its_time },
+	{ "thousands_of_names_leave_room_for_the_next",
+	  test_thousands_of_names_leave_room_for_the_next },
+	{ "interrupted_ones_are_answered_at_once", test_interrupted_ones_are_answered_at_once },
+	{ "those_who_wait_are_bounded", test_those_who_wait_are_bounded },
 	{ "unmounting_answers_those_who_wait", test_unmounting_answers_those_who_wait },
 	{ "mount_that_takes_no_orders_says_so", test_mount_that_takes_no_orders_says_so },
 	{ "steps_of_a_loop_come_whole_and_in_order", test_steps_of_a_loop_come_whole_and_in_order },

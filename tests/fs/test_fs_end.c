@@ -49,8 +49,8 @@ static int run_once(struct op *op, struct entry_id entry)
 	int rc;
 
 	if (!op->is_store)
-		return ops->inval(op->kit->fs, entry, 0, 0);
-	rc = ops->store(op->kit->fs, entry, 0, page, sizeof(page));
+		return ops->inval(op->kit->fs, (struct stage_file){ .entry = entry }, 0, 0);
+	rc = ops->store(op->kit->fs, (struct stage_file){ .entry = entry }, 0, page, sizeof(page));
 	return rc == -ENOENT ? ops->lookup(op->kit->fs, entry) : rc;
 }
 

@@ -17,6 +17,14 @@
 #include "fs_child_mount.h"
 #include "fs_kit.h"
 
+/* A push of one byte. */
+static int store_x(struct kit *k)
+{
+	struct stage_file file = { .entry = kit_entry(k, "d0/s1") };
+
+	return fs_stage_ops()->store(k->fs, file, 0, "x", 1);
+}
+
 /* The line of the mount table for this mountpoint, heap; NULL when it is not mounted. */
 static char *mount_line(const char *mountpoint)
 {
@@ -138,7 +146,7 @@ static void test_unmount_from_outside_ends_the_wait(void)
 	CHECK_INT(kit_child(&k, "umount", k.mountpoint, NULL), 0);
 	thr_join(&thr);
 	CHECK(!is_mounted(k.mountpoint));
-	CHECK(fs_stage_ops()->store(k.fs, kit_entry(&k, "d0/s1"), 0, "x", 1) < 0);
+	CHECK(store_x(&k) < 0);
 	kit_fini(&k);
 }
 
@@ -158,7 +166,7 @@ static void test_stop_ends_the_wait_and_leaves_the_mount_to_unmount(void)
 	CHECK_INT(kit_child(&k, "print", file, NULL), 0);
 	fs_unmount(k.fs);
 	CHECK(!is_mounted(k.mountpoint));
-	CHECK(fs_stage_ops()->store(k.fs, kit_entry(&k, "d0/s1"), 0, "x", 1) < 0);
+	CHECK(store_x(&k) < 0);
 	kit_fini(&k);
 }
 

@@ -63,8 +63,11 @@ static int push(struct kit *k, struct entry_id e)
 	CHECK(asprintf(&full, "%s/%s", k->source, rel) > 0);
 	f = fopen(full, "re");
 	CHECK(f && fread(bytes, 1, size, f) == size);
-	return stage_push(fs_stage_ops(), k->fs, (struct piece_key){ .entry = e }, bytes,
-			  (uint32_t)size, size);
+	return stage_push(fs_stage_ops(), k->fs,
+			  &(struct stage_piece){ .file = { e, dataset_renewal(k->dataset, e) },
+						 .length = (uint32_t)size,
+						 .data = bytes,
+						 .size = size });
 }
 
 static int push_known(struct kit *k, struct entry_id e)
@@ -256,7 +259,7 @@ static void test_dropped_pages_are_asked_for_again(void)
 	file = kit_path(&k, "d0/s1");
 	e = kit_entry(&k, "d0/s1");
 	CHECK_INT(push_known(&k, e), 0);
-	CHECK_INT(fs_stage_ops()->inval(k.fs, e, 0, 0), 0);
+	CHECK_INT(fs_stage_ops()->inval(k.fs, (struct stage_file){ .entry = e }, 0, 0), 0);
 	reads = kit_counter(&k, METRIC_UPCALL_READ);
 	CHECK_INT(kit_child(&k, "print", file, NULL), 0);
 	CHECK(kit_counter(&k, METRIC_UPCALL_READ) > reads);
@@ -283,7 +286,7 @@ static void test_a_changed_size_is_shown_after_inval_attr(void)
 	CHECK(asprintf(&behind, "%s/d0/s1", k.source) > 0);
 	CHECK_INT(stat(behind, &st), 0);
 	dataset_update(k.dataset, e, &st);
-	CHECK_INT(fs_stage_ops()->inval(k.fs, e, 0, 0), 0);
+	CHECK_INT(fs_stage_ops()->inval(k.fs, (struct stage_file){ .entry = e }, 0, 0), 0);
 	CHECK_INT(fs_stage_ops()->inval_attr(k.fs, e), 0);
 	kit_child_start(&child, "stat", file, NULL);
 	kit_child_line(&k, &child, line, sizeof(line));

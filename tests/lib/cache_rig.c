@@ -143,7 +143,7 @@ static void wait_released(struct rig *rig)
 	mutex_unlock(&rig->mu);
 }
 
-static int stage_store(void *ctx, struct entry_id entry, uint64_t offset, const void *data,
+static int stage_store(void *ctx, struct stage_file file, uint64_t offset, const void *data,
 		       size_t length)
 {
 	struct rig *rig = ctx;
@@ -158,24 +158,36 @@ static int stage_store(void *ctx, struct entry_id entry, uint64_t offset, const 
 	}
 	mutex_unlock(&rig->mu);
 	if (rig->on_store)
-		rig->on_store(rig, entry.v);
+		rig->on_store(rig, file.entry.v);
 	if (status == 0)
-		log_event(rig, (struct rig_log){ RIG_STORE, entry.v, offset, length });
+		log_event(rig, (struct rig_log){ RIG_STORE, file.entry.v, offset, length });
 	return status;
 }
 
-static int stage_inval(void *ctx, struct entry_id entry, uint64_t offset, uint64_t length)
+static int stage_inval(void *ctx, struct stage_file file, uint64_t offset, uint64_t length)
 {
 	struct rig *rig = ctx;
 
 	wait_released(rig);
-	log_event(rig, (struct rig_log){ RIG_INVAL, entry.v, offset, length });
+	log_event(rig, (struct rig_log){ RIG_INVAL, file.entry.v, offset, length });
 	return 0;
 }
 
 static int stage_inval_attr(void *ctx, struct entry_id entry)
 {
 	log_event(ctx, (struct rig_log){ .event = RIG_ATTR, .entry = entry.v });
+	return 0;
+}
+
+static int stage_settle(void *ctx, struct entry_id entry)
+{
+	log_event(ctx, (struct rig_log){ .event = RIG_SETTLE, .entry = entry.v });
+	return 0;
+}
+
+static int stage_drop_name(void *ctx, struct entry_id entry)
+{
+	log_event(ctx, (struct rig_log){ .event = RIG_NAME, .entry = entry.v });
 	return 0;
 }
 
@@ -189,6 +201,8 @@ static const struct stage_ops rig_stage_ops = {
 	.store = stage_store,
 	.inval = stage_inval,
 	.inval_attr = stage_inval_attr,
+	.settle = stage_settle,
+	.drop_name = stage_drop_name,
 	.lookup = stage_lookup,
 };
 
@@ -381,6 +395,7 @@ struct rig_read *rig_read_start(struct rig *rig, uint32_t file, uint64_t offset,
 	r->read.entry = rig_entry(rig, file);
 	r->read.offset = offset;
 	r->read.length = length;
+	r->read.renewal = dataset_renewal(rig->dataset, r->read.entry); /* opened just now */
 	r->read.arrived_ns = clock_now(clock_monotonic());
 	r->read.done = read_done;
 	cache_read(rig->cache, &r->read);
@@ -429,6 +444,11 @@ enum read_class rig_read_check(struct rig *rig, uint32_t file, uint64_t offset, 
 	enum read_class class;
 
 	rig_read_wait(r);
+	if (r->status == -ESTALE) { /* replaced, and this READ has found out: opened once more */
+		rig_read_free(r);
+		r = rig_read_start(rig, file, offset, length);
+		rig_read_wait(r);
+	}
 	rig_check_bytes(r, atomic_load(&rig->version[file]), size_now(rig, file));
 	class = r->read.read_class;
 	rig_read_free(r);

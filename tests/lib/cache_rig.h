@@ -46,7 +46,7 @@ struct rig_options {
 };
 
 /* What the stage was asked and what readers were answered, in order. */
-enum rig_event { RIG_STORE, RIG_INVAL, RIG_ATTR, RIG_LOOKUP, RIG_ANSWER };
+enum rig_event { RIG_STORE, RIG_INVAL, RIG_ATTR, RIG_SETTLE, RIG_NAME, RIG_LOOKUP, RIG_ANSWER };
 struct rig_log {
 	enum rig_event event;
 	uint32_t entry;

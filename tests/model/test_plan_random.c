@@ -304,6 +304,11 @@ static void wild_event(struct book *b)
 		if (!below(b, 20))
 			event(b, (struct plan_event){ .kind = PLAN_EV_BLIND });
 		break;
+	case 6:
+		if (!below(b, 20))
+			plan_set_memory(b->plan, below(b, 2 * b->p.arena_bytes + 1),
+					below(b, 2 * b->p.stage_bytes + 1));
+		break;
 	default:
 		break;
 	}

@@ -134,8 +134,8 @@ def options_text(options):
 class Place:
     """A private directory and everything that runs in it."""
 
-    def __init__(self):
-        self.root = tempfile.mkdtemp(prefix="clairfs-mount-", dir="/tmp")
+    def __init__(self, folder="/tmp"):
+        self.root = tempfile.mkdtemp(prefix="clairfs-mount-", dir=folder)
         guard.tell("+" + self.root)
         os.chmod(self.root, 0o755)
         self.source, self.mnt = self.path("source"), self.path("mnt")

@@ -138,7 +138,7 @@ def middle_of_an_epoch(job):
 def shell(job):
     tap.equal(job.cat("announce/sequential:epochs=2"), "sequential:epochs=2\n", "a lookup announces")
     tap.equal(job.order()["spec"], "sequential:epochs=2", "and counts")
-    path = job.place.path("list")
+    path = job.place.path("source", "c0", "list")  # younger than the mount: no sample
     write_file(path, "".join(f"{p}\n" for p in reversed(job.paths)).encode())
     tap.equal(job.cat("announce/list:path=" + path.replace("/", "%2F")), f"list:path={path}\n", "a path in the name, escaped")
     job.read(list(reversed(job.paths))[:300])
@@ -368,11 +368,13 @@ def list_on_a_source_that_hangs(place):
     """Nobody waits for the file but who told it, and unmounting does not."""
     paths = make_source(place)
     write_file(place.path("lists", "order"), "".join(f"{p}\n" for p in paths).encode())
+    os.mkdir(place.source + "/slow")
     with mountkit.Slowfs(place, place.path("lists"), place.path("slow")) as slow:
-        os.kill(slow.process.pid, signal.SIGSTOP)
         try:
             with place.mount(recover="quick") as mount:
-                argv = [CLAIRFS, "announce", mount.mountpoint, "list:path=" + place.path("slow", "order")]
+                program("mount", "--bind", slow.mountpoint, place.source + "/slow")
+                os.kill(slow.process.pid, signal.SIGSTOP)
+                argv = [CLAIRFS, "announce", mount.mountpoint, f"list:path={place.source}/slow/order"]
                 teller = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
                 try:
                     mountkit.wait_until(lambda: "order-make" in threads_of(mount.process.pid), "the file is being opened")
@@ -394,6 +396,7 @@ def list_on_a_source_that_hangs(place):
                     teller.wait()
         finally:
             os.kill(slow.process.pid, signal.SIGCONT)
+            program("umount", "-l", place.source + "/slow")
 
 
 def not_a_mount(place):

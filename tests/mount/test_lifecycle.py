@@ -151,7 +151,7 @@ def unmounted_from_outside(place):
         tap.ok(same and done.code == 0, "umount(8) ends the daemon with 0", done)
     with place.mount() as mount:
         with open(mount.path("s00000.bin"), "rb"):
-            done = clairfs("umount", place.mnt)
+            done = clairfs("umount", "--timeout", 1, place.mnt)
             tap.ok(done.code == 1 and len(done.lines) == 1 and "in use" in done.lines[0], "a busy mount stays, and says why",
                    done)
             tap.ok(all_equal(place, data), "it still works then")

@@ -149,9 +149,9 @@ def warm(place):
     mountkit.send(mount.process, mountkit.signal.SIGKILL)
     mount.process.wait(mountkit.DEADLINE)
     tap.equal(mountkit.clairfs("umount", place.mnt).code, 0, "its mount can be taken down")
-    for what in ("after kill -9", "after an orderly end", "with a store that is verified always"):
-        if "always" in what:
-            options["store_verify"] = "always"
+    for what in ("after kill -9", "after an orderly end", "with a store that is verified at the first read"):
+        if "first" in what:
+            options["store_verify"] = "first"
         with place.mount(**options) as mount:
             job = Job(mount, data)
             account = Account(mount)

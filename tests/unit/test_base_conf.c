@@ -218,7 +218,32 @@ static void reals_have_limits_and_print_exactly(void)
 	CHECK_STR(text, "0.00175");
 }
 
+static void a_number_may_be_left_to_a_word(void)
+{
+	static const char *const word[] = { "auto", NULL };
+	static const struct conf_option options[] = {
+		{ "size", CONF_BYTES, 0, "auto", 4096, 1 << 20, word, "How much." },
+		{ 0 },
+	};
+	static const struct conf_table table = { options, "x" };
+	uint64_t value = 0;
+	char text[32];
+
+	CHECK_INT(conf_init(&table, &value, &err), 0);
+	CHECK(value == CONF_AUTO);
+	conf_format(&options[0], &value, text, sizeof(text));
+	CHECK_STR(text, "auto");
+	CHECK_INT(conf_set(&table, &value, "size", "8K", &err), 0);
+	CHECK_U64(value, 8192);
+	CHECK_INT(conf_set(&table, &value, "size", "automatic", &err), -EINVAL);
+	CHECK_INT(conf_set(&table, &value, "size", "18446744073709551615", &err), -EINVAL);
+	CHECK_U64(value, 8192);
+	CHECK_INT(conf_set(&table, &value, "size", "auto", &err), 0);
+	CHECK(value == CONF_AUTO);
+}
+
 static const struct check_test tests[] = {
+	{ "a_number_may_be_left_to_a_word", a_number_may_be_left_to_a_word },
 	{ "init_fills_in_defaults", init_fills_in_defaults },
 	{ "bad_default_is_an_error", bad_default_is_an_error },
 	{ "set_takes_every_type", set_takes_every_type },

@@ -3,6 +3,7 @@
  * Files that change, shrink, grow, vanish or stop being files while the cache holds or reads them:
  * no answer mixes versions, and the kernel's copies are invalidated in the order that it needs.
  */
+#include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
 
@@ -10,6 +11,21 @@
 #include "src/cache/cache_priv.h"
 
 #define MIB (1u << 20)
+
+/* Another time of change, the same inode. */
+static void rig_change_in_place(struct rig *rig, uint32_t file)
+{
+	AUTO_FREE char *path = rig_path(rig, file);
+
+	CHECK_INT(utimensat(AT_FDCWD, path, NULL, 0), 0);
+}
+
+static void rig_forget_log(struct rig *rig)
+{
+	mutex_lock(&rig->mu);
+	rig->n_log = 0;
+	mutex_unlock(&rig->mu);
+}
 
 /* One READ that is in flight while the file is replaced by one of another size. */
 static struct rig *change_under_a_read(uint64_t before, uint64_t after)
@@ -27,27 +43,194 @@ static struct rig *change_under_a_read(uint64_t before, uint64_t after)
 	CHECK_INT(r->read.read_class, READ_MISS);
 	rig_read_free(r);
 	CHECK_U64(dataset_size(rig->dataset, (struct entry_id){ 0 }), after);
-	RIG_UNTIL(rig_find(rig, RIG_INVAL, 0, 0) >= 0);
+	CHECK_U64(rig_metric(rig, METRIC_SOURCE_CHANGED), 1);
 	return rig;
 }
 
-static void grown_file_loses_attributes_before_and_pages_after_the_answer(void)
+static void size_is_known_to_the_kernel_before_a_read_is_answered(void)
 {
-	struct rig *rig = change_under_a_read(5000, 9000);
-	int attr = rig_find(rig, RIG_ATTR, 0, 0), answer = rig_find(rig, RIG_ANSWER, 0, 0);
+	static const uint64_t sizes[][2] = { { 5000, 9000 }, { 9000, 5000 }, { 100, 101 } };
 
-	CHECK(attr >= 0 && attr < answer);
-	CHECK(rig_find(rig, RIG_INVAL, 0, 0) > answer);
-	CHECK_U64(rig_metric(rig, METRIC_SOURCE_CHANGED), 1);
+	for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
+		struct rig *rig = change_under_a_read(sizes[i][0], sizes[i][1]);
+		int settled = rig_find(rig, RIG_SETTLE, 0, 0);
+
+		CHECK(settled >= 0 && settled < rig_find(rig, RIG_ANSWER, 0, 0));
+		/* It was the first READ: there are no pages of before. */
+		CHECK_INT(rig_find(rig, RIG_INVAL, 0, 0), -1);
+		CHECK_INT(rig_find(rig, RIG_NAME, 0, 0), -1);
+		rig_free(rig);
+	}
+}
+
+/* The file was read before; this READ has all of it, so nobody can mix anything. */
+static void replaced_small_file_is_read_through_its_old_inode(void)
+{
+	struct rig *rig = rig_new(&(struct rig_options){ .n = 1, .size = 5000 });
+	int answer;
+
+	rig_read_check(rig, 0, 0, 8192);
+	cache_note_open(rig->cache, rig_entry(rig, 0));
+	change_fetch_again(rig->cache, rig_entry(rig, 0)); /* the arena has let go of it */
+	rig_replace(rig, 0, 8000);
+	rig_read_check(rig, 0, 0, 8192);
+	answer = rig_find(rig, RIG_ANSWER, 0, 1);
+	CHECK_U64(rig_count(rig, RIG_ANSWER, 0), 2);
+	CHECK(rig_find(rig, RIG_SETTLE, 0, 0) < answer);
+	RIG_UNTIL(rig_find(rig, RIG_INVAL, 0, 0) > answer);
+	CHECK_U64(dataset_renewal(rig->dataset, rig_entry(rig, 0)), 0);
 	rig_free(rig);
 }
 
-static void shrunk_file_is_invalidated_after_the_answer_only(void)
+/* A file of several pieces of which the first was read. */
+static struct rig *read_and_replaced(uint64_t after)
 {
-	struct rig *rig = change_under_a_read(9000, 5000);
+	struct rig *rig = rig_new(&(struct rig_options){ .n = 1, .size = 3 * MIB });
 
-	CHECK_INT(rig_find(rig, RIG_ATTR, 0, 0), -1);
-	CHECK(rig_find(rig, RIG_INVAL, 0, 0) > rig_find(rig, RIG_ANSWER, 0, 0));
+	rig_read_check(rig, 0, 0, 4096);
+	change_fetch_again(rig->cache, rig_entry(rig, 0));
+	rig_replace(rig, 0, after);
+	return rig;
+}
+
+static void rest_of_a_replaced_file_is_refused_and_its_name_leads_to_a_new_inode(void)
+{
+	struct rig *rig = read_and_replaced(3 * MIB);
+	struct rig_read *r;
+
+	CHECK_INT(rig_read_status(rig, 0, 2 * MIB, 4096), -ESTALE);
+	CHECK_U64(dataset_renewal(rig->dataset, rig_entry(rig, 0)), 1);
+	RIG_UNTIL(rig_count(rig, RIG_NAME, 0) == 1);
+	CHECK_U64(rig_count(rig, RIG_INVAL, 0), 0); /* old pages stay with those who have it open */
+	r = rig_read_start(rig, 0, 2 * MIB, 4096);  /* opened since */
+	rig_read_wait(r);
+	rig_check_bytes(r, 1, 3 * MIB);
+	rig_read_free(r);
+	rig_free(rig);
+}
+
+static void old_inode_gets_nothing_of_the_new_file(void)
+{
+	struct rig *rig = read_and_replaced(3 * MIB);
+	struct stat st;
+	AUTO_FREE char *path = rig_path(rig, 0);
+	struct rig_read *r;
+
+	fault_io_pause(rig->io);
+	r = rig_read_start(rig, 0, 2 * MIB, 4096);
+	fault_io_wait_held(rig->io, 1);
+	CHECK_INT(stat(path, &st), 0);
+	change_file(rig->cache, rig_entry(rig, 0), &st); /* as revalidation would */
+	fault_io_resume(rig->io);
+	rig_read_wait(r);
+	CHECK_INT(r->status, -ESTALE);
+	rig_read_free(r);
+	rig_free(rig);
+}
+
+static void reader_at_the_beginning_gets_the_new_file_and_no_old_page_behind(void)
+{
+	struct rig *rig = read_and_replaced(2 * MIB);
+	int dropped, settled, answer;
+
+	rig_read_check(rig, 0, 0, 131072);
+	answer = rig_find(rig, RIG_ANSWER, 0, 1);
+	dropped = rig_find(rig, RIG_INVAL, 0, 0);
+	settled = rig_find(rig, RIG_SETTLE, 0, 0);
+	CHECK(dropped >= 0 && dropped < settled && settled < answer);
+	CHECK_U64(rig->log[dropped].offset, 131072);
+	CHECK_U64(rig->log[dropped].length, 0);
+	CHECK_U64(dataset_renewal(rig->dataset, rig_entry(rig, 0)), 0);
+	rig_read_check(rig, 0, MIB, 4096);
+	rig_free(rig);
+}
+
+/* The drop waits for pages of READs behind; they must not wait for it. */
+static void reads_behind_are_refused_while_pages_are_dropped(void)
+{
+	struct rig *rig = read_and_replaced(3 * MIB);
+	struct rig_read *head, *behind;
+
+	fault_io_pause(rig->io);
+	head = rig_read_start(rig, 0, 0, 4096);
+	behind = rig_read_start(rig, 0, 2 * MIB, 4096);
+	fault_io_wait_held(rig->io, 2);
+	rig_hold_stage(rig, true);
+	fault_io_resume(rig->io);
+	rig_read_wait(behind);
+	CHECK_INT(behind->status, -ESTALE);
+	rig_wait_held(rig, 1);
+	CHECK_INT(rig_read_status(rig, 0, MIB, 4096), -ESTALE);
+	CHECK_INT(head->n_done, 0);
+	rig_hold_stage(rig, false);
+	rig_read_wait(head);
+	rig_check_bytes(head, 1, 3 * MIB);
+	rig_read_free(head);
+	rig_read_free(behind);
+	rig_free(rig);
+}
+
+static void file_changed_in_place_keeps_its_inode(void)
+{
+	struct rig *rig = rig_new(&(struct rig_options){ .n = 1, .size = 3 * MIB });
+	AUTO_FREE char *path = rig_path(rig, 0);
+
+	rig_read_check(rig, 0, 0, 4096);
+	change_fetch_again(rig->cache, rig_entry(rig, 0));
+	CHECK_INT(truncate(path, 2 * MIB), 0);
+	CHECK_INT(rig_read_status(rig, 0, MIB, 4096), 0);
+	CHECK(rig_find(rig, RIG_SETTLE, 0, 0) >= 0);
+	RIG_UNTIL(rig_find(rig, RIG_INVAL, 0, 0) >= 0);
+	CHECK_U64(dataset_renewal(rig->dataset, rig_entry(rig, 0)), 0);
+	rig_free(rig);
+}
+
+struct look {
+	struct cache_read read;
+	struct rig *rig;
+	int status;
+	_Atomic bool is_done;
+};
+
+static void look_is_done(struct cache_read *read, int status, const struct iovec *iov, int n_iov)
+{
+	struct look *look = container_of(read, struct look, read);
+
+	(void)iov;
+	CHECK_INT(n_iov, 0);
+	look->status = status;
+	atomic_store(&look->is_done, true);
+}
+
+static int look_at(struct rig *rig, uint32_t file)
+{
+	struct look look = { .read = { .entry = rig_entry(rig, file), .done = look_is_done } };
+
+	cache_look(rig->cache, &look.read);
+	RIG_UNTIL(atomic_load(&look.is_done));
+	return look.status;
+}
+
+static void empty_file_is_looked_at_once(void)
+{
+	struct rig *rig = rig_new(&(struct rig_options){ .n = 4, .size = 0 });
+
+	for (uint32_t i = 0; i < 4; i++)
+		CHECK(cache_must_look(rig->cache, rig_entry(rig, i)));
+	CHECK_INT(look_at(rig, 0), 0);
+	CHECK(!cache_must_look(rig->cache, rig_entry(rig, 0)));
+	rig_replace(rig, 1, 70000);
+	CHECK_INT(look_at(rig, 1), 0);
+	CHECK_U64(dataset_size(rig->dataset, rig_entry(rig, 1)), 70000);
+	CHECK(rig_find(rig, RIG_SETTLE, 1, 0) >= 0);
+	CHECK(!cache_must_look(rig->cache, rig_entry(rig, 1)));
+	rig_read_check(rig, 1, 0, 131072);
+	rig_remove(rig, 2);
+	CHECK_INT(look_at(rig, 2), -ENOENT);
+	CHECK(cache_must_look(rig->cache, rig_entry(rig, 2)));
+	CHECK_U64(fault_io_seen(rig->io), 4);
+	cache_note_forget(rig->cache, rig_entry(rig, 0)); /* nobody looks at it any more */
+	CHECK(cache_must_look(rig->cache, rig_entry(rig, 0)));
 	rig_free(rig);
 }
 
@@ -56,16 +239,19 @@ static void invalidation_waits_for_every_read_that_was_in_flight(void)
 	struct rig *rig = rig_new(&(struct rig_options){ .n = 1, .size = 3 * MIB });
 	struct rig_read *first, *second;
 
+	rig_read_check(rig, 0, 0, 4096);
+	change_fetch_again(rig->cache, rig_entry(rig, 0));
+	rig_forget_log(rig);
 	fault_io_pause(rig->io);
 	first = rig_read_start(rig, 0, 0, 4096);
 	second = rig_read_start(rig, 0, 2 * MIB, 4096);
 	fault_io_wait_held(rig->io, 2);
-	rig_replace(rig, 0, 3 * MIB);
+	rig_change_in_place(rig, 0);
 	fault_io_resume(rig->io);
 	rig_read_wait(first);
 	rig_read_wait(second);
-	rig_check_bytes(first, 1, 3 * MIB);
-	rig_check_bytes(second, 1, 3 * MIB);
+	CHECK_INT(first->status, 0);
+	CHECK_INT(second->status, 0);
 	RIG_UNTIL(rig_find(rig, RIG_INVAL, 0, 0) >= 0);
 	CHECK_INT(rig_find(rig, RIG_ANSWER, 0, (uint32_t)rig_find(rig, RIG_INVAL, 0, 0)), -1);
 	rig_read_free(first);
@@ -167,7 +353,7 @@ static void revalidation_finds_what_the_kernel_would_hide(void)
 	rig_replace(rig, 0, 5000);
 	rig_remove(rig, 1);
 	rig_wait_metric(rig, METRIC_SOURCE_CHANGED, 2);
-	RIG_UNTIL(rig_count(rig, RIG_INVAL, 0) >= 1 && rig_count(rig, RIG_INVAL, 1) >= 1);
+	RIG_UNTIL(rig_count(rig, RIG_NAME, 0) >= 1 && rig_count(rig, RIG_INVAL, 1) >= 1);
 	rig_read_check(rig, 0, 0, 4096);
 	CHECK_INT(rig_read_status(rig, 1, 0, 4096), -ENOENT);
 	CHECK_INT(rig_read_check(rig, 2, 0, 4096), READ_ARENA);
@@ -219,7 +405,7 @@ static void empty_file_that_was_opened_is_seen_to_grow(void)
 	cache_note_open(rig->cache, rig_entry(rig, 1));
 	rig_replace(rig, 1, 5000);
 	rig_wait_metric(rig, METRIC_SOURCE_CHANGED, 1);
-	RIG_UNTIL(rig_count(rig, RIG_ATTR, 1) >= 1);
+	RIG_UNTIL(rig_count(rig, RIG_SETTLE, 1) >= 1);
 	CHECK_U64(dataset_size(rig->dataset, rig_entry(rig, 1)), 5000);
 	rig_free(rig);
 }
@@ -283,10 +469,19 @@ static void change_of_a_sample_that_waits_for_its_first_piece(void)
 }
 
 static const struct check_test tests[] = {
-	{ "grown_file_loses_attributes_before_and_pages_after_the_answer",
-	  grown_file_loses_attributes_before_and_pages_after_the_answer },
-	{ "shrunk_file_is_invalidated_after_the_answer_only",
-	  shrunk_file_is_invalidated_after_the_answer_only },
+	{ "size_is_known_to_the_kernel_before_a_read_is_answered",
+	  size_is_known_to_the_kernel_before_a_read_is_answered },
+	{ "replaced_small_file_is_read_through_its_old_inode",
+	  replaced_small_file_is_read_through_its_old_inode },
+	{ "rest_of_a_replaced_file_is_refused_and_its_name_leads_to_a_new_inode",
+	  rest_of_a_replaced_file_is_refused_and_its_name_leads_to_a_new_inode },
+	{ "old_inode_gets_nothing_of_the_new_file", old_inode_gets_nothing_of_the_new_file },
+	{ "reader_at_the_beginning_gets_the_new_file_and_no_old_page_behind",
+	  reader_at_the_beginning_gets_the_new_file_and_no_old_page_behind },
+	{ "reads_behind_are_refused_while_pages_are_dropped",
+	  reads_behind_are_refused_while_pages_are_dropped },
+	{ "file_changed_in_place_keeps_its_inode", file_changed_in_place_keeps_its_inode },
+	{ "empty_file_is_looked_at_once", empty_file_is_looked_at_once },
 	{ "invalidation_waits_for_every_read_that_was_in_flight",
 	  invalidation_waits_for_every_read_that_was_in_flight },
 	{ "read_of_a_grown_file_does_not_wait_for_stagers",

@@ -126,6 +126,37 @@ static void times_beyond_64_bits_of_ns_do_not_trap(void)
 	CHECK(!file_identity_eq(&a, &b));
 }
 
+static int64_t shown(struct dataset *ds, int64_t sec)
+{
+	struct stat st = { .st_mode = S_IFREG, .st_mtim = { sec, 7 }, .st_ctim = { sec, 999999999 } };
+	struct stat got;
+
+	dataset_update(ds, kit_find(ds, "x"), &st);
+	dataset_stat(ds, kit_find(ds, "x"), &got);
+	CHECK_INT(got.st_mtim.tv_nsec, 7);
+	CHECK_INT(got.st_ctim.tv_nsec, 999999999);
+	CHECK_INT(got.st_ctim.tv_sec, got.st_mtim.tv_sec);
+	return got.st_mtim.tv_sec;
+}
+
+/* The years 1901 to 2486 are shown as they are, others as the nearest of these. */
+static void times_are_shown_right_or_as_the_nearest(void)
+{
+	static const int64_t right[] = { -2147483648, -631152000, -1,          0,
+					 1,           4294967296, 9223372035,  9223372036,
+					 9223372037,  10413792000, 15032385535, 16299260424 };
+	AUTO_FREE char *root = kit_tree("times", PATHS("x"));
+	struct dataset *ds = kit_open(root, (struct kit_open){ .layout = LAYOUT_FILES });
+
+	for (size_t i = 0; i < ARRAY_LEN(right); i++)
+		CHECK_INT(shown(ds, right[i]), right[i]);
+	CHECK_INT(shown(ds, 16299260425), 16299260424);
+	CHECK_INT(shown(ds, INT64_MAX), 16299260424);
+	CHECK_INT(shown(ds, -2147483649), -2147483648);
+	CHECK_INT(shown(ds, INT64_MIN), -2147483648);
+	dataset_free(ds);
+}
+
 static void update_replaces_attributes_but_not_the_kind(void)
 {
 	AUTO_FREE char *root = kit_tree("update", PATHS("x", "y"));
@@ -217,6 +248,7 @@ static const struct check_test tests[] = {
 	{ "paths_fit_exactly_or_not_at_all", paths_fit_exactly_or_not_at_all },
 	{ "stat_says_what_the_source_says", stat_says_what_the_source_says },
 	{ "times_beyond_64_bits_of_ns_do_not_trap", times_beyond_64_bits_of_ns_do_not_trap },
+	{ "times_are_shown_right_or_as_the_nearest", times_are_shown_right_or_as_the_nearest },
 	{ "update_replaces_attributes_but_not_the_kind",
 	  update_replaces_attributes_but_not_the_kind },
 	{ "readers_see_one_version_at_a_time", readers_see_one_version_at_a_time },

@@ -339,31 +339,6 @@ static void snapshot_is_private(void)
 	CHECK_INT(st.st_mode & 07777, 0600);
 }
 
-static void leftovers_of_crashes_are_removed(void)
-{
-	AUTO_FREE char *root = kit_tree("leftovers", PATHS("a"));
-	AUTO_FREE char *dir = check_tmpfile("leftovers_snapshots");
-	AUTO_FREE char *file = NULL, *old = NULL, *young = NULL;
-	struct timespec hours_ago[] = { { .tv_sec = time(NULL) - 7200 },
-					{ .tv_sec = time(NULL) - 7200 } };
-	int stem;
-
-	make_snapshot(root, dir);
-	file = find_snapshot(dir);
-	stem = (int)(strlen(file) - strlen(".snapshot"));
-	CHECK(asprintf(&old, "%.*s.1.tmp", stem, file) > 0);
-	CHECK(asprintf(&young, "%.*s.2.tmp", stem, file) > 0);
-	kit_file("", old + 1, 10);
-	kit_file("", young + 1, 10);
-	CHECK_INT(utimensat(AT_FDCWD, old, hours_ago, 0), 0);
-	CHECK_INT(remove(file), 0);
-	make_snapshot(root, dir);
-	CHECK(access(old, F_OK) < 0);
-	/* That one may be somebody who is writing. */
-	CHECK_INT(access(young, F_OK), 0);
-	CHECK_INT(access(file, F_OK), 0);
-}
-
 struct opener {
 	const char *root, *dir;
 };
@@ -518,7 +493,6 @@ static const struct check_test tests[] = {
 	  another_layout_numbers_anew_without_scanning },
 	{ "two_sources_have_two_snapshots", two_sources_have_two_snapshots },
 	{ "snapshot_is_private", snapshot_is_private },
-	{ "leftovers_of_crashes_are_removed", leftovers_of_crashes_are_removed },
 	{ "mounts_that_start_at_once_leave_one_good_snapshot",
 	  mounts_that_start_at_once_leave_one_good_snapshot },
 	{ "an_open_snapshot_directory_is_not_used", an_open_snapshot_directory_is_not_used },

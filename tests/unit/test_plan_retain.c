@@ -131,7 +131,56 @@ static void files_that_grow_push_others_out(void)
 	story_free(st);
 }
 
+static void a_smaller_arena_is_kept_to_and_a_larger_one_used_again(void)
+{
+	struct story *st = story_new(story_params(&info_400), NULL);
+	struct plan_status before;
+	uint64_t drops;
+
+	story_read(st, 0, 0, 400);
+	CHECK_U64(story_status(st).arena_bytes, 4096 * 400);
+	plan_set_memory(st->plan, 4096 * 100, 4096 * 16);
+	story_step(st);
+	CHECK(story_status(st).arena_bytes <= 4096 * 200); /* but for what is in use */
+	before = story_status(st);
+	for (uint32_t p = 0; p < 400; p++) {
+		story_read(st, 1, p, p + 1);
+		if (p >= 100)
+			CHECK(story_status(st).arena_bytes <= 4096 * 100);
+		CHECK(p < 100 || story_status(st).stage_bytes <= 4096 * 16);
+	}
+	CHECK_U64(story_status(st).late, 0); /* what is due is fetched and staged all the same */
+	CHECK(story_status(st).useful >= before.useful + 250);
+	plan_set_memory(st->plan, UINT64_MAX, UINT64_MAX);
+	story_read(st, 2, 0, 400);
+	drops = st->count[PLAN_ACT_DROP];
+	story_read(st, 3, 0, 400);
+	CHECK_U64(st->count[PLAN_ACT_DROP], drops);
+	CHECK_U64(story_status(st).arena_bytes, 4096 * 400);
+	story_free(st);
+}
+
+/* A sample that never found room would keep those behind it out. */
+static void some_of_the_largest_samples_always_fit(void)
+{
+	uint64_t sizes[400];
+	struct story *st;
+
+	for (uint32_t i = 0; i < 400; i++)
+		sizes[i] = i % 10 ? 100 : 8192;
+	st = story_new(story_params(&info_400), sizes);
+	plan_set_memory(st->plan, 0, 0);
+	story_read(st, 0, 0, 400);
+	story_read(st, 1, 0, 400);
+	CHECK(story_status(st).arena_bytes <= 4 * 8192);
+	CHECK(story_status(st).useful > 400);
+	story_free(st);
+}
+
 static const struct check_test tests[] = {
+	{ "a_smaller_arena_is_kept_to_and_a_larger_one_used_again",
+	  a_smaller_arena_is_kept_to_and_a_larger_one_used_again },
+	{ "some_of_the_largest_samples_always_fit", some_of_the_largest_samples_always_fit },
 	{ "what_fits_is_read_from_the_source_once", what_fits_is_read_from_the_source_once },
 	{ "a_steady_epoch_reads_what_does_not_fit_and_a_window",
 	  a_steady_epoch_reads_what_does_not_fit_and_a_window },

@@ -258,12 +258,55 @@ static void four_fifths_of_the_budget_are_payload(void)
 	}
 }
 
+/* Samples of 110 KiB in no order: no chunk of 2 MiB becomes empty, and still all that is free goes
+ * back as long as there is a limit. */
+static void under_a_limit_what_is_free_goes_back(void)
+{
+	enum { N = 1100, LENGTH = 110 << 10, HALF = N / 2 };
+	struct arena *arena = new_arena(128 * (uint64_t)MIB);
+	uint8_t *base = (uint8_t *)UINTPTR_MAX, *mem[N];
+	uint64_t cost = arena_cost(LENGTH);
+
+	for (size_t i = 0; i < N; i++) {
+		CHECK((mem[i] = arena_alloc(arena, LENGTH)) != NULL);
+		memset(mem[i], (int)i % 251 + 1, LENGTH);
+		base = MIN(base, mem[i]);
+	}
+	base = (uint8_t *)((uintptr_t)base / CHUNK * CHUNK);
+	for (size_t i = 0; i < N; i += 2)
+		arena_release(arena, mem[i], LENGTH);
+	CHECK(resident(base, 128 * MIB) > (N - 50) * cost);
+	arena_set_limit(arena, HALF * cost + PIECE_BYTES);
+	CHECK(resident(base, 128 * MIB) <= HALF * cost);
+	for (size_t i = 1; i < N; i += 2)
+		CHECK(mem[i][0] == i % 251 + 1 && mem[i][LENGTH - 1] == i % 251 + 1);
+	/* No more than the limit is handed out, whatever is free; and it does not become more with
+	 * time, as other pages are used. */
+	CHECK(arena_alloc(arena, PIECE_BYTES) != NULL);
+	CHECK(arena_alloc(arena, 4096) == NULL);
+	for (size_t i = 1; i < N; i += 2) {
+		arena_release(arena, mem[i], LENGTH);
+		CHECK((mem[i] = arena_alloc(arena, LENGTH)) != NULL);
+		memset(mem[i], 1, LENGTH);
+	}
+	CHECK(resident(base, 128 * MIB) <= HALF * cost);
+	arena_set_limit(arena, 128 * (uint64_t)MIB); /* over: all of it can be used again */
+	for (size_t i = 0; i < N; i += 2)
+		CHECK((mem[i] = arena_alloc(arena, LENGTH)) != NULL);
+	for (size_t i = 0; i < N; i++)
+		arena_release(arena, mem[i], LENGTH);
+	CHECK_U64(arena_used(arena), PIECE_BYTES);
+	CHECK(resident(base, 128 * MIB) <= 6 * CHUNK);
+	arena_free(arena);
+}
+
 static const struct check_test tests[] = {
 	{ "cost_is_whole_pages", cost_is_whole_pages },
 	{ "limits_are_checked", limits_are_checked },
 	{ "whole_budget_can_be_used", whole_budget_can_be_used },
 	{ "released_neighbours_merge", released_neighbours_merge },
 	{ "empty_chunks_go_back_to_the_system", empty_chunks_go_back_to_the_system },
+	{ "under_a_limit_what_is_free_goes_back", under_a_limit_what_is_free_goes_back },
 	{ "a_small_arena_does_not_go_to_the_system_at_all",
 	  a_small_arena_does_not_go_to_the_system_at_all },
 	{ "freed_arena_leaves_no_mapping", freed_arena_leaves_no_mapping },

@@ -16,13 +16,14 @@ struct recorder {
 	int result;
 };
 
-static int record_store(void *ctx, struct entry_id entry, uint64_t offset, const void *data,
+static int record_store(void *ctx, struct stage_file file, uint64_t offset, const void *data,
 			size_t length)
 {
 	struct recorder *r = ctx;
 
 	r->n_calls++;
-	CHECK_U64(entry.v, 5);
+	CHECK_U64(file.entry.v, 5);
+	CHECK_U64(file.renewal, 3);
 	CHECK_U64(offset % 4096, 0);
 	CHECK(length > 0 && length <= PIECE_BYTES);
 	CHECK(offset + length <= r->size);
@@ -37,17 +38,24 @@ static int record_store(void *ctx, struct entry_id entry, uint64_t offset, const
 static const struct stage_ops record_ops = { .store = record_store };
 static const uint8_t bytes[PIECE_BYTES];
 
+static int push(struct recorder *r, uint32_t piece, uint32_t length, uint64_t size)
+{
+	return stage_push(&record_ops, r,
+			  &(struct stage_piece){ .file = { .entry = { 5 }, .renewal = 3 },
+						 .piece = piece,
+						 .length = length,
+						 .data = bytes,
+						 .size = size });
+}
+
 /* Pushes a whole file piece by piece. */
 static void push_file(uint64_t size)
 {
 	struct recorder r = { .size = size };
 
 	for (uint32_t piece = 0; piece < piece_count(size); piece++) {
-		struct piece_key key = { { 5 }, piece };
-
 		r.data = bytes;
-		CHECK_INT(stage_push(&record_ops, &r, key, bytes, piece_length(size, piece), size),
-			  0);
+		CHECK_INT(push(&r, piece, piece_length(size, piece), size), 0);
 	}
 	CHECK_U64(r.end, size);
 	CHECK(size > 0 || r.n_calls == 0);
@@ -79,25 +87,22 @@ static void pushes_keep_the_page_rule(void)
 static void pushes_that_break_the_rule_are_refused(void)
 {
 	struct recorder r = { .size = 5000 };
-	struct piece_key first = { { 5 }, 0 }, second = { { 5 }, 1 };
 
-	CHECK_INT(stage_push(&record_ops, &r, first, bytes, 4999, 5000), -EINVAL);
-	CHECK_INT(stage_push(&record_ops, &r, first, bytes, 4096, 5000), -EINVAL);
-	CHECK_INT(stage_push(&record_ops, &r, first, bytes, 5001, 5000), -EINVAL);
-	CHECK_INT(stage_push(&record_ops, &r, second, bytes, 5000, 5000), -EINVAL);
-	CHECK_INT(stage_push(&record_ops, &r, second, bytes, 0, 5000), -EINVAL);
-	CHECK_INT(stage_push(&record_ops, &r, first, bytes, 1, 0), -EINVAL);
-	CHECK_INT(stage_push(&record_ops, &r, first, bytes, PIECE_BYTES - 1, PIECE_BYTES + 1),
-		  -EINVAL);
+	CHECK_INT(push(&r, 0, 4999, 5000), -EINVAL);
+	CHECK_INT(push(&r, 0, 4096, 5000), -EINVAL);
+	CHECK_INT(push(&r, 0, 5001, 5000), -EINVAL);
+	CHECK_INT(push(&r, 1, 5000, 5000), -EINVAL);
+	CHECK_INT(push(&r, 1, 0, 5000), -EINVAL);
+	CHECK_INT(push(&r, 0, 1, 0), -EINVAL);
+	CHECK_INT(push(&r, 0, PIECE_BYTES - 1, PIECE_BYTES + 1), -EINVAL);
 	CHECK_U64(r.n_calls, 0);
 }
 
 static void answer_of_the_kernel_is_handed_on(void)
 {
 	struct recorder r = { .size = 5000, .result = -ENOENT, .data = bytes };
-	struct piece_key key = { { 5 }, 0 };
 
-	CHECK_INT(stage_push(&record_ops, &r, key, bytes, 5000, 5000), -ENOENT);
+	CHECK_INT(push(&r, 0, 5000, 5000), -ENOENT);
 	CHECK_U64(r.n_calls, 1);
 }
 

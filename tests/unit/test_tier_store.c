@@ -11,7 +11,9 @@
 #include <stdio.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <xxhash.h>
 
+#include "src/tier/store_format.h"
 #include "src/tier/store_priv.h"
 #include "tier_reads.h"
 
@@ -447,7 +449,27 @@ static void index_takes_40_bytes_per_record_at_most(void)
 	store_index_fini(&index);
 }
 
+/* The one that is chosen for the processor is the one that the format names. */
+static void sums_of_payloads_are_those_of_the_format(void)
+{
+	uint64_t state = check_seed();
+	AUTO_FREE uint8_t *bytes = malloc(PIECE_BYTES);
+
+	CHECK(bytes);
+	for (uint32_t i = 0; i < PIECE_BYTES; i++)
+		bytes[i] = (uint8_t)check_rand_u64(&state);
+	for (uint32_t n = 0; n < 600; n++)
+		CHECK_U64(store_payload_sum(bytes, n), XXH3_64bits(bytes, n));
+	for (int i = 0; i < 100; i++) {
+		uint32_t n = (uint32_t)check_rand_below(&state, PIECE_BYTES + 1);
+		uint32_t at = (uint32_t)check_rand_below(&state, PIECE_BYTES - n + 1);
+
+		CHECK_U64(store_payload_sum(bytes + at, n), XXH3_64bits(bytes + at, n));
+	}
+}
+
 static const struct check_test tests[] = {
+	{ "sums_of_payloads_are_those_of_the_format", sums_of_payloads_are_those_of_the_format },
 	{ "pieces_of_all_lengths_come_back", pieces_of_all_lengths_come_back },
 	{ "pieces_of_a_large_file_are_kept_apart", pieces_of_a_large_file_are_kept_apart },
 	{ "another_version_is_not_found", another_version_is_not_found },

@@ -474,6 +474,7 @@ static void records_are_verified_as_often_as_asked(void)
 	} rows[] = {
 		{ STORE_VERIFY_FIRST, false, -EIO, 0 },
 		{ STORE_VERIFY_FIRST, true, -EIO, 0 },
+		{ STORE_VERIFY_ALWAYS, false, -EIO, -EIO },
 		{ STORE_VERIFY_ALWAYS, true, -EIO, -EIO },
 		{ STORE_VERIFY_OFF, true, -EIO, 0 },
 	};

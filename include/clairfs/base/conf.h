@@ -20,14 +20,18 @@ enum conf_type {
 	CONF_TEXT,   /* char *, heap; "" is stored as NULL */
 };
 
+#define CONF_AUTO UINT64_MAX /* a number that is to be made up */
+
 struct conf_option {
 	const char *name;
 	enum conf_type type;
 	size_t offset;
-	const char *initial;        /* default, as text */
-	uint64_t min, max;          /* of numbers; max 0 = none */
-	const char *const *choices; /* CONF_CHOICE, NULL-terminated */
-	const char *help;           /* one or two sentences */
+	const char *initial; /* default, as text */
+	uint64_t min, max;   /* of numbers; max 0 = none */
+	/* CONF_CHOICE: the words, NULL-terminated. CONF_U64, CONF_BYTES: NULL, or one word that
+	 * stands for CONF_AUTO. */
+	const char *const *choices;
+	const char *help; /* one or two sentences */
 };
 
 struct conf_table {

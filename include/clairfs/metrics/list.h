@@ -87,6 +87,8 @@
 	  "READs of pushed pages the kernel had dropped.") \
 	X(EVICTIONS, COUNTER, "evictions_total", "", \
 	  "Pieces of files dropped from the arena, used or not.") \
+	X(MEMORY_SHRUNK, COUNTER, "memory_shrunk_total", "", \
+	  "Times the arena was made smaller because memory was short.") \
 	X(SOURCE_READS, COUNTER, "backing_reads_total", "", "Pieces read from the source.") \
 	X(SOURCE_BYTES, COUNTER, "backing_bytes_total", "", "Bytes read from the source.") \
 	X(SOURCE_CHECKS, COUNTER, "backing_checks_total", "", \
@@ -143,6 +145,8 @@
 	X(ARENA_LIMIT_BYTES, GAUGE, "cache_capacity_bytes", "tier=\"ram\"", \
 	  "Bytes that may be kept, by tier.") \
 	X(STORE_LIMIT_BYTES, GAUGE, "cache_capacity_bytes", "tier=\"nvme\"", "") \
+	X(MEMORY_GIVEN_UP, GAUGE, "memory_given_up_bytes", "", \
+	  "Bytes of the arena that are not used for now because memory is short.") \
 	X(STAGE_BYTES, GAUGE, "stage_bytes", "", "Bytes pushed and not opened yet.") \
 	X(STAGE_LIMIT_BYTES, GAUGE, "stage_limit_bytes", "", \
 	  "Bytes that may be pushed ahead now.") \

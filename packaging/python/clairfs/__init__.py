@@ -42,6 +42,7 @@ _DIRECTION = 6 << 29 if _POWERPC_LIKE else 3 << 30
 _ANNOUNCE = _DIRECTION | _HINT.size << 16 | 0xCF << 8 | 1
 _PART = 1700
 _LIST = struct.Struct(f"=IiQII1000s{4 * _PART}s")
+_LAST, _BYTES, _WIDTHS, _VERSION_BYTES = 1, 2, {".u32": 4, ".u64": 8}, 2
 _ANNOUNCE_LIST = _DIRECTION | _LIST.size << 16 | 0xCF << 8 | 2
 _INO_OF_SAMPLE = 2
 
@@ -63,21 +64,46 @@ def __getattr__(name):  # torch is loaded by who asks for it
 
 
 def send(spec, mountpoint):
-    """Announces a spec ("none": no order any more) and returns it in canonical form."""
+    """Announces a spec ("none": no order any more) and returns it in canonical form. A list that is not beneath the mount's
+    source is read here and handed over."""
+    path, keys = _list_of(spec)
+    if path is not None and not os.path.isabs(path):
+        return _send_file(path, keys, mountpoint)  # meant from here, not from the source
     text = spec.encode()
     if len(text) >= 4088 or b"\0" in text:
         raise AnnounceError("the order is longer than 4087 bytes or has a zero byte")
     hint = bytearray(_HINT.pack(_VERSION, 0, text))
     try:
         with open(os.path.join(mountpoint, ".clairfs", "control"), "rb") as f:
-            fcntl.ioctl(f, _ANNOUNCE, hint)
+            _ioctl(f, _ANNOUNCE, hint)
     except OSError as e:
         raise AnnounceError(f"{mountpoint}: {_why(e)}") from e
     _, status, answer = _HINT.unpack(hint)
     line = answer.split(b"\0")[0].decode(errors="replace")
+    if status == -errno.EXDEV and path is not None:
+        return _send_file(path, keys, mountpoint)
     if status < 0:
         raise AnnounceError(line)
     return line
+
+
+def _ioctl(f, number, data):
+    """Once more when a signal came, whose handler has run by then."""
+    while True:
+        try:
+            return fcntl.ioctl(f, number, data)
+        except InterruptedError:
+            pass
+
+
+def _list_of(spec):
+    """The path and the other keys of a spec "list:...", or (None, "")."""
+    kind, *pairs = spec.split(":")
+    paths = [pair[5:] for pair in pairs if pair.startswith("path=")]
+    if kind != "list" or len(paths) != 1:
+        return None, ""
+    path = re.sub("%(3A|2C|2F|25)", lambda code: chr(int(code[1], 16)), paths[0], flags=re.IGNORECASE)
+    return path, ":".join(pair for pair in pairs if not pair.startswith("path="))
 
 
 def _why(error):
@@ -381,22 +407,42 @@ def _send_list(indices, mountpoint, keys="epochs=1"):
     numbers = array.array("I", indices)
     if numbers.itemsize != 4:
         raise AnnounceError("no 32-bit numbers on this machine")
-    token, at = 0, 0
+    size = 4 * _PART
+    data = numbers.tobytes()
+    parts = (data[at:at + size] for at in range(0, max(len(data), 1), size))
+    _send_parts(parts, lambda part: len(part) // 4, _VERSION, 0, keys, mountpoint)
+    return "list"
+
+
+def _send_file(path, keys, mountpoint):
+    """Hands over a list file, read with the rights of this process."""
     try:
+        with open(path, "rb") as f:
+            parts = iter(lambda: f.read(4 * _PART), b"")
+            return _send_parts(parts, len, _VERSION_BYTES, _BYTES | _WIDTHS.get(os.path.splitext(path)[1], 0), keys, mountpoint)
+    except OSError as e:
+        raise AnnounceError(f"{path!r}: {e.strerror}") from e
+
+
+def _send_parts(parts, count, version, flags, keys, mountpoint):
+    """Returns the mount's answer to the last one."""
+    token, part, parts = 0, b"", iter(parts)
+    try:
+        part = next(parts, b"")
         with open(os.path.join(mountpoint, ".clairfs", "control"), "rb") as f:
             while True:
-                part = numbers[at:at + _PART]
-                at += len(part)
-                is_last = at == len(numbers)
-                text = keys.encode() if is_last else b""
-                data = bytearray(_LIST.pack(_VERSION, 0, token, int(is_last), len(part), text,
-                                            part.tobytes().ljust(4 * _PART, b"\0")))
-                fcntl.ioctl(f, _ANNOUNCE_LIST, data)
+                after = next(parts, None)
+                is_last = after is None
+                data = bytearray(_LIST.pack(version, 0, token, flags | _LAST if is_last else flags & _BYTES, count(part),
+                                            keys.encode() if is_last else b"", part.ljust(4 * _PART, b"\0")))
+                _ioctl(f, _ANNOUNCE_LIST, data)
                 _, status, token, _, _, answer, _ = _LIST.unpack(data)
+                line = answer.split(b"\0")[0].decode(errors="replace")
                 if status < 0:
-                    raise AnnounceError(answer.split(b"\0")[0].decode(errors="replace"))
+                    raise AnnounceError(line)
                 if is_last:
-                    return "list"
+                    return line
+                part = after
     except OSError as e:
         raise AnnounceError(f"{mountpoint}: {_why(e)}") from e
 

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A fetch of one piece, and the queue of prefetches: fetch.c. Included by cache_priv.h. */
+#ifndef CLAIRFS_CACHE_FETCH_PRIV_H
+#define CLAIRFS_CACHE_FETCH_PRIV_H
+
+#include "clairfs/tier.h"
+
+struct fetch {
+	struct tier_read read;
+	struct cache *cache;
+	struct object *object;
+	struct file_identity kept; /* what the store knows it as */
+	bool is_store;
+	bool is_check;     /* only asks the source whether the file is still the same */
+	bool is_asked;     /* it was asked, and the file is */
+	uint64_t begin_ns; /* while somebody traces, else 0 */
+	uint32_t trace_group;
+	bool is_control, is_gated; /* gated: gate.mu, a control read with the source */
+	uint64_t waits_since_ns; /* gate.mu: for its turn */
+	struct list in_gate;
+	char path[];
+};
+
+/* QUEUED -> FETCHING with the references of a fetch; fetch_start must follow without the lock. */
+void fetch_claim_locked(struct shard *s, struct object *obj) REQUIRES(s->mu);
+void fetch_start(struct cache *c, struct object *obj);
+void prefetch_init(struct cache *c);
+void prefetch_push(struct cache *c,
+		   struct object *obj); /* gives the queue a reference that the caller holds */
+void prefetch_pump(struct cache *c);
+/* Fails what is still queued; nothing is started any more. */
+void prefetch_close(struct cache *c);
+
+#endif

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The budgets of a mount: what was told, else what the limits of this process leave (memlimit.c);
+ * and what becomes of them while it runs (pressure.c). */
+#include "clairfs/base/log.h"
+#include "clairfs/base/text.h"
+#include "daemon_priv.h"
+
+void wire_budget(struct wire *w)
+{
+	struct memlimit_wish wish = { .ram = w->opts->ram,
+				      .stage = w->opts->stage,
+				      .inflight = w->opts->source_max_inflight,
+				      .inodes_ahead = w->opts->inodes_ahead,
+				      .n_samples = dataset_n_samples(w->dataset),
+				      .n_entries = dataset_n_entries(w->dataset) };
+	struct memlimit_budget *b = &w->memory;
+	char ram[32], stage[32], limit[32];
+	struct memlimits limits;
+
+	memlimit_read(&limits);
+	memlimit_derive(&limits, &wish, b);
+	if (b->is_over)
+		log_warn("ram %s and stage %s are more than there is: the limit is %s (%s)",
+			 text_from_bytes(b->ram, ram, sizeof(ram)),
+			 text_from_bytes(b->stage, stage, sizeof(stage)),
+			 text_from_bytes(b->limit, limit, sizeof(limit)), b->from);
+}
+
+int wire_make_pressure(struct wire *w, struct err *err)
+{
+	struct pressure_params params = { .cache = w->cache,
+					  .metrics = w->metrics,
+					  .ram = w->memory.ram,
+					  .stage = w->memory.stage };
+
+	return pressure_new(&params, &w->pressure, err);
+}
+
+json_t *wire_memory_json(struct wire *w)
+{
+	const struct memlimit_budget *b = &w->memory;
+	struct pressure_view view;
+
+	pressure_look(w->pressure, &view);
+	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:s, s:b, s:I, s:I, s:I, s:s}", "ram",
+			 (json_int_t)b->ram, "stage", (json_int_t)b->stage, "source_max_inflight",
+			 (json_int_t)b->inflight, "inodes_ahead", (json_int_t)b->inodes_ahead,
+			 "limit", (json_int_t)(b->limit == MEMLIMIT_NONE ? 0 : b->limit), "from",
+			 b->from, "is_over", b->is_over, "ram_now", (json_int_t)view.ram,
+			 "stage_now", (json_int_t)view.stage, "shrunk", (json_int_t)view.shrunk,
+			 "pressure", view.by);
+}

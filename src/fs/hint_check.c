@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What may be believed of the structs that jobs send by ioctl. The sizes come from the number of
+ * the ioctl, which is the sender's own; the kernel has copied so many bytes and no more. Runs on
+ * the reactor before anything is kept or queued.
+ */
+#include "hint_check.h"
+
+#include <errno.h>
+#include <string.h>
+
+int hint_check(const void *in, size_t in_size, size_t out_size, struct clairfs_hint *ret)
+{
+	if (in_size < sizeof(*ret) || out_size < sizeof(*ret))
+		return -ENOTTY;
+	memcpy(ret, in, sizeof(*ret));
+	if (ret->version != CLAIRFS_HINT_VERSION || !memchr(ret->text, 0, sizeof(ret->text)))
+		return -EPROTO;
+	return 0;
+}
+
+static bool is_list_right(const struct clairfs_list *list)
+{
+	const uint32_t raw = CLAIRFS_LIST_U32 | CLAIRFS_LIST_U64;
+
+	if (list->version == CLAIRFS_HINT_VERSION)
+		return !(list->flags & ~CLAIRFS_LIST_LAST) && list->count <= CLAIRFS_LIST_SAMPLES;
+	return list->version == CLAIRFS_LIST_VERSION_BYTES && list->flags & CLAIRFS_LIST_BYTES &&
+	       !(list->flags & ~(CLAIRFS_LIST_LAST | CLAIRFS_LIST_BYTES | raw)) &&
+	       (list->flags & raw) != raw && list->count <= sizeof(list->sample);
+}
+
+int hint_check_list(const void *in, size_t in_size, size_t out_size, struct clairfs_list *ret)
+{
+	if (in_size < sizeof(*ret) || out_size < sizeof(*ret))
+		return -ENOTTY;
+	memcpy(ret, in, sizeof(*ret));
+	return is_list_right(ret) && memchr(ret->text, 0, sizeof(ret->text)) ? 0 : -EPROTO;
+}
+
+int hint_check_steps(const void *in, size_t in_size, struct clairfs_steps *ret)
+{
+	if (in_size < sizeof(*ret))
+		return -ENOTTY;
+	memcpy(ret, in, sizeof(*ret));
+	if (ret->magic != CLAIRFS_STEPS_MAGIC || ret->version != CLAIRFS_STEPS_VERSION ||
+	    ret->count > CLAIRFS_STEPS)
+		return -EPROTO;
+	return 0;
+}
