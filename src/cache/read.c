@@ -116,7 +116,7 @@ static bool read_look_locked(struct cache *c, struct shard *s, struct cache_read
 	r->n_left = 1; /* ours, until everything is started */
 	if (r->renewal != dataset_renewal(c->p.dataset, r->entry) ||
 	    (r->state->is_drop_queued && r->offset > 0)) {
-		r->refused = -ESTALE;
+		r->refused = access_is_narrowed(c, r->entry) ? -EACCES : -ESTALE;
 		return true;
 	}
 	if (r->state->is_unsettled) {

@@ -2,6 +2,7 @@
 """With allow_other nobody reads through the mount what the source keeps from them. A visitor of another user reads both ways;
 where the source refuses, the mount must: at once when nobody has read the file in this mount, else once revalidation (a
 second here) has looked. What the source gives the mount should give as well, where mode bits can say it."""
+import contextlib
 import errno
 import json
 import os
@@ -169,7 +170,8 @@ def closed_before_the_first_read(place):
         for name in names:
             refused_at_once(place, visitor, name, f"{name} made 0600 after the scan")
         tap.ok(all(mount.read(n) == data[n] for n in names), "root may read")
-        tap.equal([visitor.do("again", fd) for fd in held], [-errno.EACCES] * 3, "nor what root's reads have fetched")
+        tap.no_findings([shown(got) for got in (visitor.do("again", fd) for fd in held) if not isinstance(got, int)],
+                        "nor what root's reads have fetched")
         for name in names:
             os.chmod(source_path(place, name), 0o644)
         for name in names:
@@ -272,14 +274,22 @@ def directory_replaced(place):
                     note("opened anew", visitor.read(mount.path(name)))
                 for fd in held:
                     note("held open", visitor.do("again", fd))
+
+            def fetch(name):
+                """By root, who is refused only where this is the READ that finds out."""
+                with contextlib.suppress(PermissionError):
+                    mount.read(name)
             for _ in range(3):
                 read_all()
+                fetch(names[1])
             tap.equal(leaks, set(), f"{kind} replaced by a symlink into a closed directory: no byte of that")
             # To and fro, with those reading who have it open.
             for _ in range(200):
                 visitor.do("link", source_path(place, "theirs", "d"), "away")
                 read_all()
+                fetch(names[0])
                 visitor.do("link", source_path(place, "theirs", "d"), "../closed/d")
+                fetch(names[0])
                 read_all()
             tap.equal(leaks, set(), f"{kind}: nor when it is flipped to and fro")
         with Visitor() as visitor:
