@@ -177,11 +177,26 @@ static void file_changed_in_place_keeps_its_inode(void)
 
 	rig_read_check(rig, 0, 0, 4096);
 	change_fetch_again(rig->cache, rig_entry(rig, 0));
-	CHECK_INT(truncate(path, 2 * MIB), 0);
+	CHECK_INT(truncate(path, 4 * MIB), 0);
 	CHECK_INT(rig_read_status(rig, 0, MIB, 4096), 0);
 	CHECK(rig_find(rig, RIG_SETTLE, 0, 0) >= 0);
 	RIG_UNTIL(rig_find(rig, RIG_INVAL, 0, 0) >= 0);
 	CHECK_U64(dataset_renewal(rig->dataset, rig_entry(rig, 0)), 0);
+	rig_free(rig);
+}
+
+/* Else its reader would come to an end that no version has. */
+static void file_cut_in_place_counts_as_replaced(void)
+{
+	struct rig *rig = rig_new(&(struct rig_options){ .n = 1, .size = 3 * MIB });
+	AUTO_FREE char *path = rig_path(rig, 0);
+
+	rig_read_check(rig, 0, 0, 4096);
+	change_fetch_again(rig->cache, rig_entry(rig, 0));
+	CHECK_INT(truncate(path, 2 * MIB), 0);
+	CHECK_INT(rig_read_status(rig, 0, MIB, 4096), -ESTALE);
+	CHECK_U64(dataset_renewal(rig->dataset, rig_entry(rig, 0)), 1);
+	CHECK_INT(rig_read_status(rig, 0, MIB, 4096), 0); /* opened again */
 	rig_free(rig);
 }
 
@@ -481,6 +496,7 @@ static const struct check_test tests[] = {
 	{ "reads_behind_are_refused_while_pages_are_dropped",
 	  reads_behind_are_refused_while_pages_are_dropped },
 	{ "file_changed_in_place_keeps_its_inode", file_changed_in_place_keeps_its_inode },
+	{ "file_cut_in_place_counts_as_replaced", file_cut_in_place_counts_as_replaced },
 	{ "empty_file_is_looked_at_once", empty_file_is_looked_at_once },
 	{ "invalidation_waits_for_every_read_that_was_in_flight",
 	  invalidation_waits_for_every_read_that_was_in_flight },

@@ -176,7 +176,7 @@ static void files_of_all_sizes_are_read(void)
 
 			for (uint32_t piece = 0; piece < piece_count(sizes[i]); piece++) {
 				CHECK_INT(read_piece(&r, i, piece, "a", &id), 0);
-				n_reads++;
+				n_reads += sizes[i] > 0; /* of nothing it is a look */
 			}
 			n_bytes += sizes[i];
 		}
