@@ -8,8 +8,9 @@
  *    looks at the directories as well. A symlink hides changes of the directories it leads through,
  *    so the first use of a symlinked file in a mount looks at the whole way.
  * 2. A file may have been opened before it was closed to the one who did, as far as we knew. From
- *    then on it is "narrowed": every READ of it is answered only to those who may read it now (by
- *    fs), and none of its pages stays with the kernel, who asks nobody. What decides goes with the
+ *    then on it is "narrowed": its name leads to a new inode (change.c), so the pages of those who
+ *    may read are not those that the others have open; READs through the old one are refused, all
+ *    others answered only to those who may read it now (by fs). What decides goes with the
  *    bytes, from the moment at which it is decided which version of the file they are of: the path
  *    may be flipped between two files while a READ is under way.
  *

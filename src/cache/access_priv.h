@@ -20,7 +20,7 @@ int access_look(struct cache *c, struct entry_id entry, struct stat *ret);
 /* Whether owner, group or permissions are other ones than the index has. */
 bool access_differs(const struct cache *c, struct entry_id entry, const struct stat *st);
 /* Before the attributes of a file are replaced by st: remembers whether READs of it have to be
- * looked at one by one. True: the kernel must forget what it knows before any is answered. */
+ * looked at one by one. True: nobody who has it open may go on by that. */
 bool access_note(struct cache *c, struct entry_id entry, const struct stat *st);
 bool access_is_narrowed(const struct cache *c, struct entry_id entry);
 /* What goes with bytes of the version that the index has. */

@@ -188,7 +188,7 @@ void change_file(struct cache *c, struct entry_id entry, const struct stat *st)
 	struct shard *s = shard_of(c, entry);
 	struct file_identity old, now = { 0 };
 	struct entry_state *es;
-	bool is_same, is_renewed;
+	bool is_same, is_renewed, is_narrower;
 	struct list dead;
 
 	list_init(&dead);
@@ -201,10 +201,12 @@ void change_file(struct cache *c, struct entry_id entry, const struct stat *st)
 		mutex_unlock(&s->mu);
 		return;
 	}
-	if (st)
-		(void)access_note(c, entry, st);
+	is_narrower = st && access_note(c, entry, st);
 	es = entry_get_locked(c, s, entry);
-	is_renewed = st && es && must_renew_locked(c, s, es, &old, &now);
+	/* Narrower: what others get of it from now on the kernel keeps in an inode that nobody has
+	 * opened who may not. */
+	is_renewed = st && es &&
+		     ((is_narrower && c->stage) || must_renew_locked(c, s, es, &old, &now));
 	if (is_renewed)
 		dataset_renew(c->p.dataset, entry, st);
 	else if (st)
@@ -217,6 +219,10 @@ void change_file(struct cache *c, struct entry_id entry, const struct stat *st)
 			renew_locked(c, s, es);
 		else
 			change_kernel_locked(c, s, es, &old, st ? &now : NULL);
+		if (is_narrower && c->stage && es->readers == 0) { /* else the last of them does */
+			es->inval_renewal = dataset_renewal(c->p.dataset, entry);
+			queue_inval_locked(c, es);
+		}
 		entry_put_locked(c, s, es);
 	}
 	if (st && now.size != old.size)

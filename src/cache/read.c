@@ -124,7 +124,7 @@ static bool read_look_locked(struct cache *c, struct shard *s, struct cache_read
 	r->n_left = 1; /* ours, until everything is started */
 	r->look_version = r->state->version;
 	if (r->renewal != dataset_renewal(c->p.dataset, r->entry) || must_make_way(r)) {
-		r->refused = -ESTALE;
+		r->refused = access_is_narrowed(c, r->entry) ? -EACCES : -ESTALE;
 		return true;
 	}
 	if (r->state->is_unsettled) {

@@ -177,6 +177,10 @@ static void inval_pages(struct cache *c, struct entry_id entry)
 	file.renewal = es->inval_renewal;
 	mutex_unlock(&s->mu);
 	c->stage->inval(c->stage_ctx, file, 0, 0);
+	if (access_is_narrowed(c, entry) && file.renewal > 0) { /* of those who may not any more */
+		file.renewal--;
+		c->stage->inval(c->stage_ctx, file, 0, 0);
+	}
 	mutex_lock(&s->mu);
 	entry_put_locked(c, s, es);
 	mutex_unlock(&s->mu);
