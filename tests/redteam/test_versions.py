@@ -13,13 +13,14 @@ change and size two readers by chance, CLAIRFS_REDTEAM=long all of them.
 """
 import errno
 import os
+import random
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from redkit import HELD, IS_LONG, PAGE, WHOLE, Busy, Held, User, change, is_page_mix, pick, reads, words
+from redkit import HELD, IS_LONG, PAGE, WHOLE, Busy, Held, User, change, is_page_mix, pick, read_by, reads, words
 import mountkit
 import tap
-from mountkit import rng, wait_until, write_file
+from mountkit import Crew, rng, wait_until, write_file
 
 KIB = 1 << 10
 SIZES = (0, 1, 100, 4095, 4096, 4097, 100 * KIB, 300 * KIB, 3 << 20)
@@ -164,6 +165,55 @@ def after_a_read(place):
         verdict(cells, wrong, "after a read: one version, and after revalidation the new one")
 
 
+def go_on_reading(mountpoint, names, seed, n):
+    """In the process of a user: reads by every way, dropping what is cached now and then. [(name, how, what was read)]"""
+    rng2, found = random.Random(seed), []
+    for _ in range(n):
+        name, how = rng2.choice(names), rng2.choice(WHOLE)
+        path = os.path.join(mountpoint, name)
+        found.append((name, how, read_by(how, path, seed)))
+        if rng2.random() < 0.4:
+            drop_tail(path, rng2.choice((0, 0.5)))
+    return found
+
+
+def through_empty(place):
+    """Full, empty, full again, under readers that go on reading: an emptied file's pages of zeros are never of the next one."""
+    names = [f"f{i}" for i in range(12)]
+    versions = {name: [rng.randbytes(rng.choice((4096, 20000, 100000)))] for name in names}
+    for name in names:
+        write_file(os.path.join(place.source, name), versions[name][0])
+    got, users = [], [User(0, 0) for _ in range(4)]
+    try:
+        with place.mount(revalidate=1) as mount:
+            crew = Crew()
+
+            def reader(user, seed):
+                while not crew.is_over.is_set():
+                    seed += 1
+                    for found in user(go_on_reading, mount.mountpoint, names, seed, 10):
+                        got.append(found if isinstance(found[2], int) or found[2] not in versions[found[0]] else None)
+            for number, user in enumerate(users):
+                crew.add(reader, user, rng.randrange(1 << 30) + number)
+            for turn in range(pick(8, 200)):
+                for name in names:
+                    data = b"" if turn % 2 == 0 else rng.randbytes(rng.choice((4095, 4097, 20000, 150000)))
+                    versions[name].append(data)
+                    change(os.path.join(place.source, name), data, "rename")
+                wait_until(lambda: all(os.stat(mount.path(n)).st_size == len(versions[n][-1]) for n in names), "sizes are seen", 60)
+            tap.no_findings(crew.stop(), "the readers end")
+            last = {name: mountkit.read_file(mount.path(name)) for name in names}
+            tap.equal([n for n in names if last[n] != versions[n][-1]], [], "the last versions are seen")
+    finally:
+        for user in users:
+            user.close()
+    odd = [g for g in got if g and not isinstance(g[2], int)]
+    zeros = [g for g in odd if any(g[2][at:at + PAGE].count(0) > 100 for at in range(0, len(g[2]), PAGE))]
+    tap.note(f"{len(got)} reads, {sum(g is not None for g in got) - len(odd)} errors, {len(odd)} of an open that met a change")
+    tap.no_findings([f"{n} by {how}: {words(data, dict(enumerate(versions[n])))} of {list(map(len, versions[n]))[-4:]}" for n, how, data in zeros][:20],
+                    f"files that are emptied and filled again: {len(zeros)} reads had zeros of no version")
+
+
 def second_reads(user, mount, cells, got, when, is_held=False):
     """After an open that met the change (all but the old version) the next one gets the new version."""
     wrong = [(c, c.say(g)) for c, g in zip(cells, got) if not c.is_right_once(g, is_held)]
@@ -175,11 +225,12 @@ def second_reads(user, mount, cells, got, when, is_held=False):
     verdict(cells, wrong, f"{when}: one version or ESTALE, and then the new one")
 
 
-def drop_tail(path):
-    """Lets the kernel forget the second half of a file that it has cached."""
+def drop_tail(path, share=0.5):
+    """Lets the kernel forget what it has cached of a file behind that share of it."""
     fd = os.open(path, os.O_RDONLY)
     try:
-        os.posix_fadvise(fd, (os.fstat(fd).st_size // 2 + PAGE - 1) // PAGE * PAGE, 0, os.POSIX_FADV_DONTNEED)
+        at = int(os.fstat(fd).st_size * share)
+        os.posix_fadvise(fd, (at + PAGE - 1) // PAGE * PAGE, 0, os.POSIX_FADV_DONTNEED)
     finally:
         os.close(fd)
 
@@ -256,4 +307,4 @@ def grown_files(place):
     tap.no_findings(wrong[:20], f"at load 8, {len(wrong)} of {total} first reads of files that had grown were not the new version")
 
 
-mountkit.run(before_the_first_read, through_a_snapshot, after_a_read, tail_dropped, held_open, grown_files)
+mountkit.run(before_the_first_read, through_a_snapshot, after_a_read, through_empty, tail_dropped, held_open, grown_files)
