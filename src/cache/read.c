@@ -250,8 +250,8 @@ static bool read_decide(struct cache *c, struct cache_read *r, int status)
 	bool is_now;
 
 	mutex_lock(&s->mu);
-	is_now = status != 0 || es->version == r->look_version || r->n_tries + 1 >= READ_TRIES;
-	if (is_now && status == 0 && r->n_parts)
+	is_now = status != 0 || es->version == r->look_version;
+	if (is_now && status == 0) /* no bytes at all make a page too, of zeros */
 		bits_set(c->paged, r->entry.v);
 	if (is_now && r->offset == 0)
 		es->head_readers--;
@@ -277,19 +277,19 @@ static void read_finish(struct cache *c, struct cache_read *r)
 	assert(r->n_parts < 2 || !pinned[0] || !pinned[1] ||
 	       file_identity_eq(&pinned[0]->identity, &pinned[1]->identity));
 	is_restart &= status == 0;
-	if (is_restart && r->n_tries + 1 >= READ_TRIES) {
-		log_limited(LOG_LEVEL_WARN,
-			    "entry %u changes all the time: no consistent bytes of it", r->entry.v);
-		status = -EIO;
-		is_restart = false;
+	if (!is_restart && read_decide(c, r, status)) {
+		read_answer(c, r, status, pinned);
+		return;
 	}
-	if (is_restart || !read_decide(c, r, status)) {
-		r->n_tries++;
+	if (++r->n_tries < READ_TRIES) {
 		read_unpin(c, pinned, r->n_parts);
 		read_begin(c, r);
 		return;
 	}
-	read_answer(c, r, status, pinned);
+	log_limited(LOG_LEVEL_WARN, "entry %u changes all the time: no consistent bytes of it",
+		    r->entry.v);
+	(void)read_decide(c, r, -EIO);
+	read_answer(c, r, -EIO, pinned);
 }
 
 void read_settle(struct cache *c, struct cache_read *r)
