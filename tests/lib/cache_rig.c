@@ -182,7 +182,7 @@ static int stage_inval_attr(void *ctx, struct entry_id entry)
 static int stage_settle(void *ctx, struct entry_id entry)
 {
 	log_event(ctx, (struct rig_log){ .event = RIG_SETTLE, .entry = entry.v });
-	return 0;
+	return atomic_load(&((struct rig *)ctx)->settle_status);
 }
 
 static int stage_drop_name(void *ctx, struct entry_id entry)

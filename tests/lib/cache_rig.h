@@ -74,6 +74,7 @@ struct rig {
 	uint32_t n_log, log_size;
 	uint32_t fail_stores; /* pushes to be answered with stage_status */
 	int stage_status;
+	_Atomic int settle_status; /* of settling, 0: it succeeds */
 	bool is_stage_held; /* operations on pages wait */
 	uint32_t n_held;
 	void (*on_store)(struct rig *rig, uint32_t entry); /* runs inside a push */

@@ -185,21 +185,6 @@ static void file_that_was_only_linked_or_opened_to_others_keeps_its_inode(void)
 	rig_free(rig);
 }
 
-/* Its last page has zeros behind the old end, and may be with the kernel. */
-static void file_changed_in_place_counts_as_replaced(void)
-{
-	struct rig *rig = rig_new(&(struct rig_options){ .n = 1, .size = 3 * MIB });
-	AUTO_FREE char *path = rig_path(rig, 0);
-
-	rig_read_check(rig, 0, 0, 4096);
-	change_fetch_again(rig->cache, rig_entry(rig, 0));
-	CHECK_INT(truncate(path, 4 * MIB), 0);
-	CHECK_INT(rig_read_status(rig, 0, MIB, 4096), -ESTALE);
-	CHECK_U64(dataset_renewal(rig->dataset, rig_entry(rig, 0)), 1);
-	CHECK_INT(rig_read_status(rig, 0, MIB, 4096), 0); /* opened again */
-	rig_free(rig);
-}
-
 struct look {
 	struct cache_read read;
 	struct rig *rig;
@@ -224,6 +209,49 @@ static int look_at(struct rig *rig, uint32_t file)
 	cache_look(rig->cache, &look.read);
 	RIG_UNTIL(atomic_load(&look.is_done));
 	return look.status;
+}
+
+/* The kernel makes a page of zeros of it. */
+static void answer_without_bytes_counts_as_pages(void)
+{
+	struct rig *rig = rig_new(&(struct rig_options){ .n = 1, .size = 0 });
+
+	rig_read_check(rig, 0, 0, 4096);
+	rig_replace(rig, 0, 9000);
+	CHECK_INT(look_at(rig, 0), 0);
+	CHECK_U64(dataset_renewal(rig->dataset, rig_entry(rig, 0)), 1);
+	CHECK_INT(rig_find(rig, RIG_SETTLE, 0, 0), -1);
+	rig_read_check(rig, 0, 0, 65536);
+	rig_free(rig);
+}
+
+static void size_that_the_kernel_does_not_take_is_no_cut_read(void)
+{
+	struct rig *rig = rig_new(&(struct rig_options){ .n = 1, .size = 5000 });
+
+	atomic_store(&rig->settle_status, -ETIMEDOUT);
+	rig_replace(rig, 0, 9000);
+	CHECK_INT(rig_read_status(rig, 0, 0, 65536), -ESTALE);
+	CHECK_U64(dataset_renewal(rig->dataset, rig_entry(rig, 0)), 1);
+	RIG_UNTIL(rig_count(rig, RIG_NAME, 0) == 1);
+	atomic_store(&rig->settle_status, 0);
+	rig_read_check(rig, 0, 0, 65536); /* opened again */
+	rig_free(rig);
+}
+
+/* Its last page has zeros behind the old end, and may be with the kernel. */
+static void file_changed_in_place_counts_as_replaced(void)
+{
+	struct rig *rig = rig_new(&(struct rig_options){ .n = 1, .size = 3 * MIB });
+	AUTO_FREE char *path = rig_path(rig, 0);
+
+	rig_read_check(rig, 0, 0, 4096);
+	change_fetch_again(rig->cache, rig_entry(rig, 0));
+	CHECK_INT(truncate(path, 4 * MIB), 0);
+	CHECK_INT(rig_read_status(rig, 0, MIB, 4096), -ESTALE);
+	CHECK_U64(dataset_renewal(rig->dataset, rig_entry(rig, 0)), 1);
+	CHECK_INT(rig_read_status(rig, 0, MIB, 4096), 0); /* opened again */
+	rig_free(rig);
 }
 
 static void empty_file_is_looked_at_whenever_its_size_is_asked(void)
@@ -496,6 +524,9 @@ static const struct check_test tests[] = {
 	{ "file_that_was_only_linked_or_opened_to_others_keeps_its_inode",
 	  file_that_was_only_linked_or_opened_to_others_keeps_its_inode },
 	{ "file_changed_in_place_counts_as_replaced", file_changed_in_place_counts_as_replaced },
+	{ "answer_without_bytes_counts_as_pages", answer_without_bytes_counts_as_pages },
+	{ "size_that_the_kernel_does_not_take_is_no_cut_read",
+	  size_that_the_kernel_does_not_take_is_no_cut_read },
 	{ "empty_file_is_looked_at_whenever_its_size_is_asked",
 	  empty_file_is_looked_at_whenever_its_size_is_asked },
 	{ "invalidation_waits_for_every_read_that_was_in_flight",
