@@ -3,7 +3,6 @@
  * Files that change, shrink, grow, vanish or stop being files while the cache holds or reads them:
  * no answer mixes versions, and the kernel's copies are invalidated in the order that it needs.
  */
-#include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
 
@@ -12,12 +11,12 @@
 
 #define MIB (1u << 20)
 
-/* Another time of change, the same inode. */
-static void rig_change_in_place(struct rig *rig, uint32_t file)
+/* Another time of change, the same bytes. */
+static void rig_change_rights(struct rig *rig, uint32_t file)
 {
 	AUTO_FREE char *path = rig_path(rig, file);
 
-	CHECK_INT(utimensat(AT_FDCWD, path, NULL, 0), 0);
+	CHECK_INT(chmod(path, 0666), 0);
 }
 
 static void rig_forget_log(struct rig *rig)
@@ -149,22 +148,37 @@ static void reader_at_the_beginning_gets_the_new_file_and_no_old_page_behind(voi
 static void reads_behind_are_refused_while_pages_are_dropped(void)
 {
 	struct rig *rig = read_and_replaced(3 * MIB);
-	struct rig_read *head, *behind;
+	struct rig_read *head;
 
-	fault_io_pause(rig->io);
-	head = rig_read_start(rig, 0, 0, 4096);
-	behind = rig_read_start(rig, 0, 2 * MIB, 4096);
-	fault_io_wait_held(rig->io, 2);
 	rig_hold_stage(rig, true);
-	fault_io_resume(rig->io);
-	rig_read_wait(behind);
-	CHECK_INT(behind->status, -ESTALE);
+	head = rig_read_start(rig, 0, 0, 4096);
 	rig_wait_held(rig, 1);
 	CHECK_INT(rig_read_status(rig, 0, MIB, 4096), -ESTALE);
 	CHECK_INT(head->n_done, 0);
 	rig_hold_stage(rig, false);
 	rig_read_wait(head);
 	rig_check_bytes(head, 1, 3 * MIB);
+	rig_read_free(head);
+	rig_free(rig);
+}
+
+/* It would be waited for as long as its piece takes. */
+static void nothing_is_dropped_while_a_read_behind_is_with_the_source(void)
+{
+	struct rig *rig = read_and_replaced(3 * MIB);
+	struct rig_read *head, *behind;
+
+	fault_io_pause(rig->io);
+	head = rig_read_start(rig, 0, 0, 4096);
+	behind = rig_read_start(rig, 0, 2 * MIB, 4096);
+	fault_io_wait_held(rig->io, 2);
+	fault_io_resume(rig->io);
+	rig_read_wait(head);
+	rig_read_wait(behind);
+	CHECK_INT(head->status, -ESTALE);
+	CHECK_INT(behind->status, -ESTALE);
+	CHECK_U64(dataset_renewal(rig->dataset, rig_entry(rig, 0)), 1);
+	CHECK_U64(rig_count(rig, RIG_INVAL, 0), 0);
 	rig_read_free(head);
 	rig_read_free(behind);
 	rig_free(rig);
@@ -287,7 +301,7 @@ static void invalidation_waits_for_every_read_that_was_in_flight(void)
 	first = rig_read_start(rig, 0, 0, 4096);
 	second = rig_read_start(rig, 0, 2 * MIB, 4096);
 	fault_io_wait_held(rig->io, 2);
-	rig_change_in_place(rig, 0);
+	rig_change_rights(rig, 0);
 	fault_io_resume(rig->io);
 	rig_read_wait(first);
 	rig_read_wait(second);
@@ -521,6 +535,8 @@ static const struct check_test tests[] = {
 	  reader_at_the_beginning_gets_the_new_file_and_no_old_page_behind },
 	{ "reads_behind_are_refused_while_pages_are_dropped",
 	  reads_behind_are_refused_while_pages_are_dropped },
+	{ "nothing_is_dropped_while_a_read_behind_is_with_the_source",
+	  nothing_is_dropped_while_a_read_behind_is_with_the_source },
 	{ "file_that_was_only_linked_or_opened_to_others_keeps_its_inode",
 	  file_that_was_only_linked_or_opened_to_others_keeps_its_inode },
 	{ "file_changed_in_place_counts_as_replaced", file_changed_in_place_counts_as_replaced },
