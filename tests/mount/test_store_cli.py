@@ -78,6 +78,9 @@ def life(place):
     mountkit.send(mount.process, mountkit.signal.SIGKILL)
     mount.process.wait(mountkit.DEADLINE)
     clairfs("umount", place.mnt)
+    # What a ring of the dead process had open the kernel lets go of a moment later.
+    mountkit.wait_until(lambda: not any(s["is_in_use"] for s in json.loads(clairfs("store", "ls", store, "--json").out)["segments"]),
+                        "the kernel has let go of the segments")
     found = answer("ls", store)
     tap.ok(all(s["state"] == "unsealed" and not s["is_in_use"] for s in found["segments"]),
            "a killed daemon leaves a segment unsealed and nothing in use", found)
