@@ -56,8 +56,8 @@ class Writer:
     def __init__(self, path):
         self.fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
-    def tell(self, **line):
-        os.write(self.fd, json.dumps({**line, "t": time.monotonic()}).encode() + b"\n")
+    def tell(self, ago=0, **line):
+        os.write(self.fd, json.dumps({**line, "t": time.monotonic() - ago}).encode() + b"\n")
 
     def begin(self, name, seed, size, mode=0o644):
         self.tell(f=name, s=seed, n=size, m=mode)
