@@ -19,6 +19,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <string.h>
 #include <sys/stat.h>
 
 #include "fs_priv.h"
@@ -140,14 +141,19 @@ static int stage_settle(void *ctx, struct entry_id entry)
 
 static int stage_drop_name(void *ctx, struct entry_id entry)
 {
-	struct entry_id dir = dataset_parent(((struct fs *)ctx)->params.dataset, entry);
 	struct fs *fs = ctx;
-	const char *name;
+	struct entry_id dir = dataset_parent(fs->params.dataset, entry);
+	char name[FS_NAME_MAX + 1]; /* libfuse sends the zero behind it as well */
+	const char *bytes;
 	size_t len;
 
+	bytes = dataset_name(fs->params.dataset, entry, &len);
+	if (len > FS_NAME_MAX)
+		return -ENAMETOOLONG;
+	memcpy(name, bytes, len);
+	name[len] = '\0';
 	if (!stage_enter(fs))
 		return -ENOTCONN;
-	name = dataset_name(fs->params.dataset, entry, &len);
 	return stage_leave(fs, fuse_lowlevel_notify_inval_entry(fs->se, fs_ino_of(dir), name, len));
 }
 
