@@ -153,7 +153,7 @@ void plan_end_job(struct plan *plan, uint32_t job);
 void plan_show(struct plan *plan, uint64_t now_ns, uint32_t job, uint32_t sample);
 /* Another budget of arena and stage from here on, at most those of plan_new, and never so little
  * that a few of the largest samples would not fit. What is above it leaves with the next steps, the
- * sample that is needed last first. O(n). */
+ * sample that is needed last first; what is staged stays until it is opened. O(n). */
 void plan_set_memory(struct plan *plan, uint64_t arena_bytes, uint64_t stage_bytes);
 /* Takes one event in. Time never goes back. */
 void plan_event(struct plan *plan, uint64_t now_ns, const struct plan_event *event);

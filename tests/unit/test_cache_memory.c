@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A cache that is given less memory, and more again, while it runs: what is plain leaves at once,
+ * what is planned a little later, the next plan keeps to it as well, and every byte stays right. */
+#include <stdio.h>
+
+#include "cache_rig.h"
+
+#define KIB (1u << 10)
+#define MIB (1u << 20)
+
+static struct plan_status status(struct rig *rig)
+{
+	struct cache_status st;
+
+	cache_get_status(rig->cache, &st);
+	return st.plan;
+}
+
+static void read_files(struct rig *rig, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++)
+		rig_read_check(rig, i, 0, rig->options.size);
+}
+
+static void plain_copies_leave_at_once(void)
+{
+	struct rig *rig = rig_new(&(struct rig_options){ .n = 100, .size = 256 * KIB });
+
+	read_files(rig, 100);
+	CHECK_U64(arena_used(rig->arena), 100 * 256 * KIB);
+	cache_set_memory(rig->cache, 8 * MIB, MIB);
+	CHECK(arena_used(rig->arena) <= 8 * MIB && arena_used(rig->arena) > 7 * MIB);
+	CHECK_INT(rig_read_check(rig, 99, 0, 256 * KIB), READ_ARENA); /* the oldest went */
+	CHECK_INT(rig_read_check(rig, 0, 0, 256 * KIB), READ_MISS);
+	read_files(rig, 100);
+	CHECK(arena_used(rig->arena) <= 8 * MIB);
+	cache_set_memory(rig->cache, 64 * MIB, 16 * MIB);
+	read_files(rig, 100);
+	for (uint32_t i = 0; i < 100; i++)
+		CHECK_INT(rig_read_check(rig, i, 0, 256 * KIB), READ_ARENA);
+	rig_free(rig);
+}
+
+static struct order *make_order(struct rig *rig, const char *text)
+{
+	struct order_params params = { .n = rig->options.n };
+	struct order_spec *spec;
+	struct order *order;
+	struct err err = { 0 };
+
+	CHECK_INT(order_spec_parse(text, &spec, &err), 0);
+	CHECK_INT(order_new(spec, &params, &order, &err), 0);
+	order_spec_free(spec);
+	return order;
+}
+
+/* Until the order is confirmed, half of what the plan has is filled. */
+static void planned_copies_leave_and_the_next_plan_has_no_more(void)
+{
+	struct rig *rig = rig_new(&(struct rig_options){ .n = 200,
+							 .size = 100 * KIB,
+							 .arena_limit = 32 * MIB,
+							 .arena_bytes = 28 * MIB,
+							 .stage_bytes = 2 * MIB, /* pushed: stays */
+							 .order = "sequential" });
+
+	RIG_UNTIL(status(rig).arena_bytes > 13 * MIB);
+	cache_set_memory(rig->cache, 8 * MIB, MIB);
+	RIG_UNTIL(status(rig).arena_bytes <= 8 * MIB && arena_used(rig->arena) <= 8 * MIB);
+	RIG_UNTIL(status(rig).stage_limit_bytes <= MIB);
+	CHECK_INT(cache_set_order(rig->cache, make_order(rig, "torch-randperm:seed=7")), 0);
+	RIG_UNTIL(status(rig).stage_limit_bytes <= MIB);
+	read_files(rig, 200);
+	CHECK(arena_used(rig->arena) <= 8 * MIB);
+	cache_set_memory(rig->cache, 32 * MIB, 2 * MIB);
+	CHECK_INT(cache_set_order(rig->cache, make_order(rig, "sequential")), 0);
+	RIG_UNTIL(status(rig).arena_bytes > 13 * MIB);
+	read_files(rig, 200);
+	rig_free(rig);
+}
+
+static const struct check_test tests[] = {
+	{ "plain_copies_leave_at_once", plain_copies_leave_at_once },
+	{ "planned_copies_leave_and_the_next_plan_has_no_more",
+	  planned_copies_leave_and_the_next_plan_has_no_more },
+};
+CHECK_MAIN(tests)
