@@ -19,8 +19,9 @@
  * lookup (an open of a name looked up before makes two); the inode of one lookup keeps its text. Of
  * each user the last 64 texts (8 MiB) are kept, and of all users but root and the one who mounted
  * it 256 (32 MiB): a lookup never fails for those before it, but a file that was looked up longer
- * ago gives ESTALE. render returns 0 or a negative errno, runs on the reactor thread and must be
- * quick (<= 5 ms) and never use the mount. */
+ * ago gives ESTALE. Those others get a text that is up to 100 ms old. render returns 0 or a
+ * negative errno, runs on the reactor thread and must be quick (<= 5 ms) and never use the mount.
+ */
 struct fs_vfile {
 	const char *name;
 	int (*render)(void *ctx, struct buf_writer *out);

@@ -220,8 +220,8 @@ static int announce(struct wire *w, const struct fs_told *told, struct saying *s
 		    struct err *err)
 {
 	struct order_ask ask = { .lane = told->lane,
-				 /* Others may look up the same name, or want to write as well. */
-				 .is_brief = told->is_lookup || told->lane == FS_LANE_LINE,
+				 /* Others want to write as well. */
+				 .is_brief = told->lane == FS_LANE_LINE,
 				 .is_gone = told->is_gone };
 	struct told_list *list = &w->list[told->lane];
 	struct order *order = NULL;
@@ -230,7 +230,7 @@ static int announce(struct wire *w, const struct fs_told *told, struct saying *s
 	bool is_list = told->list && said->spec; /* it is whole; else it is somebody else's, or
 						  * waits */
 
-	teller_find(told->tid, told->is_lookup, &who); /* it waits for us: it is there */
+	teller_find(told->tid, told->is_lookup, &who); /* it waits for us, as a rule: it is there */
 	if (rc == 0 && said->spec)
 		rc = make_order(w, said->spec, is_list ? list : NULL, &ask, &order, err);
 	if (rc == 0 && said->spec && !is_list) /* a list told in parts lacks the others yet */

@@ -119,6 +119,7 @@ struct fs {
 	struct entry_id shadowed; /* a top entry of the source named like our own directory, or
 				     ENTRY_NONE */
 	struct list snapshots;    /* the newest first */
+	struct fs_rendered *rendered; /* vfile.c: what others share */
 	uint64_t next_snapshot;
 	char *dir_buf;                    /* answers of readdir */
 	bool has_no_open, has_no_opendir; /* the kernel understands ENOSYS there */

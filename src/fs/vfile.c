@@ -42,6 +42,16 @@ struct fs_snapshot {
 	_Atomic bool *is_gone; /* awaited: raised when nobody wants it any more; else NULL */
 };
 
+/* Others than root and our own user get a text that is this old at most: else a loop of opens would
+ * keep the reactor busy with rendering. */
+#define RENDERED_NS (100 * NS_PER_MS)
+struct fs_rendered {
+	const struct fs_vfile *file;
+	uint64_t ns;
+	struct buf_writer text;
+	struct fs_rendered *next;
+};
+
 struct waiter {
 	struct list node;
 	struct fs_snapshot *s;
@@ -317,13 +327,53 @@ void fs_vfile_reply_refused(fuse_req_t req, struct fs *fs)
 	fuse_reply_entry(req, &param);
 }
 
+/* One for each file; NULL: out of memory. */
+static struct fs_rendered *rendered_of(struct fs *fs, const struct fs_vfile *file)
+{
+	struct fs_rendered *r = fs->rendered;
+
+	while (r && r->file != file)
+		r = r->next;
+	if (r)
+		return r;
+	r = calloc(1, sizeof(*r));
+	if (!r)
+		return NULL;
+	r->file = file;
+	buf_writer_init(&r->text);
+	r->next = fs->rendered;
+	fs->rendered = r;
+	return r;
+}
+
+/* A text that others may have been given just now as well. */
+static int render_shared(struct fs *fs, const struct fs_vfile *file, struct buf_writer *out)
+{
+	struct fs_rendered *r = rendered_of(fs, file);
+	uint64_t now = clock_now(fs->params.clock);
+	int rc = 0;
+
+	if (!r)
+		return -ENOMEM;
+	if (!r->ns || now >= r->ns + RENDERED_NS) {
+		buf_writer_fini(&r->text);
+		buf_writer_init(&r->text);
+		rc = file->render(file->ctx, &r->text);
+		r->ns = rc == 0 && !r->text.is_bad ? now : 0;
+	}
+	if (rc == 0 && r->text.size > 0)
+		buf_put_bytes(out, r->text.data, r->text.size);
+	return rc < 0 ? rc : r->text.is_bad || out->is_bad ? -ENOMEM : 0;
+}
+
 static void reply_rendered(fuse_req_t req, struct fs *fs, const struct fs_vfile *file)
 {
+	bool is_shared = !fs_may_tell(fuse_req_ctx(req)->uid);
 	struct buf_writer text;
 	int rc;
 
 	buf_writer_init(&text);
-	rc = file->render(file->ctx, &text);
+	rc = is_shared ? render_shared(fs, file, &text) : file->render(file->ctx, &text);
 	if (rc == 0) {
 		fs_vfile_reply_text(req, fs, &text);
 		return;
@@ -426,8 +476,14 @@ void fs_vfile_forget(struct fs *fs, fuse_ino_t ino, uint64_t count)
 
 void fs_vfiles_fini(struct fs *fs)
 {
+	struct fs_rendered *r;
 	struct list *node;
 
+	while ((r = fs->rendered)) {
+		fs->rendered = r->next;
+		buf_writer_fini(&r->text);
+		free(r);
+	}
 	while ((node = list_pop_head(&fs->snapshots)))
 		snapshot_free(container_of(node, struct fs_snapshot, node));
 }

@@ -64,31 +64,29 @@ def make_source(place):
 
 
 def answers(mount, what):
-    """All that status and its like need, and how long the slowest took."""
-    slowest = 0
+    """All that status and its like need; says how long the slowest took, which is for people: nothing depends on it."""
+    slowest, empty = 0, []
     for _ in range(20):
         for name in "stats.json", "metrics", "config", "control":
             start = time.monotonic()
             text = mount.read(".clairfs/" + name)
             slowest = max(slowest, time.monotonic() - start)
-            if not text:
-                tap.ok(False, f"{name} has a text")
+            empty += [name] if not text else []
     tap.note(f"{what}: the slowest of 80 control files took {slowest * 1000:.1f} ms")
-    return slowest
+    tap.no_findings(empty, f"{what}: root is answered")
 
 
 def crowd(place):
     """Another user looks up and announces thousands of times, and keeps files open."""
     make_source(place)
     with place.mount(allow_other="yes") as mount:
-        before = answers(mount, "before")
+        answers(mount, "before")
         held = os.open(mount.path(".clairfs", "stats.json"), os.O_RDONLY)
         argv = [sys.executable, "-c", TOUCH, mount.mountpoint, "10000"]
         with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
             tap.equal(other.stdout.readline(), b"touched\n",
                       "another user is answered 10000 times, and refused")
-            tap.ok(answers(mount, "after 10000 announces and lookups of another user") < max(1, before * 50),
-                   "root is answered as before")
+            answers(mount, "after 10000 announces and lookups of another user")
             tap.equal(mountkit.clairfs("status", mount.mountpoint).code, 0, "status answers")
             told = mountkit.clairfs("announce", mount.mountpoint, "sequential")
             tap.equal((told.code, told.out), (0, b"sequential\n"), "announce answers")
@@ -207,7 +205,7 @@ def hung_list(place):
                 for argv in (["cat", name], [sys.executable, "-c", HINT, mount.mountpoint, "list:path=slow/order"]):
                     wanting.append(subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE))
                 mountkit.wait_until(lambda: "order-make" in threads_of(mount.process.pid), "the file is being opened")
-                tap.ok(answers(mount, "while a list hangs") < 60, "the control files answer")
+                answers(mount, "while a list hangs")
                 with open(mount.path(".clairfs", "order"), "w", encoding="ascii") as fifo:
                     fifo.write("sequential:epochs=7\n")
                 mountkit.wait_until(lambda: mount.stats()["order"].get("spec") == "sequential:epochs=7",

@@ -311,6 +311,67 @@ static void files_that_cannot_be_read(void)
 	CHECK_CONTAINS(err.msg, "fifo: not a regular file");
 }
 
+static int open_bytes(const void *bytes, size_t size, unsigned width, struct order **ret,
+		      struct err *err)
+{
+	struct order_params params = {
+		.n = N, .resolve = resolve, .bytes = bytes, .n_bytes = size, .bytes_width = width
+	};
+	unsigned calls = 0;
+	struct order_spec *spec;
+	int rc = order_spec_parse("list:path=told", &spec, err);
+
+	CHECK_INT(rc, 0);
+	params.resolve_ctx = &calls;
+	rc = order_new(spec, &params, ret, err);
+	order_spec_free(spec);
+	return rc;
+}
+
+static void bytes_without_a_file(void)
+{
+	static const char text[] = "# epoch 1\n3\nd/1.jpg\n# epoch 0\n2";
+	static const uint8_t raw[] = { 7, 0, 0, 0, 1, 0, 0, 0 };
+	struct err err = { 0 };
+	struct order *order;
+
+	CHECK_INT(open_bytes(text, strlen(text), 0, &order, &err), 0);
+	epoch_is(order, 0, "2");
+	epoch_is(order, 1, "3 1");
+	order_free(order);
+	CHECK_INT(open_bytes(raw, sizeof(raw), 4, &order, &err), 0);
+	epoch_is(order, 0, "7 1");
+	order_free(order);
+	CHECK_INT(open_bytes("", 0, 0, &order, &err), -EINVAL);
+	CHECK_CONTAINS(err.msg, "told: the file has no samples");
+}
+
+/* What somebody else has told is answered without a byte of the file. */
+static void messages_to_others_show_no_content(void)
+{
+	static const struct {
+		const char *text, *want;
+	} cases[] = {
+		{ "1\nsecret\n", "told: line 2: expected the number or the path of a sample" },
+		{ "424242\n", "told: line 1: expected the number of a sample below 10" },
+		{ "far\n", "told: line 1: \"...\" is sample 10 of 10" },
+		{ "# epoch 4242\n1\n# epoch 4242\n1\n",
+		  "told: line 3: the epoch is already on line 1" },
+		{ "# epoch 4242x\n", "told: line 1: expected \"# epoch E\" with a number E" },
+	};
+	struct err err = { 0 };
+	struct order *order;
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		CHECK_INT(open_bytes(cases[i].text, strlen(cases[i].text), 0, &order, &err),
+			  -EINVAL);
+		CHECK_CONTAINS(err.msg, cases[i].want);
+		CHECK(!strstr(err.msg, "secret") && !strstr(err.msg, "4242"));
+	}
+	CHECK_INT(open_bytes("4242", 4, 4, &order, &err), -EINVAL);
+	CHECK_CONTAINS(err.msg, "told: entry 1: expected the number of a sample below 10");
+}
+
 static const struct check_test tests[] = {
 	{ "indices", indices },
 	{ "paths", paths },
@@ -325,6 +386,8 @@ static const struct check_test tests[] = {
 	{ "raw_numbers", raw_numbers },
 	{ "raw_file_of_many_windows", raw_file_of_many_windows },
 	{ "files_that_cannot_be_read", files_that_cannot_be_read },
+	{ "bytes_without_a_file", bytes_without_a_file },
+	{ "messages_to_others_show_no_content", messages_to_others_show_no_content },
 };
 
 CHECK_MAIN(tests)
