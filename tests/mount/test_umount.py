@@ -68,6 +68,25 @@ def hung(place):
             mountkit.send(mount.process, signal.SIGCONT)
 
 
+def ends_late(place):
+    """A daemon that waits for a filesystem that hangs, of which it has a file to take away."""
+    place.files([3000])
+    os.mkdir(place.path("other"))
+    with mountkit.Slowfs(place, place.path("other"), place.path("slow")) as slow:
+        with place.mount(metrics_textfile=place.path("slow", "x.prom"), metrics_interval=1) as mount:
+            mountkit.send(slow.process, signal.SIGSTOP)
+            try:
+                waiting = subprocess.Popen([CLAIRFS, "umount", "--timeout", "100", place.mnt], stderr=subprocess.PIPE)
+                said = waiting.stderr.readline()
+                tap.ok(b"waiting: " in said and f"is unmounted, its daemon ({mount.process.pid})".encode() in said,
+                       "that the daemon still has to end is said after three seconds", said)
+            finally:
+                mountkit.send(slow.process, signal.SIGCONT)
+            tap.ok(waiting.wait(mountkit.DEADLINE) == 0 and waiting.stderr.read() == b"", "and umount waits for it")
+            waiting.stderr.close()
+            mount.wait()
+
+
 def of_another_user(place):
     place.files([3000])
     with place.mount() as mount:
@@ -120,4 +139,4 @@ def without_proc(place):
     wait_until(lambda: mount_type(place.mnt) is None, "nothing is left")
 
 
-mountkit.run(busy, hung, of_another_user, fusermount_says_why, without_proc)
+mountkit.run(busy, hung, ends_late, of_another_user, fusermount_says_why, without_proc)
