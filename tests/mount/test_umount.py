@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """clairfs umount says what it waits for, gives up when it was told to, and forces nothing; a mount that fails says why, also
-where fusermount3 or a missing /proc is the reason."""
+where fusermount3 has the reason."""
 import mmap
 import os
 import signal
@@ -8,7 +8,7 @@ import subprocess
 
 import mountkit
 import tap
-from mountkit import CLAIRFS, clairfs, environment, mount_type, program, read_file, wait_until
+from mountkit import CLAIRFS, clairfs, environment, mount_type, program
 
 NOBODY = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
 
@@ -68,6 +68,25 @@ def hung(place):
             mountkit.send(mount.process, signal.SIGCONT)
 
 
+def ends_late(place):
+    """A daemon that waits for a filesystem that hangs, of which it has a file to take away."""
+    place.files([3000])
+    os.mkdir(place.path("other"))
+    with mountkit.Slowfs(place, place.path("other"), place.path("slow")) as slow:
+        with place.mount(metrics_textfile=place.path("slow", "x.prom"), metrics_interval=1) as mount:
+            mountkit.send(slow.process, signal.SIGSTOP)
+            try:
+                waiting = subprocess.Popen([CLAIRFS, "umount", "--timeout", "100", place.mnt], stderr=subprocess.PIPE)
+                said = waiting.stderr.readline()
+                tap.ok(b"waiting: " in said and f"is unmounted, its daemon ({mount.process.pid})".encode() in said,
+                       "that the daemon still has to end is said after three seconds", said)
+            finally:
+                mountkit.send(slow.process, signal.SIGCONT)
+            tap.ok(waiting.wait(mountkit.DEADLINE) == 0 and waiting.stderr.read() == b"", "and umount waits for it")
+            waiting.stderr.close()
+            mount.wait()
+
+
 def of_another_user(place):
     place.files([3000])
     with place.mount() as mount:
@@ -102,22 +121,4 @@ def fusermount_says_why(place):
     os.unlink(place.path("device"))
 
 
-def without_proc(place):
-    place.files([3000])
-    script = 'umount -l /proc; exec "$@"'
-    with place.mount():
-        for command in (("umount", place.mnt), ("status", place.mnt), ("announce", place.mnt, "none")):
-            done = in_namespace(place, script, CLAIRFS, *command)
-            tap.ok(is_one_line(done, "/proc"), f"clairfs {command[0]} without /proc says that it is needed", done)
-    options = ("-o", f"ram=64M,snapshot_dir={place.snapshots}")
-    done = in_namespace(place, script, CLAIRFS, "mount", *options, place.source, place.mnt)
-    tap.ok(is_one_line(done, "/proc"), "clairfs mount without /proc says that it is needed", done)
-    tap.equal(mount_type(place.mnt), None, "nothing is mounted")
-    for command in (("index", place.source), ("order", "sequential", "--n", "3"), ("caps",)):
-        done = in_namespace(place, script, CLAIRFS, *command)
-        tap.ok(done.code == 0 and not done.err and done.out, f"clairfs {command[0]} does without /proc", done)
-    tap.ok(read_file("/proc/self/stat"), "this machine's own /proc is where it was")
-    wait_until(lambda: mount_type(place.mnt) is None, "nothing is left")
-
-
-mountkit.run(busy, hung, of_another_user, fusermount_says_why, without_proc)
+mountkit.run(busy, hung, ends_late, of_another_user, fusermount_says_why)

@@ -58,6 +58,16 @@ static struct sources make_sources(const char *name, size_t n)
 	return s;
 }
 
+static void sources_end(struct sources *s)
+{
+	for (size_t i = 0; i < ARRAY_LEN(s->of); i++) {
+		free(s->of[i].root);
+		free(s->of[i].file);
+	}
+	free(s->dir);
+	close(s->dir_fd);
+}
+
 static bool is_there(const struct sources *s, size_t i)
 {
 	return access(s->of[i].file, F_OK) == 0;
@@ -88,6 +98,7 @@ static void sources_that_are_gone_go_at_once(void)
 	CHECK(is_there(&s, 2)); /* in use, whatever became of it */
 	CHECK_U64(snapshot_tidy(s.dir_fd, &s.of[0].key, &MANY, now), 1);
 	CHECK(!is_there(&s, 2));
+	sources_end(&s);
 }
 
 /* Rewrites the snapshot as if its source were on another filesystem. */
@@ -101,6 +112,7 @@ static void move_to_filesystem(struct sources *s, size_t i, uint64_t fsid)
 	CHECK_INT(snapshot_save(s->dir_fd, &s->of[i].key, &snap), 0);
 	CHECK_INT(remove(s->of[i].file), 0);
 	snapshot_name(&s->of[i].key, name);
+	free(s->of[i].file);
 	s->of[i].file = kit_path(s->dir, name);
 	table_fini(&snap.t);
 }
@@ -118,6 +130,7 @@ static void what_is_not_mounted_now_has_a_week(void)
 	CHECK_U64(snapshot_tidy(s.dir_fd, &s.of[0].key, &MANY, now), 0);
 	CHECK_U64(snapshot_tidy(s.dir_fd, &s.of[0].key, &MANY, now + 2 * DAY), 2);
 	CHECK(is_there(&s, 0) && !is_there(&s, 1) && !is_there(&s, 2));
+	sources_end(&s);
 }
 
 static void the_least_recently_used_go_beyond_the_limits(void)
@@ -141,6 +154,7 @@ static void the_least_recently_used_go_beyond_the_limits(void)
 	small.files = 0;
 	CHECK_U64(snapshot_tidy(s.dir_fd, &s.of[5].key, &small, now), 1);
 	CHECK(is_there(&s, 5));
+	sources_end(&s);
 }
 
 static void what_is_no_snapshot_of_ours_stays(void)
@@ -166,6 +180,7 @@ static void what_is_no_snapshot_of_ours_stays(void)
 	CHECK(is_there(&s, 0) && !is_there(&s, 2));
 	CHECK(access(renamed, F_OK) == 0 && access(text, F_OK) == 0 && access(notes, F_OK) == 0);
 	CHECK(access(fifo, F_OK) == 0 && faccessat(AT_FDCWD, link, F_OK, AT_SYMLINK_NOFOLLOW) == 0);
+	sources_end(&s);
 }
 
 static void leftovers_of_crashes_are_removed(void)
@@ -184,6 +199,7 @@ static void leftovers_of_crashes_are_removed(void)
 	/* That one may be somebody who is writing. */
 	CHECK_INT(access(young, F_OK), 0);
 	CHECK(is_there(&s, 0));
+	sources_end(&s);
 }
 
 static const struct check_test tests[] = {
