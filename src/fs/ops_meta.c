@@ -64,6 +64,7 @@ struct fs_look {
 	struct cache_read read;
 	struct fs *fs;
 	fuse_req_t req;
+	fuse_ino_t ino;
 };
 
 /* Also when the source has failed: then the size is what was known, and asked for again. A file that
@@ -76,13 +77,15 @@ static void look_done(struct cache_read *read, int status, const struct iovec *i
 	fs_entry_param(look->fs, read->entry, &param);
 	if (status == -ENOENT || status == -ENOTDIR)
 		fuse_reply_err(look->req, -status);
+	else if (param.ino != look->ino) /* renewed meanwhile: its pages do not go with this size */
+		fuse_reply_err(look->req, ESTALE);
 	else
 		fuse_reply_attr(look->req, &param.attr, param.attr_timeout);
 	free(look);
 }
 
 /* The size of an empty file, which may have grown: the source has to be asked. */
-static void look_first(fuse_req_t req, struct fs *fs, struct entry_id entry)
+static void look_first(fuse_req_t req, struct fs *fs, struct entry_id entry, fuse_ino_t ino)
 {
 	struct fs_look *look = calloc(1, sizeof(*look));
 
@@ -92,6 +95,7 @@ static void look_first(fuse_req_t req, struct fs *fs, struct entry_id entry)
 	}
 	look->fs = fs;
 	look->req = req;
+	look->ino = ino;
 	look->read.entry = entry;
 	look->read.done = look_done;
 	cache_look(fs->params.cache, &look->read);
@@ -116,7 +120,7 @@ void fs_op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	if (param.ino != ino) /* replaced: those that have the old one open have no attributes */
 		fuse_reply_err(req, ESTALE);
 	else if (param.attr_timeout == 0 && !fs_is_settler(fs, fuse_req_ctx(req)->pid))
-		look_first(req, fs, entry);
+		look_first(req, fs, entry, ino);
 	else
 		fuse_reply_attr(req, &param.attr, param.attr_timeout);
 }
