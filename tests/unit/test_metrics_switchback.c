@@ -364,7 +364,10 @@ static void difference_is_found(bool has_hook)
 	CHECK(margin < 0.2);
 	CHECK(fabs(found / truth(&j, &rnd) - 1) < 3 * margin + 0.05);
 	CHECK(n.switchback.cost_ns > 0 && n.switchback_cost_ns > 0);
-	CHECK(fabs((double)n.estimate_switchback_ns / n.switchback.removed_ns - 1) < 0.05);
+	/* The first of the two passes is counted with the mean of its own blocks, half of all: its
+	 * half of the sum is off by a deviation of a quarter of the interval. Six of them. */
+	CHECK(fabs((double)n.estimate_switchback_ns / n.switchback.removed_ns - 1) <
+	      1.5 * margin + 0.02);
 	j.source_s = 0.001;
 	n = run_job(&j, &rnd);
 	CHECK(n.switchback.is_known);
