@@ -163,21 +163,22 @@ int access_look_again(struct cache *c, struct entry_id entry)
 {
 	struct file_identity known, now;
 	struct stat st;
-	int rc = access_look(c, entry, &st);
 	bool is_same;
+	int rc;
 
+	dataset_identity(c->p.dataset, entry, &known);
+	rc = access_look(c, entry, &st);
 	if (rc == -ENOENT)
-		change_file(c, entry, NULL);
+		change_file(c, entry, NULL, NULL);
 	if (rc != 0)
 		return rc;
-	dataset_identity(c->p.dataset, entry, &known);
 	now = file_identity_of(&st);
 	is_same = file_identity_eq(&known, &now);
 	if (is_same && !access_differs(c, entry, &st))
 		return 0;
 	if (!is_same)
 		check_way(c, entry);
-	change_file(c, entry, &st);
+	change_file(c, entry, &known, &st);
 	return -ESTALE;
 }
 

@@ -253,9 +253,10 @@ bool store_keeps(struct cache *c, struct entry_id entry, const struct file_ident
 		 uint32_t n_pieces);
 
 /* --- change.c --- */
-/* The file is seen to be another one (st), or gone (NULL): drops what is kept of it everywhere. Any
- * thread. */
-void change_file(struct cache *c, struct entry_id entry, const struct stat *st);
+/* The file that was `known` is seen to be another one (st), or gone (both NULL): drops what is kept
+ * of it everywhere, unless it is known as another one by now. Any thread. */
+void change_file(struct cache *c, struct entry_id entry, const struct file_identity *known,
+		 const struct stat *st);
 /* The kernel cannot be made to know the size: nobody reads on in that inode. */
 void change_unsettled_locked(struct cache *c, struct shard *s, struct entry_state *es)
 	REQUIRES(s->mu);

@@ -183,7 +183,8 @@ static void change_store(struct cache *c, struct entry_id entry, const struct fi
 	note_sample(c, PLAN_EV_UNPINNED, entry, 0);
 }
 
-void change_file(struct cache *c, struct entry_id entry, const struct stat *st)
+void change_file(struct cache *c, struct entry_id entry, const struct file_identity *known,
+		 const struct stat *st)
 {
 	struct shard *s = shard_of(c, entry);
 	struct file_identity old, now = { 0 };
@@ -197,7 +198,9 @@ void change_file(struct cache *c, struct entry_id entry, const struct stat *st)
 	mutex_lock(&s->mu);
 	dataset_identity(c->p.dataset, entry, &old);
 	is_same = st && file_identity_eq(&old, &now);
-	if (is_same && !access_differs(c, entry, st)) { /* somebody else has noticed */
+	/* Somebody else has noticed; what the source said to us may be older than what it said to
+	 * them. */
+	if (st && (!file_identity_eq(&old, known) || (is_same && !access_differs(c, entry, st)))) {
 		mutex_unlock(&s->mu);
 		return;
 	}
@@ -211,6 +214,8 @@ void change_file(struct cache *c, struct entry_id entry, const struct stat *st)
 		dataset_renew(c->p.dataset, entry, st);
 	else if (st)
 		dataset_update(c->p.dataset, entry, st);
+	if (!st) /* nobody holds anything of it after this */
+		entry_untouch(c, entry);
 	if (es) {
 		es->version++;
 		drop_pieces_locked(c, s, es, st && !is_same ? &now : NULL, &dead);

@@ -88,6 +88,7 @@ static void fetch_settle_locked(struct cache *c, struct shard *s, struct object 
 		if (!obj->is_demand)
 			obj->ready_ns = clock_now(c->p.clock);
 		object_move_locked(obj, OBJECT_RESIDENT);
+		entry_touch(c, obj->state_of->entry); /* before a change that untouches it, or after */
 		if (obj->is_heap)
 			object_drop_locked(c, s, obj, dead);
 		else if (!obj->is_planned)
@@ -248,13 +249,13 @@ static struct fetch_result fetch_learn(struct fetch *f, struct fetch_result resu
 
 		note_event(c, &ev);
 	} else if (f->read.is_changed && !S_ISREG(f->read.st.st_mode)) {
-		change_file(c, entry, NULL); /* no file any more */
+		change_file(c, entry, NULL, NULL); /* no file any more */
 		result.status = S_ISDIR(f->read.st.st_mode) ? -EISDIR : -EIO;
 	} else if (f->read.is_changed) {
-		change_file(c, entry, &f->read.st);
+		change_file(c, entry, &f->read.expect, &f->read.st);
 		result = stale_result(result);
 	} else if (result.status == -ENOENT || result.status == -ENOTDIR) {
-		change_file(c, entry, NULL);
+		change_file(c, entry, NULL, NULL);
 	}
 	return result;
 }

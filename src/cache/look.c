@@ -47,9 +47,9 @@ static void look_done(struct tier_read *read)
 	int rc = access_learn(c, entry, read), status = rc && rc != -ESTALE ? rc : read->status;
 
 	if (rc == 0 && is_file)
-		change_file(c, entry, &read->st);
+		change_file(c, entry, &read->expect, &read->st);
 	else if (rc == 0 && (read->is_changed || status == -ENOENT || status == -ENOTDIR))
-		change_file(c, entry, NULL);
+		change_file(c, entry, NULL, NULL);
 	free(look);
 	if (rc != -ESTALE && status != 0 && !is_file) {
 		look_end(c, r, status);

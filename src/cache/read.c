@@ -124,7 +124,7 @@ static bool read_look_locked(struct cache *c, struct shard *s, struct cache_read
 	r->n_left = 1; /* ours, until everything is started */
 	r->look_version = r->state->version;
 	if (r->renewal != dataset_renewal(c->p.dataset, r->entry) || must_make_way(r)) {
-		r->refused = access_is_narrowed(c, r->entry) ? -EACCES : -ESTALE;
+		r->refused = -ESTALE;
 		return true;
 	}
 	if (r->state->is_unsettled) {
@@ -226,7 +226,9 @@ static void read_answer(struct cache *c, struct cache_read *r, int status,
 	int n_iov = 0;
 
 	r->rights.is_narrowed = false;
-	if (status == 0 && n_parts)
+	if (r->refused) /* who may not read it any more is told that instead */
+		access_rights(c, r->entry, &r->rights);
+	else if (status == 0 && n_parts)
 		r->rights = r->part[0].object->rights;
 	if (status == 0)
 		n_iov = read_vectors(r, iov, &bytes);
@@ -311,7 +313,6 @@ void cache_read(struct cache *c, struct cache_read *r)
 	r->is_look = false;
 	r->held_ns = 0;
 	r->is_loaded = false;
-	entry_touch(c, r->entry);
 	if (dataset_is_sample(c->p.dataset, r->entry) && bits_clear(c->staged, r->entry.v)) {
 		metrics_add(c->p.metrics, METRIC_STAGE_EVICTED_READS, 1);
 		note_sample(c, PLAN_EV_UNSTAGED, r->entry, 0);
@@ -323,6 +324,7 @@ void cache_read(struct cache *c, struct cache_read *r)
 	es = entry_get_locked(c, s, r->entry);
 	if (es) {
 		es->readers++;
+		entry_touch(c, r->entry); /* a change that untouches it sees the reader, or comes before */
 		if (r->offset == 0) {
 			uint64_t end = r->is_direct ? 0 : r->length;
 

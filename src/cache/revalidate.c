@@ -84,22 +84,20 @@ static void check_entry(struct cache *c, struct entry_id entry)
 	int rc;
 
 	if (c->narrowed) {
-		if (access_look_again(c, entry) == -ENOENT)
-			entry_untouch(c, entry);
+		(void)access_look_again(c, entry);
 		return;
 	}
+	dataset_identity(c->p.dataset, entry, &known);
 	rc = access_look(c, entry, &st);
 	if (rc != 0 && rc != -ENOENT)
 		return; /* says nothing about the file */
 	if (rc != 0) {
-		entry_untouch(c, entry); /* after this nobody holds anything of it */
-		change_file(c, entry, NULL);
+		change_file(c, entry, NULL, NULL);
 		return;
 	}
-	dataset_identity(c->p.dataset, entry, &known);
 	now = file_identity_of(&st);
 	if (!file_identity_eq(&known, &now))
-		change_file(c, entry, &st);
+		change_file(c, entry, &known, &st);
 }
 
 /* All directories, whose permissions decide who may come to the files; false when the cache stops.

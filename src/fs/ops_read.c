@@ -181,11 +181,11 @@ static void read_done(struct cache_read *read, int status, const struct iovec *i
 
 	if (!claim(r))
 		; /* the unmount was first */
-	else if (status < 0)
-		fuse_reply_err(r->req, -status);
 	else if (read->rights.is_narrowed &&
 		 !fs_access_may_read(r->fs, r->req, read->entry, &read->rights))
 		fuse_reply_err(r->req, EACCES);
+	else if (status < 0)
+		fuse_reply_err(r->req, -status);
 	else
 		fuse_reply_iov(r->req, iov, n_iov);
 	reads_put(r); /* the last touch: fs_reads_fini may follow */

@@ -159,14 +159,44 @@ def symlink_that_leaves(place):
         tap.equal(mount.read("theirs/folder/plain"), secret, "also those to directories")
 
 
+def errno_of(work, *args):
+    try:
+        return work(*args)
+    except OSError as e:
+        return e.errno
+
+
+def empty_file_closed_while_it_is_open(place):
+    """It has a new inode then. The old one keeps its size: its pages are not those of the new file."""
+    write_file(source_path(place, "empty"), b"")
+    with place.mount(allow_other="on", revalidate=3600) as mount, Visitor() as visitor:
+        given(place, visitor, "empty", b"", "an empty file")
+        fd = os.open(mount.path("empty"), os.O_RDONLY)
+        try:
+            write_file(source_path(place, "new"), b"")
+            os.chmod(source_path(place, "new"), 0o600)
+            write_file(source_path(place, "new"), b"seventeen bytes !")
+            os.rename(source_path(place, "new"), source_path(place, "empty"))
+            tap.equal(errno_of(os.fstat, fd), errno.ESTALE, "the size of the new file is not told to who has the old one open")
+            tap.equal(errno_of(os.pread, fd, 100, 0), errno.ESTALE, "nor any byte")
+        finally:
+            os.close(fd)
+        tap.equal(mount.read("empty"), b"seventeen bytes !", "the name leads to the new one")
+        tap.equal(visitor.read(mount.path("empty")), -errno.EACCES, "which is closed to others")
+
+
 def closed_before_the_first_read(place):
     data = place.files([3000, 3000, 2 << 20])
     names = list(data)
     with place.mount(**FAST) as mount, Visitor() as visitor:
         held = [visitor.do("open", mount.path(n)) for n in names]
+        ours = [os.open(mount.path(n), os.O_RDONLY) for n in names]
         for name in names:
             os.chmod(source_path(place, name), 0o600)
         tap.equal([visitor.do("again", fd) for fd in held], [-errno.EACCES] * 3, "opened by the old mode, closed since: no byte")
+        tap.equal([errno_of(os.pread, fd, 100, 0) for fd in ours], [errno.ESTALE] * 3, "who may still read has to open it again")
+        for fd in ours:
+            os.close(fd)
         for name in names:
             refused_at_once(place, visitor, name, f"{name} made 0600 after the scan")
         tap.ok(all(mount.read(n) == data[n] for n in names), "root may read")
@@ -366,5 +396,5 @@ def without_revalidation(place):
            "allow_other without revalidation is refused with one line", done)
 
 
-mountkit.run(symlink_that_leaves, closed_before_the_first_read, closed_between_two_mounts, closed_after_it_was_read,
+mountkit.run(symlink_that_leaves, closed_before_the_first_read, empty_file_closed_while_it_is_open, closed_between_two_mounts, closed_after_it_was_read,
              symlinks_within, directory_replaced, access_lists, directory_closed, source_below_a_closed_directory, without_revalidation)

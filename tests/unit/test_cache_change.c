@@ -111,6 +111,7 @@ static void rest_of_a_replaced_file_is_refused_and_its_name_leads_to_a_new_inode
 static void old_inode_gets_nothing_of_the_new_file(void)
 {
 	struct rig *rig = read_and_replaced(3 * MIB);
+	struct file_identity known;
 	struct stat st;
 	AUTO_FREE char *path = rig_path(rig, 0);
 	struct rig_read *r;
@@ -118,8 +119,9 @@ static void old_inode_gets_nothing_of_the_new_file(void)
 	fault_io_pause(rig->io);
 	r = rig_read_start(rig, 0, 2 * MIB, 4096);
 	fault_io_wait_held(rig->io, 1);
+	dataset_identity(rig->dataset, rig_entry(rig, 0), &known);
 	CHECK_INT(stat(path, &st), 0);
-	change_file(rig->cache, rig_entry(rig, 0), &st); /* as revalidation would */
+	change_file(rig->cache, rig_entry(rig, 0), &known, &st); /* as revalidation would */
 	fault_io_resume(rig->io);
 	rig_read_wait(r);
 	CHECK_INT(r->status, -ESTALE);
@@ -384,6 +386,48 @@ static void vanished_file_is_gone_and_may_come_back(void)
 	rig_free(rig);
 }
 
+/* Who asked the source long ago must not undo what others have learned since. */
+static void old_news_change_nothing(void)
+{
+	struct rig *rig = rig_new(&(struct rig_options){ .n = 1, .size = 5000 });
+	struct entry_id entry = rig_entry(rig, 0);
+	struct file_identity known, now;
+	AUTO_FREE char *path = rig_path(rig, 0);
+	struct stat st;
+
+	dataset_identity(rig->dataset, entry, &known);
+	rig_replace(rig, 0, 6000);
+	CHECK_INT(stat(path, &st), 0);
+	rig_replace(rig, 0, 7000);
+	rig_read_check(rig, 0, 0, 8192);
+	CHECK_U64(rig_metric(rig, METRIC_SOURCE_CHANGED), 1);
+	change_file(rig->cache, entry, &known, &st);
+	CHECK_U64(rig_metric(rig, METRIC_SOURCE_CHANGED), 1);
+	dataset_identity(rig->dataset, entry, &now);
+	CHECK_U64(now.size, 7000);
+	rig_free(rig);
+}
+
+/* Seen to be gone, and back before the READ under way came to the source. */
+static void file_that_was_gone_for_a_moment_is_still_looked_at(void)
+{
+	struct rig *rig = rig_new(&(struct rig_options){ .n = 1, .size = 5000 });
+	struct rig_read *r;
+
+	fault_io_pause(rig->io);
+	r = rig_read_start(rig, 0, 0, 4096);
+	fault_io_wait_held(rig->io, 1);
+	change_file(rig->cache, rig_entry(rig, 0), NULL, NULL);
+	CHECK(!bits_get(rig->cache->touched, rig_entry(rig, 0).v));
+	fault_io_resume(rig->io);
+	rig_read_wait(r);
+	rig_check_bytes(r, 0, 5000);
+	rig_read_free(r);
+	CHECK(bits_get(rig->cache->touched, rig_entry(rig, 0).v));
+	CHECK_U64(atomic_load(&rig->cache->n_touched), 1);
+	rig_free(rig);
+}
+
 static void directory_in_place_of_a_file_is_an_error(void)
 {
 	struct rig *rig = rig_new(&(struct rig_options){ .n = 1, .size = 5000 });
@@ -503,6 +547,7 @@ static void change_of_a_sample_that_waits_for_its_first_piece(void)
 							 .threads = 16,
 							 .is_not_started = true });
 	struct cache_status status;
+	struct file_identity known;
 	struct stat st;
 	struct err err;
 
@@ -514,8 +559,9 @@ static void change_of_a_sample_that_waits_for_its_first_piece(void)
 	rig_replace(rig, 1, 2 * MIB);
 	AUTO_FREE char *path = rig_path(rig, 1);
 
+	dataset_identity(rig->dataset, rig_entry(rig, 1), &known);
 	CHECK_INT(stat(path, &st), 0);
-	change_file(rig->cache, rig_entry(rig, 1), &st);
+	change_file(rig->cache, rig_entry(rig, 1), &known, &st);
 	CHECK_U64(rig_metric(rig, METRIC_SOURCE_CHANGED), 1);
 	fault_io_resume(rig->io);
 	rig_read_check(rig, 1, MIB - 4096, 8192);
@@ -553,6 +599,9 @@ static const struct check_test tests[] = {
 	  pieces_of_two_versions_do_not_meet_in_one_answer },
 	{ "all_who_joined_get_the_new_version", all_who_joined_get_the_new_version },
 	{ "vanished_file_is_gone_and_may_come_back", vanished_file_is_gone_and_may_come_back },
+	{ "old_news_change_nothing", old_news_change_nothing },
+	{ "file_that_was_gone_for_a_moment_is_still_looked_at",
+	  file_that_was_gone_for_a_moment_is_still_looked_at },
 	{ "directory_in_place_of_a_file_is_an_error", directory_in_place_of_a_file_is_an_error },
 	{ "revalidation_finds_what_the_kernel_would_hide",
 	  revalidation_finds_what_the_kernel_would_hide },
