@@ -31,11 +31,12 @@ def work_dir(base=None):
         shutil.rmtree(path, ignore_errors=True)
 
 
-def wait_for(what, condition, seconds=60):
+def wait_for(what, condition, seconds=60, said=None):
+    """said: what is known of it, for the error text."""
     end = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > end:
-            raise Failed(f"{what}: not within {seconds} s")
+            raise Failed(f"{what}: not within {seconds} s" + (f", {said()}" if said else ""))
         time.sleep(0.005)
 
 
