@@ -5,12 +5,35 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
+import types
 
 
 class Failed(Exception):
     """One line for a person."""
+
+
+IDLE_LOAD = 0.5  # figures are taken below it, or say that they were not
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+# What a benchmark does how often: in full, and in a smoke run, whose figures mean nothing.
+SIZES = {
+    "staged_files": (2000, 240), "staged_skip": (200, 40),
+    "job_files": (4000, 320),
+    "noorder_files": (2000, 120), "noorder_head": (600, 60), "gluster_head": (2000, 120),
+    "hook_steps": (100000, 4000),
+    "recover_files": (100000, 4000), "seeds": (32 << 20, 1 << 16),
+    "removed_files": (1 << 20, 96), "judged_seconds": (60, 5),
+    "store_mib": (1024, 8), "store_records": (1000000, 1000), "store_reserved": (1 << 30, 16 << 20), "store_seconds": (1, 0.1),
+    "verify_files": (4000, 64), "verify_epochs": (4, 2),
+    "sim_scale": (1, 0.02),
+}
+
+
+def sizes(is_smoke):
+    return types.SimpleNamespace(is_smoke=is_smoke, **{name: both[is_smoke] for name, both in SIZES.items()})
 
 
 def run(*argv, timeout=600, **kwargs):
@@ -101,6 +124,32 @@ class Clairfs:
     def counters(self):
         stats = self.stats()
         return {**stats["counters"], **{f"reads_{k}": v["reads"] for k, v in stats["reads"].items()}}
+
+
+def commit():
+    """What was measured; with a plus where the tree has changes to it that nobody can look up."""
+    tree = ["git", "-C", os.path.dirname(HERE)]
+    try:
+        name = run(*tree, "rev-parse", "--short", "HEAD").decode().strip()
+        changed = run(*tree, "status", "--porcelain", "--", "src", "include", "bench", ":!bench/results").strip()
+    except (OSError, Failed):
+        return "unknown"
+    return name + "+" * bool(changed)
+
+
+def machine(name_of_commit):
+    """What stands beside every result: the load is that of now."""
+    return {"cores": os.cpu_count(), "kernel": os.uname().release.split("-")[0], "commit": name_of_commit,
+            "load": round(os.getloadavg()[0], 2)}
+
+
+def wait_idle(seconds):
+    """Until the machine is idle, or not any longer: its load stays for a minute after whoever made it."""
+    end = time.monotonic() + seconds
+    if os.getloadavg()[0] >= IDLE_LOAD and seconds > 0:
+        print(f"bench: waiting for a load below {IDLE_LOAD}, at most {seconds} s", file=sys.stderr)
+    while os.getloadavg()[0] >= IDLE_LOAD and time.monotonic() < end:
+        time.sleep(1)
 
 
 def index(build, source, out):

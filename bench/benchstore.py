@@ -20,7 +20,6 @@ WRITERS, BATCH = 4, 4
 # writers, records put together, what it is called; the product's first
 FILLS = [(WRITERS, BATCH, ""), (1, 1, "_1writer_single"), (2, 1, "_2writers_single"), (4, 1, "_4writers_single"),
          (1, 16, "_1writer_batch16")]
-RESERVED = 1 << 30  # as a segment: what a write into a reservation costs depends on its size (src/tier/store_space.c)
 DEPTHS = (1, 16)
 CPU_SIZE, CPU_DEPTH = 128 << 10, 16
 
@@ -32,7 +31,9 @@ def median(values):
 class StoreBench:
     def __init__(self, bench):
         self.bench, self.args, self.build, self.emit = bench, bench.args, bench.build, bench.emit
-        self.total = self.args.store_mib << 20
+        self.total = (self.args.store_mib or bench.size.store_mib) << 20
+        # As a segment: what a write into a reservation costs depends on its size (src/tier/store_space.c).
+        self.reserved, self.seconds = bench.size.store_reserved, bench.size.store_seconds
 
     def ours(self, mode, directory, **options):
         args = [a for name, value in options.items() for a in (f"--{name}", value)]
@@ -52,7 +53,7 @@ class StoreBench:
     def in_turns(self, sides):
         """What each side returned, by name, in rounds whose order is turned every time."""
         results = {name: [] for name in sides}
-        for r in range(self.args.rounds):
+        for r in range(self.bench.rounds):
             names = list(sides) if r % 2 else list(reversed(sides))
             for name in names:
                 results[name].append(sides[name]())
@@ -64,7 +65,7 @@ class StoreBench:
 
     def fill_fio(self, size, engine, depth):
         with benchlib.work_dir(self.args.disk) as directory:
-            return self.fio("fill", engine, rw="write", filename=f"{directory}/file", bs=size, filesize=RESERVED, iodepth=depth,
+            return self.fio("fill", engine, rw="write", filename=f"{directory}/file", bs=size, filesize=self.reserved, iodepth=depth,
                             io_size=self.total, fallocate="posix")
 
     def fill(self, size):
@@ -85,10 +86,10 @@ class StoreBench:
     def read_fio(self, directory, size, depth):
         files = sorted(f"{directory}/{name}" for name in os.listdir(directory) if name.startswith("seg-"))
         return self.fio("reads", "io_uring", "readonly", "fixedbufs", "registerfiles", rw="randread", filename=":".join(files),
-                        bs=size, iodepth=depth, file_service_type="random", time_based=1, runtime=1)
+                        bs=size, iodepth=depth, file_service_type="random", time_based=1, runtime=f"{int(self.seconds * 1000)}ms")
 
     def read_ours(self, directory, size, depth, verify):
-        return self.ours("read", directory, payload=size, bytes=self.total, depth=depth, seconds=1, verify=verify)
+        return self.ours("read", directory, payload=size, bytes=self.total, depth=depth, seconds=self.seconds, verify=verify)
 
     def reads(self, directory, size, depth):
         sides = {"first": lambda: self.read_ours(directory, size, depth, "first"),
@@ -107,10 +108,10 @@ class StoreBench:
         self.emit(f"{what}_writes", "bytes written by reads", [a["read_writes"] for a in ours], goal=("<=", 0))
 
     def opens(self):
-        n = self.args.store_records
+        n = self.args.store_records or self.bench.size.store_records
         with benchlib.work_dir(self.args.disk) as directory:
             self.ours("fill", directory, payload=4000, bytes=4000 * n, writers=WRITERS, batch=16)
-            opens = [self.ours("open", directory, payload=4000, bytes=4000 * n) for _ in range(self.args.rounds)]
+            opens = [self.ours("open", directory, payload=4000, bytes=4000 * n) for _ in range(self.bench.rounds)]
         self.emit("store_open", "s", [o["open_seconds"] for o in opens], goal=("<=", 2), records=n)
         self.emit("store_index", "bytes/record", [o["index_bytes"] for o in opens], goal=("<=", 40), records=n)
 

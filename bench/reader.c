@@ -63,10 +63,11 @@ static void report(struct reader *readers, int threads, uint64_t wall_ns)
 			all[n++] = readers[t].ns[i];
 	}
 	printf("{\"files\": %llu, \"bytes\": %llu, \"threads\": %d, \"seconds\": %.6f, \"files_per_s\": %.1f, "
-	       "\"us_per_file\": %.2f, \"p50_us\": %.2f, \"p99_us\": %.2f}\n",
+	       "\"us_per_file\": %.2f, \"p50_us\": %.2f, \"p90_us\": %.2f, \"p99_us\": %.2f}\n",
 	       (unsigned long long)n, (unsigned long long)bytes, threads, (double)wall_ns / 1e9,
 	       (double)n * 1e9 / (double)wall_ns, (double)wall_ns / 1e3 * threads / (double)n,
-	       (double)percentile(all, n, 0.5) / 1e3, (double)percentile(all, n, 0.99) / 1e3);
+	       (double)percentile(all, n, 0.5) / 1e3, (double)percentile(all, n, 0.9) / 1e3,
+	       (double)percentile(all, n, 0.99) / 1e3);
 	free(all);
 }
 

@@ -28,15 +28,20 @@ NODES = ((4, 40, 0.05), (4, 40, 0.1), (4, 40, 0.25), (16, 90, 0.05), (16, 90, 0.
 def simulate(build, policies, **options):
     """{policy: its object of the JSON}."""
     argv = [f"{build}/src/cli/clairfs", "simulate", "--json", "--policy", ",".join(policies)]
-    for name, value in {**LOADER, "samples": SAMPLES, **{k.replace("_", "-"): v for k, v in options.items()}}.items():
+    for name, value in {**LOADER, **{k.replace("_", "-"): v for k, v in options.items()}}.items():
         argv += [f"--{name}", str(value)]
     out = json.loads(benchlib.run(*argv))
     return {run["policy"]: run for run in out.get("runs", [out])}
 
 
 class Grid:
-    def __init__(self, emit, build):
-        self.emit, self.build, self.missed = emit, build, 0
+    def __init__(self, emit, build, scale):
+        self.emit, self.build, self.scale, self.missed = emit, build, scale, 0
+
+    def simulate(self, policies, samples=SAMPLES, **options):
+        if "valid_samples" in options:
+            options["valid_samples"] = int(options["valid_samples"] * self.scale)
+        return simulate(self.build, policies, samples=int(samples * self.scale), **options)
 
     def line(self, name, unit, value, limit, **more):
         """A result with what it must reach beside it; smaller is better."""
@@ -47,7 +52,7 @@ class Grid:
     def one_node(self):
         for f in CACHE_FRACTIONS:
             for rho in BANDWIDTH_RATIOS:
-                run = simulate(self.build, ["clairfs"], epochs=4, cache_fraction=f, source_mbps=NEED_MBPS * rho)["clairfs"]
+                run = self.simulate(["clairfs"], epochs=4, cache_fraction=f, source_mbps=NEED_MBPS * rho)["clairfs"]
                 name = f"one_node_f{f}_rho{rho}"
                 steady = run["steady"]
                 self.line(f"{name}_stall", "% of compute", steady["stall_percent"], steady["bound_stall_percent"] + 2,
@@ -57,7 +62,7 @@ class Grid:
 
     def store(self):
         for f, rho in ((0.4, 0.55), (0.4, 1.25), (0.65, 0.5)):
-            run = simulate(self.build, ["clairfs"], epochs=4, cache_fraction=0.1, store_fraction=f,
+            run = self.simulate(["clairfs"], epochs=4, cache_fraction=0.1, store_fraction=f,
                            source_mbps=NEED_MBPS * rho)["clairfs"]
             name = f"store{f}_ram0.1_rho{rho}"
             self.line(f"{name}_stall", "% of compute", run["steady"]["stall_percent"],
@@ -69,7 +74,7 @@ class Grid:
 
     def nodes(self):
         for nodes, epochs, f in NODES:
-            runs = simulate(self.build, ["clairfs", "nopfs", "bound"], nodes=nodes, epochs=epochs, cache_fraction=f,
+            runs = self.simulate(["clairfs", "nopfs", "bound"], nodes=nodes, epochs=epochs, cache_fraction=f,
                             source_mbps=NEED_MBPS, window=0, batch=8, workers=4, compute_ms=3.2)
             ours, nopfs, best = (runs[p]["total"]["hit_ratio"] for p in ("clairfs", "nopfs", "bound"))
             name = f"nodes{nodes}_f{f}"
@@ -81,7 +86,7 @@ class Grid:
     def validation(self):
         """From the second time on, against the same cache that knows all reads from the start."""
         for f, rho, every in ((0.25, 0.8, 1), (0.25, 1.25, 1), (0.5, 0.8, 1), (0.5, 0.8, 3)):
-            runs = simulate(self.build, ["clairfs", "belady", "pagecache"], epochs=2 * every + 2, cache_fraction=f,
+            runs = self.simulate(["clairfs", "belady", "pagecache"], epochs=2 * every + 2, cache_fraction=f,
                             source_mbps=NEED_MBPS * rho, valid_samples=VALID, valid_every=every)
             ours, best, without = (100 * sum(runs[p]["valid_stall_seconds"][every:]) / self.valid_compute(runs[p], every)
                                    for p in ("clairfs", "belady", "pagecache"))
@@ -97,16 +102,17 @@ class Grid:
 
     def bursts(self):
         for amplitude, period, rho in BURSTS:
-            run = simulate(self.build, ["clairfs"], samples=80_000, epochs=4, cache_fraction=0.5, burst_amplitude=amplitude,
+            run = self.simulate(["clairfs"], samples=80_000, epochs=4, cache_fraction=0.5, burst_amplitude=amplitude,
                            burst_period_s=8 * period, source_mbps=NEED_MBPS * rho)["clairfs"]
             self.line(f"burst{amplitude}_period{period}_rho{rho}_stall", "% of compute", run["steady"]["stall_percent"], 2,
                       bound=round(run["steady"]["bound_stall_percent"], 3),
                       reads=round(sum(run["source_reads"][1:]) / 3 / 80_000, 3))
 
 
-def run(emit, build):
-    """How many results miss what they must reach."""
-    grid = Grid(emit, build)
+def run(emit, build, scale=1):
+    """How many results miss what they must reach. With another scale the datasets are smaller, and what must be reached is
+    not that of them: a smoke run."""
+    grid = Grid(emit, build, scale)
     grid.one_node()
     grid.store()
     grid.nodes()

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Benchmarks that train with the real PyTorch still run; as test_bench_smoke.py. The search of all seeds is left out."""
+import os
+import sys
+
+sys.path[:0] = [os.path.dirname(os.path.abspath(__file__))]
+
+import smoke
+import mountkit
+import tap
+
+
+def torch_python():
+    python = os.environ.get("CLAIRFS_TORCH_PYTHON")
+    if not python:
+        raise mountkit.Failed("CLAIRFS_TORCH_PYTHON is not set: it must name a Python that has PyTorch")
+    return python
+
+
+def jobs(place):
+    done = smoke.bench_run(place, "recover", "removed", "--save", "smoke", "--torch-python", torch_python())
+    tap.ok(done.code == 0, "bench/run recover removed --smoke ends well", done)
+    smoke.check_results(place, ("recover", "removed"))
+
+
+def quickstart(place):
+    smoke.quickstart(place, "--python", torch_python())
+
+
+mountkit.run(jobs, quickstart)
