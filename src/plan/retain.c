@@ -250,7 +250,7 @@ static void retain_source_answered(struct plan *plan, uint64_t now_ns, uint32_t 
 				   const struct plan_event *ev)
 {
 	budget_fetched(plan, now_ns, ev->latency_ns, ev->status);
-	horizon_fetched(plan, now_ns);
+	horizon_fetched(plan, now_ns, ev->latency_ns);
 	if (ev->status == 0)
 		choose_fetched(plan, pages, ev->latency_ns);
 }
