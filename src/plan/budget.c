@@ -71,7 +71,7 @@ static void budget_rest(struct budget *b, double done_rate, double latency_ns)
 	}
 	b->best_limit = b->limit;
 	b->best_rate = b->best_rate ? b->best_rate + (done_rate - b->best_rate) * 0.3 : done_rate;
-	if (b->calm) {
+	if (b->calm && !(b->is_awaited && b->calm < CALM_INTERVALS * 3 / 4)) {
 		b->calm--;
 	} else if (latency_ns > 2 * b->base_ns) {
 		b->probe = -1;
@@ -89,7 +89,7 @@ static void budget_adapt(struct plan *plan, double done_rate, double latency_ns)
 
 	b->base_ns = b->base_ns ? MIN(b->base_ns * 1.002, latency_ns) : latency_ns;
 	if (!b->is_full) {
-		if (b->pace.rate && b->limit > need)
+		if (b->pace.rate && b->limit > need && !b->is_awaited)
 			b->limit -= b->limit / 8;
 		b->probe = 0;
 	} else if (b->probe > 0) {
@@ -148,7 +148,7 @@ void budget_fetched(struct plan *plan, uint64_t now_ns, uint64_t latency_ns, int
 		     (double)(b->done - 1) * (double)NS_PER_S / (double)(now_ns - b->since_ns),
 		     (double)b->done_ns / (double)(b->done - 1));
 	b->done = b->done_ns = 0;
-	b->is_full = false;
+	b->is_full = b->is_awaited = false;
 }
 
 static void budget_refill(struct plan *plan, uint64_t now_ns)

@@ -233,6 +233,7 @@ void retain_opened(struct plan *plan, uint64_t now_ns, uint32_t sample)
 	item_out(plan, sample);
 	stage_forget(plan, sample);
 	if (item_state(it) == FETCHING) {
+		plan->budget.is_awaited = true;
 		if (!(it->flags & OPENED))
 			plan->late++;
 		it->flags |= OPENED;
