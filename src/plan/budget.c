@@ -7,11 +7,13 @@
  * bucket caps bytes per second; demand reads are never delayed but use up tokens.
  *
  * Intervals end after enough completions, not after a fixed time, so the controller is as slow as
- * the source is. */
+ * the source is. A try can fail by chance, so while readers wait for fetches the next one comes sooner,
+ * and what they need is more than they take. */
 #include "plan_priv.h"
 
 #define LEAST_DONE 16.0
 #define CALM_INTERVALS 16u
+#define CALM_AWAITED 12u /* what is left of them when the next try comes, while readers wait */
 #define FAILURES_BEFORE_PAUSE 8u
 #define RATE_NS (50 * NS_PER_MS)
 
@@ -71,7 +73,7 @@ static void budget_rest(struct budget *b, double done_rate, double latency_ns)
 	}
 	b->best_limit = b->limit;
 	b->best_rate = b->best_rate ? b->best_rate + (done_rate - b->best_rate) * 0.3 : done_rate;
-	if (b->calm && !(b->is_awaited && b->calm < CALM_INTERVALS * 3 / 4)) {
+	if (b->calm > (b->is_awaited ? CALM_AWAITED : 0)) {
 		b->calm--;
 	} else if (latency_ns > 2 * b->base_ns) {
 		b->probe = -1;
