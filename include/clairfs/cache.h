@@ -65,6 +65,13 @@ struct cache_watch {
 	void *ctx;
 };
 
+/* What an arena must have beyond the `ram` bytes that the plan fills with samples: for the holes
+ * between them and for demand reads, which would be pushed out otherwise. Only used when needed. */
+static inline uint64_t cache_spare_bytes(uint64_t ram)
+{
+	return ram / 10 < (256u << 20) ? ram / 10 : 256u << 20;
+}
+
 struct cache_params {
 	struct dataset *dataset;
 	struct tier *source;

@@ -312,12 +312,13 @@ void cache_free(struct cache *c)
 
 void cache_set_memory(struct cache *c, uint64_t ram_bytes, uint64_t stage_bytes)
 {
-	/* Of the arena as much is left to others as in wire.c. */
-	atomic_store(&c->notes.arena_bytes, MIN(ram_bytes - ram_bytes / 10, c->p.arena_bytes));
+	uint64_t all = ram_bytes + cache_spare_bytes(ram_bytes);
+
+	atomic_store(&c->notes.arena_bytes, MIN(ram_bytes, c->p.arena_bytes));
 	atomic_store(&c->notes.stage_bytes, MIN(stage_bytes, c->p.stage_bytes));
-	while (arena_used(c->p.arena) > ram_bytes && evict_one(c))
+	while (arena_used(c->p.arena) > all && evict_one(c))
 		;
-	arena_set_limit(c->p.arena, ram_bytes);
+	arena_set_limit(c->p.arena, all);
 	mutex_lock(&c->notes.mu);
 	notes_wake_locked(&c->notes);
 	mutex_unlock(&c->notes.mu);

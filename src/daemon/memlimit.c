@@ -29,6 +29,7 @@
 #include "cgroup.h"
 #include "clairfs/base/conf.h"
 #include "clairfs/base/text.h"
+#include "clairfs/cache.h"
 
 #define MIB (1ull << 20)
 #define RAM_LEAST (16 * MIB) /* of the option */
@@ -181,7 +182,8 @@ static uint64_t of_memory(uint64_t limit, uint64_t own, const struct memlimit_wi
 	/* Not all of them at once, however many somebody allows. */
 	uint64_t requests = MIN(b->inflight * REQUEST_BYTES, limit / 8);
 
-	return sub(limit / 2, own + requests + inodes) / 5 * 4;
+	/* The arena's spare is a tenth, what is pushed into the kernel a quarter. */
+	return sub(limit / 2, own + requests + inodes) / 27 * 20;
 }
 
 /* What is reserved. */
@@ -228,7 +230,7 @@ static void derive_counts(const struct memlimits *l, const struct memlimit_wish 
 void memlimit_derive(const struct memlimits *l, const struct memlimit_wish *wish,
 		     struct memlimit_budget *ret)
 {
-	uint64_t own = l->resident + OWN_BYTES + wish->n_samples * SAMPLE_BYTES;
+	uint64_t own = l->resident + OWN_BYTES + wish->n_samples * SAMPLE_BYTES, all;
 	const struct source *least;
 	bool is_real;
 
@@ -251,6 +253,7 @@ void memlimit_derive(const struct memlimits *l, const struct memlimit_wish *wish
 	snprintf(ret->from, sizeof(ret->from), "%s",
 		 least->limit == MEMLIMIT_NONE ? "no limit is known" : least->words);
 	is_real = least->limit == MIN(l->machine, l->cgroup);
-	ret->is_over = ret->ram > sub(least->limit, own) ||
-		       (is_real && ret->stage > sub(least->limit, own) - ret->ram);
+	all = ret->ram + cache_spare_bytes(ret->ram);
+	ret->is_over = all > sub(least->limit, own) ||
+		       (is_real && ret->stage > sub(least->limit, own) - all);
 }

@@ -44,9 +44,10 @@ static const struct conf_option options[] = {
 	    "How files become samples: imagefolder (torchvision), files (every file, "
 	    "sorted by path) or auto."),
 	ROW_AUTO(ram, CONF_BYTES, 16u << 20, 4ull << 40,
-		 "Memory for samples fetched ahead and kept. Pages pushed into the kernel come on "
-		 "top, see stage. auto: 1G, or less where the machine, the cgroup or a resource "
-		 "limit has little: with all that is derived from it about half of that."),
+		 "Memory for samples fetched ahead and kept. On top come at most a tenth for other "
+		 "reads and gaps, and pages pushed into the kernel, see stage. auto: 1G, or less "
+		 "where the machine, the cgroup or a resource limit has little: with all that is "
+		 "derived from it about half of that."),
 	ROW(stage, CONF_BYTES, "0", 0, 0, NULL,
 	    "Most bytes pushed into the kernel's page cache ahead of the reader. 0: a "
 	    "quarter of ram."),

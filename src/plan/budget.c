@@ -7,11 +7,13 @@
  * bucket caps bytes per second; demand reads are never delayed but use up tokens.
  *
  * Intervals end after enough completions, not after a fixed time, so the controller is as slow as
- * the source is. */
+ * the source is. A try can fail by chance, so while readers wait for fetches and requests do not queue
+ * the next one comes sooner, and what they need is more than they take. */
 #include "plan_priv.h"
 
 #define LEAST_DONE 16.0
 #define CALM_INTERVALS 16u
+#define CALM_AWAITED 12u /* what is left of them when the next try comes, while readers wait */
 #define FAILURES_BEFORE_PAUSE 8u
 #define RATE_NS (50 * NS_PER_MS)
 
@@ -71,7 +73,7 @@ static void budget_rest(struct budget *b, double done_rate, double latency_ns)
 	}
 	b->best_limit = b->limit;
 	b->best_rate = b->best_rate ? b->best_rate + (done_rate - b->best_rate) * 0.3 : done_rate;
-	if (b->calm) {
+	if (b->calm > (b->is_awaited && latency_ns <= 2 * b->base_ns ? CALM_AWAITED : 0)) {
 		b->calm--;
 	} else if (latency_ns > 2 * b->base_ns) {
 		b->probe = -1;
@@ -89,7 +91,8 @@ static void budget_adapt(struct plan *plan, double done_rate, double latency_ns)
 
 	b->base_ns = b->base_ns ? MIN(b->base_ns * 1.002, latency_ns) : latency_ns;
 	if (!b->is_full) {
-		if (b->pace.rate && b->limit > need)
+		if (b->pace.rate && b->limit > need &&
+		    (!b->is_awaited || latency_ns > 2 * b->base_ns))
 			b->limit -= b->limit / 8;
 		b->probe = 0;
 	} else if (b->probe > 0) {
@@ -148,7 +151,7 @@ void budget_fetched(struct plan *plan, uint64_t now_ns, uint64_t latency_ns, int
 		     (double)(b->done - 1) * (double)NS_PER_S / (double)(now_ns - b->since_ns),
 		     (double)b->done_ns / (double)(b->done - 1));
 	b->done = b->done_ns = 0;
-	b->is_full = false;
+	b->is_full = b->is_awaited = false;
 }
 
 static void budget_refill(struct plan *plan, uint64_t now_ns)

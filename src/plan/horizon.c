@@ -128,21 +128,32 @@ void horizon_unasked(struct plan *plan, uint32_t pages)
 	h->asked_pages -= MIN(h->asked_pages, pages);
 }
 
-void horizon_fetched(struct plan *plan, uint64_t now_ns)
+/* A window that took long may be one in which little was asked for (the limit of requests was being
+ * found out, there was no room), and one with long answers one in which much was. Of a source that
+ * was slow both are true. */
+static void horizon_window(struct horizon *h, uint64_t took, uint64_t latency_ns)
 {
-	uint64_t took, every = MAX(cur_slot(plan)->length / WINDOWS, SCORE_READS);
+	if (!h->fastest_ns || took < h->fastest_ns) {
+		h->fastest_ns = took;
+		h->fastest_latency_ns = latency_ns;
+	}
+	if (h->is_late_window && latency_ns > h->fastest_latency_ns * 3 / 2)
+		h->slowest_late_ns = MAX(h->slowest_late_ns, took);
+}
+
+void horizon_fetched(struct plan *plan, uint64_t now_ns, uint64_t latency_ns)
+{
+	uint64_t every = MAX(cur_slot(plan)->length / WINDOWS, SCORE_READS);
 	struct horizon *h = &plan->job->horizon;
 
+	h->latency_ns += latency_ns;
 	if (++h->done < every)
 		return;
-	took = now_ns - h->began_ns;
 	/* The first ones are of a source that is still being sounded out. */
-	if (++h->windows > 4) {
-		h->fastest_ns = h->fastest_ns ? MIN(h->fastest_ns, took) : took;
-		if (h->is_late_window)
-			h->slowest_late_ns = MAX(h->slowest_late_ns, took);
-	}
+	if (++h->windows > 4)
+		horizon_window(h, now_ns - h->began_ns, h->latency_ns / h->done);
 	h->began_ns = now_ns;
+	h->latency_ns = 0;
 	h->done = 0;
 	h->is_late_window = false;
 }

@@ -15,7 +15,7 @@ struct horizon {
 	uint32_t late;
 	bool is_late_pass;
 	/* How long the source took for so many fetches: to tell outages from a slow source. */
-	uint64_t began_ns, fastest_ns, slowest_late_ns;
+	uint64_t began_ns, latency_ns, fastest_ns, fastest_latency_ns, slowest_late_ns;
 	uint32_t done, windows;
 	bool is_late_window;
 };
@@ -24,7 +24,7 @@ void horizon_init(struct plan *plan);
 uint64_t fetch_horizon(const struct plan *plan);
 uint64_t fetch_store_horizon(const struct plan *plan);
 void horizon_opened(struct plan *plan, uint32_t sample);
-void horizon_fetched(struct plan *plan, uint64_t now_ns);
+void horizon_fetched(struct plan *plan, uint64_t now_ns, uint64_t latency_ns);
 void horizon_asked(struct plan *plan, uint32_t pages);
 void horizon_unasked(struct plan *plan, uint32_t pages);
 void horizon_rolled(struct plan *plan, const struct slot *old);

@@ -42,6 +42,7 @@ struct budget {
 	uint32_t calm; /* intervals to wait before another number of requests is tried */
 	int probe;     /* +1, -1: trying more, fewer than best_limit */
 	bool is_full;  /* the limit was reached in this interval */
+	bool is_awaited; /* a reader waited for a fetch in this interval */
 	double tokens;
 	uint64_t tokens_ns;
 	uint32_t failures; /* in a row */

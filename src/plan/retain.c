@@ -233,6 +233,7 @@ void retain_opened(struct plan *plan, uint64_t now_ns, uint32_t sample)
 	item_out(plan, sample);
 	stage_forget(plan, sample);
 	if (item_state(it) == FETCHING) {
+		plan->budget.is_awaited = true;
 		if (!(it->flags & OPENED))
 			plan->late++;
 		it->flags |= OPENED;
@@ -250,7 +251,7 @@ static void retain_source_answered(struct plan *plan, uint64_t now_ns, uint32_t 
 				   const struct plan_event *ev)
 {
 	budget_fetched(plan, now_ns, ev->latency_ns, ev->status);
-	horizon_fetched(plan, now_ns);
+	horizon_fetched(plan, now_ns, ev->latency_ns);
 	if (ev->status == 0)
 		choose_fetched(plan, pages, ev->latency_ns);
 }

@@ -73,6 +73,42 @@ static void small_datasets_lose_no_more_than_the_loaders_window(void)
 	}
 }
 
+/* One reader that is faster than the source, so that its reads are late while the number of requests
+ * that serves it is still being found out. That is no source that swings, for which samples worth
+ * keeping would be given up; and while a reader waits more requests are tried soon. */
+static void a_limit_that_is_found_out_costs_little(void)
+{
+	static const struct {
+		uint64_t latency_ms, seed;
+		double stall_s; /* at most */
+	} runs[] = { { 5, 1, 1.2 }, { 5, 2, 1.2 }, { 10, 1, 2.15 }, { 10, 4, 2.3 } };
+
+	for (uint32_t i = 0; i < ARRAY_LEN(runs); i++) {
+		const struct sim_result *r;
+		struct sim_kit kit;
+		uint64_t reads = 0;
+		double stall_s = 0;
+
+		sim_kit_open(&kit,
+			     "samples=4000,sample_bytes=112640,epochs=4,cache_fraction=0.5,batch=1,"
+			     "workers=1,prefetch_factor=1,compute_ms=0,source_mbps=100000,"
+			     "source_latency_ms=%llu,seed=%llu",
+			     (unsigned long long)runs[i].latency_ms,
+			     (unsigned long long)runs[i].seed);
+		r = sim_kit_run(&kit, "clairfs");
+		for (uint64_t e = 0; e < r->n_epochs; e++)
+			reads += r->epoch[e].source_reads;
+		for (uint64_t e = 0; e < r->n_epochs; e++)
+			stall_s += r->epoch[e].stall_seconds;
+		printf("# %llu ms, seed %llu: %llu reads, 10000 must be; waits %.2f s\n",
+		       (unsigned long long)runs[i].latency_ms, (unsigned long long)runs[i].seed,
+		       (unsigned long long)reads, stall_s);
+		CHECK(reads <= 10400);
+		CHECK(stall_s <= runs[i].stall_s);
+		sim_kit_close(&kit);
+	}
+}
+
 static double validations(struct sim_kit *kit, const char *policy, uint64_t from, uint64_t every)
 {
 	const struct sim_result *r = sim_kit_run(kit, policy);
@@ -118,6 +154,7 @@ static const struct check_test tests[] = {
 	  a_cache_of_everything_reads_everything_once },
 	{ "small_datasets_lose_no_more_than_the_loaders_window",
 	  small_datasets_lose_no_more_than_the_loaders_window },
+	{ "a_limit_that_is_found_out_costs_little", a_limit_that_is_found_out_costs_little },
 };
 
 CHECK_MAIN(tests)
