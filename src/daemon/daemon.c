@@ -14,6 +14,7 @@
 #include "clairfs/base/log.h"
 #include "clairfs/base/thr.h"
 #include "daemon_priv.h"
+#include "guard.h"
 
 struct signals {
 	struct thr thread;
@@ -68,12 +69,14 @@ static void detach_streams(void)
 }
 
 /* From the mounted filesystem to its end. */
-static int serve_mounted(struct wire *w, struct signals *signals, int ready_fd, struct err *err)
+static int serve_mounted(struct wire *w, struct signals *signals, struct guard *guard, int ready_fd,
+			 struct err *err)
 {
 	int rc = thr_start(&signals->thread, "signals", signals_run, signals, err);
 
 	if (rc < 0)
 		return rc;
+	guard_watch(guard, w->mountpoint);
 	if (ready_fd >= 0) {
 		if (chdir("/") < 0)
 			log_warn("chdir /: %s", strerror(errno));
@@ -87,6 +90,7 @@ static int serve_mounted(struct wire *w, struct signals *signals, int ready_fd, 
 	}
 	wire_log(w);
 	fs_wait(w->fs);
+	guard_stop(guard);
 	atomic_store(&signals->is_ending, true);
 	pthread_kill(signals->thread.id, SIGUSR1);
 	thr_join(&signals->thread);
@@ -100,8 +104,10 @@ static int serve(const struct daemon_params *params, int ready_fd, struct err *e
 {
 	struct signals signals = { 0 };
 	struct wire w = { 0 };
+	struct guard guard;
 	int rc;
 
+	guard_start(&guard);
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN); /* the store then gets EFBIG and is switched off */
 	if (ready_fd >= 0) {
@@ -116,8 +122,9 @@ static int serve(const struct daemon_params *params, int ready_fd, struct err *e
 		rc = wire_mount(&w, err);
 	if (rc == 0) {
 		signals.fs = w.fs;
-		rc = serve_mounted(&w, &signals, ready_fd, err);
+		rc = serve_mounted(&w, &signals, &guard, ready_fd, err);
 	}
+	guard_stop(&guard);
 	wire_down(&w);
 	if (rc < 0)
 		report(ready_fd, rc, err->msg);

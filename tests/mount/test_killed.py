@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A daemon that is killed while threads of its own wait in its mount takes nobody with it: readers get an error, and the process
+ends. Without its guard both would wait for ever, the threads for a READ's page and the kernel for them to let go of the device."""
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+
+import mountkit
+import tap
+from mountkit import Failed, Slowfs, mount_type, program, wait_until, write_file
+
+READER = "import os, sys\ntry:\n    os.pread(os.open(sys.argv[1], os.O_RDONLY), 100, 0)\nexcept OSError as e:\n    print(e.errno)\n"
+LATENCY = "20000"  # ms: a READ that is under way until all is over
+
+
+def threads_of(pid):
+    """[(name, state)]"""
+    found = []
+    for tid in os.listdir(f"/proc/{pid}/task"):
+        with contextlib.suppress(OSError):
+            text = mountkit.read_file(f"/proc/{pid}/task/{tid}/stat").decode()
+            found.append((text[text.index("(") + 1:text.rindex(")")], text[text.rindex(")") + 2]))
+    return found
+
+
+def guard_of(pid):
+    """Pid of the daemon's guard."""
+    for name in os.listdir("/proc"):
+        with contextlib.suppress(OSError, ValueError):
+            text = mountkit.read_file(f"/proc/{int(name)}/stat").decode()
+            if "(clairfs-guard)" in text and int(text[text.rindex(")") + 2:].split()[1]) == pid:
+                return int(name)
+    return None
+
+
+@contextlib.contextmanager
+def a_thread_that_waits_in_the_mount(place):
+    """A READ is with the source, its page is locked; meanwhile the file gets shorter, and a thread of the daemon has the kernel
+    cut the page cache. The mount and the reader."""
+    write_file(place.path("data", "f"), b"x" * 9000)
+    slow = Slowfs(place, place.path("data"), place.path("slow"), "--latency-ms", LATENCY)
+    mount = place.mount(place.path("slow"), revalidate=1)
+    reader = subprocess.Popen([sys.executable, "-c", READER, mount.path("f")], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+    try:
+        mount.wait_for(lambda s: s["gauges"]["demand_inflight"] > 0, "the READ is with the source")
+        write_file(place.path("data", "new"), b"y" * 100)
+        os.rename(place.path("data", "new"), place.path("data", "f"))
+        wait_until(lambda: ("fs-settle", "D") in threads_of(mount.process.pid), "a thread waits for the page")
+        yield mount, reader
+    finally:
+        if reader.poll() is None:  # the test has failed: nothing may be left that hangs
+            program("umount", "-f", mount.mountpoint)
+        for process, mountpoint in ((reader, None), (mount.process, mount.mountpoint), (slow.process, slow.mountpoint)):
+            process.kill()
+            process.wait()
+            if mountpoint:
+                program("umount", "-l", mountpoint)
+
+
+def killed(place):
+    with a_thread_that_waits_in_the_mount(place) as (mount, reader):
+        guard = guard_of(mount.process.pid)
+        tap.ok(guard, "a mount has a guard", threads_of(mount.process.pid))
+        mount.process.send_signal(signal.SIGKILL)
+        try:
+            said = reader.communicate(timeout=mountkit.DEADLINE)[0]
+        except subprocess.TimeoutExpired:
+            raise Failed("the reader hangs") from None
+        tap.ok(said.strip().isdigit(), "the reader gets an error", said)
+        tap.equal(mount.process.wait(mountkit.DEADLINE), -signal.SIGKILL, "the daemon ends")
+        wait_until(lambda: not os.path.exists(f"/proc/{guard}"), "the guard ends")
+        tap.equal(mount_type(mount.mountpoint), "fuse.clairfs", "the dead mount stays: nobody writes below it by mistake")
+
+
+def strangers_signals(place):
+    place.files([3000])
+    with place.mount() as mount:
+        guard = guard_of(mount.process.pid)
+        for sig in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            os.kill(guard, sig)
+        tap.equal(len(mount.read("s00000.bin")), 3000, "a signal of somebody else's to the guard does not end the mount")
+        tap.equal(guard_of(mount.process.pid), guard, "nor the guard")
+        os.kill(guard, signal.SIGKILL)
+        tap.equal(len(mount.read("s00000.bin")), 3000, "without its guard the mount goes on")
+    with place.mount() as mount:
+        guard = guard_of(mount.process.pid)
+    tap.ok(guard and not os.path.exists(f"/proc/{guard}"), "after an orderly end there is no guard")
+
+
+mountkit.run(killed, strangers_signals)
