@@ -127,14 +127,22 @@ class Ledger:
         return self.contents.get(version.seed, version.size)
 
 
-def is_across(ledger, there, start, got):
-    """The one case that README leaves open: the file was opened before its replacement was noticed, and another process began
-    to read the new version before this one went on. Then pages of the old version are followed by all the rest of the new."""
+# What a reader did. is_mapped: it went on in a map that it had made before it waited.
+Look = collections.namedtuple("Look", "mount name start end is_in_place is_stranger is_mapped")
+
+
+def is_across(ledger, there, look, got):
+    """The one case that README leaves open: the file was opened before its replacement was noticed, and a READ of its beginning
+    (another process's, or of a page that this one had lost) brought the new version before this one went on. Then pages of the
+    old version are followed by all the rest of the new; and a map has the size that the file had."""
     for i, old in enumerate(there):
         for new in there[i + 1:]:
             a, b = ledger.content(old), ledger.content(new)
-            if start <= (new.done or start) + NOTICED and len(got) == len(b) and \
-                    any(got[:at] == a[:at] and got[at:] == b[at:] for at in range(4096, len(b), 4096)):
+            if look.start > (new.done or look.start) + NOTICED:
+                continue
+            if len(got) == len(b) and any(got[:at] == a[:at] and got[at:] == b[at:] for at in range(4096, len(b), 4096)):
+                return True
+            if look.is_mapped and len(a) < len(b) and got == b[:len(a)]:
                 return True
     return False
 
@@ -142,8 +150,8 @@ def is_across(ledger, there, start, got):
 def judge(ledger, look, got):
     """What a read was: "right", "mixed" (in place), "across" (below), "changed" (ESTALE), "gone", "closed", "down"; else what is
     wrong of it.
-    look: (mount, name, start, end, is it changed in place, is the reader a stranger)."""
-    mount, name, start, end, is_in_place, is_stranger = look
+    look: a Look."""
+    mount, name, start, end, is_in_place, is_stranger, _ = look
     valid = ledger.valid(name, start, end)
     if isinstance(got, int):
         if got in (errno.ENOENT, errno.ESTALE, errno.EIO) and any(v.size is None for v in valid):
@@ -164,7 +172,7 @@ def judge(ledger, look, got):
     if is_in_place and len(there) > 1 and is_page_mix(got, list(contents.values())) and \
             min(map(len, contents.values())) <= len(got) <= max(map(len, contents.values())):
         return "mixed"
-    if not is_in_place and is_across(ledger, there, start, got):
+    if not is_in_place and is_across(ledger, there, look, got):
         return "across"
     if is_stranger and any(v.size is not None and ledger.content(v) == got for v in valid):
         return "given though it is closed to them"
