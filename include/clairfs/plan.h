@@ -46,13 +46,16 @@ struct plan_params {
 /* A FETCH or STAGE that was not carried out on purpose: the sample is to be read on demand this
  * time. It is nobody's failure. */
 #define PLAN_HELD_OUT (-EBUSY)
+/* A STAGE that has to wait until something was opened: the kernel has been told of as many inodes as
+ * it is to know ahead of the readers. */
+#define PLAN_NO_INODES (-ENOBUFS)
 
 enum plan_event_kind {
 	PLAN_EV_OPENED,    /* sample: somebody opened it */
 	PLAN_EV_FETCHED,   /* answers FETCH: status, latency_ns, bytes; status 0: it is in the arena
 			      now; latency_ns 0: it was there already, nobody was asked */
 	PLAN_EV_STAGED,    /* answers STAGE: status; -ENOENT: the kernel does not know the inode;
-			      -EAGAIN: being read */
+			      PLAN_NO_INODES: nor is it to, now; -EAGAIN: being read */
 	PLAN_EV_UNSTAGED,  /* sample: the kernel has dropped its pages or its inode */
 	PLAN_EV_PINNED,    /* answers PIN: status; -ENOSPC: the store takes no more */
 	PLAN_EV_PIN_ROOM,  /* the store takes pins again (status: is_pinning_over) */

@@ -166,7 +166,7 @@ struct stage_ops {
 	 * page. */
 	int (*drop_name)(void *ctx, struct entry_id entry);
 	/* Makes the kernel know the inode by looking its path up through the mount; may block on
-	 * the reactor. */
+	 * the reactor. -ENOBUFS: it knows enough until readers have opened some. */
 	int (*lookup)(void *ctx, struct entry_id entry);
 };
 struct stage_piece {

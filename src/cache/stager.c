@@ -71,7 +71,7 @@ static int stage_piece(struct cache *c, struct object *obj, struct stage_file fi
 	*has_looked_up = true;
 	rc = c->stage->lookup(c->stage_ctx, file.entry);
 	if (rc != 0)
-		return -ENOENT;
+		return rc == -ENOBUFS ? PLAN_NO_INODES : -ENOENT;
 	return stage_push(c->stage, c->stage_ctx, &piece);
 }
 
