@@ -180,6 +180,9 @@ static void print_rest(const json_t *root)
 		printf(": %.3f per open of a sample", upcalls / opens);
 	printf("; lookup %.0f, getattr %.0f, ioctl %.0f\n", num(root, "counters", "upcall_lookup"),
 	       num(root, "counters", "upcall_getattr"), num(root, "counters", "upcall_ioctl"));
+	if (*str(root, "mount", "watch_why"))
+		printf("          every open is one: it cannot be watched, as %s\n",
+		       str(root, "mount", "watch_why"));
 }
 
 static int print_text(const char *text)

@@ -133,10 +133,11 @@ static json_t *mount_json(struct wire *w, const struct fs_status *fs)
 {
 	double uptime = (double)(clock_now(clock_monotonic()) - w->start_ns) / 1e9;
 
-	return json_pack("{s:o, s:o, s:f, s:b, s:b, s:i, s:I}", "source", json_path(w->source),
+	return json_pack("{s:o, s:o, s:f, s:b, s:b, s:i, s:s, s:I}", "source", json_path(w->source),
 			 "mountpoint", json_path(w->mountpoint), "uptime_seconds", uptime,
 			 "is_open_refused", fs->is_open_refused, "is_watch_complete",
-			 fs->is_watch_complete, "watches", (int)fs->watches, "inodes_known",
+			 fs->is_watch_complete, "watches", (int)fs->watches, "watch_why",
+			 fs->watch_why, "inodes_known",
 			 (json_int_t)fs->inodes_known);
 }
 

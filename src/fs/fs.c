@@ -240,4 +240,7 @@ void fs_get_status(struct fs *fs, struct fs_status *ret)
 		.proto_major = atomic_load(&fs->proto_major),
 		.proto_minor = atomic_load(&fs->proto_minor),
 	};
+	mutex_lock(&fs->mu);
+	memcpy(ret->watch_why, fs->watch.why, sizeof(ret->watch_why));
+	mutex_unlock(&fs->mu);
 }
