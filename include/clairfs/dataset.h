@@ -57,6 +57,7 @@ struct dataset_params {
 	struct clock *wall_clock;
 };
 
+#define DATASET_WHY 512
 struct dataset_stats {      /* how it was opened */
 	bool from_snapshot; /* a valid snapshot was found, even if everything has changed since */
 	uint64_t dirs_scanned, dirs_reused, stats; /* stats: statx/fstat calls on the source */
@@ -67,6 +68,9 @@ struct dataset_stats {      /* how it was opened */
 	 * that cannot be stat'ed.
 	 * Directories that cannot be read are counted here too, but they are there, empty. */
 	uint64_t skipped;
+	/* Why no snapshot is kept although snapshot_dir says where, for a person, in one line; else
+	 * empty. */
+	char snapshot_why[DATASET_WHY];
 };
 
 struct dataset;

@@ -199,6 +199,9 @@ static int print_text(const char *text)
 	       str(root, "mount", "mountpoint"), num(root, "mount", "uptime_seconds"));
 	printf("dataset   %.0f samples, %s, layout %s\n", num(root, "dataset", "samples"),
 	       bytes(num(root, "dataset", "bytes"), b), str(root, "dataset", "layout"));
+	if (*str(root, "dataset", "snapshot_why"))
+		printf("          scanned at every mount, no snapshot of it is kept: %s\n",
+		       str(root, "dataset", "snapshot_why"));
 	print_order(root);
 	print_jobs(root);
 	print_reads(root);

@@ -119,12 +119,12 @@ static json_t *dataset_json(const struct wire *w)
 	struct dataset_stats st;
 
 	dataset_get_stats(w->dataset, &st);
-	return json_pack("{s:s, s:I, s:I, s:I, s:b, s:I, s:I, s:I, s:I}", "layout",
+	return json_pack("{s:s, s:I, s:I, s:I, s:b, s:s, s:I, s:I, s:I, s:I}", "layout",
 			 dataset_layout_names[dataset_layout(w->dataset)], "samples",
 			 (json_int_t)dataset_n_samples(w->dataset), "entries",
 			 (json_int_t)dataset_n_entries(w->dataset), "bytes",
 			 (json_int_t)dataset_sample_bytes(w->dataset), "from_snapshot",
-			 st.from_snapshot, "dirs_scanned", (json_int_t)st.dirs_scanned,
+			 st.from_snapshot, "snapshot_why", st.snapshot_why, "dirs_scanned", (json_int_t)st.dirs_scanned,
 			 "dirs_reused", (json_int_t)st.dirs_reused, "stats", (json_int_t)st.stats,
 			 "skipped", (json_int_t)st.skipped);
 }
