@@ -91,6 +91,8 @@ uint32_t dataset_n_samples(const struct dataset *ds);
 uint32_t dataset_n_entries(const struct dataset *ds);
 /* When it was opened; updates do not change it. */
 uint64_t dataset_sample_bytes(const struct dataset *ds);
+/* Memory that the index takes. */
+uint64_t dataset_memory_bytes(const struct dataset *ds);
 enum dataset_layout dataset_layout(const struct dataset *ds); /* never LAYOUT_AUTO */
 int dataset_source_fd(const struct dataset *ds); /* O_PATH of the source directory, borrowed */
 

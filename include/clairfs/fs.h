@@ -113,6 +113,7 @@ struct fs_status {
 	uint32_t watches;
 	char watch_why[FS_WATCH_WHY]; /* why there are none, for a person; empty when there are */
 	uint64_t inodes_known; /* by the kernel, as far as lookups and forgets tell */
+	uint64_t table_bytes;  /* memory that grows with the dataset */
 	uint32_t proto_major, proto_minor;
 };
 void fs_get_status(struct fs *fs, struct fs_status *ret);

@@ -167,6 +167,9 @@ uint64_t plan_step(struct plan *plan, uint64_t now_ns);
 bool plan_next_action(struct plan *plan, struct plan_action *ret);
 void plan_get_status(const struct plan *plan, struct plan_status *ret); /* of the first job
 									 * at work */
+/* Memory that the plan itself takes, with the epochs that it owns; what does not grow with samples
+ * or jobs is not counted. */
+uint64_t plan_table_bytes(const struct plan *plan);
 /* Of one job; false: there is none of that index. */
 bool plan_get_job_status(struct plan *plan, uint32_t job, struct plan_status *ret);
 /* What the job seems to be doing, in words, e.g. "reads epoch 3 (the last is 89), 41 % of it so

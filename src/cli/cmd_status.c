@@ -122,6 +122,23 @@ static void print_store(const json_t *root, const json_t *g)
 	printf("\n");
 }
 
+/* Sums that add up: the daemon takes more than its arena. */
+static void print_resident(const json_t *root)
+{
+	const json_t *r = json_object_get(json_object_get(root, "memory"), "resident");
+	char text[7][32];
+	static const char *const parts[7] = { "bytes", "peak",	 "arena", "samples_held",
+					      "index", "tables", "other" };
+
+	if (!r)
+		return; /* a daemon of before */
+	for (int i = 0; i < 7; i++)
+		bytes(json_number_value(json_object_get(r, parts[i])), text[i]);
+	printf("          the daemon has %s (at most %s): arena %s, lists of what it holds %s, "
+	       "index %s, tables of cache and plan %s, other %s\n",
+	       text[0], text[1], text[2], text[3], text[4], text[5], text[6]);
+}
+
 static void print_memory(const json_t *root)
 {
 	char a[32], b[32], c[32];
@@ -141,6 +158,7 @@ static void print_memory(const json_t *root)
 	if (now < ram)
 		printf("          shrunk under memory pressure to %s, %.0f times in all\n",
 		       bytes(now, a), num(root, "memory", "shrunk"));
+	print_resident(root);
 }
 
 static void print_rest(const json_t *root)

@@ -52,25 +52,36 @@ static uint64_t sub(uint64_t a, uint64_t b)
 
 /* --- reading --- */
 
-uint64_t memlimit_meminfo(const char *key)
+/* "KEY:  24683924 kB" in a file of /proc. */
+static uint64_t read_kib(const char *path, const char *key)
 {
-	AUTO_FILE FILE *f = fopen("/proc/meminfo", "re");
+	AUTO_FILE FILE *f = fopen(path, "re");
 	size_t len = strlen(key);
 	char line[256];
 	uint64_t kib;
 
-	while (f && fgets(line, sizeof(line), f)) { /* "MemTotal:       24683924 kB" */
+	while (f && fgets(line, sizeof(line), f)) {
 		char *value = line + len + 1, *end;
 
 		if (strncmp(line, key, len) != 0 || line[len] != ':')
 			continue;
-		value += strspn(value, " ");
+		value += strspn(value, " \t");
 		end = value + strcspn(value, " \n");
 		*end = 0;
 		if (text_to_u64(value, &kib) == 0 && kib < UINT64_MAX / 1024)
 			return kib * 1024;
 	}
 	return MEMLIMIT_NONE;
+}
+
+uint64_t memlimit_meminfo(const char *key)
+{
+	return read_kib("/proc/meminfo", key);
+}
+
+uint64_t memlimit_peak(void)
+{
+	return read_kib("/proc/self/status", "VmHWM");
 }
 
 uint64_t memlimit_of_cgroup(const char *dir, const char **ret_name)

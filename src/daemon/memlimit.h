@@ -26,6 +26,8 @@ uint64_t memlimit_of_cgroup(const char *dir, const char **ret_name);
 uint64_t memlimit_held_in(const char *dir);
 /* A line of /proc/meminfo, in bytes; MEMLIMIT_NONE: there is none. */
 uint64_t memlimit_meminfo(const char *key);
+/* The most this process ever had in RAM; MEMLIMIT_NONE: not known. */
+uint64_t memlimit_peak(void);
 
 /* What was told (CONF_AUTO: nothing; stage 0: a quarter of ram), of a dataset. */
 struct memlimit_wish {

@@ -299,6 +299,13 @@ void dataset_free(struct dataset *ds)
 	free(ds);
 }
 
+uint64_t dataset_memory_bytes(const struct dataset *ds)
+{
+	return table_blob_bytes(&ds->t) +
+	       ((uint64_t)ds->t.n_dirs + 1) * sizeof(*ds->n_subdirs) +
+	       ((uint64_t)ds->t.n_entries + 1) * sizeof(*ds->renewals);
+}
+
 void dataset_get_stats(const struct dataset *ds, struct dataset_stats *ret)
 {
 	*ret = ds->stats;
