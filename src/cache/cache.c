@@ -268,7 +268,7 @@ static void drop_jobs(struct cache *c)
 	struct list *node;
 
 	while ((node = queue_try_pop(&c->stage_jobs))) {
-		struct stage_job *job = container_of(node, struct stage_job, completion.node);
+		struct stage_job *job = container_of(node, struct stage_job, node);
 		struct shard *s = shard_of(c, job->entry);
 
 		mutex_lock(&s->mu);

@@ -103,11 +103,17 @@ struct sample_fetch {
 
 enum stage_job_kind { JOB_STAGE, JOB_INVAL, JOB_ATTR, JOB_DROP, JOB_NAME };
 
-struct stage_job { /* the plan's STAGE; invalidations are part of an entry_state, so they need no
-		      memory */
-	struct completion completion;
+struct stage_job {
+	struct list node;
 	enum stage_job_kind kind;
 	struct entry_id entry;
+};
+
+struct stage_push { /* the plan's STAGE; other jobs are part of an entry_state, so they need no
+		     * memory when they are to be done. There is one of those for each sample held:
+		     * they are as small as can be */
+	struct completion completion;
+	struct stage_job job;
 };
 
 /* What is known of a file while anything of it is here: pieces, READs, jobs. */
