@@ -218,6 +218,7 @@ bool cache_may_refuse_open(struct cache *cache);
  * the planner's next round. Any thread but the reactor. */
 void cache_set_memory(struct cache *cache, uint64_t ram_bytes, uint64_t stage_bytes);
 
+#define CACHE_HELD_BYTES 512u /* at most, beside the arena, of a sample of one piece */
 struct cache_status {
 	struct plan_status plan; /* of the first job */
 	uint32_t n_jobs;         /* 0: there is no order */

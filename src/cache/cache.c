@@ -14,6 +14,9 @@
 #define ENTRY_BITMAPS 5u  /* touched, paged, confirmed, abroad, narrowed */
 #define SAMPLE_BITMAPS 4u /* staged, staged_opened, held_out, passthrough.held */
 #define MALLOC_HEAD 16u   /* what malloc adds, about */
+static_assert(sizeof(struct object) + sizeof(struct entry_state) + 2 * MALLOC_HEAD <=
+		      CACHE_HELD_BYTES,
+	      "budgets count on it");
 
 static int cache_init(struct cache *c)
 {

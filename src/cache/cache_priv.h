@@ -109,9 +109,8 @@ struct stage_job {
 	struct entry_id entry;
 };
 
-struct stage_push { /* the plan's STAGE; other jobs are part of an entry_state, so they need no
-		     * memory when they are to be done. There is one of those for each sample held:
-		     * they are as small as can be */
+struct stage_push { /* the plan's STAGE; other jobs are part of an entry_state: they need no memory
+		     * then, and take little in each */
 	struct completion completion;
 	struct stage_job job;
 };
@@ -174,8 +173,7 @@ struct cache {
 	struct mutex order_mu; /* one request to the planner at a time */
 	struct shard shards[SHARDS];
 	uint32_t buckets; /* per shard and table, a power of two */
-	_Atomic uint64_t n_objects, n_files, n_fetching, plain_bytes;
-	_Atomic uint64_t plan_bytes; /* of the plan's tables */
+	_Atomic uint64_t n_objects, n_files, n_fetching, plain_bytes, plan_bytes;
 	_Atomic uint32_t evict_at;
 	_Atomic bool is_degraded, may_refuse_open;
 	_Atomic uint64_t *touched; /* per entry: the kernel or we may hold bytes of it */

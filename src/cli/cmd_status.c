@@ -143,6 +143,7 @@ static void print_memory(const json_t *root)
 {
 	char a[32], b[32], c[32];
 	double ram = num(root, "memory", "ram"), now = num(root, "memory", "ram_now");
+	double arena = num(root, "memory", "arena");
 	double limit = num(root, "memory", "limit");
 
 	if (ram <= 0)
@@ -155,7 +156,10 @@ static void print_memory(const json_t *root)
 		printf("%s\n", str(root, "memory", "from"));
 	if (json_is_true(json_object_get(json_object_get(root, "memory"), "is_over")))
 		printf("          that is more than the limit allows\n");
-	if (now < ram)
+	if (arena > 0 && arena < ram)
+		printf("          of ram %s are for samples, the rest is for index, tables and lists\n",
+		       bytes(arena, a));
+	if (now < (arena > 0 ? arena : ram))
 		printf("          shrunk under memory pressure to %s, %.0f times in all\n",
 		       bytes(now, a), num(root, "memory", "shrunk"));
 	print_resident(root);

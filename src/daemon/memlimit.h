@@ -33,9 +33,12 @@ uint64_t memlimit_peak(void);
 struct memlimit_wish {
 	uint64_t ram, stage, inflight, inodes_ahead;
 	uint64_t n_samples, n_entries;
+	uint64_t sample_bytes, index_bytes; /* of all samples; of the index in memory */
 };
 struct memlimit_budget {
 	uint64_t ram, stage, inflight, inodes_ahead;
+	uint64_t arena;  /* what samples may have of ram */
+	uint64_t tables; /* expected beside the arena: what grows with the dataset */
 	uint64_t limit; /* the one that leaves least */
 	char from[MEMLIMIT_WORDS];
 	bool is_over; /* what was told does not fit into it */

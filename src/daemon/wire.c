@@ -211,7 +211,7 @@ static int make_tiers(struct wire *w, struct err *err)
 	rc = source_new(&sp, &w->source_tier, err);
 	if (rc < 0)
 		return rc;
-	rc = arena_new(w->memory.ram, &w->arena, err);
+	rc = arena_new(w->memory.arena, &w->arena, err);
 	if (rc < 0)
 		return rc;
 	return wire_make_store(w, err);
@@ -232,7 +232,7 @@ static int make_cache(struct wire *w, struct err *err)
 	const struct mount_opts *o = w->opts;
 	/* A tenth is left to the holes between samples and to demand reads, so that a plan that
 	 * fills its budget does not push them out. */
-	uint64_t ram = w->memory.ram, arena_bytes = ram - ram / 10;
+	uint64_t ram = w->memory.arena, arena_bytes = ram - ram / 10;
 	/* A quarter of the requests is left to demand reads, which then never queue behind
 	 * prefetches. */
 	uint64_t inflight = w->memory.inflight - w->memory.inflight / 4;
@@ -246,7 +246,8 @@ static int make_cache(struct wire *w, struct err *err)
 				   .watch = &w->watch,
 				   .arena_bytes = arena_bytes,
 				   .stage_bytes = w->memory.stage,
-				   .sample_max_bytes = MIN(o->sample_max ? o->sample_max : ram / 8,
+				   .sample_max_bytes = MIN(o->sample_max ? o->sample_max
+									 : w->memory.ram / 8,
 							   arena_bytes / 4),
 				   .store_bytes = w->store_bytes,
 				   .pin_rule = (enum plan_pin_rule)o->store_pins,

@@ -12,9 +12,11 @@ void wire_budget(struct wire *w)
 				      .inflight = w->opts->source_max_inflight,
 				      .inodes_ahead = w->opts->inodes_ahead,
 				      .n_samples = dataset_n_samples(w->dataset),
-				      .n_entries = dataset_n_entries(w->dataset) };
+				      .n_entries = dataset_n_entries(w->dataset),
+				      .sample_bytes = dataset_sample_bytes(w->dataset),
+				      .index_bytes = dataset_memory_bytes(w->dataset) };
 	struct memlimit_budget *b = &w->memory;
-	char ram[32], stage[32], limit[32];
+	char ram[32], stage[32], limit[32], tables[32], arena[32];
 	struct memlimits limits;
 
 	memlimit_read(&limits);
@@ -24,13 +26,19 @@ void wire_budget(struct wire *w)
 			 text_from_bytes(b->ram, ram, sizeof(ram)),
 			 text_from_bytes(b->stage, stage, sizeof(stage)),
 			 text_from_bytes(b->limit, limit, sizeof(limit)), b->from);
+	if (b->tables > b->ram / 2)
+		log_warn("ram %s: index and tables of %u samples are %s, of samples %s are kept "
+			 "beside that",
+			 text_from_bytes(b->ram, ram, sizeof(ram)), dataset_n_samples(w->dataset),
+			 text_from_bytes(b->tables, tables, sizeof(tables)),
+			 text_from_bytes(b->arena, arena, sizeof(arena)));
 }
 
 int wire_make_pressure(struct wire *w, struct err *err)
 {
 	struct pressure_params params = { .cache = w->cache,
 					  .metrics = w->metrics,
-					  .ram = w->memory.ram,
+					  .ram = w->memory.arena,
 					  .stage = w->memory.stage };
 
 	return pressure_new(&params, &w->pressure, err);
@@ -63,9 +71,10 @@ json_t *wire_memory_json(struct wire *w)
 	struct pressure_view view;
 
 	pressure_look(w->pressure, &view);
-	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:s, s:b, s:I, s:I, s:I, s:s, s:o}", "ram",
-			 (json_int_t)b->ram, "stage", (json_int_t)b->stage, "source_max_inflight",
-			 (json_int_t)b->inflight, "inodes_ahead", (json_int_t)b->inodes_ahead,
+	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:b, s:I, s:I, s:I, s:s, s:o}", "ram",
+			 (json_int_t)b->ram, "arena", (json_int_t)b->arena, "stage",
+			 (json_int_t)b->stage, "source_max_inflight", (json_int_t)b->inflight,
+			 "inodes_ahead", (json_int_t)b->inodes_ahead,
 			 "limit", (json_int_t)(b->limit == MEMLIMIT_NONE ? 0 : b->limit), "from",
 			 b->from, "is_over", b->is_over, "ram_now", (json_int_t)view.ram,
 			 "stage_now", (json_int_t)view.stage, "shrunk", (json_int_t)view.shrunk,

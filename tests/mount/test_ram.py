@@ -51,6 +51,20 @@ def the_sums_add_up(place):
         tap.ok(len(line) == 1 and "index" in line[0] and "arena" in line[0], "status says it", line)
 
 
+def ram_is_for_what_comes_with_small_samples_too(place):
+    n, ram = 60000, 32
+    place.files([rng.randrange(1, 100) for _ in range(n)])
+    with place.mount(order="sequential", ram=f"{ram}M", stage="1M") as mount:
+        for number in range(0, n, 3):
+            mount.read(f"s{number:05d}.bin")
+        memory = mount.wait_for(lambda s: s["gauges"]["arena_bytes"] >= s["memory"]["arena"] * 8 // 10, "the arena is full")["memory"]
+        told, most = memory["resident"], ram * MIB + ram * MIB // 16
+        tap.ok(told["bytes"] - told["other"] <= most, "all together is what was told and a sixteenth", told, most)
+        tap.ok(ram * MIB // 2 <= memory["arena"] < ram * MIB and memory["ram_now"] == memory["arena"], "samples have less of it", memory)
+        text = mountkit.good("status", mount.mountpoint).decode()
+        tap.ok("are for samples" in text and "shrunk" not in text, "status says it", text)
+
+
 def orders_take_no_memory(place):
     """One order after the other, faster than they can be set up."""
     place.files([100] * 400)
@@ -69,4 +83,4 @@ def orders_take_no_memory(place):
         tap.ok(jobs.memory_peak(mount.process.pid) - before < 16 << 20, "thousands of orders take no memory", before, jobs.memory_peak(mount.process.pid))
 
 
-mountkit.run(budget_is_kept, the_sums_add_up, orders_take_no_memory)
+mountkit.run(budget_is_kept, the_sums_add_up, ram_is_for_what_comes_with_small_samples_too, orders_take_no_memory)
