@@ -57,6 +57,7 @@ struct dataset_params {
 	struct clock *wall_clock;
 };
 
+#define DATASET_WHY 512
 struct dataset_stats {      /* how it was opened */
 	bool from_snapshot; /* a valid snapshot was found, even if everything has changed since */
 	uint64_t dirs_scanned, dirs_reused, stats; /* stats: statx/fstat calls on the source */
@@ -67,6 +68,9 @@ struct dataset_stats {      /* how it was opened */
 	 * that cannot be stat'ed.
 	 * Directories that cannot be read are counted here too, but they are there, empty. */
 	uint64_t skipped;
+	/* Why no snapshot is kept although snapshot_dir says where, for a person, in one line; else
+	 * empty. */
+	char snapshot_why[DATASET_WHY];
 };
 
 struct dataset;
@@ -87,6 +91,8 @@ uint32_t dataset_n_samples(const struct dataset *ds);
 uint32_t dataset_n_entries(const struct dataset *ds);
 /* When it was opened; updates do not change it. */
 uint64_t dataset_sample_bytes(const struct dataset *ds);
+/* Memory that the index takes. */
+uint64_t dataset_memory_bytes(const struct dataset *ds);
 enum dataset_layout dataset_layout(const struct dataset *ds); /* never LAYOUT_AUTO */
 int dataset_source_fd(const struct dataset *ds); /* O_PATH of the source directory, borrowed */
 

@@ -106,11 +106,14 @@ void fs_free(struct fs *fs);
 /* For cache_set_stage, with ctx = fs. */
 const struct stage_ops *fs_stage_ops(void);
 
+#define FS_WATCH_WHY 256
 struct fs_status {
 	bool is_open_refused;   /* OPEN was answered ENOSYS */
 	bool is_watch_complete; /* every directory that holds samples is watched */
 	uint32_t watches;
+	char watch_why[FS_WATCH_WHY]; /* why there are none, for a person; empty when there are */
 	uint64_t inodes_known; /* by the kernel, as far as lookups and forgets tell */
+	uint64_t table_bytes;  /* memory that grows with the dataset */
 	uint32_t proto_major, proto_minor;
 };
 void fs_get_status(struct fs *fs, struct fs_status *ret);

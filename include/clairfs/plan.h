@@ -46,13 +46,16 @@ struct plan_params {
 /* A FETCH or STAGE that was not carried out on purpose: the sample is to be read on demand this
  * time. It is nobody's failure. */
 #define PLAN_HELD_OUT (-EBUSY)
+/* A STAGE that has to wait until something was opened: the kernel has been told of as many inodes as
+ * it is to know ahead of the readers. */
+#define PLAN_NO_INODES (-ENOBUFS)
 
 enum plan_event_kind {
 	PLAN_EV_OPENED,    /* sample: somebody opened it */
 	PLAN_EV_FETCHED,   /* answers FETCH: status, latency_ns, bytes; status 0: it is in the arena
 			      now; latency_ns 0: it was there already, nobody was asked */
 	PLAN_EV_STAGED,    /* answers STAGE: status; -ENOENT: the kernel does not know the inode;
-			      -EAGAIN: being read */
+			      PLAN_NO_INODES: nor is it to, now; -EAGAIN: being read */
 	PLAN_EV_UNSTAGED,  /* sample: the kernel has dropped its pages or its inode */
 	PLAN_EV_PINNED,    /* answers PIN: status; -ENOSPC: the store takes no more */
 	PLAN_EV_PIN_ROOM,  /* the store takes pins again (status: is_pinning_over) */
@@ -164,6 +167,9 @@ uint64_t plan_step(struct plan *plan, uint64_t now_ns);
 bool plan_next_action(struct plan *plan, struct plan_action *ret);
 void plan_get_status(const struct plan *plan, struct plan_status *ret); /* of the first job
 									 * at work */
+/* Memory that the plan itself takes, with the epochs that it owns; what does not grow with samples
+ * or jobs is not counted. */
+uint64_t plan_table_bytes(const struct plan *plan);
 /* Of one job; false: there is none of that index. */
 bool plan_get_job_status(struct plan *plan, uint32_t job, struct plan_status *ret);
 /* What the job seems to be doing, in words, e.g. "reads epoch 3 (the last is 89), 41 % of it so

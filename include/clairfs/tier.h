@@ -134,6 +134,8 @@ void *arena_alloc(struct arena *arena, uint32_t length);
 /* length as it was allocated. */
 void arena_release(struct arena *arena, void *mem, uint32_t length);
 uint64_t arena_used(const struct arena *arena); /* bytes, rounding included */
+/* Memory that it takes beside that: tags per page. */
+uint64_t arena_table_bytes(const struct arena *arena);
 /* From here on nothing is handed out beyond `bytes` (at most those of arena_new, which end this).
  * As long as that is less, all free memory is given back to the system, page by page: what is
  * resident is what is used. What is in use already stays: release it before. */
@@ -166,7 +168,7 @@ struct stage_ops {
 	 * page. */
 	int (*drop_name)(void *ctx, struct entry_id entry);
 	/* Makes the kernel know the inode by looking its path up through the mount; may block on
-	 * the reactor. */
+	 * the reactor. -ENOBUFS: it knows enough until readers have opened some. */
 	int (*lookup)(void *ctx, struct entry_id entry);
 };
 struct stage_piece {

@@ -217,25 +217,25 @@ static void apply_drop(struct cache *c, const struct plan_action *action)
 
 static void apply_stage(struct cache *c, const struct plan_action *action)
 {
-	struct stage_job *job = calloc(1, sizeof(*job));
+	struct stage_push *push = calloc(1, sizeof(*push));
 
-	if (!job) {
+	if (!push) {
 		answer_nomem(c, PLAN_EV_STAGED, action);
 		return;
 	}
 	if (control_hold_out(c, action)) {
-		free(job);
+		free(push);
 		answer_held_out(c, PLAN_EV_STAGED, action);
 		return;
 	}
-	job->kind = JOB_STAGE;
-	job->entry.v = job->completion.event.sample = action->sample;
-	job->completion.generation = atomic_load(&c->generation);
+	push->job.kind = JOB_STAGE;
+	push->job.entry.v = push->completion.event.sample = action->sample;
+	push->completion.generation = atomic_load(&c->generation);
 	if (!c->stage) { /* cannot be: the plan then has no budget for it */
-		answer(c, &job->completion, PLAN_EV_STAGED, -ENOSYS);
+		answer(c, &push->completion, PLAN_EV_STAGED, -ENOSYS);
 		return;
 	}
-	queue_push(&c->stage_jobs, &job->completion.node);
+	queue_push(&c->stage_jobs, &push->job.node);
 }
 
 static void apply_pin(struct cache *c, const struct plan_action *action)

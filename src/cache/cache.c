@@ -11,6 +11,13 @@
 
 #include <string.h>
 
+#define ENTRY_BITMAPS 5u  /* touched, paged, confirmed, abroad, narrowed */
+#define SAMPLE_BITMAPS 4u /* staged, staged_opened, held_out, passthrough.held */
+#define MALLOC_HEAD 16u   /* what malloc adds, about */
+static_assert(sizeof(struct object) + sizeof(struct entry_state) + 2 * MALLOC_HEAD <=
+		      CACHE_HELD_BYTES,
+	      "budgets count on it");
+
 static int cache_init(struct cache *c)
 {
 	uint64_t words = dataset_n_entries(c->p.dataset) / 64 + 1;
@@ -264,7 +271,7 @@ static void drop_jobs(struct cache *c)
 	struct list *node;
 
 	while ((node = queue_try_pop(&c->stage_jobs))) {
-		struct stage_job *job = container_of(node, struct stage_job, completion.node);
+		struct stage_job *job = container_of(node, struct stage_job, node);
 		struct shard *s = shard_of(c, job->entry);
 
 		mutex_lock(&s->mu);
@@ -336,6 +343,16 @@ bool cache_may_refuse_open(struct cache *c)
 	return atomic_load_explicit(&c->may_refuse_open, memory_order_relaxed);
 }
 
+/* Bits per file, and what the planner is told in bits when its buffer is full. */
+static uint64_t table_bytes(struct cache *c)
+{
+	uint64_t entries = dataset_n_entries(c->p.dataset),
+		 samples = dataset_n_samples(c->p.dataset);
+
+	return ENTRY_BITMAPS * entries / 8 + SAMPLE_BITMAPS * samples / 8 +
+	       2 * SHARDS * (uint64_t)c->buckets * sizeof(void *) + atomic_load(&c->plan_bytes);
+}
+
 void cache_get_status(struct cache *c, struct cache_status *ret)
 {
 	memset(ret, 0, sizeof(*ret));
@@ -345,6 +362,10 @@ void cache_get_status(struct cache *c, struct cache_status *ret)
 	mutex_unlock(&c->status_mu);
 	ret->objects = atomic_load(&c->n_objects);
 	ret->objects_inflight = atomic_load(&c->n_fetching);
+	ret->files = atomic_load(&c->n_files);
+	ret->held_bytes = ret->objects * (sizeof(struct object) + MALLOC_HEAD) +
+			  ret->files * (sizeof(struct entry_state) + MALLOC_HEAD);
+	ret->table_bytes = table_bytes(c);
 	ret->is_degraded = atomic_load(&c->is_degraded);
 }
 

@@ -103,11 +103,16 @@ struct sample_fetch {
 
 enum stage_job_kind { JOB_STAGE, JOB_INVAL, JOB_ATTR, JOB_DROP, JOB_NAME };
 
-struct stage_job { /* the plan's STAGE; invalidations are part of an entry_state, so they need no
-		      memory */
-	struct completion completion;
+struct stage_job {
+	struct list node;
 	enum stage_job_kind kind;
 	struct entry_id entry;
+};
+
+struct stage_push { /* the plan's STAGE; other jobs are part of an entry_state: they need no memory
+		     * then, and take little in each */
+	struct completion completion;
+	struct stage_job job;
 };
 
 /* What is known of a file while anything of it is here: pieces, READs, jobs. */
@@ -168,7 +173,7 @@ struct cache {
 	struct mutex order_mu; /* one request to the planner at a time */
 	struct shard shards[SHARDS];
 	uint32_t buckets; /* per shard and table, a power of two */
-	_Atomic uint64_t n_objects, n_fetching, plain_bytes;
+	_Atomic uint64_t n_objects, n_files, n_fetching, plain_bytes, plan_bytes;
 	_Atomic uint32_t evict_at;
 	_Atomic bool is_degraded, may_refuse_open;
 	_Atomic uint64_t *touched; /* per entry: the kernel or we may hold bytes of it */

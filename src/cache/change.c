@@ -32,7 +32,7 @@ static void queue_inval_locked(struct cache *c, struct entry_state *es)
 		return; /* not taken up yet: it comes after this change as well */
 	es->is_inval_queued = true;
 	es->refs++;
-	queue_push(&c->stage_jobs, &es->inval_job.completion.node);
+	queue_push(&c->stage_jobs, &es->inval_job.node);
 }
 
 void change_queue_attr_locked(struct cache *c, struct shard *s, struct entry_state *es)
@@ -41,7 +41,7 @@ void change_queue_attr_locked(struct cache *c, struct shard *s, struct entry_sta
 		return; /* it looks again at what there is to do before it ends */
 	es->is_attr_queued = true;
 	es->refs++;
-	queue_push(&c->attr_jobs, &es->attr_job.completion.node);
+	queue_push(&c->attr_jobs, &es->attr_job.node);
 }
 
 static bool has_other_bytes(const struct file_identity *old, const struct file_identity *now)
@@ -71,7 +71,7 @@ static void renew_locked(struct cache *c, struct shard *s, struct entry_state *e
 	if (!es->is_name_queued) {
 		es->is_name_queued = true;
 		es->refs++;
-		queue_push(&c->name_jobs, &es->name_job.completion.node);
+		queue_push(&c->name_jobs, &es->name_job.node);
 	}
 	change_queue_attr_locked(c, s, es); /* who waits has to be refused */
 }
@@ -100,7 +100,7 @@ static void change_kernel_locked(struct cache *c, struct shard *s, struct entry_
 			es->is_drop_queued = true;
 			es->drop_renewal = dataset_renewal(c->p.dataset, es->entry);
 			es->refs++;
-			queue_push(&c->drop_jobs, &es->drop_job.completion.node);
+			queue_push(&c->drop_jobs, &es->drop_job.node);
 		}
 		change_queue_attr_locked(c, s, es);
 		if (!is_paged || has_other_bytes(old, now))

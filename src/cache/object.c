@@ -120,6 +120,7 @@ struct entry_state *entry_get_locked(struct cache *c, struct shard *s, struct en
 		es->drop_job.entry = entry;
 		es->name_job.kind = JOB_NAME;
 		es->name_job.entry = entry;
+		atomic_fetch_add(&c->n_files, 1);
 		bucket = entry_bucket(c, s, entry);
 		es->next_hash = *bucket;
 		*bucket = es;
@@ -139,6 +140,7 @@ void entry_put_locked(struct cache *c, struct shard *s, struct entry_state *es)
 	while (*at != es)
 		at = &(*at)->next_hash;
 	*at = es->next_hash;
+	atomic_fetch_sub(&c->n_files, 1);
 	free(es);
 }
 

@@ -185,6 +185,7 @@ void planned_publish(struct cache *c, uint64_t now_ns)
 	uint32_t i = 0;
 
 	plan_get_status(c->plan, &first); /* also without any */
+	atomic_store(&c->plan_bytes, plan_table_bytes(c->plan));
 	while (i < c->n_jobs) {
 		struct planned_job *job = &c->jobs[i];
 

@@ -71,7 +71,7 @@ static int stage_piece(struct cache *c, struct object *obj, struct stage_file fi
 	*has_looked_up = true;
 	rc = c->stage->lookup(c->stage_ctx, file.entry);
 	if (rc != 0)
-		return -ENOENT;
+		return rc == -ENOBUFS ? PLAN_NO_INODES : -ENOENT;
 	return stage_push(c->stage, c->stage_ctx, &piece);
 }
 
@@ -192,18 +192,20 @@ void *stager_main(void *cache)
 	struct list *node;
 
 	while ((node = queue_pop(&c->stage_jobs))) {
-		struct stage_job *job = container_of(node, struct stage_job, completion.node);
+		struct stage_job *job = container_of(node, struct stage_job, node);
+		struct stage_push *push;
 
 		if (job->kind == JOB_INVAL) {
 			inval_pages(c, job->entry);
 			continue;
 		}
-		job->completion.event.kind = PLAN_EV_STAGED;
-		job->completion.event.status =
-			job->completion.generation == atomic_load(&c->generation)
+		push = container_of(job, struct stage_push, job);
+		push->completion.event.kind = PLAN_EV_STAGED;
+		push->completion.event.status =
+			push->completion.generation == atomic_load(&c->generation)
 				? stage_sample(c, job->entry)
 				: -ECANCELED; /* of a plan that is gone */
-		note_completion(c, &job->completion);
+		note_completion(c, &push->completion);
 	}
 	return NULL;
 }
@@ -277,7 +279,7 @@ void *attr_main(void *cache)
 	struct list *node;
 
 	while ((node = queue_pop(&c->attr_jobs)))
-		settle_entry(c, container_of(node, struct stage_job, completion.node)->entry);
+		settle_entry(c, container_of(node, struct stage_job, node)->entry);
 	return NULL;
 }
 
@@ -308,7 +310,7 @@ void *drop_main(void *cache)
 	struct list *node;
 
 	while ((node = queue_pop(&c->drop_jobs)))
-		drop_behind(c, container_of(node, struct stage_job, completion.node)->entry);
+		drop_behind(c, container_of(node, struct stage_job, node)->entry);
 	return NULL;
 }
 
@@ -318,7 +320,7 @@ void *name_main(void *cache)
 	struct list *node;
 
 	while ((node = queue_pop(&c->name_jobs))) {
-		struct entry_id entry = container_of(node, struct stage_job, completion.node)->entry;
+		struct entry_id entry = container_of(node, struct stage_job, node)->entry;
 		struct shard *s = shard_of(c, entry);
 		struct entry_state *es;
 

@@ -122,10 +122,28 @@ static void print_store(const json_t *root, const json_t *g)
 	printf("\n");
 }
 
+/* Sums that add up: the daemon takes more than its arena. */
+static void print_resident(const json_t *root)
+{
+	const json_t *r = json_object_get(json_object_get(root, "memory"), "resident");
+	char text[7][32];
+	static const char *const parts[7] = { "bytes", "peak",	 "arena", "samples_held",
+					      "index", "tables", "other" };
+
+	if (!r)
+		return; /* a daemon of before */
+	for (int i = 0; i < 7; i++)
+		bytes(json_number_value(json_object_get(r, parts[i])), text[i]);
+	printf("          the daemon has %s (at most %s): arena %s, lists of what it holds %s, "
+	       "index %s, tables of cache and plan %s, other %s\n",
+	       text[0], text[1], text[2], text[3], text[4], text[5], text[6]);
+}
+
 static void print_memory(const json_t *root)
 {
 	char a[32], b[32], c[32];
 	double ram = num(root, "memory", "ram"), now = num(root, "memory", "ram_now");
+	double arena = num(root, "memory", "arena");
 	double limit = num(root, "memory", "limit");
 
 	if (ram <= 0)
@@ -138,9 +156,13 @@ static void print_memory(const json_t *root)
 		printf("%s\n", str(root, "memory", "from"));
 	if (json_is_true(json_object_get(json_object_get(root, "memory"), "is_over")))
 		printf("          that is more than the limit allows\n");
-	if (now < ram)
+	if (arena > 0 && arena < ram)
+		printf("          of ram %s are for samples, the rest is for index, tables and lists\n",
+		       bytes(arena, a));
+	if (now < (arena > 0 ? arena : ram))
 		printf("          shrunk under memory pressure to %s, %.0f times in all\n",
 		       bytes(now, a), num(root, "memory", "shrunk"));
+	print_resident(root);
 }
 
 static void print_rest(const json_t *root)
@@ -180,6 +202,9 @@ static void print_rest(const json_t *root)
 		printf(": %.3f per open of a sample", upcalls / opens);
 	printf("; lookup %.0f, getattr %.0f, ioctl %.0f\n", num(root, "counters", "upcall_lookup"),
 	       num(root, "counters", "upcall_getattr"), num(root, "counters", "upcall_ioctl"));
+	if (*str(root, "mount", "watch_why"))
+		printf("          every open is one: it cannot be watched, as %s\n",
+		       str(root, "mount", "watch_why"));
 }
 
 static int print_text(const char *text)
@@ -196,6 +221,9 @@ static int print_text(const char *text)
 	       str(root, "mount", "mountpoint"), num(root, "mount", "uptime_seconds"));
 	printf("dataset   %.0f samples, %s, layout %s\n", num(root, "dataset", "samples"),
 	       bytes(num(root, "dataset", "bytes"), b), str(root, "dataset", "layout"));
+	if (*str(root, "dataset", "snapshot_why"))
+		printf("          scanned at every mount, no snapshot of it is kept: %s\n",
+		       str(root, "dataset", "snapshot_why"));
 	print_order(root);
 	print_jobs(root);
 	print_reads(root);

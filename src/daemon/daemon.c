@@ -68,6 +68,17 @@ static void detach_streams(void)
 	close(null);
 }
 
+/* What whoever mounts should hear at once: the log is elsewhere. */
+static void warn_terminal(const struct wire *w)
+{
+	struct dataset_stats st;
+
+	dataset_get_stats(w->dataset, &st);
+	if (*st.snapshot_why)
+		fprintf(stderr, "clairfs: warning: no snapshot of the dataset is kept: %s\n",
+			st.snapshot_why);
+}
+
 /* From the mounted filesystem to its end. */
 static int serve_mounted(struct wire *w, struct signals *signals, struct guard *guard, int ready_fd,
 			 struct err *err)
@@ -80,6 +91,7 @@ static int serve_mounted(struct wire *w, struct signals *signals, struct guard *
 	if (ready_fd >= 0) {
 		if (chdir("/") < 0)
 			log_warn("chdir /: %s", strerror(errno));
+		warn_terminal(w);
 		detach_streams();
 		prctl(PR_SET_PDEATHSIG, 0);
 		if (!report(ready_fd, 0, "")) { /* interrupted: nobody knows of this mount */

@@ -10,13 +10,18 @@
  *thread inodes      1 KiB of kernel memory each: they are charged to the daemon, which looks them
  *up
  *
- * and of the rest four fifths are the arena, one fifth the pages pushed ahead (charged to the
- * daemon as well: it is who stores them). 1 GiB at most: more is for who knows what else runs
- * there.
+ * and of the rest twenty parts of 27 are the arena, two its spare (cache_spare_bytes), five the pages
+ * pushed ahead (charged to the daemon as well: it is who stores them). 1 GiB at most: more is for who
+ * knows what else runs there.
  *
  * Limits of address space and of data count what is reserved, used or not: there the stacks of all
  * threads and malloc's reserve come off, pages pushed and inodes do not count, and of what is left
  * three quarters are the arena's. Nothing is asked again later: that is pressure.c.
+ *
+ * Of ram, told or not, samples get all as long as what comes with them is a trifle: a sixteenth of
+ * it. What grows beyond that - with the dataset the index and tables, with samples held a list of
+ * each - comes off, so that a million small samples take no more than what was told. Half of it is
+ * theirs in any case.
  */
 #include "memlimit.h"
 
@@ -27,6 +32,7 @@
 #include <unistd.h>
 
 #include "cgroup.h"
+#include "clairfs/cache.h"
 #include "clairfs/base/conf.h"
 #include "clairfs/base/text.h"
 #include "clairfs/cache.h"
@@ -40,6 +46,8 @@
 #define INODES_MOST 200000u
 #define INODE_BYTES 1024u /* of the kernel */
 #define SAMPLE_BYTES 128u /* of ours, beyond what is resident before the plan is made */
+#define TABLE_BYTES                                                                                \
+	72u /* of ours in all, beside the index: the plan, its epochs, the estimate of GPU wait */
 #define REQUEST_BYTES MIB
 #define OWN_BYTES (16 * MIB) /* buffers and stacks of threads in use, code that is loaded later */
 #define OTHER_THREADS 40u    /* all but those of the source */
@@ -53,25 +61,36 @@ static uint64_t sub(uint64_t a, uint64_t b)
 
 /* --- reading --- */
 
-uint64_t memlimit_meminfo(const char *key)
+/* "KEY:  24683924 kB" in a file of /proc. */
+static uint64_t read_kib(const char *path, const char *key)
 {
-	AUTO_FILE FILE *f = fopen("/proc/meminfo", "re");
+	AUTO_FILE FILE *f = fopen(path, "re");
 	size_t len = strlen(key);
 	char line[256];
 	uint64_t kib;
 
-	while (f && fgets(line, sizeof(line), f)) { /* "MemTotal:       24683924 kB" */
+	while (f && fgets(line, sizeof(line), f)) {
 		char *value = line + len + 1, *end;
 
 		if (strncmp(line, key, len) != 0 || line[len] != ':')
 			continue;
-		value += strspn(value, " ");
+		value += strspn(value, " \t");
 		end = value + strcspn(value, " \n");
 		*end = 0;
 		if (text_to_u64(value, &kib) == 0 && kib < UINT64_MAX / 1024)
 			return kib * 1024;
 	}
 	return MEMLIMIT_NONE;
+}
+
+uint64_t memlimit_meminfo(const char *key)
+{
+	return read_kib("/proc/meminfo", key);
+}
+
+uint64_t memlimit_peak(void)
+{
+	return read_kib("/proc/self/status", "VmHWM");
 }
 
 uint64_t memlimit_of_cgroup(const char *dir, const char **ret_name)
@@ -227,6 +246,19 @@ static void derive_counts(const struct memlimits *l, const struct memlimit_wish 
 		ret->inodes_ahead = MAX(INODES_LEAST, MIN(INODES_MOST, memory / 16 / INODE_BYTES));
 }
 
+/* What samples may have of ram. */
+static void derive_arena(const struct memlimit_wish *wish, struct memlimit_budget *ret)
+{
+	uint64_t page = 4096, least = MIN(ret->ram, MAX(ret->ram / 2, RAM_LEAST));
+	uint64_t mean = wish->n_samples ? wish->sample_bytes / wish->n_samples + page / 2 : page;
+	uint64_t each = MAX(mean, page) + CACHE_HELD_BYTES, rest;
+
+	ret->tables = wish->index_bytes + wish->n_samples * TABLE_BYTES;
+	rest = sub(ret->ram + ret->ram / 16, ret->tables);
+	rest -= MIN(wish->n_samples, rest / each) * CACHE_HELD_BYTES;
+	ret->arena = MAX(MIN(rest, ret->ram), least) / page * page;
+}
+
 void memlimit_derive(const struct memlimits *l, const struct memlimit_wish *wish,
 		     struct memlimit_budget *ret)
 {
@@ -248,6 +280,7 @@ void memlimit_derive(const struct memlimits *l, const struct memlimit_wish *wish
 	ret->ram = wish->ram;
 	if (wish->ram == CONF_AUTO)
 		ret->ram = MAX(RAM_LEAST, MIN(RAM_MOST, least->ram)) / MIB * MIB;
+	derive_arena(wish, ret);
 	ret->stage = wish->stage ? wish->stage : ret->ram / 4;
 	ret->limit = least->limit;
 	snprintf(ret->from, sizeof(ret->from), "%s",

@@ -26,14 +26,19 @@ uint64_t memlimit_of_cgroup(const char *dir, const char **ret_name);
 uint64_t memlimit_held_in(const char *dir);
 /* A line of /proc/meminfo, in bytes; MEMLIMIT_NONE: there is none. */
 uint64_t memlimit_meminfo(const char *key);
+/* The most this process ever had in RAM; MEMLIMIT_NONE: not known. */
+uint64_t memlimit_peak(void);
 
 /* What was told (CONF_AUTO: nothing; stage 0: a quarter of ram), of a dataset. */
 struct memlimit_wish {
 	uint64_t ram, stage, inflight, inodes_ahead;
 	uint64_t n_samples, n_entries;
+	uint64_t sample_bytes, index_bytes; /* of all samples; of the index in memory */
 };
 struct memlimit_budget {
 	uint64_t ram, stage, inflight, inodes_ahead;
+	uint64_t arena;  /* what samples may have of ram */
+	uint64_t tables; /* expected beside the arena: what grows with the dataset */
 	uint64_t limit; /* the one that leaves least */
 	char from[MEMLIMIT_WORDS];
 	bool is_over; /* what was told does not fit into it */

@@ -119,12 +119,12 @@ static json_t *dataset_json(const struct wire *w)
 	struct dataset_stats st;
 
 	dataset_get_stats(w->dataset, &st);
-	return json_pack("{s:s, s:I, s:I, s:I, s:b, s:I, s:I, s:I, s:I}", "layout",
+	return json_pack("{s:s, s:I, s:I, s:I, s:b, s:s, s:I, s:I, s:I, s:I}", "layout",
 			 dataset_layout_names[dataset_layout(w->dataset)], "samples",
 			 (json_int_t)dataset_n_samples(w->dataset), "entries",
 			 (json_int_t)dataset_n_entries(w->dataset), "bytes",
 			 (json_int_t)dataset_sample_bytes(w->dataset), "from_snapshot",
-			 st.from_snapshot, "dirs_scanned", (json_int_t)st.dirs_scanned,
+			 st.from_snapshot, "snapshot_why", st.snapshot_why, "dirs_scanned", (json_int_t)st.dirs_scanned,
 			 "dirs_reused", (json_int_t)st.dirs_reused, "stats", (json_int_t)st.stats,
 			 "skipped", (json_int_t)st.skipped);
 }
@@ -133,10 +133,11 @@ static json_t *mount_json(struct wire *w, const struct fs_status *fs)
 {
 	double uptime = (double)(clock_now(clock_monotonic()) - w->start_ns) / 1e9;
 
-	return json_pack("{s:o, s:o, s:f, s:b, s:b, s:i, s:I}", "source", json_path(w->source),
+	return json_pack("{s:o, s:o, s:f, s:b, s:b, s:i, s:s, s:I}", "source", json_path(w->source),
 			 "mountpoint", json_path(w->mountpoint), "uptime_seconds", uptime,
 			 "is_open_refused", fs->is_open_refused, "is_watch_complete",
-			 fs->is_watch_complete, "watches", (int)fs->watches, "inodes_known",
+			 fs->is_watch_complete, "watches", (int)fs->watches, "watch_why",
+			 fs->watch_why, "inodes_known",
 			 (json_int_t)fs->inodes_known);
 }
 

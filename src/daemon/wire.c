@@ -211,7 +211,7 @@ static int make_tiers(struct wire *w, struct err *err)
 	rc = source_new(&sp, &w->source_tier, err);
 	if (rc < 0)
 		return rc;
-	rc = arena_new(w->memory.ram + cache_spare_bytes(w->memory.ram), &w->arena, err);
+	rc = arena_new(w->memory.arena + cache_spare_bytes(w->memory.arena), &w->arena, err);
 	if (rc < 0)
 		return rc;
 	return wire_make_store(w, err);
@@ -230,7 +230,7 @@ static int make_accounting(struct wire *w, struct err *err)
 static int make_cache(struct wire *w, struct err *err)
 {
 	const struct mount_opts *o = w->opts;
-	uint64_t ram = w->memory.ram;
+	uint64_t arena = w->memory.arena;
 	/* A quarter of the requests is left to demand reads, which then never queue behind
 	 * prefetches. */
 	uint64_t inflight = w->memory.inflight - w->memory.inflight / 4;
@@ -242,10 +242,11 @@ static int make_cache(struct wire *w, struct err *err)
 				   .metrics = w->metrics,
 				   .clock = clock_monotonic(),
 				   .watch = &w->watch,
-				   .arena_bytes = ram,
+				   .arena_bytes = arena,
 				   .stage_bytes = w->memory.stage,
-				   .sample_max_bytes =
-					   MIN(o->sample_max ? o->sample_max : ram / 8, ram / 4),
+				   .sample_max_bytes = MIN(o->sample_max ? o->sample_max
+									 : w->memory.ram / 8,
+							   arena / 4),
 				   .store_bytes = w->store_bytes,
 				   .pin_rule = (enum plan_pin_rule)o->store_pins,
 				   .inflight_min = (uint32_t)MIN(4, inflight),

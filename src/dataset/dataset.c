@@ -74,9 +74,11 @@ static bool load(struct opening *o)
 
 	if (!o->params->snapshot_dir)
 		return false;
-	o->snapshot_dir_fd = snapshot_dir_open(o->params->snapshot_dir);
-	if (o->snapshot_dir_fd < 0)
+	o->snapshot_dir_fd = snapshot_dir_open(o->params->snapshot_dir, o->stats.snapshot_why);
+	if (o->snapshot_dir_fd < 0) {
+		log_warn("no snapshot of the dataset is kept: %s", o->stats.snapshot_why);
 		return false;
+	}
 	error = snapshot_load(o->snapshot_dir_fd, &o->key, &o->snap);
 	if (error < 0 && error != -ENOENT)
 		log_warn("the snapshot of %s is not used, the source is scanned: %s",
@@ -87,15 +89,18 @@ static bool load(struct opening *o)
 
 static void save(struct opening *o)
 {
+	char shown[DATASET_WHY / 2];
 	int error;
 
 	if (!o->is_new || o->snapshot_dir_fd < 0)
 		return;
 	error = snapshot_save(o->snapshot_dir_fd, &o->key, &o->snap);
-	if (error < 0)
-		log_warn("the snapshot of %s could not be written to %s, "
-			 "the next start scans again: %s",
-			 o->params->source, o->params->snapshot_dir, strerror(-error));
+	if (error == 0)
+		return;
+	text_escape(o->params->snapshot_dir, strlen(o->params->snapshot_dir), shown, sizeof(shown));
+	snprintf(o->stats.snapshot_why, DATASET_WHY, "%s: %s", shown, strerror(-error));
+	log_warn("the snapshot of %s could not be written, the next start scans again: %s",
+		 o->params->source, o->stats.snapshot_why);
 }
 
 /* A scan that follows symlinked directories as deep as it can. */
@@ -292,6 +297,13 @@ void dataset_free(struct dataset *ds)
 	if (ds->source_fd >= 0)
 		close(ds->source_fd);
 	free(ds);
+}
+
+uint64_t dataset_memory_bytes(const struct dataset *ds)
+{
+	return table_blob_bytes(&ds->t) +
+	       ((uint64_t)ds->t.n_dirs + 1) * sizeof(*ds->n_subdirs) +
+	       ((uint64_t)ds->t.n_entries + 1) * sizeof(*ds->renewals);
 }
 
 void dataset_get_stats(const struct dataset *ds, struct dataset_stats *ret)

@@ -118,8 +118,8 @@ struct snapshot {
 	enum dataset_layout layout, auto_layout;
 };
 void snapshot_key_of(const char *source, int fd, uint64_t ino, struct snapshot_key *ret);
-/* Opens (and creates) the directory; -1 after a warning when it cannot be used. */
-int snapshot_dir_open(const char *path);
+/* Opens (and creates) the directory; -1 and why when it cannot be used. */
+int snapshot_dir_open(const char *path, char why[DATASET_WHY]);
 /* 0 with *ret filled, or a negative errno: -ENOENT none yet, -EBADMSG damaged or of something else.
  */
 int snapshot_load(int dir_fd, const struct snapshot_key *key, struct snapshot *ret) MUST_USE;

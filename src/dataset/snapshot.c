@@ -14,7 +14,7 @@
 #include <xxhash.h>
 
 #include "clairfs/base/buf.h"
-#include "clairfs/base/log.h"
+#include "clairfs/base/text.h"
 #include "dataset_priv.h"
 
 #define SNAPSHOT_MAGIC "CLAIRDIX"
@@ -79,24 +79,24 @@ static int make_dirs(const char *path)
 	return 0;
 }
 
-int snapshot_dir_open(const char *path)
+int snapshot_dir_open(const char *path, char why[DATASET_WHY])
 {
+	char shown[DATASET_WHY / 2];
 	AUTO_FD int fd = -1;
 	struct stat st;
 	int error = make_dirs(path);
 
+	text_escape(path, strlen(path), shown, sizeof(shown));
 	if (error == 0) {
 		fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 		error = fd < 0 || fstat(fd, &st) < 0 ? -errno : 0;
 	}
 	if (error < 0) {
-		log_warn("no snapshot of the dataset is kept: %s: %s", path, strerror(-error));
+		snprintf(why, DATASET_WHY, "%s: %s", shown, strerror(-error));
 		return -1;
 	}
 	if (st.st_uid != geteuid() || (st.st_mode & 077) != 0) {
-		log_warn("no snapshot of the dataset is kept: %s must belong to the user and "
-			 "have mode 0700",
-			 path);
+		snprintf(why, DATASET_WHY, "%s must belong to the user and have mode 0700", shown);
 		return -1;
 	}
 	return take_fd(&fd);

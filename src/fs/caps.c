@@ -79,6 +79,15 @@ static uint64_t read_limit(const char *path)
 	return text_to_u64(line, &value) == 0 ? value : 0;
 }
 
+/* The second is of a user namespace, where the first shows the limit of the machine. */
+uint64_t fs_caps_max_watches(void)
+{
+	uint64_t all = read_limit("/proc/sys/fs/inotify/max_user_watches");
+	uint64_t ours = read_limit("/proc/sys/user/max_inotify_watches");
+
+	return MIN(all ? all : UINT64_MAX, ours ? ours : UINT64_MAX);
+}
+
 void fs_probe_caps(struct fs_caps *ret)
 {
 	AUTO_FD int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);

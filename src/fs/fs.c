@@ -232,12 +232,19 @@ void fs_free(struct fs *fs)
 
 void fs_get_status(struct fs *fs, struct fs_status *ret)
 {
+	uint64_t entries = dataset_n_entries(fs->params.dataset);
+
 	*ret = (struct fs_status){
 		.is_open_refused = atomic_load(&fs->is_open_refused),
 		.is_watch_complete = atomic_load(&fs->watch.is_complete),
 		.watches = atomic_load(&fs->watch.count),
 		.inodes_known = atomic_load(&fs->inodes_known),
+		/* and two bits: is_watched, is_ahead */
+		.table_bytes = entries * sizeof(*fs->nlookup) + 2 * entries / 8,
 		.proto_major = atomic_load(&fs->proto_major),
 		.proto_minor = atomic_load(&fs->proto_minor),
 	};
+	mutex_lock(&fs->mu);
+	memcpy(ret->watch_why, fs->watch.why, sizeof(ret->watch_why));
+	mutex_unlock(&fs->mu);
 }

@@ -233,6 +233,8 @@ bool fs_caps_want(struct fuse_conn_info *conn, uint64_t cap, bool is_wanted);
 bool fs_caps_has(const struct fuse_conn_info *conn, uint64_t cap);
 /* Path of fusermount3, heap, or NULL. */
 char *fs_caps_fusermount(void);
+/* inotify watches that this user may have; UINT64_MAX: not known. */
+uint64_t fs_caps_max_watches(void);
 
 /* mount.c */
 int fs_mount(struct fs *fs, struct err *err) MUST_USE;

@@ -11,7 +11,7 @@
  *
  * A lookup for a push pins kernel memory that the reader has not asked for yet. Beyond the bound of
  * inodes_ahead it is refused as long as the readers have not opened enough of what was looked up
- * before; the sample then stays in the arena, where a READ finds it.
+ * before; the sample then waits in the arena, where a READ finds it, for its turn to come.
  *
  * The lookup uses the whole path each time. An open descriptor of the mount would save the walk but
  * make it busy, and `umount` must work at any moment.
@@ -197,7 +197,7 @@ static int stage_lookup(void *ctx, struct entry_id entry)
 		return -ENOTCONN;
 	/* Before the lookup: an open right after it must find the mark. */
 	if (!go_ahead(fs, entry))
-		return stage_leave(fs, -ENOENT);
+		return stage_leave(fs, -ENOBUFS);
 	if (statx(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT, STATX_TYPE, &stx) < 0)
 		rc = -errno;
 	if (rc < 0)

@@ -10,7 +10,10 @@
  *
  * The watches are set through the mount, so the reactor must run. Looking paths up and listing
  * directories makes no events that count; the daemon must never open a sample through its own
- * mount. Where a directory cannot be watched (there is a limit per user), OPEN must stay answered.
+ * mount. Where a directory cannot be watched OPEN must stay answered, and the watches of the others are
+ * for nothing. There is a limit per user, which everything that follows files or directories needs
+ * its share of. So an eighth of it, and at least 1024, are not touched, and there are watches for all
+ * directories or for none.
  *
  * Threads: fs-watch; fs_is_dir_watched any.
  */
@@ -26,6 +29,7 @@
 
 #define GATHER_MS 5
 #define EVENT_BUF_BYTES (64u << 10)
+#define RESERVE_LEAST 1024u /* watches of the user that are left to others */
 
 int fs_watch_init(struct fs *fs)
 {
@@ -79,8 +83,6 @@ static int watch_dir(struct fs *fs, struct entry_id dir)
 
 	if (rc < 0)
 		return rc;
-	if (w->fd < 0)
-		return -EMFILE;
 	wd = inotify_add_watch(w->fd, path, IN_OPEN | IN_ONLYDIR);
 	if (wd < 0)
 		return -errno;
@@ -95,45 +97,114 @@ static int watch_dir(struct fs *fs, struct entry_id dir)
 	return 0;
 }
 
-/* Watches every directory that holds samples. */
-static void watch_all(struct fs *fs)
+struct dirs {
+	struct entry_id *dir;
+	uint32_t n, size;
+};
+
+static int dirs_add(struct dirs *dirs, struct entry_id dir)
+{
+	if (dirs->n == dirs->size) {
+		uint32_t size = dirs->size * 2 + 64;
+		struct entry_id *grown = realloc(dirs->dir, size * sizeof(*grown));
+
+		if (!grown)
+			return -ENOMEM;
+		dirs->dir = grown;
+		dirs->size = size;
+	}
+	dirs->dir[dirs->n++] = dir;
+	return 0;
+}
+
+/* Every directory that holds samples. */
+static int dirs_find(const struct fs *fs, struct dirs *dirs)
 {
 	const struct dataset *ds = fs->params.dataset;
 	struct entry_id dir, last = ENTRY_NONE;
 	struct bitmap seen;
-	uint32_t failed = 0;
-	int rc, first_rc = 0;
+	int rc = bitmap_init(&seen, (uint64_t)dataset_n_entries(ds) + 1);
 
-	if (bitmap_init(&seen, (uint64_t)dataset_n_entries(ds) + 1) < 0) {
-		log_warn("out of memory: opens are not watched, OPEN stays answered");
-		return;
-	}
-	for (uint32_t s = 0; s < dataset_n_samples(ds) && !atomic_load(&fs->is_quitting); s++) {
+	for (uint32_t s = 0; rc == 0 && s < dataset_n_samples(ds); s++) {
 		dir = dataset_parent(ds, (struct entry_id){ s });
 		if (entry_eq(dir, last))
 			continue;
 		last = dir;
-		if (!bitmap_set(&seen, entry_eq(dir, ENTRY_ROOT) ? dataset_n_entries(ds) : dir.v))
-			continue;
-		if (fs_is_shadowed(fs, dir))
-			continue;
-		/* A limit that was met once stays met. */
-		rc = first_rc == -ENOSPC || first_rc == -EMFILE ? first_rc : watch_dir(fs, dir);
-		if (rc < 0) {
-			first_rc = first_rc ? first_rc : rc;
-			failed++;
-		}
+		if (bitmap_set(&seen, entry_eq(dir, ENTRY_ROOT) ? dataset_n_entries(ds) : dir.v) &&
+		    !fs_is_shadowed(fs, dir))
+			rc = dirs_add(dirs, dir);
 	}
 	bitmap_fini(&seen);
-	if (failed == 0)
+	return rc;
+}
+
+uint64_t fs_watch_room(uint64_t limit)
+{
+	return limit - MIN(MAX(limit / 8, RESERVE_LEAST), limit);
+}
+
+/* A set with holes is of no use, as OPEN then stays answered; so it is given back. */
+static void watch_none(struct fs *fs)
+{
+	struct fs_watch *w = &fs->watch;
+
+	atomic_store(&w->is_root_watched, false);
+	for (uint32_t i = 0; i < dataset_n_entries(fs->params.dataset) / 32 + 1; i++)
+		atomic_store(&w->is_watched[i], 0);
+	atomic_store(&w->count, 0);
+	if (w->fd >= 0)
+		close(w->fd);
+	w->fd = -1;
+}
+
+/* Why there are no watches, for a person. */
+static void watch_explain(struct fs *fs, uint32_t n_dirs, uint64_t limit, int rc)
+{
+	char why[FS_WATCH_WHY];
+
+	if (rc == -EDQUOT)
+		snprintf(why, sizeof(why),
+			 "%u directories hold samples, fs.inotify.max_user_watches is %llu and "
+			 "%llu of them are left to others",
+			 n_dirs, (unsigned long long)limit,
+			 (unsigned long long)(limit - fs_watch_room(limit)));
+	else if (rc == -ENOSPC)
+		snprintf(why, sizeof(why),
+			 "%u directories hold samples, and others of this user have too many of "
+			 "fs.inotify.max_user_watches",
+			 n_dirs);
+	else
+		snprintf(why, sizeof(why), "%s",
+			 rc == -EMFILE ? "raise fs.inotify.max_user_instances" : strerror(-rc));
+	log_warn("opens cannot be watched (%s): OPEN stays answered, which costs every read an "
+		 "upcall",
+		 why);
+	mutex_lock(&fs->mu);
+	memcpy(fs->watch.why, why, sizeof(why));
+	mutex_unlock(&fs->mu);
+}
+
+/* Watches every directory that holds samples, or none. */
+static void watch_all(struct fs *fs)
+{
+	struct dirs dirs = { 0 };
+	uint64_t limit = fs_caps_max_watches();
+	int rc = dirs_find(fs, &dirs);
+
+	if (rc == 0 && dirs.n && fs->watch.fd < 0)
+		rc = -EMFILE;
+	if (rc == 0 && dirs.n > fs_watch_room(limit))
+		rc = -EDQUOT;
+	for (uint32_t i = 0; rc == 0 && i < dirs.n && !atomic_load(&fs->is_quitting); i++)
+		rc = watch_dir(fs, dirs.dir[i]);
+	free(dirs.dir);
+	if (rc == 0) {
 		atomic_store(&fs->watch.is_complete, true);
-	else if (!atomic_load(&fs->is_quitting))
-		log_warn(
-			"%u directories cannot be watched (%s): OPEN stays answered, which costs every read an upcall",
-			failed,
-			first_rc == -ENOSPC   ? "raise fs.inotify.max_user_watches"
-			: first_rc == -EMFILE ? "raise fs.inotify.max_user_instances"
-					      : strerror(-first_rc));
+		return;
+	}
+	watch_none(fs);
+	if (!atomic_load(&fs->is_quitting))
+		watch_explain(fs, dirs.n, limit, rc);
 }
 
 static void note(struct fs *fs, const struct inotify_event *event, const char *name)
@@ -191,11 +262,11 @@ void *fs_watch_main(void *arg)
 {
 	struct fs *fs = arg;
 	AUTO_FREE char *buf = malloc(EVENT_BUF_BYTES);
-	struct pollfd fds[2] = { { .fd = fs->quit_fd, .events = POLLIN },
-				 { .fd = fs->watch.fd, .events = POLLIN } };
+	struct pollfd fds[2] = { { .fd = fs->quit_fd, .events = POLLIN }, { .events = POLLIN } };
 
 	if (buf)
 		watch_all(fs);
+	fds[1].fd = fs->watch.fd;
 	mutex_lock(&fs->mu);
 	fs->is_watching = true;
 	cond_broadcast(&fs->cv);

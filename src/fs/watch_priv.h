@@ -9,7 +9,7 @@
 #include "clairfs/fs.h"
 
 struct fs_watch {
-	int fd;
+	int fd; /* -1: nothing is watched */
 	struct entry_id *dir_of_wd; /* watch descriptors are small and ascending */
 	size_t capacity;
 	/* Read by the reactor: whether opens of a directory's files are seen by the watcher. */
@@ -17,6 +17,7 @@ struct fs_watch {
 	_Atomic bool is_root_watched;
 	_Atomic bool is_complete;
 	_Atomic uint32_t count;
+	char why[FS_WATCH_WHY]; /* fs->mu; why nothing is watched, or empty */
 };
 
 struct fs_warm {
@@ -30,6 +31,8 @@ struct fs_warm {
 int fs_watch_init(struct fs *fs) MUST_USE;
 void fs_watch_fini(struct fs *fs);
 void *fs_watch_main(void *fs);
+/* How many of this many watches may be taken. */
+uint64_t fs_watch_room(uint64_t limit);
 /* Whether the watcher reports opens of this directory's files. Any thread. */
 bool fs_is_dir_watched(const struct fs *fs, struct entry_id dir);
 

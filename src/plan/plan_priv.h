@@ -93,6 +93,9 @@ struct plan {
 	/* stage.c */
 	double stage_limit; /* pages */
 	uint64_t stage_shrunk_ns, stage_grown_ns;
+	uint64_t stage_left;   /* samples that had left the kernel at the last step */
+	uint32_t stage_credit; /* if is_stage_bounded: STAGEs that are free now, in sixteenths */
+	bool is_stage_bounded;
 
 	struct plan_use last_use; /* of the last open, if has_last_use */
 	bool has_last_use;

@@ -6,7 +6,13 @@
  *
  * The kernel dropping unread pages shrinks the limit (once per half second, by a quarter); it
  * recovers over half a minute. The arena copy stays until the sample was opened, so a dropped page
- * never costs a read of the source. */
+ * never costs a read of the source.
+ *
+ * How many inodes the kernel may know ahead of the readers is the executive's to say: it refuses a
+ * STAGE with PLAN_NO_INODES. That says nothing about the sample, which stays where it is. From then
+ * on each sample that is opened (or dropped by the kernel) buys one STAGE, each sixteenth two, so
+ * that the window follows the readers at the size it has and grows when there is room again. Once
+ * they buy more than there is to stage the bound is forgotten. */
 #include "plan_priv.h"
 
 #include <errno.h>
@@ -14,7 +20,9 @@
 #define SHRINK_NS (NS_PER_S / 2)
 #define RECOVER_S 32.0
 #define RETRY_NS (50 * NS_PER_MS)
-#define AHEAD 16 /* positions whose samples are brought near the processor */
+#define CREDIT 16u                 /* what a STAGE costs while there is a bound */
+#define CREDIT_MOST (256 * CREDIT) /* beyond, there is none */
+#define AHEAD 16                   /* positions whose samples are brought near the processor */
 
 static uint64_t stage_weight(const struct plan *plan, uint32_t sample)
 {
@@ -112,6 +120,28 @@ static uint64_t stage_retry(struct plan *plan, uint64_t now_ns)
 	return UINT64_MAX;
 }
 
+/* What has left the kernel since the last step may have made room for as much. */
+static void stage_earn(struct plan *plan)
+{
+	uint64_t left = plan->opened + plan->unstaged, n = left - plan->stage_left;
+
+	plan->stage_left = left;
+	if (!plan->is_stage_bounded)
+		return;
+	plan->stage_credit += (uint32_t)MIN(n, CREDIT_MOST) * (CREDIT + 1);
+	plan->is_stage_bounded = plan->stage_credit < CREDIT_MOST;
+}
+
+static bool stage_spend(struct plan *plan)
+{
+	if (!plan->is_stage_bounded)
+		return true;
+	if (plan->stage_credit < CREDIT)
+		return false;
+	plan->stage_credit -= CREDIT;
+	return true;
+}
+
 /* For the job in turn. */
 static void stage_job(struct plan *plan)
 {
@@ -130,6 +160,8 @@ static void stage_job(struct plan *plan)
 		if (plan->staged_pages + it->pages >
 		    (is_due ? plan->stage_most : (uint64_t)plan->stage_limit))
 			break;
+		if (!stage_spend(plan))
+			break;
 		plan_act(plan, PLAN_ACT_STAGE, sample);
 		item_out(plan, sample);
 		it->flags |= STAGING;
@@ -143,6 +175,7 @@ uint64_t stage_step(struct plan *plan, uint64_t now_ns)
 	uint64_t wake = stage_retry(plan, now_ns);
 
 	stage_recover(plan, now_ns);
+	stage_earn(plan);
 	for (uint32_t at = 0; jobs_next(plan, &at);)
 		if (is_prefetching(plan) && plan->stage_pages)
 			stage_job(plan);
@@ -189,9 +222,13 @@ void stage_answered(struct plan *plan, uint64_t now_ns, uint32_t sample, int sta
 		it->flags |= STAGED;
 	else
 		plan->staged_pages -= it->pages;
+	if (status == PLAN_NO_INODES && !plan->is_stage_bounded) {
+		plan->is_stage_bounded = true;
+		plan->stage_credit = 0;
+	}
 	if (status == -ENOENT)
 		stage_try_again(plan, now_ns, sample, NO_STAGE);
-	else if (status < 0)
+	else if (status < 0 && status != PLAN_NO_INODES)
 		it->flags |= NO_STAGE;
 	item_in(plan, sample);
 }

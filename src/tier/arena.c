@@ -75,6 +75,11 @@ uint64_t arena_cost(uint32_t length)
 	return (uint64_t)pages_of(length) * ARENA_PAGE;
 }
 
+uint64_t arena_table_bytes(const struct arena *arena)
+{
+	return arena->pages_bytes + arena->n_chunks * sizeof(arena->chunks[0]);
+}
+
 uint64_t arena_used(const struct arena *arena)
 {
 	return atomic_load_explicit(&arena->used, memory_order_relaxed);

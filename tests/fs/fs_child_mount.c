@@ -10,12 +10,16 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <string.h>
+#include <sys/inotify.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 
 #include "fake_cache.h"
 #include "fs_child_mount.h"
 #include "fs_kit.h"
+
+#define DIRS 5
+#define RESERVE 1024u /* of watch.c */
 
 /* Mounts fs on `mountpoint` and serves until it is killed. */
 int child_serve(const char *mountpoint)
@@ -57,28 +61,52 @@ int child_enter_namespace(const char *watches)
 	return rc;
 }
 
-void child_few_watches(void)
+static int set_limit(uint32_t watches)
+{
+	char text[16];
+
+	snprintf(text, sizeof(text), "%u", watches);
+	return put("/proc/sys/user/max_inotify_watches", text);
+}
+
+/* Watches so many files of its own; returns how many it got. */
+static uint32_t hold_watches(int fd, uint32_t from, uint32_t to)
+{
+	uint32_t n = 0;
+	char name[32];
+
+	for (uint32_t i = from; i < to; i++) {
+		AUTO_FREE char *path = NULL;
+
+		snprintf(name, sizeof(name), "held%u", i);
+		path = check_write_file(name, "", 0);
+		n += inotify_add_watch(fd, path, IN_MODIFY) >= 0;
+	}
+	return n;
+}
+
+/* Five directories of four samples: nothing is watched, and every open is seen once. */
+static void check_unwatched(const char *why)
 {
 	AUTO_FREE char *list = NULL;
 	struct fs_status status;
 	struct buf_writer w;
 	static struct kit k;
 
-	CHECK_INT(child_enter_namespace("2"), 0);
 	kit_init(&k);
-	kit_add_samples(&k, 5, 4, 100);
+	kit_add_samples(&k, DIRS, 4, 100);
 	kit_mount(&k, NULL);
 	atomic_store(&k.cache->may_refuse_open, true);
 	fs_get_status(k.fs, &status);
 	CHECK(!status.is_watch_complete);
-	CHECK_INT(status.watches, 2);
+	CHECK_INT(status.watches, 0);
+	CHECK_CONTAINS(status.watch_why, why);
 	buf_writer_init(&w);
-	for (int d = 0; d < 5; d++)
+	for (int d = 0; d < DIRS; d++)
 		for (int i = 0; i < 4; i++)
 			buf_printf(&w, "%s/d%d/s%d\n", k.mountpoint, d, i);
 	list = check_write_file("list", w.data, w.size);
 	buf_writer_fini(&w);
-	/* Every open once, whether the watcher or the upcall saw it. */
 	for (int turn = 0; turn < 3; turn++)
 		CHECK_INT(kit_child(&k, "read-list", list, NULL), 0);
 	CHECK(fake_cache_wait_opened(k.cache, 60));
@@ -87,4 +115,38 @@ void child_few_watches(void)
 	fs_get_status(k.fs, &status);
 	CHECK(!status.is_open_refused);
 	kit_fini(&k);
+}
+
+static void check_watched(void)
+{
+	struct fs_status status;
+	static struct kit k;
+
+	kit_init(&k);
+	kit_add_samples(&k, DIRS, 4, 100);
+	kit_mount(&k, NULL);
+	fs_get_status(k.fs, &status);
+	CHECK(status.is_watch_complete);
+	CHECK_INT(status.watches, DIRS);
+	CHECK_STR(status.watch_why, "");
+	kit_fini(&k);
+}
+
+void child_few_watches(void)
+{
+	AUTO_FD int fd = -1;
+
+	/* 1024 are for others. */
+	CHECK_INT(child_enter_namespace("2"), 0);
+	check_unwatched("max_user_watches is 2 ");
+	CHECK_INT(set_limit(RESERVE + DIRS - 1), 0);
+	check_unwatched("1024 of them are left to others");
+	CHECK_INT(set_limit(RESERVE + DIRS), 0);
+	check_watched();
+	/* Others have so many that one of ours fails: all are given back. */
+	fd = inotify_init1(IN_CLOEXEC);
+	CHECK(fd >= 0);
+	CHECK_U64(hold_watches(fd, 0, RESERVE + 1), RESERVE + 1);
+	check_unwatched("others of this user");
+	CHECK_U64(hold_watches(fd, RESERVE + 1, RESERVE + 10), DIRS - 1);
 }

@@ -5,7 +5,7 @@
 
 /* Mounts, says "mounted" and serves until it is killed. */
 int child_serve(const char *mountpoint);
-/* A test of its own, in a user namespace where two directories can be watched. */
+/* A test of its own, in a user namespace with few watches. */
 void child_few_watches(void);
 
 /* Becomes root of a user namespace whose users may have `watches` inotify watches; 0 or an errno. */

@@ -182,13 +182,13 @@ static void all_at_once(void)
 
 static void child_namespace_waits(void)
 {
-	CHECK_INT(child_enter_namespace("1000"), 0);
+	CHECK_INT(child_enter_namespace("10000"), 0);
 	stage_waits();
 }
 
 static void child_namespace_all(void)
 {
-	CHECK_INT(child_enter_namespace("1000"), 0);
+	CHECK_INT(child_enter_namespace("10000"), 0);
 	all_at_once();
 }
 

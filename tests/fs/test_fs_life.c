@@ -291,7 +291,7 @@ static void test_a_mount_that_never_started_can_be_freed(void)
 	kit_fini(&k);
 }
 
-/* A mount in a user namespace that allows two watches only. */
+/* Mounts in a user namespace that allows few watches. */
 static void test_too_few_watches_keep_open_answered(void)
 {
 	struct kit none = { .fs = NULL };

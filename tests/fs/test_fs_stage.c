@@ -327,7 +327,7 @@ static void refused(struct kit *k, uint32_t from, uint32_t to)
 {
 	for (uint32_t s = from; s < to; s++) {
 		CHECK_INT(push(k, (struct entry_id){ s }), -ENOENT);
-		CHECK_INT(fs_stage_ops()->lookup(k->fs, (struct entry_id){ s }), -ENOENT);
+		CHECK_INT(fs_stage_ops()->lookup(k->fs, (struct entry_id){ s }), -ENOBUFS);
 	}
 }
 

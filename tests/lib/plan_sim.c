@@ -48,6 +48,8 @@ struct sim {
 	struct ev *heap;
 	uint32_t n_heap, heap_size;
 	uint8_t *in_arena, *in_kernel, *in_flight, *in_store;
+	uint8_t *is_ahead; /* its inode was made known for a push, and it was not opened since */
+	uint32_t n_ahead;
 	uint64_t *staged_at, *slot_free;
 	uint64_t *demand_until; /* readers have it from the source until then */
 	uint64_t link_free;
@@ -275,6 +277,8 @@ static void worker_read(struct sim *sim, uint32_t w)
 					       .latency_ns = took });
 	}
 	sim->in_kernel[s] = 0;
+	sim->n_ahead -= sim->is_ahead[s];
+	sim->is_ahead[s] = 0;
 	for (uint32_t n = 0; n < MAX(sim->p.opens_per_read, 1); n++) {
 		sim->opened++;
 		tell(sim, (struct plan_event){ .kind = PLAN_EV_OPENED, .sample = s });
@@ -363,6 +367,15 @@ static void fetched(struct sim *sim, const struct ev *ev)
 
 static void staged(struct sim *sim, uint32_t s)
 {
+	if (sim->p.inodes_ahead && !sim->is_ahead[s] && sim->n_ahead >= sim->p.inodes_ahead) {
+		sim->count.refused++;
+		tell(sim, (struct plan_event){ .kind = PLAN_EV_STAGED,
+					       .sample = s,
+					       .status = PLAN_NO_INODES });
+		return;
+	}
+	sim->n_ahead += !sim->is_ahead[s];
+	sim->is_ahead[s] = 1;
 	sim->in_kernel[s] = 1;
 	sim->staged_at[s] = sim->now;
 	if (sim->p.page_drop_ns)
@@ -458,6 +471,7 @@ struct sim *sim_new(const struct sim_params *p)
 	sim->in_kernel = calloc(p->n, 1);
 	sim->in_flight = calloc(p->n, 1);
 	sim->in_store = calloc(p->n, 1);
+	sim->is_ahead = calloc(p->n, 1);
 	sim->staged_at = calloc(p->n, sizeof(uint64_t));
 	sim->demand_until = calloc(p->n, sizeof(uint64_t));
 	sim->slot_free = calloc(p->parallel, sizeof(uint64_t));
@@ -477,6 +491,7 @@ void sim_free(struct sim *sim)
 	free(sim->in_kernel);
 	free(sim->in_flight);
 	free(sim->in_store);
+	free(sim->is_ahead);
 	free(sim->staged_at);
 	free(sim->demand_until);
 	free(sim->slot_free);

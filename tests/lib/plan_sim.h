@@ -28,6 +28,7 @@ struct sim_params {
 	double burst_amplitude;
 	/* kernel */
 	uint64_t page_drop_ns;
+	uint32_t inodes_ahead; /* it knows no more for samples that were not opened; 0 = any */
 	/* job */
 	uint32_t ranks, workers, prefetch_factor, batch;
 	uint64_t sample_cpu_ns, step_ns;
@@ -39,6 +40,7 @@ struct sim_counts {
 	uint64_t reads, staged, arena, late, missed;
 	uint64_t fetches, source_reads; /* source_reads: by fetches and by misses */
 	uint64_t store_reads, drops, stages, unstaged, pins;
+	uint64_t refused; /* stages, for want of inodes */
 	uint64_t ns, stall_ns;
 	uint64_t peak_inflight;
 };

@@ -188,7 +188,7 @@ static void answer(struct book *b, struct plan_action a, bool may_fail)
 		break;
 	case PLAN_ACT_STAGE:
 		ev.kind = PLAN_EV_STAGED;
-		ev.status = dice < 5 ? -ENOENT : dice < 10 ? -EAGAIN : 0;
+		ev.status = dice < 5 ? -ENOENT : dice < 10 ? -EAGAIN : dice < 15 ? PLAN_NO_INODES : 0;
 		b->is_staging[a.sample] = false;
 		b->is_pushed[a.sample] = ev.status == 0;
 		break;

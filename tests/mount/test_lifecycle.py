@@ -56,6 +56,30 @@ def returns_when_ready(place):
     tap.equal(mount_type(place.mnt), None, "nothing is mounted afterwards")
 
 
+def a_refused_snapshot_dir_is_told(place):
+    """In the foreground, and when the log goes elsewhere: each mount would scan the source again."""
+    place.files([10, 20000])
+    open_to_all, owned = place.path("open to all"), place.path("nobody's")
+    for path, mode in ((open_to_all, 0o755), (owned, 0o700)):
+        os.mkdir(path)
+        os.chmod(path, mode)
+    os.chown(owned, 65534, 65534)
+    for path, shown in ((open_to_all, "open to all"), (owned, "nobody's")):
+        want = shown + " must belong to the user and have mode 0700"
+        done = clairfs("mount", "-o", f"snapshot_dir={path},ram=64M", place.source, place.mnt, env=environment(place))
+        tap.ok(done.code == 0 and len(done.lines) == 1 and "warning" in done.lines[0] and want in done.lines[0],
+               f"{shown}: one line on the terminal", done)
+        lines = [line for line in good("status", place.mnt).decode().splitlines() if want in line]
+        tap.equal(len(lines), 1, "and one in status")
+        why = json.loads(read_file(place.path("mnt", ".clairfs", "stats.json")))["dataset"]["snapshot_why"]
+        tap.ok(why.endswith(want), "and in stats.json", why)
+        good("umount", place.mnt)
+        with place.mount(snapshot_dir=path) as mount:
+            lines = [line for line in mount.text().splitlines() if want in line]
+            tap.ok(len(lines) == 1 and "warning" in lines[0], "one line of the log in the foreground", mount.text())
+        tap.equal(os.listdir(path), [], "nothing is written there")
+
+
 def ten_cycles(place):
     data = place.files([10, 20000])
     descriptors = len(os.listdir("/proc/self/fd"))
@@ -310,6 +334,6 @@ def keeps_no_descriptors(place):
     tap.ok(good("caps"), "the machine can still do it")
 
 
-mountkit.run(returns_when_ready, ten_cycles, signals_unmount, signals_while_reading, killed, unmounted_from_outside,
+mountkit.run(returns_when_ready, a_refused_snapshot_dir_is_told, ten_cycles, signals_unmount, signals_while_reading, killed, unmounted_from_outside,
              as_mount_helper, nothing_can_be_written, of_an_ordinary_user, of_root_for_others, ends_with_its_caller_gone,
              keeps_no_descriptors)

@@ -31,6 +31,40 @@ def budget_is_kept(place):
             tap.ok(gauges["arena_limit_bytes"] <= ram * MIB, f"ram={ram}M: the arena's limit is within it", gauges)
 
 
+def the_sums_add_up(place):
+    """Small samples: what is kept of each beside its bytes is no trifle, and status says how much that is."""
+    n = 30000
+    place.files([rng.randrange(1, 100) for _ in range(n)])
+    with place.mount(order="sequential", ram="512M", stage="1M") as mount:
+        mount.wait_for(lambda s: s["gauges"]["arena_bytes"] >= n * 4096, "all are in the arena")
+        stats = mount.stats()
+        told = stats["memory"]["resident"]
+        parts = sum(told[key] for key in ("arena", "samples_held", "index", "tables", "other"))
+        tap.ok(abs(parts - told["bytes"]) <= MIB and told["bytes"] <= jobs.memory_peak(mount.process.pid), "the parts are the whole", told)
+        tap.ok(told["peak"] >= told["bytes"] - MIB, "the most it had is known", told)
+        tap.equal(told["arena"], stats["gauges"]["arena_bytes"], "of these the arena")
+        tap.ok(300 * n <= told["samples_held"] <= 1000 * n, "lists of what it holds", told)
+        tap.ok(60 * n <= told["index"] <= 120 * n, "the index", told)
+        tap.ok(30 * n <= told["tables"] <= 100 * n, "tables", told)
+        tap.ok(told["other"] < 32 * MIB, "little else", told)
+        line = [line for line in mountkit.good("status", mount.mountpoint).decode().splitlines() if "the daemon has" in line]
+        tap.ok(len(line) == 1 and "index" in line[0] and "arena" in line[0], "status says it", line)
+
+
+def ram_is_for_what_comes_with_small_samples_too(place):
+    n, ram = 60000, 32
+    place.files([rng.randrange(1, 100) for _ in range(n)])
+    with place.mount(order="sequential", ram=f"{ram}M", stage="1M") as mount:
+        for number in range(0, n, 3):
+            mount.read(f"s{number:05d}.bin")
+        memory = mount.wait_for(lambda s: s["gauges"]["arena_bytes"] >= s["memory"]["arena"] * 8 // 10, "the arena is full")["memory"]
+        told, most = memory["resident"], ram * MIB + ram * MIB // 16 + ram * MIB // 10
+        tap.ok(told["bytes"] - told["other"] <= most, "all together is what was told, a sixteenth, and a tenth for other reads", told, most)
+        tap.ok(ram * MIB // 2 <= memory["arena"] < ram * MIB and memory["ram_now"] == memory["arena"], "samples have less of it", memory)
+        text = mountkit.good("status", mount.mountpoint).decode()
+        tap.ok("are for samples" in text and "shrunk" not in text, "status says it", text)
+
+
 def orders_take_no_memory(place):
     """One order after the other, faster than they can be set up."""
     place.files([100] * 400)
@@ -49,4 +83,4 @@ def orders_take_no_memory(place):
         tap.ok(jobs.memory_peak(mount.process.pid) - before < 16 << 20, "thousands of orders take no memory", before, jobs.memory_peak(mount.process.pid))
 
 
-mountkit.run(budget_is_kept, orders_take_no_memory)
+mountkit.run(budget_is_kept, the_sums_add_up, ram_is_for_what_comes_with_small_samples_too, orders_take_no_memory)

@@ -199,6 +199,36 @@ static void a_large_machine_gets_a_gibibyte(void)
 	CHECK(!b.is_over);
 }
 
+/* What comes with the samples is part of what was told, where it is no trifle. */
+static void small_samples_leave_room_for_their_tables(void)
+{
+	struct memlimit_wish wish = { .ram = GIB,
+				      .inflight = 64,
+				      .inodes_ahead = 200000,
+				      .n_samples = 4000,
+				      .n_entries = 4000,
+				      .sample_bytes = 4000ull * 112640,
+				      .index_bytes = 4000 * 70 };
+	struct memlimit_budget b = derive(large, wish);
+
+	CHECK_U64(b.arena, GIB); /* 110 KiB each: nothing is taken off */
+	wish.n_samples = wish.n_entries = 1281167;
+	wish.sample_bytes = wish.n_samples * 112640;
+	wish.index_bytes = wish.n_samples * 70;
+	b = derive(large, wish);
+	CHECK(b.arena < GIB && b.arena + b.tables <= GIB + GIB / 16);
+	wish.sample_bytes = wish.n_samples * 1024;
+	b = derive(large, wish);
+	CHECK(b.tables > 128 * MIB && b.arena > GIB / 2);
+	CHECK(b.arena + b.tables + b.arena / 4608 * 512 <= GIB + GIB / 16);
+	wish.ram = 64 * MIB; /* too little for the tables alone: half of it are samples all the same */
+	b = derive(large, wish);
+	CHECK_U64(b.arena, 32 * MIB);
+	wish.ram = 16 * MIB;
+	b = derive(large, wish);
+	CHECK_U64(b.arena, 16 * MIB);
+}
+
 /* All that is derived from a limit, with what the daemon needs itself, is at most half of it. */
 static void all_together_is_half_of_the_limit(void)
 {
@@ -404,6 +434,7 @@ static const struct check_test tests[] = {
 	{ "average_of_stalls_is_read", average_of_stalls_is_read },
 	{ "limits_of_both_versions_are_read", limits_of_both_versions_are_read },
 	{ "this_process_is_under_some_limit", this_process_is_under_some_limit },
+	{ "small_samples_leave_room_for_their_tables", small_samples_leave_room_for_their_tables },
 	{ "a_large_machine_gets_a_gibibyte", a_large_machine_gets_a_gibibyte },
 	{ "all_together_is_half_of_the_limit", all_together_is_half_of_the_limit },
 	{ "least_limit_counts", least_limit_counts },

@@ -344,6 +344,21 @@ static void what_is_due_first_is_fetched_again_though_the_rest_has_taken_the_roo
 	story_free(st);
 }
 
+/* Twelve bytes per sample, and eight for each pass that is loaded, beside sets of bits. */
+static void the_plan_knows_what_its_tables_take(void)
+{
+	static const struct order_info info = { .n = 200000, .world = 1, .n_ranks = 1 };
+	struct story *st = story_prepare(story_params(&info), NULL);
+	uint64_t n = info.n, empty = plan_table_bytes(st->plan), loaded;
+
+	CHECK(empty >= 12 * n && empty <= 14 * n + (1 << 20));
+	story_step(st);
+	story_read(st, 0, 0, 10);
+	loaded = plan_table_bytes(st->plan);
+	CHECK(loaded - empty >= 2 * 8 * n && loaded - empty <= 2 * 10 * n);
+	story_free(st);
+}
+
 static const struct check_test tests[] = {
 	{ "what_is_due_first_is_fetched_again_though_the_rest_has_taken_the_room",
 	  what_is_due_first_is_fetched_again_though_the_rest_has_taken_the_room },
@@ -368,5 +383,6 @@ static const struct check_test tests[] = {
 	  a_failed_fetch_is_tried_again_for_the_next_use_only },
 	{ "the_cap_on_bytes_per_second_holds_and_demand_reads_count",
 	  the_cap_on_bytes_per_second_holds_and_demand_reads_count },
+	{ "the_plan_knows_what_its_tables_take", the_plan_knows_what_its_tables_take },
 };
 CHECK_MAIN(tests)

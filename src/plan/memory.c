@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How much memory the plan's tables take, by what they were made for: arrays per sample, and of each
+ * job the passes that are loaded. What grows with nothing is left out. Trees are counted whole, as
+ * their members are spread; of those for later epochs the ones that have members. */
+#include "plan_priv.h"
+
+static uint64_t tree_bytes(const struct tree *tree)
+{
+	return tree->size / 8 + tree->size / 8 / 63;
+}
+
+static uint64_t epoch_bytes(const struct order_epoch *ep)
+{
+	if (!ep)
+		return 0;
+	return (ep->length * (ep->next_same ? 2 : 1) + ep->n) * sizeof(uint32_t);
+}
+
+/* Both passes may share an epoch, and so may the one before. */
+static uint64_t epochs_bytes(const struct plan_job *job)
+{
+	const struct order_epoch *a = job->slots[0].ep, *b = job->slots[1].ep, *c = job->before;
+
+	return epoch_bytes(a) + (b == a ? 0 : epoch_bytes(b)) +
+	       (c == a || c == b ? 0 : epoch_bytes(c));
+}
+
+static uint64_t job_bytes(const struct plan *plan, const struct plan_job *job)
+{
+	uint64_t sum = sizeof(*job) + epochs_bytes(job);
+
+	if (job->key)
+		sum += (uint64_t)plan->n * sizeof(*job->key);
+	if (job->unnumbered)
+		sum += plan->n / 8;
+	for (uint32_t i = 0; i < SLOTS; i++) {
+		sum += job->slots[i].consumed.size / 8;
+		for (uint32_t k = 0; k < SET_COUNT; k++)
+			sum += tree_bytes(&job->slots[i].set[k]);
+	}
+	return sum;
+}
+
+uint64_t plan_table_bytes(const struct plan *plan)
+{
+	uint64_t sum = sizeof(*plan) + (uint64_t)plan->n * sizeof(*plan->item) +
+		       tree_bytes(&plan->unkeyed) + plan->hold_size * sizeof(*plan->hold);
+
+	if (plan->uses.mask)
+		sum += (uint64_t)plan->n * sizeof(*plan->uses.mask);
+	for (uint32_t i = 0; i < USES_EPOCHS; i++)
+		if (plan->uses.filled >> i & 1)
+			sum += tree_bytes(&plan->uses.bucket[i]);
+	for (uint32_t i = 0; i < plan->top_job; i++)
+		if (plan->jobs[i])
+			sum += job_bytes(plan, plan->jobs[i]);
+	return sum;
+}
