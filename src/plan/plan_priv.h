@@ -41,8 +41,7 @@ struct budget {
 	struct pace pace;
 	uint32_t calm; /* intervals to wait before another number of requests is tried */
 	int probe;     /* +1, -1: trying more, fewer than best_limit */
-	bool is_full;  /* the limit was reached in this interval */
-	bool is_awaited; /* a reader waited for a fetch in this interval */
+	bool is_full, is_awaited; /* in this interval the limit was reached, a reader waited */
 	double tokens;
 	uint64_t tokens_ns;
 	uint32_t failures; /* in a row */
