@@ -69,7 +69,9 @@ struct cache_watch {
  * between them and for demand reads, which would be pushed out otherwise. Only used when needed. */
 static inline uint64_t cache_spare_bytes(uint64_t ram)
 {
-	return ram / 10 < (256u << 20) ? ram / 10 : 256u << 20;
+	uint64_t most = ram / 32 > (256u << 20) ? ram / 32 : 256u << 20;
+
+	return ram / 10 < most ? ram / 10 : most;
 }
 
 struct cache_params {

@@ -51,6 +51,7 @@ static int create(pthread_t *id, struct thr_start *start)
 
 int thr_start(struct thr *thr, const char *name, void *(*fn)(void *), void *arg, struct err *err)
 {
+	static const int crashes[] = { THR_CRASHES };
 	AUTO_FREE struct thr_start *start = calloc(1, sizeof(*start));
 	sigset_t all, old;
 	int rc;
@@ -63,6 +64,8 @@ int thr_start(struct thr *thr, const char *name, void *(*fn)(void *), void *arg,
 	start->arg = arg;
 	/* The new thread inherits the mask: at no moment could it take a signal. */
 	sigfillset(&all);
+	for (size_t i = 0; i < ARRAY_LEN(crashes); i++)
+		sigdelset(&all, crashes[i]);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	rc = create(&thr->id, start);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Threads of the daemon wait in its own mount: for a page that a READ has locked (the size of a
- * changed file is being made known, pages are pushed or dropped), or for a LOOKUP. Whoever is killed
- * there (kill -9, the OOM killer) cannot end before the answer comes, keeps the FUSE device open
- * until then, and so the kernel goes on waiting for the daemon that it has killed: all readers of
- * the mount hang, for good. Seen once in some hundred kills under load.
+ * changed file is being made known, pages are pushed or dropped), or for a LOOKUP. If the daemon is
+ * killed then, or crashes, such a thread cannot end before the answer comes, keeps the FUSE device
+ * open until then, and so the kernel goes on waiting for the daemon that it has killed: all readers
+ * of the mount hang, for good. Seen once in some hundred kills under load.
  *
  * So a small process of our own waits for the daemon's death and ends the connection: by the file
  * of fusectl, which belongs to who mounted, or else by force, which takes root. Then every request
@@ -12,8 +12,11 @@
  *
  * The kernel tells of the death of the daemon's main thread (PR_SET_PDEATHSIG), which waits for
  * nothing that a kill does not end. The end of a pipe would not do: the threads that hang hold the
- * pipe open, too. The guard is told to end before an orderly end. It never looks at anything below
- * the mountpoint.
+ * pipe open, too. Of a crash the daemon tells by itself: the kernel then stops all threads for a
+ * core dump, and waits for those that hang before the main thread ends. The guard is told to end
+ * before an orderly end. It never looks at anything below the mountpoint.
+ *
+ * Who kills both at once (a whole cgroup) is not helped.
  */
 #include "guard.h"
 
@@ -26,12 +29,22 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "clairfs/base/thr.h"
+
 #define CONNECTIONS_DIR "/sys/fs/fuse/connections"
+#define DEATH SIGRTMIN /* queues: others' signals do not swallow it */
+
+/* What is to be watched; one message. */
+struct place {
+	dev_t dev;
+	char mountpoint[PATH_MAX];
+};
 
 /* Device number of what is at the path, without a question to whoever serves it; 0: none. */
 static dev_t device_of(int fd, const char *path)
@@ -54,12 +67,12 @@ static int open_abort(dev_t dev)
 }
 
 /* By force, which unmounts as well what nobody uses: hence it is used. */
-static void end_by_force(const char *mountpoint, dev_t dev)
+static void end_by_force(const struct place *place)
 {
-	int fd = open(mountpoint, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	int fd = open(place->mountpoint, O_PATH | O_DIRECTORY | O_CLOEXEC);
 
-	if (fd >= 0 && device_of(fd, "") == dev)
-		(void)umount2(mountpoint, MNT_FORCE | UMOUNT_NOFOLLOW);
+	if (fd >= 0 && device_of(fd, "") == place->dev)
+		(void)umount2(place->mountpoint, MNT_FORCE | UMOUNT_NOFOLLOW);
 }
 
 /* True when the daemon has died; false when its signal was somebody else's. */
@@ -67,40 +80,72 @@ static bool is_death(const sigset_t *set, pid_t daemon)
 {
 	siginfo_t info;
 
-	return sigwaitinfo(set, &info) == SIGTERM && info.si_pid == daemon;
+	return sigwaitinfo(set, &info) == DEATH && info.si_pid == daemon;
 }
 
-static _Noreturn void watch(int pipe_fd, pid_t daemon)
+/* A process group of its own: what is sent to the daemon's is for the daemon. */
+static void prepare(int told_fd)
 {
-	char mountpoint[PATH_MAX];
+	sigset_t all;
+
+	sigfillset(&all);
+	sigprocmask(SIG_BLOCK, &all, NULL);
+	prctl(PR_SET_PDEATHSIG, DEATH);
+	prctl(PR_SET_NAME, "clairfs-guard");
+	setsid();
+	if (told_fd > 0)
+		dup2(told_fd, 0);
+	closefrom(1);
+}
+
+static _Noreturn void watch(int told_fd, pid_t daemon)
+{
+	struct place place;
 	sigset_t set;
-	ssize_t len;
-	dev_t dev;
 	int fd;
 
-	sigfillset(&set); /* what the terminal sends is for the daemon */
-	sigprocmask(SIG_BLOCK, &set, NULL);
+	prepare(told_fd);
 	sigemptyset(&set);
-	sigaddset(&set, SIGTERM);
-	prctl(PR_SET_PDEATHSIG, SIGTERM);
-	prctl(PR_SET_NAME, "clairfs-guard");
-	if (pipe_fd > 0)
-		dup2(pipe_fd, 0);
-	closefrom(1);
-	if (chdir("/") < 0)
-		_exit(1);
-	len = read(0, mountpoint, sizeof(mountpoint)); /* one write of no more than PIPE_BUF */
-	if (len <= 0 || mountpoint[len - 1] != '\0')
+	sigaddset(&set, DEATH);
+	if (chdir("/") < 0 || write(0, "", 1) != 1 ||
+	    read(0, &place, sizeof(place)) != (ssize_t)sizeof(place))
 		_exit(0); /* there will be no mount */
 	close(0);
-	dev = device_of(AT_FDCWD, mountpoint);
-	fd = open_abort(dev);
+	fd = open_abort(place.dev);
 	while (!is_death(&set, daemon))
 		;
-	if (dev == 0 || (fd >= 0 && write(fd, "1", 1) == 1))
-		_exit(0);
-	end_by_force(mountpoint, dev);
+	if (fd < 0 || write(fd, "1", 1) != 1)
+		end_by_force(&place);
 	_exit(0);
+}
+
+/* --- the daemon's side --- */
+
+static volatile pid_t guard_pid; /* for the handler */
+static struct sigaction before[NSIG];
+
+/* Tells the guard, then what would have happened happens: at once for what somebody sent, else when
+ * the instruction is executed again. */
+static void crashed(int sig, siginfo_t *info, void *context)
+{
+	int kept = errno;
+
+	if (guard_pid > 0)
+		(void)kill(guard_pid, DEATH);
+	(void)sigaction(sig, &before[sig], NULL);
+	if (info->si_code <= 0)
+		(void)raise(sig);
+	errno = kept;
+}
+
+static void catch_crashes(void)
+{
+	static const int crashes[] = { THR_CRASHES, SIGQUIT };
+	struct sigaction act = { .sa_sigaction = crashed, .sa_flags = SA_SIGINFO | SA_ONSTACK };
+
+	sigemptyset(&act.sa_mask);
+	for (size_t i = 0; i < sizeof(crashes) / sizeof(crashes[0]); i++)
+		(void)sigaction(crashes[i], &act, &before[crashes[i]]);
 }
 
 void guard_start(struct guard *g)
@@ -109,34 +154,47 @@ void guard_start(struct guard *g)
 	int fds[2];
 
 	*g = (struct guard){ 0 };
-	if (pipe2(fds, O_CLOEXEC) < 0)
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) < 0)
 		return;
+	signal(SIGCHLD, SIG_DFL); /* else the number of one that has ended may be somebody else's */
 	g->pid = fork();
 	if (g->pid == 0)
-		watch(fds[0], daemon);
-	close(fds[0]);
-	g->pipe_fd = fds[1];
+		watch(fds[1], daemon);
+	close(fds[1]);
+	g->fd = fds[0];
 	if (g->pid < 0) {
-		close(fds[1]);
+		close(g->fd);
 		g->pid = 0;
 	}
 }
 
 void guard_watch(struct guard *g, const char *mountpoint)
 {
-	size_t size = strlen(mountpoint) + 1;
+	struct place place = { .dev = device_of(AT_FDCWD, mountpoint) };
+	char ready;
 
 	if (!g->pid)
 		return;
-	if (size > PIPE_BUF || write(g->pipe_fd, mountpoint, size) != (ssize_t)size)
+	if (place.dev == 0 || strlen(mountpoint) >= sizeof(place.mountpoint) ||
+	    read(g->fd, &ready, 1) != 1) {
 		guard_stop(g);
+		return;
+	}
+	memcpy(place.mountpoint, mountpoint, strlen(mountpoint) + 1);
+	if (send(g->fd, &place, sizeof(place), MSG_NOSIGNAL) != (ssize_t)sizeof(place)) {
+		guard_stop(g);
+		return;
+	}
+	guard_pid = g->pid;
+	catch_crashes();
 }
 
 void guard_stop(struct guard *g)
 {
 	if (!g->pid)
 		return;
-	close(g->pipe_fd);
+	guard_pid = 0;
+	close(g->fd);
 	kill(g->pid, SIGKILL);
 	while (waitpid(g->pid, NULL, 0) < 0 && errno == EINTR)
 		;

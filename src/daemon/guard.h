@@ -8,7 +8,7 @@
 /* pid: 0 when there is none. */
 struct guard {
 	pid_t pid;
-	int pipe_fd;
+	int fd; /* to the guard */
 };
 
 /* Forks; to be called by the main thread, before there are others and before there is much memory.

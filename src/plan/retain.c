@@ -251,9 +251,10 @@ static void retain_source_answered(struct plan *plan, uint64_t now_ns, uint32_t 
 				   const struct plan_event *ev)
 {
 	budget_fetched(plan, now_ns, ev->latency_ns, ev->status);
+	if (ev->status != 0)
+		return;
 	horizon_fetched(plan, now_ns, ev->latency_ns);
-	if (ev->status == 0)
-		choose_fetched(plan, pages, ev->latency_ns);
+	choose_fetched(plan, pages, ev->latency_ns);
 }
 
 void retain_fetched(struct plan *plan, uint64_t now_ns, const struct plan_event *ev)

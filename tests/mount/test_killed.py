@@ -3,6 +3,7 @@
 ends. Without its guard both would wait for ever, the threads for a READ's page and the kernel for them to let go of the device."""
 import contextlib
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import tap
 from mountkit import Failed, Slowfs, mount_type, program, wait_until, write_file
 
 READER = "import os, sys\ntry:\n    os.pread(os.open(sys.argv[1], os.O_RDONLY), 100, 0)\nexcept OSError as e:\n    print(e.errno)\n"
+CONNECTIONS = "/sys/fs/fuse/connections"
 LATENCY = "20000"  # ms: a READ that is under way until all is over
 
 
@@ -59,19 +61,48 @@ def a_thread_that_waits_in_the_mount(place):
                 program("umount", "-l", mountpoint)
 
 
-def killed(place):
+def is_gone(pid):
+    try:
+        return mountkit.read_file(f"/proc/{pid}/stat").rpartition(b") ")[2][:1] == b"Z"  # who has taken it over need not look
+    except FileNotFoundError:
+        return True
+
+
+def dies(place, sig):
     with a_thread_that_waits_in_the_mount(place) as (mount, reader):
         guard = guard_of(mount.process.pid)
-        tap.ok(guard, "a mount has a guard", threads_of(mount.process.pid))
-        mount.process.send_signal(signal.SIGKILL)
+        tap.ok(guard, f"{sig.name}: a mount has a guard", threads_of(mount.process.pid))
+        mount.process.send_signal(sig)
         try:
             said = reader.communicate(timeout=mountkit.DEADLINE)[0]
         except subprocess.TimeoutExpired:
-            raise Failed("the reader hangs") from None
-        tap.ok(said.strip().isdigit(), "the reader gets an error", said)
-        tap.equal(mount.process.wait(mountkit.DEADLINE), -signal.SIGKILL, "the daemon ends")
-        wait_until(lambda: not os.path.exists(f"/proc/{guard}"), "the guard ends")
+            raise Failed(f"{sig.name}: the reader hangs") from None
+        tap.ok(said.strip().isdigit(), f"{sig.name}: the reader gets an error", said)
+        tap.equal(mount.process.wait(mountkit.DEADLINE), -sig, "the daemon ends")
+        wait_until(lambda: is_gone(guard), "the guard ends")
         tap.equal(mount_type(mount.mountpoint), "fuse.clairfs", "the dead mount stays: nobody writes below it by mistake")
+
+
+def killed(place):
+    dies(place, signal.SIGKILL)
+
+
+def crashes(place):
+    """The kernel stops all threads for the dump first, and would wait for the one that hangs."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    dies(place, signal.SIGABRT)
+
+
+def killed_where_connections_can_be_ended(place):
+    """By the file of fusectl, which is all that an ordinary user has."""
+    is_there = mount_type(CONNECTIONS) is not None
+    if not is_there and program("mount", "-t", "fusectl", "none", CONNECTIONS).code:
+        raise Failed("fusectl cannot be mounted")
+    try:
+        dies(place, signal.SIGKILL)
+    finally:
+        if not is_there:
+            program("umount", "-l", CONNECTIONS)
 
 
 def strangers_signals(place):
@@ -86,7 +117,7 @@ def strangers_signals(place):
         tap.equal(len(mount.read("s00000.bin")), 3000, "without its guard the mount goes on")
     with place.mount() as mount:
         guard = guard_of(mount.process.pid)
-    tap.ok(guard and not os.path.exists(f"/proc/{guard}"), "after an orderly end there is no guard")
+    tap.ok(guard and is_gone(guard), "after an orderly end there is no guard")
 
 
-mountkit.run(killed, strangers_signals)
+mountkit.run(killed, crashes, killed_where_connections_can_be_ended, strangers_signals)

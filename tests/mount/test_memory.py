@@ -130,7 +130,7 @@ def memory_is_given_back(place):
             hog = subprocess.Popen([*cgroup.prefix(), sys.executable, "-c", HOG, str(size)], stdin=subprocess.PIPE,
                                    stdout=subprocess.PIPE)
             tap.equal(hog.stdout.readline(), b"held\n", "another process takes what is left")
-            shrunk = mount.wait_for(lambda s: s["memory"]["shrunk"] > 0 and s["gauges"]["arena_bytes"] <= s["memory"]["ram_now"]
+            shrunk = mount.wait_for(lambda s: s["memory"]["shrunk"] > 0 and s["gauges"]["arena_bytes"] <= s["memory"]["ram_now"] * 11 // 10
                                     and s["gauges"]["process_rss"] < resident - 16 * MIB, "memory goes back")
             memory = shrunk["memory"]
             tap.ok(shrunk["counters"]["memory_shrunk"] > 0 and shrunk["gauges"]["memory_given_up"] > 0
@@ -139,7 +139,7 @@ def memory_is_given_back(place):
             read.update(read_all(mount, names[len(names) // 2:]))
             tap.equal(wrong(sums, read), [], "every byte is right")
             now = mount.stats()["gauges"]
-            tap.ok(now["arena_bytes"] <= memory["ram_now"], "it stays that small", now)
+            tap.ok(now["arena_bytes"] <= memory["ram_now"] * 11 // 10, "it stays that small, but for a tenth for other reads", now)
             hog.communicate()
             tap.equal(cgroup.kills(), 0, "nobody is killed")
             least = mount.stats()["memory"]["ram_now"]

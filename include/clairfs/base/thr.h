@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Named threads and annotated locks. All signals are blocked in threads started here: the main
- * thread takes them. */
+/* Named threads and annotated locks. All signals are blocked in threads started here, the main
+ * thread takes them; but for those that say that the thread itself has gone wrong. */
 #ifndef CLAIRFS_BASE_THR_H
 #define CLAIRFS_BASE_THR_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "clairfs/base/cleanup.h"
 #include "clairfs/base/err.h"
+
+#define THR_CRASHES SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT
 
 struct thr {
 	pthread_t id;
