@@ -32,7 +32,6 @@
 #include <unistd.h>
 
 #include "cgroup.h"
-#include "clairfs/cache.h"
 #include "clairfs/base/conf.h"
 #include "clairfs/base/text.h"
 #include "clairfs/cache.h"
