@@ -1,30 +1,54 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sim_kit.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "check.h"
 
-void sim_kit_open(struct sim_kit *kit, const char *fmt, ...)
+static int kit_open(struct sim_kit *kit, const char *fmt, va_list args)
 {
 	struct err err = { 0 };
 	char list[1024];
-	va_list args;
 	int rc;
 
 	*kit = (struct sim_kit){ .setup = NULL };
-	va_start(args, fmt);
 	vsnprintf(list, sizeof(list), fmt, args);
-	va_end(args);
 	CHECK_INT(conf_init(&sim_option_table, &kit->params, &err), 0);
 	rc = conf_set_list(&sim_option_table, &kit->params, list, &err);
 	if (rc == 0)
 		rc = sim_setup_new(&kit->params, NULL, &kit->setup, &err);
 	if (rc < 0)
 		printf("# %s: %s\n", list, err.msg);
+	return rc;
+}
+
+void sim_kit_open(struct sim_kit *kit, const char *fmt, ...)
+{
+	va_list args;
+	int rc;
+
+	va_start(args, fmt);
+	rc = kit_open(kit, fmt, args);
+	va_end(args);
 	CHECK_INT(rc, 0);
+}
+
+bool sim_kit_is_possible(struct sim_kit *kit, const char *fmt, ...)
+{
+	va_list args;
+	int rc;
+
+	va_start(args, fmt);
+	rc = kit_open(kit, fmt, args);
+	va_end(args);
+	if (rc < 0) {
+		CHECK_INT(rc, -EINVAL);
+		sim_kit_close(kit);
+	}
+	return rc == 0;
 }
 
 void sim_kit_close(struct sim_kit *kit)

@@ -14,6 +14,9 @@ struct sim_kit {
 
 /* "samples=100,batch=4": over the defaults, with a job that neither waits nor computes. */
 void sim_kit_open(struct sim_kit *kit, const char *fmt, ...) PRINTF_LIKE(2, 3);
+/* The same for options drawn at random: false, and nothing to close, when they contradict each
+ * other (a cache that the largest sample does not fit in). */
+bool sim_kit_is_possible(struct sim_kit *kit, const char *fmt, ...) PRINTF_LIKE(2, 3);
 void sim_kit_close(struct sim_kit *kit);
 const struct sim_result *sim_kit_run(struct sim_kit *kit, const char *policy);
 /* One run of a new setup; source reads of all epochs. */

@@ -64,13 +64,14 @@ static void belady_is_the_best_choice(void)
 	free(memo);
 }
 
-static void random_job(struct sim_kit *kit, uint64_t *state)
+/* A job drawn at random; false when no cache of that size could serve it. */
+static bool draw_job(struct sim_kit *kit, uint64_t *state)
 {
 	uint32_t nodes = check_rand_below(state, 3) ? 1 : 1 + (uint32_t)check_rand_below(state, 6);
 	uint32_t jobs = check_rand_below(state, 4) ? 1 : 2;
 	double amplitude = check_rand_below(state, 3) ? 0 : 0.9;
 
-	sim_kit_open(
+	return sim_kit_is_possible(
 		kit,
 		"seed=%u,samples=%u,sample_bytes=%u,sample_bytes_stdev=%u,cache_fraction=%.3f,"
 		"store_fraction=%.3f,nodes=%u,ranks=%u,jobs=%u,epochs=%u,batch=%u,workers=%u,"
@@ -97,6 +98,14 @@ static void random_job(struct sim_kit *kit, uint64_t *state)
 		(double)check_rand_below(state, 3), (double)check_rand_below(state, 2),
 		(uint32_t)check_rand_below(state, 2) * (uint32_t)check_rand_below(state, 500),
 		1 + (uint32_t)check_rand_below(state, 2));
+}
+
+static void random_job(struct sim_kit *kit, uint64_t *state)
+{
+	int tries = 1;
+
+	while (!draw_job(kit, state))
+		CHECK(tries++ < 10);
 }
 
 static void nothing_beats_the_bound(void)
