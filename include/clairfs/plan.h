@@ -28,8 +28,9 @@ struct plan_params {
 	uint32_t n;                     /* samples */
 	const uint64_t *size;           /* [n] bytes; copied */
 	const struct order_info *order; /* copied; NULL: no order (the plan then only counts) */
-	uint64_t arena_bytes; /* samples FETCHING or ARENA never hold more than this; a sample costs
+	uint64_t arena_bytes; /* samples FETCHING or ARENA hold no more than this; a sample costs
 			       * its size rounded up to 4096 (empty: 4096) */
+	uint64_t spare_bytes; /* but for what is due soon and was not pushed yet: so much more */
 	uint64_t stage_bytes; /* pushed and not opened yet */
 	uint64_t sample_max_bytes;   /* larger samples are not prefetched; <= arena_bytes / 4 */
 	uint64_t store_bytes;        /* budget of pins, 0 = no store */
@@ -42,6 +43,14 @@ struct plan_params {
 	uint32_t span; /* positions the job's readers are apart; 0 = from the order's batch,
 			* workers, prefetch_factor and ranks, or learned when those are not given */
 };
+
+/* What the executive should have beyond arena_bytes for samples on their way into the kernel. */
+static inline uint64_t plan_spare_bytes(uint64_t arena_bytes)
+{
+	uint64_t most = arena_bytes / 64 > (128u << 20) ? arena_bytes / 64 : 128u << 20;
+
+	return arena_bytes / 20 < most ? arena_bytes / 20 : most;
+}
 
 /* A FETCH or STAGE that was not carried out on purpose: the sample is to be read on demand this
  * time. It is nobody's failure. */
