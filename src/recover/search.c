@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Threads over a range or a list of seeds. Pieces of 16384 seeds (a millisecond) are claimed in
- * ascending order from one counter; after each the thread looks whether it is to stop. The first
- * seed in the range that is accepted wins whatever the threads do: nothing is claimed after a find,
- * and pieces claimed before it are finished.
+/* Threads over a range or a list of seeds, or over the words of streams. Pieces of 16384 seeds (a
+ * millisecond) are claimed in ascending order from one counter; after each the thread looks whether
+ * it is to stop. The first seed in the range that is accepted wins whatever the threads do: nothing
+ * is claimed after a find, and pieces claimed before it are finished. Of streams a whole one is
+ * claimed at a time, since to begin somewhere in one takes as long as ten pieces; there any find
+ * wins.
  *
  * The caller's thread computes nothing: it waits, reports progress and joins. Search threads share
  * the counter (atomic) and, under the lock, what was found; each has a judge and buffers of its
@@ -25,7 +27,7 @@
 struct crew {
 	const struct search *search;
 	struct clock *clock;
-	atomic_uint_fast64_t claimed, done; /* seeds */
+	atomic_uint_fast64_t claimed, done; /* seeds; claimed: or streams */
 	atomic_bool is_over;                /* found or failed: claim nothing more */
 	struct mutex mu;
 	struct cond changed;
@@ -39,6 +41,16 @@ struct crew {
 struct desk {
 	struct judge *judge;
 	uint32_t *seed, *left; /* [PIECE] */
+	struct feed feed;
+	uint64_t words_before; /* of all streams before the one that was claimed last */
+	size_t stream;         /* number of that one, from 1; 0: none yet */
+	uint32_t words_left;   /* of it */
+};
+
+/* Some seeds, and the number of the first. */
+struct piece {
+	uint64_t from;
+	size_t count;
 };
 
 static int desk_init(struct desk *desk, const struct problem *problem)
@@ -47,12 +59,13 @@ static int desk_init(struct desk *desk, const struct problem *problem)
 	desk->left = malloc(PIECE * sizeof(*desk->left));
 	if (!desk->seed || !desk->left)
 		return -ENOMEM;
-	return judge_new(problem, &desk->judge);
+	return problem ? judge_new(problem, &desk->judge) : 0;
 }
 
 static void desk_fini(struct desk *desk)
 {
 	judge_free(desk->judge);
+	feed_fini(&desk->feed);
 	free(desk->seed);
 	free(desk->left);
 }
@@ -97,25 +110,115 @@ static size_t scan_piece(const struct search *s, const struct desk *desk, size_t
 	return n;
 }
 
-static void work_piece(struct crew *crew, struct desk *desk, uint64_t from, size_t count)
+/* The stream that is to be worked on next. False: there is none. */
+static bool claim_stream(struct crew *crew, struct desk *desk, int *ret_rc)
+{
+	const struct search *s = crew->search;
+	uint64_t mine = atomic_fetch_add(&crew->claimed, 1);
+
+	if (mine >= s->n_streams)
+		return false;
+	for (; desk->stream < mine + 1; desk->stream++)
+		desk->words_before += desk->stream ? s->streams[desk->stream - 1].count : 0;
+	desk->words_left = s->streams[mine].count;
+	*ret_rc = feed_seek(&desk->feed, &s->streams[mine].from);
+	return *ret_rc == 0;
+}
+
+/* The next piece, its seeds in desk->seed. False: nothing is left, or *ret_rc < 0. */
+static bool claim(struct crew *crew, struct desk *desk, struct piece *ret, int *ret_rc)
+{
+	const struct search *s = crew->search;
+
+	if (s->streams) {
+		const struct recover_stream *stream;
+
+		if (desk->words_left == 0 && !claim_stream(crew, desk, ret_rc))
+			return false;
+		stream = &s->streams[desk->stream - 1];
+		ret->from = desk->words_before + stream->count - desk->words_left;
+		ret->count = MIN(desk->words_left, PIECE);
+		desk->words_left -= (uint32_t)ret->count;
+		feed_take(&desk->feed, desk->seed, ret->count);
+		return true;
+	}
+	ret->from = atomic_fetch_add(&crew->claimed, PIECE);
+	if (ret->from >= s->total)
+		return false;
+	ret->count = (size_t)MIN(s->total - ret->from, PIECE);
+	if (s->list)
+		memcpy(desk->seed, s->list + ret->from, ret->count * sizeof(*desk->seed));
+	else
+		for (size_t i = 0; i < ret->count; i++)
+			desk->seed[i] = s->first + (uint32_t)(ret->from + i);
+	return true;
+}
+
+/* Number `i` of the piece in the stream that the feed is in. */
+static struct recover_place place_of(const struct desk *desk, const struct piece *piece, size_t i)
+{
+	struct recover_place place = desk->feed.at;
+
+	place.word -= (uint32_t)(piece->count - i);
+	return place;
+}
+
+/* Keeps the first `max`. */
+static void note_place(struct crew *crew, uint64_t at, const struct recover_place *place)
+{
+	struct places *p = crew->search->places;
+	size_t i;
+
+	mutex_lock(&crew->mu);
+	i = p->n < p->max ? p->n++ : p->max;
+	for (; i > 0 && p->at[i - 1] > at; i--)
+		if (i < p->max) {
+			p->at[i] = p->at[i - 1];
+			p->place[i] = p->place[i - 1];
+		}
+	if (i < p->max) {
+		p->at[i] = at;
+		p->place[i] = *place;
+	}
+	mutex_unlock(&crew->mu);
+}
+
+static void look_up(struct crew *crew, const struct desk *desk, const struct piece *piece)
+{
+	uint32_t value = crew->search->first, is_there = 0;
+
+	for (size_t i = 0; i < piece->count; i++)
+		is_there |= desk->seed[i] == value;
+	for (size_t i = 0; is_there && i < piece->count; i++)
+		if (desk->seed[i] == value) {
+			struct recover_place place = place_of(desk, piece, i);
+
+			note_place(crew, piece->from + i, &place);
+		}
+}
+
+static void work_piece(struct crew *crew, struct desk *desk, const struct piece *piece)
 {
 	const struct search *s = crew->search;
 	struct recover_found found;
-	size_t n_left;
+	size_t n_left = scan_piece(s, desk, piece->count), at;
 
-	if (s->list)
-		memcpy(desk->seed, s->list + from, count * sizeof(*desk->seed));
-	else
-		for (size_t i = 0; i < count; i++)
-			desk->seed[i] = s->first + (uint32_t)(from + i);
-	n_left = scan_piece(s, desk, count);
 	for (size_t i = 0; i < n_left; i++) {
 		/* In a small dataset the sieve lets much through. */
 		if (i % 32 == 31 && is_cancelled(s))
 			return;
 		if (!judge_seed(desk->judge, desk->left[i], s->hypotheses, &found))
 			continue;
-		crew_note(crew, 1, from + find_seed(desk, desk->left[i]), &found);
+		at = find_seed(desk, desk->left[i]);
+		if (s->streams) {
+			struct recover_place place = place_of(desk, piece, at);
+
+			found.is_chain = true;
+			found.draw = place.draw;
+			found.manual_seed = place.manual_seed;
+			found.word = place.word;
+		}
+		crew_note(crew, 1, piece->from + at, &found);
 		return;
 	}
 }
@@ -149,24 +252,23 @@ static void *crew_main(void *arg)
 	struct crew *crew = arg;
 	const struct search *s = crew->search;
 	struct desk desk = { 0 };
+	struct piece piece;
 	uint64_t counted_ns = 0;
 	int rc;
 
 	be_modest(s->params);
 	rc = desk_init(&desk, s->problem);
-	if (rc < 0)
-		crew_note(crew, rc, 0, NULL);
-	while (rc == 0 && !atomic_load(&crew->is_over) && !is_cancelled(s)) {
-		uint64_t from = atomic_fetch_add(&crew->claimed, PIECE);
-		size_t count;
-
-		if (from >= s->total)
-			break;
-		count = (size_t)MIN(s->total - from, PIECE);
-		work_piece(crew, &desk, from, count);
-		atomic_fetch_add(&crew->done, count);
+	while (rc == 0 && !atomic_load(&crew->is_over) && !is_cancelled(s) &&
+	       claim(crew, &desk, &piece, &rc)) {
+		if (s->places)
+			look_up(crew, &desk, &piece);
+		else
+			work_piece(crew, &desk, &piece);
+		atomic_fetch_add(&crew->done, piece.count);
 		note_cpu(s->params, &counted_ns);
 	}
+	if (rc < 0)
+		crew_note(crew, rc, 0, NULL);
 	desk_fini(&desk);
 	mutex_lock(&crew->mu);
 	crew->running--;
@@ -179,6 +281,7 @@ static void report(struct crew *crew, uint64_t start_ns)
 {
 	const struct recover_params *p = crew->search->params;
 	struct recover_progress progress = { .is_full = crew->search->is_full,
+					     .is_streams = crew->search->streams != NULL,
 					     .total = crew->search->total,
 					     .done = atomic_load(&crew->done) };
 	uint64_t ns = clock_now(crew->clock) - start_ns;
@@ -215,7 +318,8 @@ static unsigned threads_of(const struct search *s)
 	if (threads == 0 && sched_getaffinity(0, sizeof(cpus), &cpus) == 0)
 		threads = (unsigned)CPU_COUNT(&cpus);
 	threads = MAX(threads, 1);
-	return (unsigned)MIN(MIN(threads, THREADS_MAX), DIV_ROUND_UP(s->total, PIECE));
+	return (unsigned)MIN(MIN(threads, THREADS_MAX),
+			     s->streams ? s->n_streams : DIV_ROUND_UP(s->total, PIECE));
 }
 
 /* Starts what it can; fails only without any thread. */
