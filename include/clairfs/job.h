@@ -16,9 +16,11 @@
 #include "clairfs/base/clock.h"
 #include "clairfs/base/err.h"
 #include "clairfs/metrics.h"
+#include "clairfs/recover.h"
 
 #define JOB_SPEC_MAX 512
 #define JOB_WORDS_MAX 768
+#define JOB_PLACES 8
 
 enum job_effort {
 	JOB_OFF,   /* no search */
@@ -47,7 +49,11 @@ struct job_question {
 	bool no_kinds;       /* orders that have to be computed whole take too much memory */
 	bool not_sequential; /* that was found and is not what the job reads */
 	bool is_first;       /* of this beginning: the likeliest hypotheses only */
-	uint32_t seed;       /* for refine */
+	bool no_streams;     /* the words of likely manual seeds were tried in an earlier pass */
+	/* Behind which the epoch's seed may stand, the likeliest first. */
+	const struct recover_place *places;
+	size_t n_places;
+	uint32_t seed; /* for refine */
 	unsigned threads;
 	const atomic_bool *cancel;
 	atomic_uint_least64_t *cpu_ns; /* what it costs is added here */
@@ -60,8 +66,12 @@ struct job_answer {
 	char spec[JOB_SPEC_MAX]; /* of an order that is no torch permutation; "": see below */
 	bool is_likely;          /* a seed people type, or a neighbour of one that was known */
 	bool is_chain;           /* word `word` of manual_seed(manual_seed) */
+	enum recover_draw draw;  /* of that */
 	uint32_t seed, manual_seed, word, world, n_ranks;
 	uint32_t rank[64];
+	/* Where else the seed stands, by chance or because it was drawn there. */
+	struct recover_place place[JOB_PLACES];
+	size_t n_places;
 };
 
 /* The searches; tests bring their own. Each returns 0 (*ret is the answer), -ENOENT, -ECANCELED or

@@ -47,6 +47,7 @@ struct job {
 	uint64_t cpu_told_ns; /* job's thread: to the metrics */
 	/* Job's thread: the question being asked. */
 	uint32_t seen[TRAIL_MAX], hints[KNOWN_HINTS];
+	struct recover_place places[JOB_PLACES];
 };
 
 /* What a search was about, to settle it afterwards. */
@@ -140,8 +141,10 @@ void job_note_open(struct job *job, uint32_t sample)
 		return;
 	mutex_lock(&job->mu);
 	now_ns = clock_now(job->p.clock);
-	if (now_ns - job->trail.last_ns >= JOB_PAUSE_NS) /* another job: a new chance */
+	if (now_ns - job->trail.last_ns >= JOB_PAUSE_NS) { /* another job: a new chance */
 		job->full_failed = 0;
+		job->known.no_streams = false;
+	}
 	(void)trail_open(&job->trail, sample, now_ns);
 	facts = facts_of(job);
 	if (aim_is_refuted(&facts))
@@ -185,6 +188,8 @@ static void replaced_locked(struct job *job, const char *spec) REQUIRES(job->mu)
 static void replaced_locked(struct job *job, const char *spec)
 {
 	job->known.is_found = false;
+	job->known.no_streams = false;
+	job->known.n_places = 0;
 	job->found[0] = 0;
 	job->full_failed = 0;
 	known_told(&job->known, spec);
@@ -261,6 +266,9 @@ static void prepare_locked(struct job *job, struct errand *e)
 				      .no_kinds = is_too_large(job),
 				      .not_sequential = is_no_sequence(job),
 				      .is_first = s->looked == 0 && s->n < TRAIL_FEW,
+				      .no_streams = job->known.no_streams,
+				      .places = job->places,
+				      .n_places = known_places(&job->known, job->places),
 				      .seed = job->known.last.seed,
 				      .threads = threads_of(job),
 				      .cancel = &job->cancel,
@@ -377,6 +385,7 @@ static void settle_locked(struct job *job, const struct errand *e, int rc,
 	if (rc < 0)
 		return;
 	known_found(&job->known, answer, e->pass, (uint32_t)e->q.n_seen);
+	job->known.no_streams |= is_full && !job->known.last.is_chain;
 	job->known.noted = e->noted;
 	if (e->pass == job->trail.pass || known_goes_on(&job->known))
 		hand_over_locked(job, job->trail.start[e->aim.start].opens);

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Jobs of the real PyTorch on a mount without any configuration of its order: DistributedSampler, manual_seed(42) and
-shuffle=True, and the latter with a validation pass that draws numbers between the epochs. Their orders are found in the
-first epoch and go on being followed in the next ones.
+shuffle=True, the latter with a validation pass that draws numbers between the epochs, and behind a model that is made before the
+loader and draws its weights from the same generator. Their orders are found in the first epoch and go on being followed in the
+next ones.
 
 Who wins, the job or the search for its order, is up to the machine: such a job reads an epoch in a third of a second, and the
 search gives way to everything else. So the job computes: in the middle of the epochs it is recognised by until the order is
@@ -19,6 +20,7 @@ N, EPOCHS = 2000, 4
 
 JOB = r"""
 import json, sys, time, torch
+from torch import nn
 from torch.utils.data import DataLoader, Dataset
 from torch.utils.data.distributed import DistributedSampler
 point, source, case, n, epochs = *sys.argv[1:4], *map(int, sys.argv[4:6])
@@ -46,10 +48,20 @@ def compute(what, is_done):
             sys.exit(f"{what}: {order}")
         time.sleep(0.01)
 
+def model(case):
+    if case.startswith("model"):
+        nn.Sequential(nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 10))
+    if case == "large":  # as much as torchvision's ResNet-50: convolutions are drawn when they are made, and then again
+        for _ in range(10):
+            nn.init.kaiming_normal_(nn.Conv2d(512, 512, 3).weight, mode="fan_out", nonlinearity="relu")
+        nn.Linear(2048, 1000)
+
 files = Files()
 torch.manual_seed(42)
+model(case)
+workers = 0 if case == "model, no workers" else 4
 sampler = DistributedSampler(files, 2, 1) if case == "distributed" else None
-loader = DataLoader(files, batch_size=16, num_workers=4, sampler=sampler, shuffle=sampler is None)
+loader = DataLoader(files, batch_size=16, num_workers=workers, sampler=sampler, shuffle=sampler is None)
 read = 0
 for epoch in range(epochs):
     if sampler:
@@ -67,11 +79,11 @@ print(read)
 """
 
 
-def run(place, case, want, read):
+def run(place, case, want, read, recover="quick"):
     if not PYTHON:
         raise mountkit.Failed("CLAIRFS_TORCH_PYTHON is not set: it must name a Python that has PyTorch")
     place.files([rng.randrange(1, 4096) for _ in range(N)])
-    with place.mount(recover="quick") as mount:
+    with place.mount(recover=recover) as mount:
         done = program(PYTHON, "-W", "ignore", "-c", JOB, mount.mountpoint, place.source, case, N, EPOCHS, timeout=600, cwd="/")
         tap.equal((done.code, done.out.split()), (0, [str(read).encode()]), f"{case}: every sample was read, and is the source's")
         stats = mount.wait_for(lambda s: s["order"]["search"]["found"] and not s["order"]["search"]["is_searching"],
@@ -91,7 +103,19 @@ def manual_seed(place):
 
 def manual_seed_and_other_draws(place):
     """Six words of the generator from epoch to epoch: found twice, the next ones are known before they begin."""
-    run(place, "validated", lambda o: o["spec"].startswith("torch-randperm:seed=") and o["spec"].endswith(":epochs=1"), N * EPOCHS)
+    run(place, "validated", lambda o: o["spec"] == "torch-loader:seed=42:before=6:draws=6", N * EPOCHS)
 
 
-mountkit.run(distributed_sampler, manual_seed, manual_seed_and_other_draws)
+def weights_before_the_loader(place):
+    """407050 words; all later epochs follow from the first."""
+    for case in ("model", "model, no workers"):
+        run(place, case, lambda o: o["spec"] == "torch-loader:seed=42:before=407050" and o["search"]["orders_found"] == 1, N * EPOCHS)
+
+
+def many_weights_before_the_loader(place):
+    """49 million words, which recover=full looks at before it tries all seeds."""
+    run(place, "large", lambda o: o["spec"] == "torch-loader:seed=42:before=49240040" and o["search"]["orders_found"] == 1, N * EPOCHS,
+        recover="full")
+
+
+mountkit.run(distributed_sampler, manual_seed, manual_seed_and_other_draws, weights_before_the_loader, many_weights_before_the_loader)
