@@ -82,9 +82,10 @@ struct recover_params {
 	size_t n_streams;
 	unsigned threads;               /* 0: one per CPU this process may use */
 	int nice; /* of these threads, 0..19: added by setpriority, as far as it goes */
-	/* SCHED_BATCH: they wake nobody up. Not SCHED_IDLE: on a node without an idle CPU such a
-	 * thread would take seconds to notice that it is cancelled. */
-	bool is_batch;
+	/* SCHED_IDLE: they take a CPU that nobody else wants. Until they are cancelled, or one has
+	 * found something: then they get their turn, as far as we may say so. */
+	bool is_idle;
+	const atomic_bool *hold; /* may be NULL; while it is set they sleep */
 	const atomic_bool *cancel;     /* may be NULL; looked at every few milliseconds */
 	atomic_uint_least64_t *cpu_ns; /* may be NULL; the time of the search threads is added */
 	/* Called by the calling thread a few times a second; may be NULL. */

@@ -131,6 +131,11 @@ static int try_kinds(const struct job_question *q, uint32_t n_seeds, uint64_t mo
 	return rc;
 }
 
+static int try_all_kinds(const struct job_question *q, struct job_answer *ret)
+{
+	return try_kinds(q, KIND_SEEDS_FULL, KIND_FULL_NS, ret);
+}
+
 static int quick(const struct job_question *q, struct job_answer *ret)
 {
 	struct recover_params p;
@@ -174,13 +179,28 @@ static void pass_progress(void *ctx, const struct recover_progress *progress)
 	part->q->progress(part->q->progress_ctx, (share + part->at) / part->parts, left);
 }
 
-/* Of a question that may take long. */
+/* It is still there: what is asked for takes a while. */
+static void tick(void *ctx, const struct recover_progress *progress)
+{
+	const struct job_question *q = ctx;
+
+	q->progress(q->progress_ctx, 0, 0);
+}
+
+/* Of a question that may take long; a quick one as it is. */
 static void modest_params_of(const struct job_question *q, struct recover_params *p)
 {
 	params_of(q, p);
+	if (!q->hold)
+		return;
 	p->threads = q->threads;
 	p->nice = FULL_NICE;
-	p->is_batch = true;
+	p->is_idle = true;
+	p->hold = q->hold;
+	if (!q->progress)
+		return;
+	p->progress = tick;
+	p->progress_ctx = (void *)q;
 }
 
 int ask_streams(const struct job_question *q, const struct recover_stream *streams, size_t n,
@@ -229,7 +249,7 @@ static int full(const struct job_question *q, struct job_answer *ret)
 	int rc = streams_full(q, ret);
 
 	if (rc == -ENOENT)
-		rc = try_kinds(q, KIND_SEEDS_FULL, KIND_FULL_NS, ret);
+		rc = aside_run(try_all_kinds, q, ret);
 	if (rc == -ENOENT)
 		rc = search_all(&part, NULL, ret);
 	if (rc == 0 && !ret->is_chain && !ret->spec[0] && !ret->is_likely)

@@ -137,6 +137,11 @@ int ask_streams(const struct job_question *q, const struct recover_stream *strea
 int ask_places(const struct job_question *q, const struct recover_stream *streams, size_t n,
 	       struct job_answer *ret) MUST_USE;
 
+/* --- aside.c: fn(q, ret) in a thread that takes nobody's time; meanwhile q->progress is called a few
+ * times a second. Returns what fn does, or why there is no thread. */
+typedef int aside_fn(const struct job_question *q, struct job_answer *ret);
+int aside_run(aside_fn *fn, const struct job_question *q, struct job_answer *ret) MUST_USE;
+
 /* --- streams.c: searches like those of struct job_searches, among words of seeded generators.
  * Behind places that are known; then behind likely manual seeds, near and far. */
 int streams_known(const struct job_question *q, struct job_answer *ret) MUST_USE;
@@ -152,6 +157,7 @@ struct words_facts {
 	enum job_effort effort;
 	enum job_plan plan;
 	bool is_suspended, is_quick, is_full, was_full;
+	const char *held; /* why a full search waits, or NULL */
 	double share, left_s;
 	uint32_t full_failed;
 	uint64_t searches, found_after;

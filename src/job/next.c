@@ -24,7 +24,7 @@
 #define WORDS_KNOWN 1024  /* of a manual_seed that was found before */
 #define LOADER_STEP 4     /* words of an epoch */
 #define PERSISTENT_STEP 2 /* with workers that live on */
-#define FIRST_WORDS 128   /* a seed found here is of a later epoch, rather than behind other draws */
+#define FIRST_WORDS 128   /* here a seed is of a later epoch rather than behind other draws */
 
 /* A seed found by its neighbourhood to a hint may be a later word of the manual_seed known. */
 static void name_chain(const struct known *k, struct job_answer *a)

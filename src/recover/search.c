@@ -8,13 +8,17 @@
  *
  * The caller's thread computes nothing: it waits, reports progress and joins. Search threads share
  * the counter (atomic) and, under the lock, what was found; each has a judge and buffers of its
- * own. They take nobody's time if asked so: `nice` is set per thread, which Linux allows, and
- * never on the caller's. */
+ * own. They take nobody's time if asked so: `nice` and SCHED_IDLE are set per thread, which Linux
+ * allows, and never on the caller's. On a node without an idle CPU a SCHED_IDLE thread takes seconds
+ * to notice that it is to end, so the caller takes that back first (a process without privileges
+ * may not, by default: then its end takes that long). */
 #include <errno.h>
 #include <sched.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "clairfs/base/thr.h"
 #include "recover_priv.h"
@@ -23,6 +27,7 @@
 #define THREADS_MAX 1024
 #define TESTS_AT_ONCE 65536 /* of the sieve, between two looks at `cancel`: a millisecond */
 #define REPORT_NS (NS_PER_S / 5)
+#define HOLD_NS (50 * NS_PER_MS) /* between two looks at `hold` */
 
 struct crew {
 	const struct search *search;
@@ -31,6 +36,9 @@ struct crew {
 	atomic_bool is_over;                /* found or failed: claim nothing more */
 	struct mutex mu;
 	struct cond changed;
+	struct cond ended;          /* nobody signals it but who ends the search early */
+	pid_t *tid;                 /* mu; of the threads that run, 0: none any more */
+	unsigned n_tids;            /* mu */
 	unsigned running;           /* mu */
 	int rc;                     /* mu; 1 found, else negative errno */
 	uint64_t found_at;          /* mu */
@@ -99,14 +107,34 @@ static uint64_t find_seed(const struct desk *desk, uint32_t seed)
 	return i;
 }
 
-/* In slices: a seed takes a thousand times as long when a thousand ranks are asked. */
-static size_t scan_piece(const struct search *s, const struct desk *desk, size_t count)
+static bool is_held(const struct search *s)
 {
+	return s->params->hold && atomic_load(s->params->hold) && !is_cancelled(s);
+}
+
+static void rest(struct crew *crew)
+{
+	const struct search *s = crew->search;
+
+	if (!is_held(s))
+		return;
+	mutex_lock(&crew->mu);
+	while (is_held(s) && !atomic_load(&crew->is_over))
+		(void)cond_wait_for(&crew->ended, &crew->mu, HOLD_NS);
+	mutex_unlock(&crew->mu);
+}
+
+/* In slices: a seed takes a thousand times as long when a thousand ranks are asked. */
+static size_t scan_piece(struct crew *crew, const struct desk *desk, size_t count)
+{
+	const struct search *s = crew->search;
 	size_t slice = MAX(TESTS_AT_ONCE / s->sieve->n_tests, 64), n = 0;
 
-	for (size_t at = 0; at < count && !is_cancelled(s); at += slice)
+	for (size_t at = 0; at < count && !is_cancelled(s); at += slice) {
+		rest(crew);
 		n += scan_seeds(s->isa, s->sieve, desk->seed + at, MIN(slice, count - at),
 				desk->left + n);
+	}
 	return n;
 }
 
@@ -187,6 +215,7 @@ static void look_up(struct crew *crew, const struct desk *desk, const struct pie
 {
 	uint32_t value = crew->search->first, is_there = 0;
 
+	rest(crew);
 	for (size_t i = 0; i < piece->count; i++)
 		is_there |= desk->seed[i] == value;
 	for (size_t i = 0; is_there && i < piece->count; i++)
@@ -201,7 +230,7 @@ static void work_piece(struct crew *crew, struct desk *desk, const struct piece 
 {
 	const struct search *s = crew->search;
 	struct recover_found found;
-	size_t n_left = scan_piece(s, desk, piece->count), at;
+	size_t n_left = scan_piece(crew, desk, piece->count), at;
 
 	for (size_t i = 0; i < n_left; i++) {
 		/* In a small dataset the sieve lets much through. */
@@ -230,8 +259,31 @@ static void be_modest(const struct recover_params *p)
 
 	if (p->nice > 0)
 		(void)setpriority(PRIO_PROCESS, 0, MIN(getpriority(PRIO_PROCESS, 0) + p->nice, 19));
-	if (p->is_batch)
-		(void)sched_setscheduler(0, SCHED_BATCH, &none);
+	if (p->is_idle)
+		(void)sched_setscheduler(0, SCHED_IDLE, &none);
+}
+
+static unsigned sign_in(struct crew *crew)
+{
+	unsigned me;
+
+	mutex_lock(&crew->mu);
+	me = crew->n_tids++;
+	crew->tid[me] = (pid_t)syscall(SYS_gettid);
+	mutex_unlock(&crew->mu);
+	return me;
+}
+
+/* Lets threads that nobody waits for but us have a CPU, so that they see that they are to end. */
+static void hurry_locked(struct crew *crew) REQUIRES(crew->mu);
+static void hurry_locked(struct crew *crew)
+{
+	const struct sched_param none = { 0 };
+
+	cond_broadcast(&crew->ended);
+	for (unsigned i = 0; i < crew->n_tids && crew->search->params->is_idle; i++)
+		if (crew->tid[i])
+			(void)sched_setscheduler(crew->tid[i], SCHED_OTHER, &none);
 }
 
 /* Adds what this thread has used since the last time. */
@@ -254,6 +306,7 @@ static void *crew_main(void *arg)
 	struct desk desk = { 0 };
 	struct piece piece;
 	uint64_t counted_ns = 0;
+	unsigned me = sign_in(crew);
 	int rc;
 
 	be_modest(s->params);
@@ -271,6 +324,7 @@ static void *crew_main(void *arg)
 		crew_note(crew, rc, 0, NULL);
 	desk_fini(&desk);
 	mutex_lock(&crew->mu);
+	crew->tid[me] = 0;
 	crew->running--;
 	cond_signal(&crew->changed);
 	mutex_unlock(&crew->mu);
@@ -305,6 +359,8 @@ static void wait_for_crew(struct crew *crew)
 		if (crew->running > 0)
 			(void)cond_wait_for(&crew->changed, &crew->mu, REPORT_NS);
 		is_running = crew->running > 0;
+		if (is_running && (is_cancelled(crew->search) || atomic_load(&crew->is_over)))
+			hurry_locked(crew);
 		mutex_unlock(&crew->mu);
 	}
 	report(crew, start_ns);
@@ -352,12 +408,15 @@ int search_run(const struct search *search, struct recover_found *ret, uint64_t 
 			     .clock = search->params->clock ? search->params->clock
 							    : clock_monotonic() };
 	struct thr *thr AUTO_FREE = calloc(n, sizeof(*thr));
+	pid_t *tid AUTO_FREE = calloc(n, sizeof(*tid));
 	int rc;
 
-	if (!thr)
+	crew.tid = tid;
+	if (!thr || !tid)
 		return err_set(err, -ENOMEM, "out of memory");
 	mutex_init(&crew.mu);
 	cond_init(&crew.changed);
+	cond_init(&crew.ended);
 	rc = crew_start(&crew, thr, n, err);
 	if (rc == 0) {
 		wait_for_crew(&crew);
@@ -368,6 +427,7 @@ int search_run(const struct search *search, struct recover_found *ret, uint64_t 
 			err_set(err, rc, "out of memory");
 	}
 	cond_fini(&crew.changed);
+	cond_fini(&crew.ended);
 	mutex_fini(&crew.mu);
 	if (rc == 0 && is_cancelled(search))
 		return err_set(err, -ECANCELED, "the search was cancelled");

@@ -13,7 +13,7 @@ import os
 
 import mountkit
 import tap
-from mountkit import program, rng
+from mountkit import good, program, rng
 
 PYTHON = os.environ.get("CLAIRFS_TORCH_PYTHON")
 N, EPOCHS = 2000, 4
@@ -51,10 +51,6 @@ def compute(what, is_done):
 def model(case):
     if case.startswith("model"):
         nn.Sequential(nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 10))
-    if case == "large":  # as much as torchvision's ResNet-50: convolutions are drawn when they are made, and then again
-        for _ in range(10):
-            nn.init.kaiming_normal_(nn.Conv2d(512, 512, 3).weight, mode="fan_out", nonlinearity="relu")
-        nn.Linear(2048, 1000)
 
 files = Files()
 torch.manual_seed(42)
@@ -79,11 +75,11 @@ print(read)
 """
 
 
-def run(place, case, want, read, recover="quick"):
+def run(place, case, want, read):
     if not PYTHON:
         raise mountkit.Failed("CLAIRFS_TORCH_PYTHON is not set: it must name a Python that has PyTorch")
     place.files([rng.randrange(1, 4096) for _ in range(N)])
-    with place.mount(recover=recover) as mount:
+    with place.mount(recover="quick") as mount:
         done = program(PYTHON, "-W", "ignore", "-c", JOB, mount.mountpoint, place.source, case, N, EPOCHS, timeout=600, cwd="/")
         tap.equal((done.code, done.out.split()), (0, [str(read).encode()]), f"{case}: every sample was read, and is the source's")
         stats = mount.wait_for(lambda s: s["order"]["search"]["found"] and not s["order"]["search"]["is_searching"],
@@ -112,10 +108,29 @@ def weights_before_the_loader(place):
         run(place, case, lambda o: o["spec"] == "torch-loader:seed=42:before=407050" and o["search"]["orders_found"] == 1, N * EPOCHS)
 
 
+LARGE = r"""
+import sys, torch
+from torch import nn
+from torch.utils.data import DataLoader
+torch.manual_seed(42)
+for _ in range(10):  # as much as torchvision's ResNet-50: convolutions are drawn when they are made, and then again
+    nn.init.kaiming_normal_(nn.Conv2d(512, 512, 3).weight, mode="fan_out", nonlinearity="relu")
+nn.Linear(2048, 1000)
+for epoch in range(2):
+    print(*[i for batch in DataLoader(range(int(sys.argv[1])), 16, shuffle=True, num_workers=2 * epoch) for i in batch.tolist()])
+"""
+
+
 def many_weights_before_the_loader(place):
-    """49 million words, which recover=full looks at before it tries all seeds."""
-    run(place, "large", lambda o: o["spec"] == "torch-loader:seed=42:before=49240040" and o["search"]["orders_found"] == 1, N * EPOCHS,
-        recover="full")
+    """49 million words. In a mount the search gives way to whatever else this machine does; on the command line it does not."""
+    done = program(PYTHON, "-W", "ignore", "-c", LARGE, N, timeout=600, cwd="/")
+    tap.equal(done.code, 0, "large: the loaders run", done.err)
+    epochs = [line.split() for line in done.out.decode().splitlines()]
+    specs = good("recover", "--n", N, *epochs[0][:30], timeout=600).decode().splitlines()
+    tap.equal(specs[0], "torch-loader:seed=42:before=49240040", "large: one epoch tells what was drawn before the loader's seed")
+    for epoch in range(2):
+        order = good("order", specs[0], "--n", N, "--epoch", epoch).decode().split()
+        tap.equal(order, epochs[epoch], f"large: epoch {epoch} is known")
 
 
 mountkit.run(distributed_sampler, manual_seed, manual_seed_and_other_draws, weights_before_the_loader, many_weights_before_the_loader)

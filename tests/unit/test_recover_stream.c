@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A loader's seed among the words of generators that jobs seed: the words are the generators', a
- * seed deep in a stream is found with its place, and looked up where it is known. */
+ * seed deep in a stream is found with its place, and looked up where it is known. And what keeps
+ * searches out of the way of others. */
+#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <sched.h>
 #include <string.h>
 
 #include "check.h"
@@ -267,6 +270,65 @@ static void likely_streams_have_no_gaps(void)
 	free(lookup);
 }
 
+static struct {
+	atomic_bool hold, cancel;
+	bool cancels;
+	unsigned ticks, idle;
+	uint64_t done;
+} watch;
+
+/* Threads of this process that run as SCHED_IDLE. */
+static unsigned count_idle(void)
+{
+	DIR *dir = opendir("/proc/self/task");
+	unsigned n = 0;
+
+	CHECK(dir != NULL);
+	for (struct dirent *e; (e = readdir(dir));)
+		if (e->d_name[0] != '.')
+			n += sched_getscheduler((pid_t)strtol(e->d_name, NULL, 10)) == SCHED_IDLE;
+	closedir(dir);
+	return n;
+}
+
+static void see_progress(void *ctx, const struct recover_progress *p)
+{
+	if (watch.ticks++ == 0)
+		return;
+	if (watch.hold && !watch.cancel) {
+		watch.idle = MAX(watch.idle, count_idle());
+		watch.done = p->done;
+	}
+	if (watch.ticks == 5)
+		atomic_store(watch.cancels ? &watch.cancel : &watch.hold, watch.cancels);
+}
+
+/* Nothing is computed until it may go on, or is to end. */
+static void a_search_that_is_held(void)
+{
+	static const struct recover_stream stream = { { RECOVER_TORCH, 42, 0 }, 1000000 };
+	uint32_t seen[SEEN];
+	struct recover_params params = params_of(seen, &stream, 1);
+	struct recover_found found;
+	struct err err = { 0 };
+
+	see("torch-loader:seed=42:before=900000", 0, seen);
+	params.is_idle = true;
+	params.hold = &watch.hold;
+	params.cancel = &watch.cancel;
+	params.progress = see_progress;
+	for (int round = 0; round < 2; round++) {
+		memset(&watch, 0, sizeof(watch));
+		watch.hold = true;
+		watch.cancels = round == 1;
+		CHECK_INT(recover_search(&params, &found, &err), round ? -ECANCELED : 0);
+		CHECK(watch.ticks >= 5);
+		CHECK_U64(watch.done, 0);
+		CHECK_U64(watch.idle, 1);
+	}
+	CHECK_INT(sched_getscheduler(0), SCHED_OTHER);
+}
+
 static const struct check_test tests[] = {
 	{ "words_are_the_generators", words_are_the_generators },
 	{ "far_words_follow_each_other", far_words_follow_each_other },
@@ -275,6 +337,7 @@ static const struct check_test tests[] = {
 	{ "draws_between_epochs_are_told", draws_between_epochs_are_told },
 	{ "a_known_seed_is_looked_up", a_known_seed_is_looked_up },
 	{ "likely_streams_have_no_gaps", likely_streams_have_no_gaps },
+	{ "a_search_that_is_held", a_search_that_is_held },
 };
 
 CHECK_MAIN(tests)
