@@ -149,12 +149,12 @@ static int quick(const struct job_question *q, struct job_answer *ret)
 	if (rc == -ENOENT)
 		rc = search(&p, ret);
 	if (rc == -ENOENT)
+		rc = streams_quick(q, ret);
+	if (rc == -ENOENT)
 		rc = search_launched(q, ret);
 	for (size_t i = 0; i < ARRAY_LEN(worlds_tried) && rc == -ENOENT; i++)
 		if (!q->is_first || !worlds_tried[i].is_later)
 			rc = search_worlds(q, &worlds_tried[i], ret);
-	if (rc == -ENOENT)
-		rc = streams_quick(q, ret);
 	if (rc == -ENOENT && !q->is_first)
 		rc = try_kinds(q, KIND_SEEDS_QUICK, KIND_QUICK_NS, ret);
 	return rc;

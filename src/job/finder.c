@@ -255,6 +255,8 @@ static void prepare_locked(struct job *job, struct errand *e)
 	struct trail_start *s = &job->trail.start[e->aim.start];
 	struct desk *desk = &job->desk[job->is_full];
 	bool is_full = e->aim.kind == AIM_FULL;
+	/* The words of likely seeds: once for a beginning, and with a few opens more. */
+	bool has_tried = job->is_full || s->looked >= TRAIL_FEW;
 
 	e->pass = job->trail.pass;
 	e->version = job->version;
@@ -269,7 +271,7 @@ static void prepare_locked(struct job *job, struct errand *e)
 				      .no_kinds = is_too_large(job),
 				      .not_sequential = is_no_sequence(job),
 				      .is_first = s->looked == 0 && s->n < TRAIL_FEW,
-				      .no_streams = job->known.no_streams,
+				      .no_streams = job->known.no_streams || (!is_full && has_tried),
 				      .places = desk->places,
 				      .n_places = known_places(&job->known, desk->places),
 				      .seed = job->known.last.seed,

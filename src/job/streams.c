@@ -61,7 +61,9 @@ int streams_known(const struct job_question *q, struct job_answer *ret)
 
 int streams_quick(const struct job_question *q, struct job_answer *ret)
 {
-	return q->no_streams || q->is_first ? -ENOENT : search_likely(q, RECOVER_SHALLOW, ret);
+	if (q->no_streams)
+		return -ENOENT;
+	return search_likely(q, q->is_first ? RECOVER_GLANCE : RECOVER_SHALLOW, ret);
 }
 
 int streams_full(const struct job_question *q, struct job_answer *ret)

@@ -4,7 +4,8 @@
  * convolutions twice). How far is told by how likely a seed is: a position costs as much as a seed
  * of the search of all of them, so all positions together must cost much less than that.
  *
- *	shallow   every seed of the table, a million words          a second of a core
+ *	glance    the likeliest seeds, a small model                a tenth of a second of a core
+ *	shallow   every seed of the table, a million words          a second
  *	deep      from there on, as far as the table says           13 seconds
  *	lookup    further, and for seeds 0..9999: comparing with a  5 seconds
  *	          seed that is known takes a nanosecond a position
@@ -24,11 +25,11 @@ enum likelihood { EVERYWHERE, OFTEN, SOMETIMES };
 
 /* Millions of words, up to where. */
 static const struct {
-	uint32_t shallow, deep, lookup;
+	uint32_t glance, shallow, deep, lookup;
 } reach[] = {
-	[EVERYWHERE] = { 1, 100, 256 },
-	[OFTEN] = { 1, 25, 128 },
-	[SOMETIMES] = { 1, 4, 32 },
+	[EVERYWHERE] = { 1, 1, 100, 256 },
+	[OFTEN] = { 0, 1, 25, 128 },
+	[SOMETIMES] = { 0, 1, 4, 32 },
 };
 
 /* What people call manual_seed with, the likeliest first. */
@@ -113,6 +114,16 @@ static bool put(struct list *l, enum recover_draw draw, uint32_t seed, uint32_t 
 	return true;
 }
 
+static bool put_glance(struct list *l)
+{
+	bool is_fine = true;
+
+	for (size_t i = 0; i < ARRAY_LEN(likely) && is_fine; i++)
+		is_fine = put(l, RECOVER_TORCH, likely[i].seed, 0,
+			      reach[likely[i].likelihood].glance * MILLION);
+	return is_fine;
+}
+
 static bool put_shallow(struct list *l)
 {
 	bool is_fine = true;
@@ -130,13 +141,13 @@ static bool put_deep(struct list *l)
 {
 	bool is_fine = true;
 
-	for (size_t i = 0; i < OTHERS && is_fine; i++)
-		is_fine = put(l, RECOVER_NUMPY, likely[i].seed, MILLION / 64, MILLION) &&
-			  put(l, RECOVER_PYTHON, likely[i].seed, MILLION / 64, MILLION);
 	for (size_t i = 0; i < ARRAY_LEN(likely) && is_fine; i++)
 		is_fine = put(l, RECOVER_TORCH, likely[i].seed,
 			      reach[likely[i].likelihood].shallow * MILLION,
 			      reach[likely[i].likelihood].deep * MILLION);
+	for (size_t i = 0; i < OTHERS && is_fine; i++)
+		is_fine = put(l, RECOVER_NUMPY, likely[i].seed, MILLION / 64, MILLION) &&
+			  put(l, RECOVER_PYTHON, likely[i].seed, MILLION / 64, MILLION);
 	return is_fine;
 }
 
@@ -158,7 +169,8 @@ static bool put_lookup(struct list *l)
 int recover_streams_new(enum recover_depth depth, struct recover_stream **ret, size_t *ret_n)
 {
 	struct list l = { 0 };
-	bool is_fine = depth == RECOVER_SHALLOW ? put_shallow(&l)
+	bool is_fine = depth == RECOVER_GLANCE	 ? put_glance(&l)
+		       : depth == RECOVER_SHALLOW ? put_shallow(&l)
 		       : depth == RECOVER_DEEP	? put_deep(&l)
 						: put_lookup(&l);
 

@@ -109,17 +109,22 @@ static void places_at_the_end(void)
 static void behind_likely_manual_seeds(void)
 {
 	const struct recover_place near = { RECOVER_TORCH, 1337, 1000001 };
+	const struct recover_place likeliest = { RECOVER_TORCH, 42, 1000003 };
 	const struct recover_place python = { RECOVER_PYTHON, 42, 4000 };
 	struct job_question q = ask_about(&near);
 	struct job_answer a;
 
 	CHECK_INT(streams_quick(&q, &a), 0);
 	check_found(&a, &near);
-	q.is_first = true;
+	q.is_first = true; /* only the likeliest */
 	CHECK_INT(streams_quick(&q, &a), -ENOENT);
 	q.is_first = false;
 	q.no_streams = true;
 	CHECK_INT(streams_quick(&q, &a), -ENOENT);
+	q = ask_about(&likeliest);
+	q.is_first = true;
+	CHECK_INT(streams_quick(&q, &a), 0);
+	check_found(&a, &likeliest);
 	q = ask_about(&python);
 	CHECK_INT(streams_quick(&q, &a), 0);
 	check_found(&a, &python);

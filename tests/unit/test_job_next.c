@@ -225,7 +225,8 @@ static void looks_before_all_seeds(void)
 		t.start[TRAIL_PASS].looked = t.start[TRAIL_PASS].n;
 	}
 	CHECK_INT(aim(&f), AIM_FULL);
-	CHECK(t.start[TRAIL_PASS].looked >= 128);
+	CHECK_U64(t.start[TRAIL_PASS].looked, 96);
+	CHECK_U64(t.start[TRAIL_PASS].n, 128);
 	f.effort = JOB_QUICK;
 	CHECK_INT(aim(&f), AIM_NOTHING);
 	f.effort = JOB_FULL;

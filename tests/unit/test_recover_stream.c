@@ -236,7 +236,7 @@ static void likely_streams_have_no_gaps(void)
 {
 	static const uint32_t wanted[] = { 0, 1, 42, 1234, 1337, 2020, 2025, 2030, 3407 };
 	struct recover_stream *shallow, *deep, *lookup;
-	size_t n_shallow, n_deep, n_lookup;
+	size_t n_shallow, n_deep, n_lookup, n_glance;
 	uint64_t words = 0;
 
 	CHECK_INT(recover_streams_new(RECOVER_SHALLOW, &shallow, &n_shallow), 0);
@@ -261,6 +261,11 @@ static void likely_streams_have_no_gaps(void)
 	for (size_t i = 0; i < n_shallow; i++)
 		words += shallow[i].count;
 	CHECK(words < 60 << 20); /* a second */
+	free(deep);
+	CHECK_INT(recover_streams_new(RECOVER_GLANCE, &deep, &n_glance), 0);
+	CHECK(n_glance == 2 && deep[0].from.manual_seed == 42 && deep[0].count >= 1 << 20);
+	free(deep);
+	CHECK_INT(recover_streams_new(RECOVER_DEEP, &deep, &n_deep), 0);
 	for (size_t i = 0; i < n_deep; i++)
 		words += deep[i].count;
 	CHECK(words < 750 << 20); /* a sixth of all seeds */
