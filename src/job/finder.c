@@ -397,10 +397,10 @@ static void settle_locked(struct job *job, const struct errand *e, int rc,
 	known_found(&job->known, answer, e->pass, (uint32_t)e->q.n_seen);
 	job->known.no_streams |= is_full && !job->known.last.is_chain;
 	job->known.noted = e->noted;
+	if (e->pass != job->trail.pass) /* look at this pass again with what is known now */
+		job->trail.start[TRAIL_PASS].looked = 0;
 	if (e->pass == job->trail.pass || known_goes_on(&job->known))
 		hand_over_locked(job, job->trail.start[e->aim.start].opens);
-	else /* look at this pass again with what is known now */
-		job->trail.start[TRAIL_PASS].looked = 0;
 }
 
 static void publish_cpu(struct job *job)

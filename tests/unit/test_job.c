@@ -26,7 +26,7 @@ static struct bed {
 	int found_rc;
 	atomic_bool is_followed_meanwhile;
 	/* Full searches tell their progress until they are cancelled. */
-	atomic_bool is_ticking, is_crowded, is_held;
+	atomic_bool is_ticking, is_answering, is_crowded, is_held;
 	atomic_uint ticks;
 } bed;
 
@@ -69,17 +69,18 @@ static int fake_full(const struct job_question *q, struct job_answer *ret)
 	bed.fulls++;
 	cond_broadcast(&bed.changed);
 	mutex_unlock(&bed.mu);
-	while (!atomic_load(q->cancel)) {
+	while (!atomic_load(q->cancel) && !bed.is_answering) {
 		q->progress(q->progress_ctx, 0.37, 120);
 		bed.is_held = atomic_load(q->hold);
 		bed.ticks++;
 		(void)nanosleep(&pause, NULL); /* a search has other things to do, too */
 	}
 	mutex_lock(&bed.mu);
-	bed.cancels++;
+	*ret = bed.answer;
+	bed.cancels += !bed.is_answering;
 	cond_broadcast(&bed.changed);
 	mutex_unlock(&bed.mu);
-	return -ECANCELED;
+	return bed.is_answering ? 0 : -ECANCELED;
 }
 
 static int fake_refine(const struct job_question *q, struct job_answer *ret)
@@ -406,6 +407,37 @@ static void a_search_goes_on_behind_cheap_questions(void)
 	CHECK_U64(bed.founds, 0);
 }
 
+/* The seed of a pass that is over, behind which this one's is looked for when it does not follow. */
+static void a_finding_for_the_last_pass_helps_in_this_one(void)
+{
+	unsigned quicks;
+
+	begin_ticking();
+	mutex_lock(&bed.mu);
+	quicks = bed.quicks;
+	bed.answer = (struct job_answer){
+		.is_chain = true, .manual_seed = 42, .word = 1000, .world = 1, .n_ranks = 1
+	};
+	mutex_unlock(&bed.mu);
+	open_samples(0, 1200);
+	wait_for(&bed.quicks, quicks + 1);
+	wait_ticks();
+	bed.is_answering = true;
+	wait_for(&bed.founds, 1);
+	wait_idle();
+	CHECK_STR(bed.spec, "torch-loader:seed=42:before=997");
+	mutex_lock(&bed.mu);
+	quicks = bed.quicks;
+	mutex_unlock(&bed.mu);
+	job_note_plan(bed.job, JOB_PLAN_LOST);
+	open_samples(1200, 64);
+	wait_for(&bed.quicks, quicks + 1);
+	wait_idle();
+	CHECK_U64(bed.asked.n_places, 1);
+	CHECK(!bed.asked.no_streams);
+	tear_down();
+}
+
 static void a_search_waits_while_nothing_is_opened(void)
 {
 	begin_ticking();
@@ -529,6 +561,8 @@ static const struct check_test tests[] = {
 	{ "given_up_for_a_while", given_up_for_a_while },
 	{ "a_new_pass_is_asked_about_at_once", a_new_pass_is_asked_about_at_once },
 	{ "a_search_goes_on_behind_cheap_questions", a_search_goes_on_behind_cheap_questions },
+	{ "a_finding_for_the_last_pass_helps_in_this_one",
+	  a_finding_for_the_last_pass_helps_in_this_one },
 	{ "a_search_waits_while_nothing_is_opened", a_search_waits_while_nothing_is_opened },
 	{ "a_search_waits_while_others_wait_for_a_cpu",
 	  a_search_waits_while_others_wait_for_a_cpu },
