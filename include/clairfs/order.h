@@ -145,4 +145,13 @@ uint64_t order_head_bytes(const struct order *order, const struct order_part *pa
 int order_rank_epoch(const struct order *order, uint64_t epoch, uint64_t rank,
 		     uint32_t **ret_sample, uint64_t *ret_length, struct err *err) MUST_USE;
 
+/* The words of MT19937 as torch.manual_seed(seed) and numpy.random.seed(seed) start it (is_python:
+ * as random.seed(seed) does), from word `first` (from 0) on, which takes some ten milliseconds at
+ * most. -ENOMEM. One thread at a time. */
+struct order_words;
+int order_words_new(uint32_t seed, bool is_python, uint64_t first,
+		    struct order_words **ret) MUST_USE;
+void order_words_take(struct order_words *words, uint32_t *out, size_t count);
+void order_words_free(struct order_words *words);
+
 #endif

@@ -8,12 +8,19 @@ const char *const job_effort_names[] = { "off", "quick", "full", NULL };
 
 static void say_searching(const struct words_facts *f, const char *why, char out[JOB_WORDS_MAX])
 {
-	if (f->is_full && f->left_s > 0)
+	if (f->is_full && f->held && f->share > 0)
+		snprintf(out, JOB_WORDS_MAX,
+			 "%s; looking for one: %.0f %% of all seeds tried, waiting until %s", why,
+			 f->share * 100, f->held);
+	else if (f->is_full && f->held)
+		snprintf(out, JOB_WORDS_MAX, "%s; looking for one, waiting until %s", why, f->held);
+	else if (f->is_full && f->left_s > 0)
 		snprintf(out, JOB_WORDS_MAX,
 			 "%s; looking for one: %.0f %% of all seeds tried, at most %.0f s more",
 			 why, f->share * 100, f->left_s);
 	else if (f->is_full)
-		snprintf(out, JOB_WORDS_MAX, "%s; looking for one: all seeds are being tried", why);
+		snprintf(out, JOB_WORDS_MAX, "%s; looking for one: less likely seeds are being tried",
+			 why);
 	else
 		snprintf(out, JOB_WORDS_MAX, "%s; trying likely seeds", why);
 }
