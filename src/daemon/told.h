@@ -66,6 +66,10 @@ struct told_job {
 struct told_jobs {
 	struct told_job job[PLAN_JOBS];
 	uint32_t n, accounted; /* accounted: id of the job that GPU wait is accounted for */
+	/* The first one has read the epoch that it told as a list, others are there, and its
+	 * process has not told the next one yet: that comes first again. */
+	bool is_first_away;
+	struct process_id away;
 	struct thr thr;
 	struct mutex mu;
 	struct cond cv;
