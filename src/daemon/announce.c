@@ -146,7 +146,7 @@ int wire_change_order(struct wire *w, const char *before, const char *text, stru
 	if (rc == 0 && (!now || strcmp(now, before) != 0))
 		rc = -EAGAIN;
 	if (rc == 0)
-		rc = told_jobs_put_first(w, spec, TAKE(order), err);
+		rc = told_jobs_put_first(w, spec, TAKE(order), false, err);
 	if (rc == 0) /* and what is being looked for is no longer wanted */
 		job_note_replaced(w->job, text);
 	mutex_unlock(&w->change_mu);

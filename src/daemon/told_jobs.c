@@ -387,8 +387,18 @@ int told_jobs_put(struct wire *w, const struct order_spec *spec, const struct te
 	return put_at(w, at, spec, who, take_order, err);
 }
 
+bool told_jobs_is_found(struct wire *w)
+{
+	bool is_found;
+
+	mutex_lock(&w->order_mu);
+	is_found = w->jobs.n && w->jobs.job[0].is_found;
+	mutex_unlock(&w->order_mu);
+	return is_found;
+}
+
 int told_jobs_put_first(struct wire *w, const struct order_spec *spec, struct order *take_order,
-			struct err *err)
+			bool is_found, struct err *err)
 {
 	struct cache_job views[PLAN_JOBS];
 	struct teller who = { .session = 0 };
@@ -399,11 +409,14 @@ int told_jobs_put_first(struct wire *w, const struct order_spec *spec, struct or
 	if (w->jobs.n) {
 		who = w->jobs.job[0].who;
 		is_own_words = w->jobs.job[0].is_own_words;
+		is_found = is_found || w->jobs.job[0].is_found;
 	}
 	rc = put_at(w, w->jobs.n ? 0 : NOBODY, spec, &who, take_order, err);
 	mutex_lock(&w->order_mu);
-	if (rc == 0 && w->jobs.n)
+	if (rc == 0 && w->jobs.n) {
 		w->jobs.job[0].is_own_words = is_own_words;
+		w->jobs.job[0].is_found = is_found;
+	}
 	mutex_unlock(&w->order_mu);
 	return rc;
 }

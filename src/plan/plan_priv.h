@@ -108,7 +108,7 @@ struct plan {
 	uint32_t action_head, action_count;
 	struct budget budget;
 	uint64_t now_ns;
-	uint64_t opened, issued, useful, late, wasted, failed, unstaged;
+	uint64_t opened, issued, asked, useful, late, wasted, failed, unstaged;
 };
 
 static inline struct slot *cur_slot(const struct plan *plan)
