@@ -179,8 +179,8 @@ bool plan_get_job_status(struct plan *plan, uint32_t job, struct plan_status *re
  * far; left an epoch before its end". */
 #define PLAN_TEXT 400
 void plan_status_text(const struct plan_status *status, char out[PLAN_TEXT]);
-/* status->why, but of an order that was found nothing that only who told it could know: the job had
- * read before it was found, and its epochs have the numbers that fit. */
+/* status->why ("" where that is NULL), but of an order that was found nothing that only who told it
+ * could know: the job had read before it was found, and its epochs have the numbers that fit. */
 const char *plan_status_why(const struct plan_status *status);
 /* Whether reads (the last one last; a few dozen) stand at one place of an epoch, as a plan that has
  * lost its order would look for them. Never true for an epoch so short that chance might do it. For

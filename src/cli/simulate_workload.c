@@ -10,18 +10,23 @@
 #include "simulate.h"
 
 #define BUILT_AS "/src/cli/clairfs"
+#define BUILT_DIR "/conf"
+#define BUILT_FILE BUILT_DIR "/default.conf" /* one that is always there */
 
-/* The build's directory if this program lies in one. */
+/* The build's directory if this program lies in one, and the workloads were built as well. */
 static bool find_build(char path[PATH_MAX])
 {
-	ssize_t n = readlink("/proc/self/exe", path, PATH_MAX - sizeof("/conf"));
+	ssize_t n = readlink("/proc/self/exe", path, PATH_MAX - sizeof(BUILT_FILE));
 	size_t len = n > 0 ? (size_t)n : 0, end = strlen(BUILT_AS);
 
 	path[len] = '\0';
 	if (len <= end || strcmp(path + len - end, BUILT_AS) != 0)
 		return false;
-	memcpy(path + len - end, "/conf", sizeof("/conf"));
-	return access(path, R_OK | X_OK) == 0;
+	memcpy(path + len - end, BUILT_FILE, sizeof(BUILT_FILE));
+	if (access(path, R_OK) < 0)
+		return false;
+	path[len - end + strlen(BUILT_DIR)] = '\0';
+	return true;
 }
 
 static const char *workload_dir(char built[PATH_MAX])

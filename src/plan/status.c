@@ -144,6 +144,8 @@ const char *plan_status_why(const struct plan_status *st)
 						     WHY_READS_0,      WHY_NEXT_ALREADY,
 						     WHY_EARLIER_EPOCH, WHY_LATER_EPOCH };
 
+	if (!st->why)
+		return ""; /* the plan has not spoken yet */
 	for (size_t i = 0; st->is_found && i < ARRAY_LEN(of_who_told); i++)
 		if (strcmp(st->why, why_words[of_who_told[i]]) == 0)
 			return why_words[WHY_FOLLOWS];

@@ -358,7 +358,7 @@ third = DataLoader(train, batch_size=16)
 out += [clairfs.announce(third), jobs()]
 del second
 fourth = DataLoader(Folder("val"), batch_size=2)
-out += [clairfs.announce(fourth), jobs(), clairfs.announce("none:job=" + jobs()[1].split("job=")[1])]
+out += [clairfs.announce(fourth), jobs(), clairfs.announce("none:job=" + jobs()[1].split("job=")[1], point)]
 del first, third, fourth
 for dataset in Files(f"{point}/train"), Folder("train", reverse=True), Folder("extra"), Subset(train, range(50, 100)):
     loader = seeded(dataset)

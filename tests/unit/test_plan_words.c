@@ -110,7 +110,19 @@ static void without_an_order_nobody_reads_before_something_was_read(void)
 	story_free(st);
 }
 
+static void a_status_that_nobody_has_filled_in_has_words(void)
+{
+	struct plan_status s = { .state = PLAN_NO_ORDER, .is_found = true };
+	char text[PLAN_TEXT];
+
+	CHECK_STR(plan_status_why(&s), "");
+	plan_status_text(&s, text);
+	CHECK_STR(text, "has read nothing yet");
+}
+
 static const struct check_test tests[] = {
+	{ "a_status_that_nobody_has_filled_in_has_words",
+	  a_status_that_nobody_has_filled_in_has_words },
 	{ "an_order_that_was_found_late_is_no_job_that_was_resumed",
 	  an_order_that_was_found_late_is_no_job_that_was_resumed },
 	{ "an_order_that_was_found_is_not_called_told",
