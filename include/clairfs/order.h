@@ -30,6 +30,9 @@ void order_spec_free(struct order_spec *spec);
 /* The spec in canonical form: keys in table order, defaults left out. Borrowed, lives as long as
  * the spec. */
 const char *order_spec_text(const struct order_spec *spec);
+/* A canonical text for people: the seed is shown also where it is the default. out gets at most
+ * size - 1 bytes; what is no spec is copied as it is. */
+void order_spec_show(const char *text, char *out, size_t size);
 /* The path of a spec of kind "list", else NULL; and its text behind the path: "" or ":key=value"...
  * Borrowed. */
 const char *order_spec_list_path(const struct order_spec *spec);

@@ -80,7 +80,7 @@ static int found(void *ctx, const char *text, uint64_t stamp)
 		rc = wire_make_order(w, spec, &order, &err);
 	mutex_lock(&w->change_mu);
 	if (rc == 0)
-		rc = job_is_current(w->job, stamp) ? told_jobs_put_first(w, spec, TAKE(order), &err)
+		rc = job_is_current(w->job, stamp) ? told_jobs_put_first(w, spec, TAKE(order), true, &err)
 						   : -ECANCELED;
 	mutex_unlock(&w->change_mu);
 	order_free(order);

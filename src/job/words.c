@@ -2,6 +2,7 @@
 /* What is going on, in words for a person, and no more than is known. Pure. */
 #include <inttypes.h>
 
+#include "clairfs/order.h"
 #include "job_priv.h"
 
 const char *const job_effort_names[] = { "off", "quick", "full", NULL };
@@ -51,7 +52,9 @@ static void say_waiting(const struct words_facts *f, const char *why, char out[J
 void words_say(const struct words_facts *f, char out[JOB_WORDS_MAX])
 {
 	const char *why = "no order told";
+	char found[JOB_SPEC_MAX];
 
+	order_spec_show(f->found, found, sizeof(found));
 	if (f->plan == JOB_PLAN_LOST)
 		why = "reads do not follow the order";
 	else if (f->plan == JOB_PLAN_ENDED)
@@ -67,9 +70,9 @@ void words_say(const struct words_facts *f, char out[JOB_WORDS_MAX])
 	else if (f->plan == JOB_PLAN_NONE || f->plan == JOB_PLAN_LOST || f->plan == JOB_PLAN_ENDED)
 		say_waiting(f, why, out);
 	else if (f->found[0] && f->known->is_guess)
-		snprintf(out, JOB_WORDS_MAX, "expected %s, after the epochs before", f->found);
+		snprintf(out, JOB_WORDS_MAX, "expected %s, after the epochs before", found);
 	else if (f->found[0])
-		snprintf(out, JOB_WORDS_MAX, "found %s after %" PRIu64 " opens (%s)", f->found,
+		snprintf(out, JOB_WORDS_MAX, "found %s after %" PRIu64 " opens (%s)", found,
 			 f->found_after, f->was_full ? "all seeds" : "quick");
 	else
 		snprintf(out, JOB_WORDS_MAX, "the order was told");

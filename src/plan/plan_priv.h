@@ -113,7 +113,7 @@ struct plan {
 	struct budget budget;
 	struct awaited awaited;
 	uint64_t now_ns;
-	uint64_t opened, issued, useful, late, wasted, failed, unstaged;
+	uint64_t opened, issued, asked, useful, late, wasted, failed, unstaged;
 };
 
 static inline struct slot *cur_slot(const struct plan *plan)

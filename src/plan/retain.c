@@ -277,6 +277,7 @@ void retain_fetched(struct plan *plan, uint64_t now_ns, const struct plan_event 
 	} else {
 		assert(plan->inflight_source > 0);
 		plan->inflight_source--;
+		plan->asked += ev->status != PLAN_HELD_OUT && (ev->status != 0 || ev->latency_ns);
 		if (ev->status == 0 && !ev->latency_ns)
 			horizon_unasked(plan, it->pages); /* it was there already */
 		else

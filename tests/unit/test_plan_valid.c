@@ -84,10 +84,10 @@ static void what_was_read_once_is_there_the_next_time(void)
 	says(st, "reads epoch 1 (the last is 89), 50 % of it so far; "
 		 "expects 300 validation samples after epoch 1");
 	story_read(st, 1, 500, N_TRAIN);
-	says(st, "reads epoch 2 (the last is 89), 0 % of it so far; "
+	says(st, "has read an epoch to its end, and nothing yet of epoch 2 (the last is 89); "
 		 "expects 300 validation samples after epoch 1");
 	CHECK_INT(hits_in_validation(st, 100), 100);
-	says(st, "reads epoch 2 (the last is 89), 0 % of it so far; "
+	says(st, "has read an epoch to its end, and nothing yet of epoch 2 (the last is 89); "
 		 "has read 100 of 300 validation samples expected after epoch 1");
 	for (uint32_t i = 100; i < N_VALID; i++)
 		story_open(st, N_TRAIN + i);
