@@ -13,6 +13,8 @@
 #include "clairfs/base/err.h"
 #include "clairfs/order.h"
 
+struct tape;
+
 /* One value per row of sim_option_table; workload files and the command line set the same names. */
 struct sim_params {
 	uint64_t samples, sample_bytes, sample_bytes_stdev;
@@ -31,6 +33,7 @@ struct sim_params {
 	/* No option: what a measured dataset tells an order about its files; NULL: there is none,
 	 * orders know numbers only. Used while a setup is made. */
 	const struct order_params *files;
+	struct tape *tape; /* no option: records the plan of policy clairfs; NULL: nobody does */
 };
 extern const struct conf_table sim_option_table;
 

@@ -59,6 +59,7 @@ struct worth {
 
 struct plan {
 	struct plan_params params;
+	struct plan_watch watch; /* called NULL: nobody */
 	struct plan_job *job; /* whose turn it is: what reads, decides and answers is about */
 	struct plan_job *jobs[PLAN_JOBS]; /* NULL: none; the first is always there */
 	uint32_t n_jobs, top_job;         /* that are planned for; one more than the last index */
@@ -158,6 +159,8 @@ static inline bool is_prefetching(const struct plan *plan)
 
 /* plan.c */
 struct plan_action *plan_act(struct plan *plan, enum plan_action_kind kind, uint32_t sample);
+/* To who watches; never called when nobody does. */
+void plan_say(const struct plan *plan, const struct plan_call *call);
 
 /* jobs.c */
 /* Makes the next job the one in turn, from *at on; after the last one the first, and false. */

@@ -12,6 +12,7 @@
 
 #include "cached.h"
 #include "clairfs/plan.h"
+#include "clairfs/tape.h"
 
 #define ROUND_NS NS_PER_MS
 #define PAGE 4096u
@@ -96,6 +97,8 @@ static int clairfs_init(struct model *m, struct err *err)
 	rc = c->there ? arrivals_new(s->n, (void **)&c->plain) : -ENOMEM;
 	if (rc == 0)
 		rc = plan_new(&params, &c->plan);
+	if (rc == 0 && s->p.tape)
+		rc = tape_record(s->p.tape, c->plan, &params);
 	for (uint64_t j = 1; j < s->p.jobs && rc >= 0; j++)
 		rc = plan_add_job(c->plan, order_info(s->order[j]));
 	if (rc == -ENOSPC)
