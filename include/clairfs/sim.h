@@ -33,7 +33,10 @@ struct sim_params {
 	/* No option: what a measured dataset tells an order about its files; NULL: there is none,
 	 * orders know numbers only. Used while a setup is made. */
 	const struct order_params *files;
-	struct tape *tape; /* no option: records the plan of policy clairfs; NULL: nobody does */
+	/* No options either: records the plan of policy clairfs (NULL: nobody does); the jobs begin
+	 * so long after the caches, as they do when a mount is made early. */
+	struct tape *tape;
+	uint64_t start_ns;
 };
 extern const struct conf_table sim_option_table;
 

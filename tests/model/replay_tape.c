@@ -4,15 +4,19 @@
  *
  *	replay_tape replay TAPE             exit code 0: fresh plans decide what the tape says
  *	replay_tape simulate TAPE OPTIONS   records policy "clairfs" of the simulator; OPTIONS as
- *	                                    "samples=100,batch=4": those of clairfs simulate
+ *	                                    "samples=100,batch=4": those of clairfs simulate; the
+ *	                                    job begins when all is prefetched that was to be
  */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 
 #include "../lib/tape_replay.h"
+#include "clairfs/base/clock.h"
 #include "clairfs/sim.h"
 #include "clairfs/tape.h"
+
+#define START_NS (3600 * NS_PER_S)
 
 static int replay(const char *path, struct err *err)
 {
@@ -35,6 +39,7 @@ static int simulate(const char *path, const char *options, struct err *err)
 		rc = conf_set_list(&sim_option_table, &params, options, err);
 	if (rc == 0)
 		rc = tape_open(path, &params.tape, err);
+	params.start_ns = START_NS;
 	if (rc == 0)
 		rc = sim_setup_new(&params, NULL, &setup, err);
 	if (rc == 0)
