@@ -2,13 +2,13 @@
 /* slowfs: a directory seen through a filesystem with stated latency and bandwidth, as a stand-in
  * for a parallel filesystem in benchmarks and tests.
  *
- *   slowfs [-f] [--latency-ms L] [--mbps M] [--eio TEXT] DIRECTORY MOUNTPOINT
+ *   slowfs [-f] [--latency-ms L] [--mbps M] [--eio TEXT] [--log FILE] DIRECTORY MOUNTPOINT
  *
  * Every READ request is answered L ms after the link was free for it, and the link carries M MB/s
  * (10^6 bytes) in total, so any number of requests wait at the same time, as on a network: no
  * thread sleeps for a request. Metadata is answered at once. Pages are dropped at every open (no
  * KEEP_CACHE), so each open + read costs at least one request. Reads of paths that contain TEXT
- * fail with EIO.
+ * fail with EIO. FILE gets a line for each READ when it comes: path, offset and size.
  *
  * One thread takes requests; READs go through a FIFO (due times only grow) to repliers that wait
  * for the due time. */
@@ -50,6 +50,7 @@ struct slowfs {
 	int dirfd;
 	uint64_t latency_ns, bytes_per_s;
 	const char *eio;
+	FILE *log;             /* session thread; NULL: none */
 	struct mutex mu;
 	void *tree;            /* mu; path -> inode */
 	struct inode **inodes; /* mu; [number] */
@@ -174,6 +175,8 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
 	r->fd = (int)fi->fh;
 	r->size = size;
 	r->offset = offset;
+	if (fs->log && inode_of(fs, ino))
+		fprintf(fs->log, "%s %lld %zu\n", inode_of(fs, ino)->path, (long long)offset, size);
 	fs->link_free_ns = MAX(fs->link_free_ns, clock_now(clock_monotonic())) +
 			   transfer_ns(fs, r->fd, size, offset);
 	r->due_ns = fs->link_free_ns + fs->latency_ns;
@@ -300,7 +303,8 @@ static const struct fuse_lowlevel_ops ops = { .init = op_init,
 static int usage(void)
 {
 	fprintf(stderr,
-		"usage: slowfs [-f] [--latency-ms L] [--mbps M] [--eio TEXT] DIRECTORY MOUNTPOINT\n");
+		"usage: slowfs [-f] [--latency-ms L] [--mbps M] [--eio TEXT] [--log FILE] "
+		"DIRECTORY MOUNTPOINT\n");
 	return 2;
 }
 
@@ -354,6 +358,8 @@ static int end(struct slowfs *fs, int rc)
 		}
 	}
 	free(fs->inodes);
+	if (fs->log && fclose(fs->log) != 0)
+		return 1;
 	return rc;
 }
 
@@ -362,6 +368,7 @@ int main(int argc, char **argv)
 	static const struct option longs[] = { { "latency-ms", required_argument, NULL, 'l' },
 					       { "mbps", required_argument, NULL, 'm' },
 					       { "eio", required_argument, NULL, 'e' },
+					       { "log", required_argument, NULL, 'o' },
 					       { NULL, 0, NULL, 0 } };
 	struct slowfs fs = { .n_inodes = FUSE_ROOT_ID };
 	bool is_foreground = false;
@@ -376,9 +383,15 @@ int main(int argc, char **argv)
 			fs.eio = optarg;
 		else if (c == 'f')
 			is_foreground = true;
+		else if (c == 'o' && !fs.log)
+			fs.log = fopen(optarg, "we");
 		else
 			return usage();
+		if (c == 'o' && !fs.log)
+			return perror(optarg), 1;
 	}
+	if (fs.log)
+		setlinebuf(fs.log);
 	if (argc - optind != 2)
 		return usage();
 	fs.dirfd = open(argv[optind], O_PATH | O_DIRECTORY | O_CLOEXEC);

@@ -63,7 +63,8 @@ enum plan_event_kind {
 	PLAN_EV_KEPT,      /* sample: the store holds it already, without a PIN of this plan */
 	PLAN_EV_LOST_COPY, /* sample: the arena copy is gone (the file changed); not after a DROP */
 	PLAN_EV_RESIZED,   /* sample, bytes: its new size */
-	PLAN_EV_DEMAND,    /* bytes read from the source on demand, latency_ns */
+	PLAN_EV_DEMAND,    /* bytes read from the source on demand, latency_ns; sample: only told
+			      to who watches, and any number */
 	PLAN_EV_BLIND,     /* opens were not seen (watch overflow) */
 	PLAN_EV_EPOCH, /* answers EPOCH: status, epoch, order_epoch (the plan owns it from here) */
 };

@@ -398,10 +398,13 @@ static void clairfs_done(struct model *m, uint32_t request)
 {
 	const struct request *req = &m->run->request[request];
 	uint32_t sample = req->sample;
-	struct plan_event ev = { .sample = sample,
+	struct plan_event ev = { .kind = PLAN_EV_DEMAND,
+				 .sample = sample,
 				 .latency_ns = m->run->now - req->issued_ns,
 				 .bytes = setup_size(m->run->s, sample) };
 
+	if (req->kind == REQ_DEMAND && !req->is_store) /* also when the plan wants it, too */
+		clairfs_tell(m, &ev);
 	if (req->kind == REQ_PIN) {
 		m->where[sample] |= IN_STORE;
 		ev.kind = PLAN_EV_PINNED;
@@ -411,9 +414,8 @@ static void clairfs_done(struct model *m, uint32_t request)
 	} else {
 		m->where[sample] &= IN_STORE;
 		plain_add(m, sample);
-		ev.kind = PLAN_EV_DEMAND;
 	}
-	if (ev.kind != PLAN_EV_DEMAND || !req->is_store)
+	if (ev.kind != PLAN_EV_DEMAND)
 		clairfs_tell(m, &ev);
 	run_wake(m->run, request, m->run->upcall_ns);
 }

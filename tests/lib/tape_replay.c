@@ -207,13 +207,14 @@ static int do_event(struct replay *r)
 		return -EINVAL;
 	at = now(r, p);
 	ev.kind = (enum plan_event_kind)kind_of(r, tape_event_names);
-	ev.sample = (uint32_t)number_below(r, p->n ? p->n : 1);
+	ev.sample = (uint32_t)number_below(r, UINT32_MAX);
 	ev.status = status(r);
 	ev.bytes = number(r);
 	ev.latency_ns = number(r);
 	ev.epoch = number(r);
 	ev.job = (uint32_t)number_below(r, PLAN_JOBS);
-	if (r->is_bad || ev.kind == PLAN_EV_EPOCH)
+	if (r->is_bad || ev.kind == PLAN_EV_EPOCH ||
+	    (ev.sample >= MAX(p->n, 1) && ev.kind != PLAN_EV_DEMAND))
 		return -EINVAL;
 	r->counts.events++;
 	plan_event(p->plan, at, &ev);

@@ -16,8 +16,8 @@ class Action(collections.namedtuple("Action", "kind sample is_pinned is_adopted 
     __slots__ = ()
 
 
-class Answer(collections.namedtuple("Answer", "kind sample status bytes latency reads")):
-    """What it was told."""
+class Answer(collections.namedtuple("Answer", "kind sample status bytes latency reads is_pinned")):
+    """What it was told; is_pinned: in answer to a fetch from the store."""
 
     __slots__ = ()
 
@@ -30,8 +30,9 @@ class Plan:
         self.opened, self.actions, self.events = [], [], []
         self.waiting = collections.Counter()  # (kind of answer, sample): actions not answered yet
         self.unasked = []  # answers to nothing
-        self.is_quiet = False  # the last round decided nothing, and nothing has happened since
+        self.is_quiet = False  # the last round asked for nothing, and nothing has happened since
         self._is_hurried = self._has_acted = False
+        self._pinned = set()  # samples whose last fetch was from the store
 
     def line(self, kind, words):
         if kind == "plan":
@@ -55,7 +56,8 @@ class Plan:
         key = (kind, epoch if kind == "epoch" else sample)
         if kind == "opened":
             self.opened.append(sample)
-        self.events.append(Answer(kind, sample, status, size, latency, len(self.opened)))
+        self.events.append(Answer(kind, sample, status, size, latency, len(self.opened),
+                                  kind == "fetched" and sample in self._pinned))
         if kind not in ANSWERS.values():
             return
         if self.waiting[key]:
@@ -64,7 +66,9 @@ class Plan:
             self.unasked.append((key, status))
 
     def _action(self, kind, sample, is_pinned, is_adopted, position, _pass, epoch, _job):
-        self._has_acted = True
+        self._has_acted |= kind != "drop"  # that is done at once
+        if kind == "fetch":
+            (self._pinned.add if is_pinned == 1 else self._pinned.discard)(sample)
         if kind in ANSWERS:
             self.waiting[ANSWERS[kind], epoch if kind == "epoch" else sample] += 1
         self.actions.append(Action(kind, epoch if kind == "epoch" else sample, is_pinned, is_adopted, len(self.opened), position))

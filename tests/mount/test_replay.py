@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Holds the daemon to its plan and to the simulator, by tapes of what the plan was told and what it decided (plan_tape).
+
+Replay: a fresh plan that is told what a mount's plan was told decides the same to the last action, whatever was done to the
+mount. Else the daemon told it something that is not on the tape, or the plan keeps state outside of itself.
+
+Step by step: one job, one order, the same budgets in the simulator (policy clairfs) and on a mount over slowfs; on the mount
+the next read comes when all is done that was decided. Then time decides nothing and the daemon must do what the simulator
+does. What it may add, by name:
+    moved      decided by a few reads sooner or later, one in twenty (an answer that takes longer than the simulator's)
+    others     decided far apart or once only, one in a hundred: of two samples the one is dropped and not the other, as
+               which of them was in the store by then decides
+    pushed     STAGE once more for pages that the kernel dropped (UNSTAGED), or a push refused as the file is being read
+Nothing is lost: no action without an answer, no answer without an action, no read that the plan does not hear of.
+
+Freely: four readers as fast as they can. There the daemon's word is compared with slowfs's log: the source is read once for
+each fetch that was decided and not served by what a reader had, and once for each demand read, and for nothing else.
+"""
+import collections
+import os
+import time
+
+import jobs
+import mountkit
+import tap
+import tapes
+from mountkit import clairfs, good
+
+MIB = 1 << 20
+
+N, SIZE, EPOCHS = 200, 200 * 1024, 3  # 41 MB: 40 % fits into ram=16M
+PACE_MS = 25  # in the simulator: what may have to be done between two reads is done, and a hold ends with 32 reads
+NEAR = 16  # reads by which a decision may be moved
+LATENCY_MS = 2
+
+
+def order_text(seed):
+    """Of a loader so far ahead that the plan looks as far as it may, and of few workers, so that what was read is held for
+    a few reads and not for a second: how fast is read decides nothing."""
+    return f"torch-distributed:seed={seed}:world=1:epochs={EPOCHS}:batch=1:workers=1:prefetch_factor=64"
+
+
+def order_of(spec, n=N):
+    """What is read in each epoch."""
+    return [list(map(int, good("order", spec, "--n", n, "--epoch", epoch).split())) for epoch in range(EPOCHS)]
+
+
+def check_replay(path, what):
+    is_same, words = tapes.replay(path)
+    tap.ok(is_same, f"{what}: a fresh plan decides the same", words)
+
+
+def check_answers(plan, what):
+    tap.equal(plan.unasked, [], f"{what}: no answer that nobody asked for")
+    tap.equal(plan.unanswered(), [], f"{what}: every action was answered")
+
+
+def source_reads(path, names):
+    """How often slowfs was asked for the beginning of each sample."""
+    number = {name: i for i, name in enumerate(names)}
+    found = collections.Counter()
+    for line in mountkit.read_file(path).decode().splitlines():
+        name, offset, _size = line.rsplit(" ", 2)
+        found[number[os.path.normpath(name)]] += offset == "0"
+    return +found
+
+
+def told_reads(plan):
+    """The same as the plan was told: one answer of the source may be both a reader's and a fetch's."""
+    answers = {(e.sample, e.latency) for e in plan.events
+               if e.kind in ("fetched", "demand") and e.status == 0 and e.latency and not e.is_pinned}
+    return collections.Counter(sample for sample, _ in answers)
+
+
+def check_source(log, names, plan, what):
+    tap.equal(dict(source_reads(log, names)), dict(told_reads(plan)), f"{what}: the source is read as often as the plan knows")
+
+
+def nearest(mine, theirs):
+    """Pairs what both decided for a sample, in turn: how far apart, and what only one of them has."""
+    moved, only_mine, only_theirs = [], [], []
+    for sample in mine.keys() | theirs.keys():
+        a, b = mine.get(sample, []), theirs.get(sample, [])
+        moved += [abs(x - y) for x, y in zip(a, b)]
+        only_mine += [(sample, reads) for reads in a[len(b):]]
+        only_theirs += [(sample, reads) for reads in b[len(a):]]
+    return moved, only_mine, only_theirs
+
+
+def by_sample(plan, kind):
+    """{sample: [when it was decided, or told, as the number of reads before]}"""
+    found = collections.defaultdict(list)
+    for what in plan.events if kind == "demand" else plan.actions:
+        if what.kind == kind:
+            found[what.sample].append(what.reads)
+    return found
+
+
+def check_decisions(real, simulated, what):
+    tap.ok(real.opened == simulated.opened, f"{what}: the plan hears of the same reads in the same order",
+           len(real.opened), len(simulated.opened))
+    for kind in ("epoch", "fetch", "drop", "pin", "demand"):
+        moved, added, lost = nearest(by_sample(real, kind), by_sample(simulated, kind))
+        tap.note(f"{what}: {kind}: {len(moved)} in both, {sum(d > 0 for d in moved)} moved, {len(added)} added, {len(lost)} lost")
+        near, far = sum(0 < d <= NEAR for d in moved), sum(d > NEAR for d in moved)
+        tap.ok(near <= len(moved) // 20, f"{what}: {kind}: at the same read, one in twenty a few reads apart", collections.Counter(moved))
+        tap.ok(len(added) + len(lost) + far <= len(moved) // 100, f"{what}: {kind}: others are one in a hundred",
+               f"{far} far apart", "added", added, "lost", lost)
+        tap.ok(moved or kind in ("pin", "demand"), f"{what}: {kind}: there is something to compare")
+
+
+def by_use(plan):
+    """How often each use of a sample was staged."""
+    return collections.Counter((a.sample, a.position) for a in plan.actions if a.kind == "stage")
+
+
+def check_stages(real, simulated, what):
+    mine, theirs = by_use(real), by_use(simulated)
+    # What the kernel did: it dropped pages, or was reading the file again meanwhile.
+    excuses = sum(e.kind == "unstaged" or (e.kind == "staged" and e.status != 0) for e in real.events)
+    added = sum((mine - theirs).values())
+    tap.note(f"{what}: stage: {sum(theirs.values())} in both, {added} added, the kernel gave {excuses} reasons")
+    tap.equal(dict(theirs - mine), {}, f"{what}: every use that is staged in the simulator is staged")
+    tap.ok(added <= excuses, f"{what}: others only for what the kernel dropped", added, excuses)
+    if not excuses:
+        moved, _, _ = nearest(by_sample(real, "stage"), by_sample(simulated, "stage"))
+        tap.equal([d for d in moved if d > NEAR], [], f"{what}: when they are in the simulator")
+
+
+def run_steps(place, mount, tape, order, data):
+    """Each read waits until nothing is left to be done after the one before."""
+    names = sorted(data)
+    count = 0
+    tape.wait_quiet(0)
+    for sample in sum(order, []):
+        if mount.read(names[sample]) != data[names[sample]]:
+            raise mountkit.Failed(f"read {count}: wrong bytes of {names[sample]}")
+        count += 1
+        tape.wait_quiet(count)
+
+
+def check_memory(mount, plan, what):
+    """The arena has what was fetched and not dropped, and nothing else."""
+    held = collections.Counter(e.sample for e in plan.events if e.kind == "fetched" and e.status == 0)
+    held.subtract(a.sample for a in plan.actions if a.kind == "drop")
+    tap.equal(set(held.values()) - {0, 1}, set(), f"{what}: held once, dropped once")
+    held.subtract(e.sample for e in plan.events if e.kind == "lost_copy")
+    want = sum(held.values()) * SIZE
+    tap.equal(mount.stats()["gauges"]["arena_bytes"], want, f"{what}: the arena has what was fetched and not dropped")
+
+
+def same_in_steps(place, what, store=0):
+    data, slow, log, path = place.files([SIZE] * N), place.path("slow"), place.path("log"), place.path("tape")
+    spec = order_text(7)
+    if store:  # what was read too soon after a change is not kept
+        newest = max(os.stat(os.path.join(place.source, name)).st_ctime for name in data)
+        mountkit.wait_until(lambda: time.time() > newest + 4, "the files are no new ones")
+    options = {"store_dir": place.store, "store_keep": "off", "store_bytes": store, "store_keep_free": 0} if store else {}
+    with mountkit.Slowfs(place, place.source, slow, "--latency-ms", str(LATENCY_MS), "--log", log):
+        with place.mount(source=slow, order=spec, ram="16M", plan_tape=path, inodes_ahead=100000, **options) as mount:
+            tape = tapes.Tape(path)
+            run_steps(place, mount, tape, order_of(spec), data)
+            real = tape.plan
+            check_memory(mount, real, what)
+            counters = mount.counters()
+        tape.follow()
+        told = [e for e in real.events if e.kind == "staged" and e.status == 0]
+        tap.equal(counters["stage_pushed"], len(told), f"{what}: as many pushes as it says")
+        tap.equal(len(tape.plans), 1, f"{what}: one plan")
+    check_answers(real, what)
+    check_replay(path, what)
+    check_source(log, sorted(data), real, what)
+    tape.close()
+    simulated = tapes.simulate(place.path("tape-simulated"), samples=N, sample_bytes=SIZE, order=spec, epochs=EPOCHS,
+                               cache_bytes=real.params["arena"], stage_bytes=real.params["stage"], store_bytes=real.params["store"],
+                               inflight=real.params["inflight_max"], source_latency_ms=LATENCY_MS, source_latency_sigma=0,
+                               compute_ms=0,
+                               decode_ms=PACE_MS)
+    tap.equal(real.params, simulated.plan.params, f"{what}: the same budgets")
+    check_decisions(real, simulated.plan, what)
+    check_stages(real, simulated.plan, what)
+    simulated.close()
+
+
+def a_mount_does_what_the_simulator_does(place):
+    same_in_steps(place, "memory")
+
+
+def so_it_does_with_a_store(place):
+    same_in_steps(place, "store", store=12 * MIB)
+
+
+mountkit.run(a_mount_does_what_the_simulator_does, so_it_does_with_a_store)
