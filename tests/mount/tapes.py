@@ -29,6 +29,7 @@ class Plan:
         self.params = None
         self.opened, self.actions, self.events = [], [], []
         self.waiting = collections.Counter()  # (kind of answer, sample): actions not answered yet
+        self.other = collections.Counter()  # all else that was told
         self.unasked = []  # answers to nothing
         self.is_quiet = False  # the last round asked for nothing, and nothing has happened since
         self._is_hurried = self._has_acted = False
@@ -49,6 +50,7 @@ class Plan:
         elif kind == "enough":
             self.is_quiet = not self._has_acted and not self._is_hurried
         else:
+            self.other[kind] += 1
             self.is_quiet = False
 
     def _event(self, kind, sample, status, size, latency, epoch, _job):
@@ -76,8 +78,9 @@ class Plan:
     def unanswered(self):
         return [key for key, count in self.waiting.items() for _ in range(count)]
 
-    def count(self, kind, of=lambda a: True):
-        return sum(a.kind == kind and of(a) for a in self.actions)
+    def told(self, kind):
+        """How often."""
+        return sum(event.kind == kind for event in self.events)
 
 
 class Tape:

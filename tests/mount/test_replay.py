@@ -24,7 +24,7 @@ import jobs
 import mountkit
 import tap
 import tapes
-from mountkit import clairfs, good
+from mountkit import good
 
 MIB = 1 << 20
 
@@ -190,4 +190,119 @@ def so_it_does_with_a_store(place):
     same_in_steps(place, "store", store=12 * MIB)
 
 
-mountkit.run(a_mount_does_what_the_simulator_does, so_it_does_with_a_store)
+def read_dropping(mount, path):
+    """The pages are given up: else the kernel is a second cache, of which the simulator has none."""
+    fd = os.open(mount.path(path), os.O_RDONLY)
+    try:
+        data = os.pread(fd, SIZE, 0)
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        return data
+    finally:
+        os.close(fd)
+
+
+def four_readers_at_full_speed(place):
+    """Nothing waits for anything: readers overtake the prefetcher, ask for what is under way, and come first."""
+    what, workers, batch = "freely", 4, 4
+    data, slow, log, path = place.files([SIZE] * N), place.path("slow"), place.path("log"), place.path("tape")
+    spec = f"torch-distributed:seed=9:world=1:epochs={EPOCHS}:batch={batch}:workers={workers}:prefetch_factor=2"
+    with mountkit.Slowfs(place, place.source, slow, "--latency-ms", str(LATENCY_MS), "--log", log):
+        with place.mount(source=slow, order=spec, ram="16M", plan_tape=path, inodes_ahead=100000) as mount:
+            tape, wrong, names = tapes.Tape(path), [], sorted(data)
+
+            def read(part):
+                wrong.extend(name for name in (names[sample] for sample in part) if read_dropping(mount, name) != data[name])
+            for epoch in order_of(spec):
+                crew = mountkit.Crew()
+                batches = [epoch[at:at + batch] for at in range(0, N, batch)]
+                for worker in range(workers):
+                    crew.add(read, sum(batches[worker::workers], []))
+                tap.equal(crew.join(), [], f"{what}: an epoch is read")
+            tape.wait_quiet(N * EPOCHS)
+            tap.equal(wrong, [], f"{what}: every byte is right")
+            plan = tape.plan
+        tape.follow()
+    check_answers(plan, what)
+    check_replay(path, what)
+    check_source(log, sorted(data), plan, what)
+    tap.equal(set(collections.Counter(plan.opened).values()), {EPOCHS}, f"{what}: the plan hears of each read once")
+    simulated = tapes.simulate(place.path("tape-simulated"), samples=N, sample_bytes=SIZE, order=spec, epochs=EPOCHS,
+                               cache_bytes=plan.params["arena"], stage_bytes=plan.params["stage"], compute_ms=0,
+                               inflight=plan.params["inflight_max"], source_latency_ms=LATENCY_MS, source_latency_sigma=0)
+    asked, best = sum(told_reads(plan).values()), sum(told_reads(simulated.plan).values())
+    tap.note(f"{what}: {asked} reads of the source, {best} in the simulator, {plan.told('demand')} of them by readers that came first")
+    tap.ok(asked <= N * EPOCHS, f"{what}: never more than without a cache", asked)
+    simulated.close()
+    tape.close()
+
+
+def whatever_is_done_to_it(place):
+    """Orders that come late, replace each other and run side by side, a store, files that change: all of it is on the tape."""
+    data, path = place.files([SIZE] * N), place.path("tape")
+    names = sorted(data)
+    with place.mount(ram="16M", plan_tape=path, store_dir=place.store, store_keep="off", store_bytes=8 * MIB, store_keep_free=0,
+                     revalidate=1) as mount:
+        tape, job = tapes.Tape(path), jobs.Job(mount, data)
+        spec, other = order_text(3), order_text(4)
+        sequence, second = order_of(spec)[0], order_of(other)[0]
+        job.read(sequence[:40])  # before anybody told it
+        good("announce", mount.mountpoint, spec)
+        job.read(sequence[40:120])
+        good("announce", mount.mountpoint, order_text(5) + ":job=one")
+        good("announce", mount.mountpoint, other + ":job=two")
+        job.read(second[:60])
+        for sample in second[60:70] + second[:10]:
+            data[names[sample]] = mountkit.rng.randbytes(SIZE // 2)
+            mountkit.write_file(os.path.join(place.source, names[sample] + ".new"), data[names[sample]])
+            os.rename(os.path.join(place.source, names[sample] + ".new"), os.path.join(place.source, names[sample]))
+        wait_seen(tape, "resized", 20)
+        job.read(second[60:])
+        good("announce", mount.mountpoint, "none:job=one")
+        job.read(second)
+        tap.equal(job.wrong, [], "whatever is done: every byte is right")
+    tape.follow()
+    kinds = collections.Counter(e.kind for plan in tape.plans for e in plan.events) + sum((p.other for p in tape.plans), collections.Counter())
+    tap.note(f"whatever is done: {dict(kinds)}")
+    for kind in ("opened", "fetched", "staged", "pinned", "epoch", "demand", "resized", "lost_copy", "join", "leave", "free"):
+        tap.ok(kinds[kind], f"whatever is done: '{kind}' is on the tape")
+    tap.ok(len(tape.plans) > 1, "whatever is done: several plans", len(tape.plans))
+    for plan in tape.plans:
+        tap.equal(plan.unasked, [], "whatever is done: no answer that nobody asked for")
+    check_replay(path, "whatever is done")
+    tape.close()
+
+
+def wait_seen(tape, kind, count):
+    mountkit.wait_until(lambda: sum(plan.told(kind) for plan in tape.follow().plans) >= count, f"{count} {kind} are told")
+
+
+def one_word_less_is_noticed(place):
+    """The replay tells one event less, or another number, and must not agree."""
+    data, path = place.files([SIZE] * 40), place.path("tape")
+    with place.mount(order="sequential:epochs=1", ram="16M", plan_tape=path) as mount:
+        jobs.Job(mount, data).read(range(40))
+        tape = tapes.Tape(path)
+        tape.wait_quiet(40)
+        tape.close()
+    lines = mountkit.read_file(path).decode().splitlines(True)
+    tap.ok(tapes.replay(path)[0], "the tape as it is", tapes.replay(path))
+
+    def changed(what, new):
+        mountkit.write_file(place.path("changed"), "".join(new).encode())
+        same, words = tapes.replay(place.path("changed"))
+        tap.ok(not same and ": " in words, f"{what} is noticed", words)
+    first = next(i for i, line in enumerate(lines) if line.startswith("action 0 fetch"))
+    changed("an action that is not on the tape", lines[:first] + lines[first + 1:])
+    changed("another sample", lines[:first] + ["action 0 fetch 39" + lines[first][lines[first].index(" ", 15):]] + lines[first + 1:])
+    changed("half of a smaller memory", [line.replace(" 16777216 ", " 1048576 ") for line in lines])
+    changed("what is no tape", lines[1:])
+    fetched = next(i for i, line in enumerate(lines) if " opened " in line)
+    changed("a read that is not told", lines[:fetched] + lines[fetched + 1:])
+    again = mountkit.clairfs("mount", "-f", "-o", f"plan_tape={path}", place.source, place.mnt)
+    tap.ok(again.code == 1 and len(again.lines) == 1 and "plan_tape" in again.lines[0], "a tape that is there is left alone", again)
+    tap.equal(mountkit.read_file(path).decode(), "".join(lines), "as it was")
+    tap.equal(os.stat(path).st_mode & 0o777, 0o600, "for its owner only")
+
+
+mountkit.run(a_mount_does_what_the_simulator_does, so_it_does_with_a_store, four_readers_at_full_speed, whatever_is_done_to_it,
+             one_word_less_is_noticed)
