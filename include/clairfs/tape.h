@@ -14,8 +14,7 @@
  *	sizes PLAN COUNT BYTES                so many more samples have this size
  *	order PLAN N START_EPOCH EPOCHS START_STEP WORLD BATCH WORKERS PREFETCH IS_SAME
  *	      N_RANKS RANK... N_WORDS WORD... what the next line of this plan is about
- *	plan PLAN N ARENA STAGE SAMPLE_MAX STORE PIN_RULE INFLIGHT_MIN INFLIGHT_MAX
- *	     BYTES_PER_S SPAN                 it is made of these sizes, and of the order
+ *	plan PLAN N NAME=VALUE...             made of these sizes, the order, and TAPE_PARAMS
  *	event PLAN NOW KIND SAMPLE STATUS BYTES LATENCY EPOCH JOB
  *	epoch PLAN NOW STATUS EPOCH JOB -     the answer without an epoch
  *	epoch PLAN NOW STATUS EPOCH JOB LENGTH SAMPLE...
@@ -29,6 +28,17 @@
  *	free PLAN
  */
 #define TAPE_MAGIC "clairfs-tape 1"
+/* The numbers in struct plan_params: all but n. */
+#define TAPE_PARAMS(X)                                                                             \
+	X(arena_bytes)                                                                             \
+	X(stage_bytes)                                                                             \
+	X(sample_max_bytes)                                                                        \
+	X(store_bytes)                                                                             \
+	X(pin_rule)                                                                                \
+	X(inflight_min)                                                                            \
+	X(inflight_max)                                                                            \
+	X(source_bytes_per_s)                                                                      \
+	X(span)
 extern const char *const tape_event_names[];  /* [enum plan_event_kind], NULL-terminated */
 extern const char *const tape_action_names[]; /* [enum plan_action_kind], NULL-terminated */
 

@@ -14,6 +14,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "tell.h"
+
 #define TICK_NS NS_PER_MS /* per position, until a job has read some */
 
 /* The positions the job's readers may be apart: each worker has prefetch_factor batches ahead of
@@ -266,19 +268,14 @@ int plan_add_job(struct plan *plan, const struct order_info *order)
 	if (!order || order->n != plan->n || !order->n_ranks)
 		return -EINVAL;
 	r = jobs_add(plan, order);
-	if (plan->watch.called)
-		plan_say(plan, &(struct plan_call){ .kind = PLAN_CALL_ADD_JOB,
-						    .order = order,
-						    .result = r });
+	PLAN_TELL(plan, .kind = PLAN_CALL_ADD_JOB, .order = order, .result = r);
 	return r;
 }
 
 void plan_end_job(struct plan *plan, uint32_t index)
 {
 	assert(index < plan->top_job && plan->jobs[index]);
-	if (plan->watch.called)
-		plan_say(plan,
-			 &(struct plan_call){ .kind = PLAN_CALL_END_JOB, .job = index });
+	PLAN_TELL(plan, .kind = PLAN_CALL_END_JOB, .job = index);
 	plan->job = plan->jobs[index];
 	if (!plan->job->is_over)
 		jobs_leave(plan);

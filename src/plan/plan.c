@@ -12,10 +12,7 @@
 #include <errno.h>
 #include <string.h>
 
-void plan_say(const struct plan *plan, const struct plan_call *call)
-{
-	plan->watch.called(plan->watch.ctx, call);
-}
+#include "tell.h"
 
 static bool plan_params_are_sane(const struct plan_params *p)
 {
@@ -90,8 +87,7 @@ void plan_free(struct plan *plan)
 {
 	if (!plan)
 		return;
-	if (plan->watch.called)
-		plan_say(plan, &(struct plan_call){ .kind = PLAN_CALL_FREE });
+	PLAN_TELL(plan, .kind = PLAN_CALL_FREE);
 	jobs_free(plan);
 	tree_fini(&plan->unkeyed);
 	uses_fini(plan);
@@ -107,10 +103,8 @@ void plan_set_memory(struct plan *plan, uint64_t arena_bytes, uint64_t stage_byt
 {
 	uint64_t largest = 1, arena = arena_bytes / PAGE_BYTES;
 
-	if (plan->watch.called)
-		plan_say(plan, &(struct plan_call){ .kind = PLAN_CALL_MEMORY,
-						    .arena_bytes = arena_bytes,
-						    .stage_bytes = stage_bytes });
+	PLAN_TELL(plan, .kind = PLAN_CALL_MEMORY, .arena_bytes = arena_bytes,
+		  .stage_bytes = stage_bytes);
 	if (!plan->full_pages)
 		return;
 	for (uint32_t i = 0; i < plan->n; i++)
@@ -155,11 +149,7 @@ void plan_show(struct plan *plan, uint64_t now_ns, uint32_t job, uint32_t sample
 {
 	assert(now_ns >= plan->now_ns && sample < plan->n);
 	assert(job < plan->top_job && plan->jobs[job]);
-	if (plan->watch.called)
-		plan_say(plan, &(struct plan_call){ .kind = PLAN_CALL_SHOW,
-						    .now_ns = now_ns,
-						    .job = job,
-						    .sample = sample });
+	PLAN_TELL(plan, .kind = PLAN_CALL_SHOW, .now_ns = now_ns, .job = job, .sample = sample);
 	plan->now_ns = now_ns;
 	plan->job = plan->jobs[job];
 	if (!plan->job->is_over)
@@ -207,10 +197,7 @@ static void plan_sample_event(struct plan *plan, uint64_t now_ns, const struct p
 void plan_event(struct plan *plan, uint64_t now_ns, const struct plan_event *ev)
 {
 	assert(now_ns >= plan->now_ns);
-	if (plan->watch.called)
-		plan_say(plan, &(struct plan_call){ .kind = PLAN_CALL_EVENT,
-						    .now_ns = now_ns,
-						    .event = ev });
+	PLAN_TELL(plan, .kind = PLAN_CALL_EVENT, .now_ns = now_ns, .event = ev);
 	plan->now_ns = now_ns;
 	switch (ev->kind) {
 	case PLAN_EV_DEMAND:
@@ -347,24 +334,19 @@ uint64_t plan_step(struct plan *plan, uint64_t now_ns)
 	assert(now_ns >= plan->now_ns);
 	plan->now_ns = now_ns;
 	wake = plan_decide(plan, now_ns);
-	if (plan->watch.called)
-		plan_say(plan, &(struct plan_call){ .kind = PLAN_CALL_STEP,
-						    .now_ns = now_ns,
-						    .wake_ns = wake });
+	PLAN_TELL(plan, .kind = PLAN_CALL_STEP, .now_ns = now_ns, .wake_ns = wake);
 	return wake;
 }
 
 bool plan_next_action(struct plan *plan, struct plan_action *ret)
 {
 	if (!plan->action_count) {
-		if (plan->watch.called)
-			plan_say(plan, &(struct plan_call){ .kind = PLAN_CALL_NO_ACTION });
+		PLAN_TELL(plan, .kind = PLAN_CALL_NO_ACTION);
 		return false;
 	}
 	*ret = plan->actions[plan->action_head];
 	plan->action_head = (plan->action_head + 1) % ACTIONS_MAX;
 	plan->action_count--;
-	if (plan->watch.called)
-		plan_say(plan, &(struct plan_call){ .kind = PLAN_CALL_ACTION, .action = ret });
+	PLAN_TELL(plan, .kind = PLAN_CALL_ACTION, .action = ret);
 	return true;
 }

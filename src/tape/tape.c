@@ -26,6 +26,11 @@ const char *const tape_event_names[] = { "opened",   "fetched", "staged",    "un
 					 "demand",   "blind",    "epoch",    NULL };
 const char *const tape_action_names[] = { "fetch", "stage", "drop", "pin", "epoch", NULL };
 
+/* What a plan may be told has grown: it belongs on the tape, and into the replay. */
+static_assert(sizeof(struct plan_params) == 88 && sizeof(struct plan_event) == 56 &&
+		      sizeof(struct plan_action) == 48 && sizeof(struct order_info) == 96,
+	      "write it down");
+
 struct tape {
 	struct mutex mu;
 	FILE *file;     /* mu, like all below */
@@ -101,11 +106,11 @@ static void write_params(FILE *f, uint32_t id, const struct plan_params *p)
 	}
 	if (p->order)
 		write_order(f, id, p->order);
-	fprintf(f,
-		"plan %" PRIu32 " %" PRIu32 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64
-		" %d %" PRIu32 " %" PRIu32 " %" PRIu64 " %" PRIu32 "\n",
-		id, p->n, p->arena_bytes, p->stage_bytes, p->sample_max_bytes, p->store_bytes,
-		(int)p->pin_rule, p->inflight_min, p->inflight_max, p->source_bytes_per_s, p->span);
+	fprintf(f, "plan %" PRIu32 " %" PRIu32, id, p->n);
+#define TAPE_WRITE(name) fprintf(f, " " #name "=%" PRIu64, (uint64_t)p->name);
+	TAPE_PARAMS(TAPE_WRITE)
+#undef TAPE_WRITE
+	fputc('\n', f);
 }
 
 static void write_epoch(FILE *f, uint32_t id, uint64_t now_ns, const struct plan_event *ev)

@@ -173,6 +173,18 @@ static int do_order(struct replay *r)
 	return 0;
 }
 
+static uint64_t param(struct replay *r, const char *name)
+{
+	size_t length = strlen(name);
+	uint64_t value = 0;
+	const char *w = word(r);
+
+	if (strncmp(w, name, length) != 0 || w[length] != '=' ||
+	    text_to_u64(w + length + 1, &value) < 0)
+		r->is_bad = true;
+	return value;
+}
+
 static int do_plan(struct replay *r)
 {
 	struct replayed *p = plan_of(r);
@@ -180,15 +192,9 @@ static int do_plan(struct replay *r)
 				      .order = p->has_order ? &p->order : NULL };
 
 	params.n = p->n = (uint32_t)number_below(r, UINT32_MAX);
-	params.arena_bytes = number(r);
-	params.stage_bytes = number(r);
-	params.sample_max_bytes = number(r);
-	params.store_bytes = number(r);
-	params.pin_rule = (enum plan_pin_rule)number_below(r, PLAN_PIN_SMALLEST + 1);
-	params.inflight_min = (uint32_t)number_below(r, UINT32_MAX);
-	params.inflight_max = (uint32_t)number_below(r, UINT32_MAX);
-	params.source_bytes_per_s = number(r);
-	params.span = (uint32_t)number_below(r, UINT32_MAX);
+#define PARAM(name) params.name = (__typeof__(params.name))param(r, #name);
+	TAPE_PARAMS(PARAM)
+#undef PARAM
 	if (r->is_bad || p->plan || params.n != p->n_sizes)
 		return -EINVAL;
 	r->counts.plans++;

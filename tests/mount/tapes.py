@@ -37,8 +37,7 @@ class Plan:
 
     def line(self, kind, words):
         if kind == "plan":
-            names = "n arena stage sample_max store rule inflight_min inflight_max bps span".split()
-            self.params = dict(zip(names, map(int, words)))
+            self.params = {"n": int(words[0]), **{k: int(v) for k, v in (word.split("=") for word in words[1:])}}
         elif kind == "event":
             self._event(words[1], *map(int, words[2:]))
         elif kind == "epoch":

