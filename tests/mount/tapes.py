@@ -57,6 +57,8 @@ class Plan:
         key = (kind, epoch if kind == "epoch" else sample)
         if kind == "opened":
             self.opened.append(sample)
+        if kind == "unpinned":
+            self._pinned.discard(sample)  # the source is asked instead
         self.events.append(Answer(kind, sample, status, size, latency, len(self.opened),
                                   kind == "fetched" and sample in self._pinned))
         if kind not in ANSWERS.values():

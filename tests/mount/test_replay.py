@@ -112,8 +112,8 @@ def check_decisions(real, simulated, what):
         moved, added, lost = nearest(by_sample(real, kind), by_sample(simulated, kind))
         tap.note(f"{what}: {kind}: {len(moved)} in both, {sum(d > 0 for d in moved)} moved, {len(added)} added, {len(lost)} lost")
         near, far = sum(0 < d <= NEAR for d in moved), sum(d > NEAR for d in moved)
-        tap.ok(near <= len(moved) // 4, f"{what}: {kind}: at the same read, at most a quarter a few reads apart", collections.Counter(moved))
-        tap.ok(len(added) + len(lost) + far <= len(moved) // 20 + reasons(real), f"{what}: {kind}: others are one in twenty",
+        tap.ok(near <= 1 + len(moved) // 4, f"{what}: {kind}: at the same read, at most a quarter a few reads apart", collections.Counter(moved))
+        tap.ok(len(added) + len(lost) + far <= 1 + len(moved) // 20 + reasons(real), f"{what}: {kind}: others are one in twenty",
                f"{far} far apart", "added", added, "lost", lost)
         tap.ok(moved or kind in ("pin", "demand"), f"{what}: {kind}: there is something to compare")
 
