@@ -8,7 +8,8 @@
  * (10^6 bytes) in total, so any number of requests wait at the same time, as on a network: no
  * thread sleeps for a request. Metadata is answered at once. Pages are dropped at every open (no
  * KEEP_CACHE), so each open + read costs at least one request. Reads of paths that contain TEXT
- * fail with EIO. FILE gets a line for each READ when it comes: path, offset and size.
+ * fail with EIO. FILE gets a line for each open and for each READ of it when it comes, with
+ * the number that it has while it is open: "open 5 PATH", "read 5 OFFSET SIZE".
  *
  * One thread takes requests; READs go through a FIFO (due times only grow) to repliers that wait
  * for the due time. */
@@ -133,15 +134,18 @@ static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 
 static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-	struct inode *i = inode_of(self(req), ino);
+	struct slowfs *fs = self(req);
+	struct inode *i = inode_of(fs, ino);
 	int fd;
 
 	if ((fi->flags & O_ACCMODE) != O_RDONLY)
 		return (void)fuse_reply_err(req, EROFS);
-	fd = i ? openat(self(req)->dirfd, i->path, O_RDONLY | O_CLOEXEC) : -1;
+	fd = i ? openat(fs->dirfd, i->path, O_RDONLY | O_CLOEXEC) : -1;
 	if (fd < 0)
 		return (void)fuse_reply_err(req, i ? errno : ENOENT);
 	fi->fh = (uint64_t)fd;
+	if (fs->log)
+		fprintf(fs->log, "open %d %s\n", fd, i->path);
 	fuse_reply_open(req, fi);
 }
 
@@ -175,8 +179,8 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
 	r->fd = (int)fi->fh;
 	r->size = size;
 	r->offset = offset;
-	if (fs->log && inode_of(fs, ino))
-		fprintf(fs->log, "%s %lld %zu\n", inode_of(fs, ino)->path, (long long)offset, size);
+	if (fs->log)
+		fprintf(fs->log, "read %d %lld %zu\n", r->fd, (long long)offset, size);
 	fs->link_free_ns = MAX(fs->link_free_ns, clock_now(clock_monotonic())) +
 			   transfer_ns(fs, r->fd, size, offset);
 	r->due_ns = fs->link_free_ns + fs->latency_ns;

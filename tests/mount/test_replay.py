@@ -58,13 +58,17 @@ def check_answers(plan, what):
 
 
 def source_reads(path, names):
-    """How often slowfs was asked for the beginning of each sample."""
+    """How often each sample was opened at slowfs and read. (Pages that the kernel wants back meanwhile are asked for again.)"""
     number = {name: i for i, name in enumerate(names)}
-    found = collections.Counter()
+    found, opened = collections.Counter(), {}
     for line in mountkit.read_file(path).decode().splitlines():
-        name, offset, _size = line.rsplit(" ", 2)
-        found[number[os.path.normpath(name)]] += offset == "0"
-    return +found
+        what, handle, rest = line.split(" ", 2)
+        if what == "open":
+            opened[handle] = number[os.path.normpath(rest)]
+        elif opened.get(handle) is not None:
+            found[opened[handle]] += 1
+            opened[handle] = None
+    return found
 
 
 def told_reads(plan):
