@@ -37,6 +37,10 @@ struct sim_params {
 	 * so long after the caches, as they do when a mount is made early. */
 	struct tape *tape;
 	uint64_t start_ns;
+	/* Bit n: at read n the kernel has dropped what was pushed, if it was; NULL: it never does.
+	 */
+	const uint64_t *dropped;
+	uint64_t n_dropped; /* bits */
 };
 extern const struct conf_table sim_option_table;
 

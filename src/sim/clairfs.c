@@ -49,6 +49,7 @@ struct clairfs {
 	struct arrivals *plain;                    /* oldest first */
 	struct taking *there;                      /* FETCHes that ask nobody; [2 * inflight] */
 	uint32_t n_there;
+	uint64_t reads;
 	struct computing epoch[PLAN_JOBS];
 };
 
@@ -383,12 +384,28 @@ static struct answer clairfs_serve(struct model *m, uint32_t job, uint32_t sampl
 	return (struct answer){ 0, req };
 }
 
+/* As far as somebody says that the kernel did. */
+static void clairfs_lose_pages(struct model *m, uint32_t sample)
+{
+	const struct sim_params *p = &m->run->s->p;
+	uint64_t n = ((struct clairfs *)m->state)->reads++;
+	struct plan_event ev = { .kind = PLAN_EV_UNSTAGED, .sample = sample };
+
+	if (n >= p->n_dropped || !(p->dropped[n / 64] >> n % 64 & 1) ||
+	    !(m->where[sample] & STAGED))
+		return;
+	m->where[sample] &= ~(uint32_t)STAGED;
+	clairfs_tell(m, &ev);
+}
+
 static struct answer clairfs_read(struct model *m, uint32_t job, uint64_t pos, uint32_t sample)
 {
-	struct answer answer = clairfs_serve(m, job, sample);
 	struct plan_event ev = { .kind = PLAN_EV_OPENED, .sample = sample };
+	struct answer answer;
 
 	(void)pos;
+	clairfs_lose_pages(m, sample);
+	answer = clairfs_serve(m, job, sample);
 	m->where[sample] &= ~(uint32_t)(STAGED | STAGING);
 	clairfs_tell(m, &ev);
 	return answer;

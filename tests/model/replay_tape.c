@@ -3,9 +3,11 @@
  * Tapes of plans (option plan_tape of a mount), for scripts.
  *
  *	replay_tape replay TAPE             exit code 0: fresh plans decide what the tape says
- *	replay_tape simulate TAPE OPTIONS   records policy "clairfs" of the simulator; OPTIONS as
+ *	replay_tape simulate TAPE OPTIONS [READ...]
+ *	                                    records policy "clairfs" of the simulator; OPTIONS as
  *	                                    "samples=100,batch=4": those of clairfs simulate; the
- *	                                    job begins when all is prefetched that was to be
+ *	                                    job begins when all is prefetched that was to be; at
+ *	                                    READ the kernel has dropped what was pushed
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -28,8 +30,11 @@ static int replay(const char *path, struct err *err)
 	return rc;
 }
 
-static int simulate(const char *path, const char *options, struct err *err)
+#define READS_MAX 65536u
+
+static int simulate(const char *path, const char *options, char **dropped, struct err *err)
 {
+	static uint64_t bits[READS_MAX / 64];
 	struct sim_params params = { 0 };
 	struct sim_result result = { 0 };
 	struct sim_setup *setup = NULL;
@@ -39,6 +44,13 @@ static int simulate(const char *path, const char *options, struct err *err)
 		rc = conf_set_list(&sim_option_table, &params, options, err);
 	if (rc == 0)
 		rc = tape_open(path, &params.tape, err);
+	for (; rc == 0 && *dropped; dropped++) {
+		uint64_t n = strtoull(*dropped, NULL, 10) % READS_MAX;
+
+		bits[n / 64] |= 1ull << n % 64;
+	}
+	params.dropped = bits;
+	params.n_dropped = READS_MAX;
 	params.start_ns = START_NS;
 	if (rc == 0)
 		rc = sim_setup_new(&params, NULL, &setup, err);
@@ -61,10 +73,10 @@ int main(int argc, char **argv)
 
 	if (argc == 3 && strcmp(argv[1], "replay") == 0) {
 		rc = replay(argv[2], &err);
-	} else if (argc == 4 && strcmp(argv[1], "simulate") == 0) {
-		rc = simulate(argv[2], argv[3], &err);
+	} else if (argc >= 4 && strcmp(argv[1], "simulate") == 0) {
+		rc = simulate(argv[2], argv[3], &argv[4], &err);
 	} else {
-		fputs("usage: replay_tape replay TAPE | simulate TAPE OPTIONS\n", stderr);
+		fputs("usage: replay_tape replay TAPE | simulate TAPE OPTIONS [READ...]\n", stderr);
 		return 2;
 	}
 	if (rc < 0)

@@ -131,9 +131,9 @@ def replay(path):
     return done.code == 0, (done.out + done.err).decode(errors="replace").strip()
 
 
-def simulate(path, **options):
-    """The same job in the simulator; its tape."""
-    done = mountkit.program(REPLAY, "simulate", path, mountkit.options_text(options))
+def simulate(path, dropped=(), **options):
+    """The same job in the simulator, with reads (counted from 0) of which the kernel has dropped the pages; its tape."""
+    done = mountkit.program(REPLAY, "simulate", path, mountkit.options_text(options), *dropped)
     if done.code:
         raise Failed(f"simulate: {done}")
     return Tape(path).follow()

@@ -104,6 +104,17 @@ def by_sample(plan, kind):
     return found
 
 
+def dropped_at(plan):
+    """Reads of which the kernel had dropped what was pushed: the simulator is told, as its kernel drops nothing."""
+    read, found = collections.defaultdict(list), []
+    for at, sample in enumerate(plan.opened):
+        read[sample].append(at)
+    for event in plan.events:
+        if event.kind == "unstaged":
+            found += [at for at in read[event.sample] if at - 1 <= event.reads <= at + 1][:1]
+    return found
+
+
 def reasons(plan):
     """What the kernel did: it dropped pages that were pushed, or was reading the file again when they came."""
     return sum(e.kind == "unstaged" or (e.kind == "staged" and e.status != 0) for e in plan.events)
@@ -182,7 +193,7 @@ def same_in_steps(place, what, store=0):
     check_replay(path, what)
     check_source(log, sorted(data), real, what)
     tape.close()
-    simulated = tapes.simulate(place.path("tape-simulated"), samples=N, sample_bytes=SIZE, order=spec, epochs=EPOCHS,
+    simulated = tapes.simulate(place.path("tape-simulated"), dropped_at(real), samples=N, sample_bytes=SIZE, order=spec, epochs=EPOCHS,
                                cache_bytes=RAM, stage_bytes=RAM // 4, store_bytes=store,
                                inflight=real.params["inflight_max"], source_latency_ms=LATENCY_MS, source_latency_sigma=0,
                                compute_ms=0,
