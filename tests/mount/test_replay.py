@@ -11,7 +11,8 @@ with bounds for a machine on which a read takes ten times as long (what was read
     moved      decided a few reads sooner or later, at most a quarter
     others     decided far apart or once only, one in twenty: of two samples the one is dropped and not the other, as which
                of them was in the store by then decides
-    pushed     STAGE once more for pages that the kernel dropped (UNSTAGED), or a push refused as the file is being read
+    pushed     STAGE once more for pages that the kernel dropped (UNSTAGED), or a push refused as the file is being read; at
+               which reads pages were gone the simulator is told
 Nothing is lost: no action without an answer, no answer without an action, no read that the plan does not hear of.
 
 Freely: four readers as fast as they can. There the daemon's word is compared with slowfs's log: the source is read once for
