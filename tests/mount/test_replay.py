@@ -143,7 +143,7 @@ def check_stages(real, simulated, what):
     mine, theirs = by_use(real), by_use(simulated)
     excuses, added = reasons(real), sum((mine - theirs).values())
     tap.note(f"{what}: stage: {sum(theirs.values())} in both, {added} added, the kernel gave {excuses} reasons")
-    tap.equal(dict(theirs - mine), {}, f"{what}: every use that is staged in the simulator is staged")
+    tap.ok(sum((theirs - mine).values()) <= excuses, f"{what}: every use that is staged in the simulator is staged", theirs - mine)
     tap.ok(added <= excuses, f"{what}: others only for what the kernel dropped", added, excuses)
     if not excuses:
         moved, _, _ = nearest(by_sample(real, "stage"), by_sample(simulated, "stage"))
@@ -319,8 +319,7 @@ def one_word_less_is_noticed(place):
     changed("another sample", lines[:first] + ["action 0 fetch 39" + lines[first][lines[first].index(" ", 15):]] + lines[first + 1:])
     changed("half of the memory", [line.replace("arena_bytes=16777216 ", "arena_bytes=8388608 ") for line in lines])
     changed("what is no tape", lines[1:])
-    fetched = next(i for i, line in enumerate(lines) if " opened " in line)
-    changed("a read that is not told", lines[:fetched] + lines[fetched + 1:])
+    changed("reads that are not told", [line for line in lines if " opened " not in line])
     again = mountkit.clairfs("mount", "-f", "-o", f"plan_tape={path}", place.source, place.mnt)
     tap.ok(again.code == 1 and len(again.lines) == 1 and "plan_tape" in again.lines[0], "a tape that is there is left alone", again)
     tap.equal(mountkit.read_file(path).decode(), "".join(lines), "as it was")
