@@ -31,6 +31,7 @@
 /* The numbers in struct plan_params: all but n. */
 #define TAPE_PARAMS(X)                                                                             \
 	X(arena_bytes)                                                                             \
+	X(spare_bytes)                                                                             \
 	X(stage_bytes)                                                                             \
 	X(sample_max_bytes)                                                                        \
 	X(store_bytes)                                                                             \

@@ -27,7 +27,7 @@ const char *const tape_event_names[] = { "opened",   "fetched", "staged",    "un
 const char *const tape_action_names[] = { "fetch", "stage", "drop", "pin", "epoch", NULL };
 
 /* What a plan may be told has grown: it belongs on the tape, and into the replay. */
-static_assert(sizeof(struct plan_params) == 88 && sizeof(struct plan_event) == 56 &&
+static_assert(sizeof(struct plan_params) == 96 && sizeof(struct plan_event) == 56 &&
 		      sizeof(struct plan_action) == 48 && sizeof(struct order_info) == 96,
 	      "write it down");
 
