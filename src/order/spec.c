@@ -497,14 +497,22 @@ int order_spec_parse_placed(const char *text, const struct order_place *place,
 	return 0;
 }
 
+/* The first `length` bytes, or as many as fit. */
+static void copy_text(char *out, size_t size, const char *text, size_t length)
+{
+	length = MIN(length, size - 1);
+	memcpy(out, text, length);
+	out[length] = '\0';
+}
+
 void order_spec_show(const char *text, char *out, size_t size)
 {
 	char name[NAME_SHOWN] = "";
 	size_t len = strcspn(text, ":");
 	const struct order_kind_row *row;
 
-	snprintf(out, size, "%s", text);
-	snprintf(name, sizeof(name), "%.*s", (int)MIN(len, sizeof(name) - 1), text);
+	copy_text(out, size, text, strlen(text));
+	copy_text(name, sizeof(name), text, len);
 	row = order_kind_find(name);
 	if (!row || strstr(text, ":seed="))
 		return;
