@@ -84,6 +84,7 @@ struct wire {
 	struct store *store;
 	uint64_t store_bytes; /* its budget */
 	bool is_store_lost;   /* there was to be one, and its drive could not even be opened */
+	struct job_parts *parts; /* of the dataset, for job */
 	struct job *job;
 	struct accounting_params accounting_params;
 	struct accounting *accounting;
@@ -217,6 +218,11 @@ void renumber_stop(struct wire *w);
 int wire_make_job(struct wire *w, struct err *err) MUST_USE;
 /* What it does, for stats.json. */
 json_t *wire_job_json(struct wire *w);
+
+/* parts.c: the numberings that a job may use, for struct job_params. The dataset is borrowed. */
+int job_parts_new(const struct dataset *ds, struct job_parts **ret, struct err *err) MUST_USE;
+void job_parts_free(struct job_parts *parts);
+const struct job_numbers *job_parts_numbers(const struct job_parts *parts);
 
 /* The jobs whose orders are in force, for stats.json. Any thread. */
 json_t *told_jobs_json(struct wire *w);

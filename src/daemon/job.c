@@ -107,7 +107,11 @@ int wire_make_job(struct wire *w, struct err *err)
 				 .metrics = w->metrics,
 				 .found = found,
 				 .ctx = w };
+	int rc = job_parts_new(w->dataset, &w->parts, err);
 
+	if (rc < 0)
+		return rc;
+	jp.numbers = job_parts_numbers(w->parts);
 	w->watch = (struct cache_watch){ .opened = opened,
 					 .planned = planned,
 					 .read = was_read,

@@ -32,6 +32,7 @@ struct job {
 	struct cond changed;
 	struct trail trail; /* mu, like all below but for atomics */
 	struct known known;
+	struct part_watch part;
 	_Atomic int plan; /* enum job_plan; written under mu */
 	uint64_t lost_at;
 	/* How often an order was told; and that, or one that is followed was found elsewhere. */
@@ -47,6 +48,7 @@ struct job {
 	uint64_t cpu_told_ns; /* job's thread: to the metrics */
 	/* Job's thread: the question being asked. */
 	uint32_t seen[TRAIL_MAX], hints[KNOWN_HINTS];
+	struct job_numbering way;
 };
 
 /* What a search was about, to settle it afterwards. */
@@ -118,6 +120,7 @@ static struct aim_facts facts_of(const struct job *job)
 				   .plan = (enum job_plan)atomic_load(&job->plan),
 				   .full_failed = job->full_failed,
 				   .is_told = job->is_told,
+				   .is_left = job->part.is_left,
 				   .lost_at = job->lost_at };
 }
 
@@ -143,6 +146,8 @@ void job_note_open(struct job *job, uint32_t sample)
 	if (now_ns - job->trail.last_ns >= JOB_PAUSE_NS) /* another job: a new chance */
 		job->full_failed = 0;
 	(void)trail_open(&job->trail, sample, now_ns);
+	if (part_open(&job->part, &job->known, job->p.numbers, job->p.n, sample))
+		trail_restart(&job->trail, job->trail.noted - MIN(job->trail.noted, PART_OPENS));
 	facts = facts_of(job);
 	if (aim_is_refuted(&facts))
 		trail_restart(&job->trail, job->known.noted);
@@ -166,7 +171,7 @@ static void set_plan_locked(struct job *job, enum job_plan plan)
 		job->lost_at = job->trail.opens;
 	/* It is followed after all (another epoch, other numbers of the files): what is being
 	 * looked for would only get in the way. */
-	if (plan == JOB_PLAN_FOLLOWED && job->is_offering)
+	if (plan == JOB_PLAN_FOLLOWED && job->is_offering && !job->part.is_left)
 		supersede_locked(job);
 	atomic_store(&job->plan, plan);
 }
@@ -252,6 +257,7 @@ static void prepare_locked(struct job *job, struct errand *e)
 	e->version = job->version;
 	e->noted = job->trail.noted;
 	memcpy(job->seen, s->seen, s->n * sizeof(*s->seen));
+	job->way = job->known.last.way;
 	e->q = (struct job_question){ .n = job->p.n,
 				      .seen = job->seen,
 				      .n_seen = s->n,
@@ -262,6 +268,8 @@ static void prepare_locked(struct job *job, struct errand *e)
 				      .not_sequential = is_no_sequence(job),
 				      .is_first = s->looked == 0 && s->n < TRAIL_FEW,
 				      .seed = job->known.last.seed,
+				      .way = &job->way,
+				      .numbers = job->p.numbers,
 				      .threads = threads_of(job),
 				      .cancel = &job->cancel,
 				      .cpu_ns = &job->cpu_ns,
@@ -322,6 +330,7 @@ static void hand_over_locked(struct job *job, uint64_t opens)
 	job->orders_found++;
 	metrics_add(job->p.metrics, METRIC_RECOVER_FOUND, 1);
 	job->is_told = false;
+	job->part = (struct part_watch){ 0 };
 	if (version == job->version) /* until the new plan has been heard of */
 		set_plan_locked(job, JOB_PLAN_BUSY);
 }
@@ -474,6 +483,7 @@ void job_get_status(struct job *job, struct job_status *ret)
 					 .is_quick = job->is_quick,
 					 .is_full = job->is_full,
 					 .was_full = job->was_full,
+					 .is_left = job->part.is_left,
 					 .full_failed = job->full_failed,
 					 .share = job->share,
 					 .left_s = job->left_s,

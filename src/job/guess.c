@@ -93,6 +93,7 @@ int guess_sequential(const struct job_question *q, struct job_answer *ret)
 	if (best.sum <= 0)
 		return -ENOENT;
 	*ret = best.answer;
+	ret->margin = best.bits - NEEDED_BITS;
 	put_sequential(ret);
 	return 0;
 }
@@ -145,15 +146,19 @@ int guess_kinds(const struct job_question *q, uint32_t n_seeds, uint64_t cpu_ns,
 	for (uint32_t i = 0; i < MIN(n_seeds, SEEDS_MAX); i++)
 		for (size_t k = 0; k < ARRAY_LEN(kinds); k++) {
 			char text[64];
+			double bits;
 
 			if (atomic_load(q->cancel))
 				return -ECANCELED;
 			if (guess_cpu_ns() - start_ns > cpu_ns)
 				return -ENOENT;
 			snprintf(text, sizeof(text), "%s:seed=%" PRIu32, kinds[k], nth_seed(i));
-			if (spec_bits(q, text, pos) < NEEDED_BITS)
+			bits = spec_bits(q, text, pos);
+			if (bits < NEEDED_BITS)
 				continue;
-			*ret = (struct job_answer){ .world = 1, .n_ranks = 1 };
+			*ret = (struct job_answer){ .world = 1,
+						    .n_ranks = 1,
+						    .margin = bits - NEEDED_BITS };
 			snprintf(ret->spec, sizeof(ret->spec), "%s", text);
 			return 0;
 		}

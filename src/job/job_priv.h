@@ -98,6 +98,7 @@ struct aim_facts {
 	enum job_plan plan;
 	uint32_t full_failed; /* searches of all seeds in a row that found nothing */
 	bool is_told;         /* the order in force was told by somebody */
+	bool is_left;         /* the job has left the part that its order is of */
 	uint64_t lost_at;     /* trail->opens when the plan was lost */
 };
 
@@ -123,13 +124,33 @@ int guess_sequential(const struct job_question *q, struct job_answer *ret) MUST_
 int guess_kinds(const struct job_question *q, uint32_t n_seeds, uint64_t cpu_ns,
 		struct job_answer *ret) MUST_USE;
 
+/* --- ask.c: the questions, in one numbering: q->seen are numbers below q->n. Return values as of
+ * struct job_searches. */
+int ask_sequential(const struct job_question *q, struct job_answer *ret) MUST_USE;
+/* Seeds that are very likely. */
+int ask_brief(const struct job_question *q, struct job_answer *ret) MUST_USE;
+int ask_quick(const struct job_question *q, struct job_answer *ret) MUST_USE;
+int ask_full(const struct job_question *q, struct job_answer *ret) MUST_USE;
+int ask_refine(const struct job_question *q, struct job_answer *ret) MUST_USE;
+
+/* --- part.c: has the job left the part that its order is of? */
+#define PART_OPENS 32
+struct part_watch {
+	uint64_t run; /* opens outside of the part, one after the other */
+	bool is_left;
+};
+/* A sample was opened. True: the job has left the part, just now, with the last PART_OPENS. n: of
+ * the dataset. */
+bool part_open(struct part_watch *watch, const struct known *known,
+	       const struct job_numbers *numbers, uint64_t n, uint32_t sample);
+
 /* --- words.c */
 struct words_facts {
 	const struct known *known;
 	const struct trail *trail;
 	enum job_effort effort;
 	enum job_plan plan;
-	bool is_suspended, is_quick, is_full, was_full;
+	bool is_suspended, is_quick, is_full, was_full, is_left;
 	double share, left_s;
 	uint32_t full_failed;
 	uint64_t searches, found_after;
