@@ -92,6 +92,14 @@ static uint64_t fake_now(struct clock *clock)
 static const struct job_searches fakes = { fake_quick, fake_full, fake_refine };
 static struct clock fake_clock = { fake_now };
 
+/* Samples 9000 and above are below val. */
+static bool fake_has(void *ctx, const struct job_numbering *way, uint32_t sample)
+{
+	return (strcmp(way->under, "val") == 0) == (sample >= 9000);
+}
+
+static const struct job_numbers fake_numbers = { .has = fake_has };
+
 static void set_up(enum job_effort effort, const char *told)
 {
 	struct job_params p = { .n = N,
@@ -103,6 +111,7 @@ static void set_up(enum job_effort effort, const char *told)
 				.clock = &fake_clock,
 				.metrics = metrics_new(),
 				.searches = &fakes,
+				.numbers = &fake_numbers,
 				.found = fake_found };
 	struct err err = { 0 };
 
@@ -367,6 +376,53 @@ static void the_world_may_change(void)
 	tear_down();
 }
 
+static void open_in_turn(uint32_t first, uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++)
+		job_note_open(bed.job, first + i);
+}
+
+/* A job looks at its validation set, and then reads the other one; between the epochs it validates.
+ */
+static void a_part_that_is_left_is_no_longer_followed(void)
+{
+	set_up(JOB_QUICK, NULL);
+	bed.quick_rc = 0;
+	bed.answer = (struct job_answer){ .spec = "sequential", .n = 1000, .way.under = "val" };
+	open_in_turn(9000, 64);
+	wait_for(&bed.founds, 1);
+	wait_settled(1);
+	CHECK_STR(bed.spec, "sequential:under=val");
+	CHECK_CONTAINS(status().words, "; the job reads the 1000 samples below val/, of 10000");
+	job_note_plan(bed.job, JOB_PLAN_FOLLOWED);
+	mutex_lock(&bed.mu);
+	bed.quick_rc = -ENOENT;
+	mutex_unlock(&bed.mu);
+	open_in_turn(0, 40);
+	wait_settled(2);
+	CHECK_CONTAINS(status().words, "reads have left the part that the order is of");
+	CHECK(bed.asked.n_seen >= PART_OPENS && bed.asked.n_seen <= 40);
+	mutex_lock(&bed.mu);
+	bed.quick_rc = 0;
+	bed.answer = (struct job_answer){
+		.seed = 7, .is_likely = true, .world = 1, .n_ranks = 1, .n = 9000
+	};
+	strcpy(bed.answer.way.under, "train");
+	mutex_unlock(&bed.mu);
+	open_in_turn(40, 100);
+	wait_for(&bed.founds, 2);
+	wait_settled(3);
+	CHECK_STR(bed.spec, "torch-distributed:seed=7:under=train");
+	job_note_plan(bed.job, JOB_PLAN_FOLLOWED);
+	for (int epoch = 0; epoch < 2; epoch++) {
+		open_in_turn(1000, 8000);
+		open_in_turn(9000, 1000);
+	}
+	CHECK_U64(status().orders_found, 2);
+	CHECK_CONTAINS(status().words, "below train/, of 10000");
+	tear_down();
+}
+
 /* Nobody may hold up the opens, whatever the searches do; and samples that do not exist are no
  * opens. */
 static void what_takes_too_much_memory_is_left_out(void)
@@ -404,6 +460,7 @@ static const struct check_test tests[] = {
 	{ "off_is_off", off_is_off },
 	{ "the_world_may_change", the_world_may_change },
 	{ "what_takes_too_much_memory_is_left_out", what_takes_too_much_memory_is_left_out },
+	{ "a_part_that_is_left_is_no_longer_followed", a_part_that_is_left_is_no_longer_followed },
 	{ "hostile_opens", hostile_opens },
 };
 
