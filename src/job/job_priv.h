@@ -115,6 +115,8 @@ bool aim_is_refuted(const struct aim_facts *facts);
 /* Bits, as in module recover: how unlikely is it by chance that n_seen of n samples stand at these
  * positions (sorted here), many of them at the very start? */
 double evidence_bits(uint32_t *pos, uint32_t n_pos, uint32_t n_seen, uint64_t n);
+/* Bits: how unlikely is it that these positions were opened in this order if they were shuffled? */
+double evidence_order_bits(const uint32_t *pos, uint32_t n_pos);
 
 /* --- guess.c: orders other than torch's permutations. */
 /* CPU time of this thread. */
