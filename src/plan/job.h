@@ -91,6 +91,10 @@ struct plan_job {
 	uint64_t stage_end, stage_sum; /* stage_end: virtual position */
 	bool is_stage_dirty;
 
+	/* waste.c: fetched, and of that not read in its pass; halved with each pass */
+	double fetched_recently, wasted_recently;
+	bool is_wasteful;
+
 	/* fetch.c, of this step */
 	uint64_t ahead, ahead_store; /* horizons */
 	bool is_blocked, is_grouped;
