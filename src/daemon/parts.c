@@ -20,13 +20,14 @@
 #include "clairfs/base/text.h"
 #include "daemon_priv.h"
 
-#define PARTS_MAX 5u       /* the whole dataset is one of them */
-#define PART_SAMPLES 64u   /* fewer cannot be told apart by their order */
-#define PART_OPENS_MIN 8u  /* and an eighth of all */
-#define RECENT 32u         /* opens that show where the job reads now */
-#define SORTS_SEEN 96u     /* opens from which on all sorts are asked; */
+#define PARTS_MAX 5u	     /* the whole dataset is one of them */
+#define PART_SAMPLES 64u     /* fewer cannot be told apart by their order */
+#define PART_OPENS_MIN 8u    /* and an eighth of all */
+#define RECENT 32u	     /* opens that show where the job reads now */
+#define SORTS_SEEN 96u	     /* opens from which on all sorts are asked; */
 #define SORTS_SEEN_MANY 256u /* of so many files: */
-#define MANY_FILES 250000u
+#define MANY_FILES 250000u   /* seconds to sort: */
+#define TIMES_MANY 2u	     /* so not again and again */
 #define SAME_MAX 128u
 
 /* A numbering that was made before. */
@@ -34,6 +35,7 @@ struct made {
 	uint32_t dir;
 	enum dataset_sort sort;
 	uint64_t hash;
+	uint32_t times;
 };
 
 struct job_parts {
@@ -164,8 +166,7 @@ static uint32_t find_parts(const struct tally *t, struct part *part)
 	return n;
 }
 
-static const struct made *find_made(const struct job_parts *parts, uint32_t dir,
-				    enum dataset_sort sort)
+static struct made *find_made(struct job_parts *parts, uint32_t dir, enum dataset_sort sort)
 {
 	for (uint32_t i = 0; i < parts->n_made; i++)
 		if (parts->made[i].dir == dir && parts->made[i].sort == sort)
@@ -173,8 +174,20 @@ static const struct made *find_made(const struct job_parts *parts, uint32_t dir,
 	return NULL;
 }
 
+static void note_made(struct job_parts *parts, uint32_t dir, enum dataset_sort sort, uint64_t hash)
+{
+	struct made *made = find_made(parts, dir, sort);
+
+	if (!made && parts->n_made < SAME_MAX) {
+		made = &parts->made[parts->n_made++];
+		*made = (struct made){ .dir = dir, .sort = sort, .hash = hash };
+	}
+	if (made)
+		made->times++;
+}
+
 /* It was made before, and is what the index does. */
-static bool is_same(const struct job_parts *parts, uint32_t dir, enum dataset_sort sort)
+static bool is_same(struct job_parts *parts, uint32_t dir, enum dataset_sort sort)
 {
 	const struct made *one = find_made(parts, dir, sort),
 			  *plain = find_made(parts, dir, DATASET_SORT_INDEX);
@@ -182,19 +195,22 @@ static bool is_same(const struct job_parts *parts, uint32_t dir, enum dataset_so
 	return sort != DATASET_SORT_INDEX && one && plain && one->hash == plain->hash;
 }
 
-static bool is_asked(const struct job_parts *parts, const struct job_opens *opens,
+static bool is_asked(struct job_parts *parts, const struct job_opens *opens,
 		     const struct part *part, enum dataset_sort sort)
 {
 	bool is_many = parts->size[part->dir] > MANY_FILES;
+	const struct made *made = find_made(parts, part->dir, sort);
 
 	if (is_same(parts, part->dir, sort))
 		return false;
 	if (sort <= DATASET_SORT_TORCHVISION)
 		return true;
+	if (is_many && made && made->times >= TIMES_MANY)
+		return false;
 	return !opens->is_first && opens->n >= (is_many ? SORTS_SEEN_MANY : SORTS_SEEN);
 }
 
-static size_t put_ways(const struct job_parts *parts, const struct job_opens *opens,
+static size_t put_ways(struct job_parts *parts, const struct job_opens *opens,
 		       const struct tally *t, struct job_numbering *ret, size_t max)
 {
 	struct part part[PARTS_MAX + 1];
@@ -269,8 +285,7 @@ static int number(void *ctx, const struct job_numbering *way, const struct job_o
 		return rc;
 	ret->n = n;
 	ret->hash = XXH3_64bits(sample, (size_t)n * sizeof(*sample));
-	if (!find_made(parts, way->dir, sort) && parts->n_made < SAME_MAX)
-		parts->made[parts->n_made++] = (struct made){ way->dir, sort, ret->hash };
+	note_made(parts, way->dir, sort, ret->hash);
 	return translate(parts, opens, sample, ret);
 }
 
