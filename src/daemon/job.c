@@ -8,6 +8,7 @@
  * The watch functions run on the planner's thread and must not block; wire_found runs on the job's
  * and waits for the planner. */
 #include <errno.h>
+#include <string.h>
 
 #include "clairfs/base/log.h"
 #include "clairfs/base/text.h"
@@ -61,6 +62,12 @@ static void load(void *ctx, const struct cache_load *load)
 	accounting_load(w->accounting, load);
 }
 
+/* The first files of a dataset in their order, a few classes, look like all of them. */
+static bool is_unshuffled(const char *text)
+{
+	return strncmp(text, "sequential", strlen("sequential")) == 0 || strstr(text, ":shuffle=0");
+}
+
 static int found(void *ctx, const char *text, uint64_t stamp)
 {
 	struct order_spec *spec = NULL;
@@ -71,6 +78,8 @@ static int found(void *ctx, const char *text, uint64_t stamp)
 
 	if (rc == 0)
 		rc = wire_make_order(w, spec, &order, &err);
+	if (rc == 0 && is_unshuffled(text))
+		order_may_be_left(order);
 	mutex_lock(&w->change_mu);
 	if (rc == 0)
 		rc = job_is_current(w->job, stamp) ? told_jobs_put_first(w, spec, TAKE(order), &err)

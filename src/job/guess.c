@@ -18,6 +18,7 @@
 #define NEEDED_BITS 40.0 /* 2^20 hypotheses, wrong once in 2^20 searches */
 #define RANK_BITS 12.0   /* for a further rank */
 #define ORDER_BITS 24.0 /* that files are read in their order, and not only the first of them */
+#define SEEN_LEAST 32
 #define SEEDS_MAX 1024
 
 static const uint16_t strides[] = { 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 40, 48, 56, 64 };
@@ -82,10 +83,14 @@ static void put_sequential(struct job_answer *a)
 				       i ? "+" : "", a->rank[i]);
 }
 
-int guess_sequential(const struct job_question *q, struct job_answer *ret)
+int guess_sequential(const struct job_question *all, struct job_answer *ret)
 {
-	uint32_t *pos AUTO_FREE = calloc(MAX(q->n_seen, 1), sizeof(*pos));
+	uint32_t *pos AUTO_FREE = calloc(MAX(all->n_seen, 1), sizeof(*pos));
+	struct job_question first = *all, *q = &first;
 	struct stride best = { 0 }, one;
+
+	/* When all was seen, it says nothing which samples came first. */
+	first.n_seen = MIN(all->n_seen, MAX(all->n / 4, SEEN_LEAST));
 
 	if (!pos)
 		return -ENOMEM;

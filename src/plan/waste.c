@@ -5,8 +5,8 @@
  * that is more than a tenth of what was fetched, only what is due soon is fetched, until passes
  * come without it: that costs what the last readers' distance holds, once a pass.
  *
- * The first pass shows its end when it is too late. Orders of which every epoch is the same are
- * those that say least of the job (files in their order), so there the lead grows with what was read.
+ * The first pass shows its end when it is too late. Files in their order, when nobody said so, may
+ * be the first of them (order_info.may_be_left): there the lead grows with what was read.
  * Must not hold back what is due soon: that is what readers would wait for. Planner thread. */
 #include "plan_priv.h"
 
@@ -60,7 +60,7 @@ uint64_t waste_lead_most(const struct plan *plan)
 
 	if (job->is_wasteful)
 		return soon;
-	if (job->info.is_same_every_epoch && !cur->index)
+	if (job->info.may_be_left && !cur->index)
 		return soon + cur->consumed.count / PART;
 	return UINT64_MAX;
 }

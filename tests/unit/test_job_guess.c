@@ -160,6 +160,19 @@ static void a_sequence_read_by_workers_out_of_step(void)
 		}
 }
 
+/* Before anybody had time to look. */
+static void a_small_set_that_was_read_whole(void)
+{
+	uint32_t seen[160];
+	struct job_question q = { .n = 160, .seen = seen, .n_seen = 160, .cancel = &never };
+	struct job_answer a = { 0 };
+
+	for (uint32_t i = 0; i < 160; i++) /* two workers, batches of 16 */
+		seen[i] = i / 32 * 32 + i % 2 * 16 + i % 32 / 2;
+	CHECK_INT(guess_sequential(&q, &a), 0);
+	CHECK_STR(a.spec, "sequential");
+}
+
 static void evidence_grows_with_the_opens(void)
 {
 	uint32_t pos[SEEN];
@@ -188,6 +201,7 @@ static const struct check_test tests[] = {
 	{ "a_shuffled_part_is_no_sequence", a_shuffled_part_is_no_sequence },
 	{ "a_thinned_sequence_is_none", a_thinned_sequence_is_none },
 	{ "a_sequence_read_by_workers_out_of_step", a_sequence_read_by_workers_out_of_step },
+	{ "a_small_set_that_was_read_whole", a_small_set_that_was_read_whole },
 	{ "evidence_grows_with_the_opens", evidence_grows_with_the_opens },
 };
 
