@@ -9,6 +9,7 @@
 #include "horizon.h"
 #include "item.h"
 #include "valid.h"
+#include "waste.h"
 
 #define NO_KEY UINT32_MAX
 #define KEY_SLOT1 (1u << 31)               /* bit of a key: in slots[1] */
@@ -86,14 +87,11 @@ struct plan_job {
 	struct valid valid;
 	struct horizon horizon;
 	struct group group;
+	struct waste waste;
 
 	/* stage.c */
 	uint64_t stage_end, stage_sum; /* stage_end: virtual position */
 	bool is_stage_dirty;
-
-	/* waste.c: fetched, and of that not read in its pass; halved with each pass */
-	double fetched_recently, wasted_recently;
-	bool is_wasteful;
 
 	/* fetch.c, of this step */
 	uint64_t ahead, ahead_store; /* horizons */

@@ -184,7 +184,6 @@ void item_out_of_others(struct plan *plan, uint32_t sample);         /* all but 
 bool item_is_wanted(const struct plan *plan, const struct item *it); /* from the source */
 void item_set_state(struct plan *plan, uint32_t sample,
 		    uint32_t state);                 /* between item_out and item_in */
-void item_set_fresh(struct plan *plan, struct item *it, bool is_fresh);
 void item_rekey(struct plan *plan, uint32_t sample); /* by what is consumed now */
 void retain_opened(struct plan *plan, uint64_t now_ns, uint32_t sample);
 void retain_fetched(struct plan *plan, uint64_t now_ns, const struct plan_event *ev);
@@ -281,13 +280,6 @@ void epochs_absorb_rest(struct plan *plan, struct slot *slot);
 void epochs_arrived(struct plan *plan, uint64_t now_ns, const struct plan_event *ev);
 uint64_t epochs_step(struct plan *plan, uint64_t now_ns);
 void epochs_roll(struct plan *plan);
-
-/* waste.c */
-void waste_fetched(struct plan *plan);
-/* A pass is over, also one that was left early; before its positions are forgotten. */
-void waste_rolled(struct plan *plan, const struct slot *old);
-/* How far ahead of its readers the job in turn may be fetched for. */
-uint64_t waste_lead_most(const struct plan *plan);
 void epochs_consume_below(struct slot *slot, uint64_t pos);
 void epochs_rebuild(struct plan *plan);
 void epochs_forget_before(struct plan *plan);

@@ -15,7 +15,7 @@
 
 void waste_fetched(struct plan *plan)
 {
-	plan->job->fetched_recently++;
+	plan->job->waste.fetched++;
 }
 
 /* Counted as wasted, so no more as what was not read yet. */
@@ -39,17 +39,16 @@ static uint64_t waste_count(struct plan *plan, const struct slot *old)
 
 void waste_rolled(struct plan *plan, const struct slot *old)
 {
-	struct plan_job *job = plan->job;
+	struct waste *w = &plan->job->waste;
 	/* What one job did not read may be another's. */
 	uint64_t n = plan->n_jobs > 1 ? 0 : waste_count(plan, old);
 
 	plan->wasted += n;
-	job->wasted_recently += (double)n;
-	job->is_wasteful = job->fetched_recently >= LEAST &&
-			   job->wasted_recently * PART > job->fetched_recently &&
-			   job->wasted_recently > (double)job->span;
-	job->fetched_recently /= 2;
-	job->wasted_recently /= 2;
+	w->wasted += (double)n;
+	w->is_much = w->fetched >= LEAST && w->wasted * PART > w->fetched &&
+		     w->wasted > (double)plan->job->span;
+	w->fetched /= 2;
+	w->wasted /= 2;
 }
 
 uint64_t waste_lead_most(const struct plan *plan)
@@ -58,7 +57,7 @@ uint64_t waste_lead_most(const struct plan *plan)
 	const struct slot *cur = cur_slot(plan);
 	uint64_t soon = MAX(job->span, job->ahead);
 
-	if (job->is_wasteful)
+	if (job->waste.is_much)
 		return soon;
 	if (job->info.may_be_left && !cur->index)
 		return soon + cur->consumed.count / PART;
