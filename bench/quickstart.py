@@ -119,6 +119,9 @@ def compare(args, temp):
             results.append(("clairfs", train(args, "through clairfs", mount.mountpoint, temp, mount.settled)))
             print(benchlib.run(mount.binary, "status", mount.mountpoint).decode())
     print_table(results)
+    binary = os.path.relpath(f"{args.build}/src/cli/clairfs")
+    print(f"\nclairfs is {binary}: it needs no installing. Next: {binary} mount SOURCE MOUNTPOINT,")
+    print(f"{binary} simulate --workload resnet50, {binary} --help.")
 
 
 def main():

@@ -65,8 +65,9 @@ struct cache_watch {
 	void *ctx;
 };
 
-/* What an arena must have beyond the `ram` bytes that the plan fills with samples: for the holes
- * between them and for demand reads, which would be pushed out otherwise. Only used when needed. */
+/* What an arena must have beyond the `ram` bytes that the plan fills with samples: for those on
+ * their way (plan_spare_bytes), the holes between them and demand reads, which would be pushed out
+ * otherwise. Only used when needed. */
 static inline uint64_t cache_spare_bytes(uint64_t ram)
 {
 	uint64_t most = ram / 32 > (256u << 20) ? ram / 32 : 256u << 20;

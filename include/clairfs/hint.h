@@ -33,7 +33,8 @@
 
 /* In: version and the order's spec ("none": no order any more). Out: status, 0 or a negative errno,
  * and one line: the spec in canonical form, or what is wrong. The text always ends with a zero
- * byte.
+ * byte. "?" changes nothing and is answered with the order in force; neither does "?SPEC", whose
+ * answer is how many samples that order numbers, a space, and the spec.
  *
  * Only root and the user who mounted it may announce (-EPERM). Files that a spec names are read
  * only beneath the mount's source, by their path there or relative to it (-EXDEV: it is elsewhere;

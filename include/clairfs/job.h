@@ -16,10 +16,12 @@
 #include "clairfs/base/clock.h"
 #include "clairfs/base/err.h"
 #include "clairfs/metrics.h"
+#include "clairfs/recover.h"
 
 #define JOB_SPEC_MAX 512
 #define JOB_WORDS_MAX 1024
 #define JOB_UNDER_MAX 256
+#define JOB_PLACES 8
 
 enum job_effort {
 	JOB_OFF,   /* no search */
@@ -85,13 +87,20 @@ struct job_question {
 	bool no_kinds;       /* orders that have to be computed whole take too much memory */
 	bool not_sequential; /* that was found and is not what the job reads */
 	bool is_first;       /* of this beginning: the likeliest hypotheses only */
-	uint32_t seed;       /* for refine, like the next */
+	bool no_streams;     /* the words of likely manual seeds were tried in an earlier pass */
+	/* Behind which the epoch's seed may stand, the likeliest first. */
+	const struct recover_place *places;
+	size_t n_places;
+	uint32_t seed; /* for refine, like the next */
 	const struct job_numbering *way;
 	const struct job_numbers *numbers; /* NULL: samples have the numbers of the index only */
 	unsigned threads;
 	const atomic_bool *cancel;
+	/* Of the full search: while it is set nothing is computed; else NULL. */
+	const atomic_bool *hold;
 	atomic_uint_least64_t *cpu_ns; /* what it costs is added here */
-	/* Of the full search, 0..1, and how many seconds it takes at most. */
+	/* Of the full search, 0..1, and how many seconds it takes at most (0: not known). Called
+	 * a few times a second on the job's thread, which may ask a quick question then. */
 	void (*progress)(void *ctx, double share, double left_s);
 	void *progress_ctx;
 };
@@ -100,8 +109,12 @@ struct job_answer {
 	char spec[JOB_SPEC_MAX]; /* of an order that is no torch permutation; "": see below */
 	bool is_likely;          /* a seed people type, or a neighbour of one that was known */
 	bool is_chain;           /* word `word` of manual_seed(manual_seed) */
+	enum recover_draw draw;  /* of that */
 	uint32_t seed, manual_seed, word, world, n_ranks;
 	uint32_t rank[64];
+	/* Where else the seed stands, by chance or because it was drawn there. */
+	struct recover_place place[JOB_PLACES];
+	size_t n_places;
 	struct job_numbering way;
 	uint64_t n;    /* samples in it; 0: all of the dataset */
 	double margin; /* bits beyond those that were asked for */
@@ -121,7 +134,7 @@ struct job_params {
 	uint64_t n; /* samples of the dataset */
 	enum job_effort effort;
 	uint64_t memory;         /* that a search may use beside its threads', 0: any */
-	unsigned threads;        /* of the full search; 0: half of the CPUs, 16 at most */
+	unsigned threads;        /* of the full search; 0: an eighth of the CPUs */
 	uint32_t world;          /* ranks of the job as its launcher says, 0: unknown */
 	const char *told;        /* spec of the order in force at the start, or NULL */
 	struct clock *clock;     /* borrowed */
@@ -131,6 +144,9 @@ struct job_params {
 	/* An order was found: makes it the one in force, unless job_is_current(stamp) is false. On
 	 * the job's thread, no lock held; may block. Negative errno: it could not be. */
 	int (*found)(void *ctx, const char *spec, uint64_t stamp);
+	/* Whether others wait for a CPU, so that a full search waits; asked a few times a second
+	 * while there is one, on the job's thread, no lock held. May be NULL: never. */
+	bool (*is_crowded)(void *ctx);
 	void *ctx;
 };
 
@@ -163,6 +179,7 @@ struct job_status {
 	char words[JOB_WORDS_MAX]; /* for a person */
 	char found[JOB_SPEC_MAX];  /* the spec found last, or "" */
 	bool is_searching, is_full;
+	bool is_held; /* a full search that waits until samples are opened, or others have CPUs */
 	double progress, left_s; /* of a full search: 0..1, and seconds at most; else 0 */
 	double cpu_s;            /* spent so far on searches */
 	uint64_t searches, orders_found;

@@ -30,6 +30,9 @@ void order_spec_free(struct order_spec *spec);
 /* The spec in canonical form: keys in table order, defaults left out. Borrowed, lives as long as
  * the spec. */
 const char *order_spec_text(const struct order_spec *spec);
+/* A canonical text for people: the seed is shown also where it is the default. out gets at most
+ * size - 1 bytes; what is no spec is copied as it is. */
+void order_spec_show(const char *text, char *out, size_t size);
 /* The path of a spec of kind "list", else NULL; and its text behind the path: "" or ":key=value"...
  * Borrowed. */
 const char *order_spec_list_path(const struct order_spec *spec);
@@ -149,5 +152,14 @@ uint64_t order_head_bytes(const struct order *order, const struct order_part *pa
  * numbers. */
 int order_rank_epoch(const struct order *order, uint64_t epoch, uint64_t rank,
 		     uint32_t **ret_sample, uint64_t *ret_length, struct err *err) MUST_USE;
+
+/* The words of MT19937 as torch.manual_seed(seed) and numpy.random.seed(seed) start it (is_python:
+ * as random.seed(seed) does), from word `first` (from 0) on, which takes some ten milliseconds at
+ * most. -ENOMEM. One thread at a time. */
+struct order_words;
+int order_words_new(uint32_t seed, bool is_python, uint64_t first,
+		    struct order_words **ret) MUST_USE;
+void order_words_take(struct order_words *words, uint32_t *out, size_t count);
+void order_words_free(struct order_words *words);
 
 #endif

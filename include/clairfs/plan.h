@@ -28,8 +28,9 @@ struct plan_params {
 	uint32_t n;                     /* samples */
 	const uint64_t *size;           /* [n] bytes; copied */
 	const struct order_info *order; /* copied; NULL: no order (the plan then only counts) */
-	uint64_t arena_bytes; /* samples FETCHING or ARENA never hold more than this; a sample costs
+	uint64_t arena_bytes; /* samples FETCHING or ARENA hold no more than this; a sample costs
 			       * its size rounded up to 4096 (empty: 4096) */
+	uint64_t spare_bytes; /* but for what is due soon and was not pushed yet: so much more */
 	uint64_t stage_bytes; /* pushed and not opened yet */
 	uint64_t sample_max_bytes;   /* larger samples are not prefetched; <= arena_bytes / 4 */
 	uint64_t store_bytes;        /* budget of pins, 0 = no store */
@@ -42,6 +43,14 @@ struct plan_params {
 	uint32_t span; /* positions the job's readers are apart; 0 = from the order's batch,
 			* workers, prefetch_factor and ranks, or learned when those are not given */
 };
+
+/* What the executive should have beyond arena_bytes for samples on their way into the kernel. */
+static inline uint64_t plan_spare_bytes(uint64_t arena_bytes)
+{
+	uint64_t most = arena_bytes / 64 > (128u << 20) ? arena_bytes / 64 : 128u << 20;
+
+	return arena_bytes / 20 < most ? arena_bytes / 20 : most;
+}
 
 /* A FETCH or STAGE that was not carried out on purpose: the sample is to be read on demand this
  * time. It is nobody's failure. */
@@ -122,7 +131,8 @@ struct plan_status {
 	uint64_t epochs_known; /* later epochs of which it is known what this node reads; 0 where
 				* every epoch reads everything */
 	/* counters since plan_new */
-	uint64_t opened, issued, useful, late, wasted, failed, mismatches, resyncs;
+	/* asked: of those issued, samples that the source was asked for, with an answer */
+	uint64_t opened, issued, asked, useful, late, wasted, failed, mismatches, resyncs;
 	/* reads of samples that the job does not number, such as a validation set: ever, and
 	 * without others between them; they count neither for the order nor against it */
 	uint64_t outside, outside_run;
@@ -137,6 +147,8 @@ struct plan_status {
 	bool is_over;          /* has left the plan: plan_end_job gives its index back */
 	uint64_t lost, lost_reads; /* times LOST; opens since it was, 0 when it is not */
 	bool is_pinning_over; /* the store was full or failed; nothing is pinned until PIN_ROOM */
+	bool is_unread;       /* epochs were read, and nothing of this one yet */
+	bool is_found;        /* the order was found, not told: set by who knows, for the words */
 };
 
 #define PLAN_JOBS 8 /* jobs of one plan, at most */
@@ -176,6 +188,9 @@ bool plan_get_job_status(struct plan *plan, uint32_t job, struct plan_status *re
  * far; left an epoch before its end". */
 #define PLAN_TEXT 400
 void plan_status_text(const struct plan_status *status, char out[PLAN_TEXT]);
+/* status->why ("" where that is NULL), but of an order that was found nothing that only who told it
+ * could know: the job had read before it was found, and its epochs have the numbers that fit. */
+const char *plan_status_why(const struct plan_status *status);
 /* Whether reads (the last one last; a few dozen) stand at one place of an epoch, as a plan that has
  * lost its order would look for them. Never true for an epoch so short that chance might do it. For
  * trying orders without making a plan of them; any thread. */

@@ -24,13 +24,32 @@
 #define RECOVER_TYPED 65536 /* seeds below this are likely: people type them */
 
 enum recover_effort {
-	RECOVER_FULL,  /* the cheap hypotheses, then all seeds */
+	RECOVER_FULL,  /* the cheap hypotheses, the streams of likely seeds, then all seeds */
 	RECOVER_QUICK, /* the cheap hypotheses only: less than a second, but for large worlds */
 	RECOVER_RANGE, /* first_seed..last_seed only, for tests and for splitting a search */
+	RECOVER_STREAMS, /* `streams` only, in this order */
+};
+
+/* Generators whose draws seed a loader's. Words count from 0. */
+enum recover_draw {
+	RECOVER_TORCH,  /* torch.manual_seed; numpy.random.seed makes the same words */
+	RECOVER_NUMPY,  /* numpy.random.seed, of which randint(2**31) keeps 31 bits */
+	RECOVER_PYTHON, /* random.seed: getrandbits(32), randint(0, 2**31 - 1) */
+};
+
+struct recover_place {
+	enum recover_draw draw;
+	uint32_t manual_seed, word;
+};
+
+struct recover_stream {
+	struct recover_place from;
+	uint32_t count; /* words; the last one is below 2^32 */
 };
 
 struct recover_progress {
 	bool is_full;         /* the search of all seeds, not the cheap hypotheses */
+	bool is_streams;      /* words of likely seeds: the same, before it */
 	uint64_t done, total; /* seeds */
 	double seeds_per_s;   /* since this phase began, 0 at its start */
 };
@@ -59,11 +78,14 @@ struct recover_params {
 	bool is_plain;
 	enum recover_effort effort;
 	uint32_t first_seed, last_seed; /* of the full search; evidence is asked for as for all */
+	const struct recover_stream *streams; /* of RECOVER_STREAMS; one rank of one world */
+	size_t n_streams;
 	unsigned threads;               /* 0: one per CPU this process may use */
 	int nice; /* of these threads, 0..19: added by setpriority, as far as it goes */
-	/* SCHED_BATCH: they wake nobody up. Not SCHED_IDLE: on a node without an idle CPU such a
-	 * thread would take seconds to notice that it is cancelled. */
-	bool is_batch;
+	/* SCHED_IDLE: they take a CPU that nobody else wants. Until they are cancelled, or one has
+	 * found something: then they get their turn, as far as we may say so. */
+	bool is_idle;
+	const atomic_bool *hold; /* may be NULL; while it is set they sleep */
 	const atomic_bool *cancel;     /* may be NULL; looked at every few milliseconds */
 	atomic_uint_least64_t *cpu_ns; /* may be NULL; the time of the search threads is added */
 	/* Called by the calling thread a few times a second; may be NULL. */
@@ -83,6 +105,7 @@ struct recover_found {
 	 * tried. Words 4e+3 are the epochs e of a loader, words 2e+3 those of one with
 	 * persistent_workers. */
 	bool is_chain;
+	enum recover_draw draw;
 	uint32_t manual_seed, word;
 	double bits, bits_needed; /* log2 of how unlikely this is by chance */
 	uint32_t n_explained;     /* of the samples seen */
@@ -106,11 +129,29 @@ uint64_t recover_needed(const struct recover_params *params);
 bool recover_spec(const struct recover_found *found, uint64_t n, unsigned which, char *out,
 		  size_t size);
 
-/* Word `word` (from 0) that torch's generator gives after manual_seed(manual_seed); as fast as
- * counting up to it. */
-uint32_t recover_word(uint32_t manual_seed, uint64_t word);
+/* Word `word` (from 0) that torch's generator gives after manual_seed(manual_seed); ten
+ * milliseconds at most. 0 when out of memory. */
+uint32_t recover_word(uint32_t manual_seed, uint32_t word);
 /* Whether one of the first `words` is this, and which. */
 bool recover_find_word(uint32_t manual_seed, uint32_t value, uint32_t words, uint32_t *ret_word);
+
+uint32_t recover_place_word(const struct recover_place *place);
+
+/* Words among which a loader's draws are looked for, the likeliest first. */
+enum recover_depth {
+	RECOVER_GLANCE,  /* 0.1 s of a core as RECOVER_STREAMS */
+	RECOVER_SHALLOW, /* with these again: a second */
+	RECOVER_DEEP,    /* from there on: about 15 seconds */
+	RECOVER_LOOKUP,  /* for recover_find: five seconds */
+};
+/* Heap. -ENOMEM. */
+int recover_streams_new(enum recover_depth depth, struct recover_stream **ret,
+			size_t *ret_n) MUST_USE;
+/* Where in params->streams a seed that was found stands: *ret_n <= max places in the order of the
+ * streams. In as many as 2^32 words it stands once by chance; a second seed, not far behind the
+ * right place, tells. Takes threads, cancel and the like from params. -ECANCELED, -ENOMEM. */
+int recover_find(const struct recover_params *params, uint32_t seed, struct recover_place *ret,
+		 size_t max, size_t *ret_n, struct err *err) MUST_USE;
 
 /* Instruction sets the search was built for, best first, and whether this CPU has them. NULL: no
  * more. */

@@ -237,6 +237,8 @@ void change_file(struct cache *c, struct entry_id entry, const struct file_ident
 	if (!es)
 		cache_degrade(c, "out of memory: the kernel may keep pages of a changed file");
 	metrics_add(c->p.metrics, METRIC_SOURCE_CHANGED, 1);
+	if (st && !has_other_bytes(&old, &now))
+		metrics_add(c->p.metrics, METRIC_SOURCE_TOUCHED, 1);
 	if (!is_same)
 		change_store(c, entry, &old);
 	if (dataset_is_sample(c->p.dataset, entry) && bits_clear(c->staged, entry.v))

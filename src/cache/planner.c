@@ -377,7 +377,7 @@ static void publish(struct cache *c, uint64_t now_ns)
 	struct plan_status now, *old = &c->counted;
 
 	plan_get_status(c->plan, &now);
-	metrics_add(c->p.metrics, METRIC_PREFETCH_ISSUED, now.issued - old->issued);
+	metrics_add(c->p.metrics, METRIC_PREFETCH_ISSUED, now.asked - old->asked);
 	metrics_add(c->p.metrics, METRIC_PREFETCH_USEFUL, now.useful - old->useful);
 	metrics_add(c->p.metrics, METRIC_PREFETCH_LATE, now.late - old->late);
 	metrics_add(c->p.metrics, METRIC_PREFETCH_WASTED, now.wasted - old->wasted);

@@ -53,6 +53,7 @@ int plan_make(struct cache *c, const struct order_ref *order, struct plan **ret)
 		.size = size,
 		.order = order ? order_info(order->order) : NULL,
 		.arena_bytes = c->p.arena_bytes,
+		.spare_bytes = plan_spare_bytes(c->p.arena_bytes),
 		.stage_bytes = c->stage ? c->p.stage_bytes : 0,
 		.sample_max_bytes = MIN(c->p.sample_max_bytes, c->p.arena_bytes / 4),
 		.store_bytes = c->p.store ? c->p.store_bytes : 0,

@@ -218,6 +218,9 @@ json_t *bench_switchback_of(const json_t *gpu_wait);
 void bench_switchback_print(const json_t *said); /* one line; NULL: none */
 
 /* --- telling --- */
+#define BENCH_WINNER 192
+/* Who won, by how much: one sentence. */
+void bench_winner(const struct bench_report *r, char out[BENCH_WINNER]);
 void bench_print_text(const struct bench_report *r);
 int bench_print_json(const struct bench_report *r); /* exit code */
 /* Checked before anything is run: -EINVAL, -ENOTSUP. */

@@ -117,11 +117,13 @@ static void put_heads(struct buf_writer *w, const char *const *names)
 static void put_facts(struct buf_writer *w, const struct bench_report *r)
 {
 	const struct bench_setup *s = r->setup;
-	char text[512], bytes[32];
+	char text[512], bytes[32], winner[BENCH_WINNER];
 
+	bench_winner(r, winner);
 	buf_printf(w,
-		   "<h1>clairfs bench</h1>\n<small>%s, version " CLAIRFS_VERSION "</small>\n<dl>\n",
-		   r->time);
+		   "<h1>clairfs bench</h1>\n<p><strong>%s</strong></p>\n"
+		   "<small>%s, version " CLAIRFS_VERSION "</small>\n<dl>\n",
+		   winner, r->time);
 	put_fact(w, "dataset", s->path);
 	snprintf(text, sizeof(text), "%u samples, %s", dataset_n_samples(s->ds),
 		 text_from_bytes(dataset_sample_bytes(s->ds), bytes, sizeof(bytes)));

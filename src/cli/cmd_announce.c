@@ -23,7 +23,8 @@ static int announce(const char *mountpoint, const char *text, struct err *err)
 	if (!info.is_ours)
 		return err_set(err, -ENOENT, "%s is not a clairfs mount", info.path);
 	daemon_job_place(&job);
-	if (strcmp(text, "none") != 0 && strncmp(text, "none:", strlen("none:")) != 0)
+	if (strcmp(text, "none") != 0 && strncmp(text, "none:", strlen("none:")) != 0 &&
+	    text[0] != '?')
 		rc = order_spec_parse_placed(text, &job.place, &spec, err);
 	if (rc == 0)
 		rc = mounts_announce(info.path, spec ? order_spec_text(spec) : text, &line, err);

@@ -77,13 +77,45 @@ static int take_option(int c, char *value, struct recover_args *a)
 	}
 }
 
+/* Where among what likely manual_seeds draw a seed stands that all seeds had to be tried for: by
+ * chance, or because it was drawn there. */
+static int print_places(const struct recover_args *a, const struct recover_found *found,
+			struct err *err)
+{
+	struct recover_params params = a->params;
+	struct recover_stream *streams AUTO_FREE = NULL;
+	struct recover_place place[8];
+	char spec[512];
+	size_t n;
+	int rc;
+
+	if (recover_streams_new(RECOVER_LOOKUP, &streams, &params.n_streams) < 0)
+		return err_set(err, -ENOMEM, "out of memory");
+	params.streams = streams;
+	params.progress = NULL;
+	rc = recover_find(&params, found->seed, place, ARRAY_LEN(place), &n, err);
+	for (size_t i = 0; i < n; i++) {
+		struct recover_found there = *found;
+
+		there.is_chain = true;
+		there.draw = place[i].draw;
+		there.manual_seed = place[i].manual_seed;
+		there.word = place[i].word;
+		if (place[i].draw == RECOVER_TORCH &&
+		    recover_spec(&there, a->params.n, 0, spec, sizeof(spec)))
+			puts(spec);
+	}
+	return rc;
+}
+
 static void show_progress(void *ctx, const struct recover_progress *p)
 {
 	bool *is_shown = ctx;
 
-	if (!p->is_full || p->seeds_per_s <= 0)
+	if ((!p->is_full && !p->is_streams) || p->seeds_per_s <= 0)
 		return;
-	fprintf(stderr, "\rtrying all seeds: %4.1f %%, %.0f million/s, at most %.0f s left   ",
+	fprintf(stderr, "\rtrying %s seeds: %4.1f %%, %.0f million/s, at most %.0f s left   ",
+		p->is_full ? "all" : "draws after likely",
 		100.0 * (double)p->done / (double)p->total, p->seeds_per_s / 1e6,
 		(double)(p->total - p->done) / p->seeds_per_s);
 	fflush(stderr);
@@ -104,11 +136,14 @@ static int run(struct recover_args *a)
 	}
 	rc = recover_search(&a->params, &found, &err);
 	if (is_shown)
-		fprintf(stderr, "\r%*s\r", 70, "");
+		fprintf(stderr, "\r%*s\r", 79, "");
 	if (rc < 0)
 		return cli_fail(&err);
 	for (unsigned i = 0; recover_spec(&found, a->params.n, i, spec, sizeof(spec)); i++)
 		puts(spec);
+	if (!found.is_chain && found.seed >= RECOVER_TYPED && found.world == 1 &&
+	    a->params.effort == RECOVER_FULL && print_places(a, &found, &err) < 0)
+		return cli_fail(&err);
 	return cli_finish();
 }
 

@@ -8,6 +8,7 @@
 #include "clairfs/base/text.h"
 #include "clairfs/daemon.h"
 #include "clairfs/metrics.h"
+#include "clairfs/order.h"
 #include "cli.h"
 
 static double num(const json_t *root, const char *a, const char *b)
@@ -31,8 +32,10 @@ static void print_order(const json_t *root)
 {
 	const json_t *order = json_object_get(root, "order");
 	const char *spec = str(root, "order", "spec");
+	char shown[4200];
 
-	printf("order     %s\n", *spec ? spec : "none given");
+	order_spec_show(spec, shown, sizeof(shown));
+	printf("order     %s\n", *spec ? shown : "none given");
 	printf("          %s%s%s\n", str(root, "order", "state"),
 	       *str(root, "order", "why") ? ": " : "", str(root, "order", "why"));
 	printf("          the job %s\n", str(root, "order", "doing"));
@@ -60,9 +63,11 @@ static void print_jobs(const json_t *root)
 	{
 		const char *spec = json_string_value(json_object_get(job, "spec"));
 		const char *doing = json_string_value(json_object_get(job, "doing"));
+		char shown[4200];
 		double pid = json_number_value(json_object_get(job, "pid"));
 
-		printf("job %zu     %s", i + 1, spec ? spec : "");
+		order_spec_show(spec ? spec : "", shown, sizeof(shown));
+		printf("job %zu     %s", i + 1, shown);
 		if (pid > 0)
 			printf(", told by process %.0f", pid);
 		printf("\n          %s; %.0f reads, %.0f %% of the last ones as predicted; lead "
@@ -165,6 +170,21 @@ static void print_memory(const json_t *root)
 	print_resident(root);
 }
 
+static void print_changes(const json_t *root)
+{
+	double changed = num(root, "counters", "source_changed");
+	double touched = num(root, "counters", "source_touched");
+
+	if (changed <= 0)
+		return;
+	printf("          %.0f files have changed there", changed);
+	if (touched > 0)
+		printf(", of which %.0f in permissions, owner or links alone: they are read again "
+		       "as well",
+		       touched);
+	printf("\n");
+}
+
 static void print_rest(const json_t *root)
 {
 	char a[32], b[32];
@@ -174,7 +194,8 @@ static void print_rest(const json_t *root)
 		num(root, "counters", "upcall_open") + num(root, "counters", "upcall_read");
 	double opens = num(root, "counters", "sample_opens");
 
-	printf("prefetch  issued %.0f, useful %.0f, late %.0f, wasted %.0f, failed %.0f; in flight %.0f of %.0f\n",
+	printf("prefetch  asked of the source %.0f, useful %.0f, late %.0f, wasted %.0f, "
+	       "failed %.0f; in flight %.0f of %.0f\n",
 	       num(root, "counters", "prefetch_issued"), num(root, "counters", "prefetch_useful"),
 	       num(root, "counters", "prefetch_late"), num(root, "counters", "prefetch_wasted"),
 	       num(root, "counters", "prefetch_failed"),
@@ -196,6 +217,7 @@ static void print_rest(const json_t *root)
 	       1e3 * json_number_value(json_object_get(h, "p50_seconds")),
 	       1e3 * json_number_value(json_object_get(h, "p99_seconds")),
 	       str(root, "engines", "source"));
+	print_changes(root);
 	printf("upcalls   open %.0f, read %.0f", num(root, "counters", "upcall_open"),
 	       num(root, "counters", "upcall_read"));
 	if (opens > 0)

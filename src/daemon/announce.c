@@ -15,6 +15,7 @@
  * file. The last one told wins: a found or renumbered one is refused when one was told meanwhile.
  */
 #include <errno.h>
+#include <inttypes.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -145,7 +146,7 @@ int wire_change_order(struct wire *w, const char *before, const char *text, stru
 	if (rc == 0 && (!now || strcmp(now, before) != 0))
 		rc = -EAGAIN;
 	if (rc == 0)
-		rc = told_jobs_put_first(w, spec, TAKE(order), err);
+		rc = told_jobs_put_first(w, spec, TAKE(order), false, err);
 	if (rc == 0) /* and what is being looked for is no longer wanted */
 		job_note_replaced(w->job, text);
 	mutex_unlock(&w->change_mu);
@@ -161,6 +162,8 @@ struct saying {
 	struct order_spec *spec; /* NULL: none any more, or a part of a list that is not its last */
 	const char *name;        /* of the job that takes its order back, or NULL */
 	bool is_over;            /* false: more parts are to come */
+	bool is_question;        /* nothing is to change */
+	uint64_t n;              /* how many samples the order asked about numbers */
 };
 
 static int take(struct wire *w, const struct fs_told *told, struct saying *ret, struct err *err)
@@ -183,7 +186,20 @@ static int take(struct wire *w, const struct fs_told *told, struct saying *ret, 
 		ret->name = told->text + strlen(NONE_OF_JOB);
 		return 0;
 	}
+	if (told->text[0] == '?') {
+		ret->is_question = true;
+		return told->text[1] ? order_spec_parse(told->text + 1, &ret->spec, err) : 0;
+	}
 	return strcmp(told->text, "none") == 0 ? 0 : order_spec_parse(told->text, &ret->spec, err);
+}
+
+static uint64_t count_numbered(const struct order_info *info)
+{
+	uint64_t n = info->n;
+
+	for (uint64_t i = 0; info->outside && i < info->n; i++)
+		n -= info->outside[i / 64] >> i % 64 & 1;
+	return n;
 }
 
 static void log_told(struct wire *w, const struct fs_told *told, const char *line, bool is_refused)
@@ -233,11 +249,13 @@ static int announce(struct wire *w, const struct fs_told *told, struct saying *s
 	teller_find(told->tid, told->is_lookup, &who); /* it waits for us, as a rule: it is there */
 	if (rc == 0 && said->spec)
 		rc = make_order(w, said->spec, is_list ? list : NULL, &ask, &order, err);
-	if (rc == 0 && said->spec && !is_list) /* a list told in parts lacks the others yet */
+	if (rc == 0 && said->is_question)
+		said->n = order ? count_numbered(order_info(order)) : 0;
+	else if (rc == 0 && said->spec && !is_list) /* a list told in parts lacks the others yet */
 		wire_log_note(said->spec, order);
 	if (is_list)
 		told_list_fini(list);
-	if (rc == 0 && said->is_over)
+	if (rc == 0 && said->is_over && !said->is_question)
 		rc = obey(w, said, &who, TAKE(order), err);
 	order_free(order);
 	return rc;
@@ -249,15 +267,18 @@ int wire_announce(void *ctx, const struct fs_told *told, struct buf_writer *answ
 	struct saying said = { .spec = NULL };
 	struct err err = { 0 };
 	int rc = announce(w, told, &said, &err);
-	AUTO_FREE char *now = rc == 0 && !said.is_over ? wire_get_order_text(w) : NULL;
+	bool is_told = said.is_over && !said.is_question;
+	AUTO_FREE char *now = rc == 0 && !is_told ? wire_get_order_text(w) : NULL;
 	const char *line = now ? now : "none";
 
 	if (rc < 0)
 		line = err.msg;
 	else if (said.spec)
 		line = order_spec_text(said.spec);
+	if (rc == 0 && said.is_question && said.spec)
+		buf_printf(answer, "%" PRIu64 " ", said.n);
 	buf_printf(answer, "%s", line);
-	if (rc < 0 || said.is_over) {
+	if (!said.is_question && (rc < 0 || is_told)) {
 		keep_answer(w, line, rc < 0);
 		log_told(w, told, line, rc < 0);
 	}

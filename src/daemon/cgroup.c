@@ -190,6 +190,24 @@ uint64_t cgroup_value(const char *text, size_t len, const char *key)
 	return CGROUP_NONE;
 }
 
+uint64_t cgroup_stalled_us(const char *text, size_t len)
+{
+	static const char key[] = "total=";
+	struct span rest = { text, len }, line, part;
+
+	while (take(&rest, '\n', &line)) {
+		if (!take(&line, ' ', &part) || !is_word(part, "some"))
+			continue;
+		while (take(&line, ' ', &part))
+			if (part.len > strlen(key) && memcmp(part.at, key, strlen(key)) == 0) {
+				part.at += strlen(key);
+				part.len -= strlen(key);
+				return number(part);
+			}
+	}
+	return CGROUP_NONE;
+}
+
 uint32_t cgroup_stalled(const char *text, size_t len)
 {
 	static const char begin[] = "some avg10=";

@@ -39,6 +39,8 @@ bool cgroup_find_mount(const char *text, size_t len, const char *controller, con
 bool cgroup_dir(const struct cgroup_mount *mount, const char *path, char dir[PATH_MAX]);
 /* The value of `key VALUE`, or CGROUP_NONE. */
 uint64_t cgroup_value(const char *text, size_t len, const char *key);
+/* "some avg10=1.50 ... total=12345": 12345, microseconds; CGROUP_NONE: it does not say. */
+uint64_t cgroup_stalled_us(const char *text, size_t len);
 /* "some avg10=1.50 ...": 150, hundredths of a percent; 0: it does not say. */
 uint32_t cgroup_stalled(const char *text, size_t len);
 

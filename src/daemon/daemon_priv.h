@@ -16,6 +16,7 @@
 #include "clairfs/order.h"
 #include "clairfs/report.h"
 #include "clairfs/tier/store.h"
+#include "crowd.h"
 #include "memlimit.h"
 #include "pressure.h"
 #include "publish.h"
@@ -86,6 +87,8 @@ struct wire {
 	bool is_store_lost;   /* there was to be one, and its drive could not even be opened */
 	struct job_parts *parts; /* of the dataset, for job */
 	struct job *job;
+	_Atomic uint32_t last_reader; /* thread of the job that read last, 0: none yet */
+	struct crowd crowd;           /* job.c, on its thread */
 	struct accounting_params accounting_params;
 	struct accounting *accounting;
 	struct cache_watch watch;

@@ -12,7 +12,10 @@
 
 #include "clairfs/base/log.h"
 #include "clairfs/base/text.h"
+#include "accounting_priv.h"
 #include "daemon_priv.h"
+
+#define CPUS_SHARE 8 /* of the CPUs that may be used, for a search */
 
 static void opened(void *ctx, uint32_t sample)
 {
@@ -36,8 +39,12 @@ static void planned(void *ctx, enum plan_state state)
 
 static void was_read(void *ctx, const struct cache_read_note *notes, uint32_t n)
 {
-	const struct wire *w = ctx;
+	struct wire *w = ctx;
 
+	for (uint32_t i = 0; i < n; i++)
+		if (notes[i].reader)
+			atomic_store_explicit(&w->last_reader, notes[i].reader,
+					      memory_order_relaxed);
 	accounting_reads(w->accounting, notes, n);
 }
 
@@ -82,7 +89,7 @@ static int found(void *ctx, const char *text, uint64_t stamp)
 		order_may_be_left(order);
 	mutex_lock(&w->change_mu);
 	if (rc == 0)
-		rc = job_is_current(w->job, stamp) ? told_jobs_put_first(w, spec, TAKE(order), &err)
+		rc = job_is_current(w->job, stamp) ? told_jobs_put_first(w, spec, TAKE(order), true, &err)
 						   : -ECANCELED;
 	mutex_unlock(&w->change_mu);
 	order_free(order);
@@ -90,6 +97,14 @@ static int found(void *ctx, const char *text, uint64_t stamp)
 	if (rc < 0 && rc != -ECANCELED)
 		log_warn("%s: the order %s cannot be followed: %s", w->mountpoint, text, err.msg);
 	return rc;
+}
+
+static bool is_crowded(void *ctx)
+{
+	struct wire *w = ctx;
+
+	return crowd_look(&w->crowd, (pid_t)atomic_load_explicit(&w->last_reader,
+								 memory_order_relaxed));
 }
 
 /* Ranks of the job, 0: not told or nonsense. */
@@ -108,13 +123,16 @@ int wire_make_job(struct wire *w, struct err *err)
 {
 	struct job_params jp = { .n = dataset_n_samples(w->dataset),
 				 .effort = (enum job_effort)w->opts->recover,
-				 .threads = (unsigned)w->opts->recover_threads,
+				 .threads = w->opts->recover_threads
+						    ? (unsigned)w->opts->recover_threads
+						    : MAX(cpus_of(0) / CPUS_SHARE, 1),
 				 .world = world_told(),
 				 .memory = w->memory.ram / 4,
 				 .told = w->spec ? order_spec_text(w->spec) : NULL,
 				 .clock = clock_monotonic(),
 				 .metrics = w->metrics,
 				 .found = found,
+				 .is_crowded = is_crowded,
 				 .ctx = w };
 	int rc = job_parts_new(w->dataset, &w->parts, err);
 
@@ -136,8 +154,9 @@ json_t *wire_job_json(struct wire *w)
 	struct job_status st;
 
 	job_get_status(w->job, &st);
-	return json_pack("{s:s, s:s, s:b, s:b, s:f, s:f, s:f, s:I, s:I, s:I}", "doing", st.words,
+	return json_pack("{s:s, s:s, s:b, s:b, s:b, s:f, s:f, s:f, s:I, s:I, s:I}", "doing", st.words,
 			 "found", st.found, "is_searching", st.is_searching, "is_full", st.is_full,
+			 "is_waiting", st.is_held,
 			 "progress", st.progress, "seconds_left", st.left_s, "cpu_seconds",
 			 st.cpu_s, "searches", (json_int_t)st.searches, "orders_found",
 			 (json_int_t)st.orders_found, "found_after_opens",

@@ -39,7 +39,7 @@ static const struct conf_option options[] = {
 	    "second at the beginning of an epoch. full: then all 2^32 of them, once, about five "
 	    "minutes of a core at the lowest priority."),
 	ROW(recover_threads, CONF_U64, "0", 0, 1024, NULL,
-	    "Threads that try all seeds. 0: half of the CPUs, 16 at most."),
+	    "Threads that try all seeds. 0: an eighth of the CPUs, at least one."),
 	ROW(layout, CONF_CHOICE, "auto", 0, 0, dataset_layout_names,
 	    "How files become samples: imagefolder (torchvision), files (every file, "
 	    "sorted by path) or auto."),

@@ -40,7 +40,7 @@ static json_t *order_json(struct wire *w, const struct cache_status *st)
 
 	plan_status_text(p, doing);
 	return json_pack("{s:o*, s:s, s:s, s:s, s:b, s:o, s:o, s:o, s:o}", "spec", spec, "state",
-			 plan_state_names[p->state], "why", p->why ? p->why : "", "doing", doing,
+			 plan_state_names[p->state], "why", plan_status_why(p), "doing", doing,
 			 "is_followed", p->state == PLAN_FOLLOWING || p->state == PLAN_SLOWED,
 			 "epoch", epoch, "readers", other, "validation", valid, "search",
 			 wire_job_json(w));
@@ -48,17 +48,19 @@ static json_t *order_json(struct wire *w, const struct cache_status *st)
 
 static json_t *job_json(const struct told_job *job, const struct cache_job *view, bool is_accounted)
 {
-	const struct plan_status *p = &view->plan;
+	struct plan_status st = view->plan;
+	const struct plan_status *p = &st;
 	uint64_t now = clock_now(clock_monotonic());
 	char doing[PLAN_TEXT];
 
+	st.is_found = job->is_found;
 	plan_status_text(p, doing);
 	return json_pack(
 		"{s:I, s:o, s:o*, s:o*, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:i, s:I, s:f, s:b}",
 		"id", (json_int_t)job->id, "spec", json_path(job->text), "name",
 		job->name ? json_path(job->name) : NULL, "pid",
 		job->who.id.pid ? json_integer(job->who.id.pid) : NULL, "state",
-		plan_state_names[p->state], "why", p->why ? p->why : "", "doing", doing, "epoch",
+		plan_state_names[p->state], "why", plan_status_why(p), "doing", doing, "epoch",
 		(json_int_t)p->epoch, "position", (json_int_t)p->position, "length",
 		(json_int_t)p->length, "lead", (json_int_t)p->lead, "match_percent",
 		(int)p->match_percent, "reads", (json_int_t)p->placed, "quiet_seconds",
@@ -187,6 +189,7 @@ json_t *stats_json(struct wire *w)
 	update_gauges(w);
 	cache_get_status(w->cache, &cache);
 	fs_get_status(w->fs, &fs);
+	cache.plan.is_found = told_jobs_is_found(w);
 	root = json_pack("{s:s, s:i, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
 			 "version", CLAIRFS_VERSION, "pid", (int)getpid(), "is_degraded",
 			 cache.is_degraded, "mount", mount_json(w, &fs), "dataset", dataset_json(w),

@@ -57,6 +57,7 @@ struct told_job {
 	struct order_info info; /* of the order, for the accounting; ranks are a copy */
 	uint32_t *ranks;
 	bool is_own_words; /* the mounting user's (option order), or made of them */
+	bool is_found;     /* nobody told it */
 	bool is_resident; /* its process told it itself, and was there when samples had been read */
 	uint64_t gone_ns; /* since when none of its processes is there; 0: one is */
 };
@@ -66,6 +67,10 @@ struct told_job {
 struct told_jobs {
 	struct told_job job[PLAN_JOBS];
 	uint32_t n, accounted; /* accounted: id of the job that GPU wait is accounted for */
+	/* The first one has read the epoch that it told as a list, others are there, and its
+	 * process has not told the next one yet: that comes first again. */
+	bool is_first_away;
+	struct process_id away;
 	struct thr thr;
 	struct mutex mu;
 	struct cond cv;
@@ -85,9 +90,12 @@ int told_jobs_begin(struct wire *w, const struct order_spec *spec, const struct 
 /* An order of this job's: in place of its last one, or one more. */
 int told_jobs_put(struct wire *w, const struct order_spec *spec, const struct teller *who,
 		  struct order *take_order, struct err *err) MUST_USE;
-/* In place of the first one's, whoever told that: it was found, not told. */
+/* In place of the first one's, whoever told that: it was found, not told (of which one numbered in
+ * another way nothing changes). */
 int told_jobs_put_first(struct wire *w, const struct order_spec *spec, struct order *take_order,
-			struct err *err) MUST_USE;
+			bool is_found, struct err *err) MUST_USE;
+/* Whether nobody told the first one. Without change_mu. */
+bool told_jobs_is_found(struct wire *w);
 /* GPU wait is accounted for the first one. */
 void told_jobs_account(struct wire *w);
 /* Takes the order of this job (of that name, if not NULL) back. */

@@ -77,11 +77,23 @@ static int job_make(const struct order_spec *spec, const struct teller *who,
 
 /* --- the table --- */
 
+/* A list that was told has no name of its own: the next one has the same text. */
+static bool is_told_list(const char *text)
+{
+	static const char told[] = "list:path=told";
+	size_t n = sizeof(told) - 1;
+
+	return strncmp(text, told, n) == 0 && (text[n] == '\0' || text[n] == ':');
+}
+
 void told_jobs_account(struct wire *w)
 {
 	struct told_jobs *t = &w->jobs;
 	uint32_t id = t->n ? t->job[0].id : CACHE_NO_JOB;
 
+	if (t->is_first_away && t->n && process_is_alive(&t->away))
+		return; /* its next epoch is what is waited for */
+	t->is_first_away = false;
 	if (w->accounting && (id != t->accounted || id == CACHE_NO_JOB))
 		accounting_set_order(w->accounting, t->n ? &t->job[0].info : NULL,
 				     t->n ? id : cache_generation(w->cache));
@@ -103,17 +115,29 @@ static void table_remove(struct wire *w, uint32_t at)
 	job_clear(&gone);
 }
 
-/* At its place, or behind the others (at == NOBODY). */
+/* The first one tells each epoch as a list of its own, and this is its next one. */
+static bool is_first_back(const struct told_jobs *t, const struct told_job *job)
+{
+	return t->is_first_away && !job->name && job->who.is_itself &&
+	       job->who.id.pid == t->away.pid && job->who.id.start == t->away.start;
+}
+
+/* At its place, or behind the others (at == NOBODY), where it is not the first one come back. */
 static void table_put(struct wire *w, uint32_t at, const struct told_job *take_job)
 {
 	struct told_jobs *t = &w->jobs;
 	struct told_job old = { .text = NULL };
 
 	mutex_lock(&w->order_mu);
-	if (at == NOBODY)
-		at = t->n++;
-	else
+	if (at != NOBODY) {
 		old = t->job[at];
+	} else if (is_first_back(t, take_job)) {
+		memmove(&t->job[1], &t->job[0], t->n++ * sizeof(t->job[0]));
+		at = 0;
+		t->is_first_away = false;
+	} else {
+		at = t->n++;
+	}
 	t->job[at] = *take_job;
 	mutex_unlock(&w->order_mu);
 	job_clear(&old);
@@ -136,7 +160,14 @@ static uint32_t table_sync(struct wire *w, struct cache_job views[PLAN_JOBS])
 	for (uint32_t i = t->n; i-- > 0;) {
 		if (view_of(views, n, t->job[i].id))
 			continue;
-		log_info("%s: a job has read all its epochs: %s", w->mountpoint, t->job[i].text);
+		if (i == 0 && !t->is_first_away && t->job[0].who.is_itself && !t->job[0].name &&
+		    is_told_list(t->job[0].text)) {
+			t->away = t->job[0].who.id;
+			t->is_first_away = true;
+		}
+		if (!t->is_first_away)
+			log_info("%s: a job has read all its epochs: %s", w->mountpoint,
+				 t->job[i].text);
 		table_remove(w, i);
 	}
 	told_jobs_account(w);
@@ -182,15 +213,6 @@ static bool is_over(const struct told_job *job, const struct cache_job *view)
 	if (job->is_resident)
 		return now >= job->gone_ns + GONE_NS;
 	return quiet_ns(view) >= PASSING_QUIET_NS;
-}
-
-/* A list that was told has no name of its own: the next one has the same text. */
-static bool is_told_list(const char *text)
-{
-	static const char told[] = "list:path=told";
-	size_t n = sizeof(told) - 1;
-
-	return strncmp(text, told, n) == 0 && (text[n] == '\0' || text[n] == ':');
 }
 
 static bool is_same_text(const char *a, const char *b)
@@ -360,13 +382,23 @@ int told_jobs_put(struct wire *w, const struct order_spec *spec, const struct te
 			    "the one that was quiet the longest gives way to %s: %s",
 			    w->mountpoint, PLAN_JOBS, text, w->jobs.job[at].text);
 	}
-	if (at == NOBODY && w->jobs.n)
+	if (at == NOBODY && w->jobs.n && !w->jobs.is_first_away)
 		log_info("%s: one more job, which reads in the order %s", w->mountpoint, text);
 	return put_at(w, at, spec, who, take_order, err);
 }
 
+bool told_jobs_is_found(struct wire *w)
+{
+	bool is_found;
+
+	mutex_lock(&w->order_mu);
+	is_found = w->jobs.n && w->jobs.job[0].is_found;
+	mutex_unlock(&w->order_mu);
+	return is_found;
+}
+
 int told_jobs_put_first(struct wire *w, const struct order_spec *spec, struct order *take_order,
-			struct err *err)
+			bool is_found, struct err *err)
 {
 	struct cache_job views[PLAN_JOBS];
 	struct teller who = { .session = 0 };
@@ -377,11 +409,14 @@ int told_jobs_put_first(struct wire *w, const struct order_spec *spec, struct or
 	if (w->jobs.n) {
 		who = w->jobs.job[0].who;
 		is_own_words = w->jobs.job[0].is_own_words;
+		is_found = is_found || w->jobs.job[0].is_found;
 	}
 	rc = put_at(w, w->jobs.n ? 0 : NOBODY, spec, &who, take_order, err);
 	mutex_lock(&w->order_mu);
-	if (rc == 0 && w->jobs.n)
+	if (rc == 0 && w->jobs.n) {
 		w->jobs.job[0].is_own_words = is_own_words;
+		w->jobs.job[0].is_found = is_found;
+	}
 	mutex_unlock(&w->order_mu);
 	return rc;
 }

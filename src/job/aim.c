@@ -8,7 +8,7 @@
  * or miss a rank that starts late, so its world is judged again with more. Pure. */
 #include "job_priv.h"
 
-#define FULL_OPENS 128 /* a beginning that all seeds are tried with */
+#define FULL_OPENS 128 /* a beginning that all seeds are tried with, looked at with TRAIL_FEW */
 #define REFINE_FACTOR 4
 /* A plan that is lost finds its place by itself in most cases (another epoch, a resume). */
 #define LOST_OPENS 64
@@ -45,9 +45,10 @@ static bool is_explained(const struct aim_facts *f, uint32_t start)
 static bool is_worth_all_seeds(const struct aim_facts *f, uint32_t start)
 {
 	const struct trail_start *s = &f->trail->start[start];
-	uint32_t opens = (uint32_t)MIN(FULL_OPENS, f->trail->n / 4);
+	uint32_t quarter = (uint32_t)MIN(f->trail->n / 4, FULL_OPENS);
 
-	return s->is_used && !s->is_searched && s->looked >= opens && !is_explained(f, start);
+	return s->is_used && !s->is_searched && s->n >= quarter &&
+	       s->looked >= MIN(quarter, TRAIL_FEW) && !is_explained(f, start);
 }
 
 static bool is_refinable(const struct aim_facts *f)

@@ -58,7 +58,6 @@ static void params_of(const struct job_question *q, struct recover_params *p)
 	p->nice = QUICK_NICE;
 }
 
-/* Too few samples to tell is no error here: the next look has more. */
 /* Not a neighbour of what was known, so a seed that somebody typed. */
 static bool is_typed(const struct recover_params *p, const struct recover_found *found)
 {
@@ -70,6 +69,7 @@ static bool is_typed(const struct recover_params *p, const struct recover_found 
 	return p->effort == RECOVER_QUICK && !found->is_chain;
 }
 
+/* Too few samples to tell is no error here: the next look has more. */
 static int search(const struct recover_params *p, struct job_answer *ret)
 {
 	struct recover_found found;
@@ -81,6 +81,7 @@ static int search(const struct recover_params *p, struct job_answer *ret)
 	*ret = (struct job_answer){ .seed = found.seed,
 				    .is_likely = is_typed(p, &found) && !found.is_chain,
 				    .is_chain = found.is_chain,
+				    .draw = found.draw,
 				    .manual_seed = found.manual_seed,
 				    .word = found.word,
 				    .world = found.world,
@@ -135,6 +136,11 @@ static int try_kinds(const struct job_question *q, uint32_t n_seeds, uint64_t mo
 	return rc;
 }
 
+static int try_all_kinds(const struct job_question *q, struct job_answer *ret)
+{
+	return try_kinds(q, KIND_SEEDS_FULL, KIND_FULL_NS, ret);
+}
+
 int ask_sequential(const struct job_question *q, struct job_answer *ret)
 {
 	uint64_t start_ns = guess_cpu_ns();
@@ -164,6 +170,8 @@ int ask_quick(const struct job_question *q, struct job_answer *ret)
 	params_of(q, &p);
 	rc = search(&p, ret);
 	if (rc == -ENOENT)
+		rc = streams_quick(q, ret);
+	if (rc == -ENOENT)
 		rc = search_launched(q, ret);
 	for (size_t i = 0; i < ARRAY_LEN(worlds_tried) && rc == -ENOENT; i++)
 		if (!q->is_first || !worlds_tried[i].is_later)
@@ -192,17 +200,62 @@ static void pass_progress(void *ctx, const struct recover_progress *progress)
 	part->q->progress(part->q->progress_ctx, (share + part->at) / part->parts, left);
 }
 
+/* It is still there: what is asked for takes a while. */
+static void tick(void *ctx, const struct recover_progress *progress)
+{
+	const struct job_question *q = ctx;
+
+	q->progress(q->progress_ctx, 0, 0);
+}
+
+/* Of a question that may take long; a quick one as it is. */
+static void modest_params_of(const struct job_question *q, struct recover_params *p)
+{
+	params_of(q, p);
+	if (!q->hold)
+		return;
+	p->threads = q->threads;
+	p->nice = FULL_NICE;
+	p->is_idle = true;
+	p->hold = q->hold;
+	if (!q->progress)
+		return;
+	p->progress = tick;
+	p->progress_ctx = (void *)q;
+}
+
+int ask_streams(const struct job_question *q, const struct recover_stream *streams, size_t n,
+		struct job_answer *ret)
+{
+	struct recover_params p;
+
+	modest_params_of(q, &p);
+	p.effort = RECOVER_STREAMS;
+	p.streams = streams;
+	p.n_streams = n;
+	return search(&p, ret);
+}
+
+int ask_places(const struct job_question *q, const struct recover_stream *streams, size_t n,
+	       struct job_answer *ret)
+{
+	struct recover_params p;
+	struct err err = { 0 };
+
+	modest_params_of(q, &p);
+	p.streams = streams;
+	p.n_streams = n;
+	return recover_find(&p, ret->seed, ret->place, JOB_PLACES, &ret->n_places, &err);
+}
+
 static int search_all(const struct part *part, const uint32_t *world, struct job_answer *ret)
 {
 	struct recover_params p;
 
-	params_of(part->q, &p);
+	modest_params_of(part->q, &p);
 	p.effort = RECOVER_RANGE;
 	p.worlds = world;
 	p.n_worlds = world ? 1 : 0;
-	p.threads = part->q->threads;
-	p.nice = FULL_NICE;
-	p.is_batch = true;
 	if (part->q->progress) {
 		p.progress = pass_progress;
 		p.progress_ctx = (void *)part;
@@ -214,10 +267,14 @@ int ask_full(const struct job_question *q, struct job_answer *ret)
 {
 	bool has_two = has_world(q) && q->world <= FULL_WORLD_MAX;
 	struct part part = { q, 0, has_two ? 2 : 1 };
-	int rc = try_kinds(q, KIND_SEEDS_FULL, KIND_FULL_NS, ret);
+	int rc = streams_full(q, ret);
 
 	if (rc == -ENOENT)
+		rc = aside_run(try_all_kinds, q, ret);
+	if (rc == -ENOENT)
 		rc = search_all(&part, NULL, ret);
+	if (rc == 0 && !ret->is_chain && !ret->spec[0] && !ret->is_likely)
+		rc = streams_lookup(q, ret);
 	part.at = 1;
 	if (rc == -ENOENT && has_two)
 		rc = search_all(&part, &q->world, ret);

@@ -9,6 +9,10 @@
  * answer dropped; when the job has gone on to another pass it is still worth something (the seed is
  * a hint for this one), but is put in force only if it says how later passes go.
  *
+ * A search of all seeds steps aside, without losing its place: while nothing is opened, while
+ * others wait for a CPU, and for the cheap questions when another beginning shows. These are asked
+ * on this thread from within the search's progress.
+ *
  * It must never hold the lock over found() (which waits for the planner, which notes opens), and
  * never keep a search going after job_stop. */
 #include <errno.h>
@@ -22,7 +26,8 @@
 #include "job_priv.h"
 
 #define OWN_NICE 5
-#define THREADS_MAX 16
+#define CPUS_SHARE 8
+#define QUIET_NS (10 * NS_PER_S) /* without an open: nobody waits for what is searched for */
 #define EPOCH_BYTES 16u /* per sample, of an epoch that is computed whole */
 
 struct job {
@@ -45,10 +50,14 @@ struct job {
 	char found[JOB_SPEC_MAX];
 	atomic_bool cancel;
 	atomic_uint_least64_t cpu_ns;
+	atomic_bool hold;
+	const char *held;     /* why, or NULL */
 	uint64_t cpu_told_ns; /* job's thread: to the metrics */
-	/* Job's thread: the question being asked. */
-	uint32_t seen[TRAIL_MAX], hints[KNOWN_HINTS];
-	struct job_numbering way;
+	struct desk {         /* job's thread: the question being asked, and one in its midst */
+		uint32_t seen[TRAIL_MAX], hints[KNOWN_HINTS];
+		struct recover_place places[JOB_PLACES];
+		struct job_numbering way;
+	} desk[2];
 };
 
 /* What a search was about, to settle it afterwards. */
@@ -73,6 +82,7 @@ int job_new(const struct job_params *params, struct job **ret, struct err *err)
 	cond_init(&job->changed);
 	atomic_init(&job->plan, params->told ? JOB_PLAN_BUSY : JOB_PLAN_NONE);
 	atomic_init(&job->cancel, false);
+	atomic_init(&job->hold, false);
 	atomic_init(&job->cpu_ns, 0);
 	job->is_told = params->told != NULL;
 	known_told(&job->known, params->told);
@@ -108,8 +118,8 @@ static unsigned threads_of(const struct job *job)
 	if (job->p.threads)
 		return job->p.threads;
 	if (sched_getaffinity(0, sizeof(cpus), &cpus) == 0)
-		n = (unsigned)CPU_COUNT(&cpus) / 2;
-	return MIN(MAX(n, 1), THREADS_MAX);
+		n = (unsigned)CPU_COUNT(&cpus) / CPUS_SHARE;
+	return MAX(n, 1);
 }
 
 static struct aim_facts facts_of(const struct job *job)
@@ -143,8 +153,10 @@ void job_note_open(struct job *job, uint32_t sample)
 		return;
 	mutex_lock(&job->mu);
 	now_ns = clock_now(job->p.clock);
-	if (now_ns - job->trail.last_ns >= JOB_PAUSE_NS) /* another job: a new chance */
+	if (now_ns - job->trail.last_ns >= JOB_PAUSE_NS) { /* another job: a new chance */
 		job->full_failed = 0;
+		job->known.no_streams = false;
+	}
 	(void)trail_open(&job->trail, sample, now_ns);
 	if (part_open(&job->part, &job->known, job->p.numbers, job->p.n, sample))
 		trail_restart(&job->trail, job->trail.noted - MIN(job->trail.noted, PART_OPENS));
@@ -190,6 +202,8 @@ static void replaced_locked(struct job *job, const char *spec) REQUIRES(job->mu)
 static void replaced_locked(struct job *job, const char *spec)
 {
 	job->known.is_found = false;
+	job->known.no_streams = false;
+	job->known.n_places = 0;
 	job->found[0] = 0;
 	job->full_failed = 0;
 	known_told(&job->known, spec);
@@ -226,15 +240,7 @@ bool job_is_current(struct job *job, uint64_t stamp)
 
 /* --- the job's thread --- */
 
-static void note_progress(void *ctx, double share, double left_s)
-{
-	struct job *job = ctx;
-
-	mutex_lock(&job->mu);
-	job->share = share;
-	job->left_s = left_s;
-	mutex_unlock(&job->mu);
-}
+static void note_progress(void *ctx, double share, double left_s);
 
 static bool is_too_large(const struct job *job)
 {
@@ -252,36 +258,48 @@ static void prepare_locked(struct job *job, struct errand *e) REQUIRES(job->mu);
 static void prepare_locked(struct job *job, struct errand *e)
 {
 	struct trail_start *s = &job->trail.start[e->aim.start];
+	struct desk *desk = &job->desk[job->is_full];
+	bool is_full = e->aim.kind == AIM_FULL;
+	/* The words of likely seeds: once for a beginning, and with a few opens more. */
+	bool has_tried = job->is_full || s->looked >= TRAIL_FEW;
 
 	e->pass = job->trail.pass;
 	e->version = job->version;
 	e->noted = job->trail.noted;
-	memcpy(job->seen, s->seen, s->n * sizeof(*s->seen));
-	job->way = job->known.last.way;
+	memcpy(desk->seen, s->seen, s->n * sizeof(*s->seen));
+	desk->way = job->known.last.way;
 	e->q = (struct job_question){ .n = job->p.n,
-				      .seen = job->seen,
+				      .seen = desk->seen,
 				      .n_seen = s->n,
 				      .world = job->p.world,
-				      .hints = job->hints,
-				      .n_hints = known_hints(&job->known, job->hints),
+				      .hints = desk->hints,
+				      .n_hints = known_hints(&job->known, desk->hints),
 				      .no_kinds = is_too_large(job),
 				      .not_sequential = is_no_sequence(job),
 				      .is_first = s->looked == 0 && s->n < TRAIL_FEW,
+				      .no_streams = job->known.no_streams || (!is_full && has_tried),
+				      .places = desk->places,
+				      .n_places = known_places(&job->known, desk->places),
 				      .seed = job->known.last.seed,
-				      .way = &job->way,
+				      .way = &desk->way,
 				      .numbers = job->p.numbers,
 				      .threads = threads_of(job),
 				      .cancel = &job->cancel,
+				      .hold = is_full ? &job->hold : NULL,
 				      .cpu_ns = &job->cpu_ns,
-				      .progress = note_progress,
+				      .progress = is_full ? note_progress : NULL,
 				      .progress_ctx = job };
 	if (e->aim.kind != AIM_REFINE)
 		s->looked = s->n;
 	s->is_searched |= e->aim.kind == AIM_FULL;
 	job->is_quick = e->aim.kind == AIM_QUICK;
-	job->is_full = e->aim.kind == AIM_FULL;
-	job->share = job->left_s = 0;
 	atomic_store(&job->cancel, false);
+	if (!is_full)
+		return;
+	job->is_full = true;
+	job->share = job->left_s = 0;
+	job->held = NULL;
+	atomic_store(&job->hold, false);
 }
 
 static int search(const struct job *job, const struct errand *e, struct job_answer *answer)
@@ -381,16 +399,17 @@ static void settle_locked(struct job *job, const struct errand *e, int rc,
 		job->full_failed = 0;
 	else if (is_full && rc == -ENOENT)
 		job->full_failed++;
-	if (rc < 0 && rc != -ENOENT)
+	if (rc < 0 && rc != -ENOENT && rc != -ECANCELED)
 		log_limited(LOG_LEVEL_WARN, "a search for the order failed: %s", strerror(-rc));
 	if (rc < 0)
 		return;
 	known_found(&job->known, answer, e->pass, (uint32_t)e->q.n_seen);
+	job->known.no_streams |= is_full && !job->known.last.is_chain;
 	job->known.noted = e->noted;
+	if (e->pass != job->trail.pass) /* look at this pass again with what is known now */
+		job->trail.start[TRAIL_PASS].looked = 0;
 	if (e->pass == job->trail.pass || known_goes_on(&job->known))
 		hand_over_locked(job, job->trail.start[e->aim.start].opens);
-	else /* look at this pass again with what is known now */
-		job->trail.start[TRAIL_PASS].looked = 0;
 }
 
 static void publish_cpu(struct job *job)
@@ -422,6 +441,52 @@ static void run_errand_locked(struct job *job, struct errand *e)
 	mutex_lock(&job->mu);
 	settle_locked(job, e, rc, &answer);
 	job->is_quick = job->is_full = job->is_offering = false;
+}
+
+/* The cheap questions, in the midst of a search of all seeds that is held. What they find ends it.
+ */
+static void look_meanwhile_locked(struct job *job) REQUIRES(job->mu);
+static void look_meanwhile_locked(struct job *job)
+{
+	struct errand e = { .aim = aim_of(job) };
+	uint64_t found = job->orders_found;
+	struct job_answer answer;
+	int rc;
+
+	if (e.aim.kind != AIM_QUICK || atomic_load(&job->cancel) || job->is_stopping)
+		return;
+	atomic_store(&job->hold, true);
+	prepare_locked(job, &e);
+	mutex_unlock(&job->mu);
+	rc = search(job, &e, &answer);
+	metrics_add(job->p.metrics, METRIC_RECOVER_SEARCHES, 1);
+	publish_cpu(job);
+	mutex_lock(&job->mu);
+	settle_locked(job, &e, rc, &answer);
+	job->is_quick = false;
+	if (job->orders_found > found)
+		supersede_locked(job);
+}
+
+/* On the job's thread, a few times a second while a full search is under way. */
+static void note_progress(void *ctx, double share, double left_s)
+{
+	struct job *job = ctx;
+	bool is_crowded = job->p.is_crowded && job->p.is_crowded(job->p.ctx);
+	uint64_t quiet_ns;
+
+	mutex_lock(&job->mu);
+	job->share = share;
+	job->left_s = left_s;
+	look_meanwhile_locked(job);
+	quiet_ns = clock_now(job->p.clock) - job->trail.last_ns;
+	job->held = quiet_ns >= QUIET_NS ? "samples are opened again"
+		    : is_crowded	 ? "others do not wait for the CPUs"
+					 : NULL;
+	atomic_store(&job->hold, job->held != NULL);
+	if (quiet_ns >= JOB_PAUSE_NS) /* that job is gone */
+		atomic_store(&job->cancel, true);
+	mutex_unlock(&job->mu);
 }
 
 static void *job_main(void *arg)
@@ -468,6 +533,7 @@ void job_get_status(struct job *job, struct job_status *ret)
 	mutex_lock(&job->mu);
 	*ret = (struct job_status){ .is_searching = job->is_quick || job->is_full,
 				    .is_full = job->is_full,
+				    .is_held = job->is_full && job->held,
 				    .progress = job->is_full ? job->share : 0,
 				    .left_s = job->is_full ? job->left_s : 0,
 				    .cpu_s = (double)atomic_load(&job->cpu_ns) / 1e9,
@@ -484,6 +550,7 @@ void job_get_status(struct job *job, struct job_status *ret)
 					 .is_full = job->is_full,
 					 .was_full = job->was_full,
 					 .is_left = job->part.is_left,
+					 .held = job->held,
 					 .full_failed = job->full_failed,
 					 .share = job->share,
 					 .left_s = job->left_s,

@@ -149,6 +149,7 @@ int guess_kinds(const struct job_question *q, uint32_t n_seeds, uint64_t cpu_ns,
 {
 	uint32_t *pos AUTO_FREE = calloc(MAX(q->n_seen, 1), sizeof(*pos));
 	uint64_t start_ns = guess_cpu_ns();
+	const struct timespec hold = { .tv_nsec = 50 * NS_PER_MS };
 
 	if (!pos)
 		return -ENOMEM;
@@ -157,6 +158,8 @@ int guess_kinds(const struct job_question *q, uint32_t n_seeds, uint64_t cpu_ns,
 			char text[64];
 			double bits;
 
+			while (q->hold && atomic_load(q->hold) && !atomic_load(q->cancel))
+				(void)clock_nanosleep(CLOCK_MONOTONIC, 0, &hold, NULL);
 			if (atomic_load(q->cancel))
 				return -ECANCELED;
 			if (guess_cpu_ns() - start_ns > cpu_ns)

@@ -64,6 +64,11 @@ struct known {
 	uint64_t noted;        /* of the trail, when it was asked for */
 	bool has_step;         /* two epochs were found that are words of one manual_seed */
 	uint32_t step;         /* words from one to the next */
+	/* Where the seed of this pass, or of the last one that was found, stands or may stand. */
+	struct recover_place place[JOB_PLACES];
+	size_t n_places;
+	uint64_t found_pass; /* `pass` when it was found, not guessed */
+	bool no_streams; /* all seeds had to be tried, so these are none */
 	bool is_same, is_next; /* two passes in a row: the same seed; seed + 1 */
 	uint32_t told[8];      /* a ring of the seeds told last */
 	uint32_t n_told;       /* ever */
@@ -83,6 +88,8 @@ bool known_goes_on(const struct known *known);
 /* Seeds that are likely next; returns how many. */
 #define KNOWN_HINTS 16
 size_t known_hints(const struct known *known, uint32_t hints[KNOWN_HINTS]);
+/* Behind which the next seed may stand; returns how many. */
+size_t known_places(const struct known *known, struct recover_place places[JOB_PLACES]);
 /* The seeds in a spec that was told. */
 void known_told(struct known *known, const char *spec);
 
@@ -134,6 +141,24 @@ int ask_brief(const struct job_question *q, struct job_answer *ret) MUST_USE;
 int ask_quick(const struct job_question *q, struct job_answer *ret) MUST_USE;
 int ask_full(const struct job_question *q, struct job_answer *ret) MUST_USE;
 int ask_refine(const struct job_question *q, struct job_answer *ret) MUST_USE;
+int ask_streams(const struct job_question *q, const struct recover_stream *streams, size_t n,
+		struct job_answer *ret) MUST_USE;
+/* Where ret->seed stands: fills ret->place. */
+int ask_places(const struct job_question *q, const struct recover_stream *streams, size_t n,
+	       struct job_answer *ret) MUST_USE;
+
+/* --- aside.c: fn(q, ret) in a thread that takes nobody's time; meanwhile q->progress is called a few
+ * times a second. Returns what fn does, or why there is no thread. */
+typedef int aside_fn(const struct job_question *q, struct job_answer *ret);
+int aside_run(aside_fn *fn, const struct job_question *q, struct job_answer *ret) MUST_USE;
+
+/* --- streams.c: searches like those of ask.c, in one numbering, among words of seeded generators.
+ * Behind places that are known; then behind likely manual seeds, near and far. */
+int streams_known(const struct job_question *q, struct job_answer *ret) MUST_USE;
+int streams_quick(const struct job_question *q, struct job_answer *ret) MUST_USE;
+int streams_full(const struct job_question *q, struct job_answer *ret) MUST_USE;
+/* Where a seed that was found among all stands. */
+int streams_lookup(const struct job_question *q, struct job_answer *ret) MUST_USE;
 
 /* --- part.c: has the job left the part that its order is of? */
 #define PART_OPENS 32
@@ -153,6 +178,7 @@ struct words_facts {
 	enum job_effort effort;
 	enum job_plan plan;
 	bool is_suspended, is_quick, is_full, was_full, is_left;
+	const char *held; /* why a full search waits, or NULL */
 	double share, left_s;
 	uint32_t full_failed;
 	uint64_t searches, found_after;

@@ -4,9 +4,11 @@
  * finds out by itself that set_epoch is not called):
  *
  *  - several ranks, or a seed that people type: a DistributedSampler, seed + 1 comes next;
- *  - word 4e+3 of a manual_seed: a loader, nothing else drawing, words 4 further on come next;
+ *  - a word of a manual_seed: a loader and nothing else drawing, the word 4 further on comes next;
  *  - two epochs of one manual_seed with other words between them (a validation loader, persistent
- *    workers): the same distance again, one epoch at a time;
+ *    workers): the same distance again;
+ *  - the same of numpy's or Python's generator, for which no kind of order has a name: one epoch at
+ *    a time;
  *  - any other seed: nothing is known of the next epoch, so the order ends with this one.
  *
  * Pure. */
@@ -22,16 +24,19 @@
 #define WORDS_KNOWN 1024  /* of a manual_seed that was found before */
 #define LOADER_STEP 4     /* words of an epoch */
 #define PERSISTENT_STEP 2 /* with workers that live on */
+#define FIRST_WORDS 128   /* here a seed is of a later epoch rather than behind other draws */
 
 /* A seed found by its neighbourhood to a hint may be a later word of the manual_seed known. */
 static void name_chain(const struct known *k, struct job_answer *a)
 {
-	if (!k->is_found || !k->last.is_chain || a->is_chain || a->spec[0])
+	if (!k->is_found || !k->last.is_chain || a->is_chain || a->spec[0] ||
+	    k->last.draw != RECOVER_TORCH)
 		return;
 	if (!recover_find_word(k->last.manual_seed, a->seed, WORDS_KNOWN, &a->word))
 		return;
 	a->is_chain = true;
 	a->is_likely = false;
+	a->draw = RECOVER_TORCH;
 	a->manual_seed = k->last.manual_seed;
 }
 
@@ -40,23 +45,76 @@ static bool is_one_way(const struct job_numbering *a, const struct job_numbering
 	return a->sort == b->sort && strcmp(a->under, b->under) == 0;
 }
 
+static bool is_behind(const struct recover_place *a, const struct recover_place *b)
+{
+	return a->draw == b->draw && a->manual_seed == b->manual_seed && a->word > b->word;
+}
+
+/* A seed stands in so many words somewhere by chance. Two epochs' in one stream, one behind the
+ * other, do not. */
+static void name_by_places(const struct known *k, struct job_answer *a)
+{
+	for (size_t i = 0; !a->is_chain && i < a->n_places; i++)
+		for (size_t j = 0; !a->is_chain && j < k->n_places; j++) {
+			if (!is_behind(&a->place[i], &k->place[j]))
+				continue;
+			a->is_chain = true;
+			a->draw = a->place[i].draw;
+			a->manual_seed = a->place[i].manual_seed;
+			a->word = a->place[i].word;
+		}
+}
+
+static struct recover_place place_of(const struct job_answer *a)
+{
+	return (struct recover_place){ a->draw, a->manual_seed, a->word };
+}
+
+/* Words per pass since the place known that this one is behind of, 0: none, or no whole number. */
+static uint32_t step_since(const struct known *k, const struct job_answer *a, uint64_t pass)
+{
+	struct recover_place place = place_of(a);
+
+	if (!k->is_found || !a->is_chain || pass <= k->found_pass)
+		return 0;
+	for (size_t i = 0; i < k->n_places; i++)
+		if (is_behind(&place, &k->place[i]) &&
+		    (place.word - k->place[i].word) % (pass - k->found_pass) == 0)
+			return (place.word - k->place[i].word) / (uint32_t)(pass - k->found_pass);
+	return 0;
+}
+
+static void keep_places(struct known *k, const struct job_answer *a)
+{
+	k->n_places = a->n_places;
+	memcpy(k->place, a->place, sizeof(k->place));
+	if (!a->is_chain)
+		return;
+	k->place[0] = place_of(a);
+	k->n_places = 1;
+}
+
 void known_found(struct known *k, const struct job_answer *answer, uint64_t pass, uint32_t n_seen)
 {
 	const struct job_answer *last = &k->last;
 	struct job_answer named = *answer, *a = &named;
-	bool is_later = k->is_found && pass == k->pass + 1 && !a->spec[0] && !last->spec[0] &&
-			is_one_way(&a->way, &last->way);
-	bool is_one_chain;
+	bool is_one = k->is_found && is_one_way(&a->way, &last->way);
+	bool is_later = is_one && pass == k->pass + 1 && !a->spec[0] && !last->spec[0];
+	uint32_t step = 0;
 
-	name_chain(k, a);
-	is_one_chain = is_later && a->is_chain && last->is_chain &&
-		       a->manual_seed == last->manual_seed && a->word > last->word;
+	if (is_one) { /* else another loader's: it draws when it likes */
+		name_chain(k, a);
+		name_by_places(k, a);
+		step = step_since(k, a, pass);
+	}
 	if (!k->is_found || pass != k->pass || k->is_guess) {
 		k->is_same = is_later && a->seed == last->seed;
 		k->is_next = is_later && a->seed == last->seed + 1;
-		k->has_step = is_one_chain;
-		k->step = is_one_chain ? a->word - last->word : 0;
+		k->has_step = step > 0;
+		k->step = step;
 	}
+	keep_places(k, a);
+	k->found_pass = pass;
 	k->last = *a;
 	k->is_found = true;
 	k->is_guess = false;
@@ -72,10 +130,16 @@ static uint32_t step_of(const struct known *k)
 /* Whether the orders of module order name the chain. */
 static bool is_loader(const struct known *k, uint64_t n)
 {
+	return k->last.is_chain && k->last.draw == RECOVER_TORCH && k->last.world == 1 &&
+	       n < TORCH_LARGE && k->last.word >= LOADER_WORD;
+}
+
+/* The loader draws first of all, and nobody else does. */
+static bool is_alone(const struct known *k)
+{
 	uint32_t step = step_of(k);
 
-	return k->last.is_chain && k->last.world == 1 && n < TORCH_LARGE &&
-	       k->last.word >= LOADER_WORD && (step == LOADER_STEP || step == PERSISTENT_STEP) &&
+	return k->last.word < FIRST_WORDS && (step == LOADER_STEP || step == PERSISTENT_STEP) &&
 	       (k->last.word - LOADER_WORD) % step == 0;
 }
 
@@ -109,6 +173,13 @@ static void put_loader(const struct known *k, FILE *out)
 {
 	uint32_t step = step_of(k), epoch = (k->last.word - LOADER_WORD) / step;
 
+	if (!is_alone(k)) {
+		fprintf(out, "torch-loader:seed=%" PRIu32 ":before=%" PRIu32, k->last.manual_seed,
+			k->last.word - LOADER_WORD);
+		if (step != LOADER_STEP)
+			fprintf(out, ":draws=%" PRIu32, step);
+		return;
+	}
 	fprintf(out, "torch-loader:seed=%" PRIu32 "%s", k->last.manual_seed,
 		step == PERSISTENT_STEP ? ":persistent=1" : "");
 	if (epoch)
@@ -182,8 +253,11 @@ bool known_can_advance(const struct known *k)
 
 void known_advance(struct known *k)
 {
+	struct recover_place place;
+
 	k->last.word += k->step;
-	k->last.seed = recover_word(k->last.manual_seed, k->last.word);
+	place = place_of(&k->last);
+	k->last.seed = recover_place_word(&place);
 	k->pass++;
 	k->is_guess = true;
 }
@@ -200,9 +274,19 @@ size_t known_hints(const struct known *k, uint32_t hints[KNOWN_HINTS])
 	if (!k->last.is_chain)
 		return n;
 	hints[n++] = k->last.manual_seed;
-	if (k->has_step)
-		hints[n++] = recover_word(k->last.manual_seed, k->last.word + k->step);
+	if (k->has_step) {
+		struct recover_place next = place_of(&k->last);
+
+		next.word += k->step;
+		hints[n++] = recover_place_word(&next);
+	}
 	return n;
+}
+
+size_t known_places(const struct known *k, struct recover_place places[JOB_PLACES])
+{
+	memcpy(places, k->place, sizeof(k->place));
+	return k->is_found ? k->n_places : 0;
 }
 
 void known_told(struct known *k, const char *spec)

@@ -4,6 +4,7 @@
  * a numbering costs what its questions cost, and these are asked from the cheapest and likeliest on:
  *
  *	files in their order      of all of them
+ *	words behind the last     of the likeliest few, where the last epoch's seed was one
  *	a thousand seeds          of all of them, where there are several: milliseconds each
  *	all that is quick         of the likeliest few
  *	all seeds                 of the likeliest one
@@ -177,6 +178,8 @@ static int parts_quick(const struct job_question *q, struct job_answer *ret)
 	if (!v)
 		return -ENOMEM;
 	rc = ask_best_sequence(v, ret);
+	if (rc == -ENOENT)
+		rc = ask_views(v, QUICK_WAYS, streams_known, ret);
 	if (rc == -ENOENT && v->n > 1)
 		rc = ask_views(v, v->n, ask_brief, ret);
 	if (rc == -ENOENT)

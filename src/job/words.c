@@ -2,18 +2,26 @@
 /* What is going on, in words for a person, and no more than is known. Pure. */
 #include <inttypes.h>
 
+#include "clairfs/order.h"
 #include "job_priv.h"
 
 const char *const job_effort_names[] = { "off", "quick", "full", NULL };
 
 static void say_searching(const struct words_facts *f, const char *why, char out[JOB_WORDS_MAX])
 {
-	if (f->is_full && f->left_s > 0)
+	if (f->is_full && f->held && f->share > 0)
+		snprintf(out, JOB_WORDS_MAX,
+			 "%s; looking for one: %.0f %% of all seeds tried, waiting until %s", why,
+			 f->share * 100, f->held);
+	else if (f->is_full && f->held)
+		snprintf(out, JOB_WORDS_MAX, "%s; looking for one, waiting until %s", why, f->held);
+	else if (f->is_full && f->left_s > 0)
 		snprintf(out, JOB_WORDS_MAX,
 			 "%s; looking for one: %.0f %% of all seeds tried, at most %.0f s more",
 			 why, f->share * 100, f->left_s);
 	else if (f->is_full)
-		snprintf(out, JOB_WORDS_MAX, "%s; looking for one: all seeds are being tried", why);
+		snprintf(out, JOB_WORDS_MAX, "%s; looking for one: less likely seeds are being tried",
+			 why);
 	else
 		snprintf(out, JOB_WORDS_MAX, "%s; trying likely seeds", why);
 }
@@ -41,10 +49,10 @@ static void say_waiting(const struct words_facts *f, const char *why, char out[J
 			 f->effort == JOB_QUICK ? " (recover=full tries all seeds)" : "");
 }
 
-static void say_found(const struct words_facts *f, char out[JOB_WORDS_MAX])
+static void say_found(const struct words_facts *f, const char *found, char out[JOB_WORDS_MAX])
 {
 	const struct job_answer *last = &f->known->last;
-	int n = snprintf(out, JOB_WORDS_MAX, "found %s after %" PRIu64 " opens (%s)", f->found,
+	int n = snprintf(out, JOB_WORDS_MAX, "found %s after %" PRIu64 " opens (%s)", found,
 			 f->found_after, f->was_full ? "all seeds" : "quick");
 
 	if (f->known->is_found && last->way.under[0] && n > 0 && n < JOB_WORDS_MAX)
@@ -56,7 +64,9 @@ static void say_found(const struct words_facts *f, char out[JOB_WORDS_MAX])
 void words_say(const struct words_facts *f, char out[JOB_WORDS_MAX])
 {
 	const char *why = "no order told";
+	char found[JOB_SPEC_MAX];
 
+	order_spec_show(f->found, found, sizeof(found));
 	if (f->is_left)
 		why = "reads have left the part that the order is of";
 	else if (f->plan == JOB_PLAN_LOST)
@@ -75,9 +85,9 @@ void words_say(const struct words_facts *f, char out[JOB_WORDS_MAX])
 		 f->plan == JOB_PLAN_ENDED)
 		say_waiting(f, why, out);
 	else if (f->found[0] && f->known->is_guess)
-		snprintf(out, JOB_WORDS_MAX, "expected %s, after the epochs before", f->found);
+		snprintf(out, JOB_WORDS_MAX, "expected %s, after the epochs before", found);
 	else if (f->found[0])
-		say_found(f, out);
+		say_found(f, found, out);
 	else
 		snprintf(out, JOB_WORDS_MAX, "the order was told");
 }

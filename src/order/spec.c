@@ -497,6 +497,22 @@ int order_spec_parse_placed(const char *text, const struct order_place *place,
 	return 0;
 }
 
+void order_spec_show(const char *text, char *out, size_t size)
+{
+	char name[NAME_SHOWN] = "";
+	size_t len = strcspn(text, ":");
+	const struct order_kind_row *row;
+
+	snprintf(out, size, "%s", text);
+	snprintf(name, sizeof(name), "%.*s", (int)MIN(len, sizeof(name) - 1), text);
+	row = order_kind_find(name);
+	if (!row || strstr(text, ":seed="))
+		return;
+	for (const struct order_key *key = row->kind->keys; key->name; key++)
+		if (strcmp(key->name, "seed") == 0 && key->type != ORDER_KEY_TEXT)
+			snprintf(out, size, "%s:seed=%" PRIu64 "%s", name, key->def, text + len);
+}
+
 void order_spec_free(struct order_spec *spec)
 {
 	if (!spec)

@@ -6,7 +6,10 @@
  * (persistent workers: in the first epoch only), order = the words of the permutations, including
  * the one that torch draws and throws away at the end:
  *
- *   torch-loader     default generator: base, then 2 words, the seed of a generator for this epoch
+ *   torch-loader     default generator: base, then 2 words, the seed of a generator for this epoch.
+ *                    Who else draws from it is counted by whoever writes the spec: `before` words
+ *                    before the first iterator (weights of a model), `draws` words from epoch to
+ *                    epoch (validation loaders, dropout) in place of those above
  *   torch-generator  the loader's own generator: base, order (sampler_only: no base)
  *   torch-subset     default generator: base, order
  *   torchdata-loader generator kept by the sampler, seeded by 2 words of the default one when the
@@ -27,6 +30,7 @@ typedef void seek_fn(const struct stream *s, uint64_t epoch, struct mt19937 *rng
 struct stream {
 	seek_fn *seek;
 	uint64_t seed, n, length;
+	uint64_t before, draws; /* torch-loader; draws 0: what the loader itself draws */
 	bool is_persistent, is_sampler_only, has_replacement, has_large, has_generator, has_workers;
 };
 
@@ -42,14 +46,24 @@ struct stream {
 	{                                                                                          \
 		.name = "large", .type = ORDER_KEY_BOOL, .def = 1                                  \
 	}
+#define KEY_ROW_WORDS(key)                                                                         \
+	{                                                                                          \
+		.name = key, .type = ORDER_KEY_U64, .max = UINT32_MAX                              \
+	}
 #define KEY_ROW_NUM_SAMPLES                                                                        \
 	{                                                                                          \
 		.name = "num_samples", .type = ORDER_KEY_U64, .max = UINT32_MAX                    \
 	}
 
 static const struct order_key loader_keys[] = {
-	KEY_ROW_SEED,  KEY_ROW_FLAG("persistent"), KEY_ROW_FLAG("replacement"), KEY_ROW_NUM_SAMPLES,
-	KEY_ROW_LARGE, { .name = NULL },
+	KEY_ROW_SEED,
+	KEY_ROW_FLAG("persistent"),
+	KEY_ROW_FLAG("replacement"),
+	KEY_ROW_NUM_SAMPLES,
+	KEY_ROW_LARGE,
+	KEY_ROW_WORDS("before"),
+	KEY_ROW_WORDS("draws"),
+	{ .name = NULL },
 };
 
 static const struct order_key generator_keys[] = {
@@ -97,8 +111,14 @@ static void skip_base(const struct stream *s, uint64_t epoch, struct mt19937 *rn
 
 static void loader_seek(const struct stream *s, uint64_t epoch, struct mt19937 *rng)
 {
-	skip_base(s, epoch, rng);
-	mt19937_skip(rng, 2, epoch);
+	mt19937_skip(rng, s->before, 1);
+	if (s->draws > 0) {
+		mt19937_skip(rng, 2, 1);
+		mt19937_skip(rng, s->draws, epoch);
+	} else {
+		skip_base(s, epoch, rng);
+		mt19937_skip(rng, 2, epoch);
+	}
 	mt19937_seed(rng, (uint32_t)mt19937_t64(rng));
 }
 
@@ -170,8 +190,13 @@ static int loader_open(struct order *order, const struct order_spec *spec,
 		       const struct order_params *params, struct err *err)
 {
 	int rc = stream_new(order, spec, loader_seek, err);
+	struct stream *s = order->state;
 
-	return rc < 0 ? rc : read_random_sampler(order->state, spec, err);
+	if (rc < 0)
+		return rc;
+	s->before = order_spec_u64(spec, "before");
+	s->draws = order_spec_u64(spec, "draws");
+	return read_random_sampler(s, spec, err);
 }
 
 static int generator_open(struct order *order, const struct order_spec *spec,
@@ -245,8 +270,8 @@ static int stream_fill(const struct order *order, uint64_t epoch, uint64_t lengt
 
 const struct order_kind order_kind_torch_loader = {
 	.help = "torch.manual_seed(seed), then a DataLoader with shuffle=True and nothing else that "
-		"draws; keys: seed persistent(0) replacement(0) num_samples(n) "
-		"large(1)" ORDER_HELP_COMMON,
+		"draws, or what is told of it; keys: seed persistent(0) replacement(0) "
+		"num_samples(n) large(1) before(0) draws(4)" ORDER_HELP_COMMON,
 	.keys = loader_keys,
 	.open = loader_open,
 	.common_length = stream_length,

@@ -145,9 +145,9 @@ static void epochs_absorb_pos(struct plan *plan, struct slot *slot, uint64_t pos
 /* At most so many positions; returns how many are left to be done. */
 static uint64_t epochs_absorb_slot(struct plan *plan, struct slot *slot, uint64_t most)
 {
-	/* Part of the arena is for what is on its way. */
-	uint64_t busy = plan->hold_reads + 2 * plan->inflight_source;
-	uint64_t slack = MIN(busy * plan->mean_pages, plan->arena_pages / 8);
+	/* Part of the arena is for what is on its way and finds no room in the kernel. */
+	uint64_t busy = (plan->hold_reads + 2 * plan->inflight_source) * plan->mean_pages;
+	uint64_t slack = MIN(busy - MIN(alone_pages(plan), busy), plan->arena_pages / 8);
 	uint64_t worth_pages = plan->arena_pages - slack;
 
 	while (slot->absorbed < slot->length && most) {

@@ -63,7 +63,7 @@ static bool fetch_is_worth_a_doubt(struct plan *plan, const struct item *it, uin
 	if (plan->used_pages + it->pages <= half)
 		return true;
 	return is_near && (plan->job->is_unprovable || it->flags & AGAIN) &&
-	       retain_make_room(plan, it->pages + half, when, true);
+	       retain_make_room(plan, it->pages + half, when, ROOM_NEAR);
 }
 
 static bool fetch_has_room(struct plan *plan, const struct item *it, uint64_t due)
@@ -78,9 +78,11 @@ static bool fetch_has_room(struct plan *plan, const struct item *it, uint64_t du
 	if (lead > waste_lead_most(plan))
 		return false;
 	if (lead > horizon)
-		return retain_make_room(
-			plan, pages + fetch_reserve(plan, fetch_store_horizon(plan)), when, false);
-	return retain_make_room(plan, pages, when, true);
+		return retain_make_room(plan,
+					pages + fetch_reserve(plan, fetch_store_horizon(plan)),
+					when, ROOM_FAR);
+	return retain_make_room(plan, pages, when,
+				lead > plan->job->near ? ROOM_SOON : ROOM_NEAR);
 }
 
 static void fetch_issue(struct plan *plan, uint32_t sample, bool is_store)
@@ -113,15 +115,15 @@ void fetch_adopt(struct plan *plan, uint32_t sample)
 	uint64_t when;
 
 	if (plan->job->state != PLAN_FOLLOWING || !jobs_home(plan, sample, &when) ||
-	    !item_is_wanted(plan, it) || plan->used_pages + it->pages > room_pages(plan))
-		return;
-	if (actions_room(plan) <= ACTIONS_MAX / 8 ||
-	    plan->inflight_adopted == plan->params.inflight_max)
+	    !item_is_wanted(plan, it) || actions_room(plan) <= ACTIONS_MAX / 8 ||
+	    plan->inflight_adopted == plan->params.inflight_max ||
+	    !retain_make_room(plan, it->pages, when, ROOM_FAR))
 		return;
 	plan_act(plan, PLAN_ACT_FETCH, sample)->is_adopted = true;
 	item_out(plan, sample);
 	item_set_state(plan, sample, FETCHING);
 	it->flags |= ADOPTED | OPENED;
+	horizon_awaited(plan, true);
 	item_in(plan, sample);
 	plan->inflight_adopted++;
 	plan->issued++;
@@ -211,6 +213,7 @@ static void fetch_begin(struct plan *plan)
 {
 	for (uint32_t at = 0; jobs_next(plan, &at);) {
 		plan->job->ahead = fetch_horizon(plan);
+		plan->job->near = fetch_near(plan);
 		plan->job->ahead_store = fetch_store_horizon(plan); /* before this step's own */
 		plan->job->is_blocked = !is_prefetching(plan);
 		plan->job->is_grouped = true;

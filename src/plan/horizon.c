@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How far ahead of the readers a missing sample may cost one that is worth keeping. Too near, and
- * whenever the source is slow for a while the readers wait; too far, and residents are given up
+/* How far ahead of the readers room is made for a missing sample. Too near, and whenever the source
+ * is slow for a while the readers wait; too far, and residents that are worth keeping are given up
  * for samples that would have come in time anyway, each of which is a read of the source more.
  *
  * The readers' own distance is always within; what is consumed during slow fetches comes on top,
@@ -8,13 +8,19 @@
  * its latency says), or more where the source was seen to swing; a pass that asked the source for
  * much more than no policy could do without halves it, and passes without any of that bring it
  * slowly back. So the outage that is ridden out is the longest of the last passes, and what that
- * costs is bounded. Planner thread. */
+ * costs is bounded.
+ *
+ * Where the stage can be the prefetch buffer (alone.c) residents are given up only for what is due
+ * before a fetch could be answered; the rest of the horizon has what the kernel holds. Only where
+ * readers wait all the same it has residents, too ("deep"). Planner thread. */
 #include "plan_priv.h"
 
 #define REACH_MOST 64.0
 #define WINDOWS 64u /* of a pass */
 #define REACH_LEAST 0.25
 #define LATE_PART 64u /* one read of so many is late: too near */
+#define WAIT_SHORTEST 12u /* readers wait for so much of a pass: a 12th */
+#define WAIT_LONGEST 3u
 #define OVER_PART 20u /* of a pass may be read beyond what must be */
 
 void horizon_init(struct plan *plan)
@@ -59,10 +65,10 @@ static uint64_t horizon_most(const struct plan *plan)
 	return MAX(share, 8);
 }
 
-uint64_t fetch_horizon(const struct plan *plan)
+static uint64_t horizon_at(const struct plan *plan, double reach)
 {
 	const struct budget *b = &plan->budget;
-	double slow_ns = b->latency_ns + 4 * b->deviation_ns, reach = horizon_reach(plan);
+	double slow_ns = b->latency_ns + 4 * b->deviation_ns;
 	uint64_t most = horizon_most(plan), h;
 	uint64_t readers = horizon_readers(plan);
 	double more = (double)readers / 16 + (double)(2 * plan->inflight_source) / plan->n_jobs +
@@ -74,6 +80,25 @@ uint64_t fetch_horizon(const struct plan *plan)
 	if (plan->job->state == PLAN_SLOWED || plan->job->is_unprovable)
 		h /= 4;
 	return MIN(MAX(h, 8), most);
+}
+
+uint64_t fetch_horizon(const struct plan *plan)
+{
+	return horizon_at(plan, horizon_reach(plan));
+}
+
+uint64_t fetch_near(const struct plan *plan)
+{
+	const struct budget *b = &plan->budget;
+	uint64_t all = plan->job->ahead, due;
+
+	if (!alone_is_possible(plan) || plan->job->horizon.is_deep)
+		return all;
+	if (!alone_pages(plan))
+		return MIN(all, horizon_at(plan, MIN(horizon_reach(plan), 2)));
+	due = plan->inflight_source + horizon_readers(plan) +
+	      (uint64_t)(plan->job->pace.rate * b->latency_ns / (double)NS_PER_S);
+	return MIN(all, MAX(due, 8));
 }
 
 /* The store answers at once: beyond the readers what is in it only takes room. */
@@ -158,6 +183,38 @@ void horizon_fetched(struct plan *plan, uint64_t now_ns, uint64_t latency_ns)
 	h->is_late_window = false;
 }
 
+/* Total time in which readers waited for fetches. */
+static uint64_t horizon_waits(struct plan *plan)
+{
+	struct awaited *a = &plan->awaited;
+
+	if (a->n)
+		a->ns += plan->now_ns - a->since_ns;
+	a->since_ns = plan->now_ns;
+	return a->ns;
+}
+
+void horizon_awaited(struct plan *plan, bool is_begin)
+{
+	horizon_waits(plan);
+	assert(is_begin || plan->awaited.n);
+	plan->awaited.n += is_begin ? 1 : -1u;
+}
+
+/* Readers that wait for much of a pass although a reach was learned want more than the stage holds.
+ * Those that wait all the time are faster than the source: for them a read more is time lost. */
+static void horizon_judge_waits(struct plan *plan)
+{
+	struct horizon *h = &plan->job->horizon;
+	uint64_t all = horizon_waits(plan), waited = all - h->waits_before;
+	uint64_t passed = plan->now_ns - h->pass_began_ns;
+
+	h->is_deep = h->reach > 1 && waited * WAIT_LONGEST < passed &&
+		     (h->is_deep || waited * WAIT_SHORTEST > passed);
+	h->pass_began_ns = plan->now_ns;
+	h->waits_before = all;
+}
+
 static void horizon_shrink(struct plan *plan, double factor)
 {
 	plan->job->horizon.reach = MAX(plan->job->horizon.reach / factor, REACH_LEAST);
@@ -179,6 +236,7 @@ void horizon_rolled(struct plan *plan, const struct slot *old)
 		plan->job->horizon.reach = MAX(plan->job->horizon.reach * 15 / 16, 1);
 	plan->job->horizon.asked_pages = 0;
 	plan->job->horizon.late = 0;
+	horizon_judge_waits(plan);
 	plan->job->horizon.is_late_pass = false;
 	/* A new judgement, with the last one's weight: one calm pass does not end it. */
 	plan->job->horizon.slowest_late_ns -= plan->job->horizon.slowest_late_ns / 16;

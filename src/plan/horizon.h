@@ -14,16 +14,28 @@ struct horizon {
 	uint64_t calm_until;  /* reads */
 	uint32_t late;
 	bool is_late_pass;
+	bool is_deep; /* what the stage can hold did not do */
+	uint64_t waits_before, pass_began_ns;
 	/* How long the source took for so many fetches: to tell outages from a slow source. */
 	uint64_t began_ns, latency_ns, fastest_ns, fastest_latency_ns, slowest_late_ns;
 	uint32_t done, windows;
 	bool is_late_window;
 };
 
+/* Fetches that readers wait for, and the time in which there were any. */
+struct awaited {
+	uint32_t n;
+	uint64_t since_ns, ns;
+};
+
 void horizon_init(struct plan *plan);
 uint64_t fetch_horizon(const struct plan *plan);
+/* Within, a sample that is worth keeping may leave for it; beyond, only what is in the kernel. */
+uint64_t fetch_near(const struct plan *plan);
 uint64_t fetch_store_horizon(const struct plan *plan);
 void horizon_opened(struct plan *plan, uint32_t sample);
+/* A reader begins or ends to wait for a fetch. */
+void horizon_awaited(struct plan *plan, bool is_begin);
 void horizon_fetched(struct plan *plan, uint64_t now_ns, uint64_t latency_ns);
 void horizon_asked(struct plan *plan, uint32_t pages);
 void horizon_unasked(struct plan *plan, uint32_t pages);

@@ -19,6 +19,7 @@ enum item_flag {
 	PINNING = 1 << 5,
 	HELD = 1 << 6,      /* opened a moment ago: somebody may still be reading it */
 	FRESH = 1 << 7,     /* fetched and not opened since */
+	ALONE = 1 << 8, /* STAGED and ABSENT: only the kernel has it (alone.c) */
 	TAIL = 1 << 9,      /* of the end of the pass before: reading it now says nothing */
 	NO_FETCH = 1 << 10, /* failed: not again for this use */
 	NO_STAGE = 1 << 11, /* likewise */
@@ -31,6 +32,7 @@ enum item_flag {
 	HOME_MASK = 7 << HOME_SHIFT,
 	ADOPTED = 1 << 24,  /* FETCHING, of what a reader had asked the source for */
 	AGAIN = 1 << 25,    /* missing after all: its fetch failed, or the store has lost it */
+	ALONE_FRESH = 1 << 30, /* it was FRESH when it left the arena */
 	HELD_OUT = 1 << 29, /* with NO_FETCH: on purpose, so it is not missing */
 	FAR_SHIFT = 17, /* seven bits: 1 + bucket of a next use beyond the keys, 0: none known */
 	FAR_MASK = 127 << FAR_SHIFT,
@@ -70,6 +72,13 @@ enum plan_why {
 	WHY_EARLIER_EPOCH,
 	WHY_LATER_EPOCH,
 	WHY_COUNT,
+};
+
+/* How much a sample that is to come in may cost. */
+enum room_for {
+	ROOM_FAR,  /* only what is not worth keeping */
+	ROOM_SOON, /* and what is in the kernel as well, and the spare */
+	ROOM_NEAR, /* and what is worth keeping */
 };
 
 /* Opened a moment ago. */

@@ -92,9 +92,10 @@ struct plan_job {
 	/* stage.c */
 	uint64_t stage_end, stage_sum; /* stage_end: virtual position */
 	bool is_stage_dirty;
+	uint64_t alone_at; /* alone.c: virtual position, looked at up to here */
 
 	/* fetch.c, of this step */
-	uint64_t ahead, ahead_store; /* horizons */
+	uint64_t ahead, near, ahead_store; /* horizons */
 	bool is_blocked, is_grouped;
 
 	uint64_t mismatches, resyncs;

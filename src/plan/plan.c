@@ -57,6 +57,7 @@ int plan_new(const struct plan_params *params, struct plan **ret)
 	plan->params = *params;
 	plan->n = params->n;
 	plan->full_pages = plan->arena_pages = params->arena_bytes / PAGE_BYTES;
+	plan->spare_pages = params->spare_bytes / PAGE_BYTES;
 	plan->stage_most = plan->stage_pages = params->stage_bytes / PAGE_BYTES;
 	plan->max_pages = params->sample_max_bytes / PAGE_BYTES;
 	plan->store_pages = params->store_bytes / PAGE_BYTES;
@@ -118,6 +119,7 @@ static void plan_opened(struct plan *plan, uint64_t now_ns, uint32_t sample)
 {
 	struct plan_job *reader = window_reader(plan, sample);
 	const struct order_epoch *ep = next_slot(plan)->ep;
+	bool is_alone;
 
 	if (reader)
 		plan->job = reader;
@@ -127,11 +129,13 @@ static void plan_opened(struct plan *plan, uint64_t now_ns, uint32_t sample)
 		__builtin_prefetch(&ep->first[sample]);
 	plan->opened++;
 	plan->has_last_use = false;
+	is_alone = (plan->item[sample].flags & ALONE) != 0;
 	retain_opened(plan, now_ns, sample);
 	plan_read_by(plan, now_ns, sample, reader);
 	if (reader)
 		plan->job = reader;
-	fetch_adopt(plan, sample);
+	if (!is_alone) /* else nobody has it but the kernel */
+		fetch_adopt(plan, sample);
 	jobs_first(plan);
 }
 
@@ -251,7 +255,7 @@ static void plan_check(const struct plan *plan)
 {
 	uint64_t slack = plan->grown_pages;
 
-	assert(plan->used_pages <= plan->full_pages + slack);
+	assert(plan->used_pages <= plan->full_pages + plan->spare_pages + slack);
 	assert(plan->staged_pages <= plan->stage_pages + slack);
 	assert(plan->pinned_pages <= plan->store_pages + slack);
 	assert(plan->held_pages <= plan->used_pages);

@@ -20,6 +20,7 @@
 #include "clairfs/plan.h"
 #include "item.h"
 #include "job.h"
+#include "stage.h"
 #include "uses.h"
 
 #define PAGE_BYTES 4096u
@@ -66,6 +67,7 @@ struct plan {
 	uint64_t arena_pages; /* budget now; see plan_set_memory */
 	uint64_t stage_most;  /* likewise, of what is staged */
 	uint64_t full_pages;  /* arena_pages when nothing is short */
+	uint64_t spare_pages; /* beyond full_pages, for what is due soon */
 	uint64_t stage_pages, max_pages, store_pages, mean_pages;
 	struct item *item;
 	struct tree unkeyed; /* samples in the arena, evictable, of which no next use is known */
@@ -89,12 +91,14 @@ struct plan {
 	struct choice choice;
 	struct worth worth;
 
-	/* stage.c */
+	/* stage.c, alone.c */
 	double stage_limit; /* pages */
 	uint64_t stage_shrunk_ns, stage_grown_ns;
 	uint64_t stage_left;   /* samples that had left the kernel at the last step */
 	uint32_t stage_credit; /* if is_stage_bounded: STAGEs that are free now, in sixteenths */
 	bool is_stage_bounded;
+	uint64_t alone_not_before_ns, alone_pause_ns;
+	uint32_t alone_drops; /* times DROP_COST, less the pushes since */
 
 	struct plan_use last_use; /* of the last open, if has_last_use */
 	bool has_last_use;
@@ -107,8 +111,9 @@ struct plan {
 	struct plan_action actions[ACTIONS_MAX];
 	uint32_t action_head, action_count;
 	struct budget budget;
+	struct awaited awaited;
 	uint64_t now_ns;
-	uint64_t opened, issued, useful, late, wasted, failed, unstaged;
+	uint64_t opened, issued, asked, useful, late, wasted, failed, unstaged;
 };
 
 static inline struct slot *cur_slot(const struct plan *plan)
@@ -190,9 +195,8 @@ void retain_fetched(struct plan *plan, uint64_t now_ns, const struct plan_event 
 void retain_drop(struct plan *plan, uint32_t sample);
 void retain_lost(struct plan *plan);
 uint64_t retain_step(struct plan *plan, uint64_t now_ns);
-/* Frees room for `pages` more, evicting only what is needed later than `when` (see jobs_when) and,
- * unless is_due_soon, only what is not worth keeping. */
-bool retain_make_room(struct plan *plan, uint64_t pages, uint64_t when, bool is_due_soon);
+/* Frees room for `pages` more, evicting only what is needed later than `when` (see jobs_when). */
+bool retain_make_room(struct plan *plan, uint64_t pages, uint64_t when, enum room_for what);
 void retain_resized(struct plan *plan, uint32_t sample, uint64_t bytes);
 void retain_lost_copy(struct plan *plan, uint32_t sample);
 
@@ -206,22 +210,14 @@ void room_step(struct plan *plan, uint64_t now_ns);
 /* The arena has this many pages from now on. */
 void room_resize(struct plan *plan, uint64_t pages);
 uint64_t room_pages(const struct plan *plan);
+/* For what is due soon, until it was pushed. */
+uint64_t room_soon_pages(const struct plan *plan);
 void room_answered(struct plan *plan, uint64_t now_ns, uint32_t pages, int status);
 
 /* fetch.c */
 bool fetch_is_transient(int status);
 uint64_t fetch_step(struct plan *plan, uint64_t now_ns);
 void fetch_adopt(struct plan *plan, uint32_t sample);
-
-/* stage.c */
-uint64_t stage_step(struct plan *plan, uint64_t now_ns);
-void stage_consumed(struct plan *plan, uint64_t due, uint32_t sample);
-void stage_forget(struct plan *plan, uint32_t sample); /* between item_out and item_in */
-void stage_answered(struct plan *plan, uint64_t now_ns, uint32_t sample, int status);
-/* Between item_out and item_in: not now, but again in a while (flag: NO_FETCH or NO_STAGE), twice
- * per use; false: not again for this use. */
-bool stage_try_again(struct plan *plan, uint64_t now_ns, uint32_t sample, uint32_t flag);
-void stage_unstaged(struct plan *plan, uint64_t now_ns, uint32_t sample);
 
 /* pin.c */
 void pin_offer(struct plan *plan, uint32_t sample);

@@ -192,7 +192,11 @@ static void resync_cur(struct plan *plan, const struct window *w)
 	struct slot *cur = cur_slot(plan);
 	bool is_start = w->first < plan->job->span,
 	     is_done = cur->consumed.count >= cur->length - cur->length / 20;
-	enum plan_why why = WHY_JUMPED;
+	/* Readers may be farther apart than it seemed, and opens may not have been seen: then
+	 * nothing was left out. */
+	bool is_jump = !plan->job->blind_reads &&
+		       slot_unread_below(cur, resync_low(plan, w)) > plan->job->span;
+	enum plan_why why = is_jump ? WHY_JUMPED : WHY_FOLLOWS;
 
 	if (is_start && is_done) {
 		why = repeat_why(cur->epoch);

@@ -27,7 +27,7 @@ static uint32_t item_sets(const struct plan *plan, const struct item *it)
 				       it->pages > plan->stage_pages
 			       ? 0
 			       : 1u << SET_STAGE;
-	if (it->flags & HELD_OUT)
+	if (it->flags & (HELD_OUT | ALONE))
 		return 0;
 	if (item_state(it) == FETCHING || (it->flags & (NO_FETCH | STAGING | PINNING)) ||
 	    it->pages > plan->max_pages)
@@ -229,13 +229,18 @@ void retain_opened(struct plan *plan, uint64_t now_ns, uint32_t sample)
 {
 	struct item *it = &plan->item[sample];
 
-	horizon_opened(plan, sample);
+	if (!(it->flags & ALONE))
+		horizon_opened(plan, sample);
 	item_out(plan, sample);
+	plan->useful += (it->flags & ALONE_FRESH) != 0;
+	it->flags &= ~(uint32_t)ALONE_FRESH;
 	stage_forget(plan, sample);
 	if (item_state(it) == FETCHING) {
 		plan->budget.is_awaited = true;
-		if (!(it->flags & OPENED))
+		if (!(it->flags & OPENED)) {
+			horizon_awaited(plan, true);
 			plan->late++;
+		}
 		it->flags |= OPENED;
 	} else if (item_state(it) == ARENA) {
 		if (it->flags & FRESH)
@@ -272,6 +277,7 @@ void retain_fetched(struct plan *plan, uint64_t now_ns, const struct plan_event 
 	} else {
 		assert(plan->inflight_source > 0);
 		plan->inflight_source--;
+		plan->asked += ev->status != PLAN_HELD_OUT && (ev->status != 0 || ev->latency_ns);
 		if (ev->status == 0 && !ev->latency_ns)
 			horizon_unasked(plan, it->pages); /* it was there already */
 		else
@@ -302,6 +308,8 @@ void retain_fetched(struct plan *plan, uint64_t now_ns, const struct plan_event 
 		else if (!(it->flags & OPENED) && ev->status != -ENOMEM)
 			it->flags |= NO_FETCH | (ev->status == PLAN_HELD_OUT ? HELD_OUT : 0);
 	}
+	if (it->flags & OPENED)
+		horizon_awaited(plan, false);
 	it->flags &= ~(uint32_t)(OPENED | FROM_STORE | ADOPTED);
 	item_in(plan, ev->sample);
 	if (ev->status == 0 && !is_store)
@@ -384,9 +392,8 @@ static void hold_pop(struct plan *plan)
 uint64_t retain_step(struct plan *plan, uint64_t now_ns)
 {
 	retain_shed(plan);
-	while (plan->used_pages > room_pages(plan) && actions_room(plan))
-		if (!retain_make_room(plan, 0, 0, true))
-			break;
+	if (plan->used_pages > room_pages(plan))
+		retain_make_room(plan, 0, 0, ROOM_NEAR);
 	while (plan->hold_count && actions_room(plan)) {
 		const struct hold *h = &plan->hold[plan->hold_head];
 
@@ -480,16 +487,32 @@ static bool retain_is_worth(const struct plan *plan, uint32_t sample, uint64_t w
 	return when < end - plan_low(plan) || uses_are_near(plan, sample);
 }
 
-bool retain_make_room(struct plan *plan, uint64_t pages, uint64_t when, bool is_due_soon)
+/* A wrong order must not fill more than was promised. */
+static uint64_t retain_soon_pages(const struct plan *plan)
+{
+	return alone_pages(plan) && plan->job->state == PLAN_FOLLOWING ? room_soon_pages(plan)
+								       : room_pages(plan);
+}
+
+bool retain_make_room(struct plan *plan, uint64_t pages, uint64_t when, enum room_for what)
 {
 	while (plan->used_pages + pages > room_pages(plan)) {
 		uint64_t victim_when;
 		uint32_t victim = retain_victim(plan, &victim_when);
 
-		if (victim == SAMPLE_NONE || actions_room(plan) < 2 || victim_when <= when)
+		bool is_harm = victim == SAMPLE_NONE || victim_when <= when;
+
+		if (actions_room(plan) < 2)
 			return false;
-		if (!is_due_soon && retain_is_worth(plan, victim, victim_when))
-			return false;
+		if (is_harm || retain_is_worth(plan, victim, victim_when)) {
+			if (what != ROOM_FAR && alone_make_room(plan))
+				continue;
+			if (what != ROOM_FAR &&
+			    plan->used_pages + pages <= retain_soon_pages(plan))
+				return true;
+			if (is_harm || what != ROOM_NEAR)
+				return false;
+		}
 		retain_drop(plan, victim);
 	}
 	return true;

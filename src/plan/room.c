@@ -26,6 +26,14 @@ uint64_t room_pages(const struct plan *plan)
 	return (uint64_t)plan->room;
 }
 
+/* Not while memory is short, or holes have the spare. */
+uint64_t room_soon_pages(const struct plan *plan)
+{
+	uint64_t pages = room_pages(plan);
+
+	return pages == plan->full_pages ? pages + plan->spare_pages : pages;
+}
+
 void room_step(struct plan *plan, uint64_t now_ns)
 {
 	double all = (double)plan->arena_pages, passed = (double)(now_ns - plan->room_grown_ns);

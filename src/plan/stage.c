@@ -6,7 +6,7 @@
  *
  * The kernel dropping unread pages shrinks the limit (once per half second, by a quarter); it
  * recovers over half a minute. The arena copy stays until the sample was opened, so a dropped page
- * never costs a read of the source.
+ * costs no read of the source; but for those that alone.c leaves to the kernel.
  *
  * How many inodes the kernel may know ahead of the readers is the executive's to say: it refuses a
  * STAGE with PLAN_NO_INODES. That says nothing about the sample, which stays where it is. From then
@@ -39,6 +39,7 @@ static void stage_extend(struct plan *plan)
 	if (plan->job->is_stage_dirty || plan->job->stage_end < low) {
 		plan->job->stage_end = low;
 		plan->job->stage_sum = 0;
+		plan->job->alone_at = low;
 		plan->job->is_stage_dirty = false;
 	}
 	for (;;) {
@@ -74,7 +75,8 @@ void stage_forget(struct plan *plan, uint32_t sample)
 		return;
 	assert(plan->staged_pages >= it->pages);
 	plan->staged_pages -= it->pages;
-	it->flags &= ~(uint32_t)STAGED;
+	plan->wasted += (it->flags & ALONE_FRESH) != 0;
+	it->flags &= ~(uint32_t)(STAGED | ALONE | ALONE_FRESH);
 }
 
 /* The next one to stage within the window, or SAMPLE_NONE. */
@@ -222,6 +224,8 @@ void stage_answered(struct plan *plan, uint64_t now_ns, uint32_t sample, int sta
 		it->flags |= STAGED;
 	else
 		plan->staged_pages -= it->pages;
+	if (it->flags & STAGED)
+		alone_staged(plan, job_due(plan, plan->job, sample));
 	if (status == PLAN_NO_INODES && !plan->is_stage_bounded) {
 		plan->is_stage_bounded = true;
 		plan->stage_credit = 0;
@@ -242,6 +246,7 @@ void stage_unstaged(struct plan *plan, uint64_t now_ns, uint32_t sample)
 	plan->unstaged++;
 	if (!(it->flags & STAGED))
 		return;
+	alone_dropped(plan, now_ns, sample);
 	item_out(plan, sample);
 	stage_forget(plan, sample);
 	item_in(plan, sample);

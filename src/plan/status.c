@@ -21,7 +21,7 @@ static const char *const why_words[WHY_COUNT] = {
 	[WHY_NOTHING_READ] = "nothing has been read yet",
 	[WHY_COMPARING] = "the first reads are being compared with the order",
 	[WHY_FOLLOWS] = "reads follow the order",
-	[WHY_OTHER_READER] = "another reader takes samples in an order of its own",
+	[WHY_OTHER_READER] = "some reads are in another order",
 	[WHY_STRAYS] = "some reads are not where the order expects them",
 	[WHY_UNPROVABLE] = "cannot be verified: the loader's window is as large as the dataset",
 	[WHY_NOT_FOLLOWED] = "reads do not follow the order",
@@ -91,6 +91,7 @@ void plan_get_status(const struct plan *plan, struct plan_status *ret)
 		.epochs_known = uses_known(plan),
 		.opened = plan->opened,
 		.issued = plan->issued,
+		.asked = plan->asked,
 		.useful = plan->useful,
 		.late = plan->late,
 		.wasted = plan->wasted,
@@ -113,6 +114,7 @@ void plan_get_status(const struct plan *plan, struct plan_status *ret)
 		.lost_reads =
 			plan->job->state == PLAN_LOST ? plan->opened - plan->job->lost_opened : 0,
 		.is_pinning_over = plan->is_pinning_over,
+		.is_unread = slot->ep && plan->job->placed && slot->consumed.count == 0,
 	};
 }
 
@@ -131,6 +133,25 @@ bool plan_is_confirmed(const struct plan *plan)
 	return plan->job->is_confirmed;
 }
 
+static bool is_said(const struct plan_status *st, enum plan_why why)
+{
+	return strcmp(plan_status_why(st), why_words[why]) == 0;
+}
+
+const char *plan_status_why(const struct plan_status *st)
+{
+	static const enum plan_why of_who_told[] = { WHY_JUMPED,       WHY_RESUMED,
+						     WHY_READS_0,      WHY_NEXT_ALREADY,
+						     WHY_EARLIER_EPOCH, WHY_LATER_EPOCH };
+
+	if (!st->why)
+		return ""; /* the plan has not spoken yet */
+	for (size_t i = 0; st->is_found && i < ARRAY_LEN(of_who_told); i++)
+		if (strcmp(st->why, why_words[of_who_told[i]]) == 0)
+			return why_words[WHY_FOLLOWS];
+	return st->why;
+}
+
 /* Whether the readers stand where an epoch ends or begins. */
 static bool is_between(const struct plan_status *st)
 {
@@ -140,25 +161,31 @@ static bool is_between(const struct plan_status *st)
 static int text_of_reading(const struct plan_status *st, char *out, size_t size)
 {
 	uint64_t percent = st->length ? st->position * 100 / st->length : 0;
-	int n = snprintf(out, size, "%s epoch %" PRIu64,
-			 st->state == PLAN_CHECKING ? "seems to read" : "reads", st->epoch);
+	const char *reads = "reads";
+	char last[64] = "";
+	int n;
 
+	if (st->is_unread)
+		reads = "has read an epoch to its end, and nothing yet of";
+	else if (st->state == PLAN_CHECKING)
+		reads = "seems to read";
 	if (st->last_epoch != UINT64_MAX)
-		n += snprintf(out + n, size - (size_t)n, " (the last is %" PRIu64 ")",
-			      st->last_epoch);
+		snprintf(last, sizeof(last), " (the last is %" PRIu64 ")", st->last_epoch);
+	/* A seed and an epoch cannot be told apart by what is read. */
+	n = snprintf(out, size, "%s epoch %" PRIu64 "%s%s", reads, st->epoch,
+		     st->is_found ? " of the order that was found" : "", last);
+	if (st->is_unread)
+		return n;
 	return n + snprintf(out + n, size - (size_t)n, ", %" PRIu64 " %% of it so far", percent);
-}
-
-static bool is_said(const struct plan_status *st, enum plan_why why)
-{
-	return strcmp(st->why, why_words[why]) == 0;
 }
 
 static int text_of_state(const struct plan_status *st, char *out, size_t size)
 {
 	switch (st->state) {
 	case PLAN_NO_ORDER:
-		return snprintf(out, size, "reads in an order that nobody told");
+		return snprintf(out, size, "%s",
+				st->opened ? "reads in an order that nobody told"
+					   : "has read nothing yet");
 	case PLAN_WAITING:
 		return snprintf(out, size, "has read nothing of the order yet");
 	case PLAN_LOST:
@@ -169,8 +196,8 @@ static int text_of_state(const struct plan_status *st, char *out, size_t size)
 					"has read %" PRIu64 " samples that are not in the order",
 					st->outside_run);
 		return snprintf(out, size,
-				"does not read in the order that was told, for %" PRIu64 " reads",
-				st->lost_reads);
+				"does not read in the order that was %s, for %" PRIu64 " reads",
+				st->is_found ? "found" : "told", st->lost_reads);
 	case PLAN_FINISHED:
 		return snprintf(out, size, "has read all epochs");
 	default:
@@ -200,11 +227,12 @@ void plan_status_text(const struct plan_status *st, char out[PLAN_TEXT])
 	if (is_reading && st->other_percent)
 		n += snprintf(
 			out + n, PLAN_TEXT - (size_t)n,
-			"; another reader takes samples in an order of its own: %u %% of reads",
+			"; %u %% of the reads are in another order (another job, rank or loader)",
 			st->other_percent);
 	else if (is_reading ? !is_said(st, WHY_FOLLOWS)
 			    : st->state == PLAN_LOST && !is_said(st, WHY_NOT_FOLLOWED))
-		n += snprintf(out + n, PLAN_TEXT - (size_t)n, "; %s", st->why);
+		n += snprintf(out + n, PLAN_TEXT - (size_t)n, "; %s",
+			      plan_status_why(st));
 	if (st->outside_run && !st->valid_read)
 		n += snprintf(out + n, PLAN_TEXT - (size_t)n,
 			      "; %shas read %" PRIu64 " samples outside of the order",

@@ -27,10 +27,11 @@ static uint64_t waste_count(struct plan *plan, const struct slot *old)
 	     pos = bitmap_next_clear(&old->consumed, pos + 1)) {
 		uint32_t sample = old->ep->sample[pos];
 
-		if (!(plan->item[sample].flags & FRESH))
+		if (!(plan->item[sample].flags & (FRESH | ALONE_FRESH)))
 			continue;
 		item_out(plan, sample);
 		item_set_fresh(plan, &plan->item[sample], false);
+		plan->item[sample].flags &= ~(uint32_t)ALONE_FRESH;
 		item_in(plan, sample);
 		n++;
 	}

@@ -153,14 +153,11 @@ void chain_name(const struct chain *chain, size_t at, struct recover_found *ret)
 	}
 }
 
-uint32_t recover_word(uint32_t manual_seed, uint64_t word)
+uint32_t recover_word(uint32_t manual_seed, uint32_t word)
 {
-	struct mt mt;
+	struct recover_place place = { RECOVER_TORCH, manual_seed, word };
 
-	mt_seed(&mt, manual_seed);
-	while (word--)
-		(void)mt_u32(&mt);
-	return mt_u32(&mt);
+	return recover_place_word(&place);
 }
 
 bool recover_find_word(uint32_t manual_seed, uint32_t value, uint32_t words, uint32_t *ret_word)

@@ -61,6 +61,40 @@ static int search_cheap(struct search search, struct recover_found *ret, struct 
 	return rc;
 }
 
+/* A DistributedSampler draws from no generator that lives on. */
+static bool has_streams(const struct recover_params *p)
+{
+	return p->n_worlds == 0 || (p->n_worlds == 1 && p->worlds[0] == 1);
+}
+
+static int search_streams(struct search search, const struct recover_stream *streams, size_t n,
+			  struct recover_found *ret, struct err *err)
+{
+	uint64_t at;
+
+	search.streams = streams;
+	search.n_streams = n;
+	search.hypotheses = FULL_BITS;
+	for (size_t i = 0; i < n; i++)
+		search.total += streams[i].count;
+	return n > 0 && has_streams(search.params) ? search_run(&search, ret, &at, err) : 0;
+}
+
+static int search_likely(struct search search, struct recover_found *ret, struct err *err)
+{
+	int rc = 0;
+
+	for (int depth = RECOVER_SHALLOW; depth <= RECOVER_DEEP && rc == 0; depth++) {
+		struct recover_stream *streams AUTO_FREE = NULL;
+		size_t n;
+
+		if (recover_streams_new((enum recover_depth)depth, &streams, &n) < 0)
+			return err_set(err, -ENOMEM, "out of memory");
+		rc = search_streams(search, streams, n, ret, err);
+	}
+	return rc;
+}
+
 static int search_all(struct search search, struct recover_found *ret, struct err *err)
 {
 	uint64_t at;
@@ -85,9 +119,13 @@ int recover_search(const struct recover_params *params, struct recover_found *re
 	rc = sieve_new(problem, &sieve, err);
 	search.problem = problem;
 	search.sieve = sieve;
-	if (rc == 0 && params->effort != RECOVER_RANGE)
+	if (rc == 0 && params->effort == RECOVER_STREAMS)
+		rc = search_streams(search, params->streams, params->n_streams, ret, err);
+	if (rc == 0 && (params->effort == RECOVER_FULL || params->effort == RECOVER_QUICK))
 		rc = search_cheap(search, ret, err);
-	if (rc == 0 && params->effort != RECOVER_QUICK)
+	if (rc == 0 && params->effort == RECOVER_FULL)
+		rc = search_likely(search, ret, err);
+	if (rc == 0 && (params->effort == RECOVER_FULL || params->effort == RECOVER_RANGE))
 		rc = search_all(search, ret, err);
 	sieve_free(sieve);
 	problem_free(problem);
@@ -96,9 +134,38 @@ int recover_search(const struct recover_params *params, struct recover_found *re
 			       "no seed%s fits: these are not the first samples of an epoch of "
 			       "RandomSampler or DistributedSampler with %" PRIu64
 			       " samples and this world and rank",
-			       params->effort == RECOVER_QUICK ? " of the likely ones" : "",
+			       params->effort == RECOVER_QUICK || params->effort == RECOVER_STREAMS
+				       ? " of the likely ones"
+				       : "",
 			       params->n);
 	return rc < 0 ? rc : 0;
+}
+
+int recover_find(const struct recover_params *params, uint32_t seed, struct recover_place *ret,
+		 size_t max, size_t *ret_n, struct err *err)
+{
+	struct places places = { .max = max, .place = ret };
+	struct search search = { .params = params,
+				 .streams = params->streams,
+				 .n_streams = params->n_streams,
+				 .places = &places,
+				 .first = seed };
+	struct recover_found none;
+	uint64_t at;
+	int rc;
+
+	*ret_n = 0;
+	if (params->n_streams == 0 || max == 0)
+		return 0;
+	places.at = calloc(max, sizeof(*places.at));
+	if (!places.at)
+		return err_set(err, -ENOMEM, "out of memory");
+	for (size_t i = 0; i < params->n_streams; i++)
+		search.total += params->streams[i].count;
+	rc = search_run(&search, &none, &at, err);
+	*ret_n = rc < 0 ? 0 : places.n;
+	free(places.at);
+	return rc;
 }
 
 int recover_isa_run(const struct recover_isa *isa, const struct recover_params *params,

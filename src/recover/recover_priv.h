@@ -7,6 +7,7 @@
 #define CLAIRFS_RECOVER_PRIV_H
 
 #include "clairfs/base/ids.h"
+#include "clairfs/order.h"
 #include "clairfs/recover.h"
 
 /* --- MT19937, a word at a time (its bulk twin is in module order; here only the first words of
@@ -127,6 +128,16 @@ void chain_free(struct chain *chain);
 /* If seed number `at` is a word of a manual_seed, says so in ret. */
 void chain_name(const struct chain *chain, size_t at, struct recover_found *ret);
 
+/* --- Words of streams, one after the other. */
+struct feed {
+	struct order_words *words; /* NULL: nowhere yet */
+	struct recover_place at;
+};
+/* -ENOMEM. */
+int feed_seek(struct feed *feed, const struct recover_place *at) MUST_USE;
+void feed_take(struct feed *feed, uint32_t *out, size_t count);
+void feed_fini(struct feed *feed);
+
 /* --- Threads over a range of seeds. */
 struct search {
 	const struct recover_params *params;
@@ -135,13 +146,23 @@ struct search {
 	const struct recover_isa *isa;
 	const uint32_t *list; /* seeds to try; NULL: first + 0, 1, 2, ... */
 	uint32_t first;
+	const struct recover_stream *streams; /* if any: words of these, and nothing else */
+	size_t n_streams;
+	struct places *places; /* if any: `first` is looked up in the streams, nothing is judged */
 	uint64_t total;
 	double hypotheses;
 	bool is_full;
 };
 
-/* 1: found, *ret_at is its number in the list or range. 0: not. -ECANCELED, -ENOMEM, other errors
- * of starting threads. */
+/* What a look-up finds, by number of the position in all streams. */
+struct places {
+	size_t n, max;
+	uint64_t *at;
+	struct recover_place *place;
+};
+
+/* 1: found, *ret_at is its number in the list, range or streams. 0: not. -ECANCELED, -ENOMEM, other
+ * errors of starting threads. */
 int search_run(const struct search *search, struct recover_found *ret, uint64_t *ret_at,
 	       struct err *err) MUST_USE;
 

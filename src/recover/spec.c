@@ -35,6 +35,12 @@ static void put_ranks(const struct recover_found *f, FILE *out)
 	}
 }
 
+/* Words before the first epoch of a loader, which is this one. */
+static void put_later_loader(const struct recover_found *f, FILE *out)
+{
+	fprintf(out, "torch-loader:seed=%" PRIu32 ":before=%" PRIu32, f->manual_seed, f->word - 3);
+}
+
 static void put_loader(const struct recover_found *f, const char *key, uint32_t epoch, FILE *out)
 {
 	fprintf(out, "torch-loader:seed=%" PRIu32 "%s", f->manual_seed, key);
@@ -58,8 +64,9 @@ static void put_permutation(const struct recover_found *f, uint64_t n, FILE *out
 
 bool recover_spec(const struct recover_found *f, uint64_t n, unsigned which, char *out, size_t size)
 {
-	bool is_loader =
-		f->is_chain && f->world == 1 && n < TORCH_LARGE && has_kind("torch-loader");
+	bool is_loader = f->is_chain && f->draw == RECOVER_TORCH && f->world == 1 &&
+			 n < TORCH_LARGE && has_kind("torch-loader");
+	bool is_first = is_loader && f->word < CHAIN_WORDS;
 	FILE *file AUTO_FILE = NULL;
 	unsigned i = 0;
 
@@ -67,9 +74,11 @@ bool recover_spec(const struct recover_found *f, uint64_t n, unsigned which, cha
 	file = fmemopen(out, size - 1, "w");
 	if (!file)
 		return false;
-	if (is_loader && f->word % 4 == 3 && i++ == which)
+	if (is_loader && !is_first && i++ == which)
+		put_later_loader(f, file);
+	else if (is_first && f->word % 4 == 3 && i++ == which)
 		put_loader(f, "", (f->word - 3) / 4, file);
-	else if (is_loader && f->word % 2 == 1 && f->word >= 5 && i++ == which)
+	else if (is_first && f->word % 2 == 1 && f->word >= 5 && i++ == which)
 		put_loader(f, ":persistent=1", (f->word - 3) / 2, file);
 	else if (i == which)
 		put_permutation(f, n, file);

@@ -12,7 +12,7 @@
  * been there. Then exact MIN, which no policy beats in any prefix of the run, says how many reads
  * there were by the end of each epoch (samples of one size, one job). All terms grow with end(e-1),
  * so the ends are bounds for every policy, not only the lengths. Must never be beaten: a test
- * compares. */
+ * compares (policy clairfs with the bound of a cache that has the stage, too). */
 #include <errno.h>
 #include <math.h>
 #include <string.h>

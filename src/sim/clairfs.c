@@ -80,6 +80,7 @@ static int clairfs_init(struct model *m, struct err *err)
 				      .size = s->size,
 				      .order = order_info(s->order[0]),
 				      .arena_bytes = arena,
+				      .spare_bytes = plan_spare_bytes(arena),
 				      .stage_bytes = s->stage_bytes,
 				      .sample_max_bytes = arena / 8,
 				      .store_bytes = s->store_bytes,
@@ -91,7 +92,7 @@ static int clairfs_init(struct model *m, struct err *err)
 	if (!c)
 		return -ENOMEM;
 	c->round_at = UINT64_MAX;
-	c->room = ALIGN_DOWN(arena, PAGE);
+	c->room = ALIGN_DOWN(arena + params.spare_bytes, PAGE);
 	c->there = calloc(2 * inflight, sizeof(*c->there));
 	rc = c->there ? arrivals_new(s->n, (void **)&c->plain) : -ENOMEM;
 	if (rc == 0)
@@ -262,7 +263,7 @@ static void clairfs_act(struct model *m, const struct plan_action *a)
 		break;
 	case PLAN_ACT_DROP:
 		assert(m->where[a->sample] & IN_CACHE);
-		m->where[a->sample] &= IN_STORE;
+		m->where[a->sample] &= IN_STORE | STAGED; /* what was pushed stays in the kernel */
 		c->planned_bytes -= paged(m, a->sample);
 		break;
 	case PLAN_ACT_PIN:

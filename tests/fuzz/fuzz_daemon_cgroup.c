@@ -36,6 +36,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	for (size_t i = 0; i < 3; i++)
 		look_for(text, len, mounts, mounts_len, controllers[i]);
+	(void)cgroup_stalled_us(text, size);
 	assert(cgroup_stalled(text, size) <= 10000);
 	(void)cgroup_value(text, size, "high");
 	(void)cgroup_value(text, size, "hierarchical_memory_limit");

@@ -40,6 +40,19 @@ def default_generator(n, seed, epochs, persistent=0, replacement=False, num_samp
     emit_epochs(spec, n, load(n, sampler, persistent, workers), epochs)
 
 
+def other_draws(n, seed, before, between, epochs, persistent=0):
+    """A module that is made before the loader, and numbers drawn after each epoch."""
+    torch.manual_seed(seed)
+    torch.nn.Linear(before, 1, bias=False)
+    loader = load(n, None, persistent, 2 if persistent else None)
+    draws = between + (2 if persistent else 4)
+    for epoch in range(max(epochs) + 1):
+        samples = read_epoch(loader)
+        if epoch in epochs:
+            emit(f"torch-loader:seed={seed}:before={before}" + f":draws={draws}" * bool(between), n, epoch, 0, samples)
+        torch.rand(between)
+
+
 def own_generator(n, seed, epochs, persistent=0, sampler_only=0, replacement=False, num_samples=None, workers=None):
     generator = torch.Generator()
     generator.manual_seed(seed)
@@ -90,6 +103,9 @@ def small():
     default_generator(1000, 42, (0, 5), workers=3)  # as without workers
     own_generator(1000, 42, (0, 5), workers=3)
     own_generator(1000, 42, (2,), sampler_only=1, replacement=True)
+    other_draws(1000, 42, 1, 0, (0, 1, 7))
+    other_draws(1000, 1337, 100001, 17, (0, 1, 7))
+    other_draws(1000, 0, 20000000, 2, (0, 3), persistent=1)  # draws after the first epoch as well
 
 
 def big():

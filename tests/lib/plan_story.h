@@ -28,6 +28,7 @@ struct story {
 	uint32_t *order[STORY_EPOCHS];
 	uint64_t now, *size;
 	bool *is_there;   /* in memory, by sample */
+	bool *in_kernel;  /* pushed and neither opened nor reported as dropped */
 	uint64_t byte_ns; /* of a fetch per byte, instead of a millisecond in all */
 	bool is_auto[5];  /* by enum plan_action_kind */
 	uint64_t count[5];
@@ -99,6 +100,7 @@ static inline void story_answer(struct story *st, const struct plan_action *a)
 		story_fetched(st, a->sample, 0);
 		break;
 	case PLAN_ACT_STAGE:
+		st->in_kernel[a->sample] = true;
 		story_event(st, (struct plan_event){ .kind = PLAN_EV_STAGED, .sample = a->sample });
 		break;
 	case PLAN_ACT_PIN:
@@ -164,6 +166,7 @@ static inline struct story *story_prepare(struct plan_params params, const uint6
 
 	st->size = size;
 	st->is_there = calloc(params.n + 1, sizeof(*st->is_there));
+	st->in_kernel = calloc(params.n + 1, sizeof(*st->in_kernel));
 	st->n = params.n;
 	st->now = NS_PER_S;
 	memset(st->is_auto, true, sizeof(st->is_auto));
@@ -187,6 +190,7 @@ static inline void story_free(struct story *st)
 	plan_free(st->plan);
 	free(st->size);
 	free(st->is_there);
+	free(st->in_kernel);
 	for (uint32_t i = 0; i < STORY_EPOCHS; i++)
 		free(st->order[i]);
 	free(st);
@@ -196,8 +200,22 @@ static inline void story_free(struct story *st)
 static inline void story_open(struct story *st, uint32_t sample)
 {
 	st->now += NS_PER_MS / 10;
+	st->in_kernel[sample] = false;
 	story_event(st, (struct plan_event){ .kind = PLAN_EV_OPENED, .sample = sample });
 	story_step(st);
+}
+
+/* The kernel has dropped its pages, as a READ shows. */
+static inline void story_unstaged(struct story *st, uint32_t sample)
+{
+	st->in_kernel[sample] = false;
+	story_event(st, (struct plan_event){ .kind = PLAN_EV_UNSTAGED, .sample = sample });
+}
+
+/* It drops what is not asked for, which nobody hears of before it is read. */
+static inline void story_drop_pages(struct story *st)
+{
+	memset(st->in_kernel, 0, st->n * sizeof(*st->in_kernel));
 }
 
 /* The job reads these positions of an epoch, one after the other. */

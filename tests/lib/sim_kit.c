@@ -9,6 +9,8 @@
 #include "check.h"
 
 static int kit_open(struct sim_kit *kit, const char *fmt, va_list args)
+	__attribute__((format(printf, 2, 0)));
+static int kit_open(struct sim_kit *kit, const char *fmt, va_list args)
 {
 	struct err err = { 0 };
 	char list[1024];

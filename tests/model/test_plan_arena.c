@@ -19,6 +19,7 @@
 struct job {
 	uint32_t n, *size;
 	void **mem;
+	bool *in_kernel;
 	struct order *order;
 	struct arena *arena;
 	struct plan *plan;
@@ -46,6 +47,7 @@ static struct job *job_new(uint64_t budget)
 	j->now = NS_PER_S;
 	j->size = calloc(j->n, sizeof(*j->size));
 	j->mem = calloc(j->n, sizeof(*j->mem));
+	j->in_kernel = calloc(j->n, sizeof(*j->in_kernel));
 	for (uint32_t i = 0; i < j->n; i++)
 		size[i] = j->size[i] = some_size(&state);
 	CHECK_INT(order_spec_parse(SPEC, &spec, &err), 0);
@@ -75,6 +77,7 @@ static void job_free(struct job *j)
 	arena_free(j->arena);
 	order_free(j->order);
 	free(j->mem);
+	free(j->in_kernel);
 	free(j->size);
 	free(j);
 }
@@ -95,6 +98,7 @@ static void job_answer(struct job *j, const struct plan_action *a)
 		j->fetches++;
 		break;
 	case PLAN_ACT_STAGE:
+		j->in_kernel[a->sample] = true;
 		ev.kind = PLAN_EV_STAGED;
 		break;
 	case PLAN_ACT_EPOCH:
@@ -130,7 +134,8 @@ static void job_read(struct job *j, uint64_t epoch)
 		job_step(j);
 		job_step(j);
 		j->opens++;
-		j->hits += j->mem[ep->sample[i]] != NULL;
+		j->hits += j->mem[ep->sample[i]] || j->in_kernel[ep->sample[i]];
+		j->in_kernel[ep->sample[i]] = false;
 		plan_event(j->plan, j->now,
 			   &(struct plan_event){ .kind = PLAN_EV_OPENED,
 						 .sample = ep->sample[i] });

@@ -74,6 +74,8 @@ static bool belongs_into(const struct plan *plan, const struct item *it, uint32_
 	bool is_free = !(f & (HELD | STAGED | STAGING | PINNING));
 	bool may_come = !(f & (NO_FETCH | STAGING | PINNING)) && it->pages <= plan->max_pages;
 
+	if (f & ALONE) /* the kernel has it: it is neither here nor missing */
+		return false;
 	switch (set) {
 	case SET_WANT:
 		return item_state(it) == ABSENT && may_come && !(f & PINNED);
@@ -163,6 +165,9 @@ static void audit(const struct plan *plan)
 		const struct item *it = &plan->item[s];
 
 		audit_sample(plan, s, members, &far);
+		if (it->flags & ALONE)
+			CHECK(item_state(it) == ABSENT && it->flags & STAGED);
+		CHECK(!(it->flags & ALONE_FRESH) || it->flags & ALONE);
 		used += item_state(it) == ABSENT ? 0 : it->pages;
 		fresh += it->flags & FRESH ? it->pages : 0;
 		held += it->flags & HELD ? it->pages : 0;

@@ -11,6 +11,7 @@
 #include "plan_sim.h"
 
 #define N 20000u
+#define STAGE 512u
 #define BYTES 110592u
 #define STEP_NS (5 * NS_PER_MS)
 #define BATCH 32u
@@ -25,7 +26,7 @@ static struct sim_params params(double fraction, double rho)
 	return (struct sim_params){ .n = N,
 				    .sample_bytes = BYTES,
 				    .arena_samples = (uint64_t)(fraction * N),
-				    .stage_samples = 512,
+				    .stage_samples = STAGE,
 				    .inflight_min = 4,
 				    .inflight_max = 128,
 				    .info = { .n = N,
@@ -79,7 +80,8 @@ static void check_cell(double fraction, double rho, uint64_t store_samples)
 		       "(bound %.0f)\n",
 		       cached, rho, stall_percent(&c), bound > 0 ? bound : 0,
 		       (unsigned long)c.source_reads, (1 - cached) * N);
-		CHECK((double)c.source_reads >= (1 - cached) * N - 1);
+		/* what is due next may be in the stage alone, beside what is cached */
+		CHECK((double)c.source_reads >= (1 - cached) * N - STAGE);
 		CHECK((double)c.source_reads <= (1 - cached) * N + (double)window);
 		/* what comes back from the store stands in the arena while its readers come near,
 		 * and is missed there */

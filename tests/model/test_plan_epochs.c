@@ -111,7 +111,10 @@ static void a_kernel_that_drops_pages_costs_pushes_not_source_reads(void)
 				  d = sim_epoch(calm, 1, epoch, 0, N);
 
 		CHECK(c.unstaged > 0);
-		CHECK(c.source_reads <= d.source_reads + 100);
+		printf("# epoch %d: %d source reads, calm %d, unstaged %d\n", (int)epoch,
+		       (int)c.source_reads, (int)d.source_reads, (int)c.unstaged);
+		/* what a calm kernel holds ready has to be in the arena, at the cost of hits */
+		CHECK(c.source_reads <= d.source_reads + N / 2 / 30);
 		CHECK(c.staged >= N * 99 / 100);
 		if (epoch) /* it has learned how far ahead is too far */
 			CHECK(c.stages <= N * 105 / 100);
@@ -198,6 +201,8 @@ static void a_forgotten_set_epoch_is_predicted_from_the_second_pass_on(void)
 	for (int pass = 0; pass < 4; pass++) {
 		struct sim_counts c = sim_epoch(sim, 1, 0, 0, N);
 
+		printf("# pass %d: late %d, missed %d, source %d\n", pass, (int)c.late,
+		       (int)c.missed, (int)c.source_reads);
 		CHECK(c.late + c.missed <= (pass == 1 ? 100 : 0));
 		if (pass > 1)
 			CHECK(c.source_reads <= N / 2 + 1500);

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Exact MIN against every possible choice of what to keep, on small random traces; and the lower
  * bound against every policy on random jobs, sources and caches: nothing ends an epoch before it or
- * reads the source less often. */
+ * reads the source less often. Policy clairfs has its stage beside the cache, and some memory for
+ * what is on its way, so its bound is that of a cache that has these, too. */
 #include <string.h>
 
 #include "check.h"
+#include "clairfs/plan.h"
 #include "sim_kit.h"
 
 #define TRACE_MAX 16u
@@ -108,27 +110,47 @@ static void random_job(struct sim_kit *kit, uint64_t *state)
 		CHECK(tries++ < 10);
 }
 
+static void bound_of(struct sim_kit *kit, uint64_t more_bytes, struct sim_result *ret)
+{
+	struct sim_facts f;
+	struct err err = { 0 };
+
+	sim_setup_facts(kit->setup, &f);
+	CHECK_INT(sim_setup_resize(kit->setup, f.cache_bytes + more_bytes, f.store_bytes, &err), 0);
+	CHECK_INT(sim_run(kit->setup, "bound", NULL, ret, &err), 0);
+	CHECK_INT(sim_setup_resize(kit->setup, f.cache_bytes, f.store_bytes, &err), 0);
+}
+
+static uint64_t beside_the_cache(const struct sim_kit *kit)
+{
+	struct sim_facts f;
+
+	sim_setup_facts(kit->setup, &f);
+	return f.stage_bytes + plan_spare_bytes(f.cache_bytes);
+}
+
 static void nothing_beats_the_bound(void)
 {
 	uint64_t state = check_seed();
 
 	for (int round = 0; round < 15; round++) {
-		struct sim_result bound = { .epoch = NULL };
-		struct err err = { 0 };
+		struct sim_result bound = { .epoch = NULL }, more = { .epoch = NULL };
 		struct sim_kit kit;
 
 		random_job(&kit, &state);
-		CHECK_INT(sim_run(kit.setup, "bound", NULL, &bound, &err), 0);
+		bound_of(&kit, 0, &bound);
+		bound_of(&kit, beside_the_cache(&kit), &more);
 		for (const char *const *p = sim_policies(); *p; p++) {
 			const struct sim_result *r = sim_kit_run(&kit, *p);
+			const struct sim_result *b = strcmp(*p, "clairfs") ? &bound : &more;
 			double ours = 0, least = 0;
 			uint64_t reads = 0, needed = 0;
 
 			for (uint64_t e = 0; e < r->n_epochs; e++) {
 				ours += r->epoch[e].seconds;
-				least += bound.epoch[e].seconds;
+				least += b->epoch[e].seconds;
 				reads += r->epoch[e].source_reads;
-				needed += bound.epoch[e].source_reads;
+				needed += b->epoch[e].source_reads;
 				printf("# round %d, %s, epoch %d: %.6f s, bound %.6f s; %llu reads, "
 				       "bound %llu\n",
 				       round, *p, (int)e, ours, least, (unsigned long long)reads,
@@ -139,6 +161,7 @@ static void nothing_beats_the_bound(void)
 			}
 		}
 		sim_result_fini(&bound);
+		sim_result_fini(&more);
 		sim_kit_close(&kit);
 	}
 }

@@ -112,6 +112,17 @@ def wrong_spec(job):
     tap.equal(job.cat("control"), before, "and the order stays as it was")
 
 
+def questions(job):
+    before, told = job.cat("control"), job.mount.stats()["announced"]
+    tap.equal(job.announce("?").out.decode(), before, "a question is answered with the order in force")
+    tap.equal(job.announce("?sequential:under=c1:epochs=2").out.decode(), "400 sequential:epochs=2:under=c1\n",
+              "or with how many samples an order numbers")
+    tap.equal(job.announce("?torch-randperm:seed=1").out.decode(), "1200 torch-randperm:seed=1\n", "all of them")
+    wrong = job.announce("?sequential:under=c9")
+    tap.ok(wrong.code and len(wrong.lines) == 1 and 'no directory "c9"' in wrong.lines[0], "or with what is wrong", wrong)
+    tap.equal((job.cat("control"), job.mount.stats()["announced"]), (before, told), "and nothing has changed")
+
+
 def second_announce(job):
     spec = "torch-distributed:seed=3:world=2:rank=1"
     tap.equal(job.announce(spec).out.decode(), spec + "\n", "a second announce")
@@ -173,7 +184,7 @@ def told_to_a_mount(place):
     paths = make_source(place)
     with place.mount() as mount:
         job = Job(place, mount, paths)
-        for case in before_the_job, wrong_spec, second_announce, middle_of_an_epoch, shell, container:
+        for case in before_the_job, wrong_spec, questions, second_announce, middle_of_an_epoch, shell, container:
             case(job)
 
 
@@ -230,7 +241,7 @@ PYTHON = """if True:
     print(clairfs.announce("torch-randperm:seed=99", sys.argv[1]))
     for name in "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE":
         del os.environ[name]
-    for wrong in "torch-randpern:seed=1", "sequential:path=x" * 500, [5000], [0, -1]:
+    for wrong in "torch-randpern:seed=1", "sequential:path=x" * 500, [], [5000], [0, -1]:
         try:
             print("took", wrong, clairfs.announce(wrong, sys.argv[1]))
         except (clairfs.AnnounceError, OverflowError) as e:
@@ -251,7 +262,7 @@ def python_module(place):
         told = program(sys.executable, "-I", "-c", PYTHON, job.point, package, env={**os.environ, "TMPDIR": place.root})
         tap.equal(told.out.decode().splitlines(),
                   ["torch-randperm:seed=21:epochs=3", "list", "torch-randperm:seed=99", "AnnounceError 1", "AnnounceError 1", "AnnounceError 1",
-                   "OverflowError 1", "/: not a clairfs mount that takes orders", "[]"],
+                   "AnnounceError 1", "OverflowError 1", "/: not a clairfs mount that takes orders", "[]"],
                   "the Python module announces specs and lists, and says what is wrong")
         tap.note(told.err.decode(errors="replace"))
         tap.equal([f for f in os.listdir(place.root) if f.startswith("clairfs-")], [], "no list file stays behind")

@@ -3,6 +3,7 @@
 sample on, and that a job reads exactly what it would read without clairfs."""
 import json
 import os
+import re
 
 import mountkit
 import tap
@@ -314,6 +315,95 @@ def other_numbers(place):
         tap.equal(mount.stats()["order"]["epoch"]["length"], SAMPLES, "one process announces what all of its node read")
 
 
+PARTS = r"""
+import json, os, sys
+point, package = sys.argv[1:]
+sys.path.insert(0, package)
+from torch.utils.data import DataLoader, Dataset, RandomSampler, Subset
+from torch.utils.data.distributed import DistributedSampler
+import torch, clairfs
+os.chdir(point)
+
+class Folder(Dataset):  # as torchvision's ImageFolder; classes may be in another order
+    def __init__(self, root, reverse=False):
+        self.root, self.samples = root, []
+        for name in sorted(os.listdir(root), reverse=reverse):
+            for folder, _, files in sorted(os.walk(os.path.join(root, name))):
+                self.samples += [(os.path.join(folder, f), 0) for f in sorted(files)]
+    def __len__(self):
+        return len(self.samples)
+    def __getitem__(self, i):
+        with open(self.samples[i][0], "rb") as f:
+            f.read()
+        return i
+
+class Files(Dataset):  # a sorted list of paths
+    def __init__(self, root):
+        self.files = sorted(os.path.join(folder, f) for folder, _, files in os.walk(root) for f in files)
+    def __len__(self):
+        return len(self.files)
+
+def jobs():
+    with open(f"{point}/.clairfs/stats.json") as f:
+        return [job["spec"] for job in json.load(f)["jobs"]]
+
+def seeded(dataset):
+    return DataLoader(dataset, batch_size=8, sampler=RandomSampler(dataset, generator=torch.Generator().manual_seed(3)))
+
+train, val = Folder(f"{point}/train"), Folder("val")
+first = DataLoader(train, batch_size=8, sampler=DistributedSampler(train, 2, 0))
+second = DataLoader(val, batch_size=4)
+out = [clairfs.announce(first), clairfs.announce(second), jobs()]
+third = DataLoader(train, batch_size=16)
+out += [clairfs.announce(third), jobs()]
+del second
+fourth = DataLoader(Folder("val"), batch_size=2)
+out += [clairfs.announce(fourth), jobs(), clairfs.announce("none:job=" + jobs()[1].split("job=")[1], point)]
+del first, third, fourth
+for dataset in Files(f"{point}/train"), Folder("train", reverse=True), Folder("extra"), Subset(train, range(50, 100)):
+    loader = seeded(dataset)
+    out.append(clairfs.announce(loader))
+    if out[-1] == "list":
+        next(iter(loader))
+        out.append(jobs())
+try:
+    clairfs.announce(seeded(Folder("mixed")))
+except clairfs.AnnounceError as e:
+    out.append(str(e))
+print(json.dumps(out))
+"""
+
+
+def parts_of_the_mount(place):
+    """Datasets that are one directory of the mount, and such that are not quite."""
+    for i in range(200):
+        write_file(f"{place.source}/train/c{i % 3}{'/deep' if i % 7 == 0 else ''}/s{i:04}.jpg", b"%d" % i * 50)
+        write_file(f"{place.source}/{'val' if i % 2 else 'extra'}/c{i % 2}-x/s{i:04}.jpg", b"%d" % i * 20)
+    write_file(f"{place.source}/extra/labels.csv", b"1,2")
+    write_file(f"{place.source}/mixed/c/1.jpg", b"2")
+    write_file(f"{place.source}/mixed/c/readme.txt", b"text")
+    with place.mount() as mount:
+        done = mountkit.program(PYTHON, "-W", "error", "-c", PARTS, mount.mountpoint, PACKAGE, timeout=600)
+        if done.code:
+            raise mountkit.Failed(str(done))
+        out = json.loads(done.out)
+        train = "torch-distributed:world=2:rank=0:batch=8:sort=torchvision:under=train"
+        tap.equal(out[0], train, "an image folder that is one directory")
+        tap.ok(re.fullmatch(r"sequential:batch=4:sort=torchvision:under=val:job=loader-[0-9a-f]{8}", out[1]), "and another", out[1])
+        tap.equal(out[2], [train, out[1]], "are two orders side by side")
+        tap.equal((out[3], out[4]), ("sequential:batch=16:sort=torchvision:under=train", [out[3], out[1]]),
+                  "a second loader of one of them takes the place of the first")
+        tap.equal((out[5], out[6]), (out[1].replace("batch=4", "batch=2"), [out[3], out[5]]), "and one whose loader is gone leaves it")
+        spec = "torch-generator:seed=3:sampler_only=1:batch=8"
+        tap.equal(out[8], spec + ":sort=path:under=train", "files by their paths")
+        tap.equal((out[9], out[10]), ("list", ["list:path=told:epochs=1:batch=8"]),
+                  "classes in another order are a list of the mount's numbers")
+        tap.equal(out[11], spec + ":sort=torchvision:under=extra", "the images of a directory that has more than images")
+        tap.equal((out[12], out[13]), ("list", ["list:path=told:epochs=1:batch=8:sort=torchvision:under=train"]),
+                  "a subset is a list of the directory's numbers")
+        tap.ok(out[14].endswith("readme.txt' is no sample of the mount"), "a file that the mount has no number of is refused", out)
+
+
 def torchrun(place):
     prepare(place)
     env = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
@@ -338,4 +428,4 @@ def refused(place):
     tap.equal(told.get("error"), "/tmp: not a clairfs mount that takes orders", "no mount, no announcing")
 
 
-mountkit.run(known_samplers, lists, frameworks, other_numbers, torchrun, refused)
+mountkit.run(known_samplers, lists, frameworks, other_numbers, parts_of_the_mount, torchrun, refused)

@@ -13,6 +13,7 @@ import html.parser
 import json
 import math
 import os
+import re
 import signal
 import struct
 import subprocess
@@ -178,6 +179,10 @@ def check_page(path, source):
     tap.ok(len(images) == len(page.loads) == 10, "the report loads nothing but its own ten images", [x[:60] for x in page.loads])
     tap.ok(all(image.startswith(b"<?xml") and image.rstrip().endswith(b"</svg>") for image in images), "which are SVG")
     tap.ok("script" not in page.tags and "b" not in page.tags, "no tag comes from a name", page.tags)
+    shown = [text for text in page.text if text.strip()]
+    said = shown[shown.index("clairfs bench", 1) + 1]  # the first one is the title
+    tap.ok(re.fullmatch(r"(clairfs (won|lost): \d epochs? took .* as (fast|long)|Nobody won: .*)\.", said),
+           "it begins with who won, by how much", said)
     tap.ok(source in page.text, "a path with <, & and quotes is shown as it is", page.text[:20])
 
 

@@ -173,6 +173,18 @@ def transparent(place):
     sums = watched.summary()
     tap.equal(sums["steps"], 10, "the step a loop was left in is a step")
     tap.ok(0 <= sums["first_wait_seconds"] <= sums["wait_seconds"] and 0 <= sums["au_percent"] <= 100, "sums", sums)
+
+
+    def slow_start():
+        until = time.monotonic() + 0.2
+        while time.monotonic() < until:
+            pass
+        yield from range(1000)
+    watched = clairfs.watch(slow_start())
+    for _ in watched:
+        pass
+    sums = watched.summary()
+    tap.ok(0.2 <= sums["first_wait_seconds"] < sums["wait_seconds"], "of all waits one is the first batch's", sums)
     tap.ok("torch" not in sys.modules, "torch was not loaded")
 
 

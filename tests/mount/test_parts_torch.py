@@ -20,7 +20,7 @@ import json, os, sys, time, torch
 from torch.utils.data import DataLoader, Dataset
 from torch.utils.data.distributed import DistributedSampler
 point, source, case, epochs = *sys.argv[1:4], int(sys.argv[4])
-taught = 2 if case == "manual" else 1  # epochs until the next one is known
+taught = 2 if case in ("manual", "model") else 1  # epochs until the next one is known
 
 class Folder(Dataset):
     "As ImageFolder lists a directory: its classes by name, the files of each by name."
@@ -49,7 +49,9 @@ def compute(what, is_done):
 
 train, val = Folder("train"), Folder("val")
 torch.manual_seed(42)
-world = {"manual": 0, "two_ranks": 2}.get(case, 1)
+world = {"manual": 0, "model": 0, "two_ranks": 2}.get(case, 1)
+if case == "model":
+    model = torch.nn.Linear(320, 320)  # draws its weights before the loader draws
 samplers = [DistributedSampler(train, world, rank) for rank in range(world)]
 loaders = [DataLoader(train, batch_size=16, num_workers=2, sampler=s) for s in samplers]
 if not world:
@@ -115,8 +117,16 @@ def a_look_at_the_validation_set_first(place):
 
 
 def manual_seed(place):
-    """Six words of the generator from epoch to epoch: found twice, the next ones are known before they begin."""
-    run(place, "manual", lambda spec: spec.startswith("torch-randperm:seed=") and spec.endswith(":epochs=1:under=train"), EPOCHS)
+    """Six words of the generator from epoch to epoch: found twice, all later ones are known."""
+    stats = run(place, "manual", lambda spec: spec == "torch-loader:seed=42:before=6:draws=6:under=train", EPOCHS)
+    tap.equal(stats["order"]["search"]["orders_found"], 2, "two orders")
 
 
-mountkit.run(distributed_sampler, two_ranks, a_look_at_the_validation_set_first, manual_seed)
+def a_model_before_the_loader(place):
+    """A hundred thousand draws before the loader's first, in the numbers of train/: found in the first epoch all the same."""
+    draws = 320 * 321
+    stats = run(place, "model", lambda spec: spec == f"torch-loader:seed=42:before={draws + 6}:draws=6:under=train", EPOCHS)
+    tap.equal(stats["order"]["search"]["orders_found"], 2, "two orders")
+
+
+mountkit.run(distributed_sampler, two_ranks, a_look_at_the_validation_set_first, manual_seed, a_model_before_the_loader)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Jobs of the real PyTorch on a mount without any configuration of its order: DistributedSampler, manual_seed(42) and
-shuffle=True, and the latter with a validation pass that draws numbers between the epochs. Their orders are found in the
-first epoch and go on being followed in the next ones.
+shuffle=True, the latter with a validation pass that draws numbers between the epochs, and behind a model that is made before the
+loader and draws its weights from the same generator. Their orders are found in the first epoch and go on being followed in the
+next ones.
 
 Who wins, the job or the search for its order, is up to the machine: such a job reads an epoch in a third of a second, and the
 search gives way to everything else. So the job computes: in the middle of the epochs it is recognised by until the order is
@@ -12,13 +13,14 @@ import os
 
 import mountkit
 import tap
-from mountkit import program, rng
+from mountkit import good, program, rng
 
 PYTHON = os.environ.get("CLAIRFS_TORCH_PYTHON")
 N, EPOCHS = 2000, 4
 
 JOB = r"""
 import json, sys, time, torch
+from torch import nn
 from torch.utils.data import DataLoader, Dataset
 from torch.utils.data.distributed import DistributedSampler
 point, source, case, n, epochs = *sys.argv[1:4], *map(int, sys.argv[4:6])
@@ -46,10 +48,16 @@ def compute(what, is_done):
             sys.exit(f"{what}: {order}")
         time.sleep(0.01)
 
+def model(case):
+    if case.startswith("model"):
+        nn.Sequential(nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 10))
+
 files = Files()
 torch.manual_seed(42)
+model(case)
+workers = 0 if case == "model, no workers" else 4
 sampler = DistributedSampler(files, 2, 1) if case == "distributed" else None
-loader = DataLoader(files, batch_size=16, num_workers=4, sampler=sampler, shuffle=sampler is None)
+loader = DataLoader(files, batch_size=16, num_workers=workers, sampler=sampler, shuffle=sampler is None)
 read = 0
 for epoch in range(epochs):
     if sampler:
@@ -91,7 +99,38 @@ def manual_seed(place):
 
 def manual_seed_and_other_draws(place):
     """Six words of the generator from epoch to epoch: found twice, the next ones are known before they begin."""
-    run(place, "validated", lambda o: o["spec"].startswith("torch-randperm:seed=") and o["spec"].endswith(":epochs=1"), N * EPOCHS)
+    run(place, "validated", lambda o: o["spec"] == "torch-loader:seed=42:before=6:draws=6", N * EPOCHS)
 
 
-mountkit.run(distributed_sampler, manual_seed, manual_seed_and_other_draws)
+def weights_before_the_loader(place):
+    """407050 words; all later epochs follow from the first."""
+    for case in ("model", "model, no workers"):
+        run(place, case, lambda o: o["spec"] == "torch-loader:seed=42:before=407050" and o["search"]["orders_found"] == 1, N * EPOCHS)
+
+
+LARGE = r"""
+import sys, torch
+from torch import nn
+from torch.utils.data import DataLoader
+torch.manual_seed(42)
+for _ in range(10):  # as much as torchvision's ResNet-50: convolutions are drawn when they are made, and then again
+    nn.init.kaiming_normal_(nn.Conv2d(512, 512, 3).weight, mode="fan_out", nonlinearity="relu")
+nn.Linear(2048, 1000)
+for epoch in range(2):
+    print(*[i for batch in DataLoader(range(int(sys.argv[1])), 16, shuffle=True, num_workers=2 * epoch) for i in batch.tolist()])
+"""
+
+
+def many_weights_before_the_loader(place):
+    """49 million words. In a mount the search gives way to whatever else this machine does; on the command line it does not."""
+    done = program(PYTHON, "-W", "ignore", "-c", LARGE, N, timeout=600, cwd="/")
+    tap.ok(done.code == 0, "large: the loaders run", done.err)
+    epochs = [line.split() for line in done.out.decode().splitlines()]
+    specs = good("recover", "--n", N, *epochs[0][:30], timeout=600).decode().splitlines()
+    tap.equal(specs[0], "torch-loader:seed=42:before=49240040", "large: one epoch tells what was drawn before the loader's seed")
+    for epoch in range(2):
+        order = good("order", specs[0], "--n", N, "--epoch", epoch).decode().split()
+        tap.equal(order, epochs[epoch], f"large: epoch {epoch} is known")
+
+
+mountkit.run(distributed_sampler, manual_seed, manual_seed_and_other_draws, weights_before_the_loader, many_weights_before_the_loader)

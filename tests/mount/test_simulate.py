@@ -16,9 +16,9 @@ SUPPRESSIONS = f"suppressions={SOURCE}/tests/mount/lsan.supp:print_suppressions=
 WORKLOADS = os.path.join(SOURCE, "conf", "workloads")
 
 
-def simulate(*args):
+def simulate(*args, workloads=WORKLOADS):
     return subprocess.run([BINARY, "simulate", *args], stdin=subprocess.DEVNULL, capture_output=True, timeout=300,
-                          env={**os.environ, "CLAIRFS_WORKLOADS": WORKLOADS, "LSAN_OPTIONS": SUPPRESSIONS}, check=False)
+                          env={**os.environ, "CLAIRFS_WORKLOADS": workloads, "LSAN_OPTIONS": SUPPRESSIONS}, check=False)
 
 
 def parsed(*args):
@@ -63,6 +63,9 @@ def check_text():
 def check_workloads():
     run = parsed("--workload", "default", "--policy", "clairfs")
     tap.equal((run["setup"]["samples"], len(run["reads"])), (64, 10), "a workload by its name")
+    done = simulate("--workload", "default", "--policy", "clairfs", "--json", workloads="")
+    tap.ok(done.returncode == 0 and json.loads(done.stdout)["setup"]["samples"] == 64,
+           "also where nothing is installed, from where it was built", done)
     run = parsed("--epochs", "2", "--workload", os.path.join(WORKLOADS, "default.conf"), "--policy", "lru")
     tap.equal((run["setup"]["samples"], len(run["reads"])), (64, 2), "the command line goes before a workload's file")
     run = parsed("--policy", "lru", "--order", "list:path=" + os.path.join(DIR, "list"), "--samples", "5",

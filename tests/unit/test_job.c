@@ -21,10 +21,13 @@ static struct bed {
 	bool is_blocking, is_blocking_full; /* searches wait until they are cancelled */
 	bool is_inside;
 	unsigned quicks, fulls, refines, founds, cancels;
-	struct job_question asked;
+	struct job_question asked, full; /* full: the last one of all seeds that tells progress */
 	char spec[JOB_SPEC_MAX];
 	int found_rc;
 	atomic_bool is_followed_meanwhile;
+	/* Full searches tell their progress until they are cancelled. */
+	atomic_bool is_ticking, is_answering, is_crowded, is_held;
+	atomic_uint ticks;
 } bed;
 
 static int answer(const struct job_question *q, int rc, unsigned *count, struct job_answer *ret)
@@ -57,8 +60,28 @@ static int fake_quick(const struct job_question *q, struct job_answer *ret)
 
 static int fake_full(const struct job_question *q, struct job_answer *ret)
 {
+	const struct timespec pause = { .tv_nsec = NS_PER_MS };
+
 	q->progress(q->progress_ctx, 0.37, 120);
-	return answer(q, bed.full_rc, &bed.fulls, ret);
+	if (!bed.is_ticking)
+		return answer(q, bed.full_rc, &bed.fulls, ret);
+	mutex_lock(&bed.mu);
+	bed.full = *q;
+	bed.fulls++;
+	cond_broadcast(&bed.changed);
+	mutex_unlock(&bed.mu);
+	while (!atomic_load(q->cancel) && !bed.is_answering) {
+		q->progress(q->progress_ctx, 0.37, 120);
+		bed.is_held = atomic_load(q->hold);
+		bed.ticks++;
+		(void)nanosleep(&pause, NULL); /* a search has other things to do, too */
+	}
+	mutex_lock(&bed.mu);
+	*ret = bed.answer;
+	bed.cancels += !bed.is_answering;
+	cond_broadcast(&bed.changed);
+	mutex_unlock(&bed.mu);
+	return bed.is_answering ? 0 : -ECANCELED;
 }
 
 static int fake_refine(const struct job_question *q, struct job_answer *ret)
@@ -89,6 +112,11 @@ static uint64_t fake_now(struct clock *clock)
 	return now_ns;
 }
 
+static bool fake_crowded(void *ctx)
+{
+	return bed.is_crowded;
+}
+
 static const struct job_searches fakes = { fake_quick, fake_full, fake_refine };
 static struct clock fake_clock = { fake_now };
 
@@ -112,7 +140,8 @@ static void set_up(enum job_effort effort, const char *told)
 				.metrics = metrics_new(),
 				.searches = &fakes,
 				.numbers = &fake_numbers,
-				.found = fake_found };
+				.found = fake_found,
+				.is_crowded = fake_crowded };
 	struct err err = { 0 };
 
 	memset(&bed, 0, sizeof(bed));
@@ -323,6 +352,141 @@ static void given_up_for_a_while(void)
 	tear_down();
 }
 
+/* Two whole rounds of a full search's progress later. */
+static void wait_ticks(void)
+{
+	unsigned want = bed.ticks + 2;
+
+	while ((int)(bed.ticks - want) < 0)
+		sched_yield();
+}
+
+static void begin_ticking(void)
+{
+	set_up(JOB_FULL, NULL);
+	bed.is_ticking = true;
+	open_samples(0, 300);
+	wait_for(&bed.fulls, 1);
+	wait_ticks();
+}
+
+/* Which search is cancelled then, for nobody waits for its end. */
+static void a_new_pass_is_asked_about_at_once(void)
+{
+	unsigned quicks;
+
+	begin_ticking();
+	mutex_lock(&bed.mu);
+	quicks = bed.quicks;
+	bed.quick_rc = 0;
+	mutex_unlock(&bed.mu);
+	open_samples(0, 20); /* again, but too few */
+	wait_ticks();
+	CHECK_U64(bed.quicks, quicks);
+	open_samples(20, 80);
+	wait_for(&bed.founds, 1);
+	wait_for(&bed.cancels, 1);
+	wait_idle();
+	CHECK_STR(bed.spec, "torch-distributed:seed=7");
+	CHECK_CONTAINS(status().words, "found torch-distributed:seed=7");
+	CHECK_U64(bed.fulls, 1);
+	CHECK_U64(status().orders_found, 1);
+	tear_down();
+}
+
+/* In vain: the search goes on where it was. */
+static void a_search_goes_on_behind_cheap_questions(void)
+{
+	unsigned quicks;
+
+	begin_ticking();
+	mutex_lock(&bed.mu);
+	quicks = bed.quicks;
+	mutex_unlock(&bed.mu);
+	open_samples(0, 100);
+	wait_for(&bed.quicks, quicks + 1);
+	wait_ticks();
+	CHECK_U64(bed.asked.n_seen >= 32, 1);
+	CHECK(bed.asked.seen != bed.full.seen && bed.asked.places != bed.full.places);
+	CHECK(bed.asked.way != bed.full.way); /* which that search has not done with */
+	CHECK_U64(bed.cancels, 0);
+	CHECK(status().is_full && !bed.is_held);
+	CHECK_CONTAINS(status().words, "37 % of all seeds tried");
+	job_note_told(bed.job, "torch-randperm:seed=5");
+	wait_for(&bed.cancels, 1);
+	wait_idle();
+	tear_down();
+	CHECK_U64(bed.founds, 0);
+}
+
+/* The seed of a pass that is over, behind which this one's is looked for when it does not follow. */
+static void a_finding_for_the_last_pass_helps_in_this_one(void)
+{
+	unsigned quicks;
+
+	begin_ticking();
+	mutex_lock(&bed.mu);
+	quicks = bed.quicks;
+	bed.answer = (struct job_answer){
+		.is_chain = true, .manual_seed = 42, .word = 1000, .world = 1, .n_ranks = 1
+	};
+	mutex_unlock(&bed.mu);
+	open_samples(0, 1200);
+	wait_for(&bed.quicks, quicks + 1);
+	wait_ticks();
+	bed.is_answering = true;
+	wait_for(&bed.founds, 1);
+	wait_idle();
+	CHECK_STR(bed.spec, "torch-loader:seed=42:before=997");
+	mutex_lock(&bed.mu);
+	quicks = bed.quicks;
+	mutex_unlock(&bed.mu);
+	job_note_plan(bed.job, JOB_PLAN_LOST);
+	open_samples(1200, 64);
+	wait_for(&bed.quicks, quicks + 1);
+	wait_idle();
+	CHECK_U64(bed.asked.n_places, 1);
+	CHECK(!bed.asked.no_streams);
+	tear_down();
+}
+
+static void a_search_waits_while_nothing_is_opened(void)
+{
+	begin_ticking();
+	CHECK(!bed.is_held && !status().is_held);
+	now_ns += 9 * NS_PER_S;
+	wait_ticks();
+	CHECK(!bed.is_held);
+	now_ns += NS_PER_S;
+	wait_ticks();
+	CHECK(bed.is_held && status().is_held);
+	CHECK_CONTAINS(status().words, "37 % of all seeds tried, waiting until samples are opened");
+	open_samples(300, 1);
+	wait_ticks();
+	CHECK(!bed.is_held && !status().is_held);
+	now_ns += 300 * NS_PER_S; /* that job is gone */
+	wait_for(&bed.cancels, 1);
+	wait_idle();
+	CHECK_U64(bed.fulls, 1);
+	tear_down();
+}
+
+static void a_search_waits_while_others_wait_for_a_cpu(void)
+{
+	begin_ticking();
+	bed.is_crowded = true;
+	wait_ticks();
+	CHECK(bed.is_held && status().is_held);
+	CHECK_CONTAINS(status().words, "waiting until others do not wait for the CPUs");
+	bed.is_crowded = false;
+	wait_ticks();
+	CHECK(!bed.is_held);
+	bed.is_crowded = true;
+	wait_ticks();
+	tear_down(); /* a search that is held ends, too */
+	CHECK_U64(bed.cancels, 1);
+}
+
 static void no_order_means_none(void)
 {
 	set_up(JOB_FULL, NULL);
@@ -454,6 +618,13 @@ static const struct check_test tests[] = {
 	  an_order_that_is_followed_again_ends_the_search },
 	{ "a_finding_gives_way_to_what_is_followed", a_finding_gives_way_to_what_is_followed },
 	{ "given_up_for_a_while", given_up_for_a_while },
+	{ "a_new_pass_is_asked_about_at_once", a_new_pass_is_asked_about_at_once },
+	{ "a_search_goes_on_behind_cheap_questions", a_search_goes_on_behind_cheap_questions },
+	{ "a_finding_for_the_last_pass_helps_in_this_one",
+	  a_finding_for_the_last_pass_helps_in_this_one },
+	{ "a_search_waits_while_nothing_is_opened", a_search_waits_while_nothing_is_opened },
+	{ "a_search_waits_while_others_wait_for_a_cpu",
+	  a_search_waits_while_others_wait_for_a_cpu },
 	{ "no_order_means_none", no_order_means_none },
 	{ "an_order_that_cannot_be_followed_is_not_said_to_be_found",
 	  an_order_that_cannot_be_followed_is_not_said_to_be_found },

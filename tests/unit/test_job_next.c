@@ -100,13 +100,96 @@ static void other_draws_between_epochs(void)
 	CHECK(!known_can_advance(&k));
 	known_found(&k, &b, 1, 100);
 	CHECK(k.last.is_chain && k.last.word == 9 && k.step == 6);
-	CHECK(known_can_advance(&k));
+	CHECK(!known_can_advance(&k));
+	check_spec(&k, "torch-loader:seed=42:before=6:draws=6");
+	/* Another number of draws, three passes later. */
+	b = chain(42, 9 + 3 * 1000);
+	known_found(&k, &b, 4, 100);
+	check_spec(&k, "torch-loader:seed=42:before=3006:draws=1000");
+	b = chain(42, 3009 + 1001);
+	known_found(&k, &b, 6, 100); /* between two passes: not the same in each */
+	check_spec(&k, "torch-loader:seed=42:before=4007");
+}
+
+/* Loaders of two directories draw from one generator, each when it likes. */
+static void each_part_draws_for_itself(void)
+{
+	const struct job_numbering train = { .under = "train" }, extra = { .under = "extra" };
+	struct job_answer a = chain(42, 3), b = chain(42, 5), c = plain(recover_word(42, 11), false);
+	struct known k = { 0 };
+
+	a.way = c.way = train;
+	b.way = extra;
+	known_found(&k, &a, 0, 100);
+	check_spec(&k, "torch-loader:seed=42:under=train");
+	known_found(&k, &b, 1, 100);
+	CHECK(!k.has_step);
+	check_spec(&k, "torch-loader:seed=42:before=2:under=extra");
+	known_found(&k, &c, 2, 100); /* nor is it a word because the other's was one */
+	CHECK(!k.has_step && !k.last.is_chain);
+	known_found(&k, &a, 3, 100);
+	c = chain(42, 9);
+	c.way = train;
+	known_found(&k, &c, 4, 100);
+	check_spec(&k, "torch-loader:seed=42:before=6:draws=6:under=train");
+}
+
+/* Behind the weights of a model. */
+static void draws_before_the_loader(void)
+{
+	struct job_answer a = chain(42, 49240043), b = chain(42, 49240049);
+	struct recover_place place[JOB_PLACES];
+	struct known k = { 0 };
+
+	CHECK_U64(known_places(&k, place), 0);
+	known_found(&k, &a, 0, 100);
+	check_spec(&k, "torch-loader:seed=42:before=49240040");
+	CHECK_U64(known_places(&k, place), 1);
+	CHECK_U64(place[0].manual_seed, 42);
+	CHECK_U64(place[0].word, 49240043);
+	known_found(&k, &b, 1, 100);
+	check_spec(&k, "torch-loader:seed=42:before=49240046:draws=6");
+}
+
+/* Found among all seeds, and where each of them stands was looked up. */
+static void two_places_in_one_stream_are_no_chance(void)
+{
+	struct job_answer a = plain(recover_word(1337, 90000003), false);
+	struct job_answer b = plain(recover_word(1337, 95000003), false);
+	struct recover_place place[JOB_PLACES];
+	struct known k = { 0 };
+
+	a.n_places = b.n_places = 2;
+	a.place[0] = (struct recover_place){ RECOVER_TORCH, 7, 12345 };
+	a.place[1] = (struct recover_place){ RECOVER_TORCH, 1337, 90000003 };
+	b.place[0] = (struct recover_place){ RECOVER_TORCH, 7, 12344 }; /* before, not behind */
+	b.place[1] = (struct recover_place){ RECOVER_TORCH, 1337, 95000003 };
+	known_found(&k, &a, 2, 100);
+	CHECK(!known_goes_on(&k)); /* one of them says nothing */
+	CHECK_U64(known_places(&k, place), 2);
+	known_found(&k, &b, 3, 100);
+	check_spec(&k, "torch-loader:seed=1337:before=95000000:draws=5000000");
+	CHECK_U64(known_places(&k, place), 1);
+}
+
+/* No kind of order draws its seeds from Python's generator: one epoch at a time. */
+static void seeds_of_other_generators(void)
+{
+	struct job_answer a = chain(42, 3), b = chain(42, 9);
+	struct known k = { 0 };
+
+	a.draw = b.draw = RECOVER_PYTHON;
+	known_found(&k, &a, 0, 100);
+	CHECK(!known_can_advance(&k));
+	known_found(&k, &b, 1, 100);
 	for (uint32_t pass = 2; pass < 5; pass++) {
+		struct recover_place next = { RECOVER_PYTHON, 42, 3 + 6 * pass };
 		char want[64];
 
+		CHECK(known_can_advance(&k));
 		known_advance(&k);
 		snprintf(want, sizeof(want), "torch-randperm:seed=%u:epochs=1",
-			 recover_word(42, 3 + 6 * pass));
+			 recover_place_word(&next));
 		check_spec(&k, want);
 		CHECK_U64(k.pass, pass);
 		CHECK(k.is_guess);
@@ -165,7 +248,8 @@ static void looks_before_all_seeds(void)
 		t.start[TRAIL_PASS].looked = t.start[TRAIL_PASS].n;
 	}
 	CHECK_INT(aim(&f), AIM_FULL);
-	CHECK(t.start[TRAIL_PASS].looked >= 128);
+	CHECK_U64(t.start[TRAIL_PASS].looked, 96);
+	CHECK_U64(t.start[TRAIL_PASS].n, 128);
 	f.effort = JOB_QUICK;
 	CHECK_INT(aim(&f), AIM_NOTHING);
 	f.effort = JOB_FULL;
@@ -252,6 +336,7 @@ static void a_known_next_epoch_is_told_at_the_end_of_this_one(void)
 	struct aim_facts f = { &t, &known, JOB_QUICK, JOB_PLAN_FOLLOWED, 0, false, false, 0 };
 
 	CHECK_INT(trail_init(&t, N), 0);
+	a.draw = b.draw = RECOVER_NUMPY;
 	known_found(&known, &a, 0, 32);
 	known_found(&known, &b, 1, 32);
 	CHECK_INT(aim(&f), AIM_NOTHING);
@@ -301,6 +386,10 @@ static const struct check_test tests[] = {
 	{ "two_epochs_tell_more", two_epochs_tell_more },
 	{ "words_of_a_manual_seed", words_of_a_manual_seed },
 	{ "other_draws_between_epochs", other_draws_between_epochs },
+	{ "each_part_draws_for_itself", each_part_draws_for_itself },
+	{ "draws_before_the_loader", draws_before_the_loader },
+	{ "two_places_in_one_stream_are_no_chance", two_places_in_one_stream_are_no_chance },
+	{ "seeds_of_other_generators", seeds_of_other_generators },
 	{ "hints_are_what_was_told_and_found", hints_are_what_was_told_and_found },
 	{ "looks_before_all_seeds", looks_before_all_seeds },
 	{ "what_is_followed_is_left_alone", what_is_followed_is_left_alone },

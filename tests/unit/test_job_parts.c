@@ -134,6 +134,25 @@ static void orders_of_a_part(void)
 	check_found(&q, "torch-randperm:seed=70000:epochs=1:under=train");
 }
 
+/* A model was built before the loader; also in the last of the numberings that more is asked of. */
+static void words_of_a_generator(void)
+{
+	/* A seed that nobody would try. */
+	const struct recover_place place = { RECOVER_TORCH, 3456789012, 500003 };
+	uint32_t seen[SEEN];
+	struct job_question q;
+
+	n_listed = ARRAY_LEN(ways);
+	q = read_by("torch-loader:seed=42:before=102720", &ways[0], 0, seen);
+	check_found(&q, "torch-loader:seed=42:before=102720:under=train");
+	q = read_by("torch-loader:seed=42:before=102720", &ways[3], 0, seen);
+	check_found(&q, "torch-loader:seed=42:before=102720:sort=timm:under=train");
+	q = read_by("torch-loader:seed=3456789012:before=500006", &ways[3], 0, seen);
+	q.places = &place;
+	q.n_places = 1;
+	check_found(&q, "torch-loader:seed=3456789012:before=500006:sort=timm:under=train");
+}
+
 static void orders_of_all_samples_are_found_as_ever(void)
 {
 	uint32_t seen[SEEN];
@@ -264,6 +283,7 @@ static void an_order_of_all_samples_has_no_part_to_leave(void)
 
 static const struct check_test tests[] = {
 	{ "orders_of_a_part", orders_of_a_part },
+	{ "words_of_a_generator", words_of_a_generator },
 	{ "orders_of_all_samples_are_found_as_ever", orders_of_all_samples_are_found_as_ever },
 	{ "other_sorts", other_sorts },
 	{ "reads_elsewhere_do_no_harm", reads_elsewhere_do_no_harm },

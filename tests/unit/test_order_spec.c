@@ -409,6 +409,27 @@ static void help_lists_all_keys(void)
 	CHECK(order_kind_help("no such kind") == NULL);
 }
 
+static void seeds_are_shown(void)
+{
+	static const char *const cases[][2] = {
+		{ "torch-distributed:world=2:rank=1", "torch-distributed:seed=0:world=2:rank=1" },
+		{ "torch-distributed", "torch-distributed:seed=0" },
+		{ "torch-distributed:seed=7", "torch-distributed:seed=7" },
+		{ "sequential:epochs=2", "sequential:epochs=2" },
+		{ "list:path=a", "list:path=a" },
+		{ "", "" },
+		{ "nonsense:x", "nonsense:x" },
+	};
+	char shown[100];
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		order_spec_show(cases[i][0], shown, sizeof(shown));
+		CHECK_STR(shown, cases[i][1]);
+	}
+	order_spec_show("torch-distributed", shown, 8);
+	CHECK_STR(shown, "torch-d");
+}
+
 static const struct check_test tests[] = {
 	{ "unknown_kinds", unknown_kinds },
 	{ "unknown_keys", unknown_keys },
@@ -426,6 +447,7 @@ static const struct check_test tests[] = {
 	{ "escapes_are_decoded", escapes_are_decoded },
 	{ "place_of_the_launcher", place_of_the_launcher },
 	{ "help_lists_all_keys", help_lists_all_keys },
+	{ "seeds_are_shown", seeds_are_shown },
 };
 
 CHECK_MAIN(tests)

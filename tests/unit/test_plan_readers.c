@@ -64,7 +64,7 @@ static void validation_between_epochs_changes_nothing(void)
 	CHECK_INT(story_status(st).state, PLAN_FOLLOWING);
 	CHECK(story_status(st).lead >= lead);
 	CHECK(st->count[PLAN_ACT_FETCH] - fetches <= 64); /* only in place of what was held */
-	says(st, "reads epoch 1 (the last is 89), 0 % of it so far; "
+	says(st, "has read an epoch to its end, and nothing yet of epoch 1 (the last is 89); "
 		 "between epochs: has read 500 samples outside of the order");
 	CHECK(story_status(st).lead >= 1000); /* the next epoch is ready */
 	story_read(st, 1, 0, 100);
@@ -202,7 +202,7 @@ static void another_reader_is_spoken_of_while_it_is_there(void)
 
 	story_read(st, 0, 0, 500);
 	read_beside(st, 0, 500, 1500, 10);
-	CHECK_STR(story_status(st).why, "another reader takes samples in an order of its own");
+	CHECK_STR(story_status(st).why, "some reads are in another order");
 	CHECK(story_status(st).other_percent >= 40 && story_status(st).other_percent <= 52);
 	story_read(st, 0, 1500, 1900);
 	says(st, "reads epoch 0, 47 % of it so far");

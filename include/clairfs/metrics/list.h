@@ -55,7 +55,7 @@
 	X(WATCH_OVERFLOWS, COUNTER, "watch_overflows_total", "", \
 	  "inotify queue overflows: opens were not seen.") \
 	X(PREFETCH_ISSUED, COUNTER, "prefetch_issued_total", "", \
-	  "Samples whose prefetch was started.") \
+	  "Samples that the source was asked for before their readers.") \
 	X(PREFETCH_USEFUL, COUNTER, "prefetch_useful_total", "", \
 	  "Prefetched samples that were complete when opened.") \
 	X(PREFETCH_LATE, COUNTER, "prefetch_late_total", "", \
@@ -96,6 +96,8 @@
 	X(SOURCE_ERRORS, COUNTER, "backing_errors_total", "", "Failed reads of the source.") \
 	X(SOURCE_CHANGED, COUNTER, "backing_changed_total", "", \
 	  "Files seen to have changed in the source.") \
+	X(SOURCE_TOUCHED, COUNTER, "backing_touched_total", "", \
+	  "Of these, files whose time of change alone was another: permissions, owner or links.") \
 	X(STORE_READS, COUNTER, "store_reads_total", "", "Pieces read from the store.") \
 	X(STORE_READ_BYTES, COUNTER, "store_read_bytes_total", "", "Bytes read from the store.") \
 	X(STORE_BYTES_WRITTEN, COUNTER, "store_bytes_written_total", "", \

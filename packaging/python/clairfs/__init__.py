@@ -10,7 +10,9 @@ and, if it is told, how long the job waits for them:
 
 Nothing else changes in the job. Known samplers become a spec that the mount computes every epoch from. Of any other the
 index list is handed over at the start of each epoch, before the first sample is read: this is exact whatever the sampler
-does, but it begins later. Nothing but the mount need be shared with the daemon.
+does, but it begins later, and until then nothing changes in the mount. Nothing but the mount need be shared with the daemon.
+
+Frameworks that make their loaders themselves have callbacks: clairfs.lightning.Callback, clairfs.transformers.Callback.
 
 The module imports nothing but the standard library, torch least of all: types are told by their names.
 
@@ -21,6 +23,7 @@ import array
 import copy
 import errno
 import fcntl
+import importlib
 import itertools
 import json
 import os
@@ -28,7 +31,9 @@ import re
 import struct
 import sys
 import warnings
+import weakref
 
+from clairfs._parts import part_of
 from clairfs._steps import _Watched, data_loader_class, watch
 
 __all__ = ["announce", "mountpoint_of", "send", "watch", "AnnounceError"]
@@ -56,7 +61,9 @@ class AnnounceError(Exception):
     """The mount did not take the order; the message is one line."""
 
 
-def __getattr__(name):  # torch is loaded by who asks for it
+def __getattr__(name):  # torch, and other frameworks, are loaded by who asks for them
+    if name in ("lightning", "transformers"):
+        return importlib.import_module("clairfs." + name)
     if name != "DataLoader":
         raise AttributeError(f"module 'clairfs' has no attribute {name!r}")
     globals()[name] = data_loader_class()
@@ -64,7 +71,7 @@ def __getattr__(name):  # torch is loaded by who asks for it
 
 
 def send(spec, mountpoint):
-    """Announces a spec ("none": no order any more) and returns it in canonical form. A list that is not beneath the mount's
+    """Announces a spec ("none": no order any more; "?" changes nothing) and returns it in canonical form. A list that is not beneath the mount's
     source is read here and handed over."""
     path, keys = _list_of(spec)
     if path is not None and not os.path.isabs(path):
@@ -114,32 +121,103 @@ def _why(error):
     return error.strerror
 
 
-def announce(what, mountpoint=None):
-    """Announces the order of a DataLoader, a sampler, a list of sample numbers, or a spec; returns the spec, or "list".
+def announce(what, mountpoint=None, job=None):
+    """Announces the order of a DataLoader, a sampler, a list of sample numbers, or a spec; returns the spec, or "list": then
+    each epoch of the loader is handed over when it begins, and until the first one does nothing is told.
 
     mountpoint: where clairfs is mounted, as this process sees it; by default the mount that the dataset's files are in,
     else the only one there is. Sample numbers are those of the mount (clairfs index). Where the dataset says the paths of
     its files (torchvision's ImageFolder) they are compared, and translated if need be; else the dataset must list the
     mount's files sorted, and have all of them.
 
+    Loaders of different datasets (training and validation) are followed side by side, each until its next order. job: a
+    name for the order, where that is not what is meant; the same name replaces.
+
     Of the processes of a node one announces for all (torchrun's LOCAL_RANK 0); the others return the same.
     """
     if isinstance(what, str):
+        what += f":job={job}" if job else ""
         # One that says the ranks of this process is not the others'.
         is_own = ":rank=" in what
         return send(what, mountpoint or mountpoint_of(None)) if is_own or _speaks_for_node() else what
     if isinstance(what, (list, tuple, range, array.array)):
-        return _send_list(what, mountpoint or mountpoint_of(None))
+        if not len(what):
+            raise AnnounceError("the list is empty: nothing was announced")
+        return _send_list(what, mountpoint or mountpoint_of(None), "epochs=1" + (f":job={job}" if job else ""))
+    if hasattr(what, "get_train_dataloader"):
+        raise AnnounceError("a Trainer makes its loaders itself: give it the callback clairfs.transformers.Callback()")
+    told = _announce_loader(what, mountpoint, job)
+    if told == "list" and _is_prepared(what) and "transformers.trainer" in sys.modules:
+        warnings.warn("clairfs: nothing is announced before this DataLoader is read. A Trainer makes its loaders itself, and "
+                      "reads no other: for that there is the callback clairfs.transformers.Callback()", stacklevel=2)
+    return told
+
+
+def _announce_loader(what, mountpoint, job=None):
+    """Likewise, of what has a dataset."""
     loader = _inner_loader(what)
     dataset = _dataset_of(loader)
     mountpoint = mountpoint or mountpoint_of(dataset)
-    indices = _numbers_of(dataset, mountpoint)
+    indices, part = _numbers_of(dataset, mountpoint)
     spec = _spec_of(what, loader) if indices is None else None
-    if spec is not None:
-        return send(spec, mountpoint) if _speaks_for_node() else spec
-    if not hasattr(loader, "batch_sampler"):
+    if spec is None and not hasattr(loader, "batch_sampler"):
         raise AnnounceError(f"{_name(what)}: its order is known only while it runs; announce its DataLoader")
-    return _follow(loader, mountpoint, indices)
+    name = job or _job_of(loader, dataset)
+    keys = part + (f":job={name}" if name else "")
+    if spec is not None:
+        return send(spec + keys, mountpoint) if _speaks_for_node() else spec + keys
+    return _follow(loader, mountpoint, indices, keys)
+
+
+def _announce_known(what, mountpoint, told):
+    """Announces a loader that is being read already, if its order is a spec. told: the specs of before, not told again."""
+    loader = _inner_loader(what)
+    dataset = _dataset_of(loader)
+    mountpoint = mountpoint or mountpoint_of(dataset)
+    indices, part = _numbers_of(dataset, mountpoint)
+    spec = _spec_of(what, loader) if indices is None else None
+    if spec is None or spec + part in told:
+        return
+    told.add(spec + part)
+    if _speaks_for_node():
+        send(f"{spec}{part}:job={_new_name()}", mountpoint)
+
+
+def _new_name():
+    """Of one more order of this process: no other's, and nothing that the job draws from is drawn from."""
+    return "loader-" + os.urandom(4).hex()
+
+
+class _Loaders:
+    """The loaders that were announced and are still there. The first one's order has no name, as that of any job: it is the
+    process's. Those of other datasets beside it have names, else each would replace the one before."""
+
+    def __init__(self):
+        self.known = []  # (reference to the loader, its dataset's id, name)
+        self.free = []  # names of those that are gone
+
+    def name_of(self, loader, dataset):
+        self.free += [name for loader_of, _, name in self.known if loader_of() is None and name]
+        self.known = [one for one in self.known if one[0]() is not None]
+        for _, known, name in self.known:
+            if known == id(dataset):
+                break
+        else:
+            name = None
+            if any(name is None for _, _, name in self.known):
+                name = self.free.pop() if self.free else _new_name()
+        self.known.append((weakref.ref(loader), id(dataset), name))
+        return name
+
+
+_loaders = _Loaders()
+
+
+def _job_of(loader, dataset):
+    try:
+        return _loaders.name_of(loader, dataset)
+    except TypeError:  # no reference to it can be made
+        return None
 
 
 # --- which mount ---
@@ -205,7 +283,7 @@ def _paths_of(dataset):
         if not isinstance(items, (list, tuple)) or not items:
             continue
         first = items[0][0] if isinstance(items[0], (list, tuple)) and items[0] else items[0]
-        if isinstance(first, (str, os.PathLike)) and os.path.isabs(first):
+        if isinstance(first, (str, os.PathLike)) and (os.path.isabs(first) or "/" in os.fspath(first) and os.path.exists(first)):
             return [i[0] for i in items] if first is not items[0] else list(items)
     return None
 
@@ -227,32 +305,61 @@ def _samples_of_mount(mountpoint):
         raise AnnounceError(f"{mountpoint}: not a clairfs mount that takes orders") from None
 
 
+def _count_of(mountpoint):
+    """How many files the mount numbers with such keys; None if it cannot say."""
+    def count(keys):
+        try:
+            return int(send(f"?sequential{keys}", mountpoint).split()[0])
+        except (AnnounceError, ValueError):
+            return None
+    return count
+
+
 def _numbers_of(dataset, mountpoint):
-    """The mount's numbers of the dataset's samples, None when they are the same numbers: numbers of another list of files
-    would be worse than none. Some hundred files are compared, all of them only when there is a difference."""
+    """(numbers, keys): the mount's numbers of the dataset's samples, None when they are the same numbers, as the mount has
+    them with these keys of a spec. Numbers of another list of files would be worse than none. Some hundred files are
+    compared; where there is a difference the dataset may be a directory of the mount, else all files are."""
     base, indices = _unwrap(dataset)
     try:
         n = len(base)
     except TypeError:
-        return indices
+        return indices, ""
     samples, paths = _samples_of_mount(mountpoint), _paths_of(base)
     numbers = None
     if paths and len(paths) == n:
         try:
             device = os.stat(mountpoint).st_dev
-            if n != samples or any(_number(paths[i], device) != i for i in {*range(0, n, max(1, n // 500)), n - 1}):
+            some = {i: _number(paths[i], device) for i in {*range(0, n, max(1, n // 500)), n - 1}}
+            if n != samples or any(i != number for i, number in some.items()):
+                part = part_of(base, paths, mountpoint, _count_of(mountpoint))
+                if part is not None:
+                    return indices, part
                 numbers = [_number(p, device) for p in paths]
+                for number, path in zip(numbers, paths):
+                    if not 0 <= number < samples:
+                        raise AnnounceError(f"{os.fspath(path)!r} is no sample of the mount")
         except OSError as e:
             raise AnnounceError(f"{e.filename!r}: {e.strerror}") from e
     elif n != samples:
         raise AnnounceError(f"the dataset has {n} samples, the mount {samples}: their numbers are not the same")
     if indices is None:
-        return numbers
-    return indices if numbers is None else [numbers[i] for i in indices]
+        return numbers, ""
+    return (indices if numbers is None else [numbers[i] for i in indices]), ""
+
+
+_known_place = None
+
+
+def _set_place(first, ranks, own):
+    """Where the framework says itself which ranks are on this node."""
+    global _known_place
+    _known_place = (first, ranks, own)
 
 
 def _place():
-    """(first rank of this node, ranks on it, own place among them) as torchrun says, or None."""
+    """(first rank of this node, ranks on it, own place among them) as a framework or torchrun says, or None."""
+    if _known_place:
+        return _known_place
     try:
         rank, local = int(os.environ["RANK"]), int(os.environ["LOCAL_RANK"])
         return rank - local, int(os.environ["LOCAL_WORLD_SIZE"]), local
@@ -379,6 +486,11 @@ def _inner_loader(what):
             what = what.base_dataloader
         else:
             return what
+
+
+def _is_prepared(what):
+    """accelerate has made it."""
+    return any(c.__module__.startswith("accelerate.") for c in type(what).__mro__)
 
 
 def _is_plain(loader):
@@ -512,9 +624,24 @@ def _merged(epochs):
     return [i for step in itertools.zip_longest(*epochs, fillvalue=_NONE) for i in step if i is not _NONE]
 
 
-def _teller(mountpoint, indices, shape, inner, is_batches):
+class _Readings:
+    """Whether a loader that is followed was ever read. One that is never read tells nothing, and that is said when it
+    goes, or when the process ends."""
+
+    def __init__(self, loader):
+        self.has_begun, self.pid = False, os.getpid()
+        weakref.finalize(loader, self._gone)
+
+    def _gone(self):
+        if not self.has_begun and self.pid == os.getpid():
+            warnings.warn("clairfs: a DataLoader was announced and never read, so no order was told. Frameworks that make their"
+                          " own loaders have callbacks: clairfs.lightning.Callback, clairfs.transformers.Callback", stacklevel=2)
+
+
+def _teller(mountpoint, indices, keys, inner, is_batches, readings):
     def tell(epoch):
-        if not _speaks_for_node():
+        readings.has_begun = True
+        if not _speaks_for_node() or not epoch:
             return
         numbers = [i for batch in epoch for i in batch] if is_batches else epoch
         try:
@@ -522,14 +649,14 @@ def _teller(mountpoint, indices, shape, inner, is_batches):
             if ranks and len(ranks) > 1:
                 numbers = _merged([list(r) for r in ranks])
             numbers = [indices[i] for i in numbers] if indices is not None else [int(i) for i in numbers]
-            _send_list(numbers, mountpoint, "epochs=1" + shape)
+            _send_list(numbers, mountpoint, "epochs=1" + keys)
         except (AnnounceError, OSError, OverflowError, TypeError, ValueError, IndexError) as e:
             warnings.warn(f"clairfs: the order of this epoch was not announced: {e}", stacklevel=2)
     return tell
 
 
-def _follow(loader, mountpoint, indices):
-    """Has every epoch announced when it begins."""
+def _follow(loader, mountpoint, indices, keys):
+    """Has every epoch announced when it begins. Until the first one does nothing changes: the loader may never be read."""
     batches = loader.batch_sampler
     if batches is None:
         holder, name = loader, "sampler"
@@ -551,8 +678,8 @@ def _follow(loader, mountpoint, indices):
     if place and place[1] > 1 and not _node_ranks(inner):
         raise AnnounceError(f"{_name(inner)}: with several processes on a node announce a spec, or one list for all")
     if _speaks_for_node():
-        send("none", mountpoint)  # fails here and now when it is going to fail
-    tell = _teller(mountpoint, indices, _shape_of(loader, batches), inner, name == "batch_sampler")
+        send("?", mountpoint)  # fails here and now when it is going to fail
+    tell = _teller(mountpoint, indices, _shape_of(loader, batches) + keys, inner, name == "batch_sampler", _Readings(loader))
     # DataLoader refuses the plain way once it is made.
     object.__setattr__(holder, name, _Followed(inner, tell))
     return "list"

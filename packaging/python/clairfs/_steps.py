@@ -255,12 +255,12 @@ class _Loop:
         tally.steps += 1
         tally.wait_ns += wait
         tally.compute_ns += now - ready
-        if self._is_first:
+        first, self._is_first = self._is_first, 0
+        if first:
             tally.first_wait_ns += wait
         if sink is None:
             return now
-        record = (self._flags | self._is_first | flag, self._step, self._request, ready, now)
-        self._is_first = 0
+        record = (self._flags | first | flag, self._step, self._request, ready, now)
         if self._around and process.around(self._number):
             process.inner.append((sink, record, self._around))
             if len(process.inner) >= _INNER_MAX:

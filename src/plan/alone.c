@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The stage as the prefetch buffer. At the end of a pass everything in the arena is a hit of the
+ * next one, and yet the next missing samples must be somewhere until they are read: each one that
+ * takes the room of a resident there costs a read of the source in the next pass. Those that were
+ * pushed are in the kernel already, so their copies in the arena go first, the one that is due
+ * first before others: the kernel need not keep it for long. When it has been read it would have
+ * been no better than the resident that stays instead of it.
+ *
+ * Must never be done for far reads, nor when something better is known: a sample that is read
+ * again in the same pass, or that the store should get. A kernel that drops pushed pages cannot be
+ * relied on: then it is let be for a while, for longer each time that it cost reads. */
+#include "plan_priv.h"
+
+#define DROP_COST 64u  /* one drop in so many pushes is none */
+#define DROPS_MOST 16u /* more than that */
+#define PAUSE_NS (16 * NS_PER_S)
+#define PAUSE_MOST_NS (1024 * NS_PER_S)
+
+bool alone_is_possible(const struct plan *plan)
+{
+	return plan->n_jobs == 1 && !plan->uses.mask && plan->stage_most &&
+	       (!plan->store_pages || plan->is_pinning_over);
+}
+
+uint64_t alone_pages(const struct plan *plan)
+{
+	bool is_kept = plan->now_ns >= plan->alone_not_before_ns;
+
+	return alone_is_possible(plan) && is_kept ? plan->stage_most : 0;
+}
+
+/* The next pass will hit it if it stays. */
+static bool alone_is_kept(const struct plan *plan, const struct slot *slot, uint32_t sample)
+{
+	const struct slot *next = next_slot(plan);
+
+	return slot != next && next->ep && next->ep->first[sample] < next->value_end;
+}
+
+/* In the arena and pushed, for this position, and for no other one in its pass. */
+static bool alone_may_leave(const struct plan *plan, const struct slot *slot, uint64_t pos)
+{
+	uint32_t sample = slot->ep->sample[pos];
+	const struct item *it = &plan->item[sample];
+
+	return item_state(it) == ARENA && (it->flags & STAGED) &&
+	       !(it->flags & (STAGING | PINNING | HELD)) && !slot->ep->next_same &&
+	       *job_key(plan, plan->job, sample) == key_make(plan->job, slot, pos) &&
+	       !alone_is_kept(plan, slot, sample);
+}
+
+static void alone_leave(struct plan *plan, uint32_t sample)
+{
+	struct item *it = &plan->item[sample];
+	uint32_t fresh = it->flags & FRESH ? ALONE_FRESH : 0;
+
+	plan_act(plan, PLAN_ACT_DROP, sample);
+	item_out(plan, sample);
+	item_set_state(plan, sample, ABSENT);
+	it->flags |= ALONE | fresh;
+	item_in(plan, sample);
+}
+
+bool alone_make_room(struct plan *plan)
+{
+	struct plan_job *job = plan->job;
+
+	if (!alone_pages(plan) || job->state != PLAN_FOLLOWING || job->is_stage_dirty)
+		return false;
+	for (job->alone_at = MAX(job->alone_at, plan_low(plan)); job->alone_at < job->stage_end;
+	     job->alone_at++) {
+		uint64_t pos;
+		const struct slot *slot = job_slot_at(job, job->alone_at, &pos);
+
+		if (!slot->ep || pos >= slot->length || !alone_may_leave(plan, slot, pos))
+			continue;
+		alone_leave(plan, slot->ep->sample[pos]);
+		return true;
+	}
+	return false;
+}
+
+void alone_staged(struct plan *plan, uint64_t due)
+{
+	plan->job->alone_at = MIN(plan->job->alone_at, due);
+	plan->alone_drops -= MIN(plan->alone_drops, 1);
+}
+
+/* Whichever it was: the next one may be alone. One READ in some hundreds is no drop: it was on its
+ * way when the pages were pushed. */
+void alone_dropped(struct plan *plan, uint64_t now_ns, uint32_t sample)
+{
+	uint64_t pause = MAX(plan->alone_pause_ns, PAUSE_NS);
+
+	plan->alone_drops += DROP_COST;
+	if (plan->alone_drops < DROPS_MOST * DROP_COST)
+		return;
+	plan->alone_drops = 0;
+	if (plan->item[sample].flags & ALONE)
+		pause = MIN(2 * pause, PAUSE_MOST_NS);
+	plan->alone_pause_ns = pause;
+	plan->alone_not_before_ns = now_ns + pause;
+}

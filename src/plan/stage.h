@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is pushed into the kernel (stage.c), and what of it need not stay in the arena (alone.c).
+ * Part of plan_priv.h; nothing else includes it. */
+#ifndef CLAIRFS_PLAN_STAGE_H
+#define CLAIRFS_PLAN_STAGE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct plan;
+
+uint64_t stage_step(struct plan *plan, uint64_t now_ns);
+void stage_consumed(struct plan *plan, uint64_t due, uint32_t sample);
+/* Between item_out and item_in. */
+void stage_forget(struct plan *plan, uint32_t sample);
+void stage_answered(struct plan *plan, uint64_t now_ns, uint32_t sample, int status);
+/* Between item_out and item_in: not now, but again in a while (flag: NO_FETCH or NO_STAGE), twice
+ * per use; false: not again for this use. */
+bool stage_try_again(struct plan *plan, uint64_t now_ns, uint32_t sample, uint32_t flag);
+void stage_unstaged(struct plan *plan, uint64_t now_ns, uint32_t sample);
+
+/* Makes room in the arena by leaving the next staged sample to the kernel alone; false: there is
+ * none, or that would cost a read. */
+bool alone_make_room(struct plan *plan);
+/* Whether samples may be left to a kernel that keeps what was pushed. */
+bool alone_is_possible(const struct plan *plan);
+/* That may be in the kernel alone, at most. */
+uint64_t alone_pages(const struct plan *plan);
+/* Samples that were pushed lie from this virtual position on. */
+void alone_staged(struct plan *plan, uint64_t due);
+/* The kernel has dropped a staged sample before its use. */
+void alone_dropped(struct plan *plan, uint64_t now_ns, uint32_t sample);
+
+#endif

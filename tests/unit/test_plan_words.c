@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is said about a job says no more than is known: an order that was found has been read before
+ * it was, its epochs have any number; opens that were not seen are no jump; and a job that has read
+ * an epoch does not read the next one for ever. */
+#include "plan_story.h"
+
+static struct story *story_of(uint64_t start_epoch)
+{
+	struct order_info info = {
+		.n = 4000, .world = 1, .n_ranks = 1, .start_epoch = start_epoch
+	};
+	struct plan_params p = story_params(&info);
+	struct story *st;
+
+	p.arena_bytes = 4096 * 1500;
+	st = story_prepare(p, NULL);
+	story_step(st);
+	return st;
+}
+
+/* Of the order as if nobody had told it, and as if somebody had. */
+static void says(const struct story *st, const char *told, const char *found)
+{
+	struct plan_status s = story_status(st);
+	char text[PLAN_TEXT];
+
+	plan_status_text(&s, text);
+	CHECK_STR(text, told);
+	s.is_found = true;
+	plan_status_text(&s, text);
+	CHECK_STR(text, found);
+}
+
+static void an_order_that_was_found_late_is_no_job_that_was_resumed(void)
+{
+	struct story *st = story_of(16);
+	struct plan_status s;
+
+	story_read(st, 16, 2560, 2600);
+	says(st, "reads epoch 16, 65 % of it so far; resumed in the middle of an epoch",
+	     "reads epoch 16 of the order that was found, 65 % of it so far");
+	s = story_status(st);
+	CHECK_STR(plan_status_why(&s), "resumed in the middle of an epoch");
+	s.is_found = true;
+	CHECK_STR(plan_status_why(&s), "reads follow the order");
+	story_free(st);
+}
+
+static void an_order_that_was_found_is_not_called_told(void)
+{
+	struct story *st = story_of(0);
+
+	says(st, "has read nothing of the order yet", "has read nothing of the order yet");
+	for (uint32_t i = 0; i < 600; i++)
+		story_open(st, story_sample(st, 70, i));
+	says(st, "does not read in the order that was told, for 568 reads",
+	     "does not read in the order that was found, for 568 reads");
+	story_free(st);
+}
+
+static void a_jump_is_one_that_leaves_samples_out(void)
+{
+	struct story *st = story_of(0);
+
+	story_read(st, 0, 0, 1000);
+	story_read(st, 0, 2500, 2600);
+	says(st, "reads epoch 0, 65 % of it so far; jumped ahead in the epoch",
+	     "reads epoch 0 of the order that was found, 65 % of it so far");
+	story_free(st);
+}
+
+static void opens_that_were_not_seen_are_no_jump(void)
+{
+	struct story *st = story_of(0);
+
+	story_read(st, 0, 0, 1000);
+	story_event(st, (struct plan_event){ .kind = PLAN_EV_BLIND });
+	story_read(st, 0, 2500, 2600);
+	CHECK_U64(story_status(st).position, 2600);
+	says(st, "reads epoch 0, 65 % of it so far",
+	     "reads epoch 0 of the order that was found, 65 % of it so far");
+	story_free(st);
+}
+
+static void after_an_epoch_the_next_one_is_not_read_yet(void)
+{
+	struct story *st = story_of(3);
+
+	story_read(st, 3, 0, 4000);
+	says(st, "has read an epoch to its end, and nothing yet of epoch 4",
+	     "has read an epoch to its end, and nothing yet of epoch 4 of the order that was "
+	     "found");
+	story_read(st, 4, 0, 80);
+	says(st, "reads epoch 4, 2 % of it so far",
+	     "reads epoch 4 of the order that was found, 2 % of it so far");
+	story_free(st);
+}
+
+static void without_an_order_nobody_reads_before_something_was_read(void)
+{
+	struct order_info info = { .n = 4000, .world = 1, .n_ranks = 1 };
+	struct plan_params p = story_params(&info);
+	struct story *st;
+
+	p.order = NULL;
+	st = story_prepare(p, NULL);
+	says(st, "has read nothing yet", "has read nothing yet");
+	story_open(st, 7);
+	says(st, "reads in an order that nobody told", "reads in an order that nobody told");
+	story_free(st);
+}
+
+static void a_status_that_nobody_has_filled_in_has_words(void)
+{
+	struct plan_status s = { .state = PLAN_NO_ORDER, .is_found = true };
+	char text[PLAN_TEXT];
+
+	CHECK_STR(plan_status_why(&s), "");
+	plan_status_text(&s, text);
+	CHECK_STR(text, "has read nothing yet");
+}
+
+static const struct check_test tests[] = {
+	{ "a_status_that_nobody_has_filled_in_has_words",
+	  a_status_that_nobody_has_filled_in_has_words },
+	{ "an_order_that_was_found_late_is_no_job_that_was_resumed",
+	  an_order_that_was_found_late_is_no_job_that_was_resumed },
+	{ "an_order_that_was_found_is_not_called_told",
+	  an_order_that_was_found_is_not_called_told },
+	{ "a_jump_is_one_that_leaves_samples_out", a_jump_is_one_that_leaves_samples_out },
+	{ "opens_that_were_not_seen_are_no_jump", opens_that_were_not_seen_are_no_jump },
+	{ "after_an_epoch_the_next_one_is_not_read_yet",
+	  after_an_epoch_the_next_one_is_not_read_yet },
+	{ "without_an_order_nobody_reads_before_something_was_read",
+	  without_an_order_nobody_reads_before_something_was_read },
+};
+CHECK_MAIN(tests)
