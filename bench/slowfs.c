@@ -2,13 +2,14 @@
 /* slowfs: a directory seen through a filesystem with stated latency and bandwidth, as a stand-in
  * for a parallel filesystem in benchmarks and tests.
  *
- *   slowfs [-f] [--latency-ms L] [--mbps M] [--eio TEXT] DIRECTORY MOUNTPOINT
+ *   slowfs [-f] [--latency-ms L] [--mbps M] [--eio TEXT] [--log FILE] DIRECTORY MOUNTPOINT
  *
  * Every READ request is answered L ms after the link was free for it, and the link carries M MB/s
  * (10^6 bytes) in total, so any number of requests wait at the same time, as on a network: no
  * thread sleeps for a request. Metadata is answered at once. Pages are dropped at every open (no
  * KEEP_CACHE), so each open + read costs at least one request. Reads of paths that contain TEXT
- * fail with EIO.
+ * fail with EIO. FILE gets a line for each open and for each READ of it when it comes, with
+ * the number that it has while it is open: "open 5 PATH", "read 5 OFFSET SIZE".
  *
  * One thread takes requests; READs go through a FIFO (due times only grow) to repliers that wait
  * for the due time. */
@@ -50,6 +51,7 @@ struct slowfs {
 	int dirfd;
 	uint64_t latency_ns, bytes_per_s;
 	const char *eio;
+	FILE *log;             /* session thread; NULL: none */
 	struct mutex mu;
 	void *tree;            /* mu; path -> inode */
 	struct inode **inodes; /* mu; [number] */
@@ -132,15 +134,18 @@ static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 
 static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-	struct inode *i = inode_of(self(req), ino);
+	struct slowfs *fs = self(req);
+	struct inode *i = inode_of(fs, ino);
 	int fd;
 
 	if ((fi->flags & O_ACCMODE) != O_RDONLY)
 		return (void)fuse_reply_err(req, EROFS);
-	fd = i ? openat(self(req)->dirfd, i->path, O_RDONLY | O_CLOEXEC) : -1;
+	fd = i ? openat(fs->dirfd, i->path, O_RDONLY | O_CLOEXEC) : -1;
 	if (fd < 0)
 		return (void)fuse_reply_err(req, i ? errno : ENOENT);
 	fi->fh = (uint64_t)fd;
+	if (fs->log)
+		fprintf(fs->log, "open %d %s\n", fd, i->path);
 	fuse_reply_open(req, fi);
 }
 
@@ -174,6 +179,8 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
 	r->fd = (int)fi->fh;
 	r->size = size;
 	r->offset = offset;
+	if (fs->log)
+		fprintf(fs->log, "read %d %lld %zu\n", r->fd, (long long)offset, size);
 	fs->link_free_ns = MAX(fs->link_free_ns, clock_now(clock_monotonic())) +
 			   transfer_ns(fs, r->fd, size, offset);
 	r->due_ns = fs->link_free_ns + fs->latency_ns;
@@ -300,7 +307,8 @@ static const struct fuse_lowlevel_ops ops = { .init = op_init,
 static int usage(void)
 {
 	fprintf(stderr,
-		"usage: slowfs [-f] [--latency-ms L] [--mbps M] [--eio TEXT] DIRECTORY MOUNTPOINT\n");
+		"usage: slowfs [-f] [--latency-ms L] [--mbps M] [--eio TEXT] [--log FILE] "
+		"DIRECTORY MOUNTPOINT\n");
 	return 2;
 }
 
@@ -354,6 +362,8 @@ static int end(struct slowfs *fs, int rc)
 		}
 	}
 	free(fs->inodes);
+	if (fs->log && fclose(fs->log) != 0)
+		return 1;
 	return rc;
 }
 
@@ -362,6 +372,7 @@ int main(int argc, char **argv)
 	static const struct option longs[] = { { "latency-ms", required_argument, NULL, 'l' },
 					       { "mbps", required_argument, NULL, 'm' },
 					       { "eio", required_argument, NULL, 'e' },
+					       { "log", required_argument, NULL, 'o' },
 					       { NULL, 0, NULL, 0 } };
 	struct slowfs fs = { .n_inodes = FUSE_ROOT_ID };
 	bool is_foreground = false;
@@ -376,9 +387,15 @@ int main(int argc, char **argv)
 			fs.eio = optarg;
 		else if (c == 'f')
 			is_foreground = true;
+		else if (c == 'o' && !fs.log)
+			fs.log = fopen(optarg, "we");
 		else
 			return usage();
+		if (c == 'o' && !fs.log)
+			return perror(optarg), 1;
 	}
+	if (fs.log)
+		setlinebuf(fs.log);
 	if (argc - optind != 2)
 		return usage();
 	fs.dirfd = open(argv[optind], O_PATH | O_DIRECTORY | O_CLOEXEC);

@@ -20,6 +20,7 @@
 #include "clairfs/tier.h"
 
 struct store;
+struct tape;
 
 /* One read of a sample that is over: an open and its READs. */
 struct cache_read_note {
@@ -102,6 +103,7 @@ struct cache_params {
 	uint32_t stagers;       /* 1..8 threads */
 	uint64_t revalidate_ns; /* files whose pages we or the kernel may hold are checked against
 				 * the source this often; 0 = only when fetched */
+	struct tape *tape;      /* records all plans; borrowed, NULL = none */
 };
 
 struct cache;

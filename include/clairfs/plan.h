@@ -72,7 +72,8 @@ enum plan_event_kind {
 	PLAN_EV_KEPT,      /* sample: the store holds it already, without a PIN of this plan */
 	PLAN_EV_LOST_COPY, /* sample: the arena copy is gone (the file changed); not after a DROP */
 	PLAN_EV_RESIZED,   /* sample, bytes: its new size */
-	PLAN_EV_DEMAND,    /* bytes read from the source on demand, latency_ns */
+	PLAN_EV_DEMAND,    /* bytes read from the source on demand, latency_ns; sample: only told
+			      to who watches, and any number */
 	PLAN_EV_BLIND,     /* opens were not seen (watch overflow) */
 	PLAN_EV_EPOCH, /* answers EPOCH: status, epoch, order_epoch (the plan owns it from here) */
 };
@@ -209,5 +210,38 @@ bool plan_last_use(const struct plan *plan, struct plan_use *ret);
 uint32_t plan_sample_at(const struct plan *plan, uint64_t pass, uint64_t position);
 /* True once the reads have confirmed the order (OPEN may be answered ENOSYS for good). */
 bool plan_is_confirmed(const struct plan *plan);
+
+/* --- what goes in and what comes out, for who writes it down (tape.h) --- */
+
+enum plan_call_kind {
+	PLAN_CALL_EVENT,     /* now_ns, event; before the plan takes it in */
+	PLAN_CALL_STEP,      /* now_ns, and wake_ns that it has returned */
+	PLAN_CALL_ACTION,    /* action: it was handed out */
+	PLAN_CALL_NO_ACTION, /* there was none to hand out */
+	PLAN_CALL_MEMORY,    /* arena_bytes, stage_bytes */
+	PLAN_CALL_SHOW,      /* now_ns, job, sample */
+	PLAN_CALL_ADD_JOB,   /* order, and the result */
+	PLAN_CALL_END_JOB,   /* job */
+	PLAN_CALL_FREE,
+};
+
+struct plan_call {
+	enum plan_call_kind kind;
+	uint64_t now_ns, wake_ns, arena_bytes, stage_bytes;
+	const struct plan_event *event;
+	const struct plan_action *action;
+	const struct order_info *order;
+	uint32_t job, sample;
+	int result;
+};
+
+/* Called by whoever calls the plan. Must not call it. */
+struct plan_watch {
+	void (*called)(void *ctx, const struct plan_call *call);
+	void *ctx;
+};
+/* Copied; from here on. It hears of every call above that changes the plan: a plan that is made of
+ * the same params and told the same decides the same. */
+void plan_set_watch(struct plan *plan, const struct plan_watch *watch);
 
 #endif

@@ -13,6 +13,8 @@
 #include "clairfs/base/err.h"
 #include "clairfs/order.h"
 
+struct tape;
+
 /* One value per row of sim_option_table; workload files and the command line set the same names. */
 struct sim_params {
 	uint64_t samples, sample_bytes, sample_bytes_stdev;
@@ -31,6 +33,14 @@ struct sim_params {
 	/* No option: what a measured dataset tells an order about its files; NULL: there is none,
 	 * orders know numbers only. Used while a setup is made. */
 	const struct order_params *files;
+	/* No options either: records the plan of policy clairfs (NULL: nobody does); the jobs begin
+	 * so long after the caches, as they do when a mount is made early. */
+	struct tape *tape;
+	uint64_t start_ns;
+	/* Bit n: at read n the kernel has dropped what was pushed, if it was; NULL: it never does.
+	 */
+	const uint64_t *dropped;
+	uint64_t n_dropped; /* bits */
 };
 extern const struct conf_table sim_option_table;
 

@@ -246,6 +246,7 @@ static struct fetch_result fetch_learn(struct fetch *f, struct fetch_result resu
 		bits_set(c->confirmed, entry.v);
 	if (result.status == 0 && obj->is_demand) {
 		struct plan_event ev = { .kind = PLAN_EV_DEMAND,
+					 .sample = entry.v,
 					 .bytes = f->read.got,
 					 .latency_ns = f->read.latency_ns };
 

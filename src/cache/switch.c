@@ -18,6 +18,7 @@
 #include "cache_priv.h"
 
 #include "clairfs/base/cleanup.h"
+#include "clairfs/tape.h"
 
 enum { KEPT_PER_ROUND = 4096, ECHO_DISTANCE = 64, SEEN_SIZE = 4 * RECENT_MAX };
 #define KEPT_REST_NS (10 * NS_PER_S) /* a look costs a second of CPU for a million samples */
@@ -62,12 +63,19 @@ int plan_make(struct cache *c, const struct order_ref *order, struct plan **ret)
 		.inflight_max = c->p.inflight_max,
 		.source_bytes_per_s = c->p.source_bytes_per_s,
 	};
+	int rc;
 
 	if (!size)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < n; i++)
 		size[i] = dataset_size(c->p.dataset, (struct entry_id){ i });
-	return plan_new(&params, ret);
+	rc = plan_new(&params, ret);
+	if (rc < 0 || !c->p.tape)
+		return rc;
+	rc = tape_record(c->p.tape, *ret, &params);
+	if (rc < 0)
+		plan_free(TAKE(*ret));
+	return rc;
 }
 
 /* --- what the old plan holds --- */

@@ -135,6 +135,9 @@ static const struct conf_option options[] = {
 	ROW(metrics_socket, CONF_TEXT, "", 0, 0, NULL,
 	    "Unix socket on which the metrics are served by HTTP, to you and root only. Empty: "
 	    "none."),
+	ROW(plan_tape, CONF_TEXT, "", 0, 0, NULL,
+	    "New file for all that is read, planned and done, to look for a fault in it later: "
+	    "some 400 bytes for each read. Empty: none."),
 	ROW(log_level, CONF_CHOICE, "info", 0, 0, log_choices,
 	    "Least important messages that are logged."),
 	{ .name = NULL },

@@ -11,6 +11,7 @@
 #include <sys/statvfs.h>
 
 #include "clairfs/base/log.h"
+#include "clairfs/tape.h"
 #include "daemon_priv.h"
 
 /* Descriptors kept for files of several pieces, and how long one is trusted to be the file behind
@@ -90,6 +91,16 @@ static int check_dirs(const struct wire *w, struct err *err)
 	return 0;
 }
 
+/* The last check, as it leaves a file behind. */
+static int open_tape(struct wire *w, struct err *err)
+{
+	int rc = w->opts->plan_tape ? tape_open(w->opts->plan_tape, &w->tape, err) : 0;
+
+	if (rc < 0)
+		err_prefix(err, "option plan_tape");
+	return rc;
+}
+
 int wire_check(struct wire *w, const struct daemon_params *params, struct err *err)
 {
 	struct job_place job;
@@ -118,7 +129,9 @@ int wire_check(struct wire *w, const struct daemon_params *params, struct err *e
 		rc = wire_report_check(w, err);
 	if (rc == 0)
 		rc = wire_check_publish(w, err);
-	return rc < 0 ? rc : check_dirs(w, err);
+	if (rc == 0)
+		rc = check_dirs(w, err);
+	return rc == 0 ? open_tape(w, err) : rc;
 }
 
 static void show_scan(void *ctx, uint64_t entries)
@@ -255,7 +268,8 @@ static int make_cache(struct wire *w, struct err *err)
 				   .control_share = w->accounting_params.control_share,
 				   .switchback_share = w->accounting_params.switchback_share,
 				   .stagers = (uint32_t)o->stagers,
-				   .revalidate_ns = o->revalidate * NS_PER_S };
+				   .revalidate_ns = o->revalidate * NS_PER_S,
+				   .tape = w->tape };
 
 	return cache_new(&cp, &w->cache, err);
 }
@@ -376,6 +390,7 @@ void wire_down(struct wire *w)
 		cache_free(w->cache);
 	job_free(w->job);
 	job_parts_free(w->parts);
+	tape_close(w->tape);
 	accounting_free(w->accounting);
 	store_close(w->store);
 	if (w->arena)

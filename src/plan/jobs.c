@@ -14,6 +14,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "tell.h"
+
 #define TICK_NS NS_PER_MS /* per position, until a job has read some */
 
 /* The positions the job's readers may be apart: each worker has prefetch_factor batches ahead of
@@ -261,14 +263,19 @@ void jobs_bury(struct plan *plan, struct plan_job *job)
 
 int plan_add_job(struct plan *plan, const struct order_info *order)
 {
+	int r;
+
 	if (!order || order->n != plan->n || !order->n_ranks)
 		return -EINVAL;
-	return jobs_add(plan, order);
+	r = jobs_add(plan, order);
+	PLAN_TELL(plan, .kind = PLAN_CALL_ADD_JOB, .order = order, .result = r);
+	return r;
 }
 
 void plan_end_job(struct plan *plan, uint32_t index)
 {
 	assert(index < plan->top_job && plan->jobs[index]);
+	PLAN_TELL(plan, .kind = PLAN_CALL_END_JOB, .job = index);
 	plan->job = plan->jobs[index];
 	if (!plan->job->is_over)
 		jobs_leave(plan);

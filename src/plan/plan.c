@@ -12,6 +12,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "tell.h"
+
 static bool plan_params_are_sane(const struct plan_params *p)
 {
 	return p->n < SAMPLE_NONE - 1 && (!p->n || p->size) && p->inflight_min >= 1 &&
@@ -77,10 +79,16 @@ int plan_new(const struct plan_params *params, struct plan **ret)
 	return 0;
 }
 
+void plan_set_watch(struct plan *plan, const struct plan_watch *watch)
+{
+	plan->watch = *watch;
+}
+
 void plan_free(struct plan *plan)
 {
 	if (!plan)
 		return;
+	PLAN_TELL(plan, .kind = PLAN_CALL_FREE);
 	jobs_free(plan);
 	tree_fini(&plan->unkeyed);
 	uses_fini(plan);
@@ -96,6 +104,8 @@ void plan_set_memory(struct plan *plan, uint64_t arena_bytes, uint64_t stage_byt
 {
 	uint64_t largest = 1, arena = arena_bytes / PAGE_BYTES;
 
+	PLAN_TELL(plan, .kind = PLAN_CALL_MEMORY, .arena_bytes = arena_bytes,
+		  .stage_bytes = stage_bytes);
 	if (!plan->full_pages)
 		return;
 	for (uint32_t i = 0; i < plan->n; i++)
@@ -143,6 +153,7 @@ void plan_show(struct plan *plan, uint64_t now_ns, uint32_t job, uint32_t sample
 {
 	assert(now_ns >= plan->now_ns && sample < plan->n);
 	assert(job < plan->top_job && plan->jobs[job]);
+	PLAN_TELL(plan, .kind = PLAN_CALL_SHOW, .now_ns = now_ns, .job = job, .sample = sample);
 	plan->now_ns = now_ns;
 	plan->job = plan->jobs[job];
 	if (!plan->job->is_over)
@@ -190,6 +201,7 @@ static void plan_sample_event(struct plan *plan, uint64_t now_ns, const struct p
 void plan_event(struct plan *plan, uint64_t now_ns, const struct plan_event *ev)
 {
 	assert(now_ns >= plan->now_ns);
+	PLAN_TELL(plan, .kind = PLAN_CALL_EVENT, .now_ns = now_ns, .event = ev);
 	plan->now_ns = now_ns;
 	switch (ev->kind) {
 	case PLAN_EV_DEMAND:
@@ -288,12 +300,10 @@ static bool plan_is_idle(const struct plan *plan)
 	return true;
 }
 
-uint64_t plan_step(struct plan *plan, uint64_t now_ns)
+static uint64_t plan_decide(struct plan *plan, uint64_t now_ns)
 {
 	uint64_t wake = UINT64_MAX, at;
 
-	assert(now_ns >= plan->now_ns);
-	plan->now_ns = now_ns;
 	if (plan_is_idle(plan))
 		return UINT64_MAX;
 	for (uint32_t i = 0; jobs_next(plan, &i);) {
@@ -321,12 +331,26 @@ uint64_t plan_step(struct plan *plan, uint64_t now_ns)
 	return actions_room(plan) < ACTIONS_MAX / 8 ? now_ns : wake;
 }
 
+uint64_t plan_step(struct plan *plan, uint64_t now_ns)
+{
+	uint64_t wake;
+
+	assert(now_ns >= plan->now_ns);
+	plan->now_ns = now_ns;
+	wake = plan_decide(plan, now_ns);
+	PLAN_TELL(plan, .kind = PLAN_CALL_STEP, .now_ns = now_ns, .wake_ns = wake);
+	return wake;
+}
+
 bool plan_next_action(struct plan *plan, struct plan_action *ret)
 {
-	if (!plan->action_count)
+	if (!plan->action_count) {
+		PLAN_TELL(plan, .kind = PLAN_CALL_NO_ACTION);
 		return false;
+	}
 	*ret = plan->actions[plan->action_head];
 	plan->action_head = (plan->action_head + 1) % ACTIONS_MAX;
 	plan->action_count--;
+	PLAN_TELL(plan, .kind = PLAN_CALL_ACTION, .action = ret);
 	return true;
 }

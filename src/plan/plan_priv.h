@@ -60,6 +60,7 @@ struct worth {
 
 struct plan {
 	struct plan_params params;
+	struct plan_watch watch;
 	struct plan_job *job; /* whose turn it is: what reads, decides and answers is about */
 	struct plan_job *jobs[PLAN_JOBS]; /* NULL: none; the first is always there */
 	uint32_t n_jobs, top_job;         /* that are planned for; one more than the last index */
@@ -82,8 +83,7 @@ struct plan {
 		pinned_pages; /* staged: also being staged; pinned: also being pinned */
 	uint64_t held_pages, fresh_pages;
 	uint32_t lost_next; /* the sample that retain_shed looks at next */
-	uint64_t
-		grown_pages; /* by which files in use have grown: budgets may be exceeded by that */
+	uint64_t grown_pages; /* by which files in use have grown: budgets may be exceeded by it */
 	uint32_t inflight_source, inflight_store, inflight_adopted, n_pinning;
 	bool is_pinning_over;
 	uint32_t pin_failures;

@@ -12,6 +12,7 @@
 
 #include "cached.h"
 #include "clairfs/plan.h"
+#include "clairfs/tape.h"
 
 #define ROUND_NS NS_PER_MS
 #define PAGE 4096u
@@ -48,6 +49,7 @@ struct clairfs {
 	struct arrivals *plain;                    /* oldest first */
 	struct taking *there;                      /* FETCHes that ask nobody; [2 * inflight] */
 	uint32_t n_there;
+	uint64_t reads;
 	struct computing epoch[PLAN_JOBS];
 };
 
@@ -97,6 +99,8 @@ static int clairfs_init(struct model *m, struct err *err)
 	rc = c->there ? arrivals_new(s->n, (void **)&c->plain) : -ENOMEM;
 	if (rc == 0)
 		rc = plan_new(&params, &c->plan);
+	if (rc == 0 && s->p.tape)
+		rc = tape_record(s->p.tape, c->plan, &params);
 	for (uint64_t j = 1; j < s->p.jobs && rc >= 0; j++)
 		rc = plan_add_job(c->plan, order_info(s->order[j]));
 	if (rc == -ENOSPC)
@@ -381,12 +385,28 @@ static struct answer clairfs_serve(struct model *m, uint32_t job, uint32_t sampl
 	return (struct answer){ 0, req };
 }
 
+/* As far as somebody says that the kernel did. */
+static void clairfs_lose_pages(struct model *m, uint32_t sample)
+{
+	const struct sim_params *p = &m->run->s->p;
+	uint64_t n = ((struct clairfs *)m->state)->reads++;
+	struct plan_event ev = { .kind = PLAN_EV_UNSTAGED, .sample = sample };
+
+	if (n >= p->n_dropped || !(p->dropped[n / 64] >> n % 64 & 1) ||
+	    !(m->where[sample] & STAGED))
+		return;
+	m->where[sample] &= ~(uint32_t)STAGED;
+	clairfs_tell(m, &ev);
+}
+
 static struct answer clairfs_read(struct model *m, uint32_t job, uint64_t pos, uint32_t sample)
 {
-	struct answer answer = clairfs_serve(m, job, sample);
 	struct plan_event ev = { .kind = PLAN_EV_OPENED, .sample = sample };
+	struct answer answer;
 
 	(void)pos;
+	clairfs_lose_pages(m, sample);
+	answer = clairfs_serve(m, job, sample);
 	m->where[sample] &= ~(uint32_t)(STAGED | STAGING);
 	clairfs_tell(m, &ev);
 	return answer;
@@ -396,10 +416,13 @@ static void clairfs_done(struct model *m, uint32_t request)
 {
 	const struct request *req = &m->run->request[request];
 	uint32_t sample = req->sample;
-	struct plan_event ev = { .sample = sample,
+	struct plan_event ev = { .kind = PLAN_EV_DEMAND,
+				 .sample = sample,
 				 .latency_ns = m->run->now - req->issued_ns,
 				 .bytes = setup_size(m->run->s, sample) };
 
+	if (req->kind == REQ_DEMAND && !req->is_store) /* also when the plan wants it, too */
+		clairfs_tell(m, &ev);
 	if (req->kind == REQ_PIN) {
 		m->where[sample] |= IN_STORE;
 		ev.kind = PLAN_EV_PINNED;
@@ -409,9 +432,8 @@ static void clairfs_done(struct model *m, uint32_t request)
 	} else {
 		m->where[sample] &= IN_STORE;
 		plain_add(m, sample);
-		ev.kind = PLAN_EV_DEMAND;
 	}
-	if (ev.kind != PLAN_EV_DEMAND || !req->is_store)
+	if (ev.kind != PLAN_EV_DEMAND)
 		clairfs_tell(m, &ev);
 	run_wake(m->run, request, m->run->upcall_ns);
 }

@@ -182,18 +182,25 @@ static void run_handle(struct run *run, const struct ev *ev)
 	}
 }
 
+static void run_next(struct run *run)
+{
+	struct ev ev;
+
+	assert(run->n_heap > 0);
+	ev = run_pop(run);
+	run->now = ev.at;
+	run_handle(run, &ev);
+}
+
 static void run_loop(struct run *run)
 {
+	while (run->n_heap && run->heap[0].at < run->s->p.start_ns && !run->rc)
+		run_next(run);
+	run->now = MAX(run->now, run->s->p.start_ns);
 	for (uint32_t j = 0; j < run->n_jobs && !run->rc; j++)
 		loader_begin(run, j);
-	while (run->jobs_left && !run->rc) {
-		struct ev ev;
-
-		assert(run->n_heap > 0);
-		ev = run_pop(run);
-		run->now = ev.at;
-		run_handle(run, &ev);
-	}
+	while (run->jobs_left && !run->rc)
+		run_next(run);
 }
 
 static int run_init_models(struct run *run, const struct policy_ops *ops)

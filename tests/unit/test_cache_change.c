@@ -26,6 +26,27 @@ static void rig_forget_log(struct rig *rig)
 	mutex_unlock(&rig->mu);
 }
 
+static bool is_being_read(struct rig *rig)
+{
+	struct entry_id entry = rig_entry(rig, 0);
+	struct shard *s = shard_of(rig->cache, entry);
+	struct entry_state *es;
+	bool is_read;
+
+	mutex_lock(&s->mu);
+	es = entry_find_locked(rig->cache, s, entry);
+	is_read = es && es->readers;
+	mutex_unlock(&s->mu);
+	return is_read;
+}
+
+/* A READ counts as under way for a moment after its answer. */
+static void read_to_its_end(struct rig *rig, uint32_t length)
+{
+	rig_read_check(rig, 0, 0, length);
+	RIG_UNTIL(!is_being_read(rig));
+}
+
 /* One READ that is in flight while the file is replaced by one of another size. */
 static struct rig *change_under_a_read(uint64_t before, uint64_t after)
 {
@@ -68,7 +89,7 @@ static void replaced_small_file_is_read_through_its_old_inode(void)
 	struct rig *rig = rig_new(&(struct rig_options){ .n = 1, .size = 5000 });
 	int answer;
 
-	rig_read_check(rig, 0, 0, 8192);
+	read_to_its_end(rig, 8192);
 	cache_note_open(rig->cache, rig_entry(rig, 0));
 	change_fetch_again(rig->cache, rig_entry(rig, 0)); /* the arena has let go of it */
 	rig_replace(rig, 0, 8000);
@@ -86,7 +107,7 @@ static struct rig *read_and_replaced(uint64_t after)
 {
 	struct rig *rig = rig_new(&(struct rig_options){ .n = 1, .size = 3 * MIB });
 
-	rig_read_check(rig, 0, 0, 4096);
+	read_to_its_end(rig, 4096);
 	change_fetch_again(rig->cache, rig_entry(rig, 0));
 	rig_replace(rig, 0, after);
 	return rig;
@@ -191,7 +212,7 @@ static void file_that_was_only_linked_or_opened_to_others_keeps_its_inode(void)
 	struct rig *rig = rig_new(&(struct rig_options){ .n = 1, .size = 3 * MIB });
 	AUTO_FREE char *path = rig_path(rig, 0);
 
-	rig_read_check(rig, 0, 0, 4096);
+	read_to_its_end(rig, 4096);
 	change_fetch_again(rig->cache, rig_entry(rig, 0));
 	CHECK_INT(chmod(path, 0666), 0);
 	CHECK_INT(rig_read_status(rig, 0, MIB, 4096), 0);
@@ -261,7 +282,7 @@ static void file_changed_in_place_counts_as_replaced(void)
 	struct rig *rig = rig_new(&(struct rig_options){ .n = 1, .size = 3 * MIB });
 	AUTO_FREE char *path = rig_path(rig, 0);
 
-	rig_read_check(rig, 0, 0, 4096);
+	read_to_its_end(rig, 4096);
 	change_fetch_again(rig->cache, rig_entry(rig, 0));
 	CHECK_INT(truncate(path, 4 * MIB), 0);
 	CHECK_INT(rig_read_status(rig, 0, MIB, 4096), -ESTALE);
@@ -296,7 +317,7 @@ static void invalidation_waits_for_every_read_that_was_in_flight(void)
 	struct rig *rig = rig_new(&(struct rig_options){ .n = 1, .size = 3 * MIB });
 	struct rig_read *first, *second;
 
-	rig_read_check(rig, 0, 0, 4096);
+	read_to_its_end(rig, 4096);
 	change_fetch_again(rig->cache, rig_entry(rig, 0));
 	rig_forget_log(rig);
 	fault_io_pause(rig->io);
