@@ -7,7 +7,7 @@
  * been no better than the resident that stays instead of it.
  *
  * Must never be done for far reads, nor when something better is known: a sample that is read
- * again in the same pass, or that the store should get. A kernel that drops pushed pages cannot be
+ * again in the same pass. With a store everything that leaves goes there first. A kernel that drops pushed pages cannot be
  * relied on: then it is let be for a while, for longer each time that it cost reads. */
 #include "plan_priv.h"
 
@@ -18,8 +18,7 @@
 
 bool alone_is_possible(const struct plan *plan)
 {
-	return plan->n_jobs == 1 && !plan->uses.mask && plan->stage_most &&
-	       (!plan->store_pages || plan->is_pinning_over);
+	return plan->n_jobs == 1 && !plan->uses.mask && plan->stage_most && !plan->store_pages;
 }
 
 uint64_t alone_pages(const struct plan *plan)

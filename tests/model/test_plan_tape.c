@@ -104,8 +104,8 @@ static void a_tape_may_end_anywhere(void)
 }
 
 #define PLAN                                                                                       \
-	"plan 0 4 arena_bytes=65536 stage_bytes=0 sample_max_bytes=4096 store_bytes=0 pin_rule=0 " \
-	"inflight_min=1 inflight_max=1 source_bytes_per_s=0 span=0\n"
+	"plan 0 4 arena_bytes=65536 spare_bytes=0 stage_bytes=0 sample_max_bytes=4096 "          \
+	"store_bytes=0 pin_rule=0 inflight_min=1 inflight_max=1 source_bytes_per_s=0 span=0\n"
 
 /* Lines with other numbers, in other places: what they say is checked before a plan hears of it. */
 static void lines_that_make_no_sense_are_refused(void)

@@ -8,7 +8,8 @@ Step by step: one job, one order, the same budgets in the simulator (policy clai
 the next read comes when all is done that was decided. Then time decides nothing and the daemon must do what the simulator
 does. On a machine at load 3 all but two or three of 1500 decisions are the same at the same read. What may differ, by name,
 with bounds for a machine on which a read takes ten times as long (what was read is held for 32 reads, or a second):
-    moved      decided a few reads sooner or later, at most a quarter
+    moved      decided a few reads sooner or later, at most a quarter; half of the DROPs, as of those that wait in the kernel
+               the first that was pushed leaves, and answers of the source and of the kernel come in any order
     others     decided far apart or once only, one in twenty: of two samples the one is dropped and not the other, as which
                of them was in the store by then decides
     pushed     STAGE once more for pages that the kernel dropped (UNSTAGED), or a push refused as the file is being read; at
@@ -127,8 +128,11 @@ def check_decisions(real, simulated, what):
     for kind in ("epoch", "fetch", "drop", "pin", "demand"):
         moved, added, lost = nearest(by_sample(real, kind), by_sample(simulated, kind))
         tap.note(f"{what}: {kind}: {len(moved)} in both, {sum(d > 0 for d in moved)} moved, {len(added)} added, {len(lost)} lost")
-        near, far = sum(0 < d <= NEAR for d in moved), sum(d > NEAR for d in moved)
-        tap.ok(near <= 1 + len(moved) // 4, f"{what}: {kind}: at the same read, at most a quarter a few reads apart", collections.Counter(moved))
+        same = 1 if kind == "demand" else 0  # the mount's readers ask before their open is heard of
+        share = 2 if kind == "drop" else 4
+        near, far = sum(same < d <= NEAR for d in moved), sum(d > NEAR for d in moved)
+        tap.ok(near <= 1 + len(moved) // share, f"{what}: {kind}: at the same read, at most 1/{share} a few reads apart",
+               collections.Counter(moved))
         tap.ok(len(added) + len(lost) + far <= 1 + len(moved) // 20 + reasons(real), f"{what}: {kind}: others are one in twenty",
                f"{far} far apart", "added", added, "lost", lost)
         tap.ok(moved or kind in ("pin", "demand"), f"{what}: {kind}: there is something to compare")
