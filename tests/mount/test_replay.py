@@ -10,8 +10,9 @@ does. On a machine at load 3 all but two or three of 1500 decisions are the same
 with bounds for a machine on which a read takes ten times as long (what was read is held for 32 reads, or a second):
     moved      decided a few reads sooner or later, at most a quarter; half of the DROPs, as of those that wait in the kernel
                the first that was pushed leaves, and answers of the source and of the kernel come in any order
-    others     decided far apart or once only, one in twenty: of two samples the one is dropped and not the other, as which
-               of them was in the store by then decides
+    others     decided far apart or once only, one in twenty (of PINs one in ten): of two samples the one is dropped and not
+               the other, as which of them was in the store by then decides. Where the kernel dropped pages the number of DROPs
+               is compared, not which they are
     pushed     STAGE once more for pages that the kernel dropped (UNSTAGED), or a push refused as the file is being read; at
                which reads pages were gone the simulator is told
 Nothing is lost: no action without an answer, no answer without an action, no read that the plan does not hear of.
@@ -133,8 +134,11 @@ def check_decisions(real, simulated, what):
         near, far = sum(same < d <= NEAR for d in moved), sum(d > NEAR for d in moved)
         tap.ok(near <= 1 + len(moved) // share, f"{what}: {kind}: at the same read, at most 1/{share} a few reads apart",
                collections.Counter(moved))
-        tap.ok(len(added) + len(lost) + far <= 1 + len(moved) // 20 + reasons(real), f"{what}: {kind}: others are one in twenty",
-               f"{far} far apart", "added", added, "lost", lost)
+        others, most = len(added) + len(lost) + far, 1 + len(moved) // (10 if kind == "pin" else 20) + reasons(real)
+        if kind == "drop" and reasons(real):
+            # What the kernel dropped comes back in the place of others, and so others leave until the end of the pass.
+            others = abs(len(added) - len(lost))
+        tap.ok(others <= most, f"{what}: {kind}: others are few", f"{far} far apart", "added", added, "lost", lost)
         tap.ok(moved or kind in ("pin", "demand"), f"{what}: {kind}: there is something to compare")
 
 
@@ -173,7 +177,8 @@ def check_memory(mount, plan, what):
     tap.equal(set(held.values()) - {0, 1}, set(), f"{what}: held once, dropped once")
     held.subtract(e.sample for e in plan.events if e.kind == "lost_copy")
     want = sum(held.values()) * SIZE
-    tap.equal(mount.stats()["gauges"]["arena_bytes"], want, f"{what}: the arena has what was fetched and not dropped")
+    have, read = mount.stats()["gauges"]["arena_bytes"], plan.told("demand") * SIZE  # by a reader first: it may stay as well
+    tap.ok(want <= have <= want + read, f"{what}: the arena has what was fetched and not dropped", have, want, read)
 
 
 def same_in_steps(place, what, store=0):
