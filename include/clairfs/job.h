@@ -19,7 +19,8 @@
 #include "clairfs/recover.h"
 
 #define JOB_SPEC_MAX 512
-#define JOB_WORDS_MAX 768
+#define JOB_WORDS_MAX 1024
+#define JOB_UNDER_MAX 256
 #define JOB_PLACES 8
 
 enum job_effort {
@@ -38,6 +39,43 @@ enum job_plan {
 	JOB_PLAN_ENDED,    /* its epochs were read */
 };
 
+/* Some samples, in the order they were opened. */
+struct job_opens {
+	const uint32_t *sample;
+	size_t n;
+	bool is_first; /* it is the first look at them */
+};
+
+/* A way in which a job may number the samples, as the keys sort= and under= of a spec say it. */
+struct job_numbering {
+	const char *sort;          /* NULL: as the index does; static */
+	char under[JOB_UNDER_MAX]; /* the part: path of a directory, or "": all samples */
+	uint32_t dir;              /* that directory, as job_numbers names it */
+};
+
+/* A few samples in such a numbering. */
+struct job_numbered {
+	uint64_t n;       /* samples that are in it */
+	uint64_t hash;    /* of the whole of it: several ways often agree */
+	uint32_t *number; /* [n_seen] of those that are in it, in the order they were given in */
+	size_t n_seen;
+};
+
+/* Who knows the files; this module knows numbers. */
+struct job_numbers {
+	/* The ways that are likely for a job that opens these samples, the likeliest first: all
+	 * opens are in one directory, or in one of a few. Returns how many, `max` at most.
+	 * is_first: those that cost next to nothing. On the job's thread, no lock held. */
+	size_t (*list)(void *ctx, const struct job_opens *opens, struct job_numbering *ret,
+		       size_t max);
+	/* ret->number has room for all opens. -ENOENT: no sample is in it. As above. */
+	int (*number)(void *ctx, const struct job_numbering *way, const struct job_opens *opens,
+		      struct job_numbered *ret);
+	/* Whether the sample is in the part. Any thread; a microsecond. */
+	bool (*has)(void *ctx, const struct job_numbering *way, uint32_t sample);
+	void *ctx;
+};
+
 /* A question to the searches: the first opens of an epoch, as far as anybody knows. */
 struct job_question {
 	uint64_t n; /* samples of the dataset */
@@ -53,7 +91,9 @@ struct job_question {
 	/* Behind which the epoch's seed may stand, the likeliest first. */
 	const struct recover_place *places;
 	size_t n_places;
-	uint32_t seed; /* for refine */
+	uint32_t seed; /* for refine, like the next */
+	const struct job_numbering *way;
+	const struct job_numbers *numbers; /* NULL: samples have the numbers of the index only */
 	unsigned threads;
 	const atomic_bool *cancel;
 	/* Of the full search: while it is set nothing is computed; else NULL. */
@@ -75,6 +115,9 @@ struct job_answer {
 	/* Where else the seed stands, by chance or because it was drawn there. */
 	struct recover_place place[JOB_PLACES];
 	size_t n_places;
+	struct job_numbering way;
+	uint64_t n;    /* samples in it; 0: all of the dataset */
+	double margin; /* bits beyond those that were asked for */
 };
 
 /* The searches; tests bring their own. Each returns 0 (*ret is the answer), -ENOENT, -ECANCELED or
@@ -97,6 +140,7 @@ struct job_params {
 	struct clock *clock;     /* borrowed */
 	struct metrics *metrics; /* borrowed */
 	const struct job_searches *searches; /* NULL: the real ones */
+	const struct job_numbers *numbers;   /* borrowed; NULL: no parts are known */
 	/* An order was found: makes it the one in force, unless job_is_current(stamp) is false. On
 	 * the job's thread, no lock held; may block. Negative errno: it could not be. */
 	int (*found)(void *ctx, const char *spec, uint64_t stamp);

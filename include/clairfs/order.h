@@ -92,6 +92,9 @@ struct order_info {
 	const uint32_t *ranks; /* [n_ranks] ascending; lives as long as the order */
 	uint64_t batch, workers, prefetch_factor; /* per rank; 0 = not given */
 	bool is_same_every_epoch; /* every epoch is the same sequence: compute one and keep it */
+	/* Jobs often read its beginning only, and nobody said that this one does not; see
+	 * order_may_be_left. */
+	bool may_be_left;
 	/* Bitmap of the samples that this job does not number at all (keys sort=, under=), such as
 	 * the validation set; NULL: none. Lives as long as the order. */
 	const uint64_t *outside;
@@ -104,6 +107,8 @@ int order_new(const struct order_spec *spec, const struct order_params *params, 
 	      struct err *err) MUST_USE;
 void order_free(struct order *order);
 const struct order_info *order_info(const struct order *order);
+/* Sets info's flag; before anybody else has the order. */
+void order_may_be_left(struct order *order);
 /* What is unusual about the order though it is allowed, one line for a person ("epoch 0 leaves out
  * 3 of 10 samples"), or NULL. Borrowed, lives as long as the order. */
 const char *order_note(const struct order *order);

@@ -13,7 +13,7 @@
  *	clairfs-tape 1
  *	sizes PLAN COUNT BYTES                so many more samples have this size
  *	order PLAN N START_EPOCH EPOCHS START_STEP WORLD BATCH WORKERS PREFETCH IS_SAME
- *	      N_RANKS RANK... N_WORDS WORD... what the next line of this plan is about
+ *	      MAY_BE_LEFT N_RANKS RANK... N_WORDS WORD... what the next line of this plan is about
  *	plan PLAN N NAME=VALUE...             made of these sizes, the order, and TAPE_PARAMS
  *	event PLAN NOW KIND SAMPLE STATUS BYTES LATENCY EPOCH JOB
  *	epoch PLAN NOW STATUS EPOCH JOB -     the answer without an epoch

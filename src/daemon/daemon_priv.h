@@ -85,6 +85,7 @@ struct wire {
 	struct store *store;
 	uint64_t store_bytes; /* its budget */
 	bool is_store_lost;   /* there was to be one, and its drive could not even be opened */
+	struct job_parts *parts; /* of the dataset, for job */
 	struct job *job;
 	_Atomic uint32_t last_reader; /* thread of the job that read last, 0: none yet */
 	struct crowd crowd;           /* job.c, on its thread */
@@ -221,6 +222,11 @@ void renumber_stop(struct wire *w);
 int wire_make_job(struct wire *w, struct err *err) MUST_USE;
 /* What it does, for stats.json. */
 json_t *wire_job_json(struct wire *w);
+
+/* parts.c: the numberings that a job may use, for struct job_params. The dataset is borrowed. */
+int job_parts_new(const struct dataset *ds, struct job_parts **ret, struct err *err) MUST_USE;
+void job_parts_free(struct job_parts *parts);
+const struct job_numbers *job_parts_numbers(const struct job_parts *parts);
 
 /* The jobs whose orders are in force, for stats.json. Any thread. */
 json_t *told_jobs_json(struct wire *w);

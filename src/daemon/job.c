@@ -8,6 +8,7 @@
  * The watch functions run on the planner's thread and must not block; wire_found runs on the job's
  * and waits for the planner. */
 #include <errno.h>
+#include <string.h>
 
 #include "clairfs/base/log.h"
 #include "clairfs/base/text.h"
@@ -68,6 +69,12 @@ static void load(void *ctx, const struct cache_load *load)
 	accounting_load(w->accounting, load);
 }
 
+/* The first files of a dataset in their order, a few classes, look like all of them. */
+static bool is_unshuffled(const char *text)
+{
+	return strncmp(text, "sequential", strlen("sequential")) == 0 || strstr(text, ":shuffle=0");
+}
+
 static int found(void *ctx, const char *text, uint64_t stamp)
 {
 	struct order_spec *spec = NULL;
@@ -78,6 +85,8 @@ static int found(void *ctx, const char *text, uint64_t stamp)
 
 	if (rc == 0)
 		rc = wire_make_order(w, spec, &order, &err);
+	if (rc == 0 && is_unshuffled(text))
+		order_may_be_left(order);
 	mutex_lock(&w->change_mu);
 	if (rc == 0)
 		rc = job_is_current(w->job, stamp) ? told_jobs_put_first(w, spec, TAKE(order), true, &err)
@@ -125,7 +134,11 @@ int wire_make_job(struct wire *w, struct err *err)
 				 .found = found,
 				 .is_crowded = is_crowded,
 				 .ctx = w };
+	int rc = job_parts_new(w->dataset, &w->parts, err);
 
+	if (rc < 0)
+		return rc;
+	jp.numbers = job_parts_numbers(w->parts);
 	w->watch = (struct cache_watch){ .opened = opened,
 					 .planned = planned,
 					 .read = was_read,

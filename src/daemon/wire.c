@@ -389,6 +389,7 @@ void wire_down(struct wire *w)
 	if (w->cache)
 		cache_free(w->cache);
 	job_free(w->job);
+	job_parts_free(w->parts);
 	tape_close(w->tape);
 	accounting_free(w->accounting);
 	store_close(w->store);

@@ -18,6 +18,8 @@ static bool may_look(const struct aim_facts *f)
 {
 	uint64_t patience = f->is_told ? LOST_OPENS_TOLD : LOST_OPENS;
 
+	if (f->is_left)
+		return true;
 	if (f->plan == JOB_PLAN_LOST)
 		return f->trail->opens - f->lost_at >= patience;
 	/* Who told an order told its end, too; reads that come after it lose the plan. */

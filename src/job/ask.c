@@ -7,6 +7,9 @@
  *	up to 512, 4096     2048, 256 seeds, when the first looks have found nothing
  *	the launcher's      likely seeds, as many as the size of the world allows
  *
+ *	before that, where the samples may be numbered in several ways (parts.c):
+ *	1024 seeds in each of them                                           0.03 s
+ *
  * All seeds are tried for one rank; then, if the launcher says that there are several, for its
  *world. Evidence is asked for per question; five questions make a wrong answer a little likelier
  *than one in a million. Runs on the job's thread; the searches start threads of their own. */
@@ -20,6 +23,7 @@
 #define QUICK_THREADS 2
 #define SAMPLES_A_RANK 256 /* a world in which a rank reads less is not tried */
 #define FULL_WORLD_MAX 64  /* all seeds are tried for a launcher's world up to this */
+#define BRIEF_TYPED 1024   /* seeds that are tried in every numbering */
 #define KIND_SEEDS_QUICK 32
 #define KIND_SEEDS_FULL 1024
 #define KIND_QUICK_NS (NS_PER_S / 4)
@@ -54,7 +58,6 @@ static void params_of(const struct job_question *q, struct recover_params *p)
 	p->nice = QUICK_NICE;
 }
 
-/* Too few samples to tell is no error here: the next look has more. */
 /* Not a neighbour of what was known, so a seed that somebody typed. */
 static bool is_typed(const struct recover_params *p, const struct recover_found *found)
 {
@@ -66,6 +69,7 @@ static bool is_typed(const struct recover_params *p, const struct recover_found 
 	return p->effort == RECOVER_QUICK && !found->is_chain;
 }
 
+/* Too few samples to tell is no error here: the next look has more. */
 static int search(const struct recover_params *p, struct job_answer *ret)
 {
 	struct recover_found found;
@@ -81,7 +85,8 @@ static int search(const struct recover_params *p, struct job_answer *ret)
 				    .manual_seed = found.manual_seed,
 				    .word = found.word,
 				    .world = found.world,
-				    .n_ranks = found.n_ranks };
+				    .n_ranks = found.n_ranks,
+				    .margin = found.bits - found.bits_needed };
 	for (uint32_t i = 0; i < found.n_ranks; i++)
 		ret->rank[i] = found.rank[i];
 	return 0;
@@ -136,18 +141,34 @@ static int try_all_kinds(const struct job_question *q, struct job_answer *ret)
 	return try_kinds(q, KIND_SEEDS_FULL, KIND_FULL_NS, ret);
 }
 
-static int quick(const struct job_question *q, struct job_answer *ret)
+int ask_sequential(const struct job_question *q, struct job_answer *ret)
 {
-	struct recover_params p;
 	uint64_t start_ns = guess_cpu_ns();
 	int rc = q->not_sequential ? -ENOENT : guess_sequential(q, ret);
 
 	atomic_fetch_add(q->cpu_ns, guess_cpu_ns() - start_ns);
+	return rc;
+}
+
+int ask_brief(const struct job_question *q, struct job_answer *ret)
+{
+	struct worlds few = worlds_tried[0];
+	struct recover_params p;
+	int rc;
+
 	params_of(q, &p);
-	if (rc == -ENOENT)
-		rc = streams_known(q, ret);
-	if (rc == -ENOENT)
-		rc = search(&p, ret);
+	p.typed = few.typed = BRIEF_TYPED;
+	rc = search(&p, ret);
+	return rc == -ENOENT ? search_worlds(q, &few, ret) : rc;
+}
+
+int ask_quick(const struct job_question *q, struct job_answer *ret)
+{
+	struct recover_params p;
+	int rc;
+
+	params_of(q, &p);
+	rc = search(&p, ret);
 	if (rc == -ENOENT)
 		rc = streams_quick(q, ret);
 	if (rc == -ENOENT)
@@ -242,7 +263,7 @@ static int search_all(const struct part *part, const uint32_t *world, struct job
 	return search(&p, ret);
 }
 
-static int full(const struct job_question *q, struct job_answer *ret)
+int ask_full(const struct job_question *q, struct job_answer *ret)
 {
 	bool has_two = has_world(q) && q->world <= FULL_WORLD_MAX;
 	struct part part = { q, 0, has_two ? 2 : 1 };
@@ -260,7 +281,7 @@ static int full(const struct job_question *q, struct job_answer *ret)
 	return rc;
 }
 
-static int refine(const struct job_question *q, struct job_answer *ret)
+int ask_refine(const struct job_question *q, struct job_answer *ret)
 {
 	uint32_t size[ARRAY_LEN(worlds_tried[0].size) + 2] = { 1 };
 	struct recover_params p;
@@ -277,5 +298,3 @@ static int refine(const struct job_question *q, struct job_answer *ret)
 		size[p.n_worlds++] = q->world;
 	return search(&p, ret);
 }
-
-const struct job_searches job_searches_real = { quick, full, refine };

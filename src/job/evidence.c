@@ -4,10 +4,23 @@
  * the price of having chosen m. The same measure as in recover/judge.c, which knows more (loaders'
  * layouts) because it has four thousand million hypotheses to tell apart and here are thousands.
  *
+ * That says which samples were opened, not in which order: a shuffled fifth of the dataset is a
+ * dense beginning of it, too. A permutation has no other way to explain its first samples; files in
+ * their order do, and so must have been opened in their order: each right behind the one before it,
+ * as far as loader workers that read side by side allow, or all in all from low to high. And
+ * nothing may be left out in between.
+ *
  * Pure; any thread. */
 #include <math.h>
+#include <string.h>
 
 #include "job_priv.h"
+
+#define FOLLOW_FAR 64    /* workers that read side by side */
+#define CHOICES 3.0      /* bits: how many of them was chosen */
+#define ORDER_FEW 24     /* fewer opens are no correlation */
+#define CORRELATED 0.8   /* of ranks; two halves in a wrong order have 0.5 */
+#define GAPS 0.25        /* of the opens have one behind them: workers begin elsewhere */
 
 static int compare_u32(const void *a, const void *b)
 {
@@ -34,4 +47,87 @@ double evidence_bits(uint32_t *pos, uint32_t n_pos, uint32_t n_seen, uint64_t n)
 		best = MAX(best, bits);
 	}
 	return best;
+}
+
+/* Chernoff's bound of k of n where each has the chance p. */
+static double chance_bits(double k, double n, double p)
+{
+	double share = k / n, bits;
+
+	if (n <= 0 || p >= 1 || share <= p)
+		return 0;
+	bits = k * log2(share / p);
+	if (k < n)
+		bits += (n - k) * log2((1 - share) / (1 - p));
+	return bits;
+}
+
+static bool is_near(const uint32_t *pos, uint32_t i, uint32_t far)
+{
+	for (uint32_t k = i - MIN(i, far); k < i; k++)
+		if (pos[k] + 1 == pos[i])
+			return true;
+	return false;
+}
+
+/* The position before was opened among the last `far` opens: by chance far / span of the time. */
+static double follow_bits(const uint32_t *pos, uint32_t n, uint32_t span, uint32_t far)
+{
+	double follows = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		follows += is_near(pos, i, far);
+	return chance_bits(follows, n, (double)far / span);
+}
+
+/* From low to high: the correlation of positions with the order they were opened in. sorted: the
+ * positions, ascending. */
+static double rank_bits(const uint32_t *pos, const uint32_t *sorted, uint32_t n)
+{
+	double mean = (n - 1) / 2.0, sum = 0, square = 0, share;
+
+	if (n < ORDER_FEW)
+		return 0;
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t low = 0, high = n;
+
+		while (low < high) {
+			uint32_t mid = (low + high) / 2;
+
+			if (sorted[mid] < pos[i])
+				low = mid + 1;
+			else
+				high = mid;
+		}
+		sum += (i - mean) * (low - mean);
+		square += (i - mean) * (i - mean);
+	}
+	share = sum / square;
+	return share < CORRELATED ? 0 : share * share * (n - 1) / 2 / log(2);
+}
+
+/* Whether files between those that were opened are left out everywhere. */
+static bool is_thin(const uint32_t *sorted, uint32_t n)
+{
+	uint32_t gaps = 0;
+
+	for (uint32_t i = 1; i < n; i++)
+		gaps += sorted[i] > sorted[i - 1] + 1;
+	return gaps > GAPS * n;
+}
+
+double evidence_order_bits(const uint32_t *pos, uint32_t n_pos)
+{
+	uint32_t *sorted AUTO_FREE = malloc(MAX(n_pos, 1) * sizeof(*sorted));
+	double best = 0;
+
+	if (!sorted || n_pos < 2)
+		return 0;
+	memcpy(sorted, pos, n_pos * sizeof(*sorted));
+	qsort(sorted, n_pos, sizeof(*sorted), compare_u32);
+	if (is_thin(sorted, n_pos))
+		return 0;
+	for (uint32_t far = 1; far <= FOLLOW_FAR; far *= 2)
+		best = MAX(best, follow_bits(pos, n_pos, sorted[n_pos - 1] + 1, far) - CHOICES);
+	return MAX(best, rank_bits(pos, sorted, n_pos));
 }

@@ -37,6 +37,7 @@ struct job {
 	struct cond changed;
 	struct trail trail; /* mu, like all below but for atomics */
 	struct known known;
+	struct part_watch part;
 	_Atomic int plan; /* enum job_plan; written under mu */
 	uint64_t lost_at;
 	/* How often an order was told; and that, or one that is followed was found elsewhere. */
@@ -55,6 +56,7 @@ struct job {
 	struct desk {         /* job's thread: the question being asked, and one in its midst */
 		uint32_t seen[TRAIL_MAX], hints[KNOWN_HINTS];
 		struct recover_place places[JOB_PLACES];
+		struct job_numbering way;
 	} desk[2];
 };
 
@@ -128,6 +130,7 @@ static struct aim_facts facts_of(const struct job *job)
 				   .plan = (enum job_plan)atomic_load(&job->plan),
 				   .full_failed = job->full_failed,
 				   .is_told = job->is_told,
+				   .is_left = job->part.is_left,
 				   .lost_at = job->lost_at };
 }
 
@@ -155,6 +158,8 @@ void job_note_open(struct job *job, uint32_t sample)
 		job->known.no_streams = false;
 	}
 	(void)trail_open(&job->trail, sample, now_ns);
+	if (part_open(&job->part, &job->known, job->p.numbers, job->p.n, sample))
+		trail_restart(&job->trail, job->trail.noted - MIN(job->trail.noted, PART_OPENS));
 	facts = facts_of(job);
 	if (aim_is_refuted(&facts))
 		trail_restart(&job->trail, job->known.noted);
@@ -178,7 +183,7 @@ static void set_plan_locked(struct job *job, enum job_plan plan)
 		job->lost_at = job->trail.opens;
 	/* It is followed after all (another epoch, other numbers of the files): what is being
 	 * looked for would only get in the way. */
-	if (plan == JOB_PLAN_FOLLOWED && job->is_offering)
+	if (plan == JOB_PLAN_FOLLOWED && job->is_offering && !job->part.is_left)
 		supersede_locked(job);
 	atomic_store(&job->plan, plan);
 }
@@ -262,6 +267,7 @@ static void prepare_locked(struct job *job, struct errand *e)
 	e->version = job->version;
 	e->noted = job->trail.noted;
 	memcpy(desk->seen, s->seen, s->n * sizeof(*s->seen));
+	desk->way = job->known.last.way;
 	e->q = (struct job_question){ .n = job->p.n,
 				      .seen = desk->seen,
 				      .n_seen = s->n,
@@ -275,6 +281,8 @@ static void prepare_locked(struct job *job, struct errand *e)
 				      .places = desk->places,
 				      .n_places = known_places(&job->known, desk->places),
 				      .seed = job->known.last.seed,
+				      .way = &desk->way,
+				      .numbers = job->p.numbers,
 				      .threads = threads_of(job),
 				      .cancel = &job->cancel,
 				      .hold = is_full ? &job->hold : NULL,
@@ -340,6 +348,7 @@ static void hand_over_locked(struct job *job, uint64_t opens)
 	job->orders_found++;
 	metrics_add(job->p.metrics, METRIC_RECOVER_FOUND, 1);
 	job->is_told = false;
+	job->part = (struct part_watch){ 0 };
 	if (version == job->version) /* until the new plan has been heard of */
 		set_plan_locked(job, JOB_PLAN_BUSY);
 }
@@ -540,6 +549,7 @@ void job_get_status(struct job *job, struct job_status *ret)
 					 .is_quick = job->is_quick,
 					 .is_full = job->is_full,
 					 .was_full = job->was_full,
+					 .is_left = job->part.is_left,
 					 .held = job->held,
 					 .full_failed = job->full_failed,
 					 .share = job->share,

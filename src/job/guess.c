@@ -17,6 +17,8 @@
 
 #define NEEDED_BITS 40.0 /* 2^20 hypotheses, wrong once in 2^20 searches */
 #define RANK_BITS 12.0   /* for a further rank */
+#define ORDER_BITS 24.0 /* that files are read in their order, and not only the first of them */
+#define SEEN_LEAST 32
 #define SEEDS_MAX 1024
 
 static const uint16_t strides[] = { 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 40, 48, 56, 64 };
@@ -32,18 +34,20 @@ static const char *const kinds[] = { "numpy-legacy", "python-random", "numpy-gen
 /* --- files in their order */
 
 struct stride {
-	double bits, sum;
+	double bits, sum, order; /* order: that it is read from low to high */
 	struct job_answer answer;
 };
 
 /* Positions of the samples of one rank, when rank r reads r, r + world, r + 2 world... */
-static double rank_bits(const struct job_question *q, uint32_t world, uint32_t rank, uint32_t *pos)
+static double rank_bits(const struct job_question *q, uint32_t world, uint32_t rank, uint32_t *pos,
+			double *ret_order)
 {
 	uint32_t n = 0;
 
 	for (size_t i = 0; i < q->n_seen; i++)
 		if (q->seen[i] % world == rank)
 			pos[n++] = q->seen[i] / world;
+	*ret_order = evidence_order_bits(pos, n);
 	return evidence_bits(pos, n, (uint32_t)q->n_seen, q->n);
 }
 
@@ -52,12 +56,13 @@ static void weigh_stride(const struct job_question *q, uint32_t world, uint32_t 
 {
 	*ret = (struct stride){ .answer.world = world };
 	for (uint32_t rank = 0; rank < world; rank++) {
-		double bits = rank_bits(q, world, rank, pos);
+		double order, bits = rank_bits(q, world, rank, pos, &order);
 
 		if (bits < RANK_BITS + log2(world) ||
 		    ret->answer.n_ranks == ARRAY_LEN(ret->answer.rank))
 			continue;
 		ret->bits = MAX(ret->bits, bits);
+		ret->order += order;
 		ret->sum += bits - RANK_BITS;
 		ret->answer.rank[ret->answer.n_ranks++] = rank;
 	}
@@ -78,21 +83,26 @@ static void put_sequential(struct job_answer *a)
 				       i ? "+" : "", a->rank[i]);
 }
 
-int guess_sequential(const struct job_question *q, struct job_answer *ret)
+int guess_sequential(const struct job_question *all, struct job_answer *ret)
 {
-	uint32_t *pos AUTO_FREE = calloc(MAX(q->n_seen, 1), sizeof(*pos));
+	uint32_t *pos AUTO_FREE = calloc(MAX(all->n_seen, 1), sizeof(*pos));
+	struct job_question first = *all, *q = &first;
 	struct stride best = { 0 }, one;
+
+	/* When all was seen, it says nothing which samples came first. */
+	first.n_seen = MIN(all->n_seen, MAX(all->n / 4, SEEN_LEAST));
 
 	if (!pos)
 		return -ENOMEM;
 	for (size_t i = 0; i < ARRAY_LEN(strides) && strides[i] < q->n; i++) {
 		weigh_stride(q, strides[i], pos, &one);
-		if (one.bits >= NEEDED_BITS && one.sum > best.sum)
+		if (one.bits >= NEEDED_BITS && one.order >= ORDER_BITS && one.sum > best.sum)
 			best = one;
 	}
 	if (best.sum <= 0)
 		return -ENOENT;
 	*ret = best.answer;
+	ret->margin = best.bits - NEEDED_BITS;
 	put_sequential(ret);
 	return 0;
 }
@@ -146,6 +156,7 @@ int guess_kinds(const struct job_question *q, uint32_t n_seeds, uint64_t cpu_ns,
 	for (uint32_t i = 0; i < MIN(n_seeds, SEEDS_MAX); i++)
 		for (size_t k = 0; k < ARRAY_LEN(kinds); k++) {
 			char text[64];
+			double bits;
 
 			while (q->hold && atomic_load(q->hold) && !atomic_load(q->cancel))
 				(void)clock_nanosleep(CLOCK_MONOTONIC, 0, &hold, NULL);
@@ -154,9 +165,12 @@ int guess_kinds(const struct job_question *q, uint32_t n_seeds, uint64_t cpu_ns,
 			if (guess_cpu_ns() - start_ns > cpu_ns)
 				return -ENOENT;
 			snprintf(text, sizeof(text), "%s:seed=%" PRIu32, kinds[k], nth_seed(i));
-			if (spec_bits(q, text, pos) < NEEDED_BITS)
+			bits = spec_bits(q, text, pos);
+			if (bits < NEEDED_BITS)
 				continue;
-			*ret = (struct job_answer){ .world = 1, .n_ranks = 1 };
+			*ret = (struct job_answer){ .world = 1,
+						    .n_ranks = 1,
+						    .margin = bits - NEEDED_BITS };
 			snprintf(ret->spec, sizeof(ret->spec), "%s", text);
 			return 0;
 		}

@@ -105,6 +105,7 @@ struct aim_facts {
 	enum job_plan plan;
 	uint32_t full_failed; /* searches of all seeds in a row that found nothing */
 	bool is_told;         /* the order in force was told by somebody */
+	bool is_left;         /* the job has left the part that its order is of */
 	uint64_t lost_at;     /* trail->opens when the plan was lost */
 };
 
@@ -121,6 +122,8 @@ bool aim_is_refuted(const struct aim_facts *facts);
 /* Bits, as in module recover: how unlikely is it by chance that n_seen of n samples stand at these
  * positions (sorted here), many of them at the very start? */
 double evidence_bits(uint32_t *pos, uint32_t n_pos, uint32_t n_seen, uint64_t n);
+/* Bits: how unlikely is it that these positions were opened in this order if they were shuffled? */
+double evidence_order_bits(const uint32_t *pos, uint32_t n_pos);
 
 /* --- guess.c: orders other than torch's permutations. */
 /* CPU time of this thread. */
@@ -130,7 +133,14 @@ int guess_sequential(const struct job_question *q, struct job_answer *ret) MUST_
 int guess_kinds(const struct job_question *q, uint32_t n_seeds, uint64_t cpu_ns,
 		struct job_answer *ret) MUST_USE;
 
-/* --- ask.c */
+/* --- ask.c: the questions, in one numbering: q->seen are numbers below q->n. Return values as of
+ * struct job_searches. */
+int ask_sequential(const struct job_question *q, struct job_answer *ret) MUST_USE;
+/* Seeds that are very likely. */
+int ask_brief(const struct job_question *q, struct job_answer *ret) MUST_USE;
+int ask_quick(const struct job_question *q, struct job_answer *ret) MUST_USE;
+int ask_full(const struct job_question *q, struct job_answer *ret) MUST_USE;
+int ask_refine(const struct job_question *q, struct job_answer *ret) MUST_USE;
 int ask_streams(const struct job_question *q, const struct recover_stream *streams, size_t n,
 		struct job_answer *ret) MUST_USE;
 /* Where ret->seed stands: fills ret->place. */
@@ -142,7 +152,7 @@ int ask_places(const struct job_question *q, const struct recover_stream *stream
 typedef int aside_fn(const struct job_question *q, struct job_answer *ret);
 int aside_run(aside_fn *fn, const struct job_question *q, struct job_answer *ret) MUST_USE;
 
-/* --- streams.c: searches like those of struct job_searches, among words of seeded generators.
+/* --- streams.c: searches like those of ask.c, in one numbering, among words of seeded generators.
  * Behind places that are known; then behind likely manual seeds, near and far. */
 int streams_known(const struct job_question *q, struct job_answer *ret) MUST_USE;
 int streams_quick(const struct job_question *q, struct job_answer *ret) MUST_USE;
@@ -150,13 +160,24 @@ int streams_full(const struct job_question *q, struct job_answer *ret) MUST_USE;
 /* Where a seed that was found among all stands. */
 int streams_lookup(const struct job_question *q, struct job_answer *ret) MUST_USE;
 
+/* --- part.c: has the job left the part that its order is of? */
+#define PART_OPENS 32
+struct part_watch {
+	uint64_t run; /* opens outside of the part, one after the other */
+	bool is_left;
+};
+/* A sample was opened. True: the job has left the part, just now, with the last PART_OPENS. n: of
+ * the dataset. */
+bool part_open(struct part_watch *watch, const struct known *known,
+	       const struct job_numbers *numbers, uint64_t n, uint32_t sample);
+
 /* --- words.c */
 struct words_facts {
 	const struct known *known;
 	const struct trail *trail;
 	enum job_effort effort;
 	enum job_plan plan;
-	bool is_suspended, is_quick, is_full, was_full;
+	bool is_suspended, is_quick, is_full, was_full, is_left;
 	const char *held; /* why a full search waits, or NULL */
 	double share, left_s;
 	uint32_t full_failed;

@@ -40,6 +40,11 @@ static void name_chain(const struct known *k, struct job_answer *a)
 	a->manual_seed = k->last.manual_seed;
 }
 
+static bool is_one_way(const struct job_numbering *a, const struct job_numbering *b)
+{
+	return a->sort == b->sort && strcmp(a->under, b->under) == 0;
+}
+
 static bool is_behind(const struct recover_place *a, const struct recover_place *b)
 {
 	return a->draw == b->draw && a->manual_seed == b->manual_seed && a->word > b->word;
@@ -93,12 +98,15 @@ void known_found(struct known *k, const struct job_answer *answer, uint64_t pass
 {
 	const struct job_answer *last = &k->last;
 	struct job_answer named = *answer, *a = &named;
-	bool is_later = k->is_found && pass == k->pass + 1 && !a->spec[0] && !last->spec[0];
-	uint32_t step;
+	bool is_one = k->is_found && is_one_way(&a->way, &last->way);
+	bool is_later = is_one && pass == k->pass + 1 && !a->spec[0] && !last->spec[0];
+	uint32_t step = 0;
 
-	name_chain(k, a);
-	name_by_places(k, a);
-	step = step_since(k, a, pass);
+	if (is_one) { /* else another loader's: it draws when it likes */
+		name_chain(k, a);
+		name_by_places(k, a);
+		step = step_since(k, a, pass);
+	}
 	if (!k->is_found || pass != k->pass || k->is_guess) {
 		k->is_same = is_later && a->seed == last->seed;
 		k->is_next = is_later && a->seed == last->seed + 1;
@@ -197,9 +205,32 @@ static void put_permutation(const struct known *k, uint64_t n, FILE *out)
 		fputs(":epochs=1", out);
 }
 
+/* Escaped as values of a spec are. */
+static void put_path(const char *path, FILE *out)
+{
+	for (; *path; path++)
+		if (*path == ':' || *path == ',' || *path == '%')
+			fprintf(out, "%%%02X", (unsigned char)*path);
+		else
+			fputc(*path, out);
+}
+
+static void put_numbering(const struct job_numbering *way, FILE *out)
+{
+	if (way->sort)
+		fprintf(out, ":sort=%s", way->sort);
+	if (!way->under[0])
+		return;
+	fputs(":under=", out);
+	put_path(way->under, out);
+}
+
 bool known_spec(const struct known *k, uint64_t n, char out[JOB_SPEC_MAX])
 {
 	FILE *file AUTO_FILE = NULL;
+
+	if (k->last.n)
+		n = k->last.n;
 
 	memset(out, 0, JOB_SPEC_MAX);
 	file = fmemopen(out, JOB_SPEC_MAX - 1, "w");
@@ -211,6 +242,7 @@ bool known_spec(const struct known *k, uint64_t n, char out[JOB_SPEC_MAX])
 		put_loader(k, file);
 	else
 		put_permutation(k, n, file);
+	put_numbering(&k->last.way, file);
 	return fflush(file) == 0 && !ferror(file);
 }
 

@@ -49,13 +49,27 @@ static void say_waiting(const struct words_facts *f, const char *why, char out[J
 			 f->effort == JOB_QUICK ? " (recover=full tries all seeds)" : "");
 }
 
+static void say_found(const struct words_facts *f, const char *found, char out[JOB_WORDS_MAX])
+{
+	const struct job_answer *last = &f->known->last;
+	int n = snprintf(out, JOB_WORDS_MAX, "found %s after %" PRIu64 " opens (%s)", found,
+			 f->found_after, f->was_full ? "all seeds" : "quick");
+
+	if (f->known->is_found && last->way.under[0] && n > 0 && n < JOB_WORDS_MAX)
+		snprintf(out + n, (size_t)(JOB_WORDS_MAX - n),
+			 "; the job reads the %" PRIu64 " samples below %s/, of %" PRIu64, last->n,
+			 last->way.under, f->trail->n);
+}
+
 void words_say(const struct words_facts *f, char out[JOB_WORDS_MAX])
 {
 	const char *why = "no order told";
 	char found[JOB_SPEC_MAX];
 
 	order_spec_show(f->found, found, sizeof(found));
-	if (f->plan == JOB_PLAN_LOST)
+	if (f->is_left)
+		why = "reads have left the part that the order is of";
+	else if (f->plan == JOB_PLAN_LOST)
 		why = "reads do not follow the order";
 	else if (f->plan == JOB_PLAN_ENDED)
 		why = "the order has ended";
@@ -67,13 +81,13 @@ void words_say(const struct words_facts *f, char out[JOB_WORDS_MAX])
 		snprintf(out, JOB_WORDS_MAX, "too few samples to tell orders apart");
 	else if (f->is_quick || f->is_full)
 		say_searching(f, why, out);
-	else if (f->plan == JOB_PLAN_NONE || f->plan == JOB_PLAN_LOST || f->plan == JOB_PLAN_ENDED)
+	else if (f->is_left || f->plan == JOB_PLAN_NONE || f->plan == JOB_PLAN_LOST ||
+		 f->plan == JOB_PLAN_ENDED)
 		say_waiting(f, why, out);
 	else if (f->found[0] && f->known->is_guess)
 		snprintf(out, JOB_WORDS_MAX, "expected %s, after the epochs before", found);
 	else if (f->found[0])
-		snprintf(out, JOB_WORDS_MAX, "found %s after %" PRIu64 " opens (%s)", found,
-			 f->found_after, f->was_full ? "all seeds" : "quick");
+		say_found(f, found, out);
 	else
 		snprintf(out, JOB_WORDS_MAX, "the order was told");
 }

@@ -163,6 +163,11 @@ const struct order_info *order_info(const struct order *order)
 	return &order->shown;
 }
 
+void order_may_be_left(struct order *order)
+{
+	order->shown.may_be_left = true;
+}
+
 const char *order_note(const struct order *order)
 {
 	return order->note;

@@ -7,8 +7,9 @@
  * been no better than the resident that stays instead of it.
  *
  * Must never be done for far reads, nor when something better is known: a sample that is read
- * again in the same pass. With a store everything that leaves goes there first. A kernel that drops pushed pages cannot be
- * relied on: then it is let be for a while, for longer each time that it cost reads. */
+ * again in the same pass. With a store everything that leaves goes there first. A kernel that
+ * drops pushed pages cannot be relied on: then it is let be for a while, for longer each time that
+ * it cost reads. */
 #include "plan_priv.h"
 
 #define DROP_COST 64u  /* one drop in so many pushes is none */

@@ -207,6 +207,7 @@ void epochs_roll(struct plan *plan)
 
 	assert(next->ep);
 	horizon_rolled(plan, old);
+	waste_rolled(plan, old);
 	valid_close(plan);
 	uses_rolled(plan);
 	tail_remember(plan, old);

@@ -75,6 +75,8 @@ static bool fetch_has_room(struct plan *plan, const struct item *it, uint64_t du
 		return fetch_is_worth_a_doubt(plan, it, when, lead <= horizon);
 	if (plan->job->state == PLAN_SLOWED && lead > MAX(plan->job->span, horizon))
 		return false;
+	if (lead > waste_lead_most(plan))
+		return false;
 	if (lead > horizon)
 		return retain_make_room(plan,
 					pages + fetch_reserve(plan, fetch_store_horizon(plan)),
@@ -98,6 +100,7 @@ static void fetch_issue(struct plan *plan, uint32_t sample, bool is_store)
 		plan->inflight_source++;
 		budget_spend(plan, (uint64_t)it->pages * PAGE_BYTES);
 		horizon_asked(plan, it->pages);
+		waste_fetched(plan);
 	}
 	item_in(plan, sample);
 	plan->issued++;

@@ -9,6 +9,7 @@
 #include "horizon.h"
 #include "item.h"
 #include "valid.h"
+#include "waste.h"
 
 #define NO_KEY UINT32_MAX
 #define KEY_SLOT1 (1u << 31)               /* bit of a key: in slots[1] */
@@ -86,6 +87,7 @@ struct plan_job {
 	struct valid valid;
 	struct horizon horizon;
 	struct group group;
+	struct waste waste;
 
 	/* stage.c */
 	uint64_t stage_end, stage_sum; /* stage_end: virtual position */

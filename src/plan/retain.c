@@ -114,7 +114,7 @@ void item_in(struct plan *plan, uint32_t sample)
 	}
 }
 
-static void item_set_fresh(struct plan *plan, struct item *it, bool is_fresh)
+void item_set_fresh(struct plan *plan, struct item *it, bool is_fresh)
 {
 	if (is_fresh == ((it->flags & FRESH) != 0))
 		return;

@@ -85,9 +85,9 @@ static void write_order(FILE *f, uint32_t id, const struct order_info *o)
 
 	fprintf(f,
 		"order %" PRIu32 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64
-		" %" PRIu64 " %" PRIu64 " %" PRIu64 " %d %" PRIu32,
+		" %" PRIu64 " %" PRIu64 " %" PRIu64 " %d %d %" PRIu32,
 		id, o->n, o->start_epoch, o->epochs, o->start_step, o->world, o->batch, o->workers,
-		o->prefetch_factor, o->is_same_every_epoch, o->n_ranks);
+		o->prefetch_factor, o->is_same_every_epoch, o->may_be_left, o->n_ranks);
 	for (uint32_t i = 0; i < o->n_ranks; i++)
 		fprintf(f, " %" PRIu32, o->ranks ? o->ranks[i] : i);
 	fprintf(f, " %" PRIu64, words);

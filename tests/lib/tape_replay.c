@@ -151,6 +151,7 @@ static int do_order(struct replay *r)
 	o->workers = number(r);
 	o->prefetch_factor = number(r);
 	o->is_same_every_epoch = number_below(r, 2);
+	o->may_be_left = number_below(r, 2);
 	o->n_ranks = (uint32_t)number_below(r, 1u << 20);
 	free(p->ranks);
 	p->ranks = calloc(o->n_ranks + 1, sizeof(*p->ranks));

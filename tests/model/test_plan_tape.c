@@ -135,7 +135,7 @@ static void lines_that_make_no_sense_are_refused(void)
 		int rc;
 
 		CHECK(asprintf(&text,
-			       TAPE_MAGIC "\nsizes 0 4 4096\norder 0 4 0 1 0 1 0 0 0 0 1 0 0\n"
+			       TAPE_MAGIC "\nsizes 0 4 4096\norder 0 4 0 1 0 1 0 0 0 0 0 1 0 0\n"
 					  PLAN "%s\n",
 			       i ? lines[i - 1] : "step 0 4 18446744073709551615") > 0);
 		path = check_write_file("bad", text, strlen(text));

@@ -21,7 +21,7 @@ static struct bed {
 	bool is_blocking, is_blocking_full; /* searches wait until they are cancelled */
 	bool is_inside;
 	unsigned quicks, fulls, refines, founds, cancels;
-	struct job_question asked;
+	struct job_question asked, full; /* full: the last one of all seeds that tells progress */
 	char spec[JOB_SPEC_MAX];
 	int found_rc;
 	atomic_bool is_followed_meanwhile;
@@ -66,6 +66,7 @@ static int fake_full(const struct job_question *q, struct job_answer *ret)
 	if (!bed.is_ticking)
 		return answer(q, bed.full_rc, &bed.fulls, ret);
 	mutex_lock(&bed.mu);
+	bed.full = *q;
 	bed.fulls++;
 	cond_broadcast(&bed.changed);
 	mutex_unlock(&bed.mu);
@@ -119,6 +120,14 @@ static bool fake_crowded(void *ctx)
 static const struct job_searches fakes = { fake_quick, fake_full, fake_refine };
 static struct clock fake_clock = { fake_now };
 
+/* Samples 9000 and above are below val. */
+static bool fake_has(void *ctx, const struct job_numbering *way, uint32_t sample)
+{
+	return (strcmp(way->under, "val") == 0) == (sample >= 9000);
+}
+
+static const struct job_numbers fake_numbers = { .has = fake_has };
+
 static void set_up(enum job_effort effort, const char *told)
 {
 	struct job_params p = { .n = N,
@@ -130,6 +139,7 @@ static void set_up(enum job_effort effort, const char *told)
 				.clock = &fake_clock,
 				.metrics = metrics_new(),
 				.searches = &fakes,
+				.numbers = &fake_numbers,
 				.found = fake_found,
 				.is_crowded = fake_crowded };
 	struct err err = { 0 };
@@ -397,6 +407,8 @@ static void a_search_goes_on_behind_cheap_questions(void)
 	wait_for(&bed.quicks, quicks + 1);
 	wait_ticks();
 	CHECK_U64(bed.asked.n_seen >= 32, 1);
+	CHECK(bed.asked.seen != bed.full.seen && bed.asked.places != bed.full.places);
+	CHECK(bed.asked.way != bed.full.way); /* which that search has not done with */
 	CHECK_U64(bed.cancels, 0);
 	CHECK(status().is_full && !bed.is_held);
 	CHECK_CONTAINS(status().words, "37 % of all seeds tried");
@@ -528,6 +540,53 @@ static void the_world_may_change(void)
 	tear_down();
 }
 
+static void open_in_turn(uint32_t first, uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++)
+		job_note_open(bed.job, first + i);
+}
+
+/* A job looks at its validation set, and then reads the other one; between the epochs it validates.
+ */
+static void a_part_that_is_left_is_no_longer_followed(void)
+{
+	set_up(JOB_QUICK, NULL);
+	bed.quick_rc = 0;
+	bed.answer = (struct job_answer){ .spec = "sequential", .n = 1000, .way.under = "val" };
+	open_in_turn(9000, 64);
+	wait_for(&bed.founds, 1);
+	wait_settled(1);
+	CHECK_STR(bed.spec, "sequential:under=val");
+	CHECK_CONTAINS(status().words, "; the job reads the 1000 samples below val/, of 10000");
+	job_note_plan(bed.job, JOB_PLAN_FOLLOWED);
+	mutex_lock(&bed.mu);
+	bed.quick_rc = -ENOENT;
+	mutex_unlock(&bed.mu);
+	open_in_turn(0, 40);
+	wait_settled(2);
+	CHECK_CONTAINS(status().words, "reads have left the part that the order is of");
+	CHECK(bed.asked.n_seen >= PART_OPENS && bed.asked.n_seen <= 40);
+	mutex_lock(&bed.mu);
+	bed.quick_rc = 0;
+	bed.answer = (struct job_answer){
+		.seed = 7, .is_likely = true, .world = 1, .n_ranks = 1, .n = 9000
+	};
+	strcpy(bed.answer.way.under, "train");
+	mutex_unlock(&bed.mu);
+	open_in_turn(40, 100);
+	wait_for(&bed.founds, 2);
+	wait_settled(3);
+	CHECK_STR(bed.spec, "torch-distributed:seed=7:under=train");
+	job_note_plan(bed.job, JOB_PLAN_FOLLOWED);
+	for (int epoch = 0; epoch < 2; epoch++) {
+		open_in_turn(1000, 8000);
+		open_in_turn(9000, 1000);
+	}
+	CHECK_U64(status().orders_found, 2);
+	CHECK_CONTAINS(status().words, "below train/, of 10000");
+	tear_down();
+}
+
 /* Nobody may hold up the opens, whatever the searches do; and samples that do not exist are no
  * opens. */
 static void what_takes_too_much_memory_is_left_out(void)
@@ -572,6 +631,7 @@ static const struct check_test tests[] = {
 	{ "off_is_off", off_is_off },
 	{ "the_world_may_change", the_world_may_change },
 	{ "what_takes_too_much_memory_is_left_out", what_takes_too_much_memory_is_left_out },
+	{ "a_part_that_is_left_is_no_longer_followed", a_part_that_is_left_is_no_longer_followed },
 	{ "hostile_opens", hostile_opens },
 };
 

@@ -90,6 +90,89 @@ static void chance_is_no_order(void)
 	}
 }
 
+/* Samples first..first + of - 1, each `step`-th, shuffled. */
+static void fill_shuffled(uint64_t *random, uint32_t *seen, uint32_t n, uint32_t of, uint32_t step)
+{
+	for (uint32_t i = 0; i < n; i++)
+		for (uint32_t k = 0; k <= i; k++) /* distinct */
+			if (k == 0 || seen[k - 1] == seen[i]) {
+				seen[i] = (uint32_t)check_rand_below(random, of) * step;
+				k = 0;
+			}
+}
+
+/* A Subset, a few classes, the first tenth: dense at the beginning, but shuffled. */
+static void a_shuffled_part_is_no_sequence(void)
+{
+	uint64_t random = check_seed();
+	static const uint32_t parts[] = { 128, 500, 1000, 1624, 4000 }, opens[] = { 32, 96 };
+
+	for (int round = 0; round < 200; round++)
+		for (size_t i = 0; i < ARRAY_LEN(parts); i++)
+			for (size_t k = 0; k < ARRAY_LEN(opens); k++) {
+				uint32_t seen[SEEN];
+				struct job_question q = {
+					.n = 8121, .seen = seen, .n_seen = opens[k], .cancel = &never
+				};
+				struct job_answer a;
+
+				fill_shuffled(&random, seen, opens[k], parts[i], 1);
+				CHECK_INT(guess_sequential(&q, &a), -ENOENT);
+			}
+}
+
+/* A fifth that was drawn from all of the dataset and is read from low to high: four of five files
+ * that a sequence has are not read. */
+static void a_thinned_sequence_is_none(void)
+{
+	uint64_t random = check_seed();
+	uint32_t seen[SEEN], at = 0;
+	struct job_question q = { .n = 8121, .seen = seen, .n_seen = SEEN, .cancel = &never };
+	struct job_answer a;
+
+	for (uint32_t i = 0; i < SEEN; i++)
+		seen[i] = at += 1 + (uint32_t)check_rand_below(&random, 9);
+	CHECK_INT(guess_sequential(&q, &a), -ENOENT);
+}
+
+/* Loaders of one worker to sixteen that are not in step. (Batches of 16 that 16 workers have begun
+ * look like as many ranks of 16.) */
+static void a_sequence_read_by_workers_out_of_step(void)
+{
+	uint64_t random = check_seed();
+
+	for (uint32_t workers = 1; workers <= 16; workers *= 2)
+		for (uint32_t batch = 1; batch <= 300; batch = 3 * batch + 2) {
+			uint32_t seen[SEEN], next[16] = { 0 };
+			struct job_question q = {
+				.n = 50000, .seen = seen, .n_seen = SEEN, .cancel = &never
+			};
+			struct job_answer a;
+
+			for (uint32_t i = 0; i < SEEN; i++) {
+				uint32_t w = (i + (uint32_t)check_rand_below(&random, 2)) % workers;
+
+				seen[i] = (next[w] / batch * workers + w) * batch + next[w] % batch;
+				next[w]++;
+			}
+			CHECK_INT(guess_sequential(&q, &a), 0);
+			CHECK_STR(a.spec, "sequential");
+		}
+}
+
+/* Before anybody had time to look. */
+static void a_small_set_that_was_read_whole(void)
+{
+	uint32_t seen[160];
+	struct job_question q = { .n = 160, .seen = seen, .n_seen = 160, .cancel = &never };
+	struct job_answer a = { 0 };
+
+	for (uint32_t i = 0; i < 160; i++) /* two workers, batches of 16 */
+		seen[i] = i / 32 * 32 + i % 2 * 16 + i % 32 / 2;
+	CHECK_INT(guess_sequential(&q, &a), 0);
+	CHECK_STR(a.spec, "sequential");
+}
+
 static void evidence_grows_with_the_opens(void)
 {
 	uint32_t pos[SEEN];
@@ -115,6 +198,10 @@ static const struct check_test tests[] = {
 	{ "files_in_their_order", files_in_their_order },
 	{ "kinds_with_small_seeds", kinds_with_small_seeds },
 	{ "chance_is_no_order", chance_is_no_order },
+	{ "a_shuffled_part_is_no_sequence", a_shuffled_part_is_no_sequence },
+	{ "a_thinned_sequence_is_none", a_thinned_sequence_is_none },
+	{ "a_sequence_read_by_workers_out_of_step", a_sequence_read_by_workers_out_of_step },
+	{ "a_small_set_that_was_read_whole", a_small_set_that_was_read_whole },
 	{ "evidence_grows_with_the_opens", evidence_grows_with_the_opens },
 };
 

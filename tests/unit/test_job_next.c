@@ -111,6 +111,29 @@ static void other_draws_between_epochs(void)
 	check_spec(&k, "torch-loader:seed=42:before=4007");
 }
 
+/* Loaders of two directories draw from one generator, each when it likes. */
+static void each_part_draws_for_itself(void)
+{
+	const struct job_numbering train = { .under = "train" }, extra = { .under = "extra" };
+	struct job_answer a = chain(42, 3), b = chain(42, 5), c = plain(recover_word(42, 11), false);
+	struct known k = { 0 };
+
+	a.way = c.way = train;
+	b.way = extra;
+	known_found(&k, &a, 0, 100);
+	check_spec(&k, "torch-loader:seed=42:under=train");
+	known_found(&k, &b, 1, 100);
+	CHECK(!k.has_step);
+	check_spec(&k, "torch-loader:seed=42:before=2:under=extra");
+	known_found(&k, &c, 2, 100); /* nor is it a word because the other's was one */
+	CHECK(!k.has_step && !k.last.is_chain);
+	known_found(&k, &a, 3, 100);
+	c = chain(42, 9);
+	c.way = train;
+	known_found(&k, &c, 4, 100);
+	check_spec(&k, "torch-loader:seed=42:before=6:draws=6:under=train");
+}
+
 /* Behind the weights of a model. */
 static void draws_before_the_loader(void)
 {
@@ -211,7 +234,7 @@ static void looks_before_all_seeds(void)
 {
 	struct known known = { 0 };
 	struct trail t;
-	struct aim_facts f = { &t, &known, JOB_FULL, JOB_PLAN_NONE, 0, false, 0 };
+	struct aim_facts f = { &t, &known, JOB_FULL, JOB_PLAN_NONE, 0, false, false, 0 };
 
 	CHECK_INT(trail_init(&t, N), 0);
 	CHECK_INT(aim(&f), AIM_NOTHING);
@@ -243,7 +266,7 @@ static void what_is_followed_is_left_alone(void)
 	static const enum job_plan fine[] = { JOB_PLAN_BUSY, JOB_PLAN_FOLLOWED };
 	struct known known = { 0 };
 	struct trail t;
-	struct aim_facts f = { &t, &known, JOB_FULL, JOB_PLAN_LOST, 0, true, 0 };
+	struct aim_facts f = { &t, &known, JOB_FULL, JOB_PLAN_LOST, 0, true, false, 0 };
 
 	CHECK_INT(trail_init(&t, N), 0);
 	for (uint32_t i = 0; i < 255; i++)
@@ -267,7 +290,7 @@ static void the_next_epoch_is_looked_at_afresh(void)
 	struct job_answer a = plain(3456789012, false);
 	struct known known = { 0 };
 	struct trail t;
-	struct aim_facts f = { &t, &known, JOB_FULL, JOB_PLAN_ENDED, 0, false, 0 };
+	struct aim_facts f = { &t, &known, JOB_FULL, JOB_PLAN_ENDED, 0, false, false, 0 };
 
 	CHECK_INT(trail_init(&t, 1000), 0);
 	for (uint32_t i = 0; i < 1000; i++)
@@ -286,7 +309,7 @@ static void world_is_judged_again_with_more(void)
 	struct job_answer a = plain(5, true);
 	struct known known = { 0 };
 	struct trail t;
-	struct aim_facts f = { &t, &known, JOB_QUICK, JOB_PLAN_FOLLOWED, 0, false, 0 };
+	struct aim_facts f = { &t, &known, JOB_QUICK, JOB_PLAN_FOLLOWED, 0, false, false, 0 };
 
 	CHECK_INT(trail_init(&t, N), 0);
 	known_found(&known, &a, 0, 32);
@@ -310,7 +333,7 @@ static void a_known_next_epoch_is_told_at_the_end_of_this_one(void)
 	struct job_answer a = chain(42, 3), b = chain(42, 13);
 	struct known known = { 0 };
 	struct trail t;
-	struct aim_facts f = { &t, &known, JOB_QUICK, JOB_PLAN_FOLLOWED, 0, false, 0 };
+	struct aim_facts f = { &t, &known, JOB_QUICK, JOB_PLAN_FOLLOWED, 0, false, false, 0 };
 
 	CHECK_INT(trail_init(&t, N), 0);
 	a.draw = b.draw = RECOVER_NUMPY;
@@ -329,7 +352,7 @@ static void an_order_that_is_lost_explains_nothing(void)
 	struct job_answer a = { .spec = "sequential", .world = 1, .n_ranks = 1 };
 	struct known known = { 0 };
 	struct trail t;
-	struct aim_facts f = { &t, &known, JOB_QUICK, JOB_PLAN_FOLLOWED, 0, false, 0 };
+	struct aim_facts f = { &t, &known, JOB_QUICK, JOB_PLAN_FOLLOWED, 0, false, false, 0 };
 	uint32_t opens = 0;
 
 	CHECK_INT(trail_init(&t, N), 0);
@@ -363,6 +386,7 @@ static const struct check_test tests[] = {
 	{ "two_epochs_tell_more", two_epochs_tell_more },
 	{ "words_of_a_manual_seed", words_of_a_manual_seed },
 	{ "other_draws_between_epochs", other_draws_between_epochs },
+	{ "each_part_draws_for_itself", each_part_draws_for_itself },
 	{ "draws_before_the_loader", draws_before_the_loader },
 	{ "two_places_in_one_stream_are_no_chance", two_places_in_one_stream_are_no_chance },
 	{ "seeds_of_other_generators", seeds_of_other_generators },

@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The ways in which a job may number the files it opens, for module job, which knows no files. A
+ * directory is a likely part when nearly all opens are below it, or so many, or so few, that they
+ * are no chance draw from the directory above: `train/` of a mount that has `val/` too, but no class of
+ * a dataset that is read as a whole. Where a job looked at its validation set first, both are parts, and
+ * the one that it opened files of last is the likelier.
+ *
+ * Each part can be sorted in several ways. What the index itself and torchvision do is asked at the first
+ * look. Other sorts cost a comparison per file, so they are asked when a job has opened more, and those that
+ * turned out to number the files alike are never made again. No numbering is kept: it is four bytes a file.
+ *
+ * list and number run on the job's thread only. has may be called from any; it reads what is
+ * immutable in an open dataset. Names are the source's: a part whose path is no plain text, or is too
+ * long for a spec, is left out. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "clairfs/base/text.h"
+#include "daemon_priv.h"
+
+#define PARTS_MAX 5u	     /* the whole dataset is one of them */
+#define PART_SAMPLES 64u     /* fewer cannot be told apart by their order */
+#define PART_OPENS_MIN 8u    /* and an eighth of all */
+#define RECENT 32u	     /* opens that show where the job reads now */
+#define SORTS_SEEN 96u	     /* opens from which on all sorts are asked; */
+#define SORTS_SEEN_MANY 256u /* of so many files: */
+#define MANY_FILES 250000u   /* seconds to sort: */
+#define TIMES_MANY 2u	     /* so not again and again */
+#define SAME_MAX 128u
+
+/* A numbering that was made before. */
+struct made {
+	uint32_t dir;
+	enum dataset_sort sort;
+	uint64_t hash;
+	uint32_t times;
+};
+
+struct job_parts {
+	const struct dataset *ds;
+	struct job_numbers numbers;
+	/* The job's thread: */
+	uint32_t *size; /* [n_dirs + 1] samples below each directory; the root's comes last */
+	struct made made[SAME_MAX];
+	uint32_t n_made;
+};
+
+/* A directory that the opens are weighed for. */
+struct part {
+	uint32_t dir;
+	uint32_t opens, recent;
+	bool is_likely; /* the job reads there now */
+	char path[JOB_UNDER_MAX];
+};
+
+/* Opens by directory. */
+struct tally {
+	const struct job_parts *parts;
+	uint32_t *opens, *recent; /* [n_dirs + 1] */
+	uint32_t n_opens, n_recent;
+};
+
+static uint32_t dir_of(const struct dataset *ds, struct entry_id e)
+{
+	return entry_eq(e, ENTRY_ROOT) ? dataset_n_dirs(ds) : e.v - dataset_first_dir(ds);
+}
+
+static struct entry_id entry_of(const struct dataset *ds, uint32_t dir)
+{
+	return dir == dataset_n_dirs(ds) ? ENTRY_ROOT
+					 : (struct entry_id){ dataset_first_dir(ds) + dir };
+}
+
+static void count_up(const struct dataset *ds, uint32_t sample, uint32_t *count)
+{
+	struct entry_id e = dataset_parent(ds, (struct entry_id){ sample });
+
+	for (; !entry_eq(e, ENTRY_ROOT); e = dataset_parent(ds, e))
+		count[dir_of(ds, e)]++;
+	count[dataset_n_dirs(ds)]++;
+}
+
+/* How many samples are below each directory: once. */
+static bool has_sizes(struct job_parts *parts)
+{
+	const struct dataset *ds = parts->ds;
+
+	if (parts->size)
+		return true;
+	parts->size = calloc((size_t)dataset_n_dirs(ds) + 1, sizeof(*parts->size));
+	for (uint32_t i = 0; i < dataset_n_samples(ds) && parts->size; i++)
+		count_up(ds, i, parts->size);
+	return parts->size != NULL;
+}
+
+/* Whether so many opens of those above are no chance: three deviations. */
+static bool is_odd(double opens, double above, double share)
+{
+	double off = opens - above * share;
+
+	return off * off > 9 * above * share * (1 - share);
+}
+
+/* A directory that is to be asked about; false: not this one. */
+static bool weigh(const struct tally *t, uint32_t dir, struct part *ret)
+{
+	const struct dataset *ds = t->parts->ds;
+	uint32_t above = dir_of(ds, dataset_parent(ds, entry_of(ds, dir)));
+	double opens = t->opens[dir], all = t->opens[above], strays = all - opens;
+	double share = (double)t->parts->size[dir] / t->parts->size[above];
+	char shown[JOB_UNDER_MAX + 1];
+
+	*ret = (struct part){ .dir = dir, .opens = t->opens[dir], .recent = t->recent[dir] };
+	if (opens < MAX(PART_OPENS_MIN, t->n_opens / 8) || t->parts->size[dir] < PART_SAMPLES ||
+	    share >= 1)
+		return false;
+	if (strays * 16 > all && !is_odd(opens, all, share))
+		return false;
+	/* As many elsewhere as chance would put there: the directory above is what is read. */
+	ret->is_likely = ret->recent * 10 >= t->n_recent * 9 &&
+			 (strays == 0 || 2 * strays < all * (1 - share) || is_odd(opens, all, share));
+	if (dataset_path(ds, entry_of(ds, dir), ret->path, sizeof(ret->path)) < 0)
+		return false;
+	text_escape(ret->path, strlen(ret->path), shown, sizeof(shown));
+	return strcmp(shown, ret->path) == 0;
+}
+
+/* The likely ones first, of these the deepest; directories are numbered before what is in them. */
+static bool is_before(const struct part *a, const struct part *b)
+{
+	if (a->is_likely != b->is_likely)
+		return a->is_likely;
+	return a->is_likely ? a->dir > b->dir : a->opens > b->opens;
+}
+
+static void put_part(struct part *part, uint32_t *n, const struct part *one)
+{
+	uint32_t at = *n;
+
+	while (at > 0 && is_before(one, &part[at - 1]))
+		at--;
+	if (at == PARTS_MAX)
+		return;
+	*n = MIN(*n + 1, PARTS_MAX);
+	memmove(&part[at + 1], &part[at], (*n - 1 - at) * sizeof(*part));
+	part[at] = *one;
+}
+
+/* The root comes behind the parts that are likely and before the others. */
+static uint32_t find_parts(const struct tally *t, struct part *part)
+{
+	uint32_t n_dirs = dataset_n_dirs(t->parts->ds), n = 0, at = 0;
+	struct part one;
+
+	for (uint32_t dir = 0; dir < n_dirs; dir++)
+		if (t->opens[dir] >= PART_OPENS_MIN && weigh(t, dir, &one))
+			put_part(part, &n, &one);
+	while (at < n && part[at].is_likely)
+		at++;
+	at = MIN(at, PARTS_MAX - 1);
+	n = MIN(n + 1, PARTS_MAX);
+	memmove(&part[at + 1], &part[at], (n - 1 - at) * sizeof(*part));
+	part[at] = (struct part){ .dir = n_dirs };
+	return n;
+}
+
+static struct made *find_made(struct job_parts *parts, uint32_t dir, enum dataset_sort sort)
+{
+	for (uint32_t i = 0; i < parts->n_made; i++)
+		if (parts->made[i].dir == dir && parts->made[i].sort == sort)
+			return &parts->made[i];
+	return NULL;
+}
+
+static void note_made(struct job_parts *parts, uint32_t dir, enum dataset_sort sort, uint64_t hash)
+{
+	struct made *made = find_made(parts, dir, sort);
+
+	if (!made && parts->n_made < SAME_MAX) {
+		made = &parts->made[parts->n_made++];
+		*made = (struct made){ .dir = dir, .sort = sort, .hash = hash };
+	}
+	if (made)
+		made->times++;
+}
+
+/* It was made before, and is what the index does. */
+static bool is_same(struct job_parts *parts, uint32_t dir, enum dataset_sort sort)
+{
+	const struct made *one = find_made(parts, dir, sort),
+			  *plain = find_made(parts, dir, DATASET_SORT_INDEX);
+
+	return sort != DATASET_SORT_INDEX && one && plain && one->hash == plain->hash;
+}
+
+static bool is_asked(struct job_parts *parts, const struct job_opens *opens,
+		     const struct part *part, enum dataset_sort sort)
+{
+	bool is_many = parts->size[part->dir] > MANY_FILES;
+	const struct made *made = find_made(parts, part->dir, sort);
+
+	if (is_same(parts, part->dir, sort))
+		return false;
+	if (sort <= DATASET_SORT_TORCHVISION)
+		return true;
+	if (is_many && made && made->times >= TIMES_MANY)
+		return false;
+	return !opens->is_first && opens->n >= (is_many ? SORTS_SEEN_MANY : SORTS_SEEN);
+}
+
+static size_t put_ways(struct job_parts *parts, const struct job_opens *opens,
+		       const struct tally *t, struct job_numbering *ret, size_t max)
+{
+	struct part part[PARTS_MAX + 1];
+	uint32_t n_parts = find_parts(t, part);
+	size_t n = 0;
+
+	for (int sort = 0; dataset_sort_names[sort]; sort++)
+		for (uint32_t i = 0; i < n_parts && n < max; i++) {
+			if (!is_asked(parts, opens, &part[i], (enum dataset_sort)sort))
+				continue;
+			ret[n] = (struct job_numbering){ .dir = part[i].dir };
+			ret[n].sort = sort ? dataset_sort_names[sort] : NULL;
+			memcpy(ret[n].under, part[i].path, sizeof(ret[n].under));
+			n++;
+		}
+	return n;
+}
+
+static size_t list(void *ctx, const struct job_opens *opens, struct job_numbering *ret, size_t max)
+{
+	struct job_parts *parts = ctx;
+	uint32_t n_dirs = dataset_n_dirs(parts->ds);
+	AUTO_FREE uint32_t *count = calloc((size_t)n_dirs + 1, sizeof(*count));
+	AUTO_FREE uint32_t *recent = calloc((size_t)n_dirs + 1, sizeof(*recent));
+	struct tally t = { .parts = parts, .opens = count, .recent = recent };
+
+	if (!count || !recent || !has_sizes(parts))
+		return 0;
+	t.n_opens = (uint32_t)opens->n;
+	t.n_recent = MIN(t.n_opens, RECENT);
+	for (size_t i = 0; i < opens->n; i++) {
+		count_up(parts->ds, opens->sample[i], count);
+		if (i + t.n_recent >= opens->n)
+			count_up(parts->ds, opens->sample[i], recent);
+	}
+	return put_ways(parts, opens, &t, ret, max);
+}
+
+/* The numbers of the samples that were opened. */
+static int translate(const struct job_parts *parts, const struct job_opens *opens,
+		     const uint32_t *sample, struct job_numbered *ret)
+{
+	uint32_t n = dataset_n_samples(parts->ds);
+	AUTO_FREE uint32_t *inverse = malloc((size_t)n * sizeof(*inverse));
+
+	if (!inverse)
+		return -ENOMEM;
+	memset(inverse, 0xff, (size_t)n * sizeof(*inverse)); /* SAMPLE_NONE */
+	for (uint32_t i = 0; i < ret->n; i++)
+		inverse[sample[i]] = i;
+	ret->n_seen = 0;
+	for (size_t i = 0; i < opens->n; i++)
+		if (inverse[opens->sample[i]] != SAMPLE_NONE)
+			ret->number[ret->n_seen++] = inverse[opens->sample[i]];
+	return 0;
+}
+
+static int number(void *ctx, const struct job_numbering *way, const struct job_opens *opens,
+		  struct job_numbered *ret)
+{
+	struct job_parts *parts = ctx;
+	enum dataset_sort sort = DATASET_SORT_INDEX;
+	AUTO_FREE uint32_t *sample = NULL;
+	struct err err = { 0 };
+	uint32_t n;
+	int rc = way->sort ? dataset_sort_parse(way->sort, &sort, &err) : 0;
+
+	if (rc == 0)
+		rc = dataset_numbering(parts->ds, sort, way->under[0] ? way->under : NULL, &sample,
+				       &n, &err);
+	if (rc < 0)
+		return rc;
+	ret->n = n;
+	ret->hash = XXH3_64bits(sample, (size_t)n * sizeof(*sample));
+	note_made(parts, way->dir, sort, ret->hash);
+	return translate(parts, opens, sample, ret);
+}
+
+static bool has(void *ctx, const struct job_numbering *way, uint32_t sample)
+{
+	const struct job_parts *parts = ctx;
+	const struct dataset *ds = parts->ds;
+	struct entry_id e = dataset_parent(ds, (struct entry_id){ sample });
+
+	while (dir_of(ds, e) != way->dir && !entry_eq(e, ENTRY_ROOT))
+		e = dataset_parent(ds, e);
+	return dir_of(ds, e) == way->dir;
+}
+
+int job_parts_new(const struct dataset *ds, struct job_parts **ret, struct err *err)
+{
+	struct job_parts *parts = calloc(1, sizeof(*parts));
+
+	*ret = parts;
+	if (!parts)
+		return err_set(err, -ENOMEM, "out of memory");
+	parts->ds = ds;
+	parts->numbers = (struct job_numbers){
+		.list = list, .number = number, .has = has, .ctx = parts
+	};
+	return 0;
+}
+
+void job_parts_free(struct job_parts *parts)
+{
+	if (!parts)
+		return;
+	free(parts->size);
+	free(parts);
+}
+
+const struct job_numbers *job_parts_numbers(const struct job_parts *parts)
+{
+	return &parts->numbers;
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Has the job left the part of the dataset that its order is of? A training set that is left for
+ * the validation set between two epochs is none of it: the order goes on, and the plan foresees
+ * such reads once it has seen them. But a job may begin with a look at its validation set, or go
+ * over to another dataset below the same mount. So the part is left when what lies outside is the
+ * larger one, or when so much was read there at a stretch that some of it must have come twice.
+ *
+ * Pure; the caller locks. */
+#include "job_priv.h"
+
+static bool is_elsewhere(const struct part_watch *watch, const struct known *known, uint64_t n)
+{
+	uint64_t outside = n - MIN(known->last.n, n);
+
+	return watch->run >= PART_OPENS + (outside > known->last.n ? 0 : outside);
+}
+
+bool part_open(struct part_watch *watch, const struct known *known,
+	       const struct job_numbers *numbers, uint64_t n, uint32_t sample)
+{
+	bool is_part = known->is_found && known->last.way.under[0] && numbers;
+
+	if (!is_part || numbers->has(numbers->ctx, &known->last.way, sample)) {
+		*watch = (struct part_watch){ 0 };
+		return false;
+	}
+	watch->run++;
+	if (watch->is_left || !is_elsewhere(watch, known, n))
+		return false;
+	watch->is_left = true;
+	return true;
+}

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The same questions of every numbering that the job may use: of `train/` below the mount, of all
+ * samples, of each as another framework sorts them. The opens are translated once for each, so that
+ * a numbering costs what its questions cost, and these are asked from the cheapest and likeliest on:
+ *
+ *	files in their order      of all of them
+ *	words behind the last     of the likeliest few, where the last epoch's seed was one
+ *	a thousand seeds          of all of them, where there are several: milliseconds each
+ *	all that is quick         of the likeliest few
+ *	all seeds                 of the likeliest one
+ *
+ * More questions make a wrong answer likelier, so an answer needs more evidence, the more there
+ * were. Sorts that differ in a few files only may all explain what was seen; the one that explains
+ * most is taken. Must be silent about numberings that cannot be made: then there are fewer. On the
+ * job's thread, without locks. */
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+#include "job_priv.h"
+
+#define WAYS_MAX 40
+#define QUICK_WAYS 4
+
+struct view {
+	struct job_numbering way;
+	struct job_numbered seen;
+};
+
+struct views {
+	const struct job_question *q;
+	struct view view[WAYS_MAX];
+	size_t n;
+	uint32_t *numbers; /* [WAYS_MAX * q->n_seen] */
+};
+
+typedef int ask_fn(const struct job_question *q, struct job_answer *ret);
+
+static bool is_known(const struct views *v, const struct job_numbered *seen)
+{
+	for (size_t i = 0; i < v->n; i++)
+		if (v->view[i].seen.n == seen->n && v->view[i].seen.hash == seen->hash)
+			return true;
+	return false;
+}
+
+static void add_view(struct views *v, const struct job_numbering *way)
+{
+	const struct job_question *q = v->q;
+	const struct job_opens opens = { q->seen, q->n_seen, q->is_first };
+	struct view *view = &v->view[v->n];
+
+	*view = (struct view){ .way = *way, .seen.number = v->numbers + v->n * q->n_seen };
+	if (atomic_load(q->cancel) ||
+	    q->numbers->number(q->numbers->ctx, way, &opens, &view->seen) < 0 ||
+	    view->seen.n < JOB_SAMPLES_MIN || is_known(v, &view->seen))
+		return;
+	v->n++;
+}
+
+static void list_views(struct views *v)
+{
+	const struct job_question *q = v->q;
+	const struct job_opens opens = { q->seen, q->n_seen, q->is_first };
+	uint64_t start_ns = guess_cpu_ns();
+	struct job_numbering *way AUTO_FREE = calloc(WAYS_MAX, sizeof(*way));
+	size_t n;
+
+	v->numbers = calloc(WAYS_MAX * MAX(q->n_seen, 1), sizeof(*v->numbers));
+	if (!way || !v->numbers)
+		return;
+	n = q->numbers->list(q->numbers->ctx, &opens, way, WAYS_MAX);
+	for (size_t i = 0; i < MIN(n, WAYS_MAX); i++)
+		add_view(v, &way[i]);
+	atomic_fetch_add(q->cpu_ns, guess_cpu_ns() - start_ns);
+}
+
+/* Never empty: what cannot be numbered in another way has the numbers of the index. NULL: out of
+ * memory. */
+static struct views *views_new(const struct job_question *q)
+{
+	struct views *v = calloc(1, sizeof(*v));
+
+	if (!v)
+		return NULL;
+	v->q = q;
+	if (q->numbers)
+		list_views(v);
+	if (v->n == 0)
+		v->view[v->n++].seen = (struct job_numbered){ .n = q->n,
+							      .number = (uint32_t *)q->seen,
+							      .n_seen = q->n_seen };
+	return v;
+}
+
+static void views_free(struct views *v)
+{
+	if (!v)
+		return;
+	free(v->numbers);
+	free(v);
+}
+
+static struct job_question question_of(const struct views *v, size_t i)
+{
+	struct job_question q = *v->q;
+
+	q.n = v->view[i].seen.n;
+	q.seen = v->view[i].seen.number;
+	q.n_seen = v->view[i].seen.n_seen;
+	return q;
+}
+
+static int ask_view(const struct views *v, size_t i, ask_fn *ask, struct job_answer *ret)
+{
+	struct job_question q = question_of(v, i);
+	int rc = ask(&q, ret);
+
+	if (rc < 0)
+		return rc;
+	if (v->n > 1 && ret->margin < log2((double)v->n))
+		return -ENOENT;
+	ret->way = v->view[i].way;
+	ret->n = q.n;
+	return 0;
+}
+
+/* The first of them that has an answer. */
+static int ask_views(const struct views *v, size_t n, ask_fn *ask, struct job_answer *ret)
+{
+	int rc = -ENOENT;
+
+	for (size_t i = 0; i < MIN(n, v->n) && rc == -ENOENT; i++)
+		rc = ask_view(v, i, ask, ret);
+	return rc;
+}
+
+/* Files in their order are so in several sorts. */
+static int ask_best_sequence(const struct views *v, struct job_answer *ret)
+{
+	struct job_answer one;
+	bool is_found = false;
+
+	for (size_t i = 0; i < v->n; i++) {
+		int rc = ask_view(v, i, ask_sequential, &one);
+
+		if (rc < 0 && rc != -ENOENT)
+			return rc;
+		if (rc == 0 && (!is_found || one.margin > ret->margin))
+			*ret = one;
+		is_found |= rc == 0;
+	}
+	return is_found ? 0 : -ENOENT;
+}
+
+/* Whether another sort of the same part explains more with the seed that was found. */
+static void take_best_sort(const struct views *v, struct job_answer *ret)
+{
+	struct job_answer one;
+
+	for (size_t i = 0; i < v->n; i++) {
+		struct job_question q = question_of(v, i);
+
+		q.seed = ret->seed;
+		if (v->view[i].way.dir != ret->way.dir || q.n != ret->n ||
+		    ask_refine(&q, &one) < 0 || one.margin <= ret->margin)
+			continue;
+		ret->margin = one.margin;
+		ret->way = v->view[i].way;
+	}
+}
+
+static int parts_quick(const struct job_question *q, struct job_answer *ret)
+{
+	struct views *v = views_new(q);
+	int rc;
+
+	if (!v)
+		return -ENOMEM;
+	rc = ask_best_sequence(v, ret);
+	if (rc == -ENOENT)
+		rc = ask_views(v, QUICK_WAYS, streams_known, ret);
+	if (rc == -ENOENT && v->n > 1)
+		rc = ask_views(v, v->n, ask_brief, ret);
+	if (rc == -ENOENT)
+		rc = ask_views(v, QUICK_WAYS, ask_quick, ret);
+	if (rc == 0 && v->n > 1 && !ret->spec[0])
+		take_best_sort(v, ret);
+	views_free(v);
+	return rc;
+}
+
+static int parts_full(const struct job_question *q, struct job_answer *ret)
+{
+	struct views *v = views_new(q);
+	int rc = v ? ask_views(v, 1, ask_full, ret) : -ENOMEM;
+
+	views_free(v);
+	return rc;
+}
+
+/* In the numbering that is known. */
+static int parts_refine(const struct job_question *q, struct job_answer *ret)
+{
+	const struct job_opens opens = { q->seen, q->n_seen, false };
+	struct job_question part = *q;
+	struct job_numbered seen = { 0 };
+	uint32_t *number AUTO_FREE = NULL;
+	int rc;
+
+	if (!q->numbers || !q->way || (!q->way->sort && !q->way->under[0]))
+		return ask_refine(q, ret);
+	seen.number = number = calloc(MAX(q->n_seen, 1), sizeof(*number));
+	if (!number)
+		return -ENOMEM;
+	rc = q->numbers->number(q->numbers->ctx, q->way, &opens, &seen);
+	part.n = seen.n;
+	part.seen = number;
+	part.n_seen = seen.n_seen;
+	return rc < 0 ? rc : ask_refine(&part, ret);
+}
+
+const struct job_searches job_searches_real = { parts_quick, parts_full, parts_refine };

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is fetched and not read in its pass. Part of plan_priv.h, which says how it belongs
+ * together; nothing else includes it. */
+#ifndef CLAIRFS_PLAN_WASTE_H
+#define CLAIRFS_PLAN_WASTE_H
+
+#include "clairfs/plan.h"
+
+struct item;
+struct slot;
+
+struct waste {
+	double fetched, wasted; /* of the last passes, each with half the weight of the next */
+	bool is_much;
+};
+
+/* retain.c: fetched and not opened since; between item_out and item_in. */
+void item_set_fresh(struct plan *plan, struct item *it, bool is_fresh);
+
+void waste_fetched(struct plan *plan);
+/* A pass is over, also one that was left early; before its positions are forgotten. */
+void waste_rolled(struct plan *plan, const struct slot *old);
+/* How far ahead of its readers the job in turn may be fetched for. */
+uint64_t waste_lead_most(const struct plan *plan);
+
+#endif

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs of the real PyTorch that read one directory of a mount, `train/`, and validate on another, `val/`, without a word of
+configuration: found from what they open, with the numbers that files have below that directory, followed through the
+validation passes between the epochs, and not thrown off by a look at the validation set before the first epoch.
+
+Who wins, the job or the search for its order, is up to the machine, so the job computes in the middle of the epochs it is
+recognised by until the order is found (as in test_recover_torch).
+"""
+import os
+
+import mountkit
+import tap
+from mountkit import good, program, rng
+
+PYTHON = os.environ.get("CLAIRFS_TORCH_PYTHON")
+TRAIN, VAL, CLASSES, EPOCHS = 2000, 160, 8, 4
+
+JOB = r"""
+import json, os, sys, time, torch
+from torch.utils.data import DataLoader, Dataset
+from torch.utils.data.distributed import DistributedSampler
+point, source, case, epochs = *sys.argv[1:4], int(sys.argv[4])
+taught = 2 if case in ("manual", "model") else 1  # epochs until the next one is known
+
+class Folder(Dataset):
+    "As ImageFolder lists a directory: its classes by name, the files of each by name."
+    def __init__(self, part):
+        self.names = [f"{part}/{c}/{f}" for c in sorted(os.listdir(f"{point}/{part}")) for f in sorted(os.listdir(f"{point}/{part}/{c}"))]
+    def __len__(self):
+        return len(self.names)
+    def __getitem__(self, i):
+        both = []
+        for root in (point, source):
+            with open(f"{root}/{self.names[i]}", "rb") as f:
+                both.append(f.read())
+        assert both[0] == both[1], self.names[i]
+        return i
+
+def compute(what, is_done):
+    end = time.monotonic() + 120
+    while True:
+        with open(f"{point}/.clairfs/stats.json", "rb") as f:
+            order = json.load(f)["order"]
+        if is_done(order, order["search"]):
+            return
+        if time.monotonic() > end:
+            sys.exit(f"{what}: {order}")
+        time.sleep(0.01)
+
+train, val = Folder("train"), Folder("val")
+torch.manual_seed(42)
+world = {"manual": 0, "model": 0, "two_ranks": 2}.get(case, 1)
+if case == "model":
+    model = torch.nn.Linear(320, 320)  # draws its weights before the loader draws
+samplers = [DistributedSampler(train, world, rank) for rank in range(world)]
+loaders = [DataLoader(train, batch_size=16, num_workers=2, sampler=s) for s in samplers]
+if not world:
+    loaders = [DataLoader(train, batch_size=16, num_workers=4, shuffle=True)]
+validation = DataLoader(val, batch_size=16, num_workers=2)
+read = {"train": 0, "val": 0}
+if case == "looked":
+    read["val"] += sum(len(batch) for batch in validation)
+    compute("validation is recognised", lambda order, search: search["orders_found"] > 0 and not search["is_searching"])
+for epoch in range(epochs):
+    for s in samplers:
+        s.set_epoch(epoch)
+    if epoch == taught:
+        compute("the next epoch is fetched", lambda order, search: order["epoch"]["lead"] >= 0.9 * len(train))
+    for i, batches in enumerate(zip(*loaders)):
+        read["train"] += sum(len(batch) for batch in batches)
+        if i == len(loaders[0]) // 2 and epoch < taught:
+            compute(f"epoch {epoch}: the order of train/ is found", lambda order, search:
+                    search["found"].endswith(":under=train") and search["orders_found"] > epoch and not search["is_searching"])
+    read["val"] += sum(len(batch) for batch in validation)
+print(json.dumps(read))
+"""
+
+
+def tree(place):
+    for part, n in (("train", TRAIN), ("val", VAL)):
+        for i in range(n):
+            mountkit.write_file(os.path.join(place.source, part, f"n{i % CLASSES}", f"{i:05d}.jpg"), rng.randbytes(rng.randrange(1, 4096)))
+
+
+def run(place, case, is_it, vals):
+    if not PYTHON:
+        raise mountkit.Failed("CLAIRFS_TORCH_PYTHON is not set: it must name a Python that has PyTorch")
+    tree(place)
+    with place.mount(recover="quick") as mount:
+        done = program(PYTHON, "-W", "ignore", "-c", JOB, mount.mountpoint, place.source, case, EPOCHS, timeout=600, cwd="/")
+        want = b'{"train": %d, "val": %d}' % (TRAIN * EPOCHS, VAL * vals)
+        tap.equal((done.code, done.out.strip()), (0, want), f"{case}: every sample was read, and is the source's")
+        stats = mount.wait_for(lambda s: not s["order"]["search"]["is_searching"], f"{case}: searches end")
+        search = stats["order"]["search"]
+        tap.ok(is_it(stats["order"]["spec"]), f"{case}: the order of train/ is in force", stats["order"])
+        tap.ok(f"the job reads the {TRAIN} samples below train/, of {TRAIN + VAL}" in " ".join(good("status", place.mnt).decode().split()) or
+               search["doing"].startswith("expected"), f"{case}: status says which part the job reads", search)
+        stats = mount.wait_for(lambda s: sum(c["reads"] for c in s["reads"].values()) >= TRAIN * EPOCHS + VAL * vals,
+                               f"{case}: all reads are classified")
+        tap.ok(stats["counters"]["prefetch_useful"] >= TRAIN // 8, f"{case}: later epochs were fetched ahead", stats["counters"])
+        return stats
+
+
+def distributed_sampler(place):
+    stats = run(place, "distributed", lambda spec: spec == "torch-distributed:under=train", EPOCHS)
+    # While one of two workers is starved they look like two ranks, until four times as many samples were opened.
+    tap.ok(stats["order"]["search"]["orders_found"] <= 2, "no other order is found, through all validations", stats["order"])
+    tap.ok(stats["order"]["validation"]["foreseen"] >= VAL, "and what was validated on once is foreseen", stats["order"])
+
+
+def two_ranks(place):
+    """All ranks of a world read what one of a world of one does, in the same order."""
+    run(place, "two_ranks", lambda spec: spec == "torch-distributed:under=train", EPOCHS)
+
+
+def a_look_at_the_validation_set_first(place):
+    run(place, "looked", lambda spec: spec == "torch-distributed:under=train", EPOCHS + 1)
+
+
+def manual_seed(place):
+    """Six words of the generator from epoch to epoch: found twice, all later ones are known."""
+    stats = run(place, "manual", lambda spec: spec == "torch-loader:seed=42:before=6:draws=6:under=train", EPOCHS)
+    tap.equal(stats["order"]["search"]["orders_found"], 2, "two orders")
+
+
+def a_model_before_the_loader(place):
+    """A hundred thousand draws before the loader's first, in the numbers of train/: found in the first epoch all the same."""
+    draws = 320 * 321
+    stats = run(place, "model", lambda spec: spec == f"torch-loader:seed=42:before={draws + 6}:draws=6:under=train", EPOCHS)
+    tap.equal(stats["order"]["search"]["orders_found"], 2, "two orders")
+
+
+mountkit.run(distributed_sampler, two_ranks, a_look_at_the_validation_set_first, manual_seed, a_model_before_the_loader)

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs that read a fifth of the dataset, without a word of configuration: shuffled it is taken for no order that it is not, in order
+the rest of the dataset is not read from the source, and the same classes by name are an order of their own."""
+import os
+
+import mountkit
+import orders
+import tap
+from mountkit import rng
+
+N, EPOCHS = 4000, 3
+PART = N // 5
+
+
+def dataset(place, per_class):
+    """Files by number; classes of so many files each."""
+    names = [f"n{i // per_class:03d}/{i:05d}.jpg" for i in range(N)]
+    data = {name: rng.randbytes(rng.randrange(1, 4096)) for name in names}
+    for name, content in data.items():
+        mountkit.write_file(os.path.join(place.source, name), content)
+    return data, names
+
+
+def job(place, per_class, sequence_of):
+    """Reads EPOCHS epochs; in the middle of each it computes until the daemon has had its time."""
+    data, names = dataset(place, per_class)
+    wrong = []
+    with place.mount(recover="quick") as mount:
+        read = 0
+        for epoch in range(EPOCHS):
+            sequence = sequence_of(epoch)
+            for at, i in enumerate(sequence):
+                if mount.read(names[i]) != data[names[i]]:
+                    wrong.append(names[i])
+                read += 1
+                if at in (100, len(sequence) // 2):
+                    mount.wait_for(lambda s: s["counters"]["sample_opens"] >= read and not s["order"]["search"]["is_searching"],
+                                   f"epoch {epoch}: the daemon has seen {read} opens")
+        tap.equal(wrong, [], "every byte was right")
+        return mount.wait_for(lambda s: sum(c["reads"] for c in s["reads"].values()) >= read, "all reads are classified")
+
+
+def shuffled(place):
+    """Seeds that nobody types, of the first fifth: a Subset, a smoke test."""
+    stats = job(place, 8, lambda epoch: orders.randperm(PART, 3123456789 + 7 * epoch))
+    tap.equal(stats["order"]["search"]["found"], "", "a shuffled fifth of the dataset is no order that is found")
+    tap.equal(stats["counters"]["source_reads"], PART, "and nothing else is read from the source")
+
+
+def in_order(place):
+    stats = job(place, 8, lambda epoch: range(PART))
+    tap.equal(stats["order"]["search"]["found"], "sequential", "the first fifth in its order is one")
+    tap.ok(stats["counters"]["source_reads"] <= PART + PART // 10 + N // 8, "the rest of the dataset is not read for it", stats["counters"])
+
+
+def one_class(place):
+    stats = job(place, PART, lambda epoch: [PART + i for i in orders.distributed(PART, 1, 0, 5, epoch)])
+    tap.equal(stats["order"]["search"]["found"], "torch-distributed:seed=5:under=n001", "one class of five, shuffled, is found by its directory")
+    tap.equal(stats["counters"]["source_reads"], PART, "and nothing else is read from the source")
+
+
+mountkit.run(shuffled, in_order, one_class)

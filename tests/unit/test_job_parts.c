@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A job that reads a part of the dataset, or has sorted it in another way: the same questions, in
+ * the numbers that the job has for the files. And when a part has been left. */
+#include <errno.h>
+#include <string.h>
+
+#include "check.h"
+#include "clairfs/order.h"
+#include "src/job/job_priv.h"
+
+/* Samples 0..VAL-1 are below val, the others below train. */
+#define N 9000
+#define VAL 1000
+#define TRAIN (N - VAL)
+#define SEEN 96
+
+enum { DIR_ROOT, DIR_TRAIN, DIR_VAL };
+
+static atomic_bool never;
+static atomic_uint_least64_t cpu_ns;
+static unsigned n_listed; /* of the ways below */
+
+static const struct job_numbering ways[] = {
+	{ NULL, "train", DIR_TRAIN },   { NULL, "val", DIR_VAL },	{ NULL, "", DIR_ROOT },
+	{ "timm", "train", DIR_TRAIN }, { "timm", "val", DIR_VAL }, { "timm", "", DIR_ROOT },
+};
+
+static size_t list(void *ctx, const struct job_opens *opens, struct job_numbering *ret, size_t max)
+{
+	CHECK(max >= ARRAY_LEN(ways));
+	memcpy(ret, ways, n_listed * sizeof(*ways));
+	return n_listed;
+}
+
+/* timm: from the back. */
+static uint32_t number_of(const struct job_numbering *way, uint32_t sample)
+{
+	uint32_t first = way->dir == DIR_TRAIN ? VAL : 0, end = way->dir == DIR_VAL ? VAL : N;
+
+	if (sample < first || sample >= end)
+		return UINT32_MAX;
+	return way->sort ? end - 1 - sample : sample - first;
+}
+
+static int number(void *ctx, const struct job_numbering *way, const struct job_opens *opens,
+		  struct job_numbered *ret)
+{
+	ret->n = way->dir == DIR_ROOT ? N : way->dir == DIR_VAL ? VAL : TRAIN;
+	ret->hash = (uint64_t)way->dir * 2 + (way->sort != NULL);
+	for (size_t i = 0; i < opens->n; i++)
+		if (number_of(way, opens->sample[i]) != UINT32_MAX)
+			ret->number[ret->n_seen++] = number_of(way, opens->sample[i]);
+	return 0;
+}
+
+static bool has(void *ctx, const struct job_numbering *way, uint32_t sample)
+{
+	return number_of(way, sample) != UINT32_MAX;
+}
+
+static const struct job_numbers numbers = { .list = list, .number = number, .has = has };
+
+/* The first samples that a job reads by this spec, which is of a part, as four workers with batches
+ * of 8 read them; behind `before` others. */
+static struct job_question read_by(const char *text, const struct job_numbering *way,
+				   uint32_t before, uint32_t *seen)
+{
+	struct job_numbered part = { 0 };
+	struct job_opens none = { 0 };
+	struct order_params params;
+	struct order_epoch *epoch = NULL;
+	struct order_spec *spec = NULL;
+	struct order *order = NULL;
+	struct err err = { 0 };
+	uint32_t sample;
+
+	CHECK_INT(number(NULL, way, &none, &part), 0);
+	params = (struct order_params){ .n = part.n };
+	if (order_spec_parse(text, &spec, &err) < 0 || order_new(spec, &params, &order, &err) < 0 ||
+	    order_epoch_new(order, 0, &epoch, &err) < 0)
+		CHECK_STR(err.msg, "");
+	for (uint32_t i = before; i < SEEN; i++) {
+		uint32_t nth = (i - before) / 4, batch = nth / 8 * 4 + (i - before) % 4;
+
+		for (sample = 0; number_of(way, sample) != epoch->sample[batch * 8 + nth % 8];)
+			sample++;
+		seen[i] = sample;
+	}
+	order_epoch_free(epoch);
+	order_free(order);
+	order_spec_free(spec);
+	return (struct job_question){ .n = N,
+				      .seen = seen,
+				      .n_seen = SEEN,
+				      .numbers = &numbers,
+				      .cancel = &never,
+				      .cpu_ns = &cpu_ns };
+}
+
+static void check_found(const struct job_question *q, const char *want)
+{
+	struct job_answer a = { 0 };
+	struct known known = { 0 };
+	char text[JOB_SPEC_MAX];
+
+	CHECK_INT(job_searches_real.quick(q, &a), 0);
+	known_found(&known, &a, 0, SEEN);
+	CHECK(known_spec(&known, N, text));
+	CHECK_STR(text, want);
+}
+
+static void orders_of_a_part(void)
+{
+	uint32_t seen[SEEN];
+	struct job_question q;
+
+	n_listed = ARRAY_LEN(ways);
+	q = read_by("torch-distributed:seed=3", &ways[0], 0, seen);
+	check_found(&q, "torch-distributed:seed=3:under=train");
+	q = read_by("torch-loader:seed=42", &ways[0], 0, seen);
+	check_found(&q, "torch-loader:seed=42:under=train");
+	q = read_by("torch-distributed:seed=5:world=4:rank=2", &ways[0], 0, seen);
+	check_found(&q, "torch-distributed:seed=5:world=4:rank=2:under=train");
+	q = read_by("sequential", &ways[0], 0, seen);
+	check_found(&q, "sequential:under=train");
+	/* The first files of all of them. */
+	q = read_by("sequential", &ways[1], 0, seen);
+	check_found(&q, "sequential");
+	q = read_by("numpy-legacy:seed=1", &ways[0], 0, seen);
+	check_found(&q, "numpy-legacy:seed=1:under=train");
+	q = read_by("torch-distributed:seed=70000", &ways[0], 0, seen);
+	q.hints = (uint32_t[]){ 69999 };
+	q.n_hints = 1;
+	check_found(&q, "torch-randperm:seed=70000:epochs=1:under=train");
+}
+
+/* A model was built before the loader; also in the last of the numberings that more is asked of. */
+static void words_of_a_generator(void)
+{
+	/* A seed that nobody would try. */
+	const struct recover_place place = { RECOVER_TORCH, 3456789012, 500003 };
+	uint32_t seen[SEEN];
+	struct job_question q;
+
+	n_listed = ARRAY_LEN(ways);
+	q = read_by("torch-loader:seed=42:before=102720", &ways[0], 0, seen);
+	check_found(&q, "torch-loader:seed=42:before=102720:under=train");
+	q = read_by("torch-loader:seed=42:before=102720", &ways[3], 0, seen);
+	check_found(&q, "torch-loader:seed=42:before=102720:sort=timm:under=train");
+	q = read_by("torch-loader:seed=3456789012:before=500006", &ways[3], 0, seen);
+	q.places = &place;
+	q.n_places = 1;
+	check_found(&q, "torch-loader:seed=3456789012:before=500006:sort=timm:under=train");
+}
+
+static void orders_of_all_samples_are_found_as_ever(void)
+{
+	uint32_t seen[SEEN];
+	struct job_question q;
+
+	n_listed = ARRAY_LEN(ways);
+	q = read_by("torch-distributed:seed=3", &ways[2], 0, seen);
+	check_found(&q, "torch-distributed:seed=3");
+	n_listed = 0; /* nothing is known of parts */
+	check_found(&q, "torch-distributed:seed=3");
+	q.numbers = NULL;
+	check_found(&q, "torch-distributed:seed=3");
+}
+
+static void other_sorts(void)
+{
+	uint32_t seen[SEEN];
+	struct job_question q;
+
+	n_listed = ARRAY_LEN(ways);
+	q = read_by("torch-distributed:seed=3", &ways[3], 0, seen);
+	check_found(&q, "torch-distributed:seed=3:sort=timm:under=train");
+	q = read_by("sequential", &ways[5], 0, seen);
+	check_found(&q, "sequential:sort=timm");
+}
+
+/* A look at the validation set before the first epoch. */
+static void reads_elsewhere_do_no_harm(void)
+{
+	uint64_t random = check_seed();
+	uint32_t seen[SEEN];
+	struct job_question q;
+
+	n_listed = ARRAY_LEN(ways);
+	q = read_by("torch-distributed:seed=3", &ways[0], 32, seen);
+	for (uint32_t i = 0; i < 32; i++)
+		seen[i] = (uint32_t)check_rand_below(&random, VAL);
+	check_found(&q, "torch-distributed:seed=3:under=train");
+}
+
+static void chance_is_no_order_of_any_part(void)
+{
+	uint64_t random = check_seed();
+
+	n_listed = ARRAY_LEN(ways);
+	for (int round = 0; round < 3; round++) {
+		uint32_t seen[SEEN], first = round ? VAL : 0;
+		struct job_answer a;
+		struct job_question q =
+			read_by("torch-distributed:seed=3000000000", &ways[0], 0, seen);
+
+		for (uint32_t i = 0; i < SEEN; i++)
+			seen[i] = first + (uint32_t)check_rand_below(&random, N - first);
+		CHECK_INT(job_searches_real.quick(&q, &a), -ENOENT);
+	}
+}
+
+/* The world is judged again in the numbers that the order was found with. */
+static void the_world_of_a_part_is_refined(void)
+{
+	uint32_t seen[SEEN];
+	struct job_answer a = { 0 };
+	struct job_question q =
+		read_by("torch-distributed:seed=5:world=4:rank=2", &ways[0], 0, seen);
+
+	q.seed = 5;
+	q.way = &ways[0];
+	CHECK_INT(job_searches_real.refine(&q, &a), 0);
+	CHECK_U64(a.world, 4);
+	CHECK_U64(a.rank[0], 2);
+	q.way = &ways[2];
+	CHECK_INT(job_searches_real.refine(&q, &a), -ENOENT);
+}
+
+static struct known found_in(const struct job_numbering *way, uint64_t n)
+{
+	return (struct known){ .is_found = true, .last = { .way = *way, .n = n } };
+}
+
+/* Opens samples first, first + 1 ... ; returns after how many the part was left, 0: it was not. */
+static uint32_t open_run(struct part_watch *watch, const struct known *known, uint32_t first,
+			 uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++)
+		if (part_open(watch, known, &numbers, N, first + i % (N - first)))
+			return i + 1;
+	return 0;
+}
+
+static void a_small_part_is_left_at_once(void)
+{
+	struct known known = found_in(&ways[1], VAL);
+	struct part_watch watch = { 0 };
+
+	CHECK_U64(open_run(&watch, &known, 0, VAL), 0);
+	CHECK_U64(open_run(&watch, &known, VAL, PART_OPENS - 1), 0);
+	CHECK_U64(open_run(&watch, &known, 0, 1), 0); /* not at a stretch */
+	CHECK_U64(open_run(&watch, &known, VAL, N), PART_OPENS);
+	CHECK(watch.is_left);
+	CHECK_U64(open_run(&watch, &known, VAL, N), 0); /* said once */
+	CHECK_U64(open_run(&watch, &known, 0, 1), 0);
+	CHECK(!watch.is_left);
+}
+
+static void a_validation_leaves_nothing(void)
+{
+	struct known known = found_in(&ways[0], TRAIN);
+	struct part_watch watch = { 0 };
+
+	for (int epoch = 0; epoch < 3; epoch++) {
+		CHECK_U64(open_run(&watch, &known, VAL, TRAIN), 0);
+		CHECK_U64(open_run(&watch, &known, 0, VAL), 0);
+	}
+	/* Another job, which reads nothing else. */
+	for (uint32_t i = 1; i <= PART_OPENS; i++)
+		CHECK(part_open(&watch, &known, &numbers, N, i) == (i == PART_OPENS));
+	CHECK(watch.is_left);
+}
+
+static void an_order_of_all_samples_has_no_part_to_leave(void)
+{
+	struct known known = found_in(&ways[2], N), none = { 0 };
+	struct part_watch watch = { 0 };
+
+	CHECK_U64(open_run(&watch, &known, 0, 4 * N), 0);
+	CHECK_U64(open_run(&watch, &none, 0, 4 * N), 0);
+}
+
+static const struct check_test tests[] = {
+	{ "orders_of_a_part", orders_of_a_part },
+	{ "words_of_a_generator", words_of_a_generator },
+	{ "orders_of_all_samples_are_found_as_ever", orders_of_all_samples_are_found_as_ever },
+	{ "other_sorts", other_sorts },
+	{ "reads_elsewhere_do_no_harm", reads_elsewhere_do_no_harm },
+	{ "chance_is_no_order_of_any_part", chance_is_no_order_of_any_part },
+	{ "the_world_of_a_part_is_refined", the_world_of_a_part_is_refined },
+	{ "a_small_part_is_left_at_once", a_small_part_is_left_at_once },
+	{ "a_validation_leaves_nothing", a_validation_leaves_nothing },
+	{ "an_order_of_all_samples_has_no_part_to_leave",
+	  an_order_of_all_samples_has_no_part_to_leave },
+};
+
+CHECK_MAIN(tests)
