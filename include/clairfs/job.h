@@ -88,6 +88,7 @@ struct job_question {
 	bool not_sequential; /* that was found and is not what the job reads */
 	bool is_first;       /* of this beginning: the likeliest hypotheses only */
 	bool no_streams;     /* the words of likely manual seeds were tried in an earlier pass */
+	bool is_unlikely;    /* another numbering is likelier: no more than a glance at them */
 	/* Behind which the epoch's seed may stand, the likeliest first. */
 	const struct recover_place *places;
 	size_t n_places;

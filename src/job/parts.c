@@ -6,7 +6,7 @@
  *	files in their order      of all of them
  *	words behind the last     of the likeliest few, where the last epoch's seed was one
  *	a thousand seeds          of all of them, where there are several: milliseconds each
- *	all that is quick         of the likeliest few
+ *	all that is quick         of the likeliest few; words of many seeds, about a second, of the first
  *	all seeds                 of the likeliest one
  *
  * More questions make a wrong answer likelier, so an answer needs more evidence, the more there
@@ -108,6 +108,7 @@ static struct job_question question_of(const struct views *v, size_t i)
 	q.n = v->view[i].seen.n;
 	q.seen = v->view[i].seen.number;
 	q.n_seen = v->view[i].seen.n_seen;
+	q.is_unlikely = i > 0;
 	return q;
 }
 

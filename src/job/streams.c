@@ -63,7 +63,8 @@ int streams_quick(const struct job_question *q, struct job_answer *ret)
 {
 	if (q->no_streams)
 		return -ENOENT;
-	return search_likely(q, q->is_first ? RECOVER_GLANCE : RECOVER_SHALLOW, ret);
+	return search_likely(q, q->is_first || q->is_unlikely ? RECOVER_GLANCE : RECOVER_SHALLOW,
+			     ret);
 }
 
 int streams_full(const struct job_question *q, struct job_answer *ret)
