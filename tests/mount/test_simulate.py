@@ -39,7 +39,8 @@ def check_one(run, policy, epochs):
 def check_json():
     run = parsed(*SMALL, "--cache-fraction", "0.5", "--policy", "clairfs")
     check_one(run, "clairfs", 3)
-    tap.ok(run["source_reads"][0] >= 2000 and run["source_reads"][2] >= 1000, "never fewer reads than the bound", run)
+    # 1000 of 2000 fit; the stage beside them (a quarter) holds what is due next, at the end of an epoch that is of the next one
+    tap.ok(run["source_reads"][0] >= 2000 and run["source_reads"][2] >= 1000 - 250, "never fewer reads than the bound", run)
     tap.equal(run["store_writes"], [0, 0, 0], "without a store nothing is written")
     tap.equal(run["setup"]["samples"], 2000, "the setup is there")
     runs = parsed(*SMALL, "--cache-bytes", "64M", "--policy", "all")["runs"]
