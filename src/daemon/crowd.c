@@ -15,6 +15,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "cgroup.h"
@@ -59,28 +60,47 @@ static uint64_t sum_in(const char *path)
 	return n > 0 ? cgroup_stalled_us(text, (size_t)n) : CGROUP_NONE;
 }
 
+struct sum {
+	uint64_t us;
+	char path[PATH_MAX + 64];
+};
+
 /* The innermost cgroup that says: the first that is called. */
 static void look(void *ctx, const char *dir)
 {
-	char path[PATH_MAX + 64];
-	uint64_t *sum = ctx;
+	struct sum *sum = ctx;
 
-	snprintf(path, sizeof(path), "%s/cpu.pressure", dir);
-	if (*sum == CGROUP_NONE)
-		*sum = sum_in(path);
+	if (sum->us != CGROUP_NONE)
+		return;
+	snprintf(sum->path, sizeof(sum->path), "%s/cpu.pressure", dir);
+	sum->us = sum_in(sum->path);
+}
+
+static bool is_of(const struct crowd *c, const struct sum *sum)
+{
+	return strncmp(c->whose, sum->path, sizeof(c->whose) - 1) == 0;
 }
 
 bool crowd_look(struct crowd *c, pid_t reader)
 {
-	uint64_t sum = CGROUP_NONE;
+	uint64_t now_ns = clock_now(clock_monotonic());
+	struct sum sum = { .us = CGROUP_NONE };
 
+	if (c->at_ns && now_ns - c->at_ns < LOOK_NS) /* reading mounts is not free */
+		return c->is_crowded;
 	if (reader > 0)
 		cgroup_each(reader, "cpu", look, &sum);
-	if (sum == CGROUP_NONE)
-		sum = sum_in("/proc/pressure/cpu");
-	if (sum == CGROUP_NONE) {
+	if (sum.us == CGROUP_NONE) {
+		snprintf(sum.path, sizeof(sum.path), "/proc/pressure/cpu");
+		sum.us = sum_in(sum.path);
+	}
+	if (sum.us == CGROUP_NONE) {
 		*c = (struct crowd){ 0 };
 		return false;
 	}
-	return crowd_step(c, sum, clock_now(clock_monotonic()));
+	if (!is_of(c, &sum)) { /* sums of two cgroups cannot be compared */
+		*c = (struct crowd){ 0 };
+		snprintf(c->whose, sizeof(c->whose), "%.*s", (int)sizeof(c->whose) - 1, sum.path);
+	}
+	return crowd_step(c, sum.us, now_ns);
 }

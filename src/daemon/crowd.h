@@ -11,6 +11,7 @@ struct crowd {
 	bool is_crowded;
 	uint64_t since_ns;          /* it is so, or not */
 	uint64_t at_ns, stalled_us; /* the last sum that was looked at; 0: none yet */
+	char whose[256];            /* the file that it was in, or its beginning */
 };
 /* Takes the sum of the times that somebody waited, of any clock in microseconds, and says whether a
  * search should wait. Pure. */

@@ -219,6 +219,8 @@ int renumber_start(struct wire *w, struct err *err) MUST_USE;
 void renumber_stop(struct wire *w);
 
 /* job.c */
+/* Whether a spec has files in their order, so that the first of them look like all. */
+bool job_is_unshuffled(const char *text);
 int wire_make_job(struct wire *w, struct err *err) MUST_USE;
 /* What it does, for stats.json. */
 json_t *wire_job_json(struct wire *w);

@@ -70,7 +70,7 @@ static void load(void *ctx, const struct cache_load *load)
 }
 
 /* The first files of a dataset in their order, a few classes, look like all of them. */
-static bool is_unshuffled(const char *text)
+bool job_is_unshuffled(const char *text)
 {
 	return strncmp(text, "sequential", strlen("sequential")) == 0 || strstr(text, ":shuffle=0");
 }
@@ -85,7 +85,7 @@ static int found(void *ctx, const char *text, uint64_t stamp)
 
 	if (rc == 0)
 		rc = wire_make_order(w, spec, &order, &err);
-	if (rc == 0 && is_unshuffled(text))
+	if (rc == 0 && job_is_unshuffled(text))
 		order_may_be_left(order);
 	mutex_lock(&w->change_mu);
 	if (rc == 0)

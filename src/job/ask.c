@@ -274,7 +274,8 @@ int ask_full(const struct job_question *q, struct job_answer *ret)
 	if (rc == -ENOENT)
 		rc = search_all(&part, NULL, ret);
 	if (rc == 0 && !ret->is_chain && !ret->spec[0] && !ret->is_likely)
-		rc = streams_lookup(q, ret);
+		if (streams_lookup(q, ret) < 0) /* no reason not to take what was found */
+			ret->n_places = 0;
 	part.at = 1;
 	if (rc == -ENOENT && has_two)
 		rc = search_all(&part, &q->world, ret);

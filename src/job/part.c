@@ -3,16 +3,19 @@
  * the validation set between two epochs is none of it: the order goes on, and the plan foresees
  * such reads once it has seen them. But a job may begin with a look at its validation set, or go
  * over to another dataset below the same mount. So the part is left when what lies outside is the
- * larger one, or when so much was read there at a stretch that some of it must have come twice.
+ * larger one, or when so much was read there at a stretch that all of it must have come several
+ * times: ranks may each go through the whole validation set.
  *
  * Pure; the caller locks. */
 #include "job_priv.h"
+
+#define PART_TIMES 4 /* of the same: as many as the plan takes for reads beside the order */
 
 static bool is_elsewhere(const struct part_watch *watch, const struct known *known, uint64_t n)
 {
 	uint64_t outside = n - MIN(known->last.n, n);
 
-	return watch->run >= PART_OPENS + (outside > known->last.n ? 0 : outside);
+	return watch->run >= PART_OPENS + (outside > known->last.n ? 0 : PART_TIMES * outside);
 }
 
 bool part_open(struct part_watch *watch, const struct known *known,

@@ -105,7 +105,7 @@ def manual_seed_and_other_draws(place):
 def weights_before_the_loader(place):
     """407050 words; all later epochs follow from the first."""
     for case in ("model", "model, no workers"):
-        run(place, case, lambda o: o["spec"] == "torch-loader:seed=42:before=407050" and o["search"]["orders_found"] == 1, N * EPOCHS)
+        run(place, case, lambda o: o["spec"] == "torch-loader:seed=42:before=407050" and o["search"]["orders_found"] <= 2, N * EPOCHS)
 
 
 LARGE = r"""

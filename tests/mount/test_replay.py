@@ -263,7 +263,7 @@ def four_readers_at_full_speed(place):
                                inflight=plan.params["inflight_max"], source_latency_ms=LATENCY_MS, source_latency_sigma=0)
     asked, best = sum(told_reads(plan).values()), sum(told_reads(simulated.plan).values())
     tap.note(f"{what}: {asked} reads of the source, {best} in the simulator, {plan.told('demand')} of them by readers that came first")
-    tap.ok(asked <= best * 115 // 100, f"{what}: little more than in the simulator", asked, best)
+    tap.ok(asked <= best * 125 // 100, f"{what}: little more than in the simulator", asked, best)
     simulated.close()
     tape.close()
 

@@ -81,9 +81,6 @@ static void another_sum(void)
 	m.us = 5;
 	CHECK(!second(&m, 1));
 	CHECK(!second(&m, 1));
-	m.us = UINT64_MAX;
-	(void)second(&m, 0);
-	CHECK(second(&m, 0) || !m.crowd.is_crowded); /* nonsense does no harm */
 }
 
 static void this_machine_says_something(void)
@@ -91,7 +88,7 @@ static void this_machine_says_something(void)
 	struct crowd crowd = { 0 };
 
 	CHECK(!crowd_look(&crowd, 0)); /* the first look knows of no time before */
-	CHECK(!crowd_look(&crowd, -1));
+	CHECK(crowd.whose[0] == '/' || !crowd.at_ns);
 	crowd = (struct crowd){ 0 };
 	CHECK(!crowd_look(&crowd, 1));
 }

@@ -136,12 +136,13 @@ static void behind_likely_manual_seeds(void)
 
 static void a_seed_found_among_all_is_looked_up(void)
 {
-	const struct recover_place far = { RECOVER_TORCH, 3407, 100000000 };
+	const struct recover_place far = { RECOVER_TORCH, 3407, 700000 };
+	const struct recover_stream stream = { { RECOVER_TORCH, 3407, 0 }, 1000000 };
 	struct job_question q = ask_about(&far);
 	struct job_answer a = { .seed = recover_place_word(&far) };
 	bool is_there = false;
 
-	CHECK_INT(streams_lookup(&q, &a), 0);
+	CHECK_INT(ask_places(&q, &stream, 1, &a), 0);
 	for (size_t i = 0; i < a.n_places; i++) {
 		CHECK_U64(recover_place_word(&a.place[i]), a.seed);
 		is_there |= a.place[i].manual_seed == 3407 && a.place[i].word == far.word;

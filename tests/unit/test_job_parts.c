@@ -265,10 +265,12 @@ static void a_validation_leaves_nothing(void)
 	for (int epoch = 0; epoch < 3; epoch++) {
 		CHECK_U64(open_run(&watch, &known, VAL, TRAIN), 0);
 		CHECK_U64(open_run(&watch, &known, 0, VAL), 0);
+		CHECK_U64(open_run(&watch, &known, 0, VAL), 0); /* another rank */
 	}
 	/* Another job, which reads nothing else. */
-	for (uint32_t i = 1; i <= PART_OPENS; i++)
-		CHECK(part_open(&watch, &known, &numbers, N, i) == (i == PART_OPENS));
+	CHECK_U64(open_run(&watch, &known, 0, VAL) + open_run(&watch, &known, 0, VAL), 0);
+	for (uint32_t i = 0; i < PART_OPENS; i++)
+		CHECK(part_open(&watch, &known, &numbers, N, i % VAL) == (i + 1 == PART_OPENS));
 	CHECK(watch.is_left);
 }
 

@@ -178,9 +178,9 @@ def _announce_known(what, mountpoint, told):
     spec = _spec_of(what, loader) if indices is None else None
     if spec is None or spec + part in told:
         return
-    told.add(spec + part)
     if _speaks_for_node():
         send(f"{spec}{part}:job={_new_name()}", mountpoint)
+    told.add(spec + part)
 
 
 def _new_name():

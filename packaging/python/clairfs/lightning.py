@@ -64,5 +64,5 @@ class Callback(_base()):
     def _announce(self, dataloader):
         try:
             clairfs._announce_loader(dataloader, self.mountpoint)
-        except clairfs.AnnounceError as e:
+        except Exception as e:  # whatever it is, the training goes on
             warnings.warn(f"clairfs: {e}", stacklevel=2)

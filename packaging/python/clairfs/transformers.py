@@ -27,7 +27,7 @@ class Callback(transformers.TrainerCallback):
             return
         try:
             clairfs._announce_loader(train_dataloader, self.mountpoint)
-        except clairfs.AnnounceError as e:
+        except Exception as e:  # whatever it is, the training goes on
             warnings.warn(f"clairfs: {e}", stacklevel=2)
 
     def on_prediction_step(self, args, state, control, eval_dataloader=None, **kwargs):
@@ -36,7 +36,7 @@ class Callback(transformers.TrainerCallback):
         self._seen = id(eval_dataloader)  # once per evaluation
         try:
             clairfs._announce_known(eval_dataloader, self.mountpoint, self._told)
-        except clairfs.AnnounceError as e:
+        except Exception as e:  # whatever it is, the training goes on
             warnings.warn(f"clairfs: {e}", stacklevel=2)
 
     def on_evaluate(self, args, state, control, **kwargs):
