@@ -30,7 +30,8 @@ struct plan_params {
 	const struct order_info *order; /* copied; NULL: no order (the plan then only counts) */
 	uint64_t arena_bytes; /* samples FETCHING or ARENA hold no more than this; a sample costs
 			       * its size rounded up to 4096 (empty: 4096) */
-	uint64_t spare_bytes; /* but for what is due soon and was not pushed yet: so much more */
+	uint64_t spare_bytes; /* but for what is due soon: so much more, until it leaves the arena
+				 for the kernel */
 	uint64_t stage_bytes; /* pushed and not opened yet */
 	uint64_t sample_max_bytes;   /* larger samples are not prefetched; <= arena_bytes / 4 */
 	uint64_t store_bytes;        /* budget of pins, 0 = no store */

@@ -24,7 +24,9 @@ bool alone_is_possible(const struct plan *plan)
 
 uint64_t alone_pages(const struct plan *plan)
 {
-	bool is_kept = plan->now_ns >= plan->alone_not_before_ns;
+	/* When memory is short the kernel drops pages, too. */
+	bool is_kept = plan->now_ns >= plan->alone_not_before_ns &&
+		       plan->arena_pages == plan->full_pages;
 
 	return alone_is_possible(plan) && is_kept ? plan->stage_most : 0;
 }
@@ -86,18 +88,69 @@ void alone_staged(struct plan *plan, uint64_t due)
 	plan->alone_drops -= MIN(plan->alone_drops, 1);
 }
 
+/* Those that are alone by now are fetched again, before they are due if there is time. */
+static void alone_give_up(struct plan *plan)
+{
+	for (uint64_t at = plan_low(plan); at < plan->job->stage_end; at++) {
+		uint64_t pos;
+		const struct slot *slot = job_slot_at(plan->job, at, &pos);
+		uint32_t sample = slot->ep && pos < slot->length ? slot->ep->sample[pos]
+								 : SAMPLE_NONE;
+
+		if (sample == SAMPLE_NONE || !(plan->item[sample].flags & ALONE))
+			continue;
+		item_out(plan, sample);
+		stage_forget(plan, sample);
+		item_in(plan, sample);
+	}
+}
+
+void alone_opened(struct plan *plan, uint32_t sample)
+{
+	const struct item *it = &plan->item[sample];
+
+	if (!(it->flags & STAGED))
+		return;
+	plan->alone_recent[plan->alone_recent_head++ % ALONE_RECENT] =
+		(struct alone_recent){ sample, (it->flags & ALONE) != 0 };
+}
+
+/* The READ that shows it may come after its open was told. Much later it shows nothing: what the
+ * reader had of the kernel is dropped as anything that was read. */
+static bool alone_was_staged(struct plan *plan, uint32_t sample, bool *ret_was_alone)
+{
+	*ret_was_alone = (plan->item[sample].flags & ALONE) != 0;
+	if (plan->item[sample].flags & STAGED)
+		return true;
+	for (uint32_t i = 0; i < MIN(ALONE_RECENT, plan->alone_recent_head); i++) {
+		struct alone_recent *r = &plan->alone_recent[i];
+
+		if (r->sample != sample)
+			continue;
+		*ret_was_alone = r->was_alone;
+		r->sample = SAMPLE_NONE;
+		return true;
+	}
+	return false;
+}
+
 /* Whichever it was: the next one may be alone. One READ in some hundreds is no drop: it was on its
  * way when the pages were pushed. */
 void alone_dropped(struct plan *plan, uint64_t now_ns, uint32_t sample)
 {
 	uint64_t pause = MAX(plan->alone_pause_ns, PAUSE_NS);
+	bool was_alone;
 
+	if (!alone_was_staged(plan, sample, &was_alone))
+		return;
 	plan->alone_drops += DROP_COST;
 	if (plan->alone_drops < DROPS_MOST * DROP_COST)
 		return;
 	plan->alone_drops = 0;
-	if (plan->item[sample].flags & ALONE)
+	if (was_alone)
 		pause = MIN(2 * pause, PAUSE_MOST_NS);
 	plan->alone_pause_ns = pause;
 	plan->alone_not_before_ns = now_ns + pause;
+	if (alone_is_possible(plan) && !plan->job->is_stage_dirty)
+		alone_give_up(plan);
 }

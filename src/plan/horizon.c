@@ -129,6 +129,8 @@ void horizon_opened(struct plan *plan, uint32_t sample)
 	const struct item *it = &plan->item[sample];
 	bool is_absent = item_state(it) == ABSENT;
 
+	if (!plan->job->horizon.pass_began_ns)
+		plan->job->horizon.pass_began_ns = plan->now_ns;
 	/* Others may read anything: that says nothing about those who follow the order. */
 	if (plan->job->state != PLAN_FOLLOWING ||
 	    job_due(plan, plan->job, sample) >= plan_low(plan) + plan->job->span)

@@ -98,6 +98,8 @@ struct plan {
 	uint32_t stage_credit; /* if is_stage_bounded: STAGEs that are free now, in sixteenths */
 	bool is_stage_bounded;
 	uint64_t alone_not_before_ns, alone_pause_ns;
+	struct alone_recent alone_recent[ALONE_RECENT]; /* ring */
+	uint32_t alone_recent_head;
 	uint32_t alone_drops; /* times DROP_COST, less the pushes since */
 
 	struct plan_use last_use; /* of the last open, if has_last_use */

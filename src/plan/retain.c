@@ -229,6 +229,7 @@ void retain_opened(struct plan *plan, uint64_t now_ns, uint32_t sample)
 {
 	struct item *it = &plan->item[sample];
 
+	alone_opened(plan, sample);
 	if (!(it->flags & ALONE))
 		horizon_opened(plan, sample);
 	item_out(plan, sample);

@@ -244,9 +244,9 @@ void stage_unstaged(struct plan *plan, uint64_t now_ns, uint32_t sample)
 		(double)MIN(plan->stage_most, MAX(plan->stage_pages / 64, 4 * plan->mean_pages));
 
 	plan->unstaged++;
+	alone_dropped(plan, now_ns, sample);
 	if (!(it->flags & STAGED))
 		return;
-	alone_dropped(plan, now_ns, sample);
 	item_out(plan, sample);
 	stage_forget(plan, sample);
 	item_in(plan, sample);

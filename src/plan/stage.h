@@ -19,6 +19,13 @@ void stage_answered(struct plan *plan, uint64_t now_ns, uint32_t sample, int sta
 bool stage_try_again(struct plan *plan, uint64_t now_ns, uint32_t sample, uint32_t flag);
 void stage_unstaged(struct plan *plan, uint64_t now_ns, uint32_t sample);
 
+/* Samples that were opened a moment ago and had been pushed. */
+#define ALONE_RECENT 64u
+struct alone_recent {
+	uint32_t sample;
+	bool was_alone;
+};
+
 /* Makes room in the arena by leaving the next staged sample to the kernel alone; false: there is
  * none, or that would cost a read. */
 bool alone_make_room(struct plan *plan);
@@ -28,6 +35,8 @@ bool alone_is_possible(const struct plan *plan);
 uint64_t alone_pages(const struct plan *plan);
 /* Samples that were pushed lie from this virtual position on. */
 void alone_staged(struct plan *plan, uint64_t due);
+/* Before its open is taken in. */
+void alone_opened(struct plan *plan, uint32_t sample);
 /* The kernel has dropped a staged sample before its use. */
 void alone_dropped(struct plan *plan, uint64_t now_ns, uint32_t sample);
 

@@ -90,21 +90,17 @@ static void an_epoch_reads_what_does_not_fit_and_no_more(void)
 static void what_was_left_alone_is_of_use_when_it_is_read(void)
 {
 	struct story *st = begin(32, 0);
-	uint64_t pos, useful, issued;
-	uint32_t sample = leave_one_alone(st, 1, &pos);
-	struct plan_status before = story_status(st), now;
+	struct plan_status now;
+	uint32_t n = 0;
 
-	useful = before.useful;
-	issued = st->count[PLAN_ACT_FETCH];
-	st->is_auto[PLAN_ACT_FETCH] = false;
-	st->n_log = 0;
-	story_open(st, sample);
+	for (uint64_t epoch = 1; epoch < 4; epoch++)
+		n += left_alone_in(st, epoch);
 	now = story_status(st);
-	CHECK(now.useful == useful || now.useful == useful + 1); /* or it was a hit already */
-	CHECK_U64(now.late, before.late);
-	CHECK_U64(now.wasted, before.wasted);
-	CHECK(!story_has_logged(st, PLAN_ACT_FETCH, sample));
-	CHECK(st->count[PLAN_ACT_FETCH] >= issued);
+	printf("# %u were alone, %d fetched, %d of use\n", n, (int)now.issued, (int)now.useful);
+	CHECK(n > 2 * FIT);
+	CHECK(now.issued - now.useful <= FIT); /* what is ready for the next epoch */
+	CHECK_U64(now.late, 0);
+	CHECK_U64(now.wasted, 0);
 	story_free(st);
 }
 
@@ -112,13 +108,11 @@ static void what_was_left_alone_is_of_use_when_it_is_read(void)
 static void what_the_kernel_drops_is_missing(void)
 {
 	struct story *st = begin(32, 0);
-	uint64_t pos, wasted;
+	uint64_t pos;
 	uint32_t sample = leave_one_alone(st, 1, &pos);
 
-	wasted = story_status(st).wasted;
 	CHECK(!st->is_there[sample]);
 	story_unstaged(st, sample);
-	CHECK(story_status(st).wasted <= wasted + 1);
 	for (; pos < 2 * N && story_sample(st, 1 + pos / N, pos % N) != sample; pos++)
 		story_open(st, story_sample(st, 1 + pos / N, pos % N));
 	CHECK(st->is_there[sample] || st->in_kernel[sample]); /* pushed once more, perhaps */
@@ -151,6 +145,42 @@ static void a_kernel_that_drops_pages_is_not_relied_on(void)
 	st->now += 40 * NS_PER_S;
 	CHECK(left_alone_in(st, 3) > 0);
 	CHECK(fetches_of_an_epoch(st, 4) <= N - FIT + 4);
+	story_free(st);
+}
+
+/* Where opens are told by the kernel and not by a watch, they come before the READs. */
+static void drops_that_show_after_the_open_count_as_well(void)
+{
+	struct story *st = begin(32, 0);
+	uint32_t last, n = 0, drops = 0;
+
+	for (uint64_t epoch = 1; epoch < 4; epoch++)
+		for (uint64_t pos = 0; pos < N; pos++) {
+			uint32_t sample = story_sample(st, epoch, pos);
+			bool is_dropped = st->in_kernel[sample] && pos % 2;
+
+			n += left_alone(st, epoch, pos, &last);
+			drops += is_dropped;
+			if (is_dropped)
+				story_unstaged(st, sample);
+			if (drops == 24)
+				n = 0; /* by now it is known */
+		}
+	CHECK(drops > 24);
+	CHECK_U64(n, 0);
+	story_free(st);
+}
+
+static void with_little_memory_nothing_is_left_alone(void)
+{
+	struct story *st = begin(32, 0);
+
+	plan_set_memory(st->plan, 4096 * FIT / 2, 4096 * 32);
+	story_read(st, 1, 0, N);
+	CHECK_U64(left_alone_in(st, 2), 0);
+	plan_set_memory(st->plan, 4096 * FIT, 4096 * 32);
+	story_read(st, 3, 0, N);
+	CHECK(left_alone_in(st, 4) > 0);
 	story_free(st);
 }
 
@@ -192,6 +222,9 @@ static const struct check_test tests[] = {
 	{ "what_the_kernel_drops_is_missing", what_the_kernel_drops_is_missing },
 	{ "a_kernel_that_drops_pages_is_not_relied_on",
 	  a_kernel_that_drops_pages_is_not_relied_on },
+	{ "drops_that_show_after_the_open_count_as_well",
+	  drops_that_show_after_the_open_count_as_well },
+	{ "with_little_memory_nothing_is_left_alone", with_little_memory_nothing_is_left_alone },
 	{ "single_reads_that_cross_a_push_prove_nothing",
 	  single_reads_that_cross_a_push_prove_nothing },
 	{ "with_a_store_nothing_is_left_alone", with_a_store_nothing_is_left_alone },
