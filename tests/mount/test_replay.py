@@ -287,7 +287,7 @@ def whatever_is_done_to_it(place):
             data[names[sample]] = mountkit.rng.randbytes(SIZE // 2)
             mountkit.write_file(os.path.join(place.source, names[sample] + ".new"), data[names[sample]])
             os.rename(os.path.join(place.source, names[sample] + ".new"), os.path.join(place.source, names[sample]))
-        wait_seen(tape, "resized", 20)
+        wait_seen(tape, "resized", 10)  # those that were read: the others only if they were fetched by now
         job.read(second[60:])
         good("announce", mount.mountpoint, "none:job=one")
         job.read(second)
