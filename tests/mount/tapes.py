@@ -113,11 +113,15 @@ class Tape:
     def wait_quiet(self, n_opened, what="the daemon has done all that it wants to"):
         """Until so many reads were seen, all that was decided is done, and nothing more is."""
         def is_quiet():
-            plan = self.follow().plan
+            if not self.follow().plans:
+                return False  # the mount is up before its first line is
+            plan = self.plan
             return len(plan.opened) >= n_opened and plan.is_quiet and not plan.unanswered()
         try:
             mountkit.wait_until(is_quiet, what)
         except Failed as e:
+            if not self.plans:
+                raise
             plan = self.plan
             raise Failed(f"{e}; {len(plan.opened)} of {n_opened} reads seen, no answer to {plan.unanswered()[:20]}") from None
 
