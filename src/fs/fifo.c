@@ -209,7 +209,6 @@ static void answer_lookups(struct fs *fs, bool is_open)
 	f->is_open = is_open;
 	list_splice_tail(&lookups, &f->lookups);
 	f->n_lookups = 0;
-	f->n_answered = 0;
 	for (node = lookups.next; node != &lookups; node = node->next)
 		f->n_answered++;
 	mutex_unlock(&f->mu);
@@ -232,12 +231,13 @@ static bool is_space(char c)
 }
 
 /* One line is one announce; empty ones are none. Waits for it, so that a writer who is faster than
- * orders can be set up waits as well. */
+ * orders can be set up waits as well; whoever looks the name up meanwhile does not, since we are
+ * in place (is_open). */
 static void end_line(struct fs *fs)
 {
 	struct fs_fifo *f = &fs->fifo;
 	size_t from = 0, size = f->line_size;
-	bool is_cut = size == sizeof(f->line) - 1, was_open;
+	bool is_cut = size == sizeof(f->line) - 1;
 
 	f->line_size = 0;
 	while (!is_cut && from < size && is_space(f->line[from]))
@@ -245,18 +245,8 @@ static void end_line(struct fs *fs)
 	while (!is_cut && size > from && is_space(f->line[size - 1]))
 		size--;
 	f->line[size] = '\0';
-	if (size == from)
-		return;
-	/* A reader is in place while this waits: whoever looks the name up must not wait with it.
-	 */
-	mutex_lock(&f->mu);
-	was_open = f->is_open;
-	mutex_unlock(&f->mu);
-	answer_lookups(fs, true);
-	fs_announce_line(fs, f->line + from, size - from);
-	mutex_lock(&f->mu);
-	f->is_open = was_open;
-	mutex_unlock(&f->mu);
+	if (size > from)
+		fs_announce_line(fs, f->line + from, size - from);
 }
 
 static void take(struct fs *fs, const char *data, size_t size)
@@ -316,16 +306,22 @@ static bool read_writers(struct fs *fs, int fd)
 
 	while (is_running) {
 		ssize_t got = read(fd, data, sizeof(data));
+		bool is_idle = got < 0 && errno == EAGAIN; /* a writer that has not written */
+		bool is_over = got < 0 && !is_idle && errno != EINTR;
 		int ms = -1;
 
+		if (is_last && (got > 0 || is_idle)) { /* somebody has come after all: we stay */
+			is_last = false;
+			answer_lookups(fs, true);
+		}
 		if (got > 0) {
 			has_writer = true;
 			take(fs, data, (size_t)got);
 			is_running = !atomic_load(&fs->is_quitting);
 			continue;
 		}
-		has_writer = has_writer || is_left || (got < 0 && errno == EAGAIN);
-		if ((got == 0 && is_last) || (got < 0 && errno != EAGAIN && errno != EINTR))
+		has_writer = has_writer || is_left || is_idle;
+		if ((got == 0 && is_last) || is_over)
 			break;
 		if (got == 0) {
 			end_line(fs);
@@ -370,6 +366,7 @@ static uint64_t look(struct fs *fs)
 		answer_lookups(fs, false);
 		return LOOK_NS;
 	}
+	fs->fifo.n_answered = 0; /* nobody else counts while is_open is false */
 	answer_lookups(fs, true);
 	has_writer = read_writers(fs, fd);
 	mutex_lock(&fs->fifo.mu);

@@ -7,6 +7,7 @@ be here, and why, is in bench/README.md.
 """
 import os
 import re
+import subprocess
 import sys
 
 sys.path[:0] = [os.path.dirname(os.path.abspath(__file__))]
@@ -82,6 +83,21 @@ def keeps_results(place):
            "a benchmark that fails keeps no result, and the next one has its turn", done)
 
 
+def ended(place):
+    """SIGTERM while a mount is up: timeout, or a scheduler that has had enough."""
+    for folder in ("data", "tmp"):
+        os.makedirs(place.path(folder), exist_ok=True)
+    running = subprocess.Popen([sys.executable, f"{smoke.BENCH}/run", "plan", "--smoke", "--build", smoke.BUILD, "--data", place.path("data")],
+                               env=smoke.environment(place), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def mounts():
+        return [line for line in mountkit.read_file("/proc/self/mounts").decode().splitlines() if place.path("data") in line]
+    mountkit.wait_until(lambda: any("fuse.clairfs" in line for line in mounts()) or running.poll() is not None, "a benchmark has its mount")
+    running.terminate()
+    tap.equal(running.wait(smoke.TIMEOUT), 128 + 15, "a benchmark that is ended says so")
+    tap.equal((mounts(), os.listdir(place.path("data"))), ([], []), "and leaves no mount and no data")
+
+
 def dlio(place):
     """DLIO itself is gigabytes (bench/README.md); what is ours of it can at least be started."""
     done = smoke.program(place, sys.executable, f"{smoke.BENCH}/dlio/run", "--help")
@@ -93,4 +109,4 @@ def quickstart(place):
 
 
 smoke.self_test()
-mountkit.run(figures, all_are_run, micro, without_tools, keeps_results, quickstart, dlio)
+mountkit.run(figures, all_are_run, micro, without_tools, keeps_results, ended, quickstart, dlio)

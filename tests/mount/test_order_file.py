@@ -119,6 +119,20 @@ def many(place):
         tap.equal(told(mount, b"sequential:epochs=5\n")["answer"], "sequential:epochs=5", "the planner goes on")
 
 
+def one_after_another(place):
+    """The next writer comes while the line of the one before is taken: the reader must not leave between its lookup and its open."""
+    make_source(place)
+    with place.mount(order="sequential") as mount:
+        lost = 0
+        for _ in range(10000):
+            try:
+                write(mount, b"sequential\0\n")
+            except BrokenPipeError:
+                lost += 1
+        tap.equal(lost, 0, "10,000 writers, each right behind the other, find a reader")
+        wait_until(lambda: announced(mount)["count"] == 10000, "and all are heard")
+
+
 def nobody_hangs(place):
     """What people and backups do to directories."""
     make_source(place)
@@ -232,4 +246,4 @@ def ends(place):
     program("umount", "-l", place.mnt)
 
 
-mountkit.run(written_by_a_shell, junk, many, nobody_hangs, without_a_lookup, strangers, detached, ends)
+mountkit.run(written_by_a_shell, junk, many, one_after_another, nobody_hangs, without_a_lookup, strangers, detached, ends)
