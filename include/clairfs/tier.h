@@ -140,12 +140,6 @@ uint64_t arena_table_bytes(const struct arena *arena);
  * As long as that is less, all free memory is given back to the system, page by page: what is
  * resident is what is used. What is in use already stays: release it before. */
 void arena_set_limit(struct arena *arena, uint64_t bytes);
-/* Starts a thread that keeps a few chunks touched ahead of arena_alloc (arena_warm), from its first
- * call on, until arena_free. An arena works without it. */
-int arena_start(struct arena *arena, struct err *err) MUST_USE;
-/* Makes one more chunk of 2 MiB resident that will be handed out soon. False when enough of them
- * are (16 MiB at most), none is left, or there is a limit. */
-bool arena_warm(struct arena *arena);
 /* What an allocation of `length` counts, without holes. */
 uint64_t arena_cost(uint32_t length);
 

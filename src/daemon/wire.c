@@ -313,8 +313,6 @@ int wire_mount(struct wire *w, struct err *err)
 	if (rc == 0)
 		rc = cache_start(w->cache, err);
 	if (rc == 0)
-		rc = arena_start(w->arena, err);
-	if (rc == 0)
 		rc = job_start(w->job, err);
 	if (rc == 0)
 		rc = renumber_start(w, err);

@@ -10,21 +10,14 @@
  * Free extents are in bins, one per length up to a piece, so that the first bin with anything in it
  * is the best fit; neighbours are merged at release. All in constant time, with tags outside of the
  * memory handed out (12 bytes per page, not part of the budget). Mixes of sizes that are replaced
- * at random keep 91 to 99 % of 2 GiB in payload (82 to 99 % of 128 MiB); size classes of an eighth
- * would lose 6 % to rounding alone, and then chunks of classes that nobody wants now.
+ *at random keep 91 to 99 % of 2 GiB in payload (82 to 99 % of 128 MiB); size classes of an eighth
+ *would lose 6 % to rounding alone, and then chunks of classes that nobody wants now.
  *
  * Memory goes back to the system by chunks of 2 MiB, the size of a huge page. A chunk that becomes
  * empty stays resident if there are few such, else it is taken out of the free space, dropped
  * without the lock, and put back. Under a limit (arena_set_limit) that would not do: samples are
  * released in any order, and a chunk of twenty of them is seldom empty. Then every release gives
- * its own pages back.
- *
- * The kernel clears memory at its first touch, and on a virtual machine that costs more than reading
- * a file into it (110 KiB: 100 of the 250 us of CPU of a READ that goes to the source). So a thread
- * (arena_start) touches the next few chunks before they are wanted: 8 readers without an order get
- * 0.95 instead of 0.86 of a source with 5 ms while the arena fills.
- *
- * Any thread. Must never touch the memory it hands out.
+ * its own pages back. Any thread. Must never touch the memory it hands out.
  */
 #include <assert.h>
 #include <errno.h>
@@ -45,7 +38,6 @@
 #define ARENA_NONE UINT32_MAX
 #define ARENA_KEEP_MIN 4u
 #define ARENA_KEEP_MAX 64u
-#define ARENA_AHEAD_MAX 8u /* 16 MiB: a tenth of a second of a fast link */
 
 struct arena_page {
 	uint32_t tag; /* of the first and the last page of an extent: its pages | ARENA_FREE */
@@ -62,7 +54,6 @@ struct arena {
 	uint8_t *base; /* at a multiple of ARENA_CHUNK_BYTES */
 	uint32_t n_pages, n_chunks;
 	uint32_t keep;                                  /* empty chunks that may stay resident */
-	uint32_t ahead;                                 /* of these, as many are touched ahead */
 	uint32_t n_empty;                               /* mu; resident and empty */
 	struct arena_page *pages;                       /* mu */
 	struct arena_chunk *chunks;                     /* mu */
@@ -72,10 +63,6 @@ struct arena {
 	_Atomic uint64_t limit; /* of `used`; n_pages: none */
 	void *map;
 	size_t map_bytes, pages_bytes;
-	struct thr warmer;
-	struct cond wanted;  /* is_cold or is_ending */
-	bool is_cold;        /* mu; an empty chunk was taken since the thread looked */
-	bool is_ending;      /* mu */
 };
 
 static uint32_t pages_of(uint32_t length)
@@ -194,32 +181,25 @@ static uint32_t chunk_pages(const struct arena *a, uint32_t chunk)
 	return MIN(ARENA_CHUNK, a->n_pages - chunk * ARENA_CHUNK);
 }
 
-/* Adds (or, with is_used false, takes off) the pages of an extent from the counts of its chunks.
- * True when one of them was empty, or is now. */
-static bool count_chunks_locked(struct arena *a, uint32_t first, uint32_t span, bool is_used)
+/* Adds (or, with is_used false, takes off) the pages of an extent from the counts of its chunks. */
+static void count_chunks_locked(struct arena *a, uint32_t first, uint32_t span, bool is_used)
 	REQUIRES(a->mu)
 {
-	bool is_change = false;
-
 	while (span > 0) {
 		struct arena_chunk *chunk = &a->chunks[first / ARENA_CHUNK];
 		uint32_t n = MIN(span, ARENA_CHUNK - first % ARENA_CHUNK);
 
 		if (is_used && chunk->used == 0) {
-			is_change = true;
 			if (chunk->is_resident)
 				a->n_empty--;
 			chunk->is_resident = true;
 		}
 		chunk->used = (uint16_t)(is_used ? chunk->used + n : chunk->used - n);
-		if (chunk->used == 0) {
-			is_change = true;
+		if (chunk->used == 0)
 			a->n_empty++;
-		}
 		first += n;
 		span -= n;
 	}
-	return is_change;
 }
 
 static bool is_limited(const struct arena *a)
@@ -244,10 +224,7 @@ void *arena_alloc(struct arena *arena, uint32_t length)
 	first = is_beyond_limit(arena, span) ? ARENA_NONE : best_fit_locked(arena, span);
 	if (first != ARENA_NONE) {
 		carve_locked(arena, first, arena->pages[first].tag & ~ARENA_FREE, first, span);
-		if (count_chunks_locked(arena, first, span, true) && !arena->is_cold) {
-			arena->is_cold = true;
-			cond_signal(&arena->wanted);
-		}
+		count_chunks_locked(arena, first, span, true);
 		atomic_fetch_add_explicit(&arena->used, (uint64_t)span * ARENA_PAGE,
 					  memory_order_relaxed);
 	}
@@ -352,81 +329,6 @@ static void trim(struct arena *a)
 	mutex_unlock(&a->mu);
 }
 
-/* --- memory touched ahead --- */
-
-/* The first cold chunk of the longest free extent, which is where memory comes from when no hole
- * fits; or ARENA_NONE. Not far behind its beginning: what is there is not wanted soon. */
-static uint32_t cold_chunk_locked(const struct arena *a, uint32_t *ret_extent) REQUIRES(a->mu)
-{
-	uint32_t word = ARRAY_LEN(a->has_bin), extent, end, chunk;
-
-	if (a->n_empty >= a->ahead || is_limited(a))
-		return ARENA_NONE;
-	do {
-		if (word == 0)
-			return ARENA_NONE;
-		word--;
-	} while (!a->has_bin[word]);
-	extent = a->bins[word * 64 + 63 - (uint32_t)__builtin_clzll(a->has_bin[word])];
-	end = extent + (a->pages[extent].tag & ~ARENA_FREE);
-	chunk = DIV_ROUND_UP(extent, ARENA_CHUNK);
-	for (uint32_t i = 0; i <= a->ahead && (chunk + 1) * ARENA_CHUNK <= end; i++, chunk++) {
-		if (!a->chunks[chunk].is_resident) {
-			*ret_extent = extent;
-			return chunk;
-		}
-	}
-	return ARENA_NONE;
-}
-
-bool arena_warm(struct arena *arena)
-{
-	uint32_t extent = 0, chunk, first, span = ARENA_CHUNK;
-
-	mutex_lock(&arena->mu);
-	chunk = cold_chunk_locked(arena, &extent);
-	if (chunk == ARENA_NONE) {
-		mutex_unlock(&arena->mu);
-		return false;
-	}
-	first = chunk * ARENA_CHUNK;
-	carve_locked(arena, extent, arena->pages[extent].tag & ~ARENA_FREE, first, span);
-	count_chunks_locked(arena, first, span, true);
-	mutex_unlock(&arena->mu);
-	for (uint32_t i = 0; i < span; i++) /* the first one may be a huge page and so all of it */
-		((volatile uint8_t *)arena->base)[(size_t)(first + i) * ARENA_PAGE] = 0;
-	mutex_lock(&arena->mu);
-	count_chunks_locked(arena, first, span, false);
-	join_locked(arena, &first, &span);
-	mutex_unlock(&arena->mu);
-	if (is_limited(arena)) /* since we looked: what set it may have gone past this chunk */
-		trim(arena);
-	return true;
-}
-
-static void *warmer_main(void *arg)
-{
-	struct arena *a = arg;
-	bool is_ending;
-
-	do {
-		mutex_lock(&a->mu);
-		while (!a->is_cold && !a->is_ending)
-			cond_wait(&a->wanted, &a->mu);
-		a->is_cold = false;
-		is_ending = a->is_ending;
-		mutex_unlock(&a->mu);
-		while (!is_ending && arena_warm(a))
-			;
-	} while (!is_ending);
-	return NULL;
-}
-
-int arena_start(struct arena *arena, struct err *err)
-{
-	return thr_start(&arena->warmer, "cl-arena", warmer_main, arena, err);
-}
-
 void arena_set_limit(struct arena *arena, uint64_t bytes)
 {
 	atomic_store(&arena->limit, bytes);
@@ -487,13 +389,11 @@ int arena_new(uint64_t limit_bytes, struct arena **ret, struct err *err)
 	a->n_pages = (uint32_t)n_pages;
 	a->n_chunks = DIV_ROUND_UP(a->n_pages, ARENA_CHUNK);
 	a->keep = MAX(ARENA_KEEP_MIN, MIN(ARENA_KEEP_MAX, a->n_chunks / 64));
-	a->ahead = MIN(a->keep, ARENA_AHEAD_MAX);
 	rc = arena_set_up(a, n_pages * ARENA_PAGE, err);
 	if (rc < 0)
 		return rc;
 	atomic_init(&a->limit, n_pages * ARENA_PAGE);
 	mutex_init(&a->mu);
-	cond_init(&a->wanted);
 	for (uint32_t i = 0; i < ARENA_BINS; i++)
 		a->bins[i] = ARENA_NONE;
 	mutex_lock(&a->mu);
@@ -507,15 +407,9 @@ void arena_free(struct arena *arena)
 {
 	if (!arena)
 		return;
-	mutex_lock(&arena->mu);
-	arena->is_ending = true;
-	cond_signal(&arena->wanted);
-	mutex_unlock(&arena->mu);
-	thr_join(&arena->warmer);
 	munmap(arena->map, arena->map_bytes);
 	munmap(arena->pages, arena->pages_bytes);
 	free(arena->chunks);
-	cond_fini(&arena->wanted);
 	mutex_fini(&arena->mu);
 	free(arena);
 }

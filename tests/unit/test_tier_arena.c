@@ -300,69 +300,6 @@ static void under_a_limit_what_is_free_goes_back(void)
 	arena_free(arena);
 }
 
-static void a_few_chunks_are_touched_ahead(void)
-{
-	enum { AHEAD = 4 }; /* of an arena of 64 chunks */
-	struct arena *arena = new_arena(128 * (uint64_t)MIB);
-	uint8_t *base = arena_alloc(arena, PIECE_BYTES);
-
-	for (unsigned i = 0; i < AHEAD; i++)
-		CHECK(arena_warm(arena));
-	CHECK(!arena_warm(arena));
-	CHECK_U64(resident(base, 128 * MIB), AHEAD * CHUNK);
-	CHECK_U64(resident(base + CHUNK, AHEAD * CHUNK), AHEAD * CHUNK); /* the next ones */
-	CHECK_U64(arena_used(arena), PIECE_BYTES);
-	CHECK(arena_alloc(arena, PIECE_BYTES) == base + MIB); /* of the chunk that is in use */
-	CHECK(!arena_warm(arena));
-	CHECK(arena_alloc(arena, PIECE_BYTES) == base + CHUNK);
-	CHECK(arena_warm(arena)); /* in its place */
-	CHECK(!arena_warm(arena));
-	arena_set_limit(arena, 64 * (uint64_t)MIB);
-	CHECK_U64(resident(base + 2 * CHUNK, 120 * MIB), 0);
-	CHECK(!arena_warm(arena)); /* what is resident is what is used */
-	arena_free(arena);
-}
-
-static void a_full_arena_has_nothing_to_touch(void)
-{
-	struct arena *arena = new_arena(8 * (uint64_t)MIB);
-	uint8_t *mem[8];
-
-	for (unsigned i = 0; i < 8; i++)
-		CHECK((mem[i] = arena_alloc(arena, PIECE_BYTES)) != NULL);
-	CHECK(!arena_warm(arena));
-	arena_release(arena, mem[3], PIECE_BYTES);
-	CHECK(!arena_warm(arena)); /* no whole chunk */
-	arena_free(arena);
-}
-
-/* What is handed out while the thread touches memory is nobody else's. */
-static void the_thread_touches_nobodys_memory(void)
-{
-	enum { N = 96, LENGTH = 300 << 10 };
-	struct arena *arena = new_arena(128 * (uint64_t)MIB);
-	uint8_t *mem[N] = { NULL };
-	uint64_t seed = check_seed();
-
-	CHECK_INT(arena_start(arena, NULL), 0);
-	for (unsigned i = 0; i < 20000; i++) {
-		size_t at = check_rand_below(&seed, N);
-
-		if (mem[at]) {
-			CHECK(mem[at][0] == (uint8_t)at && mem[at][LENGTH / 2] == (uint8_t)at);
-			arena_release(arena, mem[at], LENGTH);
-			mem[at] = NULL;
-		} else if ((mem[at] = arena_alloc(arena, LENGTH))) {
-			for (size_t k = 0; k < LENGTH; k += 4096)
-				mem[at][k] = (uint8_t)at;
-			mem[at][LENGTH / 2] = (uint8_t)at;
-		}
-		if (i % 5000 == 4999)
-			arena_set_limit(arena, (i / 5000 % 2 ? 128 : 32) * (uint64_t)MIB);
-	}
-	arena_free(arena);
-}
-
 static const struct check_test tests[] = {
 	{ "cost_is_whole_pages", cost_is_whole_pages },
 	{ "limits_are_checked", limits_are_checked },
@@ -372,9 +309,6 @@ static const struct check_test tests[] = {
 	{ "under_a_limit_what_is_free_goes_back", under_a_limit_what_is_free_goes_back },
 	{ "a_small_arena_does_not_go_to_the_system_at_all",
 	  a_small_arena_does_not_go_to_the_system_at_all },
-	{ "a_few_chunks_are_touched_ahead", a_few_chunks_are_touched_ahead },
-	{ "a_full_arena_has_nothing_to_touch", a_full_arena_has_nothing_to_touch },
-	{ "the_thread_touches_nobodys_memory", the_thread_touches_nobodys_memory },
 	{ "freed_arena_leaves_no_mapping", freed_arena_leaves_no_mapping },
 	{ "four_fifths_of_the_budget_are_payload", four_fifths_of_the_budget_are_payload },
 };
