@@ -113,6 +113,13 @@ static bool stage_verify(struct cache *c, struct entry_state *es, uint32_t versi
 	return is_same;
 }
 
+/* The kernel has its pages of the pass before, or that is to be found out. */
+static bool stage_is_kept(struct cache *c, struct entry_id entry)
+{
+	return bits_get(c->paged, entry.v) && !access_is_narrowed(c, entry) &&
+	       kept_skips(&c->kept, entry.v, clock_now(c->p.clock));
+}
+
 static int stage_sample(struct cache *c, struct entry_id entry)
 {
 	struct shard *s = shard_of(c, entry);
@@ -121,6 +128,7 @@ static int stage_sample(struct cache *c, struct entry_id entry)
 	struct entry_state *es;
 	uint32_t version = 0;
 	uint64_t begin_ns;
+	bool is_kept;
 	int rc;
 
 	mutex_lock(&s->mu);
@@ -138,7 +146,8 @@ static int stage_sample(struct cache *c, struct entry_id entry)
 		return -ESTALE; /* the change of the file that took it away is on its way to the
 				   plan */
 	begin_ns = metrics_is_tracing(c->p.metrics) ? clock_now(c->p.clock) : 0;
-	rc = stage_pieces(c, es, version, &file, id.size);
+	is_kept = stage_is_kept(c, entry);
+	rc = is_kept ? 0 : stage_pieces(c, es, version, &file, id.size);
 	if (!stage_verify(c, es, version, rc == 0)) {
 		/* Else it is in the inode of that version. */
 		if (file.renewal == dataset_renewal(c->p.dataset, entry))
@@ -156,7 +165,10 @@ static int stage_sample(struct cache *c, struct entry_id entry)
 						     .file = entry.v,
 						     .bytes = (uint32_t)MIN(id.size, UINT32_MAX),
 						     .status = (int16_t)rc });
-	if (rc == 0) {
+	if (is_kept) {
+		metrics_add(c->p.metrics, METRIC_STAGE_KEPT, 1);
+	} else if (rc == 0) {
+		kept_pushed(&c->kept, entry.v);
 		metrics_add(c->p.metrics, METRIC_STAGE_PUSHED, 1);
 		metrics_add(c->p.metrics, METRIC_STAGE_PUSHED_BYTES, id.size);
 	}

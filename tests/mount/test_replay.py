@@ -197,7 +197,7 @@ def same_in_steps(place, what, store=0):
             counters = mount.counters()
         tape.follow()
         told = [e for e in real.events if e.kind == "staged" and e.status == 0]
-        tap.equal(counters["stage_pushed"], len(told), f"{what}: as many pushes as it says")
+        tap.equal(counters["stage_pushed"] + counters["stage_kept"], len(told), f"{what}: as many pushes, done or left out, as it says")
         tap.equal(len(tape.plans), 1, f"{what}: one plan")
     check_answers(real, what)
     check_replay(path, what)
@@ -312,8 +312,9 @@ def one_word_less_is_noticed(place):
     """The replay tells one event less, or another number, and must not agree."""
     data, path = place.files([SIZE] * 40), place.path("tape")
     with place.mount(order="sequential:epochs=1", ram=RAM, plan_tape=path) as mount:
-        jobs.Job(mount, data).read(range(40))
         tape = tapes.Tape(path)
+        tape.wait_quiet(0, "the start is fetched")  # else fast readers leave little to be decided
+        jobs.Job(mount, data).read(range(40))
         tape.wait_quiet(40)
         tape.close()
     lines = mountkit.read_file(path).decode().splitlines(True)
