@@ -21,13 +21,14 @@
 #define QUICK_NICE 0 /* beside that of the thread that asks */
 #define FULL_NICE 19
 #define QUICK_THREADS 2
-#define SAMPLES_A_RANK 256 /* a world in which a rank reads less is not tried */
 #define FULL_WORLD_MAX 64  /* all seeds are tried for a launcher's world up to this */
 #define BRIEF_TYPED 1024   /* seeds that are tried in every numbering */
 #define KIND_SEEDS_QUICK 32
 #define KIND_SEEDS_FULL 1024
 #define KIND_QUICK_NS (NS_PER_S / 4)
 #define KIND_FULL_NS (20 * NS_PER_S)
+#define TAIL_BRIEF_NS (NS_PER_S / 10)
+#define TAIL_NS (2 * NS_PER_S)
 
 /* Worlds that are tried together; 0 ends. */
 struct worlds {
@@ -42,6 +43,15 @@ static const struct worlds worlds_tried[] = {
 	{ 2048, true, { 72, 80, 96, 112, 128, 144, 160, 192, 224, 256, 320, 384, 448, 512, 0 } },
 	{ 256, true, { 640, 768, 1024, 1280, 1536, 2048, 3072, 4096, 0 } },
 };
+
+uint32_t ask_world(size_t i)
+{
+	for (size_t k = 0; k < ARRAY_LEN(worlds_tried); k++)
+		for (const uint32_t *s = worlds_tried[k].size; *s; s++)
+			if (i-- == 0)
+				return *s;
+	return 0;
+}
 
 static void params_of(const struct job_question *q, struct recover_params *p)
 {
@@ -100,7 +110,7 @@ static int search_worlds(const struct job_question *q, const struct worlds *w,
 
 	params_of(q, &p);
 	p.worlds = size;
-	for (const uint32_t *s = w->size; *s && *s <= q->n / SAMPLES_A_RANK; s++)
+	for (const uint32_t *s = w->size; *s && *s <= q->n / JOB_RANK_SAMPLES; s++)
 		size[p.n_worlds++] = *s;
 	if (p.n_worlds == 0)
 		return -ENOENT;
@@ -111,7 +121,7 @@ static int search_worlds(const struct job_question *q, const struct worlds *w,
 
 static bool has_world(const struct job_question *q)
 {
-	return q->world > 1 && q->world <= RECOVER_WORLD_MAX && q->world <= q->n / SAMPLES_A_RANK;
+	return q->world > 1 && q->world <= RECOVER_WORLD_MAX && q->world <= q->n / JOB_RANK_SAMPLES;
 }
 
 /* The world that the job's launcher told. */
@@ -178,6 +188,26 @@ int ask_quick(const struct job_question *q, struct job_answer *ret)
 			rc = search_worlds(q, &worlds_tried[i], ret);
 	if (rc == -ENOENT && !q->is_first)
 		rc = try_kinds(q, KIND_SEEDS_QUICK, KIND_QUICK_NS, ret);
+	return rc;
+}
+
+int ask_tail_brief(const struct job_question *q, struct job_answer *ret)
+{
+	uint64_t start_ns = guess_cpu_ns();
+	int rc = tail_search(q, TAIL_LIKELY, TAIL_BRIEF_NS, ret);
+
+	atomic_fetch_add(q->cpu_ns, guess_cpu_ns() - start_ns);
+	return rc;
+}
+
+/* Once for a beginning, where it takes longer. */
+int ask_tail(const struct job_question *q, struct job_answer *ret)
+{
+	uint64_t start_ns = guess_cpu_ns();
+	int rc = q->is_first || q->no_streams ? -ENOENT
+					      : tail_search(q, UINT32_MAX, TAIL_NS, ret);
+
+	atomic_fetch_add(q->cpu_ns, guess_cpu_ns() - start_ns);
 	return rc;
 }
 
@@ -286,6 +316,7 @@ int ask_refine(const struct job_question *q, struct job_answer *ret)
 {
 	uint32_t size[ARRAY_LEN(worlds_tried[0].size) + 2] = { 1 };
 	struct recover_params p;
+	int rc;
 
 	params_of(q, &p);
 	p.effort = RECOVER_RANGE;
@@ -293,9 +324,10 @@ int ask_refine(const struct job_question *q, struct job_answer *ret)
 	p.threads = 1;
 	p.worlds = size;
 	p.n_worlds = 1;
-	for (const uint32_t *s = worlds_tried[0].size; *s && *s <= q->n / SAMPLES_A_RANK; s++)
+	for (const uint32_t *s = worlds_tried[0].size; *s && *s <= q->n / JOB_RANK_SAMPLES; s++)
 		size[p.n_worlds++] = *s;
 	if (has_world(q) && q->world > size[p.n_worlds - 1])
 		size[p.n_worlds++] = q->world;
-	return search(&p, ret);
+	rc = search(&p, ret);
+	return rc == -ENOENT ? tail_refine(q, ret) : rc;
 }

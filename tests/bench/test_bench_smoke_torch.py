@@ -18,9 +18,9 @@ def torch_python():
 
 
 def jobs(place):
-    done = smoke.bench_run(place, "recover", "removed", "--save", "smoke", "--torch-python", torch_python())
-    tap.ok(done.code == 0, "bench/run recover removed --smoke ends well", done)
-    smoke.check_results(place, ("recover", "removed"))
+    done = smoke.bench_run(place, "recover", "removed", "ordinary", "--save", "smoke", "--torch-python", torch_python())
+    tap.ok(done.code == 0, "bench/run recover removed ordinary --smoke ends well", done)
+    smoke.check_results(place, ("recover", "removed", "ordinary"))
 
 
 def quickstart(place):
