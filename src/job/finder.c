@@ -159,7 +159,7 @@ void job_note_open(struct job *job, uint32_t sample)
 	}
 	(void)trail_open(&job->trail, sample, now_ns);
 	if (part_open(&job->part, &job->known, job->p.numbers, job->p.n, sample))
-		trail_restart(&job->trail, job->trail.noted - MIN(job->trail.noted, PART_OPENS));
+		trail_restart(&job->trail, job->trail.noted - MIN(job->trail.noted, job->part.stretch));
 	facts = facts_of(job);
 	if (aim_is_refuted(&facts))
 		trail_restart(&job->trail, job->known.noted);

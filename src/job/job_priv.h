@@ -189,11 +189,13 @@ int streams_lookup(const struct job_question *q, struct job_answer *ret) MUST_US
 /* --- part.c: has the job left the part that its order is of? */
 #define PART_OPENS 32
 struct part_watch {
-	uint64_t run; /* opens outside of the part, one after the other */
+	uint64_t run;	   /* opens outside of the part, one after the other */
+	uint64_t in_run;   /* and in it */
+	uint64_t stretch;  /* opens since the first one outside, but for PART_OPENS in it in a row */
 	bool is_left;
 };
-/* A sample was opened. True: the job has left the part, just now, with the last PART_OPENS. n: of
- * the dataset. */
+/* A sample was opened. True: the job has left the part, just now, with the last watch->stretch opens:
+ * readers of the part may still have been at work when it began elsewhere. n: of the dataset. */
 bool part_open(struct part_watch *watch, const struct known *known,
 	       const struct job_numbers *numbers, uint64_t n, uint32_t sample);
 

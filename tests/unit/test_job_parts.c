@@ -257,6 +257,25 @@ static void a_small_part_is_left_at_once(void)
 	CHECK(!watch.is_left);
 }
 
+/* Trainers look at a few batches of the validation set, whose workers read ahead while the training
+ * begins: that has begun with its first open. */
+static void a_part_is_left_with_the_first_open_elsewhere(void)
+{
+	struct known known = found_in(&ways[1], VAL);
+	struct part_watch watch = { 0 };
+
+	CHECK_U64(open_run(&watch, &known, 0, VAL), 0);
+	for (uint32_t i = 0; i < 50; i++)
+		CHECK_U64(open_run(&watch, &known, VAL + 3 * i, 3) + open_run(&watch, &known, i, 1), 0);
+	CHECK_U64(open_run(&watch, &known, VAL + 150, N), PART_OPENS);
+	CHECK_U64(watch.stretch, 200 + PART_OPENS);
+	/* Unless the part was gone on with in between. */
+	watch = (struct part_watch){ 0 };
+	CHECK_U64(open_run(&watch, &known, VAL, 5) + open_run(&watch, &known, 0, PART_OPENS), 0);
+	CHECK_U64(open_run(&watch, &known, VAL, N), PART_OPENS);
+	CHECK_U64(watch.stretch, PART_OPENS);
+}
+
 static void a_validation_leaves_nothing(void)
 {
 	struct known known = found_in(&ways[0], TRAIN);
@@ -292,6 +311,8 @@ static const struct check_test tests[] = {
 	{ "chance_is_no_order_of_any_part", chance_is_no_order_of_any_part },
 	{ "the_world_of_a_part_is_refined", the_world_of_a_part_is_refined },
 	{ "a_small_part_is_left_at_once", a_small_part_is_left_at_once },
+	{ "a_part_is_left_with_the_first_open_elsewhere",
+	  a_part_is_left_with_the_first_open_elsewhere },
 	{ "a_validation_leaves_nothing", a_validation_leaves_nothing },
 	{ "an_order_of_all_samples_has_no_part_to_leave",
 	  an_order_of_all_samples_has_no_part_to_leave },
