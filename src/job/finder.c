@@ -348,7 +348,7 @@ static void hand_over_locked(struct job *job, uint64_t opens)
 	job->orders_found++;
 	metrics_add(job->p.metrics, METRIC_RECOVER_FOUND, 1);
 	job->is_told = false;
-	job->part = (struct part_watch){ 0 };
+	part_begin(&job->part, &job->known, job->p.numbers, &job->trail);
 	if (version == job->version) /* until the new plan has been heard of */
 		set_plan_locked(job, JOB_PLAN_BUSY);
 }

@@ -194,6 +194,9 @@ struct part_watch {
 	uint64_t stretch;  /* opens since the first one outside, but for PART_OPENS in it in a row */
 	bool is_left;
 };
+/* An order of a part was found: looks at the last opens, as the job may have left it already. */
+void part_begin(struct part_watch *watch, const struct known *known,
+		const struct job_numbers *numbers, const struct trail *trail);
 /* A sample was opened. True: the job has left the part, just now, with the last watch->stretch opens:
  * readers of the part may still have been at work when it began elsewhere. n: of the dataset. */
 bool part_open(struct part_watch *watch, const struct known *known,

@@ -19,6 +19,17 @@ static bool is_elsewhere(const struct part_watch *watch, const struct known *kno
 	return watch->run >= PART_OPENS + (outside > known->last.n ? 0 : PART_TIMES * outside);
 }
 
+void part_begin(struct part_watch *watch, const struct known *known,
+		const struct job_numbers *numbers, const struct trail *trail)
+{
+	*watch = (struct part_watch){ 0 };
+	for (uint64_t i = trail->noted - MIN(trail->noted, TRAIL_RECENT); i < trail->noted; i++)
+		(void)part_open(watch, known, numbers, trail->n,
+				trail->recent[i % TRAIL_RECENT]);
+	watch->run = 0;
+	watch->is_left = false;
+}
+
 bool part_open(struct part_watch *watch, const struct known *known,
 	       const struct job_numbers *numbers, uint64_t n, uint32_t sample)
 {

@@ -276,6 +276,27 @@ static void a_part_is_left_with_the_first_open_elsewhere(void)
 	CHECK_U64(watch.stretch, PART_OPENS);
 }
 
+/* The order of the part is found when the job is already elsewhere. */
+static void a_part_that_was_left_before_it_was_found(void)
+{
+	struct known known = found_in(&ways[1], VAL);
+	struct part_watch watch;
+	struct trail trail;
+
+	CHECK_INT(trail_init(&trail, N), 0);
+	for (uint32_t i = 0; i < 60; i++)
+		(void)trail_open(&trail, i, i);
+	for (uint32_t i = 0; i < 40; i++) {
+		(void)trail_open(&trail, VAL + i, 100 + i);
+		(void)trail_open(&trail, 60 + i, 100 + i);
+	}
+	part_begin(&watch, &known, &numbers, &trail);
+	CHECK_U64(watch.stretch, 80);
+	CHECK_U64(open_run(&watch, &known, VAL + 40, N), PART_OPENS);
+	CHECK_U64(watch.stretch, 80 + PART_OPENS);
+	trail_fini(&trail);
+}
+
 static void a_validation_leaves_nothing(void)
 {
 	struct known known = found_in(&ways[0], TRAIN);
@@ -313,6 +334,7 @@ static const struct check_test tests[] = {
 	{ "a_small_part_is_left_at_once", a_small_part_is_left_at_once },
 	{ "a_part_is_left_with_the_first_open_elsewhere",
 	  a_part_is_left_with_the_first_open_elsewhere },
+	{ "a_part_that_was_left_before_it_was_found", a_part_that_was_left_before_it_was_found },
 	{ "a_validation_leaves_nothing", a_validation_leaves_nothing },
 	{ "an_order_of_all_samples_has_no_part_to_leave",
 	  an_order_of_all_samples_has_no_part_to_leave },
