@@ -129,7 +129,7 @@ def run_jobs(bench, scenario, root, epochs):
         for job, out, err in running:
             if job.wait(timeout=1200):
                 raise Failed(f"{scenario.name}: {text_of(err).strip()[-500:]}")
-            events += [json.loads(line) for line in text_of(out).splitlines() if line.startswith("{")]
+            events += [json.loads(line) for line in text_of(out).splitlines() if line.startswith('{"event"')]
     finally:
         for job, out, err in running:
             if job.poll() is None:

@@ -66,6 +66,15 @@ static uint64_t status_lead(const struct plan *plan)
 	return end - low;
 }
 
+/* Share of the reads that seem to be somebody else's. Not at the start of a pass: there all workers of
+ * the job itself begin at once, and are farther apart than they have ever been. */
+static uint32_t status_others(const struct plan *plan, const struct slot *slot)
+{
+	bool is_young = slot->low < MIN(2 * SCORE_READS, slot->length / 4);
+
+	return plan->job->is_shared && !is_young ? 100 - score_percent(plan) : 0;
+}
+
 void plan_get_status(const struct plan *plan, struct plan_status *ret)
 {
 	const struct slot *slot = cur_slot(plan);
@@ -104,7 +113,7 @@ void plan_get_status(const struct plan *plan, struct plan_status *ret)
 		.valid_read = valid_slot(plan)->consumed.count,
 		.valid_epoch = cur_slot(plan)->epoch,
 		.valid_foreseen = plan->job->valid.foreseen,
-		.other_percent = plan->job->is_shared ? 100 - score_percent(plan) : 0,
+		.other_percent = status_others(plan, slot),
 		.last_epoch = plan->job->has_epochs_end
 				      ? plan->job->info.start_epoch + plan->job->info.epochs - 1
 				      : UINT64_MAX,
@@ -149,6 +158,8 @@ const char *plan_status_why(const struct plan_status *st)
 	for (size_t i = 0; st->is_found && i < ARRAY_LEN(of_who_told); i++)
 		if (strcmp(st->why, why_words[of_who_told[i]]) == 0)
 			return why_words[WHY_FOLLOWS];
+	if (strcmp(st->why, why_words[WHY_OTHER_READER]) == 0 && !st->other_percent)
+		return why_words[WHY_FOLLOWS];
 	return st->why;
 }
 
