@@ -12,13 +12,15 @@
  *
  * All seeds are tried for one rank; then, if the launcher says that there are several, for its
  *world. Evidence is asked for per question; five questions make a wrong answer a little likelier
- *than one in a million. Runs on the job's thread; the searches start threads of their own. */
+ *than one in a million. Runs on the job's thread; the searches start threads of their own. What
+ * takes a tenth of a second is worth a CPU; what takes longer is in nobody's way. */
 #include <errno.h>
 
 #include "clairfs/recover.h"
 #include "job_priv.h"
 
 #define QUICK_NICE 0 /* beside that of the thread that asks */
+#define LONG_WORDS (8u << 20) /* take a tenth of a second */
 #define FULL_NICE 19
 #define QUICK_THREADS 2
 #define FULL_WORLD_MAX 64  /* all seeds are tried for a launcher's world up to this */
@@ -66,6 +68,12 @@ static void params_of(const struct job_question *q, struct recover_params *p)
 	p->effort = RECOVER_QUICK;
 	p->threads = QUICK_THREADS;
 	p->nice = QUICK_NICE;
+}
+
+static void be_modest(const struct job_question *q, struct recover_params *p)
+{
+	p->threads = MIN(QUICK_THREADS, MAX(q->threads, 1));
+	p->nice = FULL_NICE;
 }
 
 /* Not a neighbour of what was known, so a seed that somebody typed. */
@@ -116,6 +124,8 @@ static int search_worlds(const struct job_question *q, const struct worlds *w,
 		return -ENOENT;
 	p.typed = w->typed;
 	p.is_plain = true;
+	if (w->is_later)
+		be_modest(q, &p);
 	return search(&p, ret);
 }
 
@@ -258,11 +268,16 @@ int ask_streams(const struct job_question *q, const struct recover_stream *strea
 		struct job_answer *ret)
 {
 	struct recover_params p;
+	uint64_t words = 0;
 
 	modest_params_of(q, &p);
 	p.effort = RECOVER_STREAMS;
 	p.streams = streams;
 	p.n_streams = n;
+	for (size_t i = 0; i < n; i++)
+		words += streams[i].count;
+	if (!q->hold && words > LONG_WORDS)
+		be_modest(q, &p);
 	return search(&p, ret);
 }
 
