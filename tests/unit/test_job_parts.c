@@ -118,7 +118,7 @@ static void orders_of_a_part(void)
 	q = read_by("torch-distributed:seed=3", &ways[0], 0, seen);
 	check_found(&q, "torch-distributed:seed=3:under=train");
 	q = read_by("torch-loader:seed=42", &ways[0], 0, seen);
-	check_found(&q, "torch-loader:seed=42:under=train");
+	check_found(&q, "torch-loader:seed=42:draws=6:under=train");
 	q = read_by("torch-distributed:seed=5:world=4:rank=2", &ways[0], 0, seen);
 	check_found(&q, "torch-distributed:seed=5:world=4:rank=2:under=train");
 	q = read_by("sequential", &ways[0], 0, seen);
@@ -144,13 +144,13 @@ static void words_of_a_generator(void)
 
 	n_listed = ARRAY_LEN(ways);
 	q = read_by("torch-loader:seed=42:before=102720", &ways[0], 0, seen);
-	check_found(&q, "torch-loader:seed=42:before=102720:under=train");
+	check_found(&q, "torch-loader:seed=42:before=102720:draws=6:under=train");
 	q = read_by("torch-loader:seed=42:before=102720", &ways[3], 0, seen);
-	check_found(&q, "torch-loader:seed=42:before=102720:sort=timm:under=train");
+	check_found(&q, "torch-loader:seed=42:before=102720:draws=6:sort=timm:under=train");
 	q = read_by("torch-loader:seed=3456789012:before=500006", &ways[3], 0, seen);
 	q.places = &place;
 	q.n_places = 1;
-	check_found(&q, "torch-loader:seed=3456789012:before=500006:sort=timm:under=train");
+	check_found(&q, "torch-loader:seed=3456789012:before=500006:draws=6:sort=timm:under=train");
 }
 
 static void orders_of_all_samples_are_found_as_ever(void)
