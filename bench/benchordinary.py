@@ -38,10 +38,12 @@ FALSE_WORDS = ("jumped ahead", "another reader", "in another order", "resumed in
 
 
 class Scenario:
-    """jobs: arguments of ordinary_job.py of each; part: of train/ that is read; first: of an epoch that the job begins with."""
+    """jobs: arguments of ordinary_job.py of each; part: of train/ that is read; first: of an epoch that the job begins with;
+    sanity: files of val/ that are opened before and while it begins, which are not of the first epoch."""
 
-    def __init__(self, name, *jobs, part=1.0, first=1.0, compute=50, followed=2, is_all_seeds=False):
+    def __init__(self, name, *jobs, part=1.0, first=1.0, compute=50, followed=2, sanity=0, is_all_seeds=False):
         self.name, self.jobs, self.part, self.first, self.compute = name, jobs, part, first, compute
+        self.sanity = sanity
         self.followed, self.is_all_seeds = followed, is_all_seeds
         self.is_resume = first < 1
         self.has_checkpoint = any("--checkpoint" in job for job in jobs)
@@ -52,7 +54,7 @@ SCENARIOS = [
     Scenario("distributed", ("distributed",)),
     Scenario("two_ranks", ("two_ranks",)),
     Scenario("manual_seed", ("manual_seed",)),
-    Scenario("lightning", ("lightning",)),
+    Scenario("lightning", ("lightning",), sanity=(2 + 4 * 2) * 32),  # two batches, and what four workers have read ahead
     Scenario("trainer", ("trainer",)),
     Scenario("resume", ("resume",), first=0.5, followed=100),
     Scenario("trainer_resume", CHECKPOINT, first=0.5, followed=100),
@@ -172,7 +174,7 @@ def run_on(bench, scenario, source):
         end = mount.stats()
     n_first = bench.size.ordinary_train * scenario.part * scenario.first * len(scenario.jobs)
     found = watcher.found or end
-    before = watcher.opens_at(events[0]["t"])
+    before = min(scenario.sanity, bench.size.ordinary_val) or watcher.opens_at(events[0]["t"])
     distinct = bench.size.ordinary_train * scenario.part + bench.size.ordinary_val
     search = end["order"]["search"]
     dropped, opens = (end["counters"][name] - found["counters"][name] for name in ("stage_evicted_reads", "sample_opens"))

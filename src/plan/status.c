@@ -67,12 +67,16 @@ static uint64_t status_lead(const struct plan *plan)
 }
 
 /* Share of the reads that seem to be somebody else's. Not at the start of a pass: there all workers of
- * the job itself begin at once, and are farther apart than they have ever been. */
+ * the job itself begin at once, and are farther apart than they have ever been. Nor where most of the
+ * last ones are a little further on in the order: one of the workers has got no CPU for a while. */
 static uint32_t status_others(const struct plan *plan, const struct slot *slot)
 {
+	const struct plan_job *job = plan->job;
 	bool is_young = slot->low < MIN(2 * SCORE_READS, slot->length / 4);
+	int out = __builtin_popcountll(job->recent_out),
+	    near = __builtin_popcountll(job->recent_out & job->recent_near);
 
-	return plan->job->is_shared && !is_young ? 100 - score_percent(plan) : 0;
+	return job->is_shared && !is_young && 2 * near < out ? 100 - score_percent(plan) : 0;
 }
 
 void plan_get_status(const struct plan *plan, struct plan_status *ret)
