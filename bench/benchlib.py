@@ -27,6 +27,7 @@ SIZES = {
     "noorder_files": (2000, 120), "noorder_head": (600, 60), "gluster_head": (2000, 120),
     "hook_steps": (100000, 4000),
     "recover_files": (100000, 4000), "seeds": (32 << 20, 1 << 16),
+    "ordinary_train": (8121, 320), "ordinary_val": (500, 48),
     "removed_files": (1 << 20, 96), "judged_seconds": (60, 5),
     "store_mib": (1024, 8), "store_records": (1000000, 1000), "store_reserved": (1 << 30, 16 << 20), "store_seconds": (1, 0.1),
     "verify_files": (4000, 64), "verify_epochs": (4, 2),

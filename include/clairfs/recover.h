@@ -140,7 +140,8 @@ uint32_t recover_place_word(const struct recover_place *place);
 /* Words among which a loader's draws are looked for, the likeliest first. */
 enum recover_depth {
 	RECOVER_GLANCE,  /* 0.1 s of a core as RECOVER_STREAMS */
-	RECOVER_SHALLOW, /* with these again: a second */
+	RECOVER_MODELS,  /* and right behind the models that are made most often: 0.1 s more */
+	RECOVER_SHALLOW, /* with the first of these again: a second */
 	RECOVER_DEEP,    /* from there on: about 15 seconds */
 	RECOVER_LOOKUP,  /* for recover_find: five seconds */
 };

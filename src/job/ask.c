@@ -12,22 +12,25 @@
  *
  * All seeds are tried for one rank; then, if the launcher says that there are several, for its
  *world. Evidence is asked for per question; five questions make a wrong answer a little likelier
- *than one in a million. Runs on the job's thread; the searches start threads of their own. */
+ *than one in a million. Runs on the job's thread; the searches start threads of their own. What
+ * takes a tenth of a second is worth a CPU; what takes longer is in nobody's way. */
 #include <errno.h>
 
 #include "clairfs/recover.h"
 #include "job_priv.h"
 
 #define QUICK_NICE 0 /* beside that of the thread that asks */
+#define LONG_WORDS (8u << 20) /* take a tenth of a second */
 #define FULL_NICE 19
 #define QUICK_THREADS 2
-#define SAMPLES_A_RANK 256 /* a world in which a rank reads less is not tried */
 #define FULL_WORLD_MAX 64  /* all seeds are tried for a launcher's world up to this */
 #define BRIEF_TYPED 1024   /* seeds that are tried in every numbering */
 #define KIND_SEEDS_QUICK 32
 #define KIND_SEEDS_FULL 1024
 #define KIND_QUICK_NS (NS_PER_S / 4)
 #define KIND_FULL_NS (20 * NS_PER_S)
+#define TAIL_BRIEF_NS (NS_PER_S / 10)
+#define TAIL_NS (2 * NS_PER_S)
 
 /* Worlds that are tried together; 0 ends. */
 struct worlds {
@@ -43,6 +46,15 @@ static const struct worlds worlds_tried[] = {
 	{ 256, true, { 640, 768, 1024, 1280, 1536, 2048, 3072, 4096, 0 } },
 };
 
+uint32_t ask_world(size_t i)
+{
+	for (size_t k = 0; k < ARRAY_LEN(worlds_tried); k++)
+		for (const uint32_t *s = worlds_tried[k].size; *s; s++)
+			if (i-- == 0)
+				return *s;
+	return 0;
+}
+
 static void params_of(const struct job_question *q, struct recover_params *p)
 {
 	recover_params_init(p);
@@ -56,6 +68,12 @@ static void params_of(const struct job_question *q, struct recover_params *p)
 	p->effort = RECOVER_QUICK;
 	p->threads = QUICK_THREADS;
 	p->nice = QUICK_NICE;
+}
+
+static void be_modest(const struct job_question *q, struct recover_params *p)
+{
+	p->threads = MIN(QUICK_THREADS, MAX(q->threads, 1));
+	p->nice = FULL_NICE;
 }
 
 /* Not a neighbour of what was known, so a seed that somebody typed. */
@@ -100,18 +118,20 @@ static int search_worlds(const struct job_question *q, const struct worlds *w,
 
 	params_of(q, &p);
 	p.worlds = size;
-	for (const uint32_t *s = w->size; *s && *s <= q->n / SAMPLES_A_RANK; s++)
+	for (const uint32_t *s = w->size; *s && *s <= q->n / JOB_RANK_SAMPLES; s++)
 		size[p.n_worlds++] = *s;
 	if (p.n_worlds == 0)
 		return -ENOENT;
 	p.typed = w->typed;
 	p.is_plain = true;
+	if (w->is_later)
+		be_modest(q, &p);
 	return search(&p, ret);
 }
 
 static bool has_world(const struct job_question *q)
 {
-	return q->world > 1 && q->world <= RECOVER_WORLD_MAX && q->world <= q->n / SAMPLES_A_RANK;
+	return q->world > 1 && q->world <= RECOVER_WORLD_MAX && q->world <= q->n / JOB_RANK_SAMPLES;
 }
 
 /* The world that the job's launcher told. */
@@ -181,6 +201,26 @@ int ask_quick(const struct job_question *q, struct job_answer *ret)
 	return rc;
 }
 
+int ask_tail_brief(const struct job_question *q, struct job_answer *ret)
+{
+	uint64_t start_ns = guess_cpu_ns();
+	int rc = tail_search(q, TAIL_LIKELY, TAIL_BRIEF_NS, ret);
+
+	atomic_fetch_add(q->cpu_ns, guess_cpu_ns() - start_ns);
+	return rc;
+}
+
+/* Once for a beginning, where it takes longer. */
+int ask_tail(const struct job_question *q, struct job_answer *ret)
+{
+	uint64_t start_ns = guess_cpu_ns();
+	int rc = q->is_first || q->no_streams ? -ENOENT
+					      : tail_search(q, UINT32_MAX, TAIL_NS, ret);
+
+	atomic_fetch_add(q->cpu_ns, guess_cpu_ns() - start_ns);
+	return rc;
+}
+
 /* One of `parts` searches of all seeds. */
 struct part {
 	const struct job_question *q;
@@ -228,11 +268,16 @@ int ask_streams(const struct job_question *q, const struct recover_stream *strea
 		struct job_answer *ret)
 {
 	struct recover_params p;
+	uint64_t words = 0;
 
 	modest_params_of(q, &p);
 	p.effort = RECOVER_STREAMS;
 	p.streams = streams;
 	p.n_streams = n;
+	for (size_t i = 0; i < n; i++)
+		words += streams[i].count;
+	if (!q->hold && words > LONG_WORDS)
+		be_modest(q, &p);
 	return search(&p, ret);
 }
 
@@ -286,6 +331,7 @@ int ask_refine(const struct job_question *q, struct job_answer *ret)
 {
 	uint32_t size[ARRAY_LEN(worlds_tried[0].size) + 2] = { 1 };
 	struct recover_params p;
+	int rc;
 
 	params_of(q, &p);
 	p.effort = RECOVER_RANGE;
@@ -293,9 +339,10 @@ int ask_refine(const struct job_question *q, struct job_answer *ret)
 	p.threads = 1;
 	p.worlds = size;
 	p.n_worlds = 1;
-	for (const uint32_t *s = worlds_tried[0].size; *s && *s <= q->n / SAMPLES_A_RANK; s++)
+	for (const uint32_t *s = worlds_tried[0].size; *s && *s <= q->n / JOB_RANK_SAMPLES; s++)
 		size[p.n_worlds++] = *s;
 	if (has_world(q) && q->world > size[p.n_worlds - 1])
 		size[p.n_worlds++] = q->world;
-	return search(&p, ret);
+	rc = search(&p, ret);
+	return rc == -ENOENT ? tail_refine(q, ret) : rc;
 }

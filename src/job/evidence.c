@@ -20,6 +20,7 @@
 #define CHOICES 3.0      /* bits: how many of them was chosen */
 #define ORDER_FEW 24     /* fewer opens are no correlation */
 #define CORRELATED 0.8   /* of ranks; two halves in a wrong order have 0.5 */
+#define WINDOW_PARTS 8   /* all, or 7, 6, 5, 4 of 8 opens are in the window */
 #define GAPS 0.25        /* of the opens have one behind them: workers begin elsewhere */
 
 static int compare_u32(const void *a, const void *b)
@@ -50,7 +51,7 @@ double evidence_bits(uint32_t *pos, uint32_t n_pos, uint32_t n_seen, uint64_t n)
 }
 
 /* Chernoff's bound of k of n where each has the chance p. */
-static double chance_bits(double k, double n, double p)
+double evidence_chance_bits(double k, double n, double p)
 {
 	double share = k / n, bits;
 
@@ -77,7 +78,7 @@ static double follow_bits(const uint32_t *pos, uint32_t n, uint32_t span, uint32
 
 	for (uint32_t i = 0; i < n; i++)
 		follows += is_near(pos, i, far);
-	return chance_bits(follows, n, (double)far / span);
+	return evidence_chance_bits(follows, n, (double)far / span);
 }
 
 /* From low to high: the correlation of positions with the order they were opened in. sorted: the
@@ -130,4 +131,50 @@ double evidence_order_bits(const uint32_t *pos, uint32_t n_pos)
 	for (uint32_t far = 1; far <= FOLLOW_FAR; far *= 2)
 		best = MAX(best, follow_bits(pos, n_pos, sorted[n_pos - 1] + 1, far) - CHOICES);
 	return MAX(best, rank_bits(pos, sorted, n_pos));
+}
+
+/* Leaves out what stands there twice; sorted. */
+static uint32_t drop_repeats(uint32_t *pos, uint32_t n_pos)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < n_pos; i++)
+		if (n == 0 || pos[i] != pos[n - 1])
+			pos[n++] = pos[i];
+	return n;
+}
+
+/* The narrowest window of k positions; returns the number of its first. */
+static uint32_t narrowest(const uint32_t *pos, uint32_t n, uint32_t k)
+{
+	uint32_t best = 0;
+
+	for (uint32_t i = 1; i + k <= n; i++)
+		if (pos[i + k - 1] - pos[i] < pos[best + k - 1] - pos[best])
+			best = i;
+	return best;
+}
+
+double evidence_window_bits(uint32_t *pos, uint32_t *n_pos, uint64_t n, uint32_t *ret_from,
+			    uint32_t *ret_n)
+{
+	double best = 0;
+
+	*ret_from = *ret_n = 0;
+	qsort(pos, *n_pos, sizeof(*pos), compare_u32);
+	*n_pos = drop_repeats(pos, *n_pos);
+	for (uint32_t part = WINDOW_PARTS; *n_pos >= WINDOW_PARTS && part >= WINDOW_PARTS / 2; part--) {
+		uint32_t k = *n_pos * part / WINDOW_PARTS, from = narrowest(pos, *n_pos, k);
+		double share = (pos[from + k - 1] - pos[from] + 1.0) / (double)n, bits;
+
+		/* It begins with one of them, and this share of them was chosen. */
+		bits = evidence_chance_bits(k - 1, *n_pos - 1, share) -
+		       log2((double)*n_pos * (WINDOW_PARTS / 2 + 1));
+		if (bits <= best)
+			continue;
+		best = bits;
+		*ret_from = from;
+		*ret_n = k;
+	}
+	return best;
 }

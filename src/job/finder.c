@@ -159,7 +159,7 @@ void job_note_open(struct job *job, uint32_t sample)
 	}
 	(void)trail_open(&job->trail, sample, now_ns);
 	if (part_open(&job->part, &job->known, job->p.numbers, job->p.n, sample))
-		trail_restart(&job->trail, job->trail.noted - MIN(job->trail.noted, PART_OPENS));
+		trail_restart(&job->trail, job->trail.noted - MIN(job->trail.noted, job->part.stretch));
 	facts = facts_of(job);
 	if (aim_is_refuted(&facts))
 		trail_restart(&job->trail, job->known.noted);
@@ -348,7 +348,7 @@ static void hand_over_locked(struct job *job, uint64_t opens)
 	job->orders_found++;
 	metrics_add(job->p.metrics, METRIC_RECOVER_FOUND, 1);
 	job->is_told = false;
-	job->part = (struct part_watch){ 0 };
+	part_begin(&job->part, &job->known, job->p.numbers, &job->trail);
 	if (version == job->version) /* until the new plan has been heard of */
 		set_plan_locked(job, JOB_PLAN_BUSY);
 }

@@ -24,9 +24,10 @@
 static const uint16_t strides[] = { 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 40, 48, 56, 64 };
 
 /* Small seeds in the order people like them. */
-static const uint32_t liked[] = { 0,    42,   1,    1234, 123,  2,    3,    7,     1337,
+static const uint32_t liked[GUESS_LIKED] = { 0,    42,   1,    1234, 123,  2,    3,    7,     1337,
 				  2023, 2024, 2025, 2026, 2022, 2021, 2020, 12345, 10,
-				  100,  1000, 999,  777,  666,  31,   17,   13,    11 };
+				  100,  1000, 999,  777,  666,  31,   17,   13,    11,
+				  3407 };
 
 static const char *const kinds[] = { "numpy-legacy", "python-random", "numpy-generator",
 				     "torch-generator" };
@@ -117,8 +118,7 @@ uint64_t guess_cpu_ns(void)
 	return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
 }
 
-/* Bits for the first epoch of a spec, 0 when there is no such order. */
-static double spec_bits(const struct job_question *q, const char *text, uint32_t *pos)
+uint32_t guess_places(const struct job_question *q, const char *text, uint32_t *pos)
 {
 	struct order_params params = { .n = q->n };
 	struct order_epoch *epoch = NULL;
@@ -136,10 +136,18 @@ static double spec_bits(const struct job_question *q, const char *text, uint32_t
 	order_epoch_free(epoch);
 	order_free(order);
 	order_spec_free(spec);
+	return n;
+}
+
+/* Bits for the first epoch of a spec, 0 when there is no such order. */
+static double spec_bits(const struct job_question *q, const char *text, uint32_t *pos)
+{
+	uint32_t n = guess_places(q, text, pos);
+
 	return evidence_bits(pos, n, (uint32_t)q->n_seen, q->n);
 }
 
-static uint32_t nth_seed(uint32_t i)
+uint32_t guess_seed(uint32_t i)
 {
 	return i < ARRAY_LEN(liked) ? liked[i] : i - (uint32_t)ARRAY_LEN(liked);
 }
@@ -164,7 +172,7 @@ int guess_kinds(const struct job_question *q, uint32_t n_seeds, uint64_t cpu_ns,
 				return -ECANCELED;
 			if (guess_cpu_ns() - start_ns > cpu_ns)
 				return -ENOENT;
-			snprintf(text, sizeof(text), "%s:seed=%" PRIu32, kinds[k], nth_seed(i));
+			snprintf(text, sizeof(text), "%s:seed=%" PRIu32, kinds[k], guess_seed(i));
 			bits = spec_bits(q, text, pos);
 			if (bits < NEEDED_BITS)
 				continue;

@@ -10,6 +10,7 @@
 
 /* Fewer samples have too few permutations to tell orders apart, and are read in no time. */
 #define JOB_SAMPLES_MIN 64
+#define JOB_RANK_SAMPLES 256 /* a world in which a rank reads less is not tried */
 
 /* --- trail.c: the opens, cut into passes over the dataset. */
 #define TRAIL_MAX 1024 /* opens that are kept of a beginning */
@@ -124,6 +125,12 @@ bool aim_is_refuted(const struct aim_facts *facts);
 double evidence_bits(uint32_t *pos, uint32_t n_pos, uint32_t n_seen, uint64_t n);
 /* Bits: how unlikely is it that these positions were opened in this order if they were shuffled? */
 double evidence_order_bits(const uint32_t *pos, uint32_t n_pos);
+/* Bits of chance that k or more of n happen, where each has the chance p. */
+double evidence_chance_bits(double k, double n, double p);
+/* Bits: how unlikely is it by chance that so many of these positions (sorted here, and *n_pos less
+ * those that repeat) of n stand in one window, wherever it is? These are *ret_n from *ret_from on. */
+double evidence_window_bits(uint32_t *pos, uint32_t *n_pos, uint64_t n, uint32_t *ret_from,
+			    uint32_t *ret_n);
 
 /* --- guess.c: orders other than torch's permutations. */
 /* CPU time of this thread. */
@@ -133,12 +140,31 @@ int guess_sequential(const struct job_question *q, struct job_answer *ret) MUST_
 int guess_kinds(const struct job_question *q, uint32_t n_seeds, uint64_t cpu_ns,
 		struct job_answer *ret) MUST_USE;
 
+/* Seed number i in the order people like them: GUESS_LIKED, then all from 0 on. */
+#define GUESS_LIKED 28
+uint32_t guess_seed(uint32_t i);
+/* Positions of the opens in the first epoch of a spec; returns how many have one. */
+uint32_t guess_places(const struct job_question *q, const char *text, uint32_t *pos);
+
+/* --- tail.c: the middle of a permutation, of the likeliest n_seeds; gives up after cpu_ns of the
+ * thread's time. */
+#define TAIL_LIKELY 512 /* known ones, and those of a DistributedSampler */
+int tail_search(const struct job_question *q, uint32_t n_seeds, uint64_t cpu_ns,
+		struct job_answer *ret) MUST_USE;
+/* World and ranks of q->seed. */
+int tail_refine(const struct job_question *q, struct job_answer *ret) MUST_USE;
+
 /* --- ask.c: the questions, in one numbering: q->seen are numbers below q->n. Return values as of
  * struct job_searches. */
 int ask_sequential(const struct job_question *q, struct job_answer *ret) MUST_USE;
 /* Seeds that are very likely. */
 int ask_brief(const struct job_question *q, struct job_answer *ret) MUST_USE;
 int ask_quick(const struct job_question *q, struct job_answer *ret) MUST_USE;
+/* Sizes of worlds that are tried, ascending; 0: no more. */
+uint32_t ask_world(size_t i);
+/* The same in the middle of an epoch. */
+int ask_tail_brief(const struct job_question *q, struct job_answer *ret) MUST_USE;
+int ask_tail(const struct job_question *q, struct job_answer *ret) MUST_USE;
 int ask_full(const struct job_question *q, struct job_answer *ret) MUST_USE;
 int ask_refine(const struct job_question *q, struct job_answer *ret) MUST_USE;
 int ask_streams(const struct job_question *q, const struct recover_stream *streams, size_t n,
@@ -163,11 +189,16 @@ int streams_lookup(const struct job_question *q, struct job_answer *ret) MUST_US
 /* --- part.c: has the job left the part that its order is of? */
 #define PART_OPENS 32
 struct part_watch {
-	uint64_t run; /* opens outside of the part, one after the other */
+	uint64_t run;	   /* opens outside of the part, one after the other */
+	uint64_t in_run;   /* and in it */
+	uint64_t stretch;  /* opens since the first one outside, but for PART_OPENS in it in a row */
 	bool is_left;
 };
-/* A sample was opened. True: the job has left the part, just now, with the last PART_OPENS. n: of
- * the dataset. */
+/* An order of a part was found: looks at the last opens, as the job may have left it already. */
+void part_begin(struct part_watch *watch, const struct known *known,
+		const struct job_numbers *numbers, const struct trail *trail);
+/* A sample was opened. True: the job has left the part, just now, with the last watch->stretch opens:
+ * readers of the part may still have been at work when it began elsewhere. n: of the dataset. */
 bool part_open(struct part_watch *watch, const struct known *known,
 	       const struct job_numbers *numbers, uint64_t n, uint32_t sample);
 

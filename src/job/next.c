@@ -4,7 +4,8 @@
  * finds out by itself that set_epoch is not called):
  *
  *  - several ranks, or a seed that people type: a DistributedSampler, seed + 1 comes next;
- *  - a word of a manual_seed: a loader and nothing else drawing, the word 4 further on comes next;
+ *  - a word of a manual_seed: a loader and nothing else drawing, the word 4 further on comes next; 6
+ *    further on, where the job reads a part of the dataset, so that there is one to validate on;
  *  - two epochs of one manual_seed with other words between them (a validation loader, persistent
  *    workers): the same distance again;
  *  - the same of numpy's or Python's generator, for which no kind of order has a name: one epoch at
@@ -24,6 +25,7 @@
 #define WORDS_KNOWN 1024  /* of a manual_seed that was found before */
 #define LOADER_STEP 4     /* words of an epoch */
 #define PERSISTENT_STEP 2 /* with workers that live on */
+#define VALIDATED_STEP 6  /* a validation loader begins after each epoch */
 #define FIRST_WORDS 128   /* here a seed is of a later epoch rather than behind other draws */
 
 /* A seed found by its neighbourhood to a hint may be a later word of the manual_seed known. */
@@ -122,9 +124,12 @@ void known_found(struct known *k, const struct job_answer *answer, uint64_t pass
 	k->n_seen = n_seen;
 }
 
+/* Who reads a part of the dataset validates on another one, most likely. */
 static uint32_t step_of(const struct known *k)
 {
-	return k->has_step ? k->step : LOADER_STEP;
+	if (k->has_step)
+		return k->step;
+	return k->last.way.under[0] ? VALIDATED_STEP : LOADER_STEP;
 }
 
 /* Whether the orders of module order name the chain. */
@@ -174,8 +179,9 @@ static void put_loader(const struct known *k, FILE *out)
 	uint32_t step = step_of(k), epoch = (k->last.word - LOADER_WORD) / step;
 
 	if (!is_alone(k)) {
-		fprintf(out, "torch-loader:seed=%" PRIu32 ":before=%" PRIu32, k->last.manual_seed,
-			k->last.word - LOADER_WORD);
+		fprintf(out, "torch-loader:seed=%" PRIu32, k->last.manual_seed);
+		if (k->last.word > LOADER_WORD)
+			fprintf(out, ":before=%" PRIu32, k->last.word - LOADER_WORD);
 		if (step != LOADER_STEP)
 			fprintf(out, ":draws=%" PRIu32, step);
 		return;

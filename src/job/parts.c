@@ -6,6 +6,7 @@
  *	files in their order      of all of them
  *	words behind the last     of the likeliest few, where the last epoch's seed was one
  *	a thousand seeds          of all of them, where there are several: milliseconds each
+ *	the middle of epochs      of the likeliest few; of many seeds of the first
  *	all that is quick         of the likeliest few; words of many seeds, about a second, of the first
  *	all seeds                 of the likeliest one
  *
@@ -184,7 +185,11 @@ static int parts_quick(const struct job_question *q, struct job_answer *ret)
 	if (rc == -ENOENT && v->n > 1)
 		rc = ask_views(v, v->n, ask_brief, ret);
 	if (rc == -ENOENT)
+		rc = ask_views(v, QUICK_WAYS, ask_tail_brief, ret);
+	if (rc == -ENOENT)
 		rc = ask_views(v, QUICK_WAYS, ask_quick, ret);
+	if (rc == -ENOENT)
+		rc = ask_views(v, 1, ask_tail, ret);
 	if (rc == 0 && v->n > 1 && !ret->spec[0])
 		take_best_sort(v, ret);
 	views_free(v);

@@ -61,10 +61,14 @@ int streams_known(const struct job_question *q, struct job_answer *ret)
 
 int streams_quick(const struct job_question *q, struct job_answer *ret)
 {
+	int rc;
+
 	if (q->no_streams)
 		return -ENOENT;
-	return search_likely(q, q->is_first || q->is_unlikely ? RECOVER_GLANCE : RECOVER_SHALLOW,
-			     ret);
+	if (q->is_unlikely)
+		return search_likely(q, RECOVER_GLANCE, ret);
+	rc = search_likely(q, RECOVER_MODELS, ret);
+	return rc == -ENOENT && !q->is_first ? search_likely(q, RECOVER_SHALLOW, ret) : rc;
 }
 
 int streams_full(const struct job_question *q, struct job_answer *ret)

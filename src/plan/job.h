@@ -59,6 +59,7 @@ struct plan_job {
 	uint64_t verdict[SCORE_READS / 64]; /* ring of bits: as expected */
 	uint32_t verdict_count, verdict_head, verdict_in;
 	uint64_t recent_out; /* a bit per read, the last one lowest */
+	uint64_t recent_near; /* likewise: what was out, but only just, and not read yet */
 	/* What of the order was read and what was left out of it, halved now and then. */
 	uint32_t kept_positions, left_positions;
 	bool is_shared; /* another reader is at work; the order is followed all the same */

@@ -60,12 +60,13 @@ void score_push(struct plan *plan, bool is_in)
 	plan->job->verdict_in += is_in;
 	plan->job->verdict_head = (plan->job->verdict_head + 1) % SCORE_READS;
 	plan->job->recent_out = plan->job->recent_out << 1 | !is_in;
+	plan->job->recent_near <<= 1;
 }
 
 void score_reset(struct plan *plan)
 {
 	plan->job->verdict_count = plan->job->verdict_head = plan->job->verdict_in = 0;
-	plan->job->recent_out = 0;
+	plan->job->recent_out = plan->job->recent_near = 0;
 	plan->job->kept_positions = plan->job->left_positions = 0;
 	proof_reset(plan);
 }

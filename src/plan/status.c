@@ -66,6 +66,19 @@ static uint64_t status_lead(const struct plan *plan)
 	return end - low;
 }
 
+/* Share of the reads that seem to be somebody else's. Not at the start of a pass: there all workers of
+ * the job itself begin at once, and are farther apart than they have ever been. Nor where most of the
+ * last ones are a little further on in the order: one of the workers has got no CPU for a while. */
+static uint32_t status_others(const struct plan *plan, const struct slot *slot)
+{
+	const struct plan_job *job = plan->job;
+	bool is_young = slot->low < MIN(2 * SCORE_READS, slot->length / 4);
+	int out = __builtin_popcountll(job->recent_out),
+	    near = __builtin_popcountll(job->recent_out & job->recent_near);
+
+	return job->is_shared && !is_young && 2 * near < out ? 100 - score_percent(plan) : 0;
+}
+
 void plan_get_status(const struct plan *plan, struct plan_status *ret)
 {
 	const struct slot *slot = cur_slot(plan);
@@ -104,7 +117,7 @@ void plan_get_status(const struct plan *plan, struct plan_status *ret)
 		.valid_read = valid_slot(plan)->consumed.count,
 		.valid_epoch = cur_slot(plan)->epoch,
 		.valid_foreseen = plan->job->valid.foreseen,
-		.other_percent = plan->job->is_shared ? 100 - score_percent(plan) : 0,
+		.other_percent = status_others(plan, slot),
 		.last_epoch = plan->job->has_epochs_end
 				      ? plan->job->info.start_epoch + plan->job->info.epochs - 1
 				      : UINT64_MAX,
@@ -149,6 +162,8 @@ const char *plan_status_why(const struct plan_status *st)
 	for (size_t i = 0; st->is_found && i < ARRAY_LEN(of_who_told); i++)
 		if (strcmp(st->why, why_words[of_who_told[i]]) == 0)
 			return why_words[WHY_FOLLOWS];
+	if (strcmp(st->why, why_words[WHY_OTHER_READER]) == 0 && !st->other_percent)
+		return why_words[WHY_FOLLOWS];
 	return st->why;
 }
 

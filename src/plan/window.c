@@ -308,6 +308,7 @@ static void window_take(struct plan *plan, uint32_t sample, enum fit fit, const 
 {
 	const struct order_epoch *next = next_slot(plan)->ep;
 	uint32_t soon = sample; /* what this reader opens next, most likely */
+	bool is_near = false;
 
 	if (fit == FIT_IN || !plan->job->blind_reads)
 		proof_read(plan, use->slot, use->pos);
@@ -322,6 +323,7 @@ static void window_take(struct plan *plan, uint32_t sample, enum fit fit, const 
 			soon = use->slot->ep->sample[use->pos + plan->job->info.n_ranks];
 	} else {
 		plan->job->mismatches++;
+		is_near = use->pos != NO_POS && window_lead(plan, use) < 2 * plan->job->span;
 		if (use->pos != NO_POS && window_may_be_own(plan, use)) {
 			/* Read all the same; and a span that is too small shows here. */
 			window_learn_span(plan, window_lead(plan, use));
@@ -336,8 +338,10 @@ static void window_take(struct plan *plan, uint32_t sample, enum fit fit, const 
 	score_read(plan, sample);
 	if (plan->job->state == PLAN_WAITING)
 		plan_enter(plan, PLAN_CHECKING, WHY_COMPARING);
-	if (fit == FIT_IN || !plan->job->blind_reads)
+	if (fit == FIT_IN || !plan->job->blind_reads) {
 		score_push(plan, fit == FIT_IN);
+		plan->job->recent_near |= is_near;
+	}
 	if (plan->job->blind_reads)
 		plan->job->blind_reads--;
 	if (fit == FIT_OUT)

@@ -5,6 +5,7 @@
  * of the search of all of them, so all positions together must cost much less than that.
  *
  *	glance    the likeliest seeds, a small model                a tenth of a second of a core
+ *	models    and right behind the ResNets                      as much again
  *	shallow   every seed of the table, a million words          a second
  *	deep      from there on, as far as the table says           13 seconds
  *	lookup    further, and for seeds 0..9999: comparing with a  5 seconds
@@ -88,6 +89,20 @@ static const struct {
 	{ 114514, SOMETIMES },
 };
 
+/* What torchvision's and timm's ResNets draw: convolutions twice, then the last layer, of 1000 classes
+ * or of few. The loader is right behind. */
+#define BEHIND (MILLION / 16)
+static const struct {
+	uint32_t from, to;
+} models[] = {
+	{ 22333824, 22846824 + BEHIND },      /* ResNet-18, any number of classes */
+	{ 42535296, 43048296 + BEHIND },      /* ResNet-34 */
+	{ 48958824, 48958824 + BEHIND },      /* ResNet-50 */
+	{ 46909824, 46909824 + 4 * BEHIND },  /* of 100 classes at most */
+	{ 86838632, 86838632 + BEHIND },      /* ResNet-101 */
+	{ 118033768, 118033768 + BEHIND },    /* ResNet-152 */
+};
+
 struct list {
 	struct recover_stream *stream;
 	size_t n, room;
@@ -121,6 +136,19 @@ static bool put_glance(struct list *l)
 	for (size_t i = 0; i < ARRAY_LEN(likely) && is_fine; i++)
 		is_fine = put(l, RECOVER_TORCH, likely[i].seed, 0,
 			      reach[likely[i].likelihood].glance * MILLION);
+	return is_fine;
+}
+
+/* Of seeds whose words are tried everywhere. */
+static bool put_models(struct list *l)
+{
+	bool is_fine = put_glance(l);
+
+	for (size_t i = 0; i < ARRAY_LEN(likely); i++)
+		for (size_t k = 0; k < ARRAY_LEN(models) && is_fine; k++)
+			if (likely[i].likelihood == EVERYWHERE)
+				is_fine = put(l, RECOVER_TORCH, likely[i].seed, models[k].from,
+					      models[k].to);
 	return is_fine;
 }
 
@@ -170,6 +198,7 @@ int recover_streams_new(enum recover_depth depth, struct recover_stream **ret, s
 {
 	struct list l = { 0 };
 	bool is_fine = depth == RECOVER_GLANCE	 ? put_glance(&l)
+		       : depth == RECOVER_MODELS  ? put_models(&l)
 		       : depth == RECOVER_SHALLOW ? put_shallow(&l)
 		       : depth == RECOVER_DEEP	? put_deep(&l)
 						: put_lookup(&l);

@@ -16,7 +16,7 @@ import smoke
 import mountkit
 import tap
 
-TORCH = ("recover", "removed", "warm")  # in test_bench_smoke_torch.py
+TORCH = ("recover", "removed", "ordinary", "warm")  # in test_bench_smoke_torch.py
 ALONE = ("store", "verify", "metrics", "sim", "plan")
 README = ("staged", "stall", "cpu", "noorder", "hook", "gluster", "seeds")
 # Each program with arguments that make it quick; a program without has none, or is quick by itself.

@@ -9,6 +9,8 @@ import smoke
 import mountkit
 import tap
 
+JOBS = ("recover", "removed", "ordinary", "warm")
+
 
 def torch_python():
     python = os.environ.get("CLAIRFS_TORCH_PYTHON")
@@ -18,9 +20,9 @@ def torch_python():
 
 
 def jobs(place):
-    done = smoke.bench_run(place, "recover", "removed", "warm", "--save", "smoke", "--torch-python", torch_python())
-    tap.ok(done.code == 0, "bench/run recover removed warm --smoke ends well", done)
-    smoke.check_results(place, ("recover", "removed", "warm"))
+    done = smoke.bench_run(place, *JOBS, "--save", "smoke", "--torch-python", torch_python())
+    tap.ok(done.code == 0, "bench/run --smoke ends well with " + " ".join(JOBS), done)
+    smoke.check_results(place, JOBS)
 
 
 def quickstart(place):

@@ -75,6 +75,11 @@ def loader_after_manual_seed(place):
     recognised("manual_seed(42)", place, lambda e: orders.randperm(N, words[4 * e + 3]), "torch-loader:seed=42")
 
 
+def resumed_in_the_middle(place):
+    """Epoch 17 of seed 3 from its half on, and nobody says where that is."""
+    recognised("resumed", place, lambda e: orders.distributed(N, 1, 0, 3, 17 + e)[0 if e else N // 2:], "torch-distributed:seed=20")
+
+
 def files_in_their_order(place):
     recognised("shuffle=False", place, lambda e: list(range(N)), "sequential")
 
@@ -134,5 +139,5 @@ def switched_off(place):
         tap.equal(stats["order"]["state"], "no_order", "recover=off: no order")
 
 
-mountkit.run(distributed_sampler, loader_after_manual_seed, files_in_their_order, unmounted_while_searching,
+mountkit.run(distributed_sampler, loader_after_manual_seed, resumed_in_the_middle, files_in_their_order, unmounted_while_searching,
              told_while_searching, wrong_order_told, switched_off)

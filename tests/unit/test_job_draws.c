@@ -111,6 +111,8 @@ static void behind_likely_manual_seeds(void)
 	const struct recover_place near = { RECOVER_TORCH, 1337, 1000001 };
 	const struct recover_place likeliest = { RECOVER_TORCH, 42, 1000003 };
 	const struct recover_place python = { RECOVER_PYTHON, 42, 4000 };
+	/* A ResNet-50 of torchvision was made before. */
+	const struct recover_place model = { RECOVER_TORCH, 42, 48958824 + 9 };
 	struct job_question q = ask_about(&near);
 	struct job_answer a;
 
@@ -125,6 +127,10 @@ static void behind_likely_manual_seeds(void)
 	q.is_first = true;
 	CHECK_INT(streams_quick(&q, &a), 0);
 	check_found(&a, &likeliest);
+	q = ask_about(&model);
+	q.is_first = true;
+	CHECK_INT(streams_quick(&q, &a), 0);
+	check_found(&a, &model);
 	q = ask_about(&python);
 	CHECK_INT(streams_quick(&q, &a), 0);
 	check_found(&a, &python);

@@ -121,10 +121,10 @@ static void each_part_draws_for_itself(void)
 	a.way = c.way = train;
 	b.way = extra;
 	known_found(&k, &a, 0, 100);
-	check_spec(&k, "torch-loader:seed=42:under=train");
+	check_spec(&k, "torch-loader:seed=42:draws=6:under=train"); /* it will validate */
 	known_found(&k, &b, 1, 100);
 	CHECK(!k.has_step);
-	check_spec(&k, "torch-loader:seed=42:before=2:under=extra");
+	check_spec(&k, "torch-loader:seed=42:before=2:draws=6:under=extra");
 	known_found(&k, &c, 2, 100); /* nor is it a word because the other's was one */
 	CHECK(!k.has_step && !k.last.is_chain);
 	known_found(&k, &a, 3, 100);
@@ -132,6 +132,12 @@ static void each_part_draws_for_itself(void)
 	c.way = train;
 	known_found(&k, &c, 4, 100);
 	check_spec(&k, "torch-loader:seed=42:before=6:draws=6:under=train");
+	k = (struct known){ 0 };
+	known_found(&k, &a, 0, 100);
+	c = chain(42, 7);
+	c.way = train;
+	known_found(&k, &c, 1, 100); /* it does not */
+	check_spec(&k, "torch-loader:seed=42:start_epoch=1:under=train");
 }
 
 /* Behind the weights of a model. */

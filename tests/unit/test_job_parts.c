@@ -118,7 +118,7 @@ static void orders_of_a_part(void)
 	q = read_by("torch-distributed:seed=3", &ways[0], 0, seen);
 	check_found(&q, "torch-distributed:seed=3:under=train");
 	q = read_by("torch-loader:seed=42", &ways[0], 0, seen);
-	check_found(&q, "torch-loader:seed=42:under=train");
+	check_found(&q, "torch-loader:seed=42:draws=6:under=train");
 	q = read_by("torch-distributed:seed=5:world=4:rank=2", &ways[0], 0, seen);
 	check_found(&q, "torch-distributed:seed=5:world=4:rank=2:under=train");
 	q = read_by("sequential", &ways[0], 0, seen);
@@ -144,13 +144,13 @@ static void words_of_a_generator(void)
 
 	n_listed = ARRAY_LEN(ways);
 	q = read_by("torch-loader:seed=42:before=102720", &ways[0], 0, seen);
-	check_found(&q, "torch-loader:seed=42:before=102720:under=train");
+	check_found(&q, "torch-loader:seed=42:before=102720:draws=6:under=train");
 	q = read_by("torch-loader:seed=42:before=102720", &ways[3], 0, seen);
-	check_found(&q, "torch-loader:seed=42:before=102720:sort=timm:under=train");
+	check_found(&q, "torch-loader:seed=42:before=102720:draws=6:sort=timm:under=train");
 	q = read_by("torch-loader:seed=3456789012:before=500006", &ways[3], 0, seen);
 	q.places = &place;
 	q.n_places = 1;
-	check_found(&q, "torch-loader:seed=3456789012:before=500006:sort=timm:under=train");
+	check_found(&q, "torch-loader:seed=3456789012:before=500006:draws=6:sort=timm:under=train");
 }
 
 static void orders_of_all_samples_are_found_as_ever(void)
@@ -257,6 +257,46 @@ static void a_small_part_is_left_at_once(void)
 	CHECK(!watch.is_left);
 }
 
+/* Trainers look at a few batches of the validation set, whose workers read ahead while the training
+ * begins: that has begun with its first open. */
+static void a_part_is_left_with_the_first_open_elsewhere(void)
+{
+	struct known known = found_in(&ways[1], VAL);
+	struct part_watch watch = { 0 };
+
+	CHECK_U64(open_run(&watch, &known, 0, VAL), 0);
+	for (uint32_t i = 0; i < 50; i++)
+		CHECK_U64(open_run(&watch, &known, VAL + 3 * i, 3) + open_run(&watch, &known, i, 1), 0);
+	CHECK_U64(open_run(&watch, &known, VAL + 150, N), PART_OPENS);
+	CHECK_U64(watch.stretch, 200 + PART_OPENS);
+	/* Unless the part was gone on with in between. */
+	watch = (struct part_watch){ 0 };
+	CHECK_U64(open_run(&watch, &known, VAL, 5) + open_run(&watch, &known, 0, PART_OPENS), 0);
+	CHECK_U64(open_run(&watch, &known, VAL, N), PART_OPENS);
+	CHECK_U64(watch.stretch, PART_OPENS);
+}
+
+/* The order of the part is found when the job is already elsewhere. */
+static void a_part_that_was_left_before_it_was_found(void)
+{
+	struct known known = found_in(&ways[1], VAL);
+	struct part_watch watch;
+	struct trail trail;
+
+	CHECK_INT(trail_init(&trail, N), 0);
+	for (uint32_t i = 0; i < 60; i++)
+		(void)trail_open(&trail, i, i);
+	for (uint32_t i = 0; i < 40; i++) {
+		(void)trail_open(&trail, VAL + i, 100 + i);
+		(void)trail_open(&trail, 60 + i, 100 + i);
+	}
+	part_begin(&watch, &known, &numbers, &trail);
+	CHECK_U64(watch.stretch, 80);
+	CHECK_U64(open_run(&watch, &known, VAL + 40, N), PART_OPENS);
+	CHECK_U64(watch.stretch, 80 + PART_OPENS);
+	trail_fini(&trail);
+}
+
 static void a_validation_leaves_nothing(void)
 {
 	struct known known = found_in(&ways[0], TRAIN);
@@ -292,6 +332,9 @@ static const struct check_test tests[] = {
 	{ "chance_is_no_order_of_any_part", chance_is_no_order_of_any_part },
 	{ "the_world_of_a_part_is_refined", the_world_of_a_part_is_refined },
 	{ "a_small_part_is_left_at_once", a_small_part_is_left_at_once },
+	{ "a_part_is_left_with_the_first_open_elsewhere",
+	  a_part_is_left_with_the_first_open_elsewhere },
+	{ "a_part_that_was_left_before_it_was_found", a_part_that_was_left_before_it_was_found },
 	{ "a_validation_leaves_nothing", a_validation_leaves_nothing },
 	{ "an_order_of_all_samples_has_no_part_to_leave",
 	  an_order_of_all_samples_has_no_part_to_leave },

@@ -96,6 +96,45 @@ static void after_an_epoch_the_next_one_is_not_read_yet(void)
 	story_free(st);
 }
 
+/* Three workers begin their batches at once. */
+static void workers_that_are_far_apart_at_the_start_are_no_other_reader(void)
+{
+	struct story *st = story_of(3);
+
+	story_read(st, 3, 0, 4000);
+	for (uint64_t i = 0; i < 35; i++) {
+		story_read(st, 4, i, i + 1);
+		story_read(st, 4, 35 + i, 36 + i);
+		story_read(st, 4, 70 + i, 71 + i);
+	}
+	CHECK_STR(story_status(st).why, "some reads are in another order");
+	says(st, "reads epoch 4, 2 % of it so far",
+	     "reads epoch 4 of the order that was found, 2 % of it so far");
+	story_free(st);
+}
+
+/* In the middle of an epoch one of four starves, and then another reader comes. */
+static void a_worker_without_a_cpu_is_no_other_reader(void)
+{
+	struct story *st = story_of(3);
+
+	story_read(st, 3, 0, 2000);
+	for (uint64_t i = 0; i < 35; i++) {
+		story_read(st, 3, 2000 + i, 2001 + i);
+		story_read(st, 3, 2035 + i, 2036 + i);
+		story_read(st, 3, 2070 + i, 2071 + i);
+	}
+	CHECK_STR(story_status(st).why, "some reads are in another order");
+	says(st, "reads epoch 3, 52 % of it so far",
+	     "reads epoch 3 of the order that was found, 52 % of it so far");
+	for (uint32_t i = 0; i < 100; i++) {
+		story_read(st, 3, 2105 + i, 2106 + i);
+		story_open(st, story_sample(st, 70, i));
+	}
+	CHECK(story_status(st).other_percent > 30);
+	story_free(st);
+}
+
 static void without_an_order_nobody_reads_before_something_was_read(void)
 {
 	struct order_info info = { .n = 4000, .world = 1, .n_ranks = 1 };
@@ -131,6 +170,10 @@ static const struct check_test tests[] = {
 	{ "opens_that_were_not_seen_are_no_jump", opens_that_were_not_seen_are_no_jump },
 	{ "after_an_epoch_the_next_one_is_not_read_yet",
 	  after_an_epoch_the_next_one_is_not_read_yet },
+	{ "workers_that_are_far_apart_at_the_start_are_no_other_reader",
+	  workers_that_are_far_apart_at_the_start_are_no_other_reader },
+	{ "a_worker_without_a_cpu_is_no_other_reader",
+	  a_worker_without_a_cpu_is_no_other_reader },
 	{ "without_an_order_nobody_reads_before_something_was_read",
 	  without_an_order_nobody_reads_before_something_was_read },
 };
