@@ -56,6 +56,8 @@ struct cache_watch {
 	void (*planned)(void *ctx, enum plan_state state); /* after every round */
 	/* Seconds after the reads, in no order. */
 	void (*read)(void *ctx, const struct cache_read_note *notes, uint32_t n);
+	/* After these: every read that was opened before then is told. NULL: not asked for. */
+	void (*settled)(void *ctx, uint64_t before_ns);
 	/* Whether a control read of a sample of this size is still of use. NULL: always. */
 	bool (*wants_control)(void *ctx, uint64_t bytes);
 	/* How many requests the job's readers can have in flight: workers of all ranks here; 0: not

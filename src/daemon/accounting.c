@@ -49,6 +49,7 @@ struct told {
 	struct told_order *order;
 	size_t n_notes, notes_size, n_steps, steps_size, n_orders, orders_size;
 	struct cache_load load; /* the last one */
+	uint64_t settled_ns;    /* reads opened before are told; 0: not known */
 	uint32_t heard;         /* orders up to this one were told, or are of other jobs */
 	bool has_heard;
 };
@@ -68,6 +69,7 @@ struct accounting {
 	uint64_t held_ns;         /* since when */
 	_Atomic uint64_t full;    /* bit per class of sizes: no more control reads */
 	_Atomic uint32_t readers; /* of the job here, all ranks together; 0: not known */
+	_Atomic bool is_finished; /* the job has read all of its order */
 	struct thr thr;
 	struct mutex mu;
 	struct cond cv;
@@ -231,6 +233,18 @@ void accounting_reads(struct accounting *a, const struct cache_read_note *notes,
 	t->n_notes += room;
 	a->dropped += n - room;
 	mutex_unlock(&a->mu);
+}
+
+void accounting_settled(struct accounting *a, uint64_t before_ns)
+{
+	mutex_lock(&a->mu);
+	a->told.settled_ns = before_ns;
+	mutex_unlock(&a->mu);
+}
+
+void accounting_finished(struct accounting *a, bool is_finished)
+{
+	atomic_store_explicit(&a->is_finished, is_finished, memory_order_relaxed);
 }
 
 void accounting_steps(struct accounting *a, const struct clairfs_step_record *steps, size_t n)
@@ -465,6 +479,8 @@ static void feed(struct accounting *a, const struct told *t, uint64_t now_ns, bo
 		take_read(a, t, &t->note[i], now_ns);
 	if (is_final)
 		feed_held(a, t, now_ns, true);
+	if (!a->held.n_notes)
+		stall_settled(a->stall, t->settled_ns);
 	if (t->load.took_ns)
 		stall_load(a->stall, now_ns, t->load.took_ns, t->load.bytes);
 	for (size_t i = 0; i < t->n_steps; i++)
@@ -581,6 +597,7 @@ static void round_once(struct accounting *a, struct told *t, bool is_final)
 	feed_cpus(a, now);
 	feed_job_cpus(a, t);
 	feed(a, t, now, is_final);
+	stall_finished(a->stall, atomic_load(&a->is_finished));
 	stall_judge(a->stall, now, is_final);
 	publish(a);
 }

@@ -34,6 +34,8 @@ void accounting_free(struct accounting *a);
 
 /* For struct cache_watch; never block. */
 void accounting_reads(struct accounting *a, const struct cache_read_note *notes, uint32_t n);
+void accounting_settled(struct accounting *a, uint64_t before_ns);
+void accounting_finished(struct accounting *a, bool is_finished); /* all of the order was read */
 bool accounting_wants_control(struct accounting *a, uint64_t bytes);
 void accounting_load(struct accounting *a, const struct cache_load *load);
 uint32_t accounting_readers(struct accounting *a); /* any thread */

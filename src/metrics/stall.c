@@ -49,6 +49,7 @@ const char *const stall_why_words[STALL_WHYS] = {
 	[STALL_HOLES] = "too many reads of the pass were not seen",
 	[STALL_NO_MEMORY] = "out of memory",
 	[STALL_TOO_MANY_RANKS] = "this node has more ranks than are told apart",
+	[STALL_SETTLING] = "a pass over the dataset is over, and its last reads are being counted",
 };
 
 int stall_new(const struct stall_params *params, struct stall **ret)
@@ -353,21 +354,69 @@ static bool is_running(const struct stall_rank *r, const struct stall_pass *p, u
 	       now_ns < run->last_ns + STALL_LATE_NS;
 }
 
-static bool pass_is_over(const struct stall_rank *r, const struct stall_pass *p, uint64_t now_ns)
+/* So many of a hundred were told, but for a last batch that is not full: jobs may leave it out. */
+static bool is_told(const struct stall_pass *p, uint64_t percent)
 {
-	bool is_complete = p->length && p->n_told >= p->length, is_left = p->order->is_replaced;
+	uint64_t tail = p->length - MIN(p->end, p->length), length = p->length;
 
-	/* Nearly all of it, and then nothing: jobs leave out the last batch. */
-	is_left |= p->length && 100 * p->n_told >= (100 - STALL_HOLES_PERCENT) * p->length;
+	if (tail < p->order->job.batch)
+		length -= tail;
+	return length && 100 * p->n_told >= percent * length;
+}
+
+static bool is_left_behind(const struct stall *s, const struct stall_rank *r,
+			   const struct stall_pass *p)
+{
+	bool is_left = p->order->is_replaced || (s->is_finished && p->order == s->now);
+
 	for (uint32_t i = 0; i < r->n_passes; i++)
 		is_left |= stall_pass_cmp(r->pass[i], p) > 0;
-	if (!is_complete && !(is_left && now_ns >= p->told_ns + STALL_LATE_NS))
-		return false;
-	return !is_running(r, p, now_ns);
+	return is_left;
+}
+
+/* Nothing more comes: a lost open must not keep a pass waiting, nor a slow step end it. */
+static bool is_quiet(const struct stall *s, const struct stall_rank *r, const struct stall_pass *p,
+		     uint64_t now_ns)
+{
+	uint64_t batches = MAX(p->n_told / MAX(p->order->job.batch, 1), 1);
+	uint64_t step_ns = (p->told_ns - MIN(p->first_ns, p->told_ns)) / batches;
+	bool is_left = is_left_behind(s, r, p);
+
+	if (is_told(p, STALL_NEARLY_PERCENT)) {
+		if (is_left && s->settled_ns >= p->told_ns + STALL_SETTLED_NS)
+			return true;
+		if (now_ns >= p->told_ns + MAX(STALL_QUIET_NS, 3 * step_ns) &&
+		    (!s->settled_ns || s->settled_ns > p->told_ns))
+			return true;
+	}
+	is_left |= is_told(p, 100 - STALL_HOLES_PERCENT);
+	return is_left && now_ns >= p->told_ns + MAX(STALL_LATE_NS, 3 * step_ns);
+}
+
+static bool is_complete(const struct stall_pass *p)
+{
+	return p->length && p->n_told >= p->length;
+}
+
+static bool pass_is_over(const struct stall *s, const struct stall_rank *r,
+			 const struct stall_pass *p, uint64_t now_ns)
+{
+	return (is_complete(p) || is_quiet(s, r, p, now_ns)) && !is_running(r, p, now_ns);
+}
+
+void stall_settled(struct stall *s, uint64_t before_ns)
+{
+	s->settled_ns = MAX(s->settled_ns, before_ns);
+}
+
+void stall_finished(struct stall *s, bool is_finished)
+{
+	s->is_finished = is_finished;
 }
 
 /* What is judged now: all that is over, or whatever is open, of one order or of all. */
 struct look {
+	const struct stall *stall;
 	uint64_t now_ns;
 	bool is_final;
 	const struct stall_order *order; /* NULL: any */
@@ -384,7 +433,7 @@ static uint32_t pass_next(const struct stall_rank *r, const struct look *look,
 
 		if ((after && stall_pass_cmp(p, after) <= 0) ||
 		    (look->order && look->order != p->order) ||
-		    (!look->is_final && !pass_is_over(r, p, look->now_ns)))
+		    (!look->is_final && !pass_is_over(look->stall, r, p, look->now_ns)))
 			continue;
 		if (best == STALL_PASSES || stall_pass_cmp(p, r->pass[best]) < 0)
 			best = i;
@@ -475,7 +524,7 @@ static void judge_rank(struct stall *s, struct stall_rank *r, const struct look 
 
 void stall_judge(struct stall *s, uint64_t now_ns, bool is_final)
 {
-	struct look look = { .now_ns = now_ns, .is_final = is_final };
+	struct look look = { .stall = s, .now_ns = now_ns, .is_final = is_final };
 
 	for (uint32_t i = 0; i < s->n_ranks; i++)
 		judge_rank(s, s->rank[i], &look);
@@ -483,7 +532,7 @@ void stall_judge(struct stall *s, uint64_t now_ns, bool is_final)
 
 void stall_order_end(struct stall *s, const struct stall_order *order)
 {
-	struct look look = { .is_final = true, .order = order };
+	struct look look = { .stall = s, .is_final = true, .order = order };
 
 	for (uint32_t i = 0; i < s->n_ranks && order->n_open; i++)
 		judge_rank(s, s->rank[i], &look);
@@ -506,6 +555,17 @@ uint32_t stall_seen_workers(const struct stall *s)
 		       : 0;
 }
 
+/* Whether a pass was read that is not judged yet. */
+static bool is_settling(const struct stall *s)
+{
+	for (uint32_t i = 0; i < s->n_ranks; i++)
+		for (uint32_t k = 0; k < s->rank[i]->n_passes; k++)
+			if (is_complete(s->rank[i]->pass[k]) ||
+			    is_left_behind(s, s->rank[i], s->rank[i]->pass[k]))
+				return true;
+	return false;
+}
+
 void stall_get_node(const struct stall *s, struct stall_node *ret)
 {
 	*ret = s->node;
@@ -513,7 +573,9 @@ void stall_get_node(const struct stall *s, struct stall_node *ret)
 		ret->open += s->rank[i]->n_passes;
 	if (ret->why != STALL_NOTHING_READ)
 		return;
-	if (!s->now || s->now->job.n_ranks == 0)
+	if (is_settling(s))
+		ret->why = STALL_SETTLING;
+	else if (!s->now || s->now->job.n_ranks == 0)
 		ret->why = STALL_NO_ORDER;
 	else if (s->now->off)
 		ret->why = s->now->off;

@@ -16,6 +16,8 @@
 #define STALL_STEPS_MAX (1u << 20)
 #define STALL_GROUP_MIN 16u    /* control reads of a group of classes */
 #define STALL_HOLES_PERCENT 5u /* of a pass; with more of them it is not judged */
+#define STALL_NEARLY_PERCENT 99u
+#define STALL_SETTLED_NS 1000000000ull /* behind the latest open, and nothing was left */
 #define STALL_NO_COMPUTE UINT64_MAX
 
 /* Units that fit 32 bits: 2^14 ns is enough for 19 hours, 2^8 ns for 18 minutes. */
@@ -123,6 +125,8 @@ struct stall {
 	} load[STALL_LOADS];
 	uint32_t load_at;  /* the last one */
 	uint32_t job_cpus; /* 0: as params.cpus */
+	uint64_t settled_ns; /* reads opened before are told; 0: not known */
+	bool is_finished;    /* the job has read all of `now` */
 	struct stall_node node;
 };
 

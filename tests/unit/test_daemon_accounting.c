@@ -348,7 +348,50 @@ static void workers_of_one_job_are_not_the_next_ones(void)
 	metrics_free(m);
 }
 
+static int judged(struct accounting *a)
+{
+	json_t *json = accounting_json(a);
+	int n = (int)number(json, "passes_judged");
+
+	json_decref(json);
+	return n;
+}
+
+/* An open was lost, and the next pass goes on: the one before is judged while that lasts, and what
+ * is said meanwhile is not that none is over. */
+static void pass_that_lacks_a_read_is_judged_when_all_others_are_told(void)
+{
+	struct metrics *m = metrics_new();
+	struct accounting *a = start(m);
+	/* So time alone ends nothing. */
+	uint64_t began_ns = clock_now(clock_monotonic()) + 3600 * NS_PER_S;
+	uint64_t until = clock_now(clock_monotonic()) + 120 * NS_PER_S;
+	json_t *json;
+
+	order_is(a, 1);
+	for (uint32_t i = 1; i < READS; i++)
+		read_is(a, 1, 0, i, began_ns + i * 1000000ull, i % 16 ? 0 : 900000);
+	for (uint32_t i = 0; i < READS / 2; i++)
+		read_is(a, 1, 1, i, began_ns + (READS + i) * 1000000ull, i % 16 ? 0 : 900000);
+	wait_until_taken(a);
+	wait_until_taken(a);
+	json = accounting_json(a);
+	CHECK_INT((int)number(json, "passes_judged"), 0);
+	CHECK_STR(json_string_value(json_object_get(json, "words")),
+		  "not known: a pass over the dataset is over, and its last reads are being counted");
+	json_decref(json);
+	accounting_settled(a, began_ns + READS * 1000000ull + NS_PER_S);
+	while (judged(a) == 0 && clock_now(clock_monotonic()) < until)
+		usleep(5000);
+	CHECK_INT(judged(a), 1);
+	accounting_stop(a);
+	accounting_free(a);
+	metrics_free(m);
+}
+
 static const struct check_test tests[] = {
+	{ "pass_that_lacks_a_read_is_judged_when_all_others_are_told",
+	  pass_that_lacks_a_read_is_judged_when_all_others_are_told },
 	{ "last_reads_of_an_order_come_after_the_next_one",
 	  last_reads_of_an_order_come_after_the_next_one },
 	{ "orders_told_within_a_second_have_their_reads_each",

@@ -56,6 +56,7 @@ enum stall_why {
 	STALL_HOLES,        /* too many reads of the pass were not seen */
 	STALL_NO_MEMORY,
 	STALL_TOO_MANY_RANKS, /* of this node */
+	STALL_SETTLING,       /* one is over, and not all its reads are told yet */
 	STALL_WHYS
 };
 extern const char *const stall_why_words[STALL_WHYS]; /* for a person */
@@ -149,9 +150,19 @@ void stall_set_cpus(struct stall *s, uint32_t cpus);
 struct clairfs_step_record;
 bool stall_step(struct stall *s, const struct clairfs_step_record *step);
 
-/* Judges every pass that is over: all its reads were told; or nearly all were, or a later pass or
- * another order has begun, and nothing of it came for STALL_LATE_NS; all of them when is_final.
- * Takes 0.1 us per read of a pass. */
+/* Every read that was opened before then is told, and none of those will be. Without it time alone
+ * says that nothing more comes. */
+void stall_settled(struct stall *s, uint64_t before_ns);
+/* The job has read all of its order, or goes on (or begins again). */
+void stall_finished(struct stall *s, bool is_finished);
+
+/* Judges every pass that is over: all its reads were told; or 99 % were (but for a last batch that
+ * is not full), the job is elsewhere (a later pass or another order has begun, or it has finished
+ * this one), and all reads until a second behind its last one are settled; or 99 % were, and
+ * nothing of it came for STALL_QUIET_NS (and three batches' time); or the job is elsewhere, or 95 %
+ * were, and nothing of it came for STALL_LATE_NS; all of them when is_final. Takes 0.1 us per read
+ * of a pass. */
+#define STALL_QUIET_NS 5000000000ull
 #define STALL_LATE_NS 10000000000ull
 void stall_judge(struct stall *s, uint64_t now_ns, bool is_final);
 
