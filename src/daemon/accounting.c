@@ -29,6 +29,7 @@
 #include "clairfs/base/text.h"
 #include "clairfs/base/thr.h"
 #include "clairfs/daemon.h"
+#include "clairfs/dataset.h"
 #include "clairfs/hint.h"
 
 enum { NOTES_MAX = 1 << 18, STEPS_MAX = 1 << 16, NICE = 10 };
@@ -70,6 +71,8 @@ struct accounting {
 	_Atomic uint64_t full;    /* bit per class of sizes: no more control reads */
 	_Atomic uint32_t readers; /* of the job here, all ranks together; 0: not known */
 	_Atomic bool is_finished; /* the job has read all of its order */
+	const struct dataset *dataset;  /* NULL: the source is not asked */
+	struct source_pages *asked;     /* the thread's; NULL: that is over */
 	struct thr thr;
 	struct mutex mu;
 	struct cond cv;
@@ -78,6 +81,7 @@ struct accounting {
 	bool has_order; /* as told, whether or not it was taken yet */
 	uint64_t dropped;
 	struct stall_node node;
+	struct source_pages_found pages;
 	struct stall_numbers *ranks; /* [STALL_RANKS_MAX] */
 	uint32_t n_shown;
 	struct verdicts verdicts; /* of its own lock */
@@ -137,7 +141,8 @@ int accounting_parse(const struct mount_opts *opts, struct accounting_params *re
 		return err_set(err, -EINVAL,
 			       "option switchback: '%s' is neither percent, 0.1 to 10, nor off",
 			       switchback);
-	if (strcmp(ghost, "auto") == 0)
+	ret->is_ghost_auto = strcmp(ghost, "auto") == 0;
+	if (ret->is_ghost_auto)
 		ret->ghost_bytes = ghost_bytes_auto();
 	else if (text_to_bytes(ghost, &ret->ghost_bytes) < 0)
 		return err_set(err, -EINVAL,
@@ -172,6 +177,7 @@ int accounting_new(const struct accounting_params *params, uint32_t n_samples,
 		return err_set_errno(err, -ENOMEM, "accounting");
 	}
 	stall_get_node(a->stall, &a->node);
+	a->pages.warm_share = -1;
 	*ret = a;
 	return 0;
 }
@@ -189,6 +195,7 @@ void accounting_free(struct accounting *a)
 	if (!a)
 		return;
 	stall_free(a->stall);
+	source_pages_put(a->asked);
 	free(a->ranks);
 	told_free(&a->told);
 	told_free(&a->held);
@@ -196,6 +203,15 @@ void accounting_free(struct accounting *a)
 	cond_fini(&a->cv);
 	mutex_fini(&a->mu);
 	free(a);
+}
+
+void accounting_ask_source(struct accounting *a, const struct dataset *ds)
+{
+	if (!a->params.is_ghost_auto)
+		return;
+	a->dataset = ds;
+	if (source_pages_new(ds, &a->asked) < 0)
+		log_warn("whether the source's client keeps pages is not known: out of memory");
 }
 
 /* --- what is told --- */
@@ -551,6 +567,7 @@ void accounting_look(struct accounting *a, struct accounting_view *ret)
 	mutex_lock(&a->mu);
 	ret->node = a->node;
 	ret->dropped = a->dropped;
+	ret->pages = a->pages;
 	if (ret->rank) {
 		ret->n_ranks = a->n_shown;
 		memcpy(ret->rank, a->ranks, a->n_shown * sizeof(*ret->rank));
@@ -590,10 +607,47 @@ static void feed_cpus(struct accounting *a, uint64_t now_ns)
 		stall_cpu(a->stall, now_ns, busy_ns);
 }
 
+/* splitmix64 */
+static double chance(uint64_t x)
+{
+	x += 0x9e3779b97f4a7c15u;
+	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+	x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+	return (double)((x ^ x >> 31) >> 11) / 9007199254740992.0;
+}
+
+/* Which samples the page cache has is not known, but how many. */
+static void feed_warm(struct accounting *a, double share)
+{
+	for (uint32_t i = 0; i < dataset_n_samples(a->dataset); i++)
+		if (chance(i) < share)
+			stall_had_pages(a->stall, i,
+					dataset_size(a->dataset, (struct entry_id){ i }));
+}
+
+/* Before what was read is fed: of the page cache as it was then. */
+static void feed_pages(struct accounting *a)
+{
+	struct source_pages_found found;
+	struct stall_node node;
+
+	if (!a->asked || !source_pages_look(a->asked, &found))
+		return;
+	source_pages_put(TAKE(a->asked));
+	stall_get_node(a->stall, &node);
+	stall_set_pages(a->stall, found.pages);
+	if (found.pages != STALL_PAGES_NOT_KEPT && found.warm_share > 0 && !node.reads)
+		feed_warm(a, found.warm_share);
+	mutex_lock(&a->mu);
+	a->pages = found;
+	mutex_unlock(&a->mu);
+}
+
 static void round_once(struct accounting *a, struct told *t, bool is_final)
 {
 	uint64_t now = clock_now(clock_monotonic());
 
+	feed_pages(a);
 	feed_cpus(a, now);
 	feed_job_cpus(a, t);
 	feed(a, t, now, is_final);

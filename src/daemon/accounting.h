@@ -19,6 +19,7 @@ struct clairfs_step_record;
 struct accounting_params {
 	double control_share, switchback_share;
 	uint64_t ghost_bytes;
+	bool is_ghost_auto; /* the source is asked whether its client keeps pages */
 };
 int accounting_parse(const struct mount_opts *opts, struct accounting_params *ret,
 		     struct err *err) MUST_USE;
@@ -26,6 +27,9 @@ int accounting_parse(const struct mount_opts *opts, struct accounting_params *re
 struct accounting;
 int accounting_new(const struct accounting_params *params, uint32_t n_samples,
 		   struct metrics *metrics, struct accounting **ret, struct err *err) MUST_USE;
+/* Asks the source, if it is to be asked; before accounting_start. ds: borrowed, until accounting_stop.
+ */
+void accounting_ask_source(struct accounting *a, const struct dataset *ds);
 int accounting_start(struct accounting *a, struct err *err) MUST_USE;
 /* After cache_stop, which tells the last reads: judges what is left and ends the thread. NULL and
  * twice are fine. */

@@ -6,12 +6,14 @@
 #include <stdio.h>
 
 #include "accounting.h"
+#include "source_pages.h"
 #include "verdicts.h"
 
 struct accounting_view {
 	struct accounting_params params;
 	struct stall_node node;
 	uint64_t dropped;
+	struct source_pages_found pages;
 	struct stall_numbers *rank; /* [n_ranks], heap, the caller's; NULL and 0: no memory */
 	uint32_t n_ranks;
 };

@@ -7,9 +7,11 @@
  *belong to one rank and are seconds of the wall clock; ranks of a job that waits for all of them
  *must not be added up. The time a read would have taken:
  *
- *	a miss                    what it took: no credit (also for control reads)
+ *	a miss                    what the source took for it: no credit (also for control reads)
  *	a miss among prefetches   the same, but no more than the mean of b: they made it slow
- *	in the ghost page cache   nothing: no credit, and a miss of it counts against us nowhere
+ *	in the ghost page cache   nothing: no credit, and a miss of it counts against us nowhere; as
+ *	                          any other read for the upper bound, and for all where the
+ *	                          source's client keeps no pages
  *	any other                 b, by size, from the control reads: samples held out by chance,
  *	                          that are not fetched ahead but read from the source when they are
  *	                          wanted, while it is no busier than the job alone makes it
@@ -27,7 +29,9 @@
  *	          taken. Where the job alone would have filled the source's link, without us is the
  *	          time in which the link carries the pass.
  *	upper     of each W batches in a row the one that saved most: a chain of events that delays
- *	          the job goes through at most one of them. b is taken at its upper 95 % limit.
+ *	          the job goes through at most one of them. b is taken at its upper 95 % limit, and
+ *	          no page cache is taken off: nobody knows what Linux would really have kept. What
+ *	          the ghost says of it is the difference of two replays, and told beside the bound.
  *
  * lower <= estimate <= upper: where the model disagrees, the cautious side wins. The plain sum of
  * saved latencies is no GPU time (1.4 to 250 times as much); it has a name of its own.
@@ -248,16 +252,19 @@ static uint8_t slot_flags(const struct stall_read *read, bool is_ghost, bool has
 {
 	bool is_hit = read->read_class != READ_MISS;
 
+	uint8_t flags = SLOT_TOLD;
+
 	/* Without a ghost page cache the source's client keeps no pages, so those are ours. */
 	if (is_ghost || (read->is_kernels && has_ghost))
-		return SLOT_TOLD | SLOT_GHOST;
+		flags |= SLOT_GHOST;
 	if (!is_hit && read->is_loaded)
-		return SLOT_TOLD | SLOT_LOADED;
-	is_hit &= !read->is_control && !read->is_switchback;
-	return is_hit ? SLOT_TOLD | SLOT_CREDIT : SLOT_TOLD;
+		flags |= SLOT_LOADED;
+	if (is_hit && !read->is_control && !read->is_switchback)
+		flags |= SLOT_CREDIT;
+	return flags;
 }
 
-/* Without this mount nothing would be held back. */
+/* Without this mount nothing would be held back, nor go through it. */
 static uint64_t source_ns(const struct stall_read *read)
 {
 	return read->wait_ns - MIN(read->held_ns, read->wait_ns);
@@ -275,15 +282,19 @@ static void pass_take(struct stall_pass *p, const struct stall_read *read, uint8
 	opened = (read->opened_ns - p->first_ns) >> STALL_OPEN_SHIFT;
 	*slot = (struct stall_slot){
 		.opened = (uint32_t)MIN(opened, UINT32_MAX),
-		.wait = (uint32_t)MIN(source_ns(read) >> STALL_WAIT_SHIFT, UINT32_MAX),
+		.wait = (uint32_t)MIN(read->wait_ns >> STALL_WAIT_SHIFT, UINT32_MAX),
+		.own = read->wait_ns ? (uint16_t)((double)source_ns(read) / (double)read->wait_ns *
+						  STALL_OWN_ALL)
+				     : 0,
 		.size_class = (uint8_t)stall_size_class(read->bytes),
 		.flags = flags,
 	};
 	p->from = MIN(p->from, at);
 	p->end = MAX(p->end, at + 1);
 	p->n_told++;
-	if (!(slot->flags & SLOT_GHOST))
-		p->bytes += read->bytes;
+	p->bytes += read->bytes;
+	if (slot->flags & SLOT_GHOST)
+		p->ghost_bytes += read->bytes;
 	p->last_ns = MAX(p->last_ns, read->opened_ns + read->wait_ns);
 	p->told_ns = MAX(p->told_ns, read->opened_ns);
 	if (read->reader)
@@ -333,6 +344,16 @@ int stall_read(struct stall *s, const struct stall_read *read)
 	}
 	pass_take(p, read, slot_flags(read, is_ghost, s->params.ghost_bytes != 0));
 	return rc;
+}
+
+void stall_set_pages(struct stall *s, enum stall_pages pages)
+{
+	s->pages = pages;
+}
+
+void stall_had_pages(struct stall *s, uint32_t sample, uint64_t bytes)
+{
+	(void)stall_ghost_read(&s->ghost, sample, bytes);
 }
 
 void stall_set_cpus(struct stall *s, uint32_t cpus)
@@ -471,6 +492,7 @@ static void tell(const struct stall *s, const struct stall_pass *p, enum stall_w
 				   .estimate_hook_ns =
 					   to->estimate_hook_ns - from->estimate_hook_ns,
 				   .upper_ns = to->upper_ns - from->upper_ns,
+				   .page_cache_ns = to->page_cache_ns - from->page_cache_ns,
 				   .has_estimate = to->judged_replay > from->judged_replay,
 				   .has_hook = to->judged_hook > from->judged_hook,
 				   .first_batch = p->first_batch,

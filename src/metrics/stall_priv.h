@@ -45,8 +45,10 @@ struct stall_order {
 struct stall_slot {
 	uint32_t opened; /* since the pass began */
 	uint32_t wait;
+	uint16_t own; /* of the wait, what the source took, in STALL_OWN_ALL-ths */
 	uint8_t size_class, flags;
 };
+#define STALL_OWN_ALL UINT16_MAX
 
 struct stall_pass {
 	struct stall_order *order;
@@ -58,7 +60,7 @@ struct stall_pass {
 	uint64_t capacity, end; /* end: behind the last one told */
 	uint64_t from;          /* the first one told */
 	uint64_t n_told, n_reader_reads;
-	uint64_t bytes;             /* of the reads that the page cache would not have served */
+	uint64_t bytes, ghost_bytes; /* of all reads; of those that the page cache would have served */
 	uint64_t first_ns, last_ns; /* first open; end of the last read */
 	uint64_t told_ns;           /* the latest open */
 	uint64_t *reader;
@@ -118,6 +120,7 @@ struct stall {
 	uint32_t n_ranks;
 	struct stall_control control[STALL_SIZE_CLASSES];
 	struct stall_ghost ghost;
+	enum stall_pages pages;
 	struct stall_cpu cpu;
 	struct stall_load {
 		uint64_t from_ns, to_ns; /* 0: none */
@@ -129,6 +132,12 @@ struct stall {
 	bool is_finished;    /* the job has read all of `now` */
 	struct stall_node node;
 };
+
+/* Linux would have had it in memory, as far as is known. */
+static inline bool stall_is_ghost(const struct stall *s, uint8_t flags)
+{
+	return (flags & SLOT_GHOST) && s->pages != STALL_PAGES_NOT_KEPT;
+}
 
 /* --- stall_control.c --- */
 /* Neighbouring classes with enough control reads together. */

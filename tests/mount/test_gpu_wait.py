@@ -129,6 +129,41 @@ def nothing_from_the_cache(place):
            "all held out: with its control reads", job["data"])
 
 
+def keeps(mount):
+    """What the mount has found out about the page cache of its source's client."""
+    def is_known():
+        found.update(mount.stats()["gpu_wait"]["page_cache"])
+        return found["warm_percent"] is not None
+    found = {}
+    mountkit.wait_until(is_known, "the source has told whether its pages are kept")
+    return found
+
+
+def page_cache_of_the_source(place):
+    """A client that drops its pages at every open (FUSE unless it is told otherwise) would have saved the job nothing; one that
+    keeps them would, and has what was read before the mount was there."""
+    place.files([rng.randrange(1, 20 << 10) for _ in range(100)], "c/s{:05d}.png")
+    slow = place.path("slow")
+    with Slowfs(place, place.source, slow), place.mount(slow) as mount:
+        found = keeps(mount)
+        tap.equal((found["source_keeps_pages"], found["warm_percent"]), ("no", 0), f"pages that are dropped: {found}")
+    with Slowfs(place, place.source, slow, "--keep-cache"):
+        with place.mount(slow) as mount:
+            found = keeps(mount)
+            tap.equal(found["source_keeps_pages"], "yes", f"pages that are kept: {found}")
+        for name in sorted(os.listdir(os.path.join(slow, "c")))[:50]:
+            read_file(os.path.join(slow, "c", name))
+        with place.mount(slow) as mount:
+            found = keeps(mount)
+            tap.equal(found["source_keeps_pages"], "yes", f"pages that are kept: {found}")
+            tap.ok(40 <= found["warm_percent"] <= 70, "and half of them are there when the mount begins", found)
+    with Slowfs(place, place.source, slow), place.mount(slow, ghost_bytes=0) as mount:
+        mount.read("c/s00000.png")
+        mount.wait_for(lambda s: s["gpu_wait"]["reads"], "a read is told")
+        tap.equal(mount.stats()["gpu_wait"]["page_cache"], {"ghost_bytes": 0, "source_keeps_pages": "unknown", "warm_percent": None,
+                                                            "saved_seconds": 0}, "who says how much page cache there is is not asked")
+
+
 def without_order(place):
     place.files([100] * 20)
     with place.mount(control_reads="1/4") as mount:
@@ -207,4 +242,4 @@ def replayed(log):
     return {step: pair for step, pair in pairs if None not in pair}
 
 
-mountkit.run(with_control_reads, nothing_from_the_cache, without_order, an_order_for_each_epoch, two_ranks)
+mountkit.run(with_control_reads, nothing_from_the_cache, page_cache_of_the_source, without_order, an_order_for_each_epoch, two_ranks)

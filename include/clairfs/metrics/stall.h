@@ -69,7 +69,7 @@ struct stall_verdict {
 	uint64_t reads;              /* that were told */
 	uint64_t began_ns, ended_ns; /* the first open; the end of the last read */
 	uint64_t took_ns;            /* as judged_ns in stall_numbers; so are the others */
-	uint64_t lower_ns, estimate_ns, estimate_hook_ns, upper_ns;
+	uint64_t lower_ns, estimate_ns, estimate_hook_ns, upper_ns, page_cache_ns;
 	bool has_estimate, has_hook;
 	/* The waits for each batch, replayed with the cache and without it, by the better of the
 	 * two sources; only until stall_params.judged returns. NULL: not known. first_batch counts
@@ -134,6 +134,14 @@ struct stall_read {
 /* 0, or -ENOMEM: the pass it belongs to will not be judged. */
 int stall_read(struct stall *s, const struct stall_read *read) MUST_USE;
 
+/* Whether the source's client keeps the pages that were read for the next reader; only then would
+ * Linux have had what the ghost page cache has. Not known: what rests on it is on the careful side,
+ * lower bound and estimate as if it did. */
+enum stall_pages { STALL_PAGES_UNKNOWN, STALL_PAGES_KEPT, STALL_PAGES_NOT_KEPT };
+void stall_set_pages(struct stall *s, enum stall_pages pages);
+/* The page cache had this sample when all began. Before its first read. */
+void stall_had_pages(struct stall *s, uint32_t sample, uint64_t bytes);
+
 /* The CPUs that the job's workers share (stall_params.cpus) have been busy for busy_ns by now, all
  * together, since any time that stays the same. */
 void stall_cpu(struct stall *s, uint64_t now_ns, uint64_t busy_ns);
@@ -184,7 +192,8 @@ struct stall_numbers {
 	uint64_t lower_ns;         /* removed at least */
 	uint64_t estimate_ns;      /* the loader replayed, compute fitted to the time it took */
 	uint64_t estimate_hook_ns; /* the same with the compute that the job told */
-	uint64_t upper_ns;         /* removed at most */
+	uint64_t upper_ns;         /* removed at most, whatever Linux keeps */
+	uint64_t page_cache_ns;    /* of that, what its page cache would have saved, about */
 	uint64_t latency_saved_ns; /* sum over reads; much more than the wait removed */
 	uint64_t prep_wait_ns;     /* wait that no cache removes: workers busy, no read pending */
 	uint64_t read_wait_ns;     /* of workers, in reads of this mount */
