@@ -8,9 +8,9 @@
  * Every READ request is answered L ms after the link was free for it, and the link carries M MB/s
  * (10^6 bytes) in total, so any number of requests wait at the same time, as on a network: no
  * thread sleeps for a request. Metadata is answered at once. Pages are dropped at every open (no
- * KEEP_CACHE), so each open + read costs at least one request; with --keep-cache they stay. Reads of paths that contain TEXT
- * fail with EIO. FILE gets a line for each open and for each READ of it when it comes, with
- * the number that it has while it is open: "open 5 PATH", "read 5 OFFSET SIZE".
+ * KEEP_CACHE), so each open + read costs at least one request; with --keep-cache they stay. Reads
+ * of paths that contain TEXT fail with EIO. FILE gets a line for each open and for each READ of it
+ * when it comes, with the number that it has while it is open: "open 5 PATH", "read 5 OFFSET SIZE".
  *
  * One thread takes requests; READs go through a FIFO (due times only grow) to repliers that wait
  * for the due time. */
