@@ -40,7 +40,9 @@ struct cache_read_note {
 	uint64_t wait_ns;   /* in which a READ of it was under way */
 	/* A miss, at a time when more requests were with the source than the job's readers make. */
 	bool is_loaded;
-	uint64_t held_ns; /* of wait_ns: a control read was not sent yet, for the same reason */
+	/* Of wait_ns, when it was read from the source: that was not asked yet, or had answered. A
+	 * control read is held back, for the same reason; and all have their way through this mount. */
+	uint64_t held_ns;
 };
 
 /* What the source has answered in a while. */

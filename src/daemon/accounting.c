@@ -29,7 +29,6 @@
 #include "clairfs/base/text.h"
 #include "clairfs/base/thr.h"
 #include "clairfs/daemon.h"
-#include "clairfs/dataset.h"
 #include "clairfs/hint.h"
 
 enum { NOTES_MAX = 1 << 18, STEPS_MAX = 1 << 16, NICE = 10 };
@@ -71,8 +70,7 @@ struct accounting {
 	_Atomic uint64_t full;    /* bit per class of sizes: no more control reads */
 	_Atomic uint32_t readers; /* of the job here, all ranks together; 0: not known */
 	_Atomic bool is_finished; /* the job has read all of its order */
-	const struct dataset *dataset;  /* NULL: the source is not asked */
-	struct source_pages *asked;     /* the thread's; NULL: that is over */
+	struct accounting_machine machine; /* the thread's */
 	struct thr thr;
 	struct mutex mu;
 	struct cond cv;
@@ -133,6 +131,7 @@ int accounting_parse(const struct mount_opts *opts, struct accounting_params *re
 	const char *ghost = opts->ghost_bytes ? opts->ghost_bytes : "";
 	const char *switchback = opts->switchback ? opts->switchback : "";
 
+	ret->crowded_share = (double)opts->cpu_pressure / 100;
 	if (parse_share(control, &ret->control_share) < 0)
 		return err_set(err, -EINVAL,
 			       "option control_reads: '%s' is neither 1/N, one of N reads, nor off",
@@ -159,6 +158,7 @@ int accounting_new(const struct accounting_params *params, uint32_t n_samples,
 	struct stall_params sp = { .n_samples = n_samples,
 				   .ghost_bytes = params->ghost_bytes,
 				   .switchback_share = params->switchback_share,
+				   .crowded_share = params->crowded_share,
 				   .cpus = cpus_allowed(),
 				   .judged = verdicts_add };
 	struct accounting *a = calloc(1, sizeof(*a));
@@ -177,7 +177,7 @@ int accounting_new(const struct accounting_params *params, uint32_t n_samples,
 		return err_set_errno(err, -ENOMEM, "accounting");
 	}
 	stall_get_node(a->stall, &a->node);
-	a->pages.warm_share = -1;
+	a->pages.warm_share = a->machine.pages.warm_share = -1;
 	*ret = a;
 	return 0;
 }
@@ -195,7 +195,7 @@ void accounting_free(struct accounting *a)
 	if (!a)
 		return;
 	stall_free(a->stall);
-	source_pages_put(a->asked);
+	source_pages_put(a->machine.asked);
 	free(a->ranks);
 	told_free(&a->told);
 	told_free(&a->held);
@@ -209,8 +209,8 @@ void accounting_ask_source(struct accounting *a, const struct dataset *ds)
 {
 	if (!a->params.is_ghost_auto)
 		return;
-	a->dataset = ds;
-	if (source_pages_new(ds, &a->asked) < 0)
+	a->machine.dataset = ds;
+	if (source_pages_new(ds, &a->machine.asked) < 0)
 		log_warn("whether the source's client keeps pages is not known: out of memory");
 }
 
@@ -583,63 +583,19 @@ struct verdicts *accounting_verdicts(struct accounting *a)
 	return &a->verdicts;
 }
 
-/* Of the last one that read; the others of the job have the same. */
-static void feed_job_cpus(struct accounting *a, const struct told *t)
+/* Of the last one that read; the others of the job have the same. 0: nobody did. */
+static pid_t last_reader(const struct told *t)
 {
-	for (size_t i = t->n_notes; i-- > 0;) {
-		uint32_t cpus;
-
-		if (!t->note[i].reader)
-			continue;
-		cpus = cpus_of((pid_t)t->note[i].reader);
-		if (cpus)
-			stall_set_cpus(a->stall, cpus);
-		return;
-	}
+	for (size_t i = t->n_notes; i-- > 0;)
+		if (t->note[i].reader)
+			return (pid_t)t->note[i].reader;
+	return 0;
 }
 
-static void feed_cpus(struct accounting *a, uint64_t now_ns)
+static void show_pages(struct accounting *a)
 {
-	AUTO_FILE FILE *f = fopen("/proc/stat", "re");
-	uint64_t busy_ns;
-
-	if (cpus_busy(f, &busy_ns))
-		stall_cpu(a->stall, now_ns, busy_ns);
-}
-
-/* splitmix64 */
-static double chance(uint64_t x)
-{
-	x += 0x9e3779b97f4a7c15u;
-	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
-	x = (x ^ x >> 27) * 0x94d049bb133111ebu;
-	return (double)((x ^ x >> 31) >> 11) / 9007199254740992.0;
-}
-
-/* Which samples the page cache has is not known, but how many. */
-static void feed_warm(struct accounting *a, double share)
-{
-	for (uint32_t i = 0; i < dataset_n_samples(a->dataset); i++)
-		if (chance(i) < share)
-			stall_had_pages(a->stall, i,
-					dataset_size(a->dataset, (struct entry_id){ i }));
-}
-
-/* Before what was read is fed: of the page cache as it was then. */
-static void feed_pages(struct accounting *a)
-{
-	struct source_pages_found found;
-	struct stall_node node;
-
-	if (!a->asked || !source_pages_look(a->asked, &found))
-		return;
-	source_pages_put(TAKE(a->asked));
-	stall_get_node(a->stall, &node);
-	stall_set_pages(a->stall, found.pages);
-	if (found.pages != STALL_PAGES_NOT_KEPT && found.warm_share > 0 && !node.reads)
-		feed_warm(a, found.warm_share);
 	mutex_lock(&a->mu);
-	a->pages = found;
+	a->pages = a->machine.pages;
 	mutex_unlock(&a->mu);
 }
 
@@ -647,9 +603,8 @@ static void round_once(struct accounting *a, struct told *t, bool is_final)
 {
 	uint64_t now = clock_now(clock_monotonic());
 
-	feed_pages(a);
-	feed_cpus(a, now);
-	feed_job_cpus(a, t);
+	if (accounting_machine_feed(&a->machine, a->stall, last_reader(t), now))
+		show_pages(a);
 	feed(a, t, now, is_final);
 	stall_finished(a->stall, atomic_load(&a->is_finished));
 	stall_judge(a->stall, now, is_final);

@@ -17,7 +17,7 @@ struct clairfs_step_record;
 /* The options control_reads, ghost_bytes and switchback. -EINVAL with a line that names the option.
  */
 struct accounting_params {
-	double control_share, switchback_share;
+	double control_share, switchback_share, crowded_share;
 	uint64_t ghost_bytes;
 	bool is_ghost_auto; /* the source is asked whether its client keeps pages */
 };

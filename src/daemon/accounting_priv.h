@@ -24,6 +24,19 @@ struct verdicts *accounting_verdicts(struct accounting *a);
 /* What the numbers say, in words; pure. */
 void accounting_words(const struct accounting_view *v, char *out, size_t size);
 
+/* --- accounting_machine.c --- */
+struct accounting_machine {
+	const struct dataset *dataset; /* borrowed; NULL: the source is not asked */
+	struct source_pages *asked;    /* NULL: that is over */
+	struct source_pages_found pages;
+	pid_t reader;    /* the last one; 0: none yet */
+	char whose[256]; /* the file that says how crowded the CPUs are */
+};
+/* Before the reads of this second are fed. reader: a thread of the job, 0: none has read. True:
+ * `pages` is another. */
+bool accounting_machine_feed(struct accounting_machine *m, struct stall *s, pid_t reader,
+			     uint64_t now_ns);
+
 /* --- cpus.c --- */
 uint32_t cpus_allowed(void); /* 0: not known */
 /* CPUs that a process (or thread) may use: its affinity, or the quota of its cgroup or of one above

@@ -76,31 +76,35 @@ static void look(void *ctx, const char *dir)
 	sum->us = sum_in(sum->path);
 }
 
-static bool is_of(const struct crowd *c, const struct sum *sum)
+bool crowd_sum(pid_t reader, char whose[256], uint64_t *ret_us)
 {
-	return strncmp(c->whose, sum->path, sizeof(c->whose) - 1) == 0;
-}
-
-bool crowd_look(struct crowd *c, pid_t reader)
-{
-	uint64_t now_ns = clock_now(clock_monotonic());
 	struct sum sum = { .us = CGROUP_NONE };
 
-	if (c->at_ns && now_ns - c->at_ns < LOOK_NS) /* reading mounts is not free */
-		return c->is_crowded;
 	if (reader > 0)
 		cgroup_each(reader, "cpu", look, &sum);
 	if (sum.us == CGROUP_NONE) {
 		snprintf(sum.path, sizeof(sum.path), "/proc/pressure/cpu");
 		sum.us = sum_in(sum.path);
 	}
-	if (sum.us == CGROUP_NONE) {
+	snprintf(whose, 256, "%.255s", sum.path);
+	*ret_us = sum.us;
+	return sum.us != CGROUP_NONE;
+}
+
+bool crowd_look(struct crowd *c, pid_t reader)
+{
+	uint64_t now_ns = clock_now(clock_monotonic()), us;
+	char whose[sizeof(c->whose)];
+
+	if (c->at_ns && now_ns - c->at_ns < LOOK_NS) /* reading mounts is not free */
+		return c->is_crowded;
+	if (!crowd_sum(reader, whose, &us)) {
 		*c = (struct crowd){ 0 };
 		return false;
 	}
-	if (!is_of(c, &sum)) { /* sums of two cgroups cannot be compared */
+	if (strcmp(c->whose, whose) != 0) { /* sums of two cgroups cannot be compared */
 		*c = (struct crowd){ 0 };
-		snprintf(c->whose, sizeof(c->whose), "%.*s", (int)sizeof(c->whose) - 1, sum.path);
+		memcpy(c->whose, whose, sizeof(whose));
 	}
-	return crowd_step(c, sum.us, now_ns);
+	return crowd_step(c, us, now_ns);
 }

@@ -13,6 +13,9 @@ struct crowd {
 	uint64_t at_ns, stalled_us; /* the last sum that was looked at; 0: none yet */
 	char whose[256];            /* the file that it was in, or its beginning */
 };
+/* For how long tasks of the cgroup of a thread (0: not known), or of the machine where that does not
+ * say, have waited for a CPU, and the file that said so. False: nobody says. */
+bool crowd_sum(pid_t reader, char whose[256], uint64_t *ret_us);
 /* Takes the sum of the times that somebody waited, of any clock in microseconds, and says whether a
  * search should wait. Pure. */
 bool crowd_step(struct crowd *crowd, uint64_t stalled_us, uint64_t now_ns);

@@ -202,7 +202,8 @@ bool source_pages_look(struct source_pages *p, struct source_pages_found *ret)
 
 	mutex_lock(&p->mu);
 	is_done = p->is_done;
-	*ret = p->found;
+	if (is_done)
+		*ret = p->found;
 	mutex_unlock(&p->mu);
 	return is_done;
 }

@@ -14,7 +14,7 @@ struct source_pages_found {
 };
 /* Begins to ask, on a thread of its own. -ENOMEM. */
 int source_pages_new(const struct dataset *ds, struct source_pages **ret) MUST_USE;
-/* False: there is no answer yet, which may be for ever. Any thread, never blocks for long. */
+/* False: there is no answer yet, which may be for ever; *ret stays as it is. Any thread, never blocks for long. */
 bool source_pages_look(struct source_pages *pages, struct source_pages_found *ret);
 /* Asks no further; does not wait for the source. NULL is fine. */
 void source_pages_put(struct source_pages *pages);

@@ -53,6 +53,9 @@ const char *const stall_why_words[STALL_WHYS] = {
 	[STALL_HOLES] = "too many reads of the pass were not seen",
 	[STALL_NO_MEMORY] = "out of memory",
 	[STALL_TOO_MANY_RANKS] = "this node has more ranks than are told apart",
+	[STALL_CROWDED] =
+		"the CPUs were too busy to tell what was waited for them from what was waited for "
+		"the source",
 	[STALL_SETTLING] = "a pass over the dataset is over, and its last reads are being counted",
 };
 
@@ -301,11 +304,17 @@ static void pass_take(struct stall_pass *p, const struct stall_read *read, uint8
 		pass_reader(p, read->reader);
 }
 
+/* Around a read: what is told of the CPUs comes once a second. */
+#define CROWD_NS 1000000000ull
+
 static int count_control(struct stall *s, const struct stall_read *read)
 {
 	s->node.control_reads++;
 	s->node.control_bytes += read->bytes;
 	s->node.control_cost_ns += read->wait_ns;
+	if (stall_is_crowded(s, read->opened_ns - MIN(read->opened_ns, CROWD_NS),
+			     read->opened_ns + read->wait_ns + CROWD_NS))
+		return 0;
 	return stall_control_add(s, read->bytes, source_ns(read));
 }
 

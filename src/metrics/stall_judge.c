@@ -6,6 +6,9 @@
  * would take less: so it is divided by how many workers share a CPU, as far as the CPUs were busy
  * all the time, and no schedule may be faster than the CPUs (such a pass gains nothing).
  *
+ * What a gap behind a READ that this mount answered has more than one behind a read that the kernel
+ * served is the way to this mount and back: without it there is none.
+ *
  * Compute, unless told, is the most that lets the replayed loader fetch the last batch when the
  * real one did. That makes the replay of what was agree with what was measured, whatever the model
  * leaves out, and with no hits both replays are the same and the estimate is 0 exactly.
@@ -18,7 +21,7 @@
 #include "clairfs/base/clock.h"
 #include "stall_priv.h"
 
-enum { FIT_STEPS = 24, SEEN_TIMES = 8, GAPS_MAX = 4096 };
+enum { FIT_STEPS = 24, SEEN_TIMES = 8, GAPS_MAX = 4096, STAGED_GAPS_MIN = 64 };
 #define LINK_FULL 0.7
 #define CPUS_SPARE 0.80
 #define CPUS_FULL 0.95
@@ -49,6 +52,7 @@ struct judge {
 	uint64_t reads, ghosts;
 	double s_ns;                     /* waits of all */
 	double decode_ns, decode_low_ns; /* per sample, mean and the lesser of mean and median */
+	double staged_ns; /* the same between reads that the kernel served; negative: too few */
 	uint64_t reads_ns;               /* first open to the end of the last read */
 	uint64_t next_ns;                /* first open to that of the next pass; 0: none yet */
 	double floor_ns;                 /* the CPUs need that long */
@@ -216,6 +220,21 @@ static double batch_gap(const struct judge *j, uint64_t batch)
 	return MAX(gap, 0) / (j->batch - 1);
 }
 
+/* Between reads of one batch for which nobody asked this mount: the way to it and back is in no such
+ * gap, and a job that reads the source itself does not have it. */
+static void add_staged_gaps(const struct judge *j, uint64_t batch, double *sum, uint64_t *n)
+{
+	const struct stall_slot *slot = &j->p->slot[j->p->from + batch * j->batch];
+
+	for (uint32_t i = 0; i + 1 < j->batch; i++) {
+		if (!slot[i].flags || !slot[i + 1].flags || slot[i].wait || slot[i + 1].wait ||
+		    slot[i + 1].opened < slot[i].opened)
+			continue;
+		*sum += (double)(slot[i + 1].opened - slot[i].opened) * (1 << STALL_OPEN_SHIFT);
+		++*n;
+	}
+}
+
 /* With batches of one sample: from a read's end to the next one of the same worker. */
 static double single_gap(const struct judge *j, uint64_t batch)
 {
@@ -248,8 +267,8 @@ static void judge_decode_singles(struct judge *j)
 static void judge_decode(struct judge *j)
 {
 	uint64_t n = j->batch > 1 ? (j->p->end - j->p->from) / j->batch : 0;
-	uint64_t step = n / GAPS_MAX + 1, count = 0;
-	double gap[GAPS_MAX], sum = 0;
+	uint64_t step = n / GAPS_MAX + 1, count = 0, pairs = 0;
+	double gap[GAPS_MAX], sum = 0, staged = 0;
 
 	if (j->batch == 1)
 		judge_decode_singles(j);
@@ -260,12 +279,16 @@ static void judge_decode(struct judge *j)
 			continue;
 		gap[count++] = g;
 		sum += g;
+		add_staged_gaps(j, k, &staged, &pairs);
 	}
+	j->staged_ns = pairs >= STAGED_GAPS_MIN ? staged / (double)pairs : -1;
 	if (!count)
 		return;
 	qsort(gap, count, sizeof(*gap), compare_doubles);
 	j->decode_ns = sum / (double)count;
 	j->decode_low_ns = MIN(j->decode_ns, gap[count / 2]);
+	if (j->staged_ns >= 0)
+		j->decode_low_ns = MIN(j->decode_low_ns, j->staged_ns);
 }
 
 /* Whether the CPUs were busy all the time: 0 no, 1 yes, or not known. A little idle time is left by
@@ -320,18 +343,27 @@ static uint64_t time_without(const struct judge *j, const struct without *w,
 	return (uint64_t)own_wait(j, slot);
 }
 
+/* Of a sample: decoding, and with us the way to us. */
+static uint64_t decode_without(const struct judge *j, const struct stall_slot *slot)
+{
+	double staged = j->staged_ns < 0 ? j->decode_ns : MIN(j->staged_ns, j->decode_ns);
+
+	return (uint64_t)(slot->wait && (slot->flags & SLOT_CREDIT) ? staged : j->decode_ns);
+}
+
 static void judge_batches(struct judge *j)
 {
 	const struct stall_pass *p = j->p;
 
 	for (uint64_t i = p->from; i < p->end; i++) {
 		const struct stall_slot *slot = &p->slot[i];
-		uint64_t k = (i - p->from) / j->batch, decode = (uint64_t)j->decode_ns;
+		uint64_t k = (i - p->from) / j->batch, decode;
 
 		if (!slot->flags)
 			continue;
+		decode = decode_without(j, slot);
 		j->with[k].io_ns += wait_of(slot);
-		j->with[k].decode_ns += decode;
+		j->with[k].decode_ns += (uint64_t)j->decode_ns;
 		j->cached.batch[k].io_ns += time_without(j, &j->cached, slot, i);
 		j->cached.batch[k].decode_ns += decode;
 		j->bare.batch[k].io_ns += time_without(j, &j->bare, slot, i);
@@ -570,6 +602,8 @@ enum stall_why stall_judge_pass(struct stall *s, struct stall_rank *r, const str
 	*ret = (struct stall_waits){ 0 };
 	if (why != STALL_JUDGED)
 		return why;
+	if (stall_is_crowded(s, p->first_ns, MAX(p->last_ns, p->first_ns + 1)))
+		return STALL_CROWDED;
 	if (!stall_groups_make(s, &j.groups) && has_credit(p))
 		return STALL_NO_CONTROLS;
 	judge_times(&j);

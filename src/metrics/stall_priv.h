@@ -121,7 +121,7 @@ struct stall {
 	struct stall_control control[STALL_SIZE_CLASSES];
 	struct stall_ghost ghost;
 	enum stall_pages pages;
-	struct stall_cpu cpu;
+	struct stall_cpu cpu, crowd; /* busy; somebody waited for one */
 	struct stall_load {
 		uint64_t from_ns, to_ns; /* 0: none */
 		double least, most;      /* bytes a nanosecond */
@@ -165,6 +165,8 @@ void stall_groups_sum(const struct stall_groups *g, const uint64_t *n, double *r
 /* --- stall_cpu.c --- */
 /* The share of the CPUs' time in which they were busy, 0 to 1; negative: not known. */
 double stall_cpu_share(const struct stall *s, uint64_t from_ns, uint64_t to_ns);
+/* Whether tasks waited for a CPU for too much of it; false also when that is not known. */
+bool stall_is_crowded(const struct stall *s, uint64_t from_ns, uint64_t to_ns);
 /* The least and the most that the source gave in that time, bytes a nanosecond. False: not told. */
 bool stall_load_rates(const struct stall *s, uint64_t from_ns, uint64_t to_ns, double *ret_least,
 		      double *ret_most);

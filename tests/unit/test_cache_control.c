@@ -4,6 +4,7 @@
  * order, how it was served. Which samples are held out is seen from the cache's own bits, and every
  * read waits until the plan has come that far.
  */
+#include <sched.h>
 #include <string.h>
 
 #include "cache_rig.h"
@@ -379,6 +380,33 @@ static void control_read_is_not_of_the_open_before(void)
 	end(rig, seen);
 }
 
+/* Time in which the source was not at work for a read, here because nobody has asked it yet, is not
+ * its own. */
+static void time_within_this_mount_is_told_apart(void)
+{
+	struct seen *seen = seen_new();
+	struct rig *rig =
+		rig_new(&(struct rig_options){ .n = 4, .size = SIZE, .watch = &seen->watch });
+	const uint64_t pause_ns = 30 * NS_PER_MS;
+	const struct cache_read_note *note = &seen->note[0];
+	struct rig_read *r;
+	uint64_t until;
+
+	fault_io_pause(rig->io);
+	r = rig_read_start(rig, 1, 0, SIZE);
+	fault_io_wait_held(rig->io, 1);
+	until = clock_now(clock_monotonic()) + pause_ns;
+	while (clock_now(clock_monotonic()) < until)
+		sched_yield();
+	fault_io_resume(rig->io);
+	rig_read_wait(r);
+	rig_read_free(r);
+	cache_stop(rig->cache);
+	CHECK_INT((int)seen->n, 1);
+	CHECK(note->held_ns >= pause_ns && note->held_ns <= note->wait_ns);
+	end(rig, seen);
+}
+
 /* Two READs of one open at once, and a pause: the time in which one was under way counts, once. */
 static void wait_is_the_time_in_which_a_read_is_under_way(void)
 {
@@ -420,6 +448,7 @@ static const struct check_test tests[] = {
 	  reads_of_an_order_told_late_are_known_by_its_number },
 	{ "pages_that_nobody_pushed_are_the_kernels", pages_that_nobody_pushed_are_the_kernels },
 	{ "a_control_read_is_not_of_the_open_before", control_read_is_not_of_the_open_before },
+	{ "time_within_this_mount_is_told_apart", time_within_this_mount_is_told_apart },
 	{ "wait_is_the_time_in_which_a_read_is_under_way",
 	  wait_is_the_time_in_which_a_read_is_under_way },
 };

@@ -57,6 +57,7 @@ enum stall_why {
 	STALL_NO_MEMORY,
 	STALL_TOO_MANY_RANKS, /* of this node */
 	STALL_SETTLING,       /* one is over, and not all its reads are told yet */
+	STALL_CROWDED,        /* tasks waited for a CPU for too much of it */
 	STALL_WHYS
 };
 extern const char *const stall_why_words[STALL_WHYS]; /* for a person */
@@ -82,6 +83,9 @@ struct stall_params {
 	uint32_t n_samples;
 	uint64_t ghost_bytes; /* of the page cache that Linux would have had; 0: none */
 	uint32_t cpus;        /* that the job's workers share; 0: not known, as many as they need */
+	/* A pass in which tasks waited for a CPU for more than this share of the time is not judged,
+	 * and control reads of such a time are no measure. 0 or 1: all are. */
+	double crowded_share;
 	double switchback_share; /* of the blocks of a pass; 0: the cache never steps aside */
 	/* Told each verdict, within stall_judge or stall_set_job; may be NULL. */
 	void (*judged)(void *ctx, const struct stall_verdict *verdict);
@@ -128,7 +132,7 @@ struct stall_read {
 	/* Reads of one rank need not come in this order, those of one sample must. */
 	uint64_t opened_ns;
 	uint64_t wait_ns; /* in which at least one READ of it was under way; 0: none was needed */
-	uint64_t held_ns; /* of it: a control read was not sent to the source yet */
+	uint64_t held_ns; /* of it: the source was not at work for it; this mount's own time */
 	uint64_t reader; /* the thread that read, any number that tells threads apart; 0: unknown */
 };
 /* 0, or -ENOMEM: the pass it belongs to will not be judged. */
@@ -145,6 +149,10 @@ void stall_had_pages(struct stall *s, uint32_t sample, uint64_t bytes);
 /* The CPUs that the job's workers share (stall_params.cpus) have been busy for busy_ns by now, all
  * together, since any time that stays the same. */
 void stall_cpu(struct stall *s, uint64_t now_ns, uint64_t busy_ns);
+
+/* Some task has waited for a CPU for waited_ns by now (PSI), since any time that stays the same;
+ * is_other: since another one than before. */
+void stall_crowd(struct stall *s, uint64_t now_ns, uint64_t waited_ns, bool is_other);
 
 /* Until now_ns, for took_ns, with at least half as many requests again in flight as the job alone
  * makes, the source gave so many bytes: it gives no more to the job alone. */
