@@ -30,6 +30,10 @@ struct cache_read_note {
 	bool is_control; /* read on demand on purpose, see cache_params.control_share */
 	bool is_switchback; /* likewise, see cache_params.switchback_share */
 	bool is_kernels; /* READ_STAGED, of pages that the kernel had kept and nobody pushed */
+	/* The sample was opened again right away: this note is of such an open, with the place of the
+	 * one before; or so many more are in it, as the place was not known before they came. */
+	bool is_again;
+	uint8_t again;
 	/* Where the plan expected it, by the order that was put in force as of that
 	 * cache_generation, which is also the id of its job. */
 	bool has_use;

@@ -15,8 +15,9 @@
  * What is decided is also told to whoever watches (GPU wait, metrics/stall.h), with the time in
  * which READs of it were under way, and the place in the order that the planner has seen it at. A
  * sample that is opened again right away (its size first, then its bytes) is one read of the job's:
- * it is counted twice, but told once, whether inotify merges the two opens or not. It is the first
- * of them that has a place, and that shows only when the second one was heard of already.
+ * it is counted twice, but has one place in the order. It is the first open that has it, and that
+ * shows only when the second one was heard of already: then they are told as one, else the second
+ * as such. (Or inotify merges them; then nobody knows.)
  *
  * Bytes of READs are counted at once; the rest of an opened sample counts as staged when the read
  * is decided.
@@ -64,8 +65,11 @@ struct record {
 	uint64_t busy_ns; /* since when READs have been in flight */
 	/* Of opens before, counted but not told: their place was not known yet. */
 	struct reading before;
+	uint8_t n_before;
 	bool has_before, was_pushed;
-	bool is_again;     /* the open before had a place */
+	bool is_again; /* the open before had a place, `place` */
+	struct plan_use place;
+	uint32_t placed_by; /* the generation of that */
 	bool is_kept_back; /* while it is decided */
 	bool is_fed;       /* the plan has heard of the open */
 };
@@ -208,12 +212,11 @@ static struct cache_read_note *told_next_locked(struct account_shard *a)
 	return &a->told[a->n_told++];
 }
 
-/* Opened several times in a row: told once. */
 static void tell_locked(struct cache *c, struct account_shard *a, const struct record *rec)
 	REQUIRES(a->mu);
 static void tell_locked(struct cache *c, struct account_shard *a, const struct record *rec)
 {
-	bool is_watched = c->p.watch && c->p.watch->read && (rec->has_use || !rec->is_again);
+	bool is_watched = c->p.watch && c->p.watch->read, is_again = rec->is_again && !rec->has_use;
 	struct cache_read_note *note = is_watched ? told_next_locked(a) : NULL;
 	struct reading sum = rec->now;
 	const struct reading *r = &sum;
@@ -230,9 +233,11 @@ static void tell_locked(struct cache *c, struct account_shard *a, const struct r
 		.is_switchback = r->is_switchback && r->has_read && !r->has_failed,
 		.is_loaded = r->is_loaded,
 		.is_kernels = !r->has_read && !(rec->has_before ? rec->was_pushed : rec->is_pushed),
-		.has_use = rec->has_use,
-		.generation = rec->generation,
-		.use = rec->use,
+		.is_again = is_again,
+		.again = rec->has_before ? rec->n_before : 0,
+		.has_use = rec->has_use || is_again,
+		.generation = is_again ? rec->placed_by : rec->generation,
+		.use = is_again ? rec->place : rec->use,
 		.bytes = dataset_size(c->p.dataset, rec->entry),
 		.opened_ns = r->began_ns,
 		.wait_ns = r->wait_ns,
@@ -258,6 +263,10 @@ static void decide_locked(struct cache *c, struct account_shard *a, struct recor
 static void restart(struct record *rec)
 {
 	rec->is_again = rec->n_opens && (rec->has_use || rec->is_again);
+	if (rec->has_use) {
+		rec->place = rec->use;
+		rec->placed_by = rec->generation;
+	}
 	rec->has_before = false;
 	rec->now = rec->next;
 	rec->next = (struct reading){ .slowest = READ_STAGED };
@@ -274,7 +283,8 @@ static void open_again_locked(struct cache *c, struct account_shard *a, struct r
 	REQUIRES(a->mu);
 static void open_again_locked(struct cache *c, struct account_shard *a, struct record *rec)
 {
-	bool was_pushed = rec->has_before ? rec->was_pushed : rec->is_pushed;
+	uint8_t n = rec->has_before ? rec->n_before : 0;
+	bool was_pushed = n ? rec->was_pushed : rec->is_pushed;
 	struct reading before = rec->now;
 
 	if (rec->has_before)
@@ -284,6 +294,7 @@ static void open_again_locked(struct cache *c, struct account_shard *a, struct r
 	rec->is_kept_back = false;
 	restart(rec);
 	rec->before = before;
+	rec->n_before = (uint8_t)MIN(n + 1u, UINT8_MAX);
 	rec->has_before = true;
 	rec->was_pushed = was_pushed;
 }

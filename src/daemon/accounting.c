@@ -400,6 +400,8 @@ static void feed_read(struct accounting *a, const struct cache_read_note *note)
 		.is_switchback = note->is_switchback,
 		.is_kernels = note->is_kernels,
 		.is_loaded = note->is_loaded,
+		.is_again = note->is_again,
+		.again = note->again,
 		.read_class = (uint8_t)note->read_class,
 		.rank_index = (uint32_t)(note->use.position % n),
 		.sample = note->sample,

@@ -273,6 +273,14 @@ static uint64_t source_ns(const struct stall_read *read)
 	return read->wait_ns - MIN(read->held_ns, read->wait_ns);
 }
 
+static void slot_again(struct stall_slot *slot, uint32_t more)
+{
+	uint32_t n = (slot->flags >> SLOT_AGAIN_SHIFT) + more;
+
+	slot->flags &= (1 << SLOT_AGAIN_SHIFT) - 1;
+	slot->flags |= (uint8_t)(MIN(n, SLOT_AGAIN_MAX) << SLOT_AGAIN_SHIFT);
+}
+
 static void pass_take(struct stall_pass *p, const struct stall_read *read, uint8_t flags)
 {
 	uint64_t at = read->index - p->base, opened;
@@ -292,6 +300,7 @@ static void pass_take(struct stall_pass *p, const struct stall_read *read, uint8
 		.size_class = (uint8_t)stall_size_class(read->bytes),
 		.flags = flags,
 	};
+	slot_again(slot, read->again);
 	p->from = MIN(p->from, at);
 	p->end = MAX(p->end, at + 1);
 	p->n_told++;
@@ -318,6 +327,15 @@ static int count_control(struct stall *s, const struct stall_read *read)
 	return stall_control_add(s, read->bytes, source_ns(read));
 }
 
+/* Of a read that was told before; else there is nothing that it could be added to. */
+static void pass_again(struct stall_pass *p, const struct stall_read *read)
+{
+	uint64_t at = p ? read->index - p->base : 0;
+
+	if (p && at < p->end && p->slot[at].flags)
+		slot_again(&p->slot[at], 1u + read->again);
+}
+
 static struct stall_pass *pass_for(struct stall *s, const struct stall_read *read)
 {
 	struct stall_order *order = read->has_place ? stall_order_find(s, read->order) : NULL;
@@ -336,10 +354,16 @@ static void count_switchback(struct stall *s, const struct stall_read *read)
 
 int stall_read(struct stall *s, const struct stall_read *read)
 {
-	bool is_ghost = stall_ghost_read(&s->ghost, read->sample, read->bytes);
-	int rc = read->is_control ? count_control(s, read) : 0;
 	struct stall_pass *p = pass_for(s, read);
+	bool is_ghost;
+	int rc;
 
+	if (read->is_again) {
+		pass_again(p, read);
+		return 0;
+	}
+	is_ghost = stall_ghost_read(&s->ghost, read->sample, read->bytes);
+	rc = read->is_control ? count_control(s, read) : 0;
 	s->node.reads++;
 	if (read->is_switchback)
 		count_switchback(s, read);

@@ -35,6 +35,7 @@ struct without {
 	double credit_ns, margin_ns; /* of the credited reads without us, and its 95 % margin */
 	double s_credit_ns;          /* waits of the credited */
 	double own_ns;               /* of the others, what the source took for them */
+	double again_ns;             /* of samples that were opened again right away */
 	double link_ns; /* the source's link needs that long; 0: it would not have been full */
 	struct stall_schedule cf;
 };
@@ -107,6 +108,11 @@ static void judge_times(struct judge *j)
 	j->next_ns = next == UINT64_MAX ? 0 : MAX(next - p->first_ns, j->reads_ns);
 }
 
+static const struct stall_group *group_of(const struct judge *j, const struct stall_slot *slot)
+{
+	return &j->groups.group[j->groups.of[slot->size_class]];
+}
+
 /* Of a miss, without us. What prefetches made slow would have taken no longer than other reads. */
 static double own_wait(const struct judge *j, const struct stall_slot *slot)
 {
@@ -114,13 +120,23 @@ static double own_wait(const struct judge *j, const struct stall_slot *slot)
 
 	if (!(slot->flags & SLOT_LOADED) || !j->groups.n)
 		return wait;
-	return MIN(wait, j->groups.group[j->groups.of[slot->size_class]].mean);
+	return MIN(wait, group_of(j, slot)->mean);
 }
 
 /* Linux would have served it, in that world. */
 static bool is_cached(const struct judge *j, const struct without *w, const struct stall_slot *slot)
 {
 	return !w->is_bare && stall_is_ghost(j->s, slot->flags);
+}
+
+/* How often the source would have been read once more for it. What such an open reads is not known,
+ * as the kernel serves it, so it is in no lower bound. */
+static uint32_t times_again(const struct judge *j, const struct without *w,
+			    const struct stall_slot *slot)
+{
+	bool keeps_none = j->s->pages == STALL_PAGES_NOT_KEPT || !j->s->params.ghost_bytes;
+
+	return j->groups.n && (w->is_bare || keeps_none) ? slot->flags >> SLOT_AGAIN_SHIFT : 0;
 }
 
 static void sum_without(const struct judge *j, struct without *w)
@@ -130,7 +146,10 @@ static void sum_without(const struct judge *j, struct without *w)
 	for (uint64_t i = p->from; i < p->end; i++) {
 		const struct stall_slot *slot = &p->slot[i];
 
-		if (!slot->flags || is_cached(j, w, slot))
+		if (!slot->flags)
+			continue;
+		w->again_ns += times_again(j, w, slot) * group_of(j, slot)->mean;
+		if (is_cached(j, w, slot))
 			continue;
 		if (slot->flags & SLOT_CREDIT) {
 			w->n_credit[j->groups.of[slot->size_class]]++;
@@ -335,12 +354,13 @@ static uint64_t read_chance(const struct judge *j, uint64_t i)
 static uint64_t time_without(const struct judge *j, const struct without *w,
 			     const struct stall_slot *slot, uint64_t i)
 {
+	uint64_t again = (uint64_t)(times_again(j, w, slot) * group_of(j, slot)->mean);
+
 	if (is_cached(j, w, slot))
-		return 0;
+		return again;
 	if (slot->flags & SLOT_CREDIT)
-		return stall_group_draw(j->s, &j->groups.group[j->groups.of[slot->size_class]],
-					read_chance(j, i));
-	return (uint64_t)own_wait(j, slot);
+		return again + stall_group_draw(j->s, group_of(j, slot), read_chance(j, i));
+	return again + (uint64_t)own_wait(j, slot);
 }
 
 /* Of a sample: decoding, and with us the way to us. */
@@ -465,7 +485,7 @@ static double judge_upper(const struct judge *j, const struct without *w)
 	double sum = 0, saved, most = 0, more;
 
 	if (!j->batch) {
-		sum = MAX(w->credit_ns - w->s_credit_ns, 0);
+		sum = MAX(w->credit_ns - w->s_credit_ns, 0) + w->again_ns;
 	} else {
 		for (uint64_t k = 0; k < j->n_batches; k++) {
 			saved = (double)w->batch[k].io_ns - (double)j->with[k].io_ns;

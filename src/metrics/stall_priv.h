@@ -26,6 +26,9 @@
 #define STALL_STEP_SHIFT 10
 
 enum { SLOT_TOLD = 1, SLOT_CREDIT = 2, SLOT_GHOST = 4, SLOT_LOADED = 8 };
+/* The upper half: how often it was opened again right away. */
+#define SLOT_AGAIN_SHIFT 4
+#define SLOT_AGAIN_MAX 15u
 
 /* An order that reads may name. */
 struct stall_order {

@@ -86,7 +86,69 @@ static void pages_of_before_are_no_merit_of_the_first_pass(void)
 	CHECK(warm.page_cache_ns > cold.page_cache_ns);
 }
 
+/* Each sample is opened again right away: told with the first open, or as one more, or not at all. */
+static void play_twice(uint64_t ghost_bytes, enum stall_pages pages, int how,
+		       struct stall_numbers *ret, struct stall_node *node)
+{
+	struct stall_params params = { .n_samples = 1000, .ghost_bytes = ghost_bytes };
+	struct stall_job job = { .n_ranks = 1, .workers = 4, .prefetch = 2, .batch = 7 };
+	struct stall *s;
+
+	CHECK_INT(stall_new(&params, &s), 0);
+	CHECK_INT(stall_set_job(s, &job), 0);
+	stall_case_controls(s, &some_case, 3);
+	for (uint64_t i = 0; i < 700; i++) {
+		uint64_t at = (i / 28 * 7 + i % 7) * 20000000;
+		struct stall_read read = { .has_place = true,
+					   .read_class = i % 10 ? READ_STAGED : READ_MISS,
+					   .index = i,
+					   .length = 700,
+					   .sample = (uint32_t)i % 1000,
+					   .bytes = 100000,
+					   .opened_ns = 1000000000 + at,
+					   .wait_ns = i % 10 ? 0 : 15000000,
+					   .again = how == 1 };
+
+		CHECK_INT(stall_read(s, &read), 0);
+		read.is_again = true;
+		read.wait_ns = 0;
+		if (how == 2)
+			CHECK_INT(stall_read(s, &read), 0);
+	}
+	stall_set_pages(s, pages);
+	stall_judge(s, 0, true);
+	stall_get_rank(s, 0, ret);
+	stall_get_node(s, node);
+	CHECK_U64(ret->judged, 1);
+	CHECK_U64(ret->reads, 700);
+	CHECK(ret->lower_ns <= ret->estimate_ns && ret->estimate_ns <= ret->upper_ns);
+	stall_free(s);
+}
+
+/* A source whose client keeps no pages would have been read twice for each. */
+static void sample_that_is_opened_again_is_read_again_without_us(void)
+{
+	struct stall_numbers once, twice, later, kept;
+	struct stall_node node;
+
+	play_twice(0, STALL_PAGES_UNKNOWN, 0, &once, &node);
+	play_twice(0, STALL_PAGES_UNKNOWN, 1, &twice, &node);
+	play_twice(0, STALL_PAGES_UNKNOWN, 2, &later, &node);
+	CHECK_U64(node.reads, 700 + some_case.controls);
+	CHECK_U64(later.upper_ns, twice.upper_ns);
+	CHECK_U64(later.estimate_ns, twice.estimate_ns);
+	/* 60 ms for each of 700, by four workers. */
+	CHECK(twice.estimate_ns > once.estimate_ns + 9000000000ull);
+	CHECK(twice.upper_ns > once.upper_ns + 9000000000ull);
+	CHECK_U64(twice.lower_ns, once.lower_ns);
+	play_twice(1ull << 40, STALL_PAGES_KEPT, 1, &kept, &node);
+	CHECK_U64(kept.upper_ns, twice.upper_ns);
+	CHECK(kept.estimate_ns <= once.estimate_ns);
+}
+
 static const struct check_test tests[] = {
+	{ "sample_that_is_opened_again_is_read_again_without_us",
+	  sample_that_is_opened_again_is_read_again_without_us },
 	{ "source_that_keeps_no_pages_has_no_page_cache",
 	  source_that_keeps_no_pages_has_no_page_cache },
 	{ "upper_bound_holds_whatever_linux_keeps", upper_bound_holds_whatever_linux_keeps },

@@ -122,6 +122,10 @@ struct stall_read {
 	bool is_switchback;  /* likewise, as all of its block of the pass */
 	bool is_kernels;     /* READ_STAGED, but of pages that nobody pushed */
 	bool is_loaded;      /* READ_MISS, among more requests than the job alone makes */
+	/* Another open, right away, of the sample that was read at this place; or `again` more than
+	 * the one that this is. A source whose client keeps no pages would have been read again. */
+	bool is_again;
+	uint8_t again;
 	uint8_t read_class;  /* enum read_class */
 	uint32_t rank_index; /* in stall_job.ranks */
 	uint32_t sample;
