@@ -7,6 +7,7 @@
 #include "accounting_priv.h"
 #include "clairfs/base/clock.h"
 #include "clairfs/dataset.h"
+#include "cgroup.h"
 #include "crowd.h"
 
 static void feed_job_cpus(struct stall *s, pid_t reader)
@@ -26,19 +27,26 @@ static void feed_cpus(struct stall *s, uint64_t now_ns)
 		stall_cpu(s, now_ns, busy_ns);
 }
 
-/* Of the cgroup of who read last, though nothing was read in this second. */
+/* Of the cgroup of who read last. Readers are gone when their epoch is, before it is judged: what was
+ * told of their cgroup goes on. Where another one takes over, the sum goes on from where it was. */
 static void feed_crowd(struct accounting_machine *m, struct stall *s, pid_t reader, uint64_t now_ns)
 {
+	uint64_t us = m->whose[0] ? crowd_sum_in(m->whose) : CGROUP_NONE;
 	char whose[sizeof(m->whose)];
-	uint64_t us;
-	bool is_other;
 
-	m->reader = reader ? reader : m->reader;
-	if (!crowd_sum(m->reader, whose, &us))
-		return;
-	is_other = strcmp(whose, m->whose) != 0;
-	memcpy(m->whose, whose, sizeof(whose));
-	stall_crowd(s, now_ns, us * 1000, is_other);
+	if (us != CGROUP_NONE)
+		m->waited_ns = us * 1000 + m->offset_ns;
+	else
+		m->whose[0] = 0; /* the cgroup is gone, or this is the first time */
+	if (!reader || !crowd_file_of(reader, whose, sizeof(whose)))
+		snprintf(whose, sizeof(whose), "%s", m->whose[0] ? m->whose : CROWD_MACHINE);
+	if (strcmp(whose, m->whose) != 0) {
+		us = crowd_sum_in(whose);
+		memcpy(m->whose, whose, strlen(whose) + 1);
+		m->offset_ns = m->waited_ns - us * 1000; /* may wrap around, and back */
+	}
+	if (us != CGROUP_NONE)
+		stall_crowd(s, now_ns, m->waited_ns);
 }
 
 /* splitmix64 */

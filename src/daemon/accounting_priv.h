@@ -3,6 +3,7 @@
 #ifndef CLAIRFS_DAEMON_ACCOUNTING_PRIV_H
 #define CLAIRFS_DAEMON_ACCOUNTING_PRIV_H
 
+#include <limits.h>
 #include <stdio.h>
 
 #include "accounting.h"
@@ -29,8 +30,8 @@ struct accounting_machine {
 	const struct dataset *dataset; /* borrowed; NULL: the source is not asked */
 	struct source_pages *asked;    /* NULL: that is over */
 	struct source_pages_found pages;
-	pid_t reader;    /* the last one; 0: none yet */
-	char whose[256]; /* the file that says how crowded the CPUs are */
+	char whose[PATH_MAX + 64]; /* the file that says how crowded the CPUs are; "": none yet */
+	uint64_t waited_ns, offset_ns; /* all so far; of that, what that file does not say */
 };
 /* Before the reads of this second are fed. reader: a thread of the job, 0: none has read. True:
  * `pages` is another. */

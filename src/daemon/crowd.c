@@ -51,9 +51,9 @@ bool crowd_step(struct crowd *c, uint64_t stalled_us, uint64_t now_ns)
 	return c->is_crowded;
 }
 
-static uint64_t sum_in(const char *path)
+uint64_t crowd_sum_in(const char *file)
 {
-	AUTO_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
+	AUTO_FD int fd = open(file, O_RDONLY | O_CLOEXEC);
 	char text[512];
 	ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text));
 
@@ -73,38 +73,42 @@ static void look(void *ctx, const char *dir)
 	if (sum->us != CGROUP_NONE)
 		return;
 	snprintf(sum->path, sizeof(sum->path), "%s/cpu.pressure", dir);
-	sum->us = sum_in(sum->path);
+	sum->us = crowd_sum_in(sum->path);
 }
 
-bool crowd_sum(pid_t reader, char whose[256], uint64_t *ret_us)
+bool crowd_file_of(pid_t reader, char *file, size_t size)
 {
 	struct sum sum = { .us = CGROUP_NONE };
 
-	if (reader > 0)
-		cgroup_each(reader, "cpu", look, &sum);
-	if (sum.us == CGROUP_NONE) {
-		snprintf(sum.path, sizeof(sum.path), "/proc/pressure/cpu");
-		sum.us = sum_in(sum.path);
-	}
-	snprintf(whose, 256, "%.255s", sum.path);
-	*ret_us = sum.us;
-	return sum.us != CGROUP_NONE;
+	cgroup_each(reader, "cpu", look, &sum);
+	return sum.us != CGROUP_NONE && (size_t)snprintf(file, size, "%s", sum.path) < size;
+}
+
+static bool is_of(const struct crowd *c, const struct sum *sum)
+{
+	return strncmp(c->whose, sum->path, sizeof(c->whose) - 1) == 0;
 }
 
 bool crowd_look(struct crowd *c, pid_t reader)
 {
-	uint64_t now_ns = clock_now(clock_monotonic()), us;
-	char whose[sizeof(c->whose)];
+	uint64_t now_ns = clock_now(clock_monotonic());
+	struct sum sum = { .us = CGROUP_NONE };
 
 	if (c->at_ns && now_ns - c->at_ns < LOOK_NS) /* reading mounts is not free */
 		return c->is_crowded;
-	if (!crowd_sum(reader, whose, &us)) {
+	if (reader > 0)
+		cgroup_each(reader, "cpu", look, &sum);
+	if (sum.us == CGROUP_NONE) {
+		snprintf(sum.path, sizeof(sum.path), CROWD_MACHINE);
+		sum.us = crowd_sum_in(sum.path);
+	}
+	if (sum.us == CGROUP_NONE) {
 		*c = (struct crowd){ 0 };
 		return false;
 	}
-	if (strcmp(c->whose, whose) != 0) { /* sums of two cgroups cannot be compared */
+	if (!is_of(c, &sum)) { /* sums of two cgroups cannot be compared */
 		*c = (struct crowd){ 0 };
-		memcpy(c->whose, whose, sizeof(whose));
+		snprintf(c->whose, sizeof(c->whose), "%.*s", (int)sizeof(c->whose) - 1, sum.path);
 	}
-	return crowd_step(c, us, now_ns);
+	return crowd_step(c, sum.us, now_ns);
 }

@@ -64,10 +64,8 @@ double stall_cpu_share(const struct stall *s, uint64_t from_ns, uint64_t to_ns)
 	return share < 0 ? -1 : MIN(share / s->params.cpus, 1);
 }
 
-void stall_crowd(struct stall *s, uint64_t now_ns, uint64_t waited_ns, bool is_other)
+void stall_crowd(struct stall *s, uint64_t now_ns, uint64_t waited_ns)
 {
-	if (is_other)
-		s->crowd = (struct stall_cpu){ 0 };
 	add_point(&s->crowd, now_ns, waited_ns);
 }
 

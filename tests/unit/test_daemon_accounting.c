@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the daemon's accounting makes of reads and orders as they come: late, out of order, and of
  * an order that is gone already. The numbers themselves: test_metrics_stall.c. */
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "check.h"
 #include "clairfs/base/clock.h"
 #include "clairfs/cache.h"
 #include "clairfs/order.h"
-#include "src/daemon/accounting.h"
+#include "src/daemon/accounting_priv.h"
 #include "src/daemon/verdicts.h"
+#include "src/metrics/stall_priv.h"
 
 enum { READS = 400, BATCH = 4 };
 
@@ -389,7 +391,31 @@ static void pass_that_lacks_a_read_is_judged_when_all_others_are_told(void)
 	metrics_free(m);
 }
 
+/* Workers end with their epoch, before it is judged: then what they waited for a CPU must be known
+ * still. */
+static void readers_that_are_gone_were_crowded_all_the_same(void)
+{
+	struct stall_params params = { .n_samples = 1, .crowded_share = 0.3 };
+	struct accounting_machine m = { .dataset = NULL };
+	pid_t gone = fork();
+	struct stall *s;
+	int status;
+
+	if (gone == 0)
+		_exit(0);
+	CHECK_INT((int)waitpid(gone, &status, 0), (int)gone);
+	CHECK_INT(stall_new(&params, &s), 0);
+	for (uint64_t t = 1; t <= 4; t++)
+		(void)accounting_machine_feed(&m, s, t % 2 ? getpid() : gone, t * NS_PER_S);
+	(void)accounting_machine_feed(&m, s, 0, 5 * NS_PER_S);
+	CHECK(m.whose[0] == '/' || s->crowd.n == 0); /* not where the kernel has no PSI */
+	CHECK_INT((int)s->crowd.n, m.whose[0] ? 5 : 0);
+	stall_free(s);
+}
+
 static const struct check_test tests[] = {
+	{ "readers_that_are_gone_were_crowded_all_the_same",
+	  readers_that_are_gone_were_crowded_all_the_same },
 	{ "pass_that_lacks_a_read_is_judged_when_all_others_are_told",
 	  pass_that_lacks_a_read_is_judged_when_all_others_are_told },
 	{ "last_reads_of_an_order_come_after_the_next_one",

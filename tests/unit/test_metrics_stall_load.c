@@ -137,9 +137,8 @@ static void crowded_passes_are_not_judged(void)
 	for (int percent = 29; percent <= 31; percent += 2) {
 		CHECK_INT(stall_new(&params, &s), 0);
 		CHECK_INT(stall_set_job(s, &job), 0);
-		stall_crowd(s, 1, 77777777777ull, false); /* of another cgroup */
 		for (uint64_t t = 0; t < 30; t++)
-			stall_crowd(s, t * 1000000000, t * 10000000 * (uint64_t)percent, t == 0);
+			stall_crowd(s, t * 1000000000, t * 10000000 * (uint64_t)percent);
 		stall_case_controls(s, &some_case, 3);
 		tell_decoding(s);
 		stall_judge(s, 0, true);
@@ -166,7 +165,7 @@ static void only_the_time_of_the_pass_counts(void)
 	CHECK_INT(stall_new(&params, &s), 0);
 	CHECK_INT(stall_set_job(s, &job), 0);
 	for (uint64_t t = 0; t < 100; t++) /* from the 40th second on */
-		stall_crowd(s, t * 1000000000, t < 40 ? 0 : (t - 40) * 1000000000, false);
+		stall_crowd(s, t * 1000000000, t < 40 ? 0 : (t - 40) * 1000000000);
 	stall_case_controls(s, &some_case, 3);
 	tell_decoding(s); /* 21 s */
 	stall_judge(s, 0, true);

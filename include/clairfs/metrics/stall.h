@@ -154,9 +154,8 @@ void stall_had_pages(struct stall *s, uint32_t sample, uint64_t bytes);
  * together, since any time that stays the same. */
 void stall_cpu(struct stall *s, uint64_t now_ns, uint64_t busy_ns);
 
-/* Some task has waited for a CPU for waited_ns by now (PSI), since any time that stays the same;
- * is_other: since another one than before. */
-void stall_crowd(struct stall *s, uint64_t now_ns, uint64_t waited_ns, bool is_other);
+/* Some task has waited for a CPU for waited_ns by now (PSI), since any time that stays the same. */
+void stall_crowd(struct stall *s, uint64_t now_ns, uint64_t waited_ns);
 
 /* Until now_ns, for took_ns, with at least half as many requests again in flight as the job alone
  * makes, the source gave so many bytes: it gives no more to the job alone. */
