@@ -21,7 +21,7 @@
 #include "clairfs/base/clock.h"
 #include "stall_priv.h"
 
-enum { FIT_STEPS = 24, SEEN_TIMES = 8, GAPS_MAX = 4096, STAGED_GAPS_MIN = 64 };
+enum { FIT_STEPS = 24, SEEN_TIMES = 8, GAPS_MAX = 4096, STAGED_GAPS_MIN = 64, TWICE_SEEN = 20 };
 #define LINK_FULL 0.7
 #define CPUS_SPARE 0.80
 #define CPUS_FULL 0.95
@@ -58,6 +58,7 @@ struct judge {
 	uint64_t next_ns;                /* first open to that of the next pass; 0: none yet */
 	double floor_ns;                 /* the CPUs need that long */
 	bool is_decode_on_top; /* of reads, for certain */
+	bool is_twice;         /* the job opens every sample again */
 
 	struct stall_schedule act;
 	uint64_t compute_ns;
@@ -130,13 +131,16 @@ static bool is_cached(const struct judge *j, const struct without *w, const stru
 }
 
 /* How often the source would have been read once more for it. What such an open reads is not known,
- * as the kernel serves it, so it is in no lower bound. */
+ * as the kernel serves it, so it is in no lower bound. A job does with each sample what it does with
+ * the others, and inotify hides most opens in a row: who is seen to open some again opens all. */
 static uint32_t times_again(const struct judge *j, const struct without *w,
 			    const struct stall_slot *slot)
 {
 	bool keeps_none = j->s->pages == STALL_PAGES_NOT_KEPT || !j->s->params.ghost_bytes;
 
-	return j->groups.n && (w->is_bare || keeps_none) ? slot->flags >> SLOT_AGAIN_SHIFT : 0;
+	uint32_t n = MAX((uint32_t)slot->flags >> SLOT_AGAIN_SHIFT, (uint32_t)j->is_twice);
+
+	return j->groups.n && (w->is_bare || keeps_none) ? n : 0;
 }
 
 static void sum_without(const struct judge *j, struct without *w)
@@ -164,6 +168,7 @@ static void sum_without(const struct judge *j, struct without *w)
 static void judge_sums(struct judge *j)
 {
 	const struct stall_pass *p = j->p;
+	uint64_t again = 0;
 
 	for (uint64_t i = p->from; i < p->end; i++) {
 		const struct stall_slot *slot = &p->slot[i];
@@ -171,7 +176,9 @@ static void judge_sums(struct judge *j)
 		j->reads += slot->flags != 0;
 		j->s_ns += slot->flags ? (double)wait_of(slot) : 0;
 		j->ghosts += stall_is_ghost(j->s, slot->flags);
+		again += slot->flags >> SLOT_AGAIN_SHIFT != 0;
 	}
+	j->is_twice = again * TWICE_SEEN >= j->reads;
 	j->bare.is_bare = true;
 	sum_without(j, &j->cached);
 	sum_without(j, &j->bare);
