@@ -54,8 +54,7 @@ const char *const stall_why_words[STALL_WHYS] = {
 	[STALL_NO_MEMORY] = "out of memory",
 	[STALL_TOO_MANY_RANKS] = "this node has more ranks than are told apart",
 	[STALL_CROWDED] =
-		"the CPUs were too busy to tell what was waited for them from what was waited for "
-		"the source",
+		"the CPUs were too busy to tell waiting for them from waiting for the source",
 	[STALL_SETTLING] = "a pass over the dataset is over, and its last reads are being counted",
 };
 
