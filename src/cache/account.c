@@ -91,6 +91,7 @@ struct unseen {
 
 struct account {
 	struct account_shard shards[ACCOUNT_SHARDS];
+	_Atomic uint64_t settle_ns; /* when it is told next what is settled */
 };
 
 static uint32_t hash(struct entry_id entry)
@@ -596,13 +597,15 @@ static uint64_t undecided_since(struct account_shard *a, uint64_t least)
 	return least;
 }
 
-/* Opens are heard of within milliseconds, or a moment later on a machine that is busy. */
+/* Opens are heard of within milliseconds, or a moment later on a machine that is busy. Once a second:
+ * it looks at all records. */
 static void tell_settled(struct cache *c, uint64_t now_ns)
 {
 	uint64_t before_ns = now_ns - MIN(now_ns, HEARD_NS);
 
-	if (!c->p.watch || !c->p.watch->settled)
+	if (!c->p.watch || !c->p.watch->settled || now_ns < atomic_load(&c->account->settle_ns))
 		return;
+	atomic_store(&c->account->settle_ns, now_ns + NS_PER_S);
 	for (int i = 0; i < ACCOUNT_SHARDS; i++)
 		before_ns = undecided_since(&c->account->shards[i], before_ns);
 	c->p.watch->settled(c->p.watch->ctx, before_ns);
