@@ -69,7 +69,7 @@ SCENARIOS = [
     Scenario("marginal", 10, 42, 1),
     Scenario("compute_bound", 5, 80, 1, is_null=True),
     Scenario("prep_bound", 4, 10, 12),
-    Scenario("in_ram", 0, 5, 1, is_null=True, ghost="1T"),
+    Scenario("in_ram", 0, 5, 1, is_null=True, ghost="1T", may_refuse=True),
     Scenario("switchback", 40, 10, 1, batch=2, switchback=10),
     Scenario("no_hits", 20, 30, 1, share="1/1", files=960, is_aa=True),
     Scenario("spinning", 4, 10, 8, files=1024, job=["--spin"], may_refuse=True),

@@ -407,13 +407,16 @@ static bool is_running(const struct stall_rank *r, const struct stall_pass *p, u
 	       now_ns < run->last_ns + STALL_LATE_NS;
 }
 
-/* So many of a hundred were told, but for a last batch that is not full: jobs may leave it out. */
+/* So many of a hundred were told, but for a last batch that is not full: jobs may leave it out. And
+ * but for what is before the first one: the job went on in the middle, or its order was found late.
+ */
 static bool is_told(const struct stall_pass *p, uint64_t percent)
 {
 	uint64_t tail = p->length - MIN(p->end, p->length), length = p->length;
 
 	if (tail < p->order->job.batch)
 		length -= tail;
+	length -= MIN(p->from, length);
 	return length && 100 * p->n_told >= percent * length;
 }
 

@@ -86,6 +86,24 @@ static void lost_open_does_not_hold_up_a_pass(void)
 	stall_free(s);
 }
 
+/* An order that is found after some reads, a job that goes on in the middle: nobody waits for what came
+ * before. */
+static void pass_that_began_in_the_middle_is_no_lack(void)
+{
+	struct stall *s = stall_for();
+
+	reads_are(s, 0, 6000, 6100);
+	stall_settled(s, when(0, 6100) + 2 * SECOND);
+	stall_judge(s, when(0, 6100) + 2 * SECOND, false);
+	CHECK_U64(judged(s), 0);
+	reads_are(s, 0, 6100, N);
+	reads_are(s, 1, 0, 100);
+	stall_settled(s, when(0, N - 1) + SECOND);
+	stall_judge(s, when(0, N - 1) + 2 * SECOND, false);
+	CHECK_U64(judged(s), 1);
+	stall_free(s);
+}
+
 /* The last pass has none behind it. */
 static void job_that_has_finished_is_judged_likewise(void)
 {
@@ -186,6 +204,7 @@ static void last_batch_may_be_left_out(void)
 
 static const struct check_test tests[] = {
 	{ "lost_open_does_not_hold_up_a_pass", lost_open_does_not_hold_up_a_pass },
+	{ "pass_that_began_in_the_middle_is_no_lack", pass_that_began_in_the_middle_is_no_lack },
 	{ "job_that_has_finished_is_judged_likewise", job_that_has_finished_is_judged_likewise },
 	{ "quiet_is_not_what_is_still_undecided", quiet_is_not_what_is_still_undecided },
 	{ "half_a_pass_is_not_over_when_the_job_pauses",
