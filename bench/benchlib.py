@@ -68,11 +68,11 @@ def wait_for(what, condition, seconds=60, said=None):
 
 
 @contextlib.contextmanager
-def slowfs(build, directory, mountpoint, latency_ms, mbps):
+def slowfs(build, directory, mountpoint, latency_ms, mbps, keep_cache=False):
     """The simulated source: `latency_ms` a request, `mbps` MB/s in all (0: no limit)."""
     os.makedirs(mountpoint, exist_ok=True)
     daemon = subprocess.Popen([f"{build}/bench/slowfs", "-f", "--latency-ms", str(latency_ms), "--mbps", str(mbps),
-                               directory, mountpoint], stdin=subprocess.DEVNULL)
+                               *(["--keep-cache"] if keep_cache else []), directory, mountpoint], stdin=subprocess.DEVNULL)
     try:
         wait_for("slowfs", lambda: os.path.ismount(mountpoint) or daemon.poll() is not None)
         if daemon.poll() is not None:

@@ -2,14 +2,15 @@
 /* slowfs: a directory seen through a filesystem with stated latency and bandwidth, as a stand-in
  * for a parallel filesystem in benchmarks and tests.
  *
- *   slowfs [-f] [--latency-ms L] [--mbps M] [--eio TEXT] [--log FILE] DIRECTORY MOUNTPOINT
+ *   slowfs [-f] [--latency-ms L] [--mbps M] [--keep-cache] [--eio TEXT] [--log FILE] DIRECTORY
+ *          MOUNTPOINT
  *
  * Every READ request is answered L ms after the link was free for it, and the link carries M MB/s
  * (10^6 bytes) in total, so any number of requests wait at the same time, as on a network: no
  * thread sleeps for a request. Metadata is answered at once. Pages are dropped at every open (no
- * KEEP_CACHE), so each open + read costs at least one request. Reads of paths that contain TEXT
- * fail with EIO. FILE gets a line for each open and for each READ of it when it comes, with
- * the number that it has while it is open: "open 5 PATH", "read 5 OFFSET SIZE".
+ * KEEP_CACHE), so each open + read costs at least one request; with --keep-cache they stay. Reads
+ * of paths that contain TEXT fail with EIO. FILE gets a line for each open and for each READ of it
+ * when it comes, with the number that it has while it is open: "open 5 PATH", "read 5 OFFSET SIZE".
  *
  * One thread takes requests; READs go through a FIFO (due times only grow) to repliers that wait
  * for the due time. */
@@ -50,6 +51,7 @@ struct slow_read {
 struct slowfs {
 	int dirfd;
 	uint64_t latency_ns, bytes_per_s;
+	bool keeps_cache;
 	const char *eio;
 	FILE *log;             /* session thread; NULL: none */
 	struct mutex mu;
@@ -144,6 +146,7 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	if (fd < 0)
 		return (void)fuse_reply_err(req, i ? errno : ENOENT);
 	fi->fh = (uint64_t)fd;
+	fi->keep_cache = fs->keeps_cache;
 	if (fs->log)
 		fprintf(fs->log, "open %d %s\n", fd, i->path);
 	fuse_reply_open(req, fi);
@@ -307,8 +310,8 @@ static const struct fuse_lowlevel_ops ops = { .init = op_init,
 static int usage(void)
 {
 	fprintf(stderr,
-		"usage: slowfs [-f] [--latency-ms L] [--mbps M] [--eio TEXT] [--log FILE] "
-		"DIRECTORY MOUNTPOINT\n");
+		"usage: slowfs [-f] [--latency-ms L] [--mbps M] [--keep-cache] [--eio TEXT] "
+		"[--log FILE] DIRECTORY MOUNTPOINT\n");
 	return 2;
 }
 
@@ -371,6 +374,7 @@ int main(int argc, char **argv)
 {
 	static const struct option longs[] = { { "latency-ms", required_argument, NULL, 'l' },
 					       { "mbps", required_argument, NULL, 'm' },
+					       { "keep-cache", no_argument, NULL, 'k' },
 					       { "eio", required_argument, NULL, 'e' },
 					       { "log", required_argument, NULL, 'o' },
 					       { NULL, 0, NULL, 0 } };
@@ -383,6 +387,8 @@ int main(int argc, char **argv)
 			fs.latency_ns = (uint64_t)(strtod(optarg, NULL) * 1e6);
 		else if (c == 'm')
 			fs.bytes_per_s = (uint64_t)(strtod(optarg, NULL) * 1e6);
+		else if (c == 'k')
+			fs.keeps_cache = true;
 		else if (c == 'e')
 			fs.eio = optarg;
 		else if (c == 'f')

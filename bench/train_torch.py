@@ -31,17 +31,31 @@ def image_folder(root):
 
 
 class Files(Dataset):
-    def __init__(self, paths, decode_ms):
-        self.paths, self.decode_ms = paths, decode_ms
+    def __init__(self, paths, args):
+        self.paths, self.decode_ms, self.spins, self.twice = paths, args.decode_ms, args.spin, args.twice
+        self.elsewhere, self.every, self.root = args.elsewhere, args.elsewhere_every, args.root
 
     def __len__(self):
         return len(self.paths)
 
-    def __getitem__(self, index):
-        with open(self.paths[index], "rb") as file:
-            size = len(file.read())
-        if self.decode_ms:
+    def path(self, index):
+        if self.elsewhere and index % self.every == self.every // 2:
+            return os.path.join(self.elsewhere, os.path.relpath(self.paths[index], self.root))
+        return self.paths[index]
+
+    def decode(self):
+        end = time.perf_counter() + self.decode_ms / 1000
+        if not self.spins:
             time.sleep(self.decode_ms / 1000)
+        while time.perf_counter() < end:
+            pass
+
+    def __getitem__(self, index):
+        for length in (64, -1) if self.twice else (-1,):
+            with open(self.path(index), "rb") as file:
+                size = len(file.read(length))
+        if self.decode_ms:
+            self.decode()
         return size
 
 
@@ -52,7 +66,7 @@ def train(args):
     paths = [os.path.join(args.root, os.path.relpath(p, base)) for p in listed]
     if not paths:
         sys.exit(f"{base}: no class directories with images")
-    dataset = Files(paths, args.decode_ms)
+    dataset = Files(paths, args)
     sampler = None
     if args.manual_seed is None:
         sampler = DistributedSampler(dataset, num_replicas=1, rank=0, seed=args.seed)
@@ -93,6 +107,11 @@ def main():
     parser.add_argument("--prefetch-factor", type=int, default=2)
     parser.add_argument("--compute-ms", type=float, default=10)
     parser.add_argument("--decode-ms", type=float, default=0, help="a worker sleeps for so long after each sample")
+    parser.add_argument("--spin", action="store_true", help="it does not sleep but works")
+    parser.add_argument("--twice", action="store_true", help="each file is opened for its head first, then for all of it")
+    parser.add_argument("--elsewhere", metavar="ROOT", help="one file of so many is read below another root, so that a mount does not "
+                        "hear of it")
+    parser.add_argument("--elsewhere-every", type=int, default=10000)
     parser.add_argument("--seed", type=int, default=42)
     parser.add_argument("--manual-seed", type=int)
     parser.add_argument("--progress", action="store_true")

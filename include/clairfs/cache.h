@@ -30,6 +30,10 @@ struct cache_read_note {
 	bool is_control; /* read on demand on purpose, see cache_params.control_share */
 	bool is_switchback; /* likewise, see cache_params.switchback_share */
 	bool is_kernels; /* READ_STAGED, of pages that the kernel had kept and nobody pushed */
+	/* The sample was opened again right away: this note is of such an open, with the place of the
+	 * one before; or so many more are in it, as the place was not known before they came. */
+	bool is_again;
+	uint8_t again;
 	/* Where the plan expected it, by the order that was put in force as of that
 	 * cache_generation, which is also the id of its job. */
 	bool has_use;
@@ -40,7 +44,9 @@ struct cache_read_note {
 	uint64_t wait_ns;   /* in which a READ of it was under way */
 	/* A miss, at a time when more requests were with the source than the job's readers make. */
 	bool is_loaded;
-	uint64_t held_ns; /* of wait_ns: a control read was not sent yet, for the same reason */
+	/* Of wait_ns, when it was read from the source: that was not asked yet, or had answered. A
+	 * control read is held back, for the same reason; and all have their way through this mount. */
+	uint64_t held_ns;
 };
 
 /* What the source has answered in a while. */
@@ -56,6 +62,8 @@ struct cache_watch {
 	void (*planned)(void *ctx, enum plan_state state); /* after every round */
 	/* Seconds after the reads, in no order. */
 	void (*read)(void *ctx, const struct cache_read_note *notes, uint32_t n);
+	/* After these: every read that was opened before then is told. NULL: not asked for. */
+	void (*settled)(void *ctx, uint64_t before_ns);
 	/* Whether a control read of a sample of this size is still of use. NULL: always. */
 	bool (*wants_control)(void *ctx, uint64_t bytes);
 	/* How many requests the job's readers can have in flight: workers of all ranks here; 0: not

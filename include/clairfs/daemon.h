@@ -31,6 +31,7 @@ struct mount_opts {
 	char *snapshot_dir;
 	uint64_t revalidate, inodes_ahead;
 	char *control_reads, *ghost_bytes, *switchback; /* accounting.h */
+	uint64_t cpu_pressure; /* percent */
 	bool allow_other;
 	char *report;
 	int open; /* 0 auto, 1 answer */

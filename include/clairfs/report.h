@@ -64,6 +64,7 @@ void job_name_clean(const char *text, size_t length, char *out, size_t size);
 /* Of a rank, a node or a job. */
 struct removed_numbers {
 	double lower_s, upper_s; /* upper negative: not known */
+	double page_cache_s;     /* of upper_s, what the page cache would have saved, about */
 	double estimate_s;
 	const char *source; /* what the estimate is from; NULL: there is none */
 	double judged_s;    /* wall time of the passes judged */
@@ -92,6 +93,7 @@ struct report_rank {
 	struct step_log log;
 	/* GPU wait that the mount removed; negative: not known. */
 	double at_least_s, at_most_s, replay_s, hook_s;
+	double page_cache_s; /* of at_most_s */
 	double judged_s;           /* wall time of the passes that these are of */
 	uint64_t passes, unjudged; /* judged, and left out */
 	/* The waits for each batch, replayed as they were (wait_us) and without the mount
@@ -111,7 +113,7 @@ struct report_node {
 	uint64_t control_reads;
 	bool has_least;
 	/* GPU wait removed that is of no rank, because the order knows none; negative: not known */
-	double at_least_s, at_most_s, judged_s;
+	double at_least_s, at_most_s, judged_s, page_cache_s;
 	uint64_t passes, unjudged;
 	char why[160], unjudged_why[160]; /* why the last pass was not judged; "": not known */
 	uint64_t accounted, unplaced; /* reads that it knows; those without a place in the order */

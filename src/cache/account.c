@@ -13,7 +13,11 @@
  * source's answer: its open counts as a miss, with the bytes that it was given and no more.
  *
  * What is decided is also told to whoever watches (GPU wait, metrics/stall.h), with the time in
- * which READs of it were under way, and the place in the order that the planner has seen it at.
+ * which READs of it were under way, and the place in the order that the planner has seen it at. A
+ * sample that is opened again right away (its size first, then its bytes) is one read of the job's:
+ * it is counted twice, but has one place in the order. It is the first open that has it, and that
+ * shows only when the second one was heard of already: then they are told as one, else the second
+ * as such. (Or inotify merges them; then nobody knows.)
  *
  * Bytes of READs are counted at once; the rest of an opened sample counts as staged when the read
  * is decided.
@@ -28,6 +32,7 @@
 
 enum { ACCOUNT_SHARDS = 16, ACCOUNT_BUCKETS = 1024, RECORDS_MAX = 65536 };
 enum { UNSEEN_MAX = 64, TOLD_MAX = 65536 };
+#define HEARD_NS (NS_PER_S / 4)
 
 /* How long a record may be quiet before it is decided: a sample that was read in part so far may
  * have a slow reader. One list for each, so that the oldest of a list is the first one due. */
@@ -58,6 +63,15 @@ struct record {
 	uint32_t generation; /* of the order that said so */
 	struct plan_use use;
 	uint64_t busy_ns; /* since when READs have been in flight */
+	/* Of opens before, counted but not told: their place was not known yet. */
+	struct reading before;
+	uint8_t n_before;
+	bool has_before, was_pushed;
+	bool is_again; /* the open before had a place, `place` */
+	struct plan_use place;
+	uint32_t placed_by; /* the generation of that */
+	bool is_kept_back; /* while it is decided */
+	bool is_fed;       /* the plan has heard of the open */
 };
 
 struct account_shard {
@@ -77,6 +91,7 @@ struct unseen {
 
 struct account {
 	struct account_shard shards[ACCOUNT_SHARDS];
+	_Atomic uint64_t settle_ns; /* when it is told next what is settled */
 };
 
 static uint32_t hash(struct entry_id entry)
@@ -166,6 +181,22 @@ static void use_up_stage(struct cache *c, const struct record *rec)
 		bits_clear(c->staged, rec->entry.v);
 }
 
+static void reading_add(struct reading *r, const struct reading *more)
+{
+	r->bytes += more->bytes;
+	r->slowest = MAX(r->slowest, more->slowest);
+	r->has_read |= more->has_read;
+	r->has_failed |= more->has_failed;
+	r->is_control |= more->is_control;
+	r->is_switchback |= more->is_switchback;
+	r->is_loaded |= more->is_loaded;
+	r->held_ns = MAX(r->held_ns, more->held_ns); /* one hold, for all READs of the first piece */
+	r->wait_ns += more->wait_ns;
+	r->reader = r->reader ? r->reader : more->reader;
+	if (!r->began_ns || (more->began_ns && more->began_ns < r->began_ns))
+		r->began_ns = more->began_ns;
+}
+
 static struct cache_read_note *told_next_locked(struct account_shard *a) REQUIRES(a->mu);
 static struct cache_read_note *told_next_locked(struct account_shard *a)
 {
@@ -182,17 +213,19 @@ static struct cache_read_note *told_next_locked(struct account_shard *a)
 	return &a->told[a->n_told++];
 }
 
-/* Opened several times while READs were in flight: told once. */
 static void tell_locked(struct cache *c, struct account_shard *a, const struct record *rec)
 	REQUIRES(a->mu);
 static void tell_locked(struct cache *c, struct account_shard *a, const struct record *rec)
 {
-	bool is_watched = c->p.watch && c->p.watch->read;
+	bool is_watched = c->p.watch && c->p.watch->read, is_again = rec->is_again && !rec->has_use;
 	struct cache_read_note *note = is_watched ? told_next_locked(a) : NULL;
-	const struct reading *r = &rec->now;
+	struct reading sum = rec->now;
+	const struct reading *r = &sum;
 
 	if (!note)
 		return;
+	if (rec->has_before)
+		reading_add(&sum, &rec->before);
 	*note = (struct cache_read_note){
 		.sample = rec->entry.v,
 		.reader = r->reader,
@@ -200,10 +233,12 @@ static void tell_locked(struct cache *c, struct account_shard *a, const struct r
 		.is_control = r->is_control && r->has_read && !r->has_failed && !r->is_loaded,
 		.is_switchback = r->is_switchback && r->has_read && !r->has_failed,
 		.is_loaded = r->is_loaded,
-		.is_kernels = !r->has_read && !rec->is_pushed,
-		.has_use = rec->has_use,
-		.generation = rec->generation,
-		.use = rec->use,
+		.is_kernels = !r->has_read && !(rec->has_before ? rec->was_pushed : rec->is_pushed),
+		.is_again = is_again,
+		.again = rec->has_before ? rec->n_before : 0,
+		.has_use = rec->has_use || is_again,
+		.generation = is_again ? rec->placed_by : rec->generation,
+		.use = is_again ? rec->place : rec->use,
 		.bytes = dataset_size(c->p.dataset, rec->entry),
 		.opened_ns = r->began_ns,
 		.wait_ns = r->wait_ns,
@@ -220,7 +255,7 @@ static void decide_locked(struct cache *c, struct account_shard *a, struct recor
 	assert(rec->n_inflight == 0);
 	count_reads(c, rec->now.has_read ? rec->now.slowest : READ_STAGED, n);
 	count_staged_rest(c, rec);
-	if (n)
+	if (n && !rec->is_kept_back)
 		tell_locked(c, a, rec);
 	use_up_stage(c, rec);
 	rec->is_counted = true;
@@ -228,28 +263,41 @@ static void decide_locked(struct cache *c, struct account_shard *a, struct recor
 
 static void restart(struct record *rec)
 {
+	rec->is_again = rec->n_opens && (rec->has_use || rec->is_again);
+	if (rec->has_use) {
+		rec->place = rec->use;
+		rec->placed_by = rec->generation;
+	}
+	rec->has_before = false;
 	rec->now = rec->next;
 	rec->next = (struct reading){ .slowest = READ_STAGED };
 	rec->n_opens = 0;
 	rec->is_counted = false;
 	rec->has_use = false;
+	rec->is_fed = false;
 	rec->is_pushed = false;
 }
 
-static void reading_add(struct reading *r, const struct reading *more)
+/* Opened again before the plan was told of the open before: that one is counted, and told with this
+ * one. */
+static void open_again_locked(struct cache *c, struct account_shard *a, struct record *rec)
+	REQUIRES(a->mu);
+static void open_again_locked(struct cache *c, struct account_shard *a, struct record *rec)
 {
-	r->bytes += more->bytes;
-	r->slowest = MAX(r->slowest, more->slowest);
-	r->has_read |= more->has_read;
-	r->has_failed |= more->has_failed;
-	r->is_control |= more->is_control;
-	r->is_switchback |= more->is_switchback;
-	r->is_loaded |= more->is_loaded;
-	r->held_ns = MAX(r->held_ns, more->held_ns); /* one hold, for all READs of the first piece */
-	r->wait_ns += more->wait_ns;
-	r->reader = r->reader ? r->reader : more->reader;
-	if (!r->began_ns || (more->began_ns && more->began_ns < r->began_ns))
-		r->began_ns = more->began_ns;
+	uint8_t n = rec->has_before ? rec->n_before : 0;
+	bool was_pushed = n ? rec->was_pushed : rec->is_pushed;
+	struct reading before = rec->now;
+
+	if (rec->has_before)
+		reading_add(&before, &rec->before);
+	rec->is_kept_back = true;
+	decide_locked(c, a, rec);
+	rec->is_kept_back = false;
+	restart(rec);
+	rec->before = before;
+	rec->n_before = (uint8_t)MIN(n + 1u, UINT8_MAX);
+	rec->has_before = true;
+	rec->was_pushed = was_pushed;
 }
 
 /* Whose READ it was. One of no bytes found the end of the file. */
@@ -362,7 +410,9 @@ void account_open(struct cache *c, struct entry_id entry, uint64_t now_ns)
 		cache_degrade(c, "out of memory");
 		return;
 	}
-	if (rec->n_opens && !rec->n_inflight) {
+	if (rec->n_opens && !rec->n_inflight && !rec->is_fed) {
+		open_again_locked(c, a, rec);
+	} else if (rec->n_opens && !rec->n_inflight) {
 		decide_locked(c, a, rec);
 		restart(rec);
 	}
@@ -393,14 +443,14 @@ void account_place(struct cache *c, struct entry_id entry)
 	struct plan_use use;
 	struct record *rec;
 
-	if (!c->p.watch || !c->p.watch->read || !plan_last_use(c->plan, &use))
+	if (!c->p.watch || !c->p.watch->read)
 		return;
-	job = planned_at(c, use.job);
-	if (!job)
-		return;
+	job = plan_last_use(c->plan, &use) ? planned_at(c, use.job) : NULL;
 	mutex_lock(&a->mu);
 	rec = record_find_locked(a, entry);
-	if (rec && rec->n_opens) {
+	if (rec && rec->n_opens)
+		rec->is_fed = true;
+	if (rec && rec->n_opens && job) {
 		rec->has_use = true;
 		rec->generation = job->id;
 		rec->use = use;
@@ -530,6 +580,38 @@ static void sweep_told(struct cache *c, struct account_shard *a)
 	free(told);
 }
 
+/* The oldest open of a record that is not told yet, or `least`. */
+static uint64_t undecided_since(struct account_shard *a, uint64_t least)
+{
+	mutex_lock(&a->mu);
+	for (uint32_t b = 0; a->n && b < ACCOUNT_BUCKETS; b++)
+		for (const struct record *rec = a->buckets[b]; rec; rec = rec->next_hash) {
+			uint64_t began = rec->n_inflight && !rec->now.began_ns ? rec->busy_ns
+									       : rec->now.began_ns;
+
+			if (rec->has_before)
+				began = MIN(began, rec->before.began_ns);
+			if (!rec->is_counted)
+				least = MIN(least, began);
+		}
+	mutex_unlock(&a->mu);
+	return least;
+}
+
+/* Opens are heard of within milliseconds, or a moment later on a machine that is busy. Once a second:
+ * it looks at all records. */
+static void tell_settled(struct cache *c, uint64_t now_ns)
+{
+	uint64_t before_ns = now_ns - MIN(now_ns, HEARD_NS);
+
+	if (!c->p.watch || !c->p.watch->settled || now_ns < atomic_load(&c->account->settle_ns))
+		return;
+	atomic_store(&c->account->settle_ns, now_ns + NS_PER_S);
+	for (int i = 0; i < ACCOUNT_SHARDS; i++)
+		before_ns = undecided_since(&c->account->shards[i], before_ns);
+	c->p.watch->settled(c->p.watch->ctx, before_ns);
+}
+
 void account_sweep(struct cache *c, uint64_t now_ns, bool is_final)
 {
 	struct unseen unseen;
@@ -542,4 +624,5 @@ void account_sweep(struct cache *c, uint64_t now_ns, bool is_final)
 		} while (unseen.n == UNSEEN_MAX);
 		sweep_told(c, &c->account->shards[i]);
 	}
+	tell_settled(c, now_ns);
 }

@@ -71,7 +71,7 @@ struct object {
 	bool is_heap;           /* the arena was full: memory for this fetch only */
 	bool is_from_store;
 	bool is_loaded;   /* somebody waited, and the source was busier than readers make it */
-	uint64_t held_ns; /* by the gate */
+	uint64_t held_ns; /* by the gate, and by whatever else is not the source */
 };
 
 /* What the plan believes of a sample. */

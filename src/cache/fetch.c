@@ -299,6 +299,19 @@ static void trace_fetch(const struct fetch *f)
 			    clock_now(f->cache->p.clock));
 }
 
+/* What the way to the source and back took within this mount: threads that wait for a CPU, mostly.
+ * A job that reads the source itself has no such way. */
+static void note_own_time(const struct fetch *f)
+{
+	struct object *obj = f->object;
+	uint64_t took;
+
+	if (!f->asked_ns)
+		return;
+	took = clock_now(f->cache->p.clock) - f->asked_ns;
+	obj->held_ns = MAX(obj->held_ns, took - MIN(f->read.latency_ns, took));
+}
+
 static void fetch_done(struct tier_read *read)
 {
 	struct fetch *f = read->ctx;
@@ -328,8 +341,10 @@ static void fetch_done(struct tier_read *read)
 	}
 	if (result.status == 0 && result.bytes != obj->length)
 		result = stale_result(result);
-	if (!f->is_store)
+	if (!f->is_store) {
+		note_own_time(f);
 		result = fetch_learn(f, result);
+	}
 	if (result.status == 0)
 		control_piece_done(c, &f->read);
 	obj->is_from_store = f->is_store;
@@ -362,6 +377,7 @@ static int fetch_prepare(struct cache *c, struct object *obj, struct fetch **ret
 	memcpy(f->path, path, size);
 	f->cache = c;
 	f->object = obj;
+	f->asked_ns = obj->is_demand ? clock_now(c->p.clock) : 0;
 	if (metrics_is_tracing(c->p.metrics)) {
 		f->begin_ns = clock_now(c->p.clock);
 		f->trace_group = metrics_trace_group(c->p.metrics);

@@ -14,6 +14,7 @@ struct fetch {
 	bool is_check;     /* only asks the source whether the file is still the same */
 	bool is_asked;     /* it was asked, and the file is */
 	uint64_t begin_ns; /* while somebody traces, else 0 */
+	uint64_t asked_ns; /* somebody waits since then, else 0 */
 	uint32_t trace_group;
 	bool is_control, is_gated; /* gated: gate.mu, a control read with the source */
 	uint64_t waits_since_ns; /* gate.mu: for its turn */

@@ -163,6 +163,15 @@ struct bench_report {
 double bench_removed(const struct bench_report *r, uint64_t epoch);
 /* The same of all epochs. */
 double bench_removed_total(const struct bench_report *r);
+
+/* The stopwatch and what the mount says of itself, of the epochs that both know of. "": there is
+ * none. False: the stopwatch is beyond the mount's bounds, by more than walls differ by chance; then
+ * what the mount says is not to be shown as if it were so. */
+#define BENCH_ACCOUNT 512
+bool bench_account(const struct bench_report *r, char out[BENCH_ACCOUNT]);
+/* Of how many reads one should be a control read, so that there are some thirty in all epochs; 0: as
+ * the mount does by itself. Of a small dataset 1/1024 would be none, and nothing could be said. */
+uint64_t bench_control_reads(uint64_t samples, uint64_t epochs);
 const struct bench_result *bench_find(const struct bench_report *r, enum bench_side side,
 				      uint64_t epoch);
 

@@ -117,7 +117,8 @@ static void put_heads(struct buf_writer *w, const char *const *names)
 static void put_facts(struct buf_writer *w, const struct bench_report *r)
 {
 	const struct bench_setup *s = r->setup;
-	char text[512], bytes[32], winner[BENCH_WINNER];
+	char text[BENCH_ACCOUNT], bytes[32], winner[BENCH_WINNER];
+	bool agrees;
 
 	bench_winner(r, winner);
 	buf_printf(w,
@@ -150,7 +151,9 @@ static void put_facts(struct buf_writer *w, const struct bench_report *r)
 							    : "caches as they were");
 				break;
 			}
-	put_fact(w, "the mount says", r->words);
+	agrees = bench_account(r, text);
+	put_fact(w, "stopwatch and account", text);
+	put_fact(w, "the mount says", agrees ? r->words : "");
 	put(w, "</dl>\n");
 }
 

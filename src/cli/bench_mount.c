@@ -74,7 +74,8 @@ static char *put_value(char *out, const char *value)
  * account of stall removed must not subtract a page cache, which that side never has. Heap. */
 static char *order_option(const struct bench_setup *s, const char *report)
 {
-	char *text = malloc((strlen(s->mount_spec) + strlen(report)) * 2 + 192), *out = text;
+	char *text = malloc((strlen(s->mount_spec) + strlen(report)) * 2 + 256), *out = text;
+	uint64_t one_of = bench_control_reads(dataset_n_samples(s->ds), s->epochs);
 	bool has_pagecache = false;
 
 	if (!text)
@@ -83,6 +84,8 @@ static char *order_option(const struct bench_setup *s, const char *report)
 		has_pagecache = has_pagecache || s->args->side[i] == SIDE_PAGECACHE;
 	out += sprintf(out, "snapshot_dir=none,log_level=warn,%s",
 		       !has_pagecache && mount_has("ghost_bytes") ? "ghost_bytes=0," : "");
+	if (one_of && mount_has("control_reads"))
+		out += sprintf(out, "control_reads=1/%llu,", (unsigned long long)one_of);
 	if (s->args->switchback)
 		out += sprintf(out, "switchback=%.32s,", s->args->switchback);
 	out += sprintf(out, "order=");

@@ -115,10 +115,13 @@ static void print_mount(const struct bench_report *r)
 
 static void print_notes(const struct bench_report *r)
 {
-	char words[BENCH_ERROR];
+	char words[BENCH_ERROR], account[BENCH_ACCOUNT];
+	bool agrees = bench_account(r, account);
 
-	if (*r->words)
-		printf("\nthe mount says: %s\n",
+	if (*account)
+		printf("\n%s\n", account);
+	if (*r->words && agrees)
+		printf("%sthe mount says: %s\n", *account ? "" : "\n",
 		       text_escape(r->words, strlen(r->words), words, sizeof(words)));
 	bench_switchback_print(r->switchback);
 	for (uint32_t k = 0; k < r->n_sides; k++)
@@ -257,11 +260,15 @@ static json_t *json_of_result(const struct bench_report *r, const struct bench_r
 int bench_print_json(const struct bench_report *r)
 {
 	json_t *runs = json_array(), *root;
+	char account[BENCH_ACCOUNT];
+	bool agrees;
 
 	for (uint32_t i = 0; i < r->n_results; i++)
 		json_array_append_new(runs, json_of_result(r, &r->result[i]));
-	root = json_pack("{s:o, s:o, s:o, s:o, s:o}", "accounting",
-			 *r->words ? foreign(r->words) : json_null(), "stall_removed_seconds",
+	agrees = bench_account(r, account);
+	root = json_pack("{s:o, s:s, s:b, s:o, s:o, s:o, s:o}", "accounting",
+			 *r->words ? foreign(r->words) : json_null(), "account", account,
+			 "account_agrees", agrees, "stall_removed_seconds",
 			 r->total.is_known
 				 ? json_of_removed(&r->total, bench_removed_total(r), NULL)
 				 : json_null(),

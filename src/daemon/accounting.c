@@ -49,6 +49,7 @@ struct told {
 	struct told_order *order;
 	size_t n_notes, notes_size, n_steps, steps_size, n_orders, orders_size;
 	struct cache_load load; /* the last one */
+	uint64_t settled_ns;    /* reads opened before are told; 0: not known */
 	uint32_t heard;         /* orders up to this one were told, or are of other jobs */
 	bool has_heard;
 };
@@ -68,6 +69,8 @@ struct accounting {
 	uint64_t held_ns;         /* since when */
 	_Atomic uint64_t full;    /* bit per class of sizes: no more control reads */
 	_Atomic uint32_t readers; /* of the job here, all ranks together; 0: not known */
+	_Atomic bool is_finished; /* the job has read all of its order */
+	struct accounting_machine machine; /* the thread's */
 	struct thr thr;
 	struct mutex mu;
 	struct cond cv;
@@ -76,6 +79,7 @@ struct accounting {
 	bool has_order; /* as told, whether or not it was taken yet */
 	uint64_t dropped;
 	struct stall_node node;
+	struct source_pages_found pages;
 	struct stall_numbers *ranks; /* [STALL_RANKS_MAX] */
 	uint32_t n_shown;
 	struct verdicts verdicts; /* of its own lock */
@@ -127,6 +131,7 @@ int accounting_parse(const struct mount_opts *opts, struct accounting_params *re
 	const char *ghost = opts->ghost_bytes ? opts->ghost_bytes : "";
 	const char *switchback = opts->switchback ? opts->switchback : "";
 
+	ret->crowded_share = (double)opts->cpu_pressure / 100;
 	if (parse_share(control, &ret->control_share) < 0)
 		return err_set(err, -EINVAL,
 			       "option control_reads: '%s' is neither 1/N, one of N reads, nor off",
@@ -135,7 +140,8 @@ int accounting_parse(const struct mount_opts *opts, struct accounting_params *re
 		return err_set(err, -EINVAL,
 			       "option switchback: '%s' is neither percent, 0.1 to 10, nor off",
 			       switchback);
-	if (strcmp(ghost, "auto") == 0)
+	ret->is_ghost_auto = strcmp(ghost, "auto") == 0;
+	if (ret->is_ghost_auto)
 		ret->ghost_bytes = ghost_bytes_auto();
 	else if (text_to_bytes(ghost, &ret->ghost_bytes) < 0)
 		return err_set(err, -EINVAL,
@@ -152,6 +158,7 @@ int accounting_new(const struct accounting_params *params, uint32_t n_samples,
 	struct stall_params sp = { .n_samples = n_samples,
 				   .ghost_bytes = params->ghost_bytes,
 				   .switchback_share = params->switchback_share,
+				   .crowded_share = params->crowded_share,
 				   .cpus = cpus_allowed(),
 				   .judged = verdicts_add };
 	struct accounting *a = calloc(1, sizeof(*a));
@@ -170,6 +177,7 @@ int accounting_new(const struct accounting_params *params, uint32_t n_samples,
 		return err_set_errno(err, -ENOMEM, "accounting");
 	}
 	stall_get_node(a->stall, &a->node);
+	a->pages.warm_share = a->machine.pages.warm_share = -1;
 	*ret = a;
 	return 0;
 }
@@ -187,6 +195,7 @@ void accounting_free(struct accounting *a)
 	if (!a)
 		return;
 	stall_free(a->stall);
+	source_pages_put(a->machine.asked);
 	free(a->ranks);
 	told_free(&a->told);
 	told_free(&a->held);
@@ -194,6 +203,15 @@ void accounting_free(struct accounting *a)
 	cond_fini(&a->cv);
 	mutex_fini(&a->mu);
 	free(a);
+}
+
+void accounting_ask_source(struct accounting *a, const struct dataset *ds)
+{
+	if (!a->params.is_ghost_auto)
+		return;
+	a->machine.dataset = ds;
+	if (source_pages_new(ds, &a->machine.asked) < 0)
+		log_warn("whether the source's client keeps pages is not known: out of memory");
 }
 
 /* --- what is told --- */
@@ -231,6 +249,18 @@ void accounting_reads(struct accounting *a, const struct cache_read_note *notes,
 	t->n_notes += room;
 	a->dropped += n - room;
 	mutex_unlock(&a->mu);
+}
+
+void accounting_settled(struct accounting *a, uint64_t before_ns)
+{
+	mutex_lock(&a->mu);
+	a->told.settled_ns = before_ns;
+	mutex_unlock(&a->mu);
+}
+
+void accounting_finished(struct accounting *a, bool is_finished)
+{
+	atomic_store_explicit(&a->is_finished, is_finished, memory_order_relaxed);
 }
 
 void accounting_steps(struct accounting *a, const struct clairfs_step_record *steps, size_t n)
@@ -370,6 +400,8 @@ static void feed_read(struct accounting *a, const struct cache_read_note *note)
 		.is_switchback = note->is_switchback,
 		.is_kernels = note->is_kernels,
 		.is_loaded = note->is_loaded,
+		.is_again = note->is_again,
+		.again = note->again,
 		.read_class = (uint8_t)note->read_class,
 		.rank_index = (uint32_t)(note->use.position % n),
 		.sample = note->sample,
@@ -465,6 +497,8 @@ static void feed(struct accounting *a, const struct told *t, uint64_t now_ns, bo
 		take_read(a, t, &t->note[i], now_ns);
 	if (is_final)
 		feed_held(a, t, now_ns, true);
+	if (!a->held.n_notes)
+		stall_settled(a->stall, t->settled_ns);
 	if (t->load.took_ns)
 		stall_load(a->stall, now_ns, t->load.took_ns, t->load.bytes);
 	for (size_t i = 0; i < t->n_steps; i++)
@@ -535,6 +569,7 @@ void accounting_look(struct accounting *a, struct accounting_view *ret)
 	mutex_lock(&a->mu);
 	ret->node = a->node;
 	ret->dropped = a->dropped;
+	ret->pages = a->pages;
 	if (ret->rank) {
 		ret->n_ranks = a->n_shown;
 		memcpy(ret->rank, a->ranks, a->n_shown * sizeof(*ret->rank));
@@ -550,37 +585,30 @@ struct verdicts *accounting_verdicts(struct accounting *a)
 	return &a->verdicts;
 }
 
-/* Of the last one that read; the others of the job have the same. */
-static void feed_job_cpus(struct accounting *a, const struct told *t)
+/* Of the last one that read; the others of the job have the same. 0: nobody did. */
+static pid_t last_reader(const struct told *t)
 {
-	for (size_t i = t->n_notes; i-- > 0;) {
-		uint32_t cpus;
-
-		if (!t->note[i].reader)
-			continue;
-		cpus = cpus_of((pid_t)t->note[i].reader);
-		if (cpus)
-			stall_set_cpus(a->stall, cpus);
-		return;
-	}
+	for (size_t i = t->n_notes; i-- > 0;)
+		if (t->note[i].reader)
+			return (pid_t)t->note[i].reader;
+	return 0;
 }
 
-static void feed_cpus(struct accounting *a, uint64_t now_ns)
+static void show_pages(struct accounting *a)
 {
-	AUTO_FILE FILE *f = fopen("/proc/stat", "re");
-	uint64_t busy_ns;
-
-	if (cpus_busy(f, &busy_ns))
-		stall_cpu(a->stall, now_ns, busy_ns);
+	mutex_lock(&a->mu);
+	a->pages = a->machine.pages;
+	mutex_unlock(&a->mu);
 }
 
 static void round_once(struct accounting *a, struct told *t, bool is_final)
 {
 	uint64_t now = clock_now(clock_monotonic());
 
-	feed_cpus(a, now);
-	feed_job_cpus(a, t);
+	if (accounting_machine_feed(&a->machine, a->stall, last_reader(t), now))
+		show_pages(a);
 	feed(a, t, now, is_final);
+	stall_finished(a->stall, atomic_load(&a->is_finished));
 	stall_judge(a->stall, now, is_final);
 	publish(a);
 }

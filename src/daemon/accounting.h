@@ -17,8 +17,9 @@ struct clairfs_step_record;
 /* The options control_reads, ghost_bytes and switchback. -EINVAL with a line that names the option.
  */
 struct accounting_params {
-	double control_share, switchback_share;
+	double control_share, switchback_share, crowded_share;
 	uint64_t ghost_bytes;
+	bool is_ghost_auto; /* the source is asked whether its client keeps pages */
 };
 int accounting_parse(const struct mount_opts *opts, struct accounting_params *ret,
 		     struct err *err) MUST_USE;
@@ -26,6 +27,9 @@ int accounting_parse(const struct mount_opts *opts, struct accounting_params *re
 struct accounting;
 int accounting_new(const struct accounting_params *params, uint32_t n_samples,
 		   struct metrics *metrics, struct accounting **ret, struct err *err) MUST_USE;
+/* Asks the source, if it is to be asked; before accounting_start. ds: borrowed, until accounting_stop.
+ */
+void accounting_ask_source(struct accounting *a, const struct dataset *ds);
 int accounting_start(struct accounting *a, struct err *err) MUST_USE;
 /* After cache_stop, which tells the last reads: judges what is left and ends the thread. NULL and
  * twice are fine. */
@@ -34,6 +38,8 @@ void accounting_free(struct accounting *a);
 
 /* For struct cache_watch; never block. */
 void accounting_reads(struct accounting *a, const struct cache_read_note *notes, uint32_t n);
+void accounting_settled(struct accounting *a, uint64_t before_ns);
+void accounting_finished(struct accounting *a, bool is_finished); /* all of the order was read */
 bool accounting_wants_control(struct accounting *a, uint64_t bytes);
 void accounting_load(struct accounting *a, const struct cache_load *load);
 uint32_t accounting_readers(struct accounting *a); /* any thread */

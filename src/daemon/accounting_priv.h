@@ -3,15 +3,18 @@
 #ifndef CLAIRFS_DAEMON_ACCOUNTING_PRIV_H
 #define CLAIRFS_DAEMON_ACCOUNTING_PRIV_H
 
+#include <limits.h>
 #include <stdio.h>
 
 #include "accounting.h"
+#include "source_pages.h"
 #include "verdicts.h"
 
 struct accounting_view {
 	struct accounting_params params;
 	struct stall_node node;
 	uint64_t dropped;
+	struct source_pages_found pages;
 	struct stall_numbers *rank; /* [n_ranks], heap, the caller's; NULL and 0: no memory */
 	uint32_t n_ranks;
 };
@@ -21,6 +24,19 @@ void accounting_look(struct accounting *a, struct accounting_view *ret);
 struct verdicts *accounting_verdicts(struct accounting *a);
 /* What the numbers say, in words; pure. */
 void accounting_words(const struct accounting_view *v, char *out, size_t size);
+
+/* --- accounting_machine.c --- */
+struct accounting_machine {
+	const struct dataset *dataset; /* borrowed; NULL: the source is not asked */
+	struct source_pages *asked;    /* NULL: that is over */
+	struct source_pages_found pages;
+	char whose[PATH_MAX + 64]; /* the file that says how crowded the CPUs are; "": none yet */
+	uint64_t waited_ns, offset_ns; /* all so far; of that, what that file does not say */
+};
+/* Before the reads of this second are fed. reader: a thread of the job, 0: none has read. True:
+ * `pages` is another. */
+bool accounting_machine_feed(struct accounting_machine *m, struct stall *s, pid_t reader,
+			     uint64_t now_ns);
 
 /* --- cpus.c --- */
 uint32_t cpus_allowed(void); /* 0: not known */

@@ -11,7 +11,7 @@
 #include "clairfs/report.h"
 
 struct node_numbers {
-	double lower, replay, hook, upper, judged, wait, compute;
+	double lower, replay, hook, upper, page_cache, judged, wait, compute;
 	uint64_t passes, unjudged, with_replay, with_hook, steps;
 };
 
@@ -26,6 +26,7 @@ static void node_add(struct node_numbers *n, const struct stall_numbers *r)
 	n->replay = MAX(n->replay, seconds(r->estimate_ns));
 	n->hook = MAX(n->hook, seconds(r->estimate_hook_ns));
 	n->upper += seconds(r->upper_ns);
+	n->page_cache += seconds(r->page_cache_ns);
 	n->judged = MAX(n->judged, seconds(r->judged_ns));
 	n->wait = MAX(n->wait, seconds(r->gpu_wait_ns));
 	n->compute = MAX(n->compute, seconds(r->compute_ns));
@@ -65,6 +66,7 @@ static void words(const struct accounting_view *v, const struct node_numbers *n,
 	struct removed_numbers r = {
 		.lower_s = n->lower,
 		.upper_s = n->upper,
+		.page_cache_s = n->page_cache,
 		.estimate_s = estimate(n),
 		.source = source_words(n),
 		.judged_s = n->judged,
@@ -113,6 +115,7 @@ static json_t *rank_json(struct verdicts *verdicts, const struct stall_numbers *
 
 	if (json && job)
 		json_object_update(json, job);
+	json_object_set_new(json, "page_cache_seconds", json_real(seconds(r->page_cache_ns)));
 	json_object_set_new(json, "switchback", accounting_switch_of_rank(&r->switchback));
 	json_object_set_new(json, "verdicts", verdicts_json(verdicts, r->rank));
 	json_decref(job);
@@ -128,6 +131,20 @@ static json_t *control_json(const struct accounting_view *v)
 			 (json_int_t)v->node.controls_used, "needed",
 			 (json_int_t)v->node.controls_needed, "unplaced_reads",
 			 (json_int_t)v->node.unplaced_reads);
+}
+
+/* What is known of the page cache that the job would have had. */
+static json_t *page_cache_json(const struct accounting_view *v, const struct node_numbers *n)
+{
+	static const char *const keeps[] = { [STALL_PAGES_UNKNOWN] = "unknown",
+					     [STALL_PAGES_KEPT] = "yes",
+					     [STALL_PAGES_NOT_KEPT] = "no" };
+
+	return json_pack("{s:I, s:s, s:o, s:f}", "ghost_bytes", (json_int_t)v->params.ghost_bytes,
+			 "source_keeps_pages", keeps[v->pages.pages], "warm_percent",
+			 v->pages.warm_share < 0 ? json_null()
+						 : json_real(100 * v->pages.warm_share),
+			 "saved_seconds", n->page_cache);
 }
 
 json_t *accounting_json(struct accounting *a)
@@ -146,7 +163,8 @@ json_t *accounting_json(struct accounting *a)
 	switchback = accounting_switch_json(&v);
 	free(v.rank);
 	return json_pack(
-		"{s:s, s:s, s:o, s:f, s:f, s:s, s:f, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o}",
+		"{s:s, s:s, s:o, s:f, s:f, s:s, s:f, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, "
+		"s:o}",
 		"words", text, "why", stall_why_words[v.node.why], "unjudged_why",
 		n.unjudged ? json_string(stall_why_words[v.node.unjudged_why]) : json_null(),
 		"removed_lower_seconds", n.lower, "removed_estimate_seconds", estimate(&n),
@@ -155,5 +173,5 @@ json_t *accounting_json(struct accounting *a)
 		"passes_unjudged", (json_int_t)n.unjudged, "passes_open", (json_int_t)v.node.open,
 		"reads", (json_int_t)v.node.reads, "dropped", (json_int_t)v.dropped, "ghost_bytes",
 		(json_int_t)v.params.ghost_bytes, "control", control_json(&v), "switchback",
-		switchback, "ranks", ranks);
+		switchback, "ranks", ranks, "page_cache", page_cache_json(&v, &n));
 }

@@ -51,9 +51,9 @@ bool crowd_step(struct crowd *c, uint64_t stalled_us, uint64_t now_ns)
 	return c->is_crowded;
 }
 
-static uint64_t sum_in(const char *path)
+uint64_t crowd_sum_in(const char *file)
 {
-	AUTO_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
+	AUTO_FD int fd = open(file, O_RDONLY | O_CLOEXEC);
 	char text[512];
 	ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text));
 
@@ -73,7 +73,15 @@ static void look(void *ctx, const char *dir)
 	if (sum->us != CGROUP_NONE)
 		return;
 	snprintf(sum->path, sizeof(sum->path), "%s/cpu.pressure", dir);
-	sum->us = sum_in(sum->path);
+	sum->us = crowd_sum_in(sum->path);
+}
+
+bool crowd_file_of(pid_t reader, char *file, size_t size)
+{
+	struct sum sum = { .us = CGROUP_NONE };
+
+	cgroup_each(reader, "cpu", look, &sum);
+	return sum.us != CGROUP_NONE && (size_t)snprintf(file, size, "%s", sum.path) < size;
 }
 
 static bool is_of(const struct crowd *c, const struct sum *sum)
@@ -91,8 +99,8 @@ bool crowd_look(struct crowd *c, pid_t reader)
 	if (reader > 0)
 		cgroup_each(reader, "cpu", look, &sum);
 	if (sum.us == CGROUP_NONE) {
-		snprintf(sum.path, sizeof(sum.path), "/proc/pressure/cpu");
-		sum.us = sum_in(sum.path);
+		snprintf(sum.path, sizeof(sum.path), CROWD_MACHINE);
+		sum.us = crowd_sum_in(sum.path);
 	}
 	if (sum.us == CGROUP_NONE) {
 		*c = (struct crowd){ 0 };

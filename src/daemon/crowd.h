@@ -4,6 +4,7 @@
 #define CLAIRFS_DAEMON_CROWD_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -13,6 +14,12 @@ struct crowd {
 	uint64_t at_ns, stalled_us; /* the last sum that was looked at; 0: none yet */
 	char whose[256];            /* the file that it was in, or its beginning */
 };
+/* The file that says how long tasks of the cgroup of a thread have waited for a CPU. False: there is
+ * none, or the thread is gone. */
+#define CROWD_MACHINE "/proc/pressure/cpu"
+bool crowd_file_of(pid_t reader, char *file, size_t size);
+/* Microseconds, as such a file says; CGROUP_NONE: it does not. */
+uint64_t crowd_sum_in(const char *file);
 /* Takes the sum of the times that somebody waited, of any clock in microseconds, and says whether a
  * search should wait. Pure. */
 bool crowd_step(struct crowd *crowd, uint64_t stalled_us, uint64_t now_ns);

@@ -35,6 +35,7 @@ static void planned(void *ctx, enum plan_state state)
 	const struct wire *w = ctx;
 
 	job_note_plan(w->job, plans[state]);
+	accounting_finished(w->accounting, state == PLAN_FINISHED);
 }
 
 static void was_read(void *ctx, const struct cache_read_note *notes, uint32_t n)
@@ -46,6 +47,13 @@ static void was_read(void *ctx, const struct cache_read_note *notes, uint32_t n)
 			atomic_store_explicit(&w->last_reader, notes[i].reader,
 					      memory_order_relaxed);
 	accounting_reads(w->accounting, notes, n);
+}
+
+static void settled(void *ctx, uint64_t before_ns)
+{
+	const struct wire *w = ctx;
+
+	accounting_settled(w->accounting, before_ns);
 }
 
 static bool wants_control(void *ctx, uint64_t bytes)
@@ -142,6 +150,7 @@ int wire_make_job(struct wire *w, struct err *err)
 	w->watch = (struct cache_watch){ .opened = opened,
 					 .planned = planned,
 					 .read = was_read,
+					 .settled = settled,
 					 .wants_control = wants_control,
 					 .readers = readers,
 					 .load = load,

@@ -113,6 +113,10 @@ static const struct conf_option options[] = {
 	    "Page cache that the job would have had without this mount; what fits into it is "
 	    "not counted as removed. auto: memory available when mounting, or the limit of the "
 	    "cgroup."),
+	ROW(cpu_pressure, CONF_U64, "30", 1, 100, NULL,
+	    "Percent of the time of a pass in which some task of the job waited for a CPU (PSI of "
+	    "its cgroup, or of the machine); with more of it GPU wait is not judged, as nobody can "
+	    "tell then what was waited for the source. 100: judged all the same."),
 	ROW(switchback, CONF_TEXT, "off", 0, 0, NULL,
 	    "Percent of the job's steps, 0.1 to 10, in blocks chosen by chance, in which the cache "
 	    "steps aside and the job reads from the source: what they take longer is what the "

@@ -140,9 +140,10 @@ static json_t *estimate_json(const struct stall_numbers *n, uint64_t passes, uin
 
 static json_t *removed_json(const struct stall_numbers *n)
 {
-	return json_pack("{s:f, s:f, s:f, s:o, s:o, s:I, s:I}", "judged_seconds",
+	return json_pack("{s:f, s:f, s:f, s:f, s:o, s:o, s:I, s:I}", "judged_seconds",
 			 (double)n->judged_ns / 1e9, "at_least_seconds", (double)n->lower_ns / 1e9,
-			 "at_most_seconds", (double)n->upper_ns / 1e9, "replay_seconds",
+			 "at_most_seconds", (double)n->upper_ns / 1e9, "page_cache_seconds",
+			 (double)n->page_cache_ns / 1e9, "replay_seconds",
 			 estimate_json(n, n->judged_replay, n->estimate_ns), "hook_seconds",
 			 estimate_json(n, n->judged_hook, n->estimate_hook_ns), "passes_judged",
 			 (json_int_t)n->judged, "passes_unjudged", (json_int_t)n->unjudged);

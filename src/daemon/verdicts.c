@@ -102,7 +102,7 @@ static json_t *one_json(const struct stall_verdict *v)
 {
 	bool is_judged = v->why == STALL_JUDGED;
 
-	return json_pack("{s:I, s:I, s:I, s:I, s:f, s:f, s:s, s:o, s:o, s:o, s:o, s:o}", "order",
+	return json_pack("{s:I, s:I, s:I, s:I, s:f, s:f, s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "order",
 			 (json_int_t)v->order, "pass", (json_int_t)v->pass, "part",
 			 (json_int_t)v->part, "reads", (json_int_t)v->reads, "began_seconds",
 			 (double)v->began_ns / 1e9, "ended_seconds", (double)v->ended_ns / 1e9,
@@ -111,7 +111,8 @@ static json_t *one_json(const struct stall_verdict *v)
 			 seconds(v->lower_ns, is_judged), "removed_replay_seconds",
 			 seconds(v->estimate_ns, v->has_estimate), "removed_hook_seconds",
 			 seconds(v->estimate_hook_ns, v->has_hook), "removed_upper_seconds",
-			 seconds(v->upper_ns, is_judged));
+			 seconds(v->upper_ns, is_judged), "page_cache_seconds",
+			 seconds(v->page_cache_ns, is_judged));
 }
 
 json_t *verdicts_replay_json(struct verdicts *v, uint32_t rank)

@@ -309,6 +309,7 @@ int wire_mount(struct wire *w, struct err *err)
 	rc = fs_start(w->fs, err);
 	if (rc < 0)
 		return rc;
+	accounting_ask_source(w->accounting, w->dataset);
 	rc = accounting_start(w->accounting, err);
 	if (rc == 0)
 		rc = cache_start(w->cache, err);

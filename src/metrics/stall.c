@@ -7,9 +7,11 @@
  *belong to one rank and are seconds of the wall clock; ranks of a job that waits for all of them
  *must not be added up. The time a read would have taken:
  *
- *	a miss                    what it took: no credit (also for control reads)
+ *	a miss                    what the source took for it: no credit (also for control reads)
  *	a miss among prefetches   the same, but no more than the mean of b: they made it slow
- *	in the ghost page cache   nothing: no credit, and a miss of it counts against us nowhere
+ *	in the ghost page cache   nothing: no credit, and a miss of it counts against us nowhere; as
+ *	                          any other read for the upper bound, and for all where the
+ *	                          source's client keeps no pages
  *	any other                 b, by size, from the control reads: samples held out by chance,
  *	                          that are not fetched ahead but read from the source when they are
  *	                          wanted, while it is no busier than the job alone makes it
@@ -27,7 +29,9 @@
  *	          taken. Where the job alone would have filled the source's link, without us is the
  *	          time in which the link carries the pass.
  *	upper     of each W batches in a row the one that saved most: a chain of events that delays
- *	          the job goes through at most one of them. b is taken at its upper 95 % limit.
+ *	          the job goes through at most one of them. b is taken at its upper 95 % limit, and
+ *	          no page cache is taken off: nobody knows what Linux would really have kept. What
+ *	          the ghost says of it is the difference of two replays, and told beside the bound.
  *
  * lower <= estimate <= upper: where the model disagrees, the cautious side wins. The plain sum of
  * saved latencies is no GPU time (1.4 to 250 times as much); it has a name of its own.
@@ -49,6 +53,9 @@ const char *const stall_why_words[STALL_WHYS] = {
 	[STALL_HOLES] = "too many reads of the pass were not seen",
 	[STALL_NO_MEMORY] = "out of memory",
 	[STALL_TOO_MANY_RANKS] = "this node has more ranks than are told apart",
+	[STALL_CROWDED] =
+		"the CPUs were too busy to tell waiting for them from waiting for the source",
+	[STALL_SETTLING] = "a pass over the dataset is over, and its last reads are being counted",
 };
 
 int stall_new(const struct stall_params *params, struct stall **ret)
@@ -247,19 +254,30 @@ static uint8_t slot_flags(const struct stall_read *read, bool is_ghost, bool has
 {
 	bool is_hit = read->read_class != READ_MISS;
 
+	uint8_t flags = SLOT_TOLD;
+
 	/* Without a ghost page cache the source's client keeps no pages, so those are ours. */
 	if (is_ghost || (read->is_kernels && has_ghost))
-		return SLOT_TOLD | SLOT_GHOST;
+		flags |= SLOT_GHOST;
 	if (!is_hit && read->is_loaded)
-		return SLOT_TOLD | SLOT_LOADED;
-	is_hit &= !read->is_control && !read->is_switchback;
-	return is_hit ? SLOT_TOLD | SLOT_CREDIT : SLOT_TOLD;
+		flags |= SLOT_LOADED;
+	if (is_hit && !read->is_control && !read->is_switchback)
+		flags |= SLOT_CREDIT;
+	return flags;
 }
 
-/* Without this mount nothing would be held back. */
+/* Without this mount nothing would be held back, nor go through it. */
 static uint64_t source_ns(const struct stall_read *read)
 {
 	return read->wait_ns - MIN(read->held_ns, read->wait_ns);
+}
+
+static void slot_again(struct stall_slot *slot, uint32_t more)
+{
+	uint32_t n = (slot->flags >> SLOT_AGAIN_SHIFT) + more;
+
+	slot->flags &= (1 << SLOT_AGAIN_SHIFT) - 1;
+	slot->flags |= (uint8_t)(MIN(n, SLOT_AGAIN_MAX) << SLOT_AGAIN_SHIFT);
 }
 
 static void pass_take(struct stall_pass *p, const struct stall_read *read, uint8_t flags)
@@ -274,27 +292,47 @@ static void pass_take(struct stall_pass *p, const struct stall_read *read, uint8
 	opened = (read->opened_ns - p->first_ns) >> STALL_OPEN_SHIFT;
 	*slot = (struct stall_slot){
 		.opened = (uint32_t)MIN(opened, UINT32_MAX),
-		.wait = (uint32_t)MIN(source_ns(read) >> STALL_WAIT_SHIFT, UINT32_MAX),
+		.wait = (uint32_t)MIN(read->wait_ns >> STALL_WAIT_SHIFT, UINT32_MAX),
+		.own = read->wait_ns ? (uint16_t)((double)source_ns(read) / (double)read->wait_ns *
+						  STALL_OWN_ALL)
+				     : 0,
 		.size_class = (uint8_t)stall_size_class(read->bytes),
 		.flags = flags,
 	};
+	slot_again(slot, read->again);
 	p->from = MIN(p->from, at);
 	p->end = MAX(p->end, at + 1);
 	p->n_told++;
-	if (!(slot->flags & SLOT_GHOST))
-		p->bytes += read->bytes;
+	p->bytes += read->bytes;
+	if (slot->flags & SLOT_GHOST)
+		p->ghost_bytes += read->bytes;
 	p->last_ns = MAX(p->last_ns, read->opened_ns + read->wait_ns);
 	p->told_ns = MAX(p->told_ns, read->opened_ns);
 	if (read->reader)
 		pass_reader(p, read->reader);
 }
 
+/* Around a read: what is told of the CPUs comes once a second. */
+#define CROWD_NS 1000000000ull
+
 static int count_control(struct stall *s, const struct stall_read *read)
 {
 	s->node.control_reads++;
 	s->node.control_bytes += read->bytes;
 	s->node.control_cost_ns += read->wait_ns;
+	if (stall_is_crowded(s, read->opened_ns - MIN(read->opened_ns, CROWD_NS),
+			     read->opened_ns + read->wait_ns + CROWD_NS))
+		return 0;
 	return stall_control_add(s, read->bytes, source_ns(read));
+}
+
+/* Of a read that was told before; else there is nothing that it could be added to. */
+static void pass_again(struct stall_pass *p, const struct stall_read *read)
+{
+	uint64_t at = p ? read->index - p->base : 0;
+
+	if (p && at < p->end && p->slot[at].flags)
+		slot_again(&p->slot[at], 1u + read->again);
 }
 
 static struct stall_pass *pass_for(struct stall *s, const struct stall_read *read)
@@ -315,10 +353,16 @@ static void count_switchback(struct stall *s, const struct stall_read *read)
 
 int stall_read(struct stall *s, const struct stall_read *read)
 {
-	bool is_ghost = stall_ghost_read(&s->ghost, read->sample, read->bytes);
-	int rc = read->is_control ? count_control(s, read) : 0;
 	struct stall_pass *p = pass_for(s, read);
+	bool is_ghost;
+	int rc;
 
+	if (read->is_again) {
+		pass_again(p, read);
+		return 0;
+	}
+	is_ghost = stall_ghost_read(&s->ghost, read->sample, read->bytes);
+	rc = read->is_control ? count_control(s, read) : 0;
 	s->node.reads++;
 	if (read->is_switchback)
 		count_switchback(s, read);
@@ -332,6 +376,16 @@ int stall_read(struct stall *s, const struct stall_read *read)
 	}
 	pass_take(p, read, slot_flags(read, is_ghost, s->params.ghost_bytes != 0));
 	return rc;
+}
+
+void stall_set_pages(struct stall *s, enum stall_pages pages)
+{
+	s->pages = pages;
+}
+
+void stall_had_pages(struct stall *s, uint32_t sample, uint64_t bytes)
+{
+	(void)stall_ghost_read(&s->ghost, sample, bytes);
 }
 
 void stall_set_cpus(struct stall *s, uint32_t cpus)
@@ -353,21 +407,72 @@ static bool is_running(const struct stall_rank *r, const struct stall_pass *p, u
 	       now_ns < run->last_ns + STALL_LATE_NS;
 }
 
-static bool pass_is_over(const struct stall_rank *r, const struct stall_pass *p, uint64_t now_ns)
+/* So many of a hundred were told, but for a last batch that is not full: jobs may leave it out. And
+ * but for what is before the first one: the job went on in the middle, or its order was found late.
+ */
+static bool is_told(const struct stall_pass *p, uint64_t percent)
 {
-	bool is_complete = p->length && p->n_told >= p->length, is_left = p->order->is_replaced;
+	uint64_t tail = p->length - MIN(p->end, p->length), length = p->length;
 
-	/* Nearly all of it, and then nothing: jobs leave out the last batch. */
-	is_left |= p->length && 100 * p->n_told >= (100 - STALL_HOLES_PERCENT) * p->length;
+	if (tail < p->order->job.batch)
+		length -= tail;
+	length -= MIN(p->from, length);
+	return length && 100 * p->n_told >= percent * length;
+}
+
+static bool is_left_behind(const struct stall *s, const struct stall_rank *r,
+			   const struct stall_pass *p)
+{
+	bool is_left = p->order->is_replaced || (s->is_finished && p->order == s->now);
+
 	for (uint32_t i = 0; i < r->n_passes; i++)
 		is_left |= stall_pass_cmp(r->pass[i], p) > 0;
-	if (!is_complete && !(is_left && now_ns >= p->told_ns + STALL_LATE_NS))
-		return false;
-	return !is_running(r, p, now_ns);
+	return is_left;
+}
+
+/* Nothing more comes: a lost open must not keep a pass waiting, nor a slow step end it. */
+static bool is_quiet(const struct stall *s, const struct stall_rank *r, const struct stall_pass *p,
+		     uint64_t now_ns)
+{
+	uint64_t batches = MAX(p->n_told / MAX(p->order->job.batch, 1), 1);
+	uint64_t step_ns = (p->told_ns - MIN(p->first_ns, p->told_ns)) / batches;
+	bool is_left = is_left_behind(s, r, p);
+
+	if (is_told(p, STALL_NEARLY_PERCENT)) {
+		if (is_left && s->settled_ns >= p->told_ns + STALL_SETTLED_NS)
+			return true;
+		if (now_ns >= p->told_ns + MAX(STALL_QUIET_NS, 3 * step_ns) &&
+		    (!s->settled_ns || s->settled_ns > p->told_ns))
+			return true;
+	}
+	is_left |= is_told(p, 100 - STALL_HOLES_PERCENT);
+	return is_left && now_ns >= p->told_ns + MAX(STALL_LATE_NS, 3 * step_ns);
+}
+
+static bool is_complete(const struct stall_pass *p)
+{
+	return p->length && p->n_told >= p->length;
+}
+
+static bool pass_is_over(const struct stall *s, const struct stall_rank *r,
+			 const struct stall_pass *p, uint64_t now_ns)
+{
+	return (is_complete(p) || is_quiet(s, r, p, now_ns)) && !is_running(r, p, now_ns);
+}
+
+void stall_settled(struct stall *s, uint64_t before_ns)
+{
+	s->settled_ns = MAX(s->settled_ns, before_ns);
+}
+
+void stall_finished(struct stall *s, bool is_finished)
+{
+	s->is_finished = is_finished;
 }
 
 /* What is judged now: all that is over, or whatever is open, of one order or of all. */
 struct look {
+	const struct stall *stall;
 	uint64_t now_ns;
 	bool is_final;
 	const struct stall_order *order; /* NULL: any */
@@ -384,7 +489,7 @@ static uint32_t pass_next(const struct stall_rank *r, const struct look *look,
 
 		if ((after && stall_pass_cmp(p, after) <= 0) ||
 		    (look->order && look->order != p->order) ||
-		    (!look->is_final && !pass_is_over(r, p, look->now_ns)))
+		    (!look->is_final && !pass_is_over(look->stall, r, p, look->now_ns)))
 			continue;
 		if (best == STALL_PASSES || stall_pass_cmp(p, r->pass[best]) < 0)
 			best = i;
@@ -422,6 +527,7 @@ static void tell(const struct stall *s, const struct stall_pass *p, enum stall_w
 				   .estimate_hook_ns =
 					   to->estimate_hook_ns - from->estimate_hook_ns,
 				   .upper_ns = to->upper_ns - from->upper_ns,
+				   .page_cache_ns = to->page_cache_ns - from->page_cache_ns,
 				   .has_estimate = to->judged_replay > from->judged_replay,
 				   .has_hook = to->judged_hook > from->judged_hook,
 				   .first_batch = p->first_batch,
@@ -475,7 +581,7 @@ static void judge_rank(struct stall *s, struct stall_rank *r, const struct look 
 
 void stall_judge(struct stall *s, uint64_t now_ns, bool is_final)
 {
-	struct look look = { .now_ns = now_ns, .is_final = is_final };
+	struct look look = { .stall = s, .now_ns = now_ns, .is_final = is_final };
 
 	for (uint32_t i = 0; i < s->n_ranks; i++)
 		judge_rank(s, s->rank[i], &look);
@@ -483,7 +589,7 @@ void stall_judge(struct stall *s, uint64_t now_ns, bool is_final)
 
 void stall_order_end(struct stall *s, const struct stall_order *order)
 {
-	struct look look = { .is_final = true, .order = order };
+	struct look look = { .stall = s, .is_final = true, .order = order };
 
 	for (uint32_t i = 0; i < s->n_ranks && order->n_open; i++)
 		judge_rank(s, s->rank[i], &look);
@@ -506,6 +612,17 @@ uint32_t stall_seen_workers(const struct stall *s)
 		       : 0;
 }
 
+/* Whether a pass was read that is not judged yet. */
+static bool is_settling(const struct stall *s)
+{
+	for (uint32_t i = 0; i < s->n_ranks; i++)
+		for (uint32_t k = 0; k < s->rank[i]->n_passes; k++)
+			if (is_complete(s->rank[i]->pass[k]) ||
+			    is_left_behind(s, s->rank[i], s->rank[i]->pass[k]))
+				return true;
+	return false;
+}
+
 void stall_get_node(const struct stall *s, struct stall_node *ret)
 {
 	*ret = s->node;
@@ -513,7 +630,9 @@ void stall_get_node(const struct stall *s, struct stall_node *ret)
 		ret->open += s->rank[i]->n_passes;
 	if (ret->why != STALL_NOTHING_READ)
 		return;
-	if (!s->now || s->now->job.n_ranks == 0)
+	if (is_settling(s))
+		ret->why = STALL_SETTLING;
+	else if (!s->now || s->now->job.n_ranks == 0)
 		ret->why = STALL_NO_ORDER;
 	else if (s->now->off)
 		ret->why = s->now->off;

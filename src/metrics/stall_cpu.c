@@ -8,10 +8,8 @@
  * at a time. */
 #include "stall_priv.h"
 
-void stall_cpu(struct stall *s, uint64_t now_ns, uint64_t busy_ns)
+static void add_point(struct stall_cpu *c, uint64_t now_ns, uint64_t busy_ns)
 {
-	struct stall_cpu *c = &s->cpu;
-
 	if (c->n &&
 	    (now_ns <= c->point[c->n - 1].at_ns || now_ns < c->point[c->n - 1].at_ns + c->step_ns ||
 	     busy_ns < c->point[c->n - 1].busy_ns))
@@ -41,21 +39,40 @@ static double busy_at(const struct stall_cpu *c, uint64_t at_ns)
 					    (double)(b->at_ns - a->at_ns);
 }
 
-double stall_cpu_share(const struct stall *s, uint64_t from_ns, uint64_t to_ns)
+/* Of one CPU; negative: not known. */
+static double share_of(const struct stall_cpu *c, uint64_t from_ns, uint64_t to_ns)
 {
-	const struct stall_cpu *c = &s->cpu;
-	double share;
-
-	if (!s->params.cpus || c->n < 2 || to_ns <= from_ns || to_ns < c->point[0].at_ns ||
+	if (c->n < 2 || to_ns <= from_ns || to_ns < c->point[0].at_ns ||
 	    from_ns > c->point[c->n - 1].at_ns)
 		return -1;
 	from_ns = MAX(from_ns, c->point[0].at_ns);
 	to_ns = MIN(to_ns, c->point[c->n - 1].at_ns);
 	if (to_ns <= from_ns)
 		return -1;
-	share = (busy_at(c, to_ns) - busy_at(c, from_ns)) / (double)(to_ns - from_ns) /
-		s->params.cpus;
-	return MIN(MAX(share, 0), 1);
+	return MAX((busy_at(c, to_ns) - busy_at(c, from_ns)) / (double)(to_ns - from_ns), 0);
+}
+
+void stall_cpu(struct stall *s, uint64_t now_ns, uint64_t busy_ns)
+{
+	add_point(&s->cpu, now_ns, busy_ns);
+}
+
+double stall_cpu_share(const struct stall *s, uint64_t from_ns, uint64_t to_ns)
+{
+	double share = s->params.cpus ? share_of(&s->cpu, from_ns, to_ns) : -1;
+
+	return share < 0 ? -1 : MIN(share / s->params.cpus, 1);
+}
+
+void stall_crowd(struct stall *s, uint64_t now_ns, uint64_t waited_ns)
+{
+	add_point(&s->crowd, now_ns, waited_ns);
+}
+
+bool stall_is_crowded(const struct stall *s, uint64_t from_ns, uint64_t to_ns)
+{
+	return s->params.crowded_share > 0 &&
+	       MIN(share_of(&s->crowd, from_ns, to_ns), 1) > s->params.crowded_share;
 }
 
 /* --- the source --- */

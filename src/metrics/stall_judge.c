@@ -6,6 +6,9 @@
  * would take less: so it is divided by how many workers share a CPU, as far as the CPUs were busy
  * all the time, and no schedule may be faster than the CPUs (such a pass gains nothing).
  *
+ * What a gap behind a READ that this mount answered has more than one behind a read that the kernel
+ * served is the way to this mount and back: without it there is none.
+ *
  * Compute, unless told, is the most that lets the replayed loader fetch the last batch when the
  * real one did. That makes the replay of what was agree with what was measured, whatever the model
  * leaves out, and with no hits both replays are the same and the estimate is 0 exactly.
@@ -18,10 +21,24 @@
 #include "clairfs/base/clock.h"
 #include "stall_priv.h"
 
-enum { FIT_STEPS = 24, SEEN_TIMES = 8, GAPS_MAX = 4096 };
+enum { FIT_STEPS = 24, SEEN_TIMES = 8, GAPS_MAX = 4096, STAGED_GAPS_MIN = 64, TWICE_SEEN = 20 };
 #define LINK_FULL 0.7
 #define CPUS_SPARE 0.80
 #define CPUS_FULL 0.95
+
+/* What the reads would have taken without us: with the page cache that Linux would have had, or
+ * without any (`bare`), which is what the upper bound needs. */
+struct without {
+	bool is_bare;
+	struct stall_batch *batch;
+	uint64_t n_credit[STALL_SIZE_CLASSES]; /* by group */
+	double credit_ns, margin_ns; /* of the credited reads without us, and its 95 % margin */
+	double s_credit_ns;          /* waits of the credited */
+	double own_ns;               /* of the others, what the source took for them */
+	double again_ns;             /* of samples that were opened again right away */
+	double link_ns; /* the source's link needs that long; 0: it would not have been full */
+	struct stall_schedule cf;
+};
 
 struct judge {
 	struct stall *s;
@@ -30,20 +47,20 @@ struct judge {
 	struct stall_groups groups;
 	uint32_t workers, prefetch, batch; /* batch 0: not known */
 	uint64_t n_batches;
-	struct stall_batch *with, *without;
+	struct stall_batch *with;
+	struct without cached, bare;
 
-	uint64_t reads, ghosts, n_credit[STALL_SIZE_CLASSES]; /* by group */
-	double credit_ns, margin_ns;     /* of the credited reads without us, and its 95 % margin */
-	double s_credit_ns, s_ns;        /* waits of the credited, of all */
-	double own_ns;                   /* waits of the others: the same without us */
+	uint64_t reads, ghosts;
+	double s_ns;                     /* waits of all */
 	double decode_ns, decode_low_ns; /* per sample, mean and the lesser of mean and median */
+	double staged_ns; /* the same between reads that the kernel served; negative: too few */
 	uint64_t reads_ns;               /* first open to the end of the last read */
 	uint64_t next_ns;                /* first open to that of the next pass; 0: none yet */
 	double floor_ns;                 /* the CPUs need that long */
-	double link_ns; /* so does the source's link, without us; 0: it would not have been full */
 	bool is_decode_on_top; /* of reads, for certain */
+	bool is_twice;         /* the job opens every sample again */
 
-	struct stall_schedule act, cf;
+	struct stall_schedule act;
 	uint64_t compute_ns;
 	double share;
 	struct stall_waits *waits;
@@ -92,38 +109,79 @@ static void judge_times(struct judge *j)
 	j->next_ns = next == UINT64_MAX ? 0 : MAX(next - p->first_ns, j->reads_ns);
 }
 
+static const struct stall_group *group_of(const struct judge *j, const struct stall_slot *slot)
+{
+	return &j->groups.group[j->groups.of[slot->size_class]];
+}
+
 /* Of a miss, without us. What prefetches made slow would have taken no longer than other reads. */
 static double own_wait(const struct judge *j, const struct stall_slot *slot)
 {
-	double wait = (double)wait_of(slot);
+	double wait = (double)wait_of(slot) * slot->own / STALL_OWN_ALL;
 
 	if (!(slot->flags & SLOT_LOADED) || !j->groups.n)
 		return wait;
-	return MIN(wait, j->groups.group[j->groups.of[slot->size_class]].mean);
+	return MIN(wait, group_of(j, slot)->mean);
 }
 
-static void judge_sums(struct judge *j)
+/* Linux would have served it, in that world. */
+static bool is_cached(const struct judge *j, const struct without *w, const struct stall_slot *slot)
+{
+	return !w->is_bare && stall_is_ghost(j->s, slot->flags);
+}
+
+/* How often the source would have been read once more for it. What such an open reads is not known,
+ * as the kernel serves it, so it is in no lower bound. A job does with each sample what it does with
+ * the others, and inotify hides most opens in a row: who is seen to open some again opens all. */
+static uint32_t times_again(const struct judge *j, const struct without *w,
+			    const struct stall_slot *slot)
+{
+	bool keeps_none = j->s->pages == STALL_PAGES_NOT_KEPT || !j->s->params.ghost_bytes;
+
+	uint32_t n = MAX((uint32_t)slot->flags >> SLOT_AGAIN_SHIFT, (uint32_t)j->is_twice);
+
+	return j->groups.n && (w->is_bare || keeps_none) ? n : 0;
+}
+
+static void sum_without(const struct judge *j, struct without *w)
 {
 	const struct stall_pass *p = j->p;
 
 	for (uint64_t i = p->from; i < p->end; i++) {
 		const struct stall_slot *slot = &p->slot[i];
-		double wait = (double)wait_of(slot);
 
 		if (!slot->flags)
 			continue;
-		j->reads++;
-		j->s_ns += wait;
+		w->again_ns += times_again(j, w, slot) * group_of(j, slot)->mean;
+		if (is_cached(j, w, slot))
+			continue;
 		if (slot->flags & SLOT_CREDIT) {
-			j->n_credit[j->groups.of[slot->size_class]]++;
-			j->s_credit_ns += wait;
-		} else if (slot->flags & SLOT_GHOST) {
-			j->ghosts++;
+			w->n_credit[j->groups.of[slot->size_class]]++;
+			w->s_credit_ns += (double)wait_of(slot);
 		} else {
-			j->own_ns += own_wait(j, slot);
+			w->own_ns += own_wait(j, slot);
 		}
 	}
-	stall_groups_sum(&j->groups, j->n_credit, &j->credit_ns, &j->margin_ns);
+	stall_groups_sum(&j->groups, w->n_credit, &w->credit_ns, &w->margin_ns);
+}
+
+static void judge_sums(struct judge *j)
+{
+	const struct stall_pass *p = j->p;
+	uint64_t again = 0;
+
+	for (uint64_t i = p->from; i < p->end; i++) {
+		const struct stall_slot *slot = &p->slot[i];
+
+		j->reads += slot->flags != 0;
+		j->s_ns += slot->flags ? (double)wait_of(slot) : 0;
+		j->ghosts += stall_is_ghost(j->s, slot->flags);
+		again += slot->flags >> SLOT_AGAIN_SHIFT != 0;
+	}
+	j->is_twice = again * TWICE_SEEN >= j->reads;
+	j->bare.is_bare = true;
+	sum_without(j, &j->cached);
+	sum_without(j, &j->bare);
 }
 
 static bool has_credit(const struct stall_pass *p)
@@ -141,23 +199,26 @@ static bool has_credit(const struct stall_pass *p)
  * as long as they do because they share the link, and it is the link that counts: what a worker
  * decodes meanwhile costs nothing. The lower bound has decoding on top of reads only if they would
  * not have filled it even without. */
-static void judge_link(struct judge *j)
+static void judge_link(struct judge *j, struct without *w)
 {
 	double ranks = (double)j->p->order->job.n_ranks, at_once = (double)j->workers * ranks;
 	double reads = 0, alone, least, most, samples;
-	uint64_t first = j->p->first_ns;
+	uint64_t first = j->p->first_ns, bytes = j->p->bytes;
 
+	if (!w->is_bare && j->s->pages != STALL_PAGES_NOT_KEPT)
+		bytes -= j->p->ghost_bytes;
 	for (uint32_t i = 0; i < j->groups.n; i++)
-		reads += (double)j->n_credit[i];
-	if (!reads || !j->p->bytes ||
+		reads += (double)w->n_credit[i];
+	if (!reads || !bytes ||
 	    !stall_load_rates(j->s, first - MIN(first, STALL_LOAD_BEFORE_NS), first + j->reads_ns,
 			      &least, &most))
 		return;
-	alone = MAX(j->credit_ns / reads, 1);
-	samples = (double)j->reads / (double)j->p->bytes;
-	j->is_decode_on_top = at_once / alone < LINK_FULL * least * samples;
+	alone = MAX(w->credit_ns / reads, 1);
+	samples = (double)j->reads / (double)bytes;
+	if (!w->is_bare)
+		j->is_decode_on_top = at_once / alone < LINK_FULL * least * samples;
 	if (at_once / (alone + j->decode_ns) >= LINK_FULL * most * samples)
-		j->link_ns = (double)j->p->bytes * ranks / most;
+		w->link_ns = (double)bytes * ranks / most;
 }
 
 /* --- decoding --- */
@@ -183,6 +244,21 @@ static double batch_gap(const struct judge *j, uint64_t batch)
 		gap -= i + 1 < j->batch ? (double)wait_of(&slot[i]) : 0;
 	}
 	return MAX(gap, 0) / (j->batch - 1);
+}
+
+/* Between reads of one batch for which nobody asked this mount: the way to it and back is in no such
+ * gap, and a job that reads the source itself does not have it. */
+static void add_staged_gaps(const struct judge *j, uint64_t batch, double *sum, uint64_t *n)
+{
+	const struct stall_slot *slot = &j->p->slot[j->p->from + batch * j->batch];
+
+	for (uint32_t i = 0; i + 1 < j->batch; i++) {
+		if (!slot[i].flags || !slot[i + 1].flags || slot[i].wait || slot[i + 1].wait ||
+		    slot[i + 1].opened < slot[i].opened)
+			continue;
+		*sum += (double)(slot[i + 1].opened - slot[i].opened) * (1 << STALL_OPEN_SHIFT);
+		++*n;
+	}
 }
 
 /* With batches of one sample: from a read's end to the next one of the same worker. */
@@ -217,8 +293,8 @@ static void judge_decode_singles(struct judge *j)
 static void judge_decode(struct judge *j)
 {
 	uint64_t n = j->batch > 1 ? (j->p->end - j->p->from) / j->batch : 0;
-	uint64_t step = n / GAPS_MAX + 1, count = 0;
-	double gap[GAPS_MAX], sum = 0;
+	uint64_t step = n / GAPS_MAX + 1, count = 0, pairs = 0;
+	double gap[GAPS_MAX], sum = 0, staged = 0;
 
 	if (j->batch == 1)
 		judge_decode_singles(j);
@@ -229,12 +305,16 @@ static void judge_decode(struct judge *j)
 			continue;
 		gap[count++] = g;
 		sum += g;
+		add_staged_gaps(j, k, &staged, &pairs);
 	}
+	j->staged_ns = pairs >= STAGED_GAPS_MIN ? staged / (double)pairs : -1;
 	if (!count)
 		return;
 	qsort(gap, count, sizeof(*gap), compare_doubles);
 	j->decode_ns = sum / (double)count;
 	j->decode_low_ns = MIN(j->decode_ns, gap[count / 2]);
+	if (j->staged_ns >= 0)
+		j->decode_low_ns = MIN(j->decode_low_ns, j->staged_ns);
 }
 
 /* Whether the CPUs were busy all the time: 0 no, 1 yes, or not known. A little idle time is left by
@@ -278,27 +358,43 @@ static uint64_t read_chance(const struct judge *j, uint64_t i)
 	       j->p->base + i;
 }
 
+static uint64_t time_without(const struct judge *j, const struct without *w,
+			     const struct stall_slot *slot, uint64_t i)
+{
+	uint64_t again = (uint64_t)(times_again(j, w, slot) * group_of(j, slot)->mean);
+
+	if (is_cached(j, w, slot))
+		return again;
+	if (slot->flags & SLOT_CREDIT)
+		return again + stall_group_draw(j->s, group_of(j, slot), read_chance(j, i));
+	return again + (uint64_t)own_wait(j, slot);
+}
+
+/* Of a sample: decoding, and with us the way to us. */
+static uint64_t decode_without(const struct judge *j, const struct stall_slot *slot)
+{
+	double staged = j->staged_ns < 0 ? j->decode_ns : MIN(j->staged_ns, j->decode_ns);
+
+	return (uint64_t)(slot->wait && (slot->flags & SLOT_CREDIT) ? staged : j->decode_ns);
+}
+
 static void judge_batches(struct judge *j)
 {
 	const struct stall_pass *p = j->p;
 
 	for (uint64_t i = p->from; i < p->end; i++) {
 		const struct stall_slot *slot = &p->slot[i];
-		uint64_t k = (i - p->from) / j->batch, b = wait_of(slot);
+		uint64_t k = (i - p->from) / j->batch, decode;
 
 		if (!slot->flags)
 			continue;
-		j->with[k].io_ns += b;
+		decode = decode_without(j, slot);
+		j->with[k].io_ns += wait_of(slot);
 		j->with[k].decode_ns += (uint64_t)j->decode_ns;
-		if (slot->flags & SLOT_CREDIT)
-			b = stall_group_draw(j->s, &j->groups.group[j->groups.of[slot->size_class]],
-					     read_chance(j, i));
-		else if (slot->flags & SLOT_GHOST)
-			b = 0;
-		else
-			b = (uint64_t)own_wait(j, slot);
-		j->without[k].io_ns += b;
-		j->without[k].decode_ns += (uint64_t)j->decode_ns;
+		j->cached.batch[k].io_ns += time_without(j, &j->cached, slot, i);
+		j->cached.batch[k].decode_ns += decode;
+		j->bare.batch[k].io_ns += time_without(j, &j->bare, slot, i);
+		j->bare.batch[k].decode_ns += decode;
 	}
 }
 
@@ -310,17 +406,18 @@ static void judge_play(const struct judge *j, struct stall_play *play,
 	ret->end_ns = MAX(ret->end_ns, (uint64_t)j->floor_ns);
 }
 
-static void judge_play_without(const struct judge *j, struct stall_play *play,
-			       const struct stall_schedule *act, struct stall_schedule *ret)
+static void judge_play_without(const struct judge *j, const struct without *w,
+			       struct stall_play *play, const struct stall_schedule *act,
+			       struct stall_schedule *ret)
 {
 	uint64_t last = play->compute_ns;
 
-	judge_play(j, play, j->without, ret);
-	if (j->link_ns <= 0)
+	judge_play(j, play, w->batch, ret);
+	if (w->link_ns <= 0)
 		return;
 	if (last == STALL_NO_COMPUTE)
-		last = j->without[j->n_batches - 1].compute_ns;
-	ret->end_ns = MAX(act->end_ns, (uint64_t)j->link_ns + last);
+		last = w->batch[j->n_batches - 1].compute_ns;
+	ret->end_ns = MAX(act->end_ns, (uint64_t)w->link_ns + last);
 }
 
 /* The largest value in [0, most] with which the loader has fetched everything in time. */
@@ -376,12 +473,12 @@ static bool judge_hook(struct judge *j, struct stall_play *play, double *ret_ns,
 	for (uint64_t k = 0; k < j->n_batches; k++) {
 		double c = k < run->n ? (double)run->compute[k] : sum / run->n;
 
-		j->with[k].compute_ns = j->without[k].compute_ns =
+		j->with[k].compute_ns = j->cached.batch[k].compute_ns =
 			(uint64_t)(c * (1 << STALL_STEP_SHIFT));
 	}
 	play->compute_ns = STALL_NO_COMPUTE;
 	judge_play(j, play, j->with, &act);
-	judge_play_without(j, play, &act, &cf);
+	judge_play_without(j, &j->cached, play, &act, &cf);
 	*ret_ns = ends_apart(&cf, &act);
 	*ret_took = (double)(run->last_ns - MIN(j->p->first_ns, run->began_ns));
 	return true;
@@ -390,15 +487,15 @@ static bool judge_hook(struct judge *j, struct stall_play *play, double *ret_ns,
 /* --- the numbers --- */
 
 /* Of each W batches in a row the one that saved most. */
-static double judge_upper(const struct judge *j)
+static double judge_upper(const struct judge *j, const struct without *w)
 {
 	double sum = 0, saved, most = 0, more;
 
 	if (!j->batch) {
-		sum = MAX(j->credit_ns - j->s_credit_ns, 0);
+		sum = MAX(w->credit_ns - w->s_credit_ns, 0) + w->again_ns;
 	} else {
 		for (uint64_t k = 0; k < j->n_batches; k++) {
-			saved = (double)j->without[k].io_ns - (double)j->with[k].io_ns;
+			saved = (double)w->batch[k].io_ns - (double)j->with[k].io_ns;
 			most = MAX(most, saved);
 			if ((k + 1) % j->workers == 0 || k + 1 == j->n_batches) {
 				sum += most;
@@ -406,14 +503,14 @@ static double judge_upper(const struct judge *j)
 			}
 		}
 	}
-	more = j->credit_ns > 0 ? j->margin_ns / j->credit_ns : 0;
+	more = w->credit_ns > 0 ? w->margin_ns / w->credit_ns : 0;
 	return sum * (1 + more);
 }
 
 /* Decoding only where it is known to come on top of the reads. */
 static double judge_lower(const struct judge *j, double took_ns)
 {
-	double work = MAX(j->credit_ns - j->margin_ns, 0) + j->own_ns;
+	double work = MAX(j->cached.credit_ns - j->cached.margin_ns, 0) + j->cached.own_ns;
 
 	if (j->is_decode_on_top)
 		work += j->decode_low_ns * j->share * (double)j->reads;
@@ -436,7 +533,7 @@ static void judge_waits(const struct judge *j, const struct stall_play *play)
 		return;
 	}
 	with.batch = j->with;
-	without.batch = j->without;
+	without.batch = j->cached.batch;
 	stall_play_run(&with, w.with_ns, &ignored);
 	stall_play_run(&without, w.without_ns, &ignored);
 	*j->waits = w;
@@ -451,15 +548,17 @@ static enum stall_why judge_with_batches(struct judge *j, struct stall_play *pla
 					 struct stall_numbers *t)
 {
 	struct stall_schedule free_reads;
-	double upper, estimate, hook = 0, took, hook_took = 0;
+	double upper, estimate, bare, hook = 0, took, hook_took = 0;
 	bool has_hook;
 
 	judge_batches(j);
 	judge_fit(j, play);
 	judge_play(j, play, j->with, &j->act);
-	judge_play_without(j, play, &j->act, &j->cf);
-	upper = MAX(judge_upper(j), j->link_ns - (double)j->act.end_ns);
-	estimate = MIN(ends_apart(&j->cf, &j->act), upper);
+	judge_play_without(j, &j->cached, play, &j->act, &j->cached.cf);
+	judge_play_without(j, &j->bare, play, &j->act, &j->bare.cf);
+	upper = MAX(judge_upper(j, &j->bare), j->bare.link_ns - (double)j->act.end_ns);
+	bare = MIN(ends_apart(&j->bare.cf, &j->act), upper);
+	estimate = MIN(ends_apart(&j->cached.cf, &j->act), upper);
 	took = (double)j->reads_ns +
 	       (double)(j->act.end_ns - MIN(j->act.fetched_ns, j->act.end_ns));
 	if (j->next_ns)
@@ -468,6 +567,7 @@ static enum stall_why judge_with_batches(struct judge *j, struct stall_play *pla
 	if (has_hook)
 		took = MAX(hook_took, (double)j->reads_ns);
 	add(&t->upper_ns, upper);
+	add(&t->page_cache_ns, bare - estimate);
 	add(&t->estimate_ns, estimate);
 	add(&t->lower_ns, MIN(judge_lower(j, took), has_hook ? MIN(hook, estimate) : estimate));
 	add(&t->judged_ns, took);
@@ -494,14 +594,16 @@ static enum stall_why judge_replay(struct judge *j, struct stall_numbers *t)
 
 	j->n_batches = DIV_ROUND_UP(j->p->end - j->p->from, j->batch);
 	j->with = calloc(j->n_batches, sizeof(*j->with));
-	j->without = calloc(j->n_batches, sizeof(*j->without));
+	j->cached.batch = calloc(j->n_batches, sizeof(*j->with));
+	j->bare.batch = calloc(j->n_batches, sizeof(*j->with));
 	play.n = j->n_batches;
-	if (j->with && j->without && stall_play_init(&play) == 0) {
+	if (j->with && j->cached.batch && j->bare.batch && stall_play_init(&play) == 0) {
 		why = judge_with_batches(j, &play, t);
 		stall_play_fini(&play);
 	}
 	free(j->with);
-	free(j->without);
+	free(j->cached.batch);
+	free(j->bare.batch);
 	return why;
 }
 
@@ -509,9 +611,10 @@ static enum stall_why judge_replay(struct judge *j, struct stall_numbers *t)
  * pass tells. */
 static void judge_sums_only(struct judge *j, struct stall_numbers *t)
 {
-	double upper = judge_upper(j);
+	double upper = judge_upper(j, &j->bare);
 
 	add(&t->upper_ns, upper);
+	add(&t->page_cache_ns, upper - judge_upper(j, &j->cached));
 	if (j->next_ns)
 		add(&t->lower_ns, MIN(judge_lower(j, (double)j->next_ns), upper));
 	t->judged_ns += j->next_ns ? j->next_ns : j->reads_ns;
@@ -526,20 +629,23 @@ enum stall_why stall_judge_pass(struct stall *s, struct stall_rank *r, const str
 	*ret = (struct stall_waits){ 0 };
 	if (why != STALL_JUDGED)
 		return why;
+	if (stall_is_crowded(s, p->first_ns, MAX(p->last_ns, p->first_ns + 1)))
+		return STALL_CROWDED;
 	if (!stall_groups_make(s, &j.groups) && has_credit(p))
 		return STALL_NO_CONTROLS;
 	judge_times(&j);
 	judge_sums(&j);
 	judge_decode(&j);
 	judge_decode_limits(&j);
-	judge_link(&j);
+	judge_link(&j, &j.cached);
+	judge_link(&j, &j.bare);
 	if (j.batch)
 		why = judge_replay(&j, &r->total);
 	else
 		judge_sums_only(&j, &r->total);
 	if (why != STALL_JUDGED)
 		return why;
-	add(&r->total.latency_saved_ns, j.credit_ns - j.s_credit_ns);
+	add(&r->total.latency_saved_ns, j.cached.credit_ns - j.cached.s_credit_ns);
 	add(&r->total.read_wait_ns, j.s_ns);
 	r->total.judged++;
 	r->total.reads += j.reads;

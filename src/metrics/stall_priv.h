@@ -16,6 +16,8 @@
 #define STALL_STEPS_MAX (1u << 20)
 #define STALL_GROUP_MIN 16u    /* control reads of a group of classes */
 #define STALL_HOLES_PERCENT 5u /* of a pass; with more of them it is not judged */
+#define STALL_NEARLY_PERCENT 99u
+#define STALL_SETTLED_NS 1000000000ull /* behind the latest open, and nothing was left */
 #define STALL_NO_COMPUTE UINT64_MAX
 
 /* Units that fit 32 bits: 2^14 ns is enough for 19 hours, 2^8 ns for 18 minutes. */
@@ -24,6 +26,9 @@
 #define STALL_STEP_SHIFT 10
 
 enum { SLOT_TOLD = 1, SLOT_CREDIT = 2, SLOT_GHOST = 4, SLOT_LOADED = 8 };
+/* The upper half: how often it was opened again right away. */
+#define SLOT_AGAIN_SHIFT 4
+#define SLOT_AGAIN_MAX 15u
 
 /* An order that reads may name. */
 struct stall_order {
@@ -43,8 +48,10 @@ struct stall_order {
 struct stall_slot {
 	uint32_t opened; /* since the pass began */
 	uint32_t wait;
+	uint16_t own; /* of the wait, what the source took, in STALL_OWN_ALL-ths */
 	uint8_t size_class, flags;
 };
+#define STALL_OWN_ALL UINT16_MAX
 
 struct stall_pass {
 	struct stall_order *order;
@@ -56,7 +63,7 @@ struct stall_pass {
 	uint64_t capacity, end; /* end: behind the last one told */
 	uint64_t from;          /* the first one told */
 	uint64_t n_told, n_reader_reads;
-	uint64_t bytes;             /* of the reads that the page cache would not have served */
+	uint64_t bytes, ghost_bytes; /* of all reads; of those that the page cache would have served */
 	uint64_t first_ns, last_ns; /* first open; end of the last read */
 	uint64_t told_ns;           /* the latest open */
 	uint64_t *reader;
@@ -116,15 +123,24 @@ struct stall {
 	uint32_t n_ranks;
 	struct stall_control control[STALL_SIZE_CLASSES];
 	struct stall_ghost ghost;
-	struct stall_cpu cpu;
+	enum stall_pages pages;
+	struct stall_cpu cpu, crowd; /* busy; somebody waited for one */
 	struct stall_load {
 		uint64_t from_ns, to_ns; /* 0: none */
 		double least, most;      /* bytes a nanosecond */
 	} load[STALL_LOADS];
 	uint32_t load_at;  /* the last one */
 	uint32_t job_cpus; /* 0: as params.cpus */
+	uint64_t settled_ns; /* reads opened before are told; 0: not known */
+	bool is_finished;    /* the job has read all of `now` */
 	struct stall_node node;
 };
+
+/* Linux would have had it in memory, as far as is known. */
+static inline bool stall_is_ghost(const struct stall *s, uint8_t flags)
+{
+	return (flags & SLOT_GHOST) && s->pages != STALL_PAGES_NOT_KEPT;
+}
 
 /* --- stall_control.c --- */
 /* Neighbouring classes with enough control reads together. */
@@ -152,6 +168,8 @@ void stall_groups_sum(const struct stall_groups *g, const uint64_t *n, double *r
 /* --- stall_cpu.c --- */
 /* The share of the CPUs' time in which they were busy, 0 to 1; negative: not known. */
 double stall_cpu_share(const struct stall *s, uint64_t from_ns, uint64_t to_ns);
+/* Whether tasks waited for a CPU for too much of it; false also when that is not known. */
+bool stall_is_crowded(const struct stall *s, uint64_t from_ns, uint64_t to_ns);
 /* The least and the most that the source gave in that time, bytes a nanosecond. False: not told. */
 bool stall_load_rates(const struct stall *s, uint64_t from_ns, uint64_t to_ns, double *ret_least,
 		      double *ret_most);

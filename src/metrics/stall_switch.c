@@ -19,6 +19,7 @@
 enum { SOME_PERCENT = 5 };
 
 struct walk {
+	const struct stall *s;
 	const struct stall_pass *p;
 	const struct switchback *sb;
 	const struct stall_run *run; /* NULL: by opens */
@@ -104,8 +105,9 @@ static void count_reads(const struct walk *w, uint64_t number, struct block *b)
 		uint8_t flags = p->slot[i - p->base].flags;
 
 		b->told += flags != 0;
-		b->ghosts += (flags & SLOT_GHOST) != 0;
-		b->hits += i >= measured && (flags & SLOT_CREDIT);
+		b->ghosts += stall_is_ghost(w->s, flags);
+		b->hits += i >= measured && (flags & SLOT_CREDIT) &&
+			   !stall_is_ghost(w->s, flags);
 	}
 }
 
@@ -204,7 +206,7 @@ static const struct stall_run *run_of_pass(const struct stall_rank *r, const str
 
 void stall_switch_pass(struct stall *s, struct stall_rank *r, struct stall_pass *p)
 {
-	struct walk w = { .p = p, .sb = &r->switchback };
+	struct walk w = { .s = s, .p = p, .sb = &r->switchback };
 	struct switchback shape;
 	uint64_t number, end;
 	struct block near[3];

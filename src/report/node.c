@@ -148,6 +148,7 @@ static int parse_rank(const json_t *json, struct report_node *node, struct err *
 	r->totals.span_ns = ns_of(json, "span_seconds");
 	r->at_least_s = seconds_of(removed, "at_least_seconds", -1);
 	r->at_most_s = seconds_of(removed, "at_most_seconds", -1);
+	r->page_cache_s = seconds_of(removed, "page_cache_seconds", 0);
 	r->replay_s = seconds_of(removed, "replay_seconds", -1);
 	r->hook_s = seconds_of(removed, "hook_seconds", -1);
 	r->judged_s = seconds_of(removed, "judged_seconds", 0);
@@ -199,6 +200,7 @@ static void parse_removed(const json_t *root, struct report_node *node)
 
 	node->at_least_s = seconds_of(removed, "at_least_seconds", -1);
 	node->at_most_s = seconds_of(removed, "at_most_seconds", -1);
+	node->page_cache_s = seconds_of(removed, "page_cache_seconds", 0);
 	node->judged_s = seconds_of(removed, "judged_seconds", 0);
 	node->passes = count_of(removed, "passes_judged");
 	node->unjudged = count_of(removed, "passes_unjudged");

@@ -115,6 +115,7 @@ static struct removed_numbers removed_of(const struct report_node *nodes, size_t
 	for (size_t i = 0; i < n; i++) {
 		r.passes += nodes[i].passes;
 		r.unjudged += nodes[i].unjudged;
+		r.page_cache_s += nodes[i].page_cache_s;
 		r.judged_s = MAX(r.judged_s, nodes[i].judged_s);
 		r.reads += nodes[i].accounted;
 		r.unplaced += nodes[i].unplaced;
@@ -124,6 +125,7 @@ static struct removed_numbers removed_of(const struct report_node *nodes, size_t
 			only = &nodes[i].ranks[k];
 			r.passes += only->passes;
 			r.unjudged += only->unjudged;
+			r.page_cache_s += only->page_cache_s;
 			r.judged_s = MAX(r.judged_s, only->judged_s);
 		}
 	}

@@ -47,36 +47,68 @@ static const char *number(double s, enum rounding how, char out[32])
 	return out;
 }
 
-/* An estimate is said where something was removed for certain, or where it says that nothing was.
- */
-static void say_removed(struct text *t, const struct removed_numbers *r)
+/* A page cache counts as nothing in the upper bound, so what it would have saved is named. A bound
+ * longer than what it is of says nothing. */
+static void say_at_most(struct text *t, const struct removed_numbers *r, const char *before)
 {
-	bool is_small = r->upper_s < 0.01 * r->judged_s;
+	char a[32];
+
+	if (r->upper_s < 0 || r->upper_s > r->judged_s)
+		return;
+	say(t, "%sat most %s s", before, number(r->upper_s, UP, a));
+	if (r->page_cache_s > 0 && r->page_cache_s >= 0.01 * r->judged_s)
+		say(t, ", of which the page cache would have saved about %s s",
+		    number(r->page_cache_s, NEAREST, a));
+}
+
+/* All of it may be nothing. */
+static void say_small(struct text *t, const struct removed_numbers *r, bool is_certain)
+{
 	char a[32], b[32], c[32];
 
-	number(r->lower_s, DOWN, a);
-	number(r->upper_s, UP, b);
-	if (r->upper_s < 0) {
-		say(t, "removed at least %s s of GPU wait", a);
-		return;
-	}
-	if (is_small && strcmp(a, "0") != 0)
+	number(r->judged_s, NEAREST, c);
+	if (is_certain)
 		say(t,
 		    "it would hardly have helped: at least %s s of GPU wait in %s s, at most %s s",
-		    a, number(r->judged_s, NEAREST, c), b);
-	else if (is_small)
-		say(t, "it would not have helped: at most %s s of GPU wait in %s s", b,
-		    number(r->judged_s, NEAREST, c));
-	else if (r->lower_s > 0)
-		say(t, "removed at least %s s of GPU wait, at most %s s", a, b);
-	else if (r->source && r->estimate_s < 0.01 * r->judged_s)
-		say(t, "it would hardly have helped: about %s s of GPU wait in %s s, at most %s s",
-		    number(r->estimate_s, NEAREST, a), number(r->judged_s, NEAREST, c), b);
+		    number(r->lower_s, DOWN, a), c, number(r->upper_s, UP, b));
 	else
-		say(t, "no GPU wait that is certain; at most %s s in %s s", b,
-		    number(r->judged_s, NEAREST, c));
-	if (r->source && r->lower_s > 0 && !is_small)
-		say(t, "; about %s s (%s)", number(r->estimate_s, NEAREST, a), r->source);
+		say(t, "it would not have helped: at most %s s of GPU wait in %s s",
+		    number(r->upper_s, UP, b), c);
+}
+
+static void say_uncertain(struct text *t, const struct removed_numbers *r)
+{
+	bool is_hardly = r->source && r->estimate_s < 0.01 * r->judged_s;
+	char a[32], b[32];
+
+	number(r->judged_s, NEAREST, b);
+	if (is_hardly)
+		say(t, "it would hardly have helped: about %s s of GPU wait in %s s",
+		    number(r->estimate_s, NEAREST, a), b);
+	else if (r->source)
+		say(t, "removed about %s s of GPU wait in %s s, not certain (%s)",
+		    number(r->estimate_s, NEAREST, a), b, r->source);
+	else
+		say(t, "no GPU wait that is certain in %s s", b);
+	say_at_most(t, r, is_hardly ? ", " : "; ");
+}
+
+static void say_removed(struct text *t, const struct removed_numbers *r)
+{
+	bool is_small = r->upper_s >= 0 && r->upper_s < 0.01 * r->judged_s, is_certain;
+	char a[32];
+
+	is_certain = strcmp(number(r->lower_s, DOWN, a), "0") != 0;
+	if (is_small) {
+		say_small(t, r, is_certain);
+	} else if (!is_certain && r->upper_s >= 0) {
+		say_uncertain(t, r);
+	} else {
+		say(t, "removed at least %s s of GPU wait", a);
+		say_at_most(t, r, ", ");
+		if (r->source && r->upper_s >= 0)
+			say(t, "; about %s s (%s)", number(r->estimate_s, NEAREST, a), r->source);
+	}
 }
 
 static const char *plural(uint64_t n)

@@ -124,3 +124,6 @@ def quickstart(place, *argv):
     tap.equal((done.code, rows), (0, [(side, epoch) for side in ("source", "clairfs") for epoch in "01"]),
               "quickstart: both sides, each epoch") or tap.note(done)
     tap.ok(b"times as fast" in done.out and b"staged" in done.out, "quickstart: what came of it", done)
+    said = re.search(rb"by the stopwatch: (-?[\d.]+) s in 2 epochs\n +by the mount's account: (.*)\n", done.out)
+    tap.ok(said and b"over yet" not in said[2] and b"judged so far" not in said[2],
+           "quickstart: the stopwatch, and beside it the account of all epochs, or why there is none", done)

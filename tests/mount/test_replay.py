@@ -189,7 +189,7 @@ def same_in_steps(place, what, store=0):
         mountkit.wait_until(lambda: time.time() > newest + 4, "the files are no new ones")
     options = {"store_dir": place.store, "store_keep": "off", "store_bytes": store, "store_keep_free": 0} if store else {}
     with mountkit.Slowfs(place, place.source, slow, "--latency-ms", str(LATENCY_MS), "--log", log):
-        with place.mount(source=slow, order=spec, ram=RAM, plan_tape=path, inodes_ahead=100000, **options) as mount:
+        with place.mount(source=slow, order=spec, ram=RAM, plan_tape=path, inodes_ahead=100000, ghost_bytes=0, **options) as mount:
             tape = tapes.Tape(path)
             run_steps(place, mount, tape, order_of(spec), data)
             real = tape.plan
@@ -239,7 +239,7 @@ def four_readers_at_full_speed(place):
     data, slow, log, path = place.files([SIZE] * N), place.path("slow"), place.path("log"), place.path("tape")
     spec = f"torch-distributed:seed=9:world=1:epochs={EPOCHS}:batch={batch}:workers={workers}:prefetch_factor=2"
     with mountkit.Slowfs(place, place.source, slow, "--latency-ms", str(LATENCY_MS), "--log", log):
-        with place.mount(source=slow, order=spec, ram=RAM, plan_tape=path, inodes_ahead=100000) as mount:
+        with place.mount(source=slow, order=spec, ram=RAM, plan_tape=path, inodes_ahead=100000, ghost_bytes=0) as mount:
             tape, wrong, names = tapes.Tape(path), [], sorted(data)
 
             def read(part):

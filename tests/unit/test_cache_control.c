@@ -4,6 +4,7 @@
  * order, how it was served. Which samples are held out is seen from the cache's own bits, and every
  * read waits until the plan has come that far.
  */
+#include <sched.h>
 #include <string.h>
 
 #include "cache_rig.h"
@@ -17,6 +18,7 @@ struct seen {
 	struct cache_read_note note[NOTES]; /* mu */
 	uint32_t n;                         /* mu */
 	bool is_refusing;
+	_Atomic uint64_t settled_ns;
 	struct cache_watch watch;
 };
 
@@ -42,6 +44,13 @@ static void on_read(void *ctx, const struct cache_read_note *notes, uint32_t n)
 	mutex_unlock(&seen->mu);
 }
 
+static void on_settled(void *ctx, uint64_t before_ns)
+{
+	struct seen *seen = ctx;
+
+	atomic_store(&seen->settled_ns, before_ns);
+}
+
 static bool wants_control(void *ctx, uint64_t bytes)
 {
 	const struct seen *seen = ctx;
@@ -57,6 +66,7 @@ static struct seen *seen_new(void)
 	seen->watch = (struct cache_watch){ .opened = on_opened,
 					    .planned = on_planned,
 					    .read = on_read,
+					    .settled = on_settled,
 					    .wants_control = wants_control,
 					    .ctx = seen };
 	return seen;
@@ -210,6 +220,81 @@ static void staged_reads_are_told_with_their_place(void)
 	end(rig, seen);
 }
 
+/* Its size first, then its bytes: whether the plan hears of the second open with the first one or
+ * later, it is the first one that has the place, and that the source was read for. */
+static void sample_opened_twice_in_a_row_has_one_place(void)
+{
+	for (int is_late = 0; is_late < 2; is_late++) {
+		struct seen *seen = seen_new();
+		struct rig *rig = rig_with(seen, 1, 20 * N, false); /* the next pass is far */
+		struct order_epoch *epoch;
+		struct err err = { 0 };
+		uint32_t n_again = 0;
+
+		CHECK_INT(order_epoch_new(rig->order, 0, &epoch, &err), 0);
+		for (uint32_t i = 0; i < N; i++) {
+			struct entry_id entry = { epoch->sample[i] };
+
+			RIG_UNTIL(is_held_out(rig, entry.v));
+			CHECK_INT(rig_read_check(rig, entry.v, 0, 131072), READ_MISS);
+			cache_note_open(rig->cache, entry);
+			if (is_late)
+				RIG_UNTIL(rig_opened(rig) == 2 * i + 1);
+			cache_note_open(rig->cache, entry);
+			if (is_late)
+				RIG_UNTIL(rig_opened(rig) == 2 * i + 2);
+		}
+		cache_stop(rig->cache);
+		CHECK_U64(rig_metric(rig, METRIC_READS_MISS), N);
+		CHECK_U64(rig_metric(rig, METRIC_READS_STAGED), N);
+		CHECK_INT((int)seen->n, is_late ? 2 * N : N);
+		for (uint32_t i = 0; i < seen->n; i++) {
+			const struct cache_read_note *note = &seen->note[i];
+
+			CHECK(note->has_use);
+			CHECK_INT((int)epoch->sample[note->use.position], (int)note->sample);
+			n_again += note->is_again;
+			if (note->is_again)
+				continue;
+			CHECK(note->is_control && note->wait_ns > 0);
+			CHECK_INT(note->again, !is_late);
+			CHECK_INT(note->read_class, READ_MISS);
+		}
+		CHECK_INT((int)n_again, is_late ? N : 0);
+		order_epoch_free(epoch);
+		end(rig, seen);
+	}
+}
+
+/* However long a read is under way, what was opened before it is all that is settled. */
+static void what_is_settled_was_told(void)
+{
+	struct seen *seen = seen_new();
+	struct rig *rig =
+		rig_new(&(struct rig_options){ .n = 4, .size = SIZE, .watch = &seen->watch });
+	uint64_t began_ns, now_ns;
+	struct rig_read *r;
+
+	cache_note_open(rig->cache, (struct entry_id){ 0 });
+	fault_io_pause(rig->io);
+	began_ns = clock_now(clock_monotonic());
+	r = rig_read_start(rig, 1, 0, SIZE);
+	fault_io_wait_held(rig->io, 1);
+	now_ns = clock_now(clock_monotonic());
+	RIG_UNTIL(atomic_load(&seen->settled_ns) >= began_ns);
+	CHECK_INT((int)seen->n, 1);
+	account_sweep(rig->cache, now_ns + 3600 * NS_PER_S, false);
+	CHECK(atomic_load(&seen->settled_ns) <= now_ns);
+	fault_io_resume(rig->io);
+	rig_read_wait(r);
+	rig_read_free(r);
+	account_sweep(rig->cache, now_ns + 7200 * NS_PER_S, false);
+	CHECK(atomic_load(&seen->settled_ns) > now_ns);
+	CHECK_INT((int)seen->n, 2);
+	cache_stop(rig->cache);
+	end(rig, seen);
+}
+
 static struct order *make_order(const char *text, uint32_t n)
 {
 	struct order_params params = { .n = n };
@@ -303,6 +388,33 @@ static void control_read_is_not_of_the_open_before(void)
 	end(rig, seen);
 }
 
+/* Time in which the source was not at work for a read, here because nobody has asked it yet, is not
+ * its own. */
+static void time_within_this_mount_is_told_apart(void)
+{
+	struct seen *seen = seen_new();
+	struct rig *rig =
+		rig_new(&(struct rig_options){ .n = 4, .size = SIZE, .watch = &seen->watch });
+	const uint64_t pause_ns = 30 * NS_PER_MS;
+	const struct cache_read_note *note = &seen->note[0];
+	struct rig_read *r;
+	uint64_t until;
+
+	fault_io_pause(rig->io);
+	r = rig_read_start(rig, 1, 0, SIZE);
+	fault_io_wait_held(rig->io, 1);
+	until = clock_now(clock_monotonic()) + pause_ns;
+	while (clock_now(clock_monotonic()) < until)
+		sched_yield();
+	fault_io_resume(rig->io);
+	rig_read_wait(r);
+	rig_read_free(r);
+	cache_stop(rig->cache);
+	CHECK_INT((int)seen->n, 1);
+	CHECK(note->held_ns >= pause_ns && note->held_ns <= note->wait_ns);
+	end(rig, seen);
+}
+
 /* Two READs of one open at once, and a pause: the time in which one was under way counts, once. */
 static void wait_is_the_time_in_which_a_read_is_under_way(void)
 {
@@ -336,11 +448,15 @@ static const struct check_test tests[] = {
 	{ "a_share_is_held_out_and_the_rest_prefetched",
 	  share_is_held_out_and_the_rest_prefetched },
 	{ "nothing_is_held_out_when_there_is_enough", nothing_is_held_out_when_there_is_enough },
+	{ "sample_opened_twice_in_a_row_has_one_place",
+	  sample_opened_twice_in_a_row_has_one_place },
+	{ "what_is_settled_was_told", what_is_settled_was_told },
 	{ "staged_reads_are_told_with_their_place", staged_reads_are_told_with_their_place },
 	{ "reads_of_an_order_told_late_are_known_by_its_number",
 	  reads_of_an_order_told_late_are_known_by_its_number },
 	{ "pages_that_nobody_pushed_are_the_kernels", pages_that_nobody_pushed_are_the_kernels },
 	{ "a_control_read_is_not_of_the_open_before", control_read_is_not_of_the_open_before },
+	{ "time_within_this_mount_is_told_apart", time_within_this_mount_is_told_apart },
 	{ "wait_is_the_time_in_which_a_read_is_under_way",
 	  wait_is_the_time_in_which_a_read_is_under_way },
 };

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the daemon's accounting makes of reads and orders as they come: late, out of order, and of
  * an order that is gone already. The numbers themselves: test_metrics_stall.c. */
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "check.h"
 #include "clairfs/base/clock.h"
 #include "clairfs/cache.h"
 #include "clairfs/order.h"
-#include "src/daemon/accounting.h"
+#include "src/daemon/accounting_priv.h"
 #include "src/daemon/verdicts.h"
+#include "src/metrics/stall_priv.h"
 
 enum { READS = 400, BATCH = 4 };
 
@@ -348,7 +350,74 @@ static void workers_of_one_job_are_not_the_next_ones(void)
 	metrics_free(m);
 }
 
+static int judged(struct accounting *a)
+{
+	json_t *json = accounting_json(a);
+	int n = (int)number(json, "passes_judged");
+
+	json_decref(json);
+	return n;
+}
+
+/* An open was lost, and the next pass goes on: the one before is judged while that lasts, and what
+ * is said meanwhile is not that none is over. */
+static void pass_that_lacks_a_read_is_judged_when_all_others_are_told(void)
+{
+	struct metrics *m = metrics_new();
+	struct accounting *a = start(m);
+	/* So time alone ends nothing. */
+	uint64_t began_ns = clock_now(clock_monotonic()) + 3600 * NS_PER_S;
+	uint64_t until = clock_now(clock_monotonic()) + 120 * NS_PER_S;
+	json_t *json;
+
+	order_is(a, 1);
+	for (uint32_t i = 1; i < READS; i++)
+		read_is(a, 1, 0, i, began_ns + i * 1000000ull, i % 16 ? 0 : 900000);
+	for (uint32_t i = 0; i < READS / 2; i++)
+		read_is(a, 1, 1, i, began_ns + (READS + i) * 1000000ull, i % 16 ? 0 : 900000);
+	wait_until_taken(a);
+	wait_until_taken(a);
+	json = accounting_json(a);
+	CHECK_INT((int)number(json, "passes_judged"), 0);
+	CHECK_STR(json_string_value(json_object_get(json, "words")),
+		  "not known: a pass over the dataset is over, and its last reads are being counted");
+	json_decref(json);
+	accounting_settled(a, began_ns + READS * 1000000ull + NS_PER_S);
+	while (judged(a) == 0 && clock_now(clock_monotonic()) < until)
+		usleep(5000);
+	CHECK_INT(judged(a), 1);
+	accounting_stop(a);
+	accounting_free(a);
+	metrics_free(m);
+}
+
+/* Workers end with their epoch, before it is judged: then what they waited for a CPU must be known
+ * still. */
+static void readers_that_are_gone_were_crowded_all_the_same(void)
+{
+	struct stall_params params = { .n_samples = 1, .crowded_share = 0.3 };
+	struct accounting_machine m = { .dataset = NULL };
+	pid_t gone = fork();
+	struct stall *s;
+	int status;
+
+	if (gone == 0)
+		_exit(0);
+	CHECK_INT((int)waitpid(gone, &status, 0), (int)gone);
+	CHECK_INT(stall_new(&params, &s), 0);
+	for (uint64_t t = 1; t <= 4; t++)
+		(void)accounting_machine_feed(&m, s, t % 2 ? getpid() : gone, t * NS_PER_S);
+	(void)accounting_machine_feed(&m, s, 0, 5 * NS_PER_S);
+	CHECK(m.whose[0] == '/' || s->crowd.n == 0); /* not where the kernel has no PSI */
+	CHECK_INT((int)s->crowd.n, m.whose[0] ? 5 : 0);
+	stall_free(s);
+}
+
 static const struct check_test tests[] = {
+	{ "readers_that_are_gone_were_crowded_all_the_same",
+	  readers_that_are_gone_were_crowded_all_the_same },
+	{ "pass_that_lacks_a_read_is_judged_when_all_others_are_told",
+	  pass_that_lacks_a_read_is_judged_when_all_others_are_told },
 	{ "last_reads_of_an_order_come_after_the_next_one",
 	  last_reads_of_an_order_come_after_the_next_one },
 	{ "orders_told_within_a_second_have_their_reads_each",

@@ -372,10 +372,10 @@ static void pass_is_over_when_complete_or_left(void)
 		read.length = 70;
 		tell(s, &read);
 	}
-	stall_judge(s, 5065 + STALL_LATE_NS, false);
+	stall_judge(s, 5065 + STALL_QUIET_NS, false);
 	numbers(s, &got, &node);
 	CHECK_U64(got.judged, 2);
-	stall_judge(s, 5066 + STALL_LATE_NS, false);
+	stall_judge(s, 5066 + STALL_QUIET_NS, false);
 	numbers(s, &got, &node);
 	CHECK_U64(got.judged, 3);
 	stall_free(s);

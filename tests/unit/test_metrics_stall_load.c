@@ -124,6 +124,125 @@ static void idle_cpus_did_not_slow_decoding(void)
 	}
 }
 
+/* Reads and decoding were slow because tasks waited for a CPU: what of it was the source's nobody
+ * can tell. The pass is left out, and its control reads are no measure for others. */
+static void crowded_passes_are_not_judged(void)
+{
+	struct stall_params params = { .n_samples = 1000, .crowded_share = 0.3 };
+	struct stall_job job = some_job();
+	struct stall_numbers got;
+	struct stall_node node;
+	struct stall *s;
+
+	for (int percent = 29; percent <= 31; percent += 2) {
+		CHECK_INT(stall_new(&params, &s), 0);
+		CHECK_INT(stall_set_job(s, &job), 0);
+		for (uint64_t t = 0; t < 30; t++)
+			stall_crowd(s, t * 1000000000, t * 10000000 * (uint64_t)percent);
+		stall_case_controls(s, &some_case, 3);
+		tell_decoding(s);
+		stall_judge(s, 0, true);
+		numbers(s, &got, &node);
+		CHECK_U64(got.judged, percent < 30);
+		CHECK_U64(got.unjudged, percent > 30);
+		CHECK_U64(node.controls_used, percent < 30 ? some_case.controls : 0);
+		CHECK_U64(node.control_reads, some_case.controls);
+		if (percent > 30)
+			CHECK_INT(node.unjudged_why, STALL_CROWDED);
+		stall_free(s);
+	}
+}
+
+/* A CPU that was crowded for a while says nothing of the time before and after. */
+static void only_the_time_of_the_pass_counts(void)
+{
+	struct stall_params params = { .n_samples = 1000, .crowded_share = 0.3 };
+	struct stall_job job = some_job();
+	struct stall_numbers got;
+	struct stall_node node;
+	struct stall *s;
+
+	CHECK_INT(stall_new(&params, &s), 0);
+	CHECK_INT(stall_set_job(s, &job), 0);
+	for (uint64_t t = 0; t < 100; t++) /* from the 40th second on */
+		stall_crowd(s, t * 1000000000, t < 40 ? 0 : (t - 40) * 1000000000);
+	stall_case_controls(s, &some_case, 3);
+	tell_decoding(s); /* 21 s */
+	stall_judge(s, 0, true);
+	numbers(s, &got, &node);
+	CHECK_U64(got.judged, 1);
+	stall_free(s);
+}
+
+/* A read that this mount was slow to answer itself would have been faster without it. */
+static void way_through_this_mount_is_not_the_sources(void)
+{
+	struct stall_job job = some_job();
+	struct stall_numbers got;
+	struct stall_node node;
+	double lower[2];
+
+	for (int slow = 0; slow < 2; slow++) {
+		struct stall *s = stall_for(&job);
+
+		stall_case_controls(s, &some_case, 3);
+		for (uint64_t i = 0; i < 700; i++) { /* every other one was a miss */
+			uint64_t batch = i / 7, at = (batch / 4 * 7 + i % 7) * 40000000;
+			struct stall_read read = staged(0, i, at);
+
+			read.bytes = 100000;
+			read.read_class = i % 2 ? READ_STAGED : READ_MISS;
+			read.wait_ns = i % 2 ? 0 : 30000000;
+			read.held_ns = slow && !(i % 2) ? 29000000 : 0;
+			tell(s, &read);
+		}
+		stall_judge(s, 0, true);
+		numbers(s, &got, &node);
+		CHECK_U64(got.judged, 1);
+		lower[slow] = (double)got.lower_ns;
+		stall_free(s);
+	}
+	CHECK(lower[0] > 1e9);
+	/* 350 reads of 29 ms less, by four workers. */
+	CHECK(fabs(lower[0] - lower[1] - 350 * 29e6 / 4) < 1e7 || lower[1] == 0);
+	CHECK(lower[1] < lower[0]);
+}
+
+/* Each READ costs 2 ms on its way to this mount and back, which shows in the gap behind it only. */
+static void way_to_this_mount_is_no_decoding(void)
+{
+	struct stall_job job = some_job();
+	struct stall_numbers got[2];
+	struct stall_node node;
+
+	for (int far = 0; far < 2; far++) {
+		struct stall *s = stall_for(&job);
+
+		stall_case_controls(s, &some_case, 3);
+		for (uint64_t k = 0; k < 100; k++) {
+			uint64_t at = k / 4 * 100000000;
+
+			for (uint64_t i = 0; i < 7; i++) {
+				struct stall_read read = staged(0, k * 7 + i, at);
+
+				read.bytes = 100000;
+				if (i < 5 && far)
+					read.read_class = READ_ARENA;
+				read.wait_ns = i < 5 && far ? 1000000 : 0;
+				tell(s, &read);
+				at += 5000000 + (i < 5 && far ? 3000000 : 0);
+			}
+		}
+		stall_judge(s, 0, true);
+		numbers(s, &got[far], &node);
+		CHECK_U64(got[far].judged, 1);
+		stall_free(s);
+	}
+	CHECK(got[0].lower_ns > 0);
+	/* 5 ms are decoding in both. */
+	CHECK(got[1].lower_ns <= got[0].lower_ns + 10000000);
+}
+
 static void a_time_told_twice_is_one_point(void)
 {
 	struct stall_params params = { .n_samples = 1, .cpus = 1 };
@@ -307,6 +426,10 @@ static void quota_of_the_job_counts(void)
 }
 
 static const struct check_test tests[] = {
+	{ "crowded_passes_are_not_judged", crowded_passes_are_not_judged },
+	{ "only_the_time_of_the_pass_counts", only_the_time_of_the_pass_counts },
+	{ "way_through_this_mount_is_not_the_sources", way_through_this_mount_is_not_the_sources },
+	{ "way_to_this_mount_is_no_decoding", way_to_this_mount_is_no_decoding },
 	{ "a_time_told_twice_is_one_point", a_time_told_twice_is_one_point },
 	{ "busy_cpus_are_not_credited", busy_cpus_are_not_credited },
 	{ "idle_cpus_did_not_slow_decoding", idle_cpus_did_not_slow_decoding },

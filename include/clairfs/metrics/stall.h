@@ -56,6 +56,8 @@ enum stall_why {
 	STALL_HOLES,        /* too many reads of the pass were not seen */
 	STALL_NO_MEMORY,
 	STALL_TOO_MANY_RANKS, /* of this node */
+	STALL_SETTLING,       /* one is over, and not all its reads are told yet */
+	STALL_CROWDED,        /* tasks waited for a CPU for too much of it */
 	STALL_WHYS
 };
 extern const char *const stall_why_words[STALL_WHYS]; /* for a person */
@@ -68,7 +70,7 @@ struct stall_verdict {
 	uint64_t reads;              /* that were told */
 	uint64_t began_ns, ended_ns; /* the first open; the end of the last read */
 	uint64_t took_ns;            /* as judged_ns in stall_numbers; so are the others */
-	uint64_t lower_ns, estimate_ns, estimate_hook_ns, upper_ns;
+	uint64_t lower_ns, estimate_ns, estimate_hook_ns, upper_ns, page_cache_ns;
 	bool has_estimate, has_hook;
 	/* The waits for each batch, replayed with the cache and without it, by the better of the
 	 * two sources; only until stall_params.judged returns. NULL: not known. first_batch counts
@@ -81,6 +83,9 @@ struct stall_params {
 	uint32_t n_samples;
 	uint64_t ghost_bytes; /* of the page cache that Linux would have had; 0: none */
 	uint32_t cpus;        /* that the job's workers share; 0: not known, as many as they need */
+	/* A pass in which tasks waited for a CPU for more than this share of the time is not judged,
+	 * and control reads of such a time are no measure. 0 or 1: all are. */
+	double crowded_share;
 	double switchback_share; /* of the blocks of a pass; 0: the cache never steps aside */
 	/* Told each verdict, within stall_judge or stall_set_job; may be NULL. */
 	void (*judged)(void *ctx, const struct stall_verdict *verdict);
@@ -117,6 +122,10 @@ struct stall_read {
 	bool is_switchback;  /* likewise, as all of its block of the pass */
 	bool is_kernels;     /* READ_STAGED, but of pages that nobody pushed */
 	bool is_loaded;      /* READ_MISS, among more requests than the job alone makes */
+	/* Another open, right away, of the sample that was read at this place; or `again` more than
+	 * the one that this is. A source whose client keeps no pages would have been read again. */
+	bool is_again;
+	uint8_t again;
 	uint8_t read_class;  /* enum read_class */
 	uint32_t rank_index; /* in stall_job.ranks */
 	uint32_t sample;
@@ -127,15 +136,26 @@ struct stall_read {
 	/* Reads of one rank need not come in this order, those of one sample must. */
 	uint64_t opened_ns;
 	uint64_t wait_ns; /* in which at least one READ of it was under way; 0: none was needed */
-	uint64_t held_ns; /* of it: a control read was not sent to the source yet */
+	uint64_t held_ns; /* of it: the source was not at work for it; this mount's own time */
 	uint64_t reader; /* the thread that read, any number that tells threads apart; 0: unknown */
 };
 /* 0, or -ENOMEM: the pass it belongs to will not be judged. */
 int stall_read(struct stall *s, const struct stall_read *read) MUST_USE;
 
+/* Whether the source's client keeps the pages that were read for the next reader; only then would
+ * Linux have had what the ghost page cache has. Not known: what rests on it is on the careful side,
+ * lower bound and estimate as if it did. */
+enum stall_pages { STALL_PAGES_UNKNOWN, STALL_PAGES_KEPT, STALL_PAGES_NOT_KEPT };
+void stall_set_pages(struct stall *s, enum stall_pages pages);
+/* The page cache had this sample when all began. Before its first read. */
+void stall_had_pages(struct stall *s, uint32_t sample, uint64_t bytes);
+
 /* The CPUs that the job's workers share (stall_params.cpus) have been busy for busy_ns by now, all
  * together, since any time that stays the same. */
 void stall_cpu(struct stall *s, uint64_t now_ns, uint64_t busy_ns);
+
+/* Some task has waited for a CPU for waited_ns by now (PSI), since any time that stays the same. */
+void stall_crowd(struct stall *s, uint64_t now_ns, uint64_t waited_ns);
 
 /* Until now_ns, for took_ns, with at least half as many requests again in flight as the job alone
  * makes, the source gave so many bytes: it gives no more to the job alone. */
@@ -149,9 +169,19 @@ void stall_set_cpus(struct stall *s, uint32_t cpus);
 struct clairfs_step_record;
 bool stall_step(struct stall *s, const struct clairfs_step_record *step);
 
-/* Judges every pass that is over: all its reads were told; or nearly all were, or a later pass or
- * another order has begun, and nothing of it came for STALL_LATE_NS; all of them when is_final.
- * Takes 0.1 us per read of a pass. */
+/* Every read that was opened before then is told, and none of those will be. Without it time alone
+ * says that nothing more comes. */
+void stall_settled(struct stall *s, uint64_t before_ns);
+/* The job has read all of its order, or goes on (or begins again). */
+void stall_finished(struct stall *s, bool is_finished);
+
+/* Judges every pass that is over: all its reads were told; or 99 % were (but for a last batch that
+ * is not full), the job is elsewhere (a later pass or another order has begun, or it has finished
+ * this one), and all reads until a second behind its last one are settled; or 99 % were, and
+ * nothing of it came for STALL_QUIET_NS (and three batches' time); or the job is elsewhere, or 95 %
+ * were, and nothing of it came for STALL_LATE_NS; all of them when is_final. Takes 0.1 us per read
+ * of a pass. */
+#define STALL_QUIET_NS 5000000000ull
 #define STALL_LATE_NS 10000000000ull
 void stall_judge(struct stall *s, uint64_t now_ns, bool is_final);
 
@@ -173,7 +203,8 @@ struct stall_numbers {
 	uint64_t lower_ns;         /* removed at least */
 	uint64_t estimate_ns;      /* the loader replayed, compute fitted to the time it took */
 	uint64_t estimate_hook_ns; /* the same with the compute that the job told */
-	uint64_t upper_ns;         /* removed at most */
+	uint64_t upper_ns;         /* removed at most, whatever Linux keeps */
+	uint64_t page_cache_ns;    /* of that, what its page cache would have saved, about */
 	uint64_t latency_saved_ns; /* sum over reads; much more than the wait removed */
 	uint64_t prep_wait_ns;     /* wait that no cache removes: workers busy, no read pending */
 	uint64_t read_wait_ns;     /* of workers, in reads of this mount */
