@@ -58,6 +58,7 @@ struct record {
 	uint32_t generation; /* of the order that said so */
 	struct plan_use use;
 	uint64_t busy_ns; /* since when READs have been in flight */
+	uint32_t reader;  /* the thread of the last READ that came */
 };
 
 struct account_shard {
@@ -234,6 +235,7 @@ static void restart(struct record *rec)
 	rec->is_counted = false;
 	rec->has_use = false;
 	rec->is_pushed = false;
+	rec->reader = rec->now.reader;
 }
 
 static void reading_add(struct reading *r, const struct reading *more)
@@ -415,16 +417,30 @@ static bool is_of_another_open(const struct record *rec)
 	       (rec->now.has_read ? !rec->now.is_control : rec->is_pushed);
 }
 
-bool account_read_begin(struct cache *c, struct entry_id entry, bool is_control)
+uint32_t cache_reader_of(struct cache *c, uint32_t sample)
 {
+	struct entry_id entry = { sample };
 	struct account_shard *a = shard_for(c, entry);
+	const struct record *rec;
+	uint32_t reader;
+
+	mutex_lock(&a->mu);
+	rec = record_find_locked(a, entry);
+	reader = rec ? rec->reader : 0;
+	mutex_unlock(&a->mu);
+	return reader;
+}
+
+bool account_read_begin(struct cache *c, const struct cache_read *r, bool is_control)
+{
+	struct account_shard *a = shard_for(c, r->entry);
 	uint64_t now = clock_now(c->p.clock);
 	struct record *rec;
 
-	if (!dataset_is_sample(c->p.dataset, entry))
+	if (!dataset_is_sample(c->p.dataset, r->entry))
 		return false;
 	mutex_lock(&a->mu);
-	rec = record_get_locked(c, a, entry);
+	rec = record_get_locked(c, a, r->entry);
 	if (rec && is_control && is_of_another_open(rec)) {
 		decide_locked(c, a, rec);
 		restart(rec);
@@ -432,6 +448,7 @@ bool account_read_begin(struct cache *c, struct entry_id entry, bool is_control)
 	if (rec) {
 		if (rec->n_inflight++ == 0)
 			rec->busy_ns = now;
+		rec->reader = r->reader;
 		record_seen_locked(c, a, rec, now);
 	}
 	mutex_unlock(&a->mu);

@@ -16,7 +16,8 @@ void account_open(struct cache *c, struct entry_id entry, uint64_t now_ns);
 /* The plan has just been fed this open: keeps where it belongs. Planner thread. */
 void account_place(struct cache *c, struct entry_id entry);
 /* For r->is_accounted. */
-bool account_read_begin(struct cache *c, struct entry_id entry, bool is_control);
+/* is_control: or another read on demand on purpose. */
+bool account_read_begin(struct cache *c, const struct cache_read *r, bool is_control);
 void account_read_end(struct cache *c, const struct cache_read *r, int status, uint64_t bytes);
 /* Decides what has been quiet for long enough; everything when is_final. */
 void account_sweep(struct cache *c, uint64_t now_ns, bool is_final);

@@ -263,20 +263,29 @@ static void feed_plan(struct cache *c, const struct plan_event *ev, uint64_t now
 	plan_event(c->plan, now, ev);
 }
 
+/* job: that has a place for it, or NULL. */
+static void tell_open(struct cache *c, uint32_t sample, const struct planned_job *job)
+{
+	if (c->p.watch)
+		c->p.watch->opened(c->p.watch->ctx, sample, job ? job->id : CACHE_NO_JOB);
+}
+
 static void feed_event(struct cache *c, const struct plan_event *ev, uint64_t now)
 {
 	if (ev->kind == PLAN_EV_OPENED) {
 		recent_opened(c, ev->sample);
-		if (c->p.watch)
-			c->p.watch->opened(c->p.watch->ctx, ev->sample);
-		if (c->recent.is_replay_due) /* it hears of them all, in order, a little later */
+		if (c->recent.is_replay_due) { /* it hears of them all, in order, a little later */
+			tell_open(c, ev->sample, NULL);
 			return;
+		}
 	}
 	feed_plan(c, ev, now);
 	if (ev->kind == PLAN_EV_OPENED) {
 		struct plan_use use;
+		bool has_use = plan_last_use(c->plan, &use);
 
-		if (plan_last_use(c->plan, &use))
+		tell_open(c, ev->sample, has_use ? planned_at(c, use.job) : NULL);
+		if (has_use)
 			recent_placed(c);
 		account_place(c, (struct entry_id){ ev->sample });
 		passthrough_opened(c, now);

@@ -300,3 +300,38 @@ void known_told(struct known *k, const char *spec)
 	if (at)
 		k->told[k->n_told++ % ARRAY_LEN(k->told)] = seed;
 }
+
+static bool is_same_name(const char *a, const char *b)
+{
+	return strcmp(a ? a : "", b ? b : "") == 0;
+}
+
+static bool is_same_order(const struct job_answer *a, const struct job_answer *b)
+{
+	return !a->spec[0] && !b->spec[0] && a->seed == b->seed && a->world == b->world &&
+	       a->is_chain == b->is_chain && a->manual_seed == b->manual_seed &&
+	       a->word == b->word && is_same_name(a->way.sort, b->way.sort) &&
+	       strcmp(a->way.under, b->way.under) == 0;
+}
+
+bool known_add_ranks(struct known *k, const struct job_answer *more)
+{
+	struct job_answer *last = &k->last;
+	uint32_t at = 0;
+
+	if (!is_same_order(last, more) || last->n_ranks + more->n_ranks > ARRAY_LEN(last->rank))
+		return false;
+	for (uint32_t i = 0; i < last->n_ranks; i++)
+		for (uint32_t j = 0; j < more->n_ranks; j++)
+			if (last->rank[i] == more->rank[j])
+				return false;
+	for (uint32_t j = 0; j < more->n_ranks; j++) { /* they are in order, as in a spec */
+		while (at < last->n_ranks && last->rank[at] < more->rank[j])
+			at++;
+		memmove(&last->rank[at + 1], &last->rank[at],
+			(last->n_ranks - at) * sizeof(last->rank[0]));
+		last->rank[at] = more->rank[j];
+		last->n_ranks++;
+	}
+	return true;
+}

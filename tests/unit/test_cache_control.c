@@ -20,7 +20,7 @@ struct seen {
 	struct cache_watch watch;
 };
 
-static void on_opened(void *ctx, uint32_t sample)
+static void on_opened(void *ctx, uint32_t sample, uint32_t job)
 {
 	(void)ctx;
 	(void)sample;

@@ -182,8 +182,8 @@ static void job_that_ends_leaves_the_other_alone(void)
 	struct pair p = pair_new(100);
 	uint32_t id = p.id[1];
 
-	CHECK_INT(cache_end_order(p.rig->cache, p.id[0]), 0);
-	CHECK_INT(cache_end_order(p.rig->cache, p.id[0]), -ENOENT);
+	CHECK_INT(cache_end_order(p.rig->cache, p.id[0], NULL), 0);
+	CHECK_INT(cache_end_order(p.rig->cache, p.id[0], NULL), -ENOENT);
 	CHECK_U64(n_jobs(p.rig), 1);
 	read_some(p.rig, p.ep[1], 100, 300);
 	RIG_UNTIL(is_followed(p.rig, id, 300));
@@ -191,8 +191,8 @@ static void job_that_ends_leaves_the_other_alone(void)
 	p.id[0] = add(p.rig, "torch-randperm:seed=3", CACHE_NO_JOB);
 	RIG_UNTIL(of(p.rig, p.id[0]).state == PLAN_WAITING);
 	RIG_UNTIL(is_followed(p.rig, id, 300));
-	CHECK_INT(cache_end_order(p.rig->cache, p.id[0]), 0);
-	CHECK_INT(cache_end_order(p.rig->cache, id), 0);
+	CHECK_INT(cache_end_order(p.rig->cache, p.id[0], NULL), 0);
+	CHECK_INT(cache_end_order(p.rig->cache, id, NULL), 0);
 	RIG_UNTIL(n_jobs(p.rig) == 0);
 	pair_free(&p);
 }
@@ -273,7 +273,7 @@ static void no_more_jobs_than_there_is_room_for(void)
 	}
 	CHECK_INT(cache_add_order(rig->cache, make_order(rig, one), CACHE_NO_JOB, &id), -ENOSPC);
 	CHECK_U64(n_jobs(rig), PLAN_JOBS);
-	CHECK_INT(cache_end_order(rig->cache, ids[0]), 0);
+	CHECK_INT(cache_end_order(rig->cache, ids[0], NULL), 0);
 	CHECK_U64(n_jobs(rig), PLAN_JOBS - 1);
 	while (n_jobs(rig) < PLAN_JOBS) { /* or an epoch of it is being computed still */
 		int rc = cache_add_order(rig->cache, make_order(rig, one), CACHE_NO_JOB, &id);
@@ -320,7 +320,7 @@ struct told {
 	struct order_epoch *ep[2];
 };
 
-static void on_opened(void *ctx, uint32_t sample)
+static void on_opened(void *ctx, uint32_t sample, uint32_t job)
 {
 	(void)ctx;
 	(void)sample;
@@ -427,7 +427,7 @@ static void come_and_go(struct rig *rig, uint64_t seed, uint32_t times)
 		if (what == 0)
 			rc = cache_set_order(rig->cache, make_order(rig, text));
 		else if (what < 4)
-			rc = cache_end_order(rig->cache, ids[k]);
+			rc = cache_end_order(rig->cache, ids[k], NULL);
 		else
 			rc = cache_add_order(rig->cache, make_order(rig, text),
 					     what < 7 ? ids[k] : CACHE_NO_JOB, &id);
@@ -471,7 +471,7 @@ static void stopped_with_jobs_at_work(void)
 	cache_stop(p.rig->cache);
 	CHECK_INT(cache_add_order(p.rig->cache, make_order(p.rig, one), CACHE_NO_JOB, &id),
 		  -ECANCELED);
-	CHECK_INT(cache_end_order(p.rig->cache, p.id[0]), -ECANCELED);
+	CHECK_INT(cache_end_order(p.rig->cache, p.id[0], NULL), -ECANCELED);
 	pair_free(&p);
 }
 
