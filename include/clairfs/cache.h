@@ -52,11 +52,16 @@ struct cache_load {
 /* Several jobs may read at the same time: each has an id, see cache_add_order. */
 #define CACHE_NO_JOB UINT32_MAX
 
+struct cache_open {
+	uint32_t sample;
+	uint32_t job;    /* whose order has it where that job reads, or CACHE_NO_JOB */
+	uint32_t reader; /* as cache_reader_of; 0: there was no READ yet, or it is not known */
+};
+
 /* Who looks at what the job does. On the planner's thread (read: at the end on cache_stop's): must
  * not block, nor call the cache. All but opened and planned may be NULL. */
 struct cache_watch {
-	/* Every open, in order; job: whose order has it where that job reads, or CACHE_NO_JOB. */
-	void (*opened)(void *ctx, uint32_t sample, uint32_t job);
+	void (*opened)(void *ctx, const struct cache_open *open);  /* every open, in order */
 	void (*planned)(void *ctx, enum plan_state state); /* after every round */
 	/* Seconds after the reads, in no order. */
 	void (*read)(void *ctx, const struct cache_read_note *notes, uint32_t n);

@@ -180,8 +180,8 @@ void job_note_apart(struct job *job);
 /* What was found last. False: nothing, or it is not known any more. Any thread. */
 bool job_get_answer(struct job *job, struct job_answer *ret);
 /* If this is the same epoch of the same order as the one found, read by other ranks: all of them are
- * one job's, and found() is called with the order of all ranks, a moment later. False: it is another
- * order, or they have ranks in common. Any thread. */
+ * one job's, and found() is called with the order of all ranks, a moment later; or of some of its
+ * ranks. False: it is another order, or the same one of another job. Any thread. */
 bool job_add_ranks(struct job *job, const struct job_answer *more);
 /* False: somebody has told an order, or the one in force turned out to be followed, since what
  * found() was given, which then must not replace it. Called with the lock that orders are told

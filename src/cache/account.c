@@ -387,26 +387,29 @@ void account_open(struct cache *c, struct entry_id entry, uint64_t now_ns)
 	mutex_unlock(&a->mu);
 }
 
-void account_place(struct cache *c, struct entry_id entry)
+uint32_t account_place(struct cache *c, struct entry_id entry)
 {
 	struct account_shard *a = shard_for(c, entry);
-	const struct planned_job *job;
+	const struct planned_job *job = NULL;
+	uint32_t reader = 0;
 	struct plan_use use;
 	struct record *rec;
 
-	if (!c->p.watch || !c->p.watch->read || !plan_last_use(c->plan, &use))
-		return;
-	job = planned_at(c, use.job);
-	if (!job)
-		return;
+	if (!c->p.watch)
+		return 0;
+	if (c->p.watch->read && plan_last_use(c->plan, &use))
+		job = planned_at(c, use.job);
 	mutex_lock(&a->mu);
 	rec = record_find_locked(a, entry);
-	if (rec && rec->n_opens) {
+	if (rec)
+		reader = rec->reader;
+	if (rec && rec->n_opens && job) {
 		rec->has_use = true;
 		rec->generation = job->id;
 		rec->use = use;
 	}
 	mutex_unlock(&a->mu);
+	return reader;
 }
 
 /* A control read, of a sample whose last open was served from what we had of it: that is gone

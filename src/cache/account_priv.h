@@ -13,8 +13,9 @@
 int account_new(struct cache *c) MUST_USE;
 void account_free(struct cache *c);
 void account_open(struct cache *c, struct entry_id entry, uint64_t now_ns);
-/* The plan has just been fed this open: keeps where it belongs. Planner thread. */
-void account_place(struct cache *c, struct entry_id entry);
+/* The plan has just been fed this open: keeps where it belongs. Returns the thread that reads it, as
+ * cache_reader_of. Planner thread. */
+uint32_t account_place(struct cache *c, struct entry_id entry);
 /* For r->is_accounted. */
 /* is_control: or another read on demand on purpose. */
 bool account_read_begin(struct cache *c, const struct cache_read *r, bool is_control);

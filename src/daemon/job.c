@@ -16,11 +16,11 @@
 
 #define CPUS_SHARE 8 /* of the CPUs that may be used, for a search */
 
-static void opened(void *ctx, uint32_t sample, uint32_t job)
+static void opened(void *ctx, const struct cache_open *open)
 {
 	const struct wire *w = ctx;
 
-	untold_opened(w->untold, sample, job);
+	untold_opened(w->untold, open);
 }
 
 static void planned(void *ctx, enum plan_state state)

@@ -19,6 +19,7 @@
 #define PROBES 8
 #define APART_OF 64              /* opens that are looked at */
 #define LAST_OF 16
+#define LAST_MOST 13 /* of these: others' are where an order has them now and then */
 #define ONLY_OPENS 8
 #define FIT_TIMES 2 /* positions for each open: what others read, or the kernel had */
 #define FIT_MORE 64 /* that workers are apart */
@@ -98,7 +99,7 @@ bool readers_is_placed(const struct readers *r, uint32_t at)
 	const struct reader *one = &r->reader[at];
 	const uint64_t last = (1u << LAST_OF) - 1;
 
-	return one->n_opens >= LAST_OF && __builtin_popcountll(one->placed & last) > LAST_OF / 2;
+	return one->n_opens >= LAST_OF && __builtin_popcountll(one->placed & last) >= LAST_MOST;
 }
 
 /* The only one that no order explains, or READER_NONE. */
@@ -203,9 +204,12 @@ bool readers_fits(const struct readers *r, uint32_t at, const struct order_epoch
 
 void readers_begin_again(struct readers *r)
 {
-	for (uint32_t i = 0; i < READERS_MAX; i++)
-		if (!r->reader[i].owner)
-			r->reader[i].n_kept = 0;
+	for (uint32_t i = 0; i < READERS_MAX; i++) {
+		if (r->reader[i].owner)
+			continue;
+		r->reader[i].n_kept = 0;
+		r->reader[i].is_explained = false;
+	}
 }
 
 void readers_remove(struct readers *r, uint32_t at)

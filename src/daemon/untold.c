@@ -12,8 +12,8 @@
  * these are gone the job is over, and so is its finder.
  *
  * An open is looked at up to a tenth of a second late: by then it is known which thread has READ the
- * sample. Where it had no READ (the kernel has the pages), it is the opens of the job whose order has
- * it there, or everybody's.
+ * sample. Where it had no READ (the kernel has the pages), it is an open of the job whose order has it
+ * there, or of the only reader that no order explains, or else, beside other jobs, of nobody.
  *
  * Threads: cl-untold has the readers and feeds the finders; it, and whoever holds change_mu, may look
  * at the table of finders, which only it changes, under change_mu and mu. It must never wait for a
@@ -52,14 +52,15 @@ struct finder {
 	struct crowd crowd; /* its job's thread */
 	_Atomic uint32_t id; /* of the job whose order it found, or CACHE_NO_JOB; under change_mu */
 	_Atomic bool is_over;       /* it is to go */
-	_Atomic uint32_t joins;     /* then its readers are this finder's */
+	_Atomic bool is_joined;     /* then its readers read by the order of this finder: */
+	_Atomic uint32_t joins;
 	_Atomic uint32_t is_fresh;  /* looks left in which its readers are compared with the order */
 	struct order_epoch *epoch; /* that it found, while is_fresh, or NULL; under change_mu */
 	uint32_t ranks;            /* that read it */
 };
 
 struct opening {
-	uint32_t sample, job;
+	struct cache_open open;
 	bool is_heard; /* the finder of everybody was told */
 };
 
@@ -75,6 +76,8 @@ struct untold {
 	uint32_t most;
 	/* More than one finder: the thread feeds all of them, and says how their plans do. */
 	_Atomic bool is_sorted;
+	_Atomic bool is_idle;        /* the thread waits for an open */
+	_Atomic bool is_over;        /* an order of everybody's finder is not in force any more */
 	_Atomic uint32_t head, tail; /* of the ring; head: the planner's */
 	uint32_t due;                /* the thread's: opens before this one are old enough */
 	uint32_t skipped;            /* the planner's */
@@ -142,9 +145,23 @@ static bool has_joined(struct finder *f)
 		    !job_add_ranks(other->job, &answer))
 			continue;
 		atomic_store(&f->joins, i);
+		atomic_store(&f->is_joined, true);
 		atomic_store(&f->is_over, true);
 		return true;
 	}
+	return false;
+}
+
+/* The job is followed no more, and what is found is another one's order: by opens of that one which
+ * nobody could tell apart. */
+static bool is_anothers(const struct finder *f, const char *text)
+{
+	const struct told_jobs *jobs = &f->u->w->jobs;
+	uint32_t id = atomic_load(&f->id);
+
+	for (uint32_t i = 0; i < jobs->n && id != CACHE_NO_JOB; i++)
+		if (jobs->job[i].id != id && strcmp(jobs->job[i].text, text) == 0)
+			return true;
 	return false;
 }
 
@@ -170,7 +187,7 @@ static int put(struct finder *f, const struct order_spec *spec, struct order *ta
 	uint32_t id = atomic_load(&f->id);
 	int rc;
 
-	if (atomic_load(&f->is_over) || has_joined(f)) {
+	if (atomic_load(&f->is_over) || is_anothers(f, order_spec_text(spec)) || has_joined(f)) {
 		order_free(take_order);
 		return -ECANCELED;
 	}
@@ -279,7 +296,7 @@ static void finder_remove(struct untold *u, uint32_t at)
 		if (u->readers.reader[i].owner != at)
 			continue;
 		u->readers.reader[i].owner = joins;
-		u->readers.reader[i].is_explained = false;
+		u->readers.reader[i].is_explained = atomic_load(&f->is_joined);
 		u->readers.reader[i].n_kept = 0;
 	}
 	mutex_lock(&u->w->change_mu);
@@ -310,9 +327,10 @@ static struct finder *finder_of(struct untold *u, uint32_t id)
 
 /* --- the thread: whose opens are these? --- */
 
-static uint32_t reader_of(struct untold *u, uint32_t sample, uint64_t now_ns, uint32_t *asked)
+static uint32_t reader_of(struct untold *u, const struct cache_open *open, uint64_t now_ns,
+			  uint32_t *asked)
 {
-	uint32_t tid = cache_reader_of(u->w->cache, sample);
+	uint32_t tid = open->reader ? open->reader : cache_reader_of(u->w->cache, open->sample);
 	uint32_t at = readers_find(&u->readers, tid, now_ns);
 	struct teller who;
 
@@ -323,8 +341,9 @@ static uint32_t reader_of(struct untold *u, uint32_t sample, uint64_t now_ns, ui
 	return readers_learn(&u->readers, tid, &who, now_ns);
 }
 
-static void feed(struct untold *u, const struct opening *open, uint32_t reader)
+static void feed(struct untold *u, const struct opening *opening, uint32_t reader)
 {
+	const struct cache_open *open = &opening->open;
 	struct finder *to;
 
 	if (reader != READER_NONE)
@@ -333,9 +352,11 @@ static void feed(struct untold *u, const struct opening *open, uint32_t reader)
 		reader = readers_opened_unseen(&u->readers, open->sample);
 	to = reader == READER_NONE ? finder_of(u, open->job)
 				   : u->finder[u->readers.reader[reader].owner];
+	if (!to && reader == READER_NONE && open->job == CACHE_NO_JOB && !opening->is_heard)
+		return; /* of any of several */
 	if (!to)
 		to = u->finder[EVERYBODY];
-	if (to->index != EVERYBODY || !open->is_heard)
+	if (to->index != EVERYBODY || !opening->is_heard)
 		job_note_open(to->job, open->sample);
 }
 
@@ -345,12 +366,14 @@ static void drain(struct untold *u, uint64_t now_ns)
 	uint32_t tail = atomic_load(&u->tail), head = atomic_load(&u->head), asked = 0;
 
 	for (; tail != u->due; tail++) {
-		const struct opening open = u->ring[tail % RING];
+		const struct opening *opening = &u->ring[tail % RING];
 
-		feed(u, &open, reader_of(u, open.sample, now_ns, &asked));
+		feed(u, opening, reader_of(u, &opening->open, now_ns, &asked));
 	}
 	atomic_store(&u->tail, tail);
-	u->due = head;
+	/* Who reads is asked while they are there. */
+	for (u->due = head; tail != head; tail++)
+		(void)reader_of(u, &u->ring[tail % RING].open, now_ns, &asked);
 }
 
 /* --- the thread: who gets a finder? --- */
@@ -438,7 +461,8 @@ static void add_readers(struct untold *u, struct finder *f)
 
 		if (!r->who.id.pid || r->owner != f->index || r->n_opens < READS_LEAST)
 			continue;
-		if (f->index == EVERYBODY && !readers_is_placed(&u->readers, i) &&
+		if (f->index == EVERYBODY && !r->is_explained &&
+		    !readers_is_placed(&u->readers, i) &&
 		    !(is_fresh && readers_fits(&u->readers, i, f->epoch, f->ranks)))
 			continue;
 		r->is_explained = true;
@@ -527,6 +551,8 @@ static void look(struct untold *u)
 {
 	uint64_t now_ns = clock_now(clock_monotonic());
 
+	if (atomic_exchange(&u->is_over, false))
+		readers_begin_again(&u->readers);
 	drain(u, now_ns);
 	look_at_jobs(u);
 	tell_apart(u);
@@ -543,7 +569,9 @@ static void *untold_main(void *arg)
 		bool is_busy = atomic_load(&u->head) != atomic_load(&u->tail) ||
 			       atomic_load(&u->is_sorted);
 
+		atomic_store(&u->is_idle, !is_busy);
 		cond_wait_for(&u->cv, &u->mu, is_busy ? LOOK_NS : IDLE_NS);
+		atomic_store(&u->is_idle, false);
 		if (u->is_stopping)
 			break;
 		mutex_unlock(&u->mu);
@@ -556,7 +584,7 @@ static void *untold_main(void *arg)
 
 /* --- what is told by others --- */
 
-void untold_opened(struct untold *u, uint32_t sample, uint32_t job)
+void untold_opened(struct untold *u, const struct cache_open *open)
 {
 	uint32_t head = atomic_load_explicit(&u->head, memory_order_relaxed);
 	bool is_sorted = atomic_load_explicit(&u->is_sorted, memory_order_acquire);
@@ -564,14 +592,16 @@ void untold_opened(struct untold *u, uint32_t sample, uint32_t job)
 	if (u->params.effort == JOB_OFF)
 		return;
 	if (!is_sorted)
-		job_note_open(u->finder[EVERYBODY]->job, sample);
-	if (!is_sorted && job != CACHE_NO_JOB && u->skipped++ % PLACED_SHARE)
+		job_note_open(u->finder[EVERYBODY]->job, open->sample);
+	if (!is_sorted && open->job != CACHE_NO_JOB && u->skipped++ % PLACED_SHARE)
 		return;
 	if (head - atomic_load_explicit(&u->tail, memory_order_acquire) == RING)
 		return; /* some opens are not heard of, as where the watch lost them */
-	u->ring[head % RING] =
-		(struct opening){ .sample = sample, .job = job, .is_heard = !is_sorted };
+	u->ring[head % RING] = (struct opening){ .open = *open, .is_heard = !is_sorted };
 	atomic_store_explicit(&u->head, head + 1, memory_order_release);
+	if (atomic_load_explicit(&u->is_idle, memory_order_relaxed) &&
+	    atomic_exchange(&u->is_idle, false))
+		cond_signal(&u->cv); /* missed, it looks a moment later */
 }
 
 void untold_planned(struct untold *u, enum plan_state state)
@@ -605,6 +635,7 @@ void untold_told(struct untold *u, const char *text)
 	if (text && is_in_force(u, atomic_load(&all->id)))
 		return; /* one more's */
 	atomic_store(&all->id, CACHE_NO_JOB);
+	atomic_store(&u->is_over, true);
 	job_note_told(all->job, text);
 }
 
@@ -631,10 +662,12 @@ void untold_gone(struct untold *u, uint32_t id)
 	memcpy(u->gone, st.found, sizeof(u->gone));
 	mutex_unlock(&u->mu);
 	atomic_store(&f->id, CACHE_NO_JOB);
-	if (f->index == EVERYBODY)
-		job_note_gone(f->job);
-	else
+	if (f->index != EVERYBODY) {
 		atomic_store(&f->is_over, true);
+		return;
+	}
+	job_note_gone(f->job);
+	atomic_store(&u->is_over, true);
 }
 
 /* --- from start to end --- */

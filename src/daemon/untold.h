@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "clairfs/base/err.h"
+#include "clairfs/cache.h"
 #include "clairfs/job.h"
 #include "clairfs/plan.h"
 
@@ -22,8 +23,8 @@ int untold_start(struct untold *u, struct err *err) MUST_USE;
 void untold_stop(struct untold *u);
 void untold_free(struct untold *u);
 
-/* Planner thread; never blocks. job: whose order has it there, or CACHE_NO_JOB. */
-void untold_opened(struct untold *u, uint32_t sample, uint32_t job);
+/* Planner thread; never blocks. */
+void untold_opened(struct untold *u, const struct cache_open *open);
 /* The state of the order in force, where there is one. Planner thread. */
 void untold_planned(struct untold *u, enum plan_state state);
 

@@ -275,14 +275,15 @@ bool job_get_answer(struct job *job, struct job_answer *ret)
 
 bool job_add_ranks(struct job *job, const struct job_answer *more)
 {
-	bool is_added;
+	bool has_them, is_added;
 
 	mutex_lock(&job->mu);
+	has_them = job->known.is_found && known_has_ranks(&job->known, more);
 	is_added = job->known.is_found && known_add_ranks(&job->known, more);
 	job->is_widened |= is_added;
 	cond_signal(&job->changed);
 	mutex_unlock(&job->mu);
-	return is_added;
+	return has_them || is_added;
 }
 
 bool job_is_current(struct job *job, uint64_t stamp)

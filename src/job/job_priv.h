@@ -88,6 +88,8 @@ bool known_goes_on(const struct known *known);
 /* If it is the same order and pass read by other ranks: they are read as well from here on. False: it
  * is something else, or there is no room. */
 bool known_add_ranks(struct known *known, const struct job_answer *more);
+/* Whether it is the same order and pass, and these ranks are some of those that are known. */
+bool known_has_ranks(const struct known *known, const struct job_answer *some);
 /* Seeds that are likely next; returns how many. */
 #define KNOWN_HINTS 16
 size_t known_hints(const struct known *known, uint32_t hints[KNOWN_HINTS]);

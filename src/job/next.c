@@ -314,6 +314,25 @@ static bool is_same_order(const struct job_answer *a, const struct job_answer *b
 	       strcmp(a->way.under, b->way.under) == 0;
 }
 
+static bool has_rank(const struct job_answer *a, uint32_t rank)
+{
+	for (uint32_t i = 0; i < a->n_ranks; i++)
+		if (a->rank[i] == rank)
+			return true;
+	return false;
+}
+
+bool known_has_ranks(const struct known *k, const struct job_answer *some)
+{
+	/* As many: two jobs that read the same. */
+	if (!is_same_order(&k->last, some) || some->n_ranks >= k->last.n_ranks)
+		return false;
+	for (uint32_t i = 0; i < some->n_ranks; i++)
+		if (!has_rank(&k->last, some->rank[i]))
+			return false;
+	return true;
+}
+
 bool known_add_ranks(struct known *k, const struct job_answer *more)
 {
 	struct job_answer *last = &k->last;
@@ -321,10 +340,9 @@ bool known_add_ranks(struct known *k, const struct job_answer *more)
 
 	if (!is_same_order(last, more) || last->n_ranks + more->n_ranks > ARRAY_LEN(last->rank))
 		return false;
-	for (uint32_t i = 0; i < last->n_ranks; i++)
-		for (uint32_t j = 0; j < more->n_ranks; j++)
-			if (last->rank[i] == more->rank[j])
-				return false;
+	for (uint32_t j = 0; j < more->n_ranks; j++)
+		if (has_rank(last, more->rank[j]))
+			return false;
 	for (uint32_t j = 0; j < more->n_ranks; j++) { /* they are in order, as in a spec */
 		while (at < last->n_ranks && last->rank[at] < more->rank[j])
 			at++;

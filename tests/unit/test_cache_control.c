@@ -20,10 +20,10 @@ struct seen {
 	struct cache_watch watch;
 };
 
-static void on_opened(void *ctx, uint32_t sample, uint32_t job)
+static void on_opened(void *ctx, const struct cache_open *open)
 {
 	(void)ctx;
-	(void)sample;
+	(void)open;
 }
 
 static void on_planned(void *ctx, enum plan_state state)

@@ -197,6 +197,36 @@ static void job_that_ends_leaves_the_other_alone(void)
 	pair_free(&p);
 }
 
+static bool is_dropped(struct rig *rig, uint32_t sample)
+{
+	return rig_count(rig, RIG_INVAL, sample) > 0;
+}
+
+/* What was pushed and not read is given back, what was read stays with the kernel. */
+static void what_waits_for_the_only_job_is_given_back(void)
+{
+	struct rig *rig = small_rig();
+	struct order_epoch *ep = make_epoch(rig, one);
+	uint32_t id = add(rig, one, CACHE_NO_JOB);
+	struct cache_status st;
+
+	read_some(rig, ep, 0, 40);
+	RIG_UNTIL(is_staged(rig, ep->sample[45]));
+	RIG_UNTIL(is_followed(rig, id, 40));
+	CHECK_INT(cache_end_order(rig->cache, id, "it is gone"), 0);
+	RIG_UNTIL(is_dropped(rig, ep->sample[45]));
+	for (uint32_t i = 0; i < 30; i++)
+		CHECK(!is_dropped(rig, ep->sample[i]));
+	cache_get_status(rig->cache, &st);
+	CHECK_U64(st.n_jobs, 0);
+	CHECK_U64(st.plan.stage_bytes, 0);
+	CHECK_STR(st.plan.why, "it is gone");
+	for (uint32_t i = 40; i < 60; i++)
+		rig_read_check(rig, ep->sample[i], 0, 8192);
+	order_epoch_free(ep);
+	rig_free(rig);
+}
+
 static void next_order_of_a_job_replaces_its_own_only(void)
 {
 	struct pair p = pair_new(100);
@@ -320,10 +350,10 @@ struct told {
 	struct order_epoch *ep[2];
 };
 
-static void on_opened(void *ctx, uint32_t sample, uint32_t job)
+static void on_opened(void *ctx, const struct cache_open *open)
 {
 	(void)ctx;
-	(void)sample;
+	(void)open;
 }
 
 static void on_planned(void *ctx, enum plan_state state)
@@ -477,6 +507,7 @@ static void stopped_with_jobs_at_work(void)
 
 static const struct check_test tests[] = {
 	{ "both_jobs_are_prefetched_for_and_followed", both_jobs_are_prefetched_for_and_followed },
+	{ "what_waits_for_the_only_job_is_given_back", what_waits_for_the_only_job_is_given_back },
 	{ "job_that_ends_leaves_the_other_alone", job_that_ends_leaves_the_other_alone },
 	{ "next_order_of_a_job_replaces_its_own_only", next_order_of_a_job_replaces_its_own_only },
 	{ "next_order_of_the_only_job_is_the_only_order",
