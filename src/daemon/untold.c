@@ -81,7 +81,9 @@ struct untold {
 	_Atomic uint32_t head, tail; /* of the ring; head: the planner's */
 	uint32_t due;                /* the thread's: opens before this one are old enough */
 	uint32_t skipped;            /* the planner's */
-	bool has_jobs;               /* the thread's: an order was in force at the last look */
+	/* The thread's: orders were in force at the last looks, and all of them followed: what none of
+	 * them has is nobody's of theirs. */
+	bool was_followed, is_followed;
 	uint64_t pruned_ns;
 	struct readers readers;
 	struct opening ring[RING];
@@ -348,7 +350,7 @@ static void feed(struct untold *u, const struct opening *opening, uint32_t reade
 
 	if (reader != READER_NONE)
 		readers_opened(&u->readers, reader, open->sample, open->job != CACHE_NO_JOB);
-	else if (open->job == CACHE_NO_JOB && u->has_jobs)
+	else if (open->job == CACHE_NO_JOB && u->is_followed)
 		reader = readers_opened_unseen(&u->readers, open->sample);
 	to = reader == READER_NONE ? finder_of(u, open->job)
 				   : u->finder[u->readers.reader[reader].owner];
@@ -473,12 +475,19 @@ static void add_readers(struct untold *u, struct finder *f)
 	order_epoch_free(TAKE(f->epoch));
 }
 
-/* How the plans of several do. */
-static void note_plans(struct untold *u)
+static void see_followed(struct untold *u, const struct cache_job *views, uint32_t n)
 {
-	struct cache_job views[PLAN_JOBS];
-	uint32_t n = cache_get_jobs(u->w->cache, views);
+	bool is_followed = n > 0;
 
+	for (uint32_t i = 0; i < n; i++)
+		is_followed = is_followed && views[i].plan.state == PLAN_FOLLOWING;
+	u->is_followed = is_followed && u->was_followed;
+	u->was_followed = is_followed;
+}
+
+/* How the plans of several do. */
+static void note_plans(struct untold *u, const struct cache_job *views, uint32_t n)
+{
 	for (uint32_t i = 0; i < FINDERS; i++) {
 		uint32_t id = u->finder[i] ? atomic_load(&u->finder[i]->id) : CACHE_NO_JOB;
 		enum job_plan plan = JOB_PLAN_ENDED; /* it has left by itself */
@@ -496,13 +505,17 @@ static void note_plans(struct untold *u)
 
 static void look_at_jobs(struct untold *u)
 {
+	struct cache_job views[PLAN_JOBS];
+	uint32_t n;
+
 	mutex_lock(&u->w->change_mu);
-	u->has_jobs = u->w->jobs.n > 0;
+	n = cache_get_jobs(u->w->cache, views);
+	see_followed(u, views, n);
 	for (uint32_t i = 0; i < FINDERS; i++)
 		if (u->finder[i] && atomic_load(&u->finder[i]->id) != CACHE_NO_JOB)
 			add_readers(u, u->finder[i]);
 	if (atomic_load(&u->is_sorted))
-		note_plans(u);
+		note_plans(u, views, n);
 	mutex_unlock(&u->w->change_mu);
 }
 
@@ -529,7 +542,6 @@ static void prune(struct untold *u, uint64_t now_ns)
  * are on their way come first. */
 static void sort_no_more(struct untold *u, uint64_t now_ns)
 {
-	readers_begin_again(&u->readers);
 	if (atomic_load(&u->finder[EVERYBODY]->id) == CACHE_NO_JOB)
 		job_note_plan(u->finder[EVERYBODY]->job, JOB_PLAN_NONE);
 	u->due = atomic_load(&u->head);
