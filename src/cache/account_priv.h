@@ -64,6 +64,9 @@ void passthrough_tick(struct cache *c, uint64_t now_ns);
  * thread. */
 void change_drop_copies(struct cache *c, struct entry_id entry);
 
+/* The kernel's copy of it, but for one that is being read. Planner thread. */
+void change_drop_pages(struct cache *c, struct entry_id entry);
+
 /* --- revalidate.c --- */
 /* From here on the file is compared with the source from time to time. */
 void entry_touch(struct cache *c, struct entry_id entry);

@@ -151,7 +151,7 @@ static void forget_staged(struct cache *c, bool is_over)
 
 		bits &= is_over ? ~atomic_load(&c->staged_opened[i]) : 0;
 		for (; bits; bits &= bits - 1)
-			change_drop_copies(
+			change_drop_pages(
 				c, (struct entry_id){ i * 64 + (uint32_t)__builtin_ctzll(bits) });
 	}
 }

@@ -221,8 +221,7 @@ static void what_waits_for_the_only_job_is_given_back(void)
 	CHECK_U64(st.n_jobs, 0);
 	CHECK_U64(st.plan.stage_bytes, 0);
 	CHECK_STR(st.plan.why, "it is gone");
-	for (uint32_t i = 40; i < 60; i++)
-		rig_read_check(rig, ep->sample[i], 0, 8192);
+	CHECK_INT(rig_read_check(rig, ep->sample[45], 0, 8192), READ_ARENA); /* until room is needed */
 	order_epoch_free(ep);
 	rig_free(rig);
 }
