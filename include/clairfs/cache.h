@@ -55,10 +55,19 @@ struct cache_load {
 	uint64_t latency_ns; /* of all of them together */
 };
 
+/* Several jobs may read at the same time: each has an id, see cache_add_order. */
+#define CACHE_NO_JOB UINT32_MAX
+
+struct cache_open {
+	uint32_t sample;
+	uint32_t job;    /* whose order has it where that job reads, or CACHE_NO_JOB */
+	uint32_t reader; /* as cache_reader_of; 0: there was no READ yet, or it is not known */
+};
+
 /* Who looks at what the job does. On the planner's thread (read: at the end on cache_stop's): must
  * not block, nor call the cache. All but opened and planned may be NULL. */
 struct cache_watch {
-	void (*opened)(void *ctx, uint32_t sample);        /* every open, in order */
+	void (*opened)(void *ctx, const struct cache_open *open);  /* every open, in order */
 	void (*planned)(void *ctx, enum plan_state state); /* after every round */
 	/* Seconds after the reads, in no order. */
 	void (*read)(void *ctx, const struct cache_read_note *notes, uint32_t n);
@@ -116,8 +125,9 @@ struct cache_params {
 
 struct cache;
 int cache_new(const struct cache_params *params, struct cache **ret, struct err *err) MUST_USE;
-/* Replaces the order while everything runs (NULL: none any more). What the old plan keeps in memory
- * stays as an ordinary cached copy until its room is needed, samples in the store stay known, and
+/* Replaces the order while everything runs (NULL: none any more, and what was pushed into the kernel
+ * for it and not read is given back). What the old plan keeps in memory stays as an ordinary cached
+ * copy until its room is needed, samples in the store stay known, and
  * the last opens are shown to the new plan, so that a job that tells its order late is followed at
  * once. Makes the new plan itself (O(n), seconds with 10^8 samples, while the old one goes on),
  * then waits for the planner, a moment; any thread but the reactor. The order is the cache's from
@@ -131,7 +141,6 @@ uint32_t cache_generation(struct cache *cache);
  * cache_generation had when its order was put in force; ids are never used again. The first job is
  * the one that came first; where one order is spoken of, it is that one's. A job whose epochs are
  * over leaves by itself as long as there are others. */
-#define CACHE_NO_JOB UINT32_MAX
 struct cache_job {
 	uint32_t id;
 	struct plan_status plan;
@@ -144,13 +153,16 @@ struct cache_job {
 int cache_add_order(struct cache *cache, struct order *take_order, uint32_t instead_of,
 		    uint32_t *ret_id) MUST_USE;
 /* Nothing is planned for that job any more. -ENOENT: there is none; -ECANCELED: not started, or
- * stopping. The last one: as cache_set_order(NULL). */
-int cache_end_order(struct cache *cache, uint32_t id) MUST_USE;
+ * stopping. The last one: as cache_set_order(NULL). why: what is said then, static. */
+int cache_end_order(struct cache *cache, uint32_t id, const char *why) MUST_USE;
 /* Those at work, in the order they came; how many. Any thread. */
 uint32_t cache_get_jobs(struct cache *cache, struct cache_job ret[PLAN_JOBS]);
 /* The last samples opened, at most max of them, the latest last. Asks the planner; any thread but
  * the reactor. 0 before cache_start and when stopping. */
 uint32_t cache_last_opens(struct cache *cache, uint32_t *ret_sample, uint32_t max);
+/* The thread whose READ of the sample came last, if that was in the last second or so and after its
+ * last open but one; else 0. Of pages that the kernel has there is none. Any thread. */
+uint32_t cache_reader_of(struct cache *cache, uint32_t sample);
 /* Gives the operations of the mounted filesystem; before cache_start. Without them nothing is
  * staged. */
 void cache_set_stage(struct cache *cache, const struct stage_ops *ops, void *ctx);

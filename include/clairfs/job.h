@@ -171,6 +171,18 @@ void job_note_told(struct job *job, const char *spec);
 /* The order in force gave way to one that fits better, found elsewhere: what is under way is
  * cancelled. Any thread. */
 void job_note_replaced(struct job *job, const char *spec);
+/* The processes that read in the order found are gone, and the order is not in force any more. What
+ * is opened from here on is another job's, or the same one begun again. Any thread. */
+void job_note_gone(struct job *job);
+/* The opens so far were those of several jobs, and only one of them is told of from here on: what is
+ * under way is cancelled, and a beginning looked for anew. Any thread. */
+void job_note_apart(struct job *job);
+/* What was found last. False: nothing, or it is not known any more. Any thread. */
+bool job_get_answer(struct job *job, struct job_answer *ret);
+/* If this is the same epoch of the same order as the one found, read by other ranks: all of them are
+ * one job's, and found() is called with the order of all ranks, a moment later; or of some of its
+ * ranks. False: it is another order, or the same one of another job. Any thread. */
+bool job_add_ranks(struct job *job, const struct job_answer *more);
 /* False: somebody has told an order, or the one in force turned out to be followed, since what
  * found() was given, which then must not replace it. Called with the lock that orders are told
  * under, so that one of them comes first. Any thread. */

@@ -72,6 +72,7 @@ struct record {
 	uint32_t placed_by; /* the generation of that */
 	bool is_kept_back; /* while it is decided */
 	bool is_fed;       /* the plan has heard of the open */
+	uint32_t reader;  /* the thread of the last READ that came */
 };
 
 struct account_shard {
@@ -276,6 +277,7 @@ static void restart(struct record *rec)
 	rec->has_use = false;
 	rec->is_fed = false;
 	rec->is_pushed = false;
+	rec->reader = rec->now.reader;
 }
 
 /* Opened again before the plan was told of the open before: that one is counted, and told with this
@@ -436,19 +438,23 @@ void account_open(struct cache *c, struct entry_id entry, uint64_t now_ns)
 	kept_opened(&c->kept, entry.v, now_ns);
 }
 
-void account_place(struct cache *c, struct entry_id entry)
+uint32_t account_place(struct cache *c, struct entry_id entry)
 {
 	struct account_shard *a = shard_for(c, entry);
-	const struct planned_job *job;
+	const struct planned_job *job = NULL;
+	uint32_t reader = 0;
 	struct plan_use use;
 	struct record *rec;
 
-	if (!c->p.watch || !c->p.watch->read)
-		return;
-	job = plan_last_use(c->plan, &use) ? planned_at(c, use.job) : NULL;
+	if (!c->p.watch)
+		return 0;
+	if (c->p.watch->read && plan_last_use(c->plan, &use))
+		job = planned_at(c, use.job);
 	mutex_lock(&a->mu);
 	rec = record_find_locked(a, entry);
-	if (rec && rec->n_opens)
+	if (rec)
+		reader = rec->reader;
+	if (rec && rec->n_opens && c->p.watch->read)
 		rec->is_fed = true;
 	if (rec && rec->n_opens && job) {
 		rec->has_use = true;
@@ -456,6 +462,7 @@ void account_place(struct cache *c, struct entry_id entry)
 		rec->use = use;
 	}
 	mutex_unlock(&a->mu);
+	return reader;
 }
 
 /* A control read, of a sample whose last open was served from what we had of it: that is gone
@@ -466,16 +473,30 @@ static bool is_of_another_open(const struct record *rec)
 	       (rec->now.has_read ? !rec->now.is_control : rec->is_pushed);
 }
 
-bool account_read_begin(struct cache *c, struct entry_id entry, bool is_control)
+uint32_t cache_reader_of(struct cache *c, uint32_t sample)
 {
+	struct entry_id entry = { sample };
 	struct account_shard *a = shard_for(c, entry);
+	const struct record *rec;
+	uint32_t reader;
+
+	mutex_lock(&a->mu);
+	rec = record_find_locked(a, entry);
+	reader = rec ? rec->reader : 0;
+	mutex_unlock(&a->mu);
+	return reader;
+}
+
+bool account_read_begin(struct cache *c, const struct cache_read *r, bool is_control)
+{
+	struct account_shard *a = shard_for(c, r->entry);
 	uint64_t now = clock_now(c->p.clock);
 	struct record *rec;
 
-	if (!dataset_is_sample(c->p.dataset, entry))
+	if (!dataset_is_sample(c->p.dataset, r->entry))
 		return false;
 	mutex_lock(&a->mu);
-	rec = record_get_locked(c, a, entry);
+	rec = record_get_locked(c, a, r->entry);
 	if (rec && is_control && is_of_another_open(rec)) {
 		decide_locked(c, a, rec);
 		restart(rec);
@@ -483,6 +504,7 @@ bool account_read_begin(struct cache *c, struct entry_id entry, bool is_control)
 	if (rec) {
 		if (rec->n_inflight++ == 0)
 			rec->busy_ns = now;
+		rec->reader = r->reader;
 		record_seen_locked(c, a, rec, now);
 	}
 	mutex_unlock(&a->mu);

@@ -13,10 +13,12 @@
 int account_new(struct cache *c) MUST_USE;
 void account_free(struct cache *c);
 void account_open(struct cache *c, struct entry_id entry, uint64_t now_ns);
-/* The plan has just been fed this open: keeps where it belongs. Planner thread. */
-void account_place(struct cache *c, struct entry_id entry);
+/* The plan has just been fed this open: keeps where it belongs. Returns the thread that reads it, as
+ * cache_reader_of. Planner thread. */
+uint32_t account_place(struct cache *c, struct entry_id entry);
 /* For r->is_accounted. */
-bool account_read_begin(struct cache *c, struct entry_id entry, bool is_control);
+/* is_control: or another read on demand on purpose. */
+bool account_read_begin(struct cache *c, const struct cache_read *r, bool is_control);
 void account_read_end(struct cache *c, const struct cache_read *r, int status, uint64_t bytes);
 /* Decides what has been quiet for long enough; everything when is_final. */
 void account_sweep(struct cache *c, uint64_t now_ns, bool is_final);
@@ -61,6 +63,9 @@ void passthrough_tick(struct cache *c, uint64_t now_ns);
 /* Drops all copies of a file that has not changed; those who read it now are left alone. Planner
  * thread. */
 void change_drop_copies(struct cache *c, struct entry_id entry);
+
+/* The kernel's copy of it, but for one that is being read. Planner thread. */
+void change_drop_pages(struct cache *c, struct entry_id entry);
 
 /* --- revalidate.c --- */
 /* From here on the file is compared with the source from time to time. */

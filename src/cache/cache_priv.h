@@ -168,7 +168,7 @@ struct cache {
 	uint64_t kept_next_ns;        /* planner: no new look before; 0: this is the first one */
 	_Atomic uint32_t generation, orders; /* of plans, of orders; changed by the planner */
 	_Atomic bool has_order;
-	bool is_withdrawn;     /* planner: there was an order */
+	const char *why_none;  /* planner: there was an order; NULL: there was none */
 	struct mutex make_mu;  /* one cache_set_order at a time; before order_mu */
 	struct mutex order_mu; /* one request to the planner at a time */
 	struct shard shards[SHARDS];

@@ -275,6 +275,22 @@ void change_drop_copies(struct cache *c, struct entry_id entry)
 	bits_clear(c->staged, entry.v);
 }
 
+void change_drop_pages(struct cache *c, struct entry_id entry)
+{
+	struct shard *s = shard_of(c, entry);
+	struct entry_state *es;
+
+	mutex_lock(&s->mu);
+	es = c->stage ? entry_get_locked(c, s, entry) : NULL;
+	if (es && es->readers == 0) {
+		es->inval_renewal = dataset_renewal(c->p.dataset, entry);
+		queue_inval_locked(c, es);
+	}
+	if (es)
+		entry_put_locked(c, s, es);
+	mutex_unlock(&s->mu);
+}
+
 void change_fetch_again(struct cache *c, struct entry_id entry)
 {
 	struct shard *s = shard_of(c, entry);

@@ -100,9 +100,11 @@ int cache_add_order(struct cache *c, struct order *take_order, uint32_t instead_
 	return status;
 }
 
-int cache_end_order(struct cache *c, uint32_t id)
+int cache_end_order(struct cache *c, uint32_t id, const char *why)
 {
-	struct order_request request = { .kind = REQUEST_END, .job = id, .status = -ECANCELED };
+	struct order_request request = {
+		.kind = REQUEST_END, .job = id, .why = why, .status = -ECANCELED
+	};
 	int status;
 
 	mutex_lock(&c->make_mu);

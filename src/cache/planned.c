@@ -204,8 +204,8 @@ void planned_publish(struct cache *c, uint64_t now_ns)
 	}
 	if (i)
 		first = shown[0].plan;
-	else if (c->is_withdrawn)
-		first.why = "the order was taken back";
+	else if (c->why_none)
+		first.why = c->why_none;
 	mutex_lock(&c->status_mu);
 	c->status = first;
 	memcpy(c->shown, shown, i * sizeof(*shown));

@@ -263,22 +263,41 @@ static void feed_plan(struct cache *c, const struct plan_event *ev, uint64_t now
 	plan_event(c->plan, now, ev);
 }
 
+static void tell_open(struct cache *c, const struct cache_open *open)
+{
+	if (c->p.watch)
+		c->p.watch->opened(c->p.watch->ctx, open);
+}
+
+/* The plan has just been fed it. */
+static void tell_fed(struct cache *c, uint32_t sample)
+{
+	struct cache_open open = { .sample = sample, .job = CACHE_NO_JOB };
+	const struct planned_job *job;
+	struct plan_use use;
+
+	if (plan_last_use(c->plan, &use)) {
+		recent_placed(c);
+		job = planned_at(c, use.job);
+		open.job = job ? job->id : CACHE_NO_JOB;
+	}
+	open.reader = account_place(c, (struct entry_id){ sample });
+	tell_open(c, &open);
+}
+
 static void feed_event(struct cache *c, const struct plan_event *ev, uint64_t now)
 {
 	if (ev->kind == PLAN_EV_OPENED) {
 		recent_opened(c, ev->sample);
-		if (c->p.watch)
-			c->p.watch->opened(c->p.watch->ctx, ev->sample);
-		if (c->recent.is_replay_due) /* it hears of them all, in order, a little later */
+		if (c->recent.is_replay_due) { /* it hears of them all, in order, a little later */
+			tell_open(c, &(struct cache_open){ .sample = ev->sample,
+							   .job = CACHE_NO_JOB });
 			return;
+		}
 	}
 	feed_plan(c, ev, now);
 	if (ev->kind == PLAN_EV_OPENED) {
-		struct plan_use use;
-
-		if (plan_last_use(c->plan, &use))
-			recent_placed(c);
-		account_place(c, (struct entry_id){ ev->sample });
+		tell_fed(c, ev->sample);
 		passthrough_opened(c, now);
 	}
 }

@@ -40,6 +40,7 @@ struct order_request {
 	struct order_ref *order; /* NULL = none; the planner's once it has taken the request */
 	struct plan *plan;       /* SET: made for it; then the one that was replaced */
 	uint32_t job;            /* ADD: in place of this one; END; then the id of the new one */
+	const char *why;         /* END, and SET of none: what is said then; static, or NULL */
 	uint32_t *opens;
 	uint32_t max_opens, n_opens;
 	int status;

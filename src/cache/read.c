@@ -320,7 +320,7 @@ void cache_read(struct cache *c, struct cache_read *r)
 	}
 	r->is_switchback = passthrough_is_held_out(c, r->entry);
 	r->is_control = !r->is_switchback && control_is_held_out(c, r->entry);
-	r->is_accounted = account_read_begin(c, r->entry, r->is_control || r->is_switchback);
+	r->is_accounted = account_read_begin(c, r, r->is_control || r->is_switchback);
 	mutex_lock(&s->mu);
 	es = entry_get_locked(c, s, r->entry);
 	if (es) {

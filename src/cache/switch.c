@@ -141,24 +141,30 @@ static void release_shard(struct cache *c, struct shard *s)
 }
 
 /* Pages that were pushed stay with the kernel; that they are gone again is of no interest to a plan
- * that has not pushed them. */
-static void forget_staged(struct cache *c)
+ * that has not pushed them. When the job is over nobody will read them, and they are given back. */
+static void forget_staged(struct cache *c, bool is_over)
 {
 	uint32_t words = dataset_n_samples(c->p.dataset) / 64 + 1;
 
-	for (uint32_t i = 0; i < words; i++)
-		atomic_store_explicit(&c->staged[i], 0, memory_order_relaxed);
+	for (uint32_t i = 0; i < words; i++) {
+		uint64_t bits = atomic_exchange(&c->staged[i], 0);
+
+		bits &= is_over ? ~atomic_load(&c->staged_opened[i]) : 0;
+		for (; bits; bits &= bits - 1)
+			change_drop_pages(
+				c, (struct entry_id){ i * 64 + (uint32_t)__builtin_ctzll(bits) });
+	}
 }
 
-/* Returns the old one, the caller's to free. */
-static struct plan *install_plan(struct cache *c, struct plan *take_plan) MUST_USE;
-static struct plan *install_plan(struct cache *c, struct plan *take_plan)
+/* Returns the old one, the caller's to free. is_over: nobody reads by it any more. */
+static struct plan *install_plan(struct cache *c, struct plan *take_plan, bool is_over) MUST_USE;
+static struct plan *install_plan(struct cache *c, struct plan *take_plan, bool is_over)
 {
 	struct plan *old = c->plan;
 
 	for (int i = 0; i < SHARDS; i++)
 		release_shard(c, &c->shards[i]);
-	forget_staged(c);
+	forget_staged(c, is_over);
 	c->plan = take_plan;
 	c->notes.planned_arena_bytes = c->p.arena_bytes; /* tell_memory says if it is less by now */
 	c->notes.planned_stage_bytes = c->p.stage_bytes;
@@ -194,10 +200,12 @@ void switch_order(struct cache *c, struct order_request *request, uint64_t now_n
 {
 	struct order_ref *order = TAKE(request->order);
 
-	c->is_withdrawn = c->n_jobs && !order;
+	c->why_none = NULL;
+	if (c->n_jobs && !order)
+		c->why_none = request->why ? request->why : "the order was taken back";
 	atomic_fetch_add(&c->orders, 1);
 	request->job = atomic_load(&c->orders);
-	request->plan = install_plan(c, request->plan);
+	request->plan = install_plan(c, request->plan, !order);
 	planned_set(c, order, now_ns);
 	tell_resized(c, now_ns);
 	c->recent.is_replay_due = order && c->recent.count;
@@ -401,7 +409,7 @@ void recent_replay(struct cache *c, bool is_elsewhere, uint64_t now_ns)
 		cache_degrade(c, "out of memory");
 		return;
 	}
-	plan_free(install_plan(c, plan));
+	plan_free(install_plan(c, plan, false));
 	c->jobs[0].counted_mismatches = c->jobs[0].counted_resyncs = 0;
 	replay_last(c, r->since, now_ns);
 }

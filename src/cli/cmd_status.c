@@ -28,6 +28,23 @@ static const char *bytes(double n, char out[32])
 	return text_from_bytes((uint64_t)n, out, 32);
 }
 
+/* Of other jobs that told no order. */
+static void print_searches(const json_t *search)
+{
+	const char *ended = json_string_value(json_object_get(search, "ended"));
+	const json_t *others = json_object_get(search, "others"), *one;
+	char shown[4200];
+	size_t i;
+
+	json_array_foreach(others, i, one)
+		printf("          another job: %s\n",
+		       json_string_value(json_object_get(one, "doing")));
+	if (!ended)
+		return;
+	order_spec_show(ended, shown, sizeof(shown));
+	printf("          the last job that has ended read %s\n", shown);
+}
+
 static void print_order(const json_t *root)
 {
 	const json_t *order = json_object_get(root, "order");
@@ -40,6 +57,7 @@ static void print_order(const json_t *root)
 	       *str(root, "order", "why") ? ": " : "", str(root, "order", "why"));
 	printf("          the job %s\n", str(root, "order", "doing"));
 	printf("          %s\n", str(order, "search", "doing"));
+	print_searches(json_object_get(order, "search"));
 	if (*spec && strcmp(str(root, "order", "state"), "finished") != 0)
 		printf("          epoch %.0f, position %.0f of %.0f, lead %.0f, "
 		       "%.0f %% of the last reads as predicted\n",
@@ -69,7 +87,10 @@ static void print_jobs(const json_t *root)
 		order_spec_show(spec ? spec : "", shown, sizeof(shown));
 		printf("job %zu     %s", i + 1, shown);
 		if (pid > 0)
-			printf(", told by process %.0f", pid);
+			printf(", %s process %.0f",
+			       json_is_true(json_object_get(job, "is_found")) ? "found; read by"
+									      : "told by",
+			       pid);
 		printf("\n          %s; %.0f reads, %.0f %% of the last ones as predicted; lead "
 		       "%.0f%s\n",
 		       doing ? doing : "", json_number_value(json_object_get(job, "reads")),

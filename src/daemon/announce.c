@@ -148,9 +148,9 @@ int wire_change_order(struct wire *w, const char *before, const char *text, stru
 	if (rc == 0 && (!now || strcmp(now, before) != 0))
 		rc = -EAGAIN;
 	if (rc == 0)
-		rc = told_jobs_put_first(w, spec, TAKE(order), false, err);
+		rc = told_jobs_put_first(w, spec, TAKE(order), err);
 	if (rc == 0) /* and what is being looked for is no longer wanted */
-		job_note_replaced(w->job, text);
+		untold_replaced(w->untold, text);
 	mutex_unlock(&w->change_mu);
 	order_free(order);
 	order_spec_free(spec);
@@ -227,9 +227,8 @@ static int obey(struct wire *w, const struct saying *said, const struct teller *
 		rc = told_jobs_put(w, said->spec, who, take_order, err);
 	else
 		rc = told_jobs_withdraw(w, said->name, who, err);
-	/* What is being looked for is no longer wanted. */
-	if (rc == 0 && (said->spec || w->jobs.n == 0))
-		job_note_told(w->job, said->spec ? order_spec_text(said->spec) : NULL);
+	if (rc == 0) /* what is being looked for is no longer wanted */
+		untold_told(w->untold, said->spec ? order_spec_text(said->spec) : NULL);
 	mutex_unlock(&w->change_mu);
 	return rc;
 }

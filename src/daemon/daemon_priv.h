@@ -21,6 +21,7 @@
 #include "pressure.h"
 #include "publish.h"
 #include "told.h"
+#include "untold.h"
 
 #include "accounting.h"
 
@@ -85,10 +86,8 @@ struct wire {
 	struct store *store;
 	uint64_t store_bytes; /* its budget */
 	bool is_store_lost;   /* there was to be one, and its drive could not even be opened */
-	struct job_parts *parts; /* of the dataset, for job */
-	struct job *job;
+	struct untold *untold; /* looks for orders that nobody told */
 	_Atomic uint32_t last_reader; /* thread of the job that read last, 0: none yet */
-	struct crowd crowd;           /* job.c, on its thread */
 	struct accounting_params accounting_params;
 	struct accounting *accounting;
 	struct cache_watch watch;
@@ -222,9 +221,8 @@ void renumber_stop(struct wire *w);
 /* Whether a spec has files in their order, so that the first of them look like all. */
 bool job_is_unshuffled(const char *text);
 int wire_make_job(struct wire *w, struct err *err) MUST_USE;
-/* What it does, for stats.json. */
-json_t *wire_job_json(struct wire *w);
 
+struct job_parts;
 /* parts.c: the numberings that a job may use, for struct job_params. The dataset is borrowed. */
 int job_parts_new(const struct dataset *ds, struct job_parts **ret, struct err *err) MUST_USE;
 void job_parts_free(struct job_parts *parts);

@@ -10,7 +10,13 @@
 
 #include "clairfs/base/text.h"
 
-enum { FIELD_STATE = 3, FIELD_PARENT = 4, FIELD_SESSION = 6, FIELD_START = 22 };
+enum {
+	FIELD_STATE = 3,
+	FIELD_PARENT = 4,
+	FIELD_SESSION = 6,
+	FIELD_START = 22,
+	FIELD_STACK = 28,
+};
 
 /* One word of stat; false: it should be a number and is none. */
 static bool take_field(int field, const char *word, struct proc_stat *ret)
@@ -18,6 +24,7 @@ static bool take_field(int field, const char *word, struct proc_stat *ret)
 	uint64_t *value = field == FIELD_PARENT    ? &ret->parent
 			  : field == FIELD_SESSION ? &ret->session
 			  : field == FIELD_START   ? &ret->start
+			  : field == FIELD_STACK   ? &ret->stack
 						   : NULL;
 
 	if (field == FIELD_STATE)
@@ -36,11 +43,11 @@ bool proc_parse_stat(char *text, struct proc_stat *ret)
 	*end = '\0';
 	snprintf(ret->name, sizeof(ret->name), "%s", name + 1);
 	rest = end + 2;
-	for (int field = FIELD_STATE; field <= FIELD_START; field++) {
+	for (int field = FIELD_STATE; field <= FIELD_STACK; field++) {
 		const char *word = strsep(&rest, " ");
 
 		if (!word || !take_field(field, word, ret))
-			return false;
+			return field > FIELD_START; /* beyond, it is of use without */
 	}
 	return true;
 }

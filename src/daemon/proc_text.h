@@ -11,6 +11,7 @@ struct proc_stat {
 	char name[64]; /* its own choice */
 	char state;
 	uint64_t parent, session, start;
+	uint64_t stack; /* where it began, the same after a fork; 0: not shown to us */
 };
 
 /* /proc/PID/stat, which is changed. False: it is not one. */

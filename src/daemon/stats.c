@@ -43,7 +43,7 @@ static json_t *order_json(struct wire *w, const struct cache_status *st)
 			 plan_state_names[p->state], "why", plan_status_why(p), "doing", doing,
 			 "is_followed", p->state == PLAN_FOLLOWING || p->state == PLAN_SLOWED,
 			 "epoch", epoch, "readers", other, "validation", valid, "search",
-			 wire_job_json(w));
+			 untold_json(w->untold));
 }
 
 static json_t *job_json(const struct told_job *job, const struct cache_job *view, bool is_accounted)
@@ -51,21 +51,22 @@ static json_t *job_json(const struct told_job *job, const struct cache_job *view
 	struct plan_status st = view->plan;
 	const struct plan_status *p = &st;
 	uint64_t now = clock_now(clock_monotonic());
+	int pid = job->n_readers ? job->reader[0].pid : job->who.id.pid;
 	char doing[PLAN_TEXT];
 
 	st.is_found = job->is_found;
 	plan_status_text(p, doing);
 	return json_pack(
-		"{s:I, s:o, s:o*, s:o*, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:i, s:I, s:f, s:b}",
+		"{s:I, s:o, s:o*, s:o*, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:i, s:I, s:f, s:b, s:b}",
 		"id", (json_int_t)job->id, "spec", json_path(job->text), "name",
 		job->name ? json_path(job->name) : NULL, "pid",
-		job->who.id.pid ? json_integer(job->who.id.pid) : NULL, "state",
+		pid ? json_integer(pid) : NULL, "state",
 		plan_state_names[p->state], "why", plan_status_why(p), "doing", doing, "epoch",
 		(json_int_t)p->epoch, "position", (json_int_t)p->position, "length",
 		(json_int_t)p->length, "lead", (json_int_t)p->lead, "match_percent",
 		(int)p->match_percent, "reads", (json_int_t)p->placed, "quiet_seconds",
 		view->read_ns ? (double)(now - MIN(view->read_ns, now)) / 1e9 : 0.0, "is_accounted",
-		is_accounted);
+		is_accounted, "is_found", job->is_found);
 }
 
 /* In the order they came: GPU wait is accounted for the first. */

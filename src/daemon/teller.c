@@ -50,6 +50,20 @@ static int process_of(int tid)
 	return tid > 0 && read_proc(tid, "status", text) ? proc_parse_tgid(text) : 0;
 }
 
+static void set_teller(struct teller *ret, int pid, const struct proc_stat *stat)
+{
+	struct proc_stat p = *stat;
+
+	ret->id = (struct process_id){ pid, p.start };
+	ret->session = (int)p.session;
+	while (ret->n_above < TELLER_ABOVE && p.parent > 1) {
+		pid = (int)p.parent;
+		if (!process_look(pid, &p))
+			break;
+		ret->above[ret->n_above++] = (struct process_id){ pid, p.start };
+	}
+}
+
 void teller_find(int tid, bool is_passing, struct teller *ret)
 {
 	int pid = process_of(tid);
@@ -67,15 +81,35 @@ void teller_find(int tid, bool is_passing, struct teller *ret)
 		if (pid <= 1 || !process_look(pid, &p))
 			return;
 	}
-	ret->id = (struct process_id){ pid, p.start };
-	ret->session = (int)p.session;
+	set_teller(ret, pid, &p);
 	ret->is_itself = is_itself;
-	while (ret->n_above < TELLER_ABOVE && p.parent > 1) {
-		pid = (int)p.parent;
-		if (!process_look(pid, &p))
+}
+
+/* The same program in the same place: nothing was executed since the fork. Where we may not see that,
+ * the name is what there is; torch gives its workers one of their own. */
+static bool is_forked(const struct proc_stat *child, const struct proc_stat *parent)
+{
+	if (child->stack && parent->stack)
+		return child->stack == parent->stack;
+	return strcmp(child->name, parent->name) == 0 || strcmp(child->name, "pt_data_worker") == 0;
+}
+
+void teller_find_reader(int tid, struct teller *ret)
+{
+	int pid = process_of(tid);
+	struct proc_stat p, parent;
+
+	*ret = (struct teller){ .session = 0 };
+	if (!process_look(pid, &p))
+		return;
+	for (int depth = 0; depth < DEPTH_MAX && p.parent > 1; depth++) {
+		if (!process_look((int)p.parent, &parent) || !is_forked(&p, &parent))
 			break;
-		ret->above[ret->n_above++] = (struct process_id){ pid, p.start };
+		pid = (int)p.parent;
+		p = parent;
 	}
+	set_teller(ret, pid, &p);
+	ret->is_itself = true;
 }
 
 static bool is_same_process(const struct process_id *a, const struct process_id *b)
@@ -101,6 +135,15 @@ static bool is_above(const struct teller *above, const struct teller *t)
 		if (is_same_process(&t->above[i], &above->id))
 			return true;
 	return false;
+}
+
+bool teller_is_of(const struct teller *t, const struct process_id *process)
+{
+	bool is_of = is_same_process(&t->id, process);
+
+	for (uint32_t i = 0; i < t->n_above; i++)
+		is_of |= is_same_process(&t->above[i], process);
+	return is_of && process->pid;
 }
 
 bool teller_is_itself(const struct teller *now, const struct teller *then)
@@ -132,4 +175,17 @@ bool teller_is_same(const struct teller *now, const struct teller *then)
 		return false;
 	/* The next one of a script, or of a launcher. */
 	return is_beside(now, then);
+}
+
+bool teller_has_common(const struct teller *a, const struct teller *b)
+{
+	if (!a->id.pid || !b->id.pid)
+		return false;
+	if (is_same_process(&a->id, &b->id) || is_above(a, b) || is_above(b, a))
+		return true;
+	for (uint32_t i = 0; i < a->n_above; i++)
+		for (uint32_t k = 0; k < b->n_above; k++)
+			if (is_same_process(&a->above[i], &b->above[k]))
+				return true;
+	return false;
 }

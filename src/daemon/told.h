@@ -16,6 +16,7 @@ struct fs_told;
 
 #define TELLER_ABOVE 24
 #define TELLERS_BESIDE 64
+#define JOB_READERS 16
 
 /* With the time of its start a pid is no other process's. */
 struct process_id {
@@ -36,8 +37,15 @@ struct teller {
 /* teller.c: what /proc says. Any thread; never blocks. */
 /* is_passing: the thread belongs to a command that is over at once, and its parent is meant. */
 void teller_find(int tid, bool is_passing, struct teller *ret);
+/* Who reads, from one of its threads: the process, or the one that forked it to read for it (the
+ * workers of a loader), as far up as nobody has executed another program since. */
+void teller_find_reader(int tid, struct teller *ret);
+/* Whether somebody has started both, or one the other. Not of those that nobody knows. */
+bool teller_has_common(const struct teller *a, const struct teller *b);
 bool teller_is_alive(const struct teller *t);
 bool process_is_alive(const struct process_id *id);
+/* Whether it is that process, or below it. */
+bool teller_is_of(const struct teller *t, const struct process_id *process);
 /* Whether it is the same process. */
 bool teller_is_itself(const struct teller *now, const struct teller *then);
 /* Whether both are of one job; `then` may be gone. Not of those that nobody knows. */
@@ -56,6 +64,9 @@ struct told_job {
 	uint32_t n_beside;
 	struct order_info info; /* of the order, for the accounting; ranks are a copy */
 	uint32_t *ranks;
+	/* Of one that was found: the processes that read by it, as far as they are known. */
+	struct process_id reader[JOB_READERS];
+	uint32_t n_readers;
 	bool is_own_words; /* the mounting user's (option order), or made of them */
 	bool is_found;     /* nobody told it */
 	bool is_resident; /* its process told it itself, and was there when samples had been read */
@@ -90,10 +101,19 @@ int told_jobs_begin(struct wire *w, const struct order_spec *spec, const struct 
 /* An order of this job's: in place of its last one, or one more. */
 int told_jobs_put(struct wire *w, const struct order_spec *spec, const struct teller *who,
 		  struct order *take_order, struct err *err) MUST_USE;
-/* In place of the first one's, whoever told that: it was found, not told (of which one numbered in
- * another way nothing changes). */
+/* The first one's files are numbered in another way; whose it is does not change. */
 int told_jobs_put_first(struct wire *w, const struct order_spec *spec, struct order *take_order,
-			bool is_found, struct err *err) MUST_USE;
+			struct err *err) MUST_USE;
+/* An order that was found, of the job *id or, if that is not there, of one more; is_only: then in
+ * place of the first one's, whoever told that. *id: of the job from here on. -ENOSPC: there is no
+ * room for one more. */
+int told_jobs_put_found(struct wire *w, uint32_t *id, bool is_only, const struct order_spec *spec,
+			struct order *take_order, struct err *err) MUST_USE;
+/* A process that reads by the order that was found for this job. */
+void told_jobs_add_reader(struct wire *w, uint32_t id, const struct process_id *reader);
+/* Whether all jobs there are have processes that are known, and this is none of them. Of a process
+ * that nobody knows: never. */
+bool told_jobs_is_stranger(struct wire *w, const struct teller *who);
 /* Whether nobody told the first one. Without change_mu. */
 bool told_jobs_is_found(struct wire *w);
 /* GPU wait is accounted for the first one. */

@@ -10,11 +10,14 @@
  * together is one job's, and changes nothing: its ranks tell it one after the other, while those
  * that came first read already.
  *
+ * A job that was found has told nothing: it has the processes that were seen to read by it, and is over
+ * when these are gone, also as the only one. What it would read next is not kept for it.
+ *
  * A job is over when the cache says so (all its epochs were read); when the process that told it
  * itself is gone, whatever seems to be read of it: the reads of others are often where its order
  * has one; when whoever had it told is gone and nothing of its order is read; and the one that was
- * quiet the longest when there is no room for another. The only one is never over but for another
- * one: it costs nobody anything.
+ * quiet the longest when there is no room for another. The only one that was told is never over but
+ * for another one: it costs nobody anything.
  *
  * The table is changed by the announce thread, by who finds an order and by cl-jobs, under
  * change_mu, and for the moment of the change under order_mu. It must never be changed before the
@@ -27,6 +30,7 @@
 
 #define LOOK_NS NS_PER_S
 #define GONE_NS (2 * NS_PER_S)           /* the process that read is gone */
+#define FOUND_GONE_NS (5 * NS_PER_S) /* the same, whatever others read */
 #define PASSING_QUIET_NS (60 * NS_PER_S) /* whoever told it is gone, others may be reading */
 #define RESIDENT_READS 64
 #define NOBODY UINT32_MAX
@@ -192,11 +196,20 @@ static uint32_t count_alive(const struct told_job *job)
 	return n;
 }
 
+static bool has_reader(const struct told_job *job)
+{
+	for (uint32_t i = 0; i < job->n_readers; i++)
+		if (process_is_alive(&job->reader[i]))
+			return true;
+	return false;
+}
+
 static void see_processes(struct told_job *job)
 {
+	bool is_known = job->who.id.pid || job->n_readers;
 	uint64_t now = clock_now(clock_monotonic());
 
-	if (!job->who.id.pid || count_alive(job))
+	if (!is_known || count_alive(job) || has_reader(job))
 		job->gone_ns = 0;
 	else if (!job->gone_ns)
 		job->gone_ns = MAX(now, 1u);
@@ -210,6 +223,9 @@ static bool is_over(const struct told_job *job, const struct cache_job *view)
 
 	if (!job->gone_ns)
 		return false;
+	/* Another process may read on, which nobody sees where all of it is fetched ahead. */
+	if (job->n_readers)
+		return now >= job->gone_ns + (quiet_ns(view) >= GONE_NS ? GONE_NS : FOUND_GONE_NS);
 	if (job->is_resident)
 		return now >= job->gone_ns + GONE_NS;
 	return quiet_ns(view) >= PASSING_QUIET_NS;
@@ -255,6 +271,21 @@ static bool is_told_twice(const struct told_job *job, const struct cache_job *vi
 	return view && view->plan.placed == 0 && is_same_text(job->text, text);
 }
 
+/* An order that was found, for the process that reads by it; else it is anybody's. */
+static bool is_found_for(const struct told_job *job, const struct teller *who)
+{
+	for (uint32_t i = 0; i < job->n_readers; i++)
+		if (teller_is_of(who, &job->reader[i]))
+			return job->is_found;
+	return false;
+}
+
+/* Nobody knows who told it. One that was found is anybody's only while it is the only one. */
+static bool is_anybodys(const struct told_jobs *t, const struct told_job *job)
+{
+	return !job->who.id.pid && (!job->is_found || t->n == 1);
+}
+
 /* Whose order it is: an index, or NOBODY: one more's. */
 static uint32_t find_job(struct wire *w, const char *name, const char *text,
 			 const struct teller *who, const struct cache_job *views, uint32_t n_views)
@@ -265,13 +296,14 @@ static uint32_t find_job(struct wire *w, const char *name, const char *text,
 		if (t->job[i].name && strcmp(t->job[i].name, name) == 0)
 			return i;
 	for (uint32_t i = 0; !name && i < t->n; i++)
-		if (!t->job[i].name && teller_is_itself(who, &t->job[i].who))
+		if (!t->job[i].name && (teller_is_itself(who, &t->job[i].who) ||
+					is_found_for(&t->job[i], who)))
 			return i;
 	for (uint32_t i = 0; !name && i < t->n; i++) {
 		const struct told_job *job = &t->job[i];
 
 		if (!job->name &&
-		    (!who->id.pid || !job->who.id.pid || teller_is_same(who, &job->who) ||
+		    (!who->id.pid || is_anybodys(t, job) || teller_is_same(who, &job->who) ||
 		     is_told_twice(job, view_of(views, n_views, job->id), text)))
 			return i;
 	}
@@ -309,9 +341,9 @@ static uint32_t find_over(struct wire *w, const struct cache_job *views, uint32_
 	return NOBODY;
 }
 
-static int end_at(struct wire *w, uint32_t at)
+static int end_at(struct wire *w, uint32_t at, const char *why)
 {
-	int rc = cache_end_order(w->cache, w->jobs.job[at].id);
+	int rc = cache_end_order(w->cache, w->jobs.job[at].id, why);
 
 	if (rc < 0 && rc != -ENOENT)
 		return rc;
@@ -397,28 +429,120 @@ bool told_jobs_is_found(struct wire *w)
 	return is_found;
 }
 
+/* The job that was put in force last. */
+static struct told_job *newest(struct told_jobs *t)
+{
+	struct told_job *job = &t->job[0];
+
+	for (uint32_t i = 1; i < t->n; i++)
+		if (t->job[i].id > job->id)
+			job = &t->job[i];
+	return job;
+}
+
+/* Another order of the same job, or one more's, which nobody told. */
+static int put_own(struct wire *w, uint32_t at, bool is_found, const struct order_spec *spec,
+		   struct order *take_order, struct err *err)
+{
+	struct told_job was = { .is_found = is_found }, *now;
+	int rc;
+
+	if (at != NOBODY)
+		was = w->jobs.job[at];
+	rc = put_at(w, at, spec, &was.who, take_order, err);
+	if (rc < 0)
+		return rc;
+	mutex_lock(&w->order_mu);
+	now = newest(&w->jobs);
+	now->is_own_words = was.is_own_words;
+	now->is_found = was.is_found || is_found;
+	memcpy(now->reader, was.reader, sizeof(now->reader));
+	now->n_readers = was.n_readers;
+	mutex_unlock(&w->order_mu);
+	return 0;
+}
+
 int told_jobs_put_first(struct wire *w, const struct order_spec *spec, struct order *take_order,
-			bool is_found, struct err *err)
+			struct err *err)
 {
 	struct cache_job views[PLAN_JOBS];
-	struct teller who = { .session = 0 };
-	bool is_own_words = false;
+
+	(void)table_sync(w, views);
+	return put_own(w, w->jobs.n ? 0 : NOBODY, false, spec, take_order, err);
+}
+
+static uint32_t find_id(const struct told_jobs *t, uint32_t id)
+{
+	for (uint32_t i = 0; i < t->n; i++)
+		if (t->job[i].id == id)
+			return i;
+	return NOBODY;
+}
+
+int told_jobs_put_found(struct wire *w, uint32_t *id, bool is_only, const struct order_spec *spec,
+			struct order *take_order, struct err *err)
+{
+	struct cache_job views[PLAN_JOBS];
+	uint32_t at;
 	int rc;
 
 	(void)table_sync(w, views);
-	if (w->jobs.n) {
-		who = w->jobs.job[0].who;
-		is_own_words = w->jobs.job[0].is_own_words;
-		is_found = is_found || w->jobs.job[0].is_found;
+	at = find_id(&w->jobs, *id);
+	if (at == NOBODY && is_only && w->jobs.n)
+		at = 0;
+	if (at == NOBODY && w->jobs.n == PLAN_JOBS) {
+		order_free(take_order);
+		return err_set(err, -ENOSPC, "%d jobs are at work already", PLAN_JOBS);
 	}
-	rc = put_at(w, w->jobs.n ? 0 : NOBODY, spec, &who, take_order, err);
-	mutex_lock(&w->order_mu);
-	if (rc == 0 && w->jobs.n) {
-		w->jobs.job[0].is_own_words = is_own_words;
-		w->jobs.job[0].is_found = is_found;
-	}
-	mutex_unlock(&w->order_mu);
+	rc = put_own(w, at, true, spec, take_order, err);
+	if (rc == 0)
+		*id = newest(&w->jobs)->id;
 	return rc;
+}
+
+void told_jobs_add_reader(struct wire *w, uint32_t id, const struct process_id *reader)
+{
+	uint32_t at = find_id(&w->jobs, id), to = 0;
+	struct told_job *job;
+
+	if (at == NOBODY)
+		return;
+	job = &w->jobs.job[at];
+	while (to < job->n_readers && job->reader[to].pid != reader->pid)
+		to++;
+	for (uint32_t i = 0; to == JOB_READERS && i < JOB_READERS; i++)
+		if (!process_is_alive(&job->reader[i]))
+			to = i;
+	if (to == JOB_READERS)
+		return;
+	mutex_lock(&w->order_mu);
+	job->reader[to] = *reader;
+	job->n_readers = MAX(job->n_readers, to + 1);
+	mutex_unlock(&w->order_mu);
+}
+
+/* One of the job's processes is known, and this is none of them. */
+static bool is_others(const struct told_job *job, const struct teller *who)
+{
+	bool is_known = job->who.id.pid || job->n_readers;
+
+	if (!is_known || teller_is_of(who, &job->who.id) || teller_is_of(&job->who, &who->id))
+		return false;
+	for (uint32_t i = 0; i < job->n_beside; i++)
+		if (teller_is_of(who, &job->beside[i]))
+			return false;
+	for (uint32_t i = 0; i < job->n_readers; i++)
+		if (teller_is_of(who, &job->reader[i]))
+			return false;
+	return true;
+}
+
+bool told_jobs_is_stranger(struct wire *w, const struct teller *who)
+{
+	for (uint32_t i = 0; i < w->jobs.n; i++)
+		if (!is_others(&w->jobs.job[i], who))
+			return false;
+	return who->id.pid != 0;
 }
 
 int told_jobs_withdraw(struct wire *w, const char *name, const struct teller *who, struct err *err)
@@ -437,7 +561,7 @@ int told_jobs_withdraw(struct wire *w, const char *name, const struct teller *wh
 			       "job=NAME are taken back with none:job=NAME",
 			       w->jobs.n);
 	if (at != NOBODY)
-		rc = end_at(w, at);
+		rc = end_at(w, at, NULL);
 	else
 		rc = cache_set_order(w->cache, NULL);
 	return rc < 0 ? err_set_errno(err, rc, "the order stays as it was") : 0;
@@ -460,14 +584,17 @@ static void look(struct wire *w)
 			job->is_resident = job->who.is_itself && count_alive(job);
 		see_processes(job);
 	}
-	for (uint32_t i = w->jobs.n; i-- > 0 && w->jobs.n > 1;) {
+	for (uint32_t i = w->jobs.n; i-- > 0;) {
 		const struct cache_job *view = view_of(views, n, w->jobs.job[i].id);
+		uint32_t id = w->jobs.job[i].id;
 
-		if (!view || !is_over(&w->jobs.job[i], view))
+		if (!view || !is_over(&w->jobs.job[i], view) ||
+		    (w->jobs.n == 1 && !w->jobs.job[i].n_readers))
 			continue;
 		log_info("%s: a job is gone: %s", w->mountpoint, w->jobs.job[i].text);
-		if (end_at(w, i) < 0)
+		if (end_at(w, i, "its job has ended: its processes are gone") < 0)
 			break; /* it is being taken down */
+		untold_gone(w->untold, id);
 	}
 	mutex_unlock(&w->change_mu);
 }

@@ -314,7 +314,7 @@ int wire_mount(struct wire *w, struct err *err)
 	if (rc == 0)
 		rc = cache_start(w->cache, err);
 	if (rc == 0)
-		rc = job_start(w->job, err);
+		rc = untold_start(w->untold, err);
 	if (rc == 0)
 		rc = renumber_start(w, err);
 	if (rc == 0)
@@ -375,7 +375,7 @@ void wire_down(struct wire *w)
 	order_maker_quit(w->maker); /* or unmounting would wait for its file */
 	if (w->fs)
 		fs_unmount(w->fs);
-	job_stop(w->job);
+	untold_stop(w->untold);
 	renumber_stop(w);
 	told_jobs_stop(w);
 	pressure_stop(w->pressure);
@@ -389,8 +389,7 @@ void wire_down(struct wire *w)
 	pressure_free(w->pressure);
 	if (w->cache)
 		cache_free(w->cache);
-	job_free(w->job);
-	job_parts_free(w->parts);
+	untold_free(w->untold);
 	tape_close(w->tape);
 	accounting_free(w->accounting);
 	store_close(w->store);

@@ -47,7 +47,8 @@ struct job {
 	double share, left_s;
 	uint32_t full_failed;
 	uint64_t searches, orders_found, found_after;
-	char found[JOB_SPEC_MAX];
+	char found[JOB_SPEC_MAX], gone[JOB_SPEC_MAX]; /* gone: of the job that has ended, or "" */
+	bool is_widened; /* ranks were added to what was found */
 	atomic_bool cancel;
 	atomic_uint_least64_t cpu_ns;
 	atomic_bool hold;
@@ -204,7 +205,8 @@ static void replaced_locked(struct job *job, const char *spec)
 	job->known.is_found = false;
 	job->known.no_streams = false;
 	job->known.n_places = 0;
-	job->found[0] = 0;
+	job->found[0] = job->gone[0] = 0;
+	job->is_widened = false;
 	job->full_failed = 0;
 	known_told(&job->known, spec);
 	set_plan_locked(job, spec ? JOB_PLAN_BUSY : JOB_PLAN_NONE);
@@ -226,6 +228,62 @@ void job_note_replaced(struct job *job, const char *spec)
 	mutex_lock(&job->mu);
 	replaced_locked(job, spec);
 	mutex_unlock(&job->mu);
+}
+
+/* Another beginning: none of the opens so far is of it. */
+static void begin_again_locked(struct job *job) REQUIRES(job->mu);
+static void begin_again_locked(struct job *job)
+{
+	if (is_active(job))
+		trail_restart(&job->trail, job->trail.noted);
+	job->part = (struct part_watch){ 0 };
+}
+
+void job_note_gone(struct job *job)
+{
+	char gone[JOB_SPEC_MAX];
+
+	mutex_lock(&job->mu);
+	snprintf(gone, sizeof(gone), "%s", job->found);
+	known_told(&job->known, gone); /* it may be started again */
+	replaced_locked(job, NULL);
+	memcpy(job->gone, gone, sizeof(gone));
+	job->is_told = false;
+	begin_again_locked(job);
+	mutex_unlock(&job->mu);
+}
+
+void job_note_apart(struct job *job)
+{
+	mutex_lock(&job->mu);
+	job->full_failed = 0;
+	supersede_locked(job);
+	begin_again_locked(job);
+	mutex_unlock(&job->mu);
+}
+
+bool job_get_answer(struct job *job, struct job_answer *ret)
+{
+	bool is_found;
+
+	mutex_lock(&job->mu);
+	is_found = job->known.is_found;
+	*ret = job->known.last;
+	mutex_unlock(&job->mu);
+	return is_found;
+}
+
+bool job_add_ranks(struct job *job, const struct job_answer *more)
+{
+	bool has_them, is_added;
+
+	mutex_lock(&job->mu);
+	has_them = job->known.is_found && known_has_ranks(&job->known, more);
+	is_added = job->known.is_found && known_add_ranks(&job->known, more);
+	job->is_widened |= is_added;
+	cond_signal(&job->changed);
+	mutex_unlock(&job->mu);
+	return has_them || is_added;
 }
 
 bool job_is_current(struct job *job, uint64_t stamp)
@@ -344,6 +402,7 @@ static void hand_over_locked(struct job *job, uint64_t opens)
 		return;
 	}
 	snprintf(job->found, sizeof(job->found), "%s", spec);
+	job->gone[0] = 0;
 	job->found_after = opens;
 	job->orders_found++;
 	metrics_add(job->p.metrics, METRIC_RECOVER_FOUND, 1);
@@ -502,10 +561,14 @@ static void *job_main(void *arg)
 	while (!job->is_stopping) {
 		struct errand e = { .aim = aim_of(job) };
 
-		if (e.aim.kind == AIM_NOTHING)
+		if (job->is_widened) {
+			job->is_widened = false;
+			hand_over_locked(job, job->found_after);
+		} else if (e.aim.kind == AIM_NOTHING) {
 			cond_wait(&job->changed, &job->mu);
-		else
+		} else {
 			run_errand_locked(job, &e);
+		}
 	}
 	mutex_unlock(&job->mu);
 	return NULL;
@@ -556,7 +619,8 @@ void job_get_status(struct job *job, struct job_status *ret)
 					 .left_s = job->left_s,
 					 .searches = job->searches,
 					 .found_after = job->found_after,
-					 .found = job->found },
+					 .found = job->found,
+					 .gone = job->gone },
 		  ret->words);
 	mutex_unlock(&job->mu);
 }

@@ -86,6 +86,11 @@ bool known_can_advance(const struct known *known);
 void known_advance(struct known *known);
 /* Whether the order found predicts later passes. */
 bool known_goes_on(const struct known *known);
+/* If it is the same order and pass read by other ranks: they are read as well from here on. False: it
+ * is something else, or there is no room. */
+bool known_add_ranks(struct known *known, const struct job_answer *more);
+/* Whether it is the same order and pass, and these ranks are some of those that are known. */
+bool known_has_ranks(const struct known *known, const struct job_answer *some);
 /* Seeds that are likely next; returns how many. */
 #define KNOWN_HINTS 16
 size_t known_hints(const struct known *known, uint32_t hints[KNOWN_HINTS]);
@@ -213,7 +218,7 @@ struct words_facts {
 	double share, left_s;
 	uint32_t full_failed;
 	uint64_t searches, found_after;
-	const char *found;
+	const char *found, *gone; /* gone: of the job that has ended, or "" */
 };
 void words_say(const struct words_facts *facts, char out[JOB_WORDS_MAX]);
 

@@ -306,3 +306,56 @@ void known_told(struct known *k, const char *spec)
 	if (at)
 		k->told[k->n_told++ % ARRAY_LEN(k->told)] = seed;
 }
+
+static bool is_same_name(const char *a, const char *b)
+{
+	return strcmp(a ? a : "", b ? b : "") == 0;
+}
+
+static bool is_same_order(const struct job_answer *a, const struct job_answer *b)
+{
+	return !a->spec[0] && !b->spec[0] && a->seed == b->seed && a->world == b->world &&
+	       a->is_chain == b->is_chain && a->manual_seed == b->manual_seed &&
+	       a->word == b->word && is_same_name(a->way.sort, b->way.sort) &&
+	       strcmp(a->way.under, b->way.under) == 0;
+}
+
+static bool has_rank(const struct job_answer *a, uint32_t rank)
+{
+	for (uint32_t i = 0; i < a->n_ranks; i++)
+		if (a->rank[i] == rank)
+			return true;
+	return false;
+}
+
+bool known_has_ranks(const struct known *k, const struct job_answer *some)
+{
+	/* As many: two jobs that read the same. */
+	if (!is_same_order(&k->last, some) || some->n_ranks >= k->last.n_ranks)
+		return false;
+	for (uint32_t i = 0; i < some->n_ranks; i++)
+		if (!has_rank(&k->last, some->rank[i]))
+			return false;
+	return true;
+}
+
+bool known_add_ranks(struct known *k, const struct job_answer *more)
+{
+	struct job_answer *last = &k->last;
+	uint32_t at = 0;
+
+	if (!is_same_order(last, more) || last->n_ranks + more->n_ranks > ARRAY_LEN(last->rank))
+		return false;
+	for (uint32_t j = 0; j < more->n_ranks; j++)
+		if (has_rank(last, more->rank[j]))
+			return false;
+	for (uint32_t j = 0; j < more->n_ranks; j++) { /* they are in order, as in a spec */
+		while (at < last->n_ranks && last->rank[at] < more->rank[j])
+			at++;
+		memmove(&last->rank[at + 1], &last->rank[at],
+			(last->n_ranks - at) * sizeof(last->rank[0]));
+		last->rank[at] = more->rank[j];
+		last->n_ranks++;
+	}
+	return true;
+}

@@ -5,6 +5,8 @@
 #include "clairfs/order.h"
 #include "job_priv.h"
 
+#define GONE_MAX (JOB_SPEC_MAX + 64)
+
 const char *const job_effort_names[] = { "off", "quick", "full", NULL };
 
 static void say_searching(const struct words_facts *f, const char *why, char out[JOB_WORDS_MAX])
@@ -49,6 +51,14 @@ static void say_waiting(const struct words_facts *f, const char *why, char out[J
 			 f->effort == JOB_QUICK ? " (recover=full tries all seeds)" : "");
 }
 
+static void say_gone(const struct words_facts *f, char out[GONE_MAX])
+{
+	char gone[JOB_SPEC_MAX];
+
+	order_spec_show(f->gone, gone, sizeof(gone));
+	snprintf(out, GONE_MAX, "the job that read %s has ended: its processes are gone", gone);
+}
+
 static void say_found(const struct words_facts *f, const char *found, char out[JOB_WORDS_MAX])
 {
 	const struct job_answer *last = &f->known->last;
@@ -64,9 +74,13 @@ static void say_found(const struct words_facts *f, const char *found, char out[J
 void words_say(const struct words_facts *f, char out[JOB_WORDS_MAX])
 {
 	const char *why = "no order told";
-	char found[JOB_SPEC_MAX];
+	char found[JOB_SPEC_MAX], gone[GONE_MAX];
 
 	order_spec_show(f->found, found, sizeof(found));
+	if (f->gone[0]) {
+		say_gone(f, gone);
+		why = gone;
+	}
 	if (f->is_left)
 		why = "reads have left the part that the order is of";
 	else if (f->plan == JOB_PLAN_LOST)

@@ -22,10 +22,10 @@ struct seen {
 	struct cache_watch watch;
 };
 
-static void on_opened(void *ctx, uint32_t sample)
+static void on_opened(void *ctx, const struct cache_open *open)
 {
 	(void)ctx;
-	(void)sample;
+	(void)open;
 }
 
 static void on_planned(void *ctx, enum plan_state state)

@@ -182,8 +182,8 @@ static void job_that_ends_leaves_the_other_alone(void)
 	struct pair p = pair_new(100);
 	uint32_t id = p.id[1];
 
-	CHECK_INT(cache_end_order(p.rig->cache, p.id[0]), 0);
-	CHECK_INT(cache_end_order(p.rig->cache, p.id[0]), -ENOENT);
+	CHECK_INT(cache_end_order(p.rig->cache, p.id[0], NULL), 0);
+	CHECK_INT(cache_end_order(p.rig->cache, p.id[0], NULL), -ENOENT);
 	CHECK_U64(n_jobs(p.rig), 1);
 	read_some(p.rig, p.ep[1], 100, 300);
 	RIG_UNTIL(is_followed(p.rig, id, 300));
@@ -191,10 +191,38 @@ static void job_that_ends_leaves_the_other_alone(void)
 	p.id[0] = add(p.rig, "torch-randperm:seed=3", CACHE_NO_JOB);
 	RIG_UNTIL(of(p.rig, p.id[0]).state == PLAN_WAITING);
 	RIG_UNTIL(is_followed(p.rig, id, 300));
-	CHECK_INT(cache_end_order(p.rig->cache, p.id[0]), 0);
-	CHECK_INT(cache_end_order(p.rig->cache, id), 0);
+	CHECK_INT(cache_end_order(p.rig->cache, p.id[0], NULL), 0);
+	CHECK_INT(cache_end_order(p.rig->cache, id, NULL), 0);
 	RIG_UNTIL(n_jobs(p.rig) == 0);
 	pair_free(&p);
+}
+
+static bool is_dropped(struct rig *rig, uint32_t sample)
+{
+	return rig_count(rig, RIG_INVAL, sample) > 0;
+}
+
+/* What was pushed and not read is given back. */
+static void what_waits_for_the_only_job_is_given_back(void)
+{
+	struct rig *rig = small_rig();
+	struct order_epoch *ep = make_epoch(rig, one);
+	uint32_t id = add(rig, one, CACHE_NO_JOB);
+	struct cache_status st;
+
+	read_some(rig, ep, 0, 40);
+	RIG_UNTIL(is_staged(rig, ep->sample[45]));
+	RIG_UNTIL(is_followed(rig, id, 40));
+	CHECK_INT(cache_end_order(rig->cache, id, "it is gone"), 0);
+	RIG_UNTIL(is_dropped(rig, ep->sample[45]));
+	CHECK(!is_dropped(rig, ep->sample[N - 1])); /* which was never pushed */
+	cache_get_status(rig->cache, &st);
+	CHECK_U64(st.n_jobs, 0);
+	CHECK_U64(st.plan.stage_bytes, 0);
+	CHECK_STR(st.plan.why, "it is gone");
+	CHECK_INT(rig_read_check(rig, ep->sample[45], 0, 8192), READ_ARENA); /* until room is needed */
+	order_epoch_free(ep);
+	rig_free(rig);
 }
 
 static void next_order_of_a_job_replaces_its_own_only(void)
@@ -273,7 +301,7 @@ static void no_more_jobs_than_there_is_room_for(void)
 	}
 	CHECK_INT(cache_add_order(rig->cache, make_order(rig, one), CACHE_NO_JOB, &id), -ENOSPC);
 	CHECK_U64(n_jobs(rig), PLAN_JOBS);
-	CHECK_INT(cache_end_order(rig->cache, ids[0]), 0);
+	CHECK_INT(cache_end_order(rig->cache, ids[0], NULL), 0);
 	CHECK_U64(n_jobs(rig), PLAN_JOBS - 1);
 	while (n_jobs(rig) < PLAN_JOBS) { /* or an epoch of it is being computed still */
 		int rc = cache_add_order(rig->cache, make_order(rig, one), CACHE_NO_JOB, &id);
@@ -320,10 +348,10 @@ struct told {
 	struct order_epoch *ep[2];
 };
 
-static void on_opened(void *ctx, uint32_t sample)
+static void on_opened(void *ctx, const struct cache_open *open)
 {
 	(void)ctx;
-	(void)sample;
+	(void)open;
 }
 
 static void on_planned(void *ctx, enum plan_state state)
@@ -427,7 +455,7 @@ static void come_and_go(struct rig *rig, uint64_t seed, uint32_t times)
 		if (what == 0)
 			rc = cache_set_order(rig->cache, make_order(rig, text));
 		else if (what < 4)
-			rc = cache_end_order(rig->cache, ids[k]);
+			rc = cache_end_order(rig->cache, ids[k], NULL);
 		else
 			rc = cache_add_order(rig->cache, make_order(rig, text),
 					     what < 7 ? ids[k] : CACHE_NO_JOB, &id);
@@ -471,12 +499,13 @@ static void stopped_with_jobs_at_work(void)
 	cache_stop(p.rig->cache);
 	CHECK_INT(cache_add_order(p.rig->cache, make_order(p.rig, one), CACHE_NO_JOB, &id),
 		  -ECANCELED);
-	CHECK_INT(cache_end_order(p.rig->cache, p.id[0]), -ECANCELED);
+	CHECK_INT(cache_end_order(p.rig->cache, p.id[0], NULL), -ECANCELED);
 	pair_free(&p);
 }
 
 static const struct check_test tests[] = {
 	{ "both_jobs_are_prefetched_for_and_followed", both_jobs_are_prefetched_for_and_followed },
+	{ "what_waits_for_the_only_job_is_given_back", what_waits_for_the_only_job_is_given_back },
 	{ "job_that_ends_leaves_the_other_alone", job_that_ends_leaves_the_other_alone },
 	{ "next_order_of_a_job_replaces_its_own_only", next_order_of_a_job_replaces_its_own_only },
 	{ "next_order_of_the_only_job_is_the_only_order",

@@ -173,7 +173,58 @@ static void names_are_read_as_names(void)
 	}
 }
 
+static struct teller reader(int tid)
+{
+	struct teller t;
+
+	teller_find_reader(tid, &t);
+	return t;
+}
+
+/* A loader's worker reads for the process that forked it; another program for itself. */
+static void who_forked_a_reader_reads(void)
+{
+	struct child worker = child_new("pt_data_worker", false), leader = child_new("w", true);
+	pid_t other = vfork();
+	struct teller t;
+
+	if (other == 0) {
+		execlp("sleep", "sleep", "1000", NULL);
+		_exit(127);
+	}
+	CHECK(other > 0);
+	CHECK_INT(reader(worker.pid).id.pid, getpid());
+	CHECK_INT(reader(leader.pid).id.pid, getpid()); /* in whatever session */
+	CHECK_INT(reader(getpid()).id.pid, getpid());
+	t = reader(other);
+	CHECK_INT(t.id.pid, other);
+	CHECK(t.n_above > 0 && t.above[0].pid == getpid());
+	CHECK(teller_is_of(&t, &t.id) && teller_is_of(&t, &t.above[0]));
+	CHECK(!teller_is_of(&t, &(struct process_id){ 0, 0 }));
+	CHECK_INT(reader(0).id.pid, 0);
+	kill(other, SIGKILL);
+	CHECK_INT(waitpid(other, NULL, 0), other);
+	child_reap(&worker);
+	child_reap(&leader);
+}
+
+static void who_has_started_two_is_common(void)
+{
+	struct child a = child_new("a", true), b = child_new("b", true);
+	struct teller ta = find(a.pid, false), tb = find(b.pid, false), alone = ta;
+
+	CHECK(teller_has_common(&ta, &tb) && teller_has_common(&tb, &ta));
+	alone.n_above = 0;
+	CHECK(!teller_has_common(&alone, &tb) && !teller_has_common(&tb, &alone));
+	alone.id.pid = 0;
+	CHECK(!teller_has_common(&alone, &alone));
+	child_reap(&a);
+	child_reap(&b);
+}
+
 static const struct check_test tests[] = {
+	{ "who_forked_a_reader_reads", who_forked_a_reader_reads },
+	{ "who_has_started_two_is_common", who_has_started_two_is_common },
 	{ "process_is_found_by_any_of_its_threads", process_is_found_by_any_of_its_threads },
 	{ "nobody_is_nobodys", nobody_is_nobodys },
 	{ "processes_side_by_side_are_two_jobs", processes_side_by_side_are_two_jobs },

@@ -609,7 +609,72 @@ static void hostile_opens(void)
 	tear_down();
 }
 
+static void a_job_that_has_ended_is_said_and_found_again(void)
+{
+	set_up(JOB_QUICK, NULL);
+	bed.quick_rc = 0;
+	open_samples(0, 32);
+	wait_for(&bed.founds, 1);
+	wait_settled(1);
+	job_note_plan(bed.job, JOB_PLAN_FOLLOWED);
+	open_samples(32, 500);
+	job_note_gone(bed.job);
+	job_note_plan(bed.job, JOB_PLAN_NONE);
+	CHECK_CONTAINS(status().words, "the job that read torch-distributed:seed=7 has ended: its "
+				       "processes are gone; nothing was read yet");
+	CHECK_STR(status().found, "");
+	open_samples(0, 31);
+	CHECK_U64(bed.quicks, 1);
+	open_samples(31, 1); /* though these were read by the other one */
+	wait_for(&bed.founds, 2);
+	wait_settled(2);
+	CHECK_U64(bed.asked.n_seen, 32);
+	CHECK_U64(bed.asked.hints[0], 7);
+	CHECK(!strstr(status().words, "has ended"));
+	tear_down();
+}
+
+static void what_was_of_several_jobs_is_forgotten(void)
+{
+	set_up(JOB_FULL, NULL);
+	bed.is_blocking_full = true;
+	open_samples(0, 1200);
+	wait_for(&bed.fulls, 1);
+	job_note_apart(bed.job);
+	wait_for(&bed.cancels, 1);
+	wait_idle();
+	CHECK_CONTAINS(status().words, "nothing was read yet");
+	tear_down();
+}
+
+/* The other ranks were found by another finder. */
+static void ranks_may_be_added(void)
+{
+	struct job_answer more;
+
+	set_up(JOB_QUICK, NULL);
+	bed.quick_rc = 0;
+	bed.answer.world = 4;
+	CHECK(!job_get_answer(bed.job, &more));
+	CHECK(!job_add_ranks(bed.job, &bed.answer)); /* nothing is found yet */
+	open_samples(0, 32);
+	wait_for(&bed.founds, 1);
+	wait_settled(1);
+	CHECK(job_get_answer(bed.job, &more));
+	CHECK_U64(more.world, 4);
+	CHECK(!job_add_ranks(bed.job, &more));
+	more.rank[0] = 2;
+	CHECK(job_add_ranks(bed.job, &more));
+	wait_for(&bed.founds, 2);
+	CHECK_STR(bed.spec, "torch-distributed:seed=7:world=4:ranks=0+2");
+	tear_down();
+}
+
 static const struct check_test tests[] = {
+	{ "a_job_that_has_ended_is_said_and_found_again",
+	  a_job_that_has_ended_is_said_and_found_again },
+	{ "what_was_of_several_jobs_is_forgotten", what_was_of_several_jobs_is_forgotten },
+	{ "ranks_may_be_added", ranks_may_be_added },
 	{ "first_opens_are_looked_at", first_opens_are_looked_at },
 	{ "all_seeds_come_last", all_seeds_come_last },
 	{ "all_seeds_are_tried_once", all_seeds_are_tried_once },

@@ -386,7 +386,42 @@ static void an_order_that_is_lost_explains_nothing(void)
 	trail_fini(&t);
 }
 
+/* Two finders have each found a part of one job. */
+static void ranks_found_apart_are_one_job(void)
+{
+	struct job_answer a = plain(7, true), b;
+	struct known k = { 0 };
+
+	a.world = 8;
+	a.n_ranks = 2;
+	memcpy(a.rank, (uint32_t[]){ 1, 5 }, 2 * sizeof(uint32_t));
+	known_found(&k, &a, 0, 100);
+	b = k.last;
+	CHECK(!known_add_ranks(&k, &b)); /* the same ranks: another job, which reads the same */
+	b.n_ranks = 3;
+	memcpy(b.rank, (uint32_t[]){ 0, 3, 7 }, 3 * sizeof(uint32_t));
+	b.seed = 8;
+	CHECK(!known_add_ranks(&k, &b));
+	b.seed = 7;
+	b.world = 16;
+	CHECK(!known_add_ranks(&k, &b));
+	b.world = 8;
+	strcpy(b.way.under, "val");
+	CHECK(!known_add_ranks(&k, &b));
+	b.way.under[0] = 0;
+	CHECK(known_add_ranks(&k, &b));
+	check_spec(&k, "torch-distributed:seed=7:world=8:ranks=0-1+3+5+7");
+	CHECK(known_has_ranks(&k, &b) && !known_add_ranks(&k, &b)); /* it has them already */
+	b = k.last;
+	CHECK(!known_has_ranks(&k, &b));
+	b.n_ranks = 60;
+	for (uint32_t i = 0; i < 60; i++)
+		b.rank[i] = 100 + i;
+	CHECK(!known_add_ranks(&k, &b)); /* there is no room for so many */
+}
+
 static const struct check_test tests[] = {
+	{ "ranks_found_apart_are_one_job", ranks_found_apart_are_one_job },
 	{ "an_order_that_is_lost_explains_nothing", an_order_that_is_lost_explains_nothing },
 	{ "one_epoch_is_all_that_is_known", one_epoch_is_all_that_is_known },
 	{ "two_epochs_tell_more", two_epochs_tell_more },

@@ -1,0 +1,520 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Several jobs that told no order. One finder (module job) hears of everybody's opens, as it always
+ * did, so one job is found as fast as ever, however many processes it has. When that has looked in
+ * vain and there are several readers (readers.c), or when a reader that is none of a known job's reads
+ * something else, each of them gets a finder of its own, which is told what was kept of its opens.
+ *
+ *	opens (planner) -> ring -> whose READ was it? -> finder of that reader -> found -> one more job
+ *	      |                                                                     ranks of another
+ *	      +-> finder of everybody, while there is no other                      one: they are one job
+ *
+ * What a finder finds is a job in the table of told_jobs.c, with the processes that read by it; when
+ * these are gone the job is over, and so is its finder.
+ *
+ * An open is looked at up to a tenth of a second late: by then it is known which thread has READ the
+ * sample. Where it had no READ (the kernel has the pages), it is an open of the job whose order has it
+ * there, or of the only reader that no order explains, or else, beside other jobs, of nobody.
+ *
+ * Threads: cl-untold has the readers and feeds the finders; it, and whoever holds change_mu, may look
+ * at the table of finders, which only it changes, under change_mu and mu. It must never wait for a
+ * finder's thread with a lock held: that may wait for change_mu in found(). Nor ask /proc for anything
+ * but what /proc/PID/stat and status have, as everything else may wait for that process. */
+#include <errno.h>
+#include <string.h>
+
+#include "clairfs/base/log.h"
+#include "untold_priv.h"
+
+#define LOOK_NS (50 * NS_PER_MS)
+#define IDLE_NS (200 * NS_PER_MS)
+#define PRUNE_NS NS_PER_S
+#define ASKED_MOST 8     /* threads that /proc is asked about in one look */
+#define APART_OPENS 128  /* of readers that are told apart, before there is any order */
+#define LOOKED_LEAST 2   /* that many looks at all of them were in vain */
+#define READS_LEAST 8    /* opens of a process that reads by an order */
+#define PLACED_SHARE 16  /* of the opens that an order has, where nothing else is asked of them */
+#define MEMORY_SHARE 64u /* of ram, for finders */
+#define FINDER_BYTES 65536u
+
+static enum job_plan plan_of(enum plan_state state)
+{
+	static const enum job_plan plans[] = {
+		[PLAN_NO_ORDER] = JOB_PLAN_NONE,      [PLAN_WAITING] = JOB_PLAN_BUSY,
+		[PLAN_CHECKING] = JOB_PLAN_BUSY,      [PLAN_SLOWED] = JOB_PLAN_BUSY,
+		[PLAN_FOLLOWING] = JOB_PLAN_FOLLOWED, [PLAN_LOST] = JOB_PLAN_LOST,
+		[PLAN_FINISHED] = JOB_PLAN_ENDED,
+	};
+
+	return plans[state];
+}
+
+/* --- the table of finders --- */
+
+/* The thread. NULL: there is no room, or no memory, for one more. */
+static struct finder *finder_add(struct untold *u, const struct teller *who)
+{
+	struct err err = { 0 };
+	struct finder *f;
+	uint32_t at = 0;
+
+	while (at < u->most && u->finder[at])
+		at++;
+	if (at == u->most || finder_new(u, at, who, &f, &err) < 0)
+		return NULL;
+	if (job_start(f->job, &err) < 0) {
+		finder_free(f);
+		return NULL;
+	}
+	mutex_lock(&u->w->change_mu);
+	mutex_lock(&u->mu);
+	u->finder[at] = f;
+	mutex_unlock(&u->mu);
+	mutex_unlock(&u->w->change_mu);
+	return f;
+}
+
+static void finder_remove(struct untold *u, uint32_t at)
+{
+	struct finder *f = u->finder[at];
+	uint32_t joins = atomic_load(&f->joins);
+
+	for (uint32_t i = 0; i < READERS_MAX; i++) {
+		if (u->readers.reader[i].owner != at)
+			continue;
+		u->readers.reader[i].owner = joins;
+		u->readers.reader[i].is_explained = atomic_load(&f->is_joined);
+		u->readers.reader[i].n_kept = 0;
+	}
+	mutex_lock(&u->w->change_mu);
+	mutex_lock(&u->mu);
+	u->finder[at] = NULL;
+	mutex_unlock(&u->mu);
+	mutex_unlock(&u->w->change_mu);
+	job_stop(f->job);
+	finder_free(f);
+}
+
+static uint32_t count_finders(const struct untold *u)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < FINDERS; i++)
+		n += u->finder[i] != NULL;
+	return n;
+}
+
+/* --- the thread: whose opens are these? --- */
+
+static uint32_t reader_of(struct untold *u, const struct cache_open *open, uint64_t now_ns,
+			  uint32_t *asked)
+{
+	uint32_t tid = open->reader ? open->reader : cache_reader_of(u->w->cache, open->sample);
+	uint32_t at = readers_find(&u->readers, tid, now_ns);
+	struct teller who;
+
+	if (at != READER_NONE || !tid || *asked >= ASKED_MOST)
+		return at;
+	++*asked;
+	teller_find_reader((int)tid, &who);
+	return readers_learn(&u->readers, tid, &who, now_ns);
+}
+
+static void feed(struct untold *u, const struct opening *opening, uint32_t reader)
+{
+	const struct cache_open *open = &opening->open;
+	struct finder *to;
+
+	if (reader != READER_NONE)
+		readers_opened(&u->readers, reader, open->sample, open->job != CACHE_NO_JOB);
+	else if (open->job == CACHE_NO_JOB && u->is_followed)
+		reader = readers_opened_unseen(&u->readers, open->sample);
+	to = reader == READER_NONE ? finder_of(u, open->job)
+				   : u->finder[u->readers.reader[reader].owner];
+	if (!to && reader == READER_NONE && open->job == CACHE_NO_JOB && !opening->is_heard)
+		return; /* of any of several */
+	if (!to)
+		to = u->finder[EVERYBODY];
+	if (to->index != EVERYBODY || !opening->is_heard)
+		job_note_open(to->job, open->sample);
+}
+
+/* Those that are old enough. */
+static void drain(struct untold *u, uint64_t now_ns)
+{
+	uint32_t tail = atomic_load(&u->tail), head = atomic_load(&u->head), asked = 0;
+
+	for (; tail != u->due; tail++) {
+		const struct opening *opening = &u->ring[tail % RING];
+
+		feed(u, opening, reader_of(u, &opening->open, now_ns, &asked));
+	}
+	atomic_store(&u->tail, tail);
+	/* Who reads is asked while they are there. */
+	for (u->due = head; tail != head; tail++)
+		(void)reader_of(u, &u->ring[tail % RING].open, now_ns, &asked);
+}
+
+/* --- the thread: who gets a finder? --- */
+
+static bool has_own(const struct untold *u, const struct reader *r)
+{
+	return !r->who.id.pid || r->owner != EVERYBODY;
+}
+
+/* Of whom nothing is known that says what they read. */
+struct apart {
+	uint32_t reader[READERS_MAX], n, opens;
+	bool is_first; /* nobody's order is known */
+};
+
+static void find_apart(struct untold *u, struct apart *ret)
+{
+	*ret = (struct apart){ .n = 0 };
+	mutex_lock(&u->w->change_mu);
+	ret->is_first = !atomic_load(&u->is_sorted) && !u->w->jobs.n;
+	for (uint32_t i = 0; i < READERS_MAX; i++) {
+		const struct reader *r = &u->readers.reader[i];
+
+		if (has_own(u, r) || !readers_is_apart(&u->readers, i) ||
+		    !told_jobs_is_stranger(u->w, &r->who))
+			continue;
+		ret->reader[ret->n++] = i;
+		ret->opens += r->n_kept;
+	}
+	mutex_unlock(&u->w->change_mu);
+}
+
+/* Where nobody's order is known there must be several readers, and no order of all of them. */
+static bool is_worth_it(struct untold *u, const struct apart *apart)
+{
+	struct job_status st;
+
+	if (!apart->is_first)
+		return apart->n > 0;
+	if (apart->n < 2 || apart->opens < APART_OPENS)
+		return false;
+	job_get_status(u->finder[EVERYBODY]->job, &st);
+	return st.searches >= LOOKED_LEAST && (st.is_full || !st.is_searching);
+}
+
+static void give_finder(struct untold *u, struct reader *r)
+{
+	struct finder *f = finder_add(u, &r->who);
+
+	if (!f)
+		return;
+	log_info("%s: process %d reads something else than the others: its order is looked for by "
+		 "itself",
+		 u->w->mountpoint, r->who.id.pid);
+	r->owner = f->index;
+	for (uint32_t i = 0; i < r->n_kept; i++)
+		job_note_open(f->job, r->kept[i]);
+}
+
+static void tell_apart(struct untold *u)
+{
+	struct apart apart;
+
+	find_apart(u, &apart);
+	if (!is_worth_it(u, &apart))
+		return;
+	for (uint32_t i = 0; i < apart.n; i++)
+		give_finder(u, &u->readers.reader[apart.reader[i]]);
+	if (count_finders(u) < 2)
+		return;
+	if (apart.is_first)
+		job_note_apart(u->finder[EVERYBODY]->job);
+	atomic_store(&u->is_sorted, true);
+}
+
+/* --- the thread: what else there is to do --- */
+
+/* The processes that read by what was found. */
+static void add_readers(struct untold *u, struct finder *f)
+{
+	bool is_fresh = f->epoch && atomic_load(&f->is_fresh) > 0;
+
+	for (uint32_t i = 0; i < READERS_MAX; i++) {
+		struct reader *r = &u->readers.reader[i];
+
+		if (!r->who.id.pid || r->owner != f->index || r->n_opens < READS_LEAST)
+			continue;
+		if (f->index == EVERYBODY && !r->is_explained &&
+		    !readers_is_placed(&u->readers, i) &&
+		    !(is_fresh && readers_fits(&u->readers, i, f->epoch, f->ranks)))
+			continue;
+		r->is_explained = true;
+		told_jobs_add_reader(u->w, atomic_load(&f->id), &r->who.id);
+	}
+	if (!is_fresh || atomic_fetch_sub(&f->is_fresh, 1) > 1)
+		return;
+	order_epoch_free(TAKE(f->epoch));
+}
+
+static void see_followed(struct untold *u, const struct cache_job *views, uint32_t n)
+{
+	bool is_followed = n > 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		is_followed = is_followed && views[i].plan.state == PLAN_FOLLOWING;
+	u->is_followed = is_followed && u->was_followed;
+	u->was_followed = is_followed;
+}
+
+/* How the plans of several do. */
+static void note_plans(struct untold *u, const struct cache_job *views, uint32_t n)
+{
+	for (uint32_t i = 0; i < FINDERS; i++) {
+		uint32_t id = u->finder[i] ? atomic_load(&u->finder[i]->id) : CACHE_NO_JOB;
+		enum job_plan plan = JOB_PLAN_ENDED; /* it has left by itself */
+
+		if (!u->finder[i])
+			continue;
+		for (uint32_t k = 0; k < n; k++)
+			if (views[k].id == id)
+				plan = plan_of(views[k].plan.state);
+		if (id == CACHE_NO_JOB) /* the opens of nobody are no job's */
+			plan = i == EVERYBODY ? JOB_PLAN_BUSY : JOB_PLAN_NONE;
+		job_note_plan(u->finder[i]->job, plan);
+	}
+}
+
+static void look_at_jobs(struct untold *u)
+{
+	struct cache_job views[PLAN_JOBS];
+	uint32_t n;
+
+	mutex_lock(&u->w->change_mu);
+	n = cache_get_jobs(u->w->cache, views);
+	see_followed(u, views, n);
+	for (uint32_t i = 0; i < FINDERS; i++)
+		if (u->finder[i] && atomic_load(&u->finder[i]->id) != CACHE_NO_JOB)
+			add_readers(u, u->finder[i]);
+	if (atomic_load(&u->is_sorted))
+		note_plans(u, views, n);
+	mutex_unlock(&u->w->change_mu);
+}
+
+static void prune(struct untold *u, uint64_t now_ns)
+{
+	if (now_ns < u->pruned_ns + PRUNE_NS)
+		return;
+	u->pruned_ns = now_ns;
+	for (uint32_t i = 0; i < READERS_MAX; i++) {
+		struct reader *r = &u->readers.reader[i];
+		uint32_t owner = r->owner;
+
+		if (!r->who.id.pid || process_is_alive(&r->who.id))
+			continue;
+		readers_remove(&u->readers, i);
+		/* It never found anything: nobody says that its job is over. */
+		if (owner != EVERYBODY && u->finder[owner] &&
+		    atomic_load(&u->finder[owner]->id) == CACHE_NO_JOB)
+			atomic_store(&u->finder[owner]->is_over, true);
+	}
+}
+
+/* The finder of everybody is the only one again, and hears of the opens from the planner: those that
+ * are on their way come first. */
+static void sort_no_more(struct untold *u, uint64_t now_ns)
+{
+	if (atomic_load(&u->finder[EVERYBODY]->id) == CACHE_NO_JOB)
+		job_note_plan(u->finder[EVERYBODY]->job, JOB_PLAN_NONE);
+	u->due = atomic_load(&u->head);
+	drain(u, now_ns);
+	atomic_store(&u->is_sorted, false);
+	drain(u, now_ns);
+}
+
+static void remove_over(struct untold *u, uint64_t now_ns)
+{
+	for (uint32_t i = 1; i < FINDERS; i++)
+		if (u->finder[i] && atomic_load(&u->finder[i]->is_over))
+			finder_remove(u, i);
+	if (atomic_load(&u->is_sorted) && count_finders(u) == 1)
+		sort_no_more(u, now_ns);
+}
+
+static void look(struct untold *u)
+{
+	uint64_t now_ns = clock_now(clock_monotonic());
+
+	if (atomic_exchange(&u->is_over, false))
+		readers_begin_again(&u->readers);
+	drain(u, now_ns);
+	look_at_jobs(u);
+	tell_apart(u);
+	prune(u, now_ns);
+	remove_over(u, now_ns);
+}
+
+static void *untold_main(void *arg)
+{
+	struct untold *u = arg;
+
+	mutex_lock(&u->mu);
+	while (!u->is_stopping) {
+		bool is_busy = atomic_load(&u->head) != atomic_load(&u->tail) ||
+			       atomic_load(&u->is_sorted);
+
+		atomic_store(&u->is_idle, !is_busy);
+		cond_wait_for(&u->cv, &u->mu, is_busy ? LOOK_NS : IDLE_NS);
+		atomic_store(&u->is_idle, false);
+		if (u->is_stopping)
+			break;
+		mutex_unlock(&u->mu);
+		look(u);
+		mutex_lock(&u->mu);
+	}
+	mutex_unlock(&u->mu);
+	return NULL;
+}
+
+/* --- what is told by others --- */
+
+void untold_opened(struct untold *u, const struct cache_open *open)
+{
+	uint32_t head = atomic_load_explicit(&u->head, memory_order_relaxed);
+	bool is_sorted = atomic_load_explicit(&u->is_sorted, memory_order_acquire);
+
+	if (u->params.effort == JOB_OFF)
+		return;
+	if (!is_sorted)
+		job_note_open(u->finder[EVERYBODY]->job, open->sample);
+	if (!is_sorted && open->job != CACHE_NO_JOB && u->skipped++ % PLACED_SHARE)
+		return;
+	if (head - atomic_load_explicit(&u->tail, memory_order_acquire) == RING)
+		return; /* some opens are not heard of, as where the watch lost them */
+	u->ring[head % RING] = (struct opening){ .open = *open, .is_heard = !is_sorted };
+	atomic_store_explicit(&u->head, head + 1, memory_order_release);
+	if (atomic_load_explicit(&u->is_idle, memory_order_relaxed) &&
+	    atomic_exchange(&u->is_idle, false))
+		cond_signal(&u->cv); /* missed, it looks a moment later */
+}
+
+void untold_planned(struct untold *u, enum plan_state state)
+{
+	if (!atomic_load_explicit(&u->is_sorted, memory_order_relaxed))
+		job_note_plan(u->finder[EVERYBODY]->job, plan_of(state));
+}
+
+static bool is_in_force(const struct untold *u, uint32_t id)
+{
+	const struct told_jobs *jobs = &u->w->jobs;
+
+	for (uint32_t i = 0; i < jobs->n; i++)
+		if (jobs->job[i].id == id)
+			return true;
+	return false;
+}
+
+void untold_told(struct untold *u, const char *text)
+{
+	struct finder *all = u->finder[EVERYBODY];
+
+	for (uint32_t i = 1; i < FINDERS; i++) {
+		struct finder *f = u->finder[i];
+
+		if (f && !(text && is_in_force(u, atomic_load(&f->id))))
+			atomic_store(&f->is_over, true);
+	}
+	if (!text && u->w->jobs.n)
+		return;
+	if (text && is_in_force(u, atomic_load(&all->id)))
+		return; /* one more's */
+	atomic_store(&all->id, CACHE_NO_JOB);
+	atomic_store(&u->is_over, true);
+	job_note_told(all->job, text);
+}
+
+void untold_replaced(struct untold *u, const char *text)
+{
+	struct finder *f = u->w->jobs.n == 1 ? u->finder[EVERYBODY] : NULL;
+
+	if (!f)
+		return;
+	if (atomic_load(&f->id) != CACHE_NO_JOB)
+		atomic_store(&f->id, u->w->jobs.job[0].id);
+	job_note_replaced(f->job, text);
+}
+
+void untold_gone(struct untold *u, uint32_t id)
+{
+	struct finder *f = finder_of(u, id);
+	struct job_status st;
+
+	if (!f)
+		return;
+	job_get_status(f->job, &st);
+	mutex_lock(&u->mu);
+	memcpy(u->gone, st.found, sizeof(u->gone));
+	mutex_unlock(&u->mu);
+	atomic_store(&f->id, CACHE_NO_JOB);
+	if (f->index != EVERYBODY) {
+		atomic_store(&f->is_over, true);
+		return;
+	}
+	job_note_gone(f->job);
+	atomic_store(&u->is_over, true);
+}
+
+/* --- from start to end --- */
+
+int untold_new(struct wire *w, const struct job_params *params, struct untold **ret,
+	       struct err *err)
+{
+	uint64_t each = params->n / 8 + FINDER_BYTES;
+	struct untold *u = calloc(1, sizeof(*u));
+	int rc;
+
+	*ret = NULL;
+	if (!u)
+		return err_set(err, -ENOMEM, "out of memory");
+	u->w = w;
+	u->params = *params;
+	u->most = (uint32_t)MIN(MAX(w->memory.ram / MEMORY_SHARE / each, 1), (uint64_t)FINDERS);
+	mutex_init(&u->mu);
+	cond_init(&u->cv);
+	rc = finder_new(u, EVERYBODY, NULL, &u->finder[EVERYBODY], err);
+	u->params.told = NULL;
+	if (rc < 0) {
+		untold_free(u);
+		return rc;
+	}
+	*ret = u;
+	return 0;
+}
+
+int untold_start(struct untold *u, struct err *err)
+{
+	int rc = job_start(u->finder[EVERYBODY]->job, err);
+
+	if (rc == 0 && u->params.effort != JOB_OFF)
+		rc = thr_start(&u->thr, "cl-untold", untold_main, u, err);
+	return rc;
+}
+
+void untold_stop(struct untold *u)
+{
+	if (!u)
+		return;
+	mutex_lock(&u->mu);
+	u->is_stopping = true;
+	cond_broadcast(&u->cv);
+	mutex_unlock(&u->mu);
+	thr_join(&u->thr);
+	for (uint32_t i = 0; i < FINDERS; i++)
+		if (u->finder[i])
+			job_stop(u->finder[i]->job);
+}
+
+void untold_free(struct untold *u)
+{
+	if (!u)
+		return;
+	for (uint32_t i = 0; i < FINDERS; i++)
+		finder_free(u->finder[i]);
+	cond_fini(&u->cv);
+	mutex_fini(&u->mu);
+	free(u);
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The jobs that told no order: who reads is told apart, and each job's order is looked for by itself.
+ * Part of daemon_priv.h; rules: "Several jobs" in src/job/README.md. */
+#ifndef CLAIRFS_DAEMON_UNTOLD_H
+#define CLAIRFS_DAEMON_UNTOLD_H
+
+#include <jansson.h>
+#include <stdint.h>
+
+#include "clairfs/base/err.h"
+#include "clairfs/cache.h"
+#include "clairfs/job.h"
+#include "clairfs/plan.h"
+
+struct wire;
+struct untold;
+
+/* params: of the finder that hears of everybody's opens, which untold adds its own callbacks to. */
+int untold_new(struct wire *w, const struct job_params *params, struct untold **ret,
+	       struct err *err) MUST_USE;
+int untold_start(struct untold *u, struct err *err) MUST_USE;
+/* Waits for searches, as job_stop; also when it was never started, or NULL. */
+void untold_stop(struct untold *u);
+void untold_free(struct untold *u);
+
+/* Planner thread; never blocks. */
+void untold_opened(struct untold *u, const struct cache_open *open);
+/* The state of the order in force, where there is one. Planner thread. */
+void untold_planned(struct untold *u, enum plan_state state);
+
+/* All with change_mu held. */
+/* Somebody told an order, which is in force (NULL: took it back). */
+void untold_told(struct untold *u, const char *text);
+/* The first order gave way to the same one of files that are numbered in another way. */
+void untold_replaced(struct untold *u, const char *text);
+/* This job's order is no longer in force, as its processes are gone. */
+void untold_gone(struct untold *u, uint32_t id);
+
+/* What is looked for and found, for stats.json: of the order, and of other jobs in "others". */
+json_t *untold_json(struct untold *u);
+
+#endif

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One finder of several (untold.c): what it may ask, what becomes of what it finds, and what is said of
+ * it. An order that it finds is one more job's, the next one of its own job, or that of ranks of
+ * another finder's job: then it has nothing more to do.
+ *
+ * The callbacks run on the finder's own thread and may wait for the planner; untold_json runs on the
+ * reactor and must not wait for change_mu. */
+#include <errno.h>
+#include <string.h>
+
+#include "clairfs/base/log.h"
+#include "untold_priv.h"
+
+#define FRESH_LOOKS 5   /* after an order was found, to see the opens that it was found by */
+#define EPOCH_BYTES 16u /* per sample, of an epoch that is computed whole */
+
+struct finder *finder_of(struct untold *u, uint32_t id)
+{
+	for (uint32_t i = 0; i < FINDERS; i++)
+		if (u->finder[i] && atomic_load(&u->finder[i]->id) == id && id != CACHE_NO_JOB)
+			return u->finder[i];
+	return NULL;
+}
+
+/* One search of all seeds at a time. */
+static bool is_another_searching(struct finder *f)
+{
+	struct untold *u = f->u;
+	struct job_status st;
+	bool is_searching = false;
+
+	mutex_lock(&u->mu);
+	for (uint32_t i = 0; i < f->index; i++) {
+		if (!u->finder[i])
+			continue;
+		job_get_status(u->finder[i]->job, &st);
+		is_searching = is_searching || (st.is_full && !st.is_held);
+	}
+	mutex_unlock(&u->mu);
+	return is_searching;
+}
+
+static bool is_crowded(void *ctx)
+{
+	struct finder *f = ctx;
+	pid_t reader = (pid_t)atomic_load_explicit(&f->u->w->last_reader, memory_order_relaxed);
+
+	return crowd_look(&f->crowd, reader) || is_another_searching(f);
+}
+
+/* What was found is the order of another job's ranks: all of them are one. */
+static bool has_joined(struct finder *f)
+{
+	struct untold *u = f->u;
+	struct job_answer answer;
+
+	if (f->index == EVERYBODY || atomic_load(&f->id) != CACHE_NO_JOB ||
+	    !job_get_answer(f->job, &answer))
+		return false;
+	for (uint32_t i = 0; i < FINDERS; i++) {
+		struct finder *other = u->finder[i];
+
+		if (!other || other == f || atomic_load(&other->id) == CACHE_NO_JOB ||
+		    atomic_load(&other->is_over) ||
+		    (other->who.id.pid && !teller_has_common(&other->who, &f->who)) ||
+		    !job_add_ranks(other->job, &answer))
+			continue;
+		atomic_store(&f->joins, i);
+		atomic_store(&f->is_joined, true);
+		atomic_store(&f->is_over, true);
+		return true;
+	}
+	return false;
+}
+
+/* The job is followed no more, and what is found is another one's order: by opens of that one which
+ * nobody could tell apart. */
+static bool is_anothers(const struct finder *f, const char *text)
+{
+	const struct told_jobs *jobs = &f->u->w->jobs;
+	uint32_t id = atomic_load(&f->id);
+
+	for (uint32_t i = 0; i < jobs->n && id != CACHE_NO_JOB; i++)
+		if (jobs->job[i].id != id && strcmp(jobs->job[i].text, text) == 0)
+			return true;
+	return false;
+}
+
+/* The pass that was found, to see who reads it. */
+static void keep_epoch(struct finder *f, const struct order *order)
+{
+	const struct order_info *info = order_info(order);
+	struct err err = { 0 };
+
+	order_epoch_free(TAKE(f->epoch));
+	f->ranks = info->n_ranks;
+	if (info->n * EPOCH_BYTES > f->u->w->memory.ram / 4 ||
+	    order_epoch_new(order, info->start_epoch, &f->epoch, &err) < 0)
+		f->epoch = NULL; /* then it is seen by what is read later */
+}
+
+/* With change_mu held. */
+static int put(struct finder *f, const struct order_spec *spec, struct order *take_order,
+	       struct err *err)
+{
+	struct untold *u = f->u;
+	bool is_only = f->index == EVERYBODY && !atomic_load(&u->is_sorted);
+	uint32_t id = atomic_load(&f->id);
+	int rc;
+
+	if (atomic_load(&f->is_over) || is_anothers(f, order_spec_text(spec)) || has_joined(f)) {
+		order_free(take_order);
+		return -ECANCELED;
+	}
+	keep_epoch(f, take_order);
+	rc = told_jobs_put_found(u->w, &id, is_only, spec, take_order, err);
+	if (rc < 0)
+		return rc;
+	atomic_store(&f->id, id);
+	atomic_store(&f->is_fresh, FRESH_LOOKS);
+	return 0;
+}
+
+static int found(void *ctx, const char *text, uint64_t stamp)
+{
+	struct order_spec *spec = NULL;
+	struct order *order = NULL;
+	struct finder *f = ctx;
+	struct wire *w = f->u->w;
+	struct err err = { 0 };
+	int rc = order_spec_parse(text, &spec, &err);
+
+	if (rc == 0)
+		rc = wire_make_order(w, spec, &order, &err);
+	if (rc == 0 && job_is_unshuffled(text))
+		order_may_be_left(order);
+	mutex_lock(&w->change_mu);
+	if (rc == 0)
+		rc = job_is_current(f->job, stamp) ? put(f, spec, TAKE(order), &err) : -ECANCELED;
+	mutex_unlock(&w->change_mu);
+	order_free(order);
+	order_spec_free(spec);
+	if (rc < 0 && rc != -ECANCELED)
+		log_warn("%s: the order %s cannot be followed: %s", w->mountpoint, text, err.msg);
+	return rc;
+}
+
+/* --- making one --- */
+
+void finder_free(struct finder *f)
+{
+	if (!f)
+		return;
+	job_free(f->job);
+	job_parts_free(f->parts);
+	order_epoch_free(f->epoch);
+	free(f);
+}
+
+int finder_new(struct untold *u, uint32_t index, const struct teller *who, struct finder **ret,
+	       struct err *err)
+{
+	struct finder *f = calloc(1, sizeof(*f));
+	struct job_params params = u->params;
+	int rc;
+
+	*ret = NULL;
+	if (!f)
+		return err_set(err, -ENOMEM, "out of memory");
+	*f = (struct finder){ .u = u, .index = index, .id = CACHE_NO_JOB };
+	if (who)
+		f->who = *who;
+	rc = job_parts_new(u->w->dataset, &f->parts, err);
+	params.numbers = rc == 0 ? job_parts_numbers(f->parts) : NULL;
+	params.found = found;
+	params.is_crowded = is_crowded;
+	params.ctx = f;
+	if (rc == 0)
+		rc = job_new(&params, &f->job, err);
+	if (rc < 0) {
+		finder_free(f);
+		return rc;
+	}
+	*ret = f;
+	return 0;
+}
+
+/* --- what is said of it --- */
+
+static json_t *finder_json(struct job *job)
+{
+	struct job_status st;
+
+	job_get_status(job, &st);
+	return json_pack("{s:s, s:s, s:b, s:b, s:b, s:f, s:f, s:f, s:I, s:I, s:I}", "doing", st.words,
+			 "found", st.found, "is_searching", st.is_searching, "is_full", st.is_full,
+			 "is_waiting", st.is_held, "progress", st.progress, "seconds_left", st.left_s,
+			 "cpu_seconds", st.cpu_s, "searches", (json_int_t)st.searches,
+			 "orders_found", (json_int_t)st.orders_found, "found_after_opens",
+			 (json_int_t)st.found_after);
+}
+
+/* The finder that the order in force is of, or everybody's. */
+static uint32_t find_main(struct untold *u)
+{
+	uint32_t first = CACHE_NO_JOB;
+	struct finder *f;
+
+	mutex_lock(&u->w->order_mu);
+	if (u->w->jobs.n)
+		first = u->w->jobs.job[0].id;
+	mutex_unlock(&u->w->order_mu);
+	mutex_lock(&u->mu);
+	f = finder_of(u, first);
+	first = f ? f->index : EVERYBODY;
+	mutex_unlock(&u->mu);
+	return first;
+}
+
+json_t *untold_json(struct untold *u)
+{
+	uint32_t main = find_main(u);
+	json_t *json = NULL, *others = json_array();
+
+	mutex_lock(&u->mu);
+	if (!u->finder[main])
+		main = EVERYBODY;
+	json = finder_json(u->finder[main]->job);
+	for (uint32_t i = 0; i < FINDERS; i++) {
+		struct finder *f = u->finder[i];
+		/* The opens of nobody are not spoken of. */
+		bool is_idle = i == EVERYBODY && f && atomic_load(&f->id) == CACHE_NO_JOB;
+
+		if (f && i != main && !is_idle)
+			(void)json_array_append_new(others, finder_json(f->job));
+	}
+	if (json && u->gone[0])
+		(void)json_object_set_new(json, "ended", json_string(u->gone));
+	mutex_unlock(&u->mu);
+	(void)json_object_set_new(json, "others", others);
+	return json;
+}
