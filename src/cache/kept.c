@@ -11,7 +11,9 @@
  * are one push in 32, after two failures one in 2048. A READ of pages that were pushed says nothing:
  * it may have come before the push was through.
  *
- * It steers the executive only: the plan is told that the sample is staged. Any thread.
+ * The plan is told that such a sample is the kernel's own business (PLAN_KEPT), not that it is staged:
+ * its copy in the arena does not leave early, and a READ of it is no page that the stage has lost.
+ * Any thread.
  */
 #include "kept_priv.h"
 
@@ -29,6 +31,7 @@
 #define TRUSTED 16u
 #define TRUST_MOST 32u
 #define TRUST_LOST 8u
+#define FORGOTTEN_NS (60 * NS_PER_S) /* a probe that nobody opens */
 #define MOMENT_NS (100 * NS_PER_MS) /* from an open to the READ, opens being heard of later */
 
 int kept_init(struct kept *k, uint32_t n_samples)
@@ -49,9 +52,13 @@ void kept_fini(struct kept *k)
 static void look_locked(struct kept *k, uint64_t now_ns) REQUIRES(k->mu)
 {
 	for (unsigned i = k->n_probes; i-- > 0;) {
-		if (!k->probe[i].opened_ns || now_ns < k->probe[i].opened_ns + MOMENT_NS)
+		const struct kept_probe p = k->probe[i];
+
+		if (now_ns < (p.opened_ns ? p.opened_ns + MOMENT_NS : p.begun_ns + FORGOTTEN_NS))
 			continue;
 		k->probe[i] = k->probe[--k->n_probes];
+		if (!p.opened_ns)
+			continue;
 		k->trust = k->trust + 1 >= TRUSTED ? TRUST_MOST : k->trust + 1;
 		k->period = MAX(k->period / 2, PERIOD_LEAST);
 	}
@@ -65,7 +72,7 @@ bool kept_skips(struct kept *k, uint32_t sample, uint64_t now_ns)
 	look_locked(k, now_ns);
 	skips = k->trust >= TRUSTED;
 	if (!skips && ++k->since >= k->period && k->n_probes < KEPT_PROBES) {
-		k->probe[k->n_probes++] = (struct kept_probe){ .sample = sample };
+		k->probe[k->n_probes++] = (struct kept_probe){ .sample = sample, .begun_ns = now_ns };
 		k->since = 0;
 		skips = true;
 	}
@@ -73,11 +80,6 @@ bool kept_skips(struct kept *k, uint32_t sample, uint64_t now_ns)
 	if (skips)
 		bits_set(k->left_out, sample);
 	return skips;
-}
-
-void kept_pushed(struct kept *k, uint32_t sample)
-{
-	bits_clear(k->left_out, sample);
 }
 
 void kept_opened(struct kept *k, uint32_t sample, uint64_t now_ns)
@@ -91,16 +93,39 @@ void kept_opened(struct kept *k, uint32_t sample, uint64_t now_ns)
 	mutex_unlock(&k->mu);
 }
 
-void kept_failed(struct kept *k, uint32_t sample)
+static void end_probe_locked(struct kept *k, uint32_t sample) REQUIRES(k->mu)
+{
+	for (unsigned i = k->n_probes; i-- > 0;)
+		if (k->probe[i].sample == sample)
+			k->probe[i] = k->probe[--k->n_probes];
+}
+
+void kept_pushed(struct kept *k, uint32_t sample)
 {
 	if (!bits_clear(k->left_out, sample))
 		return;
 	mutex_lock(&k->mu);
-	for (unsigned i = k->n_probes; i-- > 0;)
-		if (k->probe[i].sample == sample)
-			k->probe[i] = k->probe[--k->n_probes];
+	end_probe_locked(k, sample);
+	mutex_unlock(&k->mu);
+}
+
+void kept_read(struct kept *k, uint32_t sample)
+{
+	if (!bits_clear(k->left_out, sample))
+		return;
+	mutex_lock(&k->mu);
+	end_probe_locked(k, sample);
 	k->trust -= MIN(k->trust, TRUST_LOST);
 	if (k->trust < TRUSTED)
 		k->period = MIN(k->period * PERIOD_GROWS, PERIOD_MOST);
+	mutex_unlock(&k->mu);
+}
+
+void kept_reset(struct kept *k)
+{
+	mutex_lock(&k->mu);
+	k->n_probes = 0;
+	k->trust = 0;
+	k->period = PERIOD_FIRST;
 	mutex_unlock(&k->mu);
 }

@@ -11,7 +11,7 @@
 
 struct kept_probe {
 	uint32_t sample;
-	uint64_t opened_ns; /* 0: not yet */
+	uint64_t begun_ns, opened_ns; /* opened: 0, not yet */
 };
 
 struct kept {
@@ -30,8 +30,11 @@ void kept_fini(struct kept *k);
  * there, or it is to be seen whether they are. */
 bool kept_skips(struct kept *k, uint32_t sample, uint64_t now_ns);
 void kept_opened(struct kept *k, uint32_t sample, uint64_t now_ns);
+/* It was pushed after all. */
 void kept_pushed(struct kept *k, uint32_t sample);
-/* The kernel asked for pages that it should have had. */
-void kept_failed(struct kept *k, uint32_t sample);
+/* A READ came. Of one that was left out: the kernel had not all of its pages. */
+void kept_read(struct kept *k, uint32_t sample);
+/* Pages were dropped by us: what was known is no more. */
+void kept_reset(struct kept *k);
 
 #endif

@@ -113,11 +113,16 @@ static bool stage_verify(struct cache *c, struct entry_state *es, uint32_t versi
 	return is_same;
 }
 
-/* The kernel has its pages of the pass before, or that is to be found out. */
-static bool stage_is_kept(struct cache *c, struct entry_id entry)
+/* The kernel has its pages of the pass before, or that is to be found out. Not of one that is being
+ * read: that says nothing. */
+static bool stage_is_kept_locked(struct cache *c, struct shard *s, const struct entry_state *es)
+	REQUIRES(s->mu);
+static bool stage_is_kept_locked(struct cache *c, struct shard *s, const struct entry_state *es)
 {
-	return bits_get(c->paged, entry.v) && !access_is_narrowed(c, entry) &&
-	       kept_skips(&c->kept, entry.v, clock_now(c->p.clock));
+	(void)s;
+	return bits_get(c->paged, es->entry.v) && !es->readers &&
+	       !access_is_narrowed(c, es->entry) &&
+	       kept_skips(&c->kept, es->entry.v, clock_now(c->p.clock));
 }
 
 static int stage_sample(struct cache *c, struct entry_id entry)
@@ -135,19 +140,23 @@ static int stage_sample(struct cache *c, struct entry_id entry)
 	es = entry_find_locked(c, s, entry);
 	if (es && es->hold != HOLD_HELD)
 		es = NULL;
-	if (es) {
+	is_kept = es && stage_is_kept_locked(c, s, es);
+	if (es && !is_kept) {
 		es->refs++;
 		version = es->version;
 		file.renewal = dataset_renewal(c->p.dataset, entry);
 		dataset_identity(c->p.dataset, entry, &id);
 	}
 	mutex_unlock(&s->mu);
+	if (is_kept) {
+		metrics_add(c->p.metrics, METRIC_STAGE_KEPT, 1);
+		return PLAN_KEPT;
+	}
 	if (!es)
 		return -ESTALE; /* the change of the file that took it away is on its way to the
 				   plan */
 	begin_ns = metrics_is_tracing(c->p.metrics) ? clock_now(c->p.clock) : 0;
-	is_kept = stage_is_kept(c, entry);
-	rc = is_kept ? 0 : stage_pieces(c, es, version, &file, id.size);
+	rc = stage_pieces(c, es, version, &file, id.size);
 	if (!stage_verify(c, es, version, rc == 0)) {
 		/* Else it is in the inode of that version. */
 		if (file.renewal == dataset_renewal(c->p.dataset, entry))
@@ -165,9 +174,7 @@ static int stage_sample(struct cache *c, struct entry_id entry)
 						     .file = entry.v,
 						     .bytes = (uint32_t)MIN(id.size, UINT32_MAX),
 						     .status = (int16_t)rc });
-	if (is_kept) {
-		metrics_add(c->p.metrics, METRIC_STAGE_KEPT, 1);
-	} else if (rc == 0) {
+	if (rc == 0) {
 		kept_pushed(&c->kept, entry.v);
 		metrics_add(c->p.metrics, METRIC_STAGE_PUSHED, 1);
 		metrics_add(c->p.metrics, METRIC_STAGE_PUSHED_BYTES, id.size);

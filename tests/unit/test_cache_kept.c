@@ -38,7 +38,7 @@ static void pass(struct story *t, bool is_kept)
 		kept_opened(&t->kept, i - AHEAD, t->now_ns);
 		if (is_skipped[i - AHEAD] && !is_kept) {
 			t->n_failed++;
-			kept_failed(&t->kept, i - AHEAD);
+			kept_read(&t->kept, i - AHEAD);
 		}
 	}
 }
@@ -96,7 +96,7 @@ static void one_that_goes_ends_nothing(void)
 	story_begin(&t);
 	pass(&t, true);
 	CHECK(kept_skips(&t.kept, 7, t.now_ns));
-	kept_failed(&t.kept, 7);
+	kept_read(&t.kept, 7);
 	CHECK(kept_skips(&t.kept, 8, t.now_ns));
 	kept_fini(&t.kept);
 }
@@ -109,7 +109,7 @@ static void a_read_of_what_was_pushed_says_nothing(void)
 	pass(&t, true);
 	for (uint32_t i = 0; i < 100; i++) {
 		kept_pushed(&t.kept, i);
-		kept_failed(&t.kept, i);
+		kept_read(&t.kept, i);
 	}
 	CHECK(kept_skips(&t.kept, 7, t.now_ns));
 	kept_fini(&t.kept);
@@ -121,11 +121,41 @@ static void what_is_not_opened_proves_nothing(void)
 	unsigned n = 0;
 
 	story_begin(&t);
-	for (uint32_t i = 0; i < N; i++) {
-		t.now_ns += NS_PER_S;
+	for (uint32_t i = 0; i < N; i++)
 		n += kept_skips(&t.kept, i, t.now_ns);
-	}
 	CHECK_U64(n, KEPT_PROBES);
+	t.now_ns += 60 * NS_PER_S; /* nobody will */
+	for (uint32_t i = 0; i < N; i++)
+		n += kept_skips(&t.kept, i, t.now_ns);
+	CHECK_U64(n, 2 * KEPT_PROBES);
+	kept_fini(&t.kept);
+}
+
+static void what_is_pushed_after_all_proves_nothing(void)
+{
+	struct story t;
+
+	story_begin(&t);
+	for (unsigned k = 0; k < 1000; k++) {
+		uint32_t i = k % N;
+
+		if (kept_skips(&t.kept, i, t.now_ns))
+			kept_pushed(&t.kept, i);
+		kept_opened(&t.kept, i, t.now_ns);
+		t.now_ns += NS_PER_S;
+	}
+	CHECK_U64(t.kept.trust, 0);
+	kept_fini(&t.kept);
+}
+
+static void after_a_reset_nothing_is_known(void)
+{
+	struct story t;
+
+	story_begin(&t);
+	pass(&t, true);
+	kept_reset(&t.kept);
+	CHECK(!kept_skips(&t.kept, 7, t.now_ns));
 	kept_fini(&t.kept);
 }
 
@@ -136,6 +166,8 @@ static const struct check_test tests[] = {
 	{ "one_that_goes_ends_nothing", one_that_goes_ends_nothing },
 	{ "a_read_of_what_was_pushed_says_nothing", a_read_of_what_was_pushed_says_nothing },
 	{ "what_is_not_opened_proves_nothing", what_is_not_opened_proves_nothing },
+	{ "what_is_pushed_after_all_proves_nothing", what_is_pushed_after_all_proves_nothing },
+	{ "after_a_reset_nothing_is_known", after_a_reset_nothing_is_known },
 };
 
 CHECK_MAIN(tests)
