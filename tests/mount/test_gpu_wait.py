@@ -177,6 +177,27 @@ def page_cache_of_the_source(place):
                                                             "saved_seconds": 0}, "who says how much page cache there is is not asked")
 
 
+@contextlib.contextmanager
+def overlay(lower, mountpoint):
+    os.makedirs(mountpoint, exist_ok=True)
+    os.makedirs(f"{mountpoint}-empty", exist_ok=True)
+    done = program("mount", "-t", "overlay", "overlay", "-o", f"ro,lowerdir={lower}:{mountpoint}-empty", mountpoint)
+    if done.code:
+        raise mountkit.Failed(f"mount of overlayfs: {done}")
+    try:
+        yield mountpoint
+    finally:
+        program("umount", mountpoint)
+
+
+def pages_that_cannot_be_seen(place):
+    """Files of overlayfs have their pages elsewhere: not seen is not the same as not there."""
+    place.files([rng.randrange(1, 20 << 10) for _ in range(100)], "c/s{:05d}.png")
+    with overlay(place.source, place.path("overlay")) as root, place.mount(root) as mount:
+        found = keeps(mount)
+        tap.equal(found["source_keeps_pages"], "unknown", f"pages that cannot be seen: {found}")
+
+
 def without_order(place):
     place.files([100] * 20)
     with place.mount(control_reads="1/4") as mount:
@@ -256,4 +277,5 @@ def replayed(log):
     return {step: pair for step, pair in pairs if None not in pair}
 
 
-mountkit.run(with_control_reads, nothing_from_the_cache, page_cache_of_the_source, without_order, an_order_for_each_epoch, two_ranks)
+mountkit.run(with_control_reads, nothing_from_the_cache, page_cache_of_the_source, pages_that_cannot_be_seen, without_order,
+             an_order_for_each_epoch, two_ranks)
