@@ -442,7 +442,7 @@ static bool is_quiet(const struct stall *s, const struct stall_rank *r, const st
 		if (is_left && s->settled_ns >= p->told_ns + STALL_SETTLED_NS)
 			return true;
 		if (now_ns >= p->told_ns + MAX(STALL_QUIET_NS, 3 * step_ns) &&
-		    (!s->settled_ns || s->settled_ns > p->told_ns))
+		    (!s->settled_ns || s->settled_ns >= p->told_ns + STALL_SETTLED_NS))
 			return true;
 	}
 	is_left |= is_told(p, 100 - STALL_HOLES_PERCENT);

@@ -124,7 +124,7 @@ static void job_that_has_finished_is_judged_likewise(void)
 	}
 }
 
-/* A read that is under way for long is part of its pass. */
+/* A read that is under way for long is part of its pass, though it began after all that were told. */
 static void quiet_is_not_what_is_still_undecided(void)
 {
 	struct stall *s = stall_for();
@@ -133,7 +133,10 @@ static void quiet_is_not_what_is_still_undecided(void)
 	stall_settled(s, when(0, N - 2));
 	stall_judge(s, when(0, N - 2) + STALL_QUIET_NS, false);
 	CHECK_U64(judged(s), 0);
-	stall_settled(s, when(0, N - 2) + 1);
+	stall_settled(s, when(0, N - 2) + SECOND - 1);
+	stall_judge(s, when(0, N - 2) + 2 * STALL_QUIET_NS - 1, false);
+	CHECK_U64(judged(s), 0);
+	stall_settled(s, when(0, N - 2) + SECOND);
 	stall_judge(s, when(0, N - 2) + STALL_QUIET_NS, false);
 	CHECK_U64(judged(s), 1);
 	stall_free(s);
