@@ -4,12 +4,16 @@ a latency of 10 ms. bench/ordinary_job.py has the jobs.
 
 Each is run with recover=off (its first epoch) and as it is, in turns. What is said of each, with its goal:
 
-  followed  opens of the first epoch until the order is followed, in % of it: 2 (a resumed job's: 100, that is the next epoch)
-  staged    reads after that which the kernel served: 99 %. Not counted are the first pass over val/, which nobody can foresee, and reads
-            of pages that the kernel had dropped again (some machines do so after two seconds: README.md); these come from memory, too
+  followed  opens of the first epoch until the order is followed, in % of it: 2 (a resumed job's: 100, that is the next epoch). What a
+            trainer opens of val/ before its first epoch begins is not of it; what it does so later is counted
+  staged    of all opens after that, which the kernel served: 99 %. The others are in it, too: those of the first pass over val/, which
+            nobody can foresee, and those whose pages the kernel had dropped again (some machines do so after two seconds: README.md);
+            how many these were stands beside it
   source    reads of the source for each sample that the jobs read at all, as all of them fit into memory: 1.02
   wall      first epoch against that with recover=off: 1.01
   words     of `clairfs status` that were false
+
+Of staged, source and words it is the worst round that counts: they are no times, which a busy machine would excuse.
 
 An unseeded loader's seed is found among all, so its epochs are longer: there it is the core-seconds of an epoch's search that have a
 goal (110). Pass many rounds on a quiet machine before the walls are believed.
@@ -38,12 +42,10 @@ FALSE_WORDS = ("jumped ahead", "another reader", "in another order", "resumed in
 
 
 class Scenario:
-    """jobs: arguments of ordinary_job.py of each; part: of train/ that is read; first: of an epoch that the job begins with;
-    sanity: files of val/ that are opened before and while it begins, which are not of the first epoch."""
+    """jobs: arguments of ordinary_job.py of each; part: of train/ that is read; first: of an epoch that the job begins with."""
 
-    def __init__(self, name, *jobs, part=1.0, first=1.0, compute=50, followed=2, sanity=0, is_all_seeds=False):
+    def __init__(self, name, *jobs, part=1.0, first=1.0, compute=50, followed=2, is_all_seeds=False):
         self.name, self.jobs, self.part, self.first, self.compute = name, jobs, part, first, compute
-        self.sanity = sanity
         self.followed, self.is_all_seeds = followed, is_all_seeds
         self.is_resume = first < 1
         self.has_checkpoint = any("--checkpoint" in job for job in jobs)
@@ -54,7 +56,7 @@ SCENARIOS = [
     Scenario("distributed", ("distributed",)),
     Scenario("two_ranks", ("two_ranks",)),
     Scenario("manual_seed", ("manual_seed",)),
-    Scenario("lightning", ("lightning",), sanity=(2 + 4 * 2) * 32),  # two batches, and what four workers have read ahead
+    Scenario("lightning", ("lightning",)),
     Scenario("trainer", ("trainer",)),
     Scenario("resume", ("resume",), first=0.5, followed=100),
     Scenario("trainer_resume", CHECKPOINT, first=0.5, followed=100),
@@ -174,14 +176,14 @@ def run_on(bench, scenario, source):
         end = mount.stats()
     n_first = bench.size.ordinary_train * scenario.part * scenario.first * len(scenario.jobs)
     found = watcher.found or end
-    before = min(scenario.sanity, bench.size.ordinary_val) or watcher.opens_at(events[0]["t"])
+    before = watcher.opens_at(events[0]["t"])
     distinct = bench.size.ordinary_train * scenario.part + bench.size.ordinary_val
     search = end["order"]["search"]
     dropped, opens = (end["counters"][name] - found["counters"][name] for name in ("stage_evicted_reads", "sample_opens"))
     staged = classes(end)["staged"] - classes(found)["staged"]
     return {"wall": first_epoch(events), "followed": 100 * (found["counters"]["sample_opens"] - before) / n_first,
-            "is_found": watcher.found is not None, "staged": min(100 * staged / max(opens - dropped - bench.size.ordinary_val, 1), 100),
-            "dropped": dropped, "reads": classes(end), "source": end["counters"]["source_reads"] / distinct,
+            "is_found": watcher.found is not None, "staged": 100 * staged / max(opens, 1),
+            "dropped": 100 * dropped / max(opens, 1), "reads": classes(end), "source": end["counters"]["source_reads"] / distinct,
             "false": false_words(scenario, watcher.said), "said": sorted(watcher.said)[:12], "spec": search["found"],
             "specs": [job["spec"] for job in end["jobs"]], "core_s": search["cpu_seconds"], "orders": search["orders_found"]}
 
@@ -193,19 +195,25 @@ def make_checkpoint(bench, data):
     benchlib.run(*done)
 
 
+def emit_worst(bench, name, unit, values, goal, **more):
+    worst = min(values) if goal[0] == ">=" else max(values)
+    bench.emit(name, unit, [worst], goal=goal, min=round(min(values), 4), max=round(max(values), 4), rounds=len(values), **more)
+
+
 def emit(bench, scenario, sides):
     on, name, last = [on for _, on in sides], f"ordinary_{scenario.name}", sides[-1][1]
     bench.emit(f"{name}_followed", "% of the first epoch", [one["followed"] for one in on], goal=("<=", scenario.followed),
                is_found=all(one["is_found"] for one in on), spec=last["spec"], specs=last["specs"], orders=last["orders"])
-    bench.emit(f"{name}_staged", "% of the reads after that", [one["staged"] for one in on], goal=(">=", 99), reads=last["reads"],
-               dropped=last["dropped"])
-    bench.emit(f"{name}_source", "reads/sample that is read", [one["source"] for one in on], goal=("<=", 1.02))
+    emit_worst(bench, f"{name}_staged", "% of the opens after that", [one["staged"] for one in on], (">=", 99), reads=last["reads"],
+               dropped=[round(one["dropped"], 4) for one in on])
+    emit_worst(bench, f"{name}_source", "reads/sample that is read", [one["source"] for one in on], ("<=", 1.02))
     if scenario.is_all_seeds:
         bench.emit(f"{name}_search", "core-seconds/epoch", [one["core_s"] / 2 for one in on], goal=("<=", 110))
     bench.emit(f"{name}_wall", "x the first epoch with recover=off", [one["wall"] / off for off, one in sides], goal=("<=", 1.01),
                seconds=round(statistics.median(one["wall"] for one in on), 2), off_seconds=round(statistics.median(off for off, _ in sides), 2),
                search_core_s=round(last["core_s"], 2))
-    bench.emit(f"{name}_words", "false words", [len(one["false"]) for one in on], goal=("<=", 0), said=last["false"] or last["said"])
+    false = sorted({text for one in on for text in one["false"]})
+    emit_worst(bench, f"{name}_words", "false words", [len(one["false"]) for one in on], ("<=", 0), said=false or last["said"])
 
 
 def run(bench):

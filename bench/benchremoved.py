@@ -23,7 +23,7 @@ keeps its pages (page_cache_warm), a mount that is told nothing (no_configuratio
 read in ten thousand that the mount does not hear of (lost_open), files that are opened twice in a row (two_reads).
 
 Each line of stderr has the stopwatch, the three numbers, and whether the first lies between the outer two; a round in which the
-mount says that it does not know is neither right nor wrong, and said.
+mount says that it does not know is neither right nor wrong, and counted (refused: none, where the job gives no reason).
 
 Otherwise the workers decode by sleeping, so that they do not take the CPU from the daemon and the simulated source. The source keeps
 no pages from one open to the next, so there is no page cache to be subtracted (ghost_bytes=0). Epochs are compared without
@@ -199,12 +199,13 @@ def emit_switchback(bench, scenario, rounds):
 def emit_goals(bench, scenario, rounds):
     """The goals that this scenario has a say in."""
     name = scenario.name
-    if not scenario.may_refuse and any(is_refused(said, scenario) for _, _, said, _ in rounds):
-        bench.emit(f"removed_{name}_passes_judged", "passes", [s["passes_judged"] for _, _, s, _ in rounds],
-                   goal=(">=", scenario.epochs))
     bench.emit(f"removed_{name}_verdict", "s after the job", [s["verdict_seconds"] for _, _, s, _ in rounds],
                goal=("<=", VERDICT_SECONDS))
     told = [(d, w, s) for d, w, s, _ in rounds if about(s) is not None and not is_refused(s, scenario)]
+    # The numbers below are of the others.
+    bench.emit(f"removed_{name}_refused", "% of rounds", [100 * (len(rounds) - len(told)) / len(rounds)],
+               goal=None if scenario.may_refuse else ("<=", 0), passes_judged=[s["passes_judged"] for _, _, s, _ in rounds],
+               passes=scenario.epochs)
     if not scenario.is_null:
         if told:
             bench.emit(f"removed_{name}_estimate_off", "% of measured",

@@ -2,7 +2,9 @@
 /* Whether the source's client keeps pages: what a job read once, would it have had it in memory the
  * next time? A FUSE filesystem drops them at every open unless it says otherwise, direct I/O has
  * none, NFS keeps them while the file is the same. That is not to be known by name, so a file is
- * opened, a byte of it read, and opened again, as a second reader would: are the pages there?
+ * opened, a byte of it read, and opened again, as a second reader would: are the pages there? That
+ * they are not counts only if they were seen by the descriptor that has just read them: overlayfs
+ * and ZFS keep them where nobody sees them by the file, so there, as of direct I/O, it is not known.
  * Asked of three files; and of some more, without reading them, whether they are there already, as
  * after a job that has just ended.
  *
@@ -96,7 +98,7 @@ static enum residence after_a_read(const struct source_pages *p, const char *pat
 	AUTO_FD int fd = open_file(p, path);
 	char byte;
 
-	if (fd < 0 || pread(fd, &byte, 1, 0) != 1)
+	if (fd < 0 || pread(fd, &byte, 1, 0) != 1 || first_page_of(fd) != PRESENT)
 		return UNTOLD;
 	close(take_fd(&fd));
 	return look_at(p, path);

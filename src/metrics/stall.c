@@ -409,14 +409,18 @@ static bool is_running(const struct stall_rank *r, const struct stall_pass *p, u
 
 /* So many of a hundred were told, but for a last batch that is not full: jobs may leave it out. And
  * but for what is before the first one: the job went on in the middle, or its order was found late.
+ * So says a round of the workers; a stray read near the end says nothing of what is before it.
  */
 static bool is_told(const struct stall_pass *p, uint64_t percent)
 {
 	uint64_t tail = p->length - MIN(p->end, p->length), length = p->length;
+	const struct stall_job *job = &p->order->job;
+	uint64_t round = (uint64_t)MAX(job->batch, 1) * MAX(job->workers, 1);
 
-	if (tail < p->order->job.batch)
+	if (tail < job->batch)
 		length -= tail;
-	length -= MIN(p->from, length);
+	if (p->n_told >= MAX(round, p->length / 100))
+		length -= MIN(p->from, length);
 	return length && 100 * p->n_told >= percent * length;
 }
 
@@ -442,7 +446,7 @@ static bool is_quiet(const struct stall *s, const struct stall_rank *r, const st
 		if (is_left && s->settled_ns >= p->told_ns + STALL_SETTLED_NS)
 			return true;
 		if (now_ns >= p->told_ns + MAX(STALL_QUIET_NS, 3 * step_ns) &&
-		    (!s->settled_ns || s->settled_ns > p->told_ns))
+		    (!s->settled_ns || s->settled_ns >= p->told_ns + STALL_SETTLED_NS))
 			return true;
 	}
 	is_left |= is_told(p, 100 - STALL_HOLES_PERCENT);

@@ -21,7 +21,7 @@
 #include "clairfs/base/clock.h"
 #include "stall_priv.h"
 
-enum { FIT_STEPS = 24, SEEN_TIMES = 8, GAPS_MAX = 4096, STAGED_GAPS_MIN = 64, TWICE_SEEN = 20 };
+enum { FIT_STEPS = 24, SEEN_TIMES = 8, GAPS_MAX = 4096, STAGED_GAPS_MIN = 64 };
 #define LINK_FULL 0.7
 #define CPUS_SPARE 0.80
 #define CPUS_FULL 0.95
@@ -132,7 +132,8 @@ static bool is_cached(const struct judge *j, const struct without *w, const stru
 
 /* How often the source would have been read once more for it. What such an open reads is not known,
  * as the kernel serves it, so it is in no lower bound. A job does with each sample what it does with
- * the others, and inotify hides most opens in a row: who is seen to open some again opens all. */
+ * the others, and inotify hides some opens in a row: who is seen to open most again opens all. Of
+ * fewer only what was seen counts: a second reader, or a job that looks at some again. */
 static uint32_t times_again(const struct judge *j, const struct without *w,
 			    const struct stall_slot *slot)
 {
@@ -178,7 +179,7 @@ static void judge_sums(struct judge *j)
 		j->ghosts += stall_is_ghost(j->s, slot->flags);
 		again += slot->flags >> SLOT_AGAIN_SHIFT != 0;
 	}
-	j->is_twice = again * TWICE_SEEN >= j->reads;
+	j->is_twice = again * 2 > j->reads;
 	j->bare.is_bare = true;
 	sum_without(j, &j->cached);
 	sum_without(j, &j->bare);

@@ -17,6 +17,8 @@ struct seen {
 	struct mutex mu;
 	struct cache_read_note note[NOTES]; /* mu */
 	uint32_t n;                         /* mu */
+	struct cond cv;
+	bool is_shut, is_held; /* mu: the planner waits at the end of its round */
 	bool is_refusing;
 	_Atomic uint64_t settled_ns;
 	struct cache_watch watch;
@@ -30,8 +32,34 @@ static void on_opened(void *ctx, const struct cache_open *open)
 
 static void on_planned(void *ctx, enum plan_state state)
 {
-	(void)ctx;
+	struct seen *seen = ctx;
+
 	(void)state;
+	mutex_lock(&seen->mu);
+	seen->is_held = seen->is_shut;
+	cond_broadcast(&seen->cv);
+	while (seen->is_shut)
+		cond_wait(&seen->cv, &seen->mu);
+	seen->is_held = false;
+	mutex_unlock(&seen->mu);
+}
+
+/* Comes back when the planner hears of nothing until planner_resume(). */
+static void planner_hold(struct seen *seen)
+{
+	mutex_lock(&seen->mu);
+	seen->is_shut = true;
+	while (!seen->is_held)
+		cond_wait(&seen->cv, &seen->mu);
+	mutex_unlock(&seen->mu);
+}
+
+static void planner_resume(struct seen *seen)
+{
+	mutex_lock(&seen->mu);
+	seen->is_shut = false;
+	cond_broadcast(&seen->cv);
+	mutex_unlock(&seen->mu);
 }
 
 static void on_read(void *ctx, const struct cache_read_note *notes, uint32_t n)
@@ -63,6 +91,7 @@ static struct seen *seen_new(void)
 	struct seen *seen = calloc(1, sizeof(*seen));
 
 	mutex_init(&seen->mu);
+	cond_init(&seen->cv);
 	seen->watch = (struct cache_watch){ .opened = on_opened,
 					    .planned = on_planned,
 					    .read = on_read,
@@ -85,6 +114,7 @@ static struct rig *rig_with(struct seen *seen, double share, uint32_t n, bool ha
 static void end(struct rig *rig, struct seen *seen)
 {
 	rig_free(rig);
+	cond_fini(&seen->cv);
 	mutex_fini(&seen->mu);
 	free(seen);
 }
@@ -237,11 +267,15 @@ static void sample_opened_twice_in_a_row_has_one_place(void)
 
 			RIG_UNTIL(is_held_out(rig, entry.v));
 			CHECK_INT(rig_read_check(rig, entry.v, 0, 131072), READ_MISS);
+			if (!is_late)
+				planner_hold(seen);
 			cache_note_open(rig->cache, entry);
 			if (is_late)
 				RIG_UNTIL(rig_opened(rig) == 2 * i + 1);
 			cache_note_open(rig->cache, entry);
-			if (is_late)
+			if (!is_late)
+				planner_resume(seen);
+			else
 				RIG_UNTIL(rig_opened(rig) == 2 * i + 2);
 		}
 		cache_stop(rig->cache);

@@ -124,7 +124,7 @@ static void job_that_has_finished_is_judged_likewise(void)
 	}
 }
 
-/* A read that is under way for long is part of its pass. */
+/* A read that is under way for long is part of its pass, though it began after all that were told. */
 static void quiet_is_not_what_is_still_undecided(void)
 {
 	struct stall *s = stall_for();
@@ -133,9 +133,24 @@ static void quiet_is_not_what_is_still_undecided(void)
 	stall_settled(s, when(0, N - 2));
 	stall_judge(s, when(0, N - 2) + STALL_QUIET_NS, false);
 	CHECK_U64(judged(s), 0);
-	stall_settled(s, when(0, N - 2) + 1);
+	stall_settled(s, when(0, N - 2) + SECOND - 1);
+	stall_judge(s, when(0, N - 2) + 2 * STALL_QUIET_NS - 1, false);
+	CHECK_U64(judged(s), 0);
+	stall_settled(s, when(0, N - 2) + SECOND);
 	stall_judge(s, when(0, N - 2) + STALL_QUIET_NS, false);
 	CHECK_U64(judged(s), 1);
+	stall_free(s);
+}
+
+/* One read near the end is no pass that began there: it is judged when the rest of it is told. */
+static void stray_read_near_the_end_is_no_pass(void)
+{
+	struct stall *s = stall_for();
+
+	reads_are(s, 0, N - 1, N);
+	stall_settled(s, when(0, N) + 100 * SECOND);
+	stall_judge(s, when(0, N) + 100 * SECOND, false);
+	CHECK_U64(judged(s), 0);
 	stall_free(s);
 }
 
@@ -207,6 +222,7 @@ static const struct check_test tests[] = {
 	{ "pass_that_began_in_the_middle_is_no_lack", pass_that_began_in_the_middle_is_no_lack },
 	{ "job_that_has_finished_is_judged_likewise", job_that_has_finished_is_judged_likewise },
 	{ "quiet_is_not_what_is_still_undecided", quiet_is_not_what_is_still_undecided },
+	{ "stray_read_near_the_end_is_no_pass", stray_read_near_the_end_is_no_pass },
 	{ "half_a_pass_is_not_over_when_the_job_pauses",
 	  half_a_pass_is_not_over_when_the_job_pauses },
 	{ "slow_steps_are_no_quiet", slow_steps_are_no_quiet },

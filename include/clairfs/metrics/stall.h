@@ -177,8 +177,8 @@ void stall_finished(struct stall *s, bool is_finished);
 
 /* Judges every pass that is over: all its reads were told; or 99 % were (but for a last batch that
  * is not full), the job is elsewhere (a later pass or another order has begun, or it has finished
- * this one), and all reads until a second behind its last one are settled; or 99 % were, and
- * nothing of it came for STALL_QUIET_NS (and three batches' time); or the job is elsewhere, or 95 %
+ * this one), and all reads until a second behind its last one are settled; or 99 % were, they are
+ * likewise, and nothing of it came for STALL_QUIET_NS (and three batches' time); or the job is elsewhere, or 95 %
  * were, and nothing of it came for STALL_LATE_NS; all of them when is_final. Takes 0.1 us per read
  * of a pass. */
 #define STALL_QUIET_NS 5000000000ull
