@@ -53,6 +53,10 @@ struct untold {
 	/* The thread's: orders were in force at the last looks, and all of them followed: what none of
 	 * them has is nobody's of theirs. */
 	bool was_followed, is_followed;
+	/* Readers were told apart before there was any order: the finder of everybody hears of all
+	 * their opens until there is one. */
+	bool is_whole;
+	uint64_t searched; /* looks of that finder that were for an order before this beginning */
 	uint64_t pruned_ns;
 	struct readers readers;
 	struct opening ring[RING];

@@ -101,9 +101,9 @@ class Launched(Job):
         self.at += n
 
 
-def setting(place, **options):
+def setting(place, recover="quick", **options):
     place.files([SIZE] * N)
-    mount = place.mount(recover="quick", **options)
+    mount = place.mount(recover=recover, **options)
     return mount, [line.split("\t")[1] for line in good("index", place.source).decode().splitlines()]
 
 
@@ -241,6 +241,27 @@ def ranks_beside_another_job(place):
         ranks.end()
 
 
+def search_of_all_seeds_goes_on(place):
+    """Two ranks may be one job whose seed is an unlikely one: nobody but the finder of everybody may find that."""
+    mount, paths = setting(place, recover="full")
+    with mount:
+        ranks = Launched(place, mount, paths, [orders.distributed(N, 2, rank, 3735928559, 0) for rank in range(2)])
+        search = lambda: mount.stats()["order"]["search"]
+        while not search()["others"] and not ranks.is_at_end():
+            before = opens(mount)
+            ranks.read()
+            mountkit.wait_until(lambda before=before: opens(mount) >= before + STEP, "the daemon hears of the reads")
+            mountkit.wait_until(lambda: search()["is_full"] or not search()["is_searching"], "a look ends")
+        mountkit.wait_until(lambda: len(search()["others"]) == 2, "each reader has a finder")
+        for _ in range(4):
+            before = opens(mount)
+            ranks.read(8)
+            mountkit.wait_until(lambda before=before: opens(mount) >= before + 8, "the daemon hears of the reads")
+            mountkit.wait_until(lambda: all(one["searches"] >= 1 for one in search()["others"]), "finders look")
+        tap.ok(search()["is_full"] and search()["searches"] >= 2, "the search of all seeds goes on for all readers", search())
+        ranks.end()
+
+
 def ends_alone(place):
     mount, paths = setting(place)
     with mount:
@@ -277,4 +298,5 @@ def many_sessions(place):
             job.end()
 
 
-mountkit.run(begun_at_once, begun_one_after_the_other, ranks_are_one_job, ranks_beside_another_job, ends_alone, many_sessions)
+mountkit.run(begun_at_once, begun_one_after_the_other, ranks_are_one_job, ranks_beside_another_job, search_of_all_seeds_goes_on, ends_alone,
+            many_sessions)
