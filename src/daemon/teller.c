@@ -86,12 +86,15 @@ void teller_find(int tid, bool is_passing, struct teller *ret)
 }
 
 /* The same program in the same place: nothing was executed since the fork. Where we may not see that,
- * the name is what there is; torch gives its workers one of their own. */
+ * the name is what there is. torch gives its workers one of their own, also those that it spawns: they
+ * read for their parent whatever was executed. */
 static bool is_forked(const struct proc_stat *child, const struct proc_stat *parent)
 {
+	if (strcmp(child->name, "pt_data_worker") == 0)
+		return true;
 	if (child->stack && parent->stack)
 		return child->stack == parent->stack;
-	return strcmp(child->name, parent->name) == 0 || strcmp(child->name, "pt_data_worker") == 0;
+	return strcmp(child->name, parent->name) == 0;
 }
 
 void teller_find_reader(int tid, struct teller *ret)
@@ -110,6 +113,9 @@ void teller_find_reader(int tid, struct teller *ret)
 	}
 	set_teller(ret, pid, &p);
 	ret->is_itself = true;
+	if (ret->n_above && process_look(ret->above[0].pid, &parent) &&
+	    parent.start == ret->above[0].start)
+		ret->is_spawned = parent.session == p.session && strcmp(p.name, parent.name) == 0;
 }
 
 static bool is_same_process(const struct process_id *a, const struct process_id *b)

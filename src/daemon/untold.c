@@ -290,7 +290,7 @@ static void add_readers(struct untold *u, struct finder *f)
 			continue;
 		r->is_explained = true;
 		join(u, f, r);
-		told_jobs_add_reader(u->w, atomic_load(&f->id), &r->who.id);
+		told_jobs_add_reader(u->w, atomic_load(&f->id), &r->who);
 	}
 	if (!is_fresh || atomic_fetch_sub(&f->is_fresh, 1) > 1)
 		return;

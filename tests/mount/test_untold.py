@@ -54,6 +54,26 @@ for rank in ranks:
 """
 
 
+# Its workers are a program of their own, as multiprocessing spawns them, and end when told to: others are started then.
+SPAWNER = """
+import subprocess, sys
+worker = None
+for line in sys.stdin:
+    if not line.strip():
+        worker.communicate()
+        worker = None
+        print(0, flush=True)
+        continue
+    worker = worker or subprocess.Popen([sys.executable, "-c", *sys.argv[1:]], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        text=True)
+    worker.stdin.write(line)
+    worker.stdin.flush()
+    print(worker.stdout.readline().strip(), flush=True)
+if worker:
+    worker.communicate()
+"""
+
+
 class Job:
     """A process that reads a sequence of samples."""
 
@@ -99,6 +119,18 @@ class Launched(Job):
         for rank, sequence in enumerate(self.sequences):
             self.ask([self.paths[i] for i in sequence[self.at:self.at + n]], f"{rank} ")
         self.at += n
+
+
+class Spawned(Job):
+    """Whose workers are spawned for each epoch."""
+
+    def __init__(self, place, mount, paths, sequence):
+        self.mount, self.paths, self.sequence, self.at, self.wrong = mount, paths, sequence, 0, 0
+        self.process = subprocess.Popen([sys.executable, "-c", SPAWNER, JOB, mount.mountpoint, place.source],
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True)
+
+    def end_workers(self):
+        self.ask([])
 
 
 def setting(place, recover="quick", **options):
@@ -262,6 +294,25 @@ def search_of_all_seeds_goes_on(place):
         ranks.end()
 
 
+def spawned_workers_come_again(place):
+    mount, paths = setting(place)
+    with mount:
+        spawner = Spawned(place, mount, paths, epochs_of(3, lambda e: orders.distributed(N, 2, 1, 1, e)))
+        other = Job(place, mount, paths, epochs_of(2, loader_of(42)))
+        read_until(mount, [spawner, other], lambda: followed(mount, FIRST) and followed(mount, SECOND) and
+                   all(job.get("pid") for job in jobs_of(mount)), "both are followed")
+        spawner.end_workers()
+        other.kill()
+        mountkit.wait_until(lambda: SECOND not in specs(mount), "the job that was killed ends")
+        before = opens(mount)
+        spawner.read(16)
+        mountkit.wait_until(lambda: opens(mount) >= before + 16, "the daemon hears of the reads")
+        tap.ok(followed(mount, FIRST), "a job whose workers have ended goes on while it is there itself", jobs_of(mount))
+        tap.equal(spawner.wrong, 0, "all bytes were the source's")
+        spawner.end()
+        mountkit.wait_until(lambda: not jobs_of(mount), "it ends when it is gone itself")
+
+
 def ends_alone(place):
     mount, paths = setting(place)
     with mount:
@@ -298,5 +349,6 @@ def many_sessions(place):
             job.end()
 
 
-mountkit.run(begun_at_once, begun_one_after_the_other, ranks_are_one_job, ranks_beside_another_job, search_of_all_seeds_goes_on, ends_alone,
+mountkit.run(begun_at_once, begun_one_after_the_other, ranks_are_one_job, ranks_beside_another_job, search_of_all_seeds_goes_on,
+            spawned_workers_come_again, ends_alone,
             many_sessions)
