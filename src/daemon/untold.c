@@ -343,23 +343,42 @@ static void look_at_jobs(struct untold *u)
 	mutex_unlock(&u->w->change_mu);
 }
 
+static bool is_in_force(const struct untold *u, uint32_t id)
+{
+	const struct told_jobs *jobs = &u->w->jobs;
+
+	for (uint32_t i = 0; i < jobs->n; i++)
+		if (jobs->job[i].id == id)
+			return true;
+	return false;
+}
+
+/* It has no reader any more, and no job whose end would be heard of: it never found anything, or the
+ * order has left by itself, all read. With change_mu held. */
+static bool is_left_alone(const struct untold *u, const struct finder *f)
+{
+	for (uint32_t i = 0; i < READERS_MAX; i++)
+		if (u->readers.reader[i].who.id.pid && u->readers.reader[i].owner == f->index)
+			return false;
+	return !is_in_force(u, atomic_load(&f->id));
+}
+
 static void prune(struct untold *u, uint64_t now_ns)
 {
 	if (now_ns < u->pruned_ns + PRUNE_NS)
 		return;
 	u->pruned_ns = now_ns;
 	for (uint32_t i = 0; i < READERS_MAX; i++) {
-		struct reader *r = &u->readers.reader[i];
-		uint32_t owner = r->owner;
+		const struct reader *r = &u->readers.reader[i];
 
-		if (!r->who.id.pid || process_is_alive(&r->who.id))
-			continue;
-		readers_remove(&u->readers, i);
-		/* It never found anything: nobody says that its job is over. */
-		if (owner != EVERYBODY && u->finder[owner] &&
-		    atomic_load(&u->finder[owner]->id) == CACHE_NO_JOB)
-			atomic_store(&u->finder[owner]->is_over, true);
+		if (r->who.id.pid && !process_is_alive(&r->who.id))
+			readers_remove(&u->readers, i);
 	}
+	mutex_lock(&u->w->change_mu);
+	for (uint32_t i = 1; i < FINDERS; i++)
+		if (u->finder[i] && is_left_alone(u, u->finder[i]))
+			atomic_store(&u->finder[i]->is_over, true);
+	mutex_unlock(&u->w->change_mu);
 }
 
 /* The finder of everybody is the only one again, and hears of the opens from the planner: those that
@@ -445,16 +464,6 @@ void untold_planned(struct untold *u, enum plan_state state)
 {
 	if (!atomic_load_explicit(&u->is_sorted, memory_order_relaxed))
 		job_note_plan(u->finder[EVERYBODY]->job, plan_of(state));
-}
-
-static bool is_in_force(const struct untold *u, uint32_t id)
-{
-	const struct told_jobs *jobs = &u->w->jobs;
-
-	for (uint32_t i = 0; i < jobs->n; i++)
-		if (jobs->job[i].id == id)
-			return true;
-	return false;
 }
 
 void untold_told(struct untold *u, const char *text)
