@@ -403,12 +403,36 @@ static void remove_over(struct untold *u, uint64_t now_ns)
 		sort_no_more(u, now_ns);
 }
 
+/* It has told an order, or may be about to, as one of several ranks. With change_mu held. */
+static bool is_told(const struct untold *u, const struct teller *who)
+{
+	for (uint32_t i = 0; i < u->w->jobs.n; i++)
+		if (teller_is_related(who, &u->w->jobs.job[i].who))
+			return true;
+	return !told_jobs_is_stranger(u->w, who);
+}
+
+/* Somebody told an order: nobody looks for it in what was opened before. */
+static void forget_told(struct untold *u)
+{
+	mutex_lock(&u->w->change_mu);
+	for (uint32_t i = 0; i < READERS_MAX; i++) {
+		struct reader *r = &u->readers.reader[i];
+
+		if (r->who.id.pid && r->owner == EVERYBODY && is_told(u, &r->who))
+			r->n_kept = 0;
+	}
+	mutex_unlock(&u->w->change_mu);
+}
+
 static void look(struct untold *u)
 {
 	uint64_t now_ns = clock_now(clock_monotonic());
 
 	if (atomic_exchange(&u->is_over, false))
 		readers_begin_again(&u->readers);
+	if (atomic_exchange(&u->is_told, false))
+		forget_told(u);
 	drain(u, now_ns);
 	look_at_jobs(u);
 	tell_apart(u);
@@ -466,22 +490,31 @@ void untold_planned(struct untold *u, enum plan_state state)
 		job_note_plan(u->finder[EVERYBODY]->job, plan_of(state));
 }
 
+/* Its order gave way; or it looks for that of a process which has told one. The others, who told
+ * nothing, are looked for still. */
+static bool is_unwanted(const struct untold *u, const struct finder *f)
+{
+	uint32_t id = atomic_load(&f->id);
+
+	return id == CACHE_NO_JOB ? is_told(u, &f->who) : !is_in_force(u, id);
+}
+
 void untold_told(struct untold *u, const char *text)
 {
 	struct finder *all = u->finder[EVERYBODY];
 
-	for (uint32_t i = 1; i < FINDERS; i++) {
-		struct finder *f = u->finder[i];
+	bool is_none = !text && !u->w->jobs.n;
 
-		if (f && !(text && is_in_force(u, atomic_load(&f->id))))
-			atomic_store(&f->is_over, true);
-	}
-	if (!text && u->w->jobs.n)
+	for (uint32_t i = 1; i < FINDERS; i++)
+		if (u->finder[i] && (is_none || is_unwanted(u, u->finder[i])))
+			atomic_store(&u->finder[i]->is_over, true);
+	if (!text && !is_none)
 		return;
 	if (text && is_in_force(u, atomic_load(&all->id)))
 		return; /* one more's */
+	atomic_store(is_none || atomic_load(&all->id) != CACHE_NO_JOB ? &u->is_over : &u->is_told,
+		     true);
 	atomic_store(&all->id, CACHE_NO_JOB);
-	atomic_store(&u->is_over, true);
 	job_note_told(all->job, text);
 }
 

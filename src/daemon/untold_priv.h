@@ -47,6 +47,7 @@ struct untold {
 	_Atomic bool is_sorted;
 	_Atomic bool is_idle;        /* the thread waits for an open */
 	_Atomic bool is_over;        /* an order of everybody's finder is not in force any more */
+	_Atomic bool is_told;        /* an order was told, beside those that were found */
 	_Atomic uint32_t head, tail; /* of the ring; head: the planner's */
 	uint32_t due;                /* the thread's: opens before this one are old enough */
 	uint32_t skipped;            /* the planner's */

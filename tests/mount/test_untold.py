@@ -294,6 +294,24 @@ def search_of_all_seeds_goes_on(place):
         ranks.end()
 
 
+def another_job_tells(place):
+    """Whose order is looked for, that is none of the one who tells: it is looked for still."""
+    mount, paths = setting(place)
+    with mount:
+        jobs = [Launched(place, mount, paths, [orders.randperm(N, 3735928559 + i) for i in range(2)])]
+        read_until(mount, jobs, lambda: len(mount.stats()["order"]["search"]["others"]) == 2, "each reader has a finder")
+        told = "torch-randperm:seed=1"
+        teller = subprocess.Popen(["sh", "-c", '"$@"; read line', "sh", mountkit.CLAIRFS, "announce", mount.mountpoint, told],
+                                  stdin=subprocess.PIPE, start_new_session=True)
+        mountkit.wait_until(lambda: [job["spec"] for job in jobs_of(mount)] == [told], "an order is told")
+        read_all(mount, jobs, 3 * STEP)
+        mountkit.wait_until(lambda: len(mount.stats()["order"]["search"]["others"]) == 2, "each reader has a finder still")
+        tap.equal(mount.text().count("its order is looked for by itself"), 2, "it is the one that it had")
+        teller.communicate()
+        for job in jobs:
+            job.end()
+
+
 def spawned_workers_come_again(place):
     mount, paths = setting(place)
     with mount:
@@ -350,5 +368,5 @@ def many_sessions(place):
 
 
 mountkit.run(begun_at_once, begun_one_after_the_other, ranks_are_one_job, ranks_beside_another_job, search_of_all_seeds_goes_on,
-            spawned_workers_come_again, ends_alone,
+            another_job_tells, spawned_workers_come_again, ends_alone,
             many_sessions)
