@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -265,6 +266,26 @@ static void spawned_workers_are_of_their_parent(void)
 	end(other);
 }
 
+/* A daemon that has no file descriptor left must not take all jobs for ended. */
+static void who_cannot_be_asked_about_is_alive(void)
+{
+	struct child c = child_new("train", false);
+	struct teller t = find(c.pid, false), never = t;
+	struct rlimit was, none;
+
+	never.id.pid = 0;
+	CHECK_INT(getrlimit(RLIMIT_NOFILE, &was), 0);
+	none = was;
+	none.rlim_cur = 0;
+	CHECK_INT(setrlimit(RLIMIT_NOFILE, &none), 0);
+	CHECK(teller_is_alive(&t));
+	CHECK(!teller_is_alive(&never));
+	CHECK_INT(setrlimit(RLIMIT_NOFILE, &was), 0);
+	child_kill(&c);
+	CHECK(!teller_is_alive(&t));
+	child_reap(&c);
+}
+
 static void who_has_started_two_is_common(void)
 {
 	struct child a = child_new("a", true), b = child_new("b", true);
@@ -282,6 +303,7 @@ static void who_has_started_two_is_common(void)
 static const struct check_test tests[] = {
 	{ "who_forked_a_reader_reads", who_forked_a_reader_reads },
 	{ "spawned_workers_are_of_their_parent", spawned_workers_are_of_their_parent },
+	{ "who_cannot_be_asked_about_is_alive", who_cannot_be_asked_about_is_alive },
 	{ "who_has_started_two_is_common", who_has_started_two_is_common },
 	{ "process_is_found_by_any_of_its_threads", process_is_found_by_any_of_its_threads },
 	{ "nobody_is_nobodys", nobody_is_nobodys },
