@@ -302,7 +302,7 @@ def another_job_tells(place):
         read_until(mount, jobs, lambda: len(mount.stats()["order"]["search"]["others"]) == 2, "each reader has a finder")
         told = "torch-randperm:seed=1"
         teller = subprocess.Popen(["sh", "-c", '"$@"; read line', "sh", mountkit.CLAIRFS, "announce", mount.mountpoint, told],
-                                  stdin=subprocess.PIPE, start_new_session=True)
+                                  stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True)
         mountkit.wait_until(lambda: [job["spec"] for job in jobs_of(mount)] == [told], "an order is told")
         read_all(mount, jobs, 3 * STEP)
         mountkit.wait_until(lambda: len(mount.stats()["order"]["search"]["others"]) == 2, "each reader has a finder still")
