@@ -296,6 +296,8 @@ static void open_again_locked(struct cache *c, struct account_shard *a, struct r
 	decide_locked(c, a, rec);
 	rec->is_kept_back = false;
 	restart(rec);
+	if (!rec->reader) /* it has not come to a READ of its own yet */
+		rec->reader = before.reader;
 	rec->before = before;
 	rec->n_before = (uint8_t)MIN(n + 1u, UINT8_MAX);
 	rec->has_before = true;

@@ -10,6 +10,7 @@
  * What /proc says may be wrong by the time it is read, and a process's name is its own choice. So
  * nothing here is a permission: a wrong answer costs prefetching. The announce thread and cl-jobs
  * run it; it must never wait for a process. */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -19,27 +20,36 @@
 
 enum { STAT_MAX = 1024, DEPTH_MAX = 64 };
 
-/* The first bytes of a file of /proc, with a zero behind; false: it is not there. */
-static bool read_proc(int pid, const char *file, char out[STAT_MAX])
+/* The first bytes of a file of /proc, with a zero behind. -ENOENT, -ESRCH: the process is gone; else we
+ * have no file or memory left to ask with, and know nothing. */
+static int read_proc(int pid, const char *file, char out[STAT_MAX])
 {
 	char path[64];
 	AUTO_FILE FILE *f = NULL;
 
 	snprintf(path, sizeof(path), "/proc/%d/%s", pid, file);
+	errno = 0;
 	f = fopen(path, "re");
 	if (!f)
-		return false;
+		return errno ? -errno : -ENOMEM;
 	out[fread(out, 1, STAT_MAX - 1, f)] = '\0';
-	return true;
+	return ferror(f) ? (errno ? -errno : -EIO) : 0;
 }
 
-/* False: it is gone, if only nobody has asked for its exit code yet. */
-static bool process_look(int pid, struct proc_stat *ret)
+/* -ESRCH: it is gone, if only nobody has asked for its exit code yet. */
+static int process_ask(int pid, struct proc_stat *ret)
 {
 	char text[STAT_MAX];
+	int rc = pid > 0 ? read_proc(pid, "stat", text) : -ESRCH;
 
-	return pid > 0 && read_proc(pid, "stat", text) && proc_parse_stat(text, ret) &&
-	       ret->state != 'Z' && ret->state != 'X';
+	if (rc < 0)
+		return rc == -ENOENT ? -ESRCH : rc;
+	return proc_parse_stat(text, ret) && ret->state != 'Z' && ret->state != 'X' ? 0 : -ESRCH;
+}
+
+static bool process_look(int pid, struct proc_stat *ret)
+{
+	return process_ask(pid, ret) == 0;
 }
 
 /* The process of a thread, or 0. */
@@ -47,7 +57,7 @@ static int process_of(int tid)
 {
 	char text[STAT_MAX];
 
-	return tid > 0 && read_proc(tid, "status", text) ? proc_parse_tgid(text) : 0;
+	return tid > 0 && read_proc(tid, "status", text) == 0 ? proc_parse_tgid(text) : 0;
 }
 
 static void set_teller(struct teller *ret, int pid, const struct proc_stat *stat)
@@ -86,12 +96,15 @@ void teller_find(int tid, bool is_passing, struct teller *ret)
 }
 
 /* The same program in the same place: nothing was executed since the fork. Where we may not see that,
- * the name is what there is; torch gives its workers one of their own. */
+ * the name is what there is. torch gives its workers one of their own, also those that it spawns: they
+ * read for their parent whatever was executed. */
 static bool is_forked(const struct proc_stat *child, const struct proc_stat *parent)
 {
+	if (strcmp(child->name, "pt_data_worker") == 0)
+		return true;
 	if (child->stack && parent->stack)
 		return child->stack == parent->stack;
-	return strcmp(child->name, parent->name) == 0 || strcmp(child->name, "pt_data_worker") == 0;
+	return strcmp(child->name, parent->name) == 0;
 }
 
 void teller_find_reader(int tid, struct teller *ret)
@@ -110,6 +123,9 @@ void teller_find_reader(int tid, struct teller *ret)
 	}
 	set_teller(ret, pid, &p);
 	ret->is_itself = true;
+	if (ret->n_above && process_look(ret->above[0].pid, &parent) &&
+	    parent.start == ret->above[0].start)
+		ret->is_spawned = parent.session == p.session && strcmp(p.name, parent.name) == 0;
 }
 
 static bool is_same_process(const struct process_id *a, const struct process_id *b)
@@ -120,8 +136,10 @@ static bool is_same_process(const struct process_id *a, const struct process_id 
 bool process_is_alive(const struct process_id *id)
 {
 	struct proc_stat p;
+	int rc = process_ask(id->pid, &p);
 
-	return process_look(id->pid, &p) && p.start == id->start;
+	/* Where we could not ask it is there: its end is seen a moment later. */
+	return rc == 0 ? p.start == id->start : rc != -ESRCH;
 }
 
 bool teller_is_alive(const struct teller *t)

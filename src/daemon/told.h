@@ -29,6 +29,9 @@ struct teller {
 	struct process_id id; /* pid 0: nobody knows (a FIFO, an option, a process out of sight) */
 	int session;
 	bool is_itself; /* it told it, not a command that it ran */
+	/* Of a reader: its parent has the same name and session, so it may be a worker of that, which
+	 * multiprocessing has spawned. */
+	bool is_spawned;
 	/* Its parent, whoever started that, and so on, but for the first of all. */
 	struct process_id above[TELLER_ABOVE];
 	uint32_t n_above;
@@ -66,6 +69,7 @@ struct told_job {
 	uint32_t *ranks;
 	/* Of one that was found: the processes that read by it, as far as they are known. */
 	struct process_id reader[JOB_READERS];
+	struct process_id spawner[JOB_READERS]; /* whose worker that may be, or pid 0 */
 	uint32_t n_readers;
 	bool is_own_words; /* the mounting user's (option order), or made of them */
 	bool is_found;     /* nobody told it */
@@ -110,7 +114,7 @@ int told_jobs_put_first(struct wire *w, const struct order_spec *spec, struct or
 int told_jobs_put_found(struct wire *w, uint32_t *id, bool is_only, const struct order_spec *spec,
 			struct order *take_order, struct err *err) MUST_USE;
 /* A process that reads by the order that was found for this job. */
-void told_jobs_add_reader(struct wire *w, uint32_t id, const struct process_id *reader);
+void told_jobs_add_reader(struct wire *w, uint32_t id, const struct teller *reader);
 /* Whether all jobs there are have processes that are known, and this is none of them. Of a process
  * that nobody knows: never. */
 bool told_jobs_is_stranger(struct wire *w, const struct teller *who);

@@ -11,7 +11,9 @@
  * that came first read already.
  *
  * A job that was found has told nothing: it has the processes that were seen to read by it, and is over
- * when these are gone, also as the only one. What it would read next is not kept for it.
+ * when these are gone, also as the only one. What it would read next is not kept for it. Where they may be workers
+ * that were spawned, they are gone at the end of each epoch: then their parent must be gone as well, or
+ * nothing of the order be read for a minute.
  *
  * A job is over when the cache says so (all its epochs were read); when the process that told it
  * itself is gone, whatever seems to be read of it: the reads of others are often where its order
@@ -204,6 +206,15 @@ static bool has_reader(const struct told_job *job)
 	return false;
 }
 
+/* Workers that were spawned are gone at the end of each epoch, and come again. */
+static bool has_spawner(const struct told_job *job)
+{
+	for (uint32_t i = 0; i < job->n_readers; i++)
+		if (job->spawner[i].pid && process_is_alive(&job->spawner[i]))
+			return true;
+	return false;
+}
+
 static void see_processes(struct told_job *job)
 {
 	bool is_known = job->who.id.pid || job->n_readers;
@@ -223,6 +234,10 @@ static bool is_over(const struct told_job *job, const struct cache_job *view)
 
 	if (!job->gone_ns)
 		return false;
+	/* It may be a script that runs one training after the other as well, so not for ever. */
+	if (has_spawner(job) &&
+	    (view->plan.state != PLAN_LOST || now < job->gone_ns + FOUND_GONE_NS))
+		return quiet_ns(view) >= PASSING_QUIET_NS;
 	/* Another process may read on, which nobody sees where all of it is fetched ahead. */
 	if (job->n_readers)
 		return now >= job->gone_ns + (quiet_ns(view) >= GONE_NS ? GONE_NS : FOUND_GONE_NS);
@@ -457,6 +472,7 @@ static int put_own(struct wire *w, uint32_t at, bool is_found, const struct orde
 	now->is_own_words = was.is_own_words;
 	now->is_found = was.is_found || is_found;
 	memcpy(now->reader, was.reader, sizeof(now->reader));
+	memcpy(now->spawner, was.spawner, sizeof(now->spawner));
 	now->n_readers = was.n_readers;
 	mutex_unlock(&w->order_mu);
 	return 0;
@@ -500,7 +516,7 @@ int told_jobs_put_found(struct wire *w, uint32_t *id, bool is_only, const struct
 	return rc;
 }
 
-void told_jobs_add_reader(struct wire *w, uint32_t id, const struct process_id *reader)
+void told_jobs_add_reader(struct wire *w, uint32_t id, const struct teller *reader)
 {
 	uint32_t at = find_id(&w->jobs, id), to = 0;
 	struct told_job *job;
@@ -508,7 +524,7 @@ void told_jobs_add_reader(struct wire *w, uint32_t id, const struct process_id *
 	if (at == NOBODY)
 		return;
 	job = &w->jobs.job[at];
-	while (to < job->n_readers && job->reader[to].pid != reader->pid)
+	while (to < job->n_readers && job->reader[to].pid != reader->id.pid)
 		to++;
 	for (uint32_t i = 0; to == JOB_READERS && i < JOB_READERS; i++)
 		if (!process_is_alive(&job->reader[i]))
@@ -516,7 +532,8 @@ void told_jobs_add_reader(struct wire *w, uint32_t id, const struct process_id *
 	if (to == JOB_READERS)
 		return;
 	mutex_lock(&w->order_mu);
-	job->reader[to] = *reader;
+	job->reader[to] = reader->id;
+	job->spawner[to] = reader->is_spawned ? reader->above[0] : (struct process_id){ 0, 0 };
 	job->n_readers = MAX(job->n_readers, to + 1);
 	mutex_unlock(&w->order_mu);
 }

@@ -2,7 +2,9 @@
 /* Several jobs that told no order. One finder (module job) hears of everybody's opens, as it always
  * did, so one job is found as fast as ever, however many processes it has. When that has looked in
  * vain and there are several readers (readers.c), or when a reader that is none of a known job's reads
- * something else, each of them gets a finder of its own, which is told what was kept of its opens.
+ * something else, each of them gets a finder of its own, which is told what was kept of its opens. They
+ * may be one job all the same, whose seed is an unlikely one: until the first order is found, that of
+ * everybody hears of all and looks on, and whoever finds it first wins.
  *
  *	opens (planner) -> ring -> whose READ was it? -> finder of that reader -> found -> one more job
  *	      |                                                                     ranks of another
@@ -130,12 +132,15 @@ static void feed(struct untold *u, const struct opening *opening, uint32_t reade
 		reader = readers_opened_unseen(&u->readers, open->sample);
 	to = reader == READER_NONE ? finder_of(u, open->job)
 				   : u->finder[u->readers.reader[reader].owner];
-	if (!to && reader == READER_NONE && open->job == CACHE_NO_JOB && !opening->is_heard)
+	if (!to && reader == READER_NONE && open->job == CACHE_NO_JOB && !opening->is_heard &&
+	    !u->is_whole)
 		return; /* of any of several */
 	if (!to)
 		to = u->finder[EVERYBODY];
 	if (to->index != EVERYBODY || !opening->is_heard)
 		job_note_open(to->job, open->sample);
+	if (to->index != EVERYBODY && !opening->is_heard && u->is_whole)
+		job_note_open(u->finder[EVERYBODY]->job, open->sample);
 }
 
 /* Those that are old enough. */
@@ -194,7 +199,7 @@ static bool is_worth_it(struct untold *u, const struct apart *apart)
 	if (apart->n < 2 || apart->opens < APART_OPENS)
 		return false;
 	job_get_status(u->finder[EVERYBODY]->job, &st);
-	return st.searches >= LOOKED_LEAST && (st.is_full || !st.is_searching);
+	return st.searches >= u->searched + LOOKED_LEAST && (st.is_full || !st.is_searching);
 }
 
 static void give_finder(struct untold *u, struct reader *r)
@@ -211,23 +216,63 @@ static void give_finder(struct untold *u, struct reader *r)
 		job_note_open(f->job, r->kept[i]);
 }
 
+/* Looks so far were for what is known by now. */
+static void note_searched(struct untold *u)
+{
+	struct job_status st;
+
+	job_get_status(u->finder[EVERYBODY]->job, &st);
+	u->searched = st.searches;
+}
+
 static void tell_apart(struct untold *u)
 {
 	struct apart apart;
 
 	find_apart(u, &apart);
+	if (!apart.is_first)
+		note_searched(u);
 	if (!is_worth_it(u, &apart))
 		return;
 	for (uint32_t i = 0; i < apart.n; i++)
 		give_finder(u, &u->readers.reader[apart.reader[i]]);
 	if (count_finders(u) < 2)
 		return;
-	if (apart.is_first)
-		job_note_apart(u->finder[EVERYBODY]->job);
+	u->is_whole |= apart.is_first; /* they may be one job */
 	atomic_store(&u->is_sorted, true);
 }
 
+/* The first order was found, or told. With change_mu held. */
+static void be_whole_no_more(struct untold *u)
+{
+	u->is_whole = false;
+	if (atomic_load(&u->finder[EVERYBODY]->id) == CACHE_NO_JOB)
+		job_note_apart(u->finder[EVERYBODY]->job);
+}
+
 /* --- the thread: what else there is to do --- */
+
+/* Whether it may read by what this one found: its own, or a reader whose own finder found nothing. */
+static bool is_candidate(const struct untold *u, const struct finder *f, const struct reader *r)
+{
+	const struct finder *own = u->finder[r->owner];
+
+	if (!r->who.id.pid || r->n_opens < READS_LEAST)
+		return false;
+	return own == f || (f->index == EVERYBODY && own && atomic_load(&own->id) == CACHE_NO_JOB &&
+			    !atomic_load(&own->is_over));
+}
+
+static void join(struct untold *u, const struct finder *f, const struct reader *r)
+{
+	struct finder *own = u->finder[r->owner];
+
+	if (own == f)
+		return;
+	atomic_store(&own->joins, f->index);
+	atomic_store(&own->is_joined, true);
+	atomic_store(&own->is_over, true);
+}
 
 /* The processes that read by what was found. */
 static void add_readers(struct untold *u, struct finder *f)
@@ -237,14 +282,15 @@ static void add_readers(struct untold *u, struct finder *f)
 	for (uint32_t i = 0; i < READERS_MAX; i++) {
 		struct reader *r = &u->readers.reader[i];
 
-		if (!r->who.id.pid || r->owner != f->index || r->n_opens < READS_LEAST)
+		if (!is_candidate(u, f, r))
 			continue;
 		if (f->index == EVERYBODY && !r->is_explained &&
 		    !readers_is_placed(&u->readers, i) &&
 		    !(is_fresh && readers_fits(&u->readers, i, f->epoch, f->ranks)))
 			continue;
 		r->is_explained = true;
-		told_jobs_add_reader(u->w, atomic_load(&f->id), &r->who.id);
+		join(u, f, r);
+		told_jobs_add_reader(u->w, atomic_load(&f->id), &r->who);
 	}
 	if (!is_fresh || atomic_fetch_sub(&f->is_fresh, 1) > 1)
 		return;
@@ -274,7 +320,7 @@ static void note_plans(struct untold *u, const struct cache_job *views, uint32_t
 			if (views[k].id == id)
 				plan = plan_of(views[k].plan.state);
 		if (id == CACHE_NO_JOB) /* the opens of nobody are no job's */
-			plan = i == EVERYBODY ? JOB_PLAN_BUSY : JOB_PLAN_NONE;
+			plan = i == EVERYBODY && !u->is_whole ? JOB_PLAN_BUSY : JOB_PLAN_NONE;
 		job_note_plan(u->finder[i]->job, plan);
 	}
 }
@@ -290,9 +336,31 @@ static void look_at_jobs(struct untold *u)
 	for (uint32_t i = 0; i < FINDERS; i++)
 		if (u->finder[i] && atomic_load(&u->finder[i]->id) != CACHE_NO_JOB)
 			add_readers(u, u->finder[i]);
+	if (u->is_whole && n)
+		be_whole_no_more(u);
 	if (atomic_load(&u->is_sorted))
 		note_plans(u, views, n);
 	mutex_unlock(&u->w->change_mu);
+}
+
+static bool is_in_force(const struct untold *u, uint32_t id)
+{
+	const struct told_jobs *jobs = &u->w->jobs;
+
+	for (uint32_t i = 0; i < jobs->n; i++)
+		if (jobs->job[i].id == id)
+			return true;
+	return false;
+}
+
+/* It has no reader any more, and no job whose end would be heard of: it never found anything, or the
+ * order has left by itself, all read. With change_mu held. */
+static bool is_left_alone(const struct untold *u, const struct finder *f)
+{
+	for (uint32_t i = 0; i < READERS_MAX; i++)
+		if (u->readers.reader[i].who.id.pid && u->readers.reader[i].owner == f->index)
+			return false;
+	return !is_in_force(u, atomic_load(&f->id));
 }
 
 static void prune(struct untold *u, uint64_t now_ns)
@@ -301,17 +369,16 @@ static void prune(struct untold *u, uint64_t now_ns)
 		return;
 	u->pruned_ns = now_ns;
 	for (uint32_t i = 0; i < READERS_MAX; i++) {
-		struct reader *r = &u->readers.reader[i];
-		uint32_t owner = r->owner;
+		const struct reader *r = &u->readers.reader[i];
 
-		if (!r->who.id.pid || process_is_alive(&r->who.id))
-			continue;
-		readers_remove(&u->readers, i);
-		/* It never found anything: nobody says that its job is over. */
-		if (owner != EVERYBODY && u->finder[owner] &&
-		    atomic_load(&u->finder[owner]->id) == CACHE_NO_JOB)
-			atomic_store(&u->finder[owner]->is_over, true);
+		if (r->who.id.pid && !process_is_alive(&r->who.id))
+			readers_remove(&u->readers, i);
 	}
+	mutex_lock(&u->w->change_mu);
+	for (uint32_t i = 1; i < FINDERS; i++)
+		if (u->finder[i] && is_left_alone(u, u->finder[i]))
+			atomic_store(&u->finder[i]->is_over, true);
+	mutex_unlock(&u->w->change_mu);
 }
 
 /* The finder of everybody is the only one again, and hears of the opens from the planner: those that
@@ -322,6 +389,7 @@ static void sort_no_more(struct untold *u, uint64_t now_ns)
 		job_note_plan(u->finder[EVERYBODY]->job, JOB_PLAN_NONE);
 	u->due = atomic_load(&u->head);
 	drain(u, now_ns);
+	u->is_whole = false;
 	atomic_store(&u->is_sorted, false);
 	drain(u, now_ns);
 }
@@ -335,12 +403,36 @@ static void remove_over(struct untold *u, uint64_t now_ns)
 		sort_no_more(u, now_ns);
 }
 
+/* It has told an order, or may be about to, as one of several ranks. With change_mu held. */
+static bool is_told(const struct untold *u, const struct teller *who)
+{
+	for (uint32_t i = 0; i < u->w->jobs.n; i++)
+		if (teller_is_related(who, &u->w->jobs.job[i].who))
+			return true;
+	return !told_jobs_is_stranger(u->w, who);
+}
+
+/* Somebody told an order: nobody looks for it in what was opened before. */
+static void forget_told(struct untold *u)
+{
+	mutex_lock(&u->w->change_mu);
+	for (uint32_t i = 0; i < READERS_MAX; i++) {
+		struct reader *r = &u->readers.reader[i];
+
+		if (r->who.id.pid && r->owner == EVERYBODY && is_told(u, &r->who))
+			r->n_kept = 0;
+	}
+	mutex_unlock(&u->w->change_mu);
+}
+
 static void look(struct untold *u)
 {
 	uint64_t now_ns = clock_now(clock_monotonic());
 
 	if (atomic_exchange(&u->is_over, false))
 		readers_begin_again(&u->readers);
+	if (atomic_exchange(&u->is_told, false))
+		forget_told(u);
 	drain(u, now_ns);
 	look_at_jobs(u);
 	tell_apart(u);
@@ -398,32 +490,31 @@ void untold_planned(struct untold *u, enum plan_state state)
 		job_note_plan(u->finder[EVERYBODY]->job, plan_of(state));
 }
 
-static bool is_in_force(const struct untold *u, uint32_t id)
+/* Its order gave way; or it looks for that of a process which has told one. The others, who told
+ * nothing, are looked for still. */
+static bool is_unwanted(const struct untold *u, const struct finder *f)
 {
-	const struct told_jobs *jobs = &u->w->jobs;
+	uint32_t id = atomic_load(&f->id);
 
-	for (uint32_t i = 0; i < jobs->n; i++)
-		if (jobs->job[i].id == id)
-			return true;
-	return false;
+	return id == CACHE_NO_JOB ? is_told(u, &f->who) : !is_in_force(u, id);
 }
 
 void untold_told(struct untold *u, const char *text)
 {
 	struct finder *all = u->finder[EVERYBODY];
 
-	for (uint32_t i = 1; i < FINDERS; i++) {
-		struct finder *f = u->finder[i];
+	bool is_none = !text && !u->w->jobs.n;
 
-		if (f && !(text && is_in_force(u, atomic_load(&f->id))))
-			atomic_store(&f->is_over, true);
-	}
-	if (!text && u->w->jobs.n)
+	for (uint32_t i = 1; i < FINDERS; i++)
+		if (u->finder[i] && (is_none || is_unwanted(u, u->finder[i])))
+			atomic_store(&u->finder[i]->is_over, true);
+	if (!text && !is_none)
 		return;
 	if (text && is_in_force(u, atomic_load(&all->id)))
 		return; /* one more's */
+	atomic_store(is_none || atomic_load(&all->id) != CACHE_NO_JOB ? &u->is_over : &u->is_told,
+		     true);
 	atomic_store(&all->id, CACHE_NO_JOB);
-	atomic_store(&u->is_over, true);
 	job_note_told(all->job, text);
 }
 

@@ -86,6 +86,16 @@ static bool is_anothers(const struct finder *f, const char *text)
 	return false;
 }
 
+/* Readers were told apart, and the order of one of them was found before that of all. */
+static bool is_late(const struct finder *f)
+{
+	bool is_found = false;
+
+	for (uint32_t i = 1; i < FINDERS; i++)
+		is_found |= f->u->finder[i] && atomic_load(&f->u->finder[i]->id) != CACHE_NO_JOB;
+	return is_found && f->index == EVERYBODY && atomic_load(&f->id) == CACHE_NO_JOB;
+}
+
 /* The pass that was found, to see who reads it. */
 static void keep_epoch(struct finder *f, const struct order *order)
 {
@@ -108,7 +118,8 @@ static int put(struct finder *f, const struct order_spec *spec, struct order *ta
 	uint32_t id = atomic_load(&f->id);
 	int rc;
 
-	if (atomic_load(&f->is_over) || is_anothers(f, order_spec_text(spec)) || has_joined(f)) {
+	if (atomic_load(&f->is_over) || is_late(f) || is_anothers(f, order_spec_text(spec)) ||
+	    has_joined(f)) {
 		order_free(take_order);
 		return -ECANCELED;
 	}

@@ -47,12 +47,17 @@ struct untold {
 	_Atomic bool is_sorted;
 	_Atomic bool is_idle;        /* the thread waits for an open */
 	_Atomic bool is_over;        /* an order of everybody's finder is not in force any more */
+	_Atomic bool is_told;        /* an order was told, beside those that were found */
 	_Atomic uint32_t head, tail; /* of the ring; head: the planner's */
 	uint32_t due;                /* the thread's: opens before this one are old enough */
 	uint32_t skipped;            /* the planner's */
 	/* The thread's: orders were in force at the last looks, and all of them followed: what none of
 	 * them has is nobody's of theirs. */
 	bool was_followed, is_followed;
+	/* Readers were told apart before there was any order: the finder of everybody hears of all
+	 * their opens until there is one. */
+	bool is_whole;
+	uint64_t searched; /* looks of that finder that were for an order before this beginning */
 	uint64_t pruned_ns;
 	struct readers readers;
 	struct opening ring[RING];

@@ -54,6 +54,26 @@ for rank in ranks:
 """
 
 
+# Its workers are a program of their own, as multiprocessing spawns them, and end when told to: others are started then.
+SPAWNER = """
+import subprocess, sys
+worker = None
+for line in sys.stdin:
+    if not line.strip():
+        worker.communicate()
+        worker = None
+        print(0, flush=True)
+        continue
+    worker = worker or subprocess.Popen([sys.executable, "-c", *sys.argv[1:]], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        text=True)
+    worker.stdin.write(line)
+    worker.stdin.flush()
+    print(worker.stdout.readline().strip(), flush=True)
+if worker:
+    worker.communicate()
+"""
+
+
 class Job:
     """A process that reads a sequence of samples."""
 
@@ -101,9 +121,21 @@ class Launched(Job):
         self.at += n
 
 
-def setting(place, **options):
+class Spawned(Job):
+    """Whose workers are spawned for each epoch."""
+
+    def __init__(self, place, mount, paths, sequence):
+        self.mount, self.paths, self.sequence, self.at, self.wrong = mount, paths, sequence, 0, 0
+        self.process = subprocess.Popen([sys.executable, "-c", SPAWNER, JOB, mount.mountpoint, place.source],
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True)
+
+    def end_workers(self):
+        self.ask([])
+
+
+def setting(place, recover="quick", **options):
     place.files([SIZE] * N)
-    mount = place.mount(recover="quick", **options)
+    mount = place.mount(recover=recover, **options)
     return mount, [line.split("\t")[1] for line in good("index", place.source).decode().splitlines()]
 
 
@@ -241,6 +273,64 @@ def ranks_beside_another_job(place):
         ranks.end()
 
 
+def search_of_all_seeds_goes_on(place):
+    """Two ranks may be one job whose seed is an unlikely one: nobody but the finder of everybody may find that."""
+    mount, paths = setting(place, recover="full")
+    with mount:
+        ranks = Launched(place, mount, paths, [orders.distributed(N, 2, rank, 3735928559, 0) for rank in range(2)])
+        search = lambda: mount.stats()["order"]["search"]
+        while not search()["others"] and not ranks.is_at_end():
+            before = opens(mount)
+            ranks.read()
+            mountkit.wait_until(lambda before=before: opens(mount) >= before + STEP, "the daemon hears of the reads")
+            mountkit.wait_until(lambda: search()["is_full"] or not search()["is_searching"], "a look ends")
+        mountkit.wait_until(lambda: len(search()["others"]) == 2, "each reader has a finder")
+        for _ in range(4):
+            before = opens(mount)
+            ranks.read(8)
+            mountkit.wait_until(lambda before=before: opens(mount) >= before + 8, "the daemon hears of the reads")
+            mountkit.wait_until(lambda: all(one["searches"] >= 1 for one in search()["others"]), "finders look")
+        tap.ok(search()["is_full"] and search()["searches"] >= 2, "the search of all seeds goes on for all readers", search())
+        ranks.end()
+
+
+def another_job_tells(place):
+    """Whose order is looked for, that is none of the one who tells: it is looked for still."""
+    mount, paths = setting(place)
+    with mount:
+        jobs = [Launched(place, mount, paths, [orders.randperm(N, 3735928559 + i) for i in range(2)])]
+        read_until(mount, jobs, lambda: len(mount.stats()["order"]["search"]["others"]) == 2, "each reader has a finder")
+        told = "torch-randperm:seed=1"
+        teller = subprocess.Popen(["sh", "-c", '"$@"; read line', "sh", mountkit.CLAIRFS, "announce", mount.mountpoint, told],
+                                  stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True)
+        mountkit.wait_until(lambda: [job["spec"] for job in jobs_of(mount)] == [told], "an order is told")
+        read_all(mount, jobs, 3 * STEP)
+        mountkit.wait_until(lambda: len(mount.stats()["order"]["search"]["others"]) == 2, "each reader has a finder still")
+        tap.equal(mount.text().count("its order is looked for by itself"), 2, "it is the one that it had")
+        teller.communicate()
+        for job in jobs:
+            job.end()
+
+
+def spawned_workers_come_again(place):
+    mount, paths = setting(place)
+    with mount:
+        spawner = Spawned(place, mount, paths, epochs_of(3, lambda e: orders.distributed(N, 2, 1, 1, e)))
+        other = Job(place, mount, paths, epochs_of(2, loader_of(42)))
+        read_until(mount, [spawner, other], lambda: followed(mount, FIRST) and followed(mount, SECOND) and
+                   all(job.get("pid") for job in jobs_of(mount)), "both are followed")
+        spawner.end_workers()
+        other.kill()
+        mountkit.wait_until(lambda: SECOND not in specs(mount), "the job that was killed ends")
+        before = opens(mount)
+        spawner.read(16)
+        mountkit.wait_until(lambda: opens(mount) >= before + 16, "the daemon hears of the reads")
+        tap.ok(followed(mount, FIRST), "a job whose workers have ended goes on while it is there itself", jobs_of(mount))
+        tap.equal(spawner.wrong, 0, "all bytes were the source's")
+        spawner.end()
+        mountkit.wait_until(lambda: not jobs_of(mount), "it ends when it is gone itself")
+
+
 def ends_alone(place):
     mount, paths = setting(place)
     with mount:
@@ -277,4 +367,6 @@ def many_sessions(place):
             job.end()
 
 
-mountkit.run(begun_at_once, begun_one_after_the_other, ranks_are_one_job, ranks_beside_another_job, ends_alone, many_sessions)
+mountkit.run(begun_at_once, begun_one_after_the_other, ranks_are_one_job, ranks_beside_another_job, search_of_all_seeds_goes_on,
+            another_job_tells, spawned_workers_come_again, ends_alone,
+            many_sessions)

@@ -6,8 +6,10 @@
  */
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -208,6 +210,82 @@ static void who_forked_a_reader_reads(void)
 	child_reap(&leader);
 }
 
+/* Runs `sleep` under a name of its own, as a program that was executed: no fork's stack. */
+static pid_t spawn(const char *name)
+{
+	char text[160];
+	int ready[2];
+	char byte;
+	pid_t pid;
+
+	snprintf(text, sizeof(text), "printf %%s '%s' > /proc/$$/comm; echo; read line", name);
+	CHECK_INT(pipe(ready), 0);
+	pid = fork();
+	if (pid == 0) {
+		int hold[2];
+
+		if (pipe(hold) < 0)
+			_exit(127);
+		dup2(hold[0], 0);
+		dup2(ready[1], 1);
+		execl("/bin/sh", "sh", "-c", text, NULL);
+		_exit(127);
+	}
+	CHECK(pid > 0);
+	close(ready[1]);
+	CHECK_INT((int)read(ready[0], &byte, 1), 1);
+	close(ready[0]);
+	return pid;
+}
+
+static void end(pid_t pid)
+{
+	kill(pid, SIGKILL);
+	CHECK_INT(waitpid(pid, NULL, 0), pid);
+}
+
+/* Workers that were spawned execute their program anew; torch's are known by their name, others may be
+ * their parent's when both have the same one. */
+static void spawned_workers_are_of_their_parent(void)
+{
+	pid_t worker = spawn("pt_data_worker"), same, other = spawn("other");
+	struct teller t = reader(worker);
+	char name[17] = "";
+
+	CHECK_INT(t.id.pid, getpid());
+	prctl(PR_GET_NAME, name);
+	same = spawn(name);
+	t = reader(same);
+	CHECK_INT(t.id.pid, same);
+	CHECK(t.is_spawned && t.above[0].pid == getpid());
+	t = reader(other);
+	CHECK_INT(t.id.pid, other);
+	CHECK(!t.is_spawned);
+	end(worker);
+	end(same);
+	end(other);
+}
+
+/* A daemon that has no file descriptor left must not take all jobs for ended. */
+static void who_cannot_be_asked_about_is_alive(void)
+{
+	struct child c = child_new("train", false);
+	struct teller t = find(c.pid, false), never = t;
+	struct rlimit was, none;
+
+	never.id.pid = 0;
+	CHECK_INT(getrlimit(RLIMIT_NOFILE, &was), 0);
+	none = was;
+	none.rlim_cur = 0;
+	CHECK_INT(setrlimit(RLIMIT_NOFILE, &none), 0);
+	CHECK(teller_is_alive(&t));
+	CHECK(!teller_is_alive(&never));
+	CHECK_INT(setrlimit(RLIMIT_NOFILE, &was), 0);
+	child_kill(&c);
+	CHECK(!teller_is_alive(&t));
+	child_reap(&c);
+}
+
 static void who_has_started_two_is_common(void)
 {
 	struct child a = child_new("a", true), b = child_new("b", true);
@@ -224,6 +302,8 @@ static void who_has_started_two_is_common(void)
 
 static const struct check_test tests[] = {
 	{ "who_forked_a_reader_reads", who_forked_a_reader_reads },
+	{ "spawned_workers_are_of_their_parent", spawned_workers_are_of_their_parent },
+	{ "who_cannot_be_asked_about_is_alive", who_cannot_be_asked_about_is_alive },
 	{ "who_has_started_two_is_common", who_has_started_two_is_common },
 	{ "process_is_found_by_any_of_its_threads", process_is_found_by_any_of_its_threads },
 	{ "nobody_is_nobodys", nobody_is_nobodys },
