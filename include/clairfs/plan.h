@@ -60,10 +60,6 @@ static inline uint64_t plan_spare_bytes(uint64_t arena_bytes)
  * it is to know ahead of the readers. */
 #define PLAN_NO_INODES (-ENOBUFS)
 
-/* A STAGE that was left out, as the kernel has the pages by itself. The sample is not staged, and is
- * not to be for this use. */
-#define PLAN_KEPT (-EALREADY)
-
 enum plan_event_kind {
 	PLAN_EV_OPENED,    /* sample: somebody opened it */
 	PLAN_EV_FETCHED,   /* answers FETCH: status, latency_ns, bytes; status 0: it is in the arena

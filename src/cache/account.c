@@ -437,7 +437,6 @@ void account_open(struct cache *c, struct entry_id entry, uint64_t now_ns)
 	if (bits_get(c->staged, entry.v))
 		bits_set(c->staged_opened, entry.v);
 	mutex_unlock(&a->mu);
-	kept_opened(&c->kept, entry.v, now_ns);
 }
 
 uint32_t account_place(struct cache *c, struct entry_id entry)

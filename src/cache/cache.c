@@ -12,7 +12,7 @@
 #include <string.h>
 
 #define ENTRY_BITMAPS 5u  /* touched, paged, confirmed, abroad, narrowed */
-#define SAMPLE_BITMAPS 5u /* staged, staged_opened, held_out, passthrough.held, kept.left_out */
+#define SAMPLE_BITMAPS 4u /* staged, staged_opened, held_out, passthrough.held */
 #define MALLOC_HEAD 16u   /* what malloc adds, about */
 static_assert(sizeof(struct object) + sizeof(struct entry_state) + 2 * MALLOC_HEAD <=
 		      CACHE_HELD_BYTES,
@@ -39,8 +39,6 @@ static int cache_init(struct cache *c)
 		rc = control_init(c);
 	if (rc == 0)
 		rc = passthrough_init(c);
-	if (rc == 0)
-		rc = kept_init(&c->kept, dataset_n_samples(c->p.dataset));
 	if (!c->touched || !c->paged || !c->confirmed || !c->abroad || !c->staged || !c->staged_opened)
 		return -ENOMEM;
 	return rc == 0 ? 0 : -ENOMEM;
@@ -302,7 +300,6 @@ void cache_free(struct cache *c)
 	queue_fini(&c->epoch_jobs);
 	mutex_fini(&c->prefetch.mu);
 	gate_fini(c);
-	kept_fini(&c->kept);
 	cond_fini(&c->reval_cv);
 	mutex_fini(&c->reval_mu);
 	mutex_fini(&c->order_mu);

@@ -21,6 +21,7 @@
 
 #include "clairfs/base/log.h"
 #include "clairfs/base/queue.h"
+#include "clairfs/base/thr.h"
 #include "clairfs/cache.h"
 #include "clairfs/metrics/trace.h"
 #include "clairfs/tier/store.h"
@@ -28,7 +29,6 @@
 #include "access_priv.h"
 #include "account_priv.h"
 #include "gate_priv.h"
-#include "kept_priv.h"
 #include "planner.h"
 
 enum {
@@ -193,7 +193,6 @@ struct cache {
 	_Atomic uint64_t *staged_opened; /* per sample: opened since it was pushed */
 	struct prefetch_queue prefetch;
 	struct gate gate;
-	struct kept kept;
 	struct notes notes;
 	struct account *account;
 	struct mutex status_mu;

@@ -113,18 +113,6 @@ static bool stage_verify(struct cache *c, struct entry_state *es, uint32_t versi
 	return is_same;
 }
 
-/* The kernel has its pages of the pass before, or that is to be found out. Not of one that is being
- * read: that says nothing. */
-static bool stage_is_kept_locked(struct cache *c, struct shard *s, const struct entry_state *es)
-	REQUIRES(s->mu);
-static bool stage_is_kept_locked(struct cache *c, struct shard *s, const struct entry_state *es)
-{
-	(void)s;
-	return bits_get(c->paged, es->entry.v) && !es->readers &&
-	       !access_is_narrowed(c, es->entry) &&
-	       kept_skips(&c->kept, es->entry.v, clock_now(c->p.clock));
-}
-
 static int stage_sample(struct cache *c, struct entry_id entry)
 {
 	struct shard *s = shard_of(c, entry);
@@ -133,25 +121,19 @@ static int stage_sample(struct cache *c, struct entry_id entry)
 	struct entry_state *es;
 	uint32_t version = 0;
 	uint64_t begin_ns;
-	bool is_kept;
 	int rc;
 
 	mutex_lock(&s->mu);
 	es = entry_find_locked(c, s, entry);
 	if (es && es->hold != HOLD_HELD)
 		es = NULL;
-	is_kept = es && stage_is_kept_locked(c, s, es);
-	if (es && !is_kept) {
+	if (es) {
 		es->refs++;
 		version = es->version;
 		file.renewal = dataset_renewal(c->p.dataset, entry);
 		dataset_identity(c->p.dataset, entry, &id);
 	}
 	mutex_unlock(&s->mu);
-	if (is_kept) {
-		metrics_add(c->p.metrics, METRIC_STAGE_KEPT, 1);
-		return PLAN_KEPT;
-	}
 	if (!es)
 		return -ESTALE; /* the change of the file that took it away is on its way to the
 				   plan */
@@ -175,7 +157,6 @@ static int stage_sample(struct cache *c, struct entry_id entry)
 						     .bytes = (uint32_t)MIN(id.size, UINT32_MAX),
 						     .status = (int16_t)rc });
 	if (rc == 0) {
-		kept_pushed(&c->kept, entry.v);
 		metrics_add(c->p.metrics, METRIC_STAGE_PUSHED, 1);
 		metrics_add(c->p.metrics, METRIC_STAGE_PUSHED_BYTES, id.size);
 	}

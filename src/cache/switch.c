@@ -165,8 +165,6 @@ static struct plan *install_plan(struct cache *c, struct plan *take_plan, bool i
 	for (int i = 0; i < SHARDS; i++)
 		release_shard(c, &c->shards[i]);
 	forget_staged(c, is_over);
-	if (is_over)
-		kept_reset(&c->kept);
 	c->plan = take_plan;
 	c->notes.planned_arena_bytes = c->p.arena_bytes; /* tell_memory says if it is less by now */
 	c->notes.planned_stage_bytes = c->p.stage_bytes;

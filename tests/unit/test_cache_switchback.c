@@ -87,11 +87,9 @@ static uint64_t rig_opened(struct rig *rig)
 	return st.plan.opened;
 }
 
-/* Or left out, as the kernel has its pages of the pass before: here they stay. */
 static bool is_pushed(struct rig *rig, uint32_t sample)
 {
-	return bits_get(rig->cache->staged, sample) ||
-	       bits_get(rig->cache->kept.left_out, sample);
+	return bits_get(rig->cache->staged, sample);
 }
 
 static bool is_chosen(uint32_t n_ranks, uint64_t pass, uint64_t position)

@@ -79,8 +79,6 @@
 	  "Samples pushed into the kernel's page cache.") \
 	X(STAGE_PUSHED_BYTES, COUNTER, "stage_pushed_bytes_total", "", \
 	  "Bytes pushed into the kernel's page cache.") \
-	X(STAGE_KEPT, COUNTER, "stage_kept_total", "", \
-	  "Pushes left out, as the kernel keeps the pages of the pass before.") \
 	X(STAGE_UNKNOWN_INODE, COUNTER, "stage_unknown_inode_total", "", \
 	  "Pushes for inodes the kernel did not know.") \
 	X(STAGE_LOOKUPS_REFUSED, COUNTER, "stage_lookups_refused_total", "", \
