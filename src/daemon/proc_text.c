@@ -15,6 +15,7 @@ enum {
 	FIELD_PARENT = 4,
 	FIELD_SESSION = 6,
 	FIELD_START = 22,
+	FIELD_CODE_END = 27,
 	FIELD_STACK = 28,
 };
 
@@ -24,6 +25,7 @@ static bool take_field(int field, const char *word, struct proc_stat *ret)
 	uint64_t *value = field == FIELD_PARENT    ? &ret->parent
 			  : field == FIELD_SESSION ? &ret->session
 			  : field == FIELD_START   ? &ret->start
+			  : field == FIELD_CODE_END ? &ret->code_end
 			  : field == FIELD_STACK   ? &ret->stack
 						   : NULL;
 

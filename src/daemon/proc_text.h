@@ -11,6 +11,7 @@ struct proc_stat {
 	char name[64]; /* its own choice */
 	char state;
 	uint64_t parent, session, start;
+	uint64_t code_end; /* likewise: without random addresses stacks alone may be alike */
 	uint64_t stack; /* where it began, the same after a fork; 0: not shown to us */
 };
 

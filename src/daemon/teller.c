@@ -103,7 +103,7 @@ static bool is_forked(const struct proc_stat *child, const struct proc_stat *par
 	if (strcmp(child->name, "pt_data_worker") == 0)
 		return true;
 	if (child->stack && parent->stack)
-		return child->stack == parent->stack;
+		return child->stack == parent->stack && child->code_end == parent->code_end;
 	return strcmp(child->name, parent->name) == 0;
 }
 
