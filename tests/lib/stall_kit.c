@@ -5,6 +5,18 @@
 #include <math.h>
 #include <string.h>
 
+const struct stall_case some_case = {
+	.workers = 4,
+	.prefetch = 2,
+	.batch = 7,
+	.steps = 60,
+	.compute_s = 0.05,
+	.decode_s = 0.001,
+	.source_s = 0.06,
+	.source_cv = 0.5,
+	.controls = 100,
+};
+
 #define GATHER_S 0.005
 #define HIT_S 0.00004
 

@@ -38,6 +38,9 @@ struct stall_plan {
 /* The wall time. */
 double stall_loader(const struct stall_plan *plan);
 
+/* 60 steps of 4 workers over a source of 60 ms: mostly waiting. */
+extern const struct stall_case some_case;
+
 /* Plays one pass of a case and tells it to s as a mount would: opens heard of in gatherings of five
  * milliseconds, waits exactly; the steps too if with_hook. */
 void stall_case_play(struct stall *s, const struct stall_case *c, uint64_t pass, uint64_t seed,

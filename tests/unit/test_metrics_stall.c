@@ -232,18 +232,6 @@ static void control_reads_have_an_end(void)
 
 /* --- passes --- */
 
-static const struct stall_case some_case = {
-	.workers = 4,
-	.prefetch = 2,
-	.batch = 7,
-	.steps = 60,
-	.compute_s = 0.05,
-	.decode_s = 0.001,
-	.source_s = 0.06,
-	.source_cv = 0.5,
-	.controls = 100,
-};
-
 static struct stall *stall_for(const struct stall_job *job)
 {
 	static const struct stall_params params = { .n_samples = 1000000 };

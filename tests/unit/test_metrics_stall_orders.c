@@ -7,7 +7,7 @@
 
 #include "stall_kit.h"
 
-static const struct stall_case some_case = {
+static const struct stall_case orders_case = {
 	.name = "some",
 	.workers = 4,
 	.prefetch = 2,
@@ -98,7 +98,7 @@ static uint64_t judged(const struct stall *s, uint64_t *ret_unjudged, uint64_t *
 		*ret_unjudged += n.unjudged;
 	}
 	stall_get_node(s, &node);
-	*ret_unplaced = node.unplaced_reads - some_case.controls;
+	*ret_unplaced = node.unplaced_reads - orders_case.controls;
 	return sum;
 }
 
@@ -117,7 +117,7 @@ static void orders_told_at_once_keep_their_reads(void)
 	struct seen seen;
 	struct stall *s = new_stall(&seen);
 
-	stall_case_controls(s, &some_case, 1);
+	stall_case_controls(s, &orders_case, 1);
 	for (uint32_t id = 1; id <= ORDERS; id++)
 		order_is(s, id, 1);
 	for (uint32_t part = 0; part < 2; part++)
@@ -147,7 +147,7 @@ static void pass_of_an_earlier_order_waits_for_control_reads(void)
 	CHECK_INT(node.why, STALL_NO_CONTROLS);
 	CHECK_U64(node.open, 2);
 	CHECK_INT((int)seen.n, 0);
-	stall_case_controls(s, &some_case, 1);
+	stall_case_controls(s, &orders_case, 1);
 	stall_judge(s, 0, false);
 	CHECK_JUDGED(s, 2, 0, 0);
 	stall_get_node(s, &node);
@@ -163,7 +163,7 @@ static void half_a_pass_ends_with_the_order_after_it(void)
 	struct stall *s = new_stall(&seen);
 	struct stall_node node;
 
-	stall_case_controls(s, &some_case, 1);
+	stall_case_controls(s, &orders_case, 1);
 	order_is(s, 1, 1);
 	reads_are(s, 1, 0, 0, 0, 3);
 	reads_are(s, 1, 0, 0, SHORT / 2 - 3, SHORT / 2);
@@ -192,7 +192,7 @@ static void oldest_order_gives_way(void)
 	struct seen seen;
 	struct stall *s = new_stall(&seen);
 
-	stall_case_controls(s, &some_case, 1);
+	stall_case_controls(s, &orders_case, 1);
 	order_is(s, 1, 1);
 	reads_are(s, 1, 0, 0, 0, SHORT - 1);
 	for (uint32_t id = 2; id <= STALL_ORDERS; id++)
@@ -243,10 +243,10 @@ static void verdicts_add_up(void)
 	struct stall_verdict sum = { 0 };
 	double removed;
 
-	stall_case_controls(s, &some_case, 1);
+	stall_case_controls(s, &orders_case, 1);
 	order_is(s, 0, 1);
 	for (uint64_t pass = 0; pass < 3; pass++)
-		stall_case_play(s, &some_case, pass, pass + 1, pass == 1, &truth);
+		stall_case_play(s, &orders_case, pass, pass + 1, pass == 1, &truth);
 	stall_judge(s, UINT64_MAX, true);
 	stall_get_rank(s, 0, &got);
 	CHECK_U64(got.judged, 3);
@@ -261,8 +261,8 @@ static void verdicts_add_up(void)
 		CHECK(v->began_ns >= 1000000000ull * (100 + 10000 * i) &&
 		      v->ended_ns > v->began_ns &&
 		      v->ended_ns < 1000000000ull * (100 + 10000 * (i + 1)));
-		CHECK_U64(v->first_batch, i * some_case.steps);
-		CHECK_U64(v->n_batches, some_case.steps);
+		CHECK_U64(v->first_batch, i * orders_case.steps);
+		CHECK_U64(v->n_batches, orders_case.steps);
 		sum.lower_ns += v->lower_ns;
 		sum.estimate_ns += v->estimate_ns;
 		sum.estimate_hook_ns += v->estimate_hook_ns;
@@ -286,7 +286,7 @@ static void batches_are_counted_through_passes_not_judged(void)
 	struct seen seen;
 	struct stall *s = new_stall(&seen);
 
-	stall_case_controls(s, &some_case, 1);
+	stall_case_controls(s, &orders_case, 1);
 	order_is(s, 1, 2);
 	reads_are(s, 1, 1, 0, 0, SHORT);
 	reads_are(s, 1, 0, 0, 14, SHORT); /* resumed after two batches */

@@ -5,18 +5,6 @@
 
 #include "stall_kit.h"
 
-static const struct stall_case some_case = {
-	.workers = 4,
-	.prefetch = 2,
-	.batch = 7,
-	.steps = 60,
-	.compute_s = 0.05,
-	.decode_s = 0.001,
-	.source_s = 0.06,
-	.source_cv = 0.5,
-	.controls = 100,
-};
-
 /* Two passes over the same samples. */
 static void play(uint64_t ghost_bytes, enum stall_pages pages, bool is_warm,
 		 struct stall_numbers *ret)
