@@ -554,7 +554,7 @@ void untold_gone(struct untold *u, uint32_t id)
 int untold_new(struct wire *w, const struct job_params *params, struct untold **ret,
 	       struct err *err)
 {
-	uint64_t each = params->n / 8 + FINDER_BYTES;
+	uint64_t each = params->n / 2 + FINDER_BYTES; /* four bits a sample */
 	struct untold *u = calloc(1, sizeof(*u));
 	int rc;
 

@@ -12,6 +12,7 @@
 #include "untold_priv.h"
 
 #define FRESH_LOOKS 5   /* after an order was found, to see the opens that it was found by */
+#define NUMBERINGS_SHARE 256u /* of ram, for numberings that each keeps */
 #define EPOCH_BYTES 16u /* per sample, of an epoch that is computed whole */
 
 struct finder *finder_of(struct untold *u, uint32_t id)
@@ -40,12 +41,14 @@ static bool is_another_searching(struct finder *f)
 	return is_searching;
 }
 
-static bool is_crowded(void *ctx)
+static const char *waits_until(void *ctx)
 {
 	struct finder *f = ctx;
 	pid_t reader = (pid_t)atomic_load_explicit(&f->u->w->last_reader, memory_order_relaxed);
 
-	return crowd_look(&f->crowd, reader) || is_another_searching(f);
+	if (crowd_look(&f->crowd, reader))
+		return "others do not wait for the CPUs";
+	return is_another_searching(f) ? "the search for another job's order is over" : NULL;
 }
 
 /* What was found is the order of another job's ranks: all of them are one. */
@@ -181,10 +184,10 @@ int finder_new(struct untold *u, uint32_t index, const struct teller *who, struc
 	*f = (struct finder){ .u = u, .index = index, .id = CACHE_NO_JOB };
 	if (who)
 		f->who = *who;
-	rc = job_parts_new(u->w->dataset, &f->parts, err);
+	rc = job_parts_new(u->w->dataset, u->w->memory.ram / NUMBERINGS_SHARE, &f->parts, err);
 	params.numbers = rc == 0 ? job_parts_numbers(f->parts) : NULL;
 	params.found = found;
-	params.is_crowded = is_crowded;
+	params.waits_until = waits_until;
 	params.ctx = f;
 	if (rc == 0)
 		rc = job_new(&params, &f->job, err);

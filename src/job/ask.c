@@ -55,6 +55,12 @@ uint32_t ask_world(size_t i)
 	return 0;
 }
 
+static void be_modest(const struct job_question *q, struct recover_params *p)
+{
+	p->threads = MIN(QUICK_THREADS, MAX(q->threads, 1));
+	p->nice = FULL_NICE;
+}
+
 static void params_of(const struct job_question *q, struct recover_params *p)
 {
 	recover_params_init(p);
@@ -68,12 +74,9 @@ static void params_of(const struct job_question *q, struct recover_params *p)
 	p->effort = RECOVER_QUICK;
 	p->threads = QUICK_THREADS;
 	p->nice = QUICK_NICE;
-}
-
-static void be_modest(const struct job_question *q, struct recover_params *p)
-{
-	p->threads = MIN(QUICK_THREADS, MAX(q->threads, 1));
-	p->nice = FULL_NICE;
+	p->is_idle = q->is_idle;
+	if (q->is_modest)
+		be_modest(q, p);
 }
 
 /* Not a neighbour of what was known, so a seed that somebody typed. */

@@ -240,7 +240,9 @@ static void looks_before_all_seeds(void)
 {
 	struct known known = { 0 };
 	struct trail t;
-	struct aim_facts f = { &t, &known, JOB_FULL, JOB_PLAN_NONE, 0, false, false, 0 };
+	struct aim_facts f = {
+		.trail = &t, .known = &known, .effort = JOB_FULL, .plan = JOB_PLAN_NONE
+	};
 
 	CHECK_INT(trail_init(&t, N), 0);
 	CHECK_INT(aim(&f), AIM_NOTHING);
@@ -272,7 +274,9 @@ static void what_is_followed_is_left_alone(void)
 	static const enum job_plan fine[] = { JOB_PLAN_BUSY, JOB_PLAN_FOLLOWED };
 	struct known known = { 0 };
 	struct trail t;
-	struct aim_facts f = { &t, &known, JOB_FULL, JOB_PLAN_LOST, 0, true, false, 0 };
+	struct aim_facts f = {
+		.trail = &t, .known = &known, .effort = JOB_FULL, .plan = JOB_PLAN_LOST, .is_told = true
+	};
 
 	CHECK_INT(trail_init(&t, N), 0);
 	for (uint32_t i = 0; i < 255; i++)
@@ -296,7 +300,9 @@ static void the_next_epoch_is_looked_at_afresh(void)
 	struct job_answer a = plain(3456789012, false);
 	struct known known = { 0 };
 	struct trail t;
-	struct aim_facts f = { &t, &known, JOB_FULL, JOB_PLAN_ENDED, 0, false, false, 0 };
+	struct aim_facts f = {
+		.trail = &t, .known = &known, .effort = JOB_FULL, .plan = JOB_PLAN_ENDED
+	};
 
 	CHECK_INT(trail_init(&t, 1000), 0);
 	for (uint32_t i = 0; i < 1000; i++)
@@ -315,7 +321,9 @@ static void world_is_judged_again_with_more(void)
 	struct job_answer a = plain(5, true);
 	struct known known = { 0 };
 	struct trail t;
-	struct aim_facts f = { &t, &known, JOB_QUICK, JOB_PLAN_FOLLOWED, 0, false, false, 0 };
+	struct aim_facts f = {
+		.trail = &t, .known = &known, .effort = JOB_QUICK, .plan = JOB_PLAN_FOLLOWED
+	};
 
 	CHECK_INT(trail_init(&t, N), 0);
 	known_found(&known, &a, 0, 32);
@@ -339,7 +347,9 @@ static void a_known_next_epoch_is_told_at_the_end_of_this_one(void)
 	struct job_answer a = chain(42, 3), b = chain(42, 13);
 	struct known known = { 0 };
 	struct trail t;
-	struct aim_facts f = { &t, &known, JOB_QUICK, JOB_PLAN_FOLLOWED, 0, false, false, 0 };
+	struct aim_facts f = {
+		.trail = &t, .known = &known, .effort = JOB_QUICK, .plan = JOB_PLAN_FOLLOWED
+	};
 
 	CHECK_INT(trail_init(&t, N), 0);
 	a.draw = b.draw = RECOVER_NUMPY;
@@ -358,7 +368,9 @@ static void an_order_that_is_lost_explains_nothing(void)
 	struct job_answer a = { .spec = "sequential", .world = 1, .n_ranks = 1 };
 	struct known known = { 0 };
 	struct trail t;
-	struct aim_facts f = { &t, &known, JOB_QUICK, JOB_PLAN_FOLLOWED, 0, false, false, 0 };
+	struct aim_facts f = {
+		.trail = &t, .known = &known, .effort = JOB_QUICK, .plan = JOB_PLAN_FOLLOWED
+	};
 	uint32_t opens = 0;
 
 	CHECK_INT(trail_init(&t, N), 0);
