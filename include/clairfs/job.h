@@ -19,9 +19,9 @@
 #include "clairfs/metrics.h"
 #include "clairfs/recover.h"
 
-#define JOB_SPEC_MAX 512
-#define JOB_WORDS_MAX 1024
-#define JOB_UNDER_MAX 256
+#define JOB_UNDER_MAX 1024 /* longer paths of parts are left out, with a line in the log */
+#define JOB_SPEC_MAX (3 * JOB_UNDER_MAX + 1024) /* a byte of a path may be three in a spec */
+#define JOB_WORDS_MAX (JOB_SPEC_MAX + JOB_UNDER_MAX + 512)
 #define JOB_PLACES 8
 
 enum job_effort {
@@ -198,9 +198,10 @@ void job_note_told(struct job *job, const char *spec);
 /* The order in force gave way to one that fits better, found elsewhere: what is under way is
  * cancelled. Any thread. */
 void job_note_replaced(struct job *job, const char *spec);
-/* The processes that read in the order found are gone, and the order is not in force any more. What
- * is opened from here on is another job's, or the same one begun again. Any thread. */
-void job_note_gone(struct job *job);
+/* The processes that read in the order found are gone (or why else the job is over, static text),
+ * and the order is not in force any more. What is opened from here on is another job's, or the same
+ * one begun again. Any thread. */
+void job_note_gone(struct job *job, const char *why);
 /* The opens so far were those of several jobs, and only one of them is told of from here on: what is
  * under way is cancelled, and a beginning looked for anew. Any thread. */
 void job_note_apart(struct job *job);

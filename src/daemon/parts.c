@@ -22,6 +22,7 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "clairfs/base/log.h"
 #include "clairfs/base/text.h"
 #include "daemon_priv.h"
 
@@ -141,8 +142,13 @@ static bool weigh(const struct tally *t, uint32_t dir, struct part *ret)
 	/* As many elsewhere as chance would put there: the directory above is what is read. */
 	ret->is_likely = ret->recent * 10 >= t->n_recent * 9 &&
 			 (strays == 0 || 2 * strays < all * (1 - share) || is_odd(opens, all, share));
-	if (dataset_path(ds, entry_of(ds, dir), ret->path, sizeof(ret->path)) < 0)
+	if (dataset_path(ds, entry_of(ds, dir), ret->path, sizeof(ret->path)) < 0) {
+		log_limited(LOG_LEVEL_WARN,
+			    "orders of a directory whose path is longer than %d bytes are not "
+			    "looked for",
+			    JOB_UNDER_MAX - 1);
 		return false;
+	}
 	text_escape(ret->path, strlen(ret->path), shown, sizeof(shown));
 	return strcmp(shown, ret->path) == 0;
 }

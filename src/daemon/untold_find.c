@@ -46,9 +46,11 @@ static const char *waits_until(void *ctx)
 	struct finder *f = ctx;
 	pid_t reader = (pid_t)atomic_load_explicit(&f->u->w->last_reader, memory_order_relaxed);
 
-	if (crowd_look(&f->crowd, reader))
-		return "others do not wait for the CPUs";
-	return is_another_searching(f) ? "the search for another job's order is over" : NULL;
+	bool is_crowded = crowd_look(&f->crowd, reader); /* at each call: it measures */
+
+	if (is_another_searching(f))
+		return "the search for another job's order is over";
+	return is_crowded ? "others do not wait for the CPUs" : NULL;
 }
 
 /* What was found is the order of another job's ranks: all of them are one. */
@@ -99,22 +101,25 @@ static bool is_late(const struct finder *f)
 	return is_found && f->index == EVERYBODY && atomic_load(&f->id) == CACHE_NO_JOB;
 }
 
-/* The pass that was found, to see who reads it. */
-static void keep_epoch(struct finder *f, const struct order *order)
+/* The pass that was found, to see who reads it; NULL: then it is seen by what is read later. Nobody may
+ * wait for that: without change_mu. */
+static struct order_epoch *epoch_of(const struct wire *w, const struct order *order)
+	EXCLUDES(w->change_mu);
+static struct order_epoch *epoch_of(const struct wire *w, const struct order *order)
 {
 	const struct order_info *info = order_info(order);
+	struct order_epoch *epoch = NULL;
 	struct err err = { 0 };
 
-	order_epoch_free(TAKE(f->epoch));
-	f->ranks = info->n_ranks;
-	if (info->n * EPOCH_BYTES > f->u->w->memory.ram / 4 ||
-	    order_epoch_new(order, info->start_epoch, &f->epoch, &err) < 0)
-		f->epoch = NULL; /* then it is seen by what is read later */
+	if (info->n * EPOCH_BYTES > w->memory.ram / 4 ||
+	    order_epoch_new(order, info->start_epoch, &epoch, &err) < 0)
+		return NULL;
+	return epoch;
 }
 
-/* With change_mu held. */
+/* With change_mu held. Takes *epoch, if it keeps it. */
 static int put(struct finder *f, const struct order_spec *spec, struct order *take_order,
-	       struct err *err)
+	       struct order_epoch **epoch, struct err *err)
 {
 	struct untold *u = f->u;
 	bool is_only = f->index == EVERYBODY && !atomic_load(&u->is_sorted);
@@ -126,7 +131,9 @@ static int put(struct finder *f, const struct order_spec *spec, struct order *ta
 		order_free(take_order);
 		return -ECANCELED;
 	}
-	keep_epoch(f, take_order);
+	order_epoch_free(f->epoch);
+	f->ranks = order_info(take_order)->n_ranks;
+	f->epoch = TAKE(*epoch);
 	rc = told_jobs_put_found(u->w, &id, is_only, spec, take_order, err);
 	if (rc < 0)
 		return rc;
@@ -139,6 +146,7 @@ static int found(void *ctx, const char *text, uint64_t stamp)
 {
 	struct order_spec *spec = NULL;
 	struct order *order = NULL;
+	struct order_epoch *epoch = NULL;
 	struct finder *f = ctx;
 	struct wire *w = f->u->w;
 	struct err err = { 0 };
@@ -148,10 +156,14 @@ static int found(void *ctx, const char *text, uint64_t stamp)
 		rc = wire_make_order(w, spec, &order, &err);
 	if (rc == 0 && job_is_unshuffled(text))
 		order_may_be_left(order);
+	if (rc == 0)
+		epoch = epoch_of(w, order);
 	mutex_lock(&w->change_mu);
 	if (rc == 0)
-		rc = job_is_current(f->job, stamp) ? put(f, spec, TAKE(order), &err) : -ECANCELED;
+		rc = job_is_current(f->job, stamp) ? put(f, spec, TAKE(order), &epoch, &err)
+						   : -ECANCELED;
 	mutex_unlock(&w->change_mu);
+	order_epoch_free(epoch);
 	order_free(order);
 	order_spec_free(spec);
 	if (rc < 0 && rc != -ECANCELED)

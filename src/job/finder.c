@@ -51,6 +51,7 @@ struct job {
 	bool is_idle; /* the look under way takes a CPU that nobody wants, so it may take long */
 	uint64_t searches, orders_found, found_after;
 	char found[JOB_SPEC_MAX], gone[JOB_SPEC_MAX]; /* gone: of the job that has ended, or "" */
+	const char *gone_why;
 	bool is_widened; /* ranks were added to what was found */
 	atomic_bool cancel;
 	atomic_bool hold;
@@ -269,7 +270,7 @@ static void begin_again_locked(struct job *job)
 	job->part = (struct part_watch){ 0 };
 }
 
-void job_note_gone(struct job *job)
+void job_note_gone(struct job *job, const char *why)
 {
 	char gone[JOB_SPEC_MAX];
 
@@ -278,6 +279,7 @@ void job_note_gone(struct job *job)
 	known_told(&job->known, gone); /* it may be started again */
 	replaced_locked(job, NULL);
 	memcpy(job->gone, gone, sizeof(gone));
+	job->gone_why = why;
 	job->is_told = false;
 	begin_again_locked(job);
 	mutex_unlock(&job->mu);
@@ -725,7 +727,8 @@ void job_get_status(struct job *job, struct job_status *ret)
 					 .searches = job->searches,
 					 .found_after = job->found_after,
 					 .found = job->found,
-					 .gone = job->gone },
+					 .gone = job->gone,
+					 .gone_why = job->gone_why },
 		  ret->words);
 	mutex_unlock(&job->mu);
 }

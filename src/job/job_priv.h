@@ -250,7 +250,7 @@ struct words_facts {
 	double share, left_s;
 	uint32_t full_failed;
 	uint64_t searches, found_after;
-	const char *found, *gone; /* gone: of the job that has ended, or "" */
+	const char *found, *gone, *gone_why; /* gone: of the job that has ended, or "" */
 };
 void words_say(const struct words_facts *facts, char out[JOB_WORDS_MAX]);
 

@@ -63,7 +63,7 @@ static void say_gone(const struct words_facts *f, char out[GONE_MAX])
 	char gone[JOB_SPEC_MAX];
 
 	order_spec_show(f->gone, gone, sizeof(gone));
-	snprintf(out, GONE_MAX, "the job that read %s has ended: its processes are gone", gone);
+	snprintf(out, GONE_MAX, "the job that read %s has ended: %s", gone, f->gone_why);
 }
 
 static void say_found(const struct words_facts *f, const char *found, char out[JOB_WORDS_MAX])

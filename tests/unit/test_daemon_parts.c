@@ -176,6 +176,44 @@ static void sorts_that_agree_are_asked_once(void)
 	dataset_free(ds);
 }
 
+/* A dataset far down: as deep as a spec can say, and deeper. */
+static void parts_far_below_the_source(void)
+{
+	static char deep[1300], path[100][1400];
+	static const size_t lengths[] = { 799, 1199 };
+
+	for (size_t d = 0; d < ARRAY_LEN(lengths); d++) {
+		const char *list[ARRAY_LEN(path) + 1];
+		AUTO_FREE char *root = NULL, *log = NULL;
+		struct dataset *ds;
+		uint32_t sample[64];
+		struct asked a;
+		int saved;
+		const struct job_opens opens = { sample, 64, true };
+
+		memset(deep, 'a', sizeof(deep));
+		for (size_t i = 199; i < sizeof(deep); i += 200)
+			deep[i] = '/';
+		deep[lengths[d]] = '\0';
+		for (size_t i = 0; i < ARRAY_LEN(path); i++) {
+			snprintf(path[i], sizeof(path[i]), "%s/%s/%zu.jpg", deep,
+				 i < 80 ? "train" : "val", i);
+			list[i] = path[i];
+		}
+		list[ARRAY_LEN(path)] = NULL;
+		root = kit_tree(d ? "deeper" : "deep", list);
+		ds = kit_open(root, (struct kit_open){ .layout = LAYOUT_AUTO });
+		fill(sample, 64, 0, 80);
+		saved = kit_log_begin();
+		ask(&a, ds, &opens);
+		log = kit_log_end(saved);
+		CHECK_U64(strlen(a.way[0].under), d == 0 ? lengths[d] + strlen("/train") : 0);
+		CHECK_INT(strstr(log, "path is longer than 1023 bytes") != NULL, d == 1);
+		job_parts_free(a.parts);
+		dataset_free(ds);
+	}
+}
+
 static void names_that_are_no_text_are_left_out(void)
 {
 	static char path[200][32];
@@ -312,6 +350,7 @@ static const struct check_test tests[] = {
 	{ "a_few_classes_are_a_part", a_few_classes_are_a_part },
 	{ "files_have_the_numbers_of_their_part", files_have_the_numbers_of_their_part },
 	{ "sorts_that_agree_are_asked_once", sorts_that_agree_are_asked_once },
+	{ "parts_far_below_the_source", parts_far_below_the_source },
 	{ "names_that_are_no_text_are_left_out", names_that_are_no_text_are_left_out },
 };
 

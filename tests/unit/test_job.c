@@ -660,7 +660,7 @@ static void a_job_that_has_ended_is_said_and_found_again(void)
 	wait_settled(1);
 	job_note_plan(bed.job, JOB_PLAN_FOLLOWED);
 	open_samples(32, 500);
-	job_note_gone(bed.job);
+	job_note_gone(bed.job, "its processes are gone");
 	job_note_plan(bed.job, JOB_PLAN_NONE);
 	CHECK_CONTAINS(status().words, "the job that read torch-distributed:seed=7 has ended: its "
 				       "processes are gone; nothing was read yet");

@@ -229,6 +229,25 @@ static void hints_are_what_was_told_and_found(void)
 	CHECK_U64(hints[9], 42);
 }
 
+/* A path as long as one may be, of bytes that a spec has to escape. */
+static void a_part_far_below_the_source(void)
+{
+	struct job_answer a = { .world = 64, .n_ranks = 32, .seed = UINT32_MAX };
+	struct known k = { 0 };
+	char text[JOB_SPEC_MAX];
+	struct order_spec *spec;
+	struct err err = { 0 };
+
+	memset(a.way.under, ',', sizeof(a.way.under) - 1);
+	for (uint32_t i = 0; i < a.n_ranks; i++)
+		a.rank[i] = 2 * i;
+	known_found(&k, &a, 0, 32);
+	CHECK(known_spec(&k, N, text));
+	CHECK_INT(order_spec_parse(text, &spec, &err), 0);
+	CHECK(strlen(order_spec_text(spec)) > 3 * (JOB_UNDER_MAX - 1));
+	order_spec_free(spec);
+}
+
 /* --- what to do --- */
 
 static enum aim_kind aim(const struct aim_facts *f)
@@ -433,6 +452,7 @@ static void ranks_found_apart_are_one_job(void)
 }
 
 static const struct check_test tests[] = {
+	{ "a_part_far_below_the_source", a_part_far_below_the_source },
 	{ "ranks_found_apart_are_one_job", ranks_found_apart_are_one_job },
 	{ "an_order_that_is_lost_explains_nothing", an_order_that_is_lost_explains_nothing },
 	{ "one_epoch_is_all_that_is_known", one_epoch_is_all_that_is_known },
