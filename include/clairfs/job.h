@@ -96,6 +96,8 @@ struct job_numbers {
 	void *ctx;
 };
 
+struct tail_marks;
+
 /* A question to the searches: the first opens of an epoch, as far as anybody knows. */
 struct job_question {
 	uint64_t n; /* samples of the dataset */
@@ -120,6 +122,8 @@ struct job_question {
 	const struct job_numbers *numbers; /* NULL: samples have the numbers of the index only */
 	unsigned threads;
 	const atomic_bool *cancel;
+	/* Where earlier questions about the middle of an epoch stopped; NULL: nowhere. */
+	struct tail_marks *marks;
 	/* Of the full search: while it is set nothing is computed; else NULL. */
 	const atomic_bool *hold;
 	atomic_uint_least64_t *cpu_ns; /* what it costs is added here */

@@ -61,6 +61,7 @@ struct job {
 		uint32_t seen[TRAIL_MAX], hints[KNOWN_HINTS];
 		struct recover_place places[JOB_PLACES];
 		struct job_numbering way;
+		struct tail_marks marks;
 		struct bitmap members; /* a copy, while the question is asked */
 		atomic_uint_least64_t cpu_ns; /* spent on its questions so far */
 	} desk[2];
@@ -395,6 +396,7 @@ static void prepare_locked(struct job *job, struct errand *e)
 				      .threads = threads_of(job),
 				      .cancel = &job->cancel,
 				      .hold = is_full ? &job->hold : NULL,
+				      .marks = &desk->marks,
 				      .cpu_ns = &desk->cpu_ns,
 				      .progress = is_full ? note_progress : NULL,
 				      .progress_ctx = job };
