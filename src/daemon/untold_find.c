@@ -218,11 +218,13 @@ static json_t *finder_json(struct job *job)
 	struct job_status st;
 
 	job_get_status(job, &st);
-	return json_pack("{s:s, s:s, s:b, s:b, s:b, s:f, s:f, s:f, s:I, s:I, s:I}", "doing", st.words,
-			 "found", st.found, "is_searching", st.is_searching, "is_full", st.is_full,
-			 "is_waiting", st.is_held, "progress", st.progress, "seconds_left", st.left_s,
-			 "cpu_seconds", st.cpu_s, "searches", (json_int_t)st.searches,
-			 "orders_found", (json_int_t)st.orders_found, "found_after_opens",
+	return json_pack("{s:s, s:s, s:b, s:b, s:b, s:b, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I}",
+			 "doing", st.words, "found", st.found, "is_searching", st.is_searching,
+			 "is_full", st.is_full, "is_waiting", st.is_held, "is_saving", st.is_saving,
+			 "progress", st.progress, "seconds_left", st.left_s, "cpu_seconds",
+			 st.cpu_s, "vain_cpu_seconds", st.vain_cpu_s, "job_seconds", st.job_s,
+			 "searches", (json_int_t)st.searches, "orders_found",
+			 (json_int_t)st.orders_found, "found_after_opens",
 			 (json_int_t)st.found_after);
 }
 
