@@ -11,10 +11,10 @@
  * that came first read already.
  *
  * A job that was found has told nothing: it has the processes that were seen to read by it, and is over
- * when these are gone, also as the only one. What it would read next is not kept for it. Where none was seen
- * to read, as the kernel has all the pages, it is over when nothing of it was opened for a minute. Where they may be workers
- * that were spawned, they are gone at the end of each epoch: then their parent must be gone as well, or
- * nothing of the order be read for a minute.
+ * when these are gone, also as the only one. What it would read next is not kept for it. Where none was
+ * seen to read, as the kernel has all the pages, it is over when nothing of it was opened for a minute.
+ * Where they may be workers that were spawned, they are gone at the end of each epoch: then their parent
+ * must be gone as well, or nothing of the order be read for a minute.
  *
  * A job is over when the cache says so (all its epochs were read); when the process that told it
  * itself is gone, whatever seems to be read of it: the reads of others are often where its order

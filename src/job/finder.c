@@ -47,7 +47,7 @@ struct job {
 	double share, left_s;
 	uint32_t full_failed;
 	struct budget budget;
-	bool is_narrow; /* it is known which samples the job reads, and how it numbers these */
+	bool is_read_known, is_narrow; /* which samples the job reads, and how it numbers these */
 	bool is_idle; /* the look under way takes a CPU that nobody wants, so it may take long */
 	uint64_t searches, orders_found, found_after;
 	char found[JOB_SPEC_MAX], gone[JOB_SPEC_MAX]; /* gone: of the job that has ended, or "" */
@@ -91,7 +91,7 @@ static unsigned threads_of(const struct job *job)
 static void begin_budget(struct job *job)
 {
 	job->budget = (struct budget){ .cpus = threads_of(job) };
-	job->is_narrow = false;
+	job->is_narrow = job->is_read_known = false;
 }
 
 int job_new(const struct job_params *params, struct job **ret, struct err *err)
@@ -172,7 +172,6 @@ void job_note_open(struct job *job, uint32_t sample)
 {
 	struct aim_facts facts;
 	uint64_t now_ns;
-	bool had_before;
 
 	if (!is_active(job) || sample >= job->p.n)
 		return;
@@ -184,12 +183,13 @@ void job_note_open(struct job *job, uint32_t sample)
 		begin_budget(job);
 	}
 	spend_open(&job->budget, now_ns);
-	had_before = job->trail.has_before;
 	/* A new pass is asked about at once. */
 	if (trail_open(&job->trail, sample, now_ns) && job->is_idle)
 		atomic_store(&job->cancel, true);
-	if (!had_before && job->trail.has_before) /* what the job reads is known */
+	if (job->trail.has_before && !job->is_read_known) { /* which samples the job reads */
+		job->is_read_known = true;
 		spend_renew(&job->budget, false);
+	}
 	if (part_open(&job->part, &job->known, job->p.numbers, job->p.n, sample))
 		trail_restart(&job->trail, job->trail.noted - MIN(job->trail.noted, job->part.stretch));
 	facts = facts_of(job);

@@ -77,12 +77,12 @@ static bool has_members(const struct job_question *q)
 }
 
 /* Instead of others, if too much of these is left out for the opens to be chance. */
-static void add_narrow(struct views *v, const struct job_numbering *way)
+static void add_narrow(struct views *v, const struct job_numbering *way, bool is_likely)
 {
 	const struct job_question *q = v->q;
 	struct job_numbering narrow[NARROW_MAX];
 	uint32_t seed[SPLIT_SEEDS];
-	const struct job_members members = { q->members, seed, SPLIT_SEEDS };
+	const struct job_members members = { q->members, seed, is_likely ? SPLIT_SEEDS : 0 };
 	size_t n;
 
 	for (uint32_t i = 0; i < SPLIT_SEEDS; i++)
@@ -110,7 +110,7 @@ static void list_views(struct views *v)
 	n = q->numbers->list(q->numbers->ctx, &opens, way, WAYS_MAX);
 	for (size_t i = 0; i < MIN(n, WAYS_MAX) && v->n < WAYS_MAX; i++)
 		if (has_members(q))
-			add_narrow(v, &way[i]);
+			add_narrow(v, &way[i], i < QUICK_WAYS);
 		else
 			add_view(v, &way[i]);
 	atomic_fetch_add(q->cpu_ns, guess_cpu_ns() - start_ns);

@@ -97,8 +97,9 @@ static bool has_turned(const struct trail *t)
 	return again >= MAX(bar, AGAIN_MIN);
 }
 
-/* A pass is over. Loaders leave out an incomplete batch of an epoch, each time another: where this
- * one had next to nothing new, both together are what the job reads. */
+/* A pass is over, though it may not have been heard of from its beginning: who uses it looks whether
+ * the opens of this one are among what it read. Loaders leave out an incomplete batch of an epoch, each
+ * time another: where this one had next to nothing new, both together are what the job reads. */
 static void keep_seen(struct trail *t)
 {
 	uint64_t n_words = DIV_ROUND_UP(t->n, 64), fresh = 0;
@@ -120,20 +121,14 @@ static void keep_seen(struct trail *t)
 /* The pass begins with the first repeat within the window. */
 static void turn(struct trail *t)
 {
-	uint32_t sample[WINDOW], n = 0, first = 0, again = 0;
+	uint32_t sample[WINDOW], n = 0, first = 0;
 
 	for (uint32_t ago = 0; ago < MIN(t->tail_count, WINDOW); ago++)
 		if (t->tail[tail_at(t, ago)].is_again)
 			first = ago;
-	for (uint32_t ago = first + 1; ago-- > 0;) {
-		again += t->tail[tail_at(t, ago)].is_again;
+	for (uint32_t ago = first + 1; ago-- > 0;)
 		sample[n++] = t->tail[tail_at(t, ago)].sample;
-	}
-	/* Else the pass before was not heard of from its beginning to its end. */
-	if ((n - again) * FRESH_SHARE <= n)
-		keep_seen(t);
-	else
-		t->has_before = false;
+	keep_seen(t);
 	bitmap_clear_all(&t->seen);
 	start_begin(&t->start[TRAIL_PASS]);
 	memset(&t->start[TRAIL_PAUSED], 0, sizeof(t->start[TRAIL_PAUSED]));

@@ -365,19 +365,19 @@ def many_sessions(place):
         # Each another file: of what the kernel has, nobody is seen to read it.
         loop = 'cd "$0"; for path in "$@"; do setsid -w cat "$path" > /dev/null; echo "$path"; sleep 0.02; done'
         crowd = subprocess.Popen(["sh", "-c", loop, mount.mountpoint, *(paths[997 * i % N] for i in range(N))],
-                                 stdout=subprocess.PIPE, text=True)
+                                 stdout=subprocess.PIPE)
         os.set_blocking(crowd.stdout.fileno(), False)
         seen = []
 
         def sessions():
-            seen.extend((crowd.stdout.read() or "").split())
-            return len(seen)
+            seen.append(crowd.stdout.read() or b"")
+            return b"".join(seen).count(b"\n")
 
         mountkit.wait_until(lambda: sessions() >= READERS, "as many sessions have read as there are places for readers")
         jobs = two(place, mount, paths)
         at_first = sessions()
         are_found_and_followed(mount, jobs, "among many sessions")
-        tap.ok(crowd.poll() is None and sessions() >= at_first + READERS, "more of them came and went while the jobs were found", seen)
+        tap.ok(crowd.poll() is None and sessions() >= at_first + READERS, "more of them came and went while the jobs were found", sessions())
         tap.equal(len(mount.stats()["jobs"]), 2, "and none of them is a job")
         crowd.kill()
         crowd.communicate()

@@ -204,27 +204,9 @@ static void what_a_job_reads_is_known_when_it_comes_again(void)
 	trail_fini(&t);
 }
 
-/* The mount began in the midst of an epoch, so what comes again is a part of what is read. */
-static void a_pass_that_was_not_heard_of_whole_says_nothing(void)
-{
-	uint64_t random = check_seed();
-	struct trail t;
-
-	CHECK_INT(trail_init(&t, 10000), 0);
-	for (uint32_t i = 0; i < 5000; i++)
-		(void)trail_open(&t, i * 7 % 10000, 1);
-	for (uint32_t i = 0; i < 500; i++)
-		(void)trail_open(&t, (uint32_t)check_rand_below(&random, 10000), 1);
-	CHECK_U64(t.pass, 1);
-	CHECK(!t.has_before);
-	trail_fini(&t);
-}
-
 static const struct check_test tests[] = {
 	{ "what_a_job_reads_is_known_when_it_comes_again",
 	  what_a_job_reads_is_known_when_it_comes_again },
-	{ "a_pass_that_was_not_heard_of_whole_says_nothing",
-	  a_pass_that_was_not_heard_of_whole_says_nothing },
 	{ "a_new_pass_begins_with_its_first_sample", a_new_pass_begins_with_its_first_sample },
 	{ "echoes_are_no_repeats", echoes_are_no_repeats },
 	{ "a_part_is_read_each_time", a_part_is_read_each_time },
