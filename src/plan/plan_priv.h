@@ -251,6 +251,8 @@ void window_replay(struct plan *plan, uint64_t now_ns);
 /* score.c */
 void score_read(struct plan *plan, uint32_t sample);
 void score_push(struct plan *plan, bool is_in);
+void score_strange(struct plan *plan, bool is_strange); /* the job itself would hardly make it */
+uint32_t score_strangers(const struct plan *plan); /* percent of those, in a small epoch; or 0 */
 void score_reset(struct plan *plan);
 uint32_t score_percent(const struct plan *plan);
 uint32_t score_need(const struct plan *plan);

@@ -82,10 +82,19 @@ bool window_is_recent(const struct plan *plan, uint32_t sample)
 	return false;
 }
 
+/* More than a job leaves of a pass before it begins the next one. */
+static bool window_is_far_from_end(const struct slot *slot)
+{
+	return 8 * (slot->length - slot->consumed.count) > slot->length;
+}
+
 /* Whether a read of what was just read, that might also be the first of the next pass, is one more
- * open of the old one: only of a job that has been seen to open its files more than once. */
+ * open of the old one: of a job that has been seen to open its files more than once, or one that has
+ * much of the pass to read. */
 static bool window_is_echo(const struct plan *plan, uint32_t sample, bool has_begun)
 {
+	if (window_is_far_from_end(cur_slot(plan)) && window_is_recent(plan, sample))
+		return true;
 	return plan->job->echo >= ECHO_MAX / 4 && (!has_begun || window_is_recent(plan, sample));
 }
 
@@ -400,6 +409,28 @@ static void window_outside(struct plan *plan, uint64_t now_ns, uint32_t sample)
 		plan_enter(plan, PLAN_LOST, WHY_OUTSIDE);
 }
 
+/* A job reads no sample twice in a pass, or does so at once, and begins the next one when little of
+ * this is left. Where the window is a large part of the pass, that is how another reader shows: in
+ * what the job has read, or will find read. */
+static void window_judge_reader(struct plan *plan, uint32_t sample, enum fit fit,
+				const struct use *use)
+{
+	bool is_strange = fit == FIT_OUT;
+
+	if (fit == FIT_UNKNOWN || plan->job->blind_reads || plan->item[sample].flags & TAIL)
+		return;
+	if (fit == FIT_REPEAT) {
+		if (window_is_recent(plan, sample))
+			return;
+		is_strange = true;
+	} else if (fit == FIT_OUT && use->pos != NO_POS) {
+		is_strange = window_lead(plan, use) >= 2 * plan->job->span;
+	} else if (fit == FIT_IN && use->slot == next_slot(plan)) {
+		is_strange = window_is_far_from_end(cur_slot(plan));
+	}
+	score_strange(plan, is_strange);
+}
+
 void window_read(struct plan *plan, uint64_t now_ns, uint32_t sample)
 {
 	struct use use;
@@ -423,6 +454,7 @@ void window_read(struct plan *plan, uint64_t now_ns, uint32_t sample)
 	if (++plan->job->inside_run >= SYNC_READS)
 		plan->job->outside_run = 0;
 	fit = window_find(plan, sample, &use);
+	window_judge_reader(plan, sample, fit, &use);
 	window_learn_echo(plan, fit);
 	if (fit == FIT_UNKNOWN)
 		window_pend(plan, sample);
