@@ -35,7 +35,7 @@ struct mount_opts {
 	bool allow_other;
 	char *report;
 	int open; /* 0 auto, 1 answer */
-	char *metrics_textfile, *metrics_socket, *plan_tape;
+	char *metrics_textfile, *plan_tape;
 	uint64_t metrics_interval;
 	int log_level; /* enum log_level */
 };

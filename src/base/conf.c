@@ -33,6 +33,12 @@ static const struct conf_option *conf_find(const struct conf_table *table, const
 	const struct conf_option *option = table->options;
 	const char *near;
 
+	for (const struct conf_gone *gone = table->gone; gone && gone->name; gone++) {
+		if (strcmp(gone->name, name) == 0) {
+			err_set(err, -EINVAL, "option %s is gone: %s", name, gone->instead);
+			return NULL;
+		}
+	}
 	for (size_t i = 0; option->name; option++) {
 		if (strcmp(option->name, name) == 0)
 			return option;

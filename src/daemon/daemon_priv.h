@@ -104,9 +104,8 @@ struct wire {
 	struct fs *fs;
 	struct fs_vfile vfiles[6];
 	char publish_id[PUBLISH_ID];
-	char *textfile_path, *socket_path; /* of the metrics, NULL: none */
+	char *textfile_path; /* of the metrics, NULL: none */
 	struct textfile *textfile;
-	struct metrics_socket *socket;
 };
 
 /* Checks paths and spec before anything is started. */

@@ -136,9 +136,6 @@ static const struct conf_option options[] = {
 	    ".prom, or the directory for it. Removed when unmounting. Empty: none."),
 	ROW(metrics_interval, CONF_U64, "15", 1, 86400, NULL,
 	    "Seconds from one writing of metrics_textfile to the next."),
-	ROW(metrics_socket, CONF_TEXT, "", 0, 0, NULL,
-	    "Unix socket on which the metrics are served by HTTP, to you and root only. Empty: "
-	    "none."),
 	ROW(plan_tape, CONF_TEXT, "", 0, 0, NULL,
 	    "New file for all that is read, planned and done, to look for a fault in it later: "
 	    "some 400 bytes for each read. Empty: none."),
@@ -147,7 +144,13 @@ static const struct conf_option options[] = {
 	{ .name = NULL },
 };
 
-const struct conf_table mount_option_table = { options, "mount" };
+static const struct conf_gone gone[] = {
+	{ "metrics_socket",
+	  "use metrics_textfile, or read .clairfs/metrics below the mountpoint" },
+	{ .name = NULL },
+};
+
+const struct conf_table mount_option_table = { options, "mount", gone };
 
 /* Options that mount(8) and fstab know and that mean nothing here: the mount is always
  * ro,nosuid,nodev. */

@@ -36,7 +36,7 @@ static const struct conf_option rows[] = {
 	{ .name = NULL },
 };
 /* clang-format on */
-static const struct conf_table table = { rows, "clairfs" };
+static const struct conf_table table = { rows, "clairfs", NULL };
 
 /* A file of those bytes; its path stays as long as the descriptor. */
 static int file_of(const void *data, size_t size, char path[64])

@@ -48,7 +48,7 @@ static void bad_default_is_an_error(void)
 		{ "threads", CONF_U64, offsetof(struct sample, threads), "many", 0, 0, NULL, "" },
 		{ 0 },
 	};
-	static const struct conf_table table = { options, "mount" };
+	static const struct conf_table table = { options, "mount", NULL };
 
 	CHECK_INT(conf_init(&table, &values, &err), -EINVAL);
 	CHECK_STR(err.msg, "default: option threads: \"many\" is not a whole number");
@@ -203,7 +203,7 @@ static void reals_have_limits_and_print_exactly(void)
 	static const struct conf_option options[] = {
 		{ "share", CONF_REAL, 0, "0.1", 0, 2, NULL, "A share." }, { 0 }
 	};
-	static const struct conf_table table = { options, "other" };
+	static const struct conf_table table = { options, "other", NULL };
 	char text[32];
 
 	CHECK_INT(conf_init(&table, &v, &err), 0);
@@ -225,7 +225,7 @@ static void a_number_may_be_left_to_a_word(void)
 		{ "size", CONF_BYTES, 0, "auto", 4096, 1 << 20, word, "How much." },
 		{ 0 },
 	};
-	static const struct conf_table table = { options, "x" };
+	static const struct conf_table table = { options, "x", NULL };
 	uint64_t value = 0;
 	char text[32];
 
@@ -242,7 +242,27 @@ static void a_number_may_be_left_to_a_word(void)
 	CHECK(value == CONF_AUTO);
 }
 
+static void a_name_that_is_gone_says_what_to_use(void)
+{
+	static const struct conf_option options[] = {
+		{ "older", CONF_BOOL, 0, "off", 0, 0, NULL, "A switch." },
+		{ 0 },
+	};
+	static const struct conf_gone gone[] = { { "old", "use new" }, { 0 } };
+	static const struct conf_table table = { options, "x", gone };
+	bool value = false;
+
+	CHECK_INT(conf_set(&table, &value, "old", "on", &err), -EINVAL);
+	CHECK_STR(err.msg, "option old is gone: use new");
+	CHECK_INT(conf_set_list(&table, &value, "old", &err), -EINVAL);
+	CHECK_STR(err.msg, "option old is gone: use new");
+	CHECK_INT(conf_set(&table, &value, "older", "on", &err), 0);
+	CHECK_INT(conf_set(&table, &value, "olde", "on", &err), -EINVAL);
+	CHECK_CONTAINS(err.msg, "did you mean \"older\"?");
+}
+
 static const struct check_test tests[] = {
+	{ "a_name_that_is_gone_says_what_to_use", a_name_that_is_gone_says_what_to_use },
 	{ "a_number_may_be_left_to_a_word", a_number_may_be_left_to_a_word },
 	{ "init_fills_in_defaults", init_fills_in_defaults },
 	{ "bad_default_is_an_error", bad_default_is_an_error },

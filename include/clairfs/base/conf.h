@@ -34,16 +34,23 @@ struct conf_option {
 	const char *help; /* one or two sentences */
 };
 
+/* An option that there was once. */
+struct conf_gone {
+	const char *name;
+	const char *instead; /* what whoever set it should do now: a clause */
+};
+
 struct conf_table {
 	const struct conf_option *options; /* ends with name == NULL */
 	const char *section;               /* the only one of the INI file */
+	const struct conf_gone *gone;      /* NULL, or ends with name == NULL */
 };
 
 /* Fills `values` with the defaults. Call conf_fini for the texts. */
 int conf_init(const struct conf_table *table, void *values, struct err *err) MUST_USE;
 void conf_fini(const struct conf_table *table, void *values);
 /* Sets one option. Unknown names and bad values give one line that names the option and the nearest
- * right one. */
+ * right one; names that are gone, what is to be done instead. */
 int conf_set(const struct conf_table *table, void *values, const char *name, const char *value,
 	     struct err *err) MUST_USE;
 /* Parses "KEY=VALUE,KEY=VALUE"; a key without '=' is a bool set to on. Within a value '\,' is a
