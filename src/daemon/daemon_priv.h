@@ -170,7 +170,6 @@ int order_maker_new(int source_fd, const char *source, const char *mountpoint,
 struct order_ask {
 	unsigned lane;     /* below ORDER_LANES; each has a few threads that may be left behind */
 	bool is_own_words; /* the mounting user's: any file; else those beneath the source */
-	bool is_brief;     /* others may wait meanwhile */
 	const _Atomic bool *is_gone; /* NULL: who asks waits to the end */
 };
 #define ORDER_LANE_OWN FS_LANES /* found, or numbered anew */

@@ -286,7 +286,6 @@ int wire_mount(struct wire *w, struct err *err)
 				.inodes_ahead = w->memory.inodes_ahead,
 				.vfiles = w->vfiles,
 				.announce = wire_announce,
-				.show_order = wire_render_order,
 				.announce_ctx = w,
 				.steps = wire_steps,
 				.steps_ctx = w,

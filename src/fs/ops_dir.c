@@ -121,7 +121,7 @@ static uint32_t put_children(struct listing *l, struct entry_id dir, uint32_t fi
 static void put_vfiles(struct listing *l, off_t off)
 {
 	const struct fs_vfile *files = l->fs->params.vfiles;
-	struct fuse_entry_param adir = { .ino = 0 }, fifo = { .ino = 0 };
+	struct fuse_entry_param adir = { .ino = 0 };
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; files && files[i].name; i++) {
@@ -136,12 +136,8 @@ static void put_vfiles(struct listing *l, off_t off)
 	if (!l->fs->params.announce)
 		return;
 	adir.attr = (struct stat){ .st_mode = S_IFDIR | 0555, .st_ino = FS_INO_ADIR };
-	fifo.attr = (struct stat){ .st_mode = S_IFIFO | 0600, .st_ino = FS_INO_FIFO };
-	if (OFF_CHILDREN + (off_t)n >= off &&
-	    !put(l, FS_ADIR_NAME, &adir, OFF_CHILDREN + (off_t)n + 1))
-		return;
-	if (OFF_CHILDREN + (off_t)n + 1 >= off)
-		(void)put(l, FS_FIFO_NAME, &fifo, OFF_CHILDREN + (off_t)n + 2);
+	if (OFF_CHILDREN + (off_t)n >= off)
+		(void)put(l, FS_ADIR_NAME, &adir, OFF_CHILDREN + (off_t)n + 1);
 }
 
 static void list(struct listing *l, off_t off)

@@ -416,8 +416,6 @@ void fs_vfile_lookup(fuse_req_t req, struct fs *fs, fuse_ino_t parent, const cha
 		fuse_reply_err(req, ENOTDIR);
 	else if (fs->params.announce && strcmp(name, FS_ADIR_NAME) == 0)
 		reply_dir(req, fs, FS_INO_ADIR);
-	else if (fs->params.announce && strcmp(name, FS_FIFO_NAME) == 0)
-		fs_fifo_lookup(req, fs, false);
 	else if (file)
 		reply_rendered(req, fs, file);
 	else
@@ -438,8 +436,6 @@ void fs_vfile_getattr(fuse_req_t req, struct fs *fs, fuse_ino_t ino)
 	} else if (ino == FS_INO_VDIR || ino == FS_INO_ADIR) {
 		fs_vdir_stat(fs, &st);
 		st.st_ino = ino;
-	} else if (ino == FS_INO_FIFO) {
-		fs_fifo_stat(fs, &st);
 	} else if (ino == FS_INO_REFUSED) {
 		stat_text(fs, ino, strlen(refusal), &st);
 	} else {
