@@ -51,14 +51,6 @@ static int make_directory(struct bench_mount *m, struct err *err)
 		       : err_set_errno(err, -errno, "%.512s", m->mountpoint);
 }
 
-static bool mount_has(const char *name)
-{
-	for (const struct conf_option *row = mount_option_table.options; row->name; row++)
-		if (strcmp(row->name, name) == 0)
-			return true;
-	return false;
-}
-
 static char *put_value(char *out, const char *value)
 {
 	for (; *value; value++) {
@@ -83,8 +75,8 @@ static char *order_option(const struct bench_setup *s, const char *report)
 	for (uint32_t i = 0; i < s->args->n_sides; i++)
 		has_pagecache = has_pagecache || s->args->side[i] == SIDE_PAGECACHE;
 	out += sprintf(out, "snapshot_dir=none,log_level=warn,%s",
-		       !has_pagecache && mount_has("ghost_bytes") ? "ghost_bytes=0," : "");
-	if (one_of && mount_has("control_reads"))
+		       has_pagecache ? "" : "debug=ghost_bytes:0,");
+	if (one_of)
 		out += sprintf(out, "control_reads=1/%llu,", (unsigned long long)one_of);
 	if (s->args->switchback)
 		out += sprintf(out, "switchback=%.32s,", s->args->switchback);

@@ -91,7 +91,7 @@ struct wire {
 	struct accounting_params accounting_params;
 	struct accounting *accounting;
 	struct cache_watch watch;
-	struct tape *tape; /* NULL: no option plan_tape */
+	struct tape *tape; /* NULL: no debug=plan_tape */
 	struct cache *cache;
 	struct pressure *pressure;
 	struct renumber *renumber;

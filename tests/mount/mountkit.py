@@ -130,8 +130,12 @@ def unescape(text):
 
 
 def options_text(options):
-    """KEY=VALUE,... as -o takes it."""
-    return ",".join(f"{k}={str(v).replace(',', chr(92) + ',')}" for k, v in options.items())
+    """KEY=VALUE,... as -o takes it; keys of debug are a dict."""
+    def text(value):
+        if isinstance(value, dict):
+            value = "+".join(f"{k}:{str(v).replace('+', chr(92) + '+')}" for k, v in value.items())
+        return str(value).replace(",", chr(92) + ",")
+    return ",".join(f"{k}={text(v)}" for k, v in options.items())
 
 
 class Place:

@@ -23,7 +23,7 @@ def setup(place, **options):
         os.makedirs(place.path(name), exist_ok=True)
     if not os.listdir(place.source):
         place.files([1000, 70000])
-    return place.mount(**{"metrics_textfile": place.path("prom"), "metrics_interval": 1, **options})
+    return place.mount(**{"metrics_textfile": place.path("prom"), "debug": {"metrics_interval": 1}, **options})
 
 
 def textfiles(place):
@@ -153,7 +153,7 @@ def bad_options(place):
                          (f"metrics_textfile={place.mnt}", "metrics_textfile"),
                          (f"metrics_textfile={place.mnt}/../mnt/s.prom", "metrics_textfile"),
                          ("metrics_socket=/tmp/s", "metrics_textfile"),  # an option that is gone
-                         ("metrics_interval=0", "metrics_interval")):
+                         ("debug=metrics_interval:0", "metrics_interval")):
         done = clairfs("mount", "-o", f"snapshot_dir=none,{option}", place.source, place.mnt)
         tap.ok(done.code == 2 and len(done.lines) == 1 and word in done.lines[0], f"refused: {option[:40]}", done)
 

@@ -111,7 +111,7 @@ def hits(mount):
 
 def two(place):
     place.files([SIZE] * SAMPLES)
-    mount = place.mount(ram=RAM, stage=RAM // 8)
+    mount = place.mount(ram=RAM, debug={"stage": RAM // 8})
     paths = [line.split("\t")[1] for line in good("index", place.source).decode().splitlines()]
     jobs = [Job(place, mount, paths, seed) for seed in (11, 12)]
     for job in jobs:

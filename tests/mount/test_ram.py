@@ -35,7 +35,7 @@ def the_sums_add_up(place):
     """Small samples: what is kept of each beside its bytes is no trifle, and status says how much that is."""
     n = 30000
     place.files([rng.randrange(1, 100) for _ in range(n)])
-    with place.mount(order="sequential", ram="512M", stage="1M") as mount:
+    with place.mount(order="sequential", ram="512M", debug={"stage": "1M"}) as mount:
         mount.wait_for(lambda s: s["gauges"]["arena_bytes"] >= n * 4096, "all are in the arena")
         stats = mount.stats()
         told = stats["memory"]["resident"]
@@ -54,7 +54,7 @@ def the_sums_add_up(place):
 def ram_is_for_what_comes_with_small_samples_too(place):
     n, ram = 60000, 32
     place.files([rng.randrange(1, 100) for _ in range(n)])
-    with place.mount(order="sequential", ram=f"{ram}M", stage="1M") as mount:
+    with place.mount(order="sequential", ram=f"{ram}M", debug={"stage": "1M"}) as mount:
         for number in range(0, n, 3):
             mount.read(f"s{number:05d}.bin")
         memory = mount.wait_for(lambda s: s["gauges"]["arena_bytes"] >= s["memory"]["arena"] * 8 // 10, "the arena is full")["memory"]

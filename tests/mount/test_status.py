@@ -67,7 +67,7 @@ def check_histograms(values, types):
 
 def virtual_files(place):
     data = place.files([1000, 70000, 300000])
-    with place.mount(order="sequential:epochs=3", source_engine="pool") as mount:
+    with place.mount(order="sequential:epochs=3", debug={"source_engine": "pool"}) as mount:
         for name in data:
             mount.read(name)
         tap.equal(sorted(os.listdir(mount.mountpoint)), sorted(data), "the virtual directory is hidden")

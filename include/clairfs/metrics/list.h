@@ -114,8 +114,6 @@
 	  "Times the store was switched off by errors or a full filesystem.") \
 	X(STORE_RECLAIMED, COUNTER, "store_reclaimed_segments_total", "", \
 	  "Segments of the store given up for new ones.") \
-	X(STORE_SCRUB_BYTES, COUNTER, "store_scrub_bytes_total", "", \
-	  "Bytes of the store read and compared in the background.") \
 	X(RESYNCS, COUNTER, "plan_resyncs_total", "", \
 	  "Times the position was found again after it had been lost.") \
 	X(ORDER_MISMATCHES, COUNTER, "plan_mismatch_total", "", \
