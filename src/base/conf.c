@@ -91,7 +91,8 @@ static void conf_format_number(enum conf_type type, uint64_t v, char *out, size_
 		v /= 1024;
 		u++;
 	}
-	snprintf(out, size, "%" PRIu64 "%.1s", v, u ? &units[u - 1] : "");
+	/* (gcc 12 without optimisation does not survive a conditional text here.) */
+	snprintf(out, size, "%" PRIu64 "%.*s", v, u > 0, &units[MAX(u, 1) - 1]);
 }
 
 static int conf_set_number(const struct conf_option *option, uint64_t *at, const char *value,
