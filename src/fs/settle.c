@@ -142,8 +142,7 @@ static int look(const struct fs *fs, struct entry_id entry, const char *path)
 
 /* One that was asked for this file and has not come back. */
 static bool is_busy_with_locked(struct fs_settle *settle, struct entry_id entry)
-	REQUIRES(settle->mu);
-static bool is_busy_with_locked(struct fs_settle *settle, struct entry_id entry)
+	REQUIRES(settle->mu)
 {
 	for (int i = 0; i < FS_SETTLERS; i++)
 		if (settle->settlers[i].is_busy && entry_eq(settle->settlers[i].entry, entry))

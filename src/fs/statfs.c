@@ -68,8 +68,7 @@ static void *ask_main(void *arg)
 	return NULL;
 }
 
-static void ask_locked(struct fs_statfs *s) REQUIRES(&s->mu);
-static void ask_locked(struct fs_statfs *s)
+static void ask_locked(struct fs_statfs *s) REQUIRES(&s->mu)
 {
 	struct thr thr = { .is_started = false };
 
