@@ -148,8 +148,6 @@ bool bench_account(const struct bench_report *r, char out[BENCH_ACCOUNT]);
 /* Of how many reads one should be a control read, so that there are some thirty in all epochs; 0: as
  * the mount does by itself. Of a small dataset 1/1024 would be none, and nothing could be said. */
 uint64_t bench_control_reads(uint64_t samples, uint64_t epochs);
-const struct bench_result *bench_find(const struct bench_report *r, enum bench_side side,
-				      uint64_t epoch);
 
 /* --- what runs them --- */
 

@@ -226,8 +226,6 @@ int job_parts_new(const struct dataset *ds, struct job_parts **ret, struct err *
 void job_parts_free(struct job_parts *parts);
 const struct job_numbers *job_parts_numbers(const struct job_parts *parts);
 
-/* The jobs whose orders are in force, for stats.json. Any thread. */
-json_t *told_jobs_json(struct wire *w);
 
 /* What stats.json has; NULL when out of memory. */
 json_t *stats_json(struct wire *w);

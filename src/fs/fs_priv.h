@@ -178,10 +178,8 @@ void fs_vfile_lookup(fuse_req_t req, struct fs *fs, fuse_ino_t parent, const cha
 void fs_vfile_getattr(fuse_req_t req, struct fs *fs, fuse_ino_t ino);
 void fs_vfile_read(fuse_req_t req, struct fs *fs, fuse_ino_t ino, size_t size, off_t off);
 void fs_vfile_forget(struct fs *fs, fuse_ino_t ino, uint64_t count);
-void fs_vdir_stat(struct fs *fs, struct stat *ret);
-/* Answers a LOOKUP with a file of this text, which is used up. */
-void fs_vfile_reply_text(fuse_req_t req, struct fs *fs, struct buf_writer *take_text);
-/* The same with FS_REFUSAL, of which there is one for all: it takes no memory. */
+/* Answers a LOOKUP with a file that has FS_REFUSAL, of which there is one for all: it takes no
+ * memory. */
 void fs_vfile_reply_refused(fuse_req_t req, struct fs *fs);
 /* Answers a LOOKUP with a file whose text comes later: *is_gone is raised when all who waited for
  * it were interrupted, and must live until fs_vfile_fill. The inode, or 0: it was not taken. */

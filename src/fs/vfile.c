@@ -107,7 +107,7 @@ bool fs_is_virtual(fuse_ino_t ino)
 	return (ino & ((1ull << FS_INO_RENEWAL_SHIFT) - 1)) >= FS_INO_VDIR;
 }
 
-void fs_vdir_stat(struct fs *fs, struct stat *ret)
+static void fs_vdir_stat(struct fs *fs, struct stat *ret)
 {
 	fs_stat_entry(fs, ENTRY_ROOT, ret);
 	ret->st_mode = S_IFDIR | 0555;
@@ -224,7 +224,7 @@ static bool reply_snapshot(fuse_req_t req, struct fs *fs, struct fs_snapshot *s)
 	return is_taken;
 }
 
-void fs_vfile_reply_text(fuse_req_t req, struct fs *fs, struct buf_writer *take_text)
+static void fs_vfile_reply_text(fuse_req_t req, struct fs *fs, struct buf_writer *take_text)
 {
 	struct fs_snapshot *s = snapshot_new(fs, fuse_req_ctx(req)->uid, take_text);
 

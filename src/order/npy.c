@@ -196,13 +196,7 @@ static int read_header(struct npy *npy, uint64_t *ret_data_at, struct err *err)
 	return parse_header(&r, npy, err);
 }
 
-int npy_open(const char *path, struct npy *ret, struct err *err)
-{
-	return npy_open_by(NULL, path, ret, err);
-}
-
-int npy_open_by(const struct order_params *params, const char *path, struct npy *ret,
-		struct err *err)
+int npy_open(const struct order_params *params, const char *path, struct npy *ret, struct err *err)
 {
 	struct npy npy = { .fd = -1 };
 	uint64_t size, at, bytes;
