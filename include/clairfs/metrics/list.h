@@ -45,7 +45,6 @@
 	X(UPCALL_FLUSH, COUNTER, "upcalls_total", "op=\"flush\"", "") \
 	X(UPCALL_OPENDIR, COUNTER, "upcalls_total", "op=\"opendir\"", "") \
 	X(UPCALL_READDIR, COUNTER, "upcalls_total", "op=\"readdir\"", "") \
-	X(UPCALL_READLINK, COUNTER, "upcalls_total", "op=\"readlink\"", "") \
 	X(UPCALL_IOCTL, COUNTER, "upcalls_total", "op=\"ioctl\"", "") \
 	X(UPCALL_STATFS, COUNTER, "upcalls_total", "op=\"statfs\"", "") \
 	X(UPCALL_XATTR, COUNTER, "upcalls_total", "op=\"xattr\"", "") \
