@@ -296,7 +296,7 @@ static void feed_event(struct cache *c, const struct plan_event *ev, uint64_t no
 	feed_plan(c, ev, now);
 	if (ev->kind == PLAN_EV_OPENED) {
 		tell_fed(c, ev->sample);
-		passthrough_opened(c, now);
+		cache_switchback_opened(c, now);
 	}
 }
 
@@ -504,7 +504,7 @@ void *planner_main(void *cache)
 			account_sweep(c, now, false);
 			tell_room(c, now);
 			gate_tick(c, now);
-			passthrough_tick(c, now);
+			cache_switchback_tick(c, now);
 			swept_ns = now;
 		}
 		rest(&c->notes);

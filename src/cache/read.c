@@ -311,7 +311,7 @@ void cache_read(struct cache *c, struct cache_read *r)
 		metrics_add(c->p.metrics, METRIC_STAGE_EVICTED_READS, 1);
 		note_sample(c, PLAN_EV_UNSTAGED, r->entry, 0);
 	}
-	r->is_switchback = passthrough_is_held_out(c, r->entry);
+	r->is_switchback = cache_switchback_is_held_out(c, r->entry);
 	r->is_control = !r->is_switchback && control_is_held_out(c, r->entry);
 	r->is_accounted = account_read_begin(c, r, r->is_control || r->is_switchback);
 	mutex_lock(&s->mu);

@@ -20,18 +20,18 @@
 
 #define REST_NS NS_PER_S
 
-int passthrough_init(struct cache *c)
+int cache_switchback_init(struct cache *c)
 {
 	if (c->p.switchback_share <= 0)
 		return 0;
-	c->passthrough.held =
-		calloc(dataset_n_samples(c->p.dataset) / 64 + 1, sizeof(*c->passthrough.held));
-	return c->passthrough.held ? 0 : -ENOMEM;
+	c->switchback.held =
+		calloc(dataset_n_samples(c->p.dataset) / 64 + 1, sizeof(*c->switchback.held));
+	return c->switchback.held ? 0 : -ENOMEM;
 }
 
-void passthrough_fini(struct cache *c)
+void cache_switchback_fini(struct cache *c)
 {
-	free(c->passthrough.held);
+	free(c->switchback.held);
 }
 
 /* Of the order in force; made when it is another one than the last time. */
@@ -43,11 +43,11 @@ static const struct switchback *blocks_of(struct cache *c, const struct order_in
 					    .batch = info->batch };
 	uint32_t orders = c->jobs[0].id + 1;
 
-	if (c->passthrough.orders != orders) {
-		(void)switchback_init(&c->passthrough.blocks, c->p.switchback_share, &loader);
-		c->passthrough.orders = orders;
+	if (c->switchback.orders != orders) {
+		(void)switchback_init(&c->switchback.blocks, c->p.switchback_share, &loader);
+		c->switchback.orders = orders;
 	}
-	return &c->passthrough.blocks;
+	return &c->switchback.blocks;
 }
 
 /* Of several jobs none has blocks: they would be in them at different times. */
@@ -69,37 +69,37 @@ static bool is_in_block(struct cache *c, uint64_t pass, uint64_t position, uint3
 	       plan_sample_at(c->plan, pass, position) == sample;
 }
 
-bool passthrough_chooses(struct cache *c, const struct plan_action *action)
+bool cache_switchback_chooses(struct cache *c, const struct plan_action *action)
 {
-	if (!c->passthrough.held)
+	if (!c->switchback.held)
 		return false;
 	if (!is_in_block(c, action->position >> 32, action->position & UINT32_MAX,
 			 action->sample)) {
-		bits_clear(c->passthrough.held, action->sample);
+		bits_clear(c->switchback.held, action->sample);
 		return false;
 	}
-	bits_set(c->passthrough.held, action->sample); /* before it is held out, see cache_read */
+	bits_set(c->switchback.held, action->sample); /* before it is held out, see cache_read */
 	return true;
 }
 
-bool passthrough_is_held_out(struct cache *c, struct entry_id entry)
+bool cache_switchback_is_held_out(struct cache *c, struct entry_id entry)
 {
-	return c->passthrough.held && control_is_held_out(c, entry) &&
-	       bits_get(c->passthrough.held, entry.v);
+	return c->switchback.held && control_is_held_out(c, entry) &&
+	       bits_get(c->switchback.held, entry.v);
 }
 
 /* --- prefetching meanwhile --- */
 
-bool passthrough_holds_prefetch(struct cache *c)
+bool cache_switchback_holds_prefetch(struct cache *c)
 {
-	uint64_t until = atomic_load(&c->passthrough.until_ns);
+	uint64_t until = atomic_load(&c->switchback.until_ns);
 
 	return until && clock_now(c->p.clock) < until;
 }
 
 static void let_prefetch(struct cache *c)
 {
-	atomic_store(&c->passthrough.until_ns, 0);
+	atomic_store(&c->switchback.until_ns, 0);
 	prefetch_pump(c);
 }
 
@@ -108,7 +108,7 @@ static void let_prefetch(struct cache *c)
  * own distance is a quarter of a block, so nobody has read it in this pass. */
 static void set_aside_ahead(struct cache *c, const struct plan_use *use)
 {
-	const struct switchback *s = &c->passthrough.blocks;
+	const struct switchback *s = &c->switchback.blocks;
 	uint64_t position = use->position;
 	uint32_t sample;
 
@@ -119,26 +119,26 @@ static void set_aside_ahead(struct cache *c, const struct plan_use *use)
 	sample = plan_sample_at(c->plan, use->pass, position);
 	if (sample == SAMPLE_NONE || !is_in_block(c, use->pass, position, sample))
 		return;
-	bits_set(c->passthrough.held, sample);
+	bits_set(c->switchback.held, sample);
 	control_set_aside(c, (struct entry_id){ sample });
 }
 
-void passthrough_opened(struct cache *c, uint64_t now_ns)
+void cache_switchback_opened(struct cache *c, uint64_t now_ns)
 {
 	struct plan_use use;
 
-	if (!c->passthrough.held || !plan_last_use(c->plan, &use))
+	if (!c->switchback.held || !plan_last_use(c->plan, &use))
 		return;
 	set_aside_ahead(c, &use);
 	if (is_in_block(c, use.pass, use.position, plan_sample_at(c->plan, use.pass, use.position)))
-		atomic_store(&c->passthrough.until_ns, now_ns + REST_NS);
-	else if (atomic_load(&c->passthrough.until_ns))
+		atomic_store(&c->switchback.until_ns, now_ns + REST_NS);
+	else if (atomic_load(&c->switchback.until_ns))
 		let_prefetch(c);
 }
 
-void passthrough_tick(struct cache *c, uint64_t now_ns)
+void cache_switchback_tick(struct cache *c, uint64_t now_ns)
 {
-	uint64_t until = atomic_load(&c->passthrough.until_ns);
+	uint64_t until = atomic_load(&c->switchback.until_ns);
 
 	if (until && now_ns >= until)
 		let_prefetch(c);
