@@ -98,7 +98,7 @@ def virtual_files(place):
         tap.equal(values["clairfs_dataset_bytes", ""], 371000, "metrics: bytes of the samples")
         stats = mount.stats()
         later, _ = parse_prometheus(read_file(mount.path(".clairfs", "metrics")).decode())
-        low, high = values["clairfs_backing_reads_total", ""], later["clairfs_backing_reads_total", ""]
+        low, high = values["clairfs_source_reads_total", ""], later["clairfs_source_reads_total", ""]
         tap.ok(low <= stats["counters"]["source_reads"] <= high, "stats.json and metrics count the same")
         config = read_file(mount.path(".clairfs", "config"))
         write_file(place.path("again.conf"), config)
