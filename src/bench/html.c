@@ -62,7 +62,7 @@ static const char words[] =
 	"was "
 	"used, this is a run in its style, not an MLPerf result.</li>\n</ul>\n</body>\n</html>\n";
 
-static void put(struct buf_writer *w, const char *text)
+static void put_text(struct buf_writer *w, const char *text)
 {
 	buf_put_bytes(w, text, strlen(text));
 }
@@ -75,15 +75,15 @@ static void put_foreign(struct buf_writer *w, const char *text)
 	text_escape(text, strlen(text), escaped, sizeof(escaped));
 	for (const char *c = escaped; *c; c++) {
 		if (*c == '&')
-			put(w, "&amp;");
+			put_text(w, "&amp;");
 		else if (*c == '<')
-			put(w, "&lt;");
+			put_text(w, "&lt;");
 		else if (*c == '>')
-			put(w, "&gt;");
+			put_text(w, "&gt;");
 		else if (*c == '"')
-			put(w, "&quot;");
+			put_text(w, "&quot;");
 		else if (*c == '\'')
-			put(w, "&#39;");
+			put_text(w, "&#39;");
 		else
 			buf_put_u8(w, (uint8_t)*c);
 	}
@@ -95,7 +95,7 @@ static void put_fact(struct buf_writer *w, const char *name, const char *text)
 		return;
 	buf_printf(w, "<dt>%s</dt><dd>", name);
 	put_foreign(w, text);
-	put(w, "</dd>\n");
+	put_text(w, "</dd>\n");
 }
 
 static void put_number(struct buf_writer *w, double value, int digits)
@@ -103,15 +103,15 @@ static void put_number(struct buf_writer *w, double value, int digits)
 	if (isfinite(value))
 		buf_printf(w, "<td>%.*f</td>", digits, value);
 	else
-		put(w, "<td>-</td>");
+		put_text(w, "<td>-</td>");
 }
 
 static void put_heads(struct buf_writer *w, const char *const *names)
 {
-	put(w, "<table>\n<tr>");
+	put_text(w, "<table>\n<tr>");
 	for (; *names; names++)
 		buf_printf(w, "<th>%s</th>", *names);
-	put(w, "</tr>\n");
+	put_text(w, "</tr>\n");
 }
 
 static void put_facts(struct buf_writer *w, const struct bench_report *r)
@@ -154,7 +154,7 @@ static void put_facts(struct buf_writer *w, const struct bench_report *r)
 	agrees = bench_account(r, text);
 	put_fact(w, "stopwatch and account", text);
 	put_fact(w, "the mount says", agrees ? r->words : "");
-	put(w, "</dl>\n");
+	put_text(w, "</dl>\n");
 }
 
 static void put_sides(struct buf_writer *w, const struct bench_report *r)
@@ -164,7 +164,7 @@ static void put_sides(struct buf_writer *w, const struct bench_report *r)
 					     "stall s",     "wait p50 ms", "wait p99 ms",
 					     "read p50 ms", "read p99 ms", NULL };
 
-	put(w, "<h2>Epochs</h2>\n");
+	put_text(w, "<h2>Epochs</h2>\n");
 	put_heads(w, names);
 	for (uint32_t k = 0; k < r->n_sides; k++)
 		for (uint32_t i = 0; i < r->n_results; i++) {
@@ -183,9 +183,9 @@ static void put_sides(struct buf_writer *w, const struct bench_report *r)
 			put_number(w, 1e3 * res->stall_p99, 2);
 			put_number(w, 1e3 * res->read_p50, 2);
 			put_number(w, 1e3 * res->read_p99, 2);
-			put(w, "</tr>\n");
+			put_text(w, "</tr>\n");
 		}
-	put(w, "</table>\n");
+	put_text(w, "</table>\n");
 }
 
 static void put_mount_row(struct buf_writer *w, const struct bench_report *r,
@@ -208,7 +208,7 @@ static void put_mount_row(struct buf_writer *w, const struct bench_report *r,
 	put_number(w, c->removed_estimate, 2);
 	put_number(w, c->removed_upper, 2);
 	put_number(w, bench_removed(r, res->epoch), 2);
-	put(w, "</tr>\n");
+	put_text(w, "</tr>\n");
 }
 
 static void put_mount(struct buf_writer *w, const struct bench_report *r)
@@ -231,24 +231,24 @@ static void put_mount(struct buf_writer *w, const struct bench_report *r)
 
 	if (!bench_chart_name(r, BENCH_CHART_CLASSES))
 		return;
-	put(w, "<h2>The mount, the source, and stall removed</h2>\n");
+	put_text(w, "<h2>The mount, the source, and stall removed</h2>\n");
 	put_heads(w, names);
 	for (uint32_t i = 0; i < r->n_results; i++)
 		if (r->result[i].counts.is_known)
 			put_mount_row(w, r, &r->result[i]);
-	put(w, "<tr><td>all</td><td colspan=\"9\"></td>");
+	put_text(w, "<tr><td>all</td><td colspan=\"9\"></td>");
 	put_number(w, r->total.removed_lower, 2);
 	put_number(w, r->total.removed_estimate, 2);
 	put_number(w, r->total.removed_upper, 2);
 	put_number(w, bench_removed_total(r), 2);
-	put(w, "</tr>\n");
-	put(w, "</table>\n");
+	put_text(w, "</tr>\n");
+	put_text(w, "</table>\n");
 	for (uint32_t i = 0; i < r->n_results; i++)
 		if (r->result[i].counts.is_known && r->result[i].why[0]) {
 			buf_printf(w, "<p>Epoch %llu was not judged: ",
 				   (unsigned long long)r->result[i].epoch);
 			put_foreign(w, r->result[i].why);
-			put(w, "</p>\n");
+			put_text(w, "</p>\n");
 		}
 }
 
@@ -279,7 +279,7 @@ static int put_image(struct buf_writer *w, const struct bench_report *r, enum be
 
 	buf_writer_init(&svg);
 	rc = bench_chart_svg(r, which, is_dark, &svg, err);
-	put(w, "data:image/svg+xml;base64,");
+	put_text(w, "data:image/svg+xml;base64,");
 	put_base64(w, svg.data, svg.size);
 	buf_writer_fini(&svg);
 	return rc;
@@ -289,21 +289,21 @@ static int put_charts(struct buf_writer *w, const struct bench_report *r, struct
 {
 	int rc = 0;
 
-	put(w, "<h2>Charts</h2>\n");
+	put_text(w, "<h2>Charts</h2>\n");
 	for (int i = 0; i < BENCH_CHARTS && rc == 0; i++) {
 		const char *name = bench_chart_name(r, (enum bench_chart)i);
 
 		if (!name)
 			continue;
-		put(w, "<figure><picture><source media=\"(prefers-color-scheme:dark)\" srcset=\"");
+		put_text(w, "<figure><picture><source media=\"(prefers-color-scheme:dark)\" srcset=\"");
 		rc = put_image(w, r, (enum bench_chart)i, true, err);
 		if (rc == 0) {
-			put(w, "\"><img alt=\"");
+			put_text(w, "\"><img alt=\"");
 			put_foreign(w, name);
-			put(w, "\" src=\"");
+			put_text(w, "\" src=\"");
 			rc = put_image(w, r, (enum bench_chart)i, false, err);
 		}
-		put(w, "\"></picture></figure>\n");
+		put_text(w, "\"></picture></figure>\n");
 	}
 	return rc;
 }
@@ -354,12 +354,12 @@ int bench_html_write(const struct bench_report *r, const char *path, struct err 
 	int rc;
 
 	buf_writer_init(&w);
-	put(&w, head);
+	put_text(&w, head);
 	put_facts(&w, r);
 	put_sides(&w, r);
 	put_mount(&w, r);
 	rc = put_charts(&w, r, err);
-	put(&w, words);
+	put_text(&w, words);
 	if (rc == 0 && w.is_bad)
 		rc = err_set_errno(err, -ENOMEM, "--html");
 	if (rc == 0)

@@ -249,7 +249,7 @@ static void ask_next(struct loader *l)
 	l->n_asked++;
 }
 
-static void take(struct loader *l, uint32_t batch)
+static void take_batch(struct loader *l, uint32_t batch)
 {
 	uint32_t i = batch % MAX(l->s->workers, 1);
 	struct answer a;
@@ -272,7 +272,7 @@ static void step(struct loader *l, uint32_t k)
 	struct bench_step *t = &l->me->step[k];
 
 	t->t_request = now_ns();
-	take(l, k);
+	take_batch(l, k);
 	t->t_ready = now_ns();
 	ask_next(l);
 	if (!l->b->is_warming)

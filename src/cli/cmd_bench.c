@@ -182,7 +182,7 @@ static int tell(const struct bench_report *r, const struct bench_args *a)
 	return cli_finish();
 }
 
-static int run(const struct bench_args *a)
+static int run_bench(const struct bench_args *a)
 {
 	struct bench_report *report = NULL;
 	struct bench_setup *setup = NULL;
@@ -223,5 +223,5 @@ int cmd_bench(int argc, char **argv)
 	if (args.html && bench_html_check(args.html, &err) < 0)
 		return cli_fail(&err);
 	rc = look_at_target(&args);
-	return rc >= 0 ? rc : run(&args);
+	return rc >= 0 ? rc : run_bench(&args);
 }

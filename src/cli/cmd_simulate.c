@@ -101,7 +101,7 @@ static int bad_policy(const char *list)
 	return cli_usage("simulate", "--policy: '%s' is not all or some of %s", list, all);
 }
 
-static int run(struct simulate_args *a)
+static int run_policies(struct simulate_args *a)
 {
 	struct sim_result results[POLICIES_MAX] = { { .epoch = NULL } };
 	struct sim_setup *setup = NULL;
@@ -195,7 +195,7 @@ static int act(struct simulate_args *a)
 		a->params.files = &a->files;
 	}
 	if (!a->is_advice && !a->plot)
-		return run(a);
+		return run_policies(a);
 	rc = a->is_advice ? simulate_advise(a, &err) : simulate_plot(a, &err);
 	return rc < 0 ? cli_fail(&err) : cli_finish();
 }

@@ -168,7 +168,8 @@ struct saying {
 	uint64_t n;              /* how many samples the order asked about numbers */
 };
 
-static int take(struct wire *w, const struct fs_told *told, struct saying *ret, struct err *err)
+static int take_saying(struct wire *w, const struct fs_told *told, struct saying *ret,
+		       struct err *err)
 {
 	*ret = (struct saying){ .is_over = true };
 	if (told->uid != 0 && told->uid != geteuid())
@@ -233,7 +234,7 @@ static int announce(struct wire *w, const struct fs_told *told, struct saying *s
 	struct told_list *list = &w->list[told->lane];
 	struct order *order = NULL;
 	struct teller who;
-	int rc = take(w, told, said, err);
+	int rc = take_saying(w, told, said, err);
 	bool is_list = told->list && said->spec; /* it is whole; else it is somebody else's, or
 						  * waits */
 

@@ -75,7 +75,7 @@ int order_maker_new(int source_fd, const char *source, const char *mountpoint,
 	return 0;
 }
 
-static void put(struct order_maker *maker)
+static void maker_put(struct order_maker *maker)
 {
 	bool is_last;
 
@@ -119,7 +119,7 @@ bool order_maker_free(struct order_maker *maker)
 		is_late = cond_wait_for(&maker->cv, &maker->mu, END_PATIENCE_NS);
 	is_left = count_making(maker) > 0;
 	mutex_unlock(&maker->mu);
-	put(maker);
+	maker_put(maker);
 	return !is_left;
 }
 
@@ -153,7 +153,7 @@ static void *make_main(void *arg)
 	maker->n_making[lane]--; /* from here on the dataset is not used */
 	cond_broadcast(&maker->cv);
 	mutex_unlock(&maker->mu);
-	put(maker);
+	maker_put(maker);
 	return NULL;
 }
 
