@@ -285,7 +285,6 @@ void epochs_roll(struct plan *plan);
 void epochs_consume_below(struct slot *slot, uint64_t pos);
 void epochs_rebuild(struct plan *plan);
 void epochs_forget_before(struct plan *plan);
-void epochs_release(struct plan *plan, struct order_epoch *ep);
 bool epochs_is_last(const struct plan *plan, const struct slot *slot);
 
 /* budget.c */
