@@ -412,10 +412,10 @@ static uint64_t list_members(const struct kept *kept, const struct bitmap *set, 
 			     uint64_t *ret_end)
 {
 	*ret_end = 0;
-	for (uint64_t s = bitmap_next_set(set, 0); s < set->size; s = bitmap_next_set(set, s + 1)) {
+	for (uint64_t s = 0; s < set->size; s++) {
 		uint32_t number = kept->number[s];
 
-		if (number == SAMPLE_NONE)
+		if (number == SAMPLE_NONE || !bitmap_get(set, s))
 			continue;
 		(void)bitmap_set(ret, number);
 		*ret_end = MAX(*ret_end, (uint64_t)number + 1);
