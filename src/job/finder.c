@@ -369,6 +369,8 @@ static void prepare_locked(struct job *job, struct errand *e)
 	/* The words of likely seeds: once for a beginning, and with a few opens more. */
 	bool has_tried = job->is_full || s->looked >= TRAIL_FEW;
 	bool is_brief = e->aim.is_brief, is_vain = job->budget.looks >= BUDGET_FREE;
+	/* Not in the midst of a search of all seeds, which would end with it. */
+	bool is_idle = is_vain && e->aim.kind == AIM_QUICK && !is_brief && !job->is_full;
 
 	e->pass = job->trail.pass;
 	e->version = job->version;
@@ -386,7 +388,7 @@ static void prepare_locked(struct job *job, struct errand *e)
 				      .not_sequential = is_no_sequence(job),
 				      .is_first = is_brief || (s->looked == 0 && s->n < TRAIL_FEW),
 				      .is_modest = is_vain,
-				      .is_idle = is_vain && e->aim.kind == AIM_QUICK && !is_brief,
+				      .is_idle = is_idle,
 				      .no_streams = job->known.no_streams || (!is_full && has_tried),
 				      .places = desk->places,
 				      .n_places = known_places(&job->known, desk->places),
