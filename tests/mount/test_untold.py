@@ -363,7 +363,7 @@ def many_sessions(place):
     mount, paths = setting(place)
     with mount:
         # Each another file: of what the kernel has, nobody is seen to read it.
-        loop = 'cd "$0"; for i in 1 2 3 4; do for path in "$@"; do setsid -w cat "$path" > /dev/null; echo "$path"; sleep 0.05; done; done'
+        loop = 'cd "$0"; for i in 1 2 3 4; do for path in "$@"; do setsid -w cat "$path" > /dev/null; echo "$path"; sleep 0.1; done; done'
         crowd = subprocess.Popen(["sh", "-c", loop, mount.mountpoint, *(paths[997 * i % N] for i in range(N))],
                                  stdout=subprocess.PIPE)
         os.set_blocking(crowd.stdout.fileno(), False)
