@@ -307,7 +307,7 @@ void cache_read(struct cache *c, struct cache_read *r)
 	r->is_look = false;
 	r->held_ns = 0;
 	r->is_loaded = false;
-	if (dataset_is_sample(c->p.dataset, r->entry) && bits_clear(c->staged, r->entry.v)) {
+	if (dataset_is_sample(c->p.dataset, r->entry) && account_lacks_push(c, r->entry)) {
 		metrics_add(c->p.metrics, METRIC_STAGE_EVICTED_READS, 1);
 		note_sample(c, PLAN_EV_UNSTAGED, r->entry, 0);
 	}

@@ -191,7 +191,7 @@ def hung_list(place):
             try:
                 for argv in (["cat", name], [sys.executable, "-c", mountkit.TELL, mount.mountpoint, "list:path=slow/order"]):
                     wanting.append(subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE))
-                mountkit.wait_until(lambda: "order-make" in threads_of(mount.process.pid), "the file is being opened")
+                mountkit.wait_until(lambda: "order-make" in mountkit.threads_of(mount.process.pid), "the file is being opened")
                 answers(mount, "while a list hangs")
                 seen = program("cat", mount.path(".clairfs", "announce", "sequential"), **STRANGER)
                 tap.ok(seen.out.startswith(b"error: only root") and [p.poll() for p in wanting] == [None, None],
@@ -208,16 +208,6 @@ def hung_list(place):
                     process.kill()
                     process.communicate()
                 program("umount", "-l", place.source + "/slow")
-
-
-def threads_of(pid):
-    names = []
-    for thread in os.listdir(f"/proc/{pid}/task"):
-        try:
-            names.append(mountkit.read_file(f"/proc/{pid}/task/{thread}/comm").decode().strip())
-        except OSError:  # it has ended meanwhile
-            pass
-    return names
 
 
 mountkit.run(crowd, epochs_by_lookup, foreign_files, beneath_the_source, handed_over, hung_list)
