@@ -114,7 +114,7 @@ struct cache_params {
 	 * prefetching, arena and store in a pass and read from the source when they are wanted:
 	 * what the source takes then is known. 0: none. */
 	double control_share;
-	/* The share of the blocks of a pass (metrics/switchback.h) in which all reads are, while an
+	/* The share of the blocks of a pass (wait/switchback.h) in which all reads are, while an
 	 * order is confirmed that says enough of the loader. 0: none. */
 	double switchback_share;
 	uint32_t stagers;       /* 1..8 threads */

@@ -12,7 +12,7 @@
  * While a READ is in flight nothing is decided, however long it takes. A READ that fails is the
  * source's answer: its open counts as a miss, with the bytes that it was given and no more.
  *
- * What is decided is also told to whoever watches (GPU wait, metrics/stall.h), with the time in
+ * What is decided is also told to whoever watches (GPU wait, wait/stall.h), with the time in
  * which READs of it were under way, and the place in the order that the planner has seen it at. A
  * sample that is opened again right away (its size first, then its bytes) is one read of the job's:
  * it is counted twice, but has one place in the order. It is the first open that has it, and that

@@ -7,7 +7,7 @@
 #define CLAIRFS_CACHE_ACCOUNT_PRIV_H
 
 #include "clairfs/cache.h"
-#include "clairfs/metrics/switchback.h"
+#include "clairfs/wait/switchback.h"
 
 /* --- account.c --- */
 int account_new(struct cache *c) MUST_USE;

@@ -4,7 +4,7 @@
  * control reads are (control.c): not fetched, not pushed, what is there of them dropped, and the
  * reads go to the source. So for a while the job runs as if there were no cache, with as many
  * requests at the source as it has readers; what a step takes then is measured by whoever is told
- * the reads (metrics/stall_switch.c). Which blocks: metrics/switchback.h. The same on every node of
+ * the reads (wait/stall_switch.c). Which blocks: wait/switchback.h. The same on every node of
  * a job, so that all its ranks step aside together and none waits for another because of it.
  *
  * Nothing is chosen while the order is not confirmed: what the job reads next is not known then,

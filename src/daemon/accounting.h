@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Stall accounting in a daemon: a thread that takes reads from the cache and steps from the job's
  * processes, and numbers for status, stats.json and metrics. What the numbers mean:
- * metrics/stall.h. */
+ * wait/stall.h. */
 #ifndef CLAIRFS_DAEMON_ACCOUNTING_H
 #define CLAIRFS_DAEMON_ACCOUNTING_H
 
 #include <jansson.h>
 
 #include "clairfs/cache.h"
-#include "clairfs/metrics/stall.h"
+#include "clairfs/wait/stall.h"
 #include "clairfs/order.h"
 
 struct mount_opts;

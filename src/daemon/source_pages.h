@@ -4,7 +4,7 @@
 #define CLAIRFS_DAEMON_SOURCE_PAGES_H
 
 #include "clairfs/base/cleanup.h"
-#include "clairfs/metrics/stall.h"
+#include "clairfs/wait/stall.h"
 
 struct dataset;
 struct source_pages;

@@ -6,7 +6,7 @@
 #include <jansson.h>
 
 #include "clairfs/base/thr.h"
-#include "clairfs/metrics/stall.h"
+#include "clairfs/wait/stall.h"
 
 #define VERDICTS_KEPT 64u /* per rank */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the daemon's accounting makes of reads and orders as they come: late, out of order, and of
- * an order that is gone already. The numbers themselves: test_metrics_stall.c. */
+ * an order that is gone already. The numbers themselves: test_wait_stall.c. */
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -10,7 +10,7 @@
 #include "clairfs/order.h"
 #include "src/daemon/accounting_priv.h"
 #include "src/daemon/verdicts.h"
-#include "src/metrics/stall_priv.h"
+#include "src/wait/stall_priv.h"
 
 enum { READS = 400, BATCH = 4 };
 

@@ -4,7 +4,7 @@
  * and without a cache; where nothing differs, the interval must hold 0 as often as it says. */
 #include <math.h>
 
-#include "clairfs/metrics/switchback.h"
+#include "clairfs/wait/switchback.h"
 #include "stall_kit.h"
 
 static const struct switchback_loader loader = {

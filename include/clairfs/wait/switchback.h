@@ -8,8 +8,8 @@
  * Here: which blocks, and the statistics. PURE: no clock, no threads; any thread. The cache asks
  * the same function as the accounting, and so does every node of a job: the choice follows from the
  * dataset's size, the shape of the loader, and the numbers of pass and block. */
-#ifndef CLAIRFS_METRICS_SWITCHBACK_H
-#define CLAIRFS_METRICS_SWITCHBACK_H
+#ifndef CLAIRFS_WAIT_SWITCHBACK_H
+#define CLAIRFS_WAIT_SWITCHBACK_H
 
 #include <stdbool.h>
 #include <stdint.h>

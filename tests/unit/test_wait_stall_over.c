@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* When a pass is over: as soon as it can be, however many opens were lost, and not before. The
- * numbers of a pass: test_metrics_stall.c. */
+ * numbers of a pass: test_wait_stall.c. */
 #include <string.h>
 
 #include "check.h"
-#include "clairfs/metrics/stall.h"
+#include "clairfs/wait/stall.h"
 
 enum { N = 10000, BATCH = 16, MS = 1000000 };
 #define SECOND 1000000000ull

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Inside of stall accounting: passes under way, control reads, the ghost page cache, the steps that
  * a job told. One thread at a time uses a struct stall; nothing here knows a clock. */
-#ifndef CLAIRFS_METRICS_STALL_PRIV_H
-#define CLAIRFS_METRICS_STALL_PRIV_H
+#ifndef CLAIRFS_WAIT_STALL_PRIV_H
+#define CLAIRFS_WAIT_STALL_PRIV_H
 
-#include "clairfs/metrics/stall.h"
+#include "clairfs/wait/stall.h"
 
 #define STALL_PASSES 16u        /* per rank, not judged yet */
 #define STALL_READERS_MAX 1024u /* threads told apart in a pass */

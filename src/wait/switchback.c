@@ -10,7 +10,7 @@
  *
  * Four prefetch windows make a block, and the first is never measured: until then the loop is fed
  * with what was loaded before the change. */
-#include "clairfs/metrics/switchback.h"
+#include "clairfs/wait/switchback.h"
 
 #include <math.h>
 

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "src/metrics/stall_priv.h"
+#include "src/wait/stall_priv.h"
 #include "stall_kit.h"
 
 static struct stall *stall_for(const struct stall_job *job)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Stall accounting through the orders of a job that tells one for each epoch, and what is told of
- * each pass. The numbers of a pass: test_metrics_stall.c. */
+ * each pass. The numbers of a pass: test_wait_stall.c. */
 #include <errno.h>
 #include <math.h>
 #include <string.h>

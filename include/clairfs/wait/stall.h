@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How much GPU wait a mount removed. PURE: reads and steps in, numbers out; no clock, no threads,
  * no I/O. All times are nanoseconds of one clock, CLOCK_MONOTONIC in the daemon. What the numbers
- * mean and why they can be defended is written once, at the head of src/metrics/stall.c.
+ * mean and why they can be defended is written once, at the head of src/wait/stall.c.
  *
  * A `struct stall` is a node's. It is told each read of a sample once it is known how it was
  * served, and the place of the read in the job's order; each pass (one reading of the dataset,
  * mostly an epoch) of each rank is judged as a whole, once, when all of it was told. A pass of
  * which too little is known is not judged, adds to no number but `unjudged`, and that is said. */
-#ifndef CLAIRFS_METRICS_STALL_H
-#define CLAIRFS_METRICS_STALL_H
+#ifndef CLAIRFS_WAIT_STALL_H
+#define CLAIRFS_WAIT_STALL_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "clairfs/base/cleanup.h"
 #include "clairfs/metrics.h"
-#include "clairfs/metrics/switchback.h"
+#include "clairfs/wait/switchback.h"
 
 /* More ranks of one node are not told apart: nothing is judged then. */
 #define STALL_RANKS_MAX 256u

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "src/metrics/stall_priv.h"
+#include "src/wait/stall_priv.h"
 #include "stall_kit.h"
 
 /* --- the recurrence --- */
