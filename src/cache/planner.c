@@ -298,7 +298,7 @@ static void feed_event(struct cache *c, const struct plan_event *ev, uint64_t no
 	feed_plan(c, ev, now);
 	if (ev->kind == PLAN_EV_OPENED) {
 		tell_fed(c, ev->sample);
-		passthrough_opened(c, now);
+		probed_opened(c, ev->sample, now);
 	}
 }
 
@@ -506,8 +506,7 @@ void *planner_main(void *cache)
 		if (now - swept_ns >= SWEEP_NS) {
 			account_sweep(c, now, false);
 			tell_room(c, now);
-			gate_tick(c, now);
-			passthrough_tick(c, now);
+			probed_tick(c, now);
 			swept_ns = now;
 		}
 		rest(&c->notes);

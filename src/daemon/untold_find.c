@@ -43,7 +43,7 @@ static bool is_another_searching(struct finder *f)
 static bool is_crowded(void *ctx)
 {
 	struct finder *f = ctx;
-	pid_t reader = (pid_t)atomic_load_explicit(&f->u->w->last_reader, memory_order_relaxed);
+	pid_t reader = (pid_t)wait_last_reader(f->u->w->wait);
 
 	return crowd_look(&f->crowd, reader) || is_another_searching(f);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which cgroups a process is in, and what their files say. */
-#ifndef CLAIRFS_DAEMON_CGROUP_H
-#define CLAIRFS_DAEMON_CGROUP_H
+#ifndef CLAIRFS_BASE_CGROUP_H
+#define CLAIRFS_BASE_CGROUP_H
 
 #include <limits.h>
 #include <stdbool.h>

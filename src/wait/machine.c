@@ -4,11 +4,12 @@
  * second, on the thread cl-stall; reads of /proc and cgroups only, which do not hang. */
 #include <string.h>
 
-#include "accounting_priv.h"
+#include "clairfs/base/cgroup.h"
 #include "clairfs/base/clock.h"
+#include "clairfs/base/cpus.h"
+#include "clairfs/base/crowd.h"
 #include "clairfs/dataset.h"
-#include "cgroup.h"
-#include "crowd.h"
+#include "wait_priv.h"
 
 #define UNSEEN_NS (60 * NS_PER_S)
 
@@ -76,7 +77,7 @@ void crowds_look(struct crowds *c)
 
 /* Readers are gone when their epoch is, before it is judged: what was told of their cgroups goes on.
  * Whoever else reads through this mount says nothing of the job. */
-static void feed_crowd(struct accounting_machine *m, struct stall *s, uint64_t now_ns)
+static void feed_crowd(struct wait_machine *m, struct stall *s, uint64_t now_ns)
 {
 	char file[sizeof(m->crowds.source[0].file)];
 
@@ -90,7 +91,7 @@ static void feed_crowd(struct accounting_machine *m, struct stall *s, uint64_t n
 		stall_crowd(s, now_ns, m->crowds.waited_ns);
 }
 
-static void feed_job_cpus(const struct accounting_machine *m, struct stall *s)
+static void feed_job_cpus(const struct wait_machine *m, struct stall *s)
 {
 	uint32_t cpus = 0;
 
@@ -110,7 +111,7 @@ static double chance(uint64_t x)
 }
 
 /* Which samples the page cache has is not known, but how many. */
-static void feed_warm(struct accounting_machine *m, struct stall *s)
+static void feed_warm(struct wait_machine *m, struct stall *s)
 {
 	for (uint32_t i = 0; i < dataset_n_samples(m->dataset); i++)
 		if (chance(i) < m->pages.warm_share)
@@ -118,7 +119,7 @@ static void feed_warm(struct accounting_machine *m, struct stall *s)
 }
 
 /* Of the page cache as it was before. */
-bool accounting_machine_pages(struct accounting_machine *m, struct stall *s)
+bool wait_machine_pages(struct wait_machine *m, struct stall *s)
 {
 	struct stall_node node;
 
@@ -133,13 +134,13 @@ bool accounting_machine_pages(struct accounting_machine *m, struct stall *s)
 	return true;
 }
 
-void accounting_machine_saw(struct accounting_machine *m, uint32_t rank_index, uint32_t reader)
+void wait_machine_saw(struct wait_machine *m, uint32_t rank_index, uint32_t reader)
 {
 	if (reader)
 		m->reader[rank_index % CROWD_READERS] = (pid_t)reader;
 }
 
-void accounting_machine_feed(struct accounting_machine *m, struct stall *s, uint64_t now_ns)
+void wait_machine_feed(struct wait_machine *m, struct stall *s, uint64_t now_ns)
 {
 	feed_cpus(s, now_ns);
 	feed_crowd(m, s, now_ns);

@@ -23,16 +23,15 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "accounting_priv.h"
+#include "wait_priv.h"
 #include "clairfs/base/clock.h"
 #include "clairfs/base/log.h"
 #include "clairfs/base/text.h"
+#include "clairfs/base/cpus.h"
 #include "clairfs/base/thr.h"
-#include "clairfs/daemon.h"
 #include "clairfs/hint.h"
 
 enum { NOTES_MAX = 1 << 18, STEPS_MAX = 1 << 16, NICE = 10 };
-#define SWITCHBACK_PERCENT_MIN 0.1
 /* An order that is in force in the cache is told here by then, if ever. */
 #define HELD_NS (10 * NS_PER_S)
 
@@ -44,18 +43,18 @@ struct told_order {
 
 /* What was told since the thread last looked. */
 struct told {
-	struct cache_read_note *note;
+	struct read_facts *note;
 	struct clairfs_step_record *step;
 	struct told_order *order;
 	size_t n_notes, notes_size, n_steps, steps_size, n_orders, orders_size;
-	struct cache_load load; /* the last one */
+	struct gate_load load; /* the last one */
 	uint64_t settled_ns;    /* reads opened before are told; 0: not known */
 	uint32_t heard;         /* orders up to this one were told, or are of other jobs */
 	bool has_heard;
 };
 
-struct accounting {
-	struct accounting_params params;
+struct wait {
+	struct wait_params params;
 	struct metrics *metrics;
 	struct stall *stall; /* the thread's; of nobody when it does not run */
 	/* The thread's, of the orders taken so far: by generation modulo their number. */
@@ -67,10 +66,10 @@ struct accounting {
 	uint32_t generation;      /* of the last one */
 	struct told held;         /* the thread's: reads of orders that were not told yet */
 	uint64_t held_ns;         /* since when */
-	_Atomic uint64_t full;    /* bit per class of sizes: no more control reads */
-	_Atomic uint32_t readers; /* of the job here, all ranks together; 0: not known */
+	struct sampling sampling;
+	_Atomic uint32_t last_reader;
 	_Atomic bool is_finished; /* the job has read all of its order */
-	struct accounting_machine machine; /* the thread's */
+	struct wait_machine machine; /* the thread's */
 	struct thr thr;
 	struct mutex mu;
 	struct cond cv;
@@ -79,81 +78,44 @@ struct accounting {
 	bool has_order; /* as told, whether or not it was taken yet */
 	uint64_t dropped;
 	struct stall_node node;
-	struct source_pages_found pages;
+	struct wait_pages pages;
 	struct stall_numbers *ranks; /* [STALL_RANKS_MAX] */
 	uint32_t n_shown;
 	struct verdicts verdicts; /* of its own lock */
 };
 
-/* --- options --- */
-
-static int parse_share(const char *text, double *ret)
-{
-	uint64_t n;
-
-	*ret = 0;
-	if (strcmp(text, "off") == 0)
-		return 0;
-	if (strncmp(text, "1/", 2) != 0)
-		return -EINVAL;
-	if (text_to_u64(text + 2, &n) < 0 || n < 1 || n > 1000000000)
-		return -EINVAL;
-	*ret = 1.0 / (double)n;
-	return 0;
-}
-
-/* Percent, also with its sign. */
-static int parse_percent(const char *text, double *ret)
-{
-	size_t len = strlen(text);
-	char number[32];
-	double percent;
-
-	*ret = 0;
-	if (strcmp(text, "off") == 0)
-		return 0;
-	len -= len && text[len - 1] == '%';
-	if (len >= sizeof(number))
-		return -EINVAL;
-	memcpy(number, text, len);
-	number[len] = 0;
-	if (text_to_real(number, &percent) < 0 || !(percent >= SWITCHBACK_PERCENT_MIN) ||
-	    percent > 100 * SWITCHBACK_SHARE_MAX)
-		return -EINVAL;
-	*ret = percent / 100;
-	return 0;
-}
-
-int accounting_parse(const struct mount_opts *opts, struct accounting_params *ret, struct err *err)
-{
-	/* An option without a value is NULL. */
-	const char *control = opts->control_reads ? opts->control_reads : "";
-	const char *ghost = opts->ghost_bytes ? opts->ghost_bytes : "";
-	const char *switchback = opts->switchback ? opts->switchback : "";
-
-	ret->crowded_share = (double)opts->cpu_pressure / 100;
-	if (parse_share(control, &ret->control_share) < 0)
-		return err_set(err, -EINVAL,
-			       "option control_reads: '%s' is neither 1/N, one of N reads, nor off",
-			       control);
-	if (parse_percent(switchback, &ret->switchback_share) < 0)
-		return err_set(err, -EINVAL,
-			       "option switchback: '%s' is neither percent, 0.1 to 10, nor off",
-			       switchback);
-	ret->is_ghost_auto = strcmp(ghost, "auto") == 0;
-	if (ret->is_ghost_auto)
-		ret->ghost_bytes = ghost_bytes_auto();
-	else if (text_to_bytes(ghost, &ret->ghost_bytes) < 0)
-		return err_set(err, -EINVAL,
-			       "option ghost_bytes: '%s' is neither a size, like 64G, nor auto",
-			       ghost);
-	return 0;
-}
-
 /* --- life --- */
 
-int accounting_new(const struct accounting_params *params, uint32_t n_samples,
-		   struct metrics *metrics, struct accounting **ret, struct err *err)
+static void on_reads(void *ctx, const struct read_facts *facts, uint32_t n)
+{
+	wait_reads(ctx, facts, n);
+}
+
+static void on_settled(void *ctx, uint64_t before_ns)
+{
+	wait_settled(ctx, before_ns);
+}
+
+static void on_load(void *ctx, const struct gate_load *load)
+{
+	wait_load(ctx, load);
+}
+
+static void make_sampling(struct wait *a, uint32_t n_samples)
+{
+	sampling_init(&a->sampling,
+		      &(struct sampling_params){ .control_share = a->params.control_share,
+						 .switchback_share = a->params.switchback_share,
+						 .n_samples = n_samples,
+						 .clock = clock_monotonic() });
+	a->sampling.observed = on_reads;
+	a->sampling.settled = on_settled;
+	a->sampling.load = on_load;
+	a->sampling.ctx = a;
+}
+
+int wait_new(const struct wait_params *params, uint32_t n_samples,
+		   struct metrics *metrics, struct wait **ret, struct err *err)
 {
 	struct stall_params sp = { .n_samples = n_samples,
 				   .ghost_bytes = params->ghost_bytes,
@@ -161,7 +123,7 @@ int accounting_new(const struct accounting_params *params, uint32_t n_samples,
 				   .crowded_share = params->crowded_share,
 				   .cpus = cpus_allowed(),
 				   .judged = verdicts_add };
-	struct accounting *a = calloc(1, sizeof(*a));
+	struct wait *a = calloc(1, sizeof(*a));
 
 	if (!a)
 		return err_set_errno(err, -ENOMEM, "accounting");
@@ -169,11 +131,12 @@ int accounting_new(const struct accounting_params *params, uint32_t n_samples,
 	verdicts_init(&a->verdicts);
 	a->params = *params;
 	a->metrics = metrics;
+	make_sampling(a, n_samples);
 	mutex_init(&a->mu);
 	cond_init(&a->cv);
 	a->ranks = calloc(STALL_RANKS_MAX, sizeof(*a->ranks));
 	if (!a->ranks || stall_new(&sp, &a->stall) < 0) {
-		accounting_free(a);
+		wait_free(a);
 		return err_set_errno(err, -ENOMEM, "accounting");
 	}
 	stall_get_node(a->stall, &a->node);
@@ -190,7 +153,7 @@ static void told_free(struct told *t)
 	*t = (struct told){ 0 };
 }
 
-void accounting_free(struct accounting *a)
+void wait_free(struct wait *a)
 {
 	if (!a)
 		return;
@@ -200,12 +163,13 @@ void accounting_free(struct accounting *a)
 	told_free(&a->told);
 	told_free(&a->held);
 	verdicts_fini(&a->verdicts);
+	sampling_fini(&a->sampling);
 	cond_fini(&a->cv);
 	mutex_fini(&a->mu);
 	free(a);
 }
 
-void accounting_ask_source(struct accounting *a, const struct dataset *ds)
+void wait_ask_source(struct wait *a, const struct dataset *ds)
 {
 	if (!a->params.is_ghost_auto)
 		return;
@@ -235,11 +199,15 @@ static size_t room_for(void **list, size_t size_of_one, size_t used, size_t *siz
 	return want - used;
 }
 
-void accounting_reads(struct accounting *a, const struct cache_read_note *notes, uint32_t n)
+void wait_reads(struct wait *a, const struct read_facts *notes, uint32_t n)
 {
 	struct told *t = &a->told;
 	size_t room;
 
+	for (uint32_t i = 0; i < n; i++)
+		if (notes[i].reader)
+			atomic_store_explicit(&a->last_reader, notes[i].reader,
+					      memory_order_relaxed);
 	mutex_lock(&a->mu);
 	room = room_for((void **)&t->note, sizeof(*t->note), t->n_notes, &t->notes_size, n,
 			NOTES_MAX);
@@ -251,19 +219,19 @@ void accounting_reads(struct accounting *a, const struct cache_read_note *notes,
 	mutex_unlock(&a->mu);
 }
 
-void accounting_settled(struct accounting *a, uint64_t before_ns)
+void wait_settled(struct wait *a, uint64_t before_ns)
 {
 	mutex_lock(&a->mu);
 	a->told.settled_ns = before_ns;
 	mutex_unlock(&a->mu);
 }
 
-void accounting_finished(struct accounting *a, bool is_finished)
+void wait_finished(struct wait *a, bool is_finished)
 {
 	atomic_store_explicit(&a->is_finished, is_finished, memory_order_relaxed);
 }
 
-void accounting_steps(struct accounting *a, const struct clairfs_step_record *steps, size_t n)
+void wait_steps(struct wait *a, const struct clairfs_step_record *steps, size_t n)
 {
 	struct told *t = &a->told;
 	size_t room;
@@ -279,7 +247,7 @@ void accounting_steps(struct accounting *a, const struct clairfs_step_record *st
 	mutex_unlock(&a->mu);
 }
 
-void accounting_load(struct accounting *a, const struct cache_load *load)
+void wait_load(struct wait *a, const struct gate_load *load)
 {
 	mutex_lock(&a->mu);
 	a->told.load = *load; /* about once a second, as often as the thread looks */
@@ -320,7 +288,7 @@ static void hear_locked(struct told *t, uint32_t generation)
 	t->has_heard = true;
 }
 
-void accounting_set_order(struct accounting *a, const struct order_info *info, uint32_t generation)
+void wait_set_order(struct wait *a, const struct order_info *info, uint32_t generation)
 {
 	struct told_order o = { .job.id = generation };
 
@@ -338,39 +306,42 @@ void accounting_set_order(struct accounting *a, const struct order_info *info, u
 		o.turn_ns = clock_now(clock_monotonic());
 	hear_locked(&a->told, generation);
 	push_order_locked(&a->told, &o);
-	atomic_store(&a->readers, o.job.workers * o.job.n_ranks);
+	sampling_set_readers(&a->sampling, o.job.workers * o.job.n_ranks);
 	a->has_order = o.job.n_ranks > 0;
 	mutex_unlock(&a->mu);
 }
 
-void accounting_other_jobs(struct accounting *a, uint32_t generation)
+void wait_other_jobs(struct wait *a, uint32_t generation)
 {
 	mutex_lock(&a->mu);
 	hear_locked(&a->told, generation);
 	mutex_unlock(&a->mu);
 }
 
-bool accounting_wants_control(struct accounting *a, uint64_t bytes)
+uint32_t wait_last_reader(const struct wait *a)
 {
-	uint32_t bits = bytes ? 64 - (uint32_t)__builtin_clzll(bytes) : 0;
-
-	return !(atomic_load_explicit(&a->full, memory_order_relaxed) >> MIN(bits, 63) & 1);
+	return atomic_load_explicit(&a->last_reader, memory_order_relaxed);
 }
 
-uint32_t accounting_readers(struct accounting *a)
+const struct probe *wait_probe(const struct wait *a)
 {
-	return atomic_load_explicit(&a->readers, memory_order_relaxed);
+	return &a->sampling.probe;
+}
+
+struct sampling *wait_sampling(struct wait *a)
+{
+	return &a->sampling;
 }
 
 /* --- the thread --- */
 
-static struct order_taken *taken_slot(struct accounting *a, uint32_t generation)
+static struct order_taken *taken_slot(struct wait *a, uint32_t generation)
 {
 	return &a->taken[generation % STALL_ORDERS];
 }
 
 /* Ranks of that order; 0: it is none that was told. */
-static uint32_t ranks_of(struct accounting *a, uint32_t generation)
+static uint32_t ranks_of(struct wait *a, uint32_t generation)
 {
 	const struct order_taken *o = taken_slot(a, generation);
 
@@ -378,7 +349,7 @@ static uint32_t ranks_of(struct accounting *a, uint32_t generation)
 }
 
 /* Ranks of the order that it is a read of; 0: it has no place in what is accounted for. */
-static uint32_t ranks_for(struct accounting *a, const struct cache_read_note *note)
+static uint32_t ranks_for(struct wait *a, const struct read_facts *note)
 {
 	const struct order_taken *o = taken_slot(a, note->generation);
 	uint64_t ended_ns = note->opened_ns + note->wait_ns;
@@ -390,16 +361,16 @@ static uint32_t ranks_for(struct accounting *a, const struct cache_read_note *no
 }
 
 /* Positions run through the ranks: all ranks' first samples, then all ranks' second ones. */
-static void feed_read(struct accounting *a, const struct cache_read_note *note)
+static void feed_read(struct wait *a, const struct read_facts *note)
 {
 	uint32_t ranks = ranks_for(a, note), n = MAX(ranks, 1);
 	struct stall_read read = {
 		.has_place = ranks > 0,
 		.order = note->generation,
-		.is_control = note->is_control,
-		.is_switchback = note->is_switchback,
+		.is_control = (note->traits.mark & WAIT_CONTROL) && !note->traits.is_loaded,
+		.is_switchback = (note->traits.mark & WAIT_SWITCHBACK) != 0,
 		.is_kernels = note->is_kernels,
-		.is_loaded = note->is_loaded,
+		.is_loaded = note->traits.is_loaded,
 		.is_again = note->is_again,
 		.again = note->again,
 		.read_class = (uint8_t)note->read_class,
@@ -410,31 +381,28 @@ static void feed_read(struct accounting *a, const struct cache_read_note *note)
 		.bytes = note->bytes,
 		.opened_ns = note->opened_ns,
 		.wait_ns = note->wait_ns,
-		.held_ns = note->held_ns,
+		.held_ns = note->traits.held_ns,
 		.reader = note->reader,
 	};
 
 	if (read.has_place)
-		accounting_machine_saw(&a->machine, read.rank_index, note->reader);
+		wait_machine_saw(&a->machine, read.rank_index, note->reader);
 	if (note->use.length > read.rank_index)
 		read.length = DIV_ROUND_UP(note->use.length - read.rank_index, n);
 	if (stall_read(a->stall, &read) < 0)
 		log_limited(LOG_LEVEL_WARN, "accounting: out of memory");
-	if (note->is_control && !stall_wants_control(a->stall, note->bytes)) {
-		uint32_t bits = note->bytes ? 64 - (uint32_t)__builtin_clzll(note->bytes) : 0;
-
-		atomic_fetch_or(&a->full, 1ull << MIN(bits, 63));
-	}
+	if (read.is_control && !stall_wants_control(a->stall, note->bytes))
+		sampling_has_enough(&a->sampling, note->bytes);
 }
 
-static void end_orders(struct accounting *a, uint64_t until_ns)
+static void end_orders(struct wait *a, uint64_t until_ns)
 {
 	for (uint32_t i = 0; i < STALL_ORDERS; i++)
 		if (a->taken[i].is_known && !a->taken[i].until_ns)
 			a->taken[i].until_ns = until_ns;
 }
 
-static void take_order(struct accounting *a, struct told_order *o)
+static void take_order(struct wait *a, struct told_order *o)
 {
 	o->job.ranks = o->ranks;
 	o->job.is_another = o->turn_ns != 0;
@@ -452,13 +420,13 @@ static void take_order(struct accounting *a, struct told_order *o)
 }
 
 /* Its order is in force in the cache, but was not told here yet. */
-static bool is_early(const struct told *t, const struct cache_read_note *note)
+static bool is_early(const struct told *t, const struct read_facts *note)
 {
 	return note->has_use && !is_heard_of(t, note->generation);
 }
 
-static void take_read(struct accounting *a, const struct told *t,
-		      const struct cache_read_note *note, uint64_t now_ns)
+static void take_read(struct wait *a, const struct told *t,
+		      const struct read_facts *note, uint64_t now_ns)
 {
 	struct told *h = &a->held;
 
@@ -473,7 +441,7 @@ static void take_read(struct accounting *a, const struct told *t,
 }
 
 /* Those whose order was told by now; all of them when nobody is going to. */
-static void feed_held(struct accounting *a, const struct told *t, uint64_t now_ns, bool is_final)
+static void feed_held(struct wait *a, const struct told *t, uint64_t now_ns, bool is_final)
 {
 	struct told *h = &a->held;
 	bool is_all = is_final || now_ns >= a->held_ns + HELD_NS;
@@ -490,7 +458,7 @@ static void feed_held(struct accounting *a, const struct told *t, uint64_t now_n
 		told_free(h);
 }
 
-static void feed(struct accounting *a, const struct told *t, uint64_t now_ns, bool is_final)
+static void feed(struct wait *a, const struct told *t, uint64_t now_ns, bool is_final)
 {
 	for (size_t i = 0; i < t->n_orders; i++)
 		take_order(a, &t->order[i]);
@@ -513,7 +481,7 @@ static void publish_node(struct metrics *m, const struct stall_node *node)
 	metrics_total_set(m, METRIC_CONTROL_BYTES, node->control_bytes);
 	metrics_total_set(m, METRIC_CONTROL_WAIT, node->control_cost_ns);
 	metrics_total_set(m, METRIC_UNPLACED_READS, node->unplaced_reads);
-	accounting_switch_publish(m, node);
+	wait_switch_publish(m, node);
 }
 
 static void publish_rank(struct metrics *m, const struct stall_numbers *n)
@@ -528,22 +496,22 @@ static void publish_rank(struct metrics *m, const struct stall_numbers *n)
 	metrics_rank_set(m, METRIC_RANK_GPU_COMPUTE, n->rank, n->compute_ns);
 	metrics_rank_set(m, METRIC_RANK_STEPS, n->rank, n->steps);
 	metrics_rank_set(m, METRIC_RANK_PREP_WAIT, n->rank, n->prep_wait_ns);
-	accounting_switch_publish_rank(m, n);
+	wait_switch_publish_rank(m, n);
 }
 
 /* Not told, but seen: by the passes of the order in force, not by those of one before it; and an
  * order that was told meanwhile says itself what is known of it. */
-static void guess_readers_locked(struct accounting *a) REQUIRES(a->mu);
-static void guess_readers_locked(struct accounting *a)
+static void guess_readers_locked(struct wait *a) REQUIRES(a->mu);
+static void guess_readers_locked(struct wait *a)
 {
 	uint32_t workers = stall_seen_workers(a->stall);
 
-	if (workers && !a->told.n_orders && !atomic_load(&a->readers))
-		atomic_store(&a->readers, workers * ranks_of(a, a->generation));
+	if (workers && !a->told.n_orders && !sampling_readers(&a->sampling))
+		sampling_set_readers(&a->sampling, workers * ranks_of(a, a->generation));
 }
 
 /* Metrics first: who has seen new numbers in stats.json finds them there as well. */
-static void publish(struct accounting *a)
+static void publish(struct wait *a)
 {
 	uint32_t n = stall_n_ranks(a->stall);
 	struct stall_numbers numbers;
@@ -564,9 +532,9 @@ static void publish(struct accounting *a)
 	mutex_unlock(&a->mu);
 }
 
-void accounting_look(struct accounting *a, struct accounting_view *ret)
+void wait_look(struct wait *a, struct wait_view *ret)
 {
-	*ret = (struct accounting_view){ .params = a->params,
+	*ret = (struct wait_view){ .params = a->params,
 					 .rank = calloc(STALL_RANKS_MAX, sizeof(*ret->rank)) };
 	mutex_lock(&a->mu);
 	ret->node = a->node;
@@ -582,39 +550,44 @@ void accounting_look(struct accounting *a, struct accounting_view *ret)
 	mutex_unlock(&a->mu);
 }
 
-const struct accounting_machine *accounting_machine_of(const struct accounting *a)
+const struct wait_machine *wait_machine_of(const struct wait *a)
 {
 	return &a->machine;
 }
 
-struct verdicts *accounting_verdicts(struct accounting *a)
+json_t *wait_replay_json(struct wait *a, uint32_t rank)
+{
+	return verdicts_replay_json(&a->verdicts, rank);
+}
+
+struct verdicts *wait_verdicts(struct wait *a)
 {
 	return &a->verdicts;
 }
 
-static void show_pages(struct accounting *a)
+static void show_pages(struct wait *a)
 {
 	mutex_lock(&a->mu);
 	a->pages = a->machine.pages;
 	mutex_unlock(&a->mu);
 }
 
-static void round_once(struct accounting *a, struct told *t, bool is_final)
+static void round_once(struct wait *a, struct told *t, bool is_final)
 {
 	uint64_t now = clock_now(clock_monotonic());
 
-	if (accounting_machine_pages(&a->machine, a->stall))
+	if (wait_machine_pages(&a->machine, a->stall))
 		show_pages(a);
 	feed(a, t, now, is_final);
-	accounting_machine_feed(&a->machine, a->stall, now);
+	wait_machine_feed(&a->machine, a->stall, now);
 	stall_finished(a->stall, atomic_load(&a->is_finished));
 	stall_judge(a->stall, now, is_final);
 	publish(a);
 }
 
-static void *accounting_main(void *arg)
+static void *wait_main(void *arg)
 {
-	struct accounting *a = arg;
+	struct wait *a = arg;
 	bool is_final = false;
 
 	/* The thread's own number: niceness is per thread in Linux. */
@@ -635,12 +608,12 @@ static void *accounting_main(void *arg)
 	return NULL;
 }
 
-int accounting_start(struct accounting *a, struct err *err)
+int wait_start(struct wait *a, struct err *err)
 {
-	return thr_start(&a->thr, "cl-stall", accounting_main, a, err);
+	return thr_start(&a->thr, "cl-stall", wait_main, a, err);
 }
 
-void accounting_stop(struct accounting *a)
+void wait_stop(struct wait *a)
 {
 	if (!a)
 		return;

@@ -8,14 +8,14 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "accounting_priv.h"
+#include "wait_priv.h"
 
 static double seconds(double ns)
 {
 	return ns / 1e9;
 }
 
-static const struct stall_switchback *of_node(const struct accounting_view *v)
+static const struct stall_switchback *of_node(const struct wait_view *v)
 {
 	const struct stall_switchback *best = NULL;
 
@@ -30,7 +30,7 @@ static const struct stall_switchback *of_node(const struct accounting_view *v)
 	return best;
 }
 
-static void say(const struct accounting_view *v, const struct stall_switchback *s, char *out,
+static void say(const struct wait_view *v, const struct stall_switchback *s, char *out,
 		size_t size)
 {
 	if (!v->node.has_switchback)
@@ -46,7 +46,7 @@ static void say(const struct accounting_view *v, const struct stall_switchback *
 			 (unsigned long long)s->steps, (unsigned long long)s->blocks);
 }
 
-void accounting_switch_words(const struct accounting_view *v, char *text, size_t size)
+void wait_switch_words(const struct wait_view *v, char *text, size_t size)
 {
 	size_t len = strlen(text);
 	char words[160];
@@ -63,7 +63,7 @@ static json_t *known(const struct stall_switchback *s, double ns)
 	return s->is_known ? json_real(seconds(ns)) : json_null();
 }
 
-json_t *accounting_switch_of_rank(const struct stall_switchback *s)
+json_t *wait_switch_of_rank(const struct stall_switchback *s)
 {
 	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o}", "blocks",
 			 (json_int_t)s->blocks, "blocks_spoiled", (json_int_t)s->spoiled, "steps",
@@ -75,11 +75,11 @@ json_t *accounting_switch_of_rank(const struct stall_switchback *s)
 			 known(s, s->cost_ns));
 }
 
-json_t *accounting_switch_json(const struct accounting_view *v)
+json_t *wait_switch_json(const struct wait_view *v)
 {
 	static const struct stall_switchback none = { 0 };
 	const struct stall_switchback *s = of_node(v);
-	json_t *json = accounting_switch_of_rank(s ? s : &none), *more;
+	json_t *json = wait_switch_of_rank(s ? s : &none), *more;
 
 	more = json_pack("{s:f, s:b, s:I, s:I, s:I, s:f}", "share", v->params.switchback_share,
 			 "is_possible", (int)v->node.has_switchback, "blocks_needed",
@@ -93,13 +93,13 @@ json_t *accounting_switch_json(const struct accounting_view *v)
 	return json;
 }
 
-void accounting_switch_publish(struct metrics *m, const struct stall_node *node)
+void wait_switch_publish(struct metrics *m, const struct stall_node *node)
 {
 	metrics_total_set(m, METRIC_SWITCHBACK_READS, node->switchback_reads);
 	metrics_total_set(m, METRIC_SWITCHBACK_BYTES, node->switchback_bytes);
 }
 
-void accounting_switch_publish_rank(struct metrics *m, const struct stall_numbers *n)
+void wait_switch_publish_rank(struct metrics *m, const struct stall_numbers *n)
 {
 	metrics_rank_set(m, METRIC_RANK_GPU_WAIT_SWITCHBACK, n->rank, n->estimate_switchback_ns);
 	metrics_rank_set(m, METRIC_RANK_SWITCHBACK_COST, n->rank, n->switchback_cost_ns);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What became of the last passes of each rank, and the steps of all of them. */
-#ifndef CLAIRFS_DAEMON_VERDICTS_H
-#define CLAIRFS_DAEMON_VERDICTS_H
+#ifndef CLAIRFS_WAIT_VERDICTS_H
+#define CLAIRFS_WAIT_VERDICTS_H
 
 #include <jansson.h>
 

@@ -9,7 +9,7 @@
  * for long is let go on for a second in ten, for a machine may be crowded for days: as SCHED_IDLE
  * that gets what nobody wants.
  */
-#include "crowd.h"
+#include "clairfs/base/crowd.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,7 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cgroup.h"
+#include "clairfs/base/cgroup.h"
 #include "clairfs/base/cleanup.h"
 #include "clairfs/base/clock.h"
 

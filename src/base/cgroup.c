@@ -9,7 +9,7 @@
  * Texts of the kernel are taken as bytes that anybody may have written: lines are cut at their
  * length, numbers parsed whole, and what says something else than expected is no limit.
  */
-#include "cgroup.h"
+#include "clairfs/base/cgroup.h"
 
 #include <fcntl.h>
 #include <stdio.h>

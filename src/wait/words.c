@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "accounting_priv.h"
+#include "wait_priv.h"
 #include "clairfs/report.h"
 
 struct node_numbers {
@@ -59,7 +59,7 @@ static const char *source_words(const struct node_numbers *n)
 	return strcmp(source, "hook") == 0 ? REMOVED_BY_HOOK : REMOVED_BY_REPLAY;
 }
 
-static void words(const struct accounting_view *v, const struct node_numbers *n, char *out,
+static void words(const struct wait_view *v, const struct node_numbers *n, char *out,
 		  size_t size)
 {
 	bool has_none = v->node.why == STALL_NO_CONTROLS && !(v->params.control_share > 0);
@@ -82,10 +82,10 @@ static void words(const struct accounting_view *v, const struct node_numbers *n,
 	if (n->unjudged && (n->passes || v->node.unjudged_why != v->node.why))
 		r.unjudged_why = stall_why_words[v->node.unjudged_why];
 	removed_words(&r, out, size);
-	accounting_switch_words(v, out, size);
+	wait_switch_words(v, out, size);
 }
 
-void accounting_words(const struct accounting_view *v, char *out, size_t size)
+void wait_words(const struct wait_view *v, char *out, size_t size)
 {
 	struct node_numbers n = { 0 };
 
@@ -116,13 +116,13 @@ static json_t *rank_json(struct verdicts *verdicts, const struct stall_numbers *
 	if (json && job)
 		json_object_update(json, job);
 	json_object_set_new(json, "page_cache_seconds", json_real(seconds(r->page_cache_ns)));
-	json_object_set_new(json, "switchback", accounting_switch_of_rank(&r->switchback));
+	json_object_set_new(json, "switchback", wait_switch_of_rank(&r->switchback));
 	json_object_set_new(json, "verdicts", verdicts_json(verdicts, r->rank));
 	json_decref(job);
 	return json;
 }
 
-static json_t *control_json(const struct accounting_view *v)
+static json_t *control_json(const struct wait_view *v)
 {
 	return json_pack("{s:f, s:I, s:I, s:f, s:I, s:I, s:I}", "share", v->params.control_share,
 			 "reads", (json_int_t)v->node.control_reads, "bytes",
@@ -134,7 +134,7 @@ static json_t *control_json(const struct accounting_view *v)
 }
 
 /* What is known of the page cache that the job would have had. */
-static json_t *page_cache_json(const struct accounting_view *v, const struct node_numbers *n)
+static json_t *page_cache_json(const struct wait_view *v, const struct node_numbers *n)
 {
 	static const char *const keeps[] = { [STALL_PAGES_UNKNOWN] = "unknown",
 					     [STALL_PAGES_KEPT] = "yes",
@@ -147,20 +147,20 @@ static json_t *page_cache_json(const struct accounting_view *v, const struct nod
 			 "saved_seconds", n->page_cache);
 }
 
-json_t *accounting_json(struct accounting *a)
+json_t *wait_json(struct wait *a)
 {
-	struct accounting_view v;
+	struct wait_view v;
 	struct node_numbers n = { 0 };
 	json_t *ranks = json_array(), *switchback;
 	char text[512];
 
-	accounting_look(a, &v);
+	wait_look(a, &v);
 	for (uint32_t i = 0; i < v.n_ranks; i++) {
 		node_add(&n, &v.rank[i]);
-		json_array_append_new(ranks, rank_json(accounting_verdicts(a), &v.rank[i]));
+		json_array_append_new(ranks, rank_json(wait_verdicts(a), &v.rank[i]));
 	}
 	words(&v, &n, text, sizeof(text));
-	switchback = accounting_switch_json(&v);
+	switchback = wait_switch_json(&v);
 	free(v.rank);
 	return json_pack(
 		"{s:s, s:s, s:o, s:f, s:f, s:s, s:f, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, "

@@ -9,9 +9,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "accounting_priv.h"
-#include "cgroup.h"
+#include "clairfs/base/cgroup.h"
+#include "clairfs/base/cleanup.h"
 #include "clairfs/base/clock.h"
+#include "clairfs/base/cpus.h"
 #include "clairfs/base/text.h"
 
 enum { FIELDS = 8, FIELD_IDLE = 3, FIELD_IOWAIT = 4 }; /* user ... steal */

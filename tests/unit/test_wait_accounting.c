@@ -1,37 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the daemon's accounting makes of reads and orders as they come: late, out of order, and of
  * an order that is gone already. The numbers themselves: test_wait_stall.c. */
+#include <stdio.h>
+#include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "check.h"
 #include "clairfs/base/clock.h"
-#include "clairfs/cache.h"
 #include "clairfs/order.h"
-#include "src/daemon/accounting_priv.h"
-#include "src/daemon/verdicts.h"
+#include "src/wait/wait_priv.h"
+#include "src/wait/verdicts.h"
 #include "src/wait/stall_priv.h"
 
 enum { READS = 400, BATCH = 4 };
 
-static void order_is(struct accounting *a, uint32_t generation)
+static void order_is(struct wait *a, uint32_t generation)
 {
 	static const uint32_t ranks[] = { 0 };
 	struct order_info info = {
 		.n_ranks = 1, .ranks = ranks, .batch = BATCH, .workers = 2, .prefetch_factor = 2
 	};
 
-	accounting_set_order(a, &info, generation);
+	wait_set_order(a, &info, generation);
 }
 
 /* Reads [from, to) of the only pass of an order; each sixteenth is a control read. */
-static void reads_are(struct accounting *a, uint32_t generation, uint32_t from, uint32_t to)
+static void reads_are(struct wait *a, uint32_t generation, uint32_t from, uint32_t to)
 {
 	for (uint32_t i = from; i < to; i++) {
-		struct cache_read_note note = {
+		struct read_facts note = {
 			.sample = i,
 			.read_class = i % 16 ? READ_STAGED : READ_MISS,
-			.is_control = i % 16 == 0,
+			.traits = { .mark = i % 16 ? 0 : WAIT_CONTROL },
 			.has_use = true,
 			.generation = generation,
 			.use = { .position = i, .length = READS },
@@ -40,7 +41,7 @@ static void reads_are(struct accounting *a, uint32_t generation, uint32_t from, 
 			.wait_ns = i % 16 ? 0 : 900000,
 		};
 
-		accounting_reads(a, &note, 1);
+		wait_reads(a, &note, 1);
 	}
 }
 
@@ -52,9 +53,9 @@ static json_int_t number(json_t *json, const char *name)
 	return json_integer_value(value);
 }
 
-static int unplaced(struct accounting *a)
+static int unplaced(struct wait *a)
 {
-	json_t *json = accounting_json(a);
+	json_t *json = wait_json(a);
 	int n = (int)number(json_object_get(json, "control"), "unplaced_reads");
 
 	json_decref(json);
@@ -62,34 +63,34 @@ static int unplaced(struct accounting *a)
 }
 
 /* Until the thread has taken all that was told so far: it is told a read of no order, too. */
-static void wait_until_taken(struct accounting *a)
+static void wait_until_taken(struct wait *a)
 {
 	uint64_t until = clock_now(clock_monotonic()) + 120 * NS_PER_S;
 	int before = unplaced(a);
 
-	accounting_reads(a, &(struct cache_read_note){ .opened_ns = 1 }, 1);
+	wait_reads(a, &(struct read_facts){ .opened_ns = 1 }, 1);
 	while (unplaced(a) == before && clock_now(clock_monotonic()) < until)
 		usleep(5000);
 	CHECK(unplaced(a) > before);
 }
 
-static struct accounting *start(struct metrics *m)
+static struct wait *start(struct metrics *m)
 {
-	struct accounting_params params = { .control_share = 1.0 / 16 };
-	struct accounting *a;
+	struct wait_params params = { .control_share = 1.0 / 16 };
+	struct wait *a;
 	struct err err = { 0 };
 
-	CHECK_INT(accounting_new(&params, READS, m, &a, &err), 0);
-	CHECK_INT(accounting_start(a, &err), 0);
+	CHECK_INT(wait_new(&params, READS, m, &a, &err), 0);
+	CHECK_INT(wait_start(a, &err), 0);
 	return a;
 }
 
-static void end(struct accounting *a, struct metrics *m, uint32_t judged, uint32_t unplaced)
+static void end(struct wait *a, struct metrics *m, uint32_t judged, uint32_t unplaced)
 {
 	json_t *json;
 
-	accounting_stop(a);
-	json = accounting_json(a);
+	wait_stop(a);
+	json = wait_json(a);
 	CHECK_INT((int)number(json, "passes_judged"), (int)judged);
 	CHECK_INT((int)number(json, "passes_unjudged"), 0);
 	CHECK_INT((int)number(json, "dropped"), 0);
@@ -97,7 +98,7 @@ static void end(struct accounting *a, struct metrics *m, uint32_t judged, uint32
 	CHECK_INT((int)number(json_array_get(json_object_get(json, "ranks"), 0), "reads"),
 		  (int)(judged * READS));
 	json_decref(json);
-	accounting_free(a);
+	wait_free(a);
 	metrics_free(m);
 }
 
@@ -105,7 +106,7 @@ static void end(struct accounting *a, struct metrics *m, uint32_t judged, uint32
 static void last_reads_of_an_order_come_after_the_next_one(void)
 {
 	struct metrics *m = metrics_new();
-	struct accounting *a = start(m);
+	struct wait *a = start(m);
 
 	order_is(a, 1);
 	reads_are(a, 1, 0, READS / 2);
@@ -121,7 +122,7 @@ static void last_reads_of_an_order_come_after_the_next_one(void)
 static void orders_told_within_a_second_have_their_reads_each(void)
 {
 	struct metrics *m = metrics_new();
-	struct accounting *a = start(m);
+	struct wait *a = start(m);
 
 	for (uint32_t generation = 1; generation <= 5; generation++) {
 		order_is(a, generation);
@@ -137,7 +138,7 @@ static void orders_told_within_a_second_have_their_reads_each(void)
 static void reads_may_be_told_before_their_order(void)
 {
 	struct metrics *m = metrics_new();
-	struct accounting *a = start(m);
+	struct wait *a = start(m);
 
 	reads_are(a, 1, 0, READS / 4);
 	wait_until_taken(a);
@@ -155,7 +156,7 @@ static void reads_may_be_told_before_their_order(void)
 static void many_orders_at_once_are_survived(void)
 {
 	struct metrics *m = metrics_new();
-	struct accounting *a = start(m);
+	struct wait *a = start(m);
 
 	for (uint32_t generation = 1; generation <= 1000; generation++)
 		order_is(a, generation);
@@ -166,19 +167,19 @@ static void many_orders_at_once_are_survived(void)
 static void words_know_of_an_order_at_once(void)
 {
 	struct metrics *m = metrics_new();
-	struct accounting *a = start(m);
-	json_t *json = accounting_json(a);
+	struct wait *a = start(m);
+	json_t *json = wait_json(a);
 
 	CHECK_STR(json_string_value(json_object_get(json, "words")),
 		  "not known: the order of the job is not known, so nothing was fetched ahead");
 	json_decref(json);
 	order_is(a, 1);
-	json = accounting_json(a);
+	json = wait_json(a);
 	CHECK_STR(json_string_value(json_object_get(json, "words")),
 		  "not known: no pass over the dataset is over yet");
 	json_decref(json);
-	accounting_stop(a);
-	accounting_free(a);
+	wait_stop(a);
+	wait_free(a);
 	metrics_free(m);
 }
 
@@ -187,7 +188,7 @@ static void verdicts_are_told_by_pass(void)
 {
 	enum { ORDERS = VERDICTS_KEPT + 6 };
 	struct metrics *m = metrics_new();
-	struct accounting *a = start(m);
+	struct wait *a = start(m);
 	json_t *json, *list, *one;
 	size_t i;
 
@@ -199,8 +200,8 @@ static void verdicts_are_told_by_pass(void)
 		if (generation == VERDICTS_KEPT / 2) /* no more are taken at once */
 			wait_until_taken(a);
 	}
-	accounting_stop(a);
-	json = accounting_json(a);
+	wait_stop(a);
+	json = wait_json(a);
 	list = json_object_get(json_array_get(json_object_get(json, "ranks"), 0), "verdicts");
 	CHECK_INT((int)json_array_size(list), VERDICTS_KEPT);
 	json_array_foreach(list, i, one)
@@ -215,14 +216,14 @@ static void verdicts_are_told_by_pass(void)
 		CHECK_INT((int)number(one, "reads"), is_judged ? READS : 2);
 	}
 	json_decref(json);
-	accounting_free(a);
+	wait_free(a);
 	metrics_free(m);
 }
 
 static void orders_told_in_a_row_are_accounted_for_once(void)
 {
 	struct metrics *m = metrics_new();
-	struct accounting *a = start(m);
+	struct wait *a = start(m);
 
 	for (uint32_t generation = 1; generation <= 20; generation++)
 		order_is(a, generation);
@@ -233,25 +234,25 @@ static void orders_told_in_a_row_are_accounted_for_once(void)
 static void reads_of_no_order_have_no_place(void)
 {
 	struct metrics *m = metrics_new();
-	struct accounting *a = start(m);
+	struct wait *a = start(m);
 
 	reads_are(a, 7, 0, 10);
 	order_is(a, 8);
 	reads_are(a, 8, 0, READS);
 	wait_until_taken(a);
-	accounting_set_order(a, NULL, 9);
+	wait_set_order(a, NULL, 9);
 	reads_are(a, 9, 0, 10);
 	end(a, m, 1, 21);
 }
 
 /* A read of the second or first of two jobs, the only one of its time. */
-static void read_is(struct accounting *a, uint32_t generation, uint64_t pass, uint32_t i,
+static void read_is(struct wait *a, uint32_t generation, uint64_t pass, uint32_t i,
 		    uint64_t opened_ns, uint64_t wait_ns)
 {
-	struct cache_read_note note = {
+	struct read_facts note = {
 		.sample = i,
 		.read_class = i % 16 ? READ_STAGED : READ_MISS,
-		.is_control = i % 16 == 0,
+		.traits = { .mark = i % 16 ? 0 : WAIT_CONTROL },
 		.has_use = true,
 		.generation = generation,
 		.use = { .position = i, .pass = pass, .length = READS },
@@ -260,7 +261,7 @@ static void read_is(struct accounting *a, uint32_t generation, uint64_t pass, ui
 		.wait_ns = wait_ns,
 	};
 
-	accounting_reads(a, &note, 1);
+	wait_reads(a, &note, 1);
 }
 
 /* Time that was judged for one of them is not judged for the other as well. */
@@ -268,11 +269,11 @@ static void of_two_jobs_one_has_places_at_a_time(void)
 {
 	const uint64_t before_ns = 1000000; /* since this machine was started */
 	struct metrics *m = metrics_new();
-	struct accounting *a = start(m);
+	struct wait *a = start(m);
 	uint64_t now_ns;
 
 	order_is(a, 1);
-	accounting_other_jobs(a, 2);
+	wait_other_jobs(a, 2);
 	for (uint32_t i = 0; i < READS; i++) {
 		read_is(a, 1, 0, i, before_ns + i * 1000, i % 16 ? 0 : 900);
 		read_is(a, 2, 0, i, before_ns + i * 1000, i % 16 ? 0 : 900);
@@ -293,10 +294,10 @@ static void of_two_jobs_one_has_places_at_a_time(void)
 static void reads_beside_another_job_may_be_told_before_their_order(void)
 {
 	struct metrics *m = metrics_new();
-	struct accounting *a = start(m);
+	struct wait *a = start(m);
 
 	order_is(a, 1);
-	accounting_other_jobs(a, 2);
+	wait_other_jobs(a, 2);
 	reads_are(a, 1, 0, READS);
 	reads_are(a, 3, 0, READS / 2); /* the first one's next */
 	reads_are(a, 2, 0, 5);
@@ -310,7 +311,7 @@ static void reads_beside_another_job_may_be_told_before_their_order(void)
 static void last_reads_of_a_job_that_has_left_have_their_places(void)
 {
 	struct metrics *m = metrics_new();
-	struct accounting *a = start(m);
+	struct wait *a = start(m);
 	/* However slow this is, they are not given up meanwhile. */
 	uint64_t began_ns = clock_now(clock_monotonic()) + 3600 * NS_PER_S;
 
@@ -319,7 +320,7 @@ static void last_reads_of_a_job_that_has_left_have_their_places(void)
 		if (i == READS / 2) {
 			wait_until_taken(a);
 			for (int k = 0; k < 3; k++)
-				accounting_set_order(a, NULL, 1);
+				wait_set_order(a, NULL, 1);
 			wait_until_taken(a);
 		}
 		read_is(a, 1, 0, i, began_ns + i * 1000000ull, i % 16 ? 0 : 900000);
@@ -332,27 +333,27 @@ static void workers_of_one_job_are_not_the_next_ones(void)
 	static const uint32_t ranks[] = { 0 };
 	struct order_info info = { .n_ranks = 1, .ranks = ranks, .batch = BATCH };
 	struct metrics *m = metrics_new();
-	struct accounting *a = start(m);
+	struct wait *a = start(m);
 
 	order_is(a, 1);
-	CHECK_INT((int)accounting_readers(a), 2);
+	CHECK_INT((int)sampling_readers(wait_sampling(a)), 2);
 	reads_are(a, 1, 0, READS - 1);
 	wait_until_taken(a);
-	accounting_set_order(a, &info, 2);
+	wait_set_order(a, &info, 2);
 	wait_until_taken(a);
 	reads_are(a, 1, READS - 1, READS); /* judged when the next one is in force */
 	reads_are(a, 1, 0, 1);
 	wait_until_taken(a);
 	wait_until_taken(a);
-	CHECK_INT((int)accounting_readers(a), 0);
-	accounting_stop(a);
-	accounting_free(a);
+	CHECK_INT((int)sampling_readers(wait_sampling(a)), 0);
+	wait_stop(a);
+	wait_free(a);
 	metrics_free(m);
 }
 
-static int judged(struct accounting *a)
+static int judged(struct wait *a)
 {
-	json_t *json = accounting_json(a);
+	json_t *json = wait_json(a);
 	int n = (int)number(json, "passes_judged");
 
 	json_decref(json);
@@ -364,7 +365,7 @@ static int judged(struct accounting *a)
 static void pass_that_lacks_a_read_is_judged_when_all_others_are_told(void)
 {
 	struct metrics *m = metrics_new();
-	struct accounting *a = start(m);
+	struct wait *a = start(m);
 	/* So time alone ends nothing. */
 	uint64_t began_ns = clock_now(clock_monotonic()) + 3600 * NS_PER_S;
 	uint64_t until = clock_now(clock_monotonic()) + 120 * NS_PER_S;
@@ -377,17 +378,17 @@ static void pass_that_lacks_a_read_is_judged_when_all_others_are_told(void)
 		read_is(a, 1, 1, i, began_ns + (READS + i) * 1000000ull, i % 16 ? 0 : 900000);
 	wait_until_taken(a);
 	wait_until_taken(a);
-	json = accounting_json(a);
+	json = wait_json(a);
 	CHECK_INT((int)number(json, "passes_judged"), 0);
 	CHECK_STR(json_string_value(json_object_get(json, "words")),
 		  "not known: a pass over the dataset is over, and its last reads are being counted");
 	json_decref(json);
-	accounting_settled(a, began_ns + READS * 1000000ull + NS_PER_S);
+	wait_settled(a, began_ns + READS * 1000000ull + NS_PER_S);
 	while (judged(a) == 0 && clock_now(clock_monotonic()) < until)
 		usleep(5000);
 	CHECK_INT(judged(a), 1);
-	accounting_stop(a);
-	accounting_free(a);
+	wait_stop(a);
+	wait_free(a);
 	metrics_free(m);
 }
 
@@ -396,7 +397,7 @@ static void pass_that_lacks_a_read_is_judged_when_all_others_are_told(void)
 static void readers_that_are_gone_were_crowded_all_the_same(void)
 {
 	struct stall_params params = { .n_samples = 1, .crowded_share = 0.3 };
-	struct accounting_machine m = { .dataset = NULL };
+	struct wait_machine m = { .dataset = NULL };
 	pid_t gone = fork();
 	struct stall *s;
 	int status;
@@ -406,10 +407,10 @@ static void readers_that_are_gone_were_crowded_all_the_same(void)
 	CHECK_INT((int)waitpid(gone, &status, 0), (int)gone);
 	CHECK_INT(stall_new(&params, &s), 0);
 	for (uint64_t t = 1; t <= 5; t++) {
-		CHECK(!accounting_machine_pages(&m, s));
+		CHECK(!wait_machine_pages(&m, s));
 		if (t < 5)
-			accounting_machine_saw(&m, 0, (uint32_t)(t % 2 ? getpid() : gone));
-		accounting_machine_feed(&m, s, t * NS_PER_S);
+			wait_machine_saw(&m, 0, (uint32_t)(t % 2 ? getpid() : gone));
+		wait_machine_feed(&m, s, t * NS_PER_S);
 	}
 	CHECK(m.crowds.n == 1 || s->crowd.n == 0); /* not where the kernel has no PSI */
 	CHECK_INT((int)s->crowd.n, m.crowds.n ? 5 : 0);
@@ -419,29 +420,29 @@ static void readers_that_are_gone_were_crowded_all_the_same(void)
 /* How crowded CPUs are is asked of the job's own readers, not of whoever read last. */
 static void other_readers_say_nothing_of_the_machine(void)
 {
-	static const struct accounting_params params = { .control_share = 1.0 / 16 };
-	struct cache_read_note note = { .generation = 1, .opened_ns = NS_PER_S };
+	static const struct wait_params params = { .control_share = 1.0 / 16 };
+	struct read_facts note = { .generation = 1, .opened_ns = NS_PER_S };
 	struct metrics *m = metrics_new();
 	const pid_t *reader;
-	struct accounting *a;
+	struct wait *a;
 	struct err err = { 0 };
 
-	CHECK_INT(accounting_new(&params, READS, m, &a, &err), 0);
+	CHECK_INT(wait_new(&params, READS, m, &a, &err), 0);
 	order_is(a, 1);
 	for (uint32_t i = 1; i <= 4; i++) {
 		note.reader = 2000000000 + i;
 		note.has_use = i == 2;
 		note.use = (struct plan_use){ .position = i, .length = READS };
-		accounting_reads(a, &note, 1);
+		wait_reads(a, &note, 1);
 	}
-	accounting_stop(a); /* so that there is one round */
-	CHECK_INT(accounting_start(a, &err), 0);
-	accounting_stop(a);
-	reader = accounting_machine_of(a)->reader;
+	wait_stop(a); /* so that there is one round */
+	CHECK_INT(wait_start(a, &err), 0);
+	wait_stop(a);
+	reader = wait_machine_of(a)->reader;
 	CHECK_INT(reader[0], 2000000002);
 	for (uint32_t i = 1; i < CROWD_READERS; i++)
 		CHECK_INT(reader[i], 0);
-	accounting_free(a);
+	wait_free(a);
 	metrics_free(m);
 }
 
@@ -466,7 +467,7 @@ static void what_is_seen_of_pages(void)
 	};
 
 	for (size_t i = 0; i < ARRAY_LEN(of); i++) {
-		struct source_pages_found found = { .pages = STALL_PAGES_UNKNOWN,
+		struct wait_pages found = { .pages = STALL_PAGES_UNKNOWN,
 						    .warm_share = -1 };
 
 		source_pages_judge(of[i].seen, of[i].warm, of[i].n, &found);
@@ -475,7 +476,55 @@ static void what_is_seen_of_pages(void)
 	}
 }
 
+static void say(const char *file, unsigned us)
+{
+	FILE *f = fopen(file, "w");
+
+	fprintf(f, "some avg10=0.00 avg60=0.00 avg300=0.00 total=%u\n", us);
+	CHECK_INT(fclose(f), 0);
+}
+
+/* Ranks in containers of their own: the job waits while one of them does. */
+static void a_job_may_be_in_several_cgroups(void)
+{
+	char dir[] = "/tmp/clairfs-test.XXXXXX", one[600], two[600];
+	struct crowds *c = calloc(1, sizeof(*c));
+
+	CHECK(mkdtemp(dir) != NULL);
+	snprintf(one, sizeof(one), "%s/one", dir);
+	snprintf(two, sizeof(two), "%s/two", dir);
+	say(one, 5000000);
+	say(two, 100);
+	crowds_add(c, one, NS_PER_S);
+	crowds_add(c, two, NS_PER_S);
+	crowds_add(c, "/nowhere/cpu.pressure", NS_PER_S);
+	CHECK_U64(c->n, 2);
+	crowds_look(c);
+	CHECK_U64(c->waited_ns, 0); /* what was before does not count */
+	say(one, 5300000);
+	say(two, 900100);
+	crowds_look(c);
+	CHECK_U64(c->waited_ns, 900 * NS_PER_MS);
+	say(one, 5400000);
+	crowds_look(c);
+	CHECK_U64(c->waited_ns, 1000 * NS_PER_MS);
+	CHECK_INT(remove(two), 0);
+	say(one, 5450000);
+	crowds_look(c);
+	CHECK_U64(c->waited_ns, 1050 * NS_PER_MS);
+	CHECK_U64(c->n, 1);
+	say(two, 7);
+	crowds_add(c, two, 70 * NS_PER_S); /* the job has moved there, a minute ago */
+	CHECK_U64(c->n, 1);
+	CHECK_STR(c->source[0].file, two);
+	CHECK_INT(remove(one), 0);
+	CHECK_INT(remove(two), 0);
+	CHECK_INT(remove(dir), 0);
+	free(c);
+}
+
 static const struct check_test tests[] = {
+	{ "a_job_may_be_in_several_cgroups", a_job_may_be_in_several_cgroups },
 	{ "what_is_seen_of_pages", what_is_seen_of_pages },
 	{ "other_readers_say_nothing_of_the_machine", other_readers_say_nothing_of_the_machine },
 	{ "readers_that_are_gone_were_crowded_all_the_same",

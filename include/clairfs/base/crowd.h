@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whether a job's workers wait for a CPU. */
-#ifndef CLAIRFS_DAEMON_CROWD_H
-#define CLAIRFS_DAEMON_CROWD_H
+#ifndef CLAIRFS_BASE_CROWD_H
+#define CLAIRFS_BASE_CROWD_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -36,7 +36,7 @@ struct source_pages {
 	struct mutex mu;
 	unsigned refs;                   /* mu */
 	bool is_done, is_stopping;       /* mu */
-	struct source_pages_found found; /* mu */
+	struct wait_pages found; /* mu */
 	int dirfd;
 	bool is_beneath;
 	uint32_t n;
@@ -114,7 +114,7 @@ static bool is_stopping(struct source_pages *p)
 
 /* That no page is there means something where pages have been seen at all. */
 void source_pages_judge(const uint32_t seen[RESIDENCES], const uint32_t warm[RESIDENCES], uint32_t n,
-			struct source_pages_found *ret)
+			struct wait_pages *ret)
 {
 	uint32_t told = warm[PRESENT] + warm[ABSENT];
 	bool is_blind = !warm[PRESENT] && !seen[PRESENT] && !seen[ABSENT];
@@ -127,7 +127,7 @@ void source_pages_judge(const uint32_t seen[RESIDENCES], const uint32_t warm[RES
 		ret->warm_share = (double)warm[PRESENT] / told;
 }
 
-static void find(struct source_pages *p, struct source_pages_found *ret)
+static void find(struct source_pages *p, struct wait_pages *ret)
 {
 	uint32_t seen[RESIDENCES] = { 0 }, warm[RESIDENCES] = { 0 };
 
@@ -157,7 +157,7 @@ static void put(struct source_pages *p)
 
 static void *ask_main(void *arg)
 {
-	struct source_pages_found found = { .pages = STALL_PAGES_UNKNOWN, .warm_share = -1 };
+	struct wait_pages found = { .pages = STALL_PAGES_UNKNOWN, .warm_share = -1 };
 	struct source_pages *p = arg;
 
 	find(p, &found);
@@ -206,7 +206,7 @@ int source_pages_new(const struct dataset *ds, struct source_pages **ret)
 	return 0;
 }
 
-bool source_pages_look(struct source_pages *p, struct source_pages_found *ret)
+bool source_pages_look(struct source_pages *p, struct wait_pages *ret)
 {
 	bool is_done;
 

@@ -20,37 +20,44 @@
  * Of a sample of several pieces the first one waits, the others follow it at once, read ahead as
  * the kernel would, and keep the gate shut; so a sample is held back once.
  *
- * Any thread; the lock is a leaf below prefetch.mu. Never submits or pumps with the lock held.
+ * Any thread; the lock is a leaf. Sends nothing itself: who may go is handed to the caller.
  */
-#include "cache_priv.h"
+#include "gate.h"
+
+#include <assert.h>
+
+#include "clairfs/base/cleanup.h"
+#include "sampling.h"
 
 #define WAIT_MAX_NS NS_PER_S
 #define ACTIVE_MAX_NS (5 * NS_PER_S)
 #define HELD_FREE_NS (int64_t)(NS_PER_S / 2)
 enum { HELD_SHARE = 20 }; /* one part of so many */
 
-void gate_init(struct cache *c)
+void gate_init(struct gate *g, struct clock *clock)
 {
-	mutex_init(&c->gate.mu);
-	list_init(&c->gate.waiting);
-	c->gate.credit_ns = HELD_FREE_NS;
-	c->gate.credit_at_ns = clock_now(c->p.clock);
-	c->gate.load_ns = c->gate.credit_at_ns;
+	*g = (struct gate){ .clock = clock, .credit_ns = HELD_FREE_NS };
+	mutex_init(&g->mu);
+	list_init(&g->waiting);
+	g->credit_at_ns = g->load_ns = clock_now(clock);
 }
 
-void gate_fini(struct cache *c)
+void gate_fini(struct gate *g)
 {
-	assert(list_is_empty(&c->gate.waiting));
-	mutex_fini(&c->gate.mu);
+	assert(list_is_empty(&g->waiting));
+	mutex_fini(&g->mu);
 }
 
 /* Requests that the job alone would have with the source; as long as that is not known a control
  * read is alone. */
-static uint32_t gate_limit(const struct cache *c)
+static uint32_t gate_limit(const struct gate *g)
 {
-	const struct cache_watch *w = c->p.watch;
+	return MAX(atomic_load(&g->readers), 1u);
+}
 
-	return w && w->readers ? MAX(w->readers(w->ctx), 1u) : 1;
+static bool is_control(const struct probe_request *r)
+{
+	return r->mark == WAIT_CONTROL;
 }
 
 static bool is_shut_locked(const struct gate *g) REQUIRES(g->mu);
@@ -91,56 +98,52 @@ static void hold_locked(struct gate *g, uint64_t now_ns)
 
 /* Other requests beside which a control read may go. Of a sample of several pieces the one before
  * is still there, mostly. */
-static uint32_t limit_for(const struct fetch *f, uint32_t limit)
+static uint32_t limit_for(const struct probe_request *r, uint32_t limit)
 {
-	return limit + (f->is_control && f->object->piece > 0);
+	return limit + (is_control(r) && r->piece > 0);
 }
 
-static void admit_locked(struct gate *g, struct fetch *f, uint32_t limit, uint64_t now_ns)
+static void admit_locked(struct gate *g, struct probe_request *r, uint32_t limit, uint64_t now_ns)
 	REQUIRES(g->mu);
-static void admit_locked(struct gate *g, struct fetch *f, uint32_t limit, uint64_t now_ns)
+static void admit_locked(struct gate *g, struct probe_request *r, uint32_t limit, uint64_t now_ns)
 {
-	struct object *obj = f->object;
-
-	obj->is_loaded |= (obj->is_demand || f->is_control) && g->inflight >= limit_for(f, limit);
+	r->traits.is_loaded |=
+		(r->is_demand || is_control(r)) && g->inflight >= limit_for(r, limit);
 	g->inflight++;
-	f->is_gated = f->is_control;
-	if (!f->is_gated)
+	r->is_watched = is_control(r);
+	if (!r->is_watched)
 		return;
-	if (f->waits_since_ns)
-		obj->held_ns += now_ns - MIN(f->waits_since_ns, now_ns);
-	f->waits_since_ns = 0;
+	if (r->waits_since_ns)
+		r->traits.held_ns += now_ns - MIN(r->waits_since_ns, now_ns);
+	r->waits_since_ns = 0;
 	g->n_active++;
 	if (!g->active_since_ns)
 		g->active_since_ns = now_ns;
 }
 
 /* The first piece; and the second one when it is read ahead while the first one waits. */
-static bool may_wait_locked(const struct gate *g, const struct fetch *f) REQUIRES(g->mu);
-static bool may_wait_locked(const struct gate *g, const struct fetch *f)
+static bool may_wait_locked(const struct gate *g, const struct probe_request *r) REQUIRES(g->mu);
+static bool may_wait_locked(const struct gate *g, const struct probe_request *r)
 {
-	const struct object *obj = f->object;
-
-	if (!f->is_control || g->is_forced)
+	if (!is_control(r) || g->is_forced)
 		return false;
-	return obj->piece ? obj->piece == 1 && !obj->is_demand && !g->n_active : obj->is_demand;
+	return r->piece ? r->piece == 1 && !r->is_demand && !g->n_active : r->is_demand;
 }
 
-bool gate_enter(struct cache *c, struct fetch *f)
+bool gate_enter(struct gate *g, struct probe_request *r)
 {
-	uint64_t now = f->is_control ? clock_now(c->p.clock) : 0;
-	uint32_t limit = gate_limit(c);
-	struct gate *g = &c->gate;
+	uint64_t now = is_control(r) ? clock_now(g->clock) : 0;
+	uint32_t limit = gate_limit(g);
 	bool is_in;
 
 	mutex_lock(&g->mu);
-	is_in = !may_wait_locked(g, f) || g->inflight < limit_for(f, limit);
+	is_in = !may_wait_locked(g, r) || g->inflight < limit_for(r, limit);
 	if (is_in) {
-		admit_locked(g, f, limit, now);
+		admit_locked(g, r, limit, now);
 	} else {
-		f->waits_since_ns = now;
+		r->waits_since_ns = now;
 		hold_locked(g, now);
-		list_push_tail(&g->waiting, &f->in_gate);
+		list_push_tail(&g->waiting, &r->node);
 	}
 	mutex_unlock(&g->mu);
 	return is_in;
@@ -153,133 +156,104 @@ static void take_locked(struct gate *g, uint32_t limit, uint64_t before_ns, uint
 			struct list *ret)
 {
 	while (!list_is_empty(&g->waiting)) {
-		struct fetch *f = container_of(g->waiting.next, struct fetch, in_gate);
+		struct probe_request *r =
+			container_of(g->waiting.next, struct probe_request, node);
 
-		if (g->inflight >= limit_for(f, limit) && f->waits_since_ns >= before_ns)
+		if (g->inflight >= limit_for(r, limit) && r->waits_since_ns >= before_ns)
 			break;
-		list_remove(&f->in_gate);
-		admit_locked(g, f, limit, now_ns);
-		list_push_tail(ret, &f->in_gate);
+		list_remove(&r->node);
+		admit_locked(g, r, limit, now_ns);
+		list_push_tail(ret, &r->node);
 	}
 }
 
-static void send_all(struct cache *c, struct list *list)
+bool gate_leave(struct gate *g, struct probe_request *r, struct list *go)
 {
-	struct list *node;
-
-	while ((node = list_pop_head(list)))
-		tier_read(c->p.source, &container_of(node, struct fetch, in_gate)->read);
-}
-
-void gate_leave(struct cache *c, struct fetch *f)
-{
-	uint64_t now = clock_now(c->p.clock);
-	uint32_t limit = gate_limit(c);
-	struct gate *g = &c->gate;
+	uint64_t now = clock_now(g->clock);
+	uint32_t limit = gate_limit(g);
 	bool has_held;
-	struct list go;
 
-	list_init(&go);
 	mutex_lock(&g->mu);
 	assert(g->inflight > 0);
 	g->inflight--;
 	g->answers++;
-	g->answer_bytes += f->read.got;
-	g->answer_latency_ns += f->read.latency_ns;
+	g->answer_bytes += r->bytes;
+	g->answer_latency_ns += r->latency_ns;
 	has_held = g->held_since_ns != 0;
-	if (f->is_gated) {
+	if (r->is_watched) {
 		assert(g->n_active > 0);
 		g->n_active--;
 		g->active_since_ns = now;
-		f->object->is_loaded |= g->is_forced;
-		f->is_gated = false;
+		r->traits.is_loaded |= g->is_forced;
+		r->is_watched = false;
 	}
-	take_locked(g, limit, 0, now, &go);
+	take_locked(g, limit, 0, now, go);
 	settle_locked(g, now);
 	mutex_unlock(&g->mu);
-	send_all(c, &go);
-	if (has_held)
-		prefetch_pump(c);
+	return has_held;
 }
 
-bool gate_lets_prefetch(struct cache *c)
+bool gate_lets_prefetch(struct gate *g)
 {
-	uint32_t limit = gate_limit(c);
-	struct gate *g = &c->gate;
+	uint32_t limit = gate_limit(g);
 	bool is_let;
 
 	mutex_lock(&g->mu);
 	is_let = !is_shut_locked(g) || (list_is_empty(&g->waiting) && g->inflight < limit);
 	if (!is_let)
-		hold_locked(g, clock_now(c->p.clock));
+		hold_locked(g, clock_now(g->clock));
 	mutex_unlock(&g->mu);
 	return is_let;
 }
 
-/* What the source gives under more load than the job alone makes, once a second: it would give no
- * more to the job. By Little's law the sum of latencies is the requests in flight. With just as
- * many as the job makes, nothing could be told of what it does under more. */
-static void tell_load(struct cache *c, uint64_t now_ns)
+/* What the source gives under more load than the job alone makes: it would give no more to the job.
+ * By Little's law the sum of latencies is the requests in flight. With just as many as the job
+ * makes, nothing could be told of what it does under more. */
+bool gate_take_load(struct gate *g, uint64_t now_ns, struct gate_load *ret)
 {
-	const struct cache_watch *w = c->p.watch;
-	uint32_t limit = w && w->readers ? w->readers(w->ctx) : 0;
-	struct gate *g = &c->gate;
-	struct cache_load load;
+	uint32_t limit = atomic_load(&g->readers);
 
 	mutex_lock(&g->mu);
-	load = (struct cache_load){ .took_ns = now_ns - MIN(g->load_ns, now_ns),
-				    .answers = g->answers,
-				    .bytes = g->answer_bytes,
-				    .latency_ns = g->answer_latency_ns };
-	if (load.took_ns >= NS_PER_S) {
+	*ret = (struct gate_load){ .took_ns = now_ns - MIN(g->load_ns, now_ns),
+				   .answers = g->answers,
+				   .bytes = g->answer_bytes,
+				   .latency_ns = g->answer_latency_ns };
+	if (ret->took_ns >= NS_PER_S) {
 		g->load_ns = now_ns;
 		g->answers = g->answer_bytes = g->answer_latency_ns = 0;
 	}
 	mutex_unlock(&g->mu);
-	if (load.took_ns >= NS_PER_S && limit && w->load &&
-	    load.latency_ns / limit >= load.took_ns + load.took_ns / 2)
-		w->load(w->ctx, &load);
+	return ret->took_ns >= NS_PER_S && limit &&
+	       ret->latency_ns / limit >= ret->took_ns + ret->took_ns / 2;
 }
 
 /* Whoever waits too long goes; a source that answers no control read must not hold up prefetching.
  */
-void gate_tick(struct cache *c, uint64_t now_ns)
+bool gate_tick(struct gate *g, uint64_t now_ns, struct list *go)
 {
-	uint32_t limit = gate_limit(c);
-	struct gate *g = &c->gate;
+	uint32_t limit = gate_limit(g);
 	bool has_held;
-	struct list go;
 
-	tell_load(c, now_ns);
-	list_init(&go);
 	mutex_lock(&g->mu);
 	has_held = g->held_since_ns != 0;
-	take_locked(g, limit, now_ns - MIN(now_ns, WAIT_MAX_NS), now_ns, &go);
+	take_locked(g, limit, now_ns - MIN(now_ns, WAIT_MAX_NS), now_ns, go);
 	if (g->active_since_ns && now_ns >= g->active_since_ns + ACTIVE_MAX_NS)
 		g->is_forced = true;
 	mutex_unlock(&g->mu);
-	send_all(c, &go);
-	if (has_held)
-		prefetch_pump(c);
+	return has_held;
 }
 
-void gate_open(struct cache *c)
+void gate_open(struct gate *g, struct list *go)
 {
-	struct gate *g = &c->gate;
-	struct list go;
-
-	list_init(&go);
 	mutex_lock(&g->mu);
 	g->is_open = g->is_forced = true;
-	take_locked(g, UINT32_MAX - 1, UINT64_MAX, clock_now(c->p.clock), &go);
+	take_locked(g, UINT32_MAX - 1, UINT64_MAX, clock_now(g->clock), go);
 	mutex_unlock(&g->mu);
-	send_all(c, &go);
 }
 
-bool gate_is_worn(struct cache *c)
+bool gate_is_worn(struct gate *g)
 {
-	uint64_t now = clock_now(c->p.clock);
-	struct gate *g = &c->gate;
+	uint64_t now = clock_now(g->clock);
 	bool is_worn;
 
 	mutex_lock(&g->mu);

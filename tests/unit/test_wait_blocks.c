@@ -6,6 +6,7 @@
  */
 #include "cache_rig.h"
 #include "src/cache/cache_priv.h"
+#include "src/wait/sampling.h"
 
 enum { N = 600, SIZE = 5000, PAGES = 8192, RANKS_MAX = 2, NOTES = 4 * N };
 #define SHARE 0.1
@@ -14,24 +15,12 @@ enum { N = 600, SIZE = 5000, PAGES = 8192, RANKS_MAX = 2, NOTES = 4 * N };
 
 struct seen {
 	struct mutex mu;
-	struct cache_read_note note[NOTES]; /* mu */
+	struct read_facts note[NOTES]; /* mu */
 	uint32_t n;                         /* mu */
-	struct cache_watch watch;
+	struct sampling sampling;
 };
 
-static void on_opened(void *ctx, const struct cache_open *open)
-{
-	(void)ctx;
-	(void)open;
-}
-
-static void on_planned(void *ctx, enum plan_state state)
-{
-	(void)ctx;
-	(void)state;
-}
-
-static void on_read(void *ctx, const struct cache_read_note *notes, uint32_t n)
+static void on_read(void *ctx, const struct read_facts *notes, uint32_t n)
 {
 	struct seen *seen = ctx;
 
@@ -41,19 +30,22 @@ static void on_read(void *ctx, const struct cache_read_note *notes, uint32_t n)
 	mutex_unlock(&seen->mu);
 }
 
-static struct seen *seen_new(void)
+static struct seen *seen_new(double share)
 {
+	struct sampling_params params = { .switchback_share = share,
+					  .n_samples = N,
+					  .clock = clock_monotonic() };
 	struct seen *seen = calloc(1, sizeof(*seen));
 
 	mutex_init(&seen->mu);
-	seen->watch = (struct cache_watch){
-		.opened = on_opened, .planned = on_planned, .read = on_read, .ctx = seen
-	};
+	sampling_init(&seen->sampling, &params);
+	seen->sampling.observed = on_read;
+	seen->sampling.ctx = seen;
 	return seen;
 }
 
 /* The plan looks a fifth of the dataset ahead and pushes a dozen samples. */
-static struct rig *rig_with(struct seen *seen, const char *order, double share, bool has_store)
+static struct rig *rig_with(struct seen *seen, const char *order, bool has_store)
 {
 	return rig_new(&(struct rig_options){ .n = N,
 					      .size = SIZE,
@@ -63,20 +55,20 @@ static struct rig *rig_with(struct seen *seen, const char *order, double share, 
 					      .sample_max = PAGES,
 					      .stage_bytes = 12 * PAGES,
 					      .has_store = has_store,
-					      .watch = &seen->watch,
-					      .switchback_share = share });
+					      .probe = &seen->sampling.probe });
 }
 
 static void end(struct rig *rig, struct seen *seen)
 {
 	rig_free(rig);
+	sampling_fini(&seen->sampling);
 	mutex_fini(&seen->mu);
 	free(seen);
 }
 
 static bool is_through(struct rig *rig, uint32_t sample)
 {
-	return passthrough_is_held_out(rig->cache, (struct entry_id){ sample });
+	return probed_mark(rig->cache, (struct entry_id){ sample }) == WAIT_SWITCHBACK;
 }
 
 static uint64_t rig_opened(struct rig *rig)
@@ -125,7 +117,7 @@ static void read_pass(struct rig *rig, const struct order_epoch *epoch, uint32_t
 			*ret_confirmed = i;
 		RIG_UNTIL(is_through(rig, entry.v) ||
 			  (!is_due &&
-			   (is_pushed(rig, entry.v) || passthrough_holds_prefetch(rig->cache))));
+			   (is_pushed(rig, entry.v) || !probed_lets_prefetch(rig->cache))));
 		if (is_through(rig, entry.v))
 			CHECK_INT(rig_read_check(rig, entry.v, 0, 131072), READ_MISS);
 		else if (!is_pushed(rig, entry.v))
@@ -147,8 +139,8 @@ static bool is_decided(struct rig *rig, uint64_t reads)
 /* Two passes. */
 static void blocks_are_held_out(const char *order, uint32_t n_ranks, bool has_store)
 {
-	struct seen *seen = seen_new();
-	struct rig *rig = rig_with(seen, order, SHARE, has_store);
+	struct seen *seen = seen_new(SHARE);
+	struct rig *rig = rig_with(seen, order, has_store);
 	uint32_t confirmed = UINT32_MAX, through = 0, staged = 0, strays = 0;
 	struct order_epoch *epoch[2];
 	struct err err = { 0 };
@@ -163,20 +155,20 @@ static void blocks_are_held_out(const char *order, uint32_t n_ranks, bool has_st
 	cache_stop(rig->cache);
 	CHECK_INT((int)seen->n, 2 * N);
 	for (uint32_t i = 0; i < seen->n; i++) {
-		const struct cache_read_note *note = &seen->note[i];
+		const struct read_facts *note = &seen->note[i];
 		uint64_t pass = note->use.pass, at = note->use.position;
 
-		CHECK(note->has_use && pass < 2 && at < N && !note->is_control);
+		CHECK(note->has_use && pass < 2 && at < N && !(note->traits.mark & WAIT_CONTROL));
 		CHECK_INT((int)epoch[pass]->sample[at], (int)note->sample);
 		if (is_sure(pass, at, confirmed) && is_chosen(n_ranks, pass, at))
-			CHECK(note->is_switchback);
+			CHECK((note->traits.mark == WAIT_SWITCHBACK));
 		/* Held out for its next use when the plan had not heard of this one yet. */
-		strays += note->is_switchback && is_sure(pass, at, confirmed) &&
+		strays += (note->traits.mark == WAIT_SWITCHBACK) && is_sure(pass, at, confirmed) &&
 			  !is_chosen(n_ranks, pass, at);
-		if (note->is_switchback)
+		if ((note->traits.mark == WAIT_SWITCHBACK))
 			CHECK_INT(note->read_class, READ_MISS);
-		through += note->is_switchback;
-		staged += !note->is_switchback && note->read_class == READ_STAGED;
+		through += (note->traits.mark == WAIT_SWITCHBACK);
+		staged += !(note->traits.mark == WAIT_SWITCHBACK) && note->read_class == READ_STAGED;
 	}
 	CHECK(through >= 16 && staged > N && strays <= N / 20);
 	CHECK_U64(rig_metric(rig, METRIC_PREFETCH_FAILED), 0);
@@ -204,13 +196,12 @@ static void of_what_the_store_has(void)
  * no action tells of these samples any more. */
 static void blocks_are_held_out_of_what_is_kept(void)
 {
-	struct seen *seen = seen_new();
+	struct seen *seen = seen_new(SHARE);
 	struct rig *rig = rig_new(&(struct rig_options){ .n = N,
 							 .size = SIZE,
 							 .order = ORDER LOADER,
 							 .is_stage_off = true,
-							 .watch = &seen->watch,
-							 .switchback_share = SHARE });
+							 .probe = &seen->sampling.probe });
 	uint32_t confirmed = UINT32_MAX, through = 0;
 	struct order_epoch *epoch;
 	struct err err = { 0 };
@@ -241,8 +232,8 @@ static void blocks_are_held_out_of_what_is_kept(void)
 /* Nothing is chosen before reads have confirmed the order: all of a first look-ahead is fetched. */
 static void nothing_is_held_out_before_the_order_is_confirmed(void)
 {
-	struct seen *seen = seen_new();
-	struct rig *rig = rig_with(seen, ORDER LOADER, SHARE, false);
+	struct seen *seen = seen_new(SHARE);
+	struct rig *rig = rig_with(seen, ORDER LOADER, false);
 	struct order_epoch *epoch;
 	struct err err = { 0 };
 	uint32_t chosen = 0;
@@ -261,8 +252,8 @@ static void nothing_is_held_out_before_the_order_is_confirmed(void)
 /* Off, and on with an order that says nothing of the loader. */
 static void nothing_is_held_out(const char *order, double share)
 {
-	struct seen *seen = seen_new();
-	struct rig *rig = rig_with(seen, order, share, false);
+	struct seen *seen = seen_new(share);
+	struct rig *rig = rig_with(seen, order, false);
 	uint32_t confirmed = UINT32_MAX;
 	struct order_epoch *epoch;
 	struct err err = { 0 };
@@ -272,7 +263,7 @@ static void nothing_is_held_out(const char *order, double share)
 	CHECK(confirmed != UINT32_MAX);
 	cache_stop(rig->cache);
 	for (uint32_t i = 0; i < seen->n; i++)
-		CHECK(!seen->note[i].is_switchback);
+		CHECK(!seen->note[i].traits.mark);
 	CHECK_U64(rig_metric(rig, METRIC_READS_MISS), 0);
 	order_epoch_free(epoch);
 	end(rig, seen);

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "check.h"
-#include "src/daemon/accounting_priv.h"
+#include "clairfs/base/cpus.h"
 
 static bool busy(const char *text, uint64_t *ret)
 {

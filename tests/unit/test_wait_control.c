@@ -9,19 +9,20 @@
 
 #include "cache_rig.h"
 #include "src/cache/cache_priv.h"
+#include "src/wait/sampling.h"
 
 #define MIB (1u << 20)
 enum { N = 60, SIZE = 5000, NOTES = 1000 };
 
 struct seen {
 	struct mutex mu;
-	struct cache_read_note note[NOTES]; /* mu */
+	struct read_facts note[NOTES]; /* mu */
 	uint32_t n;                         /* mu */
 	struct cond cv;
 	bool is_shut, is_held; /* mu: the planner waits at the end of its round */
-	bool is_refusing;
 	_Atomic uint64_t settled_ns;
 	struct cache_watch watch;
+	struct sampling sampling;
 };
 
 static void on_opened(void *ctx, const struct cache_open *open)
@@ -62,7 +63,7 @@ static void planner_resume(struct seen *seen)
 	mutex_unlock(&seen->mu);
 }
 
-static void on_read(void *ctx, const struct cache_read_note *notes, uint32_t n)
+static void on_read(void *ctx, const struct read_facts *notes, uint32_t n)
 {
 	struct seen *seen = ctx;
 
@@ -79,44 +80,46 @@ static void on_settled(void *ctx, uint64_t before_ns)
 	atomic_store(&seen->settled_ns, before_ns);
 }
 
-static bool wants_control(void *ctx, uint64_t bytes)
+static struct seen *seen_new(double share)
 {
-	const struct seen *seen = ctx;
-
-	return bytes == SIZE && !seen->is_refusing;
-}
-
-static struct seen *seen_new(void)
-{
+	struct sampling_params params = { .control_share = share, .clock = clock_monotonic() };
 	struct seen *seen = calloc(1, sizeof(*seen));
+
+	sampling_init(&seen->sampling, &params);
+	seen->sampling.observed = on_read;
+	seen->sampling.settled = on_settled;
+	seen->sampling.ctx = seen;
 
 	mutex_init(&seen->mu);
 	cond_init(&seen->cv);
-	seen->watch = (struct cache_watch){ .opened = on_opened,
-					    .planned = on_planned,
-					    .read = on_read,
-					    .settled = on_settled,
-					    .wants_control = wants_control,
-					    .ctx = seen };
+	seen->watch = (struct cache_watch){
+		.opened = on_opened, .planned = on_planned, .ctx = seen
+	};
 	return seen;
 }
 
-static struct rig *rig_with(struct seen *seen, double share, uint32_t n, bool has_store)
+static struct rig *rig_with(struct seen *seen, uint32_t n, bool has_store)
 {
 	return rig_new(&(struct rig_options){ .n = n,
 					      .size = SIZE,
 					      .order = "torch-randperm:seed=7",
 					      .has_store = has_store,
 					      .watch = &seen->watch,
-					      .control_share = share });
+					      .probe = &seen->sampling.probe });
 }
 
 static void end(struct rig *rig, struct seen *seen)
 {
 	rig_free(rig);
+	sampling_fini(&seen->sampling);
 	cond_fini(&seen->cv);
 	mutex_fini(&seen->mu);
 	free(seen);
+}
+
+static bool is_control(const struct read_facts *facts)
+{
+	return (facts->traits.mark & WAIT_CONTROL) && !facts->traits.is_loaded;
 }
 
 static uint64_t rig_opened(struct rig *rig)
@@ -129,7 +132,7 @@ static uint64_t rig_opened(struct rig *rig)
 
 static bool is_held_out(struct rig *rig, uint32_t sample)
 {
-	return control_is_held_out(rig->cache, (struct entry_id){ sample });
+	return probed_mark(rig->cache, (struct entry_id){ sample }) != 0;
 }
 
 static uint32_t count_held_out(struct rig *rig)
@@ -154,8 +157,8 @@ static void read_pass(struct rig *rig, const struct order_epoch *epoch, enum rea
 /* Two passes: what the first has left in the arena is held out of the second all the same. */
 static void held_out_samples_are_read_from_the_source(bool has_store)
 {
-	struct seen *seen = seen_new();
-	struct rig *rig = rig_with(seen, 1, N, has_store);
+	struct seen *seen = seen_new(1);
+	struct rig *rig = rig_with(seen, N, has_store);
 	bool has_come[2][N] = { { false } };
 	struct order_epoch *epoch;
 	struct err err = { 0 };
@@ -171,9 +174,9 @@ static void held_out_samples_are_read_from_the_source(bool has_store)
 	CHECK_U64(rig_metric(rig, METRIC_STAGE_PUSHED), 0);
 	CHECK_INT((int)seen->n, 2 * N);
 	for (uint32_t i = 0; i < seen->n; i++) {
-		const struct cache_read_note *note = &seen->note[i];
+		const struct read_facts *note = &seen->note[i];
 
-		CHECK(note->is_control && note->has_use && !note->is_kernels);
+		CHECK(is_control(note) && note->has_use && !note->is_kernels);
 		CHECK_INT(note->read_class, READ_MISS);
 		CHECK_U64(note->use.length, N);
 		CHECK_U64(note->bytes, SIZE);
@@ -199,8 +202,8 @@ static void held_out_of_the_store(void)
 static void share_is_held_out_and_the_rest_prefetched(void)
 {
 	enum { MANY = 1000 };
-	struct seen *seen = seen_new();
-	struct rig *rig = rig_with(seen, 0.25, MANY, false);
+	struct seen *seen = seen_new(0.25);
+	struct rig *rig = rig_with(seen, MANY, false);
 
 	RIG_UNTIL(rig_metric(rig, METRIC_PREFETCH_ISSUED) + count_held_out(rig) == MANY);
 	/* 250, with a deviation of 14; and the same in every run. */
@@ -212,11 +215,11 @@ static void share_is_held_out_and_the_rest_prefetched(void)
 
 static void nothing_is_held_out_when_there_is_enough(void)
 {
-	struct seen *seen = seen_new();
+	struct seen *seen = seen_new(1);
 	struct rig *rig;
 
-	seen->is_refusing = true;
-	rig = rig_with(seen, 1, N, false);
+	sampling_has_enough(&seen->sampling, SIZE);
+	rig = rig_with(seen, N, false);
 	RIG_UNTIL(rig_metric(rig, METRIC_STAGE_PUSHED) == N);
 	CHECK_INT((int)count_held_out(rig), 0);
 	end(rig, seen);
@@ -224,8 +227,8 @@ static void nothing_is_held_out_when_there_is_enough(void)
 
 static void staged_reads_are_told_with_their_place(void)
 {
-	struct seen *seen = seen_new();
-	struct rig *rig = rig_with(seen, 0, N, false);
+	struct seen *seen = seen_new(0);
+	struct rig *rig = rig_with(seen, N, false);
 	struct order_epoch *epoch;
 	struct err err = { 0 };
 
@@ -239,9 +242,9 @@ static void staged_reads_are_told_with_their_place(void)
 	cache_stop(rig->cache);
 	CHECK_INT((int)seen->n, N);
 	for (uint32_t i = 0; i < seen->n; i++) {
-		const struct cache_read_note *note = &seen->note[i];
+		const struct read_facts *note = &seen->note[i];
 
-		CHECK(!note->is_control && note->has_use && !note->is_kernels);
+		CHECK(!is_control(note) && note->has_use && !note->is_kernels);
 		CHECK_INT(note->read_class, READ_STAGED);
 		CHECK_INT((int)epoch->sample[note->use.position], (int)note->sample);
 		CHECK(note->wait_ns == 0 && note->opened_ns > 0);
@@ -255,8 +258,8 @@ static void staged_reads_are_told_with_their_place(void)
 static void sample_opened_twice_in_a_row_has_one_place(void)
 {
 	for (int is_late = 0; is_late < 2; is_late++) {
-		struct seen *seen = seen_new();
-		struct rig *rig = rig_with(seen, 1, 20 * N, false); /* the next pass is far */
+		struct seen *seen = seen_new(1);
+		struct rig *rig = rig_with(seen, 20 * N, false); /* the next pass is far */
 		struct order_epoch *epoch;
 		struct err err = { 0 };
 		uint32_t n_again = 0;
@@ -283,14 +286,14 @@ static void sample_opened_twice_in_a_row_has_one_place(void)
 		CHECK_U64(rig_metric(rig, METRIC_READS_STAGED), N);
 		CHECK_INT((int)seen->n, is_late ? 2 * N : N);
 		for (uint32_t i = 0; i < seen->n; i++) {
-			const struct cache_read_note *note = &seen->note[i];
+			const struct read_facts *note = &seen->note[i];
 
 			CHECK(note->has_use);
 			CHECK_INT((int)epoch->sample[note->use.position], (int)note->sample);
 			n_again += note->is_again;
 			if (note->is_again)
 				continue;
-			CHECK(note->is_control && note->wait_ns > 0);
+			CHECK(is_control(note) && note->wait_ns > 0);
 			CHECK_INT(note->again, !is_late);
 			CHECK_INT(note->read_class, READ_MISS);
 		}
@@ -303,9 +306,9 @@ static void sample_opened_twice_in_a_row_has_one_place(void)
 /* However long a read is under way, what was opened before it is all that is settled. */
 static void what_is_settled_was_told(void)
 {
-	struct seen *seen = seen_new();
+	struct seen *seen = seen_new(0);
 	struct rig *rig =
-		rig_new(&(struct rig_options){ .n = 4, .size = SIZE, .watch = &seen->watch });
+		rig_new(&(struct rig_options){ .n = 4, .size = SIZE, .probe = &seen->sampling.probe });
 	uint64_t began_ns, now_ns;
 	struct rig_read *r;
 
@@ -347,12 +350,12 @@ static struct order *make_order(const char *text, uint32_t n)
 static void reads_of_an_order_told_late_are_known_by_its_number(void)
 {
 	enum { FILES = 1200, READS = 100 };
-	struct seen *seen = seen_new();
+	struct seen *seen = seen_new(0);
 	struct rig *rig = rig_new(&(struct rig_options){ .n = FILES,
 							 .size = 100,
 							 .arena_limit = 16 * MIB,
 							 .arena_bytes = 1 * MIB,
-							 .watch = &seen->watch });
+							 .probe = &seen->sampling.probe });
 	struct order *order = make_order("torch-randperm:seed=2", FILES);
 	struct order_epoch *epoch;
 	struct err err = { 0 };
@@ -370,7 +373,7 @@ static void reads_of_an_order_told_late_are_known_by_its_number(void)
 	cache_stop(rig->cache);
 	CHECK_INT((int)seen->n, 2 * READS);
 	for (uint32_t i = 0; i < seen->n; i++) {
-		const struct cache_read_note *note = &seen->note[i];
+		const struct read_facts *note = &seen->note[i];
 
 		if (!note->has_use)
 			continue;
@@ -385,9 +388,9 @@ static void reads_of_an_order_told_late_are_known_by_its_number(void)
 
 static void pages_that_nobody_pushed_are_the_kernels(void)
 {
-	struct seen *seen = seen_new();
+	struct seen *seen = seen_new(0);
 	struct rig *rig =
-		rig_new(&(struct rig_options){ .n = 4, .size = SIZE, .watch = &seen->watch });
+		rig_new(&(struct rig_options){ .n = 4, .size = SIZE, .probe = &seen->sampling.probe });
 
 	cache_note_open(rig->cache, (struct entry_id){ 1 });
 	cache_stop(rig->cache);
@@ -401,21 +404,21 @@ static void pages_that_nobody_pushed_are_the_kernels(void)
  * before its open is heard of. Those are two reads. */
 static void control_read_is_not_of_the_open_before(void)
 {
-	struct seen *seen = seen_new();
+	struct seen *seen = seen_new(1);
 	struct rig *rig = rig_new(&(struct rig_options){
-		.n = 4, .size = SIZE, .watch = &seen->watch, .control_share = 1 });
-	const struct cache_read_note *first = &seen->note[0], *second = &seen->note[1];
+		.n = 4, .size = SIZE, .watch = &seen->watch, .probe = &seen->sampling.probe });
+	const struct read_facts *first = &seen->note[0], *second = &seen->note[1];
 
 	bits_set(rig->cache->staged, 1);
 	cache_note_open(rig->cache, (struct entry_id){ 1 });
 	bits_clear(rig->cache->staged, 1);
-	bits_set(rig->cache->held_out, 1);
+	bits_set(rig->cache->marked[0], 1);
 	CHECK_INT(rig_read_check(rig, 1, 0, SIZE), READ_MISS);
 	cache_note_open(rig->cache, (struct entry_id){ 1 });
 	cache_stop(rig->cache);
 	CHECK_INT((int)seen->n, 2);
-	CHECK(first->read_class == READ_STAGED && !first->is_control && first->wait_ns == 0);
-	CHECK(second->read_class == READ_MISS && second->is_control && second->wait_ns > 0);
+	CHECK(first->read_class == READ_STAGED && !is_control(first) && first->wait_ns == 0);
+	CHECK(second->read_class == READ_MISS && is_control(second) && second->wait_ns > 0);
 	CHECK(second->opened_ns > first->opened_ns);
 	CHECK_U64(rig_metric(rig, METRIC_READS_STAGED), 1);
 	CHECK_U64(rig_metric(rig, METRIC_READS_MISS), 1);
@@ -426,11 +429,11 @@ static void control_read_is_not_of_the_open_before(void)
  * its own. */
 static void time_within_this_mount_is_told_apart(void)
 {
-	struct seen *seen = seen_new();
+	struct seen *seen = seen_new(0);
 	struct rig *rig =
-		rig_new(&(struct rig_options){ .n = 4, .size = SIZE, .watch = &seen->watch });
+		rig_new(&(struct rig_options){ .n = 4, .size = SIZE, .probe = &seen->sampling.probe });
 	const uint64_t pause_ns = 30 * NS_PER_MS;
-	const struct cache_read_note *note = &seen->note[0];
+	const struct read_facts *note = &seen->note[0];
 	struct rig_read *r;
 	uint64_t until;
 
@@ -445,16 +448,16 @@ static void time_within_this_mount_is_told_apart(void)
 	rig_read_free(r);
 	cache_stop(rig->cache);
 	CHECK_INT((int)seen->n, 1);
-	CHECK(note->held_ns >= pause_ns && note->held_ns <= note->wait_ns);
+	CHECK(note->traits.held_ns >= pause_ns && note->traits.held_ns <= note->wait_ns);
 	end(rig, seen);
 }
 
 /* Two READs of one open at once, and a pause: the time in which one was under way counts, once. */
 static void wait_is_the_time_in_which_a_read_is_under_way(void)
 {
-	struct seen *seen = seen_new();
+	struct seen *seen = seen_new(0);
 	struct rig *rig =
-		rig_new(&(struct rig_options){ .n = 4, .size = 2 * MIB, .watch = &seen->watch });
+		rig_new(&(struct rig_options){ .n = 4, .size = 2 * MIB, .probe = &seen->sampling.probe });
 	uint64_t before = clock_now(clock_monotonic()), after;
 	struct rig_read *a, *b;
 
@@ -507,7 +510,7 @@ static uint64_t rig_wasted(struct rig *rig)
 static void what_only_the_kernel_has_is_set_aside_in_vain(void)
 {
 	enum { FIT = 100, PAGES = 8192, MANY = 400 };
-	struct seen *seen = seen_new();
+	struct seen *seen = seen_new(1e-12);
 	struct rig *rig = rig_new(&(struct rig_options){
 		.n = MANY,
 		.size = SIZE,
@@ -517,7 +520,7 @@ static void what_only_the_kernel_has_is_set_aside_in_vain(void)
 		.sample_max = PAGES,
 		.stage_bytes = 32 * PAGES,
 		.watch = &seen->watch,
-		.control_share = 1e-12 });
+		.probe = &seen->sampling.probe });
 	struct order_epoch *ep = NULL;
 	uint32_t sample = SAMPLE_NONE;
 	struct err err = { 0 };
@@ -534,7 +537,7 @@ static void what_only_the_kernel_has_is_set_aside_in_vain(void)
 	}
 	CHECK(sample != SAMPLE_NONE);
 	wasted = rig_wasted(rig);
-	control_set_aside(rig->cache, (struct entry_id){ sample });
+	probed_set_aside(rig->cache, (struct entry_id){ sample }, WAIT_CONTROL);
 	RIG_UNTIL(rig_wasted(rig) == wasted + 1);
 	order_epoch_free(ep);
 	end(rig, seen);
