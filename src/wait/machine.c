@@ -9,7 +9,7 @@
 #include "clairfs/base/cpus.h"
 #include "clairfs/base/crowd.h"
 #include "clairfs/dataset.h"
-#include "wait_priv.h"
+#include "machine.h"
 
 #define UNSEEN_NS (60 * NS_PER_S)
 
@@ -77,7 +77,7 @@ void crowds_look(struct crowds *c)
 
 /* Readers are gone when their epoch is, before it is judged: what was told of their cgroups goes on.
  * Whoever else reads through this mount says nothing of the job. */
-static void feed_crowd(struct wait_machine *m, struct stall *s, uint64_t now_ns)
+static void feed_crowd(struct machine *m, struct stall *s, uint64_t now_ns)
 {
 	char file[sizeof(m->crowds.source[0].file)];
 
@@ -91,7 +91,7 @@ static void feed_crowd(struct wait_machine *m, struct stall *s, uint64_t now_ns)
 		stall_crowd(s, now_ns, m->crowds.waited_ns);
 }
 
-static void feed_job_cpus(const struct wait_machine *m, struct stall *s)
+static void feed_job_cpus(const struct machine *m, struct stall *s)
 {
 	uint32_t cpus = 0;
 
@@ -111,7 +111,7 @@ static double chance(uint64_t x)
 }
 
 /* Which samples the page cache has is not known, but how many. */
-static void feed_warm(struct wait_machine *m, struct stall *s)
+static void feed_warm(struct machine *m, struct stall *s)
 {
 	for (uint32_t i = 0; i < dataset_n_samples(m->dataset); i++)
 		if (chance(i) < m->pages.warm_share)
@@ -119,7 +119,7 @@ static void feed_warm(struct wait_machine *m, struct stall *s)
 }
 
 /* Of the page cache as it was before. */
-bool wait_machine_pages(struct wait_machine *m, struct stall *s)
+bool machine_pages(struct machine *m, struct stall *s)
 {
 	struct stall_node node;
 
@@ -134,13 +134,13 @@ bool wait_machine_pages(struct wait_machine *m, struct stall *s)
 	return true;
 }
 
-void wait_machine_saw(struct wait_machine *m, uint32_t rank_index, uint32_t reader)
+void machine_saw(struct machine *m, uint32_t rank_index, uint32_t reader)
 {
 	if (reader)
 		m->reader[rank_index % CROWD_READERS] = (pid_t)reader;
 }
 
-void wait_machine_feed(struct wait_machine *m, struct stall *s, uint64_t now_ns)
+void machine_feed(struct machine *m, struct stall *s, uint64_t now_ns)
 {
 	feed_cpus(s, now_ns);
 	feed_crowd(m, s, now_ns);

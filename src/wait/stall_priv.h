@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside of stall accounting: passes under way, control reads, the ghost page cache, the steps that
+/* Inside of the statistics of GPU wait: passes under way, control reads, the ghost page cache, the steps that
  * a job told. One thread at a time uses a struct stall; nothing here knows a clock. */
 #ifndef CLAIRFS_WAIT_STALL_PRIV_H
 #define CLAIRFS_WAIT_STALL_PRIV_H

@@ -397,7 +397,7 @@ static void pass_that_lacks_a_read_is_judged_when_all_others_are_told(void)
 static void readers_that_are_gone_were_crowded_all_the_same(void)
 {
 	struct stall_params params = { .n_samples = 1, .crowded_share = 0.3 };
-	struct wait_machine m = { .dataset = NULL };
+	struct machine m = { .dataset = NULL };
 	pid_t gone = fork();
 	struct stall *s;
 	int status;
@@ -407,10 +407,10 @@ static void readers_that_are_gone_were_crowded_all_the_same(void)
 	CHECK_INT((int)waitpid(gone, &status, 0), (int)gone);
 	CHECK_INT(stall_new(&params, &s), 0);
 	for (uint64_t t = 1; t <= 5; t++) {
-		CHECK(!wait_machine_pages(&m, s));
+		CHECK(!machine_pages(&m, s));
 		if (t < 5)
-			wait_machine_saw(&m, 0, (uint32_t)(t % 2 ? getpid() : gone));
-		wait_machine_feed(&m, s, t * NS_PER_S);
+			machine_saw(&m, 0, (uint32_t)(t % 2 ? getpid() : gone));
+		machine_feed(&m, s, t * NS_PER_S);
 	}
 	CHECK(m.crowds.n == 1 || s->crowd.n == 0); /* not where the kernel has no PSI */
 	CHECK_INT((int)s->crowd.n, m.crowds.n ? 5 : 0);
@@ -438,7 +438,7 @@ static void other_readers_say_nothing_of_the_machine(void)
 	wait_stop(a); /* so that there is one round */
 	CHECK_INT(wait_start(a, &err), 0);
 	wait_stop(a);
-	reader = wait_machine_of(a)->reader;
+	reader = wait_machine(a)->reader;
 	CHECK_INT(reader[0], 2000000002);
 	for (uint32_t i = 1; i < CROWD_READERS; i++)
 		CHECK_INT(reader[i], 0);
