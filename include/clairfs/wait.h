@@ -17,10 +17,10 @@ struct dataset;
 /* Options, as given; NULL: without a value. */
 struct wait_options {
 	const char *control_reads; /* "1/N" or "off" */
-	const char *ghost_bytes;   /* a size or "auto" */
 	const char *switchback;    /* percent or "off" */
+	uint64_t ghost_bytes;      /* CONF_AUTO: available_bytes, if the source keeps pages */
+	uint64_t available_bytes;  /* of memory, for the page cache of a job */
 	uint64_t cpu_pressure;     /* percent of the time */
-	uint64_t available_bytes;  /* of memory, for the page cache of a job: "auto" */
 };
 struct wait_params {
 	double control_share, switchback_share, crowded_share;
@@ -75,7 +75,4 @@ struct wait_view {
 };
 /* A copy of the numbers of a moment ago. Any thread. */
 void wait_look(struct wait *w, struct wait_view *ret);
-/* What the numbers say, in words; pure. */
-void wait_words(const struct wait_view *v, char *out, size_t size);
-
 #endif

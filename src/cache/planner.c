@@ -88,8 +88,7 @@ void cache_degrade(struct cache *c, const char *why)
 }
 
 /* True for a kind that must not be lost. */
-static bool note_late_locked(struct notes *n, const struct plan_event *event) REQUIRES(n->mu);
-static bool note_late_locked(struct notes *n, const struct plan_event *event)
+static bool note_late_locked(struct notes *n, const struct plan_event *event) REQUIRES(n->mu)
 {
 	for (int i = 0; i < LATE_KINDS; i++) {
 		if (late_kinds[i] != event->kind)
@@ -207,8 +206,7 @@ struct batch {
 	struct order_request *request;
 };
 
-static void swap_late_locked(struct notes *n) REQUIRES(n->mu);
-static void swap_late_locked(struct notes *n)
+static void swap_late_locked(struct notes *n) REQUIRES(n->mu)
 {
 	for (int i = 0; i < LATE_KINDS; i++) {
 		uint64_t *full = n->late_fill[i];

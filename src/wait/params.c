@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "clairfs/base/err.h"
+#include "clairfs/base/conf.h"
 #include "clairfs/base/text.h"
 #include "clairfs/wait.h"
 
@@ -50,7 +50,6 @@ int wait_parse(const struct wait_options *o, struct wait_params *ret, struct err
 {
 	/* An option without a value is NULL. */
 	const char *control = o->control_reads ? o->control_reads : "";
-	const char *ghost = o->ghost_bytes ? o->ghost_bytes : "";
 	const char *switchback = o->switchback ? o->switchback : "";
 
 	ret->crowded_share = (double)o->cpu_pressure / 100;
@@ -62,12 +61,7 @@ int wait_parse(const struct wait_options *o, struct wait_params *ret, struct err
 		return err_set(err, -EINVAL,
 			       "option switchback: '%s' is neither percent, 0.1 to 10, nor off",
 			       switchback);
-	ret->is_ghost_auto = strcmp(ghost, "auto") == 0;
-	if (ret->is_ghost_auto)
-		ret->ghost_bytes = o->available_bytes;
-	else if (text_to_bytes(ghost, &ret->ghost_bytes) < 0)
-		return err_set(err, -EINVAL,
-			       "option ghost_bytes: '%s' is neither a size, like 64G, nor auto",
-			       ghost);
+	ret->is_ghost_auto = o->ghost_bytes == CONF_AUTO;
+	ret->ghost_bytes = ret->is_ghost_auto ? o->available_bytes : o->ghost_bytes;
 	return 0;
 }

@@ -5,9 +5,10 @@
  * load that the job itself puts on the source and whatever else others do to it are in the
  * difference. It costs what it measures, so it is asked for (option switchback).
  *
-
- * back (sampling.c) asks the same function as the statistics, and so does every node of a job: the choice follows from the
- * dataset's size, the shape of the loader, and the numbers of pass and block. */
+ * Here: which blocks, and the statistics. PURE: no clock, no threads; any thread. Who holds reads
+ * back (sampling.c) asks the same function as the statistics, and so does every node of a job: the
+ * choice follows from the dataset's size, the shape of the loader, and the numbers of pass and
+ * block. */
 #ifndef CLAIRFS_WAIT_SWITCHBACK_H
 #define CLAIRFS_WAIT_SWITCHBACK_H
 
