@@ -508,6 +508,15 @@ static uint32_t count_waiting(struct rig *rig)
 	return n;
 }
 
+/* The plan has asked for as many as it will until one of them is answered. */
+static bool all_are_waiting(struct rig *rig, uint32_t n)
+{
+	struct cache_status st;
+
+	cache_get_status(rig->cache, &st);
+	return st.plan.inflight_limit && count_waiting(rig) == MIN(n, st.plan.inflight_limit);
+}
+
 static void prefetches_do_not_miss_that_they_may_go(void)
 {
 	enum { FEW = 4 };
@@ -519,7 +528,7 @@ static void prefetches_do_not_miss_that_they_may_go(void)
 	rig = rig_new(&(struct rig_options){
 		.n = FEW, .size = 5000, .order = "sequential", .probe = &f.probe });
 	atomic_store(&f.rig, rig);
-	RIG_UNTIL(count_waiting(rig) == FEW);
+	RIG_UNTIL(all_are_waiting(rig, FEW));
 	atomic_store(&f.is_changing, true);
 	prefetch_pump(rig->cache);
 	RIG_UNTIL(rig_metric(rig, METRIC_STAGE_PUSHED) >= FEW);
