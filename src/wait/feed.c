@@ -68,6 +68,7 @@ static void feed_read(struct feeder *f, const struct read_facts *facts)
 
 	if (read.has_place)
 		machine_saw(f->machine, read.rank_index, facts->reader);
+	assert(read.rank_index < n);
 	if (facts->use.length > read.rank_index)
 		read.length = DIV_ROUND_UP(facts->use.length - read.rank_index, n);
 	if (stall_read(f->stall, &read) < 0)

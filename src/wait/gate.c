@@ -83,6 +83,7 @@ static void settle_locked(struct gate *g, uint64_t now_ns)
 	if (g->n_active || !list_is_empty(&g->waiting))
 		return;
 	g->credit_ns = credit_locked(g, now_ns);
+	assert(g->credit_ns <= HELD_FREE_NS);
 	g->credit_at_ns = now_ns;
 	g->held_since_ns = 0;
 	g->active_since_ns = 0;
@@ -117,6 +118,7 @@ static void admit_locked(struct gate *g, struct probe_request *r, uint32_t limit
 		r->traits.held_ns += now_ns - MIN(r->waits_since_ns, now_ns);
 	r->waits_since_ns = 0;
 	g->n_active++;
+	assert(g->n_active <= g->inflight);
 	if (!g->active_since_ns)
 		g->active_since_ns = now_ns;
 }
@@ -137,6 +139,7 @@ bool gate_enter(struct gate *g, struct probe_request *r)
 	bool is_in;
 
 	mutex_lock(&g->mu);
+	assert(!r->is_watched && !r->waits_since_ns);
 	is_in = !may_wait_locked(g, r) || g->inflight < limit_for(r, limit);
 	if (is_in) {
 		admit_locked(g, r, limit, now);

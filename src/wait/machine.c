@@ -2,6 +2,7 @@
 /* What the accounting hears of the machine: how busy the CPUs are and whether tasks of the job wait
  * for one, how many the job may use, and what the page cache had and keeps of the source. Once a
  * second, on the thread cl-stall; reads of /proc and cgroups only, which do not hang. */
+#include <assert.h>
 #include <string.h>
 
 #include "clairfs/base/cgroup.h"
@@ -24,6 +25,7 @@ static void feed_cpus(struct stall *s, uint64_t now_ns)
 
 static void crowds_remove(struct crowds *c, uint32_t i)
 {
+	assert(i < c->n);
 	c->source[i] = c->source[--c->n];
 }
 
@@ -51,6 +53,7 @@ void crowds_add(struct crowds *c, const char *file, uint64_t now_ns)
 	crowds_age(c, now_ns);
 	if (c->n == CROWDS_MAX)
 		return;
+	assert(c->n < CROWDS_MAX);
 	s = &c->source[c->n++];
 	s->us = us;
 	s->seen_ns = now_ns;

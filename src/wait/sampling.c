@@ -24,6 +24,8 @@
  */
 #include "sampling.h"
 
+#include <assert.h>
+
 #define REST_NS NS_PER_S
 
 /* splitmix64 */
@@ -65,6 +67,7 @@ static const struct switchback *blocks_of(struct sampling *s, const struct probe
 					    .prefetch = use->order->prefetch_factor,
 					    .batch = use->order->batch };
 
+	assert(use->order && s->p.switchback_share > 0);
 	if (s->jobs != use->job + 1) {
 		(void)switchback_init(&s->blocks, s->p.switchback_share, &loader);
 		s->jobs = use->job + 1;
@@ -178,6 +181,9 @@ static void settled(void *ctx, uint64_t before_ns)
 void sampling_init(struct sampling *s, const struct sampling_params *params)
 {
 	bool is_any = params->control_share > 0 || params->switchback_share > 0;
+
+	assert(params->control_share >= 0 && params->control_share <= 1);
+	assert(params->switchback_share >= 0 && params->switchback_share <= SWITCHBACK_SHARE_MAX);
 
 	*s = (struct sampling){ .p = *params,
 				.probe = { .ctx = s,

@@ -17,6 +17,7 @@
  * the thread is left behind. It is detached and owns a reference to what is here. */
 #include "source_pages.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -125,6 +126,7 @@ void source_pages_judge(const uint32_t seen[RESIDENCES], const uint32_t warm[RES
 		ret->pages = STALL_PAGES_NOT_KEPT;
 	if (!is_blind && told && told >= MIN(n, (uint32_t)LOOK_LEAST))
 		ret->warm_share = (double)warm[PRESENT] / told;
+	assert(ret->warm_share <= 1 && told + warm[UNTOLD] <= n);
 }
 
 static void find(struct source_pages *p, struct wait_pages *ret)
@@ -143,6 +145,7 @@ static void pages_put(struct source_pages *p)
 	bool is_last;
 
 	mutex_lock(&p->mu);
+	assert(p->refs > 0);
 	is_last = --p->refs == 0;
 	mutex_unlock(&p->mu);
 	if (!is_last)

@@ -37,6 +37,7 @@
  * saved latencies is no GPU time (1.4 to 250 times as much); it has a name of its own.
  *
  * One thread at a time; no clock, so a pass is over when it is complete or a later one goes on. */
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -285,6 +286,7 @@ static void pass_take(struct stall_pass *p, const struct stall_read *read, uint8
 	uint64_t at = read->index - p->base, opened;
 	struct stall_slot *slot = &p->slot[at];
 
+	assert(read->index >= p->base && at < p->capacity);
 	if (slot->flags) /* opened twice: the first time counts */
 		return;
 	if (read->opened_ns < p->first_ns)
@@ -299,10 +301,12 @@ static void pass_take(struct stall_pass *p, const struct stall_read *read, uint8
 		.size_class = (uint8_t)stall_size_class(read->bytes),
 		.flags = flags,
 	};
+	assert(slot->flags);
 	slot_again(slot, read->again);
 	p->from = MIN(p->from, at);
 	p->end = MAX(p->end, at + 1);
 	p->n_told++;
+	assert(p->from < p->end && p->n_told <= p->end - p->from);
 	p->bytes += read->bytes;
 	if (slot->flags & SLOT_GHOST)
 		p->ghost_bytes += read->bytes;
@@ -407,6 +411,15 @@ static bool is_running(const struct stall_rank *r, const struct stall_pass *p, u
 	       now_ns < run->last_ns + STALL_LATE_NS;
 }
 
+/* Fewer reads than a round of the workers, or a hundredth of the pass: they say nothing of the others. */
+bool stall_is_stray(const struct stall_pass *p)
+{
+	const struct stall_job *job = &p->order->job;
+	uint64_t round = (uint64_t)MAX(job->batch, 1) * MAX(job->workers, 1);
+
+	return p->n_told < MAX(round, p->length / 100);
+}
+
 /* So many of a hundred were told, but for a last batch that is not full: jobs may leave it out. And
  * but for what is before the first one: the job went on in the middle, or its order was found late.
  * So says a round of the workers; a stray read near the end says nothing of what is before it.
@@ -414,12 +427,10 @@ static bool is_running(const struct stall_rank *r, const struct stall_pass *p, u
 static bool is_told(const struct stall_pass *p, uint64_t percent)
 {
 	uint64_t tail = p->length - MIN(p->end, p->length), length = p->length;
-	const struct stall_job *job = &p->order->job;
-	uint64_t round = (uint64_t)MAX(job->batch, 1) * MAX(job->workers, 1);
 
-	if (tail < job->batch)
+	if (tail < p->order->job.batch)
 		length -= tail;
-	if (p->n_told >= MAX(round, p->length / 100))
+	if (!stall_is_stray(p))
 		length -= MIN(p->from, length);
 	return length && 100 * p->n_told >= percent * length;
 }
@@ -506,6 +517,7 @@ static void pass_close(struct stall_rank *r, uint32_t at)
 	struct stall_pass *p = r->pass[at];
 	uint64_t *closed = &p->order->rank[p->rank_index].closed;
 
+	assert(at < r->n_passes && p->order->n_open > 0);
 	*closed = MAX(*closed, pass_key(p));
 	p->order->n_open--;
 	pass_free(p);
@@ -606,6 +618,7 @@ uint32_t stall_n_ranks(const struct stall *s)
 
 void stall_get_rank(const struct stall *s, uint32_t at, struct stall_numbers *ret)
 {
+	assert(at < s->n_ranks);
 	*ret = s->rank[at]->total;
 }
 

@@ -8,6 +8,7 @@
  * the lower limit mean - t * deviation / sqrt(n) is below the truth in at least the 95 % it
  * promises. Whoever replays draws single reads from those kept, not the mean: what makes a loader
  * wait in the marginal case is their spread. Pure: any thread, one at a time. */
+#include <assert.h>
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -33,6 +34,7 @@ int stall_control_add(struct stall *s, uint64_t bytes, uint64_t wait_ns)
 	if (!c->wait)
 		return -ENOMEM;
 	c->wait[c->n++] = (uint32_t)MIN(wait_ns >> STALL_WAIT_SHIFT, UINT32_MAX);
+	assert(c->n <= STALL_CONTROLS_MAX);
 	away = (double)wait_ns - c->mean;
 	c->mean += away / (double)c->n;
 	c->m2 += away * ((double)wait_ns - c->mean);
@@ -113,6 +115,7 @@ uint64_t stall_group_draw(const struct stall *s, const struct stall_group *g, ui
 {
 	uint64_t at = mix(chance) % g->n;
 
+	assert(g->first <= g->last);
 	for (uint32_t i = g->first; i <= g->last; i++) {
 		if (at < s->control[i].n)
 			return (uint64_t)s->control[i].wait[at] << STALL_WAIT_SHIFT;

@@ -8,6 +8,8 @@
  * at a time. */
 #include "stall_priv.h"
 
+#include <assert.h>
+
 static void add_point(struct stall_cpu *c, uint64_t now_ns, uint64_t busy_ns)
 {
 	if (c->n &&
@@ -20,6 +22,7 @@ static void add_point(struct stall_cpu *c, uint64_t now_ns, uint64_t busy_ns)
 		c->n /= 2;
 		c->step_ns = (c->point[c->n - 1].at_ns - c->point[0].at_ns) / c->n;
 	}
+	assert(c->n < STALL_CPU_POINTS);
 	c->point[c->n].at_ns = now_ns;
 	c->point[c->n++].busy_ns = busy_ns;
 }

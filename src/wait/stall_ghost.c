@@ -5,6 +5,7 @@
  * that makes no difference to speak of.
  *
  * Two links and a size per sample, no allocation after the start. */
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 
@@ -37,6 +38,7 @@ static void unlink_sample(struct stall_ghost *g, uint32_t at)
 {
 	uint32_t prev = g->prev[at], next = g->next[at];
 
+	assert(g->pages[at] && g->used >= g->pages[at]);
 	if (prev == SAMPLE_NONE)
 		g->head = next;
 	else
@@ -51,6 +53,7 @@ static void unlink_sample(struct stall_ghost *g, uint32_t at)
 
 static void link_sample(struct stall_ghost *g, uint32_t at, uint32_t pages)
 {
+	assert(at < g->n && !g->pages[at]);
 	g->prev[at] = SAMPLE_NONE;
 	g->next[at] = g->head;
 	if (g->head == SAMPLE_NONE)
@@ -77,5 +80,6 @@ bool stall_ghost_read(struct stall_ghost *g, uint32_t sample, uint64_t bytes)
 	while (g->used + pages > g->limit)
 		unlink_sample(g, g->tail);
 	link_sample(g, sample, (uint32_t)pages);
+	assert(g->used <= g->limit);
 	return is_hit;
 }

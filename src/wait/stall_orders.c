@@ -6,6 +6,7 @@
  *
  * There is a fixed number of them. The oldest gives way, and what is open of it is judged as it is.
  * One thread at a time; pure. */
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 
@@ -40,7 +41,9 @@ static struct stall_order *place_for_order(struct stall *s)
 		if (o != s->now && (!best || o->seq < best->seq))
 			best = o;
 	}
+	assert(best && best != s->now);
 	stall_order_end(s, best);
+	assert(best->n_open == 0);
 	free(best->rank);
 	*best = (struct stall_order){ 0 };
 	return best;

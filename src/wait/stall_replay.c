@@ -10,6 +10,7 @@
  * Without workers the loop reads for itself: start(k) = asked(k). Only the last W ends and the last
  * P W receipts are kept, so a pass of any length takes the same scratch memory. Pure: any thread.
  */
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,6 +39,7 @@ void stall_play_run(const struct stall_play *p, uint64_t *ret_wait, struct stall
 	uint64_t ahead = (uint64_t)p->workers * p->prefetch, asked = 0, recv = 0, fin = 0;
 	uint64_t w = 0, a = 0; /* k mod W, k mod P W */
 
+	assert(p->workers > 0 && ahead > 0);
 	*ret = (struct stall_schedule){ 0 };
 	for (uint64_t k = 0; k < p->n; k++) {
 		const struct stall_batch *b = &p->batch[k];
@@ -47,6 +49,7 @@ void stall_play_run(const struct stall_play *p, uint64_t *ret_wait, struct stall
 			start = MAX(start, p->recv[a]);
 		fin = start + b->io_ns + (uint64_t)((double)b->decode_ns * p->decode_share);
 		recv = MAX(fin, asked);
+		assert(w < p->workers && a < ahead && fin >= start);
 		if (ret_wait)
 			ret_wait[k] = recv - asked;
 		ret->wait_ns += recv - asked;

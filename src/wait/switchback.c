@@ -12,6 +12,7 @@
  * with what was loaded before the change. */
 #include "clairfs/wait/switchback.h"
 
+#include <assert.h>
 #include <math.h>
 
 enum { WASHES_OF_BLOCK = 4, BISECTIONS = 60, PREFETCH_DEFAULT = 2, WASH_MAX = 1 << 24 };
@@ -55,6 +56,7 @@ bool switchback_init(struct switchback *s, double share, const struct switchback
 	s->workers = (uint32_t)loader->workers;
 	s->wash = (uint32_t)wash;
 	s->block = WASHES_OF_BLOCK * s->wash;
+	assert(s->chance > 0 && s->batch && s->block > s->wash);
 	return true;
 }
 
@@ -73,6 +75,7 @@ bool switchback_is_chosen(const struct switchback *s, uint64_t pass, uint64_t bl
 
 bool switchback_holds(const struct switchback *s, uint64_t pass, uint64_t index)
 {
+	assert(s->chance <= 0 || (s->batch && s->block));
 	return s->chance > 0 && switchback_is_chosen(s, pass, index / s->batch / s->block);
 }
 

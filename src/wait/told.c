@@ -70,6 +70,7 @@ static void push_order(struct told *t, const struct told_order *order)
 		t->n_orders++;
 	else if (t->n_orders)
 		turn_ns = MAX(turn_ns, t->order[t->n_orders - 1].turn_ns);
+	assert(t->n_orders <= STALL_ORDERS);
 	if (t->n_orders) {
 		t->order[t->n_orders - 1] = *order;
 		t->order[t->n_orders - 1].turn_ns = turn_ns;

@@ -8,6 +8,7 @@
  * stats.json is read once a second by whoever watches, so there are at most a thousand of them in
  * it, however many ranks a node has. The accounting's thread adds, any thread reads; the lock is a
  * leaf. */
+#include <assert.h>
 #include <stdlib.h>
 
 #include "clairfs/base/cleanup.h"
@@ -57,6 +58,7 @@ static struct rank_verdicts *get_locked(struct verdicts *v, uint32_t rank)
 	r = calloc(1, sizeof(*r));
 	if (!r)
 		return NULL;
+	assert(v->n_ranks < STALL_RANKS_MAX);
 	r->rank = rank;
 	r->replay.limit = REPLAY_MAX;
 	v->rank[v->n_ranks++] = r;

@@ -302,6 +302,7 @@ static void *wait_main(void *arg)
 		is_final = a->is_stopping;
 		t = told_take(&a->told);
 		mutex_unlock(&a->mu);
+		assert(t.n_reads <= t.reads_size && t.n_steps <= t.steps_size);
 		round_once(a, &t, is_final);
 		told_free(&t);
 	}
