@@ -150,8 +150,8 @@ static void bench_reads(const struct read_facts *note)
 		check_all(a);
 		wait_free(a);
 	}
-	report("wait_planner_per_read", 1000, planner);
-	report("wait_per_read", 1000, all);
+	report("accounting_planner_per_read", 1000, planner);
+	report("accounting_per_read", 1000, all);
 	metrics_free(m);
 }
 

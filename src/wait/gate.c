@@ -60,15 +60,13 @@ static bool is_control(const struct probe_request *r)
 	return r->mark == WAIT_CONTROL;
 }
 
-static bool is_shut_locked(const struct gate *g) REQUIRES(g->mu);
-static bool is_shut_locked(const struct gate *g)
+static bool is_shut_locked(const struct gate *g) REQUIRES(g->mu)
 {
 	return (g->n_active || !list_is_empty(&g->waiting)) && !g->is_forced;
 }
 
 /* What may still be held back: it grows with time, up to HELD_FREE_NS. */
-static int64_t credit_locked(const struct gate *g, uint64_t now_ns) REQUIRES(g->mu);
-static int64_t credit_locked(const struct gate *g, uint64_t now_ns)
+static int64_t credit_locked(const struct gate *g, uint64_t now_ns) REQUIRES(g->mu)
 {
 	uint64_t since = now_ns - MIN(g->credit_at_ns, now_ns);
 	uint64_t held = g->held_since_ns ? now_ns - MIN(g->held_since_ns, now_ns) : 0;
@@ -77,8 +75,7 @@ static int64_t credit_locked(const struct gate *g, uint64_t now_ns)
 }
 
 /* Nobody is held back any more. */
-static void settle_locked(struct gate *g, uint64_t now_ns) REQUIRES(g->mu);
-static void settle_locked(struct gate *g, uint64_t now_ns)
+static void settle_locked(struct gate *g, uint64_t now_ns) REQUIRES(g->mu)
 {
 	if (g->n_active || !list_is_empty(&g->waiting))
 		return;
@@ -90,8 +87,7 @@ static void settle_locked(struct gate *g, uint64_t now_ns)
 	g->is_forced = g->is_open;
 }
 
-static void hold_locked(struct gate *g, uint64_t now_ns) REQUIRES(g->mu);
-static void hold_locked(struct gate *g, uint64_t now_ns)
+static void hold_locked(struct gate *g, uint64_t now_ns) REQUIRES(g->mu)
 {
 	if (!g->held_since_ns)
 		g->held_since_ns = now_ns;
@@ -105,8 +101,7 @@ static uint32_t limit_for(const struct probe_request *r, uint32_t limit)
 }
 
 static void admit_locked(struct gate *g, struct probe_request *r, uint32_t limit, uint64_t now_ns)
-	REQUIRES(g->mu);
-static void admit_locked(struct gate *g, struct probe_request *r, uint32_t limit, uint64_t now_ns)
+	REQUIRES(g->mu)
 {
 	r->traits.is_loaded |=
 		(r->is_demand || is_control(r)) && g->inflight >= limit_for(r, limit);
@@ -124,8 +119,7 @@ static void admit_locked(struct gate *g, struct probe_request *r, uint32_t limit
 }
 
 /* The first piece; and the second one when it is read ahead while the first one waits. */
-static bool may_wait_locked(const struct gate *g, const struct probe_request *r) REQUIRES(g->mu);
-static bool may_wait_locked(const struct gate *g, const struct probe_request *r)
+static bool may_wait_locked(const struct gate *g, const struct probe_request *r) REQUIRES(g->mu)
 {
 	if (!is_control(r) || g->is_forced)
 		return false;
@@ -154,9 +148,7 @@ bool gate_enter(struct gate *g, struct probe_request *r)
 
 /* Takes out who may go now, oldest first: while there is room, or all that came before. */
 static void take_locked(struct gate *g, uint32_t limit, uint64_t before_ns, uint64_t now_ns,
-			struct list *ret) REQUIRES(g->mu);
-static void take_locked(struct gate *g, uint32_t limit, uint64_t before_ns, uint64_t now_ns,
-			struct list *ret)
+			struct list *ret) REQUIRES(g->mu)
 {
 	while (!list_is_empty(&g->waiting)) {
 		struct probe_request *r =

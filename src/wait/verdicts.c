@@ -39,8 +39,7 @@ void verdicts_fini(struct verdicts *v)
 	mutex_fini(&v->mu);
 }
 
-static struct rank_verdicts *find_locked(struct verdicts *v, uint32_t rank) REQUIRES(v->mu);
-static struct rank_verdicts *find_locked(struct verdicts *v, uint32_t rank)
+static struct rank_verdicts *find_locked(struct verdicts *v, uint32_t rank) REQUIRES(v->mu)
 {
 	for (uint32_t i = 0; i < v->n_ranks; i++)
 		if (v->rank[i]->rank == rank)
@@ -48,8 +47,7 @@ static struct rank_verdicts *find_locked(struct verdicts *v, uint32_t rank)
 	return NULL;
 }
 
-static struct rank_verdicts *get_locked(struct verdicts *v, uint32_t rank) REQUIRES(v->mu);
-static struct rank_verdicts *get_locked(struct verdicts *v, uint32_t rank)
+static struct rank_verdicts *get_locked(struct verdicts *v, uint32_t rank) REQUIRES(v->mu)
 {
 	struct rank_verdicts *r = find_locked(v, rank);
 

@@ -208,8 +208,7 @@ struct sampling *wait_sampling(struct wait *a)
 
 /* Not told, but seen: by the passes of the order in force, not by those of one before it; and an
  * order that was told meanwhile says itself what is known of it. */
-static void guess_readers_locked(struct wait *a) REQUIRES(a->mu);
-static void guess_readers_locked(struct wait *a)
+static void guess_readers_locked(struct wait *a) REQUIRES(a->mu)
 {
 	uint32_t readers = feeder_seen_readers(&a->feed);
 
