@@ -26,7 +26,7 @@ Each line of stderr has the stopwatch, the three numbers, and whether the first 
 mount says that it does not know is neither right nor wrong, and counted (refused: none, where the job gives no reason).
 
 Otherwise the workers decode by sleeping, so that they do not take the CPU from the daemon and the simulated source. The source keeps
-no pages from one open to the next, so there is no page cache to be subtracted (ghost_bytes=0). Epochs are compared without
+no pages from one open to the next, so there is no page cache to be subtracted (debug=ghost_bytes:0). Epochs are compared without
 the start of the workers: it is the same on both sides. The walls of a loaded machine are not known to better than a
 hundredth: a lower bound is too high when it is above what was measured by more than that.
 """
