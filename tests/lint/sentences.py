@@ -15,7 +15,7 @@ import tap
 
 MEDIAN, LONGEST = 16, 30
 HELD = re.compile(r"README\.md$|CONTRIBUTING\.md$|src/README\.md$|packaging/doc/[^/]+\.md$|packaging/man/[^/]+\.[1-9]$")
-NOT_YET = {"README.md", "src/README.md"}
+NOT_YET = {"src/README.md"}
 WORD = re.compile(r"[^\W_]")
 END = re.compile(r"[.!?]+[\"')\]*]*(?=\s|$)")
 GLUE = "\x01"
