@@ -36,8 +36,8 @@ def kinds_of(text):
 
 
 def examples(page):
-    """The commands of a manual page: its .Dl lines."""
-    return [line[4:].replace("\\-", "-") for line in page.splitlines() if line.startswith(".Dl ")]
+    """The commands of a manual page: its .Dl lines, but for those that are made of macros."""
+    return [line[4:].replace("\\-", "-") for line in page.splitlines() if re.match(r"\.Dl (?![A-Z][a-z] )", line)]
 
 
 def specs_in(text):
