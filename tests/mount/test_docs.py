@@ -53,7 +53,10 @@ class Desk:
         self.script("clairfs", f'if [ "$1" = mount ]; then shift; set -- mount -o snapshot_dir={place.snapshots},ram=64M "$@"; fi\n'
                                f'exec {shlex.quote(CLAIRFS)} "$@"\n')
         os.symlink(CLAIRFS, place.path("bin/mount.clairfs"))
-        self.environment = environment(place, PATH=f"{place.path('bin')}:{os.environ['PATH']}", PYTHONPATH=PACKAGE)
+        # Charts are drawn by libraries that keep what they have asked for.
+        self.environment = environment(place, LSAN_OPTIONS=f"suppressions={tap.ROOT}/tests/mount/lsan.supp:print_suppressions=0",
+                                       PATH=f"{place.path('bin')}:{os.environ['PATH']}",
+                                       PYTHONPATH=PACKAGE)
         for name in ("CLAIRFS_ORDER", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "SLURM_PROCID"):
             self.environment.pop(name, None)
 
