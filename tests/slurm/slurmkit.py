@@ -11,9 +11,7 @@ import re
 import shutil
 import signal
 import socket
-import subprocess
 import sys
-import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "mount"))
 import guard
@@ -174,17 +172,13 @@ class Cluster:
         for node in self.nodes:
             self.remove_cgroups(node)
 
-    def end(self, pid_file, number=signal.SIGTERM):
-        try:
+    def end(self, pid_file):
+        """At once: what they would still write nobody reads, and they wait for timers of theirs."""
+        with contextlib.suppress(OSError, ValueError):
             pid = int(read_file(pid_file))
-            os.kill(pid, number)
-        except (OSError, ValueError):
-            return
-        try:
+            os.kill(pid, signal.SIGKILL)
             wait_until(lambda: not os.path.exists(f"/proc/{pid}"), f"{pid_file} ends", 5)
-        except Failed:
-            with contextlib.suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
+            os.unlink(pid_file)
 
     def remove_cgroups(self, node):
         """Of Slurm: the job directories of this cluster, then what is empty above them."""
@@ -257,7 +251,7 @@ class Cluster:
     # --- jobs ---
 
     def run_as(self, user, *argv, **kwargs):
-        return program("runuser", "-u", user, "--", "env", *(f"{k}={v}" for k, v in self.env.items()), *argv, cwd="/tmp", **kwargs)
+        return program("runuser", "-u", user, "--", "env", "-i", *(f"{k}={v}" for k, v in self.env.items()), *argv, cwd="/tmp", **kwargs)
 
     def srun(self, *argv, user=USER, options=(), comment=None, timeout=60):
         comment = () if comment is None else (f"--comment={comment}",)
@@ -318,4 +312,4 @@ def let_users_mount():
 
 
 run = mountkit.run
-__all__ = ["Cluster", "dataset", "let_users_mount", "run", "time", "subprocess"]
+__all__ = ["Cluster", "dataset", "let_users_mount", "mountkit", "run", "wait_until", "write_file"]
