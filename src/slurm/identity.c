@@ -94,15 +94,13 @@ int slurm_local_dir(const char *local_dir, const struct slurm_identity *id, char
 		return err_set(err, -EPERM, "local_dir %s: others than root can write it",
 			       local_dir);
 	snprintf(name, sizeof(name), "%u", (unsigned)id->uid);
-	/* Nobody but root makes anything here, so what was made is what is given away. */
-	if (mkdirat(top, name, 0700) == 0) {
-		if (fchownat(top, name, id->uid, id->gid, AT_SYMLINK_NOFOLLOW) < 0)
-			return err_set_errno(err, -errno, "%s/%s", local_dir, name);
-	} else if (errno != EEXIST) {
+	if (mkdirat(top, name, 0700) < 0 && errno != EEXIST)
 		return err_set_errno(err, -errno, "%s/%s", local_dir, name);
-	}
 	fd = openat(top, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (fd < 0 || fstat(fd, &st) < 0)
+	/* Nobody but root makes anything here: what is root's still is new, from us or from another
+	 * job of the same user, and is given away. */
+	if (fd < 0 || fstat(fd, &st) < 0 ||
+	    (st.st_uid == geteuid() && fchown(fd, id->uid, id->gid) < 0) || fstat(fd, &st) < 0)
 		return err_set_errno(err, -errno, "%s/%s", local_dir, name);
 	if (st.st_uid != id->uid || (st.st_mode & 0077))
 		return err_set(err, -EPERM, "%s/%s is not the user's alone", local_dir, name);

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -250,6 +251,7 @@ int slurm_serve(const struct slurm_call *call, uint32_t job)
 	if (notify && strlen(notify) < sizeof(s->notify))
 		strcpy(s->notify, notify);
 	log_use_syslog();
+	prctl(PR_SET_NAME, "clairfs"); /* it was started as /proc/self/exe */
 	if (chdir("/") < 0)
 		log_warn("chdir /: %s", strerror(errno));
 	rc = prepare(s, job, &err);

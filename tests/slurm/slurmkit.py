@@ -46,7 +46,8 @@ def environ_of(pid):
 class Cluster:
     """`with Cluster(place) as c`. site: lines for [hook]; mount: lines for [mount]; slurm: lines for slurm.conf."""
 
-    def __init__(self, place, nodes=1, site=(), mount=(), slurm=(), hooks=HOOKS, cgroup=False, spank=None, scripts=None):
+    def __init__(self, place, nodes=1, site=(), mount=(), slurm=(), hooks=HOOKS, cgroup=False, spank=None, scripts=None,
+                 expire=120):
         self.place = place
         self.root = place.path("slurm")
         self.run = place.path("run")
@@ -59,7 +60,7 @@ class Cluster:
         shutil.copy(CLAIRFS, self.clairfs)
         self.nodes = [HOST] if nodes == 1 else [f"n{i}" for i in range(1, nodes + 1)]
         self.cgroup = cgroup and HAS_V1
-        self.pids = {}
+        self.expire = expire
         self.next_job = rng.randrange(1000, 60000000)
         write_file(self.path("log", "hooks.log"), b"")
         os.chmod(self.path("log", "hooks.log"), 0o666)
@@ -98,7 +99,7 @@ class Cluster:
         ports = free_ports(1 + len(self.nodes))
         many = len(self.nodes) > 1
         lines = ["ClusterName=ci", f"SlurmctldHost={HOST}(127.0.0.1)", "SlurmUser=root", "AuthType=auth/munge",
-                 f"AuthInfo=socket={self.path('munge/sock')}", "CredType=cred/munge", f"SlurmctldPort={ports[0]}",
+                 f"AuthInfo=socket={self.path('munge/sock')},cred_expire={self.expire}", "CredType=cred/munge", f"SlurmctldPort={ports[0]}",
                  f"SlurmctldPidFile={self.path('slurmctld.pid')}", f"SlurmdPidFile={self.path('slurmd-%n.pid')}",
                  f"StateSaveLocation={self.path('state')}", f"SlurmdSpoolDir={self.path('spool-%n')}",
                  f"SlurmctldLogFile={self.path('log/slurmctld.log')}", f"SlurmdLogFile={self.path('log/slurmd-%n.log')}",
@@ -129,8 +130,8 @@ class Cluster:
                 (("key-file", "key"), ("socket", "sock"), ("pid-file", "pid"), ("log-file", "log"), ("seed-file", "seed"))]
         self.must("/usr/sbin/munged", "--force", *args)
 
-    def start_slurmd(self, node):
-        self.must("/usr/sbin/slurmd", "-N", node, "-f", self.path("slurm.conf"))
+    def start_slurmd(self, node, *options):
+        self.must("/usr/sbin/slurmd", *options, "-N", node, "-f", self.path("slurm.conf"))
 
     def must(self, *argv, **kwargs):
         done = program(*argv, env=self.env, **kwargs)
@@ -312,4 +313,4 @@ def let_users_mount():
 
 
 run = mountkit.run
-__all__ = ["Cluster", "dataset", "let_users_mount", "mountkit", "run", "wait_until", "write_file"]
+__all__ = ["Cluster", "FOREVER", "OTHER", "USER", "dataset", "guard", "let_users_mount", "mountkit", "read_file", "run", "wait_until", "write_file"]
