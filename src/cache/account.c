@@ -31,7 +31,7 @@
 #include <string.h>
 
 enum { ACCOUNT_SHARDS = 16, ACCOUNT_BUCKETS = 1024, RECORDS_MAX = 65536 };
-enum { UNSEEN_MAX = 64, TOLD_MAX = 65536 };
+enum { UNSEEN_MAX = 64, TOLD_MAX = 65536, PLACE_MAX = 64 };
 #define HEARD_NS (NS_PER_S / 4)
 
 /* How long a record may be quiet before it is decided: a sample that was read in part so far may
@@ -52,6 +52,8 @@ struct reading {
 struct record {
 	struct record *next_hash;
 	struct list by_age; /* of a list unless READs are in flight */
+	struct list by_since; /* of `untold` while something of it is neither told nor given up */
+	uint64_t since_ns;    /* then: the first sign of that, or of an open before it */
 	struct entry_id entry;
 	uint32_t n_inflight;
 	uint32_t n_opens;         /* more than one: the others came while READs were in flight */
@@ -79,6 +81,7 @@ struct account_shard {
 	struct mutex mu;
 	struct record *buckets[ACCOUNT_BUCKETS]; /* mu, like all below */
 	struct list by_age[AGES];                /* oldest activity first */
+	struct list untold;                      /* by since_ns */
 	uint32_t n;
 	struct cache_read_note *told; /* decided since the last sweep */
 	uint32_t n_told, told_size;
@@ -120,12 +123,12 @@ int account_new(struct cache *c)
 		mutex_init(&c->account->shards[i].mu);
 		for (int age = 0; age < AGES; age++)
 			list_init(&c->account->shards[i].by_age[age]);
+		list_init(&c->account->shards[i].untold);
 	}
 	return 0;
 }
 
-static void record_free_locked(struct account_shard *a, struct record *rec) REQUIRES(a->mu);
-static void record_free_locked(struct account_shard *a, struct record *rec)
+static void record_free_locked(struct account_shard *a, struct record *rec) REQUIRES(a->mu)
 {
 	struct record **at = bucket_for(a, rec->entry);
 
@@ -133,6 +136,7 @@ static void record_free_locked(struct account_shard *a, struct record *rec)
 		at = &(*at)->next_hash;
 	*at = rec->next_hash;
 	list_remove(&rec->by_age);
+	list_remove(&rec->by_since);
 	a->n--;
 	free(rec);
 }
@@ -153,6 +157,31 @@ void account_free(struct cache *c)
 		free(a->told);
 	}
 	free(c->account);
+}
+
+/* Signs come nearly in the order of their times, so its place is near the end. One that is not goes
+ * to the beginning, as if it were as old as the first one there: then others are said to be told later
+ * than they are. */
+static void untold_since_locked(struct account_shard *a, struct record *rec, uint64_t since_ns)
+	REQUIRES(a->mu);
+static void untold_since_locked(struct account_shard *a, struct record *rec, uint64_t since_ns)
+{
+	uint32_t steps = 0;
+	struct list *at;
+
+	if (!list_is_empty(&rec->by_since) && rec->since_ns <= since_ns)
+		return;
+	list_remove(&rec->by_since);
+	for (at = a->untold.prev; at != &a->untold && steps < PLACE_MAX; at = at->prev, steps++)
+		if (container_of(at, struct record, by_since)->since_ns <= since_ns)
+			break;
+	if (steps == PLACE_MAX && at != &a->untold) {
+		at = &a->untold;
+		since_ns = MIN(since_ns,
+			       container_of(at->next, struct record, by_since)->since_ns);
+	}
+	rec->since_ns = since_ns;
+	list_push_head(at, &rec->by_since);
 }
 
 static void count_reads(struct cache *c, enum read_class class, uint64_t n)
@@ -198,8 +227,7 @@ static void reading_add(struct reading *r, const struct reading *more)
 		r->began_ns = more->began_ns;
 }
 
-static struct cache_read_note *told_next_locked(struct account_shard *a) REQUIRES(a->mu);
-static struct cache_read_note *told_next_locked(struct account_shard *a)
+static struct cache_read_note *told_next_locked(struct account_shard *a) REQUIRES(a->mu)
 {
 	uint32_t size = MAX(a->told_size * 2, 64u);
 	struct cache_read_note *grown;
@@ -215,8 +243,7 @@ static struct cache_read_note *told_next_locked(struct account_shard *a)
 }
 
 static void tell_locked(struct cache *c, struct account_shard *a, const struct record *rec)
-	REQUIRES(a->mu);
-static void tell_locked(struct cache *c, struct account_shard *a, const struct record *rec)
+	REQUIRES(a->mu)
 {
 	bool is_watched = c->p.watch && c->p.watch->read, is_again = rec->is_again && !rec->has_use;
 	struct cache_read_note *note = is_watched ? told_next_locked(a) : NULL;
@@ -248,8 +275,7 @@ static void tell_locked(struct cache *c, struct account_shard *a, const struct r
 }
 
 static void decide_locked(struct cache *c, struct account_shard *a, struct record *rec)
-	REQUIRES(a->mu);
-static void decide_locked(struct cache *c, struct account_shard *a, struct record *rec)
+	REQUIRES(a->mu)
 {
 	uint32_t n = MAX(rec->n_opens, 1u) - rec->is_counted;
 
@@ -260,6 +286,8 @@ static void decide_locked(struct cache *c, struct account_shard *a, struct recor
 		tell_locked(c, a, rec);
 	use_up_stage(c, rec);
 	rec->is_counted = true;
+	if (!rec->is_kept_back && !rec->next.has_read) /* what is left of it begins no later */
+		list_remove(&rec->by_since);
 }
 
 static void restart(struct record *rec)
@@ -283,8 +311,7 @@ static void restart(struct record *rec)
 /* Opened again before the plan was told of the open before: that one is counted, and told with this
  * one. */
 static void open_again_locked(struct cache *c, struct account_shard *a, struct record *rec)
-	REQUIRES(a->mu);
-static void open_again_locked(struct cache *c, struct account_shard *a, struct record *rec)
+	REQUIRES(a->mu)
 {
 	uint8_t n = rec->has_before ? rec->n_before : 0;
 	bool was_pushed = n ? rec->was_pushed : rec->is_pushed;
@@ -314,8 +341,7 @@ static struct reading *reading_of(struct cache *c, struct record *rec, int statu
 }
 
 /* The oldest of those that may be decided, or NULL. */
-static struct record *record_oldest_locked(struct account_shard *a) REQUIRES(a->mu);
-static struct record *record_oldest_locked(struct account_shard *a)
+static struct record *record_oldest_locked(struct account_shard *a) REQUIRES(a->mu)
 {
 	struct record *oldest = NULL;
 
@@ -330,8 +356,7 @@ static struct record *record_oldest_locked(struct account_shard *a)
 }
 
 static struct record *record_find_locked(struct account_shard *a, struct entry_id entry)
-	REQUIRES(a->mu);
-static struct record *record_find_locked(struct account_shard *a, struct entry_id entry)
+	REQUIRES(a->mu)
 {
 	struct record *rec = *bucket_for(a, entry);
 
@@ -342,9 +367,7 @@ static struct record *record_find_locked(struct account_shard *a, struct entry_i
 
 /* Finds or makes the record. NULL when out of memory. */
 static struct record *record_get_locked(struct cache *c, struct account_shard *a,
-					struct entry_id entry) REQUIRES(a->mu);
-static struct record *record_get_locked(struct cache *c, struct account_shard *a,
-					struct entry_id entry)
+					struct entry_id entry) REQUIRES(a->mu)
 {
 	struct record **bucket = bucket_for(a, entry);
 	struct record *rec = record_find_locked(a, entry);
@@ -360,6 +383,7 @@ static struct record *record_get_locked(struct cache *c, struct account_shard *a
 	if (!rec)
 		return NULL;
 	list_init(&rec->by_age);
+	list_init(&rec->by_since);
 	rec->entry = entry;
 	rec->next_hash = *bucket;
 	*bucket = rec;
@@ -369,9 +393,7 @@ static struct record *record_get_locked(struct cache *c, struct account_shard *a
 
 /* Something was seen of it: it becomes the youngest, or is in no list while READs are in flight. */
 static void record_seen_locked(struct cache *c, struct account_shard *a, struct record *rec,
-			       uint64_t now_ns) REQUIRES(a->mu);
-static void record_seen_locked(struct cache *c, struct account_shard *a, struct record *rec,
-			       uint64_t now_ns)
+			       uint64_t now_ns) REQUIRES(a->mu)
 {
 	const struct reading *last = rec->next.has_read ? &rec->next : &rec->now;
 	bool is_partial = last->has_read && !last->has_failed &&
@@ -386,9 +408,7 @@ static void record_seen_locked(struct cache *c, struct account_shard *a, struct 
 /* All that is known of this open is counted: what is left may be the next one's. As many bytes as
  * the file has are an open that nobody has heard of; fewer were read twice. */
 static void record_end_locked(struct cache *c, struct account_shard *a, struct record *rec,
-			      uint64_t now_ns) REQUIRES(a->mu);
-static void record_end_locked(struct cache *c, struct account_shard *a, struct record *rec,
-			      uint64_t now_ns)
+			      uint64_t now_ns) REQUIRES(a->mu)
 {
 	bool is_open =
 		rec->next.has_failed || rec->next.bytes >= dataset_size(c->p.dataset, rec->entry);
@@ -398,6 +418,7 @@ static void record_end_locked(struct cache *c, struct account_shard *a, struct r
 		return;
 	}
 	restart(rec);
+	untold_since_locked(a, rec, rec->now.began_ns);
 	record_seen_locked(c, a, rec, now_ns);
 }
 
@@ -432,6 +453,8 @@ void account_open(struct cache *c, struct entry_id entry, uint64_t now_ns)
 		count_staged_rest(c, rec);
 		record_end_locked(c, a, rec, now_ns);
 	} else {
+		if (!rec->is_counted)
+			untold_since_locked(a, rec, rec->now.began_ns);
 		record_seen_locked(c, a, rec, now_ns);
 	}
 	if (bits_get(c->staged, entry.v))
@@ -488,6 +511,35 @@ uint32_t cache_reader_of(struct cache *c, uint32_t sample)
 	return reader;
 }
 
+/* Whether a READ that comes now is of the last open that was heard of: not if all was read, and soon
+ * after it if nothing was. */
+static bool is_of_last_open(struct cache *c, const struct record *rec, uint64_t now_ns)
+{
+	if (!rec->n_opens || rec->n_inflight)
+		return rec->n_opens > 0;
+	if (rec->now.has_read)
+		return rec->now.bytes < dataset_size(c->p.dataset, rec->entry) * rec->n_opens;
+	return now_ns < rec->last_ns + HEARD_NS;
+}
+
+bool account_lacks_push(struct cache *c, struct entry_id entry)
+{
+	struct account_shard *a = shard_for(c, entry);
+	bool is_opened, is_of_last, is_first = false;
+	const struct record *rec;
+
+	if (!bits_get(c->staged, entry.v))
+		return false;
+	mutex_lock(&a->mu);
+	rec = record_find_locked(a, entry);
+	is_of_last = rec && is_of_last_open(c, rec, clock_now(c->p.clock));
+	is_opened = bits_get(c->staged_opened, entry.v);
+	if (is_opened || !is_of_last) /* else it came after this open, and waits for the next */
+		is_first = bits_clear(c->staged, entry.v);
+	mutex_unlock(&a->mu);
+	return is_first && is_opened == is_of_last; /* else it has served its open, this is another */
+}
+
 bool account_read_begin(struct cache *c, const struct cache_read *r, bool is_control)
 {
 	struct account_shard *a = shard_for(c, r->entry);
@@ -506,6 +558,8 @@ bool account_read_begin(struct cache *c, const struct cache_read *r, bool is_con
 		if (rec->n_inflight++ == 0)
 			rec->busy_ns = now;
 		rec->reader = r->reader;
+		if (!rec->is_counted)
+			untold_since_locked(a, rec, MIN(now, r->arrived_ns));
 		record_seen_locked(c, a, rec, now);
 	}
 	mutex_unlock(&a->mu);
@@ -549,9 +603,7 @@ void account_read_end(struct cache *c, const struct cache_read *r, int status, u
 
 static void sweep_record_locked(struct cache *c, struct account_shard *a, struct record *rec,
 				uint64_t now_ns, bool is_final, struct unseen *unseen)
-	REQUIRES(a->mu);
-static void sweep_record_locked(struct cache *c, struct account_shard *a, struct record *rec,
-				uint64_t now_ns, bool is_final, struct unseen *unseen)
+	REQUIRES(a->mu)
 {
 	bool is_over = rec->n_opens || rec->is_counted || is_final;
 
@@ -607,22 +659,13 @@ static void sweep_told(struct cache *c, struct account_shard *a)
 static uint64_t undecided_since(struct account_shard *a, uint64_t least)
 {
 	mutex_lock(&a->mu);
-	for (uint32_t b = 0; a->n && b < ACCOUNT_BUCKETS; b++)
-		for (const struct record *rec = a->buckets[b]; rec; rec = rec->next_hash) {
-			uint64_t began = rec->n_inflight && !rec->now.began_ns ? rec->busy_ns
-									       : rec->now.began_ns;
-
-			if (rec->has_before)
-				began = MIN(began, rec->before.began_ns);
-			if (!rec->is_counted)
-				least = MIN(least, began);
-		}
+	if (!list_is_empty(&a->untold))
+		least = MIN(least, container_of(a->untold.next, struct record, by_since)->since_ns);
 	mutex_unlock(&a->mu);
 	return least;
 }
 
-/* Opens are heard of within milliseconds, or a moment later on a machine that is busy. Once a second:
- * it looks at all records. */
+/* Opens are heard of within milliseconds, or a moment later on a machine that is busy. */
 static void tell_settled(struct cache *c, uint64_t now_ns)
 {
 	uint64_t before_ns = now_ns - MIN(now_ns, HEARD_NS);

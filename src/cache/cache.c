@@ -12,7 +12,7 @@
 #include <string.h>
 
 #define ENTRY_BITMAPS 5u  /* touched, paged, confirmed, abroad, narrowed */
-#define SAMPLE_BITMAPS 4u /* staged, staged_opened, held_out, passthrough.held */
+#define SAMPLE_BITMAPS 4u /* staged, staged_opened, held_out, switchback.held */
 #define MALLOC_HEAD 16u   /* what malloc adds, about */
 static_assert(sizeof(struct object) + sizeof(struct entry_state) + 2 * MALLOC_HEAD <=
 		      CACHE_HELD_BYTES,
@@ -38,7 +38,7 @@ static int cache_init(struct cache *c)
 	if (rc == 0)
 		rc = control_init(c);
 	if (rc == 0)
-		rc = passthrough_init(c);
+		rc = cache_switchback_init(c);
 	if (!c->touched || !c->paged || !c->confirmed || !c->abroad || !c->staged || !c->staged_opened)
 		return -ENOMEM;
 	return rc == 0 ? 0 : -ENOMEM;
@@ -75,7 +75,7 @@ int cache_new(const struct cache_params *params, struct cache **ret, struct err 
 	c->notes.planned_stage_bytes = c->p.stage_bytes;
 	atomic_init(&c->may_refuse_open, !c->p.order);
 	atomic_init(&c->has_order, c->p.order != NULL);
-	c->kept_at = UINT32_MAX;
+	c->kept_at = c->give_back_at = UINT32_MAX;
 	rc = notes_init(c);
 	mutex_init(&c->status_mu);
 	mutex_init(&c->order_mu);
@@ -313,7 +313,7 @@ void cache_free(struct cache *c)
 	free(c->staged);
 	free(c->staged_opened);
 	control_fini(c);
-	passthrough_fini(c);
+	cache_switchback_fini(c);
 	free(c);
 }
 

@@ -166,6 +166,7 @@ struct cache {
 	struct recent recent;
 	uint32_t kept_at, kept_found; /* planner: samples below were looked up; store_n_found() */
 	uint64_t kept_next_ns;        /* planner: no new look before; 0: this is the first one */
+	uint32_t give_back_at; /* planner: word of `staged` from which on pages are given back */
 	_Atomic uint32_t generation, orders; /* of plans, of orders; changed by the planner */
 	_Atomic bool has_order;
 	const char *why_none;  /* planner: there was an order; NULL: there was none */
@@ -186,7 +187,7 @@ struct cache {
 	 * may be exchanged between two jobs, so nothing of it is kept beyond this one. */
 	_Atomic uint64_t *abroad, *narrowed; /* narrowed: NULL unless shared, see access.c */
 	_Atomic uint64_t *held_out; /* per sample: to be read on demand next, to compare, or NULL */
-	struct passthrough passthrough;
+	struct cache_switchback switchback;
 	uint64_t home_dev;        /* st_dev of the source directory */
 	bool is_store_lasting;    /* the store is persistent */
 	_Atomic uint64_t *staged; /* per sample: pushed, not known to be dropped or used up */

@@ -32,9 +32,7 @@ struct read_plan { /* what has to be started once the lock is released */
 
 static void read_part_locked(struct cache *c, struct shard *s, struct cache_read *r,
 			     struct cache_part *part, uint32_t piece, struct read_plan *todo)
-	REQUIRES(s->mu);
-static void read_part_locked(struct cache *c, struct shard *s, struct cache_read *r,
-			     struct cache_part *part, uint32_t piece, struct read_plan *todo)
+	REQUIRES(s->mu)
 {
 	struct object *obj = object_find_locked(c, s, r->entry, piece);
 
@@ -68,9 +66,7 @@ static void read_part_locked(struct cache *c, struct shard *s, struct cache_read
 /* One piece ahead of a reader that goes through a large file in order, or that has begun a sample
  * of several pieces. */
 static void read_ahead_locked(struct cache *c, struct shard *s, struct cache_read *r,
-			      struct read_plan *todo) REQUIRES(s->mu);
-static void read_ahead_locked(struct cache *c, struct shard *s, struct cache_read *r,
-			      struct read_plan *todo)
+			      struct read_plan *todo) REQUIRES(s->mu)
 {
 	struct entry_state *es = r->state;
 	uint64_t end = r->offset + r->length;
@@ -113,9 +109,7 @@ static bool must_make_way(const struct cache_read *r)
 /* Finds, joins or creates the pieces. False when the READ has to wait until the kernel knows the
  * size. */
 static bool read_look_locked(struct cache *c, struct shard *s, struct cache_read *r,
-			     struct read_plan *todo) REQUIRES(s->mu);
-static bool read_look_locked(struct cache *c, struct shard *s, struct cache_read *r,
-			     struct read_plan *todo)
+			     struct read_plan *todo) REQUIRES(s->mu)
 {
 	uint64_t end;
 	uint32_t first;
@@ -313,11 +307,11 @@ void cache_read(struct cache *c, struct cache_read *r)
 	r->is_look = false;
 	r->held_ns = 0;
 	r->is_loaded = false;
-	if (dataset_is_sample(c->p.dataset, r->entry) && bits_clear(c->staged, r->entry.v)) {
+	if (dataset_is_sample(c->p.dataset, r->entry) && account_lacks_push(c, r->entry)) {
 		metrics_add(c->p.metrics, METRIC_STAGE_EVICTED_READS, 1);
 		note_sample(c, PLAN_EV_UNSTAGED, r->entry, 0);
 	}
-	r->is_switchback = passthrough_is_held_out(c, r->entry);
+	r->is_switchback = cache_switchback_is_held_out(c, r->entry);
 	r->is_control = !r->is_switchback && control_is_held_out(c, r->entry);
 	r->is_accounted = account_read_begin(c, r, r->is_control || r->is_switchback);
 	mutex_lock(&s->mu);

@@ -128,7 +128,6 @@ int accounting_parse(const struct mount_opts *opts, struct accounting_params *re
 {
 	/* An option without a value is NULL. */
 	const char *control = opts->control_reads ? opts->control_reads : "";
-	const char *ghost = opts->ghost_bytes ? opts->ghost_bytes : "";
 	const char *switchback = opts->switchback ? opts->switchback : "";
 
 	ret->crowded_share = (double)opts->cpu_pressure / 100;
@@ -140,13 +139,8 @@ int accounting_parse(const struct mount_opts *opts, struct accounting_params *re
 		return err_set(err, -EINVAL,
 			       "option switchback: '%s' is neither percent, 0.1 to 10, nor off",
 			       switchback);
-	ret->is_ghost_auto = strcmp(ghost, "auto") == 0;
-	if (ret->is_ghost_auto)
-		ret->ghost_bytes = ghost_bytes_auto();
-	else if (text_to_bytes(ghost, &ret->ghost_bytes) < 0)
-		return err_set(err, -EINVAL,
-			       "option ghost_bytes: '%s' is neither a size, like 64G, nor auto",
-			       ghost);
+	ret->is_ghost_auto = opts->ghost_bytes == CONF_AUTO;
+	ret->ghost_bytes = ret->is_ghost_auto ? ghost_bytes_auto() : opts->ghost_bytes;
 	return 0;
 }
 
@@ -414,6 +408,8 @@ static void feed_read(struct accounting *a, const struct cache_read_note *note)
 		.reader = note->reader,
 	};
 
+	if (read.has_place)
+		accounting_machine_saw(&a->machine, read.rank_index, note->reader);
 	if (note->use.length > read.rank_index)
 		read.length = DIV_ROUND_UP(note->use.length - read.rank_index, n);
 	if (stall_read(a->stall, &read) < 0)
@@ -580,18 +576,14 @@ void accounting_look(struct accounting *a, struct accounting_view *ret)
 	mutex_unlock(&a->mu);
 }
 
+const struct accounting_machine *accounting_machine_of(const struct accounting *a)
+{
+	return &a->machine;
+}
+
 struct verdicts *accounting_verdicts(struct accounting *a)
 {
 	return &a->verdicts;
-}
-
-/* Of the last one that read; the others of the job have the same. 0: nobody did. */
-static pid_t last_reader(const struct told *t)
-{
-	for (size_t i = t->n_notes; i-- > 0;)
-		if (t->note[i].reader)
-			return (pid_t)t->note[i].reader;
-	return 0;
 }
 
 static void show_pages(struct accounting *a)
@@ -605,9 +597,10 @@ static void round_once(struct accounting *a, struct told *t, bool is_final)
 {
 	uint64_t now = clock_now(clock_monotonic());
 
-	if (accounting_machine_feed(&a->machine, a->stall, last_reader(t), now))
+	if (accounting_machine_pages(&a->machine, a->stall))
 		show_pages(a);
 	feed(a, t, now, is_final);
+	accounting_machine_feed(&a->machine, a->stall, now);
 	stall_finished(a->stall, atomic_load(&a->is_finished));
 	stall_judge(a->stall, now, is_final);
 	publish(a);

@@ -43,8 +43,6 @@ struct source_pages {
 	char *path[LOOK_FILES];
 };
 
-enum residence { ABSENT, PRESENT, UNTOLD };
-
 static enum residence by_cachestat(int fd)
 {
 	struct {
@@ -114,23 +112,33 @@ static bool is_stopping(struct source_pages *p)
 	return is;
 }
 
+/* That no page is there means something where pages have been seen at all. */
+void source_pages_judge(const uint32_t seen[RESIDENCES], const uint32_t warm[RESIDENCES], uint32_t n,
+			struct source_pages_found *ret)
+{
+	uint32_t told = warm[PRESENT] + warm[ABSENT];
+	bool is_blind = !warm[PRESENT] && !seen[PRESENT] && !seen[ABSENT];
+
+	if (seen[PRESENT] > seen[ABSENT])
+		ret->pages = STALL_PAGES_KEPT;
+	else if (seen[ABSENT] > seen[PRESENT])
+		ret->pages = STALL_PAGES_NOT_KEPT;
+	if (!is_blind && told && told >= MIN(n, (uint32_t)LOOK_LEAST))
+		ret->warm_share = (double)warm[PRESENT] / told;
+}
+
 static void find(struct source_pages *p, struct source_pages_found *ret)
 {
-	uint32_t seen[3] = { 0 }, warm[3] = { 0 };
+	uint32_t seen[RESIDENCES] = { 0 }, warm[RESIDENCES] = { 0 };
 
 	for (uint32_t i = 0; i < p->n && !is_stopping(p); i++)
 		warm[look_at(p, p->path[i])]++;
 	for (uint32_t i = 0; i < MIN(p->n, (uint32_t)READ_FILES) && !is_stopping(p); i++)
 		seen[after_a_read(p, p->path[i])]++;
-	if (seen[PRESENT] > seen[ABSENT])
-		ret->pages = STALL_PAGES_KEPT;
-	else if (seen[ABSENT] > seen[PRESENT])
-		ret->pages = STALL_PAGES_NOT_KEPT;
-	if (warm[PRESENT] + warm[ABSENT] >= MIN(p->n, (uint32_t)LOOK_LEAST) && p->n)
-		ret->warm_share = (double)warm[PRESENT] / (warm[PRESENT] + warm[ABSENT]);
+	source_pages_judge(seen, warm, p->n, ret);
 }
 
-static void put(struct source_pages *p)
+static void pages_put(struct source_pages *p)
 {
 	bool is_last;
 
@@ -157,7 +165,7 @@ static void *ask_main(void *arg)
 	p->found = found;
 	p->is_done = true;
 	mutex_unlock(&p->mu);
-	put(p);
+	pages_put(p);
 	return NULL;
 }
 
@@ -194,7 +202,7 @@ int source_pages_new(const struct dataset *ds, struct source_pages **ret)
 		pthread_detach(thr.id);
 		return 0;
 	}
-	put(p); /* nobody asks: it is never known */
+	pages_put(p); /* nobody asks: it is never known */
 	return 0;
 }
 
@@ -217,5 +225,5 @@ void source_pages_put(struct source_pages *p)
 	mutex_lock(&p->mu);
 	p->is_stopping = true;
 	mutex_unlock(&p->mu);
-	put(p);
+	pages_put(p);
 }

@@ -34,7 +34,7 @@ int epochs_install(struct plan *plan, uint32_t i, struct order_epoch *take_ep, u
 }
 
 /* Frees an epoch that nothing uses. */
-void epochs_release(struct plan *plan, struct order_epoch *ep)
+static void epochs_release(struct plan *plan, struct order_epoch *ep)
 {
 	const struct plan_job *job = plan->job;
 
@@ -209,6 +209,8 @@ void epochs_roll(struct plan *plan)
 	horizon_rolled(plan, old);
 	waste_rolled(plan, old);
 	valid_close(plan);
+	plan->job->began_apart = plan->job->begin_apart;
+	plan->job->begin_apart = 0;
 	uses_rolled(plan);
 	tail_remember(plan, old);
 	epochs_forget_before(plan);

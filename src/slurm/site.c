@@ -54,7 +54,7 @@ static const struct conf_option options[] = {
 	{ .name = NULL },
 };
 
-const struct conf_table slurm_site_table = { options, "hook" };
+const struct conf_table slurm_site_table = { .options = options, .section = "hook" };
 
 static int check_file(const char *path, struct err *err)
 {
