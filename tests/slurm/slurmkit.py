@@ -47,7 +47,7 @@ class Cluster:
     """`with Cluster(place) as c`. site: lines for [hook]; mount: lines for [mount]; slurm: lines for slurm.conf."""
 
     def __init__(self, place, nodes=1, site=(), mount=(), slurm=(), hooks=HOOKS, cgroup=False, spank=None, scripts=None,
-                 expire=120):
+                 expire=120, own_shm=False):
         self.place = place
         self.root = place.path("slurm")
         self.run = place.path("run")
@@ -60,7 +60,7 @@ class Cluster:
         shutil.copy(CLAIRFS, self.clairfs)
         self.nodes = [HOST] if nodes == 1 else [f"n{i}" for i in range(1, nodes + 1)]
         self.cgroup = cgroup and HAS_V1
-        self.expire = expire
+        self.expire, self.own_shm = expire, own_shm
         self.next_job = rng.randrange(1000, 60000000)
         write_file(self.path("log", "hooks.log"), b"")
         os.chmod(self.path("log", "hooks.log"), 0o666)
@@ -131,7 +131,10 @@ class Cluster:
         self.must("/usr/sbin/munged", "--force", *args)
 
     def start_slurmd(self, node, *options):
-        self.must("/usr/sbin/slurmd", *options, "-N", node, "-f", self.path("slurm.conf"))
+        # Others of this machine may have mounts in /dev/shm, which one plugin does not expect.
+        shm = "umount -l /dev/shm; umount -l /dev/shm; mount -t tmpfs shm /dev/shm; exec \"$@\""
+        prefix = ("unshare", "--mount", "sh", "-c", shm, "sh") if self.own_shm else ()
+        self.must(*prefix, "/usr/sbin/slurmd", *options, "-N", node, "-f", self.path("slurm.conf"))
 
     def must(self, *argv, **kwargs):
         done = program(*argv, env=self.env, **kwargs)
@@ -148,6 +151,7 @@ class Cluster:
                 self.start_slurmd(node)
             self.wait_idle()
         except BaseException:
+            self.show_logs()
             self.stop()
             raise
         return self
@@ -219,7 +223,11 @@ class Cluster:
         return {pid: text for pid, text in guard.processes_of(self.root).items() if " hook serve " in text}
 
     def mounts(self):
-        return [os.fsdecode(path) for path, kind in guard.mounts_below(self.place.root) if kind == b"fuse.clairfs"]
+        if not self.own_shm:
+            return [os.fsdecode(path) for path, kind in guard.mounts_below(self.place.root) if kind == b"fuse.clairfs"]
+        pid = int(read_file(self.path(f"slurmd-{self.nodes[0]}.pid")))
+        return [line.split()[4] for line in read_file(f"/proc/{pid}/mountinfo").decode().splitlines()
+                if self.place.root in line and " fuse.clairfs " in line]
 
     def job_dirs(self):
         return sorted(f"{self.run_dir(n)}/{name}" for n in self.nodes if os.path.isdir(self.run_dir(n))

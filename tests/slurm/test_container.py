@@ -6,15 +6,13 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import tap
-from slurmkit import FOREVER, Cluster, dataset, run, write_file
+from slurmkit import FOREVER, Cluster, dataset, mountkit, run, write_file
 
 
-def mount_in_a_namespace(place):
+def reads_in_a_namespace(place):
     source, _ = dataset(place)
-    os.mkdir(place.path("private"))
-    # /tmp is private then: everything of the test would be hidden, were it not bound elsewhere.
-    with Cluster(place, cgroup=True, site=["epilog_wait = 3"],
-                 slurm=["JobContainerType=job_container/tmpfs"]) as c:
+    write_file(place.path("slurm", "job_container.conf"), f"AutoBasePath=true\nBasePath={place.path('private')}\n".encode())
+    with Cluster(place, own_shm=True, site=["epilog_wait = 3"], slurm=["JobContainerType=job_container/tmpfs"]) as c:
         said = c.variables(comment=f"clairfs:{source}")
         tap.equal(said.get("STATUS"), "mounted", "the job has its mount")
         out = c.shell("readlink /proc/self/ns/mnt; cat $CLAIRFS_MNT/*.bin | wc -c", comment=f"clairfs:{source}").split()
@@ -22,7 +20,19 @@ def mount_in_a_namespace(place):
         tap.equal(out[1], "200000", "and reads through it")
         job = c.sbatch(f"cat $CLAIRFS_MNT/*.bin | wc -c; sleep {FOREVER}", comment=f"clairfs:{source}")
         c.wait_output(job, "200000")
+        tap.equal(len(c.mounts()), 1, "as the machine has it, too")
         c.must("scancel", job)
+
+
+def mount_in_a_namespace(_):
+    # The plugin hides /tmp, where the places of tests are.
+    place = mountkit.Place("/var/tmp")
+    try:
+        reads_in_a_namespace(place)
+        tap.no_findings(place.findings(), "nothing is left")
+    finally:
+        mountkit.program("umount", "-R", "-l", place.path("private"))
+        place.close()
 
 
 run(mount_in_a_namespace)
