@@ -27,6 +27,7 @@
 
 #define BUSY_TRIES 10 /* 20 ms each: a lookup of the daemon's own gives way */
 #define KILLED_NS (3 * NS_PER_S)
+#define USER_NS (3 * NS_PER_S)
 #define REPORT_MAX (256 << 20)
 
 /* --- the mount --- */
@@ -201,23 +202,32 @@ int slurm_clean_job(const struct slurm_clean *c, uint32_t job, struct err *err)
 
 /* --- what jobs have mounted themselves --- */
 
+struct user_mounts {
+	uid_t uid;
+	uint64_t deadline; /* each that hangs costs a second */
+};
+
 static bool look_user_mount(void *ctx, const struct slurm_mount *m)
 {
-	const uid_t *uid = ctx;
+	const struct user_mounts *of = ctx;
 	int rc;
 
-	if (m->owner != *uid || !slurm_mount_is_dead(m))
+	if (clock_now(clock_monotonic()) > of->deadline)
+		return false;
+	if (m->owner != of->uid || !slurm_mount_is_dead(m))
 		return true;
 	rc = slurm_mount_detach(m);
 	if (rc < 0)
-		log_warn("a dead mount of user %u stays: %s", (unsigned)*uid, strerror(-rc));
+		log_warn("a dead mount of user %u stays: %s", (unsigned)of->uid, strerror(-rc));
 	else
-		log_info("a dead mount of user %u is taken away", (unsigned)*uid);
+		log_info("a dead mount of user %u is taken away", (unsigned)of->uid);
 	return true;
 }
 
 void slurm_clean_user(uid_t uid)
 {
-	if (slurm_mount_each(look_user_mount, &uid) < 0)
+	struct user_mounts of = { uid, clock_now(clock_monotonic()) + USER_NS };
+
+	if (slurm_mount_each(look_user_mount, &of) < 0)
 		log_warn("the kernel's table of mounts cannot be read");
 }

@@ -82,15 +82,26 @@ static int begin_site(struct hook *h, const struct slurm_call *call, struct err 
 	return h->clean.run_fd < 0 ? h->clean.run_fd : 0;
 }
 
+static void begin_defaults(struct hook *h)
+{
+	struct err ignored = { 0 };
+
+	if (conf_init(&slurm_site_table, &h->site, &ignored) < 0)
+		return;
+	h->has_site = true;
+	find_node(h->call, h->node);
+	h->clean.site = &h->site;
+	h->clean.node = h->node;
+	h->clean.run_fd = slurm_run_open(h->site.run_dir, false, &ignored);
+}
+
 static int begin(struct hook *h, const struct slurm_call *call, struct err *err)
 {
-	int rc = begin_site(h, call, err), rc_job;
 	struct err why = { 0 };
+	int rc = begin_site(h, call, err);
+	int rc_job = slurm_job_parse(call->environment, &h->job, &why);
 
-	rc_job = slurm_job_parse(call->environment, &h->job, &why);
-	if (rc == 0 && rc_job < 0)
-		rc = err_set(err, rc_job, "%s", why.msg);
-	return rc;
+	return rc == 0 && rc_job < 0 ? err_set(err, rc_job, "%s", why.msg) : rc;
 }
 
 static void end(struct hook *h)
@@ -246,8 +257,11 @@ int slurm_epilog(const struct slurm_call *call)
 
 	log_use_syslog();
 	rc = begin(&h, call, &err);
+	if (!h.has_site) /* its file was broken while jobs ran: as far as can be guessed */
+		begin_defaults(&h);
 	if (h.clean.run_fd >= 0 && h.job.id) {
-		rc = slurm_clean_job(&h.clean, h.job.id, &err);
+		if (slurm_clean_job(&h.clean, h.job.id, &err) < 0)
+			rc = err.code;
 		slurm_process_end_jobs(&h.job, JOBS_OWN_NS);
 		slurm_clean_user(h.job.uid);
 		slurm_clean_others(&h.clean, h.job.id);

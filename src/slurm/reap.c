@@ -23,6 +23,7 @@
 #include "slurm_priv.h"
 
 #define SQUEUE_NS (3 * NS_PER_S)
+#define OTHERS_NS (5 * NS_PER_S) /* the next epilog goes on */
 #define ANSWER_MAX (1 << 20)
 
 /* What is left over for looking at, as long as it is asked once. */
@@ -132,6 +133,7 @@ int slurm_clean_others(const struct slurm_clean *c, uint32_t keep)
 	AUTO_FD int copy = openat(c->run_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *dir = copy < 0 ? NULL : fdopendir(copy);
 	struct asked asked = { .is_asked = false };
+	uint64_t deadline = clock_now(clock_monotonic()) + OTHERS_NS;
 	struct err err = { 0 };
 	uint32_t job;
 	int n = 0;
@@ -139,7 +141,7 @@ int slurm_clean_others(const struct slurm_clean *c, uint32_t keep)
 	if (!dir)
 		return 0;
 	copy = -1;
-	while ((job = slurm_dir_next(dir)) != 0) {
+	while (clock_now(clock_monotonic()) < deadline && (job = slurm_dir_next(dir)) != 0) {
 		if (job == keep || !is_gone(c, job, &asked))
 			continue;
 		if (slurm_clean_job(c, job, &err) < 0)

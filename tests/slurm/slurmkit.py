@@ -21,7 +21,7 @@ from mountkit import CLAIRFS, Failed, program, read_file, rng, wait_until, write
 
 HOST = socket.gethostname().split(".")[0]
 HOOKS = ("prolog", "epilog", "task-prolog")
-USER, OTHER = "nobody", "games"
+USER, OTHER = "uucp", "games"  # of every Debian; other tests are others
 FOREVER = 600  # seconds that a job sleeps which is to be ended
 CGROUPS = "/sys/fs/cgroup"
 HAS_V1 = os.path.isdir(CGROUPS + "/memory")

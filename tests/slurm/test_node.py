@@ -47,7 +47,7 @@ def mounts_of_the_users_own(place):
     for name in ("dies", "lives", "elsewhere", "theirs"):
         points[name] = place.path("mnt-" + name)
         os.mkdir(points[name])
-        os.chown(points[name], *((5, 60) if name == "theirs" else (65534, 65534)))
+        os.chown(points[name], *((5, 60) if name == "theirs" else (10, 10)))
     with Cluster(place, cgroup=True) as c:
         def mount(path):
             return f"{c.clairfs} mount -o snapshot_dir=none,ram=32M,recover=off {source} {path}"
@@ -70,7 +70,7 @@ def mount_that_outlives_its_job(place):
     let_users_mount()
     point = place.path("mnt-lives")
     os.mkdir(point)
-    os.chown(point, 65534, 65534)
+    os.chown(point, 10, 10)
     with Cluster(place) as c:
         job = c.sbatch(f"{c.clairfs} mount -o snapshot_dir=none,ram=32M,recover=off {source} {point} && echo done")
         c.wait_end(job)
