@@ -221,6 +221,8 @@ static int serve_as_user(struct serving *s, struct err *err)
 {
 	int rc = slurm_become(&s->id, s->record.job, err);
 
+	if (chdir("/") < 0)
+		log_warn("chdir /: %s", strerror(errno));
 	if (rc == 0 && s->local && !s->opts.snapshot_dir)
 		rc = own_dir(s, "index", "snapshot_dir", err);
 	if (rc == 0 && s->site.store && !s->opts.store_dir)
@@ -252,8 +254,6 @@ int slurm_serve(const struct slurm_call *call, uint32_t job)
 		strcpy(s->notify, notify);
 	log_use_syslog();
 	prctl(PR_SET_NAME, "clairfs"); /* it was started as /proc/self/exe */
-	if (chdir("/") < 0)
-		log_warn("chdir /: %s", strerror(errno));
 	rc = prepare(s, job, &err);
 	if (rc == 0)
 		rc = serve_as_user(s, &err);
