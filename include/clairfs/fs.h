@@ -75,7 +75,7 @@ struct fs_params {
 	 * must be quick. NULL: none are taken. */
 	int (*steps)(void *ctx, uint32_t uid, const struct clairfs_steps *steps);
 	void *steps_ctx;
-	bool force_open_answered; /* never answer OPEN with ENOSYS (option open=answer; for
+	bool force_open_answered; /* never answer OPEN with ENOSYS (debug=open:answer; for
 				     comparison) */
 	int fuse_fd; /* from fs_premount, consumed: it is mounted there already. 0: it mounts. */
 };
