@@ -65,12 +65,13 @@ struct slurm_call {
 };
 /* Mounts for the job and returns within prolog_wait, whatever happens. */
 int slurm_prolog(const struct slurm_call *call);
-/* Takes away what the prolog or the job itself has mounted, and what other jobs left that are gone. */
+/* Takes away what the prolog or the job itself has mounted, and what other jobs left that are
+ * gone. */
 int slurm_epilog(const struct slurm_call *call);
 /* Tells the job where its data is. */
 int slurm_task_prolog(const struct slurm_call *call);
-/* The daemon of a job whose prolog has left a record; returns when unmounted. For the prolog, and for
- * a unit of systemd. */
+/* The daemon of a job whose prolog has left a record; returns when unmounted. For the prolog,
+ * and for a unit of systemd. */
 int slurm_serve(const struct slurm_call *call, uint32_t job);
 /* Takes away what jobs left that are not on this node any more. */
 int slurm_reap(const struct slurm_call *call);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * SPANK plugin: the option --clairfs=SPEC of srun, sbatch and salloc, and nothing else. Slurm forwards
- * the value of a plugin's option to the prolog and the epilog, as the environment variable
- * SPANK__SLURM_SPANK_OPTION_clairfs_clairfs; what it means is decided there (src/slurm/spec.c). So
- * this file has no logic that could go wrong inside slurmd or slurmstepd. It is built for one
- * version of Slurm: others refuse to load it.
+ * SPANK plugin: the option --clairfs=SPEC of srun, sbatch and salloc, and nothing else. Slurm
+ * forwards the value of a plugin's option to the prolog and the epilog, as the environment
+ * variable SPANK__SLURM_SPANK_OPTION_clairfs_clairfs; what it means is decided there
+ * (src/slurm/spec.c). So this file has no logic that could go wrong inside slurmd or slurmstepd.
+ * It is built for one version of Slurm: others refuse to load it.
  */
 #include <slurm/spank.h>
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Mounting for somebody else. A batch system's prolog is root and has to leave a mount that belongs
- * to the job's user, and a daemon that never sees a byte of the source with root's rights. So the
- * mount itself is made here, by root and mount(2): the kernel then lets nobody but that user in. The
- * daemon becomes the user before it opens the source, and takes over the device (fs_params.fuse_fd).
+ * Mounting for somebody else. A batch system's prolog is root and has to leave a mount that
+ * belongs to the job's user, and a daemon that never sees a byte of the source with root's rights.
+ * So the mount itself is made here, by root and mount(2): the kernel then lets nobody but that
+ * user in. The daemon becomes the user before it opens the source, and takes over the device
+ * (fs_params.fuse_fd).
  *
  * Until it does, every access to the mount waits. Nothing here touches the mount.
  *

@@ -25,7 +25,7 @@ struct hook {
 	struct slurm_site site;
 	struct slurm_job job;
 	struct slurm_clean clean;
-	bool has_site;
+	bool has_site, has_job;
 	char node[256];
 };
 
@@ -101,6 +101,7 @@ static int begin(struct hook *h, const struct slurm_call *call, struct err *err)
 	int rc = begin_site(h, call, err);
 	int rc_job = slurm_job_parse(call->environment, &h->job, &why);
 
+	h->has_job = rc_job == 0;
 	return rc == 0 && rc_job < 0 ? err_set(err, rc_job, "%s", why.msg) : rc;
 }
 
@@ -253,19 +254,22 @@ int slurm_epilog(const struct slurm_call *call)
 {
 	struct err err = { 0 };
 	struct hook h;
+	bool is_guessed;
 	int rc;
 
 	log_use_syslog();
 	rc = begin(&h, call, &err);
-	if (!h.has_site) /* its file was broken while jobs ran: as far as can be guessed */
+	is_guessed = !h.has_site; /* its file was broken while jobs ran */
+	if (is_guessed)
 		begin_defaults(&h);
-	if (h.clean.run_fd >= 0 && h.job.id) {
-		if (slurm_clean_job(&h.clean, h.job.id, &err) < 0)
-			rc = err.code;
+	if (h.has_job && h.clean.run_fd >= 0 && slurm_clean_job(&h.clean, h.job.id, &err) < 0)
+		rc = err.code;
+	if (h.has_job) {
 		slurm_process_end_jobs(&h.job, JOBS_OWN_NS);
 		slurm_clean_user(h.job.uid);
-		slurm_clean_others(&h.clean, h.job.id);
 	}
+	if (h.has_job && h.clean.run_fd >= 0 && !is_guessed)
+		slurm_clean_others(&h.clean, h.job.id);
 	if (rc < 0)
 		say(&h, "not everything could be taken away", err.msg);
 	rc = rc < 0 && h.has_site && h.site.epilog_drains ? 1 : 0;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A memory cgroup of the daemon's own. Started by the prolog it would be charged to slurmd (or, with
- * PrologFlags=RunInJob, to the job, and killed with it). So it is moved to clairfs/job_ID_PID at the
- * top of the hierarchy, of the first version if that has the memory controller, else of the second.
- * There the site may limit it; the mount's budgets follow the limit, as they do anywhere
+ * A memory cgroup of the daemon's own. Started by the prolog it would be charged to slurmd (or,
+ * with PrologFlags=RunInJob, to the job, and killed with it). So it is moved to clairfs/job_ID_PID
+ * at the top of the hierarchy, of the first version if that has the memory controller, else of the
+ * second. There the site may limit it; the mount's budgets follow the limit, as they do anywhere
  * (daemon/memlimit.c). Where none can be made it stays where it is: that is no error.
  */
 #include <errno.h>

@@ -36,8 +36,8 @@ struct asked {
 static char *run_squeue(const char *program, const char *node, int out_fds[2])
 {
 	char slurm_conf[PATH_MAX + 16] = "SLURM_CONF=", path[] = "PATH=/usr/bin:/bin";
-	char a0[] = "squeue", a1[] = "-h", a2[] = "-o", a3[] = "%A", a4[] = "-t", a5[] = "R,S,CG,CF,ST",
-	     a6[] = "-w";
+	char a0[] = "squeue", a1[] = "-h", a2[] = "-o", a3[] = "%A", a4[] = "-t",
+	     a5[] = "R,S,CG,CF,ST", a6[] = "-w";
 	char *argv[] = { a0, a1, a2, a3, a4, a5, a6, (char *)(uintptr_t)node, NULL };
 	char *environment[] = { path, NULL, NULL };
 	uint64_t end = clock_now(clock_monotonic()) + SQUEUE_NS;

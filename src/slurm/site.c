@@ -17,8 +17,8 @@
 
 static const struct conf_option options[] = {
 	ROW(spec, CONF_TEXT, "", 0, 0,
-	    "What jobs get that ask for nothing: SOURCE[,KEY=VALUE]... as in --comment=clairfs:SPEC. "
-	    "Empty: nothing. A job declines with clairfs:off."),
+	    "What jobs get that ask for nothing: SOURCE[,KEY=VALUE]... as in "
+	    "--comment=clairfs:SPEC. Empty: nothing. A job declines with clairfs:off."),
 	ROW(run_dir, CONF_TEXT, "/run/clairfs", 0, 0,
 	    "Directory of root for the mounts of jobs: RUN_DIR/JOBID/data. Not below /tmp or "
 	    "/dev/shm, which job_container/tmpfs hides from the job."),
@@ -29,7 +29,8 @@ static const struct conf_option options[] = {
 	    "Keep samples in local_dir from one job of a user to the next. store_bytes of [mount] "
 	    "bounds it."),
 	ROW(report_dir, CONF_TEXT, "", 0, 0,
-	    "Directory of root for a report of each job and node, for clairfs report. Empty: none."),
+	    "Directory of root for a report of each job and node, for clairfs report. Empty: "
+	    "none."),
 	ROW(ram_max, CONF_BYTES, "0", 0, 0,
 	    "Most memory that a job may ask for with ram=. 0: no limit but those of its cgroup."),
 	ROW(memory_max, CONF_BYTES, "0", 0, 0,
@@ -39,8 +40,8 @@ static const struct conf_option options[] = {
 	ROW(systemd, CONF_BOOL, "on", 0, 0,
 	    "Start daemons as clairfs@JOBID.service where systemd runs and has that unit."),
 	ROW(prolog_wait, CONF_REAL, "1.5", 0, 30,
-	    "Seconds the prolog waits for the mount. A dataset that takes longer, as its index is not "
-	    "made yet, is mounted later: steps that begin until then read the source."),
+	    "Seconds the prolog waits for the mount. A dataset that takes longer, as its index is "
+	    "not made yet, is mounted later: steps that begin until then read the source."),
 	ROW(epilog_wait, CONF_REAL, "5", 0, 60,
 	    "Seconds the epilog waits for a daemon to write what it has. Then it is killed."),
 	ROW(prolog_drains, CONF_BOOL, "off", 0, 0,
@@ -49,8 +50,8 @@ static const struct conf_option options[] = {
 	ROW(epilog_drains, CONF_BOOL, "off", 0, 0,
 	    "Let the epilog fail, which drains the node, when something cannot be taken away."),
 	ROW(squeue, CONF_TEXT, "/usr/bin/squeue", 0, 0,
-	    "Program that knows the jobs of this node. It is asked only when a directory of a job is "
-	    "left that has no process here."),
+	    "Program that knows the jobs of this node. It is asked only when a directory of a job "
+	    "is left that has no process here."),
 	{ .name = NULL },
 };
 

@@ -104,7 +104,8 @@ int slurm_mount_each(bool (*look)(void *ctx, const struct slurm_mount *m), void 
 /* Takes one away, in use or not, as long as it is the one meant, and ends its connection: all that
  * waits for it fails. */
 int slurm_mount_detach(const struct slurm_mount *m) MUST_USE;
-/* Whether nobody serves it any more. Asked as its owner, given up after a second: then it is not. */
+/* Whether nobody serves it any more. Asked as its owner, given up after a second: then it is
+ * not. */
 bool slurm_mount_is_dead(const struct slurm_mount *m);
 /* Whether somebody does, within a second. */
 bool slurm_mount_answers(const struct slurm_mount *m);
@@ -123,8 +124,8 @@ void slurm_clean_user(uid_t uid);
 int slurm_clean_others(const struct slurm_clean *c, uint32_t keep);
 
 /* --- start.c --- */
-/* Starts the daemon of a job whose record is written, in a session of its own. *ret_pid: to be waited
- * for, or 0 when systemd has it. */
+/* Starts the daemon of a job whose record is written, in a session of its own. *ret_pid: to be
+ * waited for, or 0 when systemd has it. */
 int slurm_start(const struct slurm_call *call, const struct slurm_site *site, int dir_fd,
 		const struct slurm_record *record, pid_t *ret_pid, struct err *err) MUST_USE;
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a job asks for, from its comment or the option of the SPANK plugin: text of an ordinary user
- * that reaches a process of root. So nothing is unescaped, expanded or passed over. The characters
- * allowed are those that shells, globs, INI files and -o lists leave alone; the first other one ends
- * the matter with a reason. Whether the source exists is not asked here: the daemon asks, as the
- * user.
+ * What a job asks for, from its comment or the option of the SPANK plugin: text of an ordinary
+ * user that reaches a process of root. So nothing is unescaped, expanded or passed over. The
+ * characters allowed are those that shells, globs, INI files and -o lists leave alone; the first
+ * other one ends the matter with a reason. Whether the source exists is not asked here: the daemon
+ * asks, as the user.
  *
  * Pure.
  */
@@ -16,7 +16,8 @@
 
 #define WORD "clairfs:"
 
-/* Options of a mount that are the job's to choose. Others cost the node or other users something. */
+/* Options of a mount that are the job's to choose. Others cost the node or other users
+ * something. */
 static const char *const keys[] = { "order", "layout", "recover", "ram", NULL };
 
 static bool is_allowed(unsigned char c)

@@ -64,8 +64,8 @@ static void reset_signals(void)
 static _Noreturn void become_daemon(const char *conf, int dir_fd, struct slurm_record *record,
 				    int go_fd)
 {
-	char self[] = "/proc/self/exe", a0[] = "clairfs", a1[] = "hook", a2[] = "serve", dash_c[] = "-c",
-	     job[16], path[] = "PATH=/usr/bin:/bin";
+	char self[] = "/proc/self/exe", a0[] = "clairfs", a1[] = "hook", a2[] = "serve",
+	     dash_c[] = "-c", job[16], path[] = "PATH=/usr/bin:/bin";
 	char *argv[] = { a0, a1, a2, job, NULL, NULL, NULL }, *environment[] = { path, NULL };
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 

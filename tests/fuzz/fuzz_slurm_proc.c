@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fuzz target: any bytes as texts of /proc that the hooks look at as root: stat, environ and cmdline
- * of a process, and the table of mounts. */
+/* Fuzz target: any bytes as texts of /proc that the hooks look at as root: stat, environ and
+ * cmdline of a process, and the table of mounts. */
 #include <assert.h>
 #include <string.h>
 

@@ -17,7 +17,8 @@ static void a_source_and_options_are_taken(void)
 	struct slurm_spec spec;
 	struct err err;
 
-	CHECK_INT(parse("/lustre/a-b_c.d+e@f%g:h=i~j,order=torch-distributed:seed=1:ranks=0-3,ram=2G",
+	CHECK_INT(parse("/lustre/a-b_c.d+e@f%g:h=i~j,"
+			"order=torch-distributed:seed=1:ranks=0-3,ram=2G",
 			&spec, &err),
 		  0);
 	CHECK_STR(spec.source, "/lustre/a-b_c.d+e@f%g:h=i~j");
@@ -125,8 +126,8 @@ static void the_environment_says_who_and_what(void)
 static void a_damaged_environment_is_refused(void)
 {
 	char uid[] = "SLURM_JOB_UID=1000", gid[] = "SLURM_JOB_GID=0", prefix[] = "SLURM_JOB_ID";
-	static const char *const bad[] = { "",	"0", "-1", "1 ", "0x1", "4294967295", "99999999999999999999",
-					   "1;2" };
+	static const char *const bad[] = { "",	 "0",	       "-1", "1 ",
+					   "0x1", "4294967295", "1;2", "99999999999999999999" };
 	struct slurm_job job;
 
 	for (size_t i = 0; i < ARRAY_LEN(bad); i++) {

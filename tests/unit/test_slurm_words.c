@@ -60,7 +60,9 @@ static void what_is_no_record_is_refused(void)
 
 static void a_status_says_why_in_one_line(void)
 {
-	struct slurm_status status = { .state = SLURM_FAILED, .why = "it\nexport X=1", .source = "/a" },
+	struct slurm_status status = { .state = SLURM_FAILED,
+				       .why = "it\nexport X=1",
+				       .source = "/a" },
 			    again;
 	char text[SLURM_STATUS_MAX];
 
@@ -78,7 +80,8 @@ static void a_status_says_why_in_one_line(void)
 
 static void the_start_of_a_process_is_behind_its_name(void)
 {
-	static const char text[] = "7 (a) 1 (b) S 9) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4711 20\n";
+	static const char text[] = "7 (a) 1 (b) S 9) S "
+				   "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4711 20\n";
 	uint64_t start = 0;
 
 	CHECK(slurm_words_start(text, strlen(text), &start));
@@ -108,8 +111,8 @@ static void mounts_of_ours_are_found(void)
 {
 	struct slurm_mount m;
 
-	CHECK(mount_of("36 35 0:98 / /run/a\\040b ro,nosuid shared:1 master:2 - fuse.clairfs /x,user_id=0 "
-		       "ro,user_id=1000,group_id=100,max_read=4096",
+	CHECK(mount_of("36 35 0:98 / /run/a\\040b ro,nosuid shared:1 master:2 - fuse.clairfs "
+		       "/x,user_id=0 ro,user_id=1000,group_id=100,max_read=4096",
 		       &m));
 	CHECK(m.id == 36 && m.minor == 98 && m.owner == 1000 && m.group == 100);
 	CHECK_STR(m.path, "/run/a b");
@@ -122,9 +125,10 @@ static void mounts_of_ours_are_found(void)
 
 static void the_first_version_of_cgroups_comes_first(void)
 {
-	static const char both[] = "1 0 0:1 / /sys/fs/cgroup/unified rw - cgroup2 none rw\n"
-				   "2 0 0:2 /docker/x /sys/fs/cgroup/memory rw - cgroup none rw,memory\n"
-				   "3 0 0:3 / /sys/fs/cgroup/memory rw shared:1 - cgroup none rw,memory\n";
+	static const char both[] =
+		"1 0 0:1 / /sys/fs/cgroup/unified rw - cgroup2 none rw\n"
+		"2 0 0:2 /docker/x /sys/fs/cgroup/memory rw - cgroup none rw,memory\n"
+		"3 0 0:3 / /sys/fs/cgroup/memory rw shared:1 - cgroup none rw,memory\n";
 	static const char second[] = "1 0 0:1 / /sys/fs/cgroup rw - cgroup2 none rw\n"
 				     "3 0 0:3 / /c rw - cgroup none rw,memoryx\n";
 	char top[PATH_MAX];
