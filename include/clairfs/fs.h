@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "clairfs/cache.h"
 #include "clairfs/dataset.h"
@@ -76,6 +77,7 @@ struct fs_params {
 	void *steps_ctx;
 	bool force_open_answered; /* never answer OPEN with ENOSYS (debug=open:answer; for
 				     comparison) */
+	int fuse_fd; /* from fs_premount, consumed: it is mounted there already. 0: it mounts. */
 };
 
 struct fs;
@@ -111,6 +113,16 @@ struct fs_status {
 	uint32_t proto_major, proto_minor;
 };
 void fs_get_status(struct fs *fs, struct fs_status *ret);
+
+/* Mounts for a user, read-only, nosuid, nodev, nobody else let in. Needs root. *ret_fd: the device,
+ * for fs_params.fuse_fd; until it is served every access waits, once it is closed all fail. */
+struct fs_premount {
+	int dir_fd;         /* the mountpoint: a directory, O_PATH will do */
+	const char *source; /* shown as the mount's device */
+	uid_t uid;
+	gid_t gid;
+};
+int fs_premount(const struct fs_premount *p, int *ret_fd, struct err *err) MUST_USE;
 
 /* What kernel and libfuse offer, without mounting anything of ours on the user's path: a private
  * probe, or "unknown". */

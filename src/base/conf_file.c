@@ -17,6 +17,7 @@
 struct conf_file {
 	const struct conf_table *table;
 	void *values;
+	const char *const *others; /* sections to pass over, or NULL */
 	FILE *file;
 	char *line; /* getline's buffer */
 	size_t capacity;
@@ -65,6 +66,9 @@ static int conf_file_handle(void *user, const char *section, const char *name, c
 
 	if (f->rc < 0)
 		return 0;
+	for (int i = 0; f->others && f->others[i]; i++)
+		if (strcmp(section, f->others[i]) == 0)
+			return 1;
 	if (*section && strcmp(section, f->table->section) != 0)
 		f->rc = err_set(f->err, -EINVAL, "unknown section [%s]; the only one is [%s]",
 				section, f->table->section);
@@ -75,8 +79,18 @@ static int conf_file_handle(void *user, const char *section, const char *name, c
 
 int conf_load(const struct conf_table *table, void *values, const char *path, struct err *err)
 {
+	return conf_load_beside(table, values, path, NULL, err);
+}
+
+int conf_load_beside(const struct conf_table *table, void *values, const char *path,
+		     const char *const *others, struct err *err)
+{
 	AUTO_FILE FILE *file = fopen(path, "re");
-	struct conf_file f = { .table = table, .values = values, .file = file, .err = err };
+	struct conf_file f = { .table = table,
+			       .values = values,
+			       .others = others,
+			       .file = file,
+			       .err = err };
 	int rc;
 
 	if (!file)

@@ -109,6 +109,18 @@ const struct command commands[] = {
 	  "                   training loop wrote (clairfs.watch(loader, file=...))\n" },
 	{ "caps", cmd_caps, "what this machine offers and what a mount would use",
 	  "usage: clairfs caps [--json] [SOURCE]\n" },
+	{ "hook", cmd_hook, "mount for a job of Slurm and clean up after it",
+	  "usage: clairfs hook prolog|epilog|task-prolog [-c FILE]\n"
+	  "       clairfs hook reap [-c FILE]\n"
+	  "       clairfs hook --print-config\n"
+	  "  prolog           mount what the job asks for; its environment is Slurm's\n"
+	  "  epilog           take away what the job and its mount left\n"
+	  "  task-prolog      print where the job finds its data\n"
+	  "  reap             take away what jobs left that are gone\n"
+	  "  -c FILE          the site's file (/etc/clairfs/clairfs.conf)\n" },
+	{ "check", cmd_check, "whether this node is fit for mounts of jobs",
+	  "usage: clairfs check [-c FILE]\n"
+	  "  -c FILE          the site's file (/etc/clairfs/clairfs.conf)\n" },
 	{ NULL, NULL, NULL, NULL },
 };
 

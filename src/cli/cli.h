@@ -23,6 +23,8 @@ int cmd_umount(int argc, char **argv);
 int cmd_status(int argc, char **argv);
 int cmd_trace(int argc, char **argv);
 int cmd_caps(int argc, char **argv);
+int cmd_check(int argc, char **argv);
+int cmd_hook(int argc, char **argv);
 int cmd_order(int argc, char **argv);
 int cmd_announce(int argc, char **argv);
 int cmd_index(int argc, char **argv);

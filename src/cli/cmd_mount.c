@@ -17,9 +17,12 @@ struct mount_args {
 static int take_option(int c, const char *value, struct mount_args *args, struct mount_opts *opts,
 		       struct err *err)
 {
+	/* A site's file has what its batch system is told as well. */
+	static const char *const others[] = { "hook", NULL };
+
 	switch (c) {
 	case 'c':
-		return conf_load(&mount_option_table, opts, value, err);
+		return conf_load_beside(&mount_option_table, opts, value, others, err);
 	case 'o':
 		return mount_opts_set_list(opts, value, args->is_helper, err);
 	case 'f': /* mount(8) means "fake" by -f: handled before */

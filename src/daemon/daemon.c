@@ -80,7 +80,8 @@ static void warn_terminal(const struct wire *w)
 }
 
 /* From the mounted filesystem to its end. */
-static int serve_mounted(struct wire *w, struct signals *signals, struct guard *guard, int ready_fd,
+static int serve_mounted(const struct daemon_params *params, struct wire *w,
+			 struct signals *signals, struct guard *guard, int ready_fd,
 			 struct err *err)
 {
 	int rc = thr_start(&signals->thread, "signals", signals_run, signals, err);
@@ -100,6 +101,8 @@ static int serve_mounted(struct wire *w, struct signals *signals, struct guard *
 		}
 		close(ready_fd);
 	}
+	if (params->ready)
+		params->ready(params->ready_ctx);
 	wire_log(w);
 	fs_wait(w->fs);
 	guard_stop(guard);
@@ -134,7 +137,7 @@ static int serve(const struct daemon_params *params, int ready_fd, struct err *e
 		rc = wire_mount(&w, err);
 	if (rc == 0) {
 		signals.fs = w.fs;
-		rc = serve_mounted(&w, &signals, &guard, ready_fd, err);
+		rc = serve_mounted(params, &w, &signals, &guard, ready_fd, err);
 	}
 	guard_stop(&guard);
 	wire_down(&w);

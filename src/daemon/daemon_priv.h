@@ -98,7 +98,9 @@ struct wire {
 	struct hook hook;
 	char *report_dir,
 		*report_name;      /* absolute; name NULL: to be made up; dir NULL: no report */
+	int report_fd;             /* in place of report_dir; 0: none */
 	uint64_t store_held_bytes; /* in the store when the mount began */
+	int fuse_fd;               /* of a mount that is there already; 0: none */
 	bool is_mounted;           /* it was, all of it */
 	struct fs *fs;
 	struct fs_vfile vfiles[6];

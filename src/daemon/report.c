@@ -38,7 +38,7 @@ int wire_report_check(struct wire *w, struct err *err)
 	const char *path = w->opts->report;
 	struct stat st;
 
-	if (!path || !*path)
+	if (!path || !*path || w->report_fd)
 		return 0;
 	if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
 		w->report_dir = realpath(path, NULL);
@@ -63,6 +63,8 @@ void wire_report_fini(struct wire *w)
 {
 	free(w->report_dir);
 	free(w->report_name);
+	if (w->report_fd)
+		close(w->report_fd);
 }
 
 /* The hook's word for the job, else its batch system's. */
@@ -289,13 +291,19 @@ void wire_report_write(struct wire *w)
 	json_t *root;
 	int rc = -ENOMEM;
 
-	if (!w->report_dir)
+	if (!w->report_dir && !w->report_fd)
 		return;
 	name = w->report_name ? strdup(w->report_name) : made_up_name(w);
 	root = report_json(w);
 	add_removed(w, root);
 	text = root ? json_dumps(root, JSON_COMPACT) : NULL;
 	json_decref(root);
+	if (text && w->report_fd) {
+		rc = write_all(w->report_fd, text, strlen(text));
+		if (rc < 0)
+			log_warn("no report: %s", strerror(-rc));
+		return;
+	}
 	if (name && text) {
 		dir = open(w->report_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 		rc = dir < 0 ? -errno : put_file(dir, name, text);

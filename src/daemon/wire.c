@@ -27,6 +27,17 @@ static bool is_inside(const char *path, const char *dir)
 	       (strncmp(path, dir, len) == 0 && (path[len] == 0 || path[len] == '/'));
 }
 
+static int check_apart(const struct wire *w, struct err *err)
+{
+	if (is_inside(w->source, w->mountpoint))
+		return err_set(err, -EINVAL, "source %s is inside the mountpoint %s", w->source,
+			       w->mountpoint);
+	if (is_inside(w->mountpoint, w->source))
+		return err_set(err, -EINVAL, "mountpoint %s is inside the source %s", w->mountpoint,
+			       w->source);
+	return 0;
+}
+
 static int check_paths(struct wire *w, const struct daemon_params *params, struct err *err)
 {
 	struct mount_info mount;
@@ -40,6 +51,10 @@ static int check_paths(struct wire *w, const struct daemon_params *params, struc
 		return err_set_errno(err, -errno, "source %s", w->source);
 	if (!S_ISDIR(st.st_mode))
 		return err_set(err, -ENOTDIR, "source %s: not a directory", w->source);
+	if (params->fuse_fd) { /* ours, and who touches it waits for us */
+		w->mountpoint = strdup(params->mountpoint);
+		return w->mountpoint ? check_apart(w, err) : err_set_errno(err, -ENOMEM, "mount");
+	}
 	rc = mounts_find(params->mountpoint, &mount, err);
 	if (rc < 0)
 		return rc;
@@ -60,22 +75,13 @@ static int check_paths(struct wire *w, const struct daemon_params *params, struc
 	w->mountpoint = realpath(params->mountpoint, NULL);
 	if (!w->mountpoint)
 		return err_set_errno(err, -errno, "mountpoint %s", params->mountpoint);
-	if (is_inside(w->source, w->mountpoint))
-		return err_set(err, -EINVAL, "source %s is inside the mountpoint %s", w->source,
-			       w->mountpoint);
-	if (is_inside(w->mountpoint, w->source))
-		return err_set(err, -EINVAL, "mountpoint %s is inside the source %s", w->mountpoint,
-			       w->source);
-	return 0;
+	return check_apart(w, err);
 }
 
-/* What is cheap to find out before a scan that may take minutes; fs_new and store_open look again.
- */
-static int check_dirs(const struct wire *w, struct err *err)
+static int check_empty(const struct wire *w, struct err *err)
 {
 	DIR *dir = opendir(w->mountpoint);
 	const struct dirent *entry;
-	struct stat st;
 	int n = 0;
 
 	if (!dir)
@@ -85,6 +91,15 @@ static int check_dirs(const struct wire *w, struct err *err)
 	closedir(dir);
 	if (n > 0)
 		return err_set(err, -ENOTEMPTY, "mountpoint %s: not empty", w->mountpoint);
+	return 0;
+}
+
+/* What is cheap to find out before a scan that may take minutes; fs_new and store_open look again.
+ */
+static int check_dirs(const struct wire *w, struct err *err)
+{
+	struct stat st;
+
 	if (w->opts->store_dir && stat(w->opts->store_dir, &st) < 0 &&
 	    !store_is_drive_error(-errno))
 		return err_set_errno(err, -errno, "option store_dir: %s", w->opts->store_dir);
@@ -120,6 +135,8 @@ int wire_check(struct wire *w, const struct daemon_params *params, struct err *e
 	wire_order_init(w);
 	hook_init(&w->hook, clock_monotonic());
 	w->opts = params->opts;
+	w->fuse_fd = params->fuse_fd;
+	w->report_fd = params->report_fd;
 	w->start_ns = clock_now(clock_monotonic());
 	log_set_level((enum log_level)w->opts->log_level);
 	daemon_job_place(&job);
@@ -140,6 +157,8 @@ int wire_check(struct wire *w, const struct daemon_params *params, struct err *e
 		rc = wire_report_check(w, err);
 	if (rc == 0)
 		rc = wire_check_publish(w, err);
+	if (rc == 0 && !w->fuse_fd)
+		rc = check_empty(w, err);
 	if (rc == 0)
 		rc = check_dirs(w, err);
 	return rc == 0 ? open_tape(w, err) : rc;
@@ -299,7 +318,8 @@ int wire_mount(struct wire *w, struct err *err)
 				.announce_ctx = w,
 				.steps = wire_steps,
 				.steps_ctx = w,
-				.force_open_answered = w->opts->open == 1 };
+				.force_open_answered = w->opts->open == 1,
+				.fuse_fd = w->fuse_fd };
 	int rc = order_maker_new(dataset_source_fd(w->dataset), w->source, w->mountpoint, &w->maker,
 				 err);
 

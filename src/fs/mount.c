@@ -144,7 +144,7 @@ static char *mount_options(const struct fs_params *params)
 
 static int session_mount(struct fs *fs, char *options, struct err *err)
 {
-	char program[] = "clairfs", dash_o[] = "-o";
+	char program[] = "clairfs", dash_o[] = "-o", device[32];
 	char *argv[] = { program, dash_o, options, NULL };
 	struct fuse_args args = FUSE_ARGS_INIT(3, argv);
 
@@ -152,7 +152,10 @@ static int session_mount(struct fs *fs, char *options, struct err *err)
 	fuse_opt_free_args(&args);
 	if (!fs->se)
 		return -EINVAL;
-	return fuse_session_mount(fs->se, fs->mountpoint) == 0 ? 0 : -EIO;
+	if (!fs->params.fuse_fd)
+		return fuse_session_mount(fs->se, fs->mountpoint) == 0 ? 0 : -EIO;
+	snprintf(device, sizeof(device), "/dev/fd/%d", fs->params.fuse_fd);
+	return fuse_session_mount(fs->se, device) == 0 ? 0 : -EIO;
 }
 
 int fs_mount(struct fs *fs, struct err *err)
@@ -164,11 +167,13 @@ int fs_mount(struct fs *fs, struct err *err)
 
 	if (!options)
 		return err_set_errno(err, -ENOMEM, "mount");
-	rc = check_mountpoint(fs->mountpoint, err);
-	if (rc == 0)
-		rc = check_device(err);
-	if (rc < 0)
-		return rc;
+	if (!fs->params.fuse_fd) { /* else it is mounted, and would make us wait for ourselves */
+		rc = check_mountpoint(fs->mountpoint, err);
+		if (rc == 0)
+			rc = check_device(err);
+		if (rc < 0)
+			return rc;
+	}
 	fuse_set_log_func(log_from_libfuse);
 	libfuse_err = &said;
 	overheard_begin(&overheard);
@@ -227,7 +232,7 @@ static int run_fusermount(const char *mountpoint)
 
 static void unmount_path(struct fs *fs)
 {
-	int rc = 0;
+	int rc;
 
 	/* Somebody may have unmounted lazily, and mounted something else since: that is not ours to
 	 * take away. */
@@ -236,8 +241,9 @@ static void unmount_path(struct fs *fs)
 	/* By force: the kernel ends all requests. Root of a user namespace may unmount only. */
 	if (umount2(fs->mountpoint, MNT_FORCE | MNT_DETACH | UMOUNT_NOFOLLOW) == 0)
 		return;
-	if (umount2(fs->mountpoint, MNT_DETACH | UMOUNT_NOFOLLOW) < 0)
-		rc = geteuid() == 0 && errno != EPERM ? -errno : run_fusermount(fs->mountpoint);
+	if (umount2(fs->mountpoint, MNT_DETACH | UMOUNT_NOFOLLOW) == 0 || fs->params.fuse_fd)
+		return; /* what root has mounted for us, root takes away */
+	rc = geteuid() == 0 && errno != EPERM ? -errno : run_fusermount(fs->mountpoint);
 	if (rc < 0)
 		log_warn("%s cannot be unmounted (%s)", fs->mountpoint, strerror(-rc));
 }

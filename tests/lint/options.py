@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The option table is the only list of options: conf/clairfs.conf is what --print-config prints, and the man page explains
-each option, every command and its long options. `--help` of each command works and names the command."""
+"""The option table is the only list of options: conf/clairfs.conf is what --print-config prints, and clairfs.conf(5) explains
+each option. `--help` of each command works and names the command; each has a manual page of its own with its long options, and
+clairfs(1) names them all. No page explains an option or a command that is not there, every page is installed, and what a page
+refers to is there."""
 import os
 import re
 import subprocess
@@ -22,13 +24,24 @@ def option_names(config):
     return re.findall(r"^#?\s*([a-z_]+)\s*=", config, re.MULTILINE)
 
 
-def undocumented(names, page):
-    """Names that no `.It Cm` line of the page lists."""
-    listed = set()
+def explained(page):
+    """Names that `.It Cm` lines of a list of the page's first level explain."""
+    listed, depth = [], 0
     for line in page.splitlines():
-        if line.startswith(".It Cm"):
-            listed.update(word for word in line.split()[2:] if word != ",")
-    return [name for name in names if name not in listed]
+        depth += line.startswith(".Bl ") - line.startswith(".El")
+        if line.startswith(".It Cm") and depth == 1:
+            listed += [word for word in line.split()[2:] if word != ","]
+    return listed
+
+
+def long_options(text):
+    return sorted(set(re.findall(r"--([a-z][a-z-]*)", text)) - {"help"})
+
+
+def missing_pages(pages):
+    """What .Xr says of pages that should be ours."""
+    return [f"{name}: {' '.join(ref)}" for name, text in pages.items()
+            for ref in re.findall(r"^\.Xr (\S*clairfs\S*) (\d)", text, re.MULTILINE) if ".".join(ref) not in pages]
 
 
 def same(written, shown):
@@ -38,26 +51,36 @@ def same(written, shown):
 
 
 config = output("mount", "--print-config").stdout.decode()
-page = tap.read("packaging/man/clairfs.1")
+MAN = os.path.join(tap.ROOT, "packaging", "man")
+pages = {name: tap.read(f"packaging/man/{name}") for name in sorted(os.listdir(MAN))}
 tap.equal(config, tap.read("conf/clairfs.conf"), "conf/clairfs.conf is what --print-config prints")
 names = option_names(config)
 tap.ok(len(names) > 10, "--print-config lists the options", names)
-tap.equal(undocumented(names, page), [], "the man page explains every option")
+tap.equal(explained(pages["clairfs.conf.5"]), names, "clairfs.conf(5) explains every option, in the same order, and no other")
 
 commands = re.findall(r"^  ([a-z]+) ", output("help").stdout.decode(), re.MULTILINE)
 tap.ok("mount" in commands and "status" in commands, "help lists the commands", commands)
-tap.equal(undocumented(commands, page), [], "the man page explains every command")
+tap.equal(explained(pages["clairfs.1"]), commands, "clairfs(1) explains every command, in the same order, and no other")
+tap.equal(sorted(pages), sorted(["clairfs.1", "clairfs.conf.5", "mount.clairfs.8"] + [f"clairfs-{c}.1" for c in commands]),
+          "every command has a manual page of its own")
+built = tap.read("packaging/meson.build")
+tap.equal([name for name in pages if f"'man/{name}'" not in built], [], "every manual page is installed")
+tap.equal(missing_pages(pages), [], "manual pages refer to pages that are there")
 for command in commands:
     shown = output(command, "--help")
     text = shown.stdout.decode()
+    page = pages.get(f"clairfs-{command}.1", "")
     tap.ok(shown.returncode == 0 and text.startswith(f"usage: clairfs {command}"), f"{command} --help", shown)
-    options = [o for o in re.findall(r"--([a-z-]+)", text) if f"Fl Fl {o}" not in page]
-    tap.equal(options, [], f"the man page has the long options of {command}")
+    tap.equal([o for o in long_options(text) if f"Fl Fl {o}" not in page], [], f"clairfs-{command}(1) has the long options of it")
+    told = set(re.findall(r"^\.It Fl Fl ([a-z-]+)", page, re.MULTILINE)) - set(long_options(text))
+    if command != "simulate":  # its table of options is below
+        tap.equal(sorted(told), [], f"clairfs-{command}(1) explains no other")
 
 rows = option_names(output("simulate", "--print-config").stdout.decode())
 tap.ok(len(rows) > 10, "simulate --print-config lists the options", rows)
 dashed = [name.replace("_", "-") for name in rows]
-tap.equal([name for name in dashed if f".It Fl Fl {name} " not in page], [], "the man page explains simulate's options")
+tap.equal([name for name in dashed if f".It Fl Fl {name} " not in pages["clairfs-simulate.1"]], [],
+          "clairfs-simulate(1) explains simulate's options")
 
 WORKLOADS = os.path.join(tap.ROOT, "conf", "workloads")
 files = sorted(os.listdir(WORKLOADS))
@@ -76,6 +99,7 @@ for name in files:
     tap.ok(parsed.returncode == 0 and not wrong and not missing, f"workload {name} is complete and read as it stands",
            parsed.stderr.decode(), wrong, missing)
 
-tap.equal(undocumented(["ram", "no_such"], ".It Cm ram , stage\n"), ["no_such"], "a missing option is found")
+tap.equal(explained(".Bl -tag\n.It Cm ram , stage\n.Bl -tag\n.It Cm off\n.El\n.El\n"), ["ram", "stage"], "explained options are found")
+tap.equal(missing_pages({"a.1": ".Xr clairfs-none 1 ,\n.Xr mount 8\n"}), ["a.1: clairfs-none 1"], "a page that is missing is found")
 tap.equal(option_names("# ram: words\nram = 1G\n#store_dir =\n"), ["ram", "store_dir"], "option names are found")
 tap.done()

@@ -75,6 +75,32 @@ static void indented_line_is_a_line(void)
 	conf_fini(&sample_table, &values);
 }
 
+static int load_beside(const char *text)
+{
+	static const char *const others[] = { "hook", NULL };
+	AUTO_FREE char *path = check_write_file("conf", text, strlen(text));
+
+	err = (struct err){ 0 };
+	CHECK_INT(conf_init(&sample_table, &values, &err), 0);
+	return conf_load_beside(&sample_table, &values, path, others, &err);
+}
+
+static void sections_of_others_are_passed_over(void)
+{
+	CHECK_INT(load_beside("threads = 9\n[hook]\nthreads = 17\nnot an option = 1\n[mount]\n"
+			      "source = /a\n"),
+		  0);
+	CHECK_U64(values.threads, 9);
+	CHECK_STR(values.source, "/a");
+	conf_fini(&sample_table, &values);
+	/* Only those: what is misspelt is not somebody else's. */
+	CHECK_INT(load_beside("[hok]\nthreads = 17\n"), -EINVAL);
+	CHECK(strstr(err.msg, "unknown section [hok]") != NULL);
+	conf_fini(&sample_table, &values);
+	CHECK_INT(load("[hook]\nthreads = 17\n"), -EINVAL);
+	conf_fini(&sample_table, &values);
+}
+
 static void errors_name_file_and_line(void)
 {
 	check_bad("threads = 4\n\nthread = 5\n",
@@ -253,6 +279,7 @@ static const struct check_test tests[] = {
 	{ "reads_names_and_values", reads_names_and_values },
 	{ "empty_file_keeps_defaults", empty_file_keeps_defaults },
 	{ "indented_line_is_a_line", indented_line_is_a_line },
+	{ "sections_of_others_are_passed_over", sections_of_others_are_passed_over },
 	{ "errors_name_file_and_line", errors_name_file_and_line },
 	{ "first_error_ends_the_file", first_error_ends_the_file },
 	{ "overlong_line_is_an_error_never_cut", overlong_line_is_an_error_never_cut },

@@ -65,6 +65,10 @@ int conf_set_list(const struct conf_table *table, void *values, const char *list
 /* Reads an INI file, the table's section or none; the error names file and line. */
 int conf_load(const struct conf_table *table, void *values, const char *path,
 	      struct err *err) MUST_USE;
+/* The same for a file that has sections of others, too: those named are passed over. others ends
+ * with NULL; NULL: none. */
+int conf_load_beside(const struct conf_table *table, void *values, const char *path,
+		     const char *const *others, struct err *err) MUST_USE;
 /* Writes every option with its help as comment: the format of conf/clairfs.conf. Of the keys, those
  * that are not as they are at first. */
 void conf_print(const struct conf_table *table, const void *values, FILE *out);

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Whether a node is fit for mounts: for a health check program, every few minutes on every node.
+ * So it is over in moments, asks no other node, and touches no mount but in a child that is given
+ * up on. A finding is a line that begins with "bad": something that only an operator mends. What
+ * makes a mount slower or a node less tidy is "note", and no reason to take a node out.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+
+#include "clairfs/base/text.h"
+#include "clairfs/fs.h"
+#include "slurm_priv.h"
+
+struct check {
+	FILE *out;
+	int n_bad;
+	int n_dead;
+};
+
+static void line(struct check *c, const char *word, const char *fmt, ...) PRINTF_LIKE(3, 4);
+static void line(struct check *c, const char *word, const char *fmt, ...)
+{
+	char text[1100], shown[1200];
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(text, sizeof(text), fmt, args);
+	va_end(args);
+	text_escape(text, strlen(text), shown, sizeof(shown));
+	fprintf(c->out, "%-5s %s\n", word, shown);
+	c->n_bad += strcmp(word, "bad") == 0;
+}
+
+static void check_kernel(struct check *c)
+{
+	struct fs_caps caps;
+
+	fs_probe_caps(&caps);
+	if (caps.has_dev_fuse)
+		line(c, "ok", "/dev/fuse");
+	else
+		line(c, "bad", "/dev/fuse: %s", caps.dev_fuse_why);
+	if (access("/sys/fs/fuse/connections", F_OK) < 0)
+		line(c, "note", "the kernel has no /sys/fs/fuse: FUSE is not loaded");
+	if (access("/proc/self/mountinfo", R_OK) < 0)
+		line(c, "bad", "/proc is not mounted");
+}
+
+static void check_memory(struct check *c)
+{
+	uint64_t bytes = daemon_memory_available();
+	char text[32];
+
+	if (bytes)
+		line(c, "ok", "memory: %s available", text_from_bytes(bytes, text, sizeof(text)));
+}
+
+static void check_local(struct check *c, const char *dir)
+{
+	struct statvfs st;
+	struct stat stat_of;
+	char text[32];
+
+	if (stat(dir, &stat_of) < 0 || statvfs(dir, &st) < 0)
+		line(c, "bad", "local_dir %s: %s", dir, strerror(errno));
+	else if (!S_ISDIR(stat_of.st_mode) || stat_of.st_uid != geteuid() ||
+		 (stat_of.st_mode & (S_IWGRP | S_IWOTH)))
+		line(c, "bad", "local_dir %s: not a directory that root alone can write", dir);
+	else
+		line(c, "ok", "local_dir %s: %s free", dir,
+		     text_from_bytes((uint64_t)st.f_bavail * st.f_frsize, text, sizeof(text)));
+}
+
+static bool look_mount(void *ctx, const struct slurm_mount *m)
+{
+	struct check *c = ctx;
+
+	if (slurm_mount_is_dead(m)) {
+		line(c, "note", "%s is a dead mount of user %u", m->path, (unsigned)m->owner);
+		c->n_dead++;
+	}
+	return true;
+}
+
+/* Directories whose daemon has ended; a job may still be there. */
+static void check_jobs(struct check *c, int run_fd)
+{
+	AUTO_FD int copy = openat(run_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *dir = copy < 0 ? NULL : fdopendir(copy);
+	struct slurm_record record;
+	uint32_t job;
+	int alive = 0;
+
+	if (!dir)
+		return;
+	copy = -1;
+	while ((job = slurm_dir_next(dir)) != 0) {
+		AUTO_FD int job_dir = slurm_dir_open(run_fd, job);
+		AUTO_FD int daemon = job_dir >= 0 && slurm_record_read(job_dir, &record) == 0
+					     ? slurm_process_open(&record)
+					     : -1;
+
+		if (daemon >= 0)
+			alive++;
+		else if (!slurm_process_has_step(job))
+			line(c, "note", "job %u has left something: clairfs hook reap", job);
+	}
+	closedir(dir);
+	line(c, "ok", "jobs with a mount: %d", alive);
+}
+
+static void check_site(struct check *c, const struct slurm_call *call)
+{
+	struct slurm_site site;
+	struct err err = { 0 };
+	AUTO_FD int run = -1;
+
+	if (slurm_site_load(call->conf, &site, &err) < 0) {
+		line(c, "bad", "%s", err.msg);
+		return;
+	}
+	run = slurm_run_open(site.run_dir, geteuid() == 0, &err);
+	if (run < 0)
+		line(c, geteuid() == 0 ? "bad" : "note", "%s", err.msg);
+	else
+		check_jobs(c, run);
+	if (site.local_dir)
+		check_local(c, site.local_dir);
+	if (site.spec) {
+		struct slurm_spec spec;
+
+		if (slurm_spec_parse(site.spec, strlen(site.spec), &spec, &err) < 0)
+			line(c, "bad", "option spec: %s", err.msg);
+	}
+	conf_fini(&slurm_site_table, &site);
+}
+
+static void check_mount_options(struct check *c, const struct slurm_call *call)
+{
+	static const char *const others[] = { "hook", NULL };
+	const char *path = slurm_conf_path(call->conf);
+	struct mount_opts opts;
+	struct err err = { 0 };
+
+	if (!path || conf_init(&mount_option_table, &opts, &err) < 0)
+		return;
+	if (conf_load_beside(&mount_option_table, &opts, path, others, &err) < 0)
+		line(c, "bad", "%s", err.msg);
+	else if (opts.allow_other)
+		line(c, "bad", "%s: allow_other is not for mounts of jobs", path);
+	else
+		line(c, "ok", "%s", path);
+	conf_fini(&mount_option_table, &opts);
+}
+
+int slurm_check(const struct slurm_call *call)
+{
+	struct check c = { .out = call->out };
+
+	check_kernel(&c);
+	check_memory(&c);
+	check_site(&c, call);
+	check_mount_options(&c, call);
+	if (slurm_mount_each(look_mount, &c) < 0)
+		line(&c, "bad", "the kernel's table of mounts cannot be read");
+	return c.n_bad ? 1 : 0;
+}

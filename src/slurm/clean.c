@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Taking things away, for epilog, prolog (the same job once more) and reap. All of it may be there
+ * or not, and may have been tried before: a node can stop at any moment and a job can be requeued
+ * with its number. So each step looks at what is there now, and the directory goes last: as long as
+ * it is there, somebody will come back to it.
+ *
+ * The order for one job: the mount is taken away, which ends its daemon; a mount in use is taken
+ * away by force. A daemon that goes on (another mount namespace has a copy of the mount) is told to
+ * end, waited for while it writes what it has, and then killed.
+ *
+ * As root, one thread.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+#include "clairfs/base/clock.h"
+#include "clairfs/base/log.h"
+#include "slurm_priv.h"
+
+#define BUSY_TRIES 10 /* 20 ms each: a lookup of the daemon's own gives way */
+#define KILLED_NS (3 * NS_PER_S)
+#define USER_NS (3 * NS_PER_S)
+#define REPORT_MAX (256 << 20)
+
+/* --- the mount --- */
+
+struct job_mount {
+	char path[PATH_MAX];
+	int rc; /* of the last one that was taken away */
+	bool is_any;
+};
+
+/* By path: everything above the mountpoint is root's. */
+static int take_away(const char *path)
+{
+	struct timespec pause = { .tv_nsec = 20 * NS_PER_MS };
+
+	for (int i = 0; i < BUSY_TRIES; i++) {
+		if (umount2(path, UMOUNT_NOFOLLOW) == 0)
+			return 0;
+		if (errno != EBUSY)
+			return -errno;
+		nanosleep(&pause, NULL);
+	}
+	return umount2(path, MNT_FORCE | MNT_DETACH | UMOUNT_NOFOLLOW) == 0 ? 0 : -errno;
+}
+
+static bool look_job_mount(void *ctx, const struct slurm_mount *m)
+{
+	struct job_mount *job = ctx;
+
+	if (strcmp(m->path, job->path) == 0) {
+		job->is_any = true;
+		job->rc = take_away(m->path);
+	}
+	return true;
+}
+
+static int unmount_job(const struct slurm_clean *c, uint32_t job, struct err *err)
+{
+	struct job_mount mount = { .rc = 0 };
+	char run[PATH_MAX];
+	int rc;
+
+	/* As the kernel names it. */
+	if (!realpath(c->site->run_dir, run))
+		return err_set_errno(err, -errno, "run_dir");
+	if (snprintf(mount.path, PATH_MAX, "%s/%u/data", run, job) >= PATH_MAX)
+		return err_set_errno(err, -ENAMETOOLONG, "run_dir");
+	rc = slurm_mount_each(look_job_mount, &mount);
+	if (rc == 0)
+		rc = mount.rc;
+	return rc < 0 ? err_set_errno(err, rc, "unmounting %s", mount.path) : 0;
+}
+
+/* --- the daemon --- */
+
+static int end_daemon(const struct slurm_clean *c, const struct slurm_record *r, struct err *err)
+{
+	uint64_t wait_ns = (uint64_t)(c->site->epilog_wait * (double)NS_PER_S);
+	AUTO_FD int fd = slurm_process_open(r);
+
+	if (fd < 0 || slurm_process_ends(fd, MIN(wait_ns, NS_PER_S)))
+		return 0;
+	(void)syscall(SYS_pidfd_send_signal, fd, SIGTERM, NULL, 0);
+	if (slurm_process_ends(fd, wait_ns > NS_PER_S ? wait_ns - NS_PER_S : 0))
+		return 0;
+	log_warn("job %u: its daemon (%d) does not end and is killed", r->job, (int)r->pid);
+	(void)syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0);
+	if (slurm_process_ends(fd, KILLED_NS))
+		return 0;
+	return err_set(err, -ETIMEDOUT, "the daemon of job %u (%d) cannot be killed", r->job,
+		       (int)r->pid);
+}
+
+/* --- the report --- */
+
+/* The daemon wrote it as the user, and may have written anything. */
+static int copy_report(int from, int to)
+{
+	char chunk[65536];
+	uint64_t all = 0;
+	ssize_t n;
+
+	while ((n = read(from, chunk, sizeof(chunk))) > 0) {
+		all += (uint64_t)n;
+		if (all > REPORT_MAX)
+			return -EFBIG;
+		if (write(to, chunk, (size_t)n) != n)
+			return errno ? -errno : -EIO;
+	}
+	return n < 0 ? -errno : 0;
+}
+
+static void keep_report(const struct slurm_clean *c, int dir_fd, const struct slurm_record *r)
+{
+	AUTO_FD int from = openat(dir_fd, "report", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	AUTO_FD int top = -1;
+	AUTO_FD int to = -1;
+	char name[320], temp[330];
+	struct stat st;
+	int rc;
+
+	if (!c->site->report_dir || from < 0 || fstat(from, &st) < 0 || st.st_size == 0)
+		return;
+	snprintf(name, sizeof(name), "clairfs-%u-%.200s.json", r->job, c->node);
+	snprintf(temp, sizeof(temp), ".%s", name);
+	top = open(c->site->report_dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	to = top < 0 ? -1
+		     : openat(top, temp, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC,
+			      0600);
+	rc = to < 0 ? -errno : copy_report(from, to);
+	if (rc == 0 && (fchown(to, r->uid, r->gid) < 0 || fchmod(to, 0440) < 0 ||
+			renameat(top, temp, top, name) < 0))
+		rc = -errno;
+	if (rc < 0) {
+		log_warn("job %u: no report in %s: %s", r->job, c->site->report_dir, strerror(-rc));
+		if (top >= 0)
+			unlinkat(top, temp, 0);
+	}
+}
+
+/* --- the directory --- */
+
+static int remove_dir(const struct slurm_clean *c, uint32_t job, int dir_fd)
+{
+	char name[16];
+	AUTO_FD int copy = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *dir = copy < 0 ? NULL : fdopendir(copy);
+	const struct dirent *entry;
+
+	if (!dir)
+		return -errno;
+	copy = -1;
+	while ((entry = readdir(dir)))
+		if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 &&
+		    strcmp(entry->d_name, "data") != 0)
+			unlinkat(dir_fd, entry->d_name, 0);
+	closedir(dir);
+	snprintf(name, sizeof(name), "%u", job);
+	if (unlinkat(dir_fd, "data", AT_REMOVEDIR) < 0 && errno != ENOENT)
+		return -errno;
+	return unlinkat(c->run_fd, name, AT_REMOVEDIR) == 0 || errno == ENOENT ? 0 : -errno;
+}
+
+int slurm_clean_job(const struct slurm_clean *c, uint32_t job, struct err *err)
+{
+	AUTO_FD int dir = slurm_dir_open(c->run_fd, job);
+	struct slurm_record record;
+	bool has_record;
+	int rc;
+
+	if (dir == -ENOENT)
+		return 0;
+	if (dir < 0)
+		return err_set_errno(err, dir, "the directory of job %u", job);
+	has_record = slurm_record_read(dir, &record) == 0 && record.job == job;
+	rc = unmount_job(c, job, err);
+	if (rc == 0 && has_record)
+		rc = end_daemon(c, &record, err);
+	/* One that began to serve meanwhile. */
+	if (rc == 0)
+		rc = unmount_job(c, job, err);
+	if (rc < 0)
+		return rc;
+	if (has_record) {
+		keep_report(c, dir, &record);
+		if (*record.cgroup)
+			slurm_cgroup_remove(record.cgroup);
+	}
+	rc = remove_dir(c, job, dir);
+	return rc < 0 ? err_set_errno(err, rc, "the directory of job %u", job) : 0;
+}
+
+/* --- what jobs have mounted themselves --- */
+
+struct user_mounts {
+	uid_t uid;
+	uint64_t deadline; /* each that hangs costs a second */
+};
+
+static bool look_user_mount(void *ctx, const struct slurm_mount *m)
+{
+	const struct user_mounts *of = ctx;
+	int rc;
+
+	if (clock_now(clock_monotonic()) > of->deadline)
+		return false;
+	if (m->owner != of->uid || !slurm_mount_is_dead(m))
+		return true;
+	rc = slurm_mount_detach(m);
+	if (rc < 0)
+		log_warn("a dead mount of user %u stays: %s", (unsigned)of->uid, strerror(-rc));
+	else
+		log_info("a dead mount of user %u is taken away", (unsigned)of->uid);
+	return true;
+}
+
+void slurm_clean_user(uid_t uid)
+{
+	struct user_mounts of = { uid, clock_now(clock_monotonic()) + USER_NS };
+
+	if (slurm_mount_each(look_user_mount, &of) < 0)
+		log_warn("the kernel's table of mounts cannot be read");
+}

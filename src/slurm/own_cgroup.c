@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A memory cgroup of the daemon's own. Started by the prolog it would be charged to slurmd (or,
+ * with PrologFlags=RunInJob, to the job, and killed with it). So it is moved to clairfs/job_ID_PID
+ * at the top of the hierarchy, of the first version if that has the memory controller, else of the
+ * second. There the site may limit it; the mount's budgets follow the limit, as they do anywhere
+ * (daemon/memlimit.c). Where none can be made it stays where it is: that is no error.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "clairfs/base/clock.h"
+#include "clairfs/base/log.h"
+#include "slurm_priv.h"
+
+#define OURS "clairfs"
+#define REMOVE_TRIES 100 /* 10 ms each */
+
+static bool has_word(const char *list, const char *word)
+{
+	size_t len = strlen(word);
+
+	for (const char *at = list; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)
+		if (strncmp(at, word, len) == 0 && (at[len] == ',' || at[len] == 0))
+			return true;
+	return false;
+}
+
+/* "30 24 0:26 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory". Only whole hierarchies: in a
+ * container nothing is ours to make. */
+static bool take_line(char *line, bool *ret_is_v2, char out[PATH_MAX])
+{
+	char *fields = strstr(line, " - "), *type, *options, *save = NULL, *at, *root;
+
+	if (!fields)
+		return false;
+	*fields = 0;
+	type = strtok_r(fields + 3, " ", &save);
+	strtok_r(NULL, " ", &save);
+	options = strtok_r(NULL, " ", &save);
+	save = NULL;
+	at = strtok_r(line, " ", &save);
+	for (int i = 0; i < 2 && at; i++)
+		at = strtok_r(NULL, " ", &save);
+	root = strtok_r(NULL, " ", &save);
+	at = strtok_r(NULL, " ", &save);
+	if (!type || !options || !root || strcmp(root, "/") != 0 || !at || *at != '/' ||
+	    strchr(at, '\\') || strlen(at) >= PATH_MAX - 64)
+		return false;
+	*ret_is_v2 = strcmp(type, "cgroup2") == 0;
+	if (!*ret_is_v2 && (strcmp(type, "cgroup") != 0 || !has_word(options, "memory")))
+		return false;
+	strcpy(out, at);
+	return true;
+}
+
+bool slurm_cgroup_hierarchy(const char *mountinfo, size_t len, bool *ret_is_v2, char out[PATH_MAX])
+{
+	AUTO_FREE char *text = strndup(mountinfo, len);
+	char found[PATH_MAX], *save = NULL;
+	bool is_v2, has_one = false;
+
+	for (char *line = text ? strtok_r(text, "\n", &save) : NULL; line;
+	     line = strtok_r(NULL, "\n", &save)) {
+		if (!take_line(line, &is_v2, found) || (has_one && is_v2))
+			continue;
+		strcpy(out, found);
+		*ret_is_v2 = is_v2;
+		has_one = true;
+		if (!is_v2)
+			break;
+	}
+	return has_one;
+}
+
+static int put(const char *dir, const char *name, const char *text)
+{
+	char path[PATH_MAX + 64];
+	AUTO_FD int fd = -1;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	return write(fd, text, strlen(text)) == (ssize_t)strlen(text) ? 0 : -errno;
+}
+
+static bool find_hierarchy(bool *ret_is_v2, char out[PATH_MAX])
+{
+	AUTO_FILE FILE *f = fopen("/proc/self/mountinfo", "re");
+	AUTO_FREE char *text = NULL;
+	size_t size = 0;
+	ssize_t len = f ? getdelim(&text, &size, 0, f) : -1;
+
+	return len > 0 && slurm_cgroup_hierarchy(text, (size_t)len, ret_is_v2, out);
+}
+
+static int make(const char *top, bool is_v2, uint32_t job, char out[PATH_MAX])
+{
+	char dir[PATH_MAX];
+
+	snprintf(dir, sizeof(dir), "%.*s/" OURS, PATH_MAX - 64, top);
+	if (is_v2 && put(top, "cgroup.subtree_control", "+memory") < 0)
+		return -ENOENT;
+	if (mkdir(dir, 0755) < 0 && errno != EEXIST)
+		return -errno;
+	if (is_v2 && put(dir, "cgroup.subtree_control", "+memory") < 0)
+		return -ENOENT;
+	if (snprintf(out, PATH_MAX, "%s/job_%u_%d", dir, job, (int)getpid()) >= PATH_MAX)
+		return -ENAMETOOLONG;
+	return mkdir(out, 0755) < 0 ? -errno : 0;
+}
+
+/* The second version throttles before it kills. */
+static int limit_to(const char *dir, bool is_v2, uint64_t limit)
+{
+	char text[32];
+	int rc;
+
+	snprintf(text, sizeof(text), "%" PRIu64, limit);
+	if (!is_v2)
+		return put(dir, "memory.limit_in_bytes", text);
+	rc = put(dir, "memory.max", text);
+	snprintf(text, sizeof(text), "%" PRIu64, limit - limit / 16);
+	return rc < 0 ? rc : put(dir, "memory.high", text);
+}
+
+void slurm_cgroup_enter(uint32_t job, uint64_t limit, char out[PATH_MAX])
+{
+	char top[PATH_MAX];
+	bool is_v2 = false;
+	int rc = find_hierarchy(&is_v2, top) ? make(top, is_v2, job, out) : -ENOENT;
+
+	if (rc < 0) {
+		*out = 0;
+		log_info("job %u: no cgroup of its own (%s)", job, strerror(-rc));
+		return;
+	}
+	if (limit)
+		rc = limit_to(out, is_v2, limit);
+	if (rc == 0)
+		rc = put(out, "cgroup.procs", "0");
+	if (rc < 0) {
+		log_warn("job %u: cgroup %s: %s", job, out, strerror(-rc));
+		slurm_cgroup_remove(out);
+		*out = 0;
+	}
+}
+
+void slurm_cgroup_remove(const char *dir)
+{
+	struct timespec pause = { .tv_nsec = 10 * NS_PER_MS };
+	char parent[PATH_MAX];
+	const char *name = strrchr(dir, '/');
+
+	if (!name || strncmp(name, "/job_", 5) != 0 || (size_t)(name - dir) >= sizeof(parent))
+		return;
+	memcpy(parent, dir, (size_t)(name - dir));
+	parent[name - dir] = 0;
+	/* The last process may still be on its way out. */
+	for (int i = 0; i < REMOVE_TRIES && rmdir(dir) < 0 && errno == EBUSY; i++)
+		nanosleep(&pause, NULL);
+	rmdir(parent); /* fails while another job has one in it */
+}

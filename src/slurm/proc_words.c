@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What texts of /proc say about a process. Any user chooses the name, arguments and environment of
+ * theirs. Pure. */
+#include <string.h>
+
+#include "clairfs/base/text.h"
+#include "slurm_priv.h"
+
+#define START_FIELD 22 /* of /proc/PID/stat, counted from 1 */
+
+bool slurm_words_start(const char *stat, size_t len, uint64_t *ret)
+{
+	/* "17 (a name) with )) (blanks) S 1 ...": the name ends at the last parenthesis. */
+	const char *at = memrchr(stat, ')', len), *end = stat + len;
+	char word[24];
+	size_t n = 0;
+
+	for (int field = 2; at && field < START_FIELD; field++) {
+		at = memchr(at, ' ', (size_t)(end - at));
+		at = at ? at + 1 : NULL;
+	}
+	while (at && at + n < end && at[n] != ' ' && n < sizeof(word) - 1)
+		n++;
+	if (!at || n == 0 || memchr(at, 0, n))
+		return false;
+	memcpy(word, at, n);
+	word[n] = 0;
+	return text_to_u64(word, ret) == 0;
+}
+
+bool slurm_words_is_of_job(const char *environ_text, size_t len, uint32_t job)
+{
+	const char *at = environ_text, *end = environ_text + len;
+	char want[40];
+	size_t n = (size_t)snprintf(want, sizeof(want), "SLURM_JOB_ID=%u", job);
+
+	while (at < end) {
+		const char *stop = memchr(at, 0, (size_t)(end - at));
+		size_t size = stop ? (size_t)(stop - at) : (size_t)(end - at);
+
+		if (size == n && memcmp(at, want, n) == 0)
+			return true;
+		at += size + 1;
+	}
+	return false;
+}
+
+bool slurm_words_is_step(const char *cmdline, size_t len, uint32_t job)
+{
+	char want[40];
+	size_t n = (size_t)snprintf(want, sizeof(want), "slurmstepd: [%u.", job);
+
+	return len >= n && memcmp(cmdline, want, n) == 0;
+}

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Processes: the daemon that a record names, daemons that a job has started by itself, and Slurm's
+ * own for a step. A number may be somebody else's by the time it is used: who is signalled is held
+ * by a descriptor first and looked at then.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+#include "clairfs/base/clock.h"
+#include "clairfs/base/text.h"
+#include "slurm_priv.h"
+
+#define TEXT_MAX (256 << 10)
+#define JOBS_OWN_MAX 32
+
+/* A file of /proc/PID, at most size bytes; 0: it cannot be read. */
+static size_t read_proc(pid_t pid, const char *name, char *out, size_t size)
+{
+	char path[64];
+	AUTO_FD int fd = -1;
+	size_t len = 0;
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, name);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	while (fd >= 0 && len < size && (n = read(fd, out + len, size - len)) > 0)
+		len += (size_t)n;
+	return len;
+}
+
+uint64_t slurm_process_start(pid_t pid)
+{
+	char text[1024];
+	size_t len = read_proc(pid, "stat", text, sizeof(text));
+	uint64_t start;
+
+	return slurm_words_start(text, len, &start) ? start : 0;
+}
+
+static int open_process(pid_t pid)
+{
+	return (int)syscall(SYS_pidfd_open, pid, 0);
+}
+
+int slurm_process_open(const struct slurm_record *record)
+{
+	AUTO_FD int fd = record->pid > 1 ? open_process(record->pid) : -1;
+
+	if (fd < 0 || slurm_process_start(record->pid) != record->start)
+		return -1;
+	return slurm_process_ends(fd, 0) ? -1 : take_fd(&fd); /* a zombie has a start, too */
+}
+
+bool slurm_process_ends(int pid_fd, uint64_t ns)
+{
+	struct pollfd pfd = { .fd = pid_fd, .events = POLLIN };
+
+	return poll(&pfd, 1, (int)MIN(DIV_ROUND_UP(ns, NS_PER_MS), INT32_MAX)) == 1;
+}
+
+/* Calls look() with every process until it returns false. */
+static void each_process(bool (*look)(void *ctx, pid_t pid), void *ctx)
+{
+	DIR *proc = opendir("/proc");
+	const struct dirent *entry;
+	uint64_t pid;
+
+	while (proc && (entry = readdir(proc)))
+		if (text_to_u64(entry->d_name, &pid) == 0 && pid > 1 && pid <= INT32_MAX &&
+		    !look(ctx, (pid_t)pid))
+			break;
+	if (proc)
+		closedir(proc);
+}
+
+struct own {
+	const struct slurm_job *job;
+	int fd[JOBS_OWN_MAX];
+	int n;
+};
+
+/* A clairfs of the user with the job's number in its environment. The daemon of the prolog is none:
+ * it has ended by now. */
+static bool is_own(const struct own *own, pid_t pid)
+{
+	AUTO_FREE char *text = malloc(TEXT_MAX);
+	char path[32], name[32];
+	struct stat st;
+	size_t len;
+
+	snprintf(path, sizeof(path), "/proc/%d", (int)pid);
+	if (!text || stat(path, &st) < 0 || st.st_uid != own->job->uid)
+		return false;
+	len = read_proc(pid, "comm", name, sizeof(name));
+	if (len != strlen("clairfs\n") || memcmp(name, "clairfs\n", len) != 0)
+		return false;
+	len = read_proc(pid, "environ", text, TEXT_MAX);
+	return slurm_words_is_of_job(text, len, own->job->id);
+}
+
+static bool look_own(void *ctx, pid_t pid)
+{
+	struct own *own = ctx;
+	AUTO_FD int fd = is_own(own, pid) ? open_process(pid) : -1;
+
+	if (fd >= 0 && is_own(own, pid)) /* still the one that was looked at */
+		own->fd[own->n++] = take_fd(&fd);
+	return own->n < JOBS_OWN_MAX;
+}
+
+static void send_signal(int pid_fd, int number)
+{
+	(void)syscall(SYS_pidfd_send_signal, pid_fd, number, NULL, 0);
+}
+
+void slurm_process_end_jobs(const struct slurm_job *job, uint64_t ns)
+{
+	uint64_t end = clock_now(clock_monotonic()) + ns;
+	struct own own = { .job = job };
+
+	each_process(look_own, &own);
+	for (int i = 0; i < own.n; i++)
+		send_signal(own.fd[i], SIGTERM);
+	for (int i = 0; i < own.n; i++) {
+		uint64_t now = clock_now(clock_monotonic());
+
+		if (!slurm_process_ends(own.fd[i], now < end ? end - now : 0))
+			send_signal(own.fd[i], SIGKILL);
+		close(own.fd[i]);
+	}
+}
+
+struct step {
+	uint32_t job;
+	bool is_found;
+};
+
+static bool look_step(void *ctx, pid_t pid)
+{
+	struct step *step = ctx;
+	char text[256];
+	size_t len = read_proc(pid, "cmdline", text, sizeof(text));
+
+	step->is_found = slurm_words_is_step(text, len, step->job);
+	return !step->is_found;
+}
+
+bool slurm_process_has_step(uint32_t job)
+{
+	struct step step = { .job = job };
+
+	each_process(look_step, &step);
+	return step.is_found;
+}

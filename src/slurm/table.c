@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Mounts of ours on this machine, for who cleans up as root. A user chooses where they mount, may
+ * rename directories at any moment, and may have a daemon that never answers. So:
+ * - nothing is taken away by its path alone. The path is opened as the mount's owner, without
+ *   following symlinks, and must lead to the very mount that the kernel's table had (its number
+ *   there); then that descriptor is unmounted.
+ * - a mount is touched by a child that is given up on, and only with its owner's rights: root would
+ *   be refused, which says nothing.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/statfs.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include "clairfs/base/clock.h"
+#include "clairfs/base/text.h"
+#include "slurm_priv.h"
+
+#define ANSWER_NS NS_PER_S
+
+struct span {
+	const char *at;
+	size_t len;
+};
+
+static bool take(struct span *rest, struct span *ret)
+{
+	const char *stop = rest->len ? memchr(rest->at, ' ', rest->len) : NULL;
+
+	if (!rest->len)
+		return false;
+	*ret = (struct span){ rest->at, stop ? (size_t)(stop - rest->at) : rest->len };
+	rest->at += ret->len + (stop != NULL);
+	rest->len -= ret->len + (stop != NULL);
+	return true;
+}
+
+static bool is_word(struct span s, const char *word)
+{
+	return s.len == strlen(word) && memcmp(s.at, word, s.len) == 0;
+}
+
+static bool number(struct span s, uint32_t *ret)
+{
+	char word[16];
+	uint64_t v;
+
+	if (s.len >= sizeof(word) || memchr(s.at, 0, s.len))
+		return false;
+	memcpy(word, s.at, s.len);
+	word[s.len] = 0;
+	if (text_to_u64(word, &v) < 0 || v > UINT32_MAX)
+		return false;
+	*ret = (uint32_t)v;
+	return true;
+}
+
+static bool is_octal(const char *at)
+{
+	return at[0] >= '0' && at[0] <= '3' && at[1] >= '0' && at[1] <= '7' && at[2] >= '0' &&
+	       at[2] <= '7';
+}
+
+/* The kernel writes blanks, newlines and backslashes of names as \040 etc. */
+static bool path_of(struct span s, char out[PATH_MAX])
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < s.len; i++) {
+		int c = (unsigned char)s.at[i];
+
+		if (c == '\\' && s.len - i > 3 && is_octal(s.at + i + 1)) {
+			c = (s.at[i + 1] - '0') * 64 + (s.at[i + 2] - '0') * 8 + s.at[i + 3] - '0';
+			i += 3;
+		}
+		if (c == 0 || n + 1 >= PATH_MAX)
+			return false;
+		out[n++] = (char)c;
+	}
+	out[n] = 0;
+	return n > 0 && out[0] == '/';
+}
+
+/* "rw,user_id=1000,group_id=1000" */
+static bool id_of(struct span options, const char *key, uint32_t *ret)
+{
+	const char *at = options.at, *end = options.at + options.len;
+
+	while (at && at < end) {
+		const char *stop = memchr(at, ',', (size_t)(end - at));
+		struct span one = { at, (size_t)((stop ? stop : end) - at) };
+
+		if (one.len > strlen(key) && memcmp(at, key, strlen(key)) == 0)
+			return number((struct span){ at + strlen(key), one.len - strlen(key) },
+				      ret);
+		at = stop ? stop + 1 : NULL;
+	}
+	return false;
+}
+
+/* "36 35 0:98 / /at rw,noatime master:1 - fuse.clairfs SOURCE ro,user_id=1000,...". The source may
+ * have any characters but blanks: those are escaped. */
+bool slurm_mount_parse(const char *line, size_t len, struct slurm_mount *ret)
+{
+	struct span rest = { line, len }, field[6], word, device;
+	const char *colon;
+
+	for (int i = 0; i < 6; i++)
+		if (!take(&rest, &field[i]))
+			return false;
+	do {
+		if (!take(&rest, &word))
+			return false;
+	} while (!is_word(word, "-"));
+	if (!take(&rest, &word) || !is_word(word, "fuse.clairfs") || !take(&rest, &word) ||
+	    !take(&rest, &word))
+		return false;
+	colon = memchr(field[2].at, ':', field[2].len);
+	if (!colon)
+		return false;
+	device = (struct span){ colon + 1, (size_t)(field[2].at + field[2].len - colon - 1) };
+	return number(field[0], &ret->id) && number(device, &ret->minor) &&
+	       id_of(word, "user_id=", &ret->owner) && id_of(word, "group_id=", &ret->group) &&
+	       path_of(field[4], ret->path);
+}
+
+int slurm_mount_each(bool (*look)(void *ctx, const struct slurm_mount *m), void *ctx)
+{
+	AUTO_FILE FILE *f = fopen("/proc/self/mountinfo", "re");
+	AUTO_FREE struct slurm_mount *all = NULL;
+	AUTO_FREE char *line = NULL;
+	size_t size = 0, n = 0;
+	ssize_t len;
+
+	if (!f)
+		return -errno;
+	/* All of it first: what look() does changes the table. */
+	while ((len = getline(&line, &size, f)) > 0) {
+		struct slurm_mount *more = realloc(all, (n + 1) * sizeof(*all));
+
+		if (!more)
+			return -ENOMEM;
+		all = more;
+		if (slurm_mount_parse(line, (size_t)len - (line[len - 1] == '\n'), &all[n]))
+			n++;
+	}
+	while (n > 0 && look(ctx, &all[n - 1])) /* the last one is on top */
+		n--;
+	return 0;
+}
+
+static bool is_mount(int fd, uint32_t id)
+{
+	char path[64], line[256];
+	AUTO_FILE FILE *f = NULL;
+	unsigned found;
+
+	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
+	f = fopen(path, "re");
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "mnt_id: %u", &found) == 1)
+			return found == id;
+	return false;
+}
+
+/* A descriptor of the mount itself, or a negative errno. */
+static int open_mount(const struct slurm_mount *m)
+{
+	struct open_how how = { .flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
+				.resolve = RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS };
+	uid_t own = geteuid();
+	int fd, saved;
+
+	/* A home directory may be closed to root. */
+	if (own == 0 && seteuid(m->owner) < 0)
+		return -errno;
+	fd = (int)syscall(SYS_openat2, AT_FDCWD, m->path, &how, sizeof(how));
+	saved = errno;
+	if (own == 0 && seteuid(0) < 0)
+		abort(); /* nothing may go on with the wrong rights */
+	if (fd < 0)
+		return -saved;
+	if (is_mount(fd, m->id))
+		return fd;
+	close(fd);
+	return -ESTALE;
+}
+
+int slurm_mount_detach(const struct slurm_mount *m)
+{
+	AUTO_FD int fd = open_mount(m);
+	char path[32];
+
+	if (fd < 0)
+		return fd;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	/* By force: what waits for it fails. */
+	return umount2(path, MNT_FORCE | MNT_DETACH) == 0 ? 0 : -errno;
+}
+
+/* How the child that touches it ends. */
+enum { TOUCH_ALIVE, TOUCH_DEAD, TOUCH_UNKNOWN };
+
+static _Noreturn void touch(const struct slurm_mount *m)
+{
+	struct statfs st;
+
+	if (geteuid() == 0 && (setresgid(m->group, m->group, m->group) < 0 ||
+			       setresuid(m->owner, m->owner, m->owner) < 0))
+		_exit(TOUCH_UNKNOWN);
+	if (statfs(m->path, &st) == 0)
+		_exit(TOUCH_ALIVE);
+	_exit(errno == ENOTCONN || errno == ECONNABORTED ? TOUCH_DEAD : TOUCH_UNKNOWN);
+}
+
+static int ask(const struct slurm_mount *m)
+{
+	int status = TOUCH_UNKNOWN << 8, fd;
+	pid_t pid = fork();
+
+	if (pid == 0)
+		touch(m);
+	if (pid < 0)
+		return TOUCH_UNKNOWN;
+	fd = (int)syscall(SYS_pidfd_open, pid, 0);
+	if (fd < 0 || !slurm_process_ends(fd, ANSWER_NS))
+		kill(pid, SIGKILL);
+	if (fd >= 0 && slurm_process_ends(fd, ANSWER_NS)) /* else it hangs in the kernel */
+		while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+			;
+	if (fd >= 0)
+		close(fd);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : TOUCH_UNKNOWN;
+}
+
+bool slurm_mount_is_dead(const struct slurm_mount *m)
+{
+	return ask(m) == TOUCH_DEAD;
+}
+
+bool slurm_mount_answers(const struct slurm_mount *m)
+{
+	return ask(m) == TOUCH_ALIVE;
+}

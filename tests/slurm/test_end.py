@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""However a job ends, its mount goes with it: cancelled, out of time, out of memory, requeued, with its mount in use, with
+its daemon killed or stopped."""
+import os
+import signal
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import tap
+from slurmkit import FOREVER, Cluster, dataset, read_file, run, wait_until
+
+READ_ON = f"cat $CLAIRFS_MNT/*.bin > /dev/null; echo $CLAIRFS_STATUS; sleep {FOREVER}"
+
+
+def begin(c, source, *options, script=READ_ON):
+    job = c.sbatch(script, *options, comment=f"clairfs:{source}")
+    c.wait_output(job, "mounted")
+    tap.equal((len(c.mounts()), len(c.daemons())), (1, 2), "the job reads through its mount")
+    return job
+
+
+def ended(c, what):
+    c.wait_idle()
+    tap.no_findings(c.findings(), f"{what}: nothing is left")
+
+
+def cancelled(place):
+    source, _ = dataset(place)
+    with Cluster(place, cgroup=True) as c:
+        c.must("scancel", begin(c, source))
+        ended(c, "scancel")
+        job = begin(c, source)
+        c.must("scancel", "--signal=KILL", "--full", job)
+        ended(c, "scancel with SIGKILL")
+
+
+def out_of_time(place):
+    source, _ = dataset(place)
+    # Minutes are the unit; the clock of the controller's limit goes on in steps of its own.
+    with Cluster(place, cgroup=True, slurm=["OverTimeLimit=0"]) as c:
+        job = begin(c, source)
+        c.must("scontrol", "update", f"jobid={job}", "EndTime=now")
+        wait_until(lambda: not c.must("squeue", "-h"), "the job is out of time", 120)
+        ended(c, "the time limit")
+
+
+def out_of_memory(place):
+    source, _ = dataset(place)
+    hungry = "import mmap; m = mmap.mmap(-1, 1 << 29); [m.__setitem__(i, 1) for i in range(0, 1 << 29, 4096)]; print('alive')"
+    with Cluster(place, cgroup=True) as c:
+        limit = "" if c.cgroup else "ulimit -v 400000; "
+        job = c.sbatch(f"echo $CLAIRFS_STATUS; {limit}cat $CLAIRFS_MNT/*.bin > /dev/null; python3 -c \"{hungry}\"; sleep 0",
+                       comment=f"clairfs:{source}")
+        c.wait_end(job)
+        out = c.job_output(job)
+        tap.ok("mounted" in out and "alive" not in out, "the job was killed for its memory", out)
+        ended(c, "out of memory")
+
+
+def requeued(place):
+    source, _ = dataset(place)
+    # Slurm lets it wait for two minutes, until slurmd has forgotten the job: else it runs no prolog for that number.
+    with Cluster(place, cgroup=True, expire=5) as c:
+        job = begin(c, source, "--requeue", "--open-mode=append",
+                    script=f"cat $CLAIRFS_MNT/*.bin > /dev/null; echo $CLAIRFS_STATUS $SLURM_RESTART_COUNT.; sleep {FOREVER}")
+        first = set(c.daemons())
+        c.must("scontrol", "requeue", job)
+        wait_until(lambda: c.must("squeue", "-h", "-o", "%T") == "PENDING", "the job waits once more", 60)
+        tap.no_findings([f for f in c.findings() if "node" not in f], "requeue: nothing is left while it waits")
+        c.must("scontrol", "update", f"jobid={job}", "StartTime=now+10")
+        c.wait_output(job, "mounted 1.")
+        tap.equal((len(c.mounts()), len(c.daemons())), (1, 2), "it is mounted once more, under the same number")
+        tap.ok(not first & set(c.daemons()), "by another daemon")
+        c.must("scancel", job)
+        ended(c, "requeue")
+
+
+def mount_in_use(place):
+    """Something of the machine is in the mount while the epilog runs; a daemon of the job's has gone on."""
+    source, _ = dataset(place)
+    with Cluster(place, site=["epilog_wait = 2"]) as c:
+        # A process that Slurm loses: proctrack/linuxproc follows parents only.
+        job = begin(c, source, script="cd $CLAIRFS_MNT; setsid sh -c 'exec 3< s00001.bin; sleep 40' & sleep 0.2; cd /; echo $CLAIRFS_STATUS; "
+                    f"sleep {FOREVER}")
+        lost = [int(p) for p in os.listdir("/proc") if p.isdigit() and f"job {job}".encode() is not None and is_in(p, c.mounts()[0])]
+        c.must("scancel", job)
+        ended(c, "a mount in use")
+        for pid in lost:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except OSError:
+                pass
+
+
+def is_in(pid, mountpoint):
+    try:
+        return os.readlink(f"/proc/{pid}/cwd").startswith(mountpoint)
+    except OSError:
+        return False
+
+
+def daemon_killed_or_stopped(place):
+    source, _ = dataset(place)
+    with Cluster(place, cgroup=True, site=["epilog_wait = 1"]) as c:
+        for number, what in ((signal.SIGKILL, "killed"), (signal.SIGSTOP, "stopped")):
+            job = begin(c, source)
+            daemon = next(pid for pid in c.daemons() if read_file(f"/proc/{pid}/comm") == b"clairfs\n")
+            os.kill(daemon, number)
+            c.must("scancel", job)
+            ended(c, f"a daemon that was {what}")
+
+
+def steps_after_the_daemon_died(place):
+    """Later steps of the job are sent to the source."""
+    source, _ = dataset(place)
+    with Cluster(place) as c:
+        job = c.sbatch(f"echo $CLAIRFS_STATUS; while [ ! -e {place.path('go')} ]; do sleep 0.1; done; "
+                       "srun sh -c 'echo then $CLAIRFS_STATUS $CLAIRFS_MNT'", comment=f"clairfs:{source}")
+        c.wait_output(job, "mounted")
+        for pid in c.daemons():
+            os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: not c.daemons(), "the daemon is gone")
+        open(place.path("go"), "w", encoding="ascii").close()
+        c.wait_end(job)
+        tap.ok(f"then bypass {source}\n" in c.job_output(job), "a step that begins without its daemon reads the source",
+               c.job_output(job))
+
+
+run(cancelled, out_of_time, out_of_memory, requeued, mount_in_use, daemon_killed_or_stopped, steps_after_the_daemon_died)
