@@ -176,7 +176,9 @@ class Cluster:
             self.end(self.path(name))
         for node in self.nodes:
             self.remove_cgroups(node)
-        guard.end_all(self.place.root)  # after a failure: daemons that nobody has ended
+        for pid in self.daemons():  # after a failure: nobody has ended them
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
         for folder in self.own_cgroups():
             with contextlib.suppress(Failed, OSError):
                 wait_until(lambda path=folder: not read_file(path + "/cgroup.procs"), "the cgroup is empty", 10)
