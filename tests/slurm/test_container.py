@@ -6,13 +6,22 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import tap
-from slurmkit import FOREVER, Cluster, dataset, mountkit, run, write_file
+from slurmkit import FOREVER, Cluster, dataset, mountkit, run, wait_until, write_file
+
+
+def starts(c):
+    if c.srun("true").code == 0:
+        return True
+    mountkit.program("scontrol", "update", f"nodename={c.nodes[0]}", "state=resume", env=c.env)
+    return False
 
 
 def reads_in_a_namespace(place):
     source, _ = dataset(place)
     write_file(place.path("slurm", "job_container.conf"), f"AutoBasePath=true\nBasePath={place.path('private')}\n".encode())
     with Cluster(place, own_shm=True, site=["epilog_wait = 3"], slurm=["JobContainerType=job_container/tmpfs"]) as c:
+        # The first job after slurmd began may be refused by the plugin itself ("ns base mount failed").
+        wait_until(lambda: starts(c), "the plugin is ready", 60)
         said = c.variables(comment=f"clairfs:{source}")
         tap.equal(said.get("STATUS"), "mounted", "the job has its mount")
         out = c.shell("readlink /proc/self/ns/mnt; cat $CLAIRFS_MNT/*.bin | wc -c", comment=f"clairfs:{source}").split()
