@@ -176,6 +176,13 @@ class Cluster:
             self.end(self.path(name))
         for node in self.nodes:
             self.remove_cgroups(node)
+        for pid in self.daemons():  # after a failure: nobody has ended them
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        for folder in self.own_cgroups():
+            with contextlib.suppress(Failed, OSError):
+                wait_until(lambda path=folder: not read_file(path + "/cgroup.procs"), "the cgroup is empty", 10)
+                os.rmdir(folder)
 
     def end(self, pid_file):
         """At once: what they would still write nobody reads, and they wait for timers of theirs."""
