@@ -88,7 +88,7 @@ static void read_ahead_locked(struct cache *c, struct shard *s, struct cache_rea
 	if (!obj)
 		return;
 	obj->is_prefetch = true;
-	if (control_is_held_out(c, r->entry)) { /* not behind prefetches: see gate.c */
+	if (probed_mark(c, r->entry)) { /* it is not prefetched */
 		fetch_claim_locked(s, obj);
 		todo->start[todo->n_start++] = obj;
 		return;
@@ -305,15 +305,12 @@ void cache_read(struct cache *c, struct cache_read *r)
 	r->n_parts = 0;
 	r->refused = 0;
 	r->is_look = false;
-	r->held_ns = 0;
-	r->is_loaded = false;
+	r->traits = (struct read_traits){ .mark = probed_mark(c, r->entry) };
 	if (dataset_is_sample(c->p.dataset, r->entry) && account_lacks_push(c, r->entry)) {
 		metrics_add(c->p.metrics, METRIC_STAGE_EVICTED_READS, 1);
 		note_sample(c, PLAN_EV_UNSTAGED, r->entry, 0);
 	}
-	r->is_switchback = cache_switchback_is_held_out(c, r->entry);
-	r->is_control = !r->is_switchback && control_is_held_out(c, r->entry);
-	r->is_accounted = account_read_begin(c, r, r->is_control || r->is_switchback);
+	r->is_accounted = account_read_begin(c, r);
 	mutex_lock(&s->mu);
 	es = entry_get_locked(c, s, r->entry);
 	if (es) {
