@@ -178,8 +178,10 @@ static void count_staged_rest(struct cache *c, const struct record *rec)
  * that came after the open is for the next. */
 static void use_up_stage(struct cache *c, const struct record *rec)
 {
-	if (rec->n_opens && !rec->now.has_read && bits_clear(c->staged_opened, rec->entry.v))
+	if (rec->n_opens && !rec->now.has_read && bits_clear(c->staged_opened, rec->entry.v)) {
 		bits_clear(c->staged, rec->entry.v);
+		atomic_store(&c->n_direct, 0);
+	}
 }
 
 static void reading_add(struct reading *r, const struct reading *more)

@@ -11,6 +11,9 @@
  *	             +----------+---------------------+
  *
  * GONE objects are out of the table and live on while somebody holds a reference.
+ *
+ * A range is an object as well, of any part of a file of several pieces (ranges.c): in the list of its
+ * file, but not in the table.
  */
 #ifndef CLAIRFS_CACHE_PRIV_H
 #define CLAIRFS_CACHE_PRIV_H
@@ -28,6 +31,7 @@
 
 #include "access_priv.h"
 #include "account_priv.h"
+#include "ahead_priv.h"
 #include "gate_priv.h"
 #include "planner.h"
 
@@ -36,6 +40,7 @@ enum {
 	READ_TRIES = 64, /* attempts to get bytes of one version of a file that keeps changing */
 	STAGERS_MAX = 8,
 	WRITERS = 4,
+	RANGES_MAX = 64, /* of one file */
 };
 
 enum object_state {
@@ -60,7 +65,9 @@ struct object {
 	struct file_identity identity;
 	void *mem;         /* the fetch's until RESIDENT */
 	uint64_t ready_ns; /* since when a prefetch waits for its first reader, else 0 */
+	uint64_t start;    /* in the file; of a piece: PIECE_BYTES times its number */
 	uint32_t piece, length, refs;
+	uint32_t used; /* bytes that READs got; of files of several pieces */
 	struct cache_rights rights; /* while it is in the table they do not change */
 	enum object_state state;
 	int64_t young_until_ns; /* of the read; see tier.h */
@@ -69,6 +76,9 @@ struct object {
 	bool is_demand;         /* somebody waits, also for a prefetch joined before its start */
 	bool has_slot;          /* counts as a prefetch in flight */
 	bool is_heap;           /* the arena was full: memory for this fetch only */
+	bool is_range;          /* not in the table; the store has no such thing */
+	bool is_once;           /* a range that goes with those who wait for it */
+	bool is_ahead;          /* counted in ahead_bytes: nobody has come for it yet */
 	bool is_from_store;
 	bool is_loaded;   /* somebody waited, and the source was busier than readers make it */
 	uint64_t held_ns; /* by the gate, and by whatever else is not the source */
@@ -134,7 +144,9 @@ struct entry_state {
 	uint32_t drop_renewal, inval_renewal; /* the inodes that drop and inval_job are about */
 	bool has_read;
 	uint64_t next_offset; /* end of the last READ */
-	struct list objects;
+	struct list objects; /* ranges first, n_ranges of them */
+	uint32_t n_ranges, n_listed;
+	struct list reads; /* cache_read.in_entry of n_listed READs, of a file of several pieces */
 	struct list attr_waiters; /* cache_read.node: not started before the file is settled */
 	struct stage_job inval_job, attr_job, drop_job, name_job;
 };
@@ -191,8 +203,15 @@ struct cache {
 	bool is_store_lasting;    /* the store is persistent */
 	_Atomic uint64_t *staged; /* per sample: pushed, not known to be dropped or used up */
 	_Atomic uint64_t *staged_opened; /* per sample: opened since it was pushed */
+	/* Per sample: its last READ was one of O_DIRECT, for which pages in the kernel are of no
+	 * use; and how many such samples there were since pages were. */
+	_Atomic uint64_t *direct;
+	_Atomic uint32_t n_direct, stage_probe;
 	struct prefetch_queue prefetch;
 	struct gate gate;
+	struct mutex ahead_mu; /* a leaf */
+	struct ahead *ahead;   /* ahead_mu */
+	_Atomic uint64_t ahead_bytes;
 	struct notes notes;
 	struct account *account;
 	struct mutex status_mu;
@@ -245,6 +264,37 @@ void objects_free(struct cache *c, struct list *dead);
 bool evict_one(struct cache *c);
 void busy_end_locked(struct shard *s) REQUIRES(s->mu);
 
+/* --- ranges.c: parts of files of several pieces --- */
+int ranges_init(struct cache *c) MUST_USE;
+void ranges_fini(struct cache *c);
+uint64_t ranges_table_bytes(struct cache *c);
+/* A READ of such a file has come, and ends at `end`: what to fetch for it. */
+void ranges_advise(struct cache *c, const struct cache_read *r, const struct file_identity *id,
+		   uint64_t end, struct ahead_advice *ret);
+/* What there is, or is under way, of the byte at `at`; NULL: nothing. */
+struct object *ranges_find_locked(struct cache *c, struct shard *s, struct entry_state *es,
+				  uint64_t at) REQUIRES(s->mu);
+/* Up to where, at most `end`, nothing of what comes after `at` is there. */
+uint64_t ranges_gap_locked(struct cache *c, struct shard *s, struct entry_state *es, uint64_t at,
+			   uint64_t end) REQUIRES(s->mu);
+/* QUEUED, for a READ that has come; as object_new_locked. */
+struct object *range_new_locked(struct cache *c, struct shard *s, struct entry_state *es,
+				const struct file_identity *id, uint64_t from, uint64_t to)
+	REQUIRES(s->mu);
+/* Queues prefetches of what is missing between; prefetch_pump must follow, without the lock, when
+ * this is true. */
+bool ranges_ahead_locked(struct cache *c, struct shard *s, struct entry_state *es,
+			 const struct file_identity *id, const struct ahead_advice *advice)
+	REQUIRES(s->mu);
+/* A reader has come for it. */
+void range_met(struct cache *c, struct object *obj);
+/* So many bytes of it were answered. What was read to its end is the first to go. */
+void range_used_locked(struct cache *c, struct shard *s, struct object *obj, uint32_t bytes,
+		       struct list *dead) REQUIRES(s->mu);
+/* The source is asked for it on behalf of a READ. */
+void range_spent(struct cache *c, const struct object *obj);
+void range_answered(struct cache *c, const struct tier_read *read);
+
 /* --- read.c --- */
 void read_begin(struct cache *c, struct cache_read *r);
 void read_settle(struct cache *c, struct cache_read *r); /* one part less; the last one answers */
@@ -256,6 +306,9 @@ void look_begin(struct cache *c, struct cache_read *r);
 /* Whether the store keeps the first n_pieces of this version, and may be asked. Any thread. */
 bool store_keeps(struct cache *c, struct entry_id entry, const struct file_identity *id,
 		 uint32_t n_pieces);
+/* Likewise one piece. */
+bool store_keeps_piece(struct cache *c, struct entry_id entry, const struct file_identity *id,
+		       uint32_t piece);
 
 /* --- change.c --- */
 /* The file that was `known` is seen to be another one (st), or gone (both NULL): drops what is kept

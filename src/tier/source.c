@@ -101,7 +101,7 @@ static void source_start(struct source *s, struct tier_read *read, struct kept_f
 	job->fd = file ? file->fd : -1;
 	job->keep_open = !file && wants_kept_file(s, read);
 	job->buf = read->buf;
-	job->offset = (uint64_t)read->key.piece * PIECE_BYTES;
+	job->offset = (uint64_t)read->key.piece * PIECE_BYTES + read->skip;
 	job->length = read->length;
 	job->want_stat = true;
 	job->want_check = true;
