@@ -150,6 +150,8 @@ static void file_asked(struct ahead *a, struct ahead_file *f, const struct ahead
 
 	a->asked += r->length;
 	f->asked += r->length;
+	if (r->offset < f->hint_end)
+		f->hint -= MIN(f->hint, r->length);
 	for (uint64_t i = r->offset / part; i <= (r->offset + r->length - 1) / part; i++)
 		f->parts |= 1ull << i;
 }
@@ -283,7 +285,7 @@ static uint64_t allowance(const struct ahead *a, const struct ahead_file *f,
 {
 	uint64_t credit = MIN((uint64_t)AHEAD_CREDIT, r->room / 4);
 	uint64_t of_file = left_of(f->asked - r->length, f->spent,
-				   is_hint(r) ? AHEAD_MOST : AHEAD_FILE_CREDIT);
+				   is_hint(r) ? AHEAD_MOST : AHEAD_FILE_CREDIT + f->hint);
 	uint64_t of_all = left_of(a->asked - r->length, a->spent, credit);
 	uint64_t of_room = r->room / 2 - MIN(r->unused, r->room / 2);
 
@@ -310,6 +312,10 @@ static void stream_advise(const struct ahead *a, const struct ahead_file *f,
 	ret->from = from;
 	ret->to = to;
 	s->fetched = to;
+	if (is_hint(r)) { /* it takes nothing from other readers of the file */
+		f->hint = to - from;
+		f->hint_end = to;
+	}
 }
 
 void ahead_read(struct ahead *a, const struct ahead_read *r, struct ahead_advice *ret)
