@@ -292,7 +292,7 @@ static uint64_t allowance(const struct ahead *a, const struct ahead_file *f,
 	return MIN(MIN(of_file, of_all), of_room);
 }
 
-static void stream_advise(const struct ahead *a, const struct ahead_file *f,
+static void stream_advise(const struct ahead *a, struct ahead_file *f,
 			  struct ahead_stream *s, const struct ahead_read *r,
 			  struct ahead_advice *ret)
 {
