@@ -41,6 +41,8 @@
 #define REACH_LEAST (4ull << 20) /* of all streams together: what a link of 1 Gbit/s and 30 ms holds */
 #define REACH_EACH (256ull << 10)
 enum { ENDS_MOST = 8, ENDS_SURE = 3, RUNS_KNOWN = 4, STREAMS_FRESH = 4 };
+enum { ALONE_MOST = 32, ALONE_RUN = 8, ALONE_SURE = 12 };
+enum { STREAM_SURE = 3, STREAM_IDLE = 256 }; /* READs: of it, of others meanwhile */
 
 /* --- what the source can do --- */
 
@@ -175,8 +177,12 @@ static bool file_is_whole(struct ahead *a, struct ahead_file *f, uint64_t room)
 static void run_ended(struct ahead *a, struct ahead_file *f, struct ahead_stream *s)
 {
 	begun_ended(a, f, s);
-	/* One READ alone says nothing of how long runs are; what ends with the file was cut short. */
-	if (s->n_reads >= 2 && s->end < f->size) {
+	if (s->n_reads == 1)
+		f->alone = MIN(f->alone + 1, (uint32_t)ALONE_MOST);
+	else if (s->n_reads >= STREAM_SURE)
+		f->alone -= MIN(f->alone, (uint32_t)ALONE_RUN);
+	/* Two READs may meet by chance; what ends with the file was cut short. */
+	if (s->n_reads >= STREAM_SURE && s->end < f->size) {
 		if (!f->n_runs)
 			f->typical = s->run;
 		else if (s->run < f->typical)
@@ -189,7 +195,8 @@ static void run_ended(struct ahead *a, struct ahead_file *f, struct ahead_stream
 }
 
 /* The one that a READ at this place goes on with, or NULL. */
-static struct ahead_stream *stream_find(struct ahead_file *f, const struct ahead_read *r)
+static struct ahead_stream *stream_find(const struct ahead *a, struct ahead_file *f,
+					const struct ahead_read *r)
 {
 	struct ahead_stream *near = NULL;
 
@@ -199,8 +206,9 @@ static struct ahead_stream *stream_find(struct ahead_file *f, const struct ahead
 
 		if (s->n_reads && s->end == r->offset)
 			return s;
-		/* Where READs alone stand it may be by chance that another one comes near. */
-		if (s->n_reads >= 2 && r->offset < to && r->offset + AHEAD_NEAR >= s->end &&
+		/* Near, but not there: that may be by chance, unless it is a stream that goes on. */
+		if (s->n_reads >= STREAM_SURE && a->tick - s->used_at < STREAM_IDLE &&
+		    r->offset < to && r->offset + AHEAD_NEAR >= s->end &&
 		    (!near || s->used_at > near->used_at))
 			near = s;
 	}
@@ -262,6 +270,9 @@ static uint64_t stream_want(const struct ahead *a, const struct ahead_file *f,
 		return 0;
 	if (s->n_reads == 1 && (r->is_sample || a->ends >= ENDS_SURE))
 		return reach;
+	/* Where READs are random two may meet by chance: records side by side. */
+	if (s->n_reads == 2 && f->alone >= (uint32_t)ALONE_SURE)
+		return 0;
 	if (s->n_reads == 1)
 		return is_hint(r) ? AHEAD_MOST : AHEAD_FIRST - r->length;
 	if (f->n_runs >= RUNS_KNOWN && run < f->typical)
@@ -321,7 +332,7 @@ static void stream_advise(const struct ahead *a, struct ahead_file *f,
 void ahead_read(struct ahead *a, const struct ahead_read *r, struct ahead_advice *ret)
 {
 	struct ahead_file *f = file_of(a, r);
-	struct ahead_stream *s = stream_find(f, r);
+	struct ahead_stream *s = stream_find(a, f, r);
 	uint64_t end = r->offset + r->length;
 
 	*ret = (struct ahead_advice){ 0 };

@@ -43,6 +43,7 @@ struct ahead_file {
 	uint64_t typical;      /* how long runs are here, rather too short; 0: not known */
 	uint64_t used_at;
 	uint32_t n_runs;
+	uint32_t alone; /* how sure it is that a READ stays alone */
 	struct ahead_stream stream[AHEAD_STREAMS];
 };
 
