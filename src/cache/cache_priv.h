@@ -284,8 +284,8 @@ struct object *range_new_locked(struct cache *c, struct shard *s, struct entry_s
 /* Queues prefetches of what is missing between; prefetch_pump must follow, without the lock, when
  * this is true. */
 bool ranges_ahead_locked(struct cache *c, struct shard *s, struct entry_state *es,
-			 const struct file_identity *id, const struct ahead_advice *advice)
-	REQUIRES(s->mu);
+			 const struct file_identity *id, const struct ahead_advice *advice,
+			 struct list *dead) REQUIRES(s->mu);
 /* A reader has come for it. */
 void range_met(struct cache *c, struct object *obj);
 /* So many bytes of it were answered. What was read to its end is the first to go. */

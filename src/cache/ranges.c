@@ -129,6 +129,26 @@ struct object *range_new_locked(struct cache *c, struct shard *s, struct entry_s
 	return obj;
 }
 
+/* The oldest one that nobody came for: what was too much stays until memory is short, and must not
+ * be in the way of what comes. */
+static void range_make_room_locked(struct cache *c, struct shard *s, struct entry_state *es,
+				   struct list *dead) REQUIRES(s->mu);
+static void range_make_room_locked(struct cache *c, struct shard *s, struct entry_state *es,
+				   struct list *dead)
+{
+	struct list *node = es->objects.next;
+	struct object *oldest = NULL;
+
+	for (uint32_t i = 0; es->n_ranges >= RANGES_MAX && i < es->n_ranges; i++, node = node->next) {
+		struct object *range = container_of(node, struct object, in_entry);
+
+		if (range->state == OBJECT_RESIDENT && range->refs == 1)
+			oldest = range;
+	}
+	if (oldest)
+		object_drop_locked(c, s, oldest, dead);
+}
+
 /* What begins at `at`: a piece if all of it is wanted, or the store has it. */
 static struct object *ahead_new_locked(struct cache *c, struct shard *s, struct entry_state *es,
 				       const struct file_identity *id, uint64_t at, uint64_t to)
@@ -145,7 +165,8 @@ static struct object *ahead_new_locked(struct cache *c, struct shard *s, struct 
 }
 
 bool ranges_ahead_locked(struct cache *c, struct shard *s, struct entry_state *es,
-			 const struct file_identity *id, const struct ahead_advice *advice)
+			 const struct file_identity *id, const struct ahead_advice *advice,
+			 struct list *dead)
 {
 	uint64_t at = advice->from;
 	bool has_pushed = false;
@@ -154,6 +175,7 @@ bool ranges_ahead_locked(struct cache *c, struct shard *s, struct entry_state *e
 		struct object *obj = ranges_find_locked(c, s, es, at);
 
 		if (!obj) {
+			range_make_room_locked(c, s, es, dead);
 			obj = ahead_new_locked(c, s, es, id, at,
 					       ranges_gap_locked(c, s, es, at, advice->to));
 			if (!obj)

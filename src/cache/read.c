@@ -24,6 +24,7 @@ struct read_plan { /* what has to be started once the lock is released */
 	struct object *start[CACHE_READ_PARTS + 1];
 	uint32_t n_start;
 	bool has_prefetch;
+	struct list dead;
 };
 
 /* obj: what there is of it, or a new one; NULL: there was no memory for one. */
@@ -159,7 +160,7 @@ static void read_large_locked(struct cache *c, struct shard *s, struct cache_rea
 			break;
 		at = obj->start + obj->length;
 	}
-	todo->has_prefetch = ranges_ahead_locked(c, s, r->state, &todo->id, &advice);
+	todo->has_prefetch = ranges_ahead_locked(c, s, r->state, &todo->id, &advice, &todo->dead);
 }
 
 /* Pages behind the beginning are being dropped, and that waits for this READ. */
@@ -208,9 +209,12 @@ void read_begin(struct cache *c, struct cache_read *r)
 	struct read_plan todo = { .n_start = 0 };
 	bool is_begun;
 
+	list_init(&todo.dead);
 	mutex_lock(&s->mu);
 	is_begun = read_look_locked(c, s, r, &todo);
 	mutex_unlock(&s->mu);
+	if (!list_is_empty(&todo.dead))
+		objects_free(c, &todo.dead);
 	if (!is_begun)
 		return;
 	for (uint32_t i = 0; i < todo.n_start; i++)
