@@ -155,7 +155,8 @@ def classes(stats):
 
 
 def false_words(scenario, said):
-    false = [word for word in FALSE_WORDS if not (scenario.is_resume and "resumed" in word)]
+    true = ("another reader", "in another order") if len(scenario.jobs) > 1 else ("resumed",) if scenario.is_resume else ()
+    false = [word for word in FALSE_WORDS if not any(one in word for one in true)]
     return sorted(text for text in said if any(word in text for word in false))
 
 

@@ -71,7 +71,8 @@ enum plan_event_kind {
 	PLAN_EV_PIN_ROOM,  /* the store takes pins again (status: is_pinning_over) */
 	PLAN_EV_UNPINNED,  /* sample: the store has lost or forgotten it */
 	PLAN_EV_KEPT,      /* sample: the store holds it already, without a PIN of this plan */
-	PLAN_EV_LOST_COPY, /* sample: the arena copy is gone (the file changed); not after a DROP */
+	PLAN_EV_LOST_COPY, /* sample: what we had of it is gone, in the arena and, pushed, in the
+			      kernel (the file changed, it is set aside) */
 	PLAN_EV_RESIZED,   /* sample, bytes: its new size */
 	PLAN_EV_DEMAND,    /* bytes read from the source on demand, latency_ns; sample: only told
 			      to who watches, and any number */

@@ -31,7 +31,7 @@
 #include <string.h>
 
 enum { ACCOUNT_SHARDS = 16, ACCOUNT_BUCKETS = 1024, RECORDS_MAX = 65536 };
-enum { UNSEEN_MAX = 64, TOLD_MAX = 65536 };
+enum { UNSEEN_MAX = 64, TOLD_MAX = 65536, PLACE_MAX = 64 };
 #define HEARD_NS (NS_PER_S / 4)
 
 /* How long a record may be quiet before it is decided: a sample that was read in part so far may
@@ -52,6 +52,8 @@ struct reading {
 struct record {
 	struct record *next_hash;
 	struct list by_age; /* of a list unless READs are in flight */
+	struct list by_since; /* of `untold` while something of it is neither told nor given up */
+	uint64_t since_ns;    /* then: the first sign of that, or of an open before it */
 	struct entry_id entry;
 	uint32_t n_inflight;
 	uint32_t n_opens;         /* more than one: the others came while READs were in flight */
@@ -79,6 +81,7 @@ struct account_shard {
 	struct mutex mu;
 	struct record *buckets[ACCOUNT_BUCKETS]; /* mu, like all below */
 	struct list by_age[AGES];                /* oldest activity first */
+	struct list untold;                      /* by since_ns */
 	uint32_t n;
 	struct cache_read_note *told; /* decided since the last sweep */
 	uint32_t n_told, told_size;
@@ -120,6 +123,7 @@ int account_new(struct cache *c)
 		mutex_init(&c->account->shards[i].mu);
 		for (int age = 0; age < AGES; age++)
 			list_init(&c->account->shards[i].by_age[age]);
+		list_init(&c->account->shards[i].untold);
 	}
 	return 0;
 }
@@ -133,6 +137,7 @@ static void record_free_locked(struct account_shard *a, struct record *rec)
 		at = &(*at)->next_hash;
 	*at = rec->next_hash;
 	list_remove(&rec->by_age);
+	list_remove(&rec->by_since);
 	a->n--;
 	free(rec);
 }
@@ -153,6 +158,31 @@ void account_free(struct cache *c)
 		free(a->told);
 	}
 	free(c->account);
+}
+
+/* Signs come nearly in the order of their times, so its place is near the end. One that is not goes
+ * to the beginning, as if it were as old as the first one there: then others are said to be told later
+ * than they are. */
+static void untold_since_locked(struct account_shard *a, struct record *rec, uint64_t since_ns)
+	REQUIRES(a->mu);
+static void untold_since_locked(struct account_shard *a, struct record *rec, uint64_t since_ns)
+{
+	uint32_t steps = 0;
+	struct list *at;
+
+	if (!list_is_empty(&rec->by_since) && rec->since_ns <= since_ns)
+		return;
+	list_remove(&rec->by_since);
+	for (at = a->untold.prev; at != &a->untold && steps < PLACE_MAX; at = at->prev, steps++)
+		if (container_of(at, struct record, by_since)->since_ns <= since_ns)
+			break;
+	if (steps == PLACE_MAX && at != &a->untold) {
+		at = &a->untold;
+		since_ns = MIN(since_ns,
+			       container_of(at->next, struct record, by_since)->since_ns);
+	}
+	rec->since_ns = since_ns;
+	list_push_head(at, &rec->by_since);
 }
 
 static void count_reads(struct cache *c, enum read_class class, uint64_t n)
@@ -262,6 +292,8 @@ static void decide_locked(struct cache *c, struct account_shard *a, struct recor
 		tell_locked(c, a, rec);
 	use_up_stage(c, rec);
 	rec->is_counted = true;
+	if (!rec->is_kept_back && !rec->next.has_read) /* what is left of it begins no later */
+		list_remove(&rec->by_since);
 }
 
 static void restart(struct record *rec)
@@ -362,6 +394,7 @@ static struct record *record_get_locked(struct cache *c, struct account_shard *a
 	if (!rec)
 		return NULL;
 	list_init(&rec->by_age);
+	list_init(&rec->by_since);
 	rec->entry = entry;
 	rec->next_hash = *bucket;
 	*bucket = rec;
@@ -400,6 +433,7 @@ static void record_end_locked(struct cache *c, struct account_shard *a, struct r
 		return;
 	}
 	restart(rec);
+	untold_since_locked(a, rec, rec->now.began_ns);
 	record_seen_locked(c, a, rec, now_ns);
 }
 
@@ -434,6 +468,8 @@ void account_open(struct cache *c, struct entry_id entry, uint64_t now_ns)
 		count_staged_rest(c, rec);
 		record_end_locked(c, a, rec, now_ns);
 	} else {
+		if (!rec->is_counted)
+			untold_since_locked(a, rec, rec->now.began_ns);
 		record_seen_locked(c, a, rec, now_ns);
 	}
 	if (bits_get(c->staged, entry.v))
@@ -490,6 +526,35 @@ uint32_t cache_reader_of(struct cache *c, uint32_t sample)
 	return reader;
 }
 
+/* Whether a READ that comes now is of the last open that was heard of: not if all was read, and soon
+ * after it if nothing was. */
+static bool is_of_last_open(struct cache *c, const struct record *rec, uint64_t now_ns)
+{
+	if (!rec->n_opens || rec->n_inflight)
+		return rec->n_opens > 0;
+	if (rec->now.has_read)
+		return rec->now.bytes < dataset_size(c->p.dataset, rec->entry) * rec->n_opens;
+	return now_ns < rec->last_ns + HEARD_NS;
+}
+
+bool account_lacks_push(struct cache *c, struct entry_id entry)
+{
+	struct account_shard *a = shard_for(c, entry);
+	bool is_opened, is_of_last, is_first = false;
+	const struct record *rec;
+
+	if (!bits_get(c->staged, entry.v))
+		return false;
+	mutex_lock(&a->mu);
+	rec = record_find_locked(a, entry);
+	is_of_last = rec && is_of_last_open(c, rec, clock_now(c->p.clock));
+	is_opened = bits_get(c->staged_opened, entry.v);
+	if (is_opened || !is_of_last) /* else it came after this open, and waits for the next */
+		is_first = bits_clear(c->staged, entry.v);
+	mutex_unlock(&a->mu);
+	return is_first && is_opened == is_of_last; /* else it has served its open, this is another */
+}
+
 bool account_read_begin(struct cache *c, const struct cache_read *r, bool is_control)
 {
 	struct account_shard *a = shard_for(c, r->entry);
@@ -508,6 +573,8 @@ bool account_read_begin(struct cache *c, const struct cache_read *r, bool is_con
 		if (rec->n_inflight++ == 0)
 			rec->busy_ns = now;
 		rec->reader = r->reader;
+		if (!rec->is_counted)
+			untold_since_locked(a, rec, MIN(now, r->arrived_ns));
 		record_seen_locked(c, a, rec, now);
 	}
 	mutex_unlock(&a->mu);
@@ -609,22 +676,13 @@ static void sweep_told(struct cache *c, struct account_shard *a)
 static uint64_t undecided_since(struct account_shard *a, uint64_t least)
 {
 	mutex_lock(&a->mu);
-	for (uint32_t b = 0; a->n && b < ACCOUNT_BUCKETS; b++)
-		for (const struct record *rec = a->buckets[b]; rec; rec = rec->next_hash) {
-			uint64_t began = rec->n_inflight && !rec->now.began_ns ? rec->busy_ns
-									       : rec->now.began_ns;
-
-			if (rec->has_before)
-				began = MIN(began, rec->before.began_ns);
-			if (!rec->is_counted)
-				least = MIN(least, began);
-		}
+	if (!list_is_empty(&a->untold))
+		least = MIN(least, container_of(a->untold.next, struct record, by_since)->since_ns);
 	mutex_unlock(&a->mu);
 	return least;
 }
 
-/* Opens are heard of within milliseconds, or a moment later on a machine that is busy. Once a second:
- * it looks at all records. */
+/* Opens are heard of within milliseconds, or a moment later on a machine that is busy. */
 static void tell_settled(struct cache *c, uint64_t now_ns)
 {
 	uint64_t before_ns = now_ns - MIN(now_ns, HEARD_NS);

@@ -16,6 +16,9 @@ void account_open(struct cache *c, struct entry_id entry, uint64_t now_ns);
 /* The plan has just been fed this open: keeps where it belongs. Returns the thread that reads it, as
  * cache_reader_of. Planner thread. */
 uint32_t account_place(struct cache *c, struct entry_id entry);
+/* Before account_read_begin: whether this READ of a sample shows that the kernel has dropped pages
+ * which were pushed; says so once for each push. */
+bool account_lacks_push(struct cache *c, struct entry_id entry);
 /* For r->is_accounted. */
 /* is_control: or another read on demand on purpose. */
 bool account_read_begin(struct cache *c, const struct cache_read *r, bool is_control);

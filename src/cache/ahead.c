@@ -38,7 +38,7 @@
 #define BIN_NS (50 * NS_PER_MS)
 #define BIN_IDLE_NS (500 * NS_PER_MS)
 #define LATENCY_NS (5 * NS_PER_S)
-#define REACH_LEAST (4ull << 20) /* of all streams together: what a link of 1 Gbit/s and 30 ms holds */
+#define REACH_LEAST (4ull << 20) /* of all streams: what a link of 1 Gbit/s and 30 ms holds */
 #define REACH_EACH (256ull << 10)
 enum { ENDS_MOST = 8, ENDS_SURE = 3, RUNS_KNOWN = 4, STREAMS_FRESH = 4 };
 enum { ALONE_MOST = 32, ALONE_RUN = 8, ALONE_SURE = 12 };

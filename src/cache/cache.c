@@ -79,7 +79,7 @@ int cache_new(const struct cache_params *params, struct cache **ret, struct err 
 	c->notes.planned_stage_bytes = c->p.stage_bytes;
 	atomic_init(&c->may_refuse_open, !c->p.order);
 	atomic_init(&c->has_order, c->p.order != NULL);
-	c->kept_at = UINT32_MAX;
+	c->kept_at = c->give_back_at = UINT32_MAX;
 	rc = notes_init(c);
 	mutex_init(&c->status_mu);
 	mutex_init(&c->order_mu);

@@ -12,8 +12,8 @@
  *
  * GONE objects are out of the table and live on while somebody holds a reference.
  *
- * A range is an object as well, of any part of a file of several pieces (ranges.c): in the list of its
- * file, but not in the table.
+ * A range is an object as well, of any part of a file of several pieces (ranges.c): in the list of
+ * its file, but not in the table.
  */
 #ifndef CLAIRFS_CACHE_PRIV_H
 #define CLAIRFS_CACHE_PRIV_H
@@ -178,6 +178,7 @@ struct cache {
 	struct recent recent;
 	uint32_t kept_at, kept_found; /* planner: samples below were looked up; store_n_found() */
 	uint64_t kept_next_ns;        /* planner: no new look before; 0: this is the first one */
+	uint32_t give_back_at; /* planner: word of `staged` from which on pages are given back */
 	_Atomic uint32_t generation, orders; /* of plans, of orders; changed by the planner */
 	_Atomic bool has_order;
 	const char *why_none;  /* planner: there was an order; NULL: there was none */
@@ -228,72 +229,6 @@ struct cache {
 	_Atomic bool is_stopping;
 	bool is_started;
 };
-
-/* --- object.c --- */
-struct shard *shard_of(struct cache *c, struct entry_id entry);
-int objects_init(struct cache *c) MUST_USE;
-void objects_fini(struct cache *c);
-struct entry_state *entry_find_locked(struct cache *c, struct shard *s, struct entry_id entry)
-	REQUIRES(s->mu);
-/* Finds or makes, with a reference; NULL when out of memory. */
-struct entry_state *entry_get_locked(struct cache *c, struct shard *s, struct entry_id entry)
-	REQUIRES(s->mu);
-void entry_put_locked(struct cache *c, struct shard *s, struct entry_state *es) REQUIRES(s->mu);
-struct object *object_find_locked(struct cache *c, struct shard *s, struct entry_id entry,
-				  uint32_t piece) REQUIRES(s->mu);
-/* QUEUED, in the table, without memory; the table holds one reference. NULL when out of memory. */
-struct object *object_new_locked(struct cache *c, struct shard *s, struct entry_state *es,
-				 const struct file_identity *identity, uint32_t piece)
-	REQUIRES(s->mu);
-void object_move_locked(struct object *obj, enum object_state to);
-/* RESIDENT and nobody's: the next one to go when memory is short. */
-void object_make_plain_locked(struct cache *c, struct shard *s, struct object *obj) REQUIRES(s->mu);
-void object_make_planned_locked(struct cache *c, struct shard *s, struct object *obj)
-	REQUIRES(s->mu);
-void object_touch_locked(struct shard *s, struct object *obj) REQUIRES(s->mu);
-/* Takes it out of the table; a fetch in flight ends by itself. Its references keep it. `dead` gets
- * it if that was the last. */
-void object_drop_locked(struct cache *c, struct shard *s, struct object *obj, struct list *dead)
-	REQUIRES(s->mu);
-void object_put_locked(struct cache *c, struct shard *s, struct object *obj, struct list *dead)
-	REQUIRES(s->mu);
-void object_put(struct cache *c, struct object *obj);
-/* Frees what object_put_locked has gathered; without the lock. */
-void objects_free(struct cache *c, struct list *dead);
-/* Frees one plain resident of any file; false when there is none. */
-bool evict_one(struct cache *c);
-void busy_end_locked(struct shard *s) REQUIRES(s->mu);
-
-/* --- ranges.c: parts of files of several pieces --- */
-int ranges_init(struct cache *c) MUST_USE;
-void ranges_fini(struct cache *c);
-uint64_t ranges_table_bytes(struct cache *c);
-/* A READ of such a file has come, and ends at `end`: what to fetch for it. */
-void ranges_advise(struct cache *c, const struct cache_read *r, const struct file_identity *id,
-		   uint64_t end, struct ahead_advice *ret);
-/* What there is, or is under way, of the byte at `at`; NULL: nothing. */
-struct object *ranges_find_locked(struct cache *c, struct shard *s, struct entry_state *es,
-				  uint64_t at) REQUIRES(s->mu);
-/* Up to where, at most `end`, nothing of what comes after `at` is there. */
-uint64_t ranges_gap_locked(struct cache *c, struct shard *s, struct entry_state *es, uint64_t at,
-			   uint64_t end) REQUIRES(s->mu);
-/* QUEUED, for a READ that has come; as object_new_locked. */
-struct object *range_new_locked(struct cache *c, struct shard *s, struct entry_state *es,
-				const struct file_identity *id, uint64_t from, uint64_t to)
-	REQUIRES(s->mu);
-/* Queues prefetches of what is missing between; prefetch_pump must follow, without the lock, when
- * this is true. */
-bool ranges_ahead_locked(struct cache *c, struct shard *s, struct entry_state *es,
-			 const struct file_identity *id, const struct ahead_advice *advice,
-			 struct list *dead) REQUIRES(s->mu);
-/* A reader has come for it. */
-void range_met(struct cache *c, struct object *obj);
-/* So many bytes of it were answered. What was read to its end is the first to go. */
-void range_used_locked(struct cache *c, struct shard *s, struct object *obj, uint32_t bytes,
-		       struct list *dead) REQUIRES(s->mu);
-/* The source is asked for it on behalf of a READ. */
-void range_spent(struct cache *c, const struct object *obj);
-void range_answered(struct cache *c, const struct tier_read *read);
 
 /* --- read.c --- */
 void read_begin(struct cache *c, struct cache_read *r);
@@ -348,5 +283,7 @@ void *writer_main(void *cache);
 void *epochs_main(void *cache);
 
 #include "fetch_priv.h"
+#include "object_priv.h"
+#include "ranges_priv.h"
 
 #endif

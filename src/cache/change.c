@@ -263,6 +263,8 @@ void change_drop_copies(struct cache *c, struct entry_id entry)
 	}
 	if (es && es->hold == HOLD_HELD)
 		change_plan_locked(c, s, es);
+	else if (es && es->hold == HOLD_NONE && bits_get(c->staged, entry.v))
+		note_sample(c, PLAN_EV_LOST_COPY, entry, 0); /* the kernel's was the only one */
 	/* A READ that is under way fills the pages again: it is no use. */
 	if (es && es->readers == 0 && c->stage && bits_get(c->touched, entry.v)) {
 		es->inval_renewal = dataset_renewal(c->p.dataset, entry);

@@ -497,6 +497,7 @@ void *planner_main(void *cache)
 			take_request(c, batch.request, now);
 		tell_memory(c);
 		is_telling = switch_tell_kept(c, now);
+		is_telling |= switch_give_back(c);
 		wake_ns = plan_step(c->plan, now);
 		carry_out(c, now);
 		if (is_telling)

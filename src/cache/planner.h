@@ -119,6 +119,8 @@ bool recent_is_elsewhere(const struct cache *c, const struct order_epoch *ep);
 void recent_replay(struct cache *c, bool is_elsewhere, uint64_t now_ns);
 /* Tells the plan a share of what the store has; true when there is more. */
 bool switch_tell_kept(struct cache *c, uint64_t now_ns);
+/* Gives a share of the pages back that were pushed for jobs that are over; true when there is more. */
+bool switch_give_back(struct cache *c);
 
 /* --- planned.c: the jobs of the plan that is in force; planner thread --- */
 /* The one with this index in the plan, or NULL. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The read path. A READ touches one piece or two, or ranges of a large file; each is found, joined or
- * fetched, and whoever settles the last one answers. A part that a prefetch failed for, or whose file turned out to have
- * changed, sends the whole READ through again: pieces of two versions of a file never meet in one
- * answer.
+ * The read path. A READ touches one piece or two, or ranges of a large file; each is found, joined
+ * or fetched, and whoever settles the last one answers. A part that a prefetch failed for, or whose
+ * file turned out to have changed, sends the whole READ through again: pieces of two versions of a
+ * file never meet in one answer.
  *
  * A READ of an inode that the file has no more (change.c), or of the middle of a file that is being
  * replaced, is refused with ESTALE: its reader may have pages of another version.
@@ -383,7 +383,7 @@ void read_settle(struct cache *c, struct cache_read *r)
 /* The kernel has dropped what was pushed, or the reader goes past it: then it is pushed no more. */
 static void note_staged(struct cache *c, const struct cache_read *r)
 {
-	bool was_staged = bits_clear(c->staged, r->entry.v);
+	bool was_staged = account_lacks_push(c, r->entry);
 
 	if (r->is_direct) {
 		if (bits_set(c->direct, r->entry.v))

@@ -21,6 +21,7 @@
 #include "clairfs/tape.h"
 
 enum { KEPT_PER_ROUND = 4096, ECHO_DISTANCE = 64, SEEN_SIZE = 4 * RECENT_MAX };
+enum { GIVEN_BACK_PER_ROUND = 256, WORDS_PER_ROUND = 4096 };
 #define KEPT_REST_NS (10 * NS_PER_S) /* a look costs a second of CPU for a million samples */
 enum { FIT_READS = 256, FIT_LENGTH = 1024 }; /* fewer, or a shorter epoch, might fit by chance */
 
@@ -141,19 +142,37 @@ static void release_shard(struct cache *c, struct shard *s)
 }
 
 /* Pages that were pushed stay with the kernel; that they are gone again is of no interest to a plan
- * that has not pushed them. When the job is over nobody will read them, and they are given back. */
+ * that has not pushed them. When the job is over nobody will read them, and they are given back, a
+ * share at a time: there may be millions. What is left of that when the next order comes stays. */
 static void forget_staged(struct cache *c, bool is_over)
 {
 	uint32_t words = dataset_n_samples(c->p.dataset) / 64 + 1;
 
-	for (uint32_t i = 0; i < words; i++) {
-		uint64_t bits = atomic_exchange(&c->staged[i], 0);
+	c->give_back_at = is_over ? 0 : UINT32_MAX;
+	for (uint32_t i = 0; !is_over && i < words; i++)
+		atomic_store(&c->staged[i], 0);
+}
 
-		bits &= is_over ? ~atomic_load(&c->staged_opened[i]) : 0;
-		for (; bits; bits &= bits - 1)
-			change_drop_pages(
-				c, (struct entry_id){ i * 64 + (uint32_t)__builtin_ctzll(bits) });
+bool switch_give_back(struct cache *c)
+{
+	uint32_t words = dataset_n_samples(c->p.dataset) / 64 + 1, left = GIVEN_BACK_PER_ROUND;
+	uint32_t end;
+
+	if (c->give_back_at >= words)
+		return false;
+	end = c->give_back_at + MIN(words - c->give_back_at, (uint32_t)WORDS_PER_ROUND);
+	for (; c->give_back_at < end && left; c->give_back_at += left != 0) {
+		uint32_t i = c->give_back_at;
+		uint64_t bits = atomic_load(&c->staged[i]);
+
+		for (; bits && left; bits &= bits - 1, left--) {
+			uint32_t sample = i * 64 + (uint32_t)__builtin_ctzll(bits);
+
+			if (bits_clear(c->staged, sample) && !bits_get(c->staged_opened, sample))
+				change_drop_pages(c, (struct entry_id){ sample });
+		}
 	}
+	return c->give_back_at < words;
 }
 
 /* Returns the old one, the caller's to free. is_over: nobody reads by it any more. */

@@ -414,6 +414,8 @@ static void feed_read(struct accounting *a, const struct cache_read_note *note)
 		.reader = note->reader,
 	};
 
+	if (read.has_place)
+		accounting_machine_saw(&a->machine, read.rank_index, note->reader);
 	if (note->use.length > read.rank_index)
 		read.length = DIV_ROUND_UP(note->use.length - read.rank_index, n);
 	if (stall_read(a->stall, &read) < 0)
@@ -580,18 +582,14 @@ void accounting_look(struct accounting *a, struct accounting_view *ret)
 	mutex_unlock(&a->mu);
 }
 
+const struct accounting_machine *accounting_machine_of(const struct accounting *a)
+{
+	return &a->machine;
+}
+
 struct verdicts *accounting_verdicts(struct accounting *a)
 {
 	return &a->verdicts;
-}
-
-/* Of the last one that read; the others of the job have the same. 0: nobody did. */
-static pid_t last_reader(const struct told *t)
-{
-	for (size_t i = t->n_notes; i-- > 0;)
-		if (t->note[i].reader)
-			return (pid_t)t->note[i].reader;
-	return 0;
 }
 
 static void show_pages(struct accounting *a)
@@ -605,9 +603,10 @@ static void round_once(struct accounting *a, struct told *t, bool is_final)
 {
 	uint64_t now = clock_now(clock_monotonic());
 
-	if (accounting_machine_feed(&a->machine, a->stall, last_reader(t), now))
+	if (accounting_machine_pages(&a->machine, a->stall))
 		show_pages(a);
 	feed(a, t, now, is_final);
+	accounting_machine_feed(&a->machine, a->stall, now);
 	stall_finished(a->stall, atomic_load(&a->is_finished));
 	stall_judge(a->stall, now, is_final);
 	publish(a);

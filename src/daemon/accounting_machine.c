@@ -10,13 +10,7 @@
 #include "cgroup.h"
 #include "crowd.h"
 
-static void feed_job_cpus(struct stall *s, pid_t reader)
-{
-	uint32_t cpus = reader ? cpus_of(reader) : 0;
-
-	if (cpus)
-		stall_set_cpus(s, cpus);
-}
+#define UNSEEN_NS (60 * NS_PER_S)
 
 static void feed_cpus(struct stall *s, uint64_t now_ns)
 {
@@ -27,26 +21,83 @@ static void feed_cpus(struct stall *s, uint64_t now_ns)
 		stall_cpu(s, now_ns, busy_ns);
 }
 
-/* Of the cgroup of who read last. Readers are gone when their epoch is, before it is judged: what was
- * told of their cgroup goes on. Where another one takes over, the sum goes on from where it was. */
-static void feed_crowd(struct accounting_machine *m, struct stall *s, pid_t reader, uint64_t now_ns)
+static void crowds_remove(struct crowds *c, uint32_t i)
 {
-	uint64_t us = m->whose[0] ? crowd_sum_in(m->whose) : CGROUP_NONE;
-	char whose[sizeof(m->whose)];
+	c->source[i] = c->source[--c->n];
+}
 
-	if (us != CGROUP_NONE)
-		m->waited_ns = us * 1000 + m->offset_ns;
-	else
-		m->whose[0] = 0; /* the cgroup is gone, or this is the first time */
-	if (!reader || !crowd_file_of(reader, whose, sizeof(whose)))
-		snprintf(whose, sizeof(whose), "%s", m->whose[0] ? m->whose : CROWD_MACHINE);
-	if (strcmp(whose, m->whose) != 0) {
-		us = crowd_sum_in(whose);
-		memcpy(m->whose, whose, strlen(whose) + 1);
-		m->offset_ns = m->waited_ns - us * 1000; /* may wrap around, and back */
+static void crowds_age(struct crowds *c, uint64_t now_ns)
+{
+	for (uint32_t i = c->n; i-- > 0;)
+		if (now_ns - c->source[i].seen_ns >= UNSEEN_NS ||
+		    strcmp(c->source[i].file, CROWD_MACHINE) == 0)
+			crowds_remove(c, i);
+}
+
+void crowds_add(struct crowds *c, const char *file, uint64_t now_ns)
+{
+	struct crowd_source *s;
+	uint64_t us;
+
+	for (uint32_t i = 0; i < c->n; i++)
+		if (strcmp(c->source[i].file, file) == 0) {
+			c->source[i].seen_ns = now_ns;
+			return;
+		}
+	us = crowd_sum_in(file);
+	if (us == CGROUP_NONE)
+		return;
+	crowds_age(c, now_ns);
+	if (c->n == CROWDS_MAX)
+		return;
+	s = &c->source[c->n++];
+	s->us = us;
+	s->seen_ns = now_ns;
+	snprintf(s->file, sizeof(s->file), "%s", file);
+}
+
+void crowds_look(struct crowds *c)
+{
+	uint64_t most = 0;
+
+	for (uint32_t i = c->n; i-- > 0;) {
+		uint64_t us = crowd_sum_in(c->source[i].file);
+
+		if (us == CGROUP_NONE) {
+			crowds_remove(c, i);
+			continue;
+		}
+		if (us > c->source[i].us)
+			most = MAX(most, us - c->source[i].us);
+		c->source[i].us = us;
 	}
-	if (us != CGROUP_NONE)
-		stall_crowd(s, now_ns, m->waited_ns);
+	c->waited_ns += most * 1000;
+}
+
+/* Readers are gone when their epoch is, before it is judged: what was told of their cgroups goes on.
+ * Whoever else reads through this mount says nothing of the job. */
+static void feed_crowd(struct accounting_machine *m, struct stall *s, uint64_t now_ns)
+{
+	char file[sizeof(m->crowds.source[0].file)];
+
+	crowds_look(&m->crowds);
+	for (uint32_t i = 0; i < CROWD_READERS; i++)
+		if (m->reader[i] && crowd_file_of(m->reader[i], file, sizeof(file)))
+			crowds_add(&m->crowds, file, now_ns);
+	if (!m->crowds.n)
+		crowds_add(&m->crowds, CROWD_MACHINE, now_ns);
+	if (m->crowds.n)
+		stall_crowd(s, now_ns, m->crowds.waited_ns);
+}
+
+static void feed_job_cpus(const struct accounting_machine *m, struct stall *s)
+{
+	uint32_t cpus = 0;
+
+	for (uint32_t i = 0; i < CROWD_READERS && !cpus; i++)
+		cpus = m->reader[i] ? cpus_of(m->reader[i]) : 0;
+	if (cpus)
+		stall_set_cpus(s, cpus);
 }
 
 /* splitmix64 */
@@ -66,11 +117,12 @@ static void feed_warm(struct accounting_machine *m, struct stall *s)
 			stall_had_pages(s, i, dataset_size(m->dataset, (struct entry_id){ i }));
 }
 
-/* Before what was read is fed: of the page cache as it was then. */
-static bool feed_pages(struct accounting_machine *m, struct stall *s)
+/* Of the page cache as it was before. */
+bool accounting_machine_pages(struct accounting_machine *m, struct stall *s)
 {
 	struct stall_node node;
 
+	memset(m->reader, 0, sizeof(m->reader));
 	if (!m->asked || !source_pages_look(m->asked, &m->pages))
 		return false;
 	source_pages_put(TAKE(m->asked));
@@ -81,13 +133,15 @@ static bool feed_pages(struct accounting_machine *m, struct stall *s)
 	return true;
 }
 
-bool accounting_machine_feed(struct accounting_machine *m, struct stall *s, pid_t reader,
-			     uint64_t now_ns)
+void accounting_machine_saw(struct accounting_machine *m, uint32_t rank_index, uint32_t reader)
 {
-	bool has_pages = feed_pages(m, s);
+	if (reader)
+		m->reader[rank_index % CROWD_READERS] = (pid_t)reader;
+}
 
+void accounting_machine_feed(struct accounting_machine *m, struct stall *s, uint64_t now_ns)
+{
 	feed_cpus(s, now_ns);
-	feed_crowd(m, s, reader, now_ns);
-	feed_job_cpus(s, reader);
-	return has_pages;
+	feed_crowd(m, s, now_ns);
+	feed_job_cpus(m, s);
 }

@@ -26,17 +26,36 @@ struct verdicts *accounting_verdicts(struct accounting *a);
 void accounting_words(const struct accounting_view *v, char *out, size_t size);
 
 /* --- accounting_machine.c --- */
+enum { CROWDS_MAX = 4, CROWD_READERS = 8 };
+/* Cgroups that the job's own readers are in: its ranks may be in several. */
+struct crowds {
+	struct crowd_source {
+		char file[PATH_MAX + 64]; /* that says how long its tasks have waited for a CPU */
+		uint64_t us, seen_ns;     /* what it said last; a reader was in it last */
+	} source[CROWDS_MAX];
+	uint32_t n;
+	uint64_t waited_ns; /* so far, of any of them: each second those who waited most */
+};
+/* A reader is in it. Files that nobody was in for a minute go, and those that are not there. */
+void crowds_add(struct crowds *c, const char *file, uint64_t now_ns);
+/* Looks into all of them. */
+void crowds_look(struct crowds *c);
+
 struct accounting_machine {
 	const struct dataset *dataset; /* borrowed; NULL: the source is not asked */
 	struct source_pages *asked;    /* NULL: that is over */
 	struct source_pages_found pages;
-	char whose[PATH_MAX + 64]; /* the file that says how crowded the CPUs are; "": none yet */
-	uint64_t waited_ns, offset_ns; /* all so far; of that, what that file does not say */
+	pid_t reader[CROWD_READERS]; /* of this second: a thread of each rank; 0: none */
+	struct crowds crowds;
 };
-/* Before the reads of this second are fed. reader: a thread of the job, 0: none has read. True:
- * `pages` is another. */
-bool accounting_machine_feed(struct accounting_machine *m, struct stall *s, pid_t reader,
-			     uint64_t now_ns);
+/* Before the reads of this second are fed. True: `pages` is another. */
+bool accounting_machine_pages(struct accounting_machine *m, struct stall *s);
+/* A thread of the job that is accounted for has read. */
+void accounting_machine_saw(struct accounting_machine *m, uint32_t rank_index, uint32_t reader);
+/* After they are fed. */
+void accounting_machine_feed(struct accounting_machine *m, struct stall *s, uint64_t now_ns);
+/* The thread's; for tests, when that has ended. */
+const struct accounting_machine *accounting_machine_of(const struct accounting *a);
 
 /* --- cpus.c --- */
 uint32_t cpus_allowed(void); /* 0: not known */

@@ -43,8 +43,6 @@ struct source_pages {
 	char *path[LOOK_FILES];
 };
 
-enum residence { ABSENT, PRESENT, UNTOLD };
-
 static enum residence by_cachestat(int fd)
 {
 	struct {
@@ -114,20 +112,30 @@ static bool is_stopping(struct source_pages *p)
 	return is;
 }
 
+/* That no page is there means something where pages have been seen at all. */
+void source_pages_judge(const uint32_t seen[RESIDENCES], const uint32_t warm[RESIDENCES], uint32_t n,
+			struct source_pages_found *ret)
+{
+	uint32_t told = warm[PRESENT] + warm[ABSENT];
+	bool is_blind = !warm[PRESENT] && !seen[PRESENT] && !seen[ABSENT];
+
+	if (seen[PRESENT] > seen[ABSENT])
+		ret->pages = STALL_PAGES_KEPT;
+	else if (seen[ABSENT] > seen[PRESENT])
+		ret->pages = STALL_PAGES_NOT_KEPT;
+	if (!is_blind && told && told >= MIN(n, (uint32_t)LOOK_LEAST))
+		ret->warm_share = (double)warm[PRESENT] / told;
+}
+
 static void find(struct source_pages *p, struct source_pages_found *ret)
 {
-	uint32_t seen[3] = { 0 }, warm[3] = { 0 };
+	uint32_t seen[RESIDENCES] = { 0 }, warm[RESIDENCES] = { 0 };
 
 	for (uint32_t i = 0; i < p->n && !is_stopping(p); i++)
 		warm[look_at(p, p->path[i])]++;
 	for (uint32_t i = 0; i < MIN(p->n, (uint32_t)READ_FILES) && !is_stopping(p); i++)
 		seen[after_a_read(p, p->path[i])]++;
-	if (seen[PRESENT] > seen[ABSENT])
-		ret->pages = STALL_PAGES_KEPT;
-	else if (seen[ABSENT] > seen[PRESENT])
-		ret->pages = STALL_PAGES_NOT_KEPT;
-	if (warm[PRESENT] + warm[ABSENT] >= MIN(p->n, (uint32_t)LOOK_LEAST) && p->n)
-		ret->warm_share = (double)warm[PRESENT] / (warm[PRESENT] + warm[ABSENT]);
+	source_pages_judge(seen, warm, p->n, ret);
 }
 
 static void put(struct source_pages *p)

@@ -153,4 +153,5 @@ void alone_dropped(struct plan *plan, uint64_t now_ns, uint32_t sample)
 	plan->alone_not_before_ns = now_ns + pause;
 	if (alone_is_possible(plan) && !plan->job->is_stage_dirty)
 		alone_give_up(plan);
+	stage_distrust(plan, now_ns);
 }

@@ -209,6 +209,8 @@ void epochs_roll(struct plan *plan)
 	horizon_rolled(plan, old);
 	waste_rolled(plan, old);
 	valid_close(plan);
+	plan->job->began_apart = plan->job->begin_apart;
+	plan->job->begin_apart = 0;
 	uses_rolled(plan);
 	tail_remember(plan, old);
 	epochs_forget_before(plan);

@@ -52,12 +52,16 @@ struct plan_job {
 	uint64_t span, span_cap;
 	uint32_t hold_reads;
 	uint64_t reader_span; /* without what allows for readers that are not in step */
+	uint64_t begin_apart, began_apart; /* readers, most, in the first reads of this pass; before */
 	uint32_t distance[64], n_distance; /* histogram of position - low, to learn the span */
 
 	/* score.c: the last reads that counted */
 	uint32_t history[SCORE_READS], history_count, history_head;
 	uint64_t verdict[SCORE_READS / 64]; /* ring of bits: as expected */
 	uint32_t verdict_count, verdict_head, verdict_in;
+	/* Likewise for others: what is read where the job has read it before shows somebody else, too. */
+	uint64_t strange[SCORE_READS / 64];
+	uint32_t strange_count, strange_head, strange_in;
 	uint64_t recent_out; /* a bit per read, the last one lowest */
 	uint64_t recent_near; /* likewise: what was out, but only just, and not read yet */
 	/* What of the order was read and what was left out of it, halved now and then. */

@@ -94,6 +94,7 @@ struct plan {
 	/* stage.c, alone.c */
 	double stage_limit; /* pages */
 	uint64_t stage_shrunk_ns, stage_grown_ns;
+	uint64_t stage_pause_ns, stage_not_before_ns; /* if the kernel drops what is pushed, or 0 */
 	uint64_t stage_left;   /* samples that had left the kernel at the last step */
 	uint32_t stage_credit; /* if is_stage_bounded: STAGEs that are free now, in sixteenths */
 	bool is_stage_bounded;
@@ -239,6 +240,7 @@ void window_leave(struct plan *plan, uint64_t now_ns);
 void window_read(struct plan *plan, uint64_t now_ns, uint32_t sample); /* by the job in turn */
 /* Whose read it is; NULL: nobody's as far as can be told. */
 struct plan_job *window_reader(struct plan *plan, uint32_t sample);
+bool window_is_outside(const struct plan *plan, uint32_t sample);
 bool window_is_recent(const struct plan *plan, uint32_t sample);
 void window_pass_over(struct plan *plan, struct slot *slot, uint64_t pos);
 void window_set_consumed(struct plan *plan, struct slot *slot, uint64_t pos);
@@ -249,6 +251,8 @@ void window_replay(struct plan *plan, uint64_t now_ns);
 /* score.c */
 void score_read(struct plan *plan, uint32_t sample);
 void score_push(struct plan *plan, bool is_in);
+void score_strange(struct plan *plan, bool is_strange); /* the job itself would hardly make it */
+uint32_t score_strangers(const struct plan *plan); /* percent of those, in a small epoch; or 0 */
 void score_reset(struct plan *plan);
 uint32_t score_percent(const struct plan *plan);
 uint32_t score_need(const struct plan *plan);

@@ -5,6 +5,11 @@
  * 256 good ones. Repeated opens never get here. */
 #include "plan_priv.h"
 
+/* Epochs of which the readers' window is a large part, so that who reads anything in any order is
+ * hardly ever outside of it. */
+#define SMALL (2 * SCORE_READS)
+#define STRANGERS_LEAST 6u /* percent; some are the job's own */
+
 static enum plan_why state_why(const struct plan *plan, enum plan_state state)
 {
 	switch (state) {
@@ -63,8 +68,36 @@ void score_push(struct plan *plan, bool is_in)
 	plan->job->recent_near <<= 1;
 }
 
+void score_strange(struct plan *plan, bool is_strange)
+{
+	struct plan_job *job = plan->job;
+	uint64_t *word = &job->strange[job->strange_head / 64],
+		 bit = 1ull << job->strange_head % 64;
+
+	if (job->strange_count == SCORE_READS)
+		job->strange_in -= (*word & bit) != 0;
+	else
+		job->strange_count++;
+	*word = is_strange ? *word | bit : *word & ~bit;
+	job->strange_in += is_strange;
+	job->strange_head = (job->strange_head + 1) % SCORE_READS;
+}
+
+uint32_t score_strangers(const struct plan *plan)
+{
+	const struct plan_job *job = plan->job;
+	uint64_t length = cur_slot(plan)->ep ? cur_slot(plan)->length : 0;
+	uint32_t percent = job->strange_count ? job->strange_in * 100 / job->strange_count : 0;
+
+	return length && length <= SMALL && job->strange_count >= MIN(SYNC_READS, length) &&
+			       job->is_confirmed && percent >= STRANGERS_LEAST
+		       ? percent
+		       : 0;
+}
+
 void score_reset(struct plan *plan)
 {
+	plan->job->strange_count = plan->job->strange_head = plan->job->strange_in = 0;
 	plan->job->verdict_count = plan->job->verdict_head = plan->job->verdict_in = 0;
 	plan->job->recent_out = plan->job->recent_near = 0;
 	plan->job->kept_positions = plan->job->left_positions = 0;

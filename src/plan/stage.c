@@ -8,6 +8,13 @@
  * recovers over half a minute. The arena copy stays until the sample was opened, so a dropped page
  * costs no read of the source; but for those that alone.c leaves to the kernel.
  *
+ * Some kernels drop whatever nobody has read for two seconds. Shrinking by quarters until they are
+ * content took four seconds and cost a tenth of all reads their pages, and growing back as fast did
+ * so again and again. So more than one drop in 64 pushes means distrust: then the window is what is
+ * due within half a second, or what the readers are apart; whatever was pushed before is pushed once
+ * more when it comes into the window (a push of pages that are there costs a copy); and it grows
+ * only after a pause, which is longer each time that drops follow.
+ *
  * How many inodes the kernel may know ahead of the readers is the executive's to say: it refuses a
  * STAGE with PLAN_NO_INODES. That says nothing about the sample, which stays where it is. From then
  * on each sample that is opened (or dropped by the kernel) buys one STAGE, each sixteenth two, so
@@ -19,6 +26,10 @@
 
 #define SHRINK_NS (NS_PER_S / 2)
 #define RECOVER_S 32.0
+#define SOON_S 0.5       /* what is due within is safe from any kernel */
+#define PAUSE_NS (32 * NS_PER_S)
+#define PAUSE_MOST_NS (1024 * NS_PER_S)
+#define GROW_S 8.0 /* after a pause: by as much as it is */
 #define RETRY_NS (50 * NS_PER_MS)
 #define CREDIT 16u                 /* what a STAGE costs while there is a bound */
 #define CREDIT_MOST (256 * CREDIT) /* beyond, there is none */
@@ -98,11 +109,18 @@ static uint32_t stage_next(const struct plan *plan)
 
 static void stage_recover(struct plan *plan, uint64_t now_ns)
 {
-	double grown = (double)(now_ns - plan->stage_grown_ns) / (double)NS_PER_S / RECOVER_S;
+	uint64_t since_ns = MAX(plan->stage_grown_ns, MIN(plan->stage_not_before_ns, now_ns));
+	double passed_s = (double)(now_ns - since_ns) / (double)NS_PER_S;
+	double grown = passed_s / RECOVER_S * (double)plan->stage_pages;
 
 	plan->stage_grown_ns = now_ns;
-	plan->stage_limit = MIN(plan->stage_limit + grown * (double)plan->stage_pages,
-				(double)plan->stage_most);
+	if (plan->stage_pause_ns)
+		grown = MIN(grown, passed_s / GROW_S * plan->stage_limit);
+	plan->stage_limit += grown;
+	if (plan->stage_limit < (double)plan->stage_most)
+		return;
+	plan->stage_limit = (double)plan->stage_most;
+	plan->stage_pause_ns = 0;
 }
 
 /* Samples whose inode the kernel did not know a moment ago, fetches that were cancelled. */
@@ -237,23 +255,88 @@ void stage_answered(struct plan *plan, uint64_t now_ns, uint32_t sample, int sta
 	item_in(plan, sample);
 }
 
+/* How far apart readers are in positions, of all jobs: no less is ever pushed, as each of these may
+ * be next. */
+static double stage_readers(const struct plan *plan)
+{
+	uint64_t n = 0;
+
+	for (uint32_t i = 0; i < plan->top_job; i++) {
+		const struct plan_job *job = plan->jobs[i];
+
+		if (job && !job->is_over)
+			n += job->reader_span ? MIN(job->reader_span, job->span) : job->span / 4;
+	}
+	return (double)n;
+}
+
+static void stage_shrink(struct plan *plan, uint64_t now_ns, double most)
+{
+	double least = MAX(stage_readers(plan), 4) * (double)plan->mean_pages;
+
+	stage_recover(plan, now_ns);
+	plan->stage_shrunk_ns = MAX(now_ns, 1);
+	plan->stage_limit = MIN(MAX(MIN(plan->stage_limit * 3 / 4, most), least),
+				(double)plan->stage_most);
+	jobs_stage_dirty(plan);
+}
+
+static bool stage_was_shrunk(const struct plan *plan, uint64_t now_ns)
+{
+	return plan->stage_shrunk_ns && now_ns < plan->stage_shrunk_ns + SHRINK_NS;
+}
+
+/* What was pushed until now may be gone; what has left the arena since is alone.c's. As far as a
+ * full stage reaches: stage_end may not be known now. */
+static void stage_doubt_of(struct plan *plan, const struct plan_job *job)
+{
+	uint64_t low = job_low(job), most = plan->stage_most / MAX(plan->mean_pages, 1);
+
+	for (uint64_t at = low; at < low + job->span + most && plan->staged_pages; at++) {
+		uint64_t pos;
+		const struct slot *slot = job_slot_at(job, at, &pos);
+		uint32_t sample = slot->ep && pos < slot->length ? slot->ep->sample[pos]
+								 : SAMPLE_NONE;
+
+		if (sample == SAMPLE_NONE || (plan->item[sample].flags & (STAGED | ALONE)) != STAGED)
+			continue;
+		item_out(plan, sample);
+		stage_forget(plan, sample);
+		item_in(plan, sample);
+	}
+}
+
+static void stage_doubt(struct plan *plan)
+{
+	for (uint32_t i = 0; i < plan->top_job; i++)
+		if (plan->jobs[i] && !plan->jobs[i]->is_over)
+			stage_doubt_of(plan, plan->jobs[i]);
+}
+
+void stage_distrust(struct plan *plan, uint64_t now_ns)
+{
+	double soon = MAX(plan->budget.pace.rate * SOON_S, 2 * stage_readers(plan));
+	bool is_known = plan->stage_pause_ns && now_ns < plan->stage_not_before_ns;
+
+	if (is_known && stage_was_shrunk(plan, now_ns))
+		return;
+	if (!is_known)
+		plan->stage_pause_ns =
+			MIN(MAX(2 * plan->stage_pause_ns, PAUSE_NS), PAUSE_MOST_NS);
+	stage_doubt(plan);
+	stage_shrink(plan, now_ns, soon * (double)plan->mean_pages);
+	plan->stage_not_before_ns = now_ns + plan->stage_pause_ns;
+}
+
 void stage_unstaged(struct plan *plan, uint64_t now_ns, uint32_t sample)
 {
-	struct item *it = &plan->item[sample];
-	double least =
-		(double)MIN(plan->stage_most, MAX(plan->stage_pages / 64, 4 * plan->mean_pages));
-
 	plan->unstaged++;
 	alone_dropped(plan, now_ns, sample);
-	if (!(it->flags & STAGED))
+	if (!(plan->item[sample].flags & STAGED))
 		return;
 	item_out(plan, sample);
 	stage_forget(plan, sample);
 	item_in(plan, sample);
-	if (plan->stage_shrunk_ns && now_ns < plan->stage_shrunk_ns + SHRINK_NS)
-		return;
-	stage_recover(plan, now_ns);
-	plan->stage_shrunk_ns = MAX(now_ns, 1);
-	plan->stage_limit = MAX(plan->stage_limit * 3 / 4, least);
-	jobs_stage_dirty(plan);
+	if (!stage_was_shrunk(plan, now_ns))
+		stage_shrink(plan, now_ns, (double)plan->stage_most);
 }

@@ -17,6 +17,8 @@ void stage_answered(struct plan *plan, uint64_t now_ns, uint32_t sample, int sta
 /* Between item_out and item_in: not now, but again in a while (flag: NO_FETCH or NO_STAGE), twice
  * per use; false: not again for this use. */
 bool stage_try_again(struct plan *plan, uint64_t now_ns, uint32_t sample, uint32_t flag);
+/* The kernel drops what was pushed: only what is due soon is pushed now, and for a while. */
+void stage_distrust(struct plan *plan, uint64_t now_ns);
 void stage_unstaged(struct plan *plan, uint64_t now_ns, uint32_t sample);
 
 /* Samples that were opened a moment ago and had been pushed. */

@@ -76,19 +76,26 @@ static uint32_t status_others(const struct plan *plan, const struct slot *slot)
 	int out = __builtin_popcountll(job->recent_out),
 	    near = __builtin_popcountll(job->recent_out & job->recent_near);
 
-	return job->is_shared && !is_young && 2 * near < out ? 100 - score_percent(plan) : 0;
+	if (is_young)
+		return 0;
+	if (score_strangers(plan) && job->state >= PLAN_CHECKING && job->state <= PLAN_SLOWED)
+		return score_strangers(plan);
+	return job->is_shared && 2 * near < out ? 100 - score_percent(plan) : 0;
 }
 
 void plan_get_status(const struct plan *plan, struct plan_status *ret)
 {
 	const struct slot *slot = cur_slot(plan);
+	uint32_t others;
 
 	if (slot->ep && slot->low == slot->length && next_slot(plan)->ep &&
 	    !next_slot(plan)->is_rerun)
 		slot = next_slot(plan);
+	others = status_others(plan, slot);
 	*ret = (struct plan_status){
 		.state = plan->job->state,
-		.why = why_words[plan->job->why],
+		.why = why_words[others && plan->job->why == WHY_FOLLOWS ? WHY_OTHER_READER
+									 : plan->job->why],
 		.epoch = slot->ep ? slot->epoch : plan->job->info.start_epoch,
 		.position = slot->low,
 		.length = slot->length,
@@ -117,7 +124,7 @@ void plan_get_status(const struct plan *plan, struct plan_status *ret)
 		.valid_read = valid_slot(plan)->consumed.count,
 		.valid_epoch = cur_slot(plan)->epoch,
 		.valid_foreseen = plan->job->valid.foreseen,
-		.other_percent = status_others(plan, slot),
+		.other_percent = others,
 		.last_epoch = plan->job->has_epochs_end
 				      ? plan->job->info.start_epoch + plan->job->info.epochs - 1
 				      : UINT64_MAX,

@@ -6,6 +6,10 @@
  * last, by the rules for everything else. Nothing here judges the order: reads that are foreseen
  * here count neither for it nor against it.
  *
+ * The first time there is nothing to expect it by, but most validation sets are read in their order.
+ * So where the first reads are a few runs of neighbours, one per worker, the rest is expected as
+ * well: from the first of them up to the next sample that the order numbers.
+ *
  * It is expected after as many epochs as lay between two times, so a job that validates
  * every fifth epoch is not fetched for in the four others. An expectation that failed, because
  * nothing came or because what came was something else and it was given up, is a strike, and only
@@ -20,6 +24,8 @@
 #include <string.h>
 
 #define STRIKES_MAX 7u
+#define FORESEE_READS 16u /* of the first validation pass, before it is expected to go on: */
+#define FORESEE_MOST 64u  /* or twice, four times as many */
 #define COMPARED 256u /* reads that show whether two passes have one order */
 
 /* The pass was read but for the last of its readers, and nobody reads the next one yet. */
@@ -98,6 +104,7 @@ static bool valid_record(struct plan *plan, uint32_t sample)
 /* Whether it comes about when it was expected. */
 static bool valid_follow(struct plan *plan, uint64_t now_ns, uint32_t sample)
 {
+	const struct valid *v = &plan->job->valid;
 	struct slot *slot = valid_slot(plan);
 	uint64_t pos;
 	uint32_t key;
@@ -110,7 +117,7 @@ static bool valid_follow(struct plan *plan, uint64_t now_ns, uint32_t sample)
 	if (!key_is_valid(key))
 		return false;
 	pos = key_pos(key);
-	is_near = pos < slot->low + plan->job->span || window_slide(plan, slot, pos);
+	is_near = pos < slot->low + MAX(plan->job->span, 2 * v->spread) || window_slide(plan, slot, pos);
 	budget_read(plan, now_ns);
 	window_set_consumed(plan, slot, pos);
 	return is_near;
@@ -126,6 +133,73 @@ static bool valid_is_missed(const struct plan *plan)
 	return slot->ep && slot->low < slot->length && 2 * v->as_foreseen < v->reads;
 }
 
+/* Samples from the first one on that the order does not number; no more than are remembered. */
+static struct order_epoch *valid_run(const struct plan *plan, uint32_t first)
+{
+	struct order_epoch *ep = calloc(1, sizeof(*ep));
+	uint32_t end = first;
+
+	while (end < plan->n && end - first < VALID_MAX && window_is_outside(plan, end))
+		end++;
+	if (!ep)
+		return NULL;
+	*ep = (struct order_epoch){ .length = end - first, .n = plan->n };
+	ep->sample = malloc(ep->length * sizeof(*ep->sample));
+	for (uint32_t i = 0; ep->sample && i < ep->length; i++)
+		ep->sample[i] = first + i;
+	if (ep->sample)
+		return ep;
+	free(ep);
+	return NULL;
+}
+
+static int valid_compare(const void *a, const void *b)
+{
+	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* Whether the reads so far are a few runs, one per worker: of reads in any order few are neighbours. */
+static bool valid_is_run(const struct plan *plan, uint32_t *ret_first, uint32_t *ret_spread)
+{
+	const struct valid *v = &plan->job->valid;
+	uint32_t sorted[FORESEE_MOST], n = MIN(v->n_record, FORESEE_MOST), runs = 1;
+
+	if (!n)
+		return false;
+	memcpy(sorted, v->record, n * sizeof(*sorted));
+	qsort(sorted, n, sizeof(*sorted), valid_compare);
+	for (uint32_t i = 1; i < n; i++)
+		runs += sorted[i] - sorted[i - 1] > 2;
+	*ret_first = sorted[0];
+	*ret_spread = sorted[n - 1] - sorted[0];
+	return 2 * runs <= n;
+}
+
+/* Expects the rest of it, once: what comes of it is learned as ever, and failing is no strike. */
+static void valid_foresee(struct plan *plan)
+{
+	struct valid *v = &plan->job->valid;
+	struct slot *slot = valid_slot(plan);
+	struct order_epoch *ep;
+	uint32_t first, spread;
+
+	if (v->learned || slot->ep || !valid_is_run(plan, &first, &spread))
+		return;
+	ep = valid_run(plan, first);
+	if (!ep || epochs_install(plan, 2, ep, cur_slot(plan)->epoch) < 0)
+		return;
+	v->spread = spread;
+	v->as_foreseen = v->reads;
+	slot->pass = cur_slot(plan)->pass;
+	epochs_absorb_rest(plan, slot);
+	for (uint32_t i = 0; i < v->n_record; i++)
+		if (v->record[i] - first < slot->length)
+			window_set_consumed(plan, slot, v->record[i] - first);
+	group_forget(plan);
+}
+
 void valid_read(struct plan *plan, uint64_t now_ns, uint32_t sample)
 {
 	struct valid *v = &plan->job->valid;
@@ -139,6 +213,8 @@ void valid_read(struct plan *plan, uint64_t now_ns, uint32_t sample)
 	v->reads++;
 	v->as_foreseen += is_near;
 	v->foreseen += is_near;
+	if (v->reads >= FORESEE_READS && v->reads <= FORESEE_MOST && !(v->reads & (v->reads - 1)))
+		valid_foresee(plan);
 	if (v->reads >= SYNC_READS && 2 * v->as_foreseen < v->reads) {
 		v->is_given_up = v->is_given_up || valid_is_missed(plan);
 		valid_drop(plan);

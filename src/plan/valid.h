@@ -17,6 +17,7 @@ struct valid {
 	uint32_t *record, n_record, record_size;
 	uint64_t *is_recorded; /* bit per sample; NULL until something is recorded */
 	uint64_t reads, as_foreseen;
+	uint64_t spread; /* how far apart the first workers were; 0: not known */
 	bool is_expected; /* after this pass; slots[2] has what is left of it, unless given up */
 	bool is_given_up; /* what came was mostly something else */
 	/* Epochs since it was last read, or since the beginning; and from one time to the next. */

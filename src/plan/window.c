@@ -26,6 +26,7 @@ struct use {
 #define CHAIN_MAX 64u
 #define ECHO_MAX 1024u
 #define OUTSIDE_FIRST 512u
+#define BEGINNING 512u /* reads of a pass */
 #define END_QUIET_NS (2 * NS_PER_S)
 
 static uint64_t chain_next(const struct order_epoch *ep, uint64_t pos)
@@ -81,10 +82,19 @@ bool window_is_recent(const struct plan *plan, uint32_t sample)
 	return false;
 }
 
+/* More than a job leaves of a pass before it begins the next one. */
+static bool window_is_far_from_end(const struct slot *slot)
+{
+	return 8 * (slot->length - slot->consumed.count) > slot->length;
+}
+
 /* Whether a read of what was just read, that might also be the first of the next pass, is one more
- * open of the old one: only of a job that has been seen to open its files more than once. */
+ * open of the old one: of a job that has been seen to open its files more than once, or one that has
+ * much of the pass to read. */
 static bool window_is_echo(const struct plan *plan, uint32_t sample, bool has_begun)
 {
+	if (window_is_far_from_end(cur_slot(plan)) && window_is_recent(plan, sample))
+		return true;
 	return plan->job->echo >= ECHO_MAX / 4 && (!has_begun || window_is_recent(plan, sample));
 }
 
@@ -199,24 +209,28 @@ static uint64_t distance_upper(uint32_t bucket)
 	return bucket < 8 ? bucket + 1 : (5ull + (bucket - 8) % 4) << ((bucket - 8) / 4 + 1);
 }
 
-/* Span = four times the 99th percentile of the distances seen, where the job's shape is not given:
- * at the start of an epoch all workers begin at once and are farther apart than later. It shrinks
- * slowly. */
+/* Span = four times the 99th percentile of the distances seen, where the job's shape is not given,
+ * and no less than what the readers were apart when they began this pass or the one before: then
+ * all workers take a batch at once; later, when all is ready, one after the other does, which looks
+ * like a single reader. It shrinks slowly. */
 static void window_learn_span(struct plan *plan, uint64_t distance)
 {
+	uint64_t least = MAX(plan->job->begin_apart, plan->job->began_apart) + 1;
 	uint32_t left;
 
 	if (plan->job->is_span_given || distance > plan->job->span_cap)
 		return;
+	if (cur_slot(plan)->consumed.count < BEGINNING || next_slot(plan)->consumed.count)
+		plan->job->begin_apart = MAX(plan->job->begin_apart, distance);
 	plan->job->distance[distance_bucket(distance)]++;
 	if (++plan->job->n_distance < SCORE_READS)
 		return;
 	left = plan->job->n_distance / 100;
 	for (uint32_t i = 64; i-- > 0;) {
 		if (plan->job->distance[i] > left) {
-			plan->job->span = MAX(4 * distance_upper(i) + 16,
-					      plan->job->span - plan->job->span / 8);
-			plan->job->span = MIN(plan->job->span, plan->job->span_cap);
+			least = MAX(least, 4 * distance_upper(i) + 16);
+			least = MAX(least, plan->job->span - plan->job->span / 8);
+			plan->job->span = MIN(least, plan->job->span_cap);
 			break;
 		}
 		left -= plan->job->distance[i];
@@ -351,8 +365,8 @@ static void window_take(struct plan *plan, uint32_t sample, enum fit fit, const 
 	window_maybe_roll(plan);
 }
 
-/* Samples that the job does not number, as told, or as the epochs show where all ranks are here. */
-static bool window_is_outside(const struct plan *plan, uint32_t sample)
+/* The job in turn does not number it, as told, or as the epochs show where all ranks are here. */
+bool window_is_outside(const struct plan *plan, uint32_t sample)
 {
 	const struct slot *cur = cur_slot(plan), *next = next_slot(plan);
 
@@ -395,6 +409,28 @@ static void window_outside(struct plan *plan, uint64_t now_ns, uint32_t sample)
 		plan_enter(plan, PLAN_LOST, WHY_OUTSIDE);
 }
 
+/* A job reads no sample twice in a pass, or does so at once, and begins the next one when little of
+ * this is left. Where the window is a large part of the pass, that is how another reader shows: in
+ * what the job has read, or will find read. */
+static void window_judge_reader(struct plan *plan, uint32_t sample, enum fit fit,
+				const struct use *use)
+{
+	bool is_strange = fit == FIT_OUT;
+
+	if (fit == FIT_UNKNOWN || plan->job->blind_reads || plan->item[sample].flags & TAIL)
+		return;
+	if (fit == FIT_REPEAT) {
+		if (window_is_recent(plan, sample))
+			return;
+		is_strange = true;
+	} else if (fit == FIT_OUT && use->pos != NO_POS) {
+		is_strange = window_lead(plan, use) >= 2 * plan->job->span;
+	} else if (fit == FIT_IN && use->slot == next_slot(plan)) {
+		is_strange = window_is_far_from_end(cur_slot(plan));
+	}
+	score_strange(plan, is_strange);
+}
+
 void window_read(struct plan *plan, uint64_t now_ns, uint32_t sample)
 {
 	struct use use;
@@ -418,6 +454,7 @@ void window_read(struct plan *plan, uint64_t now_ns, uint32_t sample)
 	if (++plan->job->inside_run >= SYNC_READS)
 		plan->job->outside_run = 0;
 	fit = window_find(plan, sample, &use);
+	window_judge_reader(plan, sample, fit, &use);
 	window_learn_echo(plan, fit);
 	if (fit == FIT_UNKNOWN)
 		window_pend(plan, sample);

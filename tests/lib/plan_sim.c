@@ -48,6 +48,7 @@ struct sim {
 	struct ev *heap;
 	uint32_t n_heap, heap_size;
 	uint8_t *in_arena, *in_kernel, *in_flight, *in_store;
+	uint8_t *was_dropped; /* and nobody was told */
 	uint8_t *is_ahead; /* its inode was made known for a push, and it was not opened since */
 	uint32_t n_ahead;
 	uint64_t *staged_at, *slot_free;
@@ -257,6 +258,9 @@ static void worker_read(struct sim *sim, uint32_t w)
 
 	k->sample = s;
 	sim->count.reads++;
+	if (sim->was_dropped[s])
+		tell(sim, (struct plan_event){ .kind = PLAN_EV_UNSTAGED, .sample = s });
+	sim->was_dropped[s] = 0;
 	if (sim->in_kernel[s]) {
 		sim->count.staged++;
 		took = STAGED_NS;
@@ -377,6 +381,7 @@ static void staged(struct sim *sim, uint32_t s)
 	sim->n_ahead += !sim->is_ahead[s];
 	sim->is_ahead[s] = 1;
 	sim->in_kernel[s] = 1;
+	sim->was_dropped[s] = 0;
 	sim->staged_at[s] = sim->now;
 	if (sim->p.page_drop_ns)
 		ev_push(sim, (struct ev){ .at = sim->now + sim->p.page_drop_ns,
@@ -391,7 +396,9 @@ static void page_drop(struct sim *sim, uint32_t s)
 		return;
 	sim->in_kernel[s] = 0;
 	sim->count.unstaged++;
-	tell(sim, (struct plan_event){ .kind = PLAN_EV_UNSTAGED, .sample = s });
+	sim->was_dropped[s] = sim->p.is_drop_silent;
+	if (!sim->p.is_drop_silent)
+		tell(sim, (struct plan_event){ .kind = PLAN_EV_UNSTAGED, .sample = s });
 }
 
 static void handle(struct sim *sim, const struct ev *ev)
@@ -472,6 +479,7 @@ struct sim *sim_new(const struct sim_params *p)
 	sim->in_flight = calloc(p->n, 1);
 	sim->in_store = calloc(p->n, 1);
 	sim->is_ahead = calloc(p->n, 1);
+	sim->was_dropped = calloc(p->n, 1);
 	sim->staged_at = calloc(p->n, sizeof(uint64_t));
 	sim->demand_until = calloc(p->n, sizeof(uint64_t));
 	sim->slot_free = calloc(p->parallel, sizeof(uint64_t));
@@ -492,6 +500,7 @@ void sim_free(struct sim *sim)
 	free(sim->in_flight);
 	free(sim->in_store);
 	free(sim->is_ahead);
+	free(sim->was_dropped);
 	free(sim->staged_at);
 	free(sim->demand_until);
 	free(sim->slot_free);

@@ -28,6 +28,7 @@ struct sim_params {
 	double burst_amplitude;
 	/* kernel */
 	uint64_t page_drop_ns;
+	bool is_drop_silent;   /* the plan hears of it when the sample is read, as in the daemon */
 	uint32_t inodes_ahead; /* it knows no more for samples that were not opened; 0 = any */
 	/* job */
 	uint32_t ranks, workers, prefetch_factor, batch;

@@ -123,6 +123,35 @@ static void a_kernel_that_drops_pages_costs_pushes_not_source_reads(void)
 	sim_free(calm);
 }
 
+/* All of a set of small files fits into arena and stage, and the kernel drops whatever was not read
+ * for two seconds; nobody is told before the read. */
+static void a_kernel_that_drops_what_is_idle_costs_few_upcalls(void)
+{
+	struct sim_params p = params(1);
+	struct sim_counts all = { 0 };
+	struct sim *sim;
+
+	p.arena_samples = p.stage_samples = 2 * N;
+	p.page_drop_ns = 2 * NS_PER_S;
+	p.is_drop_silent = true;
+	p.workers = 2;
+	p.step_ns = 20 * NS_PER_MS; /* 1600 a second, so an epoch is 12 of them */
+	p.latency_ns = 10 * NS_PER_MS;
+	sim = start(&p);
+	for (uint64_t epoch = 0; epoch < 6; epoch++) {
+		struct sim_counts c = sim_epoch(sim, 1, epoch, 0, N);
+
+		printf("# epoch %d: %d of the arena, %d pushes\n", (int)epoch, (int)c.arena,
+		       (int)c.stages);
+		all.arena += c.arena;
+		all.stages += c.stages;
+		CHECK_U64(c.late + c.missed, 0);
+	}
+	CHECK(all.arena <= 6 * N * 4 / 1000);
+	CHECK(all.stages <= 6 * N * 125 / 100);
+	sim_free(sim);
+}
+
 static void a_wrong_order_is_given_up_within_200_opens(void)
 {
 	struct sim_params p = params(0.5);
@@ -298,6 +327,8 @@ static const struct check_test tests[] = {
 	{ "little_memory_still_hides_the_latency", little_memory_still_hides_the_latency },
 	{ "a_kernel_that_drops_pages_costs_pushes_not_source_reads",
 	  a_kernel_that_drops_pages_costs_pushes_not_source_reads },
+	{ "a_kernel_that_drops_what_is_idle_costs_few_upcalls",
+	  a_kernel_that_drops_what_is_idle_costs_few_upcalls },
 	{ "a_wrong_order_is_given_up_within_200_opens",
 	  a_wrong_order_is_given_up_within_200_opens },
 	{ "an_order_that_turns_wrong_is_given_up_within_200_opens",

@@ -54,6 +54,15 @@ def wait_until(condition, what, seconds=DEADLINE):
         pause = min(pause * 1.5, 0.1)
 
 
+def threads_of(pid):
+    """The names of its threads."""
+    names = []
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            names.append(read_file(f"/proc/{pid}/task/{thread}/comm").decode().strip())
+    return names
+
+
 def environment(place, **more):
     """For daemons: sanitizers write to files of the place, because a daemon's stderr may be anywhere."""
     env = {**os.environ, **more}

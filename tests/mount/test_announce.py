@@ -367,14 +367,6 @@ def order_of_the_environment(place):
     tap.ok(told.code == 2 and len(told.lines) == 1 and "nonsense" in told.lines[0], "a wrong one is refused", told)
 
 
-def threads_of(pid):
-    names = []
-    for thread in os.listdir(f"/proc/{pid}/task"):
-        with contextlib.suppress(OSError):  # it has ended meanwhile
-            names.append(mountkit.read_file(f"/proc/{pid}/task/{thread}/comm").decode().strip())
-    return names
-
-
 def list_on_a_source_that_hangs(place):
     """Nobody waits for the file but who told it, and unmounting does not."""
     paths = make_source(place)
@@ -388,7 +380,7 @@ def list_on_a_source_that_hangs(place):
                 argv = [CLAIRFS, "announce", mount.mountpoint, f"list:path={place.source}/slow/order"]
                 teller = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
                 try:
-                    mountkit.wait_until(lambda: "order-make" in threads_of(mount.process.pid), "the file is being opened")
+                    mountkit.wait_until(lambda: "order-make" in mountkit.threads_of(mount.process.pid), "the file is being opened")
                     # The epoch of a seed that nobody told: finding it puts an order in force.
                     for line in good("order", "torch-randperm:seed=0", "--n", SAMPLES).split():
                         mount.read(paths[int(line)])

@@ -204,7 +204,7 @@ def hung_list(place):
             try:
                 for argv in (["cat", name], [sys.executable, "-c", HINT, mount.mountpoint, "list:path=slow/order"]):
                     wanting.append(subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE))
-                mountkit.wait_until(lambda: "order-make" in threads_of(mount.process.pid), "the file is being opened")
+                mountkit.wait_until(lambda: "order-make" in mountkit.threads_of(mount.process.pid), "the file is being opened")
                 answers(mount, "while a list hangs")
                 with open(mount.path(".clairfs", "order"), "w", encoding="ascii") as fifo:
                     fifo.write("sequential:epochs=7\n")
@@ -225,16 +225,6 @@ def hung_list(place):
                     process.kill()
                     process.communicate()
                 program("umount", "-l", place.source + "/slow")
-
-
-def threads_of(pid):
-    names = []
-    for thread in os.listdir(f"/proc/{pid}/task"):
-        try:
-            names.append(mountkit.read_file(f"/proc/{pid}/task/{thread}/comm").decode().strip())
-        except OSError:  # it has ended meanwhile
-            pass
-    return names
 
 
 mountkit.run(crowd, epochs_by_lookup, foreign_files, beneath_the_source, handed_over, hung_list)

@@ -336,7 +336,108 @@ static void push_that_served_its_open_is_used_up(void)
 	free(mc);
 }
 
+/* Passes of less than a second: what a READ of this one finds pushed may be for the next, and what
+ * it does not find may have served the last. */
+static void in_short_passes_pushes_of_other_opens_are_not_missed(void)
+{
+	struct manual_clock *mc = clock_new();
+	struct rig *rig = new_rig(mc);
+
+	note(rig, 0); /* it was not pushed; its READ is on its way */
+	bits_set(rig->cache->staged, 0);
+	rig_read_check(rig, 0, 0, 4096);
+	CHECK_U64(rig_metric(rig, METRIC_STAGE_EVICTED_READS), 0);
+	CHECK(bits_get(rig->cache->staged, 0)); /* for the next pass still */
+	rig_read_check(rig, 0, 4096, 65536);
+	CHECK_U64(rig_metric(rig, METRIC_STAGE_EVICTED_READS), 0);
+	rig_read_check(rig, 0, 0, 4096); /* all was read: this is the next pass */
+	CHECK_U64(rig_metric(rig, METRIC_STAGE_EVICTED_READS), 1);
+
+	bits_set(rig->cache->staged, 1);
+	note(rig, 1); /* served by the push, and nothing is pushed after it */
+	atomic_fetch_add(&mc->now_ns, NS_PER_S / 2);
+	rig_read_check(rig, 1, 0, 4096);
+	CHECK_U64(rig_metric(rig, METRIC_STAGE_EVICTED_READS), 1);
+	CHECK(!bits_get(rig->cache->staged, 1));
+	rig_free(rig);
+	free(mc);
+}
+
+/* What is told to be settled, against a model: no open that began before then is untold, and once
+ * all are told it is as late as it may be. */
+struct settled_watch {
+	struct cache_watch watch;
+	_Atomic uint64_t before_ns, opened_ns[64]; /* 0: nothing untold */
+};
+
+static void on_opened(void *ctx, const struct cache_open *open)
+{
+	(void)ctx;
+	(void)open;
+}
+
+static void on_planned(void *ctx, enum plan_state state)
+{
+	(void)ctx;
+	(void)state;
+}
+
+static void on_read(void *ctx, const struct cache_read_note *notes, uint32_t n)
+{
+	struct settled_watch *w = ctx;
+
+	for (uint32_t i = 0; i < n; i++) /* all of its opens are told by the first note or later */
+		if (notes[i].sample < 64)
+			atomic_store(&w->opened_ns[notes[i].sample], 0);
+}
+
+static void on_settled(void *ctx, uint64_t before_ns)
+{
+	struct settled_watch *w = ctx;
+
+	for (uint32_t i = 0; i < 64; i++) {
+		uint64_t opened = atomic_load(&w->opened_ns[i]);
+
+		CHECK(!opened || before_ns <= opened);
+	}
+	atomic_store(&w->before_ns, before_ns);
+}
+
+static void nothing_is_settled_before_it_is_told(void)
+{
+	struct manual_clock *mc = clock_new();
+	struct settled_watch w = { .before_ns = 0 };
+	uint64_t seed = check_seed();
+	struct rig *rig;
+
+	w.watch = (struct cache_watch){ .opened = on_opened,
+					.planned = on_planned,
+					.read = on_read,
+					.settled = on_settled,
+					.ctx = &w };
+	rig = rig_new(&(struct rig_options){
+		.n = 64, .size = SIZE, .clock = &mc->clock, .watch = &w.watch });
+	for (uint32_t i = 0; i < 3000; i++) {
+		uint32_t sample = (uint32_t)check_rand_below(&seed, 64);
+		uint64_t none = 0;
+
+		atomic_compare_exchange_strong(&w.opened_ns[sample], &none,
+					       atomic_load(&mc->now_ns));
+		note(rig, sample);
+		if (check_rand_below(&seed, 4) == 0)
+			rig_read_check(rig, sample, 0, check_rand_below(&seed, 2) ? 65536 : 4096);
+		atomic_fetch_add(&mc->now_ns, check_rand_below(&seed, NS_PER_S / 8));
+	}
+	atomic_fetch_add(&mc->now_ns, 20 * NS_PER_S);
+	RIG_UNTIL(atomic_load(&w.before_ns) == atomic_load(&mc->now_ns) - NS_PER_S / 4);
+	rig_free(rig);
+	free(mc);
+}
+
 static const struct check_test tests[] = {
+	{ "in_short_passes_pushes_of_other_opens_are_not_missed",
+	  in_short_passes_pushes_of_other_opens_are_not_missed },
+	{ "nothing_is_settled_before_it_is_told", nothing_is_settled_before_it_is_told },
 	{ "open_without_read_was_served_by_the_kernel",
 	  open_without_read_was_served_by_the_kernel },
 	{ "slowest_read_of_an_open_decides_whatever_comes_first",

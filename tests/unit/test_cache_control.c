@@ -476,7 +476,73 @@ static void wait_is_the_time_in_which_a_read_is_under_way(void)
 	end(rig, seen);
 }
 
+/* Pushed, not opened, and not in the arena any more; or SAMPLE_NONE. */
+static uint32_t find_alone(struct rig *rig)
+{
+	struct cache *c = rig->cache;
+
+	for (uint32_t i = 0; i < rig->options.n; i++) {
+		struct entry_id entry = { i };
+		struct shard *s = shard_of(c, entry);
+		bool is_held;
+
+		mutex_lock(&s->mu);
+		is_held = object_find_locked(c, s, entry, 0) != NULL;
+		mutex_unlock(&s->mu);
+		if (!is_held && bits_get(c->staged, i) && !bits_get(c->staged_opened, i))
+			return i;
+	}
+	return SAMPLE_NONE;
+}
+
+static uint64_t rig_wasted(struct rig *rig)
+{
+	struct cache_status st;
+
+	cache_get_status(rig->cache, &st);
+	return st.plan.wasted;
+}
+
+/* What is set aside is fetched in vain, also where the kernel alone had it. */
+static void what_only_the_kernel_has_is_set_aside_in_vain(void)
+{
+	enum { FIT = 100, PAGES = 8192, MANY = 400 };
+	struct seen *seen = seen_new();
+	struct rig *rig = rig_new(&(struct rig_options){
+		.n = MANY,
+		.size = SIZE,
+		.order = "torch-randperm:seed=7:batch=2:workers=1:prefetch_factor=2",
+		.arena_limit = 4 << 20,
+		.arena_bytes = FIT * PAGES,
+		.sample_max = PAGES,
+		.stage_bytes = 32 * PAGES,
+		.watch = &seen->watch,
+		.control_share = 1e-12 });
+	struct order_epoch *ep = NULL;
+	uint32_t sample = SAMPLE_NONE;
+	struct err err = { 0 };
+	uint64_t wasted;
+
+	CHECK_INT(order_epoch_new(rig->order, 0, &ep, &err), 0);
+	for (uint32_t i = 0; i < 10 * MANY && sample == SAMPLE_NONE; i++) {
+		uint32_t next = ep->sample[i % MANY];
+
+		RIG_UNTIL(bits_get(rig->cache->staged, next));
+		cache_note_open(rig->cache, (struct entry_id){ next });
+		RIG_UNTIL(rig_opened(rig) > i);
+		sample = find_alone(rig);
+	}
+	CHECK(sample != SAMPLE_NONE);
+	wasted = rig_wasted(rig);
+	control_set_aside(rig->cache, (struct entry_id){ sample });
+	RIG_UNTIL(rig_wasted(rig) == wasted + 1);
+	order_epoch_free(ep);
+	end(rig, seen);
+}
+
 static const struct check_test tests[] = {
+	{ "what_only_the_kernel_has_is_set_aside_in_vain",
+	  what_only_the_kernel_has_is_set_aside_in_vain },
 	{ "samples_held_out_of_the_arena_are_read_from_the_source", held_out_of_the_arena },
 	{ "samples_held_out_of_the_store_are_read_from_the_source", held_out_of_the_store },
 	{ "a_share_is_held_out_and_the_rest_prefetched",

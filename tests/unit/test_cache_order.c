@@ -408,7 +408,73 @@ static void the_last_opens_are_told(void)
 	rig_free(rig);
 }
 
+/* How many samples are pushed, after each of the planner's rounds. */
+struct staged_watch {
+	struct rig *_Atomic rig;
+	uint32_t last, most; /* planner; most that were less after a round */
+	struct cache_watch watch;
+};
+
+static uint32_t count_staged(const struct cache *c, uint32_t n)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		count += bits_get(c->staged, i);
+	return count;
+}
+
+static void on_opened(void *ctx, const struct cache_open *open)
+{
+	(void)ctx;
+	(void)open;
+}
+
+static void on_planned(void *ctx, enum plan_state state)
+{
+	struct staged_watch *w = ctx;
+	struct rig *rig = atomic_load(&w->rig);
+	uint32_t n;
+
+	(void)state;
+	if (!rig)
+		return;
+	n = count_staged(rig->cache, rig->options.n);
+	w->most = MAX(w->most, w->last - MIN(w->last, n));
+	w->last = n;
+}
+
+/* It is the planner that gives back, and readers of the next job wait for what it does next. */
+static void a_large_stage_is_given_back_a_share_at_a_time(void)
+{
+	enum { N = 3000 };
+	struct staged_watch w = { .rig = NULL };
+	struct rig *rig;
+
+	w.watch = (struct cache_watch){ .opened = on_opened, .planned = on_planned, .ctx = &w };
+	rig = rig_new(&(struct rig_options){ .n = N,
+					     .size = 10,
+					     .order = "sequential",
+					     .arena_limit = 80 * MIB,
+					     .arena_bytes = 40 * MIB,
+					     .watch = &w.watch });
+	RIG_UNTIL(rig_metric(rig, METRIC_STAGE_PUSHED) >= N);
+	atomic_store(&w.rig, rig);
+	set_order(rig, NULL);
+	RIG_UNTIL(rig_count(rig, RIG_INVAL, N - 1) > 0);
+	RIG_UNTIL(count_staged(rig->cache, N) == 0);
+	for (uint32_t i = 0; i < N; i++)
+		RIG_UNTIL(rig_count(rig, RIG_INVAL, i) > 0);
+	cache_stop(rig->cache);
+	CHECK_U64(w.last, 0);
+	printf("# at most %u in a round\n", w.most);
+	CHECK(w.most > 0 && w.most <= 512);
+	rig_free(rig);
+}
+
 static const struct check_test tests[] = {
+	{ "a_large_stage_is_given_back_a_share_at_a_time",
+	  a_large_stage_is_given_back_a_share_at_a_time },
 	{ "the_last_opens_are_told", the_last_opens_are_told },
 	{ "order_given_to_a_running_cache_is_followed",
 	  order_given_to_a_running_cache_is_followed },

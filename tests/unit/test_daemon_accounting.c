@@ -405,15 +405,79 @@ static void readers_that_are_gone_were_crowded_all_the_same(void)
 		_exit(0);
 	CHECK_INT((int)waitpid(gone, &status, 0), (int)gone);
 	CHECK_INT(stall_new(&params, &s), 0);
-	for (uint64_t t = 1; t <= 4; t++)
-		(void)accounting_machine_feed(&m, s, t % 2 ? getpid() : gone, t * NS_PER_S);
-	(void)accounting_machine_feed(&m, s, 0, 5 * NS_PER_S);
-	CHECK(m.whose[0] == '/' || s->crowd.n == 0); /* not where the kernel has no PSI */
-	CHECK_INT((int)s->crowd.n, m.whose[0] ? 5 : 0);
+	for (uint64_t t = 1; t <= 5; t++) {
+		CHECK(!accounting_machine_pages(&m, s));
+		if (t < 5)
+			accounting_machine_saw(&m, 0, (uint32_t)(t % 2 ? getpid() : gone));
+		accounting_machine_feed(&m, s, t * NS_PER_S);
+	}
+	CHECK(m.crowds.n == 1 || s->crowd.n == 0); /* not where the kernel has no PSI */
+	CHECK_INT((int)s->crowd.n, m.crowds.n ? 5 : 0);
 	stall_free(s);
 }
 
+/* How crowded CPUs are is asked of the job's own readers, not of whoever read last. */
+static void other_readers_say_nothing_of_the_machine(void)
+{
+	static const struct accounting_params params = { .control_share = 1.0 / 16 };
+	struct cache_read_note note = { .generation = 1, .opened_ns = NS_PER_S };
+	struct metrics *m = metrics_new();
+	const pid_t *reader;
+	struct accounting *a;
+	struct err err = { 0 };
+
+	CHECK_INT(accounting_new(&params, READS, m, &a, &err), 0);
+	order_is(a, 1);
+	for (uint32_t i = 1; i <= 4; i++) {
+		note.reader = 2000000000 + i;
+		note.has_use = i == 2;
+		note.use = (struct plan_use){ .position = i, .length = READS };
+		accounting_reads(a, &note, 1);
+	}
+	accounting_stop(a); /* so that there is one round */
+	CHECK_INT(accounting_start(a, &err), 0);
+	accounting_stop(a);
+	reader = accounting_machine_of(a)->reader;
+	CHECK_INT(reader[0], 2000000002);
+	for (uint32_t i = 1; i < CROWD_READERS; i++)
+		CHECK_INT(reader[i], 0);
+	accounting_free(a);
+	metrics_free(m);
+}
+
+/* Pages, seen after a read and before any of it; share in percent, -1: not known. */
+static void what_is_seen_of_pages(void)
+{
+	static const struct {
+		uint32_t seen[RESIDENCES], warm[RESIDENCES], n;
+		enum stall_pages pages;
+		int percent;
+	} of[] = {
+		{ { 0, 3, 0 }, { 32, 0, 0 }, 32, STALL_PAGES_KEPT, 0 },
+		{ { 3, 0, 0 }, { 32, 0, 0 }, 32, STALL_PAGES_NOT_KEPT, 0 },
+		{ { 0, 3, 0 }, { 16, 16, 0 }, 32, STALL_PAGES_KEPT, 50 },
+		/* Nowhere was a page seen, not even right after a read: overlayfs, ZFS, direct I/O. */
+		{ { 0, 0, 3 }, { 32, 0, 0 }, 32, STALL_PAGES_UNKNOWN, -1 },
+		{ { 0, 0, 3 }, { 8, 8, 0 }, 16, STALL_PAGES_UNKNOWN, 50 },
+		{ { 0, 0, 3 }, { 0, 0, 32 }, 32, STALL_PAGES_UNKNOWN, -1 },
+		{ { 0, 3, 0 }, { 2, 2, 28 }, 32, STALL_PAGES_KEPT, -1 }, /* too few */
+		{ { 0, 2, 0 }, { 1, 1, 0 }, 2, STALL_PAGES_KEPT, 50 },
+		{ { 0, 0, 0 }, { 0, 0, 0 }, 0, STALL_PAGES_UNKNOWN, -1 },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(of); i++) {
+		struct source_pages_found found = { .pages = STALL_PAGES_UNKNOWN,
+						    .warm_share = -1 };
+
+		source_pages_judge(of[i].seen, of[i].warm, of[i].n, &found);
+		CHECK_INT((int)found.pages, (int)of[i].pages);
+		CHECK_INT((int)(found.warm_share < 0 ? -1 : 100 * found.warm_share), of[i].percent);
+	}
+}
+
 static const struct check_test tests[] = {
+	{ "what_is_seen_of_pages", what_is_seen_of_pages },
+	{ "other_readers_say_nothing_of_the_machine", other_readers_say_nothing_of_the_machine },
 	{ "readers_that_are_gone_were_crowded_all_the_same",
 	  readers_that_are_gone_were_crowded_all_the_same },
 	{ "pass_that_lacks_a_read_is_judged_when_all_others_are_told",

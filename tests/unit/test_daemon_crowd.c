@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* When a search steps aside for those who wait for a CPU. */
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "check.h"
 #include "clairfs/base/clock.h"
+#include "src/daemon/accounting_priv.h"
 #include "src/daemon/cgroup.h"
 #include "src/daemon/crowd.h"
 
@@ -93,11 +96,59 @@ static void this_machine_says_something(void)
 	CHECK(!crowd_look(&crowd, 1));
 }
 
+static void say(const char *file, unsigned us)
+{
+	FILE *f = fopen(file, "w");
+
+	fprintf(f, "some avg10=0.00 avg60=0.00 avg300=0.00 total=%u\n", us);
+	CHECK_INT(fclose(f), 0);
+}
+
+/* Ranks in containers of their own: the job waits while one of them does. */
+static void a_job_may_be_in_several_cgroups(void)
+{
+	char dir[] = "/tmp/clairfs-test.XXXXXX", one[600], two[600];
+	struct crowds *c = calloc(1, sizeof(*c));
+
+	CHECK(mkdtemp(dir) != NULL);
+	snprintf(one, sizeof(one), "%s/one", dir);
+	snprintf(two, sizeof(two), "%s/two", dir);
+	say(one, 5000000);
+	say(two, 100);
+	crowds_add(c, one, NS_PER_S);
+	crowds_add(c, two, NS_PER_S);
+	crowds_add(c, "/nowhere/cpu.pressure", NS_PER_S);
+	CHECK_U64(c->n, 2);
+	crowds_look(c);
+	CHECK_U64(c->waited_ns, 0); /* what was before does not count */
+	say(one, 5300000);
+	say(two, 900100);
+	crowds_look(c);
+	CHECK_U64(c->waited_ns, 900 * NS_PER_MS);
+	say(one, 5400000);
+	crowds_look(c);
+	CHECK_U64(c->waited_ns, 1000 * NS_PER_MS);
+	CHECK_INT(remove(two), 0);
+	say(one, 5450000);
+	crowds_look(c);
+	CHECK_U64(c->waited_ns, 1050 * NS_PER_MS);
+	CHECK_U64(c->n, 1);
+	say(two, 7);
+	crowds_add(c, two, 70 * NS_PER_S); /* the job has moved there, a minute ago */
+	CHECK_U64(c->n, 1);
+	CHECK_STR(c->source[0].file, two);
+	CHECK_INT(remove(one), 0);
+	CHECK_INT(remove(two), 0);
+	CHECK_INT(remove(dir), 0);
+	free(c);
+}
+
 static const struct check_test tests[] = {
 	{ "sums_of_the_kernel", sums_of_the_kernel },
 	{ "those_who_wait_come_first", those_who_wait_come_first },
 	{ "nobody_is_held_for_ever", nobody_is_held_for_ever },
 	{ "another_sum", another_sum },
+	{ "a_job_may_be_in_several_cgroups", a_job_may_be_in_several_cgroups },
 	{ "this_machine_says_something", this_machine_says_something },
 };
 

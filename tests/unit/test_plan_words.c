@@ -159,7 +159,56 @@ static void a_status_that_nobody_has_filled_in_has_words(void)
 	CHECK_STR(text, "has read nothing yet");
 }
 
+/* One job over so few samples that its window may be all of them, and so many reads of a hundred
+ * that are of somebody who reads anything. What is said of them in the middle of a late epoch. */
+static uint32_t strangers_in_a_small_set(uint32_t n, uint32_t span, uint32_t percent, char *text)
+{
+	struct order_info info = { .n = n, .world = 1, .n_ranks = 1 };
+	struct plan_params p = story_params(&info);
+	struct plan_status s;
+	uint64_t state = 42;
+	struct story *st;
+
+	p.span = span;
+	st = story_prepare(p, NULL);
+	story_step(st);
+	for (uint64_t epoch = 0; epoch < 4; epoch++)
+		for (uint64_t i = 0; i < (epoch < 3 ? n : n / 2); i++) {
+			/* Two workers, each with a batch of four; and each sample is opened twice. */
+			uint64_t at = i / 8 * 8 + (i % 2 * 4 + i % 8 / 2);
+
+			story_open(st, story_sample(st, epoch, at < n / 8 * 8 ? at : i));
+			story_open(st, story_sample(st, epoch, at < n / 8 * 8 ? at : i));
+			while (check_rand_below(&state, 100) < percent)
+				story_open(st, (uint32_t)check_rand_below(&state, n));
+		}
+	s = story_status(st);
+	plan_status_text(&s, text);
+	printf("# %u samples, span %u, %u %% of others: %s\n", n, span, percent, text);
+	story_free(st);
+	return s.other_percent;
+}
+
+static void another_reader_of_a_small_set_is_seen(void)
+{
+	static const uint32_t sizes[] = { 50, 72, 100, 200, 360, 500 }, spans[] = { 0, 16, 32 };
+	char text[PLAN_TEXT];
+
+	for (size_t i = 0; i < ARRAY_LEN(sizes); i++)
+		for (size_t k = 0; k < ARRAY_LEN(spans); k++) {
+			uint32_t percent;
+
+			CHECK_U64(strangers_in_a_small_set(sizes[i], spans[k], 0, text), 0);
+			CHECK(strncmp(text, "reads epoch 3, ", 15) == 0);
+			CHECK(strstr(text, "another") == NULL);
+			percent = strangers_in_a_small_set(sizes[i], spans[k], 50, text);
+			CHECK(percent >= 20 && percent <= 75);
+			CHECK(strstr(text, "of the reads are in another order") != NULL);
+		}
+}
+
 static const struct check_test tests[] = {
+	{ "another_reader_of_a_small_set_is_seen", another_reader_of_a_small_set_is_seen },
 	{ "a_status_that_nobody_has_filled_in_has_words",
 	  a_status_that_nobody_has_filled_in_has_words },
 	{ "an_order_that_was_found_late_is_no_job_that_was_resumed",
