@@ -117,7 +117,9 @@ class Clairfs:
 
     def __enter__(self):
         os.makedirs(self.mountpoint, exist_ok=True)
-        options = ",".join(f"{k}={str(v).replace(',', chr(92) + ',')}" for k, v in self.options.items())
+        # Keys of debug are a dict.
+        texts = {k: "+".join(f"{a}:{b}" for a, b in v.items()) if isinstance(v, dict) else str(v) for k, v in self.options.items()}
+        options = ",".join(f"{k}={v.replace(',', chr(92) + ',')}" for k, v in texts.items())
         run(self.binary, "mount", *(["-o", options] if options else []), self.source, self.mountpoint)
         return self
 

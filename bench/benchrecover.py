@@ -74,7 +74,7 @@ def run_job(bench, mount, data, arguments, compute_ms):
 
 
 def scenario(bench, data, name, arguments, compute_ms):
-    options = {"recover_threads": os.cpu_count()} if name == "arbitrary" else {}
+    options = {"debug": {"recover_threads": os.cpu_count()}} if name == "arbitrary" else {}
     with bench.mount(data, ram="512M", **options) as mount:
         watcher, epoch, _ = run_job(bench, mount, data, arguments, compute_ms)
         mount.settled()

@@ -158,7 +158,7 @@ def one_round(bench, data, scenario, is_direct_first):
     """Walls without and with the mount, what it says, and its hits."""
     slow = f"{bench.temp}/slow"
     options = {} if scenario.is_plain else {"order": scenario.spec, "ram": scenario.ram, "control_reads": scenario.share,
-                                            "ghost_bytes": scenario.ghost, "switchback": scenario.switchback}
+                                            "debug": {"ghost_bytes": scenario.ghost}, "switchback": scenario.switchback}
     with benchlib.slowfs(bench.build, data, slow, scenario.latency, scenario.mbps, scenario.is_warm), \
             busy(scenario.spinners * (os.cpu_count() or 1)):
         def direct():

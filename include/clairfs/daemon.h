@@ -23,19 +23,20 @@ struct mount_opts {
 	bool store_keep;
 	uint64_t store_bytes, store_keep_free;
 	int store_verify; /* enum store_verify */
-	uint64_t store_max_mbps, store_scrub_mbps;
+	uint64_t store_max_mbps;
 	int store_pins; /* enum plan_pin_rule */
 	uint64_t source_max_inflight, source_max_mbps;
 	int source_engine, store_engine; /* enum io_engine */
 	uint64_t scan_threads, stagers;
 	char *snapshot_dir;
 	uint64_t revalidate, inodes_ahead;
-	char *control_reads, *ghost_bytes, *switchback; /* accounting.h */
-	uint64_t cpu_pressure; /* percent */
+	char *control_reads, *switchback; /* accounting.h */
+	uint64_t ghost_bytes;             /* CONF_AUTO: found out */
+	uint64_t cpu_pressure;            /* percent */
 	bool allow_other;
 	char *report;
 	int open; /* 0 auto, 1 answer */
-	char *metrics_textfile, *metrics_socket, *plan_tape;
+	char *metrics_textfile, *plan_tape;
 	uint64_t metrics_interval;
 	int log_level; /* enum log_level */
 };

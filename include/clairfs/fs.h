@@ -28,11 +28,9 @@ struct fs_vfile {
 	void *ctx;
 };
 
-#define FS_TOLD_BY_MODE UINT32_MAX /* the mode of .clairfs/order has let them write */
-
-/* Those who may tell orders, none of whom waits for another: the user who mounted it (root as well,
- * if that is the same), root, and whoever writes into .clairfs/order. */
-enum fs_lane { FS_LANE_OWNER, FS_LANE_ROOT, FS_LANE_LINE, FS_LANES };
+/* Those who may tell orders, neither of whom waits for the other: the user who mounted it (root as
+ * well, if that is the same), and root. */
+enum fs_lane { FS_LANE_OWNER, FS_LANE_ROOT, FS_LANES };
 
 struct clairfs_list; /* hint.h */
 /* What somebody says through the mount: a spec, or a part of a list. */
@@ -43,9 +41,7 @@ struct fs_told {
 	enum fs_lane lane;
 	const _Atomic bool *is_gone; /* it does not wait any more (a signal); NULL: it always does
 				      */
-	const char *text; /* any bytes, with a zero behind; of a list: keys, or empty */
-	size_t size;      /* without that zero; a line too long to be an order is cut, but stays
-			     longer than the longest (hint.h) */
+	const char *text; /* any bytes, less than CLAIRFS_HINT_TEXT; of a list: keys, or empty */
 	struct clairfs_list *list; /* NULL: none; version and count are checked; the token is to be
 				    * answered */
 };
@@ -70,11 +66,9 @@ struct fs_params {
 	/* An order was told through the mount by who may: root or this process's user. Writes one
 	 * line: what is in force now, or what is wrong. 0 or a negative errno. Runs on a thread of
 	 * each lane, one at a time there, and may block. NULL: no orders are taken, and .clairfs
-	 * has neither order nor announce. */
+	 * has no announce. */
 	int (*announce)(void *ctx, const struct fs_told *told, struct buf_writer *answer);
-	/* The line that who reads .clairfs/order gets, less than 4 KiB. Any thread. NULL: none. */
-	int (*show_order)(void *ctx, struct buf_writer *out);
-	void *announce_ctx; /* of both */
+	void *announce_ctx;
 	/* A training loop of root or this process's user has told its steps: magic, version and
 	 * count are checked, nothing else is. 0 or a negative errno. Runs on the reactor thread and
 	 * must be quick. NULL: none are taken. */

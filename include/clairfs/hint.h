@@ -6,8 +6,8 @@
  *	int rc = clairfs_announce("/mnt/data", "torch-distributed:seed=42", answer, sizeof(answer));
  *
  * An ioctl on <mountpoint>/.clairfs/control reaches the daemon, also from a container in which
- * nothing but the mount can be seen. (Shells write into the FIFO .clairfs/order instead, and get no
- * answer.)
+ * nothing but the mount can be seen. (Shells look up .clairfs/announce/SPEC instead, by cat, which
+ * shows the answer.)
  *
  * Samples have numbers: those of `clairfs index`. The inode number that stat gives for a sample's
  * file in the mount is its number plus CLAIRFS_INO_OF_SAMPLE. */

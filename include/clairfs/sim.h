@@ -69,9 +69,8 @@ struct sim_facts {
 };
 void sim_setup_facts(const struct sim_setup *setup, struct sim_facts *ret);
 
-/* The names that sim_run takes, NULL-terminated, and one line about each. */
+/* The names that sim_run takes, NULL-terminated. */
 const char *const *sim_policies(void);
-const char *sim_policy_help(const char *name);
 
 /* What happened in one epoch; counts are sums over the jobs, times their mean. Every read is in
  * exactly one class. */

@@ -63,29 +63,18 @@ bool bitmap_clear(struct bitmap *b, uint64_t bit)
 	return true;
 }
 
-/* First bit >= from that is set in the words xor flip, or size. */
-static uint64_t bitmap_search(const struct bitmap *b, uint64_t from, uint64_t flip)
+uint64_t bitmap_next_clear(const struct bitmap *b, uint64_t from)
 {
 	uint64_t n_words = bitmap_n_words(b->size), at, word;
 
 	if (from >= b->size)
 		return b->size;
 	at = from / 64;
-	word = (b->words[at] ^ flip) & (UINT64_MAX << (from % 64));
+	word = ~b->words[at] & (UINT64_MAX << (from % 64));
 	while (word == 0) {
 		if (++at == n_words)
 			return b->size;
-		word = b->words[at] ^ flip;
+		word = ~b->words[at];
 	}
 	return at * 64 + (uint64_t)__builtin_ctzll(word);
-}
-
-uint64_t bitmap_next_clear(const struct bitmap *b, uint64_t from)
-{
-	return bitmap_search(b, from, UINT64_MAX);
-}
-
-uint64_t bitmap_next_set(const struct bitmap *b, uint64_t from)
-{
-	return bitmap_search(b, from, 0);
 }

@@ -26,25 +26,54 @@ static const void *conf_at_const(const struct conf_option *option, const void *v
 	return (const char *)values + option->offset;
 }
 
-static const struct conf_option *conf_find(const struct conf_table *table, const char *name,
-					   struct err *err)
+static const struct conf_option *conf_row(const struct conf_table *table, const char *name)
+{
+	const struct conf_option *option = table->options;
+
+	while (option->name && strcmp(option->name, name) != 0)
+		option++;
+	return option->name ? option : NULL;
+}
+
+/* What there is no row for. */
+static void conf_unknown(const struct conf_table *table, const char *name, struct err *err)
 {
 	const char *names[CONF_OPTIONS_MAX + 1] = { NULL };
 	const struct conf_option *option = table->options;
-	const char *near;
+	const char *near, *keys = NULL;
+	size_t n = 0;
 
-	for (size_t i = 0; option->name; option++) {
-		if (strcmp(option->name, name) == 0)
-			return option;
-		if (i < CONF_OPTIONS_MAX)
-			names[i++] = option->name;
+	for (const struct conf_gone *gone = table->gone; gone && gone->name; gone++) {
+		if (strcmp(gone->name, name) == 0) {
+			err_set(err, -EINVAL, "option %s is gone: %s", name, gone->instead);
+			return;
+		}
+	}
+	for (; option->name && n < CONF_OPTIONS_MAX; option++) {
+		names[n++] = option->name;
+		if (option->type == CONF_KEYS)
+			keys = option->name;
 	}
 	near = text_nearest(name, names);
-	if (near)
+	if (table->keys && conf_row(table->keys, name))
+		err_set(err, -EINVAL,
+			"option %s is gone: it is decided by itself; to look for a fault: "
+			"%s=%s:VALUE",
+			name, keys, name);
+	else if (near)
 		err_set(err, -EINVAL, "unknown option \"%s\"; did you mean \"%s\"?", name, near);
 	else
 		err_set(err, -EINVAL, "unknown option \"%s\"", name);
-	return NULL;
+}
+
+static const struct conf_option *conf_find(const struct conf_table *table, const char *name,
+					   struct err *err)
+{
+	const struct conf_option *option = conf_row(table, name);
+
+	if (!option)
+		conf_unknown(table, name, err);
+	return option;
 }
 
 static int conf_bad(const struct conf_option *option, const char *value, const char *why,
@@ -62,7 +91,8 @@ static void conf_format_number(enum conf_type type, uint64_t v, char *out, size_
 		v /= 1024;
 		u++;
 	}
-	snprintf(out, size, "%" PRIu64 "%.1s", v, u ? &units[u - 1] : "");
+	/* (gcc 12 without optimisation does not survive a conditional text here.) */
+	snprintf(out, size, "%" PRIu64 "%.*s", v, u > 0, &units[MAX(u, 1) - 1]);
 }
 
 static int conf_set_number(const struct conf_option *option, uint64_t *at, const char *value,
@@ -183,9 +213,13 @@ static int conf_set_text(const struct conf_option *option, char **at, const char
 	return 0;
 }
 
-static int conf_set_option(const struct conf_option *option, void *values, const char *value,
-			   struct err *err)
+static int conf_set_items(const struct conf_table *table, void *values, const char *list,
+			  const char marks[2], struct err *err);
+
+static int conf_set_option(const struct conf_table *table, const struct conf_option *option,
+			   void *values, const char *value, struct err *err)
 {
+	int rc = -EINVAL;
 	void *at = conf_at(option, values);
 
 	switch (option->type) {
@@ -202,8 +236,13 @@ static int conf_set_option(const struct conf_option *option, void *values, const
 		return conf_set_choice(option, at, value, err);
 	case CONF_TEXT:
 		return conf_set_text(option, at, value, err);
+	case CONF_KEYS:
+		rc = conf_set_items(table->keys, values, value, "+:", err);
+		if (rc < 0)
+			err_prefix(err, "%s", option->name);
+		return rc;
 	}
-	return err_set(err, -EINVAL, "option %s has no type", option->name);
+	return err_set(err, rc, "option %s has no type", option->name);
 }
 
 int conf_set(const struct conf_table *table, void *values, const char *name, const char *value,
@@ -211,27 +250,40 @@ int conf_set(const struct conf_table *table, void *values, const char *name, con
 {
 	const struct conf_option *option = conf_find(table, name, err);
 
-	return option ? conf_set_option(option, values, value, err) : -EINVAL;
+	return option ? conf_set_option(table, option, values, value, err) : -EINVAL;
+}
+
+static void conf_clear(const struct conf_table *table, void *values)
+{
+	for (const struct conf_option *option = table->options; option->name; option++) {
+		if (option->type == CONF_TEXT)
+			*(char **)conf_at(option, values) = NULL;
+	}
+	if (table->keys)
+		conf_clear(table->keys, values);
+}
+
+static int conf_set_defaults(const struct conf_table *table, void *values, struct err *err)
+{
+	int rc = table->keys ? conf_set_defaults(table->keys, values, err) : 0;
+
+	for (const struct conf_option *option = table->options; rc == 0 && option->name; option++)
+		rc = conf_set_option(table, option, values, option->initial ? option->initial : "",
+				     err);
+	return rc;
 }
 
 int conf_init(const struct conf_table *table, void *values, struct err *err)
 {
-	const struct conf_option *option;
 	int rc;
 
-	for (option = table->options; option->name; option++) {
-		if (option->type == CONF_TEXT)
-			*(char **)conf_at(option, values) = NULL;
+	conf_clear(table, values);
+	rc = conf_set_defaults(table, values, err);
+	if (rc < 0) {
+		err_prefix(err, "default");
+		conf_fini(table, values);
 	}
-	for (option = table->options; option->name; option++) {
-		rc = conf_set_option(option, values, option->initial ? option->initial : "", err);
-		if (rc < 0) {
-			err_prefix(err, "default");
-			conf_fini(table, values);
-			return rc;
-		}
-	}
-	return 0;
+	return rc;
 }
 
 void conf_fini(const struct conf_table *table, void *values)
@@ -244,13 +296,16 @@ void conf_fini(const struct conf_table *table, void *values)
 			*at = NULL;
 		}
 	}
+	if (table->keys)
+		conf_fini(table->keys, values);
 }
 
-/* Sets one "KEY=VALUE" or "KEY"; cuts item at the '='. */
-static int conf_set_item(const struct conf_table *table, void *values, char *item, struct err *err)
+/* Sets one "KEY=VALUE" or "KEY"; cuts item at the '=', or what stands for it. */
+static int conf_set_item(const struct conf_table *table, void *values, char *item, char equals,
+			 struct err *err)
 {
 	const struct conf_option *option;
-	char *value = strchr(item, '=');
+	char *value = strchr(item, equals);
 
 	if (value)
 		*value++ = '\0';
@@ -258,12 +313,14 @@ static int conf_set_item(const struct conf_table *table, void *values, char *ite
 	if (!option)
 		return -EINVAL;
 	if (!value && option->type != CONF_BOOL)
-		return err_set(err, -EINVAL, "option %s needs a value: %s=...", option->name,
-			       option->name);
-	return conf_set_option(option, values, value ? value : "on", err);
+		return err_set(err, -EINVAL, "option %s needs a value: %s%c...", option->name,
+			       option->name, equals);
+	return conf_set_option(table, option, values, value ? value : "on", err);
 }
 
-int conf_set_list(const struct conf_table *table, void *values, const char *list, struct err *err)
+/* marks: what stands between items, and between key and value. */
+static int conf_set_items(const struct conf_table *table, void *values, const char *list,
+			  const char marks[2], struct err *err)
 {
 	AUTO_FREE char *item = malloc(strlen(list) + 1);
 	int rc;
@@ -273,20 +330,25 @@ int conf_set_list(const struct conf_table *table, void *values, const char *list
 	while (*list) {
 		size_t len = 0;
 
-		for (; *list && *list != ','; list++) {
-			if (list[0] == '\\' && list[1] == ',')
+		for (; *list && *list != marks[0]; list++) {
+			if (list[0] == '\\' && list[1] == marks[0])
 				list++;
 			item[len++] = *list;
 		}
-		if (*list == ',')
+		if (*list)
 			list++;
 		item[len] = '\0';
 		/* Empty items are left by people who append to a list: harmless. */
-		rc = len > 0 ? conf_set_item(table, values, item, err) : 0;
+		rc = len > 0 ? conf_set_item(table, values, item, marks[1], err) : 0;
 		if (rc < 0)
 			return rc;
 	}
 	return 0;
+}
+
+int conf_set_list(const struct conf_table *table, void *values, const char *list, struct err *err)
+{
+	return conf_set_items(table, values, list, ",=", err);
 }
 
 void conf_format(const struct conf_option *option, const void *values, char *out, size_t size)
@@ -315,6 +377,8 @@ void conf_format(const struct conf_option *option, const void *values, char *out
 	case CONF_TEXT:
 		if (*(char *const *)at)
 			text = *(char *const *)at;
+		break;
+	case CONF_KEYS:
 		break;
 	}
 	snprintf(out, size, "%s", text);

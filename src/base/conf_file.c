@@ -154,33 +154,76 @@ static void conf_print_limits(const struct conf_option *option, FILE *out)
 	case CONF_TEXT:
 		fputs("# a text, may be empty", out);
 		break;
+	case CONF_KEYS:
+		fputs("# KEY:VALUE[+KEY:VALUE]..., may be empty", out);
+		break;
 	}
 	if (option->initial && *option->initial)
 		fprintf(out, "; default: %s", option->initial);
 	fputc('\n', out);
 }
 
+/* The value of one option, whatever its length; numbers fit into `number`. */
+static const char *conf_value(const struct conf_option *option, const void *values, char number[64])
+{
+	const void *at = (const char *)values + option->offset;
+	const char *text = NULL;
+
+	number[0] = '\0';
+	if (option->type == CONF_TEXT)
+		text = *(char *const *)at;
+	else if (option->type == CONF_CHOICE)
+		text = option->choices[*(const int *)at];
+	else
+		conf_format(option, values, number, 64);
+	return text ? text : number;
+}
+
+/* " KEY:VALUE+KEY:VALUE" of those that were set to something else than they are at first. */
+static void conf_print_keys(const struct conf_table *keys, const void *values, FILE *out)
+{
+	const char *mark = " ";
+
+	for (const struct conf_option *option = keys->options; option->name; option++) {
+		char number[64];
+		const char *value = conf_value(option, values, number);
+
+		if (strcmp(value, option->initial ? option->initial : "") == 0)
+			continue;
+		fprintf(out, "%s%s:", mark, option->name);
+		mark = "+";
+		for (; *value; value++)
+			fprintf(out, "%s%c", *value == '+' ? "\\" : "", *value);
+	}
+	fputc('\n', out);
+}
+
+static void conf_print_help(const struct conf_option *option, FILE *out)
+{
+	conf_print_comment(option->help ? option->help : "", out);
+	conf_print_limits(option, out);
+}
+
 void conf_print(const struct conf_table *table, const void *values, FILE *out)
 {
 	fprintf(out, "[%s]\n", table->section);
 	for (const struct conf_option *option = table->options; option->name; option++) {
-		const char *text = NULL;
-		char value[64];
+		const struct conf_option *key = table->keys ? table->keys->options : NULL;
+		char number[64];
+		const char *value;
 
 		fputc('\n', out);
-		conf_print_comment(option->help ? option->help : "", out);
-		conf_print_limits(option, out);
-		/* Texts and choices have any length; numbers fit. */
-		if (option->type == CONF_TEXT)
-			text = *(char *const *)((const char *)values + option->offset);
-		else if (option->type == CONF_CHOICE)
-			text = option->choices[*(const int *)((const char *)values +
-							      option->offset)];
-		else
-			conf_format(option, values, value, sizeof(value));
-		if (option->type == CONF_TEXT && !text)
-			fprintf(out, "%s =\n", option->name);
-		else
-			fprintf(out, "%s = %s\n", option->name, text ? text : value);
+		conf_print_help(option, out);
+		if (option->type == CONF_KEYS) {
+			for (; key->name; key++) {
+				fprintf(out, "#\n# %s:\n", key->name);
+				conf_print_help(key, out);
+			}
+			fprintf(out, "%s =", option->name);
+			conf_print_keys(table->keys, values, out);
+			continue;
+		}
+		value = conf_value(option, values, number);
+		fprintf(out, "%s =%s%s\n", option->name, *value ? " " : "", value);
 	}
 }

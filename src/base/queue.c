@@ -45,8 +45,7 @@ void queue_push(struct queue *q, struct list *node)
 	mutex_unlock(&q->mu);
 }
 
-static struct list *queue_take_locked(struct queue *q) REQUIRES(q->mu);
-static struct list *queue_take_locked(struct queue *q)
+static struct list *queue_take_locked(struct queue *q) REQUIRES(q->mu)
 {
 	struct list *node = list_pop_head(&q->head);
 

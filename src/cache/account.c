@@ -128,8 +128,7 @@ int account_new(struct cache *c)
 	return 0;
 }
 
-static void record_free_locked(struct account_shard *a, struct record *rec) REQUIRES(a->mu);
-static void record_free_locked(struct account_shard *a, struct record *rec)
+static void record_free_locked(struct account_shard *a, struct record *rec) REQUIRES(a->mu)
 {
 	struct record **at = bucket_for(a, rec->entry);
 
@@ -230,8 +229,7 @@ static void reading_add(struct reading *r, const struct reading *more)
 		r->began_ns = more->began_ns;
 }
 
-static struct cache_read_note *told_next_locked(struct account_shard *a) REQUIRES(a->mu);
-static struct cache_read_note *told_next_locked(struct account_shard *a)
+static struct cache_read_note *told_next_locked(struct account_shard *a) REQUIRES(a->mu)
 {
 	uint32_t size = MAX(a->told_size * 2, 64u);
 	struct cache_read_note *grown;
@@ -247,8 +245,7 @@ static struct cache_read_note *told_next_locked(struct account_shard *a)
 }
 
 static void tell_locked(struct cache *c, struct account_shard *a, const struct record *rec)
-	REQUIRES(a->mu);
-static void tell_locked(struct cache *c, struct account_shard *a, const struct record *rec)
+	REQUIRES(a->mu)
 {
 	bool is_watched = c->p.watch && c->p.watch->read, is_again = rec->is_again && !rec->has_use;
 	struct cache_read_note *note = is_watched ? told_next_locked(a) : NULL;
@@ -280,8 +277,7 @@ static void tell_locked(struct cache *c, struct account_shard *a, const struct r
 }
 
 static void decide_locked(struct cache *c, struct account_shard *a, struct record *rec)
-	REQUIRES(a->mu);
-static void decide_locked(struct cache *c, struct account_shard *a, struct record *rec)
+	REQUIRES(a->mu)
 {
 	uint32_t n = MAX(rec->n_opens, 1u) - rec->is_counted;
 
@@ -317,8 +313,7 @@ static void restart(struct record *rec)
 /* Opened again before the plan was told of the open before: that one is counted, and told with this
  * one. */
 static void open_again_locked(struct cache *c, struct account_shard *a, struct record *rec)
-	REQUIRES(a->mu);
-static void open_again_locked(struct cache *c, struct account_shard *a, struct record *rec)
+	REQUIRES(a->mu)
 {
 	uint8_t n = rec->has_before ? rec->n_before : 0;
 	bool was_pushed = n ? rec->was_pushed : rec->is_pushed;
@@ -348,8 +343,7 @@ static struct reading *reading_of(struct cache *c, struct record *rec, int statu
 }
 
 /* The oldest of those that may be decided, or NULL. */
-static struct record *record_oldest_locked(struct account_shard *a) REQUIRES(a->mu);
-static struct record *record_oldest_locked(struct account_shard *a)
+static struct record *record_oldest_locked(struct account_shard *a) REQUIRES(a->mu)
 {
 	struct record *oldest = NULL;
 
@@ -364,8 +358,7 @@ static struct record *record_oldest_locked(struct account_shard *a)
 }
 
 static struct record *record_find_locked(struct account_shard *a, struct entry_id entry)
-	REQUIRES(a->mu);
-static struct record *record_find_locked(struct account_shard *a, struct entry_id entry)
+	REQUIRES(a->mu)
 {
 	struct record *rec = *bucket_for(a, entry);
 
@@ -376,9 +369,7 @@ static struct record *record_find_locked(struct account_shard *a, struct entry_i
 
 /* Finds or makes the record. NULL when out of memory. */
 static struct record *record_get_locked(struct cache *c, struct account_shard *a,
-					struct entry_id entry) REQUIRES(a->mu);
-static struct record *record_get_locked(struct cache *c, struct account_shard *a,
-					struct entry_id entry)
+					struct entry_id entry) REQUIRES(a->mu)
 {
 	struct record **bucket = bucket_for(a, entry);
 	struct record *rec = record_find_locked(a, entry);
@@ -404,9 +395,7 @@ static struct record *record_get_locked(struct cache *c, struct account_shard *a
 
 /* Something was seen of it: it becomes the youngest, or is in no list while READs are in flight. */
 static void record_seen_locked(struct cache *c, struct account_shard *a, struct record *rec,
-			       uint64_t now_ns) REQUIRES(a->mu);
-static void record_seen_locked(struct cache *c, struct account_shard *a, struct record *rec,
-			       uint64_t now_ns)
+			       uint64_t now_ns) REQUIRES(a->mu)
 {
 	const struct reading *last = rec->next.has_read ? &rec->next : &rec->now;
 	bool is_partial = last->has_read && !last->has_failed &&
@@ -421,9 +410,7 @@ static void record_seen_locked(struct cache *c, struct account_shard *a, struct 
 /* All that is known of this open is counted: what is left may be the next one's. As many bytes as
  * the file has are an open that nobody has heard of; fewer were read twice. */
 static void record_end_locked(struct cache *c, struct account_shard *a, struct record *rec,
-			      uint64_t now_ns) REQUIRES(a->mu);
-static void record_end_locked(struct cache *c, struct account_shard *a, struct record *rec,
-			      uint64_t now_ns)
+			      uint64_t now_ns) REQUIRES(a->mu)
 {
 	bool is_open =
 		rec->next.has_failed || rec->next.bytes >= dataset_size(c->p.dataset, rec->entry);
@@ -618,9 +605,7 @@ void account_read_end(struct cache *c, const struct cache_read *r, int status, u
 
 static void sweep_record_locked(struct cache *c, struct account_shard *a, struct record *rec,
 				uint64_t now_ns, bool is_final, struct unseen *unseen)
-	REQUIRES(a->mu);
-static void sweep_record_locked(struct cache *c, struct account_shard *a, struct record *rec,
-				uint64_t now_ns, bool is_final, struct unseen *unseen)
+	REQUIRES(a->mu)
 {
 	bool is_over = rec->n_opens || rec->is_counted || is_final;
 

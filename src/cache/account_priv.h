@@ -41,26 +41,26 @@ bool control_is_held_out(struct cache *c, struct entry_id entry);
 /* A piece of it was read from the source; with the last one the control read is over. */
 void control_piece_done(struct cache *c, const struct tier_read *read);
 
-/* --- passthrough.c --- */
-struct passthrough {
+/* --- switchback.c --- */
+struct cache_switchback {
 	_Atomic uint64_t *held;    /* per sample: if it is held out, then for this. NULL: never */
 	struct switchback blocks;  /* planner: of the order that is this one */
 	uint32_t orders;           /* planner: the id of its job, and one */
 	_Atomic uint64_t until_ns; /* nothing is fetched ahead before; 0: readers are elsewhere */
 };
-int passthrough_init(struct cache *c) MUST_USE;
-void passthrough_fini(struct cache *c);
-/* Whether the use that an action is for lies in a block in pass-through; keeps what it says in mind
+int cache_switchback_init(struct cache *c) MUST_USE;
+void cache_switchback_fini(struct cache *c);
+/* Whether the use that an action is for lies in a block of switchback; keeps what it says in mind
  * until the sample is asked for again. Planner thread. */
-bool passthrough_chooses(struct cache *c, const struct plan_action *action);
+bool cache_switchback_chooses(struct cache *c, const struct plan_action *action);
 /* Whether a read of a sample that is held out is for the sake of switchback. */
-bool passthrough_is_held_out(struct cache *c, struct entry_id entry);
-/* Whether prefetches have to wait: the job is in a block in pass-through. */
-bool passthrough_holds_prefetch(struct cache *c);
+bool cache_switchback_is_held_out(struct cache *c, struct entry_id entry);
+/* Whether prefetches have to wait: the job is in a block of switchback. */
+bool cache_switchback_holds_prefetch(struct cache *c);
 /* The plan has just been fed an open. Planner thread. */
-void passthrough_opened(struct cache *c, uint64_t now_ns);
+void cache_switchback_opened(struct cache *c, uint64_t now_ns);
 /* Now and then: a job that has stopped in a block must not hold prefetching up. Planner thread. */
-void passthrough_tick(struct cache *c, uint64_t now_ns);
+void cache_switchback_tick(struct cache *c, uint64_t now_ns);
 
 /* --- change.c --- */
 /* Drops all copies of a file that has not changed; those who read it now are left alone. Planner

@@ -34,9 +34,7 @@ static void answer_nomem(struct cache *c, enum plan_event_kind kind,
 }
 
 static void drop_planned_locked(struct cache *c, struct shard *s, struct entry_state *es,
-				struct list *dead) REQUIRES(s->mu);
-static void drop_planned_locked(struct cache *c, struct shard *s, struct entry_state *es,
-				struct list *dead)
+				struct list *dead) REQUIRES(s->mu)
 {
 	struct list *node = es->objects.next, *next;
 
@@ -53,9 +51,7 @@ static void drop_planned_locked(struct cache *c, struct shard *s, struct entry_s
 
 /* All pieces have ended: the sample is held, or nothing of it is. */
 static void sample_fetch_end_locked(struct cache *c, struct shard *s, struct entry_state *es,
-				    struct sample_fetch *job, struct list *dead) REQUIRES(s->mu);
-static void sample_fetch_end_locked(struct cache *c, struct shard *s, struct entry_state *es,
-				    struct sample_fetch *job, struct list *dead)
+				    struct sample_fetch *job, struct list *dead) REQUIRES(s->mu)
 {
 	assert(es->hold == HOLD_FETCHING && es->job == job);
 	es->job = NULL;
@@ -104,10 +100,7 @@ void sample_fetch_piece_locked(struct cache *c, struct shard *s, struct object *
 
 static void fetch_piece_locked(struct cache *c, struct shard *s, struct entry_state *es,
 			       struct sample_fetch *job, const struct file_identity *id,
-			       uint32_t piece) REQUIRES(s->mu);
-static void fetch_piece_locked(struct cache *c, struct shard *s, struct entry_state *es,
-			       struct sample_fetch *job, const struct file_identity *id,
-			       uint32_t piece)
+			       uint32_t piece) REQUIRES(s->mu)
 {
 	struct object *obj = object_find_locked(c, s, es->entry, piece);
 

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #define ENTRY_BITMAPS 5u  /* touched, paged, confirmed, abroad, narrowed */
-#define SAMPLE_BITMAPS 5u /* staged, staged_opened, held_out, passthrough.held, direct */
+#define SAMPLE_BITMAPS 5u /* staged, staged_opened, held_out, switchback.held, direct */
 #define MALLOC_HEAD 16u   /* what malloc adds, about */
 static_assert(sizeof(struct object) + sizeof(struct entry_state) + 2 * MALLOC_HEAD <=
 		      CACHE_HELD_BYTES,
@@ -41,7 +41,7 @@ static int cache_init(struct cache *c)
 	if (rc == 0)
 		rc = control_init(c);
 	if (rc == 0)
-		rc = passthrough_init(c);
+		rc = cache_switchback_init(c);
 	if (!c->touched || !c->paged || !c->confirmed || !c->abroad || !c->staged ||
 	    !c->staged_opened || !c->direct)
 		return -ENOMEM;
@@ -318,7 +318,7 @@ void cache_free(struct cache *c)
 	free(c->staged_opened);
 	free(c->direct);
 	control_fini(c);
-	passthrough_fini(c);
+	cache_switchback_fini(c);
 	ranges_fini(c);
 	free(c);
 }

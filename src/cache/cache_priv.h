@@ -199,7 +199,7 @@ struct cache {
 	 * may be exchanged between two jobs, so nothing of it is kept beyond this one. */
 	_Atomic uint64_t *abroad, *narrowed; /* narrowed: NULL unless shared, see access.c */
 	_Atomic uint64_t *held_out; /* per sample: to be read on demand next, to compare, or NULL */
-	struct passthrough passthrough;
+	struct cache_switchback switchback;
 	uint64_t home_dev;        /* st_dev of the source directory */
 	bool is_store_lasting;    /* the store is persistent */
 	_Atomic uint64_t *staged; /* per sample: pushed, not known to be dropped or used up */

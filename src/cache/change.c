@@ -52,9 +52,7 @@ static bool has_other_bytes(const struct file_identity *old, const struct file_i
 /* What those who have the file open read on must not be of the new one. */
 static bool must_renew_locked(struct cache *c, struct shard *s, const struct entry_state *es,
 			      const struct file_identity *old, const struct file_identity *now)
-	REQUIRES(s->mu);
-static bool must_renew_locked(struct cache *c, struct shard *s, const struct entry_state *es,
-			      const struct file_identity *old, const struct file_identity *now)
+	REQUIRES(s->mu)
 {
 	if (!c->stage || !has_other_bytes(old, now))
 		return false;
@@ -64,8 +62,7 @@ static bool must_renew_locked(struct cache *c, struct shard *s, const struct ent
 	       (es->head_readers == 0 || es->readers > es->head_readers || es->is_drop_queued);
 }
 
-static void renew_locked(struct cache *c, struct shard *s, struct entry_state *es) REQUIRES(s->mu);
-static void renew_locked(struct cache *c, struct shard *s, struct entry_state *es)
+static void renew_locked(struct cache *c, struct shard *s, struct entry_state *es) REQUIRES(s->mu)
 {
 	bits_clear(c->paged, es->entry.v);
 	if (!es->is_name_queued) {
@@ -85,9 +82,7 @@ void change_unsettled_locked(struct cache *c, struct shard *s, struct entry_stat
 /* The kernel's copies. now NULL: the file is gone; there is no other size to be known. */
 static void change_kernel_locked(struct cache *c, struct shard *s, struct entry_state *es,
 				 const struct file_identity *old, const struct file_identity *now)
-	REQUIRES(s->mu);
-static void change_kernel_locked(struct cache *c, struct shard *s, struct entry_state *es,
-				 const struct file_identity *old, const struct file_identity *now)
+	REQUIRES(s->mu)
 {
 	bool is_paged = bits_get(c->paged, es->entry.v);
 
@@ -131,9 +126,7 @@ void change_read_ended_locked(struct cache *c, struct shard *s, struct entry_sta
  * the sample's fetch drops pieces as well, so it must not come before the loop over them is over:
  * the fetch is held meanwhile. */
 static void drop_pieces_locked(struct cache *c, struct shard *s, struct entry_state *es,
-			       const struct file_identity *now, struct list *dead) REQUIRES(s->mu);
-static void drop_pieces_locked(struct cache *c, struct shard *s, struct entry_state *es,
-			       const struct file_identity *now, struct list *dead)
+			       const struct file_identity *now, struct list *dead) REQUIRES(s->mu)
 {
 	static const struct fetch_result stale = { .status = -ESTALE };
 	struct sample_fetch *job = es->hold == HOLD_FETCHING ? es->job : NULL;
@@ -160,8 +153,7 @@ static void drop_pieces_locked(struct cache *c, struct shard *s, struct entry_st
 
 /* Told with the lock held, so that the plan hears of a loss before anything that comes after it. */
 static void change_plan_locked(struct cache *c, struct shard *s, struct entry_state *es)
-	REQUIRES(s->mu);
-static void change_plan_locked(struct cache *c, struct shard *s, struct entry_state *es)
+	REQUIRES(s->mu)
 {
 	if (es->hold == HOLD_FETCHING) {
 		es->job->status = -ESTALE; /* pieces of two versions would make no sample */

@@ -60,7 +60,7 @@ bool control_hold_out(struct cache *c, const struct plan_action *action)
 	 */
 	if (!c->held_out || action->is_adopted || action->pass == UINT64_MAX)
 		return false;
-	if (!passthrough_chooses(c, action) &&
+	if (!cache_switchback_chooses(c, action) &&
 	    (!control_is_chosen(c->p.control_share, action->sample, action->pass) ||
 	     !is_wanted(c, entry) || gate_is_worn(c))) {
 		bits_clear(c->held_out, entry.v);

@@ -204,7 +204,7 @@ static void fetch_go(struct fetch *f, bool may_use_store)
 	struct piece_key key = { obj->state_of->entry, obj->piece };
 	bool is_held_out = !obj->is_range && control_is_held_out(c, key.entry);
 
-	f->is_control = is_held_out && !passthrough_is_held_out(c, key.entry);
+	f->is_control = is_held_out && !cache_switchback_is_held_out(c, key.entry);
 	f->is_store = may_use_store && !is_held_out && !obj->is_range && c->p.store &&
 		      !bits_get(c->abroad, key.entry.v) && store_has(c->p.store, key, &f->kept);
 	f->is_check = f->is_store && !f->is_asked && !bits_get(c->confirmed, key.entry.v);
@@ -466,7 +466,7 @@ void prefetch_pump(struct cache *c)
 	}
 	q->is_pumping = true;
 	while (q->inflight < q->max && !list_is_empty(&q->queue) &&
-	       !passthrough_holds_prefetch(c) && gate_lets_prefetch(c)) {
+	       !cache_switchback_holds_prefetch(c) && gate_lets_prefetch(c)) {
 		node = list_pop_head(&q->queue);
 		q->inflight++;
 		mutex_unlock(&q->mu);

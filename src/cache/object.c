@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-static uint64_t mix(uint64_t x)
+static uint64_t mix_hash(uint64_t x)
 {
 	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
 	x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
@@ -20,18 +20,18 @@ static uint64_t mix(uint64_t x)
 
 struct shard *shard_of(struct cache *c, struct entry_id entry)
 {
-	return &c->shards[mix(entry.v) % SHARDS];
+	return &c->shards[mix_hash(entry.v) % SHARDS];
 }
 
 static struct object **object_bucket(struct cache *c, struct shard *s, struct entry_id entry,
 				     uint32_t piece)
 {
-	return &s->objects[mix((uint64_t)piece << 32 | entry.v) / SHARDS & (c->buckets - 1)];
+	return &s->objects[mix_hash((uint64_t)piece << 32 | entry.v) / SHARDS & (c->buckets - 1)];
 }
 
 static struct entry_state **entry_bucket(struct cache *c, struct shard *s, struct entry_id entry)
 {
-	return &s->entries[mix(entry.v) / SHARDS & (c->buckets - 1)];
+	return &s->entries[mix_hash(entry.v) / SHARDS & (c->buckets - 1)];
 }
 
 int objects_init(struct cache *c)

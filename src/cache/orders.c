@@ -32,8 +32,7 @@ int planner_ask(struct cache *c, struct order_request *request)
 }
 
 /* The plan is made and the old one freed here: with many samples each takes seconds. */
-static int set_order(struct cache *c, struct order_request *request) REQUIRES(c->make_mu);
-static int set_order(struct cache *c, struct order_request *request)
+static int set_order(struct cache *c, struct order_request *request) REQUIRES(c->make_mu)
 {
 	int status;
 

@@ -88,8 +88,7 @@ void cache_degrade(struct cache *c, const char *why)
 }
 
 /* True for a kind that must not be lost. */
-static bool note_late_locked(struct notes *n, const struct plan_event *event) REQUIRES(n->mu);
-static bool note_late_locked(struct notes *n, const struct plan_event *event)
+static bool note_late_locked(struct notes *n, const struct plan_event *event) REQUIRES(n->mu)
 {
 	for (int i = 0; i < LATE_KINDS; i++) {
 		if (late_kinds[i] != event->kind)
@@ -207,8 +206,7 @@ struct batch {
 	struct order_request *request;
 };
 
-static void swap_late_locked(struct notes *n) REQUIRES(n->mu);
-static void swap_late_locked(struct notes *n)
+static void swap_late_locked(struct notes *n) REQUIRES(n->mu)
 {
 	for (int i = 0; i < LATE_KINDS; i++) {
 		uint64_t *full = n->late_fill[i];
@@ -298,7 +296,7 @@ static void feed_event(struct cache *c, const struct plan_event *ev, uint64_t no
 	feed_plan(c, ev, now);
 	if (ev->kind == PLAN_EV_OPENED) {
 		tell_fed(c, ev->sample);
-		passthrough_opened(c, now);
+		cache_switchback_opened(c, now);
 	}
 }
 
@@ -507,7 +505,7 @@ void *planner_main(void *cache)
 			account_sweep(c, now, false);
 			tell_room(c, now);
 			gate_tick(c, now);
-			passthrough_tick(c, now);
+			cache_switchback_tick(c, now);
 			swept_ns = now;
 		}
 		rest(&c->notes);

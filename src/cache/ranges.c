@@ -132,9 +132,7 @@ struct object *range_new_locked(struct cache *c, struct shard *s, struct entry_s
 /* The oldest one that nobody came for: what was too much stays until memory is short, and must not
  * be in the way of what comes. */
 static void range_make_room_locked(struct cache *c, struct shard *s, struct entry_state *es,
-				   struct list *dead) REQUIRES(s->mu);
-static void range_make_room_locked(struct cache *c, struct shard *s, struct entry_state *es,
-				   struct list *dead)
+				   struct list *dead) REQUIRES(s->mu)
 {
 	struct list *node = es->objects.next;
 	struct object *oldest = NULL;
@@ -152,9 +150,7 @@ static void range_make_room_locked(struct cache *c, struct shard *s, struct entr
 /* What begins at `at`: a piece if all of it is wanted, or the store has it. */
 static struct object *ahead_new_locked(struct cache *c, struct shard *s, struct entry_state *es,
 				       const struct file_identity *id, uint64_t at, uint64_t to)
-	REQUIRES(s->mu);
-static struct object *ahead_new_locked(struct cache *c, struct shard *s, struct entry_state *es,
-				       const struct file_identity *id, uint64_t at, uint64_t to)
+	REQUIRES(s->mu)
 {
 	uint32_t piece = (uint32_t)(at / PIECE_BYTES);
 	uint64_t start = (uint64_t)piece * PIECE_BYTES, end = start + piece_length(id->size, piece);

@@ -29,9 +29,7 @@ struct read_plan { /* what has to be started once the lock is released */
 
 /* obj: what there is of it, or a new one; NULL: there was no memory for one. */
 static void read_part_locked(struct cache *c, struct shard *s, struct cache_read *r,
-			     struct object *obj, struct read_plan *todo) REQUIRES(s->mu);
-static void read_part_locked(struct cache *c, struct shard *s, struct cache_read *r,
-			     struct object *obj, struct read_plan *todo)
+			     struct object *obj, struct read_plan *todo) REQUIRES(s->mu)
 {
 	struct cache_part *part = &r->part[r->n_parts++];
 
@@ -63,9 +61,7 @@ static void read_part_locked(struct cache *c, struct shard *s, struct cache_read
 
 /* Of whole pieces: files of one piece, and control reads. */
 static void read_pieces_locked(struct cache *c, struct shard *s, struct cache_read *r, uint64_t end,
-			       struct read_plan *todo) REQUIRES(s->mu);
-static void read_pieces_locked(struct cache *c, struct shard *s, struct cache_read *r, uint64_t end,
-			       struct read_plan *todo)
+			       struct read_plan *todo) REQUIRES(s->mu)
 {
 	uint32_t first = (uint32_t)(r->offset / PIECE_BYTES);
 	uint32_t last = (uint32_t)((end - 1) / PIECE_BYTES);
@@ -82,9 +78,7 @@ static void read_pieces_locked(struct cache *c, struct shard *s, struct cache_re
 
 /* A control read is read ahead as the kernel would: one piece, and not behind prefetches (gate.c). */
 static void read_held_out_locked(struct cache *c, struct shard *s, struct cache_read *r,
-				 uint64_t end, struct read_plan *todo) REQUIRES(s->mu);
-static void read_held_out_locked(struct cache *c, struct shard *s, struct cache_read *r,
-				 uint64_t end, struct read_plan *todo)
+				 uint64_t end, struct read_plan *todo) REQUIRES(s->mu)
 {
 	uint32_t next = (uint32_t)((end - 1) / PIECE_BYTES) + 1;
 	struct object *obj;
@@ -103,9 +97,7 @@ static void read_held_out_locked(struct cache *c, struct shard *s, struct cache_
 /* What of a large file is missing from `at` on: a piece, or what the READ asks for and no more. */
 static struct object *read_missing_locked(struct cache *c, struct shard *s, struct cache_read *r,
 					  uint64_t at, uint64_t end, const struct read_plan *todo)
-	REQUIRES(s->mu);
-static struct object *read_missing_locked(struct cache *c, struct shard *s, struct cache_read *r,
-					  uint64_t at, uint64_t end, const struct read_plan *todo)
+	REQUIRES(s->mu)
 {
 	bool is_last = r->n_parts + 1 == CACHE_READ_PARTS;
 	uint32_t piece = (uint32_t)(at / PIECE_BYTES);
@@ -129,9 +121,7 @@ static struct object *read_missing_locked(struct cache *c, struct shard *s, stru
 
 /* A file of several pieces. */
 static void read_large_locked(struct cache *c, struct shard *s, struct cache_read *r, uint64_t end,
-			      struct read_plan *todo) REQUIRES(s->mu);
-static void read_large_locked(struct cache *c, struct shard *s, struct cache_read *r, uint64_t end,
-			      struct read_plan *todo)
+			      struct read_plan *todo) REQUIRES(s->mu)
 {
 	struct ahead_advice advice = { 0 };
 	uint64_t at = r->offset;
@@ -174,9 +164,7 @@ static bool must_make_way(const struct cache_read *r)
 /* Finds, joins or creates the pieces. False when the READ has to wait until the kernel knows the
  * size. */
 static bool read_look_locked(struct cache *c, struct shard *s, struct cache_read *r,
-			     struct read_plan *todo) REQUIRES(s->mu);
-static bool read_look_locked(struct cache *c, struct shard *s, struct cache_read *r,
-			     struct read_plan *todo)
+			     struct read_plan *todo) REQUIRES(s->mu)
 {
 	uint64_t end;
 
@@ -414,7 +402,7 @@ void cache_read(struct cache *c, struct cache_read *r)
 	r->is_loaded = false;
 	if (dataset_is_sample(c->p.dataset, r->entry))
 		note_staged(c, r);
-	r->is_switchback = passthrough_is_held_out(c, r->entry);
+	r->is_switchback = cache_switchback_is_held_out(c, r->entry);
 	r->is_control = !r->is_switchback && control_is_held_out(c, r->entry);
 	r->is_accounted = account_read_begin(c, r, r->is_control || r->is_switchback);
 	mutex_lock(&s->mu);

@@ -264,8 +264,7 @@ static void wake_waiters(struct cache *c, struct shard *s, struct entry_state *e
 /* The attributes of a changed file. The drop thread comes back to us when it is through. False when
  * nothing is left. */
 static bool attr_step_locked(struct cache *c, struct shard *s, struct entry_state *es)
-	REQUIRES(s->mu);
-static bool attr_step_locked(struct cache *c, struct shard *s, struct entry_state *es)
+	REQUIRES(s->mu)
 {
 	uint32_t version = es->version;
 	int rc;

@@ -83,9 +83,7 @@ int plan_make(struct cache *c, const struct order_ref *order, struct plan **ret)
 
 /* A fetch under way goes on for whoever reads the piece; one that nobody has begun does not. */
 static void release_object_locked(struct cache *c, struct shard *s, struct object *obj,
-				  struct list *dead) REQUIRES(s->mu);
-static void release_object_locked(struct cache *c, struct shard *s, struct object *obj,
-				  struct list *dead)
+				  struct list *dead) REQUIRES(s->mu)
 {
 	if (obj->job)
 		obj->job->n_left--;
@@ -103,9 +101,7 @@ static void release_object_locked(struct cache *c, struct shard *s, struct objec
 /* Pieces of an older version of the file may be on their way outside the table: the last of them
  * frees the job. */
 static void release_entry_locked(struct cache *c, struct shard *s, struct entry_state *es,
-				 struct list *dead) REQUIRES(s->mu);
-static void release_entry_locked(struct cache *c, struct shard *s, struct entry_state *es,
-				 struct list *dead)
+				 struct list *dead) REQUIRES(s->mu)
 {
 	struct sample_fetch *job = es->job;
 	struct list *node = es->objects.next, *next;

@@ -31,6 +31,9 @@ int cmd_report(int argc, char **argv);
 int cmd_store(int argc, char **argv);
 int cmd_simulate(int argc, char **argv);
 
+/* The whole program. Returns the exit code. */
+int cli_main(int argc, char **argv);
+
 /* One line on stderr; usage errors point at --help. Both return the exit code. */
 int cli_fail(const struct err *err);
 int cli_usage(const char *command, const char *fmt, ...) PRINTF_LIKE(2, 3);

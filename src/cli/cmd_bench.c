@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* clairfs bench: a training job's loader with real reads, against a directory, a mount, or a
  * directory in three ways side by side (--compare). Here: what was asked for, and whether that can
- * be; bench_setup.c makes a job of it, bench_run.c runs it, bench_print.c and bench_html.c tell. */
+ * be. */
 #include <errno.h>
 #include <getopt.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include "bench.h"
 #include "clairfs/base/text.h"
+#include "clairfs/bench.h"
 #include "clairfs/daemon.h"
 #include "cli.h"
 
@@ -176,28 +176,28 @@ static int tell(const struct bench_report *r, const struct bench_args *a)
 	if (a->html && bench_html_write(r, a->html, &err) < 0)
 		return cli_fail(&err);
 	if (a->is_json)
-		return bench_print_json(r);
-	bench_print_text(r);
+		bench_print_json(r);
+	else
+		bench_print_text(r);
 	return cli_finish();
 }
 
-static int run(const struct bench_args *a)
+static int run_bench(const struct bench_args *a)
 {
-	struct bench_report report = { .n_results = 0 };
+	struct bench_report *report = NULL;
 	struct bench_setup *setup = NULL;
 	struct err err = { 0 };
 	int rc = bench_setup_new(a, &setup, &err);
 
 	if (rc < 0)
 		return cli_fail(&err);
-	bench_signals_block(&setup->signals);
 	if (bench_run(setup, &report, &err) < 0) {
 		err.code = -EIO; /* whatever it was, the caller was not wrong */
 		rc = cli_fail(&err);
 	} else {
-		rc = tell(&report, a);
+		rc = tell(report, a);
 	}
-	bench_report_fini(&report);
+	bench_report_free(report);
 	bench_setup_free(setup);
 	return rc;
 }
@@ -223,5 +223,5 @@ int cmd_bench(int argc, char **argv)
 	if (args.html && bench_html_check(args.html, &err) < 0)
 		return cli_fail(&err);
 	rc = look_at_target(&args);
-	return rc >= 0 ? rc : run(&args);
+	return rc >= 0 ? rc : run_bench(&args);
 }

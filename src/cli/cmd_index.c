@@ -44,7 +44,7 @@ struct index_args {
 };
 
 /* In the numbers of the index, or of a job that lists the files in its own way. */
-static int run(const struct index_args *a)
+static int run_index(const struct index_args *a)
 {
 	AUTO_FREE uint32_t *sample = NULL;
 	struct dataset *ds = NULL;
@@ -99,5 +99,5 @@ int cmd_index(int argc, char **argv)
 	if (argc - optind != 1)
 		return cli_usage("index", "one SOURCE is needed");
 	args.params.source = argv[optind];
-	return run(&args);
+	return run_index(&args);
 }

@@ -33,7 +33,7 @@ static int take_option(int c, const char *value, struct mount_args *args, struct
 	}
 }
 
-static int run(int argc, char **argv, struct mount_args *args, struct mount_opts *opts)
+static int run_mount(int argc, char **argv, struct mount_args *args, struct mount_opts *opts)
 {
 	static const struct option longs[] = { { "help", no_argument, NULL, OPT_HELP },
 					       { "print-config", no_argument, NULL,
@@ -80,7 +80,7 @@ int cmd_mount(int argc, char **argv)
 	if (!args.is_helper && getenv("CLAIRFS_ORDER") &&
 	    conf_set(&mount_option_table, &opts, "order", getenv("CLAIRFS_ORDER"), &err) < 0)
 		return cli_fail(&err);
-	rc = run(argc, argv, &args, &opts);
+	rc = run_mount(argc, argv, &args, &opts);
 	conf_fini(&mount_option_table, &opts);
 	return rc;
 }

@@ -54,7 +54,7 @@ static int take_option(int c, const char *value, struct order_args *a)
 	}
 }
 
-static void put(uint32_t sample, int width)
+static void put_sample(uint32_t sample, int width)
 {
 	uint64_t wide = sample; /* little-endian machines only, as FUSE on x86 and ARM */
 
@@ -92,11 +92,11 @@ static int print(const struct order *order, const struct order_args *a, struct e
 	if (rc < 0)
 		return cli_fail(err);
 	for (uint64_t i = 0; i < length && !ferror(stdout); i++)
-		put(sample[i], a->width);
+		put_sample(sample[i], a->width);
 	return cli_finish();
 }
 
-static int run(const struct order_args *a)
+static int run_order(const struct order_args *a)
 {
 	struct dataset_params dp = { .source = a->source, .scan_threads = SCAN_THREADS };
 	struct order_params params = { .n = a->n };
@@ -157,5 +157,5 @@ int cmd_order(int argc, char **argv)
 	if (args.has_n && args.n == 0)
 		return cli_usage("order", "--n 0: an order needs samples");
 	args.spec = argv[optind];
-	return run(&args);
+	return run_order(&args);
 }

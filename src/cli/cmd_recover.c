@@ -122,7 +122,7 @@ static void show_progress(void *ctx, const struct recover_progress *p)
 	*is_shown = true;
 }
 
-static int run(struct recover_args *a)
+static int run_recover(struct recover_args *a)
 {
 	bool is_shown = false;
 	struct recover_found found;
@@ -180,5 +180,5 @@ int cmd_recover(int argc, char **argv)
 	for (int i = optind; i < argc && args.params.n_seen < RECOVER_SEEN_MAX; i++)
 		if (take_u32(argv[i], &args.seen[args.params.n_seen++]) < 0)
 			return cli_usage("recover", "bad index '%s'", argv[i]);
-	return run(&args);
+	return run_recover(&args);
 }

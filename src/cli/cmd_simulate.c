@@ -8,9 +8,10 @@
 #include <string.h>
 
 #include "clairfs/base/text.h"
+#include "clairfs/daemon.h"
 #include "clairfs/dataset.h"
+#include "clairfs/simulate.h"
 #include "cli.h"
-#include "simulate.h"
 
 enum {
 	OPT_HELP = 1000,
@@ -100,7 +101,7 @@ static int bad_policy(const char *list)
 	return cli_usage("simulate", "--policy: '%s' is not all or some of %s", list, all);
 }
 
-static int run(struct simulate_args *a)
+static int run_policies(struct simulate_args *a)
 {
 	struct sim_result results[POLICIES_MAX] = { { .epoch = NULL } };
 	struct sim_setup *setup = NULL;
@@ -113,10 +114,8 @@ static int run(struct simulate_args *a)
 	simulate_progress_end();
 	if (rc < 0) {
 		rc = cli_fail(&err);
-	} else if (a->is_json) {
-		rc = simulate_print_json(setup, results, n);
 	} else {
-		simulate_print_text(setup, results, n);
+		(a->is_json ? simulate_print_json : simulate_print_text)(setup, results, n);
 		rc = cli_finish();
 	}
 	for (uint32_t i = 0; i < POLICIES_MAX; i++)
@@ -185,14 +184,20 @@ static int take_row(struct simulate_args *a, const char *name, struct err *err)
 static int act(struct simulate_args *a)
 {
 	struct err err = { 0 };
+	int rc;
 
 	if (a->plot && a->is_advice)
 		return cli_usage("simulate", "--plot or --advise, not both");
 	if (a->dataset && simulate_measure(a, &err) < 0)
 		return cli_fail(&err);
-	if (a->is_advice)
-		return simulate_advise(a);
-	return a->plot ? simulate_plot(a) : run(a);
+	if (a->ds) {
+		daemon_order_params(a->ds, &a->files);
+		a->params.files = &a->files;
+	}
+	if (!a->is_advice && !a->plot)
+		return run_policies(a);
+	rc = a->is_advice ? simulate_advise(a, &err) : simulate_plot(a, &err);
+	return rc < 0 ? cli_fail(&err) : cli_finish();
 }
 
 static int parse(int argc, char **argv, struct simulate_args *a)

@@ -10,18 +10,7 @@
 #include "clairfs/metrics.h"
 #include "clairfs/order.h"
 #include "cli.h"
-
-static double num(const json_t *root, const char *a, const char *b)
-{
-	return json_number_value(json_object_get(json_object_get(root, a), b));
-}
-
-static const char *str(const json_t *root, const char *a, const char *b)
-{
-	const char *s = json_string_value(json_object_get(json_object_get(root, a), b));
-
-	return s ? s : "";
-}
+#include "stats_json.h"
 
 static const char *bytes(double n, char out[32])
 {

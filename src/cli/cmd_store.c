@@ -241,7 +241,7 @@ static int store_purge(struct store_cmd *cmd)
 
 /* --- the command --- */
 
-static int run(struct store_cmd *cmd, int (*fn)(struct store_cmd *cmd), bool is_json)
+static int run_store(struct store_cmd *cmd, int (*fn)(struct store_cmd *cmd), bool is_json)
 {
 	struct err err = { 0 };
 	int code, rc;
@@ -310,7 +310,7 @@ int cmd_store(int argc, char **argv)
 			continue;
 		if (cmd.bytes_per_s && verbs[i].fn != store_verify_all)
 			return cli_usage("store", "--mbps is for verify");
-		return run(&cmd, verbs[i].fn, is_json);
+		return run_store(&cmd, verbs[i].fn, is_json);
 	}
 	return cli_usage("store", "no '%s': ls, verify or purge", argv[optind]);
 }

@@ -77,7 +77,7 @@ static int keep(struct trace_run *t, const struct trace_chunk *chunk, struct err
 }
 
 /* All that there is now. */
-static int take(struct trace_run *t, int fd, struct trace_chunk *chunk, struct err *err)
+static int take_events(struct trace_run *t, int fd, struct trace_chunk *chunk, struct err *err)
 {
 	int rc = 0;
 
@@ -113,11 +113,11 @@ static int record(struct trace_run *t, int fd, struct err *err)
 	sigaddset(&set, SIGINT);
 	sigaddset(&set, SIGTERM);
 	sigprocmask(SIG_BLOCK, &set, NULL); /* ends the recording, not the program */
-	rc = take(t, fd, chunk, err);
+	rc = take_events(t, fd, chunk, err);
 	while (rc == 0 && !is_over && !t->is_full) {
 		is_over =
 			sigtimedwait(&set, NULL, &pause) > 0 || clock_now(clock_monotonic()) >= end;
-		rc = take(t, fd, chunk, err);
+		rc = take_events(t, fd, chunk, err);
 	}
 	sigprocmask(SIG_UNBLOCK, &set, NULL);
 	if ((rc == -ENOTCONN || rc == -ECONNABORTED) && t->n) {

@@ -8,6 +8,7 @@
 
 #include "clairfs/base/text.h"
 #include "clairfs/metrics.h"
+#include "stats_json.h"
 #include "top.h"
 
 #define BAR 20
@@ -58,18 +59,6 @@ static void add_words(struct top_lines *lines, const char *label, const char *wo
 			words++;
 		label = "";
 	}
-}
-
-static double num(const json_t *root, const char *a, const char *b)
-{
-	return json_number_value(json_object_get(json_object_get(root, a), b));
-}
-
-static const char *str(const json_t *root, const char *a, const char *b)
-{
-	const char *s = json_string_value(json_object_get(json_object_get(root, a), b));
-
-	return s ? s : "";
 }
 
 static const char *bytes(double n, char out[32])

@@ -128,7 +128,6 @@ int accounting_parse(const struct mount_opts *opts, struct accounting_params *re
 {
 	/* An option without a value is NULL. */
 	const char *control = opts->control_reads ? opts->control_reads : "";
-	const char *ghost = opts->ghost_bytes ? opts->ghost_bytes : "";
 	const char *switchback = opts->switchback ? opts->switchback : "";
 
 	ret->crowded_share = (double)opts->cpu_pressure / 100;
@@ -140,13 +139,8 @@ int accounting_parse(const struct mount_opts *opts, struct accounting_params *re
 		return err_set(err, -EINVAL,
 			       "option switchback: '%s' is neither percent, 0.1 to 10, nor off",
 			       switchback);
-	ret->is_ghost_auto = strcmp(ghost, "auto") == 0;
-	if (ret->is_ghost_auto)
-		ret->ghost_bytes = ghost_bytes_auto();
-	else if (text_to_bytes(ghost, &ret->ghost_bytes) < 0)
-		return err_set(err, -EINVAL,
-			       "option ghost_bytes: '%s' is neither a size, like 64G, nor auto",
-			       ghost);
+	ret->is_ghost_auto = opts->ghost_bytes == CONF_AUTO;
+	ret->ghost_bytes = ret->is_ghost_auto ? ghost_bytes_auto() : opts->ghost_bytes;
 	return 0;
 }
 

@@ -22,8 +22,6 @@ struct accounting_view {
 void accounting_look(struct accounting *a, struct accounting_view *ret);
 /* For any thread. */
 struct verdicts *accounting_verdicts(struct accounting *a);
-/* What the numbers say, in words; pure. */
-void accounting_words(const struct accounting_view *v, char *out, size_t size);
 
 /* --- accounting_machine.c --- */
 enum { CROWDS_MAX = 4, CROWD_READERS = 8 };

@@ -85,15 +85,6 @@ static void words(const struct accounting_view *v, const struct node_numbers *n,
 	accounting_switch_words(v, out, size);
 }
 
-void accounting_words(const struct accounting_view *v, char *out, size_t size)
-{
-	struct node_numbers n = { 0 };
-
-	for (uint32_t i = 0; i < v->n_ranks; i++)
-		node_add(&n, &v->rank[i]);
-	words(v, &n, out, size);
-}
-
 static json_t *rank_json(struct verdicts *verdicts, const struct stall_numbers *r)
 {
 	double au = stall_au_percent(r);

@@ -168,17 +168,13 @@ struct saying {
 	uint64_t n;              /* how many samples the order asked about numbers */
 };
 
-static int take(struct wire *w, const struct fs_told *told, struct saying *ret, struct err *err)
+static int take_saying(struct wire *w, const struct fs_told *told, struct saying *ret,
+		       struct err *err)
 {
 	*ret = (struct saying){ .is_over = true };
-	if (told->uid != 0 && told->uid != geteuid() && told->uid != FS_TOLD_BY_MODE)
+	if (told->uid != 0 && told->uid != geteuid())
 		return err_set(err, -EPERM,
 			       "only root and the user who mounted it may announce an order");
-	if (told->size >= CLAIRFS_HINT_TEXT)
-		return err_set(err, -EINVAL, "the order is longer than %d bytes",
-			       CLAIRFS_HINT_TEXT - 1);
-	if (memchr(told->text, 0, told->size))
-		return err_set(err, -EINVAL, "the order has a zero byte");
 	if (told->list) {
 		ret->is_over = told->list->flags & CLAIRFS_LIST_LAST;
 		return told_list_add(&w->list[told->lane], told->list,
@@ -207,10 +203,8 @@ static uint64_t count_numbered(const struct order_info *info)
 static void log_told(struct wire *w, const struct fs_told *told, const char *line, bool is_refused)
 {
 	if (is_refused)
-		log_limited(told->uid == FS_TOLD_BY_MODE ? LOG_LEVEL_WARN : LOG_LEVEL_INFO,
-			    "%s: an announced order was not taken: %s", w->mountpoint, line);
-	else if (told->uid == FS_TOLD_BY_MODE)
-		log_limited(LOG_LEVEL_INFO, "%s: order written: %s", w->mountpoint, line);
+		log_limited(LOG_LEVEL_INFO, "%s: an announced order was not taken: %s",
+			    w->mountpoint, line);
 	else
 		log_limited(LOG_LEVEL_INFO, "%s: order announced by user %u: %s", w->mountpoint,
 			    told->uid, line);
@@ -236,14 +230,11 @@ static int obey(struct wire *w, const struct saying *said, const struct teller *
 static int announce(struct wire *w, const struct fs_told *told, struct saying *said,
 		    struct err *err)
 {
-	struct order_ask ask = { .lane = told->lane,
-				 /* Others want to write as well. */
-				 .is_brief = told->lane == FS_LANE_LINE,
-				 .is_gone = told->is_gone };
+	struct order_ask ask = { .lane = told->lane, .is_gone = told->is_gone };
 	struct told_list *list = &w->list[told->lane];
 	struct order *order = NULL;
 	struct teller who;
-	int rc = take(w, told, said, err);
+	int rc = take_saying(w, told, said, err);
 	bool is_list = told->list && said->spec; /* it is whole; else it is somebody else's, or
 						  * waits */
 

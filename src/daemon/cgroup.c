@@ -28,7 +28,7 @@ struct span {
 };
 
 /* The next part of *rest up to `end`; false: there is no more. */
-static bool take(struct span *rest, char end, struct span *ret)
+static bool take_span(struct span *rest, char end, struct span *ret)
 {
 	const char *stop;
 
@@ -50,7 +50,7 @@ static bool has_word(struct span list, const char *word)
 {
 	struct span one;
 
-	while (take(&list, ',', &one))
+	while (take_span(&list, ',', &one))
 		if (is_word(one, word))
 			return true;
 	return false;
@@ -110,8 +110,8 @@ bool cgroup_path(const char *text, size_t len, const char *controller, char path
 {
 	struct span rest = { text, len }, line, id, list;
 
-	while (take(&rest, '\n', &line)) { /* "4:cpu,cpuacct:/a/b", "0::/a/b" */
-		if (!take(&line, ':', &id) || !take(&line, ':', &list) || !line.len)
+	while (take_span(&rest, '\n', &line)) { /* "4:cpu,cpuacct:/a/b", "0::/a/b" */
+		if (!take_span(&line, ':', &id) || !take_span(&line, ':', &list) || !line.len)
 			continue;
 		if (controller ? has_word(list, controller) : !list.len && is_word(id, "0"))
 			return line.at[0] == '/' && copy(line, path);
@@ -125,13 +125,13 @@ static bool take_mount(struct span line, const char *controller, struct cgroup_m
 	struct span field[MOUNT_FIELDS], word, type, source;
 
 	for (int i = 0; i < MOUNT_FIELDS; i++)
-		if (!take(&line, ' ', &field[i]))
+		if (!take_span(&line, ' ', &field[i]))
 			return false;
 	do { /* optional fields */
-		if (!take(&line, ' ', &word))
+		if (!take_span(&line, ' ', &word))
 			return false;
 	} while (!is_word(word, "-"));
-	if (!take(&line, ' ', &type) || !take(&line, ' ', &source))
+	if (!take_span(&line, ' ', &type) || !take_span(&line, ' ', &source))
 		return false;
 	if (!is_word(type, controller ? "cgroup" : "cgroup2") ||
 	    (controller && !has_word(line, controller)))
@@ -157,7 +157,7 @@ bool cgroup_find_mount(const char *text, size_t len, const char *controller, con
 	struct span rest = { text, len }, line;
 	size_t best = 0;
 
-	while (found && take(&rest, '\n', &line)) {
+	while (found && take_span(&rest, '\n', &line)) {
 		const char *behind;
 		size_t shows;
 
@@ -184,8 +184,8 @@ uint64_t cgroup_value(const char *text, size_t len, const char *key)
 {
 	struct span rest = { text, len }, line, name;
 
-	while (take(&rest, '\n', &line))
-		if (take(&line, ' ', &name) && is_word(name, key))
+	while (take_span(&rest, '\n', &line))
+		if (take_span(&line, ' ', &name) && is_word(name, key))
 			return number(line);
 	return CGROUP_NONE;
 }
@@ -195,10 +195,10 @@ uint64_t cgroup_stalled_us(const char *text, size_t len)
 	static const char key[] = "total=";
 	struct span rest = { text, len }, line, part;
 
-	while (take(&rest, '\n', &line)) {
-		if (!take(&line, ' ', &part) || !is_word(part, "some"))
+	while (take_span(&rest, '\n', &line)) {
+		if (!take_span(&line, ' ', &part) || !is_word(part, "some"))
 			continue;
-		while (take(&line, ' ', &part))
+		while (take_span(&line, ' ', &part))
 			if (part.len > strlen(key) && memcmp(part.at, key, strlen(key)) == 0) {
 				part.at += strlen(key);
 				part.len -= strlen(key);
@@ -213,14 +213,15 @@ uint32_t cgroup_stalled(const char *text, size_t len)
 	static const char begin[] = "some avg10=";
 	struct span rest = { text, len }, line, whole, part;
 
-	while (take(&rest, '\n', &line)) {
+	while (take_span(&rest, '\n', &line)) {
 		uint64_t percent, hundredth;
 
 		if (line.len < strlen(begin) || memcmp(line.at, begin, strlen(begin)) != 0)
 			continue;
 		line.at += strlen(begin);
 		line.len -= strlen(begin);
-		if (!take(&line, '.', &whole) || !take(&line, ' ', &part) || part.len != 2)
+		if (!take_span(&line, '.', &whole) || !take_span(&line, ' ', &part) ||
+		    part.len != 2)
 			return 0;
 		percent = number(whole);
 		hundredth = number(part);
@@ -272,7 +273,7 @@ uint64_t cgroup_number(const char *dir, const char *name)
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	n = fd < 0 ? -1 : read(fd, text, sizeof(text));
 	rest = (struct span){ text, n > 0 ? (size_t)n : 0 };
-	return take(&rest, '\n', &line) ? number(line) : CGROUP_NONE;
+	return take_span(&rest, '\n', &line) ? number(line) : CGROUP_NONE;
 }
 
 uint64_t cgroup_stat(const char *dir, const char *name, const char *key)

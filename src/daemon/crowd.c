@@ -66,7 +66,7 @@ struct sum {
 };
 
 /* The innermost cgroup that says: the first that is called. */
-static void look(void *ctx, const char *dir)
+static void look_at_pressure(void *ctx, const char *dir)
 {
 	struct sum *sum = ctx;
 
@@ -80,7 +80,7 @@ bool crowd_file_of(pid_t reader, char *file, size_t size)
 {
 	struct sum sum = { .us = CGROUP_NONE };
 
-	cgroup_each(reader, "cpu", look, &sum);
+	cgroup_each(reader, "cpu", look_at_pressure, &sum);
 	return sum.us != CGROUP_NONE && (size_t)snprintf(file, size, "%s", sum.path) < size;
 }
 
@@ -97,7 +97,7 @@ bool crowd_look(struct crowd *c, pid_t reader)
 	if (c->at_ns && now_ns - c->at_ns < LOOK_NS) /* reading mounts is not free */
 		return c->is_crowded;
 	if (reader > 0)
-		cgroup_each(reader, "cpu", look, &sum);
+		cgroup_each(reader, "cpu", look_at_pressure, &sum);
 	if (sum.us == CGROUP_NONE) {
 		snprintf(sum.path, sizeof(sum.path), CROWD_MACHINE);
 		sum.us = crowd_sum_in(sum.path);

@@ -91,7 +91,7 @@ struct wire {
 	struct accounting_params accounting_params;
 	struct accounting *accounting;
 	struct cache_watch watch;
-	struct tape *tape; /* NULL: no option plan_tape */
+	struct tape *tape; /* NULL: no debug=plan_tape */
 	struct cache *cache;
 	struct pressure *pressure;
 	struct renumber *renumber;
@@ -104,9 +104,8 @@ struct wire {
 	struct fs *fs;
 	struct fs_vfile vfiles[6];
 	char publish_id[PUBLISH_ID];
-	char *textfile_path, *socket_path; /* of the metrics, NULL: none */
+	char *textfile_path; /* of the metrics, NULL: none */
 	struct textfile *textfile;
-	struct metrics_socket *socket;
 };
 
 /* Checks paths and spec before anything is started. */
@@ -171,7 +170,6 @@ int order_maker_new(int source_fd, const char *source, const char *mountpoint,
 struct order_ask {
 	unsigned lane;     /* below ORDER_LANES; each has a few threads that may be left behind */
 	bool is_own_words; /* the mounting user's: any file; else those beneath the source */
-	bool is_brief;     /* others may wait meanwhile */
 	const _Atomic bool *is_gone; /* NULL: who asks waits to the end */
 };
 #define ORDER_LANE_OWN FS_LANES /* found, or numbered anew */
@@ -228,8 +226,6 @@ int job_parts_new(const struct dataset *ds, struct job_parts **ret, struct err *
 void job_parts_free(struct job_parts *parts);
 const struct job_numbers *job_parts_numbers(const struct job_parts *parts);
 
-/* The jobs whose orders are in force, for stats.json. Any thread. */
-json_t *told_jobs_json(struct wire *w);
 
 /* What stats.json has; NULL when out of memory. */
 json_t *stats_json(struct wire *w);

@@ -134,7 +134,7 @@ uint64_t memlimit_held_in(const char *dir)
 	return used;
 }
 
-static void look(void *ctx, const char *dir)
+static void look_at_limit(void *ctx, const char *dir)
 {
 	struct memlimits *ret = ctx;
 	const char *name;
@@ -180,7 +180,7 @@ void memlimit_read(struct memlimits *ret)
 				   .cgroup = MEMLIMIT_NONE,
 				   .as = soft_limit(RLIMIT_AS),
 				   .data = soft_limit(RLIMIT_DATA) };
-	cgroup_each(0, "memory", look, ret);
+	cgroup_each(0, "memory", look_at_limit, ret);
 	read_statm(ret);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The option table of a mount: one row per option. It feeds -o, the INI file, --print-config (which
- * conf/clairfs.conf is compared with) and the man page check. */
+/* The option table of a mount: one row per option that a person should know, and in debug= the rest,
+ * which is decided by itself. It feeds -o, the INI file, --print-config (which conf/clairfs.conf is
+ * compared with) and the man page check. */
 #include <errno.h>
 #include <stddef.h>
 #include <string.h>
@@ -29,6 +30,52 @@ static const char *const log_choices[] = { "error", "warn", "info", "debug", NUL
 		.initial = "auto", .min = lo, .max = hi, .choices = auto_choices, .help = text     \
 	}
 
+/* What nobody should have to know. */
+static const struct conf_option keys[] = {
+	ROW(stage, CONF_BYTES, "0", 0, 0, NULL,
+	    "Most bytes pushed into the kernel's page cache ahead of the reader. 0: a "
+	    "quarter of ram."),
+	ROW(sample_max, CONF_BYTES, "0", 0, 0, NULL,
+	    "Larger files are not prefetched, only read on demand. 0: an eighth of ram."),
+	ROW_AUTO(inodes_ahead, CONF_U64, 0, 100000000,
+		 "Inodes made known to the kernel ahead of the readers; each takes about "
+		 "1 KiB of kernel memory. Beyond, 16384 at a time for samples about to be read; "
+		 "what readers look up themselves is not counted. auto: 200000, or less where "
+		 "memory is limited."),
+	ROW(stagers, CONF_U64, "2", 1, 8, NULL, "Threads that push pages into the kernel."),
+	ROW(scan_threads, CONF_U64, "8", 1, 64, NULL,
+	    "Threads that scan the source when mounting."),
+	ROW(recover_threads, CONF_U64, "0", 0, 1024, NULL,
+	    "Threads that try all seeds. 0: an eighth of the CPUs, at least one."),
+	ROW(source_engine, CONF_CHOICE, "auto", 0, 0, io_engine_names,
+	    "How the source is read: pool (threads), uring (io_uring) or auto (uring for "
+	    "local filesystems only)."),
+	ROW(store_engine, CONF_CHOICE, "auto", 0, 0, io_engine_names, "The same for the store."),
+	ROW(store_pins, CONF_CHOICE, "auto", 0, 0, pin_choices,
+	    "Which samples go into the store, among those read equally often: as they "
+	    "come (first), the smallest (fewest requests are left for the source), or "
+	    "auto: the smallest when requests cost the source more than their bytes."),
+	ROW_AUTO(ghost_bytes, CONF_BYTES, 0, 0,
+		 "Page cache that the job would have had without this mount; what fits into it is not "
+		 "counted as removed. auto: memory available when mounting, or the limit of the "
+		 "cgroup."),
+	ROW(cpu_pressure, CONF_U64, "30", 1, 100, NULL,
+	    "Percent of the time of a pass in which some task of the job waited for a CPU (PSI of "
+	    "its cgroup, or of the machine); with more of it GPU wait is not judged, as nobody can "
+	    "tell then what was waited for the source. 100: judged all the same."),
+	ROW(open, CONF_CHOICE, "auto", 0, 0, open_choices,
+	    "auto: OPEN is refused (ENOSYS) once it is not needed, so that a hit costs "
+	    "no upcall. answer: always answered."),
+	ROW(metrics_interval, CONF_U64, "15", 1, 86400, NULL,
+	    "Seconds from one writing of metrics_textfile to the next."),
+	ROW(plan_tape, CONF_TEXT, "", 0, 0, NULL,
+	    "New file for all that is read, planned and done, to look for a fault in it later: "
+	    "some 400 bytes for each read. Empty: none."),
+	{ .name = NULL },
+};
+
+static const struct conf_table key_table = { .options = keys, .section = "debug" };
+
 static const struct conf_option options[] = {
 	ROW(order, CONF_TEXT, "", 0, 0, NULL,
 	    "Order the job reads its samples in, e.g. "
@@ -38,21 +85,14 @@ static const struct conf_option options[] = {
 	    "How an order that nobody told is looked for. quick: likely seeds, a fraction of a "
 	    "second at the beginning of an epoch. full: then all 2^32 of them, once, about five "
 	    "minutes of a core at the lowest priority."),
-	ROW(recover_threads, CONF_U64, "0", 0, 1024, NULL,
-	    "Threads that try all seeds. 0: an eighth of the CPUs, at least one."),
 	ROW(layout, CONF_CHOICE, "auto", 0, 0, dataset_layout_names,
 	    "How files become samples: imagefolder (torchvision), files (every file, "
 	    "sorted by path) or auto."),
 	ROW_AUTO(ram, CONF_BYTES, 16u << 20, 4ull << 40,
 		 "Memory for samples fetched ahead and kept. On top come at most a tenth for other "
-		 "reads and gaps, and pages pushed into the kernel, see stage. auto: 1G, or less "
+		 "reads and gaps, and a quarter for pages pushed into the kernel. auto: 1G, or less "
 		 "where the machine, the cgroup or a resource limit has little: with all that is "
 		 "derived from it about half of that."),
-	ROW(stage, CONF_BYTES, "0", 0, 0, NULL,
-	    "Most bytes pushed into the kernel's page cache ahead of the reader. 0: a "
-	    "quarter of ram."),
-	ROW(sample_max, CONF_BYTES, "0", 0, 0, NULL,
-	    "Larger files are not prefetched, only read on demand. 0: an eighth of ram."),
 	ROW(store_dir, CONF_TEXT, "", 0, 0, NULL,
 	    "Directory of your own on a local NVMe drive for samples kept from one epoch to "
 	    "the next, and from one job to the next. Several mounts may use it at once. "
@@ -72,26 +112,12 @@ static const struct conf_option options[] = {
 	    "What rots on the drive after its last comparison is served as it is."),
 	ROW(store_max_mbps, CONF_U64, "0", 0, 1000000, NULL,
 	    "Cap of writing to the store in MB/s (10^6 bytes). 0: none."),
-	ROW(store_scrub_mbps, CONF_U64, "0", 0, 1000000, NULL,
-	    "The store is read and compared in the background at this rate in MB/s. 0: "
-	    "never."),
-	ROW(store_pins, CONF_CHOICE, "auto", 0, 0, pin_choices,
-	    "Which samples go into the store, among those read equally often: as they "
-	    "come (first), the smallest (fewest requests are left for the source), or "
-	    "auto: the smallest when requests cost the source more than their bytes."),
 	ROW_AUTO(source_max_inflight, CONF_U64, 1, 1024,
 		 "Most requests to the source at once: threads that read it. auto: 64, or less "
 		 "where memory is limited."),
 	ROW(source_max_mbps, CONF_U64, "0", 0, 1000000, NULL,
 	    "Cap of prefetching from the source in MB/s (10^6 bytes). Reads that a job "
 	    "waits for are not held back, but use up the same allowance. 0: none."),
-	ROW(source_engine, CONF_CHOICE, "auto", 0, 0, io_engine_names,
-	    "How the source is read: pool (threads), uring (io_uring) or auto (uring for "
-	    "local filesystems only)."),
-	ROW(store_engine, CONF_CHOICE, "auto", 0, 0, io_engine_names, "The same for the store."),
-	ROW(scan_threads, CONF_U64, "8", 1, 64, NULL,
-	    "Threads that scan the source when mounting."),
-	ROW(stagers, CONF_U64, "2", 1, 8, NULL, "Threads that push pages into the kernel."),
 	ROW(snapshot_dir, CONF_TEXT, "", 0, 0, NULL,
 	    "Where the dataset index is kept for the next mount. Empty: "
 	    "$XDG_CACHE_HOME/clairfs, ~/.cache/clairfs, or /var/cache/clairfs for root. "
@@ -100,23 +126,10 @@ static const struct conf_option options[] = {
 	    "Seconds after which files that may still be cached are compared with the "
 	    "source. 0: only when fetched. Spread evenly, at most 1000 files a second: a "
 	    "million files take 1000 seconds or more."),
-	ROW_AUTO(inodes_ahead, CONF_U64, 0, 100000000,
-		 "Inodes made known to the kernel ahead of the readers; each takes about "
-		 "1 KiB of kernel memory. Beyond, 16384 at a time for samples about to be read; "
-		 "what readers look up themselves is not counted. auto: 200000, or less where "
-		 "memory is limited."),
 	ROW(control_reads, CONF_TEXT, "1/1024", 0, 0, NULL,
 	    "Share of the reads that is not fetched ahead but read from the source when it is "
 	    "wanted, as without this mount: what GPU wait was removed is told from how long "
 	    "these take. At most 2000 of each size. off: none, and nothing can be told."),
-	ROW(ghost_bytes, CONF_TEXT, "auto", 0, 0, NULL,
-	    "Page cache that the job would have had without this mount; what fits into it is "
-	    "not counted as removed. auto: memory available when mounting, or the limit of the "
-	    "cgroup."),
-	ROW(cpu_pressure, CONF_U64, "30", 1, 100, NULL,
-	    "Percent of the time of a pass in which some task of the job waited for a CPU (PSI of "
-	    "its cgroup, or of the machine); with more of it GPU wait is not judged, as nobody can "
-	    "tell then what was waited for the source. 100: judged all the same."),
 	ROW(switchback, CONF_TEXT, "off", 0, 0, NULL,
 	    "Percent of the job's steps, 0.1 to 10, in blocks chosen by chance, in which the cache "
 	    "steps aside and the job reads from the source: what they take longer is what the "
@@ -128,26 +141,28 @@ static const struct conf_option options[] = {
 	ROW(report, CONF_TEXT, "", 0, 0, NULL,
 	    "File for a report of the mount, written when it is unmounted; in a directory it is "
 	    "named after job, host and process. For clairfs report. Empty: none."),
-	ROW(open, CONF_CHOICE, "auto", 0, 0, open_choices,
-	    "auto: OPEN is refused (ENOSYS) once it is not needed, so that a hit costs "
-	    "no upcall. answer: always answered."),
 	ROW(metrics_textfile, CONF_TEXT, "", 0, 0, NULL,
 	    "File for the textfile collector of a Prometheus node exporter, whose name ends in "
 	    ".prom, or the directory for it. Removed when unmounting. Empty: none."),
-	ROW(metrics_interval, CONF_U64, "15", 1, 86400, NULL,
-	    "Seconds from one writing of metrics_textfile to the next."),
-	ROW(metrics_socket, CONF_TEXT, "", 0, 0, NULL,
-	    "Unix socket on which the metrics are served by HTTP, to you and root only. Empty: "
-	    "none."),
-	ROW(plan_tape, CONF_TEXT, "", 0, 0, NULL,
-	    "New file for all that is read, planned and done, to look for a fault in it later: "
-	    "some 400 bytes for each read. Empty: none."),
 	ROW(log_level, CONF_CHOICE, "info", 0, 0, log_choices,
 	    "Least important messages that are logged."),
+	{ .name = "debug",
+	  .type = CONF_KEYS,
+	  .help = "What is decided by itself, for tests and to look for a fault. No promise: keys come and "
+		  "go. In a value '\\+' is a plus." },
 	{ .name = NULL },
 };
 
-const struct conf_table mount_option_table = { options, "mount" };
+static const struct conf_gone gone[] = {
+	{ "metrics_socket",
+	  "use metrics_textfile, or read .clairfs/metrics below the mountpoint" },
+	{ "store_scrub_mbps", "use clairfs store verify" },
+	{ .name = NULL },
+};
+
+const struct conf_table mount_option_table = {
+	.options = options, .section = "mount", .gone = gone, .keys = &key_table
+};
 
 /* Options that mount(8) and fstab know and that mean nothing here: the mount is always
  * ro,nosuid,nodev. */

@@ -20,7 +20,6 @@
 #include "daemon_priv.h"
 
 #define PATIENCE_NS (600 * NS_PER_S)
-#define BRIEF_NS (20 * NS_PER_S)
 #define LOOK_NS (50 * NS_PER_MS) /* whether who asked is still there */
 #define END_PATIENCE_NS NS_PER_S
 #define MAKING_MAX 4
@@ -76,7 +75,7 @@ int order_maker_new(int source_fd, const char *source, const char *mountpoint,
 	return 0;
 }
 
-static void put(struct order_maker *maker)
+static void maker_put(struct order_maker *maker)
 {
 	bool is_last;
 
@@ -120,7 +119,7 @@ bool order_maker_free(struct order_maker *maker)
 		is_late = cond_wait_for(&maker->cv, &maker->mu, END_PATIENCE_NS);
 	is_left = count_making(maker) > 0;
 	mutex_unlock(&maker->mu);
-	put(maker);
+	maker_put(maker);
 	return !is_left;
 }
 
@@ -154,7 +153,7 @@ static void *make_main(void *arg)
 	maker->n_making[lane]--; /* from here on the dataset is not used */
 	cond_broadcast(&maker->cv);
 	mutex_unlock(&maker->mu);
-	put(maker);
+	maker_put(maker);
 	return NULL;
 }
 
@@ -193,11 +192,6 @@ static void say_left(const struct order_maker *maker, const struct order_ask *as
 		err_set(err, -ECANCELED, "the mount is being taken away");
 	else if (is_gone(ask))
 		err_set(err, -EINTR, "whoever told the order was interrupted");
-	else if (ask->is_brief)
-		err_set(err, -ETIMEDOUT,
-			"the order's file was not read within %d seconds; clairfs announce waits "
-			"longer",
-			(int)(BRIEF_NS / NS_PER_S));
 	else
 		err_set(err, -ETIMEDOUT, "the order's file was not read within %d minutes",
 			(int)(PATIENCE_NS / NS_PER_S / 60));
@@ -207,8 +201,7 @@ static void say_left(const struct order_maker *maker, const struct order_ask *as
 static bool await(struct order_maker *maker, struct making *m, const struct order_ask *ask,
 		  struct err *err)
 {
-	uint64_t now = clock_now(clock_monotonic());
-	uint64_t end = now + (ask->is_brief ? BRIEF_NS : PATIENCE_NS);
+	uint64_t now = clock_now(clock_monotonic()), end = now + PATIENCE_NS;
 	bool is_done;
 
 	mutex_lock(&maker->mu);

@@ -106,7 +106,7 @@ struct looking {
 	uint64_t n_high;
 };
 
-static void look(void *ctx, const char *dir)
+static void look_at_use(void *ctx, const char *dir)
 {
 	struct looking *l = ctx;
 	const char *name;
@@ -144,7 +144,7 @@ static enum pressure_level look_around(struct pressure *p, bool is_stalled)
 					.available = memlimit_meminfo("MemAvailable"),
 					.is_ours = p->is_ours } };
 
-	cgroup_each(0, "memory", look, &l);
+	cgroup_each(0, "memory", look_at_use, &l);
 	l.sight.is_stalled = p->psi_fd >= 0 ? is_stalled : is_stalled_on_average(p);
 	l.sight.has_throttled = l.n_high > p->n_high;
 	p->n_high = l.n_high;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Starts and stops what publishes the metrics outside of the mount, as the options say. An option
  * that can mean nothing is an error before anything is started; whatever goes wrong on the machine
- * (a directory that is gone, a socket in use) is a warning, because a job must not fail for want of
- * a graph. Main's thread. */
+ * (a directory that is gone) is a warning, because a job must not fail for want of a graph. Main's
+ * thread. */
 #include "publish.h"
 
 #include <errno.h>
@@ -13,15 +13,15 @@
 #include "daemon_priv.h"
 
 /* Within the mount nothing can be made, and whoever tries keeps it busy. */
-static int check_outside(const struct wire *w, const char *option, const char *path,
-			 struct err *err)
+static int check_outside(const struct wire *w, const char *path, struct err *err)
 {
 	AUTO_FREE char *parent = strndup(path, (size_t)(strrchr(path, '/') - path) + 1);
 	AUTO_FREE char *dir = parent ? realpath(parent, NULL) : NULL;
 	size_t len = strlen(w->mountpoint);
 
 	if (dir && strncmp(dir, w->mountpoint, len) == 0 && (dir[len] == 0 || dir[len] == '/'))
-		return err_set(err, -EINVAL, "option %s: %s is within the mount", option, path);
+		return err_set(err, -EINVAL, "option metrics_textfile: %s is within the mount",
+			       path);
 	return 0;
 }
 
@@ -33,12 +33,8 @@ int wire_check_publish(struct wire *w, struct err *err)
 	publish_id(w->mountpoint, w->publish_id);
 	if (o->metrics_textfile)
 		rc = textfile_path(o->metrics_textfile, w->publish_id, &w->textfile_path, err);
-	if (rc == 0 && o->metrics_socket)
-		rc = metrics_socket_path(o->metrics_socket, &w->socket_path, err);
 	if (rc == 0 && w->textfile_path)
-		rc = check_outside(w, "metrics_textfile", w->textfile_path, err);
-	if (rc == 0 && w->socket_path)
-		rc = check_outside(w, "metrics_socket", w->socket_path, err);
+		rc = check_outside(w, w->textfile_path, err);
 	return rc;
 }
 
@@ -53,14 +49,10 @@ void wire_publish(struct wire *w)
 				w->opts->metrics_interval * NS_PER_S, &source, &w->textfile,
 				&err) < 0)
 		log_warn("%s: the metrics are not written", err.msg);
-	if (w->socket_path && metrics_socket_start(w->socket_path, &source, &w->socket, &err) < 0)
-		log_warn("%s: the metrics have no socket", err.msg);
 }
 
 void wire_unpublish(struct wire *w)
 {
-	metrics_socket_stop(w->socket);
 	textfile_stop(w->textfile);
 	free(w->textfile_path);
-	free(w->socket_path);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Metrics outside of the mount: a file that a node exporter collects, and a socket. Neither may
- * ever keep a mount from starting, serving or ending. */
+/* Metrics outside of the mount: a file that a node exporter collects. It may never keep a mount
+ * from starting, serving or ending. */
 #ifndef CLAIRFS_DAEMON_PUBLISH_H
 #define CLAIRFS_DAEMON_PUBLISH_H
 
@@ -52,15 +52,5 @@ int leftover_take(const char *id, const char *path, int *ret_fd) MUST_USE;
 void leftover_release(const char *id, const char *path, int take_fd);
 /* For a mountpoint whose daemon has ended, however it did. */
 void leftover_clear(const char *mountpoint);
-
-/* --- metrics_socket.c --- */
-struct metrics_socket;
-/* The path of option metrics_socket, absolute, heap. -EINVAL: it can be none. */
-int metrics_socket_path(const char *option, char **ret, struct err *err) MUST_USE;
-/* Listens there (mode 0600) and answers HTTP, on a thread of its own. */
-int metrics_socket_start(const char *path, const struct publish_source *source,
-			 struct metrics_socket **ret, struct err *err) MUST_USE;
-/* NULL is fine. */
-void metrics_socket_stop(struct metrics_socket *take_socket);
 
 #endif

@@ -212,7 +212,7 @@ static bool is_too_large(struct renumber *r)
 	return true;
 }
 
-static void look(struct renumber *r)
+static void look_for_numbers(struct renumber *r)
 {
 	AUTO_FREE char *text = wire_get_order_text(r->wire);
 	struct cache_status st;
@@ -245,7 +245,7 @@ static void *renumber_main(void *arg)
 		if (r->is_stopping)
 			break;
 		mutex_unlock(&r->mu);
-		look(r);
+		look_for_numbers(r);
 		mutex_lock(&r->mu);
 	}
 	mutex_unlock(&r->mu);

@@ -138,7 +138,7 @@ static void find(struct source_pages *p, struct source_pages_found *ret)
 	source_pages_judge(seen, warm, p->n, ret);
 }
 
-static void put(struct source_pages *p)
+static void pages_put(struct source_pages *p)
 {
 	bool is_last;
 
@@ -165,7 +165,7 @@ static void *ask_main(void *arg)
 	p->found = found;
 	p->is_done = true;
 	mutex_unlock(&p->mu);
-	put(p);
+	pages_put(p);
 	return NULL;
 }
 
@@ -202,7 +202,7 @@ int source_pages_new(const struct dataset *ds, struct source_pages **ret)
 		pthread_detach(thr.id);
 		return 0;
 	}
-	put(p); /* nobody asks: it is never known */
+	pages_put(p); /* nobody asks: it is never known */
 	return 0;
 }
 
@@ -225,5 +225,5 @@ void source_pages_put(struct source_pages *p)
 	mutex_lock(&p->mu);
 	p->is_stopping = true;
 	mutex_unlock(&p->mu);
-	put(p);
+	pages_put(p);
 }

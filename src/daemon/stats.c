@@ -70,7 +70,7 @@ static json_t *job_json(const struct told_job *job, const struct cache_job *view
 }
 
 /* In the order they came: GPU wait is accounted for the first. */
-json_t *told_jobs_json(struct wire *w)
+static json_t *told_jobs_json(struct wire *w)
 {
 	struct cache_job views[PLAN_JOBS];
 	uint32_t n = cache_get_jobs(w->cache, views);

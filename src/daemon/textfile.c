@@ -81,7 +81,7 @@ int textfile_path(const char *option, const char *id, char **ret, struct err *er
 	return 0;
 }
 
-static void put(struct textfile *t)
+static void textfile_put(struct textfile *t)
 {
 	bool is_last;
 
@@ -202,7 +202,7 @@ static void *textfile_main(void *arg)
 	t->is_ended = true;
 	cond_broadcast(&t->cv);
 	mutex_unlock(&t->mu);
-	put(t);
+	textfile_put(t);
 	return NULL;
 }
 
@@ -229,7 +229,7 @@ int textfile_start(const char *path, const char *id, uint64_t interval_ns,
 				: err_set(err, -ENOMEM, "out of memory");
 	if (rc < 0) {
 		t->refs = 1;
-		put(t);
+		textfile_put(t);
 		return rc;
 	}
 	pthread_detach(thr.id);
@@ -253,5 +253,5 @@ void textfile_stop(struct textfile *t)
 	mutex_unlock(&t->mu);
 	if (is_late)
 		log_warn("metrics_textfile: %s hangs and may be left", t->path);
-	put(t);
+	textfile_put(t);
 }

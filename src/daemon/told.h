@@ -26,7 +26,7 @@ struct process_id {
 
 /* The process that an order is of: the one that told it, or the one that had it told. */
 struct teller {
-	struct process_id id; /* pid 0: nobody knows (a FIFO, an option, a process out of sight) */
+	struct process_id id; /* pid 0: nobody knows (an option, a process out of sight) */
 	int session;
 	bool is_itself; /* it told it, not a command that it ran */
 	/* Of a reader: its parent has the same name and session, so it may be a worker of that, which

@@ -3,8 +3,8 @@
  * plans for them; here is what it does not know, their names and processes.
  *
  * An order is the next one of a job when both have the same name (job= in the spec), or are told by
- * processes that belong together (teller.c), or when nobody knows who told one of them: through the
- * FIFO, by an option, or found. Else it is one more job's. That may be wrong both ways, and the
+ * processes that belong together (teller.c), or when nobody knows who told one of them: by an
+ * option, or found. Else it is one more job's. That may be wrong both ways, and the
  * wrong way that costs less is preferred: a job too many is quiet and over soon, but an order that
  * replaces another job's takes its prefetching away. The same order told by processes that belong
  * together is one job's, and changes nothing: its ranks tell it one after the other, while those

@@ -97,7 +97,7 @@ static int open_tape(struct wire *w, struct err *err)
 	int rc = w->opts->plan_tape ? tape_open(w->opts->plan_tape, &w->tape, err) : 0;
 
 	if (rc < 0)
-		err_prefix(err, "option plan_tape");
+		err_prefix(err, "debug=plan_tape");
 	return rc;
 }
 
@@ -217,7 +217,7 @@ static int make_tiers(struct wire *w, struct err *err)
 			&w->source_io_why, err);
 
 	if (rc < 0) {
-		err_prefix(err, "option source_engine");
+		err_prefix(err, "debug=source_engine");
 		return rc;
 	}
 	sp.io = w->source_io;
@@ -286,7 +286,6 @@ int wire_mount(struct wire *w, struct err *err)
 				.inodes_ahead = w->memory.inodes_ahead,
 				.vfiles = w->vfiles,
 				.announce = wire_announce,
-				.show_order = wire_render_order,
 				.announce_ctx = w,
 				.steps = wire_steps,
 				.steps_ctx = w,

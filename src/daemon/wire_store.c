@@ -81,7 +81,6 @@ int wire_make_store(struct wire *w, struct err *err)
 				   .limit_bytes = o->store_bytes,
 				   .keep_free_bytes = o->store_keep_free,
 				   .write_bytes_per_s = o->store_max_mbps * 1000000,
-				   .scrub_bytes_per_s = o->store_scrub_mbps * 1000000,
 				   .verify = (enum store_verify)o->store_verify,
 				   .engine = (enum io_engine)o->store_engine,
 				   .max_inflight = STORE_MAX_INFLIGHT,

@@ -2,10 +2,9 @@
 /*
  * Orders told through the mount, the one thing that a job in a container is sure to see. No file of
  * a read-only mount can be written or given attributes: the kernel says EROFS without asking us.
- * Three things do get through:
+ * Two things do get through:
  *
  *   - an ioctl on any file of .clairfs (hint.h): exactly one request, and a status;
- *   - writing into a FIFO (fifo.c);
  *   - looking up .clairfs/announce/SPEC: for shells, `cat` shows the answer. A name has no '/', and
  *     the kernel may ask for one name twice in a row (is the old one still good? no: look it up),
  *     so the same question of the same thread within a second is answered from memory, unless
@@ -18,8 +17,7 @@
  * answers, because snapshots are its own. Whoever is interrupted gets EINTR at once: what had not
  * begun never will, and what had is given up (a list in parts reads no file, and is not).
  *
- * Threads: fs-announce runs asked_main, fs-order fs_announce_line, everything else the reactor or
- * who frees the fs.
+ * Threads: fs-announce runs asked_main, everything else the reactor or who frees the fs.
  */
 #include <errno.h>
 #include <string.h>
@@ -195,18 +193,6 @@ int fs_announce_start(struct fs *fs, struct err *err)
 	return rc;
 }
 
-void fs_announce_line(struct fs *fs, const char *text, size_t size)
-{
-	struct fs_told told = {
-		.uid = FS_TOLD_BY_MODE, .lane = FS_LANE_LINE, .text = text, .size = size
-	};
-	struct buf_writer answer;
-
-	buf_writer_init(&answer);
-	(void)tell(fs, &told, &answer); /* what came of it stands in .clairfs/answer */
-	buf_writer_fini(&answer);
-}
-
 /* --- requests --- */
 
 /* The one who asked was sent a signal. */
@@ -253,8 +239,7 @@ static struct announce_job *job_new(fuse_req_t req, enum announce_kind kind, con
 				      .is_lookup = kind == ANNOUNCE_LOOKUP,
 				      .lane = lane_of(ctx->uid),
 				      .is_gone = &job->is_gone,
-				      .text = job->text,
-				      .size = size };
+				      .text = job->text };
 	return job;
 }
 

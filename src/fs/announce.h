@@ -33,7 +33,7 @@ struct fs_asked {
 };
 
 struct fs_announce {
-	struct fs_asked asked[FS_LANE_LINE]; /* lines are told by who reads them */
+	struct fs_asked asked[FS_LANES];
 	struct queue done;
 	int done_fd;             /* eventfd: something is done */
 	_Atomic uint64_t n_told; /* orders that were taken */
@@ -54,8 +54,5 @@ void fs_announce_list(fuse_req_t req, struct fs *fs, const void *in, size_t in_s
 		      size_t out_size);
 /* Gives the answers that are ready (reactor). */
 void fs_announce_finish(struct fs *fs);
-/* Tells a line of any bytes, and returns when that is done. Only the thread that reads lines. The
- * text has a zero byte behind. */
-void fs_announce_line(struct fs *fs, const char *text, size_t size);
 
 #endif

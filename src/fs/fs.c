@@ -58,7 +58,7 @@ static int set_up(struct fs *fs, const struct fs_params *params, struct err *err
 	rc = fs->nlookup ? 0 : -ENOMEM;
 	if (rc == 0 && (fs->wait_fd < 0 || fs->quit_fd < 0))
 		rc = -EMFILE;
-	if (rc == 0 && (fs->announce.done_fd < 0 || fs->fifo.wake_fd < 0))
+	if (rc == 0 && fs->announce.done_fd < 0)
 		rc = -EMFILE;
 	if (rc == 0)
 		rc = fs_reads_fill(fs);
@@ -93,7 +93,6 @@ int fs_new(const struct fs_params *params, struct fs **ret, struct err *err)
 	fs_settle_init(fs);
 	fs->wait_fd = fs->quit_fd = fs->watch.fd = -1;
 	fs_announce_init(fs);
-	fs_fifo_init(fs);
 	rc = set_up(fs, params, err);
 	if (rc < 0) {
 		fs_free(fs);
@@ -137,8 +136,6 @@ int fs_start(struct fs *fs, struct err *err)
 		rc = fs_mount_identify(fs, err);
 	if (rc == 0)
 		rc = fs_settle_start(fs, err);
-	if (rc == 0 && fs->params.announce)
-		rc = thr_start(&fs->fifo.thr, "fs-order", fs_fifo_main, fs, err);
 	if (rc == 0)
 		rc = thr_start(&fs->watcher, "fs-watch", fs_watch_main, fs, err);
 	if (rc == 0)
@@ -193,7 +190,6 @@ void fs_unmount(struct fs *fs)
 	fs_settle_quit(fs);
 	thr_join(&fs->watcher);
 	thr_join(&fs->warm_thr);
-	fs_fifo_quit(fs);
 	fs_announce_quit(fs);
 	fs->is_mounted = false;
 }
@@ -204,7 +200,6 @@ void fs_free(struct fs *fs)
 		return;
 	fs_unmount(fs);
 	fs_announce_fini(fs);
-	fs_fifo_fini(fs);
 	if (fs->se) {
 		fuse_session_unmount(
 			fs->se); /* closes the device; there is nothing mounted any more */

@@ -5,7 +5,6 @@
  *   watcher   inotify: sees opens without being in the reader's way; owns `watch`
  *   warm      makes inodes known ahead, then ends
  *   announce  takes orders told through the mount; a thread for our user, one for root
- *   order     reads .clairfs/order, a FIFO, and takes what is written there
  *   settle    ask the kernel to fetch attributes of changed files (four)
  *   statfs    asks the source, may be left behind there; sees nothing of struct fs
  *   stagers   (threads of the cache) call the stage operations
@@ -32,10 +31,7 @@
 #define FS_DAY_S 86400.0
 #define FS_VDIR_NAME ".clairfs"
 #define FS_ADIR_NAME "announce"
-#define FS_FIFO_NAME "order"
-#define FS_FIFO_OUR_NAME ".clairfs.order" /* in the root, not listed: for us */
-#define FS_SPEC_MAX 4087                  /* bytes of a line that tells an order */
-#define FS_USER_TEXTS 64                  /* kept of one user, see fs.h */
+#define FS_USER_TEXTS 64 /* kept of one user, see fs.h */
 #define FS_USER_TEXT_BYTES ((size_t)8 << 20)
 #define FS_WAITERS_MAX 64   /* for one text */
 #define FS_OTHERS_TEXTS 256 /* of all but root and our own user */
@@ -52,8 +48,7 @@
 #define FS_INO_VDIR (1ull << 32)
 #define FS_INO_VFILE_SHOWN (FS_INO_VDIR + 1) /* + index: only as d_ino of readdir */
 #define FS_INO_ADIR (FS_INO_VDIR + 4096)     /* .clairfs/announce */
-#define FS_INO_FIFO (FS_INO_VDIR + 4097)     /* .clairfs/order */
-#define FS_INO_REFUSED (FS_INO_VDIR + 4098)  /* what .clairfs/announce says to others */
+#define FS_INO_REFUSED (FS_INO_VDIR + 4097)  /* what .clairfs/announce says to others */
 #define FS_INO_SNAPSHOT (1ull << 33)         /* + a serial number that is never used again */
 
 struct fs_snapshot;
@@ -77,20 +72,6 @@ struct fs_stage {
 	/* Entries that were looked up for a push and not opened since: a bit each, and how many. */
 	_Atomic uint32_t *is_ahead;
 	_Atomic uint64_t n_ahead;
-};
-
-struct fs_fifo {
-	struct mutex mu;
-	struct list lookups; /* mu: wait for a reader to be in place */
-	uint32_t n_lookups;  /* mu */
-	bool is_open;        /* mu: there is one */
-	uint64_t looked_ns;  /* mu: the last LOOKUP */
-	uint64_t n_answered; /* mu: LOOKUPs for which this reader is in place */
-	int wake_fd;         /* eventfd: a LOOKUP has come, or the thread is to end */
-	struct thr thr;
-	char line[FS_SPEC_MAX +
-		  2]; /* the thread's: what has been read of a line, room for a zero */
-	size_t line_size;
 };
 
 struct fs {
@@ -134,7 +115,6 @@ struct fs {
 	struct fs_warm warm;
 	struct fs_settle settle;
 	struct fs_announce announce;
-	struct fs_fifo fifo;
 	struct fs_statfs *statfs; /* outlives us when the source hangs */
 };
 
@@ -198,10 +178,8 @@ void fs_vfile_lookup(fuse_req_t req, struct fs *fs, fuse_ino_t parent, const cha
 void fs_vfile_getattr(fuse_req_t req, struct fs *fs, fuse_ino_t ino);
 void fs_vfile_read(fuse_req_t req, struct fs *fs, fuse_ino_t ino, size_t size, off_t off);
 void fs_vfile_forget(struct fs *fs, fuse_ino_t ino, uint64_t count);
-void fs_vdir_stat(struct fs *fs, struct stat *ret);
-/* Answers a LOOKUP with a file of this text, which is used up. */
-void fs_vfile_reply_text(fuse_req_t req, struct fs *fs, struct buf_writer *take_text);
-/* The same with FS_REFUSAL, of which there is one for all: it takes no memory. */
+/* Answers a LOOKUP with a file that has FS_REFUSAL, of which there is one for all: it takes no
+ * memory. */
 void fs_vfile_reply_refused(fuse_req_t req, struct fs *fs);
 /* Answers a LOOKUP with a file whose text comes later: *is_gone is raised when all who waited for
  * it were interrupted, and must live until fs_vfile_fill. The inode, or 0: it was not taken. */
@@ -213,15 +191,6 @@ void fs_vfile_fill(struct fs *fs, fuse_ino_t ino, struct buf_writer *take_text);
 /* Who still waits gets ENOTCONN, after the reactor has ended. */
 void fs_vfile_end_waiting(struct fs *fs);
 void fs_vfiles_fini(struct fs *fs);
-
-/* fifo.c */
-void fs_fifo_init(struct fs *fs); /* wake_fd is -1 when there is no descriptor left */
-void *fs_fifo_main(void *fs);
-void fs_fifo_quit(struct fs *fs);
-void fs_fifo_fini(struct fs *fs);
-void fs_fifo_stat(struct fs *fs, struct stat *ret);
-/* is_ours: by the name that only the thread uses. */
-void fs_fifo_lookup(fuse_req_t req, struct fs *fs, bool is_ours);
 
 /* reactor.c */
 extern const struct fuse_lowlevel_ops fs_ops;

@@ -48,8 +48,8 @@ void fs_op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 }
 
 /* False when there is no more room. */
-static bool put(struct listing *l, const char *name, const struct fuse_entry_param *param,
-		off_t next)
+static bool put_entry(struct listing *l, const char *name, const struct fuse_entry_param *param,
+		      off_t next)
 {
 	char *at = l->fs->dir_buf + l->used;
 	size_t room = l->size - l->used;
@@ -69,14 +69,14 @@ static bool put_dots(struct listing *l, off_t off)
 
 	if (off < 1) {
 		param.attr.st_ino = l->ino;
-		if (!put(l, ".", &param, 1))
+		if (!put_entry(l, ".", &param, 1))
 			return false;
 	}
 	if (off < 2) {
 		param.attr.st_ino = FS_INO_ROOT;
 		if (fs_entry_of(l->fs, l->ino, &dir) && !entry_eq(dir, ENTRY_ROOT))
 			param.attr.st_ino = fs_ino_of(dataset_parent(l->fs->params.dataset, dir));
-		return put(l, "..", &param, 2);
+		return put_entry(l, "..", &param, 2);
 	}
 	return true;
 }
@@ -103,7 +103,7 @@ static bool put_child(struct listing *l, struct entry_id child, off_t next)
 	memcpy(name, bytes, len);
 	name[len] = '\0';
 	fs_entry_param(l->fs, child, &param);
-	return put(l, name, &param, next);
+	return put_entry(l, name, &param, next);
 }
 
 /* The children from `first` on that fit; returns the first one that did not. */
@@ -121,7 +121,7 @@ static uint32_t put_children(struct listing *l, struct entry_id dir, uint32_t fi
 static void put_vfiles(struct listing *l, off_t off)
 {
 	const struct fs_vfile *files = l->fs->params.vfiles;
-	struct fuse_entry_param adir = { .ino = 0 }, fifo = { .ino = 0 };
+	struct fuse_entry_param adir = { .ino = 0 };
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; files && files[i].name; i++) {
@@ -129,19 +129,15 @@ static void put_vfiles(struct listing *l, off_t off)
 							    .st_ino = FS_INO_VFILE_SHOWN + i } };
 
 		if (OFF_CHILDREN + (off_t)i >= off &&
-		    !put(l, files[i].name, &param, OFF_CHILDREN + (off_t)i + 1))
+		    !put_entry(l, files[i].name, &param, OFF_CHILDREN + (off_t)i + 1))
 			return;
 		n = i + 1;
 	}
 	if (!l->fs->params.announce)
 		return;
 	adir.attr = (struct stat){ .st_mode = S_IFDIR | 0555, .st_ino = FS_INO_ADIR };
-	fifo.attr = (struct stat){ .st_mode = S_IFIFO | 0600, .st_ino = FS_INO_FIFO };
-	if (OFF_CHILDREN + (off_t)n >= off &&
-	    !put(l, FS_ADIR_NAME, &adir, OFF_CHILDREN + (off_t)n + 1))
-		return;
-	if (OFF_CHILDREN + (off_t)n + 1 >= off)
-		(void)put(l, FS_FIFO_NAME, &fifo, OFF_CHILDREN + (off_t)n + 2);
+	if (OFF_CHILDREN + (off_t)n >= off)
+		(void)put_entry(l, FS_ADIR_NAME, &adir, OFF_CHILDREN + (off_t)n + 1);
 }
 
 static void list(struct listing *l, off_t off)

@@ -43,11 +43,6 @@ void fs_op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 		return;
 	}
 	entry = dataset_lookup(fs->params.dataset, dir, name, len);
-	if (entry_eq(entry, ENTRY_NONE) && parent == FS_INO_ROOT && fs->params.announce &&
-	    strcmp(name, FS_FIFO_OUR_NAME) == 0) {
-		fs_fifo_lookup(req, fs, true);
-		return;
-	}
 	if (entry_eq(entry, ENTRY_NONE)) {
 		fuse_reply_entry(
 			req,

@@ -124,7 +124,7 @@ static int stat_cached(const char *path, struct statx *stx)
 
 /* 1 when the kernel has what the dataset has, 0 when not, a negative errno when the path does not
  * lead there any more. */
-static int look(const struct fs *fs, struct entry_id entry, const char *path)
+static int look_at_kernel(const struct fs *fs, struct entry_id entry, const char *path)
 {
 	struct statx stx;
 	struct stat st;
@@ -142,8 +142,7 @@ static int look(const struct fs *fs, struct entry_id entry, const char *path)
 
 /* One that was asked for this file and has not come back. */
 static bool is_busy_with_locked(struct fs_settle *settle, struct entry_id entry)
-	REQUIRES(settle->mu);
-static bool is_busy_with_locked(struct fs_settle *settle, struct entry_id entry)
+	REQUIRES(settle->mu)
 {
 	for (int i = 0; i < FS_SETTLERS; i++)
 		if (settle->settlers[i].is_busy && entry_eq(settle->settlers[i].entry, entry))
@@ -175,7 +174,7 @@ int fs_settle(struct fs *fs, struct entry_id entry, const char *path)
 	if (is_busy)
 		return -EBUSY;
 	fs_stat_entry(fs, entry, &asked);
-	while ((rc = look(fs, entry, path)) == 0) {
+	while ((rc = look_at_kernel(fs, entry, path)) == 0) {
 		if (clock_now(clock_monotonic()) > end)
 			return -ETIMEDOUT;
 		fs_stat_entry(fs, entry, &now);

@@ -33,7 +33,7 @@ struct fs_statfs {
 	uint64_t at_ns;    /* mu */
 };
 
-static void put(struct fs_statfs *s)
+static void statfs_put(struct fs_statfs *s)
 {
 	bool is_last;
 
@@ -64,12 +64,11 @@ static void *ask_main(void *arg)
 	s->is_asking = false;
 	cond_broadcast(&s->cv);
 	mutex_unlock(&s->mu);
-	put(s);
+	statfs_put(s);
 	return NULL;
 }
 
-static void ask_locked(struct fs_statfs *s) REQUIRES(&s->mu);
-static void ask_locked(struct fs_statfs *s)
+static void ask_locked(struct fs_statfs *s) REQUIRES(&s->mu)
 {
 	struct thr thr = { .is_started = false };
 
@@ -126,7 +125,7 @@ void fs_statfs_fini(struct fs *fs)
 	while (s->is_asking && !is_late)
 		is_late = cond_wait_for(&s->cv, &s->mu, STATFS_PATIENCE_NS);
 	mutex_unlock(&s->mu);
-	put(s);
+	statfs_put(s);
 }
 
 void fs_statfs_get(struct fs *fs, struct statvfs *ret)

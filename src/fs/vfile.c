@@ -107,7 +107,7 @@ bool fs_is_virtual(fuse_ino_t ino)
 	return (ino & ((1ull << FS_INO_RENEWAL_SHIFT) - 1)) >= FS_INO_VDIR;
 }
 
-void fs_vdir_stat(struct fs *fs, struct stat *ret)
+static void fs_vdir_stat(struct fs *fs, struct stat *ret)
 {
 	fs_stat_entry(fs, ENTRY_ROOT, ret);
 	ret->st_mode = S_IFDIR | 0555;
@@ -224,7 +224,7 @@ static bool reply_snapshot(fuse_req_t req, struct fs *fs, struct fs_snapshot *s)
 	return is_taken;
 }
 
-void fs_vfile_reply_text(fuse_req_t req, struct fs *fs, struct buf_writer *take_text)
+static void fs_vfile_reply_text(fuse_req_t req, struct fs *fs, struct buf_writer *take_text)
 {
 	struct fs_snapshot *s = snapshot_new(fs, fuse_req_ctx(req)->uid, take_text);
 
@@ -416,8 +416,6 @@ void fs_vfile_lookup(fuse_req_t req, struct fs *fs, fuse_ino_t parent, const cha
 		fuse_reply_err(req, ENOTDIR);
 	else if (fs->params.announce && strcmp(name, FS_ADIR_NAME) == 0)
 		reply_dir(req, fs, FS_INO_ADIR);
-	else if (fs->params.announce && strcmp(name, FS_FIFO_NAME) == 0)
-		fs_fifo_lookup(req, fs, false);
 	else if (file)
 		reply_rendered(req, fs, file);
 	else
@@ -438,8 +436,6 @@ void fs_vfile_getattr(fuse_req_t req, struct fs *fs, fuse_ino_t ino)
 	} else if (ino == FS_INO_VDIR || ino == FS_INO_ADIR) {
 		fs_vdir_stat(fs, &st);
 		st.st_ino = ino;
-	} else if (ino == FS_INO_FIFO) {
-		fs_fifo_stat(fs, &st);
 	} else if (ino == FS_INO_REFUSED) {
 		stat_text(fs, ino, strlen(refusal), &st);
 	} else {

@@ -138,7 +138,8 @@ static int dirs_find(const struct fs *fs, struct dirs *dirs)
 	return rc;
 }
 
-uint64_t fs_watch_room(uint64_t limit)
+/* How many of this many watches may be taken. */
+static uint64_t fs_watch_room(uint64_t limit)
 {
 	return limit - MIN(MAX(limit / 8, RESERVE_LEAST), limit);
 }

@@ -31,8 +31,6 @@ struct fs_warm {
 int fs_watch_init(struct fs *fs) MUST_USE;
 void fs_watch_fini(struct fs *fs);
 void *fs_watch_main(void *fs);
-/* How many of this many watches may be taken. */
-uint64_t fs_watch_room(uint64_t limit);
 /* Whether the watcher reports opens of this directory's files. Any thread. */
 bool fs_is_dir_watched(const struct fs *fs, struct entry_id dir);
 

@@ -23,7 +23,8 @@ static unsigned bucket_of(uint64_t ns)
 	return (shift + 1) * HIST_SUB + (unsigned)((v >> shift) & (HIST_SUB - 1));
 }
 
-uint64_t hist_upper_edge(unsigned b)
+/* The largest value that falls into bucket b. */
+static uint64_t hist_upper_edge(unsigned b)
 {
 	unsigned shift;
 

@@ -68,8 +68,6 @@ struct hist_snapshot {
 void hist_observe(struct hist *h, uint64_t ns);
 /* h may be NULL: an empty histogram. */
 void hist_snapshot(const struct hist *h, struct hist_snapshot *ret);
-/* The largest value that falls into bucket b. */
-uint64_t hist_upper_edge(unsigned b);
 /* Observations that are <= 1024 ns, <= 2048 ns... <= 68.7 s: the buckets that are printed, in one
  * walk. Exact, as these edges are ours, too. */
 #define HIST_LE_FIRST_BIT 10

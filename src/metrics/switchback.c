@@ -17,7 +17,7 @@
 enum { WASHES_OF_BLOCK = 4, BISECTIONS = 60, PREFETCH_DEFAULT = 2, WASH_MAX = 1 << 24 };
 
 /* splitmix64 */
-static uint64_t mix(uint64_t x)
+static uint64_t splitmix(uint64_t x)
 {
 	x += 0x9e3779b97f4a7c15u;
 	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
@@ -50,7 +50,7 @@ bool switchback_init(struct switchback *s, double share, const struct switchback
 	if (wash > WASH_MAX)
 		return false;
 	s->chance = chance_of(fmin(share, SWITCHBACK_SHARE_MAX));
-	s->seed = mix(mix(mix(loader->n_samples) ^ loader->batch) ^ wash);
+	s->seed = splitmix(splitmix(splitmix(loader->n_samples) ^ loader->batch) ^ wash);
 	s->batch = (uint32_t)loader->batch;
 	s->workers = (uint32_t)loader->workers;
 	s->wash = (uint32_t)wash;
@@ -60,7 +60,7 @@ bool switchback_init(struct switchback *s, double share, const struct switchback
 
 static bool is_picked(const struct switchback *s, uint64_t pass, uint64_t block)
 {
-	uint64_t bits = mix(mix(s->seed ^ mix(pass + 1)) ^ block);
+	uint64_t bits = splitmix(splitmix(s->seed ^ splitmix(pass + 1)) ^ block);
 
 	return (double)(bits >> 11) / 9007199254740992.0 < s->chance;
 }

@@ -56,8 +56,7 @@ uint32_t metrics_trace_group(struct metrics *m)
 	return group ? group : 1;
 }
 
-static void copy_locked(struct trace *t, struct trace_chunk *io) REQUIRES(t->mu);
-static void copy_locked(struct trace *t, struct trace_chunk *io)
+static void copy_locked(struct trace *t, struct trace_chunk *io) REQUIRES(t->mu)
 {
 	uint64_t at = io->cursor && io->cursor <= t->next ? io->cursor : t->next;
 	uint64_t oldest = t->next - MIN(t->next - t->first, RING_EVENTS);

@@ -60,7 +60,7 @@ static int index_open(const struct index *index, const char *name, unsigned dime
 		path = NULL;
 		return err_set(err, -ENOMEM, "out of memory");
 	}
-	rc = npy_open_by(index->params, path, ret, err);
+	rc = npy_open(index->params, path, ret, err);
 	if (rc == 0 && ret->dimensions != dimensions)
 		rc = err_set(err, -EINVAL, "an array of %u dimensions, not of %u", ret->dimensions,
 			     dimensions);

@@ -35,7 +35,7 @@ static void skip_blanks(struct buf_reader *r)
 }
 
 /* Takes a byte, after blanks, if it is the next one. */
-static bool take(struct buf_reader *r, char c)
+static bool take_byte(struct buf_reader *r, char c)
 {
 	skip_blanks(r);
 	if (peek(r) != (uint8_t)c)
@@ -101,17 +101,17 @@ static int parse_type(struct buf_reader *r, struct npy *npy, struct err *err)
 
 static int parse_shape(struct buf_reader *r, struct npy *npy, struct err *err)
 {
-	if (!take(r, '(') || !take_number(r, &npy->rows) || !take(r, ','))
+	if (!take_byte(r, '(') || !take_number(r, &npy->rows) || !take_byte(r, ','))
 		return err_set(err, -EINVAL, "the array must have one or two dimensions");
 	npy->columns = 1;
 	npy->dimensions = 1;
-	if (take(r, ')'))
+	if (take_byte(r, ')'))
 		return 0;
 	npy->dimensions = 2;
 	if (!take_number(r, &npy->columns))
 		return err_set(err, -EINVAL, "the array must have one or two dimensions");
-	(void)take(r, ',');
-	if (!take(r, ')'))
+	(void)take_byte(r, ',');
+	if (!take_byte(r, ')'))
 		return err_set(err, -EINVAL, "the array must have one or two dimensions");
 	return 0;
 }
@@ -124,7 +124,7 @@ static int parse_entry(struct buf_reader *r, struct npy *npy, unsigned *seen, st
 
 	while (key < ARRAY_LEN(keys) && !take_word(r, keys[key]))
 		key++;
-	if (key == ARRAY_LEN(keys) || *seen & 1U << key || !take(r, ':'))
+	if (key == ARRAY_LEN(keys) || *seen & 1U << key || !take_byte(r, ':'))
 		return err_set(err, -EINVAL, "the header is not one that numpy writes");
 	*seen |= 1U << key;
 	if (key == 0)
@@ -140,14 +140,14 @@ static int parse_header(struct buf_reader *r, struct npy *npy, struct err *err)
 {
 	unsigned seen = 0;
 
-	if (!take(r, '{'))
+	if (!take_byte(r, '{'))
 		return err_set(err, -EINVAL, "the header is not one that numpy writes");
-	while (!take(r, '}')) {
+	while (!take_byte(r, '}')) {
 		int rc = parse_entry(r, npy, &seen, err);
 
 		if (rc < 0)
 			return rc;
-		if (!take(r, ',') && (skip_blanks(r), peek(r) != '}'))
+		if (!take_byte(r, ',') && (skip_blanks(r), peek(r) != '}'))
 			return err_set(err, -EINVAL, "the header is not one that numpy writes");
 	}
 	skip_blanks(r);
@@ -196,13 +196,7 @@ static int read_header(struct npy *npy, uint64_t *ret_data_at, struct err *err)
 	return parse_header(&r, npy, err);
 }
 
-int npy_open(const char *path, struct npy *ret, struct err *err)
-{
-	return npy_open_by(NULL, path, ret, err);
-}
-
-int npy_open_by(const struct order_params *params, const char *path, struct npy *ret,
-		struct err *err)
+int npy_open(const struct order_params *params, const char *path, struct npy *ret, struct err *err)
 {
 	struct npy npy = { .fd = -1 };
 	uint64_t size, at, bytes;

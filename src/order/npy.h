@@ -16,14 +16,12 @@ struct npy {
 	bool is_signed;
 };
 
+struct order_params;
 /* Opens the file and checks that it is exactly as long as its header says. -EINVAL: not a .npy
  * file, cut short, or not an array of one or two dimensions of little-endian 32- or 64-bit
- * numbers. Errors do not name the path. */
-int npy_open(const char *path, struct npy *ret, struct err *err) MUST_USE;
-struct order_params;
-/* The same, with a file that params let be opened. */
-int npy_open_by(const struct order_params *params, const char *path, struct npy *ret,
-		struct err *err) MUST_USE;
+ * numbers. params: say which files may be opened; NULL: any. Errors do not name the path. */
+int npy_open(const struct order_params *params, const char *path, struct npy *ret,
+	     struct err *err) MUST_USE;
 void npy_close(struct npy *npy);
 /* Reads all elements of an array of one dimension to out[rows]; each must be below `limit`. */
 int npy_read(struct npy *npy, uint64_t limit, uint32_t *out, struct err *err) MUST_USE;

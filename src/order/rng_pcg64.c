@@ -22,7 +22,7 @@ static uint32_t hash_word(struct hash *h, uint32_t v)
 	return v ^ v >> 16;
 }
 
-static uint32_t mix(uint32_t x, uint32_t y)
+static uint32_t mix_words(uint32_t x, uint32_t y)
 {
 	uint32_t v = 0xca01f9dd * x - 0x4973f715 * y;
 
@@ -38,7 +38,7 @@ static void pool_fill(uint32_t *pool, unsigned __int128 seed)
 	for (unsigned from = 0; from < POOL; from++)
 		for (unsigned to = 0; to < POOL; to++)
 			if (from != to)
-				pool[to] = mix(pool[to], hash_word(&h, pool[from]));
+				pool[to] = mix_words(pool[to], hash_word(&h, pool[from]));
 }
 
 void pcg64_seed(struct pcg64 *rng, unsigned __int128 seed)

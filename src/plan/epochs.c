@@ -34,7 +34,7 @@ int epochs_install(struct plan *plan, uint32_t i, struct order_epoch *take_ep, u
 }
 
 /* Frees an epoch that nothing uses. */
-void epochs_release(struct plan *plan, struct order_epoch *ep)
+static void epochs_release(struct plan *plan, struct order_epoch *ep)
 {
 	const struct plan_job *job = plan->job;
 

@@ -79,8 +79,7 @@ struct plan {
 	uint64_t room_grown_ns, room_not_before_ns;
 	uint32_t room_unanswered,
 		room_refused; /* fetches asked for before the last cut; in a row */
-	uint64_t used_pages, staged_pages,
-		pinned_pages; /* staged: also being staged; pinned: also being pinned */
+	uint64_t used_pages, staged_pages, pinned_pages; /* also what is being staged, pinned */
 	uint64_t held_pages, fresh_pages;
 	uint32_t lost_next; /* the sample that retain_shed looks at next */
 	uint64_t grown_pages; /* by which files in use have grown: budgets may be exceeded by it */
@@ -285,7 +284,6 @@ void epochs_roll(struct plan *plan);
 void epochs_consume_below(struct slot *slot, uint64_t pos);
 void epochs_rebuild(struct plan *plan);
 void epochs_forget_before(struct plan *plan);
-void epochs_release(struct plan *plan, struct order_epoch *ep);
 bool epochs_is_last(const struct plan *plan, const struct slot *slot);
 
 /* budget.c */

@@ -168,7 +168,7 @@ static double bits_in_row(const struct judge *j, uint32_t c)
 }
 
 /* Computes places up to `places` and notes which samples were seen. */
-static void look(struct judge *j, uint32_t places)
+static void look_at_places(struct judge *j, uint32_t places)
 {
 	for (; j->done < places; j->done++) {
 		uint32_t when = problem_find(j->problem, head_next(&j->head));
@@ -334,13 +334,13 @@ bool judge_seed(struct judge *j, uint32_t seed, double hypotheses, struct recove
 	head_seed(&j->head, seed);
 	j->n_hits = 0;
 	j->done = 0;
-	look(j, problem_places(p, MIN(DEPTH_FIRST, p->window)));
+	look_at_places(j, problem_places(p, MIN(DEPTH_FIRST, p->window)));
 	if (best_plain(j) < GATE_FIRST + p->choices)
 		return false;
-	look(j, problem_places(p, MIN(DEPTH_SECOND, p->window)));
+	look_at_places(j, problem_places(p, MIN(DEPTH_SECOND, p->window)));
 	if (best_plain(j) < GATE_SECOND + p->choices)
 		return false;
-	look(j, problem_places(p, p->window));
+	look_at_places(j, problem_places(p, p->window));
 	if (!judge_worlds(j, judge_needed(hypotheses, p->choices), ret))
 		return false;
 	ret->seed = seed;

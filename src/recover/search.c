@@ -275,8 +275,7 @@ static unsigned sign_in(struct crew *crew)
 }
 
 /* Lets threads that nobody waits for but us have a CPU, so that they see that they are to end. */
-static void hurry_locked(struct crew *crew) REQUIRES(crew->mu);
-static void hurry_locked(struct crew *crew)
+static void hurry_locked(struct crew *crew) REQUIRES(crew->mu)
 {
 	const struct sched_param none = { 0 };
 

@@ -109,7 +109,8 @@ struct list {
 };
 
 /* Words from..to of a stream. False: out of memory. */
-static bool put(struct list *l, enum recover_draw draw, uint32_t seed, uint32_t from, uint32_t to)
+static bool put_words(struct list *l, enum recover_draw draw, uint32_t seed, uint32_t from,
+		      uint32_t to)
 {
 	while (from < to) {
 		uint32_t count = MIN(to - from, SEGMENT);
@@ -134,8 +135,8 @@ static bool put_glance(struct list *l)
 	bool is_fine = true;
 
 	for (size_t i = 0; i < ARRAY_LEN(likely) && is_fine; i++)
-		is_fine = put(l, RECOVER_TORCH, likely[i].seed, 0,
-			      reach[likely[i].likelihood].glance * MILLION);
+		is_fine = put_words(l, RECOVER_TORCH, likely[i].seed, 0,
+				    reach[likely[i].likelihood].glance * MILLION);
 	return is_fine;
 }
 
@@ -147,8 +148,9 @@ static bool put_models(struct list *l)
 	for (size_t i = 0; i < ARRAY_LEN(likely); i++)
 		for (size_t k = 0; k < ARRAY_LEN(models) && is_fine; k++)
 			if (likely[i].likelihood == EVERYWHERE)
-				is_fine = put(l, RECOVER_TORCH, likely[i].seed, models[k].from,
-					      models[k].to);
+				is_fine = put_words(l, RECOVER_TORCH, likely[i].seed,
+						    models[k].from,
+						    models[k].to);
 	return is_fine;
 }
 
@@ -157,11 +159,11 @@ static bool put_shallow(struct list *l)
 	bool is_fine = true;
 
 	for (size_t i = 0; i < ARRAY_LEN(likely) && is_fine; i++)
-		is_fine = put(l, RECOVER_TORCH, likely[i].seed, 0,
-			      reach[likely[i].likelihood].shallow * MILLION);
+		is_fine = put_words(l, RECOVER_TORCH, likely[i].seed, 0,
+				    reach[likely[i].likelihood].shallow * MILLION);
 	for (size_t i = 0; i < OTHERS && is_fine; i++)
-		is_fine = put(l, RECOVER_NUMPY, likely[i].seed, 0, MILLION / 64) &&
-			  put(l, RECOVER_PYTHON, likely[i].seed, 0, MILLION / 64);
+		is_fine = put_words(l, RECOVER_NUMPY, likely[i].seed, 0, MILLION / 64) &&
+			  put_words(l, RECOVER_PYTHON, likely[i].seed, 0, MILLION / 64);
 	return is_fine;
 }
 
@@ -170,12 +172,12 @@ static bool put_deep(struct list *l)
 	bool is_fine = true;
 
 	for (size_t i = 0; i < ARRAY_LEN(likely) && is_fine; i++)
-		is_fine = put(l, RECOVER_TORCH, likely[i].seed,
-			      reach[likely[i].likelihood].shallow * MILLION,
-			      reach[likely[i].likelihood].deep * MILLION);
+		is_fine = put_words(l, RECOVER_TORCH, likely[i].seed,
+				    reach[likely[i].likelihood].shallow * MILLION,
+				    reach[likely[i].likelihood].deep * MILLION);
 	for (size_t i = 0; i < OTHERS && is_fine; i++)
-		is_fine = put(l, RECOVER_NUMPY, likely[i].seed, MILLION / 64, MILLION) &&
-			  put(l, RECOVER_PYTHON, likely[i].seed, MILLION / 64, MILLION);
+		is_fine = put_words(l, RECOVER_NUMPY, likely[i].seed, MILLION / 64, MILLION) &&
+			  put_words(l, RECOVER_PYTHON, likely[i].seed, MILLION / 64, MILLION);
 	return is_fine;
 }
 
@@ -184,13 +186,13 @@ static bool put_lookup(struct list *l)
 	bool is_fine = true;
 
 	for (size_t i = 0; i < ARRAY_LEN(likely) && is_fine; i++)
-		is_fine = put(l, RECOVER_TORCH, likely[i].seed, 0,
-			      reach[likely[i].likelihood].lookup * MILLION);
+		is_fine = put_words(l, RECOVER_TORCH, likely[i].seed, 0,
+				    reach[likely[i].likelihood].lookup * MILLION);
 	for (size_t i = 0; i < OTHERS && is_fine; i++)
-		is_fine = put(l, RECOVER_NUMPY, likely[i].seed, 0, MILLION) &&
-			  put(l, RECOVER_PYTHON, likely[i].seed, 0, MILLION);
+		is_fine = put_words(l, RECOVER_NUMPY, likely[i].seed, 0, MILLION) &&
+			  put_words(l, RECOVER_PYTHON, likely[i].seed, 0, MILLION);
 	for (uint32_t seed = 0; seed < LOOKUP_TYPED && is_fine; seed++)
-		is_fine = put(l, RECOVER_TORCH, seed, 0, MILLION / 8);
+		is_fine = put_words(l, RECOVER_TORCH, seed, 0, MILLION / 8);
 	return is_fine;
 }
 

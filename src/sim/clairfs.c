@@ -446,6 +446,5 @@ const struct driver_ops clairfs_driver = { .init = clairfs_init,
 
 const struct policy_ops policy_clairfs = {
 	.name = "clairfs",
-	.help = "the daemon's own plan",
 	.driver = &clairfs_driver,
 };

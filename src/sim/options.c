@@ -76,4 +76,4 @@ static const struct conf_option options[] = {
 	{ .name = NULL },
 };
 
-const struct conf_table sim_option_table = { options, "workload" };
+const struct conf_table sim_option_table = { .options = options, .section = "workload" };

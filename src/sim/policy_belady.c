@@ -112,7 +112,6 @@ static uint32_t belady_victim(struct model *m, uint64_t due)
 
 const struct policy_ops policy_belady = {
 	.name = "belady",
-	.help = "exact MIN with bypass: the fewest reads any cache can do",
 	.driver = &cached_driver,
 	.is_ahead = true,
 	.init = belady_init,

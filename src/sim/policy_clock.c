@@ -72,7 +72,6 @@ static uint32_t clock_victim(struct model *m, uint64_t due)
 
 const struct policy_ops policy_clock = {
 	.name = "clock",
-	.help = "FIFO with a second chance; prefetches a window",
 	.driver = &cached_driver,
 	.is_ahead = true,
 	.init = clock_init,

@@ -5,7 +5,6 @@
 
 const struct policy_ops policy_fifo = {
 	.name = "fifo",
-	.help = "first in, first out; prefetches a window",
 	.driver = &cached_driver,
 	.is_ahead = true,
 	.init = arrivals_policy_init,

@@ -12,7 +12,6 @@ static void lru_used(struct model *m, uint32_t sample)
 
 const struct policy_ops policy_lru = {
 	.name = "lru",
-	.help = "least recently used leaves first; prefetches a window",
 	.driver = &cached_driver,
 	.is_ahead = true,
 	.init = arrivals_policy_init,
@@ -26,7 +25,6 @@ const struct policy_ops policy_lru = {
 /* What Linux does without clairfs, with all of the memory as page cache. */
 const struct policy_ops policy_pagecache = {
 	.name = "pagecache",
-	.help = "LRU without prefetching: Linux's page cache",
 	.driver = &cached_driver,
 	.init = arrivals_policy_init,
 	.fini = arrivals_policy_fini,

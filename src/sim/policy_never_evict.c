@@ -7,7 +7,6 @@
 
 const struct policy_ops policy_never_evict = {
 	.name = "never-evict",
-	.help = "keeps what comes first for good; the window is set aside",
 	.driver = &cached_driver,
 	.is_ahead = true,
 	.is_reserving = true,
@@ -22,7 +21,6 @@ static bool window_wants(struct model *m, uint32_t sample)
 
 const struct policy_ops policy_window = {
 	.name = "window",
-	.help = "prefetches a window and keeps nothing",
 	.driver = &cached_driver,
 	.is_ahead = true,
 	.wants = window_wants,

@@ -75,7 +75,6 @@ static bool nopfs_wants(struct model *m, uint32_t sample)
 
 const struct policy_ops policy_nopfs = {
 	.name = "nopfs",
-	.help = "keeps for good what this node reads most often (NoPFS)",
 	.driver = &cached_driver,
 	.is_ahead = true,
 	.is_reserving = true,

@@ -60,7 +60,6 @@ static uint32_t random_victim(struct model *m, uint64_t due)
 
 const struct policy_ops policy_random = {
 	.name = "random",
-	.help = "any sample leaves; prefetches a window",
 	.driver = &cached_driver,
 	.is_ahead = true,
 	.init = random_init,

@@ -29,16 +29,6 @@ static const struct policy_ops *policy_find(const char *name)
 	return NULL;
 }
 
-const char *sim_policy_help(const char *name)
-{
-	const struct policy_ops *ops = policy_find(name);
-
-	if (ops)
-		return ops->help;
-	return strcmp(name, "bound") == 0 ? "the lower bound: no cache of this size is faster"
-					  : NULL;
-}
-
 int sim_run(const struct sim_setup *s, const char *policy, const struct sim_progress *progress,
 	    struct sim_result *ret, struct err *err)
 {

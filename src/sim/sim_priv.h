@@ -100,7 +100,7 @@ struct driver_ops {
 
 /* A policy of cached.c: what to keep of what was read, and what leaves first. One file each. */
 struct policy_ops {
-	const char *name, *help;
+	const char *name;
 	const struct driver_ops *driver;
 	bool is_ahead;     /* prefetches `window` samples */
 	bool is_reserving; /* memory for what is prefetched is set aside: nothing kept ever leaves
@@ -146,7 +146,7 @@ struct job {
 	uint64_t index, from, end, steps, step; /* index: of the epoch, from 0; end: of what is
 						 * read now, the epoch or the validation */
 	bool is_validating;
-	uint64_t began_ns, waiting_since_ns, stall_ns, missed_ns;
+	uint64_t began_ns, waiting_since_ns, stall_ns;
 	uint32_t n_received;
 	struct worker *worker;   /* [ranks * workers] */
 	struct rank_state *rank; /* [ranks] */

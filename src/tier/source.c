@@ -208,8 +208,7 @@ static void opening_start(struct opening *o, bool is_urgent)
 	io_submit(o->source->io, &o->job);
 }
 
-static struct opening *opening_find_locked(struct source *s, struct entry_id entry) REQUIRES(s->mu);
-static struct opening *opening_find_locked(struct source *s, struct entry_id entry)
+static struct opening *opening_find_locked(struct source *s, struct entry_id entry) REQUIRES(s->mu)
 {
 	for (struct list *node = s->openings.next; node != &s->openings; node = node->next) {
 		struct opening *o = container_of(node, struct opening, node);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The store's background thread: looks for what other daemons have sealed, seals what nobody writes
- * to any more so that they can have it, tries a store again that was switched off, and reads
- * records again. None of it is waited for by anybody.
+ * to any more so that they can have it, and tries a store again that was switched off. None of it
+ * is waited for by anybody.
  *
  * Switching on again wants proof: a block written to a file of its own and read back, a header of a
  * segment read. Must never hold a lock over any of it, and ends within one step when told to.
@@ -14,7 +14,6 @@
 #include "clairfs/base/clock.h"
 #include "clairfs/base/log.h"
 #include "store_priv.h"
-#include "store_scrub.h"
 
 /* An open segment is sealed when nothing was put for so many rounds. Small ones a few times only:
  * each leaves a file. */
@@ -24,7 +23,6 @@
 
 struct care {
 	struct store *s;
-	struct store_scrub scrub;
 	uint64_t next_ns;
 	uint32_t n_small_seals;
 };
@@ -147,20 +145,18 @@ static void *care_main(void *arg)
 
 	care.next_ns = clock_now(clock_monotonic()) + s->p.retry_ns;
 	while (!is_stopping) {
-		uint64_t now = clock_now(clock_monotonic()), wait;
+		uint64_t now = clock_now(clock_monotonic());
 
 		if (now >= care.next_ns) {
 			tend(&care, now);
 			care.next_ns = now + s->p.retry_ns;
 		}
-		wait = MIN(store_scrub_step(s, &care.scrub), care.next_ns - now);
 		mutex_lock(&s->care_mu);
 		if (!s->is_stopping)
-			(void)cond_wait_for(&s->care_cv, &s->care_mu, wait);
+			(void)cond_wait_for(&s->care_cv, &s->care_mu, care.next_ns - now);
 		is_stopping = s->is_stopping;
 		mutex_unlock(&s->care_mu);
 	}
-	store_scrub_end(s, &care.scrub);
 	return NULL;
 }
 

@@ -132,7 +132,9 @@ static bool is_possible(const struct store_entry *e, uint32_t end_block)
 	return e->block > 0 && e->block <= end_block && n <= end_block - e->block;
 }
 
-bool store_seal_decode(const uint8_t *bytes, uint64_t segment, struct store_seal *ret)
+/* A seal of this segment; its piece has the length that the identity gives it, and the record lies
+ * between the header and the end of the largest segment. */
+static bool store_seal_decode(const uint8_t *bytes, uint64_t segment, struct store_seal *ret)
 {
 	struct buf_reader r;
 	bool is_right;

@@ -59,9 +59,6 @@ uint64_t store_entries_sum(const uint8_t *entries, uint32_t n, uint64_t segment)
 void store_trailer_encode(const struct store_trailer *trailer, uint8_t *out); /* a block */
 
 /* --- decoding --- */
-/* A seal of this segment; its piece has the length that the identity gives it, and the record lies
- * between the header and the end of the largest segment. */
-bool store_seal_decode(const uint8_t *bytes, uint64_t segment, struct store_seal *ret);
 /* 0; -EPROTONOSUPPORT: of another version; -EBADMSG. */
 int store_header_decode(const uint8_t *block, struct store_header *ret) MUST_USE;
 /* The last block of a file of n_blocks with this header. */

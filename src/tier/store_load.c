@@ -309,7 +309,7 @@ static void leave_foreign(struct loading *l)
 }
 
 /* 1: the segment is to be entered. */
-static int look(struct loading *l, uint64_t id)
+static int look_at_segment(struct loading *l, uint64_t id)
 {
 	int rc = measure(l);
 
@@ -367,7 +367,7 @@ static int load_one(void *ctx, uint64_t id)
 	l.segment->fd = store_dir_open_segment(&s->dir, id, O_RDWR);
 	if (l.segment->fd == -EROFS || l.segment->fd == -EACCES)
 		l.segment->fd = store_dir_open_segment(&s->dir, id, O_RDONLY);
-	rc = l.segment->fd < 0 ? 0 : look(&l, id);
+	rc = l.segment->fd < 0 ? 0 : look_at_segment(&l, id);
 	if (rc == 1 && l.segment->header.fsid != s->p.fsid) {
 		leave_foreign(&l);
 		rc = 0;

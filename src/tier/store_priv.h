@@ -281,9 +281,6 @@ int store_open_with(const struct store_params *params, const struct store_sys *s
 int store_reader_init(struct store_reader *reader, uint32_t max_inflight) MUST_USE;
 /* Waits for reads to end. */
 void store_reader_fini(struct store_reader *reader);
-/* The drive did not answer a read, or it did. Too many in a row that it did not switch off. */
-void store_read_error(struct store *s);
-void store_read_answered(struct store *s);
 /* Whether store_stop() was called. Takes care_mu, a leaf. */
 bool store_is_stopping(struct store *store);
 /* Whether it is kept: then it is wanted. */

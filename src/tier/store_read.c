@@ -162,12 +162,13 @@ static int read_verify(struct tier_read *read)
 	return 0;
 }
 
-void store_read_answered(struct store *s)
+static void store_read_answered(struct store *s)
 {
 	atomic_store_explicit(&s->n_read_errors, 0, memory_order_relaxed);
 }
 
-void store_read_error(struct store *s)
+/* The drive did not answer a read, or it did. Too many in a row that it did not switch off. */
+static void store_read_error(struct store *s)
 {
 	if (atomic_fetch_add(&s->n_read_errors, 1) + 1 < READ_ERRORS_MAX ||
 	    atomic_exchange(&s->is_read_off, true))

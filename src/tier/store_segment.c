@@ -540,8 +540,7 @@ static int make_new(struct store *s, uint32_t n, uint64_t bytes, struct store_se
 }
 
 static int make_locked_out(struct store *s, uint32_t n, struct store_segment **ret)
-	REQUIRES(s->space_mu);
-static int make_locked_out(struct store *s, uint32_t n, struct store_segment **ret)
+	REQUIRES(s->space_mu)
 {
 	uint64_t bytes;
 	int rc = store_space(s, n, &bytes);

@@ -227,8 +227,7 @@ static struct store_segment *get_little(struct store *s, uint32_t slot, uint32_t
 
 /* Bytes that the drive has back. Where others hold it as well only our lock goes, and only if they
  * can do without it, too. */
-static uint64_t let_go(struct store *s, struct store_segment *segment) REQUIRES(s->space_mu);
-static uint64_t let_go(struct store *s, struct store_segment *segment)
+static uint64_t let_go(struct store *s, struct store_segment *segment) REQUIRES(s->space_mu)
 {
 	uint64_t bytes = atomic_load(&segment->bytes);
 
@@ -246,8 +245,7 @@ static uint64_t let_go(struct store *s, struct store_segment *segment)
 	return 0;
 }
 
-static void give_up_little(struct store *s, struct room *room) REQUIRES(s->space_mu);
-static void give_up_little(struct store *s, struct room *room)
+static void give_up_little(struct store *s, struct room *room) REQUIRES(s->space_mu)
 {
 	uint32_t n = 1;
 
@@ -280,8 +278,7 @@ static uint64_t private_used(struct store *s)
 }
 
 /* Makes that room, as far as it goes. */
-static int make_room(struct store *s, struct room *room) REQUIRES(s->space_mu);
-static int make_room(struct store *s, struct room *room)
+static int make_room(struct store *s, struct room *room) REQUIRES(s->space_mu)
 {
 	bool may_give_up;
 	int rc = 0;
@@ -420,8 +417,7 @@ void store_touch_wanted(struct store *s)
 }
 
 /* One of those that no daemon needs, so that whoever is to give it up finds it unlocked. */
-static void let_go_of_copies(struct store *s) REQUIRES(s->space_mu);
-static void let_go_of_copies(struct store *s)
+static void let_go_of_copies(struct store *s) REQUIRES(s->space_mu)
 {
 	uint32_t n = 1;
 	bool is_done = false;

@@ -100,7 +100,6 @@ void kit_mount(struct kit *k, const struct kit_options *options)
 	if (options) {
 		fp.vfiles = options->vfiles;
 		fp.announce = options->announce;
-		fp.show_order = options->show_order;
 		fp.announce_ctx = options->announce_ctx;
 		fp.steps = options->steps;
 		fp.steps_ctx = options->steps_ctx;

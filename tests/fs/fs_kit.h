@@ -22,7 +22,6 @@ struct kit {
 struct kit_options {
 	const struct fs_vfile *vfiles;
 	int (*announce)(void *ctx, const struct fs_told *told, struct buf_writer *answer);
-	int (*show_order)(void *ctx, struct buf_writer *out);
 	void *announce_ctx;
 	int (*steps)(void *ctx, uint32_t uid, const struct clairfs_steps *steps);
 	void *steps_ctx;

@@ -18,7 +18,6 @@ struct teller {
 	struct cond cv;
 	unsigned n_told; /* mu, like all below */
 	uint32_t uid;
-	size_t size;
 	char last[8192];
 	bool is_held;
 	const _Atomic bool *is_gone;
@@ -34,7 +33,6 @@ static int tell(void *ctx, const struct fs_told *told, struct buf_writer *answer
 	mutex_lock(&t->mu);
 	t->n_told++;
 	t->uid = told->uid;
-	t->size = told->size;
 	t->is_gone = told->is_gone;
 	snprintf(t->last, sizeof(t->last), "%s", spec);
 	cond_broadcast(&t->cv);
@@ -57,7 +55,7 @@ static int render_order(void *ctx, struct buf_writer *out)
 
 static const struct fs_vfile vfiles[] = { { "control", render_order, NULL }, { NULL, NULL, NULL } };
 static const struct kit_options options = {
-	.vfiles = vfiles, .announce = tell, .show_order = render_order, .announce_ctx = &teller
+	.vfiles = vfiles, .announce = tell, .announce_ctx = &teller
 };
 
 static void start(struct kit *k, const struct kit_options *o)

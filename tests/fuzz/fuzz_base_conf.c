@@ -17,7 +17,8 @@ struct values {
 	uint64_t number, bytes;
 	double real;
 	int choice;
-	char *text;
+	char *text, *key_text;
+	uint64_t key;
 };
 
 static const char *const choices[] = { "one", "two", NULL };
@@ -33,10 +34,17 @@ static const struct conf_option rows[] = {
 	{ .name = "choice", .type = CONF_CHOICE, .offset = offsetof(struct values, choice),
 	  .initial = "one", .choices = choices },
 	{ .name = "text", .type = CONF_TEXT, .offset = offsetof(struct values, text) },
+	{ .name = "keys", .type = CONF_KEYS },
+	{ .name = NULL },
+};
+static const struct conf_option keys[] = {
+	{ .name = "key", .type = CONF_U64, .offset = offsetof(struct values, key), .initial = "7" },
+	{ .name = "path", .type = CONF_TEXT, .offset = offsetof(struct values, key_text) },
 	{ .name = NULL },
 };
 /* clang-format on */
-static const struct conf_table table = { rows, "clairfs" };
+static const struct conf_table key_table = { .options = keys, .section = "keys" };
+static const struct conf_table table = { .options = rows, .section = "clairfs", .keys = &key_table };
 
 /* A file of those bytes; its path stays as long as the descriptor. */
 static int file_of(const void *data, size_t size, char path[64])
@@ -46,6 +54,11 @@ static int file_of(const void *data, size_t size, char path[64])
 	assert(fd >= 0 && write(fd, data, size) == (ssize_t)size);
 	snprintf(path, 64, "/proc/self/fd/%d", fd);
 	return fd;
+}
+
+static bool is_same_text(const char *a, const char *b)
+{
+	return !a == !b && (!a || strcmp(a, b) == 0);
 }
 
 static void same_again(const struct values *values)
@@ -67,8 +80,9 @@ static void same_again(const struct values *values)
 	assert(rc == 0);
 	assert(again.on == values->on && again.number == values->number &&
 	       again.bytes == values->bytes && again.choice == values->choice);
-	assert(!again.text == !values->text &&
-	       (!again.text || strcmp(again.text, values->text) == 0));
+	assert(again.key == values->key);
+	assert(is_same_text(again.text, values->text));
+	assert(is_same_text(again.key_text, values->key_text));
 	conf_fini(&table, &again);
 	close(fd);
 	free(printed);

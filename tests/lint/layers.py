@@ -2,7 +2,8 @@
 """Includes follow the layer table of src/meson.build.
 
 A file of src/M may include "clairfs/X.h" and "clairfs/X/....h" only for X = M and the modules in M's row, no "../" path,
-and no private header of another module. cli may use every module. The installed header hint.h belongs to nobody.
+and no private header of another module. The installed header hint.h belongs to nobody. And no row says more than is true: each
+module that it names is included by a file of that module.
 """
 import ast
 import os
@@ -13,7 +14,6 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import tap
 
 FREE_HEADERS = {"hint"}  # for everybody
-TOP = "cli"  # has no row: nothing is built on it
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.M)
 
 
@@ -39,7 +39,7 @@ def check_table(table):
 
 def check_file(name, text, module, table, private):
     """Findings for one file of src/<module>; private: header file name -> modules that own one of that name."""
-    allowed = set(table) if module == TOP else table[module] | {module}
+    allowed = table[module] | {module}
     findings = []
     for quote, target in INCLUDE.findall(text):
         where = f"{name}: includes {target}"
@@ -57,13 +57,22 @@ def check_file(name, text, module, table, private):
     return findings
 
 
+def modules_of(text):
+    """The modules whose public headers are included."""
+    return {target.split("/")[1].removesuffix(".h") for _, target in INCLUDE.findall(text) if target.startswith("clairfs/")}
+
+
+def check_used(table, used):
+    return [f"src/meson.build: {module} does not use {m}" for module, below in table.items() for m in sorted(below - used[module])]
+
+
 def check_tree(root):
     table = layer_table(tap.read("src/meson.build", root))
     if not table:
         return ["src/meson.build: no layer table"]
     findings = check_table(table)
     files = [f for f in tap.tree_files(root) if f.endswith((".c", ".h"))]
-    private = {}
+    private, used = {}, {module: set() for module in table}
     for name in files:
         parts = name.split("/")
         if parts[0] == "src" and name.endswith(".h"):
@@ -78,30 +87,33 @@ def check_tree(root):
             continue
         if module in FREE_HEADERS:
             continue
-        if module != TOP and module not in table:
+        if module not in table:
             findings.append(f"{name}: {module} has no row in src/meson.build")
             continue
         findings += check_file(name, tap.read(name, root), module, table, private)
-    return findings
+        used[module] |= modules_of(tap.read(name, root))
+    return findings + check_used(table, used)
 
 
 TABLE = """
 layers = [
   ['base', [], [threads_dep, inih_dep]],   # ground
   ['order', ['base'], []],
-  ['fs', ['order', 'base'], [fuse_dep]],
+  ['fs', ['order'], [fuse_dep]],
+  ['cli', ['fs', 'base'], []],
 ]
 """
 
 
 def self_test():
-    tap.equal(layer_table(TABLE), {"base": set(), "order": {"base"}, "fs": {"order", "base"}}, "the table is read")
+    tap.equal(layer_table(TABLE), {"base": set(), "order": {"base"}, "fs": {"order"}, "cli": {"fs", "base"}},
+              "the table is read")
     tap.finds(check_table({"base": {"fs"}, "fs": {"base"}}), "base uses fs", "a row that goes up is found")
     good = {
         "src/meson.build": TABLE,
         "src/order/a.c": '#include "clairfs/base/err.h"\n#include "clairfs/order.h"\n#include "order_priv.h"\n',
         "src/order/order_priv.h": "#include <stdio.h>\n",
-        "src/cli/main.c": '#include "clairfs/fs.h"\n#include "clairfs/hint.h"\n',
+        "src/cli/main.c": '#include "clairfs/fs.h"\n#include "clairfs/base/err.h"\n#include "clairfs/hint.h"\n',
         "include/clairfs/fs.h": '#include "clairfs/order.h"\n',
     }
     with tap.MadeUpTree(good) as root:
@@ -114,6 +126,7 @@ def self_test():
         "a private header": ("src/fs/b.c", '#include "order_priv.h"\n', "private header"),
         "a private header by path": ("src/cli/b.c", '#include "order/order_priv.h"\n', "private header"),
         "an unknown module": ("src/new/b.c", "\n", "new has no row"),
+        "a row that says too much": ("src/cli/main.c", '#include "clairfs/base/err.h"\n', "cli does not use fs"),
     }
     for what, (name, text, part) in bad.items():
         with tap.MadeUpTree({**good, name: text}) as root:

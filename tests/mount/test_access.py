@@ -138,7 +138,7 @@ def symlink_that_leaves(place):
     os.symlink("/etc/passwd", source_path(place, "theirs", "absolute"))
     os.symlink("../../outside", source_path(place, "theirs", "folder"))
     for engine in ("pool", "uring"):
-        with place.mount(source_engine=engine, **FAST) as mount, Visitor() as visitor:
+        with place.mount(debug={"source_engine": engine}, **FAST) as mount, Visitor() as visitor:
             tap.equal([n for n in visitor.do("list", mount.path("theirs")) if n in ("before", "absolute", "folder")], [],
                       f"{engine}: symlinks that leave the source are not there")
             tap.ok("leaves the source: not followed with allow_other" in mount.text(), f"{engine}: the log says so")

@@ -8,6 +8,9 @@ import tap
 from mountkit import CLAIRFS, clairfs, environment, mount_type, program, write_file
 
 FAILED, USAGE = 1, 2
+# Options of earlier versions.
+MOVED = ("stage", "sample_max", "inodes_ahead", "stagers", "scan_threads", "recover_threads", "source_engine", "store_engine",
+         "store_pins", "ghost_bytes", "cpu_pressure", "open", "metrics_interval", "plan_tape")
 
 
 def one_line(done, code, parts, name):
@@ -79,16 +82,19 @@ def options(place):
             ("odrer=sequential", ["odrer", "\"order\""]), ("stroe_dir=/tmp", ["stroe_dir", "store_dir"]),
             ("xyzzy=1", ["xyzzy"]), ("order", ["order"]), ("ram=", ["ram"]), ("ram=lots", ["ram", "lots"]),
             ("ram=1K", ["ram", "minimum"]), ("ram=-1", ["ram"]), ("ram=99999999999999999999", ["ram"]),
-            ("scan_threads=0", ["scan_threads", "minimum"]), ("scan_threads=65", ["scan_threads", "maximum"]),
-            ("stagers=two", ["stagers"]), ("stagers=9", ["stagers", "maximum"]),
-            ("source_engine=uringg", ["source_engine", "uring"]), ("layout=imagefodler", ["layout", "imagefolder"]),
-            ("log_level=loud", ["log_level"]), ("allow_other=perhaps", ["allow_other"]), ("open=never", ["open"]),
+            ("debug=scan_threads:0", ["scan_threads", "minimum"]), ("debug=scan_threads:65", ["scan_threads", "maximum"]),
+            ("debug=stagers:two", ["stagers"]), ("debug=stage:1M+stagers:9", ["stagers", "maximum"]),
+            ("debug=source_engine:uringg", ["source_engine", "uring"]), ("layout=imagefodler", ["layout", "imagefolder"]),
+            ("debug=open:never", ["open"]), ("debug=stagger:1", ["debug", "did you mean"]), ("debug=stage", ["stage:..."]),
+            ("debug=ram:1G", ["ram"]), ("debug=ghost_bytes:much", ["ghost_bytes", "much"]), ("debug=ghost_bytes:", ["ghost_bytes"]),
+            ("log_level=loud", ["log_level"]), ("allow_other=perhaps", ["allow_other"]),
             ("control_reads=2", ["control_reads", "1/N"]), ("control_reads=1/0", ["control_reads"]),
-            ("control_reads=", ["control_reads"]), ("ghost_bytes=much", ["ghost_bytes", "auto"]), ("ghost_bytes=", ["ghost_bytes"]),
+            ("control_reads=", ["control_reads"]),
             ("switchback=11", ["switchback", "0.1 to 10"]), ("switchback=0", ["switchback"]), ("switchback=", ["switchback"]),
             ("switchback=1e999", ["switchback"]), ("switchback=nan", ["switchback"]), ("switchback=5%%", ["switchback"]),
             ("revalidate=86401", ["revalidate", "maximum"]), ("source_max_inflight=0", ["source_max_inflight"]),
-            ("rw", ["read-only"])):
+            ("rw", ["read-only"]), *((f"{name}=1", [name, f"debug={name}:VALUE"]) for name in MOVED),
+            ("metrics_socket=/tmp/s", ["metrics_socket", "metrics_textfile"]), ("store_scrub_mbps=9", ["store_scrub_mbps", "store verify"])):
         a.mount(USAGE, parts, f"-o {option}", options=[option])
     a.mount(FAILED, ["store_dir", "no such"], "store_dir missing", options=[f"store_dir={place.path('missing')}"])
     write_file(place.path("file"), b"x")

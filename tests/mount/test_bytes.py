@@ -115,7 +115,7 @@ def order_of(place, kind, n):
 def check(place, data, samples, engine, kind):
     what = f"engine {engine}, order {kind}"
     spec, sequence = order_of(place, kind, len(samples))
-    options = {"source_engine": engine, "layout": "files", **({"order": spec} if spec else {})}
+    options = {"debug": {"source_engine": engine}, "layout": "files", **({"order": spec} if spec else {})}
     with place.mount(**options) as mount:
         tap.equal(trees.listing(mount.mountpoint), {path: content is None for path, content in data.items()},
                   f"{what}: the names are those of the source")
@@ -147,7 +147,7 @@ def bytes_are_those_of_the_source(place):
     for kind in ("right", "wrong", "absent"):
         for engine in ("pool", "uring"):
             if engine == "uring" and not works:
-                done = mountkit.clairfs("mount", "-o", "source_engine=uring,snapshot_dir=none", place.source, place.mnt)
+                done = mountkit.clairfs("mount", "-o", "debug=source_engine:uring,snapshot_dir=none", place.source, place.mnt)
                 tap.ok(done.code != 0 and len(done.lines) == 1 and "source_engine" in done.lines[0],
                        "io_uring is off on this machine: asking for it is an error that says so", done)
             else:

@@ -132,10 +132,6 @@ def foreign_files(place):
                 seen = b"" if len(name) > 255 else bare_root("cat", f"{mount.mountpoint}/.clairfs/announce/{name}").out
                 tap.ok(told.startswith(f"-{errno.EXDEV} ") and "not beneath the source" in told and
                        (not seen or b"not beneath the source" in seen), f"{spec} is refused", told, seen)
-        with open(f"{mount.mountpoint}/.clairfs/order", "w", encoding="ascii") as fifo:
-            fifo.write(f"list:path={secret}\n")
-        count = mount.stats()["announced"]["count"]
-        mount.wait_for(lambda s: "shadow" in (s["announced"]["answer"] or "") or s["announced"]["count"] > count, "the line was told")
         everything = b"".join(mount.read(".clairfs/" + n) for n in ("answer", "control", "stats.json", "metrics"))
         everything += mount.text().encode()
         tap.ok(b"do-not-show" not in everything and b"root:" not in everything, "no byte of it is in an answer or the log")
@@ -206,10 +202,6 @@ def hung_list(place):
                     wanting.append(subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE))
                 mountkit.wait_until(lambda: "order-make" in mountkit.threads_of(mount.process.pid), "the file is being opened")
                 answers(mount, "while a list hangs")
-                with open(mount.path(".clairfs", "order"), "w", encoding="ascii") as fifo:
-                    fifo.write("sequential:epochs=7\n")
-                mountkit.wait_until(lambda: mount.stats()["order"].get("spec") == "sequential:epochs=7",
-                                    "what is written does not wait for it")
                 seen = program("cat", mount.path(".clairfs", "announce", "sequential"), **STRANGER)
                 tap.ok(seen.out.startswith(b"error: only root") and [p.poll() for p in wanting] == [None, None],
                        "another user is answered while they wait", seen)

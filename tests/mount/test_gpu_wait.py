@@ -3,7 +3,7 @@
 
 How much it is depends on the machine, so here only what must hold on any: the bounds are in order, every name is there and
 says the same in stats.json and metrics, and a job none of whose reads were served by the cache removes nothing. Figures are
-made by bench/run removed. Passes are judged however busy the CPUs are (cpu_pressure=100): other tests run beside this one.
+made by bench/run removed. Passes are judged however busy the CPUs are (cpu_pressure): other tests run beside this one.
 """
 import contextlib
 import json
@@ -17,6 +17,7 @@ import tap
 from mountkit import Slowfs, clairfs, good, program, read_file, rng
 
 N, BATCH, WORKERS = 200, 8, 2
+JUDGED = {"ghost_bytes": 0, "cpu_pressure": 100}  # debug: no page cache, however busy the CPUs are
 OF_PASS = ("reads", "removed_lower_seconds", "removed_replay_seconds", "removed_upper_seconds")
 JOB = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "bench", "train_torch.py")
 
@@ -89,7 +90,7 @@ def with_control_reads(place):
     seed = rng.randrange(1 << 31)
     spec = f"torch-distributed:seed={seed}:batch={BATCH}:workers={WORKERS}:prefetch_factor=2"
     with Slowfs(place, place.source, place.path("slow"), "--latency-ms", "5"), \
-            place.mount(place.path("slow"), order=spec, control_reads="1/4", ghost_bytes=0, cpu_pressure=100) as mount:
+            place.mount(place.path("slow"), order=spec, control_reads="1/4", debug=JUDGED) as mount:
         begin = time.monotonic()
         # One epoch: where a sample is read again within a second, its two reads count as one, and passes have holes.
         train(place, mount, seed, 1)
@@ -113,7 +114,7 @@ def nothing_from_the_cache(place):
     place.files([rng.randrange(1, 100 << 10) for _ in range(N)], "c/s{:05d}.png")
     seed = rng.randrange(1 << 31)
     spec = f"torch-distributed:seed={seed}:batch={BATCH}:workers={WORKERS}:prefetch_factor=2"
-    with place.mount(order=spec, control_reads="1/1", ghost_bytes=0, cpu_pressure=100,
+    with place.mount(order=spec, control_reads="1/1", debug=JUDGED,
                      report=place.path("report.json")) as mount:
         train(place, mount, seed, 1)
         stats = judged(mount, 1)
@@ -170,7 +171,7 @@ def page_cache_of_the_source(place):
             found = keeps(mount, half)
             tap.equal(found["source_keeps_pages"], "yes", f"pages that are kept: {found}")
             tap.ok(40 <= found["warm_percent"] <= 70, "and half of them are there when the mount begins", found)
-    with Slowfs(place, place.source, slow), place.mount(slow, ghost_bytes=0) as mount:
+    with Slowfs(place, place.source, slow), place.mount(slow, debug={"ghost_bytes": 0}) as mount:
         mount.read("c/s00000.png")
         mount.wait_for(lambda s: s["gpu_wait"]["reads"], "a read is told")
         tap.equal(mount.stats()["gpu_wait"]["page_cache"], {"ghost_bytes": 0, "source_keeps_pages": "unknown", "warm_percent": None,
@@ -223,7 +224,7 @@ def an_order_for_each_epoch(place):
     epochs, report = 4, place.path("report.json")
     place.files([rng.randrange(1, 20 << 10) for _ in range(N)], "c/s{:05d}.png")
     names = sorted(os.listdir(os.path.join(place.source, "c")))
-    with place.mount(control_reads="1/4", ghost_bytes=0, cpu_pressure=100, report=report) as mount:
+    with place.mount(control_reads="1/4", debug=JUDGED, report=report) as mount:
         for epoch in range(epochs):
             spec = f"torch-randperm:seed={rng.randrange(1 << 31)}:epochs=1:batch={BATCH}:workers=1:prefetch_factor=2"
             good("announce", mount.mountpoint, spec)
@@ -250,7 +251,7 @@ def two_ranks(place):
     spec = f"torch-distributed:seed={rng.randrange(1 << 31)}:world=2:ranks=0-1:epochs=1:batch={BATCH}:workers=1:prefetch_factor=2"
     orders = [good("order", spec, "--n", N, "--epoch", 0, "--rank", rank).split() for rank in range(2)]
     with Slowfs(place, place.source, place.path("slow"), "--latency-ms", "5"), \
-            place.mount(place.path("slow"), order=spec, control_reads="1/4", ghost_bytes=0, cpu_pressure=100,
+            place.mount(place.path("slow"), order=spec, control_reads="1/4", debug=JUDGED,
                         report=place.path("report.json")) as mount:
         for samples in zip(*orders):
             for sample in samples:

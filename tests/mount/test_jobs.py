@@ -111,7 +111,7 @@ def hits(mount):
 
 def two(place):
     place.files([SIZE] * SAMPLES)
-    mount = place.mount(ram=RAM, stage=RAM // 8)
+    mount = place.mount(ram=RAM, debug={"stage": RAM // 8})
     paths = [line.split("\t")[1] for line in good("index", place.source).decode().splitlines()]
     jobs = [Job(place, mount, paths, seed) for seed in (11, 12)]
     for job in jobs:
@@ -179,19 +179,26 @@ def each_its_own(place):
         jobs[1].announce("torch-randperm:seed=5:job=eval")
         jobs[1].announce("torch-randperm:seed=6:job=sweep")
         tap.equal([job.get("name") for job in jobs_of(mount)], [None, "eval", "sweep"], "names are jobs of their own")
-        mount_order = os.path.join(mount.mountpoint, ".clairfs", "order")
-        subprocess.run(["sh", "-c", 'echo "torch-randperm:seed=7:job=eval" > "$0"', mount_order], check=True)
-        mountkit.wait_until(lambda: any(job["spec"] == "torch-randperm:seed=7:job=eval" for job in jobs_of(mount)), "written")
-        tap.equal([job.get("name") for job in jobs_of(mount)], [None, "eval", "sweep"], "also from a shell")
-        subprocess.run(["sh", "-c", 'echo "sequential:epochs=9" > "$0"', mount_order], check=True)
-        mountkit.wait_until(lambda: jobs_of(mount)[0]["spec"] == "sequential:epochs=9", "written")
-        tap.equal(len(jobs_of(mount)), 3, "what nobody knows who told replaces the first without a name")
+        told = mount.path(".clairfs", "announce", "torch-randperm:seed=7:job=eval")
+        subprocess.run(["sh", "-c", 'exec cat "$0"', told], check=True, stdout=subprocess.DEVNULL)
+        tap.ok(any(job["spec"] == "torch-randperm:seed=7:job=eval" for job in jobs_of(mount)), "a shell tells a name's next order", jobs_of(mount))
+        tap.equal([job.get("name") for job in jobs_of(mount)], [None, "eval", "sweep"], "which is no job more")
         tap.equal(jobs[0].announce("none:job=sweep"), "none", "a name may be taken back by anybody")
         refused = jobs[0].announce("none:job=sweep")
         tap.ok("no job of that name" in refused, "once", refused)
         tap.equal([job.get("name") for job in jobs_of(mount)], [None, "eval"], "that job's only")
         for job in jobs:
             job.end()
+
+
+def an_option_is_nobodys(place):
+    place.files([SIZE] * SAMPLES)
+    with place.mount(order="sequential:epochs=9") as mount:
+        job = Job(place, mount, [], 11)
+        tap.equal([job["spec"] for job in jobs_of(mount)], ["sequential:epochs=9"], "the order of the option is in force")
+        job.announce()
+        tap.equal([job["spec"] for job in jobs_of(mount)], [job.spec], "the first job that tells one replaces it")
+        job.end()
 
 
 def who_belongs_to_a_job(place):
@@ -244,4 +251,4 @@ def more_than_there_is_room_for(place):
             job.end()
 
 
-mountkit.run(both_are_followed, each_its_own, who_belongs_to_a_job, more_than_there_is_room_for)
+mountkit.run(both_are_followed, each_its_own, an_option_is_nobodys, who_belongs_to_a_job, more_than_there_is_room_for)

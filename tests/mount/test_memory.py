@@ -94,7 +94,7 @@ def under_resource_limits(place):
     sums = dataset(place, TOTAL // 4)
     for what, kib, words in (("v", 400 << 10, "RLIMIT_AS"), ("d", 300 << 10, "RLIMIT_DATA")):
         prefix = [] if IS_SANITIZED else limits.limited(what, kib)
-        with start(place, prefix, source_engine="pool") as mount:
+        with start(place, prefix, debug={"source_engine": "pool"}) as mount:
             memory = mount.stats()["memory"]
             if not IS_SANITIZED:
                 tap.equal((memory["limit"], memory["from"]), (kib << 10, words), f"{words} is known")
@@ -105,7 +105,8 @@ def under_resource_limits(place):
 def told_budgets_are_taken(place):
     place.files([1000] * 10)
     with limits.Cgroup(LIMIT) as cgroup:
-        with start(place, cgroup.prefix(), ram=2 * LIMIT, stage="1M", source_max_inflight=100, inodes_ahead=7) as mount:
+        with start(place, cgroup.prefix(), ram=2 * LIMIT, source_max_inflight=100,
+                   debug={"stage": "1M", "inodes_ahead": 7}) as mount:
             memory = mount.stats()["memory"]
             told = [memory[key] for key in ("ram", "stage", "source_max_inflight", "inodes_ahead")]
             tap.equal(told, [2 * LIMIT, MIB, 100, 7], "what is told is taken")

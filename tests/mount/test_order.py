@@ -224,7 +224,7 @@ def no_order(place):
 
 def open_answered(place):
     data = small_files(place, 100)
-    with place.mount(order="sequential", open="answer") as mount:
+    with place.mount(order="sequential", debug={"open": "answer"}) as mount:
         job = Job(mount, data)
         for epoch in range(2):
             account = Account(mount)

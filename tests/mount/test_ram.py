@@ -35,7 +35,7 @@ def the_sums_add_up(place):
     """Small samples: what is kept of each beside its bytes is no trifle, and status says how much that is."""
     n = 30000
     place.files([rng.randrange(1, 100) for _ in range(n)])
-    with place.mount(order="sequential", ram="512M", stage="1M") as mount:
+    with place.mount(order="sequential", ram="512M", debug={"stage": "1M"}) as mount:
         mount.wait_for(lambda s: s["gauges"]["arena_bytes"] >= n * 4096, "all are in the arena")
         stats = mount.stats()
         told = stats["memory"]["resident"]
@@ -54,7 +54,7 @@ def the_sums_add_up(place):
 def ram_is_for_what_comes_with_small_samples_too(place):
     n, ram = 60000, 32
     place.files([rng.randrange(1, 100) for _ in range(n)])
-    with place.mount(order="sequential", ram=f"{ram}M", stage="1M") as mount:
+    with place.mount(order="sequential", ram=f"{ram}M", debug={"stage": "1M"}) as mount:
         for number in range(0, n, 3):
             mount.read(f"s{number:05d}.bin")
         memory = mount.wait_for(lambda s: s["gauges"]["arena_bytes"] >= s["memory"]["arena"] * 8 // 10, "the arena is full")["memory"]
@@ -69,17 +69,18 @@ def orders_take_no_memory(place):
     """One order after the other, faster than they can be set up."""
     place.files([100] * 400)
 
-    def write(n):
+    def tell(n):
         count = mount.stats()["announced"]["count"] + n
-        with open(mount.path(".clairfs", "order"), "wb", buffering=0) as file:
-            for _ in range(n):
-                file.write(b"torch-randperm:seed=3\n")
-        mount.wait_for(lambda s: s["announced"]["count"] == count, "all are taken")
+        for i in range(n):
+            status, line = mount.tell(f"torch-randperm:seed={i % 2}")
+            if status:
+                tap.ok(False, "an order is taken", line)
+        tap.equal(mount.stats()["announced"]["count"], count, "all are taken")
 
     with place.mount() as mount:
-        write(500)
+        tell(500)
         before = jobs.memory_peak(mount.process.pid)
-        write(1500)
+        tell(1500)
         tap.ok(jobs.memory_peak(mount.process.pid) - before < 16 << 20, "thousands of orders take no memory", before, jobs.memory_peak(mount.process.pid))
 
 

@@ -92,7 +92,7 @@ def job_of_unknown_seed(place, mount, names, data):
 
 def unmounted_while_searching(place):
     data, names = samples(place)
-    with place.mount(recover="full", recover_threads=1) as mount:
+    with place.mount(recover="full", debug={"recover_threads": 1}) as mount:
         stats = job_of_unknown_seed(place, mount, names, data)
         tap.ok("looking for one" in search(stats)["doing"], "status says so", search(stats))
         stats = mount.stats()
@@ -104,7 +104,7 @@ def unmounted_while_searching(place):
 
 def told_while_searching(place):
     data, names = samples(place)
-    with place.mount(recover="full", recover_threads=1) as mount:
+    with place.mount(recover="full", debug={"recover_threads": 1}) as mount:
         job_of_unknown_seed(place, mount, names, data)
         good("announce", mount.mountpoint, "torch-randperm:seed=3456789012")
         stats = mount.wait_for(lambda s: not search(s)["is_searching"], "the search ends")

@@ -181,6 +181,10 @@ def check_memory(mount, plan, what):
     tap.ok(want <= have <= want + read, f"{what}: the arena has what was fetched and not dropped", have, want, read)
 
 
+def taped(path):
+    return {"plan_tape": path, "inodes_ahead": 100000, "ghost_bytes": 0}
+
+
 def same_in_steps(place, what, store=0):
     data, slow, log, path = place.files([SIZE] * N), place.path("slow"), place.path("log"), place.path("tape")
     spec = order_text(7)
@@ -189,7 +193,7 @@ def same_in_steps(place, what, store=0):
         mountkit.wait_until(lambda: time.time() > newest + 4, "the files are no new ones")
     options = {"store_dir": place.store, "store_keep": "off", "store_bytes": store, "store_keep_free": 0} if store else {}
     with mountkit.Slowfs(place, place.source, slow, "--latency-ms", str(LATENCY_MS), "--log", log):
-        with place.mount(source=slow, order=spec, ram=RAM, plan_tape=path, inodes_ahead=100000, ghost_bytes=0, **options) as mount:
+        with place.mount(source=slow, order=spec, ram=RAM, debug=taped(path), **options) as mount:
             tape = tapes.Tape(path)
             run_steps(place, mount, tape, order_of(spec), data)
             real = tape.plan
@@ -239,7 +243,7 @@ def four_readers_at_full_speed(place):
     data, slow, log, path = place.files([SIZE] * N), place.path("slow"), place.path("log"), place.path("tape")
     spec = f"torch-distributed:seed=9:world=1:epochs={EPOCHS}:batch={batch}:workers={workers}:prefetch_factor=2"
     with mountkit.Slowfs(place, place.source, slow, "--latency-ms", str(LATENCY_MS), "--log", log):
-        with place.mount(source=slow, order=spec, ram=RAM, plan_tape=path, inodes_ahead=100000, ghost_bytes=0) as mount:
+        with place.mount(source=slow, order=spec, ram=RAM, debug=taped(path)) as mount:
             tape, wrong, names = tapes.Tape(path), [], sorted(data)
 
             def read(part):
@@ -272,7 +276,7 @@ def whatever_is_done_to_it(place):
     """Orders that come late, replace each other and run side by side, a store, files that change: all of it is on the tape."""
     data, path = place.files([SIZE] * N), place.path("tape")
     names = sorted(data)
-    with place.mount(ram=RAM, plan_tape=path, store_dir=place.store, store_keep="off", store_bytes=8 * MIB, store_keep_free=0,
+    with place.mount(ram=RAM, debug={"plan_tape": path}, store_dir=place.store, store_keep="off", store_bytes=8 * MIB, store_keep_free=0,
                      revalidate=1) as mount:
         tape, job = tapes.Tape(path), jobs.Job(mount, data)
         spec, other = order_text(3), order_text(4)
@@ -311,7 +315,7 @@ def wait_seen(tape, kind, count):
 def one_word_less_is_noticed(place):
     """The replay tells one event less, or another number, and must not agree."""
     data, path = place.files([SIZE] * 40), place.path("tape")
-    with place.mount(order="sequential:epochs=1", ram=RAM, plan_tape=path) as mount:
+    with place.mount(order="sequential:epochs=1", ram=RAM, debug={"plan_tape": path}) as mount:
         tape = tapes.Tape(path)
         tape.wait_quiet(0, "the start is fetched")  # else fast readers leave little to be decided
         jobs.Job(mount, data).read(range(40))
@@ -330,7 +334,7 @@ def one_word_less_is_noticed(place):
     changed("half of the memory", [line.replace("arena_bytes=16777216 ", "arena_bytes=8388608 ") for line in lines])
     changed("what is no tape", lines[1:])
     changed("reads that are not told", [line for line in lines if " opened " not in line])
-    again = mountkit.clairfs("mount", "-f", "-o", f"plan_tape={path}", place.source, place.mnt)
+    again = mountkit.clairfs("mount", "-f", "-o", f"debug=plan_tape:{path}", place.source, place.mnt)
     tap.ok(again.code == 1 and len(again.lines) == 1 and "plan_tape" in again.lines[0], "a tape that is there is left alone", again)
     tap.equal(mountkit.read_file(path).decode(), "".join(lines), "as it was")
     tap.equal(os.stat(path).st_mode & 0o777, 0o600, "for its owner only")

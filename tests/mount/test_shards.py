@@ -227,7 +227,7 @@ def small_files_are_read_as_ever(place):
     sizes = [1, 4096, 110 << 10, MIB - 1, MIB]
     data = place.files(sizes)
     wrong = []
-    with place.mount(stage=0) as mount:
+    with place.mount(debug={"stage": 0}) as mount:
         for name, content in data.items():
             before = mount.counters()
             fd = os.open(mount.path(name), os.O_RDONLY)

@@ -16,7 +16,8 @@ def the_stage_follows_the_readers(place):
     sequence = list(range(N))
     rng.shuffle(sequence)
     # No inode is made known but for a push, so the bound is met at once.
-    with place.mount(order=place.list_file(sequence) + ":epochs=1", ram="256M", stage="128M", inodes_ahead=0) as mount:
+    with place.mount(order=place.list_file(sequence) + ":epochs=1", ram="256M",
+                     debug={"stage": "128M", "inodes_ahead": 0}) as mount:
         job, account = jobs.Job(mount, data), jobs.Account(mount)
         mount.wait_for(lambda s: s["counters"]["stage_lookups_refused"] > 0, "more would be pushed than the kernel is to know")
         for at in range(0, N, CHUNK):

@@ -67,7 +67,7 @@ def check_histograms(values, types):
 
 def virtual_files(place):
     data = place.files([1000, 70000, 300000])
-    with place.mount(order="sequential:epochs=3", source_engine="pool") as mount:
+    with place.mount(order="sequential:epochs=3", debug={"source_engine": "pool"}) as mount:
         for name in data:
             mount.read(name)
         tap.equal(sorted(os.listdir(mount.mountpoint)), sorted(data), "the virtual directory is hidden")
@@ -98,7 +98,7 @@ def virtual_files(place):
         tap.equal(values["clairfs_dataset_bytes", ""], 371000, "metrics: bytes of the samples")
         stats = mount.stats()
         later, _ = parse_prometheus(read_file(mount.path(".clairfs", "metrics")).decode())
-        low, high = values["clairfs_backing_reads_total", ""], later["clairfs_backing_reads_total", ""]
+        low, high = values["clairfs_source_reads_total", ""], later["clairfs_source_reads_total", ""]
         tap.ok(low <= stats["counters"]["source_reads"] <= high, "stats.json and metrics count the same")
         config = read_file(mount.path(".clairfs", "config"))
         write_file(place.path("again.conf"), config)

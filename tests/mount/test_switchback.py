@@ -16,7 +16,7 @@ LOADER = f"batch={BATCH}:workers=1:prefetch_factor=2"
 
 def options(order, **more):
     # A small stage: what is pushed before the order is confirmed stays in the kernel.
-    return {"order": order, "stage": "512K", "ghost_bytes": 0, **more}
+    return {"order": order, "debug": {"stage": "512K", "ghost_bytes": 0}, **more}
 
 
 def read_all(mount, names, data, epoch):

@@ -73,7 +73,7 @@ def ends_late(place):
     place.files([3000])
     os.mkdir(place.path("other"))
     with mountkit.Slowfs(place, place.path("other"), place.path("slow")) as slow:
-        with place.mount(metrics_textfile=place.path("slow", "x.prom"), metrics_interval=1) as mount:
+        with place.mount(metrics_textfile=place.path("slow", "x.prom"), debug={"metrics_interval": 1}) as mount:
             mountkit.send(slow.process, signal.SIGSTOP)
             try:
                 waiting = subprocess.Popen([CLAIRFS, "umount", "--timeout", "100", place.mnt], stderr=subprocess.PIPE)

@@ -130,7 +130,7 @@ def texts_of(mount):
     found = {}
     for name in os.listdir(mount.path(".clairfs")):
         path = mount.path(".clairfs", name)
-        if name not in ("order", "announce") and not os.path.isdir(path):
+        if name != "announce" and not os.path.isdir(path):
             found[name] = look("read", path)
     return found
 

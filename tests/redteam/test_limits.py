@@ -208,7 +208,7 @@ def io_uring(place):
         what = f"engines {engine}" + (", io_uring refused" if prefix else "")
         store = place.path("kept-" + engine)
         os.mkdir(store, 0o700)
-        options = {"order": place.list_file(range(200)), "ram": "32M", "source_engine": engine, "store_engine": engine,
+        options = {"order": place.list_file(range(200)), "ram": "32M", "debug": {"source_engine": engine, "store_engine": engine},
                    "store_dir": store, "store_bytes": "64M", "store_keep_free": 0}
         with Limited(place, options, prefix) as mount:
             read_twice(mount, data, what)

@@ -28,6 +28,6 @@ static const struct conf_option sample_options[] = {
 	{ 0 },
 };
 
-static const struct conf_table sample_table = { sample_options, "mount" };
+static const struct conf_table sample_table = { .options = sample_options, .section = "mount" };
 
 #endif

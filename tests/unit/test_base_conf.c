@@ -48,7 +48,7 @@ static void bad_default_is_an_error(void)
 		{ "threads", CONF_U64, offsetof(struct sample, threads), "many", 0, 0, NULL, "" },
 		{ 0 },
 	};
-	static const struct conf_table table = { options, "mount" };
+	static const struct conf_table table = { .options = options, .section = "mount" };
 
 	CHECK_INT(conf_init(&table, &values, &err), -EINVAL);
 	CHECK_STR(err.msg, "default: option threads: \"many\" is not a whole number");
@@ -203,7 +203,7 @@ static void reals_have_limits_and_print_exactly(void)
 	static const struct conf_option options[] = {
 		{ "share", CONF_REAL, 0, "0.1", 0, 2, NULL, "A share." }, { 0 }
 	};
-	static const struct conf_table table = { options, "other" };
+	static const struct conf_table table = { .options = options, .section = "other" };
 	char text[32];
 
 	CHECK_INT(conf_init(&table, &v, &err), 0);
@@ -225,7 +225,7 @@ static void a_number_may_be_left_to_a_word(void)
 		{ "size", CONF_BYTES, 0, "auto", 4096, 1 << 20, word, "How much." },
 		{ 0 },
 	};
-	static const struct conf_table table = { options, "x" };
+	static const struct conf_table table = { .options = options, .section = "x" };
 	uint64_t value = 0;
 	char text[32];
 
@@ -242,7 +242,72 @@ static void a_number_may_be_left_to_a_word(void)
 	CHECK(value == CONF_AUTO);
 }
 
+static void a_name_that_is_gone_says_what_to_use(void)
+{
+	static const struct conf_option options[] = {
+		{ "older", CONF_BOOL, 0, "off", 0, 0, NULL, "A switch." },
+		{ 0 },
+	};
+	static const struct conf_gone gone[] = { { "old", "use new" }, { 0 } };
+	static const struct conf_table table = { .options = options, .section = "x", .gone = gone };
+	bool value = false;
+
+	CHECK_INT(conf_set(&table, &value, "old", "on", &err), -EINVAL);
+	CHECK_STR(err.msg, "option old is gone: use new");
+	CHECK_INT(conf_set_list(&table, &value, "old", &err), -EINVAL);
+	CHECK_STR(err.msg, "option old is gone: use new");
+	CHECK_INT(conf_set(&table, &value, "older", "on", &err), 0);
+	CHECK_INT(conf_set(&table, &value, "olde", "on", &err), -EINVAL);
+	CHECK_CONTAINS(err.msg, "did you mean \"older\"?");
+}
+
+static void keys_are_set_in_one_word(void)
+{
+	struct {
+		uint64_t size, count;
+		char *path;
+	} v;
+	static const struct conf_option keys[] = {
+		{ "size", CONF_BYTES, offsetof(typeof(v), size), "0", 0, 0, NULL, "How much." },
+		{ "path", CONF_TEXT, offsetof(typeof(v), path), "", 0, 0, NULL, "Where." },
+		{ 0 },
+	};
+	static const struct conf_table key_table = { .options = keys, .section = "debug" };
+	static const struct conf_option options[] = {
+		{ "count", CONF_U64, offsetof(typeof(v), count), "1", 0, 9, NULL, "How many." },
+		{ "debug", CONF_KEYS, 0, "", 0, 0, NULL, "The rest." },
+		{ 0 },
+	};
+	static const struct conf_table table = { .options = options,
+						 .section = "x",
+						 .keys = &key_table };
+
+	CHECK_INT(conf_init(&table, &v, &err), 0);
+	CHECK(v.size == 0 && v.count == 1 && !v.path);
+	CHECK_INT(conf_set_list(&table, &v, "count=2,debug=size:4K+path:/a\\+b:c=d", &err), 0);
+	CHECK_U64(v.size, 4096);
+	CHECK_STR(v.path, "/a+b:c=d");
+	CHECK_INT(conf_set(&table, &v, "debug", "size:1M", &err), 0);
+	CHECK_U64(v.size, 1 << 20);
+	CHECK_STR(v.path, "/a+b:c=d"); /* a key that is not named stays */
+	CHECK_INT(conf_set(&table, &v, "debug", "size:x", &err), -EINVAL);
+	CHECK_STR(err.msg, "debug: option size: \"x\" is not a size like 512M or 16G");
+	CHECK_INT(conf_set(&table, &v, "debug", "sise:1", &err), -EINVAL);
+	CHECK_STR(err.msg, "debug: unknown option \"sise\"; did you mean \"size\"?");
+	CHECK_INT(conf_set(&table, &v, "debug", "count:1", &err), -EINVAL);
+	CHECK_INT(conf_set(&table, &v, "debug", "size", &err), -EINVAL);
+	CHECK_STR(err.msg, "debug: option size needs a value: size:...");
+	CHECK_INT(conf_set(&table, &v, "size", "1M", &err), -EINVAL);
+	CHECK_STR(err.msg, "option size is gone: it is decided by itself; to look for a fault: "
+			   "debug=size:VALUE");
+	CHECK_U64(v.size, 1 << 20);
+	conf_fini(&table, &v);
+	CHECK(!v.path);
+}
+
 static const struct check_test tests[] = {
+	{ "keys_are_set_in_one_word", keys_are_set_in_one_word },
+	{ "a_name_that_is_gone_says_what_to_use", a_name_that_is_gone_says_what_to_use },
 	{ "a_number_may_be_left_to_a_word", a_number_may_be_left_to_a_word },
 	{ "init_fills_in_defaults", init_fills_in_defaults },
 	{ "bad_default_is_an_error", bad_default_is_an_error },

@@ -154,14 +154,19 @@ static void missing_file_and_directory_are_errors(void)
 	conf_fini(&sample_table, &values);
 }
 
-static void print_values(char **ret_text)
+static void print_table(const struct conf_table *table, const void *of, char **ret_text)
 {
 	size_t size;
 	FILE *out = open_memstream(ret_text, &size);
 
 	CHECK(out != NULL);
-	conf_print(&sample_table, &values, out);
+	conf_print(table, of, out);
 	fclose(out);
+}
+
+static void print_values(char **ret_text)
+{
+	print_table(&sample_table, &values, ret_text);
 }
 
 static void print_has_help_and_limits(void)
@@ -203,7 +208,48 @@ static void printed_values_read_back(void)
 	conf_fini(&sample_table, &values);
 }
 
+static void keys_are_printed_with_help_and_read_back(void)
+{
+	struct {
+		uint64_t size;
+		char *path;
+	} v;
+	static const struct conf_option keys[] = {
+		{ "size", CONF_BYTES, offsetof(typeof(v), size), "1M", 0, 0, NULL, "How much." },
+		{ "path", CONF_TEXT, offsetof(typeof(v), path), "", 0, 0, NULL, "Where." },
+		{ 0 },
+	};
+	static const struct conf_table key_table = { .options = keys, .section = "debug" };
+	static const struct conf_option options[] = {
+		{ "debug", CONF_KEYS, 0, "", 0, 0, NULL, "The rest." },
+		{ 0 },
+	};
+	static const struct conf_table table = { .options = options,
+						 .section = "x",
+						 .keys = &key_table };
+	static const char help[] = "[x]\n\n# The rest.\n# KEY:VALUE[+KEY:VALUE]..., may be empty\n"
+				   "#\n# size:\n# How much.\n# a size, 0 or more; default: 1M\n"
+				   "#\n# path:\n# Where.\n# a text, may be empty\ndebug =";
+	AUTO_FREE char *first = NULL, *second = NULL, *path = NULL;
+
+	CHECK_INT(conf_init(&table, &v, &err), 0);
+	print_table(&table, &v, &first);
+	CHECK_INT(strncmp(first, help, strlen(help)), 0);
+	CHECK_STR(first + strlen(help), "\n");
+	CHECK_INT(conf_set(&table, &v, "debug", "size:4K+path:a\\+b\\", &err), 0);
+	print_table(&table, &v, &second);
+	CHECK_STR(second + strlen(help), " size:4K+path:a\\+b\\\n");
+	conf_fini(&table, &v);
+	CHECK_INT(conf_init(&table, &v, &err), 0);
+	path = check_write_file("keys", second, strlen(second));
+	CHECK_INT(conf_load(&table, &v, path, &err), 0);
+	CHECK_U64(v.size, 4096);
+	CHECK_STR(v.path, "a+b\\");
+	conf_fini(&table, &v);
+}
+
 static const struct check_test tests[] = {
+	{ "keys_are_printed_with_help_and_read_back", keys_are_printed_with_help_and_read_back },
 	{ "reads_names_and_values", reads_names_and_values },
 	{ "empty_file_keeps_defaults", empty_file_keeps_defaults },
 	{ "indented_line_is_a_line", indented_line_is_a_line },

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../src/cli/bench.h"
+#include "../../src/bench/bench_priv.h"
 #include "check.h"
 #include "clairfs/base/clock.h"
 

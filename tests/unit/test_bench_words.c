@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../src/cli/bench.h"
+#include "../../src/bench/bench_priv.h"
 #include "check.h"
 
 static struct bench_result result(enum bench_side side, uint64_t epoch, double seconds)

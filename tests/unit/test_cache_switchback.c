@@ -76,7 +76,7 @@ static void end(struct rig *rig, struct seen *seen)
 
 static bool is_through(struct rig *rig, uint32_t sample)
 {
-	return passthrough_is_held_out(rig->cache, (struct entry_id){ sample });
+	return cache_switchback_is_held_out(rig->cache, (struct entry_id){ sample });
 }
 
 static uint64_t rig_opened(struct rig *rig)
@@ -125,7 +125,7 @@ static void read_pass(struct rig *rig, const struct order_epoch *epoch, uint32_t
 			*ret_confirmed = i;
 		RIG_UNTIL(is_through(rig, entry.v) ||
 			  (!is_due &&
-			   (is_pushed(rig, entry.v) || passthrough_holds_prefetch(rig->cache))));
+			   (is_pushed(rig, entry.v) || cache_switchback_holds_prefetch(rig->cache))));
 		if (is_through(rig, entry.v))
 			CHECK_INT(rig_read_check(rig, entry.v, 0, 131072), READ_MISS);
 		else if (!is_pushed(rig, entry.v))

@@ -45,7 +45,7 @@ static void opens_as(unsigned major, const char *header, unsigned width, uint64_
 	struct err err = { 0 };
 	struct npy npy;
 
-	CHECK_INT(npy_open(path, &npy, &err), 0);
+	CHECK_INT(npy_open(NULL, path, &npy, &err), 0);
 	CHECK_STR(err.msg, "");
 	CHECK_U64(npy.rows, rows);
 	CHECK_U64(npy.columns, columns);
@@ -77,7 +77,7 @@ static void refuses(const char *path, const char *message)
 	struct err err = { 0 };
 	struct npy npy;
 
-	CHECK_INT(npy_open(path, &npy, &err), -EINVAL);
+	CHECK_INT(npy_open(NULL, path, &npy, &err), -EINVAL);
 	CHECK_CONTAINS(err.msg, message);
 	CHECK_INT(npy.fd, -1);
 }
@@ -137,7 +137,7 @@ static void files_cut_short(void)
 		char *path AUTO_FREE = check_write_file("cut.npy", bytes, n);
 		struct npy npy;
 
-		CHECK_INT(npy_open(path, &npy, NULL), -EINVAL);
+		CHECK_INT(npy_open(NULL, path, &npy, NULL), -EINVAL);
 	}
 }
 
@@ -149,7 +149,7 @@ static void files_that_are_none(void)
 
 	CHECK_INT(mkfifo(fifo, 0600), 0);
 	refuses(fifo, "not a regular file"); /* and does not wait for a writer */
-	CHECK_INT(npy_open("/nonexistent/x.npy", &npy, NULL), -ENOENT);
+	CHECK_INT(npy_open(NULL, "/nonexistent/x.npy", &npy, NULL), -ENOENT);
 	memset(header, ' ', 4999);
 	refuses_header(1, header, "the header is longer than 4096 bytes");
 	refuses_header(2, header, "the header is longer than 4096 bytes");
@@ -162,7 +162,7 @@ static void entries_out_of_range(void)
 	uint32_t out[10];
 	struct npy npy;
 
-	CHECK_INT(npy_open(path, &npy, &err), 0);
+	CHECK_INT(npy_open(NULL, path, &npy, &err), 0);
 	CHECK_INT(npy_read(&npy, 9, out, &err), -EINVAL);
 	CHECK_STR(err.msg, "entry 9 is out of range, allowed: 0-8");
 	npy_close(&npy);

@@ -75,13 +75,6 @@ static void no_such_policy(void)
 	sim_kit_close(&kit);
 }
 
-static void every_policy_has_help(void)
-{
-	for (const char *const *p = sim_policies(); *p; p++)
-		CHECK(sim_policy_help(*p) != NULL);
-	CHECK(sim_policy_help("best") == NULL);
-}
-
 static void sizes_have_the_stated_mean(void)
 {
 	struct sim_facts facts;
@@ -169,7 +162,6 @@ static void shortened_jobs_are_alike(void)
 static const struct check_test tests[] = {
 	{ "impossible_parameters_are_named", impossible_parameters_are_named },
 	{ "no_such_policy", no_such_policy },
-	{ "every_policy_has_help", every_policy_has_help },
 	{ "sizes_have_the_stated_mean", sizes_have_the_stated_mean },
 	{ "nodes_share_the_dataset", nodes_share_the_dataset },
 	{ "the_order_knows_the_loader", the_order_knows_the_loader },

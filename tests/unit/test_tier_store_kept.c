@@ -403,68 +403,6 @@ static void flip(const char *dir, struct store *store, uint32_t file)
 	CHECK_INT(fdatasync(fd), 0);
 }
 
-static void damage_is_found_in_the_background(void)
-{
-	AUTO_FREE char *dir = new_dir("scrub");
-	struct store_params params = params_of(dir);
-	struct store *store = open_dir(dir);
-	struct store_status st;
-
-	put_all(store, 0, 60);
-	store_close(store);
-	store = open_dir(dir);
-	flip(dir, store, 33);
-	store_close(store);
-	params.scrub_bytes_per_s = 1000 * MIB;
-	params.metrics = metrics_new();
-	store = open_params(&params);
-	UNTIL((store_get_status(store, &st), st.unverified == 0));
-	CHECK_U64(st.records, 59);
-	CHECK(!has(store, 33));
-	CHECK_U64(metrics_get(params.metrics, METRIC_STORE_ERRORS), 1);
-	CHECK(metrics_get(params.metrics, METRIC_STORE_SCRUB_BYTES) >= 60 * SIZE);
-	store_close(store);
-	metrics_free(params.metrics);
-}
-
-static _Atomic uint32_t n_failing_preads;
-
-static ssize_t failing_pread(int fd, void *bytes, size_t n, off_t offset)
-{
-	if (n_failing_preads == 0 || n == STORE_BLOCK) /* headers and footers can be read */
-		return pread(fd, bytes, n, offset);
-	n_failing_preads--;
-	errno = EIO;
-	return -1;
-}
-
-static void drive_that_does_not_answer_costs_no_record(void)
-{
-	AUTO_FREE char *dir = new_dir("silent");
-	struct store_params params = params_of(dir);
-	struct store_sys sys = store_sys_real;
-	struct store *store = open_dir(dir);
-	struct store_status st;
-
-	put_all(store, 0, 60);
-	store_close(store);
-	sys.pread = failing_pread;
-	params.scrub_bytes_per_s = 1000 * MIB;
-	params.retry_ns = 5 * NS_PER_MS;
-	params.metrics = metrics_new();
-	n_failing_preads = 20;
-	CHECK_INT(store_open_with(&params, &sys, &store, NULL), 0);
-	/* It is switched off on the way, and comes back. */
-	UNTIL((store_get_status(store, &st), st.unverified == 0));
-	CHECK_U64(st.records, 60);
-	CHECK_U64(metrics_get(params.metrics, METRIC_STORE_ERRORS), 20);
-	CHECK(metrics_get(params.metrics, METRIC_STORE_OFF_TIMES) > 0);
-	UNTIL((store_get_status(store, &st), !st.is_off));
-	CHECK_INT(get(store, 7), 0);
-	store_close(store);
-	metrics_free(params.metrics);
-}
-
 static void records_are_verified_as_often_as_asked(void)
 {
 	static const struct {
@@ -774,9 +712,6 @@ static const struct check_test tests[] = {
 	{ "segments_that_others_hold_do_not_hide_the_rest",
 	  segments_that_others_hold_do_not_hide_the_rest },
 	{ "lowered_budget_is_kept", lowered_budget_is_kept },
-	{ "damage_is_found_in_the_background", damage_is_found_in_the_background },
-	{ "drive_that_does_not_answer_costs_no_record",
-	  drive_that_does_not_answer_costs_no_record },
 	{ "records_are_verified_as_often_as_asked", records_are_verified_as_often_as_asked },
 	{ "what_was_off_comes_back", what_was_off_comes_back },
 	{ "full_drive_is_no_reason_for_the_page_cache",

@@ -24,7 +24,5 @@ bool bitmap_set(struct bitmap *b, uint64_t bit);
 bool bitmap_clear(struct bitmap *b, uint64_t bit);
 /* First clear bit >= from, or size. */
 uint64_t bitmap_next_clear(const struct bitmap *b, uint64_t from);
-/* First set bit >= from, or size. */
-uint64_t bitmap_next_set(const struct bitmap *b, uint64_t from);
 
 #endif

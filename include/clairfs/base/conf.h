@@ -18,6 +18,7 @@ enum conf_type {
 	CONF_REAL,   /* double, "0.25"; finite */
 	CONF_CHOICE, /* int: index into choices */
 	CONF_TEXT,   /* char *, heap; "" is stored as NULL */
+	CONF_KEYS,   /* nothing: "KEY:VALUE+KEY:VALUE" sets rows of the table's keys */
 };
 
 #define CONF_AUTO UINT64_MAX /* a number that is to be made up */
@@ -34,16 +35,27 @@ struct conf_option {
 	const char *help; /* one or two sentences */
 };
 
+/* An option that there was once. */
+struct conf_gone {
+	const char *name;
+	const char *instead; /* what whoever set it should do now: a clause */
+};
+
 struct conf_table {
 	const struct conf_option *options; /* ends with name == NULL */
 	const char *section;               /* the only one of the INI file */
+	const struct conf_gone *gone;      /* NULL, or ends with name == NULL */
+	/* Of its one option of CONF_KEYS: what only tests and those who look for a fault set, in the
+	 * same values. NULL: there is no such option. */
+	const struct conf_table *keys;
 };
 
 /* Fills `values` with the defaults. Call conf_fini for the texts. */
 int conf_init(const struct conf_table *table, void *values, struct err *err) MUST_USE;
 void conf_fini(const struct conf_table *table, void *values);
 /* Sets one option. Unknown names and bad values give one line that names the option and the nearest
- * right one. */
+ * right one; names that are gone or among the keys, what is to be done instead. Keys that are not
+ * named stay as they are. */
 int conf_set(const struct conf_table *table, void *values, const char *name, const char *value,
 	     struct err *err) MUST_USE;
 /* Parses "KEY=VALUE,KEY=VALUE"; a key without '=' is a bool set to on. Within a value '\,' is a
@@ -53,9 +65,10 @@ int conf_set_list(const struct conf_table *table, void *values, const char *list
 /* Reads an INI file, the table's section or none; the error names file and line. */
 int conf_load(const struct conf_table *table, void *values, const char *path,
 	      struct err *err) MUST_USE;
-/* Writes every option with its help as comment: the format of conf/clairfs.conf. */
+/* Writes every option with its help as comment: the format of conf/clairfs.conf. Of the keys, those
+ * that are not as they are at first. */
 void conf_print(const struct conf_table *table, const void *values, FILE *out);
-/* Writes the value of one option as conf_set would take it. */
+/* Writes the value of one option, not of CONF_KEYS, as conf_set would take it. */
 void conf_format(const struct conf_option *option, const void *values, char *out, size_t size);
 
 #endif

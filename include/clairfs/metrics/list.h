@@ -45,7 +45,6 @@
 	X(UPCALL_FLUSH, COUNTER, "upcalls_total", "op=\"flush\"", "") \
 	X(UPCALL_OPENDIR, COUNTER, "upcalls_total", "op=\"opendir\"", "") \
 	X(UPCALL_READDIR, COUNTER, "upcalls_total", "op=\"readdir\"", "") \
-	X(UPCALL_READLINK, COUNTER, "upcalls_total", "op=\"readlink\"", "") \
 	X(UPCALL_IOCTL, COUNTER, "upcalls_total", "op=\"ioctl\"", "") \
 	X(UPCALL_STATFS, COUNTER, "upcalls_total", "op=\"statfs\"", "") \
 	X(UPCALL_XATTR, COUNTER, "upcalls_total", "op=\"xattr\"", "") \
@@ -89,14 +88,14 @@
 	  "Pieces of files dropped from the arena, used or not.") \
 	X(MEMORY_SHRUNK, COUNTER, "memory_shrunk_total", "", \
 	  "Times the arena was made smaller because memory was short.") \
-	X(SOURCE_READS, COUNTER, "backing_reads_total", "", "Pieces read from the source.") \
-	X(SOURCE_BYTES, COUNTER, "backing_bytes_total", "", "Bytes read from the source.") \
-	X(SOURCE_CHECKS, COUNTER, "backing_checks_total", "", \
+	X(SOURCE_READS, COUNTER, "source_reads_total", "", "Pieces read from the source.") \
+	X(SOURCE_BYTES, COUNTER, "source_bytes_total", "", "Bytes read from the source.") \
+	X(SOURCE_CHECKS, COUNTER, "source_checks_total", "", \
 	  "Files compared with the source before the store's copy was used.") \
-	X(SOURCE_ERRORS, COUNTER, "backing_errors_total", "", "Failed reads of the source.") \
-	X(SOURCE_CHANGED, COUNTER, "backing_changed_total", "", \
+	X(SOURCE_ERRORS, COUNTER, "source_errors_total", "", "Failed reads of the source.") \
+	X(SOURCE_CHANGED, COUNTER, "source_changed_total", "", \
 	  "Files seen to have changed in the source.") \
-	X(SOURCE_TOUCHED, COUNTER, "backing_touched_total", "", \
+	X(SOURCE_TOUCHED, COUNTER, "source_touched_total", "", \
 	  "Of these, files whose time of change alone was another: permissions, owner or links.") \
 	X(STORE_READS, COUNTER, "store_reads_total", "", "Pieces read from the store.") \
 	X(STORE_READ_BYTES, COUNTER, "store_read_bytes_total", "", "Bytes read from the store.") \
@@ -114,8 +113,6 @@
 	  "Times the store was switched off by errors or a full filesystem.") \
 	X(STORE_RECLAIMED, COUNTER, "store_reclaimed_segments_total", "", \
 	  "Segments of the store given up for new ones.") \
-	X(STORE_SCRUB_BYTES, COUNTER, "store_scrub_bytes_total", "", \
-	  "Bytes of the store read and compared in the background.") \
 	X(RESYNCS, COUNTER, "plan_resyncs_total", "", \
 	  "Times the position was found again after it had been lost.") \
 	X(ORDER_MISMATCHES, COUNTER, "plan_mismatch_total", "", \
@@ -135,11 +132,11 @@
 	X(TEXTFILE_ERRORS, COUNTER, "textfile_errors_total", "", "Times that failed.") \
 	X(PROCESS_CPU, COUNTER_NS, "process_cpu_seconds_total", "", \
 	  "User and system CPU time of the daemon.") \
-	X(DEMAND_INFLIGHT, GAUGE, "backing_demand_inflight", "", \
+	X(DEMAND_INFLIGHT, GAUGE, "source_demand_inflight", "", \
 	  "Demand reads of the source in flight.") \
-	X(PREFETCH_INFLIGHT, GAUGE, "backing_prefetch_inflight", "", \
+	X(PREFETCH_INFLIGHT, GAUGE, "source_prefetch_inflight", "", \
 	  "Prefetch reads of the source in flight.") \
-	X(PREFETCH_LIMIT, GAUGE, "backing_prefetch_limit", "", \
+	X(PREFETCH_LIMIT, GAUGE, "source_prefetch_limit", "", \
 	  "Requests in flight that prefetching may use now.") \
 	X(ARENA_BYTES, GAUGE, "cache_bytes", "tier=\"ram\"", \
 	  "Bytes kept, by tier: ram is the arena, nvme the store.") \
@@ -215,7 +212,7 @@
 	X(READ_PFS, "read_seconds", "tier=\"pfs\"", "") \
 	X(PREFETCH_LEAD, "prefetch_lead_seconds", "", \
 	  "How long a prefetched sample was complete when it was first opened.") \
-	X(SOURCE_LATENCY, "backing_read_seconds", "", \
+	X(SOURCE_LATENCY, "source_read_seconds", "", \
 	  "Time of one piece read from the source, open included.") \
 	X(STORE_LATENCY, "store_read_seconds", "", "Time of one piece read from the store.")
 /* clang-format on */

@@ -30,7 +30,6 @@ struct store_params {
 	 * of it for a persistent one, 128 MiB at most. Rounded to 4096, 64 KiB to 1 GiB. */
 	uint64_t segment_bytes;
 	uint64_t write_bytes_per_s; /* cap of store_put, 0 = none */
-	uint64_t scrub_bytes_per_s; /* records read again and compared in the background, 0 = off */
 	/* A store that was switched off is tried again this often; directories of other daemons are
 	 * looked through at this pace, too. 0: 10 s. */
 	uint64_t retry_ns;

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Built without cairo: --html says so, before anything is measured. */
+#include <errno.h>
+
+#include "clairfs/chart.h"
+
+int chart_check(struct err *err)
+{
+	return err_set(err, -ENOTSUP, "--html: this clairfs was built without cairo");
+}
+
+int chart_svg(const struct chart *chart, bool is_dark, struct buf_writer *out, struct err *err)
+{
+	return chart_check(err);
+}
