@@ -197,6 +197,46 @@ static void file_of_one_piece_is_fetched_whole(void)
 	rig_free(rig);
 }
 
+static bool is_pushed(struct rig *rig, uint64_t piece)
+{
+	bool is_there = false;
+
+	mutex_lock(&rig->mu);
+	for (uint32_t i = 0; i < rig->n_log; i++)
+		is_there |= rig->log[i].event == RIG_STORE && rig->log[i].offset == piece * MIB;
+	mutex_unlock(&rig->mu);
+	return is_there;
+}
+
+/* As if a READ of the second piece were under way all the time. */
+static void pushes_pass_over_the_piece_that_is_being_read(void)
+{
+	struct rig *rig = rig_new(&(struct rig_options){
+		.n = 1, .size = 3 * MIB, .order = "sequential", .is_not_started = true });
+	struct entry_id entry = { 0 };
+	struct cache_read read = { .entry = entry, .offset = MIB + 4096, .length = 4096 };
+	struct shard *s = shard_of(rig->cache, entry);
+	struct entry_state *es;
+	struct err err;
+
+	mutex_lock(&s->mu);
+	es = entry_get_locked(rig->cache, s, entry);
+	es->readers = es->n_listed = 1;
+	list_push_tail(&es->reads, &read.in_entry);
+	mutex_unlock(&s->mu);
+	CHECK_INT(cache_start(rig->cache, &err), 0);
+	RIG_UNTIL(is_pushed(rig, 0) && is_pushed(rig, 2));
+	cache_stop(rig->cache);
+	CHECK(!is_pushed(rig, 1));
+	CHECK_U64(rig_metric(rig, METRIC_STAGE_PUSHED), 0); /* not all of it */
+	mutex_lock(&s->mu);
+	list_remove(&read.in_entry);
+	es->readers = es->n_listed = 0;
+	entry_put_locked(rig->cache, s, es);
+	mutex_unlock(&s->mu);
+	rig_free(rig);
+}
+
 static void stop_answers_the_reads_in_flight(void)
 {
 	struct rig *rig = rig_new(&(struct rig_options){ .n = 8, .size = 3 * MIB });
@@ -231,6 +271,8 @@ static const struct check_test tests[] = {
 	{ "read_is_put_together_of_what_is_there_and_what_is_not",
 	  read_is_put_together_of_what_is_there_and_what_is_not },
 	{ "file_of_one_piece_is_fetched_whole", file_of_one_piece_is_fetched_whole },
+	{ "pushes_pass_over_the_piece_that_is_being_read",
+	  pushes_pass_over_the_piece_that_is_being_read },
 	{ "stop_answers_the_reads_in_flight", stop_answers_the_reads_in_flight },
 };
 CHECK_MAIN(tests)
