@@ -13,14 +13,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "clairfs/base/bitmap.h"
 #include "clairfs/base/clock.h"
 #include "clairfs/base/err.h"
 #include "clairfs/metrics.h"
 #include "clairfs/recover.h"
 
-#define JOB_SPEC_MAX 512
-#define JOB_WORDS_MAX 1024
-#define JOB_UNDER_MAX 256
+#define JOB_UNDER_MAX 1024 /* longer paths of parts are left out, with a line in the log */
+#define JOB_SPEC_MAX (3 * JOB_UNDER_MAX + 1024) /* a byte of a path may be three in a spec */
+#define JOB_WORDS_MAX (JOB_SPEC_MAX + JOB_UNDER_MAX + 512)
 #define JOB_PLACES 8
 
 enum job_effort {
@@ -46,11 +47,17 @@ struct job_opens {
 	bool is_first; /* it is the first look at them */
 };
 
-/* A way in which a job may number the samples, as the keys sort= and under= of a spec say it. */
+/* A way in which a job may number the samples, as the keys sort=, under=, first= and split= of a spec
+ * say it. */
 struct job_numbering {
 	const char *sort;          /* NULL: as the index does; static */
 	char under[JOB_UNDER_MAX]; /* the part: path of a directory, or "": all samples */
 	uint32_t dir;              /* that directory, as job_numbers names it */
+	/* Of these so many only, 0: all; is_split: after they were shuffled by that seed. */
+	uint64_t first;
+	bool is_split;
+	uint32_t split;
+	uint64_t of; /* how many they were; 0: all */
 };
 
 /* A few samples in such a numbering. */
@@ -59,6 +66,13 @@ struct job_numbered {
 	uint64_t hash;    /* of the whole of it: several ways often agree */
 	uint32_t *number; /* [n_seen] of those that are in it, in the order they were given in */
 	size_t n_seen;
+};
+
+/* All samples that a job reads; and seeds that it may have split the dataset by, the likeliest first. */
+struct job_members {
+	const struct bitmap *set;
+	const uint32_t *seed;
+	size_t n_seeds;
 };
 
 /* Who knows the files; this module knows numbers. */
@@ -71,10 +85,18 @@ struct job_numbers {
 	/* ret->number has room for all opens. -ENOENT: no sample is in it. As above. */
 	int (*number)(void *ctx, const struct job_numbering *way, const struct job_opens *opens,
 		      struct job_numbered *ret);
-	/* Whether the sample is in the part. Any thread; a microsecond. */
+	/* The ways, narrower than this one, in which a job may number the samples of the part when it
+	 * reads only these members: the first ones, or a random split. Returns how many, `max` at most;
+	 * 0 also when the members are all of the part. As above. May be NULL: none. */
+	size_t (*narrow)(void *ctx, const struct job_numbering *way,
+			 const struct job_members *members, struct job_numbering *ret, size_t max);
+	/* Whether the sample is in the part, whatever the way leaves out of it. Any thread; a
+	 * microsecond. */
 	bool (*has)(void *ctx, const struct job_numbering *way, uint32_t sample);
 	void *ctx;
 };
+
+struct tail_marks;
 
 /* A question to the searches: the first opens of an epoch, as far as anybody knows. */
 struct job_question {
@@ -84,9 +106,12 @@ struct job_question {
 	uint32_t world;        /* the launcher's, 0: unknown */
 	const uint32_t *hints; /* seeds that are likely */
 	size_t n_hints;
+	const struct bitmap *members; /* all that the job read in the pass before, or NULL */
 	bool no_kinds;       /* orders that have to be computed whole take too much memory */
 	bool not_sequential; /* that was found and is not what the job reads */
 	bool is_first;       /* of this beginning: the likeliest hypotheses only */
+	bool is_modest;      /* looks before it were in vain: one thread, behind all others */
+	bool is_idle;        /* and only where nobody else wants the CPU */
 	bool no_streams;     /* the words of likely manual seeds were tried in an earlier pass */
 	bool is_unlikely;    /* another numbering is likelier: no more than a glance at them */
 	/* Behind which the epoch's seed may stand, the likeliest first. */
@@ -97,6 +122,8 @@ struct job_question {
 	const struct job_numbers *numbers; /* NULL: samples have the numbers of the index only */
 	unsigned threads;
 	const atomic_bool *cancel;
+	/* Where earlier questions about the middle of an epoch stopped; NULL: nowhere. */
+	struct tail_marks *marks;
 	/* Of the full search: while it is set nothing is computed; else NULL. */
 	const atomic_bool *hold;
 	atomic_uint_least64_t *cpu_ns; /* what it costs is added here */
@@ -119,6 +146,9 @@ struct job_answer {
 	struct job_numbering way;
 	uint64_t n;    /* samples in it; 0: all of the dataset */
 	double margin; /* bits beyond those that were asked for */
+	/* Also without an answer: the job reads some samples only, and a numbering of these was asked
+	 * about. */
+	bool is_narrow;
 };
 
 /* The searches; tests bring their own. Each returns 0 (*ret is the answer), -ENOENT, -ECANCELED or
@@ -145,9 +175,10 @@ struct job_params {
 	/* An order was found: makes it the one in force, unless job_is_current(stamp) is false. On
 	 * the job's thread, no lock held; may block. Negative errno: it could not be. */
 	int (*found)(void *ctx, const char *spec, uint64_t stamp);
-	/* Whether others wait for a CPU, so that a full search waits; asked a few times a second
-	 * while there is one, on the job's thread, no lock held. May be NULL: never. */
-	bool (*is_crowded)(void *ctx);
+	/* Until what a full search must wait, in words ("others do not wait for the CPUs"), or NULL:
+	 * it need not; asked a few times a second while there is one, on the job's thread, no lock
+	 * held. Static text. May be NULL: it need never wait. */
+	const char *(*waits_until)(void *ctx);
 	void *ctx;
 };
 
@@ -171,9 +202,10 @@ void job_note_told(struct job *job, const char *spec);
 /* The order in force gave way to one that fits better, found elsewhere: what is under way is
  * cancelled. Any thread. */
 void job_note_replaced(struct job *job, const char *spec);
-/* The processes that read in the order found are gone, and the order is not in force any more. What
- * is opened from here on is another job's, or the same one begun again. Any thread. */
-void job_note_gone(struct job *job);
+/* The processes that read in the order found are gone (or why else the job is over, static text),
+ * and the order is not in force any more. What is opened from here on is another job's, or the same
+ * one begun again. Any thread. */
+void job_note_gone(struct job *job, const char *why);
 /* The opens so far were those of several jobs, and only one of them is told of from here on: what is
  * under way is cancelled, and a beginning looked for anew. Any thread. */
 void job_note_apart(struct job *job);
@@ -195,6 +227,10 @@ struct job_status {
 	bool is_held; /* a full search that waits until samples are opened, or others have CPUs */
 	double progress, left_s; /* of a full search: 0..1, and seconds at most; else 0 */
 	double cpu_s;            /* spent so far on searches */
+	/* Of these on what was in vain and is weighed against the job's time, and that time, since
+	 * its first open; whether another look waits until it is a hundredth of it. */
+	double vain_cpu_s, job_s;
+	bool is_saving;
 	uint64_t searches, orders_found;
 	uint64_t found_after; /* opens of its epoch when it was found */
 };

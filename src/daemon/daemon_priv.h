@@ -222,7 +222,11 @@ int wire_make_job(struct wire *w, struct err *err) MUST_USE;
 
 struct job_parts;
 /* parts.c: the numberings that a job may use, for struct job_params. The dataset is borrowed. */
-int job_parts_new(const struct dataset *ds, struct job_parts **ret, struct err *err) MUST_USE;
+/* memory: for numberings that are kept; one always is. */
+int job_parts_new(const struct dataset *ds, uint64_t memory, struct job_parts **ret,
+		  struct err *err) MUST_USE;
+/* How many were made so far. */
+uint64_t job_parts_made(const struct job_parts *parts);
 void job_parts_free(struct job_parts *parts);
 const struct job_numbers *job_parts_numbers(const struct job_parts *parts);
 

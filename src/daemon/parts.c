@@ -7,16 +7,22 @@
  *
  * Each part can be sorted in several ways. What the index itself and torchvision do is asked at the first
  * look. Other sorts cost a comparison per file, so they are asked when a job has opened more, and those that
- * turned out to number the files alike are never made again. No numbering is kept: it is four bytes a file.
+ * turned out to number the files alike are never made again. The numberings asked about last are kept, as
+ * many as there is room for: each is four bytes a file.
+ *
+ * A job that reads some of a part only has numbered these: the first ones (torch's Subset of a range), or
+ * a random split by a seed that people like. Other sets of samples have no name, so they are not found.
  *
  * list and number run on the job's thread only. has may be called from any; it reads what is
  * immutable in an open dataset. Names are the source's: a part whose path is no plain text, or is too
  * long for a spec, is left out. */
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
 
+#include "clairfs/base/log.h"
 #include "clairfs/base/text.h"
 #include "daemon_priv.h"
 
@@ -29,6 +35,9 @@
 #define MANY_FILES 250000u   /* seconds to sort: */
 #define TIMES_MANY 2u	     /* so not again and again */
 #define SAME_MAX 128u
+#define KEPT_MAX 16u
+#define MISSING_SHARE 32u /* of the samples of a narrower numbering that were not read */
+#define SPLIT_HEAD 32u    /* a seed is judged by so many of its first places */
 
 /* A numbering that was made before. */
 struct made {
@@ -38,9 +47,21 @@ struct made {
 	uint32_t times;
 };
 
+/* A numbering that is kept. */
+struct kept {
+	struct job_numbering way;
+	uint32_t *number; /* [n_samples] of each sample, or SAMPLE_NONE; NULL: this one is free */
+	uint64_t n, hash;
+	uint64_t used; /* when it was asked about last */
+};
+
 struct job_parts {
 	const struct dataset *ds;
 	struct job_numbers numbers;
+	struct kept kept[KEPT_MAX];
+	uint32_t n_kept; /* that there is room for */
+	uint64_t asked;
+	uint64_t numberings_made;
 	/* The job's thread: */
 	uint32_t *size; /* [n_dirs + 1] samples below each directory; the root's comes last */
 	struct made made[SAME_MAX];
@@ -121,8 +142,13 @@ static bool weigh(const struct tally *t, uint32_t dir, struct part *ret)
 	/* As many elsewhere as chance would put there: the directory above is what is read. */
 	ret->is_likely = ret->recent * 10 >= t->n_recent * 9 &&
 			 (strays == 0 || 2 * strays < all * (1 - share) || is_odd(opens, all, share));
-	if (dataset_path(ds, entry_of(ds, dir), ret->path, sizeof(ret->path)) < 0)
+	if (dataset_path(ds, entry_of(ds, dir), ret->path, sizeof(ret->path)) < 0) {
+		log_limited(LOG_LEVEL_WARN,
+			    "orders of a directory whose path is longer than %d bytes are not "
+			    "looked for",
+			    JOB_UNDER_MAX - 1);
 		return false;
+	}
 	text_escape(ret->path, strlen(ret->path), shown, sizeof(shown));
 	return strcmp(shown, ret->path) == 0;
 }
@@ -249,44 +275,220 @@ static size_t list(void *ctx, const struct job_opens *opens, struct job_numberin
 	return put_ways(parts, opens, &t, ret, max);
 }
 
-/* The numbers of the samples that were opened. */
-static int translate(const struct job_parts *parts, const struct job_opens *opens,
-		     const uint32_t *sample, struct job_numbered *ret)
-{
-	uint32_t n = dataset_n_samples(parts->ds);
-	AUTO_FREE uint32_t *inverse = malloc((size_t)n * sizeof(*inverse));
+/* --- numberings --- */
 
-	if (!inverse)
+static bool is_way(const struct job_numbering *a, const struct job_numbering *b)
+{
+	bool is_sort = a->sort == b->sort || (a->sort && b->sort && strcmp(a->sort, b->sort) == 0);
+
+	return is_sort && strcmp(a->under, b->under) == 0 && a->first == b->first &&
+	       a->is_split == b->is_split && a->split == b->split;
+}
+
+/* The first places of a permutation, as random_split makes it. */
+static int split_head(uint32_t seed, uint64_t n, uint64_t count, uint32_t **ret)
+{
+	const struct order_part part = { .count = count };
+	const struct order_params params = { .n = n };
+	struct order_spec *spec = NULL;
+	struct order *order = NULL;
+	struct err err = { 0 };
+	char text[64];
+	uint64_t length;
+	int rc;
+
+	snprintf(text, sizeof(text), "torch-randperm:seed=%" PRIu32, seed);
+	rc = order_spec_parse(text, &spec, &err);
+	if (rc == 0)
+		rc = order_new(spec, &params, &order, &err);
+	if (rc == 0)
+		rc = order_head(order, &part, ret, &length, &err);
+	order_free(order);
+	order_spec_free(spec);
+	return rc;
+}
+
+/* Leaves those of the samples that the way has. */
+static int narrow_samples(const struct job_numbering *way, uint32_t *sample, uint32_t *n)
+{
+	AUTO_FREE uint32_t *head = NULL, *was = NULL;
+	int rc;
+
+	if (!way->first || way->first > *n)
+		return way->first ? -ENOENT : 0;
+	if (way->is_split) {
+		rc = split_head(way->split, *n, way->first, &head);
+		was = malloc((size_t)*n * sizeof(*was));
+		if (rc < 0 || !was)
+			return rc < 0 ? rc : -ENOMEM;
+		memcpy(was, sample, (size_t)*n * sizeof(*was));
+		for (uint64_t i = 0; i < way->first; i++)
+			sample[i] = was[head[i]];
+	}
+	*n = (uint32_t)way->first;
+	return 0;
+}
+
+static int make_numbering(struct job_parts *parts, const struct job_numbering *way,
+			  struct kept *ret)
+{
+	uint32_t n_samples = dataset_n_samples(parts->ds), n;
+	enum dataset_sort sort = DATASET_SORT_INDEX;
+	AUTO_FREE uint32_t *sample = NULL;
+	struct err err = { 0 };
+	int rc = way->sort ? dataset_sort_parse(way->sort, &sort, &err) : 0;
+
+	if (rc == 0)
+		rc = dataset_numbering(parts->ds, sort, way->under[0] ? way->under : NULL, &sample,
+				       &n, &err);
+	if (rc == 0)
+		rc = narrow_samples(way, sample, &n);
+	if (rc < 0)
+		return rc;
+	*ret = (struct kept){ .way = *way, .n = n };
+	ret->hash = XXH3_64bits(sample, (size_t)n * sizeof(*sample));
+	ret->number = malloc((size_t)n_samples * sizeof(*ret->number));
+	if (!ret->number)
 		return -ENOMEM;
-	memset(inverse, 0xff, (size_t)n * sizeof(*inverse)); /* SAMPLE_NONE */
-	for (uint32_t i = 0; i < ret->n; i++)
-		inverse[sample[i]] = i;
-	ret->n_seen = 0;
-	for (size_t i = 0; i < opens->n; i++)
-		if (inverse[opens->sample[i]] != SAMPLE_NONE)
-			ret->number[ret->n_seen++] = inverse[opens->sample[i]];
+	memset(ret->number, 0xff, (size_t)n_samples * sizeof(*ret->number)); /* SAMPLE_NONE */
+	for (uint32_t i = 0; i < n; i++)
+		ret->number[sample[i]] = i;
+	if (!way->first)
+		note_made(parts, way->dir, sort, ret->hash);
+	parts->numberings_made++;
+	return 0;
+}
+
+/* In place of the one that was asked about the longest ago. */
+static int get_numbering(struct job_parts *parts, const struct job_numbering *way,
+			 const struct kept **ret)
+{
+	struct kept *oldest = &parts->kept[0], one;
+	int rc;
+
+	for (uint32_t i = 0; i < parts->n_kept; i++) {
+		struct kept *kept = &parts->kept[i];
+
+		if (kept->number && is_way(&kept->way, way)) {
+			kept->used = ++parts->asked;
+			*ret = kept;
+			return 0;
+		}
+		if (kept->used < oldest->used)
+			oldest = kept;
+	}
+	free(TAKE(oldest->number)); /* first: there may be no room for both */
+	oldest->used = 0;
+	rc = make_numbering(parts, way, &one);
+	if (rc < 0)
+		return rc;
+	*oldest = one;
+	oldest->used = ++parts->asked;
+	*ret = oldest;
 	return 0;
 }
 
 static int number(void *ctx, const struct job_numbering *way, const struct job_opens *opens,
 		  struct job_numbered *ret)
 {
-	struct job_parts *parts = ctx;
-	enum dataset_sort sort = DATASET_SORT_INDEX;
-	AUTO_FREE uint32_t *sample = NULL;
-	struct err err = { 0 };
-	uint32_t n;
-	int rc = way->sort ? dataset_sort_parse(way->sort, &sort, &err) : 0;
+	const struct kept *kept;
+	int rc = get_numbering(ctx, way, &kept);
 
-	if (rc == 0)
-		rc = dataset_numbering(parts->ds, sort, way->under[0] ? way->under : NULL, &sample,
-				       &n, &err);
 	if (rc < 0)
 		return rc;
-	ret->n = n;
-	ret->hash = XXH3_64bits(sample, (size_t)n * sizeof(*sample));
-	note_made(parts, way->dir, sort, ret->hash);
-	return translate(parts, opens, sample, ret);
+	ret->n = kept->n;
+	ret->hash = kept->hash;
+	ret->n_seen = 0;
+	for (size_t i = 0; i < opens->n; i++)
+		if (kept->number[opens->sample[i]] != SAMPLE_NONE)
+			ret->number[ret->n_seen++] = kept->number[opens->sample[i]];
+	return 0;
+}
+
+/* --- numberings of some samples of a part --- */
+
+/* The members of a part, by its numbers. */
+static uint64_t list_members(const struct kept *kept, const struct bitmap *set, struct bitmap *ret,
+			     uint64_t *ret_end)
+{
+	*ret_end = 0;
+	for (uint64_t s = 0; s < set->size; s++) {
+		uint32_t number = kept->number[s];
+
+		if (number == SAMPLE_NONE || !bitmap_get(set, s))
+			continue;
+		(void)bitmap_set(ret, number);
+		*ret_end = MAX(*ret_end, (uint64_t)number + 1);
+	}
+	return ret->count;
+}
+
+/* The first places, as far as nearly all of them are members. */
+static uint64_t split_length(const uint32_t *head, uint64_t count, const struct bitmap *member)
+{
+	uint64_t found = 0, length = 0;
+
+	for (uint64_t i = 0; i < count; i++) {
+		if (!bitmap_get(member, head[i]))
+			continue;
+		found++;
+		if ((i + 1 - found) * MISSING_SHARE <= i + 1)
+			length = i + 1;
+	}
+	return length;
+}
+
+/* Whether the members are the first part of a split by this seed. 0: they are not. */
+static uint64_t try_split(uint32_t seed, const struct bitmap *member)
+{
+	AUTO_FREE uint32_t *few = NULL, *all = NULL;
+	uint64_t length;
+
+	if (split_head(seed, member->size, MIN(SPLIT_HEAD, member->size), &few) < 0 ||
+	    split_length(few, MIN(SPLIT_HEAD, member->size), member) < SPLIT_HEAD - 1 ||
+	    split_head(seed, member->size, member->size, &all) < 0)
+		return 0;
+	length = split_length(all, member->size, member);
+	/* Others are read as well: then it is no split. */
+	return (member->count - MIN(length, member->count)) * MISSING_SHARE <= member->count ? length
+											     : 0;
+}
+
+static bool find_split(const struct bitmap *member, const struct job_members *members,
+		       struct job_numbering *ret)
+{
+	for (size_t i = 0; i < members->n_seeds; i++) {
+		ret->first = try_split(members->seed[i], member);
+		ret->split = members->seed[i];
+		ret->is_split = ret->first > 0;
+		if (ret->is_split)
+			return true;
+	}
+	return false;
+}
+
+static size_t narrow(void *ctx, const struct job_numbering *way, const struct job_members *members,
+		     struct job_numbering *ret, size_t max)
+{
+	struct bitmap member = { 0 };
+	const struct kept *kept;
+	uint64_t n, end;
+	bool is_found = false;
+
+	if (max == 0 || way->first || get_numbering(ctx, way, &kept) < 0 ||
+	    bitmap_init(&member, kept->n) < 0)
+		return 0;
+	n = list_members(kept, members->set, &member, &end);
+	*ret = *way;
+	ret->of = kept->n;
+	/* All of them, but for an incomplete batch, is no part. */
+	if (n >= PART_SAMPLES && (kept->n - n) * MISSING_SHARE > kept->n) {
+		is_found = (end - n) * MISSING_SHARE <= end;
+		ret->first = is_found ? end : 0;
+		is_found = is_found || find_split(&member, members, ret);
+	}
+	bitmap_fini(&member);
+	return is_found;
 }
 
 static bool has(void *ctx, const struct job_numbering *way, uint32_t sample)
@@ -300,7 +502,8 @@ static bool has(void *ctx, const struct job_numbering *way, uint32_t sample)
 	return dir_of(ds, e) == way->dir;
 }
 
-int job_parts_new(const struct dataset *ds, struct job_parts **ret, struct err *err)
+int job_parts_new(const struct dataset *ds, uint64_t memory, struct job_parts **ret,
+		  struct err *err)
 {
 	struct job_parts *parts = calloc(1, sizeof(*parts));
 
@@ -308,8 +511,10 @@ int job_parts_new(const struct dataset *ds, struct job_parts **ret, struct err *
 	if (!parts)
 		return err_set(err, -ENOMEM, "out of memory");
 	parts->ds = ds;
+	parts->n_kept = (uint32_t)MIN(
+		MAX(memory / (sizeof(uint32_t) * MAX(dataset_n_samples(ds), 1u)), 1), KEPT_MAX);
 	parts->numbers = (struct job_numbers){
-		.list = list, .number = number, .has = has, .ctx = parts
+		.list = list, .number = number, .narrow = narrow, .has = has, .ctx = parts
 	};
 	return 0;
 }
@@ -318,8 +523,15 @@ void job_parts_free(struct job_parts *parts)
 {
 	if (!parts)
 		return;
+	for (uint32_t i = 0; i < KEPT_MAX; i++)
+		free(parts->kept[i].number);
 	free(parts->size);
 	free(parts);
+}
+
+uint64_t job_parts_made(const struct job_parts *parts)
+{
+	return parts->numberings_made;
 }
 
 const struct job_numbers *job_parts_numbers(const struct job_parts *parts)

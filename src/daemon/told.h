@@ -122,6 +122,10 @@ bool told_jobs_is_stranger(struct wire *w, const struct teller *who);
 bool told_jobs_is_found(struct wire *w);
 /* GPU wait is accounted for the first one. */
 void told_jobs_account(struct wire *w);
+/* Found, and nobody was seen to read by it: the kernel has the pages, or the processes are out of sight. */
+bool told_job_is_unseen(const struct told_job *job);
+/* Whether the job is over, of which the cache says this. */
+bool told_job_is_over(const struct told_job *job, const struct cache_job *view, uint64_t now_ns);
 /* Takes the order of this job (of that name, if not NULL) back. */
 int told_jobs_withdraw(struct wire *w, const char *name, const struct teller *who,
 		       struct err *err) MUST_USE;

@@ -11,9 +11,10 @@
  * that came first read already.
  *
  * A job that was found has told nothing: it has the processes that were seen to read by it, and is over
- * when these are gone, also as the only one. What it would read next is not kept for it. Where they may be workers
- * that were spawned, they are gone at the end of each epoch: then their parent must be gone as well, or
- * nothing of the order be read for a minute.
+ * when these are gone, also as the only one. What it would read next is not kept for it. Where none was
+ * seen to read, as the kernel has all the pages, it is over when nothing of it was opened for a minute.
+ * Where they may be workers that were spawned, they are gone at the end of each epoch: then their parent
+ * must be gone as well, or nothing of the order be read for a minute.
  *
  * A job is over when the cache says so (all its epochs were read); when the process that told it
  * itself is gone, whatever seems to be read of it: the reads of others are often where its order
@@ -36,6 +37,8 @@
 #define PASSING_QUIET_NS (60 * NS_PER_S) /* whoever told it is gone, others may be reading */
 #define RESIDENT_READS 64
 #define NOBODY UINT32_MAX
+#define WHY_GONE "its job has ended: its processes are gone"
+#define WHY_QUIET "its job has ended: nothing of it was opened for a minute"
 
 void told_jobs_init(struct told_jobs *jobs)
 {
@@ -182,11 +185,11 @@ static uint32_t table_sync(struct wire *w, struct cache_job views[PLAN_JOBS])
 
 /* --- which job, and whether it is over --- */
 
-static uint64_t quiet_ns(const struct cache_job *view)
+static uint64_t quiet_ns(const struct cache_job *view, uint64_t now_ns)
 {
-	uint64_t now = clock_now(clock_monotonic()), last = MAX(view->read_ns, view->told_ns);
+	uint64_t last = MAX(view->read_ns, view->told_ns);
 
-	return now > last ? now - last : 0;
+	return now_ns > last ? now_ns - last : 0;
 }
 
 static uint32_t count_alive(const struct told_job *job)
@@ -226,24 +229,34 @@ static void see_processes(struct told_job *job)
 		job->gone_ns = MAX(now, 1u);
 }
 
+bool told_job_is_unseen(const struct told_job *job)
+{
+	return job->is_found && !job->who.id.pid && !job->n_readers;
+}
+
 /* For how long its processes must be gone: then the reads are not looked at where they are known to
  * have been its own, as others' are often where its order has one. */
-static bool is_over(const struct told_job *job, const struct cache_job *view)
+bool told_job_is_over(const struct told_job *job, const struct cache_job *view, uint64_t now)
 {
-	uint64_t now = clock_now(clock_monotonic());
-
+	if (told_job_is_unseen(job))
+		return quiet_ns(view, now) >= PASSING_QUIET_NS;
 	if (!job->gone_ns)
 		return false;
 	/* It may be a script that runs one training after the other as well, so not for ever. */
 	if (has_spawner(job) &&
 	    (view->plan.state != PLAN_LOST || now < job->gone_ns + FOUND_GONE_NS))
-		return quiet_ns(view) >= PASSING_QUIET_NS;
+		return quiet_ns(view, now) >= PASSING_QUIET_NS;
 	/* Another process may read on, which nobody sees where all of it is fetched ahead. */
 	if (job->n_readers)
-		return now >= job->gone_ns + (quiet_ns(view) >= GONE_NS ? GONE_NS : FOUND_GONE_NS);
+		return now >= job->gone_ns + (quiet_ns(view, now) >= GONE_NS ? GONE_NS : FOUND_GONE_NS);
 	if (job->is_resident)
 		return now >= job->gone_ns + GONE_NS;
-	return quiet_ns(view) >= PASSING_QUIET_NS;
+	return quiet_ns(view, now) >= PASSING_QUIET_NS;
+}
+
+static bool is_over(const struct told_job *job, const struct cache_job *view)
+{
+	return told_job_is_over(job, view, clock_now(clock_monotonic()));
 }
 
 static bool is_same_text(const char *a, const char *b)
@@ -329,11 +342,11 @@ static uint32_t find_job(struct wire *w, const char *name, const char *text,
 static uint32_t find_quietest(struct wire *w, const struct cache_job *views, uint32_t n_views)
 {
 	uint32_t found = 0;
-	uint64_t longest = 0;
+	uint64_t longest = 0, now = clock_now(clock_monotonic());
 
 	for (uint32_t i = 0; i < w->jobs.n; i++) {
 		const struct cache_job *view = view_of(views, n_views, w->jobs.job[i].id);
-		uint64_t quiet = view ? quiet_ns(view) : UINT64_MAX;
+		uint64_t quiet = view ? quiet_ns(view, now) : UINT64_MAX;
 
 		if (quiet < longest)
 			continue;
@@ -604,14 +617,17 @@ static void look(struct wire *w)
 	for (uint32_t i = w->jobs.n; i-- > 0;) {
 		const struct cache_job *view = view_of(views, n, w->jobs.job[i].id);
 		uint32_t id = w->jobs.job[i].id;
+		bool is_unseen;
 
+		is_unseen = told_job_is_unseen(&w->jobs.job[i]);
 		if (!view || !is_over(&w->jobs.job[i], view) ||
-		    (w->jobs.n == 1 && !w->jobs.job[i].n_readers))
+		    (w->jobs.n == 1 && !w->jobs.job[i].n_readers && !is_unseen))
 			continue;
 		log_info("%s: a job is gone: %s", w->mountpoint, w->jobs.job[i].text);
-		if (end_at(w, i, "its job has ended: its processes are gone") < 0)
+		if (end_at(w, i, is_unseen ? WHY_QUIET : WHY_GONE) < 0)
 			break; /* it is being taken down */
-		untold_gone(w->untold, id);
+		untold_gone(w->untold, id, is_unseen ? "nothing of it was opened for a minute"
+						     : "its processes are gone");
 	}
 	mutex_unlock(&w->change_mu);
 }

@@ -529,7 +529,7 @@ void untold_replaced(struct untold *u, const char *text)
 	job_note_replaced(f->job, text);
 }
 
-void untold_gone(struct untold *u, uint32_t id)
+void untold_gone(struct untold *u, uint32_t id, const char *why)
 {
 	struct finder *f = finder_of(u, id);
 	struct job_status st;
@@ -545,7 +545,7 @@ void untold_gone(struct untold *u, uint32_t id)
 		atomic_store(&f->is_over, true);
 		return;
 	}
-	job_note_gone(f->job);
+	job_note_gone(f->job, why);
 	atomic_store(&u->is_over, true);
 }
 
@@ -554,7 +554,7 @@ void untold_gone(struct untold *u, uint32_t id)
 int untold_new(struct wire *w, const struct job_params *params, struct untold **ret,
 	       struct err *err)
 {
-	uint64_t each = params->n / 8 + FINDER_BYTES;
+	uint64_t each = params->n / 2 + FINDER_BYTES; /* four bits a sample */
 	struct untold *u = calloc(1, sizeof(*u));
 	int rc;
 

@@ -33,8 +33,8 @@ void untold_planned(struct untold *u, enum plan_state state);
 void untold_told(struct untold *u, const char *text);
 /* The first order gave way to the same one of files that are numbered in another way. */
 void untold_replaced(struct untold *u, const char *text);
-/* This job's order is no longer in force, as its processes are gone. */
-void untold_gone(struct untold *u, uint32_t id);
+/* This job's order is no longer in force, as its processes are gone, or for why else (static). */
+void untold_gone(struct untold *u, uint32_t id, const char *why);
 
 /* What is looked for and found, for stats.json: of the order, and of other jobs in "others". */
 json_t *untold_json(struct untold *u);

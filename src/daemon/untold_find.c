@@ -12,6 +12,7 @@
 #include "untold_priv.h"
 
 #define FRESH_LOOKS 5   /* after an order was found, to see the opens that it was found by */
+#define NUMBERINGS_SHARE 256u /* of ram, for numberings that each keeps */
 #define EPOCH_BYTES 16u /* per sample, of an epoch that is computed whole */
 
 struct finder *finder_of(struct untold *u, uint32_t id)
@@ -40,12 +41,16 @@ static bool is_another_searching(struct finder *f)
 	return is_searching;
 }
 
-static bool is_crowded(void *ctx)
+static const char *waits_until(void *ctx)
 {
 	struct finder *f = ctx;
 	pid_t reader = (pid_t)atomic_load_explicit(&f->u->w->last_reader, memory_order_relaxed);
 
-	return crowd_look(&f->crowd, reader) || is_another_searching(f);
+	bool is_crowded = crowd_look(&f->crowd, reader); /* at each call: it measures */
+
+	if (is_another_searching(f))
+		return "the search for another job's order is over";
+	return is_crowded ? "others do not wait for the CPUs" : NULL;
 }
 
 /* What was found is the order of another job's ranks: all of them are one. */
@@ -96,22 +101,25 @@ static bool is_late(const struct finder *f)
 	return is_found && f->index == EVERYBODY && atomic_load(&f->id) == CACHE_NO_JOB;
 }
 
-/* The pass that was found, to see who reads it. */
-static void keep_epoch(struct finder *f, const struct order *order)
+/* The pass that was found, to see who reads it; NULL: then it is seen by what is read later. Nobody may
+ * wait for that: without change_mu. */
+static struct order_epoch *epoch_of(const struct wire *w, const struct order *order)
+	EXCLUDES(w->change_mu);
+static struct order_epoch *epoch_of(const struct wire *w, const struct order *order)
 {
 	const struct order_info *info = order_info(order);
+	struct order_epoch *epoch = NULL;
 	struct err err = { 0 };
 
-	order_epoch_free(TAKE(f->epoch));
-	f->ranks = info->n_ranks;
-	if (info->n * EPOCH_BYTES > f->u->w->memory.ram / 4 ||
-	    order_epoch_new(order, info->start_epoch, &f->epoch, &err) < 0)
-		f->epoch = NULL; /* then it is seen by what is read later */
+	if (info->n * EPOCH_BYTES > w->memory.ram / 4 ||
+	    order_epoch_new(order, info->start_epoch, &epoch, &err) < 0)
+		return NULL;
+	return epoch;
 }
 
-/* With change_mu held. */
+/* With change_mu held. Takes *epoch, if it keeps it. */
 static int put(struct finder *f, const struct order_spec *spec, struct order *take_order,
-	       struct err *err)
+	       struct order_epoch **epoch, struct err *err)
 {
 	struct untold *u = f->u;
 	bool is_only = f->index == EVERYBODY && !atomic_load(&u->is_sorted);
@@ -123,7 +131,9 @@ static int put(struct finder *f, const struct order_spec *spec, struct order *ta
 		order_free(take_order);
 		return -ECANCELED;
 	}
-	keep_epoch(f, take_order);
+	order_epoch_free(f->epoch);
+	f->ranks = order_info(take_order)->n_ranks;
+	f->epoch = TAKE(*epoch);
 	rc = told_jobs_put_found(u->w, &id, is_only, spec, take_order, err);
 	if (rc < 0)
 		return rc;
@@ -136,6 +146,7 @@ static int found(void *ctx, const char *text, uint64_t stamp)
 {
 	struct order_spec *spec = NULL;
 	struct order *order = NULL;
+	struct order_epoch *epoch = NULL;
 	struct finder *f = ctx;
 	struct wire *w = f->u->w;
 	struct err err = { 0 };
@@ -145,10 +156,14 @@ static int found(void *ctx, const char *text, uint64_t stamp)
 		rc = wire_make_order(w, spec, &order, &err);
 	if (rc == 0 && job_is_unshuffled(text))
 		order_may_be_left(order);
+	if (rc == 0)
+		epoch = epoch_of(w, order);
 	mutex_lock(&w->change_mu);
 	if (rc == 0)
-		rc = job_is_current(f->job, stamp) ? put(f, spec, TAKE(order), &err) : -ECANCELED;
+		rc = job_is_current(f->job, stamp) ? put(f, spec, TAKE(order), &epoch, &err)
+						   : -ECANCELED;
 	mutex_unlock(&w->change_mu);
+	order_epoch_free(epoch);
 	order_free(order);
 	order_spec_free(spec);
 	if (rc < 0 && rc != -ECANCELED)
@@ -181,10 +196,10 @@ int finder_new(struct untold *u, uint32_t index, const struct teller *who, struc
 	*f = (struct finder){ .u = u, .index = index, .id = CACHE_NO_JOB };
 	if (who)
 		f->who = *who;
-	rc = job_parts_new(u->w->dataset, &f->parts, err);
+	rc = job_parts_new(u->w->dataset, u->w->memory.ram / NUMBERINGS_SHARE, &f->parts, err);
 	params.numbers = rc == 0 ? job_parts_numbers(f->parts) : NULL;
 	params.found = found;
-	params.is_crowded = is_crowded;
+	params.waits_until = waits_until;
 	params.ctx = f;
 	if (rc == 0)
 		rc = job_new(&params, &f->job, err);
@@ -203,11 +218,13 @@ static json_t *finder_json(struct job *job)
 	struct job_status st;
 
 	job_get_status(job, &st);
-	return json_pack("{s:s, s:s, s:b, s:b, s:b, s:f, s:f, s:f, s:I, s:I, s:I}", "doing", st.words,
-			 "found", st.found, "is_searching", st.is_searching, "is_full", st.is_full,
-			 "is_waiting", st.is_held, "progress", st.progress, "seconds_left", st.left_s,
-			 "cpu_seconds", st.cpu_s, "searches", (json_int_t)st.searches,
-			 "orders_found", (json_int_t)st.orders_found, "found_after_opens",
+	return json_pack("{s:s, s:s, s:b, s:b, s:b, s:b, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I}",
+			 "doing", st.words, "found", st.found, "is_searching", st.is_searching,
+			 "is_full", st.is_full, "is_waiting", st.is_held, "is_saving", st.is_saving,
+			 "progress", st.progress, "seconds_left", st.left_s, "cpu_seconds",
+			 st.cpu_s, "vain_cpu_seconds", st.vain_cpu_s, "job_seconds", st.job_s,
+			 "searches", (json_int_t)st.searches, "orders_found",
+			 (json_int_t)st.orders_found, "found_after_opens",
 			 (json_int_t)st.found_after);
 }
 

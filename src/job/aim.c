@@ -4,6 +4,8 @@
  * it waits until looks have had good evidence and found nothing, is made once per beginning, and is
  * given up after two that were in vain: such a job draws its samples some other way.
  *
+ * What was in vain is weighed against the job's time (spend.c): then a look is brief, or is made later.
+ *
  * An order that is followed is left alone, but for one check: a few dozen opens may fit two worlds
  * or miss a rank that starts late, so its world is judged again with more. Pure. */
 #include "job_priv.h"
@@ -51,6 +53,26 @@ static bool is_worth_all_seeds(const struct aim_facts *f, uint32_t start)
 	       s->looked >= MIN(quarter, TRAIL_FEW) && !is_explained(f, start);
 }
 
+static bool may_pay(const struct aim_facts *f, enum budget_kind kind)
+{
+	return !f->budget || spend_allows(f->budget, kind, f->trail->pass, f->now_ns);
+}
+
+/* More opens were reached, or all that is cheap was not tried with them yet. */
+static struct aim look_at(const struct aim_facts *f, uint32_t start)
+{
+	const struct trail_start *s = &f->trail->start[start];
+	uint32_t due = trail_due(f->trail, start);
+
+	if (is_explained(f, start))
+		return (struct aim){ AIM_NOTHING, 0, false };
+	if ((due || (s->is_used && s->is_brief)) && may_pay(f, BUDGET_LOOK))
+		return (struct aim){ AIM_QUICK, start, false };
+	if (due && may_pay(f, BUDGET_BRIEF))
+		return (struct aim){ AIM_QUICK, start, true };
+	return (struct aim){ AIM_NOTHING, 0, false };
+}
+
 static bool is_refinable(const struct aim_facts *f)
 {
 	const struct trail_start *s = &f->trail->start[TRAIL_PASS];
@@ -62,23 +84,26 @@ static bool is_refinable(const struct aim_facts *f)
 
 struct aim aim_at(const struct aim_facts *f)
 {
-	const struct aim nothing = { AIM_NOTHING, 0 };
+	const struct aim nothing = { AIM_NOTHING, 0, false };
+	struct aim aim;
 
 	if (f->effort == JOB_OFF || f->trail->n < JOB_SAMPLES_MIN)
 		return nothing;
 	if (f->plan == JOB_PLAN_ENDED && known_can_advance(f->known))
-		return (struct aim){ AIM_NEXT, TRAIL_PASS };
+		return (struct aim){ AIM_NEXT, TRAIL_PASS, false };
 	if (f->plan != JOB_PLAN_ENDED && is_refinable(f))
-		return (struct aim){ AIM_REFINE, TRAIL_PASS };
+		return (struct aim){ AIM_REFINE, TRAIL_PASS, false };
 	if (!may_look(f))
 		return nothing;
-	for (uint32_t i = 0; i < TRAIL_STARTS; i++)
-		if (trail_due(f->trail, i) && !is_explained(f, i))
-			return (struct aim){ AIM_QUICK, i };
-	if (f->effort != JOB_FULL || f->full_failed >= FULL_FAILED_MAX)
+	for (uint32_t i = 0; i < TRAIL_STARTS; i++) {
+		aim = look_at(f, i);
+		if (aim.kind != AIM_NOTHING)
+			return aim;
+	}
+	if (f->effort != JOB_FULL || f->full_failed >= FULL_FAILED_MAX || !may_pay(f, BUDGET_FULL))
 		return nothing;
 	for (uint32_t i = 0; i < TRAIL_STARTS; i++)
 		if (is_worth_all_seeds(f, i))
-			return (struct aim){ AIM_FULL, i };
+			return (struct aim){ AIM_FULL, i, false };
 	return nothing;
 }

@@ -31,6 +31,7 @@
 #define KIND_FULL_NS (20 * NS_PER_S)
 #define TAIL_BRIEF_NS (NS_PER_S / 10)
 #define TAIL_NS (2 * NS_PER_S)
+#define TAIL_FULL_NS (10 * NS_PER_S)
 
 /* Worlds that are tried together; 0 ends. */
 struct worlds {
@@ -55,6 +56,12 @@ uint32_t ask_world(size_t i)
 	return 0;
 }
 
+static void be_modest(const struct job_question *q, struct recover_params *p)
+{
+	p->threads = MIN(QUICK_THREADS, MAX(q->threads, 1));
+	p->nice = FULL_NICE;
+}
+
 static void params_of(const struct job_question *q, struct recover_params *p)
 {
 	recover_params_init(p);
@@ -68,12 +75,9 @@ static void params_of(const struct job_question *q, struct recover_params *p)
 	p->effort = RECOVER_QUICK;
 	p->threads = QUICK_THREADS;
 	p->nice = QUICK_NICE;
-}
-
-static void be_modest(const struct job_question *q, struct recover_params *p)
-{
-	p->threads = MIN(QUICK_THREADS, MAX(q->threads, 1));
-	p->nice = FULL_NICE;
+	p->is_idle = q->is_idle;
+	if (q->is_modest)
+		be_modest(q, p);
 }
 
 /* Not a neighbour of what was known, so a seed that somebody typed. */
@@ -210,12 +214,37 @@ int ask_tail_brief(const struct job_question *q, struct job_answer *ret)
 	return rc;
 }
 
-/* Once for a beginning, where it takes longer. */
-int ask_tail(const struct job_question *q, struct job_answer *ret)
+static int try_tail(const struct job_question *q, struct job_answer *ret)
 {
 	uint64_t start_ns = guess_cpu_ns();
-	int rc = q->is_first || q->no_streams ? -ENOENT
-					      : tail_search(q, UINT32_MAX, TAIL_NS, ret);
+	int rc = tail_search(q, UINT32_MAX, TAIL_NS, ret);
+
+	atomic_fetch_add(q->cpu_ns, guess_cpu_ns() - start_ns);
+	return rc;
+}
+
+/* Where it takes longer: behind everybody else, and more of it at the next look. */
+int ask_tail(const struct job_question *q, struct job_answer *ret)
+{
+	if (q->is_first)
+		return -ENOENT;
+	return q->is_idle ? try_tail(q, ret) : aside_run(try_tail, q, ret);
+}
+
+/* Of a search of all seeds: for so long; then what is left. */
+static int try_tail_longer(const struct job_question *q, struct job_answer *ret)
+{
+	uint64_t start_ns = guess_cpu_ns();
+	int rc = tail_search(q, UINT32_MAX, TAIL_FULL_NS, ret);
+
+	atomic_fetch_add(q->cpu_ns, guess_cpu_ns() - start_ns);
+	return rc;
+}
+
+static int try_tail_all(const struct job_question *q, struct job_answer *ret)
+{
+	uint64_t start_ns = guess_cpu_ns();
+	int rc = tail_search(q, UINT32_MAX, UINT64_MAX, ret);
 
 	atomic_fetch_add(q->cpu_ns, guess_cpu_ns() - start_ns);
 	return rc;
@@ -317,6 +346,8 @@ int ask_full(const struct job_question *q, struct job_answer *ret)
 	if (rc == -ENOENT)
 		rc = aside_run(try_all_kinds, q, ret);
 	if (rc == -ENOENT)
+		rc = aside_run(try_tail_longer, q, ret);
+	if (rc == -ENOENT)
 		rc = search_all(&part, NULL, ret);
 	if (rc == 0 && !ret->is_chain && !ret->spec[0] && !ret->is_likely)
 		if (streams_lookup(q, ret) < 0) /* no reason not to take what was found */
@@ -324,7 +355,7 @@ int ask_full(const struct job_question *q, struct job_answer *ret)
 	part.at = 1;
 	if (rc == -ENOENT && has_two)
 		rc = search_all(&part, &q->world, ret);
-	return rc;
+	return rc == -ENOENT ? aside_run(try_tail_all, q, ret) : rc;
 }
 
 int ask_refine(const struct job_question *q, struct job_answer *ret)

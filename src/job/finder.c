@@ -46,11 +46,14 @@ struct job {
 	bool is_offering; /* a search that may end in another order, until it is in force */
 	double share, left_s;
 	uint32_t full_failed;
+	struct budget budget;
+	bool is_read_known, is_narrow; /* which samples the job reads, and how it numbers these */
+	bool is_idle; /* the look under way takes a CPU that nobody wants, so it may take long */
 	uint64_t searches, orders_found, found_after;
 	char found[JOB_SPEC_MAX], gone[JOB_SPEC_MAX]; /* gone: of the job that has ended, or "" */
+	const char *gone_why;
 	bool is_widened; /* ranks were added to what was found */
 	atomic_bool cancel;
-	atomic_uint_least64_t cpu_ns;
 	atomic_bool hold;
 	const char *held;     /* why, or NULL */
 	uint64_t cpu_told_ns; /* job's thread: to the metrics */
@@ -58,6 +61,9 @@ struct job {
 		uint32_t seen[TRAIL_MAX], hints[KNOWN_HINTS];
 		struct recover_place places[JOB_PLACES];
 		struct job_numbering way;
+		struct tail_marks marks;
+		struct bitmap members; /* a copy, while the question is asked */
+		atomic_uint_least64_t cpu_ns; /* spent on its questions so far */
 	} desk[2];
 };
 
@@ -66,7 +72,27 @@ struct errand {
 	struct aim aim;
 	struct job_question q;
 	uint64_t pass, version, noted;
+	uint64_t cpu_ns; /* that it took */
 };
+
+static unsigned threads_of(const struct job *job)
+{
+	cpu_set_t cpus;
+	unsigned n = 1;
+
+	if (job->p.threads)
+		return job->p.threads;
+	if (sched_getaffinity(0, sizeof(cpus), &cpus) == 0)
+		n = (unsigned)CPU_COUNT(&cpus) / CPUS_SHARE;
+	return MAX(n, 1);
+}
+
+/* Another job, as far as anybody knows: it pays for itself. */
+static void begin_budget(struct job *job)
+{
+	job->budget = (struct budget){ .cpus = threads_of(job) };
+	job->is_narrow = job->is_read_known = false;
+}
 
 int job_new(const struct job_params *params, struct job **ret, struct err *err)
 {
@@ -81,10 +107,10 @@ int job_new(const struct job_params *params, struct job **ret, struct err *err)
 		job->p.searches = &job_searches_real;
 	mutex_init(&job->mu);
 	cond_init(&job->changed);
+	begin_budget(job);
 	atomic_init(&job->plan, params->told ? JOB_PLAN_BUSY : JOB_PLAN_NONE);
 	atomic_init(&job->cancel, false);
 	atomic_init(&job->hold, false);
-	atomic_init(&job->cpu_ns, 0);
 	job->is_told = params->told != NULL;
 	known_told(&job->known, params->told);
 	job->trail.n = params->n;
@@ -101,6 +127,8 @@ void job_free(struct job *job)
 	if (!job)
 		return;
 	trail_fini(&job->trail);
+	bitmap_fini(&job->desk[0].members);
+	bitmap_fini(&job->desk[1].members);
 	cond_fini(&job->changed);
 	mutex_fini(&job->mu);
 	free(job);
@@ -111,16 +139,9 @@ static bool is_active(const struct job *job)
 	return job->trail.seen.words != NULL;
 }
 
-static unsigned threads_of(const struct job *job)
+static uint64_t cpu_ns_of(const struct job *job)
 {
-	cpu_set_t cpus;
-	unsigned n = 1;
-
-	if (job->p.threads)
-		return job->p.threads;
-	if (sched_getaffinity(0, sizeof(cpus), &cpus) == 0)
-		n = (unsigned)CPU_COUNT(&cpus) / CPUS_SHARE;
-	return MAX(n, 1);
+	return atomic_load(&job->desk[0].cpu_ns) + atomic_load(&job->desk[1].cpu_ns);
 }
 
 static struct aim_facts facts_of(const struct job *job)
@@ -132,13 +153,15 @@ static struct aim_facts facts_of(const struct job *job)
 				   .full_failed = job->full_failed,
 				   .is_told = job->is_told,
 				   .is_left = job->part.is_left,
-				   .lost_at = job->lost_at };
+				   .lost_at = job->lost_at,
+				   .budget = &job->budget,
+				   .now_ns = clock_now(job->p.clock) };
 }
 
 static struct aim aim_of(const struct job *job)
 {
 	const struct aim_facts facts = facts_of(job);
-	const struct aim nothing = { AIM_NOTHING, 0 };
+	const struct aim nothing = { AIM_NOTHING, 0, false };
 
 	return job->is_suspended || !is_active(job) ? nothing : aim_at(&facts);
 }
@@ -157,8 +180,16 @@ void job_note_open(struct job *job, uint32_t sample)
 	if (now_ns - job->trail.last_ns >= JOB_PAUSE_NS) { /* another job: a new chance */
 		job->full_failed = 0;
 		job->known.no_streams = false;
+		begin_budget(job);
 	}
-	(void)trail_open(&job->trail, sample, now_ns);
+	spend_open(&job->budget, now_ns);
+	/* A new pass is asked about at once. */
+	if (trail_open(&job->trail, sample, now_ns) && job->is_idle)
+		atomic_store(&job->cancel, true);
+	if (job->trail.has_before && !job->is_read_known) { /* which samples the job reads */
+		job->is_read_known = true;
+		spend_renew(&job->budget, false);
+	}
 	if (part_open(&job->part, &job->known, job->p.numbers, job->p.n, sample))
 		trail_restart(&job->trail, job->trail.noted - MIN(job->trail.noted, job->part.stretch));
 	facts = facts_of(job);
@@ -208,6 +239,7 @@ static void replaced_locked(struct job *job, const char *spec)
 	job->found[0] = job->gone[0] = 0;
 	job->is_widened = false;
 	job->full_failed = 0;
+	begin_budget(job);
 	known_told(&job->known, spec);
 	set_plan_locked(job, spec ? JOB_PLAN_BUSY : JOB_PLAN_NONE);
 	supersede_locked(job);
@@ -239,7 +271,7 @@ static void begin_again_locked(struct job *job)
 	job->part = (struct part_watch){ 0 };
 }
 
-void job_note_gone(struct job *job)
+void job_note_gone(struct job *job, const char *why)
 {
 	char gone[JOB_SPEC_MAX];
 
@@ -248,6 +280,7 @@ void job_note_gone(struct job *job)
 	known_told(&job->known, gone); /* it may be started again */
 	replaced_locked(job, NULL);
 	memcpy(job->gone, gone, sizeof(gone));
+	job->gone_why = why;
 	job->is_told = false;
 	begin_again_locked(job);
 	mutex_unlock(&job->mu);
@@ -257,6 +290,7 @@ void job_note_apart(struct job *job)
 {
 	mutex_lock(&job->mu);
 	job->full_failed = 0;
+	begin_budget(job);
 	supersede_locked(job);
 	begin_again_locked(job);
 	mutex_unlock(&job->mu);
@@ -312,6 +346,20 @@ static bool is_no_sequence(const struct job *job)
 	       atomic_load(&job->plan) == JOB_PLAN_LOST;
 }
 
+/* What the job reads is some of the samples: which, for who asks without the lock. */
+static const struct bitmap *take_members(struct job *job, struct desk *desk)
+{
+	const struct bitmap *before = &job->trail.before;
+
+	if (!job->trail.has_before || before->count == job->p.n)
+		return NULL;
+	if (!desk->members.words && bitmap_init(&desk->members, job->p.n) < 0)
+		return NULL;
+	memcpy(desk->members.words, before->words, DIV_ROUND_UP(job->p.n, 64) * sizeof(uint64_t));
+	desk->members.count = before->count;
+	return &desk->members;
+}
+
 static void prepare_locked(struct job *job, struct errand *e) REQUIRES(job->mu);
 static void prepare_locked(struct job *job, struct errand *e)
 {
@@ -320,6 +368,9 @@ static void prepare_locked(struct job *job, struct errand *e)
 	bool is_full = e->aim.kind == AIM_FULL;
 	/* The words of likely seeds: once for a beginning, and with a few opens more. */
 	bool has_tried = job->is_full || s->looked >= TRAIL_FEW;
+	bool is_brief = e->aim.is_brief, is_vain = job->budget.looks >= BUDGET_FREE;
+	/* Not in the midst of a search of all seeds, which would end with it. */
+	bool is_idle = is_vain && e->aim.kind == AIM_QUICK && !is_brief && !job->is_full;
 
 	e->pass = job->trail.pass;
 	e->version = job->version;
@@ -332,9 +383,12 @@ static void prepare_locked(struct job *job, struct errand *e)
 				      .world = job->p.world,
 				      .hints = desk->hints,
 				      .n_hints = known_hints(&job->known, desk->hints),
+				      .members = take_members(job, desk),
 				      .no_kinds = is_too_large(job),
 				      .not_sequential = is_no_sequence(job),
-				      .is_first = s->looked == 0 && s->n < TRAIL_FEW,
+				      .is_first = is_brief || (s->looked == 0 && s->n < TRAIL_FEW),
+				      .is_modest = is_vain,
+				      .is_idle = is_idle,
 				      .no_streams = job->known.no_streams || (!is_full && has_tried),
 				      .places = desk->places,
 				      .n_places = known_places(&job->known, desk->places),
@@ -344,11 +398,16 @@ static void prepare_locked(struct job *job, struct errand *e)
 				      .threads = threads_of(job),
 				      .cancel = &job->cancel,
 				      .hold = is_full ? &job->hold : NULL,
-				      .cpu_ns = &job->cpu_ns,
+				      .marks = &desk->marks,
+				      .cpu_ns = &desk->cpu_ns,
 				      .progress = is_full ? note_progress : NULL,
 				      .progress_ctx = job };
+	e->cpu_ns = atomic_load(&desk->cpu_ns);
 	if (e->aim.kind != AIM_REFINE)
 		s->looked = s->n;
+	if (e->aim.kind == AIM_QUICK)
+		s->is_brief = is_brief && s->n >= TRAIL_FEW;
+	job->is_idle = e->q.is_idle;
 	s->is_searched |= e->aim.kind == AIM_FULL;
 	job->is_quick = e->aim.kind == AIM_QUICK;
 	atomic_store(&job->cancel, false);
@@ -360,14 +419,14 @@ static void prepare_locked(struct job *job, struct errand *e)
 	atomic_store(&job->hold, false);
 }
 
-static int search(const struct job *job, const struct errand *e, struct job_answer *answer)
+static int ask(const struct job *job, const struct errand *e, struct job_answer *answer)
 {
 	const struct job_searches *s = job->p.searches;
 
 	memset(answer, 0, sizeof(*answer));
 	switch (e->aim.kind) {
 	case AIM_QUICK:
-		return s->quick(&e->q, answer);
+		return e->q.is_idle ? aside_run(s->quick, &e->q, answer) : s->quick(&e->q, answer);
 	case AIM_FULL:
 		return s->full(&e->q, answer);
 	case AIM_REFINE:
@@ -375,6 +434,25 @@ static int search(const struct job *job, const struct errand *e, struct job_answ
 	default:
 		return -ENOENT;
 	}
+}
+
+static void publish_cpu(struct job *job)
+{
+	uint64_t ns = cpu_ns_of(job);
+
+	metrics_add(job->p.metrics, METRIC_RECOVER_CPU, ns - job->cpu_told_ns);
+	job->cpu_told_ns = ns;
+}
+
+/* No lock held. */
+static int search(struct job *job, struct errand *e, struct job_answer *answer)
+{
+	int rc = ask(job, e, answer);
+
+	e->cpu_ns = atomic_load(e->q.cpu_ns) - e->cpu_ns;
+	metrics_add(job->p.metrics, METRIC_RECOVER_SEARCHES, 1);
+	publish_cpu(job);
+	return rc;
 }
 
 /* Puts what is known in force. */
@@ -436,6 +514,33 @@ static void settle_refine_locked(struct job *job, const struct errand *e, int rc
 	hand_over_locked(job, opens);
 }
 
+static void settle_budget_locked(struct job *job, const struct errand *e, int rc) REQUIRES(job->mu);
+static void settle_budget_locked(struct job *job, const struct errand *e, int rc)
+{
+	enum budget_kind kind = e->aim.kind == AIM_FULL ? BUDGET_FULL
+				: e->q.is_first		? BUDGET_BRIEF
+							: BUDGET_LOOK;
+
+	if (rc == 0)
+		spend_renew(&job->budget, true);
+	else if (rc == -ECANCELED && kind == BUDGET_FULL)
+		return; /* it was not to its end */
+	else
+		spend_charge(&job->budget, kind, e->pass, e->cpu_ns);
+}
+
+/* The job reads some of the samples only, and numbers these: a search of all seeds for an order of
+ * all of them is in vain, and another one is worth it. */
+static void be_narrow_locked(struct job *job) REQUIRES(job->mu);
+static void be_narrow_locked(struct job *job)
+{
+	job->is_narrow = true;
+	spend_renew(&job->budget, true);
+	job->full_failed = 0;
+	if (job->is_full)
+		atomic_store(&job->cancel, true);
+}
+
 static void settle_locked(struct job *job, const struct errand *e, int rc,
 			  const struct job_answer *answer) REQUIRES(job->mu);
 static void settle_locked(struct job *job, const struct errand *e, int rc,
@@ -460,6 +565,9 @@ static void settle_locked(struct job *job, const struct errand *e, int rc,
 		job->full_failed++;
 	if (rc < 0 && rc != -ENOENT && rc != -ECANCELED)
 		log_limited(LOG_LEVEL_WARN, "a search for the order failed: %s", strerror(-rc));
+	settle_budget_locked(job, e, rc);
+	if (rc < 0 && answer->is_narrow && !job->is_narrow)
+		be_narrow_locked(job);
 	if (rc < 0)
 		return;
 	known_found(&job->known, answer, e->pass, (uint32_t)e->q.n_seen);
@@ -469,14 +577,6 @@ static void settle_locked(struct job *job, const struct errand *e, int rc,
 		job->trail.start[TRAIL_PASS].looked = 0;
 	if (e->pass == job->trail.pass || known_goes_on(&job->known))
 		hand_over_locked(job, job->trail.start[e->aim.start].opens);
-}
-
-static void publish_cpu(struct job *job)
-{
-	uint64_t ns = atomic_load(&job->cpu_ns);
-
-	metrics_add(job->p.metrics, METRIC_RECOVER_CPU, ns - job->cpu_told_ns);
-	job->cpu_told_ns = ns;
 }
 
 static void run_errand_locked(struct job *job, struct errand *e) REQUIRES(job->mu);
@@ -495,11 +595,9 @@ static void run_errand_locked(struct job *job, struct errand *e)
 	prepare_locked(job, e);
 	mutex_unlock(&job->mu);
 	rc = search(job, e, &answer);
-	metrics_add(job->p.metrics, METRIC_RECOVER_SEARCHES, 1);
-	publish_cpu(job);
 	mutex_lock(&job->mu);
 	settle_locked(job, e, rc, &answer);
-	job->is_quick = job->is_full = job->is_offering = false;
+	job->is_quick = job->is_full = job->is_offering = job->is_idle = false;
 }
 
 /* The cheap questions, in the midst of a search of all seeds that is held. What they find ends it.
@@ -518,11 +616,9 @@ static void look_meanwhile_locked(struct job *job)
 	prepare_locked(job, &e);
 	mutex_unlock(&job->mu);
 	rc = search(job, &e, &answer);
-	metrics_add(job->p.metrics, METRIC_RECOVER_SEARCHES, 1);
-	publish_cpu(job);
 	mutex_lock(&job->mu);
 	settle_locked(job, &e, rc, &answer);
-	job->is_quick = false;
+	job->is_quick = job->is_idle = false;
 	if (job->orders_found > found)
 		supersede_locked(job);
 }
@@ -531,7 +627,7 @@ static void look_meanwhile_locked(struct job *job)
 static void note_progress(void *ctx, double share, double left_s)
 {
 	struct job *job = ctx;
-	bool is_crowded = job->p.is_crowded && job->p.is_crowded(job->p.ctx);
+	const char *until = job->p.waits_until ? job->p.waits_until(job->p.ctx) : NULL;
 	uint64_t quiet_ns;
 
 	mutex_lock(&job->mu);
@@ -539,9 +635,7 @@ static void note_progress(void *ctx, double share, double left_s)
 	job->left_s = left_s;
 	look_meanwhile_locked(job);
 	quiet_ns = clock_now(job->p.clock) - job->trail.last_ns;
-	job->held = quiet_ns >= QUIET_NS ? "samples are opened again"
-		    : is_crowded	 ? "others do not wait for the CPUs"
-					 : NULL;
+	job->held = quiet_ns >= QUIET_NS ? "samples are opened again" : until;
 	atomic_store(&job->hold, job->held != NULL);
 	if (quiet_ns >= JOB_PAUSE_NS) /* that job is gone */
 		atomic_store(&job->cancel, true);
@@ -591,6 +685,17 @@ void job_stop(struct job *job)
 	thr_join(&job->thr);
 }
 
+/* What would be looked at is too dear yet. */
+static bool is_saving(const struct job *job)
+{
+	struct aim_facts facts = facts_of(job);
+
+	if (job->is_suspended || !is_active(job) || aim_of(job).kind != AIM_NOTHING)
+		return false;
+	facts.budget = NULL;
+	return aim_at(&facts).kind != AIM_NOTHING;
+}
+
 void job_get_status(struct job *job, struct job_status *ret)
 {
 	mutex_lock(&job->mu);
@@ -599,7 +704,12 @@ void job_get_status(struct job *job, struct job_status *ret)
 				    .is_held = job->is_full && job->held,
 				    .progress = job->is_full ? job->share : 0,
 				    .left_s = job->is_full ? job->left_s : 0,
-				    .cpu_s = (double)atomic_load(&job->cpu_ns) / 1e9,
+				    .cpu_s = (double)cpu_ns_of(job) / 1e9,
+				    .vain_cpu_s = (double)job->budget.spent_ns / 1e9,
+				    .job_s = (double)spend_wall_ns(&job->budget,
+								    clock_now(job->p.clock)) /
+					     1e9,
+				    .is_saving = is_saving(job),
 				    .searches = job->searches,
 				    .orders_found = job->orders_found,
 				    .found_after = job->found_after };
@@ -613,6 +723,7 @@ void job_get_status(struct job *job, struct job_status *ret)
 					 .is_full = job->is_full,
 					 .was_full = job->was_full,
 					 .is_left = job->part.is_left,
+					 .is_saving = ret->is_saving,
 					 .held = job->held,
 					 .full_failed = job->full_failed,
 					 .share = job->share,
@@ -620,7 +731,8 @@ void job_get_status(struct job *job, struct job_status *ret)
 					 .searches = job->searches,
 					 .found_after = job->found_after,
 					 .found = job->found,
-					 .gone = job->gone },
+					 .gone = job->gone,
+					 .gone_why = job->gone_why },
 		  ret->words);
 	mutex_unlock(&job->mu);
 }

@@ -28,11 +28,16 @@ struct trail_start {
 	uint32_t looked;           /* n when it was looked at last */
 	uint64_t opens;            /* since then, beyond TRAIL_MAX too */
 	bool is_used, is_searched; /* is_searched: all seeds were tried */
+	bool is_brief;             /* no look at TRAIL_FEW or more of them was more than a glance */
 };
 
 struct trail {
 	uint64_t n;         /* samples */
 	struct bitmap seen; /* in this pass */
+	/* In the passes before it, as long as they were of the same samples; has_before: there was
+	 * one, which ended as samples came again. */
+	struct bitmap before;
+	bool has_before;
 	uint64_t pass, opens, last_ns;
 	struct {
 		uint32_t sample;
@@ -99,6 +104,29 @@ size_t known_places(const struct known *known, struct recover_place places[JOB_P
 /* The seeds in a spec that was told. */
 void known_told(struct known *known, const char *spec);
 
+/* --- spend.c: what may be spent on looks that find nothing. */
+#define BUDGET_FREE 2 /* of them, before each is weighed */
+enum budget_kind { BUDGET_BRIEF, BUDGET_LOOK, BUDGET_FULL, BUDGET_KINDS };
+
+struct budget {
+	uint64_t began_ns;               /* the job's first open, 0: there was none */
+	uint64_t spent_ns;               /* CPU time, but for those that are free */
+	uint64_t price_ns[BUDGET_KINDS]; /* CPU time of the last one of each kind */
+	uint32_t looks, fulls;           /* in vain, since more was known */
+	uint64_t pass, next_pass;        /* of the last look, and the next one that may have any */
+	uint32_t skip;                   /* between these; 0: no pass had one */
+	unsigned cpus;                   /* that a search may use */
+};
+
+void spend_open(struct budget *b, uint64_t now_ns);
+/* Since the first open. */
+uint64_t spend_wall_ns(const struct budget *b, uint64_t now_ns);
+bool spend_allows(const struct budget *b, enum budget_kind kind, uint64_t pass, uint64_t now_ns);
+/* It took so much, and found nothing. */
+void spend_charge(struct budget *b, enum budget_kind kind, uint64_t pass, uint64_t cpu_ns);
+/* The first ones are free again, has_full: also the first search of all seeds. */
+void spend_renew(struct budget *b, bool has_full);
+
 /* --- aim.c: what to do now. */
 #define FULL_FAILED_MAX 2 /* searches of all seeds in vain; then none until another job comes */
 #define JOB_PAUSE_NS (300 * NS_PER_S) /* without an open: what comes next is another job */
@@ -113,11 +141,14 @@ struct aim_facts {
 	bool is_told;         /* the order in force was told by somebody */
 	bool is_left;         /* the job has left the part that its order is of */
 	uint64_t lost_at;     /* trail->opens when the plan was lost */
+	const struct budget *budget; /* NULL: nothing is too dear */
+	uint64_t now_ns;
 };
 
 struct aim {
 	enum aim_kind kind;
 	uint32_t start; /* of the trail */
+	bool is_brief;  /* a look at the likeliest hypotheses only */
 };
 
 struct aim aim_at(const struct aim_facts *facts);
@@ -152,8 +183,19 @@ uint32_t guess_seed(uint32_t i);
 uint32_t guess_places(const struct job_question *q, const char *text, uint32_t *pos);
 
 /* --- tail.c: the middle of a permutation, of the likeliest n_seeds; gives up after cpu_ns of the
- * thread's time. */
+ * thread's time, or twice as much time, and goes on there when asked about the same beginning
+ * again: where q->marks says. */
 #define TAIL_LIKELY 512 /* known ones, and those of a DistributedSampler */
+#define TAIL_MARKS 4
+
+struct tail_marks {
+	struct tail_mark {
+		uint64_t beginning;    /* hash of the first opens, in their numbering; 0: free */
+		uint32_t next;         /* seed */
+		uint32_t n_seen;       /* opens that seeds from 0 on were judged by */
+	} mark[TAIL_MARKS];
+	uint32_t oldest;
+};
 int tail_search(const struct job_question *q, uint32_t n_seeds, uint64_t cpu_ns,
 		struct job_answer *ret) MUST_USE;
 /* World and ranks of q->seed. */
@@ -214,11 +256,12 @@ struct words_facts {
 	enum job_effort effort;
 	enum job_plan plan;
 	bool is_suspended, is_quick, is_full, was_full, is_left;
+	bool is_saving; /* the next look waits until it is cheap beside the job */
 	const char *held; /* why a full search waits, or NULL */
 	double share, left_s;
 	uint32_t full_failed;
 	uint64_t searches, found_after;
-	const char *found, *gone; /* gone: of the job that has ended, or "" */
+	const char *found, *gone, *gone_why; /* gone: of the job that has ended, or "" */
 };
 void words_say(const struct words_facts *facts, char out[JOB_WORDS_MAX]);
 

@@ -42,9 +42,15 @@ static void name_chain(const struct known *k, struct job_answer *a)
 	a->manual_seed = k->last.manual_seed;
 }
 
+static bool is_same_name(const char *a, const char *b)
+{
+	return strcmp(a ? a : "", b ? b : "") == 0;
+}
+
 static bool is_one_way(const struct job_numbering *a, const struct job_numbering *b)
 {
-	return a->sort == b->sort && strcmp(a->under, b->under) == 0;
+	return is_same_name(a->sort, b->sort) && strcmp(a->under, b->under) == 0 && a->first == b->first &&
+	       a->is_split == b->is_split && a->split == b->split;
 }
 
 static bool is_behind(const struct recover_place *a, const struct recover_place *b)
@@ -223,6 +229,10 @@ static void put_path(const char *path, FILE *out)
 
 static void put_numbering(const struct job_numbering *way, FILE *out)
 {
+	if (way->is_split)
+		fprintf(out, ":split=%" PRIu32, way->split);
+	if (way->first)
+		fprintf(out, ":first=%" PRIu64, way->first);
 	if (way->sort)
 		fprintf(out, ":sort=%s", way->sort);
 	if (!way->under[0])
@@ -307,17 +317,11 @@ void known_told(struct known *k, const char *spec)
 		k->told[k->n_told++ % ARRAY_LEN(k->told)] = seed;
 }
 
-static bool is_same_name(const char *a, const char *b)
-{
-	return strcmp(a ? a : "", b ? b : "") == 0;
-}
-
 static bool is_same_order(const struct job_answer *a, const struct job_answer *b)
 {
 	return !a->spec[0] && !b->spec[0] && a->seed == b->seed && a->world == b->world &&
 	       a->is_chain == b->is_chain && a->manual_seed == b->manual_seed &&
-	       a->word == b->word && is_same_name(a->way.sort, b->way.sort) &&
-	       strcmp(a->way.under, b->way.under) == 0;
+	       a->word == b->word && is_one_way(&a->way, &b->way);
 }
 
 static bool has_rank(const struct job_answer *a, uint32_t rank)

@@ -14,9 +14,10 @@
 
 static bool is_elsewhere(const struct part_watch *watch, const struct known *known, uint64_t n)
 {
-	uint64_t outside = n - MIN(known->last.n, n);
+	uint64_t part = known->last.way.of ? known->last.way.of : known->last.n;
+	uint64_t outside = n - MIN(part, n);
 
-	return watch->run >= PART_OPENS + (outside > known->last.n ? 0 : PART_TIMES * outside);
+	return watch->run >= PART_OPENS + (outside > part ? 0 : PART_TIMES * outside);
 }
 
 void part_begin(struct part_watch *watch, const struct known *known,

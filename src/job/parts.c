@@ -10,6 +10,9 @@
  *	all that is quick         of the likeliest few; words of many seeds, about a second, of the first
  *	all seeds                 of the likeliest one
  *
+ * What a job has read in a whole pass, and reads again, is all that it reads: then it numbers these. Where
+ * they are the first ones of a numbering, or a random split of it, that is asked first.
+ *
  * More questions make a wrong answer likelier, so an answer needs more evidence, the more there
  * were. Sorts that differ in a few files only may all explain what was seen; the one that explains
  * most is taken. Must be silent about numberings that cannot be made: then there are fewer. On the
@@ -22,6 +25,9 @@
 
 #define WAYS_MAX 40
 #define QUICK_WAYS 4
+#define NARROW_MAX 2      /* of one numbering */
+#define SPLIT_SEEDS 1024u
+#define MEMBERS_SHARE 16u /* of the opens one may be something else */
 
 struct view {
 	struct job_numbering way;
@@ -33,6 +39,7 @@ struct views {
 	struct view view[WAYS_MAX];
 	size_t n;
 	uint32_t *numbers; /* [WAYS_MAX * q->n_seen] */
+	bool is_narrow;    /* one of them is of members only */
 };
 
 typedef int ask_fn(const struct job_question *q, struct job_answer *ret);
@@ -59,6 +66,36 @@ static void add_view(struct views *v, const struct job_numbering *way)
 	v->n++;
 }
 
+/* Whether the job reads only what it read before. */
+static bool has_members(const struct job_question *q)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; q->members && i < q->n_seen; i++)
+		n += !bitmap_get(q->members, q->seen[i]);
+	return q->members && q->numbers->narrow && n * MEMBERS_SHARE <= q->n_seen;
+}
+
+/* Instead of others, if too much of these is left out for the opens to be chance. */
+static void add_narrow(struct views *v, const struct job_numbering *way, bool is_likely)
+{
+	const struct job_question *q = v->q;
+	struct job_numbering narrow[NARROW_MAX];
+	uint32_t seed[SPLIT_SEEDS];
+	const struct job_members members = { q->members, seed, is_likely ? SPLIT_SEEDS : 0 };
+	size_t n;
+
+	for (uint32_t i = 0; i < SPLIT_SEEDS; i++)
+		seed[i] = i < q->n_hints ? q->hints[i] : guess_seed(i - (uint32_t)q->n_hints);
+	n = q->numbers->narrow(q->numbers->ctx, way, &members, narrow, NARROW_MAX);
+	for (size_t i = 0; i < n && v->n < WAYS_MAX; i++) {
+		add_view(v, &narrow[i]);
+		v->is_narrow |= 2 * narrow[i].first <= narrow[i].of;
+	}
+	if (v->n < WAYS_MAX && !v->is_narrow)
+		add_view(v, way);
+}
+
 static void list_views(struct views *v)
 {
 	const struct job_question *q = v->q;
@@ -71,8 +108,11 @@ static void list_views(struct views *v)
 	if (!way || !v->numbers)
 		return;
 	n = q->numbers->list(q->numbers->ctx, &opens, way, WAYS_MAX);
-	for (size_t i = 0; i < MIN(n, WAYS_MAX); i++)
-		add_view(v, &way[i]);
+	for (size_t i = 0; i < MIN(n, WAYS_MAX) && v->n < WAYS_MAX; i++)
+		if (has_members(q))
+			add_narrow(v, &way[i], i < QUICK_WAYS);
+		else
+			add_view(v, &way[i]);
 	atomic_fetch_add(q->cpu_ns, guess_cpu_ns() - start_ns);
 }
 
@@ -165,6 +205,7 @@ static void take_best_sort(const struct views *v, struct job_answer *ret)
 
 		q.seed = ret->seed;
 		if (v->view[i].way.dir != ret->way.dir || q.n != ret->n ||
+		    v->view[i].way.is_split != ret->way.is_split ||
 		    ask_refine(&q, &one) < 0 || one.margin <= ret->margin)
 			continue;
 		ret->margin = one.margin;
@@ -192,6 +233,7 @@ static int parts_quick(const struct job_question *q, struct job_answer *ret)
 		rc = ask_views(v, 1, ask_tail, ret);
 	if (rc == 0 && v->n > 1 && !ret->spec[0])
 		take_best_sort(v, ret);
+	ret->is_narrow = v->is_narrow;
 	views_free(v);
 	return rc;
 }
@@ -214,7 +256,7 @@ static int parts_refine(const struct job_question *q, struct job_answer *ret)
 	uint32_t *number AUTO_FREE = NULL;
 	int rc;
 
-	if (!q->numbers || !q->way || (!q->way->sort && !q->way->under[0]))
+	if (!q->numbers || !q->way || (!q->way->sort && !q->way->under[0] && !q->way->first))
 		return ask_refine(q, ret);
 	seen.number = number = calloc(MAX(q->n_seen, 1), sizeof(*number));
 	if (!number)

@@ -11,12 +11,17 @@
  * ranks of which world they are is told by the remainders of the places, once the seed is certain.
  * At the beginning of an epoch the other searches know more.
  *
- * A permutation takes some milliseconds for a million samples, so the time is limited. Any thread. */
+ * A permutation takes some ten milliseconds for a million samples, so the time is limited, and a search
+ * goes on where the last one about the same beginning stopped; when all were tried it begins anew with
+ * four times as many opens. It ends within milliseconds when it is cancelled. Any thread; marks are
+ * one thread's at a time. */
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
+#include <time.h>
 
+#include "clairfs/order.h"
 #include "clairfs/recover.h"
 #include "job_priv.h"
 
@@ -31,11 +36,22 @@
 #define LOADER_EPOCHS 32
 #define LOADER_WORD 3 /* of manual_seed; the next epoch's is LOADER_STEP further on */
 #define LOADER_STEP 4
+#define WORDS 4096
+#define TORCH_LARGE 214748364 /* from here on torch shuffles from the back */
+#define WALL_TIMES 2u         /* where the CPUs are busy */
+#define AGAIN_TIMES 4u
+#define HELD_NS (50 * NS_PER_MS)
+#define BEGINNING SEEN_LEAST /* opens that tell one from another */
 
 /* Where the opens stand in the permutation of one seed. */
 struct places {
 	uint32_t *at; /* in the order of the opens */
 	uint32_t n;
+	uint32_t *sample; /* [q->n] the permutation */
+	struct found {
+		uint32_t number, place;
+	} *found;           /* [q->n_seen] of those that were opened */
+	struct bitmap seen; /* [q->n] these */
 };
 
 struct tail_seed {
@@ -155,18 +171,71 @@ static uint32_t keep_window(const struct places *p, uint32_t first, uint32_t las
 	return n;
 }
 
+/* torch.randperm, as far as it is not cancelled. */
+static int permute(const struct job_question *q, uint32_t seed, uint32_t *sample)
+{
+	uint32_t n = (uint32_t)q->n, word[WORDS];
+	struct order_words *words;
+
+	if (order_words_new(seed, false, 0, &words) < 0)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < n; i++)
+		sample[i] = i;
+	for (uint32_t i = 0; i + 1 < n && !atomic_load(q->cancel); i += WORDS) {
+		order_words_take(words, word, WORDS);
+		for (uint32_t k = i; k < MIN(n - 1, i + WORDS); k++) {
+			uint32_t z = k + word[k - i] % (n - k), was = sample[k];
+
+			sample[k] = sample[z];
+			sample[z] = was;
+		}
+	}
+	order_words_free(words);
+	return atomic_load(q->cancel) ? -ECANCELED : 0;
+}
+
+static int compare_found(const void *a, const void *b)
+{
+	const struct found *x = a, *y = b;
+
+	return (x->number > y->number) - (x->number < y->number);
+}
+
+/* Where the opens stand in the permutation of this seed. */
+static int find_places(const struct job_question *q, uint32_t seed, struct places *p)
+{
+	uint32_t n = 0;
+	int rc = permute(q, seed, p->sample);
+
+	for (uint32_t i = 0; rc == 0 && i < q->n && n < p->seen.count; i++)
+		if (bitmap_get(&p->seen, p->sample[i]))
+			p->found[n++] = (struct found){ p->sample[i], i };
+	if (rc < 0)
+		return rc;
+	qsort(p->found, n, sizeof(*p->found), compare_found);
+	for (p->n = 0; p->n < q->n_seen; p->n++) {
+		const struct found key = { .number = q->seen[p->n] }, *found;
+
+		found = bsearch(&key, p->found, n, sizeof(key), compare_found);
+		p->at[p->n] = found ? found->place : 0;
+	}
+	return 0;
+}
+
 static int judge(const struct job_question *q, const struct tail_seed *s, struct places *p,
 		 struct job_answer *ret)
 {
 	uint32_t *sorted AUTO_FREE = malloc(q->n_seen * sizeof(*sorted));
 	uint32_t from, n, n_sorted, first, last;
-	char text[64];
 	double bits;
+	int rc;
 
 	if (!sorted)
 		return -ENOMEM;
-	snprintf(text, sizeof(text), "torch-randperm:seed=%" PRIu32, s->seed);
-	p->n = n_sorted = guess_places(q, text, p->at);
+	rc = find_places(q, s->seed, p);
+	if (rc < 0)
+		return rc;
+	n_sorted = p->n;
 	memcpy(sorted, p->at, p->n * sizeof(*sorted));
 	bits = evidence_window_bits(sorted, &n_sorted, q->n, &from, &n);
 	if (bits < NEEDED_BITS)
@@ -187,34 +256,106 @@ static int judge(const struct job_question *q, const struct tail_seed *s, struct
 	return 0;
 }
 
+static void places_fini(struct places *p)
+{
+	free(p->at);
+	free(p->sample);
+	free(p->found);
+	bitmap_fini(&p->seen);
+}
+
 static int places_init(const struct job_question *q, struct places *p)
 {
-	if (q->no_kinds || q->n_seen < SEEN_LEAST || q->n < JOB_RANK_SAMPLES)
+	if (q->no_kinds || q->n_seen < SEEN_LEAST || q->n < JOB_RANK_SAMPLES ||
+	    q->n >= TORCH_LARGE)
 		return -ENOENT;
 	p->at = calloc(q->n_seen, sizeof(*p->at));
-	return p->at ? 0 : -ENOMEM;
+	p->found = calloc(q->n_seen, sizeof(*p->found));
+	p->sample = malloc(q->n * sizeof(*p->sample));
+	if (!p->at || !p->found || !p->sample || bitmap_init(&p->seen, q->n) < 0)
+		return -ENOMEM;
+	for (size_t i = 0; i < q->n_seen; i++)
+		(void)bitmap_set(&p->seen, q->seen[i]);
+	return 0;
+}
+
+/* FNV-1a of what makes the list of seeds, and of what tells this beginning in this numbering. */
+static uint64_t hash_beginning(const struct job_question *q)
+{
+	uint64_t hash = 0xcbf29ce484222325 ^ q->n;
+
+	for (size_t i = 0; i < q->n_hints; i++)
+		hash = (hash ^ q->hints[i]) * 0x100000001b3;
+	for (size_t i = 0; i < MIN(q->n_seen, BEGINNING); i++)
+		hash = (hash ^ q->seen[i]) * 0x100000001b3;
+	return MAX(hash, 1);
+}
+
+/* That of this beginning, or a new one in place of the oldest. */
+static struct tail_mark *find_mark(const struct job_question *q)
+{
+	uint64_t beginning = hash_beginning(q);
+	struct tail_mark *mark;
+
+	for (uint32_t i = 0; i < TAIL_MARKS; i++)
+		if (q->marks->mark[i].beginning == beginning)
+			return &q->marks->mark[i];
+	mark = &q->marks->mark[q->marks->oldest++ % TAIL_MARKS];
+	*mark = (struct tail_mark){ .beginning = beginning, .n_seen = (uint32_t)q->n_seen };
+	return mark;
+}
+
+static uint64_t wall_ns(void)
+{
+	return clock_now(clock_monotonic());
+}
+
+static void wait_while_held(const struct job_question *q)
+{
+	const struct timespec hold = { .tv_nsec = HELD_NS };
+
+	while (q->hold && atomic_load(q->hold) && !atomic_load(q->cancel))
+		(void)clock_nanosleep(CLOCK_MONOTONIC, 0, &hold, NULL);
+}
+
+static int try_seeds(const struct job_question *q, uint32_t n_seeds, uint64_t cpu_ns,
+		     struct tail_mark *mark, struct places *places, struct job_answer *ret)
+{
+	uint64_t start_ns = guess_cpu_ns(), began_ns = wall_ns();
+	struct tail_seed seed;
+
+	while (mark->next < n_seeds && nth_seed(q, mark->next, &seed)) {
+		int rc;
+
+		wait_while_held(q);
+		if (guess_cpu_ns() - start_ns > cpu_ns ||
+		    (!q->hold && wall_ns() - began_ns > WALL_TIMES * cpu_ns))
+			return -ENOENT;
+		rc = atomic_load(q->cancel) ? -ECANCELED : judge(q, &seed, places, ret);
+		if (rc != -ENOENT)
+			return rc;
+		mark->next++;
+	}
+	return -ENOENT;
 }
 
 int tail_search(const struct job_question *q, uint32_t n_seeds, uint64_t cpu_ns,
 		struct job_answer *ret)
 {
-	uint64_t start_ns = guess_cpu_ns();
+	struct tail_mark first = { .n_seen = (uint32_t)q->n_seen }, *mark = &first;
 	struct places places = { 0 };
 	struct tail_seed seed;
 	int rc = places_init(q, &places);
 
-	if (rc < 0)
-		return rc;
-	rc = -ENOENT;
-	for (uint32_t i = 0; i < n_seeds && rc == -ENOENT && nth_seed(q, i, &seed); i++) {
-		if (atomic_load(q->cancel))
-			rc = -ECANCELED;
-		else if (guess_cpu_ns() - start_ns > cpu_ns)
-			break;
-		else
-			rc = judge(q, &seed, &places, ret);
+	if (rc == 0 && q->marks)
+		mark = find_mark(q);
+	if (!nth_seed(q, mark->next, &seed) && q->n_seen >= AGAIN_TIMES * mark->n_seen) {
+		mark->next = 0;
+		mark->n_seen = (uint32_t)q->n_seen;
 	}
-	free(places.at);
+	if (rc == 0)
+		rc = try_seeds(q, n_seeds, cpu_ns, mark, &places, ret);
+	places_fini(&places);
 	return rc;
 }
 
@@ -226,6 +367,6 @@ int tail_refine(const struct job_question *q, struct job_answer *ret)
 
 	if (rc == 0)
 		rc = judge(q, &seed, &places, ret);
-	free(places.at);
+	places_fini(&places);
 	return rc;
 }

@@ -10,8 +10,11 @@
  * pause are a second beginning beside that of the pass, not instead of it, unless there was next to
  * nothing before.
  *
- * It must stay cheap: it runs for every open, on the planner's thread. Memory is a bit per sample
+ * What was seen in a pass that is over is what the job reads, all of the dataset or some of it.
+ *
+ * It must stay cheap: it runs for every open, on the planner's thread. Memory is two bits per sample
  * and the first opens of two beginnings. Pure; the caller locks. */
+#include <errno.h>
 #include <string.h>
 
 #include "job_priv.h"
@@ -19,6 +22,7 @@
 #define WINDOW 32   /* opens by which a new pass is judged */
 #define AGAIN_MIN 8 /* of them seen before */
 #define STRAY_OPENS 16
+#define FRESH_SHARE 16
 
 /* Numbers of opens that are worth a look. */
 static const uint32_t looks[] = { 32, TRAIL_FEW, 256, TRAIL_MAX };
@@ -27,12 +31,13 @@ int trail_init(struct trail *t, uint64_t n)
 {
 	*t = (struct trail){ .n = n };
 	t->start[TRAIL_PASS].is_used = true;
-	return bitmap_init(&t->seen, n);
+	return bitmap_init(&t->seen, n) < 0 ? -ENOMEM : bitmap_init(&t->before, n);
 }
 
 void trail_fini(struct trail *t)
 {
 	bitmap_fini(&t->seen);
+	bitmap_fini(&t->before);
 }
 
 /* The open `ago` opens before the last one, 0: the last. */
@@ -92,6 +97,27 @@ static bool has_turned(const struct trail *t)
 	return again >= MAX(bar, AGAIN_MIN);
 }
 
+/* A pass is over, though it may not have been heard of from its beginning: who uses it looks whether
+ * the opens of this one are among what it read. Loaders leave out an incomplete batch of an epoch, each
+ * time another: where this one had next to nothing new, both together are what the job reads. */
+static void keep_seen(struct trail *t)
+{
+	uint64_t n_words = DIV_ROUND_UP(t->n, 64), fresh = 0;
+	struct bitmap was = t->before;
+
+	for (uint64_t i = 0; i < n_words; i++)
+		fresh += (uint64_t)__builtin_popcountll(t->seen.words[i] & ~was.words[i]);
+	if (t->has_before && fresh * FRESH_SHARE <= t->seen.count) {
+		for (uint64_t i = 0; i < n_words; i++)
+			t->before.words[i] |= t->seen.words[i];
+		t->before.count += fresh;
+	} else {
+		t->before = t->seen;
+		t->seen = was;
+	}
+	t->has_before = true;
+}
+
 /* The pass begins with the first repeat within the window. */
 static void turn(struct trail *t)
 {
@@ -102,6 +128,7 @@ static void turn(struct trail *t)
 			first = ago;
 	for (uint32_t ago = first + 1; ago-- > 0;)
 		sample[n++] = t->tail[tail_at(t, ago)].sample;
+	keep_seen(t);
 	bitmap_clear_all(&t->seen);
 	start_begin(&t->start[TRAIL_PASS]);
 	memset(&t->start[TRAIL_PAUSED], 0, sizeof(t->start[TRAIL_PAUSED]));
@@ -118,6 +145,7 @@ void trail_restart(struct trail *t, uint64_t after)
 {
 	uint64_t oldest = t->noted - MIN(t->noted, TRAIL_RECENT);
 
+	t->has_before = false; /* that was not what it was taken for */
 	bitmap_clear_all(&t->seen);
 	start_begin(&t->start[TRAIL_PASS]);
 	memset(&t->start[TRAIL_PAUSED], 0, sizeof(t->start[TRAIL_PAUSED]));

@@ -28,6 +28,15 @@ static void say_searching(const struct words_facts *f, const char *why, char out
 		snprintf(out, JOB_WORDS_MAX, "%s; trying likely seeds", why);
 }
 
+static void say_in_vain(const struct words_facts *f, const char *why, char out[JOB_WORDS_MAX])
+{
+	const char *more = f->effort == JOB_QUICK ? " (recover=full tries all seeds)" : "";
+
+	snprintf(out, JOB_WORDS_MAX, "%s; no likely order among %" PRIu64 " searches%s%s", why,
+		 f->searches, more,
+		 f->is_saving ? "; the next one when they take less than 1 % of the job's time" : "");
+}
+
 static void say_waiting(const struct words_facts *f, const char *why, char out[JOB_WORDS_MAX])
 {
 	const struct trail_start *s = &f->trail->start[TRAIL_PASS];
@@ -46,9 +55,7 @@ static void say_waiting(const struct words_facts *f, const char *why, char out[J
 		snprintf(out, JOB_WORDS_MAX,
 			 "%s; all seeds were tried, reads follow no order that is known", why);
 	else
-		snprintf(out, JOB_WORDS_MAX, "%s; no likely order among %" PRIu64 " searches%s",
-			 why, f->searches,
-			 f->effort == JOB_QUICK ? " (recover=full tries all seeds)" : "");
+		say_in_vain(f, why, out);
 }
 
 static void say_gone(const struct words_facts *f, char out[GONE_MAX])
@@ -56,7 +63,7 @@ static void say_gone(const struct words_facts *f, char out[GONE_MAX])
 	char gone[JOB_SPEC_MAX];
 
 	order_spec_show(f->gone, gone, sizeof(gone));
-	snprintf(out, GONE_MAX, "the job that read %s has ended: its processes are gone", gone);
+	snprintf(out, GONE_MAX, "the job that read %s has ended: %s", gone, f->gone_why);
 }
 
 static void say_found(const struct words_facts *f, const char *found, char out[JOB_WORDS_MAX])
@@ -65,7 +72,15 @@ static void say_found(const struct words_facts *f, const char *found, char out[J
 	int n = snprintf(out, JOB_WORDS_MAX, "found %s after %" PRIu64 " opens (%s)", found,
 			 f->found_after, f->was_full ? "all seeds" : "quick");
 
-	if (f->known->is_found && last->way.under[0] && n > 0 && n < JOB_WORDS_MAX)
+	if (!f->known->is_found || n <= 0 || n >= JOB_WORDS_MAX)
+		return;
+	if (last->way.first)
+		snprintf(out + n, (size_t)(JOB_WORDS_MAX - n),
+			 "; the job reads %s%" PRIu64 " of the %" PRIu64 " samples%s%s%s",
+			 last->way.is_split ? "a random split, " : "the first ", last->n,
+			 last->way.of, last->way.under[0] ? " below " : "", last->way.under,
+			 last->way.under[0] ? "/" : "");
+	else if (last->way.under[0])
 		snprintf(out + n, (size_t)(JOB_WORDS_MAX - n),
 			 "; the job reads the %" PRIu64 " samples below %s/, of %" PRIu64, last->n,
 			 last->way.under, f->trail->n);

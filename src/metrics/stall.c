@@ -407,6 +407,15 @@ static bool is_running(const struct stall_rank *r, const struct stall_pass *p, u
 	       now_ns < run->last_ns + STALL_LATE_NS;
 }
 
+/* Fewer reads than a round of the workers, or a hundredth of the pass: they say nothing of the others. */
+bool stall_is_stray(const struct stall_pass *p)
+{
+	const struct stall_job *job = &p->order->job;
+	uint64_t round = (uint64_t)MAX(job->batch, 1) * MAX(job->workers, 1);
+
+	return p->n_told < MAX(round, p->length / 100);
+}
+
 /* So many of a hundred were told, but for a last batch that is not full: jobs may leave it out. And
  * but for what is before the first one: the job went on in the middle, or its order was found late.
  * So says a round of the workers; a stray read near the end says nothing of what is before it.
@@ -414,12 +423,10 @@ static bool is_running(const struct stall_rank *r, const struct stall_pass *p, u
 static bool is_told(const struct stall_pass *p, uint64_t percent)
 {
 	uint64_t tail = p->length - MIN(p->end, p->length), length = p->length;
-	const struct stall_job *job = &p->order->job;
-	uint64_t round = (uint64_t)MAX(job->batch, 1) * MAX(job->workers, 1);
 
-	if (tail < job->batch)
+	if (tail < p->order->job.batch)
 		length -= tail;
-	if (p->n_told >= MAX(round, p->length / 100))
+	if (!stall_is_stray(p))
 		length -= MIN(p->from, length);
 	return length && 100 * p->n_told >= percent * length;
 }

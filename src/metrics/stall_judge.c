@@ -84,6 +84,9 @@ static enum stall_why judge_shape(struct judge *j)
 		return STALL_NOTHING_READ;
 	if ((length - p->n_told) * 100 > length * STALL_HOLES_PERCENT)
 		return STALL_HOLES;
+	/* What ends with the mount, or with its order, may be no pass at all. */
+	if (p->n_told < p->length && stall_is_stray(p))
+		return STALL_HOLES;
 	j->prefetch = p->order->job.prefetch ? p->order->job.prefetch : 2;
 	j->batch = p->order->job.batch;
 	j->workers = p->order->job.workers;

@@ -221,6 +221,8 @@ void stall_orders_free(struct stall *s);
 /* --- stall.c --- */
 /* Passes and their parts in the order in which they are read: below 0 when a comes first. */
 int stall_pass_cmp(const struct stall_pass *a, const struct stall_pass *b);
+/* Too little was told of it to judge it. */
+bool stall_is_stray(const struct stall_pass *p);
 /* Judges what is open of an order, as it is. */
 void stall_order_end(struct stall *s, const struct stall_order *order);
 int stall_rank_place(struct stall *s, uint32_t number, uint32_t *ret);

@@ -1,34 +1,88 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The keys sort= and under=: a job that lists a part of the tree, or sorts it in another way than
  * the index, uses other numbers for the same files. The caller, who knows the files, gives an array
- * from the job's numbers to ours; the kind computes with the job's n and never hears of it, and
- * what it computes is translated once, before positions are indexed. Paths in a list file are
- * translated the other way, so that a list means the same with and without these keys.
+ * from the job's numbers to ours. Of these a job may use some only, and number them anew: the keys
+ * first= (torch's Subset of the first ones) and split= (random_split). The kind computes with the
+ * job's n and never hears of it, and what it computes is translated once, before positions are
+ * indexed. Paths in a list file are translated the other way, so that a list means the same with
+ * and without these keys.
  *
- * Must never change what an order without the two keys is. Set-up code of one thread, but for
+ * Must never change what an order without these keys is. Set-up code of one thread, but for
  * order_renumber, which any thread may call. */
 #include <errno.h>
+#include <inttypes.h>
 #include <string.h>
 
 #include "order_priv.h"
+#include "perm.h"
 
-int order_number_new(const struct order_spec *spec, const struct order_params *params,
-		     struct order_numbering *num, struct err *err)
+/* torch's random_split: the samples are shuffled, and the first so many are the first part. */
+static int shuffle_map(struct order_numbering *num, uint64_t seed, uint64_t count)
 {
-	const char *sort = order_spec_path(spec, "sort"), *under = order_spec_path(spec, "under");
+	uint32_t *head AUTO_FREE = order_alloc_u32(count);
+	struct mt19937 rng;
+
+	if (!head)
+		return -ENOMEM;
+	mt19937_seed(&rng, (uint32_t)seed);
+	if (perm_torch_head(head, (uint32_t)count, (uint32_t)num->inner.n, true, &rng) < 0)
+		return -ENOMEM;
+	for (uint64_t i = 0; i < count; i++)
+		head[i] = num->map[head[i]];
+	free(num->map);
+	num->map = TAKE(head);
+	return 0;
+}
+
+/* Some of the samples that the map has so far. */
+static int cut_map(struct order_numbering *num, uint64_t first, uint64_t split, struct err *err)
+{
+	uint64_t n = num->inner.n, count = first ? first : n;
+
+	if (first > n)
+		return err_set(err, -EINVAL,
+			       "key \"first\": there are %" PRIu64 " samples, not %" PRIu64, n, first);
+	if (!num->map) {
+		num->map = order_alloc_u32(n);
+		if (num->map)
+			perm_identity(num->map, (uint32_t)n);
+	}
+	if (!num->map || (split != ORDER_NO_SPLIT && shuffle_map(num, split, count) < 0))
+		return err_set(err, -ENOMEM, "out of memory");
+	num->inner.n = count;
+	return 0;
+}
+
+static int list_part(struct order_numbering *num, const char *sort, const char *under,
+		     struct err *err)
+{
+	const struct order_params *params = num->params;
 	int rc;
 
-	num->params = params;
-	num->inner = *params;
-	if (!sort && !under)
-		return 0;
 	if (!params->number)
 		return err_set(err, -EINVAL, "key \"%s\" needs the files of a dataset",
 			       sort ? "sort" : "under");
 	rc = params->number(params->number_ctx, sort, under, &num->map, &num->inner.n, err);
 	if (rc < 0)
 		err_prefix(err, "key \"%s\"", rc == -EINVAL ? "sort" : under ? "under" : "sort");
-	if (rc < 0 || !params->resolve)
+	return rc;
+}
+
+int order_number_new(const struct order_spec *spec, const struct order_params *params,
+		     struct order_numbering *num, struct err *err)
+{
+	const char *sort = order_spec_path(spec, "sort"), *under = order_spec_path(spec, "under");
+	uint64_t first = order_spec_u64(spec, "first"), split = order_spec_u64(spec, "split");
+	bool is_listed = sort || under, is_cut = first || split != ORDER_NO_SPLIT;
+	int rc = 0;
+
+	num->params = params;
+	num->inner = *params;
+	if (is_listed)
+		rc = list_part(num, sort, under, err);
+	if (rc == 0 && is_cut)
+		rc = cut_map(num, first, split, err);
+	if (rc < 0 || !num->map || !params->resolve)
 		return rc;
 	num->inner.resolve = order_number_resolve;
 	num->inner.resolve_ctx = num;

@@ -25,7 +25,8 @@
 #define ORDER_REPLAY_MAX 65536
 #define ORDER_REPLAY_DRAWS_MAX ((uint64_t)1 << 33) /* numbers drawn for one epoch: minutes */
 #define ORDER_OWN_KEYS_MAX 16
-#define ORDER_COMMON_KEYS 9
+#define ORDER_COMMON_KEYS 11
+#define ORDER_NO_SPLIT UINT64_MAX /* key split, where it is not given */
 
 enum order_key_type {
 	ORDER_KEY_U64,  /* min..max */
@@ -55,7 +56,8 @@ struct order_key {
 
 /* What every kind's help ends with. */
 #define ORDER_HELP_COMMON                                                                          \
-	" epochs start_epoch start_step batch workers prefetch_factor sort under job"
+	" epochs start_epoch start_step batch workers prefetch_factor split first sort under "    \
+	"job"
 
 struct order_value {
 	bool is_set;

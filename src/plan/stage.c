@@ -255,8 +255,7 @@ void stage_answered(struct plan *plan, uint64_t now_ns, uint32_t sample, int sta
 	item_in(plan, sample);
 }
 
-/* How far apart readers are in positions, of all jobs: no less is ever pushed, as each of these may
- * be next. */
+/* How far apart readers are in positions, of all jobs: each of these may be next. */
 static double stage_readers(const struct plan *plan)
 {
 	uint64_t n = 0;
@@ -272,7 +271,9 @@ static double stage_readers(const struct plan *plan)
 
 static void stage_shrink(struct plan *plan, uint64_t now_ns, double most)
 {
-	double least = MAX(stage_readers(plan), 4) * (double)plan->mean_pages;
+	double least = MAX(MIN(stage_readers(plan) * (double)plan->mean_pages,
+			       (double)plan->stage_pages / 16),
+			   4 * (double)plan->mean_pages);
 
 	stage_recover(plan, now_ns);
 	plan->stage_shrunk_ns = MAX(now_ns, 1);

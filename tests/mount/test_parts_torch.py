@@ -17,7 +17,7 @@ TRAIN, VAL, CLASSES, EPOCHS = 2000, 160, 8, 4
 
 JOB = r"""
 import json, os, sys, time, torch
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, Subset, random_split
 from torch.utils.data.distributed import DistributedSampler
 point, source, case, epochs = *sys.argv[1:4], int(sys.argv[4])
 
@@ -47,8 +47,14 @@ def compute(what, is_done):
         time.sleep(0.01)
 
 train, val = Folder("train"), Folder("val")
+some = len(train) // 5
+if case == "subset":
+    train = Subset(train, range(some))
+if case == "split":
+    train = random_split(train, [some, len(train) - some], generator=torch.Generator().manual_seed(7))[0]
+first = int(case in ("subset", "split"))  # the epoch in which it is found
 torch.manual_seed(42)
-world = {"manual": 0, "model": 0, "two_ranks": 2}.get(case, 1)
+world = {"manual": 0, "model": 0, "subset": 0, "split": 0, "two_ranks": 2}.get(case, 1)
 if case == "model":
     model = torch.nn.Linear(320, 320)  # draws its weights before the loader draws
 samplers = [DistributedSampler(train, world, rank) for rank in range(world)]
@@ -63,11 +69,11 @@ if case == "looked":
 for epoch in range(epochs):
     for s in samplers:
         s.set_epoch(epoch)
-    if epoch == 1:
+    if epoch == first + 1:
         compute("the next epoch is fetched", lambda order, search: order["epoch"]["lead"] >= 0.9 * len(train))
     for i, batches in enumerate(zip(*loaders)):
         read["train"] += sum(len(batch) for batch in batches)
-        if i == len(loaders[0]) // 2 and epoch == 0:
+        if i == len(loaders[0]) // 2 and epoch == first:
             compute(f"epoch {epoch}: the order of train/ is found", lambda order, search:
                     search["found"].endswith(":under=train") and search["orders_found"] > 0 and not search["is_searching"])
     read["val"] += sum(len(batch) for batch in validation)
@@ -81,22 +87,23 @@ def tree(place):
             mountkit.write_file(os.path.join(place.source, part, f"n{i % CLASSES}", f"{i:05d}.jpg"), rng.randbytes(rng.randrange(1, 4096)))
 
 
-def run(place, case, is_it, vals):
+def run(place, case, is_it, vals, n=TRAIN):
     if not PYTHON:
         raise mountkit.Failed("CLAIRFS_TORCH_PYTHON is not set: it must name a Python that has PyTorch")
     tree(place)
     with place.mount(recover="quick") as mount:
         done = program(PYTHON, "-W", "ignore", "-c", JOB, mount.mountpoint, place.source, case, EPOCHS, timeout=600, cwd="/")
-        want = b'{"train": %d, "val": %d}' % (TRAIN * EPOCHS, VAL * vals)
+        want = b'{"train": %d, "val": %d}' % (n * EPOCHS, VAL * vals)
         tap.equal((done.code, done.out.strip()), (0, want), f"{case}: every sample was read, and is the source's")
         stats = mount.wait_for(lambda s: not s["order"]["search"]["is_searching"], f"{case}: searches end")
         search = stats["order"]["search"]
         tap.ok(is_it(stats["order"]["spec"]), f"{case}: the order of train/ is in force", stats["order"])
-        tap.ok(f"the job reads the {TRAIN} samples below train/, of {TRAIN + VAL}" in " ".join(good("status", place.mnt).decode().split()) or
+        what = {"subset": f"first {n} of the {TRAIN} samples below train/", "split": f"a random split, {n} of the {TRAIN} samples below train/"}
+        tap.ok(what.get(case, f"the job reads the {n} samples below train/, of {TRAIN + VAL}") in " ".join(good("status", place.mnt).decode().split()) or
                search["doing"].startswith("expected"), f"{case}: status says which part the job reads", search)
-        stats = mount.wait_for(lambda s: sum(c["reads"] for c in s["reads"].values()) >= TRAIN * EPOCHS + VAL * vals,
+        stats = mount.wait_for(lambda s: sum(c["reads"] for c in s["reads"].values()) >= n * EPOCHS + VAL * vals,
                                f"{case}: all reads are classified")
-        tap.ok(stats["counters"]["prefetch_useful"] >= TRAIN // 8, f"{case}: later epochs were fetched ahead", stats["counters"])
+        tap.ok(stats["counters"]["prefetch_useful"] >= n // 8, f"{case}: later epochs were fetched ahead", stats["counters"])
         return stats
 
 
@@ -129,4 +136,14 @@ def a_model_before_the_loader(place):
     tap.ok(stats["order"]["search"]["orders_found"] <= 2, "one order, or one more with a starved worker", stats["order"])
 
 
-mountkit.run(distributed_sampler, two_ranks, a_look_at_the_validation_set_first, manual_seed, a_model_before_the_loader)
+def some_of_them(place):
+    """The first fifth, shuffled, is all that the job numbers: known when it begins again."""
+    run(place, "subset", lambda spec: spec == f"torch-loader:seed=42:before=6:draws=6:first={TRAIN // 5}:under=train", EPOCHS, TRAIN // 5)
+
+
+def a_random_split(place):
+    run(place, "split", lambda spec: spec == f"torch-loader:seed=42:before=6:draws=6:split=7:first={TRAIN // 5}:under=train", EPOCHS,
+        TRAIN // 5)
+
+
+mountkit.run(distributed_sampler, two_ranks, a_look_at_the_validation_set_first, manual_seed, a_model_before_the_loader, some_of_them, a_random_split)

@@ -21,6 +21,14 @@ def dataset(place, per_class):
     return data, names
 
 
+def parts(place):
+    names = [f"train/n{i % 10}/{i:05d}.jpg" for i in range(N)] + [f"val/n{i % 10}/{i:05d}.jpg" for i in range(200)]
+    data = {name: rng.randbytes(rng.randrange(1, 4096)) for name in names}
+    for name, content in data.items():
+        mountkit.write_file(os.path.join(place.source, name), content)
+    return data, sorted(names)
+
+
 def job(place, per_class, sequence_of):
     """Reads EPOCHS epochs; in the middle of each it computes until the daemon has had its time."""
     data, names = dataset(place, per_class)
@@ -61,4 +69,31 @@ def one_class(place):
     tap.ok(PART <= stats["counters"]["source_reads"] <= PART + PART // 50, "and nothing else is read from the source", stats["counters"])
 
 
-mountkit.run(shuffled, in_order, one_class)
+def seeded(place):
+    """torch.manual_seed(42), a loader that shuffles a Subset of the first fifth, and a validation loader between the epochs."""
+    generator = orders.Mt19937(42)
+    words = [generator.u32() for _ in range(32)]
+    data, names = parts(place)
+    train, val = [n for n in names if n.startswith("train/")], [n for n in names if n.startswith("val/")]
+    part, wrong, read = len(train) // 5, [], 0
+    with place.mount(recover="quick") as mount:
+        for epoch in range(EPOCHS):
+            for at, i in enumerate(orders.randperm(part, words[6 * epoch + 3])):
+                wrong += [] if mount.read(train[i]) == data[train[i]] else [train[i]]
+                read += 1
+                if at in (40, part // 2):
+                    mount.wait_for(lambda s, read=read: s["counters"]["sample_opens"] >= read and
+                                   not s["order"]["search"]["is_searching"], f"epoch {epoch}: the daemon has seen {read} opens")
+            for name in val:
+                mount.read(name)
+                read += 1
+        stats = mount.stats()
+        tap.equal(wrong, [], "every byte was right")
+        tap.equal(stats["order"]["search"]["found"], f"torch-loader:seed=42:before=6:draws=6:first={part}:under=train",
+                  "a shuffled Subset of the first fifth is found in its second epoch")
+        tap.ok(stats["order"]["epoch"]["match_percent"] >= 95, "and followed", stats["order"]["epoch"])
+        text = mountkit.good("status", mount.mountpoint).decode()
+        tap.ok(f"the job reads the first {part} of the {len(train)} samples below train/" in text, "status says what is read", text)
+
+
+mountkit.run(shuffled, in_order, one_class, seeded)

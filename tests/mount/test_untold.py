@@ -17,6 +17,7 @@ import tap
 from mountkit import good
 
 N, SIZE, STEP = 1600, 8192, 32
+READERS = 16  # that the daemon tells apart
 
 JOB = """
 import multiprocessing, os, sys
@@ -344,9 +345,14 @@ def ends_alone(place):
         tap.equal(stats["order"]["why"], "its job has ended: its processes are gone", "the only job ends when it is killed")
         tap.equal(stats["gauges"]["stage_bytes"], 0, "nothing is staged for it")
         tap.ok(f"the job that read {spec} has ended" in good("status", mount.mountpoint).decode(), "status says so")
-        before = mount.stats()["counters"]["prefetch_issued"]
-        again = Job(place, mount, paths, orders.distributed(N, 1, 0, 5, 0))
+        # Somebody reads what it would have read next, so that the plan, if there were one, would go on with it.
+        before, heard = mount.stats()["counters"]["prefetch_issued"], opens(mount)
+        for i in job.sequence[job.at:job.at + 16]:
+            mount.read(paths[i])
+        mountkit.wait_until(lambda: opens(mount) >= heard + 16, "the daemon hears of the reads")
         tap.equal(mount.stats()["counters"]["prefetch_issued"], before, "nothing is fetched for it any more")
+        tap.equal(mount.stats()["order"]["state"], "no_order", "there is no order that it could be fetched by")
+        again = Job(place, mount, paths, orders.distributed(N, 1, 0, 5, 0))
         read_until(mount, [again], lambda: followed(mount, spec), "begun again, it is followed again")
         tap.ok(again.at <= 256, "begun again, it is found again", again.at)
         again.end()
@@ -356,11 +362,24 @@ def many_sessions(place):
     """Readers that live for one file each, in sessions of their own, do not take the finder away from a job."""
     mount, paths = setting(place)
     with mount:
-        crowd = subprocess.Popen(["sh", "-c", 'cd "$0"; echo ready; for i in $(seq 300); do setsid -w cat "$1" > /dev/null; done',
-                                  mount.mountpoint, paths[7]], stdout=subprocess.PIPE, text=True)
-        crowd.stdout.readline()
+        # Each another file: of what the kernel has, nobody is seen to read it.
+        loop = 'cd "$0"; for i in 1 2 3 4; do for path in "$@"; do setsid -w cat "$path" > /dev/null; echo "$path"; sleep 0.1; done; done'
+        crowd = subprocess.Popen(["sh", "-c", loop, mount.mountpoint, *(paths[997 * i % N] for i in range(N))],
+                                 stdout=subprocess.PIPE)
+        os.set_blocking(crowd.stdout.fileno(), False)
+        seen = []
+
+        def sessions():
+            seen.append(crowd.stdout.read() or b"")
+            return b"".join(seen).count(b"\n")
+
+        mountkit.wait_until(lambda: sessions() >= READERS, "as many sessions have read as there are places for readers")
         jobs = two(place, mount, paths)
+        at_first = sessions()
         are_found_and_followed(mount, jobs, "among many sessions")
+        mountkit.wait_until(lambda: sessions() >= at_first + READERS, "as many again come and go beside both jobs")
+        tap.ok(crowd.poll() is None, "they went on all the time", sessions())
+        tap.equal(len(mount.stats()["jobs"]), 2, "and none of them is a job")
         crowd.kill()
         crowd.communicate()
         for job in jobs:

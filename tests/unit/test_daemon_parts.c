@@ -10,6 +10,7 @@
 #define VAL 80
 #define N (TRAIN + VAL)
 #define WAYS 40
+#define ROOM (20 * N * sizeof(uint32_t)) /* for all numberings that are asked about */
 
 /* train/a, train/b, train/c, and val/a, val/b, val/c: the index has them in this order. */
 static struct dataset *tree(const char *name)
@@ -40,7 +41,7 @@ static void ask(struct asked *a, const struct dataset *ds, const struct job_open
 	const struct job_numbers *numbers;
 	struct err err = { 0 };
 
-	CHECK_INT(job_parts_new(ds, &a->parts, &err), 0);
+	CHECK_INT(job_parts_new(ds, ROOM, &a->parts, &err), 0);
 	numbers = job_parts_numbers(a->parts);
 	a->n = numbers->list(numbers->ctx, opens, a->way, WAYS);
 	CHECK(a->n > 0);
@@ -175,6 +176,44 @@ static void sorts_that_agree_are_asked_once(void)
 	dataset_free(ds);
 }
 
+/* A dataset far down: as deep as a spec can say, and deeper. */
+static void parts_far_below_the_source(void)
+{
+	static char deep[1300], path[100][1400];
+	static const size_t lengths[] = { 799, 1199 };
+
+	for (size_t d = 0; d < ARRAY_LEN(lengths); d++) {
+		const char *list[ARRAY_LEN(path) + 1];
+		AUTO_FREE char *root = NULL, *log = NULL;
+		struct dataset *ds;
+		uint32_t sample[64];
+		struct asked a;
+		int saved;
+		const struct job_opens opens = { sample, 64, true };
+
+		memset(deep, 'a', sizeof(deep));
+		for (size_t i = 199; i < sizeof(deep); i += 200)
+			deep[i] = '/';
+		deep[lengths[d]] = '\0';
+		for (size_t i = 0; i < ARRAY_LEN(path); i++) {
+			snprintf(path[i], sizeof(path[i]), "%s/%s/%zu.jpg", deep,
+				 i < 80 ? "train" : "val", i);
+			list[i] = path[i];
+		}
+		list[ARRAY_LEN(path)] = NULL;
+		root = kit_tree(d ? "deeper" : "deep", list);
+		ds = kit_open(root, (struct kit_open){ .layout = LAYOUT_AUTO });
+		fill(sample, 64, 0, 80);
+		saved = kit_log_begin();
+		ask(&a, ds, &opens);
+		log = kit_log_end(saved);
+		CHECK_U64(strlen(a.way[0].under), d == 0 ? lengths[d] + strlen("/train") : 0);
+		CHECK_INT(strstr(log, "path is longer than 1023 bytes") != NULL, d == 1);
+		job_parts_free(a.parts);
+		dataset_free(ds);
+	}
+}
+
 static void names_that_are_no_text_are_left_out(void)
 {
 	static char path[200][32];
@@ -196,12 +235,122 @@ static void names_that_are_no_text_are_left_out(void)
 	dataset_free(ds);
 }
 
+/* The narrower way for a job that reads these samples only, below train. */
+static bool narrow(const struct asked *a, const struct dataset *ds, const uint32_t *sample, size_t n,
+		   struct job_numbering *ret)
+{
+	const struct job_numbers *numbers = job_parts_numbers(a->parts);
+	struct job_numbering way = { .under = "train" };
+	static const uint32_t seeds[] = { 0, 1, 42 };
+	struct bitmap set;
+	const struct job_members members = { &set, seeds, ARRAY_LEN(seeds) };
+	size_t found;
+
+	CHECK_INT(bitmap_init(&set, N), 0);
+	for (size_t i = 0; i < n; i++)
+		(void)bitmap_set(&set, sample[i]);
+	(void)bitmap_set(&set, TRAIN + 3); /* elsewhere */
+	way.dir = kit_find(ds, "train").v - dataset_first_dir(ds);
+	found = numbers->narrow(numbers->ctx, &way, &members, ret, 1);
+	bitmap_fini(&set);
+	return found == 1;
+}
+
+/* As torch's random_split shuffles TRAIN samples. */
+static uint32_t *split_of(const char *text)
+{
+	const struct order_params params = { .n = TRAIN };
+	struct order_spec *spec;
+	struct order *order;
+	struct err err = { 0 };
+	uint32_t *sample;
+	uint64_t length;
+
+	CHECK_INT(order_spec_parse(text, &spec, &err), 0);
+	CHECK_INT(order_new(spec, &params, &order, &err), 0);
+	CHECK_INT(order_rank_epoch(order, 0, 0, &sample, &length, &err), 0);
+	order_free(order);
+	order_spec_free(spec);
+	return sample;
+}
+
+static void some_samples_of_a_part_are_numbered_anew(void)
+{
+	struct dataset *ds = tree("narrow");
+	AUTO_FREE uint32_t *split = split_of("torch-randperm:seed=42");
+	AUTO_FREE uint32_t *other = split_of("torch-randperm:seed=4242");
+	uint32_t sample[TRAIN], number[3];
+	const struct job_opens opens = { (uint32_t[]){ split[0], split[143], split[144] }, 3, true };
+	struct job_numbered seen = { .number = number };
+	const struct job_numbers *numbers;
+	struct job_numbering way;
+	struct asked a;
+
+	ask(&a, ds, &opens);
+	numbers = job_parts_numbers(a.parts);
+	fill(sample, TRAIN, 0, TRAIN);
+	CHECK(!narrow(&a, ds, sample, TRAIN, &way)); /* all of them */
+	for (uint32_t i = 0; i < TRAIN / 5; i++)
+		sample[i] = i;
+	CHECK(narrow(&a, ds, sample, TRAIN / 5, &way));
+	CHECK_U64(way.first, TRAIN / 5);
+	CHECK_U64(way.of, TRAIN);
+	CHECK(!way.is_split);
+	CHECK(narrow(&a, ds, sample + 2, TRAIN / 5 - 2, &way)); /* two were not heard of */
+	CHECK_U64(way.first, TRAIN / 5);
+	CHECK(narrow(&a, ds, split, TRAIN / 5, &way));
+	CHECK_U64(way.first, TRAIN / 5);
+	CHECK(way.is_split && way.split == 42);
+	CHECK_INT(numbers->number(numbers->ctx, &way, &opens, &seen), 0);
+	CHECK_U64(seen.n, TRAIN / 5);
+	CHECK_U64(seen.n_seen, 2); /* the third is not in it */
+	CHECK_U64(number[0], 0);
+	CHECK_U64(number[1], 143);
+	CHECK(!narrow(&a, ds, other, TRAIN / 5, &way)); /* a seed that nobody asks about */
+	CHECK(!narrow(&a, ds, split, 10, &way));
+	job_parts_free(a.parts);
+	dataset_free(ds);
+}
+
+/* Sorting millions of names takes seconds, so it is not done again at each look. */
+static void numberings_are_kept_while_there_is_room(void)
+{
+	struct dataset *ds = tree("kept");
+	const uint64_t rooms[] = { ROOM, 0 };
+	uint32_t sample[64], number[64];
+	const struct job_opens opens = { sample, 64, false };
+	struct err err = { 0 };
+
+	fill(sample, 64, 0, TRAIN);
+	for (size_t i = 0; i < ARRAY_LEN(rooms); i++) {
+		struct job_numbering way[] = { { .under = "train" }, { .under = "val" } };
+		struct job_parts *parts;
+		const struct job_numbers *numbers;
+
+		CHECK_INT(job_parts_new(ds, rooms[i], &parts, &err), 0);
+		numbers = job_parts_numbers(parts);
+		for (int round = 0; round < 6; round++) {
+			struct job_numbered seen = { .number = number };
+
+			CHECK_INT(numbers->number(numbers->ctx, &way[round % 2], &opens, &seen), 0);
+			CHECK_U64(seen.n, round % 2 ? VAL : TRAIN);
+			CHECK_U64(seen.n_seen, round % 2 ? 0 : 64);
+		}
+		CHECK_U64(job_parts_made(parts), rooms[i] ? 2 : 6);
+		job_parts_free(parts);
+	}
+	dataset_free(ds);
+}
+
 static const struct check_test tests[] = {
+	{ "some_samples_of_a_part_are_numbered_anew", some_samples_of_a_part_are_numbered_anew },
+	{ "numberings_are_kept_while_there_is_room", numberings_are_kept_while_there_is_room },
 	{ "a_directory_that_all_opens_are_of", a_directory_that_all_opens_are_of },
 	{ "the_part_that_is_read_now_comes_first", the_part_that_is_read_now_comes_first },
 	{ "a_few_classes_are_a_part", a_few_classes_are_a_part },
 	{ "files_have_the_numbers_of_their_part", files_have_the_numbers_of_their_part },
 	{ "sorts_that_agree_are_asked_once", sorts_that_agree_are_asked_once },
+	{ "parts_far_below_the_source", parts_far_below_the_source },
 	{ "names_that_are_no_text_are_left_out", names_that_are_no_text_are_left_out },
 };
 

@@ -21,6 +21,7 @@ static struct bed {
 	bool is_blocking, is_blocking_full; /* searches wait until they are cancelled */
 	bool is_inside;
 	unsigned quicks, fulls, refines, founds, cancels;
+	uint64_t cost_ns; /* CPU time of a quick search; mu */
 	struct job_question asked, full; /* full: the last one of all seeds that tells progress */
 	char spec[JOB_SPEC_MAX];
 	int found_rc;
@@ -38,6 +39,8 @@ static int answer(const struct job_question *q, int rc, unsigned *count, struct 
 	is_blocking = bed.is_blocking || (bed.is_blocking_full && count == &bed.fulls);
 	(*count)++;
 	bed.asked = *q;
+	if (count == &bed.quicks)
+		atomic_fetch_add(q->cpu_ns, bed.cost_ns);
 	bed.is_inside = true;
 	cond_broadcast(&bed.changed);
 	while (is_blocking && !atomic_load(q->cancel))
@@ -112,9 +115,9 @@ static uint64_t fake_now(struct clock *clock)
 	return now_ns;
 }
 
-static bool fake_crowded(void *ctx)
+static const char *fake_until(void *ctx)
 {
-	return bed.is_crowded;
+	return bed.is_crowded ? "it is its turn" : NULL;
 }
 
 static const struct job_searches fakes = { fake_quick, fake_full, fake_refine };
@@ -141,7 +144,7 @@ static void set_up(enum job_effort effort, const char *told)
 				.searches = &fakes,
 				.numbers = &fake_numbers,
 				.found = fake_found,
-				.is_crowded = fake_crowded };
+				.waits_until = fake_until };
 	struct err err = { 0 };
 
 	memset(&bed, 0, sizeof(bed));
@@ -471,13 +474,13 @@ static void a_search_waits_while_nothing_is_opened(void)
 	tear_down();
 }
 
-static void a_search_waits_while_others_wait_for_a_cpu(void)
+static void a_search_waits_as_long_as_it_is_told_to(void)
 {
 	begin_ticking();
 	bed.is_crowded = true;
 	wait_ticks();
 	CHECK(bed.is_held && status().is_held);
-	CHECK_CONTAINS(status().words, "waiting until others do not wait for the CPUs");
+	CHECK_CONTAINS(status().words, "37 % of all seeds tried, waiting until it is its turn");
 	bed.is_crowded = false;
 	wait_ticks();
 	CHECK(!bed.is_held);
@@ -485,6 +488,45 @@ static void a_search_waits_while_others_wait_for_a_cpu(void)
 	wait_ticks();
 	tear_down(); /* a search that is held ends, too */
 	CHECK_U64(bed.cancels, 1);
+}
+
+/* A job that is none of those that are found, for fifty passes of ten minutes. */
+static void searches_in_vain_become_rare_and_cheap(void)
+{
+	uint64_t limit;
+
+	set_up(JOB_QUICK, NULL);
+	bed.cost_ns = 5 * NS_PER_S;
+	open_samples(0, 32);
+	wait_settled(1);
+	CHECK(!bed.asked.is_modest && !bed.asked.is_idle);
+	open_samples(32, 64);
+	wait_settled(2);
+	CHECK_U64(status().vain_cpu_s, 0);
+	open_samples(96, 160); /* one at the likeliest hypotheses only */
+	wait_settled(3);
+	CHECK(bed.asked.is_first && bed.asked.is_modest && !bed.asked.is_idle);
+	CHECK_U64(status().vain_cpu_s, 5);
+	open_samples(256, 1000);
+	wait_idle();
+	CHECK(status().is_saving);
+	CHECK_CONTAINS(status().words, "no likely order among 3 searches (recover=full tries all "
+				       "seeds); the next one when they take less than 1 % of the "
+				       "job's time");
+	for (uint32_t i = 1256; i < 50 * N; i++) {
+		now_ns += 600 * NS_PER_S / N;
+		job_note_open(bed.job, (uint32_t)(i * 7ull % N));
+		if (i % 100 == 0)
+			wait_idle();
+	}
+	wait_idle();
+	limit = now_ns / 100 * 3 + 2 * NS_PER_S + 5 * NS_PER_S;
+	CHECK((uint64_t)(status().vain_cpu_s * 1e9) <= limit);
+	CHECK(bed.asked.is_idle || bed.asked.is_first);
+	CHECK(status().job_s > 29000);
+	CHECK(bed.quicks <= 3 + 4 * 10); /* of fifty passes with four numbers of opens each */
+	CHECK(bed.quicks >= 6);
+	tear_down();
 }
 
 static void no_order_means_none(void)
@@ -618,7 +660,7 @@ static void a_job_that_has_ended_is_said_and_found_again(void)
 	wait_settled(1);
 	job_note_plan(bed.job, JOB_PLAN_FOLLOWED);
 	open_samples(32, 500);
-	job_note_gone(bed.job);
+	job_note_gone(bed.job, "its processes are gone");
 	job_note_plan(bed.job, JOB_PLAN_NONE);
 	CHECK_CONTAINS(status().words, "the job that read torch-distributed:seed=7 has ended: its "
 				       "processes are gone; nothing was read yet");
@@ -688,8 +730,8 @@ static const struct check_test tests[] = {
 	{ "a_finding_for_the_last_pass_helps_in_this_one",
 	  a_finding_for_the_last_pass_helps_in_this_one },
 	{ "a_search_waits_while_nothing_is_opened", a_search_waits_while_nothing_is_opened },
-	{ "a_search_waits_while_others_wait_for_a_cpu",
-	  a_search_waits_while_others_wait_for_a_cpu },
+	{ "a_search_waits_as_long_as_it_is_told_to", a_search_waits_as_long_as_it_is_told_to },
+	{ "searches_in_vain_become_rare_and_cheap", searches_in_vain_become_rare_and_cheap },
 	{ "no_order_means_none", no_order_means_none },
 	{ "an_order_that_cannot_be_followed_is_not_said_to_be_found",
 	  an_order_that_cannot_be_followed_is_not_said_to_be_found },

@@ -229,6 +229,25 @@ static void hints_are_what_was_told_and_found(void)
 	CHECK_U64(hints[9], 42);
 }
 
+/* A path as long as one may be, of bytes that a spec has to escape. */
+static void a_part_far_below_the_source(void)
+{
+	struct job_answer a = { .world = 64, .n_ranks = 32, .seed = UINT32_MAX };
+	struct known k = { 0 };
+	char text[JOB_SPEC_MAX];
+	struct order_spec *spec;
+	struct err err = { 0 };
+
+	memset(a.way.under, ',', sizeof(a.way.under) - 1);
+	for (uint32_t i = 0; i < a.n_ranks; i++)
+		a.rank[i] = 2 * i;
+	known_found(&k, &a, 0, 32);
+	CHECK(known_spec(&k, N, text));
+	CHECK_INT(order_spec_parse(text, &spec, &err), 0);
+	CHECK(strlen(order_spec_text(spec)) > 3 * (JOB_UNDER_MAX - 1));
+	order_spec_free(spec);
+}
+
 /* --- what to do --- */
 
 static enum aim_kind aim(const struct aim_facts *f)
@@ -240,7 +259,9 @@ static void looks_before_all_seeds(void)
 {
 	struct known known = { 0 };
 	struct trail t;
-	struct aim_facts f = { &t, &known, JOB_FULL, JOB_PLAN_NONE, 0, false, false, 0 };
+	struct aim_facts f = {
+		.trail = &t, .known = &known, .effort = JOB_FULL, .plan = JOB_PLAN_NONE
+	};
 
 	CHECK_INT(trail_init(&t, N), 0);
 	CHECK_INT(aim(&f), AIM_NOTHING);
@@ -272,7 +293,9 @@ static void what_is_followed_is_left_alone(void)
 	static const enum job_plan fine[] = { JOB_PLAN_BUSY, JOB_PLAN_FOLLOWED };
 	struct known known = { 0 };
 	struct trail t;
-	struct aim_facts f = { &t, &known, JOB_FULL, JOB_PLAN_LOST, 0, true, false, 0 };
+	struct aim_facts f = {
+		.trail = &t, .known = &known, .effort = JOB_FULL, .plan = JOB_PLAN_LOST, .is_told = true
+	};
 
 	CHECK_INT(trail_init(&t, N), 0);
 	for (uint32_t i = 0; i < 255; i++)
@@ -296,7 +319,9 @@ static void the_next_epoch_is_looked_at_afresh(void)
 	struct job_answer a = plain(3456789012, false);
 	struct known known = { 0 };
 	struct trail t;
-	struct aim_facts f = { &t, &known, JOB_FULL, JOB_PLAN_ENDED, 0, false, false, 0 };
+	struct aim_facts f = {
+		.trail = &t, .known = &known, .effort = JOB_FULL, .plan = JOB_PLAN_ENDED
+	};
 
 	CHECK_INT(trail_init(&t, 1000), 0);
 	for (uint32_t i = 0; i < 1000; i++)
@@ -315,7 +340,9 @@ static void world_is_judged_again_with_more(void)
 	struct job_answer a = plain(5, true);
 	struct known known = { 0 };
 	struct trail t;
-	struct aim_facts f = { &t, &known, JOB_QUICK, JOB_PLAN_FOLLOWED, 0, false, false, 0 };
+	struct aim_facts f = {
+		.trail = &t, .known = &known, .effort = JOB_QUICK, .plan = JOB_PLAN_FOLLOWED
+	};
 
 	CHECK_INT(trail_init(&t, N), 0);
 	known_found(&known, &a, 0, 32);
@@ -339,7 +366,9 @@ static void a_known_next_epoch_is_told_at_the_end_of_this_one(void)
 	struct job_answer a = chain(42, 3), b = chain(42, 13);
 	struct known known = { 0 };
 	struct trail t;
-	struct aim_facts f = { &t, &known, JOB_QUICK, JOB_PLAN_FOLLOWED, 0, false, false, 0 };
+	struct aim_facts f = {
+		.trail = &t, .known = &known, .effort = JOB_QUICK, .plan = JOB_PLAN_FOLLOWED
+	};
 
 	CHECK_INT(trail_init(&t, N), 0);
 	a.draw = b.draw = RECOVER_NUMPY;
@@ -358,7 +387,9 @@ static void an_order_that_is_lost_explains_nothing(void)
 	struct job_answer a = { .spec = "sequential", .world = 1, .n_ranks = 1 };
 	struct known known = { 0 };
 	struct trail t;
-	struct aim_facts f = { &t, &known, JOB_QUICK, JOB_PLAN_FOLLOWED, 0, false, false, 0 };
+	struct aim_facts f = {
+		.trail = &t, .known = &known, .effort = JOB_QUICK, .plan = JOB_PLAN_FOLLOWED
+	};
 	uint32_t opens = 0;
 
 	CHECK_INT(trail_init(&t, N), 0);
@@ -421,6 +452,7 @@ static void ranks_found_apart_are_one_job(void)
 }
 
 static const struct check_test tests[] = {
+	{ "a_part_far_below_the_source", a_part_far_below_the_source },
 	{ "ranks_found_apart_are_one_job", ranks_found_apart_are_one_job },
 	{ "an_order_that_is_lost_explains_nothing", an_order_that_is_lost_explains_nothing },
 	{ "one_epoch_is_all_that_is_known", one_epoch_is_all_that_is_known },

@@ -21,8 +21,12 @@ static atomic_uint_least64_t cpu_ns;
 static unsigned n_listed; /* of the ways below */
 
 static const struct job_numbering ways[] = {
-	{ NULL, "train", DIR_TRAIN },   { NULL, "val", DIR_VAL },	{ NULL, "", DIR_ROOT },
-	{ "timm", "train", DIR_TRAIN }, { "timm", "val", DIR_VAL }, { "timm", "", DIR_ROOT },
+	{ .under = "train", .dir = DIR_TRAIN },
+	{ .under = "val", .dir = DIR_VAL },
+	{ .dir = DIR_ROOT },
+	{ .sort = "timm", .under = "train", .dir = DIR_TRAIN },
+	{ .sort = "timm", .under = "val", .dir = DIR_VAL },
+	{ .sort = "timm", .dir = DIR_ROOT },
 };
 
 static size_t list(void *ctx, const struct job_opens *opens, struct job_numbering *ret, size_t max)
@@ -46,11 +50,26 @@ static int number(void *ctx, const struct job_numbering *way, const struct job_o
 		  struct job_numbered *ret)
 {
 	ret->n = way->dir == DIR_ROOT ? N : way->dir == DIR_VAL ? VAL : TRAIN;
-	ret->hash = (uint64_t)way->dir * 2 + (way->sort != NULL);
+	ret->n = way->first ? way->first : ret->n;
+	ret->hash = ((uint64_t)way->dir * 2 + (way->sort != NULL)) << 32 | way->first;
 	for (size_t i = 0; i < opens->n; i++)
 		if (number_of(way, opens->sample[i]) != UINT32_MAX)
 			ret->number[ret->n_seen++] = number_of(way, opens->sample[i]);
 	return 0;
+}
+
+/* Of those below train the first ones, where that is all that was read. */
+static size_t narrow(void *ctx, const struct job_numbering *way, const struct job_members *members,
+		     struct job_numbering *ret, size_t max)
+{
+	uint64_t count = members->set->count;
+
+	CHECK(max > 0 && (members->n_seeds == 0 || members->seed[1] == 42));
+	*ret = *way;
+	ret->first = count;
+	ret->of = TRAIN;
+	return way->dir == DIR_TRAIN && !way->sort && count < TRAIN &&
+	       bitmap_next_clear(members->set, VAL) == VAL + count;
 }
 
 static bool has(void *ctx, const struct job_numbering *way, uint32_t sample)
@@ -58,7 +77,9 @@ static bool has(void *ctx, const struct job_numbering *way, uint32_t sample)
 	return number_of(way, sample) != UINT32_MAX;
 }
 
-static const struct job_numbers numbers = { .list = list, .number = number, .has = has };
+static const struct job_numbers numbers = {
+	.list = list, .number = number, .narrow = narrow, .has = has
+};
 
 /* The first samples that a job reads by this spec, which is of a part, as four workers with batches
  * of 8 read them; behind `before` others. */
@@ -77,7 +98,7 @@ static struct job_question read_by(const char *text, const struct job_numbering 
 	CHECK_INT(number(NULL, way, &none, &part), 0);
 	params = (struct order_params){ .n = part.n };
 	if (order_spec_parse(text, &spec, &err) < 0 || order_new(spec, &params, &order, &err) < 0 ||
-	    order_epoch_new(order, 0, &epoch, &err) < 0)
+	    order_epoch_new(order, order_info(order)->start_epoch, &epoch, &err) < 0)
 		CHECK_STR(err.msg, "");
 	for (uint32_t i = before; i < SEEN; i++) {
 		uint32_t nth = (i - before) / 4, batch = nth / 8 * 4 + (i - before) % 4;
@@ -210,6 +231,38 @@ static void chance_is_no_order_of_any_part(void)
 	}
 }
 
+/* A shuffled beginning of train: who knows what was read in the pass before finds its order. */
+static void the_first_samples_of_a_part(void)
+{
+	const struct job_numbering first = { .under = "train", .dir = DIR_TRAIN, .first = TRAIN / 5 };
+	uint32_t seen[SEEN];
+	struct bitmap members;
+	struct job_answer a = { 0 };
+	struct job_question q;
+
+	n_listed = ARRAY_LEN(ways);
+	CHECK_INT(bitmap_init(&members, N), 0);
+	for (uint32_t i = 0; i < TRAIN / 5; i++)
+		(void)bitmap_set(&members, VAL + i);
+	q = read_by("torch-loader:seed=42:draws=6:start_epoch=1", &first, 0, seen);
+	CHECK_INT(job_searches_real.quick(&q, &a), -ENOENT);
+	CHECK(!a.is_narrow);
+	q.members = &members;
+	check_found(&q, "torch-loader:seed=42:before=6:draws=6:first=1600:under=train");
+	/* With another seed it is said that all seeds may be worth it. */
+	q = read_by("torch-randperm:seed=3456789012", &first, 0, seen);
+	q.members = &members;
+	CHECK_INT(job_searches_real.quick(&q, &a), -ENOENT);
+	CHECK(a.is_narrow);
+	/* A job that reads others as well. */
+	(void)bitmap_clear(&members, seen[0] % 2 ? VAL : VAL + 1);
+	for (uint32_t i = 0; i < SEEN / 8; i++)
+		(void)bitmap_clear(&members, seen[i]);
+	CHECK_INT(job_searches_real.quick(&q, &a), -ENOENT);
+	CHECK(!a.is_narrow);
+	bitmap_fini(&members);
+}
+
 /* The world is judged again in the numbers that the order was found with. */
 static void the_world_of_a_part_is_refined(void)
 {
@@ -328,6 +381,7 @@ static const struct check_test tests[] = {
 	{ "words_of_a_generator", words_of_a_generator },
 	{ "orders_of_all_samples_are_found_as_ever", orders_of_all_samples_are_found_as_ever },
 	{ "other_sorts", other_sorts },
+	{ "the_first_samples_of_a_part", the_first_samples_of_a_part },
 	{ "reads_elsewhere_do_no_harm", reads_elsewhere_do_no_harm },
 	{ "chance_is_no_order_of_any_part", chance_is_no_order_of_any_part },
 	{ "the_world_of_a_part_is_refined", the_world_of_a_part_is_refined },

@@ -116,6 +116,49 @@ static void the_world_is_told_by_more_opens(void)
 	CHECK_INT(a.n_ranks, 3);
 }
 
+/* A large dataset: a look has time for a few seeds only, and the next one goes on behind them. */
+static void a_search_goes_on_where_it_stopped(void)
+{
+	struct resume r = { 1346, 1, 0, 1, 700, 32 };
+	uint32_t seen[SEEN_MAX], next, looks = 0;
+	struct job_question q = opens_of(&r, seen);
+	struct tail_marks marks = { 0 };
+	struct job_answer a = { 0 };
+	atomic_bool always = true;
+
+	q.marks = &marks;
+	while (tail_search(&q, UINT32_MAX, NS_PER_MS, &a) == -ENOENT) {
+		CHECK(marks.mark[0].next > looks); /* at least one */
+		looks++;
+	}
+	CHECK(looks > 0);
+	CHECK_INT(a.seed, 1346);
+	/* A search that was cancelled has not tried what it was at. */
+	next = marks.mark[0].next;
+	q.cancel = &always;
+	CHECK_INT(tail_search(&q, UINT32_MAX, NS_PER_S, &a), -ECANCELED);
+	CHECK_INT(marks.mark[0].next, next);
+	q.cancel = &never;
+	/* More opens of the same beginning do not begin anew, but for four times as many. */
+	marks.mark[0].next++;
+	r.n_seen = SEEN_MAX - 1;
+	q = opens_of(&r, seen);
+	q.marks = &marks;
+	CHECK_INT(tail_search(&q, UINT32_MAX, 1000 * NS_PER_S, &a), -ENOENT);
+	CHECK_INT(tail_search(&q, UINT32_MAX, 1000 * NS_PER_S, &a), -ENOENT);
+	r.n_seen = SEEN_MAX;
+	q = opens_of(&r, seen);
+	q.marks = &marks;
+	CHECK_INT(tail_search(&q, UINT32_MAX, 1000 * NS_PER_S, &a), 0);
+	CHECK_INT(a.seed, 1346);
+	/* Another beginning has a mark of its own. */
+	r.step = 500;
+	q = opens_of(&r, seen);
+	q.marks = &marks;
+	CHECK_INT(tail_search(&q, TAIL_LIKELY, 1000 * NS_PER_S, &a), -ENOENT);
+	CHECK(marks.mark[1].next >= TAIL_LIKELY && marks.mark[0].next > TAIL_LIKELY);
+}
+
 /* The others search the beginning, and know the layouts of loaders. */
 static void the_beginning_is_left_to_others(void)
 {
@@ -156,6 +199,7 @@ static const struct check_test tests[] = {
 	{ "the_middle_of_an_epoch", the_middle_of_an_epoch },
 	{ "a_loader_behind_manual_seed", a_loader_behind_manual_seed },
 	{ "the_world_is_told_by_more_opens", the_world_is_told_by_more_opens },
+	{ "a_search_goes_on_where_it_stopped", a_search_goes_on_where_it_stopped },
 	{ "the_beginning_is_left_to_others", the_beginning_is_left_to_others },
 	{ "chance_is_no_tail", chance_is_no_tail },
 	{ "repeats_are_no_evidence", repeats_are_no_evidence },

@@ -177,7 +177,36 @@ static void any_opens(void)
 	}
 }
 
+/* A pass over some samples, each once; then is told what the job reads. */
+static void read_pass(struct trail *t, uint32_t first, uint32_t count, uint32_t salt)
+{
+	for (uint32_t i = 0; i < count; i++)
+		(void)trail_open(t, first + (i * 10 + salt) % count, 1);
+}
+
+static void what_a_job_reads_is_known_when_it_comes_again(void)
+{
+	struct trail t;
+
+	CHECK_INT(trail_init(&t, 10000), 0);
+	read_pass(&t, 2000, 1001, 0);
+	CHECK(!t.has_before);
+	read_pass(&t, 2000, 1001, 500);
+	CHECK(t.has_before);
+	CHECK_U64(t.before.count, 1001);
+	CHECK(bitmap_get(&t.before, 2000) && !bitmap_get(&t.before, 1999));
+	/* An epoch left some out, and the next one others. */
+	read_pass(&t, 1990, 1001, 100);
+	read_pass(&t, 2000, 1001, 0);
+	CHECK_U64(t.before.count, 1011);
+	trail_restart(&t, t.noted);
+	CHECK(!t.has_before);
+	trail_fini(&t);
+}
+
 static const struct check_test tests[] = {
+	{ "what_a_job_reads_is_known_when_it_comes_again",
+	  what_a_job_reads_is_known_when_it_comes_again },
 	{ "a_new_pass_begins_with_its_first_sample", a_new_pass_begins_with_its_first_sample },
 	{ "echoes_are_no_repeats", echoes_are_no_repeats },
 	{ "a_part_is_read_each_time", a_part_is_read_each_time },

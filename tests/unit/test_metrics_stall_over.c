@@ -104,6 +104,26 @@ static void pass_that_began_in_the_middle_is_no_lack(void)
 	stall_free(s);
 }
 
+/* A read that happened to stand near the end of a pass, when the mount ends: it is all of what was told
+ * from there on, but no pass. */
+static void a_stray_read_is_no_pass(void)
+{
+	static const uint32_t reads[] = { 1, 63, 99, 100 };
+
+	for (size_t i = 0; i < ARRAY_LEN(reads); i++) {
+		struct stall *s = stall_for();
+		struct stall_numbers n;
+
+		reads_are(s, 0, 9000, 9000 + reads[i]);
+		stall_judge(s, when(0, N - 1) + 100 * SECOND, true);
+		stall_get_rank(s, 0, &n);
+		CHECK_U64(n.judged, reads[i] == 100);
+		CHECK_U64(n.unjudged, reads[i] != 100);
+		CHECK_INT(why(s), reads[i] == 100 ? STALL_JUDGED : STALL_HOLES);
+		stall_free(s);
+	}
+}
+
 /* The last pass has none behind it. */
 static void job_that_has_finished_is_judged_likewise(void)
 {
@@ -218,6 +238,7 @@ static void last_batch_may_be_left_out(void)
 }
 
 static const struct check_test tests[] = {
+	{ "a_stray_read_is_no_pass", a_stray_read_is_no_pass },
 	{ "lost_open_does_not_hold_up_a_pass", lost_open_does_not_hold_up_a_pass },
 	{ "pass_that_began_in_the_middle_is_no_lack", pass_that_began_in_the_middle_is_no_lack },
 	{ "job_that_has_finished_is_judged_likewise", job_that_has_finished_is_judged_likewise },

@@ -177,6 +177,44 @@ static void paths_outside_of_the_part_and_beyond_the_samples_are_refused(void)
 	}
 }
 
+/* Against the numbers that Python gives for Subset and random_split of the same. */
+static void some_of_the_samples_only(void)
+{
+	struct order *order = order_of("torch-distributed:seed=5:first=40:under=even:sort=backwards");
+	struct order_epoch *want = plain("torch-distributed:seed=5", 40, 1);
+	struct order_epoch *split = plain("torch-randperm:seed=42", N / 2, 0);
+	struct order_epoch *ep;
+	struct err err = { 0 };
+
+	CHECK_INT(order_epoch_new(order, 1, &ep, &err), 0);
+	CHECK_U64(ep->length, 40);
+	for (uint64_t p = 0; p < ep->length; p++)
+		CHECK_U64(ep->sample[p], N - 2 - 2 * want->sample[p]);
+	check_positions(ep);
+	order_epoch_free(ep);
+	CHECK(order_info(order)->outside[0] & 1); /* number 99 of the part */
+	CHECK(!(order_info(order)->outside[(N - 2) / 64] >> (N - 2) % 64 & 1));
+	order_free(order);
+	order = order_of("torch-distributed:seed=5:split=42:first=40:under=even");
+	CHECK_INT(order_epoch_new(order, 1, &ep, &err), 0);
+	CHECK_U64(ep->length, 40);
+	for (uint64_t p = 0; p < ep->length; p++)
+		CHECK_U64(ep->sample[p], 2 * split->sample[want->sample[p]]);
+	check_positions(ep);
+	order_epoch_free(ep);
+	order_free(order);
+	order = order_of("sequential:split=0:first=3");
+	CHECK_INT(order_epoch_new(order, 0, &ep, &err), 0);
+	order_epoch_free(split);
+	split = plain("torch-randperm:seed=0", N, 0);
+	for (uint64_t p = 0; p < 3; p++)
+		CHECK_U64(ep->sample[p], split->sample[p]);
+	order_epoch_free(ep);
+	order_free(order);
+	order_epoch_free(split);
+	order_epoch_free(want);
+}
+
 static void errors_name_the_key(void)
 {
 	struct order_params none = { .n = N };
@@ -194,6 +232,12 @@ static void errors_name_the_key(void)
 	CHECK_STR(err.msg, "order torch-loader: key \"under\" needs the files of a dataset");
 	order_spec_free(spec);
 	CHECK_INT(order_spec_parse("torch-loader:seed=1:under=", &spec, &err), -EINVAL);
+	CHECK_INT(make("torch-loader:seed=1:first=101:under=even", &order, &err), -EINVAL);
+	CHECK_STR(err.msg, "order torch-loader: key \"first\": there are 100 samples, not 101");
+	CHECK_INT(order_spec_parse("sequential:first=0", &spec, &err), -EINVAL);
+	CHECK_INT(order_spec_parse("sequential:split=0:first=3:sort=backwards", &spec, &err), 0);
+	CHECK_STR(order_spec_text(spec), "sequential:split=0:first=3:sort=backwards");
+	order_spec_free(spec);
 }
 
 static void renumbered(const char *text, const char *sort, const char *under, uint64_t epoch,
@@ -230,6 +274,7 @@ static void a_spec_is_written_again_with_other_numbers(void)
 }
 
 static const struct check_test tests[] = {
+	{ "some_of_the_samples_only", some_of_the_samples_only },
 	{ "a_spec_is_written_again_with_other_numbers",
 	  a_spec_is_written_again_with_other_numbers },
 	{ "a_part_is_shuffled_by_its_own_size", a_part_is_shuffled_by_its_own_size },

@@ -83,11 +83,11 @@ static void unknown_keys(void)
 	fails_with(
 		"sequential:world=2",
 		"order sequential: unknown key \"world\", known: epochs, start_epoch, start_step, batch, workers, "
-		"prefetch_factor, sort, under, job");
+		"prefetch_factor, split, first, sort, under, job");
 	fails_with(
 		"list:xyzzy=2",
 		"order list: unknown key \"xyzzy\", known: path, epochs, start_epoch, start_step, batch, workers, "
-		"prefetch_factor, sort, under, job");
+		"prefetch_factor, split, first, sort, under, job");
 }
 
 static void nearest_kinds(void)
@@ -194,8 +194,8 @@ static void seeds_out_of_range(void)
 		"dali-file:seed=1",
 		"order dali-file: unknown key \"seed\", known: world, rank, ranks, "
 		"random_shuffle, stick_to_shard, shuffle_after_epoch, checkpointing, libstdcxx, "
-		"engine, epochs, start_epoch, start_step, batch, workers, prefetch_factor, sort, "
-		"under, job");
+		"engine, epochs, start_epoch, start_step, batch, workers, prefetch_factor, split, "
+		"first, sort, under, job");
 	fails_with("timm-repeataug:epoch=1",
 		   "order timm-repeataug: unknown key \"epoch\", did you mean \"epochs\"?");
 }

@@ -20,12 +20,14 @@
 #define REQUIRES(...) __attribute__((requires_capability(__VA_ARGS__)))
 #define ACQUIRE(...) __attribute__((acquire_capability(__VA_ARGS__)))
 #define RELEASE(...) __attribute__((release_capability(__VA_ARGS__)))
+#define EXCLUDES(...) __attribute__((locks_excluded(__VA_ARGS__)))
 #define NO_THREAD_SAFETY __attribute__((no_thread_safety_analysis))
 #else
 #define CAPABILITY(name)
 #define REQUIRES(...)
 #define ACQUIRE(...)
 #define RELEASE(...)
+#define EXCLUDES(...)
 #define NO_THREAD_SAFETY
 #endif
 
