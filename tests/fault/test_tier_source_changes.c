@@ -325,7 +325,8 @@ static void new_identity_reads_the_new_version(void)
 /* Reads wait in the engine while the descriptor they use is evicted, and detached by a failure. */
 static void descriptor_in_use_outlives_its_eviction(void)
 {
-	struct waited_read *held[3];
+	enum { N = 4 }; /* the last of another file */
+	struct waited_read *held[N];
 	struct list *node;
 	struct rig r;
 
@@ -334,21 +335,23 @@ static void descriptor_in_use_outlives_its_eviction(void)
 
 	write_version(other, 2, 2 * PIECE_BYTES, "w");
 	CHECK_INT(read_one(&r, 0), 0);
+	struct file_identity id = identity_at(other);
+
 	r.script.holds_fd_jobs = true;
-	for (uint32_t i = 0; i < 3; i++) {
-		held[i] = waited_read_new((struct entry_id){ 1 }, i % 2, "no-such-path", &r.old);
+	for (uint32_t i = 0; i < N; i++) {
+		bool is_other = i == N - 1; /* its descriptor takes the only place */
+
+		held[i] = waited_read_new((struct entry_id){ is_other ? 2 : 1 }, i % 2,
+					  is_other ? "b" : "no-such-path",
+					  is_other ? &id : &r.old);
 		tier_read(r.tier, &held[i]->read);
 		CHECK_INT(held[i]->n_done, 0);
 	}
-	struct file_identity id = identity_at(other);
-	struct waited_read *w = waited_read_new((struct entry_id){ 2 }, 0, "b", &id);
-
-	CHECK_INT(waited_read_run(r.tier, w), 0); /* its descriptor takes the only place */
-	waited_read_free(w);
 	r.script.holds_fd_jobs = false;
 	for (uint32_t i = 0; (node = list_pop_head(&r.script.held)); i++) {
 		AUTO_FREE uint8_t *want =
-			version_bytes(1, (uint64_t)(i % 2) * PIECE_BYTES, PIECE_BYTES);
+			version_bytes(i == N - 1 ? 2 : 1, (uint64_t)(i % 2) * PIECE_BYTES,
+				      PIECE_BYTES);
 
 		CHECK(fcntl(container_of(node, struct io_job, node)->fd, F_GETFD) >= 0);
 		script_run(&r.script, container_of(node, struct io_job, node));
