@@ -186,7 +186,7 @@ static void run_ended(struct ahead *a, struct ahead_file *f, struct ahead_stream
 		if (!f->n_runs)
 			f->typical = s->run;
 		else if (s->run < f->typical)
-			f->typical -= (f->typical - s->run) / 2;
+			f->typical -= (f->typical - s->run) / 4;
 		else
 			f->typical += (s->run - f->typical) / 8;
 		f->n_runs = MIN(f->n_runs + 1, 1u << 16);
