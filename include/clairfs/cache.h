@@ -257,7 +257,7 @@ void cache_set_memory(struct cache *cache, uint64_t ram_bytes, uint64_t stage_by
 struct cache_status {
 	struct plan_status plan; /* of the first job */
 	uint32_t n_jobs;         /* 0: there is no order */
-	uint64_t objects, objects_inflight;
+	uint64_t objects;
 	uint64_t files;      /* of which something is here, or under way */
 	uint64_t held_bytes; /* memory that is not the arena's but grows with objects and files */
 	uint64_t table_bytes;        /* that grows with the dataset: bits per file, the plan's */

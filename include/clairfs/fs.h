@@ -74,7 +74,7 @@ struct fs_params {
 	 * must be quick. NULL: none are taken. */
 	int (*steps)(void *ctx, uint32_t uid, const struct clairfs_steps *steps);
 	void *steps_ctx;
-	bool force_open_answered; /* never answer OPEN with ENOSYS (option open=answer; for
+	bool force_open_answered; /* never answer OPEN with ENOSYS (debug=open:answer; for
 				     comparison) */
 };
 

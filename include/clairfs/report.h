@@ -109,7 +109,7 @@ struct report_node {
 	char *source;        /* heap */
 	uint64_t pid, begun; /* of its daemon; seconds since 1970 */
 	double mounted_s, cpu_s, control_s;
-	uint64_t reads, read_bytes, missed, source_reads, source_bytes, least_source_bytes;
+	uint64_t reads, read_bytes, source_reads, source_bytes, least_source_bytes;
 	uint64_t control_reads;
 	bool has_least;
 	/* GPU wait removed that is of no rank, because the order knows none; negative: not known */

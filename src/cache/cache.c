@@ -368,7 +368,6 @@ void cache_get_status(struct cache *c, struct cache_status *ret)
 	ret->n_jobs = c->n_shown;
 	mutex_unlock(&c->status_mu);
 	ret->objects = atomic_load(&c->n_objects);
-	ret->objects_inflight = atomic_load(&c->n_fetching);
 	ret->files = atomic_load(&c->n_files);
 	ret->held_bytes = ret->objects * (sizeof(struct object) + MALLOC_HEAD) +
 			  ret->files * (sizeof(struct entry_state) + MALLOC_HEAD);

@@ -186,7 +186,7 @@ struct cache {
 	struct mutex order_mu; /* one request to the planner at a time */
 	struct shard shards[SHARDS];
 	uint32_t buckets; /* per shard and table, a power of two */
-	_Atomic uint64_t n_objects, n_files, n_fetching, plain_bytes, plan_bytes;
+	_Atomic uint64_t n_objects, n_files, plain_bytes, plan_bytes;
 	_Atomic uint32_t evict_at;
 	_Atomic bool is_degraded, may_refuse_open;
 	_Atomic uint64_t *touched; /* per entry: the kernel or we may hold bytes of it */

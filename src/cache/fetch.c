@@ -122,7 +122,6 @@ static void fetch_leave(struct cache *c, struct shard *s, struct object *obj)
 	struct list dead;
 
 	list_init(&dead);
-	atomic_fetch_sub(&c->n_fetching, 1);
 	mutex_lock(&s->mu);
 	object_put_locked(c, s, obj, &dead);
 	mutex_unlock(&s->mu);
@@ -409,7 +408,6 @@ void fetch_start(struct cache *c, struct object *obj)
 	struct fetch_result result = { 0 };
 	struct fetch *f;
 
-	atomic_fetch_add(&c->n_fetching, 1);
 	result.status = fetch_prepare(c, obj, &f);
 	if (result.status == 0)
 		fetch_go(f, true);

@@ -33,7 +33,7 @@
 
 enum announce_kind { ANNOUNCE_IOCTL, ANNOUNCE_LIST, ANNOUNCE_LOOKUP };
 
-struct announce_job {
+struct announcement {
 	struct list node;
 	enum announce_kind kind;
 	struct fs_asked *asked;
@@ -69,16 +69,16 @@ void fs_announce_init(struct fs *fs)
 		a->asked[i].fs = fs;
 		mutex_init(&a->asked[i].mu);
 		cond_init(&a->asked[i].cv);
-		list_init(&a->asked[i].jobs);
+		list_init(&a->asked[i].waiting);
 	}
 	queue_init(&a->done);
 	a->done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 }
 
-static void job_free(struct announce_job *job)
+static void announcement_free(struct announcement *ann)
 {
-	buf_writer_fini(&job->answer);
-	free(job);
+	buf_writer_fini(&ann->answer);
+	free(ann);
 }
 
 void fs_announce_quit(struct fs *fs)
@@ -94,13 +94,13 @@ void fs_announce_quit(struct fs *fs)
 	}
 }
 
-static void end_job(struct list *node)
+static void end_announcement(struct list *node)
 {
-	struct announce_job *job = container_of(node, struct announce_job, node);
+	struct announcement *ann = container_of(node, struct announcement, node);
 
-	if (job->req)
-		fuse_reply_err(job->req, ENOTCONN);
-	job_free(job);
+	if (ann->req)
+		fuse_reply_err(ann->req, ENOTCONN);
+	announcement_free(ann);
 }
 
 void fs_announce_fini(struct fs *fs)
@@ -109,13 +109,13 @@ void fs_announce_fini(struct fs *fs)
 	struct list *node;
 
 	for (unsigned i = 0; i < ARRAY_LEN(a->asked); i++) {
-		while ((node = list_pop_head(&a->asked[i].jobs)))
-			end_job(node);
+		while ((node = list_pop_head(&a->asked[i].waiting)))
+			end_announcement(node);
 		cond_fini(&a->asked[i].cv);
 		mutex_fini(&a->asked[i].mu);
 	}
 	while ((node = queue_try_pop(&a->done)))
-		end_job(node);
+		end_announcement(node);
 	fs_vfile_end_waiting(fs);
 	queue_fini(&a->done);
 	if (a->done_fd >= 0)
@@ -142,39 +142,39 @@ static int tell(struct fs *fs, const struct fs_told *told, struct buf_writer *an
 }
 
 /* The next one, which has begun with this; NULL: there will be none. */
-static struct announce_job *job_take(struct fs_asked *asked)
+static struct announcement *announcement_take(struct fs_asked *asked)
 {
-	struct announce_job *job = NULL;
+	struct announcement *ann = NULL;
 
 	mutex_lock(&asked->mu);
-	while (list_is_empty(&asked->jobs) && !asked->is_closed)
+	while (list_is_empty(&asked->waiting) && !asked->is_closed)
 		cond_wait(&asked->cv, &asked->mu);
-	if (!list_is_empty(&asked->jobs)) {
-		job = container_of(list_pop_head(&asked->jobs), struct announce_job, node);
-		asked->n_jobs--;
-		job->is_waiting = false;
+	if (!list_is_empty(&asked->waiting)) {
+		ann = container_of(list_pop_head(&asked->waiting), struct announcement, node);
+		asked->n_waiting--;
+		ann->is_waiting = false;
 	}
 	mutex_unlock(&asked->mu);
-	return job;
+	return ann;
 }
 
 static void *asked_main(void *arg)
 {
 	struct fs_asked *asked = arg;
 	struct fs_announce *a = &asked->fs->announce;
-	struct announce_job *job;
+	struct announcement *ann;
 	uint64_t one = 1;
 	ssize_t put;
 
-	while ((job = job_take(asked))) {
-		job->status = -EINTR;
-		if (!atomic_load(&job->is_gone))
-			job->status = tell(asked->fs, &job->told, &job->answer);
-		job->serial = atomic_load(&a->n_told);
+	while ((ann = announcement_take(asked))) {
+		ann->status = -EINTR;
+		if (!atomic_load(&ann->is_gone))
+			ann->status = tell(asked->fs, &ann->told, &ann->answer);
+		ann->serial = atomic_load(&a->n_told);
 		mutex_lock(&asked->mu);
-		job->is_finished = true;
+		ann->is_finished = true;
 		mutex_unlock(&asked->mu);
-		queue_push(&a->done, &job->node);           /* the reactor answers the kernel */
+		queue_push(&a->done, &ann->node);           /* the reactor answers the kernel */
 		put = write(a->done_fd, &one, sizeof(one)); /* fails only when it is raised */
 		(void)put;
 	}
@@ -198,82 +198,83 @@ int fs_announce_start(struct fs *fs, struct err *err)
 /* The one who asked was sent a signal. */
 static void interrupted(fuse_req_t req, void *data)
 {
-	struct announce_job *job = data;
-	struct fs_asked *asked = job->asked;
+	struct announcement *ann = data;
+	struct fs_asked *asked = ann->asked;
 	bool was_waiting, is_ours;
 
 	mutex_lock(&asked->mu);
-	was_waiting = job->is_waiting;
+	was_waiting = ann->is_waiting;
 	/* A list is never read from a file: the answer is near, and half a list is none. */
-	is_ours = was_waiting || (job->kind != ANNOUNCE_LIST && !job->is_finished);
+	is_ours = was_waiting || (ann->kind != ANNOUNCE_LIST && !ann->is_finished);
 	if (was_waiting) {
-		list_remove(&job->node);
-		asked->n_jobs--;
+		list_remove(&ann->node);
+		asked->n_waiting--;
 	}
 	mutex_unlock(&asked->mu);
-	if (!is_ours || !job->req)
+	if (!is_ours || !ann->req)
 		return;
-	atomic_store(&job->is_gone, true);
-	job->req = NULL;
+	atomic_store(&ann->is_gone, true);
+	ann->req = NULL;
 	fuse_reply_err(req, EINTR);
 	if (was_waiting)
-		job_free(job);
+		announcement_free(ann);
 }
 
 /* NULL when out of memory; the text is copied. */
-static struct announce_job *job_new(fuse_req_t req, enum announce_kind kind, const char *text)
+static struct announcement *announcement_new(fuse_req_t req, enum announce_kind kind,
+					     const char *text)
 {
 	const struct fuse_ctx *ctx = fuse_req_ctx(req);
 	size_t size = strlen(text);
-	struct announce_job *job = calloc(1, sizeof(*job) + size + 1);
+	struct announcement *ann = calloc(1, sizeof(*ann) + size + 1);
 
-	if (!job)
+	if (!ann)
 		return NULL;
-	buf_writer_init(&job->answer);
-	memcpy(job->text, text, size);
-	job->kind = kind;
-	job->req = req;
-	job->pid = ctx->pid;
-	job->told = (struct fs_told){ .uid = ctx->uid,
+	buf_writer_init(&ann->answer);
+	memcpy(ann->text, text, size);
+	ann->kind = kind;
+	ann->req = req;
+	ann->pid = ctx->pid;
+	ann->told = (struct fs_told){ .uid = ctx->uid,
 				      .tid = ctx->pid,
 				      .is_lookup = kind == ANNOUNCE_LOOKUP,
 				      .lane = lane_of(ctx->uid),
-				      .is_gone = &job->is_gone,
-				      .text = job->text };
-	return job;
+				      .is_gone = &ann->is_gone,
+				      .text = ann->text };
+	return ann;
 }
 
-static void answer(struct fs *fs, struct announce_job *job);
+static void answer(struct fs *fs, struct announcement *ann);
 
 /* Has it taken by the thread of who asks, or answers at once why not. */
-static void ask(struct fs *fs, struct announce_job *take_job)
+static void ask(struct fs *fs, struct announcement *take_ann)
 {
-	struct fs_asked *asked = &fs->announce.asked[take_job->told.lane];
+	struct fs_asked *asked = &fs->announce.asked[take_ann->told.lane];
 	bool is_full;
 
-	take_job->asked = asked;
-	if (take_job->req && fuse_req_interrupted(take_job->req)) {
-		fuse_reply_err(take_job->req, EINTR);
-		job_free(take_job);
+	take_ann->asked = asked;
+	if (take_ann->req && fuse_req_interrupted(take_ann->req)) {
+		fuse_reply_err(take_ann->req, EINTR);
+		announcement_free(take_ann);
 		return;
 	}
-	if (take_job->req)
-		fuse_req_interrupt_func(take_job->req, interrupted, take_job);
+	if (take_ann->req)
+		fuse_req_interrupt_func(take_ann->req, interrupted, take_ann);
 	mutex_lock(&asked->mu);
-	is_full = asked->n_jobs >= FS_ASKED_MAX;
+	is_full = asked->n_waiting >= FS_ASKED_MAX;
 	if (!is_full) {
-		take_job->is_waiting = true;
-		list_push_tail(&asked->jobs, &take_job->node);
-		asked->n_jobs++;
+		take_ann->is_waiting = true;
+		list_push_tail(&asked->waiting, &take_ann->node);
+		asked->n_waiting++;
 		cond_signal(&asked->cv);
 	}
 	mutex_unlock(&asked->mu);
 	if (!is_full)
 		return;
-	take_job->status = -EAGAIN;
-	buf_printf(&take_job->answer, "%d orders of this user wait already: tell it again later",
+	take_ann->status = -EAGAIN;
+	buf_printf(&take_ann->answer, "%d orders of this user wait already: tell it again later",
 		   FS_ASKED_MAX);
-	answer(fs, take_job);
+	answer(fs, take_ann);
 }
 
 /* False: the request is answered. */
@@ -287,7 +288,7 @@ static bool is_right(fuse_req_t req, int rc)
 void fs_announce_ioctl(fuse_req_t req, struct fs *fs, const void *in, size_t in_size,
 		       size_t out_size)
 {
-	struct announce_job *job;
+	struct announcement *ann;
 	struct clairfs_hint hint;
 	int rc = fs->params.announce ? hint_check(in, in_size, out_size, &hint) : -ENOTTY;
 
@@ -298,9 +299,9 @@ void fs_announce_ioctl(fuse_req_t req, struct fs *fs, const void *in, size_t in_
 		fuse_reply_ioctl(req, 0, &hint, sizeof(hint));
 		return;
 	}
-	job = job_new(req, ANNOUNCE_IOCTL, hint.text);
-	if (job)
-		ask(fs, job);
+	ann = announcement_new(req, ANNOUNCE_IOCTL, hint.text);
+	if (ann)
+		ask(fs, ann);
 	else
 		fuse_reply_err(req, ENOMEM);
 }
@@ -315,7 +316,7 @@ static void refuse_list(fuse_req_t req, struct clairfs_list *list)
 void fs_announce_list(fuse_req_t req, struct fs *fs, const void *in, size_t in_size,
 		      size_t out_size)
 {
-	struct announce_job *job;
+	struct announcement *ann;
 	struct clairfs_list list;
 	int rc = fs->params.announce ? hint_check_list(in, in_size, out_size, &list) : -ENOTTY;
 
@@ -325,14 +326,14 @@ void fs_announce_list(fuse_req_t req, struct fs *fs, const void *in, size_t in_s
 		refuse_list(req, &list);
 		return;
 	}
-	job = job_new(req, ANNOUNCE_LIST, list.text);
-	if (!job) {
+	ann = announcement_new(req, ANNOUNCE_LIST, list.text);
+	if (!ann) {
 		fuse_reply_err(req, ENOMEM);
 		return;
 	}
-	job->list = list;
-	job->told.list = &job->list;
-	ask(fs, job);
+	ann->list = list;
+	ann->told.list = &ann->list;
+	ask(fs, ann);
 }
 
 /* The same question of the same thread within a second, and no other order was told since. */
@@ -350,7 +351,7 @@ void fs_announce_lookup(fuse_req_t req, struct fs *fs, const char *name)
 {
 	const struct fuse_ctx *ctx = fuse_req_ctx(req);
 	struct fs_asked *asked = &fs->announce.asked[lane_of(ctx->uid)];
-	struct announce_job *job;
+	struct announcement *ann;
 	pid_t pid = ctx->pid;
 
 	if (!fs_may_tell(ctx->uid)) {
@@ -359,69 +360,69 @@ void fs_announce_lookup(fuse_req_t req, struct fs *fs, const char *name)
 	}
 	if (is_asked_again(fs, asked, pid, name) && fs_vfile_reply_again(req, fs, asked->last_ino))
 		return;
-	job = job_new(req, ANNOUNCE_LOOKUP, name);
-	if (!job) {
+	ann = announcement_new(req, ANNOUNCE_LOOKUP, name);
+	if (!ann) {
 		fuse_reply_err(req, ENOMEM);
 		return;
 	}
-	job->req = NULL;
-	job->ino = fs_vfile_reply_awaited(req, fs, &job->is_gone);
-	if (!job->ino) {
-		job_free(job);
+	ann->req = NULL;
+	ann->ino = fs_vfile_reply_awaited(req, fs, &ann->is_gone);
+	if (!ann->ino) {
+		announcement_free(ann);
 		return;
 	}
-	asked->last_ino = job->ino;
+	asked->last_ino = ann->ino;
 	asked->last_pid = pid;
 	asked->last_serial = 0;
 	snprintf(asked->last_name, sizeof(asked->last_name), "%s", name);
-	ask(fs, job);
+	ask(fs, ann);
 }
 
-static void finish_lookup(struct fs *fs, struct announce_job *job, const char *line)
+static void finish_lookup(struct fs *fs, struct announcement *ann, const char *line)
 {
-	struct fs_asked *asked = job->asked;
+	struct fs_asked *asked = ann->asked;
 	struct buf_writer text;
 
 	buf_writer_init(&text);
-	buf_printf(&text, "%s%s\n", job->status < 0 ? "error: " : "", line);
-	fs_vfile_fill(fs, job->ino, &text);
-	if (asked->last_ino != job->ino)
+	buf_printf(&text, "%s%s\n", ann->status < 0 ? "error: " : "", line);
+	fs_vfile_fill(fs, ann->ino, &text);
+	if (asked->last_ino != ann->ino)
 		return;
-	asked->last_serial = job->serial + 1;
+	asked->last_serial = ann->serial + 1;
 	asked->last_ns = clock_now(fs->params.clock);
 }
 
-static void finish_ioctl(struct announce_job *job, const char *line)
+static void finish_ioctl(struct announcement *ann, const char *line)
 {
-	struct clairfs_hint hint = { .version = CLAIRFS_HINT_VERSION, .status = job->status };
+	struct clairfs_hint hint = { .version = CLAIRFS_HINT_VERSION, .status = ann->status };
 
 	snprintf(hint.text, sizeof(hint.text), "%s", line);
-	fuse_reply_ioctl(job->req, 0, &hint, sizeof(hint));
+	fuse_reply_ioctl(ann->req, 0, &hint, sizeof(hint));
 }
 
-static void finish_list(struct announce_job *job, const char *line)
+static void finish_list(struct announcement *ann, const char *line)
 {
-	job->list.status = job->status;
-	snprintf(job->list.text, sizeof(job->list.text), "%s", line);
-	fuse_reply_ioctl(job->req, 0, &job->list, sizeof(job->list));
+	ann->list.status = ann->status;
+	snprintf(ann->list.text, sizeof(ann->list.text), "%s", line);
+	fuse_reply_ioctl(ann->req, 0, &ann->list, sizeof(ann->list));
 }
 
-/* Uses up the job. */
-static void answer(struct fs *fs, struct announce_job *job)
+/* Uses up the announcement. */
+static void answer(struct fs *fs, struct announcement *ann)
 {
 	const char *line;
 
-	buf_put_u8(&job->answer, 0);
-	line = job->answer.is_bad ? "out of memory" : (const char *)job->answer.data;
-	if (job->kind == ANNOUNCE_LOOKUP)
-		finish_lookup(fs, job, line);
-	else if (!job->req)
+	buf_put_u8(&ann->answer, 0);
+	line = ann->answer.is_bad ? "out of memory" : (const char *)ann->answer.data;
+	if (ann->kind == ANNOUNCE_LOOKUP)
+		finish_lookup(fs, ann, line);
+	else if (!ann->req)
 		; /* it was interrupted */
-	else if (job->kind == ANNOUNCE_LIST)
-		finish_list(job, line);
+	else if (ann->kind == ANNOUNCE_LIST)
+		finish_list(ann, line);
 	else
-		finish_ioctl(job, line);
-	job_free(job);
+		finish_ioctl(ann, line);
+	announcement_free(ann);
 }
 
 void fs_announce_finish(struct fs *fs)
@@ -432,5 +433,5 @@ void fs_announce_finish(struct fs *fs)
 
 	(void)got;
 	while ((node = queue_try_pop(&fs->announce.done)))
-		answer(fs, container_of(node, struct announce_job, node));
+		answer(fs, container_of(node, struct announcement, node));
 }

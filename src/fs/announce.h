@@ -21,9 +21,9 @@ struct fs_asked {
 	struct fs *fs;
 	struct mutex mu;
 	struct cond cv;
-	struct list jobs; /* mu: not begun */
-	uint32_t n_jobs;  /* mu */
-	bool is_closed;   /* mu */
+	struct list waiting; /* mu: not begun */
+	uint32_t n_waiting;  /* mu */
+	bool is_closed;      /* mu */
 	struct thr thr;
 	/* reactor: the last name that was looked up, and the file with the answer */
 	char last_name[FS_NAME_MAX + 1];

@@ -11,7 +11,8 @@
  *	all seeds                 of the likeliest one
  *
  * What a job has read in a whole pass, and reads again, is all that it reads: then it numbers these. Where
- * they are the first ones of a numbering, or a random split of it, that is asked first.
+ * they are the first ones of a numbering, or a random split of it, that is asked first. Before that, a job
+ * that opens nothing behind a round number of samples may read these only.
  *
  * More questions make a wrong answer likelier, so an answer needs more evidence, the more there
  * were. Sorts that differ in a few files only may all explain what was seen; the one that explains
@@ -27,6 +28,9 @@
 #define QUICK_WAYS 4
 #define NARROW_MAX 2      /* of one numbering */
 #define SPLIT_SEEDS 1024u
+#define FIRST_MAX 3
+#define FIRST_SEEN 32u
+#define FIRST_ODDS 12.0 /* e to minus that is the chance that all of it is read */
 #define MEMBERS_SHARE 16u /* of the opens one may be something else */
 
 struct view {
@@ -96,6 +100,65 @@ static void add_narrow(struct views *v, const struct job_numbering *way, bool is
 		add_view(v, way);
 }
 
+static void add_count(uint64_t count, uint64_t end, uint64_t most, uint64_t ret[FIRST_MAX],
+		      size_t *found)
+{
+	bool is_new = count >= end && count <= most && *found < FIRST_MAX;
+
+	for (size_t i = 0; i < *found; i++)
+		is_new = is_new && ret[i] != count;
+	if (is_new)
+		ret[(*found)++] = count;
+}
+
+/* Numbers that people choose, below which all opens are, and not by much: of k numbers drawn from m
+ * the largest is above m (1 - 6 / k) but once in 400 times. Returns how many. */
+static size_t round_counts(uint64_t n, uint64_t end, size_t k, uint64_t ret[FIRST_MAX])
+{
+	static const uint32_t of[] = { 2, 3, 4, 5, 10, 8, 20, 100, 6, 50, 1000 };
+	static const uint32_t ten[] = { 1, 2, 5, 3, 4, 6, 8 };
+	uint64_t most = MIN(end + end * 6 / k, n - 1);
+	size_t found = 0;
+
+	for (size_t i = 0; i < ARRAY_LEN(of); i++)
+		for (uint64_t part = 1; part < MIN(of[i], 10); part++)
+			add_count(n * part / of[i], end, most, ret, &found);
+	for (uint64_t unit = 100; unit <= most; unit *= 10)
+		for (size_t i = 0; i < ARRAY_LEN(ten); i++)
+			add_count(unit * ten[i], end, most, ret, &found);
+	for (uint64_t two = 64; two <= most; two *= 2)
+		add_count(two, end, most, ret, &found);
+	return found;
+}
+
+/* A job that opens nothing behind some place may read the first so many samples only, as
+ * `Subset(data, range(1000))` does. Asked before the whole numbering, which was added last. */
+static void add_first(struct views *v, const struct job_numbering *way)
+{
+	size_t whole = v->n - 1, k = v->view[whole].seen.n_seen, found;
+	uint64_t n = v->view[whole].seen.n, end = 0, count[FIRST_MAX];
+	struct job_numbering first = *way;
+
+	for (size_t i = 0; i < k; i++)
+		end = MAX(end, (uint64_t)v->view[whole].seen.number[i] + 1);
+	if (k < FIRST_SEEN || way->first || end < 4 * k || end >= n ||
+	    (double)k * log((double)n / (double)end) < FIRST_ODDS)
+		return;
+	first.of = n;
+	found = round_counts(n, end, k, count);
+	for (size_t i = 0; i < found && v->n < WAYS_MAX; i++) {
+		struct view last;
+
+		first.first = count[i];
+		add_view(v, &first);
+		last = v->view[v->n - 1];
+		if (v->n - 1 == whole)
+			continue;
+		v->view[v->n - 1] = v->view[whole];
+		v->view[whole++] = last;
+	}
+}
+
 static void list_views(struct views *v)
 {
 	const struct job_question *q = v->q;
@@ -109,10 +172,15 @@ static void list_views(struct views *v)
 		return;
 	n = q->numbers->list(q->numbers->ctx, &opens, way, WAYS_MAX);
 	for (size_t i = 0; i < MIN(n, WAYS_MAX) && v->n < WAYS_MAX; i++)
-		if (has_members(q))
+		if (has_members(q)) {
 			add_narrow(v, &way[i], i < QUICK_WAYS);
-		else
+		} else {
+			size_t before = v->n;
+
 			add_view(v, &way[i]);
+			if (before < QUICK_WAYS && v->n > before)
+				add_first(v, &way[i]);
+		}
 	atomic_fetch_add(q->cpu_ns, guess_cpu_ns() - start_ns);
 }
 

@@ -234,7 +234,6 @@ static int parse_report(const json_t *root, struct report_node *node, struct err
 	node->cpu_s = seconds_of(json_object_get(root, "daemon"), "cpu_seconds", 0);
 	node->reads = count_of(data, "reads");
 	node->read_bytes = count_of(data, "read_bytes");
-	node->missed = count_of(data, "missed_reads");
 	node->source_reads = count_of(data, "source_reads");
 	node->source_bytes = count_of(data, "source_bytes");
 	node->has_least = json_is_integer(json_object_get(data, "least_source_bytes"));

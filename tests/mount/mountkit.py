@@ -35,6 +35,15 @@ SEED = int(os.environ.get("CLAIRFS_TEST_SEED") or random.SystemRandom().randrang
 rng = random.Random(SEED)
 
 HINT = struct.Struct("<Ii4088s")  # struct clairfs_hint
+# A program that tells the mount argv[1] the order argv[2], and prints status and line.
+TELL = """
+import fcntl, struct, sys
+with open(sys.argv[1] + "/.clairfs/control", "rb") as f:
+    hint = bytearray(struct.pack("<Ii4088s", 1, 0, sys.argv[2].encode()))
+    fcntl.ioctl(f, 3 << 30 | len(hint) << 16 | 0xCF << 8 | 1, hint)
+version, status, text = struct.unpack("<Ii4088s", hint)
+print(status, text.split(b"\\0")[0].decode())
+"""
 
 BAD_WORDS = re.compile(r"ERROR: \w*Sanitizer|WARNING: \w*Sanitizer|runtime error|[Aa]ssertion|Segmentation|stack smashing")
 

@@ -22,15 +22,6 @@ for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "SLURM_PROC
              "SLURM_LOCALID", "SLURM_TASKS_PER_NODE", "CLAIRFS_ORDER"):
     os.environ.pop(name, None)
 
-IOCTL = """
-import fcntl, struct, sys
-with open(sys.argv[1] + "/.clairfs/control", "rb") as f:
-    hint = bytearray(struct.pack("<Ii4088s", 1, 0, sys.argv[2].encode()))
-    fcntl.ioctl(f, 3 << 30 | len(hint) << 16 | 0xCF << 8 | 1, hint)
-version, status, text = struct.unpack("<Ii4088s", hint)
-print(status, text.split(b"\\0")[0].decode())
-"""
-
 
 STRANGER = "import fcntl, os, struct, sys\nos.setgroups([])\nos.setgid(65534)\nos.setuid(65534)\n"
 
@@ -105,7 +96,7 @@ def wrong_spec(job):
                        ("list:path=/nowhere/at/all", "/nowhere/at/all")):
         told = job.announce(spec)
         tap.ok(told.code in (1, 2) and len(told.lines) == 1 and word in told.lines[0], f"announce '{spec}' is refused", told)
-        direct = program(sys.executable, "-c", IOCTL, job.point, spec).out.decode()
+        direct = program(sys.executable, "-c", mountkit.TELL, job.point, spec).out.decode()
         tap.ok(direct.startswith("-") and word in direct, f"the mount says the same of '{spec}'", direct)
     answer = job.cat("announce/torch-distributed:sed=2")
     tap.equal(answer, 'error: order torch-distributed: unknown key "sed", did you mean "seed"?\n', "a lookup answers likewise")
@@ -157,7 +148,7 @@ def shell(job):
     # All by one thread and mostly within the second in which a repeated question is answered from memory.
     for spec in "sequential:epochs=5", "sequential:epochs=6", "sequential:epochs=5", "sequential:epochs=6":
         tap.equal(job.cat("announce/" + spec), spec + "\n", "a lookup")
-        direct = program(sys.executable, "-c", IOCTL, job.point, "sequential").out.decode()
+        direct = program(sys.executable, "-c", mountkit.TELL, job.point, "sequential").out.decode()
         tap.equal(direct, "0 sequential\n", "another order in between")
         job.cat("announce/" + spec)
         tap.equal(job.cat("control"), spec + "\n", "the same question again is told again")
@@ -173,7 +164,7 @@ def container(job):
     script = f"""mount --bind {job.point} {inside} && umount -l {job.point} &&
         cat {inside}/.clairfs/announce/torch-randperm:seed=5 && {CLAIRFS} announce {inside} torch-randperm:seed=6 &&
         {sys.executable} -c "$0" {inside} torch-randperm:seed=8"""
-    told = program("unshare", "-m", "sh", "-c", script, IOCTL)
+    told = program("unshare", "-m", "sh", "-c", script, mountkit.TELL)
     tap.equal(told.out.decode().split("\n"), ["torch-randperm:seed=5", "torch-randperm:seed=6", "0 torch-randperm:seed=8", ""],
               "from a container: lookup, command, ioctl")
     tap.equal(job.order()["spec"], "torch-randperm:seed=8", "reach the daemon outside")
@@ -335,7 +326,7 @@ def stranger(place):
     paths = make_source(place)
     with place.mount(allow_other="yes") as mount:
         job = Job(place, mount, paths)
-        told = program(sys.executable, "-c", STRANGER + IOCTL, job.point, "sequential").out
+        told = program(sys.executable, "-c", STRANGER + mountkit.TELL, job.point, "sequential").out
         tap.ok(told.startswith(b"-1 ") and b"only root" in told, "another user may not announce", told)
         seen = program("cat", f"{job.point}/.clairfs/announce/sequential", user=65534, group=65534, extra_groups=[])
         tap.ok(seen.out.startswith(b"error: only root"), "nor by a lookup", seen)

@@ -47,15 +47,6 @@ sys.stdout.flush()
 sys.stdin.readline()
 """
 
-HINT = """
-import fcntl, struct, sys
-with open(sys.argv[1] + "/.clairfs/control", "rb") as f:
-    hint = bytearray(struct.pack("<Ii4088s", 1, 0, sys.argv[2].encode()))
-    fcntl.ioctl(f, 3 << 30 | len(hint) << 16 | 0xCF << 8 | 1, hint)
-version, status, text = struct.unpack("<Ii4088s", hint)
-print(status, text.split(b"\\0")[0].decode())
-"""
-
 
 def make_source(place):
     for i in range(SAMPLES):
@@ -127,7 +118,7 @@ def foreign_files(place):
                      "link", "dir/shadow", place.source + "/../secret/shadow", place.source + "x/c0/s1",
                      mount.mountpoint + "/link", "c0/../../secret/shadow"):
             for spec in [f"list:path={path}"] + ([f"megatron:path={path}"] if "secret" in path else []):
-                told = bare_root(sys.executable, "-c", HINT, mount.mountpoint, spec).out.decode()
+                told = bare_root(sys.executable, "-c", mountkit.TELL, mount.mountpoint, spec).out.decode()
                 name = spec.replace("/", "%2F")
                 seen = b"" if len(name) > 255 else bare_root("cat", f"{mount.mountpoint}/.clairfs/announce/{name}").out
                 tap.ok(told.startswith(f"-{errno.EXDEV} ") and "not beneath the source" in told and
@@ -140,7 +131,7 @@ def foreign_files(place):
                                  ("odd.u32", struct.pack("<I", 7777777), "entry 1: expected"),
                                  ("twice", b"# epoch 4141\n1\n# epoch 4141\n2\n", "line 3: the epoch")):
             write_file(f"{place.source}/{name}", text)
-            told = program(sys.executable, "-c", HINT, mount.mountpoint, f"list:path={name}").out.decode()
+            told = program(sys.executable, "-c", mountkit.TELL, mount.mountpoint, f"list:path={name}").out.decode()
             tap.ok(line in told and not any(b in told for b in ("do-not", "7777", "4141")), f"{name}: the place, not the bytes", told)
 
 
@@ -149,7 +140,7 @@ def beneath_the_source(place):
     with place.mount() as mount:
         write_file(f"{place.source}/lists/order.txt", "".join(f"{p}\n" for p in reversed(paths)).encode())
         for path in "lists/order.txt", f"{place.source}/lists/order.txt", f"{mount.mountpoint}/lists/order.txt":
-            told = program(sys.executable, "-c", HINT, mount.mountpoint, f"list:path={path}").out.decode()
+            told = program(sys.executable, "-c", mountkit.TELL, mount.mountpoint, f"list:path={path}").out.decode()
             tap.equal(told, f"0 list:path={path}\n", f"{path} is read")
             seen = mount.read(".clairfs/announce/list:path=" + path.replace("/", "%2F"))
             tap.equal(seen.decode(), f"list:path={path}\n", "also for a lookup")
@@ -198,7 +189,7 @@ def hung_list(place):
             name = mount.path(".clairfs", "announce", "list:path=slow%2Forder")
             wanting = []
             try:
-                for argv in (["cat", name], [sys.executable, "-c", HINT, mount.mountpoint, "list:path=slow/order"]):
+                for argv in (["cat", name], [sys.executable, "-c", mountkit.TELL, mount.mountpoint, "list:path=slow/order"]):
                     wanting.append(subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE))
                 mountkit.wait_until(lambda: "order-make" in mountkit.threads_of(mount.process.pid), "the file is being opened")
                 answers(mount, "while a list hangs")

@@ -69,13 +69,13 @@ def one_class(place):
     tap.ok(PART <= stats["counters"]["source_reads"] <= PART + PART // 50, "and nothing else is read from the source", stats["counters"])
 
 
-def seeded(place):
-    """torch.manual_seed(42), a loader that shuffles a Subset of the first fifth, and a validation loader between the epochs."""
+def seeded(place, part, behind, when):
+    """torch.manual_seed(42), a loader that shuffles a Subset of the first samples, and a validation loader between the epochs."""
     generator = orders.Mt19937(42)
     words = [generator.u32() for _ in range(32)]
     data, names = parts(place)
     train, val = [n for n in names if n.startswith("train/")], [n for n in names if n.startswith("val/")]
-    part, wrong, read = len(train) // 5, [], 0
+    wrong, read = [], 0
     with place.mount(recover="quick") as mount:
         for epoch in range(EPOCHS):
             for at, i in enumerate(orders.randperm(part, words[6 * epoch + 3])):
@@ -89,11 +89,20 @@ def seeded(place):
                 read += 1
         stats = mount.stats()
         tap.equal(wrong, [], "every byte was right")
-        tap.equal(stats["order"]["search"]["found"], f"torch-loader:seed=42:before=6:draws=6:first={part}:under=train",
-                  "a shuffled Subset of the first fifth is found in its second epoch")
+        tap.equal(stats["order"]["search"]["found"], f"torch-loader:seed=42:{behind}draws=6:first={part}:under=train",
+                  f"a shuffled Subset of the first {part} is found in its {when} epoch")
         tap.ok(stats["order"]["epoch"]["match_percent"] >= 95, "and followed", stats["order"]["epoch"])
         text = mountkit.good("status", mount.mountpoint).decode()
         tap.ok(f"the job reads the first {part} of the {len(train)} samples below train/" in text, "status says what is read", text)
 
 
-mountkit.run(shuffled, in_order, one_class, seeded)
+def seeded_fifth(place):
+    """A round part: it is asked about before anybody can know what the job reads."""
+    seeded(place, N // 5, "", "first")
+
+
+def seeded_odd(place):
+    seeded(place, 777, "before=6:", "second")
+
+
+mountkit.run(shuffled, in_order, one_class, seeded_fifth, seeded_odd)

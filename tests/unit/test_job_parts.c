@@ -232,9 +232,9 @@ static void chance_is_no_order_of_any_part(void)
 }
 
 /* A shuffled beginning of train: who knows what was read in the pass before finds its order. */
-static void the_first_samples_of_a_part(void)
+static void the_first_samples_of_a_part_once_they_were_read(void)
 {
-	const struct job_numbering first = { .under = "train", .dir = DIR_TRAIN, .first = TRAIN / 5 };
+	const struct job_numbering first = { .under = "train", .dir = DIR_TRAIN, .first = 1637 };
 	uint32_t seen[SEEN];
 	struct bitmap members;
 	struct job_answer a = { 0 };
@@ -242,13 +242,13 @@ static void the_first_samples_of_a_part(void)
 
 	n_listed = ARRAY_LEN(ways);
 	CHECK_INT(bitmap_init(&members, N), 0);
-	for (uint32_t i = 0; i < TRAIN / 5; i++)
+	for (uint32_t i = 0; i < 1637; i++)
 		(void)bitmap_set(&members, VAL + i);
 	q = read_by("torch-loader:seed=42:draws=6:start_epoch=1", &first, 0, seen);
 	CHECK_INT(job_searches_real.quick(&q, &a), -ENOENT);
 	CHECK(!a.is_narrow);
 	q.members = &members;
-	check_found(&q, "torch-loader:seed=42:before=6:draws=6:first=1600:under=train");
+	check_found(&q, "torch-loader:seed=42:before=6:draws=6:first=1637:under=train");
 	/* With another seed it is said that all seeds may be worth it. */
 	q = read_by("torch-randperm:seed=3456789012", &first, 0, seen);
 	q.members = &members;
@@ -261,6 +261,26 @@ static void the_first_samples_of_a_part(void)
 	CHECK_INT(job_searches_real.quick(&q, &a), -ENOENT);
 	CHECK(!a.is_narrow);
 	bitmap_fini(&members);
+}
+
+/* A fifth, a thousand, a power of two, 80 %: before the first epoch is over. */
+static void round_numbers_of_samples_of_a_part(void)
+{
+	static const uint64_t counts[] = { TRAIN / 5, 1000, 2048, TRAIN * 4 / 5 };
+	uint32_t seen[SEEN];
+	char want[JOB_SPEC_MAX];
+
+	n_listed = ARRAY_LEN(ways);
+	for (size_t i = 0; i < ARRAY_LEN(counts); i++) {
+		struct job_numbering first = { .under = "train", .dir = DIR_TRAIN };
+		struct job_question q;
+
+		first.first = counts[i];
+		q = read_by("torch-distributed:seed=7", &first, 0, seen);
+		snprintf(want, sizeof(want), "torch-distributed:seed=7:first=%d:under=train",
+			 (int)counts[i]);
+		check_found(&q, want);
+	}
 }
 
 /* The world is judged again in the numbers that the order was found with. */
@@ -381,7 +401,9 @@ static const struct check_test tests[] = {
 	{ "words_of_a_generator", words_of_a_generator },
 	{ "orders_of_all_samples_are_found_as_ever", orders_of_all_samples_are_found_as_ever },
 	{ "other_sorts", other_sorts },
-	{ "the_first_samples_of_a_part", the_first_samples_of_a_part },
+	{ "the_first_samples_of_a_part_once_they_were_read",
+	  the_first_samples_of_a_part_once_they_were_read },
+	{ "round_numbers_of_samples_of_a_part", round_numbers_of_samples_of_a_part },
 	{ "reads_elsewhere_do_no_harm", reads_elsewhere_do_no_harm },
 	{ "chance_is_no_order_of_any_part", chance_is_no_order_of_any_part },
 	{ "the_world_of_a_part_is_refined", the_world_of_a_part_is_refined },
