@@ -351,6 +351,11 @@ void ahead_read(struct ahead *a, const struct ahead_read *r, struct ahead_advice
 	s->n_reads++;
 	if (s->n_reads > 1)
 		stream_count(a, s, r->now_ns);
+	/* All of it is expected to be read, and pieces are kept for the next time. */
+	if (s->n_reads == 1 && is_hint(r) && allowance(a, f, r) >= PIECE) {
+		ret->is_whole = true;
+		s->fetched = MIN((uint64_t)PIECE, f->size);
+	}
 	stream_advise(a, f, s, r, ret);
 	if (s->end == f->size)
 		run_ended(a, f, s);

@@ -102,12 +102,25 @@ static void replaced_small_file_is_read_through_its_old_inode(void)
 	rig_free(rig);
 }
 
+static bool is_idle(struct rig *rig)
+{
+	struct prefetch_queue *q = &rig->cache->prefetch;
+	bool is_idle;
+
+	mutex_lock(&q->mu);
+	is_idle = q->inflight == 0 && list_is_empty(&q->queue);
+	mutex_unlock(&q->mu);
+	return is_idle;
+}
+
 /* A file of several pieces of which the first was read. */
 static struct rig *read_and_replaced(uint64_t after)
 {
 	struct rig *rig = rig_new(&(struct rig_options){ .n = 1, .size = 3 * MIB });
 
 	read_to_its_end(rig, 4096);
+	/* What is fetched ahead would see the change before anybody reads. */
+	RIG_UNTIL(is_idle(rig));
 	change_fetch_again(rig->cache, rig_entry(rig, 0));
 	rig_replace(rig, 0, after);
 	return rig;
