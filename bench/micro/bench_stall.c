@@ -15,9 +15,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "clairfs/cache.h"
-#include "src/cache/account_priv.h"
-#include "src/daemon/accounting.h"
+#include "src/wait/wait_priv.h"
 
 #define ROUNDS 5
 #define SAMPLES 1281167u
@@ -60,9 +58,9 @@ static uint64_t next_random(uint64_t *state)
 }
 
 /* The reads of one pass as the cache tells them. */
-static struct cache_read_note *make_notes(void)
+static struct read_facts *make_notes(void)
 {
-	struct cache_read_note *note = calloc(READS, sizeof(*note));
+	struct read_facts *note = calloc(READS, sizeof(*note));
 	uint32_t *order = calloc(SAMPLES, sizeof(*order));
 	uint64_t seed = 1;
 
@@ -76,7 +74,7 @@ static struct cache_read_note *make_notes(void)
 		bool is_staged = next_random(&seed) % 4 != 0;
 
 		order[at] = order[i];
-		note[i] = (struct cache_read_note){
+		note[i] = (struct read_facts){
 			.sample = sample,
 			.read_class = is_staged ? READ_STAGED : READ_ARENA,
 			.reader = is_staged ? 0 : 1 + i / BATCH % WORKERS,
@@ -86,8 +84,8 @@ static struct cache_read_note *make_notes(void)
 			.opened_ns = 1000000000ull + i * 100000ull,
 			.wait_ns = is_staged ? 0 : 50000,
 		};
-		if (control_is_chosen(SHARE, sample, 0)) {
-			note[i].is_control = true;
+		if (sampling_is_chosen(SHARE, sample, 0)) {
+			note[i].traits.mark = WAIT_CONTROL;
 			note[i].read_class = READ_MISS;
 			note[i].wait_ns = 5000000;
 		}
@@ -96,31 +94,31 @@ static struct cache_read_note *make_notes(void)
 	return note;
 }
 
-static struct accounting *make_accounting(struct metrics *m)
+static struct wait *make_accounting(struct metrics *m)
 {
 	static const uint32_t ranks[RANKS] = { 0 };
-	struct accounting_params params = { .control_share = SHARE,
+	struct wait_params params = { .control_share = SHARE,
 					    .ghost_bytes = (uint64_t)READS / 3 * SIZE };
 	struct order_info info = { .n_ranks = RANKS,
 				   .ranks = ranks,
 				   .batch = BATCH,
 				   .workers = WORKERS,
 				   .prefetch_factor = PREFETCH };
-	struct accounting *a;
+	struct wait *a;
 	struct err err = { 0 };
 
-	if (accounting_new(&params, SAMPLES, m, &a, &err) < 0 || accounting_start(a, &err) < 0) {
+	if (wait_new(&params, SAMPLES, m, &a, &err) < 0 || wait_start(a, &err) < 0) {
 		fprintf(stderr, "bench_stall: %s\n", err.msg);
 		exit(1);
 	}
-	accounting_set_order(a, &info, 0);
+	wait_set_order(a, &info, 0);
 	return a;
 }
 
 /* Nothing may have been left out: that would be quick. */
-static void check_all(struct accounting *a)
+static void check_all(struct wait *a)
 {
-	json_t *json = accounting_json(a);
+	json_t *json = wait_json(a);
 	json_t *dropped = json_object_get(json, "dropped");
 	json_t *judged = json_object_get(json, "passes_judged");
 
@@ -131,7 +129,7 @@ static void check_all(struct accounting *a)
 	json_decref(json);
 }
 
-static void bench_reads(const struct cache_read_note *note)
+static void bench_reads(const struct read_facts *note)
 {
 	double planner[ROUNDS], all[ROUNDS], began, thread;
 	struct metrics *m = metrics_new();
@@ -139,27 +137,28 @@ static void bench_reads(const struct cache_read_note *note)
 	if (!m)
 		exit(1);
 	for (int round = 0; round < ROUNDS; round++) {
-		struct accounting *a = make_accounting(m);
+		struct wait *a = make_accounting(m);
+		const struct probe *probe = wait_probe(a);
 
 		began = now_ns(CLOCK_PROCESS_CPUTIME_ID);
 		thread = now_ns(CLOCK_THREAD_CPUTIME_ID);
 		for (uint32_t i = 0; i < READS; i += AT_ONCE)
-			accounting_reads(a, &note[i], AT_ONCE);
+			probe->observed(probe->ctx, &note[i], AT_ONCE);
 		planner[round] = (now_ns(CLOCK_THREAD_CPUTIME_ID) - thread) / READS;
-		accounting_stop(a);
+		wait_stop(a);
 		all[round] = (now_ns(CLOCK_PROCESS_CPUTIME_ID) - began) / READS;
 		check_all(a);
-		accounting_free(a);
+		wait_free(a);
 	}
 	report("accounting_planner_per_read", 1000, planner);
 	report("accounting_per_read", 1000, all);
 	metrics_free(m);
 }
 
-static void bench_control(const struct cache_read_note *note)
+static void bench_control(const struct read_facts *note)
 {
 	struct metrics *m = metrics_new();
-	struct accounting *a = m ? make_accounting(m) : NULL;
+	struct wait *a = m ? make_accounting(m) : NULL;
 	double values[ROUNDS], began;
 	uint64_t chosen = 0;
 
@@ -168,21 +167,21 @@ static void bench_control(const struct cache_read_note *note)
 	for (int round = 0; round < ROUNDS; round++) {
 		began = now_ns(CLOCK_THREAD_CPUTIME_ID);
 		for (uint32_t i = 0; i < READS; i++)
-			chosen += control_is_chosen(SHARE, note[i].sample, (uint64_t)round) &&
-				  accounting_wants_control(a, note[i].bytes);
+			chosen += sampling_is_chosen(SHARE, note[i].sample, (uint64_t)round) &&
+				  sampling_is_wanted(wait_sampling(a), note[i].bytes);
 		values[round] = (now_ns(CLOCK_THREAD_CPUTIME_ID) - began) / READS;
 	}
 	if (chosen == 0)
 		exit(1);
 	report("control_decision_per_read", 100, values);
-	accounting_stop(a);
-	accounting_free(a);
+	wait_stop(a);
+	wait_free(a);
 	metrics_free(m);
 }
 
 int main(void)
 {
-	struct cache_read_note *note = make_notes();
+	struct read_facts *note = make_notes();
 
 	bench_reads(note);
 	bench_control(note);

@@ -13,6 +13,7 @@
 
 #include "clairfs/base/clock.h"
 #include "clairfs/base/queue.h"
+#include "clairfs/cache/probe.h"
 #include "clairfs/dataset.h"
 #include "clairfs/metrics.h"
 #include "clairfs/order.h"
@@ -21,39 +22,6 @@
 
 struct store;
 struct tape;
-
-/* One read of a sample that is over: an open and its READs. */
-struct cache_read_note {
-	uint32_t sample;
-	uint32_t reader; /* the thread of one of its READs, 0: there were none, or unknown */
-	enum read_class read_class;
-	bool is_control; /* read on demand on purpose, see cache_params.control_share */
-	bool is_switchback; /* likewise, see cache_params.switchback_share */
-	bool is_kernels; /* READ_STAGED, of pages that the kernel had kept and nobody pushed */
-	/* The sample was opened again right away: this note is of such an open, with the place of the
-	 * one before; or so many more are in it, as the place was not known before they came. */
-	bool is_again;
-	uint8_t again;
-	/* Where the plan expected it, by the order that was put in force as of that
-	 * cache_generation, which is also the id of its job. */
-	bool has_use;
-	uint32_t generation;
-	struct plan_use use;
-	uint64_t bytes;     /* of the sample */
-	uint64_t opened_ns; /* or its first READ */
-	uint64_t wait_ns;   /* in which a READ of it was under way */
-	/* A miss, at a time when more requests were with the source than the job's readers make. */
-	bool is_loaded;
-	/* Of wait_ns, when it was read from the source: that was not asked yet, or had answered. A
-	 * control read is held back, for the same reason; and all have their way through this mount. */
-	uint64_t held_ns;
-};
-
-/* What the source has answered in a while. */
-struct cache_load {
-	uint64_t took_ns, answers, bytes;
-	uint64_t latency_ns; /* of all of them together */
-};
 
 /* Several jobs may read at the same time: each has an id, see cache_add_order. */
 #define CACHE_NO_JOB UINT32_MAX
@@ -64,22 +32,10 @@ struct cache_open {
 	uint32_t reader; /* as cache_reader_of; 0: there was no READ yet, or it is not known */
 };
 
-/* Who looks at what the job does. On the planner's thread (read: at the end on cache_stop's): must
- * not block, nor call the cache. All but opened and planned may be NULL. */
+/* Who looks at what the job does. On the planner's thread: must not block, nor call the cache. */
 struct cache_watch {
 	void (*opened)(void *ctx, const struct cache_open *open);  /* every open, in order */
 	void (*planned)(void *ctx, enum plan_state state); /* after every round */
-	/* Seconds after the reads, in no order. */
-	void (*read)(void *ctx, const struct cache_read_note *notes, uint32_t n);
-	/* After these: every read that was opened before then is told. NULL: not asked for. */
-	void (*settled)(void *ctx, uint64_t before_ns);
-	/* Whether a control read of a sample of this size is still of use. NULL: always. */
-	bool (*wants_control)(void *ctx, uint64_t bytes);
-	/* How many requests the job's readers can have in flight: workers of all ranks here; 0: not
-	 * known. Any thread, from under locks. NULL: not known. */
-	uint32_t (*readers)(void *ctx);
-	/* About once a second while at least 3/2 of `readers` were in flight on average. */
-	void (*load)(void *ctx, const struct cache_load *load);
 	void *ctx;
 };
 
@@ -102,6 +58,7 @@ struct cache_params {
 	struct metrics *metrics;
 	struct clock *clock;
 	const struct cache_watch *watch; /* NULL = nobody; borrowed */
+	const struct probe *probe;       /* NULL = nobody measures; borrowed */
 	uint64_t arena_bytes; /* budget of the plan within the arena (the arena's own limit is
 			       * larger by what demand reads in flight may need) */
 	uint64_t stage_bytes;
@@ -110,13 +67,6 @@ struct cache_params {
 	enum plan_pin_rule pin_rule;
 	uint32_t inflight_min, inflight_max; /* prefetch requests of the source in flight */
 	uint64_t source_bytes_per_s;
-	/* The share of reads, chosen by chance that is the same in every run, that are held out of
-	 * prefetching, arena and store in a pass and read from the source when they are wanted:
-	 * what the source takes then is known. 0: none. */
-	double control_share;
-	/* The share of the blocks of a pass (metrics/switchback.h) in which all reads are, while an
-	 * order is confirmed that says enough of the loader. 0: none. */
-	double switchback_share;
 	uint32_t stagers;       /* 1..8 threads */
 	uint64_t revalidate_ns; /* files whose pages we or the kernel may hold are checked against
 				 * the source this often; 0 = only when fetched */
@@ -222,9 +172,7 @@ struct cache_read {
 	bool is_look, is_looked; /* of cache_look; the source has answered */
 	bool is_whole;           /* misses of it fetch whole pieces */
 	bool is_accounted;
-	bool is_control, is_switchback; /* came while its sample was held out */
-	bool is_loaded;                 /* see cache_read_note, likewise held_ns */
-	uint64_t held_ns;
+	struct read_traits traits;
 };
 /* Never blocks; may call done() before it returns. Looks in: arena -> fetch in flight (joins it) ->
  * store -> source. Any thread. */

@@ -6,7 +6,7 @@
 
 #include "bench_priv.h"
 #include "clairfs/base/text.h"
-#include "clairfs/metrics/switchback.h"
+#include "clairfs/wait/switchback.h"
 
 static double real(const json_t *object, const char *key)
 {

@@ -14,7 +14,7 @@
 #include "bench_priv.h"
 #include "clairfs/base/cleanup.h"
 #include "clairfs/base/text.h"
-#include "clairfs/metrics/stall.h"
+#include "clairfs/wait/stall.h"
 
 /* Of one rank in one epoch: its pass, whose parts are added up. */
 struct pass {

@@ -12,7 +12,7 @@
  * While a READ is in flight nothing is decided, however long it takes. A READ that fails is the
  * source's answer: its open counts as a miss, with the bytes that it was given and no more.
  *
- * What is decided is also told to whoever watches (GPU wait, metrics/stall.h), with the time in
+ * What is decided is also told to whoever watches (cache/probe.h), with the time in
  * which READs of it were under way, and the place in the order that the planner has seen it at. A
  * sample that is opened again right away (its size first, then its bytes) is one read of the job's:
  * it is counted twice, but has one place in the order. It is the first open that has it, and that
@@ -45,8 +45,8 @@ struct reading {
 	uint64_t began_ns, wait_ns; /* first sign of it; time in which a READ was in flight */
 	enum read_class slowest;
 	uint32_t reader;
-	uint64_t held_ns; /* of wait_ns, the gate's */
-	bool has_read, has_failed, is_control, is_switchback, is_loaded;
+	struct read_traits traits;
+	bool has_read, has_failed;
 };
 
 struct record {
@@ -83,7 +83,7 @@ struct account_shard {
 	struct list by_age[AGES];                /* oldest activity first */
 	struct list untold;                      /* by since_ns */
 	uint32_t n;
-	struct cache_read_note *told; /* decided since the last sweep */
+	struct read_facts *told; /* decided since the last sweep */
 	uint32_t n_told, told_size;
 } CACHE_ALIGNED;
 
@@ -163,8 +163,7 @@ void account_free(struct cache *c)
  * to the beginning, as if it were as old as the first one there: then others are said to be told later
  * than they are. */
 static void untold_since_locked(struct account_shard *a, struct record *rec, uint64_t since_ns)
-	REQUIRES(a->mu);
-static void untold_since_locked(struct account_shard *a, struct record *rec, uint64_t since_ns)
+	REQUIRES(a->mu)
 {
 	uint32_t steps = 0;
 	struct list *at;
@@ -223,20 +222,17 @@ static void reading_add(struct reading *r, const struct reading *more)
 	r->slowest = MAX(r->slowest, more->slowest);
 	r->has_read |= more->has_read;
 	r->has_failed |= more->has_failed;
-	r->is_control |= more->is_control;
-	r->is_switchback |= more->is_switchback;
-	r->is_loaded |= more->is_loaded;
-	r->held_ns = MAX(r->held_ns, more->held_ns); /* one hold, for all READs of the first piece */
+	read_traits_add(&r->traits, &more->traits);
 	r->wait_ns += more->wait_ns;
 	r->reader = r->reader ? r->reader : more->reader;
 	if (!r->began_ns || (more->began_ns && more->began_ns < r->began_ns))
 		r->began_ns = more->began_ns;
 }
 
-static struct cache_read_note *told_next_locked(struct account_shard *a) REQUIRES(a->mu)
+static struct read_facts *told_next_locked(struct account_shard *a) REQUIRES(a->mu)
 {
 	uint32_t size = MAX(a->told_size * 2, 64u);
-	struct cache_read_note *grown;
+	struct read_facts *grown;
 
 	if (a->n_told < a->told_size)
 		return &a->told[a->n_told++];
@@ -251,22 +247,22 @@ static struct cache_read_note *told_next_locked(struct account_shard *a) REQUIRE
 static void tell_locked(struct cache *c, struct account_shard *a, const struct record *rec)
 	REQUIRES(a->mu)
 {
-	bool is_watched = c->p.watch && c->p.watch->read, is_again = rec->is_again && !rec->has_use;
-	struct cache_read_note *note = is_watched ? told_next_locked(a) : NULL;
+	struct read_facts *facts = c->p.probe ? told_next_locked(a) : NULL;
+	bool is_again = rec->is_again && !rec->has_use;
 	struct reading sum = rec->now;
 	const struct reading *r = &sum;
 
-	if (!note)
+	if (!facts)
 		return;
 	if (rec->has_before)
 		reading_add(&sum, &rec->before);
-	*note = (struct cache_read_note){
+	*facts = (struct read_facts){
 		.sample = rec->entry.v,
 		.reader = r->reader,
 		.read_class = r->has_read ? r->slowest : READ_STAGED,
-		.is_control = r->is_control && r->has_read && !r->has_failed && !r->is_loaded,
-		.is_switchback = r->is_switchback && r->has_read && !r->has_failed,
-		.is_loaded = r->is_loaded,
+		.traits = { .mark = r->has_read && !r->has_failed ? r->traits.mark : 0,
+			    .is_loaded = r->traits.is_loaded,
+			    .held_ns = MIN(r->traits.held_ns, r->wait_ns) },
 		.is_kernels = !r->has_read && !(rec->has_before ? rec->was_pushed : rec->is_pushed),
 		.is_again = is_again,
 		.again = rec->has_before ? rec->n_before : 0,
@@ -276,7 +272,6 @@ static void tell_locked(struct cache *c, struct account_shard *a, const struct r
 		.bytes = dataset_size(c->p.dataset, rec->entry),
 		.opened_ns = r->began_ns,
 		.wait_ns = r->wait_ns,
-		.held_ns = MIN(r->held_ns, r->wait_ns),
 	};
 }
 
@@ -476,15 +471,15 @@ uint32_t account_place(struct cache *c, struct entry_id entry)
 	struct plan_use use;
 	struct record *rec;
 
-	if (!c->p.watch)
+	if (!c->p.watch && !c->p.probe)
 		return 0;
-	if (c->p.watch->read && plan_last_use(c->plan, &use))
+	if (c->p.probe && plan_last_use(c->plan, &use))
 		job = planned_at(c, use.job);
 	mutex_lock(&a->mu);
 	rec = record_find_locked(a, entry);
 	if (rec)
 		reader = rec->reader;
-	if (rec && rec->n_opens && c->p.watch->read)
+	if (rec && rec->n_opens && c->p.probe)
 		rec->is_fed = true;
 	if (rec && rec->n_opens && job) {
 		rec->has_use = true;
@@ -495,12 +490,12 @@ uint32_t account_place(struct cache *c, struct entry_id entry)
 	return reader;
 }
 
-/* A control read, of a sample whose last open was served from what we had of it: that is gone
- * since, so this is the READ of another open, which is not heard of yet. */
+/* A read that was held back, of a sample whose last open was served from what we had of it: that is
+ * gone since, so this is the READ of another open, which is not heard of yet. */
 static bool is_of_another_open(const struct record *rec)
 {
 	return rec->n_opens && !rec->n_inflight &&
-	       (rec->now.has_read ? !rec->now.is_control : rec->is_pushed);
+	       (rec->now.has_read ? !rec->now.traits.mark : rec->is_pushed);
 }
 
 uint32_t cache_reader_of(struct cache *c, uint32_t sample)
@@ -546,7 +541,7 @@ bool account_lacks_push(struct cache *c, struct entry_id entry)
 	return is_first && is_opened == is_of_last; /* else it has served its open, this is another */
 }
 
-bool account_read_begin(struct cache *c, const struct cache_read *r, bool is_control)
+bool account_read_begin(struct cache *c, const struct cache_read *r)
 {
 	struct account_shard *a = shard_for(c, r->entry);
 	uint64_t now = clock_now(c->p.clock);
@@ -556,7 +551,7 @@ bool account_read_begin(struct cache *c, const struct cache_read *r, bool is_con
 		return false;
 	mutex_lock(&a->mu);
 	rec = record_get_locked(c, a, r->entry);
-	if (rec && is_control && is_of_another_open(rec)) {
+	if (rec && r->traits.mark && is_of_another_open(rec)) {
 		decide_locked(c, a, rec);
 		restart(rec);
 	}
@@ -599,10 +594,7 @@ void account_read_end(struct cache *c, const struct cache_read *r, int status, u
 				       .reader = r->reader,
 				       .has_read = true,
 				       .has_failed = status != 0,
-				       .is_control = r->is_control,
-				       .is_switchback = r->is_switchback,
-				       .is_loaded = r->is_loaded,
-				       .held_ns = r->held_ns });
+				       .traits = r->traits });
 	record_seen_locked(c, a, rec, now);
 	mutex_unlock(&a->mu);
 }
@@ -648,7 +640,7 @@ static void sweep_shard(struct cache *c, struct account_shard *a, uint64_t now_n
 /* What was decided goes to whoever watches, without the lock. */
 static void sweep_told(struct cache *c, struct account_shard *a)
 {
-	struct cache_read_note *told;
+	struct read_facts *told;
 	uint32_t n;
 
 	mutex_lock(&a->mu);
@@ -657,7 +649,7 @@ static void sweep_told(struct cache *c, struct account_shard *a)
 	a->n_told = a->told_size = 0;
 	mutex_unlock(&a->mu);
 	if (n)
-		c->p.watch->read(c->p.watch->ctx, told, n);
+		c->p.probe->observed(c->p.probe->ctx, told, n);
 	free(told);
 }
 
@@ -676,12 +668,12 @@ static void tell_settled(struct cache *c, uint64_t now_ns)
 {
 	uint64_t before_ns = now_ns - MIN(now_ns, HEARD_NS);
 
-	if (!c->p.watch || !c->p.watch->settled || now_ns < atomic_load(&c->account->settle_ns))
+	if (!c->p.probe || !c->p.probe->settled || now_ns < atomic_load(&c->account->settle_ns))
 		return;
 	atomic_store(&c->account->settle_ns, now_ns + NS_PER_S);
 	for (int i = 0; i < ACCOUNT_SHARDS; i++)
 		before_ns = undecided_since(&c->account->shards[i], before_ns);
-	c->p.watch->settled(c->p.watch->ctx, before_ns);
+	c->p.probe->settled(c->p.probe->ctx, before_ns);
 }
 
 void account_sweep(struct cache *c, uint64_t now_ns, bool is_final)

@@ -7,7 +7,6 @@
 #define CLAIRFS_CACHE_ACCOUNT_PRIV_H
 
 #include "clairfs/cache.h"
-#include "clairfs/metrics/switchback.h"
 
 /* --- account.c --- */
 int account_new(struct cache *c) MUST_USE;
@@ -20,47 +19,35 @@ uint32_t account_place(struct cache *c, struct entry_id entry);
  * which were pushed; says so once for each push. */
 bool account_lacks_push(struct cache *c, struct entry_id entry);
 /* For r->is_accounted. */
-/* is_control: or another read on demand on purpose. */
-bool account_read_begin(struct cache *c, const struct cache_read *r, bool is_control);
+bool account_read_begin(struct cache *c, const struct cache_read *r);
 void account_read_end(struct cache *c, const struct cache_read *r, int status, uint64_t bytes);
 /* Decides what has been quiet for long enough; everything when is_final. */
 void account_sweep(struct cache *c, uint64_t now_ns, bool is_final);
 
-/* --- control.c --- */
-int control_init(struct cache *c) MUST_USE;
-void control_fini(struct cache *c);
-/* Whether a sample is one of the share that is held out of a pass. Pure. */
-bool control_is_chosen(double share, uint32_t sample, uint64_t pass);
-/* Whether this sample is to be read on demand the next time; then what is kept of it is gone.
- * Planner thread. */
-bool control_hold_out(struct cache *c, const struct plan_action *action);
-/* It is to be; what is kept of it is dropped. Planner thread. */
-void control_set_aside(struct cache *c, struct entry_id entry);
-/* Whether a read of it now is a control read. */
-bool control_is_held_out(struct cache *c, struct entry_id entry);
-/* A piece of it was read from the source; with the last one the control read is over. */
-void control_piece_done(struct cache *c, const struct tier_read *read);
-
-/* --- switchback.c --- */
-struct cache_switchback {
-	_Atomic uint64_t *held;    /* per sample: if it is held out, then for this. NULL: never */
-	struct switchback blocks;  /* planner: of the order that is this one */
-	uint32_t orders;           /* planner: the id of its job, and one */
-	_Atomic uint64_t until_ns; /* nothing is fetched ahead before; 0: readers are elsewhere */
-};
-int cache_switchback_init(struct cache *c) MUST_USE;
-void cache_switchback_fini(struct cache *c);
-/* Whether the use that an action is for lies in a block of switchback; keeps what it says in mind
- * until the sample is asked for again. Planner thread. */
-bool cache_switchback_chooses(struct cache *c, const struct plan_action *action);
-/* Whether a read of a sample that is held out is for the sake of switchback. */
-bool cache_switchback_is_held_out(struct cache *c, struct entry_id entry);
-/* Whether prefetches have to wait: the job is in a block of switchback. */
-bool cache_switchback_holds_prefetch(struct cache *c);
+/* --- probed.c --- */
+struct fetch;
+int probed_init(struct cache *c) MUST_USE;
+void probed_fini(struct cache *c);
+/* Whether this use of a sample is left to its reader; then what is kept of it is gone. Planner
+ * thread. */
+bool probed_hold_back(struct cache *c, const struct plan_action *action);
+/* The next read of it has this mark; what is kept of it is dropped. Planner thread. */
+void probed_set_aside(struct cache *c, struct entry_id entry, uint8_t mark);
+/* Of a read that comes now; 0: none. */
+uint8_t probed_mark(struct cache *c, struct entry_id entry);
+/* A piece of it was read from the source; with the last one the mark is gone. */
+void probed_piece_done(struct cache *c, const struct tier_read *read);
 /* The plan has just been fed an open. Planner thread. */
-void cache_switchback_opened(struct cache *c, uint64_t now_ns);
-/* Now and then: a job that has stopped in a block must not hold prefetching up. Planner thread. */
-void cache_switchback_tick(struct cache *c, uint64_t now_ns);
+void probed_opened(struct cache *c, uint32_t sample, uint64_t now_ns);
+/* A request of the source: sends it, now or when its turn has come; and its answer is here. */
+void probed_send(struct cache *c, struct fetch *f);
+void probed_answered(struct cache *c, struct fetch *f);
+/* Whether prefetches need not wait. */
+bool probed_lets_prefetch(struct cache *c);
+/* Now and then, so that nobody waits for ever. Planner thread. */
+void probed_tick(struct cache *c, uint64_t now_ns);
+/* For good: nobody waits any more. */
+void probed_end(struct cache *c);
 
 /* --- change.c --- */
 /* Drops all copies of a file that has not changed; those who read it now are left alone. Planner

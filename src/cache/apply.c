@@ -155,7 +155,7 @@ static void apply_fetch(struct cache *c, const struct plan_action *action)
 	struct file_identity id;
 	struct list dead;
 
-	if (job && control_hold_out(c, action)) {
+	if (job && probed_hold_back(c, action)) {
 		free(job);
 		answer_held_out(c, PLAN_EV_FETCHED, action);
 		return;
@@ -228,7 +228,7 @@ static void apply_stage(struct cache *c, const struct plan_action *action)
 		answer_nomem(c, PLAN_EV_STAGED, action);
 		return;
 	}
-	if (control_hold_out(c, action)) {
+	if (probed_hold_back(c, action)) {
 		free(push);
 		answer_held_out(c, PLAN_EV_STAGED, action);
 		return;

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #define ENTRY_BITMAPS 5u  /* touched, paged, confirmed, abroad, narrowed */
-#define SAMPLE_BITMAPS 5u /* staged, staged_opened, held_out, switchback.held, direct */
+#define SAMPLE_BITMAPS 5u /* staged, staged_opened, marked, direct */
 #define MALLOC_HEAD 16u   /* what malloc adds, about */
 static_assert(sizeof(struct object) + sizeof(struct entry_state) + 2 * MALLOC_HEAD <=
 		      CACHE_HELD_BYTES,
@@ -39,9 +39,7 @@ static int cache_init(struct cache *c)
 	c->staged_opened = calloc(words, sizeof(*c->staged_opened));
 	c->direct = calloc(words, sizeof(*c->direct));
 	if (rc == 0)
-		rc = control_init(c);
-	if (rc == 0)
-		rc = cache_switchback_init(c);
+		rc = probed_init(c);
 	if (!c->touched || !c->paged || !c->confirmed || !c->abroad || !c->staged ||
 	    !c->staged_opened || !c->direct)
 		return -ENOMEM;
@@ -93,7 +91,6 @@ int cache_new(const struct cache_params *params, struct cache **ret, struct err 
 	queue_init(&c->pin_jobs);
 	queue_init(&c->epoch_jobs);
 	prefetch_init(c);
-	gate_init(c);
 	if (cache_init(c) != 0)
 		rc = -ENOMEM;
 	if (rc != 0)
@@ -211,7 +208,7 @@ static void wait_idle(struct cache *c)
 {
 	bool is_quiet;
 
-	gate_open(c);
+	probed_end(c);
 	do {
 		prefetch_close(c);
 		wait_pass(c);
@@ -303,7 +300,6 @@ void cache_free(struct cache *c)
 	queue_fini(&c->pin_jobs);
 	queue_fini(&c->epoch_jobs);
 	mutex_fini(&c->prefetch.mu);
-	gate_fini(c);
 	cond_fini(&c->reval_cv);
 	mutex_fini(&c->reval_mu);
 	mutex_fini(&c->order_mu);
@@ -317,8 +313,7 @@ void cache_free(struct cache *c)
 	free(c->staged);
 	free(c->staged_opened);
 	free(c->direct);
-	control_fini(c);
-	cache_switchback_fini(c);
+	probed_fini(c);
 	ranges_fini(c);
 	free(c);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Inside of the cache. The table is sharded by entry, so everything about one file - its pieces,
  * how many READs of it are in flight, its version - lies under one lock. Lock order: shard->mu, then
- * prefetch.mu or notes.mu or account's (leaves, never two of them but gate.mu; account's alone may
+ * prefetch.mu or notes.mu or account's (leaves, never two of them; account's alone may
  * ask the dataset for a size). No lock is held over I/O, a done(), or an operation of the stage.
  *
  * Life of an object (one piece), moved only by object_move_locked:
@@ -32,8 +32,8 @@
 #include "access_priv.h"
 #include "account_priv.h"
 #include "ahead_priv.h"
-#include "gate_priv.h"
 #include "planner.h"
+#include "prefetch_priv.h"
 
 enum {
 	SHARDS = 16,
@@ -80,8 +80,7 @@ struct object {
 	bool is_once;           /* a range that goes with those who wait for it */
 	bool is_ahead;          /* counted in ahead_bytes: nobody has come for it yet */
 	bool is_from_store;
-	bool is_loaded;   /* somebody waited, and the source was busier than readers make it */
-	uint64_t held_ns; /* by the gate, and by whatever else is not the source */
+	struct read_traits traits;
 };
 
 /* What the plan believes of a sample. */
@@ -198,8 +197,7 @@ struct cache {
 	/* Per entry: seen on another filesystem than the source directory. What is mounted there
 	 * may be exchanged between two jobs, so nothing of it is kept beyond this one. */
 	_Atomic uint64_t *abroad, *narrowed; /* narrowed: NULL unless shared, see access.c */
-	_Atomic uint64_t *held_out; /* per sample: to be read on demand next, to compare, or NULL */
-	struct cache_switchback switchback;
+	_Atomic uint64_t *marked[2]; /* per sample, a bit of its mark each: see probed.c. Or NULL */
 	uint64_t home_dev;        /* st_dev of the source directory */
 	bool is_store_lasting;    /* the store is persistent */
 	_Atomic uint64_t *staged; /* per sample: pushed, not known to be dropped or used up */
@@ -209,7 +207,6 @@ struct cache {
 	_Atomic uint64_t *direct;
 	_Atomic uint32_t n_direct, stage_probe;
 	struct prefetch_queue prefetch;
-	struct gate gate;
 	struct mutex ahead_mu; /* a leaf */
 	struct ahead *ahead;   /* ahead_mu */
 	_Atomic uint64_t ahead_bytes;

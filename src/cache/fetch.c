@@ -78,8 +78,7 @@ static void fetch_settle_locked(struct cache *c, struct shard *s, struct object 
 			part->object = obj;
 			if (part->part_class != READ_LATE)
 				part->part_class = obj->is_from_store ? READ_STORE : READ_MISS;
-			part->read->held_ns = MAX(part->read->held_ns, obj->held_ns);
-			part->read->is_loaded |= obj->is_loaded;
+			read_traits_add(&part->read->traits, &obj->traits);
 		} else if (result.is_stale || !obj->is_demand) {
 			part->is_restart = true;
 		} else {
@@ -201,10 +200,12 @@ static void fetch_go(struct fetch *f, bool may_use_store)
 	struct cache *c = f->cache;
 	struct object *obj = f->object;
 	struct piece_key key = { obj->state_of->entry, obj->piece };
-	bool is_held_out = !obj->is_range && control_is_held_out(c, key.entry);
+	uint8_t mark = obj->is_range ? 0 : probed_mark(c, key.entry);
 
-	f->is_control = is_held_out && !cache_switchback_is_held_out(c, key.entry);
-	f->is_store = may_use_store && !is_held_out && !obj->is_range && c->p.store &&
+	f->request.mark = mark;
+	f->request.piece = obj->piece;
+	f->request.is_demand = obj->is_demand;
+	f->is_store = may_use_store && !mark && !obj->is_range && c->p.store &&
 		      !bits_get(c->abroad, key.entry.v) && store_has(c->p.store, key, &f->kept);
 	f->is_check = f->is_store && !f->is_asked && !bits_get(c->confirmed, key.entry.v);
 	f->read =
@@ -215,7 +216,7 @@ static void fetch_go(struct fetch *f, bool may_use_store)
 				    .buf = obj->mem,
 				    .length = f->is_check ? 0 : obj->length,
 				    .is_urgent = obj->is_demand,
-				    .is_cold = is_held_out,
+				    .is_cold = mark != 0,
 				    .done = fetch_done,
 				    .ctx = f };
 	if (f->is_store && !f->is_check) {
@@ -224,8 +225,7 @@ static void fetch_go(struct fetch *f, bool may_use_store)
 	}
 	metrics_gauge_add(c->p.metrics,
 			  obj->is_demand ? METRIC_DEMAND_INFLIGHT : METRIC_PREFETCH_INFLIGHT, 1);
-	if (gate_enter(c, f))
-		tier_read(c->p.source, &f->read); /* else gate.c does, and f may be gone by now */
+	probed_send(c, f);
 }
 
 static void source_left(struct cache *c, struct fetch *f)
@@ -233,7 +233,7 @@ static void source_left(struct cache *c, struct fetch *f)
 	metrics_gauge_add(c->p.metrics,
 			  f->object->is_demand ? METRIC_DEMAND_INFLIGHT : METRIC_PREFETCH_INFLIGHT,
 			  -1);
-	gate_leave(c, f);
+	probed_answered(c, f);
 }
 
 /* What an answer of the source means for the rest of the cache, and for those who wait for it. */
@@ -312,15 +312,12 @@ static void trace_fetch(const struct fetch *f)
 
 /* What the way to the source and back took within this mount: threads that wait for a CPU, mostly.
  * A job that reads the source itself has no such way. */
-static void note_own_time(const struct fetch *f)
+static void note_own_time(struct fetch *f)
 {
-	struct object *obj = f->object;
-	uint64_t took;
+	uint64_t took = f->asked_ns ? clock_now(f->cache->p.clock) - f->asked_ns : 0;
+	struct read_traits own = { .held_ns = took - MIN(f->read.latency_ns, took) };
 
-	if (!f->asked_ns)
-		return;
-	took = clock_now(f->cache->p.clock) - f->asked_ns;
-	obj->held_ns = MAX(obj->held_ns, took - MIN(f->read.latency_ns, took));
+	read_traits_add(&f->request.traits, &own);
 }
 
 static void fetch_done(struct tier_read *read)
@@ -359,7 +356,8 @@ static void fetch_done(struct tier_read *read)
 		result = fetch_learn(f, result);
 	}
 	if (result.status == 0)
-		control_piece_done(c, &f->read);
+		probed_piece_done(c, &f->read);
+	obj->traits = f->request.traits;
 	obj->is_from_store = f->is_store;
 	obj->young_until_ns = f->is_store ? 0 : read->young_until_ns;
 	if (result.status == 0 && !obj->is_demand)
@@ -451,32 +449,51 @@ static bool prefetch_start(struct cache *c, struct object *obj)
 	return is_mine;
 }
 
+/* True: one may be started, and counts as in flight. The probe is asked without the lock, so whoever
+ * comes meanwhile with other news has it asked again. */
+static bool prefetch_take(struct cache *c, struct object **ret)
+{
+	struct prefetch_queue *q = &c->prefetch;
+	bool is_let = true, is_found = false;
+
+	mutex_lock(&q->mu);
+	do {
+		q->is_called = false;
+		if (q->inflight >= q->max || list_is_empty(&q->queue))
+			break;
+		mutex_unlock(&q->mu);
+		is_let = probed_lets_prefetch(c);
+		mutex_lock(&q->mu);
+	} while (!is_let && q->is_called);
+	is_found = is_let && q->inflight < q->max && !list_is_empty(&q->queue);
+	if (is_found) {
+		*ret = container_of(list_pop_head(&q->queue), struct object, in_queue);
+		q->inflight++;
+	} else {
+		q->is_pumping = false;
+	}
+	mutex_unlock(&q->mu);
+	return is_found;
+}
+
 void prefetch_pump(struct cache *c)
 {
 	struct prefetch_queue *q = &c->prefetch;
-	struct list *node;
+	struct object *obj;
+	bool is_pumping;
 
 	mutex_lock(&q->mu);
-	if (q->is_pumping) { /* that thread looks again before it leaves; also ends recursion when a
-				tier answers at once */
-		mutex_unlock(&q->mu);
-		return;
-	}
+	is_pumping = q->is_pumping; /* then that thread looks again before it leaves; also ends
+				       recursion when a tier answers at once */
+	q->is_called = true;
 	q->is_pumping = true;
-	while (q->inflight < q->max && !list_is_empty(&q->queue) &&
-	       !cache_switchback_holds_prefetch(c) && gate_lets_prefetch(c)) {
-		node = list_pop_head(&q->queue);
-		q->inflight++;
-		mutex_unlock(&q->mu);
-		if (prefetch_start(c, container_of(node, struct object, in_queue))) {
-			mutex_lock(&q->mu);
-			continue;
-		}
-		mutex_lock(&q->mu);
-		q->inflight--;
-	}
-	q->is_pumping = false;
 	mutex_unlock(&q->mu);
+	while (!is_pumping && prefetch_take(c, &obj))
+		if (!prefetch_start(c, obj)) {
+			mutex_lock(&q->mu);
+			q->inflight--;
+			mutex_unlock(&q->mu);
+		}
 }
 
 void prefetch_close(struct cache *c)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A fetch of one piece, and the queue of prefetches: fetch.c. Included by cache_priv.h. */
+/* A fetch of one piece: fetch.c. Included by cache_priv.h. */
 #ifndef CLAIRFS_CACHE_FETCH_PRIV_H
 #define CLAIRFS_CACHE_FETCH_PRIV_H
 
@@ -16,20 +16,12 @@ struct fetch {
 	uint64_t begin_ns; /* while somebody traces, else 0 */
 	uint64_t asked_ns; /* somebody waits since then, else 0 */
 	uint32_t trace_group;
-	bool is_control, is_gated; /* gated: gate.mu, a control read with the source */
-	uint64_t waits_since_ns; /* gate.mu: for its turn */
-	struct list in_gate;
+	struct probe_request request;
 	char path[];
 };
 
 /* QUEUED -> FETCHING with the references of a fetch; fetch_start must follow without the lock. */
 void fetch_claim_locked(struct shard *s, struct object *obj) REQUIRES(s->mu);
 void fetch_start(struct cache *c, struct object *obj);
-void prefetch_init(struct cache *c);
-void prefetch_push(struct cache *c,
-		   struct object *obj); /* gives the queue a reference that the caller holds */
-void prefetch_pump(struct cache *c);
-/* Fails what is still queued; nothing is started any more. */
-void prefetch_close(struct cache *c);
 
 #endif

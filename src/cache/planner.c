@@ -296,7 +296,7 @@ static void feed_event(struct cache *c, const struct plan_event *ev, uint64_t no
 	feed_plan(c, ev, now);
 	if (ev->kind == PLAN_EV_OPENED) {
 		tell_fed(c, ev->sample);
-		cache_switchback_opened(c, now);
+		probed_opened(c, ev->sample, now);
 	}
 }
 
@@ -504,8 +504,7 @@ void *planner_main(void *cache)
 		if (now - swept_ns >= SWEEP_NS) {
 			account_sweep(c, now, false);
 			tell_room(c, now);
-			gate_tick(c, now);
-			cache_switchback_tick(c, now);
+			probed_tick(c, now);
 			swept_ns = now;
 		}
 		rest(&c->notes);

@@ -76,7 +76,7 @@ static void read_pieces_locked(struct cache *c, struct shard *s, struct cache_re
 	}
 }
 
-/* A control read is read ahead as the kernel would: one piece, and not behind prefetches (gate.c). */
+/* A control read is read ahead as the kernel would: one piece, and not behind prefetches. */
 static void read_held_out_locked(struct cache *c, struct shard *s, struct cache_read *r,
 				 uint64_t end, struct read_plan *todo) REQUIRES(s->mu)
 {
@@ -130,7 +130,7 @@ static void read_large_locked(struct cache *c, struct shard *s, struct cache_rea
 		list_push_tail(&r->state->reads, &r->in_entry);
 		r->state->n_listed++;
 	}
-	if (control_is_held_out(c, r->entry)) {
+	if (probed_mark(c, r->entry)) {
 		read_held_out_locked(c, s, r, end, todo);
 		return;
 	}
@@ -398,13 +398,10 @@ void cache_read(struct cache *c, struct cache_read *r)
 	r->is_look = false;
 	r->is_whole = false;
 	list_init(&r->in_entry);
-	r->held_ns = 0;
-	r->is_loaded = false;
+	r->traits = (struct read_traits){ .mark = probed_mark(c, r->entry) };
 	if (dataset_is_sample(c->p.dataset, r->entry))
 		note_staged(c, r);
-	r->is_switchback = cache_switchback_is_held_out(c, r->entry);
-	r->is_control = !r->is_switchback && control_is_held_out(c, r->entry);
-	r->is_accounted = account_read_begin(c, r, r->is_control || r->is_switchback);
+	r->is_accounted = account_read_begin(c, r);
 	mutex_lock(&s->mu);
 	es = entry_get_locked(c, s, r->entry);
 	if (es) {

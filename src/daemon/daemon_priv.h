@@ -16,14 +16,14 @@
 #include "clairfs/order.h"
 #include "clairfs/report.h"
 #include "clairfs/tier/store.h"
-#include "crowd.h"
+#include "clairfs/base/crowd.h"
 #include "memlimit.h"
 #include "pressure.h"
 #include "publish.h"
 #include "told.h"
 #include "untold.h"
 
-#include "accounting.h"
+#include "clairfs/wait.h"
 
 /* A list of samples in the making: numbers, or the bytes of a list file. A lane's thread's. */
 struct told_list {
@@ -87,9 +87,8 @@ struct wire {
 	uint64_t store_bytes; /* its budget */
 	bool is_store_lost;   /* there was to be one, and its drive could not even be opened */
 	struct untold *untold; /* looks for orders that nobody told */
-	_Atomic uint32_t last_reader; /* thread of the job that read last, 0: none yet */
-	struct accounting_params accounting_params;
-	struct accounting *accounting;
+	struct wait_params wait_params;
+	struct wait *wait;
 	struct cache_watch watch;
 	struct tape *tape; /* NULL: no debug=plan_tape */
 	struct cache *cache;

@@ -131,7 +131,7 @@ int wire_steps(void *ctx, uint32_t uid, const struct clairfs_steps *steps)
 	if (taken)
 		job_name_clean(steps->job, sizeof(steps->job), h->job, sizeof(h->job));
 	mutex_unlock(&h->mu);
-	accounting_steps(w->accounting, step, taken);
+	wait_steps(w->wait, step, taken);
 	metrics_add(w->metrics, METRIC_HOOK_STEPS, taken);
 	metrics_add(w->metrics, METRIC_HOOK_REFUSED, steps->count - taken);
 	metrics_add(w->metrics, METRIC_HOOK_LOST, MIN(steps->lost, UINT32_MAX));

@@ -3,15 +3,13 @@
  * becomes an order in force unless somebody has told one meanwhile. Orders told and orders found are
  * put in force under one lock (change_mu), so that the told one always comes last.
  *
- * The watch also serves the accounting of GPU wait.
- *
  * The watch functions run on the planner's thread and must not block. */
 #include <errno.h>
 #include <string.h>
 
 #include "clairfs/base/log.h"
 #include "clairfs/base/text.h"
-#include "accounting_priv.h"
+#include "clairfs/base/cpus.h"
 #include "daemon_priv.h"
 
 #define CPUS_SHARE 8 /* of the CPUs that may be used, for a search */
@@ -28,46 +26,7 @@ static void planned(void *ctx, enum plan_state state)
 	const struct wire *w = ctx;
 
 	untold_planned(w->untold, state);
-	accounting_finished(w->accounting, state == PLAN_FINISHED);
-}
-
-static void was_read(void *ctx, const struct cache_read_note *notes, uint32_t n)
-{
-	struct wire *w = ctx;
-
-	for (uint32_t i = 0; i < n; i++)
-		if (notes[i].reader)
-			atomic_store_explicit(&w->last_reader, notes[i].reader,
-					      memory_order_relaxed);
-	accounting_reads(w->accounting, notes, n);
-}
-
-static void settled(void *ctx, uint64_t before_ns)
-{
-	const struct wire *w = ctx;
-
-	accounting_settled(w->accounting, before_ns);
-}
-
-static bool wants_control(void *ctx, uint64_t bytes)
-{
-	const struct wire *w = ctx;
-
-	return accounting_wants_control(w->accounting, bytes);
-}
-
-static uint32_t readers(void *ctx)
-{
-	const struct wire *w = ctx;
-
-	return accounting_readers(w->accounting);
-}
-
-static void load(void *ctx, const struct cache_load *load)
-{
-	const struct wire *w = ctx;
-
-	accounting_load(w->accounting, load);
+	wait_finished(w->wait, state == PLAN_FINISHED);
 }
 
 /* The first files of a dataset in their order, a few classes, look like all of them. */
@@ -103,11 +62,6 @@ int wire_make_job(struct wire *w, struct err *err)
 
 	w->watch = (struct cache_watch){ .opened = opened,
 					 .planned = planned,
-					 .read = was_read,
-					 .settled = settled,
-					 .wants_control = wants_control,
-					 .readers = readers,
-					 .load = load,
 					 .ctx = w };
 	return untold_new(w, &jp, &w->untold, err);
 }

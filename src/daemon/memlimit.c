@@ -31,7 +31,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "cgroup.h"
+#include "clairfs/base/cgroup.h"
 #include "clairfs/base/conf.h"
 #include "clairfs/base/text.h"
 #include "clairfs/cache.h"

@@ -23,7 +23,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 
-#include "cgroup.h"
+#include "clairfs/base/cgroup.h"
 #include "clairfs/base/clock.h"
 #include "clairfs/base/log.h"
 #include "clairfs/base/text.h"

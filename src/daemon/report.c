@@ -19,7 +19,6 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#include "accounting_priv.h"
 #include "clairfs/base/log.h"
 #include "clairfs/base/text.h"
 #include "daemon_priv.h"
@@ -179,15 +178,14 @@ static json_t *rank_of(json_t *ranks, uint32_t rank, uint32_t world)
 static void add_removed(struct wire *w, json_t *root)
 {
 	json_t *ranks = json_object_get(root, "ranks"), *data = json_object_get(root, "data");
-	struct verdicts *verdicts = accounting_verdicts(w->accounting);
 	uint32_t world = order_world(w);
-	struct accounting_view v;
+	struct wait_view v;
 
-	accounting_look(w->accounting, &v);
+	wait_look(w->wait, &v);
 	for (uint32_t i = 0; i < v.n_ranks; i++) {
 		json_t *place = rank_of(ranks, v.rank[i].rank, world);
 
-		json_t *replay = verdicts_replay_json(verdicts, v.rank[i].rank);
+		json_t *replay = wait_replay_json(w->wait, v.rank[i].rank);
 
 		if (v.rank[i].judged)
 			json_object_set_new(place ? place : root, "removed",

@@ -196,7 +196,7 @@ json_t *stats_json(struct wire *w)
 			 cache.is_degraded, "mount", mount_json(w, &fs), "dataset", dataset_json(w),
 			 "order", order_json(w, &cache), "jobs", told_jobs_json(w), "engines",
 			 engines_json(w), "store", store_json(w), "reads", reads_json(w->metrics),
-			 "gpu_wait", accounting_json(w->accounting), "announced", announced_json(w),
+			 "gpu_wait", wait_json(w->wait), "announced", announced_json(w),
 			 "hook", hook_json(&w->hook), "memory", wire_memory_json(w));
 	if (!root || metrics_to_json(w->metrics, root) < 0) {
 		json_decref(root);

@@ -103,12 +103,12 @@ void told_jobs_account(struct wire *w)
 	if (t->is_first_away && t->n && process_is_alive(&t->away))
 		return; /* its next epoch is what is waited for */
 	t->is_first_away = false;
-	if (w->accounting && (id != t->accounted || id == CACHE_NO_JOB))
-		accounting_set_order(w->accounting, t->n ? &t->job[0].info : NULL,
+	if (w->wait && (id != t->accounted || id == CACHE_NO_JOB))
+		wait_set_order(w->wait, t->n ? &t->job[0].info : NULL,
 				     t->n ? id : cache_generation(w->cache));
 	t->accounted = id;
-	for (uint32_t i = 1; w->accounting && i < t->n; i++)
-		accounting_other_jobs(w->accounting, t->job[i].id);
+	for (uint32_t i = 1; w->wait && i < t->n; i++)
+		wait_other_jobs(w->wait, t->job[i].id);
 }
 
 static void table_remove(struct wire *w, uint32_t at)

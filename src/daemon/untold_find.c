@@ -44,7 +44,7 @@ static bool is_another_searching(struct finder *f)
 static const char *waits_until(void *ctx)
 {
 	struct finder *f = ctx;
-	pid_t reader = (pid_t)atomic_load_explicit(&f->u->w->last_reader, memory_order_relaxed);
+	pid_t reader = (pid_t)wait_last_reader(f->u->w->wait);
 
 	bool is_crowded = crowd_look(&f->crowd, reader); /* at each call: it measures */
 

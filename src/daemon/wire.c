@@ -101,6 +101,17 @@ static int open_tape(struct wire *w, struct err *err)
 	return rc;
 }
 
+static int parse_wait(struct wire *w, struct err *err)
+{
+	struct wait_options o = { .control_reads = w->opts->control_reads,
+				  .ghost_bytes = w->opts->ghost_bytes,
+				  .switchback = w->opts->switchback,
+				  .cpu_pressure = w->opts->cpu_pressure,
+				  .available_bytes = daemon_memory_available() };
+
+	return wait_parse(&o, &w->wait_params, err);
+}
+
 int wire_check(struct wire *w, const struct daemon_params *params, struct err *err)
 {
 	struct job_place job;
@@ -122,7 +133,7 @@ int wire_check(struct wire *w, const struct daemon_params *params, struct err *e
 		return err_set(err, -EINVAL,
 			       "option allow_other needs revalidate above 0: else nobody would see "
 			       "that a file was closed to others");
-	rc = accounting_parse(w->opts, &w->accounting_params, err);
+	rc = parse_wait(w, err);
 	if (rc == 0)
 		rc = check_paths(w, params, err);
 	if (rc == 0)
@@ -230,10 +241,10 @@ static int make_tiers(struct wire *w, struct err *err)
 	return wire_make_store(w, err);
 }
 
-static int make_accounting(struct wire *w, struct err *err)
+static int make_wait(struct wire *w, struct err *err)
 {
-	int rc = accounting_new(&w->accounting_params, dataset_n_samples(w->dataset), w->metrics,
-				&w->accounting, err);
+	int rc = wait_new(&w->wait_params, dataset_n_samples(w->dataset), w->metrics, &w->wait,
+			  err);
 
 	if (rc == 0 && w->order)
 		told_jobs_account(w);
@@ -255,6 +266,7 @@ static int make_cache(struct wire *w, struct err *err)
 				   .metrics = w->metrics,
 				   .clock = clock_monotonic(),
 				   .watch = &w->watch,
+				   .probe = wait_probe(w->wait),
 				   .arena_bytes = arena,
 				   .stage_bytes = w->memory.stage,
 				   .sample_max_bytes = MIN(o->sample_max ? o->sample_max
@@ -265,8 +277,6 @@ static int make_cache(struct wire *w, struct err *err)
 				   .inflight_min = (uint32_t)MIN(4, inflight),
 				   .inflight_max = (uint32_t)inflight,
 				   .source_bytes_per_s = o->source_max_mbps * 1000000,
-				   .control_share = w->accounting_params.control_share,
-				   .switchback_share = w->accounting_params.switchback_share,
 				   .stagers = (uint32_t)o->stagers,
 				   .revalidate_ns = o->revalidate * NS_PER_S,
 				   .tape = w->tape };
@@ -308,8 +318,8 @@ int wire_mount(struct wire *w, struct err *err)
 	rc = fs_start(w->fs, err);
 	if (rc < 0)
 		return rc;
-	accounting_ask_source(w->accounting, w->dataset);
-	rc = accounting_start(w->accounting, err);
+	wait_ask_source(w->wait, w->dataset);
+	rc = wait_start(w->wait, err);
 	if (rc == 0)
 		rc = cache_start(w->cache, err);
 	if (rc == 0)
@@ -360,7 +370,7 @@ int wire_prepare(struct wire *w, const struct daemon_params *params, struct err 
 	if (rc == 0)
 		rc = wire_make_job(w, err);
 	if (rc == 0)
-		rc = make_accounting(w, err);
+		rc = make_wait(w, err);
 	if (rc == 0)
 		rc = make_cache(w, err);
 	if (rc == 0)
@@ -380,7 +390,7 @@ void wire_down(struct wire *w)
 	pressure_stop(w->pressure);
 	if (w->cache)
 		cache_stop(w->cache);
-	accounting_stop(w->accounting);
+	wait_stop(w->wait);
 	if (w->is_mounted)
 		wire_report_write(w);
 	if (w->fs)
@@ -390,7 +400,7 @@ void wire_down(struct wire *w)
 		cache_free(w->cache);
 	untold_free(w->untold);
 	tape_close(w->tape);
-	accounting_free(w->accounting);
+	wait_free(w->wait);
 	store_close(w->store);
 	if (w->arena)
 		arena_free(w->arena);

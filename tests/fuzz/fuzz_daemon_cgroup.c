@@ -5,7 +5,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "src/daemon/cgroup.h"
+#include "clairfs/base/cgroup.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

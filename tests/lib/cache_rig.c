@@ -329,8 +329,7 @@ struct rig *rig_new(const struct rig_options *options)
 		.stagers = o->stagers ? o->stagers : 2,
 		.revalidate_ns = o->revalidate_ns,
 		.watch = o->watch,
-		.control_share = o->control_share,
-		.switchback_share = o->switchback_share,
+		.probe = o->probe,
 	};
 	must(cache_new(&params, &rig->cache, &err) == 0, err.msg);
 	if (!o->is_stage_off)

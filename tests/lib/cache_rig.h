@@ -45,7 +45,7 @@ struct rig_options {
 	uint32_t threads;    /* of the engine; 0 = 8 */
 	struct clock *clock; /* NULL: the real one */
 	const struct cache_watch *watch;
-	double control_share, switchback_share;
+	const struct probe *probe;
 };
 
 /* What the stage was asked and what readers were answered, in order. */

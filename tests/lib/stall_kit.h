@@ -7,7 +7,7 @@
 
 #include "check.h"
 #include "clairfs/hint.h"
-#include "clairfs/metrics/stall.h"
+#include "clairfs/wait/stall.h"
 
 struct stall_case {
 	const char *name;

@@ -4,6 +4,7 @@
  * class; the time is the test's own.
  */
 #include "cache_rig.h"
+#include "probe_kit.h"
 #include "src/cache/cache_priv.h"
 
 #define MIB (1u << 20)
@@ -366,23 +367,11 @@ static void in_short_passes_pushes_of_other_opens_are_not_missed(void)
 /* What is told to be settled, against a model: no open that began before then is untold, and once
  * all are told it is as late as it may be. */
 struct settled_watch {
-	struct cache_watch watch;
+	struct probe probe;
 	_Atomic uint64_t before_ns, opened_ns[64]; /* 0: nothing untold */
 };
 
-static void on_opened(void *ctx, const struct cache_open *open)
-{
-	(void)ctx;
-	(void)open;
-}
-
-static void on_planned(void *ctx, enum plan_state state)
-{
-	(void)ctx;
-	(void)state;
-}
-
-static void on_read(void *ctx, const struct cache_read_note *notes, uint32_t n)
+static void on_read(void *ctx, const struct read_facts *notes, uint32_t n)
 {
 	struct settled_watch *w = ctx;
 
@@ -410,13 +399,9 @@ static void nothing_is_settled_before_it_is_told(void)
 	uint64_t seed = check_seed();
 	struct rig *rig;
 
-	w.watch = (struct cache_watch){ .opened = on_opened,
-					.planned = on_planned,
-					.read = on_read,
-					.settled = on_settled,
-					.ctx = &w };
+	w.probe = probe_kit(&w, on_read, on_settled);
 	rig = rig_new(&(struct rig_options){
-		.n = 64, .size = SIZE, .clock = &mc->clock, .watch = &w.watch });
+		.n = 64, .size = SIZE, .clock = &mc->clock, .probe = &w.probe });
 	for (uint32_t i = 0; i < 3000; i++) {
 		uint32_t sample = (uint32_t)check_rand_below(&seed, 64);
 		uint64_t none = 0;

@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "cache_rig.h"
+#include "probe_kit.h"
 #include "src/cache/cache_priv.h"
 
 #define MIB (1u << 20)
@@ -348,19 +349,7 @@ struct told {
 	struct order_epoch *ep[2];
 };
 
-static void on_opened(void *ctx, const struct cache_open *open)
-{
-	(void)ctx;
-	(void)open;
-}
-
-static void on_planned(void *ctx, enum plan_state state)
-{
-	(void)ctx;
-	(void)state;
-}
-
-static void on_read(void *ctx, const struct cache_read_note *notes, uint32_t n)
+static void on_read(void *ctx, const struct read_facts *notes, uint32_t n)
 {
 	struct told *t = ctx;
 
@@ -390,11 +379,9 @@ static uint32_t n_told(struct told *t)
 static void reads_are_told_with_the_job_they_are_of(void)
 {
 	struct told t = { .n = 0 };
-	struct cache_watch watch = {
-		.opened = on_opened, .planned = on_planned, .read = on_read, .ctx = &t
-	};
+	struct probe probe = probe_kit(&t, on_read, NULL);
 	struct rig *rig = rig_new(
-		&(struct rig_options){ .n = N, .size = SIZE, .sample_max = 8192, .watch = &watch });
+		&(struct rig_options){ .n = N, .size = SIZE, .sample_max = 8192, .probe = &probe });
 
 	mutex_init(&t.mu);
 	t.ep[0] = make_epoch(rig, one);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "cache_rig.h"
+#include "probe_kit.h"
 #include "src/cache/cache_priv.h"
 
 #define MIB (1u << 20)
@@ -466,7 +467,76 @@ static void adopted_fetch_asks_nobody(void)
 	rig_free(rig);
 }
 
+/* A probe that says no for a while; and once more, but what it has said is old before it is heard:
+ * whoever has the news finds the queue being pumped and goes. */
+struct fickle {
+	struct probe probe;
+	struct rig *_Atomic rig;
+	_Atomic bool is_changing, is_let;
+};
+
+static void on_reads(void *ctx, const struct read_facts *facts, uint32_t n)
+{
+	(void)ctx;
+	(void)facts;
+	(void)n;
+}
+
+static bool changes_its_mind(void *ctx)
+{
+	struct fickle *f = ctx;
+
+	if (atomic_load(&f->is_let))
+		return true;
+	if (!atomic_load(&f->is_changing))
+		return false;
+	atomic_store(&f->is_let, true);
+	prefetch_pump(atomic_load(&f->rig)->cache); /* as another thread would */
+	return false;
+}
+
+static uint32_t count_waiting(struct rig *rig)
+{
+	struct prefetch_queue *q = &rig->cache->prefetch;
+	uint32_t n = 0;
+
+	mutex_lock(&q->mu);
+	for (struct list *node = q->queue.next; node != &q->queue; node = node->next)
+		n++;
+	n = q->is_pumping ? 0 : n;
+	mutex_unlock(&q->mu);
+	return n;
+}
+
+/* The plan has asked for as many as it will until one of them is answered. */
+static bool all_are_waiting(struct rig *rig, uint32_t n)
+{
+	struct cache_status st;
+
+	cache_get_status(rig->cache, &st);
+	return st.plan.inflight_limit && count_waiting(rig) == MIN(n, st.plan.inflight_limit);
+}
+
+static void prefetches_do_not_miss_that_they_may_go(void)
+{
+	enum { FEW = 4 };
+	struct fickle f = { .rig = NULL };
+	struct rig *rig;
+
+	f.probe = probe_kit(&f, on_reads, NULL);
+	f.probe.may_prefetch = changes_its_mind;
+	rig = rig_new(&(struct rig_options){
+		.n = FEW, .size = 5000, .order = "sequential", .probe = &f.probe });
+	atomic_store(&f.rig, rig);
+	RIG_UNTIL(all_are_waiting(rig, FEW));
+	atomic_store(&f.is_changing, true);
+	prefetch_pump(rig->cache);
+	RIG_UNTIL(rig_metric(rig, METRIC_STAGE_PUSHED) >= FEW);
+	rig_free(rig);
+}
+
 static const struct check_test tests[] = {
+	{ "prefetches_do_not_miss_that_they_may_go", prefetches_do_not_miss_that_they_may_go },
 	{ "adopted_fetch_asks_nobody", adopted_fetch_asks_nobody },
 	{ "an_epoch_is_staged_before_it_is_read", an_epoch_is_staged_before_it_is_read },
 	{ "reads_beside_the_plan_are_right_whatever_they_are_served_by",

@@ -7,7 +7,7 @@
 
 #include "check.h"
 #include "clairfs/base/conf.h"
-#include "src/daemon/cgroup.h"
+#include "clairfs/base/cgroup.h"
 #include "src/daemon/memlimit.h"
 #include "src/daemon/pressure.h"
 

@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The cache steps aside: samples of blocks that were chosen are held out, once the order is
+ * confirmed, and no others. Reads go in the order's order, each when the plan has dealt with its
+ * sample: it is pushed, or held out. So nothing depends on who is faster.
+ */
+#include "cache_rig.h"
+#include "src/cache/cache_priv.h"
+#include "src/wait/sampling.h"
+
+enum { N = 600, SIZE = 5000, PAGES = 8192, RANKS_MAX = 2, NOTES = 4 * N };
+#define SHARE 0.1
+#define LOADER ":batch=2:workers=1:prefetch_factor=2"
+#define ORDER "torch-randperm:seed=7"
+
+struct seen {
+	struct mutex mu;
+	struct read_facts note[NOTES]; /* mu */
+	uint32_t n;                         /* mu */
+	struct sampling sampling;
+};
+
+static void on_read(void *ctx, const struct read_facts *notes, uint32_t n)
+{
+	struct seen *seen = ctx;
+
+	mutex_lock(&seen->mu);
+	for (uint32_t i = 0; i < n && seen->n < NOTES; i++)
+		seen->note[seen->n++] = notes[i];
+	mutex_unlock(&seen->mu);
+}
+
+static struct seen *seen_new(double share)
+{
+	struct sampling_params params = { .switchback_share = share,
+					  .n_samples = N,
+					  .clock = clock_monotonic() };
+	struct seen *seen = calloc(1, sizeof(*seen));
+
+	mutex_init(&seen->mu);
+	sampling_init(&seen->sampling, &params);
+	seen->sampling.observed = on_read;
+	seen->sampling.ctx = seen;
+	return seen;
+}
+
+/* The plan looks a fifth of the dataset ahead and pushes a dozen samples. */
+static struct rig *rig_with(struct seen *seen, const char *order, bool has_store)
+{
+	return rig_new(&(struct rig_options){ .n = N,
+					      .size = SIZE,
+					      .order = order,
+					      .arena_limit = 4 << 20,
+					      .arena_bytes = N / 5 * PAGES,
+					      .sample_max = PAGES,
+					      .stage_bytes = 12 * PAGES,
+					      .has_store = has_store,
+					      .probe = &seen->sampling.probe });
+}
+
+static void end(struct rig *rig, struct seen *seen)
+{
+	rig_free(rig);
+	sampling_fini(&seen->sampling);
+	mutex_fini(&seen->mu);
+	free(seen);
+}
+
+static bool is_through(struct rig *rig, uint32_t sample)
+{
+	return probed_mark(rig->cache, (struct entry_id){ sample }) == WAIT_SWITCHBACK;
+}
+
+static uint64_t rig_opened(struct rig *rig)
+{
+	struct cache_status st;
+
+	cache_get_status(rig->cache, &st);
+	return st.plan.opened;
+}
+
+static bool is_pushed(struct rig *rig, uint32_t sample)
+{
+	return bits_get(rig->cache->staged, sample);
+}
+
+static bool is_chosen(uint32_t n_ranks, uint64_t pass, uint64_t position)
+{
+	struct switchback_loader loader = {
+		.n_samples = N, .workers = 1, .prefetch = 2, .batch = 2
+	};
+	struct switchback s;
+
+	CHECK(switchback_init(&s, SHARE, &loader));
+	return switchback_holds(&s, pass, position / n_ranks);
+}
+
+/* What was asked for before the order was confirmed may be pushed all the same: that is less than
+ * an arena behind that moment. */
+static bool is_sure(uint64_t pass, uint64_t at, uint32_t confirmed)
+{
+	return pass || (confirmed != UINT32_MAX && at > confirmed + N / 4);
+}
+
+/* One pass in order; *ret_confirmed: the position from which on the order was confirmed. READs come
+ * before the opens are heard of, as with a watcher that lags. Nothing is fetched ahead as long as
+ * the last read was in a block: then the reader does not wait for that. */
+static void read_pass(struct rig *rig, const struct order_epoch *epoch, uint32_t n_ranks,
+		      uint32_t *ret_confirmed)
+{
+	for (uint32_t i = 0; i < epoch->length; i++) {
+		struct entry_id entry = { epoch->sample[i] };
+		bool is_due = n_ranks && is_chosen(n_ranks, epoch->epoch, i) &&
+			      is_sure(epoch->epoch, i, *ret_confirmed);
+
+		if (*ret_confirmed == UINT32_MAX && cache_may_refuse_open(rig->cache))
+			*ret_confirmed = i;
+		RIG_UNTIL(is_through(rig, entry.v) ||
+			  (!is_due &&
+			   (is_pushed(rig, entry.v) || !probed_lets_prefetch(rig->cache))));
+		if (is_through(rig, entry.v))
+			CHECK_INT(rig_read_check(rig, entry.v, 0, 131072), READ_MISS);
+		else if (!is_pushed(rig, entry.v))
+			(void)rig_read_check(rig, entry.v, 0, 131072);
+		cache_note_open(rig->cache, entry);
+	}
+}
+
+/* Every read has its class. Until then a READ of the next pass would be taken for one of this. */
+static bool is_decided(struct rig *rig, uint64_t reads)
+{
+	uint64_t n = 0;
+
+	for (int class = 0; class < READ_CLASSES; class ++)
+		n += rig_metric(rig, METRIC_READS_STAGED + class);
+	return n >= reads;
+}
+
+/* Two passes. */
+static void blocks_are_held_out(const char *order, uint32_t n_ranks, bool has_store)
+{
+	struct seen *seen = seen_new(SHARE);
+	struct rig *rig = rig_with(seen, order, has_store);
+	uint32_t confirmed = UINT32_MAX, through = 0, staged = 0, strays = 0;
+	struct order_epoch *epoch[2];
+	struct err err = { 0 };
+
+	for (uint64_t pass = 0; pass < 2; pass++) {
+		CHECK_INT(order_epoch_new(rig->order, pass, &epoch[pass], &err), 0);
+		read_pass(rig, epoch[pass], n_ranks, &confirmed);
+		if (pass == 0)
+			RIG_UNTIL(is_decided(rig, N));
+	}
+	CHECK(confirmed < N / 2);
+	cache_stop(rig->cache);
+	CHECK_INT((int)seen->n, 2 * N);
+	for (uint32_t i = 0; i < seen->n; i++) {
+		const struct read_facts *note = &seen->note[i];
+		uint64_t pass = note->use.pass, at = note->use.position;
+
+		CHECK(note->has_use && pass < 2 && at < N && !(note->traits.mark & WAIT_CONTROL));
+		CHECK_INT((int)epoch[pass]->sample[at], (int)note->sample);
+		if (is_sure(pass, at, confirmed) && is_chosen(n_ranks, pass, at))
+			CHECK((note->traits.mark == WAIT_SWITCHBACK));
+		/* Held out for its next use when the plan had not heard of this one yet. */
+		strays += (note->traits.mark == WAIT_SWITCHBACK) && is_sure(pass, at, confirmed) &&
+			  !is_chosen(n_ranks, pass, at);
+		if ((note->traits.mark == WAIT_SWITCHBACK))
+			CHECK_INT(note->read_class, READ_MISS);
+		through += (note->traits.mark == WAIT_SWITCHBACK);
+		staged += !(note->traits.mark == WAIT_SWITCHBACK) && note->read_class == READ_STAGED;
+	}
+	CHECK(through >= 16 && staged > N && strays <= N / 20);
+	CHECK_U64(rig_metric(rig, METRIC_PREFETCH_FAILED), 0);
+	order_epoch_free(epoch[0]);
+	order_epoch_free(epoch[1]);
+	end(rig, seen);
+}
+
+static void of_one_rank(void)
+{
+	blocks_are_held_out(ORDER LOADER, 1, false);
+}
+
+static void of_two_ranks(void)
+{
+	blocks_are_held_out("torch-distributed:seed=7:world=2:ranks=0-1" LOADER, 2, false);
+}
+
+static void of_what_the_store_has(void)
+{
+	blocks_are_held_out(ORDER LOADER, 1, true);
+}
+
+/* All of the dataset is in memory before anything is known of the job, and nothing is ever pushed:
+ * no action tells of these samples any more. */
+static void blocks_are_held_out_of_what_is_kept(void)
+{
+	struct seen *seen = seen_new(SHARE);
+	struct rig *rig = rig_new(&(struct rig_options){ .n = N,
+							 .size = SIZE,
+							 .order = ORDER LOADER,
+							 .is_stage_off = true,
+							 .probe = &seen->sampling.probe });
+	uint32_t confirmed = UINT32_MAX, through = 0;
+	struct order_epoch *epoch;
+	struct err err = { 0 };
+
+	CHECK_INT(order_epoch_new(rig->order, 0, &epoch, &err), 0);
+	RIG_UNTIL(rig_metric(rig, METRIC_SOURCE_READS) >= N);
+	for (uint32_t i = 0; i < N; i++) {
+		struct entry_id entry = { epoch->sample[i] };
+
+		if (confirmed == UINT32_MAX && cache_may_refuse_open(rig->cache))
+			confirmed = i;
+		if (is_chosen(1, 0, i) && is_sure(0, i, confirmed)) {
+			RIG_UNTIL(is_through(rig, entry.v));
+			CHECK_INT(rig_read_check(rig, entry.v, 0, 131072), READ_MISS);
+			through++;
+		} else {
+			(void)rig_read_check(rig, entry.v, 0, 131072);
+		}
+		cache_note_open(rig->cache, entry);
+		/* The plan is not left behind, so the order is confirmed early. */
+		RIG_UNTIL(rig_opened(rig) > i);
+	}
+	CHECK(through > 0);
+	order_epoch_free(epoch);
+	end(rig, seen);
+}
+
+/* Nothing is chosen before reads have confirmed the order: all of a first look-ahead is fetched. */
+static void nothing_is_held_out_before_the_order_is_confirmed(void)
+{
+	struct seen *seen = seen_new(SHARE);
+	struct rig *rig = rig_with(seen, ORDER LOADER, false);
+	struct order_epoch *epoch;
+	struct err err = { 0 };
+	uint32_t chosen = 0;
+
+	CHECK_INT(order_epoch_new(rig->order, 0, &epoch, &err), 0);
+	RIG_UNTIL(rig_metric(rig, METRIC_STAGE_PUSHED) >= 12);
+	for (uint32_t i = 0; i < N; i++) {
+		CHECK(!is_through(rig, epoch->sample[i]));
+		chosen += is_chosen(1, 0, i);
+	}
+	CHECK(chosen > 0);
+	order_epoch_free(epoch);
+	end(rig, seen);
+}
+
+/* Off, and on with an order that says nothing of the loader. */
+static void nothing_is_held_out(const char *order, double share)
+{
+	struct seen *seen = seen_new(share);
+	struct rig *rig = rig_with(seen, order, false);
+	uint32_t confirmed = UINT32_MAX;
+	struct order_epoch *epoch;
+	struct err err = { 0 };
+
+	CHECK_INT(order_epoch_new(rig->order, 0, &epoch, &err), 0);
+	read_pass(rig, epoch, 0, &confirmed);
+	CHECK(confirmed != UINT32_MAX);
+	cache_stop(rig->cache);
+	for (uint32_t i = 0; i < seen->n; i++)
+		CHECK(!seen->note[i].traits.mark);
+	CHECK_U64(rig_metric(rig, METRIC_READS_MISS), 0);
+	order_epoch_free(epoch);
+	end(rig, seen);
+}
+
+static void off(void)
+{
+	nothing_is_held_out(ORDER LOADER, 0);
+}
+
+static void without_a_loader(void)
+{
+	nothing_is_held_out(ORDER ":batch=2", SHARE);
+}
+
+static const struct check_test tests[] = {
+	{ "blocks_are_read_from_the_source_and_the_others_are_pushed", of_one_rank },
+	{ "blocks_are_of_each_rank", of_two_ranks },
+	{ "blocks_are_held_out_of_the_store", of_what_the_store_has },
+	{ "blocks_are_held_out_of_what_is_kept", blocks_are_held_out_of_what_is_kept },
+	{ "nothing_is_held_out_before_the_order_is_confirmed",
+	  nothing_is_held_out_before_the_order_is_confirmed },
+	{ "nothing_is_held_out_when_it_is_off", off },
+	{ "nothing_is_held_out_of_an_order_without_a_loader", without_a_loader },
+};
+
+CHECK_MAIN(tests)
