@@ -32,6 +32,7 @@ SIZES = {
     "store_mib": (1024, 8), "store_records": (1000000, 1000), "store_reserved": (1 << 30, 16 << 20), "store_seconds": (1, 0.1),
     "verify_files": (4000, 64), "verify_epochs": (4, 2),
     "warm_files": (3000, 120), "warm_epochs": (4, 2),
+    "shard_mib": (64, 20), "shard_records": (240, 48),
     "sim_scale": (1, 0.02),
 }
 
@@ -68,20 +69,33 @@ def wait_for(what, condition, seconds=60, said=None):
 
 
 @contextlib.contextmanager
-def slowfs(build, directory, mountpoint, latency_ms, mbps, keep_cache=False):
-    """The simulated source: `latency_ms` a request, `mbps` MB/s in all (0: no limit)."""
+def slowfs(build, directory, mountpoint, latency_ms, mbps, keep_cache=False, readahead_kib=None, log=None):
+    """The simulated source: `latency_ms` a request, `mbps` MB/s in all (0: no limit). Its client reads ahead 128 KiB unless told."""
     os.makedirs(mountpoint, exist_ok=True)
     daemon = subprocess.Popen([f"{build}/bench/slowfs", "-f", "--latency-ms", str(latency_ms), "--mbps", str(mbps),
-                               *(["--keep-cache"] if keep_cache else []), directory, mountpoint], stdin=subprocess.DEVNULL)
+                               *(["--keep-cache"] if keep_cache else []), *(["--log", log] if log else []),
+                               directory, mountpoint], stdin=subprocess.DEVNULL)
     try:
         wait_for("slowfs", lambda: os.path.ismount(mountpoint) or daemon.poll() is not None)
         if daemon.poll() is not None:
             raise Failed("slowfs could not mount")
+        if readahead_kib:
+            set_readahead(mountpoint, readahead_kib)
         yield daemon
     finally:
         leave = ["umount", "-l"] if os.geteuid() == 0 else ["fusermount3", "-u", "-z"]
         subprocess.run([*leave, mountpoint], stderr=subprocess.DEVNULL, check=False)
         daemon.wait(timeout=60)
+
+
+def set_readahead(mountpoint, kib):
+    """What the kernel reads ahead of a filesystem: FUSE may not ask for more than 128 KiB, root may set it afterwards."""
+    device = os.stat(mountpoint).st_dev
+    try:
+        with open(f"/sys/class/bdi/{os.major(device)}:{os.minor(device)}/read_ahead_kb", "w", encoding="ascii") as file:
+            file.write(str(kib))
+    except OSError as error:
+        raise Failed(f"the read-ahead of {mountpoint} cannot be set: {error.strerror}") from error
 
 
 @contextlib.contextmanager

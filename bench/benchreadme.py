@@ -41,6 +41,12 @@ ROWS = [
      "{noorder_slowfs5ms_1threads} with 1 thread, {noorder_slowfs5ms_8threads} with 8"),
     ("gluster", "no order, random reads, GlusterFS on loopback: files/s against reading it directly",
      "{noorder_gluster_1threads} with 1 thread, {noorder_gluster_8threads} with 8"),
+    ("shards", "no order, 100 KB at random places of large files, source of 10 ms, 200 MB/s and 4 MiB read-ahead, against reading it directly",
+     "speed {shards_records_1readers_ra4096_epoch0_speed} with 1 reader, {shards_records_12readers_ra4096_epoch0_speed} with 12; bytes of the "
+     "source {shards_records_1readers_ra4096_epoch0_bytes} and {shards_records_12readers_ra4096_epoch0_bytes}"),
+    ("shards", "the same, large files from their beginning to their end",
+     "speed {shards_streams_1readers_ra4096_epoch0_speed} with 1 reader, {shards_streams_12readers_ra4096_epoch0_speed} with 12; bytes of the "
+     "source {shards_streams_1readers_ra4096_epoch0_bytes} and {shards_streams_12readers_ra4096_epoch0_bytes}"),
     ("recover", "nobody told the order, 10^5 files, 4 PyTorch workers: part of the first epoch until followed",
      "`DistributedSampler` {recover_distributed} %, `manual_seed(42)` {recover_manual_seed} %, an arbitrary seed "
      "{recover_arbitrary} %"),

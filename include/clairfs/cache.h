@@ -123,7 +123,8 @@ int cache_start(struct cache *cache, struct err *err) MUST_USE;
 void cache_stop(struct cache *cache);
 void cache_free(struct cache *cache);
 
-/* The cache's: one of the pieces that a READ touches. */
+#define CACHE_READ_PARTS 4
+/* The cache's: one of the pieces, or ranges, that a READ touches. */
 struct cache_part {
 	struct list node; /* in the list of the piece's waiters */
 	struct cache_read *read;
@@ -146,7 +147,7 @@ struct cache_rights {
 struct cache_read {
 	struct entry_id entry;
 	uint64_t offset;
-	uint32_t length; /* 1..PIECE_BYTES; so at most two pieces */
+	uint32_t length; /* 1..PIECE_BYTES */
 	uint64_t arrived_ns;
 	uint32_t reader;  /* the thread that reads, 0: not known */
 	bool is_direct;   /* O_DIRECT: it has no pages locked */
@@ -163,11 +164,13 @@ struct cache_read {
 	struct list node;
 	struct cache *cache;
 	struct entry_state *state;
-	struct cache_part part[2];
+	struct list in_entry; /* while it is under way, of a file of several pieces */
+	struct cache_part part[CACHE_READ_PARTS];
 	_Atomic uint32_t n_left;
 	uint32_t n_parts, n_tries, begin_version, look_version;
 	int refused;  /* 0, or what it is answered without looking further */
 	bool is_look, is_looked; /* of cache_look; the source has answered */
+	bool is_whole;           /* misses of it fetch whole pieces */
 	bool is_accounted;
 	struct read_traits traits;
 };

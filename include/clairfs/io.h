@@ -44,6 +44,10 @@ struct io_job {
 	bool keep_open;  /* IO_READ_PATH: hand the descriptor over in fd; -1 there on failure */
 	bool is_urgent;  /* demand read: goes before all jobs that are not */
 	bool is_cold;    /* what the page cache has of these bytes is dropped first */
+	/* pool only: 0, or what the filesystem takes as one request. Then nothing is read but what is
+	 * asked for (the descriptor's own read-ahead is turned off when it is opened), and all of it
+	 * is asked for at once instead of one request after the other. */
+	uint32_t request_bytes;
 	/* results */
 	int status;   /* 0 or negative errno of the first call that failed */
 	uint32_t got; /* bytes read; less than length only at the end of the file */

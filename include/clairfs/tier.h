@@ -42,10 +42,11 @@ static inline uint32_t piece_length(uint64_t size, uint32_t piece)
 struct tier_read {
 	struct list node; /* the tier's while queued */
 	struct piece_key key;
+	uint32_t skip; /* source only: bytes from the beginning of the piece; then it may end behind it */
 	const char *path;            /* relative to the source directory */
 	struct file_identity expect; /* what the reader believes the file to be */
 	void *buf;                   /* room for `length` bytes, 4096-aligned, rounded up to 4096 */
-	uint32_t length;             /* bytes of the piece according to expect.size */
+	uint32_t length;             /* bytes of the piece according to expect.size, or after skip */
 	bool is_urgent;
 	bool is_cold; /* source: as if this machine had not read the file before */
 	/* results */

@@ -193,11 +193,15 @@ static void count_bytes(struct cache *c, enum read_class class, uint64_t bytes)
 	metrics_add(c->p.metrics, METRIC_READ_BYTES_STAGED + class, bytes);
 }
 
-/* What the kernel had of an opened sample: all that was not asked for. */
+/* What the kernel had of an opened sample: all that was not asked for. Of a file of several pieces
+ * an open may want any part, and none that was not pushed is taken to be read; what was pushed
+ * counts for the open that uses it up. */
 static void count_staged_rest(struct cache *c, const struct record *rec)
 {
-	uint64_t bytes = dataset_size(c->p.dataset, rec->entry) * rec->n_opens;
+	uint64_t size = dataset_size(c->p.dataset, rec->entry), bytes = size * rec->n_opens;
 
+	if (size > PIECE_BYTES)
+		bytes = rec->is_pushed ? size : 0;
 	if (!rec->now.has_failed && bytes > rec->now.bytes)
 		count_bytes(c, READ_STAGED, bytes - rec->now.bytes);
 }
@@ -206,8 +210,10 @@ static void count_staged_rest(struct cache *c, const struct record *rec)
  * that came after the open is for the next. */
 static void use_up_stage(struct cache *c, const struct record *rec)
 {
-	if (rec->n_opens && !rec->now.has_read && bits_clear(c->staged_opened, rec->entry.v))
+	if (rec->n_opens && !rec->now.has_read && bits_clear(c->staged_opened, rec->entry.v)) {
 		bits_clear(c->staged, rec->entry.v);
+		atomic_store(&c->n_direct, 0);
+	}
 }
 
 static void reading_add(struct reading *r, const struct reading *more)

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #define ENTRY_BITMAPS 5u  /* touched, paged, confirmed, abroad, narrowed */
-#define SAMPLE_BITMAPS 4u /* staged, staged_opened, marked */
+#define SAMPLE_BITMAPS 5u /* staged, staged_opened, marked, direct */
 #define MALLOC_HEAD 16u   /* what malloc adds, about */
 static_assert(sizeof(struct object) + sizeof(struct entry_state) + 2 * MALLOC_HEAD <=
 		      CACHE_HELD_BYTES,
@@ -23,7 +23,9 @@ static int cache_init(struct cache *c)
 	uint64_t words = dataset_n_entries(c->p.dataset) / 64 + 1;
 	int rc;
 
-	rc = objects_init(c);
+	rc = ranges_init(c);
+	if (objects_init(c) != 0)
+		rc = -ENOMEM;
 	if (rc == 0)
 		rc = account_new(c);
 	if (rc == 0)
@@ -35,9 +37,11 @@ static int cache_init(struct cache *c)
 	words = dataset_n_samples(c->p.dataset) / 64 + 1;
 	c->staged = calloc(words, sizeof(*c->staged));
 	c->staged_opened = calloc(words, sizeof(*c->staged_opened));
+	c->direct = calloc(words, sizeof(*c->direct));
 	if (rc == 0)
 		rc = probed_init(c);
-	if (!c->touched || !c->paged || !c->confirmed || !c->abroad || !c->staged || !c->staged_opened)
+	if (!c->touched || !c->paged || !c->confirmed || !c->abroad || !c->staged ||
+	    !c->staged_opened || !c->direct)
 		return -ENOMEM;
 	return rc == 0 ? 0 : -ENOMEM;
 }
@@ -308,7 +312,9 @@ void cache_free(struct cache *c)
 	free(c->narrowed);
 	free(c->staged);
 	free(c->staged_opened);
+	free(c->direct);
 	probed_fini(c);
+	ranges_fini(c);
 	free(c);
 }
 
@@ -345,7 +351,8 @@ static uint64_t table_bytes(struct cache *c)
 		 samples = dataset_n_samples(c->p.dataset);
 
 	return ENTRY_BITMAPS * entries / 8 + SAMPLE_BITMAPS * samples / 8 +
-	       2 * SHARDS * (uint64_t)c->buckets * sizeof(void *) + atomic_load(&c->plan_bytes);
+	       2 * SHARDS * (uint64_t)c->buckets * sizeof(void *) + ranges_table_bytes(c) +
+	       atomic_load(&c->plan_bytes);
 }
 
 void cache_get_status(struct cache *c, struct cache_status *ret)

@@ -11,6 +11,9 @@
  *	             +----------+---------------------+
  *
  * GONE objects are out of the table and live on while somebody holds a reference.
+ *
+ * A range is an object as well, of any part of a file of several pieces (ranges.c): in the list of
+ * its file, but not in the table.
  */
 #ifndef CLAIRFS_CACHE_PRIV_H
 #define CLAIRFS_CACHE_PRIV_H
@@ -28,6 +31,7 @@
 
 #include "access_priv.h"
 #include "account_priv.h"
+#include "ahead_priv.h"
 #include "planner.h"
 #include "prefetch_priv.h"
 
@@ -36,6 +40,7 @@ enum {
 	READ_TRIES = 64, /* attempts to get bytes of one version of a file that keeps changing */
 	STAGERS_MAX = 8,
 	WRITERS = 4,
+	RANGES_MAX = 64, /* of one file */
 };
 
 enum object_state {
@@ -60,7 +65,9 @@ struct object {
 	struct file_identity identity;
 	void *mem;         /* the fetch's until RESIDENT */
 	uint64_t ready_ns; /* since when a prefetch waits for its first reader, else 0 */
+	uint64_t start;    /* in the file; of a piece: PIECE_BYTES times its number */
 	uint32_t piece, length, refs;
+	uint32_t used; /* bytes that READs got; of files of several pieces */
 	struct cache_rights rights; /* while it is in the table they do not change */
 	enum object_state state;
 	int64_t young_until_ns; /* of the read; see tier.h */
@@ -69,6 +76,9 @@ struct object {
 	bool is_demand;         /* somebody waits, also for a prefetch joined before its start */
 	bool has_slot;          /* counts as a prefetch in flight */
 	bool is_heap;           /* the arena was full: memory for this fetch only */
+	bool is_range;          /* not in the table; the store has no such thing */
+	bool is_once;           /* a range that goes with those who wait for it */
+	bool is_ahead;          /* counted in ahead_bytes: nobody has come for it yet */
 	bool is_from_store;
 	struct read_traits traits;
 };
@@ -133,7 +143,9 @@ struct entry_state {
 	uint32_t drop_renewal, inval_renewal; /* the inodes that drop and inval_job are about */
 	bool has_read;
 	uint64_t next_offset; /* end of the last READ */
-	struct list objects;
+	struct list objects; /* ranges first, n_ranges of them */
+	uint32_t n_ranges, n_listed;
+	struct list reads; /* cache_read.in_entry of n_listed READs, of a file of several pieces */
 	struct list attr_waiters; /* cache_read.node: not started before the file is settled */
 	struct stage_job inval_job, attr_job, drop_job, name_job;
 };
@@ -190,7 +202,14 @@ struct cache {
 	bool is_store_lasting;    /* the store is persistent */
 	_Atomic uint64_t *staged; /* per sample: pushed, not known to be dropped or used up */
 	_Atomic uint64_t *staged_opened; /* per sample: opened since it was pushed */
+	/* Per sample: its last READ was one of O_DIRECT, for which pages in the kernel are of no
+	 * use; and how many such samples there were since pages were. */
+	_Atomic uint64_t *direct;
+	_Atomic uint32_t n_direct, stage_probe;
 	struct prefetch_queue prefetch;
+	struct mutex ahead_mu; /* a leaf */
+	struct ahead *ahead;   /* ahead_mu */
+	_Atomic uint64_t ahead_bytes;
 	struct notes notes;
 	struct account *account;
 	struct mutex status_mu;
@@ -208,41 +227,6 @@ struct cache {
 	bool is_started;
 };
 
-/* --- object.c --- */
-struct shard *shard_of(struct cache *c, struct entry_id entry);
-int objects_init(struct cache *c) MUST_USE;
-void objects_fini(struct cache *c);
-struct entry_state *entry_find_locked(struct cache *c, struct shard *s, struct entry_id entry)
-	REQUIRES(s->mu);
-/* Finds or makes, with a reference; NULL when out of memory. */
-struct entry_state *entry_get_locked(struct cache *c, struct shard *s, struct entry_id entry)
-	REQUIRES(s->mu);
-void entry_put_locked(struct cache *c, struct shard *s, struct entry_state *es) REQUIRES(s->mu);
-struct object *object_find_locked(struct cache *c, struct shard *s, struct entry_id entry,
-				  uint32_t piece) REQUIRES(s->mu);
-/* QUEUED, in the table, without memory; the table holds one reference. NULL when out of memory. */
-struct object *object_new_locked(struct cache *c, struct shard *s, struct entry_state *es,
-				 const struct file_identity *identity, uint32_t piece)
-	REQUIRES(s->mu);
-void object_move_locked(struct object *obj, enum object_state to);
-/* RESIDENT and nobody's: the next one to go when memory is short. */
-void object_make_plain_locked(struct cache *c, struct shard *s, struct object *obj) REQUIRES(s->mu);
-void object_make_planned_locked(struct cache *c, struct shard *s, struct object *obj)
-	REQUIRES(s->mu);
-void object_touch_locked(struct shard *s, struct object *obj) REQUIRES(s->mu);
-/* Takes it out of the table; a fetch in flight ends by itself. Its references keep it. `dead` gets
- * it if that was the last. */
-void object_drop_locked(struct cache *c, struct shard *s, struct object *obj, struct list *dead)
-	REQUIRES(s->mu);
-void object_put_locked(struct cache *c, struct shard *s, struct object *obj, struct list *dead)
-	REQUIRES(s->mu);
-void object_put(struct cache *c, struct object *obj);
-/* Frees what object_put_locked has gathered; without the lock. */
-void objects_free(struct cache *c, struct list *dead);
-/* Frees one plain resident of any file; false when there is none. */
-bool evict_one(struct cache *c);
-void busy_end_locked(struct shard *s) REQUIRES(s->mu);
-
 /* --- read.c --- */
 void read_begin(struct cache *c, struct cache_read *r);
 void read_settle(struct cache *c, struct cache_read *r); /* one part less; the last one answers */
@@ -254,6 +238,9 @@ void look_begin(struct cache *c, struct cache_read *r);
 /* Whether the store keeps the first n_pieces of this version, and may be asked. Any thread. */
 bool store_keeps(struct cache *c, struct entry_id entry, const struct file_identity *id,
 		 uint32_t n_pieces);
+/* Likewise one piece. */
+bool store_keeps_piece(struct cache *c, struct entry_id entry, const struct file_identity *id,
+		       uint32_t piece);
 
 /* --- change.c --- */
 /* The file that was `known` is seen to be another one (st), or gone (both NULL): drops what is kept
@@ -293,5 +280,7 @@ void *writer_main(void *cache);
 void *epochs_main(void *cache);
 
 #include "fetch_priv.h"
+#include "object_priv.h"
+#include "ranges_priv.h"
 
 #endif

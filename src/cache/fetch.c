@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fetching one piece: memory, store or source, waking whoever waits. Single flight: the object is
+ * Fetching one piece, or a range: memory, store or source, waking whoever waits. Single flight: the object is
  * in the table while it is fetched, so later readers join it. A failed store read goes on at the
  * source with the same object; a failed prefetch wakes its readers, who then fetch for themselves:
  * advice must not become an error.
@@ -90,7 +90,7 @@ static void fetch_settle_locked(struct cache *c, struct shard *s, struct object 
 			obj->ready_ns = clock_now(c->p.clock);
 		object_move_locked(obj, OBJECT_RESIDENT);
 		entry_touch(c, obj->state_of->entry); /* before a change that untouches it, or after */
-		if (obj->is_heap)
+		if (obj->is_heap || obj->is_once)
 			object_drop_locked(c, s, obj, dead);
 		else if (!obj->is_planned)
 			object_make_plain_locked(c, s, obj);
@@ -180,6 +180,17 @@ bool store_keeps(struct cache *c, struct entry_id entry, const struct file_ident
 	return true;
 }
 
+bool store_keeps_piece(struct cache *c, struct entry_id entry, const struct file_identity *id,
+		       uint32_t piece)
+{
+	struct piece_key key = { entry, piece };
+	struct file_identity kept;
+
+	return c->p.store && !bits_get(c->abroad, entry.v) &&
+	       dataset_kept_identity(c->p.dataset, entry, id, &kept) == 0 &&
+	       store_has(c->p.store, key, &kept);
+}
+
 /* Asks the store when it keeps this very version, else the source. However new the index is, the
  * file may have changed since, and what the store keeps of it is as old: before its first use in
  * this mount, and again after nobody has looked at the file for a while (entry_untouch), the source
@@ -189,16 +200,17 @@ static void fetch_go(struct fetch *f, bool may_use_store)
 	struct cache *c = f->cache;
 	struct object *obj = f->object;
 	struct piece_key key = { obj->state_of->entry, obj->piece };
-	uint8_t mark = probed_mark(c, key.entry);
+	uint8_t mark = obj->is_range ? 0 : probed_mark(c, key.entry);
 
 	f->request.mark = mark;
 	f->request.piece = obj->piece;
 	f->request.is_demand = obj->is_demand;
-	f->is_store = may_use_store && !mark && c->p.store &&
+	f->is_store = may_use_store && !mark && !obj->is_range && c->p.store &&
 		      !bits_get(c->abroad, key.entry.v) && store_has(c->p.store, key, &f->kept);
 	f->is_check = f->is_store && !f->is_asked && !bits_get(c->confirmed, key.entry.v);
 	f->read =
 		(struct tier_read){ .key = key,
+				    .skip = (uint32_t)(obj->start % PIECE_BYTES),
 				    .path = f->path,
 				    .expect = f->is_store && !f->is_check ? f->kept : obj->identity,
 				    .buf = obj->mem,
@@ -339,6 +351,8 @@ static void fetch_done(struct tier_read *read)
 		result = stale_result(result);
 	if (!f->is_store) {
 		note_own_time(f);
+		if (result.status == 0 && obj->identity.size > PIECE_BYTES)
+			range_answered(c, &f->read);
 		result = fetch_learn(f, result);
 	}
 	if (result.status == 0)

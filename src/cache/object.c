@@ -58,15 +58,29 @@ int objects_init(struct cache *c)
 	return c->buckets ? 0 : -ENOMEM;
 }
 
+static struct entry_state *entry_with_range(struct entry_state *es)
+{
+	while (es && !es->n_ranges)
+		es = es->next_hash;
+	return es;
+}
+
 static void shard_clear(struct cache *c, struct shard *s)
 {
 	struct list dead;
 
 	list_init(&dead);
 	mutex_lock(&s->mu);
-	for (uint32_t b = 0; b < c->buckets; b++)
+	for (uint32_t b = 0; b < c->buckets; b++) {
+		struct entry_state *es;
+
+		while ((es = entry_with_range(s->entries[b])))
+			object_drop_locked(
+				c, s, container_of(es->objects.next, struct object, in_entry),
+				&dead);
 		while (s->objects[b])
 			object_drop_locked(c, s, s->objects[b], &dead);
+	}
 	mutex_unlock(&s->mu);
 	objects_free(c, &dead);
 }
@@ -112,6 +126,7 @@ struct entry_state *entry_get_locked(struct cache *c, struct shard *s, struct en
 		es->entry = entry;
 		list_init(&es->objects);
 		list_init(&es->attr_waiters);
+		list_init(&es->reads);
 		es->inval_job.kind = JOB_INVAL;
 		es->inval_job.entry = entry;
 		es->attr_job.kind = JOB_ATTR;
@@ -182,10 +197,11 @@ struct object *object_new_locked(struct cache *c, struct shard *s, struct entry_
 	list_init(&obj->waiters);
 	obj->state_of = es;
 	es->refs++;
-	list_push_tail(&es->objects, &obj->in_entry);
+	list_push_tail(&es->objects, &obj->in_entry); /* ranges stay in front */
 	obj->identity = *identity;
 	access_rights(c, es->entry, &obj->rights);
 	obj->piece = piece;
+	obj->start = (uint64_t)piece * PIECE_BYTES;
 	obj->length = piece_length(identity->size, piece);
 	assert(obj->length > 0);
 	obj->refs = 1;
@@ -230,9 +246,14 @@ void object_drop_locked(struct cache *c, struct shard *s, struct object *obj, st
 {
 	struct object **at = object_bucket(c, s, obj->state_of->entry, obj->piece);
 
-	while (*at != obj)
+	while (!obj->is_range && *at != obj)
 		at = &(*at)->next_hash;
-	*at = obj->next_hash;
+	if (obj->is_range)
+		obj->state_of->n_ranges--;
+	else
+		*at = obj->next_hash;
+	if (obj->is_ahead)
+		range_met(c, obj);
 	list_remove(&obj->in_entry);
 	lru_remove_locked(c, obj);
 	if (obj->state !=

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The read path. A READ touches one or two pieces; each is found, joined or fetched, and whoever
- * settles the last one answers. A part that a prefetch failed for, or whose file turned out to have
- * changed, sends the whole READ through again: pieces of two versions of a file never meet in one
- * answer.
+ * The read path. A READ touches one piece or two, or ranges of a large file; each is found, joined
+ * or fetched, and whoever settles the last one answers. A part that a prefetch failed for, or whose
+ * file turned out to have changed, sends the whole READ through again: pieces of two versions of a
+ * file never meet in one answer.
  *
  * A READ of an inode that the file has no more (change.c), or of the middle of a file that is being
  * replaced, is refused with ESTALE: its reader may have pages of another version.
@@ -19,24 +19,23 @@
 
 #include <string.h>
 
-enum {
-	NEAR_BYTES = 256 << 10
-}; /* READs of the kernel's read-ahead may overtake each other by this much */
-
 struct read_plan { /* what has to be started once the lock is released */
 	struct file_identity id;
-	struct object *start[3];
+	struct object *start[CACHE_READ_PARTS + 1];
 	uint32_t n_start;
 	bool has_prefetch;
+	struct list dead;
 };
 
+/* obj: what there is of it, or a new one; NULL: there was no memory for one. */
 static void read_part_locked(struct cache *c, struct shard *s, struct cache_read *r,
-			     struct cache_part *part, uint32_t piece, struct read_plan *todo)
-	REQUIRES(s->mu)
+			     struct object *obj, struct read_plan *todo) REQUIRES(s->mu)
 {
-	struct object *obj = object_find_locked(c, s, r->entry, piece);
+	struct cache_part *part = &r->part[r->n_parts++];
 
 	*part = (struct cache_part){ .read = r, .part_class = READ_MISS };
+	if (obj && obj->is_ahead)
+		range_met(c, obj);
 	if (obj && obj->state == OBJECT_RESIDENT) {
 		obj->refs++;
 		object_touch_locked(s, obj);
@@ -45,11 +44,8 @@ static void read_part_locked(struct cache *c, struct shard *s, struct cache_read
 		return;
 	}
 	if (!obj) {
-		obj = object_new_locked(c, s, r->state, &todo->id, piece);
-		if (!obj) {
-			part->status = -ENOMEM;
-			return;
-		}
+		part->status = -ENOMEM;
+		return;
 	}
 	if (obj->is_prefetch)
 		part->part_class = READ_LATE;
@@ -63,39 +59,98 @@ static void read_part_locked(struct cache *c, struct shard *s, struct cache_read
 	r->n_left++;
 }
 
-/* One piece ahead of a reader that goes through a large file in order, or that has begun a sample
- * of several pieces. */
-static void read_ahead_locked(struct cache *c, struct shard *s, struct cache_read *r,
-			      struct read_plan *todo) REQUIRES(s->mu)
+/* Of whole pieces: files of one piece, and control reads. */
+static void read_pieces_locked(struct cache *c, struct shard *s, struct cache_read *r, uint64_t end,
+			       struct read_plan *todo) REQUIRES(s->mu)
 {
-	struct entry_state *es = r->state;
-	uint64_t end = r->offset + r->length;
-	uint64_t gap = r->offset > es->next_offset ? r->offset - es->next_offset
-						   : es->next_offset - r->offset;
-	bool is_sample = atomic_load(&c->has_order) && dataset_is_sample(c->p.dataset, r->entry) &&
-			 todo->id.size <= c->p.sample_max_bytes;
-	bool is_sequential = es->has_read && gap <= NEAR_BYTES;
+	uint32_t first = (uint32_t)(r->offset / PIECE_BYTES);
+	uint32_t last = (uint32_t)((end - 1) / PIECE_BYTES);
+
+	assert(last - first < 2);
+	for (uint32_t piece = first; piece <= last; piece++) {
+		struct object *obj = object_find_locked(c, s, r->entry, piece);
+
+		if (!obj)
+			obj = object_new_locked(c, s, r->state, &todo->id, piece);
+		read_part_locked(c, s, r, obj, todo);
+	}
+}
+
+/* A control read is read ahead as the kernel would: one piece, and not behind prefetches. */
+static void read_held_out_locked(struct cache *c, struct shard *s, struct cache_read *r,
+				 uint64_t end, struct read_plan *todo) REQUIRES(s->mu)
+{
 	uint32_t next = (uint32_t)((end - 1) / PIECE_BYTES) + 1;
 	struct object *obj;
 
-	es->has_read = true;
-	es->next_offset = MAX(end, is_sequential ? es->next_offset : 0);
-	if (!is_sample && !is_sequential)
-		return;
+	read_pieces_locked(c, s, r, end, todo);
 	if (next >= piece_count(todo->id.size) || object_find_locked(c, s, r->entry, next))
 		return;
-	obj = object_new_locked(c, s, es, &todo->id, next);
+	obj = object_new_locked(c, s, r->state, &todo->id, next);
 	if (!obj)
 		return;
 	obj->is_prefetch = true;
-	if (probed_mark(c, r->entry)) { /* it is not prefetched */
-		fetch_claim_locked(s, obj);
-		todo->start[todo->n_start++] = obj;
+	fetch_claim_locked(s, obj);
+	todo->start[todo->n_start++] = obj;
+}
+
+/* What of a large file is missing from `at` on: a piece, or what the READ asks for and no more. */
+static struct object *read_missing_locked(struct cache *c, struct shard *s, struct cache_read *r,
+					  uint64_t at, uint64_t end, const struct read_plan *todo)
+	REQUIRES(s->mu)
+{
+	bool is_last = r->n_parts + 1 == CACHE_READ_PARTS;
+	uint32_t piece = (uint32_t)(at / PIECE_BYTES);
+	uint64_t piece_end = ((uint64_t)piece + 1) * PIECE_BYTES;
+	struct object *obj;
+
+	if ((!is_last || piece_end >= end) && !object_find_locked(c, s, r->entry, piece) &&
+	    (r->is_whole || store_keeps_piece(c, r->entry, &todo->id, piece))) {
+		obj = object_new_locked(c, s, r->state, &todo->id, piece);
+	} else {
+		obj = range_new_locked(c, s, r->state, &todo->id, at,
+				       is_last ? end
+					       : ranges_gap_locked(c, s, r->state, at, end));
+		if (obj)
+			obj->is_once = true;
+	}
+	if (obj)
+		range_spent(c, obj);
+	return obj;
+}
+
+/* A file of several pieces. */
+static void read_large_locked(struct cache *c, struct shard *s, struct cache_read *r, uint64_t end,
+			      struct read_plan *todo) REQUIRES(s->mu)
+{
+	struct ahead_advice advice = { 0 };
+	uint64_t at = r->offset;
+
+	if (list_is_empty(&r->in_entry)) {
+		list_push_tail(&r->state->reads, &r->in_entry);
+		r->state->n_listed++;
+	}
+	if (probed_mark(c, r->entry)) {
+		read_held_out_locked(c, s, r, end, todo);
 		return;
 	}
-	obj->refs++; /* the queue's */
-	prefetch_push(c, obj);
-	todo->has_prefetch = true;
+	if (r->n_tries == 0) {
+		ranges_advise(c, r, &todo->id, end, &advice);
+		r->is_whole = advice.is_whole;
+	}
+	while (at < end) {
+		struct object *obj = ranges_find_locked(c, s, r->state, at);
+
+		if (obj && r->n_parts + 1 == CACHE_READ_PARTS && obj->start + obj->length < end)
+			obj = NULL; /* all of the rest at once */
+		if (!obj)
+			obj = read_missing_locked(c, s, r, at, end, todo);
+		read_part_locked(c, s, r, obj, todo);
+		if (!obj)
+			break;
+		at = obj->start + obj->length;
+	}
+	todo->has_prefetch = ranges_ahead_locked(c, s, r->state, &todo->id, &advice, &todo->dead);
 }
 
 /* Pages behind the beginning are being dropped, and that waits for this READ. */
@@ -112,7 +167,6 @@ static bool read_look_locked(struct cache *c, struct shard *s, struct cache_read
 			     struct read_plan *todo) REQUIRES(s->mu)
 {
 	uint64_t end;
-	uint32_t first;
 
 	r->n_parts = 0;
 	r->n_left = 1; /* ours, until everything is started */
@@ -130,13 +184,10 @@ static bool read_look_locked(struct cache *c, struct shard *s, struct cache_read
 	end = MIN(r->offset + r->length, todo->id.size);
 	if (r->offset >= end)
 		return true;
-	first = (uint32_t)(r->offset / PIECE_BYTES);
-	r->n_parts = (uint32_t)((end - 1) / PIECE_BYTES) - first + 1;
-	assert(r->n_parts <= 2);
-	for (uint32_t i = 0; i < r->n_parts; i++)
-		read_part_locked(c, s, r, &r->part[i], first + i, todo);
 	if (todo->id.size > PIECE_BYTES)
-		read_ahead_locked(c, s, r, todo);
+		read_large_locked(c, s, r, end, todo);
+	else
+		read_pieces_locked(c, s, r, end, todo);
 	return true;
 }
 
@@ -146,9 +197,12 @@ void read_begin(struct cache *c, struct cache_read *r)
 	struct read_plan todo = { .n_start = 0 };
 	bool is_begun;
 
+	list_init(&todo.dead);
 	mutex_lock(&s->mu);
 	is_begun = read_look_locked(c, s, r, &todo);
 	mutex_unlock(&s->mu);
+	if (!list_is_empty(&todo.dead))
+		objects_free(c, &todo.dead);
 	if (!is_begun)
 		return;
 	for (uint32_t i = 0; i < todo.n_start; i++)
@@ -174,15 +228,28 @@ static int read_vectors(const struct cache_read *r, struct iovec *iov, uint64_t 
 	*ret_bytes = 0;
 	for (uint32_t i = 0; i < r->n_parts; i++) {
 		const struct object *obj = r->part[i].object;
-		uint64_t start = (uint64_t)obj->piece * PIECE_BYTES;
-		uint64_t end = MIN(start + obj->length, r->offset + r->length);
+		uint64_t end = MIN(obj->start + obj->length, r->offset + r->length);
 
-		iov[i].iov_base = (char *)obj->mem + (at - start);
+		iov[i].iov_base = (char *)obj->mem + (at - obj->start);
 		iov[i].iov_len = end - at;
 		*ret_bytes += end - at;
 		at = end;
 	}
 	return (int)r->n_parts;
+}
+
+/* Pieces and ranges of a large file. */
+static void read_used(struct cache *c, struct shard *s, struct object *const *pinned,
+		      const struct iovec *iov, int n_iov)
+{
+	struct list dead;
+
+	list_init(&dead);
+	mutex_lock(&s->mu);
+	for (int i = 0; i < n_iov; i++)
+		range_used_locked(c, s, pinned[i], (uint32_t)iov[i].iov_len, &dead);
+	mutex_unlock(&s->mu);
+	objects_free(c, &dead);
 }
 
 static void read_count(struct cache *c, const struct cache_read *r, int status, uint64_t bytes)
@@ -215,7 +282,7 @@ static void read_answer(struct cache *c, struct cache_read *r, int status,
 	struct shard *s = shard_of(c, r->entry);
 	struct entry_state *es = r->state;
 	uint32_t begin_version = r->begin_version, n_parts = r->n_parts;
-	struct iovec iov[2];
+	struct iovec iov[CACHE_READ_PARTS];
 	uint64_t bytes = 0;
 	int n_iov = 0;
 
@@ -228,6 +295,8 @@ static void read_answer(struct cache *c, struct cache_read *r, int status,
 		n_iov = read_vectors(r, iov, &bytes);
 	read_count(c, r, status, bytes);
 	r->done(r, status, status == 0 ? iov : NULL, n_iov); /* r may be gone now */
+	if (n_iov && pinned[0]->identity.size > PIECE_BYTES)
+		read_used(c, s, pinned, iov, n_iov);
 	read_unpin(c, pinned, n_parts);
 	mutex_lock(&s->mu);
 	es->readers--;
@@ -251,13 +320,17 @@ static bool read_decide(struct cache *c, struct cache_read *r, int status)
 		bits_set(c->paged, r->entry.v);
 	if (is_now && r->offset == 0)
 		es->head_readers--;
+	if (is_now && !list_is_empty(&r->in_entry)) {
+		list_remove(&r->in_entry);
+		es->n_listed--;
+	}
 	mutex_unlock(&s->mu);
 	return is_now;
 }
 
 static void read_finish(struct cache *c, struct cache_read *r)
 {
-	struct object *pinned[2] = { NULL, NULL };
+	struct object *pinned[CACHE_READ_PARTS] = { NULL };
 	bool is_restart = false;
 	int status = r->refused;
 
@@ -269,9 +342,10 @@ static void read_finish(struct cache *c, struct cache_read *r)
 			status = r->part[i].status;
 		r->read_class = MAX(r->read_class, r->part[i].part_class);
 	}
-	/* Both were taken from the table at once, and change_file leaves one version there. */
-	assert(r->n_parts < 2 || !pinned[0] || !pinned[1] ||
-	       file_identity_eq(&pinned[0]->identity, &pinned[1]->identity));
+	/* All were found at once, and change_file leaves one version there. */
+	for (uint32_t i = 1; i < r->n_parts; i++)
+		assert(!pinned[0] || !pinned[i] ||
+		       file_identity_eq(&pinned[0]->identity, &pinned[i]->identity));
 	is_restart &= status == 0;
 	if (!is_restart && read_decide(c, r, status)) {
 		read_answer(c, r, status, pinned);
@@ -294,6 +368,23 @@ void read_settle(struct cache *c, struct cache_read *r)
 		read_finish(c, r);
 }
 
+/* The kernel has dropped what was pushed, or the reader goes past it: then it is pushed no more. */
+static void note_staged(struct cache *c, const struct cache_read *r)
+{
+	bool was_staged = account_lacks_push(c, r->entry);
+
+	if (r->is_direct) {
+		if (bits_set(c->direct, r->entry.v))
+			atomic_fetch_add(&c->n_direct, 1);
+		return;
+	}
+	bits_clear(c->direct, r->entry.v);
+	if (was_staged) {
+		metrics_add(c->p.metrics, METRIC_STAGE_EVICTED_READS, 1);
+		note_sample(c, PLAN_EV_UNSTAGED, r->entry, 0);
+	}
+}
+
 void cache_read(struct cache *c, struct cache_read *r)
 {
 	struct shard *s = shard_of(c, r->entry);
@@ -305,11 +396,11 @@ void cache_read(struct cache *c, struct cache_read *r)
 	r->n_parts = 0;
 	r->refused = 0;
 	r->is_look = false;
+	r->is_whole = false;
+	list_init(&r->in_entry);
 	r->traits = (struct read_traits){ .mark = probed_mark(c, r->entry) };
-	if (dataset_is_sample(c->p.dataset, r->entry) && account_lacks_push(c, r->entry)) {
-		metrics_add(c->p.metrics, METRIC_STAGE_EVICTED_READS, 1);
-		note_sample(c, PLAN_EV_UNSTAGED, r->entry, 0);
-	}
+	if (dataset_is_sample(c->p.dataset, r->entry))
+		note_staged(c, r);
 	r->is_accounted = account_read_begin(c, r);
 	mutex_lock(&s->mu);
 	es = entry_get_locked(c, s, r->entry);

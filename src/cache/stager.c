@@ -9,13 +9,30 @@
  * waits for READs behind them only, which are refused. Names are dropped by one more thread: it waits
  * for a directory's lock, which whoever lists it may hold for long, and nobody waits for it.
  *
- * A push is skipped while a READ of the file is in flight (its answer fills the same pages), and a
+ * A push is skipped while a READ of the same piece is in flight (its answer fills the same pages); the
+ * other pieces of a large file are pushed meanwhile, and that one is tried once more after them. A
  * file that changed during a push is invalidated afterwards: its version is compared. No lock is
  * held over an operation of the stage.
  */
 #include "cache_priv.h"
 
-/* Pins the next piece to push: -EAGAIN while the file is read, -ESTALE when it is not what the job
+enum { STAGE_BUSY = 16 };
+
+/* A READ that is not listed may be anywhere in the file. */
+static bool is_being_read(struct entry_state *es, const struct object *obj)
+{
+	if (es->readers > es->n_listed)
+		return true;
+	for (struct list *node = es->reads.next; node != &es->reads; node = node->next) {
+		const struct cache_read *r = container_of(node, struct cache_read, in_entry);
+
+		if (r->offset < obj->start + obj->length && obj->start < r->offset + r->length)
+			return true;
+	}
+	return false;
+}
+
+/* Pins the next piece to push: -EAGAIN while it is read, -ESTALE when it is not what the job
  * began with. */
 static int stage_pin(struct cache *c, struct entry_state *es, uint32_t version, uint32_t piece,
 		     struct object **ret)
@@ -31,7 +48,7 @@ static int stage_pin(struct cache *c, struct entry_state *es, uint32_t version, 
 		rc = -ESTALE;
 	else if (access_is_narrowed(c, es->entry))
 		rc = -ENOENT; /* the kernel would give it to whoever has it open */
-	else if (es->readers)
+	else if (is_being_read(es, obj))
 		rc = -EAGAIN;
 	if (rc == 0) {
 		obj->refs++;
@@ -75,24 +92,39 @@ static int stage_piece(struct cache *c, struct object *obj, struct stage_file fi
 	return stage_push(c->stage, c->stage_ctx, &piece);
 }
 
+static int stage_one(struct cache *c, struct entry_state *es, uint32_t version,
+		     const struct stage_file *file, uint32_t piece, bool *has_looked_up)
+{
+	struct object *obj;
+	int rc;
+
+	if (atomic_load(&c->is_stopping))
+		return -ECANCELED;
+	rc = stage_pin(c, es, version, piece, &obj);
+	if (rc != 0)
+		return rc;
+	rc = stage_piece(c, obj, *file, has_looked_up);
+	stage_unpin(c, es, obj);
+	return rc;
+}
+
 /* All pieces; es is referenced. */
 static int stage_pieces(struct cache *c, struct entry_state *es, uint32_t version,
 			const struct stage_file *file, uint64_t size)
 {
+	uint32_t n = size ? piece_count(size) : 0, busy[STAGE_BUSY], n_busy = 0;
 	bool has_looked_up = false;
 	int rc = 0;
 
-	for (uint32_t i = 0; rc == 0 && size && i < piece_count(size); i++) {
-		struct object *obj;
-
-		if (atomic_load(&c->is_stopping))
-			return -ECANCELED;
-		rc = stage_pin(c, es, version, i, &obj);
-		if (rc != 0)
-			return rc;
-		rc = stage_piece(c, obj, *file, &has_looked_up);
-		stage_unpin(c, es, obj);
+	for (uint32_t i = 0; rc == 0 && i < n; i++) {
+		rc = stage_one(c, es, version, file, i, &has_looked_up);
+		if (rc == -EAGAIN && n > 1 && n_busy < STAGE_BUSY) {
+			busy[n_busy++] = i;
+			rc = 0;
+		}
 	}
+	for (uint32_t i = 0; rc == 0 && i < n_busy; i++)
+		rc = stage_one(c, es, version, file, busy[i], &has_looked_up);
 	return rc;
 }
 

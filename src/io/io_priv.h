@@ -39,6 +39,8 @@ int io_job_open(const struct io_job *job) MUST_USE;
 /* Drops cached pages if the job is cold. Fills st where the job wants it; refuses what is no
  * regular file for IO_READ_PATH. */
 int io_job_stat(struct io_job *job, int fd) MUST_USE;
+/* What the kernel should do with reads through it: see request_bytes. Advice, it cannot fail. */
+void io_job_advise(const struct io_job *job, int fd);
 /* Reads from got on until length or the end of the file. */
 int io_job_read(struct io_job *job, int fd) MUST_USE;
 int io_job_check(struct io_job *job, int fd) MUST_USE;

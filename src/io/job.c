@@ -98,6 +98,19 @@ int io_job_stat(struct io_job *job, int fd)
 	return S_ISDIR(job->st.st_mode) ? -EISDIR : -EIO;
 }
 
+void io_job_advise(const struct io_job *job, int fd)
+{
+	if (job->request_bytes && job->kind == IO_READ_PATH)
+		(void)posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);
+	/* Of each of these the kernel takes as much as it would read ahead, and does not wait. */
+	for (uint32_t at = 0; job->length > job->request_bytes && job->request_bytes &&
+			      at < job->length;
+	     at += job->request_bytes)
+		(void)posix_fadvise(fd, (off_t)(job->offset + at),
+				    (off_t)MIN(job->request_bytes, job->length - at),
+				    POSIX_FADV_WILLNEED);
+}
+
 unsigned io_job_missing(const struct io_job *job, struct iovec iov[2])
 {
 	uint32_t head = job->tail ? MIN(job->head, job->length) : job->length;

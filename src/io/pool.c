@@ -128,6 +128,8 @@ static void pool_run(struct io_job *job)
 	fd = job->kind == IO_READ_PATH ? io_job_open(job) : job->fd;
 	status = fd < 0 && job->kind == IO_READ_PATH ? fd : io_job_stat(job, fd);
 	if (status == 0)
+		io_job_advise(job, fd);
+	if (status == 0)
 		status = io_job_read(job, fd);
 	if (status == 0)
 		status = io_job_check(job, fd);

@@ -19,7 +19,9 @@
 #include "source_priv.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/sysmacros.h>
 #include <sys/vfs.h>
 #include <time.h>
 
@@ -34,12 +36,25 @@ struct source {
 	int dirfd;
 	bool is_beneath;
 	int64_t grain_ns;
+	uint32_t request_bytes; /* of files of several pieces, see io_job; 0: as the kernel likes */
 	struct io *io;
 	struct metrics *metrics;
 	struct kept_files files;
 	struct mutex mu;
 	struct cond is_idle;
-	uint64_t n_reads; /* mu; in flight */
+	uint64_t n_reads;     /* mu; in flight */
+	struct list openings; /* mu */
+};
+
+/* A file of several pieces that is being opened to be kept, and reads that wait for that: each would
+ * open it again otherwise, and on some filesystems an open drops what others have just read. */
+struct opening {
+	struct source *source;
+	struct list node;
+	struct io_job job;
+	struct entry_id entry;
+	struct list reads; /* mu */
+	char path[];
 };
 
 static bool wants_kept_file(const struct source *s, const struct tier_read *read)
@@ -49,7 +64,8 @@ static bool wants_kept_file(const struct source *s, const struct tier_read *read
 
 static void source_done(struct io_job *job);
 
-uint64_t source_grain_ns(int dirfd)
+/* Not one with a server of its own. */
+static bool is_local(int dirfd)
 {
 	/* ext, XFS, btrfs, tmpfs, overlay, F2FS, ZFS */
 	static const uint32_t local[] = { 0xef53,     0x58465342, 0x9123683e, 0x01021994,
@@ -57,11 +73,39 @@ uint64_t source_grain_ns(int dirfd)
 	struct statfs st;
 
 	if (fstatfs(dirfd, &st) < 0)
-		return GRAIN_FAR_NS;
+		return false;
 	for (size_t i = 0; i < ARRAY_LEN(local); i++)
 		if ((uint32_t)st.f_type == local[i])
-			return GRAIN_NEAR_NS;
-	return GRAIN_FAR_NS;
+			return true;
+	return false;
+}
+
+uint64_t source_grain_ns(int dirfd)
+{
+	return is_local(dirfd) ? GRAIN_NEAR_NS : GRAIN_FAR_NS;
+}
+
+/* Pieces of one file are read by several threads and in no order, of which the kernel's read-ahead
+ * makes what it likes: it read 1.2 to 2.4 times what was asked for. So it is turned off for files of
+ * several pieces, where its size is known: then a read of more than that is asked for in parts. On
+ * a local filesystem there is nobody to wait for. */
+static uint32_t request_bytes_of(int dirfd)
+{
+	unsigned kib = 0;
+	char path[80];
+	struct stat st;
+	FILE *file;
+
+	if (is_local(dirfd) || fstat(dirfd, &st) < 0)
+		return 0;
+	snprintf(path, sizeof(path), "/sys/class/bdi/%u:%u/read_ahead_kb", major(st.st_dev),
+		 minor(st.st_dev));
+	file = fopen(path, "re");
+	if (file && fscanf(file, "%u", &kib) != 1)
+		kib = 0;
+	if (file)
+		fclose(file);
+	return MIN(kib, PIECE_BYTES >> 10) << 10;
 }
 
 static int64_t now_ns(void)
@@ -101,32 +145,118 @@ static void source_start(struct source *s, struct tier_read *read, struct kept_f
 	job->fd = file ? file->fd : -1;
 	job->keep_open = !file && wants_kept_file(s, read);
 	job->buf = read->buf;
-	job->offset = (uint64_t)read->key.piece * PIECE_BYTES;
+	job->offset = (uint64_t)read->key.piece * PIECE_BYTES + read->skip;
 	job->length = read->length;
 	job->want_stat = true;
 	job->want_check = true;
 	job->is_urgent = read->is_urgent;
 	job->is_cold = read->is_cold;
+	job->request_bytes = piece_count(read->expect.size) > 1 ? s->request_bytes : 0;
 	job->done = source_done;
 	job->ctx = s;
 	io_submit(s->io, job);
 }
 
-static void source_read(struct tier *tier, struct tier_read *read)
+/* Through a kept descriptor if there is one, else through the path: what is wrong shows there. */
+static void source_go(struct source *s, struct tier_read *read)
 {
-	struct source *s = container_of(tier, struct source, tier);
 	struct kept_file *file = NULL;
 	struct list dead;
 
-	read->is_retried = false;
-	mutex_lock(&s->mu);
-	s->n_reads++;
-	mutex_unlock(&s->mu);
 	list_init(&dead);
 	if (wants_kept_file(s, read))
 		file = kept_file_get(&s->files, read->key.entry, &read->expect, &dead);
 	source_start(s, read, file);
 	kept_files_reap(&dead);
+}
+
+static void opening_done(struct io_job *job)
+{
+	struct opening *o = job->ctx;
+	struct source *s = o->source;
+	struct list dead, reads, *node;
+
+	list_init(&dead);
+	list_init(&reads);
+	if (job->status == 0) {
+		struct file_identity identity = file_identity_of(&job->st);
+
+		kept_file_add(&s->files, o->entry, &identity, take_fd(&job->fd), &dead);
+	}
+	mutex_lock(&s->mu);
+	list_remove(&o->node);
+	list_splice_tail(&reads, &o->reads);
+	mutex_unlock(&s->mu);
+	free(o);
+	while ((node = list_pop_head(&reads))) /* the source may be gone with the last of them */
+		source_go(s, container_of(node, struct tier_read, node));
+	kept_files_reap(&dead);
+}
+
+static void opening_start(struct opening *o, bool is_urgent)
+{
+	o->job = (struct io_job){ .kind = IO_READ_PATH,
+				  .dirfd = o->source->dirfd,
+				  .path = o->path,
+				  .is_beneath = o->source->is_beneath,
+				  .fd = -1,
+				  .keep_open = true,
+				  .is_urgent = is_urgent,
+				  .request_bytes = o->source->request_bytes,
+				  .done = opening_done,
+				  .ctx = o };
+	io_submit(o->source->io, &o->job);
+}
+
+static struct opening *opening_find_locked(struct source *s, struct entry_id entry) REQUIRES(s->mu)
+{
+	for (struct list *node = s->openings.next; node != &s->openings; node = node->next) {
+		struct opening *o = container_of(node, struct opening, node);
+
+		if (entry_eq(o->entry, entry))
+			return o;
+	}
+	return NULL;
+}
+
+/* Waits for the file to be opened, by this read or another one. False: no memory. */
+static bool source_wait_open(struct source *s, struct tier_read *read)
+{
+	size_t size = strlen(read->path) + 1;
+	struct opening *fresh = calloc(1, sizeof(*fresh) + size), *o;
+
+	if (!fresh)
+		return false;
+	mutex_lock(&s->mu);
+	o = opening_find_locked(s, read->key.entry);
+	if (!o) {
+		o = fresh;
+		o->source = s;
+		o->entry = read->key.entry;
+		memcpy(o->path, read->path, size);
+		list_init(&o->reads);
+		list_push_tail(&s->openings, &o->node);
+	}
+	list_push_tail(&o->reads, &read->node);
+	mutex_unlock(&s->mu);
+	if (o == fresh)
+		opening_start(fresh, read->is_urgent);
+	else
+		free(fresh);
+	return true;
+}
+
+static void source_read(struct tier *tier, struct tier_read *read)
+{
+	struct source *s = container_of(tier, struct source, tier);
+
+	read->is_retried = false;
+	mutex_lock(&s->mu);
+	s->n_reads++;
+	mutex_unlock(&s->mu);
+	if (!wants_kept_file(s, read) || kept_file_is_there(&s->files, read->key.entry) ||
+	    !source_wait_open(s, read))
+		source_go(s, read);
 }
 
 static bool is_expected(const struct tier_read *read, const struct stat *st)
@@ -250,10 +380,12 @@ int source_new(const struct source_params *params, struct tier **ret, struct err
 	s->dirfd = params->dirfd;
 	s->is_beneath = params->is_beneath;
 	s->grain_ns = (int64_t)params->grain_ns;
+	s->request_bytes = request_bytes_of(params->dirfd);
 	s->io = params->io;
 	s->metrics = params->metrics;
 	mutex_init(&s->mu);
 	cond_init(&s->is_idle);
+	list_init(&s->openings);
 	*ret = &TAKE(s)->tier;
 	return 0;
 }

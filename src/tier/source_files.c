@@ -93,6 +93,19 @@ struct kept_file *kept_file_get(struct kept_files *files, struct entry_id entry,
 	return file;
 }
 
+bool kept_file_is_there(struct kept_files *files, struct entry_id entry)
+{
+	uint64_t now = clock_now(clock_monotonic());
+	struct kept_file *file;
+	bool is_there;
+
+	mutex_lock(&files->mu);
+	file = find_locked(files, entry);
+	is_there = file && !is_old(files, file, now);
+	mutex_unlock(&files->mu);
+	return is_there;
+}
+
 void kept_file_put(struct kept_files *files, struct kept_file *file, bool is_bad, struct list *dead)
 {
 	mutex_lock(&files->mu);

@@ -39,6 +39,8 @@ struct kept_file *kept_file_get(struct kept_files *files, struct entry_id entry,
 /* is_bad: nobody shall get it again. */
 void kept_file_put(struct kept_files *files, struct kept_file *file, bool is_bad,
 		   struct list *dead);
+/* Whether kept_file_get would have one, of whatever identity. */
+bool kept_file_is_there(struct kept_files *files, struct entry_id entry);
 /* Keeps a descriptor that was just opened, or closes it. */
 void kept_file_add(struct kept_files *files, struct entry_id entry,
 		   const struct file_identity *identity, int take_descriptor, struct list *dead);

@@ -63,9 +63,11 @@ static void fail_each_once(const char *order, bool has_store, enum fault_io_kind
 		};
 		struct rig *rig = new_rig(order, has_store, &rule);
 
-		CHECK(read_all(rig, -EIO) <= 1);
-		CHECK_INT(read_all(rig, -EIO), 0);
+		/* What a large file's READs ask for is not kept: it is asked for again. */
+		CHECK(read_all(rig, -EIO) + read_all(rig, -EIO) <= 1);
 		has_fired = fault_io_fired(rig->io) > 0;
+		if (has_fired)
+			CHECK_INT(read_all(rig, -EIO), 0);
 		rig_free(rig);
 	}
 	printf("# %u reads of the source failed, one at a time\n", n - 1);

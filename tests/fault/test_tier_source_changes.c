@@ -94,7 +94,7 @@ static void script_submit(struct io *io, struct io_job *job)
 	struct script *s = container_of(io, struct script, io);
 
 	CHECK(job->want_stat || job->kind == IO_READ_PATH);
-	CHECK(job->want_check);
+	CHECK(job->want_check || job->length == 0); /* only opened, to be kept */
 	if (s->holds_fd_jobs && job->kind == IO_READ_FD)
 		list_push_tail(&s->held, &job->node);
 	else
@@ -111,6 +111,7 @@ struct rig {
 	struct file_identity old;
 	size_t size;
 	enum step when;
+	bool is_while_opened; /* then, and not while it is read */
 	unsigned n_left; /* changes still to be made */
 	void (*change)(struct rig *rig);
 };
@@ -185,7 +186,7 @@ static void at_step(void *ctx, enum step step, const struct io_job *job)
 {
 	struct rig *r = ctx;
 
-	if (step != r->when || r->n_left == 0)
+	if (step != r->when || r->n_left == 0 || r->is_while_opened != (job->length == 0))
 		return;
 	r->n_left--;
 	r->change(r);
@@ -260,21 +261,22 @@ static const struct change changes[] = {
 	{ "become_dir", become_dir, true },
 };
 
-static void change_at_any_step_is_never_success(size_t size, uint32_t open_files, bool warm_up)
+enum state { NOT_KEPT, TO_BE_OPENED, TO_BE_KEPT, IS_KEPT };
+
+static void change_at_any_step_is_never_success(size_t size, enum state state)
 {
 	for (size_t i = 0; i < ARRAY_LEN(changes); i++)
 		for (enum step when = BEFORE_OPEN; when < N_STEPS; when++) {
 			struct rig r;
 			int status;
 
-			rig_init(&r, size, open_files);
-			if (warm_up) {
+			/* There will be no open. */
+			if (when == BEFORE_OPEN && (state == TO_BE_KEPT || state == IS_KEPT))
+				continue;
+			rig_init(&r, size, state == NOT_KEPT ? 0 : 4);
+			if (state == IS_KEPT)
 				CHECK_INT(read_one(&r, 0), 0);
-				if (when == BEFORE_OPEN) { /* there will be no open */
-					rig_fini(&r);
-					continue;
-				}
-			}
+			r.is_while_opened = state == TO_BE_OPENED;
 			r.when = when;
 			r.n_left = 1;
 			r.change = changes[i].fn;
@@ -291,17 +293,19 @@ static void change_at_any_step_is_never_success(size_t size, uint32_t open_files
 
 static void small_file_that_changes_is_never_success(void)
 {
-	change_at_any_step_is_never_success(100000, 0, false);
+	change_at_any_step_is_never_success(100000, NOT_KEPT);
 }
 
 static void large_file_that_changes_is_never_success(void)
 {
-	change_at_any_step_is_never_success(PIECE_BYTES + 5000, 4, false);
+	change_at_any_step_is_never_success(PIECE_BYTES + 5000, NOT_KEPT);
+	change_at_any_step_is_never_success(PIECE_BYTES + 5000, TO_BE_OPENED);
+	change_at_any_step_is_never_success(PIECE_BYTES + 5000, TO_BE_KEPT);
 }
 
 static void kept_file_that_changes_is_never_success(void)
 {
-	change_at_any_step_is_never_success(PIECE_BYTES + 5000, 4, true);
+	change_at_any_step_is_never_success(PIECE_BYTES + 5000, IS_KEPT);
 }
 
 /* A change that was over before the read began, with the reader knowing of it. */
@@ -321,7 +325,8 @@ static void new_identity_reads_the_new_version(void)
 /* Reads wait in the engine while the descriptor they use is evicted, and detached by a failure. */
 static void descriptor_in_use_outlives_its_eviction(void)
 {
-	struct waited_read *held[3];
+	enum { N = 4 }; /* the last of another file */
+	struct waited_read *held[N];
 	struct list *node;
 	struct rig r;
 
@@ -330,21 +335,23 @@ static void descriptor_in_use_outlives_its_eviction(void)
 
 	write_version(other, 2, 2 * PIECE_BYTES, "w");
 	CHECK_INT(read_one(&r, 0), 0);
+	struct file_identity id = identity_at(other);
+
 	r.script.holds_fd_jobs = true;
-	for (uint32_t i = 0; i < 3; i++) {
-		held[i] = waited_read_new((struct entry_id){ 1 }, i % 2, "no-such-path", &r.old);
+	for (uint32_t i = 0; i < N; i++) {
+		bool is_other = i == N - 1; /* its descriptor takes the only place */
+
+		held[i] = waited_read_new((struct entry_id){ is_other ? 2 : 1 }, i % 2,
+					  is_other ? "b" : "no-such-path",
+					  is_other ? &id : &r.old);
 		tier_read(r.tier, &held[i]->read);
 		CHECK_INT(held[i]->n_done, 0);
 	}
-	struct file_identity id = identity_at(other);
-	struct waited_read *w = waited_read_new((struct entry_id){ 2 }, 0, "b", &id);
-
-	CHECK_INT(waited_read_run(r.tier, w), 0); /* its descriptor takes the only place */
-	waited_read_free(w);
 	r.script.holds_fd_jobs = false;
 	for (uint32_t i = 0; (node = list_pop_head(&r.script.held)); i++) {
 		AUTO_FREE uint8_t *want =
-			version_bytes(1, (uint64_t)(i % 2) * PIECE_BYTES, PIECE_BYTES);
+			version_bytes(i == N - 1 ? 2 : 1, (uint64_t)(i % 2) * PIECE_BYTES,
+				      PIECE_BYTES);
 
 		CHECK(fcntl(container_of(node, struct io_job, node)->fd, F_GETFD) >= 0);
 		script_run(&r.script, container_of(node, struct io_job, node));

@@ -255,7 +255,7 @@ static void open_tiers(struct rig *rig, struct err *err)
 					  .is_shared = o->is_shared,
 					  .scan_threads = 1 };
 	struct io_params io = { .name = "rig", .max_inflight = o->threads ? o->threads : 8 };
-	struct source_params source = { .open_files = 4,
+	struct source_params source = { .open_files = o->keeps_files ? 4 : 0,
 					.is_beneath = o->is_shared,
 					.reopen_ns = NS_PER_S,
 					.grain_ns = o->source_grain_ns };

@@ -34,6 +34,9 @@ struct rig_options {
 	const char *store_dir; /* a persistent store there; NULL: a private one */
 	uint64_t source_grain_ns;
 	enum plan_pin_rule pin_rule;
+	/* The source keeps large files open. Opening one is a request of its own, which tests that
+	 * hold requests and count them would have to know of. */
+	bool keeps_files;
 	bool is_shared; /* others see it, as with allow_other */
 	bool has_store, is_stage_off, is_not_started;
 	uint64_t stage_bytes; /* 0 = 16 MiB */

@@ -200,12 +200,14 @@ static void run(struct rig_options options, bool has_faults)
 
 static void without_an_order(void)
 {
-	run((struct rig_options){ .arena_limit = 8 * MIB, .arena_bytes = 4 * MIB }, false);
+	run((struct rig_options){ .arena_limit = 8 * MIB, .arena_bytes = 4 * MIB, .keeps_files = true },
+	    false);
 }
 
 static void without_an_order_and_with_faults(void)
 {
-	run((struct rig_options){ .arena_limit = 2 * MIB, .arena_bytes = 1 * MIB }, true);
+	run((struct rig_options){ .arena_limit = 2 * MIB, .arena_bytes = 1 * MIB, .keeps_files = true },
+	    true);
 }
 
 static void with_an_order(void)

@@ -419,6 +419,25 @@ static void nothing_is_settled_before_it_is_told(void)
 	free(mc);
 }
 
+/* Samples inside a shard: each open reads one, and no open is worth the whole file. */
+static void opens_of_a_large_file_are_worth_what_was_read(void)
+{
+	struct rig *rig = rig_new(&(struct rig_options){ .n = 1, .size = 30 * MIB });
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < 10; i++) {
+		cache_note_open(rig->cache, (struct entry_id){ 0 });
+		rig_read_check(rig, 0, (i * 7 % 10) * 3 * (uint64_t)MIB, 4096);
+	}
+	cache_note_open(rig->cache, (struct entry_id){ 0 }); /* of pages that the kernel has */
+	cache_stop(rig->cache);
+	for (int class = 0; class < READ_CLASSES; class ++)
+		bytes += rig_metric(rig, METRIC_READ_BYTES_STAGED + class);
+	CHECK_U64(rig_metric(rig, METRIC_READ_BYTES_STAGED), 0);
+	CHECK_U64(bytes, 10 * 4096);
+	rig_free(rig);
+}
+
 static const struct check_test tests[] = {
 	{ "in_short_passes_pushes_of_other_opens_are_not_missed",
 	  in_short_passes_pushes_of_other_opens_are_not_missed },
@@ -444,5 +463,7 @@ static const struct check_test tests[] = {
 	  partly_read_samples_do_not_hold_up_the_others },
 	{ "push_that_served_its_open_is_used_up", push_that_served_its_open_is_used_up },
 	{ "classes_add_up_to_the_opens", classes_add_up_to_the_opens },
+	{ "opens_of_a_large_file_are_worth_what_was_read",
+	  opens_of_a_large_file_are_worth_what_was_read },
 };
 CHECK_MAIN(tests)

@@ -3,6 +3,7 @@
  * The read path: where bytes come from, what is joined, what a reader gets when something fails.
  */
 #include "cache_rig.h"
+#include "src/cache/cache_priv.h"
 
 #define MIB (1u << 20)
 
@@ -123,36 +124,116 @@ static void full_arena_costs_memory_not_reads(void)
 	rig_free(rig);
 }
 
-static void large_file_is_read_one_piece_ahead_when_in_order(void)
+/* From the beginning to the end, as the kernel reads: each byte comes once, and few by a READ that
+ * had to ask for them itself. */
+static void stream_of_a_large_file_is_fetched_ahead(void)
 {
-	struct rig *rig =
-		rig_new(&(struct rig_options){ .n = 1, .size = 100, .other_size = 5 * MIB + 17 });
-	enum read_class class;
+	const uint64_t size = 9 * MIB + 17;
+	struct rig *rig = rig_new(&(struct rig_options){ .n = 1, .size = 100, .other_size = size });
+	uint32_t missed = 0;
 
-	CHECK_INT(rig_read_check(rig, 1, 0, 131072), READ_MISS);
-	CHECK_U64(rig_metric(rig, METRIC_SOURCE_BYTES), MIB);
-	CHECK_INT(rig_read_check(rig, 1, 131072, 131072), READ_ARENA);
-	rig_wait_metric(rig, METRIC_SOURCE_BYTES, 2 * MIB);
-	class = rig_read_check(rig, 1, MIB - 4096, 8192); /* a jump: nothing more */
-	CHECK_INT(class, READ_ARENA);
-	for (uint64_t at = MIB; at < 5 * MIB + 17; at += 131072) {
-		class = rig_read_check(rig, 1, at, 131072);
-		CHECK(class == READ_ARENA || class == READ_LATE);
-	}
-	CHECK_U64(rig_metric(rig, METRIC_SOURCE_BYTES), 5 * MIB + 17);
+	for (uint64_t at = 0, step = 16384; at < size; at += step, step = MIN(2 * step, 131072u))
+		missed += rig_read_check(rig, 1, at, (uint32_t)step) == READ_MISS;
+	CHECK(missed <= 2);
+	CHECK_U64(rig_metric(rig, METRIC_SOURCE_BYTES), size);
+	CHECK(rig_metric(rig, METRIC_SOURCE_READS) <= 24);
+	CHECK_U64(atomic_load(&rig->cache->ahead_bytes), 0);
 	rig_free(rig);
 }
 
 static void random_reads_of_a_large_file_fetch_what_is_asked_for(void)
 {
+	static const struct {
+		uint64_t at;
+		uint32_t length;
+	} reads[] = { { 6 * MIB, 4096 },
+		      { 2 * MIB, 100000 },
+		      { 8 * MIB + 77, 4096 },
+		      { 4 * MIB - 2048, 4096 }, /* two pieces, one request */
+		      { 5 * MIB - 700000, MIB } };
 	struct rig *rig =
 		rig_new(&(struct rig_options){ .n = 1, .size = 100, .other_size = 9 * MIB });
+	uint64_t asked = 0;
 
-	rig_read_check(rig, 1, 6 * MIB, 4096);
-	rig_read_check(rig, 1, 2 * MIB, 4096);
-	rig_read_check(rig, 1, 8 * MIB, 4096);
-	rig_read_check(rig, 1, 4 * MIB - 2048, 4096); /* two pieces */
-	CHECK_U64(rig_metric(rig, METRIC_SOURCE_READS), 5);
+	for (uint32_t i = 0; i < ARRAY_LEN(reads); i++) {
+		CHECK_INT(rig_read_check(rig, 1, reads[i].at, reads[i].length), READ_MISS);
+		asked += reads[i].length;
+	}
+	CHECK_U64(rig_metric(rig, METRIC_SOURCE_READS), ARRAY_LEN(reads));
+	CHECK_U64(rig_metric(rig, METRIC_SOURCE_BYTES), asked);
+	RIG_UNTIL(arena_used(rig->arena) == 0); /* the kernel has them now */
+	rig_free(rig);
+}
+
+/* A READ that is partly there asks for the rest only. */
+static void read_is_put_together_of_what_is_there_and_what_is_not(void)
+{
+	struct rig *rig =
+		rig_new(&(struct rig_options){ .n = 1, .size = 100, .other_size = 40 * MIB });
+	uint64_t before;
+
+	rig_read_check(rig, 1, 20 * MIB, 65536);
+	rig_read_check(rig, 1, 20 * MIB + 65536, 65536); /* 256 KiB behind it come ahead */
+	rig_wait_metric(rig, METRIC_SOURCE_BYTES, 131072 + 262144);
+	before = rig_metric(rig, METRIC_SOURCE_BYTES);
+	CHECK_U64(before, 131072 + 262144);
+	CHECK_U64(atomic_load(&rig->cache->ahead_bytes), 262144);
+	rig_read_check(rig, 1, 20 * MIB + 131072 - 8192, 262144 + 16384);
+	CHECK(rig_metric(rig, METRIC_SOURCE_BYTES) - before >= 16384);
+	CHECK_U64(atomic_load(&rig->cache->ahead_bytes) & (1ull << 63), 0);
+	rig_free(rig);
+}
+
+/* A file of one piece is fetched whole by any READ of it, as ever. */
+static void file_of_one_piece_is_fetched_whole(void)
+{
+	struct rig *rig = rig_new(&(struct rig_options){ .n = 1, .size = MIB });
+
+	CHECK_INT(rig_read_check(rig, 0, 500000, 4096), READ_MISS);
+	CHECK_INT(rig_read_check(rig, 0, 0, 4096), READ_ARENA);
+	CHECK_U64(rig_metric(rig, METRIC_SOURCE_READS), 1);
+	CHECK_U64(rig_metric(rig, METRIC_SOURCE_BYTES), MIB);
+	CHECK_U64(rig->cache->ahead->tick, 0); /* nobody looked what its readers do */
+	rig_free(rig);
+}
+
+static bool is_pushed(struct rig *rig, uint64_t piece)
+{
+	bool is_there = false;
+
+	mutex_lock(&rig->mu);
+	for (uint32_t i = 0; i < rig->n_log; i++)
+		is_there |= rig->log[i].event == RIG_STORE && rig->log[i].offset == piece * MIB;
+	mutex_unlock(&rig->mu);
+	return is_there;
+}
+
+/* As if a READ of the second piece were under way all the time. */
+static void pushes_pass_over_the_piece_that_is_being_read(void)
+{
+	struct rig *rig = rig_new(&(struct rig_options){
+		.n = 1, .size = 3 * MIB, .order = "sequential", .is_not_started = true });
+	struct entry_id entry = { 0 };
+	struct cache_read read = { .entry = entry, .offset = MIB + 4096, .length = 4096 };
+	struct shard *s = shard_of(rig->cache, entry);
+	struct entry_state *es;
+	struct err err;
+
+	mutex_lock(&s->mu);
+	es = entry_get_locked(rig->cache, s, entry);
+	es->readers = es->n_listed = 1;
+	list_push_tail(&es->reads, &read.in_entry);
+	mutex_unlock(&s->mu);
+	CHECK_INT(cache_start(rig->cache, &err), 0);
+	RIG_UNTIL(is_pushed(rig, 0) && is_pushed(rig, 2));
+	cache_stop(rig->cache);
+	CHECK(!is_pushed(rig, 1));
+	CHECK_U64(rig_metric(rig, METRIC_STAGE_PUSHED), 0); /* not all of it */
+	mutex_lock(&s->mu);
+	list_remove(&read.in_entry);
+	es->readers = es->n_listed = 0;
+	entry_put_locked(rig->cache, s, es);
+	mutex_unlock(&s->mu);
 	rig_free(rig);
 }
 
@@ -184,10 +265,14 @@ static const struct check_test tests[] = {
 	{ "failure_reaches_everybody_who_waited_and_nobody_else",
 	  failure_reaches_everybody_who_waited_and_nobody_else },
 	{ "full_arena_costs_memory_not_reads", full_arena_costs_memory_not_reads },
-	{ "large_file_is_read_one_piece_ahead_when_in_order",
-	  large_file_is_read_one_piece_ahead_when_in_order },
+	{ "stream_of_a_large_file_is_fetched_ahead", stream_of_a_large_file_is_fetched_ahead },
 	{ "random_reads_of_a_large_file_fetch_what_is_asked_for",
 	  random_reads_of_a_large_file_fetch_what_is_asked_for },
+	{ "read_is_put_together_of_what_is_there_and_what_is_not",
+	  read_is_put_together_of_what_is_there_and_what_is_not },
+	{ "file_of_one_piece_is_fetched_whole", file_of_one_piece_is_fetched_whole },
+	{ "pushes_pass_over_the_piece_that_is_being_read",
+	  pushes_pass_over_the_piece_that_is_being_read },
 	{ "stop_answers_the_reads_in_flight", stop_answers_the_reads_in_flight },
 };
 CHECK_MAIN(tests)

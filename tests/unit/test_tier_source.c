@@ -339,6 +339,72 @@ static void descriptors_are_kept_and_reused(void)
 	rig_fini(&r);
 }
 
+static void reads_at_the_same_time_open_a_file_once(void)
+{
+	struct waited_read *w[8];
+	struct file_identity id;
+	struct rig r;
+
+	rig_init(&r, 4, LONG_NS);
+	id = make_file(&r, "a", 1, ARRAY_LEN(w) * PIECE_BYTES);
+	fault_io_pause(r.io);
+	for (uint32_t i = 0; i < ARRAY_LEN(w); i++) {
+		w[i] = new_read(&r, 1, i, "a", &id);
+		tier_read(r.tier, &w[i]->read);
+	}
+	fault_io_wait_held(r.io, 1);
+	CHECK_U64(fault_io_seen(r.io), 1);
+	fault_io_resume(r.io);
+	for (uint32_t i = 0; i < ARRAY_LEN(w); i++) {
+		CHECK_INT(waited_read_wait(w[i]), 0);
+		check_bytes_of(w[i], 1);
+		free_read(w[i]);
+	}
+	CHECK_U64(fault_io_seen(r.io), 1 + ARRAY_LEN(w));
+	rig_fini(&r);
+}
+
+/* Each is tried by itself when the file cannot be opened to be kept: they may have a word to say. */
+static void reads_that_wait_for_a_file_that_is_gone_all_hear_of_it(void)
+{
+	struct file_identity id = { .size = 3 * PIECE_BYTES };
+	struct waited_read *w[3];
+	struct rig r;
+
+	rig_init(&r, 4, LONG_NS);
+	fault_io_pause(r.io);
+	for (uint32_t i = 0; i < ARRAY_LEN(w); i++) {
+		w[i] = new_read(&r, 1, i, "no-such-file", &id);
+		tier_read(r.tier, &w[i]->read);
+	}
+	fault_io_resume(r.io);
+	for (uint32_t i = 0; i < ARRAY_LEN(w); i++) {
+		CHECK_INT(waited_read_wait(w[i]), -ENOENT);
+		free_read(w[i]);
+	}
+	rig_fini(&r);
+}
+
+/* A range of a file, which may lie across two pieces. */
+static void part_of_a_piece_is_read(void)
+{
+	struct file_identity id;
+	struct waited_read *w;
+	struct rig r;
+
+	rig_init(&r, 4, LONG_NS);
+	id = make_file(&r, "a", 1, 3 * PIECE_BYTES);
+	w = new_read(&r, 1, 1, "a", &id);
+	w->read.skip = PIECE_BYTES - 4096;
+	w->read.length = 8192;
+	CHECK_INT(waited_read_run(r.tier, w), 0);
+	AUTO_FREE uint8_t *want = version_bytes(1, 2 * PIECE_BYTES - 4096, 8192);
+
+	CHECK_BYTES(w->read.buf, want, 8192);
+	free_read(w);
+	rig_fini(&r);
+}
+
 static void no_more_descriptors_than_asked_for(void)
 {
 	enum { N = 12, LIMIT = 3 };
@@ -561,6 +627,10 @@ static const struct check_test tests[] = {
 	{ "errors_of_the_engine_are_handed_on", errors_of_the_engine_are_handed_on },
 	{ "estale_of_the_filesystem_is_tried_again_once",
 	  estale_of_the_filesystem_is_tried_again_once },
+	{ "reads_at_the_same_time_open_a_file_once", reads_at_the_same_time_open_a_file_once },
+	{ "reads_that_wait_for_a_file_that_is_gone_all_hear_of_it",
+	  reads_that_wait_for_a_file_that_is_gone_all_hear_of_it },
+	{ "part_of_a_piece_is_read", part_of_a_piece_is_read },
 	{ "descriptors_are_kept_and_reused", descriptors_are_kept_and_reused },
 	{ "no_more_descriptors_than_asked_for", no_more_descriptors_than_asked_for },
 	{ "old_descriptors_are_opened_again", old_descriptors_are_opened_again },

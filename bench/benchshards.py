@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""bench/run shards: samples inside larger files, no order known, read through a mount and directly.
+
+Four files, together five times as large as `ram`, over the simulated source with 10 ms and 200 MB/s, which reads ahead 128 KiB (the
+kernel's default) or 4 MiB (as clients of parallel filesystems do):
+
+  records  of 100 KB at random places, each reader its own
+  streams  each reader reads its part of a file from the beginning to the end; a single one all files
+
+by 1 and 12 readers, two epochs, both sides in turns. The page cache is dropped before each epoch, so what a mount has of the first
+one in the second is in its own memory. Of each: speed against direct (goal 0.95), and bytes that the source sent against direct
+(goal 1.1). What the source sent is what the simulated source was asked for, not what either side says.
+"""
+import multiprocessing
+import os
+import random
+import time
+
+import benchlib
+from benchlib import Failed
+
+LATENCY_MS, MBPS = 10, 200
+READAHEAD_KIB = (128, 4096)
+FILES, RECORD_BYTES, STREAM_STEP = 4, 100_000, 256 << 10
+READERS = (1, 12)
+MOST_SECONDS = 300
+
+
+def make_dataset(path, file_bytes):
+    """Noise: the same MiB would do for time, but a lost byte shows in it nowhere."""
+    rng = random.Random(5)
+    os.makedirs(path)
+    for i in range(FILES):
+        with open(f"{path}/shard{i}.bin", "wb") as file:
+            for _ in range(file_bytes >> 20):
+                file.write(rng.randbytes(1 << 20))
+
+
+def plan_records(readers, file_bytes, records, seed):
+    """For each reader what it reads: (file, offset, length)."""
+    rng = random.Random(seed)
+    return [[(rng.randrange(FILES), rng.randrange(file_bytes - RECORD_BYTES), RECORD_BYTES) for _ in range(records)]
+            for _ in range(readers)]
+
+
+def plan_streams(readers, file_bytes):
+    """One reader reads all files; twelve a third of a file each."""
+    if readers == 1:
+        return [[(i, at, STREAM_STEP) for i in range(FILES) for at in range(0, file_bytes, STREAM_STEP)]]
+    parts = readers // FILES
+    size = file_bytes // parts // STREAM_STEP * STREAM_STEP
+    return [[(i, at, min(STREAM_STEP, file_bytes - at)) for at in range(k * size, file_bytes if k == parts - 1 else (k + 1) * size,
+                                                                       STREAM_STEP)]
+            for i in range(FILES) for k in range(parts)]
+
+
+def read_all(directory, reads, barrier, failed):
+    """A reader: a process of its own, as a worker of a loader."""
+    fds = [os.open(f"{directory}/shard{i}.bin", os.O_RDONLY) for i in range(FILES)]
+    barrier.wait()
+    for file, offset, length in reads:
+        if len(os.pread(fds[file], length, offset)) != length:
+            failed.value = 1
+    for fd in fds:
+        os.close(fd)
+
+
+def epoch_seconds(directory, plan):
+    context = multiprocessing.get_context("fork")
+    barrier, failed = context.Barrier(len(plan) + 1), context.Value("i", 0)
+    readers = [context.Process(target=read_all, args=(directory, reads, barrier, failed), daemon=True) for reads in plan]
+    for reader in readers:
+        reader.start()
+    barrier.wait(60)
+    start = time.monotonic()
+    for reader in readers:
+        reader.join(MOST_SECONDS)
+    took = time.monotonic() - start
+    if failed.value or any(reader.exitcode for reader in readers) or took >= MOST_SECONDS:
+        raise Failed(f"readers of {directory} did not end well")
+    return took
+
+
+class Source:
+    """The simulated source, and what it was asked for since the last look."""
+
+    def __init__(self, bench, data, readahead_kib):
+        self.log, self.at = f"{bench.temp}/slow.log", 0
+        self.directory = f"{bench.temp}/slow"
+        self.mount = benchlib.slowfs(bench.build, data, self.directory, LATENCY_MS, MBPS, readahead_kib=readahead_kib, log=self.log)
+
+    def __enter__(self):
+        if os.path.exists(self.log):
+            os.unlink(self.log)
+        self.mount.__enter__()
+        return self
+
+    def __exit__(self, *error):
+        return self.mount.__exit__(*error)
+
+    def sent(self):
+        with open(self.log, encoding="utf-8") as file:
+            file.seek(self.at)
+            text = file.read()
+        whole = text[:text.rfind("\n") + 1]
+        self.at += len(whole.encode())
+        return sum(int(line.rsplit(" ", 1)[1]) for line in whole.splitlines() if line.startswith("read "))
+
+
+def epochs_of(source, directory, plans):
+    """[(seconds, bytes)] of each epoch; the source is left alone for a moment so that what is fetched ahead is counted."""
+    taken = []
+    for plan in plans:
+        benchlib.drop_caches()
+        source.sent()
+        seconds = epoch_seconds(directory, plan)
+        time.sleep(0.3)
+        taken.append((seconds, source.sent()))
+    return taken
+
+
+def run(bench):
+    data = f"{bench.temp}/shards"
+    file_bytes = bench.size.shard_mib << 20
+    make_dataset(data, file_bytes)
+    ram = f"{bench.size.shard_mib * FILES // 5}M"
+    for readahead_kib in READAHEAD_KIB[1 if bench.size.is_smoke else 0:]:
+        for kind in ("records", "streams"):
+            for readers in READERS:
+                compare(bench, data, (readahead_kib, kind, readers), file_bytes, ram)
+
+
+def compare(bench, data, what, file_bytes, ram):
+    readahead_kib, kind, readers = what
+    records = bench.size.shard_records // (1 if readers == 1 else 3)
+    speed, sent, rates = [[], []], [[], []], [[], []]
+    for r in range(bench.rounds):
+        if kind == "records":
+            plans = [plan_records(readers, file_bytes, records, (r, epoch).__hash__()) for epoch in range(2)]
+        else:
+            plans = [plan_streams(readers, file_bytes)] * 2
+        asked = sum(length for _, _, length in sum(plans[0], []))
+        with Source(bench, data, readahead_kib) as source:
+            def ours(source=source, plans=plans):
+                with bench.mount(source.directory, ram=ram, recover="off") as mount:
+                    return epochs_of(source, mount.mountpoint, plans)
+
+            def direct(source=source, plans=plans):
+                return epochs_of(source, source.directory, plans)
+
+            a, b = (direct(), ours()) if r % 2 else reversed((ours(), direct()))
+        for epoch in range(2):
+            speed[epoch].append(a[epoch][0] / b[epoch][0])
+            sent[epoch].append(b[epoch][1] / a[epoch][1])
+            rates[epoch].append((asked / a[epoch][0] / 1e6, asked / b[epoch][0] / 1e6, a[epoch][1] / asked, b[epoch][1] / asked))
+    for epoch in range(2):
+        name = f"shards_{kind}_{readers}readers_ra{readahead_kib}_epoch{epoch}"
+        middle = [round(sorted(column)[len(column) // 2], 3) for column in zip(*rates[epoch])]
+        bench.emit(f"{name}_speed", "x direct", speed[epoch], goal=(">=", 0.95), direct_mbps=middle[0], clairfs_mbps=middle[1])
+        bench.emit(f"{name}_bytes", "x direct", sent[epoch], goal=("<=", 1.1), direct_per_asked=middle[2], clairfs_per_asked=middle[3])

@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a miss fetches of a file of more than one piece, decided from the READs of that file alone:
+ * opens are not seen, so nothing is kept per open, and several readers of one file are told apart by
+ * where they are.
+ *
+ * A READ that begins where one of the last ones ended belongs to that one's run. One READ alone gets
+ * its own bytes: nobody knows what comes next. From the second on a run is a stream, and what
+ * follows is fetched ahead of it, twice as much as was read so far, up to four times bandwidth x
+ * latency of the source, shared by all streams that are read at the time. Where runs of this file
+ * end at about the same length (a record, a row group, a value of LMDB) that length is the bound,
+ * and a run gets all of it at once. A file is begun at its beginning by most who read all of it, so
+ * there a little is fetched at the first READ already; much, if files were read to their end so
+ * far, or when the READ is as long as the kernel's can be: advice to read all of a file
+ * (POSIX_FADV_WILLNEED) arrives here as one such READ and no other.
+ *
+ * Whatever is guessed, it is paid for: of each file no more is asked of the source than its readers
+ * asked for, one part in AHEAD_SHARE of that, and AHEAD_FILE_CREDIT; and the same for all files
+ * together. So a pattern that defeats all of the above costs the source what it would cost without
+ * a cache, and a little; while a stream is given back what it spent with every READ of it.
+ *
+ * The exception is a file that fits into memory and was read whole once: what is missing of it is
+ * fetched in whole pieces, as each of them comes once.
+ *
+ * Pure: no clock, no lock, no memory of its own.
+ */
+#include "ahead_priv.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#include "clairfs/base/clock.h"
+#include "clairfs/base/text.h"
+
+#define PAGE 4096u
+#define PIECE (1u << 20)
+#define ROUND_NS (250 * NS_PER_MS)
+#define BIN_NS (50 * NS_PER_MS)
+#define BIN_IDLE_NS (500 * NS_PER_MS)
+#define LATENCY_NS (5 * NS_PER_S)
+#define REACH_LEAST (4ull << 20) /* of all streams: what a link of 1 Gbit/s and 30 ms holds */
+#define REACH_EACH (256ull << 10)
+enum { ENDS_MOST = 8, ENDS_SURE = 3, RUNS_KNOWN = 4, STREAMS_FRESH = 4 };
+enum { ALONE_MOST = 32, ALONE_RUN = 8, ALONE_SURE = 12 };
+enum { STREAM_SURE = 3, STREAM_IDLE = 256 }; /* READs: of it, of others meanwhile */
+
+/* --- what the source can do --- */
+
+void ahead_answered(struct ahead *a, uint64_t now_ns, uint64_t bytes, uint64_t latency_ns)
+{
+	uint64_t took = now_ns - MIN(a->bin_ns, now_ns), rate;
+
+	if (now_ns - MIN(a->latency_at_ns, now_ns) >= LATENCY_NS) {
+		a->latency_before_ns = a->latency_ns;
+		a->latency_ns = 0;
+		a->latency_at_ns = now_ns;
+	}
+	a->latency_ns = a->latency_ns ? MIN(a->latency_ns, latency_ns) : MAX(latency_ns, 1u);
+	a->bin_bytes += bytes;
+	if (took < BIN_NS)
+		return;
+	rate = (uint64_t)((double)a->bin_bytes * 1e9 / (double)took);
+	/* The most that was seen, for a while: readers may want less than the link can do. */
+	if (took < BIN_IDLE_NS)
+		a->bytes_per_s = rate > a->bytes_per_s
+					 ? rate
+					 : a->bytes_per_s - (a->bytes_per_s - rate) / 16;
+	a->bin_ns = now_ns;
+	a->bin_bytes = 0;
+}
+
+uint64_t ahead_reach(const struct ahead *a)
+{
+	uint32_t n = MAX(MAX(a->n_streams, a->n_streams_before), 1u);
+	uint64_t latency = a->latency_ns, all;
+
+	if (a->latency_before_ns && (!latency || a->latency_before_ns < latency))
+		latency = a->latency_before_ns;
+	all = (uint64_t)(4.0 * (double)a->bytes_per_s * (double)latency / 1e9);
+	all = MAX(all, REACH_LEAST);
+	return MIN(MAX(all / n, REACH_EACH), (uint64_t)AHEAD_MOST);
+}
+
+/* --- files --- */
+
+static struct ahead_file *set_of(struct ahead *a, uint32_t file)
+{
+	return a->file[(file * 2654435761u >> 16) % AHEAD_SETS];
+}
+
+static struct ahead_file *file_find(struct ahead *a, uint32_t file)
+{
+	struct ahead_file *set = set_of(a, file);
+
+	for (int i = 0; i < AHEAD_WAYS; i++)
+		if (set[i].is_used && set[i].file == file)
+			return &set[i];
+	return NULL;
+}
+
+/* A file that was begun at its beginning was read to its end, or was not. */
+static void begun_ended(struct ahead *a, const struct ahead_file *f, const struct ahead_stream *s)
+{
+	if (s->n_reads && s->start == 0)
+		a->ends = s->end == f->size ? MIN(a->ends + 1, ENDS_MOST) : MAX(a->ends - 2, 0);
+}
+
+static void file_forget(struct ahead *a, struct ahead_file *f)
+{
+	for (int i = 0; f->is_used && i < AHEAD_STREAMS; i++)
+		begun_ended(a, f, &f->stream[i]);
+	if (f->is_whole)
+		a->whole_bytes -= f->size;
+	memset(f, 0, sizeof(*f));
+}
+
+/* Finds it, or makes it in place of the one in its set that was not read for longest. */
+static struct ahead_file *file_of(struct ahead *a, const struct ahead_read *r)
+{
+	struct ahead_file *set = set_of(a, r->file), *f = file_find(a, r->file);
+
+	if (f && f->size == r->size)
+		return f;
+	for (int i = 0; !f && i < AHEAD_WAYS; i++)
+		if (!set[i].is_used)
+			f = &set[i];
+	if (!f) {
+		f = &set[0];
+		for (int i = 1; i < AHEAD_WAYS; i++)
+			if (set[i].used_at < f->used_at)
+				f = &set[i];
+	}
+	file_forget(a, f); /* or it has another size: another file */
+	f->file = r->file;
+	f->size = r->size;
+	f->is_used = true;
+	return f;
+}
+
+void ahead_spend(struct ahead *a, uint32_t file, uint64_t bytes)
+{
+	struct ahead_file *f = file_find(a, file);
+
+	a->spent += bytes;
+	if (f)
+		f->spent += bytes;
+}
+
+static void file_asked(struct ahead *a, struct ahead_file *f, const struct ahead_read *r)
+{
+	uint64_t part = f->size / 64 + 1;
+
+	a->asked += r->length;
+	f->asked += r->length;
+	if (r->offset < f->hint_end)
+		f->hint -= MIN(f->hint, r->length);
+	for (uint64_t i = r->offset / part; i <= (r->offset + r->length - 1) / part; i++)
+		f->parts |= 1ull << i;
+}
+
+/* Once it was read whole, it is again: as long as it and all of its kind fit. */
+static bool file_is_whole(struct ahead *a, struct ahead_file *f, uint64_t room)
+{
+	if (f->is_whole && a->whole_bytes > room) {
+		f->is_whole = false;
+		a->whole_bytes -= f->size;
+	} else if (!f->is_whole && f->parts == UINT64_MAX && f->asked >= f->size - f->size / 8 &&
+		   f->size <= room && a->whole_bytes <= room - f->size) {
+		f->is_whole = true;
+		a->whole_bytes += f->size;
+	}
+	return f->is_whole;
+}
+
+/* --- runs --- */
+
+static void run_ended(struct ahead *a, struct ahead_file *f, struct ahead_stream *s)
+{
+	begun_ended(a, f, s);
+	if (s->n_reads == 1)
+		f->alone = MIN(f->alone + 1, (uint32_t)ALONE_MOST);
+	else if (s->n_reads >= STREAM_SURE)
+		f->alone -= MIN(f->alone, (uint32_t)ALONE_RUN);
+	/* Two READs may meet by chance; what ends with the file was cut short. */
+	if (s->n_reads >= STREAM_SURE && s->end < f->size) {
+		if (!f->n_runs)
+			f->typical = s->run;
+		else if (s->run < f->typical)
+			f->typical -= (f->typical - s->run) / 4;
+		else
+			f->typical += (s->run - f->typical) / 8;
+		f->n_runs = MIN(f->n_runs + 1, 1u << 16);
+	}
+	s->n_reads = 0;
+}
+
+/* The one that a READ at this place goes on with, or NULL. */
+static struct ahead_stream *stream_find(const struct ahead *a, struct ahead_file *f,
+					const struct ahead_read *r)
+{
+	struct ahead_stream *near = NULL;
+
+	for (int i = 0; i < AHEAD_STREAMS; i++) {
+		struct ahead_stream *s = &f->stream[i];
+		uint64_t to = MAX(s->end + AHEAD_GAP, s->fetched);
+
+		if (s->n_reads && s->end == r->offset)
+			return s;
+		/* Near, but not there: that may be by chance, unless it is a stream that goes on. */
+		if (s->n_reads >= STREAM_SURE && a->tick - s->used_at < STREAM_IDLE &&
+		    r->offset < to && r->offset + AHEAD_NEAR >= s->end &&
+		    (!near || s->used_at > near->used_at))
+			near = s;
+	}
+	return near;
+}
+
+/* A new one: in place of a READ that stayed alone, as long as there are some of these. */
+static struct ahead_stream *stream_new(struct ahead *a, struct ahead_file *f)
+{
+	struct ahead_stream *alone = NULL, *oldest = NULL;
+	int n_alone = 0;
+
+	for (int i = 0; i < AHEAD_STREAMS; i++) {
+		struct ahead_stream *s = &f->stream[i];
+
+		if (!s->n_reads)
+			return s;
+		n_alone += s->n_reads == 1;
+		if (s->n_reads == 1 && (!alone || s->used_at < alone->used_at))
+			alone = s;
+		if (s->n_reads > 1 && (!oldest || s->used_at < oldest->used_at))
+			oldest = s;
+	}
+	if (!oldest || n_alone >= STREAMS_FRESH)
+		oldest = alone;
+	run_ended(a, f, oldest);
+	return oldest;
+}
+
+static void stream_count(struct ahead *a, struct ahead_stream *s, uint64_t now_ns)
+{
+	uint64_t since = now_ns - MIN(a->round_ns, now_ns);
+
+	if (since >= ROUND_NS) {
+		a->n_streams_before = since >= 2 * ROUND_NS ? 0 : a->n_streams;
+		a->n_streams = 0;
+		a->round++;
+		a->round_ns = now_ns;
+	}
+	if (s->round == a->round)
+		return;
+	s->round = a->round;
+	a->n_streams++;
+}
+
+/* As long as READs of the kernel are: who reads all of it, or advises to. */
+static bool is_hint(const struct ahead_read *r)
+{
+	return r->offset == 0 && r->length >= AHEAD_FIRST;
+}
+
+/* What should lie ahead of it now. */
+static uint64_t stream_want(const struct ahead *a, const struct ahead_file *f,
+			    const struct ahead_stream *s, const struct ahead_read *r)
+{
+	uint64_t reach = ahead_reach(a), run = s->run;
+
+	if (s->n_reads == 1 && r->offset)
+		return 0;
+	if (s->n_reads == 1 && (r->is_sample || a->ends >= ENDS_SURE))
+		return reach;
+	/* Where READs are random two may meet by chance: records side by side. */
+	if (s->n_reads == 2 && f->alone >= (uint32_t)ALONE_SURE)
+		return 0;
+	if (s->n_reads == 1)
+		return is_hint(r) ? AHEAD_MOST : AHEAD_FIRST - r->length;
+	if (f->n_runs >= RUNS_KNOWN && run < f->typical)
+		return MIN(f->typical - run, reach);
+	if (f->n_runs >= RUNS_KNOWN)
+		return MIN(2 * (run - f->typical), reach);
+	return MIN(2 * run, reach);
+}
+
+static uint64_t left_of(uint64_t asked, uint64_t spent, uint64_t credit)
+{
+	uint64_t most = asked + asked / AHEAD_SHARE + credit;
+
+	return most - MIN(spent, most);
+}
+
+/* What may be fetched now that nobody has asked for. The READ that is under way may have its own
+ * bytes to pay. */
+static uint64_t allowance(const struct ahead *a, const struct ahead_file *f,
+			  const struct ahead_read *r)
+{
+	uint64_t credit = MIN((uint64_t)AHEAD_CREDIT, r->room / 4);
+	uint64_t of_file = left_of(f->asked - r->length, f->spent,
+				   is_hint(r) ? AHEAD_MOST : AHEAD_FILE_CREDIT + f->hint);
+	uint64_t of_all = left_of(a->asked - r->length, a->spent, credit);
+	uint64_t of_room = r->room / 2 - MIN(r->unused, r->room / 2);
+
+	return MIN(MIN(of_file, of_all), of_room);
+}
+
+static void stream_advise(const struct ahead *a, struct ahead_file *f,
+			  struct ahead_stream *s, const struct ahead_read *r,
+			  struct ahead_advice *ret)
+{
+	uint64_t want = stream_want(a, f, s, r), from = MAX(s->fetched, s->end);
+	uint64_t to = MIN(s->end + want, f->size);
+
+	if (to <= from)
+		return;
+	/* Few requests: not before half of it is to be had, unless nothing is there. */
+	if (from > s->end && to < f->size && to - from < MIN(want / 2, (uint64_t)PIECE))
+		return;
+	to = MIN(to, from + allowance(a, f, r));
+	if (to < f->size)
+		to -= to % (to - from >= PIECE ? PIECE : PAGE);
+	if (to <= from)
+		return;
+	ret->from = from;
+	ret->to = to;
+	s->fetched = to;
+	if (is_hint(r)) { /* it takes nothing from other readers of the file */
+		f->hint = to - from;
+		f->hint_end = to;
+	}
+}
+
+void ahead_read(struct ahead *a, const struct ahead_read *r, struct ahead_advice *ret)
+{
+	struct ahead_file *f = file_of(a, r);
+	struct ahead_stream *s = stream_find(a, f, r);
+	uint64_t end = r->offset + r->length;
+
+	*ret = (struct ahead_advice){ 0 };
+	f->used_at = ++a->tick;
+	file_asked(a, f, r);
+	ret->is_whole = file_is_whole(a, f, r->room);
+	if (!s) {
+		s = stream_new(a, f);
+		*s = (struct ahead_stream){ .start = r->offset, .end = r->offset };
+	}
+	s->used_at = a->tick;
+	if (end <= s->end) /* it was overtaken */
+		return;
+	s->run += end - MAX(s->end, r->offset);
+	s->end = end;
+	s->n_reads++;
+	if (s->n_reads > 1)
+		stream_count(a, s, r->now_ns);
+	/* All of it is expected to be read, and pieces are kept for the next time. */
+	if (s->n_reads == 1 && is_hint(r) && allowance(a, f, r) >= PIECE) {
+		ret->is_whole = true;
+		s->fetched = MIN((uint64_t)PIECE, f->size);
+	}
+	stream_advise(a, f, s, r, ret);
+	if (s->end == f->size)
+		run_ended(a, f, s);
+}

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a miss fetches of a file of more than one piece: ahead.c, which is pure (time and memory are
+ * arguments), and has the why. Included by cache_priv.h; needs nothing of it. */
+#ifndef CLAIRFS_CACHE_AHEAD_PRIV_H
+#define CLAIRFS_CACHE_AHEAD_PRIV_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+	AHEAD_SETS = 64,
+	AHEAD_WAYS = 8,
+	AHEAD_STREAMS = 20,      /* of one file */
+	AHEAD_FIRST = 128 << 10, /* of the beginning of a file, and what the kernel reads at once */
+	AHEAD_NEAR = 256 << 10,  /* READs of the kernel's read-ahead may be so far behind */
+	AHEAD_GAP = 64 << 10,    /* a stream may leave out so much */
+	AHEAD_MOST = 16 << 20,   /* of one stream, or at one hint */
+	/* Bytes that may be fetched for nothing before anything is known, of one file; and in all,
+	 * unless the cache is small. */
+	AHEAD_FILE_CREDIT = 8 << 20,
+	AHEAD_CREDIT = 64 << 20,
+	AHEAD_SHARE = 16, /* beyond these: one part of so many of what was asked for */
+};
+
+/* READs that follow each other: a run. */
+struct ahead_stream {
+	uint64_t start, end; /* the next READ is expected at the end */
+	uint64_t run;        /* bytes read of that */
+	uint64_t fetched;    /* up to here it was fetched ahead */
+	uint64_t used_at;    /* ahead.tick of its last READ */
+	uint32_t n_reads;    /* 0: nobody's */
+	uint32_t round;      /* of ahead, in which it was counted */
+};
+
+struct ahead_file {
+	uint32_t file;
+	bool is_used;
+	bool is_whole;         /* misses fetch whole pieces: see ahead.c */
+	uint64_t size;
+	uint64_t asked, spent; /* bytes of READs; bytes asked of the source for them and ahead */
+	uint64_t hint, hint_end; /* of a hint: bytes not come for yet; where it ends */
+	uint64_t parts;        /* bit per 64th of the file: something of it was read */
+	uint64_t typical;      /* how long runs are here, rather too short; 0: not known */
+	uint64_t used_at;
+	uint32_t n_runs;
+	uint32_t alone; /* how sure it is that a READ stays alone */
+	struct ahead_stream stream[AHEAD_STREAMS];
+};
+
+struct ahead {
+	struct ahead_file file[AHEAD_SETS][AHEAD_WAYS];
+	uint64_t tick;         /* READs so far */
+	uint64_t asked, spent; /* of all files */
+	uint64_t whole_bytes;  /* of files that are fetched in whole pieces */
+	int32_t ends;          /* how sure it is that a file read from its beginning is read to its end */
+	/* streams that were read in this round, and in the one before */
+	uint64_t round_ns;
+	uint32_t round, n_streams, n_streams_before;
+	/* what the source can do */
+	uint64_t bin_ns, bin_bytes, bytes_per_s;
+	uint64_t latency_ns, latency_before_ns, latency_at_ns; /* the least of a while; 0: unknown */
+};
+
+/* A READ, cut at the end of the file. */
+struct ahead_read {
+	uint32_t file;
+	uint32_t length;
+	uint64_t offset, size;
+	uint64_t now_ns;
+	uint64_t room;   /* bytes of memory for what the plan does not own */
+	uint64_t unused; /* of these: fetched ahead, and nobody has come for it yet */
+	bool is_sample;  /* of an order that is known: it is read from the beginning to the end */
+};
+
+struct ahead_advice {
+	bool is_whole;     /* whole pieces for what is missing of it; else its own bytes only */
+	uint64_t from, to; /* to be fetched besides; the same: nothing */
+};
+
+void ahead_read(struct ahead *a, const struct ahead_read *r, struct ahead_advice *ret);
+/* The source is asked for so many bytes of a file, for a READ or ahead of one. */
+void ahead_spend(struct ahead *a, uint32_t file, uint64_t bytes);
+/* The source has answered. */
+void ahead_answered(struct ahead *a, uint64_t now_ns, uint64_t bytes, uint64_t latency_ns);
+/* How far ahead of its reader a stream may be now. */
+uint64_t ahead_reach(const struct ahead *a);
+
+#endif

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The object table: object.c. Included by cache_priv.h. */
+#ifndef CLAIRFS_CACHE_OBJECT_PRIV_H
+#define CLAIRFS_CACHE_OBJECT_PRIV_H
+
+#include "clairfs/cache.h"
+
+struct entry_state;
+struct object;
+struct shard;
+
+struct shard *shard_of(struct cache *c, struct entry_id entry);
+int objects_init(struct cache *c) MUST_USE;
+void objects_fini(struct cache *c);
+struct entry_state *entry_find_locked(struct cache *c, struct shard *s, struct entry_id entry)
+	REQUIRES(s->mu);
+/* Finds or makes, with a reference; NULL when out of memory. */
+struct entry_state *entry_get_locked(struct cache *c, struct shard *s, struct entry_id entry)
+	REQUIRES(s->mu);
+void entry_put_locked(struct cache *c, struct shard *s, struct entry_state *es) REQUIRES(s->mu);
+struct object *object_find_locked(struct cache *c, struct shard *s, struct entry_id entry,
+				  uint32_t piece) REQUIRES(s->mu);
+/* QUEUED, in the table, without memory; the table holds one reference. NULL when out of memory. */
+struct object *object_new_locked(struct cache *c, struct shard *s, struct entry_state *es,
+				 const struct file_identity *identity, uint32_t piece)
+	REQUIRES(s->mu);
+void object_move_locked(struct object *obj, enum object_state to);
+/* RESIDENT and nobody's: the next one to go when memory is short. */
+void object_make_plain_locked(struct cache *c, struct shard *s, struct object *obj) REQUIRES(s->mu);
+void object_make_planned_locked(struct cache *c, struct shard *s, struct object *obj)
+	REQUIRES(s->mu);
+void object_touch_locked(struct shard *s, struct object *obj) REQUIRES(s->mu);
+/* Takes it out of the table; a fetch in flight ends by itself. Its references keep it. `dead` gets
+ * it if that was the last. */
+void object_drop_locked(struct cache *c, struct shard *s, struct object *obj, struct list *dead)
+	REQUIRES(s->mu);
+void object_put_locked(struct cache *c, struct shard *s, struct object *obj, struct list *dead)
+	REQUIRES(s->mu);
+void object_put(struct cache *c, struct object *obj);
+/* Frees what object_put_locked has gathered; without the lock. */
+void objects_free(struct cache *c, struct list *dead);
+/* Frees one plain resident of any file; false when there is none. */
+bool evict_one(struct cache *c);
+void busy_end_locked(struct shard *s) REQUIRES(s->mu);
+
+#endif

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Parts of files of several pieces that are no piece: what READs that nothing foresaw ask for, and
+ * the beginning of what is fetched ahead of a stream. A range is an object in the list of its file
+ * and not in the table. What a READ asks for by itself goes with it (the kernel has the pages then);
+ * what was fetched ahead stays until it was read, or until its memory is wanted.
+ *
+ * ahead.c decides what is fetched; here are the bytes in memory that it must know of, and its lock.
+ * Files of one piece never come here.
+ *
+ * Any thread; never blocks.
+ */
+#include "cache_priv.h"
+
+int ranges_init(struct cache *c)
+{
+	mutex_init(&c->ahead_mu);
+	c->ahead = calloc(1, sizeof(*c->ahead)); /* pages that nobody writes to take no memory */
+	return c->ahead ? 0 : -ENOMEM;
+}
+
+void ranges_fini(struct cache *c)
+{
+	free(c->ahead);
+	mutex_fini(&c->ahead_mu);
+}
+
+uint64_t ranges_table_bytes(struct cache *c)
+{
+	uint64_t n;
+
+	mutex_lock(&c->ahead_mu);
+	n = MIN(c->ahead->tick, (uint64_t)AHEAD_SETS * AHEAD_WAYS);
+	mutex_unlock(&c->ahead_mu);
+	return n * sizeof(struct ahead_file);
+}
+
+/* Memory for what the plan does not own: it is left some where the plan has all, as prefetches of
+ * readers that it does not know must not fail one and all. */
+static uint64_t room_of(struct cache *c)
+{
+	uint64_t all = atomic_load(&c->notes.arena_bytes), plain = atomic_load(&c->plain_bytes);
+	uint64_t used = arena_used(c->p.arena), others = used - MIN(plain, used);
+
+	return MAX(all - MIN(others, all), cache_spare_bytes(all) / 4);
+}
+
+void ranges_advise(struct cache *c, const struct cache_read *r, const struct file_identity *id,
+		   uint64_t end, struct ahead_advice *ret)
+{
+	struct ahead_read read = {
+		.file = r->entry.v,
+		.length = (uint32_t)(end - r->offset),
+		.offset = r->offset,
+		.size = id->size,
+		.now_ns = r->arrived_ns,
+		.room = room_of(c),
+		.unused = atomic_load(&c->ahead_bytes),
+		.is_sample = atomic_load(&c->has_order) && dataset_is_sample(c->p.dataset, r->entry),
+	};
+
+	mutex_lock(&c->ahead_mu);
+	ahead_read(c->ahead, &read, ret);
+	mutex_unlock(&c->ahead_mu);
+}
+
+static uint64_t end_of(const struct object *obj)
+{
+	return obj->start + obj->length;
+}
+
+struct object *ranges_find_locked(struct cache *c, struct shard *s, struct entry_state *es,
+				  uint64_t at)
+{
+	struct object *obj = object_find_locked(c, s, es->entry, (uint32_t)(at / PIECE_BYTES));
+	struct list *node = es->objects.next;
+
+	for (uint32_t i = 0; !obj && i < es->n_ranges; i++, node = node->next) {
+		struct object *range = container_of(node, struct object, in_entry);
+
+		if (range->start <= at && at < end_of(range) && !range->is_once)
+			obj = range;
+	}
+	return obj;
+}
+
+uint64_t ranges_gap_locked(struct cache *c, struct shard *s, struct entry_state *es, uint64_t at,
+			   uint64_t end)
+{
+	struct list *node = es->objects.next;
+	uint64_t next = (at / PIECE_BYTES + 1) * PIECE_BYTES; /* a READ ends in the next piece */
+
+	if (next < end && object_find_locked(c, s, es->entry, (uint32_t)(next / PIECE_BYTES)))
+		end = next;
+	for (uint32_t i = 0; i < es->n_ranges; i++, node = node->next) {
+		const struct object *range = container_of(node, struct object, in_entry);
+
+		if (range->start > at && range->start < end && !range->is_once)
+			end = range->start;
+	}
+	return end;
+}
+
+struct object *range_new_locked(struct cache *c, struct shard *s, struct entry_state *es,
+				const struct file_identity *id, uint64_t from, uint64_t to)
+{
+	struct object *obj = calloc(1, sizeof(*obj));
+
+	if (!obj)
+		return NULL;
+	assert(from < to && to <= id->size && to - from <= PIECE_BYTES);
+	list_init(&obj->in_lru);
+	list_init(&obj->in_queue);
+	list_init(&obj->waiters);
+	obj->state_of = es;
+	es->refs++;
+	es->n_ranges++;
+	list_push_head(&es->objects, &obj->in_entry);
+	obj->identity = *id;
+	access_rights(c, es->entry, &obj->rights);
+	obj->piece = (uint32_t)(from / PIECE_BYTES);
+	obj->start = from;
+	obj->length = (uint32_t)(to - from);
+	obj->is_range = true;
+	obj->refs = 1;
+	object_move_locked(obj, OBJECT_QUEUED);
+	atomic_fetch_add(&c->n_objects, 1);
+	(void)s;
+	return obj;
+}
+
+/* The oldest one that nobody came for: what was too much stays until memory is short, and must not
+ * be in the way of what comes. */
+static void range_make_room_locked(struct cache *c, struct shard *s, struct entry_state *es,
+				   struct list *dead) REQUIRES(s->mu)
+{
+	struct list *node = es->objects.next;
+	struct object *oldest = NULL;
+
+	for (uint32_t i = 0; es->n_ranges >= RANGES_MAX && i < es->n_ranges; i++, node = node->next) {
+		struct object *range = container_of(node, struct object, in_entry);
+
+		if (range->state == OBJECT_RESIDENT && range->refs == 1)
+			oldest = range;
+	}
+	if (oldest)
+		object_drop_locked(c, s, oldest, dead);
+}
+
+/* What begins at `at`: a piece if all of it is wanted, or the store has it. */
+static struct object *ahead_new_locked(struct cache *c, struct shard *s, struct entry_state *es,
+				       const struct file_identity *id, uint64_t at, uint64_t to)
+	REQUIRES(s->mu)
+{
+	uint32_t piece = (uint32_t)(at / PIECE_BYTES);
+	uint64_t start = (uint64_t)piece * PIECE_BYTES, end = start + piece_length(id->size, piece);
+
+	if ((at == start && to >= end) || store_keeps_piece(c, es->entry, id, piece))
+		return object_new_locked(c, s, es, id, piece);
+	return es->n_ranges < RANGES_MAX ? range_new_locked(c, s, es, id, at, MIN(to, end)) : NULL;
+}
+
+bool ranges_ahead_locked(struct cache *c, struct shard *s, struct entry_state *es,
+			 const struct file_identity *id, const struct ahead_advice *advice,
+			 struct list *dead)
+{
+	uint64_t at = advice->from;
+	bool has_pushed = false;
+
+	while (at < advice->to) {
+		struct object *obj = ranges_find_locked(c, s, es, at);
+
+		if (!obj) {
+			range_make_room_locked(c, s, es, dead);
+			obj = ahead_new_locked(c, s, es, id, at,
+					       ranges_gap_locked(c, s, es, at, advice->to));
+			if (!obj)
+				break;
+			obj->is_prefetch = true;
+			obj->is_ahead = true;
+			atomic_fetch_add(&c->ahead_bytes, obj->length);
+			range_spent(c, obj);
+			obj->refs++; /* the queue's */
+			prefetch_push(c, obj);
+			has_pushed = true;
+		}
+		at = end_of(obj);
+	}
+	return has_pushed;
+}
+
+void range_met(struct cache *c, struct object *obj)
+{
+	if (obj->is_ahead)
+		atomic_fetch_sub(&c->ahead_bytes, obj->length);
+	obj->is_ahead = false;
+}
+
+void range_used_locked(struct cache *c, struct shard *s, struct object *obj, uint32_t bytes,
+		       struct list *dead)
+{
+	bool is_there = obj->state == OBJECT_RESIDENT && !list_is_empty(&obj->in_lru);
+
+	obj->used += MIN(bytes, obj->length - obj->used);
+	if (obj->used < obj->length || !is_there)
+		return;
+	if (obj->is_range) {
+		object_drop_locked(c, s, obj, dead);
+	} else { /* what is older was not read yet, or is kept for the next time */
+		list_remove(&obj->in_lru);
+		list_push_head(&s->lru, &obj->in_lru);
+	}
+}
+
+void range_spent(struct cache *c, const struct object *obj)
+{
+	mutex_lock(&c->ahead_mu);
+	ahead_spend(c->ahead, obj->state_of->entry.v, obj->length);
+	mutex_unlock(&c->ahead_mu);
+}
+
+void range_answered(struct cache *c, const struct tier_read *read)
+{
+	uint64_t now = clock_now(c->p.clock);
+
+	mutex_lock(&c->ahead_mu);
+	ahead_answered(c->ahead, now, read->got, read->latency_ns);
+	mutex_unlock(&c->ahead_mu);
+}

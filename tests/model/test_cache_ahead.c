@@ -1,0 +1,398 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a miss fetches (src/cache/ahead.c), against a cache that is a set of bytes of 4096: readers
+ * of all kinds, alone and mixed. For each kind what it may cost the source, in bytes and in requests
+ * that somebody had to wait for, and for random mixtures of them the bound that holds for anything.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+#include "clairfs/base/bitmap.h"
+#include "clairfs/base/cleanup.h"
+#include "clairfs/base/clock.h"
+#include "src/cache/ahead_priv.h"
+
+#define PAGE 4096u
+#define MIB (1u << 20)
+enum { FILES = 64, LATENCY_MS = 10 };
+
+struct model {
+	struct ahead ahead;
+	uint8_t *there[FILES]; /* per page: 1: here; 2: here, ahead, and nobody came for it */
+	uint64_t size[FILES];
+	uint64_t room, unused, now_ns;
+	uint64_t asked, sent, n_reads, n_missed; /* bytes, and READs */
+};
+
+static struct model *model_new(uint64_t room)
+{
+	struct model *m = calloc(1, sizeof(*m));
+
+	CHECK(m != NULL);
+	m->room = room;
+	m->now_ns = NS_PER_S;
+	return m;
+}
+
+static void model_free(struct model *m)
+{
+	for (int i = 0; i < FILES; i++)
+		free(m->there[i]);
+	free(m);
+}
+
+static void file_new(struct model *m, uint32_t file, uint64_t size)
+{
+	free(m->there[file]);
+	m->size[file] = size;
+	m->there[file] = calloc(size / PAGE + 1, 1);
+	CHECK(m->there[file] != NULL);
+}
+
+/* Brute force: page by page. Returns the bytes that were not there. */
+static uint64_t fetch(struct model *m, uint32_t file, uint64_t from, uint64_t to, uint8_t as)
+{
+	uint64_t bytes = 0;
+
+	for (uint64_t p = from / PAGE; p * PAGE < to; p++) {
+		uint8_t *page = &m->there[file][p];
+
+		if (as == 1 && *page == 2)
+			m->unused -= PAGE;
+		if (as == 2 && !*page)
+			m->unused += PAGE;
+		bytes += *page ? 0 : PAGE;
+		*page = *page && as == 2 ? *page : as;
+	}
+	m->sent += bytes;
+	ahead_spend(&m->ahead, file, bytes);
+	if (bytes)
+		ahead_answered(&m->ahead, m->now_ns, bytes, LATENCY_MS * NS_PER_MS);
+	return bytes;
+}
+
+/* One READ; true when somebody waited for the source. */
+static bool model_read(struct model *m, uint32_t file, uint64_t offset, uint32_t length)
+{
+	uint64_t end = MIN(offset + length, m->size[file]);
+	struct ahead_read r = { .file = file,
+				.length = (uint32_t)(end - offset),
+				.offset = offset,
+				.size = m->size[file],
+				.now_ns = m->now_ns,
+				.room = m->room,
+				.unused = m->unused };
+	struct ahead_advice advice;
+	bool is_missed;
+
+	ahead_read(&m->ahead, &r, &advice);
+	CHECK(advice.from <= advice.to && advice.to <= m->size[file]);
+	CHECK(advice.from == advice.to || advice.from >= end);
+	CHECK(advice.to - advice.from <= AHEAD_MOST);
+	if (advice.is_whole)
+		is_missed = fetch(m, file, offset / MIB * MIB,
+				  MIN((end + MIB - 1) / MIB * MIB, m->size[file]), 1) > 0;
+	else
+		is_missed = fetch(m, file, offset, end, 1) > 0;
+	(void)fetch(m, file, advice.from, advice.to, 2);
+	m->now_ns += is_missed ? LATENCY_MS * NS_PER_MS : 20000;
+	m->asked += r.length;
+	m->n_reads++;
+	m->n_missed += is_missed;
+	return is_missed;
+}
+
+static void run_of(struct model *m, uint32_t file, uint64_t from, uint64_t to, uint32_t step)
+{
+	for (uint64_t at = from; at < to; at += step)
+		model_read(m, file, at, (uint32_t)MIN(step, to - at));
+}
+
+static uint64_t page_below(uint64_t *seed, uint64_t below)
+{
+	return check_rand_below(seed, below / PAGE) * PAGE;
+}
+
+/* --- each kind alone --- */
+
+static void stream_is_fetched_once_and_waits_at_its_beginning(void)
+{
+	static const uint32_t steps[] = { 4096, 16384, 131072, MIB };
+
+	for (uint32_t i = 0; i < ARRAY_LEN(steps); i++) {
+		struct model *m = model_new(256 * MIB);
+
+		file_new(m, 0, 100 * MIB + 5000);
+		run_of(m, 0, 0, m->size[0], steps[i]);
+		CHECK(m->sent <= m->size[0] + PAGE);
+		CHECK(m->n_missed <= 3);
+		CHECK_U64(m->unused, 0);
+		model_free(m);
+	}
+}
+
+static void random_reads_cost_what_they_ask_for(void)
+{
+	static const uint32_t lengths[] = { 4096, 24 * 4096, 131072, MIB };
+	uint64_t seed = check_seed();
+
+	for (uint32_t i = 0; i < ARRAY_LEN(lengths); i++) {
+		struct model *m = model_new(64 * MIB);
+
+		for (uint32_t f = 0; f < 4; f++)
+			file_new(m, f, 300 * MIB);
+		for (uint32_t n = 0; n < 100 * MIB / lengths[i] && n < 1200; n++)
+			model_read(m, (uint32_t)check_rand_below(&seed, 4),
+				   page_below(&seed, 299 * MIB), lengths[i]);
+		CHECK(m->sent <= m->asked + m->asked / 20 + 2 * MIB);
+		model_free(m);
+	}
+}
+
+/* Twelve workers, each in its part of the same file; whose turn it is is random. */
+static void streams_of_one_file_are_told_apart(void)
+{
+	enum { N = 12 };
+	struct model *m = model_new(256 * MIB);
+	uint64_t seed = check_seed(), at[N], end[N], left = N;
+
+	file_new(m, 0, N * 16ull * MIB);
+	for (uint32_t i = 0; i < N; i++) {
+		at[i] = i * 16ull * MIB;
+		end[i] = at[i] + 16ull * MIB;
+	}
+	while (left) {
+		uint32_t i = (uint32_t)check_rand_below(&seed, N);
+
+		if (at[i] >= end[i])
+			continue;
+		model_read(m, 0, at[i], 131072);
+		at[i] += 131072;
+		left -= at[i] >= end[i];
+	}
+	CHECK_U64(m->sent, m->size[0]);
+	CHECK(m->n_missed <= 3 * N);
+	model_free(m);
+}
+
+/* The kernel's READs of one stream overtake each other. */
+static void overtaken_reads_do_not_end_a_stream(void)
+{
+	struct model *m = model_new(256 * MIB);
+
+	file_new(m, 0, 64 * MIB);
+	run_of(m, 0, 0, 4 * MIB, 131072);
+	m->n_missed = 0;
+	for (uint64_t at = 4 * MIB; at < 60 * MIB; at += 2 * 131072) {
+		model_read(m, 0, at + 131072, 131072);
+		model_read(m, 0, at, 131072);
+	}
+	CHECK(m->n_missed <= 2);
+	CHECK(m->sent <= 64 * MIB);
+	model_free(m);
+}
+
+/* LMDB: a value is 25 pages, read one by one, anywhere. */
+static void short_runs_are_learned(void)
+{
+	struct model *m = model_new(256 * MIB);
+	uint64_t seed = check_seed(), missed;
+
+	file_new(m, 0, 1024ull * MIB);
+	for (uint32_t n = 0; n < 200; n++) {
+		uint64_t at = page_below(&seed, 1000ull * MIB);
+
+		run_of(m, 0, at, at + 25 * PAGE, PAGE);
+	}
+	missed = m->n_missed;
+	m->n_missed = m->asked = m->sent = 0;
+	for (uint32_t n = 0; n < 200; n++) {
+		uint64_t at = page_below(&seed, 1000ull * MIB);
+
+		run_of(m, 0, at, at + 25 * PAGE, PAGE);
+	}
+	CHECK(m->n_missed <= 200 * 3);
+	CHECK(missed <= 200 * 10);
+	CHECK(m->sent <= m->asked + m->asked / 10);
+	model_free(m);
+}
+
+static void row_groups_are_not_passed_by_much(void)
+{
+	struct model *m = model_new(256 * MIB);
+	uint64_t seed = check_seed();
+
+	file_new(m, 0, 2048ull * MIB);
+	for (uint32_t n = 0; n < 60; n++) {
+		uint64_t at = page_below(&seed, 2000ull * MIB);
+
+		run_of(m, 0, at, at + 8 * MIB, 131072);
+	}
+	CHECK(m->sent <= m->asked + m->asked / 10);
+	CHECK(m->n_missed <= 60 * 6);
+	model_free(m);
+}
+
+static void headers_of_many_files_are_paid_for_to_a_limit(void)
+{
+	struct model *m = model_new(64 * MIB);
+
+	for (uint32_t n = 0; n < 20 * FILES; n++) {
+		file_new(m, n % FILES, 100 * MIB + n * PAGE); /* another size: another file */
+		m->unused = 0;
+		model_read(m, n % FILES, 0, n % 2 ? 16384 : 131072);
+	}
+	CHECK(m->sent <= m->asked + m->asked / AHEAD_SHARE + 16 * MIB + MIB);
+	model_free(m);
+}
+
+static void advice_to_read_all_of_it_is_taken(void)
+{
+	struct model *m = model_new(256 * MIB);
+
+	file_new(m, 0, 12 * MIB);
+	model_read(m, 0, 0, 131072);
+	CHECK_U64(m->sent, 12 * MIB);
+	model_free(m);
+}
+
+/* Once files were read to their end, others are begun with all that is allowed. */
+static void files_read_to_their_end_are_expected_to_be(void)
+{
+	struct model *m = model_new(256 * MIB);
+
+	for (uint32_t f = 0; f < 8; f++) {
+		file_new(m, f, 8 * MIB);
+		m->n_missed = 0;
+		run_of(m, f, 0, 8 * MIB, 16384);
+	}
+	CHECK_U64(m->n_missed, 1);
+	CHECK_U64(m->sent, 8 * 8 * MIB);
+	model_free(m);
+}
+
+/* It was read whole once, and fits: then each piece of it comes once, and at once. */
+static void file_that_fits_and_is_read_again_comes_in_pieces(void)
+{
+	struct model *m = model_new(256 * MIB);
+	uint64_t seed = check_seed();
+
+	file_new(m, 0, 50 * MIB);
+	for (uint32_t n = 0; n < 2 * 50 * 11; n++)
+		model_read(m, 0, page_below(&seed, 50 * MIB - 24 * PAGE), 24 * PAGE);
+	file_new(m, 0, 50 * MIB); /* the same file; the cache has lost it */
+	m->n_missed = m->sent = 0;
+	for (uint32_t n = 0; n < 50 * 11; n++)
+		model_read(m, 0, page_below(&seed, 50 * MIB - 24 * PAGE), 24 * PAGE);
+	CHECK(m->sent <= 50 * MIB);
+	CHECK(m->n_missed <= 51);
+	m->room = 20 * MIB; /* memory is short: it does not fit any more */
+	file_new(m, 0, 50 * MIB);
+	m->sent = m->asked = 0;
+	for (uint32_t n = 0; n < 10; n++)
+		model_read(m, 0, page_below(&seed, 40 * MIB), 24 * PAGE);
+	CHECK(m->sent <= m->asked + m->asked / 2 + MIB);
+	model_free(m);
+}
+
+static void reach_follows_the_source_and_is_shared(void)
+{
+	struct model *m = model_new(1024ull * MIB);
+	struct ahead *a = &m->ahead;
+
+	/* 1 GB/s and 5 ms: 20 MB, more than a stream may have */
+	for (int i = 0; i < 200; i++) {
+		m->now_ns += NS_PER_MS;
+		ahead_answered(a, m->now_ns, 1000000, 5 * NS_PER_MS);
+	}
+	CHECK_U64(ahead_reach(a), AHEAD_MOST);
+	a->n_streams = 10;
+	CHECK(ahead_reach(a) > 19 * 100000 && ahead_reach(a) < 21 * 100000);
+	/* One that is far away, but slow */
+	memset(a, 0, sizeof(*a));
+	for (int i = 0; i < 200; i++) {
+		m->now_ns += 10 * NS_PER_MS;
+		ahead_answered(a, m->now_ns, 100000, 100 * NS_PER_MS);
+	}
+	CHECK_U64(ahead_reach(a), 4 * MIB);
+	model_free(m);
+}
+
+/* --- anything --- */
+
+static void step_any(struct model *m, uint64_t *seed, uint64_t at[FILES])
+{
+	uint32_t f = (uint32_t)check_rand_below(seed, FILES);
+	uint32_t length = (uint32_t)(check_rand_below(seed, 32) + 1) * PAGE;
+
+	switch (check_rand_below(seed, 8)) {
+	case 0: /* a new file of that name */
+		file_new(m, f, 2 * MIB + page_below(seed, 64 * MIB) + check_rand_below(seed, PAGE));
+		m->unused = 0;
+		for (int i = 0; i < FILES; i++)
+			for (uint64_t p = 0; p <= m->size[i] / PAGE; p++)
+				m->unused += m->there[i][p] == 2 ? PAGE : 0;
+		at[f] = 0;
+		break;
+	case 1:
+		at[f] = page_below(seed, m->size[f]);
+		break;
+	case 2:
+		at[f] = at[f] > 131072 ? at[f] - 131072 : 0;
+		break;
+	case 3:
+		at[f] += 65536;
+		break;
+	default:
+		break;
+	}
+	for (uint64_t n = check_rand_below(seed, 40); n && at[f] < m->size[f]; n--) {
+		model_read(m, f, at[f], length);
+		at[f] += length;
+	}
+}
+
+/* Whatever readers do: what was sent is what was asked for, a part of it, and the credit. (What the
+ * model has lost is asked for again, so that is in both.) */
+static void nothing_costs_more_than_the_bound(void)
+{
+	uint64_t seed = check_seed();
+
+	for (uint32_t round = 0; round < 20; round++) {
+		struct model *m = model_new((16ull + check_rand_below(&seed, 300)) * MIB);
+		uint64_t at[FILES] = { 0 }, credit = MIN((uint64_t)AHEAD_CREDIT, m->room / 4);
+
+		for (uint32_t f = 0; f < FILES; f++)
+			file_new(m, f, 2 * MIB + page_below(&seed, 64 * MIB));
+		for (uint32_t n = 0; n < 600; n++) {
+			step_any(m, &seed, at);
+			CHECK(m->ahead.whole_bytes <= m->room);
+			/* Pages at the ends of files count whole here. */
+			CHECK(m->sent <= m->asked + m->asked / AHEAD_SHARE + credit +
+						  m->ahead.whole_bytes + m->n_reads * 2 * PAGE);
+			CHECK(m->unused <= m->room / 2 + PAGE);
+		}
+		model_free(m);
+	}
+}
+
+static const struct check_test tests[] = {
+	{ "stream_is_fetched_once_and_waits_at_its_beginning",
+	  stream_is_fetched_once_and_waits_at_its_beginning },
+	{ "random_reads_cost_what_they_ask_for", random_reads_cost_what_they_ask_for },
+	{ "streams_of_one_file_are_told_apart", streams_of_one_file_are_told_apart },
+	{ "overtaken_reads_do_not_end_a_stream", overtaken_reads_do_not_end_a_stream },
+	{ "short_runs_are_learned", short_runs_are_learned },
+	{ "row_groups_are_not_passed_by_much", row_groups_are_not_passed_by_much },
+	{ "headers_of_many_files_are_paid_for_to_a_limit",
+	  headers_of_many_files_are_paid_for_to_a_limit },
+	{ "advice_to_read_all_of_it_is_taken", advice_to_read_all_of_it_is_taken },
+	{ "files_read_to_their_end_are_expected_to_be",
+	  files_read_to_their_end_are_expected_to_be },
+	{ "file_that_fits_and_is_read_again_comes_in_pieces",
+	  file_that_fits_and_is_read_again_comes_in_pieces },
+	{ "reach_follows_the_source_and_is_shared", reach_follows_the_source_and_is_shared },
+	{ "nothing_costs_more_than_the_bound", nothing_costs_more_than_the_bound },
+};
+CHECK_MAIN(tests)

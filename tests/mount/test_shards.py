@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Samples inside larger files, read in every way there is: what a reader gets is what the source has, and what the source was
+asked for is hardly more than what readers asked the mount for. All of it in bytes and requests that were counted, by the mount and by
+the simulated source; nothing here looks at a clock.
+
+Readers may be asked to read a page again that the kernel has dropped meanwhile: so it is READs that bytes are compared with.
+"""
+import mmap
+import os
+import threading
+
+import jobs
+import mountkit
+import tap
+from mountkit import Crew, Slowfs, rng
+
+MIB = 1 << 20
+SIZE = 24 * MIB
+FILES = 3
+READ_CLASSES = ("arena", "late", "store", "peer", "miss")
+
+
+class Shards:
+    """Files of `size`, through slowfs, through a mount."""
+
+    def __init__(self, place, size=SIZE, files=FILES, **options):
+        self.place, self.size = place, size
+        self.data = place.files([size] * files, "shard{:02d}.bin")
+        self.names = list(self.data)
+        self.log = place.path("slow.log")
+        self.slow = Slowfs(place, place.source, place.path("slow"), "--keep-cache", "--log", self.log)
+        self.options = options
+
+    def __enter__(self):
+        self.mount = self.place.mount(self.place.path("slow"), **self.options)
+        return self
+
+    def __exit__(self, *error):
+        self.mount.__exit__(*error)
+        self.slow.__exit__(*error)
+
+    def open(self, file, flags=0):
+        return os.open(self.mount.path(self.names[file]), os.O_RDONLY | flags)
+
+    def right(self, file, at, got):
+        return got == self.data[self.names[file]][at:at + len(got)]
+
+    def pread(self, fd, file, at, length, wrong):
+        got = os.pread(fd, length, at)
+        if len(got) != min(length, self.size - at) or not self.right(file, at, got):
+            wrong.append((file, at, length))
+
+    def bytes_of(self, read_class):
+        return self.mount.stats()["reads"][read_class]["bytes"]
+
+    def asked(self):
+        return sum(self.bytes_of(name) for name in READ_CLASSES)
+
+    def taken(self):
+        """What fetches brought, once none is under way."""
+        self.mount.wait_for(lambda s: s["gauges"]["prefetch_inflight"] == 0 and s["gauges"]["demand_inflight"] == 0,
+                            "fetches are over")
+        return self.mount.counters()["source_bytes"]
+
+    def sent(self):
+        """Likewise, as the source saw it."""
+        with open(self.log, encoding="utf-8") as file:
+            return sum(int(line.rsplit(" ", 1)[1]) for line in file if line.startswith("read "))
+
+    def check(self, wrong, what, most=1.1, spare=0):
+        asked, taken = self.asked(), self.taken()
+        tap.equal(wrong, [], f"{what}: every byte is right")
+        tap.ok(0 < taken <= most * asked + spare, f"{what}: the source is asked for what was asked for", taken, asked)
+
+
+def in_order(shards, file, start, end, step, wrong):
+    fd = shards.open(file)
+    for at in range(start, end, step):
+        shards.pread(fd, file, at, min(step, end - at), wrong)
+    os.close(fd)
+
+
+def at_random(shards, n, length, wrong, random):
+    fds = [shards.open(i) for i in range(FILES)]
+    for _ in range(n):
+        file, at = random.randrange(FILES), random.randrange(shards.size)
+        shards.pread(fds[file], file, at, length, wrong)
+    for fd in fds:
+        os.close(fd)
+
+
+def random_of(seed):
+    return mountkit.random.Random(seed)
+
+
+def streams_are_read_once_and_in_large_requests(place):
+    wrong = []
+    with Shards(place) as shards:
+        for file in range(FILES):
+            in_order(shards, file, 0, SIZE, 50000, wrong)
+        shards.check(wrong, "one stream after the other", 1.01)
+        reads = shards.mount.counters()["source_reads"]
+        tap.ok(reads <= FILES * (SIZE // MIB + 12), "in requests of a MiB, but for the beginning", reads)
+        tap.ok(shards.sent() <= 1.1 * shards.taken(), "the source's own client reads no more", shards.sent(), shards.taken())
+
+
+def twelve_streams_of_one_file_are_told_apart(place):
+    wrong, crew = [], Crew()
+    with Shards(place, files=1) as shards:
+        for i in range(12):
+            crew.add(in_order, shards, 0, i * SIZE // 12, (i + 1) * SIZE // 12, 65536, wrong)
+        tap.equal(crew.join(), [], "readers end well")
+        shards.check(wrong, "twelve at once")
+        tap.ok(shards.sent() <= 1.1 * shards.taken(), "the source's own client reads no more", shards.sent(), shards.taken())
+        missed = shards.bytes_of("miss")
+        tap.ok(missed <= shards.asked() // 2, "most of it was on its way before it was asked for", missed)
+
+
+def random_reads_take_what_they_ask_for(place):
+    wrong = []
+    with Shards(place, ram="32M") as shards:
+        for length in (1, 4096, 100000, 3 * MIB // 4):
+            at_random(shards, 60, length, wrong, rng)
+        # What is fetched for nothing before it is known how long runs are here: a quarter of the memory.
+        shards.check(wrong, "random reads", 1.1, spare=8 * MIB)
+
+
+def streams_and_random_reads_go_together(place):
+    wrong, crew = [], Crew()
+    with Shards(place, ram="32M") as shards:
+        for i in range(FILES):
+            crew.add(in_order, shards, i, 0, SIZE, 131072, wrong)
+            crew.add(at_random, shards, 60, 30000, wrong, random_of(rng.randrange(1 << 32)))
+        tap.equal(crew.join(), [], "readers end well")
+        # Two readers of one place at a time: what the stream is about to get the other one asks for.
+        shards.check(wrong, "mixed", 1.1, spare=2 * MIB)
+
+
+def mapped_files_are_read_the_same(place):
+    with Shards(place) as shards:
+        wrong = []
+        fd = shards.open(0)
+        with mmap.mmap(fd, SIZE, mmap.MAP_SHARED, mmap.PROT_READ) as mapped:
+            for at in range(0, SIZE, 300000):
+                wrong += [] if shards.right(0, at, mapped[at:at + 300000]) else [at]
+        os.close(fd)
+        shards.check(wrong, "mapped, in order")
+        fd, before = shards.open(1), shards.taken()
+        with mmap.mmap(fd, SIZE, mmap.MAP_SHARED, mmap.PROT_READ) as mapped:
+            mapped.madvise(mmap.MADV_RANDOM)
+            for _ in range(100):
+                at = rng.randrange(SIZE // 4096) * 4096
+                wrong += [] if shards.right(1, at, mapped[at:at + 100]) else [at]
+        os.close(fd)
+        shards.check(wrong, "mapped, random")
+        tap.ok(shards.taken() - before <= 100 * 4096 * 1.1 + MIB, "a fault costs a page", shards.taken() - before)
+
+
+def runs_of_single_pages_become_few_requests(place):
+    """LMDB reads a value page by page."""
+    wrong, pages = [], 25
+    with Shards(place, files=1, size=64 * MIB) as shards:
+        fd, before = shards.open(0), shards.mount.counters()["source_reads"]
+        with mmap.mmap(fd, shards.size, mmap.MAP_SHARED, mmap.PROT_READ) as mapped:
+            mapped.madvise(mmap.MADV_RANDOM)
+            for _ in range(100):
+                first = rng.randrange(shards.size // 4096 - pages) * 4096
+                for at in range(first, first + pages * 4096, 4096):
+                    wrong += [] if shards.right(0, at, mapped[at:at + 100]) else [at]
+        os.close(fd)
+        # Values lie side by side here and there: then a run goes on longer than others do.
+        shards.check(wrong, "runs of pages", 1.1, spare=4 * MIB)
+        reads = shards.mount.counters()["source_reads"] - before
+        tap.ok(reads <= 100 * pages // 2, "several pages at once", reads)
+
+
+def direct_reads_get_their_bytes(place):
+    wrong = []
+    with Shards(place) as shards:
+        for step in (4096, 512 << 10, 2 * MIB):
+            fd = shards.open(0, os.O_DIRECT)
+            buffer = mmap.mmap(-1, step)
+            for at in [rng.randrange(SIZE // 4096) * 4096 for _ in range(20)] + list(range(0, SIZE, step))[:40]:
+                n = os.preadv(fd, [buffer], at)
+                if n != min(step, SIZE - at) or not shards.right(0, at, buffer[:n]):
+                    wrong.append((step, at, n))
+            os.close(fd)
+        shards.check(wrong, "O_DIRECT", 1.1, spare=4 * MIB)
+
+
+def direct_readers_are_not_staged_for(place):
+    """From the second pass on: by then it is known how they read."""
+    n = 40
+    data = place.files([8192] * n)
+    order = place.list_file(range(n)) + ":epochs=3"
+    with place.mount(order=order, ram="32M") as mount:
+        buffer = mmap.mmap(-1, 8192)
+        wrong, pushed = [], []
+        for _ in range(3):
+            for name, content in data.items():
+                fd = os.open(mount.path(name), os.O_RDONLY | os.O_DIRECT)
+                if os.preadv(fd, [buffer], 0) != 8192 or buffer[:8192] != content:
+                    wrong.append(name)
+                os.close(fd)
+            pushed.append(mount.counters()["stage_pushed"])
+        tap.equal(wrong, [], "every byte is right")
+        tap.equal(mount.counters()["stage_evicted_reads"], 0, "nobody calls it dropped by the kernel")
+        # What was asked for before the first READs, and one in sixteen.
+        tap.ok(pushed[2] - pushed[1] <= n // 4, "pages nobody looks at are not pushed again and again", pushed)
+
+
+def advice_to_read_all_of_a_file_is_taken(place):
+    with Shards(place, files=2, size=12 * MIB) as shards:
+        fd, before = shards.open(1), shards.taken()
+        os.posix_fadvise(fd, 0, shards.size, os.POSIX_FADV_WILLNEED)
+        shards.mount.wait_for(lambda s: s["counters"]["source_bytes"] - before >= shards.size, "all of the file is fetched")
+        wrong = []
+        for at in (7 * MIB, 3 * MIB, 11 * MIB):
+            shards.pread(fd, 1, at, 100000, wrong)
+        os.close(fd)
+        tap.equal(wrong, [], "every byte is right")
+        tap.equal(shards.taken() - before, shards.size, "and nothing of it twice")
+
+
+def small_files_are_read_as_ever(place):
+    """One request, all of it, whatever is read first, up to a piece."""
+    sizes = [1, 4096, 110 << 10, MIB - 1, MIB]
+    data = place.files(sizes)
+    wrong = []
+    with place.mount(debug={"stage": 0}) as mount:
+        for name, content in data.items():
+            before = mount.counters()
+            fd = os.open(mount.path(name), os.O_RDONLY)
+            at = len(content) // 2
+            if os.pread(fd, 1, at) != content[at:at + 1] or mount.read(name) != content:
+                wrong.append(name)
+            os.close(fd)
+            after = mount.counters()
+            tap.equal((after["source_reads"] - before["source_reads"], after["source_bytes"] - before["source_bytes"]),
+                      (1, len(content)), f"{len(content)} bytes: one request, for all of it")
+    tap.equal(wrong, [], "every byte is right")
+
+
+def file_that_is_being_read_is_staged_beside_that(place):
+    """A reader stays in the first piece of a shard that the order wants: the others are pushed all the same."""
+    size, n = 6 * MIB, 6
+    with Shards(place, files=n, size=size, order="sequential:epochs=1", ram="96M") as shards:
+        job = jobs.Job(shards.mount, shards.data)
+        done = threading.Event()
+
+        def stays():
+            fd = shards.open(n - 1, os.O_DIRECT)
+            buffer = mmap.mmap(-1, 4096)
+            while not done.is_set():
+                os.preadv(fd, [buffer], rng.randrange(256) * 4096)
+            os.close(fd)
+        crew = Crew()
+        crew.add(stays)
+        job.read(range(n))
+        done.set()
+        tap.equal(crew.join() + job.wrong, [], "every byte is right")
+
+
+mountkit.run(streams_are_read_once_and_in_large_requests, twelve_streams_of_one_file_are_told_apart, random_reads_take_what_they_ask_for,
+             streams_and_random_reads_go_together, mapped_files_are_read_the_same, runs_of_single_pages_become_few_requests,
+             direct_reads_get_their_bytes, direct_readers_are_not_staged_for, advice_to_read_all_of_a_file_is_taken,
+             small_files_are_read_as_ever, file_that_is_being_read_is_staged_beside_that)
