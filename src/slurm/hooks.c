@@ -295,6 +295,17 @@ int slurm_reap(const struct slurm_call *call)
 
 /* --- task prolog: as the user --- */
 
+/* A step has the environment of whoever submitted it: of another node's task, or of another job. What
+ * was true there is not here. */
+static void forget(const struct slurm_call *call)
+{
+	static const char *const names[] = { "STATUS", "MNT", "SOURCE", "REASON" };
+
+	for (size_t i = 0; i < ARRAY_LEN(names); i++)
+		fprintf(call->out, "unset CLAIRFS_%s\n", names[i]);
+	(void)fflush(call->out);
+}
+
 static void tell(const struct slurm_call *call, const struct slurm_status *status, const char *mnt,
 		 const char *why)
 {
@@ -329,6 +340,7 @@ int slurm_task_prolog(const struct slurm_call *call)
 	AUTO_FD int dir = -1;
 	uint64_t job;
 
+	forget(call);
 	if (!text || text_to_u64(text, &job) < 0 || job == 0 || job >= UINT32_MAX ||
 	    slurm_site_load(call->conf, &site, &err) < 0)
 		return 0; /* no prolog of ours has run */

@@ -5,7 +5,7 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import tap
-from slurmkit import Cluster, dataset, run, write_file
+from slurmkit import Cluster, dataset, read_file, run, write_file
 
 
 def every_node_has_a_mount(place):
@@ -31,4 +31,29 @@ def one_node_in_trouble(place):
         tap.equal(out.split().count("mounted."), 2, "and so have both, when it is mended")
 
 
-run(every_node_has_a_mount, one_node_in_trouble)
+def nothing_is_inherited(place):
+    """A step begins with the environment of the batch script, and a job with that of who submitted it. What those were told is
+    of their node and their job."""
+    source, _ = dataset(place)
+    show = "echo $SLURMD_NODENAME: ${CLAIRFS_STATUS-none} ${CLAIRFS_MNT-none} ${CLAIRFS_SOURCE-none} ${CLAIRFS_REASON-none}"
+    with Cluster(place, nodes=2) as c:
+        write_file(c.run_dir("n2"), b"in the way")
+        job = c.sbatch(f"echo $CLAIRFS_STATUS\nsrun --ntasks-per-node=1 sh -c '{show}'\n", "-N2", comment=f"clairfs:{source}")
+        c.wait_end(job)
+        lines = c.job_output(job).splitlines()
+        tap.ok("mounted" in lines, "the batch script has a mount", lines)
+        tap.ok("n2: none none none none" in lines, "a step on a node without one is not told of it", lines)
+        os.unlink(c.run_dir("n2"))
+        folder = place.path("chained")
+        os.mkdir(folder)
+        os.chmod(folder, 0o777)
+        script = os.path.join(folder, "script")
+        write_file(script, f"#!/bin/sh\n{show}\n".encode())
+        job = c.sbatch(f"echo $CLAIRFS_STATUS\nsbatch --mem=100 --wait --export=ALL -o {folder}/out {script}\n", comment=f"clairfs:{source}")
+        c.wait_end(job)
+        tap.ok("mounted" in c.job_output(job), "a job with a mount submits another", c.job_output(job))
+        out = read_file(f"{folder}/out").decode()
+        tap.ok("none none none none" in out, "which asked for nothing and has nothing", out)
+
+
+run(every_node_has_a_mount, one_node_in_trouble, nothing_is_inherited)
