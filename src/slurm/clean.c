@@ -204,6 +204,7 @@ int slurm_clean_job(const struct slurm_clean *c, uint32_t job, struct err *err)
 
 struct user_mounts {
 	uid_t uid;
+	char jobs[PATH_MAX]; /* below it are those of jobs; empty: not known */
 	uint64_t deadline; /* each that hangs costs a second */
 };
 
@@ -214,6 +215,10 @@ static bool look_user_mount(void *ctx, const struct slurm_mount *m)
 
 	if (clock_now(clock_monotonic()) > of->deadline)
 		return false;
+	/* A later step of another job finds its mount dead. Without a mount it would find a bare
+	 * directory. */
+	if (*of->jobs && strncmp(m->path, of->jobs, strlen(of->jobs)) == 0)
+		return true;
 	if (m->owner != of->uid || !slurm_mount_is_dead(m))
 		return true;
 	rc = slurm_mount_detach(m);
@@ -224,10 +229,12 @@ static bool look_user_mount(void *ctx, const struct slurm_mount *m)
 	return true;
 }
 
-void slurm_clean_user(uid_t uid)
+void slurm_clean_user(const struct slurm_clean *c, uid_t uid)
 {
-	struct user_mounts of = { uid, clock_now(clock_monotonic()) + USER_NS };
+	struct user_mounts of = { .uid = uid, .deadline = clock_now(clock_monotonic()) + USER_NS };
 
+	if (c->site && realpath(c->site->run_dir, of.jobs) && strlen(of.jobs) + 1 < PATH_MAX)
+		strcat(of.jobs, "/");
 	if (slurm_mount_each(look_user_mount, &of) < 0)
 		log_warn("the kernel's table of mounts cannot be read");
 }

@@ -266,7 +266,7 @@ int slurm_epilog(const struct slurm_call *call)
 		rc = err.code;
 	if (h.has_job) {
 		slurm_process_end_jobs(&h.job, JOBS_OWN_NS);
-		slurm_clean_user(h.job.uid);
+		slurm_clean_user(&h.clean, h.job.uid);
 	}
 	if (h.has_job && h.clean.run_fd >= 0 && !is_guessed)
 		slurm_clean_others(&h.clean, h.job.id);

@@ -107,7 +107,7 @@ int slurm_mount_detach(const struct slurm_mount *m) MUST_USE;
 /* Whether nobody serves it any more. Asked as its owner, given up after a second: then it is
  * not. */
 bool slurm_mount_is_dead(const struct slurm_mount *m);
-/* Whether somebody does, within a second. */
+/* Whether it is one, and somebody does, within a second. */
 bool slurm_mount_answers(const struct slurm_mount *m);
 
 /* --- clean.c --- */
@@ -118,8 +118,9 @@ struct slurm_clean {
 };
 /* Takes away all that the prolog made for the job. 0 also when there is nothing. */
 int slurm_clean_job(const struct slurm_clean *c, uint32_t job, struct err *err) MUST_USE;
-/* Mounts of this user that nobody serves; wherever they are. */
-void slurm_clean_user(uid_t uid);
+/* Mounts of this user that nobody serves, wherever they are; but not those of jobs, which go with
+ * their job. */
+void slurm_clean_user(const struct slurm_clean *c, uid_t uid);
 /* Other jobs' directories whose job is not here any more. keep: not this one. Returns how many. */
 int slurm_clean_others(const struct slurm_clean *c, uint32_t keep);
 

@@ -15,6 +15,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -24,6 +25,7 @@
 #include "slurm_priv.h"
 
 #define ANSWER_NS NS_PER_S
+#define FUSE_FS_MAGIC 0x65735546
 
 struct span {
 	const char *at;
@@ -208,6 +210,19 @@ int slurm_mount_detach(const struct slurm_mount *m)
 /* How the child that touches it ends. */
 enum { TOUCH_ALIVE, TOUCH_DEAD, TOUCH_UNKNOWN };
 
+/* Not the bare directory that is there when the mount is gone, nor another filesystem below it. A
+ * kernel that does not tell roots of mounts (before 5.8) is believed. */
+static bool is_fuse_root(const char *path, const struct statfs *st)
+{
+	struct statx stx;
+
+	if ((uint32_t)st->f_type != FUSE_FS_MAGIC ||
+	    statx(AT_FDCWD, path, AT_STATX_DONT_SYNC | AT_SYMLINK_NOFOLLOW, 0, &stx) < 0)
+		return false;
+	return !(stx.stx_attributes_mask & STATX_ATTR_MOUNT_ROOT) ||
+	       (stx.stx_attributes & STATX_ATTR_MOUNT_ROOT);
+}
+
 static _Noreturn void touch(const struct slurm_mount *m)
 {
 	struct statfs st;
@@ -216,7 +231,7 @@ static _Noreturn void touch(const struct slurm_mount *m)
 			       setresuid(m->owner, m->owner, m->owner) < 0))
 		_exit(TOUCH_UNKNOWN);
 	if (statfs(m->path, &st) == 0)
-		_exit(TOUCH_ALIVE);
+		_exit(is_fuse_root(m->path, &st) ? TOUCH_ALIVE : TOUCH_UNKNOWN);
 	_exit(errno == ENOTCONN || errno == ECONNABORTED ? TOUCH_DEAD : TOUCH_UNKNOWN);
 }
 

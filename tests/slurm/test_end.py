@@ -126,4 +126,29 @@ def steps_after_the_daemon_died(place):
                c.job_output(job))
 
 
-run(cancelled, out_of_time, out_of_memory, requeued, mount_in_use, daemon_killed_or_stopped, steps_after_the_daemon_died)
+def dead_mount_of_another_job(place):
+    """A user has two jobs on the node. The daemon of one dies, then the other ends; a step of the first still reads its source."""
+    source, _ = dataset(place)
+    with Cluster(place) as c:
+        first = c.sbatch(f"echo $CLAIRFS_STATUS; while [ ! -e {place.path('go')} ]; do sleep 0.1; done; "
+                         "srun --overlap sh -c 'echo then $CLAIRFS_STATUS $CLAIRFS_MNT'", comment=f"clairfs:{source}")
+        c.wait_output(first, "mounted")
+        daemons = c.daemons()
+        second = c.sbatch(READ_ON, comment=f"clairfs:{source}")
+        c.wait_output(second, "mounted")
+        for pid in daemons:
+            os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: not set(daemons) & set(c.daemons()), "the daemon of the first is gone")
+        c.must("scancel", second)
+        wait_until(lambda: not os.path.exists(f"{c.run}/{second}"), "the second is cleaned up after", 60)
+        # Its epilog goes on with what the user left.
+        wait_until(lambda: str(second) not in c.must("squeue", "-h", "-o", "%A").split(), "its epilog is over", 60)
+        tap.ok(f"{c.run}/{first}/data" in c.mounts(), "the dead mount of the first stays as long as its job", c.mounts())
+        c.must("umount", f"{c.run}/{first}/data")
+        open(place.path("go"), "w", encoding="ascii").close()
+        c.wait_end(first)
+        tap.ok(f"then bypass {source}\n" in c.job_output(first), "and a bare directory is not taken for a mount", c.job_output(first))
+
+
+run(cancelled, out_of_time, out_of_memory, requeued, mount_in_use, daemon_killed_or_stopped, steps_after_the_daemon_died,
+    dead_mount_of_another_job)

@@ -123,6 +123,14 @@ static void mounts_of_ours_are_found(void)
 	CHECK(!mount_of("36 35 0:98 / a ro - fuse.clairfs /x user_id=1,group_id=1", &m));
 }
 
+static void a_bare_directory_is_no_mount(void)
+{
+	struct slurm_mount m = { .owner = geteuid(), .group = getegid(), .path = "/" };
+
+	CHECK(!slurm_mount_answers(&m));
+	CHECK(!slurm_mount_is_dead(&m));
+}
+
 static void the_first_version_of_cgroups_comes_first(void)
 {
 	static const char both[] =
@@ -150,6 +158,7 @@ static const struct check_test tests[] = {
 	{ "the_start_of_a_process_is_behind_its_name", the_start_of_a_process_is_behind_its_name },
 	{ "a_job_is_told_by_its_whole_number", a_job_is_told_by_its_whole_number },
 	{ "mounts_of_ours_are_found", mounts_of_ours_are_found },
+	{ "a_bare_directory_is_no_mount", a_bare_directory_is_no_mount },
 	{ "the_first_version_of_cgroups_comes_first", the_first_version_of_cgroups_comes_first },
 };
 
