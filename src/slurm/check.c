@@ -132,6 +132,11 @@ static void check_site(struct check *c, const struct slurm_call *call)
 		check_jobs(c, run);
 	if (site.local_dir)
 		check_local(c, site.local_dir);
+	if (site.memory_max && (!site.cgroup || (site.systemd && access("/run/systemd/system",
+									 F_OK) == 0)))
+		line(c, "note",
+		     "memory_max is not applied without a cgroup of ours: with systemd set "
+		     "MemoryMax= for clairfs@.service");
 	if (site.spec) {
 		struct slurm_spec spec;
 

@@ -137,7 +137,11 @@ void slurm_cgroup_enter(uint32_t job, uint64_t limit, char out[PATH_MAX])
 
 	if (rc < 0) {
 		*out = 0;
-		log_info("job %u: no cgroup of its own (%s)", job, strerror(-rc));
+		if (limit)
+			log_warn("job %u: memory_max is not applied: no cgroup of its own (%s)",
+				 job, strerror(-rc));
+		else
+			log_info("job %u: no cgroup of its own (%s)", job, strerror(-rc));
 		return;
 	}
 	if (limit)

@@ -109,6 +109,9 @@ static int put_record(struct serving *s, struct err *err)
 	s->record.start = slurm_process_start(s->record.pid);
 	if (s->site.cgroup && !*s->notify) /* systemd gives each unit one */
 		slurm_cgroup_enter(s->record.job, s->site.memory_max, s->record.cgroup);
+	else if (s->site.memory_max)
+		log_warn("job %u: memory_max is not applied: %s", s->record.job,
+			 *s->notify ? "set MemoryMax= for clairfs@.service" : "option cgroup is off");
 	rc = slurm_record_write(s->dir_fd, &s->record);
 	return rc < 0 ? err_set_errno(err, rc, "the record of job %u", s->record.job) : 0;
 }
@@ -116,6 +119,11 @@ static int put_record(struct serving *s, struct err *err)
 static int set_option(struct serving *s, const char *key, const char *value, struct err *err)
 {
 	return conf_set(&mount_option_table, &s->opts, key, value, err);
+}
+
+static uint64_t node_memory(void)
+{
+	return (uint64_t)MAX(sysconf(_SC_PHYS_PAGES), 0) * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
 static int load_options(struct serving *s, struct err *err)
@@ -136,8 +144,8 @@ static int load_options(struct serving *s, struct err *err)
 	for (unsigned i = 0; rc == 0 && i < s->spec.n_options; i++)
 		rc = set_option(s, s->spec.option[i].key, s->spec.option[i].value, err);
 	/* What the site itself has set may be more. */
-	if (rc == 0 && s->site.ram_max && s->opts.ram != CONF_AUTO && s->opts.ram != site_ram)
-		s->opts.ram = MIN(s->opts.ram, s->site.ram_max);
+	if (rc == 0 && s->opts.ram != CONF_AUTO && s->opts.ram != site_ram)
+		s->opts.ram = MIN(s->opts.ram, slurm_ram_max(&s->site, node_memory()));
 	return rc;
 }
 

@@ -9,6 +9,11 @@
 
 #include "slurm_priv.h"
 
+#define RAM_PART 16 /* of the node's memory, for each job */
+#define RAM_LEAST (64ull << 20)
+
+static const char *const auto_choices[] = { "auto", NULL };
+
 #define ROW(field, kind, def, lo, hi, text)                                                        \
 	{                                                                                          \
 		.name = #field, .type = kind, .offset = offsetof(struct slurm_site, field),        \
@@ -31,10 +36,16 @@ static const struct conf_option options[] = {
 	ROW(report_dir, CONF_TEXT, "", 0, 0,
 	    "Directory of root for a report of each job and node, for clairfs report. Empty: "
 	    "none."),
-	ROW(ram_max, CONF_BYTES, "0", 0, 0,
-	    "Most memory that a job may ask for with ram=. 0: no limit but those of its cgroup."),
+	{ .name = "ram_max",
+	  .type = CONF_BYTES,
+	  .offset = offsetof(struct slurm_site, ram_max),
+	  .initial = "auto",
+	  .choices = auto_choices,
+	  .help = "Most memory that a job may ask for with ram=; more is cut. The daemon is not in the "
+		  "job's cgroup. auto: a sixteenth of the node's. 0: no limit." },
 	ROW(memory_max, CONF_BYTES, "0", 0, 0,
-	    "Limit of the daemon's own cgroup. Budgets that nobody told follow it. 0: none."),
+	    "Limit of the daemon's own cgroup. Budgets that nobody told follow it. 0: none. Not of "
+	    "units of systemd, which have MemoryMax= in a drop-in for that."),
 	ROW(cgroup, CONF_BOOL, "on", 0, 0,
 	    "Give each daemon a memory cgroup of its own. off: it stays in that of slurmd."),
 	ROW(systemd, CONF_BOOL, "on", 0, 0,
@@ -66,6 +77,13 @@ static int check_file(const char *path, struct err *err)
 	if (geteuid() == 0 && (st.st_uid != 0 || (st.st_mode & (S_IWGRP | S_IWOTH))))
 		return err_set(err, -EPERM, "%s: others than root can write it", path);
 	return 0;
+}
+
+uint64_t slurm_ram_max(const struct slurm_site *site, uint64_t node)
+{
+	if (site->ram_max == 0)
+		return UINT64_MAX;
+	return site->ram_max == CONF_AUTO ? MAX(node / RAM_PART, RAM_LEAST) : site->ram_max;
 }
 
 const char *slurm_conf_path(const char *told)

@@ -21,6 +21,9 @@ const char *slurm_conf_path(const char *told);
 /* After 0 conf_fini is the caller's. */
 int slurm_site_load(const char *conf, struct slurm_site *ret, struct err *err) MUST_USE;
 
+/* Most that a job may ask for on a node of this memory. Pure. */
+uint64_t slurm_ram_max(const struct slurm_site *site, uint64_t node);
+
 /* --- record.c: texts of the files above; pure --- */
 struct slurm_record {
 	uint32_t job;

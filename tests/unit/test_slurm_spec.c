@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "check.h"
-#include "clairfs/slurm.h"
+#include "src/slurm/slurm_priv.h"
 
 static int parse(const char *text, struct slurm_spec *spec, struct err *err)
 {
@@ -141,7 +141,24 @@ static void a_damaged_environment_is_refused(void)
 	CHECK_INT(job_of(NULL, &job), -EINVAL);
 }
 
+static void what_a_job_may_ask_for_has_a_bound(void)
+{
+	const uint64_t gib = 1ull << 30;
+	struct slurm_site site;
+	struct err err = { 0 };
+
+	CHECK_INT(conf_init(&slurm_site_table, &site, &err), 0);
+	CHECK(slurm_ram_max(&site, 512 * gib) == 32 * gib);
+	CHECK(slurm_ram_max(&site, 0) == 64ull << 20);
+	CHECK_INT(conf_set(&slurm_site_table, &site, "ram_max", "3G", &err), 0);
+	CHECK(slurm_ram_max(&site, 512 * gib) == 3 * gib);
+	CHECK_INT(conf_set(&slurm_site_table, &site, "ram_max", "0", &err), 0);
+	CHECK(slurm_ram_max(&site, 512 * gib) == UINT64_MAX);
+	conf_fini(&slurm_site_table, &site);
+}
+
 static const struct check_test tests[] = {
+	{ "what_a_job_may_ask_for_has_a_bound", what_a_job_may_ask_for_has_a_bound },
 	{ "a_source_and_options_are_taken", a_source_and_options_are_taken },
 	{ "off_is_nothing", off_is_nothing },
 	{ "what_is_no_spec_is_refused_with_a_reason", what_is_no_spec_is_refused_with_a_reason },
