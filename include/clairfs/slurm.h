@@ -63,7 +63,8 @@ struct slurm_call {
 	char *const *environment;
 	FILE *out, *log; /* task prolog: what Slurm is to do; log: one line for the slurmd's log */
 };
-/* Mounts for the job and returns within prolog_wait, whatever happens. */
+/* Mounts for the job and returns within prolog_wait, whatever happens; up to two seconds more for
+ * what an earlier job of that number left. */
 int slurm_prolog(const struct slurm_call *call);
 /* Takes away what the prolog or the job itself has mounted, and what other jobs left that are
  * gone. */

@@ -83,19 +83,27 @@ static int unmount_job(const struct slurm_clean *c, uint32_t job, struct err *er
 
 /* --- the daemon --- */
 
+/* Of a time to wait what is left before the deadline. */
+static uint64_t in_time(const struct slurm_clean *c, uint64_t ns)
+{
+	uint64_t now = clock_now(clock_monotonic());
+
+	return !c->deadline ? ns : now < c->deadline ? MIN(ns, c->deadline - now) : 0;
+}
+
 static int end_daemon(const struct slurm_clean *c, const struct slurm_record *r, struct err *err)
 {
-	uint64_t wait_ns = (uint64_t)(c->site->epilog_wait * (double)NS_PER_S);
+	uint64_t first_ns = MIN(c->wait_ns, NS_PER_S);
 	AUTO_FD int fd = slurm_process_open(r);
 
-	if (fd < 0 || slurm_process_ends(fd, MIN(wait_ns, NS_PER_S)))
+	if (fd < 0 || slurm_process_ends(fd, in_time(c, first_ns)))
 		return 0;
 	(void)syscall(SYS_pidfd_send_signal, fd, SIGTERM, NULL, 0);
-	if (slurm_process_ends(fd, wait_ns > NS_PER_S ? wait_ns - NS_PER_S : 0))
+	if (slurm_process_ends(fd, in_time(c, c->wait_ns - first_ns)))
 		return 0;
 	log_warn("job %u: its daemon (%d) does not end and is killed", r->job, (int)r->pid);
 	(void)syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0);
-	if (slurm_process_ends(fd, KILLED_NS))
+	if (slurm_process_ends(fd, in_time(c, KILLED_NS)))
 		return 0;
 	return err_set(err, -ETIMEDOUT, "the daemon of job %u (%d) cannot be killed", r->job,
 		       (int)r->pid);

@@ -18,6 +18,9 @@
 
 #define POLL_NS (5 * NS_PER_MS)
 #define JOBS_OWN_NS (2 * NS_PER_S)
+/* A job that comes once more waits for nothing of its first run. */
+#define AGAIN_WAIT_NS (200 * NS_PER_MS)
+#define AGAIN_NS NS_PER_S
 
 /* What the hooks of root begin with. */
 struct hook {
@@ -66,6 +69,14 @@ static void say(const struct hook *h, const char *what, const char *why)
 	log_info("job %u: %s%s%s", h->job.id, what, *shown ? ": " : "", shown);
 }
 
+static void use_site(struct hook *h)
+{
+	find_node(h->call, h->node);
+	h->clean.site = &h->site;
+	h->clean.node = h->node;
+	h->clean.wait_ns = (uint64_t)(h->site.epilog_wait * (double)NS_PER_S);
+}
+
 static int begin_site(struct hook *h, const struct slurm_call *call, struct err *err)
 {
 	int rc;
@@ -75,9 +86,7 @@ static int begin_site(struct hook *h, const struct slurm_call *call, struct err 
 	if (rc < 0)
 		return rc;
 	h->has_site = true;
-	find_node(call, h->node);
-	h->clean.site = &h->site;
-	h->clean.node = h->node;
+	use_site(h);
 	h->clean.run_fd = slurm_run_open(h->site.run_dir, true, err);
 	return h->clean.run_fd < 0 ? h->clean.run_fd : 0;
 }
@@ -89,9 +98,7 @@ static void begin_defaults(struct hook *h)
 	if (conf_init(&slurm_site_table, &h->site, &ignored) < 0)
 		return;
 	h->has_site = true;
-	find_node(h->call, h->node);
-	h->clean.site = &h->site;
-	h->clean.node = h->node;
+	use_site(h);
 	h->clean.run_fd = slurm_run_open(h->site.run_dir, false, &ignored);
 }
 
@@ -199,6 +206,21 @@ static int start(const struct hook *h, int dir, const char *text, size_t len, co
 	return -EIO;
 }
 
+/* Of the same job before it was requeued, or of another Slurm's job of that number. */
+static int clean_again(const struct hook *h)
+{
+	struct slurm_clean c = h->clean;
+	struct err err = { 0 };
+	int rc;
+
+	c.wait_ns = AGAIN_WAIT_NS;
+	c.deadline = clock_now(clock_monotonic()) + AGAIN_NS;
+	rc = slurm_clean_job(&c, h->job.id, &err);
+	if (rc < 0)
+		say(h, "an earlier job of this number", err.msg);
+	return rc;
+}
+
 static int prolog(struct hook *h)
 {
 	struct err err = { 0 };
@@ -208,12 +230,14 @@ static int prolog(struct hook *h)
 	size_t len;
 	int rc;
 
-	/* Of the same job before it was requeued, or of another Slurm's job of that number. */
-	if (slurm_clean_job(&h->clean, h->job.id, &err) < 0) {
-		give_up(h, -1, NULL, err.msg);
+	rc = choose(h, &spec, &text, &len, &err);
+	if (clean_again(h) < 0) {
+		/* What its first run was told is not true any more. */
+		dir = slurm_dir_open(h->clean.run_fd, h->job.id);
+		give_up(h, dir, rc == 0 ? spec.source : NULL,
+			"what an earlier job of this number left cannot be taken away");
 		return -EBUSY;
 	}
-	rc = choose(h, &spec, &text, &len, &err);
 	if (rc == 0 && !spec.source)
 		return 0;
 	dir = slurm_dir_make(h->clean.run_fd, h->job.id);

@@ -118,6 +118,8 @@ struct slurm_clean {
 	const struct slurm_site *site;
 	int run_fd;
 	const char *node; /* for names of reports */
+	uint64_t wait_ns; /* for a daemon to write what it has; then it is killed */
+	uint64_t deadline; /* of the monotonic clock: nothing is waited for after it; 0: none */
 };
 /* Takes away all that the prolog made for the job. 0 also when there is nothing. */
 int slurm_clean_job(const struct slurm_clean *c, uint32_t job, struct err *err) MUST_USE;

@@ -7,7 +7,7 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import tap
-from slurmkit import Cluster, dataset, mountkit, run, wait_until
+from slurmkit import Cluster, dataset, mountkit, run, wait_until, write_file
 
 
 def bypass(c, what, part, source=None, **kwargs):
@@ -74,6 +74,23 @@ def source_that_hangs(place):
                 mountkit.send(server.process, signal.SIGCONT)
 
 
+def leftovers_that_stay(place):
+    """What an earlier job of the number left cannot be taken away: what that one was told is not told again."""
+    source, _ = dataset(place)
+    with Cluster(place) as c:
+        mine = f"{c.run}/{c.next_job}"
+        os.makedirs(mine + "/data")
+        write_file(mine + "/status", f"clairfs-status 1\nready\nsource {source}/old\n".encode())
+        mountkit.program("mount", "-t", "tmpfs", "none", mine + "/data")
+        try:
+            bypass(c, "leftovers that stay", "earlier job", source, comment=f"clairfs:{source}")
+            c.wait_idle()
+            tap.equal(c.job_dirs(), [mine], "it was the job of that number")
+        finally:
+            mountkit.program("umount", mine + "/data")
+        c.must(c.clairfs, "hook", "reap", "-c", c.conf())
+
+
 def site_that_wants_to_drain(place):
     source, _ = dataset(place)
     with Cluster(place, site=["prolog_drains = on"]) as c:
@@ -87,4 +104,4 @@ def site_that_wants_to_drain(place):
         tap.equal(c.variables(comment=f"clairfs:{source}").get("STATUS"), "mounted", "other jobs run")
 
 
-run(wishes_that_cannot_be_met, site_that_is_broken, source_that_hangs, site_that_wants_to_drain)
+run(wishes_that_cannot_be_met, site_that_is_broken, source_that_hangs, leftovers_that_stay, site_that_wants_to_drain)
