@@ -45,6 +45,15 @@ bool slurm_words_is_of_job(const char *environ_text, size_t len, uint32_t job)
 	return false;
 }
 
+bool slurm_words_is_slurmstepd(const char *status, size_t len)
+{
+	static const char name[] = "Name:\tslurmstepd\n", root[] = "\nUid:\t0\t0\t0\t0\n";
+
+	/* A newline in a name is written as \n: the second cannot come from there. */
+	return len >= strlen(name) && memcmp(status, name, strlen(name)) == 0 &&
+	       memmem(status, len, root, strlen(root));
+}
+
 bool slurm_words_is_step(const char *cmdline, size_t len, uint32_t job)
 {
 	char want[40];

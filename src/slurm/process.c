@@ -145,9 +145,14 @@ struct step {
 static bool look_step(void *ctx, pid_t pid)
 {
 	struct step *step = ctx;
-	char text[256];
-	size_t len = read_proc(pid, "cmdline", text, sizeof(text));
+	char text[1024];
+	size_t len = read_proc(pid, "status", text, sizeof(text));
 
+	/* Anybody may have such a command line. To read it also takes a lock that a process has for
+	 * as long as its source hangs; its status needs none. */
+	if (!slurm_words_is_slurmstepd(text, len))
+		return true;
+	len = read_proc(pid, "cmdline", text, sizeof(text));
 	step->is_found = slurm_words_is_step(text, len, step->job);
 	return !step->is_found;
 }

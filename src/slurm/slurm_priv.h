@@ -77,6 +77,8 @@ uint32_t slurm_dir_next(void *dir);
 bool slurm_words_start(const char *stat, size_t len, uint64_t *ret);
 /* Whether the environment has SLURM_JOB_ID of this job. */
 bool slurm_words_is_of_job(const char *environ_text, size_t len, uint32_t job);
+/* Whether /proc/PID/status is of a slurmstepd of root, in all its ids. */
+bool slurm_words_is_slurmstepd(const char *status, size_t len);
 /* Whether a command line is "slurmstepd: [JOB.STEP]": Slurm's own process of a step. */
 bool slurm_words_is_step(const char *cmdline, size_t len, uint32_t job);
 

@@ -23,6 +23,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		assert(memmem(text, size, "SLURM_JOB_ID=17", 15));
 	if (slurm_words_is_step(text, size, 17))
 		assert(memcmp(text, "slurmstepd: [17.", 16) == 0);
+	if (slurm_words_is_slurmstepd(text, size))
+		assert(memmem(text, size, "\nUid:\t0\t", 8));
 	if (slurm_mount_parse(text, size, mount))
 		assert(mount->path[0] == '/' && memmem(text, size, "fuse.clairfs", 12));
 	if (slurm_cgroup_hierarchy(text, size, &is_v2, top))

@@ -102,6 +102,23 @@ static void a_job_is_told_by_its_whole_number(void)
 	CHECK(!slurm_words_is_step("slurmstepd: [17", 15, 17));
 }
 
+static bool is_slurmstepd(const char *status)
+{
+	return slurm_words_is_slurmstepd(status, strlen(status));
+}
+
+static void a_step_is_roots_own(void)
+{
+	CHECK(is_slurmstepd("Name:\tslurmstepd\nPid:\t7\nUid:\t0\t0\t0\t0\nGid:\t1\t1\t1\t1\n"));
+	CHECK(!is_slurmstepd("Name:\tslurmstepd\nUid:\t10\t10\t10\t10\n"));
+	/* A program that is root's for whoever runs it, under another name. */
+	CHECK(!is_slurmstepd("Name:\tslurmstepd\nUid:\t10\t0\t0\t0\n"));
+	CHECK(!is_slurmstepd("Name:\tslurmstepd2\nUid:\t0\t0\t0\t0\n"));
+	CHECK(!is_slurmstepd("Name:\tsh\nUid:\t0\t0\t0\t0\n"));
+	CHECK(!is_slurmstepd("Name:\tslurmstepd\n"));
+	CHECK(!is_slurmstepd(""));
+}
+
 static bool mount_of(const char *line, struct slurm_mount *m)
 {
 	return slurm_mount_parse(line, strlen(line), m);
@@ -157,6 +174,7 @@ static const struct check_test tests[] = {
 	{ "a_status_says_why_in_one_line", a_status_says_why_in_one_line },
 	{ "the_start_of_a_process_is_behind_its_name", the_start_of_a_process_is_behind_its_name },
 	{ "a_job_is_told_by_its_whole_number", a_job_is_told_by_its_whole_number },
+	{ "a_step_is_roots_own", a_step_is_roots_own },
 	{ "mounts_of_ours_are_found", mounts_of_ours_are_found },
 	{ "a_bare_directory_is_no_mount", a_bare_directory_is_no_mount },
 	{ "the_first_version_of_cgroups_comes_first", the_first_version_of_cgroups_comes_first },
