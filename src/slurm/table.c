@@ -10,6 +10,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <linux/openat2.h>
 #include <poll.h>
 #include <signal.h>
@@ -227,7 +228,9 @@ static _Noreturn void touch(const struct slurm_mount *m)
 {
 	struct statfs st;
 
-	if (geteuid() == 0 && (setresgid(m->group, m->group, m->group) < 0 ||
+	/* Nothing of root's goes along, its other groups neither. */
+	if (geteuid() == 0 && (setgroups(0, NULL) < 0 ||
+			       setresgid(m->group, m->group, m->group) < 0 ||
 			       setresuid(m->owner, m->owner, m->owner) < 0))
 		_exit(TOUCH_UNKNOWN);
 	if (statfs(m->path, &st) == 0)
