@@ -142,8 +142,13 @@ static void keep_report(const struct slurm_clean *c, int dir_fd, const struct sl
 	snprintf(name, sizeof(name), "clairfs-%u-%.200s.json", r->job, c->node);
 	snprintf(temp, sizeof(temp), ".%s", name);
 	top = open(c->site->report_dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	/* A file of our own: in a directory that others can write, one of that name may be a FIFO, which
+	 * hangs, or theirs. */
+	if (top >= 0)
+		unlinkat(top, temp, 0);
 	to = top < 0 ? -1
-		     : openat(top, temp, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC,
+		     : openat(top, temp,
+			      O_WRONLY | O_CREAT | O_EXCL | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC,
 			      0600);
 	rc = to < 0 ? -errno : copy_report(from, to);
 	if (rc == 0 && (fchown(to, r->uid, r->gid) < 0 || fchmod(to, 0440) < 0 ||

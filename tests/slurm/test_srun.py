@@ -88,6 +88,8 @@ def site_mounts_for_all(place):
     other, _ = dataset(place, name="other")
     os.mkdir(place.path("reports"), 0o755)
     with Cluster(place, site=[f"spec = {source}", f"report_dir = {place.path('reports')}"]) as c:
+        # In the way of the first job's report: who writes into it waits for a reader.
+        os.mkfifo(place.path("reports", f".clairfs-{c.next_job}-{c.nodes[0]}.json"))
         tap.equal(c.variables().get("SOURCE"), source, "a job that says nothing has what the site gives")
         tap.equal(c.variables(comment=f"clairfs:{other}").get("SOURCE"), other, "its own wish comes first")
         tap.equal(c.variables(comment="clairfs:off"), {}, "and it may decline")
