@@ -38,19 +38,28 @@ struct job_mount {
 	bool is_any;
 };
 
+/* An epilog, reap and a prolog of the same number may be at it at once: who comes second finds no
+ * mount, which is what was wanted. */
+static int unmount(const char *path, int flags)
+{
+	if (umount2(path, flags | UMOUNT_NOFOLLOW) == 0 || errno == EINVAL || errno == ENOENT)
+		return 0;
+	return -errno;
+}
+
 /* By path: everything above the mountpoint is root's. */
 static int take_away(const char *path)
 {
 	struct timespec pause = { .tv_nsec = 20 * NS_PER_MS };
 
 	for (int i = 0; i < BUSY_TRIES; i++) {
-		if (umount2(path, UMOUNT_NOFOLLOW) == 0)
-			return 0;
-		if (errno != EBUSY)
-			return -errno;
+		int rc = unmount(path, 0);
+
+		if (rc != -EBUSY)
+			return rc;
 		nanosleep(&pause, NULL);
 	}
-	return umount2(path, MNT_FORCE | MNT_DETACH | UMOUNT_NOFOLLOW) == 0 ? 0 : -errno;
+	return unmount(path, MNT_FORCE | MNT_DETACH);
 }
 
 static bool look_job_mount(void *ctx, const struct slurm_mount *m)
