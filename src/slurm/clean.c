@@ -92,8 +92,7 @@ static int unmount_job(const struct slurm_clean *c, uint32_t job, struct err *er
 
 /* --- the daemon --- */
 
-/* Of a time to wait what is left before the deadline. */
-static uint64_t in_time(const struct slurm_clean *c, uint64_t ns)
+uint64_t slurm_in_time(const struct slurm_clean *c, uint64_t ns)
 {
 	uint64_t now = clock_now(clock_monotonic());
 
@@ -105,14 +104,14 @@ static int end_daemon(const struct slurm_clean *c, const struct slurm_record *r,
 	uint64_t first_ns = MIN(c->wait_ns, NS_PER_S);
 	AUTO_FD int fd = slurm_process_open(r);
 
-	if (fd < 0 || slurm_process_ends(fd, in_time(c, first_ns)))
+	if (fd < 0 || slurm_process_ends(fd, slurm_in_time(c, first_ns)))
 		return 0;
 	(void)syscall(SYS_pidfd_send_signal, fd, SIGTERM, NULL, 0);
-	if (slurm_process_ends(fd, in_time(c, c->wait_ns - first_ns)))
+	if (slurm_process_ends(fd, slurm_in_time(c, c->wait_ns - first_ns)))
 		return 0;
 	log_warn("job %u: its daemon (%d) does not end and is killed", r->job, (int)r->pid);
 	(void)syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0);
-	if (slurm_process_ends(fd, in_time(c, KILLED_NS)))
+	if (slurm_process_ends(fd, slurm_in_time(c, KILLED_NS)))
 		return 0;
 	return err_set(err, -ETIMEDOUT, "the daemon of job %u (%d) cannot be killed", r->job,
 		       (int)r->pid);
@@ -253,7 +252,9 @@ static bool look_user_mount(void *ctx, const struct slurm_mount *m)
 
 void slurm_clean_user(const struct slurm_clean *c, uid_t uid)
 {
-	struct user_mounts of = { .uid = uid, .deadline = clock_now(clock_monotonic()) + USER_NS };
+	struct user_mounts of = { .uid = uid,
+				  .deadline = clock_now(clock_monotonic()) +
+					      slurm_in_time(c, USER_NS) };
 
 	if (c->site && realpath(c->site->run_dir, of.jobs) && strlen(of.jobs) + 1 < PATH_MAX)
 		strcat(of.jobs, "/");

@@ -21,6 +21,7 @@
 /* A job that comes once more waits for nothing of its first run. */
 #define AGAIN_WAIT_NS (200 * NS_PER_MS)
 #define AGAIN_NS NS_PER_S
+#define EPILOG_NS (5 * NS_PER_S) /* all of it, besides epilog_wait */
 
 /* What the hooks of root begin with. */
 struct hook {
@@ -278,6 +279,7 @@ int slurm_epilog(const struct slurm_call *call)
 {
 	struct err err = { 0 };
 	struct hook h;
+	uint64_t began = clock_now(clock_monotonic());
 	bool is_guessed;
 	int rc;
 
@@ -286,10 +288,12 @@ int slurm_epilog(const struct slurm_call *call)
 	is_guessed = !h.has_site; /* its file was broken while jobs ran */
 	if (is_guessed)
 		begin_defaults(&h);
+	/* slurmd kills what takes too long, and drains the node. */
+	h.clean.deadline = began + EPILOG_NS + h.clean.wait_ns;
 	if (h.has_job && h.clean.run_fd >= 0 && slurm_clean_job(&h.clean, h.job.id, &err) < 0)
 		rc = err.code;
 	if (h.has_job) {
-		slurm_process_end_jobs(&h.job, JOBS_OWN_NS);
+		slurm_process_end_jobs(&h.job, slurm_in_time(&h.clean, JOBS_OWN_NS));
 		slurm_clean_user(&h.clean, h.job.uid);
 	}
 	if (h.has_job && h.clean.run_fd >= 0 && !is_guessed)
@@ -319,8 +323,8 @@ int slurm_reap(const struct slurm_call *call)
 
 /* --- task prolog: as the user --- */
 
-/* A step has the environment of whoever submitted it: of another node's task, or of another job. What
- * was true there is not here. */
+/* A step has the environment of whoever submitted it: another node's task, or another job. What was
+ * true there is not here. */
 static void forget(const struct slurm_call *call)
 {
 	static const char *const names[] = { "STATUS", "MNT", "SOURCE", "REASON" };

@@ -24,6 +24,7 @@
 
 #define SQUEUE_NS (3 * NS_PER_S)
 #define OTHERS_NS (5 * NS_PER_S) /* the next epilog goes on */
+#define WAIT_NS (200 * NS_PER_MS) /* for a daemon of a job that is gone */
 #define ANSWER_MAX (1 << 20)
 
 /* What is left over for looking at, as long as it is asked once. */
@@ -33,14 +34,14 @@ struct asked {
 };
 
 /* Runs it and collects what it says; NULL: no answer. */
-static char *run_squeue(const char *program, const char *node, int out_fds[2])
+static char *run_squeue(const struct slurm_clean *c, int out_fds[2])
 {
 	char slurm_conf[PATH_MAX + 16] = "SLURM_CONF=", path[] = "PATH=/usr/bin:/bin";
 	char a0[] = "squeue", a1[] = "-h", a2[] = "-o", a3[] = "%A", a4[] = "-t",
 	     a5[] = "R,S,CG,CF,ST", a6[] = "-w";
-	char *argv[] = { a0, a1, a2, a3, a4, a5, a6, (char *)(uintptr_t)node, NULL };
+	char *argv[] = { a0, a1, a2, a3, a4, a5, a6, (char *)(uintptr_t)c->node, NULL };
 	char *environment[] = { path, NULL, NULL };
-	uint64_t end = clock_now(clock_monotonic()) + SQUEUE_NS;
+	uint64_t end = clock_now(clock_monotonic()) + slurm_in_time(c, SQUEUE_NS);
 	AUTO_FREE char *text = malloc(ANSWER_MAX);
 	posix_spawn_file_actions_t actions;
 	size_t len = 0;
@@ -56,7 +57,7 @@ static char *run_squeue(const char *program, const char *node, int out_fds[2])
 		return NULL;
 	posix_spawn_file_actions_adddup2(&actions, out_fds[1], 1);
 	posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
-	rc = posix_spawn(&pid, program, &actions, NULL, argv, environment);
+	rc = posix_spawn(&pid, c->site->squeue, &actions, NULL, argv, environment);
 	posix_spawn_file_actions_destroy(&actions);
 	close(out_fds[1]);
 	out_fds[1] = -1;
@@ -90,7 +91,7 @@ static void ask(const struct slurm_clean *c, struct asked *asked)
 	asked->is_asked = true;
 	if (!c->site->squeue || pipe2(fds, O_CLOEXEC | O_NONBLOCK) < 0)
 		return;
-	asked->text = run_squeue(c->site->squeue, c->node, fds);
+	asked->text = run_squeue(c, fds);
 	asked->is_known = asked->text != NULL;
 	close(fds[0]);
 	if (fds[1] >= 0)
@@ -128,12 +129,12 @@ static bool is_gone(const struct slurm_clean *c, uint32_t job, struct asked *ask
 	return daemon < 0;
 }
 
-int slurm_clean_others(const struct slurm_clean *c, uint32_t keep)
+int slurm_clean_others(const struct slurm_clean *from, uint32_t keep)
 {
-	AUTO_FD int copy = openat(c->run_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct slurm_clean c = *from;
+	AUTO_FD int copy = openat(c.run_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *dir = copy < 0 ? NULL : fdopendir(copy);
 	struct asked asked = { .is_asked = false };
-	uint64_t deadline = clock_now(clock_monotonic()) + OTHERS_NS;
 	struct err err = { 0 };
 	uint32_t job;
 	int n = 0;
@@ -141,10 +142,13 @@ int slurm_clean_others(const struct slurm_clean *c, uint32_t keep)
 	if (!dir)
 		return 0;
 	copy = -1;
-	while (clock_now(clock_monotonic()) < deadline && (job = slurm_dir_next(dir)) != 0) {
-		if (job == keep || !is_gone(c, job, &asked))
+	/* It must be over before slurmd thinks that it hangs, with what came before. */
+	c.deadline = clock_now(clock_monotonic()) + slurm_in_time(from, OTHERS_NS);
+	c.wait_ns = WAIT_NS;
+	while (slurm_in_time(&c, NS_PER_S) > 0 && (job = slurm_dir_next(dir)) != 0) {
+		if (job == keep || !is_gone(&c, job, &asked))
 			continue;
-		if (slurm_clean_job(c, job, &err) < 0)
+		if (slurm_clean_job(&c, job, &err) < 0)
 			log_warn("leftovers of job %u: %s", job, err.msg);
 		else
 			log_info("leftovers of job %u are taken away", job);

@@ -54,7 +54,8 @@ static const struct conf_option options[] = {
 	    "Seconds the prolog waits for the mount. A dataset that takes longer, as its index is "
 	    "not made yet, is mounted later: steps that begin until then read the source."),
 	ROW(epilog_wait, CONF_REAL, "5", 0, 60,
-	    "Seconds the epilog waits for a daemon to write what it has. Then it is killed."),
+	    "Seconds the epilog waits for a daemon to write what it has. Then it is killed. "
+	    "PrologEpilogTimeout of Slurm must be ten seconds longer at least."),
 	ROW(prolog_drains, CONF_BOOL, "off", 0, 0,
 	    "Let the prolog fail, which drains the node, when there is no mount. off: the job runs "
 	    "and reads the source."),

@@ -123,12 +123,15 @@ struct slurm_clean {
 	uint64_t wait_ns; /* for a daemon to write what it has; then it is killed */
 	uint64_t deadline; /* of the monotonic clock: nothing is waited for after it; 0: none */
 };
+/* Of a time to wait what is left before the deadline. */
+uint64_t slurm_in_time(const struct slurm_clean *c, uint64_t ns);
 /* Takes away all that the prolog made for the job. 0 also when there is nothing. */
 int slurm_clean_job(const struct slurm_clean *c, uint32_t job, struct err *err) MUST_USE;
 /* Mounts of this user that nobody serves, wherever they are; but not those of jobs, which go with
  * their job. */
 void slurm_clean_user(const struct slurm_clean *c, uid_t uid);
-/* Other jobs' directories whose job is not here any more. keep: not this one. Returns how many. */
+/* Other jobs' directories whose job is not here any more, as far as there is time: the next epilog
+ * goes on. keep: not this one. Returns how many. */
 int slurm_clean_others(const struct slurm_clean *c, uint32_t keep);
 
 /* --- start.c --- */
