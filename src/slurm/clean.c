@@ -104,6 +104,9 @@ static int end_daemon(const struct slurm_clean *c, const struct slurm_record *r,
 	uint64_t first_ns = MIN(c->wait_ns, NS_PER_S);
 	AUTO_FD int fd = slurm_process_open(r);
 
+	if (fd == -EAGAIN)
+		return err_set(err, fd, "whether the daemon of job %u (%d) lives is not known",
+			       r->job, (int)r->pid);
 	if (fd < 0 || slurm_process_ends(fd, slurm_in_time(c, first_ns)))
 		return 0;
 	(void)syscall(SYS_pidfd_send_signal, fd, SIGTERM, NULL, 0);

@@ -52,10 +52,19 @@ static int open_process(pid_t pid)
 int slurm_process_open(const struct slurm_record *record)
 {
 	AUTO_FD int fd = record->pid > 1 ? open_process(record->pid) : -1;
+	uint64_t start;
 
-	if (fd < 0 || slurm_process_start(record->pid) != record->start)
-		return -1;
-	return slurm_process_ends(fd, 0) ? -1 : take_fd(&fd); /* a zombie has a start, too */
+	/* The other two: the number is of a thread of somebody else's. */
+	if (fd < 0)
+		return record->pid <= 1 || errno == ESRCH || errno == EINVAL || errno == ENOENT
+			       ? -ESRCH
+			       : -EAGAIN;
+	start = slurm_process_start(record->pid);
+	if (slurm_process_ends(fd, 0)) /* a zombie has a start, too */
+		return -ESRCH;
+	if (start == 0 || record->start == 0)
+		return -EAGAIN;
+	return start == record->start ? take_fd(&fd) : -ESRCH;
 }
 
 bool slurm_process_ends(int pid_fd, uint64_t ns)
@@ -65,19 +74,21 @@ bool slurm_process_ends(int pid_fd, uint64_t ns)
 	return poll(&pfd, 1, (int)MIN(DIV_ROUND_UP(ns, NS_PER_MS), INT32_MAX)) == 1;
 }
 
-/* Calls look() with every process until it returns false. */
-static void each_process(bool (*look)(void *ctx, pid_t pid), void *ctx)
+/* Calls look() with every process until it returns false. False: they are not known. */
+static bool each_process(bool (*look)(void *ctx, pid_t pid), void *ctx)
 {
 	DIR *proc = opendir("/proc");
 	const struct dirent *entry;
 	uint64_t pid;
 
-	while (proc && (entry = readdir(proc)))
+	if (!proc)
+		return false;
+	while ((entry = readdir(proc)))
 		if (text_to_u64(entry->d_name, &pid) == 0 && pid > 1 && pid <= INT32_MAX &&
 		    !look(ctx, (pid_t)pid))
 			break;
-	if (proc)
-		closedir(proc);
+	closedir(proc);
+	return true;
 }
 
 struct own {
@@ -125,7 +136,7 @@ void slurm_process_end_jobs(const struct slurm_job *job, uint64_t ns)
 	uint64_t end = clock_now(clock_monotonic()) + ns;
 	struct own own = { .job = job };
 
-	each_process(look_own, &own);
+	(void)each_process(look_own, &own);
 	for (int i = 0; i < own.n; i++)
 		send_signal(own.fd[i], SIGTERM);
 	for (int i = 0; i < own.n; i++) {
@@ -161,6 +172,5 @@ bool slurm_process_has_step(uint32_t job)
 {
 	struct step step = { .job = job };
 
-	each_process(look_step, &step);
-	return step.is_found;
+	return !each_process(look_step, &step) || step.is_found;
 }

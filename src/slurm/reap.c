@@ -113,20 +113,26 @@ static bool says_here(const struct asked *asked, uint32_t job)
 	return false;
 }
 
+/* A record that cannot be read may be of a daemon that lives: none at all is of a prolog that did
+ * not come that far. */
+static bool is_daemon_gone(int dir_fd)
+{
+	struct slurm_record record;
+	int rc = slurm_record_read(dir_fd, &record);
+	AUTO_FD int daemon = rc == 0 ? slurm_process_open(&record) : -1;
+
+	return rc == 0 ? daemon == -ESRCH : rc == -ENOENT;
+}
+
 static bool is_gone(const struct slurm_clean *c, uint32_t job, struct asked *asked)
 {
 	AUTO_FD int dir = slurm_dir_open(c->run_fd, job);
-	AUTO_FD int daemon = -1;
-	struct slurm_record record;
 
 	if (dir < 0 || slurm_dir_lock(dir) < 0 || slurm_process_has_step(job))
 		return false;
 	if (!asked->is_asked)
 		ask(c, asked);
-	if (asked->is_known)
-		return !says_here(asked, job);
-	daemon = slurm_record_read(dir, &record) == 0 ? slurm_process_open(&record) : -1;
-	return daemon < 0;
+	return asked->is_known ? !says_here(asked, job) : is_daemon_gone(dir);
 }
 
 int slurm_clean_others(const struct slurm_clean *from, uint32_t keep)

@@ -87,8 +87,8 @@ static int take_record(struct serving *s, uint32_t job, struct err *err)
 	rc = slurm_record_read(s->dir_fd, &s->record);
 	if (rc < 0 || s->record.job != job)
 		return err_set(err, -EINVAL, "the record of job %u is damaged", job);
-	running = s->record.pid == getpid() ? -1 : slurm_process_open(&s->record);
-	if (running >= 0)
+	running = s->record.pid == getpid() ? -ESRCH : slurm_process_open(&s->record);
+	if (running != -ESRCH)
 		return err_set(err, -EBUSY, "job %u is served by process %d", job,
 			       (int)s->record.pid);
 	s->status_fd = openat(s->dir_fd, "status", O_WRONLY | O_NOFOLLOW | O_CLOEXEC);

@@ -85,13 +85,14 @@ bool slurm_words_is_step(const char *cmdline, size_t len, uint32_t job);
 /* --- process.c --- */
 /* When the process began; 0: it is not there. */
 uint64_t slurm_process_start(pid_t pid);
-/* Of a record that has one: a descriptor of the daemon, or -1 when it has ended. */
+/* Of a record that has one: a descriptor of the daemon. -ESRCH: it has ended. -EAGAIN: not known, for
+ * want of descriptors or memory; who takes things away from the dead lets it be. */
 int slurm_process_open(const struct slurm_record *record);
 /* Whether it ends within this time. */
 bool slurm_process_ends(int pid_fd, uint64_t ns);
 /* SIGTERM, and SIGKILL after `ns`, to daemons that this job started by itself, if any live. */
 void slurm_process_end_jobs(const struct slurm_job *job, uint64_t ns);
-/* Whether any process here is Slurm's own for a step of the job. */
+/* Whether any process here is Slurm's own for a step of the job; also when that is not known. */
 bool slurm_process_has_step(uint32_t job);
 
 /* --- table.c: mounts of ours, from the kernel's table --- */

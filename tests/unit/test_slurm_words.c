@@ -2,6 +2,7 @@
 /* Records that hooks leave, and what the kernel's texts say of processes, mounts and cgroups. */
 #include <errno.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "check.h"
 #include "src/slurm/slurm_priv.h"
@@ -102,6 +103,30 @@ static void a_job_is_told_by_its_whole_number(void)
 	CHECK(!slurm_words_is_step("slurmstepd: [17", 15, 17));
 }
 
+static void an_unknown_process_is_not_dead(void)
+{
+	struct slurm_record record = { .job = 1, .pid = getpid() };
+	struct rlimit limit, none;
+	int fd;
+
+	CHECK_INT(slurm_process_open(&record), -EAGAIN); /* which of that number? */
+	record.start = slurm_process_start(record.pid);
+	CHECK(record.start != 0);
+	fd = slurm_process_open(&record);
+	CHECK(fd >= 0);
+	close(fd);
+	CHECK_INT(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	none = (struct rlimit){ .rlim_cur = 0, .rlim_max = limit.rlim_max };
+	CHECK_INT(setrlimit(RLIMIT_NOFILE, &none), 0);
+	CHECK_INT(slurm_process_open(&record), -EAGAIN);
+	CHECK(slurm_process_has_step(1));
+	CHECK_INT(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	record.start++;
+	CHECK_INT(slurm_process_open(&record), -ESRCH);
+	record.pid = 0;
+	CHECK_INT(slurm_process_open(&record), -ESRCH);
+}
+
 static bool is_slurmstepd(const char *status)
 {
 	return slurm_words_is_slurmstepd(status, strlen(status));
@@ -174,6 +199,7 @@ static const struct check_test tests[] = {
 	{ "a_status_says_why_in_one_line", a_status_says_why_in_one_line },
 	{ "the_start_of_a_process_is_behind_its_name", the_start_of_a_process_is_behind_its_name },
 	{ "a_job_is_told_by_its_whole_number", a_job_is_told_by_its_whole_number },
+	{ "an_unknown_process_is_not_dead", an_unknown_process_is_not_dead },
 	{ "a_step_is_roots_own", a_step_is_roots_own },
 	{ "mounts_of_ours_are_found", mounts_of_ours_are_found },
 	{ "a_bare_directory_is_no_mount", a_bare_directory_is_no_mount },
