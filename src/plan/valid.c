@@ -107,7 +107,7 @@ static bool valid_follow(struct plan *plan, uint64_t now_ns, uint32_t sample)
 {
 	const struct valid *v = &plan->job->valid;
 	struct slot *slot = valid_slot(plan);
-	uint64_t pos;
+	uint64_t pos, apart;
 	uint32_t key;
 	bool is_near;
 
@@ -119,7 +119,8 @@ static bool valid_follow(struct plan *plan, uint64_t now_ns, uint32_t sample)
 		return false;
 	pos = key_pos(key);
 	/* Workers that begin together are known by the first time only: by numbers, in their order. */
-	is_near = pos < slot->low + MAX(plan->job->span, v->learned ? 0 : 2 * v->spread) || window_slide(plan, slot, pos);
+	apart = v->learned ? 0 : 2 * v->spread;
+	is_near = pos < slot->low + MAX(plan->job->span, apart) || window_slide(plan, slot, pos);
 	budget_read(plan, now_ns);
 	window_set_consumed(plan, slot, pos);
 	return is_near;
