@@ -141,6 +141,10 @@ void ahead_spend(struct ahead *a, uint32_t file, uint64_t bytes)
 {
 	struct ahead_file *f = file_find(a, file);
 
+	if (f && f->is_whole) {
+		f->whole_spent += bytes;
+		return;
+	}
 	a->spent += bytes;
 	if (f)
 		f->spent += bytes;
@@ -150,23 +154,34 @@ static void file_asked(struct ahead *a, struct ahead_file *f, const struct ahead
 {
 	uint64_t part = f->size / 64 + 1;
 
-	a->asked += r->length;
+	/* What is read from memory for hours pays for no guesses afterwards. */
+	a->asked = MIN(a->asked + r->length, a->spent + AHEAD_CREDIT);
 	f->asked += r->length;
+	f->whole_asked += f->is_whole ? r->length : 0;
 	if (r->offset < f->hint_end)
 		f->hint -= MIN(f->hint, r->length);
 	for (uint64_t i = r->offset / part; i <= (r->offset + r->length - 1) / part; i++)
 		f->parts |= 1ull << i;
 }
 
-/* Once it was read whole, it is again: as long as it and all of its kind fit. */
+/* Its pieces were dropped before they were used: other readers need the room, too. */
+static bool whole_is_vain(const struct ahead_file *f)
+{
+	return f->whole_spent > f->whole_asked + f->size + f->size / 8;
+}
+
+/* Once it was read whole, it is again: as long as it and all of its kind fit, and while no more is
+ * fetched of it than its readers ask for, and once all of it. Else it has to be read whole again. */
 static bool file_is_whole(struct ahead *a, struct ahead_file *f, uint64_t room)
 {
-	if (f->is_whole && a->whole_bytes > room) {
+	if (f->is_whole && (a->whole_bytes > room || whole_is_vain(f))) {
 		f->is_whole = false;
+		f->whole_asked = f->whole_spent = f->parts = 0;
 		a->whole_bytes -= f->size;
 	} else if (!f->is_whole && f->parts == UINT64_MAX && f->asked >= f->size - f->size / 8 &&
 		   f->size <= room && a->whole_bytes <= room - f->size) {
 		f->is_whole = true;
+		f->whole_asked = f->whole_spent = 0;
 		a->whole_bytes += f->size;
 	}
 	return f->is_whole;

@@ -38,6 +38,7 @@ struct ahead_file {
 	bool is_whole;         /* misses fetch whole pieces: see ahead.c */
 	uint64_t size;
 	uint64_t asked, spent; /* bytes of READs; bytes asked of the source for them and ahead */
+	uint64_t whole_asked, whole_spent; /* likewise, since it is_whole */
 	uint64_t hint, hint_end; /* of a hint: bytes not come for yet; where it ends */
 	uint64_t parts;        /* bit per 64th of the file: something of it was read */
 	uint64_t typical;      /* how long runs are here, rather too short; 0: not known */

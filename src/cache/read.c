@@ -102,10 +102,13 @@ static struct object *read_missing_locked(struct cache *c, struct shard *s, stru
 	bool is_last = r->n_parts + 1 == CACHE_READ_PARTS;
 	uint32_t piece = (uint32_t)(at / PIECE_BYTES);
 	uint64_t piece_end = ((uint64_t)piece + 1) * PIECE_BYTES;
+	bool is_possible = (!is_last || piece_end >= end) &&
+			   !object_find_locked(c, s, r->entry, piece);
+	bool is_kept = is_possible && !r->is_whole &&
+		       store_keeps_piece(c, r->entry, &todo->id, piece);
 	struct object *obj;
 
-	if ((!is_last || piece_end >= end) && !object_find_locked(c, s, r->entry, piece) &&
-	    (r->is_whole || store_keeps_piece(c, r->entry, &todo->id, piece))) {
+	if (is_kept || (is_possible && r->is_whole)) {
 		obj = object_new_locked(c, s, r->state, &todo->id, piece);
 	} else {
 		obj = range_new_locked(c, s, r->state, &todo->id, at,
@@ -114,7 +117,7 @@ static struct object *read_missing_locked(struct cache *c, struct shard *s, stru
 		if (obj)
 			obj->is_once = true;
 	}
-	if (obj)
+	if (obj && !is_kept) /* the store asks nothing of the source */
 		range_spent(c, obj);
 	return obj;
 }

@@ -53,8 +53,19 @@ static const char *waits_until(void *ctx)
 	return is_crowded ? "others do not wait for the CPUs" : NULL;
 }
 
-/* What was found is the order of another job's ranks: all of them are one. */
-static bool has_joined(struct finder *f)
+static bool is_order_of(const struct finder *f, const char *text)
+{
+	const struct told_jobs *jobs = &f->u->w->jobs;
+
+	for (uint32_t i = 0; i < jobs->n; i++)
+		if (jobs->job[i].id == atomic_load(&f->id))
+			return strcmp(jobs->job[i].text, text) == 0;
+	return false;
+}
+
+/* What was found is the order of another job's ranks: all of them are one. That one's finder may
+ * have forgotten it since, as it looks for the next pass. */
+static bool has_joined(struct finder *f, const char *text)
 {
 	struct untold *u = f->u;
 	struct job_answer answer;
@@ -68,7 +79,7 @@ static bool has_joined(struct finder *f)
 		if (!other || other == f || atomic_load(&other->id) == CACHE_NO_JOB ||
 		    atomic_load(&other->is_over) ||
 		    (other->who.id.pid && !teller_has_common(&other->who, &f->who)) ||
-		    !job_add_ranks(other->job, &answer))
+		    (!job_add_ranks(other->job, &answer) && !is_order_of(other, text)))
 			continue;
 		atomic_store(&f->joins, i);
 		atomic_store(&f->is_joined, true);
@@ -127,7 +138,7 @@ static int put(struct finder *f, const struct order_spec *spec, struct order *ta
 	int rc;
 
 	if (atomic_load(&f->is_over) || is_late(f) || is_anothers(f, order_spec_text(spec)) ||
-	    has_joined(f)) {
+	    has_joined(f, order_spec_text(spec))) {
 		order_free(take_order);
 		return -ECANCELED;
 	}

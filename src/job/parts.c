@@ -8,7 +8,7 @@
  *	a thousand seeds          of all of them, where there are several: milliseconds each
  *	the middle of epochs      of the likeliest few; of many seeds of the first
  *	all that is quick         of the likeliest few; words of many seeds, about a second, of the first
- *	all seeds                 of the likeliest one
+ *	all seeds                 of the likeliest one that is no guess
  *
  * What a job has read in a whole pass, and reads again, is all that it reads: then it numbers these. Where
  * they are the first ones of a numbering, or a random split of it, that is asked first. Before that, a job
@@ -36,12 +36,13 @@
 struct view {
 	struct job_numbering way;
 	struct job_numbered seen;
+	bool is_guess; /* of a number of first samples */
 };
 
 struct views {
 	const struct job_question *q;
 	struct view view[WAYS_MAX];
-	size_t n;
+	size_t n, n_guesses;
 	uint32_t *numbers; /* [WAYS_MAX * q->n_seen] */
 	bool is_narrow;    /* one of them is of members only */
 };
@@ -151,9 +152,11 @@ static void add_first(struct views *v, const struct job_numbering *way)
 
 		first.first = count[i];
 		add_view(v, &first);
-		last = v->view[v->n - 1];
 		if (v->n - 1 == whole)
 			continue;
+		last = v->view[v->n - 1];
+		last.is_guess = true;
+		v->n_guesses++;
 		v->view[v->n - 1] = v->view[whole];
 		v->view[whole++] = last;
 	}
@@ -178,7 +181,7 @@ static void list_views(struct views *v)
 			size_t before = v->n;
 
 			add_view(v, &way[i]);
-			if (before < QUICK_WAYS && v->n > before)
+			if (before < QUICK_WAYS + v->n_guesses && v->n > before)
 				add_first(v, &way[i]);
 		}
 	atomic_fetch_add(q->cpu_ns, guess_cpu_ns() - start_ns);
@@ -217,7 +220,7 @@ static struct job_question question_of(const struct views *v, size_t i)
 	q.n = v->view[i].seen.n;
 	q.seen = v->view[i].seen.number;
 	q.n_seen = v->view[i].seen.n_seen;
-	q.is_unlikely = i > 0;
+	q.is_unlikely = i > v->n_guesses;
 	return q;
 }
 
@@ -290,13 +293,13 @@ static int parts_quick(const struct job_question *q, struct job_answer *ret)
 		return -ENOMEM;
 	rc = ask_best_sequence(v, ret);
 	if (rc == -ENOENT)
-		rc = ask_views(v, QUICK_WAYS, streams_known, ret);
+		rc = ask_views(v, QUICK_WAYS + v->n_guesses, streams_known, ret);
 	if (rc == -ENOENT && v->n > 1)
 		rc = ask_views(v, v->n, ask_brief, ret);
 	if (rc == -ENOENT)
-		rc = ask_views(v, QUICK_WAYS, ask_tail_brief, ret);
+		rc = ask_views(v, QUICK_WAYS + v->n_guesses, ask_tail_brief, ret);
 	if (rc == -ENOENT)
-		rc = ask_views(v, QUICK_WAYS, ask_quick, ret);
+		rc = ask_views(v, QUICK_WAYS + v->n_guesses, ask_quick, ret);
 	if (rc == -ENOENT)
 		rc = ask_views(v, 1, ask_tail, ret);
 	if (rc == 0 && v->n > 1 && !ret->spec[0])
@@ -309,8 +312,14 @@ static int parts_quick(const struct job_question *q, struct job_answer *ret)
 static int parts_full(const struct job_question *q, struct job_answer *ret)
 {
 	struct views *v = views_new(q);
-	int rc = v ? ask_views(v, 1, ask_full, ret) : -ENOMEM;
+	size_t i = 0;
+	int rc;
 
+	if (!v)
+		return -ENOMEM;
+	while (i + 1 < v->n && v->view[i].is_guess)
+		i++;
+	rc = ask_view(v, i, ask_full, ret);
 	views_free(v);
 	return rc;
 }

@@ -209,8 +209,7 @@ void epochs_roll(struct plan *plan)
 	horizon_rolled(plan, old);
 	waste_rolled(plan, old);
 	valid_close(plan);
-	plan->job->began_apart = plan->job->begin_apart;
-	plan->job->begin_apart = 0;
+	window_begins(plan->job);
 	uses_rolled(plan);
 	tail_remember(plan, old);
 	epochs_forget_before(plan);

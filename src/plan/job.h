@@ -52,7 +52,8 @@ struct plan_job {
 	uint64_t span, span_cap;
 	uint32_t hold_reads;
 	uint64_t reader_span; /* without what allows for readers that are not in step */
-	uint64_t begin_apart, began_apart; /* readers, most, in the first reads of this pass; before */
+	uint64_t begin_apart, began_apart; /* readers, in the first reads of this pass; of the last */
+	uint64_t begin_most[4];            /* of these the largest, ascending */
 	uint32_t distance[64], n_distance; /* histogram of position - low, to learn the span */
 
 	/* score.c: the last reads that counted */

@@ -233,13 +233,13 @@ void pin_kept(struct plan *plan, uint32_t sample);
 /* Positions from the low-water mark to below `end` that were not read. */
 uint64_t slot_unread_below(const struct slot *slot, uint64_t end);
 uint64_t slot_first_use(const struct slot *slot, const struct plan *plan, uint32_t sample);
-/* One of several jobs that has read its last epoch but for reads that others were given for it is
- * finished when it has been quiet. */
+/* One of several jobs that has read nearly all of its last epoch is finished when it is quiet. */
 void window_leave(struct plan *plan, uint64_t now_ns);
 void window_read(struct plan *plan, uint64_t now_ns, uint32_t sample); /* by the job in turn */
 /* Whose read it is; NULL: nobody's as far as can be told. */
 struct plan_job *window_reader(struct plan *plan, uint32_t sample);
 bool window_is_outside(const struct plan *plan, uint32_t sample);
+void window_begins(struct plan_job *job);
 bool window_is_recent(const struct plan *plan, uint32_t sample);
 void window_pass_over(struct plan *plan, struct slot *slot, uint64_t pos);
 void window_set_consumed(struct plan *plan, struct slot *slot, uint64_t pos);

@@ -144,6 +144,8 @@ static void resync_place(struct plan *plan, const struct window *w, enum plan_wh
 
 	bitmap_clear_all(&cur->consumed);
 	epochs_consume_below(cur, low);
+	window_begins(plan->job); /* twice: what was learned may be of another order */
+	window_begins(plan->job);
 	for (uint32_t i = 0; i < plan->job->history_count; i++) {
 		uint64_t pos = cur->ep->first[history_at(plan, i)];
 

@@ -29,6 +29,7 @@
 #define SOON_S 0.5       /* what is due within is safe from any kernel */
 #define PAUSE_NS (32 * NS_PER_S)
 #define PAUSE_MOST_NS (1024 * NS_PER_S)
+#define DOUBT_MOST 65536u /* positions */
 #define GROW_S 8.0 /* after a pause: by as much as it is */
 #define RETRY_NS (50 * NS_PER_MS)
 #define CREDIT 16u                 /* what a STAGE costs while there is a bound */
@@ -120,7 +121,8 @@ static void stage_recover(struct plan *plan, uint64_t now_ns)
 	if (plan->stage_limit < (double)plan->stage_most)
 		return;
 	plan->stage_limit = (double)plan->stage_most;
-	plan->stage_pause_ns = 0;
+	if (now_ns > plan->stage_not_before_ns) /* or memory is short, and it is the limit that sank */
+		plan->stage_pause_ns = 0;
 }
 
 /* Samples whose inode the kernel did not know a moment ago, fetches that were cancelled. */
@@ -287,19 +289,21 @@ static bool stage_was_shrunk(const struct plan *plan, uint64_t now_ns)
 	return plan->stage_shrunk_ns && now_ns < plan->stage_shrunk_ns + SHRINK_NS;
 }
 
-/* What was pushed until now may be gone; what has left the arena since is alone.c's. As far as a
- * full stage reaches: stage_end may not be known now. */
+/* What was pushed until now may be gone; what has left the arena since is alone.c's. From the reader
+ * on, as that is what is due first, and no farther than takes a few milliseconds. */
 static void stage_doubt_of(struct plan *plan, const struct plan_job *job)
 {
-	uint64_t low = job_low(job), most = plan->stage_most / MAX(plan->mean_pages, 1);
+	uint64_t low = job_low(job), most = plan->stage_most / MAX(plan->mean_pages, 1), pos;
+	uint64_t end = low + MIN(job->span + most, DOUBT_MOST);
 
-	for (uint64_t at = low; at < low + job->span + most && plan->staged_pages; at++) {
-		uint64_t pos;
+	for (uint64_t at = low; at < end && plan->staged_pages; at++) {
 		const struct slot *slot = job_slot_at(job, at, &pos);
-		uint32_t sample = slot->ep && pos < slot->length ? slot->ep->sample[pos]
-								 : SAMPLE_NONE;
+		uint32_t sample;
 
-		if (sample == SAMPLE_NONE || (plan->item[sample].flags & (STAGED | ALONE)) != STAGED)
+		if (!slot->ep || pos >= slot->length)
+			break;
+		sample = slot->ep->sample[pos];
+		if ((plan->item[sample].flags & (STAGED | ALONE)) != STAGED)
 			continue;
 		item_out(plan, sample);
 		stage_forget(plan, sample);

@@ -26,6 +26,7 @@
 #define STRIKES_MAX 7u
 #define FORESEE_READS 16u /* of the first validation pass, before it is expected to go on: */
 #define FORESEE_MOST 64u  /* or twice, four times as many */
+#define FORESEEN_MOST 16384u
 #define COMPARED 256u /* reads that show whether two passes have one order */
 
 /* The pass was read but for the last of its readers, and nobody reads the next one yet. */
@@ -106,7 +107,7 @@ static bool valid_follow(struct plan *plan, uint64_t now_ns, uint32_t sample)
 {
 	const struct valid *v = &plan->job->valid;
 	struct slot *slot = valid_slot(plan);
-	uint64_t pos;
+	uint64_t pos, apart;
 	uint32_t key;
 	bool is_near;
 
@@ -117,7 +118,9 @@ static bool valid_follow(struct plan *plan, uint64_t now_ns, uint32_t sample)
 	if (!key_is_valid(key))
 		return false;
 	pos = key_pos(key);
-	is_near = pos < slot->low + MAX(plan->job->span, 2 * v->spread) || window_slide(plan, slot, pos);
+	/* Workers that begin together are known by the first time only: by numbers, in their order. */
+	apart = v->learned ? 0 : 2 * v->spread;
+	is_near = pos < slot->low + MAX(plan->job->span, apart) || window_slide(plan, slot, pos);
 	budget_read(plan, now_ns);
 	window_set_consumed(plan, slot, pos);
 	return is_near;
@@ -133,16 +136,18 @@ static bool valid_is_missed(const struct plan *plan)
 	return slot->ep && slot->low < slot->length && 2 * v->as_foreseen < v->reads;
 }
 
-/* Samples from the first one on that the order does not number; no more than are remembered. */
+/* Samples from the first one on that the order does not number; no more than are taken in at once. */
 static struct order_epoch *valid_run(const struct plan *plan, uint32_t first)
 {
 	struct order_epoch *ep = calloc(1, sizeof(*ep));
 	uint32_t end = first;
 
-	while (end < plan->n && end - first < VALID_MAX && window_is_outside(plan, end))
+	while (end < plan->n && end - first < FORESEEN_MOST && window_is_outside(plan, end))
 		end++;
-	if (!ep)
+	if (!ep || end == first) {
+		free(ep);
 		return NULL;
+	}
 	*ep = (struct order_epoch){ .length = end - first, .n = plan->n };
 	ep->sample = malloc(ep->length * sizeof(*ep->sample));
 	for (uint32_t i = 0; ep->sample && i < ep->length; i++)

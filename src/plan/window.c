@@ -10,6 +10,10 @@
  * one position away twice. */
 #include "plan_priv.h"
 
+#include <string.h>
+
+#include "clairfs/base/cleanup.h"
+
 enum fit {
 	FIT_IN,
 	FIT_OUT,
@@ -209,19 +213,34 @@ static uint64_t distance_upper(uint32_t bucket)
 	return bucket < 8 ? bucket + 1 : (5ull + (bucket - 8) % 4) << ((bucket - 8) / 4 + 1);
 }
 
+/* The fourth largest: a read or two may be another reader's. */
+static void window_learn_beginning(struct plan_job *job, uint64_t distance)
+{
+	uint32_t at = 0;
+
+	while (at < ARRAY_LEN(job->begin_most) && distance > job->begin_most[at])
+		at++;
+	if (at == 0)
+		return;
+	memmove(&job->begin_most[0], &job->begin_most[1], (at - 1) * sizeof(job->begin_most[0]));
+	job->begin_most[at - 1] = distance;
+	job->begin_apart = job->begin_most[0];
+}
+
 /* Span = four times the 99th percentile of the distances seen, where the job's shape is not given,
  * and no less than what the readers were apart when they began this pass or the one before: then
  * all workers take a batch at once; later, when all is ready, one after the other does, which looks
  * like a single reader. It shrinks slowly. */
 static void window_learn_span(struct plan *plan, uint64_t distance)
 {
-	uint64_t least = MAX(plan->job->begin_apart, plan->job->began_apart) + 1;
+	uint64_t apart = MAX(plan->job->begin_apart, plan->job->began_apart);
+	uint64_t least = apart + apart / 8 + 1;
 	uint32_t left;
 
 	if (plan->job->is_span_given || distance > plan->job->span_cap)
 		return;
-	if (cur_slot(plan)->consumed.count < BEGINNING || next_slot(plan)->consumed.count)
-		plan->job->begin_apart = MAX(plan->job->begin_apart, distance);
+	if (cur_slot(plan)->consumed.count < BEGINNING)
+		window_learn_beginning(plan->job, distance);
 	plan->job->distance[distance_bucket(distance)]++;
 	if (++plan->job->n_distance < SCORE_READS)
 		return;
@@ -238,6 +257,13 @@ static void window_learn_span(struct plan *plan, uint64_t distance)
 	plan->job->n_distance = 0;
 	for (uint32_t i = 0; i < 64; i++)
 		plan->job->n_distance += plan->job->distance[i] /= 2;
+}
+
+void window_begins(struct plan_job *job)
+{
+	job->began_apart = job->begin_apart;
+	job->begin_apart = 0;
+	memset(job->begin_most, 0, sizeof(job->begin_most));
 }
 
 /* Whether the pass is over: all of it was read, or the readers are all in the next one. */
