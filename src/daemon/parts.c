@@ -435,6 +435,15 @@ struct split_test {
 	uint64_t head;	 /* by so many places nearly all seeds are told to be none */
 };
 
+static double log2_choose(uint64_t n, uint64_t k)
+{
+	int sign;
+
+	return (lgamma_r((double)n + 1, &sign) - lgamma_r((double)k + 1, &sign) -
+		lgamma_r((double)(n - k) + 1, &sign)) /
+	       M_LN2;
+}
+
 static struct split_test split_test_of(const struct bitmap *member)
 {
 	double missing = 1 - (double)member->count / (double)member->size;
@@ -470,6 +479,19 @@ static uint64_t split_length(const struct split_test *t, const uint32_t *place, 
 	return length;
 }
 
+/* Whether this is no chance: of all sets of so many members few have so many of them in the first places
+ * and so few behind. Beginnings may have any length and any holes. */
+static bool is_split(const struct bitmap *member, uint64_t length, uint64_t found)
+{
+	uint64_t behind = member->size - length, strays = member->count - found;
+	double bits = log2_choose(member->size, member->count) -
+		      log2_choose(length, length - found);
+
+	if (length == 0 || strays * MISSING_SHARE > behind || strays * MISSING_SHARE > member->count)
+		return false;
+	return bits - log2_choose(behind, strays) >= SPLIT_BITS + 2 * log2((double)member->size);
+}
+
 /* Whether the members are the first part of a split by this seed. 0: they are not. */
 static uint64_t try_split(const struct split_test *t, uint32_t seed)
 {
@@ -481,8 +503,7 @@ static uint64_t try_split(const struct split_test *t, uint32_t seed)
 	    split_head(seed, t->member->size, t->places, &all) < 0)
 		return 0;
 	length = split_length(t, all, t->places, &found);
-	/* Others are read as well: then it is no split. */
-	return (t->member->count - found) * MISSING_SHARE <= t->member->count ? length : 0;
+	return is_split(t->member, length, found) ? length : 0;
 }
 
 static bool find_split(const struct bitmap *member, const struct job_members *members,

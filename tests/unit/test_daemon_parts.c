@@ -383,6 +383,27 @@ static void chance_is_no_split(void)
 	dataset_free(ds);
 }
 
+/* Behind a split nothing is read. Here every second one of the last is, so it is something else. */
+static void a_beginning_of_a_permutation_is_no_split(void)
+{
+	struct dataset *ds = tree("beginning");
+	AUTO_FREE uint32_t *split = split_of("torch-randperm:seed=42");
+	const struct job_opens opens = { split, 64, true };
+	uint32_t sample[TRAIN], n = 0;
+	struct job_numbering way;
+	struct asked a;
+
+	for (uint32_t i = 0; i < TRAIN; i++)
+		if (i < TRAIN - 50 || i % 2)
+			sample[n++] = split[i];
+	ask(&a, ds, &opens);
+	use_seeds((uint32_t[]){ 42 }, 1);
+	CHECK(!narrow(&a, ds, sample, n, &way));
+	CHECK(narrow(&a, ds, sample, TRAIN - 50, &way)); /* without these */
+	job_parts_free(a.parts);
+	dataset_free(ds);
+}
+
 /* The mount ends, or the job goes on to another pass. */
 static void splits_are_looked_for_until_that_is_cancelled(void)
 {
@@ -436,6 +457,7 @@ static const struct check_test tests[] = {
 	{ "some_samples_of_a_part_are_numbered_anew", some_samples_of_a_part_are_numbered_anew },
 	{ "large_splits", large_splits },
 	{ "chance_is_no_split", chance_is_no_split },
+	{ "a_beginning_of_a_permutation_is_no_split", a_beginning_of_a_permutation_is_no_split },
 	{ "splits_are_looked_for_until_that_is_cancelled",
 	  splits_are_looked_for_until_that_is_cancelled },
 	{ "numberings_are_kept_while_there_is_room", numberings_are_kept_while_there_is_room },
