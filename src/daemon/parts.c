@@ -481,7 +481,7 @@ static uint64_t split_length(const struct split_test *t, const uint32_t *place, 
 
 /* Whether this is no chance: of all sets of so many members few have so many of them in the first places
  * and so few behind. Beginnings may have any length and any holes. */
-static bool is_split(const struct bitmap *member, uint64_t length, uint64_t found)
+static bool is_beginning(const struct bitmap *member, uint64_t length, uint64_t found)
 {
 	uint64_t behind = member->size - length, strays = member->count - found;
 	double bits = log2_choose(member->size, member->count) -
@@ -503,7 +503,7 @@ static uint64_t try_split(const struct split_test *t, uint32_t seed)
 	    split_head(seed, t->member->size, t->places, &all) < 0)
 		return 0;
 	length = split_length(t, all, t->places, &found);
-	return is_split(t->member, length, found) ? length : 0;
+	return is_beginning(t->member, length, found) ? length : 0;
 }
 
 static bool find_split(const struct bitmap *member, const struct job_members *members,
@@ -537,7 +537,7 @@ static size_t narrow(void *ctx, const struct job_numbering *way, const struct jo
 	ret->of = kept->n;
 	/* All of them, but for an incomplete batch, is no part. */
 	if (n >= PART_SAMPLES && (kept->n - n) * MISSING_SHARE > kept->n) {
-		is_found = (end - n) * MISSING_SHARE <= end;
+		is_found = (end - n) * MISSING_SHARE <= end && is_beginning(&member, end, n);
 		ret->first = is_found ? end : 0;
 		is_found = is_found || find_split(&member, members, ret);
 	}
