@@ -124,6 +124,8 @@ uint64_t spend_wall_ns(const struct budget *b, uint64_t now_ns);
 bool spend_allows(const struct budget *b, enum budget_kind kind, uint64_t pass, uint64_t now_ns);
 /* It took so much, and found nothing. */
 void spend_charge(struct budget *b, enum budget_kind kind, uint64_t pass, uint64_t cpu_ns);
+/* It took so much, and was cancelled before it could find anything. */
+void spend_waste(struct budget *b, uint64_t cpu_ns);
 /* The first ones are free again, has_full: also the first search of all seeds. */
 void spend_renew(struct budget *b, bool has_full);
 
