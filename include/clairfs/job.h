@@ -68,11 +68,13 @@ struct job_numbered {
 	size_t n_seen;
 };
 
-/* All samples that a job reads; and seeds that it may have split the dataset by, the likeliest first. */
+/* All samples that a job reads; and seeds that it may have split the dataset by, the likeliest first.
+ * A thousand take up to a second, so no more are tried once *cancel is set. */
 struct job_members {
 	const struct bitmap *set;
 	const uint32_t *seed;
 	size_t n_seeds;
+	const atomic_bool *cancel;
 };
 
 /* Who knows the files; this module knows numbers. */

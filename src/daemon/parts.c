@@ -18,6 +18,7 @@
  * long for a spec, is left out. */
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
@@ -37,7 +38,8 @@
 #define SAME_MAX 128u
 #define KEPT_MAX 16u
 #define MISSING_SHARE 32u /* of the samples of a narrower numbering that were not read */
-#define SPLIT_HEAD 32u    /* a seed is judged by so many of its first places */
+#define SPLIT_HEAD 64u    /* a seed is judged by as many of its first places, or more, */
+#define SPLIT_BITS 30.0   /* so that chance passes once in 2^20 times 2^10 seeds */
 
 /* A numbering that was made before. */
 struct made {
@@ -423,42 +425,94 @@ static uint64_t list_members(const struct kept *kept, const struct bitmap *set, 
 	return ret->count;
 }
 
-/* The first places, as far as nearly all of them are members. */
-static uint64_t split_length(const uint32_t *head, uint64_t count, const struct bitmap *member)
-{
-	uint64_t found = 0, length = 0;
+/* What the first places by some seed are judged by. Where most of a part is read, they are nearly all members
+ * for any seed: fewer have to be missing than of the whole part, and the more places it takes to tell that from
+ * chance, the less of the part is left out. */
+struct split_test {
+	const struct bitmap *member;
+	double holes;	 /* of the places of a split, the most that may not have been read */
+	uint64_t places; /* a split is no longer than that */
+	uint64_t head;	 /* by so many places nearly all seeds are told to be none */
+};
 
-	for (uint64_t i = 0; i < count; i++) {
-		if (!bitmap_get(member, head[i]))
+static double log2_choose(uint64_t n, uint64_t k)
+{
+	int sign;
+
+	return (lgamma_r((double)n + 1, &sign) - lgamma_r((double)k + 1, &sign) -
+		lgamma_r((double)(n - k) + 1, &sign)) /
+	       M_LN2;
+}
+
+static struct split_test split_test_of(const struct bitmap *member)
+{
+	double missing = 1 - (double)member->count / (double)member->size;
+	double holes = MIN(1.0 / MISSING_SHARE, missing / 2);
+	/* Of chance, per place, that no more of them are missing. */
+	double bits = holes * log2(holes / missing) + (1 - holes) * log2((1 - holes) / (1 - missing));
+	uint64_t head = MAX((uint64_t)(SPLIT_BITS / bits), SPLIT_HEAD);
+
+	return (struct split_test){
+		.member = member,
+		.holes = holes,
+		.places = MIN((uint64_t)((double)member->count / (1 - holes)) + 1, member->size),
+		.head = MIN(head, member->count - member->count / MISSING_SHARE),
+	};
+}
+
+/* The first places, as far as nearly all of them are members, and how many of these are. */
+static uint64_t split_length(const struct split_test *t, const uint32_t *place, uint64_t count,
+			     uint64_t *ret_found)
+{
+	uint64_t found = 0, length = 0, most = (uint64_t)(t->holes * (double)count);
+
+	*ret_found = 0;
+	for (uint64_t i = 0; i < count && i - found <= most; i++) {
+		if (!bitmap_get(t->member, place[i]))
 			continue;
 		found++;
-		if ((i + 1 - found) * MISSING_SHARE <= i + 1)
-			length = i + 1;
+		if ((double)(i + 1 - found) > t->holes * (double)(i + 1))
+			continue;
+		length = i + 1;
+		*ret_found = found;
 	}
 	return length;
 }
 
+/* Whether this is no chance: of all sets of so many members few have so many of them in the first places
+ * and so few behind. Beginnings may have any length and any holes. */
+static bool is_beginning(const struct bitmap *member, uint64_t length, uint64_t found)
+{
+	uint64_t behind = member->size - length, strays = member->count - found;
+	double bits = log2_choose(member->size, member->count) -
+		      log2_choose(length, length - found);
+
+	if (length == 0 || strays * MISSING_SHARE > behind || strays * MISSING_SHARE > member->count)
+		return false;
+	return bits - log2_choose(behind, strays) >= SPLIT_BITS + 2 * log2((double)member->size);
+}
+
 /* Whether the members are the first part of a split by this seed. 0: they are not. */
-static uint64_t try_split(uint32_t seed, const struct bitmap *member)
+static uint64_t try_split(const struct split_test *t, uint32_t seed)
 {
 	AUTO_FREE uint32_t *few = NULL, *all = NULL;
-	uint64_t length;
+	uint64_t length, found, least = (uint64_t)((1 - t->holes) * (double)t->head);
 
-	if (split_head(seed, member->size, MIN(SPLIT_HEAD, member->size), &few) < 0 ||
-	    split_length(few, MIN(SPLIT_HEAD, member->size), member) < SPLIT_HEAD - 1 ||
-	    split_head(seed, member->size, member->size, &all) < 0)
+	if (split_head(seed, t->member->size, t->head, &few) < 0 ||
+	    split_length(t, few, t->head, &found) == 0 || found + 1 < least ||
+	    split_head(seed, t->member->size, t->places, &all) < 0)
 		return 0;
-	length = split_length(all, member->size, member);
-	/* Others are read as well: then it is no split. */
-	return (member->count - MIN(length, member->count)) * MISSING_SHARE <= member->count ? length
-											     : 0;
+	length = split_length(t, all, t->places, &found);
+	return is_beginning(t->member, length, found) ? length : 0;
 }
 
 static bool find_split(const struct bitmap *member, const struct job_members *members,
 		       struct job_numbering *ret)
 {
-	for (size_t i = 0; i < members->n_seeds; i++) {
-		ret->first = try_split(members->seed[i], member);
+	const struct split_test test = split_test_of(member);
+
+	for (size_t i = 0; i < members->n_seeds && !atomic_load(members->cancel); i++) {
+		ret->first = try_split(&test, members->seed[i]);
 		ret->split = members->seed[i];
 		ret->is_split = ret->first > 0;
 		if (ret->is_split)
@@ -483,7 +537,7 @@ static size_t narrow(void *ctx, const struct job_numbering *way, const struct jo
 	ret->of = kept->n;
 	/* All of them, but for an incomplete batch, is no part. */
 	if (n >= PART_SAMPLES && (kept->n - n) * MISSING_SHARE > kept->n) {
-		is_found = (end - n) * MISSING_SHARE <= end;
+		is_found = (end - n) * MISSING_SHARE <= end && is_beginning(&member, end, n);
 		ret->first = is_found ? end : 0;
 		is_found = is_found || find_split(&member, members, ret);
 	}

@@ -73,6 +73,7 @@ struct errand {
 	struct job_question q;
 	uint64_t pass, version, noted;
 	uint64_t cpu_ns; /* that it took */
+	uint64_t began_ns; /* of the budget that pays for it */
 };
 
 static unsigned threads_of(const struct job *job)
@@ -403,6 +404,7 @@ static void prepare_locked(struct job *job, struct errand *e)
 				      .progress = is_full ? note_progress : NULL,
 				      .progress_ctx = job };
 	e->cpu_ns = atomic_load(&desk->cpu_ns);
+	e->began_ns = job->budget.began_ns;
 	if (e->aim.kind != AIM_REFINE)
 		s->looked = s->n;
 	if (e->aim.kind == AIM_QUICK)
@@ -514,6 +516,14 @@ static void settle_refine_locked(struct job *job, const struct errand *e, int rc
 	hand_over_locked(job, opens);
 }
 
+/* It did not come to its end, so it may be made again; unless it was another job's, this one pays. */
+static void settle_ended_locked(struct job *job, const struct errand *e) REQUIRES(job->mu);
+static void settle_ended_locked(struct job *job, const struct errand *e)
+{
+	if (e->began_ns == job->budget.began_ns)
+		spend_waste(&job->budget, e->cpu_ns);
+}
+
 static void settle_budget_locked(struct job *job, const struct errand *e, int rc) REQUIRES(job->mu);
 static void settle_budget_locked(struct job *job, const struct errand *e, int rc)
 {
@@ -524,19 +534,21 @@ static void settle_budget_locked(struct job *job, const struct errand *e, int rc
 	if (rc == 0)
 		spend_renew(&job->budget, true);
 	else if (rc == -ECANCELED && kind == BUDGET_FULL)
-		return; /* it was not to its end */
+		settle_ended_locked(job, e);
 	else
 		spend_charge(&job->budget, kind, e->pass, e->cpu_ns);
 }
 
 /* The job reads some of the samples only, and numbers these: a search of all seeds for an order of
- * all of them is in vain, and another one is worth it. */
+ * all of them is in vain, and another one is worth it, also of the beginnings that had one. */
 static void be_narrow_locked(struct job *job) REQUIRES(job->mu);
 static void be_narrow_locked(struct job *job)
 {
 	job->is_narrow = true;
 	spend_renew(&job->budget, true);
 	job->full_failed = 0;
+	for (uint32_t i = 0; i < TRAIL_STARTS; i++)
+		job->trail.start[i].is_searched = false;
 	if (job->is_full)
 		atomic_store(&job->cancel, true);
 }
@@ -549,8 +561,9 @@ static void settle_locked(struct job *job, const struct errand *e, int rc,
 	bool is_full = e->aim.kind == AIM_FULL;
 
 	if (job->is_stopping || e->version != job->version) {
-		if (is_full) /* not to its end */
+		if (is_full)
 			job->trail.start[e->aim.start].is_searched = false;
+		settle_ended_locked(job, e);
 		return;
 	}
 	if (e->aim.kind == AIM_REFINE) {

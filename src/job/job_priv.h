@@ -124,6 +124,8 @@ uint64_t spend_wall_ns(const struct budget *b, uint64_t now_ns);
 bool spend_allows(const struct budget *b, enum budget_kind kind, uint64_t pass, uint64_t now_ns);
 /* It took so much, and found nothing. */
 void spend_charge(struct budget *b, enum budget_kind kind, uint64_t pass, uint64_t cpu_ns);
+/* It took so much, and was cancelled before it could find anything. */
+void spend_waste(struct budget *b, uint64_t cpu_ns);
 /* The first ones are free again, has_full: also the first search of all seeds. */
 void spend_renew(struct budget *b, bool has_full);
 
@@ -186,15 +188,16 @@ uint32_t guess_places(const struct job_question *q, const char *text, uint32_t *
  * thread's time, or twice as much time, and goes on there when asked about the same beginning
  * again: where q->marks says. */
 #define TAIL_LIKELY 512 /* known ones, and those of a DistributedSampler */
-#define TAIL_MARKS 4
+#define TAIL_MARKS 8    /* the numberings of a look, of two beginnings */
 
 struct tail_marks {
 	struct tail_mark {
 		uint64_t beginning;    /* hash of the first opens, in their numbering; 0: free */
+		uint64_t used;         /* when it was asked for last; 0: never */
 		uint32_t next;         /* seed */
 		uint32_t n_seen;       /* opens that seeds from 0 on were judged by */
 	} mark[TAIL_MARKS];
-	uint32_t oldest;
+	uint64_t asked;
 };
 int tail_search(const struct job_question *q, uint32_t n_seeds, uint64_t cpu_ns,
 		struct job_answer *ret) MUST_USE;

@@ -87,7 +87,9 @@ static void add_narrow(struct views *v, const struct job_numbering *way, bool is
 	const struct job_question *q = v->q;
 	struct job_numbering narrow[NARROW_MAX];
 	uint32_t seed[SPLIT_SEEDS];
-	const struct job_members members = { q->members, seed, is_likely ? SPLIT_SEEDS : 0 };
+	/* A glance is weighed as cheap. */
+	const struct job_members members = { q->members, seed,
+					     is_likely && !q->is_first ? SPLIT_SEEDS : 0, q->cancel };
 	size_t n;
 
 	for (uint32_t i = 0; i < SPLIT_SEEDS; i++)

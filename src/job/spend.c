@@ -11,6 +11,8 @@
  * ranks is found by more opens than a first look has. And of the passes over the dataset only number
  * 0, 1, 3, 7, 15... have any.
  *
+ * What was cancelled is paid for, and is none of the free ones: it may be begun again and again.
+ *
  * Where an order was found, or more is known to ask about, the first ones may be made at once again;
  * what was spent is not forgotten. Pure; the caller locks. */
 #include "job_priv.h"
@@ -74,6 +76,11 @@ void spend_charge(struct budget *b, enum budget_kind kind, uint64_t pass, uint64
 	}
 	b->looks++;
 	note_pass(b, pass);
+}
+
+void spend_waste(struct budget *b, uint64_t cpu_ns)
+{
+	b->spent_ns += cpu_ns;
 }
 
 void spend_renew(struct budget *b, bool has_full)

@@ -291,17 +291,19 @@ static uint64_t hash_beginning(const struct job_question *q)
 	return MAX(hash, 1);
 }
 
-/* That of this beginning, or a new one in place of the oldest. */
+/* That of this beginning, or a new one in place of the one that was asked for the longest ago. */
 static struct tail_mark *find_mark(const struct job_question *q)
 {
 	uint64_t beginning = hash_beginning(q);
-	struct tail_mark *mark;
+	struct tail_mark *mark = &q->marks->mark[0];
 
-	for (uint32_t i = 0; i < TAIL_MARKS; i++)
-		if (q->marks->mark[i].beginning == beginning)
-			return &q->marks->mark[i];
-	mark = &q->marks->mark[q->marks->oldest++ % TAIL_MARKS];
-	*mark = (struct tail_mark){ .beginning = beginning, .n_seen = (uint32_t)q->n_seen };
+	for (uint32_t i = 0; i < TAIL_MARKS && mark->beginning != beginning; i++)
+		if (q->marks->mark[i].beginning == beginning || q->marks->mark[i].used < mark->used)
+			mark = &q->marks->mark[i];
+	if (mark->beginning != beginning)
+		*mark = (struct tail_mark){ .beginning = beginning,
+					    .n_seen = (uint32_t)q->n_seen };
+	mark->used = ++q->marks->asked;
 	return mark;
 }
 

@@ -235,15 +235,25 @@ static void names_that_are_no_text_are_left_out(void)
 	dataset_free(ds);
 }
 
+static uint32_t seeds[1024]; /* that a split is looked for by */
+static size_t n_seeds;
+static atomic_bool cancel;
+
+static void use_seeds(const uint32_t *seed, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		seeds[i] = seed ? seed[i] : (uint32_t)i;
+	n_seeds = n;
+}
+
 /* The narrower way for a job that reads these samples only, below train. */
 static bool narrow(const struct asked *a, const struct dataset *ds, const uint32_t *sample, size_t n,
 		   struct job_numbering *ret)
 {
 	const struct job_numbers *numbers = job_parts_numbers(a->parts);
 	struct job_numbering way = { .under = "train" };
-	static const uint32_t seeds[] = { 0, 1, 42 };
 	struct bitmap set;
-	const struct job_members members = { &set, seeds, ARRAY_LEN(seeds) };
+	const struct job_members members = { &set, seeds, n_seeds, &cancel };
 	size_t found;
 
 	CHECK_INT(bitmap_init(&set, N), 0);
@@ -287,6 +297,7 @@ static void some_samples_of_a_part_are_numbered_anew(void)
 	struct asked a;
 
 	ask(&a, ds, &opens);
+	use_seeds((uint32_t[]){ 0, 1, 42 }, 3);
 	numbers = job_parts_numbers(a.parts);
 	fill(sample, TRAIN, 0, TRAIN);
 	CHECK(!narrow(&a, ds, sample, TRAIN, &way)); /* all of them */
@@ -308,6 +319,106 @@ static void some_samples_of_a_part_are_numbered_anew(void)
 	CHECK_U64(number[1], 143);
 	CHECK(!narrow(&a, ds, other, TRAIN / 5, &way)); /* a seed that nobody asks about */
 	CHECK(!narrow(&a, ds, split, 10, &way));
+	job_parts_free(a.parts);
+	dataset_free(ds);
+}
+
+/* Most of the part; also some samples of an incomplete batch were not read. */
+static void large_splits(void)
+{
+	static const struct {
+		uint32_t length, each; /* of so many one was not read, 0: of none */
+	} splits[] = {
+		{ TRAIN * 9 / 10, 0 },
+		{ TRAIN * 9 / 10, 50 },
+		{ TRAIN * 19 / 20, 0 },
+		{ TRAIN * 19 / 20, 130 },
+	};
+	struct dataset *ds = tree("large");
+	AUTO_FREE uint32_t *split = split_of("torch-randperm:seed=42");
+	const struct job_opens opens = { split, 64, true };
+	struct job_numbering way;
+	struct asked a;
+
+	ask(&a, ds, &opens);
+	use_seeds(NULL, 64);
+	for (size_t i = 0; i < ARRAY_LEN(splits); i++) {
+		uint32_t sample[TRAIN], n = 0;
+
+		for (uint32_t k = 0; k < splits[i].length; k++)
+			if (splits[i].each == 0 || k % splits[i].each != 7)
+				sample[n++] = split[k];
+		CHECK(narrow(&a, ds, sample, n, &way));
+		CHECK_U64(way.first, splits[i].length);
+		CHECK(way.is_split && way.split == 42);
+	}
+	job_parts_free(a.parts);
+	dataset_free(ds);
+}
+
+/* The fewer are left out by chance, the more of any permutation begins with members. */
+static void chance_is_no_split(void)
+{
+	struct dataset *ds = tree("chance");
+	uint64_t random = check_seed();
+	uint32_t sample[TRAIN];
+	const struct job_opens opens = { sample, 64, true };
+	struct asked a;
+
+	fill(sample, TRAIN, 0, TRAIN);
+	ask(&a, ds, &opens);
+	use_seeds(NULL, ARRAY_LEN(seeds));
+	for (uint32_t left_out = TRAIN / 32 + 1; left_out < TRAIN - 64; left_out += left_out / 4) {
+		struct job_numbering way;
+
+		for (uint32_t i = 0; i < TRAIN; i++) {
+			uint32_t k = (uint32_t)check_rand_below(&random, i + 1);
+
+			sample[i] = sample[k];
+			sample[k] = i;
+		}
+		CHECK(!narrow(&a, ds, sample, TRAIN - left_out, &way));
+	}
+	job_parts_free(a.parts);
+	dataset_free(ds);
+}
+
+/* Behind a split nothing is read. Here every second one of the last is, so it is something else. */
+static void a_beginning_of_a_permutation_is_no_split(void)
+{
+	struct dataset *ds = tree("beginning");
+	AUTO_FREE uint32_t *split = split_of("torch-randperm:seed=42");
+	const struct job_opens opens = { split, 64, true };
+	uint32_t sample[TRAIN], n = 0;
+	struct job_numbering way;
+	struct asked a;
+
+	for (uint32_t i = 0; i < TRAIN; i++)
+		if (i < TRAIN - 50 || i % 2)
+			sample[n++] = split[i];
+	ask(&a, ds, &opens);
+	use_seeds((uint32_t[]){ 42 }, 1);
+	CHECK(!narrow(&a, ds, sample, n, &way));
+	CHECK(narrow(&a, ds, sample, TRAIN - 50, &way)); /* without these */
+	job_parts_free(a.parts);
+	dataset_free(ds);
+}
+
+/* The mount ends, or the job goes on to another pass. */
+static void splits_are_looked_for_until_that_is_cancelled(void)
+{
+	struct dataset *ds = tree("cancel");
+	AUTO_FREE uint32_t *split = split_of("torch-randperm:seed=42");
+	const struct job_opens opens = { split, 64, true };
+	struct job_numbering way;
+	struct asked a;
+
+	ask(&a, ds, &opens);
+	use_seeds((uint32_t[]){ 42 }, 1);
+	atomic_store(&cancel, true);
+	CHECK(!narrow(&a, ds, split, TRAIN / 5, &way));
+	atomic_store(&cancel, false);
+	CHECK(narrow(&a, ds, split, TRAIN / 5, &way));
 	job_parts_free(a.parts);
 	dataset_free(ds);
 }
@@ -344,6 +455,11 @@ static void numberings_are_kept_while_there_is_room(void)
 
 static const struct check_test tests[] = {
 	{ "some_samples_of_a_part_are_numbered_anew", some_samples_of_a_part_are_numbered_anew },
+	{ "large_splits", large_splits },
+	{ "chance_is_no_split", chance_is_no_split },
+	{ "a_beginning_of_a_permutation_is_no_split", a_beginning_of_a_permutation_is_no_split },
+	{ "splits_are_looked_for_until_that_is_cancelled",
+	  splits_are_looked_for_until_that_is_cancelled },
 	{ "numberings_are_kept_while_there_is_room", numberings_are_kept_while_there_is_room },
 	{ "a_directory_that_all_opens_are_of", a_directory_that_all_opens_are_of },
 	{ "the_part_that_is_read_now_comes_first", the_part_that_is_read_now_comes_first },

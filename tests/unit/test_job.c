@@ -22,6 +22,7 @@ static struct bed {
 	bool is_inside;
 	unsigned quicks, fulls, refines, founds, cancels;
 	uint64_t cost_ns; /* CPU time of a quick search, of a brief one a quarter; mu */
+	uint64_t full_cost_ns; /* of one of all seeds; mu */
 	struct job_question asked, full; /* full: the last one of all seeds that tells progress */
 	char spec[JOB_SPEC_MAX];
 	int found_rc;
@@ -69,6 +70,7 @@ static int fake_full(const struct job_question *q, struct job_answer *ret)
 	if (!bed.is_ticking)
 		return answer(q, bed.full_rc, &bed.fulls, ret);
 	mutex_lock(&bed.mu);
+	atomic_fetch_add(q->cpu_ns, bed.full_cost_ns);
 	bed.full = *q;
 	bed.fulls++;
 	cond_broadcast(&bed.changed);
@@ -422,6 +424,57 @@ static void a_search_goes_on_behind_cheap_questions(void)
 	CHECK_U64(bed.founds, 0);
 }
 
+/* In the midst of a search of all seeds it turns out that the job reads some samples only: there is another one,
+ * of the numbers of these, and what the first one took is weighed, as it was not to its end. */
+static void a_search_of_the_wrong_numbers_is_made_again(void)
+{
+	set_up(JOB_FULL, NULL);
+	bed.full_cost_ns = 7 * NS_PER_S;
+	bed.is_ticking = true;
+	open_samples(0, 300);
+	wait_for(&bed.fulls, 1);
+	wait_ticks();
+	CHECK_U64(status().vain_cpu_s, 0);
+	mutex_lock(&bed.mu);
+	bed.answer.is_narrow = true;
+	bed.full_cost_ns = 0;
+	mutex_unlock(&bed.mu);
+	open_samples(0, 100); /* which has a look */
+	wait_for(&bed.cancels, 1);
+	wait_for(&bed.fulls, 2);
+	CHECK_U64(status().vain_cpu_s, 7);
+	CHECK_U64(bed.founds, 0);
+	tear_down();
+}
+
+/* Somebody follows the order again, twice: each time what was searched for is cancelled. */
+static void what_is_cancelled_is_weighed(void)
+{
+	set_up(JOB_FULL, NULL);
+	bed.full_cost_ns = 7 * NS_PER_S;
+	bed.is_ticking = true;
+	for (unsigned i = 1; i <= 2; i++) {
+		job_note_plan(bed.job, JOB_PLAN_LOST);
+		open_samples(i * 300, 300);
+		wait_for(&bed.fulls, i);
+		CHECK_U64(status().vain_cpu_s, 7 * (i - 1));
+		job_note_plan(bed.job, JOB_PLAN_FOLLOWED);
+		wait_for(&bed.cancels, i);
+		wait_idle();
+	}
+	CHECK_U64(status().vain_cpu_s, 14);
+	/* Another job does not pay for that. */
+	job_note_plan(bed.job, JOB_PLAN_LOST);
+	open_samples(900, 300);
+	wait_for(&bed.fulls, 3);
+	now_ns++;
+	job_note_told(bed.job, "torch-randperm:seed=5");
+	wait_for(&bed.cancels, 3);
+	wait_idle();
+	CHECK_U64(status().vain_cpu_s, 0);
+	tear_down();
+}
+
 /* The seed of a pass that is over, behind which this one's is looked for when it does not follow. */
 static void a_finding_for_the_last_pass_helps_in_this_one(void)
 {
@@ -727,6 +780,9 @@ static const struct check_test tests[] = {
 	{ "given_up_for_a_while", given_up_for_a_while },
 	{ "a_new_pass_is_asked_about_at_once", a_new_pass_is_asked_about_at_once },
 	{ "a_search_goes_on_behind_cheap_questions", a_search_goes_on_behind_cheap_questions },
+	{ "a_search_of_the_wrong_numbers_is_made_again",
+	  a_search_of_the_wrong_numbers_is_made_again },
+	{ "what_is_cancelled_is_weighed", what_is_cancelled_is_weighed },
 	{ "a_finding_for_the_last_pass_helps_in_this_one",
 	  a_finding_for_the_last_pass_helps_in_this_one },
 	{ "a_search_waits_while_nothing_is_opened", a_search_waits_while_nothing_is_opened },

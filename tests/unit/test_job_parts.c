@@ -19,6 +19,7 @@ enum { DIR_ROOT, DIR_TRAIN, DIR_VAL };
 static atomic_bool never;
 static atomic_uint_least64_t cpu_ns;
 static unsigned n_listed; /* of the ways below */
+static size_t most_seeds; /* that a split was to be looked for by */
 
 static const struct job_numbering ways[] = {
 	{ .under = "train", .dir = DIR_TRAIN },
@@ -65,6 +66,8 @@ static size_t narrow(void *ctx, const struct job_numbering *way, const struct jo
 	uint64_t count = members->set->count;
 
 	CHECK(max > 0 && (members->n_seeds == 0 || members->seed[1] == 42));
+	CHECK(members->cancel == &never);
+	most_seeds = MAX(most_seeds, members->n_seeds);
 	*ret = *way;
 	ret->first = count;
 	ret->of = TRAIN;
@@ -254,6 +257,13 @@ static void the_first_samples_of_a_part_once_they_were_read(void)
 	q.members = &members;
 	CHECK_INT(job_searches_real.quick(&q, &a), -ENOENT);
 	CHECK(a.is_narrow);
+	CHECK(most_seeds >= 1000);
+	/* Of these a glance tries none: it is weighed as cheap. */
+	most_seeds = 0;
+	q.is_first = true;
+	CHECK_INT(job_searches_real.quick(&q, &a), -ENOENT);
+	CHECK_U64(most_seeds, 0);
+	q.is_first = false;
 	/* A job that reads others as well. */
 	(void)bitmap_clear(&members, seen[0] % 2 ? VAL : VAL + 1);
 	for (uint32_t i = 0; i < SEEN / 8; i++)

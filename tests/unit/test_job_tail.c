@@ -159,6 +159,43 @@ static void a_search_goes_on_where_it_stopped(void)
 	CHECK(marks.mark[1].next >= TAIL_LIKELY && marks.mark[0].next > TAIL_LIKELY);
 }
 
+/* Of each look at one of two beginnings the likeliest numbering is asked last, and gets furthest. It is not the
+ * first one to be forgotten: others come and go. */
+static void marks_that_are_in_use_are_kept(void)
+{
+	struct resume r = { 3456789012, 1, 0, 1, 700, 32 };
+	struct tail_marks marks = { 0 };
+	struct job_question q[2];
+	uint32_t seen[2][SEEN_MAX], other[SEEN_MAX], step = 0;
+	struct job_answer a = { 0 };
+
+	for (int i = 0; i < 2; i++) {
+		r.step = 100 + 100 * (uint32_t)i;
+		q[i] = opens_of(&r, seen[i]);
+		q[i].marks = &marks;
+		CHECK_INT(tail_search(&q[i], 40, 1000 * NS_PER_S, &a), -ENOENT);
+	}
+	for (int look = 0; look < 12; look++) {
+		for (int way = 1; way < TAIL_MARKS / 2; way++) {
+			struct job_question one;
+
+			r.step = 300 + step++;
+			one = opens_of(&r, other);
+			one.marks = &marks;
+			CHECK_INT(tail_search(&one, 1, 1000 * NS_PER_S, &a), -ENOENT);
+		}
+		CHECK_INT(tail_search(&q[look % 2], 0, 1000 * NS_PER_S, &a), -ENOENT);
+	}
+	for (int i = 0; i < 2; i++) {
+		const struct tail_mark *mark;
+
+		CHECK_INT(tail_search(&q[i], 0, 1000 * NS_PER_S, &a), -ENOENT);
+		for (mark = marks.mark; mark->used != marks.asked;)
+			mark++;
+		CHECK_INT(mark->next, 40);
+	}
+}
+
 /* The others search the beginning, and know the layouts of loaders. */
 static void the_beginning_is_left_to_others(void)
 {
@@ -200,6 +237,7 @@ static const struct check_test tests[] = {
 	{ "a_loader_behind_manual_seed", a_loader_behind_manual_seed },
 	{ "the_world_is_told_by_more_opens", the_world_is_told_by_more_opens },
 	{ "a_search_goes_on_where_it_stopped", a_search_goes_on_where_it_stopped },
+	{ "marks_that_are_in_use_are_kept", marks_that_are_in_use_are_kept },
 	{ "the_beginning_is_left_to_others", the_beginning_is_left_to_others },
 	{ "chance_is_no_tail", chance_is_no_tail },
 	{ "repeats_are_no_evidence", repeats_are_no_evidence },
