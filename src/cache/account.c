@@ -653,12 +653,15 @@ static void sweep_told(struct cache *c, struct account_shard *a)
 	free(told);
 }
 
-/* The oldest open of a record that is not told yet, or `least`. */
-static uint64_t undecided_since(struct account_shard *a, uint64_t least)
+/* The oldest open that is not told yet, or `least`. Also of what was decided after this sweep told: a
+ * sample that was opened again meanwhile. */
+static uint64_t untold_since(struct account_shard *a, uint64_t least)
 {
 	mutex_lock(&a->mu);
 	if (!list_is_empty(&a->untold))
 		least = MIN(least, container_of(a->untold.next, struct record, by_since)->since_ns);
+	for (uint32_t i = 0; i < a->n_told; i++)
+		least = MIN(least, a->told[i].opened_ns);
 	mutex_unlock(&a->mu);
 	return least;
 }
@@ -672,7 +675,7 @@ static void tell_settled(struct cache *c, uint64_t now_ns)
 		return;
 	atomic_store(&c->account->settle_ns, now_ns + NS_PER_S);
 	for (int i = 0; i < ACCOUNT_SHARDS; i++)
-		before_ns = undecided_since(&c->account->shards[i], before_ns);
+		before_ns = untold_since(&c->account->shards[i], before_ns);
 	c->p.probe->settled(c->p.probe->ctx, before_ns);
 }
 

@@ -183,34 +183,8 @@ static struct teller reader(int tid)
 	return t;
 }
 
-/* A loader's worker reads for the process that forked it; another program for itself. */
-static void who_forked_a_reader_reads(void)
-{
-	struct child worker = child_new("pt_data_worker", false), leader = child_new("w", true);
-	pid_t other = vfork();
-	struct teller t;
-
-	if (other == 0) {
-		execlp("sleep", "sleep", "1000", NULL);
-		_exit(127);
-	}
-	CHECK(other > 0);
-	CHECK_INT(reader(worker.pid).id.pid, getpid());
-	CHECK_INT(reader(leader.pid).id.pid, getpid()); /* in whatever session */
-	CHECK_INT(reader(getpid()).id.pid, getpid());
-	t = reader(other);
-	CHECK_INT(t.id.pid, other);
-	CHECK(t.n_above > 0 && t.above[0].pid == getpid());
-	CHECK(teller_is_of(&t, &t.id) && teller_is_of(&t, &t.above[0]));
-	CHECK(!teller_is_of(&t, &(struct process_id){ 0, 0 }));
-	CHECK_INT(reader(0).id.pid, 0);
-	kill(other, SIGKILL);
-	CHECK_INT(waitpid(other, NULL, 0), other);
-	child_reap(&worker);
-	child_reap(&leader);
-}
-
-/* Runs `sleep` under a name of its own, as a program that was executed: no fork's stack. */
+/* A shell that waits, under a name of its own: a program that was executed, and has no fork's stack. It
+ * ends with this test at the latest: what is left would hold its output open. */
 static pid_t spawn(const char *name)
 {
 	char text[160];
@@ -224,7 +198,7 @@ static pid_t spawn(const char *name)
 	if (pid == 0) {
 		int hold[2];
 
-		if (pipe(hold) < 0)
+		if (pipe(hold) < 0 || prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
 			_exit(127);
 		dup2(hold[0], 0);
 		dup2(ready[1], 1);
@@ -242,6 +216,27 @@ static void end(pid_t pid)
 {
 	kill(pid, SIGKILL);
 	CHECK_INT(waitpid(pid, NULL, 0), pid);
+}
+
+/* A loader's worker reads for the process that forked it; another program for itself. */
+static void who_forked_a_reader_reads(void)
+{
+	struct child worker = child_new("pt_data_worker", false), leader = child_new("w", true);
+	pid_t other = spawn("other");
+	struct teller t;
+
+	CHECK_INT(reader(worker.pid).id.pid, getpid());
+	CHECK_INT(reader(leader.pid).id.pid, getpid()); /* in whatever session */
+	CHECK_INT(reader(getpid()).id.pid, getpid());
+	t = reader(other);
+	CHECK_INT(t.id.pid, other);
+	CHECK(t.n_above > 0 && t.above[0].pid == getpid());
+	CHECK(teller_is_of(&t, &t.id) && teller_is_of(&t, &t.above[0]));
+	CHECK(!teller_is_of(&t, &(struct process_id){ 0, 0 }));
+	CHECK_INT(reader(0).id.pid, 0);
+	end(other);
+	child_reap(&worker);
+	child_reap(&leader);
 }
 
 /* Workers that were spawned execute their program anew; torch's are known by their name, others may be
