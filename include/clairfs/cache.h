@@ -20,7 +20,6 @@
 #include "clairfs/plan.h"
 #include "clairfs/tier.h"
 
-struct store;
 struct tape;
 
 /* Several jobs may read at the same time: each has an id, see cache_add_order. */
@@ -51,8 +50,8 @@ static inline uint64_t cache_spare_bytes(uint64_t ram)
 
 struct cache_params {
 	struct dataset *dataset;
-	struct tier *source;
-	struct store *store; /* NULL = none */
+	struct tier *const *tiers; /* as for chain_init(): the source, and what keeps copies */
+	size_t n_tiers;
 	struct arena *arena;
 	struct order *order; /* of the start, NULL = none; borrowed */
 	struct metrics *metrics;
