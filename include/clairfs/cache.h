@@ -171,6 +171,7 @@ struct cache_read {
 	bool is_look, is_looked; /* of cache_look; the source has answered */
 	bool is_whole;           /* misses of it fetch whole pieces */
 	bool is_accounted;
+	bool is_decided; /* its answer is of the version that there is now */
 	struct read_traits traits;
 };
 /* Never blocks; may call done() before it returns. Looks in: arena -> fetch in flight (joins it) ->

@@ -122,11 +122,7 @@ static void fetch_leave(struct cache *c, struct shard *s, struct object *obj)
 	list_init(&dead);
 	mutex_lock(&s->mu);
 	object_put_locked(c, s, obj, &dead);
-	mutex_unlock(&s->mu);
-	objects_free(c, &dead);
-	mutex_lock(&s->mu);
-	busy_end_locked(s);
-	mutex_unlock(&s->mu);
+	busy_leave_locked(c, s, &dead);
 }
 
 static void fetch_end(struct cache *c, struct object *obj, struct fetch_result result)
