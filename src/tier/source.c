@@ -18,6 +18,7 @@
  */
 #include "source_priv.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -135,6 +136,8 @@ static void source_start(struct source *s, struct tier_read *read, struct kept_f
 {
 	struct io_job *job = &read->own.job;
 
+	assert(!file || file->fd >= 0);
+	assert(!file || !read->own.is_retried); /* a kept descriptor is what failed */
 	read->own.tier_priv = file;
 	read->own.asked_ns = now_ns();
 	memset(job, 0, sizeof(*job)); /* st_mode tells later whether st was filled */
@@ -250,6 +253,8 @@ static void source_read(struct tier *tier, struct tier_read *read)
 {
 	struct source *s = container_of(tier, struct source, tier);
 
+	assert(read->done && read->ask.path);
+	assert(read->ask.skip < PIECE_BYTES && read->ask.length <= PIECE_BYTES);
 	read->own.is_retried = false;
 	mutex_lock(&s->mu);
 	s->n_reads++;
@@ -304,6 +309,7 @@ static void source_count(struct source *s, const struct tier_read *read)
 static void source_end(struct source *s)
 {
 	mutex_lock(&s->mu);
+	assert(s->n_reads > 0);
 	s->n_reads--;
 	if (s->n_reads == 0)
 		cond_broadcast(&s->is_idle);
@@ -358,6 +364,7 @@ static void source_free(struct tier *tier)
 	mutex_lock(&s->mu);
 	while (s->n_reads > 0)
 		cond_wait(&s->is_idle, &s->mu);
+	assert(list_is_empty(&s->openings)); /* each has a read that waits for it */
 	mutex_unlock(&s->mu);
 	kept_files_fini(&s->files);
 	cond_fini(&s->is_idle);

@@ -12,6 +12,7 @@
  * Everything may be called from any thread, several at once. Must never return an error that a
  * caller has to do more about than to go to the source.
  */
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 #include <sys/random.h>
@@ -300,6 +301,7 @@ static size_t put_batch(struct store *s, struct tier_piece *pieces, size_t n)
 			of[k]->status = -ECANCELED;
 		return i;
 	}
+	assert(n_records <= STORE_BATCH_MAX && i >= n_records);
 	store_append(s, records, n_records);
 	for (uint32_t k = 0; k < n_records; k++)
 		of[k]->status =
@@ -312,6 +314,7 @@ void store_put_many(struct store *store, struct tier_piece *pieces, size_t n)
 	while (n > 0) {
 		size_t n_done = put_batch(store, pieces, n);
 
+		assert(n_done >= 1 && n_done <= n);
 		pieces += n_done;
 		n -= n_done;
 	}

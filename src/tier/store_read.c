@@ -14,6 +14,7 @@
  * tier_read() runs on any thread, and calls done() itself only for pieces that are not there. Must
  * never report success for bytes of a record that was not verified.
  */
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 
@@ -64,6 +65,8 @@ static void read_submit(struct store *store, struct tier_read *read, void *tail)
 	job->offset = (uint64_t)store_place_block(read->own.place) * STORE_BLOCK;
 	job->length = read->own.is_whole ? store_record_bytes(read->ask.length)
 				     : ALIGN_UP(read->ask.length, STORE_BLOCK);
+	/* Not a byte goes beyond the pages of the reader. */
+	assert(job->length <= job->head + (tail ? STORE_BLOCK : 0));
 	job->is_urgent = read->ask.is_urgent;
 	job->done = read_done;
 	job->ctx = store;
@@ -82,6 +85,7 @@ static void read_end(struct store *store, struct tier_read *read, int status)
 		store_segment_put(store, segment);
 	read->done(read);
 	mutex_lock(&reader->mu);
+	assert(reader->n_reads > 0);
 	reader->n_reads--;
 	if (reader->n_reads == 0)
 		cond_broadcast(&reader->is_idle);
@@ -99,6 +103,7 @@ static void *make_buffer_locked(struct store_reader *reader) REQUIRES(reader->mu
 	    posix_memalign(&buffer, STORE_BLOCK, STORE_BLOCK) != 0)
 		return NULL;
 	reader->n_buffers++;
+	assert(reader->n_buffers <= reader->max_buffers);
 	return buffer;
 }
 
@@ -130,6 +135,7 @@ static struct tier_read *pass_buffer(struct store_reader *reader, void *buffer)
 	node = list_pop_head(&reader->urgent);
 	if (!node)
 		node = list_pop_head(&reader->waiting);
+	assert(reader->n_free < reader->n_buffers); /* this one was in use */
 	if (!node)
 		reader->buffers[reader->n_free++] = buffer;
 	mutex_unlock(&reader->mu);
@@ -211,6 +217,7 @@ static void read_done(struct io_job *job)
 		store_tag_of(&store->index, store->p.fsid, &read->ask.expect, read->ask.key.piece);
 	int status = read_verify(read);
 
+	assert(read->own.tier_priv);
 	store_drop_cache(&store->dir, job->fd, job->offset, job->length);
 	read->answer.latency_ns = job->done_ns - job->started_ns;
 	if (status == 0)
