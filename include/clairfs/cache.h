@@ -175,7 +175,7 @@ struct cache_read {
 	struct read_traits traits;
 };
 /* Never blocks; may call done() before it returns. Looks in: arena -> fetch in flight (joins it) ->
- * store -> source. Any thread. */
+ * the tiers, as tier/chain.h says. Any thread. */
 void cache_read(struct cache *cache, struct cache_read *read);
 /* Whether the size that the index has may not be told to a reader before cache_look was asked: the
  * file is empty as far as is known, and the kernel would send no READ. Any thread. */

@@ -18,6 +18,8 @@
 #include "clairfs/base/queue.h"
 #include "clairfs/io.h"
 #include "clairfs/metrics.h"
+#include "clairfs/tier/arena.h"
+#include "clairfs/tier/stage.h"
 
 #define PIECE_BYTES (1u << 20)
 
@@ -44,7 +46,7 @@ struct tier_request {
 	struct piece_key key;
 	/* Of tiers that verify only: bytes from the beginning of the piece; then the request may end
 	 * behind it. */
-	uint32_t skip;
+	uint64_t skip;
 	const char *path; /* relative to the source directory */
 	/* The version that is wanted: of a tier that verifies what the reader believes the file to
 	 * be, of others what they keep that as. */
@@ -206,67 +208,5 @@ int source_new(const struct source_params *params, struct tier **ret, struct err
 
 /* --- null: every read succeeds at once with zeros; for ceilings --- */
 int tier_null_new(struct tier **ret, struct err *err) MUST_USE;
-
-/* --- arena: the RAM tier's memory --- */
-struct arena;
-/* Reserves address space for limit bytes (transparent huge pages where allowed); memory is used as
- * it is allocated and given back to the system when a chunk is empty, a few excepted. What is
- * resident never passes limit_bytes; tables take 0.3 % more. -EINVAL below 4 KiB or above 4 TiB.
- * Any thread. */
-int arena_new(uint64_t limit_bytes, struct arena **ret, struct err *err) MUST_USE;
-void arena_free(struct arena *arena);
-/* 4096-aligned memory for `length` bytes, rounded up to whole pages of 4096 (0 counts as 1); or
- * NULL when no hole is that long, or above PIECE_BYTES. Holes between random sizes keep 1 to 9 % of
- * an arena of some GiB from use, up to 18 % of 128 MiB: evict more and try again. */
-void *arena_alloc(struct arena *arena, uint32_t length);
-/* length as it was allocated. */
-void arena_release(struct arena *arena, void *mem, uint32_t length);
-uint64_t arena_used(const struct arena *arena); /* bytes, rounding included */
-/* Memory that it takes beside that: tags per page. */
-uint64_t arena_table_bytes(const struct arena *arena);
-/* From here on nothing is handed out beyond `bytes` (at most those of arena_new, which end this).
- * As long as that is less, all free memory is given back to the system, page by page: what is
- * resident is what is used. What is in use already stays: release it before. */
-void arena_set_limit(struct arena *arena, uint64_t bytes);
-/* What an allocation of `length` counts, without holes. */
-uint64_t arena_cost(uint32_t length);
-
-/* --- stage: pages pushed into the kernel's cache of the FUSE inodes --- */
-/* A file as the kernel knows it: since a renewal (dataset_renew) its name leads to another inode, and
- * the old one is left to those that have it open. */
-struct stage_file {
-	struct entry_id entry;
-	uint32_t renewal;
-};
-
-struct stage_ops {
-	/* FUSE_NOTIFY_STORE / FUSE_NOTIFY_INVAL_INODE. Blocking; only stager threads call them,
-	 * with no lock held. 0, -ENOENT when the kernel does not know the inode, else errno. length
-	 * 0 means all from offset on. */
-	int (*store)(void *ctx, struct stage_file file, uint64_t offset, const void *data,
-		     size_t length);
-	int (*inval)(void *ctx, struct stage_file file, uint64_t offset, uint64_t length);
-	/* Drops attributes only (no pages). */
-	int (*inval_attr)(void *ctx, struct entry_id entry);
-	/* Makes the kernel know the attributes that the dataset has now, above all the size: when it
-	 * returns 0, whoever reads the inode sees them, or the kernel does not know it. It never
-	 * waits for a page. One thread at a time. -ETIMEDOUT after seconds, errno. */
-	int (*settle)(void *ctx, struct entry_id entry);
-	/* The name leads to the inode of now for who looks it up from now on. Never waits for a
-	 * page. */
-	int (*drop_name)(void *ctx, struct entry_id entry);
-	/* Makes the kernel know the inode by looking its path up through the mount; may block on
-	 * the reactor. -ENOBUFS: it knows enough until readers have opened some. */
-	int (*lookup)(void *ctx, struct entry_id entry);
-};
-struct stage_piece {
-	struct stage_file file;
-	uint32_t piece, length;
-	const void *data;
-	uint64_t size; /* of the file */
-};
-/* Pushes one piece in page-aligned parts of at most 1 MiB, the last one ending exactly at the file's
- * size; never past it. */
-int stage_push(const struct stage_ops *ops, void *ctx, const struct stage_piece *piece) MUST_USE;
 
 #endif

@@ -4,11 +4,6 @@
  * waits. Single flight: the object is in the table while it is fetched, so later readers join it. A
  * failed prefetch wakes its readers, who then fetch for themselves: advice must not become an error.
  *
- * Prefetches wait in a queue of our own until a slot is free, so at most `max` of them are with the
- * I/O engine. A READ that joins a prefetch still in this queue takes it out and starts it as
- * urgent; the engines cannot re-prioritise what they have, so the wiring must give them room for
- * `max` prefetches beside the demand reads.
- *
  * Runs on whoever asks (never blocks there) and on I/O threads. It must never allocate, submit or
  * wake with a lock held.
  */
@@ -105,15 +100,6 @@ static void fetch_settle_locked(struct cache *c, struct shard *s, struct object 
 		sample_fetch_piece_locked(c, s, obj, &result, dead);
 }
 
-static void prefetch_slot_free(struct cache *c)
-{
-	mutex_lock(&c->prefetch.mu);
-	assert(c->prefetch.inflight > 0);
-	c->prefetch.inflight--;
-	mutex_unlock(&c->prefetch.mu);
-	prefetch_pump(c);
-}
-
 /* The last thing a fetch does: from here on cache_stop may go on without it. */
 static void fetch_leave(struct cache *c, struct shard *s, struct object *obj)
 {
@@ -141,7 +127,7 @@ static void fetch_end(struct cache *c, struct object *obj, struct fetch_result r
 	while ((node = list_pop_head(&woken)))
 		read_settle(c, container_of(node, struct cache_part, node)->read);
 	if (has_slot)
-		prefetch_slot_free(c);
+		prefetch_ended(c);
 	fetch_leave(c, s, obj);
 }
 
@@ -317,11 +303,10 @@ static void copy_answered(const struct fetch *f, const struct fetch_result *resu
 {
 	struct cache *c = f->cache;
 
-	if (result->status == 0)
+	if (result->status == 0 || walk_tier(&f->walk) != c->keeper)
 		return;
 	metrics_add(c->p.metrics, METRIC_BYPASS_STORE_ERROR, 1);
-	if (walk_tier(&f->walk) == c->keeper)
-		note_sample(c, PLAN_EV_UNPINNED, f->object->state_of->entry, 0);
+	note_sample(c, PLAN_EV_UNPINNED, f->object->state_of->entry, 0);
 }
 
 /* The walk is over. */
@@ -369,7 +354,7 @@ static void fetch_want(struct fetch *f)
 	int rc = 0;
 
 	f->walk.want = (struct tier_request){ .key = { entry, obj->piece },
-					      .skip = (uint32_t)(obj->start % PIECE_BYTES),
+					      .skip = obj->start - (uint64_t)obj->piece * PIECE_BYTES,
 					      .path = f->path,
 					      .expect = obj->identity,
 					      .buf = obj->mem,
@@ -433,118 +418,4 @@ void fetch_start(struct cache *c, struct object *obj)
 	fetch_look(f);
 	walk_begin(&f->walk, &c->chain);
 	fetch_send(f);
-}
-
-/* --- prefetches that wait for a slot --- */
-
-void prefetch_init(struct cache *c)
-{
-	mutex_init(&c->prefetch.mu);
-	list_init(&c->prefetch.queue);
-	c->prefetch.max = c->p.inflight_max ? c->p.inflight_max : 64;
-}
-
-void prefetch_push(struct cache *c, struct object *obj)
-{
-	mutex_lock(&c->prefetch.mu);
-	list_push_tail(&c->prefetch.queue, &obj->in_queue);
-	mutex_unlock(&c->prefetch.mu);
-}
-
-/* Starts a popped object unless a reader or a change of the file was faster; uses up the queue's
- * reference. */
-static bool prefetch_start(struct cache *c, struct object *obj)
-{
-	struct shard *s = shard_of(c, obj->state_of->entry);
-	bool is_mine;
-
-	mutex_lock(&s->mu);
-	is_mine = obj->state == OBJECT_QUEUED;
-	if (is_mine) {
-		obj->has_slot = true;
-		fetch_claim_locked(s, obj);
-	}
-	mutex_unlock(&s->mu);
-	if (is_mine)
-		fetch_start(c, obj);
-	object_put(c, obj);
-	return is_mine;
-}
-
-/* True: one may be started, and counts as in flight. The probe is asked without the lock, so whoever
- * comes meanwhile with other news has it asked again. */
-static bool prefetch_take(struct cache *c, struct object **ret)
-{
-	struct prefetch_queue *q = &c->prefetch;
-	bool is_let = true, is_found = false;
-
-	mutex_lock(&q->mu);
-	do {
-		q->is_called = false;
-		if (q->inflight >= q->max || list_is_empty(&q->queue))
-			break;
-		mutex_unlock(&q->mu);
-		is_let = probed_lets_prefetch(c);
-		mutex_lock(&q->mu);
-	} while (!is_let && q->is_called);
-	is_found = is_let && q->inflight < q->max && !list_is_empty(&q->queue);
-	if (is_found) {
-		*ret = container_of(list_pop_head(&q->queue), struct object, in_queue);
-		q->inflight++;
-	} else {
-		q->is_pumping = false;
-	}
-	mutex_unlock(&q->mu);
-	return is_found;
-}
-
-void prefetch_pump(struct cache *c)
-{
-	struct prefetch_queue *q = &c->prefetch;
-	struct object *obj;
-	bool is_pumping;
-
-	mutex_lock(&q->mu);
-	is_pumping = q->is_pumping; /* then that thread looks again before it leaves; also ends
-				       recursion when a tier answers at once */
-	q->is_called = true;
-	q->is_pumping = true;
-	mutex_unlock(&q->mu);
-	while (!is_pumping && prefetch_take(c, &obj))
-		if (!prefetch_start(c, obj)) {
-			mutex_lock(&q->mu);
-			q->inflight--;
-			mutex_unlock(&q->mu);
-		}
-}
-
-void prefetch_close(struct cache *c)
-{
-	static const struct fetch_result canceled = { .status = -ECANCELED };
-	struct list *node;
-
-	for (;;) {
-		struct list dead;
-		struct object *obj;
-		struct shard *s;
-
-		mutex_lock(&c->prefetch.mu);
-		c->prefetch.is_closed = true;
-		node = list_pop_head(&c->prefetch.queue);
-		mutex_unlock(&c->prefetch.mu);
-		if (!node)
-			return;
-		obj = container_of(node, struct object, in_queue);
-		s = shard_of(c, obj->state_of->entry);
-		list_init(&dead);
-		mutex_lock(&s->mu);
-		if (obj->state == OBJECT_QUEUED) {
-			object_drop_locked(c, s, obj, &dead);
-			if (obj->job)
-				sample_fetch_piece_locked(c, s, obj, &canceled, &dead);
-		}
-		object_put_locked(c, s, obj, &dead);
-		mutex_unlock(&s->mu);
-		objects_free(c, &dead);
-	}
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The queue of prefetches: fetch.c. Included by cache_priv.h. */
+/* The queue of prefetches: prefetch.c. Included by cache_priv.h. */
 #ifndef CLAIRFS_CACHE_PREFETCH_PRIV_H
 #define CLAIRFS_CACHE_PREFETCH_PRIV_H
 
@@ -22,6 +22,8 @@ void prefetch_init(struct cache *c);
 void prefetch_push(struct cache *c,
 		   struct object *obj); /* gives the queue a reference that the caller holds */
 void prefetch_pump(struct cache *c);
+/* One that was started is over: its slot is free. */
+void prefetch_ended(struct cache *c);
 /* Fails what is still queued; nothing is started any more. */
 void prefetch_close(struct cache *c);
 

@@ -254,7 +254,7 @@ static void source_read(struct tier *tier, struct tier_read *read)
 	struct source *s = container_of(tier, struct source, tier);
 
 	assert(read->done && read->ask.path);
-	assert(read->ask.skip < PIECE_BYTES && read->ask.length <= PIECE_BYTES);
+	assert(read->ask.length <= PIECE_BYTES);
 	read->own.is_retried = false;
 	mutex_lock(&s->mu);
 	s->n_reads++;

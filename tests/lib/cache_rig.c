@@ -309,7 +309,7 @@ struct rig *rig_new(const struct rig_options *options)
 	make_files(rig);
 	open_tiers(rig, &err);
 	open_order(rig, &err);
-	struct tier *tiers[] = { store_tier(rig->store), rig->source };
+	struct tier *tiers[] = { store_tier(rig->store), rig->source, o->peer };
 	struct cache_params params = {
 		.dataset = rig->dataset,
 		.tiers = tiers,

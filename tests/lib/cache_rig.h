@@ -31,6 +31,7 @@ struct rig_options {
 	uint64_t store_limit; /* the store's own; 0 = 64 MiB */
 	uint64_t store_segment;
 	uint64_t store_retry_ns;
+	struct tier *peer; /* one more tier with copies, of the test; NULL = none */
 	const char *store_dir; /* a persistent store there; NULL: a private one */
 	uint64_t source_grain_ns;
 	enum plan_pin_rule pin_rule;

@@ -242,6 +242,82 @@ static void what_others_keep_meanwhile_is_wanted(void)
 	rig_free(rig);
 }
 
+/* --- one more tier --- */
+
+/* Has the first version of every sample, or says so. */
+struct peer {
+	struct tier tier;
+	struct file_identity kept[4];
+	int status;
+	uint32_t n_reads;
+};
+
+static struct peer *peer_of(const struct tier *tier)
+{
+	return container_of((struct tier *)(uintptr_t)tier, struct peer, tier);
+}
+
+static bool peer_has(struct tier *tier, struct piece_key key, const struct file_identity *identity)
+{
+	return key.entry.v < 4 && file_identity_eq(identity, &peer_of(tier)->kept[key.entry.v]);
+}
+
+static uint64_t peer_cost(const struct tier *tier, uint32_t length)
+{
+	return NS_PER_MS;
+}
+
+static void peer_read(struct tier *tier, struct tier_read *read)
+{
+	struct peer *peer = peer_of(tier);
+
+	peer->n_reads++;
+	read->answer.status = peer->status;
+	if (peer->status == 0) {
+		rig_fill(read->ask.buf, read->ask.key.entry.v, 0, 0, read->ask.length);
+		read->answer.got = read->ask.length;
+	}
+	read->done(read);
+}
+
+/* Nothing in the cache knows of it. */
+static void tier_that_is_added_is_asked_behind_the_store(void)
+{
+	static const struct tier_ops ops = { .name = "peer",
+					     .read_class = READ_PEER,
+					     .has = peer_has,
+					     .cost = peer_cost,
+					     .read = peer_read };
+	struct peer peer = { .tier = { .ops = &ops } };
+	struct file_identity id;
+	struct rig *rig = rig_new(&(struct rig_options){
+		.n = 4, .size = SIZE, .has_store = true, .other_size = SIZE, .peer = &peer.tier });
+
+	for (uint32_t i = 0; i < 4; i++) {
+		dataset_identity(rig->dataset, rig_entry(rig, i), &id);
+		CHECK_INT(dataset_kept_identity(rig->dataset, rig_entry(rig, i), &id,
+						&peer.kept[i]),
+			  0);
+	}
+	put_current(rig, 0);
+	CHECK_INT(rig_read_check(rig, 0, 0, SIZE), READ_STORE);
+	CHECK_U64(peer.n_reads, 0);
+	CHECK_INT(rig_read_check(rig, 1, 1000, 20000), READ_PEER);
+	CHECK_INT(rig_read_check(rig, 1, 0, SIZE), READ_ARENA);
+	CHECK_U64(rig_metric(rig, METRIC_SOURCE_READS), 0);
+	CHECK_U64(rig_metric(rig, METRIC_SOURCE_CHECKS), 2);
+	CHECK_INT(rig_read_check(rig, 4, 0, SIZE), READ_MISS); /* it has not */
+	peer.status = -EIO;
+	CHECK_INT(rig_read_check(rig, 2, 0, SIZE), READ_MISS);
+	CHECK_U64(peer.n_reads, 2);
+	CHECK_U64(rig_metric(rig, METRIC_READ_ERRORS), 0);
+	CHECK_U64(rig_metric(rig, METRIC_BYPASS_STORE_ERROR), 0); /* the store is well */
+	rig_replace(rig, 3, SIZE); /* another version, which the source is the first to know of */
+	peer.status = 0;
+	CHECK_INT(rig_read_check(rig, 3, 0, SIZE), READ_MISS);
+	rig_free(rig);
+}
+
 static const struct check_test tests[] = {
 	{ "files_of_one_identity_have_their_own_bytes",
 	  files_of_one_identity_have_their_own_bytes },
@@ -252,5 +328,7 @@ static const struct check_test tests[] = {
 	{ "piece_of_another_version_is_not_asked_for", piece_of_another_version_is_not_asked_for },
 	{ "changed_file_is_forgotten", changed_file_is_forgotten },
 	{ "what_others_keep_meanwhile_is_wanted", what_others_keep_meanwhile_is_wanted },
+	{ "tier_that_is_added_is_asked_behind_the_store",
+	  tier_that_is_added_is_asked_behind_the_store },
 };
 CHECK_MAIN(tests)

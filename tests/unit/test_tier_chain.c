@@ -355,6 +355,63 @@ static void chain_needs_exactly_one_source(void)
 	CHECK(chain.tiers[0] == &many[1].tier); /* of equal cost: as they were given */
 }
 
+/* A chain of so many tiers that do anything; the first one is the source. */
+static void random_chain(struct rig *rig, struct fake *fakes, size_t n, uint64_t *seed)
+{
+	static const int errors[] = { 0, 0, -EIO, -ESTALE, -ENOENT };
+	struct tier *tiers[CHAIN_MAX];
+
+	rig_init(rig);
+	for (size_t k = 0; k < n; k++) {
+		fake_init(&fakes[k], (char)('A' + k), check_rand_below(seed, 5), k == 0);
+		fakes[k].has = check_rand_below(seed, 2);
+		fakes[k].status = errors[check_rand_below(seed, ARRAY_LEN(errors))];
+		fakes[k].short_of = k > 0 && check_rand_below(seed, 4) == 0;
+		tiers[n - 1 - k] = &fakes[k].tier;
+	}
+	CHECK_INT(chain_init(&rig->chain, tiers, n, NULL), 0);
+	rig->walk.is_verified = check_rand_below(seed, 2);
+}
+
+/* Whatever copies do, a walk fails only where the source does; it asks nobody twice, copies in the
+ * order of their cost, and none before the source has spoken. */
+static void any_walk_ends_as_the_source_says(void)
+{
+	uint64_t seed = check_seed();
+
+	for (int i = 0; i < 20000; i++) {
+		size_t n = 1 + check_rand_below(&seed, CHAIN_MAX);
+		struct fake fakes[CHAIN_MAX];
+		const char *at = asked;
+		uint64_t cost = 0;
+		bool is_verified;
+		struct rig rig;
+		int status;
+
+		random_chain(&rig, fakes, n, &seed);
+		is_verified = rig.walk.is_verified;
+		status = rig_walk(&rig);
+		if (*at == 'a') {
+			CHECK(!is_verified);
+			is_verified = true;
+			at++;
+		}
+		for (; *at && *at != 'A'; at++) {
+			const struct fake *fake = &fakes[*at - 'A'];
+
+			CHECK(is_verified && fake->has && fake->cost >= cost);
+			CHECK_U64(fake->n_asked, 1);
+			cost = fake->cost;
+		}
+		if (*at == 'A')
+			at++;
+		CHECK(*at == 0);
+		CHECK_INT(status, walk_tier(&rig.walk) == &fakes[0].tier ? fakes[0].status : 0);
+		if (status == 0)
+			CHECK_INT(rig.bytes[SIZE - 1], at[-1]);
+	}
+}
+
 /* --- what keeps --- */
 
 static uint32_t n_kept;
@@ -412,6 +469,7 @@ static const struct check_test tests[] = {
 	{ "what_is_lost_during_the_check_is_read_from_the_next",
 	  what_is_lost_during_the_check_is_read_from_the_next },
 	{ "two_walks_share_nothing_but_the_chain", two_walks_share_nothing_but_the_chain },
+	{ "any_walk_ends_as_the_source_says", any_walk_ends_as_the_source_says },
 	{ "null_tier_is_a_source", null_tier_is_a_source },
 	{ "chain_needs_exactly_one_source", chain_needs_exactly_one_source },
 	{ "no_keeper_has_no_room_and_nothing_in_it", no_keeper_has_no_room_and_nothing_in_it },
