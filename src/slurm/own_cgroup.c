@@ -4,7 +4,9 @@
  * with PrologFlags=RunInJob, to the job, and killed with it). So it is moved to clairfs/job_ID_PID
  * at the top of the hierarchy, of the first version if that has the memory controller, else of the
  * second. There the site may limit it; the mount's budgets follow the limit, as they do anywhere
- * (daemon/memlimit.c). Where none can be made it stays where it is: that is no error.
+ * (daemon/memlimit.c). Else the limit follows the budgets, as soon as these are known: it is there
+ * for what nobody foresaw, so it is twice what the mount is meant to need. Half of that is for page
+ * cache of its source. Where no cgroup can be made it stays where it is: that is no error.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -19,6 +21,7 @@
 
 #define OURS "clairfs"
 #define REMOVE_TRIES 100 /* 10 ms each */
+#define NEED_LEAST (64ull << 20)
 
 static bool has_word(const char *list, const char *word)
 {
@@ -116,7 +119,7 @@ static int make(const char *top, bool is_v2, uint32_t job, char out[PATH_MAX])
 }
 
 /* The second version throttles before it kills. */
-static int limit_to(const char *dir, bool is_v2, uint64_t limit)
+static int limit_to(const char *dir, bool is_v2, uint64_t high, uint64_t limit)
 {
 	char text[32];
 	int rc;
@@ -125,8 +128,30 @@ static int limit_to(const char *dir, bool is_v2, uint64_t limit)
 	if (!is_v2)
 		return put(dir, "memory.limit_in_bytes", text);
 	rc = put(dir, "memory.max", text);
-	snprintf(text, sizeof(text), "%" PRIu64, limit - limit / 16);
+	snprintf(text, sizeof(text), "%" PRIu64, high);
 	return rc < 0 ? rc : put(dir, "memory.high", text);
+}
+
+void slurm_cgroup_limits(uint64_t need, uint64_t *ret_high, uint64_t *ret_max)
+{
+	need = MIN(MAX(need, NEED_LEAST), (uint64_t)INT64_MAX / 2);
+	*ret_high = need + need / 2;
+	*ret_max = need * 2;
+}
+
+void slurm_cgroup_fit(uint32_t job, const char *dir, uint64_t need)
+{
+	char probe[PATH_MAX + 32];
+	uint64_t high, limit;
+	int rc;
+
+	if (!*dir)
+		return;
+	slurm_cgroup_limits(need, &high, &limit);
+	snprintf(probe, sizeof(probe), "%s/memory.max", dir);
+	rc = limit_to(dir, access(probe, F_OK) == 0, high, limit);
+	if (rc < 0)
+		log_warn("job %u: the limit of %s is not set: %s", job, dir, strerror(-rc));
 }
 
 void slurm_cgroup_enter(uint32_t job, uint64_t limit, char out[PATH_MAX])
@@ -145,7 +170,7 @@ void slurm_cgroup_enter(uint32_t job, uint64_t limit, char out[PATH_MAX])
 		return;
 	}
 	if (limit)
-		rc = limit_to(out, is_v2, limit);
+		rc = limit_to(out, is_v2, limit - limit / 16, limit);
 	if (rc == 0)
 		rc = put(out, "cgroup.procs", "0");
 	if (rc < 0) {

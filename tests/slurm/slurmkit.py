@@ -88,7 +88,7 @@ class Cluster:
         for name in HOOKS:
             text = "#!/bin/sh\n"
             if name in hooks:
-                text = tap.read(f"packaging/slurm/{name}.sh").replace("clairfs=/usr/bin/clairfs", f"clairfs={self.clairfs}")
+                text = tap.read(f"packaging/slurm/{name}.sh").replace("@bindir@/clairfs", self.clairfs)
                 text = text.replace("#!/bin/sh\n", f"#!/bin/sh\nexec 2>>{self.path('log', 'hooks.log')}\n", 1)
                 # slurmd's environment names the node; a task's does as well.
                 text = text.replace(f"hook {name}", f'hook {name} -c "{self.path("clairfs-")}$SLURMD_NODENAME.conf"')
@@ -238,7 +238,7 @@ class Cluster:
 
     def job_dirs(self):
         return sorted(f"{self.run_dir(n)}/{name}" for n in self.nodes if os.path.isdir(self.run_dir(n))
-                      for name in os.listdir(self.run_dir(n)))
+                      for name in os.listdir(self.run_dir(n)) if name != ".lock")
 
     def own_cgroups(self):
         """Cgroups of the daemons of this cluster's jobs."""

@@ -28,7 +28,7 @@ def two_users_at_once(place):
             done = c.run_as(user, "sh", "-c", f"cat {theirs}/record {theirs}/status {mine}/record")
             tap.ok(done.code != 0 and not done.out, "nor sees what is written about their job", done)
             done = c.run_as(user, "sh", "-c", f"touch {mine}/x {c.run}/x; rm -rf {mine}; mv {mine} {mine}-; ln -s /etc {c.run}/77")
-            tap.ok(done.code != 0 and sorted(os.listdir(c.run)) == sorted(str(j) for j in jobs.values()),
+            tap.ok(done.code != 0 and c.job_dirs() == sorted(f"{c.run}/{j}" for j in jobs.values()),
                    "nor changes anything of their own job's", os.listdir(c.run))
         c.must("scancel", jobs[USER])
         c.must("squeue")
