@@ -21,6 +21,7 @@
 
 #define OURS "clairfs"
 #define REMOVE_TRIES 100 /* 10 ms each */
+#define MAKE_TRIES 10
 #define NEED_LEAST (64ull << 20)
 
 static bool has_word(const char *list, const char *word)
@@ -102,9 +103,10 @@ static bool find_hierarchy(bool *ret_is_v2, char out[PATH_MAX])
 	return len > 0 && slurm_cgroup_hierarchy(text, (size_t)len, ret_is_v2, out);
 }
 
-static int make(const char *top, bool is_v2, uint32_t job, char out[PATH_MAX])
+static int make_once(const char *top, bool is_v2, uint32_t job, uint64_t all, char out[PATH_MAX])
 {
-	char dir[PATH_MAX];
+	char dir[PATH_MAX], text[32];
+	int rc = 0;
 
 	snprintf(dir, sizeof(dir), "%.*s/" OURS, PATH_MAX - 64, top);
 	if (is_v2 && put(top, "cgroup.subtree_control", "+memory") < 0)
@@ -113,9 +115,24 @@ static int make(const char *top, bool is_v2, uint32_t job, char out[PATH_MAX])
 		return -errno;
 	if (is_v2 && put(dir, "cgroup.subtree_control", "+memory") < 0)
 		return -ENOENT;
+	snprintf(text, sizeof(text), "%" PRIu64, all);
+	if (all)
+		rc = put(dir, is_v2 ? "memory.max" : "memory.limit_in_bytes", text);
+	if (rc < 0)
+		log_warn("memory_all: the limit of %s is not set: %s", dir, strerror(-rc));
 	if (snprintf(out, PATH_MAX, "%s/job_%u_%d", dir, job, (int)getpid()) >= PATH_MAX)
 		return -ENAMETOOLONG;
 	return mkdir(out, 0755) < 0 ? -errno : 0;
+}
+
+/* Who ends in this moment takes the one above away when it is empty. */
+static int make(const char *top, bool is_v2, uint32_t job, uint64_t all, char out[PATH_MAX])
+{
+	int rc = -ENOENT;
+
+	for (int i = 0; i < MAKE_TRIES && rc == -ENOENT; i++)
+		rc = make_once(top, is_v2, job, all, out);
+	return rc;
 }
 
 /* The second version throttles before it kills. */
@@ -154,11 +171,11 @@ void slurm_cgroup_fit(uint32_t job, const char *dir, uint64_t need)
 		log_warn("job %u: the limit of %s is not set: %s", job, dir, strerror(-rc));
 }
 
-void slurm_cgroup_enter(uint32_t job, uint64_t limit, char out[PATH_MAX])
+void slurm_cgroup_enter(uint32_t job, uint64_t limit, uint64_t all, char out[PATH_MAX])
 {
 	char top[PATH_MAX];
 	bool is_v2 = false;
-	int rc = find_hierarchy(&is_v2, top) ? make(top, is_v2, job, out) : -ENOENT;
+	int rc = find_hierarchy(&is_v2, top) ? make(top, is_v2, job, all, out) : -ENOENT;
 
 	if (rc < 0) {
 		*out = 0;

@@ -118,7 +118,7 @@ static int put_record(struct serving *s, struct err *err)
 	s->record.pid = getpid();
 	s->record.start = slurm_process_start(s->record.pid);
 	if (s->site.cgroup && !*s->notify) /* systemd gives each unit one */
-		slurm_cgroup_enter(s->record.job, told, s->record.cgroup);
+		slurm_cgroup_enter(s->record.job, told, s->site.memory_all, s->record.cgroup);
 	else if (told)
 		log_warn("job %u: memory_max is not applied: %s", s->record.job,
 			 *s->notify ? "set MemoryMax= for clairfs@.service" : "option cgroup is off");

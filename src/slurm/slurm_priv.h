@@ -160,9 +160,9 @@ int slurm_start(const struct slurm_call *call, const struct slurm_site *site, in
 		const struct slurm_record *record, pid_t *ret_pid, struct err *err) MUST_USE;
 
 /* --- own_cgroup.c --- */
-/* Moves this process into a memory cgroup of its own, with a limit (0: none). out: where it is,
- * empty when there is none. Trouble is logged. */
-void slurm_cgroup_enter(uint32_t job, uint64_t limit, char out[PATH_MAX]);
+/* Moves this process into a memory cgroup of its own, with a limit; all: of those of all jobs
+ * together; 0: none. out: where it is, empty when there is none. Trouble is logged. */
+void slurm_cgroup_enter(uint32_t job, uint64_t limit, uint64_t all, char out[PATH_MAX]);
 /* Limits the one that was entered, for a mount that is meant to need this much. */
 void slurm_cgroup_fit(uint32_t job, const char *dir, uint64_t need);
 /* From where a mount of this need is made to give memory back, and what it never gets beyond. Pure. */

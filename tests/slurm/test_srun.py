@@ -34,7 +34,7 @@ def srun_reads_through_the_mount(place):
 
 def daemon_is_the_user(place):
     source, _ = dataset(place)
-    with Cluster(place) as c:
+    with Cluster(place, site=["memory_all = 64G"]) as c:
         job = c.sbatch(f"echo begun; while [ ! -e {place.path('end')} ]; do sleep 0.1; done", comment=f"clairfs:{source}")
         c.wait_output(job, "begun")
         daemons = c.daemons()
@@ -57,6 +57,7 @@ def daemon_is_the_user(place):
         for group in groups if HAS_V1 else []:
             limit = int(read_file(f"{group}/memory.limit_in_bytes"))
             # ram=64M, a quarter of it pushed ahead, 64 requests of 1 MiB: half of the limit is for page cache.
+            tap.equal(int(read_file(f"{os.path.dirname(group)}/memory.limit_in_bytes")), 64 << 30, "below that of all of them together")
             tap.ok(2 * (64 + 16 + 64) << 20 <= limit < 1 << 30, "with a limit by what its mount is meant to need", limit)
         write_file(place.path("end"), b"")
         c.wait_end(job)
