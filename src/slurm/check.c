@@ -2,8 +2,8 @@
 /*
  * Whether a node is fit for mounts: for a health check program, every few minutes on every node.
  * So it is over in moments, asks no other node, and touches mounts and directories only in a child
- * that is given up on. A finding is a line that begins with "bad": something that only an operator mends. What
- * makes a mount slower or a node less tidy is "note", and no reason to take a node out.
+ * that is given up on. A finding is a line that begins with "bad": something that only an operator
+ * mends. What makes a mount slower or a node less tidy is "note", and no reason to take a node out.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -81,7 +81,8 @@ static int look_at_dir(void *ctx)
 	return stat(look->path, &look->st) < 0 || statvfs(look->path, &look->fs) < 0 ? -errno : 0;
 }
 
-static void check_dir(struct check *c, const char *option, const char *dir)
+/* word: of what is not as it must be. */
+static void check_dir(struct check *c, const char *word, const char *option, const char *dir)
 {
 	struct dir_look *look = mmap(NULL, sizeof(*look), PROT_READ | PROT_WRITE,
 				     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -95,10 +96,10 @@ static void check_dir(struct check *c, const char *option, const char *dir)
 	snprintf(look->path, sizeof(look->path), "%s", dir);
 	rc = slurm_bounded(look_at_dir, look, DIR_NS);
 	if (rc < 0)
-		line(c, "bad", "%s %s: %s", option, dir, strerror(-rc));
+		line(c, word, "%s %s: %s", option, dir, strerror(-rc));
 	else if (!S_ISDIR(look->st.st_mode) || look->st.st_uid != geteuid() ||
 		 (look->st.st_mode & (S_IWGRP | S_IWOTH)))
-		line(c, "bad", "%s %s: not a directory that root alone can write", option, dir);
+		line(c, word, "%s %s: not a directory that root alone can write", option, dir);
 	else
 		line(c, "ok", "%s %s: %s free", option, dir,
 		     text_from_bytes((uint64_t)look->fs.f_bavail * look->fs.f_frsize, text,
@@ -160,9 +161,9 @@ static void check_site(struct check *c, const struct slurm_call *call)
 	else
 		check_jobs(c, run);
 	if (site.local_dir)
-		check_dir(c, "local_dir", site.local_dir);
+		check_dir(c, "bad", "local_dir", site.local_dir);
 	if (site.report_dir)
-		check_dir(c, "report_dir", site.report_dir);
+		check_dir(c, "note", "report_dir", site.report_dir);
 	if (site.memory_max && site.memory_max != CONF_AUTO &&
 	    (!site.cgroup || (site.systemd && access("/run/systemd/system", F_OK) == 0)))
 		line(c, "note",

@@ -77,6 +77,8 @@ static bool look_job_mount(void *ctx, const struct slurm_mount *m)
 	if (strcmp(m->path, job->path) == 0) {
 		job->is_any = true;
 		job->rc = slurm_bounded(take_away, job->path, job->ns);
+		if (job->rc == -EAGAIN || job->rc == -ENOMEM) /* rather without a limit */
+			job->rc = take_away(job->path);
 	}
 	return true;
 }
@@ -121,7 +123,7 @@ static int end_daemon(const struct slurm_clean *c, const struct slurm_record *r,
 	if (fd == -EAGAIN)
 		return err_set(err, fd, "whether the daemon of job %u (%d) lives is not known",
 			       r->job, (int)r->pid);
-	if (fd < 0 || slurm_process_ends(fd, MIN(first_ns, slurm_in_time(c, first_ns))))
+	if (fd < 0 || slurm_process_ends(fd, slurm_in_time(c, first_ns)))
 		return 0;
 	(void)syscall(SYS_pidfd_send_signal, fd, SIGTERM, NULL, 0);
 	if (slurm_process_ends(fd, slurm_in_time(c, c->wait_ns - first_ns)))

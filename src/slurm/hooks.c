@@ -237,7 +237,11 @@ static int prolog(struct hook *h)
 	int rc;
 
 	if (lock < 0) {
-		give_up(h, -1, NULL, "another hook is at work on a job of this number");
+		/* Nor is what an earlier job was told true for this one. */
+		dir = slurm_dir_open(h->clean.run_fd, h->job.id);
+		give_up(h, dir, NULL,
+			lock == -EBUSY ? "another hook is at work on a job of this number"
+				       : "run_dir has no room for a lock");
 		return lock;
 	}
 	rc = choose(h, &spec, &text, &len, &err);
@@ -289,8 +293,10 @@ static int clean_own(const struct hook *h, struct err *err)
 	AUTO_FD int lock = slurm_job_lock(h->clean.run_fd, h->job.id,
 					  slurm_in_time(&h->clean, EPILOG_LOCK_NS));
 
-	if (lock < 0)
+	if (lock == -EBUSY)
 		return err_set_errno(err, lock, "another hook is at work on the job");
+	if (lock < 0) /* no room for it: nobody else has it either */
+		log_warn("job %u: its lock: %s", h->job.id, strerror(-lock));
 	return slurm_clean_job(&h->clean, h->job.id, err);
 }
 

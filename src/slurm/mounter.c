@@ -3,13 +3,14 @@
  * Who mounts for a daemon that is not root any more. A mount that is made before its index would
  * keep everybody waiting who walks over it (df, find) as long as the source takes; a daemon that
  * stayed root until then would read the source with rights that are not its user's. So a child of
- * the daemon stays root, sleeps until the daemon has made its index as the user, mounts, and ends. It
- * reads nothing but the daemon's word, eight bytes that can make no more of it than this one mount.
+ * the daemon stays root, sleeps until the daemon has made its index as the user, mounts, and ends.
+ * It reads nothing but the daemon's word, eight bytes that can make no more of it than this mount.
  *
  * The epilog may be at work by then: the job's lock keeps it out, and only the daemon that the
  * record names gets a mount. A daemon that ends before it asks ends this one with it.
  *
- *	daemon, root:  start     |  daemon, the user: index ... mount() --need--> mounter, root: mounts, ends
+ *	daemon, root    fork ------------------------.
+ *	  '' , user     index ... need ------------> mounter, root: mounts, ends
  *
  * One thread on each side.
  */
@@ -57,7 +58,8 @@ static int mount_it(const struct slurm_mounter_params *p, uint64_t need, struct 
 				     .gid = p->record->gid };
 
 	if (lock < 0)
-		return err_set_errno(err, lock, "another hook is at work on job %u", p->record->job);
+		return err_set_errno(err, lock, "another hook is at work on job %u",
+				     p->record->job);
 	if (dir < 0 || slurm_record_read(dir, &now) < 0 || now.pid != p->record->pid ||
 	    now.start != p->record->start || getppid() != now.pid)
 		return err_set(err, -ECANCELED, "job %u is over", p->record->job);

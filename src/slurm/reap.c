@@ -3,9 +3,9 @@
  * What jobs left that are not on this node any more: the epilog did not run, or not to its end. A
  * job is here while its daemon's prolog holds its directory, while Slurm has a process for one of
  * its steps, or while Slurm says so. Slurm's word comes last and only when it is needed: thousands
- * of epilogs that ask the controller are a load of their own. Without its answer, and in a state that
- * is not known to be a job's last, a job is here. Where the site has no squeue at all, a job with a
- * living daemon is left alone; a dead one's remains are of no use to anybody.
+ * of epilogs that ask the controller are a load of their own. Without its answer, and in a state
+ * that is not known to be a job's last, a job is here. Where the site has no squeue at all, a job
+ * with a living daemon is left alone; a dead one's remains are of no use to anybody.
  *
  * As root, one thread. squeue is run with no shell and an environment of our own.
  */
@@ -25,7 +25,7 @@
 #define SQUEUE_NS (3 * NS_PER_S)
 #define OTHERS_NS (5 * NS_PER_S) /* the next epilog goes on */
 #define WAIT_NS (200 * NS_PER_MS) /* for a daemon of a job that is gone */
-#define KILLED_NS (200 * NS_PER_MS)
+#define ENDS_NS NS_PER_S /* after its last word */
 #define ANSWER_MAX (4u << 20)
 
 /* What is left over for looking at, as long as it is asked once. */
@@ -101,7 +101,7 @@ static char *run_squeue(const struct slurm_clean *c)
 	if (rc < 0)
 		return NULL;
 	rc = read_answer(from, end, text, ANSWER_MAX);
-	if (!slurm_child_wait(pid, rc == 0 ? slurm_in_time(c, KILLED_NS) : 0, &status))
+	if (!slurm_child_wait(pid, rc == 0 ? slurm_in_time(c, ENDS_NS) : 0, &status))
 		return NULL;
 	return rc == 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0 ? TAKE(text) : NULL;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Texts that one hook leaves for the next. They lie in a directory of root, but a node may have
- * lost power while one was written: what is not exactly as printed here is no record. Of a record of
- * another version what is known here is read, so that its daemon can be ended.
+ * lost power while one was written: what is not exactly as printed here is no record. Of a record
+ * of another version what is known here is read, so that its daemon can be ended.
  *
  *   clairfs-job 1        clairfs-status 1
  *   job 17               failed source /lustre/x: Permission denied

@@ -85,15 +85,15 @@ bool slurm_words_start(const char *stat, size_t len, uint64_t *ret);
 bool slurm_words_is_of_job(const char *environ_text, size_t len, uint32_t job);
 /* Whether /proc/PID/status is of a slurmstepd of root, in all its ids. */
 bool slurm_words_is_slurmstepd(const char *status, size_t len);
-/* Whether the answer of squeue, "NUMBER STATE" a line, has no job of this number but in a state that is
- * a job's last. */
+/* Whether the answer of squeue, "NUMBER STATE" a line, has no job of this number but in a state
+ * that is a job's last. */
 bool slurm_words_is_over(const char *answer, uint32_t job);
 /* Whether a command line is "slurmstepd: [JOB.STEP]": Slurm's own process of a step. */
 bool slurm_words_is_step(const char *cmdline, size_t len, uint32_t job);
 
 /* --- bounded.c --- */
 /* work() in a child that is killed after `ns`. It returns 0 or a negative errno above -256, and
- * changes nothing here. -ETIMEDOUT: it was not over. */
+ * changes nothing here. -ETIMEDOUT: it was not over; -EAGAIN, -ENOMEM: there is no child. */
 int slurm_bounded(int (*work)(void *ctx), void *ctx, uint64_t ns) MUST_USE;
 /* Whether our child ends by itself within this time; else it is killed. */
 bool slurm_child_wait(pid_t pid, uint64_t ns, int *ret_status) MUST_USE;
@@ -165,7 +165,7 @@ int slurm_start(const struct slurm_call *call, const struct slurm_site *site, in
 void slurm_cgroup_enter(uint32_t job, uint64_t limit, uint64_t all, char out[PATH_MAX]);
 /* Limits the one that was entered, for a mount that is meant to need this much. */
 void slurm_cgroup_fit(uint32_t job, const char *dir, uint64_t need);
-/* From where a mount of this need is made to give memory back, and what it never gets beyond. Pure. */
+/* From where a mount of this need is made to give memory back, and its limit. Pure. */
 void slurm_cgroup_limits(uint64_t need, uint64_t *ret_high, uint64_t *ret_max);
 /* When nobody is in it any more. */
 void slurm_cgroup_remove(const char *dir);

@@ -88,7 +88,10 @@ class Cluster:
         for name in HOOKS:
             text = "#!/bin/sh\n"
             if name in hooks:
-                text = tap.read(f"packaging/slurm/{name}.sh").replace("@bindir@/clairfs", self.clairfs)
+                text = read_file(os.path.join(os.environ["CLAIRFS_BUILD"], "packaging", "slurm", f"{name}.sh")).decode()
+                text, n = re.subn(r"(?m)^clairfs=\"/.*/bin/clairfs\"$", f"clairfs={self.clairfs}", text)
+                if n != 1 or "@" in text:
+                    raise Failed(f"{name}.sh was not made for its prefix: {text}")
                 text = text.replace("#!/bin/sh\n", f"#!/bin/sh\nexec 2>>{self.path('log', 'hooks.log')}\n", 1)
                 # slurmd's environment names the node; a task's does as well.
                 text = text.replace(f"hook {name}", f'hook {name} -c "{self.path("clairfs-")}$SLURMD_NODENAME.conf"')

@@ -120,7 +120,7 @@ static int kill_itself(void *ctx)
 	return raise(SIGKILL);
 }
 
-static void a_child_that_does_not_end_is_given_up(void)
+static void look_at_children(void)
 {
 	int changed = 0;
 
@@ -130,6 +130,19 @@ static void a_child_that_does_not_end_is_given_up(void)
 	CHECK_INT(slurm_bounded(fail, &changed, 60 * NS_PER_S), -EXDEV);
 	CHECK_INT(changed, 0);
 	CHECK_INT(slurm_bounded(kill_itself, NULL, 60 * NS_PER_S), -EIO);
+}
+
+static void a_child_that_does_not_end_is_given_up(void)
+{
+	struct rlimit limit, none;
+
+	look_at_children();
+	/* Also without a descriptor of it. */
+	CHECK_INT(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	none = (struct rlimit){ .rlim_cur = 0, .rlim_max = limit.rlim_max };
+	CHECK_INT(setrlimit(RLIMIT_NOFILE, &none), 0);
+	look_at_children();
+	CHECK_INT(setrlimit(RLIMIT_NOFILE, &limit), 0);
 }
 
 /* 0, or what the lock of this job gives another process. */
@@ -165,6 +178,56 @@ static void hooks_of_one_job_keep_each_other_out(void)
 	CHECK_INT(slurm_job_lock(run, 1, 0), -ELOOP);
 	CHECK_INT(unlink(path), 0);
 	close(run);
+	CHECK_INT(rmdir(dir), 0);
+}
+
+/* "" when it is not there. */
+static void read_text(const char *dir, const char *name, char out[32])
+{
+	char path[128];
+	ssize_t n;
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	fd = open(path, O_RDONLY);
+	n = fd < 0 ? 0 : read(fd, out, 31);
+	CHECK(n >= 0);
+	out[n] = 0;
+	if (fd >= 0)
+		close(fd);
+	(void)unlink(path);
+}
+
+static void make_empty(const char *dir, const char *name)
+{
+	char path[128];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	fd = open(path, O_WRONLY | O_CREAT, 0600);
+	CHECK(fd >= 0);
+	close(fd);
+}
+
+/* Directories with the files of either version. */
+static void limits_of_both_versions_are_written(void)
+{
+	char dir[] = "/tmp/clairfs-cgroup-XXXXXX", text[32];
+
+	CHECK(mkdtemp(dir) != NULL);
+	make_empty(dir, "memory.limit_in_bytes");
+	slurm_cgroup_fit(1, dir, 1ull << 30);
+	read_text(dir, "memory.limit_in_bytes", text);
+	CHECK_STR(text, "2147483648");
+	make_empty(dir, "memory.max");
+	make_empty(dir, "memory.high");
+	slurm_cgroup_fit(1, dir, 1ull << 30);
+	read_text(dir, "memory.max", text);
+	CHECK_STR(text, "2147483648");
+	read_text(dir, "memory.high", text);
+	CHECK_STR(text, "1610612736");
+	slurm_cgroup_fit(1, dir, 1ull << 30); /* no such files: said in the log */
+	slurm_cgroup_fit(1, "", 1ull << 30);
 	CHECK_INT(rmdir(dir), 0);
 }
 
@@ -322,6 +385,7 @@ static const struct check_test tests[] = {
 	{ "a_job_is_over_in_a_last_state_only", a_job_is_over_in_a_last_state_only },
 	{ "a_child_that_does_not_end_is_given_up", a_child_that_does_not_end_is_given_up },
 	{ "hooks_of_one_job_keep_each_other_out", hooks_of_one_job_keep_each_other_out },
+	{ "limits_of_both_versions_are_written", limits_of_both_versions_are_written },
 	{ "a_limit_leaves_twice_what_is_needed", a_limit_leaves_twice_what_is_needed },
 	{ "a_status_says_why_in_one_line", a_status_says_why_in_one_line },
 	{ "the_start_of_a_process_is_behind_its_name", the_start_of_a_process_is_behind_its_name },
