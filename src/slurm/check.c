@@ -19,13 +19,13 @@
 #include "clairfs/fs.h"
 #include "slurm_priv.h"
 
-#define MOUNTS_NS (3 * NS_PER_S) /* for all of them */
+#define ALL_NS (3 * NS_PER_S) /* for all jobs, and for all mounts */
 #define DIR_NS NS_PER_S
 
 struct check {
 	FILE *out;
 	int n_bad;
-	uint64_t deadline; /* of looking at mounts */
+	uint64_t deadline; /* of looking at jobs, then at mounts */
 	int n_not_looked_at;
 };
 
@@ -138,6 +138,8 @@ static void check_jobs(struct check *c, int run_fd)
 
 		if (daemon >= 0)
 			alive++;
+		else if (clock_now(clock_monotonic()) > c->deadline)
+			c->n_not_looked_at++;
 		else if (!slurm_process_has_step(job))
 			line(c, "note", "job %u has left something: clairfs hook reap", job);
 	}
@@ -201,17 +203,17 @@ static void check_mount_options(struct check *c, const struct slurm_call *call)
 
 int slurm_check(const struct slurm_call *call)
 {
-	struct check c = { .out = call->out };
+	struct check c = { .out = call->out, .deadline = clock_now(clock_monotonic()) + ALL_NS };
 
 	check_kernel(&c);
 	check_memory(&c);
 	check_site(&c, call);
 	check_mount_options(&c, call);
-	c.deadline = clock_now(clock_monotonic()) + MOUNTS_NS;
+	c.deadline = clock_now(clock_monotonic()) + ALL_NS;
 	if (slurm_mount_each(look_mount, &c) < 0)
 		line(&c, "bad", "the kernel's table of mounts cannot be read");
 	if (c.n_not_looked_at)
-		line(&c, "note", "mounts that were not looked at, as others did not answer: %d",
+		line(&c, "note", "jobs and mounts not looked at, as others did not answer: %d",
 		     c.n_not_looked_at);
 	return c.n_bad ? 1 : 0;
 }
