@@ -100,7 +100,7 @@ struct wire {
 		*report_name;      /* absolute; name NULL: to be made up; dir NULL: no report */
 	int report_fd;             /* in place of report_dir; 0: none */
 	uint64_t store_held_bytes; /* in the store when the mount began */
-	int fuse_fd;               /* of a mount that is there already; 0: none */
+	int fuse_fd;               /* of a mount that root makes; 0: none */
 	bool is_mounted;           /* it was, all of it */
 	struct fs *fs;
 	struct fs_vfile vfiles[6];
@@ -118,6 +118,8 @@ int wire_prepare(struct wire *w, const struct daemon_params *params, struct err 
 int wire_make_store(struct wire *w, struct err *err) MUST_USE;
 /* wire_memory.c: the budgets, with dataset and order, before anything is made that has one. */
 void wire_budget(struct wire *w);
+/* What the mount is meant to need at most. */
+uint64_t wire_memory_need(const struct wire *w);
 /* What watches how much memory there is; with the cache. */
 int wire_make_pressure(struct wire *w, struct err *err) MUST_USE;
 json_t *wire_memory_json(struct wire *w);

@@ -51,7 +51,7 @@ static int check_paths(struct wire *w, const struct daemon_params *params, struc
 		return err_set_errno(err, -errno, "source %s", w->source);
 	if (!S_ISDIR(st.st_mode))
 		return err_set(err, -ENOTDIR, "source %s: not a directory", w->source);
-	if (params->fuse_fd) { /* ours, and who touches it waits for us */
+	if (params->fuse_fd) { /* of root, and who touches it may wait for us */
 		w->mountpoint = strdup(params->mountpoint);
 		return w->mountpoint ? check_apart(w, err) : err_set_errno(err, -ENOMEM, "mount");
 	}
