@@ -16,7 +16,7 @@
 struct mount_opts {
 	int layout; /* enum dataset_layout */
 	char *order;
-	int recover; /* enum job_effort */
+	int recover; /* enum infer_effort */
 	uint64_t recover_threads;
 	uint64_t ram, stage, sample_max;
 	char *store_dir;

@@ -143,7 +143,7 @@ int wire_change_order(struct wire *w, const char *before, const char *text, stru
 		rc = wire_make_order(w, spec, &order, err);
 	mutex_lock(&w->change_mu);
 	now = wire_get_order_text(w);
-	if (rc == 0 && told_jobs_is_found(w) && job_is_unshuffled(text))
+	if (rc == 0 && told_jobs_is_found(w) && infer_is_unshuffled(text))
 		order_may_be_left(order);
 	if (rc == 0 && (!now || strcmp(now, before) != 0))
 		rc = -EAGAIN;

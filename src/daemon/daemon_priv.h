@@ -12,7 +12,7 @@
 #include "clairfs/daemon.h"
 #include "clairfs/fs.h"
 #include "clairfs/hint.h"
-#include "clairfs/job.h"
+#include "clairfs/infer.h"
 #include "clairfs/order.h"
 #include "clairfs/report.h"
 #include "clairfs/tier/store.h"
@@ -218,18 +218,18 @@ void renumber_stop(struct wire *w);
 
 /* job.c */
 /* Whether a spec has files in their order, so that the first of them look like all. */
-bool job_is_unshuffled(const char *text);
+bool infer_is_unshuffled(const char *text);
 int wire_make_job(struct wire *w, struct err *err) MUST_USE;
 
-struct job_parts;
-/* parts.c: the numberings that a job may use, for struct job_params. The dataset is borrowed. */
+struct infer_parts;
+/* parts.c: the numberings that a job may use, for struct infer_params. The dataset is borrowed. */
 /* memory: for numberings that are kept; one always is. */
-int job_parts_new(const struct dataset *ds, uint64_t memory, struct job_parts **ret,
+int infer_parts_new(const struct dataset *ds, uint64_t memory, struct infer_parts **ret,
 		  struct err *err) MUST_USE;
 /* How many were made so far. */
-uint64_t job_parts_made(const struct job_parts *parts);
-void job_parts_free(struct job_parts *parts);
-const struct job_numbers *job_parts_numbers(const struct job_parts *parts);
+uint64_t infer_parts_made(const struct infer_parts *parts);
+void infer_parts_free(struct infer_parts *parts);
+const struct infer_numbers *infer_parts_numbers(const struct infer_parts *parts);
 
 
 /* What stats.json has; NULL when out of memory. */

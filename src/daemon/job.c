@@ -30,7 +30,7 @@ static void planned(void *ctx, enum plan_state state)
 }
 
 /* The first files of a dataset in their order, a few classes, look like all of them. */
-bool job_is_unshuffled(const char *text)
+bool infer_is_unshuffled(const char *text)
 {
 	return strncmp(text, "sequential", strlen("sequential")) == 0 || strstr(text, ":shuffle=0");
 }
@@ -49,8 +49,8 @@ static uint32_t world_told(void)
 
 int wire_make_job(struct wire *w, struct err *err)
 {
-	struct job_params jp = { .n = dataset_n_samples(w->dataset),
-				 .effort = (enum job_effort)w->opts->recover,
+	struct infer_params jp = { .n = dataset_n_samples(w->dataset),
+				 .effort = (enum infer_effort)w->opts->recover,
 				 .threads = w->opts->recover_threads
 						    ? (unsigned)w->opts->recover_threads
 						    : MAX(cpus_of(0) / CPUS_SHARE, 1),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ways in which a job may number the files it opens, for module job, which knows no files. A
+/* The ways in which a job may number the files it opens, for module infer, which knows no files. A
  * directory is a likely part when nearly all opens are below it, or so many, or so few, that they
  * are no chance draw from the directory above: `train/` of a mount that has `val/` too, but no class of
  * a dataset that is read as a whole. Where a job looked at its validation set first, both are parts, and
@@ -13,7 +13,7 @@
  * A job that reads some of a part only has numbered these: the first ones (torch's Subset of a range), or
  * a random split by a seed that people like. Other sets of samples have no name, so they are not found.
  *
- * list and number run on the job's thread only. has may be called from any; it reads what is
+ * list and number run on the search thread only. has may be called from any; it reads what is
  * immutable in an open dataset. Names are the source's: a part whose path is no plain text, or is too
  * long for a spec, is left out. */
 #include <errno.h>
@@ -51,20 +51,20 @@ struct made {
 
 /* A numbering that is kept. */
 struct kept {
-	struct job_numbering way;
+	struct infer_numbering way;
 	uint32_t *number; /* [n_samples] of each sample, or SAMPLE_NONE; NULL: this one is free */
 	uint64_t n, hash;
 	uint64_t used; /* when it was asked about last */
 };
 
-struct job_parts {
+struct infer_parts {
 	const struct dataset *ds;
-	struct job_numbers numbers;
+	struct infer_numbers numbers;
 	struct kept kept[KEPT_MAX];
 	uint32_t n_kept; /* that there is room for */
 	uint64_t asked;
 	uint64_t numberings_made;
-	/* The job's thread: */
+	/* The search thread: */
 	uint32_t *size; /* [n_dirs + 1] samples below each directory; the root's comes last */
 	struct made made[SAME_MAX];
 	uint32_t n_made;
@@ -75,12 +75,12 @@ struct part {
 	uint32_t dir;
 	uint32_t opens, recent;
 	bool is_likely; /* the job reads there now */
-	char path[JOB_UNDER_MAX];
+	char path[INFER_UNDER_MAX];
 };
 
 /* Opens by directory. */
 struct tally {
-	const struct job_parts *parts;
+	const struct infer_parts *parts;
 	uint32_t *opens, *recent; /* [n_dirs + 1] */
 	uint32_t n_opens, n_recent;
 };
@@ -106,7 +106,7 @@ static void count_up(const struct dataset *ds, uint32_t sample, uint32_t *count)
 }
 
 /* How many samples are below each directory: once. */
-static bool has_sizes(struct job_parts *parts)
+static bool has_sizes(struct infer_parts *parts)
 {
 	const struct dataset *ds = parts->ds;
 
@@ -133,7 +133,7 @@ static bool weigh(const struct tally *t, uint32_t dir, struct part *ret)
 	uint32_t above = dir_of(ds, dataset_parent(ds, entry_of(ds, dir)));
 	double opens = t->opens[dir], all = t->opens[above], strays = all - opens;
 	double share = (double)t->parts->size[dir] / t->parts->size[above];
-	char shown[JOB_UNDER_MAX + 1];
+	char shown[INFER_UNDER_MAX + 1];
 
 	*ret = (struct part){ .dir = dir, .opens = t->opens[dir], .recent = t->recent[dir] };
 	if (opens < MAX(PART_OPENS_MIN, t->n_opens / 8) || t->parts->size[dir] < PART_SAMPLES ||
@@ -148,7 +148,7 @@ static bool weigh(const struct tally *t, uint32_t dir, struct part *ret)
 		log_limited(LOG_LEVEL_WARN,
 			    "orders of a directory whose path is longer than %d bytes are not "
 			    "looked for",
-			    JOB_UNDER_MAX - 1);
+			    INFER_UNDER_MAX - 1);
 		return false;
 	}
 	text_escape(ret->path, strlen(ret->path), shown, sizeof(shown));
@@ -194,7 +194,7 @@ static uint32_t find_parts(const struct tally *t, struct part *part)
 	return n;
 }
 
-static struct made *find_made(struct job_parts *parts, uint32_t dir, enum dataset_sort sort)
+static struct made *find_made(struct infer_parts *parts, uint32_t dir, enum dataset_sort sort)
 {
 	for (uint32_t i = 0; i < parts->n_made; i++)
 		if (parts->made[i].dir == dir && parts->made[i].sort == sort)
@@ -202,7 +202,7 @@ static struct made *find_made(struct job_parts *parts, uint32_t dir, enum datase
 	return NULL;
 }
 
-static void note_made(struct job_parts *parts, uint32_t dir, enum dataset_sort sort, uint64_t hash)
+static void note_made(struct infer_parts *parts, uint32_t dir, enum dataset_sort sort, uint64_t hash)
 {
 	struct made *made = find_made(parts, dir, sort);
 
@@ -215,7 +215,7 @@ static void note_made(struct job_parts *parts, uint32_t dir, enum dataset_sort s
 }
 
 /* It was made before, and is what the index does. */
-static bool is_same(struct job_parts *parts, uint32_t dir, enum dataset_sort sort)
+static bool is_same(struct infer_parts *parts, uint32_t dir, enum dataset_sort sort)
 {
 	const struct made *one = find_made(parts, dir, sort),
 			  *plain = find_made(parts, dir, DATASET_SORT_INDEX);
@@ -223,7 +223,7 @@ static bool is_same(struct job_parts *parts, uint32_t dir, enum dataset_sort sor
 	return sort != DATASET_SORT_INDEX && one && plain && one->hash == plain->hash;
 }
 
-static bool is_asked(struct job_parts *parts, const struct job_opens *opens,
+static bool is_asked(struct infer_parts *parts, const struct infer_opens *opens,
 		     const struct part *part, enum dataset_sort sort)
 {
 	bool is_many = parts->size[part->dir] > MANY_FILES;
@@ -238,8 +238,8 @@ static bool is_asked(struct job_parts *parts, const struct job_opens *opens,
 	return !opens->is_first && opens->n >= (is_many ? SORTS_SEEN_MANY : SORTS_SEEN);
 }
 
-static size_t put_ways(struct job_parts *parts, const struct job_opens *opens,
-		       const struct tally *t, struct job_numbering *ret, size_t max)
+static size_t put_ways(struct infer_parts *parts, const struct infer_opens *opens,
+		       const struct tally *t, struct infer_numbering *ret, size_t max)
 {
 	struct part part[PARTS_MAX + 1];
 	uint32_t n_parts = find_parts(t, part);
@@ -249,7 +249,7 @@ static size_t put_ways(struct job_parts *parts, const struct job_opens *opens,
 		for (uint32_t i = 0; i < n_parts && n < max; i++) {
 			if (!is_asked(parts, opens, &part[i], (enum dataset_sort)sort))
 				continue;
-			ret[n] = (struct job_numbering){ .dir = part[i].dir };
+			ret[n] = (struct infer_numbering){ .dir = part[i].dir };
 			ret[n].sort = sort ? dataset_sort_names[sort] : NULL;
 			memcpy(ret[n].under, part[i].path, sizeof(ret[n].under));
 			n++;
@@ -257,9 +257,9 @@ static size_t put_ways(struct job_parts *parts, const struct job_opens *opens,
 	return n;
 }
 
-static size_t list(void *ctx, const struct job_opens *opens, struct job_numbering *ret, size_t max)
+static size_t list(void *ctx, const struct infer_opens *opens, struct infer_numbering *ret, size_t max)
 {
-	struct job_parts *parts = ctx;
+	struct infer_parts *parts = ctx;
 	uint32_t n_dirs = dataset_n_dirs(parts->ds);
 	AUTO_FREE uint32_t *count = calloc((size_t)n_dirs + 1, sizeof(*count));
 	AUTO_FREE uint32_t *recent = calloc((size_t)n_dirs + 1, sizeof(*recent));
@@ -279,7 +279,7 @@ static size_t list(void *ctx, const struct job_opens *opens, struct job_numberin
 
 /* --- numberings --- */
 
-static bool is_way(const struct job_numbering *a, const struct job_numbering *b)
+static bool is_way(const struct infer_numbering *a, const struct infer_numbering *b)
 {
 	bool is_sort = a->sort == b->sort || (a->sort && b->sort && strcmp(a->sort, b->sort) == 0);
 
@@ -311,7 +311,7 @@ static int split_head(uint32_t seed, uint64_t n, uint64_t count, uint32_t **ret)
 }
 
 /* Leaves those of the samples that the way has. */
-static int narrow_samples(const struct job_numbering *way, uint32_t *sample, uint32_t *n)
+static int narrow_samples(const struct infer_numbering *way, uint32_t *sample, uint32_t *n)
 {
 	AUTO_FREE uint32_t *head = NULL, *was = NULL;
 	int rc;
@@ -331,7 +331,7 @@ static int narrow_samples(const struct job_numbering *way, uint32_t *sample, uin
 	return 0;
 }
 
-static int make_numbering(struct job_parts *parts, const struct job_numbering *way,
+static int make_numbering(struct infer_parts *parts, const struct infer_numbering *way,
 			  struct kept *ret)
 {
 	uint32_t n_samples = dataset_n_samples(parts->ds), n;
@@ -362,7 +362,7 @@ static int make_numbering(struct job_parts *parts, const struct job_numbering *w
 }
 
 /* In place of the one that was asked about the longest ago. */
-static int get_numbering(struct job_parts *parts, const struct job_numbering *way,
+static int get_numbering(struct infer_parts *parts, const struct infer_numbering *way,
 			 const struct kept **ret)
 {
 	struct kept *oldest = &parts->kept[0], one;
@@ -390,8 +390,8 @@ static int get_numbering(struct job_parts *parts, const struct job_numbering *wa
 	return 0;
 }
 
-static int number(void *ctx, const struct job_numbering *way, const struct job_opens *opens,
-		  struct job_numbered *ret)
+static int number(void *ctx, const struct infer_numbering *way, const struct infer_opens *opens,
+		  struct infer_numbered *ret)
 {
 	const struct kept *kept;
 	int rc = get_numbering(ctx, way, &kept);
@@ -506,8 +506,8 @@ static uint64_t try_split(const struct split_test *t, uint32_t seed)
 	return is_beginning(t->member, length, found) ? length : 0;
 }
 
-static bool find_split(const struct bitmap *member, const struct job_members *members,
-		       struct job_numbering *ret)
+static bool find_split(const struct bitmap *member, const struct infer_members *members,
+		       struct infer_numbering *ret)
 {
 	const struct split_test test = split_test_of(member);
 
@@ -521,8 +521,8 @@ static bool find_split(const struct bitmap *member, const struct job_members *me
 	return false;
 }
 
-static size_t narrow(void *ctx, const struct job_numbering *way, const struct job_members *members,
-		     struct job_numbering *ret, size_t max)
+static size_t narrow(void *ctx, const struct infer_numbering *way, const struct infer_members *members,
+		     struct infer_numbering *ret, size_t max)
 {
 	struct bitmap member = { 0 };
 	const struct kept *kept;
@@ -545,9 +545,9 @@ static size_t narrow(void *ctx, const struct job_numbering *way, const struct jo
 	return is_found;
 }
 
-static bool has(void *ctx, const struct job_numbering *way, uint32_t sample)
+static bool has(void *ctx, const struct infer_numbering *way, uint32_t sample)
 {
-	const struct job_parts *parts = ctx;
+	const struct infer_parts *parts = ctx;
 	const struct dataset *ds = parts->ds;
 	struct entry_id e = dataset_parent(ds, (struct entry_id){ sample });
 
@@ -556,10 +556,10 @@ static bool has(void *ctx, const struct job_numbering *way, uint32_t sample)
 	return dir_of(ds, e) == way->dir;
 }
 
-int job_parts_new(const struct dataset *ds, uint64_t memory, struct job_parts **ret,
+int infer_parts_new(const struct dataset *ds, uint64_t memory, struct infer_parts **ret,
 		  struct err *err)
 {
-	struct job_parts *parts = calloc(1, sizeof(*parts));
+	struct infer_parts *parts = calloc(1, sizeof(*parts));
 
 	*ret = parts;
 	if (!parts)
@@ -567,13 +567,13 @@ int job_parts_new(const struct dataset *ds, uint64_t memory, struct job_parts **
 	parts->ds = ds;
 	parts->n_kept = (uint32_t)MIN(
 		MAX(memory / (sizeof(uint32_t) * MAX(dataset_n_samples(ds), 1u)), 1), KEPT_MAX);
-	parts->numbers = (struct job_numbers){
+	parts->numbers = (struct infer_numbers){
 		.list = list, .number = number, .narrow = narrow, .has = has, .ctx = parts
 	};
 	return 0;
 }
 
-void job_parts_free(struct job_parts *parts)
+void infer_parts_free(struct infer_parts *parts)
 {
 	if (!parts)
 		return;
@@ -583,12 +583,12 @@ void job_parts_free(struct job_parts *parts)
 	free(parts);
 }
 
-uint64_t job_parts_made(const struct job_parts *parts)
+uint64_t infer_parts_made(const struct infer_parts *parts)
 {
 	return parts->numberings_made;
 }
 
-const struct job_numbers *job_parts_numbers(const struct job_parts *parts)
+const struct infer_numbers *infer_parts_numbers(const struct infer_parts *parts)
 {
 	return &parts->numbers;
 }

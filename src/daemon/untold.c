@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Several jobs that told no order. One finder (module job) hears of everybody's opens, as it always
+/* Several jobs that told no order. One finder (module infer) hears of everybody's opens, as it always
  * did, so one job is found as fast as ever, however many processes it has. When that has looked in
  * vain and there are several readers (readers.c), or when a reader that is none of a known job's reads
  * something else, each of them gets a finder of its own, which is told what was kept of its opens. They
@@ -38,13 +38,13 @@
 #define MEMORY_SHARE 64u /* of ram, for finders */
 #define FINDER_BYTES 65536u
 
-static enum job_plan plan_of(enum plan_state state)
+static enum infer_plan plan_of(enum plan_state state)
 {
-	static const enum job_plan plans[] = {
-		[PLAN_NO_ORDER] = JOB_PLAN_NONE,      [PLAN_WAITING] = JOB_PLAN_BUSY,
-		[PLAN_CHECKING] = JOB_PLAN_BUSY,      [PLAN_SLOWED] = JOB_PLAN_BUSY,
-		[PLAN_FOLLOWING] = JOB_PLAN_FOLLOWED, [PLAN_LOST] = JOB_PLAN_LOST,
-		[PLAN_FINISHED] = JOB_PLAN_ENDED,
+	static const enum infer_plan plans[] = {
+		[PLAN_NO_ORDER] = INFER_PLAN_NONE,      [PLAN_WAITING] = INFER_PLAN_BUSY,
+		[PLAN_CHECKING] = INFER_PLAN_BUSY,      [PLAN_SLOWED] = INFER_PLAN_BUSY,
+		[PLAN_FOLLOWING] = INFER_PLAN_FOLLOWED, [PLAN_LOST] = INFER_PLAN_LOST,
+		[PLAN_FINISHED] = INFER_PLAN_ENDED,
 	};
 
 	return plans[state];
@@ -63,7 +63,7 @@ static struct finder *finder_add(struct untold *u, const struct teller *who)
 		at++;
 	if (at == u->most || finder_new(u, at, who, &f, &err) < 0)
 		return NULL;
-	if (job_start(f->job, &err) < 0) {
+	if (infer_start(f->infer, &err) < 0) {
 		finder_free(f);
 		return NULL;
 	}
@@ -92,7 +92,7 @@ static void finder_remove(struct untold *u, uint32_t at)
 	u->finder[at] = NULL;
 	mutex_unlock(&u->mu);
 	mutex_unlock(&u->w->change_mu);
-	job_stop(f->job);
+	infer_stop(f->infer);
 	finder_free(f);
 }
 
@@ -138,9 +138,9 @@ static void feed(struct untold *u, const struct opening *opening, uint32_t reade
 	if (!to)
 		to = u->finder[EVERYBODY];
 	if (to->index != EVERYBODY || !opening->is_heard)
-		job_note_open(to->job, open->sample);
+		infer_note_open(to->infer, open->sample);
 	if (to->index != EVERYBODY && !opening->is_heard && u->is_whole)
-		job_note_open(u->finder[EVERYBODY]->job, open->sample);
+		infer_note_open(u->finder[EVERYBODY]->infer, open->sample);
 }
 
 /* Those that are old enough. */
@@ -192,13 +192,13 @@ static void find_apart(struct untold *u, struct apart *ret)
 /* Where nobody's order is known there must be several readers, and no order of all of them. */
 static bool is_worth_it(struct untold *u, const struct apart *apart)
 {
-	struct job_status st;
+	struct infer_status st;
 
 	if (!apart->is_first)
 		return apart->n > 0;
 	if (apart->n < 2 || apart->opens < APART_OPENS)
 		return false;
-	job_get_status(u->finder[EVERYBODY]->job, &st);
+	infer_get_status(u->finder[EVERYBODY]->infer, &st);
 	return st.searches >= u->searched + LOOKED_LEAST && (st.is_full || !st.is_searching);
 }
 
@@ -213,15 +213,15 @@ static void give_finder(struct untold *u, struct reader *r)
 		 u->w->mountpoint, r->who.id.pid);
 	r->owner = f->index;
 	for (uint32_t i = 0; i < r->n_kept; i++)
-		job_note_open(f->job, r->kept[i]);
+		infer_note_open(f->infer, r->kept[i]);
 }
 
 /* Looks so far were for what is known by now. */
 static void note_searched(struct untold *u)
 {
-	struct job_status st;
+	struct infer_status st;
 
-	job_get_status(u->finder[EVERYBODY]->job, &st);
+	infer_get_status(u->finder[EVERYBODY]->infer, &st);
 	u->searched = st.searches;
 }
 
@@ -247,7 +247,7 @@ static void be_whole_no_more(struct untold *u)
 {
 	u->is_whole = false;
 	if (atomic_load(&u->finder[EVERYBODY]->id) == CACHE_NO_JOB)
-		job_note_apart(u->finder[EVERYBODY]->job);
+		infer_note_apart(u->finder[EVERYBODY]->infer);
 }
 
 /* --- the thread: what else there is to do --- */
@@ -312,7 +312,7 @@ static void note_plans(struct untold *u, const struct cache_job *views, uint32_t
 {
 	for (uint32_t i = 0; i < FINDERS; i++) {
 		uint32_t id = u->finder[i] ? atomic_load(&u->finder[i]->id) : CACHE_NO_JOB;
-		enum job_plan plan = JOB_PLAN_ENDED; /* it has left by itself */
+		enum infer_plan plan = INFER_PLAN_ENDED; /* it has left by itself */
 
 		if (!u->finder[i])
 			continue;
@@ -320,8 +320,8 @@ static void note_plans(struct untold *u, const struct cache_job *views, uint32_t
 			if (views[k].id == id)
 				plan = plan_of(views[k].plan.state);
 		if (id == CACHE_NO_JOB) /* the opens of nobody are no job's */
-			plan = i == EVERYBODY && !u->is_whole ? JOB_PLAN_BUSY : JOB_PLAN_NONE;
-		job_note_plan(u->finder[i]->job, plan);
+			plan = i == EVERYBODY && !u->is_whole ? INFER_PLAN_BUSY : INFER_PLAN_NONE;
+		infer_note_plan(u->finder[i]->infer, plan);
 	}
 }
 
@@ -386,7 +386,7 @@ static void prune(struct untold *u, uint64_t now_ns)
 static void sort_no_more(struct untold *u, uint64_t now_ns)
 {
 	if (atomic_load(&u->finder[EVERYBODY]->id) == CACHE_NO_JOB)
-		job_note_plan(u->finder[EVERYBODY]->job, JOB_PLAN_NONE);
+		infer_note_plan(u->finder[EVERYBODY]->infer, INFER_PLAN_NONE);
 	u->due = atomic_load(&u->head);
 	drain(u, now_ns);
 	u->is_whole = false;
@@ -469,10 +469,10 @@ void untold_opened(struct untold *u, const struct cache_open *open)
 	uint32_t head = atomic_load_explicit(&u->head, memory_order_relaxed);
 	bool is_sorted = atomic_load_explicit(&u->is_sorted, memory_order_acquire);
 
-	if (u->params.effort == JOB_OFF)
+	if (u->params.effort == INFER_OFF)
 		return;
 	if (!is_sorted)
-		job_note_open(u->finder[EVERYBODY]->job, open->sample);
+		infer_note_open(u->finder[EVERYBODY]->infer, open->sample);
 	if (!is_sorted && open->job != CACHE_NO_JOB && u->skipped++ % PLACED_SHARE)
 		return;
 	if (head - atomic_load_explicit(&u->tail, memory_order_acquire) == RING)
@@ -487,7 +487,7 @@ void untold_opened(struct untold *u, const struct cache_open *open)
 void untold_planned(struct untold *u, enum plan_state state)
 {
 	if (!atomic_load_explicit(&u->is_sorted, memory_order_relaxed))
-		job_note_plan(u->finder[EVERYBODY]->job, plan_of(state));
+		infer_note_plan(u->finder[EVERYBODY]->infer, plan_of(state));
 }
 
 /* Its order gave way; or it looks for that of a process which has told one. The others, who told
@@ -515,7 +515,7 @@ void untold_told(struct untold *u, const char *text)
 	atomic_store(is_none || atomic_load(&all->id) != CACHE_NO_JOB ? &u->is_over : &u->is_told,
 		     true);
 	atomic_store(&all->id, CACHE_NO_JOB);
-	job_note_told(all->job, text);
+	infer_note_told(all->infer, text);
 }
 
 void untold_replaced(struct untold *u, const char *text)
@@ -526,17 +526,17 @@ void untold_replaced(struct untold *u, const char *text)
 		return;
 	if (atomic_load(&f->id) != CACHE_NO_JOB)
 		atomic_store(&f->id, u->w->jobs.job[0].id);
-	job_note_replaced(f->job, text);
+	infer_note_replaced(f->infer, text);
 }
 
 void untold_gone(struct untold *u, uint32_t id, const char *why)
 {
 	struct finder *f = finder_of(u, id);
-	struct job_status st;
+	struct infer_status st;
 
 	if (!f)
 		return;
-	job_get_status(f->job, &st);
+	infer_get_status(f->infer, &st);
 	mutex_lock(&u->mu);
 	memcpy(u->gone, st.found, sizeof(u->gone));
 	mutex_unlock(&u->mu);
@@ -545,13 +545,13 @@ void untold_gone(struct untold *u, uint32_t id, const char *why)
 		atomic_store(&f->is_over, true);
 		return;
 	}
-	job_note_gone(f->job, why);
+	infer_note_gone(f->infer, why);
 	atomic_store(&u->is_over, true);
 }
 
 /* --- from start to end --- */
 
-int untold_new(struct wire *w, const struct job_params *params, struct untold **ret,
+int untold_new(struct wire *w, const struct infer_params *params, struct untold **ret,
 	       struct err *err)
 {
 	uint64_t each = params->n / 2 + FINDER_BYTES; /* four bits a sample */
@@ -578,9 +578,9 @@ int untold_new(struct wire *w, const struct job_params *params, struct untold **
 
 int untold_start(struct untold *u, struct err *err)
 {
-	int rc = job_start(u->finder[EVERYBODY]->job, err);
+	int rc = infer_start(u->finder[EVERYBODY]->infer, err);
 
-	if (rc == 0 && u->params.effort != JOB_OFF)
+	if (rc == 0 && u->params.effort != INFER_OFF)
 		rc = thr_start(&u->thr, "cl-untold", untold_main, u, err);
 	return rc;
 }
@@ -596,7 +596,7 @@ void untold_stop(struct untold *u)
 	thr_join(&u->thr);
 	for (uint32_t i = 0; i < FINDERS; i++)
 		if (u->finder[i])
-			job_stop(u->finder[i]->job);
+			infer_stop(u->finder[i]->infer);
 }
 
 void untold_free(struct untold *u)

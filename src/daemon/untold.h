@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The jobs that told no order: who reads is told apart, and each job's order is looked for by itself.
- * Part of daemon_priv.h; rules: "Several jobs" in src/job/README.md. */
+ * Part of daemon_priv.h; rules: "Several jobs" in src/infer/README.md. */
 #ifndef CLAIRFS_DAEMON_UNTOLD_H
 #define CLAIRFS_DAEMON_UNTOLD_H
 
@@ -9,17 +9,17 @@
 
 #include "clairfs/base/err.h"
 #include "clairfs/cache.h"
-#include "clairfs/job.h"
+#include "clairfs/infer.h"
 #include "clairfs/plan.h"
 
 struct wire;
 struct untold;
 
 /* params: of the finder that hears of everybody's opens, which untold adds its own callbacks to. */
-int untold_new(struct wire *w, const struct job_params *params, struct untold **ret,
+int untold_new(struct wire *w, const struct infer_params *params, struct untold **ret,
 	       struct err *err) MUST_USE;
 int untold_start(struct untold *u, struct err *err) MUST_USE;
-/* Waits for searches, as job_stop; also when it was never started, or NULL. */
+/* Waits for searches, as infer_stop; also when it was never started, or NULL. */
 void untold_stop(struct untold *u);
 void untold_free(struct untold *u);
 

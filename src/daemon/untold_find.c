@@ -27,14 +27,14 @@ struct finder *finder_of(struct untold *u, uint32_t id)
 static bool is_another_searching(struct finder *f)
 {
 	struct untold *u = f->u;
-	struct job_status st;
+	struct infer_status st;
 	bool is_searching = false;
 
 	mutex_lock(&u->mu);
 	for (uint32_t i = 0; i < f->index; i++) {
 		if (!u->finder[i])
 			continue;
-		job_get_status(u->finder[i]->job, &st);
+		infer_get_status(u->finder[i]->infer, &st);
 		is_searching = is_searching || (st.is_full && !st.is_held);
 	}
 	mutex_unlock(&u->mu);
@@ -68,10 +68,10 @@ static bool is_order_of(const struct finder *f, const char *text)
 static bool has_joined(struct finder *f, const char *text)
 {
 	struct untold *u = f->u;
-	struct job_answer answer;
+	struct infer_answer answer;
 
 	if (f->index == EVERYBODY || atomic_load(&f->id) != CACHE_NO_JOB ||
-	    !job_get_answer(f->job, &answer))
+	    !infer_get_answer(f->infer, &answer))
 		return false;
 	for (uint32_t i = 0; i < FINDERS; i++) {
 		struct finder *other = u->finder[i];
@@ -79,7 +79,7 @@ static bool has_joined(struct finder *f, const char *text)
 		if (!other || other == f || atomic_load(&other->id) == CACHE_NO_JOB ||
 		    atomic_load(&other->is_over) ||
 		    (other->who.id.pid && !teller_has_common(&other->who, &f->who)) ||
-		    (!job_add_ranks(other->job, &answer) && !is_order_of(other, text)))
+		    (!infer_add_ranks(other->infer, &answer) && !is_order_of(other, text)))
 			continue;
 		atomic_store(&f->joins, i);
 		atomic_store(&f->is_joined, true);
@@ -165,13 +165,13 @@ static int found(void *ctx, const char *text, uint64_t stamp)
 
 	if (rc == 0)
 		rc = wire_make_order(w, spec, &order, &err);
-	if (rc == 0 && job_is_unshuffled(text))
+	if (rc == 0 && infer_is_unshuffled(text))
 		order_may_be_left(order);
 	if (rc == 0)
 		epoch = epoch_of(w, order);
 	mutex_lock(&w->change_mu);
 	if (rc == 0)
-		rc = job_is_current(f->job, stamp) ? put(f, spec, TAKE(order), &epoch, &err)
+		rc = infer_is_current(f->infer, stamp) ? put(f, spec, TAKE(order), &epoch, &err)
 						   : -ECANCELED;
 	mutex_unlock(&w->change_mu);
 	order_epoch_free(epoch);
@@ -188,8 +188,8 @@ void finder_free(struct finder *f)
 {
 	if (!f)
 		return;
-	job_free(f->job);
-	job_parts_free(f->parts);
+	infer_free(f->infer);
+	infer_parts_free(f->parts);
 	order_epoch_free(f->epoch);
 	free(f);
 }
@@ -198,7 +198,7 @@ int finder_new(struct untold *u, uint32_t index, const struct teller *who, struc
 	       struct err *err)
 {
 	struct finder *f = calloc(1, sizeof(*f));
-	struct job_params params = u->params;
+	struct infer_params params = u->params;
 	int rc;
 
 	*ret = NULL;
@@ -207,13 +207,13 @@ int finder_new(struct untold *u, uint32_t index, const struct teller *who, struc
 	*f = (struct finder){ .u = u, .index = index, .id = CACHE_NO_JOB };
 	if (who)
 		f->who = *who;
-	rc = job_parts_new(u->w->dataset, u->w->memory.ram / NUMBERINGS_SHARE, &f->parts, err);
-	params.numbers = rc == 0 ? job_parts_numbers(f->parts) : NULL;
+	rc = infer_parts_new(u->w->dataset, u->w->memory.ram / NUMBERINGS_SHARE, &f->parts, err);
+	params.numbers = rc == 0 ? infer_parts_numbers(f->parts) : NULL;
 	params.found = found;
 	params.waits_until = waits_until;
 	params.ctx = f;
 	if (rc == 0)
-		rc = job_new(&params, &f->job, err);
+		rc = infer_new(&params, &f->infer, err);
 	if (rc < 0) {
 		finder_free(f);
 		return rc;
@@ -224,11 +224,11 @@ int finder_new(struct untold *u, uint32_t index, const struct teller *who, struc
 
 /* --- what is said of it --- */
 
-static json_t *finder_json(struct job *job)
+static json_t *finder_json(struct infer *infer)
 {
-	struct job_status st;
+	struct infer_status st;
 
-	job_get_status(job, &st);
+	infer_get_status(infer, &st);
 	return json_pack("{s:s, s:s, s:b, s:b, s:b, s:b, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I}",
 			 "doing", st.words, "found", st.found, "is_searching", st.is_searching,
 			 "is_full", st.is_full, "is_waiting", st.is_held, "is_saving", st.is_saving,
@@ -264,14 +264,14 @@ json_t *untold_json(struct untold *u)
 	mutex_lock(&u->mu);
 	if (!u->finder[main])
 		main = EVERYBODY;
-	json = finder_json(u->finder[main]->job);
+	json = finder_json(u->finder[main]->infer);
 	for (uint32_t i = 0; i < FINDERS; i++) {
 		struct finder *f = u->finder[i];
 		/* The opens of nobody are not spoken of. */
 		bool is_idle = i == EVERYBODY && f && atomic_load(&f->id) == CACHE_NO_JOB;
 
 		if (f && i != main && !is_idle)
-			(void)json_array_append_new(others, finder_json(f->job));
+			(void)json_array_append_new(others, finder_json(f->infer));
 	}
 	if (json && u->gone[0])
 		(void)json_object_set_new(json, "ended", json_string(u->gone));

@@ -15,10 +15,10 @@
 struct finder {
 	struct untold *u;
 	uint32_t index;
-	struct job *job;
-	struct job_parts *parts;
+	struct infer *infer;
+	struct infer_parts *parts;
 	struct teller who; /* the first of its readers; pid 0: everybody's */
-	struct crowd crowd; /* its job's thread */
+	struct crowd crowd; /* its search thread */
 	_Atomic uint32_t id; /* of the job whose order it found, or CACHE_NO_JOB; under change_mu */
 	_Atomic bool is_over;       /* it is to go */
 	_Atomic bool is_joined;     /* then its readers read by the order of this finder: */
@@ -35,13 +35,13 @@ struct opening {
 
 struct untold {
 	struct wire *w;
-	struct job_params params; /* of finders to come */
+	struct infer_params params; /* of finders to come */
 	struct thr thr;
 	struct mutex mu;
 	struct cond cv;
 	bool is_stopping;               /* mu */
 	struct finder *finder[FINDERS]; /* changed under change_mu and mu */
-	char gone[JOB_SPEC_MAX];        /* mu: the order of the job that has ended last, or "" */
+	char gone[INFER_SPEC_MAX];        /* mu: the order of the job that has ended last, or "" */
 	uint32_t most;
 	/* More than one finder: the thread feeds all of them, and says how their plans do. */
 	_Atomic bool is_sorted;

@@ -31,18 +31,18 @@ static struct dataset *tree(const char *name)
 }
 
 struct asked {
-	struct job_parts *parts;
-	struct job_numbering way[WAYS];
+	struct infer_parts *parts;
+	struct infer_numbering way[WAYS];
 	size_t n;
 };
 
-static void ask(struct asked *a, const struct dataset *ds, const struct job_opens *opens)
+static void ask(struct asked *a, const struct dataset *ds, const struct infer_opens *opens)
 {
-	const struct job_numbers *numbers;
+	const struct infer_numbers *numbers;
 	struct err err = { 0 };
 
-	CHECK_INT(job_parts_new(ds, ROOM, &a->parts, &err), 0);
-	numbers = job_parts_numbers(a->parts);
+	CHECK_INT(infer_parts_new(ds, ROOM, &a->parts, &err), 0);
+	numbers = infer_parts_numbers(a->parts);
 	a->n = numbers->list(numbers->ctx, opens, a->way, WAYS);
 	CHECK(a->n > 0);
 }
@@ -64,14 +64,14 @@ static char *ways_text(const struct asked *a)
 
 static void check_ways(const struct dataset *ds, const uint32_t *sample, size_t n, const char *want)
 {
-	const struct job_opens opens = { sample, n, true };
+	const struct infer_opens opens = { sample, n, true };
 	struct asked a;
 	AUTO_FREE char *text = NULL;
 
 	ask(&a, ds, &opens);
 	text = ways_text(&a);
 	CHECK_STR(text, want);
-	job_parts_free(a.parts);
+	infer_parts_free(a.parts);
 }
 
 static void fill(uint32_t *sample, uint32_t n, uint32_t first, uint32_t of)
@@ -126,15 +126,15 @@ static void files_have_the_numbers_of_their_part(void)
 {
 	struct dataset *ds = tree("numbers");
 	const uint32_t sample[] = { 3, TRAIN + 5, 0, TRAIN, 700 };
-	const struct job_opens opens = { sample, ARRAY_LEN(sample), true };
-	struct job_numbering way = { .under = "val" };
+	const struct infer_opens opens = { sample, ARRAY_LEN(sample), true };
+	struct infer_numbering way = { .under = "val" };
 	uint32_t number[ARRAY_LEN(sample)];
-	struct job_numbered seen = { .number = number };
-	const struct job_numbers *numbers;
+	struct infer_numbered seen = { .number = number };
+	const struct infer_numbers *numbers;
 	struct asked a;
 
 	ask(&a, ds, &opens);
-	numbers = job_parts_numbers(a.parts);
+	numbers = infer_parts_numbers(a.parts);
 	way.dir = kit_find(ds, "val").v - dataset_first_dir(ds);
 	CHECK_INT(numbers->number(numbers->ctx, &way, &opens, &seen), 0);
 	CHECK_U64(seen.n, VAL);
@@ -145,7 +145,7 @@ static void files_have_the_numbers_of_their_part(void)
 	CHECK(!numbers->has(numbers->ctx, &way, 3));
 	snprintf(way.under, sizeof(way.under), "nowhere");
 	CHECK_INT(numbers->number(numbers->ctx, &way, &opens, &seen), -ENOENT);
-	job_parts_free(a.parts);
+	infer_parts_free(a.parts);
 	dataset_free(ds);
 }
 
@@ -154,17 +154,17 @@ static void sorts_that_agree_are_asked_once(void)
 {
 	struct dataset *ds = tree("sorts");
 	uint32_t sample[128], number[128];
-	const struct job_opens opens = { sample, 128, false };
+	const struct infer_opens opens = { sample, 128, false };
 	AUTO_FREE char *text = NULL;
-	const struct job_numbers *numbers;
+	const struct infer_numbers *numbers;
 	struct asked a;
 
 	fill(sample, 128, 0, TRAIN);
 	ask(&a, ds, &opens);
-	numbers = job_parts_numbers(a.parts);
+	numbers = infer_parts_numbers(a.parts);
 	CHECK_U64(a.n, 14); /* seven sorts of two parts */
 	for (size_t i = 0; i < a.n; i++) {
-		struct job_numbered seen = { .number = number };
+		struct infer_numbered seen = { .number = number };
 
 		CHECK_INT(numbers->number(numbers->ctx, &a.way[i], &opens, &seen), 0);
 	}
@@ -172,7 +172,7 @@ static void sorts_that_agree_are_asked_once(void)
 	text = ways_text(&a);
 	/* Names are not padded, so 10.jpg is behind 9.jpg where numbers count. */
 	CHECK_STR(text, "train . train:timm .:timm train:natural .:natural");
-	job_parts_free(a.parts);
+	infer_parts_free(a.parts);
 	dataset_free(ds);
 }
 
@@ -189,7 +189,7 @@ static void parts_far_below_the_source(void)
 		uint32_t sample[64];
 		struct asked a;
 		int saved;
-		const struct job_opens opens = { sample, 64, true };
+		const struct infer_opens opens = { sample, 64, true };
 
 		memset(deep, 'a', sizeof(deep));
 		for (size_t i = 199; i < sizeof(deep); i += 200)
@@ -209,7 +209,7 @@ static void parts_far_below_the_source(void)
 		log = kit_log_end(saved);
 		CHECK_U64(strlen(a.way[0].under), d == 0 ? lengths[d] + strlen("/train") : 0);
 		CHECK_INT(strstr(log, "path is longer than 1023 bytes") != NULL, d == 1);
-		job_parts_free(a.parts);
+		infer_parts_free(a.parts);
 		dataset_free(ds);
 	}
 }
@@ -248,12 +248,12 @@ static void use_seeds(const uint32_t *seed, size_t n)
 
 /* The narrower way for a job that reads these samples only, below train. */
 static bool narrow(const struct asked *a, const struct dataset *ds, const uint32_t *sample, size_t n,
-		   struct job_numbering *ret)
+		   struct infer_numbering *ret)
 {
-	const struct job_numbers *numbers = job_parts_numbers(a->parts);
-	struct job_numbering way = { .under = "train" };
+	const struct infer_numbers *numbers = infer_parts_numbers(a->parts);
+	struct infer_numbering way = { .under = "train" };
 	struct bitmap set;
-	const struct job_members members = { &set, seeds, n_seeds, &cancel };
+	const struct infer_members members = { &set, seeds, n_seeds, &cancel };
 	size_t found;
 
 	CHECK_INT(bitmap_init(&set, N), 0);
@@ -290,15 +290,15 @@ static void some_samples_of_a_part_are_numbered_anew(void)
 	AUTO_FREE uint32_t *split = split_of("torch-randperm:seed=42");
 	AUTO_FREE uint32_t *other = split_of("torch-randperm:seed=4242");
 	uint32_t sample[TRAIN], number[3];
-	const struct job_opens opens = { (uint32_t[]){ split[0], split[143], split[144] }, 3, true };
-	struct job_numbered seen = { .number = number };
-	const struct job_numbers *numbers;
-	struct job_numbering way;
+	const struct infer_opens opens = { (uint32_t[]){ split[0], split[143], split[144] }, 3, true };
+	struct infer_numbered seen = { .number = number };
+	const struct infer_numbers *numbers;
+	struct infer_numbering way;
 	struct asked a;
 
 	ask(&a, ds, &opens);
 	use_seeds((uint32_t[]){ 0, 1, 42 }, 3);
-	numbers = job_parts_numbers(a.parts);
+	numbers = infer_parts_numbers(a.parts);
 	fill(sample, TRAIN, 0, TRAIN);
 	CHECK(!narrow(&a, ds, sample, TRAIN, &way)); /* all of them */
 	for (uint32_t i = 0; i < TRAIN / 5; i++)
@@ -319,7 +319,7 @@ static void some_samples_of_a_part_are_numbered_anew(void)
 	CHECK_U64(number[1], 143);
 	CHECK(!narrow(&a, ds, other, TRAIN / 5, &way)); /* a seed that nobody asks about */
 	CHECK(!narrow(&a, ds, split, 10, &way));
-	job_parts_free(a.parts);
+	infer_parts_free(a.parts);
 	dataset_free(ds);
 }
 
@@ -336,8 +336,8 @@ static void large_splits(void)
 	};
 	struct dataset *ds = tree("large");
 	AUTO_FREE uint32_t *split = split_of("torch-randperm:seed=42");
-	const struct job_opens opens = { split, 64, true };
-	struct job_numbering way;
+	const struct infer_opens opens = { split, 64, true };
+	struct infer_numbering way;
 	struct asked a;
 
 	ask(&a, ds, &opens);
@@ -352,7 +352,7 @@ static void large_splits(void)
 		CHECK_U64(way.first, splits[i].length);
 		CHECK(way.is_split && way.split == 42);
 	}
-	job_parts_free(a.parts);
+	infer_parts_free(a.parts);
 	dataset_free(ds);
 }
 
@@ -362,14 +362,14 @@ static void chance_is_no_split(void)
 	struct dataset *ds = tree("chance");
 	uint64_t random = check_seed();
 	uint32_t sample[TRAIN];
-	const struct job_opens opens = { sample, 64, true };
+	const struct infer_opens opens = { sample, 64, true };
 	struct asked a;
 
 	fill(sample, TRAIN, 0, TRAIN);
 	ask(&a, ds, &opens);
 	use_seeds(NULL, ARRAY_LEN(seeds));
 	for (uint32_t left_out = TRAIN / 32 + 1; left_out < TRAIN - 64; left_out += left_out / 4) {
-		struct job_numbering way;
+		struct infer_numbering way;
 
 		for (uint32_t i = 0; i < TRAIN; i++) {
 			uint32_t k = (uint32_t)check_rand_below(&random, i + 1);
@@ -379,7 +379,7 @@ static void chance_is_no_split(void)
 		}
 		CHECK(!narrow(&a, ds, sample, TRAIN - left_out, &way));
 	}
-	job_parts_free(a.parts);
+	infer_parts_free(a.parts);
 	dataset_free(ds);
 }
 
@@ -388,9 +388,9 @@ static void a_beginning_of_a_permutation_is_no_split(void)
 {
 	struct dataset *ds = tree("beginning");
 	AUTO_FREE uint32_t *split = split_of("torch-randperm:seed=42");
-	const struct job_opens opens = { split, 64, true };
+	const struct infer_opens opens = { split, 64, true };
 	uint32_t sample[TRAIN], n = 0;
-	struct job_numbering way;
+	struct infer_numbering way;
 	struct asked a;
 
 	for (uint32_t i = 0; i < TRAIN; i++)
@@ -400,7 +400,7 @@ static void a_beginning_of_a_permutation_is_no_split(void)
 	use_seeds((uint32_t[]){ 42 }, 1);
 	CHECK(!narrow(&a, ds, sample, n, &way));
 	CHECK(narrow(&a, ds, sample, TRAIN - 50, &way)); /* without these */
-	job_parts_free(a.parts);
+	infer_parts_free(a.parts);
 	dataset_free(ds);
 }
 
@@ -409,8 +409,8 @@ static void splits_are_looked_for_until_that_is_cancelled(void)
 {
 	struct dataset *ds = tree("cancel");
 	AUTO_FREE uint32_t *split = split_of("torch-randperm:seed=42");
-	const struct job_opens opens = { split, 64, true };
-	struct job_numbering way;
+	const struct infer_opens opens = { split, 64, true };
+	struct infer_numbering way;
 	struct asked a;
 
 	ask(&a, ds, &opens);
@@ -419,7 +419,7 @@ static void splits_are_looked_for_until_that_is_cancelled(void)
 	CHECK(!narrow(&a, ds, split, TRAIN / 5, &way));
 	atomic_store(&cancel, false);
 	CHECK(narrow(&a, ds, split, TRAIN / 5, &way));
-	job_parts_free(a.parts);
+	infer_parts_free(a.parts);
 	dataset_free(ds);
 }
 
@@ -429,26 +429,26 @@ static void numberings_are_kept_while_there_is_room(void)
 	struct dataset *ds = tree("kept");
 	const uint64_t rooms[] = { ROOM, 0 };
 	uint32_t sample[64], number[64];
-	const struct job_opens opens = { sample, 64, false };
+	const struct infer_opens opens = { sample, 64, false };
 	struct err err = { 0 };
 
 	fill(sample, 64, 0, TRAIN);
 	for (size_t i = 0; i < ARRAY_LEN(rooms); i++) {
-		struct job_numbering way[] = { { .under = "train" }, { .under = "val" } };
-		struct job_parts *parts;
-		const struct job_numbers *numbers;
+		struct infer_numbering way[] = { { .under = "train" }, { .under = "val" } };
+		struct infer_parts *parts;
+		const struct infer_numbers *numbers;
 
-		CHECK_INT(job_parts_new(ds, rooms[i], &parts, &err), 0);
-		numbers = job_parts_numbers(parts);
+		CHECK_INT(infer_parts_new(ds, rooms[i], &parts, &err), 0);
+		numbers = infer_parts_numbers(parts);
 		for (int round = 0; round < 6; round++) {
-			struct job_numbered seen = { .number = number };
+			struct infer_numbered seen = { .number = number };
 
 			CHECK_INT(numbers->number(numbers->ctx, &way[round % 2], &opens, &seen), 0);
 			CHECK_U64(seen.n, round % 2 ? VAL : TRAIN);
 			CHECK_U64(seen.n_seen, round % 2 ? 0 : 64);
 		}
-		CHECK_U64(job_parts_made(parts), rooms[i] ? 2 : 6);
-		job_parts_free(parts);
+		CHECK_U64(infer_parts_made(parts), rooms[i] ? 2 : 6);
+		infer_parts_free(parts);
 	}
 	dataset_free(ds);
 }

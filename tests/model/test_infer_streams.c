@@ -10,7 +10,7 @@
 #include "check.h"
 #include "clairfs/base/thr.h"
 #include "clairfs/order.h"
-#include "src/job/job_priv.h"
+#include "src/infer/infer_priv.h"
 
 #define N 20000
 #define PATIENCE_NS (300 * NS_PER_S)
@@ -22,8 +22,8 @@
 static struct bed {
 	struct mutex mu;
 	struct cond changed;
-	struct job *job;
-	char spec[JOB_SPEC_MAX]; /* mu */
+	struct infer *infer;
+	char spec[INFER_SPEC_MAX]; /* mu */
 	unsigned founds;         /* mu */
 } bed;
 
@@ -65,9 +65,9 @@ static struct order_epoch *epoch_of(const char *text, uint64_t epoch)
 static void note_foreign(uint32_t sample, uint64_t *random)
 {
 	if (check_rand_below(random, 25) == 0)
-		job_note_open(bed.job, (uint32_t)check_rand_below(random, N));
+		infer_note_open(bed.infer, (uint32_t)check_rand_below(random, N));
 	if (check_rand_below(random, 5) == 0)
-		job_note_open(bed.job, sample);
+		infer_note_open(bed.infer, sample);
 }
 
 /* Opens of an epoch; every rank has its workers. */
@@ -84,7 +84,7 @@ static void read_epoch(const char *text, uint64_t epoch, uint32_t n_ranks, uint6
 		pos = pos * n_ranks + r; /* of the node */
 		if (pos >= ep->length)
 			continue;
-		job_note_open(bed.job, ep->sample[pos]);
+		infer_note_open(bed.infer, ep->sample[pos]);
 		note_foreign(ep->sample[pos], random);
 	}
 	order_epoch_free(ep);
@@ -109,7 +109,7 @@ static bool is_same_epoch(const char *want, uint64_t epoch, const char *found)
  * rank yet, and more of them do. */
 static void check_found(const char *want, uint64_t epoch)
 {
-	char found[JOB_SPEC_MAX] = "";
+	char found[INFER_SPEC_MAX] = "";
 	unsigned seen = 0;
 
 	for (;;) {
@@ -125,13 +125,13 @@ static void check_found(const char *want, uint64_t epoch)
 		if (is_same_epoch(want, epoch, found))
 			break;
 	}
-	job_stop(bed.job);
+	infer_stop(bed.infer);
 }
 
 static void run(const char *text, uint64_t epoch, uint32_t n_ranks, bool has_strays)
 {
-	struct job_params p = { .n = N,
-				.effort = JOB_QUICK,
+	struct infer_params p = { .n = N,
+				.effort = INFER_QUICK,
 				.clock = clock_monotonic(),
 				.metrics = metrics_new(),
 				.found = note_found };
@@ -142,13 +142,13 @@ static void run(const char *text, uint64_t epoch, uint32_t n_ranks, bool has_str
 	mutex_init(&bed.mu);
 	cond_init(&bed.changed);
 	CHECK(p.metrics != NULL);
-	CHECK_INT(job_new(&p, &bed.job, &err), 0);
-	CHECK_INT(job_start(bed.job, &err), 0);
+	CHECK_INT(infer_new(&p, &bed.infer, &err), 0);
+	CHECK_INT(infer_start(bed.infer, &err), 0);
 	for (uint32_t i = 0; has_strays && i < 12; i++)
-		job_note_open(bed.job, (uint32_t)check_rand_below(&random, N));
+		infer_note_open(bed.infer, (uint32_t)check_rand_below(&random, N));
 	read_epoch(text, epoch, n_ranks, &random);
 	check_found(text, epoch);
-	job_free(bed.job);
+	infer_free(bed.infer);
 	metrics_free(p.metrics);
 }
 

@@ -4,11 +4,11 @@
  * own words, a validation loader, dropout on the CPU); behind any manual_seed that is likely; and
  * where a seed stands that was found among all, so that the next one is looked for behind it.
  *
- * What is tried when depends on what it costs; see README.md. Runs on the job's thread. */
+ * What is tried when depends on what it costs; see README.md. Runs on the search thread. */
 #include <errno.h>
 #include <string.h>
 
-#include "job_priv.h"
+#include "infer_priv.h"
 
 #define NEAR_WORDS (1u << 16) /* a millisecond */
 #define FAR_WORDS (1u << 22)  /* 0.1 s; all of it for the likeliest place only */
@@ -26,15 +26,15 @@ static struct recover_stream behind(const struct recover_place *place, uint32_t 
 }
 
 /* How far behind the first place of a question, and behind the others. */
-static int search_behind(const struct job_question *q, uint32_t words, uint32_t others,
-			 struct job_answer *ret)
+static int search_behind(const struct infer_question *q, uint32_t words, uint32_t others,
+			 struct infer_answer *ret)
 {
-	struct recover_stream streams[2 * JOB_PLACES];
+	struct recover_stream streams[2 * INFER_PLACES];
 	size_t n = 0;
 
-	for (size_t i = 0; i < MIN(q->n_places, JOB_PLACES); i++)
+	for (size_t i = 0; i < MIN(q->n_places, INFER_PLACES); i++)
 		streams[n++] = behind(&q->places[i], 0, NEAR_WORDS);
-	for (size_t i = 0; i < MIN(q->n_places, JOB_PLACES); i++) {
+	for (size_t i = 0; i < MIN(q->n_places, INFER_PLACES); i++) {
 		uint32_t to = i ? others : words;
 
 		if (to > NEAR_WORDS)
@@ -43,8 +43,8 @@ static int search_behind(const struct job_question *q, uint32_t words, uint32_t 
 	return n > 0 ? ask_streams(q, streams, n, ret) : -ENOENT;
 }
 
-static int search_likely(const struct job_question *q, enum recover_depth depth,
-			 struct job_answer *ret)
+static int search_likely(const struct infer_question *q, enum recover_depth depth,
+			 struct infer_answer *ret)
 {
 	struct recover_stream *streams AUTO_FREE = NULL;
 	size_t n;
@@ -53,13 +53,13 @@ static int search_likely(const struct job_question *q, enum recover_depth depth,
 	return rc < 0 ? rc : ask_streams(q, streams, n, ret);
 }
 
-int streams_known(const struct job_question *q, struct job_answer *ret)
+int streams_known(const struct infer_question *q, struct infer_answer *ret)
 {
 	return q->is_first ? search_behind(q, NEAR_WORDS, NEAR_WORDS, ret)
 			   : search_behind(q, FAR_WORDS, FAR_OTHERS, ret);
 }
 
-int streams_quick(const struct job_question *q, struct job_answer *ret)
+int streams_quick(const struct infer_question *q, struct infer_answer *ret)
 {
 	int rc;
 
@@ -71,7 +71,7 @@ int streams_quick(const struct job_question *q, struct job_answer *ret)
 	return rc == -ENOENT && !q->is_first ? search_likely(q, RECOVER_SHALLOW, ret) : rc;
 }
 
-int streams_full(const struct job_question *q, struct job_answer *ret)
+int streams_full(const struct infer_question *q, struct infer_answer *ret)
 {
 	int rc = search_behind(q, FARTHEST_WORDS, FARTHEST_WORDS / 4, ret);
 
@@ -80,7 +80,7 @@ int streams_full(const struct job_question *q, struct job_answer *ret)
 	return rc;
 }
 
-int streams_lookup(const struct job_question *q, struct job_answer *ret)
+int streams_lookup(const struct infer_question *q, struct infer_answer *ret)
 {
 	struct recover_stream *streams AUTO_FREE = NULL;
 	size_t n;

@@ -2,7 +2,7 @@
 /* Where does an epoch begin in a stream of opens? Repeats, echoes, pauses, samples of other
  * readers, ranks that read a part only; and when a look is worth it. */
 #include "check.h"
-#include "src/job/job_priv.h"
+#include "src/infer/infer_priv.h"
 
 #define N 2000
 #define MS NS_PER_MS

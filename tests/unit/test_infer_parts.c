@@ -6,7 +6,7 @@
 
 #include "check.h"
 #include "clairfs/order.h"
-#include "src/job/job_priv.h"
+#include "src/infer/infer_priv.h"
 
 /* Samples 0..VAL-1 are below val, the others below train. */
 #define N 9000
@@ -21,7 +21,7 @@ static atomic_uint_least64_t cpu_ns;
 static unsigned n_listed; /* of the ways below */
 static size_t most_seeds; /* that a split was to be looked for by */
 
-static const struct job_numbering ways[] = {
+static const struct infer_numbering ways[] = {
 	{ .under = "train", .dir = DIR_TRAIN },
 	{ .under = "val", .dir = DIR_VAL },
 	{ .dir = DIR_ROOT },
@@ -30,7 +30,7 @@ static const struct job_numbering ways[] = {
 	{ .sort = "timm", .dir = DIR_ROOT },
 };
 
-static size_t list(void *ctx, const struct job_opens *opens, struct job_numbering *ret, size_t max)
+static size_t list(void *ctx, const struct infer_opens *opens, struct infer_numbering *ret, size_t max)
 {
 	CHECK(max >= ARRAY_LEN(ways));
 	memcpy(ret, ways, n_listed * sizeof(*ways));
@@ -38,7 +38,7 @@ static size_t list(void *ctx, const struct job_opens *opens, struct job_numberin
 }
 
 /* timm: from the back. */
-static uint32_t number_of(const struct job_numbering *way, uint32_t sample)
+static uint32_t number_of(const struct infer_numbering *way, uint32_t sample)
 {
 	uint32_t first = way->dir == DIR_TRAIN ? VAL : 0, end = way->dir == DIR_VAL ? VAL : N;
 
@@ -47,8 +47,8 @@ static uint32_t number_of(const struct job_numbering *way, uint32_t sample)
 	return way->sort ? end - 1 - sample : sample - first;
 }
 
-static int number(void *ctx, const struct job_numbering *way, const struct job_opens *opens,
-		  struct job_numbered *ret)
+static int number(void *ctx, const struct infer_numbering *way, const struct infer_opens *opens,
+		  struct infer_numbered *ret)
 {
 	ret->n = way->dir == DIR_ROOT ? N : way->dir == DIR_VAL ? VAL : TRAIN;
 	ret->n = way->first ? way->first : ret->n;
@@ -60,8 +60,8 @@ static int number(void *ctx, const struct job_numbering *way, const struct job_o
 }
 
 /* Of those below train the first ones, where that is all that was read. */
-static size_t narrow(void *ctx, const struct job_numbering *way, const struct job_members *members,
-		     struct job_numbering *ret, size_t max)
+static size_t narrow(void *ctx, const struct infer_numbering *way, const struct infer_members *members,
+		     struct infer_numbering *ret, size_t max)
 {
 	uint64_t count = members->set->count;
 
@@ -75,22 +75,22 @@ static size_t narrow(void *ctx, const struct job_numbering *way, const struct jo
 	       bitmap_next_clear(members->set, VAL) == VAL + count;
 }
 
-static bool has(void *ctx, const struct job_numbering *way, uint32_t sample)
+static bool has(void *ctx, const struct infer_numbering *way, uint32_t sample)
 {
 	return number_of(way, sample) != UINT32_MAX;
 }
 
-static const struct job_numbers numbers = {
+static const struct infer_numbers numbers = {
 	.list = list, .number = number, .narrow = narrow, .has = has
 };
 
 /* The first samples that a job reads by this spec, which is of a part, as four workers with batches
  * of 8 read them; behind `before` others. */
-static struct job_question read_by(const char *text, const struct job_numbering *way,
+static struct infer_question read_by(const char *text, const struct infer_numbering *way,
 				   uint32_t before, uint32_t *seen)
 {
-	struct job_numbered part = { 0 };
-	struct job_opens none = { 0 };
+	struct infer_numbered part = { 0 };
+	struct infer_opens none = { 0 };
 	struct order_params params;
 	struct order_epoch *epoch = NULL;
 	struct order_spec *spec = NULL;
@@ -113,7 +113,7 @@ static struct job_question read_by(const char *text, const struct job_numbering 
 	order_epoch_free(epoch);
 	order_free(order);
 	order_spec_free(spec);
-	return (struct job_question){ .n = N,
+	return (struct infer_question){ .n = N,
 				      .seen = seen,
 				      .n_seen = SEEN,
 				      .numbers = &numbers,
@@ -121,13 +121,13 @@ static struct job_question read_by(const char *text, const struct job_numbering 
 				      .cpu_ns = &cpu_ns };
 }
 
-static void check_found(const struct job_question *q, const char *want)
+static void check_found(const struct infer_question *q, const char *want)
 {
-	struct job_answer a = { 0 };
+	struct infer_answer a = { 0 };
 	struct known known = { 0 };
-	char text[JOB_SPEC_MAX];
+	char text[INFER_SPEC_MAX];
 
-	CHECK_INT(job_searches_real.quick(q, &a), 0);
+	CHECK_INT(infer_searches_real.quick(q, &a), 0);
 	known_found(&known, &a, 0, SEEN);
 	CHECK(known_spec(&known, N, text));
 	CHECK_STR(text, want);
@@ -136,7 +136,7 @@ static void check_found(const struct job_question *q, const char *want)
 static void orders_of_a_part(void)
 {
 	uint32_t seen[SEEN];
-	struct job_question q;
+	struct infer_question q;
 
 	n_listed = ARRAY_LEN(ways);
 	q = read_by("torch-distributed:seed=3", &ways[0], 0, seen);
@@ -164,7 +164,7 @@ static void words_of_a_generator(void)
 	/* A seed that nobody would try. */
 	const struct recover_place place = { RECOVER_TORCH, 3456789012, 500003 };
 	uint32_t seen[SEEN];
-	struct job_question q;
+	struct infer_question q;
 
 	n_listed = ARRAY_LEN(ways);
 	q = read_by("torch-loader:seed=42:before=102720", &ways[0], 0, seen);
@@ -180,7 +180,7 @@ static void words_of_a_generator(void)
 static void orders_of_all_samples_are_found_as_ever(void)
 {
 	uint32_t seen[SEEN];
-	struct job_question q;
+	struct infer_question q;
 
 	n_listed = ARRAY_LEN(ways);
 	q = read_by("torch-distributed:seed=3", &ways[2], 0, seen);
@@ -194,7 +194,7 @@ static void orders_of_all_samples_are_found_as_ever(void)
 static void other_sorts(void)
 {
 	uint32_t seen[SEEN];
-	struct job_question q;
+	struct infer_question q;
 
 	n_listed = ARRAY_LEN(ways);
 	q = read_by("torch-distributed:seed=3", &ways[3], 0, seen);
@@ -208,7 +208,7 @@ static void reads_elsewhere_do_no_harm(void)
 {
 	uint64_t random = check_seed();
 	uint32_t seen[SEEN];
-	struct job_question q;
+	struct infer_question q;
 
 	n_listed = ARRAY_LEN(ways);
 	q = read_by("torch-distributed:seed=3", &ways[0], 32, seen);
@@ -224,51 +224,51 @@ static void chance_is_no_order_of_any_part(void)
 	n_listed = ARRAY_LEN(ways);
 	for (int round = 0; round < 3; round++) {
 		uint32_t seen[SEEN], first = round ? VAL : 0;
-		struct job_answer a;
-		struct job_question q =
+		struct infer_answer a;
+		struct infer_question q =
 			read_by("torch-distributed:seed=3000000000", &ways[0], 0, seen);
 
 		for (uint32_t i = 0; i < SEEN; i++)
 			seen[i] = first + (uint32_t)check_rand_below(&random, N - first);
-		CHECK_INT(job_searches_real.quick(&q, &a), -ENOENT);
+		CHECK_INT(infer_searches_real.quick(&q, &a), -ENOENT);
 	}
 }
 
 /* A shuffled beginning of train: who knows what was read in the pass before finds its order. */
 static void the_first_samples_of_a_part_once_they_were_read(void)
 {
-	const struct job_numbering first = { .under = "train", .dir = DIR_TRAIN, .first = 1637 };
+	const struct infer_numbering first = { .under = "train", .dir = DIR_TRAIN, .first = 1637 };
 	uint32_t seen[SEEN];
 	struct bitmap members;
-	struct job_answer a = { 0 };
-	struct job_question q;
+	struct infer_answer a = { 0 };
+	struct infer_question q;
 
 	n_listed = ARRAY_LEN(ways);
 	CHECK_INT(bitmap_init(&members, N), 0);
 	for (uint32_t i = 0; i < 1637; i++)
 		(void)bitmap_set(&members, VAL + i);
 	q = read_by("torch-loader:seed=42:draws=6:start_epoch=1", &first, 0, seen);
-	CHECK_INT(job_searches_real.quick(&q, &a), -ENOENT);
+	CHECK_INT(infer_searches_real.quick(&q, &a), -ENOENT);
 	CHECK(!a.is_narrow);
 	q.members = &members;
 	check_found(&q, "torch-loader:seed=42:before=6:draws=6:first=1637:under=train");
 	/* With another seed it is said that all seeds may be worth it. */
 	q = read_by("torch-randperm:seed=3456789012", &first, 0, seen);
 	q.members = &members;
-	CHECK_INT(job_searches_real.quick(&q, &a), -ENOENT);
+	CHECK_INT(infer_searches_real.quick(&q, &a), -ENOENT);
 	CHECK(a.is_narrow);
 	CHECK(most_seeds >= 1000);
 	/* Of these a glance tries none: it is weighed as cheap. */
 	most_seeds = 0;
 	q.is_first = true;
-	CHECK_INT(job_searches_real.quick(&q, &a), -ENOENT);
+	CHECK_INT(infer_searches_real.quick(&q, &a), -ENOENT);
 	CHECK_U64(most_seeds, 0);
 	q.is_first = false;
 	/* A job that reads others as well. */
 	(void)bitmap_clear(&members, seen[0] % 2 ? VAL : VAL + 1);
 	for (uint32_t i = 0; i < SEEN / 8; i++)
 		(void)bitmap_clear(&members, seen[i]);
-	CHECK_INT(job_searches_real.quick(&q, &a), -ENOENT);
+	CHECK_INT(infer_searches_real.quick(&q, &a), -ENOENT);
 	CHECK(!a.is_narrow);
 	bitmap_fini(&members);
 }
@@ -278,12 +278,12 @@ static void round_numbers_of_samples_of_a_part(void)
 {
 	static const uint64_t counts[] = { TRAIN / 5, 1000, 2048, TRAIN * 4 / 5 };
 	uint32_t seen[SEEN];
-	char want[JOB_SPEC_MAX];
+	char want[INFER_SPEC_MAX];
 
 	n_listed = ARRAY_LEN(ways);
 	for (size_t i = 0; i < ARRAY_LEN(counts); i++) {
-		struct job_numbering first = { .under = "train", .dir = DIR_TRAIN };
-		struct job_question q;
+		struct infer_numbering first = { .under = "train", .dir = DIR_TRAIN };
+		struct infer_question q;
 
 		first.first = counts[i];
 		q = read_by("torch-distributed:seed=7", &first, 0, seen);
@@ -297,20 +297,20 @@ static void round_numbers_of_samples_of_a_part(void)
 static void the_world_of_a_part_is_refined(void)
 {
 	uint32_t seen[SEEN];
-	struct job_answer a = { 0 };
-	struct job_question q =
+	struct infer_answer a = { 0 };
+	struct infer_question q =
 		read_by("torch-distributed:seed=5:world=4:rank=2", &ways[0], 0, seen);
 
 	q.seed = 5;
 	q.way = &ways[0];
-	CHECK_INT(job_searches_real.refine(&q, &a), 0);
+	CHECK_INT(infer_searches_real.refine(&q, &a), 0);
 	CHECK_U64(a.world, 4);
 	CHECK_U64(a.rank[0], 2);
 	q.way = &ways[2];
-	CHECK_INT(job_searches_real.refine(&q, &a), -ENOENT);
+	CHECK_INT(infer_searches_real.refine(&q, &a), -ENOENT);
 }
 
-static struct known found_in(const struct job_numbering *way, uint64_t n)
+static struct known found_in(const struct infer_numbering *way, uint64_t n)
 {
 	return (struct known){ .is_found = true, .last = { .way = *way, .n = n } };
 }

@@ -8,7 +8,7 @@
  *
  * An order that is followed is left alone, but for one check: a few dozen opens may fit two worlds
  * or miss a rank that starts late, so its world is judged again with more. Pure. */
-#include "job_priv.h"
+#include "infer_priv.h"
 
 #define FULL_OPENS 128 /* a beginning that all seeds are tried with, looked at with TRAIL_FEW */
 #define REFINE_FACTOR 4
@@ -22,17 +22,17 @@ static bool may_look(const struct aim_facts *f)
 
 	if (f->is_left)
 		return true;
-	if (f->plan == JOB_PLAN_LOST)
+	if (f->plan == INFER_PLAN_LOST)
 		return f->trail->opens - f->lost_at >= patience;
 	/* Who told an order told its end, too; reads that come after it lose the plan. */
-	return f->plan == JOB_PLAN_NONE || (f->plan == JOB_PLAN_ENDED && !f->is_told);
+	return f->plan == INFER_PLAN_NONE || (f->plan == INFER_PLAN_ENDED && !f->is_told);
 }
 
 bool aim_is_refuted(const struct aim_facts *f)
 {
 	const struct known *k = f->known;
 
-	return f->plan == JOB_PLAN_LOST && k->is_found && !k->is_guess &&
+	return f->plan == INFER_PLAN_LOST && k->is_found && !k->is_guess &&
 	       k->pass == f->trail->pass && f->trail->opens - f->lost_at >= LOST_OPENS;
 }
 
@@ -87,11 +87,11 @@ struct aim aim_at(const struct aim_facts *f)
 	const struct aim nothing = { AIM_NOTHING, 0, false };
 	struct aim aim;
 
-	if (f->effort == JOB_OFF || f->trail->n < JOB_SAMPLES_MIN)
+	if (f->effort == INFER_OFF || f->trail->n < INFER_SAMPLES_MIN)
 		return nothing;
-	if (f->plan == JOB_PLAN_ENDED && known_can_advance(f->known))
+	if (f->plan == INFER_PLAN_ENDED && known_can_advance(f->known))
 		return (struct aim){ AIM_NEXT, TRAIL_PASS, false };
-	if (f->plan != JOB_PLAN_ENDED && is_refinable(f))
+	if (f->plan != INFER_PLAN_ENDED && is_refinable(f))
 		return (struct aim){ AIM_REFINE, TRAIL_PASS, false };
 	if (!may_look(f))
 		return nothing;
@@ -100,7 +100,7 @@ struct aim aim_at(const struct aim_facts *f)
 		if (aim.kind != AIM_NOTHING)
 			return aim;
 	}
-	if (f->effort != JOB_FULL || f->full_failed >= FULL_FAILED_MAX || !may_pay(f, BUDGET_FULL))
+	if (f->effort != INFER_FULL || f->full_failed >= FULL_FAILED_MAX || !may_pay(f, BUDGET_FULL))
 		return nothing;
 	for (uint32_t i = 0; i < TRAIL_STARTS; i++)
 		if (is_worth_all_seeds(f, i))

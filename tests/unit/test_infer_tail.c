@@ -5,7 +5,7 @@
 
 #include "check.h"
 #include "clairfs/order.h"
-#include "src/job/job_priv.h"
+#include "src/infer/infer_priv.h"
 
 #define N 20000
 #define SEEN_MAX 128
@@ -20,7 +20,7 @@ struct resume {
 	uint32_t seed, world, rank, n_ranks, step, n_seen;
 };
 
-static struct job_question opens_of(const struct resume *r, uint32_t *seen)
+static struct infer_question opens_of(const struct resume *r, uint32_t *seen)
 {
 	struct order_params params = { .n = N };
 	struct order_epoch *epoch = NULL;
@@ -44,7 +44,7 @@ static struct job_question opens_of(const struct resume *r, uint32_t *seen)
 	order_epoch_free(epoch);
 	order_free(order);
 	order_spec_free(spec);
-	return (struct job_question){ .n = N,
+	return (struct infer_question){ .n = N,
 				      .seen = seen,
 				      .n_seen = r->n_seen,
 				      .hints = hints,
@@ -55,8 +55,8 @@ static struct job_question opens_of(const struct resume *r, uint32_t *seen)
 static void check_found(const struct resume *r)
 {
 	uint32_t seen[SEEN_MAX];
-	struct job_question q = opens_of(r, seen);
-	struct job_answer a = { 0 };
+	struct infer_question q = opens_of(r, seen);
+	struct infer_answer a = { 0 };
 
 	CHECK_INT(tail_search(&q, UINT32_MAX, 1000 * NS_PER_S, &a), 0);
 	CHECK_INT(a.seed, r->seed);
@@ -89,8 +89,8 @@ static void a_loader_behind_manual_seed(void)
 {
 	struct resume r = { recover_word(42, 43), 1, 0, 1, 500, 32 };
 	uint32_t seen[SEEN_MAX];
-	struct job_question q = opens_of(&r, seen);
-	struct job_answer a = { 0 };
+	struct infer_question q = opens_of(&r, seen);
+	struct infer_answer a = { 0 };
 
 	CHECK_INT(tail_search(&q, UINT32_MAX, 1000 * NS_PER_S, &a), 0);
 	CHECK(a.is_chain && !a.is_likely);
@@ -103,8 +103,8 @@ static void the_world_is_told_by_more_opens(void)
 {
 	struct resume r = { 9, 4, 1, 3, 200, 32 };
 	uint32_t seen[SEEN_MAX];
-	struct job_question q = opens_of(&r, seen);
-	struct job_answer a = { 0 };
+	struct infer_question q = opens_of(&r, seen);
+	struct infer_answer a = { 0 };
 
 	CHECK_INT(tail_search(&q, TAIL_LIKELY, 1000 * NS_PER_S, &a), 0);
 	CHECK_INT(a.world, 1); /* 32 opens are too few to say so */
@@ -121,9 +121,9 @@ static void a_search_goes_on_where_it_stopped(void)
 {
 	struct resume r = { 1346, 1, 0, 1, 700, 32 };
 	uint32_t seen[SEEN_MAX], next, looks = 0;
-	struct job_question q = opens_of(&r, seen);
+	struct infer_question q = opens_of(&r, seen);
 	struct tail_marks marks = { 0 };
-	struct job_answer a = { 0 };
+	struct infer_answer a = { 0 };
 	atomic_bool always = true;
 
 	q.marks = &marks;
@@ -165,9 +165,9 @@ static void marks_that_are_in_use_are_kept(void)
 {
 	struct resume r = { 3456789012, 1, 0, 1, 700, 32 };
 	struct tail_marks marks = { 0 };
-	struct job_question q[2];
+	struct infer_question q[2];
 	uint32_t seen[2][SEEN_MAX], other[SEEN_MAX], step = 0;
-	struct job_answer a = { 0 };
+	struct infer_answer a = { 0 };
 
 	for (int i = 0; i < 2; i++) {
 		r.step = 100 + 100 * (uint32_t)i;
@@ -177,7 +177,7 @@ static void marks_that_are_in_use_are_kept(void)
 	}
 	for (int look = 0; look < 12; look++) {
 		for (int way = 1; way < TAIL_MARKS / 2; way++) {
-			struct job_question one;
+			struct infer_question one;
 
 			r.step = 300 + step++;
 			one = opens_of(&r, other);
@@ -201,8 +201,8 @@ static void the_beginning_is_left_to_others(void)
 {
 	struct resume r = { 1, 1, 0, 1, 0, 64 };
 	uint32_t seen[SEEN_MAX];
-	struct job_question q = opens_of(&r, seen);
-	struct job_answer a = { 0 };
+	struct infer_question q = opens_of(&r, seen);
+	struct infer_answer a = { 0 };
 
 	CHECK_INT(tail_search(&q, TAIL_LIKELY, 1000 * NS_PER_S, &a), -ENOENT);
 }

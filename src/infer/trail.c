@@ -17,7 +17,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "job_priv.h"
+#include "infer_priv.h"
 
 #define WINDOW 32   /* opens by which a new pass is judged */
 #define AGAIN_MIN 8 /* of them seen before */

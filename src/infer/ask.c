@@ -12,12 +12,12 @@
  *
  * All seeds are tried for one rank; then, if the launcher says that there are several, for its
  *world. Evidence is asked for per question; five questions make a wrong answer a little likelier
- *than one in a million. Runs on the job's thread; the searches start threads of their own. What
+ *than one in a million. Runs on the search thread; the searches start threads of their own. What
  * takes a tenth of a second is worth a CPU; what takes longer is in nobody's way. */
 #include <errno.h>
 
 #include "clairfs/recover.h"
-#include "job_priv.h"
+#include "infer_priv.h"
 
 #define QUICK_NICE 0 /* beside that of the thread that asks */
 #define LONG_WORDS (8u << 20) /* take a tenth of a second */
@@ -56,13 +56,13 @@ uint32_t ask_world(size_t i)
 	return 0;
 }
 
-static void be_modest(const struct job_question *q, struct recover_params *p)
+static void be_modest(const struct infer_question *q, struct recover_params *p)
 {
 	p->threads = MIN(QUICK_THREADS, MAX(q->threads, 1));
 	p->nice = FULL_NICE;
 }
 
-static void params_of(const struct job_question *q, struct recover_params *p)
+static void params_of(const struct infer_question *q, struct recover_params *p)
 {
 	recover_params_init(p);
 	p->n = q->n;
@@ -92,7 +92,7 @@ static bool is_typed(const struct recover_params *p, const struct recover_found 
 }
 
 /* Too few samples to tell is no error here: the next look has more. */
-static int search(const struct recover_params *p, struct job_answer *ret)
+static int search(const struct recover_params *p, struct infer_answer *ret)
 {
 	struct recover_found found;
 	struct err err = { 0 };
@@ -100,7 +100,7 @@ static int search(const struct recover_params *p, struct job_answer *ret)
 
 	if (rc < 0)
 		return rc == -EINVAL ? -ENOENT : rc;
-	*ret = (struct job_answer){ .seed = found.seed,
+	*ret = (struct infer_answer){ .seed = found.seed,
 				    .is_likely = is_typed(p, &found) && !found.is_chain,
 				    .is_chain = found.is_chain,
 				    .draw = found.draw,
@@ -114,15 +114,15 @@ static int search(const struct recover_params *p, struct job_answer *ret)
 	return 0;
 }
 
-static int search_worlds(const struct job_question *q, const struct worlds *w,
-			 struct job_answer *ret)
+static int search_worlds(const struct infer_question *q, const struct worlds *w,
+			 struct infer_answer *ret)
 {
 	uint32_t size[ARRAY_LEN(w->size)];
 	struct recover_params p;
 
 	params_of(q, &p);
 	p.worlds = size;
-	for (const uint32_t *s = w->size; *s && *s <= q->n / JOB_RANK_SAMPLES; s++)
+	for (const uint32_t *s = w->size; *s && *s <= q->n / INFER_RANK_SAMPLES; s++)
 		size[p.n_worlds++] = *s;
 	if (p.n_worlds == 0)
 		return -ENOENT;
@@ -133,13 +133,13 @@ static int search_worlds(const struct job_question *q, const struct worlds *w,
 	return search(&p, ret);
 }
 
-static bool has_world(const struct job_question *q)
+static bool has_world(const struct infer_question *q)
 {
-	return q->world > 1 && q->world <= RECOVER_WORLD_MAX && q->world <= q->n / JOB_RANK_SAMPLES;
+	return q->world > 1 && q->world <= RECOVER_WORLD_MAX && q->world <= q->n / INFER_RANK_SAMPLES;
 }
 
 /* The world that the job's launcher told. */
-static int search_launched(const struct job_question *q, struct job_answer *ret)
+static int search_launched(const struct infer_question *q, struct infer_answer *ret)
 {
 	struct worlds w = { .typed = q->world <= 64    ? RECOVER_TYPED
 				     : q->world <= 512 ? 8192
@@ -150,8 +150,8 @@ static int search_launched(const struct job_question *q, struct job_answer *ret)
 }
 
 /* On this thread, so its time is the question's. */
-static int try_kinds(const struct job_question *q, uint32_t n_seeds, uint64_t most_ns,
-		     struct job_answer *ret)
+static int try_kinds(const struct infer_question *q, uint32_t n_seeds, uint64_t most_ns,
+		     struct infer_answer *ret)
 {
 	uint64_t start_ns = guess_cpu_ns();
 	int rc = q->no_kinds ? -ENOENT : guess_kinds(q, n_seeds, most_ns, ret);
@@ -160,12 +160,12 @@ static int try_kinds(const struct job_question *q, uint32_t n_seeds, uint64_t mo
 	return rc;
 }
 
-static int try_all_kinds(const struct job_question *q, struct job_answer *ret)
+static int try_all_kinds(const struct infer_question *q, struct infer_answer *ret)
 {
 	return try_kinds(q, KIND_SEEDS_FULL, KIND_FULL_NS, ret);
 }
 
-int ask_sequential(const struct job_question *q, struct job_answer *ret)
+int ask_sequential(const struct infer_question *q, struct infer_answer *ret)
 {
 	uint64_t start_ns = guess_cpu_ns();
 	int rc = q->not_sequential ? -ENOENT : guess_sequential(q, ret);
@@ -174,7 +174,7 @@ int ask_sequential(const struct job_question *q, struct job_answer *ret)
 	return rc;
 }
 
-int ask_brief(const struct job_question *q, struct job_answer *ret)
+int ask_brief(const struct infer_question *q, struct infer_answer *ret)
 {
 	struct worlds few = worlds_tried[0];
 	struct recover_params p;
@@ -186,7 +186,7 @@ int ask_brief(const struct job_question *q, struct job_answer *ret)
 	return rc == -ENOENT ? search_worlds(q, &few, ret) : rc;
 }
 
-int ask_quick(const struct job_question *q, struct job_answer *ret)
+int ask_quick(const struct infer_question *q, struct infer_answer *ret)
 {
 	struct recover_params p;
 	int rc;
@@ -205,7 +205,7 @@ int ask_quick(const struct job_question *q, struct job_answer *ret)
 	return rc;
 }
 
-int ask_tail_brief(const struct job_question *q, struct job_answer *ret)
+int ask_tail_brief(const struct infer_question *q, struct infer_answer *ret)
 {
 	uint64_t start_ns = guess_cpu_ns();
 	int rc = tail_search(q, TAIL_LIKELY, TAIL_BRIEF_NS, ret);
@@ -214,7 +214,7 @@ int ask_tail_brief(const struct job_question *q, struct job_answer *ret)
 	return rc;
 }
 
-static int try_tail(const struct job_question *q, struct job_answer *ret)
+static int try_tail(const struct infer_question *q, struct infer_answer *ret)
 {
 	uint64_t start_ns = guess_cpu_ns();
 	int rc = tail_search(q, UINT32_MAX, TAIL_NS, ret);
@@ -224,7 +224,7 @@ static int try_tail(const struct job_question *q, struct job_answer *ret)
 }
 
 /* Where it takes longer: behind everybody else, and more of it at the next look. */
-int ask_tail(const struct job_question *q, struct job_answer *ret)
+int ask_tail(const struct infer_question *q, struct infer_answer *ret)
 {
 	if (q->is_first)
 		return -ENOENT;
@@ -232,7 +232,7 @@ int ask_tail(const struct job_question *q, struct job_answer *ret)
 }
 
 /* Of a search of all seeds: for so long; then what is left. */
-static int try_tail_longer(const struct job_question *q, struct job_answer *ret)
+static int try_tail_longer(const struct infer_question *q, struct infer_answer *ret)
 {
 	uint64_t start_ns = guess_cpu_ns();
 	int rc = tail_search(q, UINT32_MAX, TAIL_FULL_NS, ret);
@@ -241,7 +241,7 @@ static int try_tail_longer(const struct job_question *q, struct job_answer *ret)
 	return rc;
 }
 
-static int try_tail_all(const struct job_question *q, struct job_answer *ret)
+static int try_tail_all(const struct infer_question *q, struct infer_answer *ret)
 {
 	uint64_t start_ns = guess_cpu_ns();
 	int rc = tail_search(q, UINT32_MAX, UINT64_MAX, ret);
@@ -252,7 +252,7 @@ static int try_tail_all(const struct job_question *q, struct job_answer *ret)
 
 /* One of `parts` searches of all seeds. */
 struct part {
-	const struct job_question *q;
+	const struct infer_question *q;
 	unsigned at, parts;
 };
 
@@ -272,13 +272,13 @@ static void pass_progress(void *ctx, const struct recover_progress *progress)
 /* It is still there: what is asked for takes a while. */
 static void tick(void *ctx, const struct recover_progress *progress)
 {
-	const struct job_question *q = ctx;
+	const struct infer_question *q = ctx;
 
 	q->progress(q->progress_ctx, 0, 0);
 }
 
 /* Of a question that may take long; a quick one as it is. */
-static void modest_params_of(const struct job_question *q, struct recover_params *p)
+static void modest_params_of(const struct infer_question *q, struct recover_params *p)
 {
 	params_of(q, p);
 	if (!q->hold)
@@ -293,8 +293,8 @@ static void modest_params_of(const struct job_question *q, struct recover_params
 	p->progress_ctx = (void *)q;
 }
 
-int ask_streams(const struct job_question *q, const struct recover_stream *streams, size_t n,
-		struct job_answer *ret)
+int ask_streams(const struct infer_question *q, const struct recover_stream *streams, size_t n,
+		struct infer_answer *ret)
 {
 	struct recover_params p;
 	uint64_t words = 0;
@@ -310,8 +310,8 @@ int ask_streams(const struct job_question *q, const struct recover_stream *strea
 	return search(&p, ret);
 }
 
-int ask_places(const struct job_question *q, const struct recover_stream *streams, size_t n,
-	       struct job_answer *ret)
+int ask_places(const struct infer_question *q, const struct recover_stream *streams, size_t n,
+	       struct infer_answer *ret)
 {
 	struct recover_params p;
 	struct err err = { 0 };
@@ -319,10 +319,10 @@ int ask_places(const struct job_question *q, const struct recover_stream *stream
 	modest_params_of(q, &p);
 	p.streams = streams;
 	p.n_streams = n;
-	return recover_find(&p, ret->seed, ret->place, JOB_PLACES, &ret->n_places, &err);
+	return recover_find(&p, ret->seed, ret->place, INFER_PLACES, &ret->n_places, &err);
 }
 
-static int search_all(const struct part *part, const uint32_t *world, struct job_answer *ret)
+static int search_all(const struct part *part, const uint32_t *world, struct infer_answer *ret)
 {
 	struct recover_params p;
 
@@ -337,7 +337,7 @@ static int search_all(const struct part *part, const uint32_t *world, struct job
 	return search(&p, ret);
 }
 
-int ask_full(const struct job_question *q, struct job_answer *ret)
+int ask_full(const struct infer_question *q, struct infer_answer *ret)
 {
 	bool has_two = has_world(q) && q->world <= FULL_WORLD_MAX;
 	struct part part = { q, 0, has_two ? 2 : 1 };
@@ -358,7 +358,7 @@ int ask_full(const struct job_question *q, struct job_answer *ret)
 	return rc == -ENOENT ? aside_run(try_tail_all, q, ret) : rc;
 }
 
-int ask_refine(const struct job_question *q, struct job_answer *ret)
+int ask_refine(const struct infer_question *q, struct infer_answer *ret)
 {
 	uint32_t size[ARRAY_LEN(worlds_tried[0].size) + 2] = { 1 };
 	struct recover_params p;
@@ -370,7 +370,7 @@ int ask_refine(const struct job_question *q, struct job_answer *ret)
 	p.threads = 1;
 	p.worlds = size;
 	p.n_worlds = 1;
-	for (const uint32_t *s = worlds_tried[0].size; *s && *s <= q->n / JOB_RANK_SAMPLES; s++)
+	for (const uint32_t *s = worlds_tried[0].size; *s && *s <= q->n / INFER_RANK_SAMPLES; s++)
 		size[p.n_worlds++] = *s;
 	if (has_world(q) && q->world > size[p.n_worlds - 1])
 		size[p.n_worlds++] = q->world;

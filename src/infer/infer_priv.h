@@ -2,15 +2,15 @@
 /* What the files of this module share. Opens -> trail (where did this epoch begin, what came first)
  * -> aim (is a look worth it) -> ask and guess (the searches) -> next (a spec from what was found,
  * and what the epoch after it will be). All but finder.c is pure. */
-#ifndef CLAIRFS_JOB_PRIV_H
-#define CLAIRFS_JOB_PRIV_H
+#ifndef CLAIRFS_INFER_PRIV_H
+#define CLAIRFS_INFER_PRIV_H
 
 #include "clairfs/base/bitmap.h"
-#include "clairfs/job.h"
+#include "clairfs/infer.h"
 
 /* Fewer samples have too few permutations to tell orders apart, and are read in no time. */
-#define JOB_SAMPLES_MIN 64
-#define JOB_RANK_SAMPLES 256 /* a world in which a rank reads less is not tried */
+#define INFER_SAMPLES_MIN 64
+#define INFER_RANK_SAMPLES 256 /* a world in which a rank reads less is not tried */
 
 /* --- trail.c: the opens, cut into passes over the dataset. */
 #define TRAIL_MAX 1024 /* opens that are kept of a beginning */
@@ -63,7 +63,7 @@ uint32_t trail_due(const struct trail *trail, uint32_t start);
 /* --- next.c: what is known of the job. */
 struct known {
 	bool is_found; /* the rest is set */
-	struct job_answer last;
+	struct infer_answer last;
 	bool is_guess;         /* not found but expected to come next */
 	uint64_t pass;         /* of the trail, that it is the order of */
 	uint32_t n_seen;       /* opens it was found by, or was refined by last */
@@ -71,7 +71,7 @@ struct known {
 	bool has_step;         /* two epochs were found that are words of one manual_seed */
 	uint32_t step;         /* words from one to the next */
 	/* Where the seed of this pass, or of the last one that was found, stands or may stand. */
-	struct recover_place place[JOB_PLACES];
+	struct recover_place place[INFER_PLACES];
 	size_t n_places;
 	uint64_t found_pass; /* `pass` when it was found, not guessed */
 	bool no_streams; /* all seeds had to be tried, so these are none */
@@ -81,10 +81,10 @@ struct known {
 };
 
 /* Takes an answer in; before known_spec. */
-void known_found(struct known *known, const struct job_answer *answer, uint64_t pass,
+void known_found(struct known *known, const struct infer_answer *answer, uint64_t pass,
 		 uint32_t n_seen);
 /* The spec for the pass that the last answer is of. False: too long. */
-bool known_spec(const struct known *known, uint64_t n, char out[JOB_SPEC_MAX]);
+bool known_spec(const struct known *known, uint64_t n, char out[INFER_SPEC_MAX]);
 /* Whether the order found ends with its pass and the next one is known nevertheless; goes on to it.
  */
 bool known_can_advance(const struct known *known);
@@ -93,14 +93,14 @@ void known_advance(struct known *known);
 bool known_goes_on(const struct known *known);
 /* If it is the same order and pass read by other ranks: they are read as well from here on. False: it
  * is something else, or there is no room. */
-bool known_add_ranks(struct known *known, const struct job_answer *more);
+bool known_add_ranks(struct known *known, const struct infer_answer *more);
 /* Whether it is the same order and pass, and these ranks are some of those that are known. */
-bool known_has_ranks(const struct known *known, const struct job_answer *some);
+bool known_has_ranks(const struct known *known, const struct infer_answer *some);
 /* Seeds that are likely next; returns how many. */
 #define KNOWN_HINTS 16
 size_t known_hints(const struct known *known, uint32_t hints[KNOWN_HINTS]);
 /* Behind which the next seed may stand; returns how many. */
-size_t known_places(const struct known *known, struct recover_place places[JOB_PLACES]);
+size_t known_places(const struct known *known, struct recover_place places[INFER_PLACES]);
 /* The seeds in a spec that was told. */
 void known_told(struct known *known, const char *spec);
 
@@ -137,8 +137,8 @@ enum aim_kind { AIM_NOTHING, AIM_QUICK, AIM_FULL, AIM_REFINE, AIM_NEXT };
 struct aim_facts {
 	const struct trail *trail;
 	const struct known *known;
-	enum job_effort effort;
-	enum job_plan plan;
+	enum infer_effort effort;
+	enum infer_plan plan;
 	uint32_t full_failed; /* searches of all seeds in a row that found nothing */
 	bool is_told;         /* the order in force was told by somebody */
 	bool is_left;         /* the job has left the part that its order is of */
@@ -173,16 +173,16 @@ double evidence_window_bits(uint32_t *pos, uint32_t *n_pos, uint64_t n, uint32_t
 /* --- guess.c: orders other than torch's permutations. */
 /* CPU time of this thread. */
 uint64_t guess_cpu_ns(void);
-int guess_sequential(const struct job_question *q, struct job_answer *ret) MUST_USE;
+int guess_sequential(const struct infer_question *q, struct infer_answer *ret) MUST_USE;
 /* Gives up after cpu_ns of the thread's time. */
-int guess_kinds(const struct job_question *q, uint32_t n_seeds, uint64_t cpu_ns,
-		struct job_answer *ret) MUST_USE;
+int guess_kinds(const struct infer_question *q, uint32_t n_seeds, uint64_t cpu_ns,
+		struct infer_answer *ret) MUST_USE;
 
 /* Seed number i in the order people like them: GUESS_LIKED, then all from 0 on. */
 #define GUESS_LIKED 28
 uint32_t guess_seed(uint32_t i);
 /* Positions of the opens in the first epoch of a spec; returns how many have one. */
-uint32_t guess_places(const struct job_question *q, const char *text, uint32_t *pos);
+uint32_t guess_places(const struct infer_question *q, const char *text, uint32_t *pos);
 
 /* --- tail.c: the middle of a permutation, of the likeliest n_seeds; gives up after cpu_ns of the
  * thread's time, or twice as much time, and goes on there when asked about the same beginning
@@ -199,42 +199,42 @@ struct tail_marks {
 	} mark[TAIL_MARKS];
 	uint64_t asked;
 };
-int tail_search(const struct job_question *q, uint32_t n_seeds, uint64_t cpu_ns,
-		struct job_answer *ret) MUST_USE;
+int tail_search(const struct infer_question *q, uint32_t n_seeds, uint64_t cpu_ns,
+		struct infer_answer *ret) MUST_USE;
 /* World and ranks of q->seed. */
-int tail_refine(const struct job_question *q, struct job_answer *ret) MUST_USE;
+int tail_refine(const struct infer_question *q, struct infer_answer *ret) MUST_USE;
 
 /* --- ask.c: the questions, in one numbering: q->seen are numbers below q->n. Return values as of
- * struct job_searches. */
-int ask_sequential(const struct job_question *q, struct job_answer *ret) MUST_USE;
+ * struct infer_searches. */
+int ask_sequential(const struct infer_question *q, struct infer_answer *ret) MUST_USE;
 /* Seeds that are very likely. */
-int ask_brief(const struct job_question *q, struct job_answer *ret) MUST_USE;
-int ask_quick(const struct job_question *q, struct job_answer *ret) MUST_USE;
+int ask_brief(const struct infer_question *q, struct infer_answer *ret) MUST_USE;
+int ask_quick(const struct infer_question *q, struct infer_answer *ret) MUST_USE;
 /* Sizes of worlds that are tried, ascending; 0: no more. */
 uint32_t ask_world(size_t i);
 /* The same in the middle of an epoch. */
-int ask_tail_brief(const struct job_question *q, struct job_answer *ret) MUST_USE;
-int ask_tail(const struct job_question *q, struct job_answer *ret) MUST_USE;
-int ask_full(const struct job_question *q, struct job_answer *ret) MUST_USE;
-int ask_refine(const struct job_question *q, struct job_answer *ret) MUST_USE;
-int ask_streams(const struct job_question *q, const struct recover_stream *streams, size_t n,
-		struct job_answer *ret) MUST_USE;
+int ask_tail_brief(const struct infer_question *q, struct infer_answer *ret) MUST_USE;
+int ask_tail(const struct infer_question *q, struct infer_answer *ret) MUST_USE;
+int ask_full(const struct infer_question *q, struct infer_answer *ret) MUST_USE;
+int ask_refine(const struct infer_question *q, struct infer_answer *ret) MUST_USE;
+int ask_streams(const struct infer_question *q, const struct recover_stream *streams, size_t n,
+		struct infer_answer *ret) MUST_USE;
 /* Where ret->seed stands: fills ret->place. */
-int ask_places(const struct job_question *q, const struct recover_stream *streams, size_t n,
-	       struct job_answer *ret) MUST_USE;
+int ask_places(const struct infer_question *q, const struct recover_stream *streams, size_t n,
+	       struct infer_answer *ret) MUST_USE;
 
 /* --- aside.c: fn(q, ret) in a thread that takes nobody's time; meanwhile q->progress is called a few
  * times a second. Returns what fn does, or why there is no thread. */
-typedef int aside_fn(const struct job_question *q, struct job_answer *ret);
-int aside_run(aside_fn *fn, const struct job_question *q, struct job_answer *ret) MUST_USE;
+typedef int aside_fn(const struct infer_question *q, struct infer_answer *ret);
+int aside_run(aside_fn *fn, const struct infer_question *q, struct infer_answer *ret) MUST_USE;
 
 /* --- streams.c: searches like those of ask.c, in one numbering, among words of seeded generators.
  * Behind places that are known; then behind likely manual seeds, near and far. */
-int streams_known(const struct job_question *q, struct job_answer *ret) MUST_USE;
-int streams_quick(const struct job_question *q, struct job_answer *ret) MUST_USE;
-int streams_full(const struct job_question *q, struct job_answer *ret) MUST_USE;
+int streams_known(const struct infer_question *q, struct infer_answer *ret) MUST_USE;
+int streams_quick(const struct infer_question *q, struct infer_answer *ret) MUST_USE;
+int streams_full(const struct infer_question *q, struct infer_answer *ret) MUST_USE;
 /* Where a seed that was found among all stands. */
-int streams_lookup(const struct job_question *q, struct job_answer *ret) MUST_USE;
+int streams_lookup(const struct infer_question *q, struct infer_answer *ret) MUST_USE;
 
 /* --- part.c: has the job left the part that its order is of? */
 #define PART_OPENS 32
@@ -246,18 +246,18 @@ struct part_watch {
 };
 /* An order of a part was found: looks at the last opens, as the job may have left it already. */
 void part_begin(struct part_watch *watch, const struct known *known,
-		const struct job_numbers *numbers, const struct trail *trail);
+		const struct infer_numbers *numbers, const struct trail *trail);
 /* A sample was opened. True: the job has left the part, just now, with the last watch->stretch opens:
  * readers of the part may still have been at work when it began elsewhere. n: of the dataset. */
 bool part_open(struct part_watch *watch, const struct known *known,
-	       const struct job_numbers *numbers, uint64_t n, uint32_t sample);
+	       const struct infer_numbers *numbers, uint64_t n, uint32_t sample);
 
 /* --- words.c */
 struct words_facts {
 	const struct known *known;
 	const struct trail *trail;
-	enum job_effort effort;
-	enum job_plan plan;
+	enum infer_effort effort;
+	enum infer_plan plan;
 	bool is_suspended, is_quick, is_full, was_full, is_left;
 	bool is_saving; /* the next look waits until it is cheap beside the job */
 	const char *held; /* why a full search waits, or NULL */
@@ -266,6 +266,6 @@ struct words_facts {
 	uint64_t searches, found_after;
 	const char *found, *gone, *gone_why; /* gone: of the job that has ended, or "" */
 };
-void words_say(const struct words_facts *facts, char out[JOB_WORDS_MAX]);
+void words_say(const struct words_facts *facts, char out[INFER_WORDS_MAX]);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What looks that find nothing may cost a job, by a clock of the test's own. */
 #include "check.h"
-#include "src/job/job_priv.h"
+#include "src/infer/infer_priv.h"
 
 #define CPUS 3
 

@@ -1,30 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The job's thread with searches of the test's own: what is asked, what becomes of the answers, and
+/* The search thread with searches of the test's own: what is asked, what becomes of the answers, and
  * what happens when somebody tells an order, or the mount ends, in the middle of it. */
 #include <errno.h>
 #include <string.h>
 
 #include "check.h"
 #include "clairfs/base/thr.h"
-#include "src/job/job_priv.h"
+#include "src/infer/infer_priv.h"
 
 #define N 10000
 
-/* What the searches are to do; shared with the job's thread. */
+/* What the searches are to do; shared with the search thread. */
 static struct bed {
 	struct mutex mu;
 	struct cond changed;
-	struct job *job;
+	struct infer *infer;
 	struct metrics *metrics;
 	int quick_rc, full_rc; /* mu, like all below */
-	struct job_answer answer;
+	struct infer_answer answer;
 	bool is_blocking, is_blocking_full; /* searches wait until they are cancelled */
 	bool is_inside;
 	unsigned quicks, fulls, refines, founds, cancels;
 	uint64_t cost_ns; /* CPU time of a quick search, of a brief one a quarter; mu */
 	uint64_t full_cost_ns; /* of one of all seeds; mu */
-	struct job_question asked, full; /* full: the last one of all seeds that tells progress */
-	char spec[JOB_SPEC_MAX];
+	struct infer_question asked, full; /* full: the last one of all seeds that tells progress */
+	char spec[INFER_SPEC_MAX];
 	int found_rc;
 	atomic_bool is_followed_meanwhile;
 	/* Full searches tell their progress until they are cancelled. */
@@ -32,7 +32,7 @@ static struct bed {
 	atomic_uint ticks;
 } bed;
 
-static int answer(const struct job_question *q, int rc, unsigned *count, struct job_answer *ret)
+static int answer(const struct infer_question *q, int rc, unsigned *count, struct infer_answer *ret)
 {
 	bool is_blocking;
 
@@ -57,12 +57,12 @@ static int answer(const struct job_question *q, int rc, unsigned *count, struct 
 	return rc;
 }
 
-static int fake_quick(const struct job_question *q, struct job_answer *ret)
+static int fake_quick(const struct infer_question *q, struct infer_answer *ret)
 {
 	return answer(q, bed.quick_rc, &bed.quicks, ret);
 }
 
-static int fake_full(const struct job_question *q, struct job_answer *ret)
+static int fake_full(const struct infer_question *q, struct infer_answer *ret)
 {
 	const struct timespec pause = { .tv_nsec = NS_PER_MS };
 
@@ -89,7 +89,7 @@ static int fake_full(const struct job_question *q, struct job_answer *ret)
 	return bed.is_answering ? 0 : -ECANCELED;
 }
 
-static int fake_refine(const struct job_question *q, struct job_answer *ret)
+static int fake_refine(const struct infer_question *q, struct infer_answer *ret)
 {
 	return answer(q, 0, &bed.refines, ret);
 }
@@ -97,11 +97,11 @@ static int fake_refine(const struct job_question *q, struct job_answer *ret)
 static int fake_found(void *ctx, const char *spec, uint64_t stamp)
 {
 	if (bed.is_followed_meanwhile) {
-		job_note_plan(bed.job, JOB_PLAN_FOLLOWED);
-		CHECK(!job_is_current(bed.job, stamp));
+		infer_note_plan(bed.infer, INFER_PLAN_FOLLOWED);
+		CHECK(!infer_is_current(bed.infer, stamp));
 		return -ECANCELED;
 	}
-	CHECK(job_is_current(bed.job, stamp));
+	CHECK(infer_is_current(bed.infer, stamp));
 	mutex_lock(&bed.mu);
 	snprintf(bed.spec, sizeof(bed.spec), "%s", spec);
 	bed.founds++;
@@ -122,20 +122,20 @@ static const char *fake_until(void *ctx)
 	return bed.is_crowded ? "it is its turn" : NULL;
 }
 
-static const struct job_searches fakes = { fake_quick, fake_full, fake_refine };
+static const struct infer_searches fakes = { fake_quick, fake_full, fake_refine };
 static struct clock fake_clock = { fake_now };
 
 /* Samples 9000 and above are below val. */
-static bool fake_has(void *ctx, const struct job_numbering *way, uint32_t sample)
+static bool fake_has(void *ctx, const struct infer_numbering *way, uint32_t sample)
 {
 	return (strcmp(way->under, "val") == 0) == (sample >= 9000);
 }
 
-static const struct job_numbers fake_numbers = { .has = fake_has };
+static const struct infer_numbers fake_numbers = { .has = fake_has };
 
-static void set_up(enum job_effort effort, const char *told)
+static void set_up(enum infer_effort effort, const char *told)
 {
-	struct job_params p = { .n = N,
+	struct infer_params p = { .n = N,
 				.effort = effort,
 				.told = told,
 				.world = 16,
@@ -154,24 +154,24 @@ static void set_up(enum job_effort effort, const char *told)
 	mutex_init(&bed.mu);
 	cond_init(&bed.changed);
 	bed.quick_rc = bed.full_rc = -ENOENT;
-	bed.answer = (struct job_answer){ .seed = 7, .is_likely = true, .world = 1, .n_ranks = 1 };
+	bed.answer = (struct infer_answer){ .seed = 7, .is_likely = true, .world = 1, .n_ranks = 1 };
 	bed.metrics = p.metrics;
 	CHECK(p.metrics != NULL);
-	CHECK_INT(job_new(&p, &bed.job, &err), 0);
-	CHECK_INT(job_start(bed.job, &err), 0);
+	CHECK_INT(infer_new(&p, &bed.infer, &err), 0);
+	CHECK_INT(infer_start(bed.infer, &err), 0);
 }
 
 static void tear_down(void)
 {
-	job_stop(bed.job);
-	job_free(bed.job);
+	infer_stop(bed.infer);
+	infer_free(bed.infer);
 	metrics_free(bed.metrics);
 }
 
 static void open_samples(uint32_t first, uint32_t count)
 {
 	for (uint32_t i = 0; i < count; i++)
-		job_note_open(bed.job, (first + i) * 7 % N);
+		infer_note_open(bed.infer, (first + i) * 7 % N);
 }
 
 /* Waits until a counter of the bed has reached a value. */
@@ -183,11 +183,11 @@ static void wait_for(const unsigned *count, unsigned want)
 	mutex_unlock(&bed.mu);
 }
 
-static struct job_status status(void)
+static struct infer_status status(void)
 {
-	struct job_status st;
+	struct infer_status st;
 
-	job_get_status(bed.job, &st);
+	infer_get_status(bed.infer, &st);
 	return st;
 }
 
@@ -200,7 +200,7 @@ static void wait_settled(uint64_t searches)
 
 static void first_opens_are_looked_at(void)
 {
-	set_up(JOB_QUICK, NULL);
+	set_up(INFER_QUICK, NULL);
 	CHECK_CONTAINS(status().words, "nothing was read yet");
 	open_samples(0, 31);
 	CHECK_CONTAINS(status().words, "watching the first 31 opens");
@@ -222,7 +222,7 @@ static void first_opens_are_looked_at(void)
 
 static void all_seeds_come_last(void)
 {
-	set_up(JOB_FULL, NULL);
+	set_up(INFER_FULL, NULL);
 	bed.is_blocking_full = true;
 	open_samples(0, 1200);
 	wait_for(&bed.fulls, 1);
@@ -237,7 +237,7 @@ static void all_seeds_come_last(void)
 
 static void all_seeds_are_tried_once(void)
 {
-	set_up(JOB_FULL, NULL);
+	set_up(INFER_FULL, NULL);
 	open_samples(0, 2000);
 	wait_for(&bed.fulls, 1);
 	while (status().is_searching || status().searches < bed.quicks + bed.fulls)
@@ -250,24 +250,24 @@ static void all_seeds_are_tried_once(void)
 
 static void who_tells_an_order_ends_the_search(void)
 {
-	set_up(JOB_FULL, NULL);
+	set_up(INFER_FULL, NULL);
 	bed.is_blocking = true;
 	bed.quick_rc = 0;
 	open_samples(0, 40);
 	wait_for(&bed.quicks, 1);
-	job_note_told(bed.job, "torch-randperm:seed=5");
+	infer_note_told(bed.infer, "torch-randperm:seed=5");
 	wait_for(&bed.cancels, 1);
 	while (status().is_searching)
 		sched_yield();
 	CHECK_STR(status().words, "the order was told");
 	CHECK_U64(bed.founds, 0);
 	open_samples(40, 500);
-	job_note_plan(bed.job, JOB_PLAN_FOLLOWED);
+	infer_note_plan(bed.infer, INFER_PLAN_FOLLOWED);
 	/* It is wrong: then what was told is a hint. */
 	mutex_lock(&bed.mu);
 	bed.is_blocking = false;
 	mutex_unlock(&bed.mu);
-	job_note_plan(bed.job, JOB_PLAN_LOST);
+	infer_note_plan(bed.infer, INFER_PLAN_LOST);
 	CHECK_U64(bed.quicks, 1);
 	open_samples(540, 256);
 	wait_for(&bed.founds, 1);
@@ -278,23 +278,23 @@ static void who_tells_an_order_ends_the_search(void)
 /* A plan that is lost finds its place by itself: what is being looked for is no longer wanted. */
 static void an_order_that_is_followed_again_ends_the_search(void)
 {
-	set_up(JOB_FULL, "torch-randperm:seed=5");
+	set_up(INFER_FULL, "torch-randperm:seed=5");
 	bed.is_blocking_full = true;
 	bed.full_rc = 0;
-	job_note_plan(bed.job, JOB_PLAN_LOST);
+	infer_note_plan(bed.infer, INFER_PLAN_LOST);
 	open_samples(0, 1200);
 	wait_for(&bed.fulls, 1);
-	job_note_plan(bed.job, JOB_PLAN_FOLLOWED);
+	infer_note_plan(bed.infer, INFER_PLAN_FOLLOWED);
 	wait_for(&bed.cancels, 1);
 	while (status().is_searching)
 		sched_yield();
 	CHECK_STR(status().words, "the order was told");
 	/* It was not to the end, so it is made again when it is needed. */
-	job_note_plan(bed.job, JOB_PLAN_LOST);
+	infer_note_plan(bed.infer, INFER_PLAN_LOST);
 	open_samples(1200, 300);
 	wait_for(&bed.fulls, 2);
 	/* The same when the files turn out to be numbered in another way. */
-	job_note_replaced(bed.job, "torch-randperm:seed=5:sort=timm");
+	infer_note_replaced(bed.infer, "torch-randperm:seed=5:sort=timm");
 	wait_for(&bed.cancels, 2);
 	tear_down();
 	CHECK_U64(bed.founds, 0);
@@ -303,10 +303,10 @@ static void an_order_that_is_followed_again_ends_the_search(void)
 /* In the last moment, between the search and the change of the order. */
 static void a_finding_gives_way_to_what_is_followed(void)
 {
-	set_up(JOB_QUICK, "torch-randperm:seed=5");
+	set_up(INFER_QUICK, "torch-randperm:seed=5");
 	bed.quick_rc = 0;
 	bed.is_followed_meanwhile = true;
-	job_note_plan(bed.job, JOB_PLAN_LOST);
+	infer_note_plan(bed.infer, INFER_PLAN_LOST);
 	open_samples(0, 300);
 	wait_for(&bed.quicks, 1);
 	while (status().is_searching)
@@ -334,7 +334,7 @@ static void search_after_pause(uint32_t first, unsigned fulls)
 
 static void given_up_for_a_while(void)
 {
-	set_up(JOB_FULL, NULL);
+	set_up(INFER_FULL, NULL);
 	bed.full_rc = -ENOMEM; /* says nothing about the job */
 	search_after_pause(0, 1);
 	bed.full_rc = -ENOENT;
@@ -349,8 +349,8 @@ static void given_up_for_a_while(void)
 	search_after_pause(1200, 4);
 	search_after_pause(1500, 5);
 	CHECK_CONTAINS(status().words, "given up");
-	job_note_told(bed.job, "torch-randperm:seed=5");
-	job_note_plan(bed.job, JOB_PLAN_LOST);
+	infer_note_told(bed.infer, "torch-randperm:seed=5");
+	infer_note_plan(bed.infer, INFER_PLAN_LOST);
 	now_ns += TRAIL_PAUSE_NS;
 	open_samples(1800, 600);
 	wait_for(&bed.fulls, 6);
@@ -368,7 +368,7 @@ static void wait_ticks(void)
 
 static void begin_ticking(void)
 {
-	set_up(JOB_FULL, NULL);
+	set_up(INFER_FULL, NULL);
 	bed.is_ticking = true;
 	open_samples(0, 300);
 	wait_for(&bed.fulls, 1);
@@ -417,7 +417,7 @@ static void a_search_goes_on_behind_cheap_questions(void)
 	CHECK_U64(bed.cancels, 0);
 	CHECK(status().is_full && !bed.is_held);
 	CHECK_CONTAINS(status().words, "37 % of all seeds tried");
-	job_note_told(bed.job, "torch-randperm:seed=5");
+	infer_note_told(bed.infer, "torch-randperm:seed=5");
 	wait_for(&bed.cancels, 1);
 	wait_idle();
 	tear_down();
@@ -428,7 +428,7 @@ static void a_search_goes_on_behind_cheap_questions(void)
  * of the numbers of these, and what the first one took is weighed, as it was not to its end. */
 static void a_search_of_the_wrong_numbers_is_made_again(void)
 {
-	set_up(JOB_FULL, NULL);
+	set_up(INFER_FULL, NULL);
 	bed.full_cost_ns = 7 * NS_PER_S;
 	bed.is_ticking = true;
 	open_samples(0, 300);
@@ -447,25 +447,25 @@ static void a_search_of_the_wrong_numbers_is_made_again(void)
 
 static void what_is_cancelled_is_weighed(void)
 {
-	set_up(JOB_FULL, NULL);
+	set_up(INFER_FULL, NULL);
 	bed.full_cost_ns = 7 * NS_PER_S;
 	bed.is_ticking = true;
 	for (unsigned i = 1; i <= 2; i++) {
-		job_note_plan(bed.job, JOB_PLAN_LOST);
+		infer_note_plan(bed.infer, INFER_PLAN_LOST);
 		open_samples(i * 300, 300);
 		wait_for(&bed.fulls, i);
 		CHECK_U64(status().vain_cpu_s, 7 * (i - 1));
-		job_note_plan(bed.job, JOB_PLAN_FOLLOWED);
+		infer_note_plan(bed.infer, INFER_PLAN_FOLLOWED);
 		wait_for(&bed.cancels, i);
 		wait_idle();
 	}
 	CHECK_U64(status().vain_cpu_s, 14);
 	/* Another job does not pay for that. */
-	job_note_plan(bed.job, JOB_PLAN_LOST);
+	infer_note_plan(bed.infer, INFER_PLAN_LOST);
 	open_samples(900, 300);
 	wait_for(&bed.fulls, 3);
 	now_ns++;
-	job_note_told(bed.job, "torch-randperm:seed=5");
+	infer_note_told(bed.infer, "torch-randperm:seed=5");
 	wait_for(&bed.cancels, 3);
 	wait_idle();
 	CHECK_U64(status().vain_cpu_s, 0);
@@ -480,7 +480,7 @@ static void a_finding_for_the_last_pass_helps_in_this_one(void)
 	begin_ticking();
 	mutex_lock(&bed.mu);
 	quicks = bed.quicks;
-	bed.answer = (struct job_answer){
+	bed.answer = (struct infer_answer){
 		.is_chain = true, .manual_seed = 42, .word = 1000, .world = 1, .n_ranks = 1
 	};
 	mutex_unlock(&bed.mu);
@@ -494,7 +494,7 @@ static void a_finding_for_the_last_pass_helps_in_this_one(void)
 	mutex_lock(&bed.mu);
 	quicks = bed.quicks;
 	mutex_unlock(&bed.mu);
-	job_note_plan(bed.job, JOB_PLAN_LOST);
+	infer_note_plan(bed.infer, INFER_PLAN_LOST);
 	open_samples(1200, 64);
 	wait_for(&bed.quicks, quicks + 1);
 	wait_idle();
@@ -545,7 +545,7 @@ static void searches_in_vain_become_rare_and_cheap(void)
 {
 	uint64_t limit;
 
-	set_up(JOB_QUICK, NULL);
+	set_up(INFER_QUICK, NULL);
 	bed.cost_ns = 5 * NS_PER_S;
 	open_samples(0, 32);
 	wait_settled(1);
@@ -565,7 +565,7 @@ static void searches_in_vain_become_rare_and_cheap(void)
 				       "job's time");
 	for (uint32_t i = 1256; i < 50 * N; i++) {
 		now_ns += 600 * NS_PER_S / N;
-		job_note_open(bed.job, (uint32_t)(i * 7ull % N));
+		infer_note_open(bed.infer, (uint32_t)(i * 7ull % N));
 		if (i % 100 == 0)
 			wait_idle();
 	}
@@ -581,8 +581,8 @@ static void searches_in_vain_become_rare_and_cheap(void)
 
 static void no_order_means_none(void)
 {
-	set_up(JOB_FULL, NULL);
-	job_note_told(bed.job, NULL);
+	set_up(INFER_FULL, NULL);
+	infer_note_told(bed.infer, NULL);
 	open_samples(0, 3000);
 	CHECK_STR(status().words, "told to follow no order");
 	tear_down();
@@ -591,7 +591,7 @@ static void no_order_means_none(void)
 
 static void an_order_that_cannot_be_followed_is_not_said_to_be_found(void)
 {
-	set_up(JOB_QUICK, NULL);
+	set_up(INFER_QUICK, NULL);
 	bed.quick_rc = 0;
 	bed.found_rc = -ENOMEM;
 	open_samples(0, 40);
@@ -604,7 +604,7 @@ static void an_order_that_cannot_be_followed_is_not_said_to_be_found(void)
 
 static void off_is_off(void)
 {
-	set_up(JOB_OFF, NULL);
+	set_up(INFER_OFF, NULL);
 	open_samples(0, 5000);
 	CHECK_STR(status().words, "not looking for orders (recover=off)");
 	tear_down();
@@ -614,12 +614,12 @@ static void off_is_off(void)
 /* A few dozen opens fitted one rank; with more it is four of eight. */
 static void the_world_may_change(void)
 {
-	set_up(JOB_QUICK, NULL);
+	set_up(INFER_QUICK, NULL);
 	bed.quick_rc = 0;
 	open_samples(0, 32);
 	wait_for(&bed.founds, 1);
 	wait_settled(1);
-	job_note_plan(bed.job, JOB_PLAN_FOLLOWED);
+	infer_note_plan(bed.infer, INFER_PLAN_FOLLOWED);
 	mutex_lock(&bed.mu);
 	bed.answer.world = 8;
 	bed.answer.n_ranks = 4;
@@ -635,22 +635,22 @@ static void the_world_may_change(void)
 static void open_in_turn(uint32_t first, uint32_t count)
 {
 	for (uint32_t i = 0; i < count; i++)
-		job_note_open(bed.job, first + i);
+		infer_note_open(bed.infer, first + i);
 }
 
 /* A job looks at its validation set, and then reads the other one; between the epochs it validates.
  */
 static void a_part_that_is_left_is_no_longer_followed(void)
 {
-	set_up(JOB_QUICK, NULL);
+	set_up(INFER_QUICK, NULL);
 	bed.quick_rc = 0;
-	bed.answer = (struct job_answer){ .spec = "sequential", .n = 1000, .way.under = "val" };
+	bed.answer = (struct infer_answer){ .spec = "sequential", .n = 1000, .way.under = "val" };
 	open_in_turn(9000, 64);
 	wait_for(&bed.founds, 1);
 	wait_settled(1);
 	CHECK_STR(bed.spec, "sequential:under=val");
 	CHECK_CONTAINS(status().words, "; the job reads the 1000 samples below val/, of 10000");
-	job_note_plan(bed.job, JOB_PLAN_FOLLOWED);
+	infer_note_plan(bed.infer, INFER_PLAN_FOLLOWED);
 	mutex_lock(&bed.mu);
 	bed.quick_rc = -ENOENT;
 	mutex_unlock(&bed.mu);
@@ -660,7 +660,7 @@ static void a_part_that_is_left_is_no_longer_followed(void)
 	CHECK(bed.asked.n_seen >= PART_OPENS && bed.asked.n_seen <= 40);
 	mutex_lock(&bed.mu);
 	bed.quick_rc = 0;
-	bed.answer = (struct job_answer){
+	bed.answer = (struct infer_answer){
 		.seed = 7, .is_likely = true, .world = 1, .n_ranks = 1, .n = 9000
 	};
 	strcpy(bed.answer.way.under, "train");
@@ -669,7 +669,7 @@ static void a_part_that_is_left_is_no_longer_followed(void)
 	wait_for(&bed.founds, 2);
 	wait_settled(3);
 	CHECK_STR(bed.spec, "torch-distributed:seed=7:under=train");
-	job_note_plan(bed.job, JOB_PLAN_FOLLOWED);
+	infer_note_plan(bed.infer, INFER_PLAN_FOLLOWED);
 	for (int epoch = 0; epoch < 2; epoch++) {
 		open_in_turn(1000, 8000);
 		open_in_turn(9000, 1000);
@@ -683,7 +683,7 @@ static void a_part_that_is_left_is_no_longer_followed(void)
  * opens. */
 static void what_takes_too_much_memory_is_left_out(void)
 {
-	set_up(JOB_QUICK, NULL); /* memory for 9999 samples, there are 10000 */
+	set_up(INFER_QUICK, NULL); /* memory for 9999 samples, there are 10000 */
 	open_samples(0, 40);
 	wait_for(&bed.quicks, 1);
 	CHECK(bed.asked.no_kinds);
@@ -692,26 +692,26 @@ static void what_takes_too_much_memory_is_left_out(void)
 
 static void hostile_opens(void)
 {
-	set_up(JOB_FULL, NULL);
+	set_up(INFER_FULL, NULL);
 	bed.is_blocking = true;
 	for (uint32_t i = 0; i < 100000; i++)
-		job_note_open(bed.job, i * 2654435761u);
-	job_note_open(bed.job, UINT32_MAX);
-	job_note_open(bed.job, N);
+		infer_note_open(bed.infer, i * 2654435761u);
+	infer_note_open(bed.infer, UINT32_MAX);
+	infer_note_open(bed.infer, N);
 	tear_down();
 }
 
 static void a_job_that_has_ended_is_said_and_found_again(void)
 {
-	set_up(JOB_QUICK, NULL);
+	set_up(INFER_QUICK, NULL);
 	bed.quick_rc = 0;
 	open_samples(0, 32);
 	wait_for(&bed.founds, 1);
 	wait_settled(1);
-	job_note_plan(bed.job, JOB_PLAN_FOLLOWED);
+	infer_note_plan(bed.infer, INFER_PLAN_FOLLOWED);
 	open_samples(32, 500);
-	job_note_gone(bed.job, "its processes are gone");
-	job_note_plan(bed.job, JOB_PLAN_NONE);
+	infer_note_gone(bed.infer, "its processes are gone");
+	infer_note_plan(bed.infer, INFER_PLAN_NONE);
 	CHECK_CONTAINS(status().words, "the job that read torch-distributed:seed=7 has ended: its "
 				       "processes are gone; nothing was read yet");
 	CHECK_STR(status().found, "");
@@ -728,11 +728,11 @@ static void a_job_that_has_ended_is_said_and_found_again(void)
 
 static void what_was_of_several_jobs_is_forgotten(void)
 {
-	set_up(JOB_FULL, NULL);
+	set_up(INFER_FULL, NULL);
 	bed.is_blocking_full = true;
 	open_samples(0, 1200);
 	wait_for(&bed.fulls, 1);
-	job_note_apart(bed.job);
+	infer_note_apart(bed.infer);
 	wait_for(&bed.cancels, 1);
 	wait_idle();
 	CHECK_CONTAINS(status().words, "nothing was read yet");
@@ -742,21 +742,21 @@ static void what_was_of_several_jobs_is_forgotten(void)
 /* The other ranks were found by another finder. */
 static void ranks_may_be_added(void)
 {
-	struct job_answer more;
+	struct infer_answer more;
 
-	set_up(JOB_QUICK, NULL);
+	set_up(INFER_QUICK, NULL);
 	bed.quick_rc = 0;
 	bed.answer.world = 4;
-	CHECK(!job_get_answer(bed.job, &more));
-	CHECK(!job_add_ranks(bed.job, &bed.answer)); /* nothing is found yet */
+	CHECK(!infer_get_answer(bed.infer, &more));
+	CHECK(!infer_add_ranks(bed.infer, &bed.answer)); /* nothing is found yet */
 	open_samples(0, 32);
 	wait_for(&bed.founds, 1);
 	wait_settled(1);
-	CHECK(job_get_answer(bed.job, &more));
+	CHECK(infer_get_answer(bed.infer, &more));
 	CHECK_U64(more.world, 4);
-	CHECK(!job_add_ranks(bed.job, &more));
+	CHECK(!infer_add_ranks(bed.infer, &more));
 	more.rank[0] = 2;
-	CHECK(job_add_ranks(bed.job, &more));
+	CHECK(infer_add_ranks(bed.infer, &more));
 	wait_for(&bed.founds, 2);
 	CHECK_STR(bed.spec, "torch-distributed:seed=7:world=4:ranks=0+2");
 	tear_down();

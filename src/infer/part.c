@@ -8,7 +8,7 @@
  * reading ahead in the part belongs to the beginning elsewhere.
  *
  * Pure; the caller locks. */
-#include "job_priv.h"
+#include "infer_priv.h"
 
 #define PART_TIMES 4 /* of the same: as many as the plan takes for reads beside the order */
 
@@ -21,7 +21,7 @@ static bool is_elsewhere(const struct part_watch *watch, const struct known *kno
 }
 
 void part_begin(struct part_watch *watch, const struct known *known,
-		const struct job_numbers *numbers, const struct trail *trail)
+		const struct infer_numbers *numbers, const struct trail *trail)
 {
 	*watch = (struct part_watch){ 0 };
 	for (uint64_t i = trail->noted - MIN(trail->noted, TRAIL_RECENT); i < trail->noted; i++)
@@ -32,7 +32,7 @@ void part_begin(struct part_watch *watch, const struct known *known,
 }
 
 bool part_open(struct part_watch *watch, const struct known *known,
-	       const struct job_numbers *numbers, uint64_t n, uint32_t sample)
+	       const struct infer_numbers *numbers, uint64_t n, uint32_t sample)
 {
 	bool is_part = known->is_found && known->last.way.under[0] && numbers;
 

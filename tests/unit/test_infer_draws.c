@@ -7,7 +7,7 @@
 
 #include "check.h"
 #include "clairfs/order.h"
-#include "src/job/job_priv.h"
+#include "src/infer/infer_priv.h"
 
 #define N 50000
 #define SEEN 128
@@ -16,7 +16,7 @@ static atomic_bool cancel;
 static atomic_uint_least64_t cpu_ns;
 
 /* A question about an epoch whose seed is this word. */
-static struct job_question ask_about(const struct recover_place *at)
+static struct infer_question ask_about(const struct recover_place *at)
 {
 	static uint32_t seen[SEEN];
 	struct order_spec *spec = NULL;
@@ -35,12 +35,12 @@ static struct job_question ask_about(const struct recover_place *at)
 	free(sample);
 	order_free(order);
 	order_spec_free(spec);
-	return (struct job_question){
+	return (struct infer_question){
 		.n = N, .seen = seen, .n_seen = SEEN, .threads = 2, .cancel = &cancel, .cpu_ns = &cpu_ns
 	};
 }
 
-static void check_found(const struct job_answer *a, const struct recover_place *want)
+static void check_found(const struct infer_answer *a, const struct recover_place *want)
 {
 	CHECK(a->is_chain);
 	CHECK(!a->is_likely);
@@ -56,8 +56,8 @@ static void behind_a_place_that_is_known(void)
 	const struct recover_place known[] = { { RECOVER_TORCH, 3456789012, 5000000 },
 					       { RECOVER_PYTHON, 7, 9 } };
 	struct recover_place at = known[0];
-	struct job_question q;
-	struct job_answer a;
+	struct infer_question q;
+	struct infer_answer a;
 
 	at.word += 6;
 	q = ask_about(&at);
@@ -67,7 +67,7 @@ static void behind_a_place_that_is_known(void)
 	q.n_places = 2;
 	CHECK_INT(streams_known(&q, &a), 0);
 	check_found(&a, &at);
-	CHECK_INT(job_searches_real.quick(&q, &a), 0);
+	CHECK_INT(infer_searches_real.quick(&q, &a), 0);
 	check_found(&a, &at);
 
 	at.word = known[0].word + 3000001; /* dropout on the CPU */
@@ -98,8 +98,8 @@ static void places_at_the_end(void)
 {
 	const struct recover_place known[] = { { RECOVER_TORCH, 1, UINT32_MAX - 1 },
 					       { RECOVER_TORCH, 1, UINT32_MAX } };
-	struct job_question q = ask_about(&(struct recover_place){ RECOVER_TORCH, 1, 5 });
-	struct job_answer a;
+	struct infer_question q = ask_about(&(struct recover_place){ RECOVER_TORCH, 1, 5 });
+	struct infer_answer a;
 
 	q.places = known;
 	q.n_places = 2;
@@ -113,8 +113,8 @@ static void behind_likely_manual_seeds(void)
 	const struct recover_place python = { RECOVER_PYTHON, 42, 4000 };
 	/* A ResNet-50 of torchvision was made before. */
 	const struct recover_place model = { RECOVER_TORCH, 42, 48958824 + 9 };
-	struct job_question q = ask_about(&near);
-	struct job_answer a;
+	struct infer_question q = ask_about(&near);
+	struct infer_answer a;
 
 	CHECK_INT(streams_quick(&q, &a), 0);
 	check_found(&a, &near);
@@ -144,8 +144,8 @@ static void a_seed_found_among_all_is_looked_up(void)
 {
 	const struct recover_place far = { RECOVER_TORCH, 3407, 700000 };
 	const struct recover_stream stream = { { RECOVER_TORCH, 3407, 0 }, 1000000 };
-	struct job_question q = ask_about(&far);
-	struct job_answer a = { .seed = recover_place_word(&far) };
+	struct infer_question q = ask_about(&far);
+	struct infer_answer a = { .seed = recover_place_word(&far) };
 	bool is_there = false;
 
 	CHECK_INT(ask_places(&q, &stream, 1, &a), 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A long computation that starts no threads of its own, beside the job's thread: there it may take
+/* A long computation that starts no threads of its own, beside the search thread: there it may take
  * nobody's time (SCHED_IDLE, which a thread without privileges cannot leave again), while the job's
  * thread goes on telling how far it is, and asks the cheap questions of a new pass. */
 #include <sched.h>
@@ -8,15 +8,15 @@
 #include <unistd.h>
 
 #include "clairfs/base/thr.h"
-#include "job_priv.h"
+#include "infer_priv.h"
 
 #define TICK_NS (NS_PER_S / 5)
 #define NICE 19
 
 struct aside {
 	aside_fn *fn;
-	const struct job_question *q;
-	struct job_answer *answer;
+	const struct infer_question *q;
+	struct infer_answer *answer;
 	struct mutex mu;
 	struct cond changed;
 	pid_t tid;    /* mu; 0: not running */
@@ -59,7 +59,7 @@ static bool wait_locked(struct aside *a)
 	return a->is_over;
 }
 
-int aside_run(aside_fn *fn, const struct job_question *q, struct job_answer *ret)
+int aside_run(aside_fn *fn, const struct infer_question *q, struct infer_answer *ret)
 {
 	struct aside a = { .fn = fn, .q = q, .answer = ret };
 	struct thr thr = { 0 };

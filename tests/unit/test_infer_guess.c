@@ -4,7 +4,7 @@
 
 #include "check.h"
 #include "clairfs/order.h"
-#include "src/job/job_priv.h"
+#include "src/infer/infer_priv.h"
 
 #define N 5000
 #define SEEN 96
@@ -12,7 +12,7 @@
 static atomic_bool never;
 
 /* The first samples of a spec's epoch as `workers` loader workers with batches of 8 read them. */
-static struct job_question read_by(const char *text, uint32_t workers, uint32_t *seen)
+static struct infer_question read_by(const char *text, uint32_t workers, uint32_t *seen)
 {
 	struct order_params params = { .n = N };
 	struct order_epoch *epoch = NULL;
@@ -31,7 +31,7 @@ static struct job_question read_by(const char *text, uint32_t workers, uint32_t 
 	order_epoch_free(epoch);
 	order_free(order);
 	order_spec_free(spec);
-	return (struct job_question){ .n = N, .seen = seen, .n_seen = SEEN, .cancel = &never };
+	return (struct infer_question){ .n = N, .seen = seen, .n_seen = SEEN, .cancel = &never };
 }
 
 static void files_in_their_order(void)
@@ -45,8 +45,8 @@ static void files_in_their_order(void)
 	for (size_t i = 0; i < ARRAY_LEN(specs); i++)
 		for (uint32_t workers = 1; workers <= 4; workers++) {
 			uint32_t seen[SEEN];
-			struct job_question q = read_by(specs[i], workers, seen);
-			struct job_answer a = { 0 };
+			struct infer_question q = read_by(specs[i], workers, seen);
+			struct infer_answer a = { 0 };
 
 			CHECK_INT(guess_sequential(&q, &a), 0);
 			CHECK_STR(a.spec, specs[i]);
@@ -61,8 +61,8 @@ static void kinds_with_small_seeds(void)
 
 	for (size_t i = 0; i < ARRAY_LEN(specs); i++) {
 		uint32_t seen[SEEN];
-		struct job_question q = read_by(specs[i], 4, seen);
-		struct job_answer a = { 0 };
+		struct infer_question q = read_by(specs[i], 4, seen);
+		struct infer_answer a = { 0 };
 
 		CHECK_INT(guess_sequential(&q, &a), -ENOENT);
 		CHECK_INT(guess_kinds(&q, 8, 1000 * NS_PER_S, &a), 0);
@@ -77,11 +77,11 @@ static void chance_is_no_order(void)
 
 	for (int round = 0; round < 300; round++) {
 		uint32_t seen[SEEN];
-		struct job_question q = { .n = 64 + check_rand_below(&random, 100000),
+		struct infer_question q = { .n = 64 + check_rand_below(&random, 100000),
 					  .seen = seen,
 					  .n_seen = 8 + check_rand_below(&random, SEEN - 8),
 					  .cancel = &never };
-		struct job_answer a;
+		struct infer_answer a;
 
 		q.n_seen = MIN(q.n_seen, q.n / 8);
 		for (size_t i = 0; i < q.n_seen; i++)
@@ -111,10 +111,10 @@ static void a_shuffled_part_is_no_sequence(void)
 		for (size_t i = 0; i < ARRAY_LEN(parts); i++)
 			for (size_t k = 0; k < ARRAY_LEN(opens); k++) {
 				uint32_t seen[SEEN];
-				struct job_question q = {
+				struct infer_question q = {
 					.n = 8121, .seen = seen, .n_seen = opens[k], .cancel = &never
 				};
-				struct job_answer a;
+				struct infer_answer a;
 
 				fill_shuffled(&random, seen, opens[k], parts[i], 1);
 				CHECK_INT(guess_sequential(&q, &a), -ENOENT);
@@ -127,8 +127,8 @@ static void a_thinned_sequence_is_none(void)
 {
 	uint64_t random = check_seed();
 	uint32_t seen[SEEN], at = 0;
-	struct job_question q = { .n = 8121, .seen = seen, .n_seen = SEEN, .cancel = &never };
-	struct job_answer a;
+	struct infer_question q = { .n = 8121, .seen = seen, .n_seen = SEEN, .cancel = &never };
+	struct infer_answer a;
 
 	for (uint32_t i = 0; i < SEEN; i++)
 		seen[i] = at += 1 + (uint32_t)check_rand_below(&random, 9);
@@ -144,10 +144,10 @@ static void a_sequence_read_by_workers_out_of_step(void)
 	for (uint32_t workers = 1; workers <= 16; workers *= 2)
 		for (uint32_t batch = 1; batch <= 300; batch = 3 * batch + 2) {
 			uint32_t seen[SEEN], next[16] = { 0 };
-			struct job_question q = {
+			struct infer_question q = {
 				.n = 50000, .seen = seen, .n_seen = SEEN, .cancel = &never
 			};
-			struct job_answer a;
+			struct infer_answer a;
 
 			for (uint32_t i = 0; i < SEEN; i++) {
 				uint32_t w = (i + (uint32_t)check_rand_below(&random, 2)) % workers;
@@ -164,8 +164,8 @@ static void a_sequence_read_by_workers_out_of_step(void)
 static void a_small_set_that_was_read_whole(void)
 {
 	uint32_t seen[160];
-	struct job_question q = { .n = 160, .seen = seen, .n_seen = 160, .cancel = &never };
-	struct job_answer a = { 0 };
+	struct infer_question q = { .n = 160, .seen = seen, .n_seen = 160, .cancel = &never };
+	struct infer_answer a = { 0 };
 
 	for (uint32_t i = 0; i < 160; i++) /* two workers, batches of 16 */
 		seen[i] = i / 32 * 32 + i % 2 * 16 + i % 32 / 2;

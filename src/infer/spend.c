@@ -15,7 +15,7 @@
  *
  * Where an order was found, or more is known to ask about, the first ones may be made at once again;
  * what was spent is not forgotten. Pure; the caller locks. */
-#include "job_priv.h"
+#include "infer_priv.h"
 
 #define SHARE 100
 #define ONCE_NS (2 * NS_PER_S) /* for brief looks */

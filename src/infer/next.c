@@ -17,7 +17,7 @@
 #include <string.h>
 
 #include "clairfs/recover.h"
-#include "job_priv.h"
+#include "infer_priv.h"
 
 /* From this many samples on, torch >= 2.6 shuffles in another way than what is searched for. */
 #define TORCH_LARGE 214748364
@@ -29,7 +29,7 @@
 #define FIRST_WORDS 128   /* here a seed is of a later epoch rather than behind other draws */
 
 /* A seed found by its neighbourhood to a hint may be a later word of the manual_seed known. */
-static void name_chain(const struct known *k, struct job_answer *a)
+static void name_chain(const struct known *k, struct infer_answer *a)
 {
 	if (!k->is_found || !k->last.is_chain || a->is_chain || a->spec[0] ||
 	    k->last.draw != RECOVER_TORCH)
@@ -47,7 +47,7 @@ static bool is_same_name(const char *a, const char *b)
 	return strcmp(a ? a : "", b ? b : "") == 0;
 }
 
-static bool is_one_way(const struct job_numbering *a, const struct job_numbering *b)
+static bool is_one_way(const struct infer_numbering *a, const struct infer_numbering *b)
 {
 	return is_same_name(a->sort, b->sort) && strcmp(a->under, b->under) == 0 && a->first == b->first &&
 	       a->is_split == b->is_split && a->split == b->split;
@@ -60,7 +60,7 @@ static bool is_behind(const struct recover_place *a, const struct recover_place 
 
 /* A seed stands in so many words somewhere by chance. Two epochs' in one stream, one behind the
  * other, do not. */
-static void name_by_places(const struct known *k, struct job_answer *a)
+static void name_by_places(const struct known *k, struct infer_answer *a)
 {
 	for (size_t i = 0; !a->is_chain && i < a->n_places; i++)
 		for (size_t j = 0; !a->is_chain && j < k->n_places; j++) {
@@ -73,13 +73,13 @@ static void name_by_places(const struct known *k, struct job_answer *a)
 		}
 }
 
-static struct recover_place place_of(const struct job_answer *a)
+static struct recover_place place_of(const struct infer_answer *a)
 {
 	return (struct recover_place){ a->draw, a->manual_seed, a->word };
 }
 
 /* Words per pass since the place known that this one is behind of, 0: none, or no whole number. */
-static uint32_t step_since(const struct known *k, const struct job_answer *a, uint64_t pass)
+static uint32_t step_since(const struct known *k, const struct infer_answer *a, uint64_t pass)
 {
 	struct recover_place place = place_of(a);
 
@@ -92,7 +92,7 @@ static uint32_t step_since(const struct known *k, const struct job_answer *a, ui
 	return 0;
 }
 
-static void keep_places(struct known *k, const struct job_answer *a)
+static void keep_places(struct known *k, const struct infer_answer *a)
 {
 	k->n_places = a->n_places;
 	memcpy(k->place, a->place, sizeof(k->place));
@@ -102,10 +102,10 @@ static void keep_places(struct known *k, const struct job_answer *a)
 	k->n_places = 1;
 }
 
-void known_found(struct known *k, const struct job_answer *answer, uint64_t pass, uint32_t n_seen)
+void known_found(struct known *k, const struct infer_answer *answer, uint64_t pass, uint32_t n_seen)
 {
-	const struct job_answer *last = &k->last;
-	struct job_answer named = *answer, *a = &named;
+	const struct infer_answer *last = &k->last;
+	struct infer_answer named = *answer, *a = &named;
 	bool is_one = k->is_found && is_one_way(&a->way, &last->way);
 	bool is_later = is_one && pass == k->pass + 1 && !a->spec[0] && !last->spec[0];
 	uint32_t step = 0;
@@ -166,7 +166,7 @@ bool known_goes_on(const struct known *k)
 }
 
 /* "0-3+6" */
-static void put_ranks(const struct job_answer *a, FILE *out)
+static void put_ranks(const struct infer_answer *a, FILE *out)
 {
 	uint32_t end;
 
@@ -200,7 +200,7 @@ static void put_loader(const struct known *k, FILE *out)
 
 static void put_permutation(const struct known *k, uint64_t n, FILE *out)
 {
-	const struct job_answer *a = &k->last;
+	const struct infer_answer *a = &k->last;
 
 	if (a->world > 1) {
 		fprintf(out, "torch-distributed:seed=%" PRIu32 ":world=%" PRIu32, a->seed,
@@ -227,7 +227,7 @@ static void put_path(const char *path, FILE *out)
 			fputc(*path, out);
 }
 
-static void put_numbering(const struct job_numbering *way, FILE *out)
+static void put_numbering(const struct infer_numbering *way, FILE *out)
 {
 	if (way->is_split)
 		fprintf(out, ":split=%" PRIu32, way->split);
@@ -241,15 +241,15 @@ static void put_numbering(const struct job_numbering *way, FILE *out)
 	put_path(way->under, out);
 }
 
-bool known_spec(const struct known *k, uint64_t n, char out[JOB_SPEC_MAX])
+bool known_spec(const struct known *k, uint64_t n, char out[INFER_SPEC_MAX])
 {
 	FILE *file AUTO_FILE = NULL;
 
 	if (k->last.n)
 		n = k->last.n;
 
-	memset(out, 0, JOB_SPEC_MAX);
-	file = fmemopen(out, JOB_SPEC_MAX - 1, "w");
+	memset(out, 0, INFER_SPEC_MAX);
+	file = fmemopen(out, INFER_SPEC_MAX - 1, "w");
 	if (!file)
 		return false;
 	if (k->last.spec[0])
@@ -299,7 +299,7 @@ size_t known_hints(const struct known *k, uint32_t hints[KNOWN_HINTS])
 	return n;
 }
 
-size_t known_places(const struct known *k, struct recover_place places[JOB_PLACES])
+size_t known_places(const struct known *k, struct recover_place places[INFER_PLACES])
 {
 	memcpy(places, k->place, sizeof(k->place));
 	return k->is_found ? k->n_places : 0;
@@ -317,14 +317,14 @@ void known_told(struct known *k, const char *spec)
 		k->told[k->n_told++ % ARRAY_LEN(k->told)] = seed;
 }
 
-static bool is_same_order(const struct job_answer *a, const struct job_answer *b)
+static bool is_same_order(const struct infer_answer *a, const struct infer_answer *b)
 {
 	return !a->spec[0] && !b->spec[0] && a->seed == b->seed && a->world == b->world &&
 	       a->is_chain == b->is_chain && a->manual_seed == b->manual_seed &&
 	       a->word == b->word && is_one_way(&a->way, &b->way);
 }
 
-static bool has_rank(const struct job_answer *a, uint32_t rank)
+static bool has_rank(const struct infer_answer *a, uint32_t rank)
 {
 	for (uint32_t i = 0; i < a->n_ranks; i++)
 		if (a->rank[i] == rank)
@@ -332,7 +332,7 @@ static bool has_rank(const struct job_answer *a, uint32_t rank)
 	return false;
 }
 
-bool known_has_ranks(const struct known *k, const struct job_answer *some)
+bool known_has_ranks(const struct known *k, const struct infer_answer *some)
 {
 	/* As many: two jobs that read the same. */
 	if (!is_same_order(&k->last, some) || some->n_ranks >= k->last.n_ranks)
@@ -343,9 +343,9 @@ bool known_has_ranks(const struct known *k, const struct job_answer *some)
 	return true;
 }
 
-bool known_add_ranks(struct known *k, const struct job_answer *more)
+bool known_add_ranks(struct known *k, const struct infer_answer *more)
 {
-	struct job_answer *last = &k->last;
+	struct infer_answer *last = &k->last;
 	uint32_t at = 0;
 
 	if (!is_same_order(last, more) || last->n_ranks + more->n_ranks > ARRAY_LEN(last->rank))

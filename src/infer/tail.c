@@ -23,7 +23,7 @@
 
 #include "clairfs/order.h"
 #include "clairfs/recover.h"
-#include "job_priv.h"
+#include "infer_priv.h"
 
 #define NEEDED_BITS 32.0 /* 2^12 seeds, wrong once in 2^20 searches */
 #define WORLD_BITS 20.0
@@ -59,7 +59,7 @@ struct tail_seed {
 };
 
 /* The `count`-th seed that is tried; false: there are no more. */
-static bool nth_seed(const struct job_question *q, uint32_t count, struct tail_seed *ret)
+static bool nth_seed(const struct infer_question *q, uint32_t count, struct tail_seed *ret)
 {
 	const uint32_t n_hints = (uint32_t)q->n_hints * HINT_EPOCHS,
 		       n_liked = GUESS_LIKED * LIKED_EPOCHS,
@@ -95,7 +95,7 @@ static double choices(uint32_t n, uint32_t k)
 
 /* Whether all ranks were read in both halves of the time. Workers that read batches side by side
  * have read the same places of each, which looks like ranks that follow each other in time. */
-static bool is_steady(const struct places *p, const struct job_answer *a, uint32_t half)
+static bool is_steady(const struct places *p, const struct infer_answer *a, uint32_t half)
 {
 	bool is_there[WORLD_MAX] = { 0 };
 	uint32_t n = 0;
@@ -108,7 +108,7 @@ static bool is_steady(const struct places *p, const struct job_answer *a, uint32
 }
 
 /* Bits for "only some ranks of this world", which are written to ret. */
-static double world_bits(const struct places *p, uint32_t world, struct job_answer *ret)
+static double world_bits(const struct places *p, uint32_t world, struct infer_answer *ret)
 {
 	uint16_t count[WORLD_MAX] = { 0 };
 	uint32_t hits = 0;
@@ -131,13 +131,13 @@ static double world_bits(const struct places *p, uint32_t world, struct job_answ
 	       choices(world, ret->n_ranks);
 }
 
-static double try_world(const struct job_question *q, const struct places *p, uint32_t world,
-			double best, struct job_answer *ret)
+static double try_world(const struct infer_question *q, const struct places *p, uint32_t world,
+			double best, struct infer_answer *ret)
 {
-	struct job_answer one = *ret;
+	struct infer_answer one = *ret;
 	double bits;
 
-	if (world < 2 || world > WORLD_MAX || world > q->n / JOB_RANK_SAMPLES)
+	if (world < 2 || world > WORLD_MAX || world > q->n / INFER_RANK_SAMPLES)
 		return best;
 	bits = world_bits(p, world, &one);
 	if (bits > best)
@@ -147,7 +147,7 @@ static double try_world(const struct job_question *q, const struct places *p, ui
 
 /* The ranks that the opens are of; all ranks of any world read what one of one does. p: in the
  * order of the opens. */
-static void find_world(const struct job_question *q, const struct places *p, struct job_answer *ret)
+static void find_world(const struct infer_question *q, const struct places *p, struct infer_answer *ret)
 {
 	double best = WORLD_BITS;
 
@@ -172,7 +172,7 @@ static uint32_t keep_window(const struct places *p, uint32_t first, uint32_t las
 }
 
 /* torch.randperm, as far as it is not cancelled. */
-static int permute(const struct job_question *q, uint32_t seed, uint32_t *sample)
+static int permute(const struct infer_question *q, uint32_t seed, uint32_t *sample)
 {
 	uint32_t n = (uint32_t)q->n, word[WORDS];
 	struct order_words *words;
@@ -202,7 +202,7 @@ static int compare_found(const void *a, const void *b)
 }
 
 /* Where the opens stand in the permutation of this seed. */
-static int find_places(const struct job_question *q, uint32_t seed, struct places *p)
+static int find_places(const struct infer_question *q, uint32_t seed, struct places *p)
 {
 	uint32_t n = 0;
 	int rc = permute(q, seed, p->sample);
@@ -222,8 +222,8 @@ static int find_places(const struct job_question *q, uint32_t seed, struct place
 	return 0;
 }
 
-static int judge(const struct job_question *q, const struct tail_seed *s, struct places *p,
-		 struct job_answer *ret)
+static int judge(const struct infer_question *q, const struct tail_seed *s, struct places *p,
+		 struct infer_answer *ret)
 {
 	uint32_t *sorted AUTO_FREE = malloc(q->n_seen * sizeof(*sorted));
 	uint32_t from, n, n_sorted, first, last;
@@ -244,7 +244,7 @@ static int judge(const struct job_question *q, const struct tail_seed *s, struct
 	last = sorted[from + n - 1];
 	if (first < last - first) /* the beginning */
 		return -ENOENT;
-	*ret = (struct job_answer){ .seed = s->seed,
+	*ret = (struct infer_answer){ .seed = s->seed,
 				    .is_likely = s->word == 0,
 				    .is_chain = s->word != 0,
 				    .draw = RECOVER_TORCH,
@@ -264,9 +264,9 @@ static void places_fini(struct places *p)
 	bitmap_fini(&p->seen);
 }
 
-static int places_init(const struct job_question *q, struct places *p)
+static int places_init(const struct infer_question *q, struct places *p)
 {
-	if (q->no_kinds || q->n_seen < SEEN_LEAST || q->n < JOB_RANK_SAMPLES ||
+	if (q->no_kinds || q->n_seen < SEEN_LEAST || q->n < INFER_RANK_SAMPLES ||
 	    q->n >= TORCH_LARGE)
 		return -ENOENT;
 	p->at = calloc(q->n_seen, sizeof(*p->at));
@@ -280,7 +280,7 @@ static int places_init(const struct job_question *q, struct places *p)
 }
 
 /* FNV-1a of what makes the list of seeds, and of what tells this beginning in this numbering. */
-static uint64_t hash_beginning(const struct job_question *q)
+static uint64_t hash_beginning(const struct infer_question *q)
 {
 	uint64_t hash = 0xcbf29ce484222325 ^ q->n;
 
@@ -292,7 +292,7 @@ static uint64_t hash_beginning(const struct job_question *q)
 }
 
 /* That of this beginning, or a new one in place of the one that was asked for the longest ago. */
-static struct tail_mark *find_mark(const struct job_question *q)
+static struct tail_mark *find_mark(const struct infer_question *q)
 {
 	uint64_t beginning = hash_beginning(q);
 	struct tail_mark *mark = &q->marks->mark[0];
@@ -312,7 +312,7 @@ static uint64_t wall_ns(void)
 	return clock_now(clock_monotonic());
 }
 
-static void wait_while_held(const struct job_question *q)
+static void wait_while_held(const struct infer_question *q)
 {
 	const struct timespec hold = { .tv_nsec = HELD_NS };
 
@@ -320,8 +320,8 @@ static void wait_while_held(const struct job_question *q)
 		(void)clock_nanosleep(CLOCK_MONOTONIC, 0, &hold, NULL);
 }
 
-static int try_seeds(const struct job_question *q, uint32_t n_seeds, uint64_t cpu_ns,
-		     struct tail_mark *mark, struct places *places, struct job_answer *ret)
+static int try_seeds(const struct infer_question *q, uint32_t n_seeds, uint64_t cpu_ns,
+		     struct tail_mark *mark, struct places *places, struct infer_answer *ret)
 {
 	uint64_t start_ns = guess_cpu_ns(), began_ns = wall_ns();
 	struct tail_seed seed;
@@ -341,8 +341,8 @@ static int try_seeds(const struct job_question *q, uint32_t n_seeds, uint64_t cp
 	return -ENOENT;
 }
 
-int tail_search(const struct job_question *q, uint32_t n_seeds, uint64_t cpu_ns,
-		struct job_answer *ret)
+int tail_search(const struct infer_question *q, uint32_t n_seeds, uint64_t cpu_ns,
+		struct infer_answer *ret)
 {
 	struct tail_mark first = { .n_seen = (uint32_t)q->n_seen }, *mark = &first;
 	struct places places = { 0 };
@@ -361,7 +361,7 @@ int tail_search(const struct job_question *q, uint32_t n_seeds, uint64_t cpu_ns,
 	return rc;
 }
 
-int tail_refine(const struct job_question *q, struct job_answer *ret)
+int tail_refine(const struct infer_question *q, struct infer_answer *ret)
 {
 	const struct tail_seed seed = { .seed = q->seed };
 	struct places places = { 0 };

@@ -5,14 +5,14 @@
 #include "check.h"
 #include "clairfs/order.h"
 #include "clairfs/recover.h"
-#include "src/job/job_priv.h"
+#include "src/infer/infer_priv.h"
 
 #define N 100000
 
 static void check_spec(const struct known *k, const char *want)
 {
 	struct order_spec *spec = NULL;
-	char text[JOB_SPEC_MAX];
+	char text[INFER_SPEC_MAX];
 	struct err err = { 0 };
 
 	CHECK(known_spec(k, N, text));
@@ -23,16 +23,16 @@ static void check_spec(const struct known *k, const char *want)
 	order_spec_free(spec);
 }
 
-static struct job_answer plain(uint32_t seed, bool is_likely)
+static struct infer_answer plain(uint32_t seed, bool is_likely)
 {
-	return (struct job_answer){
+	return (struct infer_answer){
 		.seed = seed, .is_likely = is_likely, .world = 1, .n_ranks = 1
 	};
 }
 
-static struct job_answer chain(uint32_t manual_seed, uint32_t word)
+static struct infer_answer chain(uint32_t manual_seed, uint32_t word)
 {
-	return (struct job_answer){ .seed = recover_word(manual_seed, word),
+	return (struct infer_answer){ .seed = recover_word(manual_seed, word),
 				    .is_chain = true,
 				    .manual_seed = manual_seed,
 				    .word = word,
@@ -42,7 +42,7 @@ static struct job_answer chain(uint32_t manual_seed, uint32_t word)
 
 static void one_epoch_is_all_that_is_known(void)
 {
-	struct job_answer a = plain(3456789012, false);
+	struct infer_answer a = plain(3456789012, false);
 	struct known k = { 0 };
 
 	known_found(&k, &a, 0, 100);
@@ -60,7 +60,7 @@ static void one_epoch_is_all_that_is_known(void)
 
 static void two_epochs_tell_more(void)
 {
-	struct job_answer a = plain(3456789012, false), b = plain(3456789013, false);
+	struct infer_answer a = plain(3456789012, false), b = plain(3456789013, false);
 	struct known k = { 0 };
 
 	known_found(&k, &a, 3, 100);
@@ -77,7 +77,7 @@ static void two_epochs_tell_more(void)
 
 static void words_of_a_manual_seed(void)
 {
-	struct job_answer a = chain(42, 3), b = chain(42, 5), c = chain(42, 27);
+	struct infer_answer a = chain(42, 3), b = chain(42, 5), c = chain(42, 27);
 	struct known k = { 0 };
 
 	known_found(&k, &a, 0, 100);
@@ -93,7 +93,7 @@ static void words_of_a_manual_seed(void)
  * neighbourhood to a hint, so that nobody says which word it is. */
 static void other_draws_between_epochs(void)
 {
-	struct job_answer a = chain(42, 3), b = plain(recover_word(42, 9), true);
+	struct infer_answer a = chain(42, 3), b = plain(recover_word(42, 9), true);
 	struct known k = { 0 };
 
 	known_found(&k, &a, 0, 100);
@@ -114,8 +114,8 @@ static void other_draws_between_epochs(void)
 /* Loaders of two directories draw from one generator, each when it likes. */
 static void each_part_draws_for_itself(void)
 {
-	const struct job_numbering train = { .under = "train" }, extra = { .under = "extra" };
-	struct job_answer a = chain(42, 3), b = chain(42, 5), c = plain(recover_word(42, 11), false);
+	const struct infer_numbering train = { .under = "train" }, extra = { .under = "extra" };
+	struct infer_answer a = chain(42, 3), b = chain(42, 5), c = plain(recover_word(42, 11), false);
 	struct known k = { 0 };
 
 	a.way = c.way = train;
@@ -143,8 +143,8 @@ static void each_part_draws_for_itself(void)
 /* Behind the weights of a model. */
 static void draws_before_the_loader(void)
 {
-	struct job_answer a = chain(42, 49240043), b = chain(42, 49240049);
-	struct recover_place place[JOB_PLACES];
+	struct infer_answer a = chain(42, 49240043), b = chain(42, 49240049);
+	struct recover_place place[INFER_PLACES];
 	struct known k = { 0 };
 
 	CHECK_U64(known_places(&k, place), 0);
@@ -160,9 +160,9 @@ static void draws_before_the_loader(void)
 /* Found among all seeds, and where each of them stands was looked up. */
 static void two_places_in_one_stream_are_no_chance(void)
 {
-	struct job_answer a = plain(recover_word(1337, 90000003), false);
-	struct job_answer b = plain(recover_word(1337, 95000003), false);
-	struct recover_place place[JOB_PLACES];
+	struct infer_answer a = plain(recover_word(1337, 90000003), false);
+	struct infer_answer b = plain(recover_word(1337, 95000003), false);
+	struct recover_place place[INFER_PLACES];
 	struct known k = { 0 };
 
 	a.n_places = b.n_places = 2;
@@ -181,7 +181,7 @@ static void two_places_in_one_stream_are_no_chance(void)
 /* No kind of order draws its seeds from Python's generator: one epoch at a time. */
 static void seeds_of_other_generators(void)
 {
-	struct job_answer a = chain(42, 3), b = chain(42, 9);
+	struct infer_answer a = chain(42, 3), b = chain(42, 9);
 	struct known k = { 0 };
 
 	a.draw = b.draw = RECOVER_PYTHON;
@@ -208,7 +208,7 @@ static void seeds_of_other_generators(void)
 
 static void hints_are_what_was_told_and_found(void)
 {
-	struct job_answer a = chain(42, 3);
+	struct infer_answer a = chain(42, 3);
 	uint32_t hints[KNOWN_HINTS];
 	struct known k = { 0 };
 
@@ -232,9 +232,9 @@ static void hints_are_what_was_told_and_found(void)
 /* A path as long as one may be, of bytes that a spec has to escape. */
 static void a_part_far_below_the_source(void)
 {
-	struct job_answer a = { .world = 64, .n_ranks = 32, .seed = UINT32_MAX };
+	struct infer_answer a = { .world = 64, .n_ranks = 32, .seed = UINT32_MAX };
 	struct known k = { 0 };
-	char text[JOB_SPEC_MAX];
+	char text[INFER_SPEC_MAX];
 	struct order_spec *spec;
 	struct err err = { 0 };
 
@@ -244,7 +244,7 @@ static void a_part_far_below_the_source(void)
 	known_found(&k, &a, 0, 32);
 	CHECK(known_spec(&k, N, text));
 	CHECK_INT(order_spec_parse(text, &spec, &err), 0);
-	CHECK(strlen(order_spec_text(spec)) > 3 * (JOB_UNDER_MAX - 1));
+	CHECK(strlen(order_spec_text(spec)) > 3 * (INFER_UNDER_MAX - 1));
 	order_spec_free(spec);
 }
 
@@ -260,7 +260,7 @@ static void looks_before_all_seeds(void)
 	struct known known = { 0 };
 	struct trail t;
 	struct aim_facts f = {
-		.trail = &t, .known = &known, .effort = JOB_FULL, .plan = JOB_PLAN_NONE
+		.trail = &t, .known = &known, .effort = INFER_FULL, .plan = INFER_PLAN_NONE
 	};
 
 	CHECK_INT(trail_init(&t, N), 0);
@@ -277,9 +277,9 @@ static void looks_before_all_seeds(void)
 	CHECK_INT(aim(&f), AIM_FULL);
 	CHECK_U64(t.start[TRAIL_PASS].looked, 96);
 	CHECK_U64(t.start[TRAIL_PASS].n, 128);
-	f.effort = JOB_QUICK;
+	f.effort = INFER_QUICK;
 	CHECK_INT(aim(&f), AIM_NOTHING);
-	f.effort = JOB_FULL;
+	f.effort = INFER_FULL;
 	t.start[TRAIL_PASS].is_searched = true;
 	CHECK_INT(aim(&f), AIM_NOTHING);
 	t.start[TRAIL_PASS].is_searched = false;
@@ -290,11 +290,11 @@ static void looks_before_all_seeds(void)
 
 static void what_is_followed_is_left_alone(void)
 {
-	static const enum job_plan fine[] = { JOB_PLAN_BUSY, JOB_PLAN_FOLLOWED };
+	static const enum infer_plan fine[] = { INFER_PLAN_BUSY, INFER_PLAN_FOLLOWED };
 	struct known known = { 0 };
 	struct trail t;
 	struct aim_facts f = {
-		.trail = &t, .known = &known, .effort = JOB_FULL, .plan = JOB_PLAN_LOST, .is_told = true
+		.trail = &t, .known = &known, .effort = INFER_FULL, .plan = INFER_PLAN_LOST, .is_told = true
 	};
 
 	CHECK_INT(trail_init(&t, N), 0);
@@ -307,8 +307,8 @@ static void what_is_followed_is_left_alone(void)
 		f.plan = fine[i];
 		CHECK_INT(aim(&f), AIM_NOTHING);
 	}
-	f.effort = JOB_OFF;
-	f.plan = JOB_PLAN_NONE;
+	f.effort = INFER_OFF;
+	f.plan = INFER_PLAN_NONE;
 	CHECK_INT(aim(&f), AIM_NOTHING);
 	trail_fini(&t);
 }
@@ -316,11 +316,11 @@ static void what_is_followed_is_left_alone(void)
 /* After an epoch whose order ended: not its first opens again, but those of the next. */
 static void the_next_epoch_is_looked_at_afresh(void)
 {
-	struct job_answer a = plain(3456789012, false);
+	struct infer_answer a = plain(3456789012, false);
 	struct known known = { 0 };
 	struct trail t;
 	struct aim_facts f = {
-		.trail = &t, .known = &known, .effort = JOB_FULL, .plan = JOB_PLAN_ENDED
+		.trail = &t, .known = &known, .effort = INFER_FULL, .plan = INFER_PLAN_ENDED
 	};
 
 	CHECK_INT(trail_init(&t, 1000), 0);
@@ -337,11 +337,11 @@ static void the_next_epoch_is_looked_at_afresh(void)
 
 static void world_is_judged_again_with_more(void)
 {
-	struct job_answer a = plain(5, true);
+	struct infer_answer a = plain(5, true);
 	struct known known = { 0 };
 	struct trail t;
 	struct aim_facts f = {
-		.trail = &t, .known = &known, .effort = JOB_QUICK, .plan = JOB_PLAN_FOLLOWED
+		.trail = &t, .known = &known, .effort = INFER_QUICK, .plan = INFER_PLAN_FOLLOWED
 	};
 
 	CHECK_INT(trail_init(&t, N), 0);
@@ -363,11 +363,11 @@ static void world_is_judged_again_with_more(void)
 
 static void a_known_next_epoch_is_told_at_the_end_of_this_one(void)
 {
-	struct job_answer a = chain(42, 3), b = chain(42, 13);
+	struct infer_answer a = chain(42, 3), b = chain(42, 13);
 	struct known known = { 0 };
 	struct trail t;
 	struct aim_facts f = {
-		.trail = &t, .known = &known, .effort = JOB_QUICK, .plan = JOB_PLAN_FOLLOWED
+		.trail = &t, .known = &known, .effort = INFER_QUICK, .plan = INFER_PLAN_FOLLOWED
 	};
 
 	CHECK_INT(trail_init(&t, N), 0);
@@ -375,7 +375,7 @@ static void a_known_next_epoch_is_told_at_the_end_of_this_one(void)
 	known_found(&known, &a, 0, 32);
 	known_found(&known, &b, 1, 32);
 	CHECK_INT(aim(&f), AIM_NOTHING);
-	f.plan = JOB_PLAN_ENDED;
+	f.plan = INFER_PLAN_ENDED;
 	CHECK_INT(aim(&f), AIM_NEXT);
 	trail_fini(&t);
 }
@@ -384,11 +384,11 @@ static void a_known_next_epoch_is_told_at_the_end_of_this_one(void)
  * unnoticed for the rest of the pass. */
 static void an_order_that_is_lost_explains_nothing(void)
 {
-	struct job_answer a = { .spec = "sequential", .world = 1, .n_ranks = 1 };
+	struct infer_answer a = { .spec = "sequential", .world = 1, .n_ranks = 1 };
 	struct known known = { 0 };
 	struct trail t;
 	struct aim_facts f = {
-		.trail = &t, .known = &known, .effort = JOB_QUICK, .plan = JOB_PLAN_FOLLOWED
+		.trail = &t, .known = &known, .effort = INFER_QUICK, .plan = INFER_PLAN_FOLLOWED
 	};
 	uint32_t opens = 0;
 
@@ -400,7 +400,7 @@ static void an_order_that_is_lost_explains_nothing(void)
 	t.start[TRAIL_PASS].looked = 64;
 	for (uint32_t i = 0; i < 100; i++) /* until the plan has noticed */
 		(void)trail_open(&t, (1000 + i * 7919) % N, 100 + i);
-	f.plan = JOB_PLAN_LOST;
+	f.plan = INFER_PLAN_LOST;
 	f.lost_at = t.opens;
 	for (; opens < 300 && aim(&f) == AIM_NOTHING; opens++) {
 		(void)trail_open(&t, (1000 + (100 + opens) * 7919) % N, 300 + opens);
@@ -420,7 +420,7 @@ static void an_order_that_is_lost_explains_nothing(void)
 /* Two finders have each found a part of one job. */
 static void ranks_found_apart_are_one_job(void)
 {
-	struct job_answer a = plain(7, true), b;
+	struct infer_answer a = plain(7, true), b;
 	struct known k = { 0 };
 
 	a.world = 8;

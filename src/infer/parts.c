@@ -17,12 +17,12 @@
  * More questions make a wrong answer likelier, so an answer needs more evidence, the more there
  * were. Sorts that differ in a few files only may all explain what was seen; the one that explains
  * most is taken. Must be silent about numberings that cannot be made: then there are fewer. On the
- * job's thread, without locks. */
+ * search thread, without locks. */
 #include <errno.h>
 #include <math.h>
 #include <string.h>
 
-#include "job_priv.h"
+#include "infer_priv.h"
 
 #define WAYS_MAX 40
 #define QUICK_WAYS 4
@@ -34,22 +34,22 @@
 #define MEMBERS_SHARE 16u /* of the opens one may be something else */
 
 struct view {
-	struct job_numbering way;
-	struct job_numbered seen;
+	struct infer_numbering way;
+	struct infer_numbered seen;
 	bool is_guess; /* of a number of first samples */
 };
 
 struct views {
-	const struct job_question *q;
+	const struct infer_question *q;
 	struct view view[WAYS_MAX];
 	size_t n, n_guesses;
 	uint32_t *numbers; /* [WAYS_MAX * q->n_seen] */
 	bool is_narrow;    /* one of them is of members only */
 };
 
-typedef int ask_fn(const struct job_question *q, struct job_answer *ret);
+typedef int ask_fn(const struct infer_question *q, struct infer_answer *ret);
 
-static bool is_known(const struct views *v, const struct job_numbered *seen)
+static bool is_known(const struct views *v, const struct infer_numbered *seen)
 {
 	for (size_t i = 0; i < v->n; i++)
 		if (v->view[i].seen.n == seen->n && v->view[i].seen.hash == seen->hash)
@@ -57,22 +57,22 @@ static bool is_known(const struct views *v, const struct job_numbered *seen)
 	return false;
 }
 
-static void add_view(struct views *v, const struct job_numbering *way)
+static void add_view(struct views *v, const struct infer_numbering *way)
 {
-	const struct job_question *q = v->q;
-	const struct job_opens opens = { q->seen, q->n_seen, q->is_first };
+	const struct infer_question *q = v->q;
+	const struct infer_opens opens = { q->seen, q->n_seen, q->is_first };
 	struct view *view = &v->view[v->n];
 
 	*view = (struct view){ .way = *way, .seen.number = v->numbers + v->n * q->n_seen };
 	if (atomic_load(q->cancel) ||
 	    q->numbers->number(q->numbers->ctx, way, &opens, &view->seen) < 0 ||
-	    view->seen.n < JOB_SAMPLES_MIN || is_known(v, &view->seen))
+	    view->seen.n < INFER_SAMPLES_MIN || is_known(v, &view->seen))
 		return;
 	v->n++;
 }
 
 /* Whether the job reads only what it read before. */
-static bool has_members(const struct job_question *q)
+static bool has_members(const struct infer_question *q)
 {
 	size_t n = 0;
 
@@ -82,13 +82,13 @@ static bool has_members(const struct job_question *q)
 }
 
 /* Instead of others, if too much of these is left out for the opens to be chance. */
-static void add_narrow(struct views *v, const struct job_numbering *way, bool is_likely)
+static void add_narrow(struct views *v, const struct infer_numbering *way, bool is_likely)
 {
-	const struct job_question *q = v->q;
-	struct job_numbering narrow[NARROW_MAX];
+	const struct infer_question *q = v->q;
+	struct infer_numbering narrow[NARROW_MAX];
 	uint32_t seed[SPLIT_SEEDS];
 	/* A glance is weighed as cheap. */
-	const struct job_members members = { q->members, seed,
+	const struct infer_members members = { q->members, seed,
 					     is_likely && !q->is_first ? SPLIT_SEEDS : 0, q->cancel };
 	size_t n;
 
@@ -136,11 +136,11 @@ static size_t round_counts(uint64_t n, uint64_t end, size_t k, uint64_t ret[FIRS
 
 /* A job that opens nothing behind some place may read the first so many samples only, as
  * `Subset(data, range(1000))` does. Asked before the whole numbering, which was added last. */
-static void add_first(struct views *v, const struct job_numbering *way)
+static void add_first(struct views *v, const struct infer_numbering *way)
 {
 	size_t whole = v->n - 1, k = v->view[whole].seen.n_seen, found;
 	uint64_t n = v->view[whole].seen.n, end = 0, count[FIRST_MAX];
-	struct job_numbering first = *way;
+	struct infer_numbering first = *way;
 
 	for (size_t i = 0; i < k; i++)
 		end = MAX(end, (uint64_t)v->view[whole].seen.number[i] + 1);
@@ -166,10 +166,10 @@ static void add_first(struct views *v, const struct job_numbering *way)
 
 static void list_views(struct views *v)
 {
-	const struct job_question *q = v->q;
-	const struct job_opens opens = { q->seen, q->n_seen, q->is_first };
+	const struct infer_question *q = v->q;
+	const struct infer_opens opens = { q->seen, q->n_seen, q->is_first };
 	uint64_t start_ns = guess_cpu_ns();
-	struct job_numbering *way AUTO_FREE = calloc(WAYS_MAX, sizeof(*way));
+	struct infer_numbering *way AUTO_FREE = calloc(WAYS_MAX, sizeof(*way));
 	size_t n;
 
 	v->numbers = calloc(WAYS_MAX * MAX(q->n_seen, 1), sizeof(*v->numbers));
@@ -191,7 +191,7 @@ static void list_views(struct views *v)
 
 /* Never empty: what cannot be numbered in another way has the numbers of the index. NULL: out of
  * memory. */
-static struct views *views_new(const struct job_question *q)
+static struct views *views_new(const struct infer_question *q)
 {
 	struct views *v = calloc(1, sizeof(*v));
 
@@ -201,7 +201,7 @@ static struct views *views_new(const struct job_question *q)
 	if (q->numbers)
 		list_views(v);
 	if (v->n == 0)
-		v->view[v->n++].seen = (struct job_numbered){ .n = q->n,
+		v->view[v->n++].seen = (struct infer_numbered){ .n = q->n,
 							      .number = (uint32_t *)q->seen,
 							      .n_seen = q->n_seen };
 	return v;
@@ -215,9 +215,9 @@ static void views_free(struct views *v)
 	free(v);
 }
 
-static struct job_question question_of(const struct views *v, size_t i)
+static struct infer_question question_of(const struct views *v, size_t i)
 {
-	struct job_question q = *v->q;
+	struct infer_question q = *v->q;
 
 	q.n = v->view[i].seen.n;
 	q.seen = v->view[i].seen.number;
@@ -226,9 +226,9 @@ static struct job_question question_of(const struct views *v, size_t i)
 	return q;
 }
 
-static int ask_view(const struct views *v, size_t i, ask_fn *ask, struct job_answer *ret)
+static int ask_view(const struct views *v, size_t i, ask_fn *ask, struct infer_answer *ret)
 {
-	struct job_question q = question_of(v, i);
+	struct infer_question q = question_of(v, i);
 	int rc = ask(&q, ret);
 
 	if (rc < 0)
@@ -241,7 +241,7 @@ static int ask_view(const struct views *v, size_t i, ask_fn *ask, struct job_ans
 }
 
 /* The first of them that has an answer. */
-static int ask_views(const struct views *v, size_t n, ask_fn *ask, struct job_answer *ret)
+static int ask_views(const struct views *v, size_t n, ask_fn *ask, struct infer_answer *ret)
 {
 	int rc = -ENOENT;
 
@@ -251,9 +251,9 @@ static int ask_views(const struct views *v, size_t n, ask_fn *ask, struct job_an
 }
 
 /* Files in their order are so in several sorts. */
-static int ask_best_sequence(const struct views *v, struct job_answer *ret)
+static int ask_best_sequence(const struct views *v, struct infer_answer *ret)
 {
-	struct job_answer one;
+	struct infer_answer one;
 	bool is_found = false;
 
 	for (size_t i = 0; i < v->n; i++) {
@@ -269,12 +269,12 @@ static int ask_best_sequence(const struct views *v, struct job_answer *ret)
 }
 
 /* Whether another sort of the same part explains more with the seed that was found. */
-static void take_best_sort(const struct views *v, struct job_answer *ret)
+static void take_best_sort(const struct views *v, struct infer_answer *ret)
 {
-	struct job_answer one;
+	struct infer_answer one;
 
 	for (size_t i = 0; i < v->n; i++) {
-		struct job_question q = question_of(v, i);
+		struct infer_question q = question_of(v, i);
 
 		q.seed = ret->seed;
 		if (v->view[i].way.dir != ret->way.dir || q.n != ret->n ||
@@ -286,7 +286,7 @@ static void take_best_sort(const struct views *v, struct job_answer *ret)
 	}
 }
 
-static int parts_quick(const struct job_question *q, struct job_answer *ret)
+static int parts_quick(const struct infer_question *q, struct infer_answer *ret)
 {
 	struct views *v = views_new(q);
 	int rc;
@@ -311,7 +311,7 @@ static int parts_quick(const struct job_question *q, struct job_answer *ret)
 	return rc;
 }
 
-static int parts_full(const struct job_question *q, struct job_answer *ret)
+static int parts_full(const struct infer_question *q, struct infer_answer *ret)
 {
 	struct views *v = views_new(q);
 	size_t i = 0;
@@ -327,11 +327,11 @@ static int parts_full(const struct job_question *q, struct job_answer *ret)
 }
 
 /* In the numbering that is known. */
-static int parts_refine(const struct job_question *q, struct job_answer *ret)
+static int parts_refine(const struct infer_question *q, struct infer_answer *ret)
 {
-	const struct job_opens opens = { q->seen, q->n_seen, false };
-	struct job_question part = *q;
-	struct job_numbered seen = { 0 };
+	const struct infer_opens opens = { q->seen, q->n_seen, false };
+	struct infer_question part = *q;
+	struct infer_numbered seen = { 0 };
 	uint32_t *number AUTO_FREE = NULL;
 	int rc;
 
@@ -347,4 +347,4 @@ static int parts_refine(const struct job_question *q, struct job_answer *ret)
 	return rc < 0 ? rc : ask_refine(&part, ret);
 }
 
-const struct job_searches job_searches_real = { parts_quick, parts_full, parts_refine };
+const struct infer_searches infer_searches_real = { parts_quick, parts_full, parts_refine };

@@ -14,7 +14,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "job_priv.h"
+#include "infer_priv.h"
 
 #define FOLLOW_FAR 64    /* workers that read side by side */
 #define CHOICES 3.0      /* bits: how many of them was chosen */

@@ -13,7 +13,7 @@
 
 #include "clairfs/base/ids.h"
 #include "clairfs/order.h"
-#include "job_priv.h"
+#include "infer_priv.h"
 
 #define NEEDED_BITS 40.0 /* 2^20 hypotheses, wrong once in 2^20 searches */
 #define RANK_BITS 12.0   /* for a further rank */
@@ -36,11 +36,11 @@ static const char *const kinds[] = { "numpy-legacy", "python-random", "numpy-gen
 
 struct stride {
 	double bits, sum, order; /* order: that it is read from low to high */
-	struct job_answer answer;
+	struct infer_answer answer;
 };
 
 /* Positions of the samples of one rank, when rank r reads r, r + world, r + 2 world... */
-static double rank_bits(const struct job_question *q, uint32_t world, uint32_t rank, uint32_t *pos,
+static double rank_bits(const struct infer_question *q, uint32_t world, uint32_t rank, uint32_t *pos,
 			double *ret_order)
 {
 	uint32_t n = 0;
@@ -52,7 +52,7 @@ static double rank_bits(const struct job_question *q, uint32_t world, uint32_t r
 	return evidence_bits(pos, n, (uint32_t)q->n_seen, q->n);
 }
 
-static void weigh_stride(const struct job_question *q, uint32_t world, uint32_t *pos,
+static void weigh_stride(const struct infer_question *q, uint32_t world, uint32_t *pos,
 			 struct stride *ret)
 {
 	*ret = (struct stride){ .answer.world = world };
@@ -69,7 +69,7 @@ static void weigh_stride(const struct job_question *q, uint32_t world, uint32_t 
 	}
 }
 
-static void put_sequential(struct job_answer *a)
+static void put_sequential(struct infer_answer *a)
 {
 	size_t at;
 
@@ -84,10 +84,10 @@ static void put_sequential(struct job_answer *a)
 				       i ? "+" : "", a->rank[i]);
 }
 
-int guess_sequential(const struct job_question *all, struct job_answer *ret)
+int guess_sequential(const struct infer_question *all, struct infer_answer *ret)
 {
 	uint32_t *pos AUTO_FREE = calloc(MAX(all->n_seen, 1), sizeof(*pos));
-	struct job_question first = *all, *q = &first;
+	struct infer_question first = *all, *q = &first;
 	struct stride best = { 0 }, one;
 
 	/* When all was seen, it says nothing which samples came first. */
@@ -118,7 +118,7 @@ uint64_t guess_cpu_ns(void)
 	return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
 }
 
-uint32_t guess_places(const struct job_question *q, const char *text, uint32_t *pos)
+uint32_t guess_places(const struct infer_question *q, const char *text, uint32_t *pos)
 {
 	struct order_params params = { .n = q->n };
 	struct order_epoch *epoch = NULL;
@@ -140,7 +140,7 @@ uint32_t guess_places(const struct job_question *q, const char *text, uint32_t *
 }
 
 /* Bits for the first epoch of a spec, 0 when there is no such order. */
-static double spec_bits(const struct job_question *q, const char *text, uint32_t *pos)
+static double spec_bits(const struct infer_question *q, const char *text, uint32_t *pos)
 {
 	uint32_t n = guess_places(q, text, pos);
 
@@ -152,8 +152,8 @@ uint32_t guess_seed(uint32_t i)
 	return i < ARRAY_LEN(liked) ? liked[i] : i - (uint32_t)ARRAY_LEN(liked);
 }
 
-int guess_kinds(const struct job_question *q, uint32_t n_seeds, uint64_t cpu_ns,
-		struct job_answer *ret)
+int guess_kinds(const struct infer_question *q, uint32_t n_seeds, uint64_t cpu_ns,
+		struct infer_answer *ret)
 {
 	uint32_t *pos AUTO_FREE = calloc(MAX(q->n_seen, 1), sizeof(*pos));
 	uint64_t start_ns = guess_cpu_ns();
@@ -176,7 +176,7 @@ int guess_kinds(const struct job_question *q, uint32_t n_seeds, uint64_t cpu_ns,
 			bits = spec_bits(q, text, pos);
 			if (bits < NEEDED_BITS)
 				continue;
-			*ret = (struct job_answer){ .world = 1,
+			*ret = (struct infer_answer){ .world = 1,
 						    .n_ranks = 1,
 						    .margin = bits - NEEDED_BITS };
 			snprintf(ret->spec, sizeof(ret->spec), "%s", text);
