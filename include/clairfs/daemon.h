@@ -65,10 +65,6 @@ struct daemon_params {
  * nothing). -EINVAL: the caller was wrong. */
 int daemon_run(const struct daemon_params *params, struct err *err) MUST_USE;
 
-/* What order_new needs to know about a dataset, which must live as long as *ret is used. */
-struct dataset;
-void daemon_order_params(struct dataset *dataset, struct order_params *ret);
-
 /* Memory that a process may take now: of the machine, or of its cgroup; 0: not known. */
 uint64_t daemon_memory_available(void);
 

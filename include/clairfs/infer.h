@@ -238,4 +238,15 @@ struct infer_status {
 };
 void infer_get_status(struct infer *infer, struct infer_status *ret);
 
+/* The numberings of the files of a dataset that a job may use, for infer_params. The dataset is borrowed.
+ * memory: for numberings that are kept; one always is. */
+struct dataset;
+struct infer_numberings;
+int infer_numberings_new(const struct dataset *ds, uint64_t memory, struct infer_numberings **ret,
+			 struct err *err) MUST_USE;
+void infer_numberings_free(struct infer_numberings *parts);
+/* How many were made so far. */
+uint64_t infer_numberings_made(const struct infer_numberings *parts);
+const struct infer_numbers *infer_numberings_numbers(const struct infer_numberings *parts);
+
 #endif

@@ -8,7 +8,7 @@
  * at the open. Other files their
  * owner reads and hands over (hint.h: CLAIRFS_LIST_BYTES).
  */
-#include "told_path.h"
+#include "path.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -27,7 +27,7 @@ static const char *below(const char *path, const char *dir)
 	return path + n + strspn(path + n, "/");
 }
 
-const char *told_path_relative(const char *path, const char *source, const char *mountpoint)
+const char *path_relative(const char *path, const char *source, const char *mountpoint)
 {
 	const char *found = below(path, source);
 
@@ -36,7 +36,7 @@ const char *told_path_relative(const char *path, const char *source, const char 
 	return found ? found : below(path, mountpoint);
 }
 
-int told_path_open(int dirfd, const char *relative, struct err *err)
+int path_open(int dirfd, const char *relative, struct err *err)
 {
 	int fd = -EXDEV;
 

@@ -4,25 +4,25 @@
 #include <unistd.h>
 
 #include "check.h"
-#include "src/daemon/daemon_priv.h"
+#include "src/orders/orders_priv.h"
 
 #define GONE_PID 0x3fffffff
 
 static const uint64_t now = 1000 * NS_PER_S;
 
-static bool is_over(const struct told_job *job, uint64_t quiet_s)
+static bool is_over(const struct job *job, uint64_t quiet_s)
 {
 	const struct cache_job view = { .told_ns = NS_PER_S, .read_ns = now - quiet_s * NS_PER_S };
 
-	return told_job_is_over(job, &view, now);
+	return job_is_over(job, &view, now);
 }
 
 /* All that it reads is in the kernel's page cache: there is no READ that says who it is. */
 static void nobody_was_seen_to_read(void)
 {
-	const struct told_job job = { .is_found = true };
+	const struct job job = { .is_found = true };
 
-	CHECK(told_job_is_unseen(&job));
+	CHECK(job_is_unseen(&job));
 	CHECK(!is_over(&job, 0));
 	CHECK(!is_over(&job, 59));
 	CHECK(is_over(&job, 60));
@@ -30,17 +30,17 @@ static void nobody_was_seen_to_read(void)
 
 static void an_order_that_was_told_stays(void)
 {
-	const struct told_job job = { .is_found = false };
+	const struct job job = { .is_found = false };
 
-	CHECK(!told_job_is_unseen(&job));
+	CHECK(!job_is_unseen(&job));
 	CHECK(!is_over(&job, 900));
 }
 
 static void readers_that_are_known(void)
 {
-	struct told_job job = { .is_found = true, .n_readers = 1 };
+	struct job job = { .is_found = true, .n_readers = 1 };
 
-	CHECK(!told_job_is_unseen(&job));
+	CHECK(!job_is_unseen(&job));
 	CHECK(!is_over(&job, 900)); /* one is there */
 	job.reader[0] = (struct process_id){ GONE_PID, 1 };
 	job.gone_ns = now - NS_PER_S;

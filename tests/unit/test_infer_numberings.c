@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which directories a job is likely to read, from what it opens: those that are a part, not those
  * that chance fills; and the numbers that files have below them. */
+#include <errno.h>
 #include <string.h>
 
+#include "clairfs/infer.h"
+#include "clairfs/order.h"
 #include "dataset_kit.h"
-#include "src/daemon/daemon_priv.h"
 
 #define TRAIN 720
 #define VAL 80
@@ -31,7 +33,7 @@ static struct dataset *tree(const char *name)
 }
 
 struct asked {
-	struct infer_parts *parts;
+	struct infer_numberings *parts;
 	struct infer_numbering way[WAYS];
 	size_t n;
 };
@@ -41,8 +43,8 @@ static void ask(struct asked *a, const struct dataset *ds, const struct infer_op
 	const struct infer_numbers *numbers;
 	struct err err = { 0 };
 
-	CHECK_INT(infer_parts_new(ds, ROOM, &a->parts, &err), 0);
-	numbers = infer_parts_numbers(a->parts);
+	CHECK_INT(infer_numberings_new(ds, ROOM, &a->parts, &err), 0);
+	numbers = infer_numberings_numbers(a->parts);
 	a->n = numbers->list(numbers->ctx, opens, a->way, WAYS);
 	CHECK(a->n > 0);
 }
@@ -71,7 +73,7 @@ static void check_ways(const struct dataset *ds, const uint32_t *sample, size_t 
 	ask(&a, ds, &opens);
 	text = ways_text(&a);
 	CHECK_STR(text, want);
-	infer_parts_free(a.parts);
+	infer_numberings_free(a.parts);
 }
 
 static void fill(uint32_t *sample, uint32_t n, uint32_t first, uint32_t of)
@@ -134,7 +136,7 @@ static void files_have_the_numbers_of_their_part(void)
 	struct asked a;
 
 	ask(&a, ds, &opens);
-	numbers = infer_parts_numbers(a.parts);
+	numbers = infer_numberings_numbers(a.parts);
 	way.dir = kit_find(ds, "val").v - dataset_first_dir(ds);
 	CHECK_INT(numbers->number(numbers->ctx, &way, &opens, &seen), 0);
 	CHECK_U64(seen.n, VAL);
@@ -145,7 +147,7 @@ static void files_have_the_numbers_of_their_part(void)
 	CHECK(!numbers->has(numbers->ctx, &way, 3));
 	snprintf(way.under, sizeof(way.under), "nowhere");
 	CHECK_INT(numbers->number(numbers->ctx, &way, &opens, &seen), -ENOENT);
-	infer_parts_free(a.parts);
+	infer_numberings_free(a.parts);
 	dataset_free(ds);
 }
 
@@ -161,7 +163,7 @@ static void sorts_that_agree_are_asked_once(void)
 
 	fill(sample, 128, 0, TRAIN);
 	ask(&a, ds, &opens);
-	numbers = infer_parts_numbers(a.parts);
+	numbers = infer_numberings_numbers(a.parts);
 	CHECK_U64(a.n, 14); /* seven sorts of two parts */
 	for (size_t i = 0; i < a.n; i++) {
 		struct infer_numbered seen = { .number = number };
@@ -172,7 +174,7 @@ static void sorts_that_agree_are_asked_once(void)
 	text = ways_text(&a);
 	/* Names are not padded, so 10.jpg is behind 9.jpg where numbers count. */
 	CHECK_STR(text, "train . train:timm .:timm train:natural .:natural");
-	infer_parts_free(a.parts);
+	infer_numberings_free(a.parts);
 	dataset_free(ds);
 }
 
@@ -209,7 +211,7 @@ static void parts_far_below_the_source(void)
 		log = kit_log_end(saved);
 		CHECK_U64(strlen(a.way[0].under), d == 0 ? lengths[d] + strlen("/train") : 0);
 		CHECK_INT(strstr(log, "path is longer than 1023 bytes") != NULL, d == 1);
-		infer_parts_free(a.parts);
+		infer_numberings_free(a.parts);
 		dataset_free(ds);
 	}
 }
@@ -250,7 +252,7 @@ static void use_seeds(const uint32_t *seed, size_t n)
 static bool narrow(const struct asked *a, const struct dataset *ds, const uint32_t *sample, size_t n,
 		   struct infer_numbering *ret)
 {
-	const struct infer_numbers *numbers = infer_parts_numbers(a->parts);
+	const struct infer_numbers *numbers = infer_numberings_numbers(a->parts);
 	struct infer_numbering way = { .under = "train" };
 	struct bitmap set;
 	const struct infer_members members = { &set, seeds, n_seeds, &cancel };
@@ -298,7 +300,7 @@ static void some_samples_of_a_part_are_numbered_anew(void)
 
 	ask(&a, ds, &opens);
 	use_seeds((uint32_t[]){ 0, 1, 42 }, 3);
-	numbers = infer_parts_numbers(a.parts);
+	numbers = infer_numberings_numbers(a.parts);
 	fill(sample, TRAIN, 0, TRAIN);
 	CHECK(!narrow(&a, ds, sample, TRAIN, &way)); /* all of them */
 	for (uint32_t i = 0; i < TRAIN / 5; i++)
@@ -319,7 +321,7 @@ static void some_samples_of_a_part_are_numbered_anew(void)
 	CHECK_U64(number[1], 143);
 	CHECK(!narrow(&a, ds, other, TRAIN / 5, &way)); /* a seed that nobody asks about */
 	CHECK(!narrow(&a, ds, split, 10, &way));
-	infer_parts_free(a.parts);
+	infer_numberings_free(a.parts);
 	dataset_free(ds);
 }
 
@@ -352,7 +354,7 @@ static void large_splits(void)
 		CHECK_U64(way.first, splits[i].length);
 		CHECK(way.is_split && way.split == 42);
 	}
-	infer_parts_free(a.parts);
+	infer_numberings_free(a.parts);
 	dataset_free(ds);
 }
 
@@ -379,7 +381,7 @@ static void chance_is_no_split(void)
 		}
 		CHECK(!narrow(&a, ds, sample, TRAIN - left_out, &way));
 	}
-	infer_parts_free(a.parts);
+	infer_numberings_free(a.parts);
 	dataset_free(ds);
 }
 
@@ -400,7 +402,7 @@ static void a_beginning_of_a_permutation_is_no_split(void)
 	use_seeds((uint32_t[]){ 42 }, 1);
 	CHECK(!narrow(&a, ds, sample, n, &way));
 	CHECK(narrow(&a, ds, sample, TRAIN - 50, &way)); /* without these */
-	infer_parts_free(a.parts);
+	infer_numberings_free(a.parts);
 	dataset_free(ds);
 }
 
@@ -419,7 +421,7 @@ static void splits_are_looked_for_until_that_is_cancelled(void)
 	CHECK(!narrow(&a, ds, split, TRAIN / 5, &way));
 	atomic_store(&cancel, false);
 	CHECK(narrow(&a, ds, split, TRAIN / 5, &way));
-	infer_parts_free(a.parts);
+	infer_numberings_free(a.parts);
 	dataset_free(ds);
 }
 
@@ -435,11 +437,11 @@ static void numberings_are_kept_while_there_is_room(void)
 	fill(sample, 64, 0, TRAIN);
 	for (size_t i = 0; i < ARRAY_LEN(rooms); i++) {
 		struct infer_numbering way[] = { { .under = "train" }, { .under = "val" } };
-		struct infer_parts *parts;
+		struct infer_numberings *parts;
 		const struct infer_numbers *numbers;
 
-		CHECK_INT(infer_parts_new(ds, rooms[i], &parts, &err), 0);
-		numbers = infer_parts_numbers(parts);
+		CHECK_INT(infer_numberings_new(ds, rooms[i], &parts, &err), 0);
+		numbers = infer_numberings_numbers(parts);
 		for (int round = 0; round < 6; round++) {
 			struct infer_numbered seen = { .number = number };
 
@@ -447,8 +449,8 @@ static void numberings_are_kept_while_there_is_room(void)
 			CHECK_U64(seen.n, round % 2 ? VAL : TRAIN);
 			CHECK_U64(seen.n_seen, round % 2 ? 0 : 64);
 		}
-		CHECK_U64(infer_parts_made(parts), rooms[i] ? 2 : 6);
-		infer_parts_free(parts);
+		CHECK_U64(infer_numberings_made(parts), rooms[i] ? 2 : 6);
+		infer_numberings_free(parts);
 	}
 	dataset_free(ds);
 }

@@ -7,11 +7,11 @@
 #include <unistd.h>
 
 #include "check.h"
-#include "src/daemon/told_path.h"
+#include "src/orders/path.h"
 
 static void is(const char *path, const char *want)
 {
-	const char *found = told_path_relative(path, "/data/set", "/mnt/set");
+	const char *found = path_relative(path, "/data/set", "/mnt/set");
 
 	CHECK_STR(found ? found : "(elsewhere)", want);
 }
@@ -28,13 +28,13 @@ static void test_paths_are_relative_to_source_or_mountpoint(void)
 	is("/data/sets/a", "(elsewhere)");
 	is("/data", "(elsewhere)");
 	is("/etc/passwd", "(elsewhere)");
-	CHECK_STR(told_path_relative("/a/b", "/", "/mnt"), "a/b");
+	CHECK_STR(path_relative("/a/b", "/", "/mnt"), "a/b");
 }
 
 static int try_open(int dir, const char *path)
 {
 	struct err err = { 0 };
-	int fd = told_path_open(dir, path, &err);
+	int fd = path_open(dir, path, &err);
 
 	CHECK((fd >= 0) == (err.msg[0] == '\0'));
 	if (fd >= 0)

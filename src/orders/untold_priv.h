@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What untold.c and untold_find.c share. */
-#ifndef CLAIRFS_DAEMON_UNTOLD_PRIV_H
-#define CLAIRFS_DAEMON_UNTOLD_PRIV_H
+#ifndef CLAIRFS_ORDERS_UNTOLD_PRIV_H
+#define CLAIRFS_ORDERS_UNTOLD_PRIV_H
 
 #include <stdatomic.h>
 
-#include "daemon_priv.h"
+#include "clairfs/base/crowd.h"
+#include "orders_priv.h"
 #include "readers.h"
 
 #define FINDERS PLAN_JOBS
@@ -16,7 +17,7 @@ struct finder {
 	struct untold *u;
 	uint32_t index;
 	struct infer *infer;
-	struct infer_parts *parts;
+	struct infer_numberings *parts;
 	struct teller who; /* the first of its readers; pid 0: everybody's */
 	struct crowd crowd; /* its search thread */
 	_Atomic uint32_t id; /* of the job whose order it found, or CACHE_NO_JOB; under change_mu */
@@ -34,7 +35,7 @@ struct opening {
 };
 
 struct untold {
-	struct wire *w;
+	struct orders *o;
 	struct infer_params params; /* of finders to come */
 	struct thr thr;
 	struct mutex mu;

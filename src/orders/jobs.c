@@ -29,7 +29,7 @@
 #include <string.h>
 
 #include "clairfs/base/log.h"
-#include "daemon_priv.h"
+#include "orders_priv.h"
 
 #define LOOK_NS NS_PER_S
 #define GONE_NS (2 * NS_PER_S)           /* the process that read is gone */
@@ -40,22 +40,22 @@
 #define WHY_GONE "its job has ended: its processes are gone"
 #define WHY_QUIET "its job has ended: nothing of it was opened for a minute"
 
-void told_jobs_init(struct told_jobs *jobs)
+void jobs_init(struct jobs *jobs)
 {
 	mutex_init(&jobs->mu);
 	cond_init(&jobs->cv);
 	jobs->accounted = CACHE_NO_JOB;
 }
 
-static void job_clear(struct told_job *job)
+static void job_clear(struct job *job)
 {
 	free(job->text);
 	free(job->name);
 	free(job->ranks);
-	*job = (struct told_job){ .text = NULL };
+	*job = (struct job){ .text = NULL };
 }
 
-void told_jobs_fini(struct told_jobs *jobs)
+void jobs_fini(struct jobs *jobs)
 {
 	for (uint32_t i = 0; i < jobs->n; i++)
 		job_clear(&jobs->job[i]);
@@ -64,12 +64,12 @@ void told_jobs_fini(struct told_jobs *jobs)
 }
 
 static int job_make(const struct order_spec *spec, const struct teller *who,
-		    const struct order *order, struct told_job *ret)
+		    const struct order *order, struct job *ret)
 {
 	const struct order_info *info = order_info(order);
 	const char *name = order_spec_job(spec);
 
-	*ret = (struct told_job){ .who = who ? *who : (struct teller){ .session = 0 },
+	*ret = (struct job){ .who = who ? *who : (struct teller){ .session = 0 },
 				  .info = *info };
 	ret->text = strdup(order_spec_text(spec));
 	ret->name = name ? strdup(name) : NULL;
@@ -95,49 +95,50 @@ static bool is_told_list(const char *text)
 	return strncmp(text, told, n) == 0 && (text[n] == '\0' || text[n] == ':');
 }
 
-void told_jobs_account(struct wire *w)
+void jobs_account(struct orders *o)
 {
-	struct told_jobs *t = &w->jobs;
+	const struct orders_watch *watch = &o->watch;
+	struct jobs *t = &o->jobs;
 	uint32_t id = t->n ? t->job[0].id : CACHE_NO_JOB;
 
 	if (t->is_first_away && t->n && process_is_alive(&t->away))
 		return; /* its next epoch is what is waited for */
 	t->is_first_away = false;
-	if (w->wait && (id != t->accounted || id == CACHE_NO_JOB))
-		wait_set_order(w->wait, t->n ? &t->job[0].info : NULL,
-				     t->n ? id : cache_generation(w->cache));
+	if (watch->first && (id != t->accounted || id == CACHE_NO_JOB))
+		watch->first(watch->ctx, t->n ? &t->job[0].info : NULL,
+			     t->n ? id : cache_generation(o->cache));
 	t->accounted = id;
-	for (uint32_t i = 1; w->wait && i < t->n; i++)
-		wait_other_jobs(w->wait, t->job[i].id);
+	for (uint32_t i = 1; watch->others && i < t->n; i++)
+		watch->others(watch->ctx, t->job[i].id);
 }
 
-static void table_remove(struct wire *w, uint32_t at)
+static void table_remove(struct orders *o, uint32_t at)
 {
-	struct told_jobs *t = &w->jobs;
-	struct told_job gone;
+	struct jobs *t = &o->jobs;
+	struct job gone;
 
-	mutex_lock(&w->order_mu);
+	mutex_lock(&o->order_mu);
 	gone = t->job[at];
 	memmove(&t->job[at], &t->job[at + 1], (t->n - at - 1) * sizeof(gone));
 	t->n--;
-	mutex_unlock(&w->order_mu);
+	mutex_unlock(&o->order_mu);
 	job_clear(&gone);
 }
 
 /* The first one tells each epoch as a list of its own, and this is its next one. */
-static bool is_first_back(const struct told_jobs *t, const struct told_job *job)
+static bool is_first_back(const struct jobs *t, const struct job *job)
 {
 	return t->is_first_away && !job->name && job->who.is_itself &&
 	       job->who.id.pid == t->away.pid && job->who.id.start == t->away.start;
 }
 
 /* At its place, or behind the others (at == NOBODY), where it is not the first one come back. */
-static void table_put(struct wire *w, uint32_t at, const struct told_job *take_job)
+static void table_put(struct orders *o, uint32_t at, const struct job *take_job)
 {
-	struct told_jobs *t = &w->jobs;
-	struct told_job old = { .text = NULL };
+	struct jobs *t = &o->jobs;
+	struct job old = { .text = NULL };
 
-	mutex_lock(&w->order_mu);
+	mutex_lock(&o->order_mu);
 	if (at != NOBODY) {
 		old = t->job[at];
 	} else if (is_first_back(t, take_job)) {
@@ -148,7 +149,7 @@ static void table_put(struct wire *w, uint32_t at, const struct told_job *take_j
 		at = t->n++;
 	}
 	t->job[at] = *take_job;
-	mutex_unlock(&w->order_mu);
+	mutex_unlock(&o->order_mu);
 	job_clear(&old);
 }
 
@@ -161,10 +162,10 @@ static const struct cache_job *view_of(const struct cache_job *views, uint32_t n
 }
 
 /* Those that have read all their epochs have left the cache. */
-static uint32_t table_sync(struct wire *w, struct cache_job views[PLAN_JOBS])
+static uint32_t table_sync(struct orders *o, struct cache_job views[PLAN_JOBS])
 {
-	struct told_jobs *t = &w->jobs;
-	uint32_t n = cache_get_jobs(w->cache, views);
+	struct jobs *t = &o->jobs;
+	uint32_t n = cache_get_jobs(o->cache, views);
 
 	for (uint32_t i = t->n; i-- > 0;) {
 		if (view_of(views, n, t->job[i].id))
@@ -175,11 +176,11 @@ static uint32_t table_sync(struct wire *w, struct cache_job views[PLAN_JOBS])
 			t->is_first_away = true;
 		}
 		if (!t->is_first_away)
-			log_info("%s: a job has read all its epochs: %s", w->mountpoint,
+			log_info("%s: a job has read all its epochs: %s", o->mountpoint,
 				 t->job[i].text);
-		table_remove(w, i);
+		table_remove(o, i);
 	}
-	told_jobs_account(w);
+	jobs_account(o);
 	return n;
 }
 
@@ -192,7 +193,7 @@ static uint64_t quiet_ns(const struct cache_job *view, uint64_t now_ns)
 	return now_ns > last ? now_ns - last : 0;
 }
 
-static uint32_t count_alive(const struct told_job *job)
+static uint32_t count_alive(const struct job *job)
 {
 	uint32_t n = teller_is_alive(&job->who);
 
@@ -201,7 +202,7 @@ static uint32_t count_alive(const struct told_job *job)
 	return n;
 }
 
-static bool has_reader(const struct told_job *job)
+static bool has_reader(const struct job *job)
 {
 	for (uint32_t i = 0; i < job->n_readers; i++)
 		if (process_is_alive(&job->reader[i]))
@@ -210,7 +211,7 @@ static bool has_reader(const struct told_job *job)
 }
 
 /* Workers that were spawned are gone at the end of each epoch, and come again. */
-static bool has_spawner(const struct told_job *job)
+static bool has_spawner(const struct job *job)
 {
 	for (uint32_t i = 0; i < job->n_readers; i++)
 		if (job->spawner[i].pid && process_is_alive(&job->spawner[i]))
@@ -218,7 +219,7 @@ static bool has_spawner(const struct told_job *job)
 	return false;
 }
 
-static void see_processes(struct told_job *job)
+static void see_processes(struct job *job)
 {
 	bool is_known = job->who.id.pid || job->n_readers;
 	uint64_t now = clock_now(clock_monotonic());
@@ -229,16 +230,16 @@ static void see_processes(struct told_job *job)
 		job->gone_ns = MAX(now, 1u);
 }
 
-bool told_job_is_unseen(const struct told_job *job)
+bool job_is_unseen(const struct job *job)
 {
 	return job->is_found && !job->who.id.pid && !job->n_readers;
 }
 
 /* For how long its processes must be gone: then the reads are not looked at where they are known to
  * have been its own, as others' are often where its order has one. */
-bool told_job_is_over(const struct told_job *job, const struct cache_job *view, uint64_t now)
+bool job_is_over(const struct job *job, const struct cache_job *view, uint64_t now)
 {
-	if (told_job_is_unseen(job))
+	if (job_is_unseen(job))
 		return quiet_ns(view, now) >= PASSING_QUIET_NS;
 	if (!job->gone_ns)
 		return false;
@@ -254,9 +255,9 @@ bool told_job_is_over(const struct told_job *job, const struct cache_job *view, 
 	return quiet_ns(view, now) >= PASSING_QUIET_NS;
 }
 
-static bool is_over(const struct told_job *job, const struct cache_job *view)
+static bool is_over(const struct job *job, const struct cache_job *view)
 {
-	return told_job_is_over(job, view, clock_now(clock_monotonic()));
+	return job_is_over(job, view, clock_now(clock_monotonic()));
 }
 
 static bool is_same_text(const char *a, const char *b)
@@ -265,7 +266,7 @@ static bool is_same_text(const char *a, const char *b)
 }
 
 /* Whose order this is already, told by another process of that job. */
-static uint32_t find_told(const struct told_jobs *t, const char *text, const struct teller *who)
+static uint32_t find_told(const struct jobs *t, const char *text, const struct teller *who)
 {
 	for (uint32_t i = 0; i < t->n && !is_told_list(text); i++)
 		if (is_same_text(t->job[i].text, text) && !teller_is_itself(who, &t->job[i].who) &&
@@ -275,7 +276,7 @@ static uint32_t find_told(const struct told_jobs *t, const char *text, const str
 }
 
 /* False: one of its processes is gone, or tells it once more, so the job begins again. */
-static bool take_beside(struct wire *w, struct told_job *job, const struct teller *who)
+static bool take_beside(struct orders *o, struct job *job, const struct teller *who)
 {
 	bool is_begun_again = count_alive(job) < job->n_beside + 1;
 
@@ -283,24 +284,24 @@ static bool take_beside(struct wire *w, struct told_job *job, const struct telle
 		is_begun_again |= job->beside[i].pid == who->id.pid;
 	if (is_begun_again)
 		return false;
-	mutex_lock(&w->order_mu);
+	mutex_lock(&o->order_mu);
 	if (who->is_itself && !job->who.is_itself)
 		job->who = *who; /* which had it told by a command */
 	else if (who->is_itself && job->n_beside < TELLERS_BESIDE)
 		job->beside[job->n_beside++] = who->id;
-	mutex_unlock(&w->order_mu);
+	mutex_unlock(&o->order_mu);
 	return true;
 }
 
 /* The same order told by another process before anything was read of it: a launcher and its job. */
-static bool is_told_twice(const struct told_job *job, const struct cache_job *view,
+static bool is_told_twice(const struct job *job, const struct cache_job *view,
 			  const char *text)
 {
 	return view && view->plan.placed == 0 && is_same_text(job->text, text);
 }
 
 /* An order that was found, for the process that reads by it; else it is anybody's. */
-static bool is_found_for(const struct told_job *job, const struct teller *who)
+static bool is_found_for(const struct job *job, const struct teller *who)
 {
 	for (uint32_t i = 0; i < job->n_readers; i++)
 		if (teller_is_of(who, &job->reader[i]))
@@ -309,16 +310,16 @@ static bool is_found_for(const struct told_job *job, const struct teller *who)
 }
 
 /* Nobody knows who told it. One that was found is anybody's only while it is the only one. */
-static bool is_anybodys(const struct told_jobs *t, const struct told_job *job)
+static bool is_anybodys(const struct jobs *t, const struct job *job)
 {
 	return !job->who.id.pid && (!job->is_found || t->n == 1);
 }
 
 /* Whose order it is: an index, or NOBODY: one more's. */
-static uint32_t find_job(struct wire *w, const char *name, const char *text,
+static uint32_t find_job(struct orders *o, const char *name, const char *text,
 			 const struct teller *who, const struct cache_job *views, uint32_t n_views)
 {
-	const struct told_jobs *t = &w->jobs;
+	const struct jobs *t = &o->jobs;
 
 	for (uint32_t i = 0; name && i < t->n; i++)
 		if (t->job[i].name && strcmp(t->job[i].name, name) == 0)
@@ -328,7 +329,7 @@ static uint32_t find_job(struct wire *w, const char *name, const char *text,
 					is_found_for(&t->job[i], who)))
 			return i;
 	for (uint32_t i = 0; !name && i < t->n; i++) {
-		const struct told_job *job = &t->job[i];
+		const struct job *job = &t->job[i];
 
 		if (!job->name &&
 		    (!who->id.pid || is_anybodys(t, job) || teller_is_same(who, &job->who) ||
@@ -339,13 +340,13 @@ static uint32_t find_job(struct wire *w, const char *name, const char *text,
 }
 
 /* The one that has read nothing for the longest time. */
-static uint32_t find_quietest(struct wire *w, const struct cache_job *views, uint32_t n_views)
+static uint32_t find_quietest(struct orders *o, const struct cache_job *views, uint32_t n_views)
 {
 	uint32_t found = 0;
 	uint64_t longest = 0, now = clock_now(clock_monotonic());
 
-	for (uint32_t i = 0; i < w->jobs.n; i++) {
-		const struct cache_job *view = view_of(views, n_views, w->jobs.job[i].id);
+	for (uint32_t i = 0; i < o->jobs.n; i++) {
+		const struct cache_job *view = view_of(views, n_views, o->jobs.job[i].id);
 		uint64_t quiet = view ? quiet_ns(view, now) : UINT64_MAX;
 
 		if (quiet < longest)
@@ -357,54 +358,54 @@ static uint32_t find_quietest(struct wire *w, const struct cache_job *views, uin
 }
 
 /* Also when it is the only one. */
-static uint32_t find_over(struct wire *w, const struct cache_job *views, uint32_t n_views)
+static uint32_t find_over(struct orders *o, const struct cache_job *views, uint32_t n_views)
 {
-	for (uint32_t i = 0; i < w->jobs.n; i++) {
-		const struct cache_job *view = view_of(views, n_views, w->jobs.job[i].id);
+	for (uint32_t i = 0; i < o->jobs.n; i++) {
+		const struct cache_job *view = view_of(views, n_views, o->jobs.job[i].id);
 
-		see_processes(&w->jobs.job[i]);
-		if (view && is_over(&w->jobs.job[i], view))
+		see_processes(&o->jobs.job[i]);
+		if (view && is_over(&o->jobs.job[i], view))
 			return i;
 	}
 	return NOBODY;
 }
 
-static int end_at(struct wire *w, uint32_t at, const char *why)
+static int end_at(struct orders *o, uint32_t at, const char *why)
 {
-	int rc = cache_end_order(w->cache, w->jobs.job[at].id, why);
+	int rc = cache_end_order(o->cache, o->jobs.job[at].id, why);
 
 	if (rc < 0 && rc != -ENOENT)
 		return rc;
-	table_remove(w, at);
-	told_jobs_account(w);
+	table_remove(o, at);
+	jobs_account(o);
 	return 0;
 }
 
 /* --- orders --- */
 
-int told_jobs_begin(struct wire *w, const struct order_spec *spec, const struct order *order,
+int jobs_begin(struct orders *o, const struct order_spec *spec, const struct order *order,
 		    struct err *err)
 {
-	struct told_job job;
+	struct job job;
 
 	if (job_make(spec, NULL, order, &job) < 0)
 		return err_set(err, -ENOMEM, "out of memory");
 	job.is_own_words = true;
-	table_put(w, NOBODY, &job); /* its id is 0 */
+	table_put(o, NOBODY, &job); /* its id is 0 */
 	return 0;
 }
 
-static int put_at(struct wire *w, uint32_t at, const struct order_spec *spec,
+static int put_at(struct orders *o, uint32_t at, const struct order_spec *spec,
 		  const struct teller *who, struct order *take_order, struct err *err)
 {
-	struct told_job job;
+	struct job job;
 	int rc = job_make(spec, who, take_order, &job);
 
 	if (rc < 0) {
 		order_free(take_order);
 		return err_set_errno(err, rc, "the order stays as it was");
 	}
-	rc = cache_add_order(w->cache, take_order, at == NOBODY ? CACHE_NO_JOB : w->jobs.job[at].id,
+	rc = cache_add_order(o->cache, take_order, at == NOBODY ? CACHE_NO_JOB : o->jobs.job[at].id,
 			     &job.id);
 	if (rc < 0) {
 		job_clear(&job);
@@ -414,53 +415,43 @@ static int put_at(struct wire *w, uint32_t at, const struct order_spec *spec,
 				       "tell it again in a moment");
 		return err_set_errno(err, rc, "the order stays as it was");
 	}
-	table_put(w, at, &job);
-	told_jobs_account(w);
+	table_put(o, at, &job);
+	jobs_account(o);
 	return 0;
 }
 
-int told_jobs_put(struct wire *w, const struct order_spec *spec, const struct teller *who,
+int jobs_put(struct orders *o, const struct order_spec *spec, const struct teller *who,
 		  struct order *take_order, struct err *err)
 {
 	const char *text = order_spec_text(spec);
 	struct cache_job views[PLAN_JOBS];
-	uint32_t n = table_sync(w, views);
-	uint32_t at = find_told(&w->jobs, text, who);
+	uint32_t n = table_sync(o, views);
+	uint32_t at = find_told(&o->jobs, text, who);
 
-	if (at != NOBODY && take_beside(w, &w->jobs.job[at], who)) {
+	if (at != NOBODY && take_beside(o, &o->jobs.job[at], who)) {
 		order_free(take_order);
 		return 0;
 	}
 	if (at == NOBODY)
-		at = find_job(w, order_spec_job(spec), text, who, views, n);
+		at = find_job(o, order_spec_job(spec), text, who, views, n);
 	if (at == NOBODY)
-		at = find_over(w, views, n);
-	if (at == NOBODY && w->jobs.n == PLAN_JOBS) {
-		at = find_quietest(w, views, n);
+		at = find_over(o, views, n);
+	if (at == NOBODY && o->jobs.n == PLAN_JOBS) {
+		at = find_quietest(o, views, n);
 		log_limited(LOG_LEVEL_WARN,
 			    "%s: %d jobs read at the same time, which is all there is room for: "
 			    "the one that was quiet the longest gives way to %s: %s",
-			    w->mountpoint, PLAN_JOBS, text, w->jobs.job[at].text);
+			    o->mountpoint, PLAN_JOBS, text, o->jobs.job[at].text);
 	}
-	if (at == NOBODY && w->jobs.n && !w->jobs.is_first_away)
-		log_info("%s: one more job, which reads in the order %s", w->mountpoint, text);
-	return put_at(w, at, spec, who, take_order, err);
-}
-
-bool told_jobs_is_found(struct wire *w)
-{
-	bool is_found;
-
-	mutex_lock(&w->order_mu);
-	is_found = w->jobs.n && w->jobs.job[0].is_found;
-	mutex_unlock(&w->order_mu);
-	return is_found;
+	if (at == NOBODY && o->jobs.n && !o->jobs.is_first_away)
+		log_info("%s: one more job, which reads in the order %s", o->mountpoint, text);
+	return put_at(o, at, spec, who, take_order, err);
 }
 
 /* The job that was put in force last. */
-static struct told_job *newest(struct told_jobs *t)
+static struct job *newest(struct jobs *t)
 {
-	struct told_job *job = &t->job[0];
+	struct job *job = &t->job[0];
 
 	for (uint32_t i = 1; i < t->n; i++)
 		if (t->job[i].id > job->id)
@@ -469,38 +460,38 @@ static struct told_job *newest(struct told_jobs *t)
 }
 
 /* Another order of the same job, or one more's, which nobody told. */
-static int put_own(struct wire *w, uint32_t at, bool is_found, const struct order_spec *spec,
+static int put_own(struct orders *o, uint32_t at, bool is_found, const struct order_spec *spec,
 		   struct order *take_order, struct err *err)
 {
-	struct told_job was = { .is_found = is_found }, *now;
+	struct job was = { .is_found = is_found }, *now;
 	int rc;
 
 	if (at != NOBODY)
-		was = w->jobs.job[at];
-	rc = put_at(w, at, spec, &was.who, take_order, err);
+		was = o->jobs.job[at];
+	rc = put_at(o, at, spec, &was.who, take_order, err);
 	if (rc < 0)
 		return rc;
-	mutex_lock(&w->order_mu);
-	now = newest(&w->jobs);
+	mutex_lock(&o->order_mu);
+	now = newest(&o->jobs);
 	now->is_own_words = was.is_own_words;
 	now->is_found = was.is_found || is_found;
 	memcpy(now->reader, was.reader, sizeof(now->reader));
 	memcpy(now->spawner, was.spawner, sizeof(now->spawner));
 	now->n_readers = was.n_readers;
-	mutex_unlock(&w->order_mu);
+	mutex_unlock(&o->order_mu);
 	return 0;
 }
 
-int told_jobs_put_first(struct wire *w, const struct order_spec *spec, struct order *take_order,
+int jobs_put_first(struct orders *o, const struct order_spec *spec, struct order *take_order,
 			struct err *err)
 {
 	struct cache_job views[PLAN_JOBS];
 
-	(void)table_sync(w, views);
-	return put_own(w, w->jobs.n ? 0 : NOBODY, false, spec, take_order, err);
+	(void)table_sync(o, views);
+	return put_own(o, o->jobs.n ? 0 : NOBODY, false, spec, take_order, err);
 }
 
-static uint32_t find_id(const struct told_jobs *t, uint32_t id)
+static uint32_t find_id(const struct jobs *t, uint32_t id)
 {
 	for (uint32_t i = 0; i < t->n; i++)
 		if (t->job[i].id == id)
@@ -508,35 +499,35 @@ static uint32_t find_id(const struct told_jobs *t, uint32_t id)
 	return NOBODY;
 }
 
-int told_jobs_put_found(struct wire *w, uint32_t *id, bool is_only, const struct order_spec *spec,
+int jobs_put_found(struct orders *o, uint32_t *id, bool is_only, const struct order_spec *spec,
 			struct order *take_order, struct err *err)
 {
 	struct cache_job views[PLAN_JOBS];
 	uint32_t at;
 	int rc;
 
-	(void)table_sync(w, views);
-	at = find_id(&w->jobs, *id);
-	if (at == NOBODY && is_only && w->jobs.n)
+	(void)table_sync(o, views);
+	at = find_id(&o->jobs, *id);
+	if (at == NOBODY && is_only && o->jobs.n)
 		at = 0;
-	if (at == NOBODY && w->jobs.n == PLAN_JOBS) {
+	if (at == NOBODY && o->jobs.n == PLAN_JOBS) {
 		order_free(take_order);
 		return err_set(err, -ENOSPC, "%d jobs are at work already", PLAN_JOBS);
 	}
-	rc = put_own(w, at, true, spec, take_order, err);
+	rc = put_own(o, at, true, spec, take_order, err);
 	if (rc == 0)
-		*id = newest(&w->jobs)->id;
+		*id = newest(&o->jobs)->id;
 	return rc;
 }
 
-void told_jobs_add_reader(struct wire *w, uint32_t id, const struct teller *reader)
+void jobs_add_reader(struct orders *o, uint32_t id, const struct teller *reader)
 {
-	uint32_t at = find_id(&w->jobs, id), to = 0;
-	struct told_job *job;
+	uint32_t at = find_id(&o->jobs, id), to = 0;
+	struct job *job;
 
 	if (at == NOBODY)
 		return;
-	job = &w->jobs.job[at];
+	job = &o->jobs.job[at];
 	while (to < job->n_readers && job->reader[to].pid != reader->id.pid)
 		to++;
 	for (uint32_t i = 0; to == JOB_READERS && i < JOB_READERS; i++)
@@ -544,15 +535,15 @@ void told_jobs_add_reader(struct wire *w, uint32_t id, const struct teller *read
 			to = i;
 	if (to == JOB_READERS)
 		return;
-	mutex_lock(&w->order_mu);
+	mutex_lock(&o->order_mu);
 	job->reader[to] = reader->id;
 	job->spawner[to] = reader->is_spawned ? reader->above[0] : (struct process_id){ 0, 0 };
 	job->n_readers = MAX(job->n_readers, to + 1);
-	mutex_unlock(&w->order_mu);
+	mutex_unlock(&o->order_mu);
 }
 
 /* One of the job's processes is known, and this is none of them. */
-static bool is_others(const struct told_job *job, const struct teller *who)
+static bool is_others(const struct job *job, const struct teller *who)
 {
 	bool is_known = job->who.id.pid || job->n_readers;
 
@@ -567,75 +558,75 @@ static bool is_others(const struct told_job *job, const struct teller *who)
 	return true;
 }
 
-bool told_jobs_is_stranger(struct wire *w, const struct teller *who)
+bool jobs_is_stranger(struct orders *o, const struct teller *who)
 {
-	for (uint32_t i = 0; i < w->jobs.n; i++)
-		if (!is_others(&w->jobs.job[i], who))
+	for (uint32_t i = 0; i < o->jobs.n; i++)
+		if (!is_others(&o->jobs.job[i], who))
 			return false;
 	return who->id.pid != 0;
 }
 
-int told_jobs_withdraw(struct wire *w, const char *name, const struct teller *who, struct err *err)
+int jobs_withdraw(struct orders *o, const char *name, const struct teller *who, struct err *err)
 {
 	struct cache_job views[PLAN_JOBS];
-	uint32_t n = table_sync(w, views), at = find_job(w, name, NULL, who, views, n);
+	uint32_t n = table_sync(o, views), at = find_job(o, name, NULL, who, views, n);
 	int rc = 0;
 
-	if (at == NOBODY && !name && w->jobs.n == 1)
+	if (at == NOBODY && !name && o->jobs.n == 1)
 		at = 0; /* the order, whoever it is */
 	if (at == NOBODY && name)
 		return err_set(err, -ENOENT, "no job of that name has told an order");
-	if (at == NOBODY && w->jobs.n)
+	if (at == NOBODY && o->jobs.n)
 		return err_set(err, -ENOENT,
 			       "this process has told no order, but %u jobs have: orders that have "
 			       "job=NAME are taken back with none:job=NAME",
-			       w->jobs.n);
+			       o->jobs.n);
 	if (at != NOBODY)
-		rc = end_at(w, at, NULL);
+		rc = end_at(o, at, NULL);
 	else
-		rc = cache_set_order(w->cache, NULL);
+		rc = cache_set_order(o->cache, NULL);
 	return rc < 0 ? err_set_errno(err, rc, "the order stays as it was") : 0;
 }
 
 /* --- cl-jobs --- */
 
-static void look(struct wire *w)
+static void look(struct orders *o)
 {
 	struct cache_job views[PLAN_JOBS];
 	uint32_t n;
 
-	mutex_lock(&w->change_mu);
-	n = table_sync(w, views);
-	for (uint32_t i = 0; i < w->jobs.n; i++) {
-		struct told_job *job = &w->jobs.job[i];
+	mutex_lock(&o->change_mu);
+	n = table_sync(o, views);
+	for (uint32_t i = 0; i < o->jobs.n; i++) {
+		struct job *job = &o->jobs.job[i];
 		const struct cache_job *view = view_of(views, n, job->id);
 
 		if (view && view->plan.placed >= RESIDENT_READS && !job->is_resident)
 			job->is_resident = job->who.is_itself && count_alive(job);
 		see_processes(job);
 	}
-	for (uint32_t i = w->jobs.n; i-- > 0;) {
-		const struct cache_job *view = view_of(views, n, w->jobs.job[i].id);
-		uint32_t id = w->jobs.job[i].id;
+	for (uint32_t i = o->jobs.n; i-- > 0;) {
+		const struct cache_job *view = view_of(views, n, o->jobs.job[i].id);
+		uint32_t id = o->jobs.job[i].id;
 		bool is_unseen;
 
-		is_unseen = told_job_is_unseen(&w->jobs.job[i]);
-		if (!view || !is_over(&w->jobs.job[i], view) ||
-		    (w->jobs.n == 1 && !w->jobs.job[i].n_readers && !is_unseen))
+		is_unseen = job_is_unseen(&o->jobs.job[i]);
+		if (!view || !is_over(&o->jobs.job[i], view) ||
+		    (o->jobs.n == 1 && !o->jobs.job[i].n_readers && !is_unseen))
 			continue;
-		log_info("%s: a job is gone: %s", w->mountpoint, w->jobs.job[i].text);
-		if (end_at(w, i, is_unseen ? WHY_QUIET : WHY_GONE) < 0)
+		log_info("%s: a job is gone: %s", o->mountpoint, o->jobs.job[i].text);
+		if (end_at(o, i, is_unseen ? WHY_QUIET : WHY_GONE) < 0)
 			break; /* it is being taken down */
-		untold_gone(w->untold, id, is_unseen ? "nothing of it was opened for a minute"
+		untold_gone(o->untold, id, is_unseen ? "nothing of it was opened for a minute"
 						     : "its processes are gone");
 	}
-	mutex_unlock(&w->change_mu);
+	mutex_unlock(&o->change_mu);
 }
 
 static void *jobs_main(void *arg)
 {
-	struct wire *w = arg;
-	struct told_jobs *t = &w->jobs;
+	struct orders *o = arg;
+	struct jobs *t = &o->jobs;
 
 	mutex_lock(&t->mu);
 	while (!t->is_stopping) {
@@ -643,23 +634,23 @@ static void *jobs_main(void *arg)
 		if (t->is_stopping)
 			break;
 		mutex_unlock(&t->mu);
-		look(w);
+		look(o);
 		mutex_lock(&t->mu);
 	}
 	mutex_unlock(&t->mu);
 	return NULL;
 }
 
-int told_jobs_start(struct wire *w, struct err *err)
+int jobs_start(struct orders *o, struct err *err)
 {
-	return thr_start(&w->jobs.thr, "cl-jobs", jobs_main, w, err);
+	return thr_start(&o->jobs.thr, "cl-jobs", jobs_main, o, err);
 }
 
-void told_jobs_stop(struct wire *w)
+void jobs_stop(struct orders *o)
 {
-	mutex_lock(&w->jobs.mu);
-	w->jobs.is_stopping = true;
-	cond_broadcast(&w->jobs.cv);
-	mutex_unlock(&w->jobs.mu);
-	thr_join(&w->jobs.thr);
+	mutex_lock(&o->jobs.mu);
+	o->jobs.is_stopping = true;
+	cond_broadcast(&o->jobs.cv);
+	mutex_unlock(&o->jobs.mu);
+	thr_join(&o->jobs.thr);
 }

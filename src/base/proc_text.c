@@ -3,7 +3,7 @@
  * What /proc says, as numbers. The kernel writes these texts, but a process chooses the name within
  * them, and in a container /proc may be anything that is mounted there.
  */
-#include "proc_text.h"
+#include "clairfs/base/proc_text.h"
 
 #include <stdio.h>
 #include <string.h>

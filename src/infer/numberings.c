@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ways in which a job may number the files it opens, for module infer, which knows no files. A
+/* The ways in which a job may number the files it opens, for the finder, which knows no files. A
  * directory is a likely part when nearly all opens are below it, or so many, or so few, that they
  * are no chance draw from the directory above: `train/` of a mount that has `val/` too, but no class of
  * a dataset that is read as a whole. Where a job looked at its validation set first, both are parts, and
@@ -25,7 +25,9 @@
 
 #include "clairfs/base/log.h"
 #include "clairfs/base/text.h"
-#include "daemon_priv.h"
+#include "clairfs/dataset.h"
+#include "clairfs/order.h"
+#include "infer_priv.h"
 
 #define PARTS_MAX 5u	     /* the whole dataset is one of them */
 #define PART_SAMPLES 64u     /* fewer cannot be told apart by their order */
@@ -57,7 +59,7 @@ struct kept {
 	uint64_t used; /* when it was asked about last */
 };
 
-struct infer_parts {
+struct infer_numberings {
 	const struct dataset *ds;
 	struct infer_numbers numbers;
 	struct kept kept[KEPT_MAX];
@@ -80,7 +82,7 @@ struct part {
 
 /* Opens by directory. */
 struct tally {
-	const struct infer_parts *parts;
+	const struct infer_numberings *parts;
 	uint32_t *opens, *recent; /* [n_dirs + 1] */
 	uint32_t n_opens, n_recent;
 };
@@ -106,7 +108,7 @@ static void count_up(const struct dataset *ds, uint32_t sample, uint32_t *count)
 }
 
 /* How many samples are below each directory: once. */
-static bool has_sizes(struct infer_parts *parts)
+static bool has_sizes(struct infer_numberings *parts)
 {
 	const struct dataset *ds = parts->ds;
 
@@ -194,7 +196,7 @@ static uint32_t find_parts(const struct tally *t, struct part *part)
 	return n;
 }
 
-static struct made *find_made(struct infer_parts *parts, uint32_t dir, enum dataset_sort sort)
+static struct made *find_made(struct infer_numberings *parts, uint32_t dir, enum dataset_sort sort)
 {
 	for (uint32_t i = 0; i < parts->n_made; i++)
 		if (parts->made[i].dir == dir && parts->made[i].sort == sort)
@@ -202,7 +204,7 @@ static struct made *find_made(struct infer_parts *parts, uint32_t dir, enum data
 	return NULL;
 }
 
-static void note_made(struct infer_parts *parts, uint32_t dir, enum dataset_sort sort, uint64_t hash)
+static void note_made(struct infer_numberings *parts, uint32_t dir, enum dataset_sort sort, uint64_t hash)
 {
 	struct made *made = find_made(parts, dir, sort);
 
@@ -215,7 +217,7 @@ static void note_made(struct infer_parts *parts, uint32_t dir, enum dataset_sort
 }
 
 /* It was made before, and is what the index does. */
-static bool is_same(struct infer_parts *parts, uint32_t dir, enum dataset_sort sort)
+static bool is_same(struct infer_numberings *parts, uint32_t dir, enum dataset_sort sort)
 {
 	const struct made *one = find_made(parts, dir, sort),
 			  *plain = find_made(parts, dir, DATASET_SORT_INDEX);
@@ -223,7 +225,7 @@ static bool is_same(struct infer_parts *parts, uint32_t dir, enum dataset_sort s
 	return sort != DATASET_SORT_INDEX && one && plain && one->hash == plain->hash;
 }
 
-static bool is_asked(struct infer_parts *parts, const struct infer_opens *opens,
+static bool is_asked(struct infer_numberings *parts, const struct infer_opens *opens,
 		     const struct part *part, enum dataset_sort sort)
 {
 	bool is_many = parts->size[part->dir] > MANY_FILES;
@@ -238,7 +240,7 @@ static bool is_asked(struct infer_parts *parts, const struct infer_opens *opens,
 	return !opens->is_first && opens->n >= (is_many ? SORTS_SEEN_MANY : SORTS_SEEN);
 }
 
-static size_t put_ways(struct infer_parts *parts, const struct infer_opens *opens,
+static size_t put_ways(struct infer_numberings *parts, const struct infer_opens *opens,
 		       const struct tally *t, struct infer_numbering *ret, size_t max)
 {
 	struct part part[PARTS_MAX + 1];
@@ -259,7 +261,7 @@ static size_t put_ways(struct infer_parts *parts, const struct infer_opens *open
 
 static size_t list(void *ctx, const struct infer_opens *opens, struct infer_numbering *ret, size_t max)
 {
-	struct infer_parts *parts = ctx;
+	struct infer_numberings *parts = ctx;
 	uint32_t n_dirs = dataset_n_dirs(parts->ds);
 	AUTO_FREE uint32_t *count = calloc((size_t)n_dirs + 1, sizeof(*count));
 	AUTO_FREE uint32_t *recent = calloc((size_t)n_dirs + 1, sizeof(*recent));
@@ -331,7 +333,7 @@ static int narrow_samples(const struct infer_numbering *way, uint32_t *sample, u
 	return 0;
 }
 
-static int make_numbering(struct infer_parts *parts, const struct infer_numbering *way,
+static int make_numbering(struct infer_numberings *parts, const struct infer_numbering *way,
 			  struct kept *ret)
 {
 	uint32_t n_samples = dataset_n_samples(parts->ds), n;
@@ -362,7 +364,7 @@ static int make_numbering(struct infer_parts *parts, const struct infer_numberin
 }
 
 /* In place of the one that was asked about the longest ago. */
-static int get_numbering(struct infer_parts *parts, const struct infer_numbering *way,
+static int get_numbering(struct infer_numberings *parts, const struct infer_numbering *way,
 			 const struct kept **ret)
 {
 	struct kept *oldest = &parts->kept[0], one;
@@ -547,7 +549,7 @@ static size_t narrow(void *ctx, const struct infer_numbering *way, const struct 
 
 static bool has(void *ctx, const struct infer_numbering *way, uint32_t sample)
 {
-	const struct infer_parts *parts = ctx;
+	const struct infer_numberings *parts = ctx;
 	const struct dataset *ds = parts->ds;
 	struct entry_id e = dataset_parent(ds, (struct entry_id){ sample });
 
@@ -556,10 +558,10 @@ static bool has(void *ctx, const struct infer_numbering *way, uint32_t sample)
 	return dir_of(ds, e) == way->dir;
 }
 
-int infer_parts_new(const struct dataset *ds, uint64_t memory, struct infer_parts **ret,
+int infer_numberings_new(const struct dataset *ds, uint64_t memory, struct infer_numberings **ret,
 		  struct err *err)
 {
-	struct infer_parts *parts = calloc(1, sizeof(*parts));
+	struct infer_numberings *parts = calloc(1, sizeof(*parts));
 
 	*ret = parts;
 	if (!parts)
@@ -573,7 +575,7 @@ int infer_parts_new(const struct dataset *ds, uint64_t memory, struct infer_part
 	return 0;
 }
 
-void infer_parts_free(struct infer_parts *parts)
+void infer_numberings_free(struct infer_numberings *parts)
 {
 	if (!parts)
 		return;
@@ -583,12 +585,12 @@ void infer_parts_free(struct infer_parts *parts)
 	free(parts);
 }
 
-uint64_t infer_parts_made(const struct infer_parts *parts)
+uint64_t infer_numberings_made(const struct infer_numberings *parts)
 {
 	return parts->numberings_made;
 }
 
-const struct infer_numbers *infer_parts_numbers(const struct infer_parts *parts)
+const struct infer_numbers *infer_numberings_numbers(const struct infer_numberings *parts)
 {
 	return &parts->numbers;
 }

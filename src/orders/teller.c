@@ -15,8 +15,8 @@
 #include <string.h>
 
 #include "clairfs/base/buf.h"
-#include "proc_text.h"
-#include "told.h"
+#include "clairfs/base/proc_text.h"
+#include "teller.h"
 
 enum { STAT_MAX = 1024, DEPTH_MAX = 64 };
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The processes that read on a mount, as far as READs tell them, and what each of them opened. */
-#ifndef CLAIRFS_DAEMON_READERS_H
-#define CLAIRFS_DAEMON_READERS_H
+#ifndef CLAIRFS_ORDERS_READERS_H
+#define CLAIRFS_ORDERS_READERS_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "clairfs/order.h"
-#include "told.h"
+#include "teller.h"
 
 #define READERS_MAX 16 /* processes, with those that they forked */
 #define READER_TIDS 256

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "check.h"
-#include "src/daemon/readers.h"
+#include "src/orders/readers.h"
 
 #define SECOND UINT64_C(1000000000)
 

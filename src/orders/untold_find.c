@@ -44,8 +44,8 @@ static bool is_another_searching(struct finder *f)
 static const char *waits_until(void *ctx)
 {
 	struct finder *f = ctx;
-	pid_t reader = (pid_t)wait_last_reader(f->u->w->wait);
-
+	const struct orders_watch *watch = &f->u->o->watch;
+	pid_t reader = watch->last_reader ? (pid_t)watch->last_reader(watch->ctx) : 0;
 	bool is_crowded = crowd_look(&f->crowd, reader); /* at each call: it measures */
 
 	if (is_another_searching(f))
@@ -55,7 +55,7 @@ static const char *waits_until(void *ctx)
 
 static bool is_order_of(const struct finder *f, const char *text)
 {
-	const struct told_jobs *jobs = &f->u->w->jobs;
+	const struct jobs *jobs = &f->u->o->jobs;
 
 	for (uint32_t i = 0; i < jobs->n; i++)
 		if (jobs->job[i].id == atomic_load(&f->id))
@@ -93,7 +93,7 @@ static bool has_joined(struct finder *f, const char *text)
  * nobody could tell apart. */
 static bool is_anothers(const struct finder *f, const char *text)
 {
-	const struct told_jobs *jobs = &f->u->w->jobs;
+	const struct jobs *jobs = &f->u->o->jobs;
 	uint32_t id = atomic_load(&f->id);
 
 	for (uint32_t i = 0; i < jobs->n && id != CACHE_NO_JOB; i++)
@@ -114,15 +114,15 @@ static bool is_late(const struct finder *f)
 
 /* The pass that was found, to see who reads it; NULL: then it is seen by what is read later. Nobody may
  * wait for that: without change_mu. */
-static struct order_epoch *epoch_of(const struct wire *w, const struct order *order)
-	EXCLUDES(w->change_mu);
-static struct order_epoch *epoch_of(const struct wire *w, const struct order *order)
+static struct order_epoch *epoch_of(const struct orders *o, const struct order *order)
+	EXCLUDES(o->change_mu);
+static struct order_epoch *epoch_of(const struct orders *o, const struct order *order)
 {
 	const struct order_info *info = order_info(order);
 	struct order_epoch *epoch = NULL;
 	struct err err = { 0 };
 
-	if (info->n * EPOCH_BYTES > w->memory.ram / 4 ||
+	if (info->n * EPOCH_BYTES > o->search.ram / 4 ||
 	    order_epoch_new(order, info->start_epoch, &epoch, &err) < 0)
 		return NULL;
 	return epoch;
@@ -145,7 +145,7 @@ static int put(struct finder *f, const struct order_spec *spec, struct order *ta
 	order_epoch_free(f->epoch);
 	f->ranks = order_info(take_order)->n_ranks;
 	f->epoch = TAKE(*epoch);
-	rc = told_jobs_put_found(u->w, &id, is_only, spec, take_order, err);
+	rc = jobs_put_found(u->o, &id, is_only, spec, take_order, err);
 	if (rc < 0)
 		return rc;
 	atomic_store(&f->id, id);
@@ -159,26 +159,26 @@ static int found(void *ctx, const char *text, uint64_t stamp)
 	struct order *order = NULL;
 	struct order_epoch *epoch = NULL;
 	struct finder *f = ctx;
-	struct wire *w = f->u->w;
+	struct orders *o = f->u->o;
 	struct err err = { 0 };
 	int rc = order_spec_parse(text, &spec, &err);
 
 	if (rc == 0)
-		rc = wire_make_order(w, spec, &order, &err);
-	if (rc == 0 && infer_is_unshuffled(text))
+		rc = orders_make(o, spec, &order, &err);
+	if (rc == 0 && orders_is_unshuffled(text))
 		order_may_be_left(order);
 	if (rc == 0)
-		epoch = epoch_of(w, order);
-	mutex_lock(&w->change_mu);
+		epoch = epoch_of(o, order);
+	mutex_lock(&o->change_mu);
 	if (rc == 0)
 		rc = infer_is_current(f->infer, stamp) ? put(f, spec, TAKE(order), &epoch, &err)
 						   : -ECANCELED;
-	mutex_unlock(&w->change_mu);
+	mutex_unlock(&o->change_mu);
 	order_epoch_free(epoch);
 	order_free(order);
 	order_spec_free(spec);
 	if (rc < 0 && rc != -ECANCELED)
-		log_warn("%s: the order %s cannot be followed: %s", w->mountpoint, text, err.msg);
+		log_warn("%s: the order %s cannot be followed: %s", o->mountpoint, text, err.msg);
 	return rc;
 }
 
@@ -189,7 +189,7 @@ void finder_free(struct finder *f)
 	if (!f)
 		return;
 	infer_free(f->infer);
-	infer_parts_free(f->parts);
+	infer_numberings_free(f->parts);
 	order_epoch_free(f->epoch);
 	free(f);
 }
@@ -207,8 +207,8 @@ int finder_new(struct untold *u, uint32_t index, const struct teller *who, struc
 	*f = (struct finder){ .u = u, .index = index, .id = CACHE_NO_JOB };
 	if (who)
 		f->who = *who;
-	rc = infer_parts_new(u->w->dataset, u->w->memory.ram / NUMBERINGS_SHARE, &f->parts, err);
-	params.numbers = rc == 0 ? infer_parts_numbers(f->parts) : NULL;
+	rc = infer_numberings_new(u->o->dataset, u->o->search.ram / NUMBERINGS_SHARE, &f->parts, err);
+	params.numbers = rc == 0 ? infer_numberings_numbers(f->parts) : NULL;
 	params.found = found;
 	params.waits_until = waits_until;
 	params.ctx = f;
@@ -245,10 +245,10 @@ static uint32_t find_main(struct untold *u)
 	uint32_t first = CACHE_NO_JOB;
 	struct finder *f;
 
-	mutex_lock(&u->w->order_mu);
-	if (u->w->jobs.n)
-		first = u->w->jobs.job[0].id;
-	mutex_unlock(&u->w->order_mu);
+	mutex_lock(&u->o->order_mu);
+	if (u->o->jobs.n)
+		first = u->o->jobs.job[0].id;
+	mutex_unlock(&u->o->order_mu);
 	mutex_lock(&u->mu);
 	f = finder_of(u, first);
 	first = f ? f->index : EVERYBODY;

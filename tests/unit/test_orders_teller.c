@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "check.h"
-#include "src/daemon/told.h"
+#include "src/orders/teller.h"
 
 struct child {
 	pid_t pid;

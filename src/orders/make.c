@@ -8,7 +8,7 @@
  *
  * No more than a few are left behind of each of those who tell orders (lanes), so that nobody can
  * take the others' threads: further orders of that lane are refused until the file answers. Who was
- * interrupted is not waited for. Such a thread is detached and must never touch struct wire: it has
+ * interrupted is not waited for. Such a thread is detached and must never touch struct orders: it has
  * what it needs in struct making and the maker.
  *
  * Threads: order-make runs make_main; order_make the announce thread and whoever replaces an order;
@@ -16,8 +16,8 @@
 #include <errno.h>
 #include <string.h>
 
-#include "told_path.h"
-#include "daemon_priv.h"
+#include "path.h"
+#include "orders_priv.h"
 
 #define PATIENCE_NS (600 * NS_PER_S)
 #define LOOK_NS (50 * NS_PER_MS) /* whether who asked is still there */
@@ -27,8 +27,8 @@
 struct order_maker {
 	struct mutex mu;
 	struct cond cv;
-	unsigned n_making[ORDER_LANES]; /* mu: threads there are */
-	unsigned refs;                  /* mu: of them, and of the wire */
+	unsigned n_making[MAKE_LANES]; /* mu: threads there are */
+	unsigned refs;                  /* mu: of them, and of the orders */
 	bool is_quitting;               /* mu */
 	int source_fd;
 	char *source, *mountpoint;
@@ -103,7 +103,7 @@ static unsigned count_making(const struct order_maker *maker) REQUIRES(maker->mu
 {
 	unsigned n = 0;
 
-	for (unsigned i = 0; i < ORDER_LANES; i++)
+	for (unsigned i = 0; i < MAKE_LANES; i++)
 		n += maker->n_making[i];
 	return n;
 }
@@ -223,8 +223,8 @@ static int open_beneath(void *ctx, const char *path, struct err *err)
 {
 	const struct order_maker *maker = ctx;
 
-	return told_path_open(maker->source_fd,
-			    told_path_relative(path, maker->source, maker->mountpoint), err);
+	return path_open(maker->source_fd,
+			    path_relative(path, maker->source, maker->mountpoint), err);
 }
 
 int order_make(struct order_maker *maker, const struct order_spec *spec,

@@ -6,7 +6,7 @@
  * thread. */
 #include <errno.h>
 
-#include "daemon_priv.h"
+#include "orders_priv.h"
 
 static bool resolve_path(void *ctx, const char *path, size_t len, uint32_t *ret_sample)
 {
@@ -32,7 +32,7 @@ static int number_samples(void *ctx, const char *sort, const char *under, uint32
 	return rc;
 }
 
-void daemon_order_params(struct dataset *dataset, struct order_params *ret)
+void orders_dataset_params(struct dataset *dataset, struct order_params *ret)
 {
 	*ret = (struct order_params){ .n = dataset_n_samples(dataset),
 				      .resolve = resolve_path,

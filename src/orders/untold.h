@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The jobs that told no order: who reads is told apart, and each job's order is looked for by itself.
- * Part of daemon_priv.h; rules: "Several jobs" in src/infer/README.md. */
-#ifndef CLAIRFS_DAEMON_UNTOLD_H
-#define CLAIRFS_DAEMON_UNTOLD_H
+ * Part of orders_priv.h; rules: "Several jobs" in src/infer/README.md. */
+#ifndef CLAIRFS_ORDERS_UNTOLD_H
+#define CLAIRFS_ORDERS_UNTOLD_H
 
 #include <jansson.h>
 #include <stdint.h>
@@ -12,11 +12,11 @@
 #include "clairfs/infer.h"
 #include "clairfs/plan.h"
 
-struct wire;
+struct orders;
 struct untold;
 
 /* params: of the finder that hears of everybody's opens, which untold adds its own callbacks to. */
-int untold_new(struct wire *w, const struct infer_params *params, struct untold **ret,
+int untold_new(struct orders *o, const struct infer_params *params, struct untold **ret,
 	       struct err *err) MUST_USE;
 int untold_start(struct untold *u, struct err *err) MUST_USE;
 /* Waits for searches, as infer_stop; also when it was never started, or NULL. */

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "clairfs/hint.h"
-#include "daemon_priv.h"
+#include "orders_priv.h"
 
 #define MORE_THAN_ALL 4
 #define ALWAYS_ALLOWED (1u << 20)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Texts of /proc. Any bytes with a zero behind may be given: nothing is believed but what is
  * checked. Pure. */
-#ifndef CLAIRFS_DAEMON_PROC_TEXT_H
-#define CLAIRFS_DAEMON_PROC_TEXT_H
+#ifndef CLAIRFS_BASE_PROC_TEXT_H
+#define CLAIRFS_BASE_PROC_TEXT_H
 
 #include <stdbool.h>
 #include <stdint.h>

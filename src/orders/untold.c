@@ -10,7 +10,7 @@
  *	      |                                                                     ranks of another
  *	      +-> finder of everybody, while there is no other                      one: they are one job
  *
- * What a finder finds is a job in the table of told_jobs.c, with the processes that read by it; when
+ * What a finder finds is a job in the table of jobs.c, with the processes that read by it; when
  * these are gone the job is over, and so is its finder.
  *
  * An open is looked at up to a tenth of a second late: by then it is known which thread has READ the
@@ -67,11 +67,11 @@ static struct finder *finder_add(struct untold *u, const struct teller *who)
 		finder_free(f);
 		return NULL;
 	}
-	mutex_lock(&u->w->change_mu);
+	mutex_lock(&u->o->change_mu);
 	mutex_lock(&u->mu);
 	u->finder[at] = f;
 	mutex_unlock(&u->mu);
-	mutex_unlock(&u->w->change_mu);
+	mutex_unlock(&u->o->change_mu);
 	return f;
 }
 
@@ -87,11 +87,11 @@ static void finder_remove(struct untold *u, uint32_t at)
 		u->readers.reader[i].is_explained = atomic_load(&f->is_joined);
 		u->readers.reader[i].n_kept = 0;
 	}
-	mutex_lock(&u->w->change_mu);
+	mutex_lock(&u->o->change_mu);
 	mutex_lock(&u->mu);
 	u->finder[at] = NULL;
 	mutex_unlock(&u->mu);
-	mutex_unlock(&u->w->change_mu);
+	mutex_unlock(&u->o->change_mu);
 	infer_stop(f->infer);
 	finder_free(f);
 }
@@ -110,7 +110,7 @@ static uint32_t count_finders(const struct untold *u)
 static uint32_t reader_of(struct untold *u, const struct cache_open *open, uint64_t now_ns,
 			  uint32_t *asked)
 {
-	uint32_t tid = open->reader ? open->reader : cache_reader_of(u->w->cache, open->sample);
+	uint32_t tid = open->reader ? open->reader : cache_reader_of(u->o->cache, open->sample);
 	uint32_t at = readers_find(&u->readers, tid, now_ns);
 	struct teller who;
 
@@ -175,18 +175,18 @@ struct apart {
 static void find_apart(struct untold *u, struct apart *ret)
 {
 	*ret = (struct apart){ .n = 0 };
-	mutex_lock(&u->w->change_mu);
-	ret->is_first = !atomic_load(&u->is_sorted) && !u->w->jobs.n;
+	mutex_lock(&u->o->change_mu);
+	ret->is_first = !atomic_load(&u->is_sorted) && !u->o->jobs.n;
 	for (uint32_t i = 0; i < READERS_MAX; i++) {
 		const struct reader *r = &u->readers.reader[i];
 
 		if (has_own(u, r) || !readers_is_apart(&u->readers, i) ||
-		    !told_jobs_is_stranger(u->w, &r->who))
+		    !jobs_is_stranger(u->o, &r->who))
 			continue;
 		ret->reader[ret->n++] = i;
 		ret->opens += r->n_kept;
 	}
-	mutex_unlock(&u->w->change_mu);
+	mutex_unlock(&u->o->change_mu);
 }
 
 /* Where nobody's order is known there must be several readers, and no order of all of them. */
@@ -210,7 +210,7 @@ static void give_finder(struct untold *u, struct reader *r)
 		return;
 	log_info("%s: process %d reads something else than the others: its order is looked for by "
 		 "itself",
-		 u->w->mountpoint, r->who.id.pid);
+		 u->o->mountpoint, r->who.id.pid);
 	r->owner = f->index;
 	for (uint32_t i = 0; i < r->n_kept; i++)
 		infer_note_open(f->infer, r->kept[i]);
@@ -290,7 +290,7 @@ static void add_readers(struct untold *u, struct finder *f)
 			continue;
 		r->is_explained = true;
 		join(u, f, r);
-		told_jobs_add_reader(u->w, atomic_load(&f->id), &r->who);
+		jobs_add_reader(u->o, atomic_load(&f->id), &r->who);
 	}
 	if (!is_fresh || atomic_fetch_sub(&f->is_fresh, 1) > 1)
 		return;
@@ -330,8 +330,8 @@ static void look_at_jobs(struct untold *u)
 	struct cache_job views[PLAN_JOBS];
 	uint32_t n;
 
-	mutex_lock(&u->w->change_mu);
-	n = cache_get_jobs(u->w->cache, views);
+	mutex_lock(&u->o->change_mu);
+	n = cache_get_jobs(u->o->cache, views);
 	see_followed(u, views, n);
 	for (uint32_t i = 0; i < FINDERS; i++)
 		if (u->finder[i] && atomic_load(&u->finder[i]->id) != CACHE_NO_JOB)
@@ -340,12 +340,12 @@ static void look_at_jobs(struct untold *u)
 		be_whole_no_more(u);
 	if (atomic_load(&u->is_sorted))
 		note_plans(u, views, n);
-	mutex_unlock(&u->w->change_mu);
+	mutex_unlock(&u->o->change_mu);
 }
 
 static bool is_in_force(const struct untold *u, uint32_t id)
 {
-	const struct told_jobs *jobs = &u->w->jobs;
+	const struct jobs *jobs = &u->o->jobs;
 
 	for (uint32_t i = 0; i < jobs->n; i++)
 		if (jobs->job[i].id == id)
@@ -374,11 +374,11 @@ static void prune(struct untold *u, uint64_t now_ns)
 		if (r->who.id.pid && !process_is_alive(&r->who.id))
 			readers_remove(&u->readers, i);
 	}
-	mutex_lock(&u->w->change_mu);
+	mutex_lock(&u->o->change_mu);
 	for (uint32_t i = 1; i < FINDERS; i++)
 		if (u->finder[i] && is_left_alone(u, u->finder[i]))
 			atomic_store(&u->finder[i]->is_over, true);
-	mutex_unlock(&u->w->change_mu);
+	mutex_unlock(&u->o->change_mu);
 }
 
 /* The finder of everybody is the only one again, and hears of the opens from the planner: those that
@@ -406,23 +406,23 @@ static void remove_over(struct untold *u, uint64_t now_ns)
 /* It has told an order, or may be about to, as one of several ranks. With change_mu held. */
 static bool is_told(const struct untold *u, const struct teller *who)
 {
-	for (uint32_t i = 0; i < u->w->jobs.n; i++)
-		if (teller_is_related(who, &u->w->jobs.job[i].who))
+	for (uint32_t i = 0; i < u->o->jobs.n; i++)
+		if (teller_is_related(who, &u->o->jobs.job[i].who))
 			return true;
-	return !told_jobs_is_stranger(u->w, who);
+	return !jobs_is_stranger(u->o, who);
 }
 
 /* Somebody told an order: nobody looks for it in what was opened before. */
 static void forget_told(struct untold *u)
 {
-	mutex_lock(&u->w->change_mu);
+	mutex_lock(&u->o->change_mu);
 	for (uint32_t i = 0; i < READERS_MAX; i++) {
 		struct reader *r = &u->readers.reader[i];
 
 		if (r->who.id.pid && r->owner == EVERYBODY && is_told(u, &r->who))
 			r->n_kept = 0;
 	}
-	mutex_unlock(&u->w->change_mu);
+	mutex_unlock(&u->o->change_mu);
 }
 
 static void look(struct untold *u)
@@ -503,7 +503,7 @@ void untold_told(struct untold *u, const char *text)
 {
 	struct finder *all = u->finder[EVERYBODY];
 
-	bool is_none = !text && !u->w->jobs.n;
+	bool is_none = !text && !u->o->jobs.n;
 
 	for (uint32_t i = 1; i < FINDERS; i++)
 		if (u->finder[i] && (is_none || is_unwanted(u, u->finder[i])))
@@ -520,12 +520,12 @@ void untold_told(struct untold *u, const char *text)
 
 void untold_replaced(struct untold *u, const char *text)
 {
-	struct finder *f = u->w->jobs.n == 1 ? u->finder[EVERYBODY] : NULL;
+	struct finder *f = u->o->jobs.n == 1 ? u->finder[EVERYBODY] : NULL;
 
 	if (!f)
 		return;
 	if (atomic_load(&f->id) != CACHE_NO_JOB)
-		atomic_store(&f->id, u->w->jobs.job[0].id);
+		atomic_store(&f->id, u->o->jobs.job[0].id);
 	infer_note_replaced(f->infer, text);
 }
 
@@ -551,7 +551,7 @@ void untold_gone(struct untold *u, uint32_t id, const char *why)
 
 /* --- from start to end --- */
 
-int untold_new(struct wire *w, const struct infer_params *params, struct untold **ret,
+int untold_new(struct orders *o, const struct infer_params *params, struct untold **ret,
 	       struct err *err)
 {
 	uint64_t each = params->n / 2 + FINDER_BYTES; /* four bits a sample */
@@ -561,9 +561,9 @@ int untold_new(struct wire *w, const struct infer_params *params, struct untold 
 	*ret = NULL;
 	if (!u)
 		return err_set(err, -ENOMEM, "out of memory");
-	u->w = w;
+	u->o = o;
 	u->params = *params;
-	u->most = (uint32_t)MIN(MAX(w->memory.ram / MEMORY_SHARE / each, 1), (uint64_t)FINDERS);
+	u->most = (uint32_t)MIN(MAX(o->search.ram / MEMORY_SHARE / each, 1), (uint64_t)FINDERS);
 	mutex_init(&u->mu);
 	cond_init(&u->cv);
 	rc = finder_new(u, EVERYBODY, NULL, &u->finder[EVERYBODY], err);

@@ -5,11 +5,11 @@
  * Whoever may reach the mount may read through it, but an order is everybody's: with allow_other
  * only the mount's owner and root may change it (fs refuses others before they come here). Root may
  * be that of a container, and a job need not have the daemon's rights: of what they name only files
- * beneath the source are read (told_path.c), and the answer, which everybody may see, never shows
+ * beneath the source are read (path.c), and the answer, which everybody may see, never shows
  * what is in a file. The words of the mounting user (option order) may name any.
  *
  * The rank and world of the environment are those of whoever types a spec, so clients fill them in;
- * the daemon's own environment says nothing about a job that comes later. wire_announce runs on the
+ * the daemon's own environment says nothing about a job that comes later. orders_announce runs on the
  * threads of fs, one of each lane, and may read a list file for as long as that takes; the text is
  * read by the reactor. An order is made before change_mu is taken: nobody else may ever wait for a
  * file. The last one told wins: a found or renumbered one is refused when one was told meanwhile.
@@ -21,118 +21,77 @@
 
 #include "clairfs/base/log.h"
 #include "clairfs/hint.h"
-#include "daemon_priv.h"
-
-void wire_order_init(struct wire *w)
-{
-	mutex_init(&w->order_mu);
-	mutex_init(&w->change_mu);
-	told_jobs_init(&w->jobs);
-}
-
-void wire_order_fini(struct wire *w)
-{
-	for (unsigned i = 0; i < FS_LANES; i++)
-		told_list_fini(&w->list[i]);
-	free(w->told.answer);
-	told_jobs_fini(&w->jobs);
-	mutex_fini(&w->change_mu);
-	mutex_fini(&w->order_mu);
-}
+#include "orders_priv.h"
 
 /* list: what was told in parts, or NULL. */
-static int make_order(struct wire *w, const struct order_spec *spec, const struct told_list *list,
+static int make_order(struct orders *o, const struct order_spec *spec, const struct told_list *list,
 		      const struct order_ask *ask, struct order **ret, struct err *err)
 {
 	struct order_params op;
 
-	daemon_order_params(w->dataset, &op);
+	orders_dataset_params(o->dataset, &op);
 	if (list)
 		told_list_params(list, &op);
 	/* What was told reads no file, and until we are mounted nobody waits for us. */
-	if (list || !w->maker)
+	if (list || !o->maker)
 		return order_new(spec, &op, ret, err);
-	return order_make(w->maker, spec, &op, ask, ret, err);
+	return order_make(o->maker, spec, &op, ask, ret, err);
 }
 
 /* The order in force is in the words of the mounting user. */
-static bool is_own_words(struct wire *w)
+static bool is_own_words(struct orders *o)
 {
 	bool is_own;
 
-	mutex_lock(&w->order_mu);
-	is_own = w->jobs.n && w->jobs.job[0].is_own_words;
-	mutex_unlock(&w->order_mu);
+	mutex_lock(&o->order_mu);
+	is_own = o->jobs.n && o->jobs.job[0].is_own_words;
+	mutex_unlock(&o->order_mu);
 	return is_own;
 }
 
-int wire_make_order(struct wire *w, const struct order_spec *spec, struct order **ret,
+int orders_make(struct orders *o, const struct order_spec *spec, struct order **ret,
 		    struct err *err)
 {
-	struct order_ask ask = { .lane = ORDER_LANE_OWN, .is_own_words = is_own_words(w) };
+	struct order_ask ask = { .lane = MAKE_LANE_OWN, .is_own_words = is_own_words(o) };
 
-	return make_order(w, spec, NULL, &ask, ret, err);
+	return make_order(o, spec, NULL, &ask, ret, err);
 }
 
-void wire_log_note(const struct order_spec *spec, const struct order *order)
+bool orders_is_unshuffled(const char *text)
+{
+	return strncmp(text, "sequential", strlen("sequential")) == 0 || strstr(text, ":shuffle=0");
+}
+
+void orders_log_note(const struct order_spec *spec, const struct order *order)
 {
 	if (order_note(order))
 		log_info("order %s: %s", order_spec_text(spec), order_note(order));
 }
 
-char *wire_get_order_text(struct wire *w)
+void orders_get_told(struct orders *o, struct told_last *ret)
 {
-	char *copy;
-
-	mutex_lock(&w->order_mu);
-	copy = w->jobs.n ? strdup(w->jobs.job[0].text) : NULL;
-	mutex_unlock(&w->order_mu);
-	return copy;
-}
-
-int wire_render_order(void *ctx, struct buf_writer *out)
-{
-	AUTO_FREE char *text = wire_get_order_text(ctx);
-
-	buf_printf(out, "%s\n", text ? text : "none");
-	return out->is_bad ? -ENOMEM : 0;
-}
-
-int wire_render_answer(void *ctx, struct buf_writer *out)
-{
-	struct told_last told;
-
-	wire_get_told(ctx, &told);
-	buf_printf(out, "%s%s\n", told.is_refused ? "error: " : "",
-		   told.answer ? told.answer : "nothing was announced");
-	free(told.answer);
-	return out->is_bad ? -ENOMEM : 0;
-}
-
-void wire_get_told(struct wire *w, struct told_last *ret)
-{
-	mutex_lock(&w->order_mu);
-	*ret = w->told;
-	ret->answer = w->told.answer ? strdup(w->told.answer) : NULL;
-	mutex_unlock(&w->order_mu);
+	mutex_lock(&o->order_mu);
+	*ret = o->told;
+	ret->answer = o->told.answer ? strdup(o->told.answer) : NULL;
+	mutex_unlock(&o->order_mu);
 }
 
 /* For those who get no answer, and for everybody else who wonders. */
-static void keep_answer(struct wire *w, const char *answer, bool is_refused)
+static void keep_answer(struct orders *o, const char *answer, bool is_refused)
 {
 	char *copy = strdup(answer), *old;
 
-	mutex_lock(&w->order_mu);
-	w->told.n++;
-	w->told.n_refused += is_refused;
-	w->told.is_refused = is_refused;
-	old = w->told.answer;
-	w->told.answer = copy;
-	mutex_unlock(&w->order_mu);
+	mutex_lock(&o->order_mu);
+	o->told.n++;
+	o->told.n_refused += is_refused;
+	o->told.is_refused = is_refused;
+	old = o->told.answer;
+	o->told.answer = copy;
+	mutex_unlock(&o->order_mu);
 	free(old);
 }
 
-int wire_change_order(struct wire *w, const char *before, const char *text, struct err *err)
+int orders_change(struct orders *o, const char *before, const char *text, struct err *err)
 {
 	AUTO_FREE char *now = NULL;
 	struct order_spec *spec = NULL;
@@ -140,18 +99,18 @@ int wire_change_order(struct wire *w, const char *before, const char *text, stru
 	int rc = order_spec_parse(text, &spec, err);
 
 	if (rc == 0)
-		rc = wire_make_order(w, spec, &order, err);
-	mutex_lock(&w->change_mu);
-	now = wire_get_order_text(w);
-	if (rc == 0 && told_jobs_is_found(w) && infer_is_unshuffled(text))
+		rc = orders_make(o, spec, &order, err);
+	mutex_lock(&o->change_mu);
+	now = orders_text(o);
+	if (rc == 0 && orders_is_found(o) && orders_is_unshuffled(text))
 		order_may_be_left(order);
 	if (rc == 0 && (!now || strcmp(now, before) != 0))
 		rc = -EAGAIN;
 	if (rc == 0)
-		rc = told_jobs_put_first(w, spec, TAKE(order), err);
+		rc = jobs_put_first(o, spec, TAKE(order), err);
 	if (rc == 0) /* and what is being looked for is no longer wanted */
-		untold_replaced(w->untold, text);
-	mutex_unlock(&w->change_mu);
+		untold_replaced(o->untold, text);
+	mutex_unlock(&o->change_mu);
 	order_free(order);
 	order_spec_free(spec);
 	return rc;
@@ -168,7 +127,7 @@ struct saying {
 	uint64_t n;              /* how many samples the order asked about numbers */
 };
 
-static int take_saying(struct wire *w, const struct fs_told *told, struct saying *ret,
+static int take_saying(struct orders *o, const struct orders_said *told, struct saying *ret,
 		       struct err *err)
 {
 	*ret = (struct saying){ .is_over = true };
@@ -177,8 +136,8 @@ static int take_saying(struct wire *w, const struct fs_told *told, struct saying
 			       "only root and the user who mounted it may announce an order");
 	if (told->list) {
 		ret->is_over = told->list->flags & CLAIRFS_LIST_LAST;
-		return told_list_add(&w->list[told->lane], told->list,
-				     dataset_n_samples(w->dataset), &ret->spec, err);
+		return told_list_add(&o->list[told->lane], told->list,
+				     dataset_n_samples(o->dataset), &ret->spec, err);
 	}
 	if (strncmp(told->text, NONE_OF_JOB, strlen(NONE_OF_JOB)) == 0) {
 		ret->name = told->text + strlen(NONE_OF_JOB);
@@ -200,67 +159,66 @@ static uint64_t count_numbered(const struct order_info *info)
 	return n;
 }
 
-static void log_told(struct wire *w, const struct fs_told *told, const char *line, bool is_refused)
+static void log_told(struct orders *o, const struct orders_said *told, const char *line, bool is_refused)
 {
 	if (is_refused)
 		log_limited(LOG_LEVEL_INFO, "%s: an announced order was not taken: %s",
-			    w->mountpoint, line);
+			    o->mountpoint, line);
 	else
-		log_limited(LOG_LEVEL_INFO, "%s: order announced by user %u: %s", w->mountpoint,
+		log_limited(LOG_LEVEL_INFO, "%s: order announced by user %u: %s", o->mountpoint,
 			    told->uid, line);
 }
 
 /* Puts what was said in force. */
-static int obey(struct wire *w, const struct saying *said, const struct teller *who,
+static int obey(struct orders *o, const struct saying *said, const struct teller *who,
 		struct order *take_order, struct err *err)
 {
 	int rc;
 
-	mutex_lock(&w->change_mu);
+	mutex_lock(&o->change_mu);
 	if (said->spec)
-		rc = told_jobs_put(w, said->spec, who, take_order, err);
+		rc = jobs_put(o, said->spec, who, take_order, err);
 	else
-		rc = told_jobs_withdraw(w, said->name, who, err);
+		rc = jobs_withdraw(o, said->name, who, err);
 	if (rc == 0) /* what is being looked for is no longer wanted */
-		untold_told(w->untold, said->spec ? order_spec_text(said->spec) : NULL);
-	mutex_unlock(&w->change_mu);
+		untold_told(o->untold, said->spec ? order_spec_text(said->spec) : NULL);
+	mutex_unlock(&o->change_mu);
 	return rc;
 }
 
-static int announce(struct wire *w, const struct fs_told *told, struct saying *said,
+static int announce(struct orders *o, const struct orders_said *told, struct saying *said,
 		    struct err *err)
 {
 	struct order_ask ask = { .lane = told->lane, .is_gone = told->is_gone };
-	struct told_list *list = &w->list[told->lane];
+	struct told_list *list = &o->list[told->lane];
 	struct order *order = NULL;
 	struct teller who;
-	int rc = take_saying(w, told, said, err);
+	int rc = take_saying(o, told, said, err);
 	bool is_list = told->list && said->spec; /* it is whole; else it is somebody else's, or
 						  * waits */
 
 	teller_find(told->tid, told->is_lookup, &who); /* it waits for us, as a rule: it is there */
 	if (rc == 0 && said->spec)
-		rc = make_order(w, said->spec, is_list ? list : NULL, &ask, &order, err);
+		rc = make_order(o, said->spec, is_list ? list : NULL, &ask, &order, err);
 	if (rc == 0 && said->is_question)
 		said->n = order ? count_numbered(order_info(order)) : 0;
 	else if (rc == 0 && said->spec && !is_list) /* a list told in parts lacks the others yet */
-		wire_log_note(said->spec, order);
+		orders_log_note(said->spec, order);
 	if (is_list)
 		told_list_fini(list);
 	if (rc == 0 && said->is_over && !said->is_question)
-		rc = obey(w, said, &who, TAKE(order), err);
+		rc = obey(o, said, &who, TAKE(order), err);
 	order_free(order);
 	return rc;
 }
 
-int wire_announce(void *ctx, const struct fs_told *told, struct buf_writer *answer)
+int orders_announce(struct orders *o, const struct orders_said *told, struct buf_writer *answer)
 {
-	struct wire *w = ctx;
 	struct saying said = { .spec = NULL };
 	struct err err = { 0 };
-	int rc = announce(w, told, &said, &err);
+	int rc = announce(o, told, &said, &err);
 	bool is_told = said.is_over && !said.is_question;
-	AUTO_FREE char *now = rc == 0 && !is_told ? wire_get_order_text(w) : NULL;
+	AUTO_FREE char *now = rc == 0 && !is_told ? orders_text(o) : NULL;
 	const char *line = now ? now : "none";
 
 	if (rc < 0)
@@ -271,8 +229,8 @@ int wire_announce(void *ctx, const struct fs_told *told, struct buf_writer *answ
 		buf_printf(answer, "%" PRIu64 " ", said.n);
 	buf_printf(answer, "%s", line);
 	if (!said.is_question && (rc < 0 || is_told)) {
-		keep_answer(w, line, rc < 0);
-		log_told(w, told, line, rc < 0);
+		keep_answer(o, line, rc < 0);
+		log_told(o, told, line, rc < 0);
 	}
 	order_spec_free(said.spec);
 	return rc;

@@ -19,7 +19,7 @@
 #include <xxhash.h>
 
 #include "clairfs/base/log.h"
-#include "daemon_priv.h"
+#include "orders_priv.h"
 
 #define LOOK_NS (NS_PER_S / 2)
 #define OPENS 256u      /* that are compared */
@@ -31,7 +31,7 @@
 #define EPOCH_BYTES 16u /* per sample, of an epoch that is tried */
 
 struct renumber {
-	struct wire *wire;
+	struct orders *o;
 	struct thr thread;
 	struct mutex mu;
 	struct cond cv;
@@ -109,7 +109,7 @@ static void try_text(struct search *s, const char *text, const char *sort, const
 
 	/* A kind that cannot be with this many samples is no error here. */
 	if (order_spec_parse(text, &spec, &err) == 0 &&
-	    wire_make_order(s->r->wire, spec, &order, &err) == 0)
+	    orders_make(s->r->o, spec, &order, &err) == 0)
 		epoch = find_epoch(s, order);
 	if (epoch != UINT64_MAX)
 		s->found = order_spec_renumbered(s->spec, sort, under, epoch);
@@ -126,10 +126,10 @@ static void try_numbering(struct search *s, enum dataset_sort sort, const char *
 	uint32_t n;
 
 	if (atomic_load(&s->r->is_cancelled) ||
-	    dataset_numbering(s->r->wire->dataset, sort, under, &sample, &n, &err) < 0 ||
+	    dataset_numbering(s->r->o->dataset, sort, under, &sample, &n, &err) < 0 ||
 	    was_tried(s, sample, n))
 		return;
-	atomic_fetch_add(&s->r->wire->numberings_tried, 1);
+	atomic_fetch_add(&s->r->o->numberings_tried, 1);
 	text = order_spec_renumbered(s->spec, name, under, 0);
 	if (text)
 		try_text(s, text, name, under);
@@ -138,7 +138,7 @@ static void try_numbering(struct search *s, enum dataset_sort sort, const char *
 /* Directories with a good share of the samples, the root first: a part is a list of its own. */
 static int find_parts(struct search *s)
 {
-	const struct dataset *ds = s->r->wire->dataset;
+	const struct dataset *ds = s->r->o->dataset;
 	uint32_t n = dataset_n_samples(ds), entries = dataset_n_entries(ds);
 	AUTO_FREE uint32_t *count = calloc((size_t)entries + 1, sizeof(*count));
 	char path[4096];
@@ -181,13 +181,13 @@ static void search(struct renumber *r, const char *text, const struct plan_statu
 
 	if (order_spec_parse(text, &s.spec, &err) < 0)
 		return;
-	s.n_opens = cache_last_opens(r->wire->cache, s.opens, OPENS);
+	s.n_opens = cache_last_opens(r->o->cache, s.opens, OPENS);
 	if (s.n_opens >= FIRST_READS)
 		search_run(&s);
 	if (s.found && !atomic_load(&r->is_cancelled)) {
-		if (wire_change_order(r->wire, text, s.found, &err) == 0)
+		if (orders_change(r->o, text, s.found, &err) == 0)
 			log_info("%s: the files are numbered in another way than was told: %s",
-				 r->wire->mountpoint, s.found);
+				 r->o->mountpoint, s.found);
 		else if (err.code)
 			log_warn("%s: %s", s.found, err.msg);
 	}
@@ -200,25 +200,25 @@ static void search(struct renumber *r, const char *text, const struct plan_statu
 /* Epochs are computed whole, outside of what the planner may use. */
 static bool is_too_large(struct renumber *r)
 {
-	const struct wire *w = r->wire;
+	const struct orders *o = r->o;
 
-	if ((uint64_t)dataset_n_samples(w->dataset) * EPOCH_BYTES <= w->memory.ram / 4)
+	if ((uint64_t)dataset_n_samples(o->dataset) * EPOCH_BYTES <= o->search.ram / 4)
 		return false;
 	if (!r->is_large_said)
 		log_info("%s: other ways to number the files are not tried: that takes more than a "
 			 "quarter of ram",
-			 w->mountpoint);
+			 o->mountpoint);
 	r->is_large_said = true;
 	return true;
 }
 
 static void look_for_numbers(struct renumber *r)
 {
-	AUTO_FREE char *text = wire_get_order_text(r->wire);
+	AUTO_FREE char *text = orders_text(r->o);
 	struct cache_status st;
 	uint64_t spec;
 
-	cache_get_status(r->wire->cache, &st);
+	cache_get_status(r->o->cache, &st);
 	if (!text || st.n_jobs > 1 || st.plan.state != PLAN_LOST ||
 	    strncmp(text, "list:", strlen("list:")) == 0 || is_too_large(r))
 		return;
@@ -252,22 +252,22 @@ static void *renumber_main(void *arg)
 	return NULL;
 }
 
-int renumber_start(struct wire *w, struct err *err)
+int renumber_start(struct orders *o, struct err *err)
 {
 	struct renumber *r = calloc(1, sizeof(*r));
 
 	if (!r)
 		return err_set(err, -ENOMEM, "out of memory");
-	r->wire = w;
+	r->o = o;
 	mutex_init(&r->mu);
 	cond_init(&r->cv);
-	w->renumber = r;
+	o->renumber = r;
 	return thr_start(&r->thread, "cl-renumber", renumber_main, r, err);
 }
 
-void renumber_stop(struct wire *w)
+void renumber_stop(struct orders *o)
 {
-	struct renumber *r = w->renumber;
+	struct renumber *r = o->renumber;
 
 	if (!r)
 		return;
@@ -280,5 +280,5 @@ void renumber_stop(struct wire *w)
 	cond_fini(&r->cv);
 	mutex_fini(&r->mu);
 	free(r);
-	w->renumber = NULL;
+	o->renumber = NULL;
 }

@@ -13,6 +13,7 @@
 
 #include "clairfs/base/cleanup.h"
 #include "clairfs/base/clock.h"
+#include "clairfs/base/ids.h"
 #include "readers.h"
 
 #define KNOWN_NS (10 * NS_PER_S) /* that a thread is this reader's */
