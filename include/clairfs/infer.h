@@ -19,6 +19,10 @@
 #include "clairfs/metrics.h"
 #include "clairfs/recover.h"
 
+struct dataset;
+struct order;
+struct order_spec;
+
 #define INFER_UNDER_MAX 1024 /* longer paths of parts are left out, with a line in the log */
 #define INFER_SPEC_MAX (3 * INFER_UNDER_MAX + 1024) /* a byte of a path may be three in a spec */
 #define INFER_WORDS_MAX (INFER_SPEC_MAX + INFER_UNDER_MAX + 512)
@@ -192,6 +196,10 @@ int infer_start(struct infer *infer, struct err *err) MUST_USE;
  * shuffle, which is computed whole: up to a second per 10^7 samples. `found` is not called
  * afterwards. */
 void infer_stop(struct infer *infer);
+/* As infer_stop, but waits for nothing; infer_stop is called later. */
+void infer_quit(struct infer *infer);
+/* Whether infer_stop would not wait, after infer_quit. */
+bool infer_has_ended(const struct infer *infer);
 void infer_free(struct infer *infer);
 
 /* A sample was opened. One thread at a time; never blocks on a search. */
@@ -240,7 +248,6 @@ void infer_get_status(struct infer *infer, struct infer_status *ret);
 
 /* The numberings of the files of a dataset that a job may use, for infer_params. The dataset is borrowed.
  * memory: for numberings that are kept; one always is. */
-struct dataset;
 struct infer_numberings;
 int infer_numberings_new(const struct dataset *ds, uint64_t memory, struct infer_numberings **ret,
 			 struct err *err) MUST_USE;
@@ -248,5 +255,22 @@ void infer_numberings_free(struct infer_numberings *parts);
 /* How many were made so far. */
 uint64_t infer_numberings_made(const struct infer_numberings *parts);
 const struct infer_numbers *infer_numberings_numbers(const struct infer_numberings *parts);
+
+/* An order that was told, and that the job does not follow. */
+struct infer_lost {
+	struct dataset *dataset;
+	const struct order_spec *spec;
+	uint64_t epoch; /* that was followed last */
+	const uint32_t *opens; /* the last ones */
+	uint32_t n_opens;
+	/* Spec to order of the dataset, on the caller's thread; it need not say what is wrong. */
+	int (*make)(void *ctx, const struct order_spec *spec, struct order **ret);
+	void *ctx;
+	_Atomic uint64_t *tried; /* counts ways to number the files */
+	const atomic_bool *cancel;
+};
+/* The same order of files that are numbered in another way, if that is what the job reads: heap, or
+ * NULL. Takes seconds, which is the caller's thread's time. */
+char *infer_renumber(const struct infer_lost *lost);
 
 #endif

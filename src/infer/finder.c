@@ -55,6 +55,7 @@ struct infer {
 	bool is_widened; /* ranks were added to what was found */
 	atomic_bool cancel;
 	atomic_bool hold;
+	atomic_bool has_ended; /* the thread */
 	const char *held;     /* why, or NULL */
 	uint64_t cpu_told_ns; /* search thread: to the metrics */
 	struct desk {         /* search thread: the question being asked, and one in its midst */
@@ -678,6 +679,7 @@ static void *infer_main(void *arg)
 		}
 	}
 	mutex_unlock(&infer->mu);
+	atomic_store(&infer->has_ended, true);
 	return NULL;
 }
 
@@ -686,15 +688,25 @@ int infer_start(struct infer *infer, struct err *err)
 	return is_active(infer) ? thr_start(&infer->thr, "cl-infer", infer_main, infer, err) : 0;
 }
 
-void infer_stop(struct infer *infer)
+void infer_quit(struct infer *infer)
 {
-	if (!infer)
-		return;
 	mutex_lock(&infer->mu);
 	infer->is_stopping = true;
 	atomic_store(&infer->cancel, true);
 	cond_signal(&infer->changed);
 	mutex_unlock(&infer->mu);
+}
+
+bool infer_has_ended(const struct infer *infer)
+{
+	return !infer->thr.is_started || atomic_load(&infer->has_ended);
+}
+
+void infer_stop(struct infer *infer)
+{
+	if (!infer)
+		return;
+	infer_quit(infer);
 	thr_join(&infer->thr);
 }
 

@@ -11,9 +11,7 @@
  * The rank and world of the environment are those of whoever types a spec, so clients fill them in;
  * the daemon's own environment says nothing about a job that comes later. orders_announce runs on the
  * threads of fs, one of each lane, and may read a list file for as long as that takes; the text is
- * read by the reactor. An order is made before change_mu is taken: nobody else may ever wait for a
- * file. The last one told wins: a found or renumbered one is refused when one was told meanwhile.
- */
+ * read by the reactor. The owner gets an order that is made: nobody else may ever wait for a file. */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -91,31 +89,6 @@ static void keep_answer(struct orders *o, const char *answer, bool is_refused)
 	free(old);
 }
 
-int orders_change(struct orders *o, const char *before, const char *text, struct err *err)
-{
-	AUTO_FREE char *now = NULL;
-	struct order_spec *spec = NULL;
-	struct order *order = NULL;
-	int rc = order_spec_parse(text, &spec, err);
-
-	if (rc == 0)
-		rc = orders_make(o, spec, &order, err);
-	mutex_lock(&o->change_mu);
-	now = orders_text(o);
-	if (rc == 0 && orders_is_found(o) && orders_is_unshuffled(text))
-		order_may_be_left(order);
-	if (rc == 0 && (!now || strcmp(now, before) != 0))
-		rc = -EAGAIN;
-	if (rc == 0)
-		rc = jobs_put_first(o, spec, TAKE(order), err);
-	if (rc == 0) /* and what is being looked for is no longer wanted */
-		untold_replaced(o->untold, text);
-	mutex_unlock(&o->change_mu);
-	order_free(order);
-	order_spec_free(spec);
-	return rc;
-}
-
 #define NONE_OF_JOB "none:job="
 
 /* What somebody says. */
@@ -169,20 +142,21 @@ static void log_told(struct orders *o, const struct orders_said *told, const cha
 			    told->uid, line);
 }
 
-/* Puts what was said in force. */
-static int obey(struct orders *o, const struct saying *said, const struct teller *who,
+/* Has the owner put in force what was said. */
+static int send(struct orders *o, const struct saying *said, const struct teller *who,
 		struct order *take_order, struct err *err)
 {
+	struct message m = { .kind = said->spec ? MESSAGE_TOLD : MESSAGE_WITHDRAWN,
+			     .spec = said->spec,
+			     .take_order = take_order,
+			     .who = who,
+			     .name = said->name };
 	int rc;
 
-	mutex_lock(&o->change_mu);
-	if (said->spec)
-		rc = jobs_put(o, said->spec, who, take_order, err);
-	else
-		rc = jobs_withdraw(o, said->name, who, err);
-	if (rc == 0) /* what is being looked for is no longer wanted */
-		untold_told(o->untold, said->spec ? order_spec_text(said->spec) : NULL);
-	mutex_unlock(&o->change_mu);
+	inbox_post(&o->inbox, &m);
+	rc = inbox_await(&o->inbox, &m);
+	if (rc < 0)
+		*err = m.err;
 	return rc;
 }
 
@@ -207,7 +181,7 @@ static int announce(struct orders *o, const struct orders_said *told, struct say
 	if (is_list)
 		told_list_fini(list);
 	if (rc == 0 && said->is_over && !said->is_question)
-		rc = obey(o, said, &who, TAKE(order), err);
+		rc = send(o, said, &who, TAKE(order), err);
 	order_free(order);
 	return rc;
 }

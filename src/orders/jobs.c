@@ -1,49 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The jobs whose orders were told: which of them an order is of, and when one is over. The cache
- * plans for them; here is what it does not know, their names and processes.
+/* The table of jobs and of what changes it: orders that are put in force, taken back, or over. The cache
+ * plans for them; here is what it does not know, their names and processes. Which of them an order is
+ * of: whose.c. When one is over: over.c.
  *
- * An order is the next one of a job when both have the same name (job= in the spec), or are told by
- * processes that belong together (teller.c), or when nobody knows who told one of them: by an
- * option, or found. Else it is one more job's. That may be wrong both ways, and the
- * wrong way that costs less is preferred: a job too many is quiet and over soon, but an order that
- * replaces another job's takes its prefetching away. The same order told by processes that belong
- * together is one job's, and changes nothing: its ranks tell it one after the other, while those
- * that came first read already.
- *
- * A job that was found has told nothing: it has the processes that were seen to read by it, and is over
- * when these are gone, also as the only one. What it would read next is not kept for it. Where none was
- * seen to read, as the kernel has all the pages, it is over when nothing of it was opened for a minute.
- * Where they may be workers that were spawned, they are gone at the end of each epoch: then their parent
- * must be gone as well, or nothing of the order be read for a minute.
- *
- * A job is over when the cache says so (all its epochs were read); when the process that told it
- * itself is gone, whatever seems to be read of it: the reads of others are often where its order
- * has one; when whoever had it told is gone and nothing of its order is read; and the one that was
- * quiet the longest when there is no room for another. The only one that was told is never over but
- * for another one: it costs nobody anything.
- *
- * The table is changed by the announce thread, by who finds an order and by cl-jobs, under
- * change_mu, and for the moment of the change under order_mu. It must never be changed before the
- * cache has agreed, nor hold order_mu over anything that waits. */
+ * Only the owner changes the table (orders.c: one thread), and for the moment of the change it holds
+ * order_mu, under which anybody may read. It must never be changed before the cache has agreed, nor
+ * order_mu be held over anything that waits. */
 #include <errno.h>
 #include <string.h>
 
 #include "clairfs/base/log.h"
 #include "orders_priv.h"
 
-#define LOOK_NS NS_PER_S
-#define GONE_NS (2 * NS_PER_S)           /* the process that read is gone */
-#define FOUND_GONE_NS (5 * NS_PER_S) /* the same, whatever others read */
-#define PASSING_QUIET_NS (60 * NS_PER_S) /* whoever told it is gone, others may be reading */
-#define RESIDENT_READS 64
-#define NOBODY UINT32_MAX
 #define WHY_GONE "its job has ended: its processes are gone"
 #define WHY_QUIET "its job has ended: nothing of it was opened for a minute"
 
 void jobs_init(struct jobs *jobs)
 {
-	mutex_init(&jobs->mu);
-	cond_init(&jobs->cv);
 	jobs->accounted = CACHE_NO_JOB;
 }
 
@@ -59,8 +32,6 @@ void jobs_fini(struct jobs *jobs)
 {
 	for (uint32_t i = 0; i < jobs->n; i++)
 		job_clear(&jobs->job[i]);
-	cond_fini(&jobs->cv);
-	mutex_fini(&jobs->mu);
 }
 
 static int job_make(const struct order_spec *spec, const struct teller *who,
@@ -87,7 +58,7 @@ static int job_make(const struct order_spec *spec, const struct teller *who,
 /* --- the table --- */
 
 /* A list that was told has no name of its own: the next one has the same text. */
-static bool is_told_list(const char *text)
+bool jobs_is_told_list(const char *text)
 {
 	static const char told[] = "list:path=told";
 	size_t n = sizeof(told) - 1;
@@ -106,7 +77,7 @@ void jobs_account(struct orders *o)
 	t->is_first_away = false;
 	if (watch->first && (id != t->accounted || id == CACHE_NO_JOB))
 		watch->first(watch->ctx, t->n ? &t->job[0].info : NULL,
-			     t->n ? id : cache_generation(o->cache));
+			     t->n ? id : o->drive->generation(o->drive_ctx));
 	t->accounted = id;
 	for (uint32_t i = 1; watch->others && i < t->n; i++)
 		watch->others(watch->ctx, t->job[i].id);
@@ -153,7 +124,7 @@ static void table_put(struct orders *o, uint32_t at, const struct job *take_job)
 	job_clear(&old);
 }
 
-static const struct cache_job *view_of(const struct cache_job *views, uint32_t n, uint32_t id)
+const struct cache_job *jobs_view_of(const struct cache_job *views, uint32_t n, uint32_t id)
 {
 	for (uint32_t i = 0; i < n; i++)
 		if (views[i].id == id)
@@ -165,13 +136,13 @@ static const struct cache_job *view_of(const struct cache_job *views, uint32_t n
 static uint32_t table_sync(struct orders *o, struct cache_job views[PLAN_JOBS])
 {
 	struct jobs *t = &o->jobs;
-	uint32_t n = cache_get_jobs(o->cache, views);
+	uint32_t n = o->drive->get_jobs(o->drive_ctx, views);
 
 	for (uint32_t i = t->n; i-- > 0;) {
-		if (view_of(views, n, t->job[i].id))
+		if (jobs_view_of(views, n, t->job[i].id))
 			continue;
 		if (i == 0 && !t->is_first_away && t->job[0].who.is_itself && !t->job[0].name &&
-		    is_told_list(t->job[0].text)) {
+		    jobs_is_told_list(t->job[0].text)) {
 			t->away = t->job[0].who.id;
 			t->is_first_away = true;
 		}
@@ -184,101 +155,10 @@ static uint32_t table_sync(struct orders *o, struct cache_job views[PLAN_JOBS])
 	return n;
 }
 
-/* --- which job, and whether it is over --- */
-
-static uint64_t quiet_ns(const struct cache_job *view, uint64_t now_ns)
-{
-	uint64_t last = MAX(view->read_ns, view->told_ns);
-
-	return now_ns > last ? now_ns - last : 0;
-}
-
-static uint32_t count_alive(const struct job *job)
-{
-	uint32_t n = teller_is_alive(&job->who);
-
-	for (uint32_t i = 0; i < job->n_beside; i++)
-		n += process_is_alive(&job->beside[i]);
-	return n;
-}
-
-static bool has_reader(const struct job *job)
-{
-	for (uint32_t i = 0; i < job->n_readers; i++)
-		if (process_is_alive(&job->reader[i]))
-			return true;
-	return false;
-}
-
-/* Workers that were spawned are gone at the end of each epoch, and come again. */
-static bool has_spawner(const struct job *job)
-{
-	for (uint32_t i = 0; i < job->n_readers; i++)
-		if (job->spawner[i].pid && process_is_alive(&job->spawner[i]))
-			return true;
-	return false;
-}
-
-static void see_processes(struct job *job)
-{
-	bool is_known = job->who.id.pid || job->n_readers;
-	uint64_t now = clock_now(clock_monotonic());
-
-	if (!is_known || count_alive(job) || has_reader(job))
-		job->gone_ns = 0;
-	else if (!job->gone_ns)
-		job->gone_ns = MAX(now, 1u);
-}
-
-bool job_is_unseen(const struct job *job)
-{
-	return job->is_found && !job->who.id.pid && !job->n_readers;
-}
-
-/* For how long its processes must be gone: then the reads are not looked at where they are known to
- * have been its own, as others' are often where its order has one. */
-bool job_is_over(const struct job *job, const struct cache_job *view, uint64_t now)
-{
-	if (job_is_unseen(job))
-		return quiet_ns(view, now) >= PASSING_QUIET_NS;
-	if (!job->gone_ns)
-		return false;
-	/* It may be a script that runs one training after the other as well, so not for ever. */
-	if (has_spawner(job) &&
-	    (view->plan.state != PLAN_LOST || now < job->gone_ns + FOUND_GONE_NS))
-		return quiet_ns(view, now) >= PASSING_QUIET_NS;
-	/* Another process may read on, which nobody sees where all of it is fetched ahead. */
-	if (job->n_readers)
-		return now >= job->gone_ns + (quiet_ns(view, now) >= GONE_NS ? GONE_NS : FOUND_GONE_NS);
-	if (job->is_resident)
-		return now >= job->gone_ns + GONE_NS;
-	return quiet_ns(view, now) >= PASSING_QUIET_NS;
-}
-
-static bool is_over(const struct job *job, const struct cache_job *view)
-{
-	return job_is_over(job, view, clock_now(clock_monotonic()));
-}
-
-static bool is_same_text(const char *a, const char *b)
-{
-	return a && b && strcmp(a, b) == 0;
-}
-
-/* Whose order this is already, told by another process of that job. */
-static uint32_t find_told(const struct jobs *t, const char *text, const struct teller *who)
-{
-	for (uint32_t i = 0; i < t->n && !is_told_list(text); i++)
-		if (is_same_text(t->job[i].text, text) && !teller_is_itself(who, &t->job[i].who) &&
-		    teller_is_related(who, &t->job[i].who))
-			return i;
-	return NOBODY;
-}
-
 /* False: one of its processes is gone, or tells it once more, so the job begins again. */
 static bool take_beside(struct orders *o, struct job *job, const struct teller *who)
 {
-	bool is_begun_again = count_alive(job) < job->n_beside + 1;
+	bool is_begun_again = job_count_alive(job) < job->n_beside + 1;
 
 	for (uint32_t i = 0; i < job->n_beside; i++)
 		is_begun_again |= job->beside[i].pid == who->id.pid;
@@ -293,78 +173,14 @@ static bool take_beside(struct orders *o, struct job *job, const struct teller *
 	return true;
 }
 
-/* The same order told by another process before anything was read of it: a launcher and its job. */
-static bool is_told_twice(const struct job *job, const struct cache_job *view,
-			  const char *text)
-{
-	return view && view->plan.placed == 0 && is_same_text(job->text, text);
-}
-
-/* An order that was found, for the process that reads by it; else it is anybody's. */
-static bool is_found_for(const struct job *job, const struct teller *who)
-{
-	for (uint32_t i = 0; i < job->n_readers; i++)
-		if (teller_is_of(who, &job->reader[i]))
-			return job->is_found;
-	return false;
-}
-
-/* Nobody knows who told it. One that was found is anybody's only while it is the only one. */
-static bool is_anybodys(const struct jobs *t, const struct job *job)
-{
-	return !job->who.id.pid && (!job->is_found || t->n == 1);
-}
-
-/* Whose order it is: an index, or NOBODY: one more's. */
-static uint32_t find_job(struct orders *o, const char *name, const char *text,
-			 const struct teller *who, const struct cache_job *views, uint32_t n_views)
-{
-	const struct jobs *t = &o->jobs;
-
-	for (uint32_t i = 0; name && i < t->n; i++)
-		if (t->job[i].name && strcmp(t->job[i].name, name) == 0)
-			return i;
-	for (uint32_t i = 0; !name && i < t->n; i++)
-		if (!t->job[i].name && (teller_is_itself(who, &t->job[i].who) ||
-					is_found_for(&t->job[i], who)))
-			return i;
-	for (uint32_t i = 0; !name && i < t->n; i++) {
-		const struct job *job = &t->job[i];
-
-		if (!job->name &&
-		    (!who->id.pid || is_anybodys(t, job) || teller_is_same(who, &job->who) ||
-		     is_told_twice(job, view_of(views, n_views, job->id), text)))
-			return i;
-	}
-	return NOBODY;
-}
-
-/* The one that has read nothing for the longest time. */
-static uint32_t find_quietest(struct orders *o, const struct cache_job *views, uint32_t n_views)
-{
-	uint32_t found = 0;
-	uint64_t longest = 0, now = clock_now(clock_monotonic());
-
-	for (uint32_t i = 0; i < o->jobs.n; i++) {
-		const struct cache_job *view = view_of(views, n_views, o->jobs.job[i].id);
-		uint64_t quiet = view ? quiet_ns(view, now) : UINT64_MAX;
-
-		if (quiet < longest)
-			continue;
-		longest = quiet;
-		found = i;
-	}
-	return found;
-}
-
 /* Also when it is the only one. */
 static uint32_t find_over(struct orders *o, const struct cache_job *views, uint32_t n_views)
 {
 	for (uint32_t i = 0; i < o->jobs.n; i++) {
-		const struct cache_job *view = view_of(views, n_views, o->jobs.job[i].id);
+		const struct cache_job *view = jobs_view_of(views, n_views, o->jobs.job[i].id);
 
-		see_processes(&o->jobs.job[i]);
-		if (view && is_over(&o->jobs.job[i], view))
+		job_see(&o->jobs.job[i], view, o->now_ns);
+		if (view && job_is_over(&o->jobs.job[i], view, o->now_ns))
 			return i;
 	}
 	return NOBODY;
@@ -372,7 +188,7 @@ static uint32_t find_over(struct orders *o, const struct cache_job *views, uint3
 
 static int end_at(struct orders *o, uint32_t at, const char *why)
 {
-	int rc = cache_end_order(o->cache, o->jobs.job[at].id, why);
+	int rc = o->drive->end(o->drive_ctx, o->jobs.job[at].id, why);
 
 	if (rc < 0 && rc != -ENOENT)
 		return rc;
@@ -405,8 +221,8 @@ static int put_at(struct orders *o, uint32_t at, const struct order_spec *spec,
 		order_free(take_order);
 		return err_set_errno(err, rc, "the order stays as it was");
 	}
-	rc = cache_add_order(o->cache, take_order, at == NOBODY ? CACHE_NO_JOB : o->jobs.job[at].id,
-			     &job.id);
+	rc = o->drive->add(o->drive_ctx, take_order,
+			   at == NOBODY ? CACHE_NO_JOB : o->jobs.job[at].id, &job.id);
 	if (rc < 0) {
 		job_clear(&job);
 		if (rc == -ENOSPC)
@@ -426,18 +242,18 @@ int jobs_put(struct orders *o, const struct order_spec *spec, const struct telle
 	const char *text = order_spec_text(spec);
 	struct cache_job views[PLAN_JOBS];
 	uint32_t n = table_sync(o, views);
-	uint32_t at = find_told(&o->jobs, text, who);
+	uint32_t at = jobs_find_told(&o->jobs, text, who);
 
 	if (at != NOBODY && take_beside(o, &o->jobs.job[at], who)) {
 		order_free(take_order);
 		return 0;
 	}
 	if (at == NOBODY)
-		at = find_job(o, order_spec_job(spec), text, who, views, n);
+		at = jobs_find(o, order_spec_job(spec), text, who, views, n);
 	if (at == NOBODY)
 		at = find_over(o, views, n);
 	if (at == NOBODY && o->jobs.n == PLAN_JOBS) {
-		at = find_quietest(o, views, n);
+		at = jobs_find_quietest(o, views, n);
 		log_limited(LOG_LEVEL_WARN,
 			    "%s: %d jobs read at the same time, which is all there is room for: "
 			    "the one that was quiet the longest gives way to %s: %s",
@@ -542,34 +358,10 @@ void jobs_add_reader(struct orders *o, uint32_t id, const struct teller *reader)
 	mutex_unlock(&o->order_mu);
 }
 
-/* One of the job's processes is known, and this is none of them. */
-static bool is_others(const struct job *job, const struct teller *who)
-{
-	bool is_known = job->who.id.pid || job->n_readers;
-
-	if (!is_known || teller_is_of(who, &job->who.id) || teller_is_of(&job->who, &who->id))
-		return false;
-	for (uint32_t i = 0; i < job->n_beside; i++)
-		if (teller_is_of(who, &job->beside[i]))
-			return false;
-	for (uint32_t i = 0; i < job->n_readers; i++)
-		if (teller_is_of(who, &job->reader[i]))
-			return false;
-	return true;
-}
-
-bool jobs_is_stranger(struct orders *o, const struct teller *who)
-{
-	for (uint32_t i = 0; i < o->jobs.n; i++)
-		if (!is_others(&o->jobs.job[i], who))
-			return false;
-	return who->id.pid != 0;
-}
-
 int jobs_withdraw(struct orders *o, const char *name, const struct teller *who, struct err *err)
 {
 	struct cache_job views[PLAN_JOBS];
-	uint32_t n = table_sync(o, views), at = find_job(o, name, NULL, who, views, n);
+	uint32_t n = table_sync(o, views), at = jobs_find(o, name, NULL, who, views, n);
 	int rc = 0;
 
 	if (at == NOBODY && !name && o->jobs.n == 1)
@@ -584,34 +376,31 @@ int jobs_withdraw(struct orders *o, const char *name, const struct teller *who, 
 	if (at != NOBODY)
 		rc = end_at(o, at, NULL);
 	else
-		rc = cache_set_order(o->cache, NULL);
+		rc = o->drive->clear(o->drive_ctx);
 	return rc < 0 ? err_set_errno(err, rc, "the order stays as it was") : 0;
 }
 
-/* --- cl-jobs --- */
+/* --- once a second --- */
 
-static void look(struct orders *o)
+void jobs_look(struct orders *o)
 {
 	struct cache_job views[PLAN_JOBS];
 	uint32_t n;
 
-	mutex_lock(&o->change_mu);
 	n = table_sync(o, views);
 	for (uint32_t i = 0; i < o->jobs.n; i++) {
 		struct job *job = &o->jobs.job[i];
-		const struct cache_job *view = view_of(views, n, job->id);
+		const struct cache_job *view = jobs_view_of(views, n, job->id);
 
-		if (view && view->plan.placed >= RESIDENT_READS && !job->is_resident)
-			job->is_resident = job->who.is_itself && count_alive(job);
-		see_processes(job);
+		job_see(job, view, o->now_ns);
 	}
 	for (uint32_t i = o->jobs.n; i-- > 0;) {
-		const struct cache_job *view = view_of(views, n, o->jobs.job[i].id);
+		const struct cache_job *view = jobs_view_of(views, n, o->jobs.job[i].id);
 		uint32_t id = o->jobs.job[i].id;
 		bool is_unseen;
 
 		is_unseen = job_is_unseen(&o->jobs.job[i]);
-		if (!view || !is_over(&o->jobs.job[i], view) ||
+		if (!view || !job_is_over(&o->jobs.job[i], view, o->now_ns) ||
 		    (o->jobs.n == 1 && !o->jobs.job[i].n_readers && !is_unseen))
 			continue;
 		log_info("%s: a job is gone: %s", o->mountpoint, o->jobs.job[i].text);
@@ -620,37 +409,4 @@ static void look(struct orders *o)
 		untold_gone(o->untold, id, is_unseen ? "nothing of it was opened for a minute"
 						     : "its processes are gone");
 	}
-	mutex_unlock(&o->change_mu);
-}
-
-static void *jobs_main(void *arg)
-{
-	struct orders *o = arg;
-	struct jobs *t = &o->jobs;
-
-	mutex_lock(&t->mu);
-	while (!t->is_stopping) {
-		cond_wait_for(&t->cv, &t->mu, LOOK_NS);
-		if (t->is_stopping)
-			break;
-		mutex_unlock(&t->mu);
-		look(o);
-		mutex_lock(&t->mu);
-	}
-	mutex_unlock(&t->mu);
-	return NULL;
-}
-
-int jobs_start(struct orders *o, struct err *err)
-{
-	return thr_start(&o->jobs.thr, "cl-jobs", jobs_main, o, err);
-}
-
-void jobs_stop(struct orders *o)
-{
-	mutex_lock(&o->jobs.mu);
-	o->jobs.is_stopping = true;
-	cond_broadcast(&o->jobs.cv);
-	mutex_unlock(&o->jobs.mu);
-	thr_join(&o->jobs.thr);
 }

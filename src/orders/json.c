@@ -41,7 +41,7 @@ static json_t *job_json(const struct job *job, const struct cache_job *view, boo
 json_t *orders_jobs_json(struct orders *o)
 {
 	struct cache_job views[PLAN_JOBS];
-	uint32_t n = cache_get_jobs(o->cache, views);
+	uint32_t n = o->drive->get_jobs(o->drive_ctx, views);
 	const struct jobs *t = &o->jobs;
 	json_t *list = json_array();
 

@@ -1,12 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The life of the module, from the order of the start to the end of the mount, and what others ask of
- * the order in force. What is told comes in by announce.c, what is found by untold_find.c, and what is
- * numbered anew by renumber.c; jobs.c has the table. */
+/* One thread, cl-orders, owns the jobs and their orders. What is told (announce.c), found
+ * (untold_find.c) and numbered anew (renumber.c) are messages to it. It answers them, and looks now and
+ * then who reads, which jobs are over and whether an order is lost. jobs.c has the table; everybody else
+ * may read that, and nobody changes it.
+ *
+ * Orders are made by who sends them, as that may take a file that hangs. So the owner waits for
+ * nothing but the planner, and who comes last wins: what was found or numbered anew meanwhile is
+ * refused. */
 #include <errno.h>
 #include <string.h>
 
 #include "clairfs/base/log.h"
 #include "orders_priv.h"
+
+#define LOOK_NS NS_PER_S
 
 int orders_new(const struct orders_params *params, struct orders **ret, struct err *err)
 {
@@ -16,7 +23,7 @@ int orders_new(const struct orders_params *params, struct orders **ret, struct e
 	if (!o)
 		return err_set(err, -ENOMEM, "out of memory");
 	mutex_init(&o->order_mu);
-	mutex_init(&o->change_mu);
+	inbox_init(&o->inbox);
 	jobs_init(&o->jobs);
 	o->dataset = params->dataset;
 	o->clock = params->clock;
@@ -68,13 +75,93 @@ void orders_set_watch(struct orders *o, const struct orders_watch *watch)
 
 void orders_set_cache(struct orders *o, struct cache *cache)
 {
-	o->cache = cache;
+	o->drive = &drive_cache;
+	o->drive_ctx = cache;
 }
 
 int orders_listen(struct orders *o, struct err *err)
 {
 	return order_maker_new(dataset_source_fd(o->dataset), o->source, o->mountpoint, &o->maker,
 			       err);
+}
+
+/* --- the owner --- */
+
+static int told(struct orders *o, struct message *m)
+{
+	int rc = jobs_put(o, m->spec, m->who, TAKE(m->take_order), &m->err);
+
+	if (rc == 0) /* and what is being looked for is no longer wanted */
+		untold_told(o->untold, order_spec_text(m->spec));
+	return rc;
+}
+
+static int withdrawn(struct orders *o, struct message *m)
+{
+	int rc = jobs_withdraw(o, m->name, m->who, &m->err);
+
+	if (rc == 0)
+		untold_told(o->untold, NULL);
+	return rc;
+}
+
+/* -EAGAIN without words: the order that was lost is not in force any more. */
+static int renumbered(struct orders *o, struct message *m)
+{
+	const char *text = order_spec_text(m->spec);
+	int rc;
+
+	if (!o->jobs.n || strcmp(o->jobs.job[0].text, m->before) != 0)
+		return -EAGAIN;
+	if (o->jobs.job[0].is_found && orders_is_unshuffled(text))
+		order_may_be_left(m->take_order);
+	rc = jobs_put_first(o, m->spec, TAKE(m->take_order), &m->err);
+	if (rc == 0)
+		untold_replaced(o->untold, text);
+	return rc;
+}
+
+static int obey(struct orders *o, struct message *m)
+{
+	switch (m->kind) {
+	case MESSAGE_TOLD:
+		return told(o, m);
+	case MESSAGE_WITHDRAWN:
+		return withdrawn(o, m);
+	case MESSAGE_FOUND:
+		return untold_found(m);
+	case MESSAGE_RENUMBERED:
+		return renumbered(o, m);
+	}
+	return -EINVAL;
+}
+
+uint64_t orders_step(struct orders *o, uint64_t now_ns)
+{
+	struct message *m;
+
+	o->now_ns = now_ns;
+	while ((m = inbox_take(&o->inbox)))
+		inbox_answer(&o->inbox, m, obey(o, m));
+	if (now_ns >= o->look_ns) {
+		jobs_look(o);
+		o->look_ns = now_ns + LOOK_NS;
+	}
+	return MIN(o->look_ns,
+		   MIN(untold_step(o->untold, now_ns), renumber_step(o->renumber, now_ns)));
+}
+
+static void *orders_main(void *arg)
+{
+	struct orders *o = arg;
+	uint64_t now = clock_now(o->clock), next;
+
+	o->look_ns = now + LOOK_NS;
+	do {
+		next = orders_step(o, clock_now(o->clock));
+		now = clock_now(o->clock);
+	} while (inbox_wait(&o->inbox, next > now ? next - now : 0));
+	return NULL;
 }
 
 int orders_start(struct orders *o, struct err *err)
@@ -84,23 +171,27 @@ int orders_start(struct orders *o, struct err *err)
 	if (rc == 0)
 		rc = renumber_start(o, err);
 	if (rc == 0)
-		rc = jobs_start(o, err);
+		rc = thr_start(&o->thr, "cl-orders", orders_main, o, err);
 	return rc;
 }
 
 void orders_quit(struct orders *o)
 {
-	if (o)
-		order_maker_quit(o->maker);
+	if (!o)
+		return;
+	order_maker_quit(o->maker);
+	if (!o->thr.is_started) /* nobody would answer */
+		inbox_close(&o->inbox);
 }
 
 void orders_stop(struct orders *o)
 {
 	if (!o)
 		return;
+	inbox_close(&o->inbox);
+	thr_join(&o->thr);
 	untold_stop(o->untold);
 	renumber_stop(o);
-	jobs_stop(o);
 }
 
 bool orders_free(struct orders *o)
@@ -117,7 +208,7 @@ bool orders_free(struct orders *o)
 		told_list_fini(&o->list[i]);
 	free(o->told.answer);
 	jobs_fini(&o->jobs);
-	mutex_fini(&o->change_mu);
+	inbox_fini(&o->inbox);
 	mutex_fini(&o->order_mu);
 	free(o->source);
 	free(o->mountpoint);

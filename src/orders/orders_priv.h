@@ -10,6 +10,7 @@
 #include "clairfs/base/thr.h"
 #include "clairfs/dataset.h"
 #include "clairfs/orders.h"
+#include "inbox.h"
 #include "jobs.h"
 #include "untold.h"
 
@@ -29,6 +30,18 @@ struct told_last {
 	bool is_refused;
 };
 
+/* What carries orders out; as the functions of cache.h say. */
+struct drive {
+	uint32_t (*get_jobs)(void *ctx, struct cache_job ret[PLAN_JOBS]);
+	int (*add)(void *ctx, struct order *take_order, uint32_t instead_of, uint32_t *ret_id);
+	int (*end)(void *ctx, uint32_t id, const char *why);
+	int (*clear)(void *ctx); /* there is no order any more */
+	uint32_t (*generation)(void *ctx);
+	uint32_t (*last_opens)(void *ctx, uint32_t *ret_sample, uint32_t max);
+	uint32_t (*reader_of)(void *ctx, uint32_t sample);
+};
+extern const struct drive drive_cache; /* ctx: a struct cache */
+
 struct orders {
 	char *source, *mountpoint; /* absolute */
 	struct dataset *dataset;
@@ -37,27 +50,32 @@ struct orders {
 	struct order *order;     /* likewise */
 	struct orders_search search;
 	struct orders_watch watch; /* first NULL: nobody's */
-	struct cache *cache;       /* NULL: not yet */
-	struct mutex order_mu;
-	struct mutex change_mu;    /* one change of the order at a time; outside of order_mu */
+	const struct drive *drive; /* NULL: not yet */
+	void *drive_ctx;
 	struct order_maker *maker; /* from orders_listen on */
-	struct told_last told;     /* order_mu */
-	struct told_list list[ORDERS_LANES];
-	struct jobs jobs;      /* whose orders are in force */
-	struct untold *untold; /* looks for orders that nobody told */
+	struct inbox inbox;
+	struct thr thr; /* the owner */
+	/* The owner's: */
+	uint64_t now_ns, look_ns; /* of this step; when to look for jobs that are over */
+	struct untold *untold;    /* looks for orders that nobody told */
 	struct renumber *renumber;
+	/* The lanes': */
+	struct told_list list[ORDERS_LANES];
+	/* Anybody's: */
+	struct mutex order_mu; /* a leaf */
+	struct told_last told; /* order_mu */
+	struct jobs jobs;      /* whose orders are in force; changed by the owner, under order_mu */
 	_Atomic uint64_t numberings_tried; /* ways to number the files */
 };
 
+/* The owner: answers what it is asked, and looks at what it is time to look at. Returns when it wants to
+ * be called again at the latest. Tests call it in place of a thread. */
+uint64_t orders_step(struct orders *o, uint64_t now_ns);
 /* Spec to order of this mount's dataset. It may read a file: never under a lock. */
 int orders_make(struct orders *o, const struct order_spec *spec, struct order **ret,
 		struct err *err) MUST_USE;
 /* What is odd about an order, for the log: once, when it is put in force. */
 void orders_log_note(const struct order_spec *spec, const struct order *order);
-/* Another order in place of the one told as `before`; -EAGAIN without a message when that is not in
- * force any more. */
-int orders_change(struct orders *o, const char *before, const char *text,
-		  struct err *err) MUST_USE;
 /* The first files of a dataset in their order, a few classes, look like all of them. */
 bool orders_is_unshuffled(const char *text);
 /* A copy: the answer is heap, or NULL. Any thread. */
@@ -96,9 +114,11 @@ void told_list_params(const struct told_list *list, struct order_params *params)
 int told_list_add(struct told_list *list, struct clairfs_list *part, uint32_t n_samples,
 		  struct order_spec **ret, struct err *err) MUST_USE;
 
-/* renumber.c: other numbers of the files, while the order is lost. stop: also when it was never
- * started. */
+/* renumber.c: other numbers of the files, while the order is lost. */
 int renumber_start(struct orders *o, struct err *err) MUST_USE;
+/* The owner's; returns when to look again. r NULL: never. */
+uint64_t renumber_step(struct renumber *r, uint64_t now_ns);
+/* With the inbox closed; also when it was never started. */
 void renumber_stop(struct orders *o);
 
 #endif

@@ -1,17 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* When a job does not read in the order that was told, it may be the right order of files that are
- * numbered in another way: listed as timm does, or from a directory below the root. This thread
- * looks now and then whether the plan has lost its order; then it takes the last opens, computes
- * epochs of the same spec with other values of sort= and under=, and asks whether the opens stand
- * at one place of them. What fits replaces the order, and the plan verifies it like any other.
+/* Looks now and then whether the plan has lost the order that was told, and has it tried with other
+ * numbers of the files (infer/renumber.c). What fits replaces the order, and the plan verifies it like
+ * any other.
  *
- * The planner is asked for the opens and for how it does, no more: a trial costs a sort and some
- * permutations of n on this thread, which has the lowest priority, and after a search without
- * success the next one of this order waits for four times as many reads of one loss. Lists are left
- * alone, they name the files. It must never replace an order that was told meanwhile. A stop waits
- * for the sort or the permutation under way: up to a second per 10^7 samples. */
+ * The owner looks; trials take a thread of their own, which has the lowest priority. After a search
+ * without success the next one of this order waits for four times as many reads of one loss. Lists are
+ * left alone, they name the files. An order that was told meanwhile is never replaced. A stop waits for
+ * the trial under way. */
 #include <errno.h>
-#include <stdatomic.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -24,9 +20,6 @@
 #define LOOK_NS (NS_PER_S / 2)
 #define OPENS 256u      /* that are compared */
 #define FIRST_READS 96u /* of a lost order before the first search */
-#define PARTS_MAX 8u    /* directories that are tried */
-#define PART_SHARE 10u  /* with at least a tenth of the samples */
-#define TRIED_MAX (PARTS_MAX * 8u)
 #define RENUMBER_NICE 19
 #define EPOCH_BYTES 16u /* per sample, of an epoch that is tried */
 
@@ -37,165 +30,96 @@ struct renumber {
 	struct cond cv;
 	bool is_stopping; /* mu */
 	atomic_bool is_cancelled;
-	/* the thread's own */
-	uint64_t spec, next_reads; /* hash of the spec looked at, and when to look again */
+	/* What to try: the owner's while text is NULL, else the thread's. */
+	char *text; /* mu: NULL or not */
+	uint64_t epoch;
+	uint32_t opens[OPENS], n_opens;
+	/* the owner's: */
+	uint64_t look_ns;          /* when to look again */
+	uint64_t spec, next_reads; /* hash of the spec looked at, and when to try it */
 	bool is_large_said;
 };
 
-/* One search. */
-struct search {
-	struct renumber *r;
-	struct order_spec *spec;
-	struct plan_status plan;
-	uint32_t opens[OPENS], n_opens;
-	char *part[PARTS_MAX + 1]; /* paths; NULL is the root */
-	uint32_t n_parts;
-	uint64_t tried[TRIED_MAX]; /* hashes of numberings: several ways often agree */
-	uint32_t n_tried;
-	char *found; /* a spec */
-};
+/* --- the thread --- */
 
-static bool was_tried(struct search *s, const uint32_t *sample, uint32_t n)
+static int make(void *orders, const struct order_spec *spec, struct order **ret)
 {
-	uint64_t hash = XXH3_64bits(sample, (size_t)n * sizeof(*sample));
+	struct err err = { 0 }; /* a kind that cannot be with this many samples is no error here */
 
-	for (uint32_t i = 0; i < s->n_tried; i++)
-		if (s->tried[i] == hash)
-			return true;
-	if (s->n_tried < TRIED_MAX)
-		s->tried[s->n_tried++] = hash;
-	return false;
+	return orders_make(orders, spec, ret, &err);
 }
 
-/* Whether the opens stand in this epoch of the order. */
-static bool epoch_fits(const struct search *s, const struct order *order, uint64_t epoch)
-{
-	struct order_epoch *ep;
-	struct err err = { 0 };
-	bool is_fit;
-
-	if (atomic_load(&s->r->is_cancelled) || order_epoch_new(order, epoch, &ep, &err) < 0)
-		return false;
-	is_fit = plan_epoch_fits(order_info(order), ep, s->opens, s->n_opens);
-	order_epoch_free(ep);
-	return is_fit;
-}
-
-/* The epoch the job is in, or UINT64_MAX: the one that was followed last, the next, the one before,
- * and where a run starts. */
-static uint64_t find_epoch(const struct search *s, const struct order *order)
-{
-	uint64_t now = s->plan.epoch, start = order_info(order)->start_epoch;
-	uint64_t epochs[] = { now, now + 1, now ? now - 1 : 0, start, 0 };
-	uint32_t n = order_info(order)->is_same_every_epoch ? 1 : ARRAY_LEN(epochs);
-
-	for (uint32_t i = 0; i < n; i++) {
-		bool is_new = true;
-
-		for (uint32_t k = 0; k < i; k++)
-			is_new = is_new && epochs[k] != epochs[i];
-		if (is_new && epoch_fits(s, order, epochs[i]))
-			return epochs[i];
-	}
-	return UINT64_MAX;
-}
-
-static void try_text(struct search *s, const char *text, const char *sort, const char *under)
+/* In place of the order in force, if that is `before` still. */
+static int put(struct renumber *r, const char *before, const char *text, struct err *err)
 {
 	struct order_spec *spec = NULL;
-	struct order *order = NULL;
-	struct err err = { 0 };
-	uint64_t epoch = UINT64_MAX;
+	struct message m = { .kind = MESSAGE_RENUMBERED, .before = before };
+	int rc = order_spec_parse(text, &spec, &m.err);
 
-	/* A kind that cannot be with this many samples is no error here. */
-	if (order_spec_parse(text, &spec, &err) == 0 &&
-	    orders_make(s->r->o, spec, &order, &err) == 0)
-		epoch = find_epoch(s, order);
-	if (epoch != UINT64_MAX)
-		s->found = order_spec_renumbered(s->spec, sort, under, epoch);
-	order_free(order);
+	m.spec = spec;
+	if (rc == 0)
+		rc = orders_make(r->o, spec, &m.take_order, &m.err);
+	if (rc == 0) {
+		inbox_post(&r->o->inbox, &m);
+		rc = inbox_await(&r->o->inbox, &m);
+	}
+	order_spec_free(spec);
+	*err = m.err;
+	return rc;
+}
+
+static void search(struct renumber *r)
+{
+	struct infer_lost lost = { .dataset = r->o->dataset,
+				   .epoch = r->epoch,
+				   .opens = r->opens,
+				   .n_opens = r->n_opens,
+				   .make = make,
+				   .ctx = r->o,
+				   .tried = &r->o->numberings_tried,
+				   .cancel = &r->is_cancelled };
+	AUTO_FREE char *found = NULL;
+	struct order_spec *spec = NULL;
+	struct err err = { 0 };
+	int rc;
+
+	if (order_spec_parse(r->text, &spec, &err) < 0)
+		return;
+	lost.spec = spec;
+	found = infer_renumber(&lost);
+	if (found && !atomic_load(&r->is_cancelled)) {
+		rc = put(r, r->text, found, &err);
+		if (rc == 0)
+			log_info("%s: the files are numbered in another way than was told: %s",
+				 r->o->mountpoint, found);
+		else if (err.code && rc != -ECANCELED)
+			log_warn("%s: %s", found, err.msg);
+	}
 	order_spec_free(spec);
 }
 
-static void try_numbering(struct search *s, enum dataset_sort sort, const char *under)
+static void *renumber_main(void *arg)
 {
-	const char *name = sort == DATASET_SORT_INDEX ? NULL : dataset_sort_names[sort];
-	AUTO_FREE uint32_t *sample = NULL;
-	AUTO_FREE char *text = NULL;
-	struct err err = { 0 };
-	uint32_t n;
+	struct renumber *r = arg;
 
-	if (atomic_load(&s->r->is_cancelled) ||
-	    dataset_numbering(s->r->o->dataset, sort, under, &sample, &n, &err) < 0 ||
-	    was_tried(s, sample, n))
-		return;
-	atomic_fetch_add(&s->r->o->numberings_tried, 1);
-	text = order_spec_renumbered(s->spec, name, under, 0);
-	if (text)
-		try_text(s, text, name, under);
-}
-
-/* Directories with a good share of the samples, the root first: a part is a list of its own. */
-static int find_parts(struct search *s)
-{
-	const struct dataset *ds = s->r->o->dataset;
-	uint32_t n = dataset_n_samples(ds), entries = dataset_n_entries(ds);
-	AUTO_FREE uint32_t *count = calloc((size_t)entries + 1, sizeof(*count));
-	char path[4096];
-
-	if (!count)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < n; i++) {
-		struct entry_id e = dataset_parent(ds, (struct entry_id){ i });
-
-		for (; !entry_eq(e, ENTRY_ROOT); e = dataset_parent(ds, e))
-			count[e.v]++;
-	}
-	s->part[s->n_parts++] = NULL;
-	for (uint32_t i = n; i < entries && s->n_parts <= PARTS_MAX; i++) {
-		if (count[i] < n / PART_SHARE || !count[i] ||
-		    dataset_path(ds, (struct entry_id){ i }, path, sizeof(path)) < 0)
+	/* The thread's own number: niceness is per thread in Linux. */
+	(void)setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), RENUMBER_NICE);
+	mutex_lock(&r->mu);
+	while (!r->is_stopping) {
+		if (!r->text) {
+			cond_wait(&r->cv, &r->mu);
 			continue;
-		s->part[s->n_parts] = strdup(path);
-		if (!s->part[s->n_parts])
-			return -ENOMEM;
-		s->n_parts++;
+		}
+		mutex_unlock(&r->mu);
+		search(r);
+		mutex_lock(&r->mu);
+		free(TAKE(r->text));
 	}
-	return 0;
+	mutex_unlock(&r->mu);
+	return NULL;
 }
 
-static void search_run(struct search *s)
-{
-	if (find_parts(s) < 0)
-		return;
-	for (uint32_t i = 0; i < s->n_parts && !s->found; i++)
-		for (int sort = 0; dataset_sort_names[sort] && !s->found; sort++)
-			try_numbering(s, (enum dataset_sort)sort, s->part[i]);
-}
-
-/* The order in force is `text`, and it is lost. */
-static void search(struct renumber *r, const char *text, const struct plan_status *plan)
-{
-	struct search s = { .r = r, .plan = *plan };
-	struct err err = { 0 };
-
-	if (order_spec_parse(text, &s.spec, &err) < 0)
-		return;
-	s.n_opens = cache_last_opens(r->o->cache, s.opens, OPENS);
-	if (s.n_opens >= FIRST_READS)
-		search_run(&s);
-	if (s.found && !atomic_load(&r->is_cancelled)) {
-		if (orders_change(r->o, text, s.found, &err) == 0)
-			log_info("%s: the files are numbered in another way than was told: %s",
-				 r->o->mountpoint, s.found);
-		else if (err.code)
-			log_warn("%s: %s", s.found, err.msg);
-	}
-	for (uint32_t i = 1; i < s.n_parts; i++)
-		free(s.part[i]);
-	free(s.found);
-	order_spec_free(s.spec);
-}
+/* --- the owner --- */
 
 /* Epochs are computed whole, outside of what the planner may use. */
 static bool is_too_large(struct renumber *r)
@@ -212,44 +136,59 @@ static bool is_too_large(struct renumber *r)
 	return true;
 }
 
-static void look_for_numbers(struct renumber *r)
+static bool is_at_work(struct renumber *r)
+{
+	bool is_at_work;
+
+	mutex_lock(&r->mu);
+	is_at_work = r->text;
+	mutex_unlock(&r->mu);
+	return is_at_work;
+}
+
+static void give(struct renumber *r, char *take_text)
+{
+	mutex_lock(&r->mu);
+	r->text = take_text;
+	cond_signal(&r->cv);
+	mutex_unlock(&r->mu);
+}
+
+static void look(struct renumber *r)
 {
 	AUTO_FREE char *text = orders_text(r->o);
-	struct cache_status st;
+	struct cache_job views[PLAN_JOBS];
+	const struct plan_status *plan = &views[0].plan;
 	uint64_t spec;
 
-	cache_get_status(r->o->cache, &st);
-	if (!text || st.n_jobs > 1 || st.plan.state != PLAN_LOST ||
-	    strncmp(text, "list:", strlen("list:")) == 0 || is_too_large(r))
+	if (r->o->drive->get_jobs(r->o->drive_ctx, views) != 1 || !text ||
+	    plan->state != PLAN_LOST || strncmp(text, "list:", strlen("list:")) == 0 ||
+	    is_too_large(r))
 		return;
 	spec = XXH3_64bits(text, strlen(text));
 	if (spec != r->spec) {
 		r->spec = spec;
 		r->next_reads = FIRST_READS;
 	}
-	if (st.plan.lost_reads < r->next_reads)
+	if (plan->lost_reads < r->next_reads)
 		return;
-	r->next_reads = 4 * st.plan.lost_reads;
-	search(r, text, &st.plan);
+	r->next_reads = 4 * plan->lost_reads;
+	r->epoch = plan->epoch;
+	r->n_opens = r->o->drive->last_opens(r->o->drive_ctx, r->opens, OPENS);
+	if (r->n_opens >= FIRST_READS)
+		give(r, TAKE(text));
 }
 
-static void *renumber_main(void *arg)
+uint64_t renumber_step(struct renumber *r, uint64_t now_ns)
 {
-	struct renumber *r = arg;
-
-	/* The thread's own number: niceness is per thread in Linux. */
-	(void)setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), RENUMBER_NICE);
-	mutex_lock(&r->mu);
-	while (!r->is_stopping) {
-		cond_wait_for(&r->cv, &r->mu, LOOK_NS);
-		if (r->is_stopping)
-			break;
-		mutex_unlock(&r->mu);
-		look_for_numbers(r);
-		mutex_lock(&r->mu);
+	if (!r)
+		return UINT64_MAX;
+	if (now_ns >= r->look_ns) {
+		if (!is_at_work(r))
+			look(r);
+		r->look_ns = now_ns + LOOK_NS;
 	}
-	mutex_unlock(&r->mu);
-	return NULL;
+	return r->look_ns;
 }
 
 int renumber_start(struct orders *o, struct err *err)
@@ -277,6 +216,7 @@ void renumber_stop(struct orders *o)
 	cond_signal(&r->cv);
 	mutex_unlock(&r->mu);
 	thr_join(&r->thread);
+	free(r->text);
 	cond_fini(&r->cv);
 	mutex_fini(&r->mu);
 	free(r);

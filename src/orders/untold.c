@@ -17,9 +17,9 @@
  * sample. Where it had no READ (the kernel has the pages), it is an open of the job whose order has it
  * there, or of the only reader that no order explains, or else, beside other jobs, of nobody.
  *
- * Threads: cl-untold has the readers and feeds the finders; it, and whoever holds change_mu, may look
- * at the table of finders, which only it changes, under change_mu and mu. It must never wait for a
- * finder's thread with a lock held: that may wait for change_mu in found(). Nor ask /proc for anything
+ * All of it is the owner's (orders.c), but for the ring, which the planner fills. Finders have threads
+ * of their own, which send what they find to the owner and wait: so it must never wait for one. A finder
+ * that goes is told so and left alone until its search has ended. Nor may /proc be asked for anything
  * but what /proc/PID/stat and status have, as everything else may wait for that process. */
 #include <errno.h>
 #include <string.h>
@@ -30,6 +30,7 @@
 #define LOOK_NS (50 * NS_PER_MS)
 #define IDLE_NS (200 * NS_PER_MS)
 #define PRUNE_NS NS_PER_S
+#define NEVER UINT64_MAX
 #define ASKED_MOST 8     /* threads that /proc is asked about in one look */
 #define APART_OPENS 128  /* of readers that are told apart, before there is any order */
 #define LOOKED_LEAST 2   /* that many looks at all of them were in vain */
@@ -52,7 +53,7 @@ static enum infer_plan plan_of(enum plan_state state)
 
 /* --- the table of finders --- */
 
-/* The thread. NULL: there is no room, or no memory, for one more. */
+/* NULL: there is no room, or no memory, for one more. */
 static struct finder *finder_add(struct untold *u, const struct teller *who)
 {
 	struct err err = { 0 };
@@ -67,33 +68,47 @@ static struct finder *finder_add(struct untold *u, const struct teller *who)
 		finder_free(f);
 		return NULL;
 	}
-	mutex_lock(&u->o->change_mu);
 	mutex_lock(&u->mu);
 	u->finder[at] = f;
 	mutex_unlock(&u->mu);
-	mutex_unlock(&u->o->change_mu);
 	return f;
 }
 
 static void finder_remove(struct untold *u, uint32_t at)
 {
 	struct finder *f = u->finder[at];
-	uint32_t joins = atomic_load(&f->joins);
 
 	for (uint32_t i = 0; i < READERS_MAX; i++) {
 		if (u->readers.reader[i].owner != at)
 			continue;
-		u->readers.reader[i].owner = joins;
-		u->readers.reader[i].is_explained = atomic_load(&f->is_joined);
+		u->readers.reader[i].owner = f->joins;
+		u->readers.reader[i].is_explained = f->is_joined;
 		u->readers.reader[i].n_kept = 0;
 	}
-	mutex_lock(&u->o->change_mu);
 	mutex_lock(&u->mu);
 	u->finder[at] = NULL;
 	mutex_unlock(&u->mu);
-	mutex_unlock(&u->o->change_mu);
-	infer_stop(f->infer);
-	finder_free(f);
+	inbox_refuse(&u->o->inbox, f); /* it may be waiting for us */
+	infer_quit(f->infer);
+	f->next = u->leaving;
+	u->leaving = f;
+}
+
+static void free_left(struct untold *u)
+{
+	struct finder **at = &u->leaving;
+
+	while (*at) {
+		struct finder *f = *at;
+
+		if (!infer_has_ended(f->infer)) {
+			at = &f->next;
+			continue;
+		}
+		*at = f->next;
+		infer_stop(f->infer);
+		finder_free(f);
+	}
 }
 
 static uint32_t count_finders(const struct untold *u)
@@ -105,12 +120,17 @@ static uint32_t count_finders(const struct untold *u)
 	return n;
 }
 
-/* --- the thread: whose opens are these? --- */
+/* --- whose opens are these? --- */
+
+static uint32_t reader_of_sample(const struct untold *u, uint32_t sample)
+{
+	return u->o->drive->reader_of(u->o->drive_ctx, sample);
+}
 
 static uint32_t reader_of(struct untold *u, const struct cache_open *open, uint64_t now_ns,
 			  uint32_t *asked)
 {
-	uint32_t tid = open->reader ? open->reader : cache_reader_of(u->o->cache, open->sample);
+	uint32_t tid = open->reader ? open->reader : reader_of_sample(u, open->sample);
 	uint32_t at = readers_find(&u->readers, tid, now_ns);
 	struct teller who;
 
@@ -159,7 +179,7 @@ static void drain(struct untold *u, uint64_t now_ns)
 		(void)reader_of(u, &u->ring[tail % RING].open, now_ns, &asked);
 }
 
-/* --- the thread: who gets a finder? --- */
+/* --- who gets a finder? --- */
 
 static bool has_own(const struct untold *u, const struct reader *r)
 {
@@ -175,7 +195,6 @@ struct apart {
 static void find_apart(struct untold *u, struct apart *ret)
 {
 	*ret = (struct apart){ .n = 0 };
-	mutex_lock(&u->o->change_mu);
 	ret->is_first = !atomic_load(&u->is_sorted) && !u->o->jobs.n;
 	for (uint32_t i = 0; i < READERS_MAX; i++) {
 		const struct reader *r = &u->readers.reader[i];
@@ -186,7 +205,6 @@ static void find_apart(struct untold *u, struct apart *ret)
 		ret->reader[ret->n++] = i;
 		ret->opens += r->n_kept;
 	}
-	mutex_unlock(&u->o->change_mu);
 }
 
 /* Where nobody's order is known there must be several readers, and no order of all of them. */
@@ -242,7 +260,7 @@ static void tell_apart(struct untold *u)
 	atomic_store(&u->is_sorted, true);
 }
 
-/* The first order was found, or told. With change_mu held. */
+/* The first order was found, or told. */
 static void be_whole_no_more(struct untold *u)
 {
 	u->is_whole = false;
@@ -250,7 +268,7 @@ static void be_whole_no_more(struct untold *u)
 		infer_note_apart(u->finder[EVERYBODY]->infer);
 }
 
-/* --- the thread: what else there is to do --- */
+/* --- what else there is to do --- */
 
 /* Whether it may read by what this one found: its own, or a reader whose own finder found nothing. */
 static bool is_candidate(const struct untold *u, const struct finder *f, const struct reader *r)
@@ -260,7 +278,7 @@ static bool is_candidate(const struct untold *u, const struct finder *f, const s
 	if (!r->who.id.pid || r->n_opens < READS_LEAST)
 		return false;
 	return own == f || (f->index == EVERYBODY && own && atomic_load(&own->id) == CACHE_NO_JOB &&
-			    !atomic_load(&own->is_over));
+			    !own->is_over);
 }
 
 static void join(struct untold *u, const struct finder *f, const struct reader *r)
@@ -269,15 +287,14 @@ static void join(struct untold *u, const struct finder *f, const struct reader *
 
 	if (own == f)
 		return;
-	atomic_store(&own->joins, f->index);
-	atomic_store(&own->is_joined, true);
-	atomic_store(&own->is_over, true);
+	own->joins = f->index;
+	own->is_joined = own->is_over = true;
 }
 
 /* The processes that read by what was found. */
 static void add_readers(struct untold *u, struct finder *f)
 {
-	bool is_fresh = f->epoch && atomic_load(&f->is_fresh) > 0;
+	bool is_fresh = f->epoch && f->is_fresh > 0;
 
 	for (uint32_t i = 0; i < READERS_MAX; i++) {
 		struct reader *r = &u->readers.reader[i];
@@ -292,9 +309,8 @@ static void add_readers(struct untold *u, struct finder *f)
 		join(u, f, r);
 		jobs_add_reader(u->o, atomic_load(&f->id), &r->who);
 	}
-	if (!is_fresh || atomic_fetch_sub(&f->is_fresh, 1) > 1)
-		return;
-	order_epoch_free(TAKE(f->epoch));
+	if (is_fresh && --f->is_fresh == 0)
+		order_epoch_free(TAKE(f->epoch));
 }
 
 static void see_followed(struct untold *u, const struct cache_job *views, uint32_t n)
@@ -330,8 +346,7 @@ static void look_at_jobs(struct untold *u)
 	struct cache_job views[PLAN_JOBS];
 	uint32_t n;
 
-	mutex_lock(&u->o->change_mu);
-	n = cache_get_jobs(u->o->cache, views);
+	n = u->o->drive->get_jobs(u->o->drive_ctx, views);
 	see_followed(u, views, n);
 	for (uint32_t i = 0; i < FINDERS; i++)
 		if (u->finder[i] && atomic_load(&u->finder[i]->id) != CACHE_NO_JOB)
@@ -340,7 +355,6 @@ static void look_at_jobs(struct untold *u)
 		be_whole_no_more(u);
 	if (atomic_load(&u->is_sorted))
 		note_plans(u, views, n);
-	mutex_unlock(&u->o->change_mu);
 }
 
 static bool is_in_force(const struct untold *u, uint32_t id)
@@ -354,7 +368,7 @@ static bool is_in_force(const struct untold *u, uint32_t id)
 }
 
 /* It has no reader any more, and no job whose end would be heard of: it never found anything, or the
- * order has left by itself, all read. With change_mu held. */
+ * order has left by itself, all read. */
 static bool is_left_alone(const struct untold *u, const struct finder *f)
 {
 	for (uint32_t i = 0; i < READERS_MAX; i++)
@@ -374,11 +388,9 @@ static void prune(struct untold *u, uint64_t now_ns)
 		if (r->who.id.pid && !process_is_alive(&r->who.id))
 			readers_remove(&u->readers, i);
 	}
-	mutex_lock(&u->o->change_mu);
 	for (uint32_t i = 1; i < FINDERS; i++)
 		if (u->finder[i] && is_left_alone(u, u->finder[i]))
-			atomic_store(&u->finder[i]->is_over, true);
-	mutex_unlock(&u->o->change_mu);
+			u->finder[i]->is_over = true;
 }
 
 /* The finder of everybody is the only one again, and hears of the opens from the planner: those that
@@ -397,13 +409,13 @@ static void sort_no_more(struct untold *u, uint64_t now_ns)
 static void remove_over(struct untold *u, uint64_t now_ns)
 {
 	for (uint32_t i = 1; i < FINDERS; i++)
-		if (u->finder[i] && atomic_load(&u->finder[i]->is_over))
+		if (u->finder[i] && u->finder[i]->is_over)
 			finder_remove(u, i);
 	if (atomic_load(&u->is_sorted) && count_finders(u) == 1)
 		sort_no_more(u, now_ns);
 }
 
-/* It has told an order, or may be about to, as one of several ranks. With change_mu held. */
+/* It has told an order, or may be about to, as one of several ranks. */
 static bool is_told(const struct untold *u, const struct teller *who)
 {
 	for (uint32_t i = 0; i < u->o->jobs.n; i++)
@@ -415,51 +427,43 @@ static bool is_told(const struct untold *u, const struct teller *who)
 /* Somebody told an order: nobody looks for it in what was opened before. */
 static void forget_told(struct untold *u)
 {
-	mutex_lock(&u->o->change_mu);
 	for (uint32_t i = 0; i < READERS_MAX; i++) {
 		struct reader *r = &u->readers.reader[i];
 
 		if (r->who.id.pid && r->owner == EVERYBODY && is_told(u, &r->who))
 			r->n_kept = 0;
 	}
-	mutex_unlock(&u->o->change_mu);
 }
 
-static void look(struct untold *u)
+static void look(struct untold *u, uint64_t now_ns)
 {
-	uint64_t now_ns = clock_now(clock_monotonic());
-
-	if (atomic_exchange(&u->is_over, false))
+	if (u->is_over)
 		readers_begin_again(&u->readers);
-	if (atomic_exchange(&u->is_told, false))
+	if (u->is_told)
 		forget_told(u);
+	u->is_over = u->is_told = false;
 	drain(u, now_ns);
 	look_at_jobs(u);
 	tell_apart(u);
 	prune(u, now_ns);
 	remove_over(u, now_ns);
+	free_left(u);
 }
 
-static void *untold_main(void *arg)
+uint64_t untold_step(struct untold *u, uint64_t now_ns)
 {
-	struct untold *u = arg;
+	bool is_busy;
 
-	mutex_lock(&u->mu);
-	while (!u->is_stopping) {
-		bool is_busy = atomic_load(&u->head) != atomic_load(&u->tail) ||
-			       atomic_load(&u->is_sorted);
-
-		atomic_store(&u->is_idle, !is_busy);
-		cond_wait_for(&u->cv, &u->mu, is_busy ? LOOK_NS : IDLE_NS);
-		atomic_store(&u->is_idle, false);
-		if (u->is_stopping)
-			break;
-		mutex_unlock(&u->mu);
-		look(u);
-		mutex_lock(&u->mu);
-	}
-	mutex_unlock(&u->mu);
-	return NULL;
+	if (u->params.effort == INFER_OFF)
+		return NEVER;
+	if (!atomic_exchange(&u->is_woken, false) && now_ns < u->look_ns)
+		return u->look_ns;
+	atomic_store(&u->is_idle, false);
+	look(u, now_ns);
+	is_busy = atomic_load(&u->head) != atomic_load(&u->tail) || atomic_load(&u->is_sorted);
+	u->look_ns = now_ns + (is_busy ? LOOK_NS : IDLE_NS);
+	atomic_store(&u->is_idle, !is_busy);
+	return u->look_ns;
 }
 
 /* --- what is told by others --- */
@@ -480,8 +484,10 @@ void untold_opened(struct untold *u, const struct cache_open *open)
 	u->ring[head % RING] = (struct opening){ .open = *open, .is_heard = !is_sorted };
 	atomic_store_explicit(&u->head, head + 1, memory_order_release);
 	if (atomic_load_explicit(&u->is_idle, memory_order_relaxed) &&
-	    atomic_exchange(&u->is_idle, false))
-		cond_signal(&u->cv); /* missed, it looks a moment later */
+	    atomic_exchange(&u->is_idle, false)) {
+		atomic_store(&u->is_woken, true);
+		inbox_wake(&u->o->inbox);
+	}
 }
 
 void untold_planned(struct untold *u, enum plan_state state)
@@ -507,13 +513,15 @@ void untold_told(struct untold *u, const char *text)
 
 	for (uint32_t i = 1; i < FINDERS; i++)
 		if (u->finder[i] && (is_none || is_unwanted(u, u->finder[i])))
-			atomic_store(&u->finder[i]->is_over, true);
+			u->finder[i]->is_over = true;
 	if (!text && !is_none)
 		return;
 	if (text && is_in_force(u, atomic_load(&all->id)))
 		return; /* one more's */
-	atomic_store(is_none || atomic_load(&all->id) != CACHE_NO_JOB ? &u->is_over : &u->is_told,
-		     true);
+	if (is_none || atomic_load(&all->id) != CACHE_NO_JOB)
+		u->is_over = true;
+	else
+		u->is_told = true;
 	atomic_store(&all->id, CACHE_NO_JOB);
 	infer_note_told(all->infer, text);
 }
@@ -542,11 +550,11 @@ void untold_gone(struct untold *u, uint32_t id, const char *why)
 	mutex_unlock(&u->mu);
 	atomic_store(&f->id, CACHE_NO_JOB);
 	if (f->index != EVERYBODY) {
-		atomic_store(&f->is_over, true);
+		f->is_over = true;
 		return;
 	}
 	infer_note_gone(f->infer, why);
-	atomic_store(&u->is_over, true);
+	u->is_over = true;
 }
 
 /* --- from start to end --- */
@@ -565,7 +573,6 @@ int untold_new(struct orders *o, const struct infer_params *params, struct untol
 	u->params = *params;
 	u->most = (uint32_t)MIN(MAX(o->search.ram / MEMORY_SHARE / each, 1), (uint64_t)FINDERS);
 	mutex_init(&u->mu);
-	cond_init(&u->cv);
 	rc = finder_new(u, EVERYBODY, NULL, &u->finder[EVERYBODY], err);
 	u->params.told = NULL;
 	if (rc < 0) {
@@ -578,25 +585,18 @@ int untold_new(struct orders *o, const struct infer_params *params, struct untol
 
 int untold_start(struct untold *u, struct err *err)
 {
-	int rc = infer_start(u->finder[EVERYBODY]->infer, err);
-
-	if (rc == 0 && u->params.effort != INFER_OFF)
-		rc = thr_start(&u->thr, "cl-untold", untold_main, u, err);
-	return rc;
+	return infer_start(u->finder[EVERYBODY]->infer, err);
 }
 
 void untold_stop(struct untold *u)
 {
 	if (!u)
 		return;
-	mutex_lock(&u->mu);
-	u->is_stopping = true;
-	cond_broadcast(&u->cv);
-	mutex_unlock(&u->mu);
-	thr_join(&u->thr);
 	for (uint32_t i = 0; i < FINDERS; i++)
 		if (u->finder[i])
 			infer_stop(u->finder[i]->infer);
+	for (struct finder *f = u->leaving; f; f = f->next)
+		infer_stop(f->infer);
 }
 
 void untold_free(struct untold *u)
@@ -605,7 +605,12 @@ void untold_free(struct untold *u)
 		return;
 	for (uint32_t i = 0; i < FINDERS; i++)
 		finder_free(u->finder[i]);
-	cond_fini(&u->cv);
+	while (u->leaving) {
+		struct finder *f = u->leaving;
+
+		u->leaving = f->next;
+		finder_free(f);
+	}
 	mutex_fini(&u->mu);
 	free(u);
 }

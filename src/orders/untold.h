@@ -12,6 +12,7 @@
 #include "clairfs/infer.h"
 #include "clairfs/plan.h"
 
+struct message;
 struct orders;
 struct untold;
 
@@ -19,7 +20,7 @@ struct untold;
 int untold_new(struct orders *o, const struct infer_params *params, struct untold **ret,
 	       struct err *err) MUST_USE;
 int untold_start(struct untold *u, struct err *err) MUST_USE;
-/* Waits for searches, as infer_stop; also when it was never started, or NULL. */
+/* With the inbox closed; waits for searches, as infer_stop; also when it was never started. */
 void untold_stop(struct untold *u);
 void untold_free(struct untold *u);
 
@@ -28,7 +29,11 @@ void untold_opened(struct untold *u, const struct cache_open *open);
 /* The state of the order in force, where there is one. Planner thread. */
 void untold_planned(struct untold *u, enum plan_state state);
 
-/* All with change_mu held. */
+/* All below are the owner's. */
+/* Looks at the opens, if it is time; returns when to look again. */
+uint64_t untold_step(struct untold *u, uint64_t now_ns);
+/* Something was found; the answer to the message. */
+int untold_found(struct message *m);
 /* Somebody told an order, which is in force (NULL: took it back). */
 void untold_told(struct untold *u, const char *text);
 /* The first order gave way to the same one of files that are numbered in another way. */

@@ -3,8 +3,8 @@
  * it. An order that it finds is one more job's, the next one of its own job, or that of ranks of
  * another finder's job: then it has nothing more to do.
  *
- * The callbacks run on the finder's own thread and may wait for the planner; untold_json runs on the
- * reactor and must not wait for change_mu. */
+ * A finder makes what it found on its own thread, as that may take a file, and sends it to the owner,
+ * which decides what becomes of it. untold_json runs on the reactor: it has u->mu for a moment. */
 #include <errno.h>
 #include <string.h>
 
@@ -77,13 +77,12 @@ static bool has_joined(struct finder *f, const char *text)
 		struct finder *other = u->finder[i];
 
 		if (!other || other == f || atomic_load(&other->id) == CACHE_NO_JOB ||
-		    atomic_load(&other->is_over) ||
+		    other->is_over ||
 		    (other->who.id.pid && !teller_has_common(&other->who, &f->who)) ||
 		    (!infer_add_ranks(other->infer, &answer) && !is_order_of(other, text)))
 			continue;
-		atomic_store(&f->joins, i);
-		atomic_store(&f->is_joined, true);
-		atomic_store(&f->is_over, true);
+		f->joins = i;
+		f->is_joined = f->is_over = true;
 		return true;
 	}
 	return false;
@@ -112,10 +111,7 @@ static bool is_late(const struct finder *f)
 	return is_found && f->index == EVERYBODY && atomic_load(&f->id) == CACHE_NO_JOB;
 }
 
-/* The pass that was found, to see who reads it; NULL: then it is seen by what is read later. Nobody may
- * wait for that: without change_mu. */
-static struct order_epoch *epoch_of(const struct orders *o, const struct order *order)
-	EXCLUDES(o->change_mu);
+/* The pass that was found, to see who reads it; NULL: then it is seen by what is read later. */
 static struct order_epoch *epoch_of(const struct orders *o, const struct order *order)
 {
 	const struct order_info *info = order_info(order);
@@ -128,57 +124,51 @@ static struct order_epoch *epoch_of(const struct orders *o, const struct order *
 	return epoch;
 }
 
-/* With change_mu held. Takes *epoch, if it keeps it. */
-static int put(struct finder *f, const struct order_spec *spec, struct order *take_order,
-	       struct order_epoch **epoch, struct err *err)
+int untold_found(struct message *m)
 {
+	struct finder *f = m->finder;
 	struct untold *u = f->u;
+	const char *text = order_spec_text(m->spec);
 	bool is_only = f->index == EVERYBODY && !atomic_load(&u->is_sorted);
 	uint32_t id = atomic_load(&f->id);
 	int rc;
 
-	if (atomic_load(&f->is_over) || is_late(f) || is_anothers(f, order_spec_text(spec)) ||
-	    has_joined(f, order_spec_text(spec))) {
-		order_free(take_order);
+	if (!infer_is_current(f->infer, m->stamp) || f->is_over || is_late(f) ||
+	    is_anothers(f, text) || has_joined(f, text))
 		return -ECANCELED;
-	}
 	order_epoch_free(f->epoch);
-	f->ranks = order_info(take_order)->n_ranks;
-	f->epoch = TAKE(*epoch);
-	rc = jobs_put_found(u->o, &id, is_only, spec, take_order, err);
+	f->ranks = order_info(m->take_order)->n_ranks;
+	f->epoch = TAKE(m->take_epoch);
+	rc = jobs_put_found(u->o, &id, is_only, m->spec, TAKE(m->take_order), &m->err);
 	if (rc < 0)
 		return rc;
 	atomic_store(&f->id, id);
-	atomic_store(&f->is_fresh, FRESH_LOOKS);
+	f->is_fresh = FRESH_LOOKS;
 	return 0;
 }
 
+/* On the finder's thread. */
 static int found(void *ctx, const char *text, uint64_t stamp)
 {
-	struct order_spec *spec = NULL;
-	struct order *order = NULL;
-	struct order_epoch *epoch = NULL;
 	struct finder *f = ctx;
 	struct orders *o = f->u->o;
-	struct err err = { 0 };
-	int rc = order_spec_parse(text, &spec, &err);
+	struct order_spec *spec = NULL;
+	struct message m = { .kind = MESSAGE_FOUND, .finder = f, .stamp = stamp };
+	int rc = order_spec_parse(text, &spec, &m.err);
 
+	m.spec = spec;
 	if (rc == 0)
-		rc = orders_make(o, spec, &order, &err);
+		rc = orders_make(o, spec, &m.take_order, &m.err);
 	if (rc == 0 && orders_is_unshuffled(text))
-		order_may_be_left(order);
-	if (rc == 0)
-		epoch = epoch_of(o, order);
-	mutex_lock(&o->change_mu);
-	if (rc == 0)
-		rc = infer_is_current(f->infer, stamp) ? put(f, spec, TAKE(order), &epoch, &err)
-						   : -ECANCELED;
-	mutex_unlock(&o->change_mu);
-	order_epoch_free(epoch);
-	order_free(order);
+		order_may_be_left(m.take_order);
+	if (rc == 0) {
+		m.take_epoch = epoch_of(o, m.take_order);
+		inbox_post(&o->inbox, &m);
+		rc = inbox_await(&o->inbox, &m);
+	}
 	order_spec_free(spec);
 	if (rc < 0 && rc != -ECANCELED)
-		log_warn("%s: the order %s cannot be followed: %s", o->mountpoint, text, err.msg);
+		log_warn("%s: the order %s cannot be followed: %s", o->mountpoint, text, m.err.msg);
 	return rc;
 }
 

@@ -43,6 +43,7 @@ static void readers_that_are_known(void)
 	CHECK(!job_is_unseen(&job));
 	CHECK(!is_over(&job, 900)); /* one is there */
 	job.reader[0] = (struct process_id){ GONE_PID, 1 };
+	job.state = JOB_GONE;
 	job.gone_ns = now - NS_PER_S;
 	CHECK(!is_over(&job, 900));
 	job.gone_ns = now - 2 * NS_PER_S;
