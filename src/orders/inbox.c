@@ -5,6 +5,7 @@
  *
  * The owner never waits for who sends: it takes a message, answers it, and looks for the next. The mutex
  * is held for moments, and nothing is called under it. */
+#include <assert.h>
 #include <errno.h>
 
 #include "untold_priv.h"
@@ -20,6 +21,7 @@ void inbox_init(struct inbox *inbox)
 
 void inbox_fini(struct inbox *inbox)
 {
+	assert(list_is_empty(&inbox->waiting));
 	cond_fini(&inbox->answered);
 	cond_fini(&inbox->asked);
 	mutex_fini(&inbox->mu);
@@ -29,6 +31,7 @@ void inbox_fini(struct inbox *inbox)
 static void answer_locked(struct inbox *inbox, struct message *m, int rc) REQUIRES(inbox->mu);
 static void answer_locked(struct inbox *inbox, struct message *m, int rc)
 {
+	assert(!m->is_answered);
 	order_free(TAKE(m->take_order));
 	order_epoch_free(TAKE(m->take_epoch));
 	m->rc = rc;
@@ -45,6 +48,9 @@ static void refuse_locked(struct inbox *inbox, struct message *m)
 
 void inbox_post(struct inbox *inbox, struct message *m)
 {
+	assert((m->kind == MESSAGE_WITHDRAWN) == !m->take_order);
+	assert((m->kind == MESSAGE_FOUND) == (m->finder != NULL));
+	assert((m->kind == MESSAGE_RENUMBERED) == (m->before != NULL));
 	mutex_lock(&inbox->mu);
 	m->is_answered = false;
 	if (inbox->is_closed || (m->finder && m->finder->is_refused)) {

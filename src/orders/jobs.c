@@ -6,6 +6,7 @@
  * Only the owner changes the table (orders.c: one thread), and for the moment of the change it holds
  * order_mu, under which anybody may read. It must never be changed before the cache has agreed, nor
  * order_mu be held over anything that waits. */
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 
@@ -83,17 +84,30 @@ void jobs_account(struct orders *o)
 		watch->others(watch->ctx, t->job[i].id);
 }
 
+/* What is true of the table between two changes. */
+static void check_table(const struct jobs *t)
+{
+	assert(t->n <= PLAN_JOBS);
+	for (uint32_t i = 0; i < t->n; i++) {
+		assert(t->job[i].text && t->job[i].id != CACHE_NO_JOB);
+		for (uint32_t k = 0; k < i; k++)
+			assert(t->job[i].id != t->job[k].id);
+	}
+}
+
 static void table_remove(struct orders *o, uint32_t at)
 {
 	struct jobs *t = &o->jobs;
 	struct job gone;
 
+	assert(at < t->n);
 	mutex_lock(&o->order_mu);
 	gone = t->job[at];
 	memmove(&t->job[at], &t->job[at + 1], (t->n - at - 1) * sizeof(gone));
 	t->n--;
 	mutex_unlock(&o->order_mu);
 	job_clear(&gone);
+	check_table(t);
 }
 
 /* The first one tells each epoch as a list of its own, and this is its next one. */
@@ -109,6 +123,7 @@ static void table_put(struct orders *o, uint32_t at, const struct job *take_job)
 	struct jobs *t = &o->jobs;
 	struct job old = { .text = NULL };
 
+	assert(at == NOBODY ? t->n < PLAN_JOBS : at < t->n);
 	mutex_lock(&o->order_mu);
 	if (at != NOBODY) {
 		old = t->job[at];
@@ -122,6 +137,7 @@ static void table_put(struct orders *o, uint32_t at, const struct job *take_job)
 	t->job[at] = *take_job;
 	mutex_unlock(&o->order_mu);
 	job_clear(&old);
+	check_table(t);
 }
 
 const struct cache_job *jobs_view_of(const struct cache_job *views, uint32_t n, uint32_t id)
@@ -217,6 +233,7 @@ static int put_at(struct orders *o, uint32_t at, const struct order_spec *spec,
 	struct job job;
 	int rc = job_make(spec, who, take_order, &job);
 
+	assert(at == NOBODY || at < o->jobs.n);
 	if (rc < 0) {
 		order_free(take_order);
 		return err_set_errno(err, rc, "the order stays as it was");
@@ -269,6 +286,7 @@ static struct job *newest(struct jobs *t)
 {
 	struct job *job = &t->job[0];
 
+	assert(t->n > 0);
 	for (uint32_t i = 1; i < t->n; i++)
 		if (t->job[i].id > job->id)
 			job = &t->job[i];

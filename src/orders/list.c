@@ -7,6 +7,7 @@
  * replacement, many epochs), but not by any factor.
  *
  * Runs on the lane's thread only. */
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -64,6 +65,7 @@ static int reserve(struct told_list *list, uint64_t size, uint64_t limit, struct
 	if (!more)
 		return err_set(err, -ENOMEM, "out of memory for a list of %" PRIu64 " bytes",
 			       capacity);
+	assert(size <= capacity); /* a part is smaller than what is added */
 	list->data = more;
 	list->capacity = capacity;
 	return 0;

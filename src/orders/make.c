@@ -13,6 +13,7 @@
  *
  * Threads: order-make runs make_main; order_make the announce thread and whoever replaces an order;
  * the rest the thread that builds and tears down. */
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 
@@ -80,6 +81,7 @@ static void maker_put(struct order_maker *maker)
 	bool is_last;
 
 	mutex_lock(&maker->mu);
+	assert(maker->refs > 0);
 	is_last = --maker->refs == 0;
 	mutex_unlock(&maker->mu);
 	if (!is_last)
@@ -150,6 +152,7 @@ static void *make_main(void *arg)
 	if (is_left)
 		making_free(m);
 	mutex_lock(&maker->mu);
+	assert(maker->n_making[lane] > 0);
 	maker->n_making[lane]--; /* from here on the dataset is not used */
 	cond_broadcast(&maker->cv);
 	mutex_unlock(&maker->mu);
@@ -234,6 +237,7 @@ int order_make(struct order_maker *maker, const struct order_spec *spec,
 	struct making *m = calloc(1, sizeof(*m));
 	int rc;
 
+	assert(ask->lane < MAKE_LANES);
 	*ret = NULL;
 	if (!m)
 		return err_set(err, -ENOMEM, "out of memory");

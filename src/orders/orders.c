@@ -7,6 +7,7 @@
  * Orders are made by who sends them, as that may take a file that hangs. So the owner waits for
  * nothing but the planner, and who comes last wins: what was found or numbered anew meanwhile is
  * refused. */
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 
@@ -62,6 +63,7 @@ int orders_search(struct orders *o, const struct orders_search *search, struct e
 					     .clock = o->clock,
 					     .metrics = search->metrics };
 
+	assert(!o->untold);
 	o->search = *search;
 	return untold_new(o, &params, &o->untold, err);
 }
@@ -75,6 +77,7 @@ void orders_set_watch(struct orders *o, const struct orders_watch *watch)
 
 void orders_set_cache(struct orders *o, struct cache *cache)
 {
+	assert(!o->drive);
 	o->drive = &drive_cache;
 	o->drive_ctx = cache;
 }
@@ -140,6 +143,7 @@ uint64_t orders_step(struct orders *o, uint64_t now_ns)
 {
 	struct message *m;
 
+	assert(now_ns >= o->now_ns);
 	o->now_ns = now_ns;
 	while ((m = inbox_take(&o->inbox)))
 		inbox_answer(&o->inbox, m, obey(o, m));
@@ -168,6 +172,7 @@ int orders_start(struct orders *o, struct err *err)
 {
 	int rc = untold_start(o->untold, err);
 
+	assert(o->drive);
 	if (rc == 0)
 		rc = renumber_start(o, err);
 	if (rc == 0)
@@ -200,6 +205,7 @@ bool orders_free(struct orders *o)
 
 	if (!o)
 		return true;
+	assert(!o->thr.is_started);
 	untold_free(o->untold);
 	order_free(o->order);
 	may_free = order_maker_free(o->maker);

@@ -12,6 +12,8 @@
  * has one; when whoever had it told is gone and nothing of its order is read; and the one that was
  * quiet the longest when there is no room for another. The only one that was told is never over but
  * for another one: it costs nobody anything. */
+#include <assert.h>
+
 #include "orders_priv.h"
 
 #define GONE_NS (2 * NS_PER_S)           /* the process that read is gone */
@@ -62,10 +64,12 @@ void job_see(struct job *job, const struct cache_job *view, uint64_t now_ns)
 		job->is_resident = job->who.is_itself && job_count_alive(job);
 	if (is_there) {
 		job->state = is_read ? JOB_RUNNING : JOB_TOLD;
+		job->gone_ns = 0;
 	} else if (job->state != JOB_GONE) {
 		job->state = JOB_GONE;
 		job->gone_ns = now_ns;
 	}
+	assert(job->state != JOB_GONE || job->gone_ns <= now_ns);
 }
 
 bool job_is_unseen(const struct job *job)
@@ -77,6 +81,7 @@ bool job_is_unseen(const struct job *job)
  * have been its own, as others' are often where its order has one. */
 bool job_is_over(const struct job *job, const struct cache_job *view, uint64_t now)
 {
+	assert(job->state == JOB_GONE || !job->gone_ns);
 	if (job_is_unseen(job))
 		return job_quiet_ns(view, now) >= PASSING_QUIET_NS;
 	if (job->state != JOB_GONE)

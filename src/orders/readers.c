@@ -8,6 +8,7 @@
  * places of readers that nobody has found an order of, and no more.
  *
  * Pure: what /proc says is told. One thread. */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -100,6 +101,7 @@ bool readers_is_placed(const struct readers *r, uint32_t at)
 	const struct reader *one = &r->reader[at];
 	const uint64_t last = (1u << LAST_OF) - 1;
 
+	assert(at < READERS_MAX);
 	return one->n_opens >= LAST_OF && __builtin_popcountll(one->placed & last) >= LAST_MOST;
 }
 
@@ -146,6 +148,7 @@ void readers_opened(struct readers *r, uint32_t at, uint32_t sample, bool is_pla
 {
 	struct reader *one = &r->reader[at];
 
+	assert(at < READERS_MAX && one->n_kept <= READER_KEPT);
 	one->last = ++r->opens;
 	one->recent[one->n_opens++ % READER_RECENT] = sample;
 	one->placed = one->placed << 1 | is_placed;
@@ -173,6 +176,7 @@ bool readers_is_apart(const struct readers *r, uint32_t at)
 {
 	const struct reader *one = &r->reader[at];
 
+	assert(at < READERS_MAX);
 	return one->who.id.pid && one->n_kept >= READER_LEAST &&
 	       __builtin_popcountll(one->placed) <= APART_OF / 4;
 }
@@ -215,6 +219,7 @@ void readers_begin_again(struct readers *r)
 
 void readers_remove(struct readers *r, uint32_t at)
 {
+	assert(at < READERS_MAX);
 	for (uint32_t i = 0; i < READER_TIDS; i++)
 		if (r->tid[i].reader == at)
 			r->tid[i].tid = 0;

@@ -7,6 +7,7 @@
  * without success the next one of this order waits for four times as many reads of one loss. Lists are
  * left alone, they name the files. An order that was told meanwhile is never replaced. A stop waits for
  * the trial under way. */
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -83,6 +84,7 @@ static void search(struct renumber *r)
 	struct err err = { 0 };
 	int rc;
 
+	assert(r->n_opens >= FIRST_READS && r->n_opens <= OPENS);
 	if (order_spec_parse(r->text, &spec, &err) < 0)
 		return;
 	lost.spec = spec;
@@ -149,6 +151,7 @@ static bool is_at_work(struct renumber *r)
 static void give(struct renumber *r, char *take_text)
 {
 	mutex_lock(&r->mu);
+	assert(!r->text);
 	r->text = take_text;
 	cond_signal(&r->cv);
 	mutex_unlock(&r->mu);

@@ -10,6 +10,7 @@
  * What /proc says may be wrong by the time it is read, and a process's name is its own choice. So
  * nothing here is a permission: a wrong answer costs prefetching. The announce thread and cl-jobs
  * run it; it must never wait for a process. */
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -72,6 +73,7 @@ static void set_teller(struct teller *ret, int pid, const struct proc_stat *stat
 			break;
 		ret->above[ret->n_above++] = (struct process_id){ pid, p.start };
 	}
+	assert(ret->id.pid > 0 && ret->n_above <= TELLER_ABOVE);
 }
 
 void teller_find(int tid, bool is_passing, struct teller *ret)

@@ -21,6 +21,7 @@
  * of their own, which send what they find to the owner and wait: so it must never wait for one. A finder
  * that goes is told so and left alone until its search has ended. Nor may /proc be asked for anything
  * but what /proc/PID/stat and status have, as everything else may wait for that process. */
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 
@@ -68,6 +69,7 @@ static struct finder *finder_add(struct untold *u, const struct teller *who)
 		finder_free(f);
 		return NULL;
 	}
+	assert(f->index == at && !u->finder[at]);
 	mutex_lock(&u->mu);
 	u->finder[at] = f;
 	mutex_unlock(&u->mu);
@@ -78,6 +80,7 @@ static void finder_remove(struct untold *u, uint32_t at)
 {
 	struct finder *f = u->finder[at];
 
+	assert(at != EVERYBODY && f->is_over && f->joins != at);
 	for (uint32_t i = 0; i < READERS_MAX; i++) {
 		if (u->readers.reader[i].owner != at)
 			continue;
@@ -157,6 +160,7 @@ static void feed(struct untold *u, const struct opening *opening, uint32_t reade
 		return; /* of any of several */
 	if (!to)
 		to = u->finder[EVERYBODY];
+	assert(to);
 	if (to->index != EVERYBODY || !opening->is_heard)
 		infer_note_open(to->infer, open->sample);
 	if (to->index != EVERYBODY && !opening->is_heard && u->is_whole)
@@ -168,6 +172,7 @@ static void drain(struct untold *u, uint64_t now_ns)
 {
 	uint32_t tail = atomic_load(&u->tail), head = atomic_load(&u->head), asked = 0;
 
+	assert(head - tail <= RING && u->due - tail <= head - tail);
 	for (; tail != u->due; tail++) {
 		const struct opening *opening = &u->ring[tail % RING];
 
@@ -285,6 +290,7 @@ static void join(struct untold *u, const struct finder *f, const struct reader *
 {
 	struct finder *own = u->finder[r->owner];
 
+	assert(own);
 	if (own == f)
 		return;
 	own->joins = f->index;

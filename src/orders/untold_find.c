@@ -5,6 +5,7 @@
  *
  * A finder makes what it found on its own thread, as that may take a file, and sends it to the owner,
  * which decides what becomes of it. untold_json runs on the reactor: it has u->mu for a moment. */
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 
@@ -133,6 +134,7 @@ int untold_found(struct message *m)
 	uint32_t id = atomic_load(&f->id);
 	int rc;
 
+	assert(u->finder[f->index] == f && m->take_order);
 	if (!infer_is_current(f->infer, m->stamp) || f->is_over || is_late(f) ||
 	    is_anothers(f, text) || has_joined(f, text))
 		return -ECANCELED;
