@@ -110,10 +110,26 @@ uint64_t orders_numberings_tried(const struct orders *o);
 /* The virtual files "control" and "answer"; ctx is a struct orders. */
 int orders_render_text(void *ctx, struct buf_writer *out);
 int orders_render_answer(void *ctx, struct buf_writer *out);
-/* Objects of stats.json; NULL when out of memory. All jobs, in the order they came; what is looked for
- * and found; what was told last. */
-json_t *orders_jobs_json(struct orders *o);
+/* An order in force. */
+struct orders_job {
+	char *spec, *name; /* heap; name NULL: it has none */
+	int pid;           /* whose it is; 0: not known */
+	bool is_found;     /* nobody told it */
+	bool is_accounted; /* it is the first one */
+	struct cache_job at;
+};
+/* Copies of all of them, in the order they came, and how many; less when out of memory. Texts are
+ * the caller's. */
+uint32_t orders_get_jobs(struct orders *o, struct orders_job ret[PLAN_JOBS]);
+/* What has been told through the mount. */
+struct orders_told {
+	uint64_t n, n_refused;
+	char *answer; /* to the last one, heap, or NULL */
+	bool is_refused;
+};
+/* A copy: the answer is the caller's. */
+void orders_get_told(struct orders *o, struct orders_told *ret);
+/* The object of stats.json that says what is looked for and found; NULL when out of memory. */
 json_t *orders_search_json(struct orders *o);
-json_t *orders_announced_json(struct orders *o);
 
 #endif

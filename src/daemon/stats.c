@@ -46,6 +46,59 @@ static json_t *order_json(struct wire *w, const struct cache_status *st)
 			 orders_search_json(w->orders));
 }
 
+static json_t *job_json(const struct orders_job *job)
+{
+	const struct cache_job *view = &job->at;
+	struct plan_status st = view->plan;
+	const struct plan_status *p = &st;
+	uint64_t now = clock_now(clock_monotonic());
+	char doing[PLAN_TEXT];
+
+	st.is_found = job->is_found;
+	plan_status_text(p, doing);
+	return json_pack(
+		"{s:I, s:o, s:o*, s:o*, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:i, s:I, s:f, s:b, s:b}",
+		"id", (json_int_t)view->id, "spec", json_path(job->spec), "name",
+		job->name ? json_path(job->name) : NULL, "pid",
+		job->pid ? json_integer(job->pid) : NULL, "state",
+		plan_state_names[p->state], "why", plan_status_why(p), "doing", doing, "epoch",
+		(json_int_t)p->epoch, "position", (json_int_t)p->position, "length",
+		(json_int_t)p->length, "lead", (json_int_t)p->lead, "match_percent",
+		(int)p->match_percent, "reads", (json_int_t)p->placed, "quiet_seconds",
+		view->read_ns ? (double)(now - MIN(view->read_ns, now)) / 1e9 : 0.0, "is_accounted",
+		job->is_accounted, "is_found", job->is_found);
+}
+
+/* In the order they came: GPU wait is accounted for the first. */
+static json_t *jobs_json(struct wire *w)
+{
+	struct orders_job jobs[PLAN_JOBS];
+	uint32_t n = orders_get_jobs(w->orders, jobs);
+	json_t *list = json_array();
+
+	for (uint32_t i = 0; i < n; i++) {
+		if (list)
+			(void)json_array_append_new(list, job_json(&jobs[i]));
+		free(jobs[i].spec);
+		free(jobs[i].name);
+	}
+	return list;
+}
+
+static json_t *announced_json(struct wire *w)
+{
+	struct orders_told told;
+	json_t *json;
+
+	orders_get_told(w->orders, &told);
+	json = json_pack("{s:I, s:I, s:o*, s:b}", "count", (json_int_t)told.n, "refused",
+			 (json_int_t)told.n_refused, "answer",
+			 told.answer ? json_path(told.answer) : NULL, "is_refused",
+			 told.is_refused);
+	free(told.answer);
+	return json;
+}
+
 static json_t *reads_json(const struct metrics *m)
 {
 	json_t *reads = json_object();
@@ -139,9 +192,9 @@ json_t *stats_json(struct wire *w)
 	root = json_pack("{s:s, s:i, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
 			 "version", CLAIRFS_VERSION, "pid", (int)getpid(), "is_degraded",
 			 cache.is_degraded, "mount", mount_json(w, &fs), "dataset", dataset_json(w),
-			 "order", order_json(w, &cache), "jobs", orders_jobs_json(w->orders), "engines",
+			 "order", order_json(w, &cache), "jobs", jobs_json(w), "engines",
 			 engines_json(w), "store", store_json(w), "reads", reads_json(w->metrics),
-			 "gpu_wait", wait_json(w->wait), "announced", orders_announced_json(w->orders),
+			 "gpu_wait", wait_json(w->wait), "announced", announced_json(w),
 			 "hook", hook_json(&w->hook), "memory", wire_memory_json(w));
 	if (!root || metrics_to_json(w->metrics, root) < 0) {
 		json_decref(root);

@@ -66,7 +66,7 @@ void orders_log_note(const struct order_spec *spec, const struct order *order)
 		log_info("order %s: %s", order_spec_text(spec), order_note(order));
 }
 
-void orders_get_told(struct orders *o, struct told_last *ret)
+void orders_get_told(struct orders *o, struct orders_told *ret)
 {
 	mutex_lock(&o->order_mu);
 	*ret = o->told;

@@ -269,11 +269,49 @@ int orders_render_text(void *ctx, struct buf_writer *out)
 
 int orders_render_answer(void *ctx, struct buf_writer *out)
 {
-	struct told_last told;
+	struct orders_told told;
 
 	orders_get_told(ctx, &told);
 	buf_printf(out, "%s%s\n", told.is_refused ? "error: " : "",
 		   told.answer ? told.answer : "nothing was announced");
 	free(told.answer);
 	return out->is_bad ? -ENOMEM : 0;
+}
+
+/* False when out of memory. */
+static bool copy_job(const struct job *job, const struct cache_job *view, struct orders_job *ret)
+{
+	*ret = (struct orders_job){ .spec = strdup(job->text),
+				    .name = job->name ? strdup(job->name) : NULL,
+				    .pid = job->n_readers ? job->reader[0].pid : job->who.id.pid,
+				    .is_found = job->is_found,
+				    .at = *view };
+	if (ret->spec && (ret->name || !job->name))
+		return true;
+	free(ret->spec);
+	free(ret->name);
+	return false;
+}
+
+uint32_t orders_get_jobs(struct orders *o, struct orders_job ret[PLAN_JOBS])
+{
+	struct cache_job views[PLAN_JOBS];
+	uint32_t n_views = o->drive->get_jobs(o->drive_ctx, views), n = 0;
+
+	mutex_lock(&o->order_mu);
+	for (uint32_t i = 0; i < o->jobs.n; i++) {
+		const struct job *job = &o->jobs.job[i];
+		const struct cache_job *view = jobs_view_of(views, n_views, job->id);
+
+		if (!view || !copy_job(job, view, &ret[n]))
+			continue;
+		ret[n++].is_accounted = i == 0;
+	}
+	mutex_unlock(&o->order_mu);
+	return n;
+}
+
+json_t *orders_search_json(struct orders *o)
+{
+	return untold_json(o->untold);
 }

@@ -23,13 +23,6 @@ struct told_list {
 	bool is_begun, is_bytes;
 };
 
-/* What has been told through the mount, for status; order_mu. */
-struct told_last {
-	uint64_t n, n_refused;
-	char *answer; /* to the last one, or NULL */
-	bool is_refused;
-};
-
 /* What carries orders out; as the functions of cache.h say. */
 struct drive {
 	uint32_t (*get_jobs)(void *ctx, struct cache_job ret[PLAN_JOBS]);
@@ -63,7 +56,7 @@ struct orders {
 	struct told_list list[ORDERS_LANES];
 	/* Anybody's: */
 	struct mutex order_mu; /* a leaf */
-	struct told_last told; /* order_mu */
+	struct orders_told told; /* order_mu */
 	struct jobs jobs;      /* whose orders are in force; changed by the owner, under order_mu */
 	_Atomic uint64_t numberings_tried; /* ways to number the files */
 };
@@ -78,8 +71,6 @@ int orders_make(struct orders *o, const struct order_spec *spec, struct order **
 void orders_log_note(const struct order_spec *spec, const struct order *order);
 /* The first files of a dataset in their order, a few classes, look like all of them. */
 bool orders_is_unshuffled(const char *text);
-/* A copy: the answer is heap, or NULL. Any thread. */
-void orders_get_told(struct orders *o, struct told_last *ret);
 
 /* make.c: orders, when nobody may wait for ever for the file that one is read from. */
 struct order_maker;
