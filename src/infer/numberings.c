@@ -523,8 +523,8 @@ static bool find_split(const struct bitmap *member, const struct infer_members *
 	return false;
 }
 
-static size_t narrow(void *ctx, const struct infer_numbering *way, const struct infer_members *members,
-		     struct infer_numbering *ret, size_t max)
+static size_t narrow(void *ctx, const struct infer_numbering *way,
+		     const struct infer_members *members, struct infer_numbering *ret, size_t max)
 {
 	struct bitmap member = { 0 };
 	const struct kept *kept;
@@ -559,7 +559,7 @@ static bool has(void *ctx, const struct infer_numbering *way, uint32_t sample)
 }
 
 int infer_numberings_new(const struct dataset *ds, uint64_t memory, struct infer_numberings **ret,
-		  struct err *err)
+			 struct err *err)
 {
 	struct infer_numberings *parts = calloc(1, sizeof(*parts));
 

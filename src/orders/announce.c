@@ -48,7 +48,7 @@ static bool is_own_words(struct orders *o)
 }
 
 int orders_make(struct orders *o, const struct order_spec *spec, struct order **ret,
-		    struct err *err)
+		struct err *err)
 {
 	struct order_ask ask = { .lane = MAKE_LANE_OWN, .is_own_words = is_own_words(o) };
 

@@ -28,8 +28,7 @@ void inbox_fini(struct inbox *inbox)
 }
 
 /* What nobody has taken out of it is given back. */
-static void answer_locked(struct inbox *inbox, struct message *m, int rc) REQUIRES(inbox->mu);
-static void answer_locked(struct inbox *inbox, struct message *m, int rc)
+static void answer_locked(struct inbox *inbox, struct message *m, int rc) REQUIRES(inbox->mu)
 {
 	assert(!m->is_answered);
 	order_free(TAKE(m->take_order));
@@ -39,11 +38,9 @@ static void answer_locked(struct inbox *inbox, struct message *m, int rc)
 	cond_broadcast(&inbox->answered);
 }
 
-static void refuse_locked(struct inbox *inbox, struct message *m) REQUIRES(inbox->mu);
-static void refuse_locked(struct inbox *inbox, struct message *m)
+static void refuse_locked(struct inbox *inbox, struct message *m) REQUIRES(inbox->mu)
 {
-	answer_locked(inbox, m,
-		      err_set_errno(&m->err, -ECANCELED, "the order stays as it was"));
+	answer_locked(inbox, m, err_set_errno(&m->err, -ECANCELED, "the order stays as it was"));
 }
 
 void inbox_post(struct inbox *inbox, struct message *m)

@@ -216,7 +216,7 @@ static int end_at(struct orders *o, uint32_t at, const char *why)
 /* --- orders --- */
 
 int jobs_begin(struct orders *o, const struct order_spec *spec, const struct order *order,
-		    struct err *err)
+	       struct err *err)
 {
 	struct job job;
 
@@ -254,7 +254,7 @@ static int put_at(struct orders *o, uint32_t at, const struct order_spec *spec,
 }
 
 int jobs_put(struct orders *o, const struct order_spec *spec, const struct teller *who,
-		  struct order *take_order, struct err *err)
+	     struct order *take_order, struct err *err)
 {
 	const char *text = order_spec_text(spec);
 	struct cache_job views[PLAN_JOBS];
@@ -317,7 +317,7 @@ static int put_own(struct orders *o, uint32_t at, bool is_found, const struct or
 }
 
 int jobs_put_first(struct orders *o, const struct order_spec *spec, struct order *take_order,
-			struct err *err)
+		   struct err *err)
 {
 	struct cache_job views[PLAN_JOBS];
 
@@ -334,7 +334,7 @@ static uint32_t find_id(const struct jobs *t, uint32_t id)
 }
 
 int jobs_put_found(struct orders *o, uint32_t *id, bool is_only, const struct order_spec *spec,
-			struct order *take_order, struct err *err)
+		   struct order *take_order, struct err *err)
 {
 	struct cache_job views[PLAN_JOBS];
 	uint32_t at;

@@ -59,28 +59,28 @@ void jobs_init(struct jobs *jobs);
 void jobs_fini(struct jobs *jobs);
 /* The order of the start, before there is a cache. */
 int jobs_begin(struct orders *o, const struct order_spec *spec, const struct order *order,
-		    struct err *err) MUST_USE;
+	       struct err *err) MUST_USE;
 /* All below are the owner's; they wait for the planner. */
 /* Ends jobs that are over: once a second. */
 void jobs_look(struct orders *o);
 /* An order of this job's: in place of its last one, or one more. */
 int jobs_put(struct orders *o, const struct order_spec *spec, const struct teller *who,
-		  struct order *take_order, struct err *err) MUST_USE;
+	     struct order *take_order, struct err *err) MUST_USE;
 /* The first one's files are numbered in another way; whose it is does not change. */
 int jobs_put_first(struct orders *o, const struct order_spec *spec, struct order *take_order,
-			struct err *err) MUST_USE;
+		   struct err *err) MUST_USE;
 /* An order that was found, of the job *id or, if that is not there, of one more; is_only: then in
  * place of the first one's, whoever told that. *id: of the job from here on. -ENOSPC: there is no
  * room for one more. */
 int jobs_put_found(struct orders *o, uint32_t *id, bool is_only, const struct order_spec *spec,
-			struct order *take_order, struct err *err) MUST_USE;
+		   struct order *take_order, struct err *err) MUST_USE;
 /* A process that reads by the order that was found for this job. */
 void jobs_add_reader(struct orders *o, uint32_t id, const struct teller *reader);
 /* GPU wait is accounted for the first one. */
 void jobs_account(struct orders *o);
 /* Takes the order of this job (of that name, if not NULL) back. */
 int jobs_withdraw(struct orders *o, const char *name, const struct teller *who,
-		       struct err *err) MUST_USE;
+		  struct err *err) MUST_USE;
 /* A list that was told through the mount: it has no name of its own, so all have one text. */
 bool jobs_is_told_list(const char *text);
 /* What the cache says of the job of that id, or NULL. */

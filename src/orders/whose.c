@@ -27,8 +27,7 @@ uint32_t jobs_find_told(const struct jobs *t, const char *text, const struct tel
 }
 
 /* The same order told by another process before anything was read of it: a launcher and its job. */
-static bool is_told_twice(const struct job *job, const struct cache_job *view,
-			  const char *text)
+static bool is_told_twice(const struct job *job, const struct cache_job *view, const char *text)
 {
 	return view && view->plan.placed == 0 && is_same_text(job->text, text);
 }
@@ -48,8 +47,8 @@ static bool is_anybodys(const struct jobs *t, const struct job *job)
 	return !job->who.id.pid && (!job->is_found || t->n == 1);
 }
 
-uint32_t jobs_find(struct orders *o, const char *name, const char *text,
-		   const struct teller *who, const struct cache_job *views, uint32_t n_views)
+uint32_t jobs_find(struct orders *o, const char *name, const char *text, const struct teller *who,
+		   const struct cache_job *views, uint32_t n_views)
 {
 	const struct jobs *t = &o->jobs;
 
