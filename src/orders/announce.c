@@ -143,8 +143,8 @@ static void log_told(struct orders *o, const struct orders_said *told, const cha
 }
 
 /* Has the owner put in force what was said. */
-static int send(struct orders *o, const struct saying *said, const struct teller *who,
-		struct order *take_order, struct err *err)
+static int send_said(struct orders *o, const struct saying *said, const struct teller *who,
+		     struct order *take_order, struct err *err)
 {
 	struct message m = { .kind = said->spec ? MESSAGE_TOLD : MESSAGE_WITHDRAWN,
 			     .spec = said->spec,
@@ -181,7 +181,7 @@ static int announce(struct orders *o, const struct orders_said *told, struct say
 	if (is_list)
 		told_list_fini(list);
 	if (rc == 0 && said->is_over && !said->is_question)
-		rc = send(o, said, &who, TAKE(order), err);
+		rc = send_said(o, said, &who, TAKE(order), err);
 	order_free(order);
 	return rc;
 }

@@ -3,45 +3,45 @@
  * the owner without threads. */
 #include "orders_priv.h"
 
-static uint32_t get_jobs(void *cache, struct cache_job ret[PLAN_JOBS])
+static uint32_t drive_get_jobs(void *cache, struct cache_job ret[PLAN_JOBS])
 {
 	return cache_get_jobs(cache, ret);
 }
 
-static int add(void *cache, struct order *take_order, uint32_t instead_of, uint32_t *ret_id)
+static int drive_add(void *cache, struct order *take_order, uint32_t instead_of, uint32_t *ret_id)
 {
 	return cache_add_order(cache, take_order, instead_of, ret_id);
 }
 
-static int end(void *cache, uint32_t id, const char *why)
+static int drive_end(void *cache, uint32_t id, const char *why)
 {
 	return cache_end_order(cache, id, why);
 }
 
-static int clear(void *cache)
+static int drive_clear(void *cache)
 {
 	return cache_set_order(cache, NULL);
 }
 
-static uint32_t generation(void *cache)
+static uint32_t drive_generation(void *cache)
 {
 	return cache_generation(cache);
 }
 
-static uint32_t last_opens(void *cache, uint32_t *ret_sample, uint32_t max)
+static uint32_t drive_last_opens(void *cache, uint32_t *ret_sample, uint32_t max)
 {
 	return cache_last_opens(cache, ret_sample, max);
 }
 
-static uint32_t reader_of(void *cache, uint32_t sample)
+static uint32_t drive_reader_of(void *cache, uint32_t sample)
 {
 	return cache_reader_of(cache, sample);
 }
 
-const struct drive drive_cache = { .get_jobs = get_jobs,
-				   .add = add,
-				   .end = end,
-				   .clear = clear,
-				   .generation = generation,
-				   .last_opens = last_opens,
-				   .reader_of = reader_of };
+const struct drive drive_cache = { .get_jobs = drive_get_jobs,
+				   .add = drive_add,
+				   .end = drive_end,
+				   .clear = drive_clear,
+				   .generation = drive_generation,
+				   .last_opens = drive_last_opens,
+				   .reader_of = drive_reader_of };

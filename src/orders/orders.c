@@ -90,7 +90,7 @@ int orders_listen(struct orders *o, struct err *err)
 
 /* --- the owner --- */
 
-static int told(struct orders *o, struct message *m)
+static int obey_told(struct orders *o, struct message *m)
 {
 	int rc = jobs_put(o, m->spec, m->who, TAKE(m->take_order), &m->err);
 
@@ -99,7 +99,7 @@ static int told(struct orders *o, struct message *m)
 	return rc;
 }
 
-static int withdrawn(struct orders *o, struct message *m)
+static int obey_withdrawn(struct orders *o, struct message *m)
 {
 	int rc = jobs_withdraw(o, m->name, m->who, &m->err);
 
@@ -109,7 +109,7 @@ static int withdrawn(struct orders *o, struct message *m)
 }
 
 /* -EAGAIN without words: the order that was lost is not in force any more. */
-static int renumbered(struct orders *o, struct message *m)
+static int obey_renumbered(struct orders *o, struct message *m)
 {
 	const char *text = order_spec_text(m->spec);
 	int rc;
@@ -128,13 +128,13 @@ static int obey(struct orders *o, struct message *m)
 {
 	switch (m->kind) {
 	case MESSAGE_TOLD:
-		return told(o, m);
+		return obey_told(o, m);
 	case MESSAGE_WITHDRAWN:
-		return withdrawn(o, m);
+		return obey_withdrawn(o, m);
 	case MESSAGE_FOUND:
 		return untold_found(m);
 	case MESSAGE_RENUMBERED:
-		return renumbered(o, m);
+		return obey_renumbered(o, m);
 	}
 	return -EINVAL;
 }

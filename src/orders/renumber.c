@@ -43,7 +43,7 @@ struct renumber {
 
 /* --- the thread --- */
 
-static int make(void *orders, const struct order_spec *spec, struct order **ret)
+static int make_quietly(void *orders, const struct order_spec *spec, struct order **ret)
 {
 	struct err err = { 0 }; /* a kind that cannot be with this many samples is no error here */
 
@@ -51,7 +51,7 @@ static int make(void *orders, const struct order_spec *spec, struct order **ret)
 }
 
 /* In place of the order in force, if that is `before` still. */
-static int put(struct renumber *r, const char *before, const char *text, struct err *err)
+static int offer_order(struct renumber *r, const char *before, const char *text, struct err *err)
 {
 	struct order_spec *spec = NULL;
 	struct message m = { .kind = MESSAGE_RENUMBERED, .before = before };
@@ -69,13 +69,13 @@ static int put(struct renumber *r, const char *before, const char *text, struct 
 	return rc;
 }
 
-static void search(struct renumber *r)
+static void try_numbers(struct renumber *r)
 {
 	struct infer_lost lost = { .dataset = r->o->dataset,
 				   .epoch = r->epoch,
 				   .opens = r->opens,
 				   .n_opens = r->n_opens,
-				   .make = make,
+				   .make = make_quietly,
 				   .ctx = r->o,
 				   .tried = &r->o->numberings_tried,
 				   .cancel = &r->is_cancelled };
@@ -90,7 +90,7 @@ static void search(struct renumber *r)
 	lost.spec = spec;
 	found = infer_renumber(&lost);
 	if (found && !atomic_load(&r->is_cancelled)) {
-		rc = put(r, r->text, found, &err);
+		rc = offer_order(r, r->text, found, &err);
 		if (rc == 0)
 			log_info("%s: the files are numbered in another way than was told: %s",
 				 r->o->mountpoint, found);
@@ -113,7 +113,7 @@ static void *renumber_main(void *arg)
 			continue;
 		}
 		mutex_unlock(&r->mu);
-		search(r);
+		try_numbers(r);
 		mutex_lock(&r->mu);
 		free(TAKE(r->text));
 	}
@@ -148,7 +148,7 @@ static bool is_at_work(struct renumber *r)
 	return is_at_work;
 }
 
-static void give(struct renumber *r, char *take_text)
+static void give_to_thread(struct renumber *r, char *take_text)
 {
 	mutex_lock(&r->mu);
 	assert(!r->text);
@@ -157,7 +157,7 @@ static void give(struct renumber *r, char *take_text)
 	mutex_unlock(&r->mu);
 }
 
-static void look(struct renumber *r)
+static void look_for_loss(struct renumber *r)
 {
 	AUTO_FREE char *text = orders_text(r->o);
 	struct cache_job views[PLAN_JOBS];
@@ -179,7 +179,7 @@ static void look(struct renumber *r)
 	r->epoch = plan->epoch;
 	r->n_opens = r->o->drive->last_opens(r->o->drive_ctx, r->opens, OPENS);
 	if (r->n_opens >= FIRST_READS)
-		give(r, TAKE(text));
+		give_to_thread(r, TAKE(text));
 }
 
 uint64_t renumber_step(struct renumber *r, uint64_t now_ns)
@@ -188,7 +188,7 @@ uint64_t renumber_step(struct renumber *r, uint64_t now_ns)
 		return UINT64_MAX;
 	if (now_ns >= r->look_ns) {
 		if (!is_at_work(r))
-			look(r);
+			look_for_loss(r);
 		r->look_ns = now_ns + LOOK_NS;
 	}
 	return r->look_ns;
