@@ -57,7 +57,7 @@ struct message *inbox_take(struct inbox *inbox);
 void inbox_answer(struct inbox *inbox, struct message *m, int rc);
 /* Waits for a message, or to be woken, at most that long. False: it is closed. */
 bool inbox_wait(struct inbox *inbox, uint64_t timeout_ns);
-/* Whoever waits for the first time missed a word is woken later: never blocks, any thread. */
+/* Ends that wait. Where it has not begun yet, it lasts its time. Never blocks; any thread. */
 void inbox_wake(struct inbox *inbox);
 /* Nothing more is heard of this finder: -ECANCELED is what it hears. */
 void inbox_refuse(struct inbox *inbox, struct finder *f);
