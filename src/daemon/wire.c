@@ -260,9 +260,10 @@ static int make_cache(struct wire *w, struct err *err)
 	/* A quarter of the requests is left to demand reads, which then never queue behind
 	 * prefetches. */
 	uint64_t inflight = w->memory.inflight - w->memory.inflight / 4;
+	struct tier *tiers[] = { store_tier(w->store), w->source_tier };
 	struct cache_params cp = { .dataset = w->dataset,
-				   .source = w->source_tier,
-				   .store = w->store,
+				   .tiers = tiers,
+				   .n_tiers = ARRAY_LEN(tiers),
 				   .arena = w->arena,
 				   .order = orders_first(w->orders),
 				   .metrics = w->metrics,
