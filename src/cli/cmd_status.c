@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "clairfs/base/text.h"
-#include "clairfs/daemon.h"
+#include "clairfs/client.h"
 #include "clairfs/metrics.h"
 #include "clairfs/order.h"
 #include "cli.h"

@@ -104,7 +104,7 @@ struct wire {
 	bool is_mounted;           /* it was, all of it */
 	struct fs *fs;
 	struct fs_vfile vfiles[6];
-	char publish_id[PUBLISH_ID];
+	char publish_id[MOUNT_WORD];
 	char *textfile_path; /* of the metrics, NULL: none */
 	struct textfile *textfile;
 };

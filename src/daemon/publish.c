@@ -30,7 +30,7 @@ int wire_check_publish(struct wire *w, struct err *err)
 	const struct mount_opts *o = w->opts;
 	int rc = 0;
 
-	publish_id(w->mountpoint, w->publish_id);
+	mount_word(w->mountpoint, w->publish_id);
 	if (o->metrics_textfile)
 		rc = textfile_path(o->metrics_textfile, w->publish_id, &w->textfile_path, err);
 	if (rc == 0 && w->textfile_path)

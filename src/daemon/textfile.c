@@ -31,7 +31,7 @@ struct textfile {
 	struct publish_source source; /* not used once is_stopping, unless is_rendering */
 	uint64_t interval_ns;
 	char *path, *temp;
-	char id[PUBLISH_ID], label[PUBLISH_ID + 16];
+	char id[MOUNT_WORD], label[MOUNT_WORD + 16];
 	int record_fd; /* the thread's */
 	bool has_record, is_failing;
 	unsigned refs;                            /* mu, like all below */

@@ -40,7 +40,7 @@ static int check_apart(const struct wire *w, struct err *err)
 
 static int check_paths(struct wire *w, const struct daemon_params *params, struct err *err)
 {
-	struct mount_info mount;
+	char path[PATH_MAX];
 	struct stat st;
 	int rc;
 
@@ -55,23 +55,13 @@ static int check_paths(struct wire *w, const struct daemon_params *params, struc
 		w->mountpoint = strdup(params->mountpoint);
 		return w->mountpoint ? check_apart(w, err) : err_set_errno(err, -ENOMEM, "mount");
 	}
-	rc = mounts_find(params->mountpoint, &mount, err);
+	rc = params->make_free(params->mountpoint, path, err);
 	if (rc < 0)
 		return rc;
-	if (mount.is_ours && mounts_is_dead(mount.path)) { /* of a killed daemon */
-		log_warn("%s: clearing a dead mount", mount.path);
-		rc = mounts_umount(&(struct umount_params){ .mountpoint = mount.path,
-							    .is_lazy = true },
-				   err);
-		if (rc < 0)
-			return rc;
-	} else if (mount.is_ours) {
-		return err_set(err, -EBUSY, "mountpoint %s: already mounted", mount.path);
-	}
-	if (stat(mount.path, &st) < 0)
-		return err_set_errno(err, -errno, "mountpoint %s", mount.path);
+	if (stat(path, &st) < 0)
+		return err_set_errno(err, -errno, "mountpoint %s", path);
 	if (!S_ISDIR(st.st_mode))
-		return err_set(err, -ENOTDIR, "mountpoint %s: not a directory", mount.path);
+		return err_set(err, -ENOTDIR, "mountpoint %s: not a directory", path);
 	w->mountpoint = realpath(params->mountpoint, NULL);
 	if (!w->mountpoint)
 		return err_set_errno(err, -errno, "mountpoint %s", params->mountpoint);
