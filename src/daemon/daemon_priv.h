@@ -6,20 +6,19 @@
 #include <stdatomic.h>
 
 #include "clairfs/base/thr.h"
-#include <jansson.h>
-
 #include "clairfs/cache.h"
 #include "clairfs/daemon.h"
 #include "clairfs/fs.h"
 #include "clairfs/hint.h"
 #include "clairfs/job.h"
 #include "clairfs/order.h"
-#include "clairfs/report.h"
+#include "clairfs/publish.h"
+#include "clairfs/publish/hook.h"
+#include "clairfs/publish/textfile.h"
 #include "clairfs/tier/store.h"
 #include "clairfs/base/crowd.h"
 #include "memlimit.h"
 #include "pressure.h"
-#include "publish.h"
 #include "told.h"
 #include "untold.h"
 
@@ -39,28 +38,6 @@ struct told_last {
 	uint64_t n, n_refused;
 	char *answer; /* to the last one, or NULL */
 	bool is_refused;
-};
-
-#define HOOK_MAX_RANKS 256 /* of one node, of each user that may tell steps */
-
-/* What a rank's training loop has told. */
-struct hook_rank {
-	uint32_t rank, world;
-	uint32_t uid;              /* who told it first */
-	uint64_t run;              /* of its process */
-	uint64_t n_runs;           /* processes before that one */
-	uint64_t last_ns;          /* end of its last step that is not within another */
-	struct step_totals totals; /* of all processes */
-	struct step_log log;       /* of the last one */
-};
-
-struct hook {
-	struct clock *clock;
-	uint64_t start_ns;
-	struct mutex mu;         /* a leaf */
-	struct hook_rank *ranks; /* mu, like all below */
-	uint32_t n_ranks;
-	char job[CLAIRFS_JOB_NAME];
 };
 
 /* Everything a mount consists of, in the order it is built; torn down in reverse. */
@@ -96,15 +73,13 @@ struct wire {
 	struct renumber *renumber;
 	_Atomic uint64_t numberings_tried; /* renumber.c: ways to number the files */
 	struct hook hook;
-	char *report_dir,
-		*report_name;      /* absolute; name NULL: to be made up; dir NULL: no report */
-	int report_fd;             /* in place of report_dir; 0: none */
+	struct report_place report;
 	uint64_t store_held_bytes; /* in the store when the mount began */
 	int fuse_fd;               /* of a mount that is there already; 0: none */
 	bool is_mounted;           /* it was, all of it */
 	struct fs *fs;
 	struct fs_vfile vfiles[6];
-	char publish_id[MOUNT_WORD];
+	char word[MOUNT_WORD]; /* the mountpoint as one */
 	char *textfile_path; /* of the metrics, NULL: none */
 	struct textfile *textfile;
 };
@@ -120,7 +95,9 @@ int wire_make_store(struct wire *w, struct err *err) MUST_USE;
 void wire_budget(struct wire *w);
 /* What watches how much memory there is; with the cache. */
 int wire_make_pressure(struct wire *w, struct err *err) MUST_USE;
-json_t *wire_memory_json(struct wire *w);
+/* held, tables: bytes of what the cache holds, and of tables but the arena's. */
+void wire_look_memory(struct wire *w, uint64_t held_bytes, uint64_t table_bytes,
+		      struct published_memory *ret);
 
 /* Mounts and starts; afterwards the mount answers. */
 int wire_mount(struct wire *w, struct err *err) MUST_USE;
@@ -128,12 +105,22 @@ void wire_down(struct wire *w);
 /* Says in the log what was mounted. */
 void wire_log(const struct wire *w);
 
-/* publish.c: metrics outside of the mount. check: makes sense of the options. */
-int wire_check_publish(struct wire *w, struct err *err) MUST_USE;
+/* wire_look.c: what the mount shows. Any thread; never blocks. published_fini. */
+void wire_look(struct wire *w, struct published *ret);
+/* Renderers of the virtual files; wire is a struct wire. */
+int wire_render_stats(void *wire, struct buf_writer *out);
+int wire_render_metrics(void *wire, struct buf_writer *out);
+/* The same with a label in every row; any thread. */
+int wire_render_labelled(void *wire, const char *label, struct buf_writer *out);
+int wire_render_config(void *wire, struct buf_writer *out);
+/* For fs: steps that a training loop tells. */
+int wire_steps(void *wire, uint32_t uid, const struct clairfs_steps *steps);
+/* Makes sense of the option. */
+int wire_check_textfile(struct wire *w, struct err *err) MUST_USE;
 /* With the mount. What goes wrong is logged. */
-void wire_publish(struct wire *w);
-/* Before anything else is torn down; also when nothing was ever published. */
-void wire_unpublish(struct wire *w);
+void wire_start_textfile(struct wire *w);
+/* Writes the report, if there is to be one; a failure is logged. After fs_unmount, cache_stop. */
+void wire_write_report(struct wire *w);
 
 /* process.c: what the kernel counts of this process. Any thread. */
 void process_update_metrics(struct metrics *m);
@@ -195,22 +182,6 @@ void told_list_params(const struct told_list *list, struct order_params *params)
 int told_list_add(struct told_list *list, struct clairfs_list *part, uint32_t n_samples,
 		  struct order_spec **ret, struct err *err) MUST_USE;
 
-/* hook.c: steps of training loops */
-void hook_init(struct hook *h, struct clock *clock);
-void hook_fini(struct hook *h);
-/* For fs. */
-int wire_steps(void *wire, uint32_t uid, const struct clairfs_steps *steps);
-/* What was told, for stats.json; NULL when out of memory. */
-json_t *hook_json(struct hook *h);
-/* The ranks of a report, with their steps; NULL when out of memory. */
-json_t *hook_report_json(struct hook *h);
-
-/* report.c */
-int wire_report_check(struct wire *w, struct err *err) MUST_USE;
-/* Writes the report, if there is to be one; a failure is logged. After fs_unmount, cache_stop. */
-void wire_report_write(struct wire *w);
-void wire_report_fini(struct wire *w);
-
 /* renumber.c: other numbers of the files, while the order is lost. stop: also when it was never
  * started. */
 int renumber_start(struct wire *w, struct err *err) MUST_USE;
@@ -230,15 +201,5 @@ int job_parts_new(const struct dataset *ds, uint64_t memory, struct job_parts **
 uint64_t job_parts_made(const struct job_parts *parts);
 void job_parts_free(struct job_parts *parts);
 const struct job_numbers *job_parts_numbers(const struct job_parts *parts);
-
-
-/* What stats.json has; NULL when out of memory. */
-json_t *stats_json(struct wire *w);
-/* Renderers of the virtual files; ctx is a struct wire. */
-int stats_render_json(void *ctx, struct buf_writer *out);
-int stats_render_metrics(void *ctx, struct buf_writer *out);
-/* The same with a label in every row; any thread. */
-int stats_render_labelled(void *ctx, const char *label, struct buf_writer *out);
-int stats_render_config(void *ctx, struct buf_writer *out);
 
 #endif

@@ -126,7 +126,7 @@ int wire_check(struct wire *w, const struct daemon_params *params, struct err *e
 	hook_init(&w->hook, clock_monotonic());
 	w->opts = params->opts;
 	w->fuse_fd = params->fuse_fd;
-	w->report_fd = params->report_fd;
+	w->report.fd = params->report_fd;
 	w->start_ns = clock_now(clock_monotonic());
 	log_set_level((enum log_level)w->opts->log_level);
 	daemon_job_place(&job);
@@ -144,9 +144,9 @@ int wire_check(struct wire *w, const struct daemon_params *params, struct err *e
 	if (rc == 0)
 		rc = check_paths(w, params, err);
 	if (rc == 0)
-		rc = wire_report_check(w, err);
+		rc = report_place_find(&w->report, w->opts->report, w->mountpoint, err);
 	if (rc == 0)
-		rc = wire_check_publish(w, err);
+		rc = wire_check_textfile(w, err);
 	if (rc == 0 && !w->fuse_fd)
 		rc = check_empty(w, err);
 	if (rc == 0)
@@ -315,9 +315,9 @@ int wire_mount(struct wire *w, struct err *err)
 
 	if (rc < 0)
 		return rc;
-	w->vfiles[0] = (struct fs_vfile){ "stats.json", stats_render_json, w };
-	w->vfiles[1] = (struct fs_vfile){ "metrics", stats_render_metrics, w };
-	w->vfiles[2] = (struct fs_vfile){ "config", stats_render_config, w };
+	w->vfiles[0] = (struct fs_vfile){ "stats.json", wire_render_stats, w };
+	w->vfiles[1] = (struct fs_vfile){ "metrics", wire_render_metrics, w };
+	w->vfiles[2] = (struct fs_vfile){ "config", wire_render_config, w };
 	w->vfiles[3] = (struct fs_vfile){ "control", wire_render_order, w };
 	w->vfiles[4] = (struct fs_vfile){ "answer", wire_render_answer, w };
 	w->vfiles[5] = (struct fs_vfile){ NULL, NULL, NULL };
@@ -342,7 +342,7 @@ int wire_mount(struct wire *w, struct err *err)
 		rc = pressure_start(w->pressure, err);
 	w->is_mounted = rc == 0;
 	if (rc == 0)
-		wire_publish(w);
+		wire_start_textfile(w);
 	return rc;
 }
 
@@ -390,7 +390,7 @@ int wire_prepare(struct wire *w, const struct daemon_params *params, struct err 
 
 void wire_down(struct wire *w)
 {
-	wire_unpublish(w);
+	textfile_stop(w->textfile);
 	order_maker_quit(w->maker); /* or unmounting would wait for its file */
 	if (w->fs)
 		fs_unmount(w->fs);
@@ -402,7 +402,7 @@ void wire_down(struct wire *w)
 		cache_stop(w->cache);
 	wait_stop(w->wait);
 	if (w->is_mounted)
-		wire_report_write(w);
+		wire_write_report(w);
 	if (w->fs)
 		fs_free(w->fs);
 	pressure_free(w->pressure);
@@ -424,7 +424,8 @@ void wire_down(struct wire *w)
 		order_spec_free(w->spec);
 	if (w->metrics)
 		metrics_free(w->metrics);
-	wire_report_fini(w);
+	report_place_fini(&w->report);
+	free(w->textfile_path);
 	hook_fini(&w->hook);
 	wire_order_fini(w);
 	free(w->source);

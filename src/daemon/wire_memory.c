@@ -44,39 +44,32 @@ int wire_make_pressure(struct wire *w, struct err *err)
 	return pressure_new(&params, &w->pressure, err);
 }
 
-/* What the daemon has in RAM, and what it is. The parts are counted, not measured; "other" is what is
- * left: code, stacks and buffers of threads, the estimate of GPU wait, what malloc holds. */
-static json_t *resident_json(struct wire *w)
-{
-	uint64_t resident = metrics_get(w->metrics, METRIC_PROCESS_RSS), peak = memlimit_peak();
-	uint64_t arena = arena_used(w->arena), index = dataset_memory_bytes(w->dataset);
-	uint64_t tables, known;
-	struct cache_status cache;
-	struct fs_status fs;
-
-	cache_get_status(w->cache, &cache);
-	fs_get_status(w->fs, &fs);
-	tables = cache.table_bytes + fs.table_bytes + arena_table_bytes(w->arena);
-	known = arena + cache.held_bytes + index + tables;
-	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "bytes", (json_int_t)resident,
-			 "peak", (json_int_t)(peak == MEMLIMIT_NONE ? 0 : peak), "arena",
-			 (json_int_t)arena, "samples_held", (json_int_t)cache.held_bytes, "index",
-			 (json_int_t)index, "tables", (json_int_t)tables, "other",
-			 (json_int_t)(resident > known ? resident - known : 0));
-}
-
-json_t *wire_memory_json(struct wire *w)
+void wire_look_memory(struct wire *w, uint64_t held_bytes, uint64_t table_bytes,
+		      struct published_memory *ret)
 {
 	const struct memlimit_budget *b = &w->memory;
+	uint64_t peak = memlimit_peak();
 	struct pressure_view view;
 
 	pressure_look(w->pressure, &view);
-	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:b, s:I, s:I, s:I, s:s, s:o}", "ram",
-			 (json_int_t)b->ram, "arena", (json_int_t)b->arena, "stage",
-			 (json_int_t)b->stage, "source_max_inflight", (json_int_t)b->inflight,
-			 "inodes_ahead", (json_int_t)b->inodes_ahead,
-			 "limit", (json_int_t)(b->limit == MEMLIMIT_NONE ? 0 : b->limit), "from",
-			 b->from, "is_over", b->is_over, "ram_now", (json_int_t)view.ram,
-			 "stage_now", (json_int_t)view.stage, "shrunk", (json_int_t)view.shrunk,
-			 "pressure", view.by, "resident", resident_json(w));
+	*ret = (struct published_memory){
+		.ram = b->ram,
+		.arena = b->arena,
+		.stage = b->stage,
+		.inflight = b->inflight,
+		.inodes_ahead = b->inodes_ahead,
+		.limit = b->limit == MEMLIMIT_NONE ? 0 : b->limit,
+		.from = b->from,
+		.is_over = b->is_over,
+		.ram_now = view.ram,
+		.stage_now = view.stage,
+		.shrunk = view.shrunk,
+		.by = view.by,
+		.resident = metrics_get(w->metrics, METRIC_PROCESS_RSS),
+		.peak = peak == MEMLIMIT_NONE ? 0 : peak,
+		.arena_used = arena_used(w->arena),
+		.samples_held = held_bytes,
+		.index = dataset_memory_bytes(w->dataset),
+		.tables = table_bytes + arena_table_bytes(w->arena),
+	};
 }

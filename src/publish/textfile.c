@@ -21,7 +21,8 @@
 #include "clairfs/base/clock.h"
 #include "clairfs/base/log.h"
 #include "clairfs/base/thr.h"
-#include "publish.h"
+#include "clairfs/publish/textfile.h"
+#include "publish_priv.h"
 
 #define STOP_PATIENCE_NS (5 * NS_PER_S)
 
@@ -59,26 +60,43 @@ static int absolute(const char *path, char **ret, struct err *err)
 	return *ret ? 0 : err_set(err, -ENOMEM, "out of memory");
 }
 
-int textfile_path(const char *option, const char *id, char **ret, struct err *err)
+/* Within the mount nothing can be made, and whoever tries keeps it busy. */
+static int check_outside(const char *path, const char *mountpoint, struct err *err)
 {
-	AUTO_FREE char *path = NULL;
+	AUTO_FREE char *parent = strndup(path, (size_t)(strrchr(path, '/') - path) + 1);
+	AUTO_FREE char *dir = parent ? realpath(parent, NULL) : NULL;
+	size_t len = strlen(mountpoint);
+
+	if (dir && strncmp(dir, mountpoint, len) == 0 && (dir[len] == 0 || dir[len] == '/'))
+		return err_set(err, -EINVAL, "option metrics_textfile: %s is within the mount",
+			       path);
+	return 0;
+}
+
+int textfile_path(const char *option, const char *id, const char *mountpoint, char **ret,
+		  struct err *err)
+{
+	AUTO_FREE char *path = NULL, *file = NULL;
 	struct stat st;
 	int rc = absolute(option, &path, err);
 
 	if (rc < 0)
 		return rc;
-	if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
-		if (asprintf(ret, "%s/clairfs_%s.prom", path, id) < 0)
-			return err_set(err, -ENOMEM, "out of memory");
-		return 0;
+	if (stat(path, &st) < 0 || !S_ISDIR(st.st_mode)) {
+		if (!ends_with(path, ".prom"))
+			return err_set(
+				err, -EINVAL,
+				"option metrics_textfile: %s is neither a directory nor a name that ends in .prom",
+				option);
+		file = TAKE(path);
+	} else if (asprintf(&file, "%s/clairfs_%s.prom", path, id) < 0) {
+		file = NULL;
+		return err_set(err, -ENOMEM, "out of memory");
 	}
-	if (!ends_with(path, ".prom"))
-		return err_set(
-			err, -EINVAL,
-			"option metrics_textfile: %s is neither a directory nor a name that ends in .prom",
-			option);
-	*ret = TAKE(path);
-	return 0;
+	rc = check_outside(file, mountpoint, err);
+	if (rc == 0)
+		*ret = TAKE(file);
+	return rc;
 }
 
 static void textfile_put(struct textfile *t)
@@ -97,21 +115,6 @@ static void textfile_put(struct textfile *t)
 	free(t);
 }
 
-static int write_all(int fd, const uint8_t *data, size_t size)
-{
-	while (size > 0) {
-		ssize_t n = write(fd, data, size);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return n < 0 ? -errno : -EIO;
-		data += n;
-		size -= (size_t)n;
-	}
-	return 0;
-}
-
 /* Others may write in the directory too: what is there under our temporary name is never opened. */
 static int replace_file(const struct textfile *t, const struct buf_writer *text)
 {
@@ -122,7 +125,7 @@ static int replace_file(const struct textfile *t, const struct buf_writer *text)
 	fd = open(t->temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
 	if (fd < 0)
 		return -errno;
-	rc = fchmod(fd, 0644) < 0 ? -errno : write_all(fd, text->data, text->size);
+	rc = fchmod(fd, 0644) < 0 ? -errno : publish_write_all(fd, text->data, text->size);
 	if (close(fd) < 0 && rc == 0)
 		rc = -errno;
 	if (rc == 0 && rename(t->temp, t->path) < 0)

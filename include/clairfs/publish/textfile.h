@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Metrics outside of the mount: a file that a node exporter collects. It may never keep a mount
  * from starting, serving or ending. */
-#ifndef CLAIRFS_DAEMON_PUBLISH_H
-#define CLAIRFS_DAEMON_PUBLISH_H
+#ifndef CLAIRFS_PUBLISH_TEXTFILE_H
+#define CLAIRFS_PUBLISH_TEXTFILE_H
 
 #include "clairfs/base/buf.h"
 #include "clairfs/base/err.h"
@@ -16,10 +16,11 @@ struct publish_source {
 	struct metrics *metrics;
 };
 
-/* --- textfile.c --- */
 struct textfile;
-/* The file that option metrics_textfile stands for, absolute, heap. -EINVAL: it can be none. */
-int textfile_path(const char *option, const char *id, char **ret, struct err *err) MUST_USE;
+/* The file that option metrics_textfile stands for, absolute, heap. -EINVAL: it can be none, or is
+ * within the mount. */
+int textfile_path(const char *option, const char *id, const char *mountpoint, char **ret,
+		  struct err *err) MUST_USE;
 /* Writes the file now and every interval_ns, on a thread of its own. What goes wrong with the file
  * is counted and logged, and is no error. path and source are copied; what the source points to
  * must live until textfile_stop. */
