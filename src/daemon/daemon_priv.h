@@ -17,6 +17,7 @@
 #include "clairfs/publish/textfile.h"
 #include "clairfs/tier/store.h"
 #include "clairfs/base/crowd.h"
+#include "duties.h"
 #include "memlimit.h"
 #include "pressure.h"
 #include "told.h"
@@ -82,6 +83,7 @@ struct wire {
 	char word[MOUNT_WORD]; /* the mountpoint as one */
 	char *textfile_path; /* of the metrics, NULL: none */
 	struct textfile *textfile;
+	struct duties *duties;
 };
 
 /* Checks paths and spec before anything is started. */
@@ -118,7 +120,7 @@ int wire_steps(void *wire, uint32_t uid, const struct clairfs_steps *steps);
 /* Makes sense of the option. */
 int wire_check_textfile(struct wire *w, struct err *err) MUST_USE;
 /* With the mount. What goes wrong is logged. */
-void wire_start_textfile(struct wire *w);
+void wire_make_textfile(struct wire *w);
 /* Writes the report, if there is to be one; a failure is logged. After fs_unmount, cache_stop. */
 void wire_write_report(struct wire *w);
 

@@ -293,6 +293,28 @@ static int make_cache(struct wire *w, struct err *err)
 	return cache_new(&cp, &w->cache, err);
 }
 
+/* All that is done again and again beside what has a thread of its own: src/README.md. */
+static int start_duties(struct wire *w, struct err *err)
+{
+	struct duty duty[DUTIES_MAX] = {
+		{ .name = "memory",
+		  .first_ns = PRESSURE_PERIOD_NS,
+		  .period_ns = PRESSURE_PERIOD_NS,
+		  .run = pressure_run,
+		  .listen = pressure_listen,
+		  .ctx = w->pressure },
+	};
+	uint32_t n = 1;
+
+	wire_make_textfile(w);
+	if (w->textfile)
+		duty[n++] = (struct duty){ .name = "metrics-file",
+					   .period_ns = w->opts->metrics_interval * NS_PER_S,
+					   .run = textfile_write,
+					   .ctx = w->textfile };
+	return duties_start(duty, n, &w->duties, err);
+}
+
 int wire_mount(struct wire *w, struct err *err)
 {
 	struct fs_params fp = { .dataset = w->dataset,
@@ -339,10 +361,8 @@ int wire_mount(struct wire *w, struct err *err)
 	if (rc == 0)
 		rc = told_jobs_start(w, err);
 	if (rc == 0)
-		rc = pressure_start(w->pressure, err);
+		rc = start_duties(w, err);
 	w->is_mounted = rc == 0;
-	if (rc == 0)
-		wire_start_textfile(w);
 	return rc;
 }
 
@@ -390,6 +410,7 @@ int wire_prepare(struct wire *w, const struct daemon_params *params, struct err 
 
 void wire_down(struct wire *w)
 {
+	duties_stop(w->duties);
 	textfile_stop(w->textfile);
 	order_maker_quit(w->maker); /* or unmounting would wait for its file */
 	if (w->fs)
@@ -397,7 +418,6 @@ void wire_down(struct wire *w)
 	untold_stop(w->untold);
 	renumber_stop(w);
 	told_jobs_stop(w);
-	pressure_stop(w->pressure);
 	if (w->cache)
 		cache_stop(w->cache);
 	wait_stop(w->wait);

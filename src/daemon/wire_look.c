@@ -179,15 +179,15 @@ int wire_check_textfile(struct wire *w, struct err *err)
 					 : 0;
 }
 
-void wire_start_textfile(struct wire *w)
+void wire_make_textfile(struct wire *w)
 {
 	struct publish_source source = { wire_render_labelled, w, w->metrics };
 	struct err err = { 0 };
 
 	if (!w->textfile_path)
 		leftover_clear(w->mountpoint);
-	else if (textfile_start(w->textfile_path, w->word, w->opts->metrics_interval * NS_PER_S,
-				&source, &w->textfile, &err) < 0)
+	else if (textfile_new(w->textfile_path, w->word, w->opts->metrics_interval * NS_PER_S,
+			      &source, &w->textfile, &err) < 0)
 		log_warn("%s: the metrics are not written", err.msg);
 }
 

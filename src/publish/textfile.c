@@ -7,10 +7,12 @@
  * two rows of the same name and labels are an error.
  *
  * The directory may be full, gone, or on a filesystem that hangs. The first two are counted and
- * logged once until it works again. For the third all I/O is on this thread, which nobody waits for
- * without a limit: then it is left behind, detached, with memory of its own.
+ * logged once until it works again. For the third all I/O is on a thread (metrics-file) that is there
+ * as long as one writing takes, and that nobody waits for without a limit: then it is left behind,
+ * detached, with memory of its own. Until it is back nothing else is written.
  *
- * Threads: metrics-file runs textfile_main; the rest is main's.
+ * Threads: metrics-file runs writer_main, one at a time; textfile_write and textfile_stop are never
+ * called at once.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -29,14 +31,21 @@
 struct textfile {
 	struct mutex mu;
 	struct cond cv;
-	struct publish_source source; /* not used once is_stopping, unless is_rendering */
+	struct publish_source source; /* not used once is_stopping */
 	uint64_t interval_ns;
 	char *path, *temp;
 	char id[MOUNT_WORD], label[MOUNT_WORD + 16];
-	int record_fd; /* the thread's */
+	int record_fd; /* the writer's, or whoever's while there is none, like the next two */
 	bool has_record, is_failing;
-	unsigned refs;                            /* mu, like all below */
-	bool is_stopping, is_rendering, is_ended; /* mu */
+	unsigned refs;                /* mu, like all below */
+	bool is_writing, is_stopping; /* there is a writer; it is the last */
+};
+
+/* What a writer is given. */
+struct writing {
+	struct textfile *t;
+	struct buf_writer text;
+	bool is_end; /* nothing is written: the file goes */
 };
 
 static bool ends_with(const char *text, const char *end)
@@ -135,6 +144,19 @@ static int replace_file(const struct textfile *t, const struct buf_writer *text)
 	return rc;
 }
 
+/* Logs what changes. */
+static void note_result(struct textfile *t, int rc)
+{
+	if (rc < 0 && !t->is_failing)
+		log_warn("metrics_textfile: %s: %s; trying again every %llu s", t->path,
+			 rc == -EBUSY ? "the daemon that was here before still writes it"
+				      : strerror(-rc),
+			 (unsigned long long)(t->interval_ns / NS_PER_S));
+	else if (rc == 0 && t->is_failing)
+		log_info("metrics_textfile: %s is written again", t->path);
+	t->is_failing = rc < 0;
+}
+
 static int publish(struct textfile *t, const struct buf_writer *text)
 {
 	int rc = 0;
@@ -145,82 +167,114 @@ static int publish(struct textfile *t, const struct buf_writer *text)
 	}
 	if (rc == 0)
 		rc = text->is_bad ? -ENOMEM : replace_file(t, text);
-	if (rc < 0 && !t->is_failing)
-		log_warn("metrics_textfile: %s: %s; trying again every %llu s", t->path,
-			 rc == -EBUSY ? "the daemon that was here before still writes it"
-				      : strerror(-rc),
-			 (unsigned long long)(t->interval_ns / NS_PER_S));
-	else if (rc == 0 && t->is_failing)
-		log_info("metrics_textfile: %s is written again", t->path);
-	t->is_failing = rc < 0;
+	note_result(t, rc);
 	return rc;
 }
 
-/* The caller's objects are used here only, while textfile_stop waits. */
-static bool render(struct textfile *t, struct buf_writer *out, const int *last_rc)
+/* Counts what became of it. True: that was the last writing, and the file is to go. */
+static bool is_last_after(struct textfile *t, int rc)
 {
-	bool may;
+	bool is_last;
 
 	mutex_lock(&t->mu);
-	may = t->is_rendering = !t->is_stopping;
-	mutex_unlock(&t->mu);
-	if (!may)
-		return false;
-	if (last_rc)
+	is_last = t->is_stopping;
+	if (!is_last)
 		metrics_add(t->source.metrics,
-			    *last_rc == 0 ? METRIC_TEXTFILE_WRITES : METRIC_TEXTFILE_ERRORS, 1);
-	if (out && t->source.render(t->source.ctx, t->label, out) < 0)
-		out->is_bad = true;
-	mutex_lock(&t->mu);
-	t->is_rendering = false;
-	cond_broadcast(&t->cv);
+			    rc == 0 ? METRIC_TEXTFILE_WRITES : METRIC_TEXTFILE_ERRORS, 1);
+	t->is_writing = is_last;
 	mutex_unlock(&t->mu);
-	return true;
+	return is_last;
 }
 
-static void *textfile_main(void *arg)
+static void end_file(struct textfile *t)
 {
-	struct textfile *t = arg;
-	bool is_stopping = false;
-
-	while (!is_stopping) {
-		struct buf_writer text;
-		int rc;
-
-		buf_writer_init(&text);
-		if (render(t, &text, NULL)) {
-			rc = publish(t, &text);
-			render(t, NULL, &rc);
-		}
-		buf_writer_fini(&text);
-		mutex_lock(&t->mu);
-		for (bool is_over = false; !t->is_stopping && !is_over;)
-			is_over = cond_wait_for(&t->cv, &t->mu, t->interval_ns);
-		is_stopping = t->is_stopping;
-		mutex_unlock(&t->mu);
-	}
 	if (t->has_record) /* else the file is somebody else's */
 		leftover_release(t->id, t->path, t->record_fd);
 	mutex_lock(&t->mu);
-	t->is_ended = true;
+	t->is_writing = false;
 	cond_broadcast(&t->cv);
 	mutex_unlock(&t->mu);
+}
+
+static void *writer_main(void *arg)
+{
+	struct writing *w = arg;
+	struct textfile *t = w->t;
+
+	if (w->is_end || is_last_after(t, publish(t, &w->text)))
+		end_file(t);
+	buf_writer_fini(&w->text);
+	free(w);
 	textfile_put(t);
 	return NULL;
 }
 
-int textfile_start(const char *path, const char *id, uint64_t interval_ns,
-		   const struct publish_source *source, struct textfile **ret, struct err *err)
+/* Starts a writer, which there is none of; w is its own then. */
+static int start_writer(struct writing *w)
+{
+	struct thr thr = { .is_started = false };
+	struct textfile *t = w->t;
+	int rc;
+
+	mutex_lock(&t->mu);
+	t->refs++;
+	t->is_writing = true;
+	mutex_unlock(&t->mu);
+	rc = thr_start(&thr, "metrics-file", writer_main, w, NULL);
+	if (rc == 0) {
+		pthread_detach(thr.id);
+		return 0;
+	}
+	mutex_lock(&t->mu);
+	t->refs--;
+	t->is_writing = false;
+	mutex_unlock(&t->mu);
+	buf_writer_fini(&w->text);
+	free(w);
+	return rc;
+}
+
+/* With what there is to write, or with nothing at the end. */
+static int write_aside(struct textfile *t, bool is_end)
+{
+	struct writing *w = calloc(1, sizeof(*w));
+
+	if (!w)
+		return -ENOMEM;
+	*w = (struct writing){ .t = t, .is_end = is_end };
+	buf_writer_init(&w->text);
+	if (!is_end && t->source.render(t->source.ctx, t->label, &w->text) < 0)
+		w->text.is_bad = true;
+	return start_writer(w);
+}
+
+uint64_t textfile_write(void *textfile, short revents)
+{
+	struct textfile *t = textfile;
+	bool is_busy;
+	int rc;
+
+	mutex_lock(&t->mu);
+	is_busy = t->is_writing;
+	mutex_unlock(&t->mu);
+	rc = is_busy ? 0 : write_aside(t, false);
+	if (rc < 0) { /* no thread: as if it had tried */
+		note_result(t, rc);
+		(void)is_last_after(t, rc);
+	}
+	return 0;
+}
+
+int textfile_new(const char *path, const char *id, uint64_t interval_ns,
+		 const struct publish_source *source, struct textfile **ret, struct err *err)
 {
 	struct textfile *t = calloc(1, sizeof(*t));
-	struct thr thr = { .is_started = false };
-	int rc;
 
 	if (!t)
 		return err_set(err, -ENOMEM, "out of memory");
 	mutex_init(&t->mu);
 	cond_init(&t->cv);
-	t->refs = 2;
+	t->refs = 1;
 	t->source = *source;
 	t->interval_ns = interval_ns;
 	t->record_fd = -1;
@@ -228,30 +282,31 @@ int textfile_start(const char *path, const char *id, uint64_t interval_ns,
 	t->temp = leftover_temp(path);
 	snprintf(t->id, sizeof(t->id), "%s", id);
 	snprintf(t->label, sizeof(t->label), "mount=\"%s\"", id);
-	rc = t->path && t->temp ? thr_start(&thr, "metrics-file", textfile_main, t, err)
-				: err_set(err, -ENOMEM, "out of memory");
-	if (rc < 0) {
-		t->refs = 1;
+	if (!t->path || !t->temp) {
 		textfile_put(t);
-		return rc;
+		return err_set(err, -ENOMEM, "out of memory");
 	}
-	pthread_detach(thr.id);
 	*ret = t;
 	return 0;
 }
 
 void textfile_stop(struct textfile *t)
 {
-	bool is_late = false;
+	bool is_busy, is_late = false;
+	int rc = 0;
 
 	if (!t)
 		return;
 	mutex_lock(&t->mu);
 	t->is_stopping = true;
-	cond_broadcast(&t->cv);
-	while (t->is_rendering)
-		cond_wait(&t->cv, &t->mu);
-	while (!t->is_ended && !is_late)
+	is_busy = t->is_writing;
+	mutex_unlock(&t->mu);
+	if (!is_busy) /* else the writer does it when it is back */
+		rc = write_aside(t, true);
+	if (rc < 0)
+		log_warn("metrics_textfile: %s is left: %s", t->path, strerror(-rc));
+	mutex_lock(&t->mu);
+	while (t->is_writing && !is_late)
 		is_late = cond_wait_for(&t->cv, &t->mu, STOP_PATIENCE_NS);
 	mutex_unlock(&t->mu);
 	if (is_late)

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The metrics as a file: where it is, that it is whole, and that it goes with the mount. The file
+ * is on a filesystem that works; for the others see tests/mount/test_export.py. */
+#include <errno.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "clairfs/publish/textfile.h"
+
+#define INTERVAL 15000000000ull
+
+static int render(void *ctx, const char *label, struct buf_writer *out)
+{
+	const char *text = ctx;
+
+	if (!text)
+		return -ENOMEM;
+	buf_put_bytes(out, text, strlen(text));
+	buf_put_bytes(out, label, strlen(label));
+	return 0;
+}
+
+/* A directory without records of others. */
+static char *place(const char *name)
+{
+	char *dir = check_tmpfile(name);
+
+	CHECK_INT(mkdir(dir, 0700), 0);
+	CHECK_INT(setenv("XDG_RUNTIME_DIR", dir, 1), 0);
+	return dir;
+}
+
+static char *in(const char *dir, const char *name)
+{
+	char *path = NULL;
+
+	CHECK(asprintf(&path, "%s/%s", dir, name) > 0);
+	return path;
+}
+
+static struct textfile *made(const char *path, const char *text, struct metrics *m)
+{
+	struct publish_source source = { render, (void *)(uintptr_t)text, m };
+	struct textfile *t = NULL;
+	struct err err = { 0 };
+
+	CHECK_INT(textfile_new(path, "mnt-1", INTERVAL, &source, &t, &err), 0);
+	return t;
+}
+
+/* Until the writer is back. */
+static void write_once(struct textfile *t, struct metrics *m)
+{
+	uint64_t n = metrics_get(m, METRIC_TEXTFILE_WRITES) + metrics_get(m, METRIC_TEXTFILE_ERRORS);
+
+	CHECK_U64(textfile_write(t, 0), 0);
+	while (metrics_get(m, METRIC_TEXTFILE_WRITES) + metrics_get(m, METRIC_TEXTFILE_ERRORS) == n)
+		sched_yield();
+}
+
+static void the_option_names_a_file_outside_of_the_mount(void)
+{
+	AUTO_FREE char *dir = place("option");
+	AUTO_FREE char *wanted = in(dir, "clairfs_mnt-1.prom"), *other = in(dir, "other.prom");
+	AUTO_FREE char *text = in(dir, "other.txt"), *path = NULL, *found = NULL;
+	struct err err = { 0 };
+
+	CHECK_INT(textfile_path(dir, "mnt-1", "/m", &path, &err), 0);
+	CHECK_STR(path, wanted);
+	CHECK_INT(textfile_path(other, "mnt-1", "/m", &found, &err), 0);
+	CHECK_STR(found, other);
+	AUTO_FREE char *none = NULL;
+
+	CHECK_INT(textfile_path(text, "mnt-1", "/m", &none, &err), -EINVAL);
+	CHECK_CONTAINS(err.msg, "neither a directory nor a name that ends in .prom");
+	CHECK_INT(textfile_path(dir, "mnt-1", dir, &none, &err), -EINVAL);
+	CHECK_CONTAINS(err.msg, "is within the mount");
+	CHECK_INT(textfile_path(other, "mnt-1", check_tmpdir(), &none, &err), -EINVAL);
+	CHECK(!none);
+}
+
+static void it_is_written_whole_and_removed_at_the_end(void)
+{
+	AUTO_FREE char *dir = place("whole"), *path = in(dir, "a.prom"), *temp = in(dir, ".a.prom.tmp");
+	struct metrics *m = metrics_new();
+	struct textfile *t = made(path, "x 1\n", m);
+	struct stat st;
+	char bytes[64] = "";
+
+	CHECK_INT(access(path, F_OK), -1); /* not before its time */
+	for (int i = 0; i < 3; i++)
+		write_once(t, m);
+	AUTO_FILE FILE *f = fopen(path, "re");
+
+	CHECK(f && fread(bytes, 1, sizeof(bytes) - 1, f) > 0);
+	CHECK_STR(bytes, "x 1\nmount=\"mnt-1\"");
+	CHECK_INT(stat(path, &st), 0);
+	CHECK_INT(st.st_mode & 07777, 0644);
+	CHECK_INT(access(temp, F_OK), -1);
+	CHECK_U64(metrics_get(m, METRIC_TEXTFILE_WRITES), 3);
+	textfile_stop(t);
+	CHECK_INT(access(path, F_OK), -1);
+	CHECK_U64(metrics_get(m, METRIC_TEXTFILE_ERRORS), 0);
+	metrics_free(m);
+}
+
+/* Counted each time; what is there stays as it is, and goes at the end. */
+static void what_cannot_be_written_is_counted(void)
+{
+	AUTO_FREE char *dir = place("gone"), *sub = in(dir, "sub"), *path = in(sub, "a.prom");
+	struct metrics *m = metrics_new();
+	struct textfile *t = made(path, "x", m), *mute = NULL;
+
+	write_once(t, m);
+	write_once(t, m);
+	CHECK_U64(metrics_get(m, METRIC_TEXTFILE_ERRORS), 2);
+	CHECK_INT(mkdir(sub, 0700), 0);
+	write_once(t, m);
+	CHECK_U64(metrics_get(m, METRIC_TEXTFILE_WRITES), 1);
+	CHECK_INT(access(path, F_OK), 0);
+	textfile_stop(t);
+	CHECK_INT(access(path, F_OK), -1);
+	mute = made(path, NULL, m); /* whose source has no memory */
+	write_once(mute, m);
+	CHECK_U64(metrics_get(m, METRIC_TEXTFILE_ERRORS), 3);
+	CHECK_INT(access(path, F_OK), -1);
+	textfile_stop(mute);
+	metrics_free(m);
+}
+
+/* The daemon that was here before lives. */
+static void a_file_of_somebody_else_is_left_alone(void)
+{
+	AUTO_FREE char *dir = place("others"), *path = in(dir, "a.prom");
+	struct metrics *m = metrics_new();
+	struct textfile *first = made(path, "first", m), *second = made(path, "second", m);
+
+	write_once(first, m);
+	write_once(second, m);
+	CHECK_U64(metrics_get(m, METRIC_TEXTFILE_ERRORS), 1);
+	textfile_stop(second);
+	CHECK_INT(access(path, F_OK), 0);
+	textfile_stop(first);
+	CHECK_INT(access(path, F_OK), -1);
+	metrics_free(m);
+}
+
+static void what_was_never_written_is_stopped(void)
+{
+	AUTO_FREE char *dir = place("never"), *path = in(dir, "a.prom");
+	AUTO_FREE char *mine = check_write_file("never/a.prom", "mine", 4);
+
+	textfile_stop(made(path, "x", NULL));
+	CHECK_INT(access(mine, F_OK), 0);
+	textfile_stop(NULL);
+}
+
+static const struct check_test tests[] = {
+	{ "the_option_names_a_file_outside_of_the_mount",
+	  the_option_names_a_file_outside_of_the_mount },
+	{ "it_is_written_whole_and_removed_at_the_end",
+	  it_is_written_whole_and_removed_at_the_end },
+	{ "what_cannot_be_written_is_counted", what_cannot_be_written_is_counted },
+	{ "a_file_of_somebody_else_is_left_alone", a_file_of_somebody_else_is_left_alone },
+	{ "what_was_never_written_is_stopped", what_was_never_written_is_stopped },
+};
+CHECK_MAIN(tests)
