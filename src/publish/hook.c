@@ -30,9 +30,8 @@
 
 void hook_init(struct hook *h, struct clock *clock)
 {
+	*h = (struct hook){ .clock = clock, .start_ns = clock_now(clock) };
 	mutex_init(&h->mu);
-	h->clock = clock;
-	h->start_ns = clock_now(clock);
 }
 
 void hook_fini(struct hook *h)

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The metrics as a file: where it is, that it is whole, and that it goes with the mount. The file
- * is on a filesystem that works; for the others see tests/mount/test_export.py. */
+ * may be on a filesystem that hangs: rename() does, when it is told to. */
 #include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,6 +13,17 @@
 #include "clairfs/publish/textfile.h"
 
 #define INTERVAL 15000000000ull
+
+static _Atomic bool is_hanging, has_hung;
+
+int rename(const char *from, const char *to)
+{
+	while (atomic_load(&is_hanging)) {
+		atomic_store(&has_hung, true);
+		sched_yield();
+	}
+	return renameat(AT_FDCWD, from, AT_FDCWD, to);
+}
 
 static int render(void *ctx, const char *label, struct buf_writer *out)
 {
@@ -148,6 +161,30 @@ static void a_file_of_somebody_else_is_left_alone(void)
 	metrics_free(m);
 }
 
+/* Nobody waits for it; what it was asked for is done when it is back, with nothing of the mount. */
+static void a_filesystem_that_hangs_is_left_behind(void)
+{
+	AUTO_FREE char *dir = place("hangs"), *path = in(dir, "a.prom");
+	AUTO_FREE char *record = in(dir, "clairfs/mnt-1.textfile");
+	struct metrics *m = metrics_new();
+	struct textfile *t = made(path, "x", m);
+
+	write_once(t, m);
+	atomic_store(&is_hanging, true);
+	CHECK_U64(textfile_write(t, 0), 0);
+	while (!atomic_load(&has_hung))
+		sched_yield();
+	for (int i = 0; i < 100; i++) /* there is never a second one */
+		CHECK_U64(textfile_write(t, 0), 0);
+	CHECK_U64(metrics_get(m, METRIC_TEXTFILE_WRITES), 1);
+	textfile_stop(t);
+	CHECK_INT(access(path, F_OK), 0);
+	metrics_free(m);
+	atomic_store(&is_hanging, false);
+	while (access(path, F_OK) == 0 || access(record, F_OK) == 0)
+		sched_yield();
+}
+
 static void what_was_never_written_is_stopped(void)
 {
 	AUTO_FREE char *dir = place("never"), *path = in(dir, "a.prom");
@@ -165,6 +202,7 @@ static const struct check_test tests[] = {
 	  it_is_written_whole_and_removed_at_the_end },
 	{ "what_cannot_be_written_is_counted", what_cannot_be_written_is_counted },
 	{ "a_file_of_somebody_else_is_left_alone", a_file_of_somebody_else_is_left_alone },
+	{ "a_filesystem_that_hangs_is_left_behind", a_filesystem_that_hangs_is_left_behind },
 	{ "what_was_never_written_is_stopped", what_was_never_written_is_stopped },
 };
 CHECK_MAIN(tests)
