@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a mount shows of itself: stats.json, its report. Both are pure functions of a struct
+/* What a mount shows of itself: stats.json, the words of it, its report. All are pure functions of a struct
  * published, which whoever knows all modules fills for a moment; nothing here asks another module
  * how it is. What training loops told is publish/hook.h, the metrics as a file publish/textfile.h.
  */
@@ -9,6 +9,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "clairfs/base/buf.h"
 #include "clairfs/base/err.h"
@@ -90,6 +91,9 @@ void published_fini(struct published *p);
 json_t *publish_stats(const struct published *p) MUST_USE;
 /* The same as the file's text. -ENOMEM. */
 int publish_stats_text(const struct published *p, struct buf_writer *out) MUST_USE;
+
+/* For people: what an object of stats.json says, of this version or another one. */
+void publish_status(const json_t *stats, FILE *out);
 
 /* --- the report of a mount that is over: src/report/FORMAT.md --- */
 
