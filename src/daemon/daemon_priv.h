@@ -19,6 +19,7 @@
 #include "clairfs/base/crowd.h"
 #include "duties.h"
 #include "memlimit.h"
+#include "mount_store.h"
 #include "pressure.h"
 #include "told.h"
 #include "untold.h"
@@ -61,9 +62,7 @@ struct wire {
 	const char *source_io_why;
 	struct tier *source_tier;
 	struct arena *arena;
-	struct store *store;
-	uint64_t store_bytes; /* its budget */
-	bool is_store_lost;   /* there was to be one, and its drive could not even be opened */
+	struct mount_store store;
 	struct untold *untold; /* looks for orders that nobody told */
 	struct wait_params wait_params;
 	struct wait *wait;
@@ -75,9 +74,8 @@ struct wire {
 	_Atomic uint64_t numberings_tried; /* renumber.c: ways to number the files */
 	struct hook hook;
 	struct report_place report;
-	uint64_t store_held_bytes; /* in the store when the mount began */
-	int fuse_fd;               /* of a mount that is there already; 0: none */
-	bool is_mounted;           /* it was, all of it */
+	int fuse_fd;     /* of a mount that is there already; 0: none */
+	bool is_mounted; /* it was, all of it */
 	struct fs *fs;
 	struct fs_vfile vfiles[6];
 	char word[MOUNT_WORD]; /* the mountpoint as one */
@@ -91,15 +89,9 @@ int wire_check(struct wire *w, const struct daemon_params *params, struct err *e
 /* Scans the dataset and makes everything that works without a mount: may take long, leaves nothing
  * behind when it is interrupted. */
 int wire_prepare(struct wire *w, const struct daemon_params *params, struct err *err) MUST_USE;
-/* The store, if there is to be one; with the dataset. */
-int wire_make_store(struct wire *w, struct err *err) MUST_USE;
-/* wire_memory.c: the budgets, with dataset and order, before anything is made that has one. */
-void wire_budget(struct wire *w);
-/* What watches how much memory there is; with the cache. */
-int wire_make_pressure(struct wire *w, struct err *err) MUST_USE;
-/* held, tables: bytes of what the cache holds, and of tables but the arena's. */
-void wire_look_memory(struct wire *w, uint64_t held_bytes, uint64_t table_bytes,
-		      struct published_memory *ret);
+/* budget.c: with the dataset, before anything is made that has a budget. Warns of what is odd. */
+void budget_derive(const struct mount_opts *opts, const struct dataset *ds,
+		   struct memlimit_budget *ret);
 
 /* Mounts and starts; afterwards the mount answers. */
 int wire_mount(struct wire *w, struct err *err) MUST_USE;

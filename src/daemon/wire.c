@@ -247,7 +247,7 @@ static int make_tiers(struct wire *w, struct err *err)
 	rc = arena_new(w->memory.arena + cache_spare_bytes(w->memory.arena), &w->arena, err);
 	if (rc < 0)
 		return rc;
-	return wire_make_store(w, err);
+	return mount_store_open(w->opts, w->dataset, w->metrics, &w->store, err);
 }
 
 static int make_wait(struct wire *w, struct err *err)
@@ -269,7 +269,7 @@ static int make_cache(struct wire *w, struct err *err)
 	uint64_t inflight = w->memory.inflight - w->memory.inflight / 4;
 	struct cache_params cp = { .dataset = w->dataset,
 				   .source = w->source_tier,
-				   .store = w->store,
+				   .store = w->store.store,
 				   .arena = w->arena,
 				   .order = w->order,
 				   .metrics = w->metrics,
@@ -281,7 +281,7 @@ static int make_cache(struct wire *w, struct err *err)
 				   .sample_max_bytes = MIN(o->sample_max ? o->sample_max
 									 : w->memory.ram / 8,
 							   arena / 4),
-				   .store_bytes = w->store_bytes,
+				   .store_bytes = w->store.bytes,
 				   .pin_rule = (enum plan_pin_rule)o->store_pins,
 				   .inflight_min = (uint32_t)MIN(4, inflight),
 				   .inflight_max = (uint32_t)inflight,
@@ -291,6 +291,17 @@ static int make_cache(struct wire *w, struct err *err)
 				   .tape = w->tape };
 
 	return cache_new(&cp, &w->cache, err);
+}
+
+/* What watches how much memory there is; with the cache. */
+static int make_pressure(struct wire *w, struct err *err)
+{
+	struct pressure_params params = { .cache = w->cache,
+					  .metrics = w->metrics,
+					  .ram = w->memory.arena,
+					  .stage = w->memory.stage };
+
+	return pressure_new(&params, &w->pressure, err);
 }
 
 /* All that is done again and again beside what has a thread of its own: src/README.md. */
@@ -394,7 +405,7 @@ int wire_prepare(struct wire *w, const struct daemon_params *params, struct err 
 	if (rc == 0)
 		rc = make_order(w, err);
 	if (rc == 0)
-		wire_budget(w);
+		budget_derive(w->opts, w->dataset, &w->memory);
 	if (rc == 0)
 		rc = make_tiers(w, err);
 	if (rc == 0)
@@ -404,7 +415,7 @@ int wire_prepare(struct wire *w, const struct daemon_params *params, struct err 
 	if (rc == 0)
 		rc = make_cache(w, err);
 	if (rc == 0)
-		rc = wire_make_pressure(w, err);
+		rc = make_pressure(w, err);
 	return rc;
 }
 
@@ -431,7 +442,7 @@ void wire_down(struct wire *w)
 	untold_free(w->untold);
 	tape_close(w->tape);
 	wait_free(w->wait);
-	store_close(w->store);
+	store_close(w->store.store);
 	if (w->arena)
 		arena_free(w->arena);
 	tier_free(w->source_tier);

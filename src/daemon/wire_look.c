@@ -71,24 +71,42 @@ static void look_at_jobs(struct wire *w, struct published *ret)
 	mutex_unlock(&w->order_mu);
 }
 
-static void look_at_store(struct wire *w, struct published *ret)
+/* tables: bytes of them, but of the arena's. */
+static void look_at_memory(struct wire *w, uint64_t held_bytes, uint64_t table_bytes,
+			   struct published_memory *ret)
 {
-	ret->store = (struct store_status){ .is_off = true,
-					    .is_write_off = true,
-					    .is_persistent = w->opts->store_keep,
-					    .why = "its directory could not be opened; the mount "
-						   "began without it" };
-	ret->has_store = w->store || w->is_store_lost;
-	if (w->store)
-		store_get_status(w->store, &ret->store);
-	ret->store_engine = w->store ? store_engine_name(w->store) : "none";
+	const struct memlimit_budget *b = &w->memory;
+	uint64_t peak = memlimit_peak();
+	struct pressure_view view;
+
+	pressure_look(w->pressure, &view);
+	*ret = (struct published_memory){
+		.ram = b->ram,
+		.arena = b->arena,
+		.stage = b->stage,
+		.inflight = b->inflight,
+		.inodes_ahead = b->inodes_ahead,
+		.limit = b->limit == MEMLIMIT_NONE ? 0 : b->limit,
+		.from = b->from,
+		.is_over = b->is_over,
+		.ram_now = view.ram,
+		.stage_now = view.stage,
+		.shrunk = view.shrunk,
+		.by = view.by,
+		.resident = metrics_get(w->metrics, METRIC_PROCESS_RSS),
+		.peak = peak == MEMLIMIT_NONE ? 0 : peak,
+		.arena_used = arena_used(w->arena),
+		.samples_held = held_bytes,
+		.index = dataset_memory_bytes(w->dataset),
+		.tables = table_bytes + arena_table_bytes(w->arena),
+	};
 }
 
 /* Any thread: several may do it at once, the last one is right. */
 static void update_gauges(struct wire *w)
 {
 	cache_update_gauges(w->cache);
-	if (w->is_store_lost)
+	if (w->store.is_lost)
 		metrics_gauge_set(w->metrics, METRIC_STORE_OFF, 1);
 	process_update_metrics(w->metrics);
 }
@@ -106,6 +124,9 @@ void wire_look(struct wire *w, struct published *ret)
 				   .numberings_tried = atomic_load(&w->numberings_tried),
 				   .source_engine = io_name(w->source_io),
 				   .source_why = w->source_io_why,
+				   .store_engine = w->store.store
+							   ? store_engine_name(w->store.store)
+							   : "none",
 				   .search = untold_json(w->untold),
 				   .gpu_wait = wait_json(w->wait),
 				   .hook = hook_json(&w->hook),
@@ -116,9 +137,9 @@ void wire_look(struct wire *w, struct published *ret)
 	look_at_mount(w, &fs, &ret->mount);
 	look_at_dataset(w, &ret->dataset);
 	look_at_jobs(w, ret);
-	look_at_store(w, ret);
-	wire_look_memory(w, ret->cache.held_bytes, ret->cache.table_bytes + fs.table_bytes,
-			 &ret->memory);
+	ret->has_store = mount_store_look(&w->store, w->opts->store_keep, &ret->store);
+	look_at_memory(w, ret->cache.held_bytes, ret->cache.table_bytes + fs.table_bytes,
+		       &ret->memory);
 	wire_get_told(w, &told);
 	ret->told = (struct published_told){ .n = told.n,
 					     .n_refused = told.n_refused,
@@ -233,8 +254,8 @@ static void look_back(struct wire *w, const struct published *last, struct publi
 					  .cpu_user_s = seconds(use.ru_utime),
 					  .cpu_system_s = seconds(use.ru_stime),
 					  .max_memory_bytes = (uint64_t)use.ru_maxrss * 1024,
-					  .store_bytes = w->store_bytes,
-					  .store_held_bytes = w->store_held_bytes,
+					  .store_bytes = w->store.bytes,
+					  .store_held_bytes = w->store.held_bytes,
 					  .ranks = hook_report_json(&w->hook) };
 	job_name(w, ret->job);
 	host_name(ret->host);
