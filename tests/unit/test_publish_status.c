@@ -84,8 +84,15 @@ static void a_line_is_there_when_it_says_something(void)
 		{ "{'jobs': [{}, {'pid': 5, 'is_found': true}]}", "found; read by process 5" },
 		{ "{'jobs': [{}, {}]}", "gpu wait is accounted for this job" },
 	};
+	/* Of whatever there is nothing, not even none. */
+	static const char *const never[] = { "have changed there", "shrunk under", "store     ",
+					     "memory    ",	   "of ram",	   "another job",
+					     "job 1",		   "degraded",	   "per open" };
 	json_t *nothing = json_object();
 	AUTO_FREE char *without = told_of(nothing);
+
+	for (size_t i = 0; i < ARRAY_LEN(never); i++)
+		CHECK(!strstr(without, never[i]));
 
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
 		AUTO_FREE char *quoted = strdup(rows[i].stats);

@@ -14,14 +14,15 @@
 
 #define INTERVAL 15000000000ull
 
-static _Atomic bool is_hanging, has_hung;
+static _Atomic bool is_hanging;
+static _Atomic int n_hung;
 
 int rename(const char *from, const char *to)
 {
-	while (atomic_load(&is_hanging)) {
-		atomic_store(&has_hung, true);
+	if (atomic_load(&is_hanging))
+		atomic_fetch_add(&n_hung, 1);
+	while (atomic_load(&is_hanging))
 		usleep(1000);
-	}
 	return renameat(AT_FDCWD, from, AT_FDCWD, to);
 }
 
@@ -172,12 +173,13 @@ static void a_filesystem_that_hangs_is_left_behind(void)
 	write_once(t, m);
 	atomic_store(&is_hanging, true);
 	CHECK_U64(textfile_write(t, 0), 0);
-	while (!atomic_load(&has_hung))
+	while (!atomic_load(&n_hung))
 		sched_yield();
 	for (int i = 0; i < 100; i++) /* there is never a second one */
 		CHECK_U64(textfile_write(t, 0), 0);
 	CHECK_U64(metrics_get(m, METRIC_TEXTFILE_WRITES), 1);
 	textfile_stop(t);
+	CHECK_INT(atomic_load(&n_hung), 1);
 	CHECK_INT(access(path, F_OK), 0);
 	metrics_free(m);
 	atomic_store(&is_hanging, false);
