@@ -16,6 +16,7 @@
 #include "clairfs/cache.h"
 #include "clairfs/dataset.h"
 #include "clairfs/metrics.h"
+#include "clairfs/orders.h"
 #include "clairfs/plan.h"
 #include "clairfs/tier/store.h"
 #include "clairfs/wait.h"
@@ -34,21 +35,6 @@ struct published_dataset {
 	uint32_t samples, entries;
 	uint64_t bytes; /* of samples */
 	struct dataset_stats stats;
-};
-
-/* An order in force. */
-struct published_job {
-	char *spec, *name; /* heap; name NULL: it has none */
-	int pid;           /* whose it is; 0: not known */
-	bool is_found, is_accounted;
-	struct cache_job at;
-};
-
-/* The last order that somebody told, and how many there were. */
-struct published_told {
-	uint64_t n, n_refused;
-	char *answer; /* heap, or NULL */
-	bool is_refused;
 };
 
 /* Bytes, but for inflight, inodes_ahead and shrunk. */
@@ -73,12 +59,12 @@ struct published {
 	struct cache_status cache;
 	char *spec; /* of the order in force (of the first job); heap, or NULL */
 	uint64_t numberings_tried;
-	struct published_job job[PLAN_JOBS];
+	struct orders_job job[PLAN_JOBS];
 	uint32_t n_jobs;
 	const char *source_engine, *source_why, *store_engine;
 	bool has_store; /* or was to have one */
 	struct store_status store;
-	struct published_told told;
+	struct orders_told told;
 	struct published_memory memory;
 	/* What their owners put into words themselves; NULL: they ran out of memory. */
 	json_t *search, *gpu_wait, *hook;

@@ -35,42 +35,6 @@ static void look_at_dataset(struct wire *w, struct published_dataset *ret)
 	dataset_get_stats(w->dataset, &ret->stats);
 }
 
-/* False when out of memory. */
-static bool look_at_job(const struct told_job *job, struct published_job *ret)
-{
-	*ret = (struct published_job){ .spec = strdup(job->text),
-				       .name = job->name ? strdup(job->name) : NULL,
-				       .pid = job->n_readers ? job->reader[0].pid
-							     : job->who.id.pid,
-				       .is_found = job->is_found };
-	if (ret->spec && (ret->name || !job->name))
-		return true;
-	free(ret->spec);
-	free(ret->name);
-	return false;
-}
-
-/* In the order they came: GPU wait is accounted for the first. */
-static void look_at_jobs(struct wire *w, struct published *ret)
-{
-	struct cache_job views[PLAN_JOBS];
-	uint32_t n = cache_get_jobs(w->cache, views);
-	const struct told_jobs *t = &w->jobs;
-
-	mutex_lock(&w->order_mu);
-	for (uint32_t i = 0; i < t->n; i++)
-		for (uint32_t k = 0; k < n; k++) {
-			struct published_job *job = &ret->job[ret->n_jobs];
-
-			if (views[k].id != t->job[i].id || !look_at_job(&t->job[i], job))
-				continue;
-			job->at = views[k];
-			job->is_accounted = i == 0;
-			ret->n_jobs++;
-		}
-	mutex_unlock(&w->order_mu);
-}
-
 /* tables: bytes of them, but of the arena's. */
 static void look_at_memory(struct wire *w, uint64_t held_bytes, uint64_t table_bytes,
 			   struct published_memory *ret)
@@ -113,38 +77,33 @@ static void update_gauges(struct wire *w)
 
 void wire_look(struct wire *w, struct published *ret)
 {
-	struct told_last told;
 	struct fs_status fs;
 
 	update_gauges(w);
 	*ret = (struct published){ .version = CLAIRFS_VERSION,
 				   .pid = (int)getpid(),
 				   .now_ns = clock_now(clock_monotonic()),
-				   .spec = wire_get_order_text(w),
-				   .numberings_tried = atomic_load(&w->numberings_tried),
+				   .spec = orders_text(w->orders),
+				   .numberings_tried = orders_numberings_tried(w->orders),
 				   .source_engine = io_name(w->source_io),
 				   .source_why = w->source_io_why,
 				   .store_engine = w->store.store
 							   ? store_engine_name(w->store.store)
 							   : "none",
-				   .search = untold_json(w->untold),
+				   .search = orders_search_json(w->orders),
 				   .gpu_wait = wait_json(w->wait),
 				   .hook = hook_json(&w->hook),
 				   .metrics = w->metrics };
 	cache_get_status(w->cache, &ret->cache);
-	ret->cache.plan.is_found = told_jobs_is_found(w);
+	ret->cache.plan.is_found = orders_is_found(w->orders);
 	fs_get_status(w->fs, &fs);
 	look_at_mount(w, &fs, &ret->mount);
 	look_at_dataset(w, &ret->dataset);
-	look_at_jobs(w, ret);
+	ret->n_jobs = orders_get_jobs(w->orders, ret->job);
+	orders_get_told(w->orders, &ret->told);
 	ret->has_store = mount_store_look(&w->store, w->opts->store_keep, &ret->store);
 	look_at_memory(w, ret->cache.held_bytes, ret->cache.table_bytes + fs.table_bytes,
 		       &ret->memory);
-	wire_get_told(w, &told);
-	ret->told = (struct published_told){ .n = told.n,
-					     .n_refused = told.n_refused,
-					     .answer = told.answer,
-					     .is_refused = told.is_refused };
 }
 
 /* --- virtual files --- */

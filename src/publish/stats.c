@@ -41,7 +41,7 @@ static json_t *order_json(const struct published *all)
 			 all->search);
 }
 
-static json_t *job_json(const struct published_job *job, uint64_t now_ns)
+static json_t *job_json(const struct orders_job *job, uint64_t now_ns)
 {
 	struct plan_status st = job->at.plan;
 	const struct plan_status *p = &st;
@@ -72,7 +72,7 @@ static json_t *jobs_json(const struct published *p)
 	return list;
 }
 
-static json_t *announced_json(const struct published_told *told)
+static json_t *announced_json(const struct orders_told *told)
 {
 	return json_pack("{s:I, s:I, s:o*, s:b}", "count", (json_int_t)told->n, "refused",
 			 (json_int_t)told->n_refused, "answer",

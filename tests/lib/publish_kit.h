@@ -54,7 +54,7 @@ static inline void published_made_up(struct published *p, struct metrics *metric
 		.hook = json_pack("{s:s, s:[]}", "job", "", "ranks"),
 		.metrics = metrics,
 	};
-	p->job[0] = (struct published_job){ .spec = strdup("sequential"),
+	p->job[0] = (struct orders_job){ .spec = strdup("sequential"),
 					    .pid = 78,
 					    .is_accounted = true,
 					    .at = { .id = 1, .plan = p->cache.plan } };

@@ -105,7 +105,7 @@ static void counted_twice(struct published *p)
 
 static void told(struct published *p)
 {
-	p->told = (struct published_told){ .n = 2, .n_refused = 1, .answer = strdup("no"),
+	p->told = (struct orders_told){ .n = 2, .n_refused = 1, .answer = strdup("no"),
 					   .is_refused = true };
 }
 
@@ -174,7 +174,7 @@ static void jobs_are_shown_in_their_order(void)
 
 	published_made_up(&p, m);
 	p.n_jobs = 2;
-	p.job[1] = (struct published_job){ .spec = strdup("list:/x"),
+	p.job[1] = (struct orders_job){ .spec = strdup("list:/x"),
 					   .name = strdup("two"),
 					   .is_found = true,
 					   .at = { .id = 9, .plan = p.cache.plan } };
