@@ -55,12 +55,15 @@ struct daemon_params {
 	/* Has the mountpoint free and its path absolute before it is touched (mounts_make_free);
 	 * asked where the daemon is, and not with fuse_fd. */
 	int (*make_free)(const char *mountpoint, char path[4096], struct err *err);
-	/* For who has mounted as root and became the user (fs_premount); 0: none of this. In the
+	/* For who mounts as root and became the user (fs_premount); 0: none of this. In the
 	 * foreground only. */
 	int fuse_fd;   /* the device, consumed; mountpoint is absolute then, and not touched */
+	/* Called once, when all is there that is needed to serve: mounts. memory: bytes that this
+	 * mount is meant to need at most, page cache of its source aside. */
+	int (*mount)(void *ctx, uint64_t memory, struct err *err);
 	int report_fd; /* an empty file for the report in place of option report; consumed */
 	void (*ready)(void *ctx); /* NULL, or told once when the mount answers */
-	void *ready_ctx;
+	void *ready_ctx; /* of both */
 };
 /* Mounts and serves until unmounted or told to stop. In the foreground it returns then; else it
  * returns in the parent as soon as the mount is ready, or with the error (the child has printed

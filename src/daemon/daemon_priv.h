@@ -46,7 +46,7 @@ struct wire {
 	struct pressure *pressure;
 	struct hook hook;
 	struct report_place report;
-	int fuse_fd;     /* of a mount that is there already; 0: none */
+	int fuse_fd;     /* of a mount that root makes; 0: none */
 	bool is_mounted; /* it was, all of it */
 	struct fs *fs;
 	struct fs_vfile vfiles[6];

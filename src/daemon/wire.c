@@ -51,7 +51,7 @@ static int check_paths(struct wire *w, const struct daemon_params *params, struc
 		return err_set_errno(err, -errno, "source %s", w->source);
 	if (!S_ISDIR(st.st_mode))
 		return err_set(err, -ENOTDIR, "source %s: not a directory", w->source);
-	if (params->fuse_fd) { /* ours, and who touches it waits for us */
+	if (params->fuse_fd) { /* of root, and who touches it may wait for us */
 		w->mountpoint = strdup(params->mountpoint);
 		return w->mountpoint ? check_apart(w, err) : err_set_errno(err, -ENOMEM, "mount");
 	}
@@ -250,9 +250,10 @@ static int make_cache(struct wire *w, struct err *err)
 	/* A quarter of the requests is left to demand reads, which then never queue behind
 	 * prefetches. */
 	uint64_t inflight = w->memory.inflight - w->memory.inflight / 4;
+	struct tier *tiers[] = { store_tier(w->store.store), w->source_tier };
 	struct cache_params cp = { .dataset = w->dataset,
-				   .source = w->source_tier,
-				   .store = w->store.store,
+				   .tiers = tiers,
+				   .n_tiers = ARRAY_LEN(tiers),
 				   .arena = w->arena,
 				   .order = orders_first(w->orders),
 				   .metrics = w->metrics,
