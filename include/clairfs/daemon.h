@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The daemon: options, wiring of all modules, mounts on this machine. Used by the command line
- * only. */
+/* The daemon: options, and the life of a mount from wiring all modules to taking them apart. */
 #ifndef CLAIRFS_DAEMON_H
 #define CLAIRFS_DAEMON_H
 
@@ -53,6 +52,9 @@ struct daemon_params {
 	const char *source, *mountpoint; /* as given */
 	bool is_foreground;
 	bool show_progress; /* scan progress on stderr */
+	/* Has the mountpoint free and its path absolute before it is touched (mounts_make_free);
+	 * asked where the daemon is, and not with fuse_fd. */
+	int (*make_free)(const char *mountpoint, char path[4096], struct err *err);
 	/* For who mounts as root and became the user (fs_premount); 0: none of this. In the
 	 * foreground only. */
 	int fuse_fd;   /* the device, consumed; mountpoint is absolute then, and not touched */
@@ -78,43 +80,5 @@ struct job_place {
 	char rank[48];
 };
 void daemon_job_place(struct job_place *ret);
-
-/* --- mounts on this machine --- */
-struct mount_info {
-	bool is_mounted; /* something is mounted exactly there */
-	bool is_ours;    /* of type fuse.clairfs */
-	bool is_covered; /* something is mounted below it */
-	uint64_t dev;    /* major << 32 | minor */
-	uid_t owner;     /* who mounted it, if it is ours */
-	char path[4096]; /* absolute, as the kernel names it */
-};
-/* Looks the mountpoint up in the kernel's table without touching the mount itself (a hung mount
- * hangs whoever does). */
-int mounts_find(const char *mountpoint, struct mount_info *ret, struct err *err) MUST_USE;
-/* Mountpoints of ours that this user has mounted, `max` at most: *n texts from the heap. Touches
- * no mount. */
-int mounts_list(uid_t user, char **ret, uint32_t max, uint32_t *n, struct err *err) MUST_USE;
-/* Whether the daemon of a mount of ours is gone. Asks the mount, as mounts_read_vfile does. */
-bool mounts_is_dead(const char *mountpoint);
-struct umount_params {
-	const char *mountpoint;
-	bool is_lazy;        /* detach now even when busy, and do not wait for the daemon */
-	bool has_timeout;    /* for all of it; else 10 s while it is busy, 60 s for the daemon */
-	uint64_t timeout_ns; /* nothing is forced when it passes (-EBUSY, -ETIMEDOUT) */
-	/* Told once or twice, after three seconds: a line that says what is waited for. NULL: not
-	 * told. */
-	void (*say)(const char *line);
-};
-/* Unmounts and waits until the daemon has ended. -EPERM at once for a mount of another user, unless
- * root asks. */
-int mounts_umount(const struct umount_params *params, struct err *err) MUST_USE;
-/* Text of one virtual file of a mount; heap, terminated. Gives up after 10 s when the mount hangs
- * (-ETIMEDOUT). */
-int mounts_read_vfile(const char *mountpoint, const char *name, char **ret,
-		      struct err *err) MUST_USE;
-/* Tells the mount an order ("none": no order any more). A list that is not beneath its source is
- * read here and handed over. *ret_line: what is in force now, heap. */
-int mounts_announce(const char *mountpoint, const char *spec, char **ret_line,
-		    struct err *err) MUST_USE;
 
 #endif

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "bench_priv.h"
-#include "clairfs/daemon.h"
+#include "clairfs/client.h"
 
 #define PATIENCE_MS 60000
 

@@ -24,7 +24,7 @@
 #include "bench_priv.h"
 #include "clairfs/base/clock.h"
 #include "clairfs/base/text.h"
-#include "clairfs/daemon.h"
+#include "clairfs/client.h"
 
 #define POLL_NS (10 * NS_PER_MS)
 #define END_NS (60 * NS_PER_S)

@@ -13,6 +13,7 @@
 
 #include "bench_priv.h"
 #include "clairfs/base/text.h"
+#include "clairfs/client.h"
 #include "clairfs/daemon.h"
 #include "clairfs/orders.h"
 #include "clairfs/simulate.h"

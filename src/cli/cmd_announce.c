@@ -6,6 +6,7 @@
 #include <getopt.h>
 #include <string.h>
 
+#include "clairfs/client.h"
 #include "clairfs/daemon.h"
 #include "clairfs/order.h"
 #include "cli.h"

@@ -9,7 +9,7 @@
 
 #include "clairfs/base/text.h"
 #include "clairfs/bench.h"
-#include "clairfs/daemon.h"
+#include "clairfs/client.h"
 #include "cli.h"
 
 enum {

@@ -5,6 +5,7 @@
 #include <getopt.h>
 #include <string.h>
 
+#include "clairfs/client.h"
 #include "clairfs/daemon.h"
 #include "cli.h"
 
@@ -42,7 +43,7 @@ static int run_mount(int argc, char **argv, struct mount_args *args, struct moun
 					       { "print-config", no_argument, NULL,
 						 OPT_PRINT_CONFIG },
 					       { NULL, 0, NULL, 0 } };
-	struct daemon_params params = { .opts = opts };
+	struct daemon_params params = { .opts = opts, .make_free = mounts_make_free };
 	struct err err = { 0 };
 	int c;
 

@@ -9,7 +9,7 @@
 
 #include "clairfs/base/clock.h"
 #include "clairfs/base/text.h"
-#include "clairfs/daemon.h"
+#include "clairfs/client.h"
 #include "cli.h"
 #include "top.h"
 

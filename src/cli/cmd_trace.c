@@ -24,7 +24,7 @@
 
 #include "clairfs/base/clock.h"
 #include "clairfs/base/text.h"
-#include "clairfs/daemon.h"
+#include "clairfs/client.h"
 #include "clairfs/hint.h"
 #include "clairfs/metrics/trace.h"
 #include "cli.h"

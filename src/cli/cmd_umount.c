@@ -4,7 +4,7 @@
 
 #include "clairfs/base/clock.h"
 #include "clairfs/base/text.h"
-#include "clairfs/daemon.h"
+#include "clairfs/client.h"
 #include "cli.h"
 
 #define TIMEOUT_MAX 86400

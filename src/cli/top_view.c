@@ -8,7 +8,7 @@
 
 #include "clairfs/base/text.h"
 #include "clairfs/metrics.h"
-#include "stats_json.h"
+#include "clairfs/publish/stats_json.h"
 #include "top.h"
 
 #define BAR 20

@@ -133,7 +133,8 @@ static int serve(const struct daemon_params *params, int ready_fd, struct err *e
 	if (rc == 0)
 		rc = wire_prepare(&w, params, err);
 	if (rc == 0 && params->mount)
-		rc = params->mount(params->ready_ctx, wire_memory_need(&w), err);
+		rc = params->mount(params->ready_ctx,
+				   memlimit_need(&w.memory, dataset_n_entries(w.dataset)), err);
 	block_signals(&signals.set);
 	if (rc == 0)
 		rc = wire_mount(&w, err);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Gives memory back while others need it. One thread looks, once a second and four times while it
- * is short, at each cgroup above us that has a limit: how much of it is held by processes and
+ * Gives memory back while others need it. A duty looks, once a second and four times while it is
+ * short, at each cgroup above us that has a limit: how much of it is held by processes and
  * cannot be reclaimed. That a cgroup is full says nothing, as page cache fills every one; so does
  * that its memory.high is passed. Between two looks it waits for the kernel's word that tasks stall
  * (PSI), by a trigger of our own cgroup or of the machine; where triggers are refused it reads the
@@ -21,13 +21,11 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/eventfd.h>
 
 #include "clairfs/base/cgroup.h"
 #include "clairfs/base/clock.h"
 #include "clairfs/base/log.h"
 #include "clairfs/base/text.h"
-#include "clairfs/base/thr.h"
 #include "clairfs/cache.h"
 #include "clairfs/metrics.h"
 #include "memlimit.h"
@@ -36,8 +34,7 @@
 #define LEAST_BYTES (16 * MIB)
 #define STEP_NS (250 * NS_PER_MS)
 #define RECOVER_NS (10 * NS_PER_S)
-#define LOOK_MS 1000
-#define LOOK_SHORT_MS 250
+#define LOOK_SHORT_NS (250 * NS_PER_MS)
 #define STALLED_PERCENT 10 /* of the time somebody waits */
 #define MACHINE_SPARE (512 * MIB)
 
@@ -46,8 +43,7 @@ static const char trigger[] = "some 200000 2000000";
 
 struct pressure {
 	struct pressure_params p;
-	struct thr thread;
-	int stop_fd, psi_fd;
+	int psi_fd;
 	bool is_ours; /* psi_fd and psi_path are of our cgroup */
 	char psi_path[PATH_MAX + 64];
 	uint64_t n_high; /* of memory.events, the sum of all above */
@@ -193,7 +189,7 @@ static void listen_for(struct pressure *p)
 		p->by = "what is free";
 }
 
-/* --- the thread --- */
+/* --- the duty --- */
 
 static void put_in_force(struct pressure *p, uint64_t was)
 {
@@ -215,30 +211,27 @@ static void put_in_force(struct pressure *p, uint64_t was)
 	cache_set_memory(p->p.cache, now, stage);
 }
 
-static void *pressure_main(void *arg)
+uint64_t pressure_run(void *pressure, short revents)
 {
-	struct pressure *p = arg;
-	int timeout = LOOK_MS;
+	struct pressure *p = pressure;
+	uint64_t was = p->state.now;
+	enum pressure_level level;
 
-	for (;;) {
-		struct pollfd fds[2] = { { .fd = p->stop_fd, .events = POLLIN },
-					 { .fd = p->psi_fd, .events = POLLPRI } };
-		enum pressure_level level;
-		uint64_t was = p->state.now;
-
-		if (poll(fds, 2, timeout) < 0 && errno != EINTR)
-			log_limited(LOG_LEVEL_WARN, "poll: %s", strerror(errno));
-		if (fds[0].revents)
-			return NULL;
-		if (fds[1].revents & (POLLERR | POLLNVAL)) { /* our cgroup is gone */
-			close(p->psi_fd);
-			p->psi_fd = -1;
-		}
-		level = look_around(p, (fds[1].revents & POLLPRI) != 0);
-		if (pressure_step(&p->state, level, clock_now(clock_monotonic())))
-			put_in_force(p, was);
-		timeout = level == PRESSURE_NONE ? LOOK_MS : LOOK_SHORT_MS;
+	if (revents & (POLLERR | POLLNVAL)) { /* our cgroup is gone */
+		close(p->psi_fd);
+		p->psi_fd = -1;
 	}
+	level = look_around(p, (revents & POLLPRI) != 0);
+	if (pressure_step(&p->state, level, clock_now(clock_monotonic())))
+		put_in_force(p, was);
+	return level == PRESSURE_NONE ? 0 : LOOK_SHORT_NS;
+}
+
+int pressure_listen(void *pressure)
+{
+	const struct pressure *p = pressure;
+
+	return p->psi_fd;
 }
 
 int pressure_new(const struct pressure_params *params, struct pressure **ret, struct err *err)
@@ -246,11 +239,8 @@ int pressure_new(const struct pressure_params *params, struct pressure **ret, st
 	AUTO_FREE struct pressure *p = calloc(1, sizeof(*p));
 
 	if (!p)
-		return err_set_errno(err, -ENOMEM, "thread cl-memory");
+		return err_set_errno(err, -ENOMEM, "watching memory");
 	p->p = *params;
-	p->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (p->stop_fd < 0)
-		return err_set_errno(err, -errno, "thread cl-memory");
 	atomic_init(&p->ram, params->ram);
 	atomic_init(&p->stage, params->stage);
 	pressure_begin(&p->state, params->ram);
@@ -259,24 +249,10 @@ int pressure_new(const struct pressure_params *params, struct pressure **ret, st
 	return 0;
 }
 
-int pressure_start(struct pressure *p, struct err *err)
-{
-	return thr_start(&p->thread, "cl-memory", pressure_main, p, err);
-}
-
-void pressure_stop(struct pressure *p)
-{
-	if (!p)
-		return;
-	(void)eventfd_write(p->stop_fd, 1); /* a counter that nobody else raises */
-	thr_join(&p->thread);
-}
-
 void pressure_free(struct pressure *p)
 {
 	if (!p)
 		return;
-	close(p->stop_fd);
 	if (p->psi_fd >= 0)
 		close(p->psi_fd);
 	free(p);

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "clairfs/base/clock.h"
 #include "clairfs/base/err.h"
 
 struct cache;
@@ -44,10 +45,11 @@ struct pressure_params {
 struct pressure;
 int pressure_new(const struct pressure_params *params, struct pressure **ret,
 		 struct err *err) MUST_USE;
-/* Starts the thread cl-memory; with the cache. */
-int pressure_start(struct pressure *p, struct err *err) MUST_USE;
-/* Ends it, before cache_stop. Also when it was never started, and NULL. */
-void pressure_stop(struct pressure *p);
+/* The duty: looks, and has the cache shrink or grow. One thread, between cache_start and cache_stop.
+ */
+#define PRESSURE_PERIOD_NS (1000 * NS_PER_MS)
+uint64_t pressure_run(void *pressure, short revents);
+int pressure_listen(void *pressure);
 void pressure_free(struct pressure *p);
 
 struct pressure_view {

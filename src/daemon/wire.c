@@ -40,7 +40,7 @@ static int check_apart(const struct wire *w, struct err *err)
 
 static int check_paths(struct wire *w, const struct daemon_params *params, struct err *err)
 {
-	struct mount_info mount;
+	char path[PATH_MAX];
 	struct stat st;
 	int rc;
 
@@ -55,23 +55,13 @@ static int check_paths(struct wire *w, const struct daemon_params *params, struc
 		w->mountpoint = strdup(params->mountpoint);
 		return w->mountpoint ? check_apart(w, err) : err_set_errno(err, -ENOMEM, "mount");
 	}
-	rc = mounts_find(params->mountpoint, &mount, err);
+	rc = params->make_free(params->mountpoint, path, err);
 	if (rc < 0)
 		return rc;
-	if (mount.is_ours && mounts_is_dead(mount.path)) { /* of a killed daemon */
-		log_warn("%s: clearing a dead mount", mount.path);
-		rc = mounts_umount(&(struct umount_params){ .mountpoint = mount.path,
-							    .is_lazy = true },
-				   err);
-		if (rc < 0)
-			return rc;
-	} else if (mount.is_ours) {
-		return err_set(err, -EBUSY, "mountpoint %s: already mounted", mount.path);
-	}
-	if (stat(mount.path, &st) < 0)
-		return err_set_errno(err, -errno, "mountpoint %s", mount.path);
+	if (stat(path, &st) < 0)
+		return err_set_errno(err, -errno, "mountpoint %s", path);
 	if (!S_ISDIR(st.st_mode))
-		return err_set(err, -ENOTDIR, "mountpoint %s: not a directory", mount.path);
+		return err_set(err, -ENOTDIR, "mountpoint %s: not a directory", path);
 	w->mountpoint = realpath(params->mountpoint, NULL);
 	if (!w->mountpoint)
 		return err_set_errno(err, -errno, "mountpoint %s", params->mountpoint);
@@ -135,7 +125,7 @@ int wire_check(struct wire *w, const struct daemon_params *params, struct err *e
 	hook_init(&w->hook, clock_monotonic());
 	w->opts = params->opts;
 	w->fuse_fd = params->fuse_fd;
-	w->report_fd = params->report_fd;
+	w->report.fd = params->report_fd;
 	w->start_ns = clock_now(clock_monotonic());
 	log_set_level((enum log_level)w->opts->log_level);
 	daemon_job_place(&job);
@@ -153,9 +143,9 @@ int wire_check(struct wire *w, const struct daemon_params *params, struct err *e
 	if (rc == 0)
 		rc = check_paths(w, params, err);
 	if (rc == 0)
-		rc = wire_report_check(w, err);
+		rc = report_place_find(&w->report, w->opts->report, w->mountpoint, err);
 	if (rc == 0)
-		rc = wire_check_publish(w, err);
+		rc = wire_check_textfile(w, err);
 	if (rc == 0 && !w->fuse_fd)
 		rc = check_empty(w, err);
 	if (rc == 0)
@@ -240,7 +230,7 @@ static int make_tiers(struct wire *w, struct err *err)
 	rc = arena_new(w->memory.arena + cache_spare_bytes(w->memory.arena), &w->arena, err);
 	if (rc < 0)
 		return rc;
-	return wire_make_store(w, err);
+	return mount_store_open(w->opts, w->dataset, w->metrics, &w->store, err);
 }
 
 static int make_wait(struct wire *w, struct err *err)
@@ -260,7 +250,7 @@ static int make_cache(struct wire *w, struct err *err)
 	/* A quarter of the requests is left to demand reads, which then never queue behind
 	 * prefetches. */
 	uint64_t inflight = w->memory.inflight - w->memory.inflight / 4;
-	struct tier *tiers[] = { store_tier(w->store), w->source_tier };
+	struct tier *tiers[] = { store_tier(w->store.store), w->source_tier };
 	struct cache_params cp = { .dataset = w->dataset,
 				   .tiers = tiers,
 				   .n_tiers = ARRAY_LEN(tiers),
@@ -275,7 +265,7 @@ static int make_cache(struct wire *w, struct err *err)
 				   .sample_max_bytes = MIN(o->sample_max ? o->sample_max
 									 : w->memory.ram / 8,
 							   arena / 4),
-				   .store_bytes = w->store_bytes,
+				   .store_bytes = w->store.bytes,
 				   .pin_rule = (enum plan_pin_rule)o->store_pins,
 				   .inflight_min = (uint32_t)MIN(4, inflight),
 				   .inflight_max = (uint32_t)inflight,
@@ -289,6 +279,39 @@ static int make_cache(struct wire *w, struct err *err)
 	if (rc == 0)
 		orders_set_cache(w->orders, w->cache);
 	return rc;
+}
+
+/* What watches how much memory there is; with the cache. */
+static int make_pressure(struct wire *w, struct err *err)
+{
+	struct pressure_params params = { .cache = w->cache,
+					  .metrics = w->metrics,
+					  .ram = w->memory.arena,
+					  .stage = w->memory.stage };
+
+	return pressure_new(&params, &w->pressure, err);
+}
+
+/* All that is done again and again beside what has a thread of its own: src/README.md. */
+static int start_duties(struct wire *w, struct err *err)
+{
+	struct duty duty[DUTIES_MAX] = {
+		{ .name = "memory",
+		  .first_ns = PRESSURE_PERIOD_NS,
+		  .period_ns = PRESSURE_PERIOD_NS,
+		  .run = pressure_run,
+		  .listen = pressure_listen,
+		  .ctx = w->pressure },
+	};
+	uint32_t n = 1;
+
+	wire_make_textfile(w);
+	if (w->textfile)
+		duty[n++] = (struct duty){ .name = "metrics-file",
+					   .period_ns = w->opts->metrics_interval * NS_PER_S,
+					   .run = textfile_write,
+					   .ctx = w->textfile };
+	return duties_start(duty, n, &w->duties, err);
 }
 
 int wire_mount(struct wire *w, struct err *err)
@@ -312,9 +335,9 @@ int wire_mount(struct wire *w, struct err *err)
 
 	if (rc < 0)
 		return rc;
-	w->vfiles[0] = (struct fs_vfile){ "stats.json", stats_render_json, w };
-	w->vfiles[1] = (struct fs_vfile){ "metrics", stats_render_metrics, w };
-	w->vfiles[2] = (struct fs_vfile){ "config", stats_render_config, w };
+	w->vfiles[0] = (struct fs_vfile){ "stats.json", wire_render_stats, w };
+	w->vfiles[1] = (struct fs_vfile){ "metrics", wire_render_metrics, w };
+	w->vfiles[2] = (struct fs_vfile){ "config", wire_render_config, w };
 	w->vfiles[3] = (struct fs_vfile){ "control", orders_render_text, w->orders };
 	w->vfiles[4] = (struct fs_vfile){ "answer", orders_render_answer, w->orders };
 	w->vfiles[5] = (struct fs_vfile){ NULL, NULL, NULL };
@@ -332,10 +355,8 @@ int wire_mount(struct wire *w, struct err *err)
 	if (rc == 0)
 		rc = orders_start(w->orders, err);
 	if (rc == 0)
-		rc = pressure_start(w->pressure, err);
+		rc = start_duties(w, err);
 	w->is_mounted = rc == 0;
-	if (rc == 0)
-		wire_publish(w);
 	return rc;
 }
 
@@ -367,7 +388,7 @@ int wire_prepare(struct wire *w, const struct daemon_params *params, struct err 
 	if (rc == 0)
 		rc = wire_make_orders(w, err);
 	if (rc == 0)
-		wire_budget(w);
+		budget_derive(w->opts, w->dataset, &w->memory);
 	if (rc == 0)
 		rc = make_tiers(w, err);
 	if (rc == 0)
@@ -377,23 +398,23 @@ int wire_prepare(struct wire *w, const struct daemon_params *params, struct err 
 	if (rc == 0)
 		rc = make_cache(w, err);
 	if (rc == 0)
-		rc = wire_make_pressure(w, err);
+		rc = make_pressure(w, err);
 	return rc;
 }
 
 void wire_down(struct wire *w)
 {
-	wire_unpublish(w);
+	duties_stop(w->duties);
+	textfile_stop(w->textfile);
 	orders_quit(w->orders); /* or unmounting would wait for its file */
 	if (w->fs)
 		fs_unmount(w->fs);
 	orders_stop(w->orders);
-	pressure_stop(w->pressure);
 	if (w->cache)
 		cache_stop(w->cache);
 	wait_stop(w->wait);
 	if (w->is_mounted)
-		wire_report_write(w);
+		wire_write_report(w);
 	if (w->fs)
 		fs_free(w->fs);
 	pressure_free(w->pressure);
@@ -401,7 +422,7 @@ void wire_down(struct wire *w)
 		cache_free(w->cache);
 	tape_close(w->tape);
 	wait_free(w->wait);
-	store_close(w->store);
+	store_close(w->store.store);
 	if (w->arena)
 		arena_free(w->arena);
 	tier_free(w->source_tier);
@@ -412,7 +433,8 @@ void wire_down(struct wire *w)
 		order_spec_free(w->spec);
 	if (w->metrics)
 		metrics_free(w->metrics);
-	wire_report_fini(w);
+	report_place_fini(&w->report);
+	free(w->textfile_path);
 	hook_fini(&w->hook);
 	free(w->source);
 	free(w->mountpoint);

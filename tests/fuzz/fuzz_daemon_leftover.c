@@ -2,21 +2,23 @@
 /* Fuzz target: any bytes as the record that a killed daemon left. Nothing is named by it but one
  * absolute path that ends in .prom, and the file beside it that it was written in. */
 #include <assert.h>
+#include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "src/daemon/publish.h"
+#include "clairfs/metrics/leftover.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	char path[PATH_MAX], id[PUBLISH_ID], *text = strndup((const char *)data, size);
+	char path[PATH_MAX], id[MOUNT_WORD], *text = strndup((const char *)data, size);
 	const char *name;
 	char *temp;
 
 	assert(text);
-	publish_id(text, id);
-	assert(strlen(id) < PUBLISH_ID && !strpbrk(id, "/ \n\""));
+	mount_word(text, id);
+	assert(strlen(id) < MOUNT_WORD && !strpbrk(id, "/ \n\""));
 	free(text);
 	if (!leftover_parse((const char *)data, size, path))
 		return 0;

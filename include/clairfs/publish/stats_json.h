@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What commands take from a mount's stats.json: member b of object a. Another version's may have
  * none. */
-#ifndef CLAIRFS_CLI_STATS_JSON_H
-#define CLAIRFS_CLI_STATS_JSON_H
+#ifndef CLAIRFS_PUBLISH_STATS_JSON_H
+#define CLAIRFS_PUBLISH_STATS_JSON_H
 
 #include <jansson.h>
 

@@ -20,8 +20,8 @@
 #include <unistd.h>
 
 #include "clairfs/base/clock.h"
-#include "mounts_priv.h"
-#include "publish.h"
+#include "clairfs/metrics/leftover.h"
+#include "client_priv.h"
 
 #define BUSY_PATIENCE_NS (10 * NS_PER_S)
 #define ANSWER_PATIENCE_NS (10 * NS_PER_S)

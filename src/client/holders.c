@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "clairfs/base/text.h"
-#include "mounts_priv.h"
+#include "client_priv.h"
 
 #define SHOWN_MAX 5u
 

@@ -7,7 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "clairfs/daemon.h"
+#include "clairfs/base/log.h"
+#include "client_priv.h"
 
 static int absolute_path(const char *path, char out[PATH_MAX], struct err *err)
 {
@@ -100,26 +101,35 @@ static FILE *open_table(struct err *err)
 	return f;
 }
 
-/* What a line says about the mount at ret->path. */
-static void take_line(char *line, struct mount_info *ret)
+void mounts_parse_line(char *line, struct mounts_line *ret)
 {
 	char *path = NULL, *type = NULL;
-	uid_t owner = owner_of(line);
-	size_t len = strlen(ret->path);
-	uint64_t dev = 0;
 
-	if (!parse_line(line, &dev, &path, &type))
+	*ret = (struct mounts_line){ .owner = owner_of(line) };
+	if (!parse_line(line, &ret->dev, &path, &type) || !path)
 		return;
 	unescape(path);
-	if (strncmp(path, ret->path, len) == 0 && path[len] == '/')
+	ret->path = path;
+	ret->is_ours = strcmp(type, "fuse.clairfs") == 0;
+}
+
+void mounts_take_line(char *text, struct mount_info *ret)
+{
+	size_t len = strlen(ret->path);
+	struct mounts_line line;
+
+	mounts_parse_line(text, &line);
+	if (!line.path)
+		return;
+	if (strncmp(line.path, ret->path, len) == 0 && line.path[len] == '/')
 		ret->is_covered = true;
-	if (strcmp(path, ret->path) != 0)
+	if (strcmp(line.path, ret->path) != 0)
 		return;
 	ret->is_mounted = true; /* the last line is the mount on top */
 	ret->is_covered = false;
-	ret->is_ours = strcmp(type, "fuse.clairfs") == 0;
-	ret->dev = dev;
-	ret->owner = owner;
+	ret->is_ours = line.is_ours;
+	ret->dev = line.dev;
+	ret->owner = line.owner;
 }
 
 int mounts_find(const char *mountpoint, struct mount_info *ret, struct err *err)
@@ -137,7 +147,7 @@ int mounts_find(const char *mountpoint, struct mount_info *ret, struct err *err)
 	if (!f)
 		return err->code;
 	while (getline(&line, &size, f) > 0)
-		take_line(line, ret);
+		mounts_take_line(line, ret);
 	return 0;
 }
 
@@ -151,15 +161,12 @@ int mounts_list(uid_t user, char **ret, uint32_t max, uint32_t *n, struct err *e
 	if (!f)
 		return err->code;
 	while (*n < max && getline(&line, &size, f) > 0) {
-		char *path = NULL, *type = NULL;
-		bool is_his = owner_of(line) == user;
-		uint64_t dev;
+		struct mounts_line mount;
 
-		if (!parse_line(line, &dev, &path, &type) || strcmp(type, "fuse.clairfs") != 0 ||
-		    !is_his)
+		mounts_parse_line(line, &mount);
+		if (!mount.path || !mount.is_ours || mount.owner != user)
 			continue;
-		unescape(path);
-		ret[*n] = strdup(path);
+		ret[*n] = strdup(mount.path);
 		if (!ret[*n])
 			return err_set_errno(err, -ENOMEM, "mounts");
 		++*n;
@@ -175,4 +182,20 @@ bool mounts_is_dead(const char *mountpoint)
 	struct err ignored = { 0 };
 
 	return mounts_read_vfile(mountpoint, "config", &text, &ignored) == -ENOTCONN;
+}
+
+int mounts_make_free(const char *mountpoint, char path[4096], struct err *err)
+{
+	struct mount_info mount;
+	int rc = mounts_find(mountpoint, &mount, err);
+
+	if (rc < 0)
+		return rc;
+	memcpy(path, mount.path, sizeof(mount.path));
+	if (!mount.is_ours)
+		return 0;
+	if (!mounts_is_dead(path)) /* of a killed daemon */
+		return err_set(err, -EBUSY, "mountpoint %s: already mounted", path);
+	log_warn("%s: clearing a dead mount", path);
+	return mounts_umount(&(struct umount_params){ .mountpoint = path, .is_lazy = true }, err);
 }

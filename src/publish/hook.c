@@ -16,25 +16,22 @@
  * What fails is counted and left out. A rank belongs to the process that began last: a job that was
  * started again takes it over, and one that still sends under the same rank is refused.
  *
- * Only who may change the order may tell steps: fs refuses others, and root cannot take the ranks
- * of the user who mounted it. The reactor adds (wire_steps), so nothing here may block: the lock is
- * a leaf and held for microseconds. Renderers and the report read under it.
+ * Only who may change the order may tell steps: others are refused before, and root cannot take the
+ * ranks of the user who mounted it. The reactor adds (hook_take), so nothing here may block: the lock
+ * is a leaf and held for microseconds. Renderers and the report read under it.
  */
 #include <errno.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "clairfs/base/log.h"
-#include "clairfs/hint.h"
-#include "daemon_priv.h"
+#include "clairfs/publish/hook.h"
 
 #define STEPS_AT_ONCE 4096 /* that one may be ahead of one a microsecond */
 
 void hook_init(struct hook *h, struct clock *clock)
 {
+	*h = (struct hook){ .clock = clock, .start_ns = clock_now(clock) };
 	mutex_init(&h->mu);
-	h->clock = clock;
-	h->start_ns = clock_now(clock);
 }
 
 void hook_fini(struct hook *h)
@@ -115,27 +112,27 @@ static bool take_step(struct hook *h, uint32_t uid, const struct clairfs_steps *
 	return true;
 }
 
-int wire_steps(void *ctx, uint32_t uid, const struct clairfs_steps *steps)
+uint32_t hook_take(struct hook *h, uint32_t uid, const struct clairfs_steps *steps,
+		   struct clairfs_step_record taken[CLAIRFS_STEPS])
 {
-	struct wire *w = ctx;
-	struct hook *h = &w->hook;
-	struct clairfs_step_record step[CLAIRFS_STEPS];
-	uint64_t now = clock_now(h->clock), taken = 0;
+	uint64_t now = clock_now(h->clock);
+	uint32_t n = 0;
 
-	if (uid != 0 && uid != geteuid())
-		return -EPERM;
 	mutex_lock(&h->mu);
 	for (uint32_t i = 0; i < steps->count; i++)
 		if (take_step(h, uid, steps, &steps->step[i], now))
-			step[taken++] = steps->step[i];
-	if (taken)
+			taken[n++] = steps->step[i];
+	if (n)
 		job_name_clean(steps->job, sizeof(steps->job), h->job, sizeof(h->job));
 	mutex_unlock(&h->mu);
-	wait_steps(w->wait, step, taken);
-	metrics_add(w->metrics, METRIC_HOOK_STEPS, taken);
-	metrics_add(w->metrics, METRIC_HOOK_REFUSED, steps->count - taken);
-	metrics_add(w->metrics, METRIC_HOOK_LOST, MIN(steps->lost, UINT32_MAX));
-	return 0;
+	return n;
+}
+
+void hook_job(struct hook *h, char out[CLAIRFS_JOB_NAME])
+{
+	mutex_lock(&h->mu);
+	memcpy(out, h->job, sizeof(h->job));
+	mutex_unlock(&h->mu);
 }
 
 static json_t *rank_json(const struct hook_rank *r)

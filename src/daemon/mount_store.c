@@ -10,56 +10,58 @@
  * Must not take a directory that nobody has named for a persistent store, nor fail a mount for what
  * a drive does: without its store it is slower, and no more.
  */
+#include "mount_store.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 
 #include "clairfs/base/log.h"
-#include "daemon_priv.h"
 
 #define STORE_MAX_INFLIGHT 32
 
-static bool is_kept(struct wire *w, struct entry_id entry, uint64_t *bytes)
+static bool is_kept(struct store *store, const struct dataset *ds, struct entry_id entry,
+		    uint64_t *bytes)
 {
 	struct file_identity id, kept;
 
-	if (dataset_kind(w->dataset, entry) != ENTRY_KIND_FILE)
+	if (dataset_kind(ds, entry) != ENTRY_KIND_FILE)
 		return false;
-	dataset_identity(w->dataset, entry, &id);
-	if (dataset_kept_identity(w->dataset, entry, &id, &kept) != 0)
+	dataset_identity(ds, entry, &id);
+	if (dataset_kept_identity(ds, entry, &id, &kept) != 0)
 		return false;
 	for (uint32_t i = 0; i < piece_count(id.size); i++) {
 		struct piece_key key = { entry, i };
 
-		if (!store_has(w->store, key, &kept)) /* the others are of no use without it */
+		if (!store_has(store, key, &kept)) /* the others are of no use without it */
 			return false;
 	}
 	*bytes += id.size;
 	return true;
 }
 
-static void claim(struct wire *w)
+static void claim(struct store *store, const struct dataset *ds, const char *dir)
 {
-	uint32_t n = store_bytes(w->store) ? dataset_n_entries(w->dataset) : 0, n_kept = 0;
+	uint32_t n = store_bytes(store) ? dataset_n_entries(ds) : 0, n_kept = 0;
 	uint64_t bytes = 0;
 
 	for (uint32_t i = 0; i < n; i++)
-		n_kept += is_kept(w, (struct entry_id){ i }, &bytes);
-	store_claimed(w->store);
+		n_kept += is_kept(store, ds, (struct entry_id){ i }, &bytes);
+	store_claimed(store);
 	if (n)
-		log_info("store %s: %u files of this dataset, %llu MB", w->opts->store_dir, n_kept,
+		log_info("store %s: %u files of this dataset, %llu MB", dir, n_kept,
 			 (unsigned long long)(bytes / 1000000));
 }
 
 /* What the samples take if all that fit are kept. */
-static uint64_t expected_bytes(const struct wire *w)
+static uint64_t expected_bytes(const struct dataset *ds, uint64_t budget)
 {
-	uint32_t n = dataset_n_samples(w->dataset);
+	uint32_t n = dataset_n_samples(ds);
 	uint64_t bytes = 0;
 
 	for (uint32_t i = 0; i < n; i++)
-		bytes += store_cost(dataset_size(w->dataset, (struct entry_id){ i }));
-	return MIN(bytes, w->store_bytes);
+		bytes += store_cost(dataset_size(ds, (struct entry_id){ i }));
+	return MIN(bytes, budget);
 }
 
 /* The rest is for the source: a read of the job must never find none left. */
@@ -72,12 +74,12 @@ static uint32_t segments_allowed(void)
 	return (uint32_t)MIN(MAX(lim.rlim_cur / (lim.rlim_cur < 2048 ? 4 : 2), 1), UINT16_MAX);
 }
 
-int wire_make_store(struct wire *w, struct err *err)
+int mount_store_open(const struct mount_opts *o, const struct dataset *ds, struct metrics *metrics,
+		     struct mount_store *ret, struct err *err)
 {
-	const struct mount_opts *o = w->opts;
 	struct store_params sp = { .dir = o->store_dir,
 				   .is_persistent = o->store_dir && o->store_keep,
-				   .fsid = store_fsid(dataset_source_fd(w->dataset)),
+				   .fsid = store_fsid(dataset_source_fd(ds)),
 				   .limit_bytes = o->store_bytes,
 				   .keep_free_bytes = o->store_keep_free,
 				   .write_bytes_per_s = o->store_max_mbps * 1000000,
@@ -85,10 +87,11 @@ int wire_make_store(struct wire *w, struct err *err)
 				   .engine = (enum io_engine)o->store_engine,
 				   .max_inflight = STORE_MAX_INFLIGHT,
 				   .max_segments = segments_allowed(),
-				   .metrics = w->metrics };
+				   .metrics = metrics };
 	struct store_status st;
 	int rc;
 
+	*ret = (struct mount_store){ .store = NULL };
 	if (!sp.dir && !sp.limit_bytes)
 		return 0;
 	if (!sp.dir)
@@ -97,22 +100,34 @@ int wire_make_store(struct wire *w, struct err *err)
 		return err_set(err, -EINVAL,
 			       "option store_bytes: give store_dir too, or set TMPDIR for a store "
 			       "that lasts as long as the mount");
-	rc = store_open(&sp, &w->store, err);
+	rc = store_open(&sp, &ret->store, err);
 	if (store_is_drive_error(rc)) {
 		log_warn("%s; the mount goes on without a store", err->msg);
-		metrics_add(w->metrics, METRIC_STORE_OFF_TIMES, 1);
-		w->is_store_lost = true;
+		metrics_add(metrics, METRIC_STORE_OFF_TIMES, 1);
+		ret->is_lost = true;
 		return 0;
 	}
 	if (rc < 0) {
 		err_prefix(err, "option store_dir");
 		return rc;
 	}
-	store_get_status(w->store, &st);
-	w->store_bytes = st.limit_bytes;
-	metrics_gauge_set(w->metrics, METRIC_STORE_EXPECTED_BYTES, expected_bytes(w));
-	w->store_held_bytes = st.record_bytes;
+	store_get_status(ret->store, &st);
+	ret->bytes = st.limit_bytes;
+	ret->held_bytes = st.record_bytes;
+	metrics_gauge_set(metrics, METRIC_STORE_EXPECTED_BYTES, expected_bytes(ds, ret->bytes));
 	if (sp.is_persistent)
-		claim(w);
+		claim(ret->store, ds, o->store_dir);
 	return 0;
+}
+
+bool mount_store_look(const struct mount_store *s, bool is_kept, struct store_status *ret)
+{
+	*ret = (struct store_status){ .is_off = true,
+				      .is_write_off = true,
+				      .is_persistent = is_kept,
+				      .why = "its directory could not be opened; the mount began "
+					     "without it" };
+	if (s->store)
+		store_get_status(s->store, ret);
+	return s->store || s->is_lost;
 }

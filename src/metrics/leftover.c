@@ -21,20 +21,20 @@
 #include <xxhash.h>
 
 #include "clairfs/base/log.h"
-#include "publish.h"
+#include "clairfs/metrics/leftover.h"
 
-void publish_id(const char *mountpoint, char out[PUBLISH_ID])
+void mount_word(const char *mountpoint, char out[MOUNT_WORD])
 {
 	uint32_t sum = (uint32_t)XXH3_64bits(mountpoint, strlen(mountpoint));
 	size_t n = 0;
 
-	for (const char *at = mountpoint + (*mountpoint == '/'); *at && n < PUBLISH_ID - 16; at++) {
+	for (const char *at = mountpoint + (*mountpoint == '/'); *at && n < MOUNT_WORD - 16; at++) {
 		bool is_plain = (*at >= 'a' && *at <= 'z') || (*at >= 'A' && *at <= 'Z') ||
 				(*at >= '0' && *at <= '9') || *at == '_' || *at == '.';
 
 		out[n++] = is_plain ? *at : '-';
 	}
-	snprintf(out + n, PUBLISH_ID - n, "-%08x", sum);
+	snprintf(out + n, MOUNT_WORD - n, "-%08x", sum);
 }
 
 /* The directory of records, made if need be; -1: there is none that can be trusted. */
@@ -62,9 +62,9 @@ static int open_records(bool may_make)
 	return fd;
 }
 
-static void record_name(const char *id, char out[PUBLISH_ID + 16])
+static void record_name(const char *id, char out[MOUNT_WORD + 16])
 {
-	snprintf(out, PUBLISH_ID + 16, "%s.textfile", id);
+	snprintf(out, MOUNT_WORD + 16, "%s.textfile", id);
 }
 
 /* Opens and locks a record. -ENOENT, -EBUSY: its daemon lives. Whoever has removed the record while
@@ -153,7 +153,7 @@ static void write_record(int fd, const char *path)
 int leftover_take(const char *id, const char *path, int *ret_fd)
 {
 	AUTO_FD int dir = open_records(path != NULL);
-	char name[PUBLISH_ID + 16];
+	char name[MOUNT_WORD + 16];
 	int rc;
 
 	*ret_fd = -1;
@@ -177,7 +177,7 @@ void leftover_release(const char *id, const char *path, int take_fd)
 {
 	AUTO_FD int fd = take_fd;
 	AUTO_FD int dir = fd >= 0 ? open_records(false) : -1;
-	char name[PUBLISH_ID + 16];
+	char name[MOUNT_WORD + 16];
 
 	remove_textfile(path);
 	record_name(id, name);
@@ -187,10 +187,10 @@ void leftover_release(const char *id, const char *path, int take_fd)
 
 void leftover_clear(const char *mountpoint)
 {
-	char id[PUBLISH_ID];
+	char id[MOUNT_WORD];
 	int fd;
 
-	publish_id(mountpoint, id);
+	mount_word(mountpoint, id);
 	if (leftover_take(id, NULL, &fd) < 0)
 		return; /* its daemon lives and will do it */
 }

@@ -17,7 +17,7 @@
 #include "clairfs/base/clock.h"
 #include "clairfs/hint.h"
 #include "clairfs/order.h"
-#include "mounts_priv.h"
+#include "client_priv.h"
 
 #define VFILE_PATIENCE_NS (10 * NS_PER_S)
 #define ANNOUNCE_PATIENCE_NS (600 * NS_PER_S) /* a list of a billion lines has to be read */
