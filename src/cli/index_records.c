@@ -73,9 +73,9 @@ static int print_summary(const struct dataset *ds, const struct index_args *a,
 	       text_from_bytes(st.bytes, bytes, sizeof(bytes)), a->params.snapshot_dir);
 	for (int kind = 0; kind < RECORDS_KINDS; kind++)
 		if (st.records[kind] > 0)
-			printf("%-8s %" PRIu64 " samples in %" PRIu64 " %s\n", records_kind_names[kind],
-			       st.records[kind], st.files[kind],
-			       st.files[kind] == 1 ? "file" : "files");
+			printf("%-8s %" PRIu64 " %s in %" PRIu64 " %s\n", records_kind_names[kind],
+			       st.records[kind], st.records[kind] == 1 ? "sample" : "samples",
+			       st.files[kind], st.files[kind] == 1 ? "file" : "files");
 	if (find->n_plain > 0)
 		printf("%" PRIu64 " files without records are no samples\n", find->n_plain);
 	return cli_finish();
@@ -122,7 +122,7 @@ static int import_all(struct dataset *ds, const struct index_args *a, struct err
 		return rc;
 	for (size_t i = 0; i < a->n_imports && rc == 0; i++) {
 		AUTO_FREE char *bytes = NULL;
-		size_t size;
+		size_t size = 0;
 
 		rc = read_list(a->imports[i], &bytes, &size, err);
 		if (rc < 0)
@@ -156,7 +156,7 @@ static int make_table(struct dataset *ds, const struct index_args *a, struct dat
 int index_records_run(struct index_args *a)
 {
 	AUTO_FREE char *dir = dataset_snapshot_place(a->snapshot_dir);
-	struct dataset_find find;
+	struct dataset_find find = { 0 };
 	struct dataset *ds = NULL;
 	struct err err = { 0 };
 	int rc;

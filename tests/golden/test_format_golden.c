@@ -111,7 +111,9 @@ static void records_are_where_the_libraries_have_them(void)
 /* Every byte of the ends of a file, where what describes the records is, and some in between. */
 static size_t next_place(size_t at, size_t size)
 {
-	return at < 1024 || size - at <= 1024 ? at + 1 : MIN(at + 97, size - 1024);
+	size_t ends = size > 16384 ? 256 : 1024;
+
+	return at < ends || size - at <= ends ? at + 1 : MIN(at + size / 64, size - ends);
 }
 
 /* As if the file ended there: its index, and where that is another file the data. */
