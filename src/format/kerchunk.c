@@ -122,6 +122,8 @@ static int tell(const struct chunk *c, uint64_t number, const json_t *templates,
 	if (strncmp(told.path, "file://", 7) == 0)
 		told.path += 7;
 	told.len = strlen(told.path);
+	if (told.len == 0)
+		return err_set(err, -EBADMSG, "reference %.200s has no path", c->key);
 	rc = line(ctx, &told);
 	if (rc < 0 && err)
 		err_prefix(err, "reference %.200s", c->key);

@@ -49,8 +49,9 @@ static void stamp(const char *root, const char *name)
 {
 	static time_t next = 1000;
 	AUTO_FREE char *path = kit_path(root, name);
-	const struct timespec times[] = { { .tv_sec = ++next }, { .tv_sec = next } };
+	const struct timespec times[] = { { .tv_sec = next }, { .tv_sec = next } };
 
+	next++;
 	CHECK_INT(utimensat(AT_FDCWD, path, times, 0), 0);
 }
 

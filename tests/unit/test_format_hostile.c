@@ -568,6 +568,7 @@ static void lists_are_refused_with_the_line(void)
 	refuses_list(FORMAT_LIST_KERCHUNK, "{\"refs\": 5}", -EBADMSG, "no references");
 	refuses_list(FORMAT_LIST_KERCHUNK, "{\"x/0\": [\"a\", -1, 5]}", -EBADMSG, "x/0 is not [path");
 	refuses_list(FORMAT_LIST_KERCHUNK, "{\"refs\": {\"x/0\": [\"{{u}}\", 1, 5]}}", -EBADMSG, "template");
+	refuses_list(FORMAT_LIST_KERCHUNK, "{\"x/0\": [\"file://\", 1, 5]}", -EBADMSG, "has no path");
 	refuses_list(FORMAT_LIST_KERCHUNK, "{\"gen\": [{}], \"refs\": {}}", -ENOTSUP, "gen");
 	refuses_list(FORMAT_LIST_KERCHUNK, "{\"x/0\": [\"a\", 1, 5]", -EBADMSG, "no JSON: line 1");
 }
