@@ -34,6 +34,9 @@ extern const char *const dataset_layout_names[]; /* "auto" "imagefolder" "files"
 
 enum entry_kind { ENTRY_KIND_FILE, ENTRY_KIND_DIR };
 
+/* Where snapshots are kept (heap) if option snapshot_dir is `told` (NULL: not set); NULL: nowhere. */
+char *dataset_snapshot_place(const char *told);
+
 struct dataset_params {
 	const char *source; /* directory */
 	/* Where the snapshot is kept, NULL = none; created 0700, owner checked. */

@@ -64,9 +64,9 @@ _clairfs_words() {
 	fi
 	case $name:$before in
 	mount:-o | bench:-o) _clairfs_keys "$program" "$token"; return 0 ;;
-	mount:-c | trace:-o | *:--html | *:--plot | bench:--trace) return 1 ;;
+	mount:-c | trace:-o | *:--html | *:--plot | bench:--trace | *:--import | *:--snapshot-dir) return 1 ;;
 	*:--order) _clairfs_orders "$program" "$token"; return 0 ;;
-	*:--layout | *:--binary) _clairfs_values "$program" "$name" "$before"; return 0 ;;
+	*:--layout | *:--binary | *:--records) _clairfs_values "$program" "$name" "$before"; return 0 ;;
 	esac
 	case $token in -*) _clairfs_flags "$program" "$name"; return 0 ;; esac
 	case $name:$given in

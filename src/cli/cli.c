@@ -91,9 +91,18 @@ const struct command commands[] = {
 	  "  -o KEY=VALUE,...    options of the mount of side clairfs\n" },
 	{ "index", cmd_index, "print the samples of a directory: number, path, offset, length",
 	  "usage: clairfs index SOURCE [--layout auto|imagefolder|files] [--sort NAME] [--under DIR]\n"
+	  "       clairfs index SOURCE --records FORMAT [--under DIR] [OPTION]...\n"
+	  "       clairfs index SOURCE --import FILE [--import FILE]... [OPTION]...\n"
 	  "  --sort NAME      numbers as a job gives them that sorts in another way: index,\n"
 	  "                   torchvision, timm, path, natural, nocase, walk\n"
 	  "  --under DIR      only what is below this directory of the source\n"
+	  "  --records auto|npy|mds|litdata|megatron|tfrecord|tar|zip|parquet|arrow|kept|none\n"
+	  "                   find the samples within larger files and keep where they are; auto: by\n"
+	  "                   the names of files; kept: print what is kept; none: forget it\n"
+	  "  --import FILE    the same from a list: lines of path, offset and length, an .idx of\n"
+	  "                   DALI's tools, or references of kerchunk\n"
+	  "  --snapshot-dir DIR  where mounts keep their index (their option snapshot_dir)\n"
+	  "  --allow-other    for mounts with allow_other, which have an index of their own\n"
 	  "  control characters, backslashes and bytes that are no UTF-8 are escaped in paths\n" },
 	{ "store", cmd_store, "look into a store that outlives its mounts, verify or empty it",
 	  "usage: clairfs store ls DIRECTORY [--json]\n"

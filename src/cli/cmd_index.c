@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* clairfs index: one line per sample, so that a user can see which number a file has. */
+/* clairfs index: one line per sample, so that a user can see which number a file has; and the table
+ * of samples within larger files (index_records.c). */
 #include <errno.h>
 #include <getopt.h>
 #include <limits.h>
@@ -8,6 +9,7 @@
 #include "clairfs/base/text.h"
 #include "clairfs/dataset.h"
 #include "cli.h"
+#include "index.h"
 
 #define SCAN_THREADS 8
 
@@ -37,12 +39,6 @@ static int print(const struct dataset *ds, const uint32_t *sample, uint32_t n)
 	return cli_finish();
 }
 
-struct index_args {
-	struct dataset_params params;
-	enum dataset_sort sort;
-	const char *under;
-};
-
 /* In the numbers of the index, or of a job that lists the files in its own way. */
 static int run_index(const struct index_args *a)
 {
@@ -71,10 +67,38 @@ static int take_option(int c, const char *value, struct index_args *a, struct er
 		return err_set(err, -EINVAL, "no layout '%s' (auto, imagefolder, files)", value);
 	case 's':
 		return dataset_sort_parse(value, &a->sort, err);
+	case 'r':
+		a->records = value;
+		return index_records_parse(a, err);
+	case 'i':
+		a->imports[a->n_imports++] = value;
+		return 0;
+	case 'd':
+		a->snapshot_dir = value;
+		return 0;
+	case 'o':
+		a->params.is_shared = true;
+		return 0;
 	default:
 		a->under = value;
 		return 0;
 	}
+}
+
+/* What does not go together; NULL: all is well. */
+static const char *misfit(const struct index_args *a)
+{
+	bool has_table = a->records || a->n_imports > 0;
+
+	if (a->records && a->n_imports > 0)
+		return "--records or --import, not both";
+	if (has_table && a->sort != DATASET_SORT_INDEX)
+		return "--sort does not go with a table of records: they are numbered as they stand";
+	if (a->under && (a->n_imports > 0 || (a->records && !a->is_auto && a->format == FORMAT_NONE)))
+		return "--under goes with formats only";
+	if (!has_table && (a->snapshot_dir || a->params.is_shared))
+		return "--snapshot-dir and --allow-other go with --records or --import";
+	return NULL;
 }
 
 int cmd_index(int argc, char **argv)
@@ -82,12 +106,20 @@ int cmd_index(int argc, char **argv)
 	static const struct option longs[] = { { "layout", required_argument, NULL, 'L' },
 					       { "sort", required_argument, NULL, 's' },
 					       { "under", required_argument, NULL, 'u' },
+					       { "records", required_argument, NULL, 'r' },
+					       { "import", required_argument, NULL, 'i' },
+					       { "snapshot-dir", required_argument, NULL, 'd' },
+					       { "allow-other", no_argument, NULL, 'o' },
 					       { "help", no_argument, NULL, 'h' },
 					       { NULL, 0, NULL, 0 } };
-	struct index_args args = { .params = { .scan_threads = SCAN_THREADS } };
+	AUTO_FREE const char **imports = calloc((size_t)argc + 1, sizeof(*imports));
+	struct index_args args = { .params = { .scan_threads = SCAN_THREADS }, .imports = imports };
+	const char *wrong;
 	struct err err = { 0 };
 	int c, index = 0;
 
+	if (!imports)
+		return EXIT_FAILED;
 	while ((c = getopt_long(argc, argv, "", longs, &index)) != -1) {
 		if (c == 'h')
 			return cli_help("index");
@@ -98,6 +130,9 @@ int cmd_index(int argc, char **argv)
 	}
 	if (argc - optind != 1)
 		return cli_usage("index", "one SOURCE is needed");
+	wrong = misfit(&args);
+	if (wrong)
+		return cli_usage("index", "%s", wrong);
 	args.params.source = argv[optind];
-	return run_index(&args);
+	return args.records || args.n_imports > 0 ? index_records_run(&args) : run_index(&args);
 }

@@ -159,26 +159,9 @@ static void show_scan(void *ctx, uint64_t entries)
 		(unsigned long long)entries);
 }
 
-/* The default place of the index: heap, or NULL when there is none. */
-static char *snapshot_dir(const struct mount_opts *opts)
-{
-	const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-	char *dir = NULL;
-
-	if (opts->snapshot_dir)
-		return strcmp(opts->snapshot_dir, "none") == 0 ? NULL : strdup(opts->snapshot_dir);
-	if (geteuid() == 0)
-		return strdup("/var/cache/clairfs");
-	if (cache && *cache == '/')
-		return asprintf(&dir, "%s/clairfs", cache) < 0 ? NULL : dir;
-	if (home && *home == '/')
-		return asprintf(&dir, "%s/.cache/clairfs", home) < 0 ? NULL : dir;
-	return NULL;
-}
-
 static int open_dataset(struct wire *w, const struct daemon_params *params, struct err *err)
 {
-	AUTO_FREE char *dir = snapshot_dir(w->opts);
+	AUTO_FREE char *dir = dataset_snapshot_place(w->opts->snapshot_dir);
 	struct dataset_params dp = { .source = w->source,
 				     .snapshot_dir = dir,
 				     .tidies_snapshots = true,

@@ -127,6 +127,41 @@ static int scan_once(struct opening *o, const struct recheck *recheck, struct sc
 	}
 }
 
+/* What the files of a table of records are in the new index. */
+struct carry {
+	const struct table *old, *fresh;
+};
+
+static uint32_t slot_in_fresh(void *ctx, uint32_t slot, const struct file_identity *identity)
+{
+	const struct carry *c = ctx;
+	char path[DATASET_PATH_MAX + 1];
+	uint32_t found;
+
+	if (table_path(c->old, slot, path, sizeof(path)) < 0)
+		return UINT32_MAX;
+	found = table_resolve(c->fresh, path, strlen(path));
+	if (found == UINT32_MAX || table_is_dir(c->fresh, found))
+		return UINT32_MAX;
+	return !identity || table_has_identity(c->fresh, found, identity) ? found : UINT32_MAX;
+}
+
+/* Records are of files as they were; a file that is another one now leaves no number right. */
+static void carry_records(struct opening *o, struct snapshot *fresh)
+{
+	struct carry c = { .old = &o->snap.t, .fresh = &fresh->t };
+	int error;
+
+	if (!o->snap.records.blob)
+		return;
+	error = records_renumber(&o->snap.records, slot_in_fresh, &c, &fresh->records);
+	if (error == 0)
+		return;
+	log_warn("the table of records of %s is dropped, clairfs index --records makes it again: %s",
+		 o->params->source,
+		 error == -ESTALE ? "a file of it was changed or is gone" : strerror(-error));
+}
+
 /* Scans what recheck says (NULL: everything) and puts the result into o->snap. */
 static int scan(struct opening *o, const struct recheck *recheck, struct err *err)
 {
@@ -146,7 +181,8 @@ static int scan(struct opening *o, const struct recheck *recheck, struct err *er
 	scan_fini(&s);
 	if (error < 0)
 		return error;
-	table_fini(&o->snap.t);
+	carry_records(o, &fresh);
+	snapshot_fini(&o->snap);
 	o->snap = fresh;
 	o->is_new = true;
 	return 0;
@@ -202,9 +238,11 @@ int dataset_of_snapshot(struct snapshot *snap, int source_fd, struct dataset **r
 	ds->n_subdirs = n_subdirs;
 	ds->renewals = renewals;
 	ds->t = snap->t;
+	ds->records = snap->records;
 	ds->layout = snap->layout;
 	ds->source_fd = source_fd;
 	snap->t = (struct table){ 0 };
+	snap->records = (struct records){ 0 };
 	count_subdirs(ds);
 	for (uint32_t i = 0; i < ds->t.n_samples; i++)
 		ds->sample_bytes += ds->t.size[i];
@@ -278,7 +316,7 @@ int dataset_open(const struct dataset_params *params, struct dataset **ret, stru
 					   .tick_ctx = &o };
 	o.wall_clock = params->wall_clock ? params->wall_clock : &wall;
 	error = open_dataset(&o, ret, err);
-	table_fini(&o.snap.t);
+	snapshot_fini(&o.snap);
 	if (o.source_fd >= 0)
 		close(o.source_fd);
 	if (o.snapshot_dir_fd >= 0)
@@ -295,6 +333,7 @@ void dataset_free(struct dataset *ds)
 	free(ds->shards);
 	free(ds->n_subdirs);
 	free((void *)ds->renewals);
+	records_fini(&ds->records);
 	table_fini(&ds->t);
 	if (ds->source_fd >= 0)
 		close(ds->source_fd);
@@ -303,7 +342,7 @@ void dataset_free(struct dataset *ds)
 
 uint64_t dataset_memory_bytes(const struct dataset *ds)
 {
-	return table_blob_bytes(&ds->t) +
+	return table_blob_bytes(&ds->t) + ds->records.blob_bytes +
 	       ((uint64_t)ds->t.n_dirs + 1) * sizeof(*ds->n_subdirs) +
 	       ((uint64_t)ds->t.n_entries + 1) * sizeof(*ds->renewals);
 }

@@ -10,6 +10,7 @@
 
 #include "clairfs/base/thr.h"
 #include "clairfs/dataset.h"
+#include "records_priv.h"
 
 #define DATASET_NAME_MAX 255u /* bytes of one name */
 #define DATASET_PATH_MAX                                                                           \
@@ -93,6 +94,10 @@ uint64_t table_get_size(const struct table *t, uint32_t slot);
 void table_set_attr(struct table *t, uint32_t slot, const struct slot_attr *attr);
 /* UINT32_MAX when the directory has no such name. */
 uint32_t table_lookup(const struct table *t, uint32_t dir, const char *name, size_t len);
+/* A path relative to the root, as dataset_resolve; UINT32_MAX when there is none. */
+uint32_t table_resolve(const struct table *t, const char *path, size_t len);
+uint32_t table_resolve_from(const struct table *t, uint32_t dir, const char *path, size_t len);
+bool table_has_identity(const struct table *t, uint32_t slot, const struct file_identity *identity);
 /* "." for the root. -ENAMETOOLONG. */
 int table_path(const struct table *t, uint32_t slot, char *out, size_t size) MUST_USE;
 /* memcmp order, the shorter first. */
@@ -118,6 +123,7 @@ struct snapshot_key { /* which source a snapshot is of */
 };
 struct snapshot {
 	struct table t;
+	struct records records; /* of the table's slots */
 	enum dataset_layout layout, auto_layout;
 };
 void snapshot_key_of(const char *source, int fd, uint64_t ino, struct snapshot_key *ret);
@@ -128,9 +134,12 @@ int snapshot_dir_open(const char *path, char why[DATASET_WHY]);
 int snapshot_load(int dir_fd, const struct snapshot_key *key, struct snapshot *ret) MUST_USE;
 /* The key in the header of a file of this size; false: it is no snapshot. */
 bool snapshot_read_key(int fd, uint64_t size, struct snapshot_key *ret);
+/* Written by another version of the program, and of no use to this one. */
+bool snapshot_is_of_other_version(int fd);
 #define SNAPSHOT_NAME_SIZE (32 + sizeof(".snapshot"))
 void snapshot_name(const struct snapshot_key *key, char out[SNAPSHOT_NAME_SIZE]);
 int snapshot_save(int dir_fd, const struct snapshot_key *key, const struct snapshot *snap) MUST_USE;
+void snapshot_fini(struct snapshot *snap);
 /* Takes `bytes` (from malloc) in every case. key NULL = of any source. */
 int snapshot_parse(void *take_bytes, size_t size, const struct snapshot_key *key,
 		   struct snapshot *ret) MUST_USE;
@@ -157,6 +166,7 @@ struct dataset_shard {
 } CACHE_ALIGNED;
 struct dataset {
 	struct table t;
+	struct records records; /* no blob: samples are whole files */
 	enum dataset_layout layout;
 	uint64_t sample_bytes;
 	uint32_t *n_subdirs; /* per directory number */

@@ -42,21 +42,9 @@ struct entry_id dataset_lookup(const struct dataset *ds, struct entry_id dir, co
 
 struct entry_id dataset_resolve(const struct dataset *ds, const char *path, size_t len)
 {
-	uint32_t slot = ds->t.n_entries;
-	size_t at = 0;
+	uint32_t slot = table_resolve(&ds->t, path, len);
 
-	while (at < len) {
-		const char *slash = memchr(path + at, '/', len - at);
-		size_t end = slash ? (size_t)(slash - path) : len;
-
-		if (end > at && !(end == at + 1 && path[at] == '.')) {
-			slot = table_lookup(&ds->t, slot, path + at, end - at);
-			if (slot == UINT32_MAX)
-				return ENTRY_NONE;
-		}
-		at = end + 1;
-	}
-	return dataset_entry_of(ds, slot);
+	return slot == UINT32_MAX ? ENTRY_NONE : dataset_entry_of(ds, slot);
 }
 
 uint32_t dataset_n_children(const struct dataset *ds, struct entry_id dir)

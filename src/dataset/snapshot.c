@@ -18,9 +18,9 @@
 #include "dataset_priv.h"
 
 #define SNAPSHOT_MAGIC "CLAIRDIX"
-#define SNAPSHOT_VERSION 1u
+#define SNAPSHOT_VERSION 2u
 #define SNAPSHOT_HASHED_FROM 16u /* behind magic and checksum */
-#define SNAPSHOT_HEADER_SIZE 80u
+#define SNAPSHOT_HEADER_SIZE 88u
 #define SNAPSHOT_IS_SHARED 1u   /* flag: of a mount with allow_other */
 #define SNAPSHOT_STEM_SIZE 33u /* 32 hex digits */
 
@@ -79,6 +79,22 @@ static int make_dirs(const char *path)
 	return 0;
 }
 
+char *dataset_snapshot_place(const char *told)
+{
+	const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+	char *dir = NULL;
+
+	if (told)
+		return strcmp(told, "none") == 0 ? NULL : strdup(told);
+	if (geteuid() == 0)
+		return strdup("/var/cache/clairfs");
+	if (cache && *cache == '/')
+		return asprintf(&dir, "%s/clairfs", cache) < 0 ? NULL : dir;
+	if (home && *home == '/')
+		return asprintf(&dir, "%s/.cache/clairfs", home) < 0 ? NULL : dir;
+	return NULL;
+}
+
 int snapshot_dir_open(const char *path, char why[DATASET_WHY])
 {
 	char shown[DATASET_WHY / 2];
@@ -111,6 +127,7 @@ struct header {
 	uint64_t checksum, file_size;
 	uint32_t version, layout, auto_layout, path_len, flags;
 	uint64_t fsid, ino;
+	uint64_t records_bytes; /* 0: no records */
 };
 
 static void read_header(struct buf_reader *r, struct header *h, struct table *t)
@@ -128,6 +145,19 @@ static void read_header(struct buf_reader *r, struct header *h, struct table *t)
 	t->n_others = buf_get_u32(r);
 	h->flags = buf_get_u32(r);
 	t->names_bytes = buf_get_u64(r);
+	h->records_bytes = buf_get_u64(r);
+}
+
+/* The table, and what brings the records behind it to a multiple of 8. */
+static uint64_t padded_table_size(const struct table *t, uint64_t records_bytes)
+{
+	return records_bytes ? ALIGN_UP(table_blob_bytes(t), 8) : table_blob_bytes(t);
+}
+
+static uint64_t size_of(uint32_t path_len, const struct table *t, uint64_t records_bytes)
+{
+	return SNAPSHOT_HEADER_SIZE + padded_path_size(path_len) +
+	       padded_table_size(t, records_bytes) + records_bytes;
 }
 
 static bool is_layout(uint32_t layout)
@@ -142,8 +172,8 @@ static bool has_sane_header(const struct header *h, const struct table *t, size_
 	       is_layout(h->auto_layout) && h->path_len <= DATASET_PATH_MAX &&
 	       h->file_size == size &&
 	       (uint64_t)t->n_samples + t->n_dirs + t->n_others < DATASET_ENTRIES_MAX &&
-	       t->names_bytes <= DATASET_NAMES_MAX &&
-	       SNAPSHOT_HEADER_SIZE + padded_path_size(h->path_len) + table_blob_bytes(t) == size;
+	       t->names_bytes <= DATASET_NAMES_MAX && h->records_bytes <= DATASET_SNAPSHOT_MAX &&
+	       size_of(h->path_len, t, h->records_bytes) == size;
 }
 
 static bool is_of_key(const struct snapshot_key *key, const struct header *h, const char *path)
@@ -183,11 +213,23 @@ bool snapshot_read_key(int fd, uint64_t size, struct snapshot_key *ret)
 	return strlen(ret->path) == h.path_len;
 }
 
+bool snapshot_is_of_other_version(int fd)
+{
+	uint8_t bytes[20];
+	uint32_t version;
+
+	if (pread(fd, bytes, sizeof(bytes), 0) != (ssize_t)sizeof(bytes) ||
+	    memcmp(bytes, SNAPSHOT_MAGIC, 8) != 0)
+		return false;
+	memcpy(&version, bytes + SNAPSHOT_HASHED_FROM, sizeof(version));
+	return version != SNAPSHOT_VERSION;
+}
+
 static bool parse(uint8_t *bytes, size_t size, const struct snapshot_key *key, struct snapshot *ret)
 {
 	struct buf_reader r;
 	struct header h;
-	const void *magic, *path, *blob;
+	const void *magic, *path, *blob, *records;
 
 	buf_reader_init(&r, bytes, size);
 	magic = buf_get_bytes(&r, 8);
@@ -198,14 +240,26 @@ static bool parse(uint8_t *bytes, size_t size, const struct snapshot_key *key, s
 	    XXH3_64bits(bytes + SNAPSHOT_HASHED_FROM, size - SNAPSHOT_HASHED_FROM) != h.checksum)
 		return false;
 	path = buf_get_bytes(&r, padded_path_size(h.path_len));
-	blob = buf_get_bytes(&r, table_blob_bytes(&ret->t));
-	if (!path || !blob || !is_of_key(key, &h, path))
+	blob = buf_get_bytes(&r, padded_table_size(&ret->t, h.records_bytes));
+	records = buf_get_bytes(&r, h.records_bytes);
+	if (!path || !blob || !records || !is_of_key(key, &h, path))
 		return false;
 	/* The same memory, found by checked steps above; it is ours and may be written. */
 	table_place(&ret->t, bytes + ((const uint8_t *)blob - bytes));
 	ret->layout = (enum dataset_layout)h.layout;
 	ret->auto_layout = (enum dataset_layout)h.auto_layout;
-	return table_is_valid(&ret->t);
+	if (!table_is_valid(&ret->t))
+		return false;
+	return h.records_bytes == 0 ||
+	       (records_place(&ret->records, bytes + ((const uint8_t *)records - bytes),
+			      h.records_bytes) &&
+		records_is_valid(&ret->records, &ret->t));
+}
+
+void snapshot_fini(struct snapshot *snap)
+{
+	records_fini(&snap->records);
+	table_fini(&snap->t);
 }
 
 int snapshot_parse(void *take_bytes, size_t size, const struct snapshot_key *key,
@@ -279,8 +333,19 @@ static int write_all(int fd, const uint8_t *bytes, size_t size)
 	return 0;
 }
 
-static uint64_t checksum_of(const struct buf_writer *head, const struct table *t)
+/* What stands behind the table where there are records. */
+static size_t padding_of(const struct snapshot *snap, const uint8_t **ret)
 {
+	static const uint8_t zeros[8];
+
+	*ret = zeros;
+	return padded_table_size(&snap->t, snap->records.blob_bytes) - table_blob_bytes(&snap->t);
+}
+
+static uint64_t checksum_of(const struct buf_writer *head, const struct snapshot *snap)
+{
+	const uint8_t *padding;
+	size_t n = padding_of(snap, &padding);
 	XXH3_state_t *state = XXH3_createState();
 	uint64_t sum;
 
@@ -288,7 +353,10 @@ static uint64_t checksum_of(const struct buf_writer *head, const struct table *t
 		return 0;
 	XXH3_64bits_reset(state);
 	XXH3_64bits_update(state, head->data, head->size);
-	XXH3_64bits_update(state, t->blob, table_blob_bytes(t));
+	XXH3_64bits_update(state, snap->t.blob, table_blob_bytes(&snap->t));
+	XXH3_64bits_update(state, padding, n);
+	if (snap->records.blob_bytes > 0)
+		XXH3_64bits_update(state, snap->records.blob, snap->records.blob_bytes);
 	sum = XXH3_64bits_digest(state);
 	XXH3_freeState(state);
 	return sum;
@@ -305,7 +373,7 @@ static void put_header(struct buf_writer *w, const struct snapshot_key *key,
 	buf_put_u32(w, snap->layout);
 	buf_put_u32(w, snap->auto_layout);
 	buf_put_u32(w, path_len);
-	buf_put_u64(w, SNAPSHOT_HEADER_SIZE + padded_path_size(path_len) + table_blob_bytes(t));
+	buf_put_u64(w, size_of(path_len, t, snap->records.blob_bytes));
 	buf_put_u64(w, key->fsid);
 	buf_put_u64(w, key->ino);
 	buf_put_u32(w, t->n_samples);
@@ -313,6 +381,7 @@ static void put_header(struct buf_writer *w, const struct snapshot_key *key,
 	buf_put_u32(w, t->n_others);
 	buf_put_u32(w, key->is_shared ? SNAPSHOT_IS_SHARED : 0);
 	buf_put_u64(w, t->names_bytes);
+	buf_put_u64(w, snap->records.blob_bytes);
 	buf_put_bytes(w, key->path, path_len);
 	for (uint64_t i = path_len; i < padded_path_size(path_len); i++)
 		buf_put_u8(w, 0);
@@ -321,18 +390,24 @@ static void put_header(struct buf_writer *w, const struct snapshot_key *key,
 static int write_snapshot(int fd, const struct snapshot_key *key, const struct snapshot *snap)
 {
 	struct buf_writer first, head;
+	const uint8_t *padding;
+	size_t n = padding_of(snap, &padding);
 	int error;
 
 	buf_writer_init(&first);
 	buf_writer_init(&head);
 	put_header(&head, key, snap);
 	buf_put_bytes(&first, SNAPSHOT_MAGIC, 8);
-	buf_put_u64(&first, head.is_bad ? 0 : checksum_of(&head, &snap->t));
+	buf_put_u64(&first, head.is_bad ? 0 : checksum_of(&head, snap));
 	error = first.is_bad || head.is_bad ? -ENOMEM : write_all(fd, first.data, first.size);
 	if (error == 0)
 		error = write_all(fd, head.data, head.size);
 	if (error == 0)
 		error = write_all(fd, snap->t.blob, table_blob_bytes(&snap->t));
+	if (error == 0)
+		error = write_all(fd, padding, n);
+	if (error == 0)
+		error = write_all(fd, snap->records.blob, snap->records.blob_bytes);
 	buf_writer_fini(&first);
 	buf_writer_fini(&head);
 	return error;

@@ -5,6 +5,8 @@
  *    it that exists is on the filesystem that the header names;
  *  - a week after its last use, when the source is not there but its filesystem is not either: it
  *    may only be unmounted;
+ *  - a week after its last use, when it is of another version of the program, whose header says
+ *    nothing to this one;
  *  - when there are too many or too large ones: the one that was used least recently.
  *
  * Only files that are snapshots by name, owner, size and header, and whose name is the one that
@@ -113,13 +115,17 @@ static int look_at_snapshot(struct tidy *t, const char *name)
 	int64_t used;
 	bool is_sure;
 
-	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_uid != geteuid() ||
-	    !snapshot_read_key(fd, (uint64_t)st.st_size, &key))
+	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_uid != geteuid())
 		return 0;
+	used = MAX(st.st_atim.tv_sec, st.st_mtim.tv_sec);
+	if (!snapshot_read_key(fd, (uint64_t)st.st_size, &key)) {
+		if (used < t->now - UNMOUNTED_SECONDS && snapshot_is_of_other_version(fd))
+			remove_file(t, name);
+		return 0;
+	}
 	snapshot_name(&key, own_name);
 	if (strcmp(own_name, name) != 0)
 		return 0;
-	used = MAX(st.st_atim.tv_sec, st.st_mtim.tv_sec);
 	if (strcmp(name, t->mine) != 0 && is_gone(&key, &is_sure) &&
 	    (is_sure || used < t->now - UNMOUNTED_SECONDS)) {
 		remove_file(t, name);

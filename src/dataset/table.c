@@ -204,6 +204,40 @@ uint32_t table_lookup(const struct table *t, uint32_t dir, const char *name, siz
 	return UINT32_MAX;
 }
 
+uint32_t table_resolve(const struct table *t, const char *path, size_t len)
+{
+	return table_resolve_from(t, t->n_entries, path, len);
+}
+
+uint32_t table_resolve_from(const struct table *t, uint32_t dir, const char *path, size_t len)
+{
+	uint32_t slot = dir;
+	size_t at = 0;
+
+	while (at < len) {
+		const char *slash = memchr(path + at, '/', len - at);
+		size_t end = slash ? (size_t)(slash - path) : len;
+
+		if (end > at && !(end == at + 1 && path[at] == '.')) {
+			slot = table_lookup(t, slot, path + at, end - at);
+			if (slot == UINT32_MAX)
+				return UINT32_MAX;
+		}
+		at = end + 1;
+	}
+	return slot;
+}
+
+bool table_has_identity(const struct table *t, uint32_t slot, const struct file_identity *identity)
+{
+	struct file_identity now = { .ino = t->ino[slot],
+				     .size = t->size[slot],
+				     .mtime_ns = t->mtime_ns[slot],
+				     .ctime_ns = t->ctime_ns[slot] };
+
+	return file_identity_eq(&now, identity);
+}
+
 int table_path(const struct table *t, uint32_t slot, char *out, size_t size)
 {
 	uint32_t len;

@@ -67,6 +67,8 @@ def commands(_):
     both("mount -", long_options("mount") | {"-c", "-f", "-o"}, "short options")
     both("store ", ["ls", "verify", "purge"], "what store does")
     both("index --layout ", ["auto", "imagefolder", "files"], "values that the help names")
+    both("index --records ", ["auto", "npy", "mds", "litdata", "megatron", "tfrecord", "tar", "zip", "parquet", "arrow", "kept", "none"],
+         "more of them")
 
 
 def options(_):

@@ -11,7 +11,7 @@ import sys
 import docs
 import mountkit
 import tap
-from mountkit import CLAIRFS, environment, mount_type, program, rng, write_file
+from mountkit import CLAIRFS, environment, mount_type, program, read_file, rng, write_file
 
 PACKAGE = os.path.join(tap.ROOT, "packaging", "python")
 
@@ -45,12 +45,15 @@ class Desk:
             name = f"{'train' if i < 120 else 'val'}/class{i % 3}/img{i:03}.jpg"
             self.data[name] = rng.randbytes(rng.randrange(100, 20_000))
             write_file(f"{place.source}/{name}", self.data[name])
+        for name in ("index.json", "shard.00000.mds", "shard.00001.mds", "shard.00002.mds"):
+            write_file(place.path("shards", name), read_file(os.path.join(tap.ROOT, "tests", "golden", "format", "mds", name)))
         for folder in ("bin", "cwd/reports", "nvme/clairfs", "node-exporter"):
             os.makedirs(place.path(folder))
         os.chmod(place.path("nvme/clairfs"), 0o700)
         os.chmod(place.path("nvme"), 0o700)
         # The index is kept in the place; with little memory unless a document says how much.
         self.script("clairfs", f'if [ "$1" = mount ]; then shift; set -- mount -o snapshot_dir={place.snapshots},ram=64M "$@"; fi\n'
+                               f'case "$*" in *--records*) set -- "$@" --snapshot-dir {place.snapshots};; esac\n'
                                f'exec {shlex.quote(CLAIRFS)} "$@"\n')
         os.symlink(CLAIRFS, place.path("bin/mount.clairfs"))
         # Charts are drawn by libraries that keep what they have asked for.
@@ -68,6 +71,7 @@ class Desk:
     def here(self, text):
         """With the paths of this place in it."""
         for name, path in (("/lustre/imagenet", self.place.source), ("/mnt/imagenet", self.place.mnt), ("/mnt/data", self.place.mnt),
+                           ("/lustre/shards", self.place.path("shards")),
                            ("/nvme/", self.place.path("nvme") + "/"),
                            ("/var/lib/prometheus/node-exporter", self.place.path("node-exporter"))):
             text = text.replace(name, path)

@@ -133,6 +133,29 @@ static void what_is_not_mounted_now_has_a_week(void)
 	sources_end(&s);
 }
 
+/* Sets a byte of the file. */
+static void set_byte(const struct sources *s, size_t i, off_t at, uint8_t value)
+{
+	AUTO_FD int fd = open(s->of[i].file, O_WRONLY | O_CLOEXEC);
+
+	CHECK(fd >= 0 && pwrite(fd, &value, 1, at) == 1);
+}
+
+static void what_another_version_wrote_has_a_week(void)
+{
+	struct sources s = make_sources("version", 3);
+	int64_t now = time(NULL);
+
+	set_byte(&s, 1, 16, 1);   /* version 1 */
+	set_byte(&s, 2, 0, 'X');  /* no snapshot, whatever its name */
+	for (size_t i = 1; i < 3; i++)
+		set_used(&s, i, now - 6 * DAY);
+	CHECK_U64(snapshot_tidy(s.dir_fd, &s.of[0].key, &MANY, now), 0);
+	CHECK_U64(snapshot_tidy(s.dir_fd, &s.of[0].key, &MANY, now + 2 * DAY), 1);
+	CHECK(is_there(&s, 0) && !is_there(&s, 1) && is_there(&s, 2));
+	sources_end(&s);
+}
+
 static void the_least_recently_used_go_beyond_the_limits(void)
 {
 	struct sources s = make_sources("limits", 6);
@@ -205,6 +228,7 @@ static void leftovers_of_crashes_are_removed(void)
 static const struct check_test tests[] = {
 	{ "sources_that_are_gone_go_at_once", sources_that_are_gone_go_at_once },
 	{ "what_is_not_mounted_now_has_a_week", what_is_not_mounted_now_has_a_week },
+	{ "what_another_version_wrote_has_a_week", what_another_version_wrote_has_a_week },
 	{ "the_least_recently_used_go_beyond_the_limits",
 	  the_least_recently_used_go_beyond_the_limits },
 	{ "what_is_no_snapshot_of_ours_stays", what_is_no_snapshot_of_ours_stays },
