@@ -16,7 +16,7 @@
 struct mount_opts {
 	int layout; /* enum dataset_layout */
 	char *order;
-	int recover; /* enum job_effort */
+	int recover; /* enum infer_effort */
 	uint64_t recover_threads;
 	uint64_t ram, stage, sample_max;
 	char *store_dir;
@@ -67,10 +67,6 @@ struct daemon_params {
  * returns in the parent as soon as the mount is ready, or with the error (the child has printed
  * nothing). -EINVAL: the caller was wrong. */
 int daemon_run(const struct daemon_params *params, struct err *err) MUST_USE;
-
-/* What order_new needs to know about a dataset, which must live as long as *ret is used. */
-struct dataset;
-void daemon_order_params(struct dataset *dataset, struct order_params *ret);
 
 /* Memory that a process may take now: of the machine, or of its cgroup; 0: not known. */
 uint64_t daemon_memory_available(void);
