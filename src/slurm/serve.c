@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The daemon of a job. It begins as root, from the prolog or a unit of systemd, with the record
- * that the prolog wrote: there is no other way to tell it anything. As root it makes what a user may
- * not, and leaves a process behind that mounts when there is something to serve (mounter.c): the
- * source is a name until it is the user. So nobody meets a mount that does not answer, however long
- * the index takes. Options are the site's, then those of the job's that a job may set. What goes
- * wrong is the job's status, and the end.
+ * that the prolog wrote: there is no other way to tell it anything. As root it makes what a user
+ * may not, and leaves a process behind that mounts when there is something to serve (mounter.c):
+ * the source is a name until it is the user. So nobody meets a mount that does not answer, however
+ * long the index takes. Options are the site's, then those of the job's that a job may set. What
+ * goes wrong is the job's status, and the end.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -48,12 +48,12 @@ static const struct conf_option options[] = {
 	  .offset = offsetof(struct slurm_site, memory_max),
 	  .initial = "auto",
 	  .choices = auto_choices,
-	  .help = "Limit of the daemon's own cgroup. Budgets that nobody told follow it. auto: twice what "
-		  "the mount is meant to need. 0: none. Not of units of systemd, which have MemoryMax= "
-		  "in a drop-in for that." },
+	  .help = "Limit of the daemon's own cgroup. Budgets that nobody told follow it. auto: twice "
+		  "what the mount is meant to need. 0: none. Not of units of systemd, which have "
+		  "MemoryMax= in a drop-in for that." },
 	ROW(memory_all, CONF_BYTES, "0", 0, 0,
-	    "Limit of the cgroup above those of all daemons of the node. Budgets that nobody told follow "
-	    "it. 0: none. With systemd: MemoryMax= of clairfs.slice."),
+	    "Limit of the cgroup above those of all daemons of the node. Budgets that nobody told "
+	    "follow it. 0: none. With systemd: MemoryMax= of clairfs.slice."),
 	ROW(cgroup, CONF_BOOL, "on", 0, 0,
 	    "Give each daemon a memory cgroup of its own. off: it stays in that of slurmd."),
 	ROW(systemd, CONF_BOOL, "on", 0, 0,

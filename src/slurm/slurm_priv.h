@@ -106,8 +106,8 @@ uint64_t slurm_process_start(pid_t pid);
 int slurm_process_open(const struct slurm_record *record);
 /* Whether it ends within this time. */
 bool slurm_process_ends(int pid_fd, uint64_t ns);
-/* SIGTERM, and SIGKILL after `ns`, to daemons that this job started by itself, if any live. A second
- * more at most; false: it was not over then. */
+/* SIGTERM, and SIGKILL after `ns`, to daemons that this job started by itself, if any live. A
+ * second more at most; false: it was not over then. */
 bool slurm_process_end_jobs(const struct slurm_job *job, uint64_t ns) MUST_USE;
 /* Whether any process here is Slurm's own for a step of the job; also when that is not known within
  * a second. */
