@@ -207,7 +207,7 @@ static void bench_open(uint32_t world)
 	used = mallinfo2().uordblks + mallinfo2().hblkhd - before;
 	/* of each epoch that is loaded, 4 per position and 4 per sample */
 	epoch_bytes = (4 + 4.0 / world) *
-		      ((r.plan->job->slots[0].ep != NULL) + (r.plan->job->slots[1].ep != NULL));
+		      ((r.plan->jobs[0]->slots[0].ep != NULL) + (r.plan->jobs[0]->slots[1].ep != NULL));
 	for (int round = 0; round < 2; round++) {
 		struct order_epoch *ep = epoch_new(SAMPLES, length, (uint64_t)round);
 		double began = now_ns();

@@ -186,7 +186,7 @@ void plan_get_status(const struct plan *plan, struct plan_status *ret); /* of th
  * or jobs is not counted. */
 uint64_t plan_table_bytes(const struct plan *plan);
 /* Of one job; false: there is none of that index. */
-bool plan_get_job_status(struct plan *plan, uint32_t job, struct plan_status *ret);
+bool plan_get_job_status(const struct plan *plan, uint32_t job, struct plan_status *ret);
 /* What the job seems to be doing, in words, e.g. "reads epoch 3 (the last is 89), 41 % of it so
  * far; left an epoch before its end". */
 #define PLAN_TEXT 400

@@ -84,12 +84,12 @@ static void choose_boundary(struct plan *plan)
 	choose_fini(plan);
 }
 
-bool choose_step(struct plan *plan)
+bool choose_step(struct plan *plan, struct plan_job *job)
 {
 	struct choice *c = &plan->choice;
 	uint32_t end = MIN(plan->n, c->counted + COUNT_CHUNK);
 
-	if (c->is_done || !c->is_measured || !uses_are_complete(plan))
+	if (c->is_done || !c->is_measured || !uses_are_complete(plan, job))
 		return false;
 	if (!c->is_counting) {
 		c->pages = calloc(CHOOSE_CLASSES, sizeof(*c->pages));

@@ -4,7 +4,6 @@
  * whoever needs it first: positions become time by each job's pace. With one job positions are all
  * there is, and no pace, which is never exact, comes into any decision.
  *
- * One job at a time is in turn (plan->job); what reads, answers and epochs are about is that job.
  * The first one is always there, also when it has ended and until another one takes its place, and
  * keeps its keys in the items; the others have an array of keys. A job whose epoch is being
  * computed is not freed before the answer. Must never leave a key behind of a job that is gone.
@@ -20,60 +19,55 @@
 
 /* The positions the job's readers may be apart: each worker has prefetch_factor batches ahead of
  * the batch that is assembled, ranks run about one batch apart. */
-void jobs_init_span(struct plan *plan)
+void jobs_init_span(struct plan *plan, struct plan_job *job)
 {
-	const struct order_info *info = &plan->job->info;
+	const struct order_info *info = &job->info;
 	uint64_t factor = info->prefetch_factor ? info->prefetch_factor : 2;
 	uint64_t batches = info->workers * factor + 1, span = plan->params.span, at_work;
 
 	if (!span && info->batch && info->workers) {
 		span = batches * info->batch * info->n_ranks;
-		plan->job->reader_span = span;
+		job->reader_span = span;
 		span += span / 4 + 64;
 	}
-	plan->job->is_span_given = span != 0;
-	plan->job->span_cap = MIN(4096, MAX(plan->n / 8, MIN(MAX(plan->n, 1), 128)));
-	plan->job->span = span ? MIN(span, UINT32_MAX) : plan->job->span_cap;
+	job->is_span_given = span != 0;
+	job->span_cap = MIN(4096, MAX(plan->n / 8, MIN(MAX(plan->n, 1), 128)));
+	job->span = span ? MIN(span, UINT32_MAX) : job->span_cap;
 	/* Each worker reads one sample at a time; a few times as many may still be at work. */
 	at_work = info->workers ? MIN(info->workers * info->n_ranks, 4096) : 64;
-	plan->job->hold_reads = (uint32_t)MIN(4 * MAX(at_work, 8), plan->job->span);
+	job->hold_reads = (uint32_t)MIN(4 * MAX(at_work, 8), job->span);
 }
 
-static void jobs_free_one(struct plan *plan, struct plan_job *job)
+static void jobs_free_one(struct plan_job *job)
 {
-	plan->job = job;
-	epochs_uninstall(plan, 0);
-	epochs_uninstall(plan, 1);
-	epochs_forget_before(plan);
-	valid_fini(plan);
+	epochs_uninstall(job, 0);
+	epochs_uninstall(job, 1);
+	epochs_forget_before(job);
+	valid_fini(job);
 	free(job->unnumbered);
 	free(job->key);
 	free(job->tail);
 	free(job);
 }
 
-void jobs_first(struct plan *plan)
+struct plan_job *jobs_first(const struct plan *plan)
 {
 	uint32_t i = 0;
 
 	while (i < plan->top_job && (!plan->jobs[i] || plan->jobs[i]->is_over))
 		i++;
-	plan->job = plan->jobs[i < plan->top_job ? i : 0];
+	return plan->jobs[i < plan->top_job ? i : 0];
 }
 
-bool jobs_next(struct plan *plan, uint32_t *at)
+struct plan_job *jobs_next(const struct plan *plan, uint32_t *at)
 {
 	while (*at < plan->top_job) {
 		struct plan_job *job = plan->jobs[(*at)++];
 
-		if (job && !job->is_over) {
-			plan->job = job;
-			return true;
-		}
+		if (job && !job->is_over)
+			return job;
 	}
-	if (plan->n_jobs != 1 || plan->job->is_over)
-		jobs_first(plan);
-	return false;
+	return NULL;
 }
 
 uint64_t jobs_when(const struct plan *plan, const struct plan_job *job, uint64_t due)
@@ -144,6 +138,8 @@ static int jobs_init_outside(struct plan *plan, struct plan_job *job)
 /* What no job numbers, and with a second job no masks of epochs: they are of one order. */
 static void jobs_changed(struct plan *plan)
 {
+	struct plan_job *job;
+
 	for (uint32_t i = 0; i < plan->n; i++)
 		item_out(plan, i);
 	uses_fini(plan);
@@ -151,8 +147,7 @@ static void jobs_changed(struct plan *plan)
 		bool is_outside = true;
 
 		for (uint32_t k = 0; k < plan->top_job; k++) {
-			const struct plan_job *job = plan->jobs[k];
-
+			job = plan->jobs[k];
 			if (job && !job->is_over)
 				is_outside = is_outside && job->unnumbered &&
 					     job->unnumbered[i / 64] >> i % 64 & 1;
@@ -162,8 +157,8 @@ static void jobs_changed(struct plan *plan)
 		item_in(plan, i);
 	}
 	plan->hold_reads = 0;
-	for (uint32_t at = 0; jobs_next(plan, &at);)
-		plan->hold_reads += plan->job->hold_reads;
+	for (uint32_t at = 0; (job = jobs_next(plan, &at));)
+		plan->hold_reads += job->hold_reads;
 	jobs_stage_dirty(plan);
 	worth_init(plan);
 }
@@ -212,40 +207,37 @@ int jobs_add(struct plan *plan, const struct order_info *info)
 	}
 	job->index = index;
 	if (jobs_init(plan, job, info) < 0) {
-		jobs_free_one(plan, job);
-		jobs_first(plan);
+		jobs_free_one(job);
 		return -ENOMEM;
 	}
 	if (plan->jobs[index])
-		jobs_free_one(plan, plan->jobs[index]);
-	plan->job = plan->jobs[index] = job;
+		jobs_free_one(plan->jobs[index]);
+	plan->jobs[index] = job;
 	plan->top_job = MAX(plan->top_job, index + 1);
 	plan->n_jobs++;
-	jobs_init_span(plan);
-	horizon_init(plan);
+	jobs_init_span(plan, job);
+	horizon_init(job);
 	if (info && plan->n)
-		plan_enter(plan, PLAN_WAITING, WHY_NOTHING_READ);
+		plan_enter(plan, job, PLAN_WAITING, WHY_NOTHING_READ);
 	else
-		plan_enter(plan, PLAN_NO_ORDER, WHY_NO_ORDER);
+		plan_enter(plan, job, PLAN_NO_ORDER, WHY_NO_ORDER);
 	jobs_changed(plan);
 	return (int)index;
 }
 
 /* Its samples wait for others, or for nobody. */
-void jobs_leave(struct plan *plan)
+void jobs_leave(struct plan *plan, struct plan_job *job)
 {
-	struct plan_job *job = plan->job;
-
 	for (uint32_t i = 0; i < plan->n; i++) {
 		item_out(plan, i);
 		*job_key(plan, job, i) = NO_KEY;
 		stage_forget(plan, i);
 		item_in(plan, i);
 	}
-	epochs_uninstall(plan, 0);
-	epochs_uninstall(plan, 1);
-	epochs_forget_before(plan);
-	valid_fini(plan);
+	epochs_uninstall(job, 0);
+	epochs_uninstall(job, 1);
+	epochs_forget_before(job);
+	valid_fini(job);
 	job->is_over = true;
 	job->n_pending = 0;
 	plan->n_jobs--;
@@ -257,8 +249,7 @@ void jobs_bury(struct plan *plan, struct plan_job *job)
 	if (!job->index || !job->is_over || job->is_asked)
 		return;
 	plan->jobs[job->index] = NULL;
-	jobs_free_one(plan, job);
-	jobs_first(plan);
+	jobs_free_one(job);
 }
 
 int plan_add_job(struct plan *plan, const struct order_info *order)
@@ -274,17 +265,18 @@ int plan_add_job(struct plan *plan, const struct order_info *order)
 
 void plan_end_job(struct plan *plan, uint32_t index)
 {
-	assert(index < plan->top_job && plan->jobs[index]);
+	struct plan_job *job = plan->jobs[index];
+
+	assert(index < plan->top_job && job);
 	PLAN_TELL(plan, .kind = PLAN_CALL_END_JOB, .job = index);
-	plan->job = plan->jobs[index];
-	if (!plan->job->is_over)
-		jobs_leave(plan);
-	jobs_bury(plan, plan->jobs[index]);
+	if (!job->is_over)
+		jobs_leave(plan, job);
+	jobs_bury(plan, job);
 }
 
 void jobs_free(struct plan *plan)
 {
 	for (uint32_t i = 0; i < PLAN_JOBS; i++)
 		if (plan->jobs[i])
-			jobs_free_one(plan, plan->jobs[i]);
+			jobs_free_one(plan->jobs[i]);
 }

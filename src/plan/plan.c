@@ -118,21 +118,22 @@ void plan_set_memory(struct plan *plan, uint64_t arena_bytes, uint64_t stage_byt
 }
 
 static void plan_read_by(struct plan *plan, uint64_t now_ns, uint32_t sample,
-			 struct plan_job *reader)
+			 const struct plan_job *reader)
 {
-	for (uint32_t at = 0; jobs_next(plan, &at);)
-		if ((!reader || plan->job == reader) && plan->job->state != PLAN_NO_ORDER)
-			window_read(plan, now_ns, sample);
+	struct plan_job *job;
+
+	for (uint32_t at = 0; (job = jobs_next(plan, &at));)
+		if ((!reader || job == reader) && job->state != PLAN_NO_ORDER)
+			window_read(plan, job, now_ns, sample);
 }
 
 static void plan_opened(struct plan *plan, uint64_t now_ns, uint32_t sample)
 {
 	struct plan_job *reader = window_reader(plan, sample);
-	const struct order_epoch *ep = next_slot(plan)->ep;
+	struct plan_job *job = reader ? reader : jobs_first(plan);
+	const struct order_epoch *ep = job_next(job)->ep;
 	bool is_alone;
 
-	if (reader)
-		plan->job = reader;
 	/* Its next use is in the next pass, most often: the look-up is a cache miss that may begin
 	 * now. */
 	if (ep)
@@ -140,13 +141,10 @@ static void plan_opened(struct plan *plan, uint64_t now_ns, uint32_t sample)
 	plan->opened++;
 	plan->has_last_use = false;
 	is_alone = (plan->item[sample].flags & ALONE) != 0;
-	retain_opened(plan, now_ns, sample);
+	retain_opened(plan, job, now_ns, sample);
 	plan_read_by(plan, now_ns, sample, reader);
-	if (reader)
-		plan->job = reader;
 	if (!is_alone) /* else nobody has it but the kernel */
-		fetch_adopt(plan, sample);
-	jobs_first(plan);
+		fetch_adopt(plan, job, sample);
 }
 
 void plan_show(struct plan *plan, uint64_t now_ns, uint32_t job, uint32_t sample)
@@ -155,11 +153,9 @@ void plan_show(struct plan *plan, uint64_t now_ns, uint32_t job, uint32_t sample
 	assert(job < plan->top_job && plan->jobs[job]);
 	PLAN_TELL(plan, .kind = PLAN_CALL_SHOW, .now_ns = now_ns, .job = job, .sample = sample);
 	plan->now_ns = now_ns;
-	plan->job = plan->jobs[job];
-	if (!plan->job->is_over)
-		window_read(plan, now_ns, sample);
+	if (!plan->jobs[job]->is_over)
+		window_read(plan, plan->jobs[job], now_ns, sample);
 	plan->has_last_use = false;
-	jobs_first(plan);
 }
 
 static void plan_sample_event(struct plan *plan, uint64_t now_ns, const struct plan_event *ev)
@@ -200,6 +196,8 @@ static void plan_sample_event(struct plan *plan, uint64_t now_ns, const struct p
 
 void plan_event(struct plan *plan, uint64_t now_ns, const struct plan_event *ev)
 {
+	struct plan_job *job;
+
 	assert(now_ns >= plan->now_ns);
 	PLAN_TELL(plan, .kind = PLAN_CALL_EVENT, .now_ns = now_ns, .event = ev);
 	plan->now_ns = now_ns;
@@ -208,18 +206,17 @@ void plan_event(struct plan *plan, uint64_t now_ns, const struct plan_event *ev)
 		budget_demand(plan, now_ns, ev->bytes);
 		break;
 	case PLAN_EV_BLIND:
-		for (uint32_t at = 0; jobs_next(plan, &at);)
-			plan->job->blind_reads = 2 * SYNC_READS;
+		for (uint32_t at = 0; (job = jobs_next(plan, &at));)
+			job->blind_reads = 2 * SYNC_READS;
 		break;
 	case PLAN_EV_PIN_ROOM:
 		pin_again(plan);
 		break;
 	case PLAN_EV_EPOCH:
 		assert(ev->job < plan->top_job && plan->jobs[ev->job]);
-		plan->job = plan->jobs[ev->job];
-		epochs_arrived(plan, now_ns, ev);
-		jobs_bury(plan, plan->job);
-		jobs_first(plan);
+		job = plan->jobs[ev->job];
+		epochs_arrived(plan, job, now_ns, ev);
+		jobs_bury(plan, job);
 		break;
 	default:
 		plan_sample_event(plan, now_ns, ev);
@@ -241,7 +238,8 @@ static void plan_set_use(const struct plan *plan, struct plan_action *a)
 	a->position = plan->n_jobs > 1 ? plan->now_ns + when : (a->pass << 32) + pos;
 }
 
-struct plan_action *plan_act(struct plan *plan, enum plan_action_kind kind, uint32_t sample)
+struct plan_action *plan_act(struct plan *plan, const struct plan_job *job,
+			     enum plan_action_kind kind, uint32_t sample)
 {
 	struct plan_action *a;
 
@@ -252,10 +250,10 @@ struct plan_action *plan_act(struct plan *plan, enum plan_action_kind kind, uint
 		.sample = sample,
 		.position = UINT64_MAX,
 		.pass = UINT64_MAX,
-		.job = plan->job->index,
+		.job = job->index,
 	};
 	if (kind == PLAN_ACT_EPOCH) {
-		a->epoch = plan->job->asked_epoch;
+		a->epoch = job->asked_epoch;
 		return a;
 	}
 	a->is_pinned = (plan->item[sample].flags & PINNED) != 0;
@@ -284,7 +282,8 @@ bool plan_last_use(const struct plan *plan, struct plan_use *ret)
 
 uint32_t plan_sample_at(const struct plan *plan, uint64_t pass, uint64_t position)
 {
-	const struct slot *slots[] = { job_cur(plan->job), job_next(plan->job) };
+	const struct plan_job *first = jobs_first(plan);
+	const struct slot *slots[] = { job_cur(first), job_next(first) };
 
 	for (size_t i = 0; i < ARRAY_LEN(slots); i++)
 		if (slots[i]->ep && slots[i]->pass == pass && position < slots[i]->length)
@@ -303,20 +302,21 @@ static bool plan_is_idle(const struct plan *plan)
 static uint64_t plan_decide(struct plan *plan, uint64_t now_ns)
 {
 	uint64_t wake = UINT64_MAX, at;
+	struct plan_job *job;
 
 	if (plan_is_idle(plan))
 		return UINT64_MAX;
-	for (uint32_t i = 0; jobs_next(plan, &i);) {
+	for (uint32_t i = 0; (job = jobs_next(plan, &i));) {
 		if (plan->n_jobs > 1)
-			window_leave(plan, now_ns);
-		if (plan->job->state == PLAN_FINISHED && plan->n_jobs > 1) {
-			jobs_leave(plan);
+			window_leave(plan, job, now_ns);
+		if (job->state == PLAN_FINISHED && plan->n_jobs > 1) {
+			jobs_leave(plan, job);
 			continue;
 		}
-		at = epochs_step(plan, now_ns);
+		at = epochs_step(plan, job, now_ns);
 		wake = MIN(wake, at);
 	}
-	if (plan->n_jobs == 1 && uses_step(plan))
+	if (plan->n_jobs == 1 && uses_step(plan, jobs_first(plan)))
 		wake = now_ns;
 	room_step(plan, now_ns);
 	at = retain_step(plan, now_ns);

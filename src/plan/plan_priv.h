@@ -61,7 +61,6 @@ struct worth {
 struct plan {
 	struct plan_params params;
 	struct plan_watch watch;
-	struct plan_job *job; /* whose turn it is: what reads, decides and answers is about */
 	struct plan_job *jobs[PLAN_JOBS]; /* NULL: none; the first is always there */
 	uint32_t n_jobs, top_job;         /* that are planned for; one more than the last index */
 	uint32_t n;
@@ -118,14 +117,6 @@ struct plan {
 	uint64_t opened, issued, asked, useful, late, wasted, failed, unstaged;
 };
 
-static inline struct slot *cur_slot(const struct plan *plan)
-{
-	return job_cur(plan->job);
-}
-static inline struct slot *next_slot(const struct plan *plan)
-{
-	return job_next(plan->job);
-}
 static inline uint32_t item_state(const struct item *it)
 {
 	return it->flags & STATE_MASK;
@@ -136,40 +127,27 @@ static inline uint32_t *job_key(const struct plan *plan, const struct plan_job *
 {
 	return job->key ? &job->key[sample] : &plan->item[sample].key;
 }
-static inline uint64_t virtual_pos(const struct plan *plan, const struct slot *slot, uint64_t pos)
-{
-	return job_virtual(plan->job, slot, pos);
-}
 static inline uint64_t job_due(const struct plan *plan, const struct plan_job *job, uint32_t sample)
 {
 	uint32_t key = *job_key(plan, job, sample);
 
 	return key == NO_KEY ? NO_POS : job_virtual(job, key_slot(job, key), key_pos(key));
 }
-static inline uint64_t plan_low(const struct plan *plan)
-{
-	return job_low(plan->job);
-}
 static inline uint32_t actions_room(const struct plan *plan)
 {
 	return ACTIONS_MAX - plan->action_count;
 }
-static inline struct slot *valid_slot(const struct plan *plan)
-{
-	return job_valid(plan->job);
-}
-static inline bool is_prefetching(const struct plan *plan)
-{
-	return job_is_prefetching(plan->job);
-}
 
 /* plan.c */
-struct plan_action *plan_act(struct plan *plan, enum plan_action_kind kind, uint32_t sample);
+/* job: whose epoch it is, or for whom. */
+struct plan_action *plan_act(struct plan *plan, const struct plan_job *job,
+			     enum plan_action_kind kind, uint32_t sample);
 
 /* jobs.c */
-/* Makes the next job the one in turn, from *at on; after the last one the first, and false. */
-bool jobs_next(struct plan *plan, uint32_t *at);
-void jobs_first(struct plan *plan);
+/* The next job at work, from *at on; NULL after the last one. */
+struct plan_job *jobs_next(const struct plan *plan, uint32_t *at);
+/* The first one at work; one that has ended when none is. */
+struct plan_job *jobs_first(const struct plan *plan);
 /* How long until a job gets there: in positions, or where there are several jobs in nanoseconds at
  * its pace. */
 uint64_t jobs_when(const struct plan *plan, const struct plan_job *job, uint64_t due);
@@ -177,28 +155,32 @@ uint64_t jobs_when(const struct plan *plan, const struct plan_job *job, uint64_t
 struct plan_job *jobs_home(const struct plan *plan, uint32_t sample, uint64_t *ret_when);
 void jobs_stage_dirty(struct plan *plan);
 bool jobs_are_prefetching(const struct plan *plan);
-void jobs_leave(struct plan *plan); /* the job in turn is planned for no longer */
+void jobs_leave(struct plan *plan, struct plan_job *job); /* is planned for no longer */
 /* Frees a job that has left, when no answer is on its way to it. */
 void jobs_bury(struct plan *plan, struct plan_job *job);
 int jobs_add(struct plan *plan, const struct order_info *info) MUST_USE;
 void jobs_free(struct plan *plan);
-void jobs_init_span(struct plan *plan);
+void jobs_init_span(struct plan *plan, struct plan_job *job);
 
 /* retain.c: the sets, the arena's content, holds */
 void item_out(struct plan *plan, uint32_t sample);
 void item_in(struct plan *plan, uint32_t sample);
-void item_out_of_others(struct plan *plan, uint32_t sample);         /* all but the job in turn */
+/* Out of the sets of all but this job. */
+void item_out_of_others(struct plan *plan, const struct plan_job *job, uint32_t sample);
 bool item_is_wanted(const struct plan *plan, const struct item *it); /* from the source */
-void item_set_state(struct plan *plan, uint32_t sample,
-		    uint32_t state);                 /* between item_out and item_in */
-void item_rekey(struct plan *plan, uint32_t sample); /* by what is consumed now */
-void retain_opened(struct plan *plan, uint64_t now_ns, uint32_t sample);
+/* Between item_out and item_in. */
+void item_set_state(struct plan *plan, uint32_t sample, uint32_t state);
+/* By what of the job is consumed now. */
+void item_rekey(struct plan *plan, struct plan_job *job, uint32_t sample);
+void retain_opened(struct plan *plan, struct plan_job *job, uint64_t now_ns, uint32_t sample);
 void retain_fetched(struct plan *plan, uint64_t now_ns, const struct plan_event *ev);
-void retain_drop(struct plan *plan, uint32_t sample);
+void retain_drop(struct plan *plan, struct plan_job *job, uint32_t sample);
 void retain_lost(struct plan *plan);
 uint64_t retain_step(struct plan *plan, uint64_t now_ns);
-/* Frees room for `pages` more, evicting only what is needed later than `when` (see jobs_when). */
-bool retain_make_room(struct plan *plan, uint64_t pages, uint64_t when, enum room_for what);
+/* Frees room for `pages` more, for the job, evicting only what is needed later than `when` (see
+ * jobs_when). */
+bool retain_make_room(struct plan *plan, struct plan_job *job, uint64_t pages, uint64_t when,
+		      enum room_for what);
 void retain_resized(struct plan *plan, uint32_t sample, uint64_t bytes);
 void retain_lost_copy(struct plan *plan, uint32_t sample);
 
@@ -219,7 +201,7 @@ void room_answered(struct plan *plan, uint64_t now_ns, uint32_t pages, int statu
 /* fetch.c */
 bool fetch_is_transient(int status);
 uint64_t fetch_step(struct plan *plan, uint64_t now_ns);
-void fetch_adopt(struct plan *plan, uint32_t sample);
+void fetch_adopt(struct plan *plan, struct plan_job *job, uint32_t sample);
 
 /* pin.c */
 void pin_offer(struct plan *plan, uint32_t sample);
@@ -232,63 +214,65 @@ void pin_kept(struct plan *plan, uint32_t sample);
 /* window.c */
 /* Positions from the low-water mark to below `end` that were not read. */
 uint64_t slot_unread_below(const struct slot *slot, uint64_t end);
-uint64_t slot_first_use(const struct slot *slot, const struct plan *plan, uint32_t sample);
+uint64_t slot_first_use(const struct slot *slot, const struct plan *plan,
+			const struct plan_job *job, uint32_t sample);
 /* One of several jobs that has read nearly all of its last epoch is finished when it is quiet. */
-void window_leave(struct plan *plan, uint64_t now_ns);
-void window_read(struct plan *plan, uint64_t now_ns, uint32_t sample); /* by the job in turn */
+void window_leave(struct plan *plan, struct plan_job *job, uint64_t now_ns);
+void window_read(struct plan *plan, struct plan_job *job, uint64_t now_ns, uint32_t sample);
 /* Whose read it is; NULL: nobody's as far as can be told. */
-struct plan_job *window_reader(struct plan *plan, uint32_t sample);
-bool window_is_outside(const struct plan *plan, uint32_t sample);
+struct plan_job *window_reader(const struct plan *plan, uint32_t sample);
+bool window_is_outside(const struct plan *plan, const struct plan_job *job, uint32_t sample);
 void window_begins(struct plan_job *job);
-bool window_is_recent(const struct plan *plan, uint32_t sample);
-void window_pass_over(struct plan *plan, struct slot *slot, uint64_t pos);
-void window_set_consumed(struct plan *plan, struct slot *slot, uint64_t pos);
+bool window_is_recent(const struct plan *plan, const struct plan_job *job, uint32_t sample);
+void window_pass_over(struct plan *plan, struct plan_job *job, struct slot *slot, uint64_t pos);
+void window_set_consumed(struct plan *plan, struct plan_job *job, struct slot *slot, uint64_t pos);
 /* A read a little beyond the window: moves the window when everything but a few holes was read. */
-bool window_slide(struct plan *plan, struct slot *slot, uint64_t pos);
-void window_replay(struct plan *plan, uint64_t now_ns);
+bool window_slide(struct plan *plan, struct plan_job *job, struct slot *slot, uint64_t pos);
+void window_replay(struct plan *plan, struct plan_job *job, uint64_t now_ns);
 
 /* score.c */
-void score_read(struct plan *plan, uint32_t sample);
-void score_push(struct plan *plan, bool is_in);
-void score_strange(struct plan *plan, bool is_strange); /* the job itself would hardly make it */
-uint32_t score_strangers(const struct plan *plan); /* percent of those, in a small epoch; or 0 */
-void score_reset(struct plan *plan);
-uint32_t score_percent(const struct plan *plan);
-uint32_t score_need(const struct plan *plan);
-void score_kept(struct plan *plan); /* a position of the order was read */
-void score_left(struct plan *plan); /* ... was left out */
-void score_judge(struct plan *plan);
+void score_read(struct plan_job *job, uint32_t sample);
+void score_push(struct plan_job *job, bool is_in);
+void score_strange(struct plan_job *job, bool is_strange); /* the job itself would hardly make it */
+uint32_t score_strangers(const struct plan_job *job); /* percent of those, in a small epoch; or 0 */
+void score_reset(struct plan_job *job);
+uint32_t score_percent(const struct plan_job *job);
+uint32_t score_need(const struct plan_job *job);
+void score_kept(struct plan_job *job); /* a position of the order was read */
+void score_left(struct plan_job *job); /* ... was left out */
+void score_judge(struct plan *plan, struct plan_job *job);
 /* WHY_OF_STATE: what the state itself means. */
-void plan_enter(struct plan *plan, enum plan_state state, enum plan_why why);
+void plan_enter(struct plan *plan, struct plan_job *job, enum plan_state state, enum plan_why why);
 
 /* proof.c */
-void proof_read(struct plan *plan, const struct slot *slot, uint64_t pos);
-void proof_reset(struct plan *plan);
-void proof_judge(struct plan *plan);
-bool proof_is_likely(const struct plan *plan);
+void proof_read(struct plan_job *job, const struct slot *slot, uint64_t pos);
+void proof_reset(struct plan_job *job);
+void proof_judge(struct plan_job *job);
+bool proof_is_likely(const struct plan_job *job);
 
 /* resync.c */
-void resync_try(struct plan *plan); /* with what is loaded */
-bool resync_candidate(struct plan *plan,
+void resync_try(struct plan *plan, struct plan_job *job); /* with what is loaded */
+bool resync_candidate(struct plan *plan, struct plan_job *job,
 		      struct order_epoch *take_ep); /* false: does not fit, freed */
-uint64_t resync_next_candidate(struct plan *plan);
+uint64_t resync_next_candidate(struct plan_job *job);
 
 /* epochs.c */
-int epochs_install(struct plan *plan, uint32_t slot, struct order_epoch *take_ep,
+int epochs_install(struct plan_job *job, uint32_t slot, struct order_epoch *take_ep,
 		   uint64_t epoch) MUST_USE;
-void epochs_uninstall(struct plan *plan, uint32_t slot);
-void epochs_absorb_rest(struct plan *plan, struct slot *slot);
-void epochs_arrived(struct plan *plan, uint64_t now_ns, const struct plan_event *ev);
-uint64_t epochs_step(struct plan *plan, uint64_t now_ns);
-void epochs_roll(struct plan *plan);
+void epochs_uninstall(struct plan_job *job, uint32_t slot);
+void epochs_absorb_rest(struct plan *plan, struct plan_job *job, struct slot *slot);
+void epochs_arrived(struct plan *plan, struct plan_job *job, uint64_t now_ns,
+		    const struct plan_event *ev);
+uint64_t epochs_step(struct plan *plan, struct plan_job *job, uint64_t now_ns);
+void epochs_roll(struct plan *plan, struct plan_job *job);
 void epochs_consume_below(struct slot *slot, uint64_t pos);
-void epochs_rebuild(struct plan *plan);
-void epochs_forget_before(struct plan *plan);
-bool epochs_is_last(const struct plan *plan, const struct slot *slot);
+void epochs_rebuild(struct plan *plan, struct plan_job *job);
+void epochs_forget_before(struct plan_job *job);
+bool epochs_is_last(const struct plan_job *job, const struct slot *slot);
 
 /* budget.c */
 void budget_init(struct plan *plan);
-void budget_read(struct plan *plan, uint64_t now_ns);
+void budget_read(struct plan *plan, struct plan_job *job, uint64_t now_ns);
 void budget_fetched(struct plan *plan, uint64_t now_ns, uint64_t latency_ns, int status);
 void budget_demand(struct plan *plan, uint64_t now_ns, uint64_t bytes);
 /* Whether one more source read of this size may start; if not, *wake_ns is lowered to when to ask

@@ -81,10 +81,10 @@ void item_out(struct plan *plan, uint32_t sample)
 }
 
 /* The set of those without a key, or bucket, was emptied already. */
-void item_out_of_others(struct plan *plan, uint32_t sample)
+void item_out_of_others(struct plan *plan, const struct plan_job *job, uint32_t sample)
 {
 	if (plan->n_jobs > 1)
-		item_leave(plan, sample, plan->job);
+		item_leave(plan, sample, job);
 }
 
 void item_in(struct plan *plan, uint32_t sample)
@@ -157,23 +157,23 @@ void item_set_state(struct plan *plan, uint32_t sample, uint32_t state)
 	it->flags = (it->flags & ~(uint32_t)STATE_MASK) | state;
 }
 
-void item_rekey(struct plan *plan, uint32_t sample)
+void item_rekey(struct plan *plan, struct plan_job *job, uint32_t sample)
 {
 	struct item *it = &plan->item[sample];
 	uint32_t key = NO_KEY;
 
 	for (uint32_t i = 0; i < 2 && key == NO_KEY; i++) {
-		struct slot *slot = i ? next_slot(plan) : cur_slot(plan);
-		uint64_t pos = slot->ep ? slot_first_use(slot, plan, sample) : NO_POS;
+		struct slot *slot = i ? job_next(job) : job_cur(job);
+		uint64_t pos = slot->ep ? slot_first_use(slot, plan, job, sample) : NO_POS;
 
 		if (pos >= slot->absorbed)
 			continue;
-		key = key_make(plan->job, slot, pos);
+		key = key_make(job, slot, pos);
 	}
 	item_out(plan, sample);
 	it->flags &= ~(uint32_t)(NO_FETCH | NO_STAGE | HELD_OUT | TRY_MASK | AGAIN);
-	*job_key(plan, plan->job, sample) = key;
-	uses_put(plan, sample);
+	*job_key(plan, job, sample) = key;
+	uses_put(plan, job, sample);
 	item_in(plan, sample);
 }
 
@@ -185,11 +185,11 @@ static void retain_remove(struct plan *plan, uint32_t sample)
 	item_set_state(plan, sample, ABSENT);
 }
 
-void retain_drop(struct plan *plan, uint32_t sample)
+void retain_drop(struct plan *plan, struct plan_job *job, uint32_t sample)
 {
 	assert(item_state(&plan->item[sample]) == ARENA);
 	assert(!(plan->item[sample].flags & (STAGING | PINNING)));
-	plan_act(plan, PLAN_ACT_DROP, sample);
+	plan_act(plan, job, PLAN_ACT_DROP, sample);
 	item_out(plan, sample);
 	retain_remove(plan, sample);
 	item_in(plan, sample);
@@ -225,13 +225,13 @@ static void hold_push(struct plan *plan, uint64_t now_ns, uint32_t sample)
 	plan->held_pages += it->pages;
 }
 
-void retain_opened(struct plan *plan, uint64_t now_ns, uint32_t sample)
+void retain_opened(struct plan *plan, struct plan_job *job, uint64_t now_ns, uint32_t sample)
 {
 	struct item *it = &plan->item[sample];
 
 	alone_opened(plan, sample);
 	if (!(it->flags & ALONE))
-		horizon_opened(plan, sample);
+		horizon_opened(plan, job, sample);
 	item_out(plan, sample);
 	plan->useful += (it->flags & ALONE_FRESH) != 0;
 	it->flags &= ~(uint32_t)ALONE_FRESH;
@@ -253,18 +253,19 @@ void retain_opened(struct plan *plan, uint64_t now_ns, uint32_t sample)
 	item_in(plan, sample);
 }
 
-static void retain_source_answered(struct plan *plan, uint64_t now_ns, uint32_t pages,
-				   const struct plan_event *ev)
+static void retain_source_answered(struct plan *plan, struct plan_job *job, uint64_t now_ns,
+				   uint32_t pages, const struct plan_event *ev)
 {
 	budget_fetched(plan, now_ns, ev->latency_ns, ev->status);
 	if (ev->status != 0)
 		return;
-	horizon_fetched(plan, now_ns, ev->latency_ns);
+	horizon_fetched(job, now_ns, ev->latency_ns);
 	choose_fetched(plan, pages, ev->latency_ns);
 }
 
 void retain_fetched(struct plan *plan, uint64_t now_ns, const struct plan_event *ev)
 {
+	struct plan_job *job = jobs_first(plan);
 	struct item *it = &plan->item[ev->sample];
 	bool is_store = (it->flags & FROM_STORE) != 0;
 
@@ -280,9 +281,9 @@ void retain_fetched(struct plan *plan, uint64_t now_ns, const struct plan_event 
 		plan->inflight_source--;
 		plan->asked += ev->status != PLAN_HELD_OUT && (ev->status != 0 || ev->latency_ns);
 		if (ev->status == 0 && !ev->latency_ns)
-			horizon_unasked(plan, it->pages); /* it was there already */
+			horizon_unasked(job, it->pages); /* it was there already */
 		else
-			retain_source_answered(plan, now_ns, it->pages, ev);
+			retain_source_answered(plan, job, now_ns, it->pages, ev);
 	}
 	room_answered(plan, now_ns, it->pages, ev->status);
 	item_out(plan, ev->sample);
@@ -319,7 +320,7 @@ void retain_fetched(struct plan *plan, uint64_t now_ns, const struct plan_event 
 
 /* Tiers are exclusive: what the store has need not stay here. Everything else stays until its room
  * is needed. */
-static void hold_release(struct plan *plan, uint32_t sample)
+static void hold_release(struct plan *plan, struct plan_job *job, uint32_t sample)
 {
 	struct item *it;
 
@@ -332,7 +333,7 @@ static void hold_release(struct plan *plan, uint32_t sample)
 	plan->held_pages -= it->pages;
 	item_in(plan, sample);
 	if (it->flags & PINNED && !(it->flags & (PINNING | STAGING | STAGED)))
-		retain_drop(plan, sample);
+		retain_drop(plan, job, sample);
 	else
 		pin_offer(plan, sample);
 }
@@ -353,7 +354,7 @@ void retain_lost(struct plan *plan)
 
 /* While the order is lost: what was fetched for it and never read keeps half of the arena at most;
  * what was read stays. */
-static void retain_shed(struct plan *plan)
+static void retain_shed(struct plan *plan, struct plan_job *job)
 {
 	while (!jobs_are_prefetching(plan) && plan->lost_next < plan->n && actions_room(plan) &&
 	       plan->fresh_pages > plan->arena_pages / 2) {
@@ -361,20 +362,20 @@ static void retain_shed(struct plan *plan)
 		const struct item *it = &plan->item[sample];
 
 		if (it->flags & FRESH && item_is_evictable(it))
-			retain_drop(plan, sample);
+			retain_drop(plan, job, sample);
 	}
 }
 
 /* Releases the oldest. One of the next will go into these words of the sets, and is perhaps the
  * next victim, which is looked up by position: all of them are far apart, and begin to come now. */
-static void hold_pop(struct plan *plan)
+static void hold_pop(struct plan *plan, struct plan_job *job)
 {
 	uint32_t sample = plan->hold[plan->hold_head].sample, soon;
 	const struct item *it;
 
 	plan->hold_head = (plan->hold_head + 1) % plan->hold_size;
 	plan->hold_count--;
-	hold_release(plan, sample);
+	hold_release(plan, job, sample);
 	soon = plan->hold[(plan->hold_head + AHEAD) % plan->hold_size].sample;
 	if (plan->hold_count <= AHEAD || soon == SAMPLE_NONE)
 		return;
@@ -392,9 +393,11 @@ static void hold_pop(struct plan *plan)
 
 uint64_t retain_step(struct plan *plan, uint64_t now_ns)
 {
-	retain_shed(plan);
+	struct plan_job *first = jobs_first(plan);
+
+	retain_shed(plan, first);
 	if (plan->used_pages > room_pages(plan))
-		retain_make_room(plan, 0, 0, ROOM_NEAR);
+		retain_make_room(plan, first, 0, 0, ROOM_NEAR);
 	while (plan->hold_count && actions_room(plan)) {
 		const struct hold *h = &plan->hold[plan->hold_head];
 
@@ -403,7 +406,7 @@ uint64_t retain_step(struct plan *plan, uint64_t now_ns)
 		if (plan->opened - h->read < plan->hold_reads && now_ns < h->at_ns + HOLD_NS &&
 		    plan->held_pages <= plan->arena_pages / 4)
 			return h->at_ns + HOLD_NS;
-		hold_pop(plan);
+		hold_pop(plan, first);
 	}
 	return plan->hold_count ? now_ns : UINT64_MAX;
 }
@@ -467,54 +470,56 @@ static uint32_t retain_last(struct plan *plan, uint64_t *ret_when)
 }
 
 /* The resident that is needed last, or SAMPLE_NONE; *ret_when: NO_POS when no use is known. */
-static uint32_t retain_victim(struct plan *plan, uint64_t *ret_when)
+static uint32_t retain_victim(struct plan *plan, struct plan_job *job, uint64_t *ret_when)
 {
 	uint64_t bit = retain_knows_keys(plan) ? tree_max(&plan->unkeyed) : NO_POS;
 
 	*ret_when = NO_POS;
 	if (bit == NO_POS)
-		bit = uses_last(plan);
+		bit = uses_last(plan, job);
 	return bit == NO_POS ? retain_last(plan, ret_when) : (uint32_t)bit;
 }
 
 /* Whether a read of the source is saved by keeping it rather than what is fetched far ahead. */
-static bool retain_is_worth(const struct plan *plan, uint32_t sample, uint64_t when)
+static bool retain_is_worth(const struct plan *plan, const struct plan_job *job, uint32_t sample,
+			    uint64_t when)
 {
-	const struct slot *next = next_slot(plan);
-	uint64_t end = virtual_pos(plan, next, next->ep ? next->value_end : 0);
+	const struct slot *next = job_next(job);
+	uint64_t end = job_virtual(job, next, next->ep ? next->value_end : 0);
 
 	if (plan->n_jobs > 1)
 		return when < plan->worth.within;
-	return when < end - plan_low(plan) || uses_are_near(plan, sample);
+	return when < end - job_low(job) || uses_are_near(plan, job, sample);
 }
 
 /* A wrong order must not fill more than was promised. */
-static uint64_t retain_soon_pages(const struct plan *plan)
+static uint64_t retain_soon_pages(const struct plan *plan, const struct plan_job *job)
 {
-	return alone_pages(plan) && plan->job->state == PLAN_FOLLOWING ? room_soon_pages(plan)
+	return alone_pages(plan) && job->state == PLAN_FOLLOWING ? room_soon_pages(plan)
 								       : room_pages(plan);
 }
 
-bool retain_make_room(struct plan *plan, uint64_t pages, uint64_t when, enum room_for what)
+bool retain_make_room(struct plan *plan, struct plan_job *job, uint64_t pages, uint64_t when,
+		      enum room_for what)
 {
 	while (plan->used_pages + pages > room_pages(plan)) {
 		uint64_t victim_when;
-		uint32_t victim = retain_victim(plan, &victim_when);
+		uint32_t victim = retain_victim(plan, job, &victim_when);
 
 		bool is_harm = victim == SAMPLE_NONE || victim_when <= when;
 
 		if (actions_room(plan) < 2)
 			return false;
-		if (is_harm || retain_is_worth(plan, victim, victim_when)) {
-			if (what != ROOM_FAR && alone_make_room(plan))
+		if (is_harm || retain_is_worth(plan, job, victim, victim_when)) {
+			if (what != ROOM_FAR && alone_make_room(plan, job))
 				continue;
 			if (what != ROOM_FAR &&
-			    plan->used_pages + pages <= retain_soon_pages(plan))
+			    plan->used_pages + pages <= retain_soon_pages(plan, job))
 				return true;
 			if (is_harm || what != ROOM_NEAR)
 				return false;
 		}
-		retain_drop(plan, victim);
+		retain_drop(plan, job, victim);
 	}
 	return true;
 }

@@ -379,8 +379,8 @@ static void so_they_are_when_jobs_come_and_go(void)
  * else the epoch. */
 static uint64_t next_use(const struct world *w, uint32_t sample, uint64_t reads)
 {
-	uint64_t exact_until =
-		next_slot(w->plan)->ep ? next_slot(w->plan)->epoch : cur_slot(w->plan)->epoch;
+	const struct slot *cur = job_cur(w->plan->jobs[0]), *next = job_next(w->plan->jobs[0]);
+	uint64_t exact_until = next->ep ? next->epoch : cur->epoch;
 
 	for (uint64_t at = reads; at < (uint64_t)w->epochs * w->length; at++) {
 		if (sample_at(w, at / w->length, (uint32_t)(at % w->length)) != sample)
@@ -419,13 +419,13 @@ static void honest_step(struct world *w, uint64_t reads)
 			;
 		/* The plan decided all of it before any of it came true. */
 		for (uint32_t i = 0; i < n; i++) {
-			if (a[i].kind == PLAN_ACT_DROP && !next_slot(w->plan)->is_rerun)
+			if (a[i].kind == PLAN_ACT_DROP && !job_next(w->plan->jobs[0])->is_rerun)
 				check_victim(w, a[i].sample, reads);
 			if (a[i].kind == PLAN_ACT_DROP) {
 				dropped = MIN(dropped, next_use(w, a[i].sample, reads));
 				w->is_there[a[i].sample] = false;
 			}
-			if (a[i].kind == PLAN_ACT_FETCH && !next_slot(w->plan)->is_rerun)
+			if (a[i].kind == PLAN_ACT_FETCH && !job_next(w->plan->jobs[0])->is_rerun)
 				CHECK(next_use(w, a[i].sample, reads) < dropped);
 		}
 		for (uint32_t i = 0; i < n; i++)
