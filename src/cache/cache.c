@@ -81,7 +81,6 @@ int cache_new(const struct cache_params *params, struct cache **ret, struct err 
 	rc = notes_init(c);
 	mutex_init(&c->status_mu);
 	mutex_init(&c->order_mu);
-	mutex_init(&c->make_mu);
 	mutex_init(&c->reval_mu);
 	cond_init(&c->reval_cv);
 	queue_init(&c->stage_jobs);
@@ -133,7 +132,7 @@ static int make_plan(struct cache *c, struct err *err)
 		order_ref_put(order);
 		return err_set_errno(err, rc, "plan");
 	}
-	planned_set(c, order, clock_now(c->p.clock));
+	planned_start(c, order, clock_now(c->p.clock));
 	if (c->p.store && store_bytes(c->p.store))
 		c->kept_at = 0;                    /* what jobs before have left */
 	planned_publish(c, clock_now(c->p.clock)); /* the mount is asked for it already */
@@ -303,7 +302,6 @@ void cache_free(struct cache *c)
 	cond_fini(&c->reval_cv);
 	mutex_fini(&c->reval_mu);
 	mutex_fini(&c->order_mu);
-	mutex_fini(&c->make_mu);
 	mutex_fini(&c->status_mu);
 	free(c->touched);
 	free(c->paged);

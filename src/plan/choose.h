@@ -24,6 +24,8 @@ struct choice {
 /* total: pages of all samples; squares: the sum of their squares. */
 void choose_init(struct plan *plan, double total, double squares);
 void choose_fini(struct plan *plan);
+/* For another order: what the store has by now stays. */
+void choose_again(struct plan *plan);
 /* A fetch from the source was answered. */
 void choose_fetched(struct plan *plan, uint32_t pages, uint64_t latency_ns);
 /* True when there is more to do at once. */

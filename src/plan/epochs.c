@@ -166,13 +166,12 @@ void epochs_absorb_rest(struct plan *plan, struct plan_job *job, struct slot *sl
 static bool epochs_absorb(struct plan *plan, struct plan_job *job)
 {
 	struct slot *const slots[SLOTS] = { job_cur(job), job_valid(job), job_next(job) };
-	uint64_t left = ABSORB_CHUNK;
 
 	for (uint32_t i = 0; i < SLOTS; i++) {
 		if (!slots[i]->ep && slots[i] != job_valid(job))
 			return false;
-		left = epochs_absorb_slot(plan, job, slots[i], left);
-		if (!left)
+		plan->work = (uint32_t)epochs_absorb_slot(plan, job, slots[i], plan->work);
+		if (!plan->work)
 			return true;
 	}
 	return false;
@@ -267,7 +266,7 @@ static int epochs_set_next(struct plan_job *job, struct order_epoch *take_ep)
 }
 
 /* The first epoch of all starts where the job was left. */
-static int epochs_set_first(struct plan_job *job, struct order_epoch *take_ep)
+int epochs_set_first(struct plan_job *job, struct order_epoch *take_ep)
 {
 	const struct order_info *info = &job->info;
 	uint64_t step = MAX(info->batch, 1) * info->n_ranks, at;
@@ -308,11 +307,6 @@ void epochs_arrived(struct plan *plan, struct plan_job *job, uint64_t now_ns,
 
 	assert(job->is_asked && ev->epoch == job->asked_epoch);
 	job->is_asked = false;
-	if (job->is_over) {
-		if (ev->status == 0)
-			order_epoch_free(ep);
-		return;
-	}
 	if (job->is_for_uses) {
 		job->is_for_uses = false;
 		uses_arrived(plan, job, ev);
@@ -340,7 +334,10 @@ void epochs_arrived(struct plan *plan, struct plan_job *job, uint64_t now_ns,
 		order_epoch_free(ep); /* of no use any more */
 	if (r == 0) {
 		job->epoch_tries = 0;
-		window_replay(plan, job, now_ns);
+		if (has_cur)
+			window_replay(plan, job, now_ns);
+		else
+			recent_show(plan, job);
 	} else if (!has_cur || is_next) {
 		epochs_failed(plan, job, now_ns, false);
 	}

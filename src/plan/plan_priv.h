@@ -20,15 +20,17 @@
 #include "clairfs/plan.h"
 #include "item.h"
 #include "job.h"
+#include "recent.h"
 #include "stage.h"
 #include "uses.h"
 
 #define PAGE_BYTES 4096u
 #define ACTIONS_MAX 4096u   /* waiting to be handed out */
-#define ABSORB_CHUNK 16384u /* positions of a new epoch taken in per step */
+#define WORK_MOST 16384u /* samples that a step gives keys to, at most */
 #define SYNC_READS 32u      /* reads that are enough to agree on a position */
 #define FAR_FIRST 3u        /* epochs up to start + 2 are tried each time */
 #define FAR_ROUND 4u
+#define KEYED_MAX (2 * PLAN_JOBS) /* as many as item flags can name */
 #define PINS_MAX 16u /* in flight */
 #define PIN_QUEUE 1024u
 #define RETRY_QUEUE 256u
@@ -61,14 +63,25 @@ struct worth {
 struct plan {
 	struct plan_params params;
 	struct plan_watch watch;
-	struct plan_job *jobs[PLAN_JOBS]; /* NULL: none; the first is always there */
-	uint32_t n_jobs, top_job;         /* that are planned for; one more than the last index */
+	struct plan_job *jobs[PLAN_JOBS]; /* by index; NULL: none */
+	uint32_t n_jobs;                  /* that are planned for */
+	uint32_t version[PLAN_JOBS];      /* of the next job at that index */
+	struct plan_job *nobody;          /* stands for the first job where there is none */
+	/* All that samples may have keys of: those, and the ones that rekey.c has to come by for. */
+	struct plan_job *keyed[KEYED_MAX];
+	uint32_t top_home;         /* one more than the last place that is taken there */
+	struct plan_job *item_job; /* whose keys are in the items; NULL: nobody's */
+	struct plan_job *only_job; /* the last one that was alone; NULL: none since */
+	uint32_t rekey_at, n_leaving; /* the sample looked at next; of how many jobs keys may be left */
+	uint32_t work;                /* left of WORK_MOST in this step */
+	struct recent recent;
 	uint32_t n;
 	uint64_t arena_pages; /* budget now; see plan_set_memory */
 	uint64_t stage_most;  /* likewise, of what is staged */
 	uint64_t full_pages;  /* arena_pages when nothing is short */
 	uint64_t spare_pages; /* beyond full_pages, for what is due soon */
 	uint64_t stage_pages, max_pages, store_pages, mean_pages;
+	uint64_t largest; /* pages of a sample that is fetched, at most */
 	struct item *item;
 	struct tree unkeyed; /* samples in the arena, evictable, of which no next use is known */
 	struct uses uses;    /* next uses beyond the two passes */
@@ -155,12 +168,20 @@ uint64_t jobs_when(const struct plan *plan, const struct plan_job *job, uint64_t
 struct plan_job *jobs_home(const struct plan *plan, uint32_t sample, uint64_t *ret_when);
 void jobs_stage_dirty(struct plan *plan);
 bool jobs_are_prefetching(const struct plan *plan);
+/* Whether no order numbers the sample. */
+bool jobs_are_outside(const struct plan *plan, uint32_t sample);
 void jobs_leave(struct plan *plan, struct plan_job *job); /* is planned for no longer */
-/* Frees a job that has left, when no answer is on its way to it. */
-void jobs_bury(struct plan *plan, struct plan_job *job);
+/* No sample has a key of it any more. */
+void jobs_unkeyed(struct plan *plan, struct plan_job *job);
+/* As if it had just been added; but for its first epoch, which is there. */
+void jobs_restart(struct plan *plan, struct plan_job *job);
 int jobs_add(struct plan *plan, const struct order_info *info) MUST_USE;
 void jobs_free(struct plan *plan);
 void jobs_init_span(struct plan *plan, struct plan_job *job);
+
+/* rekey.c: keys of jobs that have left. True when there is more to do at once. */
+bool rekey_step(struct plan *plan);
+void rekey_all(struct plan *plan); /* however long it takes */
 
 /* retain.c: the sets, the arena's content, holds */
 void item_out(struct plan *plan, uint32_t sample);
@@ -221,6 +242,8 @@ void window_leave(struct plan *plan, struct plan_job *job, uint64_t now_ns);
 void window_read(struct plan *plan, struct plan_job *job, uint64_t now_ns, uint32_t sample);
 /* Whose read it is; NULL: nobody's as far as can be told. */
 struct plan_job *window_reader(const struct plan *plan, uint32_t sample);
+/* Whether it may be a read of the job, among several. */
+bool window_fits(const struct plan *plan, const struct plan_job *job, uint32_t sample);
 bool window_is_outside(const struct plan *plan, const struct plan_job *job, uint32_t sample);
 void window_begins(struct plan_job *job);
 bool window_is_recent(const struct plan *plan, const struct plan_job *job, uint32_t sample);
@@ -263,6 +286,8 @@ void epochs_uninstall(struct plan_job *job, uint32_t slot);
 void epochs_absorb_rest(struct plan *plan, struct plan_job *job, struct slot *slot);
 void epochs_arrived(struct plan *plan, struct plan_job *job, uint64_t now_ns,
 		    const struct plan_event *ev);
+/* The first epoch of all, also one more time. */
+int epochs_set_first(struct plan_job *job, struct order_epoch *take_ep) MUST_USE;
 uint64_t epochs_step(struct plan *plan, struct plan_job *job, uint64_t now_ns);
 void epochs_roll(struct plan *plan, struct plan_job *job);
 void epochs_consume_below(struct slot *slot, uint64_t pos);

@@ -42,7 +42,7 @@ bool item_is_wanted(const struct plan *plan, const struct item *it)
 
 static struct plan_job *item_home(const struct plan *plan, const struct item *it)
 {
-	return plan->jobs[(it->flags & HOME_MASK) >> HOME_SHIFT];
+	return plan->keyed[(it->flags & HOME_MASK) >> HOME_SHIFT];
 }
 
 /* Leaves the sets of all jobs but `but`, whose sets are about to be made anew. */
@@ -51,8 +51,8 @@ static void item_leave(struct plan *plan, uint32_t sample, const struct plan_job
 	struct item *it = &plan->item[sample];
 	uint32_t sets = item_sets(plan, it);
 
-	for (uint32_t i = 0; i < plan->top_job; i++) {
-		struct plan_job *job = plan->jobs[i];
+	for (uint32_t i = 0; i < plan->top_home; i++) {
+		struct plan_job *job = plan->keyed[i];
 		uint32_t key = job ? *job_key(plan, job, sample) : NO_KEY, of_job = sets;
 
 		if (key == NO_KEY || job == but)
@@ -66,8 +66,8 @@ static void item_leave(struct plan *plan, uint32_t sample, const struct plan_job
 
 static bool item_has_key(const struct plan *plan, uint32_t sample)
 {
-	for (uint32_t i = 0; i < plan->top_job; i++)
-		if (plan->jobs[i] && *job_key(plan, plan->jobs[i], sample) != NO_KEY)
+	for (uint32_t i = 0; i < plan->top_home; i++)
+		if (plan->keyed[i] && *job_key(plan, plan->keyed[i], sample) != NO_KEY)
 			return true;
 	return false;
 }
@@ -83,7 +83,7 @@ void item_out(struct plan *plan, uint32_t sample)
 /* The set of those without a key, or bucket, was emptied already. */
 void item_out_of_others(struct plan *plan, const struct plan_job *job, uint32_t sample)
 {
-	if (plan->n_jobs > 1)
+	if (plan->top_home > 1)
 		item_leave(plan, sample, job);
 }
 
@@ -98,12 +98,12 @@ void item_in(struct plan *plan, uint32_t sample)
 		home = jobs_home(plan, sample, &when);
 		it->flags &= ~(uint32_t)HOME_MASK;
 		if (home)
-			it->flags |= home->index << HOME_SHIFT;
+			it->flags |= home->home << HOME_SHIFT;
 		else
 			uses_enter(plan, sample);
 	}
-	for (uint32_t i = 0; i < plan->top_job; i++) {
-		struct plan_job *job = plan->jobs[i];
+	for (uint32_t i = 0; i < plan->top_home; i++) {
+		struct plan_job *job = plan->keyed[i];
 		uint32_t key = job ? *job_key(plan, job, sample) : NO_KEY,
 			 of_job = sets | (job == home ? 1u << SET_KEEP : 0);
 
@@ -381,7 +381,7 @@ static void hold_pop(struct plan *plan, struct plan_job *job)
 		return;
 	it = &plan->item[soon];
 	if (it->key != NO_KEY) {
-		const struct slot *slot = key_slot(plan->jobs[0], it->key);
+		const struct slot *slot = key_slot(plan->item_job, it->key);
 		uint32_t pos = key_pos(it->key);
 
 		__builtin_prefetch(&slot->set[SET_KEEP].level[0][pos / 64]);
@@ -391,9 +391,26 @@ static void hold_pop(struct plan *plan, struct plan_job *job)
 	}
 }
 
+/* No order says that anything is read again: what is here is the executive's own. True when there
+ * is more to do at once. */
+static bool retain_let_go(struct plan *plan)
+{
+	while (!plan->n_jobs && plan->unkeyed.count && plan->work && actions_room(plan)) {
+		uint32_t sample = (uint32_t)tree_max(&plan->unkeyed);
+
+		plan->work--;
+		plan_act(plan, plan->nobody, PLAN_ACT_DROP, sample)->is_left = true;
+		item_out(plan, sample);
+		retain_remove(plan, sample);
+		item_in(plan, sample);
+	}
+	return !plan->n_jobs && plan->unkeyed.count;
+}
+
 uint64_t retain_step(struct plan *plan, uint64_t now_ns)
 {
 	struct plan_job *first = jobs_first(plan);
+	bool is_more = retain_let_go(plan);
 
 	retain_shed(plan, first);
 	if (plan->used_pages > room_pages(plan))
@@ -405,19 +422,19 @@ uint64_t retain_step(struct plan *plan, uint64_t now_ns)
 		 */
 		if (plan->opened - h->read < plan->hold_reads && now_ns < h->at_ns + HOLD_NS &&
 		    plan->held_pages <= plan->arena_pages / 4)
-			return h->at_ns + HOLD_NS;
+			return is_more ? now_ns : h->at_ns + HOLD_NS;
 		hold_pop(plan, first);
 	}
-	return plan->hold_count ? now_ns : UINT64_MAX;
+	return plan->hold_count || is_more ? now_ns : UINT64_MAX;
 }
 
 /* No key means "not needed in these passes" only when all their keys have been given out. */
 static bool retain_knows_keys(const struct plan *plan)
 {
-	for (uint32_t i = 0; i < plan->top_job; i++) {
-		const struct plan_job *job = plan->jobs[i];
+	for (uint32_t i = 0; i < plan->top_home; i++) {
+		const struct plan_job *job = plan->keyed[i];
 
-		for (uint32_t s = 0; job && s < SLOTS; s++)
+		for (uint32_t s = 0; job && !job->is_over && s < SLOTS; s++)
 			if (job->slots[s].ep && job->slots[s].absorbed < job->slots[s].length)
 				return false;
 	}
@@ -447,8 +464,8 @@ static uint32_t retain_last(struct plan *plan, uint64_t *ret_when)
 		uint32_t last = SAMPLE_NONE;
 		uint64_t when = 0;
 
-		for (uint32_t i = 0; i < plan->top_job; i++) {
-			const struct plan_job *job = plan->jobs[i];
+		for (uint32_t i = 0; i < plan->top_home; i++) {
+			const struct plan_job *job = plan->keyed[i];
 			uint32_t s = job ? retain_last_of(job) : SAMPLE_NONE;
 			uint64_t w;
 
@@ -469,10 +486,25 @@ static uint32_t retain_last(struct plan *plan, uint64_t *ret_when)
 	}
 }
 
-/* The resident that is needed last, or SAMPLE_NONE; *ret_when: NO_POS when no use is known. */
-static uint32_t retain_victim(struct plan *plan, struct plan_job *job, uint64_t *ret_when)
+/* A resident that no job at work needs. */
+static uint64_t retain_unneeded(const struct plan *plan)
 {
-	uint64_t bit = retain_knows_keys(plan) ? tree_max(&plan->unkeyed) : NO_POS;
+	uint64_t bit = tree_max(&plan->unkeyed);
+
+	for (uint32_t i = 0; i < plan->top_home && bit == NO_POS && plan->n_leaving; i++) {
+		const struct plan_job *job = plan->keyed[i];
+		uint32_t last = job && job->is_over ? retain_last_of(job) : SAMPLE_NONE;
+
+		if (last != SAMPLE_NONE)
+			bit = last;
+	}
+	return bit;
+}
+
+/* The resident that is needed last, or SAMPLE_NONE; *ret_when: NO_POS when no use is known. */
+static uint32_t retain_victim(struct plan *plan, const struct plan_job *job, uint64_t *ret_when)
+{
+	uint64_t bit = retain_knows_keys(plan) ? retain_unneeded(plan) : NO_POS;
 
 	*ret_when = NO_POS;
 	if (bit == NO_POS)
@@ -531,6 +563,8 @@ void retain_resized(struct plan *plan, uint32_t sample, uint64_t bytes)
 
 	item_out(plan, sample);
 	it->pages = (uint32_t)MIN(MAX(pages, 1), UINT32_MAX);
+	if (it->pages <= plan->max_pages)
+		plan->largest = MAX(plan->largest, it->pages);
 	if (it->pages > was)
 		plan->grown_pages += it->pages - was;
 	if (item_state(it) != ABSENT)

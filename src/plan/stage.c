@@ -207,12 +207,11 @@ uint64_t stage_step(struct plan *plan, uint64_t now_ns)
 /* Whether a job is about to read it. */
 static bool stage_is_due(const struct plan *plan, uint32_t sample)
 {
-	for (uint32_t i = 0; i < plan->top_job; i++) {
-		const struct plan_job *job = plan->jobs[i];
+	const struct plan_job *job;
 
-		if (job && job_due(plan, job, sample) < job->stage_end)
+	for (uint32_t at = 0; (job = jobs_next(plan, &at));)
+		if (job_due(plan, job, sample) < job->stage_end)
 			return true;
-	}
 	return false;
 }
 
@@ -261,14 +260,11 @@ void stage_answered(struct plan *plan, uint64_t now_ns, uint32_t sample, int sta
 /* How far apart readers are in positions, of all jobs: each of these may be next. */
 static double stage_readers(const struct plan *plan)
 {
+	const struct plan_job *job;
 	uint64_t n = 0;
 
-	for (uint32_t i = 0; i < plan->top_job; i++) {
-		const struct plan_job *job = plan->jobs[i];
-
-		if (job && !job->is_over)
-			n += job->reader_span ? MIN(job->reader_span, job->span) : job->span / 4;
-	}
+	for (uint32_t at = 0; (job = jobs_next(plan, &at));)
+		n += job->reader_span ? MIN(job->reader_span, job->span) : job->span / 4;
 	return (double)n;
 }
 
@@ -314,9 +310,10 @@ static void stage_doubt_of(struct plan *plan, const struct plan_job *job)
 
 static void stage_doubt(struct plan *plan)
 {
-	for (uint32_t i = 0; i < plan->top_job; i++)
-		if (plan->jobs[i] && !plan->jobs[i]->is_over)
-			stage_doubt_of(plan, plan->jobs[i]);
+	const struct plan_job *job;
+
+	for (uint32_t at = 0; (job = jobs_next(plan, &at));)
+		stage_doubt_of(plan, job);
 }
 
 void stage_distrust(struct plan *plan, uint64_t now_ns)

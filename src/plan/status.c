@@ -19,6 +19,7 @@ static const char *const why_words[WHY_COUNT] = {
 	[WHY_OF_STATE] = "",
 	[WHY_NO_ORDER] = "no order was given",
 	[WHY_NOTHING_READ] = "nothing has been read yet",
+	[WHY_COMPUTING] = "the order is new and its first epoch is being computed",
 	[WHY_COMPARING] = "the first reads are being compared with the order",
 	[WHY_FOLLOWS] = "reads follow the order",
 	[WHY_OTHER_READER] = "some reads are in another order",
@@ -82,6 +83,13 @@ static uint32_t status_others(const struct plan_job *job, const struct slot *slo
 	return job->is_shared && 2 * near < out ? 100 - score_percent(job) : 0;
 }
 
+static enum plan_why status_why(const struct plan *plan, const struct plan_job *job, uint32_t others)
+{
+	if (job->state == PLAN_WAITING && !job_cur(job)->ep && plan->recent.count)
+		return WHY_COMPUTING;
+	return others && job->why == WHY_FOLLOWS ? WHY_OTHER_READER : job->why;
+}
+
 static void status_of(const struct plan *plan, const struct plan_job *job,
 		      struct plan_status *ret)
 {
@@ -94,7 +102,7 @@ static void status_of(const struct plan *plan, const struct plan_job *job,
 	others = status_others(job, slot);
 	*ret = (struct plan_status){
 		.state = job->state,
-		.why = why_words[others && job->why == WHY_FOLLOWS ? WHY_OTHER_READER : job->why],
+		.why = why_words[status_why(plan, job, others)],
 		.epoch = slot->ep ? slot->epoch : job->info.start_epoch,
 		.position = slot->low,
 		.length = slot->length,
@@ -144,7 +152,7 @@ void plan_get_status(const struct plan *plan, struct plan_status *ret)
 
 bool plan_get_job_status(const struct plan *plan, uint32_t job, struct plan_status *ret)
 {
-	if (job >= plan->top_job || !plan->jobs[job])
+	if (job >= PLAN_JOBS || !plan->jobs[job])
 		return false;
 	status_of(plan, plan->jobs[job], ret);
 	return true;

@@ -36,7 +36,7 @@ static uint64_t uses_start(const struct plan_job *job)
 
 static bool uses_are_known(const struct plan *plan, const struct plan_job *job)
 {
-	return plan->uses.mask && !job->is_repeat && plan->n_jobs == 1;
+	return plan->uses.mask && !plan->uses.is_leaving && !job->is_repeat && plan->n_jobs == 1;
 }
 
 /* The epoch of the next use beyond the keys, or NO_POS. */
@@ -120,7 +120,7 @@ bool uses_are_near(const struct plan *plan, const struct plan_job *job, uint32_t
 	uint32_t bucket = bucket_of(&plan->item[sample]);
 	uint64_t start = uses_start(job), away;
 
-	if (!bucket || *job_key(plan, job, sample) != NO_KEY)
+	if (!bucket || plan->uses.is_leaving || *job_key(plan, job, sample) != NO_KEY)
 		return false;
 	away = start - job_cur(job)->epoch + ((bucket - 1 - start) & 63);
 	return away <= plan->uses.value_epochs;
@@ -137,7 +137,32 @@ void uses_fini(struct plan *plan)
 	order_epoch_free(u->taking);
 	u->taking = NULL;
 	u->filled = u->lo = u->hi = 0;
+	u->is_judged = u->is_leaving = false;
+}
+
+void uses_let_go(struct plan *plan)
+{
+	struct uses *u = &plan->uses;
+
+	order_epoch_free(u->taking);
+	u->taking = NULL;
+	u->lo = u->hi = 0;
 	u->is_judged = false;
+	u->is_leaving = u->mask != NULL;
+	u->left = plan->n;
+}
+
+void uses_left(struct plan *plan, uint32_t n)
+{
+	struct uses *u = &plan->uses;
+
+	if (!u->is_leaving)
+		return;
+	u->left -= MIN(n, u->left);
+	if (u->left)
+		return;
+	assert(!u->filled);
+	uses_fini(plan);
 }
 
 /* Masks are worth their memory when passes leave out more than a few samples. */
@@ -186,7 +211,7 @@ uint64_t uses_wanted(struct plan *plan, struct plan_job *job)
 	const struct slot *cur = job_cur(job), *next = job_next(job);
 
 	if (!cur->ep || !next->ep || next->is_rerun || next->absorbed < next->length ||
-	    plan->n_jobs != 1)
+	    plan->n_jobs != 1 || u->is_leaving)
 		return NO_POS;
 	if (!u->is_judged)
 		uses_judge(plan, job);
@@ -266,13 +291,13 @@ static bool uses_survey(struct plan *plan, struct plan_job *job)
 {
 	struct uses *u = &plan->uses;
 	const struct slot *cur = job_cur(job), *next = job_next(job);
-	uint64_t end = MIN(cur->length, u->surveyed + ABSORB_CHUNK);
+	uint64_t end = MIN(cur->length, u->surveyed + WORK_MOST);
 
 	if (u->survey_pass != cur->pass + 1) {
 		u->survey_pass = cur->pass + 1;
 		u->surveyed = 0;
 		memset(u->survey, 0, sizeof(u->survey));
-		end = MIN(cur->length, ABSORB_CHUNK);
+		end = MIN(cur->length, WORK_MOST);
 	}
 	for (; u->surveyed < end; u->surveyed++) {
 		uint32_t sample = cur->ep->sample[u->surveyed];
@@ -338,7 +363,7 @@ uint64_t uses_kept_pages(const struct plan *plan)
 	const struct uses *u = &plan->uses;
 	uint64_t kept = plan->pinned_pages, taken = 0;
 
-	if (!u->mask)
+	if (!u->mask || u->is_leaving)
 		return kept + plan->arena_pages;
 	for (uint32_t g = 1; g <= USES_EPOCHS && taken < plan->arena_pages; g++) {
 		uint64_t room = (plan->arena_pages - taken) / g;
@@ -355,7 +380,7 @@ bool uses_step(struct plan *plan, struct plan_job *job)
 	const struct slot *next = job_next(job);
 	uint64_t wanted;
 
-	if (!u->mask)
+	if (!u->mask || u->is_leaving)
 		return false;
 	if (u->taking) {
 		uses_take_in(plan, job);

@@ -20,6 +20,8 @@ struct uses {
 					  * a key, whose next use is in that epoch */
 	uint64_t filled;                 /* bit per bucket: it has members */
 	uint64_t lo, hi;                 /* the masks know the epochs [lo, hi) */
+	bool is_leaving;                 /* they are of a job that is not alone any more */
+	uint32_t left;                   /* samples that may still be in a bucket then */
 	bool is_judged;                  /* whether passes leave samples out has been looked at */
 	bool is_cut;                     /* epoch hi cannot be computed: not before the next pass */
 	struct order_epoch *taking;      /* epoch hi - 1, on its way into the masks */
@@ -53,5 +55,9 @@ void uses_arrived(struct plan *plan, struct plan_job *job, const struct plan_eve
 void uses_rolled(struct plan *plan);
 bool uses_step(struct plan *plan, struct plan_job *job); /* true when there is more to do */
 void uses_fini(struct plan *plan);
+/* They are of no use any more: rekey.c takes samples out of the buckets, */
+void uses_let_go(struct plan *plan);
+/* so many more of them. */
+void uses_left(struct plan *plan, uint32_t n);
 
 #endif

@@ -404,7 +404,7 @@ bool window_is_outside(const struct plan *plan, const struct plan_job *job, uint
 		return true;
 	if (key_is_valid(*job_key(plan, job, sample)))
 		return true;
-	if (plan->item[sample].key < KEY_VALID)
+	if (*job_key(plan, job, sample) != NO_KEY)
 		return false; /* without the cache miss of a look into the epoch */
 	return cur->ep && next->ep && job->state != PLAN_LOST &&
 	       job->info.n_ranks == job->info.world &&
@@ -471,15 +471,13 @@ void window_read(struct plan *plan, struct plan_job *job, uint64_t now_ns, uint3
 		window_outside(plan, job, now_ns, sample);
 		return;
 	}
+	if (!job_cur(job)->ep && job->state != PLAN_LOST)
+		return; /* see recent_show */
 	if (job->state == PLAN_LOST) {
 		if (window_is_recent(plan, job, sample))
 			return;
 		score_read(job, sample);
 		resync_try(plan, job);
-		return;
-	}
-	if (!job_cur(job)->ep) {
-		window_pend(job, sample);
 		return;
 	}
 	if (++job->inside_run >= SYNC_READS)
@@ -529,6 +527,11 @@ static uint64_t window_distance(const struct plan *plan, const struct plan_job *
 	return job->state == PLAN_FOLLOWING || job->state == PLAN_SLOWED ? away : 1024 + away;
 }
 
+bool window_fits(const struct plan *plan, const struct plan_job *job, uint32_t sample)
+{
+	return window_distance(plan, job, sample) != NO_POS;
+}
+
 struct plan_job *window_reader(const struct plan *plan, uint32_t sample)
 {
 	struct plan_job *best = NULL, *job;
@@ -564,6 +567,6 @@ void window_replay(struct plan *plan, struct plan_job *job, uint64_t now_ns)
 	job->n_pending = 0;
 	/* Of several jobs each was shown them all: its own are those that fit it. */
 	for (uint32_t i = 0; i < n; i++)
-		if (plan->n_jobs == 1 || window_distance(plan, job, samples[i]) != NO_POS)
+		if (plan->n_jobs == 1 || window_fits(plan, job, samples[i]))
 			window_read(plan, job, now_ns, samples[i]);
 }

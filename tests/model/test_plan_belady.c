@@ -110,7 +110,7 @@ static void audit_key(const struct plan *plan, const struct plan_job *job, uint3
 		bool is_in = belongs_into(plan, it, set);
 
 		if (set == SET_KEEP)
-			is_in = is_in && (it->flags & HOME_MASK) >> HOME_SHIFT == job->index;
+			is_in = is_in && (it->flags & HOME_MASK) >> HOME_SHIFT == job->home;
 		CHECK_INT(tree_get(&slot->set[set], pos), is_in);
 		members->in[slot - job->slots][set] += is_in;
 	}
@@ -124,10 +124,10 @@ static void audit_sample(const struct plan *plan, uint32_t s, struct members *me
 	uint32_t home = (it->flags & HOME_MASK) >> HOME_SHIFT;
 	bool is_far, is_home = false;
 
-	for (uint32_t j = 0; j < plan->top_job; j++) {
-		if (!plan->jobs[j] || *job_key(plan, plan->jobs[j], s) == NO_KEY)
+	for (uint32_t j = 0; j < plan->top_home; j++) {
+		if (!plan->keyed[j] || *job_key(plan, plan->keyed[j], s) == NO_KEY)
 			continue;
-		audit_key(plan, plan->jobs[j], s, &members[j]);
+		audit_key(plan, plan->keyed[j], s, &members[j]);
 		is_home = is_home || home == j;
 		keys++;
 	}
@@ -141,24 +141,28 @@ static void audit_sample(const struct plan *plan, uint32_t s, struct members *me
 
 static void audit_jobs(const struct plan *plan, const struct members *members)
 {
-	uint32_t n_jobs = 0;
+	uint32_t n_jobs = 0, n_leaving = 0;
 
-	for (uint32_t j = 0; j < PLAN_JOBS; j++) {
-		const struct plan_job *job = plan->jobs[j];
+	for (uint32_t j = 0; j < KEYED_MAX; j++) {
+		const struct plan_job *job = plan->keyed[j];
 
 		if (!job)
 			continue;
+		CHECK(j < plan->top_home && job->home == j);
+		CHECK(job->is_ended || plan->jobs[job->index] == job);
 		n_jobs += !job->is_over;
+		n_leaving += job->is_over;
 		for (uint32_t i = 0; i < SLOTS; i++)
 			for (uint32_t set = 0; set < SET_COUNT; set++)
 				CHECK_U64(job->slots[i].set[set].count, members[j].in[i][set]);
 	}
 	CHECK_U64(plan->n_jobs, n_jobs);
+	CHECK_U64(plan->n_leaving, n_leaving);
 }
 
 static void audit(const struct plan *plan)
 {
-	struct members members[PLAN_JOBS] = { 0 };
+	struct members members[KEYED_MAX] = { 0 };
 	uint64_t used = 0, fresh = 0, held = 0, staged = 0, pinned = 0, far = 0, in_buckets = 0;
 
 	for (uint32_t s = 0; s < plan->n; s++) {
@@ -215,6 +219,7 @@ static void answer(struct world *w, const struct plan_action *a, int status)
 		ev.kind = PLAN_EV_EPOCH;
 		ev.epoch = a->epoch;
 		ev.job = a->job;
+		ev.version = a->version;
 		ev.order_epoch = status ? NULL : epoch_of(w, a->job, a->epoch);
 	}
 	tell(w, ev);
