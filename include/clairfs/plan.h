@@ -27,7 +27,7 @@ enum plan_pin_rule {
 struct plan_params {
 	uint32_t n;                     /* samples */
 	const uint64_t *size;           /* [n] bytes; copied */
-	const struct order_info *order; /* copied; NULL: no order (the plan then only counts) */
+	const struct order_info *order; /* of the first job, copied; NULL: there is none yet */
 	uint64_t arena_bytes; /* samples FETCHING or ARENA hold no more than this; a sample costs
 			       * its size rounded up to 4096 (empty: 4096) */
 	uint64_t spare_bytes; /* but for what is due soon: so much more, until it leaves the arena

@@ -113,7 +113,7 @@ void planned_end(struct cache *c, struct order_request *request)
 
 void planned_set(struct cache *c, struct order_request *request, uint64_t now_ns)
 {
-	uint32_t left = request->order != NULL;
+	uint32_t left = request->order != NULL, had = c->n_jobs;
 
 	request->status = 0;
 	if (left) {
@@ -122,12 +122,13 @@ void planned_set(struct cache *c, struct order_request *request, uint64_t now_ns
 	}
 	if (request->status < 0)
 		return;
-	if (!left && c->n_jobs)
-		planned_end_at(c, 0);
 	while (c->n_jobs > left)
 		planned_end_at(c, c->n_jobs - 1);
-	if (!left)
-		planned_none(c, NULL);
+	if (left)
+		return;
+	planned_none(c, NULL);
+	if (!had)
+		c->why_none = NULL;
 }
 
 /* --- what is said of them --- */
@@ -166,6 +167,8 @@ void planned_publish(struct cache *c, uint64_t now_ns)
 			.id = job->id, .plan = st, .told_ns = job->told_ns, .read_ns = job->read_ns
 		};
 	}
+	if (!i && atomic_load(&c->has_order))
+		planned_none(c, NULL);
 	if (i)
 		first = shown[0].plan;
 	else if (c->why_none)

@@ -15,6 +15,7 @@
 #define TRIES_MAX 8u
 #define FEW_LEFTOVERS 4096u
 #define AHEAD 16 /* positions whose samples are brought near the processor */
+#define TOUCH_CHUNK (1u << 20) /* keys: 4 MiB */
 
 int epochs_install(struct plan_job *job, uint32_t i, struct order_epoch *take_ep, uint64_t epoch)
 {
@@ -162,16 +163,38 @@ void epochs_absorb_rest(struct plan *plan, struct plan_job *job, struct slot *sl
 	epochs_absorb_slot(plan, job, slot, slot->length);
 }
 
+/* Memory that was never written to comes with the first touch, a page at a time: in the order of the
+ * epoch that would be nearly all of it in one step. True when there is more to do. */
+static bool epochs_touch_keys(const struct plan *plan, struct plan_job *job)
+{
+	uint32_t end = job->key_ready + MIN(plan->n - job->key_ready, TOUCH_CHUNK);
+
+	if (!job->key || job->key_ready == plan->n)
+		return false;
+	for (uint32_t i = job->key_ready; i < end; i += PAGE_BYTES / sizeof(*job->key)) {
+		volatile uint32_t *key = &job->key[i];
+
+		*key = *key;
+	}
+	job->key_ready = end;
+	return true;
+}
+
 /* True when there is more to do. */
 static bool epochs_absorb(struct plan *plan, struct plan_job *job)
 {
+	/* Beside it what jobs that are over have left takes the room of what this one wants. */
+	uint32_t rest = plan->n_leaving ? plan->work_most / 4 : 0;
 	struct slot *const slots[SLOTS] = { job_cur(job), job_valid(job), job_next(job) };
 
 	for (uint32_t i = 0; i < SLOTS; i++) {
+		uint32_t most = plan->work - MIN(plan->work, rest), left;
+
 		if (!slots[i]->ep && slots[i] != job_valid(job))
 			return false;
-		plan->work = (uint32_t)epochs_absorb_slot(plan, job, slots[i], plan->work);
-		if (!plan->work)
+		left = (uint32_t)epochs_absorb_slot(plan, job, slots[i], most);
+		plan->work -= most - left;
+		if (!left)
 			return true;
 	}
 	return false;
@@ -390,5 +413,5 @@ uint64_t epochs_step(struct plan *plan, struct plan_job *job, uint64_t now_ns)
 {
 	uint64_t wake = epochs_request(plan, job, now_ns);
 
-	return epochs_absorb(plan, job) ? now_ns : wake;
+	return epochs_touch_keys(plan, job) || epochs_absorb(plan, job) ? now_ns : wake;
 }

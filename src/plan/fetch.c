@@ -3,8 +3,8 @@
  * over the end of the pass into the next one. Samples in the store come in the same order, but only
  * within the horizon: reading them early would fill the arena with what can be had at any time.
  *
- * Until the reads have confirmed the order at most half of the arena is filled and nothing is
- * evicted, so a wrong order costs one arena-half of reads. It must never fetch a position that was
+ * Until the reads have confirmed the order at most half of the arena is filled, and nothing is
+ * evicted but what other orders have left, so a wrong order costs one arena-half of reads. It must never fetch a position that was
  * consumed: the sets hold only keys. */
 #include "plan_priv.h"
 
@@ -62,6 +62,12 @@ static bool fetch_is_worth_a_doubt(struct plan *plan, struct plan_job *job, cons
 
 	if (plan->used_pages + it->pages <= half)
 		return true;
+	/* That other orders have filled it is no reason to wait: what is due soon comes at the cost
+	 * of what is needed last, the rest at that of what nobody needs. */
+	if (job->is_heir && job->doubt_pages + it->pages <= half &&
+	    (is_near ? retain_make_room(plan, job, it->pages, when, ROOM_NEAR)
+		     : retain_make_room_unneeded(plan, it->pages)))
+		return true;
 	return is_near && (job->is_unprovable || it->flags & AGAIN) &&
 	       retain_make_room(plan, job, it->pages + half, when, ROOM_NEAR);
 }
@@ -100,6 +106,7 @@ static void fetch_issue(struct plan *plan, struct plan_job *job, uint32_t sample
 	} else {
 		plan->inflight_source++;
 		budget_spend(plan, (uint64_t)it->pages * PAGE_BYTES);
+		job->doubt_pages += job->state <= PLAN_CHECKING ? it->pages : 0;
 		horizon_asked(job, it->pages);
 		waste_fetched(job);
 	}
@@ -113,10 +120,14 @@ static void fetch_issue(struct plan *plan, struct plan_job *job, uint32_t sample
 void fetch_adopt(struct plan *plan, struct plan_job *job, uint32_t sample)
 {
 	struct item *it = &plan->item[sample];
+	const struct plan_job *home;
 	uint64_t when;
 
-	if (job->state != PLAN_FOLLOWING || !jobs_home(plan, sample, &when) ||
-	    !item_is_wanted(plan, it) || actions_room(plan) <= ACTIONS_MAX / 8 ||
+	if (job->state != PLAN_FOLLOWING)
+		return;
+	home = jobs_home(plan, sample, &when);
+	if (!home || home->is_over || !item_is_wanted(plan, it) ||
+	    actions_room(plan) <= ACTIONS_MAX / 8 ||
 	    plan->inflight_adopted == plan->params.inflight_max ||
 	    !retain_make_room(plan, job, it->pages, when, ROOM_FAR))
 		return;

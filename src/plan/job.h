@@ -47,12 +47,16 @@ struct plan_job {
 	 * once more. NULL: not kept. */
 	struct order_epoch *before;
 	uint32_t *key;        /* [n] of its samples; NULL: they are in the items */
+	uint32_t key_ready;   /* those below have memory */
 	uint64_t *unnumbered; /* bitmap; NULL: none */
 	bool is_over;         /* not planned for any more; its keys are estimates until rekey.c
 			       * has come by */
 	bool is_ended;        /* and nobody asks for it: it goes with its last key */
 	uint32_t rekeyed;     /* samples looked at since it is over */
+	uint64_t pushed_at;   /* likewise positions, of those that were pushed */
 	uint64_t told_opened; /* plan->opened when it was added */
+	bool is_heir;         /* there was something in the arena then */
+	uint64_t doubt_pages; /* fetched before the order was confirmed */
 	struct pace pace;
 
 	enum plan_state state;

@@ -227,6 +227,7 @@ static void jobs_place_at(struct plan *plan, struct plan_job *job, uint32_t inde
 	job->version = plan->version[index]++;
 	job->home = home;
 	job->told_opened = plan->opened;
+	job->is_heir = plan->used_pages > 0;
 	plan->jobs[index] = plan->keyed[home] = job;
 	plan->top_home = MAX(plan->top_home, home + 1);
 	if (!plan->item_job) { /* the one before had none */
@@ -284,6 +285,7 @@ void jobs_leave(struct plan *plan, struct plan_job *job)
 		plan->item[job->tail[--job->n_tail]].flags &= ~(uint32_t)TAIL;
 	job->is_over = true;
 	job->n_pending = 0;
+	job->pushed_at = job_low(job);
 	plan->n_jobs--;
 	plan->n_leaving++;
 	if (!jobs_may_have_keys(job))
@@ -307,10 +309,13 @@ void jobs_restart(struct plan *plan, struct plan_job *job)
 	job->version = was.version;
 	job->info = was.info;
 	job->key = was.key;
+	job->key_ready = was.key_ready;
 	job->unnumbered = was.unnumbered;
 	job->n_outside = was.n_outside;
 	job->tail = was.tail;
 	job->told_opened = was.told_opened;
+	job->is_heir = was.is_heir;
+	job->doubt_pages = was.doubt_pages;
 	jobs_begin(plan, job);
 }
 

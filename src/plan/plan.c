@@ -79,6 +79,7 @@ int plan_new(const struct plan_params *params, struct plan **ret)
 	plan->max_pages = params->sample_max_bytes / PAGE_BYTES;
 	plan->store_pages = params->store_bytes / PAGE_BYTES;
 	plan->stage_limit = (double)plan->stage_pages;
+	plan->work_most = WORK_MOST;
 	plan->nobody = plan_nobody();
 	r = plan->nobody ? plan_init_items(plan) : -ENOMEM;
 	if (r == 0 && params->order)
@@ -314,7 +315,7 @@ static uint64_t plan_decide(struct plan *plan, uint64_t now_ns)
 
 	if (!plan->n)
 		return UINT64_MAX;
-	plan->work = WORK_MOST;
+	plan->work = plan->work_most;
 	for (uint32_t i = 0; (job = jobs_next(plan, &i));) {
 		if (plan->n_jobs > 1)
 			window_leave(plan, job, now_ns);
@@ -325,8 +326,6 @@ static uint64_t plan_decide(struct plan *plan, uint64_t now_ns)
 		at = epochs_step(plan, job, now_ns);
 		wake = MIN(wake, at);
 	}
-	if (rekey_step(plan))
-		wake = now_ns;
 	if (plan->n_jobs == 1 && uses_step(plan, jobs_first(plan)))
 		wake = now_ns;
 	room_step(plan, now_ns);
@@ -337,6 +336,10 @@ static uint64_t plan_decide(struct plan *plan, uint64_t now_ns)
 	at = fetch_step(plan, now_ns);
 	wake = MIN(wake, at);
 	if (pin_step(plan))
+		wake = now_ns;
+	if (rekey_step(plan))
+		wake = now_ns;
+	if (retain_let_go(plan))
 		wake = now_ns;
 	plan_check(plan);
 	return actions_room(plan) < ACTIONS_MAX / 8 ? now_ns : wake;

@@ -26,7 +26,7 @@
 
 #define PAGE_BYTES 4096u
 #define ACTIONS_MAX 4096u   /* waiting to be handed out */
-#define WORK_MOST 16384u /* samples that a step gives keys to, at most */
+#define WORK_MOST 16384u /* samples that a step gives keys to, or takes them from, at most */
 #define SYNC_READS 32u      /* reads that are enough to agree on a position */
 #define FAR_FIRST 3u        /* epochs up to start + 2 are tried each time */
 #define FAR_ROUND 4u
@@ -73,7 +73,8 @@ struct plan {
 	struct plan_job *item_job; /* whose keys are in the items; NULL: nobody's */
 	struct plan_job *only_job; /* the last one that was alone; NULL: none since */
 	uint32_t rekey_at, n_leaving; /* the sample looked at next; of how many jobs keys may be left */
-	uint32_t work;                /* left of WORK_MOST in this step */
+	uint32_t work_most, work; /* WORK_MOST; what is left of it in this step */
+	uint64_t touched;         /* samples that were looked at, or entered their sets, ever */
 	struct recent recent;
 	uint32_t n;
 	uint64_t arena_pages; /* budget now; see plan_set_memory */
@@ -134,6 +135,15 @@ static inline uint32_t item_state(const struct item *it)
 {
 	return it->flags & STATE_MASK;
 }
+static inline bool item_is_evictable(const struct item *it)
+{
+	return item_state(it) == ARENA && !(it->flags & (HELD | STAGED | STAGING | PINNING));
+}
+/* The job whose SET_KEEP an evictable sample with a key stands in. */
+static inline struct plan_job *item_home(const struct plan *plan, const struct item *it)
+{
+	return plan->keyed[(it->flags & HOME_MASK) >> HOME_SHIFT];
+}
 /* When the job uses a sample next: a position, and in which slot; or NO_KEY. */
 static inline uint32_t *job_key(const struct plan *plan, const struct plan_job *job,
 				uint32_t sample)
@@ -182,22 +192,33 @@ void jobs_init_span(struct plan *plan, struct plan_job *job);
 /* rekey.c: keys of jobs that have left. True when there is more to do at once. */
 bool rekey_step(struct plan *plan);
 void rekey_all(struct plan *plan); /* however long it takes */
+/* Whether a job is about to know what it needs. */
+bool rekey_is_awaited(const struct plan *plan);
 
-/* retain.c: the sets, the arena's content, holds */
+/* item.c: the sets */
 void item_out(struct plan *plan, uint32_t sample);
 void item_in(struct plan *plan, uint32_t sample);
 /* Out of the sets of all but this job. */
 void item_out_of_others(struct plan *plan, const struct plan_job *job, uint32_t sample);
 bool item_is_wanted(const struct plan *plan, const struct item *it); /* from the source */
-/* Between item_out and item_in. */
-void item_set_state(struct plan *plan, uint32_t sample, uint32_t state);
 /* By what of the job is consumed now. */
 void item_rekey(struct plan *plan, struct plan_job *job, uint32_t sample);
+
+/* retain.c: the arena's content, holds */
+/* Between item_out and item_in. */
+void item_set_state(struct plan *plan, uint32_t sample, uint32_t state);
 void retain_opened(struct plan *plan, struct plan_job *job, uint64_t now_ns, uint32_t sample);
 void retain_fetched(struct plan *plan, uint64_t now_ns, const struct plan_event *ev);
 void retain_drop(struct plan *plan, struct plan_job *job, uint32_t sample);
 void retain_lost(struct plan *plan);
 uint64_t retain_step(struct plan *plan, uint64_t now_ns);
+/* Where there is no job: what is here is the executive's own. True when there is more to do at
+ * once. */
+bool retain_let_go(struct plan *plan);
+/* No key means "not needed in these passes" only when all their keys have been given out. */
+bool retain_knows_keys(const struct plan *plan);
+/* Frees room for `pages` more, by what no job at work needs. */
+bool retain_make_room_unneeded(struct plan *plan, uint64_t pages);
 /* Frees room for `pages` more, for the job, evicting only what is needed later than `when` (see
  * jobs_when). */
 bool retain_make_room(struct plan *plan, struct plan_job *job, uint64_t pages, uint64_t when,

@@ -14,106 +14,6 @@
 
 #define AHEAD 4 /* holds whose look-ups begin now */
 
-static bool item_is_evictable(const struct item *it)
-{
-	return item_state(it) == ARENA && !(it->flags & (HELD | STAGED | STAGING | PINNING));
-}
-
-/* The sets a keyed sample belongs to, at the key of each job; SET_KEEP is for its home only. */
-static uint32_t item_sets(const struct plan *plan, const struct item *it)
-{
-	if (item_state(it) == ARENA)
-		return it->flags & (HELD | STAGED | STAGING | NO_STAGE) ||
-				       it->pages > plan->stage_pages
-			       ? 0
-			       : 1u << SET_STAGE;
-	if (it->flags & (HELD_OUT | ALONE))
-		return 0;
-	if (item_state(it) == FETCHING || (it->flags & (NO_FETCH | STAGING | PINNING)) ||
-	    it->pages > plan->max_pages)
-		return 1u << SET_GAP;
-	return 1u << (it->flags & PINNED ? SET_STORE : SET_WANT);
-}
-
-bool item_is_wanted(const struct plan *plan, const struct item *it)
-{
-	return item_sets(plan, it) == 1u << SET_WANT;
-}
-
-static struct plan_job *item_home(const struct plan *plan, const struct item *it)
-{
-	return plan->keyed[(it->flags & HOME_MASK) >> HOME_SHIFT];
-}
-
-/* Leaves the sets of all jobs but `but`, whose sets are about to be made anew. */
-static void item_leave(struct plan *plan, uint32_t sample, const struct plan_job *but)
-{
-	struct item *it = &plan->item[sample];
-	uint32_t sets = item_sets(plan, it);
-
-	for (uint32_t i = 0; i < plan->top_home; i++) {
-		struct plan_job *job = plan->keyed[i];
-		uint32_t key = job ? *job_key(plan, job, sample) : NO_KEY, of_job = sets;
-
-		if (key == NO_KEY || job == but)
-			continue;
-		if (item_is_evictable(it) && item_home(plan, it) == job)
-			of_job |= 1u << SET_KEEP;
-		for (; of_job; of_job &= of_job - 1)
-			tree_clear(&key_slot(job, key)->set[__builtin_ctz(of_job)], key_pos(key));
-	}
-}
-
-static bool item_has_key(const struct plan *plan, uint32_t sample)
-{
-	for (uint32_t i = 0; i < plan->top_home; i++)
-		if (plan->keyed[i] && *job_key(plan, plan->keyed[i], sample) != NO_KEY)
-			return true;
-	return false;
-}
-
-void item_out(struct plan *plan, uint32_t sample)
-{
-	if (item_is_evictable(&plan->item[sample]) && !item_has_key(plan, sample))
-		uses_leave(plan, sample);
-	else
-		item_leave(plan, sample, NULL);
-}
-
-/* The set of those without a key, or bucket, was emptied already. */
-void item_out_of_others(struct plan *plan, const struct plan_job *job, uint32_t sample)
-{
-	if (plan->top_home > 1)
-		item_leave(plan, sample, job);
-}
-
-void item_in(struct plan *plan, uint32_t sample)
-{
-	struct item *it = &plan->item[sample];
-	uint32_t sets = item_sets(plan, it);
-	struct plan_job *home = NULL;
-	uint64_t when;
-
-	if (item_is_evictable(it)) {
-		home = jobs_home(plan, sample, &when);
-		it->flags &= ~(uint32_t)HOME_MASK;
-		if (home)
-			it->flags |= home->home << HOME_SHIFT;
-		else
-			uses_enter(plan, sample);
-	}
-	for (uint32_t i = 0; i < plan->top_home; i++) {
-		struct plan_job *job = plan->keyed[i];
-		uint32_t key = job ? *job_key(plan, job, sample) : NO_KEY,
-			 of_job = sets | (job == home ? 1u << SET_KEEP : 0);
-
-		if (key == NO_KEY)
-			continue;
-		for (; of_job; of_job &= of_job - 1)
-			tree_set(&key_slot(job, key)->set[__builtin_ctz(of_job)], key_pos(key));
-	}
-}
-
 void item_set_fresh(struct plan *plan, struct item *it, bool is_fresh)
 {
 	if (is_fresh == ((it->flags & FRESH) != 0))
@@ -155,26 +55,6 @@ void item_set_state(struct plan *plan, uint32_t sample, uint32_t state)
 		it->flags &= ~(uint32_t)HELD;
 	}
 	it->flags = (it->flags & ~(uint32_t)STATE_MASK) | state;
-}
-
-void item_rekey(struct plan *plan, struct plan_job *job, uint32_t sample)
-{
-	struct item *it = &plan->item[sample];
-	uint32_t key = NO_KEY;
-
-	for (uint32_t i = 0; i < 2 && key == NO_KEY; i++) {
-		struct slot *slot = i ? job_next(job) : job_cur(job);
-		uint64_t pos = slot->ep ? slot_first_use(slot, plan, job, sample) : NO_POS;
-
-		if (pos >= slot->absorbed)
-			continue;
-		key = key_make(job, slot, pos);
-	}
-	item_out(plan, sample);
-	it->flags &= ~(uint32_t)(NO_FETCH | NO_STAGE | HELD_OUT | TRY_MASK | AGAIN);
-	*job_key(plan, job, sample) = key;
-	uses_put(plan, job, sample);
-	item_in(plan, sample);
 }
 
 /* Between item_out and item_in: the sample is ABSENT afterwards. */
@@ -356,7 +236,7 @@ void retain_lost(struct plan *plan)
  * what was read stays. */
 static void retain_shed(struct plan *plan, struct plan_job *job)
 {
-	while (!jobs_are_prefetching(plan) && plan->lost_next < plan->n && actions_room(plan) &&
+	while (plan->n_jobs && !jobs_are_prefetching(plan) && plan->lost_next < plan->n && actions_room(plan) &&
 	       plan->fresh_pages > plan->arena_pages / 2) {
 		uint32_t sample = plan->lost_next++;
 		const struct item *it = &plan->item[sample];
@@ -391,26 +271,9 @@ static void hold_pop(struct plan *plan, struct plan_job *job)
 	}
 }
 
-/* No order says that anything is read again: what is here is the executive's own. True when there
- * is more to do at once. */
-static bool retain_let_go(struct plan *plan)
-{
-	while (!plan->n_jobs && plan->unkeyed.count && plan->work && actions_room(plan)) {
-		uint32_t sample = (uint32_t)tree_max(&plan->unkeyed);
-
-		plan->work--;
-		plan_act(plan, plan->nobody, PLAN_ACT_DROP, sample)->is_left = true;
-		item_out(plan, sample);
-		retain_remove(plan, sample);
-		item_in(plan, sample);
-	}
-	return !plan->n_jobs && plan->unkeyed.count;
-}
-
 uint64_t retain_step(struct plan *plan, uint64_t now_ns)
 {
 	struct plan_job *first = jobs_first(plan);
-	bool is_more = retain_let_go(plan);
 
 	retain_shed(plan, first);
 	if (plan->used_pages > room_pages(plan))
@@ -422,14 +285,13 @@ uint64_t retain_step(struct plan *plan, uint64_t now_ns)
 		 */
 		if (plan->opened - h->read < plan->hold_reads && now_ns < h->at_ns + HOLD_NS &&
 		    plan->held_pages <= plan->arena_pages / 4)
-			return is_more ? now_ns : h->at_ns + HOLD_NS;
+			return h->at_ns + HOLD_NS;
 		hold_pop(plan, first);
 	}
-	return plan->hold_count || is_more ? now_ns : UINT64_MAX;
+	return plan->hold_count ? now_ns : UINT64_MAX;
 }
 
-/* No key means "not needed in these passes" only when all their keys have been given out. */
-static bool retain_knows_keys(const struct plan *plan)
+bool retain_knows_keys(const struct plan *plan)
 {
 	for (uint32_t i = 0; i < plan->top_home; i++) {
 		const struct plan_job *job = plan->keyed[i];
@@ -486,12 +348,15 @@ static uint32_t retain_last(struct plan *plan, uint64_t *ret_when)
 	}
 }
 
-/* A resident that no job at work needs. */
+/* A resident that no job at work needs, or NO_POS: those of jobs that are over after those of none,
+ * and not while a job is about to know what it needs. */
 static uint64_t retain_unneeded(const struct plan *plan)
 {
-	uint64_t bit = tree_max(&plan->unkeyed);
+	uint64_t bit = retain_knows_keys(plan) ? tree_max(&plan->unkeyed) : NO_POS;
 
-	for (uint32_t i = 0; i < plan->top_home && bit == NO_POS && plan->n_leaving; i++) {
+	if (bit != NO_POS || !plan->n_leaving || !retain_knows_keys(plan) || rekey_is_awaited(plan))
+		return bit;
+	for (uint32_t i = 0; i < plan->top_home && bit == NO_POS; i++) {
 		const struct plan_job *job = plan->keyed[i];
 		uint32_t last = job && job->is_over ? retain_last_of(job) : SAMPLE_NONE;
 
@@ -504,7 +369,7 @@ static uint64_t retain_unneeded(const struct plan *plan)
 /* The resident that is needed last, or SAMPLE_NONE; *ret_when: NO_POS when no use is known. */
 static uint32_t retain_victim(struct plan *plan, const struct plan_job *job, uint64_t *ret_when)
 {
-	uint64_t bit = retain_knows_keys(plan) ? retain_unneeded(plan) : NO_POS;
+	uint64_t bit = retain_unneeded(plan);
 
 	*ret_when = NO_POS;
 	if (bit == NO_POS)
@@ -554,6 +419,32 @@ bool retain_make_room(struct plan *plan, struct plan_job *job, uint64_t pages, u
 		retain_drop(plan, job, victim);
 	}
 	return true;
+}
+
+bool retain_make_room_unneeded(struct plan *plan, uint64_t pages)
+{
+	while (plan->used_pages + pages > room_pages(plan)) {
+		uint64_t bit = retain_unneeded(plan);
+
+		if (bit == NO_POS || actions_room(plan) < 2)
+			return false;
+		retain_drop(plan, jobs_first(plan), (uint32_t)bit);
+	}
+	return true;
+}
+
+bool retain_let_go(struct plan *plan)
+{
+	while (!plan->n_jobs && plan->unkeyed.count && plan->work && actions_room(plan)) {
+		uint32_t sample = (uint32_t)tree_max(&plan->unkeyed);
+
+		plan->work--;
+		plan_act(plan, plan->nobody, PLAN_ACT_DROP, sample)->is_left = true;
+		item_out(plan, sample);
+		retain_remove(plan, sample);
+		item_in(plan, sample);
+	}
+	return !plan->n_jobs && plan->unkeyed.count;
 }
 
 void retain_resized(struct plan *plan, uint32_t sample, uint64_t bytes)

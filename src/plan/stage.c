@@ -204,8 +204,7 @@ uint64_t stage_step(struct plan *plan, uint64_t now_ns)
 	return wake;
 }
 
-/* Whether a job is about to read it. */
-static bool stage_is_due(const struct plan *plan, uint32_t sample)
+bool stage_is_due(const struct plan *plan, uint32_t sample)
 {
 	const struct plan_job *job;
 

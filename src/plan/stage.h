@@ -14,6 +14,8 @@ uint64_t stage_step(struct plan *plan, uint64_t now_ns);
 void stage_consumed(struct plan *plan, struct plan_job *job, uint64_t due, uint32_t sample);
 /* Between item_out and item_in. */
 void stage_forget(struct plan *plan, uint32_t sample);
+/* Whether a job is about to read it. */
+bool stage_is_due(const struct plan *plan, uint32_t sample);
 void stage_answered(struct plan *plan, uint64_t now_ns, uint32_t sample, int status);
 /* Between item_out and item_in: not now, but again in a while (flag: NO_FETCH or NO_STAGE), twice
  * per use; false: not again for this use. */

@@ -241,6 +241,34 @@ static void file_that_grew_before_an_order_has_its_new_size(void)
 	rig_free(rig);
 }
 
+/* Neither the next order nor readers when there is none have the source read again. */
+static void what_is_in_memory_outlives_orders(void)
+{
+	struct rig *rig = rig_new(&(struct rig_options){ .n = 60,
+							 .size = 5000,
+							 .order = "sequential",
+							 .arena_limit = 16 * MIB,
+							 .arena_bytes = 8 * MIB });
+	struct order_epoch *ep = make_epoch(rig, "torch-randperm:seed=4", 0);
+
+	RIG_UNTIL(status(rig).arena_bytes == 60 * 8192);
+	set_order(rig, "torch-randperm:seed=4");
+	CHECK_U64(status(rig).arena_bytes, 60 * 8192);
+	for (uint32_t i = 0; i < 60; i++) {
+		RIG_UNTIL(is_staged(rig, ep->sample[i]));
+		open_some(rig, ep, i, i + 1);
+	}
+	RIG_UNTIL(status(rig).state == PLAN_FOLLOWING);
+	set_order(rig, NULL);
+	RIG_UNTIL(status(rig).arena_bytes == 0);
+	for (uint32_t i = 0; i < 60; i++)
+		rig_read_check(rig, i, 0, 8192);
+	CHECK_U64(rig_metric(rig, METRIC_SOURCE_READS), 60);
+	CHECK_U64(rig_metric(rig, METRIC_EVICTIONS), 0);
+	order_epoch_free(ep);
+	rig_free(rig);
+}
+
 static void samples_in_the_store_are_known_to_the_next_order(void)
 {
 	struct rig *rig = rig_new(&(struct rig_options){ .n = 60,
@@ -481,6 +509,7 @@ static const struct check_test tests[] = {
 	  file_that_changes_under_a_fetch_of_a_gone_plan },
 	{ "file_that_grew_before_an_order_has_its_new_size",
 	  file_that_grew_before_an_order_has_its_new_size },
+	{ "what_is_in_memory_outlives_orders", what_is_in_memory_outlives_orders },
 	{ "samples_in_the_store_are_known_to_the_next_order",
 	  samples_in_the_store_are_known_to_the_next_order },
 	{ "switching_under_load_loses_nothing", switching_under_load_loses_nothing },
