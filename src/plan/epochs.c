@@ -15,7 +15,6 @@
 #define TRIES_MAX 8u
 #define FEW_LEFTOVERS 4096u
 #define AHEAD 16 /* positions whose samples are brought near the processor */
-#define TOUCH_CHUNK (1u << 20) /* keys: 4 MiB */
 
 int epochs_install(struct plan_job *job, uint32_t i, struct order_epoch *take_ep, uint64_t epoch)
 {
@@ -167,7 +166,7 @@ void epochs_absorb_rest(struct plan *plan, struct plan_job *job, struct slot *sl
  * epoch that would be nearly all of it in one step. True when there is more to do. */
 static bool epochs_touch_keys(const struct plan *plan, struct plan_job *job)
 {
-	uint32_t end = job->key_ready + MIN(plan->n - job->key_ready, TOUCH_CHUNK);
+	uint32_t end = job->key_ready + MIN(plan->n - job->key_ready, KEY_CHUNK);
 
 	if (!job->key || job->key_ready == plan->n)
 		return false;

@@ -52,6 +52,7 @@ struct plan_job {
 	bool is_over;         /* not planned for any more; its keys are estimates until rekey.c
 			       * has come by */
 	bool is_ended;        /* and nobody asks for it: it goes with its last key */
+	struct plan_job *next_buried;
 	uint32_t rekeyed;     /* samples looked at since it is over */
 	uint64_t pushed_at;   /* likewise positions, of those that were pushed */
 	uint64_t told_opened; /* plan->opened when it was added */

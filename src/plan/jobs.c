@@ -196,7 +196,8 @@ static struct plan_job *jobs_new(struct plan *plan, const struct order_info *inf
 	job->tail = calloc(TAIL_MAX, sizeof(*job->tail));
 	is_bad = !job->tail || jobs_init_outside(plan, job) < 0;
 	if (!is_bad && plan->item_job) {
-		job->key = mem_alloc_zero(plan->n, sizeof(*job->key)); /* NO_KEY */
+		/* NO_KEY; small pages: a large one takes milliseconds at its first touch. */
+		job->key = calloc(MAX(plan->n, 1), sizeof(*job->key));
 		is_bad = !job->key;
 	}
 	if (!is_bad)
@@ -254,6 +255,34 @@ int jobs_add(struct plan *plan, const struct order_info *info)
 	return (int)index;
 }
 
+static void jobs_bury(struct plan *plan, struct plan_job *job)
+{
+	job->next_buried = plan->buried;
+	plan->buried = job;
+}
+
+bool jobs_bury_step(struct plan *plan)
+{
+	struct plan_job *job = plan->buried;
+	uint32_t *smaller;
+
+	if (!job)
+		return false;
+	if (job->slots[0].ep) {
+		epochs_uninstall(job, 0);
+	} else if (job->slots[1].ep) {
+		epochs_uninstall(job, 1);
+	} else if (job->key_ready > KEY_CHUNK) { /* no sample is looked up there any more */
+		job->key_ready -= KEY_CHUNK;
+		smaller = realloc(job->key, job->key_ready * sizeof(*job->key));
+		job->key = smaller ? smaller : job->key;
+	} else {
+		plan->buried = job->next_buried;
+		jobs_free_one(job);
+	}
+	return true;
+}
+
 void jobs_unkeyed(struct plan *plan, struct plan_job *job)
 {
 	assert(job->is_over && plan->keyed[job->home] == job);
@@ -265,12 +294,8 @@ void jobs_unkeyed(struct plan *plan, struct plan_job *job)
 	plan->n_leaving--;
 	if (plan->only_job == job)
 		plan->only_job = NULL;
-	epochs_uninstall(job, 0);
-	epochs_uninstall(job, 1);
-	epochs_forget_before(job);
-	valid_fini(job);
 	if (job->is_ended)
-		jobs_free_one(job);
+		jobs_bury(plan, job);
 }
 
 static bool jobs_may_have_keys(const struct plan_job *job)
@@ -343,7 +368,7 @@ static void jobs_end(struct plan *plan, struct plan_job *job)
 	if (!job->is_over)
 		jobs_leave(plan, job);
 	else if (plan->keyed[job->home] != job)
-		jobs_free_one(job);
+		jobs_bury(plan, job);
 }
 
 int plan_change_job(struct plan *plan, uint32_t index, const struct order_info *order)
@@ -383,5 +408,7 @@ void jobs_free(struct plan *plan)
 	for (uint32_t i = 0; i < PLAN_JOBS; i++)
 		if (plan->jobs[i])
 			jobs_free_one(plan->jobs[i]);
+	while (jobs_bury_step(plan))
+		;
 	free(plan->nobody);
 }

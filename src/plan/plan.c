@@ -79,7 +79,7 @@ int plan_new(const struct plan_params *params, struct plan **ret)
 	plan->max_pages = params->sample_max_bytes / PAGE_BYTES;
 	plan->store_pages = params->store_bytes / PAGE_BYTES;
 	plan->stage_limit = (double)plan->stage_pages;
-	plan->work_most = WORK_MOST;
+	plan->work_most = plan->n < WORK_MANY ? WORK_MOST : WORK_MOST / 4;
 	plan->nobody = plan_nobody();
 	r = plan->nobody ? plan_init_items(plan) : -ENOMEM;
 	if (r == 0 && params->order)
@@ -340,6 +340,8 @@ static uint64_t plan_decide(struct plan *plan, uint64_t now_ns)
 	if (rekey_step(plan))
 		wake = now_ns;
 	if (retain_let_go(plan))
+		wake = now_ns;
+	if (jobs_bury_step(plan))
 		wake = now_ns;
 	plan_check(plan);
 	return actions_room(plan) < ACTIONS_MAX / 8 ? now_ns : wake;

@@ -26,7 +26,11 @@
 
 #define PAGE_BYTES 4096u
 #define ACTIONS_MAX 4096u   /* waiting to be handed out */
-#define WORK_MOST 16384u /* samples that a step gives keys to, or takes them from, at most */
+/* Samples that a step gives keys to, or takes them from, at most: about a millisecond. A quarter of
+ * it where there are so many that none is in a cache. */
+#define WORK_MOST 16384u
+#define WORK_MANY (1u << 22)
+#define KEY_CHUNK (1u << 17) /* keys that get memory, or give it back, in a step: half a MiB */
 #define SYNC_READS 32u      /* reads that are enough to agree on a position */
 #define FAR_FIRST 3u        /* epochs up to start + 2 are tried each time */
 #define FAR_ROUND 4u
@@ -72,6 +76,7 @@ struct plan {
 	uint32_t top_home;         /* one more than the last place that is taken there */
 	struct plan_job *item_job; /* whose keys are in the items; NULL: nobody's */
 	struct plan_job *only_job; /* the last one that was alone; NULL: none since */
+	struct plan_job *buried;   /* no sample has a key of them: freed a share at a time */
 	uint32_t rekey_at, n_leaving; /* the sample looked at next; of how many jobs keys may be left */
 	uint32_t work_most, work; /* WORK_MOST; what is left of it in this step */
 	uint64_t touched;         /* samples that were looked at, or entered their sets, ever */
@@ -183,6 +188,8 @@ bool jobs_are_outside(const struct plan *plan, uint32_t sample);
 void jobs_leave(struct plan *plan, struct plan_job *job); /* is planned for no longer */
 /* No sample has a key of it any more. */
 void jobs_unkeyed(struct plan *plan, struct plan_job *job);
+/* Frees a share of a job that is gone; false: there is none. */
+bool jobs_bury_step(struct plan *plan);
 /* As if it had just been added; but for its first epoch, which is there. */
 void jobs_restart(struct plan *plan, struct plan_job *job);
 int jobs_add(struct plan *plan, const struct order_info *info) MUST_USE;

@@ -4,8 +4,9 @@
  * a plan, when there was anything in it, so that a test can follow a mount; what a killed daemon
  * was about to decide is lost, what it was told is mostly not.
  *
- * Plans are made, used and freed on different threads: one lock for all, a leaf. Whoever calls the plan waits for the file here: no tape
- * belongs on a filesystem that may hang. A write that fails is remembered by stdio until the end.
+ * Plans are made, used and freed on different threads: one lock for all, a leaf. Whoever calls the
+ * plan waits for the file here: no tape belongs on a filesystem that may hang. A write that fails is
+ * remembered by stdio until the end.
  */
 #include "clairfs/tape.h"
 

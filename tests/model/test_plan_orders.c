@@ -371,8 +371,8 @@ static void no_call_looks_at_more_than_its_share_of_ten_million_samples(void)
 	share_settle(&s);
 	CHECK_U64(s.plan->used_pages, 0);
 	/* each may be looked at and enter its sets; and what the actions are about */
-	CHECK(s.most > WORK_MOST / 2);
-	CHECK(s.most <= 2 * WORK_MOST + 2 * ACTIONS_MAX);
+	CHECK(s.most >= s.plan->work_most && s.plan->work_most <= WORK_MOST);
+	CHECK(s.most <= 2 * s.plan->work_most + 2 * ACTIONS_MAX);
 	plan_free(s.plan);
 }
 
