@@ -224,6 +224,6 @@ void range_answered(struct cache *c, const struct tier_read *read)
 	uint64_t now = clock_now(c->p.clock);
 
 	mutex_lock(&c->ahead_mu);
-	ahead_answered(c->ahead, now, read->got, read->latency_ns);
+	ahead_answered(c->ahead, now, read->answer.got, read->answer.latency_ns);
 	mutex_unlock(&c->ahead_mu);
 }

@@ -50,7 +50,7 @@ int plan_make(struct cache *c, const struct order_ref *order, struct plan **ret)
 		.spare_bytes = plan_spare_bytes(c->p.arena_bytes),
 		.stage_bytes = c->stage ? c->p.stage_bytes : 0,
 		.sample_max_bytes = MIN(c->p.sample_max_bytes, c->p.arena_bytes / 4),
-		.store_bytes = c->p.store ? c->p.store_bytes : 0,
+		.store_bytes = c->keeper ? c->p.store_bytes : 0,
 		.pin_rule = c->p.pin_rule,
 		.inflight_min = c->p.inflight_min,
 		.inflight_max = c->p.inflight_max,
@@ -130,7 +130,7 @@ static void unwant(struct cache *c, struct entry_id entry)
 	if (dataset_kept_identity(c->p.dataset, entry, &id, &kept) != 0)
 		return;
 	for (uint32_t i = 0; i < piece_count(id.size); i++)
-		store_unwant(c->p.store, (struct piece_key){ entry, i }, &kept);
+		tier_unwant(c->keeper, (struct piece_key){ entry, i }, &kept);
 }
 
 /* By the orders of all jobs. */
@@ -160,7 +160,7 @@ static void tell_kept(struct cache *c, uint32_t sample, bool may_unwant, uint64_
 
 void switch_look_again(struct cache *c, bool is_first)
 {
-	if (!c->p.store || !store_bytes(c->p.store))
+	if (!cache_keeps_any(c))
 		return;
 	c->kept_at = 0;
 	c->kept_next_ns = is_first ? 0 : MAX(c->kept_next_ns, 1);
@@ -169,7 +169,7 @@ void switch_look_again(struct cache *c, bool is_first)
 /* One look at a time, and not one after the other: all get their turn. */
 static void look_again(struct cache *c, uint64_t now_ns)
 {
-	uint32_t n_found = c->p.store ? store_n_found(c->p.store) : 0;
+	uint32_t n_found = tier_n_found(c->keeper);
 
 	if (n_found == c->kept_found || now_ns < c->kept_next_ns)
 		return;

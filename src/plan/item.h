@@ -8,6 +8,9 @@
 #include "clairfs/base/tree.h"
 #include "clairfs/order.h"
 
+struct plan;
+struct plan_job;
+
 enum item_flag {
 	ABSENT = 0,
 	FETCHING = 1,
@@ -117,5 +120,14 @@ struct slot {
 	struct bitmap consumed;
 	struct tree set[SET_COUNT];
 };
+
+/* item.c: the sets */
+void item_out(struct plan *plan, uint32_t sample);
+void item_in(struct plan *plan, uint32_t sample);
+/* Out of the sets of all but this job. */
+void item_out_of_others(struct plan *plan, const struct plan_job *job, uint32_t sample);
+bool item_is_wanted(const struct plan *plan, const struct item *it); /* from the source */
+/* By what of the job is consumed now. */
+void item_rekey(struct plan *plan, struct plan_job *job, uint32_t sample);
 
 #endif

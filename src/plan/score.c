@@ -35,6 +35,8 @@ void plan_enter(struct plan *plan, struct plan_job *job, enum plan_state state, 
 	job->state = state;
 	if (state == PLAN_FOLLOWING)
 		job->is_confirmed = true;
+	if (state == PLAN_FINISHED)
+		job->finished_opened = MAX(plan->opened, 1);
 	job->is_unprovable = false;
 	if (state == PLAN_LOST) {
 		job->note = WHY_OF_STATE;

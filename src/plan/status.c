@@ -83,6 +83,13 @@ static uint32_t status_others(const struct plan_job *job, const struct slot *slo
 	return job->is_shared && 2 * near < out ? 100 - score_percent(job) : 0;
 }
 
+/* Lost right after its epochs were over: what it reads then is no other run of them. */
+static bool status_is_read_on(const struct plan_job *job)
+{
+	return job->state == PLAN_LOST && job->finished_opened &&
+	       job->lost_opened - job->finished_opened <= SCORE_READS;
+}
+
 static enum plan_why status_why(const struct plan *plan, const struct plan_job *job, uint32_t others)
 {
 	if (job->state == PLAN_WAITING && !job_cur(job)->ep && plan->recent.count)
@@ -127,6 +134,7 @@ static void status_of(const struct plan *plan, const struct plan_job *job,
 		.resyncs = job->resyncs,
 		.outside = job->outside,
 		.outside_run = job->outside_run,
+		.is_read_on = status_is_read_on(job),
 		.valid_length = job_valid(job)->length,
 		.valid_read = job_valid(job)->consumed.count,
 		.valid_epoch = job_cur(job)->epoch,
@@ -227,6 +235,11 @@ static int text_of_state(const struct plan_status *st, char *out, size_t size)
 			return snprintf(out, size,
 					"has read %" PRIu64 " samples that are not in the order",
 					st->outside_run);
+		if (st->is_read_on)
+			return snprintf(out, size,
+					"has read all epochs of the order that was %s, and %" PRIu64
+					" samples after that",
+					st->is_found ? "found" : "told", st->lost_reads);
 		return snprintf(out, size,
 				"does not read in the order that was %s, for %" PRIu64 " reads",
 				st->is_found ? "found" : "told", st->lost_reads);
