@@ -29,16 +29,9 @@ void *mem_alloc(uint64_t n, size_t size)
 
 void *mem_alloc_zero(uint64_t n, size_t size)
 {
-	uintptr_t from, end;
-	size_t bytes;
-	void *p;
+	void *p = mem_alloc(n, size);
 
-	if (__builtin_mul_overflow(n, size, &bytes) || bytes >= SIZE_MAX / 2)
-		return NULL;
-	p = calloc(1, MAX(bytes, sizeof(uint64_t))); /* a large one is not touched here */
-	from = ALIGN_UP((uintptr_t)p, LARGE_PAGE);
-	end = ALIGN_DOWN((uintptr_t)p + bytes, LARGE_PAGE);
-	if (p && from < end)
-		(void)madvise((void *)from, end - from, MADV_HUGEPAGE);
+	if (p)
+		memset(p, 0, (size_t)n * size);
 	return p;
 }

@@ -10,7 +10,7 @@
 /* n times `size` bytes, not cleared, for free(); in large pages where there is enough of it and the
  * system has some. NULL: no memory, or more than can be addressed. Any thread. */
 void *mem_alloc(uint64_t n, size_t size) MUST_USE;
-/* The same, cleared; a large one costs nothing before it is written to. */
+/* The same, cleared. */
 void *mem_alloc_zero(uint64_t n, size_t size) MUST_USE;
 
 #endif
