@@ -3,7 +3,9 @@
  * positions, half of them resident; (2) a whole open at 10^6 samples with half of them in the
  * arena: the OPENED event, the step, and whatever fetches, stages and drops it leads to with their
  * answers, over two epochs of a shuffled order; taking in a new epoch is part of it; (3) the same
- * for one node of 16, where the first epoch also takes in the 64 epochs that are looked ahead.
+ * for one node of 16, where the first epoch also takes in the 64 epochs that are looked ahead; (4)
+ * the longest single call of the plan while a second job comes, and goes: for so long nothing else
+ * is decided.
  * Everything is in one thread on one object, as in the planner thread. Beside it: bytes per sample,
  * of the plan itself and with the epochs it has loaded.
  *
@@ -107,8 +109,8 @@ static struct order_epoch *epoch_new(uint32_t n, uint32_t length, uint64_t epoch
 	if (!ep)
 		abort();
 	*ep = (struct order_epoch){ .epoch = epoch, .length = length, .n = n };
-	ep->sample = calloc(n, sizeof(uint32_t));
-	ep->first = calloc(n, sizeof(uint32_t));
+	ep->sample = mem_alloc(n, sizeof(uint32_t)); /* as orders do */
+	ep->first = mem_alloc(n, sizeof(uint32_t));
 	if (!ep->sample || !ep->first)
 		abort();
 	for (uint32_t i = 0; i < n; i++)
@@ -127,20 +129,21 @@ static struct order_epoch *epoch_new(uint32_t n, uint32_t length, uint64_t epoch
 
 struct run {
 	struct plan *plan;
-	uint32_t world;
+	uint32_t n, world;
 	uint64_t now;
 	double away_ns; /* spent computing epochs, which is not the plan's work */
 };
 
-/* One step, its actions answered at once. */
-static uint64_t run_step(struct run *r)
+/* What the plan has decided, done at once. */
+static void run_answer(struct run *r)
 {
-	uint64_t wake = plan_step(r->plan, r->now);
 	struct plan_action a;
 
 	while (plan_next_action(r->plan, &a)) {
 		struct plan_event ev = { .sample = a.sample,
 					 .epoch = a.epoch,
+					 .job = a.job,
+					 .version = a.version,
 					 .latency_ns = 1000000 };
 		double began;
 
@@ -159,12 +162,20 @@ static uint64_t run_step(struct run *r)
 		case PLAN_ACT_EPOCH:
 			began = now_ns();
 			ev.kind = PLAN_EV_EPOCH;
-			ev.order_epoch = epoch_new(SAMPLES, SAMPLES / r->world, a.epoch);
+			ev.order_epoch = epoch_new(r->n, r->n / r->world, a.epoch + 100 * a.job);
+			ev.order_epoch->epoch = a.epoch;
 			r->away_ns += now_ns() - began;
 			break;
 		}
 		plan_event(r->plan, r->now, &ev);
 	}
+}
+
+static uint64_t run_step(struct run *r)
+{
+	uint64_t wake = plan_step(r->plan, r->now);
+
+	run_answer(r);
 	return wake;
 }
 
@@ -194,7 +205,7 @@ static void bench_open(uint32_t world)
 				      .inflight_max = 256,
 				      .span = 1024 };
 	double values[2], worst = 0;
-	struct run r = { .now = 1000, .world = world };
+	struct run r = { .n = SAMPLES, .now = 1000, .world = world };
 	size_t before, used;
 	double epoch_bytes;
 
@@ -207,7 +218,7 @@ static void bench_open(uint32_t world)
 	used = mallinfo2().uordblks + mallinfo2().hblkhd - before;
 	/* of each epoch that is loaded, 4 per position and 4 per sample */
 	epoch_bytes = (4 + 4.0 / world) *
-		      ((r.plan->job->slots[0].ep != NULL) + (r.plan->job->slots[1].ep != NULL));
+		      ((r.plan->jobs[0]->slots[0].ep != NULL) + (r.plan->jobs[0]->slots[1].ep != NULL));
 	for (int round = 0; round < 2; round++) {
 		struct order_epoch *ep = epoch_new(SAMPLES, length, (uint64_t)round);
 		double began = now_ns();
@@ -237,11 +248,65 @@ static void bench_open(uint32_t world)
 	free(size);
 }
 
+/* The longest call until nothing more is wanted, beside `most`. */
+static double pause_settle(struct run *r, double most)
+{
+	uint64_t wake;
+
+	do {
+		double began = now_ns();
+
+		/* Actions are handed out and answered in calls of their own, which are many. */
+		wake = plan_step(r->plan, r->now);
+		most = MAX(most, now_ns() - began);
+		run_answer(r);
+	} while (wake <= r->now || r->plan->action_count);
+	return most;
+}
+
+static void bench_jobs(uint32_t n, int rounds)
+{
+	struct order_info info = { .n = n, .world = 1, .n_ranks = 1, .epochs = 9 };
+	uint64_t *size = calloc(n, sizeof(*size));
+	struct plan_params params = { .n = n,
+				      .size = size,
+				      .order = &info,
+				      .arena_bytes = n / 2 * 4096ull,
+				      .stage_bytes = 4096 * 4096ull,
+				      .sample_max_bytes = 1 << 20,
+				      .inflight_min = 64,
+				      .inflight_max = 256,
+				      .span = 1024 };
+	struct run r = { .n = n, .now = 1000, .world = 1 };
+	double come[ROUNDS], go[ROUNDS];
+
+	if (!size || plan_new(&params, &r.plan) < 0)
+		abort();
+	free(size);
+	run_settle(&r);
+	for (int round = 0; round < rounds; round++) {
+		double began = now_ns();
+		int job = plan_add_job(r.plan, &info);
+
+		if (job < 0)
+			abort();
+		come[round] = pause_settle(&r, now_ns() - began);
+		began = now_ns();
+		plan_end_job(r.plan, (uint32_t)job);
+		go[round] = pause_settle(&r, now_ns() - began);
+	}
+	report("plan_pause_job_comes", n, 2e6, come, rounds);
+	report("plan_pause_job_goes", n, 2e6, go, rounds);
+	plan_free(r.plan);
+}
+
 int main(void)
 {
 	bench_tree(1000000);
 	bench_tree(10000000);
 	bench_open(1);
 	bench_open(16);
+	bench_jobs(SAMPLES, ROUNDS);
+	bench_jobs(10 * SAMPLES, 1);
 	return 0;
 }

@@ -69,19 +69,18 @@ struct cache_params {
 	uint32_t stagers;       /* 1..8 threads */
 	uint64_t revalidate_ns; /* files whose pages we or the kernel may hold are checked against
 				 * the source this often; 0 = only when fetched */
-	struct tape *tape;      /* records all plans; borrowed, NULL = none */
+	struct tape *tape;      /* records the plan; borrowed, NULL = none */
 };
 
 struct cache;
 int cache_new(const struct cache_params *params, struct cache **ret, struct err *err) MUST_USE;
-/* Replaces the order while everything runs (NULL: none any more, and what was pushed into the kernel
- * for it and not read is given back). What the old plan keeps in memory stays as an ordinary cached
- * copy until its room is needed, samples in the store stay known, and
- * the last opens are shown to the new plan, so that a job that tells its order late is followed at
- * once. Makes the new plan itself (O(n), seconds with 10^8 samples, while the old one goes on),
- * then waits for the planner, a moment; any thread but the reactor. The order is the cache's from
- * here on, also when this fails: -ENOMEM, -EINVAL: the old order stays in force; -ECANCELED: not
- * started, or stopping. */
+/* The order of the only job from here on, while everything runs (NULL: there is none any more, and
+ * what was pushed into the kernel and not read is given back). What is kept in memory, pushed or on
+ * its way serves the next order, after the last one whoever reads it until its room is needed;
+ * samples in the store stay known, and the last opens are shown to the job, so that one that tells
+ * its order late is followed at once. Waits for the planner, a moment; any thread but the reactor.
+ * The order is the cache's from here on, also when this fails: -ENOMEM, -EINVAL: the old order
+ * stays in force; -ECANCELED: not started, or stopping. */
 int cache_set_order(struct cache *cache, struct order *take_order) MUST_USE;
 /* Grows by one with every order put in force: 0 is the one of the start. */
 uint32_t cache_generation(struct cache *cache);
@@ -95,8 +94,7 @@ struct cache_job {
 	struct plan_status plan;
 	uint64_t told_ns, read_ns; /* put in force; its last read, or 0 (of the cache's clock) */
 };
-/* The order of one more job; or, with the id of one that is at work, its next order. What the plan
- * keeps stays. Takes the planner O(n): tens of milliseconds for a million samples. As
+/* The order of one more job; or, with the id of one that is at work, its next order. As
  * cache_set_order otherwise; -ENOSPC: there are PLAN_JOBS jobs. *ret_id: of the job from here on.
  */
 int cache_add_order(struct cache *cache, struct order *take_order, uint32_t instead_of,

@@ -27,7 +27,7 @@ enum plan_pin_rule {
 struct plan_params {
 	uint32_t n;                     /* samples */
 	const uint64_t *size;           /* [n] bytes; copied */
-	const struct order_info *order; /* copied; NULL: no order (the plan then only counts) */
+	const struct order_info *order; /* of the first job, copied; NULL: there is none yet */
 	uint64_t arena_bytes; /* samples FETCHING or ARENA hold no more than this; a sample costs
 			       * its size rounded up to 4096 (empty: 4096) */
 	uint64_t spare_bytes; /* but for what is due soon: so much more, until it leaves the arena
@@ -86,13 +86,13 @@ struct plan_event {
 	int status;
 	uint64_t bytes, latency_ns, epoch;
 	struct order_epoch *order_epoch;
-	uint32_t job; /* EPOCH: whose */
+	uint32_t job, version; /* EPOCH: whose, as the action said */
 };
 
 enum plan_action_kind {
 	PLAN_ACT_FETCH, /* bring the sample into the arena; from the store when is_pinned */
 	PLAN_ACT_STAGE, /* push the arena copy into the kernel */
-	PLAN_ACT_DROP,  /* free the arena copy */
+	PLAN_ACT_DROP,  /* free the arena copy; is_left: whenever its room is wanted */
 	PLAN_ACT_PIN,   /* write the arena copy to the store */
 	PLAN_ACT_EPOCH, /* compute this epoch of the order */
 };
@@ -103,11 +103,13 @@ struct plan_action {
 	bool is_pinned;
 	bool is_adopted;   /* FETCH of what a reader has just asked the source for: nobody is asked
 			    * again, -EAGAIN when it is neither there nor under way */
+	bool is_left;      /* DROP: there is no job any more; the copy is the executive's own, to
+			    * serve whoever reads it */
 	uint64_t position; /* of the use it is for: epoch * 2^32 + position, or with several jobs
 			    * the time in nanoseconds; smaller is due sooner */
 	uint64_t pass;     /* of the job that uses it then: plan_use.pass; UINT64_MAX: not known */
 	uint64_t epoch;
-	uint32_t job; /* whose epoch it is, the answer says the same; of others: for whom */
+	uint32_t job, version; /* whose epoch it is, the answer says the same; of others: for whom */
 };
 
 enum plan_state {
@@ -158,21 +160,27 @@ struct plan_status {
 #define PLAN_JOBS 8 /* jobs of one plan, at most */
 
 struct plan;
-/* -EINVAL, -ENOMEM. */
+/* One plan is for as long as samples are read, whatever orders come and go. -EINVAL, -ENOMEM. */
 int plan_new(const struct plan_params *params, struct plan **ret) MUST_USE;
 void plan_free(struct plan *plan);
 /* One more job that reads the same samples in an order of its own (copied), at the same time. Who
- * reads is told by where a read fits. Returns its index; -ENOSPC: PLAN_JOBS are at work already;
- * -EINVAL, -ENOMEM. A job that has read all its epochs leaves the plan by itself as long as there
- * are others. */
+ * reads is told by where a read fits; one that has begun before is shown the last opens when its
+ * first epoch is there. Returns its index; -ENOSPC: PLAN_JOBS are at work already; -EINVAL,
+ * -ENOMEM. A job that has read all its epochs leaves the plan by itself as long as there are
+ * others. What is kept, pushed and on its way stays, whoever comes and goes: samples get new keys
+ * a share at each step. */
 int plan_add_job(struct plan *plan, const struct order_info *order) MUST_USE;
-/* Nothing is planned for it any more; its index may be another one's later. O(n), like adding. */
+/* The job reads in another order from here on, and begins with it. -EINVAL, -ENOMEM: nothing has
+ * changed. */
+int plan_change_job(struct plan *plan, uint32_t job, const struct order_info *order) MUST_USE;
+/* Nothing is planned for it any more; its index may be another one's later. After the last one
+ * everything is left to the executive, a share at each step. */
 void plan_end_job(struct plan *plan, uint32_t job);
-/* An open of a moment ago, for a job that was added after it: only its position learns from it. */
-void plan_show(struct plan *plan, uint64_t now_ns, uint32_t job, uint32_t sample);
+/* The last opens, oldest first; returns how many. */
+uint32_t plan_last_opens(const struct plan *plan, uint32_t *ret_sample, uint32_t max);
 /* Another budget of arena and stage from here on, at most those of plan_new, and never so little
  * that a few of the largest samples would not fit. What is above it leaves with the next steps, the
- * sample that is needed last first; what is staged stays until it is opened. O(n). */
+ * sample that is needed last first; what is staged stays until it is opened. */
 void plan_set_memory(struct plan *plan, uint64_t arena_bytes, uint64_t stage_bytes);
 /* Takes one event in. Time never goes back. */
 void plan_event(struct plan *plan, uint64_t now_ns, const struct plan_event *event);
@@ -187,7 +195,7 @@ void plan_get_status(const struct plan *plan, struct plan_status *ret); /* of th
  * or jobs is not counted. */
 uint64_t plan_table_bytes(const struct plan *plan);
 /* Of one job; false: there is none of that index. */
-bool plan_get_job_status(struct plan *plan, uint32_t job, struct plan_status *ret);
+bool plan_get_job_status(const struct plan *plan, uint32_t job, struct plan_status *ret);
 /* What the job seems to be doing, in words, e.g. "reads epoch 3 (the last is 89), 41 % of it so
  * far; left an epoch before its end". */
 #define PLAN_TEXT 400
@@ -222,8 +230,8 @@ enum plan_call_kind {
 	PLAN_CALL_ACTION,    /* action: it was handed out */
 	PLAN_CALL_NO_ACTION, /* there was none to hand out */
 	PLAN_CALL_MEMORY,    /* arena_bytes, stage_bytes */
-	PLAN_CALL_SHOW,      /* now_ns, job, sample */
 	PLAN_CALL_ADD_JOB,   /* order, and the result */
+	PLAN_CALL_CHANGE_JOB, /* job, order, and the result */
 	PLAN_CALL_END_JOB,   /* job */
 	PLAN_CALL_FREE,
 };
@@ -234,7 +242,7 @@ struct plan_call {
 	const struct plan_event *event;
 	const struct plan_action *action;
 	const struct order_info *order;
-	uint32_t job, sample;
+	uint32_t job;
 	int result;
 };
 

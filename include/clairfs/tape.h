@@ -10,24 +10,24 @@
 
 /* Lines are words and numbers between single blanks; the second word is the number of the plan:
  *
- *	clairfs-tape 1
+ *	clairfs-tape 2
  *	sizes PLAN COUNT BYTES                so many more samples have this size
  *	order PLAN N START_EPOCH EPOCHS START_STEP WORLD BATCH WORKERS PREFETCH IS_SAME
  *	      MAY_BE_LEFT N_RANKS RANK... N_WORDS WORD... what the next line of this plan is about
  *	plan PLAN N NAME=VALUE...             made of these sizes, the order, and TAPE_PARAMS
  *	event PLAN NOW KIND SAMPLE STATUS BYTES LATENCY EPOCH JOB
- *	epoch PLAN NOW STATUS EPOCH JOB -     the answer without an epoch
- *	epoch PLAN NOW STATUS EPOCH JOB LENGTH SAMPLE...
+ *	epoch PLAN NOW STATUS EPOCH JOB VERSION -     the answer without an epoch
+ *	epoch PLAN NOW STATUS EPOCH JOB VERSION LENGTH SAMPLE...
  *	step PLAN NOW WAKE
- *	action PLAN KIND SAMPLE IS_PINNED IS_ADOPTED POSITION PASS EPOCH JOB
+ *	action PLAN KIND SAMPLE IS_PINNED IS_ADOPTED POSITION PASS EPOCH JOB VERSION IS_LEFT
  *	enough PLAN                           no more actions
  *	memory PLAN ARENA STAGE
- *	show PLAN NOW JOB SAMPLE
  *	join PLAN RESULT                      plan_add_job of the last order
+ *	change PLAN JOB RESULT                plan_change_job to the last order
  *	leave PLAN JOB
  *	free PLAN
  */
-#define TAPE_MAGIC "clairfs-tape 1"
+#define TAPE_MAGIC "clairfs-tape 2"
 /* The numbers in struct plan_params: all but n. */
 #define TAPE_PARAMS(X)                                                                             \
 	X(arena_bytes)                                                                             \

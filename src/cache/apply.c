@@ -26,6 +26,7 @@ static void answer_nomem(struct cache *c, enum plan_event_kind kind,
 		.sample = action->sample,
 		.epoch = action->epoch,
 		.job = action->job,
+		.version = action->version,
 		.status = -ENOMEM,
 	};
 
@@ -46,6 +47,21 @@ static void drop_planned_locked(struct cache *c, struct shard *s, struct entry_s
 			object_drop_locked(c, s, obj, dead);
 			metrics_add(c->p.metrics, METRIC_EVICTIONS, 1);
 		}
+	}
+}
+
+/* Nobody plans for it any more: it serves whoever reads it, until its room is wanted. */
+static void leave_planned_locked(struct cache *c, struct shard *s, struct entry_state *es)
+	REQUIRES(s->mu)
+{
+	struct list *node = es->objects.next, *next;
+
+	for (; node != &es->objects; node = next) {
+		struct object *obj = container_of(node, struct object, in_entry);
+
+		next = node->next;
+		if (obj->is_planned && obj->state == OBJECT_RESIDENT)
+			object_make_plain_locked(c, s, obj);
 	}
 }
 
@@ -79,10 +95,7 @@ void sample_fetch_release_locked(struct cache *c, struct shard *s, struct entry_
 	assert(job->n_left > 0);
 	if (--job->n_left)
 		return;
-	if (job->is_orphan)
-		free(job);
-	else
-		sample_fetch_end_locked(c, s, es, job, dead);
+	sample_fetch_end_locked(c, s, es, job, dead);
 }
 
 void sample_fetch_piece_locked(struct cache *c, struct shard *s, struct object *obj,
@@ -176,7 +189,6 @@ static void apply_fetch(struct cache *c, const struct plan_action *action)
 	es->job = job;
 	job->is_adopting = action->is_adopted;
 	job->completion.event.sample = action->sample;
-	job->completion.generation = atomic_load(&c->generation);
 	sample_fetch_hold_locked(s, job);
 	dataset_identity(c->p.dataset, entry, &id);
 	for (uint32_t i = 0; id.size && i < piece_count(id.size); i++)
@@ -202,7 +214,10 @@ static void apply_drop(struct cache *c, const struct plan_action *action)
 	if (es &&
 	    es->hold ==
 		    HOLD_HELD) { /* else it is lost already and the plan is about to hear of it */
-		drop_planned_locked(c, s, es, &dead);
+		if (action->is_left)
+			leave_planned_locked(c, s, es);
+		else
+			drop_planned_locked(c, s, es, &dead);
 		es->hold = HOLD_NONE;
 		entry_put_locked(c, s, es);
 	}
@@ -235,7 +250,6 @@ static void apply_stage(struct cache *c, const struct plan_action *action)
 	}
 	push->job.kind = JOB_STAGE;
 	push->job.entry.v = push->completion.event.sample = action->sample;
-	push->completion.generation = atomic_load(&c->generation);
 	if (is_read_directly(c, push->job.entry)) {
 		answer(c, &push->completion, PLAN_EV_STAGED, -EOPNOTSUPP);
 		return;
@@ -256,7 +270,6 @@ static void apply_pin(struct cache *c, const struct plan_action *action)
 		return;
 	}
 	job->event.sample = action->sample;
-	job->generation = atomic_load(&c->generation);
 	queue_push(&c->pin_jobs, &job->node);
 }
 
@@ -267,6 +280,7 @@ static void apply_epoch(struct cache *c, const struct plan_action *action)
 	struct plan_event gone = { .kind = PLAN_EV_EPOCH,
 				   .epoch = action->epoch,
 				   .job = action->job,
+				   .version = action->version,
 				   .status = -ECANCELED };
 
 	if (!job) {
@@ -280,7 +294,7 @@ static void apply_epoch(struct cache *c, const struct plan_action *action)
 	}
 	job->completion.event.epoch = action->epoch;
 	job->completion.event.job = action->job;
-	job->completion.generation = atomic_load(&c->generation);
+	job->completion.event.version = action->version;
 	job->order = of->order;
 	atomic_fetch_add(&of->order->refs, 1);
 	queue_push(&c->epoch_jobs, &job->completion.node);

@@ -95,7 +95,6 @@ int cache_new(const struct cache_params *params, struct cache **ret, struct err 
 	rc = notes_init(c);
 	mutex_init(&c->status_mu);
 	mutex_init(&c->order_mu);
-	mutex_init(&c->make_mu);
 	mutex_init(&c->reval_mu);
 	cond_init(&c->reval_cv);
 	queue_init(&c->stage_jobs);
@@ -147,7 +146,7 @@ static int make_plan(struct cache *c, struct err *err)
 		order_ref_put(order);
 		return err_set_errno(err, rc, "plan");
 	}
-	planned_set(c, order, clock_now(c->p.clock));
+	planned_start(c, order, clock_now(c->p.clock));
 	if (cache_keeps_any(c))
 		c->kept_at = 0;                    /* what jobs before have left */
 	planned_publish(c, clock_now(c->p.clock)); /* the mount is asked for it already */
@@ -316,7 +315,6 @@ void cache_free(struct cache *c)
 	cond_fini(&c->reval_cv);
 	mutex_fini(&c->reval_mu);
 	mutex_fini(&c->order_mu);
-	mutex_fini(&c->make_mu);
 	mutex_fini(&c->status_mu);
 	free(c->touched);
 	free(c->paged);

@@ -89,8 +89,7 @@ enum hold { HOLD_NONE, HOLD_FETCHING, HOLD_HELD };
 /* Answers one action of the plan; first member of every job, which is one heap block. */
 struct completion {
 	struct list node;
-	uint32_t at;         /* events noted before it */
-	uint32_t generation; /* of the plan that asked */
+	uint32_t at; /* events noted before it */
 	struct plan_event event;
 };
 
@@ -107,7 +106,6 @@ struct sample_fetch {
 	int status;
 	uint64_t bytes, latency_ns;
 	bool is_adopting; /* asks nobody: what is there or under way, or -EAGAIN */
-	bool is_orphan;   /* its plan is gone: nobody waits for the answer */
 };
 
 enum stage_job_kind { JOB_STAGE, JOB_INVAL, JOB_ATTR, JOB_DROP, JOB_NAME };
@@ -172,17 +170,15 @@ struct cache {
 	struct tier *keeper; /* of the chain; NULL: nothing is kept beyond the arena */
 	const struct stage_ops *stage;
 	void *stage_ctx;
-	struct plan *plan;                  /* planner thread; made by cache_start */
+	struct plan *plan; /* planner thread; made by cache_start, for as long as the cache is */
 	struct planned_job jobs[PLAN_JOBS]; /* planner thread, likewise; in the order they came */
 	uint32_t n_jobs;
-	struct recent recent;
 	uint32_t kept_at, kept_found; /* planner: samples below were looked up; store_n_found() */
 	uint64_t kept_next_ns;        /* planner: no new look before; 0: this is the first one */
 	uint32_t give_back_at; /* planner: word of `staged` from which on pages are given back */
-	_Atomic uint32_t generation, orders; /* of plans, of orders; changed by the planner */
+	_Atomic uint32_t orders; /* changed by the planner */
 	_Atomic bool has_order;
 	const char *why_none;  /* planner: there was an order; NULL: there was none */
-	struct mutex make_mu;  /* one cache_set_order at a time; before order_mu */
 	struct mutex order_mu; /* one request to the planner at a time */
 	struct shard shards[SHARDS];
 	uint32_t buckets; /* per shard and table, a power of two */

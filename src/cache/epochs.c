@@ -14,7 +14,7 @@ enum { EPOCH_NICE = 10 };
 static void compute(struct cache *c, struct epoch_job *job)
 {
 	struct plan_event *ev = &job->completion.event;
-	bool is_stale = job->completion.generation != atomic_load(&c->generation);
+	bool is_stale = atomic_load(&job->order->is_over);
 	struct err err = { 0 };
 
 	ev->kind = PLAN_EV_EPOCH;

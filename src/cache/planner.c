@@ -36,14 +36,13 @@ int notes_init(struct cache *c)
 	n->fill = calloc(NOTES_MAX, sizeof(*n->fill));
 	n->drain = calloc(NOTES_MAX, sizeof(*n->drain));
 	n->unanswered = calloc(UNANSWERED_MAX, sizeof(*n->unanswered));
-	n->resized = calloc(late_words(c), sizeof(*n->resized));
 	for (int i = 0; i < LATE_KINDS; i++) {
 		n->late_fill[i] = calloc(late_words(c), sizeof(uint64_t));
 		n->late_drain[i] = calloc(late_words(c), sizeof(uint64_t));
 		if (!n->late_fill[i] || !n->late_drain[i])
 			return -ENOMEM;
 	}
-	return n->fill && n->drain && n->unanswered && n->resized ? 0 : -ENOMEM;
+	return n->fill && n->drain && n->unanswered ? 0 : -ENOMEM;
 }
 
 static void completion_free(struct completion *done)
@@ -64,7 +63,6 @@ void notes_fini(struct cache *c)
 	free(n->drain);
 	cond_fini(&n->answer_cv);
 	free(n->unanswered);
-	free(n->resized);
 	for (int i = 0; i < LATE_KINDS; i++) {
 		free(n->late_fill[i]);
 		free(n->late_drain[i]);
@@ -254,13 +252,6 @@ static void rest(struct notes *n)
 	mutex_unlock(&n->mu);
 }
 
-static void feed_plan(struct cache *c, const struct plan_event *ev, uint64_t now)
-{
-	if (ev->kind == PLAN_EV_RESIZED && atomic_load(&c->notes.is_making_plan))
-		c->notes.resized[ev->sample / 64] |= 1ull << ev->sample % 64;
-	plan_event(c->plan, now, ev);
-}
-
 static void tell_open(struct cache *c, const struct cache_open *open)
 {
 	if (c->p.watch)
@@ -275,7 +266,6 @@ static void tell_fed(struct cache *c, uint32_t sample)
 	struct plan_use use;
 
 	if (plan_last_use(c->plan, &use)) {
-		recent_placed(c);
 		job = planned_at(c, use.job);
 		open.job = job ? job->id : CACHE_NO_JOB;
 	}
@@ -285,49 +275,17 @@ static void tell_fed(struct cache *c, uint32_t sample)
 
 static void feed_event(struct cache *c, const struct plan_event *ev, uint64_t now)
 {
-	if (ev->kind == PLAN_EV_OPENED) {
-		recent_opened(c, ev->sample);
-		if (c->recent.is_replay_due) { /* it hears of them all, in order, a little later */
-			tell_open(c, &(struct cache_open){ .sample = ev->sample,
-							   .job = CACHE_NO_JOB });
-			return;
-		}
-	}
-	feed_plan(c, ev, now);
+	plan_event(c->plan, now, ev);
 	if (ev->kind == PLAN_EV_OPENED) {
 		tell_fed(c, ev->sample);
 		probed_opened(c, ev->sample, now);
 	}
 }
 
-static void feed_epoch(struct cache *c, struct completion *done, uint64_t now)
-{
-	struct plan_event *ev = &done->event;
-	struct planned_job *job = planned_at(c, ev->job);
-	bool is_elsewhere = false;
-
-	if (c->recent.is_replay_due)
-		is_elsewhere = recent_is_elsewhere(c, ev->order_epoch);
-	else if (job && job->is_show_due)
-		planned_look(c, job, ev->order_epoch);
-	plan_event(c->plan, now, ev);
-	ev->order_epoch = NULL; /* the plan's now */
-	if (c->recent.is_replay_due)
-		recent_replay(c, is_elsewhere, now);
-	else if (job && job->is_show_due)
-		planned_show(c, job, now);
-}
-
 static void feed_completion(struct cache *c, struct completion *done, uint64_t now)
 {
-	if (done->generation != atomic_load(&c->generation)) {
-		switch_absorb(c, done, now);
-	} else if (done->event.kind == PLAN_EV_EPOCH && done->event.status == 0) {
-		feed_epoch(c, done, now);
-	} else {
-		plan_event(c->plan, now, &done->event);
-		done->event.order_epoch = NULL;
-	}
+	plan_event(c->plan, now, &done->event);
+	done->event.order_epoch = NULL; /* the plan's now */
 	completion_free(done);
 }
 
@@ -346,7 +304,7 @@ static void feed_late(struct cache *c, uint64_t now)
 				struct plan_event ev = { .kind = late_kinds[i], .sample = sample };
 
 				ev.bytes = dataset_size(c->p.dataset, entry); /* RESIZED's */
-				feed_plan(c, &ev, now);
+				plan_event(c->plan, now, &ev);
 			}
 		}
 	}
@@ -419,11 +377,11 @@ static void take_request(struct cache *c, struct order_request *request, uint64_
 {
 	switch (request->kind) {
 	case REQUEST_OPENS:
-		recent_tell(c, request);
+		request->n_opens = plan_last_opens(c->plan, request->opens, request->max_opens);
+		request->status = 0;
 		break;
 	case REQUEST_SET:
-		publish(c, now); /* what the old plan has counted */
-		switch_order(c, request, now);
+		planned_set(c, request, now);
 		break;
 	case REQUEST_ADD:
 		planned_add(c, request, now);
@@ -447,7 +405,7 @@ static void tell_room(struct cache *c, uint64_t now)
 		plan_event(c->plan, now, &ev);
 }
 
-/* A plan begins with all the memory of the start. */
+/* The plan begins with all the memory of the start. */
 static void tell_memory(struct cache *c)
 {
 	uint64_t arena = atomic_load(&c->notes.arena_bytes),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The planner thread: what it is told (notes), and what it keeps to replace the order of a cache
- * that runs. Part of cache_priv.h. */
+/* The planner thread: what it is told (notes), and the jobs whose orders are in force. Part of
+ * cache_priv.h. */
 #ifndef CLAIRFS_CACHE_PLANNER_H
 #define CLAIRFS_CACHE_PLANNER_H
 
@@ -16,8 +16,7 @@ enum {
 	NOTES_MAX = 32768,    /* events kept for the planner */
 	NOTES_RESERVE = 8192, /* of these not for opens */
 	UNANSWERED_MAX = 4096,
-	LATE_KINDS = 4,    /* events of a sample that must not be lost */
-	RECENT_MAX = 4096, /* opens that are shown to a new plan */
+	LATE_KINDS = 4, /* events of a sample that must not be lost */
 };
 
 /* An order and who uses it: the planner, and epochs that are being computed. */
@@ -25,6 +24,7 @@ struct order_ref {
 	struct order *order;
 	bool is_owned;
 	_Atomic uint32_t refs;
+	_Atomic bool is_over; /* no job has it any more: its epochs are not wanted */
 };
 
 enum request_kind {
@@ -38,9 +38,8 @@ enum request_kind {
 struct order_request {
 	enum request_kind kind;
 	struct order_ref *order; /* NULL = none; the planner's once it has taken the request */
-	struct plan *plan;       /* SET: made for it; then the one that was replaced */
 	uint32_t job;            /* ADD: in place of this one; END; then the id of the new one */
-	const char *why;         /* END, and SET of none: what is said then; static, or NULL */
+	const char *why;         /* END: what is said then; static, or NULL */
 	uint32_t *opens;
 	uint32_t max_opens, n_opens;
 	int status;
@@ -52,17 +51,8 @@ struct planned_job {
 	struct order_ref *order;
 	uint32_t id;      /* cache_generation when its order was put in force */
 	uint32_t index;   /* in the plan */
-	bool is_show_due; /* the last opens are to be shown to it when its first epoch has come */
 	uint64_t told_ns, read_ns, placed; /* the last read that fits it, and how many did */
 	uint64_t counted_mismatches, counted_resyncs; /* that the metrics hold */
-};
-
-/* What the planner keeps for the next plan; planner thread only. */
-struct recent {
-	uint32_t sample[RECENT_MAX]; /* ring of the last opens */
-	bool is_placed[RECENT_MAX];  /* it was where a job was expected */
-	uint32_t head, count, since; /* since: of them since the order was replaced */
-	bool is_replay_due; /* the plan is to be shown these when its first epoch has come */
 };
 
 struct notes {
@@ -85,10 +75,6 @@ struct notes {
 	 * its round. */
 	struct plan_event *unanswered;
 	uint32_t n_unanswered;
-	/* Bit per sample, planner only: its size changed while a plan was being made of all sizes.
-	 */
-	uint64_t *resized;
-	_Atomic bool is_making_plan;
 	/* What the plan may use now; planned_: what it has been told (planner only). */
 	_Atomic uint64_t arena_bytes, stage_bytes;
 	uint64_t planned_arena_bytes, planned_stage_bytes;
@@ -97,26 +83,12 @@ struct notes {
 /* --- switch.c --- */
 struct order_ref *order_ref_new(struct order *order, bool is_owned);
 void order_ref_put(struct order_ref *ref); /* NULL allowed */
-/* O(n), up to seconds: any thread, best not the planner. */
+/* O(n), up to seconds: before the planner runs. */
 int plan_make(struct cache *c, const struct order_ref *order, struct plan **ret) MUST_USE;
-/* Between two rounds of the planner. */
-void switch_order(struct cache *c, struct order_request *request, uint64_t now_ns);
-/* An answer to an action of an old plan. */
-void switch_absorb(struct cache *c, struct completion *done, uint64_t now_ns);
-void recent_opened(struct cache *c, uint32_t sample);
-void recent_placed(struct cache *c); /* the last one was where a job is expected */
-/* The i-th open of the last ones, 0 is the last. */
-uint32_t recent_ago(const struct recent *r, uint32_t ago);
-bool recent_was_placed(const struct recent *r, uint32_t ago);
-void recent_tell(struct cache *c, struct order_request *request);
-/* Whether the plan believes what it was shown. */
-bool recent_is_agreed(const struct plan_status *st);
-/* Does not wait any more to show the plan the last opens: it hears of those that came since. */
-void recent_flush(struct cache *c, uint64_t now_ns);
-/* Whether it is known, without asking the plan, that the last opens are not of this epoch. */
-bool recent_is_elsewhere(const struct cache *c, const struct order_epoch *ep);
-/* The first epoch of the new order is there. */
-void recent_replay(struct cache *c, bool is_elsewhere, uint64_t now_ns);
+/* All that is in the store is looked up once more; is_first: what no order wants is let go. */
+void switch_look_again(struct cache *c, bool is_first);
+/* There is no job any more: its pages are given back, or there is one again. */
+void switch_pages(struct cache *c, bool is_over);
 /* Tells the plan a share of what the store has; true when there is more. */
 bool switch_tell_kept(struct cache *c, uint64_t now_ns);
 /* Gives a share of the pages back that were pushed for jobs that are over; true when there is more. */
@@ -125,13 +97,12 @@ bool switch_give_back(struct cache *c);
 /* --- planned.c: the jobs of the plan that is in force; planner thread --- */
 /* The one with this index in the plan, or NULL. */
 struct planned_job *planned_at(struct cache *c, uint32_t index);
-/* The only one from here on; NULL: there is none. It has index 0 in the plan. */
-void planned_set(struct cache *c, struct order_ref *take_order, uint64_t now_ns);
+/* Before the planner runs: the job that the plan was made with, or NULL. */
+void planned_start(struct cache *c, struct order_ref *take_order, uint64_t now_ns);
+/* The only one from here on, or none. */
+void planned_set(struct cache *c, struct order_request *request, uint64_t now_ns);
 void planned_add(struct cache *c, struct order_request *request, uint64_t now_ns);
 void planned_end(struct cache *c, struct order_request *request);
-/* The first epoch of a job that was added has come (look: the plan does not know it yet). */
-void planned_look(struct cache *c, struct planned_job *job, const struct order_epoch *ep);
-void planned_show(struct cache *c, struct planned_job *job, uint64_t now_ns);
 /* What is to be said of the order where only one can be: the best that any job does. */
 enum plan_state planned_state(const struct cache *c);
 /* Lets go of those that have left the plan, counts, and leaves a copy for who asks. */

@@ -233,10 +233,7 @@ void *stager_main(void *cache)
 		}
 		push = container_of(job, struct stage_push, job);
 		push->completion.event.kind = PLAN_EV_STAGED;
-		push->completion.event.status =
-			push->completion.generation == atomic_load(&c->generation)
-				? stage_sample(c, job->entry)
-				: -ECANCELED; /* of a plan that is gone */
+		push->completion.event.status = stage_sample(c, job->entry);
 		note_completion(c, &push->completion);
 	}
 	return NULL;

@@ -136,8 +136,6 @@ static int pin_begin(struct cache *c, struct pin *pin)
 {
 	int rc;
 
-	if (pin->job->generation != atomic_load(&c->generation))
-		return -ECANCELED; /* of a plan that is gone */
 	if (!c->keeper)
 		return -ENOSPC;
 	if (bits_get(c->abroad,

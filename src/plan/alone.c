@@ -32,68 +32,67 @@ uint64_t alone_pages(const struct plan *plan)
 }
 
 /* The next pass will hit it if it stays. */
-static bool alone_is_kept(const struct plan *plan, const struct slot *slot, uint32_t sample)
+static bool alone_is_kept(const struct plan_job *job, const struct slot *slot, uint32_t sample)
 {
-	const struct slot *next = next_slot(plan);
+	const struct slot *next = job_next(job);
 
 	return slot != next && next->ep && next->ep->first[sample] < next->value_end;
 }
 
 /* In the arena and pushed, for this position, and for no other one in its pass. */
-static bool alone_may_leave(const struct plan *plan, const struct slot *slot, uint64_t pos)
+static bool alone_may_leave(const struct plan *plan, const struct plan_job *job,
+			    const struct slot *slot, uint64_t pos)
 {
 	uint32_t sample = slot->ep->sample[pos];
 	const struct item *it = &plan->item[sample];
 
 	return item_state(it) == ARENA && (it->flags & STAGED) &&
 	       !(it->flags & (STAGING | PINNING | HELD)) && !slot->ep->next_same &&
-	       *job_key(plan, plan->job, sample) == key_make(plan->job, slot, pos) &&
-	       !alone_is_kept(plan, slot, sample);
+	       *job_key(plan, job, sample) == key_make(job, slot, pos) &&
+	       !alone_is_kept(job, slot, sample);
 }
 
-static void alone_leave(struct plan *plan, uint32_t sample)
+static void alone_leave(struct plan *plan, struct plan_job *job, uint32_t sample)
 {
 	struct item *it = &plan->item[sample];
 	uint32_t fresh = it->flags & FRESH ? ALONE_FRESH : 0;
 
-	plan_act(plan, PLAN_ACT_DROP, sample);
+	plan_act(plan, job, PLAN_ACT_DROP, sample);
 	item_out(plan, sample);
 	item_set_state(plan, sample, ABSENT);
 	it->flags |= ALONE | fresh;
 	item_in(plan, sample);
 }
 
-bool alone_make_room(struct plan *plan)
+bool alone_make_room(struct plan *plan, struct plan_job *job)
 {
-	struct plan_job *job = plan->job;
-
 	if (!alone_pages(plan) || job->state != PLAN_FOLLOWING || job->is_stage_dirty)
 		return false;
-	for (job->alone_at = MAX(job->alone_at, plan_low(plan)); job->alone_at < job->stage_end;
+	for (job->alone_at = MAX(job->alone_at, job_low(job)); job->alone_at < job->stage_end;
 	     job->alone_at++) {
 		uint64_t pos;
 		const struct slot *slot = job_slot_at(job, job->alone_at, &pos);
 
-		if (!slot->ep || pos >= slot->length || !alone_may_leave(plan, slot, pos))
+		if (!slot->ep || pos >= slot->length || !alone_may_leave(plan, job, slot, pos))
 			continue;
-		alone_leave(plan, slot->ep->sample[pos]);
+		alone_leave(plan, job, slot->ep->sample[pos]);
 		return true;
 	}
 	return false;
 }
 
-void alone_staged(struct plan *plan, uint64_t due)
+void alone_staged(struct plan *plan, struct plan_job *job, uint64_t due)
 {
-	plan->job->alone_at = MIN(plan->job->alone_at, due);
+	job->alone_at = MIN(job->alone_at, due);
 	plan->alone_drops -= MIN(plan->alone_drops, 1);
 }
 
 /* Those that are alone by now are fetched again, before they are due if there is time. */
-static void alone_give_up(struct plan *plan)
+static void alone_give_up(struct plan *plan, struct plan_job *job)
 {
-	for (uint64_t at = plan_low(plan); at < plan->job->stage_end; at++) {
+	for (uint64_t at = job_low(job); at < job->stage_end; at++) {
 		uint64_t pos;
-		const struct slot *slot = job_slot_at(plan->job, at, &pos);
+		const struct slot *slot = job_slot_at(job, at, &pos);
 		uint32_t sample = slot->ep && pos < slot->length ? slot->ep->sample[pos]
 								 : SAMPLE_NONE;
 
@@ -136,7 +135,7 @@ static bool alone_was_staged(struct plan *plan, uint32_t sample, bool *ret_was_a
 
 /* Whichever it was: the next one may be alone. One READ in some hundreds is no drop: it was on its
  * way when the pages were pushed. */
-void alone_dropped(struct plan *plan, uint64_t now_ns, uint32_t sample)
+void alone_dropped(struct plan *plan, struct plan_job *job, uint64_t now_ns, uint32_t sample)
 {
 	uint64_t pause = MAX(plan->alone_pause_ns, PAUSE_NS);
 	bool was_alone;
@@ -151,7 +150,7 @@ void alone_dropped(struct plan *plan, uint64_t now_ns, uint32_t sample)
 		pause = MIN(2 * pause, PAUSE_MOST_NS);
 	plan->alone_pause_ns = pause;
 	plan->alone_not_before_ns = now_ns + pause;
-	if (alone_is_possible(plan) && !plan->job->is_stage_dirty)
-		alone_give_up(plan);
+	if (alone_is_possible(plan) && !job->is_stage_dirty)
+		alone_give_up(plan, job);
 	stage_distrust(plan, now_ns);
 }

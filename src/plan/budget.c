@@ -47,10 +47,10 @@ static void pace_read(struct pace *p, uint64_t now_ns)
 	p->since_ns = now_ns;
 }
 
-/* The job in turn has read what it had not read before. */
-void budget_read(struct plan *plan, uint64_t now_ns)
+/* The job has read what it had not read before. */
+void budget_read(struct plan *plan, struct plan_job *job, uint64_t now_ns)
 {
-	pace_read(&plan->job->pace, now_ns);
+	pace_read(&job->pace, now_ns);
 	pace_read(&plan->budget.pace, now_ns);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which samples go into the store. It is written once, so what is chosen is chosen for the life of
- * the plan: those that save the source most per byte. A source whose requests cost more than their
+ * the order: those that save the source most per byte. A source whose requests cost more than their
  * bytes is saved most by keeping small samples: half of the bytes are then two thirds of the
  * requests, at the same number of bytes. A node that reads a part of the samples per epoch is saved
  * most by those it reads most often. Where neither makes a difference it is first come, which fills
@@ -26,6 +26,16 @@ void choose_init(struct plan *plan, double total, double squares)
 	c->is_even = squares / n - mean * mean <= EVEN_VARIATION * mean * mean;
 	c->is_small_first = plan->params.pin_rule == PLAN_PIN_SMALLEST;
 	c->is_measured = plan->params.pin_rule != PLAN_PIN_AUTO || c->is_even;
+	c->is_done = !plan->store_pages;
+}
+
+void choose_again(struct plan *plan)
+{
+	struct choice *c = &plan->choice;
+
+	choose_fini(plan);
+	c->is_counting = false;
+	c->counted = 0;
 	c->is_done = !plan->store_pages;
 }
 
@@ -84,12 +94,12 @@ static void choose_boundary(struct plan *plan)
 	choose_fini(plan);
 }
 
-bool choose_step(struct plan *plan)
+bool choose_step(struct plan *plan, struct plan_job *job)
 {
 	struct choice *c = &plan->choice;
 	uint32_t end = MIN(plan->n, c->counted + COUNT_CHUNK);
 
-	if (c->is_done || !c->is_measured || !uses_are_complete(plan))
+	if (c->is_done || !plan->n_jobs || !c->is_measured || !uses_are_complete(plan, job))
 		return false;
 	if (!c->is_counting) {
 		c->pages = calloc(CHOOSE_CLASSES, sizeof(*c->pages));
@@ -102,7 +112,8 @@ bool choose_step(struct plan *plan)
 	for (; c->counted < end; c->counted++) {
 		const struct item *it = &plan->item[c->counted];
 
-		if (!(it->flags & (PINNED | OUTSIDE)) && it->pages <= plan->max_pages)
+		if (!(it->flags & PINNED) && it->pages <= plan->max_pages &&
+		    !jobs_are_outside(plan, c->counted))
 			c->pages[choose_class(plan, c->counted)] += it->pages;
 	}
 	if (c->counted == plan->n)

@@ -8,6 +8,8 @@
 
 #define CHOOSE_CLASSES 512u /* of worth: 16 per octave */
 
+struct plan_job;
+
 struct choice {
 	bool is_measured, is_small_first, is_even; /* even: all samples are about as large */
 	bool is_counting, is_done;
@@ -22,10 +24,12 @@ struct choice {
 /* total: pages of all samples; squares: the sum of their squares. */
 void choose_init(struct plan *plan, double total, double squares);
 void choose_fini(struct plan *plan);
+/* For another order: what the store has by now stays. */
+void choose_again(struct plan *plan);
 /* A fetch from the source was answered. */
 void choose_fetched(struct plan *plan, uint32_t pages, uint64_t latency_ns);
 /* True when there is more to do at once. */
-bool choose_step(struct plan *plan);
+bool choose_step(struct plan *plan, struct plan_job *job);
 /* Whether the sample is to be pinned, now that it could be. */
 bool choose_wants(const struct plan *plan, uint32_t sample);
 /* Its place is taken, or free again. */

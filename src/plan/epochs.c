@@ -16,9 +16,9 @@
 #define FEW_LEFTOVERS 4096u
 #define AHEAD 16 /* positions whose samples are brought near the processor */
 
-int epochs_install(struct plan *plan, uint32_t i, struct order_epoch *take_ep, uint64_t epoch)
+int epochs_install(struct plan_job *job, uint32_t i, struct order_epoch *take_ep, uint64_t epoch)
 {
-	struct slot *slot = &plan->job->slots[i];
+	struct slot *slot = &job->slots[i];
 	int r;
 
 	assert(!slot->ep);
@@ -28,33 +28,31 @@ int epochs_install(struct plan *plan, uint32_t i, struct order_epoch *take_ep, u
 	for (uint32_t s = 0; s < SET_COUNT && r == 0; s++)
 		r = tree_init(&slot->set[s], slot->length);
 	if (r < 0)
-		epochs_uninstall(plan, i);
-	plan->job->is_stage_dirty = true;
+		epochs_uninstall(job, i);
+	job->is_stage_dirty = true;
 	return r;
 }
 
 /* Frees an epoch that nothing uses. */
-static void epochs_release(struct plan *plan, struct order_epoch *ep)
+static void epochs_release(struct plan_job *job, struct order_epoch *ep)
 {
-	const struct plan_job *job = plan->job;
-
 	if (ep && ep != job->slots[0].ep && ep != job->slots[1].ep && ep != job->before &&
 	    ep != job->valid.learned)
 		order_epoch_free(ep);
 }
 
-void epochs_forget_before(struct plan *plan)
+void epochs_forget_before(struct plan_job *job)
 {
-	struct order_epoch *ep = plan->job->before;
+	struct order_epoch *ep = job->before;
 
-	plan->job->before = NULL;
-	epochs_release(plan, ep);
+	job->before = NULL;
+	epochs_release(job, ep);
 }
 
 /* Samples that have their key there must be given another one by the caller. */
-void epochs_uninstall(struct plan *plan, uint32_t i)
+void epochs_uninstall(struct plan_job *job, uint32_t i)
 {
-	struct slot *slot = &plan->job->slots[i];
+	struct slot *slot = &job->slots[i];
 	struct order_epoch *ep = slot->ep;
 
 	bitmap_fini(&slot->consumed);
@@ -62,7 +60,7 @@ void epochs_uninstall(struct plan *plan, uint32_t i)
 		tree_fini(&slot->set[s]);
 	slot->ep = NULL;
 	slot->length = slot->low = slot->absorbed = 0;
-	epochs_release(plan, ep);
+	epochs_release(job, ep);
 }
 
 void epochs_consume_below(struct slot *slot, uint64_t pos)
@@ -77,17 +75,17 @@ void epochs_consume_below(struct slot *slot, uint64_t pos)
 	slot->low = bitmap_next_clear(&slot->consumed, pos);
 }
 
-bool epochs_is_last(const struct plan *plan, const struct slot *slot)
+bool epochs_is_last(const struct plan_job *job, const struct slot *slot)
 {
-	return plan->job->has_epochs_end && slot->index + 1 >= plan->job->info.epochs;
+	return job->has_epochs_end && slot->index + 1 >= job->info.epochs;
 }
 
 /* Forgets all keys of the job; epochs_absorb gives them out again. What was staged for uses that
  * are not coming no longer counts. Where its keys say the samples are need not be true any more. */
-void epochs_rebuild(struct plan *plan)
+void epochs_rebuild(struct plan *plan, struct plan_job *job)
 {
 	for (uint32_t i = 0; i < SLOTS; i++) {
-		struct slot *slot = &plan->job->slots[i];
+		struct slot *slot = &job->slots[i];
 
 		slot->absorbed = slot->low;
 		slot->value_pages = 0;
@@ -98,30 +96,31 @@ void epochs_rebuild(struct plan *plan)
 	tree_clear_all(&plan->unkeyed);
 	uses_forget_buckets(plan);
 	for (uint32_t i = 0; i < plan->n; i++) {
-		item_out_of_others(plan, i);
-		*job_key(plan, plan->job, i) = NO_KEY;
-		uses_put(plan, i);
+		item_out_of_others(plan, job, i);
+		*job_key(plan, job, i) = NO_KEY;
+		uses_put(plan, job, i);
 		stage_forget(plan, i);
 		item_in(plan, i);
 	}
-	plan->job->is_stage_dirty = true;
+	job->is_stage_dirty = true;
 }
 
 /* A sample can only be kept for the next pass by having been read in this one; of those needed
  * later the buckets know. */
-static bool epochs_is_read_before(const struct plan *plan, const struct slot *slot, uint32_t sample)
+static bool epochs_is_read_before(const struct plan *plan, const struct plan_job *job,
+				  const struct slot *slot, uint32_t sample)
 {
-	const struct slot *cur = cur_slot(plan);
+	const struct slot *cur = job_cur(job);
 
-	return !plan->uses.mask || slot != next_slot(plan) || cur->ep->first[sample] != SAMPLE_NONE;
+	return !plan->uses.mask || slot != job_next(job) || cur->ep->first[sample] != SAMPLE_NONE;
 }
 
-static void epochs_absorb_pos(struct plan *plan, struct slot *slot, uint64_t pos,
-			      uint64_t worth_pages)
+static void epochs_absorb_pos(struct plan *plan, struct plan_job *job, struct slot *slot,
+			      uint64_t pos, uint64_t worth_pages)
 {
 	uint32_t sample = slot->ep->sample[pos];
 	struct item *it = &plan->item[sample];
-	uint32_t *key = job_key(plan, plan->job, sample);
+	uint32_t *key = job_key(plan, job, sample);
 
 	if (pos + AHEAD < slot->length) {
 		__builtin_prefetch(&plan->item[slot->ep->sample[pos + AHEAD]]);
@@ -129,7 +128,7 @@ static void epochs_absorb_pos(struct plan *plan, struct slot *slot, uint64_t pos
 			__builtin_prefetch(&slot->ep->first[slot->ep->sample[pos + AHEAD]]);
 	}
 	if ((!slot->ep->first || slot->ep->first[sample] == pos) && !(it->flags & PINNED) &&
-	    it->pages <= plan->max_pages && epochs_is_read_before(plan, slot, sample)) {
+	    it->pages <= plan->max_pages && epochs_is_read_before(plan, job, slot, sample)) {
 		slot->value_pages += it->pages;
 		if (slot->value_pages > worth_pages && slot->value_end == slot->length)
 			slot->value_end = pos;
@@ -137,13 +136,14 @@ static void epochs_absorb_pos(struct plan *plan, struct slot *slot, uint64_t pos
 	if (*key != NO_KEY || bitmap_get(&slot->consumed, pos))
 		return;
 	item_out(plan, sample);
-	*key = key_make(plan->job, slot, pos);
+	*key = key_make(job, slot, pos);
 	it->flags &= ~(uint32_t)(NO_FETCH | NO_STAGE | HELD_OUT | TRY_MASK | AGAIN);
 	item_in(plan, sample);
 }
 
 /* At most so many positions; returns how many are left to be done. */
-static uint64_t epochs_absorb_slot(struct plan *plan, struct slot *slot, uint64_t most)
+static uint64_t epochs_absorb_slot(struct plan *plan, struct plan_job *job, struct slot *slot,
+				   uint64_t most)
 {
 	/* Part of the arena is for what is on its way and finds no room in the kernel. */
 	uint64_t busy = (plan->hold_reads + 2 * plan->inflight_source) * plan->mean_pages;
@@ -151,128 +151,149 @@ static uint64_t epochs_absorb_slot(struct plan *plan, struct slot *slot, uint64_
 	uint64_t worth_pages = plan->arena_pages - slack;
 
 	while (slot->absorbed < slot->length && most) {
-		epochs_absorb_pos(plan, slot, slot->absorbed++, worth_pages);
+		epochs_absorb_pos(plan, job, slot, slot->absorbed++, worth_pages);
 		most--;
 	}
 	return most;
 }
 
-void epochs_absorb_rest(struct plan *plan, struct slot *slot)
+void epochs_absorb_rest(struct plan *plan, struct plan_job *job, struct slot *slot)
 {
-	epochs_absorb_slot(plan, slot, slot->length);
+	epochs_absorb_slot(plan, job, slot, slot->length);
+}
+
+/* Memory that was never written to comes with the first touch, a page at a time: in the order of the
+ * epoch that would be nearly all of it in one step. True when there is more to do. */
+static bool epochs_touch_keys(const struct plan *plan, struct plan_job *job)
+{
+	uint32_t end = job->key_ready + MIN(plan->n - job->key_ready, KEY_CHUNK);
+
+	if (!job->key || job->key_ready == plan->n)
+		return false;
+	for (uint32_t i = job->key_ready; i < end; i += PAGE_BYTES / sizeof(*job->key)) {
+		volatile uint32_t *key = &job->key[i];
+
+		*key = *key;
+	}
+	job->key_ready = end;
+	return true;
 }
 
 /* True when there is more to do. */
-static bool epochs_absorb(struct plan *plan)
+static bool epochs_absorb(struct plan *plan, struct plan_job *job)
 {
-	struct slot *const slots[SLOTS] = { cur_slot(plan), valid_slot(plan), next_slot(plan) };
-	uint64_t left = ABSORB_CHUNK;
+	/* Beside it what jobs that are over have left takes the room of what this one wants. */
+	uint32_t rest = plan->n_leaving ? plan->work_most / 4 : 0;
+	struct slot *const slots[SLOTS] = { job_cur(job), job_valid(job), job_next(job) };
 
 	for (uint32_t i = 0; i < SLOTS; i++) {
-		if (!slots[i]->ep && slots[i] != valid_slot(plan))
+		uint32_t most = plan->work - MIN(plan->work, rest), left;
+
+		if (!slots[i]->ep && slots[i] != job_valid(job))
 			return false;
-		left = epochs_absorb_slot(plan, slots[i], left);
+		left = (uint32_t)epochs_absorb_slot(plan, job, slots[i], most);
+		plan->work -= most - left;
 		if (!left)
 			return true;
 	}
 	return false;
 }
 
-static void tail_mark(struct plan *plan, uint32_t sample)
+static void tail_mark(struct plan *plan, struct plan_job *job, uint32_t sample)
 {
-	if (plan->job->n_tail == TAIL_MAX || plan->item[sample].flags & TAIL)
+	if (job->n_tail == TAIL_MAX || plan->item[sample].flags & TAIL)
 		return;
 	plan->item[sample].flags |= TAIL;
-	plan->job->tail[plan->job->n_tail++] = sample;
+	job->tail[job->n_tail++] = sample;
 }
 
 /* Remembers the samples that may still be read late, or once more, from the pass that ends. */
-static void tail_remember(struct plan *plan, const struct slot *slot)
+static void tail_remember(struct plan *plan, struct plan_job *job, const struct slot *slot)
 {
-	uint64_t from = slot->low > 2 * plan->job->span ? slot->low - 2 * plan->job->span : 0, pos;
+	uint64_t from = slot->low > 2 * job->span ? slot->low - 2 * job->span : 0, pos;
 
-	while (plan->job->n_tail)
-		plan->item[plan->job->tail[--plan->job->n_tail]].flags &= ~(uint32_t)TAIL;
+	while (job->n_tail)
+		plan->item[job->tail[--job->n_tail]].flags &= ~(uint32_t)TAIL;
 	for (pos = from;
-	     pos < MIN(slot->low + plan->job->span, slot->length) && plan->job->n_tail < TAIL_MAX;
+	     pos < MIN(slot->low + job->span, slot->length) && job->n_tail < TAIL_MAX;
 	     pos++)
-		tail_mark(plan, slot->ep->sample[pos]);
+		tail_mark(plan, job, slot->ep->sample[pos]);
 }
 
 /* The next pass becomes the current one; what was left unread is not going to be. */
-void epochs_roll(struct plan *plan)
+void epochs_roll(struct plan *plan, struct plan_job *job)
 {
-	struct slot *old = cur_slot(plan), *next = next_slot(plan);
+	struct slot *old = job_cur(job), *next = job_next(job);
 	uint64_t left = old->length - old->consumed.count;
 
 	assert(next->ep);
-	horizon_rolled(plan, old);
-	waste_rolled(plan, old);
-	valid_close(plan);
-	window_begins(plan->job);
+	horizon_rolled(plan, job, old);
+	waste_rolled(plan, job, old);
+	valid_close(plan, job);
+	window_begins(job);
 	uses_rolled(plan);
-	tail_remember(plan, old);
-	epochs_forget_before(plan);
+	tail_remember(plan, job, old);
+	epochs_forget_before(job);
 	if (!left && !next->is_rerun)
-		plan->job->before = old->ep;
+		job->before = old->ep;
 	for (uint64_t pos = old->low; left <= FEW_LEFTOVERS && old->low < old->length;
 	     pos = old->low)
-		window_pass_over(plan, old, pos);
-	epochs_uninstall(plan, plan->job->cur);
-	plan->job->cur = !plan->job->cur;
-	valid_open(plan);
+		window_pass_over(plan, job, old, pos);
+	epochs_uninstall(job, job->cur);
+	job->cur = !job->cur;
+	valid_open(job);
 	if (next->is_rerun) {
 		next->is_rerun = false;
-		plan->job->is_repeat = false;
+		job->is_repeat = false;
 	}
-	if (!plan->job->is_repeat) { /* what was found out was about the pass that is over */
-		plan->job->note = WHY_OF_STATE;
-		if (plan->job->state == PLAN_FOLLOWING)
-			plan_enter(plan, PLAN_FOLLOWING, WHY_OF_STATE);
+	if (!job->is_repeat) { /* what was found out was about the pass that is over */
+		job->note = WHY_OF_STATE;
+		if (job->state == PLAN_FOLLOWING)
+			plan_enter(plan, job, PLAN_FOLLOWING, WHY_OF_STATE);
 	}
 	if (left > FEW_LEFTOVERS)
-		epochs_rebuild(plan);
-	plan->job->is_stage_dirty = true;
-	plan->job->has_failed_epoch = false;
-	plan->job->epoch_tries = 0;
-	plan->job->next_streak = 0;
-	if (plan->job->state == PLAN_FINISHED) {
-		plan->job->note = WHY_RUN_AGAIN;
-		plan_enter(plan, plan->job->is_proven ? PLAN_FOLLOWING : PLAN_CHECKING,
-			   plan->job->is_proven ? WHY_OF_STATE : plan->job->note);
+		epochs_rebuild(plan, job);
+	job->is_stage_dirty = true;
+	job->has_failed_epoch = false;
+	job->epoch_tries = 0;
+	job->next_streak = 0;
+	if (job->state == PLAN_FINISHED) {
+		job->note = WHY_RUN_AGAIN;
+		plan_enter(plan, job, job->is_proven ? PLAN_FOLLOWING : PLAN_CHECKING,
+			   job->is_proven ? WHY_OF_STATE : job->note);
 	}
 }
 
 /* The number of the epoch that the next pass reads. */
-static uint64_t epochs_successor(const struct plan *plan)
+static uint64_t epochs_successor(const struct plan_job *job)
 {
-	const struct slot *cur = cur_slot(plan);
+	const struct slot *cur = job_cur(job);
 
-	if (epochs_is_last(plan, cur))
-		return plan->job->info.start_epoch;
-	return plan->job->is_repeat ? cur->epoch : cur->epoch + 1;
+	if (epochs_is_last(job, cur))
+		return job->info.start_epoch;
+	return job->is_repeat ? cur->epoch : cur->epoch + 1;
 }
 
-static int epochs_set_next(struct plan *plan, struct order_epoch *take_ep)
+static int epochs_set_next(struct plan_job *job, struct order_epoch *take_ep)
 {
-	struct slot *cur = cur_slot(plan), *next = next_slot(plan);
-	int r = epochs_install(plan, !plan->job->cur, take_ep, epochs_successor(plan));
+	struct slot *cur = job_cur(job), *next = job_next(job);
+	int r = epochs_install(job, !job->cur, take_ep, epochs_successor(job));
 
 	if (r < 0)
 		return r;
 	next->pass = cur->pass + 1;
-	next->is_rerun = epochs_is_last(plan, cur);
+	next->is_rerun = epochs_is_last(job, cur);
 	next->index = next->is_rerun ? 0 : cur->index + 1;
 	return 0;
 }
 
 /* The first epoch of all starts where the job was left. */
-static int epochs_set_first(struct plan *plan, struct order_epoch *take_ep)
+int epochs_set_first(struct plan_job *job, struct order_epoch *take_ep)
 {
-	const struct order_info *info = &plan->job->info;
+	const struct order_info *info = &job->info;
 	uint64_t step = MAX(info->batch, 1) * info->n_ranks, at;
-	struct slot *cur = cur_slot(plan);
-	int r = epochs_install(plan, plan->job->cur, take_ep, take_ep->epoch);
+	struct slot *cur = job_cur(job);
+	int r = epochs_install(job, job->cur, take_ep, take_ep->epoch);
 
 	if (r < 0)
 		return r;
@@ -283,113 +304,113 @@ static int epochs_set_first(struct plan *plan, struct order_epoch *take_ep)
 	return 0;
 }
 
-static void epochs_failed(struct plan *plan, uint64_t now_ns, bool is_candidate)
+static void epochs_failed(struct plan *plan, struct plan_job *job, uint64_t now_ns,
+			  bool is_candidate)
 {
 	if (is_candidate) {
-		plan->job->candidate++;
+		job->candidate++;
 		return;
 	}
-	plan->job->ask_not_before_ns = now_ns + (NS_PER_S << MIN(plan->job->epoch_tries, 6));
-	if (++plan->job->epoch_tries < TRIES_MAX)
+	job->ask_not_before_ns = now_ns + (NS_PER_S << MIN(job->epoch_tries, 6));
+	if (++job->epoch_tries < TRIES_MAX)
 		return;
-	plan->job->has_failed_epoch = true;
-	plan->job->n_pending = 0;
-	if (!cur_slot(plan)->ep)
-		plan_enter(plan, PLAN_LOST, WHY_NO_EPOCH);
+	job->has_failed_epoch = true;
+	job->n_pending = 0;
+	if (!job_cur(job)->ep)
+		plan_enter(plan, job, PLAN_LOST, WHY_NO_EPOCH);
 }
 
-void epochs_arrived(struct plan *plan, uint64_t now_ns, const struct plan_event *ev)
+void epochs_arrived(struct plan *plan, struct plan_job *job, uint64_t now_ns,
+		    const struct plan_event *ev)
 {
 	struct order_epoch *ep = ev->order_epoch;
-	bool has_cur = cur_slot(plan)->ep != NULL, is_next, is_candidate;
+	bool has_cur = job_cur(job)->ep != NULL, is_next, is_candidate;
 	int r = -EINVAL;
 
-	assert(plan->job->is_asked && ev->epoch == plan->job->asked_epoch);
-	plan->job->is_asked = false;
-	if (plan->job->is_over) {
-		if (ev->status == 0)
-			order_epoch_free(ep);
+	assert(job->is_asked && ev->epoch == job->asked_epoch);
+	job->is_asked = false;
+	if (job->is_for_uses) {
+		job->is_for_uses = false;
+		uses_arrived(plan, job, ev);
 		return;
 	}
-	if (plan->job->is_for_uses) {
-		plan->job->is_for_uses = false;
-		uses_arrived(plan, ev);
-		return;
-	}
-	is_next = has_cur && !next_slot(plan)->ep && plan->job->state != PLAN_LOST &&
-		  ev->epoch == epochs_successor(plan);
-	is_candidate = has_cur && !is_next && plan->job->is_searching &&
-		       ev->epoch == resync_next_candidate(plan);
+	is_next = has_cur && !job_next(job)->ep && job->state != PLAN_LOST &&
+		  ev->epoch == epochs_successor(job);
+	is_candidate = has_cur && !is_next && job->is_searching &&
+		       ev->epoch == resync_next_candidate(job);
 	if (ev->status < 0 || !ep || ep->n != plan->n || !ep->length || ep->length > LENGTH_MAX) {
 		if (ev->status == 0)
 			order_epoch_free(ep);
-		epochs_failed(plan, now_ns, is_candidate);
+		epochs_failed(plan, job, now_ns, is_candidate);
 		return;
 	}
 	if (is_candidate) {
-		resync_candidate(plan, ep);
+		resync_candidate(plan, job, ep);
 		return;
 	}
 	if (!has_cur)
-		r = epochs_set_first(plan, ep);
+		r = epochs_set_first(job, ep);
 	else if (is_next)
-		r = epochs_set_next(plan, ep);
+		r = epochs_set_next(job, ep);
 	else
 		order_epoch_free(ep); /* of no use any more */
 	if (r == 0) {
-		plan->job->epoch_tries = 0;
-		window_replay(plan, now_ns);
+		job->epoch_tries = 0;
+		if (has_cur)
+			window_replay(plan, job, now_ns);
+		else
+			recent_show(plan, job);
 	} else if (!has_cur || is_next) {
-		epochs_failed(plan, now_ns, false);
+		epochs_failed(plan, job, now_ns, false);
 	}
 }
 
-static void epochs_ask(struct plan *plan, uint64_t epoch)
+static void epochs_ask(struct plan *plan, struct plan_job *job, uint64_t epoch)
 {
 	if (epoch == UINT64_MAX || !actions_room(plan))
 		return;
-	plan->job->is_asked = true;
-	plan->job->asked_epoch = epoch;
-	plan_act(plan, PLAN_ACT_EPOCH, SAMPLE_NONE);
+	job->is_asked = true;
+	job->asked_epoch = epoch;
+	plan_act(plan, job, PLAN_ACT_EPOCH, SAMPLE_NONE);
 }
 
 /* Asks for one epoch at a time. */
-static uint64_t epochs_request(struct plan *plan, uint64_t now_ns)
+static uint64_t epochs_request(struct plan *plan, struct plan_job *job, uint64_t now_ns)
 {
-	struct slot *cur = cur_slot(plan);
+	struct slot *cur = job_cur(job);
 	uint64_t next_epoch;
 
-	if (plan->job->is_asked)
+	if (job->is_asked)
 		return UINT64_MAX;
-	if (plan->job->is_searching && cur->ep)
-		epochs_ask(plan, resync_next_candidate(plan));
-	if (!plan->job->is_asked && plan->job->state != PLAN_LOST) {
-		epochs_ask(plan, uses_wanted(plan));
-		plan->job->is_for_uses = plan->job->is_asked;
+	if (job->is_searching && cur->ep)
+		epochs_ask(plan, job, resync_next_candidate(job));
+	if (!job->is_asked && job->state != PLAN_LOST) {
+		epochs_ask(plan, job, uses_wanted(plan, job));
+		job->is_for_uses = job->is_asked;
 	}
-	if (plan->job->is_asked || plan->job->has_failed_epoch || next_slot(plan)->ep ||
-	    plan->job->state == PLAN_LOST)
+	if (job->is_asked || job->has_failed_epoch || job_next(job)->ep ||
+	    job->state == PLAN_LOST)
 		return UINT64_MAX;
 	/* That it may be started again is a guess; nothing that others need is given up for it. */
-	if (plan->n_jobs > 1 && cur->ep && epochs_is_last(plan, cur))
+	if (plan->n_jobs > 1 && cur->ep && epochs_is_last(job, cur))
 		return UINT64_MAX;
-	next_epoch = cur->ep ? epochs_successor(plan) : plan->job->info.start_epoch;
-	if (cur->ep && (plan->job->info.is_same_every_epoch || next_epoch == cur->epoch)) {
-		if (epochs_set_next(plan, cur->ep) < 0)
-			plan->job->has_failed_epoch = true;
+	next_epoch = cur->ep ? epochs_successor(job) : job->info.start_epoch;
+	if (cur->ep && (job->info.is_same_every_epoch || next_epoch == cur->epoch)) {
+		if (epochs_set_next(job, cur->ep) < 0)
+			job->has_failed_epoch = true;
 		else
-			window_replay(plan, now_ns);
+			window_replay(plan, job, now_ns);
 		return now_ns;
 	}
-	if (now_ns < plan->job->ask_not_before_ns)
-		return plan->job->ask_not_before_ns;
-	epochs_ask(plan, next_epoch);
+	if (now_ns < job->ask_not_before_ns)
+		return job->ask_not_before_ns;
+	epochs_ask(plan, job, next_epoch);
 	return UINT64_MAX;
 }
 
-uint64_t epochs_step(struct plan *plan, uint64_t now_ns)
+uint64_t epochs_step(struct plan *plan, struct plan_job *job, uint64_t now_ns)
 {
-	uint64_t wake = epochs_request(plan, now_ns);
+	uint64_t wake = epochs_request(plan, job, now_ns);
 
-	return epochs_absorb(plan) ? now_ns : wake;
+	return epochs_touch_keys(plan, job) || epochs_absorb(plan, job) ? now_ns : wake;
 }

@@ -3,9 +3,9 @@
  * over the end of the pass into the next one. Samples in the store come in the same order, but only
  * within the horizon: reading them early would fill the arena with what can be had at any time.
  *
- * Until the reads have confirmed the order at most half of the arena is filled and nothing is
- * evicted, so a wrong order costs one arena-half of reads. It must never fetch a position that was
- * consumed: the sets hold only keys. */
+ * Until the reads have confirmed the order at most half of the arena is filled, and nothing is
+ * evicted but what other orders have left, so a wrong order costs one arena-half of reads. It must
+ * never fetch a position that was consumed: the sets hold only keys. */
 #include "plan_priv.h"
 
 #include <errno.h>
@@ -17,27 +17,27 @@ bool fetch_is_transient(int status)
 }
 
 /* First position of the set, in the line of what is read next. */
-static uint64_t fetch_first(const struct plan *plan, enum slot_set set)
+static uint64_t fetch_first(const struct plan_job *job, enum slot_set set)
 {
-	const struct slot *cur = cur_slot(plan), *next = next_slot(plan), *valid;
+	const struct slot *cur = job_cur(job), *next = job_next(job), *valid;
 	uint64_t pos = cur->ep ? tree_next(&cur->set[set], cur->low) : NO_POS;
 
 	if (pos != NO_POS)
 		return pos;
-	valid = valid_slot(plan);
+	valid = job_valid(job);
 	pos = valid->ep ? tree_next(&valid->set[set], valid->low) : NO_POS;
 	if (pos != NO_POS)
-		return virtual_pos(plan, valid, pos);
+		return job_virtual(job, valid, pos);
 	if (!next->ep || next->is_rerun)
 		return NO_POS;
 	pos = tree_next(&next->set[set], next->low);
-	return pos == NO_POS ? NO_POS : virtual_pos(plan, next, pos);
+	return pos == NO_POS ? NO_POS : job_virtual(job, next, pos);
 }
 
-static uint32_t fetch_sample_at(const struct plan *plan, uint64_t due)
+static uint32_t fetch_sample_at(const struct plan_job *job, uint64_t due)
 {
 	uint64_t pos;
-	const struct slot *slot = job_slot_at(plan->job, due, &pos);
+	const struct slot *slot = job_slot_at(job, due, &pos);
 
 	return slot->ep->sample[pos];
 }
@@ -55,42 +55,49 @@ static uint64_t fetch_reserve(const struct plan *plan, uint64_t horizon)
 /* Before the order is confirmed. What cannot be verified must not run dry: it goes on within half
  * of the arena, a little ahead of the readers. Else what is due later gives way only for a sample
  * that had its turn and is missing after all. */
-static bool fetch_is_worth_a_doubt(struct plan *plan, const struct item *it, uint64_t when,
-				   bool is_near)
+static bool fetch_is_worth_a_doubt(struct plan *plan, struct plan_job *job, const struct item *it,
+				   uint64_t when, bool is_near)
 {
 	uint64_t half = room_pages(plan) / 2;
 
 	if (plan->used_pages + it->pages <= half)
 		return true;
-	return is_near && (plan->job->is_unprovable || it->flags & AGAIN) &&
-	       retain_make_room(plan, it->pages + half, when, ROOM_NEAR);
+	/* That other orders have filled it is no reason to wait: what is due soon comes at the cost
+	 * of what is needed last, the rest at that of what nobody needs. */
+	if (job->is_heir && job->doubt_pages + it->pages <= half &&
+	    (is_near ? retain_make_room(plan, job, it->pages, when, ROOM_NEAR)
+		     : retain_make_room_unneeded(plan, it->pages)))
+		return true;
+	return is_near && (job->is_unprovable || it->flags & AGAIN) &&
+	       retain_make_room(plan, job, it->pages + half, when, ROOM_NEAR);
 }
 
-static bool fetch_has_room(struct plan *plan, const struct item *it, uint64_t due)
+static bool fetch_has_room(struct plan *plan, struct plan_job *job, const struct item *it,
+			   uint64_t due)
 {
-	uint64_t lead = due - plan_low(plan), pages = it->pages, horizon = plan->job->ahead;
-	uint64_t when = jobs_when(plan, plan->job, due);
+	uint64_t lead = due - job_low(job), pages = it->pages, horizon = job->ahead;
+	uint64_t when = jobs_when(plan, job, due);
 
-	if (plan->job->state <= PLAN_CHECKING)
-		return fetch_is_worth_a_doubt(plan, it, when, lead <= horizon);
-	if (plan->job->state == PLAN_SLOWED && lead > MAX(plan->job->span, horizon))
+	if (job->state <= PLAN_CHECKING)
+		return fetch_is_worth_a_doubt(plan, job, it, when, lead <= horizon);
+	if (job->state == PLAN_SLOWED && lead > MAX(job->span, horizon))
 		return false;
-	if (lead > waste_lead_most(plan))
+	if (lead > waste_lead_most(job))
 		return false;
 	if (lead > horizon)
-		return retain_make_room(plan,
-					pages + fetch_reserve(plan, fetch_store_horizon(plan)),
+		return retain_make_room(plan, job,
+					pages + fetch_reserve(plan, fetch_store_horizon(plan, job)),
 					when, ROOM_FAR);
-	return retain_make_room(plan, pages, when,
-				lead > plan->job->near ? ROOM_SOON : ROOM_NEAR);
+	return retain_make_room(plan, job, pages, when,
+				lead > job->near ? ROOM_SOON : ROOM_NEAR);
 }
 
-static void fetch_issue(struct plan *plan, uint32_t sample, bool is_store)
+static void fetch_issue(struct plan *plan, struct plan_job *job, uint32_t sample, bool is_store)
 {
 	struct item *it = &plan->item[sample];
 
 	assert(item_state(it) == ABSENT && it->pages <= plan->max_pages);
-	plan_act(plan, PLAN_ACT_FETCH, sample);
+	plan_act(plan, job, PLAN_ACT_FETCH, sample);
 	item_out(plan, sample);
 	item_set_state(plan, sample, FETCHING);
 	if (is_store) {
@@ -99,8 +106,9 @@ static void fetch_issue(struct plan *plan, uint32_t sample, bool is_store)
 	} else {
 		plan->inflight_source++;
 		budget_spend(plan, (uint64_t)it->pages * PAGE_BYTES);
-		horizon_asked(plan, it->pages);
-		waste_fetched(plan);
+		job->doubt_pages += job->state <= PLAN_CHECKING ? it->pages : 0;
+		horizon_asked(job, it->pages);
+		waste_fetched(job);
 	}
 	item_in(plan, sample);
 	plan->issued++;
@@ -109,17 +117,21 @@ static void fetch_issue(struct plan *plan, uint32_t sample, bool is_store)
 /* A reader came first and has its bytes from the source, or is about to: they are kept for the next
  * pass as long as there is room for nothing better. Who carries this out joins the reader's
  * request, or finds what it brought: nobody is asked for it, so no limit of requests applies. */
-void fetch_adopt(struct plan *plan, uint32_t sample)
+void fetch_adopt(struct plan *plan, struct plan_job *job, uint32_t sample)
 {
 	struct item *it = &plan->item[sample];
+	const struct plan_job *home;
 	uint64_t when;
 
-	if (plan->job->state != PLAN_FOLLOWING || !jobs_home(plan, sample, &when) ||
-	    !item_is_wanted(plan, it) || actions_room(plan) <= ACTIONS_MAX / 8 ||
-	    plan->inflight_adopted == plan->params.inflight_max ||
-	    !retain_make_room(plan, it->pages, when, ROOM_FAR))
+	if (job->state != PLAN_FOLLOWING)
 		return;
-	plan_act(plan, PLAN_ACT_FETCH, sample)->is_adopted = true;
+	home = jobs_home(plan, sample, &when);
+	if (!home || home->is_over || !item_is_wanted(plan, it) ||
+	    actions_room(plan) <= ACTIONS_MAX / 8 ||
+	    plan->inflight_adopted == plan->params.inflight_max ||
+	    !retain_make_room(plan, job, it->pages, when, ROOM_FAR))
+		return;
+	plan_act(plan, job, PLAN_ACT_FETCH, sample)->is_adopted = true;
 	item_out(plan, sample);
 	item_set_state(plan, sample, FETCHING);
 	it->flags |= ADOPTED | OPENED;
@@ -140,35 +152,36 @@ static bool fetch_store_allows(const struct plan *plan)
 /* What may be had from the store now: its first position, or NO_POS. Until the order is confirmed
  * nothing makes room again, so what is due later must not take it, however long the store's answers
  * take: *source is then as far as the store's first. */
-static uint64_t fetch_from_store(const struct plan *plan, uint64_t horizon, uint64_t *source)
+static uint64_t fetch_from_store(const struct plan *plan, const struct plan_job *job,
+				 uint64_t horizon, uint64_t *source)
 {
-	bool is_strict = plan->job->state <= PLAN_CHECKING && !plan->job->is_unprovable;
+	bool is_strict = job->state <= PLAN_CHECKING && !job->is_unprovable;
 	bool is_allowed = fetch_store_allows(plan);
-	uint64_t first = is_strict || is_allowed ? fetch_first(plan, SET_STORE) : NO_POS;
+	uint64_t first = is_strict || is_allowed ? fetch_first(job, SET_STORE) : NO_POS;
 
 	if (is_strict && first < *source)
 		*source = NO_POS;
 	if (first == NO_POS || !is_allowed)
 		return NO_POS;
-	return is_strict || first - plan_low(plan) <= horizon ? first : NO_POS;
+	return is_strict || first - job_low(job) <= horizon ? first : NO_POS;
 }
 
-/* What the job in turn is to be given next. */
+/* What a job is to be given next. */
 struct wish {
 	struct plan_job *job;
 	uint64_t due, source, when; /* source: the first that is to come from there */
 	bool is_store;
 };
 
-static bool wish_of_job(const struct plan *plan, bool is_source_open, struct wish *ret)
+static bool wish_of_job(const struct plan *plan, struct plan_job *job, bool is_source_open,
+			struct wish *ret)
 {
-	struct plan_job *job = plan->job;
 	uint64_t source, store;
 
 	if (job->is_blocked)
 		return false;
-	source = is_source_open ? fetch_first(plan, SET_WANT) : NO_POS;
-	store = fetch_from_store(plan, job->ahead_store, &source);
+	source = is_source_open ? fetch_first(job, SET_WANT) : NO_POS;
+	store = fetch_from_store(plan, job, job->ahead_store, &source);
 	*ret = (struct wish){ .job = job, .due = MIN(source, store), .source = source };
 	ret->is_store = ret->due == store;
 	if (ret->due == NO_POS)
@@ -177,46 +190,47 @@ static bool wish_of_job(const struct plan *plan, bool is_source_open, struct wis
 	return true;
 }
 
-/* Of what the jobs wait for, what is needed first; its job is in turn then. */
+/* Of what the jobs wait for, what is needed first. */
 static bool wish_next(struct plan *plan, bool is_source_open, struct wish *ret)
 {
 	bool is_found = false;
 
-	for (uint32_t at = 0; jobs_next(plan, &at);) {
+	struct plan_job *job;
+
+	for (uint32_t at = 0; (job = jobs_next(plan, &at));) {
 		struct wish w;
 
-		if (!wish_of_job(plan, is_source_open, &w) || (is_found && w.when >= ret->when))
+		if (!wish_of_job(plan, job, is_source_open, &w) ||
+		    (is_found && w.when >= ret->when))
 			continue;
 		*ret = w;
 		is_found = true;
 	}
-	if (is_found)
-		plan->job = ret->job;
 	return is_found;
 }
 
 /* No room for it. What is due first may still find some; but far ahead it would only push out
  * others of its group. */
-static void fetch_refused(struct plan *plan, const struct wish *w, uint64_t last)
+static void fetch_refused(struct plan_job *job, const struct wish *w, uint64_t last)
 {
-	struct plan_job *job = plan->job;
-
-	if (w->is_store || last == w->source || w->source - plan_low(plan) > job->ahead) {
+	if (w->is_store || last == w->source || w->source - job_low(job) > job->ahead) {
 		job->is_blocked = true;
 		return;
 	}
-	group_forget(plan);
+	group_forget(job);
 	job->is_grouped = false;
 }
 
 static void fetch_begin(struct plan *plan)
 {
-	for (uint32_t at = 0; jobs_next(plan, &at);) {
-		plan->job->ahead = fetch_horizon(plan);
-		plan->job->near = fetch_near(plan);
-		plan->job->ahead_store = fetch_store_horizon(plan); /* before this step's own */
-		plan->job->is_blocked = !is_prefetching(plan);
-		plan->job->is_grouped = true;
+	struct plan_job *job;
+
+	for (uint32_t at = 0; (job = jobs_next(plan, &at));) {
+		job->ahead = fetch_horizon(plan, job);
+		job->near = fetch_near(plan, job);
+		job->ahead_store = fetch_store_horizon(plan, job); /* before this step's own */
+		job->is_blocked = !job_is_prefetching(job);
+		job->is_grouped = true;
 	}
 }
 
@@ -233,18 +247,17 @@ uint64_t fetch_step(struct plan *plan, uint64_t now_ns)
 		uint64_t last = w.due, due = w.due;
 		uint32_t sample;
 
-		if (!w.is_store && plan->job->is_grouped)
-			due = group_next(plan, due, &last);
-		sample = fetch_sample_at(plan, due);
+		if (!w.is_store && w.job->is_grouped)
+			due = group_next(plan, w.job, due, &last);
+		sample = fetch_sample_at(w.job, due);
 		if (!w.is_store &&
 		    !budget_allows(plan, now_ns, (uint64_t)plan->item[sample].pages * PAGE_BYTES,
 				   &wake))
 			is_source_open = false;
-		else if (!fetch_has_room(plan, &plan->item[sample], last))
-			fetch_refused(plan, &w, last);
+		else if (!fetch_has_room(plan, w.job, &plan->item[sample], last))
+			fetch_refused(w.job, &w, last);
 		else
-			fetch_issue(plan, sample, w.is_store);
+			fetch_issue(plan, w.job, sample, w.is_store);
 	}
-	jobs_first(plan);
 	return wake;
 }

@@ -12,26 +12,26 @@
 #include <stdlib.h>
 
 /* How many requests may be sent in any order when this one is due first. */
-static uint64_t group_size(const struct plan *plan, uint64_t first)
+static uint64_t group_size(const struct plan *plan, const struct plan_job *job, uint64_t first)
 {
 	const struct budget *b = &plan->budget;
 	double slow_ns = b->latency_ns + 4 * b->deviation_ns, per_fetch;
-	double slack = (double)(first - plan_low(plan)) - (double)plan->job->span -
-		       2 * plan->job->pace.rate * slow_ns / (double)NS_PER_S;
+	double slack = (double)(first - job_low(job)) - (double)job->span -
+		       2 * job->pace.rate * slow_ns / (double)NS_PER_S;
 
-	if (slack <= 0 || !b->latency_ns || plan->job->state > PLAN_FOLLOWING)
+	if (slack <= 0 || !b->latency_ns || job->state > PLAN_FOLLOWING)
 		return 0;
 	/* Positions that are read while one more request is served. */
-	per_fetch = plan->job->pace.rate * b->latency_ns / (double)NS_PER_S / budget_limit(plan);
+	per_fetch = job->pace.rate * b->latency_ns / (double)NS_PER_S / budget_limit(plan);
 	return slack >= 2 * per_fetch * GROUP_MAX ? GROUP_MAX : (uint64_t)(slack / (2 * per_fetch));
 }
 
-static bool group_is_wanted(const struct plan *plan, uint32_t sample)
+static bool group_is_wanted(const struct plan *plan, const struct plan_job *job, uint32_t sample)
 {
-	uint32_t key = *job_key(plan, plan->job, sample);
+	uint32_t key = *job_key(plan, job, sample);
 
-	return job_due(plan, plan->job, sample) < plan->job->group.end &&
-	       tree_get(&key_slot(plan->job, key)->set[SET_WANT], key_pos(key));
+	return job_due(plan, job, sample) < job->group.end &&
+	       tree_get(&key_slot(job, key)->set[SET_WANT], key_pos(key));
 }
 
 static int by_number(const void *a, const void *b)
@@ -42,39 +42,39 @@ static int by_number(const void *a, const void *b)
 }
 
 /* The next so many that are missing, of one pass. */
-static void group_fill(struct plan *plan, uint64_t first, uint64_t size)
+static void group_fill(struct plan *plan, struct plan_job *job, uint64_t first, uint64_t size)
 {
 	uint64_t pos;
-	const struct slot *slot = job_slot_at(plan->job, first, &pos);
-	struct group *g = &plan->job->group;
+	const struct slot *slot = job_slot_at(job, first, &pos);
+	struct group *g = &job->group;
 
 	g->at = g->count = 0;
 	for (; pos != NO_POS && g->count < size; pos = tree_next(&slot->set[SET_WANT], pos + 1)) {
 		__builtin_prefetch(&plan->item[slot->ep->sample[pos]]);
 		g->sample[g->count++] = slot->ep->sample[pos];
-		g->end = virtual_pos(plan, slot, pos) + 1;
+		g->end = job_virtual(job, slot, pos) + 1;
 	}
 	qsort(g->sample, g->count, sizeof(*g->sample), by_number);
 }
 
-void group_forget(struct plan *plan)
+void group_forget(struct plan_job *job)
 {
-	plan->job->group.count = 0;
+	job->group.count = 0;
 }
 
-uint64_t group_next(struct plan *plan, uint64_t first, uint64_t *ret_last)
+uint64_t group_next(struct plan *plan, struct plan_job *job, uint64_t first, uint64_t *ret_last)
 {
-	struct group *g = &plan->job->group;
-	uint64_t size = group_size(plan, first);
+	struct group *g = &job->group;
+	uint64_t size = group_size(plan, job, first);
 
 	if (size < 2) {
 		g->count = 0;
 		return first;
 	}
-	while (g->at < g->count && !group_is_wanted(plan, g->sample[g->at]))
+	while (g->at < g->count && !group_is_wanted(plan, job, g->sample[g->at]))
 		g->at++;
 	if (g->at >= g->count)
-		group_fill(plan, first, size);
+		group_fill(plan, job, first, size);
 	*ret_last = g->end - 1;
-	return job_due(plan, plan->job, g->sample[g->at]);
+	return job_due(plan, job, g->sample[g->at]);
 }

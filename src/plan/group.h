@@ -8,6 +8,8 @@
 
 #define GROUP_MAX 256u
 
+struct plan_job;
+
 struct group {
 	uint32_t sample[GROUP_MAX]; /* ascending */
 	uint32_t at, count;         /* those before `at` were asked for */
@@ -17,8 +19,8 @@ struct group {
 /* Which of the missing samples to ask the source for now, by when it is due, given the one that is
  * due first. *ret_last: when the last one of its group is due; making room for one of them must not
  * cost what is needed before that, or they would push out each other. */
-uint64_t group_next(struct plan *plan, uint64_t first, uint64_t *ret_last);
+uint64_t group_next(struct plan *plan, struct plan_job *job, uint64_t first, uint64_t *ret_last);
 /* Back to what is due first. */
-void group_forget(struct plan *plan);
+void group_forget(struct plan_job *job);
 
 #endif

@@ -6,6 +6,7 @@
 
 #include "clairfs/plan.h"
 
+struct plan_job;
 struct slot;
 
 struct horizon {
@@ -28,17 +29,17 @@ struct awaited {
 	uint64_t since_ns, ns;
 };
 
-void horizon_init(struct plan *plan);
-uint64_t fetch_horizon(const struct plan *plan);
+void horizon_init(struct plan_job *job);
+uint64_t fetch_horizon(const struct plan *plan, const struct plan_job *job);
 /* Within, a sample that is worth keeping may leave for it; beyond, only what is in the kernel. */
-uint64_t fetch_near(const struct plan *plan);
-uint64_t fetch_store_horizon(const struct plan *plan);
-void horizon_opened(struct plan *plan, uint32_t sample);
+uint64_t fetch_near(const struct plan *plan, const struct plan_job *job);
+uint64_t fetch_store_horizon(const struct plan *plan, const struct plan_job *job);
+void horizon_opened(struct plan *plan, struct plan_job *job, uint32_t sample);
 /* A reader begins or ends to wait for a fetch. */
 void horizon_awaited(struct plan *plan, bool is_begin);
-void horizon_fetched(struct plan *plan, uint64_t now_ns, uint64_t latency_ns);
-void horizon_asked(struct plan *plan, uint32_t pages);
-void horizon_unasked(struct plan *plan, uint32_t pages);
-void horizon_rolled(struct plan *plan, const struct slot *old);
+void horizon_fetched(struct plan_job *job, uint64_t now_ns, uint64_t latency_ns);
+void horizon_asked(struct plan_job *job, uint32_t pages);
+void horizon_unasked(struct plan_job *job, uint32_t pages);
+void horizon_rolled(struct plan *plan, struct plan_job *job, const struct slot *old);
 
 #endif

@@ -8,6 +8,9 @@
 #include "clairfs/base/tree.h"
 #include "clairfs/order.h"
 
+struct plan;
+struct plan_job;
+
 enum item_flag {
 	ABSENT = 0,
 	FETCHING = 1,
@@ -27,11 +30,10 @@ enum item_flag {
 	FROM_STORE = 1 << 13,
 	TRY_SHIFT = 14, /* two bits: STAGE attempts */
 	TRY_MASK = 3 << TRY_SHIFT,
-	OUTSIDE = 1 << 16, /* the job does not number it: reading it says nothing */
-	HOME_SHIFT = 26,   /* three bits: the job whose key counts for keeping it */
-	HOME_MASK = 7 << HOME_SHIFT,
+	AGAIN = 1 << 16, /* missing after all: its fetch failed, or the store has lost it */
+	HOME_SHIFT = 25, /* four bits: the place of the job whose key counts for keeping it */
+	HOME_MASK = 15 << HOME_SHIFT,
 	ADOPTED = 1 << 24,  /* FETCHING, of what a reader had asked the source for */
-	AGAIN = 1 << 25,    /* missing after all: its fetch failed, or the store has lost it */
 	ALONE_FRESH = 1 << 30, /* it was FRESH when it left the arena */
 	HELD_OUT = 1 << 29, /* with NO_FETCH: on purpose, so it is not missing */
 	FAR_SHIFT = 17, /* seven bits: 1 + bucket of a next use beyond the keys, 0: none known */
@@ -40,7 +42,7 @@ enum item_flag {
 
 struct item {
 	uint32_t pages; /* cost in the arena, the stage and the store */
-	uint32_t key;   /* of the first job; see job_key */
+	uint32_t key;   /* of the job that has no array of its own; see job_key */
 	uint32_t flags;
 };
 
@@ -49,6 +51,7 @@ enum plan_why {
 	WHY_OF_STATE, /* none of its own */
 	WHY_NO_ORDER,
 	WHY_NOTHING_READ,
+	WHY_COMPUTING,
 	WHY_COMPARING,
 	WHY_FOLLOWS,
 	WHY_OTHER_READER,
@@ -117,5 +120,14 @@ struct slot {
 	struct bitmap consumed;
 	struct tree set[SET_COUNT];
 };
+
+/* item.c: the sets */
+void item_out(struct plan *plan, uint32_t sample);
+void item_in(struct plan *plan, uint32_t sample);
+/* Out of the sets of all but this job. */
+void item_out_of_others(struct plan *plan, const struct plan_job *job, uint32_t sample);
+bool item_is_wanted(const struct plan *plan, const struct item *it); /* from the source */
+/* By what of the job is consumed now. */
+void item_rekey(struct plan *plan, struct plan_job *job, uint32_t sample);
 
 #endif

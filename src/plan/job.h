@@ -11,9 +11,11 @@
 #include "valid.h"
 #include "waste.h"
 
-#define NO_KEY UINT32_MAX
-#define KEY_SLOT1 (1u << 31)               /* bit of a key: in slots[1] */
-#define KEY_VALID (NO_KEY - 0x3ffff)       /* keys from here on: in slots[2] */
+/* A key is one more than a place: a position, in slots[0] or, with the bit, slots[1]; or from
+ * KEY_VALID on one in slots[2]. So memory that was never written to is keys of nothing. */
+#define NO_KEY 0u
+#define KEY_SLOT1 (1u << 31)
+#define KEY_VALID (UINT32_MAX - 0x3ffff)
 #define LENGTH_MAX (KEY_VALID - KEY_SLOT1) /* of an epoch */
 #define SLOTS 3u
 #define SCORE_READS 256u /* reads that decide */
@@ -32,7 +34,11 @@ struct pace {
 };
 
 struct plan_job {
-	uint32_t index; /* in plan->jobs */
+	uint32_t index; /* in plan->jobs, as long as it is there */
+	uint32_t home;  /* in plan->keyed, as long as samples may have keys of it */
+	/* How many jobs had this index before: an epoch that is computed for one of those is
+	 * nobody's when it comes. */
+	uint32_t version;
 	struct order_info info;
 	/* Two passes; and the validation set that is expected between them, empty when none is. */
 	struct slot slots[SLOTS];
@@ -40,9 +46,18 @@ struct plan_job {
 	/* The epoch that was read before, until the reads prove that it is over: a job may read it
 	 * once more. NULL: not kept. */
 	struct order_epoch *before;
-	uint32_t *key;        /* [n] of its samples; NULL: they are in the items (the first job) */
+	uint32_t *key;        /* [n] of its samples; NULL: they are in the items */
+	uint32_t key_ready;   /* those below have memory */
 	uint64_t *unnumbered; /* bitmap; NULL: none */
-	bool is_over;         /* not planned for any more */
+	bool is_over;         /* not planned for any more; its keys are estimates until rekey.c
+			       * has come by */
+	bool is_ended;        /* and nobody asks for it: it goes with its last key */
+	struct plan_job *next_buried;
+	uint32_t rekeyed;     /* samples looked at since it is over */
+	uint64_t pushed_at;   /* likewise positions, of those that were pushed */
+	uint64_t told_opened; /* plan->opened when it was added */
+	bool is_heir;         /* there was something in the arena then */
+	uint64_t doubt_pages; /* fetched before the order was confirmed */
 	struct pace pace;
 
 	enum plan_state state;
@@ -126,21 +141,21 @@ static inline struct slot *job_valid(const struct plan_job *job)
 }
 static inline bool key_is_valid(uint32_t key)
 {
-	return key >= KEY_VALID && key != NO_KEY;
+	return key > KEY_VALID;
 }
 static inline uint32_t key_make(const struct plan_job *job, const struct slot *slot, uint64_t pos)
 {
-	if (slot == job_valid(job))
-		return KEY_VALID + (uint32_t)pos;
-	return (uint32_t)pos | (slot == &job->slots[1] ? KEY_SLOT1 : 0);
+	uint32_t place = (uint32_t)pos | (slot == &job->slots[1] ? KEY_SLOT1 : 0);
+
+	return 1 + (slot == job_valid(job) ? KEY_VALID + (uint32_t)pos : place);
 }
 static inline uint32_t key_pos(uint32_t key)
 {
-	return key >= KEY_VALID ? key - KEY_VALID : key & ~KEY_SLOT1;
+	return key > KEY_VALID ? key - 1 - KEY_VALID : (key - 1) & ~KEY_SLOT1;
 }
 static inline struct slot *key_slot(const struct plan_job *job, uint32_t key)
 {
-	return (struct slot *)&job->slots[(key >> 31) + (key >= KEY_VALID)];
+	return (struct slot *)&job->slots[((key - 1) >> 31) + (key > KEY_VALID)];
 }
 /* What is read next in one line: the current pass, the validation set if one is expected, the next
  * pass. */

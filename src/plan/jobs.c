@@ -4,10 +4,12 @@
  * whoever needs it first: positions become time by each job's pace. With one job positions are all
  * there is, and no pace, which is never exact, comes into any decision.
  *
- * One job at a time is in turn (plan->job); what reads, answers and epochs are about is that job.
- * The first one is always there, also when it has ended and until another one takes its place, and
- * keeps its keys in the items; the others have an array of keys. A job whose epoch is being
- * computed is not freed before the answer. Must never leave a key behind of a job that is gone.
+ * Jobs come, change their order and end while the plan goes on: what it has fetched, pushed and
+ * asked for stays. None of these looks at samples. A job that comes has no keys, which is what
+ * memory that was never written to says; a job that goes leaves its keys and sets behind, as an
+ * estimate of when who comes next will need the samples, until rekey.c has come by. One job's keys
+ * are in the items, those of others in an array each. An epoch that is computed for a job that is
+ * over, or had another order then, is recognised by the version of the job when it comes.
  * Planner thread. */
 #include "plan_priv.h"
 
@@ -20,60 +22,54 @@
 
 /* The positions the job's readers may be apart: each worker has prefetch_factor batches ahead of
  * the batch that is assembled, ranks run about one batch apart. */
-void jobs_init_span(struct plan *plan)
+void jobs_init_span(struct plan *plan, struct plan_job *job)
 {
-	const struct order_info *info = &plan->job->info;
+	const struct order_info *info = &job->info;
 	uint64_t factor = info->prefetch_factor ? info->prefetch_factor : 2;
 	uint64_t batches = info->workers * factor + 1, span = plan->params.span, at_work;
 
 	if (!span && info->batch && info->workers) {
 		span = batches * info->batch * info->n_ranks;
-		plan->job->reader_span = span;
+		job->reader_span = span;
 		span += span / 4 + 64;
 	}
-	plan->job->is_span_given = span != 0;
-	plan->job->span_cap = MIN(4096, MAX(plan->n / 8, MIN(MAX(plan->n, 1), 128)));
-	plan->job->span = span ? MIN(span, UINT32_MAX) : plan->job->span_cap;
+	job->is_span_given = span != 0;
+	job->span_cap = MIN(4096, MAX(plan->n / 8, MIN(MAX(plan->n, 1), 128)));
+	job->span = span ? MIN(span, UINT32_MAX) : job->span_cap;
 	/* Each worker reads one sample at a time; a few times as many may still be at work. */
 	at_work = info->workers ? MIN(info->workers * info->n_ranks, 4096) : 64;
-	plan->job->hold_reads = (uint32_t)MIN(4 * MAX(at_work, 8), plan->job->span);
+	job->hold_reads = (uint32_t)MIN(4 * MAX(at_work, 8), job->span);
 }
 
-static void jobs_free_one(struct plan *plan, struct plan_job *job)
+static void jobs_free_one(struct plan_job *job)
 {
-	plan->job = job;
-	epochs_uninstall(plan, 0);
-	epochs_uninstall(plan, 1);
-	epochs_forget_before(plan);
-	valid_fini(plan);
+	epochs_uninstall(job, 0);
+	epochs_uninstall(job, 1);
+	epochs_forget_before(job);
+	valid_fini(job);
 	free(job->unnumbered);
 	free(job->key);
 	free(job->tail);
 	free(job);
 }
 
-void jobs_first(struct plan *plan)
+struct plan_job *jobs_next(const struct plan *plan, uint32_t *at)
 {
-	uint32_t i = 0;
-
-	while (i < plan->top_job && (!plan->jobs[i] || plan->jobs[i]->is_over))
-		i++;
-	plan->job = plan->jobs[i < plan->top_job ? i : 0];
-}
-
-bool jobs_next(struct plan *plan, uint32_t *at)
-{
-	while (*at < plan->top_job) {
+	while (*at < PLAN_JOBS) {
 		struct plan_job *job = plan->jobs[(*at)++];
 
-		if (job && !job->is_over) {
-			plan->job = job;
-			return true;
-		}
+		if (job && !job->is_over)
+			return job;
 	}
-	if (plan->n_jobs != 1 || plan->job->is_over)
-		jobs_first(plan);
-	return false;
+	return NULL;
+}
+
+struct plan_job *jobs_first(const struct plan *plan)
+{
+	uint32_t at = 0;
+	struct plan_job *job = jobs_next(plan, &at);
+
+	return job ? job : plan->nobody;
 }
 
 uint64_t jobs_when(const struct plan *plan, const struct plan_job *job, uint64_t due)
@@ -86,19 +82,22 @@ uint64_t jobs_when(const struct plan *plan, const struct plan_job *job, uint64_t
 			  (job->pace.rate ? (double)NS_PER_S / job->pace.rate : (double)TICK_NS));
 }
 
+/* A job that is over needs nothing; when it would have is the best that is known of a sample that
+ * no other one has a key for. */
 struct plan_job *jobs_home(const struct plan *plan, uint32_t sample, uint64_t *ret_when)
 {
 	struct plan_job *home = NULL;
 
 	*ret_when = NO_POS;
-	for (uint32_t i = 0; i < plan->top_job; i++) {
-		struct plan_job *job = plan->jobs[i];
+	for (uint32_t i = 0; i < plan->top_home; i++) {
+		struct plan_job *job = plan->keyed[i];
 		uint64_t due = job ? job_due(plan, job, sample) : NO_POS, when;
 
 		if (due == NO_POS)
 			continue;
 		when = jobs_when(plan, job, due);
-		if (home && when >= *ret_when)
+		if (home && job->is_over >= home->is_over &&
+		    (job->is_over > home->is_over || when >= *ret_when))
 			continue;
 		home = job;
 		*ret_when = when;
@@ -108,20 +107,30 @@ struct plan_job *jobs_home(const struct plan *plan, uint32_t sample, uint64_t *r
 
 void jobs_stage_dirty(struct plan *plan)
 {
-	for (uint32_t i = 0; i < plan->top_job; i++)
-		if (plan->jobs[i])
-			plan->jobs[i]->is_stage_dirty = true;
+	struct plan_job *job;
+
+	for (uint32_t at = 0; (job = jobs_next(plan, &at));)
+		job->is_stage_dirty = true;
 }
 
 bool jobs_are_prefetching(const struct plan *plan)
 {
-	for (uint32_t i = 0; i < plan->top_job; i++) {
-		const struct plan_job *job = plan->jobs[i];
+	const struct plan_job *job;
 
-		if (job && !job->is_over && job_is_prefetching(job))
+	for (uint32_t at = 0; (job = jobs_next(plan, &at));)
+		if (job_is_prefetching(job))
 			return true;
-	}
 	return false;
+}
+
+bool jobs_are_outside(const struct plan *plan, uint32_t sample)
+{
+	const struct plan_job *job;
+
+	for (uint32_t at = 0; (job = jobs_next(plan, &at));)
+		if (!job->unnumbered || !(job->unnumbered[sample / 64] >> sample % 64 & 1))
+			return false;
+	return true;
 }
 
 /* Its own copy: what the order says lives as long as the order, which may be replaced. */
@@ -135,156 +144,271 @@ static int jobs_init_outside(struct plan *plan, struct plan_job *job)
 	if (!job->unnumbered)
 		return -ENOMEM;
 	memcpy(job->unnumbered, job->info.outside, words * sizeof(uint64_t));
-	for (uint32_t i = 0; i < plan->n; i++)
-		job->n_outside += job->unnumbered[i / 64] >> i % 64 & 1;
+	if (plan->n % 64)
+		job->unnumbered[words - 1] &= ~(~0ull << plan->n % 64);
+	for (uint64_t w = 0; w < words; w++)
+		job->n_outside += (uint32_t)__builtin_popcountll(job->unnumbered[w]);
 	job->info.outside = NULL;
 	return 0;
 }
 
-/* What no job numbers, and with a second job no masks of epochs: they are of one order. */
+/* Who is at work has changed. What is known of later epochs, and what was chosen for the store, is
+ * of the job that was alone. */
 static void jobs_changed(struct plan *plan)
 {
-	for (uint32_t i = 0; i < plan->n; i++)
-		item_out(plan, i);
-	uses_fini(plan);
-	for (uint32_t i = 0; i < plan->n; i++) {
-		bool is_outside = true;
+	struct plan_job *job, *only = plan->n_jobs == 1 ? jobs_first(plan) : NULL;
 
-		for (uint32_t k = 0; k < plan->top_job; k++) {
-			const struct plan_job *job = plan->jobs[k];
-
-			if (job && !job->is_over)
-				is_outside = is_outside && job->unnumbered &&
-					     job->unnumbered[i / 64] >> i % 64 & 1;
-		}
-		plan->item[i].flags &= ~(uint32_t)(OUTSIDE | FAR_MASK);
-		plan->item[i].flags |= is_outside ? OUTSIDE : 0;
-		item_in(plan, i);
-	}
 	plan->hold_reads = 0;
-	for (uint32_t at = 0; jobs_next(plan, &at);)
-		plan->hold_reads += plan->job->hold_reads;
+	for (uint32_t at = 0; (job = jobs_next(plan, &at));)
+		plan->hold_reads += job->hold_reads;
 	jobs_stage_dirty(plan);
 	worth_init(plan);
+	uses_let_go(plan);
+	if (only && only != plan->only_job) {
+		plan->only_job = only;
+		choose_again(plan);
+	}
 }
 
-static int jobs_init(struct plan *plan, struct plan_job *job, const struct order_info *info)
+static void jobs_begin(struct plan *plan, struct plan_job *job)
 {
-	if (info)
-		job->info = *info;
 	job->has_epochs_end = job->info.epochs != 0;
 	job->search_pause = SCORE_READS;
 	job->far_next = FAR_FIRST;
 	job->far_round = FAR_ROUND;
-	job->tail = calloc(TAIL_MAX, sizeof(*job->tail));
-	if (!job->tail || jobs_init_outside(plan, job) < 0)
-		return -ENOMEM;
-	if (!job->index)
-		return 0;
-	job->key = malloc(MAX(plan->n, 1) * sizeof(*job->key));
-	if (!job->key)
-		return -ENOMEM;
-	memset(job->key, 0xff, plan->n * sizeof(*job->key)); /* NO_KEY */
-	return 0;
+	jobs_init_span(plan, job);
+	horizon_init(job);
+	if (plan->n)
+		plan_enter(plan, job, PLAN_WAITING, WHY_NOTHING_READ);
+	else
+		plan_enter(plan, job, PLAN_NO_ORDER, WHY_NO_ORDER);
 }
 
-/* A place for it, or PLAN_JOBS. The first one's is never empty: it may be taken over. */
-static uint32_t jobs_place(const struct plan *plan)
+/* A job that is nowhere yet; NULL without memory. */
+static struct plan_job *jobs_new(struct plan *plan, const struct order_info *info)
 {
-	const struct plan_job *first = plan->jobs[0];
+	struct plan_job *job = calloc(1, sizeof(*job));
+	bool is_bad;
+
+	if (!job)
+		return NULL;
+	job->info = *info;
+	job->tail = calloc(TAIL_MAX, sizeof(*job->tail));
+	is_bad = !job->tail || jobs_init_outside(plan, job) < 0;
+	if (!is_bad && plan->item_job) {
+		/* NO_KEY; small pages: a large one takes milliseconds at its first touch. */
+		job->key = calloc(MAX(plan->n, 1), sizeof(*job->key));
+		is_bad = !job->key;
+	}
+	if (!is_bad)
+		return job;
+	jobs_free_one(job);
+	return NULL;
+}
+
+static uint32_t jobs_place(struct plan_job *const *of, uint32_t n)
+{
 	uint32_t i = 0;
 
-	if (first && first->is_over && !first->is_asked)
-		return 0;
-	while (i < PLAN_JOBS && plan->jobs[i])
+	while (i < n && of[i])
 		i++;
 	return i;
 }
 
+static void jobs_place_at(struct plan *plan, struct plan_job *job, uint32_t index)
+{
+	uint32_t home = jobs_place(plan->keyed, KEYED_MAX);
+
+	if (home == KEYED_MAX) { /* so many have come and gone within so short a time */
+		rekey_all(plan);
+		home = jobs_place(plan->keyed, KEYED_MAX);
+	}
+	assert(!plan->jobs[index] && home < KEYED_MAX);
+	job->index = index;
+	job->version = plan->version[index]++;
+	job->home = home;
+	job->told_opened = plan->opened;
+	job->is_heir = plan->used_pages > 0;
+	plan->jobs[index] = plan->keyed[home] = job;
+	plan->top_home = MAX(plan->top_home, home + 1);
+	if (!plan->item_job) { /* the one before had none */
+		free(job->key);
+		job->key = NULL;
+		plan->item_job = job;
+	}
+	plan->n_jobs++;
+	jobs_begin(plan, job);
+	jobs_changed(plan);
+}
+
 int jobs_add(struct plan *plan, const struct order_info *info)
 {
-	struct plan_job *job = calloc(1, sizeof(*job));
-	uint32_t index = jobs_place(plan);
+	uint32_t index = jobs_place(plan->jobs, PLAN_JOBS);
+	struct plan_job *job;
 
-	if (!job || index == PLAN_JOBS) {
-		free(job);
-		return index == PLAN_JOBS ? -ENOSPC : -ENOMEM;
-	}
-	job->index = index;
-	if (jobs_init(plan, job, info) < 0) {
-		jobs_free_one(plan, job);
-		jobs_first(plan);
+	if (index == PLAN_JOBS)
+		return -ENOSPC;
+	job = jobs_new(plan, info);
+	if (!job)
 		return -ENOMEM;
-	}
-	if (plan->jobs[index])
-		jobs_free_one(plan, plan->jobs[index]);
-	plan->job = plan->jobs[index] = job;
-	plan->top_job = MAX(plan->top_job, index + 1);
-	plan->n_jobs++;
-	jobs_init_span(plan);
-	horizon_init(plan);
-	if (info && plan->n)
-		plan_enter(plan, PLAN_WAITING, WHY_NOTHING_READ);
-	else
-		plan_enter(plan, PLAN_NO_ORDER, WHY_NO_ORDER);
-	jobs_changed(plan);
+	jobs_place_at(plan, job, index);
 	return (int)index;
 }
 
-/* Its samples wait for others, or for nobody. */
-void jobs_leave(struct plan *plan)
+static void jobs_bury(struct plan *plan, struct plan_job *job)
 {
-	struct plan_job *job = plan->job;
+	job->next_buried = plan->buried;
+	plan->buried = job;
+}
 
-	for (uint32_t i = 0; i < plan->n; i++) {
-		item_out(plan, i);
-		*job_key(plan, job, i) = NO_KEY;
-		stage_forget(plan, i);
-		item_in(plan, i);
+bool jobs_bury_step(struct plan *plan)
+{
+	struct plan_job *job = plan->buried;
+	uint32_t *smaller;
+
+	if (!job)
+		return false;
+	if (job->slots[0].ep) {
+		epochs_uninstall(job, 0);
+	} else if (job->slots[1].ep) {
+		epochs_uninstall(job, 1);
+	} else if (job->key_ready > KEY_CHUNK) { /* no sample is looked up there any more */
+		job->key_ready -= KEY_CHUNK;
+		smaller = realloc(job->key, job->key_ready * sizeof(*job->key));
+		job->key = smaller ? smaller : job->key;
+	} else {
+		plan->buried = job->next_buried;
+		jobs_free_one(job);
 	}
-	epochs_uninstall(plan, 0);
-	epochs_uninstall(plan, 1);
-	epochs_forget_before(plan);
-	valid_fini(plan);
+	return true;
+}
+
+void jobs_unkeyed(struct plan *plan, struct plan_job *job)
+{
+	assert(job->is_over && plan->keyed[job->home] == job);
+	plan->keyed[job->home] = NULL;
+	while (plan->top_home && !plan->keyed[plan->top_home - 1])
+		plan->top_home--;
+	if (plan->item_job == job)
+		plan->item_job = NULL;
+	plan->n_leaving--;
+	if (plan->only_job == job)
+		plan->only_job = NULL;
+	if (job->is_ended)
+		jobs_bury(plan, job);
+}
+
+static bool jobs_may_have_keys(const struct plan_job *job)
+{
+	return job->slots[0].ep || job->slots[1].ep || job->slots[2].ep;
+}
+
+/* Its samples wait for others, or for nobody. */
+void jobs_leave(struct plan *plan, struct plan_job *job)
+{
+	while (job->n_tail)
+		plan->item[job->tail[--job->n_tail]].flags &= ~(uint32_t)TAIL;
 	job->is_over = true;
 	job->n_pending = 0;
+	job->pushed_at = job_low(job);
 	plan->n_jobs--;
+	plan->n_leaving++;
+	if (!jobs_may_have_keys(job))
+		jobs_unkeyed(plan, job);
 	jobs_changed(plan);
 }
 
-void jobs_bury(struct plan *plan, struct plan_job *job)
+void jobs_restart(struct plan *plan, struct plan_job *job)
 {
-	if (!job->index || !job->is_over || job->is_asked)
-		return;
-	plan->jobs[job->index] = NULL;
-	jobs_free_one(plan, job);
-	jobs_first(plan);
+	struct plan_job was;
+
+	assert(!job->before && !job_next(job)->ep);
+	valid_close(plan, job); /* no sample has a key but of these */
+	was = *job;
+	job->before = job_cur(job)->ep;
+	epochs_uninstall(job, job->cur);
+	valid_fini(job);
+	memset(job, 0, sizeof(*job));
+	job->index = was.index;
+	job->home = was.home;
+	job->version = was.version;
+	job->info = was.info;
+	job->key = was.key;
+	job->key_ready = was.key_ready;
+	job->unnumbered = was.unnumbered;
+	job->n_outside = was.n_outside;
+	job->tail = was.tail;
+	job->told_opened = was.told_opened;
+	job->is_heir = was.is_heir;
+	job->doubt_pages = was.doubt_pages;
+	jobs_begin(plan, job);
+}
+
+static bool jobs_order_is_sane(const struct plan *plan, const struct order_info *order)
+{
+	return order && order->n == plan->n && order->n_ranks;
 }
 
 int plan_add_job(struct plan *plan, const struct order_info *order)
 {
 	int r;
 
-	if (!order || order->n != plan->n || !order->n_ranks)
+	if (!jobs_order_is_sane(plan, order))
 		return -EINVAL;
 	r = jobs_add(plan, order);
 	PLAN_TELL(plan, .kind = PLAN_CALL_ADD_JOB, .order = order, .result = r);
 	return r;
 }
 
+/* Out of its place; what is left of it goes with its keys. */
+static void jobs_end(struct plan *plan, struct plan_job *job)
+{
+	plan->jobs[job->index] = NULL;
+	job->is_ended = true;
+	if (!job->is_over)
+		jobs_leave(plan, job);
+	else if (plan->keyed[job->home] != job)
+		jobs_bury(plan, job);
+}
+
+int plan_change_job(struct plan *plan, uint32_t index, const struct order_info *order)
+{
+	struct plan_job *job;
+
+	assert(index < PLAN_JOBS && plan->jobs[index]);
+	if (!jobs_order_is_sane(plan, order))
+		return -EINVAL;
+	job = jobs_new(plan, order);
+	PLAN_TELL(plan, .kind = PLAN_CALL_CHANGE_JOB, .job = index, .order = order,
+		  .result = job ? 0 : -ENOMEM);
+	if (!job)
+		return -ENOMEM;
+	jobs_end(plan, plan->jobs[index]);
+	jobs_place_at(plan, job, index);
+	return 0;
+}
+
 void plan_end_job(struct plan *plan, uint32_t index)
 {
-	assert(index < plan->top_job && plan->jobs[index]);
+	assert(index < PLAN_JOBS && plan->jobs[index]);
 	PLAN_TELL(plan, .kind = PLAN_CALL_END_JOB, .job = index);
-	plan->job = plan->jobs[index];
-	if (!plan->job->is_over)
-		jobs_leave(plan);
-	jobs_bury(plan, plan->jobs[index]);
+	jobs_end(plan, plan->jobs[index]);
 }
 
 void jobs_free(struct plan *plan)
 {
+	for (uint32_t i = 0; i < KEYED_MAX; i++) {
+		struct plan_job *job = plan->keyed[i];
+
+		if (job && !job->is_ended)
+			plan->jobs[job->index] = NULL;
+		if (job)
+			jobs_free_one(job);
+	}
 	for (uint32_t i = 0; i < PLAN_JOBS; i++)
 		if (plan->jobs[i])
-			jobs_free_one(plan, plan->jobs[i]);
+			jobs_free_one(plan->jobs[i]);
+	while (jobs_bury_step(plan))
+		;
+	free(plan->nobody);
 }

@@ -51,8 +51,8 @@ uint64_t plan_table_bytes(const struct plan *plan)
 	for (uint32_t i = 0; i < USES_EPOCHS; i++)
 		if (plan->uses.filled >> i & 1)
 			sum += tree_bytes(&plan->uses.bucket[i]);
-	for (uint32_t i = 0; i < plan->top_job; i++)
-		if (plan->jobs[i])
-			sum += job_bytes(plan, plan->jobs[i]);
+	for (uint32_t i = 0; i < plan->top_home; i++)
+		if (plan->keyed[i])
+			sum += job_bytes(plan, plan->keyed[i]);
 	return sum;
 }

@@ -27,7 +27,7 @@ void pin_offer(struct plan *plan, uint32_t sample)
 bool pin_step(struct plan *plan)
 {
 	if (!plan->choice.is_done)
-		return choose_step(plan);
+		return choose_step(plan, jobs_first(plan));
 	while (plan->pin_count && plan->n_pinning < PINS_MAX && actions_room(plan)) {
 		uint32_t sample = plan->pin_queue[plan->pin_head];
 		struct item *it = &plan->item[sample];
@@ -37,7 +37,7 @@ bool pin_step(struct plan *plan)
 		if (!pin_is_wanted(plan, it) || !choose_wants(plan, sample))
 			continue;
 		choose_taken(plan, sample, true);
-		plan_act(plan, PLAN_ACT_PIN, sample);
+		plan_act(plan, jobs_first(plan), PLAN_ACT_PIN, sample);
 		item_out(plan, sample);
 		it->flags |= PINNING;
 		plan->pinned_pages += it->pages;
@@ -75,7 +75,7 @@ void pin_answered(struct plan *plan, uint32_t sample, int status)
 	/* Read while it was being written: it would have gone already. */
 	if (it->flags & PINNED && item_state(it) == ARENA && actions_room(plan) &&
 	    !(it->flags & (FRESH | HELD | STAGED | STAGING)))
-		retain_drop(plan, sample);
+		retain_drop(plan, jobs_first(plan), sample);
 }
 
 void pin_again(struct plan *plan)

@@ -39,11 +39,26 @@ static int plan_init_items(struct plan *plan)
 	for (uint32_t i = 0; i < plan->n; i++) {
 		plan->item[i] = (struct item){ pages_of(plan->params.size[i]), NO_KEY, ABSENT };
 		total += plan->item[i].pages;
+		if (plan->item[i].pages <= plan->max_pages)
+			plan->largest = MAX(plan->largest, plan->item[i].pages);
 		squares += (double)plan->item[i].pages * plan->item[i].pages;
 	}
 	plan->mean_pages = MAX(total / MAX(plan->n, 1), 1);
 	choose_init(plan, (double)total, squares);
 	return tree_init(&plan->unkeyed, plan->n);
+}
+
+/* What is said where there is no job. */
+static struct plan_job *plan_nobody(void)
+{
+	struct plan_job *nobody = calloc(1, sizeof(*nobody));
+
+	if (nobody) {
+		nobody->is_over = true;
+		nobody->state = PLAN_NO_ORDER;
+		nobody->why = WHY_NO_ORDER;
+	}
+	return nobody;
 }
 
 int plan_new(const struct plan_params *params, struct plan **ret)
@@ -64,8 +79,10 @@ int plan_new(const struct plan_params *params, struct plan **ret)
 	plan->max_pages = params->sample_max_bytes / PAGE_BYTES;
 	plan->store_pages = params->store_bytes / PAGE_BYTES;
 	plan->stage_limit = (double)plan->stage_pages;
-	r = plan_init_items(plan);
-	if (r == 0)
+	plan->work_most = plan->n < WORK_MANY ? WORK_MOST : WORK_MOST / 4;
+	plan->nobody = plan_nobody();
+	r = plan->nobody ? plan_init_items(plan) : -ENOMEM;
+	if (r == 0 && params->order)
 		r = jobs_add(plan, params->order);
 	if (r < 0) {
 		plan_free(plan);
@@ -102,15 +119,12 @@ void plan_free(struct plan *plan)
  * keep those behind it out. */
 void plan_set_memory(struct plan *plan, uint64_t arena_bytes, uint64_t stage_bytes)
 {
-	uint64_t largest = 1, arena = arena_bytes / PAGE_BYTES;
+	uint64_t largest = MAX(plan->largest, 1), arena = arena_bytes / PAGE_BYTES;
 
 	PLAN_TELL(plan, .kind = PLAN_CALL_MEMORY, .arena_bytes = arena_bytes,
 		  .stage_bytes = stage_bytes);
 	if (!plan->full_pages)
 		return;
-	for (uint32_t i = 0; i < plan->n; i++)
-		if (plan->item[i].pages <= plan->max_pages)
-			largest = MAX(largest, plan->item[i].pages);
 	room_resize(plan, MIN(MAX(arena, 4 * largest), plan->full_pages));
 	plan->stage_most = MIN(MAX(stage_bytes / PAGE_BYTES, largest), plan->stage_pages);
 	plan->stage_limit = MIN(plan->stage_limit, (double)plan->stage_most);
@@ -118,21 +132,22 @@ void plan_set_memory(struct plan *plan, uint64_t arena_bytes, uint64_t stage_byt
 }
 
 static void plan_read_by(struct plan *plan, uint64_t now_ns, uint32_t sample,
-			 struct plan_job *reader)
+			 const struct plan_job *reader)
 {
-	for (uint32_t at = 0; jobs_next(plan, &at);)
-		if ((!reader || plan->job == reader) && plan->job->state != PLAN_NO_ORDER)
-			window_read(plan, now_ns, sample);
+	struct plan_job *job;
+
+	for (uint32_t at = 0; (job = jobs_next(plan, &at));)
+		if ((!reader || job == reader) && job->state != PLAN_NO_ORDER)
+			window_read(plan, job, now_ns, sample);
 }
 
 static void plan_opened(struct plan *plan, uint64_t now_ns, uint32_t sample)
 {
 	struct plan_job *reader = window_reader(plan, sample);
-	const struct order_epoch *ep = next_slot(plan)->ep;
+	struct plan_job *job = reader ? reader : jobs_first(plan);
+	const struct order_epoch *ep = job_next(job)->ep;
 	bool is_alone;
 
-	if (reader)
-		plan->job = reader;
 	/* Its next use is in the next pass, most often: the look-up is a cache miss that may begin
 	 * now. */
 	if (ep)
@@ -140,26 +155,13 @@ static void plan_opened(struct plan *plan, uint64_t now_ns, uint32_t sample)
 	plan->opened++;
 	plan->has_last_use = false;
 	is_alone = (plan->item[sample].flags & ALONE) != 0;
-	retain_opened(plan, now_ns, sample);
+	recent_opened(plan, sample);
+	retain_opened(plan, job, now_ns, sample);
 	plan_read_by(plan, now_ns, sample, reader);
-	if (reader)
-		plan->job = reader;
+	if (plan->has_last_use)
+		recent_placed(plan);
 	if (!is_alone) /* else nobody has it but the kernel */
-		fetch_adopt(plan, sample);
-	jobs_first(plan);
-}
-
-void plan_show(struct plan *plan, uint64_t now_ns, uint32_t job, uint32_t sample)
-{
-	assert(now_ns >= plan->now_ns && sample < plan->n);
-	assert(job < plan->top_job && plan->jobs[job]);
-	PLAN_TELL(plan, .kind = PLAN_CALL_SHOW, .now_ns = now_ns, .job = job, .sample = sample);
-	plan->now_ns = now_ns;
-	plan->job = plan->jobs[job];
-	if (!plan->job->is_over)
-		window_read(plan, now_ns, sample);
-	plan->has_last_use = false;
-	jobs_first(plan);
+		fetch_adopt(plan, job, sample);
 }
 
 static void plan_sample_event(struct plan *plan, uint64_t now_ns, const struct plan_event *ev)
@@ -198,8 +200,23 @@ static void plan_sample_event(struct plan *plan, uint64_t now_ns, const struct p
 	}
 }
 
+/* One that was computed for a job that has left, or for its last order, is nobody's. */
+static void plan_epoch(struct plan *plan, uint64_t now_ns, const struct plan_event *ev)
+{
+	struct plan_job *job;
+
+	assert(ev->job < PLAN_JOBS);
+	job = plan->jobs[ev->job];
+	if (job && !job->is_over && job->version == ev->version)
+		epochs_arrived(plan, job, now_ns, ev);
+	else if (ev->status == 0)
+		order_epoch_free(ev->order_epoch);
+}
+
 void plan_event(struct plan *plan, uint64_t now_ns, const struct plan_event *ev)
 {
+	struct plan_job *job;
+
 	assert(now_ns >= plan->now_ns);
 	PLAN_TELL(plan, .kind = PLAN_CALL_EVENT, .now_ns = now_ns, .event = ev);
 	plan->now_ns = now_ns;
@@ -208,18 +225,14 @@ void plan_event(struct plan *plan, uint64_t now_ns, const struct plan_event *ev)
 		budget_demand(plan, now_ns, ev->bytes);
 		break;
 	case PLAN_EV_BLIND:
-		for (uint32_t at = 0; jobs_next(plan, &at);)
-			plan->job->blind_reads = 2 * SYNC_READS;
+		for (uint32_t at = 0; (job = jobs_next(plan, &at));)
+			job->blind_reads = 2 * SYNC_READS;
 		break;
 	case PLAN_EV_PIN_ROOM:
 		pin_again(plan);
 		break;
 	case PLAN_EV_EPOCH:
-		assert(ev->job < plan->top_job && plan->jobs[ev->job]);
-		plan->job = plan->jobs[ev->job];
-		epochs_arrived(plan, now_ns, ev);
-		jobs_bury(plan, plan->job);
-		jobs_first(plan);
+		plan_epoch(plan, now_ns, ev);
 		break;
 	default:
 		plan_sample_event(plan, now_ns, ev);
@@ -241,7 +254,8 @@ static void plan_set_use(const struct plan *plan, struct plan_action *a)
 	a->position = plan->n_jobs > 1 ? plan->now_ns + when : (a->pass << 32) + pos;
 }
 
-struct plan_action *plan_act(struct plan *plan, enum plan_action_kind kind, uint32_t sample)
+struct plan_action *plan_act(struct plan *plan, const struct plan_job *job,
+			     enum plan_action_kind kind, uint32_t sample)
 {
 	struct plan_action *a;
 
@@ -252,10 +266,11 @@ struct plan_action *plan_act(struct plan *plan, enum plan_action_kind kind, uint
 		.sample = sample,
 		.position = UINT64_MAX,
 		.pass = UINT64_MAX,
-		.job = plan->job->index,
+		.job = job->index,
+		.version = job->version,
 	};
 	if (kind == PLAN_ACT_EPOCH) {
-		a->epoch = plan->job->asked_epoch;
+		a->epoch = job->asked_epoch;
 		return a;
 	}
 	a->is_pinned = (plan->item[sample].flags & PINNED) != 0;
@@ -284,7 +299,8 @@ bool plan_last_use(const struct plan *plan, struct plan_use *ret)
 
 uint32_t plan_sample_at(const struct plan *plan, uint64_t pass, uint64_t position)
 {
-	const struct slot *slots[] = { job_cur(plan->job), job_next(plan->job) };
+	const struct plan_job *first = jobs_first(plan);
+	const struct slot *slots[] = { job_cur(first), job_next(first) };
 
 	for (size_t i = 0; i < ARRAY_LEN(slots); i++)
 		if (slots[i]->ep && slots[i]->pass == pass && position < slots[i]->length)
@@ -292,31 +308,25 @@ uint32_t plan_sample_at(const struct plan *plan, uint64_t pass, uint64_t positio
 	return SAMPLE_NONE;
 }
 
-static bool plan_is_idle(const struct plan *plan)
-{
-	for (uint32_t i = 0; i < plan->top_job; i++)
-		if (plan->jobs[i] && plan->jobs[i]->state != PLAN_NO_ORDER)
-			return false;
-	return true;
-}
-
 static uint64_t plan_decide(struct plan *plan, uint64_t now_ns)
 {
 	uint64_t wake = UINT64_MAX, at;
+	struct plan_job *job;
 
-	if (plan_is_idle(plan))
+	if (!plan->n)
 		return UINT64_MAX;
-	for (uint32_t i = 0; jobs_next(plan, &i);) {
+	plan->work = plan->work_most;
+	for (uint32_t i = 0; (job = jobs_next(plan, &i));) {
 		if (plan->n_jobs > 1)
-			window_leave(plan, now_ns);
-		if (plan->job->state == PLAN_FINISHED && plan->n_jobs > 1) {
-			jobs_leave(plan);
+			window_leave(plan, job, now_ns);
+		if (job->state == PLAN_FINISHED && plan->n_jobs > 1) {
+			jobs_leave(plan, job);
 			continue;
 		}
-		at = epochs_step(plan, now_ns);
+		at = epochs_step(plan, job, now_ns);
 		wake = MIN(wake, at);
 	}
-	if (plan->n_jobs == 1 && uses_step(plan))
+	if (plan->n_jobs == 1 && uses_step(plan, jobs_first(plan)))
 		wake = now_ns;
 	room_step(plan, now_ns);
 	at = retain_step(plan, now_ns);
@@ -326,6 +336,12 @@ static uint64_t plan_decide(struct plan *plan, uint64_t now_ns)
 	at = fetch_step(plan, now_ns);
 	wake = MIN(wake, at);
 	if (pin_step(plan))
+		wake = now_ns;
+	if (rekey_step(plan))
+		wake = now_ns;
+	if (retain_let_go(plan))
+		wake = now_ns;
+	if (jobs_bury_step(plan))
 		wake = now_ns;
 	plan_check(plan);
 	return actions_room(plan) < ACTIONS_MAX / 8 ? now_ns : wake;

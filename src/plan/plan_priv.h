@@ -20,15 +20,22 @@
 #include "clairfs/plan.h"
 #include "item.h"
 #include "job.h"
+#include "jobs.h"
+#include "recent.h"
 #include "stage.h"
 #include "uses.h"
 
 #define PAGE_BYTES 4096u
 #define ACTIONS_MAX 4096u   /* waiting to be handed out */
-#define ABSORB_CHUNK 16384u /* positions of a new epoch taken in per step */
+/* Samples that a step gives keys to, or takes them from, at most: about a millisecond. A quarter of
+ * it where there are so many that none is in a cache. */
+#define WORK_MOST 16384u
+#define WORK_MANY (1u << 22)
+#define KEY_CHUNK (1u << 17) /* keys that get memory, or give it back, in a step: half a MiB */
 #define SYNC_READS 32u      /* reads that are enough to agree on a position */
 #define FAR_FIRST 3u        /* epochs up to start + 2 are tried each time */
 #define FAR_ROUND 4u
+#define KEYED_MAX (2 * PLAN_JOBS) /* as many as item flags can name */
 #define PINS_MAX 16u /* in flight */
 #define PIN_QUEUE 1024u
 #define RETRY_QUEUE 256u
@@ -61,15 +68,27 @@ struct worth {
 struct plan {
 	struct plan_params params;
 	struct plan_watch watch;
-	struct plan_job *job; /* whose turn it is: what reads, decides and answers is about */
-	struct plan_job *jobs[PLAN_JOBS]; /* NULL: none; the first is always there */
-	uint32_t n_jobs, top_job;         /* that are planned for; one more than the last index */
+	struct plan_job *jobs[PLAN_JOBS]; /* by index; NULL: none */
+	uint32_t n_jobs;                  /* that are planned for */
+	uint32_t version[PLAN_JOBS];      /* of the next job at that index */
+	struct plan_job *nobody;          /* stands for the first job where there is none */
+	/* All that samples may have keys of: those, and the ones that rekey.c has to come by for. */
+	struct plan_job *keyed[KEYED_MAX];
+	uint32_t top_home;         /* one more than the last place that is taken there */
+	struct plan_job *item_job; /* whose keys are in the items; NULL: nobody's */
+	struct plan_job *only_job; /* the last one that was alone; NULL: none since */
+	struct plan_job *buried;   /* no sample has a key of them: freed a share at a time */
+	uint32_t rekey_at, n_leaving; /* the sample looked at next; of how many jobs keys may be left */
+	uint32_t work_most, work; /* WORK_MOST; what is left of it in this step */
+	uint64_t touched;         /* samples that were looked at, or entered their sets, ever */
+	struct recent recent;
 	uint32_t n;
 	uint64_t arena_pages; /* budget now; see plan_set_memory */
 	uint64_t stage_most;  /* likewise, of what is staged */
 	uint64_t full_pages;  /* arena_pages when nothing is short */
 	uint64_t spare_pages; /* beyond full_pages, for what is due soon */
 	uint64_t stage_pages, max_pages, store_pages, mean_pages;
+	uint64_t largest; /* pages of a sample that is fetched, at most */
 	struct item *item;
 	struct tree unkeyed; /* samples in the arena, evictable, of which no next use is known */
 	struct uses uses;    /* next uses beyond the two passes */
@@ -118,17 +137,18 @@ struct plan {
 	uint64_t opened, issued, asked, useful, late, wasted, failed, unstaged;
 };
 
-static inline struct slot *cur_slot(const struct plan *plan)
-{
-	return job_cur(plan->job);
-}
-static inline struct slot *next_slot(const struct plan *plan)
-{
-	return job_next(plan->job);
-}
 static inline uint32_t item_state(const struct item *it)
 {
 	return it->flags & STATE_MASK;
+}
+static inline bool item_is_evictable(const struct item *it)
+{
+	return item_state(it) == ARENA && !(it->flags & (HELD | STAGED | STAGING | PINNING));
+}
+/* The job whose SET_KEEP an evictable sample with a key stands in. */
+static inline struct plan_job *item_home(const struct plan *plan, const struct item *it)
+{
+	return plan->keyed[(it->flags & HOME_MASK) >> HOME_SHIFT];
 }
 /* When the job uses a sample next: a position, and in which slot; or NO_KEY. */
 static inline uint32_t *job_key(const struct plan *plan, const struct plan_job *job,
@@ -136,69 +156,41 @@ static inline uint32_t *job_key(const struct plan *plan, const struct plan_job *
 {
 	return job->key ? &job->key[sample] : &plan->item[sample].key;
 }
-static inline uint64_t virtual_pos(const struct plan *plan, const struct slot *slot, uint64_t pos)
-{
-	return job_virtual(plan->job, slot, pos);
-}
 static inline uint64_t job_due(const struct plan *plan, const struct plan_job *job, uint32_t sample)
 {
 	uint32_t key = *job_key(plan, job, sample);
 
 	return key == NO_KEY ? NO_POS : job_virtual(job, key_slot(job, key), key_pos(key));
 }
-static inline uint64_t plan_low(const struct plan *plan)
-{
-	return job_low(plan->job);
-}
 static inline uint32_t actions_room(const struct plan *plan)
 {
 	return ACTIONS_MAX - plan->action_count;
 }
-static inline struct slot *valid_slot(const struct plan *plan)
-{
-	return job_valid(plan->job);
-}
-static inline bool is_prefetching(const struct plan *plan)
-{
-	return job_is_prefetching(plan->job);
-}
 
 /* plan.c */
-struct plan_action *plan_act(struct plan *plan, enum plan_action_kind kind, uint32_t sample);
+/* job: whose epoch it is, or for whom. */
+struct plan_action *plan_act(struct plan *plan, const struct plan_job *job,
+			     enum plan_action_kind kind, uint32_t sample);
 
-/* jobs.c */
-/* Makes the next job the one in turn, from *at on; after the last one the first, and false. */
-bool jobs_next(struct plan *plan, uint32_t *at);
-void jobs_first(struct plan *plan);
-/* How long until a job gets there: in positions, or where there are several jobs in nanoseconds at
- * its pace. */
-uint64_t jobs_when(const struct plan *plan, const struct plan_job *job, uint64_t due);
-/* The job that needs the sample first; NULL: none does. */
-struct plan_job *jobs_home(const struct plan *plan, uint32_t sample, uint64_t *ret_when);
-void jobs_stage_dirty(struct plan *plan);
-bool jobs_are_prefetching(const struct plan *plan);
-void jobs_leave(struct plan *plan); /* the job in turn is planned for no longer */
-/* Frees a job that has left, when no answer is on its way to it. */
-void jobs_bury(struct plan *plan, struct plan_job *job);
-int jobs_add(struct plan *plan, const struct order_info *info) MUST_USE;
-void jobs_free(struct plan *plan);
-void jobs_init_span(struct plan *plan);
-
-/* retain.c: the sets, the arena's content, holds */
-void item_out(struct plan *plan, uint32_t sample);
-void item_in(struct plan *plan, uint32_t sample);
-void item_out_of_others(struct plan *plan, uint32_t sample);         /* all but the job in turn */
-bool item_is_wanted(const struct plan *plan, const struct item *it); /* from the source */
-void item_set_state(struct plan *plan, uint32_t sample,
-		    uint32_t state);                 /* between item_out and item_in */
-void item_rekey(struct plan *plan, uint32_t sample); /* by what is consumed now */
-void retain_opened(struct plan *plan, uint64_t now_ns, uint32_t sample);
+/* retain.c: the arena's content, holds */
+/* Between item_out and item_in. */
+void item_set_state(struct plan *plan, uint32_t sample, uint32_t state);
+void retain_opened(struct plan *plan, struct plan_job *job, uint64_t now_ns, uint32_t sample);
 void retain_fetched(struct plan *plan, uint64_t now_ns, const struct plan_event *ev);
-void retain_drop(struct plan *plan, uint32_t sample);
+void retain_drop(struct plan *plan, struct plan_job *job, uint32_t sample);
 void retain_lost(struct plan *plan);
 uint64_t retain_step(struct plan *plan, uint64_t now_ns);
-/* Frees room for `pages` more, evicting only what is needed later than `when` (see jobs_when). */
-bool retain_make_room(struct plan *plan, uint64_t pages, uint64_t when, enum room_for what);
+/* Where there is no job: what is here is the executive's own. True when there is more to do at
+ * once. */
+bool retain_let_go(struct plan *plan);
+/* No key means "not needed in these passes" only when all their keys have been given out. */
+bool retain_knows_keys(const struct plan *plan);
+/* Frees room for `pages` more, by what no job at work needs. */
+bool retain_make_room_unneeded(struct plan *plan, uint64_t pages);
+/* Frees room for `pages` more, for the job, evicting only what is needed later than `when` (see
+ * jobs_when). */
+bool retain_make_room(struct plan *plan, struct plan_job *job, uint64_t pages, uint64_t when,
+		      enum room_for what);
 void retain_resized(struct plan *plan, uint32_t sample, uint64_t bytes);
 void retain_lost_copy(struct plan *plan, uint32_t sample);
 
@@ -219,7 +211,7 @@ void room_answered(struct plan *plan, uint64_t now_ns, uint32_t pages, int statu
 /* fetch.c */
 bool fetch_is_transient(int status);
 uint64_t fetch_step(struct plan *plan, uint64_t now_ns);
-void fetch_adopt(struct plan *plan, uint32_t sample);
+void fetch_adopt(struct plan *plan, struct plan_job *job, uint32_t sample);
 
 /* pin.c */
 void pin_offer(struct plan *plan, uint32_t sample);
@@ -232,63 +224,69 @@ void pin_kept(struct plan *plan, uint32_t sample);
 /* window.c */
 /* Positions from the low-water mark to below `end` that were not read. */
 uint64_t slot_unread_below(const struct slot *slot, uint64_t end);
-uint64_t slot_first_use(const struct slot *slot, const struct plan *plan, uint32_t sample);
+uint64_t slot_first_use(const struct slot *slot, const struct plan *plan,
+			const struct plan_job *job, uint32_t sample);
 /* One of several jobs that has read nearly all of its last epoch is finished when it is quiet. */
-void window_leave(struct plan *plan, uint64_t now_ns);
-void window_read(struct plan *plan, uint64_t now_ns, uint32_t sample); /* by the job in turn */
+void window_leave(struct plan *plan, struct plan_job *job, uint64_t now_ns);
+void window_read(struct plan *plan, struct plan_job *job, uint64_t now_ns, uint32_t sample);
 /* Whose read it is; NULL: nobody's as far as can be told. */
-struct plan_job *window_reader(struct plan *plan, uint32_t sample);
-bool window_is_outside(const struct plan *plan, uint32_t sample);
+struct plan_job *window_reader(const struct plan *plan, uint32_t sample);
+/* Whether it may be a read of the job, among several. */
+bool window_fits(const struct plan *plan, const struct plan_job *job, uint32_t sample);
+bool window_is_outside(const struct plan *plan, const struct plan_job *job, uint32_t sample);
 void window_begins(struct plan_job *job);
-bool window_is_recent(const struct plan *plan, uint32_t sample);
-void window_pass_over(struct plan *plan, struct slot *slot, uint64_t pos);
-void window_set_consumed(struct plan *plan, struct slot *slot, uint64_t pos);
+bool window_is_recent(const struct plan *plan, const struct plan_job *job, uint32_t sample);
+void window_pass_over(struct plan *plan, struct plan_job *job, struct slot *slot, uint64_t pos);
+void window_set_consumed(struct plan *plan, struct plan_job *job, struct slot *slot, uint64_t pos);
 /* A read a little beyond the window: moves the window when everything but a few holes was read. */
-bool window_slide(struct plan *plan, struct slot *slot, uint64_t pos);
-void window_replay(struct plan *plan, uint64_t now_ns);
+bool window_slide(struct plan *plan, struct plan_job *job, struct slot *slot, uint64_t pos);
+void window_replay(struct plan *plan, struct plan_job *job, uint64_t now_ns);
 
 /* score.c */
-void score_read(struct plan *plan, uint32_t sample);
-void score_push(struct plan *plan, bool is_in);
-void score_strange(struct plan *plan, bool is_strange); /* the job itself would hardly make it */
-uint32_t score_strangers(const struct plan *plan); /* percent of those, in a small epoch; or 0 */
-void score_reset(struct plan *plan);
-uint32_t score_percent(const struct plan *plan);
-uint32_t score_need(const struct plan *plan);
-void score_kept(struct plan *plan); /* a position of the order was read */
-void score_left(struct plan *plan); /* ... was left out */
-void score_judge(struct plan *plan);
+void score_read(struct plan_job *job, uint32_t sample);
+void score_push(struct plan_job *job, bool is_in);
+void score_strange(struct plan_job *job, bool is_strange); /* the job itself would hardly make it */
+uint32_t score_strangers(const struct plan_job *job); /* percent of those, in a small epoch; or 0 */
+void score_reset(struct plan_job *job);
+uint32_t score_percent(const struct plan_job *job);
+uint32_t score_need(const struct plan_job *job);
+void score_kept(struct plan_job *job); /* a position of the order was read */
+void score_left(struct plan_job *job); /* ... was left out */
+void score_judge(struct plan *plan, struct plan_job *job);
 /* WHY_OF_STATE: what the state itself means. */
-void plan_enter(struct plan *plan, enum plan_state state, enum plan_why why);
+void plan_enter(struct plan *plan, struct plan_job *job, enum plan_state state, enum plan_why why);
 
 /* proof.c */
-void proof_read(struct plan *plan, const struct slot *slot, uint64_t pos);
-void proof_reset(struct plan *plan);
-void proof_judge(struct plan *plan);
-bool proof_is_likely(const struct plan *plan);
+void proof_read(struct plan_job *job, const struct slot *slot, uint64_t pos);
+void proof_reset(struct plan_job *job);
+void proof_judge(struct plan_job *job);
+bool proof_is_likely(const struct plan_job *job);
 
 /* resync.c */
-void resync_try(struct plan *plan); /* with what is loaded */
-bool resync_candidate(struct plan *plan,
+void resync_try(struct plan *plan, struct plan_job *job); /* with what is loaded */
+bool resync_candidate(struct plan *plan, struct plan_job *job,
 		      struct order_epoch *take_ep); /* false: does not fit, freed */
-uint64_t resync_next_candidate(struct plan *plan);
+uint64_t resync_next_candidate(struct plan_job *job);
 
 /* epochs.c */
-int epochs_install(struct plan *plan, uint32_t slot, struct order_epoch *take_ep,
+int epochs_install(struct plan_job *job, uint32_t slot, struct order_epoch *take_ep,
 		   uint64_t epoch) MUST_USE;
-void epochs_uninstall(struct plan *plan, uint32_t slot);
-void epochs_absorb_rest(struct plan *plan, struct slot *slot);
-void epochs_arrived(struct plan *plan, uint64_t now_ns, const struct plan_event *ev);
-uint64_t epochs_step(struct plan *plan, uint64_t now_ns);
-void epochs_roll(struct plan *plan);
+void epochs_uninstall(struct plan_job *job, uint32_t slot);
+void epochs_absorb_rest(struct plan *plan, struct plan_job *job, struct slot *slot);
+void epochs_arrived(struct plan *plan, struct plan_job *job, uint64_t now_ns,
+		    const struct plan_event *ev);
+/* The first epoch of all, also one more time. */
+int epochs_set_first(struct plan_job *job, struct order_epoch *take_ep) MUST_USE;
+uint64_t epochs_step(struct plan *plan, struct plan_job *job, uint64_t now_ns);
+void epochs_roll(struct plan *plan, struct plan_job *job);
 void epochs_consume_below(struct slot *slot, uint64_t pos);
-void epochs_rebuild(struct plan *plan);
-void epochs_forget_before(struct plan *plan);
-bool epochs_is_last(const struct plan *plan, const struct slot *slot);
+void epochs_rebuild(struct plan *plan, struct plan_job *job);
+void epochs_forget_before(struct plan_job *job);
+bool epochs_is_last(const struct plan_job *job, const struct slot *slot);
 
 /* budget.c */
 void budget_init(struct plan *plan);
-void budget_read(struct plan *plan, uint64_t now_ns);
+void budget_read(struct plan *plan, struct plan_job *job, uint64_t now_ns);
 void budget_fetched(struct plan *plan, uint64_t now_ns, uint64_t latency_ns, int status);
 void budget_demand(struct plan *plan, uint64_t now_ns, uint64_t bytes);
 /* Whether one more source read of this size may start; if not, *wake_ns is lowered to when to ask

@@ -47,77 +47,77 @@ static double least_of_uses(const struct slot *slot, uint64_t pos, double rank)
 	return 1 - later;
 }
 
-static void proof_push(struct plan *plan, struct proof p)
+static void proof_push(struct plan_job *job, struct proof p)
 {
-	struct proof *at = &plan->job->proof[plan->job->proof_head];
+	struct proof *at = &job->proof[job->proof_head];
 
-	if (plan->job->proof_count == SCORE_READS) {
-		plan->job->proof_early -= at->early;
-		plan->job->proof_variance -= at->variance;
+	if (job->proof_count == SCORE_READS) {
+		job->proof_early -= at->early;
+		job->proof_variance -= at->variance;
 	} else {
-		plan->job->proof_count++;
+		job->proof_count++;
 	}
 	*at = p;
-	plan->job->proof_early += p.early;
-	plan->job->proof_variance += p.variance;
-	plan->job->proof_head = (plan->job->proof_head + 1) % SCORE_READS;
+	job->proof_early += p.early;
+	job->proof_variance += p.variance;
+	job->proof_head = (job->proof_head + 1) % SCORE_READS;
 }
 
 /* Before the position is marked as read; NO_POS: the sample is due in no pass that is known. That
  * is against the order, unless another reader is known of, who reads what the job has read already.
  */
-void proof_read(struct plan *plan, const struct slot *slot, uint64_t pos)
+void proof_read(struct plan_job *job, const struct slot *slot, uint64_t pos)
 {
 	double left = (double)(slot->length - slot->consumed.count), rank = 1;
 
-	if (2 * slot->consumed.count > slot->length || (pos == NO_POS && plan->job->is_shared))
+	if (2 * slot->consumed.count > slot->length || (pos == NO_POS && job->is_shared))
 		return;
 	if (pos != NO_POS) {
 		rank = ((double)slot_unread_below(slot, pos) + 0.5) / left;
 		rank = least_of_uses(slot, pos, rank);
 	}
-	proof_push(plan, (struct proof){ (int32_t)((0.5 - rank) * ONE),
+	proof_push(job, (struct proof){ (int32_t)((0.5 - rank) * ONE),
 					 (uint32_t)(ONE / 12.0 * (1 - 1 / (left * left))) });
 }
 
-void proof_reset(struct plan *plan)
+void proof_reset(struct plan_job *job)
 {
-	plan->job->proof_count = plan->job->proof_head = 0;
-	plan->job->proof_early = 0;
-	plan->job->proof_variance = 0;
+	job->proof_count = job->proof_head = 0;
+	job->proof_early = 0;
+	job->proof_variance = 0;
 }
 
-static bool proof_exceeds(const struct plan *plan, double deviations)
+static bool proof_exceeds(const struct plan_job *job, double deviations)
 {
-	double early = (double)plan->job->proof_early / ONE;
+	double early = (double)job->proof_early / ONE;
 
 	return early > 0 &&
-	       early * early > deviations * deviations * (double)plan->job->proof_variance / ONE;
+	       early * early > deviations * deviations * (double)job->proof_variance / ONE;
 }
 
 /* Not proven yet, but more than a guess. */
-bool proof_is_likely(const struct plan *plan)
+bool proof_is_likely(const struct plan_job *job)
 {
-	return plan->job->is_proven ||
-	       (plan->job->proof_count >= LEAST_READS && proof_exceeds(plan, LIKELY));
+	return job->is_proven ||
+	       (job->proof_count >= LEAST_READS && proof_exceeds(job, LIKELY));
 }
 
 /* There is hardly an order to tell from others, and nothing to lose: all of the epoch fits into any
  * window. */
-static bool proof_is_idle(const struct plan *plan)
+static bool proof_is_idle(const struct plan_job *job)
 {
-	return cur_slot(plan)->ep && cur_slot(plan)->length <= TINY &&
-	       plan->job->reads >= 2 * TINY && plan->job->verdict_in == plan->job->verdict_count;
+	return job_cur(job)->ep && job_cur(job)->length <= TINY &&
+	       job->reads >= 2 * TINY && job->verdict_in == job->verdict_count;
 }
 
-void proof_judge(struct plan *plan)
+void proof_judge(struct plan_job *job)
 {
-	if (proof_is_idle(plan)) {
-		plan->job->is_proven = true;
+	if (proof_is_idle(job)) {
+		job->is_proven = true;
 		return;
 	}
-	if (plan->job->proof_count >= LEAST_READS && proof_exceeds(plan, TAKEN))
-		plan->job->is_proven = true;
-	else if (plan->job->proof_count >= DOUBT_READS && !proof_exceeds(plan, TAKEN_BACK))
-		plan->job->is_proven = false;
+	if (job->proof_count >= LEAST_READS && proof_exceeds(job, TAKEN))
+		job->is_proven = true;
+	else if (job->proof_count >= DOUBT_READS && !proof_exceeds(job, TAKEN_BACK))
+		job->is_proven = false;
 }

@@ -31,9 +31,9 @@ struct window {
 	uint32_t reads;
 };
 
-static uint32_t history_at(const struct plan *plan, uint32_t ago)
+static uint32_t history_at(const struct plan_job *job, uint32_t ago)
 {
-	return plan->job->history[(plan->job->history_head + SCORE_READS - 1 - ago) % SCORE_READS];
+	return job->history[(job->history_head + SCORE_READS - 1 - ago) % SCORE_READS];
 }
 
 static int point_compare(const void *a, const void *b)
@@ -43,13 +43,13 @@ static int point_compare(const void *a, const void *b)
 	return x->pos < y->pos ? -1 : x->pos > y->pos;
 }
 
-static uint32_t points_collect(const struct plan *plan, const struct order_epoch *ep,
+static uint32_t points_collect(const struct plan_job *job, const struct order_epoch *ep,
 			       uint32_t reads, struct point *points)
 {
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < reads; i++) {
-		uint64_t pos = ep->first[history_at(plan, i)];
+		uint64_t pos = ep->first[history_at(job, i)];
 
 		for (uint32_t k = 0; k < OCCURRENCES && pos != SAMPLE_NONE; k++) {
 			points[n++] = (struct point){ pos, i };
@@ -79,16 +79,16 @@ static struct window window_best(const struct point *points, uint32_t n, uint64_
 
 /* The job's reads among those of another reader, as many or more: a share of the last reads lies in
  * one window, far more than chance would put there. */
-static bool resync_fit_mixed(const struct plan *plan, const struct order_epoch *ep,
+static bool resync_fit_mixed(const struct plan_job *job, const struct order_epoch *ep,
 			     struct window *ret)
 {
-	uint64_t width = plan->job->span + SYNC_READS + MIXED_READS / 2;
+	uint64_t width = job->span + SYNC_READS + MIXED_READS / 2;
 	struct point points[MIXED_READS * OCCURRENCES];
 	uint32_t n;
 
-	if (plan->job->history_count < MIXED_READS || ep->length < 8 * width)
+	if (job->history_count < MIXED_READS || ep->length < 8 * width)
 		return false;
-	n = points_collect(plan, ep, MIXED_READS, points);
+	n = points_collect(job, ep, MIXED_READS, points);
 	*ret = window_best(points, n, width);
 	return ret->reads >= MIXED_READS / 4 &&
 	       (ret->reads - 16) * ep->length >= 3 * MIXED_READS * width;
@@ -96,17 +96,17 @@ static bool resync_fit_mixed(const struct plan *plan, const struct order_epoch *
 
 /* breadth 0: as wide as the readers are apart; 1, 2: wider, for jobs whose shape is not (or
  * wrongly) given; MIXED: beside another reader. */
-static bool resync_fit(const struct plan *plan, const struct order_epoch *ep, uint32_t breadth,
+static bool resync_fit(const struct plan_job *job, const struct order_epoch *ep, uint32_t breadth,
 		       struct window *ret)
 {
-	uint64_t width = plan->job->span + SYNC_READS;
+	uint64_t width = job->span + SYNC_READS;
 	bool is_wide = breadth == 2 || width > ep->length / 4 + SYNC_READS;
 	uint32_t reads = (uint32_t)MIN(is_wide ? MOST_READS : SYNC_READS, ep->length), n;
 	struct point points[MOST_READS * OCCURRENCES];
 
 	if (breadth == MIXED)
-		return resync_fit_mixed(plan, ep, ret);
-	if (plan->job->history_count < reads)
+		return resync_fit_mixed(job, ep, ret);
+	if (job->history_count < reads)
 		return false;
 	if (breadth)
 		width = MAX(width, ep->length / (breadth == 1 ? 4 : 2) + reads);
@@ -114,40 +114,41 @@ static bool resync_fit(const struct plan *plan, const struct order_epoch *ep, ui
 	 * tell. */
 	if (ep->length > 4 * MOST_READS)
 		width = MIN(width, ep->length / 2 + reads);
-	n = points_collect(plan, ep, reads, points);
+	n = points_collect(job, ep, reads, points);
 	*ret = window_best(points, n, width);
 	return ret->reads * 100 >= reads * 95;
 }
 
 /* A wide window is for when nothing else helped: before, it might hold two places, the one that was
  * left and the new one. */
-static uint32_t breadths(const struct plan *plan)
+static uint32_t breadths(const struct plan_job *job)
 {
-	return plan->job->state == PLAN_LOST ? MIXED + 1 : 1;
+	return job->state == PLAN_LOST ? MIXED + 1 : 1;
 }
 
 /* The first position not read yet: reads of one batch are in any order, so down to the start of its
  * batch. */
-static uint64_t resync_low(const struct plan *plan, const struct window *w)
+static uint64_t resync_low(const struct plan_job *job, const struct window *w)
 {
 	uint64_t step =
-		plan->job->info.batch ? plan->job->info.batch * plan->job->info.n_ranks : 64;
+		job->info.batch ? job->info.batch * job->info.n_ranks : 64;
 
 	return w->first - w->first % step;
 }
 
 /* Makes slots[cur] stand at the window. */
-static void resync_place(struct plan *plan, const struct window *w, enum plan_why why)
+static void resync_place(struct plan *plan, struct plan_job *job, const struct window *w,
+			 enum plan_why why)
 {
-	struct slot *cur = cur_slot(plan), *next = next_slot(plan);
-	uint64_t low = resync_low(plan, w), width = w->last - w->first;
+	struct slot *cur = job_cur(job), *next = job_next(job);
+	uint64_t low = resync_low(job, w), width = w->last - w->first;
 
 	bitmap_clear_all(&cur->consumed);
 	epochs_consume_below(cur, low);
-	window_begins(plan->job); /* twice: what was learned may be of another order */
-	window_begins(plan->job);
-	for (uint32_t i = 0; i < plan->job->history_count; i++) {
-		uint64_t pos = cur->ep->first[history_at(plan, i)];
+	window_begins(job); /* twice: what was learned may be of another order */
+	window_begins(job);
+	for (uint32_t i = 0; i < job->history_count; i++) {
+		uint64_t pos = cur->ep->first[history_at(job, i)];
 
 		while (pos != SAMPLE_NONE && (pos < low || bitmap_get(&cur->consumed, pos)))
 			pos = cur->ep->next_same ? cur->ep->next_same[pos] : SAMPLE_NONE;
@@ -159,28 +160,28 @@ static void resync_place(struct plan *plan, const struct window *w, enum plan_wh
 		bitmap_clear_all(&next->consumed);
 		next->low = 0;
 	}
-	if (width > plan->job->span) {
-		plan->job->span = width + width / 4;
-		plan->job->span_cap = MAX(plan->job->span_cap, plan->job->span);
+	if (width > job->span) {
+		job->span = width + width / 4;
+		job->span_cap = MAX(job->span_cap, job->span);
 	}
-	valid_again(plan);
-	epochs_rebuild(plan);
-	epochs_forget_before(plan);
-	score_reset(plan);
+	valid_again(job);
+	epochs_rebuild(plan, job);
+	epochs_forget_before(job);
+	score_reset(job);
 	for (uint32_t i = 0; i < w->reads; i++)
-		score_push(plan, true);
-	plan->job->next_streak = plan->job->blind_reads = 0;
-	plan->job->is_searching = false;
-	plan->job->search_pause = SCORE_READS;
-	plan->job->far_next = FAR_FIRST;
-	plan->job->far_round = FAR_ROUND;
-	plan->job->resyncs++;
-	plan->job->note = why;
+		score_push(job, true);
+	job->next_streak = job->blind_reads = 0;
+	job->is_searching = false;
+	job->search_pause = SCORE_READS;
+	job->far_next = FAR_FIRST;
+	job->far_round = FAR_ROUND;
+	job->resyncs++;
+	job->note = why;
 	if (cur->length > 4 * MOST_READS)
-		plan->job->is_proven =
+		job->is_proven =
 			true; /* so many reads in a part of the epoch are no chance */
-	plan_enter(plan, plan->job->is_proven ? PLAN_FOLLOWING : PLAN_CHECKING,
-		   plan->job->is_proven ? WHY_OF_STATE : why);
+	plan_enter(plan, job, job->is_proven ? PLAN_FOLLOWING : PLAN_CHECKING,
+		   job->is_proven ? WHY_OF_STATE : why);
 }
 
 static enum plan_why repeat_why(uint64_t epoch)
@@ -189,121 +190,121 @@ static enum plan_why repeat_why(uint64_t epoch)
 }
 
 /* The pass that is (or was) being read, at another place than expected. */
-static void resync_cur(struct plan *plan, const struct window *w)
+static void resync_cur(struct plan *plan, struct plan_job *job, const struct window *w)
 {
-	struct slot *cur = cur_slot(plan);
-	bool is_start = w->first < plan->job->span,
+	struct slot *cur = job_cur(job);
+	bool is_start = w->first < job->span,
 	     is_done = cur->consumed.count >= cur->length - cur->length / 20;
 	/* Readers may be farther apart than it seemed, and opens may not have been seen: then
 	 * nothing was left out. */
-	bool is_jump = !plan->job->blind_reads &&
-		       slot_unread_below(cur, resync_low(plan, w)) > plan->job->span;
+	bool is_jump = !job->blind_reads &&
+		       slot_unread_below(cur, resync_low(job, w)) > job->span;
 	enum plan_why why = is_jump ? WHY_JUMPED : WHY_FOLLOWS;
 
 	if (is_start && is_done) {
 		why = repeat_why(cur->epoch);
-		plan->job->is_repeat = true;
-		valid_close(plan);
+		job->is_repeat = true;
+		valid_close(plan, job);
 		cur->pass++;
 		cur->index++;
-		valid_open(plan);
-		if (next_slot(plan)->ep != cur->ep)
-			epochs_uninstall(
-				plan, !plan->job->cur); /* the next pass is this epoch once more */
+		valid_open(job);
+		if (job_next(job)->ep != cur->ep)
+			/* the next pass is this epoch once more */
+			epochs_uninstall(job, !job->cur);
 	} else if (w->last < cur->low) {
-		why = cur->epoch == plan->job->info.start_epoch ? WHY_RUN_AGAIN : WHY_EPOCH_AGAIN;
-	} else if (!plan->job->is_confirmed) {
+		why = cur->epoch == job->info.start_epoch ? WHY_RUN_AGAIN : WHY_EPOCH_AGAIN;
+	} else if (!job->is_confirmed) {
 		why = is_start ? WHY_FOLLOWS : WHY_RESUMED;
 	}
-	resync_place(plan, w, why);
+	resync_place(plan, job, w, why);
 }
 
-static void resync_next(struct plan *plan, const struct window *w)
+static void resync_next(struct plan *plan, struct plan_job *job, const struct window *w)
 {
 	enum plan_why why = WHY_LEFT_EARLY;
 
-	if (next_slot(plan)->is_rerun)
+	if (job_next(job)->is_rerun)
 		why = WHY_RUN_AGAIN;
-	else if (!plan->job->is_confirmed)
+	else if (!job->is_confirmed)
 		why = WHY_NEXT_ALREADY;
-	epochs_roll(plan);
-	resync_place(plan, w, why);
+	epochs_roll(plan, job);
+	resync_place(plan, job, w, why);
 }
 
 /* The epoch that was read to its end is read once more, though a read or two looked like the next.
  */
-static bool resync_before(struct plan *plan, const struct window *w)
+static bool resync_before(struct plan *plan, struct plan_job *job, const struct window *w)
 {
-	struct order_epoch *ep = plan->job->before;
-	struct slot *cur = cur_slot(plan);
+	struct order_epoch *ep = job->before;
+	struct slot *cur = job_cur(job);
 	uint64_t pass = cur->pass, index = cur->index;
 	int r;
 
-	plan->job->is_repeat = true;
-	epochs_uninstall(plan, 0);
-	epochs_uninstall(plan, 1);
-	r = epochs_install(plan, plan->job->cur, ep, ep->epoch);
-	plan->job->before = NULL;
+	job->is_repeat = true;
+	epochs_uninstall(job, 0);
+	epochs_uninstall(job, 1);
+	r = epochs_install(job, job->cur, ep, ep->epoch);
+	job->before = NULL;
 	if (r < 0) {
 		order_epoch_free(ep);
-		epochs_rebuild(plan);
-		plan_enter(plan, PLAN_LOST, WHY_NO_MEMORY);
+		epochs_rebuild(plan, job);
+		plan_enter(plan, job, PLAN_LOST, WHY_NO_MEMORY);
 		return false;
 	}
 	cur->pass = pass;
 	cur->index = index;
-	resync_place(plan, w, repeat_why(ep->epoch));
+	resync_place(plan, job, w, repeat_why(ep->epoch));
 	return true;
 }
 
-static bool resync_loaded(struct plan *plan)
+static bool resync_loaded(struct plan *plan, struct plan_job *job)
 {
 	struct window w;
 
-	if (plan->job->before && resync_fit(plan, plan->job->before, 0, &w) &&
-	    w.first < plan->job->span)
-		return resync_before(plan, &w);
-	for (uint32_t breadth = 0; breadth < breadths(plan); breadth++) {
-		if (cur_slot(plan)->ep && resync_fit(plan, cur_slot(plan)->ep, breadth, &w)) {
-			resync_cur(plan, &w);
+	if (job->before && resync_fit(job, job->before, 0, &w) &&
+	    w.first < job->span)
+		return resync_before(plan, job, &w);
+	for (uint32_t breadth = 0; breadth < breadths(job); breadth++) {
+		if (job_cur(job)->ep && resync_fit(job, job_cur(job)->ep, breadth, &w)) {
+			resync_cur(plan, job, &w);
 			return true;
 		}
-		if (next_slot(plan)->ep && resync_fit(plan, next_slot(plan)->ep, breadth, &w)) {
-			resync_next(plan, &w);
+		if (job_next(job)->ep && resync_fit(job, job_next(job)->ep, breadth, &w)) {
+			resync_next(plan, job, &w);
 			return true;
 		}
 	}
 	return false;
 }
 
-void resync_try(struct plan *plan)
+void resync_try(struct plan *plan, struct plan_job *job)
 {
-	uint32_t need = score_need(plan),
-		 out = (uint32_t)__builtin_popcount((uint32_t)plan->job->recent_out);
-	bool is_blind = plan->job->blind_reads && plan->job->blind_reads <= SYNC_READS;
+	uint32_t need = score_need(job),
+		 out = (uint32_t)__builtin_popcount((uint32_t)job->recent_out);
+	bool is_blind = job->blind_reads && job->blind_reads <= SYNC_READS;
 
-	if (plan->job->reads - plan->job->sync_at < MIN(TRY_EVERY, need))
+	if (job->reads - job->sync_at < MIN(TRY_EVERY, need))
 		return;
-	if (plan->job->state != PLAN_LOST && !is_blind && out < need / 2)
+	if (job->state != PLAN_LOST && !is_blind && out < need / 2)
 		return;
-	plan->job->sync_at = plan->job->reads;
-	if (resync_loaded(plan) || plan->job->is_searching || plan->job->info.is_same_every_epoch)
+	job->sync_at = job->reads;
+	if (resync_loaded(plan, job) || job->is_searching || job->info.is_same_every_epoch)
 		return;
-	if (plan->job->reads >= plan->job->search_at &&
-	    (plan->job->state == PLAN_LOST || out >= need - need / 16)) {
-		plan->job->is_searching = true;
-		plan->job->candidate = 0;
+	if (job->reads >= job->search_at &&
+	    (job->state == PLAN_LOST || out >= need - need / 16)) {
+		job->is_searching = true;
+		job->candidate = 0;
 	}
 }
 
 /* The number of candidate i, or UINT64_MAX for one that is no use. */
-static uint64_t candidate_epoch(const struct plan *plan, uint32_t i)
+static uint64_t candidate_epoch(const struct plan_job *job, uint32_t i)
 {
-	uint64_t e = cur_slot(plan)->epoch, epoch = UINT64_MAX;
+	uint64_t e = job_cur(job)->epoch, epoch = UINT64_MAX;
 
 	switch (i) {
 	case 0:
-		epoch = plan->job->info.start_epoch;
+		epoch = job->info.start_epoch;
 		break;
 	case 1:
 		epoch = e + 1;
@@ -318,95 +319,95 @@ static uint64_t candidate_epoch(const struct plan *plan, uint32_t i)
 		epoch = e + 2;
 		break;
 	default:
-		epoch = plan->job->far_next + (i - NEAR_CANDIDATES);
+		epoch = job->far_next + (i - NEAR_CANDIDATES);
 		break;
 	}
-	if (epoch == e || (next_slot(plan)->ep && epoch == next_slot(plan)->epoch))
+	if (epoch == e || (job_next(job)->ep && epoch == job_next(job)->epoch))
 		return UINT64_MAX;
 	return epoch;
 }
 
 /* A job that was resumed may be in any epoch: while lost, each search tries some further ones, and
  * twice as many the next time. */
-static uint64_t far_count(const struct plan *plan)
+static uint64_t far_count(const struct plan_job *job)
 {
-	uint64_t epochs = plan->job->info.epochs ? plan->job->info.epochs : FAR_EPOCHS;
-	uint64_t end = plan->job->info.start_epoch + epochs;
+	uint64_t epochs = job->info.epochs ? job->info.epochs : FAR_EPOCHS;
+	uint64_t end = job->info.start_epoch + epochs;
 
-	if (plan->job->state != PLAN_LOST || plan->job->far_next >= end)
+	if (job->state != PLAN_LOST || job->far_next >= end)
 		return 0;
-	return MIN(plan->job->far_round, end - plan->job->far_next);
+	return MIN(job->far_round, end - job->far_next);
 }
 
-static void search_end(struct plan *plan)
+static void search_end(struct plan_job *job)
 {
-	uint64_t far = far_count(plan);
+	uint64_t far = far_count(job);
 
-	plan->job->is_searching = false;
-	plan->job->search_at = plan->job->reads + plan->job->search_pause;
-	plan->job->search_pause = MIN(plan->job->search_pause * 2, SEARCH_PAUSE_MAX);
-	if (plan->job->state != PLAN_LOST)
+	job->is_searching = false;
+	job->search_at = job->reads + job->search_pause;
+	job->search_pause = MIN(job->search_pause * 2, SEARCH_PAUSE_MAX);
+	if (job->state != PLAN_LOST)
 		return;
-	plan->job->why = WHY_NOT_FOLLOWED;
-	plan->job->far_next = far ? plan->job->far_next + far : FAR_FIRST;
-	plan->job->far_round = MIN(plan->job->far_round * 2, FAR_ROUND_MAX);
+	job->why = WHY_NOT_FOLLOWED;
+	job->far_next = far ? job->far_next + far : FAR_FIRST;
+	job->far_round = MIN(job->far_round * 2, FAR_ROUND_MAX);
 }
 
-uint64_t resync_next_candidate(struct plan *plan)
+uint64_t resync_next_candidate(struct plan_job *job)
 {
-	while (plan->job->candidate < NEAR_CANDIDATES + far_count(plan)) {
-		uint64_t epoch = candidate_epoch(plan, plan->job->candidate);
+	while (job->candidate < NEAR_CANDIDATES + far_count(job)) {
+		uint64_t epoch = candidate_epoch(job, job->candidate);
 
 		if (epoch != UINT64_MAX) {
-			if (plan->job->candidate >= NEAR_CANDIDATES)
-				plan->job->why = WHY_TRYING_LATER;
+			if (job->candidate >= NEAR_CANDIDATES)
+				job->why = WHY_TRYING_LATER;
 			return epoch;
 		}
-		plan->job->candidate++;
+		job->candidate++;
 	}
-	search_end(plan);
+	search_end(job);
 	return UINT64_MAX;
 }
 
-static enum plan_why candidate_why(const struct plan *plan, uint64_t epoch)
+static enum plan_why candidate_why(const struct plan_job *job, uint64_t epoch)
 {
-	if (epoch == plan->job->info.start_epoch)
+	if (epoch == job->info.start_epoch)
 		return WHY_RUN_AGAIN;
 	if (epoch == 0)
 		return WHY_READS_0;
-	if (epoch < cur_slot(plan)->epoch)
+	if (epoch < job_cur(job)->epoch)
 		return WHY_EARLIER_EPOCH;
 	return WHY_LATER_EPOCH;
 }
 
-bool resync_candidate(struct plan *plan, struct order_epoch *take_ep)
+bool resync_candidate(struct plan *plan, struct plan_job *job, struct order_epoch *take_ep)
 {
-	uint64_t epoch = take_ep->epoch, pass = cur_slot(plan)->pass + 1;
-	enum plan_why why = candidate_why(plan, epoch);
+	uint64_t epoch = take_ep->epoch, pass = job_cur(job)->pass + 1;
+	enum plan_why why = candidate_why(job, epoch);
 	struct window w;
 	bool is_fit = false;
 
-	plan->job->candidate++;
-	for (uint32_t breadth = 0; breadth < breadths(plan) && !is_fit; breadth++)
-		is_fit = resync_fit(plan, take_ep, breadth, &w);
+	job->candidate++;
+	for (uint32_t breadth = 0; breadth < breadths(job) && !is_fit; breadth++)
+		is_fit = resync_fit(job, take_ep, breadth, &w);
 	if (!is_fit) {
 		order_epoch_free(take_ep);
 		return false;
 	}
-	epochs_uninstall(plan, 0);
-	epochs_uninstall(plan, 1);
-	plan->job->is_repeat = false;
-	if (epochs_install(plan, plan->job->cur, take_ep, epoch) < 0) {
-		epochs_rebuild(plan);
-		plan_enter(plan, PLAN_LOST, WHY_NO_MEMORY);
+	epochs_uninstall(job, 0);
+	epochs_uninstall(job, 1);
+	job->is_repeat = false;
+	if (epochs_install(job, job->cur, take_ep, epoch) < 0) {
+		epochs_rebuild(plan, job);
+		plan_enter(plan, job, PLAN_LOST, WHY_NO_MEMORY);
 		return false;
 	}
-	cur_slot(plan)->pass = pass;
-	cur_slot(plan)->index =
-		epoch >= plan->job->info.start_epoch ? epoch - plan->job->info.start_epoch : 0;
-	if (cur_slot(plan)->index >= plan->job->info.epochs)
-		plan->job->has_epochs_end = false; /* more epochs than the order said */
-	resync_place(plan, &w, why);
+	job_cur(job)->pass = pass;
+	job_cur(job)->index =
+		epoch >= job->info.start_epoch ? epoch - job->info.start_epoch : 0;
+	if (job_cur(job)->index >= job->info.epochs)
+		job->has_epochs_end = false; /* more epochs than the order said */
+	resync_place(plan, job, &w, why);
 	return true;
 }
 
@@ -423,19 +424,18 @@ bool plan_epoch_fits(const struct order_info *info, const struct order_epoch *ep
 		free(job);
 		return false;
 	}
-	plan->job = job;
-	plan->job->info = *info;
+	job->info = *info;
 	plan->n = epoch->n;
-	jobs_init_span(plan);
+	jobs_init_span(plan, job);
 	for (uint32_t i = 0; i < n_reads; i++) {
 		uint32_t s = reads[i];
 		bool is_outside = info->outside && info->outside[s / 64] >> s % 64 & 1;
 
-		if (!is_outside && !window_is_recent(plan, s))
-			score_read(plan, s);
+		if (!is_outside && !window_is_recent(plan, job, s))
+			score_read(job, s);
 	}
 	for (uint32_t breadth = 0; breadth <= MIXED && !is_fit; breadth++)
-		is_fit = resync_fit(plan, epoch, breadth, &w);
+		is_fit = resync_fit(job, epoch, breadth, &w);
 	free(plan);
 	free(job);
 	return is_fit;

@@ -14,106 +14,6 @@
 
 #define AHEAD 4 /* holds whose look-ups begin now */
 
-static bool item_is_evictable(const struct item *it)
-{
-	return item_state(it) == ARENA && !(it->flags & (HELD | STAGED | STAGING | PINNING));
-}
-
-/* The sets a keyed sample belongs to, at the key of each job; SET_KEEP is for its home only. */
-static uint32_t item_sets(const struct plan *plan, const struct item *it)
-{
-	if (item_state(it) == ARENA)
-		return it->flags & (HELD | STAGED | STAGING | NO_STAGE) ||
-				       it->pages > plan->stage_pages
-			       ? 0
-			       : 1u << SET_STAGE;
-	if (it->flags & (HELD_OUT | ALONE))
-		return 0;
-	if (item_state(it) == FETCHING || (it->flags & (NO_FETCH | STAGING | PINNING)) ||
-	    it->pages > plan->max_pages)
-		return 1u << SET_GAP;
-	return 1u << (it->flags & PINNED ? SET_STORE : SET_WANT);
-}
-
-bool item_is_wanted(const struct plan *plan, const struct item *it)
-{
-	return item_sets(plan, it) == 1u << SET_WANT;
-}
-
-static struct plan_job *item_home(const struct plan *plan, const struct item *it)
-{
-	return plan->jobs[(it->flags & HOME_MASK) >> HOME_SHIFT];
-}
-
-/* Leaves the sets of all jobs but `but`, whose sets are about to be made anew. */
-static void item_leave(struct plan *plan, uint32_t sample, const struct plan_job *but)
-{
-	struct item *it = &plan->item[sample];
-	uint32_t sets = item_sets(plan, it);
-
-	for (uint32_t i = 0; i < plan->top_job; i++) {
-		struct plan_job *job = plan->jobs[i];
-		uint32_t key = job ? *job_key(plan, job, sample) : NO_KEY, of_job = sets;
-
-		if (key == NO_KEY || job == but)
-			continue;
-		if (item_is_evictable(it) && item_home(plan, it) == job)
-			of_job |= 1u << SET_KEEP;
-		for (; of_job; of_job &= of_job - 1)
-			tree_clear(&key_slot(job, key)->set[__builtin_ctz(of_job)], key_pos(key));
-	}
-}
-
-static bool item_has_key(const struct plan *plan, uint32_t sample)
-{
-	for (uint32_t i = 0; i < plan->top_job; i++)
-		if (plan->jobs[i] && *job_key(plan, plan->jobs[i], sample) != NO_KEY)
-			return true;
-	return false;
-}
-
-void item_out(struct plan *plan, uint32_t sample)
-{
-	if (item_is_evictable(&plan->item[sample]) && !item_has_key(plan, sample))
-		uses_leave(plan, sample);
-	else
-		item_leave(plan, sample, NULL);
-}
-
-/* The set of those without a key, or bucket, was emptied already. */
-void item_out_of_others(struct plan *plan, uint32_t sample)
-{
-	if (plan->n_jobs > 1)
-		item_leave(plan, sample, plan->job);
-}
-
-void item_in(struct plan *plan, uint32_t sample)
-{
-	struct item *it = &plan->item[sample];
-	uint32_t sets = item_sets(plan, it);
-	struct plan_job *home = NULL;
-	uint64_t when;
-
-	if (item_is_evictable(it)) {
-		home = jobs_home(plan, sample, &when);
-		it->flags &= ~(uint32_t)HOME_MASK;
-		if (home)
-			it->flags |= home->index << HOME_SHIFT;
-		else
-			uses_enter(plan, sample);
-	}
-	for (uint32_t i = 0; i < plan->top_job; i++) {
-		struct plan_job *job = plan->jobs[i];
-		uint32_t key = job ? *job_key(plan, job, sample) : NO_KEY,
-			 of_job = sets | (job == home ? 1u << SET_KEEP : 0);
-
-		if (key == NO_KEY)
-			continue;
-		for (; of_job; of_job &= of_job - 1)
-			tree_set(&key_slot(job, key)->set[__builtin_ctz(of_job)], key_pos(key));
-	}
-}
-
 void item_set_fresh(struct plan *plan, struct item *it, bool is_fresh)
 {
 	if (is_fresh == ((it->flags & FRESH) != 0))
@@ -157,26 +57,6 @@ void item_set_state(struct plan *plan, uint32_t sample, uint32_t state)
 	it->flags = (it->flags & ~(uint32_t)STATE_MASK) | state;
 }
 
-void item_rekey(struct plan *plan, uint32_t sample)
-{
-	struct item *it = &plan->item[sample];
-	uint32_t key = NO_KEY;
-
-	for (uint32_t i = 0; i < 2 && key == NO_KEY; i++) {
-		struct slot *slot = i ? next_slot(plan) : cur_slot(plan);
-		uint64_t pos = slot->ep ? slot_first_use(slot, plan, sample) : NO_POS;
-
-		if (pos >= slot->absorbed)
-			continue;
-		key = key_make(plan->job, slot, pos);
-	}
-	item_out(plan, sample);
-	it->flags &= ~(uint32_t)(NO_FETCH | NO_STAGE | HELD_OUT | TRY_MASK | AGAIN);
-	*job_key(plan, plan->job, sample) = key;
-	uses_put(plan, sample);
-	item_in(plan, sample);
-}
-
 /* Between item_out and item_in: the sample is ABSENT afterwards. */
 static void retain_remove(struct plan *plan, uint32_t sample)
 {
@@ -185,11 +65,11 @@ static void retain_remove(struct plan *plan, uint32_t sample)
 	item_set_state(plan, sample, ABSENT);
 }
 
-void retain_drop(struct plan *plan, uint32_t sample)
+void retain_drop(struct plan *plan, struct plan_job *job, uint32_t sample)
 {
 	assert(item_state(&plan->item[sample]) == ARENA);
 	assert(!(plan->item[sample].flags & (STAGING | PINNING)));
-	plan_act(plan, PLAN_ACT_DROP, sample);
+	plan_act(plan, job, PLAN_ACT_DROP, sample);
 	item_out(plan, sample);
 	retain_remove(plan, sample);
 	item_in(plan, sample);
@@ -225,13 +105,13 @@ static void hold_push(struct plan *plan, uint64_t now_ns, uint32_t sample)
 	plan->held_pages += it->pages;
 }
 
-void retain_opened(struct plan *plan, uint64_t now_ns, uint32_t sample)
+void retain_opened(struct plan *plan, struct plan_job *job, uint64_t now_ns, uint32_t sample)
 {
 	struct item *it = &plan->item[sample];
 
 	alone_opened(plan, sample);
 	if (!(it->flags & ALONE))
-		horizon_opened(plan, sample);
+		horizon_opened(plan, job, sample);
 	item_out(plan, sample);
 	plan->useful += (it->flags & ALONE_FRESH) != 0;
 	it->flags &= ~(uint32_t)ALONE_FRESH;
@@ -253,18 +133,19 @@ void retain_opened(struct plan *plan, uint64_t now_ns, uint32_t sample)
 	item_in(plan, sample);
 }
 
-static void retain_source_answered(struct plan *plan, uint64_t now_ns, uint32_t pages,
-				   const struct plan_event *ev)
+static void retain_source_answered(struct plan *plan, struct plan_job *job, uint64_t now_ns,
+				   uint32_t pages, const struct plan_event *ev)
 {
 	budget_fetched(plan, now_ns, ev->latency_ns, ev->status);
 	if (ev->status != 0)
 		return;
-	horizon_fetched(plan, now_ns, ev->latency_ns);
+	horizon_fetched(job, now_ns, ev->latency_ns);
 	choose_fetched(plan, pages, ev->latency_ns);
 }
 
 void retain_fetched(struct plan *plan, uint64_t now_ns, const struct plan_event *ev)
 {
+	struct plan_job *job = jobs_first(plan);
 	struct item *it = &plan->item[ev->sample];
 	bool is_store = (it->flags & FROM_STORE) != 0;
 
@@ -280,9 +161,9 @@ void retain_fetched(struct plan *plan, uint64_t now_ns, const struct plan_event 
 		plan->inflight_source--;
 		plan->asked += ev->status != PLAN_HELD_OUT && (ev->status != 0 || ev->latency_ns);
 		if (ev->status == 0 && !ev->latency_ns)
-			horizon_unasked(plan, it->pages); /* it was there already */
+			horizon_unasked(job, it->pages); /* it was there already */
 		else
-			retain_source_answered(plan, now_ns, it->pages, ev);
+			retain_source_answered(plan, job, now_ns, it->pages, ev);
 	}
 	room_answered(plan, now_ns, it->pages, ev->status);
 	item_out(plan, ev->sample);
@@ -319,7 +200,7 @@ void retain_fetched(struct plan *plan, uint64_t now_ns, const struct plan_event 
 
 /* Tiers are exclusive: what the store has need not stay here. Everything else stays until its room
  * is needed. */
-static void hold_release(struct plan *plan, uint32_t sample)
+static void hold_release(struct plan *plan, struct plan_job *job, uint32_t sample)
 {
 	struct item *it;
 
@@ -332,7 +213,7 @@ static void hold_release(struct plan *plan, uint32_t sample)
 	plan->held_pages -= it->pages;
 	item_in(plan, sample);
 	if (it->flags & PINNED && !(it->flags & (PINNING | STAGING | STAGED)))
-		retain_drop(plan, sample);
+		retain_drop(plan, job, sample);
 	else
 		pin_offer(plan, sample);
 }
@@ -353,34 +234,34 @@ void retain_lost(struct plan *plan)
 
 /* While the order is lost: what was fetched for it and never read keeps half of the arena at most;
  * what was read stays. */
-static void retain_shed(struct plan *plan)
+static void retain_shed(struct plan *plan, struct plan_job *job)
 {
-	while (!jobs_are_prefetching(plan) && plan->lost_next < plan->n && actions_room(plan) &&
+	while (plan->n_jobs && !jobs_are_prefetching(plan) && plan->lost_next < plan->n && actions_room(plan) &&
 	       plan->fresh_pages > plan->arena_pages / 2) {
 		uint32_t sample = plan->lost_next++;
 		const struct item *it = &plan->item[sample];
 
 		if (it->flags & FRESH && item_is_evictable(it))
-			retain_drop(plan, sample);
+			retain_drop(plan, job, sample);
 	}
 }
 
 /* Releases the oldest. One of the next will go into these words of the sets, and is perhaps the
  * next victim, which is looked up by position: all of them are far apart, and begin to come now. */
-static void hold_pop(struct plan *plan)
+static void hold_pop(struct plan *plan, struct plan_job *job)
 {
 	uint32_t sample = plan->hold[plan->hold_head].sample, soon;
 	const struct item *it;
 
 	plan->hold_head = (plan->hold_head + 1) % plan->hold_size;
 	plan->hold_count--;
-	hold_release(plan, sample);
+	hold_release(plan, job, sample);
 	soon = plan->hold[(plan->hold_head + AHEAD) % plan->hold_size].sample;
 	if (plan->hold_count <= AHEAD || soon == SAMPLE_NONE)
 		return;
 	it = &plan->item[soon];
 	if (it->key != NO_KEY) {
-		const struct slot *slot = key_slot(plan->jobs[0], it->key);
+		const struct slot *slot = key_slot(plan->item_job, it->key);
 		uint32_t pos = key_pos(it->key);
 
 		__builtin_prefetch(&slot->set[SET_KEEP].level[0][pos / 64]);
@@ -392,9 +273,11 @@ static void hold_pop(struct plan *plan)
 
 uint64_t retain_step(struct plan *plan, uint64_t now_ns)
 {
-	retain_shed(plan);
+	struct plan_job *first = jobs_first(plan);
+
+	retain_shed(plan, first);
 	if (plan->used_pages > room_pages(plan))
-		retain_make_room(plan, 0, 0, ROOM_NEAR);
+		retain_make_room(plan, first, 0, 0, ROOM_NEAR);
 	while (plan->hold_count && actions_room(plan)) {
 		const struct hold *h = &plan->hold[plan->hold_head];
 
@@ -403,18 +286,17 @@ uint64_t retain_step(struct plan *plan, uint64_t now_ns)
 		if (plan->opened - h->read < plan->hold_reads && now_ns < h->at_ns + HOLD_NS &&
 		    plan->held_pages <= plan->arena_pages / 4)
 			return h->at_ns + HOLD_NS;
-		hold_pop(plan);
+		hold_pop(plan, first);
 	}
 	return plan->hold_count ? now_ns : UINT64_MAX;
 }
 
-/* No key means "not needed in these passes" only when all their keys have been given out. */
-static bool retain_knows_keys(const struct plan *plan)
+bool retain_knows_keys(const struct plan *plan)
 {
-	for (uint32_t i = 0; i < plan->top_job; i++) {
-		const struct plan_job *job = plan->jobs[i];
+	for (uint32_t i = 0; i < plan->top_home; i++) {
+		const struct plan_job *job = plan->keyed[i];
 
-		for (uint32_t s = 0; job && s < SLOTS; s++)
+		for (uint32_t s = 0; job && !job->is_over && s < SLOTS; s++)
 			if (job->slots[s].ep && job->slots[s].absorbed < job->slots[s].length)
 				return false;
 	}
@@ -444,8 +326,8 @@ static uint32_t retain_last(struct plan *plan, uint64_t *ret_when)
 		uint32_t last = SAMPLE_NONE;
 		uint64_t when = 0;
 
-		for (uint32_t i = 0; i < plan->top_job; i++) {
-			const struct plan_job *job = plan->jobs[i];
+		for (uint32_t i = 0; i < plan->top_home; i++) {
+			const struct plan_job *job = plan->keyed[i];
 			uint32_t s = job ? retain_last_of(job) : SAMPLE_NONE;
 			uint64_t w;
 
@@ -466,57 +348,103 @@ static uint32_t retain_last(struct plan *plan, uint64_t *ret_when)
 	}
 }
 
-/* The resident that is needed last, or SAMPLE_NONE; *ret_when: NO_POS when no use is known. */
-static uint32_t retain_victim(struct plan *plan, uint64_t *ret_when)
+/* A resident that no job at work needs, or NO_POS: those of jobs that are over after those of none,
+ * and not while a job is about to know what it needs. */
+static uint64_t retain_unneeded(const struct plan *plan)
 {
 	uint64_t bit = retain_knows_keys(plan) ? tree_max(&plan->unkeyed) : NO_POS;
 
+	if (bit != NO_POS || !plan->n_leaving || !retain_knows_keys(plan) || rekey_is_awaited(plan))
+		return bit;
+	for (uint32_t i = 0; i < plan->top_home && bit == NO_POS; i++) {
+		const struct plan_job *job = plan->keyed[i];
+		uint32_t last = job && job->is_over ? retain_last_of(job) : SAMPLE_NONE;
+
+		if (last != SAMPLE_NONE)
+			bit = last;
+	}
+	return bit;
+}
+
+/* The resident that is needed last, or SAMPLE_NONE; *ret_when: NO_POS when no use is known. */
+static uint32_t retain_victim(struct plan *plan, const struct plan_job *job, uint64_t *ret_when)
+{
+	uint64_t bit = retain_unneeded(plan);
+
 	*ret_when = NO_POS;
 	if (bit == NO_POS)
-		bit = uses_last(plan);
+		bit = uses_last(plan, job);
 	return bit == NO_POS ? retain_last(plan, ret_when) : (uint32_t)bit;
 }
 
 /* Whether a read of the source is saved by keeping it rather than what is fetched far ahead. */
-static bool retain_is_worth(const struct plan *plan, uint32_t sample, uint64_t when)
+static bool retain_is_worth(const struct plan *plan, const struct plan_job *job, uint32_t sample,
+			    uint64_t when)
 {
-	const struct slot *next = next_slot(plan);
-	uint64_t end = virtual_pos(plan, next, next->ep ? next->value_end : 0);
+	const struct slot *next = job_next(job);
+	uint64_t end = job_virtual(job, next, next->ep ? next->value_end : 0);
 
 	if (plan->n_jobs > 1)
 		return when < plan->worth.within;
-	return when < end - plan_low(plan) || uses_are_near(plan, sample);
+	return when < end - job_low(job) || uses_are_near(plan, job, sample);
 }
 
 /* A wrong order must not fill more than was promised. */
-static uint64_t retain_soon_pages(const struct plan *plan)
+static uint64_t retain_soon_pages(const struct plan *plan, const struct plan_job *job)
 {
-	return alone_pages(plan) && plan->job->state == PLAN_FOLLOWING ? room_soon_pages(plan)
+	return alone_pages(plan) && job->state == PLAN_FOLLOWING ? room_soon_pages(plan)
 								       : room_pages(plan);
 }
 
-bool retain_make_room(struct plan *plan, uint64_t pages, uint64_t when, enum room_for what)
+bool retain_make_room(struct plan *plan, struct plan_job *job, uint64_t pages, uint64_t when,
+		      enum room_for what)
 {
 	while (plan->used_pages + pages > room_pages(plan)) {
 		uint64_t victim_when;
-		uint32_t victim = retain_victim(plan, &victim_when);
+		uint32_t victim = retain_victim(plan, job, &victim_when);
 
 		bool is_harm = victim == SAMPLE_NONE || victim_when <= when;
 
 		if (actions_room(plan) < 2)
 			return false;
-		if (is_harm || retain_is_worth(plan, victim, victim_when)) {
-			if (what != ROOM_FAR && alone_make_room(plan))
+		if (is_harm || retain_is_worth(plan, job, victim, victim_when)) {
+			if (what != ROOM_FAR && alone_make_room(plan, job))
 				continue;
 			if (what != ROOM_FAR &&
-			    plan->used_pages + pages <= retain_soon_pages(plan))
+			    plan->used_pages + pages <= retain_soon_pages(plan, job))
 				return true;
 			if (is_harm || what != ROOM_NEAR)
 				return false;
 		}
-		retain_drop(plan, victim);
+		retain_drop(plan, job, victim);
 	}
 	return true;
+}
+
+bool retain_make_room_unneeded(struct plan *plan, uint64_t pages)
+{
+	while (plan->used_pages + pages > room_pages(plan)) {
+		uint64_t bit = retain_unneeded(plan);
+
+		if (bit == NO_POS || actions_room(plan) < 2)
+			return false;
+		retain_drop(plan, jobs_first(plan), (uint32_t)bit);
+	}
+	return true;
+}
+
+bool retain_let_go(struct plan *plan)
+{
+	while (!plan->n_jobs && plan->unkeyed.count && plan->work && actions_room(plan)) {
+		uint32_t sample = (uint32_t)tree_max(&plan->unkeyed);
+
+		plan->work--;
+		plan_act(plan, plan->nobody, PLAN_ACT_DROP, sample)->is_left = true;
+		item_out(plan, sample);
+		retain_remove(plan, sample);
+		item_in(plan, sample);
+	}
+	return !plan->n_jobs && plan->unkeyed.count;
 }
 
 void retain_resized(struct plan *plan, uint32_t sample, uint64_t bytes)
@@ -526,6 +454,8 @@ void retain_resized(struct plan *plan, uint32_t sample, uint64_t bytes)
 
 	item_out(plan, sample);
 	it->pages = (uint32_t)MIN(MAX(pages, 1), UINT32_MAX);
+	if (it->pages <= plan->max_pages)
+		plan->largest = MAX(plan->largest, it->pages);
 	if (it->pages > was)
 		plan->grown_pages += it->pages - was;
 	if (item_state(it) != ABSENT)

@@ -44,19 +44,19 @@ static uint64_t stage_weight(const struct plan *plan, uint32_t sample)
 }
 
 /* Keeps stage_end the farthest position such that what is unread below it fits into the limit. */
-static void stage_extend(struct plan *plan)
+static void stage_extend(struct plan *plan, struct plan_job *job)
 {
-	uint64_t low = plan_low(plan), limit = (uint64_t)plan->stage_limit / plan->n_jobs;
+	uint64_t low = job_low(job), limit = (uint64_t)plan->stage_limit / plan->n_jobs;
 
-	if (plan->job->is_stage_dirty || plan->job->stage_end < low) {
-		plan->job->stage_end = low;
-		plan->job->stage_sum = 0;
-		plan->job->alone_at = low;
-		plan->job->is_stage_dirty = false;
+	if (job->is_stage_dirty || job->stage_end < low) {
+		job->stage_end = low;
+		job->stage_sum = 0;
+		job->alone_at = low;
+		job->is_stage_dirty = false;
 	}
 	for (;;) {
 		uint64_t pos, weight = 0;
-		const struct slot *slot = job_slot_at(plan->job, plan->job->stage_end, &pos);
+		const struct slot *slot = job_slot_at(job, job->stage_end, &pos);
 
 		if (!slot->ep || slot->is_rerun || pos >= slot->length)
 			return;
@@ -64,19 +64,19 @@ static void stage_extend(struct plan *plan)
 			__builtin_prefetch(&plan->item[slot->ep->sample[pos + AHEAD]]);
 		if (!bitmap_get(&slot->consumed, pos))
 			weight = stage_weight(plan, slot->ep->sample[pos]);
-		if (plan->job->stage_sum + weight > limit)
+		if (job->stage_sum + weight > limit)
 			return;
-		plan->job->stage_sum += weight;
-		plan->job->stage_end++;
+		job->stage_sum += weight;
+		job->stage_end++;
 	}
 }
 
-void stage_consumed(struct plan *plan, uint64_t due, uint32_t sample)
+void stage_consumed(struct plan *plan, struct plan_job *job, uint64_t due, uint32_t sample)
 {
-	if (plan->job->is_stage_dirty || due >= plan->job->stage_end)
+	if (job->is_stage_dirty || due >= job->stage_end)
 		return;
-	assert(plan->job->stage_sum >= stage_weight(plan, sample));
-	plan->job->stage_sum -= stage_weight(plan, sample);
+	assert(job->stage_sum >= stage_weight(plan, sample));
+	job->stage_sum -= stage_weight(plan, sample);
 }
 
 void stage_forget(struct plan *plan, uint32_t sample)
@@ -92,9 +92,9 @@ void stage_forget(struct plan *plan, uint32_t sample)
 }
 
 /* The next one to stage within the window, or SAMPLE_NONE. */
-static uint32_t stage_next(const struct plan *plan)
+static uint32_t stage_next(const struct plan_job *job)
 {
-	const struct slot *slots[SLOTS] = { cur_slot(plan), valid_slot(plan), next_slot(plan) };
+	const struct slot *slots[SLOTS] = { job_cur(job), job_valid(job), job_next(job) };
 
 	for (uint32_t i = 0; i < SLOTS; i++) {
 		const struct slot *slot = slots[i];
@@ -102,7 +102,7 @@ static uint32_t stage_next(const struct plan *plan)
 
 		if (pos == NO_POS)
 			continue;
-		return virtual_pos(plan, slot, pos) < plan->job->stage_end ? slot->ep->sample[pos]
+		return job_virtual(job, slot, pos) < job->stage_end ? slot->ep->sample[pos]
 									   : SAMPLE_NONE;
 	}
 	return SAMPLE_NONE;
@@ -164,12 +164,11 @@ static bool stage_spend(struct plan *plan)
 	return true;
 }
 
-/* For the job in turn. */
-static void stage_job(struct plan *plan)
+static void stage_job(struct plan *plan, struct plan_job *job)
 {
-	stage_extend(plan);
+	stage_extend(plan, job);
 	while (actions_room(plan) > ACTIONS_MAX / 4) {
-		uint32_t sample = stage_next(plan);
+		uint32_t sample = stage_next(job);
 		struct item *it;
 		bool is_due;
 
@@ -178,13 +177,13 @@ static void stage_job(struct plan *plan)
 		it = &plan->item[sample];
 		/* What is due at once is not kept out by what was staged ahead before the limit
 		 * shrank. */
-		is_due = job_due(plan, plan->job, sample) < plan_low(plan) + plan->job->span;
+		is_due = job_due(plan, job, sample) < job_low(job) + job->span;
 		if (plan->staged_pages + it->pages >
 		    (is_due ? plan->stage_most : (uint64_t)plan->stage_limit))
 			break;
 		if (!stage_spend(plan))
 			break;
-		plan_act(plan, PLAN_ACT_STAGE, sample);
+		plan_act(plan, job, PLAN_ACT_STAGE, sample);
 		item_out(plan, sample);
 		it->flags |= STAGING;
 		plan->staged_pages += it->pages;
@@ -195,24 +194,23 @@ static void stage_job(struct plan *plan)
 uint64_t stage_step(struct plan *plan, uint64_t now_ns)
 {
 	uint64_t wake = stage_retry(plan, now_ns);
+	struct plan_job *job;
 
 	stage_recover(plan, now_ns);
 	stage_earn(plan);
-	for (uint32_t at = 0; jobs_next(plan, &at);)
-		if (is_prefetching(plan) && plan->stage_pages)
-			stage_job(plan);
+	for (uint32_t at = 0; (job = jobs_next(plan, &at));)
+		if (job_is_prefetching(job) && plan->stage_pages)
+			stage_job(plan, job);
 	return wake;
 }
 
-/* Whether a job is about to read it. */
-static bool stage_is_due(const struct plan *plan, uint32_t sample)
+bool stage_is_due(const struct plan *plan, uint32_t sample)
 {
-	for (uint32_t i = 0; i < plan->top_job; i++) {
-		const struct plan_job *job = plan->jobs[i];
+	const struct plan_job *job;
 
-		if (job && job_due(plan, job, sample) < job->stage_end)
+	for (uint32_t at = 0; (job = jobs_next(plan, &at));)
+		if (job_due(plan, job, sample) < job->stage_end)
 			return true;
-	}
 	return false;
 }
 
@@ -232,6 +230,7 @@ bool stage_try_again(struct plan *plan, uint64_t now_ns, uint32_t sample, uint32
 
 void stage_answered(struct plan *plan, uint64_t now_ns, uint32_t sample, int status)
 {
+	struct plan_job *first = jobs_first(plan);
 	struct item *it = &plan->item[sample];
 
 	assert(it->flags & STAGING && status <= 0);
@@ -245,7 +244,7 @@ void stage_answered(struct plan *plan, uint64_t now_ns, uint32_t sample, int sta
 	else
 		plan->staged_pages -= it->pages;
 	if (it->flags & STAGED)
-		alone_staged(plan, job_due(plan, plan->job, sample));
+		alone_staged(plan, first, job_due(plan, first, sample));
 	if (status == PLAN_NO_INODES && !plan->is_stage_bounded) {
 		plan->is_stage_bounded = true;
 		plan->stage_credit = 0;
@@ -269,14 +268,11 @@ static uint64_t stage_apart(const struct plan_job *job)
 
 static double stage_readers(const struct plan *plan)
 {
+	const struct plan_job *job;
 	uint64_t n = 0;
 
-	for (uint32_t i = 0; i < plan->top_job; i++) {
-		const struct plan_job *job = plan->jobs[i];
-
-		if (job && !job->is_over)
-			n += stage_apart(job);
-	}
+	for (uint32_t at = 0; (job = jobs_next(plan, &at));)
+		n += stage_apart(job);
 	return (double)n;
 }
 
@@ -323,9 +319,10 @@ static void stage_doubt_of(struct plan *plan, const struct plan_job *job)
 
 static void stage_doubt(struct plan *plan)
 {
-	for (uint32_t i = 0; i < plan->top_job; i++)
-		if (plan->jobs[i] && !plan->jobs[i]->is_over)
-			stage_doubt_of(plan, plan->jobs[i]);
+	const struct plan_job *job;
+
+	for (uint32_t at = 0; (job = jobs_next(plan, &at));)
+		stage_doubt_of(plan, job);
 }
 
 void stage_distrust(struct plan *plan, uint64_t now_ns)
@@ -346,7 +343,7 @@ void stage_distrust(struct plan *plan, uint64_t now_ns)
 void stage_unstaged(struct plan *plan, uint64_t now_ns, uint32_t sample)
 {
 	plan->unstaged++;
-	alone_dropped(plan, now_ns, sample);
+	alone_dropped(plan, jobs_first(plan), now_ns, sample);
 	if (!(plan->item[sample].flags & STAGED))
 		return;
 	item_out(plan, sample);

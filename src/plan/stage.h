@@ -8,11 +8,14 @@
 #include <stdint.h>
 
 struct plan;
+struct plan_job;
 
 uint64_t stage_step(struct plan *plan, uint64_t now_ns);
-void stage_consumed(struct plan *plan, uint64_t due, uint32_t sample);
+void stage_consumed(struct plan *plan, struct plan_job *job, uint64_t due, uint32_t sample);
 /* Between item_out and item_in. */
 void stage_forget(struct plan *plan, uint32_t sample);
+/* Whether a job is about to read it. */
+bool stage_is_due(const struct plan *plan, uint32_t sample);
 void stage_answered(struct plan *plan, uint64_t now_ns, uint32_t sample, int status);
 /* Between item_out and item_in: not now, but again in a while (flag: NO_FETCH or NO_STAGE), twice
  * per use; false: not again for this use. */
@@ -30,16 +33,16 @@ struct alone_recent {
 
 /* Makes room in the arena by leaving the next staged sample to the kernel alone; false: there is
  * none, or that would cost a read. */
-bool alone_make_room(struct plan *plan);
+bool alone_make_room(struct plan *plan, struct plan_job *job);
 /* Whether samples may be left to a kernel that keeps what was pushed. */
 bool alone_is_possible(const struct plan *plan);
 /* That may be in the kernel alone, at most. */
 uint64_t alone_pages(const struct plan *plan);
 /* Samples that were pushed lie from this virtual position on. */
-void alone_staged(struct plan *plan, uint64_t due);
+void alone_staged(struct plan *plan, struct plan_job *job, uint64_t due);
 /* Before its open is taken in. */
 void alone_opened(struct plan *plan, uint32_t sample);
 /* The kernel has dropped a staged sample before its use. */
-void alone_dropped(struct plan *plan, uint64_t now_ns, uint32_t sample);
+void alone_dropped(struct plan *plan, struct plan_job *job, uint64_t now_ns, uint32_t sample);
 
 #endif

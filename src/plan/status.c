@@ -19,6 +19,7 @@ static const char *const why_words[WHY_COUNT] = {
 	[WHY_OF_STATE] = "",
 	[WHY_NO_ORDER] = "no order was given",
 	[WHY_NOTHING_READ] = "nothing has been read yet",
+	[WHY_COMPUTING] = "the order is new and its first epoch is being computed",
 	[WHY_COMPARING] = "the first reads are being compared with the order",
 	[WHY_FOLLOWS] = "reads follow the order",
 	[WHY_OTHER_READER] = "some reads are in another order",
@@ -44,22 +45,22 @@ static const char *const why_words[WHY_COUNT] = {
 };
 
 /* From the low-water mark to the first position whose sample is missing. */
-static uint64_t status_lead(const struct plan *plan)
+static uint64_t status_lead(const struct plan_job *job)
 {
-	const struct slot *slots[SLOTS] = { cur_slot(plan), valid_slot(plan), next_slot(plan) };
-	uint64_t low = plan_low(plan), end = low;
+	const struct slot *slots[SLOTS] = { job_cur(job), job_valid(job), job_next(job) };
+	uint64_t low = job_low(job), end = low;
 
 	for (uint32_t i = 0; i < SLOTS; i++) {
 		uint64_t first = slots[i]->absorbed;
 
-		if (!slots[i]->ep && slots[i] == valid_slot(plan))
+		if (!slots[i]->ep && slots[i] == job_valid(job))
 			continue;
 		if (!slots[i]->ep)
 			break;
 
 		for (uint32_t s = SET_WANT; s <= SET_GAP; s++)
 			first = MIN(first, tree_next(&slots[i]->set[s], slots[i]->low));
-		end = MAX(end, virtual_pos(plan, slots[i], first));
+		end = MAX(end, job_virtual(job, slots[i], first));
 		if (first < slots[i]->length)
 			break;
 	}
@@ -69,18 +70,17 @@ static uint64_t status_lead(const struct plan *plan)
 /* Share of the reads that seem to be somebody else's. Not at the start of a pass: there all workers of
  * the job itself begin at once, and are farther apart than they have ever been. Nor where most of the
  * last ones are a little further on in the order: one of the workers has got no CPU for a while. */
-static uint32_t status_others(const struct plan *plan, const struct slot *slot)
+static uint32_t status_others(const struct plan_job *job, const struct slot *slot)
 {
-	const struct plan_job *job = plan->job;
 	bool is_young = slot->low < MIN(2 * SCORE_READS, slot->length / 4);
 	int out = __builtin_popcountll(job->recent_out),
 	    near = __builtin_popcountll(job->recent_out & job->recent_near);
 
 	if (is_young)
 		return 0;
-	if (score_strangers(plan) && job->state >= PLAN_CHECKING && job->state <= PLAN_SLOWED)
-		return score_strangers(plan);
-	return job->is_shared && 2 * near < out ? 100 - score_percent(plan) : 0;
+	if (score_strangers(job) && job->state >= PLAN_CHECKING && job->state <= PLAN_SLOWED)
+		return score_strangers(job);
+	return job->is_shared && 2 * near < out ? 100 - score_percent(job) : 0;
 }
 
 /* Lost right after its epochs were over: what it reads then is no other run of them. */
@@ -90,32 +90,39 @@ static bool status_is_read_on(const struct plan_job *job)
 	       job->lost_opened - job->finished_opened <= SCORE_READS;
 }
 
-void plan_get_status(const struct plan *plan, struct plan_status *ret)
+static enum plan_why status_why(const struct plan *plan, const struct plan_job *job, uint32_t others)
 {
-	const struct slot *slot = cur_slot(plan);
+	if (job->state == PLAN_WAITING && !job_cur(job)->ep && plan->recent.count)
+		return WHY_COMPUTING;
+	return others && job->why == WHY_FOLLOWS ? WHY_OTHER_READER : job->why;
+}
+
+static void status_of(const struct plan *plan, const struct plan_job *job,
+		      struct plan_status *ret)
+{
+	const struct slot *slot = job_cur(job);
 	uint32_t others;
 
-	if (slot->ep && slot->low == slot->length && next_slot(plan)->ep &&
-	    !next_slot(plan)->is_rerun)
-		slot = next_slot(plan);
-	others = status_others(plan, slot);
+	if (slot->ep && slot->low == slot->length && job_next(job)->ep &&
+	    !job_next(job)->is_rerun)
+		slot = job_next(job);
+	others = status_others(job, slot);
 	*ret = (struct plan_status){
-		.state = plan->job->state,
-		.why = why_words[others && plan->job->why == WHY_FOLLOWS ? WHY_OTHER_READER
-									 : plan->job->why],
-		.epoch = slot->ep ? slot->epoch : plan->job->info.start_epoch,
+		.state = job->state,
+		.why = why_words[status_why(plan, job, others)],
+		.epoch = slot->ep ? slot->epoch : job->info.start_epoch,
 		.position = slot->low,
 		.length = slot->length,
-		.lead = status_lead(plan),
-		.match_percent = score_percent(plan),
+		.lead = status_lead(job),
+		.match_percent = score_percent(job),
 		.inflight = plan->inflight_source + plan->inflight_store,
 		.inflight_limit = budget_limit(plan),
 		.arena_bytes = plan->used_pages * PAGE_BYTES,
 		.stage_bytes = plan->staged_pages * PAGE_BYTES,
 		.stage_limit_bytes = (uint64_t)plan->stage_limit * PAGE_BYTES,
 		.pinned_bytes = plan->pinned_pages * PAGE_BYTES,
-		.span = plan->job->span,
-		.epochs_known = uses_known(plan),
+		.span = job->span,
+		.epochs_known = uses_known(plan, job),
 		.opened = plan->opened,
 		.issued = plan->issued,
 		.asked = plan->asked,
@@ -123,42 +130,45 @@ void plan_get_status(const struct plan *plan, struct plan_status *ret)
 		.late = plan->late,
 		.wasted = plan->wasted,
 		.failed = plan->failed,
-		.mismatches = plan->job->mismatches,
-		.resyncs = plan->job->resyncs,
-		.outside = plan->job->outside,
-		.outside_run = plan->job->outside_run,
-		.is_read_on = status_is_read_on(plan->job),
-		.valid_length = valid_slot(plan)->length,
-		.valid_read = valid_slot(plan)->consumed.count,
-		.valid_epoch = cur_slot(plan)->epoch,
-		.valid_foreseen = plan->job->valid.foreseen,
+		.mismatches = job->mismatches,
+		.resyncs = job->resyncs,
+		.outside = job->outside,
+		.outside_run = job->outside_run,
+		.is_read_on = status_is_read_on(job),
+		.valid_length = job_valid(job)->length,
+		.valid_read = job_valid(job)->consumed.count,
+		.valid_epoch = job_cur(job)->epoch,
+		.valid_foreseen = job->valid.foreseen,
 		.other_percent = others,
-		.last_epoch = plan->job->has_epochs_end
-				      ? plan->job->info.start_epoch + plan->job->info.epochs - 1
+		.last_epoch = job->has_epochs_end
+				      ? job->info.start_epoch + job->info.epochs - 1
 				      : UINT64_MAX,
-		.placed = plan->job->placed,
-		.is_over = plan->job->is_over,
-		.lost = plan->job->lost,
+		.placed = job->placed,
+		.is_over = job->is_over,
+		.lost = job->lost,
 		.lost_reads =
-			plan->job->state == PLAN_LOST ? plan->opened - plan->job->lost_opened : 0,
+			job->state == PLAN_LOST ? plan->opened - job->lost_opened : 0,
 		.is_pinning_over = plan->is_pinning_over,
-		.is_unread = slot->ep && plan->job->placed && slot->consumed.count == 0,
+		.is_unread = slot->ep && job->placed && slot->consumed.count == 0,
 	};
 }
 
-bool plan_get_job_status(struct plan *plan, uint32_t job, struct plan_status *ret)
+void plan_get_status(const struct plan *plan, struct plan_status *ret)
 {
-	if (job >= plan->top_job || !plan->jobs[job])
+	status_of(plan, jobs_first(plan), ret);
+}
+
+bool plan_get_job_status(const struct plan *plan, uint32_t job, struct plan_status *ret)
+{
+	if (job >= PLAN_JOBS || !plan->jobs[job])
 		return false;
-	plan->job = plan->jobs[job];
-	plan_get_status(plan, ret);
-	jobs_first(plan);
+	status_of(plan, plan->jobs[job], ret);
 	return true;
 }
 
 bool plan_is_confirmed(const struct plan *plan)
 {
-	return plan->job->is_confirmed;
+	return jobs_first(plan)->is_confirmed;
 }
 
 static bool is_said(const struct plan_status *st, enum plan_why why)

@@ -25,27 +25,27 @@ static uint32_t bucket_of(const struct item *it)
 }
 
 /* The first epoch of which no sample has a key. */
-static uint64_t uses_start(const struct plan *plan)
+static uint64_t uses_start(const struct plan_job *job)
 {
-	const struct slot *cur = cur_slot(plan), *next = next_slot(plan);
+	const struct slot *cur = job_cur(job), *next = job_next(job);
 
 	if (!next->ep || next->is_rerun)
 		return cur->epoch + 1;
 	return next->epoch + (next->absorbed == next->length);
 }
 
-static bool uses_are_known(const struct plan *plan)
+static bool uses_are_known(const struct plan *plan, const struct plan_job *job)
 {
-	return plan->uses.mask && !plan->job->is_repeat && plan->n_jobs == 1;
+	return plan->uses.mask && !plan->uses.is_leaving && !job->is_repeat && plan->n_jobs == 1;
 }
 
 /* The epoch of the next use beyond the keys, or NO_POS. */
-static uint64_t uses_next(const struct plan *plan, uint32_t sample)
+static uint64_t uses_next(const struct plan *plan, const struct plan_job *job, uint32_t sample)
 {
 	const struct uses *u = &plan->uses;
-	uint64_t from = MAX(uses_start(plan), u->lo), bits;
+	uint64_t from = MAX(uses_start(job), u->lo), bits;
 
-	if (!uses_are_known(plan) || from >= u->hi)
+	if (!uses_are_known(plan, job) || from >= u->hi)
 		return NO_POS;
 	bits = u->mask[sample];
 	if (from % 64)
@@ -55,11 +55,11 @@ static uint64_t uses_next(const struct plan *plan, uint32_t sample)
 	return bits ? from + (uint64_t)__builtin_ctzll(bits) : NO_POS;
 }
 
-void uses_put(struct plan *plan, uint32_t sample)
+void uses_put(struct plan *plan, struct plan_job *job, uint32_t sample)
 {
 	struct item *it = &plan->item[sample];
 	uint64_t epoch =
-		*job_key(plan, plan->job, sample) == NO_KEY ? uses_next(plan, sample) : NO_POS;
+		*job_key(plan, job, sample) == NO_KEY ? uses_next(plan, job, sample) : NO_POS;
 
 	it->flags &= ~(uint32_t)FAR_MASK;
 	if (epoch != NO_POS)
@@ -97,32 +97,32 @@ void uses_forget_buckets(struct plan *plan)
 }
 
 /* Buckets from the first epoch without keys on, in a line. */
-static uint64_t uses_filled(const struct plan *plan)
+static uint64_t uses_filled(const struct plan *plan, const struct plan_job *job)
 {
-	uint32_t turn = uses_start(plan) % 64;
+	uint32_t turn = uses_start(job) % 64;
 	uint64_t f = plan->uses.filled;
 
 	return turn ? f >> turn | f << (64 - turn) : f;
 }
 
-uint64_t uses_last(const struct plan *plan)
+uint64_t uses_last(const struct plan *plan, const struct plan_job *job)
 {
-	uint64_t f = plan->uses.filled ? uses_filled(plan) : 0;
+	uint64_t f = plan->uses.filled ? uses_filled(plan, job) : 0;
 
 	if (!f)
 		return NO_POS;
 	return tree_max(
-		&plan->uses.bucket[(uses_start(plan) + 63 - (uint64_t)__builtin_clzll(f)) % 64]);
+		&plan->uses.bucket[(uses_start(job) + 63 - (uint64_t)__builtin_clzll(f)) % 64]);
 }
 
-bool uses_are_near(const struct plan *plan, uint32_t sample)
+bool uses_are_near(const struct plan *plan, const struct plan_job *job, uint32_t sample)
 {
 	uint32_t bucket = bucket_of(&plan->item[sample]);
-	uint64_t start = uses_start(plan), away;
+	uint64_t start = uses_start(job), away;
 
-	if (!bucket || *job_key(plan, plan->job, sample) != NO_KEY)
+	if (!bucket || plan->uses.is_leaving || *job_key(plan, job, sample) != NO_KEY)
 		return false;
-	away = start - cur_slot(plan)->epoch + ((bucket - 1 - start) & 63);
+	away = start - job_cur(job)->epoch + ((bucket - 1 - start) & 63);
 	return away <= plan->uses.value_epochs;
 }
 
@@ -137,23 +137,48 @@ void uses_fini(struct plan *plan)
 	order_epoch_free(u->taking);
 	u->taking = NULL;
 	u->filled = u->lo = u->hi = 0;
+	u->is_judged = u->is_leaving = false;
+}
+
+void uses_let_go(struct plan *plan)
+{
+	struct uses *u = &plan->uses;
+
+	order_epoch_free(u->taking);
+	u->taking = NULL;
+	u->lo = u->hi = 0;
 	u->is_judged = false;
+	u->is_leaving = u->mask != NULL;
+	u->left = plan->n;
+}
+
+void uses_left(struct plan *plan, uint32_t n)
+{
+	struct uses *u = &plan->uses;
+
+	if (!u->is_leaving)
+		return;
+	u->left -= MIN(n, u->left);
+	if (u->left)
+		return;
+	assert(!u->filled);
+	uses_fini(plan);
 }
 
 /* Masks are worth their memory when passes leave out more than a few samples. */
-static void uses_judge(struct plan *plan)
+static void uses_judge(struct plan *plan, struct plan_job *job)
 {
-	const struct order_epoch *ep = cur_slot(plan)->ep;
+	const struct order_epoch *ep = job_cur(job)->ep;
 	struct uses *u = &plan->uses;
 	uint64_t out = 0;
 	int r = 0;
 
 	u->is_judged = true;
-	if (plan->job->info.is_same_every_epoch || plan->job->info.epochs == 1)
+	if (job->info.is_same_every_epoch || job->info.epochs == 1)
 		return;
 	for (uint32_t i = 0; i < plan->n; i++)
 		out += ep->first[i] == SAMPLE_NONE;
-	if (out - MIN(out, plan->job->n_outside) <= plan->n / 16)
+	if (out - MIN(out, job->n_outside) <= plan->n / 16)
 		return;
 	/* Zero pages until they are written: buckets that stay empty take no memory. */
 	u->mask = mem_alloc_zero(plan->n, sizeof(*u->mask));
@@ -167,10 +192,10 @@ static void uses_judge(struct plan *plan)
 }
 
 /* After a jump of the job to another epoch nothing may be left that is known. */
-static void uses_follow(struct plan *plan)
+static void uses_follow(struct plan *plan, struct plan_job *job)
 {
 	struct uses *u = &plan->uses;
-	uint64_t start = uses_start(plan);
+	uint64_t start = uses_start(job);
 
 	if (start >= u->lo && start <= u->hi)
 		return;
@@ -180,32 +205,32 @@ static void uses_follow(struct plan *plan)
 	u->lo = u->hi = start;
 }
 
-uint64_t uses_wanted(struct plan *plan)
+uint64_t uses_wanted(struct plan *plan, struct plan_job *job)
 {
 	struct uses *u = &plan->uses;
-	const struct slot *cur = cur_slot(plan), *next = next_slot(plan);
+	const struct slot *cur = job_cur(job), *next = job_next(job);
 
 	if (!cur->ep || !next->ep || next->is_rerun || next->absorbed < next->length ||
-	    plan->n_jobs != 1)
+	    plan->n_jobs != 1 || u->is_leaving)
 		return NO_POS;
 	if (!u->is_judged)
-		uses_judge(plan);
-	if (!uses_are_known(plan))
+		uses_judge(plan, job);
+	if (!uses_are_known(plan, job))
 		return NO_POS;
-	uses_follow(plan);
-	if (u->taking || u->is_cut || u->hi >= uses_start(plan) + USES_EPOCHS)
+	uses_follow(plan, job);
+	if (u->taking || u->is_cut || u->hi >= uses_start(job) + USES_EPOCHS)
 		return NO_POS;
-	if (plan->job->has_epochs_end &&
-	    u->hi >= plan->job->info.start_epoch + plan->job->info.epochs)
+	if (job->has_epochs_end &&
+	    u->hi >= job->info.start_epoch + job->info.epochs)
 		return NO_POS;
 	return u->hi;
 }
 
-void uses_arrived(struct plan *plan, const struct plan_event *ev)
+void uses_arrived(struct plan *plan, struct plan_job *job, const struct plan_event *ev)
 {
 	struct order_epoch *ep = ev->order_epoch;
 	struct uses *u = &plan->uses;
-	bool is_wanted = uses_are_known(plan) && !u->taking && ev->epoch == u->hi;
+	bool is_wanted = uses_are_known(plan, job) && !u->taking && ev->epoch == u->hi;
 
 	if (ev->status < 0 || !ep || ep->n != plan->n || !is_wanted) {
 		u->is_cut = is_wanted;
@@ -222,7 +247,7 @@ void uses_arrived(struct plan *plan, const struct plan_event *ev)
 
 /* Also those whose old bit was right by chance stood elsewhere: every sample with either bit is
  * looked at. */
-static void uses_take_in(struct plan *plan)
+static void uses_take_in(struct plan *plan, struct plan_job *job)
 {
 	struct uses *u = &plan->uses;
 	uint64_t bit = 1ull << (u->hi - 1) % 64;
@@ -234,9 +259,9 @@ static void uses_take_in(struct plan *plan)
 
 		if (was != is)
 			u->mask[s] ^= bit;
-		if ((was || is) && *job_key(plan, plan->job, s) == NO_KEY) {
+		if ((was || is) && *job_key(plan, job, s) == NO_KEY) {
 			item_out(plan, s);
-			uses_put(plan, s);
+			uses_put(plan, job, s);
 			item_in(plan, s);
 		}
 	}
@@ -262,17 +287,17 @@ static uint32_t uses_boundary(const struct plan *plan)
 }
 
 /* How long what this pass reads will wait: once per pass, and again when all is known. */
-static bool uses_survey(struct plan *plan)
+static bool uses_survey(struct plan *plan, struct plan_job *job)
 {
 	struct uses *u = &plan->uses;
-	const struct slot *cur = cur_slot(plan), *next = next_slot(plan);
-	uint64_t end = MIN(cur->length, u->surveyed + ABSORB_CHUNK);
+	const struct slot *cur = job_cur(job), *next = job_next(job);
+	uint64_t end = MIN(cur->length, u->surveyed + WORK_MOST);
 
 	if (u->survey_pass != cur->pass + 1) {
 		u->survey_pass = cur->pass + 1;
 		u->surveyed = 0;
 		memset(u->survey, 0, sizeof(u->survey));
-		end = MIN(cur->length, ABSORB_CHUNK);
+		end = MIN(cur->length, WORK_MOST);
 	}
 	for (; u->surveyed < end; u->surveyed++) {
 		uint32_t sample = cur->ep->sample[u->surveyed];
@@ -282,7 +307,7 @@ static bool uses_survey(struct plan *plan)
 			__builtin_prefetch(&u->mask[cur->ep->sample[u->surveyed + AHEAD]]);
 		if (next->ep->first[sample] != SAMPLE_NONE)
 			away = 1;
-		else if ((epoch = uses_next(plan, sample)) != NO_POS)
+		else if ((epoch = uses_next(plan, job, sample)) != NO_POS)
 			away = MIN(epoch - cur->epoch, USES_EPOCHS);
 		if (!(plan->item[sample].flags & PINNED))
 			u->survey[away] += plan->item[sample].pages;
@@ -292,27 +317,27 @@ static bool uses_survey(struct plan *plan)
 	return u->surveyed < cur->length;
 }
 
-uint64_t uses_known(const struct plan *plan)
+uint64_t uses_known(const struct plan *plan, const struct plan_job *job)
 {
 	const struct uses *u = &plan->uses;
-	uint64_t from = MAX(uses_start(plan), u->lo);
+	uint64_t from = MAX(uses_start(job), u->lo);
 
 	/* The last one only when it is in. */
-	return uses_are_known(plan) && u->hi > from ? u->hi - from - (u->taking != NULL) : 0;
+	return uses_are_known(plan, job) && u->hi > from ? u->hi - from - (u->taking != NULL) : 0;
 }
 
-bool uses_are_complete(struct plan *plan)
+bool uses_are_complete(struct plan *plan, struct plan_job *job)
 {
-	const struct slot *cur = cur_slot(plan), *next = next_slot(plan);
+	const struct slot *cur = job_cur(job), *next = job_next(job);
 
 	if (plan->n_jobs != 1)
 		return true;
 	if (plan->uses.is_judged)
-		return !plan->uses.taking && uses_wanted(plan) == NO_POS;
+		return !plan->uses.taking && uses_wanted(plan, job) == NO_POS;
 	/* One epoch or the same again and again: there is nothing to be known. */
-	return !plan->job->info.n || plan->job->info.epochs == 1 ||
-	       plan->job->info.is_same_every_epoch ||
-	       (cur->ep && cur->ep->length + plan->job->n_outside >= plan->n &&
+	return !job->info.n || job->info.epochs == 1 ||
+	       job->info.is_same_every_epoch ||
+	       (cur->ep && cur->ep->length + job->n_outside >= plan->n &&
 		!cur->ep->next_same) ||
 	       (next->ep && next->is_rerun);
 }
@@ -338,7 +363,7 @@ uint64_t uses_kept_pages(const struct plan *plan)
 	const struct uses *u = &plan->uses;
 	uint64_t kept = plan->pinned_pages, taken = 0;
 
-	if (!u->mask)
+	if (!u->mask || u->is_leaving)
 		return kept + plan->arena_pages;
 	for (uint32_t g = 1; g <= USES_EPOCHS && taken < plan->arena_pages; g++) {
 		uint64_t room = (plan->arena_pages - taken) / g;
@@ -349,23 +374,23 @@ uint64_t uses_kept_pages(const struct plan *plan)
 	return kept;
 }
 
-bool uses_step(struct plan *plan)
+bool uses_step(struct plan *plan, struct plan_job *job)
 {
 	struct uses *u = &plan->uses;
-	const struct slot *next = next_slot(plan);
+	const struct slot *next = job_next(job);
 	uint64_t wanted;
 
-	if (!u->mask)
+	if (!u->mask || u->is_leaving)
 		return false;
 	if (u->taking) {
-		uses_take_in(plan);
+		uses_take_in(plan, job);
 		return true;
 	}
-	wanted = uses_wanted(plan);
+	wanted = uses_wanted(plan, job);
 	if (wanted != NO_POS || !next->ep || next->is_rerun || next->absorbed < next->length ||
-	    (u->survey_pass == cur_slot(plan)->pass + 1 && u->surveyed == cur_slot(plan)->length))
+	    (u->survey_pass == job_cur(job)->pass + 1 && u->surveyed == job_cur(job)->length))
 		return false;
-	return uses_survey(plan);
+	return uses_survey(plan, job);
 }
 
 void uses_rolled(struct plan *plan)

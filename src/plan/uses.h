@@ -11,6 +11,8 @@
 
 #define USES_EPOCHS 64u /* of them are looked ahead: the bits of a mask */
 
+struct plan_job;
+
 struct uses {
 	uint64_t *mask; /* [n] bit (epoch % 64): this node reads the sample in that epoch; NULL: not
 			 * needed, or no memory for it */
@@ -18,6 +20,8 @@ struct uses {
 					  * a key, whose next use is in that epoch */
 	uint64_t filled;                 /* bit per bucket: it has members */
 	uint64_t lo, hi;                 /* the masks know the epochs [lo, hi) */
+	bool is_leaving;                 /* they are of a job that is not alone any more */
+	uint32_t left;                   /* samples that may still be in a bucket then */
 	bool is_judged;                  /* whether passes leave samples out has been looked at */
 	bool is_cut;                     /* epoch hi cannot be computed: not before the next pass */
 	struct order_epoch *taking;      /* epoch hi - 1, on its way into the masks */
@@ -28,26 +32,32 @@ struct uses {
 };
 
 /* Finds the bucket of a sample by what is known now; between item_out and item_in. */
-void uses_put(struct plan *plan, uint32_t sample);
+void uses_put(struct plan *plan, struct plan_job *job, uint32_t sample);
 /* A resident without a key enters its bucket, or the set of those of which nothing is known. */
 void uses_enter(struct plan *plan, uint32_t sample);
 void uses_leave(struct plan *plan, uint32_t sample);
 void uses_forget_buckets(struct plan *plan);
-uint64_t uses_last(const struct plan *plan); /* a sample without a key, needed last, or NO_POS */
+/* A sample without a key, needed last, or NO_POS. */
+uint64_t uses_last(const struct plan *plan, const struct plan_job *job);
 /* Uses of a sample in the epochs that are known; 1 where every epoch reads every sample. */
 uint32_t uses_count(const struct plan *plan, uint32_t sample);
 /* How many epochs beyond the keys are known. */
-uint64_t uses_known(const struct plan *plan);
+uint64_t uses_known(const struct plan *plan, const struct plan_job *job);
 /* Nothing more will become known in this pass. */
-bool uses_are_complete(struct plan *plan);
+bool uses_are_complete(struct plan *plan, struct plan_job *job);
 /* Pages of a pass that the best policy finds in the arena or the store. */
 uint64_t uses_kept_pages(const struct plan *plan);
 /* Whether the next use of a sample without a key is near enough to be worth keeping it. */
-bool uses_are_near(const struct plan *plan, uint32_t sample);
-uint64_t uses_wanted(struct plan *plan); /* the epoch to compute for it, or NO_POS */
-void uses_arrived(struct plan *plan, const struct plan_event *ev);
+bool uses_are_near(const struct plan *plan, const struct plan_job *job, uint32_t sample);
+/* The epoch to compute for it, or NO_POS. */
+uint64_t uses_wanted(struct plan *plan, struct plan_job *job);
+void uses_arrived(struct plan *plan, struct plan_job *job, const struct plan_event *ev);
 void uses_rolled(struct plan *plan);
-bool uses_step(struct plan *plan); /* true when there is more to do */
+bool uses_step(struct plan *plan, struct plan_job *job); /* true when there is more to do */
 void uses_fini(struct plan *plan);
+/* They are of no use any more: rekey.c takes samples out of the buckets, */
+void uses_let_go(struct plan *plan);
+/* so many more of them. */
+void uses_left(struct plan *plan, uint32_t n);
 
 #endif

@@ -52,24 +52,24 @@ static void valid_forget_record(struct valid *v)
 }
 
 /* Nothing is expected any more before the next pass. */
-static void valid_drop(struct plan *plan)
+static void valid_drop(struct plan *plan, struct plan_job *job)
 {
-	struct slot *slot = valid_slot(plan);
+	struct slot *slot = job_valid(job);
 
 	if (!slot->ep)
 		return;
 	while (slot->low < slot->length)
-		window_pass_over(plan, slot, slot->low);
-	epochs_uninstall(plan, 2);
-	group_forget(plan);
-	plan->job->is_stage_dirty = true;
+		window_pass_over(plan, job, slot, slot->low);
+	epochs_uninstall(job, 2);
+	group_forget(job);
+	job->is_stage_dirty = true;
 }
 
-void valid_fini(struct plan *plan)
+void valid_fini(struct plan_job *job)
 {
-	struct valid *v = &plan->job->valid;
+	struct valid *v = &job->valid;
 
-	epochs_uninstall(plan, 2);
+	epochs_uninstall(job, 2);
 	order_epoch_free(v->learned);
 	free(v->record);
 	free(v->is_recorded);
@@ -77,9 +77,9 @@ void valid_fini(struct plan *plan)
 }
 
 /* False: it was already, or there is no memory for it. */
-static bool valid_record(struct plan *plan, uint32_t sample)
+static bool valid_record(struct plan *plan, struct plan_job *job, uint32_t sample)
 {
-	struct valid *v = &plan->job->valid;
+	struct valid *v = &job->valid;
 	uint64_t bit = 1ull << sample % 64;
 
 	if (!v->is_recorded)
@@ -103,46 +103,47 @@ static bool valid_record(struct plan *plan, uint32_t sample)
 }
 
 /* Whether it comes about when it was expected. */
-static bool valid_follow(struct plan *plan, uint64_t now_ns, uint32_t sample)
+static bool valid_follow(struct plan *plan, struct plan_job *job, uint64_t now_ns, uint32_t sample)
 {
-	const struct valid *v = &plan->job->valid;
-	struct slot *slot = valid_slot(plan);
+	const struct valid *v = &job->valid;
+	struct slot *slot = job_valid(job);
 	uint64_t pos, apart;
 	uint32_t key;
 	bool is_near;
 
 	if (!slot->ep)
 		return false;
-	epochs_absorb_rest(plan, slot);
-	key = *job_key(plan, plan->job, sample);
+	epochs_absorb_rest(plan, job, slot);
+	key = *job_key(plan, job, sample);
 	if (!key_is_valid(key))
 		return false;
 	pos = key_pos(key);
 	/* Workers that begin together are known by the first time only: by numbers, in their order. */
 	apart = v->learned ? 0 : 2 * v->spread;
-	is_near = pos < slot->low + MAX(plan->job->span, apart) || window_slide(plan, slot, pos);
-	budget_read(plan, now_ns);
-	window_set_consumed(plan, slot, pos);
+	is_near = pos < slot->low + MAX(job->span, apart) || window_slide(plan, job, slot, pos);
+	budget_read(plan, job, now_ns);
+	window_set_consumed(plan, job, slot, pos);
 	return is_near;
 }
 
 /* Something is left of what was expected, and most of what came is not where it was expected. Once
  * all of it was read nothing is left to be wrong about: more may come behind it. */
-static bool valid_is_missed(const struct plan *plan)
+static bool valid_is_missed(const struct plan_job *job)
 {
-	const struct valid *v = &plan->job->valid;
-	const struct slot *slot = valid_slot(plan);
+	const struct valid *v = &job->valid;
+	const struct slot *slot = job_valid(job);
 
 	return slot->ep && slot->low < slot->length && 2 * v->as_foreseen < v->reads;
 }
 
 /* Samples from the first one on that the order does not number; no more than are taken in at once. */
-static struct order_epoch *valid_run(const struct plan *plan, uint32_t first)
+static struct order_epoch *valid_run(const struct plan *plan, const struct plan_job *job,
+				     uint32_t first)
 {
 	struct order_epoch *ep = calloc(1, sizeof(*ep));
 	uint32_t end = first;
 
-	while (end < plan->n && end - first < FORESEEN_MOST && window_is_outside(plan, end))
+	while (end < plan->n && end - first < FORESEEN_MOST && window_is_outside(plan, job, end))
 		end++;
 	if (!ep || end == first) {
 		free(ep);
@@ -166,9 +167,9 @@ static int valid_compare(const void *a, const void *b)
 }
 
 /* Whether the reads so far are a few runs, one per worker: of reads in any order few are neighbours. */
-static bool valid_is_run(const struct plan *plan, uint32_t *ret_first, uint32_t *ret_spread)
+static bool valid_is_run(const struct plan_job *job, uint32_t *ret_first, uint32_t *ret_spread)
 {
-	const struct valid *v = &plan->job->valid;
+	const struct valid *v = &job->valid;
 	uint32_t sorted[FORESEE_MOST], n = MIN(v->n_record, FORESEE_MOST), runs = 1;
 
 	if (!n)
@@ -183,46 +184,46 @@ static bool valid_is_run(const struct plan *plan, uint32_t *ret_first, uint32_t 
 }
 
 /* Expects the rest of it, once: what comes of it is learned as ever, and failing is no strike. */
-static void valid_foresee(struct plan *plan)
+static void valid_foresee(struct plan *plan, struct plan_job *job)
 {
-	struct valid *v = &plan->job->valid;
-	struct slot *slot = valid_slot(plan);
+	struct valid *v = &job->valid;
+	struct slot *slot = job_valid(job);
 	struct order_epoch *ep;
 	uint32_t first, spread;
 
-	if (v->learned || slot->ep || !valid_is_run(plan, &first, &spread))
+	if (v->learned || slot->ep || !valid_is_run(job, &first, &spread))
 		return;
-	ep = valid_run(plan, first);
-	if (!ep || epochs_install(plan, 2, ep, cur_slot(plan)->epoch) < 0)
+	ep = valid_run(plan, job, first);
+	if (!ep || epochs_install(job, 2, ep, job_cur(job)->epoch) < 0)
 		return;
 	v->spread = spread;
 	v->as_foreseen = v->reads;
-	slot->pass = cur_slot(plan)->pass;
-	epochs_absorb_rest(plan, slot);
+	slot->pass = job_cur(job)->pass;
+	epochs_absorb_rest(plan, job, slot);
 	for (uint32_t i = 0; i < v->n_record; i++)
 		if (v->record[i] - first < slot->length)
-			window_set_consumed(plan, slot, v->record[i] - first);
-	group_forget(plan);
+			window_set_consumed(plan, job, slot, v->record[i] - first);
+	group_forget(job);
 }
 
-void valid_read(struct plan *plan, uint64_t now_ns, uint32_t sample)
+void valid_read(struct plan *plan, struct plan_job *job, uint64_t now_ns, uint32_t sample)
 {
-	struct valid *v = &plan->job->valid;
+	struct valid *v = &job->valid;
 	bool is_near;
 
-	if (!valid_is_between(plan->job))
+	if (!valid_is_between(job))
 		return;
-	is_near = valid_follow(plan, now_ns, sample);
-	if (!valid_record(plan, sample))
+	is_near = valid_follow(plan, job, now_ns, sample);
+	if (!valid_record(plan, job, sample))
 		return; /* one more open of the same file */
 	v->reads++;
 	v->as_foreseen += is_near;
 	v->foreseen += is_near;
 	if (v->reads >= FORESEE_READS && v->reads <= FORESEE_MOST && !(v->reads & (v->reads - 1)))
-		valid_foresee(plan);
+		valid_foresee(plan, job);
 	if (v->reads >= SYNC_READS && 2 * v->as_foreseen < v->reads) {
-		v->is_given_up = v->is_given_up || valid_is_missed(plan);
-		valid_drop(plan);
+		v->is_given_up = v->is_given_up || valid_is_missed(job);
+		valid_drop(plan, job);
 	}
 }
 
@@ -235,11 +236,11 @@ static void valid_strike(struct valid *v)
 /* Whether it was read as the last time: more of its first reads stand about where they stood than
  * the half of what chance leaves over. In a shuffled set that is little larger than what the
  * readers are apart most stand there by chance. Where nearly all do, any order is near enough. */
-static bool valid_has_one_order(const struct plan *plan)
+static bool valid_has_one_order(const struct plan_job *job)
 {
-	const struct valid *v = &plan->job->valid;
+	const struct valid *v = &job->valid;
 	uint64_t n = MIN(v->n_record, COMPARED), as_before = 0, in_reach = 0, by_chance;
-	uint64_t span = plan->job->span;
+	uint64_t span = job->span;
 
 	if (!v->learned)
 		return true;            /* nothing speaks against it */
@@ -257,9 +258,9 @@ static bool valid_has_one_order(const struct plan *plan)
 }
 
 /* What was read becomes what is expected. */
-static void valid_learn(struct plan *plan)
+static void valid_learn(struct plan *plan, struct plan_job *job)
 {
-	struct valid *v = &plan->job->valid;
+	struct valid *v = &job->valid;
 	struct order_epoch *ep = calloc(1, sizeof(*ep));
 
 	if (!ep)
@@ -287,13 +288,13 @@ static void valid_learn_period(struct valid *v)
 	v->passes = 0;
 }
 
-void valid_close(struct plan *plan)
+void valid_close(struct plan *plan, struct plan_job *job)
 {
-	struct valid *v = &plan->job->valid;
+	struct valid *v = &job->valid;
 	bool has_come = v->reads >= VALID_LEAST;
-	bool is_followed = has_come && !v->is_given_up && !valid_is_missed(plan);
+	bool is_followed = has_come && !v->is_given_up && !valid_is_missed(job);
 
-	valid_drop(plan);
+	valid_drop(plan, job);
 	v->passes++;
 	if (v->is_expected && is_followed)
 		v->strikes = 0;
@@ -303,35 +304,35 @@ void valid_close(struct plan *plan)
 		v->pause--;
 	v->is_expected = v->is_given_up = false;
 	if (has_come) {
-		v->is_any_order = !valid_has_one_order(plan);
-		valid_learn(plan);
+		v->is_any_order = !valid_has_one_order(job);
+		valid_learn(plan, job);
 		valid_learn_period(v);
 	}
 	valid_forget_record(v);
 }
 
-void valid_open(struct plan *plan)
+void valid_open(struct plan_job *job)
 {
-	struct valid *v = &plan->job->valid;
-	const struct slot *cur = cur_slot(plan);
+	struct valid *v = &job->valid;
+	const struct slot *cur = job_cur(job);
 
 	if (!v->learned || v->is_any_order || v->pause || v->passes + 1 != v->period)
 		return;
-	if (epochs_install(plan, 2, v->learned, cur->epoch) < 0)
+	if (epochs_install(job, 2, v->learned, cur->epoch) < 0)
 		return; /* no memory: it is read as if it had not been foreseen */
-	valid_slot(plan)->pass = cur->pass;
+	job_valid(job)->pass = cur->pass;
 	v->is_expected = true;
-	group_forget(plan);
+	group_forget(job);
 }
 
-void valid_again(struct plan *plan)
+void valid_again(struct plan_job *job)
 {
-	struct slot *slot = valid_slot(plan);
+	struct slot *slot = job_valid(job);
 
-	valid_forget_record(&plan->job->valid);
+	valid_forget_record(&job->valid);
 	if (!slot->ep)
 		return;
 	bitmap_clear_all(&slot->consumed);
 	slot->low = 0;
-	slot->pass = cur_slot(plan)->pass;
+	slot->pass = job_cur(job)->pass;
 }

@@ -29,16 +29,16 @@ struct valid {
 	uint64_t foreseen;   /* reads ever, that were where the plan had them */
 };
 
-/* A read of a sample that the job in turn does not number. */
-void valid_read(struct plan *plan, uint64_t now_ns, uint32_t sample);
+/* A read of a sample that the job does not number. */
+void valid_read(struct plan *plan, struct plan_job *job, uint64_t now_ns, uint32_t sample);
 /* Whether the job is between two epochs and has this sample still to read there. */
 bool valid_is_due(const struct plan *plan, const struct plan_job *job, uint32_t sample);
 /* The pass is over, before what is left of it is forgotten: the next one is being read. */
-void valid_close(struct plan *plan);
+void valid_close(struct plan *plan, struct plan_job *job);
 /* The next pass has become the current one: what is expected behind it. */
-void valid_open(struct plan *plan);
+void valid_open(struct plan_job *job);
 /* The job stands elsewhere: what was read is no part of a validation set. */
-void valid_again(struct plan *plan);
-void valid_fini(struct plan *plan);
+void valid_again(struct plan_job *job);
+void valid_fini(struct plan_job *job);
 
 #endif

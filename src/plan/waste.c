@@ -13,9 +13,9 @@
 #define PART 10    /* one of so many in vain is too many */
 #define LEAST 64.0 /* fetched: fewer say nothing */
 
-void waste_fetched(struct plan *plan)
+void waste_fetched(struct plan_job *job)
 {
-	plan->job->waste.fetched++;
+	job->waste.fetched++;
 }
 
 /* Counted as wasted, so no more as what was not read yet. */
@@ -38,24 +38,23 @@ static uint64_t waste_count(struct plan *plan, const struct slot *old)
 	return n;
 }
 
-void waste_rolled(struct plan *plan, const struct slot *old)
+void waste_rolled(struct plan *plan, struct plan_job *job, const struct slot *old)
 {
-	struct waste *w = &plan->job->waste;
+	struct waste *w = &job->waste;
 	/* What one job did not read may be another's. */
 	uint64_t n = plan->n_jobs > 1 ? 0 : waste_count(plan, old);
 
 	plan->wasted += n;
 	w->wasted += (double)n;
 	w->is_much = w->fetched >= LEAST && w->wasted * PART > w->fetched &&
-		     w->wasted > (double)plan->job->span;
+		     w->wasted > (double)job->span;
 	w->fetched /= 2;
 	w->wasted /= 2;
 }
 
-uint64_t waste_lead_most(const struct plan *plan)
+uint64_t waste_lead_most(const struct plan_job *job)
 {
-	const struct plan_job *job = plan->job;
-	const struct slot *cur = cur_slot(plan);
+	const struct slot *cur = job_cur(job);
 	uint64_t soon = MAX(job->span, job->ahead);
 
 	if (job->waste.is_much)

@@ -7,6 +7,7 @@
 #include "clairfs/plan.h"
 
 struct item;
+struct plan_job;
 struct slot;
 
 struct waste {
@@ -17,10 +18,10 @@ struct waste {
 /* retain.c: fetched and not opened since; between item_out and item_in. */
 void item_set_fresh(struct plan *plan, struct item *it, bool is_fresh);
 
-void waste_fetched(struct plan *plan);
+void waste_fetched(struct plan_job *job);
 /* A pass is over, also one that was left early; before its positions are forgotten. */
-void waste_rolled(struct plan *plan, const struct slot *old);
-/* How far ahead of its readers the job in turn may be fetched for. */
-uint64_t waste_lead_most(const struct plan *plan);
+void waste_rolled(struct plan *plan, struct plan_job *job, const struct slot *old);
+/* How far ahead of its readers the job may be fetched for. */
+uint64_t waste_lead_most(const struct plan_job *job);
 
 #endif

@@ -40,10 +40,11 @@ static uint64_t chain_next(const struct order_epoch *ep, uint64_t pos)
 	return next == SAMPLE_NONE ? NO_POS : next;
 }
 
-uint64_t slot_first_use(const struct slot *slot, const struct plan *plan, uint32_t sample)
+uint64_t slot_first_use(const struct slot *slot, const struct plan *plan,
+			const struct plan_job *job, uint32_t sample)
 {
-	uint32_t key = *job_key(plan, plan->job, sample);
-	bool is_keyed = key != NO_KEY && key_slot(plan->job, key) == slot;
+	uint32_t key = *job_key(plan, job, sample);
+	bool is_keyed = key != NO_KEY && key_slot(job, key) == slot;
 	/* Everything before the key is consumed; `first` would be a cache miss more. */
 	uint64_t pos = is_keyed ? key_pos(key) : slot->ep->first[sample];
 
@@ -59,7 +60,8 @@ uint64_t slot_first_use(const struct slot *slot, const struct plan *plan, uint32
 	return NO_POS;
 }
 
-static bool window_was_just_read(const struct plan *plan, const struct slot *slot, uint32_t sample)
+static bool window_was_just_read(const struct plan_job *job, const struct slot *slot,
+				 uint32_t sample)
 {
 	uint64_t pos = slot->ep->first[sample];
 
@@ -67,7 +69,7 @@ static bool window_was_just_read(const struct plan *plan, const struct slot *slo
 		return false;
 	for (uint32_t i = 0; i < CHAIN_MAX && pos != NO_POS && bitmap_get(&slot->consumed, pos);
 	     i++) {
-		if (pos + 2 * plan->job->span >= slot->low && pos <= slot->low + plan->job->span)
+		if (pos + 2 * job->span >= slot->low && pos <= slot->low + job->span)
 			return true;
 		pos = chain_next(slot->ep, pos);
 	}
@@ -75,12 +77,12 @@ static bool window_was_just_read(const struct plan *plan, const struct slot *slo
 }
 
 /* Among the last few reads. */
-bool window_is_recent(const struct plan *plan, uint32_t sample)
+bool window_is_recent(const struct plan *plan, const struct plan_job *job, uint32_t sample)
 {
-	uint32_t n = MIN(MIN(64, plan->n / 4), plan->job->history_count);
+	uint32_t n = MIN(MIN(64, plan->n / 4), job->history_count);
 
 	for (uint32_t i = 1; i <= n; i++)
-		if (plan->job->history[(plan->job->history_head + SCORE_READS - i) % SCORE_READS] ==
+		if (job->history[(job->history_head + SCORE_READS - i) % SCORE_READS] ==
 		    sample)
 			return true;
 	return false;
@@ -95,19 +97,20 @@ static bool window_is_far_from_end(const struct slot *slot)
 /* Whether a read of what was just read, that might also be the first of the next pass, is one more
  * open of the old one: of a job that has been seen to open its files more than once, or one that has
  * much of the pass to read. */
-static bool window_is_echo(const struct plan *plan, uint32_t sample, bool has_begun)
+static bool window_is_echo(const struct plan *plan, const struct plan_job *job, uint32_t sample,
+			   bool has_begun)
 {
-	if (window_is_far_from_end(cur_slot(plan)) && window_is_recent(plan, sample))
+	if (window_is_far_from_end(job_cur(job)) && window_is_recent(plan, job, sample))
 		return true;
-	return plan->job->echo >= ECHO_MAX / 4 && (!has_begun || window_is_recent(plan, sample));
+	return job->echo >= ECHO_MAX / 4 && (!has_begun || window_is_recent(plan, job, sample));
 }
 
-static void window_learn_echo(struct plan *plan, enum fit fit)
+static void window_learn_echo(struct plan_job *job, enum fit fit)
 {
 	if (fit == FIT_REPEAT)
-		plan->job->echo += (ECHO_MAX - plan->job->echo) / 8;
+		job->echo += (ECHO_MAX - job->echo) / 8;
 	else
-		plan->job->echo -= plan->job->echo / 32;
+		job->echo -= job->echo / 32;
 }
 
 static bool window_is_dense(const struct slot *slot, uint64_t from, uint64_t to)
@@ -124,75 +127,76 @@ static bool window_is_dense(const struct slot *slot, uint64_t from, uint64_t to)
 	return 2 * count >= to - from;
 }
 
-void window_set_consumed(struct plan *plan, struct slot *slot, uint64_t pos)
+void window_set_consumed(struct plan *plan, struct plan_job *job, struct slot *slot, uint64_t pos)
 {
 	uint32_t sample = slot->ep->sample[pos];
 
 	assert(!bitmap_get(&slot->consumed, pos));
-	stage_consumed(plan, virtual_pos(plan, slot, pos), sample);
+	stage_consumed(plan, job, job_virtual(job, slot, pos), sample);
 	bitmap_set(&slot->consumed, pos);
 	if (pos == slot->low)
 		slot->low = bitmap_next_clear(&slot->consumed, pos);
-	if (*job_key(plan, plan->job, sample) == key_make(plan->job, slot, pos))
-		item_rekey(plan, sample);
+	if (*job_key(plan, job, sample) == key_make(job, slot, pos))
+		item_rekey(plan, job, sample);
 }
 
 /* The predicted use did not come: the sample waits for its next one. */
-void window_pass_over(struct plan *plan, struct slot *slot, uint64_t pos)
+void window_pass_over(struct plan *plan, struct plan_job *job, struct slot *slot, uint64_t pos)
 {
 	uint32_t sample = slot->ep->sample[pos];
 
 	item_out(plan, sample);
 	stage_forget(plan, sample);
 	item_in(plan, sample);
-	window_set_consumed(plan, slot, pos);
+	window_set_consumed(plan, job, slot, pos);
 }
 
-bool window_slide(struct plan *plan, struct slot *slot, uint64_t pos)
+bool window_slide(struct plan *plan, struct plan_job *job, struct slot *slot, uint64_t pos)
 {
-	if (pos > slot->low + 2 * plan->job->span || !window_is_dense(slot, slot->low, pos))
+	if (pos > slot->low + 2 * job->span || !window_is_dense(slot, slot->low, pos))
 		return false;
-	while (slot->low + plan->job->span < pos) {
-		window_pass_over(plan, slot, slot->low);
-		if (slot != valid_slot(plan))
-			score_left(plan);
+	while (slot->low + job->span < pos) {
+		window_pass_over(plan, job, slot, slot->low);
+		if (slot != job_valid(job))
+			score_left(job);
 	}
 	return true;
 }
 
-static enum fit window_find(struct plan *plan, uint32_t sample, struct use *ret)
+static enum fit window_find(struct plan *plan, struct plan_job *job, uint32_t sample,
+			    struct use *ret)
 {
-	struct slot *cur = cur_slot(plan), *next = next_slot(plan);
-	uint64_t end = job_order_low(plan->job) + plan->job->span, next_end = end,
-		 pos = slot_first_use(cur, plan, sample);
+	struct slot *cur = job_cur(job), *next = job_next(job);
+	uint64_t end = job_order_low(job) + job->span, next_end = end,
+		 pos = slot_first_use(cur, plan, job, sample);
 	bool is_read;
 
 	*ret = (struct use){ cur, pos };
-	if (pos != NO_POS && (pos < end || window_slide(plan, cur, pos)))
+	if (pos != NO_POS && (pos < end || window_slide(plan, job, cur, pos)))
 		return FIT_IN;
-	is_read = window_was_just_read(plan, cur, sample);
+	is_read = window_was_just_read(job, cur, sample);
 	if (next->ep) {
-		uint64_t next_pos = slot_first_use(next, plan, sample);
+		uint64_t next_pos = slot_first_use(next, plan, job, sample);
 		bool has_begun = cur->low == cur->length || next->consumed.count;
 
 		/* The last batches may be left out: then all readers are at the start of the next
 		 * pass. */
 		if (end > cur->length)
-			next_end = cur->length + next->low + plan->job->span;
+			next_end = cur->length + next->low + job->span;
 		if (next_pos != NO_POS &&
-		    (job_order_pos(plan->job, next, next_pos) < next_end ||
-		     (cur->low == cur->length && window_slide(plan, next, next_pos)))) {
+		    (job_order_pos(job, next, next_pos) < next_end ||
+		     (cur->low == cur->length && window_slide(plan, job, next, next_pos)))) {
 			if (is_read && next_pos != next->low &&
-			    window_is_echo(plan, sample, has_begun))
+			    window_is_echo(plan, job, sample, has_begun))
 				return FIT_REPEAT;
 			*ret = (struct use){ next, next_pos };
 			return FIT_IN;
 		}
-		is_read = is_read || window_was_just_read(plan, next, sample);
+		is_read = is_read || window_was_just_read(job, next, sample);
 	}
 	if (is_read || plan->item[sample].flags & TAIL)
 		return FIT_REPEAT;
-	if (!next->ep && !plan->job->has_failed_epoch && end > cur->length)
+	if (!next->ep && !job->has_failed_epoch && end > cur->length)
 		return FIT_UNKNOWN;
 	return FIT_OUT;
 }
@@ -231,32 +235,32 @@ static void window_learn_beginning(struct plan_job *job, uint64_t distance)
  * and no less than what the readers were apart when they began this pass or the one before: then
  * all workers take a batch at once; later, when all is ready, one after the other does, which looks
  * like a single reader. It shrinks slowly. */
-static void window_learn_span(struct plan *plan, uint64_t distance)
+static void window_learn_span(struct plan_job *job, uint64_t distance)
 {
-	uint64_t apart = MAX(plan->job->begin_apart, plan->job->began_apart);
+	uint64_t apart = MAX(job->begin_apart, job->began_apart);
 	uint64_t least = apart + apart / 8 + 1;
 	uint32_t left;
 
-	if (plan->job->is_span_given || distance > plan->job->span_cap)
+	if (job->is_span_given || distance > job->span_cap)
 		return;
-	if (cur_slot(plan)->consumed.count < BEGINNING)
-		window_learn_beginning(plan->job, distance);
-	plan->job->distance[distance_bucket(distance)]++;
-	if (++plan->job->n_distance < SCORE_READS)
+	if (job_cur(job)->consumed.count < BEGINNING)
+		window_learn_beginning(job, distance);
+	job->distance[distance_bucket(distance)]++;
+	if (++job->n_distance < SCORE_READS)
 		return;
-	left = plan->job->n_distance / 100;
+	left = job->n_distance / 100;
 	for (uint32_t i = 64; i-- > 0;) {
-		if (plan->job->distance[i] > left) {
+		if (job->distance[i] > left) {
 			least = MAX(least, 4 * distance_upper(i) + 16);
-			least = MAX(least, plan->job->span - plan->job->span / 8);
-			plan->job->span = MIN(least, plan->job->span_cap);
+			least = MAX(least, job->span - job->span / 8);
+			job->span = MIN(least, job->span_cap);
 			break;
 		}
-		left -= plan->job->distance[i];
+		left -= job->distance[i];
 	}
-	plan->job->n_distance = 0;
+	job->n_distance = 0;
 	for (uint32_t i = 0; i < 64; i++)
-		plan->job->n_distance += plan->job->distance[i] /= 2;
+		job->n_distance += job->distance[i] /= 2;
 }
 
 void window_begins(struct plan_job *job)
@@ -267,107 +271,107 @@ void window_begins(struct plan_job *job)
 }
 
 /* Whether the pass is over: all of it was read, or the readers are all in the next one. */
-static void window_maybe_roll(struct plan *plan)
+static void window_maybe_roll(struct plan *plan, struct plan_job *job)
 {
-	struct slot *cur = cur_slot(plan), *next = next_slot(plan);
+	struct slot *cur = job_cur(job), *next = job_next(job);
 	uint64_t half;
 	bool is_over;
 
-	if (plan->job->before && cur->consumed.count >= MIN(SYNC_READS, (cur->length + 1) / 2))
-		epochs_forget_before(plan);
+	if (job->before && cur->consumed.count >= MIN(SYNC_READS, (cur->length + 1) / 2))
+		epochs_forget_before(job);
 	if (!next->ep)
 		return;
 	half = (next->length + 1) / 2;
 	/* When all of it was read the epoch after the next one is wanted at once: what the next one
 	 * reads has no key before. Whether it is really read shows later, see epochs_roll. */
 	if (cur->low < cur->length)
-		is_over = plan->job->next_streak >= MIN(2 * SYNC_READS, half);
+		is_over = job->next_streak >= MIN(2 * SYNC_READS, half);
 	else
 		is_over = next->consumed.count >= (next->is_rerun ? MIN(SYNC_READS, half) : 1);
 	if (is_over)
-		epochs_roll(plan);
+		epochs_roll(plan, job);
 }
 
-static void window_maybe_finish(struct plan *plan)
+static void window_maybe_finish(struct plan *plan, struct plan_job *job)
 {
-	const struct slot *cur = cur_slot(plan), *next = next_slot(plan);
+	const struct slot *cur = job_cur(job), *next = job_next(job);
 
-	if (plan->job->state < PLAN_CHECKING || plan->job->state > PLAN_SLOWED ||
-	    cur->low < cur->length || !epochs_is_last(plan, cur) ||
+	if (job->state < PLAN_CHECKING || job->state > PLAN_SLOWED ||
+	    cur->low < cur->length || !epochs_is_last(job, cur) ||
 	    (next->ep && next->consumed.count))
 		return;
-	plan->job->is_confirmed = plan->job->is_confirmed || plan->job->state == PLAN_FOLLOWING;
-	plan_enter(plan, PLAN_FINISHED, WHY_FINISHED);
-	score_reset(plan);
+	job->is_confirmed = job->is_confirmed || job->state == PLAN_FOLLOWING;
+	plan_enter(plan, job, PLAN_FINISHED, WHY_FINISHED);
+	score_reset(job);
 }
 
-void window_leave(struct plan *plan, uint64_t now_ns)
+void window_leave(struct plan *plan, struct plan_job *job, uint64_t now_ns)
 {
-	const struct plan_job *job = plan->job;
-	const struct slot *cur = cur_slot(plan);
+	const struct slot *cur = job_cur(job);
 
 	if (job->state < PLAN_CHECKING || job->state > PLAN_SLOWED || !cur->ep ||
-	    !epochs_is_last(plan, cur) || now_ns < job->read_ns + END_QUIET_NS ||
+	    !epochs_is_last(job, cur) || now_ns < job->read_ns + END_QUIET_NS ||
 	    !bitmap_get(&cur->consumed, cur->length - 1) ||
 	    4 * (cur->length - cur->consumed.count) > job->span)
 		return;
-	plan_enter(plan, PLAN_FINISHED, WHY_FINISHED);
+	plan_enter(plan, job, PLAN_FINISHED, WHY_FINISHED);
 }
 
-static void window_pend(struct plan *plan, uint32_t sample)
+static void window_pend(struct plan_job *job, uint32_t sample)
 {
-	if (plan->job->n_pending < SCORE_READS)
-		plan->job->pending[plan->job->n_pending++] = sample;
+	if (job->n_pending < SCORE_READS)
+		job->pending[job->n_pending++] = sample;
 }
 
 /* How far it is from the readers, by the order. */
-static uint64_t window_lead(const struct plan *plan, const struct use *use)
+static uint64_t window_lead(const struct plan_job *job, const struct use *use)
 {
-	return job_order_pos(plan->job, use->slot, use->pos) - job_order_low(plan->job);
+	return job_order_pos(job, use->slot, use->pos) - job_order_low(job);
 }
 
 /* A read beyond the window by the job itself; another reader's takes nothing from what the job has
  * still to read. */
-static bool window_may_be_own(const struct plan *plan, const struct use *use)
+static bool window_may_be_own(const struct plan_job *job, const struct use *use)
 {
-	return !plan->job->is_shared || window_lead(plan, use) < 4 * plan->job->span;
+	return !job->is_shared || window_lead(job, use) < 4 * job->span;
 }
 
-static void window_remember(struct plan *plan, const struct use *use)
+static void window_remember(struct plan *plan, struct plan_job *job, const struct use *use)
 {
-	plan->job->placed++;
-	plan->job->read_ns = plan->now_ns;
+	job->placed++;
+	job->read_ns = plan->now_ns;
 	plan->has_last_use = true;
-	plan->last_use = (struct plan_use){ .job = plan->job->index,
+	plan->last_use = (struct plan_use){ .job = job->index,
 					    .pass = use->slot->pass,
 					    .position = use->pos,
 					    .length = use->slot->length };
 }
 
-static void window_take(struct plan *plan, uint32_t sample, enum fit fit, const struct use *use)
+static void window_take(struct plan *plan, struct plan_job *job, uint32_t sample, enum fit fit,
+			const struct use *use)
 {
-	const struct order_epoch *next = next_slot(plan)->ep;
+	const struct order_epoch *next = job_next(job)->ep;
 	uint32_t soon = sample; /* what this reader opens next, most likely */
 	bool is_near = false;
 
-	if (fit == FIT_IN || !plan->job->blind_reads)
-		proof_read(plan, use->slot, use->pos);
+	if (fit == FIT_IN || !job->blind_reads)
+		proof_read(job, use->slot, use->pos);
 	if (fit == FIT_IN) {
-		window_learn_span(plan, window_lead(plan, use));
-		plan->job->next_streak =
-			use->slot == cur_slot(plan) ? 0 : plan->job->next_streak + 1;
-		score_kept(plan);
-		window_remember(plan, use);
-		window_set_consumed(plan, use->slot, use->pos);
-		if (use->pos + plan->job->info.n_ranks < use->slot->length)
-			soon = use->slot->ep->sample[use->pos + plan->job->info.n_ranks];
+		window_learn_span(job, window_lead(job, use));
+		job->next_streak =
+			use->slot == job_cur(job) ? 0 : job->next_streak + 1;
+		score_kept(job);
+		window_remember(plan, job, use);
+		window_set_consumed(plan, job, use->slot, use->pos);
+		if (use->pos + job->info.n_ranks < use->slot->length)
+			soon = use->slot->ep->sample[use->pos + job->info.n_ranks];
 	} else {
-		plan->job->mismatches++;
-		is_near = use->pos != NO_POS && window_lead(plan, use) < 2 * plan->job->span;
-		if (use->pos != NO_POS && window_may_be_own(plan, use)) {
+		job->mismatches++;
+		is_near = use->pos != NO_POS && window_lead(job, use) < 2 * job->span;
+		if (use->pos != NO_POS && window_may_be_own(job, use)) {
 			/* Read all the same; and a span that is too small shows here. */
-			window_learn_span(plan, window_lead(plan, use));
-			window_set_consumed(plan, use->slot, use->pos);
+			window_learn_span(job, window_lead(job, use));
+			window_set_consumed(plan, job, use->slot, use->pos);
 		}
 	}
 	/* Half of what an open costs is waiting for memory, which may begin now. (Not in a function
@@ -375,120 +379,119 @@ static void window_take(struct plan *plan, uint32_t sample, enum fit fit, const 
 	__builtin_prefetch(&plan->item[soon]);
 	if (next)
 		__builtin_prefetch(&next->first[soon]);
-	score_read(plan, sample);
-	if (plan->job->state == PLAN_WAITING)
-		plan_enter(plan, PLAN_CHECKING, WHY_COMPARING);
-	if (fit == FIT_IN || !plan->job->blind_reads) {
-		score_push(plan, fit == FIT_IN);
-		plan->job->recent_near |= is_near;
+	score_read(job, sample);
+	if (job->state == PLAN_WAITING)
+		plan_enter(plan, job, PLAN_CHECKING, WHY_COMPARING);
+	if (fit == FIT_IN || !job->blind_reads) {
+		score_push(job, fit == FIT_IN);
+		job->recent_near |= is_near;
 	}
-	if (plan->job->blind_reads)
-		plan->job->blind_reads--;
+	if (job->blind_reads)
+		job->blind_reads--;
 	if (fit == FIT_OUT)
-		resync_try(plan);
-	score_judge(plan);
-	window_maybe_finish(plan);
-	window_maybe_roll(plan);
+		resync_try(plan, job);
+	score_judge(plan, job);
+	window_maybe_finish(plan, job);
+	window_maybe_roll(plan, job);
 }
 
-/* The job in turn does not number it, as told, or as the epochs show where all ranks are here. */
-bool window_is_outside(const struct plan *plan, uint32_t sample)
+/* The job does not number it, as told, or as the epochs show where all ranks are here. */
+bool window_is_outside(const struct plan *plan, const struct plan_job *job, uint32_t sample)
 {
-	const struct slot *cur = cur_slot(plan), *next = next_slot(plan);
+	const struct slot *cur = job_cur(job), *next = job_next(job);
 
-	if (plan->job->unnumbered && plan->job->unnumbered[sample / 64] >> sample % 64 & 1)
+	if (job->unnumbered && job->unnumbered[sample / 64] >> sample % 64 & 1)
 		return true;
-	if (key_is_valid(*job_key(plan, plan->job, sample)))
+	if (key_is_valid(*job_key(plan, job, sample)))
 		return true;
-	if (plan->item[sample].key < KEY_VALID)
+	if (*job_key(plan, job, sample) != NO_KEY)
 		return false; /* without the cache miss of a look into the epoch */
-	return cur->ep && next->ep && plan->job->state != PLAN_LOST &&
-	       plan->job->info.n_ranks == plan->job->info.world &&
+	return cur->ep && next->ep && job->state != PLAN_LOST &&
+	       job->info.n_ranks == job->info.world &&
 	       cur->ep->first[sample] == SAMPLE_NONE && next->ep->first[sample] == SAMPLE_NONE;
 }
 
 /* Reads outside of the order, one after the other, that are no validation set: more than a sanity
  * check before the first epoch has; and of a job that has read by the order, more than all such
  * samples several times over. */
-static uint64_t window_outside_limit(const struct plan *plan)
+static uint64_t window_outside_limit(const struct plan *plan, const struct plan_job *job)
 {
-	uint64_t length = cur_slot(plan)->length, n_other = plan->n - MIN(length, plan->n);
+	uint64_t length = job_cur(job)->length, n_other = plan->n - MIN(length, plan->n);
 
-	if (!plan->job->is_confirmed && !plan->job->is_unprovable)
+	if (!job->is_confirmed && !job->is_unprovable)
 		return OUTSIDE_FIRST;
-	return OUTSIDE_FIRST + 4 * MAX(n_other, plan->job->n_outside);
+	return OUTSIDE_FIRST + 4 * MAX(n_other, job->n_outside);
 }
 
 /* A validation set, most often: it says nothing about the order. But all reads of a job are outside
  * when the order is of the wrong directory or of a list that is too short; then somebody has to
  * look for another one. */
-static void window_outside(struct plan *plan, uint64_t now_ns, uint32_t sample)
+static void window_outside(struct plan *plan, struct plan_job *job, uint64_t now_ns,
+			   uint32_t sample)
 {
-	enum plan_state state = plan->job->state;
+	enum plan_state state = job->state;
 
-	valid_read(plan, now_ns, sample);
-	plan->job->outside++;
-	plan->job->outside_run++;
-	plan->job->inside_run = 0;
-	if (cur_slot(plan)->ep && state >= PLAN_WAITING && state <= PLAN_SLOWED &&
-	    plan->job->outside_run > window_outside_limit(plan))
-		plan_enter(plan, PLAN_LOST, WHY_OUTSIDE);
+	valid_read(plan, job, now_ns, sample);
+	job->outside++;
+	job->outside_run++;
+	job->inside_run = 0;
+	if (job_cur(job)->ep && state >= PLAN_WAITING && state <= PLAN_SLOWED &&
+	    job->outside_run > window_outside_limit(plan, job))
+		plan_enter(plan, job, PLAN_LOST, WHY_OUTSIDE);
 }
 
 /* A job reads no sample twice in a pass, or does so at once, and begins the next one when little of
  * this is left. Where the window is a large part of the pass, that is how another reader shows: in
  * what the job has read, or will find read. */
-static void window_judge_reader(struct plan *plan, uint32_t sample, enum fit fit,
-				const struct use *use)
+static void window_judge_reader(struct plan *plan, struct plan_job *job, uint32_t sample,
+				enum fit fit, const struct use *use)
 {
 	bool is_strange = fit == FIT_OUT;
 
-	if (fit == FIT_UNKNOWN || plan->job->blind_reads || plan->item[sample].flags & TAIL)
+	if (fit == FIT_UNKNOWN || job->blind_reads || plan->item[sample].flags & TAIL)
 		return;
 	if (fit == FIT_REPEAT) {
-		if (window_is_recent(plan, sample))
+		if (window_is_recent(plan, job, sample))
 			return;
 		is_strange = true;
 	} else if (fit == FIT_OUT && use->pos != NO_POS) {
-		is_strange = window_lead(plan, use) >= 2 * plan->job->span;
-	} else if (fit == FIT_IN && use->slot == next_slot(plan)) {
-		is_strange = window_is_far_from_end(cur_slot(plan));
+		is_strange = window_lead(job, use) >= 2 * job->span;
+	} else if (fit == FIT_IN && use->slot == job_next(job)) {
+		is_strange = window_is_far_from_end(job_cur(job));
 	}
-	score_strange(plan, is_strange);
+	score_strange(job, is_strange);
 }
 
-void window_read(struct plan *plan, uint64_t now_ns, uint32_t sample)
+void window_read(struct plan *plan, struct plan_job *job, uint64_t now_ns, uint32_t sample)
 {
 	struct use use;
 	enum fit fit;
 
-	if (window_is_outside(plan, sample)) {
-		window_outside(plan, now_ns, sample);
+	if (window_is_outside(plan, job, sample)) {
+		window_outside(plan, job, now_ns, sample);
 		return;
 	}
-	if (plan->job->state == PLAN_LOST) {
-		if (window_is_recent(plan, sample))
+	if (!job_cur(job)->ep && job->state != PLAN_LOST)
+		return; /* see recent_show */
+	if (job->state == PLAN_LOST) {
+		if (window_is_recent(plan, job, sample))
 			return;
-		score_read(plan, sample);
-		resync_try(plan);
+		score_read(job, sample);
+		resync_try(plan, job);
 		return;
 	}
-	if (!cur_slot(plan)->ep) {
-		window_pend(plan, sample);
-		return;
-	}
-	if (++plan->job->inside_run >= SYNC_READS)
-		plan->job->outside_run = 0;
-	fit = window_find(plan, sample, &use);
-	window_judge_reader(plan, sample, fit, &use);
-	window_learn_echo(plan, fit);
+	if (++job->inside_run >= SYNC_READS)
+		job->outside_run = 0;
+	fit = window_find(plan, job, sample, &use);
+	window_judge_reader(plan, job, sample, fit, &use);
+	window_learn_echo(job, fit);
 	if (fit == FIT_UNKNOWN)
-		window_pend(plan, sample);
+		window_pend(job, sample);
 	/* What fits no job is shown to all of them, and says nothing about anyone's pace. */
 	if (fit == FIT_IN || (fit == FIT_OUT && plan->n_jobs == 1))
-		budget_read(plan, now_ns);
+		budget_read(plan, job, now_ns);
 	if (fit == FIT_IN || fit == FIT_OUT)
-		window_take(plan, sample, fit, &use);
+		window_take(plan, job, sample, fit, &use);
 	if (fit == FIT_IN && plan->n_jobs > 1)
 		worth_read(plan, now_ns, sample);
 }
@@ -507,11 +510,11 @@ static uint64_t window_distance(const struct plan *plan, const struct plan_job *
 		return NO_POS;
 	if (valid_is_due(plan, job, sample))
 		return 0;
-	pos = slot_first_use(cur, plan, sample);
+	pos = slot_first_use(cur, plan, job, sample);
 	if (pos != NO_POS) {
 		away = slot_unread_below(cur, MIN(pos, low + job->span));
 	} else {
-		pos = next->ep ? slot_first_use(next, plan, sample) : NO_POS;
+		pos = next->ep ? slot_first_use(next, plan, job, sample) : NO_POS;
 		if (pos == NO_POS)
 			return NO_POS;
 		from = cur->length;
@@ -524,42 +527,46 @@ static uint64_t window_distance(const struct plan *plan, const struct plan_job *
 	return job->state == PLAN_FOLLOWING || job->state == PLAN_SLOWED ? away : 1024 + away;
 }
 
-struct plan_job *window_reader(struct plan *plan, uint32_t sample)
+bool window_fits(const struct plan *plan, const struct plan_job *job, uint32_t sample)
 {
-	struct plan_job *best = NULL;
+	return window_distance(plan, job, sample) != NO_POS;
+}
+
+struct plan_job *window_reader(const struct plan *plan, uint32_t sample)
+{
+	struct plan_job *best = NULL, *job;
 	uint64_t least = NO_POS;
 
 	if (plan->n_jobs == 1)
-		return plan->job;
-	for (uint32_t at = 0; jobs_next(plan, &at);) {
-		uint64_t distance = window_distance(plan, plan->job, sample);
+		return jobs_first(plan);
+	for (uint32_t at = 0; (job = jobs_next(plan, &at));) {
+		uint64_t distance = window_distance(plan, job, sample);
 
 		if (distance < least) {
 			least = distance;
-			best = plan->job;
+			best = job;
 		}
 	}
-	for (uint32_t at = 0; !best && jobs_next(plan, &at);) {
-		const struct slot *cur = cur_slot(plan), *next = next_slot(plan);
+	for (uint32_t at = 0; !best && (job = jobs_next(plan, &at));) {
+		const struct slot *cur = job_cur(job), *next = job_next(job);
 
-		if (plan->job->state != PLAN_LOST &&
-		    ((cur->ep && window_was_just_read(plan, cur, sample)) ||
-		     (next->ep && window_was_just_read(plan, next, sample))))
-			best = plan->job;
+		if (job->state != PLAN_LOST &&
+		    ((cur->ep && window_was_just_read(job, cur, sample)) ||
+		     (next->ep && window_was_just_read(job, next, sample))))
+			best = job;
 	}
-	jobs_first(plan);
 	return best;
 }
 
-void window_replay(struct plan *plan, uint64_t now_ns)
+void window_replay(struct plan *plan, struct plan_job *job, uint64_t now_ns)
 {
-	uint32_t n = plan->job->n_pending, samples[SCORE_READS];
+	uint32_t n = job->n_pending, samples[SCORE_READS];
 
 	for (uint32_t i = 0; i < n; i++)
-		samples[i] = plan->job->pending[i];
-	plan->job->n_pending = 0;
+		samples[i] = job->pending[i];
+	job->n_pending = 0;
 	/* Of several jobs each was shown them all: its own are those that fit it. */
 	for (uint32_t i = 0; i < n; i++)
-		if (plan->n_jobs == 1 || window_distance(plan, plan->job, samples[i]) != NO_POS)
-			window_read(plan, now_ns, samples[i]);
+		if (plan->n_jobs == 1 || window_fits(plan, job, samples[i]))
+			window_read(plan, job, now_ns, samples[i]);
 }

@@ -45,9 +45,11 @@ static void worth_judge(struct plan *plan)
 void worth_read(struct plan *plan, uint64_t now_ns, uint32_t sample)
 {
 	struct worth *w = &plan->worth;
+	const struct plan_job *home;
 	uint64_t when;
 
-	if (jobs_home(plan, sample, &when))
+	home = jobs_home(plan, sample, &when);
+	if (home && !home->is_over)
 		w->pages[MIN(worth_bucket(when), WORTH_BUCKETS - 1)] += plan->item[sample].pages;
 	if (++w->reads < MAX(plan->n / 16, SCORE_READS))
 		return;

@@ -37,6 +37,7 @@ struct taking {
 struct computing {
 	struct order_epoch *epoch; /* NULL: none */
 	uint64_t number, at;
+	uint32_t version;
 };
 
 struct clairfs {
@@ -251,6 +252,7 @@ static void clairfs_epoch(struct model *m, const struct plan_action *a)
 		return;
 	}
 	e->number = a->epoch;
+	e->version = a->version;
 	e->at = m->run->now + EPOCH_NS * m->run->s->n;
 }
 
@@ -313,7 +315,10 @@ static void clairfs_answer(struct model *m)
 
 		if (!e->epoch || e->at > m->run->now)
 			continue;
-		ev = (struct plan_event){ .kind = PLAN_EV_EPOCH, .epoch = e->number, .job = j };
+		ev = (struct plan_event){ .kind = PLAN_EV_EPOCH,
+					  .epoch = e->number,
+					  .job = j,
+					  .version = e->version };
 		ev.order_epoch = TAKE(e->epoch);
 		plan_event(c->plan, m->run->now, &ev);
 	}

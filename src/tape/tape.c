@@ -4,9 +4,9 @@
  * a plan, when there was anything in it, so that a test can follow a mount; what a killed daemon
  * was about to decide is lost, what it was told is mostly not.
  *
- * Plans are made, used and freed on different threads, several at a time while an order is
- * replaced: one lock for all, a leaf. Whoever calls the plan waits for the file here: no tape
- * belongs on a filesystem that may hang. A write that fails is remembered by stdio until the end.
+ * Plans are made, used and freed on different threads: one lock for all, a leaf. Whoever calls the
+ * plan waits for the file here: no tape belongs on a filesystem that may hang. A write that fails is
+ * remembered by stdio until the end.
  */
 #include "clairfs/tape.h"
 
@@ -117,8 +117,8 @@ static void write_epoch(FILE *f, uint32_t id, uint64_t now_ns, const struct plan
 {
 	const struct order_epoch *ep = ev->order_epoch;
 
-	fprintf(f, "epoch %" PRIu32 " %" PRIu64 " %d %" PRIu64 " %" PRIu32, id, now_ns, ev->status,
-		ev->epoch, ev->job);
+	fprintf(f, "epoch %" PRIu32 " %" PRIu64 " %d %" PRIu64 " %" PRIu32 " %" PRIu32, id, now_ns,
+		ev->status, ev->epoch, ev->job, ev->version);
 	if (!ep) {
 		fputs(" -\n", f);
 		return;
@@ -146,9 +146,9 @@ static void write_action(FILE *f, uint32_t id, const struct plan_action *a)
 {
 	fprintf(f,
 		"action %" PRIu32 " %s %" PRIu32 " %d %d %" PRIu64 " %" PRIu64 " %" PRIu64
-		" %" PRIu32 "\n",
+		" %" PRIu32 " %" PRIu32 " %d\n",
 		id, tape_action_names[a->kind], a->sample, a->is_pinned, a->is_adopted, a->position,
-		a->pass, a->epoch, a->job);
+		a->pass, a->epoch, a->job, a->version, a->is_left);
 }
 
 static void write_other(FILE *f, uint32_t id, const struct plan_call *call)
@@ -158,13 +158,13 @@ static void write_other(FILE *f, uint32_t id, const struct plan_call *call)
 		fprintf(f, "memory %" PRIu32 " %" PRIu64 " %" PRIu64 "\n", id, call->arena_bytes,
 			call->stage_bytes);
 		break;
-	case PLAN_CALL_SHOW:
-		fprintf(f, "show %" PRIu32 " %" PRIu64 " %" PRIu32 " %" PRIu32 "\n", id,
-			call->now_ns, call->job, call->sample);
-		break;
 	case PLAN_CALL_ADD_JOB:
 		write_order(f, id, call->order);
 		fprintf(f, "join %" PRIu32 " %d\n", id, call->result);
+		break;
+	case PLAN_CALL_CHANGE_JOB:
+		write_order(f, id, call->order);
+		fprintf(f, "change %" PRIu32 " %" PRIu32 " %d\n", id, call->job, call->result);
 		break;
 	case PLAN_CALL_END_JOB:
 		fprintf(f, "leave %" PRIu32 " %" PRIu32 "\n", id, call->job);

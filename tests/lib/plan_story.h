@@ -110,6 +110,7 @@ static inline void story_answer(struct story *st, const struct plan_action *a)
 		story_event(st, (struct plan_event){ .kind = PLAN_EV_EPOCH,
 						     .epoch = a->epoch,
 						     .job = a->job,
+						     .version = a->version,
 						     .order_epoch = story_epoch(st, a->epoch) });
 		break;
 	case PLAN_ACT_DROP:

@@ -273,6 +273,7 @@ static int do_epoch(struct replay *r)
 	ev.status = status(r);
 	ev.epoch = number(r);
 	ev.job = (uint32_t)number_below(r, PLAN_JOBS);
+	ev.version = (uint32_t)number_below(r, UINT32_MAX);
 	if (r->at && strcmp(r->at, "-") != 0) {
 		ev.order_epoch = read_epoch(r, p->n, ev.epoch);
 		if (!ev.order_epoch)
@@ -298,10 +299,6 @@ static int do_other(struct replay *r, const char *what)
 		a = number(r);
 		b = number(r);
 		plan_set_memory(p->plan, a, b);
-	} else if (strcmp(what, "show") == 0) {
-		a = now(r, p);
-		b = number_below(r, PLAN_JOBS);
-		plan_show(p->plan, a, (uint32_t)b, (uint32_t)number_below(r, p->n));
 	} else if (strcmp(what, "leave") == 0) {
 		plan_end_job(p->plan, (uint32_t)number_below(r, PLAN_JOBS));
 	} else if (strcmp(what, "free") == 0) {
@@ -326,6 +323,22 @@ static int do_join(struct replay *r)
 	return is == was ? 0 : err_set(r->err, -EBADE, "job %d joined, it was %d", is, was);
 }
 
+static int do_change(struct replay *r)
+{
+	struct replayed *p = made_plan_of(r);
+	uint32_t job;
+	int was, is;
+
+	if (!p || !p->has_order)
+		return -EINVAL;
+	job = (uint32_t)number_below(r, PLAN_JOBS);
+	was = status(r);
+	if (r->is_bad)
+		return -EINVAL;
+	is = plan_change_job(p->plan, job, &p->order);
+	return is == was ? 0 : err_set(r->err, -EBADE, "change gives %d, it was %d", is, was);
+}
+
 static int do_step(struct replay *r)
 {
 	struct replayed *p = made_plan_of(r);
@@ -348,9 +361,10 @@ static int do_step(struct replay *r)
 static void write_action(char out[256], const struct plan_action *a)
 {
 	snprintf(out, 256,
-		 "%s %" PRIu32 " %d %d %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu32,
+		 "%s %" PRIu32 " %d %d %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu32 " %" PRIu32
+		 " %d",
 		 tape_action_names[a->kind], a->sample, a->is_pinned, a->is_adopted, a->position,
-		 a->pass, a->epoch, a->job);
+		 a->pass, a->epoch, a->job, a->version, a->is_left);
 }
 
 /* `was` NULL: none was handed out. Compared as text: all that the tape says of an action. */
@@ -397,6 +411,8 @@ static int do_line(struct replay *r)
 		return do_plan(r);
 	if (strcmp(what, "join") == 0)
 		return do_join(r);
+	if (strcmp(what, "change") == 0)
+		return do_change(r);
 	return do_other(r, what);
 }
 

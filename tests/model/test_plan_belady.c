@@ -110,7 +110,7 @@ static void audit_key(const struct plan *plan, const struct plan_job *job, uint3
 		bool is_in = belongs_into(plan, it, set);
 
 		if (set == SET_KEEP)
-			is_in = is_in && (it->flags & HOME_MASK) >> HOME_SHIFT == job->index;
+			is_in = is_in && (it->flags & HOME_MASK) >> HOME_SHIFT == job->home;
 		CHECK_INT(tree_get(&slot->set[set], pos), is_in);
 		members->in[slot - job->slots][set] += is_in;
 	}
@@ -124,10 +124,10 @@ static void audit_sample(const struct plan *plan, uint32_t s, struct members *me
 	uint32_t home = (it->flags & HOME_MASK) >> HOME_SHIFT;
 	bool is_far, is_home = false;
 
-	for (uint32_t j = 0; j < plan->top_job; j++) {
-		if (!plan->jobs[j] || *job_key(plan, plan->jobs[j], s) == NO_KEY)
+	for (uint32_t j = 0; j < plan->top_home; j++) {
+		if (!plan->keyed[j] || *job_key(plan, plan->keyed[j], s) == NO_KEY)
 			continue;
-		audit_key(plan, plan->jobs[j], s, &members[j]);
+		audit_key(plan, plan->keyed[j], s, &members[j]);
 		is_home = is_home || home == j;
 		keys++;
 	}
@@ -141,24 +141,30 @@ static void audit_sample(const struct plan *plan, uint32_t s, struct members *me
 
 static void audit_jobs(const struct plan *plan, const struct members *members)
 {
-	uint32_t n_jobs = 0;
+	uint32_t n_jobs = 0, n_leaving = 0;
 
-	for (uint32_t j = 0; j < PLAN_JOBS; j++) {
-		const struct plan_job *job = plan->jobs[j];
+	for (uint32_t j = 0; j < KEYED_MAX; j++) {
+		const struct plan_job *job = plan->keyed[j];
 
 		if (!job)
 			continue;
+		CHECK(j < plan->top_home && job->home == j);
+		CHECK(job->is_ended || plan->jobs[job->index] == job);
 		n_jobs += !job->is_over;
+		n_leaving += job->is_over;
 		for (uint32_t i = 0; i < SLOTS; i++)
 			for (uint32_t set = 0; set < SET_COUNT; set++)
-				CHECK_U64(job->slots[i].set[set].count, members[j].in[i][set]);
+				if (!job->is_over || set == SET_KEEP) /* nobody asks for others */
+					CHECK_U64(job->slots[i].set[set].count,
+						  members[j].in[i][set]);
 	}
 	CHECK_U64(plan->n_jobs, n_jobs);
+	CHECK_U64(plan->n_leaving, n_leaving);
 }
 
 static void audit(const struct plan *plan)
 {
-	struct members members[PLAN_JOBS] = { 0 };
+	struct members members[KEYED_MAX] = { 0 };
 	uint64_t used = 0, fresh = 0, held = 0, staged = 0, pinned = 0, far = 0, in_buckets = 0;
 
 	for (uint32_t s = 0; s < plan->n; s++) {
@@ -215,6 +221,7 @@ static void answer(struct world *w, const struct plan_action *a, int status)
 		ev.kind = PLAN_EV_EPOCH;
 		ev.epoch = a->epoch;
 		ev.job = a->job;
+		ev.version = a->version;
 		ev.order_epoch = status ? NULL : epoch_of(w, a->job, a->epoch);
 	}
 	tell(w, ev);
@@ -256,13 +263,17 @@ static void chaos_event(struct world *w)
 	tell(w, ev);
 }
 
-/* A job comes, or goes; it may have come before, then it starts again. */
+/* A job comes, goes, or tells another order; it may have come before, then it starts again. */
 static void chaos_job(struct world *w, uint32_t jobs, uint64_t *epoch, uint64_t *pos)
 {
 	uint32_t j = (uint32_t)below(w, jobs);
 	struct plan_status st;
 
-	if (plan_get_job_status(w->plan, j, &st)) {
+	if (plan_get_job_status(w->plan, j, &st) && below(w, 2)) {
+		CHECK_INT(plan_change_job(w->plan, j, &w->info), 0);
+		if (below(w, 2)) /* or it has begun by it before it told it */
+			epoch[j] = pos[j] = 0;
+	} else if (plan_get_job_status(w->plan, j, &st)) {
 		plan_end_job(w->plan, j);
 	} else {
 		int index = plan_add_job(w->plan, &w->info);
@@ -318,6 +329,8 @@ static uint64_t chaos_run(uint64_t seed, uint32_t jobs)
 				  .inflight_max = 1 + (uint32_t)below(&w, 8),
 				  .span = 1 + (uint32_t)below(&w, 12) };
 	CHECK_INT(plan_new(&p, &w.plan), 0);
+	if (below(&w, 2)) /* keys are given and taken over many steps */
+		w.plan->work_most = 1 + (uint32_t)below(&w, 40);
 	for (int i = 0; i < 1500; i++) {
 		w.now += below(&w, 60) ? below(&w, 2 * NS_PER_MS) : below(&w, 2 * NS_PER_S);
 		if (!below(&w, 15))
@@ -379,8 +392,8 @@ static void so_they_are_when_jobs_come_and_go(void)
  * else the epoch. */
 static uint64_t next_use(const struct world *w, uint32_t sample, uint64_t reads)
 {
-	uint64_t exact_until =
-		next_slot(w->plan)->ep ? next_slot(w->plan)->epoch : cur_slot(w->plan)->epoch;
+	const struct slot *cur = job_cur(w->plan->jobs[0]), *next = job_next(w->plan->jobs[0]);
+	uint64_t exact_until = next->ep ? next->epoch : cur->epoch;
 
 	for (uint64_t at = reads; at < (uint64_t)w->epochs * w->length; at++) {
 		if (sample_at(w, at / w->length, (uint32_t)(at % w->length)) != sample)
@@ -419,13 +432,13 @@ static void honest_step(struct world *w, uint64_t reads)
 			;
 		/* The plan decided all of it before any of it came true. */
 		for (uint32_t i = 0; i < n; i++) {
-			if (a[i].kind == PLAN_ACT_DROP && !next_slot(w->plan)->is_rerun)
+			if (a[i].kind == PLAN_ACT_DROP && !job_next(w->plan->jobs[0])->is_rerun)
 				check_victim(w, a[i].sample, reads);
 			if (a[i].kind == PLAN_ACT_DROP) {
 				dropped = MIN(dropped, next_use(w, a[i].sample, reads));
 				w->is_there[a[i].sample] = false;
 			}
-			if (a[i].kind == PLAN_ACT_FETCH && !next_slot(w->plan)->is_rerun)
+			if (a[i].kind == PLAN_ACT_FETCH && !job_next(w->plan->jobs[0])->is_rerun)
 				CHECK(next_use(w, a[i].sample, reads) < dropped);
 		}
 		for (uint32_t i = 0; i < n; i++)

@@ -87,6 +87,7 @@ static void crowd_answer(struct crowd *c, const struct plan_action *a)
 		ev.kind = PLAN_EV_EPOCH;
 		ev.epoch = a->epoch;
 		ev.job = a->job;
+		ev.version = a->version;
 		ev.order_epoch = crowd_epoch(c, a->job, a->epoch);
 		break;
 	default:
@@ -332,7 +333,7 @@ static void no_more_jobs_than_there_are_places(void)
 	crowd_fini(&c);
 }
 
-/* The first one's place, too, once the answer to what it has asked for is there. */
+/* The first one's place, too. */
 static void the_place_of_the_first_job_is_another_ones_later(void)
 {
 	struct order_info info = { .n = N, .world = 1, .n_ranks = 1, .epochs = EPOCHS };
@@ -347,14 +348,13 @@ static void the_place_of_the_first_job_is_another_ones_later(void)
 		crowd_read(&c, 1);
 	}
 	plan_end_job(c.plan, 0);
-	CHECK(status_of(&c, 0).is_over);
+	CHECK(!plan_get_job_status(c.plan, 0, &(struct plan_status){ 0 }));
 	CHECK_U64(status_of(&c, 1).placed, 1000);
 	crowd_read(&c, 1);
 	CHECK(plan_last_use(c.plan, &use));
 	CHECK_U64(use.job, 1);
 	CHECK_U64(use.position, 1000);
 	CHECK_INT(plan_add_job(c.plan, &info), 0);
-	CHECK(!status_of(&c, 0).is_over);
 	c.at[0] = 0;
 	crowd_step(&c);
 	for (uint32_t i = 0; i < 1000; i++) {
@@ -392,30 +392,28 @@ static void a_job_that_is_quiet_at_its_end_leaves(void)
 	crowd_fini(&c);
 }
 
-/* It has read for a while when it is added. */
+/* It has read for a while when it is added: what no other job was expected to read is its own. */
 static void a_job_that_comes_late_is_shown_where_it_is(void)
 {
 	struct order_info info = { .n = N, .world = 1, .n_ranks = 1, .epochs = EPOCHS };
 	struct crowd c = { .jobs = 2, .pace = { 1, 1 }, .capacity = N / 4 };
 	struct plan_use use;
-	uint64_t position;
 
 	crowd_init(&c, check_seed());
 	crowd_plan(&c);
-	for (uint32_t i = 0; i < 300; i++) {
+	plan_end_job(c.plan, 1);
+	for (uint32_t i = 0; i < 1000; i++) {
 		c.now += NS_PER_MS;
 		crowd_read(&c, 0);
+		crowd_read(&c, 1);
 	}
-	plan_end_job(c.plan, 1);
 	CHECK_INT(plan_add_job(c.plan, &info), 1);
 	crowd_step(&c);
-	position = status_of(&c, 0).position;
-	for (uint32_t i = 0; i < 2000; i++)
-		plan_show(c.plan, c.now, 1, c.order[1][i]);
 	CHECK(!plan_last_use(c.plan, &use));
-	CHECK_U64(status_of(&c, 0).position, position);
+	CHECK_INT(status_of(&c, 0).state, PLAN_FOLLOWING);
+	CHECK(status_of(&c, 0).position >= 1000 - 8 && status_of(&c, 0).position <= 1000 + 8);
 	CHECK_INT(status_of(&c, 1).state, PLAN_FOLLOWING);
-	CHECK_U64(status_of(&c, 1).position, 2000);
+	CHECK(status_of(&c, 1).position >= 1000 - 16 && status_of(&c, 1).position <= 1000 + 8);
 	crowd_fini(&c);
 }
 

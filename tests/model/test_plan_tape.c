@@ -118,10 +118,10 @@ static void lines_that_make_no_sense_are_refused(void)
 		"event 1 5 opened 1 0 0 0 0 0",    /* no such plan */
 		"event 9999 5 opened 1 0 0 0 0 0", /* nor ever one */
 		"step 0 4 9\nstep 0 3 9",          /* time goes back */
-		"epoch 0 5 0 0 0 2 1 4",           /* samples that there are not */
-		"epoch 0 5 0 0 0 99999999 1",      /* and too few of them */
-		"epoch 0 5 0 0 0 -",               /* no epoch, and no error */
-		"epoch 0 5 0 0 8 1 0",             /* of no job */
+		"epoch 0 5 0 0 0 0 2 1 4",         /* samples that there are not */
+		"epoch 0 5 0 0 0 0 99999999 1",    /* and too few of them */
+		"epoch 0 5 0 0 0 0 -",             /* no epoch, and no error */
+		"epoch 0 5 0 0 8 0 1 0",           /* of no job */
 		PLAN, /* a second time */
 		"sizes 0 4294967295 1",
 		"hello 0",

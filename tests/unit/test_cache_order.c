@@ -226,29 +226,46 @@ static void file_that_changes_under_a_fetch_of_a_gone_plan(void)
 	rig_free(rig);
 }
 
-/* What cache_set_order does, with the change at the worst moment. */
-static void file_that_grows_while_the_plan_is_made_has_its_new_size(void)
+/* The plan is made once, of the sizes of the start. */
+static void file_that_grew_before_an_order_has_its_new_size(void)
 {
 	struct rig *rig =
 		rig_new(&(struct rig_options){ .n = 2, .size = 5000, .revalidate_ns = NS_PER_MS });
-	struct cache *c = rig->cache;
-	struct order_request request = { .order =
-						 order_ref_new(make_order(rig, "sequential"), true),
-					 .status = -ECANCELED };
-	uint32_t seen[1];
 
 	rig_read_check(rig, 0, 0, 8192);
-	atomic_store(&c->notes.is_making_plan, true);
-	CHECK_INT(plan_make(c, request.order, &request.plan), 0);
 	rig_replace(rig, 0, 50000);
 	rig_wait_metric(rig, METRIC_SOURCE_CHANGED, 1);
-	(void)cache_last_opens(c, seen, 1); /* now the old plan has been told */
-	CHECK_INT(planner_ask(c, &request), 0);
-	atomic_store(&c->notes.is_making_plan, false);
-	CHECK(request.plan != NULL && request.order == NULL);
-	plan_free(request.plan);
+	set_order(rig, "sequential");
 	RIG_UNTIL(is_staged(rig, 0) && is_staged(rig, 1));
 	RIG_UNTIL(status(rig).arena_bytes == 53248 + 8192);
+	rig_free(rig);
+}
+
+/* Neither the next order nor readers when there is none have the source read again. */
+static void what_is_in_memory_outlives_orders(void)
+{
+	struct rig *rig = rig_new(&(struct rig_options){ .n = 60,
+							 .size = 5000,
+							 .order = "sequential",
+							 .arena_limit = 16 * MIB,
+							 .arena_bytes = 8 * MIB });
+	struct order_epoch *ep = make_epoch(rig, "torch-randperm:seed=4", 0);
+
+	RIG_UNTIL(status(rig).arena_bytes == 60 * 8192);
+	set_order(rig, "torch-randperm:seed=4");
+	CHECK_U64(status(rig).arena_bytes, 60 * 8192);
+	for (uint32_t i = 0; i < 60; i++) {
+		RIG_UNTIL(is_staged(rig, ep->sample[i]));
+		open_some(rig, ep, i, i + 1);
+	}
+	RIG_UNTIL(status(rig).state == PLAN_FOLLOWING);
+	set_order(rig, NULL);
+	RIG_UNTIL(status(rig).arena_bytes == 0);
+	for (uint32_t i = 0; i < 60; i++)
+		rig_read_check(rig, i, 0, 8192);
+	CHECK_U64(rig_metric(rig, METRIC_SOURCE_READS), 60);
+	CHECK_U64(rig_metric(rig, METRIC_EVICTIONS), 0);
+	order_epoch_free(ep);
 	rig_free(rig);
 }
 
@@ -490,8 +507,9 @@ static const struct check_test tests[] = {
 	  fetches_under_way_serve_readers_and_the_new_order },
 	{ "file_that_changes_under_a_fetch_of_a_gone_plan",
 	  file_that_changes_under_a_fetch_of_a_gone_plan },
-	{ "file_that_grows_while_the_plan_is_made_has_its_new_size",
-	  file_that_grows_while_the_plan_is_made_has_its_new_size },
+	{ "file_that_grew_before_an_order_has_its_new_size",
+	  file_that_grew_before_an_order_has_its_new_size },
+	{ "what_is_in_memory_outlives_orders", what_is_in_memory_outlives_orders },
 	{ "samples_in_the_store_are_known_to_the_next_order",
 	  samples_in_the_store_are_known_to_the_next_order },
 	{ "switching_under_load_loses_nothing", switching_under_load_loses_nothing },
