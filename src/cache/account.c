@@ -212,7 +212,7 @@ static void use_up_stage(struct cache *c, const struct record *rec)
 {
 	if (rec->n_opens && !rec->now.has_read && bits_clear(c->staged_opened, rec->entry.v)) {
 		bits_clear(c->staged, rec->entry.v);
-		atomic_store(&c->n_direct, 0);
+		direct_used_pages(c);
 	}
 }
 

@@ -40,7 +40,8 @@ enum {
 	READ_TRIES = 64, /* attempts to get bytes of one version of a file that keeps changing */
 	STAGERS_MAX = 8,
 	WRITERS = 4,
-	RANGES_MAX = 64, /* of one file */
+	RANGES_MAX = 64, /* of one file, beside those that go with their READ */
+	CACHE_PAGE = 4096,
 };
 
 enum object_state {
@@ -67,7 +68,6 @@ struct object {
 	uint64_t ready_ns; /* since when a prefetch waits for its first reader, else 0 */
 	uint64_t start;    /* in the file; of a piece: PIECE_BYTES times its number */
 	uint32_t piece, length, refs;
-	uint32_t used; /* bytes that READs got; of files of several pieces */
 	struct cache_rights rights; /* while it is in the table they do not change */
 	enum object_state state;
 	int64_t young_until_ns; /* of the read; see tier.h */
@@ -79,9 +79,13 @@ struct object {
 	bool is_range;          /* not in the table; the store has no such thing */
 	bool is_once;           /* a range that goes with those who wait for it */
 	bool is_ahead;          /* counted in ahead_bytes: nobody has come for it yet */
+	bool is_charged, is_charged_whole; /* see ahead_spend */
 	bool is_from_store;
 	struct read_traits traits;
+	/* Pages that READs got, bit per page, until they had all; not there in files of one piece. */
+	uint64_t used[];
 };
+#define OBJECT_USED_WORDS (PIECE_BYTES / CACHE_PAGE / 64)
 
 /* What the plan believes of a sample. */
 enum hold { HOLD_NONE, HOLD_FETCHING, HOLD_HELD };
@@ -141,10 +145,8 @@ struct entry_state {
 	bool is_inval_queued, is_attr_queued, is_drop_queued, is_name_queued;
 	bool is_unsettled; /* READs wait: the kernel does not know the size yet */
 	uint32_t drop_renewal, inval_renewal; /* the inodes that drop and inval_job are about */
-	bool has_read;
-	uint64_t next_offset; /* end of the last READ */
-	struct list objects; /* ranges first, n_ranges of them */
-	uint32_t n_ranges, n_listed;
+	struct list objects; /* ranges first, n_ranges of them; n_once of these go with their READ */
+	uint32_t n_ranges, n_once, n_listed;
 	struct list reads; /* cache_read.in_entry of n_listed READs, of a file of several pieces */
 	struct list attr_waiters; /* cache_read.node: not started before the file is settled */
 	struct stage_job inval_job, attr_job, drop_job, name_job;
@@ -202,8 +204,8 @@ struct cache {
 	bool is_store_lasting;    /* the store is persistent */
 	_Atomic uint64_t *staged; /* per sample: pushed, not known to be dropped or used up */
 	_Atomic uint64_t *staged_opened; /* per sample: opened since it was pushed */
-	/* Per sample: its last READ was one of O_DIRECT, for which pages in the kernel are of no
-	 * use; and how many such samples there were since pages were. */
+	/* Per sample: its last READ was one of O_DIRECT; and how sure it is that samples are read so:
+	 * direct.c. */
 	_Atomic uint64_t *direct;
 	_Atomic uint32_t n_direct, stage_probe;
 	struct prefetch_queue prefetch;
@@ -270,6 +272,14 @@ void sample_fetch_piece_locked(struct cache *c, struct shard *s, struct object *
 void sample_fetch_hold_locked(struct shard *s, struct sample_fetch *job) REQUIRES(s->mu);
 void sample_fetch_release_locked(struct cache *c, struct shard *s, struct entry_state *es,
 				 struct sample_fetch *job, struct list *dead) REQUIRES(s->mu);
+
+/* --- direct.c --- */
+/* A READ of a sample. was_staged: it is the first one since pages of it were pushed. */
+void direct_read(struct cache *c, struct entry_id entry, bool is_direct, bool was_staged);
+/* A sample was read from pages that were pushed. */
+void direct_used_pages(struct cache *c);
+/* Whether pages of that sample would be of no use to whoever reads it next. */
+bool direct_is_expected(struct cache *c, struct entry_id entry);
 
 /* --- stager.c, writer.c, epochs.c --- */
 void *stager_main(void *cache);

@@ -68,6 +68,8 @@ static void fetch_settle_locked(struct cache *c, struct shard *s, struct object 
 	list_splice_tail(woken, &obj->waiters);
 	if (!is_known) /* the source was asked about a version that is no more */
 		bits_clear(c->confirmed, obj->state_of->entry.v);
+	if (obj->is_charged)
+		range_fetched(c, obj, result.is_stale ? 0 : result.status);
 	if (result.status == 0 && !is_known)
 		result = stale_result(result); /* these bytes are of the old version */
 	for (struct list *node = woken->next; node != woken; node = node->next) {
@@ -210,7 +212,7 @@ static void fetch_go(struct fetch *f, bool may_use_store)
 	f->is_check = f->is_store && !f->is_asked && !bits_get(c->confirmed, key.entry.v);
 	f->read =
 		(struct tier_read){ .key = key,
-				    .skip = (uint32_t)(obj->start % PIECE_BYTES),
+				    .skip = obj->start - (uint64_t)obj->piece * PIECE_BYTES,
 				    .path = f->path,
 				    .expect = f->is_store && !f->is_check ? f->kept : obj->identity,
 				    .buf = obj->mem,
