@@ -375,14 +375,15 @@ static void stream_advise(struct ahead *a, struct ahead_file *f, struct ahead_st
 			  const struct ahead_read *r, struct ahead_advice *ret)
 {
 	uint64_t want = stream_want(a, f, s, r), from = MAX(s->fetched, s->end);
-	uint64_t to = MIN(s->end + want, f->size);
+	uint64_t to = MIN(s->end + want, f->size), enough = MIN(want / 2, (uint64_t)PIECE);
 
 	if (to <= from)
 		return;
-	/* Few requests: not before half of it is to be had, unless nothing is there. */
-	if (from > s->end && to < f->size && to - from < MIN(want / 2, (uint64_t)PIECE))
-		return;
 	to = MIN(to, from + allowance(a, f, r));
+	/* Few requests: not before half of it is to be had and may be asked for, unless little is
+	 * there. */
+	if (to - from < enough && to < f->size && from > s->end && from - s->end >= enough)
+		return;
 	if (to < f->size)
 		to -= to % (to - from >= PIECE ? PIECE : PAGE);
 	if (to <= from)
