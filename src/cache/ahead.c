@@ -41,7 +41,7 @@
 #define REACH_LEAST (4ull << 20) /* of all streams: what a link of 1 Gbit/s and 30 ms holds */
 #define REACH_EACH (256ull << 10)
 enum { ENDS_MOST = 8, ENDS_SURE = 3, RUNS_KNOWN = 4, STREAMS_FRESH = 4 };
-enum { ALONE_MOST = 32, ALONE_RUN = 8, ALONE_SURE = 12 };
+enum { ALONE_MOST = 32, ALONE_RUN = 8, ALONE_SURE = 12, ALONE_FEW = 6 };
 enum { STREAM_SURE = 3, STREAM_IDLE = 256 }; /* READs: of it, of others meanwhile */
 enum { VAIN_MOST = 8, VAIN_SURE = 4, VAIN_PROBE = 16 };
 enum { LATENCY_ODD = 8 }; /* so much faster than others: not the source, its client's memory */
@@ -326,6 +326,17 @@ static bool is_hint(struct ahead *a, struct ahead_file *f, const struct ahead_re
 	return a->vain < VAIN_SURE || ++a->n_vain % VAIN_PROBE == 0;
 }
 
+/* Where READs are random two may meet by chance: records side by side, or one over the other, of
+ * which the kernel has the beginning. */
+static bool is_chance(const struct ahead_file *f, const struct ahead_stream *s)
+{
+	uint32_t n = f->alone;
+
+	for (int i = 0; i < AHEAD_STREAMS; i++)
+		n += f->stream[i].n_reads == 1;
+	return s->n_reads == 2 && s->start && n >= ALONE_FEW;
+}
+
 /* What should lie ahead of it now. */
 static uint64_t stream_want(const struct ahead *a, const struct ahead_file *f,
 			    const struct ahead_stream *s, const struct ahead_read *r)
@@ -336,8 +347,7 @@ static uint64_t stream_want(const struct ahead *a, const struct ahead_file *f,
 		return 0;
 	if (s->n_reads == 1 && (r->is_sample || a->ends >= ENDS_SURE))
 		return reach;
-	/* Where READs are random two may meet by chance: records side by side. */
-	if (s->n_reads == 2 && f->alone >= (uint32_t)ALONE_SURE)
+	if (is_chance(f, s))
 		return 0;
 	if (s->n_reads == 1 && f->is_hint)
 		return AHEAD_MOST;
