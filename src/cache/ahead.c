@@ -43,6 +43,7 @@
 enum { ENDS_MOST = 8, ENDS_SURE = 3, RUNS_KNOWN = 4, STREAMS_FRESH = 4 };
 enum { ALONE_MOST = 32, ALONE_RUN = 8, ALONE_SURE = 12, ALONE_FEW = 6 };
 enum { STREAM_SURE = 3, STREAM_IDLE = 256 }; /* READs: of it, of others meanwhile */
+enum { WHOLE_AGAIN = 16 };
 enum { VAIN_MOST = 8, VAIN_SURE = 4, VAIN_PROBE = 16 };
 enum { LATENCY_ODD = 8 }; /* so much faster than others: not the source, its client's memory */
 
@@ -200,10 +201,13 @@ static void file_asked(struct ahead *a, struct ahead_file *f, const struct ahead
 {
 	uint64_t part = f->size / 64 + 1;
 
-	/* What is read from memory for hours pays for no guesses afterwards. */
-	a->asked = MIN(a->asked + r->length, a->spent + AHEAD_CREDIT);
-	f->asked += r->length;
-	f->whole_asked += f->is_whole ? r->length : 0;
+	if (f->is_whole) {
+		f->whole_asked += r->length;
+	} else {
+		/* What is read from memory for hours pays for no guesses afterwards. */
+		a->asked = MIN(a->asked + r->length, a->spent + AHEAD_CREDIT);
+		f->asked += r->length;
+	}
 	if (r->offset < f->hint_end)
 		f->hint -= MIN(f->hint, r->length);
 	for (uint64_t i = r->offset / part; i <= (r->offset + r->length - 1) / part; i++)
@@ -217,15 +221,20 @@ static bool whole_is_vain(const struct ahead_file *f)
 }
 
 /* Once it was read whole, it is again: as long as it and all of its kind fit, and while no more is
- * fetched of it than its readers ask for, and once all of it. Else it has to be read whole again. */
+ * fetched of it than its readers ask for, and once all of it. Else it has to be read whole again; many
+ * times where that was for nothing. */
 static bool file_is_whole(struct ahead *a, struct ahead_file *f, uint64_t room)
 {
-	if (f->is_whole && (a->whole_bytes > room || whole_is_vain(f))) {
+	bool is_vain = f->is_whole && whole_is_vain(f);
+
+	if (f->is_whole && (a->whole_bytes > room || is_vain)) {
 		f->is_whole = false;
 		f->whole_asked = f->whole_spent = f->parts = 0;
+		f->whole_from = f->asked + f->size * (is_vain ? WHOLE_AGAIN : 1);
 		a->whole_bytes -= f->size;
-	} else if (!f->is_whole && f->parts == UINT64_MAX && f->asked >= f->size - f->size / 8 &&
-		   f->size <= room && a->whole_bytes <= room - f->size) {
+	} else if (!f->is_whole && f->parts == UINT64_MAX &&
+		   f->asked >= MAX(f->size - f->size / 8, f->whole_from) && f->size <= room &&
+		   a->whole_bytes <= room - f->size) {
 		f->is_whole = true;
 		f->whole_asked = f->whole_spent = 0;
 		a->whole_bytes += f->size;
@@ -373,9 +382,10 @@ static uint64_t allowance(const struct ahead *a, const struct ahead_file *f,
 			  const struct ahead_read *r)
 {
 	uint64_t credit = MIN((uint64_t)AHEAD_CREDIT, r->room / 4);
-	uint64_t of_file = left_of(f->asked - r->length, f->spent,
+	uint64_t own = f->is_whole ? 0 : r->length;
+	uint64_t of_file = left_of(f->asked - MIN(own, f->asked), f->spent,
 				   f->is_hint ? AHEAD_MOST : AHEAD_FILE_CREDIT + f->hint);
-	uint64_t of_all = left_of(a->asked - r->length, a->spent, credit);
+	uint64_t of_all = left_of(a->asked - MIN(own, a->asked), a->spent, credit);
 	uint64_t of_room = r->room / 2 - MIN(r->unused, r->room / 2);
 
 	return MIN(MIN(of_file, of_all), of_room);
@@ -386,10 +396,13 @@ static void stream_advise(struct ahead *a, struct ahead_file *f, struct ahead_st
 {
 	uint64_t want = stream_want(a, f, s, r), from = MAX(s->fetched, s->end);
 	uint64_t to = MIN(s->end + want, f->size), enough = MIN(want / 2, (uint64_t)PIECE);
+	uint64_t may = allowance(a, f, r);
 
 	if (to <= from)
 		return;
-	to = MIN(to, from + allowance(a, f, r));
+	if (f->is_hint) /* the READ brings a piece, or itself only */
+		may -= MIN(may, from - s->end);
+	to = MIN(to, from + may);
 	/* Few requests: not before half of it is to be had and may be asked for, unless little is
 	 * there. */
 	if (to - from < enough && to < f->size && from > s->end && from - s->end >= enough)
