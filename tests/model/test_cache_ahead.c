@@ -29,6 +29,7 @@ struct model {
 	uint32_t of[FILES];
 	uint64_t room, unused, now_ns;
 	uint64_t asked, sent, n_reads, n_missed; /* bytes, and READs */
+	uint64_t n_ahead; /* times that something was fetched ahead */
 	uint64_t was_whole, n_whole; /* bytes of files that came to be fetched in whole pieces */
 	bool is_failing;    /* what is fetched ahead */
 	/* Memory: what came first goes first, beyond so many pages. 0: all stays. */
@@ -137,6 +138,7 @@ static bool model_read(struct model *m, uint32_t file, uint64_t offset, uint32_t
 				  MIN((end + MIB - 1) / MIB * MIB, m->size[file]), 1) > 0;
 	else
 		is_missed = fetch(m, file, offset, end, 1) > 0;
+	m->n_ahead += advice.from < advice.to;
 	if (advice.from < advice.to && m->is_failing) {
 		bool is_whole = ahead_spend(&m->ahead, file, advice.to - advice.from);
 
@@ -176,6 +178,7 @@ static void stream_is_fetched_once_and_waits_at_its_beginning(void)
 		run_of(m, 0, 0, m->size[0], steps[i]);
 		CHECK(m->sent <= m->size[0] + PAGE);
 		CHECK(m->n_missed <= 3);
+		CHECK(m->n_ahead <= 100 + 16); /* in pieces, but for the beginning */
 		CHECK_U64(m->unused, 0);
 		model_free(m);
 	}

@@ -184,6 +184,83 @@ static void read_is_put_together_of_what_is_there_and_what_is_not(void)
 	rig_free(rig);
 }
 
+/* Two readers of O_DIRECT at the same half of what was fetched ahead: the other half stays. */
+static void bytes_that_are_read_twice_are_not_all_of_it(void)
+{
+	struct rig *rig =
+		rig_new(&(struct rig_options){ .n = 1, .size = 100, .other_size = 40 * MIB });
+	uint64_t before;
+
+	rig_read_check(rig, 1, 20 * MIB, 65536);
+	rig_read_check(rig, 1, 20 * MIB + 65536, 65536); /* 256 KiB behind it come ahead */
+	rig_wait_metric(rig, METRIC_SOURCE_BYTES, 131072 + 262144);
+	RIG_UNTIL(rig->cache->prefetch.inflight == 0);
+	for (int i = 0; i < 2; i++) /* no stream goes on there, nor in what follows */
+		CHECK_INT(rig_read_check(rig, 1, 20 * MIB + 131072 + 4096, 131072), READ_ARENA);
+	before = rig_metric(rig, METRIC_SOURCE_READS);
+	CHECK_INT(rig_read_check(rig, 1, 20 * MIB + 262144, 131072), READ_ARENA);
+	CHECK_U64(rig_metric(rig, METRIC_SOURCE_READS) - before, 0);
+	CHECK(arena_used(rig->arena) > 0); /* one page of it is left to be read */
+	rig_read_check(rig, 1, 20 * MIB + 131072 - 4096, 8192);
+	RIG_UNTIL(arena_used(rig->arena) == 0);
+	rig_free(rig);
+}
+
+/* READs in flight take no place of those that were fetched ahead. */
+static void ranges_of_reads_in_flight_are_no_places_taken(void)
+{
+	enum { N = RANGES_MAX };
+	struct rig *rig =
+		rig_new(&(struct rig_options){ .n = 1, .size = 100, .other_size = 40 * MIB });
+	struct rig_read *reads[N];
+
+	rig_read_check(rig, 1, 20 * MIB, 65536);
+	rig_read_check(rig, 1, 20 * MIB + 65536, 65536);
+	rig_wait_metric(rig, METRIC_SOURCE_BYTES, 131072 + 262144);
+	RIG_UNTIL(rig->cache->prefetch.inflight == 0);
+	fault_io_pause(rig->io);
+	for (uint32_t i = 0; i < N; i++)
+		reads[i] = rig_read_start(rig, 1, i * 65536 * 3 + 4096, 4096);
+	CHECK_INT(rig_read_check(rig, 1, 20 * MIB + 131072, 131072), READ_ARENA);
+	CHECK(rig->cache->prefetch.inflight > 0); /* the stream goes on */
+	fault_io_resume(rig->io);
+	for (uint32_t i = 0; i < N; i++) {
+		rig_read_wait(reads[i]);
+		rig_check_bytes(reads[i], 0, 40 * MIB);
+		rig_read_free(reads[i]);
+	}
+	rig_free(rig);
+}
+
+/* Every second prefetch fails for a while: readers notice nothing, and nothing is owed afterwards. */
+static void fetches_ahead_that_fail_are_not_charged(void)
+{
+	struct rig *rig =
+		rig_new(&(struct rig_options){ .n = 1, .size = 100, .other_size = 40 * MIB });
+	struct fault_io_rule fail = { .kind = FAULT_IO_FAIL, .status = -EIO };
+
+	rig_read_check(rig, 1, 20 * MIB, 65536);
+	for (uint64_t at = 20 * MIB + 65536; at < 30 * MIB; at += 65536) {
+		struct rig_read *read;
+
+		fault_io_pause(rig->io);
+		read = rig_read_start(rig, 1, at, 65536);
+		/* The READ itself is let through if it has to ask, what it started ahead fails. */
+		fail.countdown = read->n_done ? 0 : 1;
+		fault_io_set(rig->io, &fail);
+		fault_io_resume(rig->io);
+		rig_read_wait(read);
+		rig_check_bytes(read, 0, 40 * MIB);
+		rig_read_free(read);
+		RIG_UNTIL(rig->cache->prefetch.inflight == 0);
+		fault_io_set(rig->io, NULL);
+	}
+	CHECK(rig_metric(rig, METRIC_SOURCE_ERRORS) > 0);
+	CHECK_U64(rig->cache->ahead->spent, rig_metric(rig, METRIC_SOURCE_BYTES));
+	CHECK_U64(atomic_load(&rig->cache->ahead_bytes), 0);
+	rig_free(rig);
+}
+
 /* A file of one piece is fetched whole by any READ of it, as ever. */
 static void file_of_one_piece_is_fetched_whole(void)
 {
@@ -270,6 +347,11 @@ static const struct check_test tests[] = {
 	  random_reads_of_a_large_file_fetch_what_is_asked_for },
 	{ "read_is_put_together_of_what_is_there_and_what_is_not",
 	  read_is_put_together_of_what_is_there_and_what_is_not },
+	{ "bytes_that_are_read_twice_are_not_all_of_it",
+	  bytes_that_are_read_twice_are_not_all_of_it },
+	{ "ranges_of_reads_in_flight_are_no_places_taken",
+	  ranges_of_reads_in_flight_are_no_places_taken },
+	{ "fetches_ahead_that_fail_are_not_charged", fetches_ahead_that_fail_are_not_charged },
 	{ "file_of_one_piece_is_fetched_whole", file_of_one_piece_is_fetched_whole },
 	{ "pushes_pass_over_the_piece_that_is_being_read",
 	  pushes_pass_over_the_piece_that_is_being_read },
