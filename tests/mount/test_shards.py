@@ -7,6 +7,8 @@ Readers may be asked to read a page again that the kernel has dropped meanwhile:
 """
 import mmap
 import os
+import shutil
+import tempfile
 import threading
 
 import jobs
@@ -242,8 +244,9 @@ def small_files_are_read_as_ever(place):
     tap.equal(wrong, [], "every byte is right")
 
 
-def file_that_is_being_read_is_staged_beside_that(place):
-    """A reader stays in the first piece of a shard that the order wants: the others are pushed all the same."""
+def file_that_is_read_and_staged_at_once_has_its_bytes(place):
+    """A reader stays in the first piece of a shard that the order wants. (What of it is pushed meanwhile is chance here; see
+    pushes_pass_over_the_piece_that_is_being_read in tests/unit/test_cache_read.c.)"""
     size, n = 6 * MIB, 6
     with Shards(place, files=n, size=size, order="sequential:epochs=1", ram="96M") as shards:
         job = jobs.Job(shards.mount, shards.data)
@@ -262,7 +265,33 @@ def file_that_is_being_read_is_staged_beside_that(place):
         tap.equal(crew.join() + job.wrong, [], "every byte is right")
 
 
+def file_with_more_pieces_than_there_are_numbers_is_read_right(place):
+    """8 PiB, nearly all of it a hole: bytes 4 PiB apart are not those of each other."""
+    folder = tempfile.mkdtemp(prefix="clairfs-huge-", dir="/dev/shm")
+    size, parts, wrong = 8 << 50, {}, []
+    try:
+        with open(f"{folder}/huge.bin", "wb") as file:
+            file.truncate(size)
+            for at in (0, 3 * MIB, 4 << 50, (4 << 50) + 3 * MIB, size - MIB):
+                parts[at] = rng.randbytes(MIB)
+                file.seek(at)
+                file.write(parts[at])
+        with place.mount(folder) as mount:
+            fd = os.open(mount.path("huge.bin"), os.O_RDONLY)
+            for at, content in [*parts.items(), *reversed(parts.items())]:
+                for step in (4096, 131072, MIB):
+                    wrong += [(at, step, i) for i in range(0, MIB, step) if os.pread(fd, step, at + i) != content[i:i + step]]
+                    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+            if any(os.pread(fd, MIB, (4 << 50) + MIB)) or os.pread(fd, 10, size):
+                wrong.append("the hole, or behind the end")
+            os.close(fd)
+    finally:
+        shutil.rmtree(folder)
+    tap.equal(wrong, [], "every byte is right")
+
+
 mountkit.run(streams_are_read_once_and_in_large_requests, twelve_streams_of_one_file_are_told_apart, random_reads_take_what_they_ask_for,
              streams_and_random_reads_go_together, mapped_files_are_read_the_same, runs_of_single_pages_become_few_requests,
              direct_reads_get_their_bytes, direct_readers_are_not_staged_for, advice_to_read_all_of_a_file_is_taken,
-             small_files_are_read_as_ever, file_that_is_being_read_is_staged_beside_that)
+             small_files_are_read_as_ever, file_that_is_read_and_staged_at_once_has_its_bytes,
+             file_with_more_pieces_than_there_are_numbers_is_read_right)

@@ -314,6 +314,44 @@ static void pushes_pass_over_the_piece_that_is_being_read(void)
 	rig_free(rig);
 }
 
+/* How many of n pushes would be refused. */
+static uint32_t refused(struct rig *rig, uint32_t sample, uint32_t n)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		count += direct_is_expected(rig->cache, (struct entry_id){ sample });
+	return count;
+}
+
+static void readers_of_o_direct_are_noticed_and_forgotten(void)
+{
+	struct rig *rig = rig_new(&(struct rig_options){ .n = 100, .size = 100 });
+	struct cache *c = rig->cache;
+
+	/* One file again and again says nothing of the others. */
+	for (uint32_t i = 0; i < 100; i++)
+		direct_read(c, (struct entry_id){ 0 }, true, false);
+	CHECK_U64(refused(rig, 50, 16), 0);
+	CHECK_U64(refused(rig, 0, 16), 15);
+	for (uint32_t i = 0; i < 40; i++)
+		direct_read(c, (struct entry_id){ i }, true, false);
+	CHECK_U64(refused(rig, 50, 160), 150);
+	/* Another job, which reads others: none is lost for it, not even those. */
+	for (uint32_t i = 60; i < 76; i++)
+		direct_read(c, (struct entry_id){ i }, false, false);
+	CHECK_U64(refused(rig, 0, 16) + refused(rig, 39, 16) + refused(rig, 50, 16), 0);
+	/* The first one comes back: it is seen at what was pushed for nothing. */
+	for (uint32_t i = 0; i < 8; i++)
+		direct_read(c, (struct entry_id){ i }, true, true);
+	CHECK_U64(refused(rig, 39, 16), 15);
+	/* What is read from pages counts as well as what is read into them. */
+	for (uint32_t i = 0; i < 8; i++)
+		direct_used_pages(c);
+	CHECK_U64(refused(rig, 39, 16), 0);
+	rig_free(rig);
+}
+
 static void stop_answers_the_reads_in_flight(void)
 {
 	struct rig *rig = rig_new(&(struct rig_options){ .n = 8, .size = 3 * MIB });
@@ -355,6 +393,8 @@ static const struct check_test tests[] = {
 	{ "file_of_one_piece_is_fetched_whole", file_of_one_piece_is_fetched_whole },
 	{ "pushes_pass_over_the_piece_that_is_being_read",
 	  pushes_pass_over_the_piece_that_is_being_read },
+	{ "readers_of_o_direct_are_noticed_and_forgotten",
+	  readers_of_o_direct_are_noticed_and_forgotten },
 	{ "stop_answers_the_reads_in_flight", stop_answers_the_reads_in_flight },
 };
 CHECK_MAIN(tests)
