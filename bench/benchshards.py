@@ -98,6 +98,15 @@ class Source:
     def __exit__(self, *error):
         return self.mount.__exit__(*error)
 
+    def is_idle(self):
+        """Whether the kernel waits for no answer of it: what is read ahead is asked for long after its readers have ended."""
+        minor = os.minor(os.stat(self.directory).st_dev)
+        try:
+            with open(f"/sys/fs/fuse/connections/{minor}/waiting", encoding="ascii") as file:
+                return int(file.read()) == 0
+        except OSError as error:
+            raise Failed(f"what the source is asked for cannot be seen: {error}") from None
+
     def sent(self):
         with open(self.log, encoding="utf-8") as file:
             file.seek(self.at)
@@ -107,14 +116,19 @@ class Source:
         return sum(int(line.rsplit(" ", 1)[1]) for line in whole.splitlines() if line.startswith("read "))
 
 
-def epochs_of(source, directory, plans):
-    """[(seconds, bytes)] of each epoch; the source is left alone for a moment so that what is fetched ahead is counted."""
+def epochs_of(source, directory, plans, mount=None):
+    """[(seconds, bytes)] of each epoch. What is fetched ahead is waited for, and counts."""
+    def is_over():
+        gauges = mount.stats()["gauges"] if mount else {"prefetch_inflight": 0, "demand_inflight": 0}
+        return gauges["prefetch_inflight"] == gauges["demand_inflight"] == 0 and source.is_idle()
+
     taken = []
     for plan in plans:
+        benchlib.wait_for("what was fetched ahead", is_over)
         benchlib.drop_caches()
         source.sent()
         seconds = epoch_seconds(directory, plan)
-        time.sleep(0.3)
+        benchlib.wait_for("what was fetched ahead", is_over)
         taken.append((seconds, source.sent()))
     return taken
 
@@ -143,7 +157,7 @@ def compare(bench, data, what, file_bytes, ram):
         with Source(bench, data, readahead_kib) as source:
             def ours(source=source, plans=plans):
                 with bench.mount(source.directory, ram=ram, recover="off") as mount:
-                    return epochs_of(source, mount.mountpoint, plans)
+                    return epochs_of(source, mount.mountpoint, plans, mount)
 
             def direct(source=source, plans=plans):
                 return epochs_of(source, source.directory, plans)

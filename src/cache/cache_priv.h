@@ -207,6 +207,9 @@ struct cache {
 	/* Per sample: its last READ was one of O_DIRECT; and how sure it is that samples are read so:
 	 * direct.c. */
 	_Atomic uint64_t *direct;
+	/* Per sample of several pieces: some of it was pushed, and not opened since. */
+	_Atomic uint64_t *pushed;
+	_Atomic uint32_t asked_part; /* asked.c; 0: not known */
 	_Atomic uint32_t n_direct, stage_probe;
 	struct prefetch_queue prefetch;
 	struct mutex ahead_mu; /* a leaf */

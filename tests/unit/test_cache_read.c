@@ -184,6 +184,17 @@ static void read_is_put_together_of_what_is_there_and_what_is_not(void)
 	rig_free(rig);
 }
 
+static uint32_t n_ahead(struct rig *rig)
+{
+	struct prefetch_queue *queue = &rig->cache->prefetch;
+	uint32_t n;
+
+	mutex_lock(&queue->mu);
+	n = queue->inflight;
+	mutex_unlock(&queue->mu);
+	return n;
+}
+
 /* Two readers of O_DIRECT at the same half of what was fetched ahead: the other half stays. */
 static void bytes_that_are_read_twice_are_not_all_of_it(void)
 {
@@ -194,7 +205,7 @@ static void bytes_that_are_read_twice_are_not_all_of_it(void)
 	rig_read_check(rig, 1, 20 * MIB, 65536);
 	rig_read_check(rig, 1, 20 * MIB + 65536, 65536); /* 256 KiB behind it come ahead */
 	rig_wait_metric(rig, METRIC_SOURCE_BYTES, 131072 + 262144);
-	RIG_UNTIL(rig->cache->prefetch.inflight == 0);
+	RIG_UNTIL(n_ahead(rig) == 0);
 	for (int i = 0; i < 2; i++) /* no stream goes on there, nor in what follows */
 		CHECK_INT(rig_read_check(rig, 1, 20 * MIB + 131072 + 4096, 131072), READ_ARENA);
 	before = rig_metric(rig, METRIC_SOURCE_READS);
@@ -217,12 +228,12 @@ static void ranges_of_reads_in_flight_are_no_places_taken(void)
 	rig_read_check(rig, 1, 20 * MIB, 65536);
 	rig_read_check(rig, 1, 20 * MIB + 65536, 65536);
 	rig_wait_metric(rig, METRIC_SOURCE_BYTES, 131072 + 262144);
-	RIG_UNTIL(rig->cache->prefetch.inflight == 0);
+	RIG_UNTIL(n_ahead(rig) == 0);
 	fault_io_pause(rig->io);
 	for (uint32_t i = 0; i < N; i++)
 		reads[i] = rig_read_start(rig, 1, i * 65536 * 3 + 4096, 4096);
 	CHECK_INT(rig_read_check(rig, 1, 20 * MIB + 131072, 131072), READ_ARENA);
-	CHECK(rig->cache->prefetch.inflight > 0); /* the stream goes on */
+	CHECK(n_ahead(rig) > 0); /* the stream goes on */
 	fault_io_resume(rig->io);
 	for (uint32_t i = 0; i < N; i++) {
 		rig_read_wait(reads[i]);
@@ -252,7 +263,7 @@ static void fetches_ahead_that_fail_are_not_charged(void)
 		rig_read_wait(read);
 		rig_check_bytes(read, 0, 40 * MIB);
 		rig_read_free(read);
-		RIG_UNTIL(rig->cache->prefetch.inflight == 0);
+		RIG_UNTIL(n_ahead(rig) == 0);
 		fault_io_set(rig->io, NULL);
 	}
 	CHECK(rig_metric(rig, METRIC_SOURCE_ERRORS) > 0);
