@@ -151,6 +151,7 @@ struct plan_status {
 	uint64_t lost, lost_reads; /* times LOST; opens since it was, 0 when it is not */
 	bool is_pinning_over; /* the store was full or failed; nothing is pinned until PIN_ROOM */
 	bool is_unread;       /* epochs were read, and nothing of this one yet */
+	bool is_read_on;      /* lost, after all epochs of the order were read */
 	bool is_found;        /* the order was found, not told: set by who knows, for the words */
 };
 

@@ -12,6 +12,7 @@
 #include "plan_priv.h"
 
 #define LEAST_DONE 16.0
+#define LIMIT_FIRST 16u /* any source serves that; and readers that are ahead already are caught up with */
 #define CALM_INTERVALS 16u
 #define CALM_AWAITED 12u /* what is left of them when the next try comes, while readers wait */
 #define FAILURES_BEFORE_PAUSE 8u
@@ -21,7 +22,7 @@ void budget_init(struct plan *plan)
 {
 	struct budget *b = &plan->budget;
 
-	b->limit = plan->params.inflight_min;
+	b->limit = MIN(MAX(plan->params.inflight_min, LIMIT_FIRST), plan->params.inflight_max);
 	b->tokens = (double)plan->params.source_bytes_per_s / 4;
 }
 

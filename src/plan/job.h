@@ -109,6 +109,7 @@ struct plan_job {
 	uint64_t outside, outside_run, inside_run; /* runs: of reads outside of the order, and of
 						    * others since */
 	uint64_t lost, lost_opened;                /* times; opened at the last one */
+	uint64_t finished_opened; /* opens when all epochs had been read, 0: they never were */
 };
 
 static inline struct slot *job_cur(const struct plan_job *job)

@@ -35,6 +35,8 @@ void plan_enter(struct plan *plan, enum plan_state state, enum plan_why why)
 	plan->job->state = state;
 	if (state == PLAN_FOLLOWING)
 		plan->job->is_confirmed = true;
+	if (state == PLAN_FINISHED)
+		plan->job->finished_opened = MAX(plan->opened, 1);
 	plan->job->is_unprovable = false;
 	if (state == PLAN_LOST) {
 		plan->job->note = WHY_OF_STATE;

@@ -257,7 +257,16 @@ void stage_answered(struct plan *plan, uint64_t now_ns, uint32_t sample, int sta
 	item_in(plan, sample);
 }
 
-/* How far apart readers are in positions, of all jobs: each of these may be next. */
+/* How far apart the readers of a job are in positions: each of these may be next. Farther when a pass
+ * begins. */
+static uint64_t stage_apart(const struct plan_job *job)
+{
+	uint64_t apart = MAX(job->begin_apart, job->began_apart);
+	uint64_t usual = job->reader_span ? job->reader_span : MAX(job->span / 4, apart);
+
+	return MIN(usual, job->span);
+}
+
 static double stage_readers(const struct plan *plan)
 {
 	uint64_t n = 0;
@@ -266,7 +275,7 @@ static double stage_readers(const struct plan *plan)
 		const struct plan_job *job = plan->jobs[i];
 
 		if (job && !job->is_over)
-			n += job->reader_span ? MIN(job->reader_span, job->span) : job->span / 4;
+			n += stage_apart(job);
 	}
 	return (double)n;
 }
@@ -275,12 +284,13 @@ static void stage_shrink(struct plan *plan, uint64_t now_ns, double most)
 {
 	double least = MAX(MIN(stage_readers(plan) * (double)plan->mean_pages,
 			       (double)plan->stage_pages / 16),
-			   4 * (double)plan->mean_pages);
+			   4 * (double)plan->mean_pages),
+	       used;
 
 	stage_recover(plan, now_ns);
+	used = MIN(plan->stage_limit, (double)plan->staged_pages); /* less than that has an effect */
 	plan->stage_shrunk_ns = MAX(now_ns, 1);
-	plan->stage_limit = MIN(MAX(MIN(plan->stage_limit * 3 / 4, most), least),
-				(double)plan->stage_most);
+	plan->stage_limit = MIN(MAX(MIN(used * 3 / 4, most), least), (double)plan->stage_most);
 	jobs_stage_dirty(plan);
 }
 
@@ -328,8 +338,8 @@ void stage_distrust(struct plan *plan, uint64_t now_ns)
 	if (!is_known)
 		plan->stage_pause_ns =
 			MIN(MAX(2 * plan->stage_pause_ns, PAUSE_NS), PAUSE_MOST_NS);
-	stage_doubt(plan);
 	stage_shrink(plan, now_ns, soon * (double)plan->mean_pages);
+	stage_doubt(plan);
 	plan->stage_not_before_ns = now_ns + plan->stage_pause_ns;
 }
 

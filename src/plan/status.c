@@ -83,6 +83,13 @@ static uint32_t status_others(const struct plan *plan, const struct slot *slot)
 	return job->is_shared && 2 * near < out ? 100 - score_percent(plan) : 0;
 }
 
+/* Lost right after its epochs were over: what it reads then is no other run of them. */
+static bool status_is_read_on(const struct plan_job *job)
+{
+	return job->state == PLAN_LOST && job->finished_opened &&
+	       job->lost_opened - job->finished_opened <= SCORE_READS;
+}
+
 void plan_get_status(const struct plan *plan, struct plan_status *ret)
 {
 	const struct slot *slot = cur_slot(plan);
@@ -120,6 +127,7 @@ void plan_get_status(const struct plan *plan, struct plan_status *ret)
 		.resyncs = plan->job->resyncs,
 		.outside = plan->job->outside,
 		.outside_run = plan->job->outside_run,
+		.is_read_on = status_is_read_on(plan->job),
 		.valid_length = valid_slot(plan)->length,
 		.valid_read = valid_slot(plan)->consumed.count,
 		.valid_epoch = cur_slot(plan)->epoch,
@@ -217,6 +225,11 @@ static int text_of_state(const struct plan_status *st, char *out, size_t size)
 			return snprintf(out, size,
 					"has read %" PRIu64 " samples that are not in the order",
 					st->outside_run);
+		if (st->is_read_on)
+			return snprintf(out, size,
+					"has read all epochs of the order that was %s, and %" PRIu64
+					" samples after that",
+					st->is_found ? "found" : "told", st->lost_reads);
 		return snprintf(out, size,
 				"does not read in the order that was %s, for %" PRIu64 " reads",
 				st->is_found ? "found" : "told", st->lost_reads);

@@ -4,11 +4,13 @@
  * an epoch does not read the next one for ever. */
 #include "plan_story.h"
 
-static struct story *story_of(uint64_t start_epoch)
+static struct story *story_of_epochs(uint64_t start_epoch, uint64_t epochs)
 {
-	struct order_info info = {
-		.n = 4000, .world = 1, .n_ranks = 1, .start_epoch = start_epoch
-	};
+	struct order_info info = { .n = 4000,
+				   .world = 1,
+				   .n_ranks = 1,
+				   .start_epoch = start_epoch,
+				   .epochs = epochs };
 	struct plan_params p = story_params(&info);
 	struct story *st;
 
@@ -16,6 +18,11 @@ static struct story *story_of(uint64_t start_epoch)
 	st = story_prepare(p, NULL);
 	story_step(st);
 	return st;
+}
+
+static struct story *story_of(uint64_t start_epoch)
+{
+	return story_of_epochs(start_epoch, 0);
 }
 
 /* Of the order as if nobody had told it, and as if somebody had. */
@@ -55,6 +62,20 @@ static void an_order_that_was_found_is_not_called_told(void)
 		story_open(st, story_sample(st, 70, i));
 	says(st, "does not read in the order that was told, for 568 reads",
 	     "does not read in the order that was found, for 568 reads");
+	story_free(st);
+}
+
+/* A loader without a seed has an order of one epoch; the next one is looked for. */
+static void what_is_read_behind_the_last_epoch_is_said_to_be_that(void)
+{
+	struct story *st = story_of_epochs(0, 1);
+
+	story_read(st, 0, 0, 4000);
+	says(st, "has read all epochs", "has read all epochs");
+	for (uint32_t i = 0; i < 600; i++)
+		story_open(st, story_sample(st, 70, i));
+	says(st, "has read all epochs of the order that was told, and 432 samples after that",
+	     "has read all epochs of the order that was found, and 432 samples after that");
 	story_free(st);
 }
 
@@ -215,6 +236,8 @@ static const struct check_test tests[] = {
 	  an_order_that_was_found_late_is_no_job_that_was_resumed },
 	{ "an_order_that_was_found_is_not_called_told",
 	  an_order_that_was_found_is_not_called_told },
+	{ "what_is_read_behind_the_last_epoch_is_said_to_be_that",
+	  what_is_read_behind_the_last_epoch_is_said_to_be_that },
 	{ "a_jump_is_one_that_leaves_samples_out", a_jump_is_one_that_leaves_samples_out },
 	{ "opens_that_were_not_seen_are_no_jump", opens_that_were_not_seen_are_no_jump },
 	{ "after_an_epoch_the_next_one_is_not_read_yet",
