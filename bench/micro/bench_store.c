@@ -125,7 +125,7 @@ static void *fill_some(void *arg)
 {
 	struct bench *b = arg;
 	struct file_identity ids[MAX_BATCH];
-	struct store_piece pieces[MAX_BATCH];
+	struct tier_piece pieces[MAX_BATCH];
 	/* As in a mount: what is written lies in the arena, whose pages are large. */
 	struct arena *arena = NULL;
 	struct err err = { 0 };
@@ -219,9 +219,9 @@ static void submit_next(struct bench_read *r)
 		sem_post(&b->is_over);
 		return;
 	}
-	r->read.key = (struct piece_key){ { (uint32_t)i }, 0 };
-	r->read.expect = identity_of(b, i);
-	r->read.length = (uint32_t)b->payload;
+	r->read.ask.key = (struct piece_key){ { (uint32_t)i }, 0 };
+	r->read.ask.expect = identity_of(b, i);
+	r->read.ask.length = (uint32_t)b->payload;
 	tier_read(store_tier(b->store), &r->read);
 }
 
@@ -229,9 +229,9 @@ static void read_done(struct tier_read *read)
 {
 	struct bench_read *r = container_of(read, struct bench_read, read);
 	struct bench *b = r->bench;
-	uint64_t i = read->key.entry.v;
+	uint64_t i = read->ask.key.entry.v;
 
-	if (read->status != 0 || memcmp(read->buf, &i, MIN(sizeof(i), b->payload)) != 0)
+	if (read->answer.status != 0 || memcmp(read->ask.buf, &i, MIN(sizeof(i), b->payload)) != 0)
 		atomic_fetch_add(&b->n_bad, 1);
 	atomic_fetch_add(&b->n_done, 1);
 	if (b->is_random && clock_now(clock_monotonic()) >= b->end_ns)
@@ -280,8 +280,8 @@ static void read_all(struct bench *b)
 		reads[i].bench = b;
 		reads[i].random = b->seed + i;
 		reads[i].read.done = read_done;
-		reads[i].read.buf = arena_alloc(arena, (uint32_t)b->payload);
-		if (!reads[i].read.buf)
+		reads[i].read.ask.buf = arena_alloc(arena, (uint32_t)b->payload);
+		if (!reads[i].read.ask.buf)
 			die("out of memory");
 	}
 	run_reads(b, reads, false);

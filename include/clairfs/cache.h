@@ -20,7 +20,6 @@
 #include "clairfs/plan.h"
 #include "clairfs/tier.h"
 
-struct store;
 struct tape;
 
 /* Several jobs may read at the same time: each has an id, see cache_add_order. */
@@ -51,8 +50,8 @@ static inline uint64_t cache_spare_bytes(uint64_t ram)
 
 struct cache_params {
 	struct dataset *dataset;
-	struct tier *source;
-	struct store *store; /* NULL = none */
+	struct tier *const *tiers; /* as for chain_init(): the source, and what keeps copies */
+	size_t n_tiers;
 	struct arena *arena;
 	struct order *order; /* of the start, NULL = none; borrowed */
 	struct metrics *metrics;
@@ -172,6 +171,7 @@ struct cache_read {
 	bool is_look, is_looked; /* of cache_look; the source has answered */
 	bool is_whole;           /* misses of it fetch whole pieces */
 	bool is_accounted;
+	bool is_decided; /* its answer is of the version that there is now */
 	struct read_traits traits;
 };
 /* Never blocks; may call done() before it returns. Looks in: arena -> fetch in flight (joins it) ->

@@ -16,7 +16,7 @@
 struct mount_opts {
 	int layout; /* enum dataset_layout */
 	char *order;
-	int recover; /* enum job_effort */
+	int recover; /* enum infer_effort */
 	uint64_t recover_threads;
 	uint64_t ram, stage, sample_max;
 	char *store_dir;
@@ -53,21 +53,20 @@ struct daemon_params {
 	const char *source, *mountpoint; /* as given */
 	bool is_foreground;
 	bool show_progress; /* scan progress on stderr */
-	/* For who has mounted as root and became the user (fs_premount); 0: none of this. In the
+	/* For who mounts as root and became the user (fs_premount); 0: none of this. In the
 	 * foreground only. */
 	int fuse_fd;   /* the device, consumed; mountpoint is absolute then, and not touched */
+	/* Called once, when all is there that is needed to serve: mounts. memory: bytes that this
+	 * mount is meant to need at most, page cache of its source aside. */
+	int (*mount)(void *ctx, uint64_t memory, struct err *err);
 	int report_fd; /* an empty file for the report in place of option report; consumed */
 	void (*ready)(void *ctx); /* NULL, or told once when the mount answers */
-	void *ready_ctx;
+	void *ready_ctx; /* of both */
 };
 /* Mounts and serves until unmounted or told to stop. In the foreground it returns then; else it
  * returns in the parent as soon as the mount is ready, or with the error (the child has printed
  * nothing). -EINVAL: the caller was wrong. */
 int daemon_run(const struct daemon_params *params, struct err *err) MUST_USE;
-
-/* What order_new needs to know about a dataset, which must live as long as *ret is used. */
-struct dataset;
-void daemon_order_params(struct dataset *dataset, struct order_params *ret);
 
 /* Memory that a process may take now: of the machine, or of its cgroup; 0: not known. */
 uint64_t daemon_memory_available(void);

@@ -77,7 +77,7 @@ struct fs_params {
 	void *steps_ctx;
 	bool force_open_answered; /* never answer OPEN with ENOSYS (debug=open:answer; for
 				     comparison) */
-	int fuse_fd; /* from fs_premount, consumed: it is mounted there already. 0: it mounts. */
+	int fuse_fd; /* of fs_premount, consumed: it is mounted there already. 0: it mounts. */
 };
 
 struct fs;
@@ -114,15 +114,18 @@ struct fs_status {
 };
 void fs_get_status(struct fs *fs, struct fs_status *ret);
 
-/* Mounts for a user, read-only, nosuid, nodev, nobody else let in. Needs root. *ret_fd: the device,
- * for fs_params.fuse_fd; until it is served every access waits, once it is closed all fail. */
+/* The device, for fs_premount and fs_params.fuse_fd. */
+int fs_premount_open(int *ret_fd, struct err *err) MUST_USE;
+/* Mounts for a user, read-only, nosuid, nodev, nobody else let in. Needs root; another process may
+ * serve. Until somebody does every access waits, once the device is closed all fail. */
 struct fs_premount {
+	int fuse_fd;
 	int dir_fd;         /* the mountpoint: a directory, O_PATH will do */
 	const char *source; /* shown as the mount's device */
 	uid_t uid;
 	gid_t gid;
 };
-int fs_premount(const struct fs_premount *p, int *ret_fd, struct err *err) MUST_USE;
+int fs_premount(const struct fs_premount *p, struct err *err) MUST_USE;
 
 /* What kernel and libfuse offer, without mounting anything of ours on the user's path: a private
  * probe, or "unknown". */

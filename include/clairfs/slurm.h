@@ -18,7 +18,7 @@
 struct slurm_site {
 	char *run_dir, *spec, *local_dir, *report_dir, *squeue;
 	bool store, systemd, cgroup, prolog_drains, epilog_drains;
-	uint64_t ram_max, memory_max;
+	uint64_t ram_max, memory_max, memory_all;
 	double prolog_wait, epilog_wait; /* seconds */
 };
 extern const struct conf_table slurm_site_table;

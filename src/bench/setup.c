@@ -14,6 +14,7 @@
 #include "bench_priv.h"
 #include "clairfs/base/text.h"
 #include "clairfs/daemon.h"
+#include "clairfs/orders.h"
 #include "clairfs/simulate.h"
 
 #define DEFAULT_SPEC "torch-distributed:seed=1"
@@ -95,7 +96,7 @@ static int make_order(struct bench_setup *s, uint64_t ranks, struct err *err)
 	snprintf(world, sizeof(world), "%" PRIu64, ranks);
 	if (!text && s->args->side[0] == SIDE_MOUNT)
 		text = found = spec_of_mount(s->path);
-	daemon_order_params(s->ds, &params);
+	orders_dataset_params(s->ds, &params);
 	rc = order_spec_parse_placed(text ? text : DEFAULT_SPEC, &place, &s->spec, err);
 	if (rc == 0)
 		rc = order_new(s->spec, &params, &s->order, err);

@@ -145,9 +145,9 @@ static bool is_as_shown(const struct cache *c, struct entry_id entry, const stru
 	if (dataset_is_linked(c->p.dataset, entry)) /* the way there counts as well */
 		return bits_get(c->confirmed, entry.v);
 	dataset_stat(c->p.dataset, entry, &known);
-	return !read->has_st ||
-	       (known.st_uid == read->st.st_uid && known.st_gid == read->st.st_gid &&
-		(known.st_mode & ~read->st.st_mode & ALL_READ) == 0);
+	return !read->answer.has_st ||
+	       (known.st_uid == read->answer.st.st_uid && known.st_gid == read->answer.st.st_gid &&
+		(known.st_mode & ~read->answer.st.st_mode & ALL_READ) == 0);
 }
 
 /* Another file is there: the way to it may be another one as well. */
@@ -188,15 +188,15 @@ int access_learn(struct cache *c, struct entry_id entry, const struct tier_read 
 
 	if (!c->narrowed)
 		return 0;
-	if (read->status == 0)
+	if (read->answer.status == 0)
 		return is_as_shown(c, entry, read) ? 0 : access_look_again(c, entry);
-	if (read->is_changed && S_ISREG(read->st.st_mode)) {
+	if (read->answer.is_changed && S_ISREG(read->answer.st.st_mode)) {
 		rc = access_look_again(c, entry);
 		return rc == 0 ? -ESTALE : rc; /* the one that we know is there again */
 	}
-	if (is_closed(read->status)) {
+	if (is_closed(read->answer.status)) {
 		(void)access_look_again(c, entry);
-		return read->status;
+		return read->answer.status;
 	}
 	return 0;
 }

@@ -47,18 +47,26 @@ static int cache_init(struct cache *c)
 	return rc == 0 ? 0 : -ENOMEM;
 }
 
-static void store_init(struct cache *c)
+static void keeper_init(struct cache *c)
 {
-	struct store_status status;
+	struct tier_kept_status status;
 	struct stat st;
 
-	if (!c->p.store)
+	c->keeper = chain_keeper(&c->chain);
+	if (!c->keeper)
 		return;
-	c->store_tier = store_tier(c->p.store);
-	store_get_status(c->p.store, &status);
-	c->is_store_lasting = status.is_persistent;
+	tier_get_kept(c->keeper, &status);
+	c->is_store_lasting = status.is_lasting;
 	if (fstat(dataset_source_fd(c->p.dataset), &st) == 0) /* else nothing is at home */
 		c->home_dev = st.st_dev;
+}
+
+bool cache_keeps_any(struct cache *c)
+{
+	struct tier_kept_status status;
+
+	tier_get_kept(c->keeper, &status);
+	return status.bytes > 0;
 }
 
 int cache_new(const struct cache_params *params, struct cache **ret, struct err *err)
@@ -70,8 +78,14 @@ int cache_new(const struct cache_params *params, struct cache **ret, struct err 
 		return err_set_errno(err, -ENOMEM, "cache");
 	memset(c, 0, sizeof(*c));
 	c->p = *params;
+	rc = chain_init(&c->chain, params->tiers, params->n_tiers, err);
+	if (rc != 0) {
+		free(c);
+		return rc;
+	}
+	c->p.tiers = NULL; /* borrowed for this call */
+	keeper_init(c);
 	c->p.stagers = MIN(MAX(c->p.stagers, 1u), (uint32_t)STAGERS_MAX);
-	store_init(c);
 	atomic_init(&c->notes.arena_bytes, c->p.arena_bytes);
 	atomic_init(&c->notes.stage_bytes, c->p.stage_bytes);
 	c->notes.planned_arena_bytes = c->p.arena_bytes;
@@ -135,7 +149,7 @@ static int make_plan(struct cache *c, struct err *err)
 		return err_set_errno(err, rc, "plan");
 	}
 	planned_set(c, order, clock_now(c->p.clock));
-	if (c->p.store && store_bytes(c->p.store))
+	if (cache_keeps_any(c))
 		c->kept_at = 0;                    /* what jobs before have left */
 	planned_publish(c, clock_now(c->p.clock)); /* the mount is asked for it already */
 	return 0;
@@ -164,7 +178,7 @@ static int start_threads(struct cache *c, struct err *err)
 
 	for (uint32_t i = 0; rc == 0 && i < c->p.stagers; i++)
 		rc = thr_start(&c->stagers[i], "cl-stager", stager_main, c, err);
-	for (uint32_t i = 0; rc == 0 && c->p.store && i < WRITERS; i++)
+	for (uint32_t i = 0; rc == 0 && c->keeper && i < WRITERS; i++)
 		rc = thr_start(&c->writers[i], "cl-writer", writer_main, c, err);
 	if (rc == 0)
 		rc = thr_start(&c->epochs, "cl-epochs", epochs_main, c, err);
@@ -253,8 +267,7 @@ void cache_stop(struct cache *c)
 	stop_settling(c);
 	if (!c->is_started)
 		return;
-	if (c->p.store)
-		store_stop(c->p.store);
+	tier_stop(c->keeper);
 	queue_close(&c->stage_jobs);
 	queue_close(&c->pin_jobs);
 	queue_close(&c->epoch_jobs);
@@ -386,7 +399,7 @@ uint32_t cache_get_jobs(struct cache *c, struct cache_job ret[PLAN_JOBS])
 void cache_update_gauges(struct cache *c)
 {
 	struct metrics *m = c->p.metrics;
-	struct store_status store = { 0 };
+	struct tier_kept_status kept;
 	struct cache_status st;
 
 	cache_get_status(c, &st);
@@ -395,13 +408,12 @@ void cache_update_gauges(struct cache *c)
 	metrics_gauge_set(m, METRIC_ARENA_LIMIT_BYTES, atomic_load(&c->notes.arena_bytes));
 	metrics_gauge_set(m, METRIC_STAGE_BYTES, st.plan.stage_bytes);
 	metrics_gauge_set(m, METRIC_STAGE_LIMIT_BYTES, st.plan.stage_limit_bytes);
-	if (c->p.store)
-		store_get_status(c->p.store, &store);
-	metrics_gauge_set(m, METRIC_STORE_BYTES, store.bytes);
-	metrics_gauge_set(m, METRIC_STORE_RECORDS, store.records);
-	metrics_gauge_set(m, METRIC_STORE_PAYLOAD_BYTES, store.record_bytes);
-	metrics_gauge_set(m, METRIC_STORE_OFF, store.is_off || store.is_write_off);
-	metrics_gauge_set(m, METRIC_STORE_LIMIT_BYTES, c->p.store ? c->p.store_bytes : 0);
+	tier_get_kept(c->keeper, &kept);
+	metrics_gauge_set(m, METRIC_STORE_BYTES, kept.bytes);
+	metrics_gauge_set(m, METRIC_STORE_RECORDS, kept.records);
+	metrics_gauge_set(m, METRIC_STORE_PAYLOAD_BYTES, kept.record_bytes);
+	metrics_gauge_set(m, METRIC_STORE_OFF, kept.is_off);
+	metrics_gauge_set(m, METRIC_STORE_LIMIT_BYTES, c->keeper ? c->p.store_bytes : 0);
 	metrics_gauge_set(m, METRIC_DATASET_SAMPLES, dataset_n_samples(c->p.dataset));
 	metrics_gauge_set(m, METRIC_DATASET_BYTES, dataset_sample_bytes(c->p.dataset));
 	metrics_gauge_set(m, METRIC_EPOCH, st.plan.epoch);

@@ -27,7 +27,7 @@
 #include "clairfs/base/thr.h"
 #include "clairfs/cache.h"
 #include "clairfs/metrics/trace.h"
-#include "clairfs/tier/store.h"
+#include "clairfs/tier/chain.h"
 
 #include "access_priv.h"
 #include "account_priv.h"
@@ -80,7 +80,7 @@ struct object {
 	bool is_once;           /* a range that goes with those who wait for it */
 	bool is_ahead;          /* counted in ahead_bytes: nobody has come for it yet */
 	bool is_charged, is_charged_whole; /* see ahead_spend */
-	bool is_from_store;
+	enum read_class read_class; /* of the tier that gave it */
 	struct read_traits traits;
 	/* Pages that READs got, bit per page, until they had all; not there in files of one piece. */
 	uint64_t used[];
@@ -170,7 +170,8 @@ struct account;
 
 struct cache {
 	struct cache_params p;
-	struct tier *store_tier; /* NULL without a store */
+	struct chain chain;
+	struct tier *keeper; /* of the chain; NULL: nothing is kept beyond the arena */
 	const struct stage_ops *stage;
 	void *stage_ctx;
 	struct plan *plan;                  /* planner thread; made by cache_start */
@@ -201,7 +202,7 @@ struct cache {
 	_Atomic uint64_t *abroad, *narrowed; /* narrowed: NULL unless shared, see access.c */
 	_Atomic uint64_t *marked[2]; /* per sample, a bit of its mark each: see probed.c. Or NULL */
 	uint64_t home_dev;        /* st_dev of the source directory */
-	bool is_store_lasting;    /* the store is persistent */
+	bool is_store_lasting;    /* what the keeper keeps outlives the mount */
 	_Atomic uint64_t *staged; /* per sample: pushed, not known to be dropped or used up */
 	_Atomic uint64_t *staged_opened; /* per sample: opened since it was pushed */
 	/* Per sample: its last READ was one of O_DIRECT; and how sure it is that samples are read so:
@@ -235,6 +236,10 @@ struct cache {
 /* --- read.c --- */
 void read_begin(struct cache *c, struct cache_read *r);
 void read_settle(struct cache *c, struct cache_read *r); /* one part less; the last one answers */
+
+/* --- cache.c --- */
+/* Whether there is anything in the tier that keeps. */
+bool cache_keeps_any(struct cache *c);
 
 /* --- look.c --- */
 /* Goes on with a cache_look, after it had to wait. */
@@ -275,14 +280,6 @@ void sample_fetch_piece_locked(struct cache *c, struct shard *s, struct object *
 void sample_fetch_hold_locked(struct shard *s, struct sample_fetch *job) REQUIRES(s->mu);
 void sample_fetch_release_locked(struct cache *c, struct shard *s, struct entry_state *es,
 				 struct sample_fetch *job, struct list *dead) REQUIRES(s->mu);
-
-/* --- direct.c --- */
-/* A READ of a sample. was_staged: it is the first one since pages of it were pushed. */
-void direct_read(struct cache *c, struct entry_id entry, bool is_direct, bool was_staged);
-/* A sample was read from pages that were pushed. */
-void direct_used_pages(struct cache *c);
-/* Whether pages of that sample would be of no use to whoever reads it next. */
-bool direct_is_expected(struct cache *c, struct entry_id entry);
 
 /* --- stager.c, writer.c, epochs.c --- */
 void *stager_main(void *cache);

@@ -168,10 +168,10 @@ static void change_store(struct cache *c, struct entry_id entry, const struct fi
 {
 	struct file_identity kept;
 
-	if (!c->p.store)
+	if (!c->keeper)
 		return;
 	if (dataset_kept_identity(c->p.dataset, entry, old, &kept) == 0)
-		store_forget(c->p.store, &kept, piece_count(old->size));
+		tier_forget(c->keeper, &kept, 0, piece_count(old->size));
 	note_sample(c, PLAN_EV_UNPINNED, entry, 0);
 }
 

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fetching one piece, or a range: memory, store or source, waking whoever waits. Single flight: the object is
- * in the table while it is fetched, so later readers join it. A failed store read goes on at the
- * source with the same object; a failed prefetch wakes its readers, who then fetch for themselves:
- * advice must not become an error.
+ * Fetching one piece, or a range: memory, a walk along the tiers (tier/chain.h), waking whoever
+ * waits. Single flight: the object is in the table while it is fetched, so later readers join it. A
+ * failed prefetch wakes its readers, who then fetch for themselves: advice must not become an error.
  *
  * Prefetches wait in a queue of our own until a slot is free, so at most `max` of them are with the
  * I/O engine. A READ that joins a prefetch still in this queue takes it out and starts it as
@@ -79,7 +78,7 @@ static void fetch_settle_locked(struct cache *c, struct shard *s, struct object 
 			obj->refs++;
 			part->object = obj;
 			if (part->part_class != READ_LATE)
-				part->part_class = obj->is_from_store ? READ_STORE : READ_MISS;
+				part->part_class = obj->read_class;
 			read_traits_add(&part->read->traits, &obj->traits);
 		} else if (result.is_stale || !obj->is_demand) {
 			part->is_restart = true;
@@ -125,11 +124,7 @@ static void fetch_leave(struct cache *c, struct shard *s, struct object *obj)
 	list_init(&dead);
 	mutex_lock(&s->mu);
 	object_put_locked(c, s, obj, &dead);
-	mutex_unlock(&s->mu);
-	objects_free(c, &dead);
-	mutex_lock(&s->mu);
-	busy_end_locked(s);
-	mutex_unlock(&s->mu);
+	busy_leave_locked(c, s, &dead);
 }
 
 static void fetch_end(struct cache *c, struct object *obj, struct fetch_result result)
@@ -152,103 +147,89 @@ static void fetch_end(struct cache *c, struct object *obj, struct fetch_result r
 	fetch_leave(c, s, obj);
 }
 
-static void fetch_done(struct tier_read *read);
-
 /* A file on another filesystem than the source directory is none for a persistent store. */
-static void fetch_place(struct cache *c, struct entry_id entry, const struct tier_read *read)
+static void fetch_place(struct cache *c, struct entry_id entry, const struct tier_answer *answer)
 {
-	if (!c->is_store_lasting || !read->has_st)
+	if (!c->is_store_lasting || !answer->has_st)
 		return;
-	if (read->st.st_dev == c->home_dev)
+	if (answer->st.st_dev == c->home_dev)
 		bits_clear(c->abroad, entry.v);
 	else if (bits_set(c->abroad, entry.v))
 		note_sample(c, PLAN_EV_UNPINNED, entry, 0);
 }
 
-bool store_keeps(struct cache *c, struct entry_id entry, const struct file_identity *id,
-		 uint32_t n_pieces)
+/* Whether the tier that keeps has pieces [first, end) of this version, and may be asked. */
+static bool keeper_has(struct cache *c, struct entry_id entry, const struct file_identity *id,
+		       uint32_t first, uint32_t end)
 {
 	struct file_identity kept;
 
-	if (!c->p.store || bits_get(c->abroad, entry.v) ||
+	if (!c->keeper || bits_get(c->abroad, entry.v) ||
 	    dataset_kept_identity(c->p.dataset, entry, id, &kept) != 0)
 		return false;
-	for (uint32_t i = 0; i < n_pieces; i++) {
-		struct piece_key key = { entry, i };
-
-		if (!store_has(c->p.store, key, &kept))
+	for (uint32_t i = first; i < end; i++)
+		if (!tier_has(c->keeper, (struct piece_key){ entry, i }, &kept))
 			return false;
-	}
 	return true;
+}
+
+bool store_keeps(struct cache *c, struct entry_id entry, const struct file_identity *id,
+		 uint32_t n_pieces)
+{
+	return keeper_has(c, entry, id, 0, n_pieces);
 }
 
 bool store_keeps_piece(struct cache *c, struct entry_id entry, const struct file_identity *id,
 		       uint32_t piece)
 {
-	struct piece_key key = { entry, piece };
-	struct file_identity kept;
-
-	return c->p.store && !bits_get(c->abroad, entry.v) &&
-	       dataset_kept_identity(c->p.dataset, entry, id, &kept) == 0 &&
-	       store_has(c->p.store, key, &kept);
+	return keeper_has(c, entry, id, piece, piece + 1);
 }
 
-/* Asks the store when it keeps this very version, else the source. However new the index is, the
- * file may have changed since, and what the store keeps of it is as old: before its first use in
- * this mount, and again after nobody has looked at the file for a while (entry_untouch), the source
- * is asked whether the file is still that one. */
-static void fetch_go(struct fetch *f, bool may_use_store)
+/* What the walk has to know of the piece. Copies are of no use to what measures, and of ranges there
+ * are none. */
+static void fetch_look(struct fetch *f)
 {
 	struct cache *c = f->cache;
-	struct object *obj = f->object;
-	struct piece_key key = { obj->state_of->entry, obj->piece };
-	uint8_t mark = obj->is_range ? 0 : probed_mark(c, key.entry);
+	const struct object *obj = f->object;
+	struct entry_id entry = obj->state_of->entry;
+	uint8_t mark = obj->is_range ? 0 : probed_mark(c, entry);
 
 	f->request.mark = mark;
-	f->request.piece = obj->piece;
-	f->request.is_demand = obj->is_demand;
-	f->is_store = may_use_store && !mark && !obj->is_range && c->p.store &&
-		      !bits_get(c->abroad, key.entry.v) && store_has(c->p.store, key, &f->kept);
-	f->is_check = f->is_store && !f->is_asked && !bits_get(c->confirmed, key.entry.v);
-	f->read =
-		(struct tier_read){ .key = key,
-				    .skip = obj->start - (uint64_t)obj->piece * PIECE_BYTES,
-				    .path = f->path,
-				    .expect = f->is_store && !f->is_check ? f->kept : obj->identity,
-				    .buf = obj->mem,
-				    .length = f->is_check ? 0 : obj->length,
-				    .is_urgent = obj->is_demand,
-				    .is_cold = mark != 0,
-				    .done = fetch_done,
-				    .ctx = f };
-	if (f->is_store && !f->is_check) {
-		tier_read(c->store_tier, &f->read);
-		return;
-	}
-	metrics_gauge_add(c->p.metrics,
-			  obj->is_demand ? METRIC_DEMAND_INFLIGHT : METRIC_PREFETCH_INFLIGHT, 1);
-	probed_send(c, f);
+	f->walk.want.is_cold = mark != 0;
+	f->walk.may_copy = !mark && !obj->is_range && !bits_get(c->abroad, entry.v);
 }
 
-static void source_left(struct cache *c, struct fetch *f)
+static enum metric inflight_metric(const struct fetch *f)
 {
-	metrics_gauge_add(c->p.metrics,
-			  f->object->is_demand ? METRIC_DEMAND_INFLIGHT : METRIC_PREFETCH_INFLIGHT,
-			  -1);
-	probed_answered(c, f);
+	return f->object->is_demand ? METRIC_DEMAND_INFLIGHT : METRIC_PREFETCH_INFLIGHT;
+}
+
+/* Sends what the walk asks for next. */
+static void fetch_send(struct fetch *f)
+{
+	struct cache *c = f->cache;
+
+	if (f->walk.state == WALK_COPY) {
+		tier_read(walk_tier(&f->walk), &f->walk.read);
+		return;
+	}
+	metrics_gauge_add(c->p.metrics, inflight_metric(f), 1);
+	probed_send(c, f);
 }
 
 /* What an answer of the source means for the rest of the cache, and for those who wait for it. */
 static struct fetch_result fetch_learn(struct fetch *f, struct fetch_result result)
 {
+	const struct tier_read *read = &f->walk.read;
 	struct cache *c = f->cache;
 	struct object *obj = f->object;
 	struct entry_id entry = obj->state_of->entry;
 	int rc;
 
-	source_left(c, f);
-	fetch_place(c, entry, &f->read);
-	rc = access_learn(c, entry, &f->read);
+	metrics_gauge_add(c->p.metrics, inflight_metric(f), -1);
+	probed_answered(c, f);
+	fetch_place(c, entry, &read->answer);
+	rc = access_learn(c, entry, read);
 	if (rc == -ESTALE)
 		return stale_result(result);
 	if (rc != 0) {
@@ -257,18 +238,18 @@ static struct fetch_result fetch_learn(struct fetch *f, struct fetch_result resu
 	}
 	if (result.status == 0)
 		bits_set(c->confirmed, entry.v);
-	if (result.status == 0 && obj->is_demand) {
+	if (result.status == 0 && obj->is_demand && f->walk.state == WALK_SOURCE) {
 		struct plan_event ev = { .kind = PLAN_EV_DEMAND,
 					 .sample = entry.v,
-					 .bytes = f->read.got,
-					 .latency_ns = f->read.latency_ns };
+					 .bytes = result.bytes,
+					 .latency_ns = result.latency_ns };
 
 		note_event(c, &ev);
-	} else if (f->read.is_changed && !S_ISREG(f->read.st.st_mode)) {
+	} else if (read->answer.is_changed && !S_ISREG(read->answer.st.st_mode)) {
 		change_file(c, entry, NULL, NULL); /* no file any more */
-		result.status = S_ISDIR(f->read.st.st_mode) ? -EISDIR : -EIO;
-	} else if (f->read.is_changed) {
-		change_file(c, entry, &f->read.expect, &f->read.st);
+		result.status = S_ISDIR(read->answer.st.st_mode) ? -EISDIR : -EIO;
+	} else if (read->answer.is_changed) {
+		change_file(c, entry, &read->ask.expect, &read->answer.st);
 		result = stale_result(result);
 	} else if (result.status == -ENOENT || result.status == -ENOTDIR) {
 		change_file(c, entry, NULL, NULL);
@@ -285,24 +266,23 @@ static void trace_event(const struct fetch *f, enum trace_kind kind, uint64_t be
 					     .end_ns = end_ns,
 					     .file = f->object->state_of->entry.v,
 					     .piece = f->object->piece,
-					     .bytes = f->read.got,
+					     .bytes = f->walk.read.answer.got,
 					     .group = f->trace_group,
-					     .status = (int16_t)f->read.status });
+					     .status = (int16_t)f->walk.read.answer.status });
 }
 
 /* One tier has answered. */
 static void trace_tier(const struct fetch *f)
 {
+	static const enum trace_kind kinds[WALK_STATES] = { [WALK_CHECK] = TRACE_SOURCE_CHECK,
+							    [WALK_COPY] = TRACE_STORE_READ,
+							    [WALK_SOURCE] = TRACE_SOURCE_READ };
 	uint64_t now;
 
 	if (!f->begin_ns)
 		return;
 	now = clock_now(f->cache->p.clock);
-	trace_event(f,
-		    f->is_check   ? TRACE_SOURCE_CHECK
-		    : f->is_store ? TRACE_STORE_READ
-				  : TRACE_SOURCE_READ,
-		    now - MIN(f->read.latency_ns, now), now);
+	trace_event(f, kinds[f->walk.state], now - MIN(f->walk.read.answer.latency_ns, now), now);
 }
 
 static void trace_fetch(const struct fetch *f)
@@ -317,56 +297,98 @@ static void trace_fetch(const struct fetch *f)
 static void note_own_time(struct fetch *f)
 {
 	uint64_t took = f->asked_ns ? clock_now(f->cache->p.clock) - f->asked_ns : 0;
-	struct read_traits own = { .held_ns = took - MIN(f->read.latency_ns, took) };
+	struct read_traits own = { .held_ns = took - MIN(f->walk.read.answer.latency_ns, took) };
 
 	read_traits_add(&f->request.traits, &own);
+}
+
+static struct fetch_result source_answered(struct fetch *f, struct fetch_result result)
+{
+	bool is_read = f->walk.state == WALK_SOURCE;
+
+	if (f->walk.read.answer.status == 0 && result.status != 0)
+		result = stale_result(result); /* not the bytes that were asked for */
+	if (is_read)
+		note_own_time(f);
+	if (is_read && result.status == 0 && f->object->identity.size > PIECE_BYTES)
+		range_answered(f->cache, &f->walk.read);
+	return fetch_learn(f, result);
+}
+
+static void copy_answered(const struct fetch *f, const struct fetch_result *result)
+{
+	struct cache *c = f->cache;
+
+	if (result->status == 0)
+		return;
+	metrics_add(c->p.metrics, METRIC_BYPASS_STORE_ERROR, 1);
+	if (walk_tier(&f->walk) == c->keeper)
+		note_sample(c, PLAN_EV_UNPINNED, f->object->state_of->entry, 0);
+}
+
+/* The walk is over. */
+static void fetch_over(struct fetch *f, struct fetch_result result)
+{
+	struct cache *c = f->cache;
+	struct object *obj = f->object;
+
+	if (result.status == 0)
+		probed_piece_done(c, &f->walk.read);
+	if (result.status == 0 && !obj->is_demand)
+		metrics_add(c->p.metrics, METRIC_PREFETCH_BYTES, result.bytes);
+	obj->traits = f->request.traits;
+	obj->read_class = walk_tier(&f->walk)->ops->read_class;
+	obj->young_until_ns = f->walk.read.answer.young_until_ns;
+	trace_fetch(f);
+	free(f);
+	fetch_end(c, obj, result);
 }
 
 static void fetch_done(struct tier_read *read)
 {
 	struct fetch *f = read->ctx;
-	struct cache *c = f->cache;
-	struct object *obj = f->object;
-	struct fetch_result result = { .status = read->status,
-				       .bytes = read->got,
-				       .latency_ns = read->latency_ns };
+	struct fetch_result result = { .status = walk_status(&f->walk),
+				       .bytes = read->answer.got,
+				       .latency_ns = read->answer.latency_ns };
 
 	trace_tier(f);
-	if (f->is_check && result.status == 0 &&
-	    access_learn(c, obj->state_of->entry, read) == 0) {
-		source_left(c, f);
-		fetch_place(c, obj->state_of->entry, &f->read);
-		bits_set(c->confirmed, obj->state_of->entry.v);
-		f->is_asked = true;
-		fetch_go(f, true);
-		return;
-	}
-	if (f->is_check)
-		f->is_store = false; /* the source's answer is the answer */
-	if (f->is_store && result.status != 0) {
-		metrics_add(c->p.metrics, METRIC_BYPASS_STORE_ERROR, 1);
-		note_sample(c, PLAN_EV_UNPINNED, obj->state_of->entry, 0);
-		fetch_go(f, false);
-		return;
-	}
-	if (result.status == 0 && result.bytes != obj->length)
-		result = stale_result(result);
-	if (!f->is_store) {
-		note_own_time(f);
-		if (result.status == 0 && obj->identity.size > PIECE_BYTES)
-			range_answered(c, &f->read);
-		result = fetch_learn(f, result);
-	}
-	if (result.status == 0)
-		probed_piece_done(c, &f->read);
-	obj->traits = f->request.traits;
-	obj->is_from_store = f->is_store;
-	obj->young_until_ns = f->is_store ? 0 : read->young_until_ns;
-	if (result.status == 0 && !obj->is_demand)
-		metrics_add(c->p.metrics, METRIC_PREFETCH_BYTES, result.bytes);
-	trace_fetch(f);
-	free(f);
-	fetch_end(c, obj, result);
+	if (f->walk.state == WALK_COPY)
+		copy_answered(f, &result);
+	else
+		result = source_answered(f, result);
+	fetch_look(f);
+	if (walk_answered(&f->walk, result.status))
+		fetch_send(f);
+	else
+		fetch_over(f, result);
+}
+
+/* As the source is to be asked for it, and as whom the others know it. */
+static void fetch_want(struct fetch *f)
+{
+	const struct object *obj = f->object;
+	struct entry_id entry = obj->state_of->entry;
+	int rc = 0;
+
+	f->walk.want = (struct tier_request){ .key = { entry, obj->piece },
+					      .skip = obj->start - (uint64_t)obj->piece * PIECE_BYTES,
+					      .path = f->path,
+					      .expect = obj->identity,
+					      .buf = obj->mem,
+					      .length = obj->length,
+					      .is_urgent = obj->is_demand };
+	/* However new the index is, the file may have changed since, and copies are as old: before the
+	 * first use of one in this mount, and again after nobody has looked at the file for a while
+	 * (entry_untouch), the source is asked whether it is still that one. */
+	f->walk.is_verified = bits_get(f->cache->confirmed, entry.v);
+	if (f->cache->chain.n > 1)
+		rc = dataset_kept_identity(f->cache->p.dataset, entry, &obj->identity,
+					   &f->walk.kept);
+	assert(rc == 0); /* the path fitted before */
+	f->walk.read.done = fetch_done;
+	f->walk.read.ctx = f;
+	f->request.piece = obj->piece;
+	f->request.is_demand = obj->is_demand;
 }
 
 /* Path and memory of a fetch. */
@@ -395,10 +417,7 @@ static int fetch_prepare(struct cache *c, struct object *obj, struct fetch **ret
 		f->begin_ns = clock_now(c->p.clock);
 		f->trace_group = metrics_trace_group(c->p.metrics);
 	}
-	if (c->p.store)
-		rc = dataset_kept_identity(c->p.dataset, obj->state_of->entry, &obj->identity,
-					   &f->kept);
-	assert(rc == 0); /* the path fitted above */
+	fetch_want(f);
 	*ret = f;
 	return 0;
 }
@@ -409,10 +428,13 @@ void fetch_start(struct cache *c, struct object *obj)
 	struct fetch *f;
 
 	result.status = fetch_prepare(c, obj, &f);
-	if (result.status == 0)
-		fetch_go(f, true);
-	else
+	if (result.status != 0) {
 		fetch_end(c, obj, result);
+		return;
+	}
+	fetch_look(f);
+	walk_begin(&f->walk, &c->chain);
+	fetch_send(f);
 }
 
 /* --- prefetches that wait for a slot --- */

@@ -3,16 +3,13 @@
 #ifndef CLAIRFS_CACHE_FETCH_PRIV_H
 #define CLAIRFS_CACHE_FETCH_PRIV_H
 
-#include "clairfs/tier.h"
+#include "clairfs/cache/probe.h"
+#include "clairfs/tier/chain.h"
 
 struct fetch {
-	struct tier_read read;
+	struct walk walk;
 	struct cache *cache;
 	struct object *object;
-	struct file_identity kept; /* what the store knows it as */
-	bool is_store;
-	bool is_check;     /* only asks the source whether the file is still the same */
-	bool is_asked;     /* it was asked, and the file is */
 	uint64_t begin_ns; /* while somebody traces, else 0 */
 	uint64_t asked_ns; /* somebody waits since then, else 0 */
 	uint32_t trace_group;

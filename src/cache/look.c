@@ -43,12 +43,13 @@ static void look_done(struct tier_read *read)
 	struct cache_read *r = look->r;
 	struct cache *c = r->cache;
 	struct entry_id entry = r->entry;
-	bool is_file = read->is_changed && S_ISREG(read->st.st_mode);
-	int rc = access_learn(c, entry, read), status = rc && rc != -ESTALE ? rc : read->status;
+	bool is_file = read->answer.is_changed && S_ISREG(read->answer.st.st_mode);
+	int rc = access_learn(c, entry, read),
+	    status = rc && rc != -ESTALE ? rc : read->answer.status;
 
 	if (rc == 0 && is_file)
-		change_file(c, entry, &read->expect, &read->st);
-	else if (rc == 0 && (read->is_changed || status == -ENOENT || status == -ENOTDIR))
+		change_file(c, entry, &read->ask.expect, &read->answer.st);
+	else if (rc == 0 && (read->answer.is_changed || status == -ENOENT || status == -ENOTDIR))
 		change_file(c, entry, NULL, NULL);
 	free(look);
 	if (rc != -ESTALE && status != 0 && !is_file) {
@@ -75,12 +76,12 @@ static struct look *look_new(struct cache *c, struct cache_read *r)
 		return NULL;
 	memcpy(look->path, path, size);
 	look->r = r;
-	look->read = (struct tier_read){ .key = { r->entry, 0 },
-					 .path = look->path,
-					 .is_urgent = true,
+	look->read = (struct tier_read){ .ask = { .key = { r->entry, 0 },
+						  .path = look->path,
+						  .is_urgent = true },
 					 .done = look_done,
 					 .ctx = look };
-	dataset_identity(c->p.dataset, r->entry, &look->read.expect);
+	dataset_identity(c->p.dataset, r->entry, &look->read.ask.expect);
 	return look;
 }
 
@@ -104,7 +105,7 @@ void look_begin(struct cache *c, struct cache_read *r)
 	}
 	look = look_new(c, r);
 	if (look)
-		tier_read(c->p.source, &look->read);
+		tier_read(chain_source(&c->chain), &look->read);
 	else
 		look_end(c, r, -ENOMEM);
 }

@@ -339,6 +339,17 @@ bool evict_one(struct cache *c)
 	return true;
 }
 
+void busy_leave_locked(struct cache *c, struct shard *s, struct list *dead)
+{
+	if (!list_is_empty(dead)) {
+		mutex_unlock(&s->mu);
+		objects_free(c, dead);
+		mutex_lock(&s->mu);
+	}
+	busy_end_locked(s);
+	mutex_unlock(&s->mu);
+}
+
 void busy_end_locked(struct shard *s)
 {
 	assert(s->busy > 0);

@@ -44,5 +44,8 @@ void objects_free(struct cache *c, struct list *dead);
 /* Frees one plain resident of any file; false when there is none. */
 bool evict_one(struct cache *c);
 void busy_end_locked(struct shard *s) REQUIRES(s->mu);
+/* The last thing that is done of a READ or a fetch, as cache_stop() may go on then: frees `dead`
+ * before. Without the lock afterwards. */
+void busy_leave_locked(struct cache *c, struct shard *s, struct list *dead) RELEASE(s->mu);
 
 #endif

@@ -103,7 +103,7 @@ void planned_add(struct cache *c, struct order_request *request, uint64_t now_ns
 	atomic_store(&c->has_order, true);
 	request->job = job->id;
 	request->status = 0;
-	if (c->p.store && store_bytes(c->p.store)) { /* what only this order has was not told yet */
+	if (cache_keeps_any(c)) { /* what only this order has was not told yet */
 		c->kept_at = 0;
 		c->kept_next_ns = MAX(c->kept_next_ns, 1);
 	}

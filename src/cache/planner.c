@@ -443,7 +443,7 @@ static void tell_room(struct cache *c, uint64_t now)
 {
 	static const struct plan_event ev = { .kind = PLAN_EV_PIN_ROOM };
 
-	if (c->counted.is_pinning_over && c->p.store && store_takes_more(c->p.store))
+	if (c->counted.is_pinning_over && tier_takes_more(c->keeper))
 		plan_event(c->plan, now, &ev);
 }
 

@@ -124,24 +124,29 @@ void probed_opened(struct cache *c, uint32_t sample, uint64_t now_ns)
 /* Not when the read is accounted for: that is a second later, and the next pass may have begun. */
 void probed_piece_done(struct cache *c, const struct tier_read *read)
 {
-	if (read->is_cold && read->key.piece + 1 >= piece_count(read->expect.size))
-		set_mark(c, read->key.entry, 0);
+	if (read->ask.is_cold && read->ask.key.piece + 1 >= piece_count(read->ask.expect.size))
+		set_mark(c, read->ask.key.entry, 0);
 }
 
 /* --- requests of the source --- */
 
-static void send_all(struct cache *c, struct list *go)
+static void fetch_go(struct fetch *f)
+{
+	tier_read(walk_tier(&f->walk), &f->walk.read);
+}
+
+static void send_all(struct list *go)
 {
 	struct list *node;
 
 	while ((node = list_pop_head(go)))
-		tier_read(c->p.source, &container_of(node, struct fetch, request.node)->read);
+		fetch_go(container_of(node, struct fetch, request.node));
 }
 
 void probed_send(struct cache *c, struct fetch *f)
 {
 	if (!c->p.probe || c->p.probe->may_send(c->p.probe->ctx, &f->request))
-		tier_read(c->p.source, &f->read); /* else somebody else does; f may be gone by now */
+		fetch_go(f); /* else somebody else does; f may be gone by now */
 }
 
 void probed_answered(struct cache *c, struct fetch *f)
@@ -152,10 +157,10 @@ void probed_answered(struct cache *c, struct fetch *f)
 	if (!c->p.probe)
 		return;
 	list_init(&go);
-	f->request.bytes = f->read.got;
-	f->request.latency_ns = f->read.latency_ns;
+	f->request.bytes = f->walk.read.answer.got;
+	f->request.latency_ns = f->walk.read.answer.latency_ns;
 	is_let = c->p.probe->answered(c->p.probe->ctx, &f->request, &go);
-	send_all(c, &go);
+	send_all(&go);
 	if (is_let)
 		prefetch_pump(c);
 }
@@ -174,7 +179,7 @@ void probed_tick(struct cache *c, uint64_t now_ns)
 		return;
 	list_init(&go);
 	is_let = c->p.probe->tick(c->p.probe->ctx, now_ns, &go);
-	send_all(c, &go);
+	send_all(&go);
 	if (is_let)
 		prefetch_pump(c);
 }
@@ -187,5 +192,5 @@ void probed_end(struct cache *c)
 		return;
 	list_init(&go);
 	c->p.probe->end(c->p.probe->ctx, &go);
-	send_all(c, &go);
+	send_all(&go);
 }

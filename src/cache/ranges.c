@@ -290,7 +290,7 @@ void range_unspent(struct cache *c, struct object *obj)
  * full of the plan's, would leave nothing for any stream. */
 void range_fetched(struct cache *c, struct object *obj, int status)
 {
-	if (status != 0 || obj->is_from_store)
+	if (status != 0 || obj->read_class != READ_MISS)
 		range_unspent(c, obj);
 	if (status != 0 && !obj->is_demand)
 		ranges_lost(c, obj->state_of->entry, obj->start);
@@ -302,6 +302,6 @@ void range_answered(struct cache *c, const struct tier_read *read)
 	uint64_t now = clock_now(c->p.clock);
 
 	mutex_lock(&c->ahead_mu);
-	ahead_answered(c->ahead, now, read->got, read->latency_ns);
+	ahead_answered(c->ahead, now, read->answer.got, read->answer.latency_ns);
 	mutex_unlock(&c->ahead_mu);
 }

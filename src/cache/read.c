@@ -194,25 +194,78 @@ static bool read_look_locked(struct cache *c, struct shard *s, struct cache_read
 	return true;
 }
 
+/* What it is answered, when all its parts have come. */
+static int read_status(const struct cache_read *r)
+{
+	int status = r->refused;
+
+	for (uint32_t i = 0; i < r->n_parts && status == 0; i++)
+		status = r->part[i].status;
+	return status;
+}
+
+/* From here on the kernel may have these bytes, and a change that comes finds that out: nobody may
+ * get old bytes and the next size. False when one has come already. */
+static bool read_decide_locked(struct cache *c, struct shard *s, struct cache_read *r, int status)
+	REQUIRES(s->mu)
+{
+	struct entry_state *es = r->state;
+
+	assert(!r->is_decided);
+	r->is_decided = status != 0 || es->version == r->look_version;
+	if (!r->is_decided)
+		return false;
+	if (status == 0) /* no bytes at all make a page too, of zeros */
+		bits_set(c->paged, r->entry.v);
+	if (r->offset == 0) {
+		assert(es->head_readers > 0);
+		es->head_readers--;
+	}
+	if (!list_is_empty(&r->in_entry)) {
+		list_remove(&r->in_entry);
+		es->n_listed--;
+	}
+	return true;
+}
+
+/* Looks, and decides at once where nothing has to be waited for: what is there is of one version, as
+ * long as the lock is held. False when the READ was put aside, and may be gone without the lock. */
+static bool read_try_locked(struct cache *c, struct shard *s, struct cache_read *r,
+			    struct read_plan *todo) REQUIRES(s->mu)
+{
+	r->is_decided = false;
+	list_init(&todo->dead);
+	if (!read_look_locked(c, s, r, todo))
+		return false;
+	if (r->n_left == 1)
+		(void)read_decide_locked(c, s, r, read_status(r));
+	return true;
+}
+
+/* Starts what the look has found to be missing. */
+static void read_go(struct cache *c, struct cache_read *r, struct read_plan *todo, bool is_begun)
+{
+	if (!list_is_empty(&todo->dead))
+		objects_free(c, &todo->dead);
+	if (!is_begun)
+		return;
+	for (uint32_t i = 0; i < todo->n_start; i++)
+		fetch_start(c, todo->start[i]);
+	if (todo->has_prefetch)
+		prefetch_pump(c);
+	read_settle(c, r);
+}
+
 void read_begin(struct cache *c, struct cache_read *r)
 {
 	struct shard *s = shard_of(c, r->entry);
 	struct read_plan todo = { .n_start = 0 };
 	bool is_begun;
 
-	list_init(&todo.dead);
 	mutex_lock(&s->mu);
-	is_begun = read_look_locked(c, s, r, &todo);
+	is_begun = read_try_locked(c, s, r, &todo);
 	mutex_unlock(&s->mu);
-	if (!list_is_empty(&todo.dead))
-		objects_free(c, &todo.dead);
-	if (!is_begun)
-		return;
-	for (uint32_t i = 0; i < todo.n_start; i++)
-		fetch_start(c, todo.start[i]);
-	if (todo.has_prefetch)
-		prefetch_pump(c);
-	read_settle(c, r);
+	read_go(c, r, &todo, is_begun);
 }
 
 /* --- the answer --- */
@@ -239,20 +292,6 @@ static int read_vectors(const struct cache_read *r, struct iovec *iov, uint64_t 
 		at = end;
 	}
 	return (int)r->n_parts;
-}
-
-/* Pieces and ranges of a large file. */
-static void read_used(struct cache *c, struct shard *s, struct object *const *pinned,
-		      const struct iovec *iov, int n_iov)
-{
-	struct list dead;
-
-	list_init(&dead);
-	mutex_lock(&s->mu);
-	for (int i = 0; i < n_iov; i++)
-		range_used_locked(c, s, pinned[i], &iov[i], &dead);
-	mutex_unlock(&s->mu);
-	objects_free(c, &dead);
 }
 
 static void read_count(struct cache *c, const struct cache_read *r, int status, uint64_t bytes)
@@ -286,6 +325,7 @@ static void read_answer(struct cache *c, struct cache_read *r, int status,
 	struct entry_state *es = r->state;
 	uint32_t begin_version = r->begin_version, n_parts = r->n_parts;
 	struct iovec iov[CACHE_READ_PARTS];
+	struct list dead;
 	uint64_t bytes = 0;
 	int n_iov = 0;
 
@@ -298,51 +338,43 @@ static void read_answer(struct cache *c, struct cache_read *r, int status,
 		n_iov = read_vectors(r, iov, &bytes);
 	read_count(c, r, status, bytes);
 	r->done(r, status, status == 0 ? iov : NULL, n_iov); /* r may be gone now */
-	if (n_iov && pinned[0]->identity.size > PIECE_BYTES)
-		read_used(c, s, pinned, iov, n_iov);
-	read_unpin(c, pinned, n_parts);
+	list_init(&dead);
 	mutex_lock(&s->mu);
+	for (int i = 0; i < n_iov && pinned[0]->identity.size > PIECE_BYTES; i++)
+		range_used_locked(c, s, pinned[i], &iov[i], &dead);
+	for (uint32_t i = 0; i < n_parts; i++)
+		if (pinned[i])
+			object_put_locked(c, s, pinned[i], &dead);
+	assert(es->readers > 0);
 	es->readers--;
 	change_read_ended_locked(c, s, es, begin_version);
 	entry_put_locked(c, s, es);
-	busy_end_locked(s);
-	mutex_unlock(&s->mu);
+	busy_leave_locked(c, s, &dead);
 }
 
-/* From here on the kernel may have these bytes, and a change that comes finds that out: nobody may
- * get old bytes and the next size. False when one has come already. */
 static bool read_decide(struct cache *c, struct cache_read *r, int status)
 {
 	struct shard *s = shard_of(c, r->entry);
-	struct entry_state *es = r->state;
-	bool is_now;
+	bool is_decided;
 
+	if (r->is_decided)
+		return true;
 	mutex_lock(&s->mu);
-	is_now = status != 0 || es->version == r->look_version;
-	if (is_now && status == 0) /* no bytes at all make a page too, of zeros */
-		bits_set(c->paged, r->entry.v);
-	if (is_now && r->offset == 0)
-		es->head_readers--;
-	if (is_now && !list_is_empty(&r->in_entry)) {
-		list_remove(&r->in_entry);
-		es->n_listed--;
-	}
+	is_decided = read_decide_locked(c, s, r, status);
 	mutex_unlock(&s->mu);
-	return is_now;
+	return is_decided;
 }
 
 static void read_finish(struct cache *c, struct cache_read *r)
 {
 	struct object *pinned[CACHE_READ_PARTS] = { NULL };
+	int status = read_status(r);
 	bool is_restart = false;
-	int status = r->refused;
 
 	r->read_class = r->n_parts ? READ_STAGED : READ_ARENA;
 	for (uint32_t i = 0; i < r->n_parts; i++) {
 		pinned[i] = r->part[i].object;
 		is_restart |= r->part[i].is_restart;
-		if (status == 0)
-			status = r->part[i].status;
 		r->read_class = MAX(r->read_class, r->part[i].part_class);
 	}
 	/* All were found at once, and change_file leaves one version there. */
@@ -386,7 +418,9 @@ static void note_staged(struct cache *c, const struct cache_read *r)
 void cache_read(struct cache *c, struct cache_read *r)
 {
 	struct shard *s = shard_of(c, r->entry);
+	struct read_plan todo = { .n_start = 0 };
 	struct entry_state *es;
+	bool is_begun = false;
 
 	assert(r->length >= 1 && r->length <= PIECE_BYTES);
 	r->cache = c;
@@ -414,6 +448,7 @@ void cache_read(struct cache *c, struct cache_read *r)
 		s->busy++;
 		r->state = es;
 		r->begin_version = es->version;
+		is_begun = read_try_locked(c, s, r, &todo);
 	}
 	mutex_unlock(&s->mu);
 	if (!es) {
@@ -423,5 +458,5 @@ void cache_read(struct cache *c, struct cache_read *r)
 		r->done(r, -ENOMEM, NULL, 0);
 		return;
 	}
-	read_begin(c, r);
+	read_go(c, r, &todo, is_begun);
 }

@@ -58,7 +58,7 @@ int plan_make(struct cache *c, const struct order_ref *order, struct plan **ret)
 		.spare_bytes = plan_spare_bytes(c->p.arena_bytes),
 		.stage_bytes = c->stage ? c->p.stage_bytes : 0,
 		.sample_max_bytes = MIN(c->p.sample_max_bytes, c->p.arena_bytes / 4),
-		.store_bytes = c->p.store ? c->p.store_bytes : 0,
+		.store_bytes = c->keeper ? c->p.store_bytes : 0,
 		.pin_rule = c->p.pin_rule,
 		.inflight_min = c->p.inflight_min,
 		.inflight_max = c->p.inflight_max,
@@ -185,7 +185,7 @@ static struct plan *install_plan(struct cache *c, struct plan *take_plan, bool i
 	c->notes.planned_stage_bytes = c->p.stage_bytes;
 	c->counted = (struct plan_status){ 0 };
 	atomic_fetch_add(&c->generation, 1);
-	c->kept_at = c->p.store && store_bytes(c->p.store) ? 0 : UINT32_MAX;
+	c->kept_at = cache_keeps_any(c) ? 0 : UINT32_MAX;
 	c->kept_next_ns = 0;
 	return old;
 }
@@ -246,7 +246,7 @@ static void unwant(struct cache *c, struct entry_id entry)
 	if (dataset_kept_identity(c->p.dataset, entry, &id, &kept) != 0)
 		return;
 	for (uint32_t i = 0; i < piece_count(id.size); i++)
-		store_unwant(c->p.store, (struct piece_key){ entry, i }, &kept);
+		tier_unwant(c->keeper, (struct piece_key){ entry, i }, &kept);
 }
 
 /* By the orders of all jobs. */
@@ -277,7 +277,7 @@ static void tell_kept(struct cache *c, uint32_t sample, bool may_unwant, uint64_
 /* One look at a time, and not one after the other: all get their turn. */
 static void look_again(struct cache *c, uint64_t now_ns)
 {
-	uint32_t n_found = c->p.store ? store_n_found(c->p.store) : 0;
+	uint32_t n_found = tier_n_found(c->keeper);
 
 	if (n_found == c->kept_found || now_ns < c->kept_next_ns)
 		return;

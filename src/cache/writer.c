@@ -33,7 +33,7 @@ struct pin {
 
 struct batch {
 	struct cache *c;
-	struct store_piece pieces[PIECES];
+	struct tier_piece pieces[PIECES];
 	struct object *objects[PIECES]; /* a reference each */
 	struct pin *pins[PIECES];
 	uint32_t n, bytes;
@@ -62,11 +62,11 @@ static void batch_put(struct batch *b)
 	uint64_t begin_ns = metrics_is_tracing(b->c->p.metrics) ? clock_now(b->c->p.clock) : 0;
 
 	if (b->n > 0)
-		store_put_many(b->c->p.store, b->pieces, b->n);
+		tier_put(b->c->keeper, b->pieces, b->n);
 	if (begin_ns)
 		batch_trace(b, begin_ns);
 	for (uint32_t i = 0; i < b->n; i++) {
-		const struct store_piece *piece = &b->pieces[i];
+		const struct tier_piece *piece = &b->pieces[i];
 		struct pin *pin = b->pins[i];
 
 		object_put(b->c, b->objects[i]);
@@ -92,7 +92,7 @@ static bool refuse_young(struct cache *c, struct entry_id entry, const struct ob
 	if (!obj->young_until_ns)
 		return false;
 	metrics_add(c->p.metrics, METRIC_STORE_YOUNG, 1);
-	if (is_over(obj->young_until_ns) && store_takes_more(c->p.store))
+	if (is_over(obj->young_until_ns) && tier_takes_more(c->keeper))
 		change_fetch_again(c, entry);
 	return true;
 }
@@ -122,7 +122,7 @@ static void batch_add(struct batch *b, struct pin *pin, uint32_t piece)
 		pin->rc = -EAGAIN;
 		return;
 	}
-	b->pieces[b->n] = (struct store_piece){
+	b->pieces[b->n] = (struct tier_piece){
 		{ pin->entry, piece }, &pin->kept, obj->mem, obj->length, 0,
 	};
 	b->objects[b->n] = obj;
@@ -138,7 +138,7 @@ static int pin_begin(struct cache *c, struct pin *pin)
 
 	if (pin->job->generation != atomic_load(&c->generation))
 		return -ECANCELED; /* of a plan that is gone */
-	if (!c->p.store)
+	if (!c->keeper)
 		return -ENOSPC;
 	if (bits_get(c->abroad,
 		     pin->entry.v)) /* every piece here came with an answer of the source */
@@ -172,7 +172,7 @@ static void unpin(struct cache *c, const struct pin *pin, bool is_old)
 
 	for (uint32_t i = 0; i < n; i++)
 		if (is_old || bitmap_get(&pin->is_put, i))
-			store_forget_piece(c->p.store, &pin->kept, i);
+			tier_forget(c->keeper, &pin->kept, i, i + 1);
 }
 
 static void pin_end(struct cache *c, struct pin *pin)

@@ -9,6 +9,7 @@
 #include "clairfs/daemon.h"
 #include "clairfs/dataset.h"
 #include "clairfs/order.h"
+#include "clairfs/orders.h"
 #include "cli.h"
 
 enum { OPT_N = 256, OPT_EPOCH, OPT_RANK, OPT_HEAD, OPT_BINARY, OPT_LIST, OPT_SOURCE, OPT_HELP };
@@ -109,7 +110,7 @@ static int run_order(const struct order_args *a)
 	if (rc == 0 && a->source)
 		rc = dataset_open(&dp, &dataset, &err);
 	if (rc == 0 && dataset)
-		daemon_order_params(dataset, &params);
+		orders_dataset_params(dataset, &params);
 	if (rc == 0)
 		rc = order_new(spec, &params, &order, &err);
 	if (rc == 0 && order_note(order))

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "clairfs/base/text.h"
-#include "clairfs/daemon.h"
 #include "clairfs/dataset.h"
+#include "clairfs/orders.h"
 #include "clairfs/simulate.h"
 #include "cli.h"
 
@@ -191,7 +191,7 @@ static int act(struct simulate_args *a)
 	if (a->dataset && simulate_measure(a, &err) < 0)
 		return cli_fail(&err);
 	if (a->ds) {
-		daemon_order_params(a->ds, &a->files);
+		orders_dataset_params(a->ds, &a->files);
 		a->params.files = &a->files;
 	}
 	if (!a->is_advice && !a->plot)

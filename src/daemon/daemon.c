@@ -132,6 +132,8 @@ static int serve(const struct daemon_params *params, int ready_fd, struct err *e
 	rc = wire_check(&w, params, err);
 	if (rc == 0)
 		rc = wire_prepare(&w, params, err);
+	if (rc == 0 && params->mount)
+		rc = params->mount(params->ready_ctx, wire_memory_need(&w), err);
 	block_signals(&signals.set);
 	if (rc == 0)
 		rc = wire_mount(&w, err);

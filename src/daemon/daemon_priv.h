@@ -12,34 +12,15 @@
 #include "clairfs/daemon.h"
 #include "clairfs/fs.h"
 #include "clairfs/hint.h"
-#include "clairfs/job.h"
 #include "clairfs/order.h"
+#include "clairfs/orders.h"
 #include "clairfs/report.h"
 #include "clairfs/tier/store.h"
-#include "clairfs/base/crowd.h"
 #include "memlimit.h"
 #include "pressure.h"
 #include "publish.h"
-#include "told.h"
-#include "untold.h"
 
 #include "clairfs/wait.h"
-
-/* A list of samples in the making: numbers, or the bytes of a list file. A lane's thread's. */
-struct told_list {
-	uint8_t *data;
-	uint64_t size, capacity; /* bytes */
-	uint64_t token;
-	unsigned width; /* of bytes: 4 or 8 when they are raw numbers, 0: a text */
-	bool is_begun, is_bytes;
-};
-
-/* What has been told through the mount, for status; order_mu. */
-struct told_last {
-	uint64_t n, n_refused;
-	char *answer; /* to the last one, or NULL */
-	bool is_refused;
-};
 
 #define HOOK_MAX_RANKS 256 /* of one node, of each user that may tell steps */
 
@@ -70,14 +51,8 @@ struct wire {
 	uint64_t start_ns;
 	struct metrics *metrics;
 	struct order_spec *spec; /* of the start */
-	struct mutex order_mu;
-	struct mutex change_mu;    /* one change of the order at a time; outside of order_mu */
-	struct order_maker *maker; /* from wire_mount on */
-	struct told_last told;     /* order_mu */
-	struct told_list list[FS_LANES];
-	struct told_jobs jobs; /* whose orders are in force */
 	struct dataset *dataset;
-	struct order *order;
+	struct orders *orders;
 	struct memlimit_budget memory; /* ram, stage... as told, or derived */
 	struct io *source_io;
 	const char *source_io_why;
@@ -86,21 +61,18 @@ struct wire {
 	struct store *store;
 	uint64_t store_bytes; /* its budget */
 	bool is_store_lost;   /* there was to be one, and its drive could not even be opened */
-	struct untold *untold; /* looks for orders that nobody told */
 	struct wait_params wait_params;
 	struct wait *wait;
 	struct cache_watch watch;
 	struct tape *tape; /* NULL: no debug=plan_tape */
 	struct cache *cache;
 	struct pressure *pressure;
-	struct renumber *renumber;
-	_Atomic uint64_t numberings_tried; /* renumber.c: ways to number the files */
 	struct hook hook;
 	char *report_dir,
 		*report_name;      /* absolute; name NULL: to be made up; dir NULL: no report */
 	int report_fd;             /* in place of report_dir; 0: none */
 	uint64_t store_held_bytes; /* in the store when the mount began */
-	int fuse_fd;               /* of a mount that is there already; 0: none */
+	int fuse_fd;               /* of a mount that root makes; 0: none */
 	bool is_mounted;           /* it was, all of it */
 	struct fs *fs;
 	struct fs_vfile vfiles[6];
@@ -118,6 +90,8 @@ int wire_prepare(struct wire *w, const struct daemon_params *params, struct err 
 int wire_make_store(struct wire *w, struct err *err) MUST_USE;
 /* wire_memory.c: the budgets, with dataset and order, before anything is made that has one. */
 void wire_budget(struct wire *w);
+/* What the mount is meant to need at most. */
+uint64_t wire_memory_need(const struct wire *w);
 /* What watches how much memory there is; with the cache. */
 int wire_make_pressure(struct wire *w, struct err *err) MUST_USE;
 json_t *wire_memory_json(struct wire *w);
@@ -140,60 +114,12 @@ void process_update_metrics(struct metrics *m);
 /* clairfs_mount_info; once, before there are threads. */
 int process_describe_mount(struct wire *w, struct err *err) MUST_USE;
 
-/* announce.c */
-void wire_order_init(struct wire *w);
-void wire_order_fini(struct wire *w);
-/* Spec to order of this mount's dataset. It may read a file: never under a lock. */
-int wire_make_order(struct wire *w, const struct order_spec *spec, struct order **ret,
-		    struct err *err) MUST_USE;
-/* What is odd about an order, for the log: once, when it is put in force. */
-void wire_log_note(const struct order_spec *spec, const struct order *order);
-/* A copy of the spec of the order in force (of the first job), heap, or NULL. Any thread. */
-char *wire_get_order_text(struct wire *w);
-/* Another order in place of the one told as `before`; -EAGAIN without a message when that is not in
- * force any more. */
-int wire_change_order(struct wire *w, const char *before, const char *text,
-		      struct err *err) MUST_USE;
+/* orders.c: the order of the start; how others are looked for; who accounts for them. */
+int wire_make_orders(struct wire *w, struct err *err) MUST_USE;
+int wire_make_search(struct wire *w, struct err *err) MUST_USE;
+void wire_watch_orders(struct wire *w);
 /* For fs: somebody tells an order. */
 int wire_announce(void *wire, const struct fs_told *told, struct buf_writer *answer);
-/* The virtual files "control" and "answer". Any thread. */
-int wire_render_order(void *wire, struct buf_writer *out);
-int wire_render_answer(void *wire, struct buf_writer *out);
-/* A copy: the answer is heap, or NULL. Any thread. */
-void wire_get_told(struct wire *w, struct told_last *ret);
-
-/* order_make.c: orders, when nobody may wait for ever for the file that one is read from. */
-struct order_maker;
-/* dirfd and what params refer to must hold until order_maker_free. */
-int order_maker_new(int source_fd, const char *source, const char *mountpoint,
-		    struct order_maker **ret, struct err *err) MUST_USE;
-/* For whom an order is made. */
-struct order_ask {
-	unsigned lane;     /* below ORDER_LANES; each has a few threads that may be left behind */
-	bool is_own_words; /* the mounting user's: any file; else those beneath the source */
-	const _Atomic bool *is_gone; /* NULL: who asks waits to the end */
-};
-#define ORDER_LANE_OWN FS_LANES /* found, or numbered anew */
-#define ORDER_LANES (FS_LANES + 1)
-/* Like order_new, on a thread of its own. -ETIMEDOUT, -EBUSY: the files do not answer; -ECANCELED:
- * order_maker_quit was called; -EINTR: who asked is gone. Any thread. */
-int order_make(struct order_maker *maker, const struct order_spec *spec,
-	       const struct order_params *params, const struct order_ask *ask, struct order **ret,
-	       struct err *err) MUST_USE;
-/* Whoever waits in order_make returns, and all who come. NULL is fine. */
-void order_maker_quit(struct order_maker *maker);
-/* Waits a moment for the threads. False: one waits for its file for good, and what params refer to
- * must not be freed. */
-bool order_maker_free(struct order_maker *maker) MUST_USE;
-
-/* told_list.c */
-void told_list_fini(struct told_list *list);
-/* Puts what was told into params. */
-void told_list_params(const struct told_list *list, struct order_params *params);
-/* Takes a part and answers with its token. *ret: the order's spec after the last one, else NULL.
- * After an error the list is gone, but not after -ESTALE: it is somebody else's. */
-int told_list_add(struct told_list *list, struct clairfs_list *part, uint32_t n_samples,
-		  struct order_spec **ret, struct err *err) MUST_USE;
 
 /* hook.c: steps of training loops */
 void hook_init(struct hook *h, struct clock *clock);
@@ -210,27 +136,6 @@ int wire_report_check(struct wire *w, struct err *err) MUST_USE;
 /* Writes the report, if there is to be one; a failure is logged. After fs_unmount, cache_stop. */
 void wire_report_write(struct wire *w);
 void wire_report_fini(struct wire *w);
-
-/* renumber.c: other numbers of the files, while the order is lost. stop: also when it was never
- * started. */
-int renumber_start(struct wire *w, struct err *err) MUST_USE;
-void renumber_stop(struct wire *w);
-
-/* job.c */
-/* Whether a spec has files in their order, so that the first of them look like all. */
-bool job_is_unshuffled(const char *text);
-int wire_make_job(struct wire *w, struct err *err) MUST_USE;
-
-struct job_parts;
-/* parts.c: the numberings that a job may use, for struct job_params. The dataset is borrowed. */
-/* memory: for numberings that are kept; one always is. */
-int job_parts_new(const struct dataset *ds, uint64_t memory, struct job_parts **ret,
-		  struct err *err) MUST_USE;
-/* How many were made so far. */
-uint64_t job_parts_made(const struct job_parts *parts);
-void job_parts_free(struct job_parts *parts);
-const struct job_numbers *job_parts_numbers(const struct job_parts *parts);
-
 
 /* What stats.json has; NULL when out of memory. */
 json_t *stats_json(struct wire *w);

@@ -289,3 +289,11 @@ void memlimit_derive(const struct memlimits *l, const struct memlimit_wish *wish
 	ret->is_over = all > sub(least->limit, own) ||
 		       (is_real && ret->stage > sub(least->limit, own) - all);
 }
+
+uint64_t memlimit_need(const struct memlimit_budget *b, uint64_t n_entries)
+{
+	uint64_t inodes = MIN(b->inodes_ahead, n_entries) * INODE_BYTES;
+
+	return b->ram + cache_spare_bytes(b->ram) + b->stage + b->tables +
+	       b->inflight * REQUEST_BYTES + inodes + OWN_BYTES;
+}

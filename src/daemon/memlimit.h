@@ -47,6 +47,10 @@ struct memlimit_budget {
 void memlimit_derive(const struct memlimits *limits, const struct memlimit_wish *wish,
 		     struct memlimit_budget *ret);
 
+/* What a mount with this budget is meant to need at most of real memory, page cache of source and
+ * store aside. Pure. */
+uint64_t memlimit_need(const struct memlimit_budget *budget, uint64_t n_entries);
+
 /* Keeps the address space that malloc reserves for many threads small if that is limited. Before
  * there are threads. */
 void memlimit_prepare(void);

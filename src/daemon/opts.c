@@ -9,7 +9,7 @@
 #include "clairfs/daemon.h"
 #include "clairfs/dataset.h"
 #include "clairfs/io.h"
-#include "clairfs/job.h"
+#include "clairfs/infer.h"
 #include "clairfs/tier/store.h"
 
 static const char *const open_choices[] = { "auto", "answer", NULL };
@@ -81,7 +81,7 @@ static const struct conf_option options[] = {
 	    "Order the job reads its samples in, e.g. "
 	    "torch-distributed:seed=42:world=8:ranks=0-3. Empty: unknown, an ordinary "
 	    "cache."),
-	ROW(recover, CONF_CHOICE, "full", 0, 0, job_effort_names,
+	ROW(recover, CONF_CHOICE, "full", 0, 0, infer_effort_names,
 	    "How an order that nobody told is looked for. quick: likely seeds, a fraction of a "
 	    "second at the beginning of an epoch. full: then all 2^32 of them, once, about five "
 	    "minutes of a core at the lowest priority."),

@@ -14,7 +14,7 @@
 
 #include "clairfs/base/clock.h"
 #include "daemon_priv.h"
-#include "proc_text.h"
+#include "clairfs/base/proc_text.h"
 
 static uint64_t timeval_ns(const struct timeval *tv)
 {

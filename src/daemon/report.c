@@ -153,7 +153,7 @@ static json_t *removed_json(const struct stall_numbers *n)
 /* World of the order in force, 0 when it has none. */
 static uint32_t order_world(struct wire *w)
 {
-	AUTO_FREE char *text = wire_get_order_text(w);
+	AUTO_FREE char *text = orders_text(w->orders);
 	const char *at = text ? strstr(text, ":world=") : NULL;
 
 	return at ? (uint32_t)strtoul(at + strlen(":world="), NULL, 10) : 0;

@@ -19,7 +19,7 @@ static json_t *json_path(const char *path)
 
 static json_t *order_json(struct wire *w, const struct cache_status *st)
 {
-	AUTO_FREE char *text = wire_get_order_text(w);
+	AUTO_FREE char *text = orders_text(w->orders);
 	const struct plan_status *p = &st->plan;
 	json_t *epoch =
 		json_pack("{s:I, s:I, s:I, s:I, s:i, s:I}", "number", (json_int_t)p->epoch,
@@ -31,7 +31,7 @@ static json_t *order_json(struct wire *w, const struct cache_status *st)
 			  "outside_now", (json_int_t)p->outside_run, "other_percent",
 			  (int)p->other_percent, "lost", (json_int_t)p->lost, "lost_reads",
 			  (json_int_t)p->lost_reads, "numberings_tried",
-			  (json_int_t)atomic_load(&w->numberings_tried));
+			  (json_int_t)orders_numberings_tried(w->orders));
 	json_t *valid =
 		json_pack("{s:I, s:I, s:I}", "expected", (json_int_t)p->valid_length, "read",
 			  (json_int_t)p->valid_read, "foreseen", (json_int_t)p->valid_foreseen);
@@ -43,56 +43,54 @@ static json_t *order_json(struct wire *w, const struct cache_status *st)
 			 plan_state_names[p->state], "why", plan_status_why(p), "doing", doing,
 			 "is_followed", p->state == PLAN_FOLLOWING || p->state == PLAN_SLOWED,
 			 "epoch", epoch, "readers", other, "validation", valid, "search",
-			 untold_json(w->untold));
+			 orders_search_json(w->orders));
 }
 
-static json_t *job_json(const struct told_job *job, const struct cache_job *view, bool is_accounted)
+static json_t *job_json(const struct orders_job *job)
 {
+	const struct cache_job *view = &job->at;
 	struct plan_status st = view->plan;
 	const struct plan_status *p = &st;
 	uint64_t now = clock_now(clock_monotonic());
-	int pid = job->n_readers ? job->reader[0].pid : job->who.id.pid;
 	char doing[PLAN_TEXT];
 
 	st.is_found = job->is_found;
 	plan_status_text(p, doing);
 	return json_pack(
 		"{s:I, s:o, s:o*, s:o*, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:i, s:I, s:f, s:b, s:b}",
-		"id", (json_int_t)job->id, "spec", json_path(job->text), "name",
+		"id", (json_int_t)view->id, "spec", json_path(job->spec), "name",
 		job->name ? json_path(job->name) : NULL, "pid",
-		pid ? json_integer(pid) : NULL, "state",
+		job->pid ? json_integer(job->pid) : NULL, "state",
 		plan_state_names[p->state], "why", plan_status_why(p), "doing", doing, "epoch",
 		(json_int_t)p->epoch, "position", (json_int_t)p->position, "length",
 		(json_int_t)p->length, "lead", (json_int_t)p->lead, "match_percent",
 		(int)p->match_percent, "reads", (json_int_t)p->placed, "quiet_seconds",
 		view->read_ns ? (double)(now - MIN(view->read_ns, now)) / 1e9 : 0.0, "is_accounted",
-		is_accounted, "is_found", job->is_found);
+		job->is_accounted, "is_found", job->is_found);
 }
 
 /* In the order they came: GPU wait is accounted for the first. */
-static json_t *told_jobs_json(struct wire *w)
+static json_t *jobs_json(struct wire *w)
 {
-	struct cache_job views[PLAN_JOBS];
-	uint32_t n = cache_get_jobs(w->cache, views);
-	const struct told_jobs *t = &w->jobs;
+	struct orders_job jobs[PLAN_JOBS];
+	uint32_t n = orders_get_jobs(w->orders, jobs);
 	json_t *list = json_array();
 
-	mutex_lock(&w->order_mu);
-	for (uint32_t i = 0; list && i < t->n; i++)
-		for (uint32_t k = 0; k < n; k++)
-			if (views[k].id == t->job[i].id)
-				(void)json_array_append_new(list, job_json(&t->job[i], &views[k],
-									   i == 0));
-	mutex_unlock(&w->order_mu);
+	for (uint32_t i = 0; i < n; i++) {
+		if (list)
+			(void)json_array_append_new(list, job_json(&jobs[i]));
+		free(jobs[i].spec);
+		free(jobs[i].name);
+	}
 	return list;
 }
 
 static json_t *announced_json(struct wire *w)
 {
-	struct told_last told;
+	struct orders_told told;
 	json_t *json;
 
-	wire_get_told(w, &told);
+	orders_get_told(w->orders, &told);
 	json = json_pack("{s:I, s:I, s:o*, s:b}", "count", (json_int_t)told.n, "refused",
 			 (json_int_t)told.n_refused, "answer",
 			 told.answer ? json_path(told.answer) : NULL, "is_refused",
@@ -190,11 +188,11 @@ json_t *stats_json(struct wire *w)
 	update_gauges(w);
 	cache_get_status(w->cache, &cache);
 	fs_get_status(w->fs, &fs);
-	cache.plan.is_found = told_jobs_is_found(w);
+	cache.plan.is_found = orders_is_found(w->orders);
 	root = json_pack("{s:s, s:i, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
 			 "version", CLAIRFS_VERSION, "pid", (int)getpid(), "is_degraded",
 			 cache.is_degraded, "mount", mount_json(w, &fs), "dataset", dataset_json(w),
-			 "order", order_json(w, &cache), "jobs", told_jobs_json(w), "engines",
+			 "order", order_json(w, &cache), "jobs", jobs_json(w), "engines",
 			 engines_json(w), "store", store_json(w), "reads", reads_json(w->metrics),
 			 "gpu_wait", wait_json(w->wait), "announced", announced_json(w),
 			 "hook", hook_json(&w->hook), "memory", wire_memory_json(w));

@@ -51,7 +51,7 @@ static int check_paths(struct wire *w, const struct daemon_params *params, struc
 		return err_set_errno(err, -errno, "source %s", w->source);
 	if (!S_ISDIR(st.st_mode))
 		return err_set(err, -ENOTDIR, "source %s: not a directory", w->source);
-	if (params->fuse_fd) { /* ours, and who touches it waits for us */
+	if (params->fuse_fd) { /* of root, and who touches it may wait for us */
 		w->mountpoint = strdup(params->mountpoint);
 		return w->mountpoint ? check_apart(w, err) : err_set_errno(err, -ENOMEM, "mount");
 	}
@@ -132,7 +132,6 @@ int wire_check(struct wire *w, const struct daemon_params *params, struct err *e
 	struct job_place job;
 	int rc = 0;
 
-	wire_order_init(w);
 	hook_init(&w->hook, clock_monotonic());
 	w->opts = params->opts;
 	w->fuse_fd = params->fuse_fd;
@@ -218,22 +217,6 @@ void wire_log(const struct wire *w)
 	log_info("%s is mounted on %s", w->source, w->mountpoint);
 }
 
-static int make_order(struct wire *w, struct err *err)
-{
-	int rc = 0;
-
-	if (!w->spec)
-		return 0;
-	rc = wire_make_order(w, w->spec, &w->order, err);
-	if (rc < 0)
-		err_prefix(err, "option order");
-	else
-		wire_log_note(w->spec, w->order);
-	if (rc == 0)
-		rc = told_jobs_begin(w, w->spec, w->order, err);
-	return rc;
-}
-
 static int make_tiers(struct wire *w, struct err *err)
 {
 	struct io_params ip = { .name = "source", .max_inflight = (unsigned)w->memory.inflight };
@@ -265,8 +248,8 @@ static int make_wait(struct wire *w, struct err *err)
 	int rc = wait_new(&w->wait_params, dataset_n_samples(w->dataset), w->metrics, &w->wait,
 			  err);
 
-	if (rc == 0 && w->order)
-		told_jobs_account(w);
+	if (rc == 0)
+		wire_watch_orders(w);
 	return rc;
 }
 
@@ -277,11 +260,12 @@ static int make_cache(struct wire *w, struct err *err)
 	/* A quarter of the requests is left to demand reads, which then never queue behind
 	 * prefetches. */
 	uint64_t inflight = w->memory.inflight - w->memory.inflight / 4;
+	struct tier *tiers[] = { store_tier(w->store), w->source_tier };
 	struct cache_params cp = { .dataset = w->dataset,
-				   .source = w->source_tier,
-				   .store = w->store,
+				   .tiers = tiers,
+				   .n_tiers = ARRAY_LEN(tiers),
 				   .arena = w->arena,
-				   .order = w->order,
+				   .order = orders_first(w->orders),
 				   .metrics = w->metrics,
 				   .clock = clock_monotonic(),
 				   .watch = &w->watch,
@@ -300,7 +284,11 @@ static int make_cache(struct wire *w, struct err *err)
 				   .revalidate_ns = o->revalidate * NS_PER_S,
 				   .tape = w->tape };
 
-	return cache_new(&cp, &w->cache, err);
+	int rc = cache_new(&cp, &w->cache, err);
+
+	if (rc == 0)
+		orders_set_cache(w->orders, w->cache);
+	return rc;
 }
 
 int wire_mount(struct wire *w, struct err *err)
@@ -320,16 +308,15 @@ int wire_mount(struct wire *w, struct err *err)
 				.steps_ctx = w,
 				.force_open_answered = w->opts->open == 1,
 				.fuse_fd = w->fuse_fd };
-	int rc = order_maker_new(dataset_source_fd(w->dataset), w->source, w->mountpoint, &w->maker,
-				 err);
+	int rc = orders_listen(w->orders, err);
 
 	if (rc < 0)
 		return rc;
 	w->vfiles[0] = (struct fs_vfile){ "stats.json", stats_render_json, w };
 	w->vfiles[1] = (struct fs_vfile){ "metrics", stats_render_metrics, w };
 	w->vfiles[2] = (struct fs_vfile){ "config", stats_render_config, w };
-	w->vfiles[3] = (struct fs_vfile){ "control", wire_render_order, w };
-	w->vfiles[4] = (struct fs_vfile){ "answer", wire_render_answer, w };
+	w->vfiles[3] = (struct fs_vfile){ "control", orders_render_text, w->orders };
+	w->vfiles[4] = (struct fs_vfile){ "answer", orders_render_answer, w->orders };
 	w->vfiles[5] = (struct fs_vfile){ NULL, NULL, NULL };
 	rc = fs_new(&fp, &w->fs, err);
 	if (rc < 0)
@@ -343,11 +330,7 @@ int wire_mount(struct wire *w, struct err *err)
 	if (rc == 0)
 		rc = cache_start(w->cache, err);
 	if (rc == 0)
-		rc = untold_start(w->untold, err);
-	if (rc == 0)
-		rc = renumber_start(w, err);
-	if (rc == 0)
-		rc = told_jobs_start(w, err);
+		rc = orders_start(w->orders, err);
 	if (rc == 0)
 		rc = pressure_start(w->pressure, err);
 	w->is_mounted = rc == 0;
@@ -382,13 +365,13 @@ int wire_prepare(struct wire *w, const struct daemon_params *params, struct err 
 	if (rc == 0)
 		rc = open_dataset(w, params, err);
 	if (rc == 0)
-		rc = make_order(w, err);
+		rc = wire_make_orders(w, err);
 	if (rc == 0)
 		wire_budget(w);
 	if (rc == 0)
 		rc = make_tiers(w, err);
 	if (rc == 0)
-		rc = wire_make_job(w, err);
+		rc = wire_make_search(w, err);
 	if (rc == 0)
 		rc = make_wait(w, err);
 	if (rc == 0)
@@ -401,12 +384,10 @@ int wire_prepare(struct wire *w, const struct daemon_params *params, struct err 
 void wire_down(struct wire *w)
 {
 	wire_unpublish(w);
-	order_maker_quit(w->maker); /* or unmounting would wait for its file */
+	orders_quit(w->orders); /* or unmounting would wait for its file */
 	if (w->fs)
 		fs_unmount(w->fs);
-	untold_stop(w->untold);
-	renumber_stop(w);
-	told_jobs_stop(w);
+	orders_stop(w->orders);
 	pressure_stop(w->pressure);
 	if (w->cache)
 		cache_stop(w->cache);
@@ -418,7 +399,6 @@ void wire_down(struct wire *w)
 	pressure_free(w->pressure);
 	if (w->cache)
 		cache_free(w->cache);
-	untold_free(w->untold);
 	tape_close(w->tape);
 	wait_free(w->wait);
 	store_close(w->store);
@@ -426,9 +406,7 @@ void wire_down(struct wire *w)
 		arena_free(w->arena);
 	tier_free(w->source_tier);
 	io_free(w->source_io);
-	if (w->order)
-		order_free(w->order);
-	if (order_maker_free(w->maker) && w->dataset) /* else it goes with the process */
+	if (orders_free(w->orders) && w->dataset) /* else it goes with the process */
 		dataset_free(w->dataset);
 	if (w->spec)
 		order_spec_free(w->spec);
@@ -436,7 +414,6 @@ void wire_down(struct wire *w)
 		metrics_free(w->metrics);
 	wire_report_fini(w);
 	hook_fini(&w->hook);
-	wire_order_fini(w);
 	free(w->source);
 	free(w->mountpoint);
 }

@@ -34,6 +34,11 @@ void wire_budget(struct wire *w)
 			 text_from_bytes(b->arena, arena, sizeof(arena)));
 }
 
+uint64_t wire_memory_need(const struct wire *w)
+{
+	return memlimit_need(&w->memory, dataset_n_entries(w->dataset));
+}
+
 int wire_make_pressure(struct wire *w, struct err *err)
 {
 	struct pressure_params params = { .cache = w->cache,

@@ -4,6 +4,7 @@
  * the order, which are read at the same time, do not meet. The snapshot is not rewritten: it says
  * what the scan saw, and the next mount finds out again. Must never change the kind of an entry:
  * the kernel was told. Any thread. */
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -12,18 +13,40 @@
 #include "dataset_priv.h"
 #include "rights.h"
 
-static struct mutex *lock_of(const struct dataset *ds, uint32_t slot)
+static struct dataset_shard *shard_of(const struct dataset *ds, uint32_t slot)
 {
-	return &ds->shards[slot % DATASET_SHARDS].mu;
+	return &ds->shards[slot % DATASET_SHARDS];
 }
 
+static struct mutex *lock_of(const struct dataset *ds, uint32_t slot)
+{
+	return &shard_of(ds, slot)->mu;
+}
+
+/* Without the lock, as every read asks: one that has met a change sees another turn, as it has seen
+ * something that was stored after the turn was. Then it waits for its end. */
 static void get_attr(const struct dataset *ds, uint32_t slot, struct slot_attr *ret)
 {
-	struct mutex *mu = lock_of(ds, slot);
+	struct dataset_shard *shard = shard_of(ds, slot);
+	uint32_t turn = atomic_load_explicit(&shard->turn, memory_order_acquire);
 
-	mutex_lock(mu);
 	table_get_attr(&ds->t, slot, ret);
-	mutex_unlock(mu);
+	if (turn % 2 == 0 && atomic_load_explicit(&shard->turn, memory_order_relaxed) == turn)
+		return;
+	mutex_lock(&shard->mu);
+	table_get_attr(&ds->t, slot, ret);
+	mutex_unlock(&shard->mu);
+}
+
+static void set_attr_locked(struct dataset *ds, struct dataset_shard *shard, uint32_t slot,
+			    const struct slot_attr *attr) REQUIRES(shard->mu)
+{
+	uint32_t turn = atomic_load_explicit(&shard->turn, memory_order_relaxed);
+
+	assert(turn % 2 == 0);
+	atomic_store_explicit(&shard->turn, turn + 1, memory_order_relaxed);
+	table_set_attr(&ds->t, slot, attr);
+	atomic_store_explicit(&shard->turn, turn + 2, memory_order_release);
 }
 
 uint32_t dataset_renewal(const struct dataset *ds, struct entry_id e)
@@ -87,16 +110,13 @@ int dataset_kept_identity(const struct dataset *ds, struct entry_id e,
 
 uint64_t dataset_size(const struct dataset *ds, struct entry_id e)
 {
-	struct slot_attr attr;
-
-	get_attr(ds, dataset_slot(ds, e), &attr);
-	return attr.size;
+	return table_get_size(&ds->t, dataset_slot(ds, e));
 }
 
 static void update(struct dataset *ds, struct entry_id e, const struct stat *st, bool is_renewed)
 {
 	uint32_t slot = dataset_slot(ds, e);
-	struct mutex *mu = lock_of(ds, slot);
+	struct dataset_shard *shard = shard_of(ds, slot);
 	struct file_identity id = file_identity_of(st);
 	struct slot_attr attr = { .size = id.size,
 				  .ino = id.ino,
@@ -105,12 +125,12 @@ static void update(struct dataset *ds, struct entry_id e, const struct stat *st,
 				  .uid = st->st_uid,
 				  .gid = st->st_gid };
 
-	mutex_lock(mu);
+	mutex_lock(&shard->mu);
 	attr.mode = (uint16_t)((ds->t.mode[slot] & S_IFMT) | (st->st_mode & ~(mode_t)S_IFMT));
-	table_set_attr(&ds->t, slot, &attr);
+	set_attr_locked(ds, shard, slot, &attr);
 	if (is_renewed)
 		atomic_fetch_add_explicit(&ds->renewals[slot], 1, memory_order_release);
-	mutex_unlock(mu);
+	mutex_unlock(&shard->mu);
 }
 
 void dataset_update(struct dataset *ds, struct entry_id e, const struct stat *st)
@@ -130,16 +150,16 @@ void dataset_renew(struct dataset *ds, struct entry_id e, const struct stat *st)
 void dataset_update_rights(struct dataset *ds, struct entry_id e, const struct stat *st)
 {
 	uint32_t slot = dataset_slot(ds, e);
-	struct mutex *mu = lock_of(ds, slot);
+	struct dataset_shard *shard = shard_of(ds, slot);
 	struct slot_attr attr;
 
-	mutex_lock(mu);
+	mutex_lock(&shard->mu);
 	table_get_attr(&ds->t, slot, &attr);
 	attr.uid = st->st_uid;
 	attr.gid = st->st_gid;
 	attr.mode = (uint16_t)((attr.mode & S_IFMT) | (st->st_mode & ~(mode_t)S_IFMT));
-	table_set_attr(&ds->t, slot, &attr);
-	mutex_unlock(mu);
+	set_attr_locked(ds, shard, slot, &attr);
+	mutex_unlock(&shard->mu);
 }
 
 int dataset_look(const struct dataset *ds, struct entry_id e, struct stat *ret)

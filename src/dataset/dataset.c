@@ -194,8 +194,10 @@ int dataset_of_snapshot(struct snapshot *snap, int source_fd, struct dataset **r
 		free((void *)renewals);
 		return -ENOMEM;
 	}
-	for (unsigned i = 0; i < DATASET_SHARDS; i++)
+	for (unsigned i = 0; i < DATASET_SHARDS; i++) {
 		mutex_init(&shards[i].mu);
+		atomic_init(&shards[i].turn, 0);
+	}
 	ds->shards = shards;
 	ds->n_subdirs = n_subdirs;
 	ds->renewals = renewals;

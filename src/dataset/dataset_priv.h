@@ -86,7 +86,10 @@ static inline const char *table_name(const struct table *t, uint32_t slot, uint3
 	*ret_len = t->name_off[slot + 1] - t->name_off[slot];
 	return t->names + t->name_off[slot];
 }
+/* May be called while another thread sets them: each is one that was there, but they may be of two
+ * versions. */
 void table_get_attr(const struct table *t, uint32_t slot, struct slot_attr *ret);
+uint64_t table_get_size(const struct table *t, uint32_t slot);
 void table_set_attr(struct table *t, uint32_t slot, const struct slot_attr *attr);
 /* UINT32_MAX when the directory has no such name. */
 uint32_t table_lookup(const struct table *t, uint32_t dir, const char *name, size_t len);
@@ -149,7 +152,8 @@ void snapshot_tidy_start(int dir_fd, const struct snapshot_key *in_use);
 /* dataset.c */
 #define DATASET_SHARDS 64u
 struct dataset_shard {
-	struct mutex mu; /* attributes of entries with number % DATASET_SHARDS */
+	struct mutex mu; /* to change attributes of entries with number % DATASET_SHARDS */
+	_Atomic uint32_t turn; /* odd while one of them is being changed */
 } CACHE_ALIGNED;
 struct dataset {
 	struct table t;

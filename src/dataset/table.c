@@ -7,11 +7,16 @@
  *
  * Directories come in pre-order, so a parent has a smaller slot than its child: table_is_valid
  * relies on it to refuse cycles. Whatever passed table_is_valid may be used without further checks;
- * nothing else may. Immutable but for attributes, which dataset.c guards. Any thread. */
+ * nothing else may. Immutable but for attributes, which attr.c guards. Any thread. */
 #include <errno.h>
 #include <string.h>
 
 #include "dataset_priv.h"
+
+/* Attributes are read while they are replaced (attr.c): who sees one that is new sees as well what
+ * was done before it was stored. */
+#define LOAD(x) __atomic_load_n(&(x), __ATOMIC_ACQUIRE)
+#define STORE(x, value) __atomic_store_n(&(x), (value), __ATOMIC_RELEASE)
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 	       "snapshots are little-endian and used as they are");
@@ -148,26 +153,31 @@ bool table_is_valid(const struct table *t)
 	return has_valid_names(t) && has_valid_entries(t) && has_valid_children(t);
 }
 
+uint64_t table_get_size(const struct table *t, uint32_t slot)
+{
+	return LOAD(t->size[slot]);
+}
+
 void table_get_attr(const struct table *t, uint32_t slot, struct slot_attr *ret)
 {
-	*ret = (struct slot_attr){ .size = t->size[slot],
-				   .ino = t->ino[slot],
-				   .mtime_ns = t->mtime_ns[slot],
-				   .ctime_ns = t->ctime_ns[slot],
-				   .uid = t->uid[slot],
-				   .gid = t->gid[slot],
-				   .mode = t->mode[slot] };
+	*ret = (struct slot_attr){ .size = LOAD(t->size[slot]),
+				   .ino = LOAD(t->ino[slot]),
+				   .mtime_ns = LOAD(t->mtime_ns[slot]),
+				   .ctime_ns = LOAD(t->ctime_ns[slot]),
+				   .uid = LOAD(t->uid[slot]),
+				   .gid = LOAD(t->gid[slot]),
+				   .mode = LOAD(t->mode[slot]) };
 }
 
 void table_set_attr(struct table *t, uint32_t slot, const struct slot_attr *attr)
 {
-	t->size[slot] = attr->size;
-	t->ino[slot] = attr->ino;
-	t->mtime_ns[slot] = attr->mtime_ns;
-	t->ctime_ns[slot] = attr->ctime_ns;
-	t->uid[slot] = attr->uid;
-	t->gid[slot] = attr->gid;
-	t->mode[slot] = attr->mode;
+	STORE(t->size[slot], attr->size);
+	STORE(t->ino[slot], attr->ino);
+	STORE(t->mtime_ns[slot], attr->mtime_ns);
+	STORE(t->ctime_ns[slot], attr->ctime_ns);
+	STORE(t->uid[slot], attr->uid);
+	STORE(t->gid[slot], attr->gid);
+	STORE(t->mode[slot], attr->mode);
 }
 
 uint32_t table_lookup(const struct table *t, uint32_t dir, const char *name, size_t len)

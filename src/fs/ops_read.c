@@ -75,28 +75,43 @@ static void reads_put(struct fs_read *r)
 		free(r);
 }
 
+/* From here on an unmount may answer it. False: there is one. */
+static bool reads_list_locked(struct fs_reads *reads, struct fs_read *r, fuse_req_t req)
+	REQUIRES(reads->mu)
+{
+	r->req = req;
+	atomic_store_explicit(&r->is_answered, false, memory_order_relaxed);
+	list_push_tail(&reads->out, &r->node);
+	return !reads->is_refusing;
+}
+
 /* NULL and a negative errno when the READ cannot be taken. */
 static struct fs_read *reads_get(struct fs *fs, fuse_req_t req, int *rc)
 {
 	struct fs_reads *reads = &fs->reads;
+	struct fs_read *r = NULL;
+	bool is_taken = false;
 	struct list *node;
-	struct fs_read *r;
 
 	mutex_lock(&reads->mu);
 	node = list_pop_head(&reads->idle);
+	if (node) {
+		r = container_of(node, struct fs_read, node);
+		is_taken = reads_list_locked(reads, r, req);
+	}
 	mutex_unlock(&reads->mu);
-	r = node ? container_of(node, struct fs_read, node) : calloc(1, sizeof(*r));
-	*rc = -ENOMEM;
-	if (!r)
-		return NULL;
-	r->fs = fs;
-	r->req = req;
-	atomic_store_explicit(&r->is_answered, false, memory_order_relaxed);
-	mutex_lock(&reads->mu);
-	*rc = reads->is_refusing ? -ENOTCONN : 0;
-	list_push_tail(&reads->out, &r->node);
-	mutex_unlock(&reads->mu);
-	if (*rc == 0)
+	if (!r) {
+		r = calloc(1, sizeof(*r));
+		*rc = -ENOMEM;
+		if (!r)
+			return NULL;
+		r->fs = fs;
+		mutex_lock(&reads->mu);
+		is_taken = reads_list_locked(reads, r, req);
+		mutex_unlock(&reads->mu);
+	}
+	*rc = is_taken ? 0 : -ENOTCONN;
+	if (is_taken)
 		return r;
 	reads_put(r);
 	return NULL;

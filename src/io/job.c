@@ -13,6 +13,7 @@
  * it does not return. */
 #include "io_priv.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 
@@ -27,6 +28,8 @@ void io_queue_init(struct io_queue *q)
 
 void io_queue_push(struct io_queue *q, struct io_job *job)
 {
+	assert(job->length <= INT32_MAX && job->done);
+	assert(job->kind != IO_READ_PATH || job->path);
 	list_push_tail(job->is_urgent ? &q->urgent : &q->normal, &job->node);
 }
 
@@ -117,6 +120,7 @@ unsigned io_job_missing(const struct io_job *job, struct iovec iov[2])
 	uint32_t at = MAX(job->got, head);
 	unsigned n = 0;
 
+	assert(job->got < job->length);
 	if (job->got < head)
 		iov[n++] = (struct iovec){ (char *)job->buf + job->got, head - job->got };
 	if (at < job->length)
@@ -133,6 +137,7 @@ int io_job_read(struct io_job *job, int fd)
 
 		if (n == 0)
 			break;
+		assert(n <= (ssize_t)(job->length - job->got));
 		if (n > 0)
 			job->got += (uint32_t)n;
 		else if (errno != EINTR)
@@ -152,6 +157,7 @@ int io_job_finish(struct io_job *job, int fd, int status)
 {
 	bool is_path = job->kind == IO_READ_PATH;
 
+	assert(status <= 0 && job->got <= job->length);
 	job->status = status;
 	if (is_path) {
 		job->fd = -1;

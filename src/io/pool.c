@@ -15,6 +15,7 @@
  * call other than a wait. */
 #include "io_priv.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -63,11 +64,13 @@ static struct pool_kick pool_kick_locked(struct pool *p) REQUIRES(p->mu)
 	node = list_pop_head(&p->idle);
 	if (node) {
 		kick.worker = container_of(node, struct pool_worker, node);
+		assert(!kick.worker->is_woken);
 		kick.worker->is_woken = true;
 	} else if (p->n_threads < p->max_threads) {
 		kick.worker = &p->workers[p->n_threads++];
 		kick.is_new = true;
 	}
+	assert(p->n_threads <= p->max_threads);
 	p->is_wake_pending = kick.worker != NULL;
 	return kick;
 }
@@ -96,6 +99,7 @@ static void pool_kick(struct pool *p, struct pool_kick kick)
 	 * worker is the last one. */
 	log_limited(LOG_LEVEL_WARN, "%s: going on with fewer threads: %s", p->name, err.msg);
 	mutex_lock(&p->mu);
+	assert(p->is_wake_pending && kick.worker == &p->workers[p->n_threads - 1]);
 	p->n_threads--;
 	p->is_wake_pending = false;
 	mutex_unlock(&p->mu);
@@ -115,6 +119,7 @@ static void pool_submit(struct io *io, struct io_job *job)
 		return;
 	pool_kick(p, kick);
 	mutex_lock(&p->mu);
+	assert(p->n_kicking > 0);
 	if (--p->n_kicking == 0)
 		cond_signal(&p->kicked);
 	mutex_unlock(&p->mu);
@@ -194,6 +199,7 @@ static void pool_destroy(struct pool *p)
 {
 	unsigned i;
 
+	assert(io_queue_is_empty(&p->queue) && list_is_empty(&p->idle)); /* every job was done */
 	for (i = 0; i < p->max_threads; i++)
 		cond_fini(&p->workers[i].cv);
 	cond_fini(&p->kicked);

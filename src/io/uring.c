@@ -23,6 +23,7 @@
  * would leak. */
 #include "uring_priv.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
@@ -163,6 +164,7 @@ static void slot_end(struct ring *r, struct slot *s, int status)
 	struct io_job *job = s->job;
 	int fd = s->fd;
 
+	assert(job && r->n_busy > 0);
 	s->state = SLOT_FREE;
 	s->job = NULL;
 	list_push_head(&r->free, &s->node);
@@ -186,6 +188,7 @@ static void slot_has_file(struct ring *r, struct slot *s)
 
 static void slot_start(struct ring *r, struct slot *s)
 {
+	assert(s->state == SLOT_FREE && s->job);
 	io_job_begin(s->job);
 	s->is_waiting = false;
 	s->fd = -1;
@@ -216,6 +219,8 @@ static void slot_read_done(struct ring *r, struct slot *s, int res)
 {
 	struct io_job *job = s->job;
 
+	assert(s->state == SLOT_READING);
+	assert(res <= 0 || (uint32_t)res <= job->length - job->got);
 	if (res > 0)
 		job->got += (uint32_t)res;
 	if (res == 0 || job->got == job->length) {
@@ -247,6 +252,7 @@ static void ring_reap(struct ring *r)
 		int res = cqe->res;
 
 		n++;
+		assert(tag != TAG_CLOSE || r->n_closing > 0);
 		if (tag == TAG_EVENT)
 			r->is_event_armed = false;
 		else if (tag == TAG_CLOSE)
@@ -393,6 +399,7 @@ static void uring_free(struct io *io)
 			close(u->rings[i].event_fd);
 		free(u->rings[i].slots);
 	}
+	assert(io_queue_is_empty(&u->queue)); /* every job was done */
 	cond_fini(&u->started);
 	mutex_fini(&u->mu);
 	free(u);

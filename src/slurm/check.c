@@ -1,26 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Whether a node is fit for mounts: for a health check program, every few minutes on every node.
- * So it is over in moments, asks no other node, and touches no mount but in a child that is given
- * up on. A finding is a line that begins with "bad": something that only an operator mends. What
- * makes a mount slower or a node less tidy is "note", and no reason to take a node out.
+ * So it is over in moments, asks no other node, and touches mounts and directories only in a child
+ * that is given up on. A finding is a line that begins with "bad": something that only an operator
+ * mends. What makes a mount slower or a node less tidy is "note", and no reason to take a node out.
  */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
+#include "clairfs/base/clock.h"
 #include "clairfs/base/text.h"
 #include "clairfs/fs.h"
 #include "slurm_priv.h"
 
+#define ALL_NS (3 * NS_PER_S) /* for all jobs, and for all mounts */
+#define DIR_NS NS_PER_S
+
 struct check {
 	FILE *out;
 	int n_bad;
-	int n_dead;
+	uint64_t deadline; /* of looking at jobs, then at mounts */
+	int n_not_looked_at;
 };
 
 static void line(struct check *c, const char *word, const char *fmt, ...) PRINTF_LIKE(3, 4);
@@ -61,30 +67,54 @@ static void check_memory(struct check *c)
 		line(c, "ok", "memory: %s available", text_from_bytes(bytes, text, sizeof(text)));
 }
 
-static void check_local(struct check *c, const char *dir)
-{
-	struct statvfs st;
-	struct stat stat_of;
-	char text[32];
+/* What a child finds out about a directory, in memory of both. */
+struct dir_look {
+	char path[PATH_MAX];
+	struct statvfs fs;
+	struct stat st;
+};
 
-	if (stat(dir, &stat_of) < 0 || statvfs(dir, &st) < 0)
-		line(c, "bad", "local_dir %s: %s", dir, strerror(errno));
-	else if (!S_ISDIR(stat_of.st_mode) || stat_of.st_uid != geteuid() ||
-		 (stat_of.st_mode & (S_IWGRP | S_IWOTH)))
-		line(c, "bad", "local_dir %s: not a directory that root alone can write", dir);
+static int look_at_dir(void *ctx)
+{
+	struct dir_look *look = ctx;
+
+	return stat(look->path, &look->st) < 0 || statvfs(look->path, &look->fs) < 0 ? -errno : 0;
+}
+
+/* word: of what is not as it must be. */
+static void check_dir(struct check *c, const char *word, const char *option, const char *dir)
+{
+	struct dir_look *look = mmap(NULL, sizeof(*look), PROT_READ | PROT_WRITE,
+				     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	char text[32];
+	int rc;
+
+	if (look == MAP_FAILED) {
+		line(c, "note", "%s %s: %s", option, dir, strerror(errno));
+		return;
+	}
+	snprintf(look->path, sizeof(look->path), "%s", dir);
+	rc = slurm_bounded(look_at_dir, look, DIR_NS);
+	if (rc < 0)
+		line(c, word, "%s %s: %s", option, dir, strerror(-rc));
+	else if (!S_ISDIR(look->st.st_mode) || look->st.st_uid != geteuid() ||
+		 (look->st.st_mode & (S_IWGRP | S_IWOTH)))
+		line(c, word, "%s %s: not a directory that root alone can write", option, dir);
 	else
-		line(c, "ok", "local_dir %s: %s free", dir,
-		     text_from_bytes((uint64_t)st.f_bavail * st.f_frsize, text, sizeof(text)));
+		line(c, "ok", "%s %s: %s free", option, dir,
+		     text_from_bytes((uint64_t)look->fs.f_bavail * look->fs.f_frsize, text,
+				     sizeof(text)));
+	munmap(look, sizeof(*look));
 }
 
 static bool look_mount(void *ctx, const struct slurm_mount *m)
 {
 	struct check *c = ctx;
 
-	if (slurm_mount_is_dead(m)) {
+	if (clock_now(clock_monotonic()) > c->deadline)
+		c->n_not_looked_at++;
+	else if (slurm_mount_is_dead(m))
 		line(c, "note", "%s is a dead mount of user %u", m->path, (unsigned)m->owner);
-		c->n_dead++;
-	}
 	return true;
 }
 
@@ -108,6 +138,8 @@ static void check_jobs(struct check *c, int run_fd)
 
 		if (daemon >= 0)
 			alive++;
+		else if (clock_now(clock_monotonic()) > c->deadline)
+			c->n_not_looked_at++;
 		else if (!slurm_process_has_step(job))
 			line(c, "note", "job %u has left something: clairfs hook reap", job);
 	}
@@ -131,9 +163,11 @@ static void check_site(struct check *c, const struct slurm_call *call)
 	else
 		check_jobs(c, run);
 	if (site.local_dir)
-		check_local(c, site.local_dir);
-	if (site.memory_max && (!site.cgroup || (site.systemd && access("/run/systemd/system",
-									 F_OK) == 0)))
+		check_dir(c, "bad", "local_dir", site.local_dir);
+	if (site.report_dir)
+		check_dir(c, "note", "report_dir", site.report_dir);
+	if (site.memory_max && site.memory_max != CONF_AUTO &&
+	    (!site.cgroup || (site.systemd && access("/run/systemd/system", F_OK) == 0)))
 		line(c, "note",
 		     "memory_max is not applied without a cgroup of ours: with systemd set "
 		     "MemoryMax= for clairfs@.service");
@@ -152,7 +186,10 @@ static void check_mount_options(struct check *c, const struct slurm_call *call)
 	const char *path = slurm_conf_path(call->conf);
 	struct mount_opts opts;
 	struct err err = { 0 };
+	struct stat st;
 
+	if (path && stat(path, &st) == 0 && !(st.st_mode & S_IROTH))
+		line(c, "note", "%s: not all users can read it, and the task prolog is one", path);
 	if (!path || conf_init(&mount_option_table, &opts, &err) < 0)
 		return;
 	if (conf_load_beside(&mount_option_table, &opts, path, others, &err) < 0)
@@ -166,13 +203,17 @@ static void check_mount_options(struct check *c, const struct slurm_call *call)
 
 int slurm_check(const struct slurm_call *call)
 {
-	struct check c = { .out = call->out };
+	struct check c = { .out = call->out, .deadline = clock_now(clock_monotonic()) + ALL_NS };
 
 	check_kernel(&c);
 	check_memory(&c);
 	check_site(&c, call);
 	check_mount_options(&c, call);
+	c.deadline = clock_now(clock_monotonic()) + ALL_NS;
 	if (slurm_mount_each(look_mount, &c) < 0)
 		line(&c, "bad", "the kernel's table of mounts cannot be read");
+	if (c.n_not_looked_at)
+		line(&c, "note", "jobs and mounts not looked at, as others did not answer: %d",
+		     c.n_not_looked_at);
 	return c.n_bad ? 1 : 0;
 }

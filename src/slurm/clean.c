@@ -9,6 +9,9 @@
  * away by force. A daemon that goes on (another mount namespace has a copy of the mount) is told to
  * end, waited for while it writes what it has, and then killed.
  *
+ * A step that fails keeps none of the others from being tried. Whatever can hang is done by a child
+ * with a limit of time. Callers hold the job's lock.
+ *
  * As root, one thread.
  */
 #include <dirent.h>
@@ -28,18 +31,22 @@
 #define BUSY_TRIES 10 /* 20 ms each: a lookup of the daemon's own gives way */
 #define KILLED_NS (3 * NS_PER_S)
 #define USER_NS (3 * NS_PER_S)
+#define UNMOUNT_NS NS_PER_S
+#define REPORT_NS (2 * NS_PER_S)
+#define LEAST_NS (100 * NS_PER_MS)
+#define RUNS_MAX 100 /* reports of one job number on one node */
 #define REPORT_MAX (256 << 20)
 
 /* --- the mount --- */
 
 struct job_mount {
 	char path[PATH_MAX];
+	uint64_t ns;
 	int rc; /* of the last one that was taken away */
 	bool is_any;
 };
 
-/* An epilog, reap and a prolog of the same number may be at it at once: who comes second finds no
- * mount, which is what was wanted. */
+/* The daemon unmounts as well when it ends. */
 static int unmount(const char *path, int flags)
 {
 	if (umount2(path, flags | UMOUNT_NOFOLLOW) == 0 || errno == EINVAL || errno == ENOENT)
@@ -48,8 +55,9 @@ static int unmount(const char *path, int flags)
 }
 
 /* By path: everything above the mountpoint is root's. */
-static int take_away(const char *path)
+static int take_away(void *ctx)
 {
+	const char *path = ctx;
 	struct timespec pause = { .tv_nsec = 20 * NS_PER_MS };
 
 	for (int i = 0; i < BUSY_TRIES; i++) {
@@ -68,23 +76,28 @@ static bool look_job_mount(void *ctx, const struct slurm_mount *m)
 
 	if (strcmp(m->path, job->path) == 0) {
 		job->is_any = true;
-		job->rc = take_away(m->path);
+		job->rc = slurm_bounded(take_away, job->path, job->ns);
+		if (job->rc == -EAGAIN || job->rc == -ENOMEM) /* rather without a limit */
+			job->rc = take_away(job->path);
 	}
 	return true;
 }
 
-static int unmount_job(const struct slurm_clean *c, uint32_t job, struct err *err)
+static int unmount_job(const struct slurm_clean *c, uint32_t job, bool *ret_was_mounted,
+		       struct err *err)
 {
-	struct job_mount mount = { .rc = 0 };
+	struct job_mount mount = { .ns = slurm_in_time(c, UNMOUNT_NS) };
 	char run[PATH_MAX];
 	int rc;
 
+	*ret_was_mounted = false;
 	/* As the kernel names it. */
 	if (!realpath(c->site->run_dir, run))
 		return err_set_errno(err, -errno, "run_dir");
 	if (snprintf(mount.path, PATH_MAX, "%s/%u/data", run, job) >= PATH_MAX)
 		return err_set_errno(err, -ENAMETOOLONG, "run_dir");
 	rc = slurm_mount_each(look_job_mount, &mount);
+	*ret_was_mounted = mount.is_any;
 	if (rc == 0)
 		rc = mount.rc;
 	return rc < 0 ? err_set_errno(err, rc, "unmounting %s", mount.path) : 0;
@@ -95,13 +108,16 @@ static int unmount_job(const struct slurm_clean *c, uint32_t job, struct err *er
 uint64_t slurm_in_time(const struct slurm_clean *c, uint64_t ns)
 {
 	uint64_t now = clock_now(clock_monotonic());
+	uint64_t left = c->deadline > now ? c->deadline - now : 0;
 
-	return !c->deadline ? ns : now < c->deadline ? MIN(ns, c->deadline - now) : 0;
+	return !c->deadline ? ns : MIN(ns, MAX(left, LEAST_NS));
 }
 
-static int end_daemon(const struct slurm_clean *c, const struct slurm_record *r, struct err *err)
+static int end_daemon(const struct slurm_clean *c, const struct slurm_record *r, bool was_mounted,
+		      struct err *err)
 {
-	uint64_t first_ns = MIN(c->wait_ns, NS_PER_S);
+	/* The end of its mount ends it. Without one it makes its index still. */
+	uint64_t first_ns = was_mounted ? MIN(c->wait_ns, NS_PER_S) : 0;
 	AUTO_FD int fd = slurm_process_open(r);
 
 	if (fd == -EAGAIN)
@@ -122,6 +138,13 @@ static int end_daemon(const struct slurm_clean *c, const struct slurm_record *r,
 
 /* --- the report --- */
 
+/* In a child: report_dir may be on another machine. */
+struct report {
+	const struct slurm_clean *c;
+	const struct slurm_record *record;
+	int from;
+};
+
 /* The daemon wrote it as the user, and may have written anything. */
 static int copy_report(int from, int to)
 {
@@ -139,37 +162,70 @@ static int copy_report(int from, int to)
 	return n < 0 ? -errno : 0;
 }
 
-static void keep_report(const struct slurm_clean *c, int dir_fd, const struct slurm_record *r)
+/* A job that was requeued has a report of each run; also of each job of that number, where numbers
+ * begin again. */
+static int name_report(int top, const char *temp, const struct report *r)
+{
+	char name[320];
+
+	for (int run = 1; run <= RUNS_MAX; run++) {
+		int len = snprintf(name, sizeof(name), "clairfs-%u-%.200s", r->record->job,
+				   r->c->node);
+
+		snprintf(name + len, sizeof(name) - (size_t)len, run == 1 ? ".json" : ".run%d.json",
+			 run);
+		if (linkat(top, temp, top, name, 0) == 0)
+			return unlinkat(top, temp, 0) == 0 ? 0 : -errno;
+		if (errno != EEXIST)
+			return -errno;
+	}
+	return -EEXIST;
+}
+
+static int put_report(void *ctx)
+{
+	const struct report *r = ctx;
+	AUTO_FD int top = open(r->c->site->report_dir,
+			       O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	AUTO_FD int to = -1;
+	char temp[320];
+	struct stat st;
+	int rc;
+
+	if (top < 0 || fstat(top, &st) < 0)
+		return -errno;
+	if (st.st_mode & (S_IWGRP | S_IWOTH))
+		return -EPERM; /* others can write it */
+	snprintf(temp, sizeof(temp), ".clairfs-%u-%.200s.json", r->record->job,
+		 r->c->node);
+	unlinkat(top, temp, 0); /* of an epilog that was not over in time */
+	to = openat(top, temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (to < 0)
+		return -errno;
+	rc = copy_report(r->from, to);
+	if (rc == 0 && (fchown(to, r->record->uid, r->record->gid) < 0 || fchmod(to, 0440) < 0))
+		rc = -errno;
+	if (rc == 0)
+		rc = name_report(top, temp, r);
+	if (rc < 0)
+		unlinkat(top, temp, 0);
+	return rc;
+}
+
+static void keep_report(const struct slurm_clean *c, int dir_fd, const struct slurm_record *record)
 {
 	AUTO_FD int from = openat(dir_fd, "report", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-	AUTO_FD int top = -1;
-	AUTO_FD int to = -1;
-	char name[320], temp[330];
+	struct report report = { c, record, from };
 	struct stat st;
 	int rc;
 
 	if (!c->site->report_dir || from < 0 || fstat(from, &st) < 0 || st.st_size == 0)
 		return;
-	snprintf(name, sizeof(name), "clairfs-%u-%.200s.json", r->job, c->node);
-	snprintf(temp, sizeof(temp), ".%s", name);
-	top = open(c->site->report_dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	/* A file of our own: in a directory that others can write, one of that name may be a FIFO, which
-	 * hangs, or theirs. */
-	if (top >= 0)
-		unlinkat(top, temp, 0);
-	to = top < 0 ? -1
-		     : openat(top, temp,
-			      O_WRONLY | O_CREAT | O_EXCL | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC,
-			      0600);
-	rc = to < 0 ? -errno : copy_report(from, to);
-	if (rc == 0 && (fchown(to, r->uid, r->gid) < 0 || fchmod(to, 0440) < 0 ||
-			renameat(top, temp, top, name) < 0))
-		rc = -errno;
-	if (rc < 0) {
-		log_warn("job %u: no report in %s: %s", r->job, c->site->report_dir, strerror(-rc));
-		if (top >= 0)
-			unlinkat(top, temp, 0);
-	}
+	rc = slurm_bounded(put_report, &report, slurm_in_time(c, REPORT_NS));
+	if (rc < 0)
+		log_warn("job %u: no report in %s: %s%s", record->job, c->site->report_dir,
+			 strerror(-rc),
+			 rc == -EPERM ? " (it must be root's, and nobody else may write it)" : "");
 }
 
 /* --- the directory --- */
@@ -199,7 +255,7 @@ int slurm_clean_job(const struct slurm_clean *c, uint32_t job, struct err *err)
 {
 	AUTO_FD int dir = slurm_dir_open(c->run_fd, job);
 	struct slurm_record record;
-	bool has_record;
+	bool has_record, was_mounted;
 	int rc;
 
 	if (dir == -ENOENT)
@@ -207,12 +263,12 @@ int slurm_clean_job(const struct slurm_clean *c, uint32_t job, struct err *err)
 	if (dir < 0)
 		return err_set_errno(err, dir, "the directory of job %u", job);
 	has_record = slurm_record_read(dir, &record) == 0 && record.job == job;
-	rc = unmount_job(c, job, err);
-	if (rc == 0 && has_record)
-		rc = end_daemon(c, &record, err);
-	/* One that began to serve meanwhile. */
+	rc = unmount_job(c, job, &was_mounted, err);
+	if (has_record)
+		rc = end_daemon(c, &record, was_mounted, err);
+	/* What its daemon kept from being taken away. */
 	if (rc == 0)
-		rc = unmount_job(c, job, err);
+		rc = unmount_job(c, job, &was_mounted, err);
 	if (rc < 0)
 		return rc;
 	if (has_record) {
@@ -229,7 +285,7 @@ int slurm_clean_job(const struct slurm_clean *c, uint32_t job, struct err *err)
 struct user_mounts {
 	uid_t uid;
 	char jobs[PATH_MAX]; /* below it are those of jobs; empty: not known */
-	uint64_t deadline; /* each that hangs costs a second */
+	uint64_t deadline; /* each that hangs costs two seconds */
 };
 
 static bool look_user_mount(void *ctx, const struct slurm_mount *m)

@@ -21,7 +21,9 @@
 /* A job that comes once more waits for nothing of its first run. */
 #define AGAIN_WAIT_NS (200 * NS_PER_MS)
 #define AGAIN_NS NS_PER_S
-#define EPILOG_NS (5 * NS_PER_S) /* all of it, besides epilog_wait */
+#define EPILOG_NS (4 * NS_PER_S) /* all of it, besides epilog_wait */
+#define EPILOG_LOCK_NS (2 * NS_PER_S)
+#define STATUS_TRIES 20 /* 10 ms each: the daemon writes it in place */
 
 /* What the hooks of root begin with. */
 struct hook {
@@ -174,7 +176,8 @@ static void give_up(const struct hook *h, int dir, const char *source, const cha
 		log_warn("job %u: its status is not written", h->job.id);
 }
 
-static int start(const struct hook *h, int dir, const char *text, size_t len, const char *source)
+static int start(const struct hook *h, int dir, int *lock, const char *text, size_t len,
+		 const char *source)
 {
 	struct slurm_record record = { .job = h->job.id, .uid = h->job.uid, .gid = h->job.gid };
 	struct slurm_status status = { .state = SLURM_STARTING };
@@ -191,6 +194,7 @@ static int start(const struct hook *h, int dir, const char *text, size_t len, co
 		err_set_errno(&err, rc, "%s", h->site.run_dir);
 	if (rc == 0)
 		rc = slurm_start(h->call, &h->site, dir, &record, &pid, &err);
+	close(take_fd(lock)); /* who mounts needs it */
 	if (rc == 0)
 		rc = await(h, dir, pid, &status);
 	if (rc == -EAGAIN) {
@@ -227,10 +231,19 @@ static int prolog(struct hook *h)
 	struct err err = { 0 };
 	struct slurm_spec spec;
 	const char *text;
+	AUTO_FD int lock = slurm_job_lock(h->clean.run_fd, h->job.id, AGAIN_NS);
 	AUTO_FD int dir = -1;
 	size_t len;
 	int rc;
 
+	if (lock < 0) {
+		/* Nor is what an earlier job was told true for this one. */
+		dir = slurm_dir_open(h->clean.run_fd, h->job.id);
+		give_up(h, dir, NULL,
+			lock == -EBUSY ? "another hook is at work on a job of this number"
+				       : "run_dir has no room for a lock");
+		return lock;
+	}
 	rc = choose(h, &spec, &text, &len, &err);
 	if (clean_again(h) < 0) {
 		/* What its first run was told is not true any more. */
@@ -253,7 +266,7 @@ static int prolog(struct hook *h)
 		give_up(h, dir, NULL, err.msg);
 		return rc;
 	}
-	return start(h, dir, text, len, spec.source);
+	return start(h, dir, &lock, text, len, spec.source);
 }
 
 int slurm_prolog(const struct slurm_call *call)
@@ -275,6 +288,26 @@ int slurm_prolog(const struct slurm_call *call)
 
 /* --- epilog --- */
 
+static int clean_own(const struct hook *h, struct err *err)
+{
+	AUTO_FD int lock = slurm_job_lock(h->clean.run_fd, h->job.id,
+					  slurm_in_time(&h->clean, EPILOG_LOCK_NS));
+
+	if (lock == -EBUSY)
+		return err_set_errno(err, lock, "another hook is at work on the job");
+	if (lock < 0) /* no room for it: nobody else has it either */
+		log_warn("job %u: its lock: %s", h->job.id, strerror(-lock));
+	return slurm_clean_job(&h->clean, h->job.id, err);
+}
+
+/* What the job mounted by itself. */
+static void clean_jobs_own(const struct hook *h)
+{
+	if (!slurm_process_end_jobs(&h->job, slurm_in_time(&h->clean, JOBS_OWN_NS)))
+		say(h, "looking for daemons of the job's own takes too long", "");
+	slurm_clean_user(&h->clean, h->job.uid);
+}
+
 int slurm_epilog(const struct slurm_call *call)
 {
 	struct err err = { 0 };
@@ -290,12 +323,10 @@ int slurm_epilog(const struct slurm_call *call)
 		begin_defaults(&h);
 	/* slurmd kills what takes too long, and drains the node. */
 	h.clean.deadline = began + EPILOG_NS + h.clean.wait_ns;
-	if (h.has_job && h.clean.run_fd >= 0 && slurm_clean_job(&h.clean, h.job.id, &err) < 0)
+	if (h.has_job && h.clean.run_fd >= 0 && clean_own(&h, &err) < 0)
 		rc = err.code;
-	if (h.has_job) {
-		slurm_process_end_jobs(&h.job, slurm_in_time(&h.clean, JOBS_OWN_NS));
-		slurm_clean_user(&h.clean, h.job.uid);
-	}
+	if (h.has_job)
+		clean_jobs_own(&h);
 	if (h.has_job && h.clean.run_fd >= 0 && !is_guessed)
 		slurm_clean_others(&h.clean, h.job.id);
 	if (rc < 0)
@@ -348,6 +379,19 @@ static void tell(const struct slurm_call *call, const struct slurm_status *statu
 		fprintf(call->out, "export CLAIRFS_REASON=%s\n", why);
 }
 
+/* A daemon writes its status in place, as the user: it is not whole for a moment. */
+static int read_status(int dir, struct slurm_status *ret)
+{
+	struct timespec pause = { .tv_nsec = 10 * NS_PER_MS };
+	int rc = slurm_status_read(dir, ret);
+
+	for (int i = 0; i < STATUS_TRIES && rc == -EINVAL; i++) {
+		nanosleep(&pause, NULL);
+		rc = slurm_status_read(dir, ret);
+	}
+	return rc;
+}
+
 /* Whether the mount answers this user. */
 static bool is_alive(const char *path)
 {
@@ -376,7 +420,7 @@ int slurm_task_prolog(const struct slurm_call *call)
 	run = slurm_run_open(site.run_dir, false, &err);
 	conf_fini(&slurm_site_table, &site);
 	dir = run < 0 ? -1 : slurm_dir_open(run, (uint32_t)job);
-	if (dir < 0 || slurm_status_read(dir, &status) < 0)
+	if (dir < 0 || read_status(dir, &status) < 0)
 		return 0;
 	if (status.state == SLURM_FAILED)
 		tell(call, &status, mnt, status.why);

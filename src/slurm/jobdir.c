@@ -7,11 +7,15 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 
+#include "clairfs/base/clock.h"
 #include "clairfs/base/text.h"
 #include "slurm_priv.h"
 
 #define NAME_SIZE 16
+#define LOCK_NAME ".lock"
+#define LOCK_POLL_NS (10 * NS_PER_MS)
 
 int slurm_run_open(const char *run_dir, bool may_make, struct err *err)
 {
@@ -23,7 +27,7 @@ int slurm_run_open(const char *run_dir, bool may_make, struct err *err)
 	fd = open(run_dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return err_set_errno(err, -errno, "run_dir %s", run_dir);
-	if (may_make && (st.st_uid != geteuid() || (st.st_mode & (S_IWGRP | S_IWOTH))))
+	if ((st.st_uid != 0 && st.st_uid != geteuid()) || (st.st_mode & (S_IWGRP | S_IWOTH)))
 		return err_set(err, -EPERM, "run_dir %s: others can write it", run_dir);
 	return take_fd(&fd);
 }
@@ -63,6 +67,26 @@ int slurm_dir_make(int run_fd, uint32_t job)
 int slurm_dir_lock(int dir_fd)
 {
 	return flock(dir_fd, LOCK_EX | LOCK_NB) == 0 ? 0 : errno == EWOULDBLOCK ? -EBUSY : -errno;
+}
+
+int slurm_job_lock(int run_fd, uint32_t job, uint64_t ns)
+{
+	AUTO_FD int fd = openat(run_fd, LOCK_NAME, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = job, .l_len = 1 };
+	struct timespec pause = { .tv_nsec = LOCK_POLL_NS };
+	uint64_t end = clock_now(clock_monotonic()) + ns;
+
+	if (fd < 0)
+		return -errno;
+	/* Of the process, not of the descriptor: a child that hangs does not have it. */
+	while (fcntl(fd, F_SETLK, &lock) < 0) {
+		if (errno != EAGAIN && errno != EACCES && errno != EINTR)
+			return -errno;
+		if (clock_now(clock_monotonic()) >= end)
+			return -EBUSY;
+		nanosleep(&pause, NULL);
+	}
+	return take_fd(&fd);
 }
 
 ssize_t slurm_file_read(int dir_fd, const char *name, char *out, size_t size)

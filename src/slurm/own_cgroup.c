@@ -4,7 +4,9 @@
  * with PrologFlags=RunInJob, to the job, and killed with it). So it is moved to clairfs/job_ID_PID
  * at the top of the hierarchy, of the first version if that has the memory controller, else of the
  * second. There the site may limit it; the mount's budgets follow the limit, as they do anywhere
- * (daemon/memlimit.c). Where none can be made it stays where it is: that is no error.
+ * (daemon/memlimit.c). Else the limit follows the budgets, as soon as these are known: it is there
+ * for what nobody foresaw, so it is twice what the mount is meant to need. Half of that is for page
+ * cache of its source. Where no cgroup can be made it stays where it is: that is no error.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -19,6 +21,8 @@
 
 #define OURS "clairfs"
 #define REMOVE_TRIES 100 /* 10 ms each */
+#define MAKE_TRIES 10
+#define NEED_LEAST (64ull << 20)
 
 static bool has_word(const char *list, const char *word)
 {
@@ -99,9 +103,10 @@ static bool find_hierarchy(bool *ret_is_v2, char out[PATH_MAX])
 	return len > 0 && slurm_cgroup_hierarchy(text, (size_t)len, ret_is_v2, out);
 }
 
-static int make(const char *top, bool is_v2, uint32_t job, char out[PATH_MAX])
+static int make_once(const char *top, bool is_v2, uint32_t job, uint64_t all, char out[PATH_MAX])
 {
-	char dir[PATH_MAX];
+	char dir[PATH_MAX], text[32];
+	int rc = 0;
 
 	snprintf(dir, sizeof(dir), "%.*s/" OURS, PATH_MAX - 64, top);
 	if (is_v2 && put(top, "cgroup.subtree_control", "+memory") < 0)
@@ -110,13 +115,28 @@ static int make(const char *top, bool is_v2, uint32_t job, char out[PATH_MAX])
 		return -errno;
 	if (is_v2 && put(dir, "cgroup.subtree_control", "+memory") < 0)
 		return -ENOENT;
+	snprintf(text, sizeof(text), "%" PRIu64, all);
+	if (all)
+		rc = put(dir, is_v2 ? "memory.max" : "memory.limit_in_bytes", text);
+	if (rc < 0)
+		log_warn("memory_all: the limit of %s is not set: %s", dir, strerror(-rc));
 	if (snprintf(out, PATH_MAX, "%s/job_%u_%d", dir, job, (int)getpid()) >= PATH_MAX)
 		return -ENAMETOOLONG;
 	return mkdir(out, 0755) < 0 ? -errno : 0;
 }
 
+/* Who ends in this moment takes the one above away when it is empty. */
+static int make(const char *top, bool is_v2, uint32_t job, uint64_t all, char out[PATH_MAX])
+{
+	int rc = -ENOENT;
+
+	for (int i = 0; i < MAKE_TRIES && rc == -ENOENT; i++)
+		rc = make_once(top, is_v2, job, all, out);
+	return rc;
+}
+
 /* The second version throttles before it kills. */
-static int limit_to(const char *dir, bool is_v2, uint64_t limit)
+static int limit_to(const char *dir, bool is_v2, uint64_t high, uint64_t limit)
 {
 	char text[32];
 	int rc;
@@ -125,15 +145,37 @@ static int limit_to(const char *dir, bool is_v2, uint64_t limit)
 	if (!is_v2)
 		return put(dir, "memory.limit_in_bytes", text);
 	rc = put(dir, "memory.max", text);
-	snprintf(text, sizeof(text), "%" PRIu64, limit - limit / 16);
+	snprintf(text, sizeof(text), "%" PRIu64, high);
 	return rc < 0 ? rc : put(dir, "memory.high", text);
 }
 
-void slurm_cgroup_enter(uint32_t job, uint64_t limit, char out[PATH_MAX])
+void slurm_cgroup_limits(uint64_t need, uint64_t *ret_high, uint64_t *ret_max)
+{
+	need = MIN(MAX(need, NEED_LEAST), (uint64_t)INT64_MAX / 2);
+	*ret_high = need + need / 2;
+	*ret_max = need * 2;
+}
+
+void slurm_cgroup_fit(uint32_t job, const char *dir, uint64_t need)
+{
+	char probe[PATH_MAX + 32];
+	uint64_t high, limit;
+	int rc;
+
+	if (!*dir)
+		return;
+	slurm_cgroup_limits(need, &high, &limit);
+	snprintf(probe, sizeof(probe), "%s/memory.max", dir);
+	rc = limit_to(dir, access(probe, F_OK) == 0, high, limit);
+	if (rc < 0)
+		log_warn("job %u: the limit of %s is not set: %s", job, dir, strerror(-rc));
+}
+
+void slurm_cgroup_enter(uint32_t job, uint64_t limit, uint64_t all, char out[PATH_MAX])
 {
 	char top[PATH_MAX];
 	bool is_v2 = false;
-	int rc = find_hierarchy(&is_v2, top) ? make(top, is_v2, job, out) : -ENOENT;
+	int rc = find_hierarchy(&is_v2, top) ? make(top, is_v2, job, all, out) : -ENOENT;
 
 	if (rc < 0) {
 		*out = 0;
@@ -145,7 +187,7 @@ void slurm_cgroup_enter(uint32_t job, uint64_t limit, char out[PATH_MAX])
 		return;
 	}
 	if (limit)
-		rc = limit_to(out, is_v2, limit);
+		rc = limit_to(out, is_v2, limit - limit / 16, limit);
 	if (rc == 0)
 		rc = put(out, "cgroup.procs", "0");
 	if (rc < 0) {

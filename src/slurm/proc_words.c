@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What texts of /proc say about a process. Any user chooses the name, arguments and environment of
- * theirs. Pure. */
+/* What texts of /proc say about a process, and squeue about jobs. Any user chooses the name,
+ * arguments and environment of theirs. Pure. */
 #include <string.h>
 
 #include "clairfs/base/text.h"
@@ -60,4 +60,30 @@ bool slurm_words_is_step(const char *cmdline, size_t len, uint32_t job)
 	size_t n = (size_t)snprintf(want, sizeof(want), "slurmstepd: [%u.", job);
 
 	return len >= n && memcmp(cmdline, want, n) == 0;
+}
+
+bool slurm_words_is_over(const char *answer, uint32_t job)
+{
+	static const char *const over[] = { "BOOT_FAIL", "CANCELLED",	  "COMPLETED", "DEADLINE",
+					    "FAILED",	 "NODE_FAIL",	  "PREEMPTED", "REVOKED",
+					    "TIMEOUT",	 "OUT_OF_MEMORY", NULL };
+	char want[16];
+	size_t n = (size_t)snprintf(want, sizeof(want), "%u", job);
+	bool is_over = true;
+
+	for (const char *at = answer; *at && is_over;) {
+		size_t len = strcspn(at, "\n");
+
+		if (len >= n && memcmp(at, want, n) == 0 && (len == n || at[n] == ' ')) {
+			const char *state = at + MIN(n + 1, len);
+			size_t size = (size_t)(at + len - state);
+
+			is_over = false;
+			for (int i = 0; over[i]; i++)
+				is_over |= strlen(over[i]) == size &&
+					   memcmp(over[i], state, size) == 0;
+		}
+		at += len + (at[len] == '\n');
+	}
+	return is_over;
 }

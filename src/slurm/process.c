@@ -19,6 +19,7 @@
 
 #define TEXT_MAX (256 << 10)
 #define JOBS_OWN_MAX 32
+#define LOOK_NS NS_PER_S
 
 /* A file of /proc/PID, at most size bytes; 0: it cannot be read. */
 static size_t read_proc(pid_t pid, const char *name, char *out, size_t size)
@@ -93,6 +94,7 @@ static bool each_process(bool (*look)(void *ctx, pid_t pid), void *ctx)
 
 struct own {
 	const struct slurm_job *job;
+	uint64_t ns;
 	int fd[JOBS_OWN_MAX];
 	int n;
 };
@@ -131,21 +133,29 @@ static void send_signal(int pid_fd, int number)
 	(void)syscall(SYS_pidfd_send_signal, pid_fd, number, NULL, 0);
 }
 
-void slurm_process_end_jobs(const struct slurm_job *job, uint64_t ns)
+static int end_own(void *ctx)
 {
-	uint64_t end = clock_now(clock_monotonic()) + ns;
-	struct own own = { .job = job };
+	struct own *own = ctx;
+	uint64_t end = clock_now(clock_monotonic()) + own->ns;
 
-	(void)each_process(look_own, &own);
-	for (int i = 0; i < own.n; i++)
-		send_signal(own.fd[i], SIGTERM);
-	for (int i = 0; i < own.n; i++) {
+	(void)each_process(look_own, own);
+	for (int i = 0; i < own->n; i++)
+		send_signal(own->fd[i], SIGTERM);
+	for (int i = 0; i < own->n; i++) {
 		uint64_t now = clock_now(clock_monotonic());
 
-		if (!slurm_process_ends(own.fd[i], now < end ? end - now : 0))
-			send_signal(own.fd[i], SIGKILL);
-		close(own.fd[i]);
+		if (!slurm_process_ends(own->fd[i], now < end ? end - now : 0))
+			send_signal(own->fd[i], SIGKILL);
+		close(own->fd[i]);
 	}
+	return 0;
+}
+
+bool slurm_process_end_jobs(const struct slurm_job *job, uint64_t ns)
+{
+	struct own own = { .job = job, .ns = ns };
+
+	return slurm_bounded(end_own, &own, ns + LOOK_NS) == 0;
 }
 
 struct step {
@@ -168,9 +178,16 @@ static bool look_step(void *ctx, pid_t pid)
 	return !step->is_found;
 }
 
+static int find_step(void *ctx)
+{
+	struct step *step = ctx;
+
+	return !each_process(look_step, step) || step->is_found ? -EEXIST : 0;
+}
+
 bool slurm_process_has_step(uint32_t job)
 {
 	struct step step = { .job = job };
 
-	return !each_process(look_step, &step) || step.is_found;
+	return slurm_bounded(find_step, &step, LOOK_NS) < 0;
 }

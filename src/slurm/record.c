@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Texts that one hook leaves for the next. They lie in a directory of root, but a node may have
- * lost power while one was written, or have another version of us: what is not exactly as printed
- * here is no record.
+ * lost power while one was written: what is not exactly as printed here is no record. Of a record
+ * of another version what is known here is read, so that its daemon can be ended.
  *
  *   clairfs-job 1        clairfs-status 1
  *   job 17               failed source /lustre/x: Permission denied
@@ -78,23 +78,39 @@ static bool take_field(int key, const char *value, struct slurm_record *r)
 	}
 }
 
+/* "clairfs-job N"; *at is put behind it. */
+static bool take_head(const char **at, const char *end, bool *ret_is_ours)
+{
+	char line[32], *version;
+	uint64_t number;
+
+	if (!take_line(at, end, line, sizeof(line), &version) || !version ||
+	    strcmp(line, "clairfs-job") != 0 || !take_number(version, UINT32_MAX, &number))
+		return false;
+	*ret_is_ours = number == 1;
+	return true;
+}
+
 int slurm_record_parse(const char *text, size_t len, struct slurm_record *ret)
 {
 	static const char *const keys[KEYS] = { "job", "uid", "gid", "pid", "start", "spec",
 						"cgroup" };
 	const unsigned needed = 1 << KEY_JOB | 1 << KEY_UID | 1 << KEY_GID;
-	const char *at = text + strlen(RECORD_HEAD), *end = text + len;
+	const char *at = text, *end = text + len;
 	char line[MAX(PATH_MAX, SLURM_SPEC_MAX) + 16], *value;
 	unsigned seen = 0;
+	bool is_ours;
 
 	memset(ret, 0, sizeof(*ret));
-	if (len < strlen(RECORD_HEAD) || memcmp(text, RECORD_HEAD, strlen(RECORD_HEAD)) != 0)
+	if (!take_head(&at, end, &is_ours))
 		return -EINVAL;
 	while (take_line(&at, end, line, sizeof(line), &value)) {
 		int key = 0;
 
 		while (key < KEYS && strcmp(keys[key], line) != 0)
 			key++;
+		if (key == KEYS && !is_ours)
+			continue;
 		if (key == KEYS || !value || (seen & 1u << key) || !take_field(key, value, ret))
 			return -EINVAL;
 		seen |= 1u << key;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The daemon of a job. It begins as root, from the prolog or a unit of systemd, with the record
- * that the prolog wrote: there is no other way to tell it anything. As root it mounts, and nothing
- * else: the source is a name until it is the user. Options are the site's, then those of the job's
- * that a job may set. What goes wrong is the job's status, and the end: the prolog or the epilog
- * takes the mount away.
+ * that the prolog wrote: there is no other way to tell it anything. As root it makes what a user may
+ * not, and leaves a process behind that mounts when there is something to serve (mounter.c): the
+ * source is a name until it is the user. So nobody meets a mount that does not answer, however long
+ * the index takes. Options are the site's, then those of the job's that a job may set. What goes
+ * wrong is the job's status, and the end.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -26,7 +27,8 @@ struct serving {
 	struct slurm_identity id;
 	struct mount_opts opts;
 	bool has_site, has_opts;
-	int dir_fd, status_fd;
+	int run_fd, dir_fd, status_fd;
+	struct slurm_mounter mounter;
 	struct slurm_status status;
 	char *mountpoint, *local;
 	char notify[sizeof(((struct sockaddr_un *)0)->sun_path)];
@@ -62,6 +64,13 @@ static void put_status(struct serving *s)
 		close(take_fd(&s->status_fd));
 }
 
+static int do_mount(void *ctx, uint64_t memory, struct err *err)
+{
+	struct serving *s = ctx;
+
+	return slurm_mounter_mount(&s->mounter, memory, err);
+}
+
 static void ready(void *ctx)
 {
 	struct serving *s = ctx;
@@ -75,13 +84,13 @@ static void ready(void *ctx)
 
 static int take_record(struct serving *s, uint32_t job, struct err *err)
 {
-	AUTO_FD int run = slurm_run_open(s->site.run_dir, true, err);
 	AUTO_FD int running = -1;
 	int rc;
 
-	if (run < 0)
-		return run;
-	s->dir_fd = slurm_dir_open(run, job);
+	s->run_fd = slurm_run_open(s->site.run_dir, true, err);
+	if (s->run_fd < 0)
+		return s->run_fd;
+	s->dir_fd = slurm_dir_open(s->run_fd, job);
 	if (s->dir_fd < 0)
 		return err_set_errno(err, s->dir_fd, "the prolog left nothing for job %u", job);
 	rc = slurm_record_read(s->dir_fd, &s->record);
@@ -103,13 +112,14 @@ static int take_record(struct serving *s, uint32_t job, struct err *err)
 /* The numbers of this process, for who ends it. */
 static int put_record(struct serving *s, struct err *err)
 {
+	uint64_t told = s->site.memory_max == CONF_AUTO ? 0 : s->site.memory_max;
 	int rc;
 
 	s->record.pid = getpid();
 	s->record.start = slurm_process_start(s->record.pid);
 	if (s->site.cgroup && !*s->notify) /* systemd gives each unit one */
-		slurm_cgroup_enter(s->record.job, s->site.memory_max, s->record.cgroup);
-	else if (s->site.memory_max)
+		slurm_cgroup_enter(s->record.job, told, s->site.memory_all, s->record.cgroup);
+	else if (told)
 		log_warn("job %u: memory_max is not applied: %s", s->record.job,
 			 *s->notify ? "set MemoryMax= for clairfs@.service" : "option cgroup is off");
 	rc = slurm_record_write(s->dir_fd, &s->record);
@@ -161,16 +171,14 @@ static void unprotect(void)
 	}
 }
 
-static int mount_as_root(struct serving *s, struct err *err)
+static int prepare_mount(struct serving *s, struct err *err)
 {
-	AUTO_FD int data = openat(s->dir_fd, "data", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	struct fs_premount p = { .dir_fd = data,
-				 .source = s->spec.source,
-				 .uid = s->record.uid,
-				 .gid = s->record.gid };
+	struct slurm_mounter_params p = { .record = &s->record,
+					  .source = s->spec.source,
+					  .run_fd = s->run_fd,
+					  .fits_memory = s->site.memory_max == CONF_AUTO };
+	int rc;
 
-	if (data < 0)
-		return err_set_errno(err, -errno, "the mountpoint of job %u", s->record.job);
 	if (asprintf(&s->mountpoint, "%s/%u/data", s->site.run_dir, s->record.job) < 0) {
 		s->mountpoint = NULL;
 		return err_set_errno(err, -ENOMEM, "mount");
@@ -182,7 +190,9 @@ static int mount_as_root(struct serving *s, struct err *err)
 		if (s->params.report_fd < 0)
 			return err_set_errno(err, -errno, "the report of job %u", s->record.job);
 	}
-	return fs_premount(&p, &s->params.fuse_fd, err);
+	rc = fs_premount_open(&s->params.fuse_fd, err);
+	p.fuse_fd = s->params.fuse_fd;
+	return rc == 0 ? slurm_mounter_start(&p, &s->mounter, err) : rc;
 }
 
 static int prepare(struct serving *s, uint32_t job, struct err *err)
@@ -196,6 +206,7 @@ static int prepare(struct serving *s, uint32_t job, struct err *err)
 	s->status.state = SLURM_FAILED;
 	if (rc == 0)
 		snprintf(s->status.source, sizeof(s->status.source), "%s", s->spec.source);
+	unprotect();
 	if (rc == 0)
 		rc = put_record(s, err);
 	if (rc == 0)
@@ -205,8 +216,7 @@ static int prepare(struct serving *s, uint32_t job, struct err *err)
 	if (rc == 0 && s->site.local_dir)
 		rc = slurm_local_dir(s->site.local_dir, &s->id, &s->local, err);
 	if (rc == 0)
-		rc = mount_as_root(s, err);
-	unprotect();
+		rc = prepare_mount(s, err);
 	return rc;
 }
 
@@ -238,10 +248,12 @@ static int serve_as_user(struct serving *s, struct err *err)
 	if (rc < 0)
 		return rc;
 	close(take_fd(&s->dir_fd));
+	close(take_fd(&s->run_fd));
 	s->params.opts = &s->opts;
 	s->params.source = s->spec.source;
 	s->params.mountpoint = s->mountpoint;
 	s->params.is_foreground = true;
+	s->params.mount = do_mount;
 	s->params.ready = ready;
 	s->params.ready_ctx = s;
 	return daemon_run(&s->params, err);
@@ -257,7 +269,7 @@ int slurm_serve(const struct slurm_call *call, uint32_t job)
 	if (!s)
 		return 1;
 	s->call = call;
-	s->dir_fd = s->status_fd = -1;
+	s->run_fd = s->dir_fd = s->status_fd = s->mounter.fd = -1;
 	if (notify && strlen(notify) < sizeof(s->notify))
 		strcpy(s->notify, notify);
 	log_use_syslog();
@@ -279,6 +291,10 @@ int slurm_serve(const struct slurm_call *call, uint32_t job)
 	slurm_identity_fini(&s->id);
 	if (s->dir_fd >= 0)
 		close(s->dir_fd);
+	if (s->run_fd >= 0)
+		close(s->run_fd);
+	if (s->mounter.fd >= 0)
+		close(s->mounter.fd);
 	free(s->mountpoint);
 	free(s->local);
 	free(s);

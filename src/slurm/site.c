@@ -43,9 +43,17 @@ static const struct conf_option options[] = {
 	  .choices = auto_choices,
 	  .help = "Most memory that a job may ask for with ram=; more is cut. The daemon is not in the "
 		  "job's cgroup. auto: a sixteenth of the node's. 0: no limit." },
-	ROW(memory_max, CONF_BYTES, "0", 0, 0,
-	    "Limit of the daemon's own cgroup. Budgets that nobody told follow it. 0: none. Not of "
-	    "units of systemd, which have MemoryMax= in a drop-in for that."),
+	{ .name = "memory_max",
+	  .type = CONF_BYTES,
+	  .offset = offsetof(struct slurm_site, memory_max),
+	  .initial = "auto",
+	  .choices = auto_choices,
+	  .help = "Limit of the daemon's own cgroup. Budgets that nobody told follow it. auto: twice what "
+		  "the mount is meant to need. 0: none. Not of units of systemd, which have MemoryMax= "
+		  "in a drop-in for that." },
+	ROW(memory_all, CONF_BYTES, "0", 0, 0,
+	    "Limit of the cgroup above those of all daemons of the node. Budgets that nobody told follow "
+	    "it. 0: none. With systemd: MemoryMax= of clairfs.slice."),
 	ROW(cgroup, CONF_BOOL, "on", 0, 0,
 	    "Give each daemon a memory cgroup of its own. off: it stays in that of slurmd."),
 	ROW(systemd, CONF_BOOL, "on", 0, 0,

@@ -10,7 +10,6 @@
 #include <signal.h>
 #include <spawn.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include "clairfs/base/clock.h"
@@ -28,7 +27,7 @@ static bool start_unit(uint32_t job)
 	char *argv[] = { a0, a1, a2, a3, unit, NULL };
 	char path[] = "PATH=/usr/bin:/bin", *environment[] = { path, NULL };
 	posix_spawn_file_actions_t actions;
-	int rc, status = -1, fd;
+	int rc, status = -1;
 	pid_t pid;
 
 	snprintf(unit, sizeof(unit), "clairfs@%u.service", job);
@@ -40,14 +39,8 @@ static bool start_unit(uint32_t job)
 	posix_spawn_file_actions_destroy(&actions);
 	if (rc != 0)
 		return false;
-	fd = (int)syscall(SYS_pidfd_open, pid, 0);
-	if (fd < 0 || !slurm_process_ends(fd, SYSTEMCTL_NS))
-		kill(pid, SIGKILL);
-	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-		;
-	if (fd >= 0)
-		close(fd);
-	return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+	return slurm_child_wait(pid, SYSTEMCTL_NS, &status) && WIFEXITED(status) &&
+	       WEXITSTATUS(status) == 0;
 }
 
 static void reset_signals(void)

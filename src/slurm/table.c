@@ -12,14 +12,11 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/openat2.h>
-#include <poll.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 
 #include "clairfs/base/clock.h"
 #include "clairfs/base/text.h"
@@ -196,8 +193,9 @@ static int open_mount(const struct slurm_mount *m)
 	return -ESTALE;
 }
 
-int slurm_mount_detach(const struct slurm_mount *m)
+static int detach(void *ctx)
 {
+	const struct slurm_mount *m = ctx;
 	AUTO_FD int fd = open_mount(m);
 	char path[32];
 
@@ -208,8 +206,12 @@ int slurm_mount_detach(const struct slurm_mount *m)
 	return umount2(path, MNT_FORCE | MNT_DETACH) == 0 ? 0 : -errno;
 }
 
-/* How the child that touches it ends. */
-enum { TOUCH_ALIVE, TOUCH_DEAD, TOUCH_UNKNOWN };
+int slurm_mount_detach(const struct slurm_mount *m)
+{
+	struct slurm_mount copy = *m;
+
+	return slurm_bounded(detach, &copy, ANSWER_NS);
+}
 
 /* Not the bare directory that is there when the mount is gone, nor another filesystem below it. A
  * kernel that does not tell roots of mounts (before 5.8) is believed. */
@@ -224,46 +226,36 @@ static bool is_fuse_root(const char *path, const struct statfs *st)
 	       (stx.stx_attributes & STATX_ATTR_MOUNT_ROOT);
 }
 
-static _Noreturn void touch(const struct slurm_mount *m)
+static int touch(void *ctx)
 {
+	const struct slurm_mount *m = ctx;
 	struct statfs st;
 
 	/* Nothing of root's goes along, its other groups neither. */
 	if (geteuid() == 0 && (setgroups(0, NULL) < 0 ||
 			       setresgid(m->group, m->group, m->group) < 0 ||
 			       setresuid(m->owner, m->owner, m->owner) < 0))
-		_exit(TOUCH_UNKNOWN);
-	if (statfs(m->path, &st) == 0)
-		_exit(is_fuse_root(m->path, &st) ? TOUCH_ALIVE : TOUCH_UNKNOWN);
-	_exit(errno == ENOTCONN || errno == ECONNABORTED ? TOUCH_DEAD : TOUCH_UNKNOWN);
+		return -EPERM;
+	if (statfs(m->path, &st) < 0)
+		return -errno;
+	return is_fuse_root(m->path, &st) ? 0 : -ENOTDIR;
 }
 
 static int ask(const struct slurm_mount *m)
 {
-	int status = TOUCH_UNKNOWN << 8, fd;
-	pid_t pid = fork();
+	struct slurm_mount copy = *m;
 
-	if (pid == 0)
-		touch(m);
-	if (pid < 0)
-		return TOUCH_UNKNOWN;
-	fd = (int)syscall(SYS_pidfd_open, pid, 0);
-	if (fd < 0 || !slurm_process_ends(fd, ANSWER_NS))
-		kill(pid, SIGKILL);
-	if (fd >= 0 && slurm_process_ends(fd, ANSWER_NS)) /* else it hangs in the kernel */
-		while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-			;
-	if (fd >= 0)
-		close(fd);
-	return WIFEXITED(status) ? WEXITSTATUS(status) : TOUCH_UNKNOWN;
+	return slurm_bounded(touch, &copy, ANSWER_NS);
 }
 
 bool slurm_mount_is_dead(const struct slurm_mount *m)
 {
-	return ask(m) == TOUCH_DEAD;
+	int rc = ask(m);
+
+	return rc == -ENOTCONN || rc == -ECONNABORTED;
 }
 
 bool slurm_mount_answers(const struct slurm_mount *m)
 {
-	return ask(m) == TOUCH_ALIVE;
+	return ask(m) == 0;
 }

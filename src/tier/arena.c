@@ -147,6 +147,8 @@ static void carve_locked(struct arena *a, uint32_t extent, uint32_t extent_span,
 {
 	uint32_t end = extent + extent_span, after = first + span;
 
+	assert(span > 0 && first >= extent && after <= end);
+	assert(a->pages[extent].tag == (extent_span | ARENA_FREE));
 	bin_remove_locked(a, extent, extent_span);
 	if (first > extent)
 		bin_add_locked(a, extent, first - extent);
@@ -165,6 +167,7 @@ static void join_locked(struct arena *a, uint32_t *first, uint32_t *span) REQUIR
 
 		*first -= before;
 		*span += before;
+		assert(a->pages[*first].tag == (before | ARENA_FREE));
 		bin_remove_locked(a, *first, before);
 	}
 	if (after < a->n_pages && (a->pages[after].tag & ARENA_FREE)) {
@@ -173,6 +176,7 @@ static void join_locked(struct arena *a, uint32_t *first, uint32_t *span) REQUIR
 		bin_remove_locked(a, after, behind);
 		*span += behind;
 	}
+	assert(*first + *span <= a->n_pages);
 	bin_add_locked(a, *first, *span);
 }
 
@@ -189,6 +193,7 @@ static void count_chunks_locked(struct arena *a, uint32_t first, uint32_t span, 
 		struct arena_chunk *chunk = &a->chunks[first / ARENA_CHUNK];
 		uint32_t n = MIN(span, ARENA_CHUNK - first % ARENA_CHUNK);
 
+		assert(is_used ? chunk->used + n <= ARENA_CHUNK : chunk->used >= n);
 		if (is_used && chunk->used == 0) {
 			if (chunk->is_resident)
 				a->n_empty--;
@@ -249,6 +254,7 @@ static unsigned take_empty_locked(struct arena *a, uint32_t extent, uint32_t spa
 			continue;
 		carve_locked(a, extent, end - extent, first, pages);
 		extent = first + pages;
+		assert(n < 2 && a->n_empty > 0);
 		a->n_empty--;
 		ret_taken[n++] = chunk;
 	}
@@ -270,6 +276,7 @@ static void give_back(struct arena *a, uint32_t chunk)
 
 	drop_pages(a, first, span);
 	mutex_lock(&a->mu);
+	assert(a->chunks[chunk].used == 0); /* nobody could be given any of it */
 	a->chunks[chunk].is_resident = false;
 	join_locked(a, &first, &span);
 	mutex_unlock(&a->mu);

@@ -15,12 +15,12 @@
 
 static void null_complete(struct tier_read *read)
 {
-	if (read->length)
-		memset(read->buf, 0, read->length);
-	read->status = 0;
-	read->got = read->length;
-	read->has_st = false;
-	read->latency_ns = 0;
+	if (read->ask.length)
+		memset(read->ask.buf, 0, read->ask.length);
+	read->answer.status = 0;
+	read->answer.got = read->ask.length;
+	read->answer.has_st = false;
+	read->answer.latency_ns = 0;
 	read->done(read);
 }
 
@@ -30,14 +30,14 @@ static void null_read(struct tier *tier, struct tier_read *read)
 	struct list mine, *node;
 
 	if (pending) {
-		list_push_tail(pending, &read->node);
+		list_push_tail(pending, &read->own.node);
 		return;
 	}
 	list_init(&mine);
 	pending = &mine;
 	null_complete(read);
 	while ((node = list_pop_head(&mine)))
-		null_complete(container_of(node, struct tier_read, node));
+		null_complete(container_of(node, struct tier_read, own.node));
 	pending = NULL;
 }
 
@@ -46,7 +46,18 @@ static void null_free(struct tier *tier)
 	free(tier);
 }
 
-static const struct tier_ops null_ops = { .name = "null", .read = null_read, .free = null_free };
+static uint64_t null_cost(const struct tier *tier, uint32_t length)
+{
+	return 0;
+}
+
+/* In the place of the source: no other tier can be asked instead, and its files never change. */
+static const struct tier_ops null_ops = { .name = "null",
+					  .read_class = READ_MISS,
+					  .verifies_identity = true,
+					  .cost = null_cost,
+					  .read = null_read,
+					  .free = null_free };
 
 int tier_null_new(struct tier **ret, struct err *err)
 {

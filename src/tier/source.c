@@ -18,6 +18,7 @@
  */
 #include "source_priv.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -60,7 +61,7 @@ struct opening {
 
 static bool wants_kept_file(const struct source *s, const struct tier_read *read)
 {
-	return s->files.limit > 0 && piece_count(read->expect.size) > 1;
+	return s->files.limit > 0 && piece_count(read->ask.expect.size) > 1;
 }
 
 static void source_done(struct io_job *job);
@@ -121,11 +122,11 @@ static int64_t now_ns(void)
  * filesystems that count in seconds have; a time far ahead was made up. */
 static int64_t young_until(const struct source *s, const struct tier_read *read)
 {
-	uint64_t changed = (uint64_t)read->expect.ctime_ns;
+	uint64_t changed = (uint64_t)read->ask.expect.ctime_ns;
 	/* Times wrap around: only their difference means something. */
-	int64_t age = (int64_t)((uint64_t)read->asked_ns - changed), grain = s->grain_ns;
+	int64_t age = (int64_t)((uint64_t)read->own.asked_ns - changed), grain = s->grain_ns;
 
-	if (file_time_of(read->expect.ctime_ns).tv_nsec == 0)
+	if (file_time_of(read->ask.expect.ctime_ns).tv_nsec == 0)
 		grain = MAX(grain, (int64_t)GRAIN_FAR_NS);
 	return s->grain_ns && age < grain && age > -AHEAD_NS ? (int64_t)(changed + (uint64_t)grain)
 							     : 0;
@@ -134,25 +135,27 @@ static int64_t young_until(const struct source *s, const struct tier_read *read)
 /* Fills the job for a read through `file`, or through the path if that is NULL, and starts it. */
 static void source_start(struct source *s, struct tier_read *read, struct kept_file *file)
 {
-	struct io_job *job = &read->job;
+	struct io_job *job = &read->own.job;
 
-	read->tier_priv = file;
-	read->asked_ns = now_ns();
+	assert(!file || file->fd >= 0);
+	assert(!file || !read->own.is_retried); /* a kept descriptor is what failed */
+	read->own.tier_priv = file;
+	read->own.asked_ns = now_ns();
 	memset(job, 0, sizeof(*job)); /* st_mode tells later whether st was filled */
 	job->kind = file ? IO_READ_FD : IO_READ_PATH;
 	job->dirfd = s->dirfd;
-	job->path = read->path;
+	job->path = read->ask.path;
 	job->is_beneath = s->is_beneath;
 	job->fd = file ? file->fd : -1;
 	job->keep_open = !file && wants_kept_file(s, read);
-	job->buf = read->buf;
-	job->offset = (uint64_t)read->key.piece * PIECE_BYTES + read->skip;
-	job->length = read->length;
+	job->buf = read->ask.buf;
+	job->offset = (uint64_t)read->ask.key.piece * PIECE_BYTES + read->ask.skip;
+	job->length = read->ask.length;
 	job->want_stat = true;
 	job->want_check = true;
-	job->is_urgent = read->is_urgent;
-	job->is_cold = read->is_cold;
-	job->request_bytes = piece_count(read->expect.size) > 1 ? s->request_bytes : 0;
+	job->is_urgent = read->ask.is_urgent;
+	job->is_cold = read->ask.is_cold;
+	job->request_bytes = piece_count(read->ask.expect.size) > 1 ? s->request_bytes : 0;
 	job->done = source_done;
 	job->ctx = s;
 	io_submit(s->io, job);
@@ -166,7 +169,7 @@ static void source_go(struct source *s, struct tier_read *read)
 
 	list_init(&dead);
 	if (wants_kept_file(s, read))
-		file = kept_file_get(&s->files, read->key.entry, &read->expect, &dead);
+		file = kept_file_get(&s->files, read->ask.key.entry, &read->ask.expect, &dead);
 	source_start(s, read, file);
 	kept_files_reap(&dead);
 }
@@ -199,7 +202,7 @@ static void opening_done(struct io_job *job)
 	mutex_unlock(&s->mu);
 	free(o);
 	while ((node = list_pop_head(&reads)))
-		source_go(s, container_of(node, struct tier_read, node));
+		source_go(s, container_of(node, struct tier_read, own.node));
 	kept_files_reap(&dead);
 	source_end(s);
 }
@@ -233,24 +236,24 @@ static struct opening *opening_find_locked(struct source *s, struct entry_id ent
 /* The file is opened, by this read or another one. has_to_wait: for that. False: no memory. */
 static bool source_open(struct source *s, struct tier_read *read, bool has_to_wait)
 {
-	size_t size = strlen(read->path) + 1;
+	size_t size = strlen(read->ask.path) + 1;
 	struct opening *fresh = calloc(1, sizeof(*fresh) + size), *o;
 
 	if (!fresh)
 		return false;
 	mutex_lock(&s->mu);
-	o = opening_find_locked(s, read->key.entry);
+	o = opening_find_locked(s, read->ask.key.entry);
 	if (!o) {
 		o = fresh;
 		o->source = s;
-		o->entry = read->key.entry;
-		memcpy(o->path, read->path, size);
+		o->entry = read->ask.key.entry;
+		memcpy(o->path, read->ask.path, size);
 		list_init(&o->reads);
 		list_push_tail(&s->openings, &o->node);
 		s->n_reads++;
 	}
 	if (has_to_wait)
-		list_push_tail(&o->reads, &read->node);
+		list_push_tail(&o->reads, &read->own.node);
 	mutex_unlock(&s->mu);
 	if (o == fresh)
 		opening_start(fresh);
@@ -265,12 +268,13 @@ static void source_read(struct tier *tier, struct tier_read *read)
 
 	enum kept_state state = KEPT_GOOD;
 
-	read->is_retried = false;
+	assert(read->done && read->ask.path && read->ask.length <= PIECE_BYTES);
+	read->own.is_retried = false;
 	mutex_lock(&s->mu);
 	s->n_reads++;
 	mutex_unlock(&s->mu);
 	if (wants_kept_file(s, read))
-		state = kept_file_state(&s->files, read->key.entry);
+		state = kept_file_state(&s->files, read->ask.key.entry);
 	if (state == KEPT_NONE && source_open(s, read, true))
 		return;
 	if (state == KEPT_DUE)
@@ -282,57 +286,57 @@ static bool is_expected(const struct tier_read *read, const struct stat *st)
 {
 	struct file_identity identity = file_identity_of(st);
 
-	return S_ISREG(st->st_mode) && file_identity_eq(&identity, &read->expect);
+	return S_ISREG(st->st_mode) && file_identity_eq(&identity, &read->ask.expect);
 }
 
 /* The status of the read; fills st if the file was seen. */
 static int source_judge(struct tier_read *read)
 {
-	const struct io_job *job = &read->job;
+	const struct io_job *job = &read->own.job;
 	bool has_before = job->st.st_mode != 0, has_after = job->st_after.st_mode != 0;
 
-	read->is_changed = false;
-	read->has_st = has_before;
+	read->answer.is_changed = false;
+	read->answer.has_st = has_before;
 	if (has_before)
-		read->st = has_after ? job->st_after : job->st;
-	read->is_changed = (has_before && !is_expected(read, &job->st)) ||
+		read->answer.st = has_after ? job->st_after : job->st;
+	read->answer.is_changed = (has_before && !is_expected(read, &job->st)) ||
 			   (has_after && !is_expected(read, &job->st_after));
-	if (read->is_changed)
+	if (read->answer.is_changed)
 		return -ESTALE;
 	if (job->status < 0)
 		return job->status == -EXDEV && job->is_beneath ? -EACCES : job->status;
 	/* Fewer bytes than the size says, and the size has not changed: the filesystem is ill. */
-	if (!has_before || !has_after || job->got != read->length)
+	if (!has_before || !has_after || job->got != read->ask.length)
 		return -EIO;
 	return 0;
 }
 
 static void source_count(struct source *s, const struct tier_read *read)
 {
-	if (read->status == 0 && read->length == 0) {
+	if (read->answer.status == 0 && read->ask.length == 0) {
 		metrics_add(s->metrics, METRIC_SOURCE_CHECKS, 1);
-	} else if (read->status == 0) {
+	} else if (read->answer.status == 0) {
 		metrics_add(s->metrics, METRIC_SOURCE_READS, 1);
-		metrics_add(s->metrics, METRIC_SOURCE_BYTES, read->got);
-		metrics_observe(s->metrics, METRIC_HIST_SOURCE_LATENCY, read->latency_ns);
-	} else if (!read->is_changed) {
+		metrics_add(s->metrics, METRIC_SOURCE_BYTES, read->answer.got);
+		metrics_observe(s->metrics, METRIC_HIST_SOURCE_LATENCY, read->answer.latency_ns);
+	} else if (!read->answer.is_changed) {
 		metrics_add(s->metrics, METRIC_SOURCE_ERRORS, 1);
 	}
 }
 
 static bool may_try_again(const struct tier_read *read, int status)
 {
-	bool was_kept = read->tier_priv != NULL;
+	bool was_kept = read->own.tier_priv != NULL;
 
-	return status != 0 && !read->is_retried &&
-	       (was_kept || (status == -ESTALE && !read->is_changed));
+	return status != 0 && !read->own.is_retried &&
+	       (was_kept || (status == -ESTALE && !read->answer.is_changed));
 }
 
 static void source_done(struct io_job *job)
 {
-	struct tier_read *read = container_of(job, struct tier_read, job);
+	struct tier_read *read = container_of(job, struct tier_read, own.job);
 	struct source *s = job->ctx;
-	struct kept_file *file = read->tier_priv;
+	struct kept_file *file = read->own.tier_priv;
 	struct list dead;
 	int status = source_judge(read);
 	AUTO_FD int fd = job->keep_open && job->status == 0 ? job->fd : -1;
@@ -341,17 +345,18 @@ static void source_done(struct io_job *job)
 	if (file)
 		kept_file_put(&s->files, file, status != 0, &dead);
 	if (may_try_again(read, status)) {
-		read->is_retried = true;
+		read->own.is_retried = true;
 		source_start(s, read, NULL); /* `read` may be gone now */
 		kept_files_reap(&dead);
 		return;
 	}
 	if (fd >= 0 && status == 0)
-		kept_file_add(&s->files, read->key.entry, &read->expect, take_fd(&fd), &dead);
-	read->status = status;
-	read->got = status == 0 ? job->got : 0;
-	read->latency_ns = job->done_ns - job->started_ns;
-	read->young_until_ns = young_until(s, read);
+		kept_file_add(&s->files, read->ask.key.entry, &read->ask.expect, take_fd(&fd),
+			      &dead);
+	read->answer.status = status;
+	read->answer.got = status == 0 ? job->got : 0;
+	read->answer.latency_ns = job->done_ns - job->started_ns;
+	read->answer.young_until_ns = young_until(s, read);
 	source_count(s, read);
 	read->done(read);
 	kept_files_reap(&dead);
@@ -367,6 +372,7 @@ static void source_free(struct tier *tier)
 	mutex_lock(&s->mu);
 	while (s->n_reads > 0)
 		cond_wait(&s->is_idle, &s->mu);
+	assert(list_is_empty(&s->openings)); /* each has a read that waits for it */
 	mutex_unlock(&s->mu);
 	kept_files_fini(&s->files);
 	cond_fini(&s->is_idle);
@@ -374,8 +380,17 @@ static void source_free(struct tier *tier)
 	free(s);
 }
 
+/* About what a request of a parallel filesystem takes; nothing is asked after it. */
+static uint64_t source_cost(const struct tier *tier, uint32_t length)
+{
+	return 2 * NS_PER_MS + 2ull * length;
+}
+
 static const struct tier_ops source_ops = {
 	.name = "source",
+	.read_class = READ_MISS,
+	.verifies_identity = true,
+	.cost = source_cost,
 	.read = source_read,
 	.free = source_free,
 };

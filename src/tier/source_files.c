@@ -11,6 +11,7 @@
  */
 #include "source_priv.h"
 
+#include <assert.h>
 #include <errno.h>
 
 #include "clairfs/base/clock.h"
@@ -60,6 +61,7 @@ static struct kept_file *find_locked(struct kept_files *files, struct entry_id e
 static void detach_locked(struct kept_files *files, struct kept_file *file, struct list *dead)
 	REQUIRES(files->mu)
 {
+	assert(!file->is_detached && files->n_files > 0);
 	list_remove(&file->bucket);
 	list_remove(&file->use);
 	file->is_detached = true;
@@ -114,6 +116,7 @@ enum kept_state kept_file_state(struct kept_files *files, struct entry_id entry)
 void kept_file_put(struct kept_files *files, struct kept_file *file, bool is_bad, struct list *dead)
 {
 	mutex_lock(&files->mu);
+	assert(file->users > 0);
 	file->users--;
 	if (file->is_detached) {
 		if (file->users == 0)
@@ -142,6 +145,7 @@ void kept_file_add(struct kept_files *files, struct entry_id entry,
 {
 	struct kept_file *file = calloc(1, sizeof(*file)), *old;
 
+	assert(take_descriptor >= 0);
 	if (!file || files->limit == 0) {
 		free(file);
 		close(take_descriptor);
@@ -159,6 +163,7 @@ void kept_file_add(struct kept_files *files, struct entry_id entry,
 	list_push_tail(bucket_of(files, entry), &file->bucket);
 	list_push_tail(&files->by_use, &file->use);
 	files->n_files++;
+	assert(files->n_files <= files->limit);
 	mutex_unlock(&files->mu);
 }
 
@@ -169,6 +174,7 @@ void kept_files_reap(struct list *dead)
 	while ((node = list_pop_head(dead))) {
 		struct kept_file *file = container_of(node, struct kept_file, use);
 
+		assert(file->is_detached && file->users == 0);
 		close(file->fd);
 		free(file);
 	}
@@ -183,6 +189,7 @@ void kept_files_fini(struct kept_files *files)
 	while (!list_is_empty(&files->by_use))
 		detach_locked(files, container_of(files->by_use.next, struct kept_file, use),
 			      &dead);
+	assert(files->n_files == 0);
 	mutex_unlock(&files->mu);
 	kept_files_reap(&dead);
 	mutex_fini(&files->mu);

@@ -12,6 +12,7 @@
  * Runs on stager threads only, with no lock held: a push waits for pages that an unanswered READ
  * has locked. Must never be called with bytes that are not wholly those of the piece.
  */
+#include <assert.h>
 #include <errno.h>
 
 #include "clairfs/tier.h"
@@ -22,5 +23,6 @@ int stage_push(const struct stage_ops *ops, void *ctx, const struct stage_piece 
 		return -EINVAL;
 	if (p->length == 0)
 		return 0; /* an empty file has no page */
+	assert(p->data && p->length <= PIECE_BYTES);
 	return ops->store(ctx, p->file, (uint64_t)p->piece * PIECE_BYTES, p->data, p->length);
 }

@@ -12,6 +12,7 @@
  * Everything may be called from any thread, several at once. Must never return an error that a
  * caller has to do more about than to go to the source.
  */
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 #include <sys/random.h>
@@ -239,7 +240,7 @@ bool store_want_kept(struct store *s, const struct store_tag *tag, uint32_t leng
 
 /* What is known before anything is written. What is kept already is wanted from now on: whoever
  * puts it counts on it. */
-static int check_put(struct store *s, const struct store_piece *piece)
+static int check_put(struct store *s, const struct tier_piece *piece)
 {
 	const struct file_identity *identity = piece->identity;
 	struct store_tag tag;
@@ -267,16 +268,16 @@ static uint64_t batch_bytes(const struct store *s)
 }
 
 /* Puts as many pieces as make a batch, one at least; how many of them. */
-static size_t put_batch(struct store *s, struct store_piece *pieces, size_t n)
+static size_t put_batch(struct store *s, struct tier_piece *pieces, size_t n)
 {
 	struct store_record records[STORE_BATCH_MAX];
-	struct store_piece *of[STORE_BATCH_MAX];
+	struct tier_piece *of[STORE_BATCH_MAX];
 	uint64_t bytes = 0, most = batch_bytes(s);
 	uint32_t n_records = 0;
 	size_t i;
 
 	for (i = 0; i < n && n_records < STORE_BATCH_MAX; i++) {
-		struct store_piece *piece = &pieces[i];
+		struct tier_piece *piece = &pieces[i];
 		uint32_t n_bytes = store_record_bytes(piece->length);
 
 		piece->status = check_put(s, piece);
@@ -300,6 +301,7 @@ static size_t put_batch(struct store *s, struct store_piece *pieces, size_t n)
 			of[k]->status = -ECANCELED;
 		return i;
 	}
+	assert(n_records <= STORE_BATCH_MAX && i >= n_records);
 	store_append(s, records, n_records);
 	for (uint32_t k = 0; k < n_records; k++)
 		of[k]->status =
@@ -307,11 +309,12 @@ static size_t put_batch(struct store *s, struct store_piece *pieces, size_t n)
 	return i;
 }
 
-void store_put_many(struct store *store, struct store_piece *pieces, size_t n)
+void store_put_many(struct store *store, struct tier_piece *pieces, size_t n)
 {
 	while (n > 0) {
 		size_t n_done = put_batch(store, pieces, n);
 
+		assert(n_done >= 1 && n_done <= n);
 		pieces += n_done;
 		n -= n_done;
 	}
@@ -320,7 +323,7 @@ void store_put_many(struct store *store, struct store_piece *pieces, size_t n)
 int store_put(struct store *store, struct piece_key key, const struct file_identity *identity,
 	      const void *data, uint32_t length)
 {
-	struct store_piece piece = { key, identity, data, length, 0 };
+	struct tier_piece piece = { key, identity, data, length, 0 };
 
 	store_put_many(store, &piece, 1);
 	return piece.status;

@@ -16,6 +16,7 @@
  * A segment that goes is swept out of all shards first. Who looks a piece up takes a reference of
  * its segment under the lock of the shard, so after the sweep nobody can come upon it any more.
  */
+#include <assert.h>
 #include <errno.h>
 #include <xxhash.h>
 
@@ -123,6 +124,7 @@ static int grow_locked(struct store_shard *shard) REQUIRES(shard->mu)
 		if (old->place != STORE_NO_PLACE)
 			*probe(slots, n, &tag) = *old;
 	}
+	assert((n & (n - 1)) == 0); /* probing masks */
 	free(shard->slots);
 	shard->slots = slots;
 	shard->n_slots = n;
@@ -134,6 +136,7 @@ static int add_locked(struct store_shard *shard, const struct store_tag *tag, ui
 {
 	struct store_slot *slot = probe(shard->slots, shard->n_slots, tag);
 
+	assert(place != STORE_NO_PLACE && !(tag->low & STORE_FLAGS) && !(flags & ~STORE_FLAGS));
 	if (slot && slot->place != STORE_NO_PLACE)
 		return -EEXIST;
 	if (shard->n_used >= shard->n_slots / 8 * 7) {
@@ -145,6 +148,7 @@ static int add_locked(struct store_shard *shard, const struct store_tag *tag, ui
 	}
 	*slot = (struct store_slot){ tag->high, tag->low | flags, place };
 	shard->n_used++;
+	assert(shard->n_used < shard->n_slots); /* a search ends at an empty slot */
 	return 0;
 }
 
@@ -224,6 +228,7 @@ bool store_index_move(struct store_index *index, const struct store_tag *tag, ui
 	is_there = slot && slot->place == ret->place;
 	if (is_there) {
 		ret->flags = slot->low & STORE_FLAGS;
+		assert(place != STORE_NO_PLACE);
 		slot->low &= ~(uint32_t)STORE_VERIFIED;
 		slot->place = place;
 	}
@@ -236,6 +241,7 @@ static void close_gap_locked(struct store_shard *shard, uint32_t gap) REQUIRES(s
 {
 	uint32_t mask = shard->n_slots - 1, at = gap;
 
+	assert(shard->n_used > 0 && shard->slots[gap].place != STORE_NO_PLACE);
 	for (;;) {
 		struct store_slot *slot;
 		uint32_t home;

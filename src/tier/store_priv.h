@@ -278,6 +278,10 @@ void store_care_stop(struct store *s);
 /* --- the store --- */
 int store_open_with(const struct store_params *params, const struct store_sys *sys,
 		    struct store **ret, struct err *err) MUST_USE;
+/* store_tier.c: as tier_ops. */
+extern const struct tier_ops store_tier_ops;
+void store_tier_read(struct tier *tier, struct tier_read *read);
+void store_tier_free(struct tier *tier);
 int store_reader_init(struct store_reader *reader, uint32_t max_inflight) MUST_USE;
 /* Waits for reads to end. */
 void store_reader_fini(struct store_reader *reader);

@@ -14,6 +14,7 @@
  * tier_read() runs on any thread, and calls done() itself only for pieces that are not there. Must
  * never report success for bytes of a record that was not verified.
  */
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 
@@ -43,8 +44,8 @@ void store_reader_fini(struct store_reader *reader)
 
 static bool fits_into_caller(const struct tier_read *read)
 {
-	return !read->is_whole ||
-	       store_record_bytes(read->length) <= ALIGN_UP(read->length, STORE_BLOCK);
+	return !read->own.is_whole ||
+	       store_record_bytes(read->ask.length) <= ALIGN_UP(read->ask.length, STORE_BLOCK);
 }
 
 static void read_done(struct io_job *job);
@@ -52,19 +53,21 @@ static void read_done(struct io_job *job);
 /* tail: for the page that the reader's buffer has no room for, or NULL. */
 static void read_submit(struct store *store, struct tier_read *read, void *tail)
 {
-	const struct store_segment *segment = read->tier_priv;
-	struct io_job *job = &read->job;
+	const struct store_segment *segment = read->own.tier_priv;
+	struct io_job *job = &read->own.job;
 
 	memset(job, 0, sizeof(*job));
 	job->kind = IO_READ_FD;
 	job->fd = segment->fd;
-	job->buf = read->buf;
-	job->head = ALIGN_UP(read->length, STORE_BLOCK);
+	job->buf = read->ask.buf;
+	job->head = ALIGN_UP(read->ask.length, STORE_BLOCK);
 	job->tail = tail;
-	job->offset = (uint64_t)store_place_block(read->place) * STORE_BLOCK;
-	job->length = read->is_whole ? store_record_bytes(read->length)
-				     : ALIGN_UP(read->length, STORE_BLOCK);
-	job->is_urgent = read->is_urgent;
+	job->offset = (uint64_t)store_place_block(read->own.place) * STORE_BLOCK;
+	job->length = read->own.is_whole ? store_record_bytes(read->ask.length)
+				     : ALIGN_UP(read->ask.length, STORE_BLOCK);
+	/* Not a byte goes beyond the pages of the reader. */
+	assert(job->length <= job->head + (tail ? STORE_BLOCK : 0));
+	job->is_urgent = read->ask.is_urgent;
 	job->done = read_done;
 	job->ctx = store;
 	io_submit(store->io, job);
@@ -74,14 +77,15 @@ static void read_submit(struct store *store, struct tier_read *read, void *tail)
 static void read_end(struct store *store, struct tier_read *read, int status)
 {
 	struct store_reader *reader = &store->reader;
-	struct store_segment *segment = read->tier_priv;
+	struct store_segment *segment = read->own.tier_priv;
 
-	read->status = status;
-	read->got = status == 0 ? read->length : 0;
+	read->answer.status = status;
+	read->answer.got = status == 0 ? read->ask.length : 0;
 	if (segment)
 		store_segment_put(store, segment);
 	read->done(read);
 	mutex_lock(&reader->mu);
+	assert(reader->n_reads > 0);
 	reader->n_reads--;
 	if (reader->n_reads == 0)
 		cond_broadcast(&reader->is_idle);
@@ -99,6 +103,7 @@ static void *make_buffer_locked(struct store_reader *reader) REQUIRES(reader->mu
 	    posix_memalign(&buffer, STORE_BLOCK, STORE_BLOCK) != 0)
 		return NULL;
 	reader->n_buffers++;
+	assert(reader->n_buffers <= reader->max_buffers);
 	return buffer;
 }
 
@@ -114,7 +119,8 @@ static void *take_buffer(struct store_reader *reader, struct tier_read *read, bo
 		buffer = make_buffer_locked(reader);
 	*ret_is_queued = !buffer && reader->n_buffers > 0;
 	if (*ret_is_queued)
-		list_push_tail(read->is_urgent ? &reader->urgent : &reader->waiting, &read->node);
+		list_push_tail(read->ask.is_urgent ? &reader->urgent : &reader->waiting,
+			       &read->own.node);
 	mutex_unlock(&reader->mu);
 	return buffer;
 }
@@ -129,35 +135,36 @@ static struct tier_read *pass_buffer(struct store_reader *reader, void *buffer)
 	node = list_pop_head(&reader->urgent);
 	if (!node)
 		node = list_pop_head(&reader->waiting);
+	assert(reader->n_free < reader->n_buffers); /* this one was in use */
 	if (!node)
 		reader->buffers[reader->n_free++] = buffer;
 	mutex_unlock(&reader->mu);
-	return node ? container_of(node, struct tier_read, node) : NULL;
+	return node ? container_of(node, struct tier_read, own.node) : NULL;
 }
 
 static bool is_right(const struct tier_read *read)
 {
-	const struct store_segment *segment = read->tier_priv;
+	const struct store_segment *segment = read->own.tier_priv;
 	const struct store_seal want = {
-		.what = { store_place_block(read->place), read->key.piece, read->length,
-			  read->key.entry.v, read->expect },
+		.what = { store_place_block(read->own.place), read->ask.key.piece, read->ask.length,
+			  read->ask.key.entry.v, read->ask.expect },
 		.segment = segment->header.segment,
 		.fsid = segment->header.fsid,
 	};
 
-	const uint8_t *end = read->job.tail ? (const uint8_t *)read->job.tail + STORE_BLOCK
-					    : (const uint8_t *)read->buf + read->job.length;
+	const uint8_t *end = read->own.job.tail ? (const uint8_t *)read->own.job.tail + STORE_BLOCK
+					    : (const uint8_t *)read->ask.buf + read->own.job.length;
 
-	return store_payload_is(read->buf, end - STORE_SEAL_BYTES, &want);
+	return store_payload_is(read->ask.buf, end - STORE_SEAL_BYTES, &want);
 }
 
 static int read_verify(struct tier_read *read)
 {
-	const struct io_job *job = &read->job;
+	const struct io_job *job = &read->own.job;
 
 	if (job->status < 0 || job->got != job->length)
 		return -EIO;
-	if (read->is_whole && !is_right(read))
+	if (read->own.is_whole && !is_right(read))
 		return -EBADMSG;
 	return 0;
 }
@@ -181,21 +188,21 @@ static void store_read_error(struct store *s)
 static void read_succeeded(struct store *store, const struct tier_read *read,
 			   const struct store_tag *tag)
 {
-	struct store_segment *segment = read->tier_priv;
+	struct store_segment *segment = read->own.tier_priv;
 
 	store_read_answered(store);
-	if (read->is_whole)
-		store_segment_verified(store, segment, tag, read->place, read->round);
+	if (read->own.is_whole)
+		store_segment_verified(store, segment, tag, read->own.place, read->own.round);
 	metrics_add(store->metrics, METRIC_STORE_READS, 1);
-	metrics_add(store->metrics, METRIC_STORE_READ_BYTES, read->length);
-	metrics_observe(store->metrics, METRIC_HIST_STORE_LATENCY, read->latency_ns);
+	metrics_add(store->metrics, METRIC_STORE_READ_BYTES, read->ask.length);
+	metrics_observe(store->metrics, METRIC_HIST_STORE_LATENCY, read->answer.latency_ns);
 }
 
 static void read_failed(struct store *store, const struct tier_read *read,
 			const struct store_tag *tag, int status)
 {
 	metrics_add(store->metrics, METRIC_STORE_ERRORS, 1);
-	store_drop_record(store, tag, read->place, read->length);
+	store_drop_record(store, tag, read->own.place, read->ask.length);
 	if (status == -EBADMSG) /* the drive answers, so it is there */
 		return;
 	store_read_error(store);
@@ -203,15 +210,16 @@ static void read_failed(struct store *store, const struct tier_read *read,
 
 static void read_done(struct io_job *job)
 {
-	struct tier_read *read = container_of(job, struct tier_read, job);
+	struct tier_read *read = container_of(job, struct tier_read, own.job);
 	struct store *store = job->ctx;
 	void *tail = job->tail;
 	struct store_tag tag =
-		store_tag_of(&store->index, store->p.fsid, &read->expect, read->key.piece);
+		store_tag_of(&store->index, store->p.fsid, &read->ask.expect, read->ask.key.piece);
 	int status = read_verify(read);
 
+	assert(read->own.tier_priv);
 	store_drop_cache(&store->dir, job->fd, job->offset, job->length);
-	read->latency_ns = job->done_ns - job->started_ns;
+	read->answer.latency_ns = job->done_ns - job->started_ns;
 	if (status == 0)
 		read_succeeded(store, read, &tag);
 	else
@@ -229,39 +237,39 @@ static void read_done(struct io_job *job)
 static int read_find(struct store *store, struct tier_read *read)
 {
 	struct store_tag tag =
-		store_tag_of(&store->index, store->p.fsid, &read->expect, read->key.piece);
+		store_tag_of(&store->index, store->p.fsid, &read->ask.expect, read->ask.key.piece);
 	uint32_t n_shared = atomic_load(&store->n_shared);
 	struct store_found found;
 
-	if (read->key.piece >= piece_count(read->expect.size) ||
-	    read->length != piece_length(read->expect.size, read->key.piece))
+	if (read->ask.key.piece >= piece_count(read->ask.expect.size) ||
+	    read->ask.length != piece_length(read->ask.expect.size, read->ask.key.piece))
 		return -EINVAL;
 	if (atomic_load_explicit(&store->is_read_off, memory_order_relaxed) ||
 	    !store_index_find(&store->index, &tag, store->segments, &found))
 		return -ENOENT;
-	store_segment_want(store, &tag, &found, read->length);
-	read->tier_priv = found.segment;
-	read->place = found.place;
-	read->round = atomic_load(&store->n_shared);
+	store_segment_want(store, &tag, &found, read->ask.length);
+	read->own.tier_priv = found.segment;
+	read->own.place = found.place;
+	read->own.round = atomic_load(&store->n_shared);
 	/* What was verified without the lock, or before it was lost, is not any more. */
-	read->is_whole = !(found.flags & STORE_VERIFIED) ||
+	read->own.is_whole = !(found.flags & STORE_VERIFIED) ||
 			 store_segment_is_loose(store, found.segment) ||
 			 atomic_load(&store->n_shared) != n_shared ||
-			 store->p.verify == STORE_VERIFY_ALWAYS || read->length == 0;
+			 store->p.verify == STORE_VERIFY_ALWAYS || read->ask.length == 0;
 	return 0;
 }
 
-static void store_tier_read(struct tier *tier, struct tier_read *read)
+void store_tier_read(struct tier *tier, struct tier_read *read)
 {
 	struct store *store = container_of(tier, struct store, reader.tier);
 	bool is_queued;
 	void *buffer;
 	int rc;
 
-	read->has_st = false;
-	read->is_changed = false;
-	read->latency_ns = 0;
-	read->tier_priv = NULL;
+	read->answer.has_st = false;
+	read->answer.is_changed = false;
+	read->answer.latency_ns = 0;
+	read->own.tier_priv = NULL;
 	mutex_lock(&store->reader.mu);
 	store->reader.n_reads++;
 	mutex_unlock(&store->reader.mu);
@@ -282,16 +290,10 @@ static void store_tier_read(struct tier *tier, struct tier_read *read)
 }
 
 /* Borrowed from the store: only waits. */
-static void store_tier_free(struct tier *tier)
+void store_tier_free(struct tier *tier)
 {
 	wait_idle(container_of(tier, struct store_reader, tier));
 }
-
-static const struct tier_ops store_tier_ops = {
-	.name = "store",
-	.read = store_tier_read,
-	.free = store_tier_free,
-};
 
 int store_reader_init(struct store_reader *reader, uint32_t max_inflight)
 {
@@ -307,9 +309,4 @@ int store_reader_init(struct store_reader *reader, uint32_t max_inflight)
 	mutex_init(&reader->mu);
 	cond_init(&reader->is_idle);
 	return 0;
-}
-
-struct tier *store_tier(struct store *store)
-{
-	return &store->reader.tier;
 }

@@ -9,6 +9,7 @@
  * Any thread: those that put, and the background thread for segments that are left. Must never
  * write over a record, and never wait for a reader: references keep files open, not locks.
  */
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 #include <sys/file.h>
@@ -75,7 +76,9 @@ void store_segment_free(struct store_segment *segment)
 
 void store_segment_get(struct store_segment *segment)
 {
-	atomic_fetch_add_explicit(&segment->refs, 1, memory_order_relaxed);
+	uint32_t refs = atomic_fetch_add_explicit(&segment->refs, 1, memory_order_relaxed);
+
+	assert(refs > 0); /* the last one has freed it */
 }
 
 bool store_segment_try_get(struct store_segment *segment)
@@ -89,9 +92,13 @@ bool store_segment_try_get(struct store_segment *segment)
 
 void store_segment_put(struct store *s, struct store_segment *segment)
 {
-	if (atomic_fetch_sub_explicit(&segment->refs, 1, memory_order_acq_rel) != 1)
+	uint32_t refs = atomic_fetch_sub_explicit(&segment->refs, 1, memory_order_acq_rel);
+
+	assert(refs > 0);
+	if (refs != 1)
 		return;
 	mutex_lock(&s->mu);
+	assert(s->segments[segment->slot] == segment && s->open != segment);
 	s->segments[segment->slot] = NULL;
 	mutex_unlock(&s->mu);
 	atomic_fetch_sub(&s->bytes, atomic_load(&segment->bytes));
@@ -170,8 +177,10 @@ void store_segment_verified(struct store *s, struct store_segment *segment,
 void store_segment_lost(struct store_segment *segment, const struct store_found *found,
 			uint32_t length)
 {
-	atomic_fetch_sub(&segment->n_records, 1);
-	atomic_fetch_sub(&segment->record_bytes, length);
+	uint64_t n = atomic_fetch_sub(&segment->n_records, 1);
+	uint64_t bytes = atomic_fetch_sub(&segment->record_bytes, length);
+
+	assert(n > 0 && bytes >= length); /* counted before anybody could come upon it */
 	atomic_fetch_sub(&segment->kept_bytes, store_record_bytes(length));
 	if (!(found->flags & STORE_VERIFIED))
 		atomic_fetch_sub(&segment->n_unverified, 1);
@@ -361,6 +370,7 @@ int store_segment_seal(struct store *s, struct store_segment *segment)
 	void *block = NULL;
 	int rc = 0;
 
+	assert(!atomic_load(&segment->is_sealed));
 	if (segment->is_entries_lost ||
 	    posix_memalign(&block, STORE_BLOCK, (size_t)n_blocks * STORE_BLOCK) != 0)
 		return -ENOMEM;
@@ -394,6 +404,7 @@ void store_writer_put(struct store *s, struct store_segment *segment)
 	int rc;
 
 	mutex_lock(&s->mu);
+	assert(segment->n_writers > 0);
 	is_last = --segment->n_writers == 0;
 	is_empty = segment->n_entries == 0 && !segment->is_entries_lost;
 	mutex_unlock(&s->mu);
@@ -573,6 +584,7 @@ int store_segment_turn_locked(struct store *s, uint32_t n)
 	struct store_segment *old = s->open, *next = NULL;
 	int rc;
 
+	assert(!s->is_turning);
 	s->is_turning = true;
 	s->open = NULL;
 	mutex_unlock(&s->mu);
@@ -580,6 +592,7 @@ int store_segment_turn_locked(struct store *s, uint32_t n)
 		store_writer_put(s, old);
 	rc = make_segment(s, n, &next);
 	mutex_lock(&s->mu);
+	assert(s->is_turning && !s->open); /* whoever else finds no room waits for us */
 	s->open = next;
 	s->is_turning = false;
 	cond_broadcast(&s->turned);

@@ -20,6 +20,7 @@
  * through, and on the background thread. Must never give up a segment that is being written, nor
  * touch one of another version.
  */
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/file.h>
@@ -94,6 +95,7 @@ static int add_candidate(struct survey *v, const struct candidate *candidate)
 		v->candidates = more;
 		v->room = room;
 	}
+	assert(v->n < v->room);
 	v->candidates[v->n++] = *candidate;
 	return 0;
 }
@@ -368,6 +370,7 @@ int store_space(struct store *s, uint32_t n_blocks, uint64_t *ret)
 		return has_leftover(s) ? -EAGAIN : -ENOSPC;
 	if (missing)
 		return -EAGAIN;
+	assert(room.used < s->p.limit_bytes);
 	*ret = ALIGN_DOWN(MIN(want, MIN(s->p.limit_bytes - room.used, available)),
 			  (uint64_t)STORE_BLOCK);
 	return 0;

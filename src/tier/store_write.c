@@ -13,6 +13,7 @@
  * well; of a call that failed none does, whatever of it has reached the drive. Any thread. Must
  * never write over a record.
  */
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -37,6 +38,7 @@ static bool take_one_locked(struct store *s, struct store_record *record) REQUIR
 
 	if (!segment || !has_room(segment, n))
 		return false;
+	assert(segment->tail >= 1 && segment->n_writers > 0); /* behind the header; it is open */
 	record->what.block = segment->tail;
 	segment->tail += n;
 	segment->n_promised++;
@@ -117,6 +119,7 @@ static void lay_out(const struct store *s, const struct store_segment *segment,
 				   .fsid = segment->header.fsid,
 				   .payload_sum = store_payload_sum(record->data, length) };
 
+	assert(whole % STORE_BLOCK == 0 && n >= length - whole + STORE_SEAL_BYTES);
 	if (length > whole)
 		memcpy(rest, (const uint8_t *)record->data + whole, length - whole);
 	memset(rest + (length - whole), 0, n - (length - whole));
@@ -134,6 +137,7 @@ static int write_records(struct store *s, const struct store_segment *segment,
 	size_t n_rest = 0;
 	int rc;
 
+	assert(n >= 1 && n <= STORE_BATCH_MAX);
 	for (uint32_t i = 0; i < n; i++)
 		n_rest += rest_bytes(s, &records[i]);
 	if (posix_memalign((void **)&memory, STORE_BLOCK, n_rest) != 0)
@@ -144,6 +148,8 @@ static int write_records(struct store *s, const struct store_segment *segment,
 		rest += rest_bytes(s, &records[i]);
 		n_bytes += store_record_bytes(records[i].what.length);
 	}
+	assert(rest == memory + n_rest);
+	assert(at + n_bytes <= (uint64_t)segment->header.n_blocks * STORE_BLOCK);
 	rc = store_write_all(&s->dir, segment->fd, iov, (int)(2 * n), at);
 	free(memory);
 	if (rc == 0)

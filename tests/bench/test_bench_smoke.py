@@ -17,7 +17,7 @@ import mountkit
 import tap
 
 TORCH = ("recover", "removed", "ordinary", "warm")  # in test_bench_smoke_torch.py
-ALONE = ("store", "verify", "metrics", "sim", "plan")
+ALONE = ("store", "verify", "metrics", "sim", "plan", "slurm")
 README = ("staged", "stall", "cpu", "noorder", "hook", "gluster", "seeds", "shards")
 # Each program with arguments that make it quick; a program without has none, or is quick by itself.
 MICRO = {"bench_arena": [20000, 64], "bench_dataset": [500, 10, 2], "bench_io": ["--seconds", 0.01], "bench_metrics": [],

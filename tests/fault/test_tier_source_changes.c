@@ -230,15 +230,15 @@ static int read_one(struct rig *r, uint32_t piece)
 
 	if (status == 0) {
 		AUTO_FREE uint8_t *want =
-			version_bytes(1, (uint64_t)piece * PIECE_BYTES, w->read.length);
+			version_bytes(1, (uint64_t)piece * PIECE_BYTES, w->read.ask.length);
 
-		CHECK_BYTES(w->read.buf, want, w->read.length);
+		CHECK_BYTES(w->read.ask.buf, want, w->read.ask.length);
 	}
 	if (status == -ESTALE) {
-		struct file_identity now = file_identity_of(&w->read.st);
+		struct file_identity now = file_identity_of(&w->read.answer.st);
 
-		CHECK(w->read.has_st);
-		CHECK(!file_identity_eq(&now, &r->old) || !S_ISREG(w->read.st.st_mode));
+		CHECK(w->read.answer.has_st);
+		CHECK(!file_identity_eq(&now, &r->old) || !S_ISREG(w->read.answer.st.st_mode));
 	}
 	waited_read_free(w);
 	return status;
@@ -356,7 +356,7 @@ static void descriptor_in_use_outlives_its_eviction(void)
 		CHECK(fcntl(container_of(node, struct io_job, node)->fd, F_GETFD) >= 0);
 		script_run(&r.script, container_of(node, struct io_job, node));
 		CHECK_INT(waited_read_wait(held[i]), 0);
-		CHECK_BYTES(held[i]->read.buf, want, PIECE_BYTES);
+		CHECK_BYTES(held[i]->read.ask.buf, want, PIECE_BYTES);
 		waited_read_free(held[i]);
 	}
 	rig_fini(&r);

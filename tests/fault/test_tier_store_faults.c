@@ -134,7 +134,7 @@ static int get(struct store *store, uint32_t entry)
 	if (status == 0) {
 		AUTO_FREE uint8_t *want = version_bytes(entry, 0, SIZE);
 
-		CHECK_BYTES(w->read.buf, want, SIZE);
+		CHECK_BYTES(w->read.ask.buf, want, SIZE);
 	}
 	waited_read_free(w);
 	return status;

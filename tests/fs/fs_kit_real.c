@@ -46,7 +46,8 @@ void kit_cache_new(struct kit *k)
 	must(source_new(&source, &r->source, &err), &err);
 	must(arena_new(2 * r->arena_bytes, &r->arena, &err), &err);
 	order_make(k, r, &err);
-	params.source = r->source;
+	params.tiers = &r->source;
+	params.n_tiers = 1;
 	params.arena = r->arena;
 	params.order = r->order;
 	must(cache_new(&params, &k->cache, &err), &err);

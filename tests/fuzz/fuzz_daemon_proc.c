@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/daemon/proc_text.h"
+#include "clairfs/base/proc_text.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

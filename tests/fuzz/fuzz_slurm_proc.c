@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fuzz target: any bytes as texts of /proc that the hooks look at as root: stat, environ and
- * cmdline of a process, and the table of mounts. */
+/* Fuzz target: any bytes as texts that the hooks look at as root: stat, environ and cmdline of a
+ * process, the table of mounts, and what squeue answers. */
 #include <assert.h>
 #include <string.h>
 
@@ -12,11 +12,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	const char *text = (const char *)data;
 	struct slurm_mount *mount = malloc(sizeof(*mount));
-	char top[PATH_MAX];
+	char top[PATH_MAX], *answer = strndup(text, size);
 	uint64_t start;
 	bool is_v2;
 
-	assert(mount);
+	assert(mount && answer);
+	if (!slurm_words_is_over(answer, 17))
+		assert(strstr(answer, "17"));
+	free(answer);
 	if (slurm_words_start(text, size, &start))
 		assert(memchr(text, ')', size));
 	if (slurm_words_is_of_job(text, size, 17))

@@ -309,10 +309,11 @@ struct rig *rig_new(const struct rig_options *options)
 	make_files(rig);
 	open_tiers(rig, &err);
 	open_order(rig, &err);
+	struct tier *tiers[] = { store_tier(rig->store), rig->source };
 	struct cache_params params = {
 		.dataset = rig->dataset,
-		.source = rig->source,
-		.store = rig->store,
+		.tiers = tiers,
+		.n_tiers = ARRAY_LEN(tiers),
 		.arena = rig->arena,
 		.order = rig->order,
 		.metrics = rig->metrics,

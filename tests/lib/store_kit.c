@@ -177,7 +177,7 @@ void kit_put_files(struct store *store, struct kit_file first, uint32_t step, ui
 {
 	enum { MAX = 64 };
 	struct file_identity ids[MAX];
-	struct store_piece pieces[MAX];
+	struct tier_piece pieces[MAX];
 	uint32_t of[MAX], n_pieces = 0;
 
 	for (uint32_t i = 0; i < n; i++) {
@@ -215,7 +215,7 @@ int kit_get(struct store *store, struct kit_file file, uint32_t piece)
 		uint32_t length;
 		AUTO_FREE uint8_t *want = kit_bytes(file, piece, &length);
 
-		CHECK_BYTES(w->read.buf, want, length);
+		CHECK_BYTES(w->read.ask.buf, want, length);
 	}
 	waited_read_free(w);
 	return status;

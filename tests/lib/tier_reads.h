@@ -38,32 +38,32 @@ static inline struct waited_read *waited_read_new(struct entry_id entry, uint32_
 
 	CHECK(w != NULL);
 	sem_init(&w->is_done, 0, 0);
-	w->read.key = (struct piece_key){ entry, piece };
-	w->read.path = path;
-	w->read.expect = *expect;
-	w->read.length = piece_length(expect->size, piece);
-	w->room = ALIGN_UP((size_t)w->read.length, 4096);
+	w->read.ask.key = (struct piece_key){ entry, piece };
+	w->read.ask.path = path;
+	w->read.ask.expect = *expect;
+	w->read.ask.length = piece_length(expect->size, piece);
+	w->room = ALIGN_UP((size_t)w->read.ask.length, 4096);
 	CHECK_INT(posix_memalign(&buf, 4096, w->room + READ_GUARD), 0);
 	memset(buf, 0xee, w->room);
 	memset((char *)buf + w->room, READ_GUARD_BYTE, READ_GUARD);
-	w->read.buf = buf;
+	w->read.ask.buf = buf;
 	w->read.done = waited_read_done;
-	w->read.status = 77; /* must be overwritten */
+	w->read.answer.status = 77; /* must be overwritten */
 	return w;
 }
 
 /* Waits for the end of a read that was started; returns its status. */
 static inline int waited_read_wait(struct waited_read *w)
 {
-	const uint8_t *guard = (const uint8_t *)w->read.buf + w->room;
+	const uint8_t *guard = (const uint8_t *)w->read.ask.buf + w->room;
 
 	while (sem_wait(&w->is_done) < 0)
 		;
 	CHECK_INT(w->n_done, 1);
 	for (size_t i = 0; i < READ_GUARD; i++)
 		CHECK_INT(guard[i], READ_GUARD_BYTE);
-	CHECK_U64(w->read.got, w->read.status == 0 ? w->read.length : 0);
-	return w->read.status;
+	CHECK_U64(w->read.answer.got, w->read.answer.status == 0 ? w->read.ask.length : 0);
+	return w->read.answer.status;
 }
 
 static inline int waited_read_run(struct tier *tier, struct waited_read *w)
@@ -75,7 +75,7 @@ static inline int waited_read_run(struct tier *tier, struct waited_read *w)
 
 static inline void waited_read_free(struct waited_read *w)
 {
-	free(w->read.buf);
+	free(w->read.ask.buf);
 	sem_destroy(&w->is_done);
 	free(w);
 }

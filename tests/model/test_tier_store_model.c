@@ -77,7 +77,7 @@ static int get(struct store *store, uint32_t entry, uint32_t piece, uint64_t ver
 	int status = waited_read_run(store_tier(store), w);
 
 	if (status == 0)
-		CHECK(is_version(w->read.buf, entry, piece, version, w->read.length));
+		CHECK(is_version(w->read.ask.buf, entry, piece, version, w->read.ask.length));
 	waited_read_free(w);
 	return status;
 }
@@ -243,12 +243,13 @@ static void *read_all(void *arg)
 		if (n == 0) /* the writer's turn */
 			continue;
 		w = waited_read_new((struct entry_id){ entry }, 0, NULL, &id);
-		(void)store_has(r->shared->store, w->read.key, &id);
+		(void)store_has(r->shared->store, w->read.ask.key, &id);
 		status = waited_read_run(store_tier(r->shared->store), w);
 		if (status == 0)
 			r->n_hits++;
 		/* Only those that are forgotten may be missing. */
-		r->n_wrong += status == 0 ? !is_version(w->read.buf, entry, 0, 0, w->read.length)
+		r->n_wrong += status == 0 ? !is_version(w->read.ask.buf, entry, 0, 0,
+							w->read.ask.length)
 					  : status != -ENOENT || entry % FORGOTTEN_EVERY != 0;
 		waited_read_free(w);
 	}

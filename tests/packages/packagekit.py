@@ -75,6 +75,8 @@ USE = [
      "trap 'clairfs umount -l /mnt/mnt' EXIT\n"
      "diff -r /mnt/source /mnt/mnt\ntrap - EXIT\nclairfs umount /mnt/mnt"),
     ("there is a manual page", "ls /usr/share/man/man1/clairfs.1*"),
+    ("Slurm's hooks call the installed program",
+     "for hook in prolog epilog task-prolog; do grep -qx 'clairfs=\"/usr/bin/clairfs\"' /usr/share/clairfs/slurm/$hook.sh; done"),
 ]
 
 

@@ -52,6 +52,8 @@ def prefix(place):
     home.run("it installs without root", "meson", "install", "-C", "build", "--no-rebuild")
     first = installed(home.path("first"))
     tap.ok({"bin/clairfs", "include/clairfs/hint.h", "sbin/mount.clairfs"} <= set(first), "below the prefix", first)
+    script = mountkit.read_file(home.path("first/share/clairfs/slurm/prolog.sh")).decode()
+    tap.ok(f"\nclairfs=\"{home.path('first/bin/clairfs')}\"\n" in script, "Slurm's hooks call the program of the prefix", script)
     home.run("and into DESTDIR", "meson", "install", "-C", "build", "--no-rebuild", DESTDIR=home.path("destdir"))
     tap.equal(installed(home.path("destdir") + home.path("first")), first, "where it is the same")
     tap.equal(len(installed(home.path("destdir"))), len(first), "and nothing lies beside it")

@@ -47,7 +47,7 @@ class Cluster:
     """`with Cluster(place) as c`. site: lines for [hook]; mount: lines for [mount]; slurm: lines for slurm.conf."""
 
     def __init__(self, place, nodes=1, site=(), mount=(), slurm=(), hooks=HOOKS, cgroup=False, spank=None, scripts=None,
-                 expire=120, own_shm=False):
+                 expire=120, own_shm=False, etc_group=None):
         self.place = place
         self.root = place.path("slurm")
         self.run = place.path("run")
@@ -60,7 +60,7 @@ class Cluster:
         shutil.copy(CLAIRFS, self.clairfs)
         self.nodes = [HOST] if nodes == 1 else [f"n{i}" for i in range(1, nodes + 1)]
         self.cgroup = cgroup and HAS_V1
-        self.expire, self.own_shm = expire, own_shm
+        self.expire, self.own_shm, self.etc_group = expire, own_shm, etc_group
         self.next_job = rng.randrange(1000, 60000000)
         write_file(self.path("log", "hooks.log"), b"")
         os.chmod(self.path("log", "hooks.log"), 0o666)
@@ -88,7 +88,10 @@ class Cluster:
         for name in HOOKS:
             text = "#!/bin/sh\n"
             if name in hooks:
-                text = tap.read(f"packaging/slurm/{name}.sh").replace("clairfs=/usr/bin/clairfs", f"clairfs={self.clairfs}")
+                text = read_file(os.path.join(os.environ["CLAIRFS_BUILD"], "packaging", "slurm", f"{name}.sh")).decode()
+                text, n = re.subn(r"(?m)^clairfs=\"/.*/bin/clairfs\"$", f"clairfs={self.clairfs}", text)
+                if n != 1 or "@" in text:
+                    raise Failed(f"{name}.sh was not made for its prefix: {text}")
                 text = text.replace("#!/bin/sh\n", f"#!/bin/sh\nexec 2>>{self.path('log', 'hooks.log')}\n", 1)
                 # slurmd's environment names the node; a task's does as well.
                 text = text.replace(f"hook {name}", f'hook {name} -c "{self.path("clairfs-")}$SLURMD_NODENAME.conf"')
@@ -131,9 +134,12 @@ class Cluster:
         self.must("/usr/sbin/munged", "--force", *args)
 
     def start_slurmd(self, node, *options):
-        # Others of this machine may have mounts in /dev/shm, which one plugin does not expect.
-        shm = "umount -l /dev/shm; umount -l /dev/shm; mount -t tmpfs shm /dev/shm; exec \"$@\""
-        prefix = ("unshare", "--mount", "sh", "-c", shm, "sh") if self.own_shm else ()
+        # Others of this machine may have mounts in /dev/shm, which one plugin does not expect. Who is in which group is
+        # the machine's as well.
+        own = "umount -l /dev/shm; umount -l /dev/shm; mount -t tmpfs shm /dev/shm; " if self.own_shm else ""
+        if self.etc_group:
+            own += f"mount --bind {self.etc_group} /etc/group; "
+        prefix = ("unshare", "--mount", "sh", "-c", own + "exec \"$@\"", "sh") if own else ()
         self.must(*prefix, "/usr/sbin/slurmd", *options, "-N", node, "-f", self.path("slurm.conf"))
 
     def must(self, *argv, **kwargs):
@@ -230,7 +236,7 @@ class Cluster:
         return {pid: text for pid, text in guard.processes_of(self.root).items() if " hook serve " in text}
 
     def mounts(self):
-        if not self.own_shm:
+        if not self.own_shm and not self.etc_group:
             return [os.fsdecode(path) for path, kind in guard.mounts_below(self.place.root) if kind == b"fuse.clairfs"]
         pid = int(read_file(self.path(f"slurmd-{self.nodes[0]}.pid")))
         return [line.split()[4] for line in read_file(f"/proc/{pid}/mountinfo").decode().splitlines()
@@ -238,7 +244,7 @@ class Cluster:
 
     def job_dirs(self):
         return sorted(f"{self.run_dir(n)}/{name}" for n in self.nodes if os.path.isdir(self.run_dir(n))
-                      for name in os.listdir(self.run_dir(n)))
+                      for name in os.listdir(self.run_dir(n)) if name != ".lock")
 
     def own_cgroups(self):
         """Cgroups of the daemons of this cluster's jobs."""
@@ -328,4 +334,4 @@ def let_users_mount():
 
 
 run = mountkit.run
-__all__ = ["Cluster", "FOREVER", "OTHER", "USER", "dataset", "guard", "let_users_mount", "mountkit", "read_file", "run", "wait_until", "write_file"]
+__all__ = ["Cluster", "FOREVER", "HAS_V1", "OTHER", "USER", "dataset", "guard", "let_users_mount", "mountkit", "read_file", "run", "wait_until", "write_file"]

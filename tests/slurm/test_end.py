@@ -59,8 +59,9 @@ def out_of_memory(place):
 
 def requeued(place):
     source, _ = dataset(place)
+    os.mkdir(place.path("reports"), 0o755)
     # Slurm lets it wait for two minutes, until slurmd has forgotten the job: else it runs no prolog for that number.
-    with Cluster(place, cgroup=True, expire=5) as c:
+    with Cluster(place, cgroup=True, expire=5, site=[f"report_dir = {place.path('reports')}"]) as c:
         job = begin(c, source, "--requeue", "--open-mode=append",
                     script=f"cat $CLAIRFS_MNT/*.bin > /dev/null; echo $CLAIRFS_STATUS $SLURM_RESTART_COUNT.; sleep {FOREVER}")
         first = set(c.daemons())
@@ -73,6 +74,8 @@ def requeued(place):
         tap.ok(not first & set(c.daemons()), "by another daemon")
         c.must("scancel", job)
         ended(c, "requeue")
+        names = {f"clairfs-{job}-{c.nodes[0]}.json", f"clairfs-{job}-{c.nodes[0]}.run2.json"}
+        tap.equal(set(os.listdir(place.path("reports"))), names, "each run has left a report")
 
 
 def mount_in_use(place):
@@ -82,9 +85,11 @@ def mount_in_use(place):
         # A process that Slurm loses: proctrack/linuxproc follows parents only.
         job = begin(c, source, script="cd $CLAIRFS_MNT; setsid sh -c 'exec 3< s00001.bin; sleep 40' & sleep 0.2; cd /; echo $CLAIRFS_STATUS; "
                     f"sleep {FOREVER}")
-        lost = [int(p) for p in os.listdir("/proc") if p.isdigit() and f"job {job}".encode() is not None and is_in(p, c.mounts()[0])]
+        lost = [int(p) for p in os.listdir("/proc") if p.isdigit() and is_in(p, c.mounts()[0])]
+        tap.ok(lost, "a process that Slurm does not know is in the mount")
         c.must("scancel", job)
         ended(c, "a mount in use")
+        tap.ok(all(os.path.exists(f"/proc/{pid}") for pid in lost), "while that process lived on", lost)
         for pid in lost:
             try:
                 os.kill(pid, signal.SIGKILL)

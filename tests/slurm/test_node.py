@@ -2,6 +2,7 @@
 """What a node has to survive: jobs of several users at once, mounts that users make themselves, a slurmd that is killed with
 everything on it, and leftovers of jobs that nobody cleaned up after."""
 import os
+import shutil
 import signal
 import sys
 
@@ -28,7 +29,7 @@ def two_users_at_once(place):
             done = c.run_as(user, "sh", "-c", f"cat {theirs}/record {theirs}/status {mine}/record")
             tap.ok(done.code != 0 and not done.out, "nor sees what is written about their job", done)
             done = c.run_as(user, "sh", "-c", f"touch {mine}/x {c.run}/x; rm -rf {mine}; mv {mine} {mine}-; ln -s /etc {c.run}/77")
-            tap.ok(done.code != 0 and sorted(os.listdir(c.run)) == sorted(str(j) for j in jobs.values()),
+            tap.ok(done.code != 0 and c.job_dirs() == sorted(f"{c.run}/{j}" for j in jobs.values()),
                    "nor changes anything of their own job's", os.listdir(c.run))
         c.must("scancel", jobs[USER])
         c.must("squeue")
@@ -107,6 +108,39 @@ def node_that_was_killed(place):
         tap.no_findings(c.findings(), "and its epilog takes away what all of them left")
 
 
+def links_in_the_way(place):
+    """Links where hooks and daemons write: of root's directories they are refused, and in the user's own they lead nowhere
+    that the user could not write."""
+    source, _ = dataset(place)
+    os.makedirs(place.path("precious"), 0o755)
+    os.symlink(place.path("precious"), place.path("link"))
+    with Cluster(place, site=[f"report_dir = {place.path('link')}"]) as c:
+        tap.equal(c.variables(comment=f"clairfs:{source}").get("STATUS"), "mounted", "a report_dir that is a link")
+        c.wait_idle()
+        # The user's own directory: its index is not made there by root.
+        index = f"{c.local}/10/index"
+        tap.ok(os.path.isdir(index), "the user has a directory for the index")
+        shutil.rmtree(index)
+        os.symlink(place.path("precious"), index)
+        c.variables(comment=f"clairfs:{source}")
+        c.wait_idle()
+        os.unlink(index)
+        os.rename(f"{c.local}/10", f"{c.local}/was10")
+        os.symlink(place.path("precious"), f"{c.local}/10")
+        said = c.variables(comment=f"clairfs:{source}")
+        tap.equal(said.get("STATUS"), "bypass", "a link in place of a user's directory is not followed")
+        c.wait_idle()
+        c.write_site(c.nodes[0], [f"run_dir = {place.path('link')}"], [])
+        tap.equal(c.variables(comment=f"clairfs:{source}"), {}, "nor one in place of run_dir")
+        c.wait_idle()
+        c.write_site(c.nodes[0], [f"run_dir = {place.path('theirs')}"], [])
+        os.mkdir(place.path("theirs"), 0o755)
+        os.chown(place.path("theirs"), 10, 10)
+        tap.equal(c.variables(comment=f"clairfs:{source}"), {}, "nor is a run_dir used that is somebody else's")
+        c.wait_idle()
+        tap.equal((os.listdir(place.path("precious")), os.listdir(place.path("theirs"))), ([], []), "and nothing was written there")
+
+
 def reap_and_check(place):
     source, _ = dataset(place)
     with Cluster(place, site=["squeue = /usr/bin/squeue"]) as c:
@@ -125,4 +159,5 @@ def reap_and_check(place):
         c.must("scancel", job)
 
 
-run(two_users_at_once, mounts_of_the_users_own, mount_that_outlives_its_job, node_that_was_killed, reap_and_check)
+run(two_users_at_once, mounts_of_the_users_own, mount_that_outlives_its_job, node_that_was_killed, links_in_the_way,
+    reap_and_check)

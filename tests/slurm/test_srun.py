@@ -6,7 +6,7 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import tap
-from slurmkit import Cluster, dataset, run, write_file
+from slurmkit import HAS_V1, OTHER, USER, Cluster, dataset, read_file, run, write_file
 
 READ = "cat $CLAIRFS_MNT/*.bin | sha1sum; cat $CLAIRFS_SOURCE/*.bin | sha1sum"
 ATTRIBUTES = "grep $CLAIRFS_MNT /proc/mounts"
@@ -34,7 +34,7 @@ def srun_reads_through_the_mount(place):
 
 def daemon_is_the_user(place):
     source, _ = dataset(place)
-    with Cluster(place) as c:
+    with Cluster(place, site=["memory_all = 64G"]) as c:
         job = c.sbatch(f"echo begun; while [ ! -e {place.path('end')} ]; do sleep 0.1; done", comment=f"clairfs:{source}")
         c.wait_output(job, "begun")
         daemons = c.daemons()
@@ -53,9 +53,32 @@ def daemon_is_the_user(place):
         mine = f"{c.run}/{job}"
         tap.equal((os.stat(mine).st_uid, os.stat(mine).st_mode & 0o22), (0, 0), "the job's directory is root's alone to write")
         groups = [f for f in c.own_cgroups() if f"job_{job}_" in f]
-        tap.ok(groups or not os.path.isdir("/sys/fs/cgroup/memory"), "it has a cgroup of its own", c.own_cgroups())
+        tap.ok(groups or not HAS_V1, "it has a cgroup of its own", c.own_cgroups())
+        for group in groups if HAS_V1 else []:
+            limit = int(read_file(f"{group}/memory.limit_in_bytes"))
+            # ram=64M, a quarter of it pushed ahead, 64 requests of 1 MiB: half of the limit is for page cache.
+            tap.equal(int(read_file(f"{os.path.dirname(group)}/memory.limit_in_bytes")), 64 << 30, "below that of all of them together")
+            tap.ok(2 * (64 + 16 + 64) << 20 <= limit < 1 << 30, "with a limit by what its mount is meant to need", limit)
         write_file(place.path("end"), b"")
         c.wait_end(job)
+
+
+def project_that_only_a_group_may_read(place):
+    """As on clusters: the user is in the project's group, and that is the only way in."""
+    source, _ = dataset(place)
+    group = 4242
+    os.chown(source, 0, group)
+    os.chmod(source, 0o750)
+    text = read_file("/etc/group") + f"clairfs-project:x:{group}:{USER}\n".encode()
+    write_file(place.path("group"), text)
+    # The controller does not know of the group: slurmd looks by itself.
+    with Cluster(place, etc_group=place.path("group"), slurm=["LaunchParameters=disable_send_gids"]) as c:
+        out = c.shell(f"id -G; echo $CLAIRFS_STATUS; {READ}", comment=f"clairfs:{source}").split("\n", 2)
+        tap.ok(str(group) in out[0].split(), "the job is in the group", out)
+        tap.equal(out[1], "mounted", "so is its daemon")
+        tap.ok(is_same(out[2]), "and its bytes are the source's")
+        said = c.variables(user=OTHER, comment=f"clairfs:{source}")
+        tap.equal(said.get("STATUS"), "bypass", "a user who is not has no mount")
 
 
 def batch_script_asks(place):
@@ -100,4 +123,4 @@ def site_mounts_for_all(place):
         tap.equal((st.st_uid, st.st_mode & 0o777), (10, 0o440), "which is the user's to read")
 
 
-run(srun_reads_through_the_mount, daemon_is_the_user, batch_script_asks, option_of_the_plugin, site_mounts_for_all)
+run(srun_reads_through_the_mount, daemon_is_the_user, project_that_only_a_group_may_read, batch_script_asks, option_of_the_plugin, site_mounts_for_all)

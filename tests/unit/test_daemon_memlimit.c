@@ -250,6 +250,27 @@ static void all_together_is_half_of_the_limit(void)
 	}
 }
 
+/* What a cgroup made for a mount gets: all that its budget may take, and half as much again is not in it. */
+static void need_of_a_mount_covers_its_budget(void)
+{
+	struct memlimit_wish wish = { .ram = GIB,
+				      .inflight = 64,
+				      .inodes_ahead = 200000,
+				      .n_samples = 1281167,
+				      .n_entries = 1300000,
+				      .sample_bytes = 1281167ull * 112640,
+				      .index_bytes = 1281167 * 70 };
+	struct memlimit_budget b = derive(large, wish);
+	uint64_t need = memlimit_need(&b, wish.n_entries), parts;
+
+	parts = b.ram + b.ram / 10 + b.stage + b.tables + 64 * MIB + 200000 * 1024;
+	CHECK(need >= parts && need <= parts + parts / 8);
+	wish.n_samples = wish.n_entries = 4000;
+	wish.index_bytes = 4000 * 70;
+	b = derive(large, wish);
+	CHECK(memlimit_need(&b, wish.n_entries) < need - 300 * MIB);
+}
+
 static void least_limit_counts(void)
 {
 	struct memlimits l = large;
@@ -437,6 +458,7 @@ static const struct check_test tests[] = {
 	{ "small_samples_leave_room_for_their_tables", small_samples_leave_room_for_their_tables },
 	{ "a_large_machine_gets_a_gibibyte", a_large_machine_gets_a_gibibyte },
 	{ "all_together_is_half_of_the_limit", all_together_is_half_of_the_limit },
+	{ "need_of_a_mount_covers_its_budget", need_of_a_mount_covers_its_budget },
 	{ "least_limit_counts", least_limit_counts },
 	{ "tables_of_large_datasets_come_first", tables_of_large_datasets_come_first },
 	{ "least_budget_is_what_the_option_allows", least_budget_is_what_the_option_allows },

@@ -188,10 +188,12 @@ static void update_replaces_attributes_but_not_the_kind(void)
 }
 
 #define UPDATES 20000
+#define IDENTITY_UPDATES 2000000
 
 struct updating {
 	struct dataset *ds;
 	struct entry_id entry;
+	int updates;
 	atomic_bool is_over;
 };
 
@@ -200,7 +202,7 @@ static void *update_often(void *arg)
 {
 	struct updating *u = arg;
 
-	for (int i = 1; i <= UPDATES; i++) {
+	for (int i = 1; i <= u->updates; i++) {
 		struct stat st = { .st_mode = S_IFREG | 0644,
 				   .st_size = i,
 				   .st_ino = (ino_t)i,
@@ -216,7 +218,8 @@ static void *update_often(void *arg)
 static void readers_see_one_version_at_a_time(void)
 {
 	AUTO_FREE char *root = kit_tree("threads", PATHS("x"));
-	struct updating u = { .ds = kit_open(root, (struct kit_open){ .layout = LAYOUT_FILES }) };
+	struct updating u = { .ds = kit_open(root, (struct kit_open){ .layout = LAYOUT_FILES }),
+			      .updates = UPDATES };
 	struct thr thr = { 0 };
 	struct err err = { 0 };
 	struct file_identity id;
@@ -241,6 +244,32 @@ static void readers_see_one_version_at_a_time(void)
 	dataset_free(u.ds);
 }
 
+/* Identities are read without the lock. Nothing else is done here, so that every read meets some
+ * change. */
+static void identity_is_never_of_two_versions(void)
+{
+	AUTO_FREE char *root = kit_tree("torn", PATHS("x"));
+	struct updating u = { .ds = kit_open(root, (struct kit_open){ .layout = LAYOUT_FILES }),
+			      .updates = IDENTITY_UPDATES };
+	struct stat st = { .st_mode = S_IFREG };
+	struct thr thr = { 0 };
+	struct err err = { 0 };
+	struct file_identity id;
+	uint64_t n_torn = 0;
+
+	u.entry = kit_find(u.ds, "x");
+	dataset_update(u.ds, u.entry, &st);
+	CHECK_INT(thr_start(&thr, "updater", update_often, &u, &err), 0);
+	while (!atomic_load(&u.is_over)) {
+		dataset_identity(u.ds, u.entry, &id);
+		n_torn += id.ino != id.size || id.mtime_ns != (int64_t)id.size ||
+			  id.ctime_ns != id.mtime_ns;
+	}
+	thr_join(&thr);
+	CHECK_U64(n_torn, 0);
+	dataset_free(u.ds);
+}
+
 static const struct check_test tests[] = {
 	{ "lookup_finds_each_child_and_nothing_else", lookup_finds_each_child_and_nothing_else },
 	{ "children_are_sorted_by_bytes", children_are_sorted_by_bytes },
@@ -252,5 +281,6 @@ static const struct check_test tests[] = {
 	{ "update_replaces_attributes_but_not_the_kind",
 	  update_replaces_attributes_but_not_the_kind },
 	{ "readers_see_one_version_at_a_time", readers_see_one_version_at_a_time },
+	{ "identity_is_never_of_two_versions", identity_is_never_of_two_versions },
 };
 CHECK_MAIN(tests)

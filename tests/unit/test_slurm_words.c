@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Records that hooks leave, and what the kernel's texts say of processes, mounts and cgroups. */
 #include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 
 #include "check.h"
+#include "clairfs/base/clock.h"
 #include "src/slurm/slurm_priv.h"
 
 static int record_of(const char *text, struct slurm_record *record)
@@ -40,7 +45,12 @@ static void what_is_no_record_is_refused(void)
 {
 	static const char *const bad[] = {
 		"",
-		"clairfs-job 2\njob 1\nuid 1\ngid 1\n",
+		"clairfs-job\njob 1\nuid 1\ngid 1\n",
+		"clairfs-job x\njob 1\nuid 1\ngid 1\n",
+		"clairfs-jobs 1\njob 1\nuid 1\ngid 1\n",
+		"clairfs-job 2\njob 1\nuid 1\nother\n",
+		"clairfs-job 2\njob 1\nuid 1\ngid 1\npid x\n",
+		"clairfs-job 2\njob 1\nuid 1\ngid 1\nother 1",
 		"clairfs-job 1\njob 1\nuid 1\n",
 		"clairfs-job 1\njob 0\nuid 1\ngid 1\n",
 		"clairfs-job 1\njob 1\njob 1\nuid 1\ngid 1\n",
@@ -57,6 +67,180 @@ static void what_is_no_record_is_refused(void)
 	for (size_t i = 0; i < ARRAY_LEN(bad); i++)
 		CHECK_INT(record_of(bad[i], &record), -EINVAL);
 	CHECK_INT(record_of("clairfs-job 1\ngid 1\nuid 1\njob 1\n", &record), 0);
+}
+
+static void a_record_of_another_version_names_its_daemon(void)
+{
+	struct slurm_record record;
+
+	CHECK_INT(record_of("clairfs-job 2\nwords\njob 7\nuid 1\ngid 2\nnew a b\npid 8\nstart 9\n"
+			    "cgroup /c/job_7_8\n",
+			    &record),
+		  0);
+	CHECK(record.job == 7 && record.uid == 1 && record.gid == 2);
+	CHECK(record.pid == 8 && record.start == 9);
+	CHECK_STR(record.cgroup, "/c/job_7_8");
+}
+
+static void a_job_is_over_in_a_last_state_only(void)
+{
+	static const char answer[] = "17 RUNNING\n18 COMPLETED\n19 SIGNALING\n20 REQUEUE_HOLD\n"
+				     "21 NO_SUCH_STATE\n22\n23 COMPLETED \n24 COMPLETE\n"
+				     "25 OUT_OF_MEMORY\n25 STAGE_OUT\n26 NODE_FAIL\n27 ";
+
+	CHECK(slurm_words_is_over(answer, 18));
+	CHECK(slurm_words_is_over(answer, 26));
+	CHECK(slurm_words_is_over(answer, 1)); /* not there at all */
+	CHECK(slurm_words_is_over("", 17));
+	for (uint32_t job = 19; job <= 25; job++)
+		CHECK(!slurm_words_is_over(answer, job));
+	CHECK(!slurm_words_is_over(answer, 17));
+	CHECK(!slurm_words_is_over(answer, 27));
+}
+
+static int sleep_on(void *ctx)
+{
+	sigset_t all;
+
+	sigfillset(&all);
+	sigprocmask(SIG_BLOCK, &all, NULL);
+	while (pause() < 0)
+		;
+	return 0;
+}
+
+static int fail(void *ctx)
+{
+	*(int *)ctx = 1; /* of the child's copy */
+	return -EXDEV;
+}
+
+static int kill_itself(void *ctx)
+{
+	return raise(SIGKILL);
+}
+
+static void look_at_children(void)
+{
+	int changed = 0;
+
+	CHECK_INT(slurm_bounded(sleep_on, NULL, 20 * NS_PER_MS), -ETIMEDOUT);
+	CHECK_INT(waitpid(-1, NULL, 0), -1); /* it was killed and is gone */
+	CHECK_INT(errno, ECHILD);
+	CHECK_INT(slurm_bounded(fail, &changed, 60 * NS_PER_S), -EXDEV);
+	CHECK_INT(changed, 0);
+	CHECK_INT(slurm_bounded(kill_itself, NULL, 60 * NS_PER_S), -EIO);
+}
+
+static void a_child_that_does_not_end_is_given_up(void)
+{
+	struct rlimit limit, none;
+
+	look_at_children();
+	/* Also without a descriptor of it. */
+	CHECK_INT(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	none = (struct rlimit){ .rlim_cur = 0, .rlim_max = limit.rlim_max };
+	CHECK_INT(setrlimit(RLIMIT_NOFILE, &none), 0);
+	look_at_children();
+	CHECK_INT(setrlimit(RLIMIT_NOFILE, &limit), 0);
+}
+
+/* 0, or what the lock of this job gives another process. */
+static int lock_of_child(int run, uint32_t job)
+{
+	int status;
+	pid_t pid = fork();
+
+	if (pid == 0)
+		_exit(slurm_job_lock(run, job, 20 * NS_PER_MS) < 0 ? EBUSY : 0);
+	CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status));
+	return WEXITSTATUS(status);
+}
+
+static void hooks_of_one_job_keep_each_other_out(void)
+{
+	char dir[] = "/tmp/clairfs-lock-XXXXXX", path[64];
+	int run, lock;
+
+	CHECK(mkdtemp(dir) != NULL);
+	run = open(dir, O_RDONLY | O_DIRECTORY);
+	CHECK(run >= 0);
+	lock = slurm_job_lock(run, UINT32_MAX - 1, 0);
+	CHECK(lock >= 0);
+	CHECK_INT(lock_of_child(run, UINT32_MAX - 1), EBUSY);
+	CHECK_INT(lock_of_child(run, UINT32_MAX - 2), 0);
+	close(lock);
+	CHECK_INT(lock_of_child(run, UINT32_MAX - 1), 0);
+	/* A link in its place is not followed. */
+	snprintf(path, sizeof(path), "%s/.lock", dir);
+	CHECK_INT(unlink(path), 0);
+	CHECK_INT(symlink("/etc/passwd", path), 0);
+	CHECK_INT(slurm_job_lock(run, 1, 0), -ELOOP);
+	CHECK_INT(unlink(path), 0);
+	close(run);
+	CHECK_INT(rmdir(dir), 0);
+}
+
+/* "" when it is not there. */
+static void read_text(const char *dir, const char *name, char out[32])
+{
+	char path[128];
+	ssize_t n;
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	fd = open(path, O_RDONLY);
+	n = fd < 0 ? 0 : read(fd, out, 31);
+	CHECK(n >= 0);
+	out[n] = 0;
+	if (fd >= 0)
+		close(fd);
+	(void)unlink(path);
+}
+
+static void make_empty(const char *dir, const char *name)
+{
+	char path[128];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	fd = open(path, O_WRONLY | O_CREAT, 0600);
+	CHECK(fd >= 0);
+	close(fd);
+}
+
+/* Directories with the files of either version. */
+static void limits_of_both_versions_are_written(void)
+{
+	char dir[] = "/tmp/clairfs-cgroup-XXXXXX", text[32];
+
+	CHECK(mkdtemp(dir) != NULL);
+	make_empty(dir, "memory.limit_in_bytes");
+	slurm_cgroup_fit(1, dir, 1ull << 30);
+	read_text(dir, "memory.limit_in_bytes", text);
+	CHECK_STR(text, "2147483648");
+	make_empty(dir, "memory.max");
+	make_empty(dir, "memory.high");
+	slurm_cgroup_fit(1, dir, 1ull << 30);
+	read_text(dir, "memory.max", text);
+	CHECK_STR(text, "2147483648");
+	read_text(dir, "memory.high", text);
+	CHECK_STR(text, "1610612736");
+	slurm_cgroup_fit(1, dir, 1ull << 30); /* no such files: said in the log */
+	slurm_cgroup_fit(1, "", 1ull << 30);
+	CHECK_INT(rmdir(dir), 0);
+}
+
+static void a_limit_leaves_twice_what_is_needed(void)
+{
+	uint64_t high, limit;
+
+	slurm_cgroup_limits(1ull << 30, &high, &limit);
+	CHECK(high == 3ull << 29 && limit == 2ull << 30);
+	slurm_cgroup_limits(0, &high, &limit);
+	CHECK(high >= 64ull << 20 && limit > high);
+	slurm_cgroup_limits(UINT64_MAX, &high, &limit);
+	CHECK(high < limit && limit <= INT64_MAX);
 }
 
 static void a_status_says_why_in_one_line(void)
@@ -196,6 +380,13 @@ static void the_first_version_of_cgroups_comes_first(void)
 static const struct check_test tests[] = {
 	{ "a_record_is_read_as_it_was_printed", a_record_is_read_as_it_was_printed },
 	{ "what_is_no_record_is_refused", what_is_no_record_is_refused },
+	{ "a_record_of_another_version_names_its_daemon",
+	  a_record_of_another_version_names_its_daemon },
+	{ "a_job_is_over_in_a_last_state_only", a_job_is_over_in_a_last_state_only },
+	{ "a_child_that_does_not_end_is_given_up", a_child_that_does_not_end_is_given_up },
+	{ "hooks_of_one_job_keep_each_other_out", hooks_of_one_job_keep_each_other_out },
+	{ "limits_of_both_versions_are_written", limits_of_both_versions_are_written },
+	{ "a_limit_leaves_twice_what_is_needed", a_limit_leaves_twice_what_is_needed },
 	{ "a_status_says_why_in_one_line", a_status_says_why_in_one_line },
 	{ "the_start_of_a_process_is_behind_its_name", the_start_of_a_process_is_behind_its_name },
 	{ "a_job_is_told_by_its_whole_number", a_job_is_told_by_its_whole_number },

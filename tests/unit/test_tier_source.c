@@ -112,16 +112,17 @@ static struct waited_read *new_read(const struct rig *r, uint32_t entry, uint32_
 
 static void free_read(struct waited_read *w)
 {
-	free((char *)w->read.path);
+	free((char *)w->read.ask.path);
 	waited_read_free(w);
 }
 
 static void check_bytes_of(const struct waited_read *w, uint64_t version)
 {
 	AUTO_FREE uint8_t *want =
-		version_bytes(version, (uint64_t)w->read.key.piece * PIECE_BYTES, w->read.length);
+		version_bytes(version, (uint64_t)w->read.ask.key.piece * PIECE_BYTES,
+			      w->read.ask.length);
 
-	CHECK_BYTES(w->read.buf, want, w->read.length);
+	CHECK_BYTES(w->read.ask.buf, want, w->read.ask.length);
 }
 
 /* Reads one piece; its status. */
@@ -144,9 +145,9 @@ static int read_stale(const struct rig *r, const char *name, const struct file_i
 	struct waited_read *w = new_read(r, 1, 0, name, expect);
 	int status = waited_read_run(r->tier, w);
 
-	CHECK(w->read.has_st || status != -ESTALE);
-	*ret_st = w->read.st;
-	if (!w->read.has_st)
+	CHECK(w->read.answer.has_st || status != -ESTALE);
+	*ret_st = w->read.answer.st;
+	if (!w->read.answer.has_st)
 		memset(ret_st, 0, sizeof(*ret_st));
 	free_read(w);
 	return status;
@@ -292,7 +293,7 @@ static void estale_of_the_filesystem_is_tried_again_once(void)
 	fault_io_set(r.io, &fail);
 	w = new_read(&r, 1, 0, "a", &id);
 	CHECK_INT(waited_read_run(r.tier, w), -ESTALE);
-	CHECK(!w->read.is_changed);
+	CHECK(!w->read.answer.is_changed);
 	CHECK_U64(fault_io_seen(r.io), 4);
 	CHECK_U64(metrics_get(r.metrics, METRIC_SOURCE_ERRORS), 1);
 	free_read(w);
@@ -301,7 +302,7 @@ static void estale_of_the_filesystem_is_tried_again_once(void)
 	other.ino++;
 	w = new_read(&r, 1, 0, "a", &other);
 	CHECK_INT(waited_read_run(r.tier, w), -ESTALE);
-	CHECK(w->read.is_changed);
+	CHECK(w->read.answer.is_changed);
 	CHECK_U64(fault_io_seen(r.io), 5); /* an answer: nothing to try again */
 	free_read(w);
 	rig_fini(&r);
@@ -395,12 +396,12 @@ static void part_of_a_piece_is_read(void)
 	rig_init(&r, 4, LONG_NS);
 	id = make_file(&r, "a", 1, 3 * PIECE_BYTES);
 	w = new_read(&r, 1, 1, "a", &id);
-	w->read.skip = PIECE_BYTES - 4096;
-	w->read.length = 8192;
+	w->read.ask.skip = PIECE_BYTES - 4096;
+	w->read.ask.length = 8192;
 	CHECK_INT(waited_read_run(r.tier, w), 0);
 	AUTO_FREE uint8_t *want = version_bytes(1, 2 * PIECE_BYTES - 4096, 8192);
 
-	CHECK_BYTES(w->read.buf, want, 8192);
+	CHECK_BYTES(w->read.ask.buf, want, 8192);
 	free_read(w);
 	rig_fini(&r);
 }
@@ -590,7 +591,7 @@ static void file_that_has_just_changed_is_said_to_be_young(void)
 		while (id.ctime_ns % (int64_t)NS_PER_S == 0);
 		w = new_read(&r, 0, 0, "young", &id);
 		CHECK_INT(waited_read_run(r.tier, w), 0);
-		CHECK_INT(w->read.young_until_ns,
+		CHECK_INT(w->read.answer.young_until_ns,
 			  grains[i] > 1 ? id.ctime_ns + (int64_t)grains[i] : 0);
 		free_read(w);
 		rig_fini(&r);
@@ -643,7 +644,8 @@ static void threads_share_few_descriptors(void)
 		thr_join(&floods[t].thr);
 	for (size_t t = 0; t < N_THREADS; t++)
 		for (size_t i = 0; i < ARRAY_LEN(floods[t].reads); i++) {
-			check_bytes_of(floods[t].reads[i], floods[t].reads[i]->read.key.entry.v);
+			check_bytes_of(floods[t].reads[i],
+				       floods[t].reads[i]->read.ask.key.entry.v);
 			free_read(floods[t].reads[i]);
 		}
 	CHECK_U64(metrics_get(r.metrics, METRIC_SOURCE_READS),

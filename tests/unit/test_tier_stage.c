@@ -134,10 +134,10 @@ static void null_tier_gives_zeros(void)
 	struct tier *tier;
 
 	CHECK_INT(tier_null_new(&tier, NULL), 0);
-	w->read.has_st = true;
+	w->read.answer.has_st = true;
 	CHECK_INT(waited_read_run(tier, w), 0);
-	CHECK_BYTES(w->read.buf, zeros, 5000);
-	CHECK(!w->read.has_st);
+	CHECK_BYTES(w->read.ask.buf, zeros, 5000);
+	CHECK(!w->read.answer.has_st);
 	waited_read_free(w);
 	tier_free(tier);
 	tier_free(NULL);
@@ -164,7 +164,8 @@ static void null_tier_does_not_nest(void)
 {
 	uint8_t buf[8];
 	struct chain c = { .left = 1000000,
-			   .read = { .buf = buf, .length = sizeof(buf), .done = chain_done } };
+			   .read = { .ask = { .buf = buf, .length = sizeof(buf) },
+				     .done = chain_done } };
 
 	CHECK_INT(tier_null_new(&c.tier, NULL), 0);
 	tier_read(c.tier, &c.read);

@@ -78,11 +78,11 @@ static int get(struct store *store, uint32_t entry, uint32_t piece, uint64_t ver
 	int status = waited_read_run(store_tier(store), w);
 
 	if (status == 0) {
-		AUTO_FREE uint8_t *want = version_bytes(version, piece * MIB, w->read.length);
+		AUTO_FREE uint8_t *want = version_bytes(version, piece * MIB, w->read.ask.length);
 
-		CHECK_BYTES(w->read.buf, want, w->read.length);
+		CHECK_BYTES(w->read.ask.buf, want, w->read.ask.length);
 	}
-	CHECK(!w->read.has_st);
+	CHECK(!w->read.answer.has_st);
 	waited_read_free(w);
 	return status;
 }
@@ -258,14 +258,14 @@ static void many_reads_share_few_buffers(void)
 		CHECK_INT(put(store, 1, i, 1, 4 * MIB), 0);
 	for (uint32_t i = 0; i < N; i++) {
 		w[i] = waited_read_new((struct entry_id){ 1 }, i % 4, NULL, &id);
-		w[i]->read.is_urgent = i % 3 == 0;
+		w[i]->read.ask.is_urgent = i % 3 == 0;
 		tier_read(store_tier(store), &w[i]->read);
 	}
 	for (uint32_t i = 0; i < N; i++) {
 		AUTO_FREE uint8_t *want = version_bytes(1, i % 4 * MIB, MIB);
 
 		CHECK_INT(waited_read_wait(w[i]), 0);
-		CHECK_BYTES(w[i]->read.buf, want, MIB);
+		CHECK_BYTES(w[i]->read.ask.buf, want, MIB);
 		waited_read_free(w[i]);
 	}
 	tier_free(store_tier(store)); /* only waits */

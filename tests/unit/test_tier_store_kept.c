@@ -103,7 +103,7 @@ static int get(struct store *store, uint32_t file)
 	if (status == 0) {
 		AUTO_FREE uint8_t *want = version_bytes(file, 0, SIZE);
 
-		CHECK_BYTES(w->read.buf, want, SIZE);
+		CHECK_BYTES(w->read.ask.buf, want, SIZE);
 	}
 	waited_read_free(w);
 	return status;

@@ -88,7 +88,7 @@ static void each_has_its_own_status(void)
 	struct kit_file file[] = { { 0, 1 }, { 0, 2 }, { 0, 3 }, { 0, 2 }, { 0, 4 } };
 	static const int want[] = { 0, -EEXIST, -EINVAL, -EEXIST, 0 };
 	struct file_identity ids[ARRAY_LEN(file)];
-	struct store_piece pieces[ARRAY_LEN(file)];
+	struct tier_piece pieces[ARRAY_LEN(file)];
 
 	CHECK_INT(kit_put_file(store, file[1]), 0);
 	for (size_t i = 0; i < ARRAY_LEN(file); i++) {
@@ -115,7 +115,7 @@ static void twice_the_same_is_kept_once(void)
 	struct store *store = open_counting(&params);
 	struct kit_file file = { 0, 5 };
 	struct file_identity id = kit_identity(file);
-	struct store_piece pieces[2];
+	struct tier_piece pieces[2];
 	struct store_status status;
 
 	for (int i = 0; i < 2; i++) {
@@ -140,7 +140,7 @@ static void memory_of_any_alignment_is_written(void)
 	struct store_params params = params_of("aligned");
 	struct store *store;
 	struct file_identity ids[N];
-	struct store_piece pieces[N];
+	struct tier_piece pieces[N];
 	uint8_t *moved[N];
 
 	/* On a drive, so that it is written around the page cache where that is possible. */

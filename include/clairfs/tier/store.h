@@ -71,15 +71,9 @@ void store_close(struct store *store);
 int store_put(struct store *store, struct piece_key key, const struct file_identity *identity,
 	      const void *data, uint32_t length) MUST_USE;
 /* store_put() of several pieces: records go to the drive together, which costs a fraction of the
- * time that small ones take one by one. Any n. */
-struct store_piece {
-	struct piece_key key;
-	const struct file_identity *identity; /* borrowed, as is data */
-	const void *data;
-	uint32_t length;
-	int status; /* result: what store_put() would have returned */
-};
-void store_put_many(struct store *store, struct store_piece *pieces, size_t n);
+ * time that small ones take one by one. Any n; each status is what
+ * store_put() would have returned. */
+void store_put_many(struct store *store, struct tier_piece *pieces, size_t n);
 /* Whether the piece is kept for this identity and can be asked for now. Its segment then counts as
  * wanted by this mount. Any thread. */
 bool store_has(struct store *store, struct piece_key key, const struct file_identity *identity);
@@ -129,7 +123,7 @@ void store_get_status(struct store *store, struct store_status *ret);
 /* Reads through the tier interface: -ENOENT when not kept, -EIO when the record is wrong or can't
  * be read (it is forgotten: never tried again), -ENOMEM; those but -EIO come before tier_read()
  * returns. Bytes of buf behind `length`, up to the end of the page, may be overwritten. Borrowed
- * from the store: tier_free() only waits for reads in flight. */
+ * from the store: tier_free() only waits for reads in flight. NULL of NULL. */
 struct tier *store_tier(struct store *store);
 
 /* A number for the source that is the same after a restart: of its filesystem's type and id, what

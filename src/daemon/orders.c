@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Wires module orders: what it hears of the cache and of whoever tells orders through the mount, and
+ * who accounts for what is in force.
+ *
+ * The watch functions run on the planner's thread and must not block. */
+#include <assert.h>
+#include <errno.h>
+
+#include "clairfs/base/cpus.h"
+#include "clairfs/base/text.h"
+#include "daemon_priv.h"
+
+#define CPUS_SHARE 8 /* of the CPUs that may be used, for a search */
+
+static_assert(FS_LANES == ORDERS_LANES, "each lane of fs is one of orders");
+
+static void opened(void *ctx, const struct cache_open *open)
+{
+	const struct wire *w = ctx;
+
+	orders_opened(w->orders, open);
+}
+
+static void planned(void *ctx, enum plan_state state)
+{
+	const struct wire *w = ctx;
+
+	orders_planned(w->orders, state);
+	wait_finished(w->wait, state == PLAN_FINISHED);
+}
+
+static void first(void *ctx, const struct order_info *info, uint32_t generation)
+{
+	const struct wire *w = ctx;
+
+	wait_set_order(w->wait, info, generation);
+}
+
+static void others(void *ctx, uint32_t generation)
+{
+	const struct wire *w = ctx;
+
+	wait_other_jobs(w->wait, generation);
+}
+
+static uint32_t last_reader(void *ctx)
+{
+	const struct wire *w = ctx;
+
+	return wait_last_reader(w->wait);
+}
+
+/* Ranks of the job, 0: not told or nonsense. */
+static uint32_t world_told(void)
+{
+	struct job_place job;
+	uint64_t world = 0;
+
+	daemon_job_place(&job);
+	if (!job.place.world || text_to_u64(job.place.world, &world) < 0 || world > UINT32_MAX)
+		return 0;
+	return (uint32_t)world;
+}
+
+int wire_make_orders(struct wire *w, struct err *err)
+{
+	const struct orders_params op = { .source = w->source,
+					  .mountpoint = w->mountpoint,
+					  .dataset = w->dataset,
+					  .clock = clock_monotonic() };
+	int rc = orders_new(&op, &w->orders, err);
+
+	if (rc < 0 || !w->spec)
+		return rc;
+	rc = orders_begin(w->orders, w->spec, err);
+	if (rc < 0)
+		err_prefix(err, "option order");
+	return rc;
+}
+
+int wire_make_search(struct wire *w, struct err *err)
+{
+	const struct orders_search search = {
+		.effort = (enum infer_effort)w->opts->recover,
+		.threads = w->opts->recover_threads ? (unsigned)w->opts->recover_threads
+						    : MAX(cpus_of(0) / CPUS_SHARE, 1),
+		.world = world_told(),
+		.ram = w->memory.ram,
+		.metrics = w->metrics
+	};
+
+	w->watch = (struct cache_watch){ .opened = opened, .planned = planned, .ctx = w };
+	return orders_search(w->orders, &search, err);
+}
+
+void wire_watch_orders(struct wire *w)
+{
+	orders_set_watch(w->orders, &(struct orders_watch){ .first = first,
+							    .others = others,
+							    .last_reader = last_reader,
+							    .ctx = w });
+}
+
+int wire_announce(void *ctx, const struct fs_told *told, struct buf_writer *answer)
+{
+	const struct wire *w = ctx;
+	const struct orders_said said = { .uid = told->uid,
+					  .tid = told->tid,
+					  .is_lookup = told->is_lookup,
+					  .lane = told->lane,
+					  .is_gone = told->is_gone,
+					  .text = told->text,
+					  .list = told->list };
+
+	return orders_announce(w->orders, &said, answer);
+}

@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One thread, cl-orders, owns the jobs and their orders. What is told (announce.c), found
+ * (untold_find.c) and numbered anew (renumber.c) are messages to it. It answers them, and looks now and
+ * then who reads, which jobs are over and whether an order is lost. jobs.c has the table; everybody else
+ * may read that, and nobody changes it.
+ *
+ * Orders are made by who sends them, as that may take a file that hangs. So the owner waits for
+ * nothing but the planner, and who comes last wins: what was found or numbered anew meanwhile is
+ * refused. */
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+#include "clairfs/base/log.h"
+#include "orders_priv.h"
+
+#define LOOK_NS NS_PER_S
+
+int orders_new(const struct orders_params *params, struct orders **ret, struct err *err)
+{
+	struct orders *o = calloc(1, sizeof(*o));
+
+	*ret = o;
+	if (!o)
+		return err_set(err, -ENOMEM, "out of memory");
+	mutex_init(&o->order_mu);
+	inbox_init(&o->inbox);
+	jobs_init(&o->jobs);
+	o->dataset = params->dataset;
+	o->clock = params->clock;
+	o->source = strdup(params->source);
+	o->mountpoint = strdup(params->mountpoint);
+	if (!o->source || !o->mountpoint)
+		return err_set(err, -ENOMEM, "out of memory");
+	return 0;
+}
+
+int orders_begin(struct orders *o, const struct order_spec *spec, struct err *err)
+{
+	int rc = order_spec_parse(order_spec_text(spec), &o->spec, err);
+
+	if (rc == 0)
+		rc = orders_make(o, o->spec, &o->order, err);
+	if (rc < 0)
+		return rc;
+	orders_log_note(o->spec, o->order);
+	return jobs_begin(o, o->spec, o->order, err);
+}
+
+struct order *orders_first(const struct orders *o)
+{
+	return o->order;
+}
+
+int orders_search(struct orders *o, const struct orders_search *search, struct err *err)
+{
+	const struct infer_params params = { .n = dataset_n_samples(o->dataset),
+					     .effort = search->effort,
+					     .threads = search->threads,
+					     .world = search->world,
+					     .memory = search->ram / 4,
+					     .told = o->spec ? order_spec_text(o->spec) : NULL,
+					     .clock = o->clock,
+					     .metrics = search->metrics };
+
+	assert(!o->untold);
+	o->search = *search;
+	return untold_new(o, &params, &o->untold, err);
+}
+
+void orders_set_watch(struct orders *o, const struct orders_watch *watch)
+{
+	o->watch = *watch;
+	if (o->jobs.n)
+		jobs_account(o);
+}
+
+void orders_set_cache(struct orders *o, struct cache *cache)
+{
+	assert(!o->drive);
+	o->drive = &drive_cache;
+	o->drive_ctx = cache;
+}
+
+int orders_listen(struct orders *o, struct err *err)
+{
+	return order_maker_new(dataset_source_fd(o->dataset), o->source, o->mountpoint, &o->maker,
+			       err);
+}
+
+/* --- the owner --- */
+
+static int obey_told(struct orders *o, struct message *m)
+{
+	int rc = jobs_put(o, m->spec, m->who, TAKE(m->take_order), &m->err);
+
+	if (rc == 0) /* and what is being looked for is no longer wanted */
+		untold_told(o->untold, order_spec_text(m->spec));
+	return rc;
+}
+
+static int obey_withdrawn(struct orders *o, struct message *m)
+{
+	int rc = jobs_withdraw(o, m->name, m->who, &m->err);
+
+	if (rc == 0)
+		untold_told(o->untold, NULL);
+	return rc;
+}
+
+/* -EAGAIN without words: the order that was lost is not in force any more. */
+static int obey_renumbered(struct orders *o, struct message *m)
+{
+	const char *text = order_spec_text(m->spec);
+	int rc;
+
+	if (!o->jobs.n || strcmp(o->jobs.job[0].text, m->before) != 0)
+		return -EAGAIN;
+	if (o->jobs.job[0].is_found && orders_is_unshuffled(text))
+		order_may_be_left(m->take_order);
+	rc = jobs_put_first(o, m->spec, TAKE(m->take_order), &m->err);
+	if (rc == 0)
+		untold_replaced(o->untold, text);
+	return rc;
+}
+
+static int obey(struct orders *o, struct message *m)
+{
+	switch (m->kind) {
+	case MESSAGE_TOLD:
+		return obey_told(o, m);
+	case MESSAGE_WITHDRAWN:
+		return obey_withdrawn(o, m);
+	case MESSAGE_FOUND:
+		return untold_found(m);
+	case MESSAGE_RENUMBERED:
+		return obey_renumbered(o, m);
+	}
+	return -EINVAL;
+}
+
+uint64_t orders_step(struct orders *o, uint64_t now_ns)
+{
+	struct message *m;
+
+	assert(now_ns >= o->now_ns);
+	o->now_ns = now_ns;
+	while ((m = inbox_take(&o->inbox)))
+		inbox_answer(&o->inbox, m, obey(o, m));
+	if (now_ns >= o->look_ns) {
+		jobs_look(o);
+		o->look_ns = now_ns + LOOK_NS;
+	}
+	return MIN(o->look_ns,
+		   MIN(untold_step(o->untold, now_ns), renumber_step(o->renumber, now_ns)));
+}
+
+static void *orders_main(void *arg)
+{
+	struct orders *o = arg;
+	uint64_t now = clock_now(o->clock), next;
+
+	o->look_ns = now + LOOK_NS;
+	do {
+		next = orders_step(o, clock_now(o->clock));
+		now = clock_now(o->clock);
+	} while (inbox_wait(&o->inbox, next > now ? next - now : 0));
+	return NULL;
+}
+
+int orders_start(struct orders *o, struct err *err)
+{
+	int rc = untold_start(o->untold, err);
+
+	assert(o->drive);
+	if (rc == 0)
+		rc = renumber_start(o, err);
+	if (rc == 0)
+		rc = thr_start(&o->thr, "cl-orders", orders_main, o, err);
+	return rc;
+}
+
+void orders_quit(struct orders *o)
+{
+	if (!o)
+		return;
+	order_maker_quit(o->maker);
+	if (!o->thr.is_started) /* nobody would answer */
+		inbox_close(&o->inbox);
+}
+
+void orders_stop(struct orders *o)
+{
+	if (!o)
+		return;
+	inbox_close(&o->inbox);
+	thr_join(&o->thr);
+	untold_stop(o->untold);
+	renumber_stop(o);
+}
+
+bool orders_free(struct orders *o)
+{
+	bool may_free;
+
+	if (!o)
+		return true;
+	assert(!o->thr.is_started);
+	untold_free(o->untold);
+	order_free(o->order);
+	may_free = order_maker_free(o->maker);
+	order_spec_free(o->spec);
+	for (unsigned i = 0; i < ORDERS_LANES; i++)
+		told_list_fini(&o->list[i]);
+	free(o->told.answer);
+	jobs_fini(&o->jobs);
+	inbox_fini(&o->inbox);
+	mutex_fini(&o->order_mu);
+	free(o->source);
+	free(o->mountpoint);
+	free(o);
+	return may_free;
+}
+
+void orders_opened(struct orders *o, const struct cache_open *open)
+{
+	untold_opened(o->untold, open);
+}
+
+void orders_planned(struct orders *o, enum plan_state state)
+{
+	untold_planned(o->untold, state);
+}
+
+/* --- what is so --- */
+
+char *orders_text(struct orders *o)
+{
+	char *copy;
+
+	mutex_lock(&o->order_mu);
+	copy = o->jobs.n ? strdup(o->jobs.job[0].text) : NULL;
+	mutex_unlock(&o->order_mu);
+	return copy;
+}
+
+bool orders_is_found(struct orders *o)
+{
+	bool is_found;
+
+	mutex_lock(&o->order_mu);
+	is_found = o->jobs.n && o->jobs.job[0].is_found;
+	mutex_unlock(&o->order_mu);
+	return is_found;
+}
+
+uint64_t orders_numberings_tried(const struct orders *o)
+{
+	return atomic_load(&o->numberings_tried);
+}
+
+int orders_render_text(void *ctx, struct buf_writer *out)
+{
+	AUTO_FREE char *text = orders_text(ctx);
+
+	buf_printf(out, "%s\n", text ? text : "none");
+	return out->is_bad ? -ENOMEM : 0;
+}
+
+int orders_render_answer(void *ctx, struct buf_writer *out)
+{
+	struct orders_told told;
+
+	orders_get_told(ctx, &told);
+	buf_printf(out, "%s%s\n", told.is_refused ? "error: " : "",
+		   told.answer ? told.answer : "nothing was announced");
+	free(told.answer);
+	return out->is_bad ? -ENOMEM : 0;
+}
+
+/* False when out of memory. */
+static bool copy_job(const struct job *job, const struct cache_job *view, struct orders_job *ret)
+{
+	*ret = (struct orders_job){ .spec = strdup(job->text),
+				    .name = job->name ? strdup(job->name) : NULL,
+				    .pid = job->n_readers ? job->reader[0].pid : job->who.id.pid,
+				    .is_found = job->is_found,
+				    .at = *view };
+	if (ret->spec && (ret->name || !job->name))
+		return true;
+	free(ret->spec);
+	free(ret->name);
+	return false;
+}
+
+uint32_t orders_get_jobs(struct orders *o, struct orders_job ret[PLAN_JOBS])
+{
+	struct cache_job views[PLAN_JOBS];
+	uint32_t n_views = o->drive->get_jobs(o->drive_ctx, views), n = 0;
+
+	mutex_lock(&o->order_mu);
+	for (uint32_t i = 0; i < o->jobs.n; i++) {
+		const struct job *job = &o->jobs.job[i];
+		const struct cache_job *view = jobs_view_of(views, n_views, job->id);
+
+		if (!view || !copy_job(job, view, &ret[n]))
+			continue;
+		ret[n++].is_accounted = i == 0;
+	}
+	mutex_unlock(&o->order_mu);
+	return n;
+}
+
+json_t *orders_search_json(struct orders *o)
+{
+	return untold_json(o->untold);
+}
