@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <sys/stat.h>
 
+#include "clairfs/base/clock.h"
 #include "clairfs/base/err.h"
 #include "clairfs/base/identity.h"
 #include "clairfs/base/ids.h"
@@ -22,6 +23,8 @@
 #include "clairfs/tier/stage.h"
 
 #define PIECE_BYTES (1u << 20)
+/* Pieces have numbers of 32 bits. A file that has more of them is no file of pieces: see ranges.c. */
+#define PIECES_BYTES_MAX ((uint64_t)PIECE_BYTES * UINT32_MAX)
 
 struct piece_key {
 	struct entry_id entry;
@@ -30,7 +33,9 @@ struct piece_key {
 
 static inline uint32_t piece_count(uint64_t size)
 {
-	return size ? (uint32_t)((size + PIECE_BYTES - 1) / PIECE_BYTES) : 1;
+	return size >= PIECES_BYTES_MAX ? UINT32_MAX
+	       : size                   ? (uint32_t)((size + PIECE_BYTES - 1) / PIECE_BYTES)
+					: 1;
 }
 static inline uint32_t piece_length(uint64_t size, uint32_t piece)
 {
@@ -189,8 +194,10 @@ struct source_params {
 	struct metrics *metrics;
 	/* Descriptors kept for files of more than one piece, 0 = none; those in use come on top. */
 	uint32_t open_files;
-	/* A kept descriptor of this age is not trusted to be the file behind the path. */
+	/* A kept descriptor of this age is opened anew, beside the reads that go on through it; of
+	 * twice this age it is not trusted to be the file behind the path. */
 	uint64_t reopen_ns;
+	struct clock *clock; /* for that; NULL: the monotonic one */
 	/* How long two changes may bear the same time; see source_grain_ns(). */
 	uint64_t grain_ns;
 };

@@ -22,6 +22,12 @@
  * Bytes of READs are counted at once; the rest of an opened sample counts as staged when the read
  * is decided.
  *
+ * A file of several pieces may be opened for any part of it, or once for all epochs. There one READ
+ * is one read. What an open had of pushed pages counts as staged, as many reads as the kernel would
+ * have made READs of it, and as much as is expected of an open (asked.c): a push is worth no more
+ * than one open. What the kernel has from READs before is a read of no bytes. What is told of such an
+ * open are the bytes that it is known or expected to have asked for.
+ *
  * Runs on fs threads, I/O threads and the planner. Memory: at most RECORDS_MAX per shard, then the
  * oldest is decided. It must not send a note with its lock held: locks of notes and of records are
  * both leaves.
@@ -33,6 +39,7 @@
 enum { ACCOUNT_SHARDS = 16, ACCOUNT_BUCKETS = 1024, RECORDS_MAX = 65536 };
 enum { UNSEEN_MAX = 64, TOLD_MAX = 65536, PLACE_MAX = 64 };
 #define HEARD_NS (NS_PER_S / 4)
+#define READ_LIKELY_BYTES (128u << 10) /* of the kernel, where pages follow each other */
 
 /* How long a record may be quiet before it is decided: a sample that was read in part so far may
  * have a slow reader. One list for each, so that the oldest of a list is the first one due. */
@@ -60,6 +67,9 @@ struct record {
 	uint64_t last_ns;         /* of the last open or READ */
 	struct reading now, next; /* next: of an open that was not heard of yet */
 	bool is_counted;          /* one of the opens is, before it was seen */
+	bool is_fresh;   /* a file of several pieces: some of it was pushed since it was last opened */
+	bool is_summed;  /* likewise: what it had of pushed pages is known, */
+	uint64_t unseen; /* so many bytes */
 	bool is_pushed;           /* its pages were, when it was opened */
 	bool has_use;
 	uint32_t generation; /* of the order that said so */
@@ -193,16 +203,39 @@ static void count_bytes(struct cache *c, enum read_class class, uint64_t bytes)
 	metrics_add(c->p.metrics, METRIC_READ_BYTES_STAGED + class, bytes);
 }
 
-/* What the kernel had of an opened sample: all that was not asked for. Of a file of several pieces
- * an open may want any part, and none that was not pushed is taken to be read; what was pushed
- * counts for the open that uses it up. */
-static void count_staged_rest(struct cache *c, const struct record *rec)
+static bool is_large(struct cache *c, struct entry_id entry)
 {
-	uint64_t size = dataset_size(c->p.dataset, rec->entry), bytes = size * rec->n_opens;
+	return dataset_size(c->p.dataset, entry) > PIECE_BYTES;
+}
 
-	if (size > PIECE_BYTES)
-		bytes = rec->is_pushed ? size : 0;
-	if (!rec->now.has_failed && bytes > rec->now.bytes)
+static void count_large_rest(struct cache *c, struct record *rec)
+{
+	uint64_t size = dataset_size(c->p.dataset, rec->entry), most = asked_of(c, size);
+
+	if (rec->is_summed || !rec->n_opens || rec->now.has_failed)
+		return;
+	rec->is_summed = true;
+	/* Or pushed while it was read; what was pushed for the next open counts now or then. */
+	if (!rec->is_fresh && rec->now.bytes < most)
+		rec->is_fresh = bits_clear(c->pushed, rec->entry.v);
+	if (rec->is_fresh)
+		rec->unseen = most - MIN(rec->now.bytes, most);
+	else if (rec->now.has_read && !rec->is_pushed)
+		asked_learn(c, size, rec->now.bytes / rec->n_opens);
+	count_bytes(c, READ_STAGED, rec->unseen);
+	count_reads(c, READ_STAGED,
+		    MAX(DIV_ROUND_UP(rec->unseen, READ_LIKELY_BYTES),
+			(uint64_t)rec->n_opens - rec->now.has_read));
+}
+
+/* What the kernel had of an opened sample: all that was not asked for. */
+static void count_staged_rest(struct cache *c, struct record *rec)
+{
+	uint64_t bytes = dataset_size(c->p.dataset, rec->entry) * rec->n_opens;
+
+	if (is_large(c, rec->entry))
+		count_large_rest(c, rec);
+	else if (!rec->now.has_failed && bytes > rec->now.bytes)
 		count_bytes(c, READ_STAGED, bytes - rec->now.bytes);
 }
 
@@ -212,7 +245,7 @@ static void use_up_stage(struct cache *c, const struct record *rec)
 {
 	if (rec->n_opens && !rec->now.has_read && bits_clear(c->staged_opened, rec->entry.v)) {
 		bits_clear(c->staged, rec->entry.v);
-		atomic_store(&c->n_direct, 0);
+		direct_used_pages(c);
 	}
 }
 
@@ -244,6 +277,15 @@ static struct read_facts *told_next_locked(struct account_shard *a) REQUIRES(a->
 	return &a->told[a->n_told++];
 }
 
+/* Of a read that is told. */
+static uint64_t bytes_of(struct cache *c, const struct record *rec, const struct reading *sum)
+{
+	uint64_t size = dataset_size(c->p.dataset, rec->entry);
+	uint64_t bytes = sum->bytes + rec->unseen;
+
+	return size <= PIECE_BYTES ? size : MIN(bytes ? bytes : asked_of(c, size), size);
+}
+
 static void tell_locked(struct cache *c, struct account_shard *a, const struct record *rec)
 	REQUIRES(a->mu)
 {
@@ -269,7 +311,7 @@ static void tell_locked(struct cache *c, struct account_shard *a, const struct r
 		.has_use = rec->has_use || is_again,
 		.generation = is_again ? rec->placed_by : rec->generation,
 		.use = is_again ? rec->place : rec->use,
-		.bytes = dataset_size(c->p.dataset, rec->entry),
+		.bytes = bytes_of(c, rec, r),
 		.opened_ns = r->began_ns,
 		.wait_ns = r->wait_ns,
 	};
@@ -281,7 +323,8 @@ static void decide_locked(struct cache *c, struct account_shard *a, struct recor
 	uint32_t n = MAX(rec->n_opens, 1u) - rec->is_counted;
 
 	assert(rec->n_inflight == 0);
-	count_reads(c, rec->now.has_read ? rec->now.slowest : READ_STAGED, n);
+	if (!is_large(c, rec->entry))
+		count_reads(c, rec->now.has_read ? rec->now.slowest : READ_STAGED, n);
 	count_staged_rest(c, rec);
 	if (n && !rec->is_kept_back)
 		tell_locked(c, a, rec);
@@ -302,7 +345,8 @@ static void restart(struct record *rec)
 	rec->now = rec->next;
 	rec->next = (struct reading){ .slowest = READ_STAGED };
 	rec->n_opens = 0;
-	rec->is_counted = false;
+	rec->is_counted = rec->is_fresh = rec->is_summed = false;
+	rec->unseen = 0;
 	rec->has_use = false;
 	rec->is_fed = false;
 	rec->is_pushed = false;
@@ -323,6 +367,7 @@ static void open_again_locked(struct cache *c, struct account_shard *a, struct r
 	rec->is_kept_back = true;
 	decide_locked(c, a, rec);
 	rec->is_kept_back = false;
+	before.bytes += rec->unseen;
 	restart(rec);
 	if (!rec->reader) /* it has not come to a READ of its own yet */
 		rec->reader = before.reader;
@@ -445,6 +490,7 @@ void account_open(struct cache *c, struct entry_id entry, uint64_t now_ns)
 	if (!rec->now.began_ns)
 		rec->now.began_ns = now_ns;
 	rec->is_pushed |= bits_get(c->staged, entry.v);
+	rec->is_fresh |= bits_clear(c->pushed, entry.v);
 	rec->n_opens++; /* or READs were here first: they are this open's */
 	if (rec->n_inflight && rec->n_opens > 1) {
 		reading_add(&rec->now, &rec->next);
@@ -541,6 +587,12 @@ bool account_lacks_push(struct cache *c, struct entry_id entry)
 	return is_first && is_opened == is_of_last; /* else it has served its open, this is another */
 }
 
+void account_unpushed(struct cache *c, struct entry_id entry)
+{
+	if (dataset_is_sample(c->p.dataset, entry))
+		bits_clear(c->pushed, entry.v);
+}
+
 bool account_read_begin(struct cache *c, const struct cache_read *r)
 {
 	struct account_shard *a = shard_for(c, r->entry);
@@ -577,11 +629,12 @@ void account_read_end(struct cache *c, const struct cache_read *r, int status, u
 
 	if (status == 0)
 		count_bytes(c, r->read_class, bytes);
-	if (!r->is_accounted) {
-		if (status == 0)
-			count_reads(c, r->read_class, 1);
+	if (status == 0 && (!r->is_accounted || (bytes && is_large(c, r->entry))))
+		count_reads(c, r->read_class, 1);
+	else if (r->is_accounted && status != 0 && is_large(c, r->entry))
+		count_reads(c, READ_MISS, 1);
+	if (!r->is_accounted)
 		return;
-	}
 	mutex_lock(&a->mu);
 	rec = record_get_locked(c, a, r->entry);
 	assert(rec && rec->n_inflight > 0);

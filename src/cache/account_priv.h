@@ -18,11 +18,27 @@ uint32_t account_place(struct cache *c, struct entry_id entry);
 /* Before account_read_begin: whether this READ of a sample shows that the kernel has dropped pages
  * which were pushed; says so once for each push. */
 bool account_lacks_push(struct cache *c, struct entry_id entry);
+/* Pages of it that were pushed are gone, or of no use. */
+void account_unpushed(struct cache *c, struct entry_id entry);
 /* For r->is_accounted. */
 bool account_read_begin(struct cache *c, const struct cache_read *r);
 void account_read_end(struct cache *c, const struct cache_read *r, int status, uint64_t bytes);
 /* Decides what has been quiet for long enough; everything when is_final. */
 void account_sweep(struct cache *c, uint64_t now_ns, bool is_final);
+
+/* --- direct.c --- */
+/* A READ of a sample. was_staged: it is the first one since pages of it were pushed. */
+void direct_read(struct cache *c, struct entry_id entry, bool is_direct, bool was_staged);
+/* A sample was read from pages that were pushed. */
+void direct_used_pages(struct cache *c);
+/* Whether pages of that sample would be of no use to whoever reads it next. */
+bool direct_is_expected(struct cache *c, struct entry_id entry);
+
+/* --- asked.c --- */
+/* An open of a file of that size, of several pieces, has asked for so many bytes of it. */
+void asked_learn(struct cache *c, uint64_t size, uint64_t bytes);
+/* What is expected of an open of a file of that size. */
+uint64_t asked_of(struct cache *c, uint64_t size);
 
 /* --- probed.c --- */
 struct fetch;

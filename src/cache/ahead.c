@@ -41,8 +41,11 @@
 #define REACH_LEAST (4ull << 20) /* of all streams: what a link of 1 Gbit/s and 30 ms holds */
 #define REACH_EACH (256ull << 10)
 enum { ENDS_MOST = 8, ENDS_SURE = 3, RUNS_KNOWN = 4, STREAMS_FRESH = 4 };
-enum { ALONE_MOST = 32, ALONE_RUN = 8, ALONE_SURE = 12 };
+enum { ALONE_MOST = 32, ALONE_RUN = 8, ALONE_SURE = 12, ALONE_FEW = 6 };
 enum { STREAM_SURE = 3, STREAM_IDLE = 256 }; /* READs: of it, of others meanwhile */
+enum { WHOLE_AGAIN = 16 };
+enum { VAIN_MOST = 8, VAIN_SURE = 4, VAIN_PROBE = 16 };
+enum { LATENCY_ODD = 8 }; /* so much faster than others: not the source, its client's memory */
 
 /* --- what the source can do --- */
 
@@ -55,7 +58,10 @@ void ahead_answered(struct ahead *a, uint64_t now_ns, uint64_t bytes, uint64_t l
 		a->latency_ns = 0;
 		a->latency_at_ns = now_ns;
 	}
-	a->latency_ns = a->latency_ns ? MIN(a->latency_ns, latency_ns) : MAX(latency_ns, 1u);
+	a->mean_ns += latency_ns / 16 - a->mean_ns / 16;
+	if (latency_ns >= a->mean_ns / LATENCY_ODD)
+		a->latency_ns = a->latency_ns ? MIN(a->latency_ns, latency_ns)
+					      : MAX(latency_ns, 1u);
 	a->bin_bytes += bytes;
 	if (took < BIN_NS)
 		return;
@@ -105,8 +111,19 @@ static void begun_ended(struct ahead *a, const struct ahead_file *f, const struc
 		a->ends = s->end == f->size ? MIN(a->ends + 1, ENDS_MOST) : MAX(a->ends - 2, 0);
 }
 
+/* What became of the last hint: nobody came for half of it, or somebody did. */
+static void hint_ended(struct ahead *a, struct ahead_file *f)
+{
+	if (f->hint_bytes && f->hint > f->hint_bytes / 2)
+		a->vain = MIN(a->vain + 1, (uint32_t)VAIN_MOST);
+	else if (f->hint_bytes)
+		a->vain -= MIN(a->vain, 2u);
+	f->hint_bytes = f->hint = 0;
+}
+
 static void file_forget(struct ahead *a, struct ahead_file *f)
 {
+	hint_ended(a, f);
 	for (int i = 0; f->is_used && i < AHEAD_STREAMS; i++)
 		begun_ended(a, f, &f->stream[i]);
 	if (f->is_whole)
@@ -137,27 +154,60 @@ static struct ahead_file *file_of(struct ahead *a, const struct ahead_read *r)
 	return f;
 }
 
-void ahead_spend(struct ahead *a, uint32_t file, uint64_t bytes)
+bool ahead_spend(struct ahead *a, uint32_t file, uint64_t bytes)
 {
 	struct ahead_file *f = file_find(a, file);
 
 	if (f && f->is_whole) {
 		f->whole_spent += bytes;
-		return;
+		return true;
 	}
 	a->spent += bytes;
 	if (f)
 		f->spent += bytes;
+	return false;
+}
+
+void ahead_refund(struct ahead *a, uint32_t file, uint64_t bytes, bool is_whole)
+{
+	struct ahead_file *f = file_find(a, file);
+
+	if (is_whole && f)
+		f->whole_spent -= MIN(bytes, f->whole_spent);
+	if (is_whole)
+		return;
+	a->spent -= MIN(bytes, a->spent);
+	if (f)
+		f->spent -= MIN(bytes, f->spent);
+}
+
+void ahead_lost(struct ahead *a, uint32_t file, uint64_t at)
+{
+	struct ahead_file *f = file_find(a, file);
+
+	for (int i = 0; f && i < AHEAD_STREAMS; i++) {
+		struct ahead_stream *s = &f->stream[i];
+
+		if (!s->n_reads || s->fetched <= at || s->end > at)
+			continue;
+		s->fetched = at;
+		s->since = s->run;
+	}
+	if (f && f->hint_end > at) /* nobody can come for that */
+		f->hint_bytes = f->hint = 0;
 }
 
 static void file_asked(struct ahead *a, struct ahead_file *f, const struct ahead_read *r)
 {
 	uint64_t part = f->size / 64 + 1;
 
-	/* What is read from memory for hours pays for no guesses afterwards. */
-	a->asked = MIN(a->asked + r->length, a->spent + AHEAD_CREDIT);
-	f->asked += r->length;
-	f->whole_asked += f->is_whole ? r->length : 0;
+	if (f->is_whole) {
+		f->whole_asked += r->length;
+	} else {
+		/* What is read from memory for hours pays for no guesses afterwards. */
+		a->asked = MIN(a->asked + r->length, a->spent + AHEAD_CREDIT);
+		f->asked += r->length;
+	}
 	if (r->offset < f->hint_end)
 		f->hint -= MIN(f->hint, r->length);
 	for (uint64_t i = r->offset / part; i <= (r->offset + r->length - 1) / part; i++)
@@ -171,15 +221,20 @@ static bool whole_is_vain(const struct ahead_file *f)
 }
 
 /* Once it was read whole, it is again: as long as it and all of its kind fit, and while no more is
- * fetched of it than its readers ask for, and once all of it. Else it has to be read whole again. */
+ * fetched of it than its readers ask for, and once all of it. Else it has to be read whole again; many
+ * times where that was for nothing. */
 static bool file_is_whole(struct ahead *a, struct ahead_file *f, uint64_t room)
 {
-	if (f->is_whole && (a->whole_bytes > room || whole_is_vain(f))) {
+	bool is_vain = f->is_whole && whole_is_vain(f);
+
+	if (f->is_whole && (a->whole_bytes > room || is_vain)) {
 		f->is_whole = false;
 		f->whole_asked = f->whole_spent = f->parts = 0;
+		f->whole_from = f->asked + f->size * (is_vain ? WHOLE_AGAIN : 1);
 		a->whole_bytes -= f->size;
-	} else if (!f->is_whole && f->parts == UINT64_MAX && f->asked >= f->size - f->size / 8 &&
-		   f->size <= room && a->whole_bytes <= room - f->size) {
+	} else if (!f->is_whole && f->parts == UINT64_MAX &&
+		   f->asked >= MAX(f->size - f->size / 8, f->whole_from) && f->size <= room &&
+		   a->whole_bytes <= room - f->size) {
 		f->is_whole = true;
 		f->whole_asked = f->whole_spent = 0;
 		a->whole_bytes += f->size;
@@ -217,13 +272,14 @@ static struct ahead_stream *stream_find(const struct ahead *a, struct ahead_file
 
 	for (int i = 0; i < AHEAD_STREAMS; i++) {
 		struct ahead_stream *s = &f->stream[i];
-		uint64_t to = MAX(s->end + AHEAD_GAP, s->fetched);
 
 		if (s->n_reads && s->end == r->offset)
 			return s;
-		/* Near, but not there: that may be by chance, unless it is a stream that goes on. */
+		/* Near, but not there: that may be by chance, unless it is a stream that goes on. A
+		 * READ further on than the kernel's can be apart is another reader's: it must not
+		 * take the stream from its own. */
 		if (s->n_reads >= STREAM_SURE && a->tick - s->used_at < STREAM_IDLE &&
-		    r->offset < to && r->offset + AHEAD_NEAR >= s->end &&
+		    r->offset < s->end + AHEAD_NEAR && r->offset + AHEAD_NEAR >= s->end &&
 		    (!near || s->used_at > near->used_at))
 			near = s;
 	}
@@ -269,32 +325,48 @@ static void stream_count(struct ahead *a, struct ahead_stream *s, uint64_t now_n
 	a->n_streams++;
 }
 
-/* As long as READs of the kernel are: who reads all of it, or advises to. */
-static bool is_hint(const struct ahead_read *r)
+/* As long as READs of the kernel are: who reads all of it, or advises to. But not where it is known
+ * better, of this file or of hints in general; of these a few are taken all the same. */
+static bool is_hint(struct ahead *a, struct ahead_file *f, const struct ahead_read *r)
 {
-	return r->offset == 0 && r->length >= AHEAD_FIRST;
+	if (r->offset || r->length < AHEAD_FIRST || f->alone >= (uint32_t)ALONE_SURE ||
+	    f->n_runs >= RUNS_KNOWN || f->hint > f->hint_bytes / 2)
+		return false;
+	return a->vain < VAIN_SURE || ++a->n_vain % VAIN_PROBE == 0;
+}
+
+/* Where READs are random two may meet by chance: records side by side, or one over the other, of
+ * which the kernel has the beginning. */
+static bool is_chance(const struct ahead_file *f, const struct ahead_stream *s)
+{
+	uint32_t n = f->alone;
+
+	for (int i = 0; i < AHEAD_STREAMS; i++)
+		n += f->stream[i].n_reads == 1;
+	return s->n_reads == 2 && s->start && n >= ALONE_FEW;
 }
 
 /* What should lie ahead of it now. */
 static uint64_t stream_want(const struct ahead *a, const struct ahead_file *f,
 			    const struct ahead_stream *s, const struct ahead_read *r)
 {
-	uint64_t reach = ahead_reach(a), run = s->run;
+	uint64_t reach = ahead_reach(a), run = s->run, want = 2 * run;
 
 	if (s->n_reads == 1 && r->offset)
 		return 0;
 	if (s->n_reads == 1 && (r->is_sample || a->ends >= ENDS_SURE))
 		return reach;
-	/* Where READs are random two may meet by chance: records side by side. */
-	if (s->n_reads == 2 && f->alone >= (uint32_t)ALONE_SURE)
+	if (is_chance(f, s))
 		return 0;
+	if (s->n_reads == 1 && f->is_hint)
+		return AHEAD_MOST;
 	if (s->n_reads == 1)
-		return is_hint(r) ? AHEAD_MOST : AHEAD_FIRST - r->length;
-	if (f->n_runs >= RUNS_KNOWN && run < f->typical)
-		return MIN(f->typical - run, reach);
+		return AHEAD_FIRST - MIN(r->length, (uint32_t)AHEAD_FIRST);
 	if (f->n_runs >= RUNS_KNOWN)
-		return MIN(2 * (run - f->typical), reach);
-	return MIN(2 * run, reach);
+		want = run < f->typical ? f->typical - run : 2 * (run - f->typical);
+	if (s->since)
+		want = MIN(want, 2 * (run - s->since));
+	return MIN(want, reach);
 }
 
 static uint64_t left_of(uint64_t asked, uint64_t spent, uint64_t credit)
@@ -310,27 +382,31 @@ static uint64_t allowance(const struct ahead *a, const struct ahead_file *f,
 			  const struct ahead_read *r)
 {
 	uint64_t credit = MIN((uint64_t)AHEAD_CREDIT, r->room / 4);
-	uint64_t of_file = left_of(f->asked - r->length, f->spent,
-				   is_hint(r) ? AHEAD_MOST : AHEAD_FILE_CREDIT + f->hint);
-	uint64_t of_all = left_of(a->asked - r->length, a->spent, credit);
+	uint64_t own = f->is_whole ? 0 : r->length;
+	uint64_t of_file = left_of(f->asked - MIN(own, f->asked), f->spent,
+				   f->is_hint ? AHEAD_MOST : AHEAD_FILE_CREDIT + f->hint);
+	uint64_t of_all = left_of(a->asked - MIN(own, a->asked), a->spent, credit);
 	uint64_t of_room = r->room / 2 - MIN(r->unused, r->room / 2);
 
 	return MIN(MIN(of_file, of_all), of_room);
 }
 
-static void stream_advise(const struct ahead *a, struct ahead_file *f,
-			  struct ahead_stream *s, const struct ahead_read *r,
-			  struct ahead_advice *ret)
+static void stream_advise(struct ahead *a, struct ahead_file *f, struct ahead_stream *s,
+			  const struct ahead_read *r, struct ahead_advice *ret)
 {
 	uint64_t want = stream_want(a, f, s, r), from = MAX(s->fetched, s->end);
-	uint64_t to = MIN(s->end + want, f->size);
+	uint64_t to = MIN(s->end + want, f->size), enough = MIN(want / 2, (uint64_t)PIECE);
+	uint64_t may = allowance(a, f, r);
 
 	if (to <= from)
 		return;
-	/* Few requests: not before half of it is to be had, unless nothing is there. */
-	if (from > s->end && to < f->size && to - from < MIN(want / 2, (uint64_t)PIECE))
+	if (f->is_hint) /* the READ brings a piece, or itself only */
+		may -= MIN(may, from - s->end);
+	to = MIN(to, from + may);
+	/* Few requests: not before half of it is to be had and may be asked for, unless little is
+	 * there. */
+	if (to - from < enough && to < f->size && from > s->end && from - s->end >= enough)
 		return;
-	to = MIN(to, from + allowance(a, f, r));
 	if (to < f->size)
 		to -= to % (to - from >= PIECE ? PIECE : PAGE);
 	if (to <= from)
@@ -338,8 +414,9 @@ static void stream_advise(const struct ahead *a, struct ahead_file *f,
 	ret->from = from;
 	ret->to = to;
 	s->fetched = to;
-	if (is_hint(r)) { /* it takes nothing from other readers of the file */
-		f->hint = to - from;
+	if (f->is_hint) { /* it takes nothing from other readers of the file */
+		hint_ended(a, f);
+		f->hint_bytes = f->hint = to - from;
 		f->hint_end = to;
 	}
 }
@@ -352,6 +429,7 @@ void ahead_read(struct ahead *a, const struct ahead_read *r, struct ahead_advice
 
 	*ret = (struct ahead_advice){ 0 };
 	f->used_at = ++a->tick;
+	f->is_hint = is_hint(a, f, r);
 	file_asked(a, f, r);
 	ret->is_whole = file_is_whole(a, f, r->room);
 	if (!s) {
@@ -367,7 +445,7 @@ void ahead_read(struct ahead *a, const struct ahead_read *r, struct ahead_advice
 	if (s->n_reads > 1)
 		stream_count(a, s, r->now_ns);
 	/* All of it is expected to be read, and pieces are kept for the next time. */
-	if (s->n_reads == 1 && is_hint(r) && allowance(a, f, r) >= PIECE) {
+	if (s->n_reads == 1 && f->is_hint && allowance(a, f, r) >= PIECE) {
 		ret->is_whole = true;
 		s->fetched = MIN((uint64_t)PIECE, f->size);
 	}

@@ -12,8 +12,7 @@ enum {
 	AHEAD_WAYS = 8,
 	AHEAD_STREAMS = 20,      /* of one file */
 	AHEAD_FIRST = 128 << 10, /* of the beginning of a file, and what the kernel reads at once */
-	AHEAD_NEAR = 256 << 10,  /* READs of the kernel's read-ahead may be so far behind */
-	AHEAD_GAP = 64 << 10,    /* a stream may leave out so much */
+	AHEAD_NEAR = 256 << 10,  /* READs of the kernel's read-ahead may be so far apart */
 	AHEAD_MOST = 16 << 20,   /* of one stream, or at one hint */
 	/* Bytes that may be fetched for nothing before anything is known, of one file; and in all,
 	 * unless the cache is small. */
@@ -26,6 +25,7 @@ enum {
 struct ahead_stream {
 	uint64_t start, end; /* the next READ is expected at the end */
 	uint64_t run;        /* bytes read of that */
+	uint64_t since;      /* of `run`: from there on it doubles anew; 0: from its beginning */
 	uint64_t fetched;    /* up to here it was fetched ahead */
 	uint64_t used_at;    /* ahead.tick of its last READ */
 	uint32_t n_reads;    /* 0: nobody's */
@@ -39,7 +39,10 @@ struct ahead_file {
 	uint64_t size;
 	uint64_t asked, spent; /* bytes of READs; bytes asked of the source for them and ahead */
 	uint64_t whole_asked, whole_spent; /* likewise, since it is_whole */
-	uint64_t hint, hint_end; /* of a hint: bytes not come for yet; where it ends */
+	uint64_t whole_from; /* of `asked`: not to be read in whole pieces before */
+	/* Of a hint: bytes that were fetched for it, and not come for yet; where it ends. */
+	uint64_t hint_bytes, hint, hint_end;
+	bool is_hint; /* the READ that is under way is taken for one */
 	uint64_t parts;        /* bit per 64th of the file: something of it was read */
 	uint64_t typical;      /* how long runs are here, rather too short; 0: not known */
 	uint64_t used_at;
@@ -54,12 +57,14 @@ struct ahead {
 	uint64_t asked, spent; /* of all files */
 	uint64_t whole_bytes;  /* of files that are fetched in whole pieces */
 	int32_t ends;          /* how sure it is that a file read from its beginning is read to its end */
+	uint32_t vain, n_vain; /* how sure it is that hints are for nothing; those not taken since */
 	/* streams that were read in this round, and in the one before */
 	uint64_t round_ns;
 	uint32_t round, n_streams, n_streams_before;
 	/* what the source can do */
 	uint64_t bin_ns, bin_bytes, bytes_per_s;
 	uint64_t latency_ns, latency_before_ns, latency_at_ns; /* the least of a while; 0: unknown */
+	uint64_t mean_ns;
 };
 
 /* A READ, cut at the end of the file. */
@@ -79,8 +84,14 @@ struct ahead_advice {
 };
 
 void ahead_read(struct ahead *a, const struct ahead_read *r, struct ahead_advice *ret);
-/* The source is asked for so many bytes of a file, for a READ or ahead of one. */
-void ahead_spend(struct ahead *a, uint32_t file, uint64_t bytes);
+/* The source is asked for so many bytes of a file, for a READ or ahead of one. True: the account of
+ * whole pieces pays. */
+bool ahead_spend(struct ahead *a, uint32_t file, uint64_t bytes);
+/* It was not asked after all, or gave nothing. */
+void ahead_refund(struct ahead *a, uint32_t file, uint64_t bytes, bool is_whole);
+/* What was to be fetched ahead from there on has not come: streams begin anew at that place, with
+ * little. */
+void ahead_lost(struct ahead *a, uint32_t file, uint64_t at);
 /* The source has answered. */
 void ahead_answered(struct ahead *a, uint64_t now_ns, uint64_t bytes, uint64_t latency_ns);
 /* How far ahead of its reader a stream may be now. */

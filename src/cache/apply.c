@@ -7,8 +7,6 @@
  */
 #include "cache_priv.h"
 
-enum { DIRECT_SURE = 8, DIRECT_PROBE = 16 };
-
 static void answer(struct cache *c, struct completion *take_done, enum plan_event_kind kind,
 		   int status)
 {
@@ -225,16 +223,6 @@ static void apply_drop(struct cache *c, const struct plan_action *action)
 	objects_free(c, &dead);
 }
 
-/* READs of O_DIRECT never look at pages. Readers do it to all samples or to none, so after some of
- * them it is assumed of the others, and one in so many is pushed to see whether that is still so. */
-static bool is_read_directly(struct cache *c, struct entry_id entry)
-{
-	if (bits_get(c->direct, entry.v))
-		return true;
-	return atomic_load(&c->n_direct) >= DIRECT_SURE &&
-	       atomic_fetch_add(&c->stage_probe, 1) % DIRECT_PROBE != 0;
-}
-
 static void apply_stage(struct cache *c, const struct plan_action *action)
 {
 	struct stage_push *push = calloc(1, sizeof(*push));
@@ -250,7 +238,7 @@ static void apply_stage(struct cache *c, const struct plan_action *action)
 	}
 	push->job.kind = JOB_STAGE;
 	push->job.entry.v = push->completion.event.sample = action->sample;
-	if (is_read_directly(c, push->job.entry)) {
+	if (direct_is_expected(c, push->job.entry)) {
 		answer(c, &push->completion, PLAN_EV_STAGED, -EOPNOTSUPP);
 		return;
 	}

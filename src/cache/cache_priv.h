@@ -40,7 +40,8 @@ enum {
 	READ_TRIES = 64, /* attempts to get bytes of one version of a file that keeps changing */
 	STAGERS_MAX = 8,
 	WRITERS = 4,
-	RANGES_MAX = 64, /* of one file */
+	RANGES_MAX = 64, /* of one file, beside those that go with their READ */
+	CACHE_PAGE = 4096,
 };
 
 enum object_state {
@@ -67,7 +68,6 @@ struct object {
 	uint64_t ready_ns; /* since when a prefetch waits for its first reader, else 0 */
 	uint64_t start;    /* in the file; of a piece: PIECE_BYTES times its number */
 	uint32_t piece, length, refs;
-	uint32_t used; /* bytes that READs got; of files of several pieces */
 	struct cache_rights rights; /* while it is in the table they do not change */
 	enum object_state state;
 	int64_t young_until_ns; /* of the read; see tier.h */
@@ -79,9 +79,13 @@ struct object {
 	bool is_range;          /* not in the table; the store has no such thing */
 	bool is_once;           /* a range that goes with those who wait for it */
 	bool is_ahead;          /* counted in ahead_bytes: nobody has come for it yet */
+	bool is_charged, is_charged_whole; /* see ahead_spend */
 	enum read_class read_class; /* of the tier that gave it */
 	struct read_traits traits;
+	/* Pages that READs got, bit per page, until they had all; not there in files of one piece. */
+	uint64_t used[];
 };
+#define OBJECT_USED_WORDS (PIECE_BYTES / CACHE_PAGE / 64)
 
 /* What the plan believes of a sample. */
 enum hold { HOLD_NONE, HOLD_FETCHING, HOLD_HELD };
@@ -139,10 +143,8 @@ struct entry_state {
 	bool is_inval_queued, is_attr_queued, is_drop_queued, is_name_queued;
 	bool is_unsettled; /* READs wait: the kernel does not know the size yet */
 	uint32_t drop_renewal, inval_renewal; /* the inodes that drop and inval_job are about */
-	bool has_read;
-	uint64_t next_offset; /* end of the last READ */
-	struct list objects; /* ranges first, n_ranges of them */
-	uint32_t n_ranges, n_listed;
+	struct list objects; /* ranges first, n_ranges of them; n_once of these go with their READ */
+	uint32_t n_ranges, n_once, n_listed;
 	struct list reads; /* cache_read.in_entry of n_listed READs, of a file of several pieces */
 	struct list attr_waiters; /* cache_read.node: not started before the file is settled */
 	struct stage_job inval_job, attr_job, drop_job, name_job;
@@ -199,9 +201,12 @@ struct cache {
 	bool is_store_lasting;    /* what the keeper keeps outlives the mount */
 	_Atomic uint64_t *staged; /* per sample: pushed, not known to be dropped or used up */
 	_Atomic uint64_t *staged_opened; /* per sample: opened since it was pushed */
-	/* Per sample: its last READ was one of O_DIRECT, for which pages in the kernel are of no
-	 * use; and how many such samples there were since pages were. */
+	/* Per sample: its last READ was one of O_DIRECT; and how sure it is that samples are read so:
+	 * direct.c. */
 	_Atomic uint64_t *direct;
+	/* Per sample of several pieces: some of it was pushed, and not opened since. */
+	_Atomic uint64_t *pushed;
+	_Atomic uint32_t asked_part; /* asked.c; 0: not known */
 	_Atomic uint32_t n_direct, stage_probe;
 	struct prefetch_queue prefetch;
 	struct mutex ahead_mu; /* a leaf */

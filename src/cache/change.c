@@ -233,6 +233,7 @@ void change_file(struct cache *c, struct entry_id entry, const struct file_ident
 		metrics_add(c->p.metrics, METRIC_SOURCE_TOUCHED, 1);
 	if (!is_same)
 		change_store(c, entry, &old);
+	account_unpushed(c, entry);
 	if (dataset_is_sample(c->p.dataset, entry) && bits_clear(c->staged, entry.v))
 		note_sample(c, PLAN_EV_UNSTAGED, entry, 0);
 }
@@ -267,6 +268,7 @@ void change_drop_copies(struct cache *c, struct entry_id entry)
 	mutex_unlock(&s->mu);
 	objects_free(c, &dead);
 	bits_clear(c->staged, entry.v);
+	account_unpushed(c, entry);
 }
 
 void change_drop_pages(struct cache *c, struct entry_id entry)
@@ -279,6 +281,7 @@ void change_drop_pages(struct cache *c, struct entry_id entry)
 	if (es && es->readers == 0) {
 		es->inval_renewal = dataset_renewal(c->p.dataset, entry);
 		queue_inval_locked(c, es);
+		account_unpushed(c, entry);
 	}
 	if (es)
 		entry_put_locked(c, s, es);
@@ -316,6 +319,7 @@ void cache_note_forget(struct cache *c, struct entry_id entry)
 		bits_clear(c->paged, entry.v);
 	}
 	mutex_unlock(&s->mu);
+	account_unpushed(c, entry);
 	if (dataset_is_sample(c->p.dataset, entry) && bits_clear(c->staged, entry.v))
 		note_sample(c, PLAN_EV_UNSTAGED, entry, 0);
 }

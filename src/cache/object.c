@@ -184,10 +184,17 @@ void object_move_locked(struct object *obj, enum object_state to)
 	obj->state = to;
 }
 
+struct object *object_alloc(uint64_t size)
+{
+	size_t used = size > PIECE_BYTES ? OBJECT_USED_WORDS * sizeof(uint64_t) : 0;
+
+	return calloc(1, sizeof(struct object) + used);
+}
+
 struct object *object_new_locked(struct cache *c, struct shard *s, struct entry_state *es,
 				 const struct file_identity *identity, uint32_t piece)
 {
-	struct object *obj = calloc(1, sizeof(*obj));
+	struct object *obj = object_alloc(identity->size);
 	struct object **bucket = object_bucket(c, s, es->entry, piece);
 
 	if (!obj)
@@ -249,11 +256,13 @@ void object_drop_locked(struct cache *c, struct shard *s, struct object *obj, st
 	while (!obj->is_range && *at != obj)
 		at = &(*at)->next_hash;
 	if (obj->is_range)
-		obj->state_of->n_ranges--;
+		range_left_locked(s, obj);
 	else
 		*at = obj->next_hash;
 	if (obj->is_ahead)
 		range_met(c, obj);
+	if (obj->is_charged && obj->state == OBJECT_QUEUED)
+		range_unspent(c, obj);
 	list_remove(&obj->in_entry);
 	lru_remove_locked(c, obj);
 	if (obj->state !=

@@ -24,6 +24,8 @@ struct object *object_find_locked(struct cache *c, struct shard *s, struct entry
 struct object *object_new_locked(struct cache *c, struct shard *s, struct entry_state *es,
 				 const struct file_identity *identity, uint32_t piece)
 	REQUIRES(s->mu);
+/* Zeros, for one of a file of that size; NULL when out of memory. */
+struct object *object_alloc(uint64_t size);
 void object_move_locked(struct object *obj, enum object_state to);
 /* RESIDENT and nobody's: the next one to go when memory is short. */
 void object_make_plain_locked(struct cache *c, struct shard *s, struct object *obj) REQUIRES(s->mu);

@@ -61,7 +61,7 @@ static struct probe_use use_at(struct cache *c, uint64_t pass, uint64_t position
 {
 	struct probe_use use = { .sample = sample, .pass = pass, .position = position };
 
-	use.bytes = dataset_size(c->p.dataset, (struct entry_id){ sample });
+	use.bytes = asked_of(c, dataset_size(c->p.dataset, (struct entry_id){ sample }));
 	if (c->n_jobs != 1 || !plan_is_confirmed(c->plan) ||
 	    plan_sample_at(c->plan, pass, position) != sample)
 		return use;

@@ -5,12 +5,17 @@
  * and not in the table. What a READ asks for by itself goes with it (the kernel has the pages then);
  * what was fetched ahead stays until it was read, or until its memory is wanted.
  *
+ * A file of more than PIECES_BYTES_MAX has nothing else: no piece of it is ever asked for, so the
+ * numbers of its pieces, which wrap around, are never looked at.
+ *
  * ahead.c decides what is fetched; here are the bytes in memory that it must know of, and its lock.
  * Files of one piece never come here.
  *
  * Any thread; never blocks.
  */
 #include "cache_priv.h"
+
+#include <string.h>
 
 int ranges_init(struct cache *c)
 {
@@ -69,10 +74,19 @@ static uint64_t end_of(const struct object *obj)
 	return obj->start + obj->length;
 }
 
+/* The piece with that byte; NULL also where pieces have no number. */
+static struct object *piece_find_locked(struct cache *c, struct shard *s, struct entry_state *es,
+					uint64_t at) REQUIRES(s->mu)
+{
+	return at < PIECES_BYTES_MAX
+		       ? object_find_locked(c, s, es->entry, (uint32_t)(at / PIECE_BYTES))
+		       : NULL;
+}
+
 struct object *ranges_find_locked(struct cache *c, struct shard *s, struct entry_state *es,
 				  uint64_t at)
 {
-	struct object *obj = object_find_locked(c, s, es->entry, (uint32_t)(at / PIECE_BYTES));
+	struct object *obj = piece_find_locked(c, s, es, at);
 	struct list *node = es->objects.next;
 
 	for (uint32_t i = 0; !obj && i < es->n_ranges; i++, node = node->next) {
@@ -90,7 +104,7 @@ uint64_t ranges_gap_locked(struct cache *c, struct shard *s, struct entry_state 
 	struct list *node = es->objects.next;
 	uint64_t next = (at / PIECE_BYTES + 1) * PIECE_BYTES; /* a READ ends in the next piece */
 
-	if (next < end && object_find_locked(c, s, es->entry, (uint32_t)(next / PIECE_BYTES)))
+	if (next < end && piece_find_locked(c, s, es, next))
 		end = next;
 	for (uint32_t i = 0; i < es->n_ranges; i++, node = node->next) {
 		const struct object *range = container_of(node, struct object, in_entry);
@@ -104,7 +118,7 @@ uint64_t ranges_gap_locked(struct cache *c, struct shard *s, struct entry_state 
 struct object *range_new_locked(struct cache *c, struct shard *s, struct entry_state *es,
 				const struct file_identity *id, uint64_t from, uint64_t to)
 {
-	struct object *obj = calloc(1, sizeof(*obj));
+	struct object *obj = object_alloc(id->size);
 
 	if (!obj)
 		return NULL;
@@ -129,6 +143,26 @@ struct object *range_new_locked(struct cache *c, struct shard *s, struct entry_s
 	return obj;
 }
 
+void range_once_locked(struct shard *s, struct object *obj)
+{
+	(void)s;
+	obj->is_once = true;
+	obj->state_of->n_once++;
+}
+
+void range_left_locked(struct shard *s, struct object *obj)
+{
+	(void)s;
+	obj->state_of->n_ranges--;
+	if (obj->is_once)
+		obj->state_of->n_once--;
+}
+
+static bool has_room(const struct entry_state *es)
+{
+	return es->n_ranges - es->n_once < RANGES_MAX;
+}
+
 /* The oldest one that nobody came for: what was too much stays until memory is short, and must not
  * be in the way of what comes. */
 static void range_make_room_locked(struct cache *c, struct shard *s, struct entry_state *es,
@@ -137,7 +171,7 @@ static void range_make_room_locked(struct cache *c, struct shard *s, struct entr
 	struct list *node = es->objects.next;
 	struct object *oldest = NULL;
 
-	for (uint32_t i = 0; es->n_ranges >= RANGES_MAX && i < es->n_ranges; i++, node = node->next) {
+	for (uint32_t i = 0; !has_room(es) && i < es->n_ranges; i++, node = node->next) {
 		struct object *range = container_of(node, struct object, in_entry);
 
 		if (range->state == OBJECT_RESIDENT && range->refs == 1)
@@ -149,15 +183,24 @@ static void range_make_room_locked(struct cache *c, struct shard *s, struct entr
 
 /* What begins at `at`: a piece if all of it is wanted, or the store has it. */
 static struct object *ahead_new_locked(struct cache *c, struct shard *s, struct entry_state *es,
-				       const struct file_identity *id, uint64_t at, uint64_t to)
-	REQUIRES(s->mu)
+				       const struct file_identity *id, uint64_t at, uint64_t to,
+				       struct list *dead) REQUIRES(s->mu)
 {
+	uint64_t start = at - at % PIECE_BYTES, end = MIN(start + PIECE_BYTES, id->size);
 	uint32_t piece = (uint32_t)(at / PIECE_BYTES);
-	uint64_t start = (uint64_t)piece * PIECE_BYTES, end = start + piece_length(id->size, piece);
 
-	if ((at == start && to >= end) || store_keeps_piece(c, es->entry, id, piece))
+	if (id->size <= PIECES_BYTES_MAX &&
+	    ((at == start && to >= end) || store_keeps_piece(c, es->entry, id, piece)))
 		return object_new_locked(c, s, es, id, piece);
-	return es->n_ranges < RANGES_MAX ? range_new_locked(c, s, es, id, at, MIN(to, end)) : NULL;
+	range_make_room_locked(c, s, es, dead);
+	return has_room(es) ? range_new_locked(c, s, es, id, at, MIN(to, end)) : NULL;
+}
+
+static void ranges_lost(struct cache *c, struct entry_id entry, uint64_t at)
+{
+	mutex_lock(&c->ahead_mu);
+	ahead_lost(c->ahead, entry.v, at);
+	mutex_unlock(&c->ahead_mu);
 }
 
 bool ranges_ahead_locked(struct cache *c, struct shard *s, struct entry_state *es,
@@ -171,11 +214,12 @@ bool ranges_ahead_locked(struct cache *c, struct shard *s, struct entry_state *e
 		struct object *obj = ranges_find_locked(c, s, es, at);
 
 		if (!obj) {
-			range_make_room_locked(c, s, es, dead);
 			obj = ahead_new_locked(c, s, es, id, at,
-					       ranges_gap_locked(c, s, es, at, advice->to));
-			if (!obj)
+					       ranges_gap_locked(c, s, es, at, advice->to), dead);
+			if (!obj) {
+				ranges_lost(c, es->entry, at);
 				break;
+			}
 			obj->is_prefetch = true;
 			obj->is_ahead = true;
 			atomic_fetch_add(&c->ahead_bytes, obj->length);
@@ -196,13 +240,27 @@ void range_met(struct cache *c, struct object *obj)
 	obj->is_ahead = false;
 }
 
-void range_used_locked(struct cache *c, struct shard *s, struct object *obj, uint32_t bytes,
+/* True when readers have had all of it with this; then it begins anew, for the next ones. */
+static bool range_cover(struct object *obj, const struct iovec *got)
+{
+	size_t first = (size_t)((char *)got->iov_base - (char *)obj->mem), n = 0;
+
+	for (size_t i = first / CACHE_PAGE; i <= (first + got->iov_len - 1) / CACHE_PAGE; i++)
+		obj->used[i / 64] |= 1ull << i % 64;
+	for (size_t i = 0; i < OBJECT_USED_WORDS; i++)
+		n += (size_t)__builtin_popcountll(obj->used[i]);
+	if (n * CACHE_PAGE < obj->length)
+		return false;
+	memset(obj->used, 0, OBJECT_USED_WORDS * sizeof(obj->used[0]));
+	return true;
+}
+
+void range_used_locked(struct cache *c, struct shard *s, struct object *obj, const struct iovec *got,
 		       struct list *dead)
 {
 	bool is_there = obj->state == OBJECT_RESIDENT && !list_is_empty(&obj->in_lru);
 
-	obj->used += MIN(bytes, obj->length - obj->used);
-	if (obj->used < obj->length || !is_there)
+	if (!range_cover(obj, got) || !is_there)
 		return;
 	if (obj->is_range) {
 		object_drop_locked(c, s, obj, dead);
@@ -212,11 +270,31 @@ void range_used_locked(struct cache *c, struct shard *s, struct object *obj, uin
 	}
 }
 
-void range_spent(struct cache *c, const struct object *obj)
+void range_spent(struct cache *c, struct object *obj)
 {
 	mutex_lock(&c->ahead_mu);
-	ahead_spend(c->ahead, obj->state_of->entry.v, obj->length);
+	obj->is_charged_whole = ahead_spend(c->ahead, obj->state_of->entry.v, obj->length);
 	mutex_unlock(&c->ahead_mu);
+	obj->is_charged = true;
+}
+
+void range_unspent(struct cache *c, struct object *obj)
+{
+	mutex_lock(&c->ahead_mu);
+	ahead_refund(c->ahead, obj->state_of->entry.v, obj->length, obj->is_charged_whole);
+	mutex_unlock(&c->ahead_mu);
+	obj->is_charged = false;
+}
+
+/* What the source did not give is not paid for: else an hour of errors, or of an arena that is
+ * full of the plan's, would leave nothing for any stream. */
+void range_fetched(struct cache *c, struct object *obj, int status)
+{
+	if (status != 0 || obj->read_class != READ_MISS)
+		range_unspent(c, obj);
+	if (status != 0 && !obj->is_demand)
+		ranges_lost(c, obj->state_of->entry, obj->start);
+	obj->is_charged = false;
 }
 
 void range_answered(struct cache *c, const struct tier_read *read)

@@ -22,10 +22,13 @@ struct object *ranges_find_locked(struct cache *c, struct shard *s, struct entry
 /* Up to where, at most `end`, nothing of what comes after `at` is there. */
 uint64_t ranges_gap_locked(struct cache *c, struct shard *s, struct entry_state *es, uint64_t at,
 			   uint64_t end) REQUIRES(s->mu);
-/* QUEUED, for a READ that has come; as object_new_locked. */
+/* QUEUED, for a READ that has come; as object_new_locked. range_once_locked: it goes with that. */
 struct object *range_new_locked(struct cache *c, struct shard *s, struct entry_state *es,
 				const struct file_identity *id, uint64_t from, uint64_t to)
 	REQUIRES(s->mu);
+void range_once_locked(struct shard *s, struct object *obj) REQUIRES(s->mu);
+/* It leaves the list of its file. */
+void range_left_locked(struct shard *s, struct object *obj) REQUIRES(s->mu);
 /* Queues prefetches of what is missing between; prefetch_pump must follow, without the lock, when
  * this is true. */
 bool ranges_ahead_locked(struct cache *c, struct shard *s, struct entry_state *es,
@@ -33,11 +36,14 @@ bool ranges_ahead_locked(struct cache *c, struct shard *s, struct entry_state *e
 			 struct list *dead) REQUIRES(s->mu);
 /* A reader has come for it. */
 void range_met(struct cache *c, struct object *obj);
-/* So many bytes of it were answered. What was read to its end is the first to go. */
-void range_used_locked(struct cache *c, struct shard *s, struct object *obj, uint32_t bytes,
+/* A READ got these bytes of its memory. What was read to its end is the first to go. */
+void range_used_locked(struct cache *c, struct shard *s, struct object *obj, const struct iovec *got,
 		       struct list *dead) REQUIRES(s->mu);
-/* The source is asked for it on behalf of a READ. */
-void range_spent(struct cache *c, const struct object *obj);
+/* The source will be asked for it. Any thread; beside the lock of a shard, like the next two. */
+void range_spent(struct cache *c, struct object *obj);
+/* For what is_charged: it was fetched, or was not, or is dropped before it came to that. */
+void range_fetched(struct cache *c, struct object *obj, int status);
+void range_unspent(struct cache *c, struct object *obj);
 void range_answered(struct cache *c, const struct tier_read *read);
 
 #endif

@@ -102,7 +102,7 @@ static struct object *read_missing_locked(struct cache *c, struct shard *s, stru
 	bool is_last = r->n_parts + 1 == CACHE_READ_PARTS;
 	uint32_t piece = (uint32_t)(at / PIECE_BYTES);
 	uint64_t piece_end = ((uint64_t)piece + 1) * PIECE_BYTES;
-	bool is_possible = (!is_last || piece_end >= end) &&
+	bool is_possible = todo->id.size <= PIECES_BYTES_MAX && (!is_last || piece_end >= end) &&
 			   !object_find_locked(c, s, r->entry, piece);
 	bool is_kept = is_possible && !r->is_whole &&
 		       store_keeps_piece(c, r->entry, &todo->id, piece);
@@ -115,7 +115,7 @@ static struct object *read_missing_locked(struct cache *c, struct shard *s, stru
 				       is_last ? end
 					       : ranges_gap_locked(c, s, r->state, at, end));
 		if (obj)
-			obj->is_once = true;
+			range_once_locked(s, obj);
 	}
 	if (obj && !is_kept) /* the store asks nothing of the source */
 		range_spent(c, obj);
@@ -133,7 +133,7 @@ static void read_large_locked(struct cache *c, struct shard *s, struct cache_rea
 		list_push_tail(&r->state->reads, &r->in_entry);
 		r->state->n_listed++;
 	}
-	if (probed_mark(c, r->entry)) {
+	if (probed_mark(c, r->entry) && todo->id.size <= PIECES_BYTES_MAX) {
 		read_held_out_locked(c, s, r, end, todo);
 		return;
 	}
@@ -341,7 +341,7 @@ static void read_answer(struct cache *c, struct cache_read *r, int status,
 	list_init(&dead);
 	mutex_lock(&s->mu);
 	for (int i = 0; i < n_iov && pinned[0]->identity.size > PIECE_BYTES; i++)
-		range_used_locked(c, s, pinned[i], (uint32_t)iov[i].iov_len, &dead);
+		range_used_locked(c, s, pinned[i], &iov[i], &dead);
 	for (uint32_t i = 0; i < n_parts; i++)
 		if (pinned[i])
 			object_put_locked(c, s, pinned[i], &dead);
@@ -408,16 +408,11 @@ static void note_staged(struct cache *c, const struct cache_read *r)
 {
 	bool was_staged = account_lacks_push(c, r->entry);
 
-	if (r->is_direct) {
-		if (bits_set(c->direct, r->entry.v))
-			atomic_fetch_add(&c->n_direct, 1);
-		return;
-	}
-	bits_clear(c->direct, r->entry.v);
-	if (was_staged) {
+	direct_read(c, r->entry, r->is_direct, was_staged);
+	if (was_staged && !r->is_direct)
 		metrics_add(c->p.metrics, METRIC_STAGE_EVICTED_READS, 1);
+	if (was_staged)
 		note_sample(c, PLAN_EV_UNSTAGED, r->entry, 0);
-	}
 }
 
 void cache_read(struct cache *c, struct cache_read *r)

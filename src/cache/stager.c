@@ -104,6 +104,8 @@ static int stage_one(struct cache *c, struct entry_state *es, uint32_t version,
 	if (rc != 0)
 		return rc;
 	rc = stage_piece(c, obj, *file, has_looked_up);
+	if (rc == 0 && obj->identity.size > PIECE_BYTES)
+		bits_set(c->pushed, es->entry.v);
 	stage_unpin(c, es, obj);
 	return rc;
 }

@@ -48,7 +48,8 @@ struct source {
 };
 
 /* A file of several pieces that is being opened to be kept, and reads that wait for that: each would
- * open it again otherwise, and on some filesystems an open drops what others have just read. */
+ * open it again otherwise, and on some filesystems an open drops what others have just read. Nobody
+ * waits when it is only opened anew. Counts as a read, and goes before those ahead of readers. */
 struct opening {
 	struct source *source;
 	struct list node;
@@ -173,6 +174,15 @@ static void source_go(struct source *s, struct tier_read *read)
 	kept_files_reap(&dead);
 }
 
+static void source_end(struct source *s)
+{
+	mutex_lock(&s->mu);
+	s->n_reads--;
+	if (s->n_reads == 0)
+		cond_broadcast(&s->is_idle);
+	mutex_unlock(&s->mu);
+}
+
 static void opening_done(struct io_job *job)
 {
 	struct opening *o = job->ctx;
@@ -191,12 +201,13 @@ static void opening_done(struct io_job *job)
 	list_splice_tail(&reads, &o->reads);
 	mutex_unlock(&s->mu);
 	free(o);
-	while ((node = list_pop_head(&reads))) /* the source may be gone with the last of them */
+	while ((node = list_pop_head(&reads)))
 		source_go(s, container_of(node, struct tier_read, own.node));
 	kept_files_reap(&dead);
+	source_end(s);
 }
 
-static void opening_start(struct opening *o, bool is_urgent)
+static void opening_start(struct opening *o)
 {
 	o->job = (struct io_job){ .kind = IO_READ_PATH,
 				  .dirfd = o->source->dirfd,
@@ -204,7 +215,7 @@ static void opening_start(struct opening *o, bool is_urgent)
 				  .is_beneath = o->source->is_beneath,
 				  .fd = -1,
 				  .keep_open = true,
-				  .is_urgent = is_urgent,
+				  .is_urgent = true,
 				  .request_bytes = o->source->request_bytes,
 				  .done = opening_done,
 				  .ctx = o };
@@ -222,8 +233,8 @@ static struct opening *opening_find_locked(struct source *s, struct entry_id ent
 	return NULL;
 }
 
-/* Waits for the file to be opened, by this read or another one. False: no memory. */
-static bool source_wait_open(struct source *s, struct tier_read *read)
+/* The file is opened, by this read or another one. has_to_wait: for that. False: no memory. */
+static bool source_open(struct source *s, struct tier_read *read, bool has_to_wait)
 {
 	size_t size = strlen(read->ask.path) + 1;
 	struct opening *fresh = calloc(1, sizeof(*fresh) + size), *o;
@@ -239,11 +250,13 @@ static bool source_wait_open(struct source *s, struct tier_read *read)
 		memcpy(o->path, read->ask.path, size);
 		list_init(&o->reads);
 		list_push_tail(&s->openings, &o->node);
+		s->n_reads++;
 	}
-	list_push_tail(&o->reads, &read->own.node);
+	if (has_to_wait)
+		list_push_tail(&o->reads, &read->own.node);
 	mutex_unlock(&s->mu);
 	if (o == fresh)
-		opening_start(fresh, read->ask.is_urgent);
+		opening_start(fresh);
 	else
 		free(fresh);
 	return true;
@@ -253,15 +266,21 @@ static void source_read(struct tier *tier, struct tier_read *read)
 {
 	struct source *s = container_of(tier, struct source, tier);
 
+	enum kept_state state = KEPT_GOOD;
+
 	assert(read->done && read->ask.path);
 	assert(read->ask.length <= PIECE_BYTES);
 	read->own.is_retried = false;
 	mutex_lock(&s->mu);
 	s->n_reads++;
 	mutex_unlock(&s->mu);
-	if (!wants_kept_file(s, read) || kept_file_is_there(&s->files, read->ask.key.entry) ||
-	    !source_wait_open(s, read))
-		source_go(s, read);
+	if (wants_kept_file(s, read))
+		state = kept_file_state(&s->files, read->ask.key.entry);
+	if (state == KEPT_NONE && source_open(s, read, true))
+		return;
+	if (state == KEPT_DUE)
+		(void)source_open(s, read, false);
+	source_go(s, read);
 }
 
 static bool is_expected(const struct tier_read *read, const struct stat *st)
@@ -304,16 +323,6 @@ static void source_count(struct source *s, const struct tier_read *read)
 	} else if (!read->answer.is_changed) {
 		metrics_add(s->metrics, METRIC_SOURCE_ERRORS, 1);
 	}
-}
-
-static void source_end(struct source *s)
-{
-	mutex_lock(&s->mu);
-	assert(s->n_reads > 0);
-	s->n_reads--;
-	if (s->n_reads == 0)
-		cond_broadcast(&s->is_idle);
-	mutex_unlock(&s->mu);
 }
 
 static bool may_try_again(const struct tier_read *read, int status)
@@ -391,7 +400,7 @@ int source_new(const struct source_params *params, struct tier **ret, struct err
 {
 	AUTO_FREE struct source *s = calloc(1, sizeof(*s));
 
-	if (!s || kept_files_init(&s->files, params->open_files, params->reopen_ns) < 0)
+	if (!s || kept_files_init(&s->files, params) < 0)
 		return err_set_errno(err, -ENOMEM, "source");
 	s->tier.ops = &source_ops;
 	s->dirfd = params->dirfd;

@@ -3,7 +3,7 @@
  * The table of descriptors kept open. A file of many pieces would be opened once per piece, which
  * on a parallel filesystem is a round trip to the metadata server each time; so the descriptor of
  * the first read is kept, least recently used ones are closed, and one that is older than
- * max_age_ns is not trusted: it may be a file that has been replaced under its name.
+ * twice max_age_ns is not trusted: it may be a file that has been replaced under its name.
  *
  * A descriptor that a read uses is never closed: it is detached from the table and dies with its
  * last user. Any thread; one lock, held for a few pointer moves, never over open() or close(): dead
@@ -16,11 +16,11 @@
 
 #include "clairfs/base/clock.h"
 
-int kept_files_init(struct kept_files *files, uint32_t limit, uint64_t max_age_ns)
+int kept_files_init(struct kept_files *files, const struct source_params *params)
 {
 	uint32_t n = 16;
 
-	while (n < limit && n < (1u << 20))
+	while (n < params->open_files && n < (1u << 20))
 		n *= 2;
 	files->buckets = calloc(n, sizeof(files->buckets[0]));
 	if (!files->buckets)
@@ -31,8 +31,9 @@ int kept_files_init(struct kept_files *files, uint32_t limit, uint64_t max_age_n
 	list_init(&files->by_use);
 	files->n_buckets = n;
 	files->n_files = 0;
-	files->limit = limit;
-	files->max_age_ns = max_age_ns;
+	files->limit = params->open_files;
+	files->max_age_ns = params->reopen_ns;
+	files->clock = params->clock ? params->clock : clock_monotonic();
 	return 0;
 }
 
@@ -69,20 +70,26 @@ static void detach_locked(struct kept_files *files, struct kept_file *file, stru
 		list_push_tail(dead, &file->use);
 }
 
-static bool is_old(const struct kept_files *files, const struct kept_file *file, uint64_t now)
+static enum kept_state state_of(const struct kept_files *files, const struct kept_file *file,
+				uint64_t now)
 {
-	return now - file->opened_ns >= files->max_age_ns;
+	uint64_t age = file ? now - file->opened_ns : 0;
+
+	if (!file || age / 2 >= files->max_age_ns)
+		return KEPT_NONE;
+	return age >= files->max_age_ns ? KEPT_DUE : KEPT_GOOD;
 }
 
 struct kept_file *kept_file_get(struct kept_files *files, struct entry_id entry,
 				const struct file_identity *identity, struct list *dead)
 {
-	uint64_t now = clock_now(clock_monotonic());
+	uint64_t now = clock_now(files->clock);
 	struct kept_file *file;
 
 	mutex_lock(&files->mu);
 	file = find_locked(files, entry);
-	if (file && (is_old(files, file, now) || !file_identity_eq(&file->identity, identity))) {
+	if (file && (state_of(files, file, now) == KEPT_NONE ||
+		     !file_identity_eq(&file->identity, identity))) {
 		detach_locked(files, file, dead);
 		file = NULL;
 	}
@@ -95,17 +102,15 @@ struct kept_file *kept_file_get(struct kept_files *files, struct entry_id entry,
 	return file;
 }
 
-bool kept_file_is_there(struct kept_files *files, struct entry_id entry)
+enum kept_state kept_file_state(struct kept_files *files, struct entry_id entry)
 {
-	uint64_t now = clock_now(clock_monotonic());
-	struct kept_file *file;
-	bool is_there;
+	uint64_t now = clock_now(files->clock);
+	enum kept_state state;
 
 	mutex_lock(&files->mu);
-	file = find_locked(files, entry);
-	is_there = file && !is_old(files, file, now);
+	state = state_of(files, find_locked(files, entry), now);
 	mutex_unlock(&files->mu);
-	return is_there;
+	return state;
 }
 
 void kept_file_put(struct kept_files *files, struct kept_file *file, bool is_bad, struct list *dead)
@@ -129,7 +134,7 @@ static void shrink_locked(struct kept_files *files, uint64_t now, struct list *d
 	while (!list_is_empty(&files->by_use)) {
 		struct kept_file *file = container_of(files->by_use.next, struct kept_file, use);
 
-		if (files->n_files < files->limit && !is_old(files, file, now))
+		if (files->n_files < files->limit && state_of(files, file, now) != KEPT_NONE)
 			break;
 		detach_locked(files, file, dead);
 	}
@@ -149,7 +154,7 @@ void kept_file_add(struct kept_files *files, struct entry_id entry,
 	file->entry = entry;
 	file->identity = *identity;
 	file->fd = take_descriptor;
-	file->opened_ns = clock_now(clock_monotonic());
+	file->opened_ns = clock_now(files->clock);
 	mutex_lock(&files->mu);
 	old = find_locked(files, entry);
 	if (old) /* of a read that ran beside ours; ours is younger */

@@ -27,9 +27,13 @@ struct kept_files {
 	uint32_t n_files;   /* mu; in the table */
 	uint32_t limit;
 	uint64_t max_age_ns;
+	struct clock *clock;
 };
 
-int kept_files_init(struct kept_files *files, uint32_t limit, uint64_t max_age_ns) MUST_USE;
+/* KEPT_DUE: it is of max_age_ns, and should be opened anew; of twice that it is gone. */
+enum kept_state { KEPT_NONE, KEPT_DUE, KEPT_GOOD };
+
+int kept_files_init(struct kept_files *files, const struct source_params *params) MUST_USE;
 /* Nobody uses a file any more. */
 void kept_files_fini(struct kept_files *files);
 /* The open file, to be given back with kept_file_put, or NULL. One that is too old or of another
@@ -40,7 +44,7 @@ struct kept_file *kept_file_get(struct kept_files *files, struct entry_id entry,
 void kept_file_put(struct kept_files *files, struct kept_file *file, bool is_bad,
 		   struct list *dead);
 /* Whether kept_file_get would have one, of whatever identity. */
-bool kept_file_is_there(struct kept_files *files, struct entry_id entry);
+enum kept_state kept_file_state(struct kept_files *files, struct entry_id entry);
 /* Keeps a descriptor that was just opened, or closes it. */
 void kept_file_add(struct kept_files *files, struct entry_id entry,
 		   const struct file_identity *identity, int take_descriptor, struct list *dead);

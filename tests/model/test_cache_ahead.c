@@ -17,12 +17,24 @@
 #define MIB (1u << 20)
 enum { FILES = 64, LATENCY_MS = 10 };
 
+struct page {
+	uint32_t file, of; /* of: which file of that number */
+	uint64_t page;
+};
+
 struct model {
 	struct ahead ahead;
 	uint8_t *there[FILES]; /* per page: 1: here; 2: here, ahead, and nobody came for it */
 	uint64_t size[FILES];
+	uint32_t of[FILES];
 	uint64_t room, unused, now_ns;
 	uint64_t asked, sent, n_reads, n_missed; /* bytes, and READs */
+	uint64_t n_ahead; /* times that something was fetched ahead */
+	uint64_t was_whole, n_whole; /* bytes of files that came to be fetched in whole pieces */
+	bool is_failing;    /* what is fetched ahead */
+	/* Memory: what came first goes first, beyond so many pages. 0: all stays. */
+	struct page *queue;
+	uint64_t n_pages, first, next;
 };
 
 static struct model *model_new(uint64_t room)
@@ -39,15 +51,41 @@ static void model_free(struct model *m)
 {
 	for (int i = 0; i < FILES; i++)
 		free(m->there[i]);
+	free(m->queue);
 	free(m);
 }
 
 static void file_new(struct model *m, uint32_t file, uint64_t size)
 {
+	for (uint64_t p = 0; m->there[file] && p <= m->size[file] / PAGE; p++)
+		m->unused -= m->there[file][p] == 2 ? PAGE : 0;
 	free(m->there[file]);
+	m->of[file]++;
 	m->size[file] = size;
 	m->there[file] = calloc(size / PAGE + 1, 1);
 	CHECK(m->there[file] != NULL);
+}
+
+/* As if that had come by way of a cache of n pages. */
+static void remember(struct model *m, uint32_t file, uint64_t page)
+{
+	enum { QUEUE = 1 << 20 };
+
+	if (!m->n_pages)
+		return;
+	if (!m->queue)
+		m->queue = calloc(QUEUE, sizeof(*m->queue));
+	CHECK(m->queue != NULL);
+	m->queue[m->next++ % QUEUE] = (struct page){ file, m->of[file], page };
+	while (m->next - m->first > MIN(m->n_pages, (uint64_t)QUEUE)) {
+		const struct page *old = &m->queue[m->first++ % QUEUE];
+		uint8_t *there = &m->there[old->file][old->page];
+
+		if (old->of != m->of[old->file])
+			continue;
+		m->unused -= *there == 2 ? PAGE : 0;
+		*there = 0;
+	}
 }
 
 /* Brute force: page by page. Returns the bytes that were not there. */
@@ -63,6 +101,8 @@ static uint64_t fetch(struct model *m, uint32_t file, uint64_t from, uint64_t to
 		if (as == 2 && !*page)
 			m->unused += PAGE;
 		bytes += *page ? 0 : PAGE;
+		if (!*page)
+			remember(m, file, p);
 		*page = *page && as == 2 ? *page : as;
 	}
 	m->sent += bytes;
@@ -83,10 +123,13 @@ static bool model_read(struct model *m, uint32_t file, uint64_t offset, uint32_t
 				.now_ns = m->now_ns,
 				.room = m->room,
 				.unused = m->unused };
+	uint64_t whole_bytes = m->ahead.whole_bytes;
 	struct ahead_advice advice;
 	bool is_missed;
 
 	ahead_read(&m->ahead, &r, &advice);
+	if (m->ahead.whole_bytes > whole_bytes)
+		m->was_whole += m->size[file], m->n_whole++;
 	CHECK(advice.from <= advice.to && advice.to <= m->size[file]);
 	CHECK(advice.from == advice.to || advice.from >= end);
 	CHECK(advice.to - advice.from <= AHEAD_MOST);
@@ -95,7 +138,15 @@ static bool model_read(struct model *m, uint32_t file, uint64_t offset, uint32_t
 				  MIN((end + MIB - 1) / MIB * MIB, m->size[file]), 1) > 0;
 	else
 		is_missed = fetch(m, file, offset, end, 1) > 0;
-	(void)fetch(m, file, advice.from, advice.to, 2);
+	m->n_ahead += advice.from < advice.to;
+	if (advice.from < advice.to && m->is_failing) {
+		bool is_whole = ahead_spend(&m->ahead, file, advice.to - advice.from);
+
+		ahead_refund(&m->ahead, file, advice.to - advice.from, is_whole);
+		ahead_lost(&m->ahead, file, advice.from);
+	} else {
+		(void)fetch(m, file, advice.from, advice.to, 2);
+	}
 	m->now_ns += is_missed ? LATENCY_MS * NS_PER_MS : 20000;
 	m->asked += r.length;
 	m->n_reads++;
@@ -127,6 +178,7 @@ static void stream_is_fetched_once_and_waits_at_its_beginning(void)
 		run_of(m, 0, 0, m->size[0], steps[i]);
 		CHECK(m->sent <= m->size[0] + PAGE);
 		CHECK(m->n_missed <= 3);
+		CHECK(m->n_ahead <= 100 + 16); /* in pieces, but for the beginning */
 		CHECK_U64(m->unused, 0);
 		model_free(m);
 	}
@@ -240,7 +292,6 @@ static void headers_of_many_files_are_paid_for_to_a_limit(void)
 
 	for (uint32_t n = 0; n < 20 * FILES; n++) {
 		file_new(m, n % FILES, 100 * MIB + n * PAGE); /* another size: another file */
-		m->unused = 0;
 		model_read(m, n % FILES, 0, n % 2 ? 16384 : 131072);
 	}
 	CHECK(m->sent <= m->asked + m->asked / AHEAD_SHARE + 16 * MIB + MIB);
@@ -254,6 +305,133 @@ static void advice_to_read_all_of_it_is_taken(void)
 	file_new(m, 0, 12 * MIB);
 	model_read(m, 0, 0, 131072);
 	CHECK_U64(m->sent, 12 * MIB);
+	model_free(m);
+}
+
+/* Where a file is known to be read otherwise, a READ of its beginning is one like the others. */
+static void file_that_is_read_at_random_is_not_fetched_whole_for_its_first_read(void)
+{
+	struct model *m = model_new(256 * MIB);
+	uint64_t seed = check_seed();
+
+	file_new(m, 0, 200 * MIB);
+	for (uint32_t n = 0; n < 60; n++)
+		model_read(m, 0, MIB + page_below(&seed, 190 * MIB), 131072);
+	m->sent = 0;
+	model_read(m, 0, 0, 131072);
+	CHECK_U64(m->sent, 131072);
+	model_free(m);
+}
+
+static void hints_that_nobody_came_for_are_not_taken(void)
+{
+	struct model *m = model_new(1024ull * MIB);
+	uint64_t sent;
+
+	/* The same file: what was fetched for its first one is gone. */
+	file_new(m, 0, 12 * MIB);
+	model_read(m, 0, 0, 131072);
+	CHECK_U64(m->sent, 12 * MIB);
+	file_new(m, 0, 12 * MIB);
+	model_read(m, 0, 0, 131072);
+	CHECK_U64(m->sent, 12 * MIB + 131072);
+	/* Headers of 128 KiB, and never more: the next files are others. */
+	for (uint32_t n = 0; n < 10; n++) {
+		file_new(m, 1, 3 * MIB + n * PAGE);
+		model_read(m, 1, 0, 131072);
+	}
+	sent = m->sent;
+	for (uint32_t n = 10; n < 110; n++) {
+		file_new(m, 1, 3 * MIB + n * PAGE);
+		model_read(m, 1, 0, 131072);
+	}
+	CHECK(m->sent - sent <= 100 * 131072 + 7 * 3 * MIB);
+	/* Readers that do come for all of it: soon they are believed again. */
+	for (uint32_t n = 0; n < 300; n++) {
+		file_new(m, 1, 3 * MIB + (200 + n) * PAGE);
+		model_read(m, 1, 0, 131072);
+		for (uint64_t at = m->size[1] / 131072 * 131072; at; at -= 131072)
+			if (at < m->size[1])
+				model_read(m, 1, at, 131072);
+	}
+	file_new(m, 1, 4 * MIB);
+	sent = m->sent;
+	model_read(m, 1, 0, 131072);
+	CHECK_U64(m->sent - sent, 4 * MIB);
+	model_free(m);
+}
+
+/* An arena that is full of the plan's for a while, or a source that errs: nothing ahead comes. */
+static void what_did_not_come_is_not_paid_for(void)
+{
+	struct model *m = model_new(256 * MIB);
+
+	file_new(m, 0, 400 * MIB);
+	m->is_failing = true;
+	run_of(m, 0, 0, 300 * MIB, 131072);
+	CHECK_U64(m->sent, 300 * MIB);
+	CHECK(m->n_missed + 8 >= m->n_reads); /* the first one brought a piece */
+	m->is_failing = false;
+	m->n_missed = 0;
+	run_of(m, 0, 300 * MIB, 400 * MIB, 131072);
+	CHECK(m->n_missed <= 3);
+	CHECK_U64(m->sent, 400 * MIB);
+	CHECK_U64(m->ahead.spent, 400 * MIB);
+	model_free(m);
+}
+
+/* A second reader jumps about in what was fetched ahead of the first one. */
+static void reader_further_on_does_not_take_a_stream(void)
+{
+	struct model *m = model_new(256 * MIB);
+	uint64_t seed = check_seed(), n_missed = 0, longest = 0;
+
+	file_new(m, 0, 200 * MIB);
+	run_of(m, 0, 0, 20 * MIB, 131072);
+	for (uint64_t at = 20 * MIB; at < 180 * MIB; at += 131072) {
+		n_missed += model_read(m, 0, at, 131072);
+		model_read(m, 0, at + MIB + page_below(&seed, 6 * MIB), PAGE);
+	}
+	CHECK(n_missed <= 3);
+	CHECK(m->sent <= m->asked + AHEAD_MOST);
+	for (int set = 0; set < AHEAD_SETS; set++)
+		for (int i = 0; i < AHEAD_STREAMS; i++)
+			longest = MAX(longest, m->ahead.file[set][0].stream[i].run);
+	CHECK_U64(longest, 180 * MIB);
+	model_free(m);
+}
+
+/* Records that lie one over the other: the kernel has the beginning of the second, and its READ
+ * begins where another one's ended. */
+static void records_that_overlap_are_no_streams(void)
+{
+	struct model *m = model_new(64 * MIB);
+	uint64_t seed = check_seed();
+
+	file_new(m, 0, 64 * MIB);
+	for (uint32_t n = 0; n < 30; n++) {
+		uint64_t at = MIB + page_below(&seed, 60 * MIB);
+
+		model_read(m, 0, at, 25 * PAGE);
+		if (n >= 8 && n % 4 == 0)
+			model_read(m, 0, at + 25 * PAGE, 12 * PAGE);
+	}
+	CHECK(m->sent <= m->asked + 16 * PAGE);
+	model_free(m);
+}
+
+/* The memory that it would fit into is taken by others again and again. */
+static void pieces_that_are_gone_before_they_are_used_are_given_up(void)
+{
+	struct model *m = model_new(256 * MIB);
+	uint64_t seed = check_seed();
+
+	m->n_pages = 8 * MIB / PAGE;
+	file_new(m, 0, 50 * MIB);
+	for (uint32_t n = 0; n < 20000; n++)
+		model_read(m, 0, page_below(&seed, 50 * MIB - 24 * PAGE), 24 * PAGE);
+	CHECK(m->was_whole > 0);
+	CHECK(m->sent <= m->asked + m->asked / 10 + 50 * MIB);
 	model_free(m);
 }
 
@@ -309,6 +487,14 @@ static void reach_follows_the_source_and_is_shared(void)
 	CHECK_U64(ahead_reach(a), AHEAD_MOST);
 	a->n_streams = 10;
 	CHECK(ahead_reach(a) > 19 * 100000 && ahead_reach(a) < 21 * 100000);
+	/* Answers that came from the memory of the source's client say nothing of the source. */
+	a->n_streams = 0;
+	for (int i = 0; i < 1000; i++) {
+		m->now_ns += 50 * NS_PER_MS;
+		ahead_answered(a, m->now_ns, i % 20 ? 50000000 : 4096,
+			       i % 20 ? 5 * NS_PER_MS : 20000);
+	}
+	CHECK_U64(ahead_reach(a), AHEAD_MOST);
 	/* One that is far away, but slow */
 	memset(a, 0, sizeof(*a));
 	for (int i = 0; i < 200; i++) {
@@ -329,10 +515,6 @@ static void step_any(struct model *m, uint64_t *seed, uint64_t at[FILES])
 	switch (check_rand_below(seed, 8)) {
 	case 0: /* a new file of that name */
 		file_new(m, f, 2 * MIB + page_below(seed, 64 * MIB) + check_rand_below(seed, PAGE));
-		m->unused = 0;
-		for (int i = 0; i < FILES; i++)
-			for (uint64_t p = 0; p <= m->size[i] / PAGE; p++)
-				m->unused += m->there[i][p] == 2 ? PAGE : 0;
 		at[f] = 0;
 		break;
 	case 1:
@@ -353,8 +535,9 @@ static void step_any(struct model *m, uint64_t *seed, uint64_t at[FILES])
 	}
 }
 
-/* Whatever readers do: what was sent is what was asked for, a part of it, and the credit. (What the
- * model has lost is asked for again, so that is in both.) */
+/* Whatever readers do, and however little of what was fetched is still there when they come: what
+ * was sent is what was asked for, a part of it, and the credit; and files that were read whole once
+ * are fetched once more each time they are taken for such. */
 static void nothing_costs_more_than_the_bound(void)
 {
 	uint64_t seed = check_seed();
@@ -363,6 +546,8 @@ static void nothing_costs_more_than_the_bound(void)
 		struct model *m = model_new((16ull + check_rand_below(&seed, 300)) * MIB);
 		uint64_t at[FILES] = { 0 }, credit = MIN((uint64_t)AHEAD_CREDIT, m->room / 4);
 
+		if (round % 2) /* others take the rest of it */
+			m->n_pages = (1 + check_rand_below(&seed, m->room / MIB)) * MIB / PAGE;
 		for (uint32_t f = 0; f < FILES; f++)
 			file_new(m, f, 2 * MIB + page_below(&seed, 64 * MIB));
 		for (uint32_t n = 0; n < 600; n++) {
@@ -370,7 +555,9 @@ static void nothing_costs_more_than_the_bound(void)
 			CHECK(m->ahead.whole_bytes <= m->room);
 			/* Pages at the ends of files count whole here. */
 			CHECK(m->sent <= m->asked + m->asked / AHEAD_SHARE + credit +
-						  m->ahead.whole_bytes + m->n_reads * 2 * PAGE);
+						 m->was_whole + m->was_whole / 8 +
+						 m->n_whole * 2 * MIB + /* the last pieces */
+						 m->n_reads * 2 * PAGE);
 			CHECK(m->unused <= m->room / 2 + PAGE);
 		}
 		model_free(m);
@@ -388,6 +575,14 @@ static const struct check_test tests[] = {
 	{ "headers_of_many_files_are_paid_for_to_a_limit",
 	  headers_of_many_files_are_paid_for_to_a_limit },
 	{ "advice_to_read_all_of_it_is_taken", advice_to_read_all_of_it_is_taken },
+	{ "file_that_is_read_at_random_is_not_fetched_whole_for_its_first_read",
+	  file_that_is_read_at_random_is_not_fetched_whole_for_its_first_read },
+	{ "hints_that_nobody_came_for_are_not_taken", hints_that_nobody_came_for_are_not_taken },
+	{ "what_did_not_come_is_not_paid_for", what_did_not_come_is_not_paid_for },
+	{ "reader_further_on_does_not_take_a_stream", reader_further_on_does_not_take_a_stream },
+	{ "records_that_overlap_are_no_streams", records_that_overlap_are_no_streams },
+	{ "pieces_that_are_gone_before_they_are_used_are_given_up",
+	  pieces_that_are_gone_before_they_are_used_are_given_up },
 	{ "files_read_to_their_end_are_expected_to_be",
 	  files_read_to_their_end_are_expected_to_be },
 	{ "file_that_fits_and_is_read_again_comes_in_pieces",

@@ -7,6 +7,8 @@ Readers may be asked to read a page again that the kernel has dropped meanwhile:
 """
 import mmap
 import os
+import shutil
+import tempfile
 import threading
 
 import jobs
@@ -242,8 +244,67 @@ def small_files_are_read_as_ever(place):
     tap.equal(wrong, [], "every byte is right")
 
 
-def file_that_is_being_read_is_staged_beside_that(place):
-    """A reader stays in the first piece of a shard that the order wants: the others are pushed all the same."""
+def bytes_of_all_kinds_of_reads_add_up(place):
+    """Each class has the bytes that it answered, and together they are what was asked for: whole pages."""
+    wrong, asked = [], 0
+    with Shards(place, files=5) as shards:
+        def is_counted(more, what):
+            nonlocal asked
+            asked += more
+            got = shards.asked() + shards.bytes_of("staged")
+            tap.ok(abs(got - asked) <= asked // 100, f"{what}: what was asked for is counted", got, asked)
+
+        in_order(shards, 0, 0, SIZE, 50000, wrong)
+        is_counted(SIZE, "read()")
+        fd, slots = shards.open(1), rng.sample(range(SIZE // 131072), 100)
+        for slot in slots:
+            shards.pread(fd, 1, slot * 131072 + 8192, 25 * 4096, wrong)
+        os.close(fd)
+        is_counted(len(slots) * 25 * 4096, "pread() of records")
+        fd = shards.open(2)
+        with mmap.mmap(fd, SIZE, mmap.MAP_SHARED, mmap.PROT_READ) as mapped:
+            mapped.madvise(mmap.MADV_RANDOM)
+            pages = rng.sample(range(SIZE // 4096), 300)
+            wrong += [page for page in pages if not shards.right(2, page * 4096, mapped[page * 4096:page * 4096 + 50])]
+        os.close(fd)
+        is_counted(len(pages) * 4096, "mmap, pages")
+        fd = shards.open(3)
+        with mmap.mmap(fd, SIZE, mmap.MAP_SHARED, mmap.PROT_READ) as mapped:
+            wrong += [at for at in range(0, SIZE, 300000) if not shards.right(3, at, mapped[at:at + 300000])]
+        os.close(fd)
+        is_counted(SIZE, "mmap, in order")
+        fd, buffer = shards.open(4, os.O_DIRECT), mmap.mmap(-1, 300 << 10)
+        places = [rng.randrange(SIZE - len(buffer)) // 4096 * 4096 for _ in range(40)] * 2
+        wrong += [at for at in places if os.preadv(fd, [buffer], at) != len(buffer) or not shards.right(4, at, buffer[:])]
+        os.close(fd)
+        is_counted(len(places) * len(buffer), "O_DIRECT, all of it twice")
+        tap.equal(wrong, [], "every byte is right")
+
+
+def bytes_of_staged_shards_add_up(place):
+    """Twice through shards in a known order, each read to its end; what the kernel has of one is dropped when it was read. What it
+    does not ask for is what was pushed."""
+    size, n, epochs, wrong = 6 * MIB, 6, 2, []
+    with Shards(place, files=n, size=size, order=f"sequential:epochs={epochs}", ram="96M") as shards:
+        for _ in range(epochs):
+            for file in range(n):
+                fd = shards.open(file)
+                for at in range(0, size, MIB):
+                    shards.pread(fd, file, at, MIB, wrong)
+                os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+                os.close(fd)
+        want = epochs * n * size
+        # An open is decided seconds after its last sign.
+        shards.mount.wait_for(lambda s: sum(c["bytes"] for c in s["reads"].values()) >= want - want // 100, "all are counted")
+        got = shards.asked() + shards.bytes_of("staged")
+        tap.ok(got <= want + want // 100, "and no more than was read", got, want)
+        tap.ok(shards.bytes_of("staged") > 0, "some of it from pages that were pushed")
+        tap.equal(wrong, [], "every byte is right")
+
+
+def file_that_is_read_and_staged_at_once_has_its_bytes(place):
+    """A reader stays in the first piece of a shard that the order wants. (What of it is pushed meanwhile is chance here; see
+    pushes_pass_over_the_piece_that_is_being_read in tests/unit/test_cache_read.c.)"""
     size, n = 6 * MIB, 6
     with Shards(place, files=n, size=size, order="sequential:epochs=1", ram="96M") as shards:
         job = jobs.Job(shards.mount, shards.data)
@@ -262,7 +323,34 @@ def file_that_is_being_read_is_staged_beside_that(place):
         tap.equal(crew.join() + job.wrong, [], "every byte is right")
 
 
+def file_with_more_pieces_than_there_are_numbers_is_read_right(place):
+    """8 PiB, nearly all of it a hole: bytes 4 PiB apart are not those of each other."""
+    folder = tempfile.mkdtemp(prefix="clairfs-huge-", dir="/dev/shm")
+    size, parts, wrong = 8 << 50, {}, []
+    try:
+        with open(f"{folder}/huge.bin", "wb") as file:
+            file.truncate(size)
+            for at in (0, 3 * MIB, 4 << 50, (4 << 50) + 3 * MIB, size - MIB):
+                parts[at] = rng.randbytes(MIB)
+                file.seek(at)
+                file.write(parts[at])
+        with place.mount(folder) as mount:
+            fd = os.open(mount.path("huge.bin"), os.O_RDONLY)
+            for at, content in [*parts.items(), *reversed(parts.items())]:
+                for step in (4096, 131072, MIB):
+                    wrong += [(at, step, i) for i in range(0, MIB, step) if os.pread(fd, step, at + i) != content[i:i + step]]
+                    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+            if any(os.pread(fd, MIB, (4 << 50) + MIB)) or os.pread(fd, 10, size):
+                wrong.append("the hole, or behind the end")
+            os.close(fd)
+    finally:
+        shutil.rmtree(folder)
+    tap.equal(wrong, [], "every byte is right")
+
+
 mountkit.run(streams_are_read_once_and_in_large_requests, twelve_streams_of_one_file_are_told_apart, random_reads_take_what_they_ask_for,
              streams_and_random_reads_go_together, mapped_files_are_read_the_same, runs_of_single_pages_become_few_requests,
              direct_reads_get_their_bytes, direct_readers_are_not_staged_for, advice_to_read_all_of_a_file_is_taken,
-             small_files_are_read_as_ever, file_that_is_being_read_is_staged_beside_that)
+             small_files_are_read_as_ever, bytes_of_all_kinds_of_reads_add_up, bytes_of_staged_shards_add_up,
+             file_that_is_read_and_staged_at_once_has_its_bytes,
+             file_with_more_pieces_than_there_are_numbers_is_read_right)

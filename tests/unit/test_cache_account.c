@@ -435,6 +435,150 @@ static void opens_of_a_large_file_are_worth_what_was_read(void)
 		bytes += rig_metric(rig, METRIC_READ_BYTES_STAGED + class);
 	CHECK_U64(rig_metric(rig, METRIC_READ_BYTES_STAGED), 0);
 	CHECK_U64(bytes, 10 * 4096);
+	CHECK_U64(rig_metric(rig, METRIC_READS_MISS), 10);
+	CHECK_U64(total(rig), 11);
+	rig_free(rig);
+}
+
+/* One open for good, and records of all over it: each READ is a read of the class it was, at once. */
+static void reads_of_a_large_file_count_one_by_one(void)
+{
+	struct rig *rig = rig_new(&(struct rig_options){ .n = 2, .sizes = (uint64_t[]){ 3 * MIB, 5000 } });
+
+	cache_note_open(rig->cache, (struct entry_id){ 0 });
+	CHECK_INT(rig_read_check(rig, 0, 2 * MIB, 4096), READ_MISS);
+	CHECK_INT(rig_read_check(rig, 0, 2 * MIB, 8192), READ_MISS);
+	CHECK_INT(rig_read_check(rig, 0, MIB, 100000), READ_MISS);
+	CHECK_INT(rig_read_status(rig, 0, 3 * MIB, 4096), 0); /* behind its end */
+	CHECK_U64(rig_metric(rig, METRIC_READS_MISS), 3);
+	CHECK_U64(total(rig), 3);
+	CHECK_U64(total_bytes(rig), 4096 + 8192 + 100000);
+	fault_io_set(rig->io, &(struct fault_io_rule){ .kind = FAULT_IO_FAIL, .status = -EIO });
+	CHECK_INT(rig_read_status(rig, 0, 512 << 10, 4096), -EIO);
+	fault_io_set(rig->io, NULL);
+	CHECK_U64(rig_metric(rig, METRIC_READS_MISS), 4);
+	cache_stop(rig->cache);
+	CHECK_U64(total(rig), 4);
+	CHECK_U64(total_bytes(rig), 4096 + 8192 + 100000);
+	rig_free(rig);
+}
+
+static uint64_t staged_by(struct rig *rig, uint32_t sample, bool is_pushed)
+{
+	uint64_t before = rig_metric(rig, METRIC_READ_BYTES_STAGED);
+
+	if (is_pushed)
+		bits_set(rig->cache->pushed, sample);
+	account_open(rig->cache, (struct entry_id){ sample }, clock_now(rig->cache->p.clock));
+	account_sweep(rig->cache, clock_now(rig->cache->p.clock), true);
+	return rig_metric(rig, METRIC_READ_BYTES_STAGED) - before;
+}
+
+/* What was pushed is worth as much as such opens ask for otherwise, and once. */
+static void pushed_pages_of_a_large_file_are_worth_what_is_asked_for(void)
+{
+	struct manual_clock *mc = clock_new();
+	struct rig *rig = rig_new(&(struct rig_options){
+		.n = 4, .size = 8 * MIB, .clock = &mc->clock, .is_not_started = true });
+	uint64_t before;
+
+	CHECK_U64(staged_by(rig, 0, false), 0); /* of pages that the kernel has */
+	CHECK_U64(staged_by(rig, 0, true), 8 * MIB); /* nothing is known yet */
+	CHECK_U64(rig_metric(rig, METRIC_READS_STAGED), 1 + 64);
+	CHECK_U64(staged_by(rig, 0, false), 0);
+	/* An open that had to ask: for a sixteenth of the file. */
+	account_open(rig->cache, (struct entry_id){ 1 }, clock_now(&mc->clock));
+	CHECK_INT(rig_read_check(rig, 1, 4 * MIB, 512 << 10), READ_MISS);
+	account_sweep(rig->cache, clock_now(&mc->clock), true);
+	CHECK_U64(staged_by(rig, 2, true), 512 << 10);
+	/* The kernel had dropped some of its pages. */
+	bits_set(rig->cache->pushed, 3);
+	account_open(rig->cache, (struct entry_id){ 3 }, clock_now(&mc->clock));
+	CHECK_INT(rig_read_check(rig, 3, MIB, 128 << 10), READ_MISS);
+	before = rig_metric(rig, METRIC_READ_BYTES_STAGED);
+	account_sweep(rig->cache, clock_now(&mc->clock), true);
+	CHECK_U64(rig_metric(rig, METRIC_READ_BYTES_STAGED) - before, 384 << 10);
+	/* Another one was pushed while it was read. */
+	account_open(rig->cache, (struct entry_id){ 0 }, clock_now(&mc->clock));
+	CHECK_INT(rig_read_check(rig, 0, 2 * MIB, 128 << 10), READ_MISS);
+	bits_set(rig->cache->pushed, 0);
+	before = rig_metric(rig, METRIC_READ_BYTES_STAGED);
+	account_sweep(rig->cache, clock_now(&mc->clock), true);
+	CHECK_U64(rig_metric(rig, METRIC_READ_BYTES_STAGED) - before, 384 << 10);
+	CHECK_U64(staged_by(rig, 0, false), 0);
+	/* The file was replaced before it was opened. */
+	bits_set(rig->cache->pushed, 2);
+	account_unpushed(rig->cache, (struct entry_id){ 2 });
+	CHECK_U64(staged_by(rig, 2, false), 0);
+	rig_free(rig);
+	free(mc);
+}
+
+struct told {
+	struct probe probe;
+	uint64_t bytes[4];
+};
+
+static void on_told(void *ctx, const struct read_facts *notes, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++)
+		((struct told *)ctx)->bytes[notes[i].sample] += notes[i].bytes;
+}
+
+static void nobody_cares(void *ctx, uint64_t before_ns)
+{
+	(void)ctx;
+	(void)before_ns;
+}
+
+/* GPU wait and its page cache hear of the bytes that were asked for; of small files: of all. */
+static void what_is_told_of_a_large_file_is_what_was_asked_for(void)
+{
+	static const uint64_t sizes[] = { 8 * MIB, 8 * MIB, 5000, 8 * MIB };
+	struct manual_clock *mc = clock_new();
+	struct told told = { .bytes = { 0 } };
+	struct rig *rig;
+
+	told.probe = probe_kit(&told, on_told, nobody_cares);
+	rig = rig_new(&(struct rig_options){ .n = 4,
+					     .sizes = sizes,
+					     .clock = &mc->clock,
+					     .probe = &told.probe,
+					     .is_not_started = true });
+	account_open(rig->cache, (struct entry_id){ 0 }, clock_now(&mc->clock));
+	CHECK_INT(rig_read_check(rig, 0, 4 * MIB, 512 << 10), READ_MISS);
+	CHECK_INT(rig_read_check(rig, 0, 6 * MIB, 512 << 10), READ_MISS);
+	account_open(rig->cache, (struct entry_id){ 2 }, clock_now(&mc->clock));
+	CHECK_INT(rig_read_check(rig, 2, 0, 4096), READ_MISS);
+	account_sweep(rig->cache, clock_now(&mc->clock), true);
+	CHECK_U64(told.bytes[0], MIB);
+	CHECK_U64(told.bytes[2], 5000);
+	(void)staged_by(rig, 1, true);
+	CHECK_U64(told.bytes[1], MIB); /* as much as of the other one */
+	(void)staged_by(rig, 3, false);
+	CHECK_U64(told.bytes[3], MIB);
+	rig_free(rig);
+	free(mc);
+}
+
+static void what_opens_ask_for_is_learned(void)
+{
+	struct rig *rig = rig_new(&(struct rig_options){ .n = 1, .size = 100, .is_not_started = true });
+	struct cache *c = rig->cache;
+
+	CHECK_U64(asked_of(c, 100 * MIB), 100 * MIB);
+	asked_learn(c, 100 * MIB, 100 * MIB);
+	CHECK_U64(asked_of(c, 100 * MIB), 100 * MIB);
+	CHECK_U64(asked_of(c, 1ull << 60), 1ull << 60);
+	for (int i = 0; i < 200; i++)
+		asked_learn(c, 100 * MIB, MIB);
+	CHECK(asked_of(c, 100 * MIB) <= MIB + MIB / 50);
+	CHECK_U64(asked_of(c, 100000), 100000); /* of one piece: all of it, whatever else is read */
+	for (int i = 0; i < 60; i++)
+		asked_learn(c, 100 * MIB, 300 * (uint64_t)MIB);
+	CHECK_U64(asked_of(c, 100 * MIB), 100 * MIB); /* all is reached, not only neared */
+	asked_learn(c, 1ull << 60, 0);
+	CHECK(asked_of(c, 100 * MIB) > 0);
 	rig_free(rig);
 }
 
@@ -463,6 +607,12 @@ static const struct check_test tests[] = {
 	  partly_read_samples_do_not_hold_up_the_others },
 	{ "push_that_served_its_open_is_used_up", push_that_served_its_open_is_used_up },
 	{ "classes_add_up_to_the_opens", classes_add_up_to_the_opens },
+	{ "reads_of_a_large_file_count_one_by_one", reads_of_a_large_file_count_one_by_one },
+	{ "pushed_pages_of_a_large_file_are_worth_what_is_asked_for",
+	  pushed_pages_of_a_large_file_are_worth_what_is_asked_for },
+	{ "what_is_told_of_a_large_file_is_what_was_asked_for",
+	  what_is_told_of_a_large_file_is_what_was_asked_for },
+	{ "what_opens_ask_for_is_learned", what_opens_ask_for_is_learned },
 	{ "opens_of_a_large_file_are_worth_what_was_read",
 	  opens_of_a_large_file_are_worth_what_was_read },
 };

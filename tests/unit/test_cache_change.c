@@ -585,6 +585,7 @@ static void change_of_a_sample_that_waits_for_its_first_piece(void)
 	struct stat st;
 	struct err err;
 
+	hold.countdown = rig->options.keeps_files; /* one opens it */
 	fault_io_set(rig->io, &hold);
 	CHECK_INT(cache_start(rig->cache, &err), 0);
 	fault_io_wait_held(rig->io, 8); /* all slots are sample 0's */

@@ -184,6 +184,94 @@ static void read_is_put_together_of_what_is_there_and_what_is_not(void)
 	rig_free(rig);
 }
 
+static uint32_t n_ahead(struct rig *rig)
+{
+	struct prefetch_queue *queue = &rig->cache->prefetch;
+	uint32_t n;
+
+	mutex_lock(&queue->mu);
+	n = queue->inflight;
+	mutex_unlock(&queue->mu);
+	return n;
+}
+
+/* Two readers of O_DIRECT at the same half of what was fetched ahead: the other half stays. */
+static void bytes_that_are_read_twice_are_not_all_of_it(void)
+{
+	struct rig *rig =
+		rig_new(&(struct rig_options){ .n = 1, .size = 100, .other_size = 40 * MIB });
+	uint64_t before;
+
+	rig_read_check(rig, 1, 20 * MIB, 65536);
+	rig_read_check(rig, 1, 20 * MIB + 65536, 65536); /* 256 KiB behind it come ahead */
+	rig_wait_metric(rig, METRIC_SOURCE_BYTES, 131072 + 262144);
+	RIG_UNTIL(n_ahead(rig) == 0);
+	for (int i = 0; i < 2; i++) /* no stream goes on there, nor in what follows */
+		CHECK_INT(rig_read_check(rig, 1, 20 * MIB + 131072 + 4096, 131072), READ_ARENA);
+	before = rig_metric(rig, METRIC_SOURCE_READS);
+	CHECK_INT(rig_read_check(rig, 1, 20 * MIB + 262144, 131072), READ_ARENA);
+	CHECK_U64(rig_metric(rig, METRIC_SOURCE_READS) - before, 0);
+	CHECK(arena_used(rig->arena) > 0); /* one page of it is left to be read */
+	rig_read_check(rig, 1, 20 * MIB + 131072 - 4096, 8192);
+	RIG_UNTIL(arena_used(rig->arena) == 0);
+	rig_free(rig);
+}
+
+/* READs in flight take no place of those that were fetched ahead. */
+static void ranges_of_reads_in_flight_are_no_places_taken(void)
+{
+	enum { N = RANGES_MAX };
+	struct rig *rig =
+		rig_new(&(struct rig_options){ .n = 1, .size = 100, .other_size = 40 * MIB });
+	struct rig_read *reads[N];
+
+	rig_read_check(rig, 1, 20 * MIB, 65536);
+	rig_read_check(rig, 1, 20 * MIB + 65536, 65536);
+	rig_wait_metric(rig, METRIC_SOURCE_BYTES, 131072 + 262144);
+	RIG_UNTIL(n_ahead(rig) == 0);
+	fault_io_pause(rig->io);
+	for (uint32_t i = 0; i < N; i++)
+		reads[i] = rig_read_start(rig, 1, i * 65536 * 3 + 4096, 4096);
+	CHECK_INT(rig_read_check(rig, 1, 20 * MIB + 131072, 131072), READ_ARENA);
+	CHECK(n_ahead(rig) > 0); /* the stream goes on */
+	fault_io_resume(rig->io);
+	for (uint32_t i = 0; i < N; i++) {
+		rig_read_wait(reads[i]);
+		rig_check_bytes(reads[i], 0, 40 * MIB);
+		rig_read_free(reads[i]);
+	}
+	rig_free(rig);
+}
+
+/* Every second prefetch fails for a while: readers notice nothing, and nothing is owed afterwards. */
+static void fetches_ahead_that_fail_are_not_charged(void)
+{
+	struct rig *rig =
+		rig_new(&(struct rig_options){ .n = 1, .size = 100, .other_size = 40 * MIB });
+	struct fault_io_rule fail = { .kind = FAULT_IO_FAIL, .status = -EIO };
+
+	rig_read_check(rig, 1, 20 * MIB, 65536);
+	for (uint64_t at = 20 * MIB + 65536; at < 30 * MIB; at += 65536) {
+		struct rig_read *read;
+
+		fault_io_pause(rig->io);
+		read = rig_read_start(rig, 1, at, 65536);
+		/* The READ itself is let through if it has to ask, what it started ahead fails. */
+		fail.countdown = read->n_done ? 0 : 1;
+		fault_io_set(rig->io, &fail);
+		fault_io_resume(rig->io);
+		rig_read_wait(read);
+		rig_check_bytes(read, 0, 40 * MIB);
+		rig_read_free(read);
+		RIG_UNTIL(n_ahead(rig) == 0);
+		fault_io_set(rig->io, NULL);
+	}
+	CHECK(rig_metric(rig, METRIC_SOURCE_ERRORS) > 0);
+	CHECK_U64(rig->cache->ahead->spent, rig_metric(rig, METRIC_SOURCE_BYTES));
+	CHECK_U64(atomic_load(&rig->cache->ahead_bytes), 0);
+	rig_free(rig);
+}
+
 /* A file of one piece is fetched whole by any READ of it, as ever. */
 static void file_of_one_piece_is_fetched_whole(void)
 {
@@ -237,6 +325,44 @@ static void pushes_pass_over_the_piece_that_is_being_read(void)
 	rig_free(rig);
 }
 
+/* How many of n pushes would be refused. */
+static uint32_t refused(struct rig *rig, uint32_t sample, uint32_t n)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		count += direct_is_expected(rig->cache, (struct entry_id){ sample });
+	return count;
+}
+
+static void readers_of_o_direct_are_noticed_and_forgotten(void)
+{
+	struct rig *rig = rig_new(&(struct rig_options){ .n = 100, .size = 100 });
+	struct cache *c = rig->cache;
+
+	/* One file again and again says nothing of the others. */
+	for (uint32_t i = 0; i < 100; i++)
+		direct_read(c, (struct entry_id){ 0 }, true, false);
+	CHECK_U64(refused(rig, 50, 16), 0);
+	CHECK_U64(refused(rig, 0, 16), 15);
+	for (uint32_t i = 0; i < 40; i++)
+		direct_read(c, (struct entry_id){ i }, true, false);
+	CHECK_U64(refused(rig, 50, 160), 150);
+	/* Another job, which reads others: none is lost for it, not even those. */
+	for (uint32_t i = 60; i < 76; i++)
+		direct_read(c, (struct entry_id){ i }, false, false);
+	CHECK_U64(refused(rig, 0, 16) + refused(rig, 39, 16) + refused(rig, 50, 16), 0);
+	/* The first one comes back: it is seen at what was pushed for nothing. */
+	for (uint32_t i = 0; i < 8; i++)
+		direct_read(c, (struct entry_id){ i }, true, true);
+	CHECK_U64(refused(rig, 39, 16), 15);
+	/* What is read from pages counts as well as what is read into them. */
+	for (uint32_t i = 0; i < 8; i++)
+		direct_used_pages(c);
+	CHECK_U64(refused(rig, 39, 16), 0);
+	rig_free(rig);
+}
+
 static void stop_answers_the_reads_in_flight(void)
 {
 	struct rig *rig = rig_new(&(struct rig_options){ .n = 8, .size = 3 * MIB });
@@ -270,9 +396,16 @@ static const struct check_test tests[] = {
 	  random_reads_of_a_large_file_fetch_what_is_asked_for },
 	{ "read_is_put_together_of_what_is_there_and_what_is_not",
 	  read_is_put_together_of_what_is_there_and_what_is_not },
+	{ "bytes_that_are_read_twice_are_not_all_of_it",
+	  bytes_that_are_read_twice_are_not_all_of_it },
+	{ "ranges_of_reads_in_flight_are_no_places_taken",
+	  ranges_of_reads_in_flight_are_no_places_taken },
+	{ "fetches_ahead_that_fail_are_not_charged", fetches_ahead_that_fail_are_not_charged },
 	{ "file_of_one_piece_is_fetched_whole", file_of_one_piece_is_fetched_whole },
 	{ "pushes_pass_over_the_piece_that_is_being_read",
 	  pushes_pass_over_the_piece_that_is_being_read },
+	{ "readers_of_o_direct_are_noticed_and_forgotten",
+	  readers_of_o_direct_are_noticed_and_forgotten },
 	{ "stop_answers_the_reads_in_flight", stop_answers_the_reads_in_flight },
 };
 CHECK_MAIN(tests)

@@ -453,6 +453,66 @@ static void old_descriptors_are_opened_again(void)
 	rig_fini(&r);
 }
 
+struct hand_clock {
+	struct clock clock;
+	_Atomic uint64_t ns;
+};
+
+static uint64_t hand_now(struct clock *clock)
+{
+	return atomic_load(&container_of(clock, struct hand_clock, clock)->ns);
+}
+
+/* Nobody waits while a descriptor that is in use is made anew. */
+static void reads_go_on_while_a_file_is_opened_anew(void)
+{
+	struct hand_clock hand = { .clock.now_ns = hand_now, .ns = NS_PER_S };
+	struct waited_read *w[3];
+	struct file_identity id;
+	struct rig r;
+	int fds;
+
+	rig_init(&r, 4, LONG_NS);
+	tier_free(r.tier);
+	CHECK_INT(source_new(&(struct source_params){ .dirfd = r.dirfd,
+						      .io = r.io,
+						      .metrics = r.metrics,
+						      .open_files = 4,
+						      .reopen_ns = 1000,
+						      .clock = &hand.clock },
+			     &r.tier, NULL),
+		  0);
+	id = make_file(&r, "a", 1, 3 * PIECE_BYTES);
+	CHECK_INT(read_piece(&r, 1, 0, "a", &id), 0);
+	fds = count_fds();
+	hand.ns += 999;
+	CHECK_INT(read_piece(&r, 1, 0, "no-such-path", &id), 0);
+	hand.ns += 1; /* due: one opens it, none waits for that */
+	CHECK_U64(fault_io_seen(r.io), 3);
+	fault_io_pause(r.io);
+	for (uint32_t i = 0; i < ARRAY_LEN(w); i++) {
+		w[i] = new_read(&r, 1, i, "a", &id);
+		tier_read(r.tier, &w[i]->read);
+	}
+	fault_io_wait_held(r.io, 1 + ARRAY_LEN(w)); /* else it hangs here */
+	fault_io_resume(r.io);
+	for (uint32_t i = 0; i < ARRAY_LEN(w); i++) {
+		CHECK_INT(waited_read_wait(w[i]), 0);
+		check_bytes_of(w[i], 1);
+		free_read(w[i]);
+	}
+	check_fds(fds); /* the old one is closed */
+	hand.ns += 999; /* what was opened then is as good as new */
+	CHECK_INT(read_piece(&r, 1, 1, "no-such-path", &id), 0);
+	hand.ns += 1001; /* too old for anybody */
+	CHECK_INT(read_piece(&r, 1, 1, "no-such-path", &id), -ENOENT);
+	CHECK_INT(read_piece(&r, 1, 1, "a", &id), 0);
+	/* The end waits for a file that is being opened for nobody. */
+	hand.ns += 1000;
+	CHECK_INT(read_piece(&r, 1, 1, "a", &id), 0);
+	rig_fini(&r);
+}
+
 /* A kept descriptor of a file that has been replaced, with the reader believing in the new one, in
  * the old one, and after a change in place. */
 static void kept_descriptor_is_never_the_last_word(void)
@@ -636,6 +696,7 @@ static const struct check_test tests[] = {
 	{ "descriptors_are_kept_and_reused", descriptors_are_kept_and_reused },
 	{ "no_more_descriptors_than_asked_for", no_more_descriptors_than_asked_for },
 	{ "old_descriptors_are_opened_again", old_descriptors_are_opened_again },
+	{ "reads_go_on_while_a_file_is_opened_anew", reads_go_on_while_a_file_is_opened_anew },
 	{ "kept_descriptor_is_never_the_last_word", kept_descriptor_is_never_the_last_word },
 	{ "threads_share_few_descriptors", threads_share_few_descriptors },
 	{ "free_waits_for_reads_in_flight", free_waits_for_reads_in_flight },
