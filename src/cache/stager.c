@@ -174,6 +174,7 @@ static int stage_sample(struct cache *c, struct entry_id entry)
 	begin_ns = metrics_is_tracing(c->p.metrics) ? clock_now(c->p.clock) : 0;
 	rc = stage_pieces(c, es, version, &file, id.size);
 	if (!stage_verify(c, es, version, rc == 0)) {
+		account_unpushed(c, entry);
 		/* Else it is in the inode of that version. */
 		if (file.renewal == dataset_renewal(c->p.dataset, entry))
 			c->stage->inval(c->stage_ctx, file, 0, 0);

@@ -151,8 +151,11 @@ static void tell_kept(struct cache *c, uint32_t sample, bool may_unwant, uint64_
 	struct plan_event ev = { .kind = PLAN_EV_KEPT, .sample = sample };
 
 	if (is_outside(c, sample)) {
-		if (may_unwant)
-			unwant(c, (struct entry_id){ sample });
+		if (!may_unwant)
+			return;
+		unwant(c, (struct entry_id){ sample });
+		ev.kind = PLAN_EV_UNPINNED; /* its room is for what is read by now */
+		plan_event(c->plan, now_ns, &ev);
 	} else if (is_in_store(c, (struct entry_id){ sample })) {
 		plan_event(c->plan, now_ns, &ev);
 	}

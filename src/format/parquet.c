@@ -239,6 +239,8 @@ static int end_number(struct format_scan *s, struct err *err)
 
 	switch (p->mode) {
 	case FIELD_ID:
+		if (plain > INT16_MAX) /* thrift has no more */
+			return damaged(err);
 		top(p)->field = (int64_t)plain;
 		rc = begin_value(p, p->type, &is_over, err);
 		return rc == 0 && is_over && p->skip == 0 ? end_value(s, err) : rc;

@@ -242,7 +242,7 @@ static int put_at(struct orders *o, uint32_t at, const struct order_spec *spec,
 			   at == NOBODY ? CACHE_NO_JOB : o->jobs.job[at].id, &job.id);
 	if (rc < 0) {
 		job_clear(&job);
-		if (rc == -ENOSPC)
+		if (rc == -ENOSPC) /* a job more than the table knows of */
 			return err_set(err, rc,
 				       "an epoch of a job that has left is still being computed; "
 				       "tell it again in a moment");

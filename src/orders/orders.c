@@ -15,6 +15,7 @@
 #include "orders_priv.h"
 
 #define LOOK_NS NS_PER_S
+#define MESSAGES_MOST 16u /* of a step */
 
 int orders_new(const struct orders_params *params, struct orders **ret, struct err *err)
 {
@@ -142,10 +143,12 @@ static int obey(struct orders *o, struct message *m)
 uint64_t orders_step(struct orders *o, uint64_t now_ns)
 {
 	struct message *m;
+	uint32_t n = 0;
 
 	assert(now_ns >= o->now_ns);
 	o->now_ns = now_ns;
-	while ((m = inbox_take(&o->inbox)))
+	/* Not all of them: who tells without a pause must not keep the looks from being had. */
+	while (n++ < MESSAGES_MOST && (m = inbox_take(&o->inbox)))
 		inbox_answer(&o->inbox, m, obey(o, m));
 	if (now_ns >= o->look_ns) {
 		jobs_look(o);

@@ -9,6 +9,8 @@
  * by contract; no I/O, no clock; an impossible event is a bug of the caller and asserts. */
 #include "plan_priv.h"
 
+#define BURIED_MOST 16u /* steps of taking jobs apart */
+
 #include <errno.h>
 #include <string.h>
 
@@ -341,8 +343,10 @@ static uint64_t plan_decide(struct plan *plan, uint64_t now_ns)
 		wake = now_ns;
 	if (retain_let_go(plan))
 		wake = now_ns;
-	if (jobs_bury_step(plan))
-		wake = now_ns;
+	/* Small ones whole, as a job may change its order in each step. */
+	for (uint32_t i = 0; i < (plan->n <= KEY_CHUNK ? BURIED_MOST : 1); i++)
+		if (jobs_bury_step(plan))
+			wake = now_ns;
 	plan_check(plan);
 	return actions_room(plan) < ACTIONS_MAX / 8 ? now_ns : wake;
 }

@@ -153,8 +153,10 @@ void recent_show(struct plan *plan, struct plan_job *job)
 	if (recent_is_agreed(job))
 		return;
 	jobs_restart(plan, job);
-	if (epochs_set_first(job, ep) == 0)
+	if (epochs_set_first(job, ep) == 0) {
 		recent_tell(plan, job, since, 0, false);
-	else
-		job->has_failed_epoch = true;
+		return;
+	}
+	job->has_failed_epoch = true;
+	plan_enter(plan, job, PLAN_LOST, WHY_NO_MEMORY);
 }

@@ -147,7 +147,8 @@ void uses_let_go(struct plan *plan)
 	order_epoch_free(u->taking);
 	u->taking = NULL;
 	u->lo = u->hi = 0;
-	u->is_judged = false;
+	u->is_judged = u->is_cut = false;
+	u->survey_pass = u->surveyed = 0;
 	u->is_leaving = u->mask != NULL;
 	u->left = plan->n;
 }

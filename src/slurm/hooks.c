@@ -232,7 +232,7 @@ static int prolog(struct hook *h)
 	struct slurm_spec spec;
 	const char *text;
 	AUTO_FD int lock = slurm_job_lock(h->clean.run_fd, h->job.id, AGAIN_NS);
-	AUTO_FD int dir = -1;
+	AUTO_FD int dir = -1, held = -1;
 	size_t len;
 	int rc;
 
@@ -260,7 +260,8 @@ static int prolog(struct hook *h)
 		give_up(h, -1, NULL, err.msg);
 		return dir;
 	}
-	if (slurm_dir_lock(dir) < 0)
+	held = slurm_dir_lock(dir);
+	if (held < 0)
 		log_warn("job %u: its directory is in use", h->job.id);
 	if (rc < 0) {
 		give_up(h, dir, NULL, err.msg);

@@ -64,9 +64,16 @@ int slurm_dir_make(int run_fd, uint32_t job)
 	return take_fd(&fd);
 }
 
+/* Of a file of root's, not of the directory: whoever may open that could hold it. */
 int slurm_dir_lock(int dir_fd)
 {
-	return flock(dir_fd, LOCK_EX | LOCK_NB) == 0 ? 0 : errno == EWOULDBLOCK ? -EBUSY : -errno;
+	AUTO_FD int fd = openat(dir_fd, ".prolog", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+
+	if (fd < 0)
+		return -errno;
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+		return errno == EWOULDBLOCK ? -EBUSY : -errno;
+	return take_fd(&fd);
 }
 
 int slurm_job_lock(int run_fd, uint32_t job, uint64_t ns)

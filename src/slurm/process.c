@@ -121,7 +121,8 @@ static bool is_own(const struct own *own, pid_t pid)
 static bool look_own(void *ctx, pid_t pid)
 {
 	struct own *own = ctx;
-	AUTO_FD int fd = is_own(own, pid) ? open_process(pid) : -1;
+	bool is_us = pid == getpid() || pid == getppid(); /* of a job of the user who runs hooks */
+	AUTO_FD int fd = !is_us && is_own(own, pid) ? open_process(pid) : -1;
 
 	if (fd >= 0 && is_own(own, pid)) /* still the one that was looked at */
 		own->fd[own->n++] = take_fd(&fd);

@@ -13,7 +13,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <spawn.h>
 #include <string.h>
 #include <sys/wait.h>
 
@@ -41,21 +40,21 @@ static int spawn_squeue(const struct slurm_clean *c, int out_fd, pid_t *ret_pid)
 	     a6[] = "-w";
 	char *argv[] = { a0, a1, a2, a3, a4, a5, a6, (char *)(uintptr_t)c->node, NULL };
 	char *environment[] = { path, NULL, NULL };
-	posix_spawn_file_actions_t actions;
-	int rc;
 
 	if (getenv("SLURM_CONF")) { /* slurmd's own */
 		snprintf(slurm_conf, sizeof(slurm_conf), "SLURM_CONF=%s", getenv("SLURM_CONF"));
 		environment[1] = slurm_conf;
 	}
-	if (posix_spawn_file_actions_init(&actions) != 0)
-		return -ENOMEM;
-	posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-	posix_spawn_file_actions_adddup2(&actions, out_fd, 1);
-	posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
-	rc = posix_spawn(ret_pid, c->site->squeue, &actions, NULL, argv, environment);
-	posix_spawn_file_actions_destroy(&actions);
-	return -rc;
+	/* No vfork, which posix_spawn is: the program may be on a filesystem that hangs. */
+	*ret_pid = fork();
+	if (*ret_pid == 0) {
+		int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+		if (null >= 0 && dup2(null, 0) >= 0 && dup2(out_fd, 1) >= 0 && dup2(null, 2) >= 0)
+			execve(c->site->squeue, argv, environment);
+		_exit(127);
+	}
+	return *ret_pid < 0 ? -errno : 0;
 }
 
 /* Until the other side closes it. -ETIMEDOUT, or -EFBIG: more than anybody has jobs. */
@@ -129,8 +128,9 @@ static bool is_daemon_gone(int dir_fd)
 static bool is_gone(const struct slurm_clean *c, uint32_t job, struct asked *asked)
 {
 	AUTO_FD int dir = slurm_dir_open(c->run_fd, job);
+	AUTO_FD int held = dir < 0 ? -1 : slurm_dir_lock(dir);
 
-	if (dir < 0 || slurm_dir_lock(dir) < 0 || slurm_process_has_step(job))
+	if (held < 0 || slurm_process_has_step(job))
 		return false;
 	if (!c->site->squeue)
 		return is_daemon_gone(dir);

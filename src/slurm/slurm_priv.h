@@ -57,7 +57,7 @@ int slurm_run_open(const char *run_dir, bool may_make, struct err *err) MUST_USE
 /* RUN_DIR/JOBID; -ENOENT. */
 int slurm_dir_open(int run_fd, uint32_t job) MUST_USE;
 int slurm_dir_make(int run_fd, uint32_t job) MUST_USE;
-/* Tells reap that the job's prolog is at work, until dir_fd is closed. -EBUSY. */
+/* Tells reap that the job's prolog is at work: a descriptor to be closed, or -EBUSY. */
 int slurm_dir_lock(int dir_fd) MUST_USE;
 /* Keeps prolog, epilog, reap and the one that mounts out of each other, for one job at a time. A
  * descriptor to be closed, or -EBUSY: not within this time. It ends with the process, and children
