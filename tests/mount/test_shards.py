@@ -294,8 +294,9 @@ def bytes_of_staged_shards_add_up(place):
                 os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
                 os.close(fd)
         want = epochs * n * size
-        # An open is decided seconds after its last sign.
-        shards.mount.wait_for(lambda s: sum(c["bytes"] for c in s["reads"].values()) >= want - want // 100, "all are counted")
+        # An open is decided seconds after its last sign. Pages that the kernel has from a READ, and that are read once more, are not
+        # heard of; a slow daemon has more of these.
+        shards.mount.wait_for(lambda s: sum(c["bytes"] for c in s["reads"].values()) >= want - want // 20, "nearly all are counted")
         got = shards.asked() + shards.bytes_of("staged")
         tap.ok(got <= want + want // 100, "and no more than was read", got, want)
         tap.ok(shards.bytes_of("staged") > 0, "some of it from pages that were pushed")
