@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The cache: object table (one object per piece in flight or in the arena), single flight, the read
- * path, and the planner thread that carries out the plan's actions. A read never fails, hangs or
- * differs because the cache failed: whatever goes wrong in a tier, the source is asked, and its
- * answer - bytes or errno - is the answer. */
+ * path, files that change. It knows no plan and no order: who plans (drive.h) holds samples in it and
+ * has them pushed, and hears what happens by its news. A read never fails, hangs or differs because the
+ * cache failed: whatever goes wrong in a tier, the source is asked, and its answer - bytes or errno -
+ * is the answer. */
 #ifndef CLAIRFS_CACHE_H
 #define CLAIRFS_CACHE_H
 
@@ -13,30 +14,11 @@
 
 #include "clairfs/base/clock.h"
 #include "clairfs/base/queue.h"
+#include "clairfs/cache/news.h"
 #include "clairfs/cache/probe.h"
 #include "clairfs/dataset.h"
 #include "clairfs/metrics.h"
-#include "clairfs/order.h"
-#include "clairfs/plan.h"
 #include "clairfs/tier.h"
-
-struct tape;
-
-/* Several jobs may read at the same time: each has an id, see cache_add_order. */
-#define CACHE_NO_JOB UINT32_MAX
-
-struct cache_open {
-	uint32_t sample;
-	uint32_t job;    /* whose order has it where that job reads, or CACHE_NO_JOB */
-	uint32_t reader; /* as cache_reader_of; 0: there was no READ yet, or it is not known */
-};
-
-/* Who looks at what the job does. On the planner's thread: must not block, nor call the cache. */
-struct cache_watch {
-	void (*opened)(void *ctx, const struct cache_open *open);  /* every open, in order */
-	void (*planned)(void *ctx, enum plan_state state); /* after every round */
-	void *ctx;
-};
 
 /* What an arena must have beyond the `ram` bytes that the plan fills with samples: for those on
  * their way (plan_spare_bytes), the holes between them and demand reads, which would be pushed out
@@ -53,71 +35,38 @@ struct cache_params {
 	struct tier *const *tiers; /* as for chain_init(): the source, and what keeps copies */
 	size_t n_tiers;
 	struct arena *arena;
-	struct order *order; /* of the start, NULL = none; borrowed */
 	struct metrics *metrics;
 	struct clock *clock;
-	const struct cache_watch *watch; /* NULL = nobody; borrowed */
-	const struct probe *probe;       /* NULL = nobody measures; borrowed */
-	uint64_t arena_bytes; /* budget of the plan within the arena (the arena's own limit is
-			       * larger by what demand reads in flight may need) */
-	uint64_t stage_bytes;
+	const struct probe *probe; /* NULL = nobody measures; borrowed */
+	/* What happens is put there; it and the next one live until cache_free. NULL: nobody plans. */
+	struct news *news;
+	/* struct page_job: work that waits for pages, put there under locks of the cache; who takes
+	 * one has it done (cache_do_page_job). NULL: nobody does, and nothing may be mounted. */
+	struct queue *pages;
+	uint64_t arena_bytes; /* of the arena, what is planned with: its own limit is larger by what
+			       * demand reads in flight may need */
 	uint64_t sample_max_bytes;
-	uint64_t store_bytes;
-	enum plan_pin_rule pin_rule;
-	uint32_t inflight_min, inflight_max; /* prefetch requests of the source in flight */
-	uint64_t source_bytes_per_s;
-	uint32_t stagers;       /* 1..8 threads */
+	uint32_t prefetch_max;  /* requests in flight, 0 = 64 */
+	bool sets_aside;        /* cache_set_aside is called */
 	uint64_t revalidate_ns; /* files whose pages we or the kernel may hold are checked against
 				 * the source this often; 0 = only when fetched */
-	struct tape *tape;      /* records the plan; borrowed, NULL = none */
 };
 
 struct cache;
 int cache_new(const struct cache_params *params, struct cache **ret, struct err *err) MUST_USE;
-/* The order of the only job from here on, while everything runs (NULL: there is none any more, and
- * what was pushed into the kernel and not read is given back). What is kept in memory, pushed or on
- * its way serves the next order, after the last one whoever reads it until its room is needed;
- * samples in the store stay known, and the last opens are shown to the job, so that one that tells
- * its order late is followed at once. Waits for the planner, a moment; any thread but the reactor.
- * The order is the cache's from here on, also when this fails: -ENOMEM, -EINVAL: the old order
- * stays in force; -ECANCELED: not started, or stopping. */
-int cache_set_order(struct cache *cache, struct order *take_order) MUST_USE;
-/* Grows by one with every order put in force: 0 is the one of the start. */
-uint32_t cache_generation(struct cache *cache);
-
-/* Several jobs may read at the same time, each in an order of its own. A job has the id that
- * cache_generation had when its order was put in force; ids are never used again. The first job is
- * the one that came first; where one order is spoken of, it is that one's. A job whose epochs are
- * over leaves by itself as long as there are others. */
-struct cache_job {
-	uint32_t id;
-	struct plan_status plan;
-	uint64_t told_ns, read_ns; /* put in force; its last read, or 0 (of the cache's clock) */
-};
-/* The order of one more job; or, with the id of one that is at work, its next order. As
- * cache_set_order otherwise; -ENOSPC: there are PLAN_JOBS jobs. *ret_id: of the job from here on.
- */
-int cache_add_order(struct cache *cache, struct order *take_order, uint32_t instead_of,
-		    uint32_t *ret_id) MUST_USE;
-/* Nothing is planned for that job any more. -ENOENT: there is none; -ECANCELED: not started, or
- * stopping. The last one: as cache_set_order(NULL). why: what is said then, static. */
-int cache_end_order(struct cache *cache, uint32_t id, const char *why) MUST_USE;
-/* Those at work, in the order they came; how many. Any thread. */
-uint32_t cache_get_jobs(struct cache *cache, struct cache_job ret[PLAN_JOBS]);
-/* The last samples opened, at most max of them, the latest last. Asks the planner; any thread but
- * the reactor. 0 before cache_start and when stopping. */
-uint32_t cache_last_opens(struct cache *cache, uint32_t *ret_sample, uint32_t max);
 /* The thread whose READ of the sample came last, if that was in the last second or so and after its
  * last open but one; else 0. Of pages that the kernel has there is none. Any thread. */
 uint32_t cache_reader_of(struct cache *cache, uint32_t sample);
 /* Gives the operations of the mounted filesystem; before cache_start. Without them nothing is
  * staged. */
 void cache_set_stage(struct cache *cache, const struct stage_ops *ops, void *ctx);
-/* Starts planner, stagers, epoch thread, store writer and revalidation. */
+/* Starts revalidation. */
 int cache_start(struct cache *cache, struct err *err) MUST_USE;
-/* Ends the threads; reads in flight are answered by their tiers first. No cache_read may come any
- * more. */
+/* Ends the threads; reads and fetches in flight are answered by their tiers first, and what was held
+ * for is answered. No cache_read may come any more, and who takes `pages` must still do so. */
 void cache_stop(struct cache *cache);
+/* The last of what is counted, after cache_stop and when nobody pushes any more. */
+void cache_finish(struct cache *cache);
 void cache_free(struct cache *cache);
 
 #define CACHE_READ_PARTS 4
@@ -190,28 +139,27 @@ void cache_note_open(struct cache *cache,
 void cache_note_forget(struct cache *cache,
 		       struct entry_id entry); /* the kernel dropped the inode and its pages */
 void cache_note_blind(struct cache *cache);    /* opens were lost (watch overflow) */
-/* Whether OPEN may be answered ENOSYS for good: the order is confirmed, or there is none to learn.
- * fs also needs the watch to cover all sample directories. */
+/* Whether OPEN may be answered ENOSYS for good, as was said last (at first: yes). fs also needs the
+ * watch to cover all sample directories. */
 bool cache_may_refuse_open(struct cache *cache);
 
-/* Memory is short, or not any more: the arena has `ram_bytes` and the stage `stage_bytes` from here
- * on; those of the start end it. Plain copies leave at once, the oldest first, what is planned with
- * the planner's next round. Any thread but the reactor. */
-void cache_set_memory(struct cache *cache, uint64_t ram_bytes, uint64_t stage_bytes);
+/* Memory is short, or not any more: the arena has `ram_bytes` from here on; those of the start end
+ * it. Plain copies leave at once, the oldest first. Any thread but the reactor. */
+void cache_set_memory(struct cache *cache, uint64_t ram_bytes);
 
 #define CACHE_HELD_BYTES 512u /* at most, beside the arena, of a sample of one piece */
 struct cache_status {
-	struct plan_status plan; /* of the first job */
-	uint32_t n_jobs;         /* 0: there is no order */
 	uint64_t objects;
-	uint64_t files;      /* of which something is here, or under way */
-	uint64_t held_bytes; /* memory that is not the arena's but grows with objects and files */
-	uint64_t table_bytes;        /* that grows with the dataset: bits per file, the plan's */
+	uint64_t files;       /* of which something is here, or under way */
+	uint64_t held_bytes;  /* memory that is not the arena's but grows with objects and files */
+	uint64_t table_bytes; /* that grows with the dataset: bits per file */
 	bool is_degraded; /* something failed that costs speed (see the log), e.g. out of memory,
 			     store switched off */
 };
 void cache_get_status(struct cache *cache, struct cache_status *ret);
-/* Brings the gauges of metrics up to date (arena, stage, store, position...). */
+/* Brings the gauges of metrics up to date (arena, store, dataset...). */
 void cache_update_gauges(struct cache *cache);
+
+#include "clairfs/cache/held.h"
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The one owner of the jobs that read on a mount and of their orders: told (by an option, or through
- * the mount), found by what is opened, numbered anew, ended. The cache carries out what is in force;
+ * the mount), found by what is opened, numbered anew, ended. The drive carries out what is in force;
  * whoever else wants to know asks here. "Whose order it is" in src/README.md has the rules. */
 #ifndef CLAIRFS_ORDERS_H
 #define CLAIRFS_ORDERS_H
@@ -13,7 +13,7 @@
 #include "clairfs/base/buf.h"
 #include "clairfs/base/clock.h"
 #include "clairfs/base/err.h"
-#include "clairfs/cache.h"
+#include "clairfs/drive.h"
 #include "clairfs/infer.h"
 #include "clairfs/order.h"
 
@@ -38,7 +38,7 @@ int orders_new(const struct orders_params *params, struct orders **ret, struct e
 /* --- Before the mount answers, in this order; one thread. */
 /* The order of the start, in the words of the mounting user: it may name any file. */
 int orders_begin(struct orders *o, const struct order_spec *spec, struct err *err) MUST_USE;
-/* That one, for cache_params, or NULL; it lives until orders_free. */
+/* That one, for drive_params, or NULL; it lives until orders_free. */
 struct order *orders_first(const struct orders *o);
 
 /* How orders are looked for that nobody told. */
@@ -53,7 +53,7 @@ int orders_search(struct orders *o, const struct orders_search *search, struct e
 
 /* Who accounts for the first job. Functions of any thread, that must not block for long. */
 struct orders_watch {
-	/* This order is in force (NULL: none) since that generation of the cache. */
+	/* This order is in force (NULL: none) since that generation of the drive. */
 	void (*first)(void *ctx, const struct order_info *info, uint32_t generation);
 	/* Orders up to that generation that `first` was not told of are other jobs'. */
 	void (*others)(void *ctx, uint32_t generation);
@@ -63,27 +63,27 @@ struct orders_watch {
 };
 /* Copied. It is told of the order of the start at once. */
 void orders_set_watch(struct orders *o, const struct orders_watch *watch);
-/* The cache that carries orders out, made with orders_first; borrowed. */
-void orders_set_cache(struct orders *o, struct cache *cache);
+/* The drive that carries orders out, made with orders_first; borrowed. */
+void orders_set_drive(struct orders *o, struct drive *drive);
 /* From here on somebody may tell an order: files are read without anybody waiting for them for
  * ever. */
 int orders_listen(struct orders *o, struct err *err) MUST_USE;
 
 /* --- While it is mounted. */
-/* Starts the threads; after cache_start. */
+/* Starts the threads; after drive_start. */
 int orders_start(struct orders *o, struct err *err) MUST_USE;
 /* Nobody waits for files any more, as the mount is being taken away. NULL is fine, as below. */
 void orders_quit(struct orders *o);
-/* Ends the threads; waits for searches, as infer_stop. Before cache_stop. Also when it was never
+/* Ends the threads; waits for searches, as infer_stop. Before drive_stop. Also when it was never
  * started. */
 void orders_stop(struct orders *o);
-/* After cache_free. False: a thread still waits for its file, and the dataset and its source must
+/* After drive_free. False: a thread still waits for its file, and the dataset and its source must
  * not be freed. */
 bool orders_free(struct orders *o) MUST_USE;
 
 /* --- What happens. */
-/* For cache_watch: planner's thread, never blocks. */
-void orders_opened(struct orders *o, const struct cache_open *open);
+/* For drive_watch: planner's thread, never blocks. */
+void orders_opened(struct orders *o, const struct drive_open *open);
 void orders_planned(struct orders *o, enum plan_state state);
 
 /* What somebody says through the mount. */
@@ -116,7 +116,7 @@ struct orders_job {
 	int pid;           /* whose it is; 0: not known */
 	bool is_found;     /* nobody told it */
 	bool is_accounted; /* it is the first one */
-	struct cache_job at;
+	struct drive_job at;
 };
 /* Copies of all of them, in the order they came, and how many; less when out of memory. Texts are
  * the caller's. */

@@ -13,7 +13,7 @@
 
 #include "clairfs/base/buf.h"
 #include "clairfs/base/err.h"
-#include "clairfs/cache.h"
+#include "clairfs/drive.h"
 #include "clairfs/dataset.h"
 #include "clairfs/metrics.h"
 #include "clairfs/orders.h"
@@ -57,6 +57,7 @@ struct published {
 	struct published_mount mount;
 	struct published_dataset dataset;
 	struct cache_status cache;
+	struct drive_status drive;
 	char *spec; /* of the order in force (of the first job); heap, or NULL */
 	uint64_t numberings_tried;
 	struct orders_job job[PLAN_JOBS];

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* GPU wait: what the mount removed of it. A thread that takes what the cache observes of reads
  * and what processes of the job tell of their steps, and has passes judged by pure statistics
- * (wait/stall.h: what the numbers mean). To the cache it is a probe (cache/probe.h). */
+ * (wait/stall.h: what the numbers mean). To the cache it is a probe (cache/probe.h), to the drive
+ * another one (drive.h). */
 #ifndef CLAIRFS_WAIT_H
 #define CLAIRFS_WAIT_H
 
 #include <jansson.h>
 
 #include "clairfs/cache/probe.h"
+#include "clairfs/drive.h"
 #include "clairfs/order.h"
 #include "clairfs/wait/stall.h"
 
@@ -36,14 +38,15 @@ int wait_new(const struct wait_params *params, uint32_t n_samples, struct metric
 /* Asks the source, if it is to be asked; before wait_start. ds: borrowed, until wait_stop. */
 void wait_ask_source(struct wait *w, const struct dataset *ds);
 int wait_start(struct wait *w, struct err *err) MUST_USE;
-/* After cache_stop, which tells the last reads: judges what is left and ends the thread. NULL and
+/* After drive_stop, which tells the last reads: judges what is left and ends the thread. NULL and
  * twice are fine. */
 void wait_stop(struct wait *w);
-void wait_free(struct wait *w); /* after cache_free, or without a cache */
+void wait_free(struct wait *w); /* after drive_free, or without a drive */
 
-/* For cache_params; lives as long as w. */
+/* For cache_params and drive_params; they live as long as w. */
 const struct probe *wait_probe(const struct wait *w);
-/* An order is in force (NULL: none) since that generation of the cache. Any thread. */
+const struct drive_probe *wait_drive_probe(const struct wait *w);
+/* An order is in force (NULL: none) since that generation of the drive. Any thread. */
 void wait_set_order(struct wait *w, const struct order_info *info, uint32_t generation);
 /* Orders up to that generation that are not told by wait_set_order are other jobs': their reads
  * have no place. One of them may be told later, when its job's turn has come. Any thread. */

@@ -29,7 +29,7 @@
  * open are the bytes that it is known or expected to have asked for.
  *
  * Runs on fs threads, I/O threads and the planner. Memory: at most RECORDS_MAX per shard, then the
- * oldest is decided. It must not send a note with its lock held: locks of notes and of records are
+ * oldest is decided. It must not send a note with its lock held: locks of the news and of records are
  * both leaves.
  */
 #include "cache_priv.h"
@@ -73,17 +73,17 @@ struct record {
 	bool is_pushed;           /* its pages were, when it was opened */
 	bool has_use;
 	uint32_t generation; /* of the order that said so */
-	struct plan_use use;
+	struct read_place use;
 	uint64_t busy_ns; /* since when READs have been in flight */
 	/* Of opens before, counted but not told: their place was not known yet. */
 	struct reading before;
 	uint8_t n_before;
 	bool has_before, was_pushed;
 	bool is_again; /* the open before had a place, `place` */
-	struct plan_use place;
+	struct read_place place;
 	uint32_t placed_by; /* the generation of that */
 	bool is_kept_back; /* while it is decided */
-	bool is_fed;       /* the plan has heard of the open */
+	bool is_fed;       /* who plans has heard of the open */
 	uint32_t reader;  /* the thread of the last READ that came */
 };
 
@@ -97,7 +97,7 @@ struct account_shard {
 	uint32_t n_told, told_size;
 } CACHE_ALIGNED;
 
-/* Samples that were read and whose open was not seen; told to the plan without the lock. */
+/* Samples that were read and whose open was not seen; told without the lock. */
 struct unseen {
 	struct entry_id entry[UNSEEN_MAX];
 	uint32_t n;
@@ -210,7 +210,7 @@ static bool is_large(struct cache *c, struct entry_id entry)
 
 static void count_large_rest(struct cache *c, struct record *rec)
 {
-	uint64_t size = dataset_size(c->p.dataset, rec->entry), most = asked_of(c, size);
+	uint64_t size = dataset_size(c->p.dataset, rec->entry), most = cache_asked_of(c, size);
 
 	if (rec->is_summed || !rec->n_opens || rec->now.has_failed)
 		return;
@@ -283,7 +283,7 @@ static uint64_t bytes_of(struct cache *c, const struct record *rec, const struct
 	uint64_t size = dataset_size(c->p.dataset, rec->entry);
 	uint64_t bytes = sum->bytes + rec->unseen;
 
-	return size <= PIECE_BYTES ? size : MIN(bytes ? bytes : asked_of(c, size), size);
+	return size <= PIECE_BYTES ? size : MIN(bytes ? bytes : cache_asked_of(c, size), size);
 }
 
 static void tell_locked(struct cache *c, struct account_shard *a, const struct record *rec)
@@ -353,7 +353,7 @@ static void restart(struct record *rec)
 	rec->reader = rec->now.reader;
 }
 
-/* Opened again before the plan was told of the open before: that one is counted, and told with this
+/* Opened again before the open before was placed: that one is counted, and told with this
  * one. */
 static void open_again_locked(struct cache *c, struct account_shard *a, struct record *rec)
 	REQUIRES(a->mu)
@@ -509,28 +509,23 @@ void account_open(struct cache *c, struct entry_id entry, uint64_t now_ns)
 	mutex_unlock(&a->mu);
 }
 
-uint32_t account_place(struct cache *c, struct entry_id entry)
+uint32_t cache_place_open(struct cache *c, struct entry_id entry, uint32_t generation,
+			  const struct read_place *place)
 {
 	struct account_shard *a = shard_for(c, entry);
-	const struct planned_job *job = NULL;
 	uint32_t reader = 0;
-	struct plan_use use;
 	struct record *rec;
 
-	if (!c->p.watch && !c->p.probe)
-		return 0;
-	if (c->p.probe && plan_last_use(c->plan, &use))
-		job = planned_at(c, use.job);
 	mutex_lock(&a->mu);
 	rec = record_find_locked(a, entry);
 	if (rec)
 		reader = rec->reader;
 	if (rec && rec->n_opens && c->p.probe)
 		rec->is_fed = true;
-	if (rec && rec->n_opens && job) {
+	if (rec && rec->n_opens && c->p.probe && place) {
 		rec->has_use = true;
-		rec->generation = job->id;
-		rec->use = use;
+		rec->generation = generation;
+		rec->use = *place;
 	}
 	mutex_unlock(&a->mu);
 	return reader;
@@ -664,7 +659,7 @@ static void sweep_record_locked(struct cache *c, struct account_shard *a, struct
 		record_end_locked(c, a, rec, now_ns);
 		return;
 	}
-	/* An open that was not seen. Tell the plan, and keep the record for one more turn in case
+	/* An open that was not seen. Tell who plans, and keep the record for one more turn in case
 	 * it is only late. */
 	unseen->entry[unseen->n++] = rec->entry;
 	record_seen_locked(c, a, rec, now_ns);
@@ -740,7 +735,7 @@ void account_sweep(struct cache *c, uint64_t now_ns, bool is_final)
 		do {
 			sweep_shard(c, &c->account->shards[i], now_ns, is_final, &unseen);
 			for (uint32_t k = 0; k < unseen.n; k++)
-				note_sample(c, PLAN_EV_OPENED, unseen.entry[k], 0);
+				note_sample(c, NEWS_OPENED, unseen.entry[k], 0);
 		} while (unseen.n == UNSEEN_MAX);
 		sweep_told(c, &c->account->shards[i]);
 	}

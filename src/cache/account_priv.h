@@ -12,9 +12,6 @@
 int account_new(struct cache *c) MUST_USE;
 void account_free(struct cache *c);
 void account_open(struct cache *c, struct entry_id entry, uint64_t now_ns);
-/* The plan has just been fed this open: keeps where it belongs. Returns the thread that reads it, as
- * cache_reader_of. Planner thread. */
-uint32_t account_place(struct cache *c, struct entry_id entry);
 /* Before account_read_begin: whether this READ of a sample shows that the kernel has dropped pages
  * which were pushed; says so once for each push. */
 bool account_lacks_push(struct cache *c, struct entry_id entry);
@@ -31,46 +28,34 @@ void account_sweep(struct cache *c, uint64_t now_ns, bool is_final);
 void direct_read(struct cache *c, struct entry_id entry, bool is_direct, bool was_staged);
 /* A sample was read from pages that were pushed. */
 void direct_used_pages(struct cache *c);
-/* Whether pages of that sample would be of no use to whoever reads it next. */
-bool direct_is_expected(struct cache *c, struct entry_id entry);
 
 /* --- asked.c --- */
 /* An open of a file of that size, of several pieces, has asked for so many bytes of it. */
 void asked_learn(struct cache *c, uint64_t size, uint64_t bytes);
-/* What is expected of an open of a file of that size. */
-uint64_t asked_of(struct cache *c, uint64_t size);
 
 /* --- probed.c --- */
 struct fetch;
 int probed_init(struct cache *c) MUST_USE;
 void probed_fini(struct cache *c);
-/* Whether this use of a sample is left to its reader; then what is kept of it is gone. Planner
- * thread. */
-bool probed_hold_back(struct cache *c, const struct plan_action *action);
-/* The next read of it has this mark; what is kept of it is dropped. Planner thread. */
-void probed_set_aside(struct cache *c, struct entry_id entry, uint8_t mark);
 /* Of a read that comes now; 0: none. */
 uint8_t probed_mark(struct cache *c, struct entry_id entry);
 /* A piece of it was read from the source; with the last one the mark is gone. */
 void probed_piece_done(struct cache *c, const struct tier_read *read);
-/* The plan has just been fed an open. Planner thread. */
-void probed_opened(struct cache *c, uint32_t sample, uint64_t now_ns);
 /* A request of the source: sends it, now or when its turn has come; and its answer is here. */
 void probed_send(struct cache *c, struct fetch *f);
 void probed_answered(struct cache *c, struct fetch *f);
 /* Whether prefetches need not wait. */
 bool probed_lets_prefetch(struct cache *c);
-/* Now and then, so that nobody waits for ever. Planner thread. */
+/* Now and then, so that nobody waits for ever. */
 void probed_tick(struct cache *c, uint64_t now_ns);
 /* For good: nobody waits any more. */
 void probed_end(struct cache *c);
 
 /* --- change.c --- */
-/* Drops all copies of a file that has not changed; those who read it now are left alone. Planner
- * thread. */
+/* Drops all copies of a file that has not changed; those who read it now are left alone. */
 void change_drop_copies(struct cache *c, struct entry_id entry);
 
-/* The kernel's copy of it, but for one that is being read. Planner thread. */
+/* The kernel's copy of it, but for one that is being read. */
 void change_drop_pages(struct cache *c, struct entry_id entry);
 
 /* --- revalidate.c --- */

@@ -30,7 +30,7 @@ void asked_learn(struct cache *c, uint64_t size, uint64_t bytes)
 	(void)atomic_compare_exchange_weak(&c->asked_part, &old, next);
 }
 
-uint64_t asked_of(struct cache *c, uint64_t size)
+uint64_t cache_asked_of(struct cache *c, uint64_t size)
 {
 	uint32_t part = atomic_load(&c->asked_part);
 

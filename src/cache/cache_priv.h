@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Inside of the cache. The table is sharded by entry, so everything about one file - its pieces,
  * how many READs of it are in flight, its version - lies under one lock. Lock order: shard->mu, then
- * prefetch.mu or notes.mu or account's (leaves, never two of them; account's alone may
+ * prefetch.mu or the news' or account's (leaves, never two of them; account's alone may
  * ask the dataset for a size). No lock is held over I/O, a done(), or an operation of the stage.
  *
  * Life of an object (one piece), moved only by object_move_locked:
@@ -32,14 +32,11 @@
 #include "access_priv.h"
 #include "account_priv.h"
 #include "ahead_priv.h"
-#include "planner.h"
 #include "prefetch_priv.h"
 
 enum {
 	SHARDS = 16,
 	READ_TRIES = 64, /* attempts to get bytes of one version of a file that keeps changing */
-	STAGERS_MAX = 8,
-	WRITERS = 4,
 	RANGES_MAX = 64, /* of one file, beside those that go with their READ */
 	CACHE_PAGE = 4096,
 };
@@ -53,8 +50,6 @@ enum object_state {
 	OBJECT_STATES
 };
 
-struct sample_fetch;
-
 struct object {
 	struct object *next_hash;
 	struct list in_entry; /* entry_state.objects while in the table */
@@ -62,7 +57,7 @@ struct object {
 	struct list in_queue; /* prefetch.queue; the queue holds a reference */
 	struct list waiters;  /* parts of reads, while FETCHING */
 	struct entry_state *state_of;
-	struct sample_fetch *job; /* the plan's fetch that waits for this piece */
+	struct cache_fetch *job; /* the fetch of a sample that waits for this piece */
 	struct file_identity identity;
 	void *mem;         /* the fetch's until RESIDENT */
 	uint64_t ready_ns; /* since when a prefetch waits for its first reader, else 0 */
@@ -71,7 +66,7 @@ struct object {
 	struct cache_rights rights; /* while it is in the table they do not change */
 	enum object_state state;
 	int64_t young_until_ns; /* of the read; see tier.h */
-	bool is_planned;        /* the plan's: only a DROP or a change of the file frees it */
+	bool is_planned;        /* held: only its release or a change of the file frees it */
 	bool is_prefetch;       /* nobody waited when it was started */
 	bool is_demand;         /* somebody waits, also for a prefetch joined before its start */
 	bool has_slot;          /* counts as a prefetch in flight */
@@ -87,43 +82,14 @@ struct object {
 };
 #define OBJECT_USED_WORDS (PIECE_BYTES / CACHE_PAGE / 64)
 
-/* What the plan believes of a sample. */
+/* What whoever plans believes of a sample. */
 enum hold { HOLD_NONE, HOLD_FETCHING, HOLD_HELD };
-
-/* Answers one action of the plan; first member of every job, which is one heap block. */
-struct completion {
-	struct list node;
-	uint32_t at; /* events noted before it */
-	struct plan_event event;
-};
 
 struct fetch_result {
 	int status;
 	bool is_stale; /* the file is another one (the source may have an ESTALE of its own) */
 	uint32_t bytes;
 	uint64_t latency_ns;
-};
-
-struct sample_fetch {
-	struct completion completion;
-	uint32_t n_left; /* shard mu, like all below */
-	int status;
-	uint64_t bytes, latency_ns;
-	bool is_adopting; /* asks nobody: what is there or under way, or -EAGAIN */
-};
-
-enum stage_job_kind { JOB_STAGE, JOB_INVAL, JOB_ATTR, JOB_DROP, JOB_NAME };
-
-struct stage_job {
-	struct list node;
-	enum stage_job_kind kind;
-	struct entry_id entry;
-};
-
-struct stage_push { /* the plan's STAGE; other jobs are part of an entry_state: they need no memory
-		     * then, and take little in each */
-	struct completion completion;
-	struct stage_job job;
 };
 
 /* What is known of a file while anything of it is here: pieces, READs, jobs. */
@@ -139,7 +105,7 @@ struct entry_state {
 	uint32_t inval_version,
 		inval_wait; /* READs that began before this version and must be answered first */
 	enum hold hold;
-	struct sample_fetch *job; /* while HOLD_FETCHING */
+	struct cache_fetch *job; /* while HOLD_FETCHING */
 	bool is_inval_queued, is_attr_queued, is_drop_queued, is_name_queued;
 	bool is_unsettled; /* READs wait: the kernel does not know the size yet */
 	uint32_t drop_renewal, inval_renewal; /* the inodes that drop and inval_job are about */
@@ -147,7 +113,8 @@ struct entry_state {
 	uint32_t n_ranges, n_once, n_listed;
 	struct list reads; /* cache_read.in_entry of n_listed READs, of a file of several pieces */
 	struct list attr_waiters; /* cache_read.node: not started before the file is settled */
-	struct stage_job inval_job, attr_job, drop_job, name_job;
+	/* They are part of it, so they need no memory then, and take little in each. */
+	struct page_job inval_job, attr_job, drop_job, name_job;
 };
 
 struct shard {
@@ -159,11 +126,6 @@ struct shard {
 	uint32_t busy;   /* reads and fetches in flight */
 } CACHE_ALIGNED;
 
-struct epoch_job { /* the plan's EPOCH */
-	struct completion completion;
-	struct order_ref *order; /* a reference */
-};
-
 struct account;
 
 struct cache {
@@ -172,21 +134,11 @@ struct cache {
 	struct tier *keeper; /* of the chain; NULL: nothing is kept beyond the arena */
 	const struct stage_ops *stage;
 	void *stage_ctx;
-	struct plan *plan; /* planner thread; made by cache_start, for as long as the cache is */
-	struct planned_job jobs[PLAN_JOBS]; /* planner thread, likewise; in the order they came */
-	uint32_t n_jobs;
-	uint32_t kept_at, kept_found; /* planner: samples below were looked up; store_n_found() */
-	uint64_t kept_next_ns;        /* planner: no new look before; 0: this is the first one */
-	uint32_t give_back_at; /* planner: word of `staged` from which on pages are given back */
-	_Atomic uint32_t orders; /* changed by the planner */
-	_Atomic bool has_order;
-	const char *why_none;  /* planner: there was an order; NULL: there was none */
-	struct mutex order_mu; /* one request to the planner at a time */
 	struct shard shards[SHARDS];
 	uint32_t buckets; /* per shard and table, a power of two */
-	_Atomic uint64_t n_objects, n_files, plain_bytes, plan_bytes;
+	_Atomic uint64_t n_objects, n_files, plain_bytes, arena_bytes; /* arena_bytes: for now */
 	_Atomic uint32_t evict_at;
-	_Atomic bool is_degraded, may_refuse_open;
+	_Atomic bool is_degraded, may_refuse_open, is_ordered;
 	_Atomic uint64_t *touched; /* per entry: the kernel or we may hold bytes of it */
 	_Atomic uint32_t n_touched;
 	/* Per entry: the kernel may have pages of the inode that the name leads to. */
@@ -212,30 +164,18 @@ struct cache {
 	struct mutex ahead_mu; /* a leaf */
 	struct ahead *ahead;   /* ahead_mu */
 	_Atomic uint64_t ahead_bytes;
-	struct notes notes;
 	struct account *account;
-	struct mutex status_mu;
-	struct plan_status status; /* status_mu, like the next; of the first job */
-	struct cache_job shown[PLAN_JOBS];
-	uint32_t n_shown;
-	struct plan_status counted; /* planner: what the counters of metrics already hold */
-	struct queue stage_jobs, attr_jobs, drop_jobs, name_jobs, pin_jobs, epoch_jobs;
-	struct thr planner, attr_thread, drop_thread, name_thread, epochs, revalidator;
-	struct thr stagers[STAGERS_MAX], writers[WRITERS];
+	struct queue attr_jobs, drop_jobs, name_jobs;
+	struct thr attr_thread, drop_thread, name_thread, revalidator;
 	struct mutex reval_mu;
 	struct cond reval_cv;
 	bool reval_stop; /* reval_mu */
-	_Atomic bool is_stopping;
 	bool is_started;
 };
 
 /* --- read.c --- */
 void read_begin(struct cache *c, struct cache_read *r);
 void read_settle(struct cache *c, struct cache_read *r); /* one part less; the last one answers */
-
-/* --- cache.c --- */
-/* Whether there is anything in the tier that keeps. */
-bool cache_keeps_any(struct cache *c);
 
 /* --- look.c --- */
 /* Goes on with a cache_look, after it had to wait. */
@@ -259,31 +199,30 @@ void change_unsettled_locked(struct cache *c, struct shard *s, struct entry_stat
 /* Has the attribute thread look at what is unsettled, and at who waits. */
 void change_queue_attr_locked(struct cache *c, struct shard *s, struct entry_state *es)
 	REQUIRES(s->mu);
-/* Drops the copies of the file, which has not changed: what is wanted of it is fetched again. */
-void change_fetch_again(struct cache *c, struct entry_id entry);
 /* A READ has been answered: queues the invalidation that waited for it. */
 void change_read_ended_locked(struct cache *c, struct shard *s, struct entry_state *es,
 			      uint32_t begin_version) REQUIRES(s->mu);
 
-/* --- apply.c: actions of the plan --- */
-void apply_action(struct cache *c, const struct plan_action *action);
+/* --- opened.c --- */
+/* Tells whoever plans, if it is a sample. */
+void note_sample(struct cache *c, enum news_kind kind, struct entry_id entry, uint64_t bytes);
+void note_news(struct cache *c, const struct news_item *item);
+
+/* --- hold.c --- */
 /* One piece of a sample's fetch has ended. */
 void sample_fetch_piece_locked(struct cache *c, struct shard *s, struct object *obj,
 			       const struct fetch_result *result, struct list *dead)
 	REQUIRES(s->mu);
 
 /* Between them the fetch does not end, whatever its pieces do. es: its sample, referenced. */
-void sample_fetch_hold_locked(struct shard *s, struct sample_fetch *job) REQUIRES(s->mu);
+void sample_fetch_hold_locked(struct shard *s, struct cache_fetch *job) REQUIRES(s->mu);
 void sample_fetch_release_locked(struct cache *c, struct shard *s, struct entry_state *es,
-				 struct sample_fetch *job, struct list *dead) REQUIRES(s->mu);
+				 struct cache_fetch *job, struct list *dead) REQUIRES(s->mu);
 
-/* --- stager.c, writer.c, epochs.c --- */
-void *stager_main(void *cache);
+/* --- settle.c: threads that make a change known to the kernel --- */
 void *attr_main(void *cache);
 void *drop_main(void *cache);
 void *name_main(void *cache);
-void *writer_main(void *cache);
-void *epochs_main(void *cache);
 
 #include "fetch_priv.h"
 #include "object_priv.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What happens when a file of the source turns out to be another one, or gone: its attributes are
- * replaced, its pieces leave the arena and the store, the plan is told, and the kernel's copies are
+ * replaced, its pieces leave the arena and the store, who plans is told, and the kernel's copies are
  * invalidated by a thread that may block.
  *
  * The kernel cuts what it reads at the size that it
@@ -32,7 +32,7 @@ static void queue_inval_locked(struct cache *c, struct entry_state *es)
 		return; /* not taken up yet: it comes after this change as well */
 	es->is_inval_queued = true;
 	es->refs++;
-	queue_push(&c->stage_jobs, &es->inval_job.node);
+	queue_push(c->p.pages, &es->inval_job.node);
 }
 
 void change_queue_attr_locked(struct cache *c, struct shard *s, struct entry_state *es)
@@ -129,7 +129,7 @@ static void drop_pieces_locked(struct cache *c, struct shard *s, struct entry_st
 			       const struct file_identity *now, struct list *dead) REQUIRES(s->mu)
 {
 	static const struct fetch_result stale = { .status = -ESTALE };
-	struct sample_fetch *job = es->hold == HOLD_FETCHING ? es->job : NULL;
+	struct cache_fetch *job = es->hold == HOLD_FETCHING ? es->job : NULL;
 	struct list *node = es->objects.next, *next;
 
 	if (job)
@@ -151,7 +151,7 @@ static void drop_pieces_locked(struct cache *c, struct shard *s, struct entry_st
 		sample_fetch_release_locked(c, s, es, job, dead);
 }
 
-/* Told with the lock held, so that the plan hears of a loss before anything that comes after it. */
+/* Told with the lock held, so that who plans hears of a loss before anything that comes after it. */
 static void change_plan_locked(struct cache *c, struct shard *s, struct entry_state *es)
 	REQUIRES(s->mu)
 {
@@ -159,7 +159,7 @@ static void change_plan_locked(struct cache *c, struct shard *s, struct entry_st
 		es->job->status = -ESTALE; /* pieces of two versions would make no sample */
 	} else if (es->hold == HOLD_HELD) {
 		es->hold = HOLD_NONE;
-		note_sample(c, PLAN_EV_LOST_COPY, es->entry, 0);
+		note_sample(c, NEWS_LOST_COPY, es->entry, 0);
 		entry_put_locked(c, s, es); /* not the last reference: change_file has one */
 	}
 }
@@ -172,7 +172,7 @@ static void change_store(struct cache *c, struct entry_id entry, const struct fi
 		return;
 	if (dataset_kept_identity(c->p.dataset, entry, old, &kept) == 0)
 		tier_forget(c->keeper, &kept, 0, piece_count(old->size));
-	note_sample(c, PLAN_EV_UNPINNED, entry, 0);
+	note_sample(c, NEWS_UNPINNED, entry, 0);
 }
 
 void change_file(struct cache *c, struct entry_id entry, const struct file_identity *known,
@@ -223,7 +223,7 @@ void change_file(struct cache *c, struct entry_id entry, const struct file_ident
 		entry_put_locked(c, s, es);
 	}
 	if (st && now.size != old.size)
-		note_sample(c, PLAN_EV_RESIZED, entry, now.size);
+		note_sample(c, NEWS_RESIZED, entry, now.size);
 	mutex_unlock(&s->mu);
 	objects_free(c, &dead);
 	if (!es)
@@ -235,7 +235,7 @@ void change_file(struct cache *c, struct entry_id entry, const struct file_ident
 		change_store(c, entry, &old);
 	account_unpushed(c, entry);
 	if (dataset_is_sample(c->p.dataset, entry) && bits_clear(c->staged, entry.v))
-		note_sample(c, PLAN_EV_UNSTAGED, entry, 0);
+		note_sample(c, NEWS_UNSTAGED, entry, 0);
 }
 
 void change_drop_copies(struct cache *c, struct entry_id entry)
@@ -257,7 +257,7 @@ void change_drop_copies(struct cache *c, struct entry_id entry)
 	if (es && es->hold == HOLD_HELD)
 		change_plan_locked(c, s, es);
 	else if (es && es->hold == HOLD_NONE && bits_get(c->staged, entry.v))
-		note_sample(c, PLAN_EV_LOST_COPY, entry, 0); /* the kernel's was the only one */
+		note_sample(c, NEWS_LOST_COPY, entry, 0); /* the kernel's was the only one */
 	/* A READ that is under way fills the pages again: it is no use. */
 	if (es && es->readers == 0 && c->stage && bits_get(c->touched, entry.v)) {
 		es->inval_renewal = dataset_renewal(c->p.dataset, entry);
@@ -288,7 +288,7 @@ void change_drop_pages(struct cache *c, struct entry_id entry)
 	mutex_unlock(&s->mu);
 }
 
-void change_fetch_again(struct cache *c, struct entry_id entry)
+void cache_fetch_again(struct cache *c, struct entry_id entry)
 {
 	struct shard *s = shard_of(c, entry);
 	struct entry_state *es;
@@ -321,5 +321,5 @@ void cache_note_forget(struct cache *c, struct entry_id entry)
 	mutex_unlock(&s->mu);
 	account_unpushed(c, entry);
 	if (dataset_is_sample(c->p.dataset, entry) && bits_clear(c->staged, entry.v))
-		note_sample(c, PLAN_EV_UNSTAGED, entry, 0);
+		note_sample(c, NEWS_UNSTAGED, entry, 0);
 }

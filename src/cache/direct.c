@@ -38,7 +38,7 @@ void direct_used_pages(struct cache *c)
 	score(c, -1);
 }
 
-bool direct_is_expected(struct cache *c, struct entry_id entry)
+bool cache_expects_direct(struct cache *c, struct entry_id entry)
 {
 	uint32_t n = atomic_load(&c->n_direct);
 

@@ -22,7 +22,7 @@ void fetch_claim_locked(struct shard *s, struct object *obj)
 	s->busy++;
 }
 
-/* Memory for a piece: the arena, if need be after dropping what the plan does not own, else (only
+/* Memory for a piece: the arena, if need be after dropping what nobody holds, else (only
  * when somebody waits) the heap for as long as this fetch's readers need it. */
 static int fetch_memory(struct cache *c, struct object *obj)
 {
@@ -96,8 +96,8 @@ static void fetch_settle_locked(struct cache *c, struct shard *s, struct object 
 		object_move_locked(obj, OBJECT_GONE);
 	}
 	if (result.status == 0 && obj->is_heap)
-		result.status = -EAGAIN; /* the plan's copy would go with its readers: it has to ask
-					    again */
+		result.status = -EAGAIN; /* what is held would go with its readers: it has to be asked
+					    for again */
 	if (obj->job)
 		sample_fetch_piece_locked(c, s, obj, &result, dead);
 }
@@ -141,7 +141,7 @@ static void fetch_place(struct cache *c, struct entry_id entry, const struct tie
 	if (answer->st.st_dev == c->home_dev)
 		bits_clear(c->abroad, entry.v);
 	else if (bits_set(c->abroad, entry.v))
-		note_sample(c, PLAN_EV_UNPINNED, entry, 0);
+		note_sample(c, NEWS_UNPINNED, entry, 0);
 }
 
 /* Whether the tier that keeps has pieces [first, end) of this version, and may be asked. */
@@ -225,12 +225,10 @@ static struct fetch_result fetch_learn(struct fetch *f, struct fetch_result resu
 	if (result.status == 0)
 		bits_set(c->confirmed, entry.v);
 	if (result.status == 0 && obj->is_demand && f->walk.state == WALK_SOURCE) {
-		struct plan_event ev = { .kind = PLAN_EV_DEMAND,
-					 .sample = entry.v,
-					 .bytes = result.bytes,
-					 .latency_ns = result.latency_ns };
-
-		note_event(c, &ev);
+		note_news(c, &(struct news_item){ .kind = NEWS_DEMAND,
+						  .sample = entry.v,
+						  .bytes = result.bytes,
+						  .latency_ns = result.latency_ns });
 	} else if (read->answer.is_changed && !S_ISREG(read->answer.st.st_mode)) {
 		change_file(c, entry, NULL, NULL); /* no file any more */
 		result.status = S_ISDIR(read->answer.st.st_mode) ? -EISDIR : -EIO;
@@ -308,7 +306,7 @@ static void copy_answered(const struct fetch *f, const struct fetch_result *resu
 	if (result->status == 0 || walk_tier(&f->walk) != c->keeper)
 		return;
 	metrics_add(c->p.metrics, METRIC_BYPASS_STORE_ERROR, 1);
-	note_sample(c, PLAN_EV_UNPINNED, f->object->state_of->entry, 0);
+	note_sample(c, NEWS_UNPINNED, f->object->state_of->entry, 0);
 }
 
 /* The walk is over. */

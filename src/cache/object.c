@@ -92,7 +92,7 @@ void objects_fini(struct cache *c)
 
 		shard_clear(c, s);
 		for (uint32_t b = 0; b < c->buckets; b++)
-			while (s->entries[b]) { /* held by the plan only: an empty sample */
+			while (s->entries[b]) { /* only held: an empty sample */
 				struct entry_state *es = s->entries[b];
 
 				s->entries[b] = es->next_hash;
@@ -127,14 +127,8 @@ struct entry_state *entry_get_locked(struct cache *c, struct shard *s, struct en
 		list_init(&es->objects);
 		list_init(&es->attr_waiters);
 		list_init(&es->reads);
-		es->inval_job.kind = JOB_INVAL;
-		es->inval_job.entry = entry;
-		es->attr_job.kind = JOB_ATTR;
-		es->attr_job.entry = entry;
-		es->drop_job.kind = JOB_DROP;
-		es->drop_job.entry = entry;
-		es->name_job.kind = JOB_NAME;
-		es->name_job.entry = entry;
+		es->inval_job.entry = es->attr_job.entry = entry;
+		es->drop_job.entry = es->name_job.entry = entry;
 		atomic_fetch_add(&c->n_files, 1);
 		bucket = entry_bucket(c, s, entry);
 		es->next_hash = *bucket;

@@ -14,7 +14,7 @@ void prefetch_init(struct cache *c)
 {
 	mutex_init(&c->prefetch.mu);
 	list_init(&c->prefetch.queue);
-	c->prefetch.max = c->p.inflight_max ? c->p.inflight_max : 64;
+	c->prefetch.max = c->p.prefetch_max ? c->p.prefetch_max : 64;
 }
 
 void prefetch_push(struct cache *c, struct object *obj)
@@ -89,6 +89,11 @@ void prefetch_pump(struct cache *c)
 			q->inflight--;
 			mutex_unlock(&q->mu);
 		}
+}
+
+void cache_prefetch_go(struct cache *c)
+{
+	prefetch_pump(c);
 }
 
 void prefetch_ended(struct cache *c)

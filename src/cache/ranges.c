@@ -40,11 +40,11 @@ uint64_t ranges_table_bytes(struct cache *c)
 	return n * sizeof(struct ahead_file);
 }
 
-/* Memory for what the plan does not own: it is left some where the plan has all, as prefetches of
- * readers that it does not know must not fail one and all. */
+/* Memory for what is not held: it is left some where all is, as prefetches of
+ * readers that nobody foresaw must not fail one and all. */
 static uint64_t room_of(struct cache *c)
 {
-	uint64_t all = atomic_load(&c->notes.arena_bytes), plain = atomic_load(&c->plain_bytes);
+	uint64_t all = atomic_load(&c->arena_bytes), plain = atomic_load(&c->plain_bytes);
 	uint64_t used = arena_used(c->p.arena), others = used - MIN(plain, used);
 
 	return MAX(all - MIN(others, all), cache_spare_bytes(all) / 4);
@@ -61,7 +61,7 @@ void ranges_advise(struct cache *c, const struct cache_read *r, const struct fil
 		.now_ns = r->arrived_ns,
 		.room = room_of(c),
 		.unused = atomic_load(&c->ahead_bytes),
-		.is_sample = atomic_load(&c->has_order) && dataset_is_sample(c->p.dataset, r->entry),
+		.is_sample = atomic_load(&c->is_ordered) && dataset_is_sample(c->p.dataset, r->entry),
 	};
 
 	mutex_lock(&c->ahead_mu);
@@ -287,7 +287,7 @@ void range_unspent(struct cache *c, struct object *obj)
 }
 
 /* What the source did not give is not paid for: else an hour of errors, or of an arena that is
- * full of the plan's, would leave nothing for any stream. */
+ * full of what is held, would leave nothing for any stream. */
 void range_fetched(struct cache *c, struct object *obj, int status)
 {
 	if (status != 0 || obj->read_class != READ_MISS)

@@ -412,7 +412,7 @@ static void note_staged(struct cache *c, const struct cache_read *r)
 	if (was_staged && !r->is_direct)
 		metrics_add(c->p.metrics, METRIC_STAGE_EVICTED_READS, 1);
 	if (was_staged)
-		note_sample(c, PLAN_EV_UNSTAGED, r->entry, 0);
+		note_sample(c, NEWS_UNSTAGED, r->entry, 0);
 }
 
 void cache_read(struct cache *c, struct cache_read *r)

@@ -6,7 +6,7 @@
 #include <stdatomic.h>
 
 #include "clairfs/base/thr.h"
-#include "clairfs/cache.h"
+#include "clairfs/drive.h"
 #include "clairfs/daemon.h"
 #include "clairfs/fs.h"
 #include "clairfs/hint.h"
@@ -40,9 +40,9 @@ struct wire {
 	struct mount_store store;
 	struct wait_params wait_params;
 	struct wait *wait;
-	struct cache_watch watch;
+	struct drive_watch watch;
 	struct tape *tape; /* NULL: no debug=plan_tape */
-	struct cache *cache;
+	struct drive *drive;
 	struct pressure *pressure;
 	struct hook hook;
 	struct report_place report;
@@ -85,7 +85,7 @@ int wire_steps(void *wire, uint32_t uid, const struct clairfs_steps *steps);
 int wire_check_textfile(struct wire *w, struct err *err) MUST_USE;
 /* With the mount. What goes wrong is logged. */
 void wire_make_textfile(struct wire *w);
-/* Writes the report, if there is to be one; a failure is logged. After fs_unmount, cache_stop. */
+/* Writes the report, if there is to be one; a failure is logged. After fs_unmount, drive_stop. */
 void wire_write_report(struct wire *w);
 
 /* process.c: what the kernel counts of this process. Any thread. */

@@ -14,7 +14,7 @@
 
 static_assert(FS_LANES == ORDERS_LANES, "each lane of fs is one of orders");
 
-static void opened(void *ctx, const struct cache_open *open)
+static void opened(void *ctx, const struct drive_open *open)
 {
 	const struct wire *w = ctx;
 
@@ -89,7 +89,7 @@ int wire_make_search(struct wire *w, struct err *err)
 		.metrics = w->metrics
 	};
 
-	w->watch = (struct cache_watch){ .opened = opened, .planned = planned, .ctx = w };
+	w->watch = (struct drive_watch){ .opened = opened, .planned = planned, .ctx = w };
 	return orders_search(w->orders, &search, err);
 }
 

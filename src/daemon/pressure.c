@@ -26,7 +26,7 @@
 #include "clairfs/base/clock.h"
 #include "clairfs/base/log.h"
 #include "clairfs/base/text.h"
-#include "clairfs/cache.h"
+#include "clairfs/drive.h"
 #include "clairfs/metrics.h"
 #include "memlimit.h"
 
@@ -208,7 +208,7 @@ static void put_in_force(struct pressure *p, uint64_t was)
 				 text_from_bytes(now, to, sizeof(to)));
 	}
 	metrics_gauge_set(p->p.metrics, METRIC_MEMORY_GIVEN_UP, p->p.ram - now);
-	cache_set_memory(p->p.cache, now, stage);
+	drive_set_memory(p->p.drive, now, stage);
 }
 
 uint64_t pressure_run(void *pressure, short revents)

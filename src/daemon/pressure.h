@@ -9,7 +9,7 @@
 #include "clairfs/base/clock.h"
 #include "clairfs/base/err.h"
 
-struct cache;
+struct drive;
 struct metrics;
 
 /* What is seen at a moment. */
@@ -38,14 +38,14 @@ void pressure_begin(struct pressure_state *s, uint64_t ram);
 bool pressure_step(struct pressure_state *s, enum pressure_level level, uint64_t now_ns);
 
 struct pressure_params {
-	struct cache *cache;
+	struct drive *drive;
 	struct metrics *metrics;
 	uint64_t ram, stage; /* bytes */
 };
 struct pressure;
 int pressure_new(const struct pressure_params *params, struct pressure **ret,
 		 struct err *err) MUST_USE;
-/* The duty: looks, and has the cache shrink or grow. One thread, between cache_start and cache_stop.
+/* The duty: looks, and has the arena shrink or grow. One thread, between drive_start and drive_stop.
  */
 #define PRESSURE_PERIOD_NS (1000 * NS_PER_MS)
 uint64_t pressure_run(void *pressure, short revents);

@@ -226,7 +226,7 @@ static int make_wait(struct wire *w, struct err *err)
 	return rc;
 }
 
-static int make_cache(struct wire *w, struct err *err)
+static int make_drive(struct wire *w, struct err *err)
 {
 	const struct mount_opts *o = w->opts;
 	uint64_t arena = w->memory.arena;
@@ -238,36 +238,38 @@ static int make_cache(struct wire *w, struct err *err)
 				   .tiers = tiers,
 				   .n_tiers = ARRAY_LEN(tiers),
 				   .arena = w->arena,
-				   .order = orders_first(w->orders),
 				   .metrics = w->metrics,
 				   .clock = clock_monotonic(),
-				   .watch = &w->watch,
 				   .probe = wait_probe(w->wait),
 				   .arena_bytes = arena,
-				   .stage_bytes = w->memory.stage,
 				   .sample_max_bytes = MIN(o->sample_max ? o->sample_max
 									 : w->memory.ram / 8,
 							   arena / 4),
+				   .revalidate_ns = o->revalidate * NS_PER_S };
+	struct drive_params dp = { .cache = cp,
+				   .order = orders_first(w->orders),
+				   .watch = &w->watch,
+				   .probe = wait_drive_probe(w->wait),
+				   .stage_bytes = w->memory.stage,
 				   .store_bytes = w->store.bytes,
 				   .pin_rule = (enum plan_pin_rule)o->store_pins,
 				   .inflight_min = (uint32_t)MIN(4, inflight),
 				   .inflight_max = (uint32_t)inflight,
 				   .source_bytes_per_s = o->source_max_mbps * 1000000,
 				   .stagers = (uint32_t)o->stagers,
-				   .revalidate_ns = o->revalidate * NS_PER_S,
 				   .tape = w->tape };
 
-	int rc = cache_new(&cp, &w->cache, err);
+	int rc = drive_new(&dp, &w->drive, err);
 
 	if (rc == 0)
-		orders_set_cache(w->orders, w->cache);
+		orders_set_drive(w->orders, w->drive);
 	return rc;
 }
 
-/* What watches how much memory there is; with the cache. */
+/* What watches how much memory there is; with the drive. */
 static int make_pressure(struct wire *w, struct err *err)
 {
-	struct pressure_params params = { .cache = w->cache,
+	struct pressure_params params = { .drive = w->drive,
 					  .metrics = w->metrics,
 					  .ram = w->memory.arena,
 					  .stage = w->memory.stage };
@@ -300,7 +302,7 @@ static int start_duties(struct wire *w, struct err *err)
 int wire_mount(struct wire *w, struct err *err)
 {
 	struct fs_params fp = { .dataset = w->dataset,
-				.cache = w->cache,
+				.cache = drive_cache(w->drive),
 				.metrics = w->metrics,
 				.clock = clock_monotonic(),
 				.mountpoint = w->mountpoint,
@@ -327,14 +329,14 @@ int wire_mount(struct wire *w, struct err *err)
 	rc = fs_new(&fp, &w->fs, err);
 	if (rc < 0)
 		return rc;
-	cache_set_stage(w->cache, fs_stage_ops(), w->fs); /* others may read from now on */
+	drive_set_stage(w->drive, fs_stage_ops(), w->fs); /* others may read from now on */
 	rc = fs_start(w->fs, err);
 	if (rc < 0)
 		return rc;
 	wait_ask_source(w->wait, w->dataset);
 	rc = wait_start(w->wait, err);
 	if (rc == 0)
-		rc = cache_start(w->cache, err);
+		rc = drive_start(w->drive, err);
 	if (rc == 0)
 		rc = orders_start(w->orders, err);
 	if (rc == 0)
@@ -379,7 +381,7 @@ int wire_prepare(struct wire *w, const struct daemon_params *params, struct err 
 	if (rc == 0)
 		rc = make_wait(w, err);
 	if (rc == 0)
-		rc = make_cache(w, err);
+		rc = make_drive(w, err);
 	if (rc == 0)
 		rc = make_pressure(w, err);
 	return rc;
@@ -393,16 +395,15 @@ void wire_down(struct wire *w)
 	if (w->fs)
 		fs_unmount(w->fs);
 	orders_stop(w->orders);
-	if (w->cache)
-		cache_stop(w->cache);
+	if (w->drive)
+		drive_stop(w->drive);
 	wait_stop(w->wait);
 	if (w->is_mounted)
 		wire_write_report(w);
 	if (w->fs)
 		fs_free(w->fs);
 	pressure_free(w->pressure);
-	if (w->cache)
-		cache_free(w->cache);
+	drive_free(w->drive);
 	tape_close(w->tape);
 	wait_free(w->wait);
 	store_close(w->store.store);

@@ -69,7 +69,7 @@ static void look_at_memory(struct wire *w, uint64_t held_bytes, uint64_t table_b
 /* Any thread: several may do it at once, the last one is right. */
 static void update_gauges(struct wire *w)
 {
-	cache_update_gauges(w->cache);
+	drive_update_gauges(w->drive);
 	if (w->store.is_lost)
 		metrics_gauge_set(w->metrics, METRIC_STORE_OFF, 1);
 	process_update_metrics(w->metrics);
@@ -94,15 +94,17 @@ void wire_look(struct wire *w, struct published *ret)
 				   .gpu_wait = wait_json(w->wait),
 				   .hook = hook_json(&w->hook),
 				   .metrics = w->metrics };
-	cache_get_status(w->cache, &ret->cache);
-	ret->cache.plan.is_found = orders_is_found(w->orders);
+	cache_get_status(drive_cache(w->drive), &ret->cache);
+	drive_get_status(w->drive, &ret->drive);
+	ret->drive.plan.is_found = orders_is_found(w->orders);
 	fs_get_status(w->fs, &fs);
 	look_at_mount(w, &fs, &ret->mount);
 	look_at_dataset(w, &ret->dataset);
 	ret->n_jobs = orders_get_jobs(w->orders, ret->job);
 	orders_get_told(w->orders, &ret->told);
 	ret->has_store = mount_store_look(&w->store, w->opts->store_keep, &ret->store);
-	look_at_memory(w, ret->cache.held_bytes, ret->cache.table_bytes + fs.table_bytes,
+	look_at_memory(w, ret->cache.held_bytes,
+		       ret->cache.table_bytes + ret->drive.table_bytes + fs.table_bytes,
 		       &ret->memory);
 }
 

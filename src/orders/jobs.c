@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of jobs and of what changes it: orders that are put in force, taken back, or over. The cache
+/* The table of jobs and of what changes it: orders that are put in force, taken back, or over. The drive
  * plans for them; here is what it does not know, their names and processes. Which of them an order is
  * of: whose.c. When one is over: over.c.
  *
  * Only the owner changes the table (orders.c: one thread), and for the moment of the change it holds
- * order_mu, under which anybody may read. It must never be changed before the cache has agreed, nor
+ * order_mu, under which anybody may read. It must never be changed before the drive has agreed, nor
  * order_mu be held over anything that waits. */
 #include <assert.h>
 #include <errno.h>
@@ -18,7 +18,7 @@
 
 void jobs_init(struct jobs *jobs)
 {
-	jobs->accounted = CACHE_NO_JOB;
+	jobs->accounted = DRIVE_NO_JOB;
 }
 
 static void job_clear(struct job *job)
@@ -71,14 +71,14 @@ void jobs_account(struct orders *o)
 {
 	const struct orders_watch *watch = &o->watch;
 	struct jobs *t = &o->jobs;
-	uint32_t id = t->n ? t->job[0].id : CACHE_NO_JOB;
+	uint32_t id = t->n ? t->job[0].id : DRIVE_NO_JOB;
 
 	if (t->is_first_away && t->n && process_is_alive(&t->away))
 		return; /* its next epoch is what is waited for */
 	t->is_first_away = false;
-	if (watch->first && (id != t->accounted || id == CACHE_NO_JOB))
+	if (watch->first && (id != t->accounted || id == DRIVE_NO_JOB))
 		watch->first(watch->ctx, t->n ? &t->job[0].info : NULL,
-			     t->n ? id : o->drive->generation(o->drive_ctx));
+			     t->n ? id : o->carrier->generation(o->carrier_ctx));
 	t->accounted = id;
 	for (uint32_t i = 1; watch->others && i < t->n; i++)
 		watch->others(watch->ctx, t->job[i].id);
@@ -89,7 +89,7 @@ static void check_table(const struct jobs *t)
 {
 	assert(t->n <= PLAN_JOBS);
 	for (uint32_t i = 0; i < t->n; i++) {
-		assert(t->job[i].text && t->job[i].id != CACHE_NO_JOB);
+		assert(t->job[i].text && t->job[i].id != DRIVE_NO_JOB);
 		for (uint32_t k = 0; k < i; k++)
 			assert(t->job[i].id != t->job[k].id);
 	}
@@ -140,7 +140,7 @@ static void table_put(struct orders *o, uint32_t at, const struct job *take_job)
 	check_table(t);
 }
 
-const struct cache_job *jobs_view_of(const struct cache_job *views, uint32_t n, uint32_t id)
+const struct drive_job *jobs_view_of(const struct drive_job *views, uint32_t n, uint32_t id)
 {
 	for (uint32_t i = 0; i < n; i++)
 		if (views[i].id == id)
@@ -148,11 +148,11 @@ const struct cache_job *jobs_view_of(const struct cache_job *views, uint32_t n, 
 	return NULL;
 }
 
-/* Those that have read all their epochs have left the cache. */
-static uint32_t table_sync(struct orders *o, struct cache_job views[PLAN_JOBS])
+/* Those that have read all their epochs have left the drive. */
+static uint32_t table_sync(struct orders *o, struct drive_job views[PLAN_JOBS])
 {
 	struct jobs *t = &o->jobs;
-	uint32_t n = o->drive->get_jobs(o->drive_ctx, views);
+	uint32_t n = o->carrier->get_jobs(o->carrier_ctx, views);
 
 	for (uint32_t i = t->n; i-- > 0;) {
 		if (jobs_view_of(views, n, t->job[i].id))
@@ -190,10 +190,10 @@ static bool take_beside(struct orders *o, struct job *job, const struct teller *
 }
 
 /* Also when it is the only one. */
-static uint32_t find_over(struct orders *o, const struct cache_job *views, uint32_t n_views)
+static uint32_t find_over(struct orders *o, const struct drive_job *views, uint32_t n_views)
 {
 	for (uint32_t i = 0; i < o->jobs.n; i++) {
-		const struct cache_job *view = jobs_view_of(views, n_views, o->jobs.job[i].id);
+		const struct drive_job *view = jobs_view_of(views, n_views, o->jobs.job[i].id);
 
 		job_see(&o->jobs.job[i], view, o->now_ns);
 		if (view && job_is_over(&o->jobs.job[i], view, o->now_ns))
@@ -204,7 +204,7 @@ static uint32_t find_over(struct orders *o, const struct cache_job *views, uint3
 
 static int end_at(struct orders *o, uint32_t at, const char *why)
 {
-	int rc = o->drive->end(o->drive_ctx, o->jobs.job[at].id, why);
+	int rc = o->carrier->end(o->carrier_ctx, o->jobs.job[at].id, why);
 
 	if (rc < 0 && rc != -ENOENT)
 		return rc;
@@ -238,8 +238,8 @@ static int put_at(struct orders *o, uint32_t at, const struct order_spec *spec,
 		order_free(take_order);
 		return err_set_errno(err, rc, "the order stays as it was");
 	}
-	rc = o->drive->add(o->drive_ctx, take_order,
-			   at == NOBODY ? CACHE_NO_JOB : o->jobs.job[at].id, &job.id);
+	rc = o->carrier->add(o->carrier_ctx, take_order,
+			   at == NOBODY ? DRIVE_NO_JOB : o->jobs.job[at].id, &job.id);
 	if (rc < 0) {
 		job_clear(&job);
 		if (rc == -ENOSPC) /* a job more than the table knows of */
@@ -257,7 +257,7 @@ int jobs_put(struct orders *o, const struct order_spec *spec, const struct telle
 	     struct order *take_order, struct err *err)
 {
 	const char *text = order_spec_text(spec);
-	struct cache_job views[PLAN_JOBS];
+	struct drive_job views[PLAN_JOBS];
 	uint32_t n = table_sync(o, views);
 	uint32_t at = jobs_find_told(&o->jobs, text, who);
 
@@ -319,7 +319,7 @@ static int put_own(struct orders *o, uint32_t at, bool is_found, const struct or
 int jobs_put_first(struct orders *o, const struct order_spec *spec, struct order *take_order,
 		   struct err *err)
 {
-	struct cache_job views[PLAN_JOBS];
+	struct drive_job views[PLAN_JOBS];
 
 	(void)table_sync(o, views);
 	return put_own(o, o->jobs.n ? 0 : NOBODY, false, spec, take_order, err);
@@ -336,7 +336,7 @@ static uint32_t find_id(const struct jobs *t, uint32_t id)
 int jobs_put_found(struct orders *o, uint32_t *id, bool is_only, const struct order_spec *spec,
 		   struct order *take_order, struct err *err)
 {
-	struct cache_job views[PLAN_JOBS];
+	struct drive_job views[PLAN_JOBS];
 	uint32_t at;
 	int rc;
 
@@ -378,7 +378,7 @@ void jobs_add_reader(struct orders *o, uint32_t id, const struct teller *reader)
 
 int jobs_withdraw(struct orders *o, const char *name, const struct teller *who, struct err *err)
 {
-	struct cache_job views[PLAN_JOBS];
+	struct drive_job views[PLAN_JOBS];
 	uint32_t n = table_sync(o, views), at = jobs_find(o, name, NULL, who, views, n);
 	int rc = 0;
 
@@ -394,7 +394,7 @@ int jobs_withdraw(struct orders *o, const char *name, const struct teller *who, 
 	if (at != NOBODY)
 		rc = end_at(o, at, NULL);
 	else
-		rc = o->drive->clear(o->drive_ctx);
+		rc = o->carrier->clear(o->carrier_ctx);
 	return rc < 0 ? err_set_errno(err, rc, "the order stays as it was") : 0;
 }
 
@@ -402,18 +402,18 @@ int jobs_withdraw(struct orders *o, const char *name, const struct teller *who, 
 
 void jobs_look(struct orders *o)
 {
-	struct cache_job views[PLAN_JOBS];
+	struct drive_job views[PLAN_JOBS];
 	uint32_t n;
 
 	n = table_sync(o, views);
 	for (uint32_t i = 0; i < o->jobs.n; i++) {
 		struct job *job = &o->jobs.job[i];
-		const struct cache_job *view = jobs_view_of(views, n, job->id);
+		const struct drive_job *view = jobs_view_of(views, n, job->id);
 
 		job_see(job, view, o->now_ns);
 	}
 	for (uint32_t i = o->jobs.n; i-- > 0;) {
-		const struct cache_job *view = jobs_view_of(views, n, o->jobs.job[i].id);
+		const struct drive_job *view = jobs_view_of(views, n, o->jobs.job[i].id);
 		uint32_t id = o->jobs.job[i].id;
 		bool is_unseen;
 

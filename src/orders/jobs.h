@@ -4,7 +4,7 @@
 #ifndef CLAIRFS_ORDERS_JOBS_H
 #define CLAIRFS_ORDERS_JOBS_H
 
-#include "clairfs/cache.h"
+#include "clairfs/drive.h"
 #include "clairfs/order.h"
 #include "teller.h"
 
@@ -22,7 +22,7 @@ enum job_state {
 };
 
 struct job {
-	uint32_t id; /* of the cache's job */
+	uint32_t id; /* of the drive's job */
 	char *text;  /* its order's spec */
 	char *name;  /* the spec's job=, or NULL */
 	struct teller who;
@@ -43,7 +43,7 @@ struct job {
 	uint64_t gone_ns; /* JOB_GONE: since when */
 };
 
-/* In the order in which the cache has them: the first one is "the order". Changed by the owner
+/* In the order in which the drive has them: the first one is "the order". Changed by the owner
  * under order_mu, read by anybody under that. */
 struct jobs {
 	struct job job[PLAN_JOBS];
@@ -57,7 +57,7 @@ struct jobs {
 /* jobs.c */
 void jobs_init(struct jobs *jobs);
 void jobs_fini(struct jobs *jobs);
-/* The order of the start, before there is a cache. */
+/* The order of the start, before there is a drive. */
 int jobs_begin(struct orders *o, const struct order_spec *spec, const struct order *order,
 	       struct err *err) MUST_USE;
 /* All below are the owner's; they wait for the planner. */
@@ -83,32 +83,32 @@ int jobs_withdraw(struct orders *o, const char *name, const struct teller *who,
 		  struct err *err) MUST_USE;
 /* A list that was told through the mount: it has no name of its own, so all have one text. */
 bool jobs_is_told_list(const char *text);
-/* What the cache says of the job of that id, or NULL. */
-const struct cache_job *jobs_view_of(const struct cache_job *views, uint32_t n, uint32_t id);
+/* What the drive says of the job of that id, or NULL. */
+const struct drive_job *jobs_view_of(const struct drive_job *views, uint32_t n, uint32_t id);
 
 /* --- whose.c: indices into the table, or NOBODY. */
 /* Whose order this is already, told by another process of that job. */
 uint32_t jobs_find_told(const struct jobs *t, const char *text, const struct teller *who);
 /* Whose next order this is. */
 uint32_t jobs_find(struct orders *o, const char *name, const char *text, const struct teller *who,
-		   const struct cache_job *views, uint32_t n_views);
+		   const struct drive_job *views, uint32_t n_views);
 /* The one that has read nothing for the longest time. */
-uint32_t jobs_find_quietest(struct orders *o, const struct cache_job *views, uint32_t n_views);
+uint32_t jobs_find_quietest(struct orders *o, const struct drive_job *views, uint32_t n_views);
 /* Whether all jobs there are have processes that are known, and this is none of them. Of a process
  * that nobody knows: never. */
 bool jobs_is_stranger(struct orders *o, const struct teller *who);
 
-/* --- over.c: one job, of which the cache says this (view NULL: nothing). */
+/* --- over.c: one job, of which the drive says this (view NULL: nothing). */
 /* Since when nothing of it was read. */
-uint64_t job_quiet_ns(const struct cache_job *view, uint64_t now_ns);
+uint64_t job_quiet_ns(const struct drive_job *view, uint64_t now_ns);
 /* How many of those that told it are there. */
 uint32_t job_count_alive(const struct job *job);
 /* Looks for its processes. */
-void job_see(struct job *job, const struct cache_job *view, uint64_t now_ns);
+void job_see(struct job *job, const struct drive_job *view, uint64_t now_ns);
 /* Found, and nobody was seen to read by it: the kernel has the pages, or the processes are out of
  * sight. */
 bool job_is_unseen(const struct job *job);
 /* Whether it is over, as far as it was seen. */
-bool job_is_over(const struct job *job, const struct cache_job *view, uint64_t now_ns);
+bool job_is_over(const struct job *job, const struct drive_job *view, uint64_t now_ns);
 
 #endif

@@ -76,11 +76,11 @@ void orders_set_watch(struct orders *o, const struct orders_watch *watch)
 		jobs_account(o);
 }
 
-void orders_set_cache(struct orders *o, struct cache *cache)
+void orders_set_drive(struct orders *o, struct drive *drive)
 {
-	assert(!o->drive);
-	o->drive = &drive_cache;
-	o->drive_ctx = cache;
+	assert(!o->carrier);
+	o->carrier = &carrier_drive;
+	o->carrier_ctx = drive;
 }
 
 int orders_listen(struct orders *o, struct err *err)
@@ -175,7 +175,7 @@ int orders_start(struct orders *o, struct err *err)
 {
 	int rc = untold_start(o->untold, err);
 
-	assert(o->drive);
+	assert(o->carrier);
 	if (rc == 0)
 		rc = renumber_start(o, err);
 	if (rc == 0)
@@ -225,7 +225,7 @@ bool orders_free(struct orders *o)
 	return may_free;
 }
 
-void orders_opened(struct orders *o, const struct cache_open *open)
+void orders_opened(struct orders *o, const struct drive_open *open)
 {
 	untold_opened(o->untold, open);
 }
@@ -282,7 +282,7 @@ int orders_render_answer(void *ctx, struct buf_writer *out)
 }
 
 /* False when out of memory. */
-static bool copy_job(const struct job *job, const struct cache_job *view, struct orders_job *ret)
+static bool copy_job(const struct job *job, const struct drive_job *view, struct orders_job *ret)
 {
 	*ret = (struct orders_job){ .spec = strdup(job->text),
 				    .name = job->name ? strdup(job->name) : NULL,
@@ -298,13 +298,13 @@ static bool copy_job(const struct job *job, const struct cache_job *view, struct
 
 uint32_t orders_get_jobs(struct orders *o, struct orders_job ret[PLAN_JOBS])
 {
-	struct cache_job views[PLAN_JOBS];
-	uint32_t n_views = o->drive->get_jobs(o->drive_ctx, views), n = 0;
+	struct drive_job views[PLAN_JOBS];
+	uint32_t n_views = o->carrier->get_jobs(o->carrier_ctx, views), n = 0;
 
 	mutex_lock(&o->order_mu);
 	for (uint32_t i = 0; i < o->jobs.n; i++) {
 		const struct job *job = &o->jobs.job[i];
-		const struct cache_job *view = jobs_view_of(views, n_views, job->id);
+		const struct drive_job *view = jobs_view_of(views, n_views, job->id);
 
 		if (!view || !copy_job(job, view, &ret[n]))
 			continue;

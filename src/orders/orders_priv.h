@@ -23,9 +23,9 @@ struct told_list {
 	bool is_begun, is_bytes;
 };
 
-/* What carries orders out; as the functions of cache.h say. */
-struct drive {
-	uint32_t (*get_jobs)(void *ctx, struct cache_job ret[PLAN_JOBS]);
+/* What carries orders out; as the functions of drive.h say. */
+struct carrier {
+	uint32_t (*get_jobs)(void *ctx, struct drive_job ret[PLAN_JOBS]);
 	int (*add)(void *ctx, struct order *take_order, uint32_t instead_of, uint32_t *ret_id);
 	int (*end)(void *ctx, uint32_t id, const char *why);
 	int (*clear)(void *ctx); /* there is no order any more */
@@ -33,7 +33,7 @@ struct drive {
 	uint32_t (*last_opens)(void *ctx, uint32_t *ret_sample, uint32_t max);
 	uint32_t (*reader_of)(void *ctx, uint32_t sample);
 };
-extern const struct drive drive_cache; /* ctx: a struct cache */
+extern const struct carrier carrier_drive; /* ctx: a struct drive */
 
 struct orders {
 	char *source, *mountpoint; /* absolute */
@@ -43,8 +43,8 @@ struct orders {
 	struct order *order;     /* likewise */
 	struct orders_search search;
 	struct orders_watch watch; /* first NULL: nobody's */
-	const struct drive *drive; /* NULL: not yet */
-	void *drive_ctx;
+	const struct carrier *carrier; /* NULL: not yet */
+	void *carrier_ctx;
 	struct order_maker *maker; /* from orders_listen on */
 	struct inbox inbox;
 	struct thr thr; /* the owner */

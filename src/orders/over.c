@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether a job is over, from what the cache says of its reads and /proc of its processes.
+/* Whether a job is over, from what the drive says of its reads and /proc of its processes.
  *
  * A job that was found has told nothing: it has the processes that were seen to read by it, and is over
  * when these are gone, also as the only one. What it would read next is not kept for it. Where none was
@@ -7,7 +7,7 @@
  * Where they may be workers that were spawned, they are gone at the end of each epoch: then their parent
  * must be gone as well, or nothing of the order be read for a minute.
  *
- * A job is over when the cache says so (all its epochs were read); when the process that told it
+ * A job is over when the drive says so (all its epochs were read); when the process that told it
  * itself is gone, whatever seems to be read of it: the reads of others are often where its order
  * has one; when whoever had it told is gone and nothing of its order is read; and the one that was
  * quiet the longest when there is no room for another. The only one that was told is never over but
@@ -21,7 +21,7 @@
 #define PASSING_QUIET_NS (60 * NS_PER_S) /* whoever told it is gone, others may be reading */
 #define RESIDENT_READS 64
 
-uint64_t job_quiet_ns(const struct cache_job *view, uint64_t now_ns)
+uint64_t job_quiet_ns(const struct drive_job *view, uint64_t now_ns)
 {
 	uint64_t last = MAX(view->read_ns, view->told_ns);
 
@@ -54,7 +54,7 @@ static bool has_spawner(const struct job *job)
 	return false;
 }
 
-void job_see(struct job *job, const struct cache_job *view, uint64_t now_ns)
+void job_see(struct job *job, const struct drive_job *view, uint64_t now_ns)
 {
 	bool is_known = job->who.id.pid || job->n_readers;
 	bool is_read = view && view->plan.placed >= RESIDENT_READS;
@@ -79,7 +79,7 @@ bool job_is_unseen(const struct job *job)
 
 /* For how long its processes must be gone: then the reads are not looked at where they are known to
  * have been its own, as others' are often where its order has one. */
-bool job_is_over(const struct job *job, const struct cache_job *view, uint64_t now)
+bool job_is_over(const struct job *job, const struct drive_job *view, uint64_t now)
 {
 	assert(job->state == JOB_GONE || !job->gone_ns);
 	if (job_is_unseen(job))

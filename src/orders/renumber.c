@@ -160,11 +160,11 @@ static void give_to_thread(struct renumber *r, char *take_text)
 static void look_for_loss(struct renumber *r)
 {
 	AUTO_FREE char *text = orders_text(r->o);
-	struct cache_job views[PLAN_JOBS];
+	struct drive_job views[PLAN_JOBS];
 	const struct plan_status *plan = &views[0].plan;
 	uint64_t spec;
 
-	if (r->o->drive->get_jobs(r->o->drive_ctx, views) != 1 || !text ||
+	if (r->o->carrier->get_jobs(r->o->carrier_ctx, views) != 1 || !text ||
 	    plan->state != PLAN_LOST || strncmp(text, "list:", strlen("list:")) == 0 ||
 	    is_too_large(r))
 		return;
@@ -177,7 +177,7 @@ static void look_for_loss(struct renumber *r)
 		return;
 	r->next_reads = 4 * plan->lost_reads;
 	r->epoch = plan->epoch;
-	r->n_opens = r->o->drive->last_opens(r->o->drive_ctx, r->opens, OPENS);
+	r->n_opens = r->o->carrier->last_opens(r->o->carrier_ctx, r->opens, OPENS);
 	if (r->n_opens >= FIRST_READS)
 		give_to_thread(r, TAKE(text));
 }

@@ -127,10 +127,10 @@ static uint32_t count_finders(const struct untold *u)
 
 static uint32_t reader_of_sample(const struct untold *u, uint32_t sample)
 {
-	return u->o->drive->reader_of(u->o->drive_ctx, sample);
+	return u->o->carrier->reader_of(u->o->carrier_ctx, sample);
 }
 
-static uint32_t reader_of(struct untold *u, const struct cache_open *open, uint64_t now_ns,
+static uint32_t reader_of(struct untold *u, const struct drive_open *open, uint64_t now_ns,
 			  uint32_t *asked)
 {
 	uint32_t tid = open->reader ? open->reader : reader_of_sample(u, open->sample);
@@ -146,16 +146,16 @@ static uint32_t reader_of(struct untold *u, const struct cache_open *open, uint6
 
 static void feed(struct untold *u, const struct opening *opening, uint32_t reader)
 {
-	const struct cache_open *open = &opening->open;
+	const struct drive_open *open = &opening->open;
 	struct finder *to;
 
 	if (reader != READER_NONE)
-		readers_opened(&u->readers, reader, open->sample, open->job != CACHE_NO_JOB);
-	else if (open->job == CACHE_NO_JOB && u->is_followed)
+		readers_opened(&u->readers, reader, open->sample, open->job != DRIVE_NO_JOB);
+	else if (open->job == DRIVE_NO_JOB && u->is_followed)
 		reader = readers_opened_unseen(&u->readers, open->sample);
 	to = reader == READER_NONE ? finder_of(u, open->job)
 				   : u->finder[u->readers.reader[reader].owner];
-	if (!to && reader == READER_NONE && open->job == CACHE_NO_JOB && !opening->is_heard &&
+	if (!to && reader == READER_NONE && open->job == DRIVE_NO_JOB && !opening->is_heard &&
 	    !u->is_whole)
 		return; /* of any of several */
 	if (!to)
@@ -269,7 +269,7 @@ static void tell_apart(struct untold *u)
 static void be_whole_no_more(struct untold *u)
 {
 	u->is_whole = false;
-	if (atomic_load(&u->finder[EVERYBODY]->id) == CACHE_NO_JOB)
+	if (atomic_load(&u->finder[EVERYBODY]->id) == DRIVE_NO_JOB)
 		infer_note_apart(u->finder[EVERYBODY]->infer);
 }
 
@@ -282,7 +282,7 @@ static bool is_candidate(const struct untold *u, const struct finder *f, const s
 
 	if (!r->who.id.pid || r->n_opens < READS_LEAST)
 		return false;
-	return own == f || (f->index == EVERYBODY && own && atomic_load(&own->id) == CACHE_NO_JOB &&
+	return own == f || (f->index == EVERYBODY && own && atomic_load(&own->id) == DRIVE_NO_JOB &&
 			    !own->is_over);
 }
 
@@ -319,7 +319,7 @@ static void add_readers(struct untold *u, struct finder *f)
 		order_epoch_free(TAKE(f->epoch));
 }
 
-static void see_followed(struct untold *u, const struct cache_job *views, uint32_t n)
+static void see_followed(struct untold *u, const struct drive_job *views, uint32_t n)
 {
 	bool is_followed = n > 0;
 
@@ -330,10 +330,10 @@ static void see_followed(struct untold *u, const struct cache_job *views, uint32
 }
 
 /* How the plans of several do. */
-static void note_plans(struct untold *u, const struct cache_job *views, uint32_t n)
+static void note_plans(struct untold *u, const struct drive_job *views, uint32_t n)
 {
 	for (uint32_t i = 0; i < FINDERS; i++) {
-		uint32_t id = u->finder[i] ? atomic_load(&u->finder[i]->id) : CACHE_NO_JOB;
+		uint32_t id = u->finder[i] ? atomic_load(&u->finder[i]->id) : DRIVE_NO_JOB;
 		enum infer_plan plan = INFER_PLAN_ENDED; /* it has left by itself */
 
 		if (!u->finder[i])
@@ -341,7 +341,7 @@ static void note_plans(struct untold *u, const struct cache_job *views, uint32_t
 		for (uint32_t k = 0; k < n; k++)
 			if (views[k].id == id)
 				plan = plan_of(views[k].plan.state);
-		if (id == CACHE_NO_JOB) /* the opens of nobody are no job's */
+		if (id == DRIVE_NO_JOB) /* the opens of nobody are no job's */
 			plan = i == EVERYBODY && !u->is_whole ? INFER_PLAN_BUSY : INFER_PLAN_NONE;
 		infer_note_plan(u->finder[i]->infer, plan);
 	}
@@ -349,13 +349,13 @@ static void note_plans(struct untold *u, const struct cache_job *views, uint32_t
 
 static void look_at_jobs(struct untold *u)
 {
-	struct cache_job views[PLAN_JOBS];
+	struct drive_job views[PLAN_JOBS];
 	uint32_t n;
 
-	n = u->o->drive->get_jobs(u->o->drive_ctx, views);
+	n = u->o->carrier->get_jobs(u->o->carrier_ctx, views);
 	see_followed(u, views, n);
 	for (uint32_t i = 0; i < FINDERS; i++)
-		if (u->finder[i] && atomic_load(&u->finder[i]->id) != CACHE_NO_JOB)
+		if (u->finder[i] && atomic_load(&u->finder[i]->id) != DRIVE_NO_JOB)
 			add_readers(u, u->finder[i]);
 	if (u->is_whole && n)
 		be_whole_no_more(u);
@@ -403,7 +403,7 @@ static void prune(struct untold *u, uint64_t now_ns)
  * are on their way come first. */
 static void sort_no_more(struct untold *u, uint64_t now_ns)
 {
-	if (atomic_load(&u->finder[EVERYBODY]->id) == CACHE_NO_JOB)
+	if (atomic_load(&u->finder[EVERYBODY]->id) == DRIVE_NO_JOB)
 		infer_note_plan(u->finder[EVERYBODY]->infer, INFER_PLAN_NONE);
 	u->due = atomic_load(&u->head);
 	drain(u, now_ns);
@@ -474,7 +474,7 @@ uint64_t untold_step(struct untold *u, uint64_t now_ns)
 
 /* --- what is told by others --- */
 
-void untold_opened(struct untold *u, const struct cache_open *open)
+void untold_opened(struct untold *u, const struct drive_open *open)
 {
 	uint32_t head = atomic_load_explicit(&u->head, memory_order_relaxed);
 	bool is_sorted = atomic_load_explicit(&u->is_sorted, memory_order_acquire);
@@ -483,7 +483,7 @@ void untold_opened(struct untold *u, const struct cache_open *open)
 		return;
 	if (!is_sorted)
 		infer_note_open(u->finder[EVERYBODY]->infer, open->sample);
-	if (!is_sorted && open->job != CACHE_NO_JOB && u->skipped++ % PLACED_SHARE)
+	if (!is_sorted && open->job != DRIVE_NO_JOB && u->skipped++ % PLACED_SHARE)
 		return;
 	if (head - atomic_load_explicit(&u->tail, memory_order_acquire) == RING)
 		return; /* some opens are not heard of, as where the watch lost them */
@@ -508,7 +508,7 @@ static bool is_unwanted(const struct untold *u, const struct finder *f)
 {
 	uint32_t id = atomic_load(&f->id);
 
-	return id == CACHE_NO_JOB ? is_told(u, &f->who) : !is_in_force(u, id);
+	return id == DRIVE_NO_JOB ? is_told(u, &f->who) : !is_in_force(u, id);
 }
 
 void untold_told(struct untold *u, const char *text)
@@ -524,11 +524,11 @@ void untold_told(struct untold *u, const char *text)
 		return;
 	if (text && is_in_force(u, atomic_load(&all->id)))
 		return; /* one more's */
-	if (is_none || atomic_load(&all->id) != CACHE_NO_JOB)
+	if (is_none || atomic_load(&all->id) != DRIVE_NO_JOB)
 		u->is_over = true;
 	else
 		u->is_told = true;
-	atomic_store(&all->id, CACHE_NO_JOB);
+	atomic_store(&all->id, DRIVE_NO_JOB);
 	infer_note_told(all->infer, text);
 }
 
@@ -538,7 +538,7 @@ void untold_replaced(struct untold *u, const char *text)
 
 	if (!f)
 		return;
-	if (atomic_load(&f->id) != CACHE_NO_JOB)
+	if (atomic_load(&f->id) != DRIVE_NO_JOB)
 		atomic_store(&f->id, u->o->jobs.job[0].id);
 	infer_note_replaced(f->infer, text);
 }
@@ -554,7 +554,7 @@ void untold_gone(struct untold *u, uint32_t id, const char *why)
 	mutex_lock(&u->mu);
 	memcpy(u->gone, st.found, sizeof(u->gone));
 	mutex_unlock(&u->mu);
-	atomic_store(&f->id, CACHE_NO_JOB);
+	atomic_store(&f->id, DRIVE_NO_JOB);
 	if (f->index != EVERYBODY) {
 		f->is_over = true;
 		return;

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "clairfs/base/err.h"
-#include "clairfs/cache.h"
+#include "clairfs/drive.h"
 #include "clairfs/infer.h"
 #include "clairfs/plan.h"
 
@@ -25,7 +25,7 @@ void untold_stop(struct untold *u);
 void untold_free(struct untold *u);
 
 /* Planner thread; never blocks. */
-void untold_opened(struct untold *u, const struct cache_open *open);
+void untold_opened(struct untold *u, const struct drive_open *open);
 /* The state of the order in force, where there is one. Planner thread. */
 void untold_planned(struct untold *u, enum plan_state state);
 

@@ -19,7 +19,7 @@
 struct finder *finder_of(struct untold *u, uint32_t id)
 {
 	for (uint32_t i = 0; i < FINDERS; i++)
-		if (u->finder[i] && atomic_load(&u->finder[i]->id) == id && id != CACHE_NO_JOB)
+		if (u->finder[i] && atomic_load(&u->finder[i]->id) == id && id != DRIVE_NO_JOB)
 			return u->finder[i];
 	return NULL;
 }
@@ -71,13 +71,13 @@ static bool has_joined(struct finder *f, const char *text)
 	struct untold *u = f->u;
 	struct infer_answer answer;
 
-	if (f->index == EVERYBODY || atomic_load(&f->id) != CACHE_NO_JOB ||
+	if (f->index == EVERYBODY || atomic_load(&f->id) != DRIVE_NO_JOB ||
 	    !infer_get_answer(f->infer, &answer))
 		return false;
 	for (uint32_t i = 0; i < FINDERS; i++) {
 		struct finder *other = u->finder[i];
 
-		if (!other || other == f || atomic_load(&other->id) == CACHE_NO_JOB ||
+		if (!other || other == f || atomic_load(&other->id) == DRIVE_NO_JOB ||
 		    other->is_over ||
 		    (other->who.id.pid && !teller_has_common(&other->who, &f->who)) ||
 		    (!infer_add_ranks(other->infer, &answer) && !is_order_of(other, text)))
@@ -96,7 +96,7 @@ static bool is_anothers(const struct finder *f, const char *text)
 	const struct jobs *jobs = &f->u->o->jobs;
 	uint32_t id = atomic_load(&f->id);
 
-	for (uint32_t i = 0; i < jobs->n && id != CACHE_NO_JOB; i++)
+	for (uint32_t i = 0; i < jobs->n && id != DRIVE_NO_JOB; i++)
 		if (jobs->job[i].id != id && strcmp(jobs->job[i].text, text) == 0)
 			return true;
 	return false;
@@ -108,8 +108,8 @@ static bool is_late(const struct finder *f)
 	bool is_found = false;
 
 	for (uint32_t i = 1; i < FINDERS; i++)
-		is_found |= f->u->finder[i] && atomic_load(&f->u->finder[i]->id) != CACHE_NO_JOB;
-	return is_found && f->index == EVERYBODY && atomic_load(&f->id) == CACHE_NO_JOB;
+		is_found |= f->u->finder[i] && atomic_load(&f->u->finder[i]->id) != DRIVE_NO_JOB;
+	return is_found && f->index == EVERYBODY && atomic_load(&f->id) == DRIVE_NO_JOB;
 }
 
 /* The pass that was found, to see who reads it; NULL: then it is seen by what is read later. */
@@ -196,7 +196,7 @@ int finder_new(struct untold *u, uint32_t index, const struct teller *who, struc
 	*ret = NULL;
 	if (!f)
 		return err_set(err, -ENOMEM, "out of memory");
-	*f = (struct finder){ .u = u, .index = index, .id = CACHE_NO_JOB };
+	*f = (struct finder){ .u = u, .index = index, .id = DRIVE_NO_JOB };
 	if (who)
 		f->who = *who;
 	rc = infer_numberings_new(u->o->dataset, u->o->search.ram / NUMBERINGS_SHARE, &f->parts, err);
@@ -234,7 +234,7 @@ static json_t *finder_json(struct infer *infer)
 /* The finder that the order in force is of, or everybody's. */
 static uint32_t find_main(struct untold *u)
 {
-	uint32_t first = CACHE_NO_JOB;
+	uint32_t first = DRIVE_NO_JOB;
 	struct finder *f;
 
 	mutex_lock(&u->o->order_mu);
@@ -260,7 +260,7 @@ json_t *untold_json(struct untold *u)
 	for (uint32_t i = 0; i < FINDERS; i++) {
 		struct finder *f = u->finder[i];
 		/* The opens of nobody are not spoken of. */
-		bool is_idle = i == EVERYBODY && f && atomic_load(&f->id) == CACHE_NO_JOB;
+		bool is_idle = i == EVERYBODY && f && atomic_load(&f->id) == DRIVE_NO_JOB;
 
 		if (f && i != main && !is_idle)
 			(void)json_array_append_new(others, finder_json(f->infer));

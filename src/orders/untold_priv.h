@@ -20,7 +20,7 @@ struct finder {
 	struct infer_numberings *parts;
 	struct teller who; /* the first of its readers; pid 0: everybody's */
 	struct crowd crowd; /* its search thread */
-	_Atomic uint32_t id; /* of the job whose order it found, or CACHE_NO_JOB */
+	_Atomic uint32_t id; /* of the job whose order it found, or DRIVE_NO_JOB */
 	bool is_over;        /* it is to go */
 	bool is_joined;      /* then its readers read by the order of this finder: */
 	uint32_t joins;
@@ -32,7 +32,7 @@ struct finder {
 };
 
 struct opening {
-	struct cache_open open;
+	struct drive_open open;
 	bool is_heard; /* the finder of everybody was told */
 };
 

@@ -27,7 +27,7 @@ uint32_t jobs_find_told(const struct jobs *t, const char *text, const struct tel
 }
 
 /* The same order told by another process before anything was read of it: a launcher and its job. */
-static bool is_told_twice(const struct job *job, const struct cache_job *view, const char *text)
+static bool is_told_twice(const struct job *job, const struct drive_job *view, const char *text)
 {
 	return view && view->plan.placed == 0 && is_same_text(job->text, text);
 }
@@ -48,7 +48,7 @@ static bool is_anybodys(const struct jobs *t, const struct job *job)
 }
 
 uint32_t jobs_find(struct orders *o, const char *name, const char *text, const struct teller *who,
-		   const struct cache_job *views, uint32_t n_views)
+		   const struct drive_job *views, uint32_t n_views)
 {
 	const struct jobs *t = &o->jobs;
 
@@ -70,13 +70,13 @@ uint32_t jobs_find(struct orders *o, const char *name, const char *text, const s
 	return NOBODY;
 }
 
-uint32_t jobs_find_quietest(struct orders *o, const struct cache_job *views, uint32_t n_views)
+uint32_t jobs_find_quietest(struct orders *o, const struct drive_job *views, uint32_t n_views)
 {
 	uint32_t found = 0;
 	uint64_t longest = 0, now = o->now_ns;
 
 	for (uint32_t i = 0; i < o->jobs.n; i++) {
-		const struct cache_job *view = jobs_view_of(views, n_views, o->jobs.job[i].id);
+		const struct drive_job *view = jobs_view_of(views, n_views, o->jobs.job[i].id);
 		uint64_t quiet = view ? job_quiet_ns(view, now) : UINT64_MAX;
 
 		if (quiet < longest)

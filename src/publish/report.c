@@ -22,7 +22,7 @@ static json_t *least_json(const struct published_report *r, uint64_t read_bytes)
 	uint64_t all = p->dataset.bytes;
 	double room, first;
 
-	if (all == 0 || p->cache.plan.length < p->dataset.samples)
+	if (all == 0 || p->drive.plan.length < p->dataset.samples)
 		return json_null();
 	room = (double)metrics_get(p->metrics, METRIC_ARENA_LIMIT_BYTES) +
 	       (double)metrics_get(p->metrics, METRIC_STAGE_LIMIT_BYTES) + (double)r->store_bytes;

@@ -16,7 +16,7 @@ static json_t *escaped(const char *text)
 
 static json_t *order_json(const struct published *all)
 {
-	const struct plan_status *p = &all->cache.plan;
+	const struct plan_status *p = &all->drive.plan;
 	json_t *epoch =
 		json_pack("{s:I, s:I, s:I, s:I, s:i, s:I}", "number", (json_int_t)p->epoch,
 			  "position", (json_int_t)p->position, "length", (json_int_t)p->length,

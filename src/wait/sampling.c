@@ -186,9 +186,11 @@ void sampling_init(struct sampling *s, const struct sampling_params *params)
 	assert(params->switchback_share >= 0 && params->switchback_share <= SWITCHBACK_SHARE_MAX);
 
 	*s = (struct sampling){ .p = *params,
+				.drive_probe = { .ctx = s,
+						 .hold_back = is_any ? hold_back : NULL,
+						 .opened = params->switchback_share > 0 ? opened
+											: NULL },
 				.probe = { .ctx = s,
-					   .hold_back = is_any ? hold_back : NULL,
-					   .opened = params->switchback_share > 0 ? opened : NULL,
 					   .may_send = may_send,
 					   .answered = answered,
 					   .may_prefetch = may_prefetch,

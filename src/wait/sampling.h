@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The probe that the cache has: which reads are left to the source, and when they may be sent. What
- * is observed goes on to whoever accounts for it. */
+/* The probes that cache and drive have: which reads are left to the source, and when they may be sent.
+ * What is observed goes on to whoever accounts for it. */
 #ifndef CLAIRFS_WAIT_SAMPLING_H
 #define CLAIRFS_WAIT_SAMPLING_H
 
+#include "clairfs/drive.h"
 #include "clairfs/wait/switchback.h"
 #include "gate.h"
 
@@ -22,15 +23,16 @@ struct sampling_params {
 };
 
 struct sampling {
-	struct probe probe; /* for the cache */
+	struct probe probe;             /* for the cache */
+	struct drive_probe drive_probe; /* for the drive */
 	struct sampling_params p;
 	struct gate gate;
 	_Atomic uint64_t full;     /* bit per class of sizes: no more control reads are of use */
 	struct switchback blocks;  /* planner: of the order of this job */
 	uint32_t jobs;             /* planner: its id, and one; 0: there was none */
 	_Atomic uint64_t until_ns; /* nothing is fetched ahead before; 0: readers are elsewhere */
-	/* Who accounts for what is observed; to be set before the cache starts, or NULL. Planner
-	 * thread, but for cache_stop's. */
+	/* Who accounts for what is observed; to be set before the drive starts, or NULL. Planner
+	 * thread, but for drive_stop's. */
 	void (*observed)(void *ctx, const struct read_facts *facts, uint32_t n);
 	void (*settled)(void *ctx, uint64_t before_ns);
 	void (*load)(void *ctx, const struct gate_load *load);

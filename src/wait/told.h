@@ -7,6 +7,7 @@
 
 #include "clairfs/cache/probe.h"
 #include "clairfs/hint.h"
+#include "clairfs/order.h"
 #include "clairfs/wait/stall.h"
 #include "gate.h"
 

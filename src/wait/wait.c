@@ -199,6 +199,11 @@ const struct probe *wait_probe(const struct wait *a)
 	return &a->sampling.probe;
 }
 
+const struct drive_probe *wait_drive_probe(const struct wait *a)
+{
+	return &a->sampling.drive_probe;
+}
+
 struct sampling *wait_sampling(struct wait *a)
 {
 	return &a->sampling;

@@ -48,7 +48,7 @@ static struct rig *new_rig(const char *order, bool has_store, const struct fault
 	struct err err = { 0 };
 
 	fault_io_set(rig->io, rule);
-	CHECK_INT(cache_start(rig->cache, &err), 0);
+	CHECK_INT(drive_start(rig->drive, &err), 0);
 	return rig;
 }
 

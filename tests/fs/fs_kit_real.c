@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Puts the real cache behind the mount of a kit, wired as the daemon does it: the cache learns the
+ * Puts the real cache behind the mount of a kit, wired as the daemon does it: the drive learns the
  * stage operations and starts when the mount answers, stops after the unmount, and the session
  * lives until every read is answered.
  */
@@ -29,12 +29,12 @@ void kit_cache_new(struct kit *k)
 	struct source_params source = { .metrics = k->metrics,
 					.open_files = 4,
 					.reopen_ns = NS_PER_S };
-	struct cache_params params = { .dataset = k->dataset,
-				       .metrics = k->metrics,
-				       .clock = clock_monotonic(),
-				       .arena_bytes = r->arena_bytes,
-				       .stage_bytes = r->stage_bytes,
-				       .sample_max_bytes = r->arena_bytes / 4,
+	struct cache_params cache = { .dataset = k->dataset,
+				      .metrics = k->metrics,
+				      .clock = clock_monotonic(),
+				      .arena_bytes = r->arena_bytes,
+				      .sample_max_bytes = r->arena_bytes / 4 };
+	struct drive_params params = { .stage_bytes = r->stage_bytes,
 				       .inflight_min = 2,
 				       .inflight_max = 8,
 				       .stagers = 2 };
@@ -46,31 +46,36 @@ void kit_cache_new(struct kit *k)
 	must(source_new(&source, &r->source, &err), &err);
 	must(arena_new(2 * r->arena_bytes, &r->arena, &err), &err);
 	order_make(k, r, &err);
-	params.tiers = &r->source;
-	params.n_tiers = 1;
-	params.arena = r->arena;
+	cache.tiers = &r->source;
+	cache.n_tiers = 1;
+	cache.arena = r->arena;
+	params.cache = cache;
 	params.order = r->order;
-	must(cache_new(&params, &k->cache, &err), &err);
+	must(drive_new(&params, &r->drive, &err), &err);
+	k->cache = drive_cache(r->drive);
 }
 
 void kit_cache_start(struct kit *k)
 {
+	const struct kit_real *r = k->rest;
 	struct err err = { .code = 0 };
 
-	cache_set_stage(k->cache, fs_stage_ops(), k->fs);
-	must(cache_start(k->cache, &err), &err);
+	drive_set_stage(r->drive, fs_stage_ops(), k->fs);
+	must(drive_start(r->drive, &err), &err);
 }
 
 void kit_cache_stop(struct kit *k)
 {
-	cache_stop(k->cache);
+	const struct kit_real *r = k->rest;
+
+	drive_stop(r->drive);
 }
 
 void kit_cache_free(struct kit *k)
 {
 	struct kit_real *r = k->rest;
 
-	cache_free(k->cache);
+	drive_free(r->drive);
 	tier_free(r->source);
 	io_free(r->io);
 	arena_free(r->arena);

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The real cache behind the mount of a kit: source tier, arena, plan and stagers. */
+/* The real cache behind the mount of a kit, and the drive around it: source tier, arena, plan and
+ * stagers. */
 #ifndef CLAIRFS_TESTS_FS_KIT_REAL_H
 #define CLAIRFS_TESTS_FS_KIT_REAL_H
 
+#include "clairfs/drive.h"
 #include "clairfs/io.h"
 #include "clairfs/order.h"
 #include "clairfs/tier.h"
@@ -12,6 +14,7 @@
 struct kit_real {
 	const char *order_text; /* NULL = no order */
 	uint64_t arena_bytes, stage_bytes;
+	struct drive *drive;
 	struct io *io;
 	struct tier *source;
 	struct arena *arena;

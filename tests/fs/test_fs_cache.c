@@ -74,7 +74,7 @@ static void test_a_job_that_keeps_its_order_is_not_asked_any_more(void)
 	CHECK_U64(kit_counter(&k, METRIC_READ_ERRORS), 0);
 	CHECK_U64(kit_counter(&k, METRIC_WATCH_OVERFLOWS), 0);
 	fs_unmount(k.fs);
-	cache_stop(k.cache);
+	kit_cache_stop(&k);
 	CHECK_U64(kit_counter(&k, METRIC_SAMPLE_OPENS), EPOCHS * N);
 	CHECK_U64(sum_of_classes(&k, METRIC_READS_STAGED), EPOCHS * N);
 	CHECK_U64(sum_of_classes(&k, METRIC_READ_BYTES_STAGED),

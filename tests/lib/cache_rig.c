@@ -310,17 +310,22 @@ struct rig *rig_new(const struct rig_options *options)
 	open_tiers(rig, &err);
 	open_order(rig, &err);
 	struct tier *tiers[] = { store_tier(rig->store), rig->source, o->peer };
-	struct cache_params params = {
+	struct cache_params cache = {
 		.dataset = rig->dataset,
 		.tiers = tiers,
 		.n_tiers = ARRAY_LEN(tiers),
 		.arena = rig->arena,
-		.order = rig->order,
 		.metrics = rig->metrics,
 		.clock = o->clock ? o->clock : clock_monotonic(),
 		.arena_bytes = o->arena_bytes,
-		.stage_bytes = o->stage_bytes ? o->stage_bytes : 16 << 20,
 		.sample_max_bytes = o->sample_max,
+		.revalidate_ns = o->revalidate_ns,
+		.probe = o->probe,
+	};
+	struct drive_params params = {
+		.cache = cache,
+		.order = rig->order,
+		.stage_bytes = o->stage_bytes ? o->stage_bytes : 16 << 20,
 		.store_bytes = !o->has_store    ? 0
 			       : o->store_bytes ? o->store_bytes
 						: 32 << 20,
@@ -328,22 +333,22 @@ struct rig *rig_new(const struct rig_options *options)
 		.inflight_min = 2,
 		.inflight_max = 8,
 		.stagers = o->stagers ? o->stagers : 2,
-		.revalidate_ns = o->revalidate_ns,
 		.watch = o->watch,
-		.probe = o->probe,
+		.probe = o->drive_probe,
 	};
-	must(cache_new(&params, &rig->cache, &err) == 0, err.msg);
+	must(drive_new(&params, &rig->drive, &err) == 0, err.msg);
+	rig->cache = drive_cache(rig->drive);
 	if (!o->is_stage_off)
-		cache_set_stage(rig->cache, &rig_stage_ops, rig);
+		drive_set_stage(rig->drive, &rig_stage_ops, rig);
 	if (!o->is_not_started)
-		must(cache_start(rig->cache, &err) == 0, err.msg);
+		must(drive_start(rig->drive, &err) == 0, err.msg);
 	return rig;
 }
 
 void rig_free(struct rig *rig)
 {
-	cache_stop(rig->cache);
-	cache_free(rig->cache);
+	drive_stop(rig->drive);
+	drive_free(rig->drive);
 	tier_free(rig->source);
 	store_close(rig->store);
 	io_free(rig->io);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A cache over a real directory: dataset, source (through an engine that can be made to fail or
- * wait), arena, optionally a store and an order, and a stage that records what it is told instead
- * of talking to a kernel. The bytes of every file are a function of {file, version, offset}.
+/* A cache over a real directory, and the drive around it: dataset, source (through an engine that can
+ * be made to fail or wait), arena, optionally a store and an order, and a stage that records what it is
+ * told instead of talking to a kernel. The bytes of every file are a function of {file, version,
+ * offset}.
  *
  *	struct rig *rig = rig_new(&(struct rig_options){ .n = 2, .sizes = (uint64_t[]){ 10, 20 } });
  *	rig_read_check(rig, 0, 0, 4096, 0);
@@ -14,7 +15,7 @@
 #include <stdatomic.h>
 
 #include "check.h"
-#include "clairfs/cache.h"
+#include "clairfs/drive.h"
 #include "clairfs/tier/store.h"
 #include "fault_io.h"
 
@@ -45,8 +46,9 @@ struct rig_options {
 	uint32_t stagers;    /* 0 = 2 */
 	uint32_t threads;    /* of the engine; 0 = 8 */
 	struct clock *clock; /* NULL: the real one */
-	const struct cache_watch *watch;
+	const struct drive_watch *watch;
 	const struct probe *probe;
+	const struct drive_probe *drive_probe;
 };
 
 /* What the stage was asked and what readers were answered, in order. */
@@ -68,7 +70,8 @@ struct rig {
 	struct order_spec *spec;
 	struct order *order;
 	struct metrics *metrics;
-	struct cache *cache;
+	struct drive *drive;
+	struct cache *cache; /* its */
 	struct entry_id other;
 	_Atomic uint32_t *version; /* [n + 1] of what was written last */
 

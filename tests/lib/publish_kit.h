@@ -27,7 +27,7 @@ static inline void published_made_up(struct published *p, struct metrics *metric
 			     .entries = 11,
 			     .bytes = 1000,
 			     .stats = { .dirs_scanned = 2, .stats = 13 } },
-		.cache = { .plan = { .state = PLAN_FOLLOWING,
+		.drive = { .plan = { .state = PLAN_FOLLOWING,
 				     .why = "",
 				     .epoch = 2,
 				     .position = 4,
@@ -57,7 +57,7 @@ static inline void published_made_up(struct published *p, struct metrics *metric
 	p->job[0] = (struct orders_job){ .spec = strdup("sequential"),
 					    .pid = 78,
 					    .is_accounted = true,
-					    .at = { .id = 1, .plan = p->cache.plan } };
+					    .at = { .id = 1, .plan = p->drive.plan } };
 	p->job[0].at.read_ns = 7000000000;
 	CHECK(p->spec && p->job[0].spec && p->search && p->gpu_wait && p->hook);
 }

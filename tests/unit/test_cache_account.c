@@ -106,7 +106,7 @@ static void pages_that_no_read_asked_for_count_as_staged(void)
 	note(rig, 0); /* the next open decides the one before */
 	CHECK_U64(rig_metric(rig, METRIC_READS_MISS), 1);
 	CHECK_U64(rig_metric(rig, METRIC_READ_BYTES_STAGED), 8192);
-	cache_stop(rig->cache); /* and the end decides the last one */
+	drive_stop(rig->drive); /* and the end decides the last one */
 	CHECK_U64(rig_metric(rig, METRIC_READS_STAGED), 1);
 	CHECK_U64(total(rig), 2);
 	CHECK_U64(total_bytes(rig), 2 * SIZE);
@@ -123,7 +123,7 @@ static void late_open_of_counted_reads_is_not_counted_again(void)
 	atomic_fetch_add(&mc->now_ns, 2 * NS_PER_S);
 	rig_wait_metric(rig, METRIC_READS_MISS, 1); /* nobody saw an open */
 	note(rig, 0);
-	cache_stop(rig->cache);
+	drive_stop(rig->drive);
 	CHECK_U64(total(rig), 1);
 	rig_free(rig);
 	free(mc);
@@ -144,7 +144,7 @@ static void read_before_its_open_is_not_taken_for_the_open_before(void)
 		for (uint32_t i = 0; i < (uint32_t)n_pieces; i++)
 			rig_read_check(rig, 0, i * length, length);
 		note(rig, 0);
-		cache_stop(rig->cache);
+		drive_stop(rig->drive);
 		CHECK_U64(total(rig), 2);
 		CHECK_U64(rig_metric(rig, METRIC_READS_MISS), 1);
 		CHECK_U64(rig_metric(rig, METRIC_READS_ARENA), 1);
@@ -169,7 +169,7 @@ static void reads_of_two_late_opens_are_two(void)
 		}
 		note(rig, 0);
 		note(rig, 0);
-		cache_stop(rig->cache);
+		drive_stop(rig->drive);
 		CHECK_U64(total(rig), 2);
 		CHECK_U64(rig_metric(rig, METRIC_READS_STAGED), 0);
 		CHECK_U64(total_bytes(rig), 2 * SIZE);
@@ -187,7 +187,7 @@ static void reads_of_two_opens_that_are_never_heard_of_are_two(void)
 	rig_read_check(rig, 0, 0, 65536);
 	rig_read_check(rig, 0, 0, 65536);
 	rig_read_check(rig, 0, 0, 4096); /* of no open: a page that was dropped */
-	cache_stop(rig->cache);
+	drive_stop(rig->drive);
 	CHECK_U64(total(rig), 2);
 	CHECK_U64(total_bytes(rig), 2 * SIZE + 4096);
 	rig_free(rig);
@@ -233,7 +233,7 @@ static void classes_add_up_to_the_opens(void)
 		if (check_rand_below(&seed, 10) == 0)
 			atomic_fetch_add(&mc->now_ns, NS_PER_S / 4);
 	}
-	cache_stop(rig->cache);
+	drive_stop(rig->drive);
 	CHECK_U64(total(rig), rig_metric(rig, METRIC_SAMPLE_OPENS));
 	rig_free(rig);
 	free(mc);
@@ -254,7 +254,7 @@ static void failed_read_makes_its_open_a_miss_without_bytes(void)
 	fault_io_set(rig->io, NULL);
 	CHECK_U64(rig_metric(rig, METRIC_READS_MISS), 1);
 	CHECK_U64(total_bytes(rig), 0);
-	cache_stop(rig->cache);
+	drive_stop(rig->drive);
 	CHECK_U64(total(rig), 1);
 	CHECK_U64(rig_metric(rig, METRIC_READ_ERRORS), 2);
 	rig_free(rig);
@@ -281,7 +281,7 @@ static void read_in_flight_keeps_its_open_undecided(void)
 	fault_io_resume(rig->io);
 	rig_read_wait(r);
 	rig_read_free(r);
-	cache_stop(rig->cache);
+	drive_stop(rig->drive);
 	CHECK_U64(rig_metric(rig, METRIC_READS_MISS), 2);
 	CHECK_U64(rig_metric(rig, METRIC_READS_STAGED), 1);
 	CHECK_U64(rig_metric(rig, METRIC_READ_BYTES_MISS), SIZE);
@@ -430,7 +430,7 @@ static void opens_of_a_large_file_are_worth_what_was_read(void)
 		rig_read_check(rig, 0, (i * 7 % 10) * 3 * (uint64_t)MIB, 4096);
 	}
 	cache_note_open(rig->cache, (struct entry_id){ 0 }); /* of pages that the kernel has */
-	cache_stop(rig->cache);
+	drive_stop(rig->drive);
 	for (int class = 0; class < READ_CLASSES; class ++)
 		bytes += rig_metric(rig, METRIC_READ_BYTES_STAGED + class);
 	CHECK_U64(rig_metric(rig, METRIC_READ_BYTES_STAGED), 0);
@@ -457,7 +457,7 @@ static void reads_of_a_large_file_count_one_by_one(void)
 	CHECK_INT(rig_read_status(rig, 0, 512 << 10, 4096), -EIO);
 	fault_io_set(rig->io, NULL);
 	CHECK_U64(rig_metric(rig, METRIC_READS_MISS), 4);
-	cache_stop(rig->cache);
+	drive_stop(rig->drive);
 	CHECK_U64(total(rig), 4);
 	CHECK_U64(total_bytes(rig), 4096 + 8192 + 100000);
 	rig_free(rig);
@@ -566,19 +566,19 @@ static void what_opens_ask_for_is_learned(void)
 	struct rig *rig = rig_new(&(struct rig_options){ .n = 1, .size = 100, .is_not_started = true });
 	struct cache *c = rig->cache;
 
-	CHECK_U64(asked_of(c, 100 * MIB), 100 * MIB);
+	CHECK_U64(cache_asked_of(c, 100 * MIB), 100 * MIB);
 	asked_learn(c, 100 * MIB, 100 * MIB);
-	CHECK_U64(asked_of(c, 100 * MIB), 100 * MIB);
-	CHECK_U64(asked_of(c, 1ull << 60), 1ull << 60);
+	CHECK_U64(cache_asked_of(c, 100 * MIB), 100 * MIB);
+	CHECK_U64(cache_asked_of(c, 1ull << 60), 1ull << 60);
 	for (int i = 0; i < 200; i++)
 		asked_learn(c, 100 * MIB, MIB);
-	CHECK(asked_of(c, 100 * MIB) <= MIB + MIB / 50);
-	CHECK_U64(asked_of(c, 100000), 100000); /* of one piece: all of it, whatever else is read */
+	CHECK(cache_asked_of(c, 100 * MIB) <= MIB + MIB / 50);
+	CHECK_U64(cache_asked_of(c, 100000), 100000); /* of one piece: all of it, whatever else is read */
 	for (int i = 0; i < 60; i++)
 		asked_learn(c, 100 * MIB, 300 * (uint64_t)MIB);
-	CHECK_U64(asked_of(c, 100 * MIB), 100 * MIB); /* all is reached, not only neared */
+	CHECK_U64(cache_asked_of(c, 100 * MIB), 100 * MIB); /* all is reached, not only neared */
 	asked_learn(c, 1ull << 60, 0);
-	CHECK(asked_of(c, 100 * MIB) > 0);
+	CHECK(cache_asked_of(c, 100 * MIB) > 0);
 	rig_free(rig);
 }
 

@@ -50,18 +50,18 @@ static struct rig *small_rig(void)
 
 static uint32_t add(struct rig *rig, const char *text, uint32_t instead_of)
 {
-	uint32_t id = CACHE_NO_JOB;
+	uint32_t id = DRIVE_NO_JOB;
 
-	CHECK_INT(cache_add_order(rig->cache, make_order(rig, text), instead_of, &id), 0);
-	CHECK(id != CACHE_NO_JOB);
+	CHECK_INT(drive_add_order(rig->drive, make_order(rig, text), instead_of, &id), 0);
+	CHECK(id != DRIVE_NO_JOB);
 	return id;
 }
 
 /* False: it is not at work. */
-static bool find(struct rig *rig, uint32_t id, struct cache_job *ret)
+static bool find(struct rig *rig, uint32_t id, struct drive_job *ret)
 {
-	struct cache_job jobs[PLAN_JOBS];
-	uint32_t n = cache_get_jobs(rig->cache, jobs);
+	struct drive_job jobs[PLAN_JOBS];
+	uint32_t n = drive_get_jobs(rig->drive, jobs);
 
 	for (uint32_t i = 0; i < n; i++)
 		if (jobs[i].id == id)
@@ -74,7 +74,7 @@ static bool find(struct rig *rig, uint32_t id, struct cache_job *ret)
 
 static struct plan_status of(struct rig *rig, uint32_t id)
 {
-	struct cache_job job;
+	struct drive_job job;
 
 	CHECK(find(rig, id, &job));
 	return job.plan;
@@ -82,16 +82,16 @@ static struct plan_status of(struct rig *rig, uint32_t id)
 
 static uint32_t n_jobs(struct rig *rig)
 {
-	struct cache_job jobs[PLAN_JOBS];
+	struct drive_job jobs[PLAN_JOBS];
 
-	return cache_get_jobs(rig->cache, jobs);
+	return drive_get_jobs(rig->drive, jobs);
 }
 
 static uint64_t opened(struct rig *rig)
 {
-	struct cache_status st;
+	struct drive_status st;
 
-	cache_get_status(rig->cache, &st);
+	drive_get_status(rig->drive, &st);
 	return st.plan.opened;
 }
 
@@ -139,8 +139,8 @@ static struct pair pair_new(uint32_t upto)
 
 	p.ep[0] = make_epoch(p.rig, one);
 	p.ep[1] = make_epoch(p.rig, two);
-	p.id[0] = add(p.rig, one, CACHE_NO_JOB);
-	p.id[1] = add(p.rig, two, CACHE_NO_JOB);
+	p.id[0] = add(p.rig, one, DRIVE_NO_JOB);
+	p.id[1] = add(p.rig, two, DRIVE_NO_JOB);
 	CHECK(p.id[0] != p.id[1]);
 	for (uint32_t i = 0; i < upto; i++) {
 		read_some(p.rig, p.ep[0], i, i + 1);
@@ -159,7 +159,7 @@ static void pair_free(struct pair *p)
 static void both_jobs_are_prefetched_for_and_followed(void)
 {
 	struct pair p = pair_new(0);
-	struct cache_status st;
+	struct drive_status st;
 
 	for (uint32_t i = 0; i < 2; i++)
 		RIG_UNTIL(is_staged(p.rig, p.ep[i]->sample[0]) &&
@@ -172,7 +172,7 @@ static void both_jobs_are_prefetched_for_and_followed(void)
 		RIG_UNTIL(is_staged(p.rig, p.ep[j]->sample[305]));
 		CHECK(of(p.rig, p.id[j]).mismatches <= 4);
 	}
-	cache_get_status(p.rig->cache, &st);
+	drive_get_status(p.rig->drive, &st);
 	CHECK_U64(st.n_jobs, 2);
 	CHECK_U64(st.plan.position, of(p.rig, p.id[0]).position);
 	pair_free(&p);
@@ -183,17 +183,17 @@ static void job_that_ends_leaves_the_other_alone(void)
 	struct pair p = pair_new(100);
 	uint32_t id = p.id[1];
 
-	CHECK_INT(cache_end_order(p.rig->cache, p.id[0], NULL), 0);
-	CHECK_INT(cache_end_order(p.rig->cache, p.id[0], NULL), -ENOENT);
+	CHECK_INT(drive_end_order(p.rig->drive, p.id[0], NULL), 0);
+	CHECK_INT(drive_end_order(p.rig->drive, p.id[0], NULL), -ENOENT);
 	CHECK_U64(n_jobs(p.rig), 1);
 	read_some(p.rig, p.ep[1], 100, 300);
 	RIG_UNTIL(is_followed(p.rig, id, 300));
 	/* The first place of the plan is another one's now. */
-	p.id[0] = add(p.rig, "torch-randperm:seed=3", CACHE_NO_JOB);
+	p.id[0] = add(p.rig, "torch-randperm:seed=3", DRIVE_NO_JOB);
 	RIG_UNTIL(of(p.rig, p.id[0]).state == PLAN_WAITING);
 	RIG_UNTIL(is_followed(p.rig, id, 300));
-	CHECK_INT(cache_end_order(p.rig->cache, p.id[0], NULL), 0);
-	CHECK_INT(cache_end_order(p.rig->cache, id, NULL), 0);
+	CHECK_INT(drive_end_order(p.rig->drive, p.id[0], NULL), 0);
+	CHECK_INT(drive_end_order(p.rig->drive, id, NULL), 0);
 	RIG_UNTIL(n_jobs(p.rig) == 0);
 	pair_free(&p);
 }
@@ -208,16 +208,16 @@ static void what_waits_for_the_only_job_is_given_back(void)
 {
 	struct rig *rig = small_rig();
 	struct order_epoch *ep = make_epoch(rig, one);
-	uint32_t id = add(rig, one, CACHE_NO_JOB);
-	struct cache_status st;
+	uint32_t id = add(rig, one, DRIVE_NO_JOB);
+	struct drive_status st;
 
 	read_some(rig, ep, 0, 40);
 	RIG_UNTIL(is_staged(rig, ep->sample[45]));
 	RIG_UNTIL(is_followed(rig, id, 40));
-	CHECK_INT(cache_end_order(rig->cache, id, "it is gone"), 0);
+	CHECK_INT(drive_end_order(rig->drive, id, "it is gone"), 0);
 	RIG_UNTIL(is_dropped(rig, ep->sample[45]));
 	CHECK(!is_dropped(rig, ep->sample[N - 1])); /* which was never pushed */
-	cache_get_status(rig->cache, &st);
+	drive_get_status(rig->drive, &st);
 	CHECK_U64(st.n_jobs, 0);
 	CHECK_U64(st.plan.stage_bytes, 0);
 	CHECK_STR(st.plan.why, "it is gone");
@@ -229,14 +229,14 @@ static void what_waits_for_the_only_job_is_given_back(void)
 static void next_order_of_a_job_replaces_its_own_only(void)
 {
 	struct pair p = pair_new(100);
-	struct cache_job jobs[PLAN_JOBS];
+	struct drive_job jobs[PLAN_JOBS];
 	uint32_t next = add(p.rig, five, p.id[0]);
 	struct order_epoch *ep = make_epoch(p.rig, five);
 
-	CHECK_U64(cache_get_jobs(p.rig->cache, jobs), 2);
+	CHECK_U64(drive_get_jobs(p.rig->drive, jobs), 2);
 	CHECK_U64(jobs[0].id, next); /* it is the first still */
 	CHECK_U64(jobs[1].id, p.id[1]);
-	CHECK_U64(cache_generation(p.rig->cache), next);
+	CHECK_U64(drive_generation(p.rig->drive), next);
 	RIG_UNTIL(is_followed(p.rig, p.id[1], 100));
 	RIG_UNTIL(is_staged(p.rig, ep->sample[0]));
 	for (uint32_t i = 0; i < 100; i++) {
@@ -252,7 +252,7 @@ static void next_order_of_a_job_replaces_its_own_only(void)
 static void next_order_of_the_only_job_is_the_only_order(void)
 {
 	struct rig *rig = small_rig();
-	uint32_t id = add(rig, one, CACHE_NO_JOB), next = add(rig, two, id);
+	uint32_t id = add(rig, one, DRIVE_NO_JOB), next = add(rig, two, id);
 
 	CHECK_U64(next, id + 1);
 	CHECK_U64(n_jobs(rig), 1);
@@ -260,9 +260,9 @@ static void next_order_of_the_only_job_is_the_only_order(void)
 	/* One that is not at work any more is nobody's place. */
 	id = add(rig, one, id);
 	CHECK_U64(n_jobs(rig), 2);
-	CHECK_INT(cache_set_order(rig->cache, make_order(rig, two)), 0);
+	CHECK_INT(drive_set_order(rig->drive, make_order(rig, two)), 0);
 	CHECK_U64(n_jobs(rig), 1);
-	CHECK_U64(cache_generation(rig->cache), id + 1);
+	CHECK_U64(drive_generation(rig->drive), id + 1);
 	rig_free(rig);
 }
 
@@ -271,8 +271,8 @@ static void job_that_has_read_all_of_it_leaves(void)
 	struct rig *rig = small_rig();
 	const char *once = "torch-randperm:seed=2:epochs=1:batch=4:workers=2";
 	struct order_epoch *first = make_epoch(rig, one), *ep = make_epoch(rig, once);
-	uint32_t id = add(rig, one, CACHE_NO_JOB), short_id = add(rig, once, CACHE_NO_JOB);
-	struct cache_job job;
+	uint32_t id = add(rig, one, DRIVE_NO_JOB), short_id = add(rig, once, DRIVE_NO_JOB);
+	struct drive_job job;
 
 	for (uint32_t i = 0; i < N; i++) {
 		read_some(rig, ep, i, i + 1);
@@ -296,16 +296,16 @@ static void no_more_jobs_than_there_is_room_for(void)
 
 	for (uint32_t i = 0; i < PLAN_JOBS; i++) {
 		snprintf(text, sizeof(text), "torch-randperm:seed=%u", i);
-		ids[i] = add(rig, text, CACHE_NO_JOB);
+		ids[i] = add(rig, text, DRIVE_NO_JOB);
 		/* Until its epoch is there its place cannot be another one's. */
 		RIG_UNTIL(of(rig, ids[i]).length == N);
 	}
-	CHECK_INT(cache_add_order(rig->cache, make_order(rig, one), CACHE_NO_JOB, &id), -ENOSPC);
+	CHECK_INT(drive_add_order(rig->drive, make_order(rig, one), DRIVE_NO_JOB, &id), -ENOSPC);
 	CHECK_U64(n_jobs(rig), PLAN_JOBS);
-	CHECK_INT(cache_end_order(rig->cache, ids[0], NULL), 0);
+	CHECK_INT(drive_end_order(rig->drive, ids[0], NULL), 0);
 	CHECK_U64(n_jobs(rig), PLAN_JOBS - 1);
 	while (n_jobs(rig) < PLAN_JOBS) { /* or an epoch of it is being computed still */
-		int rc = cache_add_order(rig->cache, make_order(rig, one), CACHE_NO_JOB, &id);
+		int rc = drive_add_order(rig->drive, make_order(rig, one), DRIVE_NO_JOB, &id);
 
 		CHECK(rc == 0 || rc == -ENOSPC);
 		CHECK(rig_pause(until));
@@ -322,12 +322,12 @@ static void job_that_tells_its_order_late_is_followed_at_once(void)
 							 .arena_bytes = 1 * MIB,
 							 .stage_bytes = MIB / 4 });
 	struct order_epoch *ep[2] = { make_epoch(rig, one), make_epoch(rig, two) };
-	uint32_t id[2] = { add(rig, one, CACHE_NO_JOB), 0 };
+	uint32_t id[2] = { add(rig, one, DRIVE_NO_JOB), 0 };
 
 	for (uint32_t i = 0; i < 500; i++)
 		for (uint32_t j = 0; j < 2; j++)
 			read_some(rig, ep[j], i, i + 1);
-	id[1] = add(rig, two, CACHE_NO_JOB);
+	id[1] = add(rig, two, DRIVE_NO_JOB);
 	RIG_UNTIL(is_followed(rig, id[1], 500));
 	RIG_UNTIL(is_staged(rig, ep[1]->sample[505]));
 	CHECK(of(rig, id[0]).state != PLAN_LOST);
@@ -386,8 +386,8 @@ static void reads_are_told_with_the_job_they_are_of(void)
 	mutex_init(&t.mu);
 	t.ep[0] = make_epoch(rig, one);
 	t.ep[1] = make_epoch(rig, two);
-	t.id[0] = add(rig, one, CACHE_NO_JOB);
-	t.id[1] = add(rig, two, CACHE_NO_JOB);
+	t.id[0] = add(rig, one, DRIVE_NO_JOB);
+	t.id[1] = add(rig, two, DRIVE_NO_JOB);
 	for (uint32_t i = 0; i < 200; i++)
 		for (uint32_t j = 0; j < 2; j++)
 			read_some(rig, t.ep[j], i, i + 1);
@@ -395,7 +395,7 @@ static void reads_are_told_with_the_job_they_are_of(void)
 	CHECK_U64(t.wrong, 0);
 	for (uint32_t j = 0; j < 2; j++)
 		CHECK(t.placed[j] >= 120 && t.placed[j] <= 220);
-	cache_stop(rig->cache);
+	drive_stop(rig->drive);
 	order_epoch_free(t.ep[0]);
 	order_epoch_free(t.ep[1]);
 	rig_free(rig);
@@ -440,12 +440,12 @@ static void come_and_go(struct rig *rig, uint64_t seed, uint32_t times)
 
 		snprintf(text, sizeof(text), "torch-distributed:seed=%u:epochs=%u", i, 1 + i % 3);
 		if (what == 0)
-			rc = cache_set_order(rig->cache, make_order(rig, text));
+			rc = drive_set_order(rig->drive, make_order(rig, text));
 		else if (what < 4)
-			rc = cache_end_order(rig->cache, ids[k], NULL);
+			rc = drive_end_order(rig->drive, ids[k], NULL);
 		else
-			rc = cache_add_order(rig->cache, make_order(rig, text),
-					     what < 7 ? ids[k] : CACHE_NO_JOB, &id);
+			rc = drive_add_order(rig->drive, make_order(rig, text),
+					     what < 7 ? ids[k] : DRIVE_NO_JOB, &id);
 		if (what >= 4 && rc == 0)
 			ids[k] = id;
 		CHECK(rc == 0 || rc == -ENOSPC || rc == -ENOENT);
@@ -483,10 +483,10 @@ static void stopped_with_jobs_at_work(void)
 	struct pair p = pair_new(10);
 	uint32_t id;
 
-	cache_stop(p.rig->cache);
-	CHECK_INT(cache_add_order(p.rig->cache, make_order(p.rig, one), CACHE_NO_JOB, &id),
+	drive_stop(p.rig->drive);
+	CHECK_INT(drive_add_order(p.rig->drive, make_order(p.rig, one), DRIVE_NO_JOB, &id),
 		  -ECANCELED);
-	CHECK_INT(cache_end_order(p.rig->cache, p.id[0], NULL), -ECANCELED);
+	CHECK_INT(drive_end_order(p.rig->drive, p.id[0], NULL), -ECANCELED);
 	pair_free(&p);
 }
 

@@ -10,9 +10,9 @@
 
 static struct plan_status status(struct rig *rig)
 {
-	struct cache_status st;
+	struct drive_status st;
 
-	cache_get_status(rig->cache, &st);
+	drive_get_status(rig->drive, &st);
 	return st.plan;
 }
 
@@ -29,13 +29,13 @@ static void plain_copies_leave_at_once(void)
 
 	read_files(rig, 100);
 	CHECK_U64(arena_used(rig->arena), 100 * 256 * KIB);
-	cache_set_memory(rig->cache, 8 * MIB, MIB);
+	drive_set_memory(rig->drive, 8 * MIB, MIB);
 	CHECK(arena_used(rig->arena) <= most && arena_used(rig->arena) > 7 * MIB);
 	CHECK_INT(rig_read_check(rig, 99, 0, 256 * KIB), READ_ARENA); /* the oldest went */
 	CHECK_INT(rig_read_check(rig, 0, 0, 256 * KIB), READ_MISS);
 	read_files(rig, 100);
 	CHECK(arena_used(rig->arena) <= most);
-	cache_set_memory(rig->cache, 64 * MIB, 16 * MIB);
+	drive_set_memory(rig->drive, 64 * MIB, 16 * MIB);
 	read_files(rig, 100);
 	for (uint32_t i = 0; i < 100; i++)
 		CHECK_INT(rig_read_check(rig, i, 0, 256 * KIB), READ_ARENA);
@@ -66,15 +66,15 @@ static void planned_copies_leave_and_the_next_plan_has_no_more(void)
 							 .order = "sequential" });
 
 	RIG_UNTIL(status(rig).arena_bytes > 13 * MIB);
-	cache_set_memory(rig->cache, 8 * MIB, MIB);
+	drive_set_memory(rig->drive, 8 * MIB, MIB);
 	RIG_UNTIL(status(rig).arena_bytes <= 8 * MIB && arena_used(rig->arena) <= 8 * MIB);
 	RIG_UNTIL(status(rig).stage_limit_bytes <= MIB);
-	CHECK_INT(cache_set_order(rig->cache, make_order(rig, "torch-randperm:seed=7")), 0);
+	CHECK_INT(drive_set_order(rig->drive, make_order(rig, "torch-randperm:seed=7")), 0);
 	RIG_UNTIL(status(rig).stage_limit_bytes <= MIB);
 	read_files(rig, 200);
 	CHECK(arena_used(rig->arena) <= 8 * MIB + cache_spare_bytes(8 * MIB));
-	cache_set_memory(rig->cache, 32 * MIB, 2 * MIB);
-	CHECK_INT(cache_set_order(rig->cache, make_order(rig, "sequential")), 0);
+	drive_set_memory(rig->drive, 32 * MIB, 2 * MIB);
+	CHECK_INT(drive_set_order(rig->drive, make_order(rig, "sequential")), 0);
 	RIG_UNTIL(status(rig).arena_bytes > 13 * MIB);
 	read_files(rig, 200);
 	rig_free(rig);

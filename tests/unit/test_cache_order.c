@@ -26,7 +26,7 @@ static struct order *make_order(struct rig *rig, const char *text)
 
 static void set_order(struct rig *rig, const char *text)
 {
-	CHECK_INT(cache_set_order(rig->cache, text ? make_order(rig, text) : NULL), 0);
+	CHECK_INT(drive_set_order(rig->drive, text ? make_order(rig, text) : NULL), 0);
 }
 
 static struct order_epoch *make_epoch(struct rig *rig, const char *text, uint64_t epoch)
@@ -42,9 +42,9 @@ static struct order_epoch *make_epoch(struct rig *rig, const char *text, uint64_
 
 static struct plan_status status(struct rig *rig)
 {
-	struct cache_status st;
+	struct drive_status st;
 
-	cache_get_status(rig->cache, &st);
+	drive_get_status(rig->drive, &st);
 	return st.plan;
 }
 
@@ -187,7 +187,7 @@ static void fetches_under_way_serve_readers_and_the_new_order(void)
 	struct err err = { 0 };
 
 	fault_io_pause(rig->io);
-	CHECK_INT(cache_start(rig->cache, &err), 0);
+	CHECK_INT(drive_start(rig->drive, &err), 0);
 	fault_io_wait_held(rig->io, 6);
 	r = rig_read_start(rig, 0, 0, 4096);
 	set_order(rig, "sequential:epochs=3");
@@ -215,7 +215,7 @@ static void file_that_changes_under_a_fetch_of_a_gone_plan(void)
 	struct err err = { 0 };
 
 	fault_io_pause(rig->io);
-	CHECK_INT(cache_start(rig->cache, &err), 0);
+	CHECK_INT(drive_start(rig->drive, &err), 0);
 	fault_io_wait_held(rig->io, 4);
 	rig_replace(rig, 0, 2 * MIB + 5);
 	rig_wait_metric(rig, METRIC_SOURCE_CHANGED, 1);
@@ -393,11 +393,11 @@ static void cache_that_does_not_run_takes_no_order(void)
 		rig_new(&(struct rig_options){ .n = 4, .size = 10, .is_not_started = true });
 	struct err err = { 0 };
 
-	CHECK_INT(cache_set_order(rig->cache, make_order(rig, "sequential")), -ECANCELED);
-	CHECK_INT(cache_start(rig->cache, &err), 0);
+	CHECK_INT(drive_set_order(rig->drive, make_order(rig, "sequential")), -ECANCELED);
+	CHECK_INT(drive_start(rig->drive, &err), 0);
 	set_order(rig, "sequential");
-	cache_stop(rig->cache);
-	CHECK_INT(cache_set_order(rig->cache, make_order(rig, "sequential")), -ECANCELED);
+	drive_stop(rig->drive);
+	CHECK_INT(drive_set_order(rig->drive, make_order(rig, "sequential")), -ECANCELED);
 	rig_free(rig);
 }
 
@@ -406,22 +406,22 @@ static void the_last_opens_are_told(void)
 	struct rig *rig = rig_new(&(struct rig_options){ .n = 200, .size = 10 });
 	uint32_t seen[8000];
 
-	CHECK_U64(cache_last_opens(rig->cache, seen, 100), 0);
+	CHECK_U64(drive_last_opens(rig->drive, seen, 100), 0);
 	for (uint32_t i = 0; i < 150; i++)
 		cache_note_open(rig->cache, (struct entry_id){ i });
 	RIG_UNTIL(status(rig).opened >= 150);
-	CHECK_U64(cache_last_opens(rig->cache, seen, 100), 100);
+	CHECK_U64(drive_last_opens(rig->drive, seen, 100), 100);
 	for (uint32_t i = 0; i < 100; i++)
 		CHECK_U64(seen[i], 50 + i);
-	CHECK_U64(cache_last_opens(rig->cache, seen, 8000), 150);
+	CHECK_U64(drive_last_opens(rig->drive, seen, 8000), 150);
 	CHECK_U64(seen[0], 0);
 	for (uint32_t i = 0; i < 5000; i++)
 		cache_note_open(rig->cache, (struct entry_id){ i % 200 });
 	RIG_UNTIL(status(rig).opened >= 5150);
-	CHECK_U64(cache_last_opens(rig->cache, seen, 8000), 4096);
+	CHECK_U64(drive_last_opens(rig->drive, seen, 8000), 4096);
 	CHECK_U64(seen[4095], 4999 % 200);
-	cache_stop(rig->cache);
-	CHECK_U64(cache_last_opens(rig->cache, seen, 100), 0);
+	drive_stop(rig->drive);
+	CHECK_U64(drive_last_opens(rig->drive, seen, 100), 0);
 	rig_free(rig);
 }
 
@@ -429,7 +429,7 @@ static void the_last_opens_are_told(void)
 struct staged_watch {
 	struct rig *_Atomic rig;
 	uint32_t last, most; /* planner; most that were less after a round */
-	struct cache_watch watch;
+	struct drive_watch watch;
 };
 
 static uint32_t count_staged(const struct cache *c, uint32_t n)
@@ -441,7 +441,7 @@ static uint32_t count_staged(const struct cache *c, uint32_t n)
 	return count;
 }
 
-static void on_opened(void *ctx, const struct cache_open *open)
+static void on_opened(void *ctx, const struct drive_open *open)
 {
 	(void)ctx;
 	(void)open;
@@ -468,7 +468,7 @@ static void a_large_stage_is_given_back_a_share_at_a_time(void)
 	struct staged_watch w = { .rig = NULL };
 	struct rig *rig;
 
-	w.watch = (struct cache_watch){ .opened = on_opened, .planned = on_planned, .ctx = &w };
+	w.watch = (struct drive_watch){ .opened = on_opened, .planned = on_planned, .ctx = &w };
 	rig = rig_new(&(struct rig_options){ .n = N,
 					     .size = 10,
 					     .order = "sequential",
@@ -482,7 +482,7 @@ static void a_large_stage_is_given_back_a_share_at_a_time(void)
 	RIG_UNTIL(count_staged(rig->cache, N) == 0);
 	for (uint32_t i = 0; i < N; i++)
 		RIG_UNTIL(rig_count(rig, RIG_INVAL, i) > 0);
-	cache_stop(rig->cache);
+	drive_stop(rig->drive);
 	CHECK_U64(w.last, 0);
 	printf("# at most %u in a round\n", w.most);
 	CHECK(w.most > 0 && w.most <= 512);

@@ -46,9 +46,9 @@ static void read_epoch(struct rig *rig)
 
 static bool is_pinning_over(struct rig *rig)
 {
-	struct cache_status st;
+	struct drive_status st;
 
-	cache_get_status(rig->cache, &st);
+	drive_get_status(rig->drive, &st);
 	return st.plan.is_pinning_over;
 }
 
@@ -110,7 +110,7 @@ static void a_pin_that_fails_forgets_only_what_it_has_put(void)
 	rig_fill(bytes, 0, 0, 0, MIB);
 	CHECK_INT(store_put(rig->store, key, &kept, bytes, MIB), 0);
 	free(bytes);
-	CHECK_INT(cache_start(rig->cache, &err), 0);
+	CHECK_INT(drive_start(rig->drive, &err), 0);
 	READ_UNTIL(rig, is_pinning_over(rig)); /* for want of room for the second piece */
 	CHECK(is_kept(rig, 0, 0) && !is_kept(rig, 0, 1));
 	rig_free(rig);
@@ -146,7 +146,7 @@ static void a_store_that_was_full_is_used_when_it_has_room(void)
 	struct err err = { 0 };
 	uint32_t n = fill(rig);
 
-	CHECK_INT(cache_start(rig->cache, &err), 0);
+	CHECK_INT(drive_start(rig->drive, &err), 0);
 	READ_UNTIL(rig, is_pinning_over(rig));
 	CHECK(!are_all_kept(rig));
 	for (uint32_t i = 1; i <= n; i++)
@@ -186,7 +186,7 @@ static void order_of_half(struct rig *rig)
 	CHECK_INT(order_spec_parse("sequential:under=half", &spec, &err), 0);
 	CHECK_INT(order_new(spec, &params, &order, &err), 0);
 	order_spec_free(spec);
-	CHECK_INT(cache_set_order(rig->cache, order), 0);
+	CHECK_INT(drive_set_order(rig->drive, order), 0);
 }
 
 /* Samples in the order of their numbers, a few in each segment. */
@@ -219,7 +219,7 @@ static void what_an_order_leaves_out_makes_room(void)
 
 	put_all(rig);
 	(void)fill(rig); /* what is left */
-	CHECK_INT(cache_start(rig->cache, &err), 0);
+	CHECK_INT(drive_start(rig->drive, &err), 0);
 	CHECK(store_is_full(rig->store) && are_all_kept(rig));
 	order_of_half(rig);
 	RIG_UNTIL(!store_is_full(rig->store));

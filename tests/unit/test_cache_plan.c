@@ -8,6 +8,8 @@
 #include "cache_rig.h"
 #include "probe_kit.h"
 #include "src/cache/cache_priv.h"
+#include "src/cache/news_priv.h"
+#include "src/drive/drive_priv.h"
 
 #define MIB (1u << 20)
 
@@ -47,7 +49,7 @@ static void an_epoch_is_staged_before_it_is_read(void)
 	CHECK(cache_may_refuse_open(rig->cache));
 	CHECK(!st.is_degraded);
 	CHECK(arena_used(rig->arena) <= 2 * MIB + MIB);
-	cache_stop(rig->cache);
+	drive_stop(rig->drive);
 	CHECK_U64(rig_metric(rig, METRIC_READS_STAGED), 200);
 	CHECK_U64(rig_metric(rig, METRIC_READ_BYTES_STAGED), 200 * 20000);
 	rig_free(rig);
@@ -70,7 +72,7 @@ static void reads_beside_the_plan_are_right_whatever_they_are_served_by(void)
 		rig_read_check(rig, epoch->sample[i], 0, 131072);
 	}
 	order_epoch_free(epoch);
-	cache_stop(rig->cache);
+	drive_stop(rig->drive);
 	for (uint32_t i = 0; i < READ_CLASSES; i++)
 		reads += rig_metric(rig, METRIC_READS_STAGED + i);
 	CHECK_U64(reads, 100);
@@ -89,7 +91,7 @@ static struct rig *held_prefetch(uint64_t size, unsigned n_held)
 	struct err err = { 0 };
 
 	fault_io_pause(rig->io);
-	CHECK_INT(cache_start(rig->cache, &err), 0);
+	CHECK_INT(drive_start(rig->drive, &err), 0);
 	fault_io_wait_held(rig->io, n_held);
 	return rig;
 }
@@ -184,7 +186,7 @@ static void unknown_inode_is_looked_up_and_pushed_again(void)
 
 	rig->fail_stores = 1;
 	rig->stage_status = -ENOENT;
-	CHECK_INT(cache_start(rig->cache, &err), 0);
+	CHECK_INT(drive_start(rig->drive, &err), 0);
 	RIG_UNTIL(rig_metric(rig, METRIC_STAGE_PUSHED) >= 4);
 	CHECK_U64(rig_metric(rig, METRIC_STAGE_UNKNOWN_INODE), 1);
 	CHECK_U64(rig_count(rig, RIG_LOOKUP, 0) + rig_count(rig, RIG_LOOKUP, 1) +
@@ -229,7 +231,7 @@ static void push_of_an_old_version_is_not_seen_in_the_new_inode(void)
 	struct err err = { 0 };
 
 	rig->on_store = change_inside_a_push;
-	CHECK_INT(cache_start(rig->cache, &err), 0);
+	CHECK_INT(drive_start(rig->drive, &err), 0);
 	RIG_UNTIL(is_staged(rig, 0, 1));
 	RIG_UNTIL(rig_find(rig, RIG_NAME, 0, 0) >= 0);
 	CHECK_U64(dataset_renewal(rig->dataset, rig_entry(rig, 0)), 1);
@@ -253,7 +255,7 @@ static void stop_while_everything_is_busy(void)
 			open_sample(rig, k);
 			reads[k] = rig_read_start(rig, k, MIB - 4096, 8192);
 		}
-		cache_stop(rig->cache);
+		drive_stop(rig->drive);
 		for (uint32_t k = 0; k < 10; k++) {
 			CHECK_INT(reads[k]->n_done, 1);
 			rig_check_bytes(reads[k], 0, 2 * MIB + 77);
@@ -338,7 +340,7 @@ static void later_epochs_of_a_node_of_many_become_known(void)
 		.arena_limit = 2 * MIB,
 		.arena_bytes = 40 * 8192 });
 	struct err err = { 0 };
-	struct cache_status st;
+	struct drive_status st;
 
 	for (uint64_t e = 0; e < 4; e++) {
 		struct order_epoch *epoch;
@@ -351,7 +353,7 @@ static void later_epochs_of_a_node_of_many_become_known(void)
 		order_epoch_free(epoch);
 	}
 	/* Read are 0 to 3; then 3 is or was the current one and the next one has its keys. */
-	RIG_UNTIL((cache_get_status(rig->cache, &st), st.plan.epochs_known == 15));
+	RIG_UNTIL((drive_get_status(rig->drive, &st), st.plan.epochs_known == 15));
 	rig_free(rig);
 }
 
@@ -359,76 +361,69 @@ static void later_epochs_of_a_node_of_many_become_known(void)
  * lost. */
 static void events_of_samples_are_not_lost_when_the_planner_is_late(void)
 {
-	const enum plan_event_kind kinds[] = { PLAN_EV_LOST_COPY, PLAN_EV_RESIZED, PLAN_EV_UNPINNED,
-					       PLAN_EV_UNSTAGED };
+	const enum news_kind kinds[] = { NEWS_LOST_COPY, NEWS_RESIZED, NEWS_UNPINNED,
+					 NEWS_UNSTAGED };
 	struct rig *rig = rig_new(&(struct rig_options){
 		.n = 70, .size = 100, .order = "sequential", .is_not_started = true });
-	struct notes *notes = &rig->cache->notes;
+	struct news *news = rig->drive->news;
 	struct entry_id last = { 69 };
 	struct cache_status status;
 	struct err err;
 
-	for (uint32_t i = 0; i < NOTES_MAX; i++)
-		note_sample(rig->cache, PLAN_EV_UNSTAGED, (struct entry_id){ 0 }, 0);
+	for (uint32_t i = 0; i < NEWS_MAX; i++)
+		note_sample(rig->cache, NEWS_UNSTAGED, (struct entry_id){ 0 }, 0);
 	for (size_t i = 0; i < ARRAY_LEN(kinds); i++)
 		note_sample(rig->cache, kinds[i], last, 100);
-	for (size_t i = 0; i < LATE_KINDS; i++)
-		CHECK_U64(notes->late_fill[i][1], 1u << 5);
-	note_fetched_anew(rig->cache, last);
-	CHECK_U64(notes->late_fill[0][1], 0);
-	CHECK_INT(cache_start(rig->cache, &err), 0);
+	for (size_t i = 0; i < NEWS_LATE_KINDS; i++)
+		CHECK_U64(news->late_fill[i][1], 1u << 5);
+	news_fetched_anew(news, last.v);
+	CHECK_U64(news->late_fill[0][1], 0);
+	CHECK_INT(drive_start(rig->drive, &err), 0);
 	rig_read_check(rig, 69, 0, 100);
 	RIG_UNTIL(rig_metric(rig, METRIC_PREFETCH_ISSUED) >= 69);
-	cache_stop(rig->cache);
+	drive_stop(rig->drive);
 	cache_get_status(rig->cache, &status);
 	CHECK(!status.is_degraded);
-	for (size_t i = 0; i < LATE_KINDS; i++) /* whichever of the two it is now */
-		CHECK_U64(notes->late_fill[i][1] | notes->late_drain[i][1], 0);
-	rig_free(rig);
-}
-
-/* An action for which there is no memory is answered all the same, whatever is noted meanwhile. */
-static void answer_without_memory_finds_room_in_a_full_buffer(void)
-{
-	struct plan_event failed = { .kind = PLAN_EV_FETCHED, .sample = 1, .status = -ENOMEM };
-	struct rig *rig = rig_new(&(struct rig_options){
-		.n = 2, .size = 100, .order = "sequential", .is_not_started = true });
-
-	for (uint32_t i = 0; i < NOTES_MAX; i++)
-		note_sample(rig->cache, PLAN_EV_UNSTAGED, (struct entry_id){ 0 }, 0);
-	note_unanswered(rig->cache, &failed);
-	CHECK_U64(rig->cache->notes.n_unanswered, 1);
-	CHECK_INT(rig->cache->notes.unanswered[0].status, -ENOMEM);
-	CHECK(!rig->cache->notes.has_lost);
+	for (size_t i = 0; i < NEWS_LATE_KINDS; i++) /* whichever of the two it is now */
+		CHECK_U64(news->late_fill[i][1] | news->late_drain[i][1], 0);
 	rig_free(rig);
 }
 
 /* --- a fetch of what a reader has just asked for --- */
 
-static int fetched_status(struct rig *rig)
-{
-	struct notes *n = &rig->cache->notes;
-	struct completion *done;
-	int status;
+/* One fetch of a sample, answered or not; nothing plans. */
+struct asked {
+	struct cache_fetch fetch;
+	struct news_answer answer;
+};
 
-	mutex_lock(&n->mu);
-	done = container_of(list_pop_head(&n->completions), struct completion, node);
-	mutex_unlock(&n->mu);
-	CHECK_INT(done->event.kind, PLAN_EV_FETCHED);
-	status = done->event.status;
-	free(done);
-	return status;
+static void adopt(struct rig *rig, struct asked *a, uint32_t sample)
+{
+	*a = (struct asked){ .fetch = { .is_adopting = true, .answer_to = &a->answer } };
+	CHECK_INT(cache_hold(rig->cache, (struct entry_id){ sample }, &a->fetch), 0);
 }
 
 static bool has_answer(struct rig *rig)
 {
-	struct notes *n = &rig->cache->notes;
+	struct news *n = rig->drive->news;
 	bool has;
 
 	mutex_lock(&n->mu);
-	has = !list_is_empty(&n->completions);
+	has = !list_is_empty(&n->answers);
 	mutex_unlock(&n->mu);
 	return has;
+}
+
+static int answered_status(struct rig *rig, const struct asked *a)
+{
+	struct news *n = rig->drive->news;
+	const struct list *node;
+
+	mutex_lock(&n->mu);
+	node = list_pop_head(&n->answers);
+	mutex_unlock(&n->mu);
+	CHECK(node == &a->answer.node);
+	return a->fetch.status;
 }
 
 /* Without a planner: the actions are the test's. */
@@ -436,34 +431,32 @@ static void adopted_fetch_asks_nobody(void)
 {
 	struct rig *rig =
 		rig_new(&(struct rig_options){ .n = 4, .size = 5000, .is_not_started = true });
-	struct plan_action adopt = { .kind = PLAN_ACT_FETCH, .is_adopted = true, .pass = 0 };
-	struct plan_action drop = { .kind = PLAN_ACT_DROP };
+	struct asked asked;
 	struct rig_read *r;
 
 	/* Neither there nor under way. */
-	apply_action(rig->cache, &adopt);
-	CHECK_INT(fetched_status(rig), -EAGAIN);
+	adopt(rig, &asked, 0);
+	CHECK_INT(answered_status(rig, &asked), -EAGAIN);
 	CHECK_U64(rig_metric(rig, METRIC_SOURCE_READS), 0);
 	/* There. */
 	rig_read_check(rig, 0, 0, 8192);
-	apply_action(rig->cache, &adopt);
-	CHECK_INT(fetched_status(rig), 0);
+	adopt(rig, &asked, 0);
+	CHECK_INT(answered_status(rig, &asked), 0);
 	/* Under way: it ends with the reader's request. */
 	fault_io_pause(rig->io);
 	r = rig_read_start(rig, 1, 0, 4096);
 	fault_io_wait_held(rig->io, 1);
-	adopt.sample = 1;
-	apply_action(rig->cache, &adopt);
+	adopt(rig, &asked, 1);
 	CHECK(!has_answer(rig));
 	fault_io_resume(rig->io);
 	rig_read_wait(r);
 	rig_read_free(r);
 	RIG_UNTIL(has_answer(rig));
-	CHECK_INT(fetched_status(rig), 0);
+	CHECK_INT(answered_status(rig, &asked), 0);
 	CHECK_U64(rig_metric(rig, METRIC_SOURCE_READS), 2);
 	CHECK_INT(rig_read_check(rig, 1, 0, 4096), READ_ARENA);
-	for (drop.sample = 0; drop.sample < 2; drop.sample++)
-		apply_action(rig->cache, &drop);
+	for (uint32_t i = 0; i < 2; i++)
+		cache_release(rig->cache, (struct entry_id){ i }, false);
 	rig_free(rig);
 }
 
@@ -511,9 +504,9 @@ static uint32_t count_waiting(struct rig *rig)
 /* The plan has asked for as many as it will until one of them is answered. */
 static bool all_are_waiting(struct rig *rig, uint32_t n)
 {
-	struct cache_status st;
+	struct drive_status st;
 
-	cache_get_status(rig->cache, &st);
+	drive_get_status(rig->drive, &st);
 	return st.plan.inflight_limit && count_waiting(rig) == MIN(n, st.plan.inflight_limit);
 }
 
@@ -562,7 +555,5 @@ static const struct check_test tests[] = {
 	  later_epochs_of_a_node_of_many_become_known },
 	{ "events_of_samples_are_not_lost_when_the_planner_is_late",
 	  events_of_samples_are_not_lost_when_the_planner_is_late },
-	{ "answer_without_memory_finds_room_in_a_full_buffer",
-	  answer_without_memory_finds_room_in_a_full_buffer },
 };
 CHECK_MAIN(tests)

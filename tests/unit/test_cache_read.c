@@ -312,9 +312,9 @@ static void pushes_pass_over_the_piece_that_is_being_read(void)
 	es->readers = es->n_listed = 1;
 	list_push_tail(&es->reads, &read.in_entry);
 	mutex_unlock(&s->mu);
-	CHECK_INT(cache_start(rig->cache, &err), 0);
+	CHECK_INT(drive_start(rig->drive, &err), 0);
 	RIG_UNTIL(is_pushed(rig, 0) && is_pushed(rig, 2));
-	cache_stop(rig->cache);
+	drive_stop(rig->drive);
 	CHECK(!is_pushed(rig, 1));
 	CHECK_U64(rig_metric(rig, METRIC_STAGE_PUSHED), 0); /* not all of it */
 	mutex_lock(&s->mu);
@@ -331,7 +331,7 @@ static uint32_t refused(struct rig *rig, uint32_t sample, uint32_t n)
 	uint32_t count = 0;
 
 	for (uint32_t i = 0; i < n; i++)
-		count += direct_is_expected(rig->cache, (struct entry_id){ sample });
+		count += cache_expects_direct(rig->cache, (struct entry_id){ sample });
 	return count;
 }
 
@@ -372,7 +372,7 @@ static void stop_answers_the_reads_in_flight(void)
 		     &(struct fault_io_rule){ .kind = FAULT_IO_DELAY, .delay_ns = 20 * NS_PER_MS });
 	for (uint32_t i = 0; i < 8; i++)
 		reads[i] = rig_read_start(rig, i, MIB - 4096, 131072);
-	cache_stop(rig->cache);
+	drive_stop(rig->drive);
 	for (uint32_t i = 0; i < 8; i++) {
 		CHECK_INT(reads[i]->n_done, 1);
 		rig_check_bytes(reads[i], 0, 3 * MIB);

@@ -12,7 +12,7 @@ static const uint64_t now = 1000 * NS_PER_S;
 
 static bool is_over(const struct job *job, uint64_t quiet_s)
 {
-	const struct cache_job view = { .told_ns = NS_PER_S, .read_ns = now - quiet_s * NS_PER_S };
+	const struct drive_job view = { .told_ns = NS_PER_S, .read_ns = now - quiet_s * NS_PER_S };
 
 	return job_is_over(job, &view, now);
 }

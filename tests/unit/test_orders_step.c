@@ -21,7 +21,7 @@
 /* --- a cache that only takes note --- */
 
 struct fake {
-	struct cache_job job[PLAN_JOBS];
+	struct drive_job job[PLAN_JOBS];
 	uint32_t n, generation;
 	int refuses; /* what the next order is answered with, or 0 */
 	const char *why; /* the last job was ended for */
@@ -29,7 +29,7 @@ struct fake {
 	uint64_t now_ns;
 };
 
-static uint32_t fake_get_jobs(void *ctx, struct cache_job ret[PLAN_JOBS])
+static uint32_t fake_get_jobs(void *ctx, struct drive_job ret[PLAN_JOBS])
 {
 	const struct fake *f = ctx;
 
@@ -49,7 +49,7 @@ static int fake_add(void *ctx, struct order *take_order, uint32_t instead_of, ui
 		at++;
 	CHECK(at < PLAN_JOBS);
 	f->n = MAX(f->n, at + 1);
-	f->job[at] = (struct cache_job){ .id = ++f->generation, .told_ns = f->now_ns };
+	f->job[at] = (struct drive_job){ .id = ++f->generation, .told_ns = f->now_ns };
 	*ret_id = f->generation;
 	return 0;
 }
@@ -99,7 +99,7 @@ static uint32_t fake_reader_of(void *ctx, uint32_t sample)
 	return 0;
 }
 
-static const struct drive fake_drive = { .get_jobs = fake_get_jobs,
+static const struct carrier fake_drive = { .get_jobs = fake_get_jobs,
 					 .add = fake_add,
 					 .end = fake_end,
 					 .clear = fake_clear,
@@ -109,7 +109,7 @@ static const struct drive fake_drive = { .get_jobs = fake_get_jobs,
 
 static void watch_first(void *ctx, const struct order_info *info, uint32_t generation)
 {
-	((struct fake *)ctx)->first = info ? generation : CACHE_NO_JOB;
+	((struct fake *)ctx)->first = info ? generation : DRIVE_NO_JOB;
 }
 
 /* --- the owner, and who tells it --- */
@@ -168,8 +168,8 @@ static void bed_new(struct bed *b)
 	params.dataset = b->ds;
 	CHECK_INT(orders_new(&params, &b->o, &err), 0);
 	CHECK_INT(orders_search(b->o, &search, &err), 0);
-	b->o->drive = &fake_drive;
-	b->o->drive_ctx = &b->fake;
+	b->o->carrier = &fake_drive;
+	b->o->carrier_ctx = &b->fake;
 	orders_set_watch(b->o, &(struct orders_watch){ .first = watch_first, .ctx = &b->fake });
 	for (int i = 0; i < WHOS; i++)
 		b->who[i] = process_new(1000000 + i);
@@ -435,7 +435,7 @@ static void found_job_that_nobody_is_seen_to_read_ends_after_a_minute(void)
 	check_jobs(&b, ONE " told");
 	step(&b, 1);
 	check_jobs(&b, "");
-	CHECK_INT((int)b.fake.first, (int)CACHE_NO_JOB);
+	CHECK_INT((int)b.fake.first, (int)DRIVE_NO_JOB);
 	bed_free(&b);
 }
 

@@ -176,7 +176,7 @@ static void the_least_is_what_had_no_room(void)
 		begin(&t);
 		metrics_add(t.m, METRIC_READ_BYTES_MISS, rows[i].read);
 		metrics_gauge_set(t.m, METRIC_ARENA_LIMIT_BYTES, rows[i].arena);
-		t.last.cache.plan.length = rows[i].length;
+		t.last.drive.plan.length = rows[i].length;
 		t.r.store_bytes = rows[i].store;
 		t.r.store_held_bytes = rows[i].held;
 		root = parsed(&t);

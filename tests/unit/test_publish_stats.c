@@ -43,7 +43,7 @@ static char *with_doing(const struct published *p)
 	char doing[PLAN_TEXT], quoted[PLAN_TEXT + 3], *out = calloc(1, sizeof(wanted) * 2);
 	const char *from = wanted, *at;
 
-	plan_status_text(&p->cache.plan, doing);
+	plan_status_text(&p->drive.plan, doing);
 	snprintf(quoted, sizeof(quoted), "\"%s\"", doing);
 	CHECK(out && !strchr(doing, '"'));
 	while ((at = strstr(from, "DOING"))) {
@@ -111,12 +111,12 @@ static void told(struct published *p)
 
 static void lost(struct published *p)
 {
-	p->cache.plan.state = PLAN_LOST;
+	p->drive.plan.state = PLAN_LOST;
 }
 
 static void slowed(struct published *p)
 {
-	p->cache.plan.state = PLAN_SLOWED;
+	p->drive.plan.state = PLAN_SLOWED;
 }
 
 static void nothing(struct published *p)
@@ -177,7 +177,7 @@ static void jobs_are_shown_in_their_order(void)
 	p.job[1] = (struct orders_job){ .spec = strdup("list:/x"),
 					   .name = strdup("two"),
 					   .is_found = true,
-					   .at = { .id = 9, .plan = p.cache.plan } };
+					   .at = { .id = 9, .plan = p.drive.plan } };
 	p.job[1].at.read_ns = p.now_ns + 1; /* by another thread, since */
 	root = publish_stats(&p);
 	CHECK_INT(json_array_size(json_object_get(root, "jobs")), 2);

@@ -28,7 +28,7 @@ static void a_mount_is_told_of_in_lines_that_stay(void)
 	metrics_add(m, METRIC_READS_MISS, 1);
 	stats = publish_stats(&p);
 	CHECK(stats);
-	plan_status_text(&p.cache.plan, doing);
+	plan_status_text(&p.drive.plan, doing);
 	snprintf(wanted, sizeof(wanted),
 		 "/s on /m, up 2 s\n"
 		 "dataset   10 samples, 1000 B, layout files\n"

@@ -432,7 +432,7 @@ static void other_readers_say_nothing_of_the_machine(void)
 	for (uint32_t i = 1; i <= 4; i++) {
 		note.reader = 2000000000 + i;
 		note.has_use = i == 2;
-		note.use = (struct plan_use){ .position = i, .length = READS };
+		note.use = (struct read_place){ .position = i, .length = READS };
 		wait_reads(a, &note, 1);
 	}
 	wait_stop(a); /* so that there is one round */

@@ -55,7 +55,8 @@ static struct rig *rig_with(struct seen *seen, const char *order, bool has_store
 					      .sample_max = PAGES,
 					      .stage_bytes = 12 * PAGES,
 					      .has_store = has_store,
-					      .probe = &seen->sampling.probe });
+					      .probe = &seen->sampling.probe,
+		.drive_probe = &seen->sampling.drive_probe });
 }
 
 static void end(struct rig *rig, struct seen *seen)
@@ -73,9 +74,9 @@ static bool is_through(struct rig *rig, uint32_t sample)
 
 static uint64_t rig_opened(struct rig *rig)
 {
-	struct cache_status st;
+	struct drive_status st;
 
-	cache_get_status(rig->cache, &st);
+	drive_get_status(rig->drive, &st);
 	return st.plan.opened;
 }
 
@@ -152,7 +153,7 @@ static void blocks_are_held_out(const char *order, uint32_t n_ranks, bool has_st
 			RIG_UNTIL(is_decided(rig, N));
 	}
 	CHECK(confirmed < N / 2);
-	cache_stop(rig->cache);
+	drive_stop(rig->drive);
 	CHECK_INT((int)seen->n, 2 * N);
 	for (uint32_t i = 0; i < seen->n; i++) {
 		const struct read_facts *note = &seen->note[i];
@@ -201,7 +202,8 @@ static void blocks_are_held_out_of_what_is_kept(void)
 							 .size = SIZE,
 							 .order = ORDER LOADER,
 							 .is_stage_off = true,
-							 .probe = &seen->sampling.probe });
+							 .probe = &seen->sampling.probe,
+		.drive_probe = &seen->sampling.drive_probe });
 	uint32_t confirmed = UINT32_MAX, through = 0;
 	struct order_epoch *epoch;
 	struct err err = { 0 };
@@ -261,7 +263,7 @@ static void nothing_is_held_out(const char *order, double share)
 	CHECK_INT(order_epoch_new(rig->order, 0, &epoch, &err), 0);
 	read_pass(rig, epoch, 0, &confirmed);
 	CHECK(confirmed != UINT32_MAX);
-	cache_stop(rig->cache);
+	drive_stop(rig->drive);
 	for (uint32_t i = 0; i < seen->n; i++)
 		CHECK(!seen->note[i].traits.mark);
 	CHECK_U64(rig_metric(rig, METRIC_READS_MISS), 0);

@@ -21,11 +21,11 @@ struct seen {
 	struct cond cv;
 	bool is_shut, is_held; /* mu: the planner waits at the end of its round */
 	_Atomic uint64_t settled_ns;
-	struct cache_watch watch;
+	struct drive_watch watch;
 	struct sampling sampling;
 };
 
-static void on_opened(void *ctx, const struct cache_open *open)
+static void on_opened(void *ctx, const struct drive_open *open)
 {
 	(void)ctx;
 	(void)open;
@@ -92,7 +92,7 @@ static struct seen *seen_new(double share)
 
 	mutex_init(&seen->mu);
 	cond_init(&seen->cv);
-	seen->watch = (struct cache_watch){
+	seen->watch = (struct drive_watch){
 		.opened = on_opened, .planned = on_planned, .ctx = seen
 	};
 	return seen;
@@ -105,7 +105,8 @@ static struct rig *rig_with(struct seen *seen, uint32_t n, bool has_store)
 					      .order = "torch-randperm:seed=7",
 					      .has_store = has_store,
 					      .watch = &seen->watch,
-					      .probe = &seen->sampling.probe });
+					      .probe = &seen->sampling.probe,
+		.drive_probe = &seen->sampling.drive_probe });
 }
 
 static void end(struct rig *rig, struct seen *seen)
@@ -124,9 +125,9 @@ static bool is_control(const struct read_facts *facts)
 
 static uint64_t rig_opened(struct rig *rig)
 {
-	struct cache_status st;
+	struct drive_status st;
 
-	cache_get_status(rig->cache, &st);
+	drive_get_status(rig->drive, &st);
 	return st.plan.opened;
 }
 
@@ -166,7 +167,7 @@ static void held_out_samples_are_read_from_the_source(bool has_store)
 	CHECK_INT(order_epoch_new(rig->order, 0, &epoch, &err), 0);
 	read_pass(rig, epoch, READ_MISS);
 	read_pass(rig, epoch, READ_MISS);
-	cache_stop(rig->cache);
+	drive_stop(rig->drive);
 	CHECK_U64(rig_metric(rig, METRIC_SOURCE_READS), 2 * N);
 	CHECK_U64(rig_metric(rig, METRIC_READS_MISS), 2 * N);
 	CHECK_U64(rig_metric(rig, METRIC_STORE_READS), 0);
@@ -239,7 +240,7 @@ static void staged_reads_are_told_with_their_place(void)
 	}
 	cache_note_open(rig->cache, rig->other); /* no sample: nothing is told */
 	RIG_UNTIL(rig_metric(rig, METRIC_PREFETCH_USEFUL) == N);
-	cache_stop(rig->cache);
+	drive_stop(rig->drive);
 	CHECK_INT((int)seen->n, N);
 	for (uint32_t i = 0; i < seen->n; i++) {
 		const struct read_facts *note = &seen->note[i];
@@ -281,7 +282,7 @@ static void sample_opened_twice_in_a_row_has_one_place(void)
 			else
 				RIG_UNTIL(rig_opened(rig) == 2 * i + 2);
 		}
-		cache_stop(rig->cache);
+		drive_stop(rig->drive);
 		CHECK_U64(rig_metric(rig, METRIC_READS_MISS), N);
 		CHECK_U64(rig_metric(rig, METRIC_READS_STAGED), N);
 		CHECK_INT((int)seen->n, is_late ? 2 * N : N);
@@ -308,7 +309,8 @@ static void what_is_settled_was_told(void)
 {
 	struct seen *seen = seen_new(0);
 	struct rig *rig =
-		rig_new(&(struct rig_options){ .n = 4, .size = SIZE, .probe = &seen->sampling.probe });
+		rig_new(&(struct rig_options){ .n = 4, .size = SIZE, .probe = &seen->sampling.probe,
+		.drive_probe = &seen->sampling.drive_probe });
 	uint64_t began_ns, now_ns;
 	struct rig_read *r;
 
@@ -328,7 +330,7 @@ static void what_is_settled_was_told(void)
 	account_sweep(rig->cache, now_ns + 7200 * NS_PER_S, false);
 	CHECK(atomic_load(&seen->settled_ns) > now_ns);
 	CHECK_INT((int)seen->n, 2);
-	cache_stop(rig->cache);
+	drive_stop(rig->drive);
 	end(rig, seen);
 }
 
@@ -355,7 +357,8 @@ static void reads_of_an_order_told_late_are_known_by_its_number(void)
 							 .size = 100,
 							 .arena_limit = 16 * MIB,
 							 .arena_bytes = 1 * MIB,
-							 .probe = &seen->sampling.probe });
+							 .probe = &seen->sampling.probe,
+		.drive_probe = &seen->sampling.drive_probe });
 	struct order *order = make_order("torch-randperm:seed=2", FILES);
 	struct order_epoch *epoch;
 	struct err err = { 0 };
@@ -365,12 +368,12 @@ static void reads_of_an_order_told_late_are_known_by_its_number(void)
 	for (uint32_t i = 0; i < READS; i++)
 		cache_note_open(rig->cache, (struct entry_id){ i });
 	RIG_UNTIL(rig_opened(rig) >= READS);
-	CHECK_INT(cache_set_order(rig->cache, order), 0);
-	generation = cache_generation(rig->cache);
+	CHECK_INT(drive_set_order(rig->drive, order), 0);
+	generation = drive_generation(rig->drive);
 	RIG_UNTIL(rig_count(rig, RIG_STORE, epoch->sample[0]) > 0);
 	for (uint32_t i = 0; i < READS; i++)
 		cache_note_open(rig->cache, (struct entry_id){ epoch->sample[i] });
-	cache_stop(rig->cache);
+	drive_stop(rig->drive);
 	CHECK_INT((int)seen->n, 2 * READS);
 	for (uint32_t i = 0; i < seen->n; i++) {
 		const struct read_facts *note = &seen->note[i];
@@ -390,10 +393,11 @@ static void pages_that_nobody_pushed_are_the_kernels(void)
 {
 	struct seen *seen = seen_new(0);
 	struct rig *rig =
-		rig_new(&(struct rig_options){ .n = 4, .size = SIZE, .probe = &seen->sampling.probe });
+		rig_new(&(struct rig_options){ .n = 4, .size = SIZE, .probe = &seen->sampling.probe,
+		.drive_probe = &seen->sampling.drive_probe });
 
 	cache_note_open(rig->cache, (struct entry_id){ 1 });
-	cache_stop(rig->cache);
+	drive_stop(rig->drive);
 	CHECK_INT((int)seen->n, 1);
 	CHECK(seen->note[0].is_kernels && !seen->note[0].has_use);
 	CHECK_INT(seen->note[0].read_class, READ_STAGED);
@@ -406,7 +410,8 @@ static void control_read_is_not_of_the_open_before(void)
 {
 	struct seen *seen = seen_new(1);
 	struct rig *rig = rig_new(&(struct rig_options){
-		.n = 4, .size = SIZE, .watch = &seen->watch, .probe = &seen->sampling.probe });
+		.n = 4, .size = SIZE, .watch = &seen->watch, .probe = &seen->sampling.probe,
+		.drive_probe = &seen->sampling.drive_probe });
 	const struct read_facts *first = &seen->note[0], *second = &seen->note[1];
 
 	bits_set(rig->cache->staged, 1);
@@ -415,7 +420,7 @@ static void control_read_is_not_of_the_open_before(void)
 	bits_set(rig->cache->marked[0], 1);
 	CHECK_INT(rig_read_check(rig, 1, 0, SIZE), READ_MISS);
 	cache_note_open(rig->cache, (struct entry_id){ 1 });
-	cache_stop(rig->cache);
+	drive_stop(rig->drive);
 	CHECK_INT((int)seen->n, 2);
 	CHECK(first->read_class == READ_STAGED && !is_control(first) && first->wait_ns == 0);
 	CHECK(second->read_class == READ_MISS && is_control(second) && second->wait_ns > 0);
@@ -431,7 +436,8 @@ static void time_within_this_mount_is_told_apart(void)
 {
 	struct seen *seen = seen_new(0);
 	struct rig *rig =
-		rig_new(&(struct rig_options){ .n = 4, .size = SIZE, .probe = &seen->sampling.probe });
+		rig_new(&(struct rig_options){ .n = 4, .size = SIZE, .probe = &seen->sampling.probe,
+		.drive_probe = &seen->sampling.drive_probe });
 	const uint64_t pause_ns = 30 * NS_PER_MS;
 	const struct read_facts *note = &seen->note[0];
 	struct rig_read *r;
@@ -446,7 +452,7 @@ static void time_within_this_mount_is_told_apart(void)
 	fault_io_resume(rig->io);
 	rig_read_wait(r);
 	rig_read_free(r);
-	cache_stop(rig->cache);
+	drive_stop(rig->drive);
 	CHECK_INT((int)seen->n, 1);
 	CHECK(note->traits.held_ns >= pause_ns && note->traits.held_ns <= note->wait_ns);
 	end(rig, seen);
@@ -457,7 +463,8 @@ static void wait_is_the_time_in_which_a_read_is_under_way(void)
 {
 	struct seen *seen = seen_new(0);
 	struct rig *rig =
-		rig_new(&(struct rig_options){ .n = 4, .size = 2 * MIB, .probe = &seen->sampling.probe });
+		rig_new(&(struct rig_options){ .n = 4, .size = 2 * MIB, .probe = &seen->sampling.probe,
+		.drive_probe = &seen->sampling.drive_probe });
 	uint64_t before = clock_now(clock_monotonic()), after;
 	struct rig_read *a, *b;
 
@@ -472,7 +479,7 @@ static void wait_is_the_time_in_which_a_read_is_under_way(void)
 	rig_read_free(a);
 	rig_read_free(b);
 	cache_note_open(rig->cache, (struct entry_id){ 1 });
-	cache_stop(rig->cache);
+	drive_stop(rig->drive);
 	CHECK_INT((int)seen->n, 1);
 	CHECK(seen->note[0].wait_ns > 0 && seen->note[0].wait_ns <= after - before);
 	CHECK(seen->note[0].opened_ns >= before && seen->note[0].opened_ns <= after);
@@ -500,9 +507,9 @@ static uint32_t find_alone(struct rig *rig)
 
 static uint64_t rig_wasted(struct rig *rig)
 {
-	struct cache_status st;
+	struct drive_status st;
 
-	cache_get_status(rig->cache, &st);
+	drive_get_status(rig->drive, &st);
 	return st.plan.wasted;
 }
 
@@ -520,7 +527,8 @@ static void what_only_the_kernel_has_is_set_aside_in_vain(void)
 		.sample_max = PAGES,
 		.stage_bytes = 32 * PAGES,
 		.watch = &seen->watch,
-		.probe = &seen->sampling.probe });
+		.probe = &seen->sampling.probe,
+		.drive_probe = &seen->sampling.drive_probe });
 	struct order_epoch *ep = NULL;
 	uint32_t sample = SAMPLE_NONE;
 	struct err err = { 0 };
@@ -537,7 +545,7 @@ static void what_only_the_kernel_has_is_set_aside_in_vain(void)
 	}
 	CHECK(sample != SAMPLE_NONE);
 	wasted = rig_wasted(rig);
-	probed_set_aside(rig->cache, (struct entry_id){ sample }, WAIT_CONTROL);
+	cache_set_aside(rig->cache, (struct entry_id){ sample }, WAIT_CONTROL);
 	RIG_UNTIL(rig_wasted(rig) == wasted + 1);
 	order_epoch_free(ep);
 	end(rig, seen);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The seam between the data path and whoever measures it. The cache knows nothing of what is
- * measured, or how: it asks which samples to hold back and when a request may be sent, and tells
- * what became of each read. Nobody is asked or told anything from under a lock of the cache. */
+ * measured, or how: it asks when a request may be sent, and tells what became of each read. Nobody is
+ * asked or told anything from under a lock of the cache. Which reads are held back is asked by who
+ * plans (struct drive_probe in drive.h). */
 #ifndef CLAIRFS_CACHE_PROBE_H
 #define CLAIRFS_CACHE_PROBE_H
 
@@ -10,12 +11,10 @@
 
 #include "clairfs/base/queue.h"
 #include "clairfs/metrics.h"
-#include "clairfs/order.h"
-#include "clairfs/plan.h"
 
 /* What was noticed while bytes were brought; of a read, by all that brought some of it. */
 struct read_traits {
-	uint8_t mark;   /* of hold_back, when its sample was held back; else 0 */
+	uint8_t mark;   /* of cache_set_aside, when its sample was; else 0 */
 	bool is_loaded; /* by may_send: more requests were with the source than readers make */
 	/* In which the source was not at work for it: it was not asked yet, or had answered. A read
 	 * may be held back, and all have their way through this mount. */
@@ -29,6 +28,12 @@ static inline void read_traits_add(struct read_traits *t, const struct read_trai
 	t->held_ns = more->held_ns > t->held_ns ? more->held_ns : t->held_ns;
 }
 
+/* A place in the order of a job. */
+struct read_place {
+	uint64_t pass; /* grows by one with every pass of the job */
+	uint64_t position, length; /* in its epoch */
+};
+
 /* One read of a sample that is over: an open and its READs. */
 struct read_facts {
 	uint32_t sample;
@@ -40,24 +45,14 @@ struct read_facts {
 	 * one before; or so many more are in it, as the place was not known before they came. */
 	bool is_again;
 	uint8_t again;
-	/* Where the plan expected it, by the order that was put in force as of that
-	 * cache_generation, which is also the id of its job. */
+	/* Where it was expected (cache_place_open), by the order of that generation, which is also the
+	 * id of its job. */
 	bool has_use;
 	uint32_t generation;
-	struct plan_use use;
+	struct read_place use;
 	uint64_t bytes;     /* of the sample */
 	uint64_t opened_ns; /* or its first READ */
 	uint64_t wait_ns;   /* in which a READ of it was under way */
-};
-
-/* A use of a sample that is to come, or has. */
-struct probe_use {
-	uint32_t sample;
-	uint64_t bytes, pass, position; /* of the sample; of its order */
-	const struct order_info *order; /* of the only job, when it is confirmed that the job reads
-					   by it and has the sample there; else NULL */
-	uint32_t job;                   /* its id then */
-	bool is_ahead; /* nothing is done for it now: it is what `opened` asked for */
 };
 
 /* A request of the source. */
@@ -72,15 +67,9 @@ struct probe_request {
 	bool is_watched;
 };
 
-/* All but hold_back and opened are for any thread. Must not block, nor call the cache. */
+/* Any thread. Must not block, nor call the cache. */
 struct probe {
 	void *ctx;
-	/* Whether this use is to be read from the source when somebody wants it, and not before; 0:
-	 * no. Else a mark, 1 to 3, which the read has then. Planner thread. NULL: nothing ever is. */
-	uint8_t (*hold_back)(void *ctx, const struct probe_use *use);
-	/* By its order. Returns how many positions behind it hold_back is to be asked now, 0: none.
-	 * *ret_lets: prefetches that were held up may be sent. Planner thread. NULL: none. */
-	uint64_t (*opened)(void *ctx, const struct probe_use *use, uint64_t now_ns, bool *ret_lets);
 	/* False: not yet; it will be handed out in a `go`, and may be gone by now. */
 	bool (*may_send)(void *ctx, struct probe_request *request);
 	/* True, as of all that follow: prefetches that were held up may be sent. go: requests. */
@@ -90,7 +79,7 @@ struct probe {
 	bool (*tick)(void *ctx, uint64_t now_ns, struct list *go);
 	/* For good: nothing waits any more. */
 	void (*end)(void *ctx, struct list *go);
-	/* Seconds after the reads, in no order; the planner's thread, or cache_stop's. */
+	/* Seconds after the reads, in no order; the thread of cache_tick, or cache_finish's. */
 	void (*observed)(void *ctx, const struct read_facts *facts, uint32_t n);
 	/* After these: every read that was opened before then is told. NULL: not asked for. */
 	void (*settled)(void *ctx, uint64_t before_ns);

@@ -12,7 +12,7 @@
  * as long as it likes and nobody waits for it; a few, because a drive wants several writes at once.
  * They must never hold a lock while writing.
  */
-#include "cache_priv.h"
+#include "drive_priv.h"
 
 #include <time.h>
 
@@ -23,7 +23,7 @@
 #define PIECES_BYTES (2u << 20)
 
 struct pin {
-	struct completion *job;
+	struct pin_job *job;
 	struct entry_id entry;
 	struct file_identity id, kept;
 	struct bitmap is_put; /* by piece */
@@ -32,9 +32,9 @@ struct pin {
 };
 
 struct batch {
-	struct cache *c;
+	struct drive *d;
 	struct tier_piece pieces[PIECES];
-	struct object *objects[PIECES]; /* a reference each */
+	struct cache_copy copies[PIECES];
 	struct pin *pins[PIECES];
 	uint32_t n, bytes;
 };
@@ -44,10 +44,10 @@ struct batch {
 /* They are written together, so all of them take as long. */
 static void batch_trace(const struct batch *b, uint64_t begin_ns)
 {
-	uint64_t end_ns = clock_now(b->c->p.clock);
+	uint64_t end_ns = clock_now(b->d->clock);
 
 	for (uint32_t i = 0; i < b->n; i++)
-		metrics_trace(b->c->p.metrics,
+		metrics_trace(b->d->metrics,
 			      &(struct trace_event){ .kind = TRACE_STORE_WRITE,
 						     .begin_ns = begin_ns,
 						     .end_ns = end_ns,
@@ -59,17 +59,17 @@ static void batch_trace(const struct batch *b, uint64_t begin_ns)
 
 static void batch_put(struct batch *b)
 {
-	uint64_t begin_ns = metrics_is_tracing(b->c->p.metrics) ? clock_now(b->c->p.clock) : 0;
+	uint64_t begin_ns = metrics_is_tracing(b->d->metrics) ? clock_now(b->d->clock) : 0;
 
 	if (b->n > 0)
-		tier_put(b->c->keeper, b->pieces, b->n);
+		tier_put(b->d->keeper, b->pieces, b->n);
 	if (begin_ns)
 		batch_trace(b, begin_ns);
 	for (uint32_t i = 0; i < b->n; i++) {
 		const struct tier_piece *piece = &b->pieces[i];
 		struct pin *pin = b->pins[i];
 
-		object_put(b->c, b->objects[i]);
+		cache_copy_put(b->d->cache, &b->copies[i]);
 		if (piece->status == 0)
 			bitmap_set(&pin->is_put, piece->key.piece);
 		else if (piece->status != -EEXIST && pin->rc == 0)
@@ -87,62 +87,54 @@ static bool is_over(int64_t time_ns)
 }
 
 /* Whether the piece was read too soon after a change. */
-static bool refuse_young(struct cache *c, struct entry_id entry, const struct object *obj)
+static bool refuse_young(struct drive *d, struct entry_id entry, const struct cache_copy *copy)
 {
-	if (!obj->young_until_ns)
+	if (!copy->young_until_ns)
 		return false;
-	metrics_add(c->p.metrics, METRIC_STORE_YOUNG, 1);
-	if (is_over(obj->young_until_ns) && tier_takes_more(c->keeper))
-		change_fetch_again(c, entry);
+	metrics_add(d->metrics, METRIC_STORE_YOUNG, 1);
+	if (is_over(copy->young_until_ns) && tier_takes_more(d->keeper))
+		cache_fetch_again(d->cache, entry);
 	return true;
 }
 
 static void batch_add(struct batch *b, struct pin *pin, uint32_t piece)
 {
-	struct shard *s = shard_of(b->c, pin->entry);
-	struct object *obj;
+	struct cache *c = b->d->cache;
+	struct cache_copy copy;
 
 	if (b->n == PIECES || b->bytes >= PIECES_BYTES)
 		batch_put(b);
 	if (pin->rc != 0)
 		return;
-	mutex_lock(&s->mu);
-	obj = object_find_locked(b->c, s, pin->entry, piece);
-	if (obj && (obj->state != OBJECT_RESIDENT || !file_identity_eq(&obj->identity, &pin->id)))
-		obj = NULL;
-	if (obj)
-		obj->refs++;
-	mutex_unlock(&s->mu);
-	if (!obj) {
-		pin->rc = -ESTALE;
+	pin->rc = cache_copy_get(c, pin->entry, piece, &pin->id, &copy);
+	if (pin->rc != 0)
 		return;
-	}
-	if (refuse_young(b->c, pin->entry, obj)) {
-		object_put(b->c, obj);
+	if (refuse_young(b->d, pin->entry, &copy)) {
+		cache_copy_put(c, &copy);
 		pin->rc = -EAGAIN;
 		return;
 	}
 	b->pieces[b->n] = (struct tier_piece){
-		{ pin->entry, piece }, &pin->kept, obj->mem, obj->length, 0,
+		{ pin->entry, piece }, &pin->kept, copy.data, copy.length, 0,
 	};
-	b->objects[b->n] = obj;
-	b->bytes += obj->length;
+	b->copies[b->n] = copy;
+	b->bytes += copy.length;
 	b->pins[b->n++] = pin;
 }
 
 /* --- samples --- */
 
-static int pin_begin(struct cache *c, struct pin *pin)
+static int pin_begin(struct drive *d, struct pin *pin)
 {
 	int rc;
 
-	if (!c->keeper)
+	if (!d->keeper)
 		return -ENOSPC;
-	if (bits_get(c->abroad,
-		     pin->entry.v)) /* every piece here came with an answer of the source */
+	/* Every piece here came with an answer of the source. */
+	if (cache_is_abroad(d->cache, pin->entry))
 		return -ESTALE;
-	dataset_identity(c->p.dataset, pin->entry, &pin->id);
-	rc = dataset_kept_identity(c->p.dataset, pin->entry, &pin->id, &pin->kept);
+	dataset_identity(d->dataset, pin->entry, &pin->id);
+	rc = dataset_kept_identity(d->dataset, pin->entry, &pin->id, &pin->kept);
 	if (rc != 0)
 		return -ESTALE; /* no such path: it cannot have been fetched */
 	rc = bitmap_init(&pin->is_put, MAX(piece_count(pin->id.size), 1u));
@@ -155,7 +147,7 @@ static void pin_pieces(struct batch *b, struct pin *pin)
 	uint32_t n = pin->id.size ? piece_count(pin->id.size) : 0;
 
 	for (uint32_t i = 0; pin->rc == 0 && i < n; i++) {
-		if (atomic_load(&b->c->is_stopping))
+		if (atomic_load(&b->d->is_stopping))
 			pin->rc = -ECANCELED;
 		else
 			batch_add(b, pin, i);
@@ -164,69 +156,67 @@ static void pin_pieces(struct batch *b, struct pin *pin)
 
 /* Forgets what pin_pieces() has put, or all that there is of a version that is no more. What was
  * there before is whole, and others may be using it. */
-static void unpin(struct cache *c, const struct pin *pin, bool is_old)
+static void unpin(struct drive *d, const struct pin *pin, bool is_old)
 {
 	uint32_t n = piece_count(pin->kept.size);
 
 	for (uint32_t i = 0; i < n; i++)
 		if (is_old || bitmap_get(&pin->is_put, i))
-			tier_forget(c->keeper, &pin->kept, i, i + 1);
+			tier_forget(d->keeper, &pin->kept, i, i + 1);
 }
 
-static void pin_end(struct cache *c, struct pin *pin)
+static void pin_end(struct drive *d, struct pin *pin)
 {
 	struct file_identity now;
 	bool is_old;
 
 	if (pin->is_begun) {
-		dataset_identity(c->p.dataset, pin->entry, &now);
+		dataset_identity(d->dataset, pin->entry, &now);
 		is_old = !file_identity_eq(&pin->id, &now);
 		if (is_old)
 			pin->rc = -ESTALE;
 		if (pin->rc != 0) /* half a sample is of no use */
-			unpin(c, pin, is_old);
+			unpin(d, pin, is_old);
 		bitmap_fini(&pin->is_put);
 	}
 	if (pin->rc == -ENOSPC)
 		log_limited(LOG_LEVEL_INFO, "store: full, nothing more is kept");
 	else if (pin->rc != 0 && pin->rc != -ESTALE && pin->rc != -ECANCELED && pin->rc != -EAGAIN)
-		cache_degrade(c, "the store cannot be written");
-	pin->job->event.kind = PLAN_EV_PINNED;
-	pin->job->event.status = pin->rc;
-	note_completion(c, pin->job);
+		cache_degrade(d->cache, "the store cannot be written");
+	drive_complete(d, &pin->job->completion, PLAN_EV_PINNED, pin->rc);
 }
 
 /* Waits for a sample, and takes a writer's share of those that wait with it. */
-static uint32_t take_pins(struct cache *c, struct pin *pins)
+static uint32_t take_pins(struct drive *d, struct pin *pins)
 {
-	struct list *node = queue_pop(&c->pin_jobs);
-	size_t most = MIN(1 + queue_length(&c->pin_jobs) / WRITERS, (size_t)PINS);
+	struct list *node = queue_pop(&d->pin_jobs);
+	size_t most = MIN(1 + queue_length(&d->pin_jobs) / WRITERS, (size_t)PINS);
 	uint32_t n = 0;
 
 	while (node) {
-		struct completion *job = container_of(node, struct completion, node);
+		struct pin_job *job = container_of(node, struct pin_job, node);
 
-		pins[n++] = (struct pin){ .job = job, .entry = { job->event.sample } };
-		node = n < most ? queue_try_pop(&c->pin_jobs) : NULL;
+		pins[n++] = (struct pin){ .job = job, .entry = { job->completion.event.sample } };
+		node = n < most ? queue_try_pop(&d->pin_jobs) : NULL;
 	}
 	return n;
 }
 
-void *writer_main(void *cache)
+void *writer_main(void *drive)
 {
-	struct batch batch = { .c = cache };
+	struct batch batch = { .d = drive };
 	struct pin pins[PINS];
 	uint32_t n;
 
-	while ((n = take_pins(cache, pins)) > 0) {
+	while ((n = take_pins(drive, pins)) > 0) {
 		for (uint32_t i = 0; i < n; i++) {
-			pins[i].rc = pin_begin(cache, &pins[i]);
+			pins[i].rc = pin_begin(drive, &pins[i]);
 			if (pins[i].rc == 0)
 				pin_pieces(&batch, &pins[i]);
 		}
 		batch_put(&batch);
 		for (uint32_t i = 0; i < n; i++)
-			pin_end(cache, &pins[i]);
+			pin_end(drive, &pins[i]);
 	}
 	return NULL;
 }

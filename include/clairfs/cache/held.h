@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the cache does for whoever plans: samples are held in the arena, pushed into the kernel, set
+ * aside, and written to the tier that keeps. Part of cache.h. Any thread, unless it says otherwise; no
+ * lock may be held. What goes the other way is news (cache/news.h), and the answers of what was asked
+ * for. Nothing here decides what. */
+#ifndef CLAIRFS_CACHE_HELD_H
+#define CLAIRFS_CACHE_HELD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "clairfs/base/ids.h"
+#include "clairfs/base/queue.h"
+#include "clairfs/cache/news.h"
+#include "clairfs/cache/probe.h"
+#include "clairfs/tier.h"
+
+struct cache;
+struct object;
+struct entry_state;
+
+/* --- holding: hold.c --- */
+
+/* All pieces of a sample. Owned by the caller, but while it is under way. */
+struct cache_fetch {
+	struct news_answer *answer_to; /* to be set: told when it is over; then these are set: */
+	int status; /* 0: it is held; -ESTALE: the file changed; errno of the source */
+	uint64_t bytes, latency_ns; /* 0: it was there already, nobody was asked */
+	/* To be set: nobody is asked, what is there or under way is taken, or -EAGAIN. */
+	bool is_adopting;
+	/* To be set: the tier that keeps is counted upon; NEWS_UNPINNED when it has nothing of it. */
+	bool is_kept;
+	uint32_t n_left; /* the cache's */
+};
+/* Fetches what is missing of a sample that is not held, with requests that nobody waits for, and holds
+ * it until cache_release or NEWS_LOST_COPY. Always answered. -ENOMEM: it was not taken, there is no
+ * answer. One thread. */
+int cache_hold(struct cache *cache, struct entry_id entry, struct cache_fetch *take_fetch) MUST_USE;
+/* Nothing happens when it was lost, also if nobody has heard of that yet. is_left: its copy serves
+ * whoever reads it until the room is wanted; else it goes at once. The thread of cache_hold. */
+void cache_release(struct cache *cache, struct entry_id entry, bool is_left);
+
+/* A piece that is here, with a reference. */
+struct cache_copy {
+	struct object *object;
+	const void *data;
+	uint32_t piece, length;
+	int64_t young_until_ns; /* see tier.h */
+};
+/* -ESTALE: not of that version, or not here. */
+int cache_copy_get(struct cache *cache, struct entry_id entry, uint32_t piece,
+		   const struct file_identity *version, struct cache_copy *ret) MUST_USE;
+void cache_copy_put(struct cache *cache, const struct cache_copy *copy);
+/* Drops the copies of the file, which has not changed: what is wanted of it is fetched again. */
+void cache_fetch_again(struct cache *cache, struct entry_id entry);
+
+/* --- pages of the kernel: push.c --- */
+
+/* Work for a thread that may wait for pages locked by READs. */
+struct page_job {
+	struct list node;
+	struct entry_id entry;
+	bool is_push; /* of who plans, who does it; else the cache's: cache_do_page_job */
+};
+void cache_do_page_job(struct cache *cache, struct page_job *job);
+
+/* A push of all pieces of a sample that is held. */
+struct cache_push {
+	struct stage_file file;
+	uint64_t size;
+	struct entry_state *state; /* referenced */
+	uint32_t version;
+};
+/* -ESTALE: it is not held. Else cache_push_end must follow. */
+int cache_push_begin(struct cache *cache, struct entry_id entry, struct cache_push *ret) MUST_USE;
+/* The piece, which nobody reads now, to be pushed: cache_push_unpin must follow. -EAGAIN while it is
+ * read, -ESTALE when it is not what the push began with, -ENOENT when nobody may have its pages. */
+int cache_push_pin(struct cache *cache, struct cache_push *push, uint32_t piece,
+		   struct cache_copy *ret) MUST_USE;
+void cache_push_unpin(struct cache *cache, struct cache_push *push, const struct cache_copy *copy,
+		      bool is_pushed);
+/* Returns rc, or -ESTALE when the file has changed meanwhile: then its pages are dropped. Only on a
+ * thread that may wait for pages. */
+int cache_push_end(struct cache *cache, struct cache_push *push, int rc);
+/* Gives a share of the pages back that were pushed and not opened, from the word *at of the samples'
+ * bits on; true when there is more. */
+bool cache_give_back(struct cache *cache, uint32_t *at);
+/* What was pushed from there on is of no interest any more. */
+void cache_forget_pushed(struct cache *cache, uint32_t at);
+/* Whether pages of that sample would be of no use to whoever reads it next: one of O_DIRECT, most
+ * likely. Not every time. */
+bool cache_expects_direct(struct cache *cache, struct entry_id entry);
+
+/* --- the tier that keeps: hold.c --- */
+
+struct tier *cache_keeper(struct cache *cache); /* NULL: there is none */
+bool cache_keeps_any(struct cache *cache);
+/* All of the version that the index has, and it may be asked for it. */
+bool cache_keeps(struct cache *cache, struct entry_id entry);
+/* Seen on another filesystem than the source directory: it is not to be kept. */
+bool cache_is_abroad(struct cache *cache, struct entry_id entry);
+
+/* --- what is measured: probed.c, account.c --- */
+
+/* The next read of the sample goes to the source, with this mark, and nothing is kept of it until
+ * then; mark 0: it is read like any other. */
+void cache_set_aside(struct cache *cache, struct entry_id entry, uint8_t mark);
+/* The news of an open have been taken, and it was expected there, by the order of that generation
+ * (place NULL: it was not). Returns the thread that reads it, as cache_reader_of. */
+uint32_t cache_place_open(struct cache *cache, struct entry_id entry, uint32_t generation,
+			  const struct read_place *place);
+/* What is expected of an open of a file of that size. */
+uint64_t cache_asked_of(struct cache *cache, uint64_t size);
+/* Prefetches that were held up by the probe may go. */
+void cache_prefetch_go(struct cache *cache);
+/* A few times a second: decides how reads were served, and asks the probe. One thread. */
+void cache_tick(struct cache *cache, uint64_t now_ns);
+
+/* --- what steers, pushed down as values --- */
+
+void cache_set_may_refuse_open(struct cache *cache, bool may_refuse);
+/* There is an order: samples are read whole, most likely. */
+void cache_set_ordered(struct cache *cache, bool is_ordered);
+/* Something failed that costs speed: said in status, and in the log now and then. */
+void cache_degrade(struct cache *cache, const char *why);
+
+#endif

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What is heard of opens, and what is passed on to whoever plans. Any thread; never blocks.
+ */
+#include "cache_priv.h"
+
+/* May be called with the lock of a shard held. */
+void note_news(struct cache *c, const struct news_item *item)
+{
+	if (c->p.news)
+		news_put(c->p.news, item);
+}
+
+void note_sample(struct cache *c, enum news_kind kind, struct entry_id entry, uint64_t bytes)
+{
+	if (dataset_is_sample(c->p.dataset, entry))
+		note_news(c, &(struct news_item){
+				     .kind = kind, .sample = entry.v, .bytes = bytes });
+}
+
+/* How far ahead the prefetch was, at the first open only: a copy that is kept was not prefetched
+ * for the next one. */
+static void observe_lead(struct cache *c, struct entry_id entry, uint64_t now_ns)
+{
+	struct shard *s = shard_of(c, entry);
+	struct object *obj;
+	uint64_t ready_ns = 0;
+
+	mutex_lock(&s->mu);
+	obj = object_find_locked(c, s, entry, 0);
+	if (obj) {
+		ready_ns = obj->ready_ns;
+		obj->ready_ns = 0;
+	}
+	mutex_unlock(&s->mu);
+	if (ready_ns)
+		metrics_observe(c->p.metrics, METRIC_HIST_PREFETCH_LEAD,
+				now_ns > ready_ns ? now_ns - ready_ns : 0);
+}
+
+void cache_note_open(struct cache *c, struct entry_id entry)
+{
+	uint64_t now_ns = clock_now(c->p.clock);
+
+	if (!dataset_is_sample(c->p.dataset, entry))
+		return;
+	/* A file that is empty so far is never asked for: this is all that is seen of its reader.
+	 */
+	entry_touch(c, entry);
+	metrics_add(c->p.metrics, METRIC_SAMPLE_OPENS, 1);
+	observe_lead(c, entry, now_ns);
+	account_open(c, entry, now_ns);
+	note_sample(c, NEWS_OPENED, entry, 0);
+}
+
+void cache_note_blind(struct cache *c)
+{
+	if (c->p.news)
+		news_blind(c->p.news);
+}

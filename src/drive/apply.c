@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the deciding half has done (struct step_hands): requests to the cache, and jobs for threads that
+ * may take their time. Planner thread; it must never wait for I/O.
+ */
+#include "drive_priv.h"
+
+#include <stdlib.h>
+
+void drive_complete(struct drive *d, struct completion *take_done, enum plan_event_kind kind,
+		    int status)
+{
+	take_done->event.kind = kind;
+	take_done->event.status = status;
+	news_answer(d->news, &take_done->answer);
+}
+
+static struct entry_id entry_of(uint32_t sample)
+{
+	return (struct entry_id){ sample };
+}
+
+/* --- actions --- */
+
+static int hand_fetch(void *ctx, const struct plan_action *action)
+{
+	struct fetch_job *job = calloc(1, sizeof(*job));
+	struct drive *d = ctx;
+	int rc;
+
+	if (!job)
+		return -ENOMEM;
+	job->completion.event = (struct plan_event){ .kind = PLAN_EV_FETCHED,
+						     .sample = action->sample };
+	job->fetch.is_adopting = action->is_adopted;
+	job->fetch.is_kept = action->is_pinned;
+	job->fetch.answer_to = &job->completion.answer;
+	rc = cache_hold(d->cache, entry_of(action->sample), &job->fetch);
+	if (rc != 0)
+		free(job);
+	return rc;
+}
+
+static void hand_drop(void *ctx, const struct plan_action *action)
+{
+	const struct drive *d = ctx;
+
+	cache_release(d->cache, entry_of(action->sample), action->is_left);
+}
+
+static int hand_stage(void *ctx, const struct plan_action *action)
+{
+	struct drive *d = ctx;
+	struct push_job *job;
+
+	if (cache_expects_direct(d->cache, entry_of(action->sample)))
+		return -EOPNOTSUPP;
+	if (!d->stage) /* cannot be: the plan then has no budget for it */
+		return -ENOSYS;
+	job = calloc(1, sizeof(*job));
+	if (!job)
+		return -ENOMEM;
+	job->completion.event.sample = action->sample;
+	job->job.entry = entry_of(action->sample);
+	job->job.is_push = true;
+	queue_push(&d->page_jobs, &job->job.node);
+	return 0;
+}
+
+static int hand_pin(void *ctx, const struct plan_action *action)
+{
+	struct pin_job *job = calloc(1, sizeof(*job));
+	struct drive *d = ctx;
+
+	if (!job)
+		return -ENOMEM;
+	job->completion.event.sample = action->sample;
+	queue_push(&d->pin_jobs, &job->node);
+	return 0;
+}
+
+static int hand_epoch(void *ctx, const struct plan_action *action, struct order_ref *take_order)
+{
+	struct epoch_job *job = calloc(1, sizeof(*job));
+	struct drive *d = ctx;
+
+	if (!job)
+		return -ENOMEM;
+	job->completion.event.epoch = action->epoch;
+	job->completion.event.job = action->job;
+	job->completion.event.version = action->version;
+	job->order = take_order;
+	queue_push(&d->epoch_jobs, &job->node);
+	return 0;
+}
+
+static void hand_no_memory(void *ctx)
+{
+	const struct drive *d = ctx;
+
+	cache_degrade(d->cache, "out of memory");
+}
+
+/* --- opens, and what is held back --- */
+
+static struct probe_use use_of(struct drive *d, const struct step_use *use)
+{
+	uint64_t size = dataset_size(d->dataset, entry_of(use->sample));
+
+	return (struct probe_use){ .sample = use->sample,
+				   .bytes = cache_asked_of(d->cache, size),
+				   .pass = use->pass,
+				   .position = use->position,
+				   .order = use->order,
+				   .job = use->job,
+				   .is_ahead = use->is_ahead };
+}
+
+static bool hand_hold_back(void *ctx, const struct step_use *use)
+{
+	struct drive *d = ctx;
+	struct probe_use asked = use_of(d, use);
+	uint8_t mark = d->p.probe->hold_back(d->p.probe->ctx, &asked);
+
+	if (mark || !use->is_ahead)
+		cache_set_aside(d->cache, entry_of(use->sample), mark);
+	return mark != 0;
+}
+
+static uint64_t hand_used(void *ctx, const struct step_use *use, uint64_t now_ns, bool *ret_lets)
+{
+	struct drive *d = ctx;
+	struct probe_use asked = use_of(d, use);
+
+	return d->p.probe->opened(d->p.probe->ctx, &asked, now_ns, ret_lets);
+}
+
+static void hand_opened(void *ctx, uint32_t sample, const struct step_place *place)
+{
+	struct drive *d = ctx;
+	struct drive_open open = { .sample = sample, .job = place ? place->job : DRIVE_NO_JOB };
+	struct read_place at = { 0 };
+
+	if (!d->p.watch && !d->p.cache.probe)
+		return;
+	if (place)
+		at = (struct read_place){ .pass = place->pass,
+					  .position = place->position,
+					  .length = place->length };
+	open.reader = cache_place_open(d->cache, entry_of(sample), open.job, place ? &at : NULL);
+	if (d->p.watch)
+		d->p.watch->opened(d->p.watch->ctx, &open);
+}
+
+static void hand_go(void *ctx)
+{
+	const struct drive *d = ctx;
+
+	cache_prefetch_go(d->cache);
+}
+
+/* --- the store, and pages --- */
+
+static bool hand_keeps_any(void *ctx)
+{
+	const struct drive *d = ctx;
+
+	return cache_keeps_any(d->cache);
+}
+
+static bool hand_keeps(void *ctx, uint32_t sample)
+{
+	const struct drive *d = ctx;
+
+	return cache_keeps(d->cache, entry_of(sample));
+}
+
+static void hand_unwant(void *ctx, uint32_t sample)
+{
+	const struct drive *d = ctx;
+	struct entry_id entry = entry_of(sample);
+	struct file_identity id, kept;
+
+	dataset_identity(d->dataset, entry, &id);
+	if (dataset_kept_identity(d->dataset, entry, &id, &kept) != 0)
+		return;
+	for (uint32_t i = 0; i < piece_count(id.size); i++)
+		tier_unwant(d->keeper, (struct piece_key){ entry, i }, &kept);
+}
+
+static uint32_t hand_n_found(void *ctx)
+{
+	const struct drive *d = ctx;
+
+	return tier_n_found(d->keeper);
+}
+
+static bool hand_takes_more(void *ctx)
+{
+	const struct drive *d = ctx;
+
+	return tier_takes_more(d->keeper);
+}
+
+static bool hand_give_back(void *ctx, uint32_t *at)
+{
+	const struct drive *d = ctx;
+
+	return cache_give_back(d->cache, at);
+}
+
+static void hand_forget_pushed(void *ctx, uint32_t at)
+{
+	const struct drive *d = ctx;
+
+	cache_forget_pushed(d->cache, at);
+}
+
+const struct step_hands drive_hands = { .fetch = hand_fetch,
+					.stage = hand_stage,
+					.pin = hand_pin,
+					.epoch = hand_epoch,
+					.drop = hand_drop,
+					.no_memory = hand_no_memory,
+					.hold_back = hand_hold_back,
+					.opened = hand_opened,
+					.used = hand_used,
+					.go = hand_go,
+					.keeps_any = hand_keeps_any,
+					.keeps = hand_keeps,
+					.unwant = hand_unwant,
+					.n_found = hand_n_found,
+					.takes_more = hand_takes_more,
+					.give_back = hand_give_back,
+					.forget_pushed = hand_forget_pushed };

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One round of the drive: what is known goes into the plan, what the plan decides is sent, or answered
+ * at once where there is nothing to send. Every action but DROP is answered by exactly one event. PURE:
+ * see step.h.
+ */
+#include "step.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "clairfs/base/ids.h"
+
+int step_init(struct step *s, const struct step_params *params, uint64_t now_ns)
+{
+	*s = (struct step){ .plan = params->plan,
+			    .hands = params->hands,
+			    .n = params->n,
+			    .kept_at = UINT32_MAX,
+			    .give_back_at = UINT32_MAX,
+			    .arena_bytes = params->arena_bytes,
+			    .stage_bytes = params->stage_bytes };
+	step_jobs_start(s, params->order, now_ns);
+	s->unanswered = calloc(STEP_UNANSWERED_MAX, sizeof(*s->unanswered));
+	if (!s->unanswered) {
+		step_fini(s);
+		return -ENOMEM;
+	}
+	if (s->hands->keeps_any(s->hands->ctx))
+		s->kept_at = 0; /* what jobs before have left */
+	step_look(s, now_ns);
+	return 0;
+}
+
+void step_fini(struct step *s)
+{
+	plan_free(s->plan);
+	step_jobs_free(s);
+	free(s->unanswered);
+	*s = (struct step){ .plan = NULL };
+}
+
+/* --- taking in --- */
+
+/* The order, where there is one job that reads by it; of several none is spoken of. */
+static struct step_use use_at(const struct step *s, uint64_t pass, uint64_t position, uint32_t sample)
+{
+	struct step_use use = { .sample = sample, .pass = pass, .position = position };
+
+	if (s->n_jobs != 1 || !plan_is_confirmed(s->plan) ||
+	    plan_sample_at(s->plan, pass, position) != sample)
+		return use;
+	use.order = order_info(s->job[0].order->order);
+	use.job = s->job[0].id;
+	return use;
+}
+
+static void look_ahead(struct step *s, uint64_t pass, uint64_t position)
+{
+	uint32_t sample = plan_sample_at(s->plan, pass, position);
+	struct step_use use;
+
+	if (sample == SAMPLE_NONE)
+		return;
+	use = use_at(s, pass, position, sample);
+	use.is_ahead = true;
+	(void)s->hands->hold_back(s->hands->ctx, &use);
+}
+
+static void use_opened(struct step *s, uint32_t sample, const struct plan_use *at, uint64_t now_ns)
+{
+	struct step_use use = use_at(s, at->pass, at->position, sample);
+	bool is_let = false;
+	uint64_t ahead = s->hands->used(s->hands->ctx, &use, now_ns, &is_let);
+
+	if (ahead)
+		look_ahead(s, at->pass, at->position + ahead);
+	if (is_let)
+		s->hands->go(s->hands->ctx);
+}
+
+/* The plan has just been fed it. */
+static void feed_opened(struct step *s, uint32_t sample, uint64_t now_ns)
+{
+	const struct step_job *job = NULL;
+	struct step_place place;
+	struct plan_use use;
+	bool has_use = plan_last_use(s->plan, &use);
+
+	if (has_use)
+		job = step_job_at(s, use.job);
+	if (job)
+		place = (struct step_place){ .job = job->id,
+					     .pass = use.pass,
+					     .position = use.position,
+					     .length = use.length };
+	s->hands->opened(s->hands->ctx, sample, job ? &place : NULL);
+	if (has_use && s->hands->used)
+		use_opened(s, sample, &use, now_ns);
+}
+
+void step_event(struct step *s, uint64_t now_ns, const struct plan_event *event)
+{
+	plan_event(s->plan, now_ns, event);
+	if (event->kind == PLAN_EV_OPENED)
+		feed_opened(s, event->sample, now_ns);
+}
+
+void step_memory(struct step *s, uint64_t arena_bytes, uint64_t stage_bytes)
+{
+	if (arena_bytes == s->arena_bytes && stage_bytes == s->stage_bytes)
+		return;
+	plan_set_memory(s->plan, arena_bytes, stage_bytes);
+	s->arena_bytes = arena_bytes;
+	s->stage_bytes = stage_bytes;
+}
+
+/* Looked at now and then and not told once: an answer that is still on its way may say again that
+ * the store takes no more. */
+void step_tick(struct step *s, uint64_t now_ns)
+{
+	static const struct plan_event ev = { .kind = PLAN_EV_PIN_ROOM };
+
+	if (s->all.is_pinning_over && s->hands->takes_more(s->hands->ctx))
+		plan_event(s->plan, now_ns, &ev);
+}
+
+void step_look(struct step *s, uint64_t now_ns)
+{
+	plan_get_status(s->plan, &s->all);
+	step_jobs_look(s, now_ns);
+}
+
+/* --- deciding --- */
+
+static enum plan_event_kind answer_of(enum plan_action_kind kind)
+{
+	static const enum plan_event_kind answers[] = { [PLAN_ACT_FETCH] = PLAN_EV_FETCHED,
+							[PLAN_ACT_STAGE] = PLAN_EV_STAGED,
+							[PLAN_ACT_PIN] = PLAN_EV_PINNED,
+							[PLAN_ACT_EPOCH] = PLAN_EV_EPOCH };
+
+	assert(kind < ARRAY_LEN(answers) && kind != PLAN_ACT_DROP);
+	return answers[kind];
+}
+
+static void answer_at_once(struct step *s, const struct plan_action *action, int status)
+{
+	assert(s->n_unanswered < STEP_UNANSWERED_MAX);
+	s->unanswered[s->n_unanswered++] = (struct plan_event){ .kind = answer_of(action->kind),
+								.sample = action->sample,
+								.epoch = action->epoch,
+								.job = action->job,
+								.version = action->version,
+								.status = status };
+	if (status == -ENOMEM)
+		s->hands->no_memory(s->hands->ctx);
+}
+
+/* The plan asks for every use of a sample with a FETCH or a STAGE, so that is where a use is held back.
+ * What was kept from earlier is not asked for again: look_ahead. A sample that is read before its FETCH
+ * is due (the readers are faster than the plan) is a miss anyhow. */
+static bool is_held_back(struct step *s, const struct plan_action *action)
+{
+	struct step_use use;
+
+	/* What a reader is at now is adopted for its next use: that use has its STAGE to be caught.
+	 */
+	if (!s->hands->hold_back || action->is_adopted || action->pass == UINT64_MAX)
+		return false;
+	use = use_at(s, action->pass, action->position & UINT32_MAX, action->sample);
+	return s->hands->hold_back(s->hands->ctx, &use);
+}
+
+/* 0, or what it is answered at once. */
+static int send_epoch(struct step *s, const struct plan_action *action)
+{
+	const struct step_job *of = step_job_at(s, action->job);
+	int rc;
+
+	if (!of) /* the job has left since the plan asked */
+		return -ECANCELED;
+	atomic_fetch_add(&of->order->refs, 1);
+	rc = s->hands->epoch(s->hands->ctx, action, of->order);
+	if (rc != 0)
+		order_ref_put(of->order);
+	return rc;
+}
+
+static int send_action(struct step *s, const struct plan_action *action)
+{
+	const struct step_hands *h = s->hands;
+
+	switch (action->kind) {
+	case PLAN_ACT_FETCH:
+		return is_held_back(s, action) ? PLAN_HELD_OUT : h->fetch(h->ctx, action);
+	case PLAN_ACT_STAGE:
+		return is_held_back(s, action) ? PLAN_HELD_OUT : h->stage(h->ctx, action);
+	case PLAN_ACT_DROP:
+		h->drop(h->ctx, action);
+		break;
+	case PLAN_ACT_PIN:
+		return h->pin(h->ctx, action);
+	case PLAN_ACT_EPOCH:
+		return send_epoch(s, action);
+	}
+	return 0;
+}
+
+/* No more actions are taken than can be answered without memory. */
+static void carry_out(struct step *s, uint64_t now_ns)
+{
+	struct plan_action action;
+
+	while (s->n_unanswered < STEP_UNANSWERED_MAX && plan_next_action(s->plan, &action)) {
+		int status = send_action(s, &action);
+
+		if (status != 0)
+			answer_at_once(s, &action, status);
+	}
+	for (uint32_t i = 0; i < s->n_unanswered; i++)
+		plan_event(s->plan, now_ns, &s->unanswered[i]);
+	s->n_unanswered = 0;
+}
+
+uint64_t step_round(struct step *s, uint64_t now_ns)
+{
+	bool is_telling = step_tell_kept(s, now_ns);
+	uint64_t wake_ns;
+
+	is_telling |= step_give_back(s);
+	wake_ns = plan_step(s->plan, now_ns);
+	carry_out(s, now_ns);
+	return is_telling ? now_ns : wake_ns;
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What carries orders out, as this module sees it: the drive. A test brings one of its own and steps
+ * the owner without threads. */
+#include "clairfs/cache.h"
+#include "orders_priv.h"
+
+static uint32_t carrier_get_jobs(void *drive, struct drive_job ret[PLAN_JOBS])
+{
+	return drive_get_jobs(drive, ret);
+}
+
+static int carrier_add(void *drive, struct order *take_order, uint32_t instead_of, uint32_t *ret_id)
+{
+	return drive_add_order(drive, take_order, instead_of, ret_id);
+}
+
+static int carrier_end(void *drive, uint32_t id, const char *why)
+{
+	return drive_end_order(drive, id, why);
+}
+
+static int carrier_clear(void *drive)
+{
+	return drive_set_order(drive, NULL);
+}
+
+static uint32_t carrier_generation(void *drive)
+{
+	return drive_generation(drive);
+}
+
+static uint32_t carrier_last_opens(void *drive, uint32_t *ret_sample, uint32_t max)
+{
+	return drive_last_opens(drive, ret_sample, max);
+}
+
+static uint32_t carrier_reader_of(void *drive, uint32_t sample)
+{
+	return cache_reader_of(drive_cache(drive), sample);
+}
+
+const struct carrier carrier_drive = { .get_jobs = carrier_get_jobs,
+				       .add = carrier_add,
+				       .end = carrier_end,
+				       .clear = carrier_clear,
+				       .generation = carrier_generation,
+				       .last_opens = carrier_last_opens,
+				       .reader_of = carrier_reader_of };
