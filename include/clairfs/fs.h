@@ -99,7 +99,7 @@ void fs_unmount(struct fs *fs);
 /* After cache_stop: every read has been answered. Unmounts when that was not done. NULL allowed. */
 void fs_free(struct fs *fs);
 
-/* For cache_set_stage, with ctx = fs. */
+/* For drive_set_stage, with ctx = fs. */
 const struct stage_ops *fs_stage_ops(void);
 
 #define FS_WATCH_WHY 256
