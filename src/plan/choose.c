@@ -16,6 +16,7 @@
 
 #define MEASURED_FETCHES 64u
 #define COUNT_CHUNK 65536u
+#define FREED_PART 16u /* of the store: when so much has come free it is chosen again */
 #define EVEN_VARIATION 0.01 /* square of the coefficient of variation */
 
 void choose_init(struct plan *plan, double total, double squares)
@@ -36,6 +37,7 @@ void choose_again(struct plan *plan)
 	choose_fini(plan);
 	c->is_counting = false;
 	c->counted = 0;
+	c->freed = 0;
 	c->is_done = !plan->store_pages;
 }
 
@@ -135,10 +137,16 @@ void choose_taken(struct plan *plan, uint32_t sample, bool is_taken)
 	struct choice *c = &plan->choice;
 	uint32_t pages = plan->item[sample].pages;
 
-	if (!c->is_done || choose_class(plan, sample) != c->least)
+	if (!c->is_done)
 		return;
-	if (is_taken)
-		c->least_room -= MIN(c->least_room, pages);
-	else
-		c->least_room += pages;
+	if (!is_taken && (jobs_are_outside(plan, sample) || choose_class(plan, sample) < c->least)) {
+		c->freed += pages;
+		if (c->freed * FREED_PART >= plan->store_pages)
+			choose_again(plan);
+	} else if (choose_class(plan, sample) == c->least) {
+		if (is_taken)
+			c->least_room -= MIN(c->least_room, pages);
+		else
+			c->least_room += pages;
+	}
 }

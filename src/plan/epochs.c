@@ -325,6 +325,7 @@ void epochs_arrived(struct plan *plan, struct plan_job *job, uint64_t now_ns,
 {
 	struct order_epoch *ep = ev->order_epoch;
 	bool has_cur = job_cur(job)->ep != NULL, is_next, is_candidate;
+	uint32_t tries = job->epoch_tries;
 	int r = -EINVAL;
 
 	assert(job->is_asked && ev->epoch == job->asked_epoch);
@@ -354,13 +355,14 @@ void epochs_arrived(struct plan *plan, struct plan_job *job, uint64_t now_ns,
 		r = epochs_set_next(job, ep);
 	else
 		order_epoch_free(ep); /* of no use any more */
+	if (r == 0 && has_cur)
+		window_replay(plan, job, now_ns);
+	else if (r == 0)
+		r = recent_show(plan, job);
 	if (r == 0) {
 		job->epoch_tries = 0;
-		if (has_cur)
-			window_replay(plan, job, now_ns);
-		else
-			recent_show(plan, job);
 	} else if (!has_cur || is_next) {
+		job->epoch_tries = tries; /* it may have begun again meanwhile */
 		epochs_failed(plan, job, now_ns, false);
 	}
 }
@@ -380,7 +382,7 @@ static uint64_t epochs_request(struct plan *plan, struct plan_job *job, uint64_t
 	struct slot *cur = job_cur(job);
 	uint64_t next_epoch;
 
-	if (job->is_asked)
+	if (job->is_asked || job->home == NO_HOME)
 		return UINT64_MAX;
 	if (job->is_searching && cur->ep)
 		epochs_ask(plan, job, resync_next_candidate(job));

@@ -35,7 +35,9 @@ struct pace {
 
 struct plan_job {
 	uint32_t index; /* in plan->jobs, as long as it is there */
-	uint32_t home;  /* in plan->keyed, as long as samples may have keys of it */
+	/* In plan->keyed, as long as samples may have keys of it; NO_HOME: all places are taken by
+	 * others that were there before, and no epoch is computed for it before one is free. */
+	uint32_t home;
 	/* How many jobs had this index before: an epoch that is computed for one of those is
 	 * nobody's when it comes. */
 	uint32_t version;

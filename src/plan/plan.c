@@ -81,6 +81,7 @@ int plan_new(const struct plan_params *params, struct plan **ret)
 	plan->max_pages = params->sample_max_bytes / PAGE_BYTES;
 	plan->store_pages = params->store_bytes / PAGE_BYTES;
 	plan->stage_limit = (double)plan->stage_pages;
+	plan->forget_at = plan->n;
 	plan->work_most = plan->n < WORK_MANY ? WORK_MOST : WORK_MOST / 4;
 	plan->nobody = plan_nobody();
 	r = plan->nobody ? plan_init_items(plan) : -ENOMEM;
@@ -318,6 +319,7 @@ static uint64_t plan_decide(struct plan *plan, uint64_t now_ns)
 	if (!plan->n)
 		return UINT64_MAX;
 	plan->work = plan->work_most;
+	plan->is_cut = false;
 	for (uint32_t i = 0; (job = jobs_next(plan, &i));) {
 		if (plan->n_jobs > 1)
 			window_leave(plan, job, now_ns);
@@ -341,6 +343,8 @@ static uint64_t plan_decide(struct plan *plan, uint64_t now_ns)
 		wake = now_ns;
 	if (rekey_step(plan))
 		wake = now_ns;
+	if (retain_lost_step(plan))
+		wake = now_ns;
 	if (retain_let_go(plan))
 		wake = now_ns;
 	/* Small ones whole, as a job may change its order in each step. */
@@ -348,7 +352,7 @@ static uint64_t plan_decide(struct plan *plan, uint64_t now_ns)
 		if (jobs_bury_step(plan))
 			wake = now_ns;
 	plan_check(plan);
-	return actions_room(plan) < ACTIONS_MAX / 8 ? now_ns : wake;
+	return plan->is_cut || actions_room(plan) < ACTIONS_MAX / 8 ? now_ns : wake;
 }
 
 uint64_t plan_step(struct plan *plan, uint64_t now_ns)

@@ -22,6 +22,7 @@
 #include "job.h"
 #include "jobs.h"
 #include "recent.h"
+#include "retain.h"
 #include "stage.h"
 #include "uses.h"
 
@@ -36,6 +37,7 @@
 #define FAR_FIRST 3u        /* epochs up to start + 2 are tried each time */
 #define FAR_ROUND 4u
 #define KEYED_MAX (2 * PLAN_JOBS) /* as many as item flags can name */
+#define NO_HOME KEYED_MAX
 #define PINS_MAX 16u /* in flight */
 #define PIN_QUEUE 1024u
 #define RETRY_QUEUE 256u
@@ -80,6 +82,7 @@ struct plan {
 	struct plan_job *buried;   /* no sample has a key of them: freed a share at a time */
 	uint32_t rekey_at, n_leaving; /* the sample looked at next; of how many jobs keys may be left */
 	uint32_t work_most, work; /* WORK_MOST; what is left of it in this step */
+	bool is_cut; /* there was more to look at than that: the next step goes on at once */
 	uint64_t touched;         /* samples that were looked at, or entered their sets, ever */
 	struct recent recent;
 	uint32_t n;
@@ -101,6 +104,7 @@ struct plan {
 	uint64_t used_pages, staged_pages, pinned_pages; /* also what is being staged, pinned */
 	uint64_t held_pages, fresh_pages;
 	uint32_t lost_next; /* the sample that retain_shed looks at next */
+	uint32_t forget_at; /* likewise retain_lost_step */
 	uint64_t grown_pages; /* by which files in use have grown: budgets may be exceeded by it */
 	uint32_t inflight_source, inflight_store, inflight_adopted, n_pinning;
 	bool is_pinning_over;
@@ -171,42 +175,6 @@ static inline uint32_t actions_room(const struct plan *plan)
 /* job: whose epoch it is, or for whom. */
 struct plan_action *plan_act(struct plan *plan, const struct plan_job *job,
 			     enum plan_action_kind kind, uint32_t sample);
-
-/* retain.c: the arena's content, holds */
-/* Between item_out and item_in. */
-void item_set_state(struct plan *plan, uint32_t sample, uint32_t state);
-void retain_opened(struct plan *plan, struct plan_job *job, uint64_t now_ns, uint32_t sample);
-void retain_fetched(struct plan *plan, uint64_t now_ns, const struct plan_event *ev);
-void retain_drop(struct plan *plan, struct plan_job *job, uint32_t sample);
-void retain_lost(struct plan *plan);
-uint64_t retain_step(struct plan *plan, uint64_t now_ns);
-/* Where there is no job: what is here is the executive's own. True when there is more to do at
- * once. */
-bool retain_let_go(struct plan *plan);
-/* No key means "not needed in these passes" only when all their keys have been given out. */
-bool retain_knows_keys(const struct plan *plan);
-/* Frees room for `pages` more, by what no job at work needs. */
-bool retain_make_room_unneeded(struct plan *plan, uint64_t pages);
-/* Frees room for `pages` more, for the job, evicting only what is needed later than `when` (see
- * jobs_when). */
-bool retain_make_room(struct plan *plan, struct plan_job *job, uint64_t pages, uint64_t when,
-		      enum room_for what);
-void retain_resized(struct plan *plan, uint32_t sample, uint64_t bytes);
-void retain_lost_copy(struct plan *plan, uint32_t sample);
-
-/* worth.c */
-void worth_init(struct plan *plan);
-void worth_read(struct plan *plan, uint64_t now_ns, uint32_t sample);
-
-/* room.c: how much of the arena can be used */
-void room_init(struct plan *plan);
-void room_step(struct plan *plan, uint64_t now_ns);
-/* The arena has this many pages from now on. */
-void room_resize(struct plan *plan, uint64_t pages);
-uint64_t room_pages(const struct plan *plan);
-/* For what is due soon, until it was pushed. */
-uint64_t room_soon_pages(const struct plan *plan);
-void room_answered(struct plan *plan, uint64_t now_ns, uint32_t pages, int status);
 
 /* fetch.c */
 bool fetch_is_transient(int status);

@@ -23,7 +23,8 @@ bool rekey_is_awaited(const struct plan *plan)
 	const struct plan_job *job;
 
 	for (uint32_t at = 0; (job = jobs_next(plan, &at));)
-		if (!job_cur(job)->ep && !job->has_failed_epoch && job->state != PLAN_LOST)
+		if (!job_cur(job)->ep && !job->has_failed_epoch && job->state != PLAN_LOST &&
+		    job->home != NO_HOME)
 			return true;
 	return false;
 }
@@ -141,10 +142,4 @@ bool rekey_step(struct plan *plan)
 	plan->work -= n;
 	rekey_some(plan, n);
 	return rekey_is_wanted(plan);
-}
-
-void rekey_all(struct plan *plan)
-{
-	if (rekey_is_wanted(plan))
-		rekey_some(plan, plan->n);
 }

@@ -218,18 +218,40 @@ static void hold_release(struct plan *plan, struct plan_job *job, uint32_t sampl
 		pin_offer(plan, sample);
 }
 
-/* The order was wrong: what was pushed for it waits for nobody. */
+/* What was pushed for an order that turned out to be wrong waits for nobody, unless another job is
+ * about to read it. At most so many samples are looked at; returns how many were not. */
+static uint32_t retain_forget_pushed(struct plan *plan, uint32_t most)
+{
+	uint32_t end = plan->forget_at + MIN(plan->n - plan->forget_at, most);
+
+	plan->touched += end - plan->forget_at;
+	most -= end - plan->forget_at;
+	for (; plan->forget_at < end && plan->staged_pages; plan->forget_at++) {
+		uint32_t sample = plan->forget_at;
+
+		if (!(plan->item[sample].flags & STAGED) || stage_is_wanted(plan, sample))
+			continue;
+		item_out(plan, sample);
+		stage_forget(plan, sample);
+		item_in(plan, sample);
+	}
+	if (!plan->staged_pages)
+		plan->forget_at = plan->n;
+	return most;
+}
+
+/* The first share of it at once: a small dataset whole. */
 void retain_lost(struct plan *plan)
 {
-	for (uint32_t i = 0; i < plan->n; i++) {
-		if (!(plan->item[i].flags & STAGED))
-			continue;
-		item_out(plan, i);
-		stage_forget(plan, i);
-		item_in(plan, i);
-	}
+	plan->forget_at = plan->lost_next = 0;
+	retain_forget_pushed(plan, plan->work_most);
 	jobs_stage_dirty(plan);
-	plan->lost_next = 0;
+}
+
+bool retain_lost_step(struct plan *plan)
+{
+	plan->work = retain_forget_pushed(plan, plan->work);
+	return plan->forget_at < plan->n;
 }
 
 /* While the order is lost: what was fetched for it and never read keeps half of the arena at most;
@@ -317,61 +339,107 @@ static uint32_t retain_last_of(const struct plan_job *job)
 	return SAMPLE_NONE;
 }
 
+/* Of all homes the sample that is needed last, or SAMPLE_NONE. */
+static uint32_t retain_last_of_all(const struct plan *plan, uint64_t *ret_when)
+{
+	uint32_t last = SAMPLE_NONE;
+
+	*ret_when = 0;
+	for (uint32_t i = 0; i < plan->top_home; i++) {
+		const struct plan_job *job = plan->keyed[i];
+		uint32_t s = job ? retain_last_of(job) : SAMPLE_NONE;
+		uint64_t when;
+
+		if (s == SAMPLE_NONE)
+			continue;
+		when = jobs_when(plan, job, job_due(plan, job, s));
+		if (last == SAMPLE_NONE || when > *ret_when) {
+			last = s;
+			*ret_when = when;
+		}
+	}
+	return last;
+}
+
+/* The sample moves to whoever needs it first by now. False: not in this step any more. */
+static bool retain_rehome(struct plan *plan, uint32_t sample)
+{
+	plan->is_cut = plan->is_cut || !plan->work;
+	if (!plan->work)
+		return false;
+	plan->work--;
+	item_out(plan, sample);
+	item_in(plan, sample);
+	return true;
+}
+
+static bool retain_is_at_home(const struct plan *plan, uint32_t sample)
+{
+	uint64_t when;
+
+	if (plan->n_jobs == 1 && !plan->n_leaving)
+		return true;
+	return jobs_home(plan, sample, &when) == item_home(plan, &plan->item[sample]);
+}
+
 /* The keyed resident that is needed last by whoever needs it first. A home is as old as the
- * sample's last change and the paces were others then: it is an upper bound, looked at again for
- * the one that would leave, until that one is right. */
+ * sample's last change, and the paces were others then, or a job was at work that has left: it is
+ * looked at again for the one that would leave, until that one is right. */
 static uint32_t retain_last(struct plan *plan, uint64_t *ret_when)
 {
-	for (;;) {
-		uint32_t last = SAMPLE_NONE;
-		uint64_t when = 0;
+	uint32_t last;
 
-		for (uint32_t i = 0; i < plan->top_home; i++) {
-			const struct plan_job *job = plan->keyed[i];
-			uint32_t s = job ? retain_last_of(job) : SAMPLE_NONE;
-			uint64_t w;
-
-			if (s == SAMPLE_NONE)
-				continue;
-			w = jobs_when(plan, job, job_due(plan, job, s));
-			if (last == SAMPLE_NONE || w > when) {
-				last = s;
-				when = w;
-			}
-		}
-		*ret_when = when;
-		if (last == SAMPLE_NONE || plan->n_jobs == 1 ||
-		    jobs_home(plan, last, &when) == item_home(plan, &plan->item[last]))
+	do {
+		last = retain_last_of_all(plan, ret_when);
+		if (last == SAMPLE_NONE || retain_is_at_home(plan, last))
 			return last;
-		item_out(plan, last);
-		item_in(plan, last);
-	}
+	} while (retain_rehome(plan, last));
+	return SAMPLE_NONE;
+}
+
+/* Of those at home with a job that is over, one that no job at work needs. Those that one needs
+ * find their way home. */
+static uint64_t retain_orphan(struct plan *plan, const struct plan_job *job)
+{
+	uint64_t when;
+	uint32_t last;
+
+	do {
+		last = retain_last_of(job);
+		if (last == SAMPLE_NONE)
+			return NO_POS;
+		if (jobs_home(plan, last, &when)->is_over)
+			return last;
+	} while (retain_rehome(plan, last));
+	return NO_POS;
 }
 
 /* A resident that no job at work needs, or NO_POS: those of jobs that are over after those of none,
  * and not while a job is about to know what it needs. */
-static uint64_t retain_unneeded(const struct plan *plan)
+static uint64_t retain_unneeded(struct plan *plan)
 {
 	uint64_t bit = retain_knows_keys(plan) ? tree_max(&plan->unkeyed) : NO_POS;
 
 	if (bit != NO_POS || !plan->n_leaving || !retain_knows_keys(plan) || rekey_is_awaited(plan))
 		return bit;
-	for (uint32_t i = 0; i < plan->top_home && bit == NO_POS; i++) {
+	for (uint32_t i = 0; i < plan->top_home && bit == NO_POS && !plan->is_cut; i++) {
 		const struct plan_job *job = plan->keyed[i];
-		uint32_t last = job && job->is_over ? retain_last_of(job) : SAMPLE_NONE;
 
-		if (last != SAMPLE_NONE)
-			bit = last;
+		if (job && job->is_over)
+			bit = retain_orphan(plan, job);
 	}
 	return bit;
 }
 
-/* The resident that is needed last, or SAMPLE_NONE; *ret_when: NO_POS when no use is known. */
+/* The resident that is needed last, or SAMPLE_NONE; *ret_when: NO_POS when no use is known. What
+ * nobody needs may still be found with the next step: nothing else leaves instead of it. */
 static uint32_t retain_victim(struct plan *plan, const struct plan_job *job, uint64_t *ret_when)
 {
 	uint64_t bit = retain_unneeded(plan);
 
 	*ret_when = NO_POS;
+	if (bit == NO_POS && plan->is_cut)
+		return SAMPLE_NONE;
 	if (bit == NO_POS)
 		bit = uses_last(plan, job);
 	return bit == NO_POS ? retain_last(plan, ret_when) : (uint32_t)bit;

@@ -214,6 +214,16 @@ bool stage_is_due(const struct plan *plan, uint32_t sample)
 	return false;
 }
 
+bool stage_is_wanted(const struct plan *plan, uint32_t sample)
+{
+	const struct plan_job *job;
+
+	for (uint32_t at = 0; (job = jobs_next(plan, &at));)
+		if (job_is_prefetching(job) && job_due(plan, job, sample) < job->stage_end)
+			return true;
+	return false;
+}
+
 bool stage_try_again(struct plan *plan, uint64_t now_ns, uint32_t sample, uint32_t flag)
 {
 	struct item *it = &plan->item[sample];

@@ -137,6 +137,7 @@ void uses_fini(struct plan *plan)
 	order_epoch_free(u->taking);
 	u->taking = NULL;
 	u->filled = u->lo = u->hi = 0;
+	u->judged = u->judged_out = 0;
 	u->is_judged = u->is_leaving = false;
 }
 
@@ -148,6 +149,7 @@ void uses_let_go(struct plan *plan)
 	u->taking = NULL;
 	u->lo = u->hi = 0;
 	u->is_judged = u->is_cut = false;
+	u->judged = u->judged_out = 0;
 	u->survey_pass = u->surveyed = 0;
 	u->is_leaving = u->mask != NULL;
 	u->left = plan->n;
@@ -166,19 +168,13 @@ void uses_left(struct plan *plan, uint32_t n)
 	uses_fini(plan);
 }
 
-/* Masks are worth their memory when passes leave out more than a few samples. */
-static void uses_judge(struct plan *plan, struct plan_job *job)
+/* So many samples are left out. */
+static void uses_judged(struct plan *plan, const struct plan_job *job, uint32_t out)
 {
-	const struct order_epoch *ep = job_cur(job)->ep;
 	struct uses *u = &plan->uses;
-	uint64_t out = 0;
 	int r = 0;
 
 	u->is_judged = true;
-	if (job->info.is_same_every_epoch || job->info.epochs == 1)
-		return;
-	for (uint32_t i = 0; i < plan->n; i++)
-		out += ep->first[i] == SAMPLE_NONE;
 	if (out - MIN(out, job->n_outside) <= plan->n / 16)
 		return;
 	/* Zero pages until they are written: buckets that stay empty take no memory. */
@@ -190,6 +186,37 @@ static void uses_judge(struct plan *plan, struct plan_job *job)
 		u->is_judged = true; /* no memory for it */
 	}
 	u->value_epochs = USES_EPOCHS;
+}
+
+/* Masks are worth their memory when passes leave out more than a few samples. In a pass without
+ * repeats each position is another sample. In others they are counted, a share at a time; each pass
+ * is as good for that as the one before. */
+static void uses_judge(struct plan *plan, const struct plan_job *job)
+{
+	const struct order_epoch *ep = job_cur(job)->ep;
+	struct uses *u = &plan->uses;
+	uint32_t end = u->judged + MIN(plan->n - u->judged, TAKE_CHUNK);
+
+	assert(!u->is_judged && ep->n == plan->n);
+	if (job->info.is_same_every_epoch || job->info.epochs == 1) {
+		u->is_judged = true;
+	} else if (!ep->next_same) {
+		uses_judged(plan, job, plan->n - (uint32_t)MIN(ep->length, plan->n));
+	} else {
+		for (; u->judged < end; u->judged++)
+			u->judged_out += ep->first[u->judged] == SAMPLE_NONE;
+		if (u->judged == plan->n)
+			uses_judged(plan, job, u->judged_out);
+	}
+}
+
+/* Whether both passes are loaded and known, so that it is time to look beyond them. */
+static bool uses_are_due(const struct plan *plan, const struct plan_job *job)
+{
+	const struct slot *cur = job_cur(job), *next = job_next(job);
+
+	return cur->ep && next->ep && !next->is_rerun && next->absorbed == next->length &&
+	       plan->n_jobs == 1 && !plan->uses.is_leaving;
 }
 
 /* After a jump of the job to another epoch nothing may be left that is known. */
@@ -209,10 +236,8 @@ static void uses_follow(struct plan *plan, struct plan_job *job)
 uint64_t uses_wanted(struct plan *plan, struct plan_job *job)
 {
 	struct uses *u = &plan->uses;
-	const struct slot *cur = job_cur(job), *next = job_next(job);
 
-	if (!cur->ep || !next->ep || next->is_rerun || next->absorbed < next->length ||
-	    plan->n_jobs != 1 || u->is_leaving)
+	if (!uses_are_due(plan, job))
 		return NO_POS;
 	if (!u->is_judged)
 		uses_judge(plan, job);
@@ -378,9 +403,12 @@ uint64_t uses_kept_pages(const struct plan *plan)
 bool uses_step(struct plan *plan, struct plan_job *job)
 {
 	struct uses *u = &plan->uses;
-	const struct slot *next = job_next(job);
 	uint64_t wanted;
 
+	if (u->judged && !u->is_judged && uses_are_due(plan, job)) {
+		uses_judge(plan, job);
+		return true;
+	}
 	if (!u->mask || u->is_leaving)
 		return false;
 	if (u->taking) {
@@ -388,7 +416,7 @@ bool uses_step(struct plan *plan, struct plan_job *job)
 		return true;
 	}
 	wanted = uses_wanted(plan, job);
-	if (wanted != NO_POS || !next->ep || next->is_rerun || next->absorbed < next->length ||
+	if (wanted != NO_POS || !uses_are_due(plan, job) ||
 	    (u->survey_pass == job_cur(job)->pass + 1 && u->surveyed == job_cur(job)->length))
 		return false;
 	return uses_survey(plan, job);

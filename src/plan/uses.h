@@ -23,6 +23,7 @@ struct uses {
 	bool is_leaving;                 /* they are of a job that is not alone any more */
 	uint32_t left;                   /* samples that may still be in a bucket then */
 	bool is_judged;                  /* whether passes leave samples out has been looked at */
+	uint32_t judged, judged_out;     /* samples below have been, so many of them are left out */
 	bool is_cut;                     /* epoch hi cannot be computed: not before the next pass */
 	struct order_epoch *taking;      /* epoch hi - 1, on its way into the masks */
 	uint32_t taken;                  /* samples below are in */
