@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which samples are worth their place in the store. Part of plan_priv.h, which says how it belongs
+/* Which samples the store gains most by. Part of plan_priv.h, which says how it belongs
  * together; nothing else includes it. */
 #ifndef CLAIRFS_PLAN_CHOOSE_H
 #define CLAIRFS_PLAN_CHOOSE_H
 
 #include "clairfs/plan.h"
 
-#define CHOOSE_CLASSES 512u /* of worth: 16 per octave */
+#define CHOOSE_CLASSES 512u /* of gain: 16 per octave */
 
 struct plan_job;
 
@@ -18,7 +18,7 @@ struct choice {
 	uint32_t n;
 	double x, y, xx, xy;
 	uint32_t least; /* class from which on samples are wanted; of this one as many as fit */
-	uint64_t least_room, *pages; /* [CHOOSE_CLASSES] while counting */
+	uint64_t least_left, *pages; /* [CHOOSE_CLASSES] while counting */
 	uint64_t freed; /* pages that came free of samples which are not wanted back */
 };
 

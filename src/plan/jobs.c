@@ -163,7 +163,7 @@ static void jobs_changed(struct plan *plan)
 		plan->hold_reads += job->hold_reads;
 	jobs_stage_dirty(plan);
 	worth_init(plan);
-	uses_let_go(plan);
+	later_let_go(plan);
 	if (only && only != plan->only_job) {
 		plan->only_job = only;
 		choose_again(plan);
@@ -174,8 +174,8 @@ static void jobs_begin(struct plan *plan, struct plan_job *job)
 {
 	job->has_epochs_end = job->info.epochs != 0;
 	job->search_pause = SCORE_READS;
-	job->far_next = FAR_FIRST;
-	job->far_round = FAR_ROUND;
+	job->tried_next = TRIED_FIRST;
+	job->tried_round = TRIED_ROUND;
 	jobs_init_span(plan, job);
 	horizon_init(job);
 	if (plan->n)
@@ -215,10 +215,16 @@ static uint32_t jobs_place(struct plan_job *const *of, uint32_t n)
 	return i;
 }
 
+static bool jobs_may_have_keys(const struct plan_job *job)
+{
+	return job->slots[0].ep || job->slots[1].ep || job->slots[2].ep;
+}
+
 /* So many may have come and gone within so short a time that there is no place for its keys: then
  * it waits until those of another one are forgotten. */
 static void jobs_settle(struct plan *plan, struct plan_job *job)
 {
+	assert(!job->is_over && !jobs_may_have_keys(job));
 	job->home = jobs_place(plan->keyed, KEYED_MAX);
 	if (job->home == NO_HOME)
 		return;
@@ -321,11 +327,6 @@ void jobs_unkeyed(struct plan *plan, struct plan_job *job)
 		plan->only_job = NULL;
 	if (job->is_ended)
 		jobs_bury(plan, job);
-}
-
-static bool jobs_may_have_keys(const struct plan_job *job)
-{
-	return job->slots[0].ep || job->slots[1].ep || job->slots[2].ep;
 }
 
 /* Its samples wait for others, or for nobody. */

@@ -21,10 +21,10 @@
 #include "item.h"
 #include "job.h"
 #include "jobs.h"
+#include "later.h"
 #include "recent.h"
 #include "retain.h"
 #include "stage.h"
-#include "uses.h"
 
 #define PAGE_BYTES 4096u
 #define ACTIONS_MAX 4096u   /* waiting to be handed out */
@@ -34,8 +34,8 @@
 #define WORK_MANY (1u << 22)
 #define KEY_CHUNK (1u << 17) /* keys that get memory, or give it back, in a step: half a MiB */
 #define SYNC_READS 32u      /* reads that are enough to agree on a position */
-#define FAR_FIRST 3u        /* epochs up to start + 2 are tried each time */
-#define FAR_ROUND 4u
+#define TRIED_FIRST 3u      /* epochs up to start + 2 are tried each time */
+#define TRIED_ROUND 4u
 #define KEYED_MAX (2 * PLAN_JOBS) /* as many as item flags can name */
 #define NO_HOME KEYED_MAX
 #define PINS_MAX 16u /* in flight */
@@ -94,13 +94,13 @@ struct plan {
 	uint64_t largest; /* pages of a sample that is fetched, at most */
 	struct item *item;
 	struct tree unkeyed; /* samples in the arena, evictable, of which no next use is known */
-	struct uses uses;    /* next uses beyond the two passes */
+	struct later later;  /* next uses beyond the two passes */
 
-	/* room.c: what the arena turned out to hold; holes between samples take the rest */
-	double room; /* pages */
-	uint64_t room_grown_ns, room_not_before_ns;
-	uint32_t room_unanswered,
-		room_refused; /* fetches asked for before the last cut; in a row */
+	/* usable.c: what the arena turned out to hold; holes between samples take the rest */
+	double usable; /* pages */
+	uint64_t usable_grown_ns, usable_not_before_ns;
+	uint32_t usable_unanswered,
+		usable_refused; /* fetches asked for before the last cut; in a row */
 	uint64_t used_pages, staged_pages, pinned_pages; /* also what is being staged, pinned */
 	uint64_t held_pages, fresh_pages;
 	uint32_t lost_next; /* the sample that retain_shed looks at next */
@@ -166,7 +166,7 @@ static inline uint64_t job_due(const struct plan *plan, const struct plan_job *j
 
 	return key == NO_KEY ? NO_POS : job_virtual(job, key_slot(job, key), key_pos(key));
 }
-static inline uint32_t actions_room(const struct plan *plan)
+static inline uint32_t actions_left(const struct plan *plan)
 {
 	return ACTIONS_MAX - plan->action_count;
 }
@@ -191,9 +191,9 @@ void pin_kept(struct plan *plan, uint32_t sample);
 
 /* window.c */
 /* Positions from the low-water mark to below `end` that were not read. */
-uint64_t slot_unread_below(const struct slot *slot, uint64_t end);
-uint64_t slot_first_use(const struct slot *slot, const struct plan *plan,
-			const struct plan_job *job, uint32_t sample);
+uint64_t window_unread_below(const struct slot *slot, uint64_t end);
+uint64_t window_first_use(const struct slot *slot, const struct plan *plan,
+			  const struct plan_job *job, uint32_t sample);
 /* One of several jobs that has read nearly all of its last epoch is finished when it is quiet. */
 void window_leave(struct plan *plan, struct plan_job *job, uint64_t now_ns);
 void window_read(struct plan *plan, struct plan_job *job, uint64_t now_ns, uint32_t sample);
@@ -225,7 +225,7 @@ void score_judge(struct plan *plan, struct plan_job *job);
 void plan_enter(struct plan *plan, struct plan_job *job, enum plan_state state, enum plan_why why);
 
 /* proof.c */
-void proof_read(struct plan_job *job, const struct slot *slot, uint64_t pos);
+void proof_weigh_read(struct plan_job *job, const struct slot *slot, uint64_t pos);
 void proof_reset(struct plan_job *job);
 void proof_judge(struct plan_job *job);
 bool proof_is_likely(const struct plan_job *job);

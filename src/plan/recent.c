@@ -19,6 +19,7 @@ enum { FIT_READS = 256, FIT_LENGTH = 1024, OTHERS_LEAST = 64 };
 
 static uint32_t recent_at(const struct recent *r, uint32_t ago)
 {
+	assert(ago < RECENT_MAX);
 	return (r->head + 2 * RECENT_MAX - 1 - ago) % RECENT_MAX;
 }
 
@@ -145,6 +146,7 @@ int recent_show(struct plan *plan, struct plan_job *job)
 	uint32_t n = plan->n_jobs == 1 ? recent_of_one(plan, job) : recent_of_several(plan, job);
 	struct order_epoch *ep = job_cur(job)->ep;
 
+	assert(ep && !job_next(job)->ep);
 	if (n <= since) {
 		recent_tell(plan, job, since, since, false);
 		return 0;

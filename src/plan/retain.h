@@ -35,14 +35,14 @@ void retain_lost_copy(struct plan *plan, uint32_t sample);
 void worth_init(struct plan *plan);
 void worth_read(struct plan *plan, uint64_t now_ns, uint32_t sample);
 
-/* room.c: how much of the arena can be used */
-void room_init(struct plan *plan);
-void room_step(struct plan *plan, uint64_t now_ns);
+/* usable.c: as far as refused fetches have shown */
+void usable_init(struct plan *plan);
+void usable_step(struct plan *plan, uint64_t now_ns);
 /* The arena has this many pages from now on. */
-void room_resize(struct plan *plan, uint64_t pages);
-uint64_t room_pages(const struct plan *plan);
+void usable_resize(struct plan *plan, uint64_t pages);
+uint64_t usable_pages(const struct plan *plan);
 /* For what is due soon, until it was pushed. */
-uint64_t room_soon_pages(const struct plan *plan);
-void room_answered(struct plan *plan, uint64_t now_ns, uint32_t pages, int status);
+uint64_t usable_soon_pages(const struct plan *plan);
+void usable_answered(struct plan *plan, uint64_t now_ns, uint32_t pages, int status);
 
 #endif

@@ -431,15 +431,15 @@ static void what_is_known_of_later_epochs_ends_with_its_job(void)
 	CHECK_INT(desk_add(&d), 0);
 	desk_settle(&d);
 	known = desk_status(&d, 0).epochs_known;
-	CHECK(known > 32 && d.plan->uses.mask);
-	CHECK_U64(d.plan->uses.judged, 0); /* no sample comes twice: nothing has to be counted */
+	CHECK(known > 32 && d.plan->later.mask);
+	CHECK_U64(d.plan->later.judged, 0); /* no sample comes twice: nothing has to be counted */
 
 	d.make = epoch_of_all;
 	CHECK_INT(desk_add(&d), 1);
 	CHECK_U64(desk_status(&d, 0).epochs_known, 0);
 	plan_end_job(d.plan, 0);
 	desk_settle(&d);
-	CHECK(!d.plan->uses.mask && !d.plan->uses.is_leaving && d.plan->uses.is_judged);
+	CHECK(!d.plan->later.mask && !d.plan->later.is_leaving && d.plan->later.is_judged);
 	CHECK_U64(desk_status(&d, 1).epochs_known, 0);
 
 	d.make = epoch_of_a_node;
@@ -452,9 +452,9 @@ static void what_is_known_of_later_epochs_ends_with_its_job(void)
 /* A step at a time until something was counted. */
 static void begin_to_count(struct desk *d)
 {
-	for (int i = 0; i < 1000 && !d->plan->uses.judged; i++)
+	for (int i = 0; i < 1000 && !d->plan->later.judged; i++)
 		desk_step(d);
-	CHECK(d->plan->uses.judged && !d->plan->uses.is_judged);
+	CHECK(d->plan->later.judged && !d->plan->later.is_judged);
 }
 
 static void samples_left_out_are_counted_a_share_at_a_time(void)
@@ -466,13 +466,13 @@ static void samples_left_out_are_counted_a_share_at_a_time(void)
 	d.make = epoch_of_pairs;
 	CHECK_INT(desk_add(&d), 0);
 	begin_to_count(&d);
-	while (!d.plan->uses.is_judged) {
-		judged = d.plan->uses.judged;
+	while (!d.plan->later.is_judged) {
+		judged = d.plan->later.judged;
 		CHECK(desk_step(&d));
-		most = MAX(most, d.plan->uses.judged - judged);
+		most = MAX(most, d.plan->later.judged - judged);
 	}
 	CHECK(most > 0 && most <= 2 * 65536);
-	CHECK(d.plan->uses.mask != NULL); /* three quarters are left out */
+	CHECK(d.plan->later.mask != NULL); /* three quarters are left out */
 	plan_free(d.plan);
 }
 
@@ -485,12 +485,12 @@ static void a_count_that_was_begun_ends_with_its_order(void)
 	d.make = epoch_of_pairs;
 	CHECK_INT(desk_add(&d), 0);
 	begin_to_count(&d);
-	CHECK(d.plan->uses.judged_out > d.n / 16);
+	CHECK(d.plan->later.judged_out > d.n / 16);
 	d.make = epoch_with_one_pair;
 	desk_change(&d, 0);
-	CHECK_U64(d.plan->uses.judged, 0);
+	CHECK_U64(d.plan->later.judged, 0);
 	desk_settle(&d);
-	CHECK(d.plan->uses.is_judged && !d.plan->uses.mask);
+	CHECK(d.plan->later.is_judged && !d.plan->later.mask);
 	plan_free(d.plan);
 }
 
