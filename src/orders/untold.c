@@ -54,6 +54,24 @@ static enum infer_plan plan_of(enum plan_state state)
 
 /* --- the table of finders --- */
 
+static uint32_t count_finders(const struct untold *u)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < FINDERS; i++)
+		n += u->finder[i] != NULL;
+	return n;
+}
+
+bool untold_has_room(const struct untold *u)
+{
+	uint32_t n = count_finders(u);
+
+	for (const struct finder *f = u->leaving; f; f = f->next)
+		n++;
+	return n < u->most;
+}
+
 /* NULL: there is no room, or no memory, for one more. */
 static struct finder *finder_add(struct untold *u, const struct teller *who)
 {
@@ -61,9 +79,12 @@ static struct finder *finder_add(struct untold *u, const struct teller *who)
 	struct finder *f;
 	uint32_t at = 0;
 
-	while (at < u->most && u->finder[at])
+	if (!untold_has_room(u))
+		return NULL;
+	while (u->finder[at])
 		at++;
-	if (at == u->most || finder_new(u, at, who, &f, &err) < 0)
+	assert(at < u->most);
+	if (finder_new(u, at, who, &f, &err) < 0)
 		return NULL;
 	if (infer_start(f->infer, &err) < 0) {
 		finder_free(f);
@@ -112,15 +133,6 @@ static void free_left(struct untold *u)
 		infer_stop(f->infer);
 		finder_free(f);
 	}
-}
-
-static uint32_t count_finders(const struct untold *u)
-{
-	uint32_t n = 0;
-
-	for (uint32_t i = 0; i < FINDERS; i++)
-		n += u->finder[i] != NULL;
-	return n;
 }
 
 /* --- whose opens are these? --- */

@@ -74,4 +74,8 @@ void finder_free(struct finder *f);
 /* Whose order is that job's, or NULL. With mu held, or by the owner. */
 struct finder *finder_of(struct untold *u, uint32_t id);
 
+/* untold.c: whether there is memory for one more finder. Those that leave have theirs until their
+ * search has ended. The owner's. */
+bool untold_has_room(const struct untold *u);
+
 #endif

@@ -19,7 +19,7 @@
 
 bool alone_is_possible(const struct plan *plan)
 {
-	return plan->n_jobs == 1 && !plan->uses.mask && plan->stage_most && !plan->store_pages;
+	return plan->n_jobs == 1 && !plan->later.mask && plan->stage_most && !plan->store_pages;
 }
 
 uint64_t alone_pages(const struct plan *plan)
@@ -36,7 +36,7 @@ static bool alone_is_kept(const struct plan_job *job, const struct slot *slot, u
 {
 	const struct slot *next = job_next(job);
 
-	return slot != next && next->ep && next->ep->first[sample] < next->value_end;
+	return slot != next && next->ep && next->ep->first[sample] < next->worth_end;
 }
 
 /* In the arena and pushed, for this position, and for no other one in its pass. */
@@ -57,6 +57,7 @@ static void alone_leave(struct plan *plan, struct plan_job *job, uint32_t sample
 	struct item *it = &plan->item[sample];
 	uint32_t fresh = it->flags & FRESH ? ALONE_FRESH : 0;
 
+	assert(item_state(it) == ARENA && it->flags & STAGED && !plan->store_pages);
 	plan_act(plan, job, PLAN_ACT_DROP, sample);
 	item_out(plan, sample);
 	item_set_state(plan, sample, ABSENT);

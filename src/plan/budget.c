@@ -31,7 +31,7 @@ uint32_t budget_limit(const struct plan *plan)
 	return (uint32_t)plan->budget.limit;
 }
 
-static void pace_read(struct pace *p, uint64_t now_ns)
+static void budget_pace_read(struct pace *p, uint64_t now_ns)
 {
 	uint64_t passed = now_ns - p->since_ns;
 	double rate;
@@ -50,8 +50,8 @@ static void pace_read(struct pace *p, uint64_t now_ns)
 /* The job has read what it had not read before. */
 void budget_read(struct plan *plan, struct plan_job *job, uint64_t now_ns)
 {
-	pace_read(&job->pace, now_ns);
-	pace_read(&plan->budget.pace, now_ns);
+	budget_pace_read(&job->pace, now_ns);
+	budget_pace_read(&plan->budget.pace, now_ns);
 }
 
 static void budget_clamp(struct plan *plan)

@@ -6,7 +6,7 @@
  * most by those it reads most often. Where neither makes a difference it is first come, which fills
  * the store soonest.
  *
- * Samples are counted once by classes of worth, a sixteenth of an octave wide, and the class is
+ * Samples are counted once by classes of gain, a sixteenth of an octave wide, and the class is
  * found at which the store is full; of that one as many are taken as there is room for. Nothing is
  * pinned before that is known: the samples come by again. Must never choose a sample that this job
  * does not read again as far as is known. */
@@ -16,6 +16,7 @@
 
 #define MEASURED_FETCHES 64u
 #define COUNT_CHUNK 65536u
+#define FREED_PART 16u /* of the store: when so much has come free it is chosen again */
 #define EVEN_VARIATION 0.01 /* square of the coefficient of variation */
 
 void choose_init(struct plan *plan, double total, double squares)
@@ -36,6 +37,7 @@ void choose_again(struct plan *plan)
 	choose_fini(plan);
 	c->is_counting = false;
 	c->counted = 0;
+	c->freed = 0;
 	c->is_done = !plan->store_pages;
 }
 
@@ -70,15 +72,15 @@ void choose_fetched(struct plan *plan, uint32_t pages, uint64_t latency_ns)
 /* 16 classes per octave of uses, or of uses per page; 0: of no use. */
 static uint32_t choose_class(const struct plan *plan, uint32_t sample)
 {
-	uint64_t uses = uses_count(plan, sample), worth = uses << 24;
+	uint64_t uses = later_count(plan, sample), gain = uses << 24;
 	uint32_t top;
 
 	if (plan->choice.is_small_first)
-		worth /= plan->item[sample].pages;
-	if (worth < 16)
+		gain /= plan->item[sample].pages;
+	if (gain < 16)
 		return uses ? 1 : 0;
-	top = 63 - (uint32_t)__builtin_clzll(worth);
-	return MIN(1 + 16 * (top - 4) + (uint32_t)(worth >> (top - 4) & 15), CHOOSE_CLASSES - 1);
+	top = 63 - (uint32_t)__builtin_clzll(gain);
+	return MIN(1 + 16 * (top - 4) + (uint32_t)(gain >> (top - 4) & 15), CHOOSE_CLASSES - 1);
 }
 
 static void choose_boundary(struct plan *plan)
@@ -86,10 +88,11 @@ static void choose_boundary(struct plan *plan)
 	struct choice *c = &plan->choice;
 	uint64_t room = plan->store_pages - MIN(plan->pinned_pages, plan->store_pages);
 
+	assert(c->pages && c->counted == plan->n);
 	c->least = CHOOSE_CLASSES - 1;
 	while (c->least > 1 && c->pages[c->least] <= room)
 		room -= c->pages[c->least--];
-	c->least_room = room;
+	c->least_left = room;
 	c->is_done = true;
 	choose_fini(plan);
 }
@@ -99,7 +102,7 @@ bool choose_step(struct plan *plan, struct plan_job *job)
 	struct choice *c = &plan->choice;
 	uint32_t end = MIN(plan->n, c->counted + COUNT_CHUNK);
 
-	if (c->is_done || !plan->n_jobs || !c->is_measured || !uses_are_complete(plan, job))
+	if (c->is_done || !plan->n_jobs || !c->is_measured || !later_is_complete(plan, job))
 		return false;
 	if (!c->is_counting) {
 		c->pages = calloc(CHOOSE_CLASSES, sizeof(*c->pages));
@@ -127,7 +130,7 @@ bool choose_wants(const struct plan *plan, uint32_t sample)
 	uint32_t class = choose_class(plan, sample);
 
 	return c->is_done && class && class >= c->least &&
-	       (class > c->least || plan->item[sample].pages <= c->least_room);
+	       (class > c->least || plan->item[sample].pages <= c->least_left);
 }
 
 void choose_taken(struct plan *plan, uint32_t sample, bool is_taken)
@@ -135,10 +138,16 @@ void choose_taken(struct plan *plan, uint32_t sample, bool is_taken)
 	struct choice *c = &plan->choice;
 	uint32_t pages = plan->item[sample].pages;
 
-	if (!c->is_done || choose_class(plan, sample) != c->least)
+	if (!c->is_done)
 		return;
-	if (is_taken)
-		c->least_room -= MIN(c->least_room, pages);
-	else
-		c->least_room += pages;
+	if (!is_taken && (jobs_are_outside(plan, sample) || choose_class(plan, sample) < c->least)) {
+		c->freed += pages;
+		if (c->freed * FREED_PART >= plan->store_pages)
+			choose_again(plan);
+	} else if (choose_class(plan, sample) == c->least) {
+		if (is_taken)
+			c->least_left -= MIN(c->least_left, pages);
+		else
+			c->least_left += pages;
+	}
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which samples are worth their place in the store. Part of plan_priv.h, which says how it belongs
+/* Which samples the store gains most by. Part of plan_priv.h, which says how it belongs
  * together; nothing else includes it. */
 #ifndef CLAIRFS_PLAN_CHOOSE_H
 #define CLAIRFS_PLAN_CHOOSE_H
 
 #include "clairfs/plan.h"
 
-#define CHOOSE_CLASSES 512u /* of worth: 16 per octave */
+#define CHOOSE_CLASSES 512u /* of gain: 16 per octave */
 
 struct plan_job;
 
@@ -18,7 +18,8 @@ struct choice {
 	uint32_t n;
 	double x, y, xx, xy;
 	uint32_t least; /* class from which on samples are wanted; of this one as many as fit */
-	uint64_t least_room, *pages; /* [CHOOSE_CLASSES] while counting */
+	uint64_t least_left, *pages; /* [CHOOSE_CLASSES] while counting */
+	uint64_t freed; /* pages that came free of samples which are not wanted back */
 };
 
 /* total: pages of all samples; squares: the sum of their squares. */
@@ -32,7 +33,7 @@ void choose_fetched(struct plan *plan, uint32_t pages, uint64_t latency_ns);
 bool choose_step(struct plan *plan, struct plan_job *job);
 /* Whether the sample is to be pinned, now that it could be. */
 bool choose_wants(const struct plan *plan, uint32_t sample);
-/* Its place is taken, or free again. */
+/* Its place is taken, or free again. When much has come free it is chosen anew who is to have it. */
 void choose_taken(struct plan *plan, uint32_t sample, bool is_taken);
 
 #endif

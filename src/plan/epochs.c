@@ -23,7 +23,7 @@ int epochs_install(struct plan_job *job, uint32_t i, struct order_epoch *take_ep
 
 	assert(!slot->ep);
 	*slot = (struct slot){ .ep = take_ep, .epoch = epoch, .length = take_ep->length };
-	slot->value_end = slot->length;
+	slot->worth_end = slot->length;
 	r = bitmap_init(&slot->consumed, slot->length);
 	for (uint32_t s = 0; s < SET_COUNT && r == 0; s++)
 		r = tree_init(&slot->set[s], slot->length);
@@ -88,17 +88,17 @@ void epochs_rebuild(struct plan *plan, struct plan_job *job)
 		struct slot *slot = &job->slots[i];
 
 		slot->absorbed = slot->low;
-		slot->value_pages = 0;
-		slot->value_end = slot->length;
+		slot->worth_pages = 0;
+		slot->worth_end = slot->length;
 		for (uint32_t s = 0; s < SET_COUNT; s++)
 			tree_clear_all(&slot->set[s]);
 	}
 	tree_clear_all(&plan->unkeyed);
-	uses_forget_buckets(plan);
+	later_forget_buckets(plan);
 	for (uint32_t i = 0; i < plan->n; i++) {
 		item_out_of_others(plan, job, i);
 		*job_key(plan, job, i) = NO_KEY;
-		uses_put(plan, job, i);
+		later_find_bucket(plan, job, i);
 		stage_forget(plan, i);
 		item_in(plan, i);
 	}
@@ -112,7 +112,7 @@ static bool epochs_is_read_before(const struct plan *plan, const struct plan_job
 {
 	const struct slot *cur = job_cur(job);
 
-	return !plan->uses.mask || slot != job_next(job) || cur->ep->first[sample] != SAMPLE_NONE;
+	return !plan->later.mask || slot != job_next(job) || cur->ep->first[sample] != SAMPLE_NONE;
 }
 
 static void epochs_absorb_pos(struct plan *plan, struct plan_job *job, struct slot *slot,
@@ -129,9 +129,9 @@ static void epochs_absorb_pos(struct plan *plan, struct plan_job *job, struct sl
 	}
 	if ((!slot->ep->first || slot->ep->first[sample] == pos) && !(it->flags & PINNED) &&
 	    it->pages <= plan->max_pages && epochs_is_read_before(plan, job, slot, sample)) {
-		slot->value_pages += it->pages;
-		if (slot->value_pages > worth_pages && slot->value_end == slot->length)
-			slot->value_end = pos;
+		slot->worth_pages += it->pages;
+		if (slot->worth_pages > worth_pages && slot->worth_end == slot->length)
+			slot->worth_end = pos;
 	}
 	if (*key != NO_KEY || bitmap_get(&slot->consumed, pos))
 		return;
@@ -199,7 +199,7 @@ static bool epochs_absorb(struct plan *plan, struct plan_job *job)
 	return false;
 }
 
-static void tail_mark(struct plan *plan, struct plan_job *job, uint32_t sample)
+static void epochs_mark_tail(struct plan *plan, struct plan_job *job, uint32_t sample)
 {
 	if (job->n_tail == TAIL_MAX || plan->item[sample].flags & TAIL)
 		return;
@@ -208,7 +208,7 @@ static void tail_mark(struct plan *plan, struct plan_job *job, uint32_t sample)
 }
 
 /* Remembers the samples that may still be read late, or once more, from the pass that ends. */
-static void tail_remember(struct plan *plan, struct plan_job *job, const struct slot *slot)
+static void epochs_remember_tail(struct plan *plan, struct plan_job *job, const struct slot *slot)
 {
 	uint64_t from = slot->low > 2 * job->span ? slot->low - 2 * job->span : 0, pos;
 
@@ -217,7 +217,7 @@ static void tail_remember(struct plan *plan, struct plan_job *job, const struct 
 	for (pos = from;
 	     pos < MIN(slot->low + job->span, slot->length) && job->n_tail < TAIL_MAX;
 	     pos++)
-		tail_mark(plan, job, slot->ep->sample[pos]);
+		epochs_mark_tail(plan, job, slot->ep->sample[pos]);
 }
 
 /* The next pass becomes the current one; what was left unread is not going to be. */
@@ -231,8 +231,8 @@ void epochs_roll(struct plan *plan, struct plan_job *job)
 	waste_rolled(plan, job, old);
 	valid_close(plan, job);
 	window_begins(job);
-	uses_rolled(plan);
-	tail_remember(plan, job, old);
+	later_rolled(plan);
+	epochs_remember_tail(plan, job, old);
 	epochs_forget_before(job);
 	if (!left && !next->is_rerun)
 		job->before = old->ep;
@@ -277,8 +277,10 @@ static uint64_t epochs_successor(const struct plan_job *job)
 static int epochs_set_next(struct plan_job *job, struct order_epoch *take_ep)
 {
 	struct slot *cur = job_cur(job), *next = job_next(job);
-	int r = epochs_install(job, !job->cur, take_ep, epochs_successor(job));
+	int r;
 
+	assert(cur->ep);
+	r = epochs_install(job, !job->cur, take_ep, epochs_successor(job));
 	if (r < 0)
 		return r;
 	next->pass = cur->pass + 1;
@@ -325,13 +327,14 @@ void epochs_arrived(struct plan *plan, struct plan_job *job, uint64_t now_ns,
 {
 	struct order_epoch *ep = ev->order_epoch;
 	bool has_cur = job_cur(job)->ep != NULL, is_next, is_candidate;
+	uint32_t tries = job->epoch_tries;
 	int r = -EINVAL;
 
 	assert(job->is_asked && ev->epoch == job->asked_epoch);
 	job->is_asked = false;
-	if (job->is_for_uses) {
-		job->is_for_uses = false;
-		uses_arrived(plan, job, ev);
+	if (job->is_for_later) {
+		job->is_for_later = false;
+		later_arrived(plan, job, ev);
 		return;
 	}
 	is_next = has_cur && !job_next(job)->ep && job->state != PLAN_LOST &&
@@ -354,21 +357,23 @@ void epochs_arrived(struct plan *plan, struct plan_job *job, uint64_t now_ns,
 		r = epochs_set_next(job, ep);
 	else
 		order_epoch_free(ep); /* of no use any more */
+	if (r == 0 && has_cur)
+		window_replay(plan, job, now_ns);
+	else if (r == 0)
+		r = recent_show(plan, job);
 	if (r == 0) {
 		job->epoch_tries = 0;
-		if (has_cur)
-			window_replay(plan, job, now_ns);
-		else
-			recent_show(plan, job);
 	} else if (!has_cur || is_next) {
+		job->epoch_tries = tries; /* it may have begun again meanwhile */
 		epochs_failed(plan, job, now_ns, false);
 	}
 }
 
 static void epochs_ask(struct plan *plan, struct plan_job *job, uint64_t epoch)
 {
-	if (epoch == UINT64_MAX || !actions_room(plan))
+	if (epoch == UINT64_MAX || !actions_left(plan))
 		return;
+	assert(!job->is_asked && job->home != NO_HOME);
 	job->is_asked = true;
 	job->asked_epoch = epoch;
 	plan_act(plan, job, PLAN_ACT_EPOCH, SAMPLE_NONE);
@@ -380,13 +385,13 @@ static uint64_t epochs_request(struct plan *plan, struct plan_job *job, uint64_t
 	struct slot *cur = job_cur(job);
 	uint64_t next_epoch;
 
-	if (job->is_asked)
+	if (job->is_asked || job->home == NO_HOME)
 		return UINT64_MAX;
 	if (job->is_searching && cur->ep)
 		epochs_ask(plan, job, resync_next_candidate(job));
 	if (!job->is_asked && job->state != PLAN_LOST) {
-		epochs_ask(plan, job, uses_wanted(plan, job));
-		job->is_for_uses = job->is_asked;
+		epochs_ask(plan, job, later_wanted(plan, job));
+		job->is_for_later = job->is_asked;
 	}
 	if (job->is_asked || job->has_failed_epoch || job_next(job)->ep ||
 	    job->state == PLAN_LOST)

@@ -39,6 +39,7 @@ static uint32_t fetch_sample_at(const struct plan_job *job, uint64_t due)
 	uint64_t pos;
 	const struct slot *slot = job_slot_at(job, due, &pos);
 
+	assert(slot->ep && pos < slot->length && !bitmap_get(&slot->consumed, pos));
 	return slot->ep->sample[pos];
 }
 
@@ -55,10 +56,10 @@ static uint64_t fetch_reserve(const struct plan *plan, uint64_t horizon)
 /* Before the order is confirmed. What cannot be verified must not run dry: it goes on within half
  * of the arena, a little ahead of the readers. Else what is due later gives way only for a sample
  * that had its turn and is missing after all. */
-static bool fetch_is_worth_a_doubt(struct plan *plan, struct plan_job *job, const struct item *it,
-				   uint64_t when, bool is_near)
+static bool fetch_has_room_in_doubt(struct plan *plan, struct plan_job *job, const struct item *it,
+				    uint64_t when, bool is_near)
 {
-	uint64_t half = room_pages(plan) / 2;
+	uint64_t half = usable_pages(plan) / 2;
 
 	if (plan->used_pages + it->pages <= half)
 		return true;
@@ -79,14 +80,14 @@ static bool fetch_has_room(struct plan *plan, struct plan_job *job, const struct
 	uint64_t when = jobs_when(plan, job, due);
 
 	if (job->state <= PLAN_CHECKING)
-		return fetch_is_worth_a_doubt(plan, job, it, when, lead <= horizon);
+		return fetch_has_room_in_doubt(plan, job, it, when, lead <= horizon);
 	if (job->state == PLAN_SLOWED && lead > MAX(job->span, horizon))
 		return false;
 	if (lead > waste_lead_most(job))
 		return false;
 	if (lead > horizon)
 		return retain_make_room(plan, job,
-					pages + fetch_reserve(plan, fetch_store_horizon(plan, job)),
+					pages + fetch_reserve(plan, horizon_of_store(plan, job)),
 					when, ROOM_FAR);
 	return retain_make_room(plan, job, pages, when,
 				lead > job->near ? ROOM_SOON : ROOM_NEAR);
@@ -127,10 +128,11 @@ void fetch_adopt(struct plan *plan, struct plan_job *job, uint32_t sample)
 		return;
 	home = jobs_home(plan, sample, &when);
 	if (!home || home->is_over || !item_is_wanted(plan, it) ||
-	    actions_room(plan) <= ACTIONS_MAX / 8 ||
+	    actions_left(plan) <= ACTIONS_MAX / 8 ||
 	    plan->inflight_adopted == plan->params.inflight_max ||
 	    !retain_make_room(plan, job, it->pages, when, ROOM_FAR))
 		return;
+	assert(item_state(it) == ABSENT);
 	plan_act(plan, job, PLAN_ACT_FETCH, sample)->is_adopted = true;
 	item_out(plan, sample);
 	item_set_state(plan, sample, FETCHING);
@@ -173,8 +175,8 @@ struct wish {
 	bool is_store;
 };
 
-static bool wish_of_job(const struct plan *plan, struct plan_job *job, bool is_source_open,
-			struct wish *ret)
+static bool fetch_wish_of_job(const struct plan *plan, struct plan_job *job, bool is_source_open,
+			      struct wish *ret)
 {
 	uint64_t source, store;
 
@@ -191,7 +193,7 @@ static bool wish_of_job(const struct plan *plan, struct plan_job *job, bool is_s
 }
 
 /* Of what the jobs wait for, what is needed first. */
-static bool wish_next(struct plan *plan, bool is_source_open, struct wish *ret)
+static bool fetch_next_wish(struct plan *plan, bool is_source_open, struct wish *ret)
 {
 	bool is_found = false;
 
@@ -200,7 +202,7 @@ static bool wish_next(struct plan *plan, bool is_source_open, struct wish *ret)
 	for (uint32_t at = 0; (job = jobs_next(plan, &at));) {
 		struct wish w;
 
-		if (!wish_of_job(plan, job, is_source_open, &w) ||
+		if (!fetch_wish_of_job(plan, job, is_source_open, &w) ||
 		    (is_found && w.when >= ret->when))
 			continue;
 		*ret = w;
@@ -226,9 +228,9 @@ static void fetch_begin(struct plan *plan)
 	struct plan_job *job;
 
 	for (uint32_t at = 0; (job = jobs_next(plan, &at));) {
-		job->ahead = fetch_horizon(plan, job);
-		job->near = fetch_near(plan, job);
-		job->ahead_store = fetch_store_horizon(plan, job); /* before this step's own */
+		job->ahead = horizon_ahead(plan, job);
+		job->near = horizon_near(plan, job);
+		job->ahead_store = horizon_of_store(plan, job); /* before this step's own */
 		job->is_blocked = !job_is_prefetching(job);
 		job->is_grouped = true;
 	}
@@ -240,10 +242,10 @@ uint64_t fetch_step(struct plan *plan, uint64_t now_ns)
 	bool is_source_open = true;
 	struct wish w = { .due = NO_POS };
 
-	if (now_ns < plan->room_not_before_ns)
-		return jobs_are_prefetching(plan) ? plan->room_not_before_ns : UINT64_MAX;
+	if (now_ns < plan->usable_not_before_ns)
+		return jobs_are_prefetching(plan) ? plan->usable_not_before_ns : UINT64_MAX;
 	fetch_begin(plan);
-	while (actions_room(plan) > ACTIONS_MAX / 8 && wish_next(plan, is_source_open, &w)) {
+	while (actions_left(plan) > ACTIONS_MAX / 8 && fetch_next_wish(plan, is_source_open, &w)) {
 		uint64_t last = w.due, due = w.due;
 		uint32_t sample;
 

@@ -34,7 +34,7 @@ static bool group_is_wanted(const struct plan *plan, const struct plan_job *job,
 	       tree_get(&key_slot(job, key)->set[SET_WANT], key_pos(key));
 }
 
-static int by_number(const void *a, const void *b)
+static int group_by_number(const void *a, const void *b)
 {
 	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
 
@@ -48,13 +48,14 @@ static void group_fill(struct plan *plan, struct plan_job *job, uint64_t first, 
 	const struct slot *slot = job_slot_at(job, first, &pos);
 	struct group *g = &job->group;
 
+	assert(slot->ep && size <= GROUP_MAX);
 	g->at = g->count = 0;
 	for (; pos != NO_POS && g->count < size; pos = tree_next(&slot->set[SET_WANT], pos + 1)) {
 		__builtin_prefetch(&plan->item[slot->ep->sample[pos]]);
 		g->sample[g->count++] = slot->ep->sample[pos];
 		g->end = job_virtual(job, slot, pos) + 1;
 	}
-	qsort(g->sample, g->count, sizeof(*g->sample), by_number);
+	qsort(g->sample, g->count, sizeof(*g->sample), group_by_number);
 }
 
 void group_forget(struct plan_job *job)
@@ -75,6 +76,7 @@ uint64_t group_next(struct plan *plan, struct plan_job *job, uint64_t first, uin
 		g->at++;
 	if (g->at >= g->count)
 		group_fill(plan, job, first, size);
+	assert(g->at < g->count); /* the first one is missing */
 	*ret_last = g->end - 1;
 	return job_due(plan, job, g->sample[g->at]);
 }

@@ -82,12 +82,12 @@ static uint64_t horizon_at(const struct plan *plan, const struct plan_job *job, 
 	return MIN(MAX(h, 8), most);
 }
 
-uint64_t fetch_horizon(const struct plan *plan, const struct plan_job *job)
+uint64_t horizon_ahead(const struct plan *plan, const struct plan_job *job)
 {
 	return horizon_at(plan, job, horizon_reach(job));
 }
 
-uint64_t fetch_near(const struct plan *plan, const struct plan_job *job)
+uint64_t horizon_near(const struct plan *plan, const struct plan_job *job)
 {
 	const struct budget *b = &plan->budget;
 	uint64_t all = job->ahead, due;
@@ -102,9 +102,9 @@ uint64_t fetch_near(const struct plan *plan, const struct plan_job *job)
 }
 
 /* The store answers at once: beyond the readers what is in it only takes room. */
-uint64_t fetch_store_horizon(const struct plan *plan, const struct plan_job *job)
+uint64_t horizon_of_store(const struct plan *plan, const struct plan_job *job)
 {
-	return MIN(fetch_horizon(plan, job), horizon_readers(job) + 2 * plan->inflight_store);
+	return MIN(horizon_ahead(plan, job), horizon_readers(job) + 2 * plan->inflight_store);
 }
 
 /* A sample was opened that its readers must wait for. */
@@ -116,7 +116,7 @@ static void horizon_late(struct plan *plan, struct plan_job *job)
 	if (++job->horizon.late * LATE_PART <= every)
 		return;
 	/* Not beyond what has an effect: it must come back as fast as it went. */
-	if (fetch_horizon(plan, job) < horizon_most(plan, job))
+	if (horizon_ahead(plan, job) < horizon_most(plan, job))
 		job->horizon.reach =
 			MIN(job->horizon.reach * (horizon_swings(job) ? 4 : 2), REACH_MOST);
 	job->horizon.late = 0;
@@ -219,6 +219,7 @@ static void horizon_judge_waits(struct plan *plan, struct plan_job *job)
 
 static void horizon_shrink(struct plan_job *job, double factor)
 {
+	assert(factor > 1);
 	job->horizon.reach = MAX(job->horizon.reach / factor, REACH_LEAST);
 }
 
@@ -227,8 +228,7 @@ void horizon_rolled(struct plan *plan, struct plan_job *job, const struct slot *
 {
 	uint64_t length = old->length + job_valid(job)->consumed.count;
 	uint64_t all = (uint64_t)((double)plan->mean_pages * (double)length);
-	uint64_t kept = uses_kept_pages(plan),
-		 had = job->horizon.asked_pages + MIN(kept, all);
+	uint64_t kept = later_kept_pages(plan), had = job->horizon.asked_pages + MIN(kept, all);
 
 	if (old->index && old->low == old->length && had > all + all / OVER_PART)
 		horizon_shrink(job, had > all + 2 * (all / OVER_PART) ? 4 : 2);

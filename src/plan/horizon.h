@@ -30,10 +30,10 @@ struct awaited {
 };
 
 void horizon_init(struct plan_job *job);
-uint64_t fetch_horizon(const struct plan *plan, const struct plan_job *job);
+uint64_t horizon_ahead(const struct plan *plan, const struct plan_job *job);
 /* Within, a sample that is worth keeping may leave for it; beyond, only what is in the kernel. */
-uint64_t fetch_near(const struct plan *plan, const struct plan_job *job);
-uint64_t fetch_store_horizon(const struct plan *plan, const struct plan_job *job);
+uint64_t horizon_near(const struct plan *plan, const struct plan_job *job);
+uint64_t horizon_of_store(const struct plan *plan, const struct plan_job *job);
 void horizon_opened(struct plan *plan, struct plan_job *job, uint32_t sample);
 /* A reader begins or ends to wait for a fetch. */
 void horizon_awaited(struct plan *plan, bool is_begin);

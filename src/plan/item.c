@@ -55,7 +55,7 @@ static bool item_has_key(const struct plan *plan, uint32_t sample)
 void item_out(struct plan *plan, uint32_t sample)
 {
 	if (item_is_evictable(&plan->item[sample]) && !item_has_key(plan, sample))
-		uses_leave(plan, sample);
+		later_leave(plan, sample);
 	else
 		item_leave(plan, sample, NULL);
 }
@@ -81,7 +81,8 @@ void item_in(struct plan *plan, uint32_t sample)
 		if (home)
 			it->flags |= home->home << HOME_SHIFT;
 		else
-			uses_enter(plan, sample);
+			later_enter(plan, sample);
+		assert(!home || plan->keyed[home->home] == home);
 	}
 	for (uint32_t i = 0; i < plan->top_home; i++) {
 		struct plan_job *job = plan->keyed[i];
@@ -95,22 +96,23 @@ void item_in(struct plan *plan, uint32_t sample)
 	}
 }
 
-void item_rekey(struct plan *plan, struct plan_job *job, uint32_t sample)
+void item_next_key(struct plan *plan, struct plan_job *job, uint32_t sample)
 {
 	struct item *it = &plan->item[sample];
 	uint32_t key = NO_KEY;
 
 	for (uint32_t i = 0; i < 2 && key == NO_KEY; i++) {
 		struct slot *slot = i ? job_next(job) : job_cur(job);
-		uint64_t pos = slot->ep ? slot_first_use(slot, plan, job, sample) : NO_POS;
+		uint64_t pos = slot->ep ? window_first_use(slot, plan, job, sample) : NO_POS;
 
 		if (pos >= slot->absorbed)
 			continue;
+		assert(!bitmap_get(&slot->consumed, pos));
 		key = key_make(job, slot, pos);
 	}
 	item_out(plan, sample);
 	it->flags &= ~(uint32_t)(NO_FETCH | NO_STAGE | HELD_OUT | TRY_MASK | AGAIN);
 	*job_key(plan, job, sample) = key;
-	uses_put(plan, job, sample);
+	later_find_bucket(plan, job, sample);
 	item_in(plan, sample);
 }

@@ -22,7 +22,7 @@ enum item_flag {
 	PINNING = 1 << 5,
 	HELD = 1 << 6,      /* opened a moment ago: somebody may still be reading it */
 	FRESH = 1 << 7,     /* fetched and not opened since */
-	ALONE = 1 << 8, /* STAGED and ABSENT: only the kernel has it (alone.c) */
+	ALONE = 1 << 8,     /* STAGED and ABSENT: only the kernel has it (alone.c) */
 	TAIL = 1 << 9,      /* of the end of the pass before: reading it now says nothing */
 	NO_FETCH = 1 << 10, /* failed: not again for this use */
 	NO_STAGE = 1 << 11, /* likewise */
@@ -33,11 +33,11 @@ enum item_flag {
 	AGAIN = 1 << 16, /* missing after all: its fetch failed, or the store has lost it */
 	HOME_SHIFT = 25, /* four bits: the place of the job whose key counts for keeping it */
 	HOME_MASK = 15 << HOME_SHIFT,
-	ADOPTED = 1 << 24,  /* FETCHING, of what a reader had asked the source for */
+	ADOPTED = 1 << 24,     /* FETCHING, of what a reader had asked the source for */
 	ALONE_FRESH = 1 << 30, /* it was FRESH when it left the arena */
-	HELD_OUT = 1 << 29, /* with NO_FETCH: on purpose, so it is not missing */
-	FAR_SHIFT = 17, /* seven bits: 1 + bucket of a next use beyond the keys, 0: none known */
-	FAR_MASK = 127 << FAR_SHIFT,
+	HELD_OUT = 1 << 29,    /* with NO_FETCH: on purpose, so it is not missing */
+	BUCKET_SHIFT = 17, /* seven bits: 1 + bucket of a next use beyond the keys, 0: none known */
+	BUCKET_MASK = 127 << BUCKET_SHIFT,
 };
 
 struct item {
@@ -115,8 +115,8 @@ struct slot {
 	bool is_rerun;          /* a guess that the job may be started again: never fetched for */
 	uint64_t length, low;   /* low: first position not consumed */
 	uint64_t absorbed;      /* positions below have been given to their samples as keys */
-	uint64_t value_end;     /* residents needed before this one are worth keeping */
-	uint64_t value_pages;
+	uint64_t worth_end;     /* residents needed before this one are worth keeping */
+	uint64_t worth_pages;
 	struct bitmap consumed;
 	struct tree set[SET_COUNT];
 };
@@ -128,6 +128,6 @@ void item_in(struct plan *plan, uint32_t sample);
 void item_out_of_others(struct plan *plan, const struct plan_job *job, uint32_t sample);
 bool item_is_wanted(const struct plan *plan, const struct item *it); /* from the source */
 /* By what of the job is consumed now. */
-void item_rekey(struct plan *plan, struct plan_job *job, uint32_t sample);
+void item_next_key(struct plan *plan, struct plan_job *job, uint32_t sample);
 
 #endif

@@ -22,7 +22,7 @@
 
 /* Of one read: how much earlier in the pass it came than a guess would have, against the middle of
  * what was not read (in 1/65536 of it), and the variance of that for guesses. */
-struct proof {
+struct evidence {
 	int32_t early;
 	uint32_t variance;
 };
@@ -35,7 +35,9 @@ struct pace {
 
 struct plan_job {
 	uint32_t index; /* in plan->jobs, as long as it is there */
-	uint32_t home;  /* in plan->keyed, as long as samples may have keys of it */
+	/* In plan->keyed, as long as samples may have keys of it; NO_HOME: all places are taken by
+	 * others that were there before, and no epoch is computed for it before one is free. */
+	uint32_t home;
 	/* How many jobs had this index before: an epoch that is computed for one of those is
 	 * nobody's when it comes. */
 	uint32_t version;
@@ -84,8 +86,8 @@ struct plan_job {
 	uint32_t kept_positions, left_positions;
 	bool is_shared; /* another reader is at work; the order is followed all the same */
 	/* proof.c: whether the last reads can be told from reads in any order */
-	struct proof proof[SCORE_READS]; /* ring */
-	uint32_t proof_count, proof_head;
+	struct evidence evidence[SCORE_READS]; /* ring */
+	uint32_t evidence_count, evidence_head;
 	int64_t proof_early;
 	uint64_t proof_variance;
 	bool is_proven, is_unprovable;
@@ -99,9 +101,9 @@ struct plan_job {
 
 	/* resync.c, epochs.c */
 	bool is_searching, is_asked, has_failed_epoch;
-	bool is_for_uses; /* the epoch that is being computed is for the masks of uses.c */
+	bool is_for_later; /* the epoch that is being computed is for the masks of later.c */
 	uint32_t candidate, epoch_tries;
-	uint64_t far_next, far_round; /* while lost: later epochs, so many at a time */
+	uint64_t tried_next, tried_round; /* while lost: later epochs, so many at a time */
 	uint64_t asked_epoch, ask_not_before_ns;
 	uint64_t reads, sync_at, search_at, search_pause; /* reads: that counted, ever */
 

@@ -163,7 +163,7 @@ static void jobs_changed(struct plan *plan)
 		plan->hold_reads += job->hold_reads;
 	jobs_stage_dirty(plan);
 	worth_init(plan);
-	uses_let_go(plan);
+	later_let_go(plan);
 	if (only && only != plan->only_job) {
 		plan->only_job = only;
 		choose_again(plan);
@@ -174,8 +174,8 @@ static void jobs_begin(struct plan *plan, struct plan_job *job)
 {
 	job->has_epochs_end = job->info.epochs != 0;
 	job->search_pause = SCORE_READS;
-	job->far_next = FAR_FIRST;
-	job->far_round = FAR_ROUND;
+	job->tried_next = TRIED_FIRST;
+	job->tried_round = TRIED_ROUND;
 	jobs_init_span(plan, job);
 	horizon_init(job);
 	if (plan->n)
@@ -215,22 +215,37 @@ static uint32_t jobs_place(struct plan_job *const *of, uint32_t n)
 	return i;
 }
 
+static bool jobs_may_have_keys(const struct plan_job *job)
+{
+	return job->slots[0].ep || job->slots[1].ep || job->slots[2].ep;
+}
+
+/* So many may have come and gone within so short a time that there is no place for its keys: then
+ * it waits until those of another one are forgotten. */
+static void jobs_settle(struct plan *plan, struct plan_job *job)
+{
+	assert(!job->is_over && !jobs_may_have_keys(job));
+	job->home = jobs_place(plan->keyed, KEYED_MAX);
+	if (job->home == NO_HOME)
+		return;
+	plan->keyed[job->home] = job;
+	plan->top_home = MAX(plan->top_home, job->home + 1);
+}
+
+static bool jobs_are_keyed(const struct plan *plan, const struct plan_job *job)
+{
+	return job->home != NO_HOME && plan->keyed[job->home] == job;
+}
+
 static void jobs_place_at(struct plan *plan, struct plan_job *job, uint32_t index)
 {
-	uint32_t home = jobs_place(plan->keyed, KEYED_MAX);
-
-	if (home == KEYED_MAX) { /* so many have come and gone within so short a time */
-		rekey_all(plan);
-		home = jobs_place(plan->keyed, KEYED_MAX);
-	}
-	assert(!plan->jobs[index] && home < KEYED_MAX);
+	assert(!plan->jobs[index]);
 	job->index = index;
 	job->version = plan->version[index]++;
-	job->home = home;
 	job->told_opened = plan->opened;
 	job->is_heir = plan->used_pages > 0;
-	plan->jobs[index] = plan->keyed[home] = job;
-	plan->top_home = MAX(plan->top_home, home + 1);
+	plan->jobs[index] = job;
+	jobs_settle(plan, job);
 	if (!plan->item_job) { /* the one before had none */
 		free(job->key);
 		job->key = NULL;
@@ -283,12 +298,28 @@ bool jobs_bury_step(struct plan *plan)
 	return true;
 }
 
+/* Its place is free. */
+static void jobs_settle_next(struct plan *plan)
+{
+	struct plan_job *job;
+
+	for (uint32_t at = 0; (job = jobs_next(plan, &at));) {
+		if (job->home != NO_HOME)
+			continue;
+		jobs_settle(plan, job);
+		plan->is_cut = true; /* its first epoch may be asked for */
+		return;
+	}
+}
+
 void jobs_unkeyed(struct plan *plan, struct plan_job *job)
 {
-	assert(job->is_over && plan->keyed[job->home] == job);
-	plan->keyed[job->home] = NULL;
+	assert(job->is_over && (job->home == NO_HOME || plan->keyed[job->home] == job));
+	if (job->home != NO_HOME)
+		plan->keyed[job->home] = NULL;
 	while (plan->top_home && !plan->keyed[plan->top_home - 1])
 		plan->top_home--;
+	jobs_settle_next(plan);
 	if (plan->item_job == job)
 		plan->item_job = NULL;
 	plan->n_leaving--;
@@ -296,11 +327,6 @@ void jobs_unkeyed(struct plan *plan, struct plan_job *job)
 		plan->only_job = NULL;
 	if (job->is_ended)
 		jobs_bury(plan, job);
-}
-
-static bool jobs_may_have_keys(const struct plan_job *job)
-{
-	return job->slots[0].ep || job->slots[1].ep || job->slots[2].ep;
 }
 
 /* Its samples wait for others, or for nobody. */
@@ -367,7 +393,7 @@ static void jobs_end(struct plan *plan, struct plan_job *job)
 	job->is_ended = true;
 	if (!job->is_over)
 		jobs_leave(plan, job);
-	else if (plan->keyed[job->home] != job)
+	else if (!jobs_are_keyed(plan, job))
 		jobs_bury(plan, job);
 }
 

@@ -34,7 +34,6 @@ void jobs_init_span(struct plan *plan, struct plan_job *job);
 
 /* rekey.c: keys of jobs that have left. True when there is more to do at once. */
 bool rekey_step(struct plan *plan);
-void rekey_all(struct plan *plan); /* however long it takes */
 /* Whether a job is about to know what it needs. */
 bool rekey_is_awaited(const struct plan *plan);
 

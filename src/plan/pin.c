@@ -28,7 +28,7 @@ bool pin_step(struct plan *plan)
 {
 	if (!plan->choice.is_done)
 		return choose_step(plan, jobs_first(plan));
-	while (plan->pin_count && plan->n_pinning < PINS_MAX && actions_room(plan)) {
+	while (plan->pin_count && plan->n_pinning < PINS_MAX && actions_left(plan)) {
 		uint32_t sample = plan->pin_queue[plan->pin_head];
 		struct item *it = &plan->item[sample];
 
@@ -36,6 +36,7 @@ bool pin_step(struct plan *plan)
 		plan->pin_count--;
 		if (!pin_is_wanted(plan, it) || !choose_wants(plan, sample))
 			continue;
+		assert(item_state(it) == ARENA && plan->pinned_pages + it->pages <= plan->store_pages);
 		choose_taken(plan, sample, true);
 		plan_act(plan, jobs_first(plan), PLAN_ACT_PIN, sample);
 		item_out(plan, sample);
@@ -73,7 +74,7 @@ void pin_answered(struct plan *plan, uint32_t sample, int status)
 		plan->is_pinning_over = true;
 	item_in(plan, sample);
 	/* Read while it was being written: it would have gone already. */
-	if (it->flags & PINNED && item_state(it) == ARENA && actions_room(plan) &&
+	if (it->flags & PINNED && item_state(it) == ARENA && actions_left(plan) &&
 	    !(it->flags & (FRESH | HELD | STAGED | STAGING)))
 		retain_drop(plan, jobs_first(plan), sample);
 }
@@ -90,6 +91,7 @@ void pin_lost(struct plan *plan, uint32_t sample)
 
 	if (!(it->flags & PINNED))
 		return;
+	assert(plan->pinned_pages >= it->pages && !(it->flags & PINNING));
 	item_out(plan, sample);
 	it->flags = (it->flags & ~(uint32_t)PINNED) | AGAIN;
 	plan->pinned_pages -= it->pages;

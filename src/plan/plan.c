@@ -23,7 +23,7 @@ static bool plan_params_are_sane(const struct plan_params *p)
 	       (!p->order || (p->order->n == p->n && p->order->n_ranks >= 1));
 }
 
-static uint32_t pages_of(uint64_t bytes)
+static uint32_t plan_pages_of(uint64_t bytes)
 {
 	uint64_t pages = bytes / PAGE_BYTES + (bytes % PAGE_BYTES != 0);
 
@@ -39,7 +39,8 @@ static int plan_init_items(struct plan *plan)
 	if (!plan->item)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < plan->n; i++) {
-		plan->item[i] = (struct item){ pages_of(plan->params.size[i]), NO_KEY, ABSENT };
+		plan->item[i] =
+			(struct item){ plan_pages_of(plan->params.size[i]), NO_KEY, ABSENT };
 		total += plan->item[i].pages;
 		if (plan->item[i].pages <= plan->max_pages)
 			plan->largest = MAX(plan->largest, plan->item[i].pages);
@@ -81,6 +82,7 @@ int plan_new(const struct plan_params *params, struct plan **ret)
 	plan->max_pages = params->sample_max_bytes / PAGE_BYTES;
 	plan->store_pages = params->store_bytes / PAGE_BYTES;
 	plan->stage_limit = (double)plan->stage_pages;
+	plan->forget_at = plan->n;
 	plan->work_most = plan->n < WORK_MANY ? WORK_MOST : WORK_MOST / 4;
 	plan->nobody = plan_nobody();
 	r = plan->nobody ? plan_init_items(plan) : -ENOMEM;
@@ -92,7 +94,7 @@ int plan_new(const struct plan_params *params, struct plan **ret)
 	}
 	plan->params.size = NULL;
 	plan->params.order = NULL;
-	room_init(plan);
+	usable_init(plan);
 	budget_init(plan);
 	*ret = plan;
 	return 0;
@@ -110,7 +112,7 @@ void plan_free(struct plan *plan)
 	PLAN_TELL(plan, .kind = PLAN_CALL_FREE);
 	jobs_free(plan);
 	tree_fini(&plan->unkeyed);
-	uses_fini(plan);
+	later_fini(plan);
 	choose_fini(plan);
 	free(plan->hold);
 	free(plan->item);
@@ -127,7 +129,7 @@ void plan_set_memory(struct plan *plan, uint64_t arena_bytes, uint64_t stage_byt
 		  .stage_bytes = stage_bytes);
 	if (!plan->full_pages)
 		return;
-	room_resize(plan, MIN(MAX(arena, 4 * largest), plan->full_pages));
+	usable_resize(plan, MIN(MAX(arena, 4 * largest), plan->full_pages));
 	plan->stage_most = MIN(MAX(stage_bytes / PAGE_BYTES, largest), plan->stage_pages);
 	plan->stage_limit = MIN(plan->stage_limit, (double)plan->stage_most);
 	jobs_stage_dirty(plan);
@@ -261,7 +263,7 @@ struct plan_action *plan_act(struct plan *plan, const struct plan_job *job,
 {
 	struct plan_action *a;
 
-	assert(actions_room(plan) > 0);
+	assert(actions_left(plan) > 0);
 	a = &plan->actions[(plan->action_head + plan->action_count++) % ACTIONS_MAX];
 	*a = (struct plan_action){
 		.kind = kind,
@@ -275,6 +277,7 @@ struct plan_action *plan_act(struct plan *plan, const struct plan_job *job,
 		a->epoch = job->asked_epoch;
 		return a;
 	}
+	assert(sample < plan->n);
 	a->is_pinned = (plan->item[sample].flags & PINNED) != 0;
 	plan_set_use(plan, a);
 	return a;
@@ -287,7 +290,9 @@ static void plan_check(const struct plan *plan)
 	assert(plan->used_pages <= plan->full_pages + plan->spare_pages + slack);
 	assert(plan->staged_pages <= plan->stage_pages + slack);
 	assert(plan->pinned_pages <= plan->store_pages + slack);
-	assert(plan->held_pages <= plan->used_pages);
+	assert(plan->held_pages <= plan->used_pages && plan->fresh_pages <= plan->used_pages);
+	assert(plan->n_jobs <= PLAN_JOBS && plan->n_leaving <= KEYED_MAX && plan->top_home <= KEYED_MAX);
+	assert(plan->arena_pages <= plan->full_pages && plan->stage_most <= plan->stage_pages);
 	assert(plan->inflight_source + plan->inflight_store <= plan->params.inflight_max);
 	assert(plan->inflight_adopted <= plan->params.inflight_max);
 	assert(plan->n_pinning <= PINS_MAX);
@@ -318,6 +323,7 @@ static uint64_t plan_decide(struct plan *plan, uint64_t now_ns)
 	if (!plan->n)
 		return UINT64_MAX;
 	plan->work = plan->work_most;
+	plan->is_cut = false;
 	for (uint32_t i = 0; (job = jobs_next(plan, &i));) {
 		if (plan->n_jobs > 1)
 			window_leave(plan, job, now_ns);
@@ -328,9 +334,9 @@ static uint64_t plan_decide(struct plan *plan, uint64_t now_ns)
 		at = epochs_step(plan, job, now_ns);
 		wake = MIN(wake, at);
 	}
-	if (plan->n_jobs == 1 && uses_step(plan, jobs_first(plan)))
+	if (plan->n_jobs == 1 && later_step(plan, jobs_first(plan)))
 		wake = now_ns;
-	room_step(plan, now_ns);
+	usable_step(plan, now_ns);
 	at = retain_step(plan, now_ns);
 	wake = MIN(wake, at);
 	at = stage_step(plan, now_ns);
@@ -341,6 +347,8 @@ static uint64_t plan_decide(struct plan *plan, uint64_t now_ns)
 		wake = now_ns;
 	if (rekey_step(plan))
 		wake = now_ns;
+	if (retain_lost_step(plan))
+		wake = now_ns;
 	if (retain_let_go(plan))
 		wake = now_ns;
 	/* Small ones whole, as a job may change its order in each step. */
@@ -348,7 +356,7 @@ static uint64_t plan_decide(struct plan *plan, uint64_t now_ns)
 		if (jobs_bury_step(plan))
 			wake = now_ns;
 	plan_check(plan);
-	return actions_room(plan) < ACTIONS_MAX / 8 ? now_ns : wake;
+	return plan->is_cut || actions_left(plan) < ACTIONS_MAX / 8 ? now_ns : wake;
 }
 
 uint64_t plan_step(struct plan *plan, uint64_t now_ns)

@@ -21,9 +21,10 @@
 #include "item.h"
 #include "job.h"
 #include "jobs.h"
+#include "later.h"
 #include "recent.h"
+#include "retain.h"
 #include "stage.h"
-#include "uses.h"
 
 #define PAGE_BYTES 4096u
 #define ACTIONS_MAX 4096u   /* waiting to be handed out */
@@ -33,9 +34,10 @@
 #define WORK_MANY (1u << 22)
 #define KEY_CHUNK (1u << 17) /* keys that get memory, or give it back, in a step: half a MiB */
 #define SYNC_READS 32u      /* reads that are enough to agree on a position */
-#define FAR_FIRST 3u        /* epochs up to start + 2 are tried each time */
-#define FAR_ROUND 4u
+#define TRIED_FIRST 3u      /* epochs up to start + 2 are tried each time */
+#define TRIED_ROUND 4u
 #define KEYED_MAX (2 * PLAN_JOBS) /* as many as item flags can name */
+#define NO_HOME KEYED_MAX
 #define PINS_MAX 16u /* in flight */
 #define PIN_QUEUE 1024u
 #define RETRY_QUEUE 256u
@@ -80,6 +82,7 @@ struct plan {
 	struct plan_job *buried;   /* no sample has a key of them: freed a share at a time */
 	uint32_t rekey_at, n_leaving; /* the sample looked at next; of how many jobs keys may be left */
 	uint32_t work_most, work; /* WORK_MOST; what is left of it in this step */
+	bool is_cut; /* there was more to look at than that: the next step goes on at once */
 	uint64_t touched;         /* samples that were looked at, or entered their sets, ever */
 	struct recent recent;
 	uint32_t n;
@@ -91,16 +94,17 @@ struct plan {
 	uint64_t largest; /* pages of a sample that is fetched, at most */
 	struct item *item;
 	struct tree unkeyed; /* samples in the arena, evictable, of which no next use is known */
-	struct uses uses;    /* next uses beyond the two passes */
+	struct later later;  /* next uses beyond the two passes */
 
-	/* room.c: what the arena turned out to hold; holes between samples take the rest */
-	double room; /* pages */
-	uint64_t room_grown_ns, room_not_before_ns;
-	uint32_t room_unanswered,
-		room_refused; /* fetches asked for before the last cut; in a row */
+	/* usable.c: what the arena turned out to hold; holes between samples take the rest */
+	double usable; /* pages */
+	uint64_t usable_grown_ns, usable_not_before_ns;
+	uint32_t usable_unanswered,
+		usable_refused; /* fetches asked for before the last cut; in a row */
 	uint64_t used_pages, staged_pages, pinned_pages; /* also what is being staged, pinned */
 	uint64_t held_pages, fresh_pages;
 	uint32_t lost_next; /* the sample that retain_shed looks at next */
+	uint32_t forget_at; /* likewise retain_lost_step */
 	uint64_t grown_pages; /* by which files in use have grown: budgets may be exceeded by it */
 	uint32_t inflight_source, inflight_store, inflight_adopted, n_pinning;
 	bool is_pinning_over;
@@ -162,7 +166,7 @@ static inline uint64_t job_due(const struct plan *plan, const struct plan_job *j
 
 	return key == NO_KEY ? NO_POS : job_virtual(job, key_slot(job, key), key_pos(key));
 }
-static inline uint32_t actions_room(const struct plan *plan)
+static inline uint32_t actions_left(const struct plan *plan)
 {
 	return ACTIONS_MAX - plan->action_count;
 }
@@ -171,42 +175,6 @@ static inline uint32_t actions_room(const struct plan *plan)
 /* job: whose epoch it is, or for whom. */
 struct plan_action *plan_act(struct plan *plan, const struct plan_job *job,
 			     enum plan_action_kind kind, uint32_t sample);
-
-/* retain.c: the arena's content, holds */
-/* Between item_out and item_in. */
-void item_set_state(struct plan *plan, uint32_t sample, uint32_t state);
-void retain_opened(struct plan *plan, struct plan_job *job, uint64_t now_ns, uint32_t sample);
-void retain_fetched(struct plan *plan, uint64_t now_ns, const struct plan_event *ev);
-void retain_drop(struct plan *plan, struct plan_job *job, uint32_t sample);
-void retain_lost(struct plan *plan);
-uint64_t retain_step(struct plan *plan, uint64_t now_ns);
-/* Where there is no job: what is here is the executive's own. True when there is more to do at
- * once. */
-bool retain_let_go(struct plan *plan);
-/* No key means "not needed in these passes" only when all their keys have been given out. */
-bool retain_knows_keys(const struct plan *plan);
-/* Frees room for `pages` more, by what no job at work needs. */
-bool retain_make_room_unneeded(struct plan *plan, uint64_t pages);
-/* Frees room for `pages` more, for the job, evicting only what is needed later than `when` (see
- * jobs_when). */
-bool retain_make_room(struct plan *plan, struct plan_job *job, uint64_t pages, uint64_t when,
-		      enum room_for what);
-void retain_resized(struct plan *plan, uint32_t sample, uint64_t bytes);
-void retain_lost_copy(struct plan *plan, uint32_t sample);
-
-/* worth.c */
-void worth_init(struct plan *plan);
-void worth_read(struct plan *plan, uint64_t now_ns, uint32_t sample);
-
-/* room.c: how much of the arena can be used */
-void room_init(struct plan *plan);
-void room_step(struct plan *plan, uint64_t now_ns);
-/* The arena has this many pages from now on. */
-void room_resize(struct plan *plan, uint64_t pages);
-uint64_t room_pages(const struct plan *plan);
-/* For what is due soon, until it was pushed. */
-uint64_t room_soon_pages(const struct plan *plan);
-void room_answered(struct plan *plan, uint64_t now_ns, uint32_t pages, int status);
 
 /* fetch.c */
 bool fetch_is_transient(int status);
@@ -223,9 +191,9 @@ void pin_kept(struct plan *plan, uint32_t sample);
 
 /* window.c */
 /* Positions from the low-water mark to below `end` that were not read. */
-uint64_t slot_unread_below(const struct slot *slot, uint64_t end);
-uint64_t slot_first_use(const struct slot *slot, const struct plan *plan,
-			const struct plan_job *job, uint32_t sample);
+uint64_t window_unread_below(const struct slot *slot, uint64_t end);
+uint64_t window_first_use(const struct slot *slot, const struct plan *plan,
+			  const struct plan_job *job, uint32_t sample);
 /* One of several jobs that has read nearly all of its last epoch is finished when it is quiet. */
 void window_leave(struct plan *plan, struct plan_job *job, uint64_t now_ns);
 void window_read(struct plan *plan, struct plan_job *job, uint64_t now_ns, uint32_t sample);
@@ -257,7 +225,7 @@ void score_judge(struct plan *plan, struct plan_job *job);
 void plan_enter(struct plan *plan, struct plan_job *job, enum plan_state state, enum plan_why why);
 
 /* proof.c */
-void proof_read(struct plan_job *job, const struct slot *slot, uint64_t pos);
+void proof_weigh_read(struct plan_job *job, const struct slot *slot, uint64_t pos);
 void proof_reset(struct plan_job *job);
 void proof_judge(struct plan_job *job);
 bool proof_is_likely(const struct plan_job *job);

@@ -20,22 +20,8 @@
 #define USES_MAX 8u
 #define TINY 3u /* positions: every read of such an epoch is as early as it can be */
 
-uint64_t slot_unread_below(const struct slot *slot, uint64_t end)
-{
-	uint64_t count = 0;
-
-	for (uint64_t pos = slot->low; pos < end; pos = ALIGN_DOWN(pos, 64) + 64) {
-		uint64_t word = ~slot->consumed.words[pos / 64] & ~0ull << pos % 64;
-
-		if (end - ALIGN_DOWN(pos, 64) < 64)
-			word &= ~(~0ull << end % 64);
-		count += (uint64_t)__builtin_popcountll(word);
-	}
-	return count;
-}
-
 /* A sample with several uses left is found at the earliest of them, also by guessing. */
-static double least_of_uses(const struct slot *slot, uint64_t pos, double rank)
+static double proof_least_of_uses(const struct slot *slot, uint64_t pos, double rank)
 {
 	double later = 1 - rank;
 	uint32_t next = slot->ep->next_same ? slot->ep->next_same[pos] : SAMPLE_NONE;
@@ -47,42 +33,44 @@ static double least_of_uses(const struct slot *slot, uint64_t pos, double rank)
 	return 1 - later;
 }
 
-static void proof_push(struct plan_job *job, struct proof p)
+static void proof_add_evidence(struct plan_job *job, struct evidence p)
 {
-	struct proof *at = &job->proof[job->proof_head];
+	struct evidence *at = &job->evidence[job->evidence_head];
 
-	if (job->proof_count == SCORE_READS) {
+	if (job->evidence_count == SCORE_READS) {
 		job->proof_early -= at->early;
+		assert(job->proof_variance >= at->variance);
 		job->proof_variance -= at->variance;
 	} else {
-		job->proof_count++;
+		job->evidence_count++;
 	}
 	*at = p;
 	job->proof_early += p.early;
 	job->proof_variance += p.variance;
-	job->proof_head = (job->proof_head + 1) % SCORE_READS;
+	job->evidence_head = (job->evidence_head + 1) % SCORE_READS;
 }
 
 /* Before the position is marked as read; NO_POS: the sample is due in no pass that is known. That
  * is against the order, unless another reader is known of, who reads what the job has read already.
  */
-void proof_read(struct plan_job *job, const struct slot *slot, uint64_t pos)
+void proof_weigh_read(struct plan_job *job, const struct slot *slot, uint64_t pos)
 {
 	double left = (double)(slot->length - slot->consumed.count), rank = 1;
 
 	if (2 * slot->consumed.count > slot->length || (pos == NO_POS && job->is_shared))
 		return;
 	if (pos != NO_POS) {
-		rank = ((double)slot_unread_below(slot, pos) + 0.5) / left;
-		rank = least_of_uses(slot, pos, rank);
+		rank = ((double)window_unread_below(slot, pos) + 0.5) / left;
+		rank = proof_least_of_uses(slot, pos, rank);
 	}
-	proof_push(job, (struct proof){ (int32_t)((0.5 - rank) * ONE),
-					 (uint32_t)(ONE / 12.0 * (1 - 1 / (left * left))) });
+	proof_add_evidence(job,
+			   (struct evidence){ (int32_t)((0.5 - rank) * ONE),
+					      (uint32_t)(ONE / 12.0 * (1 - 1 / (left * left))) });
 }
 
 void proof_reset(struct plan_job *job)
 {
-	job->proof_count = job->proof_head = 0;
+	job->evidence_count = job->evidence_head = 0;
 	job->proof_early = 0;
 	job->proof_variance = 0;
 }
@@ -98,8 +86,7 @@ static bool proof_exceeds(const struct plan_job *job, double deviations)
 /* Not proven yet, but more than a guess. */
 bool proof_is_likely(const struct plan_job *job)
 {
-	return job->is_proven ||
-	       (job->proof_count >= LEAST_READS && proof_exceeds(job, LIKELY));
+	return job->is_proven || (job->evidence_count >= LEAST_READS && proof_exceeds(job, LIKELY));
 }
 
 /* There is hardly an order to tell from others, and nothing to lose: all of the epoch fits into any
@@ -116,8 +103,8 @@ void proof_judge(struct plan_job *job)
 		job->is_proven = true;
 		return;
 	}
-	if (job->proof_count >= LEAST_READS && proof_exceeds(job, TAKEN))
+	if (job->evidence_count >= LEAST_READS && proof_exceeds(job, TAKEN))
 		job->is_proven = true;
-	else if (job->proof_count >= DOUBT_READS && !proof_exceeds(job, TAKEN_BACK))
+	else if (job->evidence_count >= DOUBT_READS && !proof_exceeds(job, TAKEN_BACK))
 		job->is_proven = false;
 }

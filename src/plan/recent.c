@@ -10,6 +10,7 @@
  * learns from it: what the opens meant for the arena was decided when they came. */
 #include "plan_priv.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
 enum { ECHO_DISTANCE = 64, SEEN_SIZE = 4 * RECENT_MAX };
@@ -18,6 +19,7 @@ enum { FIT_READS = 256, FIT_LENGTH = 1024, OTHERS_LEAST = 64 };
 
 static uint32_t recent_at(const struct recent *r, uint32_t ago)
 {
+	assert(ago < RECENT_MAX);
 	return (r->head + 2 * RECENT_MAX - 1 - ago) % RECENT_MAX;
 }
 
@@ -138,25 +140,24 @@ static void recent_tell(struct plan *plan, struct plan_job *job, uint32_t n, uin
 	plan->has_last_use = false;
 }
 
-void recent_show(struct plan *plan, struct plan_job *job)
+int recent_show(struct plan *plan, struct plan_job *job)
 {
 	uint32_t since = (uint32_t)MIN(plan->opened - job->told_opened, plan->recent.count);
 	uint32_t n = plan->n_jobs == 1 ? recent_of_one(plan, job) : recent_of_several(plan, job);
 	struct order_epoch *ep = job_cur(job)->ep;
 
+	assert(ep && !job_next(job)->ep);
 	if (n <= since) {
 		recent_tell(plan, job, since, since, false);
-		return;
+		return 0;
 	}
 	recent_tell(plan, job, n, since, true);
 	job->mismatches = 0; /* found in hindsight, not by reads */
 	if (recent_is_agreed(job))
-		return;
+		return 0;
 	jobs_restart(plan, job);
-	if (epochs_set_first(job, ep) == 0) {
-		recent_tell(plan, job, since, 0, false);
-		return;
-	}
-	job->has_failed_epoch = true;
-	plan_enter(plan, job, PLAN_LOST, WHY_NO_MEMORY);
+	if (epochs_set_first(job, ep) < 0)
+		return -ENOMEM;
+	recent_tell(plan, job, since, 0, false);
+	return 0;
 }

@@ -19,7 +19,8 @@ struct recent {
 void recent_opened(struct plan *plan, uint32_t sample);
 /* The last one was where a job was expected. */
 void recent_placed(struct plan *plan);
-/* The first epoch of the job is there: what of the last opens was its own. */
-void recent_show(struct plan *plan, struct plan_job *job);
+/* The first epoch of the job is there: what of the last opens was its own. -ENOMEM: it has none any
+ * more, and is as if it had just been added. */
+int recent_show(struct plan *plan, struct plan_job *job) MUST_USE;
 
 #endif

@@ -4,18 +4,19 @@
  * are, and each step looks at a share of the samples: a key of a job that is over is taken away,
  * and the sample stands where the others need it, or nowhere. Until then its old key is an
  * estimate: it says when the sample leaves the arena if nobody else needs it, and nothing is
- * fetched or pushed for it. New passes come first (epochs.c): a sample that the next order needs has
- * its new key before the old one goes.
+ * fetched or pushed for it. New passes come first (epochs.c): a sample that the next order needs
+ * has its new key before the old one goes.
  *
  * What was pushed for a job that is over, and is not about to be read by another one, is forgotten
- * before all else, and beside new passes: it takes the stage's room. The buckets of uses.c are
- * emptied like the sets. Must never look at more samples in a step than are left of WORK_MOST.
+ * before all else, and beside new passes: it takes the stage's room. The buckets of later.c are
+ * emptied like the sets. Must never look at more samples in a step than are left of WORK_MOST: a job
+ * that finds no place for its keys waits for one (jobs.c).
  * Planner thread. */
 #include "plan_priv.h"
 
 static bool rekey_is_wanted(const struct plan *plan)
 {
-	return plan->n_leaving || plan->uses.is_leaving;
+	return plan->n_leaving || plan->later.is_leaving;
 }
 
 bool rekey_is_awaited(const struct plan *plan)
@@ -23,7 +24,8 @@ bool rekey_is_awaited(const struct plan *plan)
 	const struct plan_job *job;
 
 	for (uint32_t at = 0; (job = jobs_next(plan, &at));)
-		if (!job_cur(job)->ep && !job->has_failed_epoch && job->state != PLAN_LOST)
+		if (!job_cur(job)->ep && !job->has_failed_epoch && job->state != PLAN_LOST &&
+		    job->home != NO_HOME)
 			return true;
 	return false;
 }
@@ -79,16 +81,16 @@ static void rekey_take_keys(struct plan *plan, uint32_t sample)
 		if (job && job->is_over)
 			*job_key(plan, job, sample) = NO_KEY;
 	}
-	if (plan->uses.is_leaving)
-		plan->item[sample].flags &= ~(uint32_t)FAR_MASK;
+	if (plan->later.is_leaving)
+		plan->item[sample].flags &= ~(uint32_t)BUCKET_MASK;
 }
 
-static void rekey_one(struct plan *plan, uint32_t sample)
+static void rekey_sample(struct plan *plan, uint32_t sample)
 {
 	uint32_t flags = plan->item[sample].flags;
 	bool has_key = rekey_has_key(plan, sample);
 
-	if (!has_key && !(plan->uses.is_leaving && flags & FAR_MASK) &&
+	if (!has_key && !(plan->later.is_leaving && flags & BUCKET_MASK) &&
 	    (plan->n_jobs || !(flags & STAGED)))
 		return;
 	if (!rekey_is_moved(plan, sample, has_key)) {
@@ -109,21 +111,23 @@ static void rekey_count(struct plan *plan, uint32_t n)
 
 		if (!job || !job->is_over)
 			continue;
+		assert(job->rekeyed < plan->n);
 		job->rekeyed += MIN(n, plan->n - job->rekeyed);
 		if (job->rekeyed == plan->n)
 			jobs_unkeyed(plan, job);
 	}
-	uses_left(plan, n);
+	later_left(plan, n);
 }
 
-static void rekey_some(struct plan *plan, uint32_t n)
+static void rekey_share(struct plan *plan, uint32_t n)
 {
+	assert(n <= plan->n);
 	plan->touched += n;
 	for (uint32_t i = 0; i < n; i++) {
 		uint32_t sample = plan->rekey_at;
 
 		plan->rekey_at = sample + 1 < plan->n ? sample + 1 : 0;
-		rekey_one(plan, sample);
+		rekey_sample(plan, sample);
 	}
 	rekey_count(plan, n);
 }
@@ -139,12 +143,6 @@ bool rekey_step(struct plan *plan)
 			rekey_pushed(plan, plan->keyed[i]);
 	n = retain_knows_keys(plan) ? MIN(plan->work, plan->n) : 0;
 	plan->work -= n;
-	rekey_some(plan, n);
+	rekey_share(plan, n);
 	return rekey_is_wanted(plan);
-}
-
-void rekey_all(struct plan *plan)
-{
-	if (rekey_is_wanted(plan))
-		rekey_some(plan, plan->n);
 }

@@ -17,9 +17,9 @@
 #define TRY_EVERY 8u
 #define SEARCH_PAUSE_MAX 65536u
 #define NEAR_CANDIDATES 5u
-#define FAR_ROUND_MAX 64u
+#define TRIED_ROUND_MAX 64u
 #define MIXED 3u       /* a breadth: see resync_fit_mixed */
-#define FAR_EPOCHS 64u /* of a job that does not say how many it reads */
+#define TRIED_EPOCHS 64u /* of a job that does not say how many it reads */
 
 struct point {
 	uint64_t pos;
@@ -31,37 +31,37 @@ struct window {
 	uint32_t reads;
 };
 
-static uint32_t history_at(const struct plan_job *job, uint32_t ago)
+static uint32_t resync_history_at(const struct plan_job *job, uint32_t ago)
 {
 	return job->history[(job->history_head + SCORE_READS - 1 - ago) % SCORE_READS];
 }
 
-static int point_compare(const void *a, const void *b)
+static int resync_compare_points(const void *a, const void *b)
 {
 	const struct point *x = a, *y = b;
 
 	return x->pos < y->pos ? -1 : x->pos > y->pos;
 }
 
-static uint32_t points_collect(const struct plan_job *job, const struct order_epoch *ep,
-			       uint32_t reads, struct point *points)
+static uint32_t resync_collect_points(const struct plan_job *job, const struct order_epoch *ep,
+				      uint32_t reads, struct point *points)
 {
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < reads; i++) {
-		uint64_t pos = ep->first[history_at(job, i)];
+		uint64_t pos = ep->first[resync_history_at(job, i)];
 
 		for (uint32_t k = 0; k < OCCURRENCES && pos != SAMPLE_NONE; k++) {
 			points[n++] = (struct point){ pos, i };
 			pos = ep->next_same ? ep->next_same[pos] : SAMPLE_NONE;
 		}
 	}
-	qsort(points, n, sizeof(*points), point_compare);
+	qsort(points, n, sizeof(*points), resync_compare_points);
 	return n;
 }
 
 /* The window of this width with the most reads in it. */
-static struct window window_best(const struct point *points, uint32_t n, uint64_t width)
+static struct window resync_best_window(const struct point *points, uint32_t n, uint64_t width)
 {
 	uint8_t seen[MIXED_READS] = { 0 };
 	struct window best = { 0 };
@@ -88,8 +88,8 @@ static bool resync_fit_mixed(const struct plan_job *job, const struct order_epoc
 
 	if (job->history_count < MIXED_READS || ep->length < 8 * width)
 		return false;
-	n = points_collect(job, ep, MIXED_READS, points);
-	*ret = window_best(points, n, width);
+	n = resync_collect_points(job, ep, MIXED_READS, points);
+	*ret = resync_best_window(points, n, width);
 	return ret->reads >= MIXED_READS / 4 &&
 	       (ret->reads - 16) * ep->length >= 3 * MIXED_READS * width;
 }
@@ -114,14 +114,14 @@ static bool resync_fit(const struct plan_job *job, const struct order_epoch *ep,
 	 * tell. */
 	if (ep->length > 4 * MOST_READS)
 		width = MIN(width, ep->length / 2 + reads);
-	n = points_collect(job, ep, reads, points);
-	*ret = window_best(points, n, width);
+	n = resync_collect_points(job, ep, reads, points);
+	*ret = resync_best_window(points, n, width);
 	return ret->reads * 100 >= reads * 95;
 }
 
 /* A wide window is for when nothing else helped: before, it might hold two places, the one that was
  * left and the new one. */
-static uint32_t breadths(const struct plan_job *job)
+static uint32_t resync_breadths(const struct plan_job *job)
 {
 	return job->state == PLAN_LOST ? MIXED + 1 : 1;
 }
@@ -143,12 +143,13 @@ static void resync_place(struct plan *plan, struct plan_job *job, const struct w
 	struct slot *cur = job_cur(job), *next = job_next(job);
 	uint64_t low = resync_low(job, w), width = w->last - w->first;
 
+	assert(cur->ep && w->reads && w->first <= w->last && w->last < cur->length);
 	bitmap_clear_all(&cur->consumed);
 	epochs_consume_below(cur, low);
 	window_begins(job); /* twice: what was learned may be of another order */
 	window_begins(job);
 	for (uint32_t i = 0; i < job->history_count; i++) {
-		uint64_t pos = cur->ep->first[history_at(job, i)];
+		uint64_t pos = cur->ep->first[resync_history_at(job, i)];
 
 		while (pos != SAMPLE_NONE && (pos < low || bitmap_get(&cur->consumed, pos)))
 			pos = cur->ep->next_same ? cur->ep->next_same[pos] : SAMPLE_NONE;
@@ -173,8 +174,8 @@ static void resync_place(struct plan *plan, struct plan_job *job, const struct w
 	job->next_streak = job->blind_reads = 0;
 	job->is_searching = false;
 	job->search_pause = SCORE_READS;
-	job->far_next = FAR_FIRST;
-	job->far_round = FAR_ROUND;
+	job->tried_next = TRIED_FIRST;
+	job->tried_round = TRIED_ROUND;
 	job->resyncs++;
 	job->note = why;
 	if (cur->length > 4 * MOST_READS)
@@ -184,7 +185,7 @@ static void resync_place(struct plan *plan, struct plan_job *job, const struct w
 		   job->is_proven ? WHY_OF_STATE : why);
 }
 
-static enum plan_why repeat_why(uint64_t epoch)
+static enum plan_why resync_repeat_why(uint64_t epoch)
 {
 	return epoch == 0 ? WHY_REPEATS_0 : WHY_REPEATS;
 }
@@ -197,12 +198,12 @@ static void resync_cur(struct plan *plan, struct plan_job *job, const struct win
 	     is_done = cur->consumed.count >= cur->length - cur->length / 20;
 	/* Readers may be farther apart than it seemed, and opens may not have been seen: then
 	 * nothing was left out. */
-	bool is_jump = !job->blind_reads &&
-		       slot_unread_below(cur, resync_low(job, w)) > job->span;
+	bool is_jump =
+		!job->blind_reads && window_unread_below(cur, resync_low(job, w)) > job->span;
 	enum plan_why why = is_jump ? WHY_JUMPED : WHY_FOLLOWS;
 
 	if (is_start && is_done) {
-		why = repeat_why(cur->epoch);
+		why = resync_repeat_why(cur->epoch);
 		job->is_repeat = true;
 		valid_close(plan, job);
 		cur->pass++;
@@ -240,6 +241,7 @@ static bool resync_before(struct plan *plan, struct plan_job *job, const struct 
 	uint64_t pass = cur->pass, index = cur->index;
 	int r;
 
+	assert(ep);
 	job->is_repeat = true;
 	epochs_uninstall(job, 0);
 	epochs_uninstall(job, 1);
@@ -253,7 +255,7 @@ static bool resync_before(struct plan *plan, struct plan_job *job, const struct 
 	}
 	cur->pass = pass;
 	cur->index = index;
-	resync_place(plan, job, w, repeat_why(ep->epoch));
+	resync_place(plan, job, w, resync_repeat_why(ep->epoch));
 	return true;
 }
 
@@ -264,7 +266,7 @@ static bool resync_loaded(struct plan *plan, struct plan_job *job)
 	if (job->before && resync_fit(job, job->before, 0, &w) &&
 	    w.first < job->span)
 		return resync_before(plan, job, &w);
-	for (uint32_t breadth = 0; breadth < breadths(job); breadth++) {
+	for (uint32_t breadth = 0; breadth < resync_breadths(job); breadth++) {
 		if (job_cur(job)->ep && resync_fit(job, job_cur(job)->ep, breadth, &w)) {
 			resync_cur(plan, job, &w);
 			return true;
@@ -298,7 +300,7 @@ void resync_try(struct plan *plan, struct plan_job *job)
 }
 
 /* The number of candidate i, or UINT64_MAX for one that is no use. */
-static uint64_t candidate_epoch(const struct plan_job *job, uint32_t i)
+static uint64_t resync_candidate_epoch(const struct plan_job *job, uint32_t i)
 {
 	uint64_t e = job_cur(job)->epoch, epoch = UINT64_MAX;
 
@@ -319,7 +321,7 @@ static uint64_t candidate_epoch(const struct plan_job *job, uint32_t i)
 		epoch = e + 2;
 		break;
 	default:
-		epoch = job->far_next + (i - NEAR_CANDIDATES);
+		epoch = job->tried_next + (i - NEAR_CANDIDATES);
 		break;
 	}
 	if (epoch == e || (job_next(job)->ep && epoch == job_next(job)->epoch))
@@ -329,19 +331,19 @@ static uint64_t candidate_epoch(const struct plan_job *job, uint32_t i)
 
 /* A job that was resumed may be in any epoch: while lost, each search tries some further ones, and
  * twice as many the next time. */
-static uint64_t far_count(const struct plan_job *job)
+static uint64_t resync_count_later(const struct plan_job *job)
 {
-	uint64_t epochs = job->info.epochs ? job->info.epochs : FAR_EPOCHS;
+	uint64_t epochs = job->info.epochs ? job->info.epochs : TRIED_EPOCHS;
 	uint64_t end = job->info.start_epoch + epochs;
 
-	if (job->state != PLAN_LOST || job->far_next >= end)
+	if (job->state != PLAN_LOST || job->tried_next >= end)
 		return 0;
-	return MIN(job->far_round, end - job->far_next);
+	return MIN(job->tried_round, end - job->tried_next);
 }
 
-static void search_end(struct plan_job *job)
+static void resync_end_search(struct plan_job *job)
 {
-	uint64_t far = far_count(job);
+	uint64_t far = resync_count_later(job);
 
 	job->is_searching = false;
 	job->search_at = job->reads + job->search_pause;
@@ -349,14 +351,14 @@ static void search_end(struct plan_job *job)
 	if (job->state != PLAN_LOST)
 		return;
 	job->why = WHY_NOT_FOLLOWED;
-	job->far_next = far ? job->far_next + far : FAR_FIRST;
-	job->far_round = MIN(job->far_round * 2, FAR_ROUND_MAX);
+	job->tried_next = far ? job->tried_next + far : TRIED_FIRST;
+	job->tried_round = MIN(job->tried_round * 2, TRIED_ROUND_MAX);
 }
 
 uint64_t resync_next_candidate(struct plan_job *job)
 {
-	while (job->candidate < NEAR_CANDIDATES + far_count(job)) {
-		uint64_t epoch = candidate_epoch(job, job->candidate);
+	while (job->candidate < NEAR_CANDIDATES + resync_count_later(job)) {
+		uint64_t epoch = resync_candidate_epoch(job, job->candidate);
 
 		if (epoch != UINT64_MAX) {
 			if (job->candidate >= NEAR_CANDIDATES)
@@ -365,11 +367,11 @@ uint64_t resync_next_candidate(struct plan_job *job)
 		}
 		job->candidate++;
 	}
-	search_end(job);
+	resync_end_search(job);
 	return UINT64_MAX;
 }
 
-static enum plan_why candidate_why(const struct plan_job *job, uint64_t epoch)
+static enum plan_why resync_candidate_why(const struct plan_job *job, uint64_t epoch)
 {
 	if (epoch == job->info.start_epoch)
 		return WHY_RUN_AGAIN;
@@ -383,12 +385,12 @@ static enum plan_why candidate_why(const struct plan_job *job, uint64_t epoch)
 bool resync_candidate(struct plan *plan, struct plan_job *job, struct order_epoch *take_ep)
 {
 	uint64_t epoch = take_ep->epoch, pass = job_cur(job)->pass + 1;
-	enum plan_why why = candidate_why(job, epoch);
+	enum plan_why why = resync_candidate_why(job, epoch);
 	struct window w;
 	bool is_fit = false;
 
 	job->candidate++;
-	for (uint32_t breadth = 0; breadth < breadths(job) && !is_fit; breadth++)
+	for (uint32_t breadth = 0; breadth < resync_breadths(job) && !is_fit; breadth++)
 		is_fit = resync_fit(job, take_ep, breadth, &w);
 	if (!is_fit) {
 		order_epoch_free(take_ep);

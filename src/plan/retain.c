@@ -26,7 +26,7 @@ void item_set_fresh(struct plan *plan, struct item *it, bool is_fresh)
 }
 
 /* The copy is gone: its hold must not release a later one of the same sample. */
-static void hold_forget(struct plan *plan, uint32_t sample)
+static void retain_forget_hold(struct plan *plan, uint32_t sample)
 {
 	for (uint32_t i = plan->hold_count; i-- > 0;) {
 		struct hold *h = &plan->hold[(plan->hold_head + i) % plan->hold_size];
@@ -49,7 +49,7 @@ void item_set_state(struct plan *plan, uint32_t sample, uint32_t state)
 		plan->used_pages -= it->pages;
 		if (it->flags & HELD) {
 			plan->held_pages -= it->pages;
-			hold_forget(plan, sample);
+			retain_forget_hold(plan, sample);
 		}
 		item_set_fresh(plan, it, false);
 		it->flags &= ~(uint32_t)HELD;
@@ -77,7 +77,7 @@ void retain_drop(struct plan *plan, struct plan_job *job, uint32_t sample)
 
 /* A ring that grows: the reads of one hold time. Without memory the oldest is let go early, which
  * costs at worst a read. */
-static bool hold_grow(struct plan *plan)
+static bool retain_grow_holds(struct plan *plan)
 {
 	uint32_t size = MAX(plan->hold_size * 2, 256);
 	struct hold *bigger = calloc(size, sizeof(*bigger));
@@ -93,11 +93,11 @@ static bool hold_grow(struct plan *plan)
 	return true;
 }
 
-static void hold_push(struct plan *plan, uint64_t now_ns, uint32_t sample)
+static void retain_push_hold(struct plan *plan, uint64_t now_ns, uint32_t sample)
 {
 	struct item *it = &plan->item[sample];
 
-	if (plan->hold_count == plan->hold_size && !hold_grow(plan))
+	if (plan->hold_count == plan->hold_size && !retain_grow_holds(plan))
 		return;
 	plan->hold[(plan->hold_head + plan->hold_count++) % plan->hold_size] =
 		(struct hold){ plan->opened, now_ns, sample };
@@ -128,7 +128,7 @@ void retain_opened(struct plan *plan, struct plan_job *job, uint64_t now_ns, uin
 			plan->useful++;
 		item_set_fresh(plan, it, false);
 		if (!(it->flags & HELD))
-			hold_push(plan, now_ns, sample);
+			retain_push_hold(plan, now_ns, sample);
 	}
 	item_in(plan, sample);
 }
@@ -165,7 +165,7 @@ void retain_fetched(struct plan *plan, uint64_t now_ns, const struct plan_event 
 		else
 			retain_source_answered(plan, job, now_ns, it->pages, ev);
 	}
-	room_answered(plan, now_ns, it->pages, ev->status);
+	usable_answered(plan, now_ns, it->pages, ev->status);
 	item_out(plan, ev->sample);
 	if (ev->status == PLAN_HELD_OUT) { /* as if it had not been asked for */
 		plan->issued--;
@@ -174,7 +174,7 @@ void retain_fetched(struct plan *plan, uint64_t now_ns, const struct plan_event 
 	if (ev->status == 0) {
 		item_set_state(plan, ev->sample, ARENA);
 		if (it->flags & OPENED)
-			hold_push(plan, now_ns, ev->sample);
+			retain_push_hold(plan, now_ns, ev->sample);
 		else
 			item_set_fresh(plan, it, true);
 	} else {
@@ -200,7 +200,7 @@ void retain_fetched(struct plan *plan, uint64_t now_ns, const struct plan_event 
 
 /* Tiers are exclusive: what the store has need not stay here. Everything else stays until its room
  * is needed. */
-static void hold_release(struct plan *plan, struct plan_job *job, uint32_t sample)
+static void retain_release_hold(struct plan *plan, struct plan_job *job, uint32_t sample)
 {
 	struct item *it;
 
@@ -218,26 +218,49 @@ static void hold_release(struct plan *plan, struct plan_job *job, uint32_t sampl
 		pin_offer(plan, sample);
 }
 
-/* The order was wrong: what was pushed for it waits for nobody. */
+/* What was pushed for an order that turned out to be wrong waits for nobody, unless another job is
+ * about to read it. At most so many samples are looked at; returns how many were not. */
+static uint32_t retain_forget_pushed(struct plan *plan, uint32_t most)
+{
+	uint32_t end = plan->forget_at + MIN(plan->n - plan->forget_at, most);
+
+	assert(plan->forget_at <= plan->n);
+	plan->touched += end - plan->forget_at;
+	most -= end - plan->forget_at;
+	for (; plan->forget_at < end && plan->staged_pages; plan->forget_at++) {
+		uint32_t sample = plan->forget_at;
+
+		if (!(plan->item[sample].flags & STAGED) || stage_is_wanted(plan, sample))
+			continue;
+		item_out(plan, sample);
+		stage_forget(plan, sample);
+		item_in(plan, sample);
+	}
+	if (!plan->staged_pages)
+		plan->forget_at = plan->n;
+	return most;
+}
+
+/* The first share of it at once: a small dataset whole. */
 void retain_lost(struct plan *plan)
 {
-	for (uint32_t i = 0; i < plan->n; i++) {
-		if (!(plan->item[i].flags & STAGED))
-			continue;
-		item_out(plan, i);
-		stage_forget(plan, i);
-		item_in(plan, i);
-	}
+	plan->forget_at = plan->lost_next = 0;
+	retain_forget_pushed(plan, plan->work_most);
 	jobs_stage_dirty(plan);
-	plan->lost_next = 0;
+}
+
+bool retain_lost_step(struct plan *plan)
+{
+	plan->work = retain_forget_pushed(plan, plan->work);
+	return plan->forget_at < plan->n;
 }
 
 /* While the order is lost: what was fetched for it and never read keeps half of the arena at most;
  * what was read stays. */
 static void retain_shed(struct plan *plan, struct plan_job *job)
 {
-	while (plan->n_jobs && !jobs_are_prefetching(plan) && plan->lost_next < plan->n && actions_room(plan) &&
-	       plan->fresh_pages > plan->arena_pages / 2) {
+	while (plan->n_jobs && !jobs_are_prefetching(plan) && plan->lost_next < plan->n &&
+	       actions_left(plan) && plan->fresh_pages > plan->arena_pages / 2) {
 		uint32_t sample = plan->lost_next++;
 		const struct item *it = &plan->item[sample];
 
@@ -248,14 +271,15 @@ static void retain_shed(struct plan *plan, struct plan_job *job)
 
 /* Releases the oldest. One of the next will go into these words of the sets, and is perhaps the
  * next victim, which is looked up by position: all of them are far apart, and begin to come now. */
-static void hold_pop(struct plan *plan, struct plan_job *job)
+static void retain_pop_hold(struct plan *plan, struct plan_job *job)
 {
 	uint32_t sample = plan->hold[plan->hold_head].sample, soon;
 	const struct item *it;
 
+	assert(plan->hold_count);
 	plan->hold_head = (plan->hold_head + 1) % plan->hold_size;
 	plan->hold_count--;
-	hold_release(plan, job, sample);
+	retain_release_hold(plan, job, sample);
 	soon = plan->hold[(plan->hold_head + AHEAD) % plan->hold_size].sample;
 	if (plan->hold_count <= AHEAD || soon == SAMPLE_NONE)
 		return;
@@ -276,9 +300,9 @@ uint64_t retain_step(struct plan *plan, uint64_t now_ns)
 	struct plan_job *first = jobs_first(plan);
 
 	retain_shed(plan, first);
-	if (plan->used_pages > room_pages(plan))
+	if (plan->used_pages > usable_pages(plan))
 		retain_make_room(plan, first, 0, 0, ROOM_NEAR);
-	while (plan->hold_count && actions_room(plan)) {
+	while (plan->hold_count && actions_left(plan)) {
 		const struct hold *h = &plan->hold[plan->hold_head];
 
 		/* A small arena is not paralysed by what was read: at most a quarter of it is held.
@@ -286,7 +310,7 @@ uint64_t retain_step(struct plan *plan, uint64_t now_ns)
 		if (plan->opened - h->read < plan->hold_reads && now_ns < h->at_ns + HOLD_NS &&
 		    plan->held_pages <= plan->arena_pages / 4)
 			return h->at_ns + HOLD_NS;
-		hold_pop(plan, first);
+		retain_pop_hold(plan, first);
 	}
 	return plan->hold_count ? now_ns : UINT64_MAX;
 }
@@ -317,63 +341,110 @@ static uint32_t retain_last_of(const struct plan_job *job)
 	return SAMPLE_NONE;
 }
 
+/* Of all homes the sample that is needed last, or SAMPLE_NONE. */
+static uint32_t retain_last_of_all(const struct plan *plan, uint64_t *ret_when)
+{
+	uint32_t last = SAMPLE_NONE;
+
+	*ret_when = 0;
+	for (uint32_t i = 0; i < plan->top_home; i++) {
+		const struct plan_job *job = plan->keyed[i];
+		uint32_t s = job ? retain_last_of(job) : SAMPLE_NONE;
+		uint64_t when;
+
+		if (s == SAMPLE_NONE)
+			continue;
+		when = jobs_when(plan, job, job_due(plan, job, s));
+		if (last == SAMPLE_NONE || when > *ret_when) {
+			last = s;
+			*ret_when = when;
+		}
+	}
+	return last;
+}
+
+/* The sample moves to whoever needs it first by now. False: not in this step any more. */
+static bool retain_rehome(struct plan *plan, uint32_t sample)
+{
+	plan->is_cut = plan->is_cut || !plan->work;
+	if (!plan->work)
+		return false;
+	plan->work--;
+	assert(item_is_evictable(&plan->item[sample]));
+	item_out(plan, sample);
+	item_in(plan, sample);
+	return true;
+}
+
+static bool retain_is_at_home(const struct plan *plan, uint32_t sample)
+{
+	uint64_t when;
+
+	if (plan->n_jobs == 1 && !plan->n_leaving)
+		return true;
+	return jobs_home(plan, sample, &when) == item_home(plan, &plan->item[sample]);
+}
+
 /* The keyed resident that is needed last by whoever needs it first. A home is as old as the
- * sample's last change and the paces were others then: it is an upper bound, looked at again for
- * the one that would leave, until that one is right. */
+ * sample's last change, and the paces were others then, or a job was at work that has left: it is
+ * looked at again for the one that would leave, until that one is right. */
 static uint32_t retain_last(struct plan *plan, uint64_t *ret_when)
 {
-	for (;;) {
-		uint32_t last = SAMPLE_NONE;
-		uint64_t when = 0;
+	uint32_t last;
 
-		for (uint32_t i = 0; i < plan->top_home; i++) {
-			const struct plan_job *job = plan->keyed[i];
-			uint32_t s = job ? retain_last_of(job) : SAMPLE_NONE;
-			uint64_t w;
-
-			if (s == SAMPLE_NONE)
-				continue;
-			w = jobs_when(plan, job, job_due(plan, job, s));
-			if (last == SAMPLE_NONE || w > when) {
-				last = s;
-				when = w;
-			}
-		}
-		*ret_when = when;
-		if (last == SAMPLE_NONE || plan->n_jobs == 1 ||
-		    jobs_home(plan, last, &when) == item_home(plan, &plan->item[last]))
+	do {
+		last = retain_last_of_all(plan, ret_when);
+		if (last == SAMPLE_NONE || retain_is_at_home(plan, last))
 			return last;
-		item_out(plan, last);
-		item_in(plan, last);
-	}
+	} while (retain_rehome(plan, last));
+	return SAMPLE_NONE;
+}
+
+/* Of those at home with a job that is over, one that no job at work needs. Those that one needs
+ * find their way home. */
+static uint64_t retain_orphan(struct plan *plan, const struct plan_job *job)
+{
+	uint64_t when;
+	uint32_t last;
+
+	do {
+		last = retain_last_of(job);
+		if (last == SAMPLE_NONE)
+			return NO_POS;
+		if (jobs_home(plan, last, &when)->is_over)
+			return last;
+	} while (retain_rehome(plan, last));
+	return NO_POS;
 }
 
 /* A resident that no job at work needs, or NO_POS: those of jobs that are over after those of none,
  * and not while a job is about to know what it needs. */
-static uint64_t retain_unneeded(const struct plan *plan)
+static uint64_t retain_unneeded(struct plan *plan)
 {
 	uint64_t bit = retain_knows_keys(plan) ? tree_max(&plan->unkeyed) : NO_POS;
 
 	if (bit != NO_POS || !plan->n_leaving || !retain_knows_keys(plan) || rekey_is_awaited(plan))
 		return bit;
-	for (uint32_t i = 0; i < plan->top_home && bit == NO_POS; i++) {
+	for (uint32_t i = 0; i < plan->top_home && bit == NO_POS && !plan->is_cut; i++) {
 		const struct plan_job *job = plan->keyed[i];
-		uint32_t last = job && job->is_over ? retain_last_of(job) : SAMPLE_NONE;
 
-		if (last != SAMPLE_NONE)
-			bit = last;
+		if (job && job->is_over)
+			bit = retain_orphan(plan, job);
 	}
 	return bit;
 }
 
-/* The resident that is needed last, or SAMPLE_NONE; *ret_when: NO_POS when no use is known. */
+/* The resident that is needed last, or SAMPLE_NONE; *ret_when: NO_POS when no use is known. What
+ * nobody needs may still be found with the next step: nothing else leaves instead of it. */
 static uint32_t retain_victim(struct plan *plan, const struct plan_job *job, uint64_t *ret_when)
 {
 	uint64_t bit = retain_unneeded(plan);
 
 	*ret_when = NO_POS;
+	if (bit == NO_POS && plan->is_cut)
+		return SAMPLE_NONE;
 	if (bit == NO_POS)
-		bit = uses_last(plan, job);
+		bit = later_last(plan, job);
 	return bit == NO_POS ? retain_last(plan, ret_when) : (uint32_t)bit;
 }
 
@@ -382,30 +453,30 @@ static bool retain_is_worth(const struct plan *plan, const struct plan_job *job,
 			    uint64_t when)
 {
 	const struct slot *next = job_next(job);
-	uint64_t end = job_virtual(job, next, next->ep ? next->value_end : 0);
+	uint64_t end = job_virtual(job, next, next->ep ? next->worth_end : 0);
 
 	if (plan->n_jobs > 1)
 		return when < plan->worth.within;
-	return when < end - job_low(job) || uses_are_near(plan, job, sample);
+	return when < end - job_low(job) || later_is_near(plan, job, sample);
 }
 
 /* A wrong order must not fill more than was promised. */
 static uint64_t retain_soon_pages(const struct plan *plan, const struct plan_job *job)
 {
-	return alone_pages(plan) && job->state == PLAN_FOLLOWING ? room_soon_pages(plan)
-								       : room_pages(plan);
+	return alone_pages(plan) && job->state == PLAN_FOLLOWING ? usable_soon_pages(plan)
+								 : usable_pages(plan);
 }
 
 bool retain_make_room(struct plan *plan, struct plan_job *job, uint64_t pages, uint64_t when,
 		      enum room_for what)
 {
-	while (plan->used_pages + pages > room_pages(plan)) {
+	while (plan->used_pages + pages > usable_pages(plan)) {
 		uint64_t victim_when;
 		uint32_t victim = retain_victim(plan, job, &victim_when);
 
 		bool is_harm = victim == SAMPLE_NONE || victim_when <= when;
 
-		if (actions_room(plan) < 2)
+		if (actions_left(plan) < 2)
 			return false;
 		if (is_harm || retain_is_worth(plan, job, victim, victim_when)) {
 			if (what != ROOM_FAR && alone_make_room(plan, job))
@@ -423,10 +494,10 @@ bool retain_make_room(struct plan *plan, struct plan_job *job, uint64_t pages, u
 
 bool retain_make_room_unneeded(struct plan *plan, uint64_t pages)
 {
-	while (plan->used_pages + pages > room_pages(plan)) {
+	while (plan->used_pages + pages > usable_pages(plan)) {
 		uint64_t bit = retain_unneeded(plan);
 
-		if (bit == NO_POS || actions_room(plan) < 2)
+		if (bit == NO_POS || actions_left(plan) < 2)
 			return false;
 		retain_drop(plan, jobs_first(plan), (uint32_t)bit);
 	}
@@ -435,7 +506,7 @@ bool retain_make_room_unneeded(struct plan *plan, uint64_t pages)
 
 bool retain_let_go(struct plan *plan)
 {
-	while (!plan->n_jobs && plan->unkeyed.count && plan->work && actions_room(plan)) {
+	while (!plan->n_jobs && plan->unkeyed.count && plan->work && actions_left(plan)) {
 		uint32_t sample = (uint32_t)tree_max(&plan->unkeyed);
 
 		plan->work--;

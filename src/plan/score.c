@@ -10,7 +10,7 @@
 #define SMALL (2 * SCORE_READS)
 #define STRANGERS_LEAST 6u /* percent; some are the job's own */
 
-static enum plan_why state_why(const struct plan_job *job, enum plan_state state)
+static enum plan_why score_state_why(const struct plan_job *job, enum plan_state state)
 {
 	switch (state) {
 	case PLAN_FOLLOWING:
@@ -43,7 +43,7 @@ void plan_enter(struct plan *plan, struct plan_job *job, enum plan_state state, 
 		job->is_proven = job->is_shared = false;
 		retain_lost(plan);
 	}
-	job->why = why ? why : state_why(job, state);
+	job->why = why ? why : score_state_why(job, state);
 }
 
 void score_read(struct plan_job *job, uint32_t sample)
@@ -65,6 +65,7 @@ void score_push(struct plan_job *job, bool is_in)
 		job->verdict_count++;
 	*word = is_in ? *word | bit : *word & ~bit;
 	job->verdict_in += is_in;
+	assert(job->verdict_in <= job->verdict_count);
 	job->verdict_head = (job->verdict_head + 1) % SCORE_READS;
 	job->recent_out = job->recent_out << 1 | !is_in;
 	job->recent_near <<= 1;
@@ -81,6 +82,7 @@ void score_strange(struct plan_job *job, bool is_strange)
 		job->strange_count++;
 	*word = is_strange ? *word | bit : *word & ~bit;
 	job->strange_in += is_strange;
+	assert(job->strange_in <= job->strange_count);
 	job->strange_head = (job->strange_head + 1) % SCORE_READS;
 }
 

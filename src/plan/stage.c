@@ -167,7 +167,7 @@ static bool stage_spend(struct plan *plan)
 static void stage_job(struct plan *plan, struct plan_job *job)
 {
 	stage_extend(plan, job);
-	while (actions_room(plan) > ACTIONS_MAX / 4) {
+	while (actions_left(plan) > ACTIONS_MAX / 4) {
 		uint32_t sample = stage_next(job);
 		struct item *it;
 		bool is_due;
@@ -175,6 +175,7 @@ static void stage_job(struct plan *plan, struct plan_job *job)
 		if (sample == SAMPLE_NONE)
 			break;
 		it = &plan->item[sample];
+		assert(item_state(it) == ARENA && !(it->flags & (STAGED | STAGING | HELD)));
 		/* What is due at once is not kept out by what was staged ahead before the limit
 		 * shrank. */
 		is_due = job_due(plan, job, sample) < job_low(job) + job->span;
@@ -214,11 +215,22 @@ bool stage_is_due(const struct plan *plan, uint32_t sample)
 	return false;
 }
 
+bool stage_is_wanted(const struct plan *plan, uint32_t sample)
+{
+	const struct plan_job *job;
+
+	for (uint32_t at = 0; (job = jobs_next(plan, &at));)
+		if (job_is_prefetching(job) && job_due(plan, job, sample) < job->stage_end)
+			return true;
+	return false;
+}
+
 bool stage_try_again(struct plan *plan, uint64_t now_ns, uint32_t sample, uint32_t flag)
 {
 	struct item *it = &plan->item[sample];
 	uint32_t tries = (it->flags & TRY_MASK) >> TRY_SHIFT;
 
+	assert(flag == NO_FETCH || flag == NO_STAGE);
 	it->flags |= flag;
 	if (tries >= 2 || plan->retry_count == RETRY_QUEUE)
 		return false;

@@ -16,6 +16,8 @@ void stage_consumed(struct plan *plan, struct plan_job *job, uint64_t due, uint3
 void stage_forget(struct plan *plan, uint32_t sample);
 /* Whether a job is about to read it. */
 bool stage_is_due(const struct plan *plan, uint32_t sample);
+/* Likewise of a job that is prefetched for. */
+bool stage_is_wanted(const struct plan *plan, uint32_t sample);
 void stage_answered(struct plan *plan, uint64_t now_ns, uint32_t sample, int status);
 /* Between item_out and item_in: not now, but again in a while (flag: NO_FETCH or NO_STAGE), twice
  * per use; false: not again for this use. */

@@ -122,7 +122,7 @@ static void status_of(const struct plan *plan, const struct plan_job *job,
 		.stage_limit_bytes = (uint64_t)plan->stage_limit * PAGE_BYTES,
 		.pinned_bytes = plan->pinned_pages * PAGE_BYTES,
 		.span = job->span,
-		.epochs_known = uses_known(plan, job),
+		.epochs_known = later_known(plan, job),
 		.opened = plan->opened,
 		.issued = plan->issued,
 		.asked = plan->asked,
@@ -140,14 +140,12 @@ static void status_of(const struct plan *plan, const struct plan_job *job,
 		.valid_epoch = job_cur(job)->epoch,
 		.valid_foreseen = job->valid.foreseen,
 		.other_percent = others,
-		.last_epoch = job->has_epochs_end
-				      ? job->info.start_epoch + job->info.epochs - 1
-				      : UINT64_MAX,
+		.last_epoch = job->has_epochs_end ? job->info.start_epoch + job->info.epochs - 1
+						  : UINT64_MAX,
 		.placed = job->placed,
 		.is_over = job->is_over,
 		.lost = job->lost,
-		.lost_reads =
-			job->state == PLAN_LOST ? plan->opened - job->lost_opened : 0,
+		.lost_reads = job->state == PLAN_LOST ? plan->opened - job->lost_opened : 0,
 		.is_pinning_over = plan->is_pinning_over,
 		.is_unread = slot->ep && job->placed && slot->consumed.count == 0,
 	};
@@ -171,7 +169,7 @@ bool plan_is_confirmed(const struct plan *plan)
 	return jobs_first(plan)->is_confirmed;
 }
 
-static bool is_said(const struct plan_status *st, enum plan_why why)
+static bool status_is_said(const struct plan_status *st, enum plan_why why)
 {
 	return strcmp(plan_status_why(st), why_words[why]) == 0;
 }
@@ -193,12 +191,12 @@ const char *plan_status_why(const struct plan_status *st)
 }
 
 /* Whether the readers stand where an epoch ends or begins. */
-static bool is_between(const struct plan_status *st)
+static bool status_is_between(const struct plan_status *st)
 {
 	return st->position <= st->span || st->position + st->span >= st->length;
 }
 
-static int text_of_reading(const struct plan_status *st, char *out, size_t size)
+static int status_text_reading(const struct plan_status *st, char *out, size_t size)
 {
 	uint64_t percent = st->length ? st->position * 100 / st->length : 0;
 	const char *reads = "reads";
@@ -219,7 +217,7 @@ static int text_of_reading(const struct plan_status *st, char *out, size_t size)
 	return n + snprintf(out + n, size - (size_t)n, ", %" PRIu64 " %% of it so far", percent);
 }
 
-static int text_of_state(const struct plan_status *st, char *out, size_t size)
+static int status_text_state(const struct plan_status *st, char *out, size_t size)
 {
 	switch (st->state) {
 	case PLAN_NO_ORDER:
@@ -229,9 +227,9 @@ static int text_of_state(const struct plan_status *st, char *out, size_t size)
 	case PLAN_WAITING:
 		return snprintf(out, size, "has read nothing of the order yet");
 	case PLAN_LOST:
-		if (is_said(st, WHY_NO_EPOCH) || is_said(st, WHY_NO_MEMORY))
+		if (status_is_said(st, WHY_NO_EPOCH) || status_is_said(st, WHY_NO_MEMORY))
 			return snprintf(out, size, "cannot be followed");
-		if (is_said(st, WHY_OUTSIDE))
+		if (status_is_said(st, WHY_OUTSIDE))
 			return snprintf(out, size,
 					"has read %" PRIu64 " samples that are not in the order",
 					st->outside_run);
@@ -246,11 +244,11 @@ static int text_of_state(const struct plan_status *st, char *out, size_t size)
 	case PLAN_FINISHED:
 		return snprintf(out, size, "has read all epochs");
 	default:
-		return text_of_reading(st, out, size);
+		return status_text_reading(st, out, size);
 	}
 }
 
-static void text_of_validation(const struct plan_status *st, char *out, size_t size)
+static void status_text_validation(const struct plan_status *st, char *out, size_t size)
 {
 	if (st->valid_read)
 		snprintf(out, size,
@@ -265,24 +263,24 @@ static void text_of_validation(const struct plan_status *st, char *out, size_t s
 void plan_status_text(const struct plan_status *st, char out[PLAN_TEXT])
 {
 	bool is_reading = st->state >= PLAN_CHECKING && st->state <= PLAN_SLOWED;
-	int n = text_of_state(st, out, PLAN_TEXT);
+	int n = status_text_state(st, out, PLAN_TEXT);
 
-	if (st->state == PLAN_LOST && is_said(st, WHY_OUTSIDE))
+	if (st->state == PLAN_LOST && status_is_said(st, WHY_OUTSIDE))
 		return;
 	if (is_reading && st->other_percent)
 		n += snprintf(
 			out + n, PLAN_TEXT - (size_t)n,
 			"; %u %% of the reads are in another order (another job, rank or loader)",
 			st->other_percent);
-	else if (is_reading ? !is_said(st, WHY_FOLLOWS)
-			    : st->state == PLAN_LOST && !is_said(st, WHY_NOT_FOLLOWED))
+	else if (is_reading ? !status_is_said(st, WHY_FOLLOWS)
+			    : st->state == PLAN_LOST && !status_is_said(st, WHY_NOT_FOLLOWED))
 		n += snprintf(out + n, PLAN_TEXT - (size_t)n, "; %s",
 			      plan_status_why(st));
 	if (st->outside_run && !st->valid_read)
 		n += snprintf(out + n, PLAN_TEXT - (size_t)n,
 			      "; %shas read %" PRIu64 " samples outside of the order",
-			      is_reading && is_between(st) ? "between epochs: " : "",
+			      is_reading && status_is_between(st) ? "between epochs: " : "",
 			      st->outside_run);
 	if (is_reading || st->state == PLAN_FINISHED)
-		text_of_validation(st, out + n, PLAN_TEXT - (size_t)n);
+		status_text_validation(st, out + n, PLAN_TEXT - (size_t)n);
 }

@@ -97,6 +97,7 @@ static bool valid_record(struct plan *plan, struct plan_job *job, uint32_t sampl
 		v->record = bigger;
 		v->record_size = size;
 	}
+	assert(v->n_record < v->record_size && v->n_record < VALID_MAX);
 	v->is_recorded[sample / 64] |= bit;
 	v->record[v->n_record++] = sample;
 	return true;
@@ -193,6 +194,7 @@ static void valid_foresee(struct plan *plan, struct plan_job *job)
 
 	if (v->learned || slot->ep || !valid_is_run(job, &first, &spread))
 		return;
+	assert(first < plan->n);
 	ep = valid_run(plan, job, first);
 	if (!ep || epochs_install(job, 2, ep, job_cur(job)->epoch) < 0)
 		return;

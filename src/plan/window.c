@@ -33,15 +33,15 @@ struct use {
 #define BEGINNING 512u /* reads of a pass */
 #define END_QUIET_NS (2 * NS_PER_S)
 
-static uint64_t chain_next(const struct order_epoch *ep, uint64_t pos)
+static uint64_t window_chain_next(const struct order_epoch *ep, uint64_t pos)
 {
 	uint32_t next = ep->next_same ? ep->next_same[pos] : SAMPLE_NONE;
 
 	return next == SAMPLE_NONE ? NO_POS : next;
 }
 
-uint64_t slot_first_use(const struct slot *slot, const struct plan *plan,
-			const struct plan_job *job, uint32_t sample)
+uint64_t window_first_use(const struct slot *slot, const struct plan *plan,
+			  const struct plan_job *job, uint32_t sample)
 {
 	uint32_t key = *job_key(plan, job, sample);
 	bool is_keyed = key != NO_KEY && key_slot(job, key) == slot;
@@ -55,9 +55,23 @@ uint64_t slot_first_use(const struct slot *slot, const struct plan *plan,
 	for (uint32_t i = 0; i < CHAIN_MAX && pos != NO_POS; i++) {
 		if (!bitmap_get(&slot->consumed, pos))
 			return pos;
-		pos = chain_next(slot->ep, pos);
+		pos = window_chain_next(slot->ep, pos);
 	}
 	return NO_POS;
+}
+
+uint64_t window_unread_below(const struct slot *slot, uint64_t end)
+{
+	uint64_t count = 0;
+
+	for (uint64_t pos = slot->low; pos < end; pos = ALIGN_DOWN(pos, 64) + 64) {
+		uint64_t word = ~slot->consumed.words[pos / 64] & ~0ull << pos % 64;
+
+		if (end - ALIGN_DOWN(pos, 64) < 64)
+			word &= ~(~0ull << end % 64);
+		count += (uint64_t)__builtin_popcountll(word);
+	}
+	return count;
 }
 
 static bool window_was_just_read(const struct plan_job *job, const struct slot *slot,
@@ -71,7 +85,7 @@ static bool window_was_just_read(const struct plan_job *job, const struct slot *
 	     i++) {
 		if (pos + 2 * job->span >= slot->low && pos <= slot->low + job->span)
 			return true;
-		pos = chain_next(slot->ep, pos);
+		pos = window_chain_next(slot->ep, pos);
 	}
 	return false;
 }
@@ -137,7 +151,7 @@ void window_set_consumed(struct plan *plan, struct plan_job *job, struct slot *s
 	if (pos == slot->low)
 		slot->low = bitmap_next_clear(&slot->consumed, pos);
 	if (*job_key(plan, job, sample) == key_make(job, slot, pos))
-		item_rekey(plan, job, sample);
+		item_next_key(plan, job, sample);
 }
 
 /* The predicted use did not come: the sample waits for its next one. */
@@ -168,7 +182,7 @@ static enum fit window_find(struct plan *plan, struct plan_job *job, uint32_t sa
 {
 	struct slot *cur = job_cur(job), *next = job_next(job);
 	uint64_t end = job_order_low(job) + job->span, next_end = end,
-		 pos = slot_first_use(cur, plan, job, sample);
+		 pos = window_first_use(cur, plan, job, sample);
 	bool is_read;
 
 	*ret = (struct use){ cur, pos };
@@ -176,7 +190,7 @@ static enum fit window_find(struct plan *plan, struct plan_job *job, uint32_t sa
 		return FIT_IN;
 	is_read = window_was_just_read(job, cur, sample);
 	if (next->ep) {
-		uint64_t next_pos = slot_first_use(next, plan, job, sample);
+		uint64_t next_pos = window_first_use(next, plan, job, sample);
 		bool has_begun = cur->low == cur->length || next->consumed.count;
 
 		/* The last batches may be left out: then all readers are at the start of the next
@@ -202,7 +216,7 @@ static enum fit window_find(struct plan *plan, struct plan_job *job, uint32_t sa
 }
 
 /* Logarithmic buckets, four per octave. */
-static uint32_t distance_bucket(uint64_t d)
+static uint32_t window_distance_bucket(uint64_t d)
 {
 	uint32_t top;
 
@@ -212,7 +226,7 @@ static uint32_t distance_bucket(uint64_t d)
 	return MIN(8 + 4 * (top - 3) + (uint32_t)(d >> (top - 2) & 3), 63);
 }
 
-static uint64_t distance_upper(uint32_t bucket)
+static uint64_t window_distance_upper(uint32_t bucket)
 {
 	return bucket < 8 ? bucket + 1 : (5ull + (bucket - 8) % 4) << ((bucket - 8) / 4 + 1);
 }
@@ -245,13 +259,13 @@ static void window_learn_span(struct plan_job *job, uint64_t distance)
 		return;
 	if (job_cur(job)->consumed.count < BEGINNING)
 		window_learn_beginning(job, distance);
-	job->distance[distance_bucket(distance)]++;
+	job->distance[window_distance_bucket(distance)]++;
 	if (++job->n_distance < SCORE_READS)
 		return;
 	left = job->n_distance / 100;
 	for (uint32_t i = 64; i-- > 0;) {
 		if (job->distance[i] > left) {
-			least = MAX(least, 4 * distance_upper(i) + 16);
+			least = MAX(least, 4 * window_distance_upper(i) + 16);
 			least = MAX(least, job->span - job->span / 8);
 			job->span = MIN(least, job->span_cap);
 			break;
@@ -347,15 +361,16 @@ static void window_remember(struct plan *plan, struct plan_job *job, const struc
 					    .length = use->slot->length };
 }
 
-static void window_take(struct plan *plan, struct plan_job *job, uint32_t sample, enum fit fit,
-			const struct use *use)
+static void window_place_read(struct plan *plan, struct plan_job *job, uint32_t sample,
+			      enum fit fit, const struct use *use)
 {
 	const struct order_epoch *next = job_next(job)->ep;
 	uint32_t soon = sample; /* what this reader opens next, most likely */
 	bool is_near = false;
 
+	assert(fit == FIT_IN ? use->pos < use->slot->length : fit == FIT_OUT);
 	if (fit == FIT_IN || !job->blind_reads)
-		proof_read(job, use->slot, use->pos);
+		proof_weigh_read(job, use->slot, use->pos);
 	if (fit == FIT_IN) {
 		window_learn_span(job, window_lead(job, use));
 		job->next_streak =
@@ -491,7 +506,7 @@ void window_read(struct plan *plan, struct plan_job *job, uint64_t now_ns, uint3
 	if (fit == FIT_IN || (fit == FIT_OUT && plan->n_jobs == 1))
 		budget_read(plan, job, now_ns);
 	if (fit == FIT_IN || fit == FIT_OUT)
-		window_take(plan, job, sample, fit, &use);
+		window_place_read(plan, job, sample, fit, &use);
 	if (fit == FIT_IN && plan->n_jobs > 1)
 		worth_read(plan, now_ns, sample);
 }
@@ -510,16 +525,16 @@ static uint64_t window_distance(const struct plan *plan, const struct plan_job *
 		return NO_POS;
 	if (valid_is_due(plan, job, sample))
 		return 0;
-	pos = slot_first_use(cur, plan, job, sample);
+	pos = window_first_use(cur, plan, job, sample);
 	if (pos != NO_POS) {
-		away = slot_unread_below(cur, MIN(pos, low + job->span));
+		away = window_unread_below(cur, MIN(pos, low + job->span));
 	} else {
-		pos = next->ep ? slot_first_use(next, plan, job, sample) : NO_POS;
+		pos = next->ep ? window_first_use(next, plan, job, sample) : NO_POS;
 		if (pos == NO_POS)
 			return NO_POS;
 		from = cur->length;
 		away = cur->length - cur->consumed.count +
-		       slot_unread_below(next, MIN(pos, next->low + job->span));
+		       window_unread_below(next, MIN(pos, next->low + job->span));
 	}
 	if (from + pos >= low + job->span)
 		return NO_POS;

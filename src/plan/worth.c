@@ -34,7 +34,7 @@ static double worth_ns(uint32_t bucket)
 static void worth_judge(struct plan *plan)
 {
 	struct worth *w = &plan->worth;
-	double room = MORE * (double)room_pages(plan) * w->elapsed_ns, taken = 0;
+	double room = MORE * (double)usable_pages(plan) * w->elapsed_ns, taken = 0;
 	uint32_t b = 0;
 
 	for (; b < WORTH_BUCKETS && taken <= room; b++)
@@ -48,6 +48,7 @@ void worth_read(struct plan *plan, uint64_t now_ns, uint32_t sample)
 	const struct plan_job *home;
 	uint64_t when;
 
+	assert(plan->n_jobs > 1 && now_ns >= w->since_ns);
 	home = jobs_home(plan, sample, &when);
 	if (home && !home->is_over)
 		w->pages[MIN(worth_bucket(when), WORTH_BUCKETS - 1)] += plan->item[sample].pages;

@@ -120,7 +120,7 @@ static void audit_sample(const struct plan *plan, uint32_t s, struct members *me
 			 uint64_t *n_far)
 {
 	const struct item *it = &plan->item[s];
-	uint32_t bucket = (it->flags & FAR_MASK) >> FAR_SHIFT, keys = 0;
+	uint32_t bucket = (it->flags & BUCKET_MASK) >> BUCKET_SHIFT, keys = 0;
 	uint32_t home = (it->flags & HOME_MASK) >> HOME_SHIFT;
 	bool is_far, is_home = false;
 
@@ -134,8 +134,8 @@ static void audit_sample(const struct plan *plan, uint32_t s, struct members *me
 	is_far = !keys && belongs_into(plan, it, SET_KEEP);
 	CHECK(!keys || !belongs_into(plan, it, SET_KEEP) || is_home);
 	CHECK_INT(tree_get(&plan->unkeyed, s), is_far && !bucket);
-	for (uint32_t b = 0; b < USES_EPOCHS && plan->uses.mask; b++)
-		CHECK_INT(tree_get(&plan->uses.bucket[b], s), is_far && bucket == b + 1);
+	for (uint32_t b = 0; b < LATER_EPOCHS && plan->later.mask; b++)
+		CHECK_INT(tree_get(&plan->later.bucket[b], s), is_far && bucket == b + 1);
 	*n_far += is_far && bucket;
 }
 
@@ -181,9 +181,9 @@ static void audit(const struct plan *plan)
 		pinned += it->flags & (PINNED | PINNING) ? it->pages : 0;
 	}
 	audit_jobs(plan, members);
-	for (uint32_t b = 0; b < USES_EPOCHS; b++) {
-		in_buckets += plan->uses.bucket[b].count;
-		CHECK_INT(plan->uses.filled >> b & 1, plan->uses.bucket[b].count != 0);
+	for (uint32_t b = 0; b < LATER_EPOCHS; b++) {
+		in_buckets += plan->later.bucket[b].count;
+		CHECK_INT(plan->later.filled >> b & 1, plan->later.bucket[b].count != 0);
 	}
 	CHECK_U64(in_buckets, far);
 	CHECK_U64(plan->used_pages, used);

@@ -506,6 +506,32 @@ static void finder_that_goes_is_refused(void)
 	bed_free(&b);
 }
 
+/* A finder that leaves has its memory until its search has ended. */
+static void finder_that_leaves_takes_the_room_of_one(void)
+{
+	struct err err = { 0 };
+	struct finder *f;
+	struct untold *u;
+	struct bed b;
+
+	bed_new(&b);
+	u = b.o->untold;
+	u->most = 3;
+	for (uint32_t i = 1; i < 3; i++) {
+		CHECK(untold_has_room(u));
+		CHECK_INT(finder_new(u, i, &b.who[i], &f, &err), 0);
+		u->finder[i] = f;
+	}
+	CHECK(!untold_has_room(u));
+	u->finder[2] = NULL;
+	u->leaving = f;
+	CHECK(!untold_has_room(u));
+	u->leaving = NULL;
+	finder_free(f);
+	CHECK(untold_has_room(u));
+	bed_free(&b);
+}
+
 /* --- with the thread --- */
 
 static void *tell_from_a_lane(void *arg)
@@ -570,6 +596,7 @@ static const struct check_test tests[] = {
 	{ "numbered_anew_only_what_is_in_force", numbered_anew_only_what_is_in_force },
 	{ "what_is_told_wins", what_is_told_wins },
 	{ "finder_that_goes_is_refused", finder_that_goes_is_refused },
+	{ "finder_that_leaves_takes_the_room_of_one", finder_that_leaves_takes_the_room_of_one },
 	{ "owner_answers_who_tells", owner_answers_who_tells },
 	{ "who_tells_is_answered_when_the_mount_never_came",
 	  who_tells_is_answered_when_the_mount_never_came },

@@ -198,6 +198,46 @@ static void samples_due_later_take_no_room_while_a_slow_store_answers(void)
 	story_free(st);
 }
 
+static void keep(struct story *st, enum plan_event_kind kind, uint32_t from, uint32_t to)
+{
+	for (uint32_t s = from; s < to; s++)
+		story_event(st, (struct plan_event){ .kind = kind, .sample = s });
+}
+
+/* The store is full of what the order does not read, and gives it up, more than once. What the order
+ * reads is larger, so that it stands elsewhere among what is worth keeping. */
+static void room_that_others_leave_is_used(void)
+{
+	uint64_t outside[7] = { 0, 0, 0, ~0xffull, ~0ull, ~0ull, 0xffff }; /* from 200 on */
+	struct order_info info = info_400;
+	struct plan_params p = params_with_store(100);
+	uint64_t sizes[400];
+	struct story *st;
+
+	for (uint32_t i = 0; i < 400; i++)
+		sizes[i] = i < 200 ? 2 * 4096 : 4096;
+	info.outside = outside;
+	p.order = &info;
+	p.arena_bytes *= 2;
+	p.pin_rule = PLAN_PIN_SMALLEST;
+	st = story_prepare(p, sizes);
+	st->n_order = 200;
+	for (uint32_t round = 0; round < 2; round++) {
+		keep(st, PLAN_EV_KEPT, 200, 300);
+		CHECK_U64(story_status(st).pinned_bytes, 100 * 4096);
+		story_read(st, 2 * round, 0, 200);
+		CHECK_U64(st->count[PLAN_ACT_PIN], 50 * round);
+		keep(st, PLAN_EV_UNPINNED, 200, 300);
+		CHECK_U64(story_status(st).pinned_bytes, 0);
+		story_read(st, 2 * round + 1, 0, 200);
+		CHECK_U64(st->count[PLAN_ACT_PIN], 50 * (round + 1));
+		CHECK_U64(story_status(st).pinned_bytes, 100 * 4096);
+		keep(st, PLAN_EV_UNPINNED, 0, 200);
+		CHECK_U64(story_status(st).pinned_bytes, 0);
+	}
+	story_free(st);
+}
+
 static void told_of_a_sample_that_is_being_pinned(void)
 {
 	struct story *st = story_prepare(params_with_store(400), NULL);
@@ -389,6 +429,7 @@ static const struct check_test tests[] = {
 	  what_the_store_has_already_is_not_asked_of_the_source },
 	{ "samples_due_later_take_no_room_while_a_slow_store_answers",
 	  samples_due_later_take_no_room_while_a_slow_store_answers },
+	{ "room_that_others_leave_is_used", room_that_others_leave_is_used },
 	{ "told_of_a_sample_that_is_being_pinned", told_of_a_sample_that_is_being_pinned },
 };
 CHECK_MAIN(tests)
