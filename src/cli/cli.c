@@ -43,7 +43,7 @@ const struct command commands[] = {
 	  "  else SLURM_PROCID and SLURM_NTASKS\n" },
 	{ "order", cmd_order, "print the order a spec stands for",
 	  "usage: clairfs order SPEC --n N|--source DIR [--epoch E] [--rank R] [--head K]\n"
-	  "                     [--binary u32|u64|--places]\n"
+	  "                     [--binary u32|u64] [--places]\n"
 	  "       clairfs order --list\n"
 	  "  --n N            samples of the dataset\n"
 	  "  --source DIR     the dataset itself (for keys sort= and under=, and lists of paths)\n"
