@@ -154,9 +154,8 @@ int order_epoch_new(const struct order *order, uint64_t epoch, struct order_epoc
 void order_epoch_free(struct order_epoch *epoch);
 
 /* The first samples of an epoch, as order_epoch has them in sample[] (but for orders that number
- * records: those records), or of one rank; without the
- * index of positions, and where the kind allows it without the rest of the epoch: `count` numbers
- * (times the world) instead of n. */
+ * records: those records), or of one rank; without the index of positions, and where the kind allows
+ * it without the rest of the epoch: `count` numbers (times the world) instead of n. */
 struct order_part {
 	uint64_t epoch, count; /* UINT64_MAX: all */
 	bool has_rank;

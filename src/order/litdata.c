@@ -376,8 +376,8 @@ static void litdata_rank_read(const struct order *order, const struct order_span
 }
 
 const struct order_kind order_kind_litdata = {
-	.help = "litdata's StreamingDataset; keys: seed(42) shards(those of the table of records) world(1) rank or "
-		"ranks=0-3+6(all) nodes(1) shuffle(1) drop_last(0, 1 with several ranks) "
+	.help = "litdata's StreamingDataset; keys: seed(42) shards(those of the table of records) "
+		"world(1) rank or ranks=0-3+6(all) nodes(1) shuffle(1) drop_last(0, 1 with several ranks) "
 		"item_window(256) node_fits(1)" ORDER_HELP_COMMON,
 	.keys = litdata_keys,
 	.numbers = ORDER_NUMBERS_RECORDS,

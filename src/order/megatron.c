@@ -127,14 +127,17 @@ static int take_records(struct megatron *m, const struct index *index, uint64_t 
 				"file)", n_records);
 	if (rc == 0)
 		rc = read_array(index, "sample_index", 2, UINT32_MAX, &sample, &n, err);
+	if (rc == 0 && n / 2 < m->n) /* it was looked at before */
+		rc = err_set(err, -EINVAL, "the sample index has become shorter");
 	for (uint64_t i = 0; i < m->n && rc == 0; i++) {
-		uint32_t at = sample[2 * (uint64_t)m->shuffle[i]];
+		uint64_t at = m->shuffle[i]; /* below m->n */
 
-		if (at >= documents)
-			rc = err_set(err, -EINVAL, "sample index: entry %u is no document of %" PRIu64,
-				     at, documents);
+		if (sample[2 * at] >= documents)
+			rc = err_set(err, -EINVAL,
+				     "sample index: row %" PRIu64 " begins in no document of the document "
+				     "index", at);
 		else
-			m->shuffle[i] = document[at];
+			m->shuffle[i] = document[sample[2 * at]];
 	}
 	return rc;
 }

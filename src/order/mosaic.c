@@ -22,10 +22,10 @@ struct mosaic {
 	bool is_shuffled;
 };
 
-#define KEYS                                                                   \
+#define KEYS                                                                                       \
 	{                                                                                          \
 		{ .name = "seed", .type = ORDER_KEY_U64, .def = 9176, .max = UINT64_MAX },         \
-			{ .name = "shards", .type = ORDER_KEY_TEXT },                                  \
+			{ .name = "shards", .type = ORDER_KEY_TEXT },                              \
 			{ .name = "canonical_nodes",                                               \
 			  .type = ORDER_KEY_U64,                                                   \
 			  .min = 1,                                                                \
