@@ -4,6 +4,7 @@
  * all are alike, without lengths if they follow each other, in 4 bytes a number if that suffices.
  * Parts of files that were read side by side are then joined in the order of their numbers. Pure
  * but for the allocations. One thread per part. */
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 
@@ -423,6 +424,17 @@ int records_join(struct records_part *parts, size_t n, struct records *ret, uint
 	return rc;
 }
 
+/* Numbers within the part, by which two empty records of one place are told apart. */
+static void number_runs(struct records_part *p)
+{
+	uint64_t count = 0;
+
+	for (uint32_t i = 0; i < p->n_runs; i++) {
+		p->run[i].first = count;
+		count += p->run[i].count;
+	}
+}
+
 static bool has_rising_runs(const struct records_part *p)
 {
 	for (uint32_t i = 1; i < p->n_runs; i++)
@@ -449,10 +461,12 @@ int records_part_settle(struct records_part *p, uint32_t *ret_slot)
 	int rc = close_run(p);
 
 	*ret_slot = p->open.slot;
+	number_runs(p);
 	if (rc == 0)
 		rc = check_runs(p, ret_slot);
 	if (rc == -EEXIST) {
 		rc = join(p, 1, &tangled, ret_slot); /* which empties it */
+		assert(rc != 0);		     /* it is as was found just now */
 		p->runs_max = runs_max;
 		if (rc == -EEXIST)
 			rc = untangle(&tangled, p, ret_slot);
