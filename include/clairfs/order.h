@@ -6,6 +6,7 @@
 #define CLAIRFS_ORDER_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "clairfs/base/err.h"
@@ -60,12 +61,25 @@ typedef bool order_resolve_fn(void *ctx, const char *path, size_t len, uint32_t 
 typedef int order_number_fn(void *ctx, const char *sort, const char *under, uint32_t **ret_sample,
 			    uint64_t *ret_n, struct err *err);
 
+/* Records of one file that follow each other in number. */
+struct order_shard {
+	uint32_t sample; /* the number of the file, SAMPLE_NONE: it is no sample */
+	uint64_t count;
+};
+
 struct order_params {
 	uint64_t n;                /* samples of the dataset, < 2^32 - 2 */
 	order_resolve_fn *resolve; /* NULL: list files may hold indices only */
 	void *resolve_ctx;
 	order_number_fn *number; /* NULL: the keys sort= and under= are refused */
 	void *number_ctx;
+	/* Samples within larger files that the dataset has a table of: how many, 0: it has none; and
+	 * the files that have them, *ret (heap, [*ret_n]) in the sequence of their numbers, counts
+	 * adding up to n_records. Some kinds number these, and any of samples does with records=1;
+	 * sidecars (format.h) are numbered by none then: `number` is asked for what is left. -ENOMEM */
+	uint64_t n_records;
+	int (*shards)(void *ctx, struct order_shard **ret, size_t *ret_n);
+	void *shards_ctx;
 	/* The samples of a list that was told and is in no file: kind "list" takes (and copies)
 	 * these, whatever its path says. NULL: none. */
 	const uint32_t *told;
@@ -107,6 +121,11 @@ int order_new(const struct order_spec *spec, const struct order_params *params, 
 	      struct err *err) MUST_USE;
 void order_free(struct order *order);
 const struct order_info *order_info(const struct order *order);
+/* So many records of the dataset's table are numbered, and order_head gives their numbers in the
+ * table; 0: the order numbers samples. Its info and its epochs are of files all the same: a position is
+ * where the reader comes to the first record of a file, and start_step, batch and prefetch_factor
+ * are 0, for those are of records. */
+uint64_t order_n_records(const struct order *order);
 /* Sets info's flag; before anybody else has the order. */
 void order_may_be_left(struct order *order);
 /* What is unusual about the order though it is allowed, one line for a person ("epoch 0 leaves out
@@ -115,7 +134,8 @@ const char *order_note(const struct order *order);
 
 /* One epoch, merged over the local ranks: position p = the p-th sample this node reads when all
  * local ranks run in step (rank r's i-th sample stands before every rank's (i+1)-th; within one i,
- * ascending rank). Immutable. */
+ * ascending rank). Of an order that numbers records: the files, each where its first record
+ * stands. Immutable. */
 struct order_epoch {
 	uint64_t epoch;
 	uint64_t length;  /* positions; < 2^32 */
@@ -133,9 +153,9 @@ int order_epoch_new(const struct order *order, uint64_t epoch, struct order_epoc
 		    struct err *err) MUST_USE;
 void order_epoch_free(struct order_epoch *epoch);
 
-/* The first samples of an epoch, as order_epoch has them in sample[], or of one rank; without the
- * index of positions, and where the kind allows it without the rest of the epoch: `count` numbers
- * (times the world) instead of n. */
+/* The first samples of an epoch, as order_epoch has them in sample[] (but for orders that number
+ * records: those records), or of one rank; without the index of positions, and where the kind allows
+ * it without the rest of the epoch: `count` numbers (times the world) instead of n. */
 struct order_part {
 	uint64_t epoch, count; /* UINT64_MAX: all */
 	bool has_rank;

@@ -43,7 +43,7 @@ const struct command commands[] = {
 	  "  else SLURM_PROCID and SLURM_NTASKS\n" },
 	{ "order", cmd_order, "print the order a spec stands for",
 	  "usage: clairfs order SPEC --n N|--source DIR [--epoch E] [--rank R] [--head K]\n"
-	  "                     [--binary u32|u64]\n"
+	  "                     [--binary u32|u64] [--places]\n"
 	  "       clairfs order --list\n"
 	  "  --n N            samples of the dataset\n"
 	  "  --source DIR     the dataset itself (for keys sort= and under=, and lists of paths)\n"
@@ -51,6 +51,9 @@ const struct command commands[] = {
 	  "  --rank R         one rank only (default: all of the spec's ranks, merged)\n"
 	  "  --head K         only the first K\n"
 	  "  --binary T       raw little-endian numbers instead of lines\n"
+	  "  --places         with each number its file, offset and length (needs --source)\n"
+	  "  --snapshot-dir DIR  where mounts keep the index of DIR, with its table of records\n"
+	  "  --allow-other    the index of mounts with allow_other\n"
 	  "  --list           list the kinds of orders and their keys\n" },
 	{ "recover", cmd_recover, "find the seed of an order from the first samples read",
 	  "usage: clairfs recover --n N [--world W[,W]...] [--rank R] [--batch B] [--workers W]\n"

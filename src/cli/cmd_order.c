@@ -3,23 +3,37 @@
  */
 #include <errno.h>
 #include <getopt.h>
+#include <inttypes.h>
+#include <limits.h>
 #include <string.h>
 
 #include "clairfs/base/text.h"
 #include "clairfs/daemon.h"
-#include "clairfs/dataset.h"
+#include "clairfs/dataset/records.h"
 #include "clairfs/order.h"
 #include "clairfs/orders.h"
 #include "cli.h"
 
-enum { OPT_N = 256, OPT_EPOCH, OPT_RANK, OPT_HEAD, OPT_BINARY, OPT_LIST, OPT_SOURCE, OPT_HELP };
+enum {
+	OPT_N = 256,
+	OPT_EPOCH,
+	OPT_RANK,
+	OPT_HEAD,
+	OPT_BINARY,
+	OPT_LIST,
+	OPT_SOURCE,
+	OPT_PLACES,
+	OPT_SNAPSHOT_DIR,
+	OPT_ALLOW_OTHER,
+	OPT_HELP
+};
 
 #define SCAN_THREADS 8
 
 struct order_args {
-	const char *spec, *source;
+	const char *spec, *source, *snapshot_dir;
 	uint64_t n, epoch, rank, head;
-	bool has_n, has_epoch, has_rank;
+	bool has_n, has_epoch, has_rank, has_places, is_shared;
 	int width; /* 0 text, 4, 8 */
 };
 
@@ -47,6 +61,15 @@ static int take_option(int c, const char *value, struct order_args *a)
 	case OPT_SOURCE:
 		a->source = value;
 		return 0;
+	case OPT_PLACES:
+		a->has_places = true;
+		return 0;
+	case OPT_SNAPSHOT_DIR:
+		a->snapshot_dir = value;
+		return 0;
+	case OPT_ALLOW_OTHER:
+		a->is_shared = true;
+		return 0;
 	case OPT_BINARY:
 		a->width = strcmp(value, "u32") == 0 ? 4 : strcmp(value, "u64") == 0 ? 8 : -1;
 		return a->width < 0 ? -EINVAL : 0;
@@ -66,6 +89,22 @@ static void put_sample(uint32_t sample, int width)
 		printf("%u\n", sample);
 }
 
+/* "number path offset length", as clairfs index prints records. */
+static void put_place(const struct dataset *ds, const struct order *order, uint32_t number)
+{
+	static char path[PATH_MAX * 4], escaped[PATH_MAX * 16];
+	struct dataset_extent x = { .entry = { number } };
+
+	if (order_n_records(order) > 0)
+		x = dataset_locate(ds, (struct record_no){ number });
+	else
+		x.length = dataset_size(ds, x.entry);
+	if (dataset_path(ds, x.entry, path, sizeof(path)) < 0)
+		return;
+	printf("%" PRIu32 "\t%s\t%" PRIu64 "\t%" PRIu64 "\n", number,
+	       text_escape(path, strlen(path), escaped, sizeof(escaped)), x.offset, x.length);
+}
+
 /* An epoch that does not fit would have this process, or another one, killed. */
 static int check_room(const struct order *order, const struct order_part *part, struct err *err)
 {
@@ -78,7 +117,8 @@ static int check_room(const struct order *order, const struct order_part *part, 
 		       (unsigned long long)(needed >> 20), (unsigned long long)(there >> 20));
 }
 
-static int print(const struct order *order, const struct order_args *a, struct err *err)
+static int print(const struct order *order, const struct dataset *ds, const struct order_args *a,
+		 struct err *err)
 {
 	struct order_part part = { .epoch = a->has_epoch ? a->epoch : order_info(order)->start_epoch,
 				   .count = a->head,
@@ -92,14 +132,22 @@ static int print(const struct order *order, const struct order_args *a, struct e
 		rc = order_head(order, &part, &sample, &length, err);
 	if (rc < 0)
 		return cli_fail(err);
-	for (uint64_t i = 0; i < length && !ferror(stdout); i++)
-		put_sample(sample[i], a->width);
+	for (uint64_t i = 0; i < length && !ferror(stdout); i++) {
+		if (a->has_places)
+			put_place(ds, order, sample[i]);
+		else
+			put_sample(sample[i], a->width);
+	}
 	return cli_finish();
 }
 
 static int run_order(const struct order_args *a)
 {
-	struct dataset_params dp = { .source = a->source, .scan_threads = SCAN_THREADS };
+	AUTO_FREE char *dir = dataset_snapshot_place(a->snapshot_dir);
+	struct dataset_params dp = { .source = a->source,
+				     .snapshot_dir = dir, /* which has the table of records */
+				     .is_shared = a->is_shared,
+				     .scan_threads = SCAN_THREADS };
 	struct order_params params = { .n = a->n };
 	struct dataset *dataset = NULL;
 	struct order_spec *spec = NULL;
@@ -115,7 +163,7 @@ static int run_order(const struct order_args *a)
 		rc = order_new(spec, &params, &order, &err);
 	if (rc == 0 && order_note(order))
 		fprintf(stderr, "clairfs: note: %s\n", order_note(order));
-	rc = rc < 0 ? cli_fail(&err) : print(order, a, &err);
+	rc = rc < 0 ? cli_fail(&err) : print(order, dataset, a, &err);
 	if (order)
 		order_free(order);
 	if (spec)
@@ -133,6 +181,10 @@ int cmd_order(int argc, char **argv)
 					       { "head", required_argument, NULL, OPT_HEAD },
 					       { "binary", required_argument, NULL, OPT_BINARY },
 					       { "source", required_argument, NULL, OPT_SOURCE },
+					       { "places", no_argument, NULL, OPT_PLACES },
+					       { "snapshot-dir", required_argument, NULL,
+						 OPT_SNAPSHOT_DIR },
+					       { "allow-other", no_argument, NULL, OPT_ALLOW_OTHER },
 					       { "list", no_argument, NULL, OPT_LIST },
 					       { "help", no_argument, NULL, OPT_HELP },
 					       { NULL, 0, NULL, 0 } };
@@ -155,6 +207,10 @@ int cmd_order(int argc, char **argv)
 	if (args.has_n == (args.source != NULL))
 		return cli_usage("order",
 				 "either --n, the number of samples, or --source is needed");
+	if (args.has_n && (args.has_places || args.snapshot_dir || args.is_shared))
+		return cli_usage("order", "--places, --snapshot-dir and --allow-other go with --source");
+	if (args.has_places && args.width)
+		return cli_usage("order", "--places or --binary, not both");
 	if (args.has_n && args.n == 0)
 		return cli_usage("order", "--n 0: an order needs samples");
 	args.spec = argv[optind];

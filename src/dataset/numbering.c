@@ -29,6 +29,7 @@ struct part {
 	bool *is_inside;    /* [n_dirs + 1] by directory number */
 	char *paths;        /* of the directories, relative to base, each with '/' at its end */
 	locale_t lower;     /* of lower-casing; 0: ASCII only */
+	const struct records *records; /* NULL: none, or what describes them counts as well */
 	uint32_t *sample;
 	uint32_t n;
 };
@@ -234,12 +235,18 @@ static bool has_timm_extension(const char *name, size_t len)
 	return false;
 }
 
+/* Where records are samples, what only describes files is none. */
+static bool is_left_out(const struct part *p, uint32_t sample, const char *name, uint32_t len)
+{
+	return p->records && format_is_sidecar(name, len) && !records_of_file(p->records, sample);
+}
+
 static bool part_takes(const struct part *p, uint32_t sample)
 {
 	uint32_t len, parent = p->t->parent[sample];
 	const char *name = table_name(p->t, sample, &len);
 
-	if (!p->is_inside[table_dir_no(p->t, parent)])
+	if (!p->is_inside[table_dir_no(p->t, parent)] || is_left_out(p, sample, name, len))
 		return false;
 	if (p->sort == DATASET_SORT_TORCHVISION)
 		return parent != p->base && layout_is_image(name, len);
@@ -366,14 +373,11 @@ int dataset_sort_parse(const char *name, enum dataset_sort *ret, struct err *err
 		       shown);
 }
 
-int dataset_numbering(const struct dataset *ds, enum dataset_sort sort, const char *under,
-		      uint32_t **ret_sample, uint32_t *ret_n, struct err *err)
+static int number(const struct dataset *ds, struct part *p, const char *under, struct err *err)
 {
-	struct part p = { .t = &ds->t, .sort = sort, .base = ds->t.n_entries };
 	char shown[256];
 	int rc;
 
-	*ret_sample = NULL;
 	text_escape(under ? under : "", under ? strlen(under) : 0, shown, sizeof(shown));
 	if (under) {
 		struct entry_id e = dataset_resolve(ds, under, strlen(under));
@@ -381,21 +385,46 @@ int dataset_numbering(const struct dataset *ds, enum dataset_sort sort, const ch
 		if (entry_eq(e, ENTRY_NONE) || dataset_kind(ds, e) != ENTRY_KIND_DIR)
 			return err_set(err, -ENOENT, "there is no directory \"%s\" in the dataset",
 				       shown);
-		p.base = dataset_slot(ds, e);
+		p->base = dataset_slot(ds, e);
 	}
-	rc = part_fill(&p);
-	free(p.is_inside);
-	free(p.path_off);
-	free(p.paths);
-	if (rc == 0 && p.n == 0)
+	rc = part_fill(p);
+	free(p->is_inside);
+	free(p->path_off);
+	free(p->paths);
+	if (rc == 0 && p->n == 0)
 		rc = err_set(err, -ENOENT, "there is no sample below \"%s\"", *shown ? shown : ".");
 	else if (rc < 0)
 		err_set(err, rc, "not enough memory to sort the samples");
-	if (rc < 0) {
-		free(p.sample);
-		return rc;
-	}
+	if (rc < 0)
+		free(TAKE(p->sample));
+	return rc;
+}
+
+static struct part all_of(const struct dataset *ds, enum dataset_sort sort)
+{
+	return (struct part){ .t = &ds->t, .sort = sort, .base = ds->t.n_entries };
+}
+
+int dataset_numbering(const struct dataset *ds, enum dataset_sort sort, const char *under,
+		      uint32_t **ret_sample, uint32_t *ret_n, struct err *err)
+{
+	struct part p = all_of(ds, sort);
+	int rc;
+
+	p.records = dataset_has_records(ds) ? &ds->records : NULL;
+	rc = number(ds, &p, under, err);
 	*ret_sample = p.sample;
 	*ret_n = p.n;
-	return 0;
+	return rc;
+}
+
+int dataset_number_all(const struct dataset *ds, const char *under, uint32_t **ret_sample,
+		       uint32_t *ret_n, struct err *err)
+{
+	struct part p = all_of(ds, DATASET_SORT_INDEX);
+	int rc = number(ds, &p, under, err);
+
+	*ret_sample = p.sample;
+	*ret_n = p.n;
+	return rc;
 }

@@ -225,15 +225,19 @@ uint64_t records_count(const struct records *r)
 	return last->first + last->count;
 }
 
-/* The unit that has this row of the run. */
-static uint64_t unit_of_row(const struct records *r, const struct run *s, uint64_t row)
+/* A number of each unit of a run, which never falls. */
+typedef uint64_t number_of_fn(const struct records *r, const struct run *s, uint64_t unit);
+
+/* The last unit whose number is no larger than this; the first one's is 0. */
+static uint64_t last_unit(const struct records *r, const struct run *s, number_of_fn *number_of,
+			  uint64_t most)
 {
 	uint64_t low = 0, high = s->units;
 
 	while (high - low > 1) {
 		uint64_t middle = low + (high - low) / 2;
 
-		if (rows_before(r, s, middle) <= row)
+		if (number_of(r, s, middle) <= most)
 			low = middle;
 		else
 			high = middle;
@@ -253,7 +257,7 @@ static void locate_in(const struct records *r, const struct run *s, uint64_t i,
 		return;
 	}
 	if (s->kind == RECORDS_ROWS)
-		i = unit_of_row(r, s, i);
+		i = last_unit(r, s, rows_before, i);
 	*ret = (struct format_range){ s->offset + start_of(r, s, i), length_of(r, s, i) };
 }
 
@@ -305,22 +309,6 @@ const struct run *records_of_file(const struct records *r, uint32_t slot)
 	return has_file(s, slot) ? s : NULL;
 }
 
-/* The last unit that begins at or before this place, of a table. */
-static uint64_t unit_before(const struct records *r, const struct run *s, uint64_t at)
-{
-	uint64_t low = 0, high = s->units;
-
-	while (high - low > 1) {
-		uint64_t middle = low + (high - low) / 2;
-
-		if (start_of(r, s, middle) <= at)
-			low = middle;
-		else
-			high = middle;
-	}
-	return low;
-}
-
 uint32_t records_at(const struct records *r, uint32_t slot, uint64_t offset)
 {
 	const struct run *s = run_before(r, slot, offset);
@@ -336,7 +324,7 @@ uint32_t records_at(const struct records *r, uint32_t slot, uint64_t offset)
 	if (s->kind == RECORDS_AFFINE)
 		return at % s->stride < s->length ? (uint32_t)(s->first + at / s->stride)
 						  : UINT32_MAX;
-	unit = unit_before(r, s, at);
+	unit = last_unit(r, s, start_of, at);
 	if (at - start_of(r, s, unit) >= length_of(r, s, unit))
 		return UINT32_MAX;
 	return (uint32_t)(s->first + (s->kind == RECORDS_ROWS ? rows_before(r, s, unit) : unit));

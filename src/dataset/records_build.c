@@ -4,6 +4,7 @@
  * all are alike, without lengths if they follow each other, in 4 bytes a number if that suffices.
  * Parts of files that were read side by side are then joined in the order of their numbers. Pure
  * but for the allocations. One thread per part. */
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 
@@ -29,10 +30,10 @@ static int grow(void **items, uint64_t n, uint64_t *capacity, size_t size)
 
 static int put_run(struct records_part *p, const struct run *s)
 {
+	uint32_t most = p->runs_max ? p->runs_max : RECORDS_RUNS_MAX;
 	uint64_t capacity = p->capacity;
 	void *items = p->run;
-	int rc = p->n_runs == UINT32_MAX ? -EOVERFLOW
-					     : grow(&items, p->n_runs, &capacity, sizeof(*s));
+	int rc = p->n_runs >= most ? -E2BIG : grow(&items, p->n_runs, &capacity, sizeof(*s));
 
 	if (rc < 0)
 		return rc;
@@ -316,18 +317,16 @@ static int by_file_cmp(const void *a, const void *b, void *arg)
 	return (x->first > y->first) - (x->first < y->first);
 }
 
-/* The list by file. -EEXIST */
-static int sort_by_file(struct records *r, uint32_t *ret_slot)
+/* The list by file of these runs. -EEXIST: some reach into each other. */
+static int sort_by_file(struct run *run, uint32_t n, uint32_t *by_file, uint32_t *ret_slot)
 {
-	for (uint32_t i = 0; i < r->n_runs; i++)
-		r->by_file[i] = i;
-	qsort_r(r->by_file, r->n_runs, sizeof(*r->by_file), by_file_cmp, r->run);
-	for (uint32_t i = 1; i < r->n_runs; i++) {
-		const struct run *s = &r->run[r->by_file[i]];
-
-		if (records_are_apart(&r->run[r->by_file[i - 1]], s))
+	for (uint32_t i = 0; i < n; i++)
+		by_file[i] = i;
+	qsort_r(by_file, n, sizeof(*by_file), by_file_cmp, run);
+	for (uint32_t i = 1; i < n; i++) {
+		if (records_are_apart(&run[by_file[i - 1]], &run[by_file[i]]))
 			continue;
-		*ret_slot = s->slot;
+		*ret_slot = run[by_file[i]].slot;
 		return -EEXIST;
 	}
 	return 0;
@@ -397,26 +396,84 @@ static int join(struct records_part *parts, size_t n, struct records *ret, uint3
 		rc = append(ret, &parts[i], &at, &data_at, &count);
 		records_part_fini(&parts[i]);
 	}
-	return rc < 0 ? rc : sort_by_file(ret, ret_slot);
+	return rc < 0 ? rc : sort_by_file(ret->run, ret->n_runs, ret->by_file, ret_slot);
+}
+
+/* A table whose runs reach into each other as a part whose runs do not. */
+static int untangle(struct records *take_tangled, struct records_part *ret, uint32_t *ret_slot)
+{
+	int rc = records_untangle(take_tangled, ret, ret_slot);
+
+	records_fini(take_tangled);
+	return rc < 0 ? rc : close_run(ret);
 }
 
 int records_join(struct records_part *parts, size_t n, struct records *ret, uint32_t *ret_slot)
 {
-	struct records tangled = { 0 };
 	struct records_part p = { 0 };
 	int rc = join(parts, n, ret, ret_slot);
 
 	if (rc == -EEXIST) {
-		tangled = *ret;
-		*ret = (struct records){ 0 };
-		rc = records_untangle(&tangled, &p, ret_slot);
-		records_fini(&tangled);
+		rc = untangle(ret, &p, ret_slot);
 		if (rc == 0)
 			rc = join(&p, 1, ret, ret_slot);
 		records_part_fini(&p);
 	}
 	if (rc < 0)
 		records_fini(ret);
+	return rc;
+}
+
+/* Numbers within the part, by which two empty records of one place are told apart. */
+static void number_runs(struct records_part *p)
+{
+	uint64_t count = 0;
+
+	for (uint32_t i = 0; i < p->n_runs; i++) {
+		p->run[i].first = count;
+		count += p->run[i].count;
+	}
+}
+
+static bool has_rising_runs(const struct records_part *p)
+{
+	for (uint32_t i = 1; i < p->n_runs; i++)
+		if (!records_are_apart(&p->run[i - 1], &p->run[i]))
+			return false;
+	return true;
+}
+
+/* Whether the runs reach into each other, which costs a sort of them. */
+static int check_runs(struct records_part *p, uint32_t *ret_slot)
+{
+	AUTO_FREE uint32_t *by_file = NULL;
+
+	if (has_rising_runs(p))
+		return 0;
+	by_file = reallocarray(NULL, p->n_runs, sizeof(*by_file));
+	return by_file ? sort_by_file(p->run, p->n_runs, by_file, ret_slot) : -ENOMEM;
+}
+
+int records_part_settle(struct records_part *p, uint32_t *ret_slot)
+{
+	struct records tangled = { 0 };
+	uint32_t runs_max = p->runs_max;
+	int rc = close_run(p);
+
+	*ret_slot = p->open.slot;
+	number_runs(p);
+	if (rc == 0)
+		rc = check_runs(p, ret_slot);
+	if (rc == -EEXIST) {
+		rc = join(p, 1, &tangled, ret_slot); /* which empties it */
+		assert(rc != 0);		     /* it is as was found just now */
+		p->runs_max = runs_max;
+		if (rc == -EEXIST)
+			rc = untangle(&tangled, p, ret_slot);
+		records_fini(&tangled);
+	}
+	if (rc < 0)
+		records_part_clear(p);
 	return rc;
 }
 

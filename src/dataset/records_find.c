@@ -14,6 +14,9 @@
 
 #define LOGGED_MAX 8u
 
+const char records_too_tangled[] =
+	"its records are numbered to and fro, too often for an index; sorted by offset they would do";
+
 struct tasks {
 	struct records_task *task;
 	size_t n, capacity;
@@ -67,6 +70,24 @@ static int add_task(struct tasks *t, const struct records_task *task)
 	return 0;
 }
 
+/* The files of a group are its own from here on. False: one is there twice, and none is. */
+static bool own_files(struct finder *f, const struct group *g, uint32_t number)
+{
+	for (size_t i = g->first; i < g->first + g->n; i++) {
+		uint32_t *group_of = &f->group_of[f->grouped.task[i].slot];
+
+		if (*group_of == 0) {
+			*group_of = number;
+			continue;
+		}
+		while (i-- > g->first)
+			f->group_of[f->grouped.task[i].slot] = 0;
+		return false;
+	}
+	return true;
+}
+
+/* -EEXIST: it describes a file twice. */
 static int add_group(struct finder *f, uint32_t index_slot, size_t first)
 {
 	struct group group = { .first = first, .n = f->grouped.n - first };
@@ -80,10 +101,12 @@ static int add_group(struct finder *f, uint32_t index_slot, size_t first)
 		f->group = bigger;
 		f->groups_capacity = capacity;
 	}
+	if (!own_files(f, &group, (uint32_t)f->n_groups + 1)) {
+		f->grouped.n = first;
+		return -EEXIST;
+	}
 	f->group[f->n_groups++] = group;
 	f->group_of[index_slot] = (uint32_t)f->n_groups;
-	for (size_t i = first; i < f->grouped.n; i++)
-		f->group_of[f->grouped.task[i].slot] = (uint32_t)f->n_groups;
 	return 0;
 }
 
@@ -112,7 +135,7 @@ static int take_shard(void *ctx, const struct format_shard *shard)
 	task.slot = task.index_slot = file_beside(s->f, s->dir, shard->name, shard->len);
 	if (task.slot == UINT32_MAX)
 		return err_set(s->err, -EBADMSG,
-			       "%s is not there, or compressed, or described twice",
+			       "%s is not there, or compressed, or described by another index",
 			       text_escape(shard->name, shard->len, shown, sizeof(shown)));
 	return add_task(&s->f->grouped, &task);
 }
@@ -138,7 +161,8 @@ static int take_index(struct finder *f, uint32_t slot, const char *path, struct 
 	}
 	for (size_t i = first; i < f->grouped.n; i++)
 		f->grouped.task[i].format = format;
-	return add_group(f, slot, first);
+	rc = add_group(f, slot, first);
+	return rc == -EEXIST ? err_set(err, -EBADMSG, "a shard is described twice") : rc;
 }
 
 /* NAME.idx beside NAME.bin */
@@ -309,26 +333,46 @@ static void read_main(void *arg)
 		if (is_over)
 			return;
 		rc = records_read(r->f->ds, &r->f->chosen.task[i], &r->part[i], &err);
+		if (rc == 0) /* here, so that what is wrong with a file costs that file only */
+			rc = records_settle_for(&r->f->ds->t, &r->part[i], &err);
 		if (rc < 0)
 			fail(r, i, rc, &err);
 	}
 }
 
-int records_join_for(const struct table *t, struct records_part *parts, size_t n,
-		     struct records *ret, struct err *err)
+static int join_error(const struct table *t, int rc, uint32_t slot, struct err *err)
 {
-	char path[DATASET_PATH_MAX + 1], shown[512];
-	uint32_t slot;
-	int rc = records_join(parts, n, ret, &slot);
+	char path[DATASET_PATH_MAX + 1] = "a file", shown[512];
 
-	if (rc == -EEXIST && table_path(t, slot, path, sizeof(path)) == 0)
-		return err_set(err, -EBADMSG, "%s: records overlap",
-			       text_escape(path, strlen(path), shown, sizeof(shown)));
+	if (rc == -EEXIST || rc == -E2BIG) {
+		if (slot < t->n_entries && table_path(t, slot, path, sizeof(path)) < 0)
+			strcpy(path, "a file"); /* UNTESTED: no path of the index is longer */
+		return err_set(err, rc == -EEXIST ? -EBADMSG : rc, "%s: %s",
+			       text_escape(path, strlen(path), shown, sizeof(shown)),
+			       rc == -EEXIST ? "records overlap" : records_too_tangled);
+	}
 	if (rc == -EOVERFLOW)
 		return err_set(err, rc, "more records than an index can number (2^32)");
 	if (rc == -ENODATA)
 		return err_set(err, rc, "there are no records");
 	return rc < 0 ? err_set(err, rc, "out of memory") : 0;
+}
+
+int records_settle_for(const struct table *t, struct records_part *part, struct err *err)
+{
+	uint32_t slot;
+	int rc = records_part_settle(part, &slot);
+
+	return join_error(t, rc, slot, err);
+}
+
+int records_join_for(const struct table *t, struct records_part *parts, size_t n,
+		     struct records *ret, struct err *err)
+{
+	uint32_t slot;
+	int rc = records_join(parts, n, ret, &slot);
+
+	return join_error(t, rc, slot, err);
 }
 
 static int read_chosen(struct finder *f, struct records *ret, struct err *err)
@@ -370,7 +414,7 @@ int dataset_find_records(struct dataset *ds, struct dataset_find *find, struct e
 	find->n_plain = find->n_failed = 0;
 	if (find->is_auto)
 		find->format = FORMAT_NONE;
-	rc = dataset_numbering(ds, DATASET_SORT_INDEX, find->under, &f.sample, &f.n, err);
+	rc = dataset_number_all(ds, find->under, &f.sample, &f.n, err);
 	f.group_of = calloc((size_t)ds->t.n_samples + 1, sizeof(*f.group_of));
 	if (rc == 0 && !f.group_of)
 		rc = err_set(err, -ENOMEM, "out of memory");

@@ -127,7 +127,9 @@ static int take_line(void *ctx, const struct format_line *line)
 		rc = records_part_add(&import->part, &range, 1);
 	import->slot = slot;
 	return rc < 0 ? err_set(import->err, rc, "%s",
-				rc == -ENOMEM ? "out of memory" : "too many records")
+				rc == -ENOMEM ? "out of memory" :
+				rc == -E2BIG  ? records_too_tangled :
+						"too many records")
 		      : 0;
 }
 

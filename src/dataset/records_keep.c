@@ -55,6 +55,28 @@ bool dataset_record_identity(const struct dataset *ds, struct entry_id e, struct
 	return true;
 }
 
+int dataset_runs(const struct dataset *ds, struct dataset_run **ret, size_t *ret_n)
+{
+	const struct records *r = &ds->records;
+	size_t n = 0, at = 0;
+
+	for (uint32_t i = 0; i < r->n_runs; i++)
+		n += r->run[i].kind == RECORDS_WHOLE ? r->run[i].count : 1;
+	*ret = reallocarray(NULL, MAX(n, 1), sizeof(**ret));
+	if (!*ret)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < r->n_runs; i++) {
+		const struct run *s = &r->run[i];
+		uint64_t files = s->kind == RECORDS_WHOLE ? s->count : 1;
+
+		for (uint64_t k = 0; k < files; k++)
+			(*ret)[at++] = (struct dataset_run){ { s->slot + (uint32_t)k },
+							       s->count / files };
+	}
+	*ret_n = n;
+	return 0;
+}
+
 void dataset_records_stats(const struct dataset *ds, struct dataset_records_stats *ret)
 {
 	const struct records *r = &ds->records;

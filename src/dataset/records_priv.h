@@ -72,29 +72,42 @@ struct records_part {
 	uint64_t *start, *length, *rows; /* length, rows: NULL while they follow from the others */
 	uint64_t n, n_capacity, lengths_capacity, rows_capacity;
 	bool is_uniform;
+	uint32_t runs_max; /* 0: RECORDS_RUNS_MAX */
 };
+/* Where records go to and fro each turn begins a run, and telling overlaps takes a sort of all: more
+ * of either is refused, a file or a list must not take all memory. */
+#define RECORDS_RUNS_MAX (1u << 22)    /* of 104 bytes */
+#define RECORDS_TANGLED_MAX (1u << 24) /* records of a part, of 25 bytes */
 /* From here on records are of this file. -ENOMEM */
 int records_part_file(struct records_part *p, uint32_t slot,
 		      const struct file_identity *identity) MUST_USE;
-/* -ENOMEM, -EBADMSG: no room for its end in 64 bits, or no rows. */
+/* -ENOMEM, -E2BIG (too many runs), -EOVERFLOW: no room for its end in 64 bits; -EBADMSG: no rows. */
 int records_part_add(struct records_part *p, const struct format_range *range,
 		     uint64_t rows) MUST_USE;
 int records_part_affine(struct records_part *p, const struct format_affine *a) MUST_USE;
 /* Whole files. */
 int records_part_whole(struct records_part *p, uint32_t slot) MUST_USE;
 uint64_t records_part_count(const struct records_part *p);
+/* After the last record: runs that reach into each other are made anew. -EEXIST: records overlap;
+ * -E2BIG, -ENOMEM. The part is empty then. */
+int records_part_settle(struct records_part *p, uint32_t *ret_slot) MUST_USE;
 /* Forgets what was added. */
 void records_part_clear(struct records_part *p);
 void records_part_fini(struct records_part *p);
-/* One table of all parts, in their order; empties them. *ret_slot: of whom a complaint is.
- * -ENODATA, -ENOMEM, -EOVERFLOW, -EEXIST: records overlap. */
+/* One table of all parts, in their order; empties them. Parts of one file each, settled, can only be
+ * too many records. *ret_slot: of whom a complaint is. -ENODATA, -ENOMEM, -E2BIG, -EOVERFLOW,
+ * -EEXIST: records overlap. */
 int records_join(struct records_part *parts, size_t n, struct records *ret,
 		 uint32_t *ret_slot) MUST_USE;
 /* records_sort.c: the records of a table whose runs reach into each other, in runs that do not;
- * by_file need not be right. -EEXIST: records overlap; -ENOMEM. */
+ * by_file need not be right. -EEXIST: records overlap; -E2BIG, -ENOMEM. */
 int records_untangle(const struct records *r, struct records_part *ret,
 		     uint32_t *ret_slot) MUST_USE;
-/* The same with a message: -ENODATA, -ENOMEM, -EOVERFLOW, -EBADMSG. records_find.c */
+/* The end of a message for -E2BIG. */
+extern const char records_too_tangled[];
+/* records_find.c: the same two with a message. -ENODATA, -ENOMEM, -EOVERFLOW, -E2BIG, -EBADMSG. */
+int records_settle_for(const struct table *t, struct records_part *part,
+		       struct err *err) MUST_USE;
 int records_join_for(const struct table *t, struct records_part *parts, size_t n,
 		     struct records *ret, struct err *err) MUST_USE;
 /* The table for other numbers of the same files. map returns UINT32_MAX for a file that is not the
@@ -102,6 +115,11 @@ int records_join_for(const struct table *t, struct records_part *parts, size_t n
 int records_renumber(const struct records *old,
 		     uint32_t (*map)(void *ctx, uint32_t slot, const struct file_identity *identity),
 		     void *ctx, struct records *ret) MUST_USE;
+
+struct dataset;
+/* numbering.c: dataset_numbering as the index has it, with what only describes records. */
+int dataset_number_all(const struct dataset *ds, const char *under, uint32_t **ret_sample,
+		       uint32_t *ret_n, struct err *err) MUST_USE;
 
 /* records_read.c: what is to be read of one container. */
 struct records_task {

@@ -83,9 +83,11 @@ static int run_scan(struct window *w, struct format_scan *s, struct err *err)
 				       rc == -ESTALE ? "it was changed while it was read"
 						     : strerror(-rc));
 		rc = format_scan_feed(s, bytes, err);
-		if (rc == -EOVERFLOW || rc == -ENOMEM)
+		if (rc == -EOVERFLOW || rc == -ENOMEM || rc == -E2BIG)
 			return err_set(err, rc, "%s",
-				       rc == -ENOMEM ? "out of memory" : "it has too many records");
+				       rc == -ENOMEM ? "out of memory" :
+				       rc == -E2BIG  ? records_too_tangled :
+						       "it has too many records");
 		if (rc < 0)
 			return rc;
 	}

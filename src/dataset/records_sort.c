@@ -31,9 +31,13 @@ static int item_cmp(const void *a, const void *b)
 static int find_runs(const struct records *r, uint8_t **ret, uint32_t *ret_slot)
 {
 	uint64_t n = records_count(r);
-	AUTO_FREE struct item *items = reallocarray(NULL, n, sizeof(*items));
-	AUTO_FREE uint8_t *follows = calloc(n, 1);
+	AUTO_FREE struct item *items = NULL;
+	AUTO_FREE uint8_t *follows = NULL;
 
+	if (n > RECORDS_TANGLED_MAX)
+		return -E2BIG;
+	items = reallocarray(NULL, n, sizeof(*items));
+	follows = calloc(n, 1);
 	if (!items || !follows)
 		return -ENOMEM;
 	for (uint64_t i = 0; i < n; i++) {

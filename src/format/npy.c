@@ -12,6 +12,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "clairfs/base/literal.h"
 #include "format_priv.h"
 
 #define NPY_HEADER_MAX FORMAT_WANT_MAX
@@ -30,52 +31,14 @@ static int bad_header(struct err *err)
 	return err_set(err, -EBADMSG, "the header is not one that numpy writes");
 }
 
-static uint8_t peek(const struct buf_reader *r)
-{
-	return r->at < r->size ? r->data[r->at] : 0;
-}
-
-static void skip_blanks(struct buf_reader *r)
-{
-	while (peek(r) == ' ' || peek(r) == '\n')
-		(void)buf_get_u8(r);
-}
-
-static bool take(struct buf_reader *r, const char *word)
-{
-	struct buf_reader look;
-	const void *bytes;
-
-	skip_blanks(r);
-	look = *r;
-	bytes = buf_get_bytes(&look, strlen(word));
-	if (!bytes || memcmp(bytes, word, strlen(word)) != 0)
-		return false;
-	*r = look;
-	return true;
-}
-
-static bool take_number(struct buf_reader *r, uint64_t *ret)
-{
-	bool has_digits = false;
-
-	*ret = 0;
-	skip_blanks(r);
-	for (; peek(r) >= '0' && peek(r) <= '9'; has_digits = true)
-		if (__builtin_mul_overflow(*ret, 10, ret) ||
-		    __builtin_add_overflow(*ret, (uint64_t)(buf_get_u8(r) - '0'), ret))
-			return false;
-	return has_digits;
-}
-
 /* A Python string in either quotes; its text without them, escapes as they are. */
 static bool take_string(struct buf_reader *r, const char **ret, size_t *ret_len)
 {
 	uint8_t quote, c;
 	size_t from;
 
-	skip_blanks(r);
-	quote = buf_get_u8(r);
+	quote = literal_next(r);
+	(void)buf_get_u8(r);
 	from = r->at;
 	if (quote != '\'' && quote != '"')
 		return false;
@@ -107,7 +70,7 @@ static bool take_simple(struct buf_reader *r, struct npy_header *h, uint64_t *re
 	h->has_objects |= kind == 'O';
 	if (kind == 'O')
 		*ret_width = 8;
-	else if (text.is_bad || !take_number(&text, ret_width))
+	else if (text.is_bad || !literal_take_number(&text, ret_width))
 		return false;
 	return kind != 'U' || !__builtin_mul_overflow(*ret_width, 4, ret_width);
 }
@@ -118,11 +81,11 @@ static bool take_product(struct buf_reader *r, uint64_t *ret)
 	uint64_t size;
 
 	*ret = 1;
-	if (!take(r, "("))
+	if (!literal_take(r, "("))
 		return false;
-	while (!take(r, ")"))
-		if (!take_number(r, &size) || __builtin_mul_overflow(*ret, size, ret) ||
-		    (!take(r, ",") && (skip_blanks(r), peek(r) != ')')))
+	while (!literal_take(r, ")"))
+		if (!literal_take_number(r, &size) || __builtin_mul_overflow(*ret, size, ret) ||
+		    !literal_take_comma(r, ')'))
 			return false;
 	return true;
 }
@@ -136,20 +99,20 @@ static bool take_field(struct buf_reader *r, struct npy_header *h, unsigned dept
 	const char *name;
 	size_t len;
 
-	if (!take(r, "("))
+	if (!literal_take(r, "("))
 		return false;
-	if (take(r, "(")) {
-		if (!take_string(r, &name, &len) || !take(r, ",") || !take_string(r, &name, &len) ||
-		    !take(r, ")"))
+	if (literal_take(r, "(")) {
+		if (!take_string(r, &name, &len) || !literal_take(r, ",") ||
+		    !take_string(r, &name, &len) || !literal_take(r, ")"))
 			return false;
 	} else if (!take_string(r, &name, &len)) {
 		return false;
 	}
-	if (!take(r, ",") || !take_type(r, h, depth + 1, ret_width))
+	if (!literal_take(r, ",") || !take_type(r, h, depth + 1, ret_width))
 		return false;
-	if (take(r, ",") && !take_product(r, &items))
+	if (literal_take(r, ",") && !take_product(r, &items))
 		return false;
-	return take(r, ")") && !__builtin_mul_overflow(*ret_width, items, ret_width);
+	return literal_take(r, ")") && !__builtin_mul_overflow(*ret_width, items, ret_width);
 }
 
 /* A string, or a list of fields, which may be lists again. */
@@ -157,15 +120,15 @@ static bool take_type(struct buf_reader *r, struct npy_header *h, unsigned depth
 {
 	uint64_t width;
 
-	if (!take(r, "["))
+	if (!literal_take(r, "["))
 		return take_simple(r, h, ret_width);
 	*ret_width = 0;
 	if (depth >= NPY_DEPTH_MAX)
 		return false;
-	while (!take(r, "]"))
+	while (!literal_take(r, "]"))
 		if (!take_field(r, h, depth, &width) ||
 		    __builtin_add_overflow(*ret_width, width, ret_width) ||
-		    (!take(r, ",") && (skip_blanks(r), peek(r) != ']')))
+		    !literal_take_comma(r, ']'))
 			return false;
 	return true;
 }
@@ -174,17 +137,17 @@ static bool take_shape(struct buf_reader *r, struct npy_header *h)
 {
 	uint64_t size;
 
-	if (!take(r, "("))
+	if (!literal_take(r, "("))
 		return false;
 	h->per_row = 1;
-	while (!take(r, ")")) {
-		if (!take_number(r, &size) || ++h->dimensions > NPY_DIMENSIONS_MAX)
+	while (!literal_take(r, ")")) {
+		if (!literal_take_number(r, &size) || ++h->dimensions > NPY_DIMENSIONS_MAX)
 			return false;
 		if (h->dimensions == 1)
 			h->rows = size;
 		else if (__builtin_mul_overflow(h->per_row, size, &h->per_row))
 			return false;
-		if (!take(r, ",") && (skip_blanks(r), peek(r) != ')'))
+		if (!literal_take_comma(r, ')'))
 			return false;
 	}
 	return true;
@@ -195,30 +158,29 @@ static bool take_entry(struct buf_reader *r, struct npy_header *h, unsigned *see
 	static const char *const keys[] = { "'descr'", "'fortran_order'", "'shape'" };
 	unsigned key = 0;
 
-	while (key < ARRAY_LEN(keys) && !take(r, keys[key]))
+	while (key < ARRAY_LEN(keys) && !literal_take(r, keys[key]))
 		key++;
-	if (key == ARRAY_LEN(keys) || *seen & 1U << key || !take(r, ":"))
+	if (key == ARRAY_LEN(keys) || *seen & 1U << key || !literal_take(r, ":"))
 		return false;
 	*seen |= 1U << key;
 	if (key == 0)
 		return take_type(r, h, 0, &h->width);
 	if (key == 2)
 		return take_shape(r, h);
-	h->is_fortran = take(r, "True");
-	return h->is_fortran || take(r, "False");
+	h->is_fortran = literal_take(r, "True");
+	return h->is_fortran || literal_take(r, "False");
 }
 
 static bool take_header(struct buf_reader *r, struct npy_header *h)
 {
 	unsigned seen = 0;
 
-	if (!take(r, "{"))
+	if (!literal_take(r, "{"))
 		return false;
-	while (!take(r, "}"))
-		if (!take_entry(r, h, &seen) || (!take(r, ",") && (skip_blanks(r), peek(r) != '}')))
+	while (!literal_take(r, "}"))
+		if (!take_entry(r, h, &seen) || !literal_take_comma(r, '}'))
 			return false;
-	skip_blanks(r);
-	return seen == 7 && r->at == r->size;
+	return seen == 7 && literal_is_over(r);
 }
 
 static int give(struct format_scan *s, const struct npy_header *h, struct err *err)

@@ -68,6 +68,9 @@ const struct order_kind order_kind_ffcv = {
 		"DistributedSampler; keys: seed world(1) rank or ranks=0-3+6(all) "
 		"drop_last(1)" ORDER_HELP_COMMON,
 	.keys = ffcv_keys,
+	.numbers = ORDER_NUMBERS_RECORDS,
+	.records_of = "a .beton file",
+	.records_by = "clairfs index --import with a list of them",
 	.open = ffcv_open,
 	.common_fill = ffcv_common_fill,
 	.rank_length = ffcv_rank_length,

@@ -214,6 +214,7 @@ const struct order_kind order_kind_grain = {
 	.help = "Google grain's IndexSampler with a shard per rank; keys: seed world(1) rank or "
 		"ranks=0-3+6(all) shuffle(1) drop_remainder(0)" ORDER_HELP_COMMON,
 	.keys = grain_keys,
+	.numbers = ORDER_NUMBERS_EITHER,
 	.open = grain_open,
 	.common_length = grain_common_length,
 	.common_fill = grain_common_fill,

@@ -42,7 +42,7 @@ struct deal {
 
 static const struct order_key litdata_keys[] = {
 	{ .name = "seed", .type = ORDER_KEY_U64, .def = 42, .max = UINT32_MAX },
-	{ .name = "shards", .type = ORDER_KEY_TEXT, .is_required = true },
+	{ .name = "shards", .type = ORDER_KEY_TEXT },
 	ORDER_KEY_ROW_WORLD,
 	ORDER_KEY_ROW_RANK,
 	ORDER_KEY_ROW_RANKS,
@@ -282,8 +282,7 @@ static int litdata_open(struct order *order, const struct order_spec *spec,
 	l->has_node_fits = order_spec_u64(spec, "node_fits");
 	l->has_drop_last = drop_last == DROP_LAST_AUTO ? spec->world > 1 : drop_last;
 	order->info.is_same_every_epoch = !l->is_shuffled;
-	rc = order_sizes_parse(order_spec_path(spec, "shards"), "shards", params->n, &l->chunks,
-			       err);
+	rc = order_sizes_of_shards(order_spec_path(spec, "shards"), order, &l->chunks, err);
 	if (rc == 0)
 		rc = litdata_alloc(l, err);
 	if (rc == 0)
@@ -377,10 +376,13 @@ static void litdata_rank_read(const struct order *order, const struct order_span
 }
 
 const struct order_kind order_kind_litdata = {
-	.help = "litdata's StreamingDataset; keys: seed(42) shards world(1) rank or "
-		"ranks=0-3+6(all) nodes(1) shuffle(1) drop_last(0, 1 with several ranks) "
+	.help = "litdata's StreamingDataset; keys: seed(42) shards(those of the table of records) "
+		"world(1) rank or ranks=0-3+6(all) nodes(1) shuffle(1) drop_last(0, 1 with several ranks) "
 		"item_window(256) node_fits(1)" ORDER_HELP_COMMON,
 	.keys = litdata_keys,
+	.numbers = ORDER_NUMBERS_RECORDS,
+	.records_of = "chunks of litdata",
+	.records_by = "clairfs index --records litdata",
 	.open = litdata_open,
 	.close = litdata_close,
 	.common_length = litdata_common_length,

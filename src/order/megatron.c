@@ -9,9 +9,11 @@
  *                   (D * document_epochs entries, the last epoch apart if there is `separate`),
  *                   then the shuffle index (its first `separate` entries apart)
  *
- * How long the samples are and where they lie is not asked here: a number is an entry of the
- * sample index. The arrays may be anything; an entry that is no sample is an error of order_new.
- * Set-up code of one thread; fills from any thread. */
+ * Where the dataset has a table of records, which are the sequences of NAME.idx, a sample is the
+ * sequence that it begins in: that is in the sample index and the document index. How long it is and
+ * where it ends is not asked here. Without a table a number is an entry of the sample index. The
+ * arrays may be anything; an entry that is no sample is an error of order_new. Set-up code of one
+ * thread; fills from any thread. */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -26,7 +28,7 @@
 
 struct megatron {
 	struct turns turns; /* first, for turns_rank_*() */
-	uint32_t *shuffle;  /* [n] as read, or NULL: computed */
+	uint32_t *shuffle;  /* [n] as read, or the records of these; NULL: computed */
 	uint64_t n, seed, documents, document_epochs, separate;
 };
 
@@ -93,9 +95,57 @@ static int check_neighbours(const struct index *index, uint64_t n, struct err *e
 	return 0;
 }
 
-static int read_index(struct megatron *m, const struct index *index, uint64_t limit,
+/* All of PREFIX-name.npy, heap. */
+static int read_array(const struct index *index, const char *name, unsigned dimensions,
+		      uint64_t limit, uint32_t **ret, uint64_t *ret_n, struct err *err)
+{
+	struct npy npy;
+	int rc = index_open(index, name, dimensions, &npy, err);
+
+	if (rc < 0)
+		return rc;
+	*ret_n = npy.rows * npy.columns;
+	*ret = order_alloc_u32(*ret_n);
+	rc = *ret ? npy_read(&npy, limit, *ret, err)
+		  : err_set(err, -ENOMEM, "out of memory for %" PRIu64 " numbers", *ret_n);
+	if (rc < 0)
+		err_prefix(err, "%s", name);
+	npy_close(&npy);
+	return rc;
+}
+
+/* In place of each sample the record that it begins in. */
+static int take_records(struct megatron *m, const struct index *index, uint64_t n_records,
+			struct err *err)
+{
+	uint32_t *document AUTO_FREE = NULL, *sample AUTO_FREE = NULL;
+	uint64_t documents = 0, n = 0;
+	int rc = read_array(index, "document_index", 1, n_records, &document, &documents, err);
+
+	if (rc < 0)
+		err_prefix(err, "the table has %" PRIu64 " sequences (key \"under\" says of which "
+				"file)", n_records);
+	if (rc == 0)
+		rc = read_array(index, "sample_index", 2, UINT32_MAX, &sample, &n, err);
+	if (rc == 0 && n / 2 < m->n) /* it was looked at before */
+		rc = err_set(err, -EINVAL, "the sample index has become shorter");
+	for (uint64_t i = 0; i < m->n && rc == 0; i++) {
+		uint64_t at = m->shuffle[i]; /* below m->n */
+
+		if (sample[2 * at] >= documents)
+			rc = err_set(err, -EINVAL,
+				     "sample index: row %" PRIu64 " begins in no document of the document "
+				     "index", at);
+		else
+			m->shuffle[i] = document[sample[2 * at]];
+	}
+	return rc;
+}
+
+static int read_index(struct megatron *m, const struct index *index, const struct order *order,
 		      struct err *err)
 {
+	bool has_records = order->records.n > 0;
 	struct npy npy;
 	int rc = index_open(index, "shuffle_index", 1, &npy, err);
 
@@ -103,11 +153,11 @@ static int read_index(struct megatron *m, const struct index *index, uint64_t li
 		return rc;
 	m->n = npy.rows;
 	rc = check_neighbours(index, m->n, err);
-	if (rc == 0 && m->n > limit)
+	if (rc == 0 && !has_records && m->n > order->info.n)
 		rc = err_set(err, -EINVAL,
 			     "the shuffle index has %" PRIu64 " entries, the dataset %" PRIu64
 			     " samples",
-			     m->n, limit);
+			     m->n, order->info.n);
 	if (rc == 0) {
 		m->shuffle = order_alloc_u32(m->n);
 		rc = m->shuffle
@@ -117,7 +167,7 @@ static int read_index(struct megatron *m, const struct index *index, uint64_t li
 			err_prefix(err, "shuffle index");
 	}
 	npy_close(&npy);
-	return rc;
+	return rc == 0 && has_records ? take_records(m, index, order->info.n, err) : rc;
 }
 
 /* What the computed order needs. */
@@ -160,11 +210,15 @@ static int megatron_open(struct order *order, const struct order_spec *spec,
 			err);
 	if (rc < 0)
 		return rc;
+	if (!prefix && order->records.n > 0)
+		return err_set(err, -EINVAL,
+			       "key \"path\" is missing: where the samples begin is in the index files "
+			       "(records=0 computes numbers of samples)");
 	if (!prefix)
 		return check_computed(m, err);
 	if (m->documents > 0)
 		return err_set(err, -EINVAL, "keys \"path\" and \"documents\" exclude each other");
-	return read_index(m, &(struct index){ prefix, params }, params->n, err);
+	return read_index(m, &(struct index){ prefix, params }, order, err);
 }
 
 static void megatron_close(struct order *order)
@@ -224,6 +278,9 @@ const struct order_kind order_kind_megatron = {
 		"keys: path documents document_epochs(1) separate(0) seed(1234) world(1) rank or "
 		"ranks=0-3+6(all) drop_last(1)" ORDER_HELP_COMMON,
 	.keys = megatron_keys,
+	.numbers = ORDER_NUMBERS_RECORDS,
+	.records_of = "NAME.bin of Megatron",
+	.records_by = "clairfs index --records megatron",
 	.open = megatron_open,
 	.close = megatron_close,
 	.common_length = megatron_length,

@@ -22,12 +22,10 @@ struct mosaic {
 	bool is_shuffled;
 };
 
-#define KEYS(is_shards_required)                                                                   \
+#define KEYS                                                                                       \
 	{                                                                                          \
 		{ .name = "seed", .type = ORDER_KEY_U64, .def = 9176, .max = UINT64_MAX },         \
-			{ .name = "shards",                                                        \
-			  .type = ORDER_KEY_TEXT,                                                  \
-			  .is_required = (is_shards_required) },                                   \
+			{ .name = "shards", .type = ORDER_KEY_TEXT },                              \
 			{ .name = "canonical_nodes",                                               \
 			  .type = ORDER_KEY_U64,                                                   \
 			  .min = 1,                                                                \
@@ -45,8 +43,7 @@ struct mosaic {
 		}                                                                                  \
 	}
 
-static const struct order_key naive_keys[] = KEYS(false);
-static const struct order_key sharded_keys[] = KEYS(true);
+static const struct order_key mosaic_keys[] = KEYS;
 
 /* Fills what the shuffle and the partition share. */
 static int mosaic_set(struct mosaic *m, const struct order_spec *spec, uint64_t n, struct err *err)
@@ -90,9 +87,11 @@ static int mosaic_open(struct order *order, const struct order_spec *spec,
 	order->state = m;
 	m->shuffle.algorithm = algorithm;
 	rc = mosaic_set(m, spec, params->n, err);
-	if (rc == 0)
-		rc = order_sizes_parse(order_spec_path(spec, "shards"), "shards", params->n,
-				       &m->shuffle.shards, err);
+	if (rc == 0 && algorithm == MOSAIC_NAIVE && !order_spec_path(spec, "shards"))
+		rc = order_sizes_parse(NULL, "shards", params->n, &m->shuffle.shards, err);
+	else if (rc == 0)
+		rc = order_sizes_of_shards(order_spec_path(spec, "shards"), order,
+					   &m->shuffle.shards, err);
 	order->info.is_same_every_epoch = !m->is_shuffled;
 	return rc;
 }
@@ -170,10 +169,13 @@ static void mosaic_rank_read(const struct order *order, const struct order_span 
 	" canonical_nodes block world(1) rank or ranks=0-3+6(all) nodes(1) "                       \
 	"shuffle(1)" ORDER_HELP_COMMON
 
-#define KIND(kind_name, algorithm, key_table, shards)                                              \
+#define KIND(kind_name, algorithm, shards)                                                         \
 	const struct order_kind kind_name = {                                                      \
 		.help = HELP(#algorithm, shards),                                                  \
-		.keys = key_table,                                                                 \
+		.keys = mosaic_keys,                                                               \
+		.numbers = ORDER_NUMBERS_RECORDS,                                                  \
+		.records_of = "shards of MosaicML Streaming",                                      \
+		.records_by = "clairfs index --records mds",                                       \
 		.open = algorithm##_open,                                                          \
 		.close = mosaic_close,                                                             \
 		.common_fill = mosaic_common_fill,                                                 \
@@ -181,8 +183,8 @@ static void mosaic_rank_read(const struct order *order, const struct order_span 
 		.rank_read = mosaic_rank_read,                                                     \
 	}
 
-KIND(order_kind_mosaic_naive, naive, naive_keys, "shards(one)");
-KIND(order_kind_mosaic_py1s, py1s, sharded_keys, "shards");
-KIND(order_kind_mosaic_py2s, py2s, sharded_keys, "shards");
-KIND(order_kind_mosaic_py1br, py1br, sharded_keys, "shards");
-KIND(order_kind_mosaic_py1e, py1e, sharded_keys, "shards");
+KIND(order_kind_mosaic_naive, naive, "shards(one)");
+KIND(order_kind_mosaic_py1s, py1s, "shards(those of the table of records)");
+KIND(order_kind_mosaic_py2s, py2s, "shards(those of the table of records)");
+KIND(order_kind_mosaic_py1br, py1br, "shards(those of the table of records)");
+KIND(order_kind_mosaic_py1e, py1e, "shards(those of the table of records)");

@@ -14,66 +14,12 @@
 #include <unistd.h>
 
 #include "clairfs/base/buf.h"
+#include "clairfs/base/literal.h"
 #include "npy.h"
 #include "order_priv.h"
 
 #define HEADER_MAX 4096 /* bytes; numpy pads to 128 */
 #define WINDOW (64 << 10)
-
-/* The header's text; get_byte and peek give 0 at its end. */
-static uint8_t peek(const struct buf_reader *r)
-{
-	struct buf_reader look = *r;
-
-	return look.at < look.size ? buf_get_u8(&look) : 0;
-}
-
-static void skip_blanks(struct buf_reader *r)
-{
-	while (peek(r) == ' ' || peek(r) == '\n')
-		(void)buf_get_u8(r);
-}
-
-/* Takes a byte, after blanks, if it is the next one. */
-static bool take_byte(struct buf_reader *r, char c)
-{
-	skip_blanks(r);
-	if (peek(r) != (uint8_t)c)
-		return false;
-	(void)buf_get_u8(r);
-	return true;
-}
-
-static bool take_word(struct buf_reader *r, const char *word)
-{
-	struct buf_reader look;
-	const void *bytes;
-
-	skip_blanks(r);
-	look = *r;
-	bytes = buf_get_bytes(&look, strlen(word));
-	if (!bytes || memcmp(bytes, word, strlen(word)) != 0)
-		return false;
-	*r = look;
-	return true;
-}
-
-static bool take_number(struct buf_reader *r, uint64_t *ret)
-{
-	bool has_digits = false;
-
-	*ret = 0;
-	skip_blanks(r);
-	while (peek(r) >= '0' && peek(r) <= '9') {
-		uint64_t digit = buf_get_u8(r) - (uint64_t)'0';
-
-		if (*ret > (UINT64_MAX - digit) / 10)
-			return false;
-		*ret = *ret * 10 + digit;
-		has_digits = true;
-	}
-	return has_digits;
-}
 
 static int parse_type(struct buf_reader *r, struct npy *npy, struct err *err)
 {
@@ -89,7 +35,7 @@ static int parse_type(struct buf_reader *r, struct npy *npy, struct err *err)
 	};
 
 	for (size_t i = 0; i < ARRAY_LEN(types); i++) {
-		if (!take_word(r, types[i].text))
+		if (!literal_take(r, types[i].text))
 			continue;
 		npy->width = types[i].width;
 		npy->is_signed = types[i].is_signed;
@@ -101,17 +47,17 @@ static int parse_type(struct buf_reader *r, struct npy *npy, struct err *err)
 
 static int parse_shape(struct buf_reader *r, struct npy *npy, struct err *err)
 {
-	if (!take_byte(r, '(') || !take_number(r, &npy->rows) || !take_byte(r, ','))
+	if (!literal_take(r, "(") || !literal_take_number(r, &npy->rows) || !literal_take(r, ","))
 		return err_set(err, -EINVAL, "the array must have one or two dimensions");
 	npy->columns = 1;
 	npy->dimensions = 1;
-	if (take_byte(r, ')'))
+	if (literal_take(r, ")"))
 		return 0;
 	npy->dimensions = 2;
-	if (!take_number(r, &npy->columns))
+	if (!literal_take_number(r, &npy->columns))
 		return err_set(err, -EINVAL, "the array must have one or two dimensions");
-	(void)take_byte(r, ',');
-	if (!take_byte(r, ')'))
+	(void)literal_take(r, ",");
+	if (!literal_take(r, ")"))
 		return err_set(err, -EINVAL, "the array must have one or two dimensions");
 	return 0;
 }
@@ -122,16 +68,16 @@ static int parse_entry(struct buf_reader *r, struct npy *npy, unsigned *seen, st
 	static const char *const keys[] = { "'descr'", "'fortran_order'", "'shape'" };
 	unsigned key = 0;
 
-	while (key < ARRAY_LEN(keys) && !take_word(r, keys[key]))
+	while (key < ARRAY_LEN(keys) && !literal_take(r, keys[key]))
 		key++;
-	if (key == ARRAY_LEN(keys) || *seen & 1U << key || !take_byte(r, ':'))
+	if (key == ARRAY_LEN(keys) || *seen & 1U << key || !literal_take(r, ":"))
 		return err_set(err, -EINVAL, "the header is not one that numpy writes");
 	*seen |= 1U << key;
 	if (key == 0)
 		return parse_type(r, npy, err);
 	if (key == 2)
 		return parse_shape(r, npy, err);
-	if (!take_word(r, "False"))
+	if (!literal_take(r, "False"))
 		return err_set(err, -EINVAL, "the array is in Fortran order");
 	return 0;
 }
@@ -140,18 +86,17 @@ static int parse_header(struct buf_reader *r, struct npy *npy, struct err *err)
 {
 	unsigned seen = 0;
 
-	if (!take_byte(r, '{'))
+	if (!literal_take(r, "{"))
 		return err_set(err, -EINVAL, "the header is not one that numpy writes");
-	while (!take_byte(r, '}')) {
+	while (!literal_take(r, "}")) {
 		int rc = parse_entry(r, npy, &seen, err);
 
 		if (rc < 0)
 			return rc;
-		if (!take_byte(r, ',') && (skip_blanks(r), peek(r) != '}'))
+		if (!literal_take_comma(r, '}'))
 			return err_set(err, -EINVAL, "the header is not one that numpy writes");
 	}
-	skip_blanks(r);
-	if (seen != 7 || r->at != r->size)
+	if (seen != 7 || !literal_is_over(r))
 		return err_set(err, -EINVAL, "the header is not one that numpy writes");
 	return 0;
 }
@@ -232,13 +177,13 @@ void npy_close(struct npy *npy)
 int npy_read(struct npy *npy, uint64_t limit, uint32_t *out, struct err *err)
 {
 	uint8_t *window AUTO_FREE = malloc(WINDOW);
+	uint64_t all = npy->rows * npy->columns, at = 0; /* as many as the file has */
 	struct buf_reader r;
-	uint64_t row = 0;
 
 	if (!window)
 		return err_set(err, -ENOMEM, "out of memory");
-	while (row < npy->rows) {
-		size_t want = (size_t)MIN((npy->rows - row) * npy->width, WINDOW), got;
+	while (at < all) {
+		size_t want = (size_t)MIN((all - at) * npy->width, WINDOW), got;
 		int rc = order_file_read(npy->fd, window, want, &got, err);
 
 		if (rc < 0)
@@ -246,7 +191,7 @@ int npy_read(struct npy *npy, uint64_t limit, uint32_t *out, struct err *err)
 		if (got < want)
 			return err_set(err, -EINVAL, "the file became shorter");
 		buf_reader_init(&r, window, got);
-		for (; r.at < got; row++) {
+		for (; r.at < got; at++) {
 			/* Negative numbers are large ones here. */
 			uint64_t v = npy->width == 8 ? buf_get_u64(&r) : buf_get_u32(&r);
 
@@ -254,8 +199,8 @@ int npy_read(struct npy *npy, uint64_t limit, uint32_t *out, struct err *err)
 				return err_set(err, -EINVAL,
 					       "entry %" PRIu64
 					       " is out of range, allowed: 0-%" PRIu64,
-					       row, limit - 1);
-			out[row] = (uint32_t)v;
+					       at, limit - 1);
+			out[at] = (uint32_t)v;
 		}
 	}
 	return 0;

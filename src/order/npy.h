@@ -23,7 +23,7 @@ struct order_params;
 int npy_open(const struct order_params *params, const char *path, struct npy *ret,
 	     struct err *err) MUST_USE;
 void npy_close(struct npy *npy);
-/* Reads all elements of an array of one dimension to out[rows]; each must be below `limit`. */
+/* Reads all elements to out[rows * columns]; each must be below `limit`. */
 int npy_read(struct npy *npy, uint64_t limit, uint32_t *out, struct err *err) MUST_USE;
 
 #endif

@@ -68,25 +68,49 @@ static int list_part(struct order_numbering *num, const char *sort, const char *
 	return rc;
 }
 
+static int list_files(const struct order_spec *spec, struct order_numbering *num, struct err *err)
+{
+	const char *sort = order_spec_path(spec, "sort"), *under = order_spec_path(spec, "under");
+	bool is_listed = sort || under;
+	int rc = 0;
+
+	/* Where records are samples, what only describes them is none. */
+	if (is_listed || (num->params->n_records > 0 && num->params->number))
+		rc = list_part(num, sort, under, err);
+	if (rc < 0 || is_listed || num->inner.n != num->params->n)
+		return rc;
+	free(num->map); /* of all samples, as they are numbered anyway */
+	num->map = NULL;
+	return 0;
+}
+
 int order_number_new(const struct order_spec *spec, const struct order_params *params,
 		     struct order_numbering *num, struct err *err)
 {
-	const char *sort = order_spec_path(spec, "sort"), *under = order_spec_path(spec, "under");
 	uint64_t first = order_spec_u64(spec, "first"), split = order_spec_u64(spec, "split");
-	bool is_listed = sort || under, is_cut = first || split != ORDER_NO_SPLIT;
-	int rc = 0;
+	bool has_records;
+	int rc;
 
 	num->params = params;
 	num->inner = *params;
-	if (is_listed)
-		rc = list_part(num, sort, under, err);
-	if (rc == 0 && is_cut)
+	rc = order_records_choose(spec, params, &has_records, err);
+	if (rc == 0)
+		rc = has_records ? order_records_number(spec, num, err) : list_files(spec, num, err);
+	if (rc == 0 && (first || split != ORDER_NO_SPLIT))
 		rc = cut_map(num, first, split, err);
-	if (rc < 0 || !num->map || !params->resolve)
+	if (rc < 0 || !num->map || !num->inner.resolve)
 		return rc;
 	num->inner.resolve = order_number_resolve;
 	num->inner.resolve_ctx = num;
 	return 0;
+}
+
+void order_number_fini(struct order_numbering *num)
+{
+	free(num->map);
+	free(num->inverse);
+	free(num->sizes.size);
+	order_records_fini(&num->records);
 }
 
 static bool make_inverse(struct order_numbering *num)
@@ -120,6 +144,8 @@ int order_number_outside(const struct order_numbering *num, uint64_t **ret)
 	uint64_t *outside;
 
 	*ret = NULL;
+	if (num->records.n > 0)
+		return order_records_outside(num, ret);
 	if (!num->map || num->inner.n == n)
 		return 0;
 	outside = malloc(DIV_ROUND_UP(n, 64) * sizeof(*outside));

@@ -101,16 +101,24 @@ static int order_prepare(struct order *order, const struct order_spec *spec,
 {
 	int rc = order_fill_info(order, spec, num->inner.n, err);
 
+	if (rc == 0 && order_number_outside(num, &order->outside) < 0)
+		rc = err_set(err, -ENOMEM, "out of memory");
+	order->sizes = num->sizes;
+	num->sizes = (struct order_sizes){ 0 };
+	order->records = num->records;
+	num->records = (struct order_records){ 0 };
 	if (rc == 0 && spec->kind->open)
 		rc = spec->kind->open(order, spec, &num->inner, err);
 	if (rc == 0)
 		rc = check_start_step(order, err);
-	if (rc == 0 && order_number_outside(num, &order->outside) < 0)
-		rc = err_set(err, -ENOMEM, "out of memory");
 	order->map = TAKE(num->map);
 	order->shown = order->info;
 	order->shown.n = num->params->n;
 	order->shown.outside = order->outside;
+	if (order->records.n > 0)
+		order_records_show(&order->shown);
+	if (rc == 0 && order_records_note(order, num->params, spec) < 0)
+		rc = err_set(err, -ENOMEM, "out of memory");
 	return rc;
 }
 
@@ -122,18 +130,17 @@ int order_new(const struct order_spec *spec, const struct order_params *params, 
 	int rc;
 
 	*ret = NULL;
-	if (params->n > ORDER_SAMPLES_MAX)
+	if (MAX(params->n, params->n_records) > ORDER_SAMPLES_MAX)
 		return err_set(err, -EINVAL,
 			       "order %s: %" PRIu64 " samples are too many, at most %" PRIu64,
-			       spec->name, params->n, ORDER_SAMPLES_MAX);
+			       spec->name, MAX(params->n, params->n_records), ORDER_SAMPLES_MAX);
 	order = calloc(1, sizeof(*order));
 	if (!order)
 		return err_set(err, -ENOMEM, "order %s: out of memory", spec->name);
 	rc = order_number_new(spec, params, &num, err);
 	if (rc == 0)
 		rc = order_prepare(order, spec, &num, err);
-	free(num.inverse);
-	free(num.map);
+	order_number_fini(&num);
 	if (rc < 0) {
 		err_prefix(err, "order %s", spec->name);
 		order_free(order);
@@ -154,6 +161,8 @@ void order_free(struct order *order)
 	free(order->ranks);
 	free(order->outside);
 	free(order->map);
+	free(order->sizes.size);
+	order_records_fini(&order->records);
 	free(order->note);
 	free(order);
 }
@@ -257,6 +266,9 @@ static int epoch_fill(const struct order *order, struct order_epoch *e, struct e
 		free(TAKE(sample)); /* before first[] is made: one transient array, not two */
 	}
 	order_renumber(order, e->sample, e->length);
+	rc = order->records.n > 0 ? order_records_fold(order, e, err) : 0;
+	if (rc < 0)
+		return rc;
 	e->first = order_alloc_u32(e->n);
 	if (!e->first)
 		return err_set(err, -ENOMEM, "out of memory for an epoch of %" PRIu64 " positions",

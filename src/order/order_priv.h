@@ -17,6 +17,7 @@
 #include "clairfs/base/ids.h"
 #include "clairfs/base/mem.h"
 #include "clairfs/order.h"
+#include "sizes.h"
 
 #define ORDER_SAMPLES_MAX ((uint64_t)UINT32_MAX - 2) /* n, see struct order_params */
 #define ORDER_WORLD_MAX ((uint64_t)1 << 20)
@@ -25,8 +26,9 @@
 #define ORDER_REPLAY_MAX 65536
 #define ORDER_REPLAY_DRAWS_MAX ((uint64_t)1 << 33) /* numbers drawn for one epoch: minutes */
 #define ORDER_OWN_KEYS_MAX 16
-#define ORDER_COMMON_KEYS 11
+#define ORDER_COMMON_KEYS 12
 #define ORDER_NO_SPLIT UINT64_MAX /* key split, where it is not given */
+#define ORDER_RECORDS_AUTO 2      /* key records, where it is not given */
 
 enum order_key_type {
 	ORDER_KEY_U64,  /* min..max */
@@ -56,8 +58,8 @@ struct order_key {
 
 /* What every kind's help ends with. */
 #define ORDER_HELP_COMMON                                                                          \
-	" epochs start_epoch start_step batch workers prefetch_factor split first sort under "    \
-	"job"
+	" epochs start_epoch start_step batch workers prefetch_factor split first records sort "  \
+	"under job"
 
 struct order_value {
 	bool is_set;
@@ -92,26 +94,64 @@ int order_ranks_parse(char *text, uint32_t **ret_ranks, uint32_t *ret_n, struct 
 /* Ascending ranks as "0-3+6"; NULL: out of memory. The caller frees. */
 char *order_ranks_text(const uint32_t *ranks, uint32_t n_ranks) MUST_USE;
 
+/* What a kind numbers. */
+enum order_numbers {
+	ORDER_NUMBERS_FILES,   /* samples of the index; records with records=1 */
+	ORDER_NUMBERS_EITHER,  /* records where there is a table of them */
+	ORDER_NUMBERS_RECORDS, /* records, and there must be a table (records=0: files) */
+	ORDER_NUMBERS_SHARDS,  /* files that are read from front to back */
+};
+
+/* The files of the dataset's table of records, in the sequence of the records' numbers. */
+struct order_records {
+	uint32_t *sample; /* [n], SAMPLE_NONE: not a sample of the index */
+	uint64_t *first;  /* [n + 1] number of its first record */
+	size_t n;         /* 0: the order numbers samples */
+};
+
 /* How the job numbers the samples, while an order is being made. */
 struct order_numbering {
 	const struct order_params *params;
 	struct order_params inner; /* what the kind sees: the job's numbers */
+	struct order_records records; /* which the map leads to, if there are any */
+	struct order_sizes sizes;     /* records of each file that is numbered; for some kinds */
 	uint32_t *map;             /* [inner.n] from the job's numbers to ours; NULL: the same */
 	uint32_t *inverse;         /* [params->n] made when a path asks for it */
 };
-/* Leaves num to be freed by the caller (map, inverse) in every case. */
+/* Leaves num to be freed by the caller, with order_number_fini, in every case. */
 int order_number_new(const struct order_spec *spec, const struct order_params *params,
 		     struct order_numbering *num, struct err *err) MUST_USE;
+void order_number_fini(struct order_numbering *num);
 bool order_number_resolve(void *ctx, const char *path, size_t len, uint32_t *ret_sample);
 /* Bitmap of the samples that the job does not number; NULL: none. -ENOMEM. */
 int order_number_outside(const struct order_numbering *num, uint64_t **ret) MUST_USE;
 void order_renumber(const struct order *order, uint32_t *sample, uint64_t length);
+
+/* records.c: whether the spec numbers records. -EINVAL: it cannot. */
+int order_records_choose(const struct order_spec *spec, const struct order_params *params,
+			 bool *ret, struct err *err) MUST_USE;
+/* Then order_number_new is this. */
+int order_records_number(const struct order_spec *spec, struct order_numbering *num,
+			 struct err *err) MUST_USE;
+int order_records_outside(const struct order_numbering *num, uint64_t **ret) MUST_USE;
+/* The file of a record, SAMPLE_NONE: it is no sample. */
+uint32_t order_records_file(const struct order_records *r, uint32_t record);
+/* An epoch of records becomes one of files. -ENOMEM */
+int order_records_fold(const struct order *order, struct order_epoch *e, struct err *err) MUST_USE;
+/* What others are shown of the order. */
+void order_records_show(struct order_info *shown);
+/* Says in the order's note what is numbered, where that may be a surprise. -ENOMEM */
+int order_records_note(struct order *order, const struct order_params *params,
+		       const struct order_spec *spec) MUST_USE;
+void order_records_fini(struct order_records *r);
 
 struct order {
 	struct order_info info;  /* as the kind sees it: in the job's numbers */
 	struct order_info shown; /* to others: in the numbers of the index */
 	uint32_t *map;           /* see order_numbering; NULL: the same numbers */
 	uint64_t *outside;
+	struct order_records records; /* map leads to these, or the kind's numbers are these */
+	struct order_sizes sizes;     /* see order_numbering, while it is made; open may take them */
 	const struct order_kind *kind;
 	void *state;     /* the kind's; immutable after open */
 	uint32_t *ranks; /* [info.n_ranks] local ranks, ascending; info.ranks points here */
@@ -130,6 +170,9 @@ struct order_span {
 struct order_kind {
 	const char *help;             /* one line: what it is; lists its keys with their defaults */
 	const struct order_key *keys; /* its own keys; the common ones are added */
+	enum order_numbers numbers;
+	/* ORDER_NUMBERS_RECORDS: what has them, and what makes a table of them, for messages. */
+	const char *records_of, *records_by;
 
 	/* Checks the spec against params->n and makes order->state; sets
 	 * order->info.is_same_every_epoch. order->info is filled otherwise. The spec does not

@@ -105,3 +105,25 @@ int order_sizes_parse(const char *text, const char *key, uint64_t n_samples,
 	*ret = (struct order_sizes){ .size = TAKE(size), .n = (uint32_t)n };
 	return 0;
 }
+
+int order_sizes_of_shards(const char *text, struct order *order, struct order_sizes *ret,
+			  struct err *err)
+{
+	uint64_t sum = 0;
+
+	if (text)
+		return order_sizes_parse(text, "shards", order->info.n, ret, err);
+	if (!order->sizes.size)
+		return err_set(err, -EINVAL,
+			       "key \"shards\" is missing: the samples of each shard, which a table of "
+			       "records says as well (clairfs index --records)");
+	for (uint32_t i = 0; i < order->sizes.n; i++)
+		sum += order->sizes.size[i];
+	if (sum != order->info.n)
+		return err_set(err, -EINVAL,
+			       "key \"shards\" is missing: only some of the samples of the table are "
+			       "numbered");
+	*ret = order->sizes;
+	order->sizes = (struct order_sizes){ 0 };
+	return 0;
+}

@@ -18,4 +18,10 @@ struct order_sizes {
 int order_sizes_parse(const char *text, const char *key, uint64_t n_samples,
 		      struct order_sizes *ret, struct err *err) MUST_USE;
 
+struct order;
+/* The same of key "shards" of a kind that needs it; text NULL: the files of the dataset's table of
+ * records. */
+int order_sizes_of_shards(const char *text, struct order *order, struct order_sizes *ret,
+			  struct err *err) MUST_USE;
+
 #endif

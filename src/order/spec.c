@@ -33,6 +33,7 @@ const struct order_key order_common_keys[] = {
 	  .min = 0,
 	  .max = UINT32_MAX },
 	{ .name = "first", .type = ORDER_KEY_U64, .min = 1, .max = ORDER_SAMPLES_MAX },
+	{ .name = "records", .type = ORDER_KEY_BOOL, .def = ORDER_RECORDS_AUTO },
 	{ .name = "sort", .type = ORDER_KEY_TEXT },
 	{ .name = "under", .type = ORDER_KEY_TEXT },
 	{ .name = "job", .type = ORDER_KEY_TEXT },

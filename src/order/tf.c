@@ -169,6 +169,7 @@ const struct order_kind order_kind_tf_list_files = {
 	.help = "tf.data.Dataset.list_files(seed=), with several ranks then .shard(world, rank); "
 		"keys: seed global_seed(none) world(1) rank or ranks=0-3+6(all)" ORDER_HELP_COMMON,
 	.keys = list_files_keys,
+	.numbers = ORDER_NUMBERS_SHARDS,
 	.open = list_files_open,
 	.common_fill = tf_common_fill,
 	.rank_length = turns_rank_length,

@@ -161,6 +161,7 @@ const struct order_kind order_kind_webdataset = {
 		"shardshuffle world(1) rank or ranks=0-3+6(all) detshuffle(0) "
 		"persistent(0)" ORDER_HELP_COMMON,
 	.keys = webdataset_keys,
+	.numbers = ORDER_NUMBERS_SHARDS,
 	.open = webdataset_open,
 	.common_fill = webdataset_common_fill,
 	.rank_length = webdataset_rank_length,

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "clairfs/base/log.h"
+#include "clairfs/dataset/records.h"
 #include "clairfs/hint.h"
 #include "orders_priv.h"
 
@@ -100,6 +101,12 @@ struct saying {
 	uint64_t n;              /* how many samples the order asked about numbers */
 };
 
+/* A list may be of samples or of records, as its keys say; order_new looks at which. */
+static uint32_t most_numbers(const struct dataset *ds)
+{
+	return MAX(dataset_n_samples(ds), dataset_n_records(ds));
+}
+
 static int take_saying(struct orders *o, const struct orders_said *told, struct saying *ret,
 		       struct err *err)
 {
@@ -109,8 +116,8 @@ static int take_saying(struct orders *o, const struct orders_said *told, struct 
 			       "only root and the user who mounted it may announce an order");
 	if (told->list) {
 		ret->is_over = told->list->flags & CLAIRFS_LIST_LAST;
-		return told_list_add(&o->list[told->lane], told->list,
-				     dataset_n_samples(o->dataset), &ret->spec, err);
+		return told_list_add(&o->list[told->lane], told->list, most_numbers(o->dataset),
+				     &ret->spec, err);
 	}
 	if (strncmp(told->text, NONE_OF_JOB, strlen(NONE_OF_JOB)) == 0) {
 		ret->name = told->text + strlen(NONE_OF_JOB);
@@ -123,10 +130,13 @@ static int take_saying(struct orders *o, const struct orders_said *told, struct 
 	return strcmp(told->text, "none") == 0 ? 0 : order_spec_parse(told->text, &ret->spec, err);
 }
 
-static uint64_t count_numbered(const struct order_info *info)
+static uint64_t count_numbered(const struct order *order)
 {
+	const struct order_info *info = order_info(order);
 	uint64_t n = info->n;
 
+	if (order_n_records(order) > 0)
+		return order_n_records(order);
 	for (uint64_t i = 0; info->outside && i < info->n; i++)
 		n -= info->outside[i / 64] >> i % 64 & 1;
 	return n;
@@ -175,7 +185,7 @@ static int announce(struct orders *o, const struct orders_said *told, struct say
 	if (rc == 0 && said->spec)
 		rc = make_order(o, said->spec, is_list ? list : NULL, &ask, &order, err);
 	if (rc == 0 && said->is_question)
-		said->n = order ? count_numbered(order_info(order)) : 0;
+		said->n = order ? count_numbered(order) : 0;
 	else if (rc == 0 && said->spec && !is_list) /* a list told in parts lacks the others yet */
 		orders_log_note(said->spec, order);
 	if (is_list)

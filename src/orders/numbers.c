@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What an order asks about the files of a dataset: the sample behind a path of a list file, and the
- * numbers the job gives to the samples (keys sort= and under=). Orders know no dataset and a
+/* What an order asks about the files of a dataset: the sample behind a path of a list file, the
+ * numbers the job gives to the samples (keys sort= and under=), and which files have the records of
+ * its table. Orders know no dataset and a
  * dataset knows no orders, so they meet here; the command line uses the same functions, that what
  * it prints is what a mount would do. Must only read what is immutable in an open dataset: any
  * thread. */
 #include <errno.h>
 
+#include "clairfs/dataset/records.h"
 #include "orders_priv.h"
 
 static bool resolve_path(void *ctx, const char *path, size_t len, uint32_t *ret_sample)
@@ -32,6 +34,25 @@ static int number_samples(void *ctx, const char *sort, const char *under, uint32
 	return rc;
 }
 
+static int list_shards(void *ctx, struct order_shard **ret, size_t *ret_n)
+{
+	const struct dataset *ds = ctx;
+	AUTO_FREE struct dataset_run *shard = NULL;
+	int rc = dataset_runs(ds, &shard, ret_n);
+
+	if (rc < 0)
+		return rc;
+	*ret = reallocarray(NULL, MAX(*ret_n, 1), sizeof(**ret));
+	if (!*ret)
+		return -ENOMEM;
+	for (size_t i = 0; i < *ret_n; i++)
+		(*ret)[i] = (struct order_shard){ dataset_is_sample(ds, shard[i].entry)
+							  ? shard[i].entry.v
+							  : SAMPLE_NONE,
+						  shard[i].count };
+	return 0;
+}
+
 void orders_dataset_params(struct dataset *dataset, struct order_params *ret)
 {
 	*ret = (struct order_params){ .n = dataset_n_samples(dataset),
@@ -39,4 +60,9 @@ void orders_dataset_params(struct dataset *dataset, struct order_params *ret)
 				      .resolve_ctx = dataset,
 				      .number = number_samples,
 				      .number_ctx = dataset };
+	if (!dataset_has_records(dataset))
+		return;
+	ret->n_records = dataset_n_records(dataset);
+	ret->shards = list_shards;
+	ret->shards_ctx = dataset;
 }

@@ -106,7 +106,7 @@ static int make_records(struct records *ret)
 	bool is_split = below(2);
 	uint32_t complaint, last = UINT32_MAX;
 	size_t n = 0;
-	int rc;
+	int rc = 0;
 
 	memset(parts, 0, sizeof(parts));
 	for (uint32_t i = 0; i < m.n; i++) {
@@ -117,7 +117,11 @@ static int make_records(struct records *ret)
 		CHECK_INT(add(&parts[n], &m.extent[i], last), 0);
 		last = m.extent[i].is_whole ? UINT32_MAX : m.extent[i].slot;
 	}
-	rc = records_join(parts, n + 1, ret, &complaint);
+	/* Settled or not, what is joined is the same. */
+	for (size_t i = 0; i <= n && below(2) && rc == 0; i++)
+		rc = records_part_settle(&parts[i], &complaint);
+	if (rc == 0)
+		rc = records_join(parts, n + 1, ret, &complaint);
 	for (size_t i = 0; i <= n; i++)
 		records_part_fini(&parts[i]);
 	return rc;
@@ -321,7 +325,40 @@ static void damaged_tables_are_refused_or_answer_within_their_files(void)
 	CHECK(refused > ROUNDS);
 }
 
+/* Each turn costs a run: no more than there may be, and one error then. */
+static void turns_are_bounded(void)
+{
+	const struct file_identity identity = { .size = 1000 };
+	struct records_part p = { .runs_max = 8 };
+	struct records r = { 0 };
+	uint32_t complaint;
+
+	for (uint64_t fit = 8; fit <= 10; fit++) {
+		int rc = records_part_file(&p, 0, &identity);
+
+		/* The last turn is a run when another follows, or when the part is settled. */
+		for (uint64_t i = 0; i < fit && rc == 0; i++) {
+			struct format_range range = { 900 - 2 * i, 1 };
+
+			rc = records_part_add(&p, &range, 1);
+			CHECK_INT(rc, i < 9 ? 0 : -E2BIG);
+		}
+		if (rc == 0)
+			rc = records_part_settle(&p, &complaint);
+		CHECK_INT(rc, fit == 8 ? 0 : -E2BIG);
+		CHECK_U64(fit == 9 ? records_part_count(&p) : 0, 0); /* nothing is left of it */
+		records_part_clear(&p);
+	}
+	CHECK_INT(records_part_whole(&p, 0), 0); /* and it can be used again */
+	CHECK_INT(records_part_settle(&p, &complaint), 0);
+	CHECK_INT(records_join(&p, 1, &r, &complaint), 0);
+	CHECK_U64(records_count(&r), 1);
+	records_fini(&r);
+	records_part_fini(&p);
+}
+
 static const struct check_test tests[] = {
+	{ "turns_are_bounded", turns_are_bounded },
 	{ "tables_answer_as_plain_lists_do", tables_answer_as_plain_lists_do },
 	{ "tables_follow_files_to_other_numbers", tables_follow_files_to_other_numbers },
 	{ "records_that_overlap_are_refused", records_that_overlap_are_refused },

@@ -53,7 +53,7 @@ class Desk:
         os.chmod(place.path("nvme"), 0o700)
         # The index is kept in the place; with little memory unless a document says how much.
         self.script("clairfs", f'if [ "$1" = mount ]; then shift; set -- mount -o snapshot_dir={place.snapshots},ram=64M "$@"; fi\n'
-                               f'case "$*" in *--records*) set -- "$@" --snapshot-dir {place.snapshots};; esac\n'
+                               f'case "$*" in *--records*|order*--source*) set -- "$@" --snapshot-dir {place.snapshots};; esac\n'
                                f'exec {shlex.quote(CLAIRFS)} "$@"\n')
         os.symlink(CLAIRFS, place.path("bin/mount.clairfs"))
         # Charts are drawn by libraries that keep what they have asked for.

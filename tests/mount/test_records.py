@@ -8,7 +8,7 @@ import shutil
 
 import mountkit
 import tap
-from mountkit import clairfs, good, read_file, write_file
+from mountkit import clairfs, good, read_file, rng, write_file
 
 FAILED, USAGE = 1, 2
 GOLDEN = os.path.join(tap.ROOT, "tests", "golden", "format")
@@ -154,4 +154,108 @@ def refused(place):
     tap.ok(done.code == USAGE and b"go with --records" in done.err, "a place for nothing", done)
 
 
-mountkit.run(found_and_kept, mounts_as_before, imported, refused)
+def order(place, spec, *more):
+    return clairfs("order", spec, "--source", place.source, "--snapshot-dir", place.snapshots, *more)
+
+
+def as_the_libraries_read(place):
+    """format/records.txt has what loaders of the real libraries read of these files, record by record."""
+    copy(place, *(f"mds/{name}" for name in ("index.json", "shard.00000.mds", "shard.00001.mds", "shard.00002.mds")), "tar/ustar.tar",
+         *(f"litdata/tensors/{name}" for name in ("index.json", "chunk-0-0.bin", "chunk-0-1.bin", "chunk-0-2.bin")),
+         "megatron/int32.idx", "megatron/int32.bin", "megatron/uint16.idx", "megatron/uint16.bin", "npy/f4_2d.npy")
+    tables = {"npy": "npy"}
+    kept_of = None
+    with open(os.path.join(GOLDEN, "records.txt"), encoding="utf-8") as file:
+        runs = [line.split() for line in file if line[0] != "#"]
+    tap.ok(len(runs) >= 13 and {run[0].split(":")[0].split("-")[0] for run in runs} == {"mosaic", "litdata", "megatron", "torch"},
+           "there are runs of each library", len(runs))
+    for spec, epoch, *places in runs:
+        table = next((tables[name] for name in tables if f"under={name}/" in spec), "auto")
+        if table != kept_of:
+            index(place, "--records", table)
+            kept_of = table
+        done = order(place, spec.replace("GOLDEN", GOLDEN), "--epoch", epoch, "--places")
+        got = [":".join(line.split("\t")[1:]) for line in done.out.decode().splitlines()]
+        tap.ok(done.code == 0 and got == places, f"{spec}: epoch {epoch}, {len(places)} reads", done)
+        tap.ok(done.err.count(b"\n") == 1 and b"samples within files" in done.err, f"{spec}: and says that it numbers records", done)
+
+
+def mds(place, shards, samples, size):
+    """Shards as MosaicML Streaming lays them out. Returns {path: bytes}."""
+    data, infos = {}, []
+    for k in range(shards):
+        parts = [rng.randbytes(rng.randrange(size // 2, size)) for _ in range(samples)]
+        begins = [4 * (samples + 2)]
+        for part in parts:
+            begins.append(begins[-1] + len(part))
+        name = f"shard.{k:05d}.mds"
+        data[f"train/{name}"] = b"".join(n.to_bytes(4, "little") for n in (samples, *begins)) + b"".join(parts)
+        infos.append({"format": "mds", "samples": samples, "raw_data": {"basename": name}, "zip_data": None, "compression": None,
+                      "version": 2})
+    data["train/index.json"] = json.dumps({"version": 2, "shards": infos}).encode()
+    os.makedirs(os.path.join(place.source, "train"))
+    for name, content in data.items():
+        write_file(os.path.join(place.source, name), content)
+    return data
+
+
+def shards_come_before_their_records(place):
+    """An order over records is carried out in files: each is there before the reader comes to the first of its records."""
+    shards, samples = 60, 12
+    data = mds(place, shards, samples, 9000)
+    index(place, "--records", "mds")
+    spec = "mosaic-py1e:seed=42:epochs=2:batch=4"
+    epochs = []
+    for epoch in range(2):
+        lines = order(place, spec, "--epoch", str(epoch), "--places").out.decode().splitlines()
+        epochs.append([(path, int(offset), int(length)) for _, path, offset, length in (line.split("\t") for line in lines)])
+    tap.equal([len(reads) for reads in epochs], [shards * samples] * 2, "every record is read in each epoch")
+    tap.ok(epochs[0] != epochs[1], "in another order")
+    with place.mount(order=spec, recover="off") as mount:
+        tap.ok(f"it numbers {shards * samples} samples within files" in mount.text(), "the mount says what is numbered", mount.text())
+        total = sum(len(content) for name, content in data.items() if name.endswith(".mds"))
+        stats = mount.wait_for(lambda s: s["gauges"]["prefetch_inflight"] == 0 and s["counters"]["source_bytes"] >= total,
+                               "every shard is fetched before the first read")
+        tap.equal(stats["counters"]["source_bytes"], total, "each shard once and nothing else: not what describes them")
+        wrong = 0
+        for reads in epochs:
+            for path, offset, length in reads:
+                fd = os.open(mount.path(path), os.O_RDONLY)
+                wrong += os.pread(fd, length, offset) != data[path][offset:offset + length]
+                os.close(fd)
+        tap.equal(wrong, 0, "every byte of every record is right")
+        stats = mount.stats()
+        tap.equal(stats["order"]["spec"], spec, "the order is in force")
+        tap.ok(stats["counters"]["source_bytes"] < 2 * total, "the source was not asked again for what was there", stats["counters"])
+        tap.equal(stats["counters"]["order_mismatches"], 0, "and no read was unexpected")
+
+
+def orders_that_cannot_apply(place):
+    data = mds(place, 3, 4, 3000)
+    for spec, part in (("mosaic-py1e:seed=42", "clairfs index --records mds makes it"), ("litdata:seed=1", "clairfs index --records litdata"),
+                       ("torch-distributed:seed=1:records=1", "has no table of records"), ("ffcv:seed=1", "clairfs index --import")):
+        done = order(place, spec)
+        tap.ok(done.code == USAGE and part in done.err.decode() and done.err.count(b"\n") == 1, f"{spec}: without a table", done)
+        done = clairfs("mount", place.source, place.mnt, "-o", f"order={spec},snapshot_dir={place.snapshots}")
+        tap.ok(done.code == USAGE and part in done.err.decode(), f"{spec}: and no mount", done)
+    index(place, "--records", "mds")
+    done = order(place, "mosaic-py1e:shards=4+4+5")
+    tap.ok(done.code == USAGE and b"more than the dataset's 12 samples" in done.err, "sizes of another dataset", done)
+    done = order(place, "webdataset:seed=1:shardshuffle=2:records=1")
+    tap.ok(done.code == USAGE and b"this kind numbers files" in done.err, "a kind that reads files from front to back", done)
+    done = order(place, "sequential", "--places")
+    shown = [line.split("\t")[1] for line in done.out.decode().splitlines()]
+    tap.ok(shown == sorted(name for name in data if name.endswith(".mds")) and b"records=1 numbers the 12 samples" in done.err,
+           "files are numbered with a word, and without index.json", done)
+    for argv, part in ((["--n", "12", "--places"], "go with --source"), (["--source", place.source, "--places", "--binary", "u32"], "not both")):
+        done = clairfs("order", "sequential", *argv)
+        tap.ok(done.code == USAGE and part in done.err.decode(), f"{' '.join(argv[-2:])}: refused", done)
+    with place.mount() as mount:
+        done = clairfs("announce", place.mnt, "mosaic-py1s:seed=1:shards=4+5")
+        tap.ok(done.code != 0 and b"add up to 9, but the dataset has 12 samples" in done.err, "told to a mount: refused in one line", done)
+        done = clairfs("announce", place.mnt, "mosaic-py1s:seed=1")
+        tap.ok(done.code == 0 and mount.stats()["order"]["spec"] == "mosaic-py1s:seed=1", "and taken when it is right", done)
+
+
+mountkit.run(found_and_kept, mounts_as_before, imported, refused, as_the_libraries_read, shards_come_before_their_records,
+             orders_that_cannot_apply)

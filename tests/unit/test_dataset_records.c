@@ -174,8 +174,9 @@ static void shards_come_in_the_order_of_their_index(void)
 	put_text(root, "mds/index.json",
 		 "{\"shards\": [{\"raw_data\": {\"basename\": \"shard.00002.mds\"}, \"samples\": 5},"
 		 "{\"raw_data\": {\"basename\": \"shard.00002.mds\"}, \"samples\": 5}]}");
-	refuses(ds, "mds", -EBADMSG, "records overlap");
+	refuses(ds, "mds", -EBADMSG, "mds/index.json: a shard is described twice");
 	CHECK_U64(dataset_n_records(ds), 25); /* the last good one */
+	finds(ds, "auto", 25); /* by their names */
 	dataset_free(ds);
 }
 
@@ -275,6 +276,110 @@ static void a_damaged_container_is_one_sample_or_the_end(void)
 	text = all_records(ds);
 	CHECK_INT(strncmp(text, "a.tar 0 600\nb.tar 0 3072\n", 25), 0);
 	CHECK_U64(dataset_n_records(ds), 7);
+	dataset_free(ds);
+}
+
+static void put_number(FILE *f, uint64_t number, size_t bytes)
+{
+	CHECK_U64(fwrite(&number, 1, bytes, f), bytes);
+}
+
+/* NAME.idx and NAME.bin of Megatron: sequences of two tokens of 4 bytes that begin where it says. */
+static void put_sequences(const char *root, const char *name, const uint64_t *start, uint64_t n)
+{
+	AUTO_FREE char *index = NULL, *data = NULL, *to = NULL;
+	AUTO_FILE FILE *f = NULL;
+
+	CHECK(asprintf(&index, "%s.idx", name) > 0 && asprintf(&data, "%s.bin", name) > 0);
+	kit_file(root, index, 0);
+	kit_file(root, data, 64);
+	to = kit_path(root, index);
+	f = fopen(to, "we");
+	CHECK(f);
+	CHECK_U64(fwrite("MMIDIDX\0", 1, 9, f), 9);
+	put_number(f, 1, 8);
+	put_number(f, 4, 1);
+	put_number(f, n, 8);
+	put_number(f, 1, 8);
+	for (uint64_t i = 0; i < n; i++)
+		put_number(f, 2, 4);
+	for (uint64_t i = 0; i < n; i++)
+		put_number(f, start[i], 8);
+	put_number(f, 0, 8);
+}
+
+/* Each file is settled by itself: what is wrong with one costs that one only. */
+static void records_that_overlap_cost_their_file_only(void)
+{
+	AUTO_FREE char *root = empty_tree("tangled"), *log = NULL, *text = NULL;
+	struct dataset_find how;
+	struct dataset *ds;
+	struct err err;
+	int saved;
+
+	put_sequences(root, "a/to_and_fro", (const uint64_t[]){ 16, 48, 0, 32, 8, 56 }, 6);
+	put_sequences(root, "b/overlap", (const uint64_t[]){ 0, 8, 12, 24 }, 4);
+	put(root, "c/good.tar", "tar/ustar.tar", 0);
+	ds = kit_open(root, (struct kit_open){ 0 });
+	refuses(ds, "megatron", -EBADMSG, "b/overlap.bin: records overlap");
+	saved = kit_log_begin();
+	CHECK_INT(find(ds, "auto", &how, &err), 0);
+	log = kit_log_end(saved);
+	CHECK_CONTAINS(log, "records: b/overlap.bin: records overlap: one sample as a whole");
+	CHECK_U64(how.n_failed, 1);
+	text = all_records(ds);
+	CHECK_CONTAINS(text, "a/to_and_fro.bin 16 8\na/to_and_fro.bin 48 8\na/to_and_fro.bin 0 8\n"
+			     "a/to_and_fro.bin 32 8\na/to_and_fro.bin 8 8\na/to_and_fro.bin 56 8\n"
+			     "b/overlap.bin 0 64\nc/good.tar 0 3072\n");
+	CHECK_U64(dataset_n_records(ds), 6 + 1 + 6);
+	dataset_free(ds);
+}
+
+static void runs_are_the_files_in_the_order_of_their_records(void)
+{
+	AUTO_FREE char *root = mds_tree("runs");
+	AUTO_FREE struct dataset_run *run = NULL;
+	struct dataset *ds;
+	size_t n;
+
+	put(root, "damaged.tar", "tar/ustar.tar", 600);
+	put(root, "ended.tar", "tar/ustar.tar", 700);
+	ds = kit_open(root, (struct kit_open){ 0 });
+	finds(ds, "auto", 27);
+	CHECK_INT(dataset_runs(ds, &run, &n), 0);
+	CHECK_U64(n, 5);
+	for (size_t i = 0, first = 0; i < n; i++) {
+		static const uint64_t counts[] = { 1, 1, 13, 7, 5 };
+
+		CHECK_U64(run[i].count, counts[i]);
+		CHECK(entry_eq(run[i].entry, dataset_locate(ds, (struct record_no){ (uint32_t)first }).entry));
+		first += run[i].count;
+	}
+	dataset_free(ds);
+}
+
+/* The numbers of files, once records are taken: all but what describes them. */
+static void sidecars_are_numbered_by_nobody(void)
+{
+	AUTO_FREE char *root = mds_tree("sidecars");
+	struct dataset *ds = kit_open(root, (struct kit_open){ 0 });
+	const enum dataset_sort sorts[] = { DATASET_SORT_INDEX, DATASET_SORT_PATH, DATASET_SORT_WALK };
+	struct err err = { 0 };
+
+	for (size_t i = 0; i < 2 * ARRAY_LEN(sorts); i++) {
+		AUTO_FREE uint32_t *sample = NULL;
+		bool has_records = i >= ARRAY_LEN(sorts);
+		uint32_t n, seen = 0;
+
+		if (i == ARRAY_LEN(sorts))
+			finds(ds, "auto", 25);
+		CHECK_INT(dataset_numbering(ds, sorts[i % ARRAY_LEN(sorts)], NULL, &sample, &n, &err), 0);
+		CHECK_U64(n, has_records ? 4 : 5); /* README.md is no sidecar */
+		for (uint32_t k = 0; k < n; k++)
+			seen += sample[k] == kit_find(ds, "mds/index.json").v;
+		CHECK_U64(seen, !has_records);
+	}
+	finds(ds, "mds", 25); /* the index is found all the same */
 	dataset_free(ds);
 }
 
@@ -540,6 +645,10 @@ static const struct check_test tests[] = {
 	{ "alike_records_cost_nothing_each", alike_records_cost_nothing_each },
 	{ "files_of_other_names_are_taken_if_there_are_no_better_ones",
 	  files_of_other_names_are_taken_if_there_are_no_better_ones },
+	{ "records_that_overlap_cost_their_file_only", records_that_overlap_cost_their_file_only },
+	{ "runs_are_the_files_in_the_order_of_their_records",
+	  runs_are_the_files_in_the_order_of_their_records },
+	{ "sidecars_are_numbered_by_nobody", sidecars_are_numbered_by_nobody },
 	{ "a_damaged_container_is_one_sample_or_the_end",
 	  a_damaged_container_is_one_sample_or_the_end },
 	{ "a_kept_table_is_there_when_opened_again", a_kept_table_is_there_when_opened_again },

@@ -234,7 +234,59 @@ static void megatron_index_files(void)
 	CHECK_INT(megatron_new(10, &order, &err), -ENOENT);
 }
 
+static int one_file(void *ctx, struct order_shard **ret, size_t *ret_n)
+{
+	*ret = malloc(sizeof(**ret));
+	CHECK(*ret);
+	**ret = (struct order_shard){ 0, *(const uint64_t *)ctx };
+	*ret_n = 1;
+	return 0;
+}
+
+/* What order_new does with the trio and a table of so many sequences, in one file. */
+static int megatron_of_records(uint64_t records, struct order **ret, struct err *err)
+{
+	struct order_params params = {
+		.n = 1, .n_records = records, .shards = one_file, .shards_ctx = &records
+	};
+	struct order_spec *spec;
+	char text[200];
+	int rc;
+
+	*err = (struct err){ 0 };
+	snprintf(text, sizeof(text), "megatron:path=%s/run", check_tmpdir());
+	CHECK_INT(order_spec_parse(text, &spec, err), 0);
+	rc = order_new(spec, &params, ret, err);
+	order_spec_free(spec);
+	return rc;
+}
+
+/* Row i of the sample index is 2i, 2i+1, so sample i begins in entry 2i of the document index. */
+static void megatron_samples_are_where_they_begin(void)
+{
+	const struct order_part all = { .count = UINT64_MAX };
+	AUTO_FREE uint32_t *record = NULL;
+	struct order *order;
+	struct err err;
+	uint64_t n;
+
+	write_trio(10, 11, 2);
+	free(write_npy("run-document_index.npy", 1, HEADER("<i4", "(20,)"), 80, 4));
+	CHECK_INT(megatron_of_records(20, &order, &err), 0);
+	CHECK_INT(order_head(order, &all, &record, &n, &err), 0);
+	CHECK_U64(n, 10); /* more samples or less than sequences: they are cut anew */
+	for (uint32_t i = 0; i < n; i++)
+		CHECK_U64(record[i], 2 * i);
+	order_free(order);
+	CHECK_INT(megatron_of_records(19, &order, &err), -EINVAL);
+	CHECK_CONTAINS(err.msg, "the table has 19 sequences (key \"under\" says of which file)");
+	free(write_npy("run-document_index.npy", 1, HEADER("<i4", "(5,)"), 20, 4));
+	CHECK_INT(megatron_of_records(20, &order, &err), -EINVAL);
+	CHECK_CONTAINS(err.msg, "sample index: row 3 begins in no document of the document index");
+}
+
 static const struct check_test tests[] = {
+	{ "megatron_samples_are_where_they_begin", megatron_samples_are_where_they_begin },
 	{ "what_numpy_writes", what_numpy_writes },
 	{ "headers_that_are_wrong", headers_that_are_wrong },
 	{ "sizes_that_do_not_fit", sizes_that_do_not_fit },

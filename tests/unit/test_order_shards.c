@@ -35,6 +35,10 @@ static void sizes_of_shards(void)
 	"key \"shards\": \"" item "\" is no size, expected sizes and repeated sizes, for example " \
 	"100x20+57 for twenty shards of 100 samples and one of 57"
 
+#define NO_SIZES                                                                                   \
+	"key \"shards\" is missing: the samples of each shard, which a table of records says as well " \
+	"(clairfs index --records)"
+
 	says("mosaic-py1s:shards=10", 10, "");
 	says("mosaic-py1s:shards=3x3+1", 10, "");
 	says("litdata:shards=4+6", 10, "");
@@ -51,6 +55,9 @@ static void sizes_of_shards(void)
 	     "key \"shards\": the sizes add up to 9, but the dataset has 10 samples");
 	says("litdata:shards=4+7", 10,
 	     "key \"shards\": the sizes add up to more than the dataset's 10 samples");
+	says("mosaic-py1e", 10, NO_SIZES);
+	says("litdata", 10, NO_SIZES);
+	says("mosaic-naive", 10, "");
 	says("litdata:shards=1", 0,
 	     "key \"shards\": the sizes add up to more than the dataset's 0 samples");
 }

@@ -83,11 +83,11 @@ static void unknown_keys(void)
 	fails_with(
 		"sequential:world=2",
 		"order sequential: unknown key \"world\", known: epochs, start_epoch, start_step, batch, workers, "
-		"prefetch_factor, split, first, sort, under, job");
+		"prefetch_factor, split, first, records, sort, under, job");
 	fails_with(
 		"list:xyzzy=2",
 		"order list: unknown key \"xyzzy\", known: path, epochs, start_epoch, start_step, batch, workers, "
-		"prefetch_factor, split, first, sort, under, job");
+		"prefetch_factor, split, first, records, sort, under, job");
 }
 
 static void nearest_kinds(void)
@@ -126,8 +126,6 @@ static void negative_epochs(void)
 
 static void values_that_are_not_there(void)
 {
-	fails_with("mosaic-py1e", "order mosaic-py1e: key \"shards\" is missing");
-	fails_with("litdata", "order litdata: key \"shards\" is missing");
 	fails_with("webdataset:seed=1", "order webdataset: key \"shardshuffle\" is missing");
 	fails_with("tf-shuffle:seed=1", "order tf-shuffle: key \"buffer\" is missing");
 	fails_with("torch-randperm", "order torch-randperm: key \"seed\" is missing");
@@ -195,7 +193,7 @@ static void seeds_out_of_range(void)
 		"order dali-file: unknown key \"seed\", known: world, rank, ranks, "
 		"random_shuffle, stick_to_shard, shuffle_after_epoch, checkpointing, libstdcxx, "
 		"engine, epochs, start_epoch, start_step, batch, workers, prefetch_factor, split, "
-		"first, sort, under, job");
+		"first, records, sort, under, job");
 	fails_with("timm-repeataug:epoch=1",
 		   "order timm-repeataug: unknown key \"epoch\", did you mean \"epochs\"?");
 }

@@ -7,6 +7,8 @@
 #ifndef CLAIRFS_DATASET_RECORDS_H
 #define CLAIRFS_DATASET_RECORDS_H
 
+#include <stddef.h>
+
 #include "clairfs/dataset.h"
 #include "clairfs/format.h"
 
@@ -42,6 +44,15 @@ struct record_no dataset_record_at(const struct dataset *ds, struct entry_id e, 
  * has none, or is a record as a whole. */
 bool dataset_record_identity(const struct dataset *ds, struct entry_id e,
 			     struct file_identity *ret);
+
+/* Records of one file that follow each other in number. */
+struct dataset_run {
+	struct entry_id entry;
+	uint64_t count;
+};
+/* All of them, in the order of their numbers: *ret heap, [*ret_n], a whole file is one. There is a
+ * table. -ENOMEM */
+int dataset_runs(const struct dataset *ds, struct dataset_run **ret, size_t *ret_n) MUST_USE;
 
 struct dataset_records_stats {
 	uint64_t records[RECORDS_KINDS];

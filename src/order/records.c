@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Orders that number the records of larger files. A kind computes with the number of records and
+ * never hears of files; here its numbers become places in the dataset's table, and an epoch of
+ * records becomes what a plan of files can carry out: the files, each once, in the sequence in
+ * which the reader comes to the first record of each.
+ *
+ *   records    0 1 2 | 3 4 | 5 6 7        files A B C
+ *   the job    6 7 5 | 1 0 2 | 4 3        the plan: C A B
+ *
+ * Which of the two a spec numbers is never guessed without a word: it is the kind's nature, or key
+ * records=, and where it could be taken for the other one the order has a note. Set-up code of one
+ * thread, but for order_records_fold and order_records_file, which any thread may call. */
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "clairfs/base/bitmap.h"
+#include "order_priv.h"
+
+/* The dataset is known and has no table. */
+static int refuse_files(const struct order_spec *spec, struct err *err)
+{
+	return err_set(err, -EINVAL,
+		       "it numbers the samples within %s, and the dataset has no table of them: "
+		       "%s makes it (records=0: each file is a sample)",
+		       spec->kind->records_of, spec->kind->records_by);
+}
+
+int order_records_choose(const struct order_spec *spec, const struct order_params *params,
+			 bool *ret, struct err *err)
+{
+	enum order_numbers numbers = spec->kind->numbers;
+	uint64_t asked = order_spec_u64(spec, "records");
+	bool has_table = params->n_records > 0;
+
+	*ret = has_table && (asked == 1 || (asked == ORDER_RECORDS_AUTO &&
+					    numbers != ORDER_NUMBERS_FILES &&
+					    numbers != ORDER_NUMBERS_SHARDS));
+	if (asked == 1 && numbers == ORDER_NUMBERS_SHARDS)
+		return err_set(err, -EINVAL,
+			       "key \"records\": this kind numbers files, each read from front to back; "
+			       "a torch or numpy kind numbers records");
+	if (asked == 1 && !has_table)
+		return err_set(err, -EINVAL,
+			       "key \"records\": the dataset has no table of records: clairfs index "
+			       "--records auto makes it");
+	if (asked == ORDER_RECORDS_AUTO && !has_table && numbers == ORDER_NUMBERS_RECORDS &&
+	    params->number && params->n > 0)
+		return refuse_files(spec, err);
+	if (*ret && order_spec_path(spec, "sort"))
+		return err_set(err, -EINVAL,
+			       "key \"sort\": records are numbered as their table has them "
+			       "(records=0: the files)");
+	return 0;
+}
+
+/* Which samples of the index are the spec's: those below a directory, or one file. */
+static int mark_under(const struct order_params *params, const char *under, struct bitmap *ret,
+		      struct err *err)
+{
+	uint32_t *sample AUTO_FREE = NULL;
+	uint64_t n = 0;
+	uint32_t one;
+	int rc = 0;
+
+	if (bitmap_init(ret, params->n) < 0)
+		return err_set(err, -ENOMEM, "out of memory");
+	if (params->resolve && params->resolve(params->resolve_ctx, under, strlen(under), &one) &&
+	    one < params->n) {
+		bitmap_set(ret, one);
+		return 0;
+	}
+	if (!params->number)
+		return err_set(err, -EINVAL, "key \"under\" needs the files of a dataset");
+	rc = params->number(params->number_ctx, NULL, under, &sample, &n, err);
+	if (rc < 0) {
+		err_prefix(err, "key \"under\"");
+		return rc;
+	}
+	for (uint64_t i = 0; i < n; i++)
+		bitmap_set(ret, sample[i]);
+	return 0;
+}
+
+/* The numbers of the records of these files. */
+static int map_under(struct order_numbering *num, const struct bitmap *is_under, struct err *err)
+{
+	const struct order_records *r = &num->records;
+	uint64_t n = 0, at = 0;
+
+	for (size_t i = 0; i < r->n; i++)
+		if (r->sample[i] != SAMPLE_NONE && bitmap_get(is_under, r->sample[i]))
+			n += r->first[i + 1] - r->first[i];
+	if (n == 0)
+		return err_set(err, -EINVAL, "key \"under\": there is no record below it");
+	num->map = order_alloc_u32(n);
+	if (!num->map)
+		return err_set(err, -ENOMEM, "out of memory");
+	for (size_t i = 0; i < r->n; i++)
+		if (r->sample[i] != SAMPLE_NONE && bitmap_get(is_under, r->sample[i]))
+			for (uint64_t k = r->first[i]; k < r->first[i + 1]; k++)
+				num->map[at++] = (uint32_t)k;
+	num->inner.n = n;
+	return 0;
+}
+
+/* The table's files; neighbours that are one file become one. */
+static int take_shards(struct order_numbering *num, struct err *err)
+{
+	const struct order_params *params = num->params;
+	struct order_records *r = &num->records;
+	struct order_shard *shard AUTO_FREE = NULL;
+	size_t n = 0;
+	int rc = params->shards(params->shards_ctx, &shard, &n);
+
+	if (rc == 0) {
+		r->sample = order_alloc_u32(n);
+		r->first = malloc((n + 1) * sizeof(*r->first));
+	}
+	if (rc < 0 || !r->sample || !r->first)
+		return err_set(err, -ENOMEM, "out of memory");
+	r->first[0] = 0;
+	for (size_t i = 0; i < n; i++) {
+		uint32_t sample = shard[i].sample < params->n ? shard[i].sample : SAMPLE_NONE;
+
+		if (r->n == 0 || r->sample[r->n - 1] != sample) {
+			r->sample[r->n++] = sample;
+			r->first[r->n] = r->first[r->n - 1];
+		}
+		r->first[r->n] += shard[i].count;
+	}
+	assert(r->first[r->n] == params->n_records);
+	return 0;
+}
+
+/* How many records each of the files has that are numbered, for kinds that shuffle by shards. */
+static int list_sizes(struct order_numbering *num, const struct bitmap *is_under, struct err *err)
+{
+	const struct order_records *r = &num->records;
+
+	num->sizes.size = order_alloc_u32(r->n);
+	if (!num->sizes.size)
+		return err_set(err, -ENOMEM, "out of memory");
+	for (size_t i = 0; i < r->n; i++)
+		if (!is_under || (r->sample[i] != SAMPLE_NONE && bitmap_get(is_under, r->sample[i])))
+			num->sizes.size[num->sizes.n++] = (uint32_t)(r->first[i + 1] - r->first[i]);
+	return 0;
+}
+
+int order_records_number(const struct order_spec *spec, struct order_numbering *num,
+			 struct err *err)
+{
+	const char *under = order_spec_path(spec, "under");
+	struct bitmap is_under = { 0 };
+	int rc = take_shards(num, err);
+
+	num->inner.n = num->params->n_records;
+	num->inner.resolve = NULL; /* a path names a file, not a record */
+	if (rc == 0 && under)
+		rc = mark_under(num->params, under, &is_under, err);
+	if (rc == 0 && under)
+		rc = map_under(num, &is_under, err);
+	if (rc == 0 && spec->kind->numbers == ORDER_NUMBERS_RECORDS)
+		rc = list_sizes(num, under ? &is_under : NULL, err);
+	bitmap_fini(&is_under);
+	return rc;
+}
+
+uint32_t order_records_file(const struct order_records *r, uint32_t record)
+{
+	size_t low = 0, high = r->n;
+
+	while (high - low > 1) {
+		size_t middle = low + (high - low) / 2;
+
+		if (r->first[middle] <= record)
+			low = middle;
+		else
+			high = middle;
+	}
+	return r->sample[low];
+}
+
+int order_records_outside(const struct order_numbering *num, uint64_t **ret)
+{
+	const struct order_records *r = &num->records;
+	uint64_t words = DIV_ROUND_UP(num->params->n, 64);
+	uint64_t *outside = malloc(MAX(words, 1) * sizeof(*outside));
+
+	if (!outside)
+		return -ENOMEM;
+	memset(outside, 0xff, words * sizeof(*outside));
+	for (size_t i = 0; !num->map && i < r->n; i++)
+		if (r->sample[i] != SAMPLE_NONE)
+			outside[r->sample[i] / 64] &= ~(1ull << r->sample[i] % 64);
+	for (uint64_t i = 0; num->map && i < num->inner.n; i++) {
+		uint32_t file = order_records_file(r, num->map[i]);
+
+		if (file != SAMPLE_NONE)
+			outside[file / 64] &= ~(1ull << file % 64);
+	}
+	*ret = outside;
+	return 0;
+}
+
+/* Positions that were read before the job began again (start_step). */
+static uint64_t positions_before(const struct order *order, const struct order_epoch *e)
+{
+	const struct order_info *info = &order->info;
+	uint64_t each = info->n_ranks;
+
+	if (info->start_step == 0 || e->epoch != info->start_epoch)
+		return 0;
+	return __builtin_mul_overflow(each, info->batch, &each) ||
+			       __builtin_mul_overflow(each, info->start_step, &each)
+		       ? e->length
+		       : MIN(each, e->length);
+}
+
+int order_records_fold(const struct order *order, struct order_epoch *e, struct err *err)
+{
+	struct bitmap seen = { 0 };
+	uint64_t n = 0;
+	uint32_t *smaller;
+
+	if (bitmap_init(&seen, MAX(e->n, 1)) < 0)
+		return err_set(err, -ENOMEM, "out of memory");
+	for (uint64_t i = positions_before(order, e); i < e->length; i++) {
+		uint32_t file = order_records_file(&order->records, e->sample[i]);
+
+		if (file == SAMPLE_NONE || bitmap_get(&seen, file))
+			continue;
+		bitmap_set(&seen, file);
+		e->sample[n++] = file;
+	}
+	bitmap_fini(&seen);
+	e->length = n;
+	smaller = realloc(e->sample, MAX(n, 1) * sizeof(*smaller));
+	if (smaller)
+		e->sample = smaller;
+	return 0;
+}
+
+uint64_t order_n_records(const struct order *order)
+{
+	return order->records.n > 0 ? order->info.n : 0;
+}
+
+void order_records_show(struct order_info *shown)
+{
+	/* These are of records; the plan's positions are files. */
+	shown->start_step = shown->batch = shown->prefetch_factor = 0;
+}
+
+/* Appends to what the kind says. */
+static int add_note(struct order *order, const char *text)
+{
+	char *note;
+
+	if (asprintf(&note, "%s%s%s", order->note ? order->note : "", order->note ? "; " : "",
+		     text) < 0)
+		return -ENOMEM;
+	free(order->note);
+	order->note = note;
+	return 0;
+}
+
+int order_records_note(struct order *order, const struct order_params *params,
+		       const struct order_spec *spec)
+{
+	char text[200];
+
+	if (order->records.n > 0)
+		snprintf(text, sizeof(text),
+			 "it numbers %" PRIu64 " samples within files: a mount has the files, in the "
+			 "sequence in which the job comes to them",
+			 order->info.n);
+	else if (params->n_records > 0 && order_spec_u64(spec, "records") == ORDER_RECORDS_AUTO &&
+		 spec->kind->numbers != ORDER_NUMBERS_SHARDS)
+		snprintf(text, sizeof(text),
+			 "it numbers the %" PRIu64 " files: records=1 numbers the %" PRIu64
+			 " samples within files that the dataset has a table of",
+			 order->info.n, params->n_records);
+	else
+		return 0;
+	return add_note(order, text);
+}
+
+void order_records_fini(struct order_records *r)
+{
+	free(r->sample);
+	free(r->first);
+	*r = (struct order_records){ 0 };
+}

@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Orders that number the records of larger files: which kinds do, what a plan of files gets of
+ * them, and what is said where an order cannot apply. That the records are those that the real
+ * libraries read is for the golden vectors (tests/mount/test_records.py). */
+#include "clairfs/order.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "check.h"
+#include "clairfs/base/ids.h"
+
+/* Files 0 to 9: 1 is README, 3 an index; 100 records. 5 comes twice, and a part is no sample. */
+static const struct order_shard shards[] = { { 5, 10 }, { 0, 20 },	     { 2, 30 },
+					     { 5, 5 },	{ SAMPLE_NONE, 5 }, { 4, 15 },
+					     { 4, 15 } };
+#define N 10
+#define N_RECORDS 100
+
+static int list_shards(void *ctx, struct order_shard **ret, size_t *ret_n)
+{
+	*ret = malloc(sizeof(shards));
+	CHECK(*ret);
+	memcpy(*ret, shards, sizeof(shards));
+	*ret_n = ARRAY_LEN(shards);
+	return 0;
+}
+
+/* All but the index; below "part": 4 and 5. */
+static int number(void *ctx, const char *sort, const char *under, uint32_t **ret_sample,
+		  uint64_t *ret_n, struct err *err)
+{
+	static const uint32_t all[] = { 0, 1, 2, 4, 5, 6, 7, 8, 9 }, part[] = { 4, 5 };
+
+	if (under && strcmp(under, "part") != 0)
+		return err_set(err, -ENOENT, "no such directory");
+	*ret_n = under ? ARRAY_LEN(part) : ARRAY_LEN(all);
+	*ret_sample = malloc(*ret_n * sizeof(**ret_sample));
+	CHECK(*ret_sample);
+	memcpy(*ret_sample, under ? part : all, *ret_n * sizeof(**ret_sample));
+	return 0;
+}
+
+static bool resolve(void *ctx, const char *path, size_t len, uint32_t *ret_sample)
+{
+	*ret_sample = 2;
+	return len == 6 && memcmp(path, "file.2", 6) == 0;
+}
+
+static int make(const char *text, bool has_table, struct order **ret, struct err *err)
+{
+	struct order_params params = { .n = N, .number = number, .resolve = resolve };
+	struct order_spec *spec;
+	int rc;
+
+	if (has_table) {
+		params.n_records = N_RECORDS;
+		params.shards = list_shards;
+	}
+	CHECK_INT(order_spec_parse(text, &spec, err), 0);
+	rc = order_new(spec, &params, ret, err);
+	order_spec_free(spec);
+	return rc;
+}
+
+static struct order *order_of(const char *text)
+{
+	struct order *order = NULL;
+	struct err err = { 0 };
+	int rc = make(text, true, &order, &err);
+
+	CHECK_STR(err.msg, "");
+	CHECK_INT(rc, 0);
+	return order;
+}
+
+static void refuses(const char *text, bool has_table, const char *part)
+{
+	struct order *order;
+	struct err err = { 0 };
+
+	CHECK_INT(make(text, has_table, &order, &err), -EINVAL);
+	CHECK_CONTAINS(err.msg, part);
+	CHECK(!strchr(err.msg, '\n'));
+}
+
+/* The files of an epoch, one after the other. */
+static char *files_of(const struct order *order, uint64_t epoch)
+{
+	struct order_epoch *e;
+	struct err err = { 0 };
+	char *text = NULL;
+	size_t size = 0;
+	FILE *f = open_memstream(&text, &size);
+
+	CHECK(f);
+	CHECK_INT(order_epoch_new(order, epoch, &e, &err), 0);
+	CHECK_U64(e->n, N);
+	for (uint64_t i = 0; i < e->length; i++) {
+		CHECK_U64(e->first[e->sample[i]], i);
+		fprintf(f, "%u ", e->sample[i]);
+	}
+	CHECK(!e->next_same); /* each file once */
+	order_epoch_free(e);
+	fclose(f);
+	return text;
+}
+
+static uint32_t file_of(uint32_t record)
+{
+	size_t i = 0;
+
+	for (uint64_t end = shards[0].count; record >= end; end += shards[i].count)
+		i++;
+	return shards[i].sample;
+}
+
+/* The same from the records, by a plain search. */
+static char *files_by_hand(const struct order *order, uint64_t epoch)
+{
+	const struct order_part all = { .epoch = epoch, .count = UINT64_MAX };
+	AUTO_FREE uint32_t *record = NULL;
+	bool seen[N] = { false };
+	struct err err = { 0 };
+	char *text = NULL;
+	size_t size = 0;
+	uint64_t n;
+	FILE *f = open_memstream(&text, &size);
+
+	CHECK(f);
+	CHECK_INT(order_head(order, &all, &record, &n, &err), 0);
+	for (uint64_t i = 0; i < n; i++) {
+		uint32_t file = file_of(record[i]);
+
+		CHECK(record[i] < N_RECORDS);
+		if (file == SAMPLE_NONE || seen[file])
+			continue;
+		seen[file] = true;
+		fprintf(f, "%u ", file);
+	}
+	fclose(f);
+	return text;
+}
+
+static void files_come_where_their_first_record_is(void)
+{
+	static const char *const specs[] = {
+		"torch-distributed:seed=1:records=1",
+		"torch-distributed:seed=2:world=3:ranks=0-1:records=1",
+		"numpy-generator:seed=5:records=1",
+		"mosaic-py1s:seed=3",
+		"mosaic-naive",
+		"litdata:seed=9:world=2:rank=1:batch=4:workers=2",
+		"ffcv:seed=4",
+		"grain:seed=5",
+	};
+	struct order *order = order_of("sequential:records=1");
+
+	{
+		AUTO_FREE char *files = files_of(order, 0);
+
+		CHECK_STR(files, "5 0 2 4 ");
+	}
+	order_free(order);
+	for (size_t i = 0; i < ARRAY_LEN(specs); i++) {
+		order = order_of(specs[i]);
+		CHECK_U64(order_n_records(order), N_RECORDS);
+		CHECK_U64(order_info(order)->n, N);
+		for (uint64_t epoch = 0; epoch < 3; epoch++) {
+			AUTO_FREE char *files = files_of(order, epoch);
+			AUTO_FREE char *by_hand = files_by_hand(order, epoch);
+
+			CHECK_STR(files, by_hand);
+		}
+		order_free(order);
+	}
+}
+
+/* What is shown of an order is of files: batches of records are not. */
+static void info_is_of_files(void)
+{
+	struct order *order = order_of("sequential:records=1:batch=7:workers=2:prefetch_factor=3");
+	const struct order_info *info = order_info(order);
+	const uint64_t inside = 1u << 0 | 1u << 2 | 1u << 4 | 1u << 5;
+
+	CHECK_U64(info->batch, 0);
+	CHECK_U64(info->prefetch_factor, 0);
+	CHECK_U64(info->workers, 2);
+	CHECK_U64(~info->outside[0] & ((1u << N) - 1), inside);
+	CHECK_CONTAINS(order_note(order), "it numbers 100 samples within files");
+	order_free(order);
+}
+
+/* Shards of the table are the sizes that a shuffle within shards goes by. */
+static void shards_follow_from_the_table(void)
+{
+	static const char *const same[][2] = {
+		{ "mosaic-py1s:seed=3", "mosaic-py1s:seed=3:shards=10+20+30+5+5+30" },
+		{ "litdata:seed=3", "litdata:seed=3:shards=10+20+30+5+5+30" },
+		{ "mosaic-py1e:seed=3:under=part", "mosaic-py1e:seed=3:under=part:shards=10+5+30" },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(same); i++) {
+		const struct order_part all = { .count = UINT64_MAX };
+		struct order *a = order_of(same[i][0]), *b = order_of(same[i][1]);
+		AUTO_FREE uint32_t *x = NULL, *y = NULL;
+		struct err err = { 0 };
+		uint64_t n, m;
+
+		CHECK_INT(order_head(a, &all, &x, &n, &err), 0);
+		CHECK_INT(order_head(b, &all, &y, &m, &err), 0);
+		CHECK_U64(n, m);
+		CHECK_INT(memcmp(x, y, n * sizeof(*x)), 0);
+		order_free(a);
+		order_free(b);
+	}
+	refuses("mosaic-py1s:shards=10+20", true, "add up to 30, but the dataset has 100 samples");
+	refuses("mosaic-py1s:first=30", true, "only some of the samples of the table");
+}
+
+static void parts_of_the_records_may_be_numbered(void)
+{
+	struct order *order = order_of("sequential:records=1:under=part");
+	const struct order_part all = { .count = UINT64_MAX };
+	AUTO_FREE uint32_t *record = NULL, *beginning = NULL;
+	struct err err = { 0 };
+	uint64_t n;
+
+	CHECK_INT(order_head(order, &all, &record, &n, &err), 0);
+	CHECK_U64(n, 10 + 5 + 30);
+	for (uint64_t i = 0; i < n; i++)
+		CHECK_U64(record[i], i < 10 ? i : i < 15 ? 50 + i : 55 + i);
+	CHECK_U64(~order_info(order)->outside[0] & ((1u << N) - 1), 1u << 4 | 1u << 5);
+	order_free(order);
+	order = order_of("sequential:records=1:under=file.2");
+	CHECK_U64(~order_info(order)->outside[0] & ((1u << N) - 1), 1u << 2);
+	order_free(order);
+	order = order_of("sequential:records=1:first=25");
+	CHECK_INT(order_head(order, &all, &beginning, &n, &err), 0);
+	CHECK_U64(n, 25);
+	CHECK_U64(~order_info(order)->outside[0] & ((1u << N) - 1), 1u << 5 | 1u << 0);
+	order_free(order);
+	CHECK_INT(make("sequential:records=1:under=none", true, &order, &err), -ENOENT);
+	CHECK_CONTAINS(err.msg, "key \"under\": no such directory");
+}
+
+/* A job that begins again within an epoch has files behind it that it does not open any more. */
+static void a_start_within_the_epoch_is_counted_in_records(void)
+{
+	struct order *order = order_of("sequential:records=1:start_epoch=1:start_step=4:batch=10");
+
+	CHECK_U64(order_info(order)->start_step, 0);
+	{
+		AUTO_FREE char *start = files_of(order, 1), *next = files_of(order, 2);
+
+		CHECK_STR(start, "2 5 4 "); /* records 40 and on */
+		CHECK_STR(next, "5 0 2 4 ");
+	}
+	order_free(order);
+	refuses("sequential:records=1:start_step=12:batch=10", true, "behind the end of the epoch");
+}
+
+/* Without records=1 most kinds number files, and that is said; an index is none of them. */
+static void files_are_numbered_with_a_word(void)
+{
+	static const char *const specs[] = { "sequential", "torch-distributed:seed=1:shuffle=0",
+					     "mosaic-naive:records=0:shuffle=0", "grain:seed=1:records=0:shuffle=0" };
+
+	for (size_t i = 0; i < ARRAY_LEN(specs); i++) {
+		struct order *order = order_of(specs[i]);
+
+		CHECK_U64(order_n_records(order), 0);
+		{
+			AUTO_FREE char *files = files_of(order, 0);
+
+			CHECK_STR(files, "0 1 2 4 5 6 7 8 9 ");
+		}
+		CHECK_U64(order_info(order)->outside[0] & ((1u << N) - 1), 1u << 3);
+		if (i < 2)
+			CHECK_CONTAINS(order_note(order),
+				       "numbers the 9 files: records=1 numbers the 100 samples within");
+		else
+			CHECK(!order_note(order));
+		order_free(order);
+	}
+	{
+		struct order *order = order_of("webdataset:seed=1:shardshuffle=4");
+
+		CHECK(!order_note(order)); /* it is of files by nature */
+		order_free(order);
+	}
+}
+
+static void what_cannot_apply_says_what_would(void)
+{
+	refuses("mosaic-py1e", false,
+		"order mosaic-py1e: it numbers the samples within shards of MosaicML Streaming, and "
+		"the dataset has no table of them: clairfs index --records mds makes it");
+	refuses("litdata", false, "clairfs index --records litdata");
+	refuses("ffcv:seed=1", false, "clairfs index --import");
+	refuses("megatron:documents=3", false, "clairfs index --records megatron");
+	refuses("megatron:documents=3", true, "key \"path\" is missing");
+	refuses("torch-distributed:seed=1:records=1", false, "has no table of records");
+	refuses("webdataset:seed=1:shardshuffle=4:records=1", true, "this kind numbers files");
+	refuses("sequential:records=1:sort=path", true, "key \"sort\": records are numbered as");
+}
+
+static const struct check_test tests[] = {
+	{ "files_come_where_their_first_record_is", files_come_where_their_first_record_is },
+	{ "info_is_of_files", info_is_of_files },
+	{ "shards_follow_from_the_table", shards_follow_from_the_table },
+	{ "parts_of_the_records_may_be_numbered", parts_of_the_records_may_be_numbered },
+	{ "a_start_within_the_epoch_is_counted_in_records",
+	  a_start_within_the_epoch_is_counted_in_records },
+	{ "files_are_numbered_with_a_word", files_are_numbered_with_a_word },
+	{ "what_cannot_apply_says_what_would", what_cannot_apply_says_what_would },
+};
+
+CHECK_MAIN(tests)
