@@ -54,8 +54,8 @@ def launch(directory, how, size, **settings):
     settings = {"framework": framework, "reader.data_loader": framework, "dataset.format": how, "dataset.data_folder": directory,
                 "dataset.num_files_train": files, "dataset.num_files_eval": 0, "dataset.num_samples_per_file": samples,
                 "dataset.record_length": size // share // files // samples, "dataset.record_length_stdev": 0,
-                "dataset.record_length_resize": 4096, "reader.batch_size": 1, "train.epochs": 1, "train.computation_time": 0,
-                "workflow.checkpoint": False, **settings}
+                "dataset.record_length_resize": 4096, "dataset.generation_buffer_size": 1 << 20, "reader.batch_size": 1,
+                "train.epochs": 1, "train.computation_time": 0, "workflow.checkpoint": False, **settings}
     with tempfile.TemporaryDirectory() as out:
         sys.argv = ["dlio", "workload=unet3d_h100", f"hydra.run.dir={out}", *(f"++workload.{k}={v}" for k, v in settings.items())]
         dlio_benchmark.main.main()

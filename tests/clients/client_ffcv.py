@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """FFCV: a .beton file, shuffled, by the threads of its loader. how: "mapped" (os_cache), or "paged" by its own process cache."""
+import os
+
+os.environ["NUMBA_NUM_THREADS"] = "16"  # it takes no more than there are cores
 import numpy
 from ffcv.fields import BytesField, IntField
 from ffcv.fields.basics import IntDecoder

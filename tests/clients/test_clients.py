@@ -105,16 +105,17 @@ def directly(place, job, readers):
 
 
 def through_a_mount(place, job, readers):
-    """[(answer, bytes asked for as the mount counts them, bytes that the source was asked for, bytes that may be asked for again)]"""
+    """Of each epoch: (answer, bytes asked for as the mount counts them, bytes that it counts as staged, bytes that the source was
+    asked for, bytes that may be asked for again)."""
     found = []
     with Source(place, f"below{readers}") as source, place.mount(source.mountpoint, ram=RAM) as mount:
-        before = 0
+        before = (0, 0)
         for epoch in range(EPOCHS):
             dropped = dropped_and_read_again()
             answer = job.read(mount.mountpoint, readers, epoch)
-            asked, _ = counted(mount)
-            found.append((answer, asked - before, source.sent()[0], dropped_and_read_again() - dropped))
-            before = asked
+            after = counted(mount)
+            found.append((answer, after[0] - before[0], after[1] - before[1], source.sent()[0], dropped_and_read_again() - dropped))
+            before = after
     return found
 
 
@@ -124,7 +125,7 @@ def mb(size):
 
 def compare(place, readers, direct, mounted, guessed):
     files, _ = dataset_of(place)
-    for epoch, ((a, a_asked), (b, asked, sent, again)) in enumerate(zip(direct, mounted)):
+    for epoch, ((a, a_asked), (b, asked, staged, sent, again)) in enumerate(zip(direct, mounted)):
         what = f"{readers} readers, {'warm' if epoch else 'cold'}"
         tap.ok(a["records"] > 0, f"{what}: records are read", a)
         tap.equal((b["records"], b["bytes"], b["sha256"]), (a["records"], a["bytes"], a["sha256"]), f"{what}: every byte is the source's")
@@ -133,8 +134,8 @@ def compare(place, readers, direct, mounted, guessed):
         if epoch == 0:
             tap.ok(a_asked - spare <= asked <= a_asked + spare + again, f"{what}: what was asked for is counted", mb(asked),
                    mb(a_asked), mb(again))
-        tap.note(f"{what}: the client has {mb(a['bytes'])}; asked for {mb(a_asked)} directly, {mb(asked)} of the mount, which asked the "
-                 f"source for {mb(sent)}; {a['seconds']:.2f} s directly, {b['seconds']:.2f} s through the mount")
+        tap.note(f"{what}: the client has {mb(a['bytes'])}; asked for {mb(a_asked)} directly, {mb(asked)} of the mount "
+                 f"({mb(staged)} staged), which asked the source for {mb(sent)}; {a['seconds']:.2f} s directly, {b['seconds']:.2f} s through the mount")
 
 
 def in_a_known_order(place, job, direct):
