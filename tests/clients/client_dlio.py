@@ -83,15 +83,14 @@ def write(directory, size, how):
 
 def sample_of(reader, name, index):
     data = reader.open_file_map[name]
-    if hasattr(reader, "buffer_map"):  # mapped: as DLIO takes it, the index byte by byte
+    if hasattr(reader, "file_map_ibr"):  # as DLIO takes it: where the index is mapped, byte by byte
         at, size = (int(part[index]) for part in reader.file_map_ibr[name])
-        return reader.buffer_map[name][at:at + size].tobytes()
-    if isinstance(data, numpy.ndarray):
-        return data.tobytes() if name.endswith(("png", "jpeg")) else data[index if name.endswith("csv") else (..., index)].tobytes()
-    if hasattr(data, "readinto"):
-        at, size = (int(part[index]) for part in reader.file_map[name])
+        if hasattr(reader, "buffer_map"):
+            return reader.buffer_map[name][at:at + size].tobytes()
         data.seek(at)
         return data.read(size)
+    if isinstance(data, numpy.ndarray):
+        return data.tobytes() if name.endswith(("png", "jpeg")) else data[index if name.endswith("csv") else (..., index)].tobytes()
     return data["records"][index].tobytes()
 
 
