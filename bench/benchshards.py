@@ -118,8 +118,8 @@ class Source:
         return sum(int(line.rsplit(" ", 1)[1]) for line in whole.splitlines() if line.startswith("read "))
 
 
-def epochs_of(source, directory, plans, mount=None):
-    """[(seconds, bytes)] of each epoch. What is fetched ahead is waited for, and counts."""
+def epochs_of(source, directory, plans, mount=None, read=epoch_seconds):
+    """[(seconds, bytes)] of each epoch, which read(directory, plan) reads. What is fetched ahead is waited for, and counts."""
     def is_over():
         gauges = mount.stats()["gauges"] if mount else {"prefetch_inflight": 0, "demand_inflight": 0}
         return gauges["prefetch_inflight"] == gauges["demand_inflight"] == 0 and source.is_idle()
@@ -129,7 +129,7 @@ def epochs_of(source, directory, plans, mount=None):
         benchlib.wait_for("what was fetched ahead", is_over)
         benchlib.drop_caches()
         source.sent()
-        seconds = epoch_seconds(directory, plan)
+        seconds = read(directory, plan)
         benchlib.wait_for("what was fetched ahead", is_over)
         taken.append((seconds, source.sent()))
     return taken

@@ -17,6 +17,7 @@ import mountkit
 import tap
 
 TORCH = ("recover", "removed", "ordinary", "warm")  # in test_bench_smoke_torch.py
+CLIENTS = ("clients",)  # in test_bench_smoke_clients.py
 ALONE = ("store", "verify", "metrics", "sim", "plan", "slurm")
 README = ("staged", "stall", "cpu", "noorder", "hook", "gluster", "seeds", "shards")
 # Each program with arguments that make it quick; a program without has none, or is quick by itself.
@@ -42,7 +43,7 @@ def figures(place):
 def all_are_run(place):
     done = smoke.program(place, sys.executable, f"{smoke.BENCH}/run", "--help")
     words = re.findall(r"^  (\w+) {2,}", done.out.decode().partition("\n\n")[2].partition("positional arguments")[0], re.M)
-    tap.equal(sorted(words), sorted((*README, *ALONE, *TORCH, "readme", "table", "all")), "every benchmark is described, and run by a test")
+    tap.equal(sorted(words), sorted((*README, *ALONE, *TORCH, *CLIENTS, "readme", "table", "all")), "every benchmark is described, and run by a test")
 
 
 def micro(place):
@@ -72,6 +73,8 @@ def without_tools(place):
                f"{name} says that {tool} is not installed", done)
     done = smoke.bench_run(place, "recover", "--torch-python", "/bin/false")
     tap.ok(done.code == 1 and len(done.lines) == 1 and "/bin/false has no PyTorch" in done.lines[0], "recover asks for PyTorch", done)
+    done = smoke.bench_run(place, "clients", "--clients-python", "/bin/false")
+    tap.ok(done.code == 1 and len(done.lines) == 1 and "/bin/false has no numpy" in done.lines[0], "clients asks for its Python", done)
 
 
 def keeps_results(place):

@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The benchmark with real clients of shard formats still runs; as test_bench_smoke.py."""
+import os
+import sys
+
+sys.path[:0] = [os.path.dirname(os.path.abspath(__file__))]
+
+import smoke
+import mountkit
+import tap
+
+
+def clients(place):
+    python = os.environ.get("CLAIRFS_CLIENTS_PYTHON")
+    if not python:
+        raise mountkit.Failed("CLAIRFS_CLIENTS_PYTHON is not set: it must name a Python that has the clients")
+    done = smoke.bench_run(place, "clients", "--save", "smoke", "--clients-python", python)
+    tap.ok(done.code == 0, "bench/run --smoke ends well with clients", done)
+    smoke.check_results(place, ("clients",))
+
+
+def unknown(place):
+    done = smoke.bench_run(place, "clients", "--scenarios", "npz,hdf6")
+    tap.ok(done.code == 1 and "no client 'hdf6', there are: npz " in done.lines[-1] and not done.out, "a client that there is not", done)
+
+
+mountkit.run(clients, unknown)
