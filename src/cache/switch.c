@@ -129,8 +129,7 @@ static void unwant(struct cache *c, struct entry_id entry)
 	dataset_identity(c->p.dataset, entry, &id);
 	if (dataset_kept_identity(c->p.dataset, entry, &id, &kept) != 0)
 		return;
-	for (uint32_t i = 0; i < piece_count(id.size); i++)
-		tier_unwant(c->keeper, (struct piece_key){ entry, i }, &kept);
+	tier_unwant(c->keeper, &kept, 0, piece_count(id.size));
 }
 
 /* By the orders of all jobs. */
