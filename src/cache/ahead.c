@@ -45,6 +45,7 @@
 enum { ENDS_MOST = 8, ENDS_SURE = 3, RUNS_KNOWN = 4, STREAMS_FRESH = 4 };
 enum { ALONE_MOST = 32, ALONE_RUN = 8, ALONE_SURE = 12, ALONE_FEW = 6 };
 enum { STREAM_SURE = 3, STREAM_IDLE = 256 }; /* READs: of it, of others meanwhile */
+enum { GAPS_SHARE = 10 };
 enum { WHOLE_AGAIN = 16, WHOLE_MORE = 16 };
 enum { VAIN_MOST = 8, VAIN_SURE = 4, VAIN_PROBE = 16 };
 enum { LATENCY_ODD = 8 }; /* so much faster than others: not the source, its client's memory */
@@ -295,6 +296,13 @@ static void reader_left(struct ahead_file *f, uint32_t reader)
 		run_learn(f, last);
 }
 
+/* READs of the kernel that overtake each other leave nothing out for long. Who does, reads parts: to
+ * fetch what is between them as well is the cheaper way as long as that is little. */
+static bool leaves_out(const struct ahead_file *f)
+{
+	return f->gaps > 2 * AHEAD_NEAR && f->gaps > f->asked / GAPS_SHARE;
+}
+
 /* The one that a READ at this place goes on with, or NULL. */
 static struct ahead_stream *stream_find(const struct ahead *a, struct ahead_file *f,
 					const struct ahead_read *r)
@@ -313,6 +321,10 @@ static struct ahead_stream *stream_find(const struct ahead *a, struct ahead_file
 		    r->offset < s->end + AHEAD_NEAR && r->offset + AHEAD_NEAR >= s->end &&
 		    (!near || s->used_at > near->used_at))
 			near = s;
+	}
+	if (near && r->offset > near->end) {
+		f->gaps += r->offset - near->end;
+		near = leaves_out(f) ? NULL : near;
 	}
 	return near;
 }
@@ -471,8 +483,10 @@ void ahead_read(struct ahead *a, const struct ahead_read *r, struct ahead_advice
 	}
 	s->used_at = a->tick;
 	s->reader = r->reader;
-	if (end <= s->end) /* it was overtaken */
+	if (end <= s->end) { /* it was overtaken */
+		f->gaps -= MIN(f->gaps, r->length);
 		return;
+	}
 	s->run += end - MAX(s->end, r->offset);
 	s->end = end;
 	s->n_reads++;

@@ -42,6 +42,7 @@ struct ahead_file {
 	uint64_t asked, spent; /* bytes of READs; bytes asked of the source for them and ahead */
 	uint64_t whole_asked, whole_spent; /* likewise, since it is_whole */
 	uint64_t whole_from; /* of `asked`: not to be read in whole pieces before */
+	uint64_t gaps; /* bytes that streams have left out, and not come back to */
 	/* Of a hint: bytes that were fetched for it, and not come for yet; where it ends. */
 	uint64_t hint_bytes, hint, hint_end;
 	bool is_hint; /* the READ that is under way is taken for one */

@@ -308,6 +308,27 @@ static void records_that_are_left_out_are_not_fetched(void)
 	}
 }
 
+/* Parts that lie so near to each other that the kernel's READs may be as far apart: in a stream that is
+ * fetched ahead what is between would come as well. */
+static void small_gaps_are_fetched_only_where_they_are_little(void)
+{
+	static const uint32_t gaps[] = { 4096, 16384, 65536, 131072, 262144 - 4096 };
+
+	for (uint32_t i = 0; i < ARRAY_LEN(gaps); i++) {
+		struct model *m = model_new(512 * MIB);
+		uint64_t step = 3ull * 131072 + gaps[i];
+
+		m->reader = 7;
+		file_new(m, 0, 256 * MIB);
+		for (uint64_t at = MIB; at + step <= m->size[0]; at += step)
+			run_of(m, 0, at, at + 3ull * 131072, 131072);
+		CHECK(m->sent <= m->asked + m->asked / 20);
+		if (gaps[i] == 4096) /* one stream for all that */
+			CHECK(m->n_missed <= 8);
+		model_free(m);
+	}
+}
+
 /* From the end to the beginning, in blocks. */
 static void backward_reader_costs_what_it_asks_for(void)
 {
@@ -738,6 +759,8 @@ static const struct check_test tests[] = {
 	{ "random_reads_cost_what_they_ask_for", random_reads_cost_what_they_ask_for },
 	{ "epochs_of_records_cost_what_they_ask_for", epochs_of_records_cost_what_they_ask_for },
 	{ "records_that_are_left_out_are_not_fetched", records_that_are_left_out_are_not_fetched },
+	{ "small_gaps_are_fetched_only_where_they_are_little",
+	  small_gaps_are_fetched_only_where_they_are_little },
 	{ "backward_reader_costs_what_it_asks_for", backward_reader_costs_what_it_asks_for },
 	{ "streams_of_one_file_are_told_apart", streams_of_one_file_are_told_apart },
 	{ "overtaken_reads_do_not_end_a_stream", overtaken_reads_do_not_end_a_stream },
