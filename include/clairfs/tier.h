@@ -126,12 +126,13 @@ struct tier_keep_ops {
 	void (*put)(struct tier *tier, struct tier_piece *pieces, size_t n);
 	/* Whether a put would not be refused for what was found before. */
 	bool (*takes_more)(struct tier *tier);
-	/* Pieces [first, end) of a version are of no use to anybody any more. */
+	/* Pieces [first, end) of a version are of no use to anybody any more. Like the next one this
+	 * is work for what is kept, and not for what the file has: that may be 2^32 pieces. */
 	void (*forget)(struct tier *tier, const struct file_identity *identity, uint32_t first,
 		       uint32_t end);
-	/* Takes back what has() said to it: that this mount wants the piece. */
-	void (*unwant)(struct tier *tier, struct piece_key key,
-		       const struct file_identity *identity);
+	/* Takes back what has() said to it: that this mount wants these pieces. */
+	void (*unwant)(struct tier *tier, const struct file_identity *identity, uint32_t first,
+		       uint32_t end);
 	/* Changes when there may be pieces that nobody here has put. */
 	uint32_t (*n_found)(struct tier *tier);
 	void (*get_status)(struct tier *tier, struct tier_kept_status *ret);
@@ -181,7 +182,8 @@ void tier_put(struct tier *tier, struct tier_piece *pieces, size_t n);
 bool tier_takes_more(struct tier *tier);
 void tier_forget(struct tier *tier, const struct file_identity *identity, uint32_t first,
 		 uint32_t end);
-void tier_unwant(struct tier *tier, struct piece_key key, const struct file_identity *identity);
+void tier_unwant(struct tier *tier, const struct file_identity *identity, uint32_t first,
+		 uint32_t end);
 uint32_t tier_n_found(struct tier *tier);
 void tier_get_kept(struct tier *tier, struct tier_kept_status *ret);
 void tier_stop(struct tier *tier);

@@ -26,6 +26,8 @@ void account_sweep(struct cache *c, uint64_t now_ns, bool is_final);
 /* --- direct.c --- */
 /* A READ of a sample. was_staged: it is the first one since pages of it were pushed. */
 void direct_read(struct cache *c, struct entry_id entry, bool is_direct, bool was_staged);
+/* Pages of it were pushed: how it is read from now on is what counts. */
+void direct_pushed(struct cache *c, struct entry_id entry);
 /* A sample was read from pages that were pushed. */
 void direct_used_pages(struct cache *c);
 

@@ -19,8 +19,10 @@
  * together. So a pattern that defeats all of the above costs the source what it would cost without
  * a cache, and a little; while a stream is given back what it spent with every READ of it.
  *
- * The exception is a file that fits into memory and was read whole once: what is missing of it is
- * fetched in whole pieces, as each of them comes once.
+ * The exception is a file that fits into memory and is read again: all of it was read, and more was
+ * asked for than it has, so that somebody has lost what he had. What is missing of it is fetched in
+ * whole pieces, as each of them comes once. Not before that: in a first pass the kernel keeps what it
+ * has read, and pieces would bring most of it once more.
  *
  * Pure: no clock, no lock, no memory of its own.
  */
@@ -43,7 +45,8 @@
 enum { ENDS_MOST = 8, ENDS_SURE = 3, RUNS_KNOWN = 4, STREAMS_FRESH = 4 };
 enum { ALONE_MOST = 32, ALONE_RUN = 8, ALONE_SURE = 12, ALONE_FEW = 6 };
 enum { STREAM_SURE = 3, STREAM_IDLE = 256 }; /* READs: of it, of others meanwhile */
-enum { WHOLE_AGAIN = 16 };
+enum { GAPS_SHARE = 10 };
+enum { WHOLE_AGAIN = 16, WHOLE_MORE = 16 };
 enum { VAIN_MOST = 8, VAIN_SURE = 4, VAIN_PROBE = 16 };
 enum { LATENCY_ODD = 8 }; /* so much faster than others: not the source, its client's memory */
 
@@ -220,21 +223,21 @@ static bool whole_is_vain(const struct ahead_file *f)
 	return f->whole_spent > f->whole_asked + f->size + f->size / 8;
 }
 
-/* Once it was read whole, it is again: as long as it and all of its kind fit, and while no more is
+/* Who reads it once more reads all of it: as long as it and all of its kind fit, and while no more is
  * fetched of it than its readers ask for, and once all of it. Else it has to be read whole again; many
- * times where that was for nothing. */
+ * times where that has not paid. */
 static bool file_is_whole(struct ahead *a, struct ahead_file *f, uint64_t room)
 {
-	bool is_vain = f->is_whole && whole_is_vain(f);
+	bool has_paid = f->whole_spent <= f->whole_asked;
 
-	if (f->is_whole && (a->whole_bytes > room || is_vain)) {
+	if (f->is_whole && (a->whole_bytes > room || whole_is_vain(f))) {
 		f->is_whole = false;
 		f->whole_asked = f->whole_spent = f->parts = 0;
-		f->whole_from = f->asked + f->size * (is_vain ? WHOLE_AGAIN : 1);
+		f->whole_from = f->asked + f->size * (has_paid ? 1 : WHOLE_AGAIN);
 		a->whole_bytes -= f->size;
 	} else if (!f->is_whole && f->parts == UINT64_MAX &&
-		   f->asked >= MAX(f->size - f->size / 8, f->whole_from) && f->size <= room &&
-		   a->whole_bytes <= room - f->size) {
+		   f->asked >= MAX(f->size + f->size / WHOLE_MORE, f->whole_from) &&
+		   f->size <= room && a->whole_bytes <= room - f->size) {
 		f->is_whole = true;
 		f->whole_asked = f->whole_spent = 0;
 		a->whole_bytes += f->size;
@@ -244,13 +247,20 @@ static bool file_is_whole(struct ahead *a, struct ahead_file *f, uint64_t room)
 
 /* --- runs --- */
 
-static void run_ended(struct ahead *a, struct ahead_file *f, struct ahead_stream *s)
+/* What the run says of others: it is over, or seems to be. */
+static void run_learn(struct ahead_file *f, struct ahead_stream *s)
 {
-	begun_ended(a, f, s);
+	if (s->n_reads == s->n_learned)
+		return;
+	s->n_learned = s->n_reads;
 	if (s->n_reads == 1)
 		f->alone = MIN(f->alone + 1, (uint32_t)ALONE_MOST);
 	else if (s->n_reads >= STREAM_SURE)
 		f->alone -= MIN(f->alone, (uint32_t)ALONE_RUN);
+	if (s->n_reads == 2)
+		f->pairs = MIN(f->pairs + 1, (uint32_t)ALONE_MOST);
+	else if (s->n_reads >= STREAM_SURE)
+		f->pairs -= MIN(f->pairs, (uint32_t)ALONE_RUN);
 	/* Two READs may meet by chance; what ends with the file was cut short. */
 	if (s->n_reads >= STREAM_SURE && s->end < f->size) {
 		if (!f->n_runs)
@@ -261,7 +271,36 @@ static void run_ended(struct ahead *a, struct ahead_file *f, struct ahead_stream
 			f->typical += (s->run - f->typical) / 8;
 		f->n_runs = MIN(f->n_runs + 1, 1u << 16);
 	}
+}
+
+static void run_ended(struct ahead *a, struct ahead_file *f, struct ahead_stream *s)
+{
+	begun_ended(a, f, s);
+	run_learn(f, s);
 	s->n_reads = 0;
+}
+
+/* A reader begins elsewhere: where it was it has most likely ended. A run is in the table until others
+ * need its place, and that is long. */
+static void reader_left(struct ahead_file *f, uint32_t reader)
+{
+	struct ahead_stream *last = NULL;
+
+	for (int i = 0; reader && i < AHEAD_STREAMS; i++) {
+		struct ahead_stream *s = &f->stream[i];
+
+		if (s->n_reads && s->reader == reader && (!last || s->used_at > last->used_at))
+			last = s;
+	}
+	if (last && last->n_reads > 1)
+		run_learn(f, last);
+}
+
+/* READs of the kernel that overtake each other leave nothing out for long. Who does, reads parts: to
+ * fetch what is between them as well is the cheaper way as long as that is little. */
+static bool leaves_out(const struct ahead_file *f)
+{
+	return f->gaps > 2 * AHEAD_NEAR && f->gaps > f->asked / GAPS_SHARE;
 }
 
 /* The one that a READ at this place goes on with, or NULL. */
@@ -282,6 +321,10 @@ static struct ahead_stream *stream_find(const struct ahead *a, struct ahead_file
 		    r->offset < s->end + AHEAD_NEAR && r->offset + AHEAD_NEAR >= s->end &&
 		    (!near || s->used_at > near->used_at))
 			near = s;
+	}
+	if (near && r->offset > near->end) {
+		f->gaps += r->offset - near->end;
+		near = leaves_out(f) ? NULL : near;
 	}
 	return near;
 }
@@ -336,13 +379,14 @@ static bool is_hint(struct ahead *a, struct ahead_file *f, const struct ahead_re
 }
 
 /* Where READs are random two may meet by chance: records side by side, or one over the other, of
- * which the kernel has the beginning. */
+ * which the kernel has the beginning. Or a record is two READs. The third one tells. */
 static bool is_chance(const struct ahead_file *f, const struct ahead_stream *s)
 {
-	uint32_t n = f->alone;
+	uint32_t n = f->alone + f->pairs;
 
 	for (int i = 0; i < AHEAD_STREAMS; i++)
-		n += f->stream[i].n_reads == 1;
+		n += f->stream[i].n_reads == 1 ||
+		     (f->stream[i].n_reads == 2 && &f->stream[i] != s);
 	return s->n_reads == 2 && s->start && n >= ALONE_FEW;
 }
 
@@ -433,12 +477,16 @@ void ahead_read(struct ahead *a, const struct ahead_read *r, struct ahead_advice
 	file_asked(a, f, r);
 	ret->is_whole = file_is_whole(a, f, r->room);
 	if (!s) {
+		reader_left(f, r->reader);
 		s = stream_new(a, f);
 		*s = (struct ahead_stream){ .start = r->offset, .end = r->offset };
 	}
 	s->used_at = a->tick;
-	if (end <= s->end) /* it was overtaken */
+	s->reader = r->reader;
+	if (end <= s->end) { /* it was overtaken */
+		f->gaps -= MIN(f->gaps, r->length);
 		return;
+	}
 	s->run += end - MAX(s->end, r->offset);
 	s->end = end;
 	s->n_reads++;

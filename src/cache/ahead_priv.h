@@ -29,6 +29,8 @@ struct ahead_stream {
 	uint64_t fetched;    /* up to here it was fetched ahead */
 	uint64_t used_at;    /* ahead.tick of its last READ */
 	uint32_t n_reads;    /* 0: nobody's */
+	uint32_t n_learned;  /* of these: what the run says was heard when it had so many */
+	uint32_t reader;     /* of its last READ */
 	uint32_t round;      /* of ahead, in which it was counted */
 };
 
@@ -40,6 +42,7 @@ struct ahead_file {
 	uint64_t asked, spent; /* bytes of READs; bytes asked of the source for them and ahead */
 	uint64_t whole_asked, whole_spent; /* likewise, since it is_whole */
 	uint64_t whole_from; /* of `asked`: not to be read in whole pieces before */
+	uint64_t gaps; /* bytes that streams have left out, and not come back to */
 	/* Of a hint: bytes that were fetched for it, and not come for yet; where it ends. */
 	uint64_t hint_bytes, hint, hint_end;
 	bool is_hint; /* the READ that is under way is taken for one */
@@ -47,7 +50,7 @@ struct ahead_file {
 	uint64_t typical;      /* how long runs are here, rather too short; 0: not known */
 	uint64_t used_at;
 	uint32_t n_runs;
-	uint32_t alone; /* how sure it is that a READ stays alone */
+	uint32_t alone, pairs; /* how sure it is that a READ stays alone, that a run is two */
 	struct ahead_stream stream[AHEAD_STREAMS];
 };
 
@@ -70,6 +73,7 @@ struct ahead {
 /* A READ, cut at the end of the file. */
 struct ahead_read {
 	uint32_t file;
+	uint32_t reader; /* a thread; 0: not known */
 	uint32_t length;
 	uint64_t offset, size;
 	uint64_t now_ns;

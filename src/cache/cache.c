@@ -11,7 +11,7 @@
 #include <string.h>
 
 #define ENTRY_BITMAPS 5u  /* touched, paged, confirmed, abroad, narrowed */
-#define SAMPLE_BITMAPS 6u /* staged, staged_opened, marked (two), direct, pushed */
+#define SAMPLE_BITMAPS 7u /* staged, staged_opened, marked (two), direct, indirect, pushed */
 #define MALLOC_HEAD 16u   /* what malloc adds, about */
 static_assert(sizeof(struct object) + sizeof(struct entry_state) + 2 * MALLOC_HEAD <=
 		      CACHE_HELD_BYTES,
@@ -37,11 +37,12 @@ static int cache_init(struct cache *c)
 	c->staged = calloc(words, sizeof(*c->staged));
 	c->staged_opened = calloc(words, sizeof(*c->staged_opened));
 	c->direct = calloc(words, sizeof(*c->direct));
+	c->indirect = calloc(words, sizeof(*c->indirect));
 	c->pushed = calloc(words, sizeof(*c->pushed));
 	if (rc == 0)
 		rc = probed_init(c);
 	if (!c->touched || !c->paged || !c->confirmed || !c->abroad || !c->staged ||
-	    !c->staged_opened || !c->direct || !c->pushed)
+	    !c->staged_opened || !c->direct || !c->indirect || !c->pushed)
 		return -ENOMEM;
 	return rc == 0 ? 0 : -ENOMEM;
 }
@@ -223,6 +224,7 @@ void cache_free(struct cache *c)
 	free(c->staged);
 	free(c->staged_opened);
 	free(c->direct);
+	free(c->indirect);
 	free(c->pushed);
 	probed_fini(c);
 	ranges_fini(c);

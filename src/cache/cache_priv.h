@@ -75,6 +75,7 @@ struct object {
 	bool is_once;           /* a range that goes with those who wait for it */
 	bool is_ahead;          /* counted in ahead_bytes: nobody has come for it yet */
 	bool is_charged, is_charged_whole; /* see ahead_spend */
+	bool is_owed; /* to be charged if it comes from the source after all */
 	enum read_class read_class; /* of the tier that gave it */
 	struct read_traits traits;
 	/* Pages that READs got, bit per page, until they had all; not there in files of one piece. */
@@ -153,9 +154,9 @@ struct cache {
 	bool is_store_lasting;    /* what the keeper keeps outlives the mount */
 	_Atomic uint64_t *staged; /* per sample: pushed, not known to be dropped or used up */
 	_Atomic uint64_t *staged_opened; /* per sample: opened since it was pushed */
-	/* Per sample: its last READ was one of O_DIRECT; and how sure it is that samples are read so:
-	 * direct.c. */
-	_Atomic uint64_t *direct;
+	/* Per sample: its last READ was one of O_DIRECT; one was not, since it was pushed; and how
+	 * sure it is that samples are read with O_DIRECT: direct.c. */
+	_Atomic uint64_t *direct, *indirect;
 	/* Per sample of several pieces: some of it was pushed, and not opened since. */
 	_Atomic uint64_t *pushed;
 	_Atomic uint32_t asked_part; /* asked.c; 0: not known */

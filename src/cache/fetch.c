@@ -62,7 +62,7 @@ static void fetch_settle_locked(struct cache *c, struct shard *s, struct object 
 	list_splice_tail(woken, &obj->waiters);
 	if (!is_known) /* the source was asked about a version that is no more */
 		bits_clear(c->confirmed, obj->state_of->entry.v);
-	if (obj->is_charged)
+	if (obj->is_charged || obj->is_owed)
 		range_fetched(c, obj, result.is_stale ? 0 : result.status);
 	if (result.status == 0 && !is_known)
 		result = stale_result(result); /* these bytes are of the old version */

@@ -102,6 +102,7 @@ static bool verify(struct cache *c, struct entry_state *es, uint32_t version, bo
 	is_same = es->version == version;
 	if (is_pushed && is_same) {
 		bits_clear(c->staged_opened, es->entry.v);
+		direct_pushed(c, es->entry);
 		bits_set(c->staged, es->entry.v);
 	}
 	mutex_unlock(&s->mu);

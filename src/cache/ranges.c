@@ -55,6 +55,7 @@ void ranges_advise(struct cache *c, const struct cache_read *r, const struct fil
 {
 	struct ahead_read read = {
 		.file = r->entry.v,
+		.reader = r->reader,
 		.length = (uint32_t)(end - r->offset),
 		.offset = r->offset,
 		.size = id->size,
@@ -290,11 +291,15 @@ void range_unspent(struct cache *c, struct object *obj)
  * full of what is held, would leave nothing for any stream. */
 void range_fetched(struct cache *c, struct object *obj, int status)
 {
-	if (status != 0 || obj->read_class != READ_MISS)
+	bool is_sent = status == 0 && obj->read_class == READ_MISS;
+
+	if (obj->is_owed && is_sent)
+		range_spent(c, obj);
+	else if (obj->is_charged && !is_sent)
 		range_unspent(c, obj);
 	if (status != 0 && !obj->is_demand)
 		ranges_lost(c, obj->state_of->entry, obj->start);
-	obj->is_charged = false;
+	obj->is_charged = obj->is_owed = false;
 }
 
 void range_answered(struct cache *c, const struct tier_read *read)

@@ -41,7 +41,8 @@ void range_used_locked(struct cache *c, struct shard *s, struct object *obj, con
 		       struct list *dead) REQUIRES(s->mu);
 /* The source will be asked for it. Any thread; beside the lock of a shard, like the next two. */
 void range_spent(struct cache *c, struct object *obj);
-/* For what is_charged: it was fetched, or was not, or is dropped before it came to that. */
+/* For what is_charged or is_owed: it was fetched, or was not; what is_charged: or is dropped before
+ * it came to that. */
 void range_fetched(struct cache *c, struct object *obj, int status);
 void range_unspent(struct cache *c, struct object *obj);
 void range_answered(struct cache *c, const struct tier_read *read);

@@ -117,7 +117,9 @@ static struct object *read_missing_locked(struct cache *c, struct shard *s, stru
 		if (obj)
 			range_once_locked(s, obj);
 	}
-	if (obj && !is_kept) /* the store asks nothing of the source */
+	if (obj && is_kept) /* the store asks nothing of the source, unless it has lost it */
+		obj->is_owed = true;
+	else if (obj)
 		range_spent(c, obj);
 	return obj;
 }

@@ -184,8 +184,7 @@ static void hand_unwant(void *ctx, uint32_t sample)
 	dataset_identity(d->dataset, entry, &id);
 	if (dataset_kept_identity(d->dataset, entry, &id, &kept) != 0)
 		return;
-	for (uint32_t i = 0; i < piece_count(id.size); i++)
-		tier_unwant(d->keeper, (struct piece_key){ entry, i }, &kept);
+	tier_unwant(d->keeper, &kept, 0, piece_count(id.size));
 }
 
 static uint32_t hand_n_found(void *ctx)

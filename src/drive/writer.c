@@ -160,8 +160,10 @@ static void unpin(struct drive *d, const struct pin *pin, bool is_old)
 {
 	uint32_t n = piece_count(pin->kept.size);
 
-	for (uint32_t i = 0; i < n; i++)
-		if (is_old || bitmap_get(&pin->is_put, i))
+	if (is_old)
+		tier_forget(d->keeper, &pin->kept, 0, n);
+	for (uint32_t i = 0; !is_old && i < n; i++)
+		if (bitmap_get(&pin->is_put, i))
 			tier_forget(d->keeper, &pin->kept, i, i + 1);
 }
 

@@ -183,6 +183,18 @@ static void source_end(struct source *s)
 	mutex_unlock(&s->mu);
 }
 
+/* What a path says of the file that was behind it: gone, closed to us, or no file any more. Other
+ * failures are ours or the network's, and no reason to give a descriptor up that is good. */
+static bool is_said_of_path(const struct io_job *job)
+{
+	int status = job->status;
+
+	if (job->st.st_mode && !S_ISREG(job->st.st_mode))
+		return true;
+	return status == -ENOENT || status == -ENOTDIR || status == -ELOOP || status == -EACCES ||
+	       status == -EPERM || status == -EXDEV || status == -ESTALE;
+}
+
 static void opening_done(struct io_job *job)
 {
 	struct opening *o = job->ctx;
@@ -195,6 +207,9 @@ static void opening_done(struct io_job *job)
 		struct file_identity identity = file_identity_of(&job->st);
 
 		kept_file_add(&s->files, o->entry, &identity, take_fd(&job->fd), &dead);
+	} else if (is_said_of_path(job)) {
+		/* Who reads on asks the path, and hears it, too. */
+		kept_file_forget(&s->files, o->entry, &dead);
 	}
 	mutex_lock(&s->mu);
 	list_remove(&o->node);

@@ -167,6 +167,17 @@ void kept_file_add(struct kept_files *files, struct entry_id entry,
 	mutex_unlock(&files->mu);
 }
 
+void kept_file_forget(struct kept_files *files, struct entry_id entry, struct list *dead)
+{
+	struct kept_file *file;
+
+	mutex_lock(&files->mu);
+	file = find_locked(files, entry);
+	if (file)
+		detach_locked(files, file, dead);
+	mutex_unlock(&files->mu);
+}
+
 void kept_files_reap(struct list *dead)
 {
 	struct list *node;

@@ -48,6 +48,8 @@ enum kept_state kept_file_state(struct kept_files *files, struct entry_id entry)
 /* Keeps a descriptor that was just opened, or closes it. */
 void kept_file_add(struct kept_files *files, struct entry_id entry,
 		   const struct file_identity *identity, int take_descriptor, struct list *dead);
+/* Nobody gets the one of this file again. */
+void kept_file_forget(struct kept_files *files, struct entry_id entry, struct list *dead);
 /* Closes and frees. */
 void kept_files_reap(struct list *dead);
 

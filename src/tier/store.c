@@ -339,15 +339,29 @@ bool store_has(struct store *store, struct piece_key key, const struct file_iden
 	       !atomic_load_explicit(&store->is_read_off, memory_order_relaxed);
 }
 
-void store_unwant(struct store *store, struct piece_key key, const struct file_identity *identity)
+/* Where to stop in a file of any size: no piece from there on was ever kept here, of no file. */
+static uint32_t kept_end(const struct store *store, uint32_t end)
 {
-	struct store_tag tag = store_tag_of(&store->index, store->p.fsid, identity, key.piece);
+	return MIN(end, atomic_load(&store->pieces_end));
+}
+
+static void unwant_piece(struct store *store, const struct file_identity *identity, uint32_t piece)
+{
+	struct store_tag tag = store_tag_of(&store->index, store->p.fsid, identity, piece);
 	struct store_found found;
 
 	if (!store_index_find(&store->index, &tag, store->segments, &found))
 		return;
-	store_segment_unwant(store, &tag, &found, piece_length(identity->size, key.piece));
+	store_segment_unwant(store, &tag, &found, piece_length(identity->size, piece));
 	store_segment_put(store, found.segment);
+}
+
+void store_unwant(struct store *store, const struct file_identity *identity, uint32_t first,
+		  uint32_t end)
+{
+	end = kept_end(store, end);
+	for (uint32_t piece = first; piece < end; piece++)
+		unwant_piece(store, identity, piece);
 }
 
 void store_claimed(struct store *s)
@@ -381,17 +395,19 @@ void store_drop_record(struct store *s, const struct store_tag *tag, uint32_t pl
 	store_segment_put(s, segment);
 }
 
-void store_forget_piece(struct store *store, const struct file_identity *identity, uint32_t piece)
+static void forget_piece(struct store *store, const struct file_identity *identity, uint32_t piece)
 {
 	struct store_tag tag = store_tag_of(&store->index, store->p.fsid, identity, piece);
 
 	store_drop_record(store, &tag, STORE_NO_PLACE, piece_length(identity->size, piece));
 }
 
-void store_forget(struct store *store, const struct file_identity *identity, uint32_t n_pieces)
+void store_forget(struct store *store, const struct file_identity *identity, uint32_t first,
+		  uint32_t end)
 {
-	for (uint32_t piece = 0; piece < n_pieces; piece++)
-		store_forget_piece(store, identity, piece);
+	end = kept_end(store, end);
+	for (uint32_t piece = first; piece < end; piece++)
+		forget_piece(store, identity, piece);
 }
 
 /* --- description --- */

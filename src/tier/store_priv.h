@@ -140,6 +140,8 @@ struct store {
 	_Atomic uint64_t bytes;         /* of all segments in the table */
 	_Atomic uint32_t n_shared;      /* times that a lock was taken (again) */
 	_Atomic uint32_t n_found;       /* segments taken in after is_claimed */
+	/* All numbers of pieces that are or were kept are below. */
+	_Atomic uint32_t pieces_end;
 
 	/* space_mu: numbers of segments that are passed over, sorted, and those met in this round:
 	 * of other filesystems, those that were let go, and those that cannot be read. */

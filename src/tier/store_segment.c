@@ -147,6 +147,15 @@ static void unwant(struct store_segment *segment, uint32_t length)
 	atomic_fetch_sub(&segment->wanted_bytes, store_record_bytes(length));
 }
 
+/* Never lowered: what was given up is seldom the only large file. */
+static void raise_pieces_end(struct store *s, uint32_t end)
+{
+	uint32_t old = atomic_load(&s->pieces_end);
+
+	while (old < end && !atomic_compare_exchange_weak(&s->pieces_end, &old, end))
+		;
+}
+
 int store_segment_keep(struct store *s, struct store_segment *segment,
 		       const struct store_entry *what, uint32_t flags)
 {
@@ -154,6 +163,7 @@ int store_segment_keep(struct store *s, struct store_segment *segment,
 		store_tag_of(&s->index, segment->header.fsid, &what->identity, what->piece);
 	int rc;
 
+	raise_pieces_end(s, what->piece + 1);
 	/* Counted first: once it is in the index somebody else may count it off. */
 	gain(segment, flags, what->length);
 	rc = store_index_add(&s->index, &tag, store_place(segment->slot, what->block), flags);

@@ -42,14 +42,13 @@ static bool keep_takes_more(struct tier *tier)
 static void keep_forget(struct tier *tier, const struct file_identity *identity, uint32_t first,
 			uint32_t end)
 {
-	for (uint32_t piece = first; piece < end; piece++)
-		store_forget_piece(store_of(tier), identity, piece);
+	store_forget(store_of(tier), identity, first, end);
 }
 
-static void keep_unwant(struct tier *tier, struct piece_key key,
-			const struct file_identity *identity)
+static void keep_unwant(struct tier *tier, const struct file_identity *identity, uint32_t first,
+			uint32_t end)
 {
-	store_unwant(store_of(tier), key, identity);
+	store_unwant(store_of(tier), identity, first, end);
 }
 
 static uint32_t keep_n_found(struct tier *tier)

@@ -46,10 +46,12 @@ void tier_forget(struct tier *tier, const struct file_identity *identity, uint32
 		tier->ops->keep->forget(tier, identity, first, end);
 }
 
-void tier_unwant(struct tier *tier, struct piece_key key, const struct file_identity *identity)
+void tier_unwant(struct tier *tier, const struct file_identity *identity, uint32_t first,
+		 uint32_t end)
 {
+	assert(first <= end && end <= piece_count(identity->size));
 	if (keeps(tier))
-		tier->ops->keep->unwant(tier, key, identity);
+		tier->ops->keep->unwant(tier, identity, first, end);
 }
 
 uint32_t tier_n_found(struct tier *tier)

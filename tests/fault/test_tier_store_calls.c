@@ -204,7 +204,7 @@ static void use(struct store *store)
 				CHECK(rc[k] < 0);
 	}
 	(void)kit_served(store, 1, N_NEW);
-	store_forget(store, &(struct file_identity){ .ino = 1 }, 1);
+	store_forget(store, &(struct file_identity){ .ino = 1 }, 0, 1);
 }
 
 /* Whether it came to the fault. */

@@ -128,7 +128,7 @@ static void model_step(struct model *m, uint64_t *seed)
 		struct file_identity id = identity_of(entry, version);
 
 		n = (uint32_t)check_rand_below(seed, MAX_PIECES + 1);
-		store_forget(m->store, &id, n);
+		store_forget(m->store, &id, 0, n);
 		for (uint32_t i = 0; i < n; i++)
 			m->kept[entry][i][version] = false;
 	} else {
@@ -272,7 +272,7 @@ static void one_writer_beside_readers(void)
 		CHECK_INT(put(shared.store, i, 0, 0), 0);
 		shared.n_put = i + 1;
 		if (i % FORGOTTEN_EVERY == 0)
-			store_forget(shared.store, &id, 1);
+			store_forget(shared.store, &id, 0, 1);
 	}
 	shared.is_over = true;
 	for (size_t i = 0; i < N_READERS; i++) {

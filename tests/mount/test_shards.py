@@ -5,6 +5,7 @@ the simulated source; nothing here looks at a clock.
 
 Readers may be asked to read a page again that the kernel has dropped meanwhile: so it is READs that bytes are compared with.
 """
+import contextlib
 import mmap
 import os
 import shutil
@@ -137,6 +138,64 @@ def streams_and_random_reads_go_together(place):
         tap.equal(crew.join(), [], "readers end well")
         # Two readers of one place at a time: what the stream is about to get the other one asks for.
         shards.check(wrong, "mixed", 1.1, spare=2 * MIB)
+
+
+def records_of_an_epoch_come_once(place):
+    """Each record of a file that fits into memory, in any order: most of it is read when the last ones are, and the kernel has that."""
+    size, length, wrong, crew = 48 * MIB, 100_000, [], Crew()
+    with Shards(place, files=1, size=size, ram="256M") as shards:
+        records = rng.sample(range(size // length), size // length)
+
+        def reads(part):
+            fd = shards.open(0)
+            for record in part:
+                shards.pread(fd, 0, record * length, length, wrong)
+            os.close(fd)
+        for i in range(12):
+            crew.add(reads, records[i::12])
+        tap.equal(crew.join(), [], "readers end well")
+        shards.check(wrong, "an epoch of records", 1.1, spare=MIB)
+
+
+def parts_of_a_file_are_read_and_not_what_is_between(place):
+    wrong, size = [], 96 * MIB
+    with Shards(place, files=1, size=size) as shards:
+        fd, before = shards.open(0), 0
+        for step, length in ((512 << 10, 256 << 10), (2 * MIB, MIB), (200_000, 100_000)):
+            asked = shards.asked()
+            for at in range(MIB, size - length, step):
+                shards.pread(fd, 0, at, length, wrong)
+            asked, before, taken = shards.asked() - asked, shards.taken(), shards.taken() - before
+            tap.ok(taken <= 1.1 * asked + 2 * MIB, f"{length} bytes of each {step}: nothing is fetched between", taken, asked)
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(fd)
+        tap.equal(wrong, [], "every byte is right")
+
+
+def readers_of_any_direction_take_what_they_ask_for(place):
+    """From the end to the beginning; two places in turns; and two readers of the same bytes past the kernel's pages, one behind the
+    other: the second has to ask as well, and then they ask for the file twice."""
+    wrong = []
+    with Shards(place, files=3, ram="32M") as shards:
+        fd = shards.open(0)
+        for at in range(SIZE - MIB // 2, -1, -MIB // 2):
+            shards.pread(fd, 0, at, MIB // 2, wrong)
+        os.close(fd)
+        shards.check(wrong, "backwards", 1.1, spare=3 * MIB)
+        fd = shards.open(1)
+        for at in range(0, SIZE // 2, 65536):
+            shards.pread(fd, 1, at, 65536, wrong)
+            shards.pread(fd, 1, SIZE // 2 + at, 65536, wrong)
+        os.close(fd)
+        shards.check(wrong, "two places in turns", 1.1, spare=3 * MIB)
+        fds, buffer, lag = [shards.open(2, os.O_DIRECT) for _ in range(2)], mmap.mmap(-1, MIB), 6 * MIB
+        for at in range(0, SIZE + lag, MIB):
+            for fd, place_of in ((fds[0], at), (fds[1], at - lag)):
+                if 0 <= place_of < SIZE and (os.preadv(fd, [buffer], place_of) != MIB or not shards.right(2, place_of, buffer[:])):
+                    wrong.append(place_of)
+        for fd in fds:
+            os.close(fd)
+        shards.check(wrong, "one reader behind the other", 1.1, spare=3 * MIB)
 
 
 def mapped_files_are_read_the_same(place):
@@ -281,6 +340,35 @@ def bytes_of_all_kinds_of_reads_add_up(place):
         tap.equal(wrong, [], "every byte is right")
 
 
+def bytes_that_the_kernel_asks_for_are_what_is_counted(place):
+    """Whole pages, also of records that lie across them; and what it reads ahead of a reader that stops, or around a page of a
+    mapping: a window of 128 KiB and the next one."""
+    wrong, window, length = [], 128 << 10, 100_000
+    with Shards(place, files=3) as shards:
+        before = shards.asked()
+        fd, slots = shards.open(0), rng.sample(range(1, SIZE // (2 * window)), 80)
+        places = [slot * 2 * window + rng.randrange(window) for slot in slots]
+        for at in places:
+            shards.pread(fd, 0, at, length, wrong)
+        os.close(fd)
+        pages = sum((at + length - 1) // 4096 - at // 4096 + 1 for at in places) * 4096
+        got = shards.asked() - before
+        tap.ok(abs(got - pages) <= pages // 100, "records across pages are counted in pages", got, pages)
+        before = shards.asked()
+        in_order(shards, 1, 0, 6 * MIB, 50000, wrong)
+        got = shards.asked() - before
+        tap.ok(6 * MIB <= got <= 6 * MIB + 2 * window + 6 * MIB // 100, "who stops has been read ahead of", got)
+        before = shards.asked()
+        fd, slots = shards.open(2), rng.sample(range(1, SIZE // (2 * window) - 1), 60)
+        with mmap.mmap(fd, SIZE, mmap.MAP_SHARED, mmap.PROT_READ) as mapped:
+            wrong += [slot for slot in slots if not shards.right(2, slot * 2 * window, mapped[slot * 2 * window:slot * 2 * window + 9])]
+        os.close(fd)
+        got = shards.asked() - before
+        most = len(slots) * window
+        tap.ok(len(slots) * 4096 <= got <= most + most // 100, "and around a page that is mapped", got)
+        tap.equal(wrong, [], "every byte is right")
+
+
 def bytes_of_staged_shards_add_up(place):
     """Twice through shards in a known order, each read to its end; what the kernel has of one is dropped when it was read. What it
     does not ask for is what was pushed."""
@@ -336,7 +424,7 @@ def file_with_more_pieces_than_there_are_numbers_is_read_right(place):
                 parts[at] = rng.randbytes(MIB)
                 file.seek(at)
                 file.write(parts[at])
-        with place.mount(folder) as mount:
+        with place.mount(folder, store_dir=place.store, store_bytes="64M", store_keep="off", store_keep_free=0) as mount:
             fd = os.open(mount.path("huge.bin"), os.O_RDONLY)
             for at, content in [*parts.items(), *reversed(parts.items())]:
                 for step in (4096, 131072, MIB):
@@ -345,6 +433,20 @@ def file_with_more_pieces_than_there_are_numbers_is_read_right(place):
             if any(os.pread(fd, MIB, (4 << 50) + MIB)) or os.pread(fd, 10, size):
                 wrong.append("the hole, or behind the end")
             os.close(fd)
+            # Another version: what the store has of the old one is nothing, and not looked for 2^32 times.
+            parts[0] = rng.randbytes(MIB)
+            with open(f"{folder}/huge.bin", "r+b") as file:
+                file.write(parts[0])
+
+            def is_new():
+                with contextlib.suppress(OSError):  # ESTALE: who has the old one open
+                    fd = os.open(mount.path("huge.bin"), os.O_RDONLY)
+                    got = os.pread(fd, MIB, 0)
+                    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+                    os.close(fd)
+                    return got == parts[0]
+                return False
+            mountkit.wait_until(is_new, "the new version is read")
     finally:
         shutil.rmtree(folder)
     tap.equal(wrong, [], "every byte is right")
@@ -352,7 +454,8 @@ def file_with_more_pieces_than_there_are_numbers_is_read_right(place):
 
 mountkit.run(streams_are_read_once_and_in_large_requests, twelve_streams_of_one_file_are_told_apart, random_reads_take_what_they_ask_for,
              streams_and_random_reads_go_together, mapped_files_are_read_the_same, runs_of_single_pages_become_few_requests,
-             direct_reads_get_their_bytes, direct_readers_are_not_staged_for, advice_to_read_all_of_a_file_is_taken,
-             small_files_are_read_as_ever, bytes_of_all_kinds_of_reads_add_up, bytes_of_staged_shards_add_up,
-             file_that_is_read_and_staged_at_once_has_its_bytes,
-             file_with_more_pieces_than_there_are_numbers_is_read_right)
+             records_of_an_epoch_come_once, parts_of_a_file_are_read_and_not_what_is_between,
+             readers_of_any_direction_take_what_they_ask_for, direct_reads_get_their_bytes, direct_readers_are_not_staged_for,
+             advice_to_read_all_of_a_file_is_taken, small_files_are_read_as_ever, bytes_of_all_kinds_of_reads_add_up,
+             bytes_that_the_kernel_asks_for_are_what_is_counted, bytes_of_staged_shards_add_up,
+             file_that_is_read_and_staged_at_once_has_its_bytes, file_with_more_pieces_than_there_are_numbers_is_read_right)

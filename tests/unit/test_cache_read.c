@@ -349,7 +349,7 @@ static void readers_of_o_direct_are_noticed_and_forgotten(void)
 		direct_read(c, (struct entry_id){ i }, true, false);
 	CHECK_U64(refused(rig, 50, 160), 150);
 	/* Another job, which reads others: none is lost for it, not even those. */
-	for (uint32_t i = 60; i < 76; i++)
+	for (uint32_t i = 60; i < 84; i++)
 		direct_read(c, (struct entry_id){ i }, false, false);
 	CHECK_U64(refused(rig, 0, 16) + refused(rig, 39, 16) + refused(rig, 50, 16), 0);
 	/* The first one comes back: it is seen at what was pushed for nothing. */
@@ -360,6 +360,52 @@ static void readers_of_o_direct_are_noticed_and_forgotten(void)
 	for (uint32_t i = 0; i < 8; i++)
 		direct_used_pages(c);
 	CHECK_U64(refused(rig, 39, 16), 0);
+	rig_free(rig);
+}
+
+/* However many READs it takes, a shard weighs as much as a small file. */
+static void shard_of_many_reads_weighs_as_much_as_any_sample(void)
+{
+	struct rig *rig = rig_new(&(struct rig_options){ .n = 100, .size = 100 });
+	struct cache *c = rig->cache;
+
+	for (uint32_t i = 0; i < 40; i++)
+		direct_read(c, (struct entry_id){ i }, true, false);
+	for (uint32_t i = 0; i < 1000; i++)
+		direct_read(c, (struct entry_id){ 60 }, false, false);
+	CHECK_U64(refused(rig, 50, 160), 150);
+	for (uint32_t i = 0; i < 1000; i++) /* by two jobs */
+		direct_read(c, (struct entry_id){ 61 }, i % 2, false);
+	CHECK_U64(refused(rig, 50, 160), 150);
+	rig_free(rig);
+}
+
+/* A header through pages, the data past them. */
+static void samples_that_are_read_in_both_ways_do_not_flip(void)
+{
+	struct rig *rig = rig_new(&(struct rig_options){ .n = 100, .size = 100 });
+	struct cache *c = rig->cache;
+
+	/* Nothing was pushed: nobody has said that it would be for nothing. */
+	for (uint32_t i = 0; i < 300; i++) {
+		direct_read(c, (struct entry_id){ i % 100 }, false, false);
+		direct_read(c, (struct entry_id){ i % 100 }, true, false);
+		CHECK_U64(refused(rig, i % 100, 16) + refused(rig, (i + 7) % 100, 16), 0);
+	}
+	/* All of it was, and was passed by but for the header. */
+	for (uint32_t i = 0; i < 100; i++) {
+		direct_pushed(c, (struct entry_id){ i });
+		direct_read(c, (struct entry_id){ i }, true, true);
+	}
+	CHECK_U64(refused(rig, 50, 160), 150);
+	/* A dozen readers at once, each epoch: it stays so. */
+	for (uint32_t i = 0; i < 300; i += 12) {
+		for (uint32_t k = i; k < i + 12; k++)
+			direct_read(c, (struct entry_id){ k % 100 }, false, false);
+		CHECK_U64(refused(rig, i % 100, 16), 15);
+		for (uint32_t k = i; k < i + 12; k++)
+			direct_read(c, (struct entry_id){ k % 100 }, true, false);
+	}
 	rig_free(rig);
 }
 
@@ -406,6 +452,10 @@ static const struct check_test tests[] = {
 	  pushes_pass_over_the_piece_that_is_being_read },
 	{ "readers_of_o_direct_are_noticed_and_forgotten",
 	  readers_of_o_direct_are_noticed_and_forgotten },
+	{ "shard_of_many_reads_weighs_as_much_as_any_sample",
+	  shard_of_many_reads_weighs_as_much_as_any_sample },
+	{ "samples_that_are_read_in_both_ways_do_not_flip",
+	  samples_that_are_read_in_both_ways_do_not_flip },
 	{ "stop_answers_the_reads_in_flight", stop_answers_the_reads_in_flight },
 };
 CHECK_MAIN(tests)

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "cache_rig.h"
+#include "src/cache/cache_priv.h"
 #include "src/tier/store_priv.h"
 
 #define SIZE 50000u
@@ -109,6 +110,30 @@ static void flipped_bit_costs_a_read_of_the_source(void)
 	CHECK(!is_kept(rig, 0, &id));
 	CHECK_U64(rig_metric(rig, METRIC_READ_ERRORS), 0);
 	rig_free(rig);
+}
+
+/* Of a file of several pieces, which is fetched whole only because the store has that piece. */
+static void piece_that_the_store_has_lost_is_paid_for(void)
+{
+	for (int is_lost = 0; is_lost < 2; is_lost++) {
+		struct rig *rig = rig_new(&(struct rig_options){
+			.n = 1, .size = SIZE, .other_size = 3 * PIECE_BYTES, .has_store = true });
+		struct piece_key key = { rig_entry(rig, 1), 1 };
+		void *bytes = aligned_alloc(4096, PIECE_BYTES);
+		struct file_identity id, kept;
+
+		dataset_identity(rig->dataset, key.entry, &id);
+		CHECK_INT(dataset_kept_identity(rig->dataset, key.entry, &id, &kept), 0);
+		rig_fill(bytes, 1, 0, PIECE_BYTES, PIECE_BYTES);
+		CHECK_INT(store_put(rig->store, key, &kept, bytes, PIECE_BYTES), 0);
+		CHECK(!is_lost || flip_bits(rig) > 0);
+		CHECK_INT(rig_read_check(rig, 1, PIECE_BYTES + 4096, 4096),
+			  is_lost ? READ_MISS : READ_STORE);
+		CHECK_U64(rig_metric(rig, METRIC_SOURCE_BYTES), is_lost ? PIECE_BYTES : 0);
+		CHECK_U64(rig->cache->ahead->spent, is_lost ? PIECE_BYTES : 0);
+		free(bytes);
+		rig_free(rig);
+	}
 }
 
 static void piece_of_another_version_is_not_asked_for(void)
@@ -325,6 +350,7 @@ static const struct check_test tests[] = {
 	{ "forgotten_file_is_asked_for_again", forgotten_file_is_asked_for_again },
 	{ "kept_piece_is_read_from_the_store", kept_piece_is_read_from_the_store },
 	{ "flipped_bit_costs_a_read_of_the_source", flipped_bit_costs_a_read_of_the_source },
+	{ "piece_that_the_store_has_lost_is_paid_for", piece_that_the_store_has_lost_is_paid_for },
 	{ "piece_of_another_version_is_not_asked_for", piece_of_another_version_is_not_asked_for },
 	{ "changed_file_is_forgotten", changed_file_is_forgotten },
 	{ "what_others_keep_meanwhile_is_wanted", what_others_keep_meanwhile_is_wanted },

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -189,11 +190,13 @@ static void update_replaces_attributes_but_not_the_kind(void)
 
 #define UPDATES 20000
 #define IDENTITY_UPDATES 2000000
+#define NEW_LEAST 200 /* versions that the reader meets: else it read before it began, or after */
 
 struct updating {
 	struct dataset *ds;
 	struct entry_id entry;
-	int updates;
+	int updates; /* at least; in the end, how many there were */
+	atomic_int n_new;
 	atomic_bool is_over;
 };
 
@@ -201,8 +204,11 @@ struct updating {
 static void *update_often(void *arg)
 {
 	struct updating *u = arg;
+	int i = 0;
 
-	for (int i = 1; i <= u->updates; i++) {
+	while (i < u->updates || atomic_load(&u->n_new) < NEW_LEAST) {
+		if (i++ >= u->updates)
+			sched_yield();
 		struct stat st = { .st_mode = S_IFREG | 0644,
 				   .st_size = i,
 				   .st_ino = (ino_t)i,
@@ -211,6 +217,7 @@ static void *update_often(void *arg)
 
 		dataset_update(u->ds, u->entry, &st);
 	}
+	u->updates = i;
 	atomic_store(&u->is_over, true);
 	return NULL;
 }
@@ -234,13 +241,14 @@ static void readers_see_one_version_at_a_time(void)
 		CHECK(id.ino == id.size && id.mtime_ns == (int64_t)id.size &&
 		      id.ctime_ns == id.mtime_ns);
 		CHECK(id.size >= last);
+		atomic_fetch_add(&u.n_new, id.size > last);
 		last = id.size;
 		dataset_stat(u.ds, u.entry, &st);
 		CHECK(st.st_size == st.st_mtim.tv_nsec && (uint64_t)st.st_size >= last);
 		CHECK(kit_has(u.ds, "x"));
 	}
 	thr_join(&thr);
-	CHECK_U64(dataset_size(u.ds, u.entry), UPDATES);
+	CHECK_U64(dataset_size(u.ds, u.entry), (uint64_t)u.updates);
 	dataset_free(u.ds);
 }
 
@@ -255,7 +263,7 @@ static void identity_is_never_of_two_versions(void)
 	struct thr thr = { 0 };
 	struct err err = { 0 };
 	struct file_identity id;
-	uint64_t n_torn = 0;
+	uint64_t n_torn = 0, last = 0;
 
 	u.entry = kit_find(u.ds, "x");
 	dataset_update(u.ds, u.entry, &st);
@@ -264,6 +272,9 @@ static void identity_is_never_of_two_versions(void)
 		dataset_identity(u.ds, u.entry, &id);
 		n_torn += id.ino != id.size || id.mtime_ns != (int64_t)id.size ||
 			  id.ctime_ns != id.mtime_ns;
+		if (id.size != last)
+			atomic_fetch_add_explicit(&u.n_new, 1, memory_order_relaxed);
+		last = id.size;
 	}
 	thr_join(&thr);
 	CHECK_U64(n_torn, 0);

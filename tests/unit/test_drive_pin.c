@@ -151,7 +151,7 @@ static void a_store_that_was_full_is_used_when_it_has_room(void)
 	READ_UNTIL(rig, is_pinning_over(rig));
 	CHECK(!are_all_kept(rig));
 	for (uint32_t i = 1; i <= n; i++)
-		store_forget(rig->store, &(struct file_identity){ .ino = i, .size = 65536 }, 1);
+		store_forget(rig->store, &(struct file_identity){ .ino = i, .size = 65536 }, 0, 1);
 	READ_UNTIL(rig, are_all_kept(rig));
 	CHECK(!is_pinning_over(rig));
 	rig_free(rig);

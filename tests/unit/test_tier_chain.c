@@ -443,7 +443,7 @@ static void no_keeper_has_no_room_and_nothing_in_it(void)
 		tier_get_kept(tier, &status);
 		CHECK_U64(status.bytes, 0);
 		tier_forget(tier, &identity, 0, 1);
-		tier_unwant(tier, piece.key, &identity);
+		tier_unwant(tier, &identity, 0, 1);
 		tier_stop(tier);
 	}
 	rig.far.ops.keep = &keep;

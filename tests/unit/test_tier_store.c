@@ -129,12 +129,44 @@ static void pieces_of_a_large_file_are_kept_apart(void)
 	for (uint32_t piece = 0; piece < 3; piece++)
 		CHECK_INT(get(store, 7, piece, 1, size), 0);
 	CHECK_INT(put(store, 7, 1, 1, size), -EEXIST);
-	store_forget(store, &id, 2);
+	store_forget(store, &id, 0, 2);
 	CHECK_INT(get(store, 7, 0, 1, size), -ENOENT);
 	CHECK_INT(get(store, 7, 1, 1, size), -ENOENT);
 	CHECK_INT(get(store, 7, 2, 1, size), 0);
 	CHECK_INT(put(store, 7, 1, 1, size), 0);
 	CHECK_INT(get(store, 7, 1, 1, size), 0);
+	close_store(store);
+}
+
+static bool is_wanted(struct store *store, const struct file_identity *id, uint32_t piece)
+{
+	struct store_tag tag = store_tag_of(&store->index, store->p.fsid, id, piece);
+	struct store_found found;
+
+	return store_index_find(&store->index, &tag, NULL, &found) && found.flags & STORE_WANTED;
+}
+
+/* 4 PiB, all but a piece of it a hole: a file has as many pieces as there are numbers, and to go
+ * through them takes ten minutes. */
+static void work_is_for_what_is_kept_and_not_for_what_a_file_has(void)
+{
+	enum { PIECE = 5 };
+	struct store *store = open_store();
+	uint64_t size = 4ull << 50;
+	struct file_identity id = identity_of(1, size);
+	uint32_t n = piece_count(size);
+
+	store_unwant(store, &id, 0, n);
+	store_forget(store, &id, 0, n);
+	CHECK_INT(put(store, 7, PIECE, 1, size), 0);
+	CHECK_U64(atomic_load(&store->pieces_end), PIECE + 1);
+	CHECK(is_wanted(store, &id, PIECE));
+	store_unwant(store, &id, 0, n);
+	CHECK(!is_wanted(store, &id, PIECE));
+	store_forget(store, &id, PIECE + 1, n);
+	CHECK_INT(get(store, 7, PIECE, 1, size), 0);
+	store_forget(store, &id, 0, n);
+	CHECK_INT(get(store, 7, PIECE, 1, size), -ENOENT);
 	close_store(store);
 }
 
@@ -150,7 +182,7 @@ static void another_version_is_not_found(void)
 	CHECK_INT(get(store, 3, 0, 1, 5000), 0); /* asking harms nothing */
 	CHECK_INT(put(store, 3, 0, 2, 5000), 0);
 	CHECK_INT(get(store, 3, 0, 2, 5000), 0);
-	store_forget(store, &id, 1); /* of the old version */
+	store_forget(store, &id, 0, 1); /* of the old version */
 	CHECK_INT(get(store, 3, 0, 1, 5000), -ENOENT);
 	CHECK(!store_has(store, key_of(3, 0), &id));
 	CHECK_INT(get(store, 9, 0, 2, 5000), 0); /* another name of the same file */
@@ -472,6 +504,8 @@ static const struct check_test tests[] = {
 	{ "sums_of_payloads_are_those_of_the_format", sums_of_payloads_are_those_of_the_format },
 	{ "pieces_of_all_lengths_come_back", pieces_of_all_lengths_come_back },
 	{ "pieces_of_a_large_file_are_kept_apart", pieces_of_a_large_file_are_kept_apart },
+	{ "work_is_for_what_is_kept_and_not_for_what_a_file_has",
+	  work_is_for_what_is_kept_and_not_for_what_a_file_has },
 	{ "another_version_is_not_found", another_version_is_not_found },
 	{ "wrong_lengths_are_refused", wrong_lengths_are_refused },
 	{ "flipped_bits_are_never_served", flipped_bits_are_never_served },

@@ -303,7 +303,7 @@ static void what_is_wanted_little_makes_room(void)
 			struct file_identity id = kit_identity((struct kit_file){ 0, i });
 
 			if (i % 8 != 0)
-				store_forget(store, &id, piece_count(id.size));
+				store_forget(store, &id, 0, piece_count(id.size));
 		}
 		store_tend_space(store);
 		CHECK(!store_is_full(store) && store_takes_more(store));

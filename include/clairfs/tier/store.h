@@ -78,8 +78,10 @@ void store_put_many(struct store *store, struct tier_piece *pieces, size_t n);
  * wanted by this mount. Any thread. */
 bool store_has(struct store *store, struct piece_key key, const struct file_identity *identity);
 /* The opposite, for what a job that is told later than its dataset will not read: as long as nobody
- * asks for the piece again, it is no reason to keep its segment. Any thread. */
-void store_unwant(struct store *store, struct piece_key key, const struct file_identity *identity);
+ * asks for pieces [first, end) again, they are no reason to keep their segments. Takes as long as
+ * the largest file that is kept has pieces, and no longer. Any thread. */
+void store_unwant(struct store *store, const struct file_identity *identity, uint32_t first,
+		  uint32_t end);
 /* The dataset was looked through with store_has(): from now on segments of which nothing is wanted
  * by this or another living daemon may be given up, least recently used first, to stay within the
  * budget and what the drive has, and after them those of which this mount wants less than a
@@ -91,9 +93,9 @@ void store_claimed(struct store *store);
  * wanted of them is to be asked for with store_has(). Until it was, nothing of them is wanted by
  * this mount but what it reads. Any thread. */
 uint32_t store_n_found(const struct store *store);
-/* Forgets the pieces of a version of a file. Any thread. */
-void store_forget(struct store *store, const struct file_identity *identity, uint32_t n_pieces);
-void store_forget_piece(struct store *store, const struct file_identity *identity, uint32_t piece);
+/* Forgets pieces [first, end) of a version of a file; takes as long as store_unwant(). Any thread. */
+void store_forget(struct store *store, const struct file_identity *identity, uint32_t first,
+		  uint32_t end);
 /* Puts that wait for the cap, and later ones, return. */
 void store_stop(struct store *store);
 /* The budget is used up: puts give -ENOSPC until there is room again. */
