@@ -296,7 +296,8 @@ bool stride_find(const struct stride *s, struct stride_view *ret)
 	if (!choose_stride(&records, &fit, s->size, ret))
 		return false;
 	ret->bits = fit.bits - ENOUGH_BITS;
-	ret->n = (s->size - ret->origin) / ret->stride;
+	/* It may begin anywhere in its page. */
+	ret->n = (s->size - (ret->origin - ret->origin % STRIDE_PAGE)) / ret->stride;
 	ret->reach = 0;
 	for (uint32_t i = 0; i < records.n; i++)
 		ret->reach = MAX(ret->reach, (at[i] + STRIDE_PAGE - 1 - ret->origin) / ret->stride + 1);
