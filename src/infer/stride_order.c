@@ -24,20 +24,25 @@ uint32_t stride_number(const struct stride *s, const struct stride_view *v, uint
 	return number < v->n && number < STRIDE_NONE ? (uint32_t)number : STRIDE_NONE;
 }
 
+/* A thousand at most, so a table would be no faster. */
+static bool is_there(const uint32_t *number, size_t n, uint32_t one)
+{
+	for (size_t i = 0; i < n; i++)
+		if (number[i] == one)
+			return true;
+	return false;
+}
+
 size_t stride_numbers(const struct stride *s, const struct stride_view *v, uint32_t *ret, size_t max)
 {
-	struct bitmap seen = { 0 };
 	size_t n = 0;
 
-	if (v->kind != STRIDE_RECORDS || bitmap_init(&seen, v->n) < 0)
-		return 0;
 	for (uint32_t i = 0; i < s->n_starts && n < max; i++) {
 		uint32_t number = stride_number(s, v, s->start[i].at);
 
-		if (number != STRIDE_NONE && bitmap_set(&seen, number))
+		if (number != STRIDE_NONE && !is_there(ret, n, number))
 			ret[n++] = number;
 	}
-	bitmap_fini(&seen);
 	return n;
 }
 

@@ -105,7 +105,7 @@ static bool has_turned(const struct trail *t)
 
 	for (uint32_t ago = 0; ago < MIN(t->tail_count, window); ago++)
 		again += t->tail[tail_at(t, ago)].is_again;
-	return again >= MAX(bar, window * AGAIN_MIN / WINDOW);
+	return again >= MAX(MAX(bar, window * AGAIN_MIN / WINDOW), 2);
 }
 
 /* A pass is over, though it may not have been heard of from its beginning: who uses it looks whether
@@ -215,12 +215,12 @@ bool trail_open(struct trail *t, uint32_t sample, uint64_t now_ns)
 	return true;
 }
 
-/* The last one is at all of them. */
+/* The last ones are at nearly all of them: some opens at a pass' beginning pass for echoes of the last one's end. */
 static uint32_t due_of_few(const struct trail *t, const struct trail_start *s)
 {
 	uint32_t due = s->n < FEW_LOOK ? 0 : s->n - s->n % FEW_STEP;
 
-	if (s->n == t->n)
+	if (s->n + t->n / 8 >= t->n)
 		due = s->n;
 	return s->looked < due ? due : 0;
 }

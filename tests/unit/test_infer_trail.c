@@ -223,7 +223,7 @@ static void passes_over_a_few_shards_are_told_apart(void)
 				CHECK_U64(t.start[TRAIL_PASS].n, n);
 			CHECK(t.start[TRAIL_PASS].n + n / 8 >= n);
 			due = trail_due(&t, TRAIL_PASS);
-			CHECK(due >= n - n / 8 - 3 && due <= n);
+			CHECK(due >= n - n / 8 && due <= n);
 			t.start[TRAIL_PASS].looked = due;
 			CHECK_U64(trail_due(&t, TRAIL_PASS), 0);
 		}
@@ -231,7 +231,7 @@ static void passes_over_a_few_shards_are_told_apart(void)
 	}
 }
 
-/* Looks at 8 opens and each 4 more, and at all of them. */
+/* Looks at 8 opens and each 4 more, and at all of them or nearly. */
 static void few_shards_are_looked_at_early(void)
 {
 	uint32_t sample[22], looks = 0;
@@ -251,7 +251,7 @@ static void few_shards_are_looked_at_early(void)
 		CHECK_U64(due, i + 1);
 		t.start[TRAIL_PASS].looked = due;
 	}
-	CHECK_U64(looks, 5); /* 8, 12, 16, 20, 22 */
+	CHECK_U64(looks, 6); /* 8, 12, 16, 20, 21, 22 */
 	trail_fini(&t);
 }
 

@@ -38,7 +38,7 @@ struct stride_view {
 };
 
 struct stride;
-/* A file of so many bytes. Takes 50 KiB, and up to 300 where it has a table. -ENOMEM. */
+/* A file of so many bytes. Takes 24 KiB, and up to 300 where it has many places. -ENOMEM. */
 int stride_new(uint64_t size, struct stride **ret) MUST_USE;
 void stride_free(struct stride *s);
 /* Some bytes are READ; reader: the thread, or 0. A few hundred instructions. */
