@@ -113,6 +113,9 @@ struct infer_question {
 	const uint32_t *hints; /* seeds that are likely */
 	size_t n_hints;
 	const struct bitmap *members; /* all that the job read in the pass before, or NULL */
+	/* Of a dataset of few samples: the passes right before this one. */
+	const struct recover_pass *before;
+	size_t n_before;
 	bool no_kinds;       /* orders that have to be computed whole take too much memory */
 	bool not_sequential; /* that was found and is not what the job reads */
 	bool is_first;       /* of this beginning: the likeliest hypotheses only */

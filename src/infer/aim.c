@@ -15,6 +15,7 @@
 /* A plan that is lost finds its place by itself in most cases (another epoch, a resume). */
 #define LOST_OPENS 64
 #define LOST_OPENS_TOLD 256
+#define LOST_PASSES 2u /* of few samples */
 
 static bool may_look(const struct aim_facts *f)
 {
@@ -23,7 +24,7 @@ static bool may_look(const struct aim_facts *f)
 	if (f->is_left)
 		return true;
 	if (f->plan == INFER_PLAN_LOST)
-		return f->trail->opens - f->lost_at >= patience;
+		return f->trail->opens - f->lost_at >= MIN(patience, LOST_PASSES * f->trail->n);
 	/* Who told an order told its end, too; reads that come after it lose the plan. */
 	return f->plan == INFER_PLAN_NONE || (f->plan == INFER_PLAN_ENDED && !f->is_told);
 }
@@ -33,7 +34,8 @@ bool aim_is_refuted(const struct aim_facts *f)
 	const struct known *k = f->known;
 
 	return f->plan == INFER_PLAN_LOST && k->is_found && !k->is_guess &&
-	       k->pass == f->trail->pass && f->trail->opens - f->lost_at >= LOST_OPENS;
+	       k->pass == f->trail->pass &&
+	       f->trail->opens - f->lost_at >= MIN(LOST_OPENS, LOST_PASSES * f->trail->n);
 }
 
 /* The order of this pass is known: where it is not followed, something else is being read. */
@@ -78,7 +80,8 @@ static bool is_refinable(const struct aim_facts *f)
 	const struct trail_start *s = &f->trail->start[TRAIL_PASS];
 	const struct known *k = f->known;
 
-	return k->is_found && !k->is_guess && !k->last.spec[0] && k->pass == f->trail->pass &&
+	return f->trail->n >= INFER_MANY && k->is_found && !k->is_guess && !k->last.spec[0] &&
+	       k->pass == f->trail->pass &&
 	       s->n >= MIN((uint64_t)REFINE_FACTOR * k->n_seen, TRAIL_MAX) && s->n > k->n_seen;
 }
 
@@ -100,6 +103,8 @@ struct aim aim_at(const struct aim_facts *f)
 		if (aim.kind != AIM_NOTHING)
 			return aim;
 	}
+	if (f->trail->n < INFER_MANY)
+		return nothing;
 	if (f->effort != INFER_FULL || f->full_failed >= FULL_FAILED_MAX || !may_pay(f, BUDGET_FULL))
 		return nothing;
 	for (uint32_t i = 0; i < TRAIL_STARTS; i++)

@@ -7,7 +7,8 @@
  *	up to 512, 4096     2048, 256 seeds, when the first looks have found nothing
  *	the launcher's      likely seeds, as many as the size of the world allows
  *
- *	before that, where the samples may be numbered in several ways (parts.c):
+ *	before that, of 128 samples at most: by the order they were opened in  0.1 s, then a second
+ *	and where the samples may be numbered in several ways (parts.c):
  *	1024 seeds in each of them                                           0.03 s
  *
  * All seeds are tried for one rank; then, if the launcher says that there are several, for its
@@ -91,6 +92,22 @@ static bool is_typed(const struct recover_params *p, const struct recover_found 
 	return p->effort == RECOVER_QUICK && !found->is_chain;
 }
 
+static void put_answer(const struct recover_params *p, const struct recover_found *found,
+		       struct infer_answer *ret)
+{
+	*ret = (struct infer_answer){ .seed = found->seed,
+				    .is_likely = is_typed(p, found) && !found->is_chain,
+				    .is_chain = found->is_chain,
+				    .draw = found->draw,
+				    .manual_seed = found->manual_seed,
+				    .word = found->word,
+				    .world = found->world,
+				    .n_ranks = found->n_ranks,
+				    .margin = found->bits - found->bits_needed };
+	for (uint32_t i = 0; i < found->n_ranks; i++)
+		ret->rank[i] = found->rank[i];
+}
+
 /* Too few samples to tell is no error here: the next look has more. */
 static int search(const struct recover_params *p, struct infer_answer *ret)
 {
@@ -100,17 +117,7 @@ static int search(const struct recover_params *p, struct infer_answer *ret)
 
 	if (rc < 0)
 		return rc == -EINVAL ? -ENOENT : rc;
-	*ret = (struct infer_answer){ .seed = found.seed,
-				    .is_likely = is_typed(p, &found) && !found.is_chain,
-				    .is_chain = found.is_chain,
-				    .draw = found.draw,
-				    .manual_seed = found.manual_seed,
-				    .word = found.word,
-				    .world = found.world,
-				    .n_ranks = found.n_ranks,
-				    .margin = found.bits - found.bits_needed };
-	for (uint32_t i = 0; i < found.n_ranks; i++)
-		ret->rank[i] = found.rank[i];
+	put_answer(p, &found, ret);
 	return 0;
 }
 
@@ -172,6 +179,24 @@ int ask_sequential(const struct infer_question *q, struct infer_answer *ret)
 
 	atomic_fetch_add(q->cpu_ns, guess_cpu_ns() - start_ns);
 	return rc;
+}
+
+int ask_few(const struct infer_question *q, struct infer_answer *ret)
+{
+	struct recover_params p;
+	struct recover_found found;
+	int rc;
+
+	if (q->n > RECOVER_FEW_MAX)
+		return -ENOENT;
+	params_of(q, &p);
+	if (q->is_first)
+		p.typed = BRIEF_TYPED;
+	rc = recover_few(&p, q->before, q->n_before, &found);
+	if (rc < 0)
+		return rc == -EINVAL ? -ENOENT : rc;
+	put_answer(&p, &found, ret);
+	return 0;
 }
 
 int ask_brief(const struct infer_question *q, struct infer_answer *ret)

@@ -64,6 +64,8 @@ struct infer {
 		struct infer_numbering way;
 		struct tail_marks marks;
 		struct bitmap members; /* a copy, while the question is asked */
+		struct trail_pass last[RECOVER_FEW_PASSES]; /* copies, like what they are named in */
+		struct recover_pass before[RECOVER_FEW_PASSES];
 		atomic_uint_least64_t cpu_ns; /* spent on its questions so far */
 	} desk[2];
 };
@@ -362,6 +364,19 @@ static const struct bitmap *take_members(struct infer *infer, struct desk *desk)
 	return &desk->members;
 }
 
+/* The passes before the one that is asked about, of few samples. */
+static size_t take_passes(const struct infer *infer, const struct errand *e, struct desk *desk)
+{
+	const struct trail *trail = &infer->trail;
+
+	if (e->aim.start != TRAIL_PASS)
+		return 0;
+	memcpy(desk->last, trail->last, sizeof(desk->last));
+	for (uint32_t i = 0; i < trail->n_last; i++)
+		desk->before[i] = (struct recover_pass){ desk->last[i].seen, desk->last[i].n };
+	return trail->n_last;
+}
+
 static void prepare_locked(struct infer *infer, struct errand *e) REQUIRES(infer->mu);
 static void prepare_locked(struct infer *infer, struct errand *e)
 {
@@ -386,6 +401,8 @@ static void prepare_locked(struct infer *infer, struct errand *e)
 				      .hints = desk->hints,
 				      .n_hints = known_hints(&infer->known, desk->hints),
 				      .members = take_members(infer, desk),
+				      .before = desk->before,
+				      .n_before = take_passes(infer, e, desk),
 				      .no_kinds = is_too_large(infer),
 				      .not_sequential = is_no_sequence(infer),
 				      .is_first = is_brief || (s->looked == 0 && s->n < TRAIL_FEW),

@@ -9,7 +9,9 @@
 #include "clairfs/infer.h"
 
 /* Fewer samples have too few permutations to tell orders apart, and are read in no time. */
-#define INFER_SAMPLES_MIN 64
+#define INFER_SAMPLES_MIN RECOVER_FEW_LEAST
+/* Of fewer it says nothing which of them were opened first: only ask_few is asked. */
+#define INFER_MANY 64
 #define INFER_RANK_SAMPLES 256 /* a world in which a rank reads less is not tried */
 
 /* --- trail.c: the opens, cut into passes over the dataset. */
@@ -47,6 +49,11 @@ struct trail {
 	uint32_t recent[TRAIL_RECENT]; /* a ring */
 	uint64_t noted;                /* opens but for echoes, repeats among them */
 	struct trail_start start[TRAIL_STARTS];
+	/* Of fewer than INFER_MANY samples: the passes before this one, the last one last. */
+	struct trail_pass {
+		uint32_t seen[INFER_MANY], n;
+	} last[RECOVER_FEW_PASSES];
+	uint32_t n_last;
 };
 
 int trail_init(struct trail *trail, uint64_t n) MUST_USE;
@@ -207,6 +214,8 @@ int tail_refine(const struct infer_question *q, struct infer_answer *ret) MUST_U
 /* --- ask.c: the questions, in one numbering: q->seen are numbers below q->n. Return values as of
  * struct infer_searches. */
 int ask_sequential(const struct infer_question *q, struct infer_answer *ret) MUST_USE;
+/* Of few samples, by the order they were opened in. */
+int ask_few(const struct infer_question *q, struct infer_answer *ret) MUST_USE;
 /* Seeds that are very likely. */
 int ask_brief(const struct infer_question *q, struct infer_answer *ret) MUST_USE;
 int ask_quick(const struct infer_question *q, struct infer_answer *ret) MUST_USE;

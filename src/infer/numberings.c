@@ -30,7 +30,8 @@
 #include "infer_priv.h"
 
 #define PARTS_MAX 5u	     /* the whole dataset is one of them */
-#define PART_SAMPLES 64u     /* fewer cannot be told apart by their order */
+#define PART_SAMPLES 64u     /* fewer cannot be told apart by which come first; */
+#define FEW_SAMPLES RECOVER_FEW_MAX /* in a dataset of no more they are asked about by their order */
 #define PART_OPENS_MIN 8u    /* and an eighth of all */
 #define RECENT 32u	     /* opens that show where the job reads now */
 #define SORTS_SEEN 96u	     /* opens from which on all sorts are asked; */
@@ -128,6 +129,11 @@ static bool is_odd(double opens, double above, double share)
 	return off * off > 9 * above * share * (1 - share);
 }
 
+static bool is_few(const struct dataset *ds)
+{
+	return dataset_n_samples(ds) <= FEW_SAMPLES;
+}
+
 /* A directory that is to be asked about; false: not this one. */
 static bool weigh(const struct tally *t, uint32_t dir, struct part *ret)
 {
@@ -138,8 +144,8 @@ static bool weigh(const struct tally *t, uint32_t dir, struct part *ret)
 	char shown[INFER_UNDER_MAX + 1];
 
 	*ret = (struct part){ .dir = dir, .opens = t->opens[dir], .recent = t->recent[dir] };
-	if (opens < MAX(PART_OPENS_MIN, t->n_opens / 8) || t->parts->size[dir] < PART_SAMPLES ||
-	    share >= 1)
+	if (opens < MAX(PART_OPENS_MIN, t->n_opens / 8) || share >= 1 ||
+	    t->parts->size[dir] < (is_few(ds) ? INFER_SAMPLES_MIN : PART_SAMPLES))
 		return false;
 	if (strays * 16 > all && !is_odd(opens, all, share))
 		return false;
@@ -237,6 +243,8 @@ static bool is_asked(struct infer_numberings *parts, const struct infer_opens *o
 		return true;
 	if (is_many && made && made->times >= TIMES_MANY)
 		return false;
+	if (is_few(parts->ds))
+		return !opens->is_first;
 	return !opens->is_first && opens->n >= (is_many ? SORTS_SEEN_MANY : SORTS_SEEN);
 }
 

@@ -4,6 +4,7 @@
  * a numbering costs what its questions cost, and these are asked from the cheapest and likeliest on:
  *
  *	files in their order      of all of them
+ *	the order of few samples  of the likeliest few; nothing else is asked of fewer than 64
  *	words behind the last     of the likeliest few, where the last epoch's seed was one
  *	a thousand seeds          of all of them, where there are several: milliseconds each
  *	the middle of epochs      of the likeliest few; of many seeds of the first
@@ -37,6 +38,8 @@ struct view {
 	struct infer_numbering way;
 	struct infer_numbered seen;
 	bool is_guess; /* of a number of first samples */
+	struct recover_pass before[RECOVER_FEW_PASSES]; /* of few samples */
+	size_t n_before;
 };
 
 struct views {
@@ -44,6 +47,7 @@ struct views {
 	struct view view[WAYS_MAX];
 	size_t n, n_guesses;
 	uint32_t *numbers; /* [WAYS_MAX * q->n_seen] */
+	uint32_t earlier[WAYS_MAX][RECOVER_FEW_PASSES][INFER_MANY];
 	bool is_narrow;    /* one of them is of members only */
 };
 
@@ -57,6 +61,27 @@ static bool is_known(const struct views *v, const struct infer_numbered *seen)
 	return false;
 }
 
+/* The passes before this one, in the same numbers. */
+static void number_passes(struct views *v, struct view *view)
+{
+	const struct infer_question *q = v->q;
+
+	if (view->seen.n >= INFER_MANY)
+		return;
+	for (size_t i = 0; i < MIN(q->n_before, RECOVER_FEW_PASSES); i++) {
+		const struct infer_opens opens = { q->before[i].seen, q->before[i].n_seen, q->is_first };
+		struct infer_numbered pass = { .number = v->earlier[v->n][i] };
+
+		if (opens.n > INFER_MANY ||
+		    q->numbers->number(q->numbers->ctx, &view->way, &opens, &pass) < 0) {
+			view->n_before = 0;
+			return;
+		}
+		view->before[i] = (struct recover_pass){ pass.number, pass.n_seen };
+		view->n_before = i + 1;
+	}
+}
+
 static void add_view(struct views *v, const struct infer_numbering *way)
 {
 	const struct infer_question *q = v->q;
@@ -68,6 +93,7 @@ static void add_view(struct views *v, const struct infer_numbering *way)
 	    q->numbers->number(q->numbers->ctx, way, &opens, &view->seen) < 0 ||
 	    view->seen.n < INFER_SAMPLES_MIN || is_known(v, &view->seen))
 		return;
+	number_passes(v, view);
 	v->n++;
 }
 
@@ -222,6 +248,10 @@ static struct infer_question question_of(const struct views *v, size_t i)
 	q.n = v->view[i].seen.n;
 	q.seen = v->view[i].seen.number;
 	q.n_seen = v->view[i].seen.n_seen;
+	if (q.numbers) {
+		q.before = v->view[i].before;
+		q.n_before = v->view[i].n_before;
+	}
 	q.is_unlikely = i > v->n_guesses;
 	return q;
 }
@@ -229,7 +259,7 @@ static struct infer_question question_of(const struct views *v, size_t i)
 static int ask_view(const struct views *v, size_t i, ask_fn *ask, struct infer_answer *ret)
 {
 	struct infer_question q = question_of(v, i);
-	int rc = ask(&q, ret);
+	int rc = q.n < INFER_MANY && ask != ask_few ? -ENOENT : ask(&q, ret);
 
 	if (rc < 0)
 		return rc;
@@ -250,14 +280,14 @@ static int ask_views(const struct views *v, size_t n, ask_fn *ask, struct infer_
 	return rc;
 }
 
-/* Files in their order are so in several sorts. */
-static int ask_best_sequence(const struct views *v, struct infer_answer *ret)
+/* Files in their order are so in several sorts, and few may be numbered alike but for two. */
+static int ask_best(const struct views *v, size_t n, ask_fn *ask, struct infer_answer *ret)
 {
 	struct infer_answer one;
 	bool is_found = false;
 
-	for (size_t i = 0; i < v->n; i++) {
-		int rc = ask_view(v, i, ask_sequential, &one);
+	for (size_t i = 0; i < MIN(n, v->n); i++) {
+		int rc = ask_view(v, i, ask, &one);
 
 		if (rc < 0 && rc != -ENOENT)
 			return rc;
@@ -293,7 +323,9 @@ static int parts_quick(const struct infer_question *q, struct infer_answer *ret)
 
 	if (!v)
 		return -ENOMEM;
-	rc = ask_best_sequence(v, ret);
+	rc = ask_best(v, v->n, ask_sequential, ret);
+	if (rc == -ENOENT)
+		rc = ask_best(v, QUICK_WAYS, ask_few, ret);
 	if (rc == -ENOENT)
 		rc = ask_views(v, QUICK_WAYS + v->n_guesses, streams_known, ret);
 	if (rc == -ENOENT && v->n > 1)
@@ -304,7 +336,7 @@ static int parts_quick(const struct infer_question *q, struct infer_answer *ret)
 		rc = ask_views(v, QUICK_WAYS + v->n_guesses, ask_quick, ret);
 	if (rc == -ENOENT)
 		rc = ask_views(v, 1, ask_tail, ret);
-	if (rc == 0 && v->n > 1 && !ret->spec[0])
+	if (rc == 0 && v->n > 1 && !ret->spec[0] && ret->n > RECOVER_FEW_MAX)
 		take_best_sort(v, ret);
 	ret->is_narrow = v->is_narrow;
 	views_free(v);

@@ -12,6 +12,9 @@
  *
  * What was seen in a pass that is over is what the job reads, all of the dataset or some of it.
  *
+ * Of few samples (shards) a handful of repeats is a new pass, looks come sooner, and a few passes are kept:
+ * one alone may say too little.
+ *
  * It must stay cheap: it runs for every open, on the planner's thread. Memory is two bits per sample
  * and the first opens of two beginnings. Pure; the caller locks. */
 #include <errno.h>
@@ -26,6 +29,8 @@
 
 /* Numbers of opens that are worth a look. */
 static const uint32_t looks[] = { 32, TRAIL_FEW, 256, TRAIL_MAX };
+#define FEW_LOOK 8 /* the first one of few samples, */
+#define FEW_STEP 4 /* and the next ones */
 
 int trail_init(struct trail *t, uint64_t n)
 {
@@ -88,13 +93,19 @@ static void pause_over(struct trail *t)
 	}
 }
 
+static uint32_t window_of(const struct trail *t)
+{
+	return t->n < INFER_MANY ? (uint32_t)t->n / 2 : WINDOW;
+}
+
 static bool has_turned(const struct trail *t)
 {
-	uint64_t bar = WINDOW / 2 * t->seen.count / t->n, again = 0;
+	uint32_t window = window_of(t);
+	uint64_t bar = window / 2 * t->seen.count / t->n, again = 0;
 
-	for (uint32_t ago = 0; ago < MIN(t->tail_count, WINDOW); ago++)
+	for (uint32_t ago = 0; ago < MIN(t->tail_count, window); ago++)
 		again += t->tail[tail_at(t, ago)].is_again;
-	return again >= MAX(bar, AGAIN_MIN);
+	return again >= MAX(MAX(bar, window * AGAIN_MIN / WINDOW), 2);
 }
 
 /* A pass is over, though it may not have been heard of from its beginning: who uses it looks whether
@@ -118,17 +129,33 @@ static void keep_seen(struct trail *t)
 	t->has_before = true;
 }
 
+/* One more of few samples; the oldest one is forgotten. */
+static void keep_pass(struct trail *t)
+{
+	const struct trail_start *s = &t->start[TRAIL_PASS];
+	struct trail_pass *last;
+
+	if (t->n >= INFER_MANY)
+		return;
+	if (t->n_last == ARRAY_LEN(t->last))
+		memmove(&t->last[0], &t->last[1], --t->n_last * sizeof(t->last[0]));
+	last = &t->last[t->n_last++];
+	last->n = MIN(s->n, (uint32_t)ARRAY_LEN(last->seen));
+	memcpy(last->seen, s->seen, last->n * sizeof(*last->seen));
+}
+
 /* The pass begins with the first repeat within the window. */
 static void turn(struct trail *t)
 {
 	uint32_t sample[WINDOW], n = 0, first = 0;
 
-	for (uint32_t ago = 0; ago < MIN(t->tail_count, WINDOW); ago++)
+	for (uint32_t ago = 0; ago < MIN(t->tail_count, window_of(t)); ago++)
 		if (t->tail[tail_at(t, ago)].is_again)
 			first = ago;
 	for (uint32_t ago = first + 1; ago-- > 0;)
 		sample[n++] = t->tail[tail_at(t, ago)].sample;
 	keep_seen(t);
+	keep_pass(t);
 	bitmap_clear_all(&t->seen);
 	start_begin(&t->start[TRAIL_PASS]);
 	memset(&t->start[TRAIL_PAUSED], 0, sizeof(t->start[TRAIL_PAUSED]));
@@ -146,6 +173,7 @@ void trail_restart(struct trail *t, uint64_t after)
 	uint64_t oldest = t->noted - MIN(t->noted, TRAIL_RECENT);
 
 	t->has_before = false; /* that was not what it was taken for */
+	t->n_last = 0;
 	bitmap_clear_all(&t->seen);
 	start_begin(&t->start[TRAIL_PASS]);
 	memset(&t->start[TRAIL_PAUSED], 0, sizeof(t->start[TRAIL_PAUSED]));
@@ -187,6 +215,16 @@ bool trail_open(struct trail *t, uint32_t sample, uint64_t now_ns)
 	return true;
 }
 
+/* The last ones are at nearly all of them: some opens at a pass' beginning pass for echoes of the last one's end. */
+static uint32_t due_of_few(const struct trail *t, const struct trail_start *s)
+{
+	uint32_t due = s->n < FEW_LOOK ? 0 : s->n - s->n % FEW_STEP;
+
+	if (s->n + t->n / 8 >= t->n)
+		due = s->n;
+	return s->looked < due ? due : 0;
+}
+
 uint32_t trail_due(const struct trail *t, uint32_t start)
 {
 	const struct trail_start *s = &t->start[start];
@@ -195,6 +233,8 @@ uint32_t trail_due(const struct trail *t, uint32_t start)
 
 	if (!s->is_used)
 		return 0;
+	if (t->n < INFER_MANY)
+		return due_of_few(t, s);
 	if (s->n >= least && s->looked < least)
 		due = least;
 	for (size_t i = 0; i < ARRAY_LEN(looks); i++)

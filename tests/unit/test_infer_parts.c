@@ -406,6 +406,85 @@ static void an_order_of_all_samples_has_no_part_to_leave(void)
 	CHECK_U64(open_run(&watch, &none, 0, 4 * N), 0);
 }
 
+/* Shards: 0-7 are for validation, 24 behind them for training; or 10 of these. */
+enum { FEW_VAL = 8, FEW_TRAIN = 24 };
+static uint32_t few_train; /* how many */
+
+static size_t list_few(void *ctx, const struct infer_opens *opens, struct infer_numbering *ret, size_t max)
+{
+	ret[0] = (struct infer_numbering){ .under = "train", .dir = DIR_TRAIN };
+	ret[1] = (struct infer_numbering){ .dir = DIR_ROOT };
+	return 2;
+}
+
+static int number_few(void *ctx, const struct infer_numbering *way, const struct infer_opens *opens,
+		      struct infer_numbered *ret)
+{
+	uint32_t first = way->dir == DIR_TRAIN ? FEW_VAL : 0;
+
+	ret->n = FEW_VAL + few_train - first;
+	ret->hash = way->dir;
+	for (size_t i = 0; i < opens->n; i++)
+		if (opens->sample[i] >= first)
+			ret->number[ret->n_seen++] = opens->sample[i] - first;
+	return 0;
+}
+
+static const struct infer_numbers few_numbers = { .list = list_few, .number = number_few, .has = has };
+
+/* One epoch of the shards for training. */
+static void open_few(const char *text, uint64_t number, uint32_t *seen)
+{
+	struct order_params params = { .n = few_train };
+	struct order_epoch *epoch = NULL;
+	struct order_spec *spec = NULL;
+	struct order *order = NULL;
+	struct err err = { 0 };
+
+	if (order_spec_parse(text, &spec, &err) < 0 || order_new(spec, &params, &order, &err) < 0 ||
+	    order_epoch_new(order, number, &epoch, &err) < 0)
+		CHECK_STR(err.msg, "");
+	for (uint32_t i = 0; i < few_train; i++)
+		seen[i] = FEW_VAL + epoch->sample[i];
+	order_epoch_free(epoch);
+	order_free(order);
+	order_spec_free(spec);
+}
+
+static void shards_below_a_directory_are_found_by_their_order(void)
+{
+	uint32_t seen[FEW_TRAIN];
+	struct infer_question q = { .n = FEW_VAL + FEW_TRAIN, .seen = seen, .n_seen = 12, .numbers = &few_numbers,
+				    .is_first = true, .cancel = &never, .cpu_ns = &cpu_ns };
+
+	few_train = FEW_TRAIN;
+	open_few("torch-distributed:seed=42", 0, seen);
+	check_found(&q, "torch-distributed:seed=42:under=train");
+	q.n_seen = 4; /* too few to say so */
+	CHECK_INT(infer_searches_real.quick(&q, &(struct infer_answer){ 0 }), -ENOENT);
+	for (uint32_t i = 0; i < FEW_TRAIN; i++) /* files in their order are not looked for here */
+		seen[i] = FEW_VAL + i;
+	q.n_seen = FEW_TRAIN;
+	CHECK_INT(infer_searches_real.quick(&q, &(struct infer_answer){ 0 }), -ENOENT);
+}
+
+/* Of 10 shards one epoch says too little. */
+static void passes_before_count(void)
+{
+	uint32_t seen[3][FEW_TRAIN];
+	const struct recover_pass before[] = { { seen[0], 10 }, { seen[1], 10 } };
+	struct infer_question q = { .n = FEW_VAL + 10, .seen = seen[2], .n_seen = 10, .numbers = &few_numbers,
+				    .is_first = true, .cancel = &never, .cpu_ns = &cpu_ns };
+
+	few_train = 10;
+	for (uint32_t i = 0; i < 3; i++)
+		open_few("torch-distributed:seed=42", i, seen[i]);
+	CHECK_INT(infer_searches_real.quick(&q, &(struct infer_answer){ 0 }), -ENOENT);
+	q.before = before;
+	q.n_before = 2;
+	check_found(&q, "torch-distributed:seed=44:under=train");
+}
+
 static const struct check_test tests[] = {
 	{ "orders_of_a_part", orders_of_a_part },
 	{ "words_of_a_generator", words_of_a_generator },
@@ -424,6 +503,8 @@ static const struct check_test tests[] = {
 	{ "a_validation_leaves_nothing", a_validation_leaves_nothing },
 	{ "an_order_of_all_samples_has_no_part_to_leave",
 	  an_order_of_all_samples_has_no_part_to_leave },
+	{ "shards_below_a_directory_are_found_by_their_order", shards_below_a_directory_are_found_by_their_order },
+	{ "passes_before_count", passes_before_count },
 };
 
 CHECK_MAIN(tests)

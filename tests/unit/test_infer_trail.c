@@ -204,6 +204,57 @@ static void what_a_job_reads_is_known_when_it_comes_again(void)
 	trail_fini(&t);
 }
 
+/* Of few samples: each pass is known by its first few repeats, and kept. */
+static void passes_over_a_few_shards_are_told_apart(void)
+{
+	uint64_t random = check_seed(), now = 1;
+	uint32_t sample[5][24], due;
+	struct trail t;
+
+	for (uint32_t n = 8; n <= 24; n += 8) {
+		CHECK_INT(trail_init(&t, n), 0);
+		for (uint32_t pass = 0; pass < 5; pass++) {
+			shuffle(sample[pass], n, &random);
+			/* One of the last pass' end is an echo. */
+			CHECK_U64(open_all(&t, sample[pass], n, &now), pass > 0);
+			CHECK_U64(t.pass, pass);
+			CHECK_U64(t.n_last, MIN(pass, RECOVER_FEW_PASSES));
+			if (pass == 0)
+				CHECK_U64(t.start[TRAIL_PASS].n, n);
+			CHECK(t.start[TRAIL_PASS].n + n / 8 >= n);
+			due = trail_due(&t, TRAIL_PASS);
+			CHECK(due >= n - n / 8 && due <= n);
+			t.start[TRAIL_PASS].looked = due;
+			CHECK_U64(trail_due(&t, TRAIL_PASS), 0);
+		}
+		trail_fini(&t);
+	}
+}
+
+/* Looks at 8 opens and each 4 more, and at all of them or nearly. */
+static void few_shards_are_looked_at_early(void)
+{
+	uint32_t sample[22], looks = 0;
+	uint64_t random = check_seed(), now = 1;
+	struct trail t;
+
+	CHECK_INT(trail_init(&t, 22), 0);
+	shuffle(sample, 22, &random);
+	for (uint32_t i = 0; i < 22; i++) {
+		uint32_t due;
+
+		CHECK_U64(open_all(&t, &sample[i], 1, &now), 0);
+		due = trail_due(&t, TRAIL_PASS);
+		if (!due)
+			continue;
+		looks++;
+		CHECK_U64(due, i + 1);
+		t.start[TRAIL_PASS].looked = due;
+	}
+	CHECK_U64(looks, 6); /* 8, 12, 16, 20, 21, 22 */
+	trail_fini(&t);
+}
+
 static const struct check_test tests[] = {
 	{ "what_a_job_reads_is_known_when_it_comes_again",
 	  what_a_job_reads_is_known_when_it_comes_again },
@@ -214,6 +265,8 @@ static const struct check_test tests[] = {
 	{ "a_pause_is_a_second_beginning", a_pause_is_a_second_beginning },
 	{ "looks_are_due_now_and_then", looks_are_due_now_and_then },
 	{ "any_opens", any_opens },
+	{ "passes_over_a_few_shards_are_told_apart", passes_over_a_few_shards_are_told_apart },
+	{ "few_shards_are_looked_at_early", few_shards_are_looked_at_early },
 };
 
 CHECK_MAIN(tests)
