@@ -132,8 +132,8 @@ struct clairfs_steps {
 
 /* The name of the job that this process is of, as its launcher or its terminal says it: Slurm's job
  * and step, else the run of torchrun, else the session (and the container's, as other containers
- * have the same numbers). Processes of one job must say the same, and two jobs of one step or one
- * session must not: give those names of their own. */
+ * have the same numbers). Processes of one job must say the same. Two jobs of one step or session must
+ * not, nor processes that tell for their rank alone: give those names of their own. */
 static inline void clairfs_job_name(char ret[CLAIRFS_HINT_JOB])
 {
 	const char *job = getenv("SLURM_JOB_ID"), *more = getenv("SLURM_STEP_ID");

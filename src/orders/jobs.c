@@ -268,8 +268,8 @@ int jobs_put(struct orders *o, const struct order_spec *spec, const struct annou
 	struct job *job = at == NOBODY ? NULL : &o->jobs.job[at], like = { .by = *by };
 
 	/* A list that was told has no name of its own: the next one has the same text. */
-	if (job && announcer_is_same(&job->by, by) && strcmp(job->text, text) == 0 && !jobs_is_told_list(text) &&
-	    take_beside(o, job, &by->process)) {
+	if (job && announcer_is_same(&job->by, by) && strcmp(job->text, text) == 0 &&
+	    !jobs_is_told_list(text) && take_beside(o, job, &by->process)) {
 		order_free(take_order);
 		return 0;
 	}

@@ -300,6 +300,14 @@ def names_of_launchers(place):
         from_command(mount, f"list:path={listed}", env)
         from_python(mount, f"list:path={listed}", env)
         tap.equal([job["name"] for job in jobs_of(mount)], ["lists"], "a list that is handed over has the name, too")
+        for rank in "0", "1", "1":
+            from_python(mount, f"torch-distributed:seed=4:world=2:rank={rank}", env)
+            from_python(mount, f"list:path={listed}", {**env, "SLURM_PROCID": rank, "SLURM_NTASKS": "2"})
+        tap.equal([(job["name"], job["spec"].split(":")[0]) for job in jobs_of(mount)],
+                  [("lists", "list"), ("lists-rank0", "list"), ("lists-rank1", "list")],
+                  "ranks that tell for themselves have jobs of their own")
+        for rank in "0", "1":
+            from_python(mount, f"none:job=lists-rank{rank}", env)
         from_command(mount, "sequential:job=of-the-spec", env)
         tap.equal([job["name"] for job in jobs_of(mount)], ["lists", "of-the-spec"], "the name of a spec goes before it")
         program = mountkit.program("unshare", "-pf", "--mount-proc", mountkit.CLAIRFS, "announce", mount.mountpoint, "sequential:epochs=2")

@@ -34,7 +34,7 @@ import warnings
 import weakref
 
 from clairfs._parts import part_of
-from clairfs._steps import _Watched, data_loader_class, watch
+from clairfs._steps import _rank_and_world, _Watched, data_loader_class, watch
 
 __all__ = ["announce", "mountpoint_of", "send", "watch", "AnnounceError"]
 __version__ = "0.1.0"
@@ -79,7 +79,8 @@ def send(spec, mountpoint):
     text = spec.encode()
     if len(text) >= 4024 or b"\0" in text:
         raise AnnounceError("the order is longer than 4023 bytes or has a zero byte")
-    hint = bytearray(_HINT.pack(_VERSION, 0, text, _own_name()))
+    rank = re.search(":rank=([0-9]+)", spec)
+    hint = bytearray(_HINT.pack(_VERSION, 0, text, _own_name(rank and rank[1])))
     try:
         with open(os.path.join(mountpoint, ".clairfs", "control"), "rb") as f:
             _ioctl(f, _ANNOUNCE, hint)
@@ -94,8 +95,9 @@ def send(spec, mountpoint):
     return line
 
 
-def _own_name():
-    """The name of the job that this process is of, as clairfs_job_name() of hint.h says it: the same name is the same job."""
+def _own_name(rank=None):
+    """The name of the job that this process is of, as clairfs_job_name() of hint.h says it: the same name is the same job.
+    rank: it tells for this one alone, so what the others tell is not its next order."""
     name, more, separator = os.environ.get("SLURM_JOB_ID"), os.environ.get("SLURM_STEP_ID"), "."
     if not name and os.environ.get("TORCHELASTIC_RUN_ID"):
         name, separator = os.environ["TORCHELASTIC_RUN_ID"], "-"
@@ -107,7 +109,8 @@ def _own_name():
         except OSError:
             more = None
         more = None if more == "4026531836" else more
-    return re.sub(rb"[^0-9A-Za-z._-]", b"_", os.fsencode(name + separator + more if more else name)[:63])
+    alone = b"" if rank is None else b"-rank%d" % int(rank)
+    return re.sub(rb"[^0-9A-Za-z._-]", b"_", os.fsencode(name + separator + more if more else name)[:63 - len(alone)]) + alone
 
 
 def _ioctl(f, number, data):
@@ -149,6 +152,7 @@ def announce(what, mountpoint=None, job=None):
     Loaders of different datasets (training and validation) are followed side by side, each until its next order. job: a
     name for the order, where that is not what is meant; the same name replaces. Without one the order is that of this process's
     job, by Slurm's job and step, else the run of torchrun, else the session: several trainings in one of these need names.
+    Processes that tell for their rank alone are jobs of their own.
 
     Of the processes of a node one announces for all (torchrun's LOCAL_RANK 0); the others return the same.
     """
@@ -556,6 +560,8 @@ def _send_file(path, keys, mountpoint):
 def _send_parts(parts, count, version, flags, keys, mountpoint):
     """Returns the mount's answer to the last one."""
     token, part, parts = 0, b"", iter(parts)
+    rank, world = _rank_and_world()
+    name = _own_name(rank if world > 1 and not _place() else None)  # else one speaks for the node
     try:
         part = next(parts, b"")
         with open(os.path.join(mountpoint, ".clairfs", "control"), "rb") as f:
@@ -563,7 +569,7 @@ def _send_parts(parts, count, version, flags, keys, mountpoint):
                 after = next(parts, None)
                 is_last = after is None
                 data = bytearray(_LIST.pack(version, 0, token, _NAMED | (flags | _LAST if is_last else flags & _BYTES),
-                                            count(part), keys.encode() if is_last else b"", _own_name(), part.ljust(4 * _PART, b"\0")))
+                                            count(part), keys.encode() if is_last else b"", name, part.ljust(4 * _PART, b"\0")))
                 _ioctl(f, _ANNOUNCE_LIST, data)
                 _, status, token, _, _, answer, _, _ = _LIST.unpack(data)
                 line = answer.split(b"\0")[0].decode(errors="replace")
