@@ -139,7 +139,7 @@ static bool is_gone(const struct slurm_clean *c, uint32_t job, struct asked *ask
 	return asked->is_known && slurm_words_is_over(asked->text, job);
 }
 
-/* True when it was one that is gone, taken away or not. */
+/* True when it was one that is gone, and nothing of it is left. */
 static bool clean_other(const struct slurm_clean *c, uint32_t job, struct asked *asked)
 {
 	AUTO_FD int lock = slurm_job_lock(c->run_fd, job, 0);
@@ -147,10 +147,11 @@ static bool clean_other(const struct slurm_clean *c, uint32_t job, struct asked 
 
 	if (lock < 0 || !is_gone(c, job, asked))
 		return false;
-	if (slurm_clean_job(c, job, &err) < 0)
+	if (slurm_clean_job(c, job, &err) < 0) {
 		log_warn("leftovers of job %u: %s", job, err.msg);
-	else
-		log_info("leftovers of job %u are taken away", job);
+		return false;
+	}
+	log_info("leftovers of job %u are taken away", job);
 	return true;
 }
 

@@ -119,12 +119,14 @@ void rig_check_bytes(struct rig_read *r, uint32_t version, uint64_t size);
 uint64_t rig_metric(struct rig *rig, enum metric id);
 /* Waits until the counter is at least that. */
 void rig_wait_metric(struct rig *rig, enum metric id, uint64_t at_least);
+/* The condition is looked at once a turn: what was true a moment ago may not be any more. */
 #define RIG_UNTIL(cond)                                                                            \
 	do {                                                                                       \
 		uint64_t until_ = rig_deadline();                                                  \
-		while (!(cond) && rig_pause(until_))                                               \
+		bool is_met_;                                                                      \
+		while (!(is_met_ = (cond)) && rig_pause(until_))                                   \
 			;                                                                          \
-		CHECK(cond);                                                                       \
+		check_true_(is_met_, __FILE__, __LINE__, #cond);                                   \
 	} while (0)
 uint64_t rig_deadline(void);
 bool rig_pause(uint64_t until);

@@ -12,6 +12,7 @@ import sys
 import xml.etree.ElementTree as ET
 
 GOOD = {"OK", "SKIP", "EXPECTEDFAIL"}
+LINES_MOST = 12  # of what a program says about its failures
 
 
 def points(path, count):
@@ -28,6 +29,16 @@ def points(path, count):
             count["passed"] += 1
 
 
+def reasons(entry):
+    """What the program says about its failed points: kits print it before the verdict. Of one that says nothing, its last words."""
+    said, before = [], []
+    for line in entry.get("stdout", "").splitlines():
+        if line.startswith("not ok"):
+            said += [*before, line]
+        before = [*before, line] if line.startswith("# ") else []
+    return said[:LINES_MOST] or (entry.get("stderr") or entry.get("stdout", "")).splitlines()[-LINES_MOST:]
+
+
 def programs(path, count):
     """Programs without a good end. Their failed points were counted already; the program counts once more."""
     with open(path, encoding="utf-8") as file:
@@ -36,6 +47,8 @@ def programs(path, count):
             if entry["result"] not in GOOD:
                 count["failed"] += 1
                 print("FAILED:", entry["name"], entry["result"])
+                for said in reasons(entry):
+                    print("   ", said[:300])
 
 
 def main(builds):

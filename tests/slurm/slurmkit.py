@@ -166,7 +166,7 @@ class Cluster:
         try:
             if kind is None:
                 self.wait_idle()
-                tap.no_findings(self.findings(), "the cluster is as it was: nothing mounted, running or left, no node drained")
+                self.look_for_findings()
             else:
                 self.show_logs()
         finally:
@@ -261,6 +261,15 @@ class Cluster:
         found += [f"left: {path}" for path in self.job_dirs() + self.own_cgroups()]
         found += [f"node {name} is {state}" for name, state in self.node_states().items() if state != "idle"]
         return found
+
+    def look_for_findings(self):
+        """A process that has been killed, or a controller that is slow, may take a moment. What was left behind stays."""
+        with contextlib.suppress(Failed):
+            wait_until(lambda: not self.findings(), "nothing is left", 20)
+        if not tap.no_findings(self.findings(), "the cluster is as it was: nothing mounted, running or left, no node drained"):
+            self.show_logs()
+            for path in self.job_dirs():
+                tap.note(f"{path}: {sorted(os.listdir(path))}")
 
     def log_of_node(self, node=None):
         return read_file(self.path("log", f"slurmd-{node or self.nodes[0]}.log")).decode(errors="replace")

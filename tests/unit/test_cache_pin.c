@@ -55,10 +55,11 @@ static bool is_pinning_over(struct rig *rig)
 #define READ_UNTIL(rig, cond)                                                                      \
 	do {                                                                                       \
 		uint64_t end_ = rig_deadline();                                                    \
+		bool is_met_;                                                                      \
 		do                                                                                 \
 			read_epoch(rig);                                                           \
-		while (!(cond) && rig_pause(end_));                                                \
-		CHECK(cond);                                                                       \
+		while (!(is_met_ = (cond)) && rig_pause(end_));                                    \
+		check_true_(is_met_, __FILE__, __LINE__, #cond);                                   \
 	} while (0)
 
 static struct rig *young_rig(uint64_t grain_ns)

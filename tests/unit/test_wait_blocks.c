@@ -102,9 +102,18 @@ static bool is_sure(uint64_t pass, uint64_t at, uint32_t confirmed)
 	return pass || (confirmed != UINT32_MAX && at > confirmed + N / 4);
 }
 
+/* In a block nothing is fetched ahead, so the reader does not wait for that. Whether it still is in
+ * one is known when the plan has heard of all that was opened. */
+static bool is_held_back(struct rig *rig, uint64_t opened)
+{
+	if (probed_lets_prefetch(rig->cache))
+		return false;
+	RIG_UNTIL(rig_opened(rig) >= opened);
+	return !probed_lets_prefetch(rig->cache);
+}
+
 /* One pass in order; *ret_confirmed: the position from which on the order was confirmed. READs come
- * before the opens are heard of, as with a watcher that lags. Nothing is fetched ahead as long as
- * the last read was in a block: then the reader does not wait for that. */
+ * before the opens are heard of, as with a watcher that lags. */
 static void read_pass(struct rig *rig, const struct order_epoch *epoch, uint32_t n_ranks,
 		      uint32_t *ret_confirmed)
 {
@@ -116,10 +125,11 @@ static void read_pass(struct rig *rig, const struct order_epoch *epoch, uint32_t
 		if (*ret_confirmed == UINT32_MAX && cache_may_refuse_open(rig->cache))
 			*ret_confirmed = i;
 		RIG_UNTIL(is_through(rig, entry.v) ||
-			  (!is_due &&
-			   (is_pushed(rig, entry.v) || !probed_lets_prefetch(rig->cache))));
-		if (is_through(rig, entry.v))
-			CHECK_INT(rig_read_check(rig, entry.v, 0, 131072), READ_MISS);
+			  (!is_due && (is_pushed(rig, entry.v) ||
+				       is_held_back(rig, epoch->epoch * N + i))));
+		if (is_through(rig, entry.v)) /* being fetched, where it was asked for before */
+			CHECK(rig_read_check(rig, entry.v, 0, 131072) == READ_MISS ||
+			      !is_sure(epoch->epoch, i, *ret_confirmed));
 		else if (!is_pushed(rig, entry.v))
 			(void)rig_read_check(rig, entry.v, 0, 131072);
 		cache_note_open(rig->cache, entry);
@@ -165,7 +175,7 @@ static void blocks_are_held_out(const char *order, uint32_t n_ranks, bool has_st
 		/* Held out for its next use when the plan had not heard of this one yet. */
 		strays += (note->traits.mark == WAIT_SWITCHBACK) && is_sure(pass, at, confirmed) &&
 			  !is_chosen(n_ranks, pass, at);
-		if ((note->traits.mark == WAIT_SWITCHBACK))
+		if (note->traits.mark == WAIT_SWITCHBACK && is_sure(pass, at, confirmed))
 			CHECK_INT(note->read_class, READ_MISS);
 		through += (note->traits.mark == WAIT_SWITCHBACK);
 		staged += !(note->traits.mark == WAIT_SWITCHBACK) && note->read_class == READ_STAGED;
