@@ -43,6 +43,7 @@ struct fs_told {
 	const _Atomic bool *is_gone; /* it does not wait any more (a signal); NULL: it always does
 				      */
 	const char *text; /* any bytes, less than CLAIRFS_HINT_TEXT; of a list: keys, or empty */
+	const char *job;  /* the name that it says, any bytes, less than CLAIRFS_HINT_JOB; "": none */
 	struct clairfs_list *list; /* NULL: none; version and count are checked; the token is to be
 				    * answered */
 };

@@ -19,22 +19,30 @@
 #include <limits.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
-#define CLAIRFS_HINT_VERSION 1
-#define CLAIRFS_HINT_TEXT 4088
+#define CLAIRFS_HINT_VERSION 2
+#define CLAIRFS_HINT_VERSION_NAMELESS 1 /* what stands in `job` is not looked at */
+#define CLAIRFS_HINT_TEXT 4024
+#define CLAIRFS_HINT_JOB 64
 #define CLAIRFS_HINT_FILE ".clairfs/control"
 #define CLAIRFS_HINT_DIR ".clairfs"
 #define CLAIRFS_HINT_TRIES 100 /* when signals come meanwhile */
 #define CLAIRFS_INO_OF_SAMPLE 2
 
-/* In: version and the order's spec ("none": no order any more). Out: status, 0 or a negative errno,
- * and one line: the spec in canonical form, or what is wrong. The text always ends with a zero
- * byte. "?" changes nothing and is answered with the order in force; neither does "?SPEC", whose
- * answer is how many samples that order numbers, a space, and the spec.
+/* In: version, the order's spec ("none": no order any more), and who says so. Out: status, 0 or a
+ * negative errno, and one line: the spec in canonical form, or what is wrong. The text always ends
+ * with a zero byte. "?" changes nothing and is answered with the order in force; neither does
+ * "?SPEC", whose answer is how many samples that order numbers, a space, and the spec.
+ *
+ * `job` is the name of the job, which ends with a zero byte: what one job tells under one name is
+ * one order after the other, and other names are other jobs. Printable ASCII; clairfs_job_name()
+ * makes one. The key job= of a spec is a name, too, and goes before it. Empty: the job of this user
+ * that has no name, of which a mount has one.
  *
  * Only root and the user who mounted it may announce (-EPERM). Files that a spec names are read
  * only beneath the mount's source, by their path there or relative to it (-EXDEV: it is elsewhere;
@@ -45,11 +53,12 @@ struct clairfs_hint {
 	uint32_t version;
 	int32_t status;
 	char text[CLAIRFS_HINT_TEXT];
+	char job[CLAIRFS_HINT_JOB];
 };
 #define CLAIRFS_IOC_ANNOUNCE _IOWR(0xCF, 1, struct clairfs_hint)
 
 #define CLAIRFS_LIST_SAMPLES 1700
-#define CLAIRFS_LIST_TEXT 1000
+#define CLAIRFS_LIST_TEXT 936
 #define CLAIRFS_LIST_LAST 1u
 /* The part has bytes of a list file (in the place of `sample`) and count is how many; such parts
  * have the version CLAIRFS_LIST_VERSION_BYTES. The file is text as the order list:path= takes it,
@@ -57,19 +66,24 @@ struct clairfs_hint {
 #define CLAIRFS_LIST_BYTES 2u
 #define CLAIRFS_LIST_U32 4u
 #define CLAIRFS_LIST_U64 8u
+/* `job` is looked at. */
+#define CLAIRFS_LIST_NAMED 16u
+#define CLAIRFS_LIST_VERSION 1
 #define CLAIRFS_LIST_VERSION_BYTES 2
 
 /* A list of sample numbers, in parts. In: version, count numbers and the token of the list, 0 in
  * its first part; in the last part flags has CLAIRFS_LIST_LAST and text has further keys of the
  * spec ("epochs=1:batch=32"), or nothing. Out: status, the token, and one line as above: after the
- * last part the order in force. Of each user that may announce, a mount keeps one list in the
- * making: who begins another gets it, and the next part of the first is -ESTALE. */
+ * last part the order in force. job: as above, of the last part, with CLAIRFS_LIST_NAMED. Of each
+ * user that may announce, a mount keeps one list in the making: who begins another gets it, and the
+ * next part of the first is -ESTALE. */
 struct clairfs_list {
 	uint32_t version;
 	int32_t status;
 	uint64_t token;
 	uint32_t flags, count;
 	char text[CLAIRFS_LIST_TEXT];
+	char job[CLAIRFS_HINT_JOB];
 	uint32_t sample[CLAIRFS_LIST_SAMPLES];
 };
 #define CLAIRFS_IOC_LIST _IOWR(0xCF, 2, struct clairfs_list)
@@ -116,6 +130,37 @@ struct clairfs_steps {
 };
 #define CLAIRFS_IOC_STEPS _IOW(0xCF, 3, struct clairfs_steps)
 
+/* The name of the job that this process is of, as its launcher or its terminal says it: Slurm's job
+ * and step, else the run of torchrun, else the session (and the container's, as other containers
+ * have the same numbers). Processes of one job must say the same. Two jobs of one step or session must
+ * not, nor processes that tell for their rank alone: give those names of their own. */
+static inline void clairfs_job_name(char ret[CLAIRFS_HINT_JOB])
+{
+	const char *job = getenv("SLURM_JOB_ID"), *more = getenv("SLURM_STEP_ID");
+	const char *run = getenv("TORCHELASTIC_RUN_ID"), *separator = ".";
+	char ns[24] = "", session[24];
+
+	if ((!job || !*job) && run && *run) {
+		job = run; /* torchrun's own, where none was given, is the same for all: "none" */
+		more = strcmp(run, "none") == 0 ? getenv("MASTER_PORT") : NULL;
+		separator = "-";
+	} else if (!job || !*job) {
+		snprintf(session, sizeof(session), "session-%d", (int)getsid(0));
+		job = session;
+		/* "pid:[4026531836]" is the machine's own; others are containers'. */
+		more = readlink("/proc/self/ns/pid", ns, sizeof(ns) - 1) > 5 ? ns + 5 : NULL;
+		ns[strcspn(ns, "]")] = '\0';
+		if (more && strcmp(more, "4026531836") == 0)
+			more = NULL;
+	}
+	snprintf(ret, CLAIRFS_HINT_JOB, "%s%s%s", job, more && *more ? separator : "",
+		 more ? more : "");
+	for (; *ret; ret++)
+		if (!strchr("0123456789.-_ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz",
+			    *ret))
+			*ret = '_';
+}
+
 /* Sends a filled-in hint and takes the answer. 0: look at hint->status; or a negative errno:
  * -ENOENT, -ENOTTY: nothing that takes orders is mounted there. */
 static inline int clairfs_hint_send(const char *mountpoint, struct clairfs_hint *hint)
@@ -143,9 +188,10 @@ static inline int clairfs_hint_send(const char *mountpoint, struct clairfs_hint 
 static inline int clairfs_announce(const char *mountpoint, const char *spec, char *answer,
 				   size_t size)
 {
-	struct clairfs_hint hint = { CLAIRFS_HINT_VERSION, 0, "" };
+	struct clairfs_hint hint = { CLAIRFS_HINT_VERSION, 0, "", "" };
 	int rc = -ENAMETOOLONG;
 
+	clairfs_job_name(hint.job);
 	if (strlen(spec) < sizeof(hint.text)) {
 		memcpy(hint.text, spec, strlen(spec) + 1);
 		rc = clairfs_hint_send(mountpoint, &hint);

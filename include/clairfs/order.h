@@ -40,6 +40,9 @@ const char *order_spec_list_path(const struct order_spec *spec);
 const char *order_spec_list_keys(const struct order_spec *spec);
 /* Whose order it is, as its key job= says, or NULL. Borrowed. */
 const char *order_spec_job(const struct order_spec *spec);
+#define ORDER_JOB_MAX 63
+/* Whether this may be the name of a job: printable ASCII, not empty, ORDER_JOB_MAX bytes at most. */
+int order_job_check(const char *name, struct err *err) MUST_USE;
 
 /* The text of a spec for a job that turned out to number the samples in another way (sort, under;
  * NULL: without that key) and to be in this epoch, from which on it counts: fewer epochs are left,

@@ -94,6 +94,7 @@ struct orders_said {
 	unsigned lane;  /* below ORDERS_LANES */
 	const _Atomic bool *is_gone; /* it does not wait any more; NULL: it always does */
 	const char *text; /* a spec, "none", "none:job=NAME", "?SPEC" or "?"; of a list: keys, or "" */
+	const char *job;  /* the name that it says, any bytes; "": it says none */
 	struct clairfs_list *list; /* NULL: none; the token is to be answered */
 };
 /* 0 or a negative errno; answer: the line that is shown in either case. One thread of each lane; waits
@@ -112,7 +113,7 @@ int orders_render_text(void *ctx, struct buf_writer *out);
 int orders_render_answer(void *ctx, struct buf_writer *out);
 /* An order in force. */
 struct orders_job {
-	char *spec, *name; /* heap; name NULL: it has none */
+	char *spec, *name; /* heap; name NULL: it said none */
 	int pid;           /* whose it is; 0: not known */
 	bool is_found;     /* nobody told it */
 	bool is_accounted; /* it is the first one */

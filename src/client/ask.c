@@ -81,6 +81,7 @@ static int send_parts(int control, int file, uint32_t last_flags, const char *ke
 		      struct clairfs_list *part)
 {
 	*part = (struct clairfs_list){ .version = CLAIRFS_LIST_VERSION_BYTES };
+	clairfs_job_name(part->job);
 	while (!(part->flags & CLAIRFS_LIST_LAST)) {
 		size_t used = 0;
 		ssize_t got = 1;
@@ -92,7 +93,7 @@ static int send_parts(int control, int file, uint32_t last_flags, const char *ke
 			used += (size_t)got;
 		}
 		part->count = (uint32_t)used;
-		part->flags = CLAIRFS_LIST_BYTES | (got == 0 ? last_flags : 0);
+		part->flags = CLAIRFS_LIST_BYTES | CLAIRFS_LIST_NAMED | (got == 0 ? last_flags : 0);
 		snprintf(part->text, sizeof(part->text), "%s", got == 0 ? keys : "");
 		if (ioctl(control, CLAIRFS_IOC_LIST, part) < 0)
 			return -errno;
@@ -139,6 +140,7 @@ static int announce_child(const struct question *q, int out)
 	if (q->list_path && *q->list_path != '/')
 		return send_list(q, out);
 	snprintf(hint.text, sizeof(hint.text), "%s", q->text);
+	clairfs_job_name(hint.job);
 	rc = clairfs_hint_send(q->mountpoint, &hint);
 	if (rc < 0)
 		return rc == -ENOTCONN ? CHILD_DEAD_MOUNT

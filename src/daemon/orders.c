@@ -110,6 +110,7 @@ int wire_announce(void *ctx, const struct fs_told *told, struct buf_writer *answ
 					  .lane = told->lane,
 					  .is_gone = told->is_gone,
 					  .text = told->text,
+					  .job = told->job,
 					  .list = told->list };
 
 	return orders_announce(w->orders, &said, answer);

@@ -48,6 +48,7 @@ struct announcement {
 	_Atomic bool is_gone;
 	struct buf_writer answer;
 	struct clairfs_list list;
+	char job[CLAIRFS_HINT_JOB];
 	char text[];
 };
 
@@ -220,9 +221,10 @@ static void interrupted(fuse_req_t req, void *data)
 		announcement_free(ann);
 }
 
-/* NULL when out of memory; the text is copied. */
+/* NULL when out of memory; the text is copied. job: its name as it says it, which ends in
+ * CLAIRFS_HINT_JOB bytes. */
 static struct announcement *announcement_new(fuse_req_t req, enum announce_kind kind,
-					     const char *text)
+					     const char *text, const char *job)
 {
 	const struct fuse_ctx *ctx = fuse_req_ctx(req);
 	size_t size = strlen(text);
@@ -232,6 +234,7 @@ static struct announcement *announcement_new(fuse_req_t req, enum announce_kind 
 		return NULL;
 	buf_writer_init(&ann->answer);
 	memcpy(ann->text, text, size);
+	memcpy(ann->job, job, strlen(job));
 	ann->kind = kind;
 	ann->req = req;
 	ann->pid = ctx->pid;
@@ -240,7 +243,8 @@ static struct announcement *announcement_new(fuse_req_t req, enum announce_kind 
 				      .is_lookup = kind == ANNOUNCE_LOOKUP,
 				      .lane = lane_of(ctx->uid),
 				      .is_gone = &ann->is_gone,
-				      .text = ann->text };
+				      .text = ann->text,
+				      .job = ann->job };
 	return ann;
 }
 
@@ -295,11 +299,11 @@ void fs_announce_ioctl(fuse_req_t req, struct fs *fs, const void *in, size_t in_
 	if (!is_right(req, rc))
 		return;
 	if (!fs_may_tell(fuse_req_ctx(req)->uid)) {
-		hint = (struct clairfs_hint){ CLAIRFS_HINT_VERSION, -EPERM, FS_REFUSAL };
+		hint = (struct clairfs_hint){ CLAIRFS_HINT_VERSION, -EPERM, FS_REFUSAL, "" };
 		fuse_reply_ioctl(req, 0, &hint, sizeof(hint));
 		return;
 	}
-	ann = announcement_new(req, ANNOUNCE_IOCTL, hint.text);
+	ann = announcement_new(req, ANNOUNCE_IOCTL, hint.text, hint.job);
 	if (ann)
 		ask(fs, ann);
 	else
@@ -326,7 +330,7 @@ void fs_announce_list(fuse_req_t req, struct fs *fs, const void *in, size_t in_s
 		refuse_list(req, &list);
 		return;
 	}
-	ann = announcement_new(req, ANNOUNCE_LIST, list.text);
+	ann = announcement_new(req, ANNOUNCE_LIST, list.text, list.job);
 	if (!ann) {
 		fuse_reply_err(req, ENOMEM);
 		return;
@@ -360,7 +364,7 @@ void fs_announce_lookup(fuse_req_t req, struct fs *fs, const char *name)
 	}
 	if (is_asked_again(fs, asked, pid, name) && fs_vfile_reply_again(req, fs, asked->last_ino))
 		return;
-	ann = announcement_new(req, ANNOUNCE_LOOKUP, name);
+	ann = announcement_new(req, ANNOUNCE_LOOKUP, name, "");
 	if (!ann) {
 		fuse_reply_err(req, ENOMEM);
 		return;

@@ -9,24 +9,32 @@
 #include <errno.h>
 #include <string.h>
 
+static bool has_ends(const char *text, size_t size, const char job[CLAIRFS_HINT_JOB])
+{
+	return memchr(text, 0, size) && memchr(job, 0, CLAIRFS_HINT_JOB);
+}
+
 int hint_check(const void *in, size_t in_size, size_t out_size, struct clairfs_hint *ret)
 {
 	if (in_size < sizeof(*ret) || out_size < sizeof(*ret))
 		return -ENOTTY;
 	memcpy(ret, in, sizeof(*ret));
-	if (ret->version != CLAIRFS_HINT_VERSION || !memchr(ret->text, 0, sizeof(ret->text)))
+	if (ret->version == CLAIRFS_HINT_VERSION_NAMELESS)
+		ret->job[0] = '\0';
+	else if (ret->version != CLAIRFS_HINT_VERSION)
 		return -EPROTO;
-	return 0;
+	return has_ends(ret->text, sizeof(ret->text), ret->job) ? 0 : -EPROTO;
 }
 
 static bool is_list_right(const struct clairfs_list *list)
 {
 	const uint32_t raw = CLAIRFS_LIST_U32 | CLAIRFS_LIST_U64;
+	const uint32_t any = CLAIRFS_LIST_LAST | CLAIRFS_LIST_NAMED;
 
-	if (list->version == CLAIRFS_HINT_VERSION)
-		return !(list->flags & ~CLAIRFS_LIST_LAST) && list->count <= CLAIRFS_LIST_SAMPLES;
+	if (list->version == CLAIRFS_LIST_VERSION)
+		return !(list->flags & ~any) && list->count <= CLAIRFS_LIST_SAMPLES;
 	return list->version == CLAIRFS_LIST_VERSION_BYTES && list->flags & CLAIRFS_LIST_BYTES &&
-	       !(list->flags & ~(CLAIRFS_LIST_LAST | CLAIRFS_LIST_BYTES | raw)) &&
+	       !(list->flags & ~(any | CLAIRFS_LIST_BYTES | raw)) &&
 	       (list->flags & raw) != raw && list->count <= sizeof(list->sample);
 }
 
@@ -35,7 +43,9 @@ int hint_check_list(const void *in, size_t in_size, size_t out_size, struct clai
 	if (in_size < sizeof(*ret) || out_size < sizeof(*ret))
 		return -ENOTTY;
 	memcpy(ret, in, sizeof(*ret));
-	return is_list_right(ret) && memchr(ret->text, 0, sizeof(ret->text)) ? 0 : -EPROTO;
+	if (!(ret->flags & CLAIRFS_LIST_NAMED))
+		ret->job[0] = '\0';
+	return is_list_right(ret) && has_ends(ret->text, sizeof(ret->text), ret->job) ? 0 : -EPROTO;
 }
 
 int hint_check_steps(const void *in, size_t in_size, struct clairfs_steps *ret)

@@ -11,7 +11,8 @@
 #include "clairfs/hint.h"
 
 /* Each copies what it accepts. -ENOTTY: too small for the struct (in, or out for the answer);
- * -EPROTO: another version, unknown flags, a count that does not fit, a text without an end. */
+ * -EPROTO: another version, unknown flags, a count that does not fit, a text without an end. job is ""
+ * where the sender has no name for it. */
 int hint_check(const void *in, size_t in_size, size_t out_size, struct clairfs_hint *ret) MUST_USE;
 int hint_check_list(const void *in, size_t in_size, size_t out_size,
 		    struct clairfs_list *ret) MUST_USE;

@@ -17,7 +17,6 @@
 #include "order_priv.h"
 
 #define ORDER_SHAPE_KEYS 3 /* of the common ones, behind epochs, start_epoch, start_step */
-#define ORDER_JOB_MAX 63
 #define NAME_SHOWN 80 /* bytes of a foreign name in a message */
 
 const struct order_key order_common_keys[] = {
@@ -293,10 +292,7 @@ static int spec_check(struct order_spec *spec, struct err *err)
 			       highest, spec->world);
 	if (order_spec_u64(spec, "start_step") > 0 && order_spec_u64(spec, "batch") == 0)
 		return err_set(err, -EINVAL, "key \"start_step\" needs key \"batch\"");
-	if (job && strlen(job) > ORDER_JOB_MAX)
-		return err_set(err, -EINVAL, "key \"job\": the name is longer than %d bytes",
-			       ORDER_JOB_MAX);
-	return 0;
+	return job ? order_job_check(job, err) : 0;
 }
 
 /* The local ranks in canonical form: nothing for all of the world, rank= for one. */
@@ -539,6 +535,22 @@ void order_spec_free(struct order_spec *spec)
 	free(spec->ranks);
 	free(spec->canonical);
 	free(spec);
+}
+
+int order_job_check(const char *name, struct err *err)
+{
+	size_t n = strlen(name);
+
+	if (n == 0 || n > ORDER_JOB_MAX)
+		return err_set(err, -EINVAL, "the name of a job has 1 to %d bytes, this one %zu",
+			       ORDER_JOB_MAX, n);
+	for (size_t i = 0; i < n; i++)
+		if (name[i] < ' ' || name[i] > '~')
+			return err_set(err, -EINVAL,
+				       "the name of a job has printable ASCII only, byte %zu of this "
+				       "one is none",
+				       i + 1);
+	return 0;
 }
 
 const char *order_spec_job(const struct order_spec *spec)

@@ -95,7 +95,6 @@ static void keep_answer(struct orders *o, const char *answer, bool is_refused)
 /* What somebody says. */
 struct saying {
 	struct order_spec *spec; /* NULL: none any more, or a part of a list that is not its last */
-	const char *name;        /* of the job that takes its order back, or NULL */
 	bool is_over;            /* false: more parts are to come */
 	bool is_question;        /* nothing is to change */
 	uint64_t n;              /* how many samples the order asked about numbers */
@@ -105,6 +104,11 @@ struct saying {
 static uint32_t most_numbers(const struct dataset *ds)
 {
 	return MAX(dataset_n_samples(ds), dataset_n_records(ds));
+}
+
+static bool is_withdrawal(const char *text)
+{
+	return strcmp(text, "none") == 0 || strncmp(text, NONE_OF_JOB, strlen(NONE_OF_JOB)) == 0;
 }
 
 static int take_saying(struct orders *o, const struct orders_said *told, struct saying *ret,
@@ -119,15 +123,26 @@ static int take_saying(struct orders *o, const struct orders_said *told, struct 
 		return told_list_add(&o->list[told->lane], told->list, most_numbers(o->dataset),
 				     &ret->spec, err);
 	}
-	if (strncmp(told->text, NONE_OF_JOB, strlen(NONE_OF_JOB)) == 0) {
-		ret->name = told->text + strlen(NONE_OF_JOB);
-		return 0;
-	}
 	if (told->text[0] == '?') {
 		ret->is_question = true;
 		return told->text[1] ? order_spec_parse(told->text + 1, &ret->spec, err) : 0;
 	}
-	return strcmp(told->text, "none") == 0 ? 0 : order_spec_parse(told->text, &ret->spec, err);
+	return is_withdrawal(told->text) ? 0 : order_spec_parse(told->text, &ret->spec, err);
+}
+
+/* Who says it. A name in what is said goes before that of who says it. */
+static int take_announcer(const struct orders_said *told, const struct order_spec *spec,
+			  struct announcer *ret, struct err *err)
+{
+	const char *given = spec ? order_spec_job(spec) : NULL;
+
+	if (!told->list && strncmp(told->text, NONE_OF_JOB, strlen(NONE_OF_JOB)) == 0)
+		given = told->text + strlen(NONE_OF_JOB);
+	*ret = (struct announcer){ .uid = told->uid, .name = given, .is_given = given };
+	if (!given && *told->job)
+		ret->name = told->job;
+	teller_find(told->tid, told->is_lookup, &ret->process); /* it waits for us: it is there */
+	return ret->name ? order_job_check(ret->name, err) : 0;
 }
 
 static uint64_t count_numbered(const struct order *order)
@@ -142,7 +157,8 @@ static uint64_t count_numbered(const struct order *order)
 	return n;
 }
 
-static void log_told(struct orders *o, const struct orders_said *told, const char *line, bool is_refused)
+static void log_told(struct orders *o, const struct orders_said *told, const char *line,
+		     bool is_refused)
 {
 	if (is_refused)
 		log_limited(LOG_LEVEL_INFO, "%s: an announced order was not taken: %s",
@@ -153,14 +169,13 @@ static void log_told(struct orders *o, const struct orders_said *told, const cha
 }
 
 /* Has the owner put in force what was said. */
-static int send_said(struct orders *o, const struct saying *said, const struct teller *who,
+static int send_said(struct orders *o, const struct saying *said, const struct announcer *by,
 		     struct order *take_order, struct err *err)
 {
 	struct message m = { .kind = said->spec ? MESSAGE_TOLD : MESSAGE_WITHDRAWN,
 			     .spec = said->spec,
 			     .take_order = take_order,
-			     .who = who,
-			     .name = said->name };
+			     .by = by };
 	int rc;
 
 	inbox_post(&o->inbox, &m);
@@ -176,12 +191,13 @@ static int announce(struct orders *o, const struct orders_said *told, struct say
 	struct order_ask ask = { .lane = told->lane, .is_gone = told->is_gone };
 	struct told_list *list = &o->list[told->lane];
 	struct order *order = NULL;
-	struct teller who;
+	struct announcer by;
 	int rc = take_saying(o, told, said, err);
 	bool is_list = told->list && said->spec; /* it is whole; else it is somebody else's, or
 						  * waits */
 
-	teller_find(told->tid, told->is_lookup, &who); /* it waits for us, as a rule: it is there */
+	if (rc == 0)
+		rc = take_announcer(told, said->spec, &by, err);
 	if (rc == 0 && said->spec)
 		rc = make_order(o, said->spec, is_list ? list : NULL, &ask, &order, err);
 	if (rc == 0 && said->is_question)
@@ -191,7 +207,7 @@ static int announce(struct orders *o, const struct orders_said *told, struct say
 	if (is_list)
 		told_list_fini(list);
 	if (rc == 0 && said->is_over && !said->is_question)
-		rc = send_said(o, said, &who, TAKE(order), err);
+		rc = send_said(o, said, &by, TAKE(order), err);
 	order_free(order);
 	return rc;
 }

@@ -10,8 +10,8 @@
 #include "clairfs/base/queue.h"
 #include "clairfs/base/thr.h"
 #include "clairfs/order.h"
-#include "teller.h"
 
+struct announcer;
 struct finder;
 
 enum message_kind {
@@ -26,8 +26,7 @@ struct message {
 	enum message_kind kind;
 	const struct order_spec *spec;  /* NULL: withdrawn */
 	struct order *take_order;       /* likewise; gone afterwards, whatever the answer is */
-	const struct teller *who;       /* told, withdrawn */
-	const char *name;               /* withdrawn: job= of the job, or NULL */
+	const struct announcer *by;     /* told, withdrawn */
 	struct finder *finder;          /* found: by which, */
 	uint64_t stamp;                 /* of its search, */
 	struct order_epoch *take_epoch; /* and the pass that it was found in, or NULL; gone, too */

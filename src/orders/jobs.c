@@ -9,6 +9,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "clairfs/base/log.h"
 #include "orders_priv.h"
@@ -24,7 +25,7 @@ void jobs_init(struct jobs *jobs)
 static void job_clear(struct job *job)
 {
 	free(job->text);
-	free(job->name);
+	free((char *)job->by.name);
 	free(job->ranks);
 	*job = (struct job){ .text = NULL };
 }
@@ -33,20 +34,25 @@ void jobs_fini(struct jobs *jobs)
 {
 	for (uint32_t i = 0; i < jobs->n; i++)
 		job_clear(&jobs->job[i]);
+	free((char *)jobs->away.name);
 }
 
-static int job_make(const struct order_spec *spec, const struct teller *who,
-		    const struct order *order, struct job *ret)
+/* like: whose it is, and what is known of that. */
+static int job_make(const struct order_spec *spec, const struct job *like, const struct order *order,
+		    struct job *ret)
 {
 	const struct order_info *info = order_info(order);
-	const char *name = order_spec_job(spec);
+	const char *name = like->by.name;
 
-	*ret = (struct job){ .who = who ? *who : (struct teller){ .session = 0 },
-				  .info = *info };
+	*ret = *like;
+	ret->info = *info;
+	ret->state = JOB_TOLD;
+	ret->is_resident = false;
+	ret->gone_ns = 0;
+	ret->by.name = name ? strdup(name) : NULL;
 	ret->text = strdup(order_spec_text(spec));
-	ret->name = name ? strdup(name) : NULL;
 	ret->ranks = calloc(MAX(info->n_ranks, 1u), sizeof(*ret->ranks));
-	if (!ret->text || !ret->ranks || (name && !ret->name)) {
+	if (!ret->text || !ret->ranks || (name && !ret->by.name)) {
 		job_clear(ret);
 		return -ENOMEM;
 	}
@@ -58,7 +64,6 @@ static int job_make(const struct order_spec *spec, const struct teller *who,
 
 /* --- the table --- */
 
-/* A list that was told has no name of its own: the next one has the same text. */
 bool jobs_is_told_list(const char *text)
 {
 	static const char told[] = "list:path=told";
@@ -73,7 +78,7 @@ void jobs_account(struct orders *o)
 	struct jobs *t = &o->jobs;
 	uint32_t id = t->n ? t->job[0].id : DRIVE_NO_JOB;
 
-	if (t->is_first_away && t->n && process_is_alive(&t->away))
+	if (t->is_first_away && t->n && teller_is_alive(&t->away.process))
 		return; /* its next epoch is what is waited for */
 	t->is_first_away = false;
 	if (watch->first && (id != t->accounted || id == DRIVE_NO_JOB))
@@ -95,7 +100,8 @@ static void check_table(const struct jobs *t)
 	}
 }
 
-static void table_remove(struct orders *o, uint32_t at)
+/* ret_by: gets who told it, or NULL. */
+static void table_remove(struct orders *o, uint32_t at, struct announcer *ret_by)
 {
 	struct jobs *t = &o->jobs;
 	struct job gone;
@@ -106,15 +112,12 @@ static void table_remove(struct orders *o, uint32_t at)
 	memmove(&t->job[at], &t->job[at + 1], (t->n - at - 1) * sizeof(gone));
 	t->n--;
 	mutex_unlock(&o->order_mu);
+	if (ret_by) {
+		*ret_by = gone.by;
+		gone.by.name = NULL;
+	}
 	job_clear(&gone);
 	check_table(t);
-}
-
-/* The first one tells each epoch as a list of its own, and this is its next one. */
-static bool is_first_back(const struct jobs *t, const struct job *job)
-{
-	return t->is_first_away && !job->name && job->who.is_itself &&
-	       job->who.id.pid == t->away.pid && job->who.id.start == t->away.start;
 }
 
 /* At its place, or behind the others (at == NOBODY), where it is not the first one come back. */
@@ -127,7 +130,7 @@ static void table_put(struct orders *o, uint32_t at, const struct job *take_job)
 	mutex_lock(&o->order_mu);
 	if (at != NOBODY) {
 		old = t->job[at];
-	} else if (is_first_back(t, take_job)) {
+	} else if (t->is_first_away && announcer_is_same(&take_job->by, &t->away)) {
 		memmove(&t->job[1], &t->job[0], t->n++ * sizeof(t->job[0]));
 		at = 0;
 		t->is_first_away = false;
@@ -155,34 +158,37 @@ static uint32_t table_sync(struct orders *o, struct drive_job views[PLAN_JOBS])
 	uint32_t n = o->carrier->get_jobs(o->carrier_ctx, views);
 
 	for (uint32_t i = t->n; i-- > 0;) {
-		if (jobs_view_of(views, n, t->job[i].id))
+		const struct job *job = &t->job[i];
+		bool goes_away = i == 0 && !t->is_first_away && job->by.process.is_itself &&
+				 !job->by.is_given && jobs_is_told_list(job->text);
+
+		if (jobs_view_of(views, n, job->id))
 			continue;
-		if (i == 0 && !t->is_first_away && t->job[0].who.is_itself && !t->job[0].name &&
-		    jobs_is_told_list(t->job[0].text)) {
-			t->away = t->job[0].who.id;
-			t->is_first_away = true;
-		}
+		if (goes_away)
+			free((char *)t->away.name);
+		t->is_first_away |= goes_away;
 		if (!t->is_first_away)
-			log_info("%s: a job has read all its epochs: %s", o->mountpoint,
-				 t->job[i].text);
-		table_remove(o, i);
+			log_info("%s: a job has read all its epochs: %s", o->mountpoint, job->text);
+		table_remove(o, i, goes_away ? &t->away : NULL);
 	}
 	jobs_account(o);
 	return n;
 }
 
-/* False: one of its processes is gone, or tells it once more, so the job begins again. */
+/* The same order told by another process of the job, as its ranks do one after the other. False: one
+ * of them is gone, is not known, or tells it once more, so the job begins again. */
 static bool take_beside(struct orders *o, struct job *job, const struct teller *who)
 {
-	bool is_begun_again = job_count_alive(job) < job->n_beside + 1;
+	bool is_begun_again = !who->id.pid || teller_is_itself(who, &job->by.process) ||
+			      job_count_alive(job) < job->n_beside + 1;
 
 	for (uint32_t i = 0; i < job->n_beside; i++)
 		is_begun_again |= job->beside[i].pid == who->id.pid;
 	if (is_begun_again)
 		return false;
 	mutex_lock(&o->order_mu);
-	if (who->is_itself && !job->who.is_itself)
-		job->who = *who; /* which had it told by a command */
+	if (who->is_itself && !job->by.process.is_itself)
+		job->by.process = *who; /* which had it told by a command */
 	else if (who->is_itself && job->n_beside < TELLERS_BESIDE)
 		job->beside[job->n_beside++] = who->id;
 	mutex_unlock(&o->order_mu);
@@ -208,7 +214,7 @@ static int end_at(struct orders *o, uint32_t at, const char *why)
 
 	if (rc < 0 && rc != -ENOENT)
 		return rc;
-	table_remove(o, at);
+	table_remove(o, at, NULL);
 	jobs_account(o);
 	return 0;
 }
@@ -218,20 +224,23 @@ static int end_at(struct orders *o, uint32_t at, const char *why)
 int jobs_begin(struct orders *o, const struct order_spec *spec, const struct order *order,
 	       struct err *err)
 {
+	const char *name = order_spec_job(spec);
+	const struct job like = { .by = { .uid = geteuid(), .name = name, .is_given = name },
+				  .is_own_words = true };
 	struct job job;
 
-	if (job_make(spec, NULL, order, &job) < 0)
+	if (job_make(spec, &like, order, &job) < 0)
 		return err_set(err, -ENOMEM, "out of memory");
-	job.is_own_words = true;
 	table_put(o, NOBODY, &job); /* its id is 0 */
 	return 0;
 }
 
-static int put_at(struct orders *o, uint32_t at, const struct order_spec *spec,
-		  const struct teller *who, struct order *take_order, struct err *err)
+/* like->id: of the job from here on. */
+static int put_at(struct orders *o, uint32_t at, const struct order_spec *spec, struct job *like,
+		  struct order *take_order, struct err *err)
 {
 	struct job job;
-	int rc = job_make(spec, who, take_order, &job);
+	int rc = job_make(spec, like, take_order, &job);
 
 	assert(at == NOBODY || at < o->jobs.n);
 	if (rc < 0) {
@@ -242,31 +251,28 @@ static int put_at(struct orders *o, uint32_t at, const struct order_spec *spec,
 			   at == NOBODY ? DRIVE_NO_JOB : o->jobs.job[at].id, &job.id);
 	if (rc < 0) {
 		job_clear(&job);
-		if (rc == -ENOSPC) /* a job more than the table knows of */
-			return err_set(err, rc,
-				       "an epoch of a job that has left is still being computed; "
-				       "tell it again in a moment");
 		return err_set_errno(err, rc, "the order stays as it was");
 	}
+	like->id = job.id;
 	table_put(o, at, &job);
 	jobs_account(o);
 	return 0;
 }
 
-int jobs_put(struct orders *o, const struct order_spec *spec, const struct teller *who,
+int jobs_put(struct orders *o, const struct order_spec *spec, const struct announcer *by,
 	     struct order *take_order, struct err *err)
 {
 	const char *text = order_spec_text(spec);
 	struct drive_job views[PLAN_JOBS];
-	uint32_t n = table_sync(o, views);
-	uint32_t at = jobs_find_told(&o->jobs, text, who);
+	uint32_t n = table_sync(o, views), at = jobs_find(&o->jobs, by);
+	struct job *job = at == NOBODY ? NULL : &o->jobs.job[at], like = { .by = *by };
 
-	if (at != NOBODY && take_beside(o, &o->jobs.job[at], who)) {
+	/* A list that was told has no name of its own: the next one has the same text. */
+	if (job && announcer_is_same(&job->by, by) && strcmp(job->text, text) == 0 &&
+	    !jobs_is_told_list(text) && take_beside(o, job, &by->process)) {
 		order_free(take_order);
 		return 0;
 	}
-	if (at == NOBODY)
-		at = jobs_find(o, order_spec_job(spec), text, who, views, n);
 	if (at == NOBODY)
 		at = find_over(o, views, n);
 	if (at == NOBODY && o->jobs.n == PLAN_JOBS) {
@@ -278,51 +284,24 @@ int jobs_put(struct orders *o, const struct order_spec *spec, const struct telle
 	}
 	if (at == NOBODY && o->jobs.n && !o->jobs.is_first_away)
 		log_info("%s: one more job, which reads in the order %s", o->mountpoint, text);
-	return put_at(o, at, spec, who, take_order, err);
+	return put_at(o, at, spec, &like, take_order, err);
 }
 
-/* The job that was put in force last. */
-static struct job *newest(struct jobs *t)
-{
-	struct job *job = &t->job[0];
-
-	assert(t->n > 0);
-	for (uint32_t i = 1; i < t->n; i++)
-		if (t->job[i].id > job->id)
-			job = &t->job[i];
-	return job;
-}
-
-/* Another order of the same job, or one more's, which nobody told. */
-static int put_own(struct orders *o, uint32_t at, bool is_found, const struct order_spec *spec,
+int jobs_put_first(struct orders *o, const char *before, const struct order_spec *spec,
 		   struct order *take_order, struct err *err)
 {
-	struct job was = { .is_found = is_found }, *now;
-	int rc;
-
-	if (at != NOBODY)
-		was = o->jobs.job[at];
-	rc = put_at(o, at, spec, &was.who, take_order, err);
-	if (rc < 0)
-		return rc;
-	mutex_lock(&o->order_mu);
-	now = newest(&o->jobs);
-	now->is_own_words = was.is_own_words;
-	now->is_found = was.is_found || is_found;
-	memcpy(now->reader, was.reader, sizeof(now->reader));
-	memcpy(now->spawner, was.spawner, sizeof(now->spawner));
-	now->n_readers = was.n_readers;
-	mutex_unlock(&o->order_mu);
-	return 0;
-}
-
-int jobs_put_first(struct orders *o, const struct order_spec *spec, struct order *take_order,
-		   struct err *err)
-{
 	struct drive_job views[PLAN_JOBS];
+	struct job like;
 
-	(void)table_sync(o, views);
-	return put_own(o, o->jobs.n ? 0 : NOBODY, false, spec, take_order, err);
+	(void)table_sync(o, views); /* it may have read all its epochs */
+	if (!o->jobs.n || strcmp(o->jobs.job[0].text, before) != 0) {
+		order_free(take_order);
+		return -EAGAIN;
+	}
+	like = o->jobs.job[0];
+	if (like.is_found && orders_is_unshuffled(order_spec_text(spec)))
+		order_may_be_left(take_order);
+	return put_at(o, 0, spec, &like, take_order, err);
 }
 
 static uint32_t find_id(const struct jobs *t, uint32_t id)
@@ -336,6 +315,7 @@ static uint32_t find_id(const struct jobs *t, uint32_t id)
 int jobs_put_found(struct orders *o, uint32_t *id, bool is_only, const struct order_spec *spec,
 		   struct order *take_order, struct err *err)
 {
+	struct job like = { .by.uid = NOBODY };
 	struct drive_job views[PLAN_JOBS];
 	uint32_t at;
 	int rc;
@@ -348,9 +328,12 @@ int jobs_put_found(struct orders *o, uint32_t *id, bool is_only, const struct or
 		order_free(take_order);
 		return err_set(err, -ENOSPC, "%d jobs are at work already", PLAN_JOBS);
 	}
-	rc = put_own(o, at, true, spec, take_order, err);
+	if (at != NOBODY)
+		like = o->jobs.job[at];
+	like.is_found = true;
+	rc = put_at(o, at, spec, &like, take_order, err);
 	if (rc == 0)
-		*id = newest(&o->jobs)->id;
+		*id = like.id;
 	return rc;
 }
 
@@ -376,21 +359,25 @@ void jobs_add_reader(struct orders *o, uint32_t id, const struct teller *reader)
 	mutex_unlock(&o->order_mu);
 }
 
-int jobs_withdraw(struct orders *o, const char *name, const struct teller *who, struct err *err)
+int jobs_withdraw(struct orders *o, const struct announcer *by, struct err *err)
 {
 	struct drive_job views[PLAN_JOBS];
-	uint32_t n = table_sync(o, views), at = jobs_find(o, name, NULL, who, views, n);
+	uint32_t at;
 	int rc = 0;
 
-	if (at == NOBODY && !name && o->jobs.n == 1)
-		at = 0; /* the order, whoever it is */
-	if (at == NOBODY && name)
+	(void)table_sync(o, views);
+	at = jobs_find(&o->jobs, by);
+	if (at == NOBODY && !by->is_given && o->jobs.n == 1 &&
+	    (o->jobs.job[0].by.uid == by->uid || job_is_untold(&o->jobs.job[0])))
+		at = 0; /* the order, whichever of this user's it is */
+	if (at == NOBODY && by->is_given)
 		return err_set(err, -ENOENT, "no job of that name has told an order");
 	if (at == NOBODY && o->jobs.n)
 		return err_set(err, -ENOENT,
-			       "this process has told no order, but %u jobs have: orders that have "
-			       "job=NAME are taken back with none:job=NAME",
-			       o->jobs.n);
+			       "%s%s has told no order, but others have: none:job=NAME takes back "
+			       "that of a job",
+			       by->name ? "job " : "the job without a name",
+			       by->name ? by->name : "");
 	if (at != NOBODY)
 		rc = end_at(o, at, NULL);
 	else

@@ -14,6 +14,15 @@ struct orders;
 #define JOB_READERS 16
 #define NOBODY UINT32_MAX /* in place of an index */
 
+/* Who tells an order. User and process are the kernel's word, the name is its own: of no other user's
+ * jobs. */
+struct announcer {
+	uint32_t uid;          /* NOBODY: of an order that was found, which nobody told */
+	const char *name;      /* checked by order_job_check; NULL: the job that has none */
+	bool is_given;         /* the name, by job=; else it is what whoever tells goes by */
+	struct teller process; /* that is to be there as long as the job is, as far as it is known */
+};
+
 /* Of one that is in the table; "Life of an order" in src/README.md has the picture. */
 enum job_state {
 	JOB_TOLD,    /* in force; little was read of it */
@@ -24,9 +33,8 @@ enum job_state {
 struct job {
 	uint32_t id; /* of the drive's job */
 	char *text;  /* its order's spec */
-	char *name;  /* the spec's job=, or NULL */
-	struct teller who;
-	/* Others of this job that told the same: the ranks of a node. */
+	struct announcer by; /* its name is the heap's */
+	/* Others that told the same under this name: the ranks of a node. */
 	struct process_id beside[TELLERS_BESIDE];
 	uint32_t n_beside;
 	struct order_info info; /* of the order, for the accounting; ranks are a copy */
@@ -48,10 +56,10 @@ struct job {
 struct jobs {
 	struct job job[PLAN_JOBS];
 	uint32_t n, accounted; /* accounted: id of the job that GPU wait is accounted for */
-	/* The first one has read the epoch that it told as a list, others are there, and its
-	 * process has not told the next one yet: that comes first again. */
+	/* The first one has read the epoch that it told as a list, others are there, and it has not
+	 * told the next one yet: that comes first again. */
 	bool is_first_away;
-	struct process_id away;
+	struct announcer away;
 };
 
 /* jobs.c */
@@ -64,11 +72,12 @@ int jobs_begin(struct orders *o, const struct order_spec *spec, const struct ord
 /* Ends jobs that are over: once a second. */
 void jobs_look(struct orders *o);
 /* An order of this job's: in place of its last one, or one more. */
-int jobs_put(struct orders *o, const struct order_spec *spec, const struct teller *who,
+int jobs_put(struct orders *o, const struct order_spec *spec, const struct announcer *by,
 	     struct order *take_order, struct err *err) MUST_USE;
-/* The first one's files are numbered in another way; whose it is does not change. */
-int jobs_put_first(struct orders *o, const struct order_spec *spec, struct order *take_order,
-		   struct err *err) MUST_USE;
+/* The first one's files are numbered in another way; whose it is does not change. -EAGAIN without
+ * words: its order is not `before` any more. */
+int jobs_put_first(struct orders *o, const char *before, const struct order_spec *spec,
+		   struct order *take_order, struct err *err) MUST_USE;
 /* An order that was found, of the job *id or, if that is not there, of one more; is_only: then in
  * place of the first one's, whoever told that. *id: of the job from here on. -ENOSPC: there is no
  * room for one more. */
@@ -78,20 +87,20 @@ int jobs_put_found(struct orders *o, uint32_t *id, bool is_only, const struct or
 void jobs_add_reader(struct orders *o, uint32_t id, const struct teller *reader);
 /* GPU wait is accounted for the first one. */
 void jobs_account(struct orders *o);
-/* Takes the order of this job (of that name, if not NULL) back. */
-int jobs_withdraw(struct orders *o, const char *name, const struct teller *who,
-		  struct err *err) MUST_USE;
+/* Takes the order of this job back. */
+int jobs_withdraw(struct orders *o, const struct announcer *by, struct err *err) MUST_USE;
 /* A list that was told through the mount: it has no name of its own, so all have one text. */
 bool jobs_is_told_list(const char *text);
 /* What the drive says of the job of that id, or NULL. */
 const struct drive_job *jobs_view_of(const struct drive_job *views, uint32_t n, uint32_t id);
 
 /* --- whose.c: indices into the table, or NOBODY. */
-/* Whose order this is already, told by another process of that job. */
-uint32_t jobs_find_told(const struct jobs *t, const char *text, const struct teller *who);
+/* The same user and the same name: what one tells is the other's next order. */
+bool announcer_is_same(const struct announcer *a, const struct announcer *b);
+/* Nobody told its order: it is an option's, or was found. */
+bool job_is_untold(const struct job *job);
 /* Whose next order this is. */
-uint32_t jobs_find(struct orders *o, const char *name, const char *text, const struct teller *who,
-		   const struct drive_job *views, uint32_t n_views);
+uint32_t jobs_find(const struct jobs *t, const struct announcer *by);
 /* The one that has read nothing for the longest time. */
 uint32_t jobs_find_quietest(struct orders *o, const struct drive_job *views, uint32_t n_views);
 /* Whether all jobs there are have processes that are known, and this is none of them. Of a process

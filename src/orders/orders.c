@@ -93,7 +93,7 @@ int orders_listen(struct orders *o, struct err *err)
 
 static int obey_told(struct orders *o, struct message *m)
 {
-	int rc = jobs_put(o, m->spec, m->who, TAKE(m->take_order), &m->err);
+	int rc = jobs_put(o, m->spec, m->by, TAKE(m->take_order), &m->err);
 
 	if (rc == 0) /* and what is being looked for is no longer wanted */
 		untold_told(o->untold, order_spec_text(m->spec));
@@ -102,26 +102,19 @@ static int obey_told(struct orders *o, struct message *m)
 
 static int obey_withdrawn(struct orders *o, struct message *m)
 {
-	int rc = jobs_withdraw(o, m->name, m->who, &m->err);
+	int rc = jobs_withdraw(o, m->by, &m->err);
 
 	if (rc == 0)
 		untold_told(o->untold, NULL);
 	return rc;
 }
 
-/* -EAGAIN without words: the order that was lost is not in force any more. */
 static int obey_renumbered(struct orders *o, struct message *m)
 {
-	const char *text = order_spec_text(m->spec);
-	int rc;
+	int rc = jobs_put_first(o, m->before, m->spec, TAKE(m->take_order), &m->err);
 
-	if (!o->jobs.n || strcmp(o->jobs.job[0].text, m->before) != 0)
-		return -EAGAIN;
-	if (o->jobs.job[0].is_found && orders_is_unshuffled(text))
-		order_may_be_left(m->take_order);
-	rc = jobs_put_first(o, m->spec, TAKE(m->take_order), &m->err);
 	if (rc == 0)
-		untold_replaced(o->untold, text);
+		untold_replaced(o->untold, order_spec_text(m->spec));
 	return rc;
 }
 
@@ -285,11 +278,11 @@ int orders_render_answer(void *ctx, struct buf_writer *out)
 static bool copy_job(const struct job *job, const struct drive_job *view, struct orders_job *ret)
 {
 	*ret = (struct orders_job){ .spec = strdup(job->text),
-				    .name = job->name ? strdup(job->name) : NULL,
-				    .pid = job->n_readers ? job->reader[0].pid : job->who.id.pid,
+				    .name = job->by.name ? strdup(job->by.name) : NULL,
+				    .pid = job->n_readers ? job->reader[0].pid : job->by.process.id.pid,
 				    .is_found = job->is_found,
 				    .at = *view };
-	if (ret->spec && (ret->name || !job->name))
+	if (ret->spec && (ret->name || !job->by.name))
 		return true;
 	free(ret->spec);
 	free(ret->name);

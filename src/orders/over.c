@@ -30,7 +30,7 @@ uint64_t job_quiet_ns(const struct drive_job *view, uint64_t now_ns)
 
 uint32_t job_count_alive(const struct job *job)
 {
-	uint32_t n = teller_is_alive(&job->who);
+	uint32_t n = teller_is_alive(&job->by.process);
 
 	for (uint32_t i = 0; i < job->n_beside; i++)
 		n += process_is_alive(&job->beside[i]);
@@ -56,12 +56,12 @@ static bool has_spawner(const struct job *job)
 
 void job_see(struct job *job, const struct drive_job *view, uint64_t now_ns)
 {
-	bool is_known = job->who.id.pid || job->n_readers;
+	bool is_known = job->by.process.id.pid || job->n_readers;
 	bool is_read = view && view->plan.placed >= RESIDENT_READS;
 	bool is_there = !is_known || job_count_alive(job) || has_reader(job);
 
 	if (is_read && !job->is_resident)
-		job->is_resident = job->who.is_itself && job_count_alive(job);
+		job->is_resident = job->by.process.is_itself && job_count_alive(job);
 	if (is_there) {
 		job->state = is_read ? JOB_RUNNING : JOB_TOLD;
 		job->gone_ns = 0;
@@ -74,7 +74,7 @@ void job_see(struct job *job, const struct drive_job *view, uint64_t now_ns)
 
 bool job_is_unseen(const struct job *job)
 {
-	return job->is_found && !job->who.id.pid && !job->n_readers;
+	return job->is_found && !job->by.process.id.pid && !job->n_readers;
 }
 
 /* For how long its processes must be gone: then the reads are not looked at where they are known to

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which process tells an order, and whether two of them are of one job. A mount does not know jobs;
- * it knows the thread that asked, as the kernel says it, and what /proc says of its process.
+/* Which process tells an order, and which one reads: to see when a job is over, and who reads by an
+ * order or by none. Whose an order is, is not seen here: who tells it says so (whose.c). The kernel says
+ * which thread asked, and /proc of which process that is.
  *
- * A job is told by a process that stays (the training loop), by one that is over at once
- * (`clairfs announce`, `cat .clairfs/announce/SPEC`: then whoever started that is meant), or by
- * several (a launcher and what it starts). A pid alone is no name: it is given to another process
- * later, so the time of its start goes with it.
+ * A job is told by a process that stays (the training loop), or by one that is over at once
+ * (`clairfs announce`, `cat .clairfs/announce/SPEC`: then whoever started that is meant). A pid alone
+ * is no name: it is given to another process later, so the time of its start goes with it.
  *
  * What /proc says may be wrong by the time it is read, and a process's name is its own choice. So
- * nothing here is a permission: a wrong answer costs prefetching. The announce thread and cl-jobs
+ * nothing here is a permission: a wrong answer costs prefetching. The announce thread and cl-orders
  * run it; it must never wait for a process. */
 #include <assert.h>
 #include <errno.h>
@@ -66,7 +66,6 @@ static void set_teller(struct teller *ret, int pid, const struct proc_stat *stat
 	struct proc_stat p = *stat;
 
 	ret->id = (struct process_id){ pid, p.start };
-	ret->session = (int)p.session;
 	while (ret->n_above < TELLER_ABOVE && p.parent > 1) {
 		pid = (int)p.parent;
 		if (!process_look(pid, &p))
@@ -82,7 +81,7 @@ void teller_find(int tid, bool is_passing, struct teller *ret)
 	bool is_itself = true;
 	struct proc_stat p;
 
-	*ret = (struct teller){ .session = 0 };
+	*ret = (struct teller){ .is_itself = false };
 	if (!process_look(pid, &p))
 		return;
 	/* The command asks through a child of its own. */
@@ -114,7 +113,7 @@ void teller_find_reader(int tid, struct teller *ret)
 	int pid = process_of(tid);
 	struct proc_stat p, parent;
 
-	*ret = (struct teller){ .session = 0 };
+	*ret = (struct teller){ .is_itself = false };
 	if (!process_look(pid, &p))
 		return;
 	for (int depth = 0; depth < DEPTH_MAX && p.parent > 1; depth++) {
@@ -171,39 +170,19 @@ bool teller_is_itself(const struct teller *now, const struct teller *then)
 	return now->id.pid && is_same_process(&now->id, &then->id);
 }
 
-static bool is_beside(const struct teller *a, const struct teller *b)
+bool teller_is_related(const struct teller *a, const struct teller *b)
 {
-	return a->session == b->session ||
+	if (!a->id.pid || !b->id.pid)
+		return false;
+	return is_same_process(&a->id, &b->id) || is_above(a, b) || is_above(b, a) ||
 	       (a->n_above && b->n_above && is_same_process(&a->above[0], &b->above[0]));
-}
-
-bool teller_is_related(const struct teller *now, const struct teller *then)
-{
-	if (!now->id.pid || !then->id.pid)
-		return false;
-	return is_same_process(&now->id, &then->id) || is_above(then, now) || is_above(now, then) ||
-	       is_beside(now, then);
-}
-
-bool teller_is_same(const struct teller *now, const struct teller *then)
-{
-	if (!now->id.pid || !then->id.pid)
-		return false;
-	if (is_same_process(&now->id, &then->id) || is_above(then, now) || is_above(now, then))
-		return true;
-	if (teller_is_alive(then))
-		return false;
-	/* The next one of a script, or of a launcher. */
-	return is_beside(now, then);
 }
 
 bool teller_has_common(const struct teller *a, const struct teller *b)
 {
-	if (!a->id.pid || !b->id.pid)
-		return false;
-	if (is_same_process(&a->id, &b->id) || is_above(a, b) || is_above(b, a))
+	if (teller_is_related(a, b))
 		return true;
-	for (uint32_t i = 0; i < a->n_above; i++)
+	for (uint32_t i = 0; i < a->n_above && a->id.pid && b->id.pid; i++)
 		for (uint32_t k = 0; k < b->n_above; k++)
 			if (is_same_process(&a->above[i], &b->above[k]))
 				return true;

@@ -17,7 +17,6 @@ struct process_id {
 /* The process that an order is of: the one that told it, or the one that had it told. */
 struct teller {
 	struct process_id id; /* pid 0: nobody knows (an option, a process out of sight) */
-	int session;
 	bool is_itself; /* it told it, not a command that it ran */
 	/* Of a reader: its parent has the same name and session, so it may be a worker of that, which
 	 * multiprocessing has spawned. */
@@ -41,10 +40,8 @@ bool process_is_alive(const struct process_id *id);
 bool teller_is_of(const struct teller *t, const struct process_id *process);
 /* Whether it is the same process. */
 bool teller_is_itself(const struct teller *now, const struct teller *then);
-/* Whether both are of one job; `then` may be gone. Not of those that nobody knows. */
-bool teller_is_same(const struct teller *now, const struct teller *then);
-/* Whether both may be of one job when they tell the same order: also two that were started by the
- * same process or have the same session, and are both there. Not of those that nobody knows. */
-bool teller_is_related(const struct teller *now, const struct teller *then);
+/* Whether one of them is the other, has started it, or the same process has started both: who tells
+ * an order, and who reads by it. Not of those that nobody knows. */
+bool teller_is_related(const struct teller *a, const struct teller *b);
 
 #endif

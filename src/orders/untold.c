@@ -437,7 +437,7 @@ static void remove_over(struct untold *u, uint64_t now_ns)
 static bool is_told(const struct untold *u, const struct teller *who)
 {
 	for (uint32_t i = 0; i < u->o->jobs.n; i++)
-		if (teller_is_related(who, &u->o->jobs.job[i].who))
+		if (teller_is_related(who, &u->o->jobs.job[i].by.process))
 			return true;
 	return !jobs_is_stranger(u->o, who);
 }

@@ -1,72 +1,47 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which job an order is of; "Whose order it is" in src/README.md has the rules.
  *
- * An order is the next one of a job when both have the same name (job= in the spec), or are told by
- * processes that belong together (teller.c), or when nobody knows who told one of them: by an
- * option, or found. Else it is one more job's. That may be wrong both ways, and the
- * wrong way that costs less is preferred: a job too many is quiet and over soon, but an order that
- * replaces another job's takes its prefetching away. The same order told by processes that belong
- * together is one job's, and changes nothing: its ranks tell it one after the other, while those
- * that came first read already. */
+ * Whoever tells an order says who it is: the user (the kernel's word) and a name (its own). The same
+ * two are the same job. An order that nobody told, of an option or found, is that of the next one who
+ * tells its own, as far as it can be meant: where several were found, of the process that reads by it. */
 #include <string.h>
 
 #include "orders_priv.h"
 
-static bool is_same_text(const char *a, const char *b)
+bool announcer_is_same(const struct announcer *a, const struct announcer *b)
 {
-	return a && b && strcmp(a, b) == 0;
+	bool is_same = a->name && b->name ? strcmp(a->name, b->name) == 0 : a->name == b->name;
+
+	return is_same && a->uid == b->uid;
 }
 
-uint32_t jobs_find_told(const struct jobs *t, const char *text, const struct teller *who)
+bool job_is_untold(const struct job *job)
 {
-	for (uint32_t i = 0; i < t->n && !jobs_is_told_list(text); i++)
-		if (is_same_text(t->job[i].text, text) && !teller_is_itself(who, &t->job[i].who) &&
-		    teller_is_related(who, &t->job[i].who))
-			return i;
-	return NOBODY;
+	return job->by.uid == NOBODY || (job->is_own_words && !job->by.name);
 }
 
-/* The same order told by another process before anything was read of it: a launcher and its job. */
-static bool is_told_twice(const struct job *job, const struct drive_job *view, const char *text)
+/* It was found for the process that tells, which reads by it; and is no other user's. */
+static bool is_read_by(const struct job *job, const struct announcer *by)
 {
-	return view && view->plan.placed == 0 && is_same_text(job->text, text);
-}
+	bool is_anothers = job->by.uid != NOBODY && job->by.uid != by->uid;
 
-/* An order that was found, for the process that reads by it; else it is anybody's. */
-static bool is_found_for(const struct job *job, const struct teller *who)
-{
 	for (uint32_t i = 0; i < job->n_readers; i++)
-		if (teller_is_of(who, &job->reader[i]))
-			return job->is_found;
+		if (teller_is_of(&by->process, &job->reader[i]))
+			return job->is_found && !is_anothers;
 	return false;
 }
 
-/* Nobody knows who told it. One that was found is anybody's only while it is the only one. */
-static bool is_anybodys(const struct jobs *t, const struct job *job)
+uint32_t jobs_find(const struct jobs *t, const struct announcer *by)
 {
-	return !job->who.id.pid && (!job->is_found || t->n == 1);
-}
-
-uint32_t jobs_find(struct orders *o, const char *name, const char *text, const struct teller *who,
-		   const struct drive_job *views, uint32_t n_views)
-{
-	const struct jobs *t = &o->jobs;
-
-	for (uint32_t i = 0; name && i < t->n; i++)
-		if (t->job[i].name && strcmp(t->job[i].name, name) == 0)
+	for (uint32_t i = 0; i < t->n; i++)
+		if (announcer_is_same(&t->job[i].by, by))
 			return i;
-	for (uint32_t i = 0; !name && i < t->n; i++)
-		if (!t->job[i].name && (teller_is_itself(who, &t->job[i].who) ||
-					is_found_for(&t->job[i], who)))
+	for (uint32_t i = 0; i < t->n && !by->is_given; i++)
+		if (is_read_by(&t->job[i], by))
 			return i;
-	for (uint32_t i = 0; !name && i < t->n; i++) {
-		const struct job *job = &t->job[i];
-
-		if (!job->name &&
-		    (!who->id.pid || is_anybodys(t, job) || teller_is_same(who, &job->who) ||
-		     is_told_twice(job, jobs_view_of(views, n_views, job->id), text)))
+	for (uint32_t i = 0; i < t->n && !by->is_given; i++)
+		if (job_is_untold(&t->job[i]) && (!t->job[i].is_found || t->n == 1))
 			return i;
-	}
 	return NOBODY;
 }
 
@@ -90,9 +65,10 @@ uint32_t jobs_find_quietest(struct orders *o, const struct drive_job *views, uin
 /* One of the job's processes is known, and this is none of them. */
 static bool is_others(const struct job *job, const struct teller *who)
 {
-	bool is_known = job->who.id.pid || job->n_readers;
+	bool is_known = job->by.process.id.pid || job->n_readers;
 
-	if (!is_known || teller_is_of(who, &job->who.id) || teller_is_of(&job->who, &who->id))
+	if (!is_known || teller_is_of(who, &job->by.process.id) ||
+	    teller_is_of(&job->by.process, &who->id))
 		return false;
 	for (uint32_t i = 0; i < job->n_beside; i++)
 		if (teller_is_of(who, &job->beside[i]))

@@ -66,11 +66,14 @@ static void print_jobs(FILE *out, const json_t *root)
 	{
 		const char *spec = json_string_value(json_object_get(job, "spec"));
 		const char *doing = json_string_value(json_object_get(job, "doing"));
+		const char *name = json_string_value(json_object_get(job, "name"));
 		char shown[4200];
 		double pid = json_number_value(json_object_get(job, "pid"));
 
 		order_spec_show(spec ? spec : "", shown, sizeof(shown));
 		fprintf(out, "job %zu     %s", i + 1, shown);
+		if (name && spec && !strstr(spec, ":job="))
+			fprintf(out, ", job %s", name);
 		if (pid > 0)
 			fprintf(out, ", %s process %.0f",
 				json_is_true(json_object_get(job, "is_found")) ? "found; read by"

@@ -314,7 +314,7 @@ static int print_names(const char *path)
 /* Prints status and answer; a version other than ours is given in `spec` as "version=N". */
 static int announce(const char *path, const char *spec)
 {
-	struct clairfs_hint hint = { .version = CLAIRFS_HINT_VERSION };
+	struct clairfs_hint hint = { .version = CLAIRFS_HINT_VERSION, .job = "train" };
 	int rc;
 
 	snprintf(hint.text, sizeof(hint.text), "%s", spec);
@@ -322,6 +322,8 @@ static int announce(const char *path, const char *spec)
 		hint.version = (uint32_t)strtoul(spec + 8, NULL, 10);
 	if (strcmp(spec, "unterminated") == 0)
 		memset(hint.text, 'x', sizeof(hint.text));
+	if (strcmp(spec, "unterminated-job") == 0)
+		memset(hint.job, 'x', sizeof(hint.job));
 	rc = clairfs_hint_send(path, &hint);
 	if (rc < 0)
 		return -rc;

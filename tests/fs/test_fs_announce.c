@@ -18,7 +18,7 @@ struct teller {
 	struct cond cv;
 	unsigned n_told; /* mu, like all below */
 	uint32_t uid;
-	char last[8192];
+	char last[8192], last_job[8192];
 	bool is_held;
 	const _Atomic bool *is_gone;
 };
@@ -35,6 +35,7 @@ static int tell(void *ctx, const struct fs_told *told, struct buf_writer *answer
 	t->uid = told->uid;
 	t->is_gone = told->is_gone;
 	snprintf(t->last, sizeof(t->last), "%s", spec);
+	snprintf(t->last_job, sizeof(t->last_job), "%s", told->job);
 	cond_broadcast(&t->cv);
 	while (t->is_held)
 		cond_wait(&t->cv, &t->mu);
@@ -85,11 +86,12 @@ static unsigned told(void)
 	return n;
 }
 
-/* What was told last, and that it was us. */
-static void last_is(const char *spec)
+/* What was told last, for which job, and that it was us. */
+static void last_is(const char *spec, const char *job)
 {
 	mutex_lock(&teller.mu);
 	CHECK_STR(teller.last, spec);
+	CHECK_STR(teller.last_job, job);
 	CHECK_U64(teller.uid, getuid());
 	mutex_unlock(&teller.mu);
 }
@@ -146,14 +148,14 @@ static void test_ioctl_announces_once_with_status_and_line(void)
 	start(&k, &options);
 	says(&k, "announce", k.mountpoint, "good:a=1", "0 in force: good:a=1");
 	CHECK_U64(told(), 1);
-	last_is("good:a=1");
+	last_is("good:a=1", "train");
 	says(&k, "announce", k.mountpoint, "bad:a=1", "-22 bad:a=1 is no order");
 	says(&k, "announce", k.mountpoint, "", "0 in force: ");
 	CHECK_U64(told(), 3);
 	memset(longest, 'p', sizeof(longest) - 1);
 	longest[sizeof(longest) - 1] = '\0';
 	CHECK_INT(kit_child(&k, "announce", k.mountpoint, longest), 0);
-	last_is(longest);
+	last_is(longest, "train");
 	atomic_store(&k.cache->may_refuse_open, true);
 	CHECK_INT(kit_child(&k, "print", k.mountpoint, NULL), EISDIR);
 	says(&k, "announce", k.mountpoint, "good:b=2", "0 in force: good:b=2");
@@ -167,9 +169,12 @@ static void test_other_versions_and_texts_without_end_are_refused(void)
 
 	start(&k, &options);
 	CHECK_INT(kit_child(&k, "announce", k.mountpoint, "version=0"), EPROTO);
-	CHECK_INT(kit_child(&k, "announce", k.mountpoint, "version=2"), EPROTO);
+	CHECK_INT(kit_child(&k, "announce", k.mountpoint, "version=3"), EPROTO);
 	CHECK_INT(kit_child(&k, "announce", k.mountpoint, "unterminated"), EPROTO);
+	CHECK_INT(kit_child(&k, "announce", k.mountpoint, "unterminated-job"), EPROTO);
 	CHECK_U64(told(), 0);
+	CHECK_INT(kit_child(&k, "announce", k.mountpoint, "version=1"), 0); /* that says no name */
+	last_is("version=1", "");
 	finish(&k);
 }
 

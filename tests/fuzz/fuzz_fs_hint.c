@@ -9,11 +9,21 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+static void check_hint(const struct clairfs_hint *hint)
+{
+	assert(memchr(hint->text, 0, sizeof(hint->text)));
+	assert(memchr(hint->job, 0, sizeof(hint->job)));
+	assert(hint->version == CLAIRFS_HINT_VERSION ||
+	       (hint->version == CLAIRFS_HINT_VERSION_NAMELESS && !hint->job[0]));
+}
+
 static void check_list(const struct clairfs_list *list)
 {
 	size_t width = list->flags & CLAIRFS_LIST_BYTES ? 1 : sizeof(list->sample[0]);
 
 	assert(memchr(list->text, 0, sizeof(list->text)));
+	assert(memchr(list->job, 0, sizeof(list->job)));
+	assert(list->flags & CLAIRFS_LIST_NAMED || !list->job[0]);
 	assert(list->count * width <= sizeof(list->sample));
 	assert((list->version == CLAIRFS_LIST_VERSION_BYTES) ==
 	       !!(list->flags & CLAIRFS_LIST_BYTES));
@@ -28,8 +38,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	assert((rc == -ENOTTY) == (size < sizeof(hint)));
 	if (rc == 0)
-		assert(hint.version == CLAIRFS_HINT_VERSION &&
-		       strlen(hint.text) < sizeof(hint.text));
+		check_hint(&hint);
 	rc = hint_check_list(data, size, size, &list);
 	assert((rc == -ENOTTY) == (size < sizeof(list)));
 	if (rc == 0)

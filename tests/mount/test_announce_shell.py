@@ -49,9 +49,9 @@ def junk(place):
     with place.mount(order="sequential") as mount:
         for spec, word in (
                 (b"torch-randpern:seed=1", "did you mean"),
-                (b"sequential:epochs=" + b"1" * 4069, ""),
-                (b"list:path=/" + b"a" * 4076, ""),
-                (b" " * 4087, ""),
+                (b"sequential:epochs=" + b"1" * 4005, ""),
+                (b"list:path=/" + b"a" * 4012, ""),
+                (b" " * 4023, ""),
                 (b"\x1b[2J\xff\xfe", ""),
                 (b"=:=:=", "")):
             status, line = mount.tell(spec)

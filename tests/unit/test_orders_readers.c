@@ -12,7 +12,7 @@ static struct readers r;
 
 static struct teller process(int pid)
 {
-	return (struct teller){ .id = { pid, 7 }, .session = pid, .is_itself = true };
+	return (struct teller){ .id = { pid, 7 }, .is_itself = true };
 }
 
 static uint32_t learn(int pid, uint32_t tid)
@@ -30,7 +30,7 @@ static void open_some(uint32_t at, uint32_t first, uint32_t n, bool is_placed)
 
 static void threads_are_their_process(void)
 {
-	struct teller nobody = { .session = 0 };
+	struct teller nobody = { .is_itself = false };
 	uint32_t at;
 
 	memset(&r, 0, sizeof(r));

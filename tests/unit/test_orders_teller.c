@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who tells an order, and whether two of them are of one job: with real processes, as /proc is what
- * says it. Each child waits at a pipe, so it is there until the test kills it, and no longer than
- * the test.
+ * Which process tells an order, or reads, and whether two of them belong together: with real
+ * processes, as /proc is what says it. Each child waits at a pipe, so it is there until the test
+ * kills it, and no longer than the test.
  */
 #include <errno.h>
 #include <signal.h>
@@ -79,10 +79,9 @@ static void process_is_found_by_any_of_its_threads(void)
 	struct teller self = find((int)syscall(SYS_gettid), false);
 
 	CHECK_INT(self.id.pid, getpid());
-	CHECK_INT(self.session, getsid(0));
 	CHECK(self.n_above == 0 || self.above[0].pid == getppid());
 	CHECK(teller_is_alive(&self));
-	CHECK(teller_is_itself(&self, &self) && teller_is_same(&self, &self));
+	CHECK(teller_is_itself(&self, &self) && teller_is_related(&self, &self));
 	self.id.start++; /* the pid is another process's now */
 	CHECK(!teller_is_alive(&self));
 }
@@ -97,52 +96,27 @@ static void nobody_is_nobodys(void)
 
 		CHECK_INT(t.id.pid, 0);
 		CHECK(!teller_is_alive(&t));
-		CHECK(!teller_is_same(&t, &t) && !teller_is_same(&self, &t));
-		CHECK(!teller_is_same(&t, &self) && !teller_is_itself(&t, &t));
+		CHECK(!teller_is_itself(&t, &t) && !teller_is_related(&t, &t));
 		CHECK(!teller_is_related(&t, &self) && !teller_is_related(&self, &t));
 	}
 }
 
-static void processes_side_by_side_are_two_jobs(void)
+/* In whatever sessions, as launchers start their ranks; also when one of them is gone. */
+static void who_is_started_by_the_same_process_is_related(void)
 {
-	struct child a = child_new("train", false), b = child_new("train", false);
-	struct teller ta = find(a.pid, false), tb = find(b.pid, false);
+	struct child a = child_new("rank", true), b = child_new("rank", false);
+	struct teller self = find(getpid(), false), ta = find(a.pid, false), tb = find(b.pid, false);
+	struct teller stranger = tb;
 
-	CHECK(teller_is_alive(&ta) && teller_is_alive(&tb));
-	CHECK(!teller_is_same(&ta, &tb) && !teller_is_same(&tb, &ta));
-	/* But of one, when they tell the same order. */
 	CHECK(teller_is_related(&ta, &tb) && teller_is_related(&tb, &ta));
-	/* The next one of a script. */
-	child_kill(&a);
-	CHECK(!teller_is_alive(&ta));
-	CHECK(teller_is_same(&tb, &ta));
-	child_reap(&a);
-	CHECK(!teller_is_alive(&ta));
-	child_reap(&b);
-}
-
-static void process_and_what_it_starts_are_one_job(void)
-{
-	struct child c = child_new("train", true); /* as launchers start ranks */
-	struct teller self = find(getpid(), false), child = find(c.pid, false);
-
-	CHECK(child.session != self.session);
-	CHECK(teller_is_same(&child, &self) && teller_is_same(&self, &child));
-	child_kill(&c);
-	CHECK(teller_is_same(&self, &child)); /* who was above it is known still */
-	child_reap(&c);
-}
-
-static void ranks_in_sessions_of_their_own_are_related(void)
-{
-	struct child a = child_new("rank", true), b = child_new("rank", true);
-	struct teller ta = find(a.pid, false), tb = find(b.pid, false), stranger = tb;
-
-	CHECK(ta.session != tb.session);
-	CHECK(teller_is_related(&ta, &tb) && teller_is_related(&tb, &ta));
+	CHECK(teller_is_related(&ta, &self) && teller_is_related(&self, &ta));
 	stranger.n_above = 0;
 	CHECK(!teller_is_related(&ta, &stranger) && !teller_is_related(&stranger, &ta));
+	child_kill(&a);
+	CHECK(!teller_is_alive(&ta) && teller_is_alive(&tb));
+	CHECK(teller_is_related(&self, &ta)); /* who was above it is known still */
 	child_reap(&a);
+	CHECK(!teller_is_alive(&ta));
 	child_reap(&b);
 }
 
@@ -168,7 +142,6 @@ static void names_are_read_as_names(void)
 		struct teller t = find(c.pid, false);
 
 		CHECK_INT(t.id.pid, c.pid);
-		CHECK_INT(t.session, getsid(0));
 		CHECK(t.n_above > 0 && t.above[0].pid == getpid());
 		CHECK(teller_is_alive(&t));
 		child_reap(&c);
@@ -302,10 +275,8 @@ static const struct check_test tests[] = {
 	{ "who_has_started_two_is_common", who_has_started_two_is_common },
 	{ "process_is_found_by_any_of_its_threads", process_is_found_by_any_of_its_threads },
 	{ "nobody_is_nobodys", nobody_is_nobodys },
-	{ "processes_side_by_side_are_two_jobs", processes_side_by_side_are_two_jobs },
-	{ "process_and_what_it_starts_are_one_job", process_and_what_it_starts_are_one_job },
-	{ "ranks_in_sessions_of_their_own_are_related",
-	  ranks_in_sessions_of_their_own_are_related },
+	{ "who_is_started_by_the_same_process_is_related",
+	  who_is_started_by_the_same_process_is_related },
 	{ "command_tells_for_who_started_it", command_tells_for_who_started_it },
 	{ "names_are_read_as_names", names_are_read_as_names },
 };

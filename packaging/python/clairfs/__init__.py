@@ -34,20 +34,20 @@ import warnings
 import weakref
 
 from clairfs._parts import part_of
-from clairfs._steps import _Watched, data_loader_class, watch
+from clairfs._steps import _rank_and_world, _Watched, data_loader_class, watch
 
 __all__ = ["announce", "mountpoint_of", "send", "watch", "AnnounceError"]
 __version__ = "0.1.0"
 
 # include/clairfs/hint.h: struct clairfs_hint and clairfs_list, and their ioctls
-_VERSION = 1
-_HINT = struct.Struct("=Ii4088s")
+_VERSION = 2
+_HINT = struct.Struct("=Ii4024s64s")
 _POWERPC_LIKE = os.uname().machine.startswith(("ppc", "mips", "sparc", "alpha"))
 _DIRECTION = 6 << 29 if _POWERPC_LIKE else 3 << 30
 _ANNOUNCE = _DIRECTION | _HINT.size << 16 | 0xCF << 8 | 1
 _PART = 1700
-_LIST = struct.Struct(f"=IiQII1000s{4 * _PART}s")
-_LAST, _BYTES, _WIDTHS, _VERSION_BYTES = 1, 2, {".u32": 4, ".u64": 8}, 2
+_LIST = struct.Struct(f"=IiQII936s64s{4 * _PART}s")
+_LAST, _BYTES, _WIDTHS, _NAMED, _VERSION_NUMBERS, _VERSION_BYTES = 1, 2, {".u32": 4, ".u64": 8}, 16, 1, 2
 _ANNOUNCE_LIST = _DIRECTION | _LIST.size << 16 | 0xCF << 8 | 2
 _INO_OF_SAMPLE = 2
 
@@ -77,21 +77,40 @@ def send(spec, mountpoint):
     if path is not None and not os.path.isabs(path):
         return _send_file(path, keys, mountpoint)  # meant from here, not from the source
     text = spec.encode()
-    if len(text) >= 4088 or b"\0" in text:
-        raise AnnounceError("the order is longer than 4087 bytes or has a zero byte")
-    hint = bytearray(_HINT.pack(_VERSION, 0, text))
+    if len(text) >= 4024 or b"\0" in text:
+        raise AnnounceError("the order is longer than 4023 bytes or has a zero byte")
+    rank = re.search(":rank=([0-9]+)", spec)
+    hint = bytearray(_HINT.pack(_VERSION, 0, text, _own_name(rank and rank[1])))
     try:
         with open(os.path.join(mountpoint, ".clairfs", "control"), "rb") as f:
             _ioctl(f, _ANNOUNCE, hint)
     except OSError as e:
         raise AnnounceError(f"{mountpoint}: {_why(e)}") from e
-    _, status, answer = _HINT.unpack(hint)
+    _, status, answer, _ = _HINT.unpack(hint)
     line = answer.split(b"\0")[0].decode(errors="replace")
     if status == -errno.EXDEV and path is not None:
         return _send_file(path, keys, mountpoint)
     if status < 0:
         raise AnnounceError(line)
     return line
+
+
+def _own_name(rank=None):
+    """The name of the job that this process is of, as clairfs_job_name() of hint.h says it: the same name is the same job.
+    rank: it tells for this one alone, so what the others tell is not its next order."""
+    name, more, separator = os.environ.get("SLURM_JOB_ID"), os.environ.get("SLURM_STEP_ID"), "."
+    if not name and os.environ.get("TORCHELASTIC_RUN_ID"):
+        name, separator = os.environ["TORCHELASTIC_RUN_ID"], "-"
+        more = os.environ.get("MASTER_PORT") if name == "none" else None
+    elif not name:
+        name = f"session-{os.getsid(0)}"
+        try:
+            more = os.readlink("/proc/self/ns/pid")[5:].rstrip("]")
+        except OSError:
+            more = None
+        more = None if more == "4026531836" else more
+    alone = b"" if rank is None else b"-rank%d" % int(rank)
+    return re.sub(rb"[^0-9A-Za-z._-]", b"_", os.fsencode(name + separator + more if more else name)[:63 - len(alone)]) + alone
 
 
 def _ioctl(f, number, data):
@@ -131,7 +150,9 @@ def announce(what, mountpoint=None, job=None):
     mount's files sorted, and have all of them.
 
     Loaders of different datasets (training and validation) are followed side by side, each until its next order. job: a
-    name for the order, where that is not what is meant; the same name replaces.
+    name for the order, where that is not what is meant; the same name replaces. Without one the order is that of this process's
+    job, by Slurm's job and step, else the run of torchrun, else the session: several trainings in one of these need names.
+    Processes that tell for their rank alone are jobs of their own.
 
     Of the processes of a node one announces for all (torchrun's LOCAL_RANK 0); the others return the same.
     """
@@ -522,7 +543,7 @@ def _send_list(indices, mountpoint, keys="epochs=1"):
     size = 4 * _PART
     data = numbers.tobytes()
     parts = (data[at:at + size] for at in range(0, max(len(data), 1), size))
-    _send_parts(parts, lambda part: len(part) // 4, _VERSION, 0, keys, mountpoint)
+    _send_parts(parts, lambda part: len(part) // 4, _VERSION_NUMBERS, 0, keys, mountpoint)
     return "list"
 
 
@@ -539,16 +560,18 @@ def _send_file(path, keys, mountpoint):
 def _send_parts(parts, count, version, flags, keys, mountpoint):
     """Returns the mount's answer to the last one."""
     token, part, parts = 0, b"", iter(parts)
+    rank, world = _rank_and_world()
+    name = _own_name(rank if world > 1 and not _place() else None)  # else one speaks for the node
     try:
         part = next(parts, b"")
         with open(os.path.join(mountpoint, ".clairfs", "control"), "rb") as f:
             while True:
                 after = next(parts, None)
                 is_last = after is None
-                data = bytearray(_LIST.pack(version, 0, token, flags | _LAST if is_last else flags & _BYTES, count(part),
-                                            keys.encode() if is_last else b"", part.ljust(4 * _PART, b"\0")))
+                data = bytearray(_LIST.pack(version, 0, token, _NAMED | (flags | _LAST if is_last else flags & _BYTES),
+                                            count(part), keys.encode() if is_last else b"", name, part.ljust(4 * _PART, b"\0")))
                 _ioctl(f, _ANNOUNCE_LIST, data)
-                _, status, token, _, _, answer, _ = _LIST.unpack(data)
+                _, status, token, _, _, answer, _, _ = _LIST.unpack(data)
                 line = answer.split(b"\0")[0].decode(errors="replace")
                 if status < 0:
                     raise AnnounceError(line)
