@@ -31,6 +31,7 @@
 #define AHEAD_PAGES 257u
 #define SPARSE 4u            /* who reads a quarter of each */
 #define TIMES_MAX 8u
+#define MULTIPLES_MAX 256u
 
 /* A kind of strides: from, from + step, ... */
 struct kind {
@@ -128,20 +129,22 @@ static struct fit fit_of(struct starts *s, uint64_t stride)
 	return best;
 }
 
+static void try_stride(struct starts *s, uint64_t stride, double price, struct fit *best)
+{
+	struct fit one = fit_of(s, stride);
+
+	one.bits -= price;
+	if (2 * one.hits >= s->n && one.bits > best->bits)
+		*best = one;
+}
+
 static void try_kind(struct starts *s, struct kind k, double price, struct fit *best)
 {
 	uint64_t from = DIV_ROUND_UP(MAX(k.from, STRIDE_LEAST), k.step) * k.step, to = MIN(k.to, s->span);
 
-	for (uint64_t i = 0, stride = from; stride <= to && i < CLASS_MAX; i++, stride += k.step) {
-		struct fit one;
-
-		if (!is_worth_it(s, (double)stride))
-			continue;
-		one = fit_of(s, stride);
-		one.bits -= price;
-		if (2 * one.hits >= s->n && one.bits > best->bits)
-			*best = one;
-	}
+	for (uint64_t i = 0, stride = from; stride <= to && i < CLASS_MAX; i++, stride += k.step)
+		if (is_worth_it(s, (double)stride))
+			try_stride(s, stride, price, best);
 }
 
 /* Multiples of what was found: they explain more, if they fit. */
@@ -150,9 +153,10 @@ static void try_multiples(struct starts *s, struct fit *best)
 	const struct fit one = *best;
 	uint64_t off = STRIDE_PAGE * one.stride / MAX(s->span, 1) + 1;
 
+	/* There are few, so none is given up by a few beginnings that are strays. */
 	for (uint64_t times = 2; times <= TIMES_MAX; times++)
-		try_kind(s, (struct kind){ times * (one.stride - off), times * (one.stride + off), 1 },
-			 2.3 + 20, best);
+		for (uint64_t k = 0; k <= 2 * times * off && k < MULTIPLES_MAX; k++)
+			try_stride(s, times * (one.stride - off) + k, 2.3 + 20, best);
 }
 
 /* Five kinds, each at the price of one of them and of the strides it has. */
@@ -263,6 +267,8 @@ static bool choose_stride(const struct read_records *r, const struct fit *fit, u
 		best = nice;
 		ret->stride = stride;
 		ret->origin = origin;
+		/* A stray near a record's beginning may have moved it by a page. */
+		ret->least = (uint64_t)MAX(low - (int64_t)STRIDE_PAGE, 0);
 	}
 	return best >= 0;
 }
@@ -296,8 +302,7 @@ bool stride_find(const struct stride *s, struct stride_view *ret)
 	if (!choose_stride(&records, &fit, s->size, ret))
 		return false;
 	ret->bits = fit.bits - ENOUGH_BITS;
-	/* It may begin anywhere in its page. */
-	ret->n = (s->size - (ret->origin - ret->origin % STRIDE_PAGE)) / ret->stride;
+	ret->n = (s->size - ret->least) / ret->stride;
 	ret->reach = 0;
 	for (uint32_t i = 0; i < records.n; i++)
 		ret->reach = MAX(ret->reach, (at[i] + STRIDE_PAGE - 1 - ret->origin) / ret->stride + 1);

@@ -10,17 +10,25 @@
 
 #include "stride_priv.h"
 
+#define NEAR (STRIDE_PAGE + STRIDE_PAGE / 2)
+
 static const uint16_t labels[] = { 0, 8, 4, 1, 2 }; /* bytes of something else for each record */
 
 uint32_t stride_number(const struct stride *s, const struct stride_view *v, uint64_t start)
 {
-	uint64_t last = start - start % STRIDE_PAGE + STRIDE_PAGE - 1, number;
+	uint64_t middle, number, off;
 
-	/* A record begins in this page; or in the one before, which the kernel had: its neighbour's end. */
-	if (v->kind != STRIDE_RECORDS || start >= s->size || last < v->origin ||
-	    (last - v->origin) % v->stride >= 2 * (uint64_t)STRIDE_PAGE)
+	if (v->kind != STRIDE_RECORDS || start >= s->size)
 		return STRIDE_NONE;
-	number = (last - v->origin) / v->stride;
+	/* The record that begins next to the middle of this page. Record 0 may begin elsewhere in its own, so
+	 * it is within a page of this one; also where the kernel had its first page, its neighbour's last. */
+	middle = start - start % STRIDE_PAGE + STRIDE_PAGE / 2 + v->stride / 2;
+	if (middle < v->origin)
+		return STRIDE_NONE;
+	number = (middle - v->origin) / v->stride;
+	off = (middle - v->origin) % v->stride;
+	if (off + NEAR < v->stride / 2 || off > v->stride / 2 + NEAR)
+		return STRIDE_NONE;
 	return number < v->n && number < STRIDE_NONE ? (uint32_t)number : STRIDE_NONE;
 }
 
@@ -49,13 +57,11 @@ size_t stride_numbers(const struct stride *s, const struct stride_view *v, uint3
 size_t stride_counts(const struct stride_view *v, uint64_t size, uint64_t ret[STRIDE_COUNTS])
 {
 	size_t n = 0;
-	/* Where in its page record 0 begins may not be known. */
-	uint64_t origin = v->origin - v->origin % STRIDE_PAGE;
 
-	if (v->kind != STRIDE_RECORDS || size <= origin)
+	if (v->kind != STRIDE_RECORDS || size <= v->least)
 		return 0;
 	for (size_t i = 0; i < ARRAY_LEN(labels) && n < STRIDE_COUNTS; i++) {
-		uint64_t count = (size - origin) / (v->stride + labels[i]);
+		uint64_t count = (size - v->least) / (v->stride + labels[i]);
 		bool is_new = count >= v->reach && count > 0;
 
 		for (size_t k = 0; k < n; k++)

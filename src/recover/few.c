@@ -325,7 +325,9 @@ static void try_seed(struct few *f, const struct origin *o, size_t first)
 	shuffle(o->seed, f->n, &s);
 	for (uint32_t i = 0; i < f->n_layouts; i++) {
 		const struct layout *l = &f->layout[i];
-		double product = weigh_pass(f, l, &f->pass[first], s.perm, s.place);
+		/* Workers with batches begin as a rank would; that a pass is over tells. */
+		bool is_rank = l->world > 1 && first + 1 == f->n_passes;
+		double product = is_rank ? 0 : weigh_pass(f, l, &f->pass[first], s.perm, s.place);
 
 		if (product <= 0)
 			continue;

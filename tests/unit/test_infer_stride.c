@@ -87,21 +87,20 @@ static void records_are_found_and_numbered(void)
 	uint64_t random = check_seed();
 
 	for (size_t i = 0; i < ARRAY_LEN(strides); i++)
-		for (size_t k = 0; k < ARRAY_LEN(origins); k++)
-			for (uint32_t readers = 1; readers <= 12; readers += 11) {
-				struct job j = { origins[k], strides[i], 20000, 0, readers, 4, 0, 0 };
-				struct stride *s = stride_of(size_of(&j));
-				struct stride_view v;
+		for (size_t k = 0; k < ARRAY_LEN(origins); k++) {
+			struct job j = { origins[k], strides[i], 20000, 0, (i + k) % 2 ? 12 : 1, 4, 0, 0 };
+			struct stride *s = stride_of(size_of(&j));
+			struct stride_view v;
 
-				read_shuffled(s, &j, 256, &random);
-				stride_judge(s, &v);
-				CHECK_INT(v.kind, STRIDE_RECORDS);
-				CHECK_U64(v.stride, j.stride);
-				CHECK_U64(v.n, j.n);
-				CHECK(v.reach <= j.n && v.reach > j.n / 2);
-				check_numbers(s, &v, &j);
-				stride_free(s);
-			}
+			read_shuffled(s, &j, 256, &random);
+			stride_judge(s, &v);
+			CHECK_INT(v.kind, STRIDE_RECORDS);
+			CHECK_U64(v.stride, j.stride);
+			CHECK_U64(v.n, j.n);
+			CHECK(v.reach <= j.n && v.reach > j.n / 2);
+			check_numbers(s, &v, &j);
+			stride_free(s);
+		}
 }
 
 /* A header or labels behind the records, parts of records, kernels that read ahead. */

@@ -31,6 +31,7 @@ enum stride_kind {
 struct stride_view {
 	enum stride_kind kind;
 	uint64_t origin, stride; /* of records */
+	uint64_t least;          /* what the origin may be instead: within a page of it, or it */
 	uint64_t n;              /* records that fit in the file; or places */
 	uint64_t reach;          /* the last record that was read, + 1 */
 	double bits;             /* how unlikely by chance, beyond all that was tried */
