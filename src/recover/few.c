@@ -196,20 +196,6 @@ static double take(struct pace *p, uint32_t place, uint32_t left)
 	return q;
 }
 
-/* A worker that is ahead of the others opens what a rank would: whoever says then that there are more ranks
- * has the seed right, and half of the dataset fetched by nobody. So of ranks most of a pass must have been seen,
- * and nothing of another's. */
-static bool breaks_ranks(const struct few *f, const struct layout *l, const struct recover_pass *pass,
-			     const uint32_t *place)
-{
-	if (l->world > 1 && 4 * pass->n_seen < 3 * (size_t)(f->n / l->world))
-		return true;
-	for (uint32_t i = 0; l->world > 1 && i < pass->n_seen; i++)
-		if (l->worker_of[place[pass->seen[i]]] == NOBODY)
-			return true;
-	return false;
-}
-
 /* The product over one pass; 0: hopeless. */
 static double weigh_pass(const struct few *f, const struct layout *l, const struct recover_pass *pass,
 			 const uint32_t *perm, const uint32_t *place)
@@ -221,8 +207,6 @@ static double weigh_pass(const struct few *f, const struct layout *l, const stru
 	for (uint32_t i = 0; i < MIN(pass->n_seen, 2); i++)
 		if (l->worker_of[place[pass->seen[i]]] == NOBODY || l->index_of[place[pass->seen[i]]] > i)
 			return 0;
-	if (breaks_ranks(f, l, pass, place))
-		return 0;
 	for (uint32_t i = 0; i < pass->n_seen; i++) {
 		uint32_t sample = pass->seen[i], left = f->n - i;
 
