@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table of jobs and of what changes it: orders that are put in force, taken back, or over. The drive
- * plans for them; here is what it does not know, their names and processes. Which of them an order is
- * of: whose.c. When one is over: over.c.
+ * plans for them; here is what it does not know, their names and processes. An order that is told twice,
+ * by two ranks or once more, is recognised by jobs_put. Which of them an order is of: whose.c. When one
+ * is over: over.c.
  *
  * Only the owner changes the table (orders.c: one thread), and for the moment of the change it holds
  * order_mu, under which anybody may read. It must never be changed before the drive has agreed, nor
