@@ -71,11 +71,12 @@ static int list_part(struct order_numbering *num, const char *sort, const char *
 static int list_files(const struct order_spec *spec, struct order_numbering *num, struct err *err)
 {
 	const char *sort = order_spec_path(spec, "sort"), *under = order_spec_path(spec, "under");
-	bool is_listed = sort || under;
+	bool is_listed = sort || under, is_list = spec->kind == &order_kind_list;
 	int rc = 0;
 
-	/* Where records are samples, what only describes them is none. */
-	if (is_listed || (num->params->n_records > 0 && num->params->number))
+	/* Where records are samples, what only describes them is none. The numbers of a list are those of
+	 * the index, whatever is a sample. */
+	if (is_listed || (num->params->n_records > 0 && num->params->number && !is_list))
 		rc = list_part(num, sort, under, err);
 	if (rc < 0 || is_listed || num->inner.n != num->params->n)
 		return rc;

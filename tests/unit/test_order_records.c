@@ -291,6 +291,31 @@ static void files_are_numbered_with_a_word(void)
 	}
 }
 
+/* Who tells numbers has them from the index, where a file is counted whatever is in it. */
+static void numbers_of_a_list_are_those_of_the_index(void)
+{
+	static const uint32_t told[] = { 1, 3, 9, 4 };
+	struct order_params params = { .n = N,
+				       .number = number,
+				       .n_records = N_RECORDS,
+				       .shards = list_shards,
+				       .told = told,
+				       .n_told = ARRAY_LEN(told) };
+	struct order_spec *spec;
+	struct order *order;
+	struct err err = { 0 };
+
+	CHECK_INT(order_spec_parse("list:path=told", &spec, &err), 0);
+	CHECK_INT(order_new(spec, &params, &order, &err), 0);
+	{
+		AUTO_FREE char *files = files_of(order, 0);
+
+		CHECK_STR(files, "1 3 9 4 ");
+	}
+	order_free(order);
+	order_spec_free(spec);
+}
+
 static void what_cannot_apply_says_what_would(void)
 {
 	refuses("mosaic-py1e", false,
@@ -310,6 +335,7 @@ static const struct check_test tests[] = {
 	{ "info_is_of_files", info_is_of_files },
 	{ "shards_follow_from_the_table", shards_follow_from_the_table },
 	{ "parts_of_the_records_may_be_numbered", parts_of_the_records_may_be_numbered },
+	{ "numbers_of_a_list_are_those_of_the_index", numbers_of_a_list_are_those_of_the_index },
 	{ "a_start_within_the_epoch_is_counted_in_records",
 	  a_start_within_the_epoch_is_counted_in_records },
 	{ "files_are_numbered_with_a_word", files_are_numbered_with_a_word },
