@@ -2,8 +2,8 @@
 /*
  * Samples that are held for whoever plans (cache/held.h). It thinks in samples, the table in pieces: a
  * cache_fetch counts the pieces of one sample and is answered once, when the last one has ended,
- * whatever goes wrong. Runs on the thread that plans and, for the end of a piece, on I/O threads. It
- * must never wait for I/O.
+ * whatever goes wrong. Runs on the thread that plans, for the end of a piece on I/O threads, and for
+ * copies on writers. It must never wait for I/O.
  */
 #include "cache_priv.h"
 

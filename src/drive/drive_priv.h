@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Inside of the drive: the planner thread around the deciding half (step.h), and the threads that carry
  * out what may take long. Locks: order_mu, then ask_mu; status_mu is a leaf. None is held over a call
- * of the cache. */
+ * of the cache, but order_mu over news_ask, which is a leaf. */
 #ifndef CLAIRFS_DRIVE_PRIV_H
 #define CLAIRFS_DRIVE_PRIV_H
 

@@ -207,20 +207,24 @@ static int send_action(struct step *s, const struct plan_action *action)
 	return 0;
 }
 
-/* No more actions are taken than can be answered without memory. */
-static void carry_out(struct step *s, uint64_t now_ns)
+/* No more actions are taken than can be answered without memory. True: one was refused, and what was to be
+ * its room is there for others. Not for want of memory: that would come again at once. */
+static bool carry_out(struct step *s, uint64_t now_ns)
 {
 	struct plan_action action;
+	bool has_room = false;
 
 	while (s->n_unanswered < STEP_UNANSWERED_MAX && plan_next_action(s->plan, &action)) {
 		int status = send_action(s, &action);
 
 		if (status != 0)
 			answer_at_once(s, &action, status);
+		has_room |= status != 0 && status != -ENOMEM;
 	}
 	for (uint32_t i = 0; i < s->n_unanswered; i++)
 		plan_event(s->plan, now_ns, &s->unanswered[i]);
 	s->n_unanswered = 0;
+	return has_room;
 }
 
 uint64_t step_round(struct step *s, uint64_t now_ns)
@@ -230,6 +234,6 @@ uint64_t step_round(struct step *s, uint64_t now_ns)
 
 	is_telling |= step_give_back(s);
 	wake_ns = plan_step(s->plan, now_ns);
-	carry_out(s, now_ns);
+	is_telling |= carry_out(s, now_ns);
 	return is_telling ? now_ns : wake_ns;
 }

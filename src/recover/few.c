@@ -279,22 +279,29 @@ static void accept(struct few *f, const struct origin *o, const struct layout *l
 	found->word = word;
 }
 
-/* Passes behind the first, as the seed goes on. */
+/* Passes behind the first, as the seed goes on. Where it stays as it is they say nothing new: whoever reads
+ * in one fixed order that nobody shuffled has the same luck in each. So their mean counts, not their product. */
 static void weigh_later(struct few *f, const struct origin *o, const struct layout *l, size_t first,
 			double product, double needed)
 {
 	const enum step steps[] = { o->is_chain ? STEP_FOUR : STEP_ONE, o->is_chain ? STEP_TWO : STEP_SAME };
 
 	for (size_t s = 0; s < ARRAY_LEN(steps); s++) {
-		double bits = log2(product);
+		bool is_same = steps[s] == STEP_SAME;
+		double bits = log2(product), sum = product;
 
-		for (size_t i = first + 1; i < f->n_passes && bits > log2(HOPELESS); i++) {
+		for (size_t i = first + 1; i < f->n_passes && (is_same || bits > log2(HOPELESS)); i++) {
 			struct shuffled later;
 			uint32_t word, seed = seed_after(o, steps[s], (uint32_t)(i - first), &word);
+			double weight;
 
 			shuffle(seed, f->n, &later);
-			bits += log2(weigh_pass(f, l, &f->pass[i], later.perm, later.place));
+			weight = weigh_pass(f, l, &f->pass[i], later.perm, later.place);
+			bits += log2(weight);
+			sum += weight;
 		}
+		if (is_same)
+			bits = log2(sum / (double)(f->n_passes - first));
 		accept(f, o, l, steps[s], (uint32_t)(f->n_passes - 1 - first), bits, needed);
 	}
 }

@@ -79,8 +79,7 @@ def send(spec, mountpoint):
     text = spec.encode()
     if len(text) >= 4024 or b"\0" in text:
         raise AnnounceError("the order is longer than 4023 bytes or has a zero byte")
-    rank = re.search(":rank=([0-9]+)", spec)
-    hint = bytearray(_HINT.pack(_VERSION, 0, text, _own_name(rank and rank[1])))
+    hint = bytearray(_HINT.pack(_VERSION, 0, text, _own_name(_alone(spec))))
     try:
         with open(os.path.join(mountpoint, ".clairfs", "control"), "rb") as f:
             _ioctl(f, _ANNOUNCE, hint)
@@ -93,6 +92,21 @@ def send(spec, mountpoint):
     if status < 0:
         raise AnnounceError(line)
     return line
+
+
+def _alone(spec):
+    """The rank that this process tells an order for, if it does not speak for its node: the others of the node tell theirs. What it
+    takes back is what it told."""
+    global _told_alone
+    place, told = _place(), re.search(":rank=([0-9]+)", spec or "")
+    rank, world = _rank_and_world()
+    if place and place[1] == 1:
+        return None
+    if told:
+        _told_alone = int(told[1])
+    elif spec is None:
+        _told_alone = rank if world > 1 and not place else None
+    return _told_alone if told or spec is None or spec == "none" else None
 
 
 def _own_name(rank=None):
@@ -369,6 +383,7 @@ def _numbers_of(dataset, mountpoint):
 
 
 _known_place = None
+_told_alone = None  # the rank that this process has told an order for
 
 
 def _set_place(first, ranks, own):
@@ -560,8 +575,7 @@ def _send_file(path, keys, mountpoint):
 def _send_parts(parts, count, version, flags, keys, mountpoint):
     """Returns the mount's answer to the last one."""
     token, part, parts = 0, b"", iter(parts)
-    rank, world = _rank_and_world()
-    name = _own_name(rank if world > 1 and not _place() else None)  # else one speaks for the node
+    name = _own_name(_alone(None))
     try:
         part = next(parts, b"")
         with open(os.path.join(mountpoint, ".clairfs", "control"), "rb") as f:
