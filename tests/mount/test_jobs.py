@@ -307,7 +307,7 @@ def names_of_launchers(place):
                   [("lists", "list"), ("lists-rank0", "list"), ("lists-rank1", "list")],
                   "ranks that tell for themselves have jobs of their own")
         for rank in "0", "1":
-            from_python(mount, f"none:job=lists-rank{rank}", env)
+            from_python(mount, "none", {**env, "SLURM_PROCID": rank, "SLURM_NTASKS": "2"})
         from_command(mount, "sequential:job=of-the-spec", env)
         tap.equal([job["name"] for job in jobs_of(mount)], ["lists", "of-the-spec"], "the name of a spec goes before it")
         program = mountkit.program("unshare", "-pf", "--mount-proc", mountkit.CLAIRFS, "announce", mount.mountpoint, "sequential:epochs=2")

@@ -104,7 +104,7 @@ def _alone(spec):
         return None
     if told:
         _told_alone = int(told[1])
-    elif spec is None:
+    elif spec is None or (spec == "none" and _told_alone is None):
         _told_alone = rank if world > 1 and not place else None
     return _told_alone if told or spec is None or spec == "none" else None
 
