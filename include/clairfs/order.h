@@ -75,14 +75,20 @@ struct order_params {
 	order_resolve_fn *resolve; /* NULL: list files may hold indices only */
 	void *resolve_ctx;
 	order_number_fn *number; /* NULL: the keys sort= and under= are refused */
-	void *number_ctx;
+	/* The same of all files, for records=0; NULL: `number` leaves none out. */
+	order_number_fn *number_all;
+	void *number_ctx; /* of both */
 	/* Samples within larger files that the dataset has a table of: how many, 0: it has none; and
 	 * the files that have them, *ret (heap, [*ret_n]) in the sequence of their numbers, counts
 	 * adding up to n_records. Some kinds number these, and any of samples does with records=1;
-	 * sidecars (format.h) are numbered by none then: `number` is asked for what is left. -ENOMEM */
+	 * sidecars (format.h) are numbered by none then, but with records=0: `number` is asked for what is
+	 * left. -ENOMEM */
 	uint64_t n_records;
 	int (*shards)(void *ctx, struct order_shard **ret, size_t *ret_n);
 	void *shards_ctx;
+	/* Bytes of memory that an order of records may take now, 0: not known. NULL: any. How many
+	 * records there are is what a file claims. */
+	uint64_t (*memory)(void);
 	/* The samples of a list that was told and is in no file: kind "list" takes (and copies)
 	 * these, whatever its path says. NULL: none. */
 	const uint32_t *told;

@@ -32,6 +32,7 @@ struct orders_params {
 	const char *source, *mountpoint; /* absolute; copied */
 	struct dataset *dataset;         /* borrowed, until orders_free says so */
 	struct clock *clock;             /* borrowed */
+	uint64_t (*memory)(void);        /* see order_params; NULL: any */
 };
 int orders_new(const struct orders_params *params, struct orders **ret, struct err *err) MUST_USE;
 

@@ -67,7 +67,8 @@ int wire_make_orders(struct wire *w, struct err *err)
 	const struct orders_params op = { .source = w->source,
 					  .mountpoint = w->mountpoint,
 					  .dataset = w->dataset,
-					  .clock = clock_monotonic() };
+					  .clock = clock_monotonic(),
+					  .memory = daemon_memory_available };
 	int rc = orders_new(&op, &w->orders, err);
 
 	if (rc < 0 || !w->spec)

@@ -331,6 +331,17 @@ static int part_sort(struct part *p)
 	return 0;
 }
 
+/* A part without any records is numbered as if there were none elsewhere. */
+static bool has_records(const struct part *p)
+{
+	const struct table *t = p->t;
+
+	for (uint32_t i = 0; i < t->n_samples; i++)
+		if (p->is_inside[table_dir_no(t, t->parent[i])] && records_of_file(p->records, i))
+			return true;
+	return false;
+}
+
 static int part_fill(struct part *p)
 {
 	const struct table *t = p->t;
@@ -340,6 +351,8 @@ static int part_fill(struct part *p)
 	if (!p->is_inside || !p->path_off)
 		return -ENOMEM;
 	part_mark(p);
+	if (p->records && !has_records(p))
+		p->records = NULL;
 	for (uint32_t i = 0; i < t->n_samples; i++)
 		p->n += part_takes(p, i);
 	p->sample = malloc(MAX(p->n, 1) * sizeof(*p->sample));
@@ -418,10 +431,10 @@ int dataset_numbering(const struct dataset *ds, enum dataset_sort sort, const ch
 	return rc;
 }
 
-int dataset_number_all(const struct dataset *ds, const char *under, uint32_t **ret_sample,
-		       uint32_t *ret_n, struct err *err)
+int dataset_number_all(const struct dataset *ds, enum dataset_sort sort, const char *under,
+		       uint32_t **ret_sample, uint32_t *ret_n, struct err *err)
 {
-	struct part p = all_of(ds, DATASET_SORT_INDEX);
+	struct part p = all_of(ds, sort);
 	int rc = number(ds, &p, under, err);
 
 	*ret_sample = p.sample;

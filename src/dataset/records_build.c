@@ -410,7 +410,7 @@ static int untangle(struct records *take_tangled, struct records_part *ret, uint
 
 int records_join(struct records_part *parts, size_t n, struct records *ret, uint32_t *ret_slot)
 {
-	struct records_part p = { 0 };
+	struct records_part p = { .runs_max = n == 1 ? parts[0].runs_max : 0 };
 	int rc = join(parts, n, ret, ret_slot);
 
 	if (rc == -EEXIST) {
@@ -496,7 +496,7 @@ int records_renumber(const struct records *old,
 		     uint32_t (*map)(void *ctx, uint32_t slot, const struct file_identity *identity),
 		     void *ctx, struct records *ret)
 {
-	struct records_part p = { 0 };
+	struct records_part p = { .runs_max = UINT32_MAX }; /* it was a table before */
 	uint32_t complaint;
 	int rc = 0;
 

@@ -414,7 +414,7 @@ int dataset_find_records(struct dataset *ds, struct dataset_find *find, struct e
 	find->n_plain = find->n_failed = 0;
 	if (find->is_auto)
 		find->format = FORMAT_NONE;
-	rc = dataset_number_all(ds, find->under, &f.sample, &f.n, err);
+	rc = dataset_number_all(ds, DATASET_SORT_INDEX, find->under, &f.sample, &f.n, err);
 	f.group_of = calloc((size_t)ds->t.n_samples + 1, sizeof(*f.group_of));
 	if (rc == 0 && !f.group_of)
 		rc = err_set(err, -ENOMEM, "out of memory");

@@ -30,6 +30,9 @@ int dataset_import_new(const struct dataset *ds, const char *source, struct data
 	if (import) {
 		import->ds = ds;
 		import->slot = UINT32_MAX;
+		/* Of each file one run is free, as if it were read by itself. */
+		import->part.runs_max = (uint32_t)MIN((uint64_t)RECORDS_RUNS_MAX + ds->t.n_samples,
+						      UINT32_MAX);
 		import->source = strdup(source);
 		import->real = realpath(source, NULL);
 		import->identity = calloc((size_t)ds->t.n_entries + 1, sizeof(*import->identity));

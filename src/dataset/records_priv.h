@@ -72,7 +72,7 @@ struct records_part {
 	uint64_t *start, *length, *rows; /* length, rows: NULL while they follow from the others */
 	uint64_t n, n_capacity, lengths_capacity, rows_capacity;
 	bool is_uniform;
-	uint32_t runs_max; /* 0: RECORDS_RUNS_MAX */
+	uint32_t runs_max; /* 0: RECORDS_RUNS_MAX, which is meant for a file */
 };
 /* Where records go to and fro each turn begins a run, and telling overlaps takes a sort of all: more
  * of either is refused, a file or a list must not take all memory. */
@@ -117,10 +117,6 @@ int records_renumber(const struct records *old,
 		     void *ctx, struct records *ret) MUST_USE;
 
 struct dataset;
-/* numbering.c: dataset_numbering as the index has it, with what only describes records. */
-int dataset_number_all(const struct dataset *ds, const char *under, uint32_t **ret_sample,
-		       uint32_t *ret_n, struct err *err) MUST_USE;
-
 /* records_read.c: what is to be read of one container. */
 struct records_task {
 	uint32_t slot;       /* of the file with the records */

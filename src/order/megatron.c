@@ -51,6 +51,18 @@ struct index {
 	const struct order_params *params;
 };
 
+/* Before memory is taken for an array of a file that is as large as somebody made it. */
+static int check_size(const struct index *index, const struct npy *npy, struct err *err)
+{
+	if (npy->rows > ORDER_SAMPLES_MAX + 1) /* the sample index ends with a row more */
+		return err_set(err, -EINVAL, "%" PRIu64 " rows are too many, at most %" PRIu64,
+			       npy->rows, ORDER_SAMPLES_MAX + 1);
+	if (npy->columns != npy->dimensions) /* 1 of an array, 2 of the sample index */
+		return err_set(err, -EINVAL, "rows of %" PRIu64 ", not of %u", npy->columns,
+			       npy->dimensions);
+	return order_check_room(index->params, npy->rows * npy->columns * sizeof(uint32_t), err);
+}
+
 /* Opens PREFIX-name.npy and checks its dimensions. */
 static int index_open(const struct index *index, const char *name, unsigned dimensions,
 		      struct npy *ret, struct err *err)
@@ -105,9 +117,12 @@ static int read_array(const struct index *index, const char *name, unsigned dime
 	if (rc < 0)
 		return rc;
 	*ret_n = npy.rows * npy.columns;
-	*ret = order_alloc_u32(*ret_n);
-	rc = *ret ? npy_read(&npy, limit, *ret, err)
-		  : err_set(err, -ENOMEM, "out of memory for %" PRIu64 " numbers", *ret_n);
+	rc = check_size(index, &npy, err);
+	if (rc == 0) {
+		*ret = order_alloc_u32(*ret_n);
+		rc = *ret ? npy_read(&npy, limit, *ret, err)
+			  : err_set(err, -ENOMEM, "out of memory for %" PRIu64 " numbers", *ret_n);
+	}
 	if (rc < 0)
 		err_prefix(err, "%s", name);
 	npy_close(&npy);
@@ -158,6 +173,11 @@ static int read_index(struct megatron *m, const struct index *index, const struc
 			     "the shuffle index has %" PRIu64 " entries, the dataset %" PRIu64
 			     " samples",
 			     m->n, order->info.n);
+	if (rc == 0 && has_records) {
+		rc = check_size(index, &npy, err);
+		if (rc < 0)
+			err_prefix(err, "shuffle index");
+	}
 	if (rc == 0) {
 		m->shuffle = order_alloc_u32(m->n);
 		rc = m->shuffle

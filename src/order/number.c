@@ -38,10 +38,13 @@ static int shuffle_map(struct order_numbering *num, uint64_t seed, uint64_t coun
 static int cut_map(struct order_numbering *num, uint64_t first, uint64_t split, struct err *err)
 {
 	uint64_t n = num->inner.n, count = first ? first : n;
+	bool has_records = num->records.n > 0;
 
 	if (first > n)
 		return err_set(err, -EINVAL,
 			       "key \"first\": there are %" PRIu64 " samples, not %" PRIu64, n, first);
+	if (has_records && order_check_room(num->params, n * sizeof(*num->map), err) < 0)
+		return err->code;
 	if (!num->map) {
 		num->map = order_alloc_u32(n);
 		if (num->map)
@@ -54,15 +57,18 @@ static int cut_map(struct order_numbering *num, uint64_t first, uint64_t split, 
 }
 
 static int list_part(struct order_numbering *num, const char *sort, const char *under,
-		     struct err *err)
+		     bool is_of_all, struct err *err)
 {
 	const struct order_params *params = num->params;
+	order_number_fn *number = params->number;
 	int rc;
 
-	if (!params->number)
+	if (is_of_all && params->number_all)
+		number = params->number_all;
+	if (!number)
 		return err_set(err, -EINVAL, "key \"%s\" needs the files of a dataset",
 			       sort ? "sort" : "under");
-	rc = params->number(params->number_ctx, sort, under, &num->map, &num->inner.n, err);
+	rc = number(params->number_ctx, sort, under, &num->map, &num->inner.n, err);
 	if (rc < 0)
 		err_prefix(err, "key \"%s\"", rc == -EINVAL ? "sort" : under ? "under" : "sort");
 	return rc;
@@ -71,13 +77,14 @@ static int list_part(struct order_numbering *num, const char *sort, const char *
 static int list_files(const struct order_spec *spec, struct order_numbering *num, struct err *err)
 {
 	const char *sort = order_spec_path(spec, "sort"), *under = order_spec_path(spec, "under");
-	bool is_listed = sort || under, is_list = spec->kind == &order_kind_list;
+	bool is_listed = sort || under, is_of_all = order_spec_u64(spec, "records") == 0;
+	bool is_list = spec->kind == &order_kind_list;
 	int rc = 0;
 
-	/* Where records are samples, what only describes them is none. The numbers of a list are those of
-	 * the index, whatever is a sample. */
-	if (is_listed || (num->params->n_records > 0 && num->params->number && !is_list))
-		rc = list_part(num, sort, under, err);
+	/* Where records are samples, what only describes them is none, unless the spec says that each
+	 * file is one. The numbers of a list are those of the index, whatever is a sample. */
+	if (is_listed || (num->params->n_records > 0 && num->params->number && !is_of_all && !is_list))
+		rc = list_part(num, sort, under, is_of_all, err);
 	if (rc < 0 || is_listed || num->inner.n != num->params->n)
 		return rc;
 	free(num->map); /* of all samples, as they are numbered anyway */

@@ -116,7 +116,9 @@ static int order_prepare(struct order *order, const struct order_spec *spec,
 	order->shown.n = num->params->n;
 	order->shown.outside = order->outside;
 	if (order->records.n > 0)
-		order_records_show(&order->shown);
+		order_records_show(order, &order->shown);
+	if (rc == 0 && order->records.n > 0)
+		rc = order_records_check_room(order, num->params, err);
 	if (rc == 0 && order_records_note(order, num->params, spec) < 0)
 		rc = err_set(err, -ENOMEM, "out of memory");
 	return rc;

@@ -139,7 +139,13 @@ uint32_t order_records_file(const struct order_records *r, uint32_t record);
 /* An epoch of records becomes one of files. -ENOMEM */
 int order_records_fold(const struct order *order, struct order_epoch *e, struct err *err) MUST_USE;
 /* What others are shown of the order. */
-void order_records_show(struct order_info *shown);
+void order_records_show(const struct order *order, struct order_info *shown);
+/* Whether an epoch of records has room; how many there are is what a file claims. -ENOMEM */
+int order_records_check_room(const struct order *order, const struct order_params *params,
+			     struct err *err) MUST_USE;
+/* Whether so many bytes are there. -ENOMEM */
+int order_check_room(const struct order_params *params, uint64_t bytes,
+		     struct err *err) MUST_USE;
 /* Says in the order's note what is numbered, where that may be a surprise. -ENOMEM */
 int order_records_note(struct order *order, const struct order_params *params,
 		       const struct order_spec *spec) MUST_USE;

@@ -55,6 +55,25 @@ int order_records_choose(const struct order_spec *spec, const struct order_param
 	return 0;
 }
 
+int order_check_room(const struct order_params *params, uint64_t bytes, struct err *err)
+{
+	uint64_t there = params->memory ? params->memory() : 0;
+
+	if (there == 0 || bytes < there)
+		return 0;
+	return err_set(err, -ENOMEM,
+		       "it takes %" PRIu64 " MiB of memory and %" PRIu64 " MiB are available",
+		       bytes >> 20, there >> 20);
+}
+
+int order_records_check_room(const struct order *order, const struct order_params *params,
+			     struct err *err)
+{
+	const struct order_part all = { .epoch = order->shown.start_epoch, .count = UINT64_MAX };
+
+	return order_check_room(params, order_head_bytes(order, &all), err);
+}
+
 /* Which samples of the index are the spec's: those below a directory, or one file. */
 static int mark_under(const struct order_params *params, const char *under, struct bitmap *ret,
 		      struct err *err)
@@ -94,6 +113,8 @@ static int map_under(struct order_numbering *num, const struct bitmap *is_under,
 			n += r->first[i + 1] - r->first[i];
 	if (n == 0)
 		return err_set(err, -EINVAL, "key \"under\": there is no record below it");
+	if (order_check_room(num->params, n * sizeof(*num->map), err) < 0)
+		return err->code;
 	num->map = order_alloc_u32(n);
 	if (!num->map)
 		return err_set(err, -ENOMEM, "out of memory");
@@ -204,36 +225,47 @@ int order_records_outside(const struct order_numbering *num, uint64_t **ret)
 	return 0;
 }
 
-/* Positions that were read before the job began again (start_step). */
-static uint64_t positions_before(const struct order *order, const struct order_epoch *e)
+/* Positions of this epoch that were read before the job began again (start_step). */
+static uint64_t positions_before(const struct order_info *info, uint64_t epoch)
 {
-	const struct order_info *info = &order->info;
 	uint64_t each = info->n_ranks;
 
-	if (info->start_step == 0 || e->epoch != info->start_epoch)
+	if (info->start_step == 0 || epoch != info->start_epoch)
 		return 0;
 	return __builtin_mul_overflow(each, info->batch, &each) ||
 			       __builtin_mul_overflow(each, info->start_step, &each)
-		       ? e->length
-		       : MIN(each, e->length);
+		       ? UINT64_MAX
+		       : each;
+}
+
+/* The files of the records from this position on, to the front of e->sample; returns how many. */
+static uint64_t fold_from(const struct order *order, struct order_epoch *e, uint64_t from,
+			  struct bitmap *seen)
+{
+	uint64_t n = 0;
+
+	for (uint64_t i = from; i < e->length; i++) {
+		uint32_t file = order_records_file(&order->records, e->sample[i]);
+
+		if (file == SAMPLE_NONE || bitmap_get(seen, file))
+			continue;
+		bitmap_set(seen, file);
+		e->sample[n++] = file;
+	}
+	return n;
 }
 
 int order_records_fold(const struct order *order, struct order_epoch *e, struct err *err)
 {
+	uint64_t from = positions_before(&order->info, e->epoch), n;
 	struct bitmap seen = { 0 };
-	uint64_t n = 0;
 	uint32_t *smaller;
 
 	if (bitmap_init(&seen, MAX(e->n, 1)) < 0)
 		return err_set(err, -ENOMEM, "out of memory");
-	for (uint64_t i = positions_before(order, e); i < e->length; i++) {
-		uint32_t file = order_records_file(&order->records, e->sample[i]);
-
-		if (file == SAMPLE_NONE || bitmap_get(&seen, file))
-			continue;
-		bitmap_set(&seen, file);
-		e->sample[n++] = file;
-	}
+	n = fold_from(order, e, from, &seen);
+	if (n == 0 && from > 0) /* a plan has no epoch without files: all of it, read again */
+		n = fold_from(order, e, 0, &seen);
 	bitmap_fini(&seen);
 	e->length = n;
 	smaller = realloc(e->sample, MAX(n, 1) * sizeof(*smaller));
@@ -247,8 +279,31 @@ uint64_t order_n_records(const struct order *order)
 	return order->records.n > 0 ? order->info.n : 0;
 }
 
-void order_records_show(struct order_info *shown)
+/* Whether nothing is left of the epoch in which the job begins again. */
+static bool is_through(const struct order *order)
 {
+	const struct order_info *info = &order->info;
+	struct order_span common = { .epoch = info->start_epoch };
+	struct err ignored = { 0 };
+	uint64_t all = 0;
+
+	if (info->start_step == 0 ||
+	    order_common_length(order, common.epoch, &common.length, &ignored) < 0)
+		return false;
+	for (uint32_t i = 0; i < info->n_ranks; i++)
+		all += order_rank_length(order, &common, info->ranks[i]);
+	return positions_before(info, common.epoch) >= all;
+}
+
+void order_records_show(const struct order *order, struct order_info *shown)
+{
+	if (!is_through(order)) {
+		/* The first epoch is cut, those behind it are not. */
+		shown->is_same_every_epoch &= shown->start_step == 0;
+	} else if (shown->epochs != 1 && shown->start_epoch < UINT64_MAX) {
+		shown->start_epoch++;
+		shown->epochs -= shown->epochs > 0;
+	}
 	/* These are of records; the plan's positions are files. */
 	shown->start_step = shown->batch = shown->prefetch_factor = 0;
 }

@@ -29,6 +29,7 @@ static int make_order(struct orders *o, const struct order_spec *spec, const str
 	struct order_params op;
 
 	orders_dataset_params(o->dataset, &op);
+	op.memory = o->memory;
 	if (list)
 		told_list_params(list, &op);
 	/* What was told reads no file, and until we are mounted nobody waits for us. */

@@ -34,6 +34,20 @@ static int number_samples(void *ctx, const char *sort, const char *under, uint32
 	return rc;
 }
 
+/* With what only describes files. */
+static int number_all(void *ctx, const char *sort, const char *under, uint32_t **ret_sample,
+		      uint64_t *ret_n, struct err *err)
+{
+	enum dataset_sort how = DATASET_SORT_INDEX;
+	uint32_t n = 0;
+	int rc = sort ? dataset_sort_parse(sort, &how, err) : 0;
+
+	if (rc == 0)
+		rc = dataset_number_all(ctx, how, under, ret_sample, &n, err);
+	*ret_n = n;
+	return rc;
+}
+
 static int list_shards(void *ctx, struct order_shard **ret, size_t *ret_n)
 {
 	const struct dataset *ds = ctx;
@@ -59,6 +73,7 @@ void orders_dataset_params(struct dataset *dataset, struct order_params *ret)
 				      .resolve = resolve_path,
 				      .resolve_ctx = dataset,
 				      .number = number_samples,
+				      .number_all = number_all,
 				      .number_ctx = dataset };
 	if (!dataset_has_records(dataset))
 		return;

@@ -29,6 +29,7 @@ int orders_new(const struct orders_params *params, struct orders **ret, struct e
 	jobs_init(&o->jobs);
 	o->dataset = params->dataset;
 	o->clock = params->clock;
+	o->memory = params->memory;
 	o->source = strdup(params->source);
 	o->mountpoint = strdup(params->mountpoint);
 	if (!o->source || !o->mountpoint)

@@ -39,6 +39,7 @@ struct orders {
 	char *source, *mountpoint; /* absolute */
 	struct dataset *dataset;
 	struct clock *clock;
+	uint64_t (*memory)(void); /* see order_params */
 	struct order_spec *spec; /* of the start */
 	struct order *order;     /* likewise */
 	struct orders_search search;

@@ -383,6 +383,34 @@ static void sidecars_are_numbered_by_nobody(void)
 	dataset_free(ds);
 }
 
+/* Names of sidecars where there are no records are samples. */
+static void a_part_without_records_has_all_its_files(void)
+{
+	AUTO_FREE char *root = mds_tree("beside");
+	static const struct {
+		const char *under;
+		uint32_t n, all;
+	} cases[] = { { "docs", 3, 3 }, { "mds", 3, 4 }, { NULL, 4, 8 } };
+	struct dataset *ds;
+	struct err err = { 0 };
+
+	put_text(root, "docs/a.json", "{}");
+	put_text(root, "docs/b.json", "{}");
+	put_text(root, "docs/c.idx", "x");
+	ds = kit_open(root, (struct kit_open){ 0 });
+	finds(ds, "mds", 25);
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		AUTO_FREE uint32_t *sample = NULL, *all = NULL;
+		uint32_t n;
+
+		CHECK_INT(dataset_numbering(ds, DATASET_SORT_PATH, cases[i].under, &sample, &n, &err), 0);
+		CHECK_U64(n, cases[i].n);
+		CHECK_INT(dataset_number_all(ds, DATASET_SORT_PATH, cases[i].under, &all, &n, &err), 0);
+		CHECK_U64(n, cases[i].all);
+	}
+	dataset_free(ds);
+}
+
 static struct dataset *opened(const char *root, const char *dir)
 {
 	return kit_open(root, (struct kit_open){ .snapshot_dir = dir });
@@ -649,6 +677,7 @@ static const struct check_test tests[] = {
 	{ "runs_are_the_files_in_the_order_of_their_records",
 	  runs_are_the_files_in_the_order_of_their_records },
 	{ "sidecars_are_numbered_by_nobody", sidecars_are_numbered_by_nobody },
+	{ "a_part_without_records_has_all_its_files", a_part_without_records_has_all_its_files },
 	{ "a_damaged_container_is_one_sample_or_the_end",
 	  a_damaged_container_is_one_sample_or_the_end },
 	{ "a_kept_table_is_there_when_opened_again", a_kept_table_is_there_when_opened_again },

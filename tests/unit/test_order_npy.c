@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "check.h"
 #include "clairfs/base/buf.h"
@@ -243,11 +244,22 @@ static int one_file(void *ctx, struct order_shard **ret, size_t *ret_n)
 	return 0;
 }
 
+static uint64_t memory_there;
+
+static uint64_t memory(void)
+{
+	return memory_there;
+}
+
 /* What order_new does with the trio and a table of so many sequences, in one file. */
 static int megatron_of_records(uint64_t records, struct order **ret, struct err *err)
 {
 	struct order_params params = {
-		.n = 1, .n_records = records, .shards = one_file, .shards_ctx = &records
+		.n = 1,
+		.n_records = records,
+		.shards = one_file,
+		.shards_ctx = &records,
+		.memory = memory
 	};
 	struct order_spec *spec;
 	char text[200];
@@ -285,7 +297,32 @@ static void megatron_samples_are_where_they_begin(void)
 	CHECK_CONTAINS(err.msg, "sample index: row 3 begins in no document of the document index");
 }
 
+/* A file may be as large as somebody made it, and takes no room but where it was written. */
+static void arrays_of_no_run_take_no_memory(void)
+{
+	struct order *order;
+	struct err err;
+	struct stat st;
+	char *path;
+
+	write_trio(10, 11, 2);
+	memory_there = 40;
+	CHECK_INT(megatron_of_records(20, &order, &err), -ENOMEM);
+	CHECK_CONTAINS(err.msg, "shuffle index: it takes 0 MiB of memory and");
+	memory_there = 60; /* 10 numbers fit, the 22 of the sample index do not */
+	CHECK_INT(megatron_of_records(20, &order, &err), -ENOMEM);
+	CHECK_CONTAINS(err.msg, "sample_index: it takes");
+	memory_there = 0;
+	path = write_npy("run-document_index.npy", 1, HEADER("<i4", "(4294967295,)"), 0, 4);
+	CHECK_INT(stat(path, &st), 0);
+	CHECK_INT(truncate(path, st.st_size + 4294967295 * 4), 0);
+	free(path);
+	CHECK_INT(megatron_of_records(20, &order, &err), -EINVAL);
+	CHECK_CONTAINS(err.msg, "4294967295 rows are too many, at most 4294967294");
+}
+
 static const struct check_test tests[] = {
+	{ "arrays_of_no_run_take_no_memory", arrays_of_no_run_take_no_memory },
 	{ "megatron_samples_are_where_they_begin", megatron_samples_are_where_they_begin },
 	{ "what_numpy_writes", what_numpy_writes },
 	{ "headers_that_are_wrong", headers_that_are_wrong },

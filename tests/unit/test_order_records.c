@@ -47,9 +47,18 @@ static bool resolve(void *ctx, const char *path, size_t len, uint32_t *ret_sampl
 	return len == 6 && memcmp(path, "file.2", 6) == 0;
 }
 
+static uint64_t memory_there;
+
+static uint64_t memory(void)
+{
+	return memory_there;
+}
+
 static int make(const char *text, bool has_table, struct order **ret, struct err *err)
 {
-	struct order_params params = { .n = N, .number = number, .resolve = resolve };
+	struct order_params params = {
+		.n = N, .number = number, .resolve = resolve, .memory = memory
+	};
 	struct order_spec *spec;
 	int rc;
 
@@ -250,6 +259,7 @@ static void a_start_within_the_epoch_is_counted_in_records(void)
 	struct order *order = order_of("sequential:records=1:start_epoch=1:start_step=4:batch=10");
 
 	CHECK_U64(order_info(order)->start_step, 0);
+	CHECK(!order_info(order)->is_same_every_epoch); /* the first one is cut */
 	{
 		AUTO_FREE char *start = files_of(order, 1), *next = files_of(order, 2);
 
@@ -257,26 +267,106 @@ static void a_start_within_the_epoch_is_counted_in_records(void)
 		CHECK_STR(next, "5 0 2 4 ");
 	}
 	order_free(order);
+	order = order_of("sequential:records=1:start_step=0:batch=10");
+	CHECK(order_info(order)->is_same_every_epoch);
+	order_free(order);
 	refuses("sequential:records=1:start_step=12:batch=10", true, "behind the end of the epoch");
 }
 
-/* Without records=1 most kinds number files, and that is said; an index is none of them. */
+/* Nothing is left of the epoch, and a plan takes one of length 0 for a failure. */
+static void a_start_at_the_end_of_an_epoch_is_the_next_one(void)
+{
+	static const struct {
+		const char *spec;
+		uint64_t start, epochs;
+		bool is_same;
+	} cases[] = {
+		{ "sequential:records=1:start_epoch=1:start_step=10:batch=10", 2, 0, true },
+		{ "sequential:records=1:start_step=4:batch=30:epochs=3", 1, 2, true },
+		{ "sequential:records=1:start_step=10:batch=10:epochs=1", 0, 1, true },
+		{ "torch-distributed:seed=1:shuffle=0:records=1:world=4:ranks=0-1:start_step=5:batch=5", 1, 0,
+		  true },
+		{ "torch-distributed:seed=1:shuffle=0:records=1:world=4:ranks=0-1:start_step=4:batch=5", 0, 0,
+		  false },
+		{ "sequential:records=1:under=part:start_step=9:batch=5", 1, 0, true },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct order *order = order_of(cases[i].spec);
+		const struct order_info *info = order_info(order);
+
+		CHECK_U64(info->start_epoch, cases[i].start);
+		CHECK_U64(info->epochs, cases[i].epochs);
+		CHECK_U64(info->start_step, 0);
+		CHECK_INT(info->is_same_every_epoch, cases[i].is_same);
+		for (uint64_t epoch = 0; epoch < 3; epoch++) {
+			AUTO_FREE char *files = files_of(order, epoch);
+
+			CHECK(*files);
+		}
+		order_free(order);
+	}
+}
+
+/* How many records there are is what a file claims. */
+static void what_takes_more_memory_than_there_is_is_refused(void)
+{
+	static const struct {
+		const char *spec;
+		uint64_t bytes;
+	} cases[] = {
+		{ "sequential:records=1", 4 * N_RECORDS },
+		{ "torch-distributed:seed=1:records=1:world=2:ranks=0", 4 * (N_RECORDS + 50) },
+		{ "sequential:records=1:under=part", 4 * 45 },
+		{ "sequential:records=1:first=1", 4 * N_RECORDS },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct order *order;
+		struct err err = { 0 };
+
+		memory_there = cases[i].bytes;
+		CHECK_INT(make(cases[i].spec, true, &order, &err), -ENOMEM);
+		CHECK_CONTAINS(err.msg, "MiB of memory and 0 MiB are available");
+		memory_there++;
+		order_free(order_of(cases[i].spec));
+	}
+	memory_there = 1;
+	order_free(order_of("sequential")); /* as many files as there are */
+	memory_there = 0;
+	order_free(order_of("sequential:records=1")); /* not known */
+}
+
+/* Without records=1 most kinds number files, and that is said; an index is none of them, but with
+ * records=0. */
 static void files_are_numbered_with_a_word(void)
 {
-	static const char *const specs[] = { "sequential", "torch-distributed:seed=1:shuffle=0",
-					     "mosaic-naive:records=0:shuffle=0", "grain:seed=1:records=0:shuffle=0" };
+	static const struct {
+		const char *spec;
+		bool is_of_all;
+	} cases[] = {
+		{ "sequential", false },
+		{ "torch-distributed:seed=1:shuffle=0", false },
+		{ "sequential:records=0", true },
+		{ "mosaic-naive:records=0:shuffle=0", true },
+		{ "grain:seed=1:records=0:shuffle=0", true },
+	};
 
-	for (size_t i = 0; i < ARRAY_LEN(specs); i++) {
-		struct order *order = order_of(specs[i]);
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct order *order = order_of(cases[i].spec);
 
 		CHECK_U64(order_n_records(order), 0);
 		{
 			AUTO_FREE char *files = files_of(order, 0);
 
-			CHECK_STR(files, "0 1 2 4 5 6 7 8 9 ");
+			CHECK_STR(files, cases[i].is_of_all ? "0 1 2 3 4 5 6 7 8 9 "
+							    : "0 1 2 4 5 6 7 8 9 ");
 		}
-		CHECK_U64(order_info(order)->outside[0] & ((1u << N) - 1), 1u << 3);
-		if (i < 2)
+		if (cases[i].is_of_all)
+			CHECK(!order_info(order)->outside);
+		else
+			CHECK_U64(order_info(order)->outside[0] & ((1u << N) - 1), 1u << 3);
+		if (!cases[i].is_of_all)
 			CHECK_CONTAINS(order_note(order),
 				       "numbers the 9 files: records=1 numbers the 100 samples within");
 		else
@@ -338,6 +428,10 @@ static const struct check_test tests[] = {
 	{ "numbers_of_a_list_are_those_of_the_index", numbers_of_a_list_are_those_of_the_index },
 	{ "a_start_within_the_epoch_is_counted_in_records",
 	  a_start_within_the_epoch_is_counted_in_records },
+	{ "a_start_at_the_end_of_an_epoch_is_the_next_one",
+	  a_start_at_the_end_of_an_epoch_is_the_next_one },
+	{ "what_takes_more_memory_than_there_is_is_refused",
+	  what_takes_more_memory_than_there_is_is_refused },
 	{ "files_are_numbered_with_a_word", files_are_numbered_with_a_word },
 	{ "what_cannot_apply_says_what_would", what_cannot_apply_says_what_would },
 };

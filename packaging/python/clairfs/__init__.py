@@ -20,6 +20,7 @@ It must never change what the job reads, and never hide that the mount did not t
 (or a warning, where the job is running already).
 """
 import array
+import contextlib
 import copy
 import errno
 import fcntl
@@ -79,7 +80,8 @@ def send(spec, mountpoint):
     text = spec.encode()
     if len(text) >= 4024 or b"\0" in text:
         raise AnnounceError("the order is longer than 4023 bytes or has a zero byte")
-    hint = bytearray(_HINT.pack(_VERSION, 0, text, _own_name(_alone(spec))))
+    name = _name_of(spec, mountpoint)
+    hint = bytearray(_HINT.pack(_VERSION, 0, text, name))
     try:
         with open(os.path.join(mountpoint, ".clairfs", "control"), "rb") as f:
             _ioctl(f, _ANNOUNCE, hint)
@@ -91,22 +93,37 @@ def send(spec, mountpoint):
         return _send_file(path, keys, mountpoint)
     if status < 0:
         raise AnnounceError(line)
+    _has_told(spec, name, mountpoint)
     return line
 
 
 def _alone(spec):
-    """The rank that this process tells an order for, if it does not speak for its node: the others of the node tell theirs. What it
-    takes back is what it told."""
-    global _told_alone
+    """The rank that this process tells an order for, if it does not speak for its node: the others of the node tell theirs."""
     place, told = _place(), re.search(":rank=([0-9]+)", spec or "")
     rank, world = _rank_and_world()
     if place and place[1] == 1:
         return None
     if told:
-        _told_alone = int(told[1])
-    elif spec is None or (spec == "none" and _told_alone is None):
-        _told_alone = rank if world > 1 and not place else None
-    return _told_alone if told or spec is None or spec == "none" else None
+        return int(told[1])
+    return rank if spec in (None, "none") and world > 1 and not place else None
+
+
+def _name_of(spec, mountpoint):
+    """What this process takes back is what it told."""
+    return (_told_names.get(mountpoint) if spec == "none" else None) or _own_name(_alone(spec))
+
+
+def _has_told(spec, name, mountpoint):
+    """An order that it told under another name, as a rank or not as one, was the one before."""
+    if spec.startswith("?") or ":job=" in spec:
+        return
+    before = _told_names.pop(mountpoint, None)
+    if spec == "none":
+        return
+    _told_names[mountpoint] = name
+    if before and before != name:
+        with contextlib.suppress(AnnounceError):
+            send("none:job=" + before.decode(), mountpoint)
 
 
 def _own_name(rank=None):
@@ -383,7 +400,7 @@ def _numbers_of(dataset, mountpoint):
 
 
 _known_place = None
-_told_alone = None  # the rank that this process has told an order for
+_told_names = {}  # by mountpoint: what this process has told its order under
 
 
 def _set_place(first, ranks, own):
@@ -575,7 +592,7 @@ def _send_file(path, keys, mountpoint):
 def _send_parts(parts, count, version, flags, keys, mountpoint):
     """Returns the mount's answer to the last one."""
     token, part, parts = 0, b"", iter(parts)
-    name = _own_name(_alone(None))
+    name = _name_of(None, mountpoint)
     try:
         part = next(parts, b"")
         with open(os.path.join(mountpoint, ".clairfs", "control"), "rb") as f:
@@ -590,6 +607,7 @@ def _send_parts(parts, count, version, flags, keys, mountpoint):
                 if status < 0:
                     raise AnnounceError(line)
                 if is_last:
+                    _has_told(keys, name, mountpoint)
                     return line
                 part = after
     except OSError as e:
