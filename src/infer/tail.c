@@ -324,14 +324,16 @@ static int try_seeds(const struct infer_question *q, uint32_t n_seeds, uint64_t 
 		     struct tail_mark *mark, struct places *places, struct infer_answer *ret)
 {
 	uint64_t start_ns = guess_cpu_ns(), began_ns = wall_ns();
+	uint32_t from = mark->next;
 	struct tail_seed seed;
 
 	while (mark->next < n_seeds && nth_seed(q, mark->next, &seed)) {
 		int rc;
 
 		wait_while_held(q);
-		if (guess_cpu_ns() - start_ns > cpu_ns ||
-		    (!q->hold && wall_ns() - began_ns > WALL_TIMES * cpu_ns))
+		/* One at least, or a busy machine would never come to an end. */
+		if (mark->next > from && (guess_cpu_ns() - start_ns > cpu_ns ||
+					  (!q->hold && wall_ns() - began_ns > WALL_TIMES * cpu_ns)))
 			return -ENOENT;
 		rc = atomic_load(q->cancel) ? -ECANCELED : judge(q, &seed, places, ret);
 		if (rc != -ENOENT)

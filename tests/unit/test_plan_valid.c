@@ -219,12 +219,13 @@ static void a_part_of_it_is_what_is_expected_then(void)
 	story_free(st);
 }
 
-/* In 16 epochs it is another order each time, then it is one. */
+/* In 16 epochs it is another order each time, then it is one. The same orders in every run: in one of 170 two
+ * of them are alike enough by chance. */
 static void any_order_until_it_is_one(uint32_t span)
 {
 	struct order_info info = info_of(0);
 	struct story *st = begin_apart(&info, span);
-	uint64_t rnd = check_seed(), tries = 0, fetched;
+	uint64_t rnd = 1, tries = 0, fetched;
 
 	for (uint64_t epoch = 0; epoch < 16; epoch++) {
 		uint32_t any[N_VALID];

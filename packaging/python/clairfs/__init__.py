@@ -109,12 +109,13 @@ def _alone(spec):
 
 
 def _name_of(spec, mountpoint):
-    """What this process takes back is what it told."""
-    return (_told_names.get(mountpoint) if spec == "none" else None) or _own_name(_alone(spec))
+    """What this process tells after an order for its rank is its next one, and what it takes back is what it told."""
+    alone, before = _alone(spec), _told_names.get(mountpoint)
+    return before if before and (alone is None or spec == "none") else _own_name(alone)
 
 
 def _has_told(spec, name, mountpoint):
-    """An order that it told under another name, as a rank or not as one, was the one before."""
+    """An order that it told before it told for its rank is over: the name is another one now."""
     if spec.startswith("?") or ":job=" in spec:
         return
     before = _told_names.pop(mountpoint, None)
