@@ -83,7 +83,7 @@ def mount_in_use(place):
     source, _ = dataset(place)
     with Cluster(place, site=["epilog_wait = 2"]) as c:
         # A process that Slurm loses: proctrack/linuxproc follows parents only.
-        job = begin(c, source, script="cd $CLAIRFS_MNT; setsid sh -c 'exec 3< s00001.bin; sleep 40' & sleep 0.2; cd /; echo $CLAIRFS_STATUS; "
+        job = begin(c, source, script=f"cd $CLAIRFS_MNT; setsid sh -c 'exec 3< s00001.bin; sleep {FOREVER}' & sleep 0.2; cd /; echo $CLAIRFS_STATUS; "
                     f"sleep {FOREVER}")
         lost = [int(p) for p in os.listdir("/proc") if p.isdigit() and is_in(p, c.mounts()[0])]
         tap.ok(lost, "a process that Slurm does not know is in the mount")
