@@ -392,10 +392,10 @@ static void reads_are_told_with_the_job_they_are_of(void)
 		for (uint32_t j = 0; j < 2; j++)
 			read_some(rig, t.ep[j], i, i + 1);
 	RIG_UNTIL(n_told(&t) >= 350); /* one that both read within a second is told once */
+	drive_stop(rig->drive); /* nothing is told any more */
 	CHECK_U64(t.wrong, 0);
 	for (uint32_t j = 0; j < 2; j++)
 		CHECK(t.placed[j] >= 120 && t.placed[j] <= 220);
-	drive_stop(rig->drive);
 	order_epoch_free(t.ep[0]);
 	order_epoch_free(t.ep[1]);
 	rig_free(rig);
