@@ -478,6 +478,19 @@ uint64_t rig_metric(struct rig *rig, enum metric id)
 	return metrics_get(rig->metrics, id);
 }
 
+struct order *rig_order(uint32_t n, const char *text)
+{
+	struct order_params params = { .n = n };
+	struct order_spec *spec;
+	struct order *order;
+	struct err err = { 0 };
+
+	CHECK_INT(order_spec_parse(text, &spec, &err), 0);
+	CHECK_INT(order_new(spec, &params, &order, &err), 0);
+	order_spec_free(spec);
+	return order;
+}
+
 uint64_t rig_deadline(void)
 {
 	return clock_now(clock_monotonic()) + 100 * NS_PER_S;

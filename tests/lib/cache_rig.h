@@ -90,6 +90,9 @@ struct rig {
 struct rig *rig_new(const struct rig_options *options);
 void rig_free(struct rig *rig);
 
+/* An order over n samples, of no job. */
+struct order *rig_order(uint32_t n, const char *text);
+
 /* Byte of a file. */
 uint8_t rig_byte(uint32_t file, uint32_t version, uint64_t offset);
 void rig_fill(uint8_t *out, uint32_t file, uint32_t version, uint64_t offset, uint64_t length);

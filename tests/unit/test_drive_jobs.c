@@ -13,22 +13,9 @@
 #define MIB (1u << 20)
 enum { N = 600, SIZE = 4000, ROOM = 150 };
 
-static struct order *make_order(struct rig *rig, const char *text)
-{
-	struct order_params params = { .n = rig->options.n };
-	struct order_spec *spec;
-	struct order *order;
-	struct err err = { 0 };
-
-	CHECK_INT(order_spec_parse(text, &spec, &err), 0);
-	CHECK_INT(order_new(spec, &params, &order, &err), 0);
-	order_spec_free(spec);
-	return order;
-}
-
 static struct order_epoch *make_epoch(struct rig *rig, const char *text)
 {
-	struct order *order = make_order(rig, text);
+	struct order *order = rig_order(rig->options.n, text);
 	struct order_epoch *ep;
 	struct err err = { 0 };
 
@@ -52,7 +39,7 @@ static uint32_t add(struct rig *rig, const char *text, uint32_t instead_of)
 {
 	uint32_t id = DRIVE_NO_JOB;
 
-	CHECK_INT(drive_add_order(rig->drive, make_order(rig, text), instead_of, &id), 0);
+	CHECK_INT(drive_add_order(rig->drive, rig_order(rig->options.n, text), instead_of, &id), 0);
 	CHECK(id != DRIVE_NO_JOB);
 	return id;
 }
@@ -260,7 +247,7 @@ static void next_order_of_the_only_job_is_the_only_order(void)
 	/* One that is not at work any more is nobody's place. */
 	id = add(rig, one, id);
 	CHECK_U64(n_jobs(rig), 2);
-	CHECK_INT(drive_set_order(rig->drive, make_order(rig, two)), 0);
+	CHECK_INT(drive_set_order(rig->drive, rig_order(rig->options.n, two)), 0);
 	CHECK_U64(n_jobs(rig), 1);
 	CHECK_U64(drive_generation(rig->drive), id + 1);
 	rig_free(rig);
@@ -300,12 +287,12 @@ static void no_more_jobs_than_there_is_room_for(void)
 		/* Until its epoch is there its place cannot be another one's. */
 		RIG_UNTIL(of(rig, ids[i]).length == N);
 	}
-	CHECK_INT(drive_add_order(rig->drive, make_order(rig, one), DRIVE_NO_JOB, &id), -ENOSPC);
+	CHECK_INT(drive_add_order(rig->drive, rig_order(rig->options.n, one), DRIVE_NO_JOB, &id), -ENOSPC);
 	CHECK_U64(n_jobs(rig), PLAN_JOBS);
 	CHECK_INT(drive_end_order(rig->drive, ids[0], NULL), 0);
 	CHECK_U64(n_jobs(rig), PLAN_JOBS - 1);
 	while (n_jobs(rig) < PLAN_JOBS) { /* or an epoch of it is being computed still */
-		int rc = drive_add_order(rig->drive, make_order(rig, one), DRIVE_NO_JOB, &id);
+		int rc = drive_add_order(rig->drive, rig_order(rig->options.n, one), DRIVE_NO_JOB, &id);
 
 		CHECK(rc == 0 || rc == -ENOSPC);
 		CHECK(rig_pause(until));
@@ -440,11 +427,11 @@ static void come_and_go(struct rig *rig, uint64_t seed, uint32_t times)
 
 		snprintf(text, sizeof(text), "torch-distributed:seed=%u:epochs=%u", i, 1 + i % 3);
 		if (what == 0)
-			rc = drive_set_order(rig->drive, make_order(rig, text));
+			rc = drive_set_order(rig->drive, rig_order(rig->options.n, text));
 		else if (what < 4)
 			rc = drive_end_order(rig->drive, ids[k], NULL);
 		else
-			rc = drive_add_order(rig->drive, make_order(rig, text),
+			rc = drive_add_order(rig->drive, rig_order(rig->options.n, text),
 					     what < 7 ? ids[k] : DRIVE_NO_JOB, &id);
 		if (what >= 4 && rc == 0)
 			ids[k] = id;
@@ -484,7 +471,7 @@ static void stopped_with_jobs_at_work(void)
 	uint32_t id;
 
 	drive_stop(p.rig->drive);
-	CHECK_INT(drive_add_order(p.rig->drive, make_order(p.rig, one), DRIVE_NO_JOB, &id),
+	CHECK_INT(drive_add_order(p.rig->drive, rig_order(p.rig->options.n, one), DRIVE_NO_JOB, &id),
 		  -ECANCELED);
 	CHECK_INT(drive_end_order(p.rig->drive, p.id[0], NULL), -ECANCELED);
 	pair_free(&p);

@@ -42,19 +42,6 @@ static void plain_copies_leave_at_once(void)
 	rig_free(rig);
 }
 
-static struct order *make_order(struct rig *rig, const char *text)
-{
-	struct order_params params = { .n = rig->options.n };
-	struct order_spec *spec;
-	struct order *order;
-	struct err err = { 0 };
-
-	CHECK_INT(order_spec_parse(text, &spec, &err), 0);
-	CHECK_INT(order_new(spec, &params, &order, &err), 0);
-	order_spec_free(spec);
-	return order;
-}
-
 /* Until the order is confirmed, half of what the plan has is filled. */
 static void planned_copies_leave_and_the_next_plan_has_no_more(void)
 {
@@ -69,12 +56,12 @@ static void planned_copies_leave_and_the_next_plan_has_no_more(void)
 	drive_set_memory(rig->drive, 8 * MIB, MIB);
 	RIG_UNTIL(status(rig).arena_bytes <= 8 * MIB && arena_used(rig->arena) <= 8 * MIB);
 	RIG_UNTIL(status(rig).stage_limit_bytes <= MIB);
-	CHECK_INT(drive_set_order(rig->drive, make_order(rig, "torch-randperm:seed=7")), 0);
+	CHECK_INT(drive_set_order(rig->drive, rig_order(rig->options.n, "torch-randperm:seed=7")), 0);
 	RIG_UNTIL(status(rig).stage_limit_bytes <= MIB);
 	read_files(rig, 200);
 	CHECK(arena_used(rig->arena) <= 8 * MIB + cache_spare_bytes(8 * MIB));
 	drive_set_memory(rig->drive, 32 * MIB, 2 * MIB);
-	CHECK_INT(drive_set_order(rig->drive, make_order(rig, "sequential")), 0);
+	CHECK_INT(drive_set_order(rig->drive, rig_order(rig->options.n, "sequential")), 0);
 	RIG_UNTIL(status(rig).arena_bytes > 13 * MIB);
 	read_files(rig, 200);
 	rig_free(rig);

@@ -11,27 +11,14 @@
 #define KIB (1u << 10)
 #define MIB (1u << 20)
 
-static struct order *make_order(struct rig *rig, const char *text)
-{
-	struct order_params params = { .n = rig->options.n };
-	struct order_spec *spec;
-	struct order *order;
-	struct err err = { 0 };
-
-	CHECK_INT(order_spec_parse(text, &spec, &err), 0);
-	CHECK_INT(order_new(spec, &params, &order, &err), 0);
-	order_spec_free(spec);
-	return order;
-}
-
 static void set_order(struct rig *rig, const char *text)
 {
-	CHECK_INT(drive_set_order(rig->drive, text ? make_order(rig, text) : NULL), 0);
+	CHECK_INT(drive_set_order(rig->drive, text ? rig_order(rig->options.n, text) : NULL), 0);
 }
 
 static struct order_epoch *make_epoch(struct rig *rig, const char *text, uint64_t epoch)
 {
-	struct order *order = make_order(rig, text);
+	struct order *order = rig_order(rig->options.n, text);
 	struct order_epoch *ep;
 	struct err err = { 0 };
 
@@ -393,11 +380,11 @@ static void cache_that_does_not_run_takes_no_order(void)
 		rig_new(&(struct rig_options){ .n = 4, .size = 10, .is_not_started = true });
 	struct err err = { 0 };
 
-	CHECK_INT(drive_set_order(rig->drive, make_order(rig, "sequential")), -ECANCELED);
+	CHECK_INT(drive_set_order(rig->drive, rig_order(rig->options.n, "sequential")), -ECANCELED);
 	CHECK_INT(drive_start(rig->drive, &err), 0);
 	set_order(rig, "sequential");
 	drive_stop(rig->drive);
-	CHECK_INT(drive_set_order(rig->drive, make_order(rig, "sequential")), -ECANCELED);
+	CHECK_INT(drive_set_order(rig->drive, rig_order(rig->options.n, "sequential")), -ECANCELED);
 	rig_free(rig);
 }
 

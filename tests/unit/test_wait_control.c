@@ -334,19 +334,6 @@ static void what_is_settled_was_told(void)
 	end(rig, seen);
 }
 
-static struct order *make_order(const char *text, uint32_t n)
-{
-	struct order_params params = { .n = n };
-	struct order_spec *spec;
-	struct order *order;
-	struct err err = { 0 };
-
-	CHECK_INT(order_spec_parse(text, &spec, &err), 0);
-	CHECK_INT(order_new(spec, &params, &order, &err), 0);
-	order_spec_free(spec);
-	return order;
-}
-
 /* What was read before does not fit the order, and the plan is made a second time: whoever was told
  * the number of the order still knows the reads by it. */
 static void reads_of_an_order_told_late_are_known_by_its_number(void)
@@ -359,7 +346,7 @@ static void reads_of_an_order_told_late_are_known_by_its_number(void)
 							 .arena_bytes = 1 * MIB,
 							 .probe = &seen->sampling.probe,
 		.drive_probe = &seen->sampling.drive_probe });
-	struct order *order = make_order("torch-randperm:seed=2", FILES);
+	struct order *order = rig_order(FILES, "torch-randperm:seed=2");
 	struct order_epoch *epoch;
 	struct err err = { 0 };
 	uint32_t generation, placed = 0;
