@@ -28,4 +28,16 @@ struct sample_id {
 
 #define SAMPLE_NONE UINT32_MAX
 
+/* A part of a sample, or all of it: base/units.h. */
+struct unit_id {
+	uint32_t v;
+};
+
+#define UNIT_NONE ((struct unit_id){ UINT32_MAX })
+
+static inline bool unit_eq(struct unit_id a, struct unit_id b)
+{
+	return a.v == b.v;
+}
+
 #endif
