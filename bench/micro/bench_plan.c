@@ -140,7 +140,7 @@ static void run_answer(struct run *r)
 	struct plan_action a;
 
 	while (plan_next_action(r->plan, &a)) {
-		struct plan_event ev = { .sample = a.sample,
+		struct plan_event ev = { .unit = a.unit,
 					 .epoch = a.epoch,
 					 .job = a.job,
 					 .version = a.version,
@@ -225,7 +225,7 @@ static void bench_open(uint32_t world)
 
 		r.away_ns = 0;
 		for (uint32_t i = 0; i < length; i++) {
-			struct plan_event ev = { .kind = PLAN_EV_OPENED, .sample = ep->sample[i] };
+			struct plan_event ev = { .kind = PLAN_EV_OPENED, .unit = { ep->sample[i] } };
 			double t = i % 16 ? 0 : now_ns(), away = r.away_ns, took;
 
 			r.now += 20000;

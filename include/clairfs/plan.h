@@ -3,7 +3,7 @@
  * argument; no I/O, no threads, no clock, no randomness. The daemon's planner thread and the
  * simulator run this same object code.
  *
- * A sample is ABSENT -> FETCHING -> ARENA -> ABSENT; beside it the flags STAGED (its pages were
+ * A unit (base/units.h) is ABSENT -> FETCHING -> ARENA -> ABSENT; beside it the flags STAGED (its pages were
  * pushed into the kernel and it has not been opened since) and PINNED (kept in the store). Every
  * action is answered by exactly one event, except DROP, which takes effect at once. Source of the
  * policy: src/plan/README.md. */
@@ -15,9 +15,10 @@
 #include <stdint.h>
 
 #include "clairfs/base/cleanup.h"
+#include "clairfs/base/ids.h"
 #include "clairfs/order.h"
 
-/* Which samples are pinned. */
+/* Which units are pinned. */
 enum plan_pin_rule {
 	PLAN_PIN_AUTO, /* the smallest when requests cost the source more than bytes, as measured */
 	PLAN_PIN_FIRST,    /* as they come */
@@ -25,27 +26,27 @@ enum plan_pin_rule {
 };
 
 struct plan_params {
-	uint32_t n;                     /* samples */
+	uint32_t n;                     /* units */
 	const uint64_t *size;           /* [n] bytes; copied */
 	const struct order_info *order; /* of the first job, copied; NULL: there is none yet */
-	uint64_t arena_bytes; /* samples FETCHING or ARENA hold no more than this; a sample costs
+	uint64_t arena_bytes; /* units FETCHING or ARENA hold no more than this; a unit costs
 			       * its size rounded up to 4096 (empty: 4096) */
 	uint64_t spare_bytes; /* but for what is due soon: so much more, until it leaves the arena
 				 for the kernel */
 	uint64_t stage_bytes; /* pushed and not opened yet */
-	uint64_t sample_max_bytes;   /* larger samples are not prefetched; <= arena_bytes / 4 */
+	uint64_t sample_max_bytes;   /* larger units are not prefetched; <= arena_bytes / 4 */
 	uint64_t store_bytes;        /* budget of pins, 0 = no store */
-	enum plan_pin_rule pin_rule; /* among samples this node reads equally often; those that it
+	enum plan_pin_rule pin_rule; /* among units this node reads equally often; those that it
 				      * reads more often always come first */
 	uint32_t inflight_min,
-		inflight_max;        /* samples being fetched at once; adaptive between them */
+		inflight_max;        /* units being fetched at once; adaptive between them */
 	uint64_t source_bytes_per_s; /* cap of prefetching, 0 = none; demand reads use up the same
 					tokens */
 	uint32_t span; /* positions the job's readers are apart; 0 = from the order's batch,
 			* workers, prefetch_factor and ranks, or learned when those are not given */
 };
 
-/* What the executive should have beyond arena_bytes for samples on their way into the kernel. */
+/* What the executive should have beyond arena_bytes for units on their way into the kernel. */
 static inline uint64_t plan_spare_bytes(uint64_t arena_bytes)
 {
 	uint64_t most = arena_bytes / 64 > (128u << 20) ? arena_bytes / 64 : 128u << 20;
@@ -53,7 +54,7 @@ static inline uint64_t plan_spare_bytes(uint64_t arena_bytes)
 	return arena_bytes / 20 < most ? arena_bytes / 20 : most;
 }
 
-/* A FETCH or STAGE that was not carried out on purpose: the sample is to be read on demand this
+/* A FETCH or STAGE that was not carried out on purpose: the unit is to be read on demand this
  * time. It is nobody's failure. */
 #define PLAN_HELD_OUT (-EBUSY)
 /* A STAGE that has to wait until something was opened: the kernel has been told of as many inodes as
@@ -61,20 +62,20 @@ static inline uint64_t plan_spare_bytes(uint64_t arena_bytes)
 #define PLAN_NO_INODES (-ENOBUFS)
 
 enum plan_event_kind {
-	PLAN_EV_OPENED,    /* sample: somebody opened it */
+	PLAN_EV_OPENED,    /* unit: somebody opened it */
 	PLAN_EV_FETCHED,   /* answers FETCH: status, latency_ns, bytes; status 0: it is in the arena
 			      now; latency_ns 0: it was there already, nobody was asked */
 	PLAN_EV_STAGED,    /* answers STAGE: status; -ENOENT: the kernel does not know the inode;
 			      PLAN_NO_INODES: nor is it to, now; -EAGAIN: being read */
-	PLAN_EV_UNSTAGED,  /* sample: the kernel has dropped its pages or its inode */
+	PLAN_EV_UNSTAGED,  /* unit: the kernel has dropped its pages or its inode */
 	PLAN_EV_PINNED,    /* answers PIN: status; -ENOSPC: the store takes no more */
 	PLAN_EV_PIN_ROOM,  /* the store takes pins again (status: is_pinning_over) */
-	PLAN_EV_UNPINNED,  /* sample: the store has lost or forgotten it */
-	PLAN_EV_KEPT,      /* sample: the store holds it already, without a PIN of this plan */
-	PLAN_EV_LOST_COPY, /* sample: what we had of it is gone, in the arena and, pushed, in the
+	PLAN_EV_UNPINNED,  /* unit: the store has lost or forgotten it */
+	PLAN_EV_KEPT,      /* unit: the store holds it already, without a PIN of this plan */
+	PLAN_EV_LOST_COPY, /* unit: what we had of it is gone, in the arena and, pushed, in the
 			      kernel (the file changed, it is set aside) */
-	PLAN_EV_RESIZED,   /* sample, bytes: its new size */
-	PLAN_EV_DEMAND,    /* bytes read from the source on demand, latency_ns; sample: only told
+	PLAN_EV_RESIZED,   /* unit, bytes: its new size */
+	PLAN_EV_DEMAND,    /* bytes read from the source on demand, latency_ns; unit: only told
 			      to who watches, and any number */
 	PLAN_EV_BLIND,     /* opens were not seen (watch overflow) */
 	PLAN_EV_EPOCH, /* answers EPOCH: status, epoch, order_epoch (the plan owns it from here) */
@@ -82,7 +83,7 @@ enum plan_event_kind {
 
 struct plan_event {
 	enum plan_event_kind kind;
-	uint32_t sample;
+	struct unit_id unit;
 	int status;
 	uint64_t bytes, latency_ns, epoch;
 	struct order_epoch *order_epoch;
@@ -90,7 +91,7 @@ struct plan_event {
 };
 
 enum plan_action_kind {
-	PLAN_ACT_FETCH, /* bring the sample into the arena; from the store when is_pinned */
+	PLAN_ACT_FETCH, /* bring the unit into the arena; from the store when is_pinned */
 	PLAN_ACT_STAGE, /* push the arena copy into the kernel */
 	PLAN_ACT_DROP,  /* free the arena copy; is_left: whenever its room is wanted */
 	PLAN_ACT_PIN,   /* write the arena copy to the store */
@@ -99,7 +100,7 @@ enum plan_action_kind {
 
 struct plan_action {
 	enum plan_action_kind kind;
-	uint32_t sample;
+	struct unit_id unit;
 	bool is_pinned;
 	bool is_adopted;   /* FETCH of what a reader has just asked the source for: nobody is asked
 			    * again, -EAGAIN when it is neither there nor under way */
@@ -136,7 +137,7 @@ struct plan_status {
 	uint64_t epochs_known; /* later epochs of which it is known what this node reads; 0 where
 				* every epoch reads everything */
 	/* counters since plan_new */
-	/* asked: of those issued, samples that the source was asked for, with an answer */
+	/* asked: of those issued, units that the source was asked for, with an answer */
 	uint64_t opened, issued, asked, useful, late, wasted, failed, mismatches, resyncs;
 	/* reads of samples that the job does not number, such as a validation set: ever, and
 	 * without others between them; they count neither for the order nor against it */
@@ -160,14 +161,14 @@ struct plan_status {
 #define PLAN_JOBS 8 /* jobs of one plan, at most */
 
 struct plan;
-/* One plan is for as long as samples are read, whatever orders come and go. -EINVAL, -ENOMEM. */
+/* One plan is for as long as units are read, whatever orders come and go. -EINVAL, -ENOMEM. */
 int plan_new(const struct plan_params *params, struct plan **ret) MUST_USE;
 void plan_free(struct plan *plan);
-/* One more job that reads the same samples in an order of its own (copied), at the same time. Who
+/* One more job that reads the same units in an order of its own (copied), at the same time. Who
  * reads is told by where a read fits; one that has begun before is shown the last opens when its
  * first epoch is there. Returns its index; -ENOSPC: PLAN_JOBS are at work already; -EINVAL,
  * -ENOMEM. A job that has read all its epochs leaves the plan by itself as long as there are
- * others. What is kept, pushed and on its way stays, whoever comes and goes: samples get new keys
+ * others. What is kept, pushed and on its way stays, whoever comes and goes: units get new keys
  * a share at each step. */
 int plan_add_job(struct plan *plan, const struct order_info *order) MUST_USE;
 /* The job reads in another order from here on, and begins with it. -EINVAL, -ENOMEM: nothing has
@@ -177,10 +178,10 @@ int plan_change_job(struct plan *plan, uint32_t job, const struct order_info *or
  * everything is left to the executive, a share at each step. */
 void plan_end_job(struct plan *plan, uint32_t job);
 /* The last opens, oldest first; returns how many. */
-uint32_t plan_last_opens(const struct plan *plan, uint32_t *ret_sample, uint32_t max);
+uint32_t plan_last_opens(const struct plan *plan, struct unit_id *ret_unit, uint32_t max);
 /* Another budget of arena and stage from here on, at most those of plan_new, and never so little
- * that a few of the largest samples would not fit. What is above it leaves with the next steps, the
- * sample that is needed last first; what is staged stays until it is opened. */
+ * that a few of the largest units would not fit. What is above it leaves with the next steps, the
+ * unit that is needed last first; what is staged stays until it is opened. */
 void plan_set_memory(struct plan *plan, uint64_t arena_bytes, uint64_t stage_bytes);
 /* Takes one event in. Time never goes back. */
 void plan_event(struct plan *plan, uint64_t now_ns, const struct plan_event *event);
@@ -208,7 +209,7 @@ const char *plan_status_why(const struct plan_status *status);
  * trying orders without making a plan of them; any thread. */
 bool plan_epoch_fits(const struct order_info *info, const struct order_epoch *epoch,
 		     const uint32_t *reads, uint32_t n_reads);
-/* Where the sample of the last PLAN_EV_OPENED was expected, and by the order of which job. False:
+/* Where the unit of the last PLAN_EV_OPENED was expected, and by the order of which job. False:
  * it was not, or it is not known yet. */
 struct plan_use {
 	uint32_t job;
@@ -216,9 +217,9 @@ struct plan_use {
 	uint64_t position, length; /* in its epoch */
 };
 bool plan_last_use(const struct plan *plan, struct plan_use *ret);
-/* What the first job reads at a position of a pass; SAMPLE_NONE: nothing, or it is not known (only
+/* What the first job reads at a position of a pass; UNIT_NONE: nothing, or it is not known (only
  * the pass being read and the next one are). */
-uint32_t plan_sample_at(const struct plan *plan, uint64_t pass, uint64_t position);
+struct unit_id plan_unit_at(const struct plan *plan, uint64_t pass, uint64_t position);
 /* True once the reads have confirmed the order (OPEN may be answered ENOSYS for good). */
 bool plan_is_confirmed(const struct plan *plan);
 

@@ -15,11 +15,11 @@
  *	order PLAN N START_EPOCH EPOCHS START_STEP WORLD BATCH WORKERS PREFETCH IS_SAME
  *	      MAY_BE_LEFT N_RANKS RANK... N_WORDS WORD... what the next line of this plan is about
  *	plan PLAN N NAME=VALUE...             made of these sizes, the order, and TAPE_PARAMS
- *	event PLAN NOW KIND SAMPLE STATUS BYTES LATENCY EPOCH JOB
+ *	event PLAN NOW KIND UNIT STATUS BYTES LATENCY EPOCH JOB
  *	epoch PLAN NOW STATUS EPOCH JOB VERSION -     the answer without an epoch
- *	epoch PLAN NOW STATUS EPOCH JOB VERSION LENGTH SAMPLE...
+ *	epoch PLAN NOW STATUS EPOCH JOB VERSION LENGTH UNIT...
  *	step PLAN NOW WAKE
- *	action PLAN KIND SAMPLE IS_PINNED IS_ADOPTED POSITION PASS EPOCH JOB VERSION IS_LEFT
+ *	action PLAN KIND UNIT IS_PINNED IS_ADOPTED POSITION PASS EPOCH JOB VERSION IS_LEFT
  *	enough PLAN                           no more actions
  *	memory PLAN ARENA STAGE
  *	join PLAN RESULT                      plan_add_job of the last order

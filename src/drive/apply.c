@@ -31,11 +31,11 @@ static int hand_fetch(void *ctx, const struct plan_action *action)
 	if (!job)
 		return -ENOMEM;
 	job->completion.event = (struct plan_event){ .kind = PLAN_EV_FETCHED,
-						     .sample = action->sample };
+						     .unit = action->unit };
 	job->fetch.is_adopting = action->is_adopted;
 	job->fetch.is_kept = action->is_pinned;
 	job->fetch.answer_to = &job->completion.answer;
-	rc = cache_hold(d->cache, entry_of(action->sample), &job->fetch);
+	rc = cache_hold(d->cache, entry_of(action->unit.v), &job->fetch);
 	if (rc != 0)
 		free(job);
 	return rc;
@@ -45,7 +45,7 @@ static void hand_drop(void *ctx, const struct plan_action *action)
 {
 	const struct drive *d = ctx;
 
-	cache_release(d->cache, entry_of(action->sample), action->is_left);
+	cache_release(d->cache, entry_of(action->unit.v), action->is_left);
 }
 
 static int hand_stage(void *ctx, const struct plan_action *action)
@@ -53,15 +53,15 @@ static int hand_stage(void *ctx, const struct plan_action *action)
 	struct drive *d = ctx;
 	struct push_job *job;
 
-	if (cache_expects_direct(d->cache, entry_of(action->sample)))
+	if (cache_expects_direct(d->cache, entry_of(action->unit.v)))
 		return -EOPNOTSUPP;
 	if (!d->stage) /* cannot be: the plan then has no budget for it */
 		return -ENOSYS;
 	job = calloc(1, sizeof(*job));
 	if (!job)
 		return -ENOMEM;
-	job->completion.event.sample = action->sample;
-	job->job.entry = entry_of(action->sample);
+	job->completion.event.unit.v = action->unit.v;
+	job->job.entry = entry_of(action->unit.v);
 	job->job.is_push = true;
 	queue_push(&d->page_jobs, &job->job.node);
 	return 0;
@@ -74,7 +74,7 @@ static int hand_pin(void *ctx, const struct plan_action *action)
 
 	if (!job)
 		return -ENOMEM;
-	job->completion.event.sample = action->sample;
+	job->completion.event.unit.v = action->unit.v;
 	queue_push(&d->pin_jobs, &job->node);
 	return 0;
 }

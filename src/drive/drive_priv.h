@@ -61,7 +61,7 @@ struct order_request {
 	struct order_ref *order; /* NULL = none; the planner's once it has taken the request */
 	uint32_t job;            /* ADD: in place of this one; END; then the id of the new one */
 	const char *why;         /* END: what is said then; static, or NULL */
-	uint32_t *opens;
+	struct unit_id *opens;
 	uint32_t max_opens, n_opens;
 	int status;
 	bool is_done; /* ask_mu, like status */

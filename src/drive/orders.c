@@ -99,11 +99,16 @@ int drive_end_order(struct drive *d, uint32_t id, const char *why)
 
 uint32_t drive_last_opens(struct drive *d, uint32_t *ret_sample, uint32_t max)
 {
+	AUTO_FREE struct unit_id *opens = calloc(MAX(max, 1), sizeof(*opens));
 	struct order_request request = {
-		.kind = REQUEST_OPENS, .status = -ECANCELED, .opens = ret_sample, .max_opens = max
+		.kind = REQUEST_OPENS, .status = -ECANCELED, .opens = opens, .max_opens = max
 	};
 
-	return planner_ask(d, &request) == 0 ? request.n_opens : 0;
+	if (!opens || planner_ask(d, &request) < 0)
+		return 0;
+	for (uint32_t i = 0; i < request.n_opens; i++)
+		ret_sample[i] = opens[i].v;
+	return request.n_opens;
 }
 
 uint32_t drive_generation(struct drive *d)

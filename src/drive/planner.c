@@ -42,7 +42,7 @@ static void feed_item(struct drive *d, const struct news_item *item, uint64_t no
 						      [NEWS_OPENED] = PLAN_EV_OPENED,
 						      [NEWS_DEMAND] = PLAN_EV_DEMAND };
 	struct plan_event ev = { .kind = kinds[item->kind],
-				 .sample = item->sample,
+				 .unit = { item->sample },
 				 .bytes = item->bytes,
 				 .latency_ns = item->latency_ns };
 

@@ -48,7 +48,7 @@ static struct step_use use_at(const struct step *s, uint64_t pass, uint64_t posi
 	struct step_use use = { .sample = sample, .pass = pass, .position = position };
 
 	if (s->n_jobs != 1 || !plan_is_confirmed(s->plan) ||
-	    plan_sample_at(s->plan, pass, position) != sample)
+	    plan_unit_at(s->plan, pass, position).v != sample)
 		return use;
 	use.order = order_info(s->job[0].order->order);
 	use.job = s->job[0].id;
@@ -57,12 +57,12 @@ static struct step_use use_at(const struct step *s, uint64_t pass, uint64_t posi
 
 static void look_ahead(struct step *s, uint64_t pass, uint64_t position)
 {
-	uint32_t sample = plan_sample_at(s->plan, pass, position);
+	struct unit_id unit = plan_unit_at(s->plan, pass, position);
 	struct step_use use;
 
-	if (sample == SAMPLE_NONE)
+	if (unit_eq(unit, UNIT_NONE))
 		return;
-	use = use_at(s, pass, position, sample);
+	use = use_at(s, pass, position, unit.v);
 	use.is_ahead = true;
 	(void)s->hands->hold_back(s->hands->ctx, &use);
 }
@@ -103,7 +103,7 @@ void step_event(struct step *s, uint64_t now_ns, const struct plan_event *event)
 {
 	plan_event(s->plan, now_ns, event);
 	if (event->kind == PLAN_EV_OPENED)
-		feed_opened(s, event->sample, now_ns);
+		feed_opened(s, event->unit.v, now_ns);
 }
 
 void step_memory(struct step *s, uint64_t arena_bytes, uint64_t stage_bytes)
@@ -148,7 +148,7 @@ static void answer_at_once(struct step *s, const struct plan_action *action, int
 {
 	assert(s->n_unanswered < STEP_UNANSWERED_MAX);
 	s->unanswered[s->n_unanswered++] = (struct plan_event){ .kind = answer_of(action->kind),
-								.sample = action->sample,
+								.unit = action->unit,
 								.epoch = action->epoch,
 								.job = action->job,
 								.version = action->version,
@@ -168,7 +168,7 @@ static bool is_held_back(struct step *s, const struct plan_action *action)
 	 */
 	if (!s->hands->hold_back || action->is_adopted || action->pass == UINT64_MAX)
 		return false;
-	use = use_at(s, action->pass, action->position & UINT32_MAX, action->sample);
+	use = use_at(s, action->pass, action->position & UINT32_MAX, action->unit.v);
 	return s->hands->hold_back(s->hands->ctx, &use);
 }
 

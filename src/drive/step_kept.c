@@ -51,7 +51,7 @@ static bool is_outside(const struct step *s, uint32_t sample)
 
 static void tell_kept(struct step *s, uint32_t sample, bool may_unwant, uint64_t now_ns)
 {
-	struct plan_event ev = { .kind = PLAN_EV_KEPT, .sample = sample };
+	struct plan_event ev = { .kind = PLAN_EV_KEPT, .unit = { sample } };
 
 	if (is_outside(s, sample)) {
 		if (!may_unwant)

@@ -198,7 +198,7 @@ static uint32_t take_pins(struct drive *d, struct pin *pins)
 	while (node) {
 		struct pin_job *job = container_of(node, struct pin_job, node);
 
-		pins[n++] = (struct pin){ .job = job, .entry = { job->completion.event.sample } };
+		pins[n++] = (struct pin){ .job = job, .entry = { job->completion.event.unit.v } };
 		node = n < most ? queue_try_pop(&d->pin_jobs) : NULL;
 	}
 	return n;

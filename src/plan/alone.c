@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The stage as the prefetch buffer. At the end of a pass everything in the arena is a hit of the
- * next one, and yet the next missing samples must be somewhere until they are read: each one that
+ * next one, and yet the next missing units must be somewhere until they are read: each one that
  * takes the room of a resident there costs a read of the source in the next pass. Those that were
  * pushed are in the kernel already, so their copies in the arena go first, the one that is due
  * first before others: the kernel need not keep it for long. When it has been read it would have
  * been no better than the resident that stays instead of it.
  *
- * Must never be done for far reads, nor when something better is known: a sample that is read
+ * Must never be done for far reads, nor when something better is known: a unit that is read
  * again in the same pass. With a store everything that leaves goes there first. A kernel that
  * drops pushed pages cannot be relied on: then it is let be for a while, for longer each time that
  * it cost reads. */
@@ -32,37 +32,37 @@ uint64_t alone_pages(const struct plan *plan)
 }
 
 /* The next pass will hit it if it stays. */
-static bool alone_is_kept(const struct plan_job *job, const struct slot *slot, uint32_t sample)
+static bool alone_is_kept(const struct plan_job *job, const struct slot *slot, uint32_t unit)
 {
 	const struct slot *next = job_next(job);
 
-	return slot != next && next->ep && next->ep->first[sample] < next->worth_end;
+	return slot != next && next->ep && next->ep->first[unit] < next->worth_end;
 }
 
 /* In the arena and pushed, for this position, and for no other one in its pass. */
 static bool alone_may_leave(const struct plan *plan, const struct plan_job *job,
 			    const struct slot *slot, uint64_t pos)
 {
-	uint32_t sample = slot->ep->sample[pos];
-	const struct item *it = &plan->item[sample];
+	uint32_t unit = slot->ep->sample[pos];
+	const struct item *it = &plan->item[unit];
 
 	return item_state(it) == ARENA && (it->flags & STAGED) &&
 	       !(it->flags & (STAGING | PINNING | HELD)) && !slot->ep->next_same &&
-	       *job_key(plan, job, sample) == key_make(job, slot, pos) &&
-	       !alone_is_kept(job, slot, sample);
+	       *job_key(plan, job, unit) == key_make(job, slot, pos) &&
+	       !alone_is_kept(job, slot, unit);
 }
 
-static void alone_leave(struct plan *plan, struct plan_job *job, uint32_t sample)
+static void alone_leave(struct plan *plan, struct plan_job *job, uint32_t unit)
 {
-	struct item *it = &plan->item[sample];
+	struct item *it = &plan->item[unit];
 	uint32_t fresh = it->flags & FRESH ? ALONE_FRESH : 0;
 
 	assert(item_state(it) == ARENA && it->flags & STAGED && !plan->store_pages);
-	plan_act(plan, job, PLAN_ACT_DROP, sample);
-	item_out(plan, sample);
-	item_set_state(plan, sample, ABSENT);
+	plan_act(plan, job, PLAN_ACT_DROP, unit);
+	item_out(plan, unit);
+	item_set_state(plan, unit, ABSENT);
 	it->flags |= ALONE | fresh;
-	item_in(plan, sample);
+	item_in(plan, unit);
 }
 
 bool alone_make_room(struct plan *plan, struct plan_job *job)
@@ -94,41 +94,41 @@ static void alone_give_up(struct plan *plan, struct plan_job *job)
 	for (uint64_t at = job_low(job); at < job->stage_end; at++) {
 		uint64_t pos;
 		const struct slot *slot = job_slot_at(job, at, &pos);
-		uint32_t sample = slot->ep && pos < slot->length ? slot->ep->sample[pos]
-								 : SAMPLE_NONE;
+		uint32_t unit = slot->ep && pos < slot->length ? slot->ep->sample[pos]
+								 : UNIT_NONE.v;
 
-		if (sample == SAMPLE_NONE || !(plan->item[sample].flags & ALONE))
+		if (unit == UNIT_NONE.v || !(plan->item[unit].flags & ALONE))
 			continue;
-		item_out(plan, sample);
-		stage_forget(plan, sample);
-		item_in(plan, sample);
+		item_out(plan, unit);
+		stage_forget(plan, unit);
+		item_in(plan, unit);
 	}
 }
 
-void alone_opened(struct plan *plan, uint32_t sample)
+void alone_opened(struct plan *plan, uint32_t unit)
 {
-	const struct item *it = &plan->item[sample];
+	const struct item *it = &plan->item[unit];
 
 	if (!(it->flags & STAGED))
 		return;
 	plan->alone_recent[plan->alone_recent_head++ % ALONE_RECENT] =
-		(struct alone_recent){ sample, (it->flags & ALONE) != 0 };
+		(struct alone_recent){ unit, (it->flags & ALONE) != 0 };
 }
 
 /* The READ that shows it may come after its open was told. Much later it shows nothing: what the
  * reader had of the kernel is dropped as anything that was read. */
-static bool alone_was_staged(struct plan *plan, uint32_t sample, bool *ret_was_alone)
+static bool alone_was_staged(struct plan *plan, uint32_t unit, bool *ret_was_alone)
 {
-	*ret_was_alone = (plan->item[sample].flags & ALONE) != 0;
-	if (plan->item[sample].flags & STAGED)
+	*ret_was_alone = (plan->item[unit].flags & ALONE) != 0;
+	if (plan->item[unit].flags & STAGED)
 		return true;
 	for (uint32_t i = 0; i < MIN(ALONE_RECENT, plan->alone_recent_head); i++) {
 		struct alone_recent *r = &plan->alone_recent[i];
 
-		if (r->sample != sample)
+		if (r->unit != unit)
 			continue;
 		*ret_was_alone = r->was_alone;
-		r->sample = SAMPLE_NONE;
+		r->unit = UNIT_NONE.v;
 		return true;
 	}
 	return false;
@@ -136,12 +136,12 @@ static bool alone_was_staged(struct plan *plan, uint32_t sample, bool *ret_was_a
 
 /* Whichever it was: the next one may be alone. One READ in some hundreds is no drop: it was on its
  * way when the pages were pushed. */
-void alone_dropped(struct plan *plan, struct plan_job *job, uint64_t now_ns, uint32_t sample)
+void alone_dropped(struct plan *plan, struct plan_job *job, uint64_t now_ns, uint32_t unit)
 {
 	uint64_t pause = MAX(plan->alone_pause_ns, PAUSE_NS);
 	bool was_alone;
 
-	if (!alone_was_staged(plan, sample, &was_alone))
+	if (!alone_was_staged(plan, unit, &was_alone))
 		return;
 	plan->alone_drops += DROP_COST;
 	if (plan->alone_drops < DROPS_MOST * DROP_COST)

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which samples go into the store. It is written once, so what is chosen is chosen for the life of
+/* Which units go into the store. It is written once, so what is chosen is chosen for the life of
  * the order: those that save the source most per byte. A source whose requests cost more than their
- * bytes is saved most by keeping small samples: half of the bytes are then two thirds of the
- * requests, at the same number of bytes. A node that reads a part of the samples per epoch is saved
+ * bytes is saved most by keeping small units: half of the bytes are then two thirds of the
+ * requests, at the same number of bytes. A node that reads a part of the units per epoch is saved
  * most by those it reads most often. Where neither makes a difference it is first come, which fills
  * the store soonest.
  *
- * Samples are counted once by classes of gain, a sixteenth of an octave wide, and the class is
+ * Units are counted once by classes of gain, a sixteenth of an octave wide, and the class is
  * found at which the store is full; of that one as many are taken as there is room for. Nothing is
- * pinned before that is known: the samples come by again. Must never choose a sample that this job
+ * pinned before that is known: the units come by again. Must never choose a unit that this job
  * does not read again as far as is known. */
 #include "plan_priv.h"
 
@@ -70,13 +70,13 @@ void choose_fetched(struct plan *plan, uint32_t pages, uint64_t latency_ns)
 }
 
 /* 16 classes per octave of uses, or of uses per page; 0: of no use. */
-static uint32_t choose_class(const struct plan *plan, uint32_t sample)
+static uint32_t choose_class(const struct plan *plan, uint32_t unit)
 {
-	uint64_t uses = later_count(plan, sample), gain = uses << 24;
+	uint64_t uses = later_count(plan, unit), gain = uses << 24;
 	uint32_t top;
 
 	if (plan->choice.is_small_first)
-		gain /= plan->item[sample].pages;
+		gain /= plan->item[unit].pages;
 	if (gain < 16)
 		return uses ? 1 : 0;
 	top = 63 - (uint32_t)__builtin_clzll(gain);
@@ -124,27 +124,27 @@ bool choose_step(struct plan *plan, struct plan_job *job)
 	return !c->is_done;
 }
 
-bool choose_wants(const struct plan *plan, uint32_t sample)
+bool choose_wants(const struct plan *plan, uint32_t unit)
 {
 	const struct choice *c = &plan->choice;
-	uint32_t class = choose_class(plan, sample);
+	uint32_t class = choose_class(plan, unit);
 
 	return c->is_done && class && class >= c->least &&
-	       (class > c->least || plan->item[sample].pages <= c->least_left);
+	       (class > c->least || plan->item[unit].pages <= c->least_left);
 }
 
-void choose_taken(struct plan *plan, uint32_t sample, bool is_taken)
+void choose_taken(struct plan *plan, uint32_t unit, bool is_taken)
 {
 	struct choice *c = &plan->choice;
-	uint32_t pages = plan->item[sample].pages;
+	uint32_t pages = plan->item[unit].pages;
 
 	if (!c->is_done)
 		return;
-	if (!is_taken && (jobs_are_outside(plan, sample) || choose_class(plan, sample) < c->least)) {
+	if (!is_taken && (jobs_are_outside(plan, unit) || choose_class(plan, unit) < c->least)) {
 		c->freed += pages;
 		if (c->freed * FREED_PART >= plan->store_pages)
 			choose_again(plan);
-	} else if (choose_class(plan, sample) == c->least) {
+	} else if (choose_class(plan, unit) == c->least) {
 		if (is_taken)
 			c->least_left -= MIN(c->least_left, pages);
 		else

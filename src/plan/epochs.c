@@ -3,7 +3,7 @@
  * as soon as there is a current one, so that fetching runs over the end of an epoch and what was
  * read is kept by its next use.
  *
- * A new epoch is taken in a chunk per step (absorbed): giving every sample its key costs two cache
+ * A new epoch is taken in a chunk per step (absorbed): giving every unit its key costs two cache
  * misses, 30 ms at a million, which must not happen in one go. When the position is lost and found
  * again all keys are thrown away and given out afresh the same way. The plan owns the epochs it is
  * given; two slots may share one. */
@@ -14,7 +14,7 @@
 
 #define TRIES_MAX 8u
 #define FEW_LEFTOVERS 4096u
-#define AHEAD 16 /* positions whose samples are brought near the processor */
+#define AHEAD 16 /* positions whose units are brought near the processor */
 
 int epochs_install(struct plan_job *job, uint32_t i, struct order_epoch *take_ep, uint64_t epoch)
 {
@@ -49,7 +49,7 @@ void epochs_forget_before(struct plan_job *job)
 	epochs_release(job, ep);
 }
 
-/* Samples that have their key there must be given another one by the caller. */
+/* Units that have their key there must be given another one by the caller. */
 void epochs_uninstall(struct plan_job *job, uint32_t i)
 {
 	struct slot *slot = &job->slots[i];
@@ -81,7 +81,7 @@ bool epochs_is_last(const struct plan_job *job, const struct slot *slot)
 }
 
 /* Forgets all keys of the job; epochs_absorb gives them out again. What was staged for uses that
- * are not coming no longer counts. Where its keys say the samples are need not be true any more. */
+ * are not coming no longer counts. Where its keys say the units are need not be true any more. */
 void epochs_rebuild(struct plan *plan, struct plan_job *job)
 {
 	for (uint32_t i = 0; i < SLOTS; i++) {
@@ -105,40 +105,40 @@ void epochs_rebuild(struct plan *plan, struct plan_job *job)
 	job->is_stage_dirty = true;
 }
 
-/* A sample can only be kept for the next pass by having been read in this one; of those needed
+/* A unit can only be kept for the next pass by having been read in this one; of those needed
  * later the buckets know. */
 static bool epochs_is_read_before(const struct plan *plan, const struct plan_job *job,
-				  const struct slot *slot, uint32_t sample)
+				  const struct slot *slot, uint32_t unit)
 {
 	const struct slot *cur = job_cur(job);
 
-	return !plan->later.mask || slot != job_next(job) || cur->ep->first[sample] != SAMPLE_NONE;
+	return !plan->later.mask || slot != job_next(job) || cur->ep->first[unit] != SAMPLE_NONE;
 }
 
 static void epochs_absorb_pos(struct plan *plan, struct plan_job *job, struct slot *slot,
 			      uint64_t pos, uint64_t worth_pages)
 {
-	uint32_t sample = slot->ep->sample[pos];
-	struct item *it = &plan->item[sample];
-	uint32_t *key = job_key(plan, job, sample);
+	uint32_t unit = slot->ep->sample[pos];
+	struct item *it = &plan->item[unit];
+	uint32_t *key = job_key(plan, job, unit);
 
 	if (pos + AHEAD < slot->length) {
 		__builtin_prefetch(&plan->item[slot->ep->sample[pos + AHEAD]]);
 		if (slot->ep->first)
 			__builtin_prefetch(&slot->ep->first[slot->ep->sample[pos + AHEAD]]);
 	}
-	if ((!slot->ep->first || slot->ep->first[sample] == pos) && !(it->flags & PINNED) &&
-	    it->pages <= plan->max_pages && epochs_is_read_before(plan, job, slot, sample)) {
+	if ((!slot->ep->first || slot->ep->first[unit] == pos) && !(it->flags & PINNED) &&
+	    it->pages <= plan->max_pages && epochs_is_read_before(plan, job, slot, unit)) {
 		slot->worth_pages += it->pages;
 		if (slot->worth_pages > worth_pages && slot->worth_end == slot->length)
 			slot->worth_end = pos;
 	}
 	if (*key != NO_KEY || bitmap_get(&slot->consumed, pos))
 		return;
-	item_out(plan, sample);
+	item_out(plan, unit);
 	*key = key_make(job, slot, pos);
 	it->flags &= ~(uint32_t)(NO_FETCH | NO_STAGE | HELD_OUT | TRY_MASK | AGAIN);
-	item_in(plan, sample);
+	item_in(plan, unit);
 }
 
 /* At most so many positions; returns how many are left to be done. */
@@ -199,15 +199,15 @@ static bool epochs_absorb(struct plan *plan, struct plan_job *job)
 	return false;
 }
 
-static void epochs_mark_tail(struct plan *plan, struct plan_job *job, uint32_t sample)
+static void epochs_mark_tail(struct plan *plan, struct plan_job *job, uint32_t unit)
 {
-	if (job->n_tail == TAIL_MAX || plan->item[sample].flags & TAIL)
+	if (job->n_tail == TAIL_MAX || plan->item[unit].flags & TAIL)
 		return;
-	plan->item[sample].flags |= TAIL;
-	job->tail[job->n_tail++] = sample;
+	plan->item[unit].flags |= TAIL;
+	job->tail[job->n_tail++] = unit;
 }
 
-/* Remembers the samples that may still be read late, or once more, from the pass that ends. */
+/* Remembers the units that may still be read late, or once more, from the pass that ends. */
 static void epochs_remember_tail(struct plan *plan, struct plan_job *job, const struct slot *slot)
 {
 	uint64_t from = slot->low > 2 * job->span ? slot->low - 2 * job->span : 0, pos;
@@ -376,7 +376,7 @@ static void epochs_ask(struct plan *plan, struct plan_job *job, uint64_t epoch)
 	assert(!job->is_asked && job->home != NO_HOME);
 	job->is_asked = true;
 	job->asked_epoch = epoch;
-	plan_act(plan, job, PLAN_ACT_EPOCH, SAMPLE_NONE);
+	plan_act(plan, job, PLAN_ACT_EPOCH, UNIT_NONE.v);
 }
 
 /* Asks for one epoch at a time. */

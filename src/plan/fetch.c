@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What to fetch: the missing sample that is due first, again and again (earliest deadline first),
- * over the end of the pass into the next one. Samples in the store come in the same order, but only
+/* What to fetch: the missing unit that is due first, again and again (earliest deadline first),
+ * over the end of the pass into the next one. Units in the store come in the same order, but only
  * within the horizon: reading them early would fill the arena with what can be had at any time.
  *
  * Until the reads have confirmed the order at most half of the arena is filled, and nothing is
@@ -10,7 +10,7 @@
 
 #include <errno.h>
 
-/* Neither the source nor the sample is to blame: worth another try. */
+/* Neither the source nor the unit is to blame: worth another try. */
 bool fetch_is_transient(int status)
 {
 	return status == -ENOMEM || status == -EAGAIN || status == -ECANCELED || status == -ESTALE;
@@ -34,7 +34,7 @@ static uint64_t fetch_first(const struct plan_job *job, enum slot_set set)
 	return pos == NO_POS ? NO_POS : job_virtual(job, next, pos);
 }
 
-static uint32_t fetch_sample_at(const struct plan_job *job, uint64_t due)
+static uint32_t fetch_unit_at(const struct plan_job *job, uint64_t due)
 {
 	uint64_t pos;
 	const struct slot *slot = job_slot_at(job, due, &pos);
@@ -54,7 +54,7 @@ static uint64_t fetch_reserve(const struct plan *plan, uint64_t horizon)
 }
 
 /* Before the order is confirmed. What cannot be verified must not run dry: it goes on within half
- * of the arena, a little ahead of the readers. Else what is due later gives way only for a sample
+ * of the arena, a little ahead of the readers. Else what is due later gives way only for a unit
  * that had its turn and is missing after all. */
 static bool fetch_has_room_in_doubt(struct plan *plan, struct plan_job *job, const struct item *it,
 				    uint64_t when, bool is_near)
@@ -93,14 +93,14 @@ static bool fetch_has_room(struct plan *plan, struct plan_job *job, const struct
 				lead > job->near ? ROOM_SOON : ROOM_NEAR);
 }
 
-static void fetch_issue(struct plan *plan, struct plan_job *job, uint32_t sample, bool is_store)
+static void fetch_issue(struct plan *plan, struct plan_job *job, uint32_t unit, bool is_store)
 {
-	struct item *it = &plan->item[sample];
+	struct item *it = &plan->item[unit];
 
 	assert(item_state(it) == ABSENT && it->pages <= plan->max_pages);
-	plan_act(plan, job, PLAN_ACT_FETCH, sample);
-	item_out(plan, sample);
-	item_set_state(plan, sample, FETCHING);
+	plan_act(plan, job, PLAN_ACT_FETCH, unit);
+	item_out(plan, unit);
+	item_set_state(plan, unit, FETCHING);
 	if (is_store) {
 		it->flags |= FROM_STORE;
 		plan->inflight_store++;
@@ -111,34 +111,34 @@ static void fetch_issue(struct plan *plan, struct plan_job *job, uint32_t sample
 		horizon_asked(job, it->pages);
 		waste_fetched(job);
 	}
-	item_in(plan, sample);
+	item_in(plan, unit);
 	plan->issued++;
 }
 
 /* A reader came first and has its bytes from the source, or is about to: they are kept for the next
  * pass as long as there is room for nothing better. Who carries this out joins the reader's
  * request, or finds what it brought: nobody is asked for it, so no limit of requests applies. */
-void fetch_adopt(struct plan *plan, struct plan_job *job, uint32_t sample)
+void fetch_adopt(struct plan *plan, struct plan_job *job, uint32_t unit)
 {
-	struct item *it = &plan->item[sample];
+	struct item *it = &plan->item[unit];
 	const struct plan_job *home;
 	uint64_t when;
 
 	if (job->state != PLAN_FOLLOWING)
 		return;
-	home = jobs_home(plan, sample, &when);
+	home = jobs_home(plan, unit, &when);
 	if (!home || home->is_over || !item_is_wanted(plan, it) ||
 	    actions_left(plan) <= ACTIONS_MAX / 8 ||
 	    plan->inflight_adopted == plan->params.inflight_max ||
 	    !retain_make_room(plan, job, it->pages, when, ROOM_FAR))
 		return;
 	assert(item_state(it) == ABSENT);
-	plan_act(plan, job, PLAN_ACT_FETCH, sample)->is_adopted = true;
-	item_out(plan, sample);
-	item_set_state(plan, sample, FETCHING);
+	plan_act(plan, job, PLAN_ACT_FETCH, unit)->is_adopted = true;
+	item_out(plan, unit);
+	item_set_state(plan, unit, FETCHING);
 	it->flags |= ADOPTED | OPENED;
 	horizon_awaited(plan, true);
-	item_in(plan, sample);
+	item_in(plan, unit);
 	plan->inflight_adopted++;
 	plan->issued++;
 }
@@ -247,19 +247,19 @@ uint64_t fetch_step(struct plan *plan, uint64_t now_ns)
 	fetch_begin(plan);
 	while (actions_left(plan) > ACTIONS_MAX / 8 && fetch_next_wish(plan, is_source_open, &w)) {
 		uint64_t last = w.due, due = w.due;
-		uint32_t sample;
+		uint32_t unit;
 
 		if (!w.is_store && w.job->is_grouped)
 			due = group_next(plan, w.job, due, &last);
-		sample = fetch_sample_at(w.job, due);
+		unit = fetch_unit_at(w.job, due);
 		if (!w.is_store &&
-		    !budget_allows(plan, now_ns, (uint64_t)plan->item[sample].pages * PAGE_BYTES,
+		    !budget_allows(plan, now_ns, (uint64_t)plan->item[unit].pages * PAGE_BYTES,
 				   &wake))
 			is_source_open = false;
-		else if (!fetch_has_room(plan, w.job, &plan->item[sample], last))
+		else if (!fetch_has_room(plan, w.job, &plan->item[unit], last))
 			fetch_refused(w.job, &w, last);
 		else
-			fetch_issue(plan, w.job, sample, w.is_store);
+			fetch_issue(plan, w.job, unit, w.is_store);
 	}
 	return wake;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* In which order the source is asked where time allows. Samples are numbered as they lie there:
+/* In which order the source is asked where time allows. Units are numbered as they lie there:
  * neighbours in number are neighbours in a directory, or in a file. While the readers are far away
- * the next missing samples are asked for in that order, up to a group of them at a time, so that
+ * the next missing units are asked for in that order, up to a group of them at a time, so that
  * servers meet the same directory, and drives the same region, several times in a row.
  *
  * No deadline may pay for it: a group is as large as can come in during half of what the readers
@@ -26,11 +26,11 @@ static uint64_t group_size(const struct plan *plan, const struct plan_job *job, 
 	return slack >= 2 * per_fetch * GROUP_MAX ? GROUP_MAX : (uint64_t)(slack / (2 * per_fetch));
 }
 
-static bool group_is_wanted(const struct plan *plan, const struct plan_job *job, uint32_t sample)
+static bool group_is_wanted(const struct plan *plan, const struct plan_job *job, uint32_t unit)
 {
-	uint32_t key = *job_key(plan, job, sample);
+	uint32_t key = *job_key(plan, job, unit);
 
-	return job_due(plan, job, sample) < job->group.end &&
+	return job_due(plan, job, unit) < job->group.end &&
 	       tree_get(&key_slot(job, key)->set[SET_WANT], key_pos(key));
 }
 
@@ -52,10 +52,10 @@ static void group_fill(struct plan *plan, struct plan_job *job, uint64_t first, 
 	g->at = g->count = 0;
 	for (; pos != NO_POS && g->count < size; pos = tree_next(&slot->set[SET_WANT], pos + 1)) {
 		__builtin_prefetch(&plan->item[slot->ep->sample[pos]]);
-		g->sample[g->count++] = slot->ep->sample[pos];
+		g->unit[g->count++] = slot->ep->sample[pos];
 		g->end = job_virtual(job, slot, pos) + 1;
 	}
-	qsort(g->sample, g->count, sizeof(*g->sample), group_by_number);
+	qsort(g->unit, g->count, sizeof(*g->unit), group_by_number);
 }
 
 void group_forget(struct plan_job *job)
@@ -72,11 +72,11 @@ uint64_t group_next(struct plan *plan, struct plan_job *job, uint64_t first, uin
 		g->count = 0;
 		return first;
 	}
-	while (g->at < g->count && !group_is_wanted(plan, job, g->sample[g->at]))
+	while (g->at < g->count && !group_is_wanted(plan, job, g->unit[g->at]))
 		g->at++;
 	if (g->at >= g->count)
 		group_fill(plan, job, first, size);
 	assert(g->at < g->count); /* the first one is missing */
 	*ret_last = g->end - 1;
-	return job_due(plan, job, g->sample[g->at]);
+	return job_due(plan, job, g->unit[g->at]);
 }

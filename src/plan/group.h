@@ -11,12 +11,12 @@
 struct plan_job;
 
 struct group {
-	uint32_t sample[GROUP_MAX]; /* ascending */
+	uint32_t unit[GROUP_MAX]; /* ascending */
 	uint32_t at, count;         /* those before `at` were asked for */
 	uint64_t end;               /* all of them are due before */
 };
 
-/* Which of the missing samples to ask the source for now, by when it is due, given the one that is
+/* Which of the missing units to ask the source for now, by when it is due, given the one that is
  * due first. *ret_last: when the last one of its group is due; making room for one of them must not
  * cost what is needed before that, or they would push out each other. */
 uint64_t group_next(struct plan *plan, struct plan_job *job, uint64_t first, uint64_t *ret_last);

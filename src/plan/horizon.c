@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How far ahead of the readers room is made for a missing sample. Too near, and whenever the source
+/* How far ahead of the readers room is made for a missing unit. Too near, and whenever the source
  * is slow for a while the readers wait; too far, and residents that are worth keeping are given up
- * for samples that would have come in time anyway, each of which is a read of the source more.
+ * for units that would have come in time anyway, each of which is a read of the source more.
  *
  * The readers' own distance is always within; what is consumed during slow fetches comes on top,
  * times a reach that learns: reads that come late double it (the source has longer outages than
@@ -107,7 +107,7 @@ uint64_t horizon_of_store(const struct plan *plan, const struct plan_job *job)
 	return MIN(horizon_ahead(plan, job), horizon_readers(job) + 2 * plan->inflight_store);
 }
 
-/* A sample was opened that its readers must wait for. */
+/* A unit was opened that its readers must wait for. */
 static void horizon_late(struct plan *plan, struct plan_job *job)
 {
 	uint64_t every = MAX(job->span, SCORE_READS);
@@ -124,16 +124,16 @@ static void horizon_late(struct plan *plan, struct plan_job *job)
 		job->reads + 2 * every; /* what is on its way was asked for late */
 }
 
-void horizon_opened(struct plan *plan, struct plan_job *job, uint32_t sample)
+void horizon_opened(struct plan *plan, struct plan_job *job, uint32_t unit)
 {
-	const struct item *it = &plan->item[sample];
+	const struct item *it = &plan->item[unit];
 	bool is_absent = item_state(it) == ABSENT;
 
 	if (!job->horizon.pass_began_ns)
 		job->horizon.pass_began_ns = plan->now_ns;
 	/* Others may read anything: that says nothing about those who follow the order. */
 	if (job->state != PLAN_FOLLOWING ||
-	    job_due(plan, job, sample) >= job_low(job) + job->span)
+	    job_due(plan, job, unit) >= job_low(job) + job->span)
 		return;
 	if (is_absent && !(it->flags & PINNED))
 		job->horizon.asked_pages += it->pages;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How far ahead of the readers a missing sample may cost a valuable one, in positions. Part of
+/* How far ahead of the readers a missing unit may cost a valuable one, in positions. Part of
  * plan_priv.h, which says how it belongs together; nothing else includes it. */
 #ifndef CLAIRFS_PLAN_HORIZON_H
 #define CLAIRFS_PLAN_HORIZON_H
@@ -31,10 +31,10 @@ struct awaited {
 
 void horizon_init(struct plan_job *job);
 uint64_t horizon_ahead(const struct plan *plan, const struct plan_job *job);
-/* Within, a sample that is worth keeping may leave for it; beyond, only what is in the kernel. */
+/* Within, a unit that is worth keeping may leave for it; beyond, only what is in the kernel. */
 uint64_t horizon_near(const struct plan *plan, const struct plan_job *job);
 uint64_t horizon_of_store(const struct plan *plan, const struct plan_job *job);
-void horizon_opened(struct plan *plan, struct plan_job *job, uint32_t sample);
+void horizon_opened(struct plan *plan, struct plan_job *job, uint32_t unit);
 /* A reader begins or ends to wait for a fetch. */
 void horizon_awaited(struct plan *plan, bool is_begin);
 void horizon_fetched(struct plan_job *job, uint64_t now_ns, uint64_t latency_ns);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the plan knows of a sample (struct item) and of one pass over the dataset (struct slot).
+/* What the plan knows of a unit (struct item) and of one pass over the dataset (struct slot).
  * Part of plan_priv.h, which says how they belong together; nothing else includes it. */
 #ifndef CLAIRFS_PLAN_ITEM_H
 #define CLAIRFS_PLAN_ITEM_H
@@ -77,7 +77,7 @@ enum plan_why {
 	WHY_COUNT,
 };
 
-/* How much a sample that is to come in may cost. */
+/* How much a unit that is to come in may cost. */
 enum room_for {
 	ROOM_FAR,  /* only what is not worth keeping */
 	ROOM_SOON, /* and what is in the kernel as well, and the spare */
@@ -87,13 +87,13 @@ enum room_for {
 /* Opened a moment ago. */
 struct hold {
 	uint64_t read, at_ns;
-	uint32_t sample;
+	uint32_t unit;
 };
 
 /* To be tried again at that time. */
 struct retry {
 	uint64_t at_ns;
-	uint32_t sample;
+	uint32_t unit;
 	uint32_t flag; /* NO_FETCH or NO_STAGE: what is allowed again then */
 };
 
@@ -106,7 +106,7 @@ enum slot_set {
 	SET_COUNT,
 };
 
-/* One pass over the dataset: an epoch of the order, what of it was read, and the samples whose next
+/* One pass over the dataset: an epoch of the order, what of it was read, and the units whose next
  * use lies in it. */
 struct slot {
 	struct order_epoch *ep; /* both slots may share one (the same epoch again) */
@@ -114,7 +114,7 @@ struct slot {
 	uint64_t index;         /* of the pass in the job's run */
 	bool is_rerun;          /* a guess that the job may be started again: never fetched for */
 	uint64_t length, low;   /* low: first position not consumed */
-	uint64_t absorbed;      /* positions below have been given to their samples as keys */
+	uint64_t absorbed;      /* positions below have been given to their units as keys */
 	uint64_t worth_end;     /* residents needed before this one are worth keeping */
 	uint64_t worth_pages;
 	struct bitmap consumed;
@@ -122,12 +122,12 @@ struct slot {
 };
 
 /* item.c: the sets */
-void item_out(struct plan *plan, uint32_t sample);
-void item_in(struct plan *plan, uint32_t sample);
+void item_out(struct plan *plan, uint32_t unit);
+void item_in(struct plan *plan, uint32_t unit);
 /* Out of the sets of all but this job. */
-void item_out_of_others(struct plan *plan, const struct plan_job *job, uint32_t sample);
+void item_out_of_others(struct plan *plan, const struct plan_job *job, uint32_t unit);
 bool item_is_wanted(const struct plan *plan, const struct item *it); /* from the source */
 /* By what of the job is consumed now. */
-void item_next_key(struct plan *plan, struct plan_job *job, uint32_t sample);
+void item_next_key(struct plan *plan, struct plan_job *job, uint32_t unit);
 
 #endif

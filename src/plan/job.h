@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One job that reads samples in an order of its own: the two passes that are loaded, where its
+/* One job that reads units in an order of its own: the two passes that are loaded, where its
  * readers are, and whether its reads are where the order says. Part of plan_priv.h, which says how
  * it belongs together; nothing else includes it. */
 #ifndef CLAIRFS_PLAN_JOB_H
@@ -35,7 +35,7 @@ struct pace {
 
 struct plan_job {
 	uint32_t index; /* in plan->jobs, as long as it is there */
-	/* In plan->keyed, as long as samples may have keys of it; NO_HOME: all places are taken by
+	/* In plan->keyed, as long as units may have keys of it; NO_HOME: all places are taken by
 	 * others that were there before, and no epoch is computed for it before one is free. */
 	uint32_t home;
 	/* How many jobs had this index before: an epoch that is computed for one of those is
@@ -48,14 +48,14 @@ struct plan_job {
 	/* The epoch that was read before, until the reads prove that it is over: a job may read it
 	 * once more. NULL: not kept. */
 	struct order_epoch *before;
-	uint32_t *key;        /* [n] of its samples; NULL: they are in the items */
+	uint32_t *key;        /* [n] of its units; NULL: they are in the items */
 	uint32_t key_ready;   /* those below have memory */
 	uint64_t *unnumbered; /* bitmap; NULL: none */
 	bool is_over;         /* not planned for any more; its keys are estimates until rekey.c
 			       * has come by */
 	bool is_ended;        /* and nobody asks for it: it goes with its last key */
 	struct plan_job *next_buried;
-	uint32_t rekeyed;     /* samples looked at since it is over */
+	uint32_t rekeyed;     /* units looked at since it is over */
 	uint64_t pushed_at;   /* likewise positions, of those that were pushed */
 	uint64_t told_opened; /* plan->opened when it was added */
 	bool is_heir;         /* there was something in the arena then */
@@ -65,7 +65,7 @@ struct plan_job {
 	enum plan_state state;
 	enum plan_why why, note; /* note: what the last re-synchronisation found out */
 	bool is_confirmed, is_span_given, is_repeat, has_epochs_end;
-	uint32_t n_outside; /* samples that the job does not number */
+	uint32_t n_outside; /* units that the job does not number */
 	uint64_t span, span_cap;
 	uint32_t hold_reads;
 	uint64_t reader_span; /* without what allows for readers that are not in step */

@@ -5,9 +5,9 @@
  * there is, and no pace, which is never exact, comes into any decision.
  *
  * Jobs come, change their order and end while the plan goes on: what it has fetched, pushed and
- * asked for stays. None of these looks at samples. A job that comes has no keys, which is what
+ * asked for stays. None of these looks at units. A job that comes has no keys, which is what
  * memory that was never written to says; a job that goes leaves its keys and sets behind, as an
- * estimate of when who comes next will need the samples, until rekey.c has come by. One job's keys
+ * estimate of when who comes next will need the units, until rekey.c has come by. One job's keys
  * are in the items, those of others in an array each. An epoch that is computed for a job that is
  * over, or had another order then, is recognised by the version of the job when it comes.
  * Planner thread. */
@@ -36,7 +36,7 @@ void jobs_init_span(struct plan *plan, struct plan_job *job)
 	job->is_span_given = span != 0;
 	job->span_cap = MIN(4096, MAX(plan->n / 8, MIN(MAX(plan->n, 1), 128)));
 	job->span = span ? MIN(span, UINT32_MAX) : job->span_cap;
-	/* Each worker reads one sample at a time; a few times as many may still be at work. */
+	/* Each worker reads one unit at a time; a few times as many may still be at work. */
 	at_work = info->workers ? MIN(info->workers * info->n_ranks, 4096) : 64;
 	job->hold_reads = (uint32_t)MIN(4 * MAX(at_work, 8), job->span);
 }
@@ -82,16 +82,16 @@ uint64_t jobs_when(const struct plan *plan, const struct plan_job *job, uint64_t
 			  (job->pace.rate ? (double)NS_PER_S / job->pace.rate : (double)TICK_NS));
 }
 
-/* A job that is over needs nothing; when it would have is the best that is known of a sample that
+/* A job that is over needs nothing; when it would have is the best that is known of a unit that
  * no other one has a key for. */
-struct plan_job *jobs_home(const struct plan *plan, uint32_t sample, uint64_t *ret_when)
+struct plan_job *jobs_home(const struct plan *plan, uint32_t unit, uint64_t *ret_when)
 {
 	struct plan_job *home = NULL;
 
 	*ret_when = NO_POS;
 	for (uint32_t i = 0; i < plan->top_home; i++) {
 		struct plan_job *job = plan->keyed[i];
-		uint64_t due = job ? job_due(plan, job, sample) : NO_POS, when;
+		uint64_t due = job ? job_due(plan, job, unit) : NO_POS, when;
 
 		if (due == NO_POS)
 			continue;
@@ -123,12 +123,12 @@ bool jobs_are_prefetching(const struct plan *plan)
 	return false;
 }
 
-bool jobs_are_outside(const struct plan *plan, uint32_t sample)
+bool jobs_are_outside(const struct plan *plan, uint32_t unit)
 {
 	const struct plan_job *job;
 
 	for (uint32_t at = 0; (job = jobs_next(plan, &at));)
-		if (!job->unnumbered || !(job->unnumbered[sample / 64] >> sample % 64 & 1))
+		if (!job->unnumbered || !(job->unnumbered[unit / 64] >> unit % 64 & 1))
 			return false;
 	return true;
 }
@@ -287,7 +287,7 @@ bool jobs_bury_step(struct plan *plan)
 		epochs_uninstall(job, 0);
 	} else if (job->slots[1].ep) {
 		epochs_uninstall(job, 1);
-	} else if (job->key_ready > KEY_CHUNK) { /* no sample is looked up there any more */
+	} else if (job->key_ready > KEY_CHUNK) { /* no unit is looked up there any more */
 		job->key_ready -= KEY_CHUNK;
 		smaller = realloc(job->key, job->key_ready * sizeof(*job->key));
 		job->key = smaller ? smaller : job->key;
@@ -329,7 +329,7 @@ void jobs_unkeyed(struct plan *plan, struct plan_job *job)
 		jobs_bury(plan, job);
 }
 
-/* Its samples wait for others, or for nobody. */
+/* Its units wait for others, or for nobody. */
 void jobs_leave(struct plan *plan, struct plan_job *job)
 {
 	while (job->n_tail)
@@ -349,7 +349,7 @@ void jobs_restart(struct plan *plan, struct plan_job *job)
 	struct plan_job was;
 
 	assert(!job->before && !job_next(job)->ep);
-	valid_close(plan, job); /* no sample has a key but of these */
+	valid_close(plan, job); /* no unit has a key but of these */
 	was = *job;
 	job->before = job_cur(job)->ep;
 	epochs_uninstall(job, job->cur);

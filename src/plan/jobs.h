@@ -15,14 +15,14 @@ struct plan_job *jobs_first(const struct plan *plan);
 /* How long until a job gets there: in positions, or where there are several jobs in nanoseconds at
  * its pace. */
 uint64_t jobs_when(const struct plan *plan, const struct plan_job *job, uint64_t due);
-/* The job that needs the sample first; NULL: none does. */
-struct plan_job *jobs_home(const struct plan *plan, uint32_t sample, uint64_t *ret_when);
+/* The job that needs the unit first; NULL: none does. */
+struct plan_job *jobs_home(const struct plan *plan, uint32_t unit, uint64_t *ret_when);
 void jobs_stage_dirty(struct plan *plan);
 bool jobs_are_prefetching(const struct plan *plan);
-/* Whether no order numbers the sample. */
-bool jobs_are_outside(const struct plan *plan, uint32_t sample);
+/* Whether no order numbers the unit. */
+bool jobs_are_outside(const struct plan *plan, uint32_t unit);
 void jobs_leave(struct plan *plan, struct plan_job *job); /* is planned for no longer */
-/* No sample has a key of it any more. */
+/* No unit has a key of it any more. */
 void jobs_unkeyed(struct plan *plan, struct plan_job *job);
 /* Frees a share of a job that is gone; false: there is none. */
 bool jobs_bury_step(struct plan *plan);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* When a sample is needed after the two passes that are loaded. A node of many reads a part of the
- * samples in each epoch, and the next use of what it has just read is epochs away; without knowing
+/* When a unit is needed after the two passes that are loaded. A node of many reads a part of the
+ * units in each epoch, and the next use of what it has just read is epochs away; without knowing
  * which are near nothing can be kept that is worth it. The number of the epoch is all that MIN
- * needs: positions within it add less than a tenth of a percent of hits. So each sample has a mask
+ * needs: positions within it add less than a tenth of a percent of hits. So each unit has a mask
  * with a bit per epoch, for 64 epochs, and residents without a key stand in the bucket of the epoch
  * of their next use. Among equals the resident stays, which costs fewest writes.
  *
  * Each epoch is computed once for the masks, one at a time, and taken in by the step; until then
- * the plan knows less and is no worse for it. An order that reads every sample in every epoch needs
+ * the plan knows less and is no worse for it. An order that reads every unit in every epoch needs
  * none of this and has no masks. Must never trust a mask beyond the epochs that are known: bits
  * outside are those of epochs long past. */
 #include "plan_priv.h"
@@ -16,15 +16,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TAKE_CHUNK 65536u /* samples of an epoch taken in per step */
-#define AHEAD 16          /* positions whose samples are brought near the processor */
+#define TAKE_CHUNK 65536u /* units of an epoch taken in per step */
+#define AHEAD 16          /* positions whose units are brought near the processor */
 
 static uint32_t later_bucket_of(const struct item *it)
 {
 	return (it->flags & BUCKET_MASK) >> BUCKET_SHIFT;
 }
 
-/* The first epoch of which no sample has a key. */
+/* The first epoch of which no unit has a key. */
 static uint64_t later_start(const struct plan_job *job)
 {
 	const struct slot *cur = job_cur(job), *next = job_next(job);
@@ -40,14 +40,14 @@ static bool later_is_known(const struct plan *plan, const struct plan_job *job)
 }
 
 /* The epoch of the next use beyond the keys, or NO_POS. */
-static uint64_t later_next_use(const struct plan *plan, const struct plan_job *job, uint32_t sample)
+static uint64_t later_next_use(const struct plan *plan, const struct plan_job *job, uint32_t unit)
 {
 	const struct later *l = &plan->later;
 	uint64_t from = MAX(later_start(job), l->lo), bits;
 
 	if (!later_is_known(plan, job) || from >= l->hi)
 		return NO_POS;
-	bits = l->mask[sample];
+	bits = l->mask[unit];
 	if (from % 64)
 		bits = bits >> from % 64 | bits << (64 - from % 64);
 	if (l->hi - from < 64)
@@ -55,36 +55,36 @@ static uint64_t later_next_use(const struct plan *plan, const struct plan_job *j
 	return bits ? from + (uint64_t)__builtin_ctzll(bits) : NO_POS;
 }
 
-void later_find_bucket(struct plan *plan, struct plan_job *job, uint32_t sample)
+void later_find_bucket(struct plan *plan, struct plan_job *job, uint32_t unit)
 {
-	struct item *it = &plan->item[sample];
+	struct item *it = &plan->item[unit];
 	uint64_t epoch =
-		*job_key(plan, job, sample) == NO_KEY ? later_next_use(plan, job, sample) : NO_POS;
+		*job_key(plan, job, unit) == NO_KEY ? later_next_use(plan, job, unit) : NO_POS;
 
 	it->flags &= ~(uint32_t)BUCKET_MASK;
 	if (epoch != NO_POS)
 		it->flags |= (uint32_t)(1 + epoch % 64) << BUCKET_SHIFT;
 }
 
-void later_enter(struct plan *plan, uint32_t sample)
+void later_enter(struct plan *plan, uint32_t unit)
 {
-	uint32_t bucket = later_bucket_of(&plan->item[sample]);
+	uint32_t bucket = later_bucket_of(&plan->item[unit]);
 
 	assert(bucket <= LATER_EPOCHS && (!bucket || plan->later.mask));
 	if (!bucket) {
-		tree_set(&plan->unkeyed, sample);
+		tree_set(&plan->unkeyed, unit);
 		return;
 	}
-	tree_set(&plan->later.bucket[bucket - 1], sample);
+	tree_set(&plan->later.bucket[bucket - 1], unit);
 	plan->later.filled |= 1ull << (bucket - 1);
 }
 
-void later_leave(struct plan *plan, uint32_t sample)
+void later_leave(struct plan *plan, uint32_t unit)
 {
-	uint32_t bucket = later_bucket_of(&plan->item[sample]);
+	uint32_t bucket = later_bucket_of(&plan->item[unit]);
 	struct tree *t = bucket ? &plan->later.bucket[bucket - 1] : &plan->unkeyed;
 
-	tree_clear(t, sample);
+	tree_clear(t, unit);
 	if (bucket && !t->count)
 		plan->later.filled &= ~(1ull << (bucket - 1));
 }
@@ -116,12 +116,12 @@ uint64_t later_last(const struct plan *plan, const struct plan_job *job)
 		&plan->later.bucket[(later_start(job) + 63 - (uint64_t)__builtin_clzll(f)) % 64]);
 }
 
-bool later_is_near(const struct plan *plan, const struct plan_job *job, uint32_t sample)
+bool later_is_near(const struct plan *plan, const struct plan_job *job, uint32_t unit)
 {
-	uint32_t bucket = later_bucket_of(&plan->item[sample]);
+	uint32_t bucket = later_bucket_of(&plan->item[unit]);
 	uint64_t start = later_start(job), away;
 
-	if (!bucket || plan->later.is_leaving || *job_key(plan, job, sample) != NO_KEY)
+	if (!bucket || plan->later.is_leaving || *job_key(plan, job, unit) != NO_KEY)
 		return false;
 	away = start - job_cur(job)->epoch + ((bucket - 1 - start) & 63);
 	return away <= plan->later.worth_epochs;
@@ -169,7 +169,7 @@ void later_left(struct plan *plan, uint32_t n)
 	later_fini(plan);
 }
 
-/* So many samples are left out. */
+/* So many units are left out. */
 static void later_judged(struct plan *plan, const struct plan_job *job, uint32_t out)
 {
 	struct later *l = &plan->later;
@@ -189,8 +189,8 @@ static void later_judged(struct plan *plan, const struct plan_job *job, uint32_t
 	l->worth_epochs = LATER_EPOCHS;
 }
 
-/* Masks are worth their memory when passes leave out more than a few samples. In a pass without
- * repeats each position is another sample. In others they are counted, a share at a time; each pass
+/* Masks are worth their memory when passes leave out more than a few units. In a pass without
+ * repeats each position is another unit. In others they are counted, a share at a time; each pass
  * is as good for that as the one before. */
 static void later_judge(struct plan *plan, const struct plan_job *job)
 {
@@ -272,7 +272,7 @@ void later_arrived(struct plan *plan, struct plan_job *job, const struct plan_ev
 		l->lo = l->hi - LATER_EPOCHS;
 }
 
-/* Also those whose old bit was right by chance stood elsewhere: every sample with either bit is
+/* Also those whose old bit was right by chance stood elsewhere: every unit with either bit is
  * looked at. */
 static void later_take_in_epoch(struct plan *plan, struct plan_job *job)
 {
@@ -328,17 +328,17 @@ static bool later_survey(struct plan *plan, struct plan_job *job)
 		end = MIN(cur->length, WORK_MOST);
 	}
 	for (; l->surveyed < end; l->surveyed++) {
-		uint32_t sample = cur->ep->sample[l->surveyed];
+		uint32_t unit = cur->ep->sample[l->surveyed];
 		uint64_t epoch = NO_POS, away = 0;
 
 		if (l->surveyed + AHEAD < cur->length)
 			__builtin_prefetch(&l->mask[cur->ep->sample[l->surveyed + AHEAD]]);
-		if (next->ep->first[sample] != SAMPLE_NONE)
+		if (next->ep->first[unit] != SAMPLE_NONE)
 			away = 1;
-		else if ((epoch = later_next_use(plan, job, sample)) != NO_POS)
+		else if ((epoch = later_next_use(plan, job, unit)) != NO_POS)
 			away = MIN(epoch - cur->epoch, LATER_EPOCHS);
-		if (!(plan->item[sample].flags & PINNED))
-			l->survey[away] += plan->item[sample].pages;
+		if (!(plan->item[unit].flags & PINNED))
+			l->survey[away] += plan->item[unit].pages;
 	}
 	if (l->surveyed == cur->length)
 		l->worth_epochs = later_boundary(plan);
@@ -370,14 +370,14 @@ bool later_is_complete(struct plan *plan, struct plan_job *job)
 	       (next->ep && next->is_rerun);
 }
 
-uint32_t later_count(const struct plan *plan, uint32_t sample)
+uint32_t later_count(const struct plan *plan, uint32_t unit)
 {
 	const struct later *l = &plan->later;
 	uint64_t bits;
 
 	if (!l->mask || l->hi == l->lo)
 		return 1;
-	bits = l->mask[sample];
+	bits = l->mask[unit];
 	if (l->lo % 64)
 		bits = bits >> l->lo % 64 | bits << (64 - l->lo % 64);
 	if (l->hi - l->lo < 64)

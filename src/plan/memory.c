@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How much memory the plan's tables take, by what they were made for: arrays per sample, and of each
+/* How much memory the plan's tables take, by what they were made for: arrays per unit, and of each
  * job the passes that are loaded. What grows with nothing is left out. Trees are counted whole, as
  * their members are spread; of those for later epochs the ones that have members. */
 #include "plan_priv.h"

@@ -18,7 +18,7 @@
 
 static bool plan_params_are_sane(const struct plan_params *p)
 {
-	return p->n < SAMPLE_NONE - 1 && (!p->n || p->size) && p->inflight_min >= 1 &&
+	return p->n < UNIT_NONE.v - 1 && (!p->n || p->size) && p->inflight_min >= 1 &&
 	       p->inflight_min <= p->inflight_max && p->sample_max_bytes <= p->arena_bytes / 4 &&
 	       (!p->order || (p->order->n == p->n && p->order->n_ranks >= 1));
 }
@@ -119,7 +119,7 @@ void plan_free(struct plan *plan)
 	free(plan);
 }
 
-/* What fits into a full arena must fit into a smaller one: a sample that never finds room would
+/* What fits into a full arena must fit into a smaller one: a unit that never finds room would
  * keep those behind it out. */
 void plan_set_memory(struct plan *plan, uint64_t arena_bytes, uint64_t stage_bytes)
 {
@@ -135,19 +135,19 @@ void plan_set_memory(struct plan *plan, uint64_t arena_bytes, uint64_t stage_byt
 	jobs_stage_dirty(plan);
 }
 
-static void plan_read_by(struct plan *plan, uint64_t now_ns, uint32_t sample,
+static void plan_read_by(struct plan *plan, uint64_t now_ns, uint32_t unit,
 			 const struct plan_job *reader)
 {
 	struct plan_job *job;
 
 	for (uint32_t at = 0; (job = jobs_next(plan, &at));)
 		if ((!reader || job == reader) && job->state != PLAN_NO_ORDER)
-			window_read(plan, job, now_ns, sample);
+			window_read(plan, job, now_ns, unit);
 }
 
-static void plan_opened(struct plan *plan, uint64_t now_ns, uint32_t sample)
+static void plan_opened(struct plan *plan, uint64_t now_ns, uint32_t unit)
 {
-	struct plan_job *reader = window_reader(plan, sample);
+	struct plan_job *reader = window_reader(plan, unit);
 	struct plan_job *job = reader ? reader : jobs_first(plan);
 	const struct order_epoch *ep = job_next(job)->ep;
 	bool is_alone;
@@ -155,52 +155,52 @@ static void plan_opened(struct plan *plan, uint64_t now_ns, uint32_t sample)
 	/* Its next use is in the next pass, most often: the look-up is a cache miss that may begin
 	 * now. */
 	if (ep)
-		__builtin_prefetch(&ep->first[sample]);
+		__builtin_prefetch(&ep->first[unit]);
 	plan->opened++;
 	plan->has_last_use = false;
-	is_alone = (plan->item[sample].flags & ALONE) != 0;
-	recent_opened(plan, sample);
-	retain_opened(plan, job, now_ns, sample);
-	plan_read_by(plan, now_ns, sample, reader);
+	is_alone = (plan->item[unit].flags & ALONE) != 0;
+	recent_opened(plan, unit);
+	retain_opened(plan, job, now_ns, unit);
+	plan_read_by(plan, now_ns, unit, reader);
 	if (plan->has_last_use)
 		recent_placed(plan);
 	if (!is_alone) /* else nobody has it but the kernel */
-		fetch_adopt(plan, job, sample);
+		fetch_adopt(plan, job, unit);
 }
 
-static void plan_sample_event(struct plan *plan, uint64_t now_ns, const struct plan_event *ev)
+static void plan_unit_event(struct plan *plan, uint64_t now_ns, const struct plan_event *ev)
 {
-	assert(ev->sample < plan->n);
+	assert(ev->unit.v < plan->n);
 	switch (ev->kind) {
 	case PLAN_EV_OPENED:
-		plan_opened(plan, now_ns, ev->sample);
+		plan_opened(plan, now_ns, ev->unit.v);
 		break;
 	case PLAN_EV_FETCHED:
 		retain_fetched(plan, now_ns, ev);
 		break;
 	case PLAN_EV_STAGED:
-		stage_answered(plan, now_ns, ev->sample, ev->status);
+		stage_answered(plan, now_ns, ev->unit.v, ev->status);
 		break;
 	case PLAN_EV_UNSTAGED:
-		stage_unstaged(plan, now_ns, ev->sample);
+		stage_unstaged(plan, now_ns, ev->unit.v);
 		break;
 	case PLAN_EV_PINNED:
-		pin_answered(plan, ev->sample, ev->status);
+		pin_answered(plan, ev->unit.v, ev->status);
 		break;
 	case PLAN_EV_UNPINNED:
-		pin_lost(plan, ev->sample);
+		pin_lost(plan, ev->unit.v);
 		break;
 	case PLAN_EV_KEPT:
-		pin_kept(plan, ev->sample);
+		pin_kept(plan, ev->unit.v);
 		break;
 	case PLAN_EV_LOST_COPY:
-		retain_lost_copy(plan, ev->sample);
+		retain_lost_copy(plan, ev->unit.v);
 		break;
 	case PLAN_EV_RESIZED:
-		retain_resized(plan, ev->sample, ev->bytes);
+		retain_resized(plan, ev->unit.v, ev->bytes);
 		break;
 	default:
-		assert(!"an event that names a sample");
+		assert(!"an event that names a unit");
 	}
 }
 
@@ -239,7 +239,7 @@ void plan_event(struct plan *plan, uint64_t now_ns, const struct plan_event *ev)
 		plan_epoch(plan, now_ns, ev);
 		break;
 	default:
-		plan_sample_event(plan, now_ns, ev);
+		plan_unit_event(plan, now_ns, ev);
 	}
 }
 
@@ -247,19 +247,19 @@ void plan_event(struct plan *plan, uint64_t now_ns, const struct plan_event *ev)
 static void plan_set_use(const struct plan *plan, struct plan_action *a)
 {
 	uint64_t when, pos;
-	const struct plan_job *job = jobs_home(plan, a->sample, &when);
+	const struct plan_job *job = jobs_home(plan, a->unit.v, &when);
 	uint32_t key;
 
 	if (!job)
 		return;
-	key = *job_key(plan, job, a->sample);
+	key = *job_key(plan, job, a->unit.v);
 	pos = key_pos(key) + (key_is_valid(key) ? job_cur(job)->length : 0);
 	a->pass = key_slot(job, key)->pass;
 	a->position = plan->n_jobs > 1 ? plan->now_ns + when : (a->pass << 32) + pos;
 }
 
 struct plan_action *plan_act(struct plan *plan, const struct plan_job *job,
-			     enum plan_action_kind kind, uint32_t sample)
+			     enum plan_action_kind kind, uint32_t unit)
 {
 	struct plan_action *a;
 
@@ -267,7 +267,7 @@ struct plan_action *plan_act(struct plan *plan, const struct plan_job *job,
 	a = &plan->actions[(plan->action_head + plan->action_count++) % ACTIONS_MAX];
 	*a = (struct plan_action){
 		.kind = kind,
-		.sample = sample,
+		.unit = { unit },
 		.position = UINT64_MAX,
 		.pass = UINT64_MAX,
 		.job = job->index,
@@ -277,8 +277,8 @@ struct plan_action *plan_act(struct plan *plan, const struct plan_job *job,
 		a->epoch = job->asked_epoch;
 		return a;
 	}
-	assert(sample < plan->n);
-	a->is_pinned = (plan->item[sample].flags & PINNED) != 0;
+	assert(unit < plan->n);
+	a->is_pinned = (plan->item[unit].flags & PINNED) != 0;
 	plan_set_use(plan, a);
 	return a;
 }
@@ -304,15 +304,15 @@ bool plan_last_use(const struct plan *plan, struct plan_use *ret)
 	return plan->has_last_use;
 }
 
-uint32_t plan_sample_at(const struct plan *plan, uint64_t pass, uint64_t position)
+struct unit_id plan_unit_at(const struct plan *plan, uint64_t pass, uint64_t position)
 {
 	const struct plan_job *first = jobs_first(plan);
 	const struct slot *slots[] = { job_cur(first), job_next(first) };
 
 	for (size_t i = 0; i < ARRAY_LEN(slots); i++)
 		if (slots[i]->ep && slots[i]->pass == pass && position < slots[i]->length)
-			return slots[i]->ep->sample[position];
-	return SAMPLE_NONE;
+			return (struct unit_id){ slots[i]->ep->sample[position] };
+	return UNIT_NONE;
 }
 
 static uint64_t plan_decide(struct plan *plan, uint64_t now_ns)

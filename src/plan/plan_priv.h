@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The body of struct plan, shared by the files of this module only.
  *
- * Every sample has at most one key: the first position, in the two passes that are loaded, at which
- * it has not been read yet. Whatever is to be done with a sample hangs on its key, in one of a few
+ * Every unit has at most one key: the first position, in the two passes that are loaded, at which
+ * it has not been read yet. Whatever is to be done with a unit hangs on its key, in one of a few
  * sets of positions (see item_sets): so "what is due next and missing" and "what is needed last"
- * are each one look into a tree. A sample leaves the sets (item_out), is changed, and enters them
+ * are each one look into a tree. A unit leaves the sets (item_out), is changed, and enters them
  * again (item_in); nothing else touches the trees. */
 #ifndef CLAIRFS_PLAN_PRIV_H
 #define CLAIRFS_PLAN_PRIV_H
@@ -28,7 +28,7 @@
 
 #define PAGE_BYTES 4096u
 #define ACTIONS_MAX 4096u   /* waiting to be handed out */
-/* Samples that a step gives keys to, or takes them from, at most: about a millisecond. A quarter of
+/* Units that a step gives keys to, or takes them from, at most: about a millisecond. A quarter of
  * it where there are so many that none is in a cache. */
 #define WORK_MOST 16384u
 #define WORK_MANY (1u << 22)
@@ -74,16 +74,16 @@ struct plan {
 	uint32_t n_jobs;                  /* that are planned for */
 	uint32_t version[PLAN_JOBS];      /* of the next job at that index */
 	struct plan_job *nobody;          /* stands for the first job where there is none */
-	/* All that samples may have keys of: those, and the ones that rekey.c has to come by for. */
+	/* All that units may have keys of: those, and the ones that rekey.c has to come by for. */
 	struct plan_job *keyed[KEYED_MAX];
 	uint32_t top_home;         /* one more than the last place that is taken there */
 	struct plan_job *item_job; /* whose keys are in the items; NULL: nobody's */
 	struct plan_job *only_job; /* the last one that was alone; NULL: none since */
-	struct plan_job *buried;   /* no sample has a key of them: freed a share at a time */
-	uint32_t rekey_at, n_leaving; /* the sample looked at next; of how many jobs keys may be left */
+	struct plan_job *buried;   /* no unit has a key of them: freed a share at a time */
+	uint32_t rekey_at, n_leaving; /* the unit looked at next; of how many jobs keys may be left */
 	uint32_t work_most, work; /* WORK_MOST; what is left of it in this step */
 	bool is_cut; /* there was more to look at than that: the next step goes on at once */
-	uint64_t touched;         /* samples that were looked at, or entered their sets, ever */
+	uint64_t touched;         /* units that were looked at, or entered their sets, ever */
 	struct recent recent;
 	uint32_t n;
 	uint64_t arena_pages; /* budget now; see plan_set_memory */
@@ -91,19 +91,19 @@ struct plan {
 	uint64_t full_pages;  /* arena_pages when nothing is short */
 	uint64_t spare_pages; /* beyond full_pages, for what is due soon */
 	uint64_t stage_pages, max_pages, store_pages, mean_pages;
-	uint64_t largest; /* pages of a sample that is fetched, at most */
+	uint64_t largest; /* pages of a unit that is fetched, at most */
 	struct item *item;
-	struct tree unkeyed; /* samples in the arena, evictable, of which no next use is known */
+	struct tree unkeyed; /* units in the arena, evictable, of which no next use is known */
 	struct later later;  /* next uses beyond the two passes */
 
-	/* usable.c: what the arena turned out to hold; holes between samples take the rest */
+	/* usable.c: what the arena turned out to hold; holes between units take the rest */
 	double usable; /* pages */
 	uint64_t usable_grown_ns, usable_not_before_ns;
 	uint32_t usable_unanswered,
 		usable_refused; /* fetches asked for before the last cut; in a row */
 	uint64_t used_pages, staged_pages, pinned_pages; /* also what is being staged, pinned */
 	uint64_t held_pages, fresh_pages;
-	uint32_t lost_next; /* the sample that retain_shed looks at next */
+	uint32_t lost_next; /* the unit that retain_shed looks at next */
 	uint32_t forget_at; /* likewise retain_lost_step */
 	uint64_t grown_pages; /* by which files in use have grown: budgets may be exceeded by it */
 	uint32_t inflight_source, inflight_store, inflight_adopted, n_pinning;
@@ -117,7 +117,7 @@ struct plan {
 	double stage_limit; /* pages */
 	uint64_t stage_shrunk_ns, stage_grown_ns;
 	uint64_t stage_pause_ns, stage_not_before_ns; /* if the kernel drops what is pushed, or 0 */
-	uint64_t stage_left;   /* samples that had left the kernel at the last step */
+	uint64_t stage_left;   /* units that had left the kernel at the last step */
 	uint32_t stage_credit; /* if is_stage_bounded: STAGEs that are free now, in sixteenths */
 	bool is_stage_bounded;
 	uint64_t alone_not_before_ns, alone_pause_ns;
@@ -149,20 +149,20 @@ static inline bool item_is_evictable(const struct item *it)
 {
 	return item_state(it) == ARENA && !(it->flags & (HELD | STAGED | STAGING | PINNING));
 }
-/* The job whose SET_KEEP an evictable sample with a key stands in. */
+/* The job whose SET_KEEP an evictable unit with a key stands in. */
 static inline struct plan_job *item_home(const struct plan *plan, const struct item *it)
 {
 	return plan->keyed[(it->flags & HOME_MASK) >> HOME_SHIFT];
 }
-/* When the job uses a sample next: a position, and in which slot; or NO_KEY. */
+/* When the job uses a unit next: a position, and in which slot; or NO_KEY. */
 static inline uint32_t *job_key(const struct plan *plan, const struct plan_job *job,
-				uint32_t sample)
+				uint32_t unit)
 {
-	return job->key ? &job->key[sample] : &plan->item[sample].key;
+	return job->key ? &job->key[unit] : &plan->item[unit].key;
 }
-static inline uint64_t job_due(const struct plan *plan, const struct plan_job *job, uint32_t sample)
+static inline uint64_t job_due(const struct plan *plan, const struct plan_job *job, uint32_t unit)
 {
-	uint32_t key = *job_key(plan, job, sample);
+	uint32_t key = *job_key(plan, job, unit);
 
 	return key == NO_KEY ? NO_POS : job_virtual(job, key_slot(job, key), key_pos(key));
 }
@@ -174,36 +174,36 @@ static inline uint32_t actions_left(const struct plan *plan)
 /* plan.c */
 /* job: whose epoch it is, or for whom. */
 struct plan_action *plan_act(struct plan *plan, const struct plan_job *job,
-			     enum plan_action_kind kind, uint32_t sample);
+			     enum plan_action_kind kind, uint32_t unit);
 
 /* fetch.c */
 bool fetch_is_transient(int status);
 uint64_t fetch_step(struct plan *plan, uint64_t now_ns);
-void fetch_adopt(struct plan *plan, struct plan_job *job, uint32_t sample);
+void fetch_adopt(struct plan *plan, struct plan_job *job, uint32_t unit);
 
 /* pin.c */
-void pin_offer(struct plan *plan, uint32_t sample);
+void pin_offer(struct plan *plan, uint32_t unit);
 bool pin_step(struct plan *plan); /* true when there is more to do at once */
-void pin_answered(struct plan *plan, uint32_t sample, int status);
+void pin_answered(struct plan *plan, uint32_t unit, int status);
 void pin_again(struct plan *plan);
-void pin_lost(struct plan *plan, uint32_t sample);
-void pin_kept(struct plan *plan, uint32_t sample);
+void pin_lost(struct plan *plan, uint32_t unit);
+void pin_kept(struct plan *plan, uint32_t unit);
 
 /* window.c */
 /* Positions from the low-water mark to below `end` that were not read. */
 uint64_t window_unread_below(const struct slot *slot, uint64_t end);
 uint64_t window_first_use(const struct slot *slot, const struct plan *plan,
-			  const struct plan_job *job, uint32_t sample);
+			  const struct plan_job *job, uint32_t unit);
 /* One of several jobs that has read nearly all of its last epoch is finished when it is quiet. */
 void window_leave(struct plan *plan, struct plan_job *job, uint64_t now_ns);
-void window_read(struct plan *plan, struct plan_job *job, uint64_t now_ns, uint32_t sample);
+void window_read(struct plan *plan, struct plan_job *job, uint64_t now_ns, uint32_t unit);
 /* Whose read it is; NULL: nobody's as far as can be told. */
-struct plan_job *window_reader(const struct plan *plan, uint32_t sample);
+struct plan_job *window_reader(const struct plan *plan, uint32_t unit);
 /* Whether it may be a read of the job, among several. */
-bool window_fits(const struct plan *plan, const struct plan_job *job, uint32_t sample);
-bool window_is_outside(const struct plan *plan, const struct plan_job *job, uint32_t sample);
+bool window_fits(const struct plan *plan, const struct plan_job *job, uint32_t unit);
+bool window_is_outside(const struct plan *plan, const struct plan_job *job, uint32_t unit);
 void window_begins(struct plan_job *job);
-bool window_is_recent(const struct plan *plan, const struct plan_job *job, uint32_t sample);
+bool window_is_recent(const struct plan *plan, const struct plan_job *job, uint32_t unit);
 void window_pass_over(struct plan *plan, struct plan_job *job, struct slot *slot, uint64_t pos);
 void window_set_consumed(struct plan *plan, struct plan_job *job, struct slot *slot, uint64_t pos);
 /* A read a little beyond the window: moves the window when everything but a few holes was read. */
@@ -211,7 +211,7 @@ bool window_slide(struct plan *plan, struct plan_job *job, struct slot *slot, ui
 void window_replay(struct plan *plan, struct plan_job *job, uint64_t now_ns);
 
 /* score.c */
-void score_read(struct plan_job *job, uint32_t sample);
+void score_read(struct plan_job *job, uint32_t unit);
 void score_push(struct plan_job *job, bool is_in);
 void score_strange(struct plan_job *job, bool is_strange); /* the job itself would hardly make it */
 uint32_t score_strangers(const struct plan_job *job); /* percent of those, in a small epoch; or 0 */

@@ -20,7 +20,7 @@
 #define USES_MAX 8u
 #define TINY 3u /* positions: every read of such an epoch is as early as it can be */
 
-/* A sample with several uses left is found at the earliest of them, also by guessing. */
+/* A unit with several uses left is found at the earliest of them, also by guessing. */
 static double proof_least_of_uses(const struct slot *slot, uint64_t pos, double rank)
 {
 	double later = 1 - rank;
@@ -50,7 +50,7 @@ static void proof_add_evidence(struct plan_job *job, struct evidence p)
 	job->evidence_head = (job->evidence_head + 1) % SCORE_READS;
 }
 
-/* Before the position is marked as read; NO_POS: the sample is due in no pass that is known. That
+/* Before the position is marked as read; NO_POS: the unit is due in no pass that is known. That
  * is against the order, unless another reader is known of, who reads what the job has read already.
  */
 void proof_weigh_read(struct plan_job *job, const struct slot *slot, uint64_t pos)

@@ -23,11 +23,11 @@ static uint32_t recent_at(const struct recent *r, uint32_t ago)
 	return (r->head + 2 * RECENT_MAX - 1 - ago) % RECENT_MAX;
 }
 
-void recent_opened(struct plan *plan, uint32_t sample)
+void recent_opened(struct plan *plan, uint32_t unit)
 {
 	struct recent *r = &plan->recent;
 
-	r->sample[r->head] = sample;
+	r->unit[r->head] = unit;
 	r->is_placed[r->head] = false;
 	r->head = (r->head + 1) % RECENT_MAX;
 	r->count = MIN(r->count + 1, RECENT_MAX);
@@ -38,34 +38,34 @@ void recent_placed(struct plan *plan)
 	plan->recent.is_placed[recent_at(&plan->recent, 0)] = true;
 }
 
-uint32_t plan_last_opens(const struct plan *plan, uint32_t *ret_sample, uint32_t max)
+uint32_t plan_last_opens(const struct plan *plan, struct unit_id *ret_unit, uint32_t max)
 {
 	const struct recent *r = &plan->recent;
 	uint32_t n = MIN(r->count, max);
 
 	for (uint32_t i = 0; i < n; i++)
-		ret_sample[i] = r->sample[recent_at(r, n - 1 - i)];
+		ret_unit[i] = (struct unit_id){ r->unit[recent_at(r, n - 1 - i)] };
 	return n;
 }
 
-/* How many of the last opens may be of one pass: in a pass no sample comes again, but for jobs that
+/* How many of the last opens may be of one pass: in a pass no unit comes again, but for jobs that
  * open a file more than once in a row. */
 static uint32_t recent_pass(const struct recent *r)
 {
 	struct {
-		uint32_t sample, ago; /* ago + 1; 0: free */
+		uint32_t unit, ago; /* ago + 1; 0: free */
 	} *seen = calloc(SEEN_SIZE, sizeof(*seen));
 	uint32_t ago;
 
 	for (ago = 0; seen && ago < r->count; ago++) {
-		uint32_t sample = r->sample[recent_at(r, ago)];
-		uint32_t at = sample * 2654435761u % SEEN_SIZE;
+		uint32_t unit = r->unit[recent_at(r, ago)];
+		uint32_t at = unit * 2654435761u % SEEN_SIZE;
 
-		while (seen[at].ago && seen[at].sample != sample)
+		while (seen[at].ago && seen[at].unit != unit)
 			at = (at + 1) % SEEN_SIZE;
 		if (seen[at].ago && ago + 1 - seen[at].ago > ECHO_DISTANCE)
 			break;
-		seen[at].sample = sample;
+		seen[at].unit = unit;
 		seen[at].ago = ago + 1;
 	}
 	free(seen);
@@ -79,7 +79,7 @@ static uint32_t recent_reads(const struct recent *r, bool is_unplaced, uint32_t 
 
 	for (uint32_t ago = 0; ago < r->count && n < FIT_READS; ago++)
 		if (!is_unplaced || !r->is_placed[recent_at(r, ago)])
-			reads[FIT_READS - ++n] = r->sample[recent_at(r, ago)];
+			reads[FIT_READS - ++n] = r->unit[recent_at(r, ago)];
 	return n;
 }
 
@@ -129,13 +129,13 @@ static void recent_tell(struct plan *plan, struct plan_job *job, uint32_t n, uin
 	const struct recent *r = &plan->recent;
 
 	while (n-- > 0) {
-		uint32_t at = recent_at(r, n), sample = r->sample[at];
+		uint32_t at = recent_at(r, n), unit = r->unit[at];
 		bool is_own = plan->n_jobs == 1 ||
 			      (!r->is_placed[at] &&
-			       (is_compared || window_fits(plan, job, sample)));
+			       (is_compared || window_fits(plan, job, unit)));
 
-		if (is_own && !(n < heard && window_is_outside(plan, job, sample)))
-			window_read(plan, job, plan->now_ns, sample);
+		if (is_own && !(n < heard && window_is_outside(plan, job, unit)))
+			window_read(plan, job, plan->now_ns, unit);
 	}
 	plan->has_last_use = false;
 }

@@ -11,12 +11,12 @@ struct plan_job;
 #define RECENT_MAX 4096u
 
 struct recent {
-	uint32_t sample[RECENT_MAX]; /* ring */
+	uint32_t unit[RECENT_MAX]; /* ring */
 	bool is_placed[RECENT_MAX];  /* it was where a job was expected */
 	uint32_t head, count;
 };
 
-void recent_opened(struct plan *plan, uint32_t sample);
+void recent_opened(struct plan *plan, uint32_t unit);
 /* The last one was where a job was expected. */
 void recent_placed(struct plan *plan);
 /* The first epoch of the job is there: what of the last opens was its own. -ENOMEM: it has none any

@@ -11,7 +11,7 @@
 
 #include <stdlib.h>
 
-#define OCCURRENCES 4u /* of one sample that are looked at */
+#define OCCURRENCES 4u /* of one unit that are looked at */
 #define MOST_READS (2 * SYNC_READS)
 #define MIXED_READS 128u
 #define TRY_EVERY 8u

@@ -2,10 +2,10 @@
 /* What is in the arena, and what leaves it. The rule is MIN with two brakes: the resident whose
  * next use is farthest goes first; never one that is due before what it would make room for; and
  * one worth keeping (its next use lies among the first arena-full of the next pass) only when the
- * missing sample is due soon. Without the second brake a fast source reads nearly the whole dataset
+ * missing unit is due soon. Without the second brake a fast source reads nearly the whole dataset
  * every epoch, without its exception a slow one stalls at the end of each.
  *
- * A sample that was opened is held for a while: its reader may not have read it yet and the kernel
+ * A unit that was opened is held for a while: its reader may not have read it yet and the kernel
  * may drop its pages. It must never be dropped while it is being staged or pinned. */
 #include "plan_priv.h"
 
@@ -25,22 +25,22 @@ void item_set_fresh(struct plan *plan, struct item *it, bool is_fresh)
 		plan->fresh_pages -= it->pages;
 }
 
-/* The copy is gone: its hold must not release a later one of the same sample. */
-static void retain_forget_hold(struct plan *plan, uint32_t sample)
+/* The copy is gone: its hold must not release a later one of the same unit. */
+static void retain_forget_hold(struct plan *plan, uint32_t unit)
 {
 	for (uint32_t i = plan->hold_count; i-- > 0;) {
 		struct hold *h = &plan->hold[(plan->hold_head + i) % plan->hold_size];
 
-		if (h->sample == sample) {
-			h->sample = SAMPLE_NONE;
+		if (h->unit == unit) {
+			h->unit = UNIT_NONE.v;
 			return;
 		}
 	}
 }
 
-void item_set_state(struct plan *plan, uint32_t sample, uint32_t state)
+void item_set_state(struct plan *plan, uint32_t unit, uint32_t state)
 {
-	struct item *it = &plan->item[sample];
+	struct item *it = &plan->item[unit];
 
 	if (item_state(it) == ABSENT && state != ABSENT)
 		plan->used_pages += it->pages;
@@ -49,7 +49,7 @@ void item_set_state(struct plan *plan, uint32_t sample, uint32_t state)
 		plan->used_pages -= it->pages;
 		if (it->flags & HELD) {
 			plan->held_pages -= it->pages;
-			retain_forget_hold(plan, sample);
+			retain_forget_hold(plan, unit);
 		}
 		item_set_fresh(plan, it, false);
 		it->flags &= ~(uint32_t)HELD;
@@ -57,22 +57,22 @@ void item_set_state(struct plan *plan, uint32_t sample, uint32_t state)
 	it->flags = (it->flags & ~(uint32_t)STATE_MASK) | state;
 }
 
-/* Between item_out and item_in: the sample is ABSENT afterwards. */
-static void retain_remove(struct plan *plan, uint32_t sample)
+/* Between item_out and item_in: the unit is ABSENT afterwards. */
+static void retain_remove(struct plan *plan, uint32_t unit)
 {
-	if (plan->item[sample].flags & FRESH)
+	if (plan->item[unit].flags & FRESH)
 		plan->wasted++;
-	item_set_state(plan, sample, ABSENT);
+	item_set_state(plan, unit, ABSENT);
 }
 
-void retain_drop(struct plan *plan, struct plan_job *job, uint32_t sample)
+void retain_drop(struct plan *plan, struct plan_job *job, uint32_t unit)
 {
-	assert(item_state(&plan->item[sample]) == ARENA);
-	assert(!(plan->item[sample].flags & (STAGING | PINNING)));
-	plan_act(plan, job, PLAN_ACT_DROP, sample);
-	item_out(plan, sample);
-	retain_remove(plan, sample);
-	item_in(plan, sample);
+	assert(item_state(&plan->item[unit]) == ARENA);
+	assert(!(plan->item[unit].flags & (STAGING | PINNING)));
+	plan_act(plan, job, PLAN_ACT_DROP, unit);
+	item_out(plan, unit);
+	retain_remove(plan, unit);
+	item_in(plan, unit);
 }
 
 /* A ring that grows: the reads of one hold time. Without memory the oldest is let go early, which
@@ -93,29 +93,29 @@ static bool retain_grow_holds(struct plan *plan)
 	return true;
 }
 
-static void retain_push_hold(struct plan *plan, uint64_t now_ns, uint32_t sample)
+static void retain_push_hold(struct plan *plan, uint64_t now_ns, uint32_t unit)
 {
-	struct item *it = &plan->item[sample];
+	struct item *it = &plan->item[unit];
 
 	if (plan->hold_count == plan->hold_size && !retain_grow_holds(plan))
 		return;
 	plan->hold[(plan->hold_head + plan->hold_count++) % plan->hold_size] =
-		(struct hold){ plan->opened, now_ns, sample };
+		(struct hold){ plan->opened, now_ns, unit };
 	it->flags |= HELD;
 	plan->held_pages += it->pages;
 }
 
-void retain_opened(struct plan *plan, struct plan_job *job, uint64_t now_ns, uint32_t sample)
+void retain_opened(struct plan *plan, struct plan_job *job, uint64_t now_ns, uint32_t unit)
 {
-	struct item *it = &plan->item[sample];
+	struct item *it = &plan->item[unit];
 
-	alone_opened(plan, sample);
+	alone_opened(plan, unit);
 	if (!(it->flags & ALONE))
-		horizon_opened(plan, job, sample);
-	item_out(plan, sample);
+		horizon_opened(plan, job, unit);
+	item_out(plan, unit);
 	plan->useful += (it->flags & ALONE_FRESH) != 0;
 	it->flags &= ~(uint32_t)ALONE_FRESH;
-	stage_forget(plan, sample);
+	stage_forget(plan, unit);
 	if (item_state(it) == FETCHING) {
 		plan->budget.is_awaited = true;
 		if (!(it->flags & OPENED)) {
@@ -128,9 +128,9 @@ void retain_opened(struct plan *plan, struct plan_job *job, uint64_t now_ns, uin
 			plan->useful++;
 		item_set_fresh(plan, it, false);
 		if (!(it->flags & HELD))
-			retain_push_hold(plan, now_ns, sample);
+			retain_push_hold(plan, now_ns, unit);
 	}
-	item_in(plan, sample);
+	item_in(plan, unit);
 }
 
 static void retain_source_answered(struct plan *plan, struct plan_job *job, uint64_t now_ns,
@@ -146,7 +146,7 @@ static void retain_source_answered(struct plan *plan, struct plan_job *job, uint
 void retain_fetched(struct plan *plan, uint64_t now_ns, const struct plan_event *ev)
 {
 	struct plan_job *job = jobs_first(plan);
-	struct item *it = &plan->item[ev->sample];
+	struct item *it = &plan->item[ev->unit.v];
 	bool is_store = (it->flags & FROM_STORE) != 0;
 
 	assert(item_state(it) == FETCHING && ev->status <= 0);
@@ -166,60 +166,60 @@ void retain_fetched(struct plan *plan, uint64_t now_ns, const struct plan_event 
 			retain_source_answered(plan, job, now_ns, it->pages, ev);
 	}
 	usable_answered(plan, now_ns, it->pages, ev->status);
-	item_out(plan, ev->sample);
+	item_out(plan, ev->unit.v);
 	if (ev->status == PLAN_HELD_OUT) { /* as if it had not been asked for */
 		plan->issued--;
 		plan->failed--;
 	}
 	if (ev->status == 0) {
-		item_set_state(plan, ev->sample, ARENA);
+		item_set_state(plan, ev->unit.v, ARENA);
 		if (it->flags & OPENED)
-			retain_push_hold(plan, now_ns, ev->sample);
+			retain_push_hold(plan, now_ns, ev->unit.v);
 		else
 			item_set_fresh(plan, it, true);
 	} else {
 		plan->failed += !(it->flags & ADOPTED);
-		item_set_state(plan, ev->sample, ABSENT);
+		item_set_state(plan, ev->unit.v, ABSENT);
 		if (ev->status != -ENOMEM)
 			it->flags |= AGAIN;
 		/* Without room it is tried again as soon as there is some. */
 		if (it->flags & ADOPTED)
 			; /* says nothing about the source */
 		else if (fetch_is_transient(ev->status) && ev->status != -ENOMEM)
-			stage_try_again(plan, now_ns, ev->sample, NO_FETCH);
+			stage_try_again(plan, now_ns, ev->unit.v, NO_FETCH);
 		else if (!(it->flags & OPENED) && ev->status != -ENOMEM)
 			it->flags |= NO_FETCH | (ev->status == PLAN_HELD_OUT ? HELD_OUT : 0);
 	}
 	if (it->flags & OPENED)
 		horizon_awaited(plan, false);
 	it->flags &= ~(uint32_t)(OPENED | FROM_STORE | ADOPTED);
-	item_in(plan, ev->sample);
+	item_in(plan, ev->unit.v);
 	if (ev->status == 0 && !is_store)
-		pin_offer(plan, ev->sample);
+		pin_offer(plan, ev->unit.v);
 }
 
 /* Tiers are exclusive: what the store has need not stay here. Everything else stays until its room
  * is needed. */
-static void retain_release_hold(struct plan *plan, struct plan_job *job, uint32_t sample)
+static void retain_release_hold(struct plan *plan, struct plan_job *job, uint32_t unit)
 {
 	struct item *it;
 
-	if (sample == SAMPLE_NONE)
+	if (unit == UNIT_NONE.v)
 		return; /* its copy was lost meanwhile */
-	it = &plan->item[sample];
+	it = &plan->item[unit];
 	assert(it->flags & HELD);
-	item_out(plan, sample);
+	item_out(plan, unit);
 	it->flags &= ~(uint32_t)HELD;
 	plan->held_pages -= it->pages;
-	item_in(plan, sample);
+	item_in(plan, unit);
 	if (it->flags & PINNED && !(it->flags & (PINNING | STAGING | STAGED)))
-		retain_drop(plan, job, sample);
+		retain_drop(plan, job, unit);
 	else
-		pin_offer(plan, sample);
+		pin_offer(plan, unit);
 }
 
 /* What was pushed for an order that turned out to be wrong waits for nobody, unless another job is
- * about to read it. At most so many samples are looked at; returns how many were not. */
+ * about to read it. At most so many units are looked at; returns how many were not. */
 static uint32_t retain_forget_pushed(struct plan *plan, uint32_t most)
 {
 	uint32_t end = plan->forget_at + MIN(plan->n - plan->forget_at, most);
@@ -228,13 +228,13 @@ static uint32_t retain_forget_pushed(struct plan *plan, uint32_t most)
 	plan->touched += end - plan->forget_at;
 	most -= end - plan->forget_at;
 	for (; plan->forget_at < end && plan->staged_pages; plan->forget_at++) {
-		uint32_t sample = plan->forget_at;
+		uint32_t unit = plan->forget_at;
 
-		if (!(plan->item[sample].flags & STAGED) || stage_is_wanted(plan, sample))
+		if (!(plan->item[unit].flags & STAGED) || stage_is_wanted(plan, unit))
 			continue;
-		item_out(plan, sample);
-		stage_forget(plan, sample);
-		item_in(plan, sample);
+		item_out(plan, unit);
+		stage_forget(plan, unit);
+		item_in(plan, unit);
 	}
 	if (!plan->staged_pages)
 		plan->forget_at = plan->n;
@@ -261,11 +261,11 @@ static void retain_shed(struct plan *plan, struct plan_job *job)
 {
 	while (plan->n_jobs && !jobs_are_prefetching(plan) && plan->lost_next < plan->n &&
 	       actions_left(plan) && plan->fresh_pages > plan->arena_pages / 2) {
-		uint32_t sample = plan->lost_next++;
-		const struct item *it = &plan->item[sample];
+		uint32_t unit = plan->lost_next++;
+		const struct item *it = &plan->item[unit];
 
 		if (it->flags & FRESH && item_is_evictable(it))
-			retain_drop(plan, job, sample);
+			retain_drop(plan, job, unit);
 	}
 }
 
@@ -273,15 +273,15 @@ static void retain_shed(struct plan *plan, struct plan_job *job)
  * next victim, which is looked up by position: all of them are far apart, and begin to come now. */
 static void retain_pop_hold(struct plan *plan, struct plan_job *job)
 {
-	uint32_t sample = plan->hold[plan->hold_head].sample, soon;
+	uint32_t unit = plan->hold[plan->hold_head].unit, soon;
 	const struct item *it;
 
 	assert(plan->hold_count);
 	plan->hold_head = (plan->hold_head + 1) % plan->hold_size;
 	plan->hold_count--;
-	retain_release_hold(plan, job, sample);
-	soon = plan->hold[(plan->hold_head + AHEAD) % plan->hold_size].sample;
-	if (plan->hold_count <= AHEAD || soon == SAMPLE_NONE)
+	retain_release_hold(plan, job, unit);
+	soon = plan->hold[(plan->hold_head + AHEAD) % plan->hold_size].unit;
+	if (plan->hold_count <= AHEAD || soon == UNIT_NONE.v)
 		return;
 	it = &plan->item[soon];
 	if (it->key != NO_KEY) {
@@ -327,7 +327,7 @@ bool retain_knows_keys(const struct plan *plan)
 	return true;
 }
 
-/* Of those that are at home with this job, the one that it needs last, or SAMPLE_NONE. */
+/* Of those that are at home with this job, the one that it needs last, or UNIT_NONE. */
 static uint32_t retain_last_of(const struct plan_job *job)
 {
 	const struct slot *slots[SLOTS] = { job_next(job), job_valid(job), job_cur(job) };
@@ -338,24 +338,24 @@ static uint32_t retain_last_of(const struct plan_job *job)
 		if (pos != NO_POS)
 			return slots[i]->ep->sample[pos];
 	}
-	return SAMPLE_NONE;
+	return UNIT_NONE.v;
 }
 
-/* Of all homes the sample that is needed last, or SAMPLE_NONE. */
+/* Of all homes the unit that is needed last, or UNIT_NONE. */
 static uint32_t retain_last_of_all(const struct plan *plan, uint64_t *ret_when)
 {
-	uint32_t last = SAMPLE_NONE;
+	uint32_t last = UNIT_NONE.v;
 
 	*ret_when = 0;
 	for (uint32_t i = 0; i < plan->top_home; i++) {
 		const struct plan_job *job = plan->keyed[i];
-		uint32_t s = job ? retain_last_of(job) : SAMPLE_NONE;
+		uint32_t s = job ? retain_last_of(job) : UNIT_NONE.v;
 		uint64_t when;
 
-		if (s == SAMPLE_NONE)
+		if (s == UNIT_NONE.v)
 			continue;
 		when = jobs_when(plan, job, job_due(plan, job, s));
-		if (last == SAMPLE_NONE || when > *ret_when) {
+		if (last == UNIT_NONE.v || when > *ret_when) {
 			last = s;
 			*ret_when = when;
 		}
@@ -363,30 +363,30 @@ static uint32_t retain_last_of_all(const struct plan *plan, uint64_t *ret_when)
 	return last;
 }
 
-/* The sample moves to whoever needs it first by now. False: not in this step any more. */
-static bool retain_rehome(struct plan *plan, uint32_t sample)
+/* The unit moves to whoever needs it first by now. False: not in this step any more. */
+static bool retain_rehome(struct plan *plan, uint32_t unit)
 {
 	plan->is_cut = plan->is_cut || !plan->work;
 	if (!plan->work)
 		return false;
 	plan->work--;
-	assert(item_is_evictable(&plan->item[sample]));
-	item_out(plan, sample);
-	item_in(plan, sample);
+	assert(item_is_evictable(&plan->item[unit]));
+	item_out(plan, unit);
+	item_in(plan, unit);
 	return true;
 }
 
-static bool retain_is_at_home(const struct plan *plan, uint32_t sample)
+static bool retain_is_at_home(const struct plan *plan, uint32_t unit)
 {
 	uint64_t when;
 
 	if (plan->n_jobs == 1 && !plan->n_leaving)
 		return true;
-	return jobs_home(plan, sample, &when) == item_home(plan, &plan->item[sample]);
+	return jobs_home(plan, unit, &when) == item_home(plan, &plan->item[unit]);
 }
 
 /* The keyed resident that is needed last by whoever needs it first. A home is as old as the
- * sample's last change, and the paces were others then, or a job was at work that has left: it is
+ * unit's last change, and the paces were others then, or a job was at work that has left: it is
  * looked at again for the one that would leave, until that one is right. */
 static uint32_t retain_last(struct plan *plan, uint64_t *ret_when)
 {
@@ -394,10 +394,10 @@ static uint32_t retain_last(struct plan *plan, uint64_t *ret_when)
 
 	do {
 		last = retain_last_of_all(plan, ret_when);
-		if (last == SAMPLE_NONE || retain_is_at_home(plan, last))
+		if (last == UNIT_NONE.v || retain_is_at_home(plan, last))
 			return last;
 	} while (retain_rehome(plan, last));
-	return SAMPLE_NONE;
+	return UNIT_NONE.v;
 }
 
 /* Of those at home with a job that is over, one that no job at work needs. Those that one needs
@@ -409,7 +409,7 @@ static uint64_t retain_orphan(struct plan *plan, const struct plan_job *job)
 
 	do {
 		last = retain_last_of(job);
-		if (last == SAMPLE_NONE)
+		if (last == UNIT_NONE.v)
 			return NO_POS;
 		if (jobs_home(plan, last, &when)->is_over)
 			return last;
@@ -434,7 +434,7 @@ static uint64_t retain_unneeded(struct plan *plan)
 	return bit;
 }
 
-/* The resident that is needed last, or SAMPLE_NONE; *ret_when: NO_POS when no use is known. What
+/* The resident that is needed last, or UNIT_NONE; *ret_when: NO_POS when no use is known. What
  * nobody needs may still be found with the next step: nothing else leaves instead of it. */
 static uint32_t retain_victim(struct plan *plan, const struct plan_job *job, uint64_t *ret_when)
 {
@@ -442,14 +442,14 @@ static uint32_t retain_victim(struct plan *plan, const struct plan_job *job, uin
 
 	*ret_when = NO_POS;
 	if (bit == NO_POS && plan->is_cut)
-		return SAMPLE_NONE;
+		return UNIT_NONE.v;
 	if (bit == NO_POS)
 		bit = later_last(plan, job);
 	return bit == NO_POS ? retain_last(plan, ret_when) : (uint32_t)bit;
 }
 
 /* Whether a read of the source is saved by keeping it rather than what is fetched far ahead. */
-static bool retain_is_worth(const struct plan *plan, const struct plan_job *job, uint32_t sample,
+static bool retain_is_worth(const struct plan *plan, const struct plan_job *job, uint32_t unit,
 			    uint64_t when)
 {
 	const struct slot *next = job_next(job);
@@ -457,7 +457,7 @@ static bool retain_is_worth(const struct plan *plan, const struct plan_job *job,
 
 	if (plan->n_jobs > 1)
 		return when < plan->worth.within;
-	return when < end - job_low(job) || later_is_near(plan, job, sample);
+	return when < end - job_low(job) || later_is_near(plan, job, unit);
 }
 
 /* A wrong order must not fill more than was promised. */
@@ -474,7 +474,7 @@ bool retain_make_room(struct plan *plan, struct plan_job *job, uint64_t pages, u
 		uint64_t victim_when;
 		uint32_t victim = retain_victim(plan, job, &victim_when);
 
-		bool is_harm = victim == SAMPLE_NONE || victim_when <= when;
+		bool is_harm = victim == UNIT_NONE.v || victim_when <= when;
 
 		if (actions_left(plan) < 2)
 			return false;
@@ -507,23 +507,23 @@ bool retain_make_room_unneeded(struct plan *plan, uint64_t pages)
 bool retain_let_go(struct plan *plan)
 {
 	while (!plan->n_jobs && plan->unkeyed.count && plan->work && actions_left(plan)) {
-		uint32_t sample = (uint32_t)tree_max(&plan->unkeyed);
+		uint32_t unit = (uint32_t)tree_max(&plan->unkeyed);
 
 		plan->work--;
-		plan_act(plan, plan->nobody, PLAN_ACT_DROP, sample)->is_left = true;
-		item_out(plan, sample);
-		retain_remove(plan, sample);
-		item_in(plan, sample);
+		plan_act(plan, plan->nobody, PLAN_ACT_DROP, unit)->is_left = true;
+		item_out(plan, unit);
+		retain_remove(plan, unit);
+		item_in(plan, unit);
 	}
 	return !plan->n_jobs && plan->unkeyed.count;
 }
 
-void retain_resized(struct plan *plan, uint32_t sample, uint64_t bytes)
+void retain_resized(struct plan *plan, uint32_t unit, uint64_t bytes)
 {
-	struct item *it = &plan->item[sample];
+	struct item *it = &plan->item[unit];
 	uint64_t pages = bytes / PAGE_BYTES + (bytes % PAGE_BYTES != 0), was = it->pages;
 
-	item_out(plan, sample);
+	item_out(plan, unit);
 	it->pages = (uint32_t)MIN(MAX(pages, 1), UINT32_MAX);
 	if (it->pages <= plan->max_pages)
 		plan->largest = MAX(plan->largest, it->pages);
@@ -540,14 +540,14 @@ void retain_resized(struct plan *plan, uint32_t sample, uint64_t bytes)
 	if (it->flags & (PINNED | PINNING))
 		plan->pinned_pages += it->pages - was;
 	jobs_stage_dirty(plan);
-	item_in(plan, sample);
+	item_in(plan, unit);
 }
 
-void retain_lost_copy(struct plan *plan, uint32_t sample)
+void retain_lost_copy(struct plan *plan, uint32_t unit)
 {
-	item_out(plan, sample);
-	stage_forget(plan, sample); /* the pages are those of the old file */
-	if (item_state(&plan->item[sample]) == ARENA)
-		retain_remove(plan, sample);
-	item_in(plan, sample);
+	item_out(plan, unit);
+	stage_forget(plan, unit); /* the pages are those of the old file */
+	if (item_state(&plan->item[unit]) == ARENA)
+		retain_remove(plan, unit);
+	item_in(plan, unit);
 }

@@ -10,10 +10,10 @@
 
 /* retain.c: the arena's content, holds */
 /* Between item_out and item_in. */
-void item_set_state(struct plan *plan, uint32_t sample, uint32_t state);
-void retain_opened(struct plan *plan, struct plan_job *job, uint64_t now_ns, uint32_t sample);
+void item_set_state(struct plan *plan, uint32_t unit, uint32_t state);
+void retain_opened(struct plan *plan, struct plan_job *job, uint64_t now_ns, uint32_t unit);
 void retain_fetched(struct plan *plan, uint64_t now_ns, const struct plan_event *ev);
-void retain_drop(struct plan *plan, struct plan_job *job, uint32_t sample);
+void retain_drop(struct plan *plan, struct plan_job *job, uint32_t unit);
 void retain_lost(struct plan *plan); /* an order is not followed any more */
 bool retain_lost_step(struct plan *plan); /* true when there is more to do at once */
 uint64_t retain_step(struct plan *plan, uint64_t now_ns);
@@ -28,12 +28,12 @@ bool retain_make_room_unneeded(struct plan *plan, uint64_t pages);
  * jobs_when). */
 bool retain_make_room(struct plan *plan, struct plan_job *job, uint64_t pages, uint64_t when,
 		      enum room_for what);
-void retain_resized(struct plan *plan, uint32_t sample, uint64_t bytes);
-void retain_lost_copy(struct plan *plan, uint32_t sample);
+void retain_resized(struct plan *plan, uint32_t unit, uint64_t bytes);
+void retain_lost_copy(struct plan *plan, uint32_t unit);
 
 /* worth.c */
 void worth_init(struct plan *plan);
-void worth_read(struct plan *plan, uint64_t now_ns, uint32_t sample);
+void worth_read(struct plan *plan, uint64_t now_ns, uint32_t unit);
 
 /* usable.c: as far as refused fetches have shown */
 void usable_init(struct plan *plan);

@@ -46,9 +46,9 @@ void plan_enter(struct plan *plan, struct plan_job *job, enum plan_state state, 
 	job->why = why ? why : score_state_why(job, state);
 }
 
-void score_read(struct plan_job *job, uint32_t sample)
+void score_read(struct plan_job *job, uint32_t unit)
 {
-	job->history[job->history_head] = sample;
+	job->history[job->history_head] = unit;
 	job->history_head = (job->history_head + 1) % SCORE_READS;
 	job->history_count = MIN(job->history_count + 1, SCORE_READS);
 	job->reads++;
@@ -140,12 +140,12 @@ void score_left(struct plan_job *job)
 	score_age(job);
 }
 
-/* More than a reader who takes any samples would hit the window with. */
+/* More than a reader who takes any units would hit the window with. */
 static bool score_is_no_chance(const struct plan *plan, const struct plan_job *job, uint32_t in,
 			       uint32_t reads)
 {
-	uint64_t samples = MAX(plan->n - job->n_outside, 1);
-	double mean = (double)reads * (double)MIN(job->span, samples) / (double)samples;
+	uint64_t units = MAX(plan->n - job->n_outside, 1);
+	double mean = (double)reads * (double)MIN(job->span, units) / (double)units;
 	double over = (double)in - mean;
 
 	return over > 3 && over * over > 16 * mean;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What to push into the kernel's page cache: the samples due next, as many as fit into the stage
+/* What to push into the kernel's page cache: the units due next, as many as fit into the stage
  * limit counted from the readers in positions, not in what happens to be there. Staging whatever is
- * in the arena would fill the limit with samples that are due much later, whose pages some kernels
+ * in the arena would fill the limit with units that are due much later, whose pages some kernels
  * drop within seconds.
  *
  * The kernel dropping unread pages shrinks the limit (once per half second, by a quarter); it
- * recovers over half a minute. The arena copy stays until the sample was opened, so a dropped page
+ * recovers over half a minute. The arena copy stays until the unit was opened, so a dropped page
  * costs no read of the source; but for those that alone.c leaves to the kernel.
  *
  * Some kernels drop whatever nobody has read for two seconds. Shrinking by quarters until they are
@@ -16,8 +16,8 @@
  * only after a pause, which is longer each time that drops follow.
  *
  * How many inodes the kernel may know ahead of the readers is the executive's to say: it refuses a
- * STAGE with PLAN_NO_INODES. That says nothing about the sample, which stays where it is. From then
- * on each sample that is opened (or dropped by the kernel) buys one STAGE, each sixteenth two, so
+ * STAGE with PLAN_NO_INODES. That says nothing about the unit, which stays where it is. From then
+ * on each unit that is opened (or dropped by the kernel) buys one STAGE, each sixteenth two, so
  * that the window follows the readers at the size it has and grows when there is room again. Once
  * they buy more than there is to stage the bound is forgotten. */
 #include "plan_priv.h"
@@ -34,11 +34,11 @@
 #define RETRY_NS (50 * NS_PER_MS)
 #define CREDIT 16u                 /* what a STAGE costs while there is a bound */
 #define CREDIT_MOST (256 * CREDIT) /* beyond, there is none */
-#define AHEAD 16                   /* positions whose samples are brought near the processor */
+#define AHEAD 16                   /* positions whose units are brought near the processor */
 
-static uint64_t stage_weight(const struct plan *plan, uint32_t sample)
+static uint64_t stage_weight(const struct plan *plan, uint32_t unit)
 {
-	uint32_t pages = plan->item[sample].pages;
+	uint32_t pages = plan->item[unit].pages;
 
 	return pages <= plan->max_pages && pages <= plan->stage_pages ? pages : 0;
 }
@@ -71,17 +71,17 @@ static void stage_extend(struct plan *plan, struct plan_job *job)
 	}
 }
 
-void stage_consumed(struct plan *plan, struct plan_job *job, uint64_t due, uint32_t sample)
+void stage_consumed(struct plan *plan, struct plan_job *job, uint64_t due, uint32_t unit)
 {
 	if (job->is_stage_dirty || due >= job->stage_end)
 		return;
-	assert(job->stage_sum >= stage_weight(plan, sample));
-	job->stage_sum -= stage_weight(plan, sample);
+	assert(job->stage_sum >= stage_weight(plan, unit));
+	job->stage_sum -= stage_weight(plan, unit);
 }
 
-void stage_forget(struct plan *plan, uint32_t sample)
+void stage_forget(struct plan *plan, uint32_t unit)
 {
-	struct item *it = &plan->item[sample];
+	struct item *it = &plan->item[unit];
 
 	if (!(it->flags & STAGED))
 		return;
@@ -91,7 +91,7 @@ void stage_forget(struct plan *plan, uint32_t sample)
 	it->flags &= ~(uint32_t)(STAGED | ALONE | ALONE_FRESH);
 }
 
-/* The next one to stage within the window, or SAMPLE_NONE. */
+/* The next one to stage within the window, or UNIT_NONE. */
 static uint32_t stage_next(const struct plan_job *job)
 {
 	const struct slot *slots[SLOTS] = { job_cur(job), job_valid(job), job_next(job) };
@@ -103,9 +103,9 @@ static uint32_t stage_next(const struct plan_job *job)
 		if (pos == NO_POS)
 			continue;
 		return job_virtual(job, slot, pos) < job->stage_end ? slot->ep->sample[pos]
-									   : SAMPLE_NONE;
+									   : UNIT_NONE.v;
 	}
-	return SAMPLE_NONE;
+	return UNIT_NONE.v;
 }
 
 static void stage_recover(struct plan *plan, uint64_t now_ns)
@@ -125,7 +125,7 @@ static void stage_recover(struct plan *plan, uint64_t now_ns)
 		plan->stage_pause_ns = 0;
 }
 
-/* Samples whose inode the kernel did not know a moment ago, fetches that were cancelled. */
+/* Units whose inode the kernel did not know a moment ago, fetches that were cancelled. */
 static uint64_t stage_retry(struct plan *plan, uint64_t now_ns)
 {
 	while (plan->retry_count) {
@@ -135,9 +135,9 @@ static uint64_t stage_retry(struct plan *plan, uint64_t now_ns)
 			return r->at_ns;
 		plan->retry_head = (plan->retry_head + 1) % RETRY_QUEUE;
 		plan->retry_count--;
-		item_out(plan, r->sample);
-		plan->item[r->sample].flags &= ~r->flag;
-		item_in(plan, r->sample);
+		item_out(plan, r->unit);
+		plan->item[r->unit].flags &= ~r->flag;
+		item_in(plan, r->unit);
 	}
 	return UINT64_MAX;
 }
@@ -168,27 +168,27 @@ static void stage_job(struct plan *plan, struct plan_job *job)
 {
 	stage_extend(plan, job);
 	while (actions_left(plan) > ACTIONS_MAX / 4) {
-		uint32_t sample = stage_next(job);
+		uint32_t unit = stage_next(job);
 		struct item *it;
 		bool is_due;
 
-		if (sample == SAMPLE_NONE)
+		if (unit == UNIT_NONE.v)
 			break;
-		it = &plan->item[sample];
+		it = &plan->item[unit];
 		assert(item_state(it) == ARENA && !(it->flags & (STAGED | STAGING | HELD)));
 		/* What is due at once is not kept out by what was staged ahead before the limit
 		 * shrank. */
-		is_due = job_due(plan, job, sample) < job_low(job) + job->span;
+		is_due = job_due(plan, job, unit) < job_low(job) + job->span;
 		if (plan->staged_pages + it->pages >
 		    (is_due ? plan->stage_most : (uint64_t)plan->stage_limit))
 			break;
 		if (!stage_spend(plan))
 			break;
-		plan_act(plan, job, PLAN_ACT_STAGE, sample);
-		item_out(plan, sample);
+		plan_act(plan, job, PLAN_ACT_STAGE, unit);
+		item_out(plan, unit);
 		it->flags |= STAGING;
 		plan->staged_pages += it->pages;
-		item_in(plan, sample);
+		item_in(plan, unit);
 	}
 }
 
@@ -205,29 +205,29 @@ uint64_t stage_step(struct plan *plan, uint64_t now_ns)
 	return wake;
 }
 
-bool stage_is_due(const struct plan *plan, uint32_t sample)
+bool stage_is_due(const struct plan *plan, uint32_t unit)
 {
 	const struct plan_job *job;
 
 	for (uint32_t at = 0; (job = jobs_next(plan, &at));)
-		if (job_due(plan, job, sample) < job->stage_end)
+		if (job_due(plan, job, unit) < job->stage_end)
 			return true;
 	return false;
 }
 
-bool stage_is_wanted(const struct plan *plan, uint32_t sample)
+bool stage_is_wanted(const struct plan *plan, uint32_t unit)
 {
 	const struct plan_job *job;
 
 	for (uint32_t at = 0; (job = jobs_next(plan, &at));)
-		if (job_is_prefetching(job) && job_due(plan, job, sample) < job->stage_end)
+		if (job_is_prefetching(job) && job_due(plan, job, unit) < job->stage_end)
 			return true;
 	return false;
 }
 
-bool stage_try_again(struct plan *plan, uint64_t now_ns, uint32_t sample, uint32_t flag)
+bool stage_try_again(struct plan *plan, uint64_t now_ns, uint32_t unit, uint32_t flag)
 {
-	struct item *it = &plan->item[sample];
+	struct item *it = &plan->item[unit];
 	uint32_t tries = (it->flags & TRY_MASK) >> TRY_SHIFT;
 
 	assert(flag == NO_FETCH || flag == NO_STAGE);
@@ -236,36 +236,36 @@ bool stage_try_again(struct plan *plan, uint64_t now_ns, uint32_t sample, uint32
 		return false;
 	it->flags = (it->flags & ~(uint32_t)TRY_MASK) | (tries + 1) << TRY_SHIFT;
 	plan->retry[(plan->retry_head + plan->retry_count++) % RETRY_QUEUE] =
-		(struct retry){ now_ns + (RETRY_NS << tries), sample, flag };
+		(struct retry){ now_ns + (RETRY_NS << tries), unit, flag };
 	return true;
 }
 
-void stage_answered(struct plan *plan, uint64_t now_ns, uint32_t sample, int status)
+void stage_answered(struct plan *plan, uint64_t now_ns, uint32_t unit, int status)
 {
 	struct plan_job *first = jobs_first(plan);
-	struct item *it = &plan->item[sample];
+	struct item *it = &plan->item[unit];
 
 	assert(it->flags & STAGING && status <= 0);
-	item_out(plan, sample);
+	item_out(plan, unit);
 	it->flags &= ~(uint32_t)STAGING;
 	/* Opened, changed or passed over in the meantime: then it is not waiting in the kernel for
 	 * a reader. */
 	if (status == 0 && item_state(it) == ARENA && !(it->flags & HELD) &&
-	    stage_is_due(plan, sample))
+	    stage_is_due(plan, unit))
 		it->flags |= STAGED;
 	else
 		plan->staged_pages -= it->pages;
 	if (it->flags & STAGED)
-		alone_staged(plan, first, job_due(plan, first, sample));
+		alone_staged(plan, first, job_due(plan, first, unit));
 	if (status == PLAN_NO_INODES && !plan->is_stage_bounded) {
 		plan->is_stage_bounded = true;
 		plan->stage_credit = 0;
 	}
 	if (status == -ENOENT)
-		stage_try_again(plan, now_ns, sample, NO_STAGE);
+		stage_try_again(plan, now_ns, unit, NO_STAGE);
 	else if (status < 0 && status != PLAN_NO_INODES)
 		it->flags |= NO_STAGE;
-	item_in(plan, sample);
+	item_in(plan, unit);
 }
 
 /* How far apart the readers of a job are in positions: each of these may be next. Farther when a pass
@@ -316,16 +316,16 @@ static void stage_doubt_of(struct plan *plan, const struct plan_job *job)
 
 	for (uint64_t at = low; at < end && plan->staged_pages; at++) {
 		const struct slot *slot = job_slot_at(job, at, &pos);
-		uint32_t sample;
+		uint32_t unit;
 
 		if (!slot->ep || pos >= slot->length)
 			break;
-		sample = slot->ep->sample[pos];
-		if ((plan->item[sample].flags & (STAGED | ALONE)) != STAGED)
+		unit = slot->ep->sample[pos];
+		if ((plan->item[unit].flags & (STAGED | ALONE)) != STAGED)
 			continue;
-		item_out(plan, sample);
-		stage_forget(plan, sample);
-		item_in(plan, sample);
+		item_out(plan, unit);
+		stage_forget(plan, unit);
+		item_in(plan, unit);
 	}
 }
 
@@ -352,15 +352,15 @@ void stage_distrust(struct plan *plan, uint64_t now_ns)
 	plan->stage_not_before_ns = now_ns + plan->stage_pause_ns;
 }
 
-void stage_unstaged(struct plan *plan, uint64_t now_ns, uint32_t sample)
+void stage_unstaged(struct plan *plan, uint64_t now_ns, uint32_t unit)
 {
 	plan->unstaged++;
-	alone_dropped(plan, jobs_first(plan), now_ns, sample);
-	if (!(plan->item[sample].flags & STAGED))
+	alone_dropped(plan, jobs_first(plan), now_ns, unit);
+	if (!(plan->item[unit].flags & STAGED))
 		return;
-	item_out(plan, sample);
-	stage_forget(plan, sample);
-	item_in(plan, sample);
+	item_out(plan, unit);
+	stage_forget(plan, unit);
+	item_in(plan, unit);
 	if (!stage_was_shrunk(plan, now_ns))
 		stage_shrink(plan, now_ns, (double)plan->stage_most);
 }

@@ -11,40 +11,40 @@ struct plan;
 struct plan_job;
 
 uint64_t stage_step(struct plan *plan, uint64_t now_ns);
-void stage_consumed(struct plan *plan, struct plan_job *job, uint64_t due, uint32_t sample);
+void stage_consumed(struct plan *plan, struct plan_job *job, uint64_t due, uint32_t unit);
 /* Between item_out and item_in. */
-void stage_forget(struct plan *plan, uint32_t sample);
+void stage_forget(struct plan *plan, uint32_t unit);
 /* Whether a job is about to read it. */
-bool stage_is_due(const struct plan *plan, uint32_t sample);
+bool stage_is_due(const struct plan *plan, uint32_t unit);
 /* Likewise of a job that is prefetched for. */
-bool stage_is_wanted(const struct plan *plan, uint32_t sample);
-void stage_answered(struct plan *plan, uint64_t now_ns, uint32_t sample, int status);
+bool stage_is_wanted(const struct plan *plan, uint32_t unit);
+void stage_answered(struct plan *plan, uint64_t now_ns, uint32_t unit, int status);
 /* Between item_out and item_in: not now, but again in a while (flag: NO_FETCH or NO_STAGE), twice
  * per use; false: not again for this use. */
-bool stage_try_again(struct plan *plan, uint64_t now_ns, uint32_t sample, uint32_t flag);
+bool stage_try_again(struct plan *plan, uint64_t now_ns, uint32_t unit, uint32_t flag);
 /* The kernel drops what was pushed: only what is due soon is pushed now, and for a while. */
 void stage_distrust(struct plan *plan, uint64_t now_ns);
-void stage_unstaged(struct plan *plan, uint64_t now_ns, uint32_t sample);
+void stage_unstaged(struct plan *plan, uint64_t now_ns, uint32_t unit);
 
-/* Samples that were opened a moment ago and had been pushed. */
+/* Units that were opened a moment ago and had been pushed. */
 #define ALONE_RECENT 64u
 struct alone_recent {
-	uint32_t sample;
+	uint32_t unit;
 	bool was_alone;
 };
 
-/* Makes room in the arena by leaving the next staged sample to the kernel alone; false: there is
+/* Makes room in the arena by leaving the next staged unit to the kernel alone; false: there is
  * none, or that would cost a read. */
 bool alone_make_room(struct plan *plan, struct plan_job *job);
-/* Whether samples may be left to a kernel that keeps what was pushed. */
+/* Whether units may be left to a kernel that keeps what was pushed. */
 bool alone_is_possible(const struct plan *plan);
 /* That may be in the kernel alone, at most. */
 uint64_t alone_pages(const struct plan *plan);
-/* Samples that were pushed lie from this virtual position on. */
+/* Units that were pushed lie from this virtual position on. */
 void alone_staged(struct plan *plan, struct plan_job *job, uint64_t due);
 /* Before its open is taken in. */
-void alone_opened(struct plan *plan, uint32_t sample);
-/* The kernel has dropped a staged sample before its use. */
-void alone_dropped(struct plan *plan, struct plan_job *job, uint64_t now_ns, uint32_t sample);
+void alone_opened(struct plan *plan, uint32_t unit);
+/* The kernel has dropped a staged unit before its use. */
+void alone_dropped(struct plan *plan, struct plan_job *job, uint64_t now_ns, uint32_t unit);
 
 #endif

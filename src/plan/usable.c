@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How much of the arena can be used. The plan counts pages; the arena needs runs of them, and holes
- * between samples of different sizes take some percent of it, more as it gets older. Only the
+ * between units of different sizes take some percent of it, more as it gets older. Only the
  * answer -ENOMEM tells. A plan that went on believing in its budget would see room for ever where
  * none is, and would never drop anything again.
  *

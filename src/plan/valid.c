@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The validation set: reads that no order announces, but that come back. What a job reads between
  * two epochs of what it does not number is written down; the next time that much is expected, it
- * stands between the two passes in the line of what is read next (slots[2]). So its first samples
+ * stands between the two passes in the line of what is read next (slots[2]). So its first units
  * are fetched and staged while the epoch ends, the rest is followed, and what comes first leaves
  * last, by the rules for everything else. Nothing here judges the order: reads that are foreseen
  * here count neither for it nor against it.
  *
  * The first time there is nothing to expect it by, but most validation sets are read in their order.
  * So where the first reads are a few runs of neighbours, one per worker, the rest is expected as
- * well: from the first of them up to the next sample that the order numbers.
+ * well: from the first of them up to the next unit that the order numbers.
  *
  * It is expected after as many epochs as lay between two times, so a job that validates
  * every fifth epoch is not fetched for in the four others. An expectation that failed, because
@@ -38,9 +38,9 @@ static bool valid_is_between(const struct plan_job *job)
 	       job->state >= PLAN_CHECKING && job->state != PLAN_LOST;
 }
 
-bool valid_is_due(const struct plan *plan, const struct plan_job *job, uint32_t sample)
+bool valid_is_due(const struct plan *plan, const struct plan_job *job, uint32_t unit)
 {
-	return key_is_valid(*job_key(plan, job, sample)) && valid_is_between(job);
+	return key_is_valid(*job_key(plan, job, unit)) && valid_is_between(job);
 }
 
 static void valid_forget_record(struct valid *v)
@@ -77,14 +77,14 @@ void valid_fini(struct plan_job *job)
 }
 
 /* False: it was already, or there is no memory for it. */
-static bool valid_record(struct plan *plan, struct plan_job *job, uint32_t sample)
+static bool valid_record(struct plan *plan, struct plan_job *job, uint32_t unit)
 {
 	struct valid *v = &job->valid;
-	uint64_t bit = 1ull << sample % 64;
+	uint64_t bit = 1ull << unit % 64;
 
 	if (!v->is_recorded)
 		v->is_recorded = calloc(DIV_ROUND_UP((uint64_t)plan->n, 64), sizeof(uint64_t));
-	if (!v->is_recorded || v->is_recorded[sample / 64] & bit)
+	if (!v->is_recorded || v->is_recorded[unit / 64] & bit)
 		return false;
 	if (v->n_record == VALID_MAX)
 		return true; /* and no more is known of it: its first ones are enough */
@@ -98,13 +98,13 @@ static bool valid_record(struct plan *plan, struct plan_job *job, uint32_t sampl
 		v->record_size = size;
 	}
 	assert(v->n_record < v->record_size && v->n_record < VALID_MAX);
-	v->is_recorded[sample / 64] |= bit;
-	v->record[v->n_record++] = sample;
+	v->is_recorded[unit / 64] |= bit;
+	v->record[v->n_record++] = unit;
 	return true;
 }
 
 /* Whether it comes about when it was expected. */
-static bool valid_follow(struct plan *plan, struct plan_job *job, uint64_t now_ns, uint32_t sample)
+static bool valid_follow(struct plan *plan, struct plan_job *job, uint64_t now_ns, uint32_t unit)
 {
 	const struct valid *v = &job->valid;
 	struct slot *slot = job_valid(job);
@@ -115,7 +115,7 @@ static bool valid_follow(struct plan *plan, struct plan_job *job, uint64_t now_n
 	if (!slot->ep)
 		return false;
 	epochs_absorb_rest(plan, job, slot);
-	key = *job_key(plan, job, sample);
+	key = *job_key(plan, job, unit);
 	if (!key_is_valid(key))
 		return false;
 	pos = key_pos(key);
@@ -137,7 +137,7 @@ static bool valid_is_missed(const struct plan_job *job)
 	return slot->ep && slot->low < slot->length && 2 * v->as_foreseen < v->reads;
 }
 
-/* Samples from the first one on that the order does not number; no more than are taken in at once. */
+/* Units from the first one on that the order does not number; no more than are taken in at once. */
 static struct order_epoch *valid_run(const struct plan *plan, const struct plan_job *job,
 				     uint32_t first)
 {
@@ -208,15 +208,15 @@ static void valid_foresee(struct plan *plan, struct plan_job *job)
 	group_forget(job);
 }
 
-void valid_read(struct plan *plan, struct plan_job *job, uint64_t now_ns, uint32_t sample)
+void valid_read(struct plan *plan, struct plan_job *job, uint64_t now_ns, uint32_t unit)
 {
 	struct valid *v = &job->valid;
 	bool is_near;
 
 	if (!valid_is_between(job))
 		return;
-	is_near = valid_follow(plan, job, now_ns, sample);
-	if (!valid_record(plan, job, sample))
+	is_near = valid_follow(plan, job, now_ns, unit);
+	if (!valid_record(plan, job, unit))
 		return; /* one more open of the same file */
 	v->reads++;
 	v->as_foreseen += is_near;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The validation set: samples that the job does not number and reads between its epochs. Part of
+/* The validation set: units that the job does not number and reads between its epochs. Part of
  * plan_priv.h, which says how it belongs together; nothing else includes it. */
 #ifndef CLAIRFS_PLAN_VALID_H
 #define CLAIRFS_PLAN_VALID_H
@@ -15,7 +15,7 @@ struct valid {
 	struct order_epoch *learned; /* what was read the last time, in that order; NULL: nothing */
 	/* What is read now, since the epoch ended. */
 	uint32_t *record, n_record, record_size;
-	uint64_t *is_recorded; /* bit per sample; NULL until something is recorded */
+	uint64_t *is_recorded; /* bit per unit; NULL until something is recorded */
 	uint64_t reads, as_foreseen;
 	uint64_t spread; /* how far apart the first workers were; 0: not known */
 	bool is_expected; /* after this pass; slots[2] has what is left of it, unless given up */
@@ -29,10 +29,10 @@ struct valid {
 	uint64_t foreseen;   /* reads ever, that were where the plan had them */
 };
 
-/* A read of a sample that the job does not number. */
-void valid_read(struct plan *plan, struct plan_job *job, uint64_t now_ns, uint32_t sample);
-/* Whether the job is between two epochs and has this sample still to read there. */
-bool valid_is_due(const struct plan *plan, const struct plan_job *job, uint32_t sample);
+/* A read of a unit that the job does not number. */
+void valid_read(struct plan *plan, struct plan_job *job, uint64_t now_ns, uint32_t unit);
+/* Whether the job is between two epochs and has this unit still to read there. */
+bool valid_is_due(const struct plan *plan, const struct plan_job *job, uint32_t unit);
 /* The pass is over, before what is left of it is forgotten: the next one is being read. */
 void valid_close(struct plan *plan, struct plan_job *job);
 /* The next pass has become the current one: what is expected behind it. */

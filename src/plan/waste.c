@@ -25,14 +25,14 @@ static uint64_t waste_count(struct plan *plan, const struct slot *old)
 
 	for (uint64_t pos = bitmap_next_clear(&old->consumed, old->low); pos < old->length;
 	     pos = bitmap_next_clear(&old->consumed, pos + 1)) {
-		uint32_t sample = old->ep->sample[pos];
+		uint32_t unit = old->ep->sample[pos];
 
-		if (!(plan->item[sample].flags & (FRESH | ALONE_FRESH)))
+		if (!(plan->item[unit].flags & (FRESH | ALONE_FRESH)))
 			continue;
-		item_out(plan, sample);
-		item_set_fresh(plan, &plan->item[sample], false);
-		plan->item[sample].flags &= ~(uint32_t)ALONE_FRESH;
-		item_in(plan, sample);
+		item_out(plan, unit);
+		item_set_fresh(plan, &plan->item[unit], false);
+		plan->item[unit].flags &= ~(uint32_t)ALONE_FRESH;
+		item_in(plan, unit);
 		n++;
 	}
 	return n;

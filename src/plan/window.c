@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where a read belongs. The readers of a job (workers, ranks) stand at a set of positions, not at
- * one: a read is as expected when its sample has an unread position within `span` of the low-water
+ * one: a read is as expected when its unit has an unread position within `span` of the low-water
  * mark, the first position not read. Two passes form one line of positions, so the end of an epoch
  * needs no rule of its own.
  *
- * A hole (a sample the job skips, or an open nobody saw) must not hold the low-water mark for ever:
+ * A hole (a unit the job skips, or an open nobody saw) must not hold the low-water mark for ever:
  * when the positions behind it were read densely and reads arrive beyond the window, it is passed
  * over. An open of what was read a moment ago says nothing, jobs open files twice. Must never give
  * one position away twice. */
@@ -26,7 +26,7 @@ struct use {
 	uint64_t pos;
 };
 
-/* Steps along the positions of one sample, at most. */
+/* Steps along the positions of one unit, at most. */
 #define CHAIN_MAX 64u
 #define ECHO_MAX 1024u
 #define OUTSIDE_FIRST 512u
@@ -41,12 +41,12 @@ static uint64_t window_chain_next(const struct order_epoch *ep, uint64_t pos)
 }
 
 uint64_t window_first_use(const struct slot *slot, const struct plan *plan,
-			  const struct plan_job *job, uint32_t sample)
+			  const struct plan_job *job, uint32_t unit)
 {
-	uint32_t key = *job_key(plan, job, sample);
+	uint32_t key = *job_key(plan, job, unit);
 	bool is_keyed = key != NO_KEY && key_slot(job, key) == slot;
 	/* Everything before the key is consumed; `first` would be a cache miss more. */
-	uint64_t pos = is_keyed ? key_pos(key) : slot->ep->first[sample];
+	uint64_t pos = is_keyed ? key_pos(key) : slot->ep->first[unit];
 
 	if (!is_keyed && pos == SAMPLE_NONE)
 		return NO_POS;
@@ -75,9 +75,9 @@ uint64_t window_unread_below(const struct slot *slot, uint64_t end)
 }
 
 static bool window_was_just_read(const struct plan_job *job, const struct slot *slot,
-				 uint32_t sample)
+				 uint32_t unit)
 {
-	uint64_t pos = slot->ep->first[sample];
+	uint64_t pos = slot->ep->first[unit];
 
 	if (pos == SAMPLE_NONE)
 		return false;
@@ -91,13 +91,13 @@ static bool window_was_just_read(const struct plan_job *job, const struct slot *
 }
 
 /* Among the last few reads. */
-bool window_is_recent(const struct plan *plan, const struct plan_job *job, uint32_t sample)
+bool window_is_recent(const struct plan *plan, const struct plan_job *job, uint32_t unit)
 {
 	uint32_t n = MIN(MIN(64, plan->n / 4), job->history_count);
 
 	for (uint32_t i = 1; i <= n; i++)
 		if (job->history[(job->history_head + SCORE_READS - i) % SCORE_READS] ==
-		    sample)
+		    unit)
 			return true;
 	return false;
 }
@@ -111,12 +111,12 @@ static bool window_is_far_from_end(const struct slot *slot)
 /* Whether a read of what was just read, that might also be the first of the next pass, is one more
  * open of the old one: of a job that has been seen to open its files more than once, or one that has
  * much of the pass to read. */
-static bool window_is_echo(const struct plan *plan, const struct plan_job *job, uint32_t sample,
+static bool window_is_echo(const struct plan *plan, const struct plan_job *job, uint32_t unit,
 			   bool has_begun)
 {
-	if (window_is_far_from_end(job_cur(job)) && window_is_recent(plan, job, sample))
+	if (window_is_far_from_end(job_cur(job)) && window_is_recent(plan, job, unit))
 		return true;
-	return job->echo >= ECHO_MAX / 4 && (!has_begun || window_is_recent(plan, job, sample));
+	return job->echo >= ECHO_MAX / 4 && (!has_begun || window_is_recent(plan, job, unit));
 }
 
 static void window_learn_echo(struct plan_job *job, enum fit fit)
@@ -143,25 +143,25 @@ static bool window_is_dense(const struct slot *slot, uint64_t from, uint64_t to)
 
 void window_set_consumed(struct plan *plan, struct plan_job *job, struct slot *slot, uint64_t pos)
 {
-	uint32_t sample = slot->ep->sample[pos];
+	uint32_t unit = slot->ep->sample[pos];
 
 	assert(!bitmap_get(&slot->consumed, pos));
-	stage_consumed(plan, job, job_virtual(job, slot, pos), sample);
+	stage_consumed(plan, job, job_virtual(job, slot, pos), unit);
 	bitmap_set(&slot->consumed, pos);
 	if (pos == slot->low)
 		slot->low = bitmap_next_clear(&slot->consumed, pos);
-	if (*job_key(plan, job, sample) == key_make(job, slot, pos))
-		item_next_key(plan, job, sample);
+	if (*job_key(plan, job, unit) == key_make(job, slot, pos))
+		item_next_key(plan, job, unit);
 }
 
-/* The predicted use did not come: the sample waits for its next one. */
+/* The predicted use did not come: the unit waits for its next one. */
 void window_pass_over(struct plan *plan, struct plan_job *job, struct slot *slot, uint64_t pos)
 {
-	uint32_t sample = slot->ep->sample[pos];
+	uint32_t unit = slot->ep->sample[pos];
 
-	item_out(plan, sample);
-	stage_forget(plan, sample);
-	item_in(plan, sample);
+	item_out(plan, unit);
+	stage_forget(plan, unit);
+	item_in(plan, unit);
 	window_set_consumed(plan, job, slot, pos);
 }
 
@@ -177,20 +177,20 @@ bool window_slide(struct plan *plan, struct plan_job *job, struct slot *slot, ui
 	return true;
 }
 
-static enum fit window_find(struct plan *plan, struct plan_job *job, uint32_t sample,
+static enum fit window_find(struct plan *plan, struct plan_job *job, uint32_t unit,
 			    struct use *ret)
 {
 	struct slot *cur = job_cur(job), *next = job_next(job);
 	uint64_t end = job_order_low(job) + job->span, next_end = end,
-		 pos = window_first_use(cur, plan, job, sample);
+		 pos = window_first_use(cur, plan, job, unit);
 	bool is_read;
 
 	*ret = (struct use){ cur, pos };
 	if (pos != NO_POS && (pos < end || window_slide(plan, job, cur, pos)))
 		return FIT_IN;
-	is_read = window_was_just_read(job, cur, sample);
+	is_read = window_was_just_read(job, cur, unit);
 	if (next->ep) {
-		uint64_t next_pos = window_first_use(next, plan, job, sample);
+		uint64_t next_pos = window_first_use(next, plan, job, unit);
 		bool has_begun = cur->low == cur->length || next->consumed.count;
 
 		/* The last batches may be left out: then all readers are at the start of the next
@@ -201,14 +201,14 @@ static enum fit window_find(struct plan *plan, struct plan_job *job, uint32_t sa
 		    (job_order_pos(job, next, next_pos) < next_end ||
 		     (cur->low == cur->length && window_slide(plan, job, next, next_pos)))) {
 			if (is_read && next_pos != next->low &&
-			    window_is_echo(plan, job, sample, has_begun))
+			    window_is_echo(plan, job, unit, has_begun))
 				return FIT_REPEAT;
 			*ret = (struct use){ next, next_pos };
 			return FIT_IN;
 		}
-		is_read = is_read || window_was_just_read(job, next, sample);
+		is_read = is_read || window_was_just_read(job, next, unit);
 	}
-	if (is_read || plan->item[sample].flags & TAIL)
+	if (is_read || plan->item[unit].flags & TAIL)
 		return FIT_REPEAT;
 	if (!next->ep && !job->has_failed_epoch && end > cur->length)
 		return FIT_UNKNOWN;
@@ -331,10 +331,10 @@ void window_leave(struct plan *plan, struct plan_job *job, uint64_t now_ns)
 	plan_enter(plan, job, PLAN_FINISHED, WHY_FINISHED);
 }
 
-static void window_pend(struct plan_job *job, uint32_t sample)
+static void window_pend(struct plan_job *job, uint32_t unit)
 {
 	if (job->n_pending < SCORE_READS)
-		job->pending[job->n_pending++] = sample;
+		job->pending[job->n_pending++] = unit;
 }
 
 /* How far it is from the readers, by the order. */
@@ -361,11 +361,11 @@ static void window_remember(struct plan *plan, struct plan_job *job, const struc
 					    .length = use->slot->length };
 }
 
-static void window_place_read(struct plan *plan, struct plan_job *job, uint32_t sample,
+static void window_place_read(struct plan *plan, struct plan_job *job, uint32_t unit,
 			      enum fit fit, const struct use *use)
 {
 	const struct order_epoch *next = job_next(job)->ep;
-	uint32_t soon = sample; /* what this reader opens next, most likely */
+	uint32_t soon = unit; /* what this reader opens next, most likely */
 	bool is_near = false;
 
 	assert(fit == FIT_IN ? use->pos < use->slot->length : fit == FIT_OUT);
@@ -394,7 +394,7 @@ static void window_place_read(struct plan *plan, struct plan_job *job, uint32_t 
 	__builtin_prefetch(&plan->item[soon]);
 	if (next)
 		__builtin_prefetch(&next->first[soon]);
-	score_read(job, sample);
+	score_read(job, unit);
 	if (job->state == PLAN_WAITING)
 		plan_enter(plan, job, PLAN_CHECKING, WHY_COMPARING);
 	if (fit == FIT_IN || !job->blind_reads) {
@@ -411,24 +411,24 @@ static void window_place_read(struct plan *plan, struct plan_job *job, uint32_t 
 }
 
 /* The job does not number it, as told, or as the epochs show where all ranks are here. */
-bool window_is_outside(const struct plan *plan, const struct plan_job *job, uint32_t sample)
+bool window_is_outside(const struct plan *plan, const struct plan_job *job, uint32_t unit)
 {
 	const struct slot *cur = job_cur(job), *next = job_next(job);
 
-	if (job->unnumbered && job->unnumbered[sample / 64] >> sample % 64 & 1)
+	if (job->unnumbered && job->unnumbered[unit / 64] >> unit % 64 & 1)
 		return true;
-	if (key_is_valid(*job_key(plan, job, sample)))
+	if (key_is_valid(*job_key(plan, job, unit)))
 		return true;
-	if (*job_key(plan, job, sample) != NO_KEY)
+	if (*job_key(plan, job, unit) != NO_KEY)
 		return false; /* without the cache miss of a look into the epoch */
 	return cur->ep && next->ep && job->state != PLAN_LOST &&
 	       job->info.n_ranks == job->info.world &&
-	       cur->ep->first[sample] == SAMPLE_NONE && next->ep->first[sample] == SAMPLE_NONE;
+	       cur->ep->first[unit] == SAMPLE_NONE && next->ep->first[unit] == SAMPLE_NONE;
 }
 
 /* Reads outside of the order, one after the other, that are no validation set: more than a sanity
  * check before the first epoch has; and of a job that has read by the order, more than all such
- * samples several times over. */
+ * units several times over. */
 static uint64_t window_outside_limit(const struct plan *plan, const struct plan_job *job)
 {
 	uint64_t length = job_cur(job)->length, n_other = plan->n - MIN(length, plan->n);
@@ -442,11 +442,11 @@ static uint64_t window_outside_limit(const struct plan *plan, const struct plan_
  * when the order is of the wrong directory or of a list that is too short; then somebody has to
  * look for another one. */
 static void window_outside(struct plan *plan, struct plan_job *job, uint64_t now_ns,
-			   uint32_t sample)
+			   uint32_t unit)
 {
 	enum plan_state state = job->state;
 
-	valid_read(plan, job, now_ns, sample);
+	valid_read(plan, job, now_ns, unit);
 	job->outside++;
 	job->outside_run++;
 	job->inside_run = 0;
@@ -455,18 +455,18 @@ static void window_outside(struct plan *plan, struct plan_job *job, uint64_t now
 		plan_enter(plan, job, PLAN_LOST, WHY_OUTSIDE);
 }
 
-/* A job reads no sample twice in a pass, or does so at once, and begins the next one when little of
+/* A job reads no unit twice in a pass, or does so at once, and begins the next one when little of
  * this is left. Where the window is a large part of the pass, that is how another reader shows: in
  * what the job has read, or will find read. */
-static void window_judge_reader(struct plan *plan, struct plan_job *job, uint32_t sample,
+static void window_judge_reader(struct plan *plan, struct plan_job *job, uint32_t unit,
 				enum fit fit, const struct use *use)
 {
 	bool is_strange = fit == FIT_OUT;
 
-	if (fit == FIT_UNKNOWN || job->blind_reads || plan->item[sample].flags & TAIL)
+	if (fit == FIT_UNKNOWN || job->blind_reads || plan->item[unit].flags & TAIL)
 		return;
 	if (fit == FIT_REPEAT) {
-		if (window_is_recent(plan, job, sample))
+		if (window_is_recent(plan, job, unit))
 			return;
 		is_strange = true;
 	} else if (fit == FIT_OUT && use->pos != NO_POS) {
@@ -477,59 +477,59 @@ static void window_judge_reader(struct plan *plan, struct plan_job *job, uint32_
 	score_strange(job, is_strange);
 }
 
-void window_read(struct plan *plan, struct plan_job *job, uint64_t now_ns, uint32_t sample)
+void window_read(struct plan *plan, struct plan_job *job, uint64_t now_ns, uint32_t unit)
 {
 	struct use use;
 	enum fit fit;
 
-	if (window_is_outside(plan, job, sample)) {
-		window_outside(plan, job, now_ns, sample);
+	if (window_is_outside(plan, job, unit)) {
+		window_outside(plan, job, now_ns, unit);
 		return;
 	}
 	if (!job_cur(job)->ep && job->state != PLAN_LOST)
 		return; /* see recent_show */
 	if (job->state == PLAN_LOST) {
-		if (window_is_recent(plan, job, sample))
+		if (window_is_recent(plan, job, unit))
 			return;
-		score_read(job, sample);
+		score_read(job, unit);
 		resync_try(plan, job);
 		return;
 	}
 	if (++job->inside_run >= SYNC_READS)
 		job->outside_run = 0;
-	fit = window_find(plan, job, sample, &use);
-	window_judge_reader(plan, job, sample, fit, &use);
+	fit = window_find(plan, job, unit, &use);
+	window_judge_reader(plan, job, unit, fit, &use);
 	window_learn_echo(job, fit);
 	if (fit == FIT_UNKNOWN)
-		window_pend(job, sample);
+		window_pend(job, unit);
 	/* What fits no job is shown to all of them, and says nothing about anyone's pace. */
 	if (fit == FIT_IN || (fit == FIT_OUT && plan->n_jobs == 1))
 		budget_read(plan, job, now_ns);
 	if (fit == FIT_IN || fit == FIT_OUT)
-		window_place_read(plan, job, sample, fit, &use);
+		window_place_read(plan, job, unit, fit, &use);
 	if (fit == FIT_IN && plan->n_jobs > 1)
-		worth_read(plan, now_ns, sample);
+		worth_read(plan, now_ns, unit);
 }
 
-/* How well a read fits a job: how many samples its readers would leave out for now, in 1/1024 of
+/* How well a read fits a job: how many units its readers would leave out for now, in 1/1024 of
  * how far they may be apart (where its readers are does not tell: a read that was taken for another
  * job's is left out for long). A job whose order is not believed yet comes after those that are.
  * NO_POS: not at all. */
 static uint64_t window_distance(const struct plan *plan, const struct plan_job *job,
-				uint32_t sample)
+				uint32_t unit)
 {
 	const struct slot *cur = job_cur(job), *next = job_next(job);
 	uint64_t low = job_order_low(job), pos = NO_POS, away, from = 0;
 
 	if (job->is_over || !cur->ep || job->state == PLAN_LOST)
 		return NO_POS;
-	if (valid_is_due(plan, job, sample))
+	if (valid_is_due(plan, job, unit))
 		return 0;
-	pos = window_first_use(cur, plan, job, sample);
+	pos = window_first_use(cur, plan, job, unit);
 	if (pos != NO_POS) {
 		away = window_unread_below(cur, MIN(pos, low + job->span));
 	} else {
-		pos = next->ep ? window_first_use(next, plan, job, sample) : NO_POS;
+		pos = next->ep ? window_first_use(next, plan, job, unit) : NO_POS;
 		if (pos == NO_POS)
 			return NO_POS;
 		from = cur->length;
@@ -542,12 +542,12 @@ static uint64_t window_distance(const struct plan *plan, const struct plan_job *
 	return job->state == PLAN_FOLLOWING || job->state == PLAN_SLOWED ? away : 1024 + away;
 }
 
-bool window_fits(const struct plan *plan, const struct plan_job *job, uint32_t sample)
+bool window_fits(const struct plan *plan, const struct plan_job *job, uint32_t unit)
 {
-	return window_distance(plan, job, sample) != NO_POS;
+	return window_distance(plan, job, unit) != NO_POS;
 }
 
-struct plan_job *window_reader(const struct plan *plan, uint32_t sample)
+struct plan_job *window_reader(const struct plan *plan, uint32_t unit)
 {
 	struct plan_job *best = NULL, *job;
 	uint64_t least = NO_POS;
@@ -555,7 +555,7 @@ struct plan_job *window_reader(const struct plan *plan, uint32_t sample)
 	if (plan->n_jobs == 1)
 		return jobs_first(plan);
 	for (uint32_t at = 0; (job = jobs_next(plan, &at));) {
-		uint64_t distance = window_distance(plan, job, sample);
+		uint64_t distance = window_distance(plan, job, unit);
 
 		if (distance < least) {
 			least = distance;
@@ -566,8 +566,8 @@ struct plan_job *window_reader(const struct plan *plan, uint32_t sample)
 		const struct slot *cur = job_cur(job), *next = job_next(job);
 
 		if (job->state != PLAN_LOST &&
-		    ((cur->ep && window_was_just_read(job, cur, sample)) ||
-		     (next->ep && window_was_just_read(job, next, sample))))
+		    ((cur->ep && window_was_just_read(job, cur, unit)) ||
+		     (next->ep && window_was_just_read(job, next, unit))))
 			best = job;
 	}
 	return best;
@@ -575,13 +575,13 @@ struct plan_job *window_reader(const struct plan *plan, uint32_t sample)
 
 void window_replay(struct plan *plan, struct plan_job *job, uint64_t now_ns)
 {
-	uint32_t n = job->n_pending, samples[SCORE_READS];
+	uint32_t n = job->n_pending, units[SCORE_READS];
 
 	for (uint32_t i = 0; i < n; i++)
-		samples[i] = job->pending[i];
+		units[i] = job->pending[i];
 	job->n_pending = 0;
 	/* Of several jobs each was shown them all: its own are those that fit it. */
 	for (uint32_t i = 0; i < n; i++)
-		if (plan->n_jobs == 1 || window_fits(plan, job, samples[i]))
-			window_read(plan, job, now_ns, samples[i]);
+		if (plan->n_jobs == 1 || window_fits(plan, job, units[i]))
+			window_read(plan, job, now_ns, units[i]);
 }

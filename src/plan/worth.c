@@ -5,7 +5,7 @@
  * the arena for as long as the counting took, and where that ends is the boundary. Residents needed
  * later are junk: dropping them for a fetch far ahead costs nothing.
  *
- * Until a sixteenth of the samples was counted everything is worth keeping. Counts are halved then,
+ * Until a sixteenth of the units was counted everything is worth keeping. Counts are halved then,
  * so the boundary follows the jobs. Planner thread; used with several jobs only. */
 #include "plan_priv.h"
 
@@ -42,16 +42,16 @@ static void worth_judge(struct plan *plan)
 	w->within = taken <= room ? UINT64_MAX : (uint64_t)worth_ns(b - 1);
 }
 
-void worth_read(struct plan *plan, uint64_t now_ns, uint32_t sample)
+void worth_read(struct plan *plan, uint64_t now_ns, uint32_t unit)
 {
 	struct worth *w = &plan->worth;
 	const struct plan_job *home;
 	uint64_t when;
 
 	assert(plan->n_jobs > 1 && now_ns >= w->since_ns);
-	home = jobs_home(plan, sample, &when);
+	home = jobs_home(plan, unit, &when);
 	if (home && !home->is_over)
-		w->pages[MIN(worth_bucket(when), WORTH_BUCKETS - 1)] += plan->item[sample].pages;
+		w->pages[MIN(worth_bucket(when), WORTH_BUCKETS - 1)] += plan->item[unit].pages;
 	if (++w->reads < MAX(plan->n / 16, SCORE_READS))
 		return;
 	w->elapsed_ns += (double)(now_ns - w->since_ns);

@@ -176,17 +176,17 @@ static void clairfs_take(struct model *m, uint32_t sample, int status)
 static void clairfs_fetch(struct model *m, const struct plan_action *a)
 {
 	struct clairfs *c = m->state;
-	uint32_t *where = &m->where[a->sample], req;
+	uint32_t *where = &m->where[a->unit.v], req;
 	bool is_there = (*where & PLAIN) != 0;
 
 	assert(!(*where & IN_CACHE) && a->is_pinned == ((*where & IN_STORE) != 0));
 	if (is_there)
-		plain_remove(m, a->sample);
-	c->planned_bytes += paged(m, a->sample);
+		plain_remove(m, a->unit.v);
+	c->planned_bytes += paged(m, a->unit.v);
 	plain_make_room(m, 0);
 	if (is_there) {
 		*where |= IN_CACHE;
-		clairfs_take(m, a->sample, 0);
+		clairfs_take(m, a->unit.v, 0);
 		return;
 	}
 	if (*where & FETCHING) { /* for a reader who is waiting */
@@ -197,11 +197,11 @@ static void clairfs_fetch(struct model *m, const struct plan_action *a)
 		return;
 	}
 	if (a->is_adopted) {
-		c->planned_bytes -= paged(m, a->sample);
-		clairfs_take(m, a->sample, -EAGAIN);
+		c->planned_bytes -= paged(m, a->unit.v);
+		clairfs_take(m, a->unit.v, -EAGAIN);
 		return;
 	}
-	req = run_request(m, a->job, a->sample, REQ_AHEAD, a->is_pinned);
+	req = run_request(m, a->job, a->unit.v, REQ_AHEAD, a->is_pinned);
 	if (req != NONE)
 		*where = (*where & IN_STORE) | FETCHING | req << WHERE_SHIFT;
 }
@@ -265,16 +265,16 @@ static void clairfs_act(struct model *m, const struct plan_action *a)
 		clairfs_fetch(m, a);
 		break;
 	case PLAN_ACT_STAGE:
-		clairfs_stage(m, a->sample);
+		clairfs_stage(m, a->unit.v);
 		break;
 	case PLAN_ACT_DROP:
-		assert(m->where[a->sample] & IN_CACHE);
-		m->where[a->sample] &= IN_STORE | STAGED; /* what was pushed stays in the kernel */
-		c->planned_bytes -= paged(m, a->sample);
+		assert(m->where[a->unit.v] & IN_CACHE);
+		m->where[a->unit.v] &= IN_STORE | STAGED; /* what was pushed stays in the kernel */
+		c->planned_bytes -= paged(m, a->unit.v);
 		break;
 	case PLAN_ACT_PIN:
-		assert(m->where[a->sample] & IN_CACHE && !(m->where[a->sample] & IN_STORE));
-		run_request(m, a->job, a->sample, REQ_PIN, true);
+		assert(m->where[a->unit.v] & IN_CACHE && !(m->where[a->unit.v] & IN_STORE));
+		run_request(m, a->job, a->unit.v, REQ_PIN, true);
 		break;
 	case PLAN_ACT_EPOCH:
 		clairfs_epoch(m, a);
@@ -294,8 +294,8 @@ static void clairfs_answer(struct model *m)
 		uint32_t *where;
 
 		__builtin_prefetch(&m->where[soon->sample]);
-		ev.sample = c->staging[c->staging_head].sample;
-		where = &m->where[ev.sample];
+		ev.unit.v = c->staging[c->staging_head].sample;
+		where = &m->where[ev.unit.v];
 		c->staging_head = (c->staging_head + 1) % c->staging_size;
 		c->staging_count--;
 		if (*where & STAGING)
@@ -306,7 +306,7 @@ static void clairfs_answer(struct model *m)
 		struct taking t = c->there[--c->n_there];
 
 		ev = (struct plan_event){ .kind = PLAN_EV_FETCHED,
-					  .sample = t.sample,
+					  .unit = { t.sample },
 					  .status = t.status };
 		plan_event(c->plan, m->run->now, &ev);
 	}
@@ -334,7 +334,7 @@ static void clairfs_carry_out(struct model *m)
 	do {
 		for (n = 0; n < AHEAD && plan_next_action(c->plan, &a[n]); n++)
 			if (a[n].kind != PLAN_ACT_EPOCH)
-				__builtin_prefetch(&m->where[a[n].sample]);
+				__builtin_prefetch(&m->where[a[n].unit.v]);
 		for (uint32_t i = 0; i < n; i++)
 			clairfs_act(m, &a[i]);
 	} while (n == AHEAD);
@@ -395,7 +395,7 @@ static void clairfs_lose_pages(struct model *m, uint32_t sample)
 {
 	const struct sim_params *p = &m->run->s->p;
 	uint64_t n = ((struct clairfs *)m->state)->reads++;
-	struct plan_event ev = { .kind = PLAN_EV_UNSTAGED, .sample = sample };
+	struct plan_event ev = { .kind = PLAN_EV_UNSTAGED, .unit = { sample } };
 
 	if (n >= p->n_dropped || !(p->dropped[n / 64] >> n % 64 & 1) ||
 	    !(m->where[sample] & STAGED))
@@ -406,7 +406,7 @@ static void clairfs_lose_pages(struct model *m, uint32_t sample)
 
 static struct answer clairfs_read(struct model *m, uint32_t job, uint64_t pos, uint32_t sample)
 {
-	struct plan_event ev = { .kind = PLAN_EV_OPENED, .sample = sample };
+	struct plan_event ev = { .kind = PLAN_EV_OPENED, .unit = { sample } };
 	struct answer answer;
 
 	(void)pos;
@@ -422,7 +422,7 @@ static void clairfs_done(struct model *m, uint32_t request)
 	const struct request *req = &m->run->request[request];
 	uint32_t sample = req->sample;
 	struct plan_event ev = { .kind = PLAN_EV_DEMAND,
-				 .sample = sample,
+				 .unit = { sample },
 				 .latency_ns = m->run->now - req->issued_ns,
 				 .bytes = setup_size(m->run->s, sample) };
 

@@ -138,7 +138,7 @@ static void write_event(FILE *f, uint32_t id, uint64_t now_ns, const struct plan
 	fprintf(f,
 		"event %" PRIu32 " %" PRIu64 " %s %" PRIu32 " %d %" PRIu64 " %" PRIu64 " %" PRIu64
 		" %" PRIu32 "\n",
-		id, now_ns, tape_event_names[ev->kind], ev->sample, ev->status, ev->bytes,
+		id, now_ns, tape_event_names[ev->kind], ev->unit.v, ev->status, ev->bytes,
 		ev->latency_ns, ev->epoch, ev->job);
 }
 
@@ -147,7 +147,7 @@ static void write_action(FILE *f, uint32_t id, const struct plan_action *a)
 	fprintf(f,
 		"action %" PRIu32 " %s %" PRIu32 " %d %d %" PRIu64 " %" PRIu64 " %" PRIu64
 		" %" PRIu32 " %" PRIu32 " %d\n",
-		id, tape_action_names[a->kind], a->sample, a->is_pinned, a->is_adopted, a->position,
+		id, tape_action_names[a->kind], a->unit.v, a->is_pinned, a->is_adopted, a->position,
 		a->pass, a->epoch, a->job, a->version, a->is_left);
 }
 

@@ -65,13 +65,13 @@ static void say_use(struct tale *t, const struct plan_action *a, const char *bef
 		return;
 	}
 	/* The plan says no more than that; the story knows. */
-	if (a->sample >= t->n_order) {
+	if (a->unit.v >= t->n_order) {
 		buf_printf(&t->out, ", nobody knows when it is needed again\n");
 		return;
 	}
 	for (uint64_t epoch = t->epoch + 1; epoch < EPOCHS_MAX; epoch++)
 		for (uint32_t p = 0; p < t->length[epoch]; p++)
-			if (t->sample[epoch][p] == a->sample) {
+			if (t->sample[epoch][p] == a->unit.v) {
 				buf_printf(&t->out, ", next needed in epoch %u\n", (uint32_t)epoch);
 				return;
 			}
@@ -83,27 +83,27 @@ static void act(struct tale *t, const struct plan_action *a)
 	switch (a->kind) {
 	case PLAN_ACT_FETCH:
 		if (a->is_adopted)
-			buf_printf(&t->out, "keep %u, which its reader has", a->sample);
+			buf_printf(&t->out, "keep %u, which its reader has", a->unit.v);
 		else
-			buf_printf(&t->out, "fetch %u%s", a->sample,
+			buf_printf(&t->out, "fetch %u%s", a->unit.v,
 				   a->is_pinned ? " from the store" : "");
 		say_use(t, a, " for ");
 		if (!t->is_slow)
 			tell(t,
-			     (struct plan_event){ .kind = PLAN_EV_FETCHED, .sample = a->sample });
+			     (struct plan_event){ .kind = PLAN_EV_FETCHED, .unit = a->unit });
 		break;
 	case PLAN_ACT_STAGE:
-		buf_printf(&t->out, "stage %u", a->sample);
+		buf_printf(&t->out, "stage %u", a->unit.v);
 		say_use(t, a, " for ");
-		tell(t, (struct plan_event){ .kind = PLAN_EV_STAGED, .sample = a->sample });
+		tell(t, (struct plan_event){ .kind = PLAN_EV_STAGED, .unit = a->unit });
 		break;
 	case PLAN_ACT_DROP:
-		buf_printf(&t->out, "drop %u", a->sample);
+		buf_printf(&t->out, "drop %u", a->unit.v);
 		say_use(t, a, ", next needed at ");
 		break;
 	case PLAN_ACT_PIN:
-		buf_printf(&t->out, "pin %u\n", a->sample);
-		tell(t, (struct plan_event){ .kind = PLAN_EV_PINNED, .sample = a->sample });
+		buf_printf(&t->out, "pin %u\n", a->unit.v);
+		tell(t, (struct plan_event){ .kind = PLAN_EV_PINNED, .unit = a->unit });
 		break;
 	case PLAN_ACT_EPOCH:
 		buf_printf(&t->out, "compute epoch %u\n", (uint32_t)a->epoch);
@@ -134,7 +134,7 @@ static void open_sample(struct tale *t, uint32_t sample)
 {
 	CHECK(sample < t->n);
 	t->now += NS_PER_MS;
-	tell(t, (struct plan_event){ .kind = PLAN_EV_OPENED, .sample = sample });
+	tell(t, (struct plan_event){ .kind = PLAN_EV_OPENED, .unit = { sample } });
 	step(t);
 }
 
@@ -250,12 +250,12 @@ static void command(struct tale *t, const char *line)
 	else if (strcmp(word, "slow") == 0)
 		t->is_slow = true;
 	else if (strcmp(word, "lost") == 0)
-		tell(t, (struct plan_event){ .kind = PLAN_EV_LOST_COPY, .sample = sample });
+		tell(t, (struct plan_event){ .kind = PLAN_EV_LOST_COPY, .unit = { sample } });
 	else if (strcmp(word, "forgotten") == 0)
-		tell(t, (struct plan_event){ .kind = PLAN_EV_UNPINNED, .sample = sample });
+		tell(t, (struct plan_event){ .kind = PLAN_EV_UNPINNED, .unit = { sample } });
 	else if (strcmp(word, "answer") == 0)
 		tell(t, (struct plan_event){ .kind = PLAN_EV_FETCHED,
-					     .sample = sample,
+					     .unit = { sample },
 					     .status = strchr(rest, ' ') ? atoi(strchr(rest, ' '))
 									 : 0 });
 	else if (strcmp(word, "status") == 0)

@@ -172,8 +172,8 @@ static uint64_t source_read(struct sim *sim)
 
 static void act(struct sim *sim, const struct plan_action *a)
 {
-	struct ev ev = { .sample = a->sample };
-	uint32_t s = a->sample;
+	struct ev ev = { .sample = a->unit.v };
+	uint32_t s = a->unit.v;
 
 	switch (a->kind) {
 	case PLAN_ACT_FETCH:
@@ -259,7 +259,7 @@ static void worker_read(struct sim *sim, uint32_t w)
 	k->sample = s;
 	sim->count.reads++;
 	if (sim->was_dropped[s])
-		tell(sim, (struct plan_event){ .kind = PLAN_EV_UNSTAGED, .sample = s });
+		tell(sim, (struct plan_event){ .kind = PLAN_EV_UNSTAGED, .unit = { s } });
 	sim->was_dropped[s] = 0;
 	if (sim->in_kernel[s]) {
 		sim->count.staged++;
@@ -285,7 +285,7 @@ static void worker_read(struct sim *sim, uint32_t w)
 	sim->is_ahead[s] = 0;
 	for (uint32_t n = 0; n < MAX(sim->p.opens_per_read, 1); n++) {
 		sim->opened++;
-		tell(sim, (struct plan_event){ .kind = PLAN_EV_OPENED, .sample = s });
+		tell(sim, (struct plan_event){ .kind = PLAN_EV_OPENED, .unit = { s } });
 	}
 	if (took != UINT64_MAX)
 		ev_push(sim, (struct ev){ .at = sim->now + took + sim->p.sample_cpu_ns,
@@ -354,7 +354,7 @@ static void fetched(struct sim *sim, const struct ev *ev)
 	sim->in_arena[s] = 1;
 	sim->inflight -= ev->kind == EV_FETCHED;
 	tell(sim, (struct plan_event){ .kind = PLAN_EV_FETCHED,
-				       .sample = s,
+				       .unit = { s },
 				       .latency_ns = ev->latency,
 				       .bytes = sim->p.sample_bytes });
 	for (uint32_t w = 0; sim->ep && w < sim->n_workers; w++) {
@@ -374,7 +374,7 @@ static void staged(struct sim *sim, uint32_t s)
 	if (sim->p.inodes_ahead && !sim->is_ahead[s] && sim->n_ahead >= sim->p.inodes_ahead) {
 		sim->count.refused++;
 		tell(sim, (struct plan_event){ .kind = PLAN_EV_STAGED,
-					       .sample = s,
+					       .unit = { s },
 					       .status = PLAN_NO_INODES });
 		return;
 	}
@@ -387,7 +387,7 @@ static void staged(struct sim *sim, uint32_t s)
 		ev_push(sim, (struct ev){ .at = sim->now + sim->p.page_drop_ns,
 					  .kind = EV_DROP,
 					  .sample = s });
-	tell(sim, (struct plan_event){ .kind = PLAN_EV_STAGED, .sample = s });
+	tell(sim, (struct plan_event){ .kind = PLAN_EV_STAGED, .unit = { s } });
 }
 
 static void page_drop(struct sim *sim, uint32_t s)
@@ -398,7 +398,7 @@ static void page_drop(struct sim *sim, uint32_t s)
 	sim->count.unstaged++;
 	sim->was_dropped[s] = sim->p.is_drop_silent;
 	if (!sim->p.is_drop_silent)
-		tell(sim, (struct plan_event){ .kind = PLAN_EV_UNSTAGED, .sample = s });
+		tell(sim, (struct plan_event){ .kind = PLAN_EV_UNSTAGED, .unit = { s } });
 }
 
 static void handle(struct sim *sim, const struct ev *ev)
@@ -413,7 +413,7 @@ static void handle(struct sim *sim, const struct ev *ev)
 		break;
 	case EV_PINNED:
 		sim->in_store[ev->sample] = 1;
-		tell(sim, (struct plan_event){ .kind = PLAN_EV_PINNED, .sample = ev->sample });
+		tell(sim, (struct plan_event){ .kind = PLAN_EV_PINNED, .unit = { ev->sample } });
 		break;
 	case EV_EPOCH:
 		tell(sim, (struct plan_event){

@@ -86,7 +86,7 @@ static inline void story_fetched(struct story *st, uint32_t sample, int status)
 	st->is_there[sample] = status == 0;
 	story_event(st,
 		    (struct plan_event){ .kind = PLAN_EV_FETCHED,
-					 .sample = sample,
+					 .unit = { sample },
 					 .status = status,
 					 .latency_ns = st->byte_ns ? st->byte_ns * st->size[sample]
 								   : NS_PER_MS,
@@ -97,14 +97,14 @@ static inline void story_answer(struct story *st, const struct plan_action *a)
 {
 	switch (a->kind) {
 	case PLAN_ACT_FETCH:
-		story_fetched(st, a->sample, 0);
+		story_fetched(st, a->unit.v, 0);
 		break;
 	case PLAN_ACT_STAGE:
-		st->in_kernel[a->sample] = true;
-		story_event(st, (struct plan_event){ .kind = PLAN_EV_STAGED, .sample = a->sample });
+		st->in_kernel[a->unit.v] = true;
+		story_event(st, (struct plan_event){ .kind = PLAN_EV_STAGED, .unit = a->unit });
 		break;
 	case PLAN_ACT_PIN:
-		story_event(st, (struct plan_event){ .kind = PLAN_EV_PINNED, .sample = a->sample });
+		story_event(st, (struct plan_event){ .kind = PLAN_EV_PINNED, .unit = a->unit });
 		break;
 	case PLAN_ACT_EPOCH:
 		story_event(st, (struct plan_event){ .kind = PLAN_EV_EPOCH,
@@ -114,7 +114,7 @@ static inline void story_answer(struct story *st, const struct plan_action *a)
 						     .order_epoch = story_epoch(st, a->epoch) });
 		break;
 	case PLAN_ACT_DROP:
-		st->is_there[a->sample] = false;
+		st->is_there[a->unit.v] = false;
 		break;
 	}
 }
@@ -129,12 +129,12 @@ static inline void story_step(struct story *st)
 		st->wake = plan_step(st->plan, st->now);
 		for (n = 0; n < 4096 && plan_next_action(st->plan, &a[n]); n++) {
 			st->count[a[n].kind]++;
-			if (st->mark && a[n].kind != PLAN_ACT_EPOCH && a[n].sample >= st->mark)
+			if (st->mark && a[n].kind != PLAN_ACT_EPOCH && a[n].unit.v >= st->mark)
 				st->marked[a[n].kind]++;
 		}
 		for (uint32_t i = 0; i < n; i++) {
 			if (a[i].is_adopted) { /* no reader of a story has asked the source */
-				story_fetched(st, a[i].sample, -EAGAIN);
+				story_fetched(st, a[i].unit.v, -EAGAIN);
 				continue;
 			}
 			if (st->is_auto[a[i].kind] || a[i].kind == PLAN_ACT_DROP)
@@ -202,7 +202,7 @@ static inline void story_open(struct story *st, uint32_t sample)
 {
 	st->now += NS_PER_MS / 10;
 	st->in_kernel[sample] = false;
-	story_event(st, (struct plan_event){ .kind = PLAN_EV_OPENED, .sample = sample });
+	story_event(st, (struct plan_event){ .kind = PLAN_EV_OPENED, .unit = { sample } });
 	story_step(st);
 }
 
@@ -210,7 +210,7 @@ static inline void story_open(struct story *st, uint32_t sample)
 static inline void story_unstaged(struct story *st, uint32_t sample)
 {
 	st->in_kernel[sample] = false;
-	story_event(st, (struct plan_event){ .kind = PLAN_EV_UNSTAGED, .sample = sample });
+	story_event(st, (struct plan_event){ .kind = PLAN_EV_UNSTAGED, .unit = { sample } });
 }
 
 /* It drops what is not asked for, which nobody hears of before it is read. */
@@ -247,7 +247,7 @@ static inline bool story_has_logged(const struct story *st, enum plan_action_kin
 				    uint32_t sample)
 {
 	for (uint32_t i = 0; i < st->n_log; i++)
-		if (st->log[i].kind == kind && st->log[i].sample == sample)
+		if (st->log[i].kind == kind && st->log[i].unit.v == sample)
 			return true;
 	return false;
 }

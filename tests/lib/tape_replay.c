@@ -214,14 +214,14 @@ static int do_event(struct replay *r)
 		return -EINVAL;
 	at = now(r, p);
 	ev.kind = (enum plan_event_kind)kind_of(r, tape_event_names);
-	ev.sample = (uint32_t)number_below(r, UINT32_MAX);
+	ev.unit.v = (uint32_t)number_below(r, UINT32_MAX);
 	ev.status = status(r);
 	ev.bytes = number(r);
 	ev.latency_ns = number(r);
 	ev.epoch = number(r);
 	ev.job = (uint32_t)number_below(r, PLAN_JOBS);
 	if (r->is_bad || ev.kind == PLAN_EV_EPOCH ||
-	    (ev.sample >= MAX(p->n, 1) && ev.kind != PLAN_EV_DEMAND))
+	    (ev.unit.v >= MAX(p->n, 1) && ev.kind != PLAN_EV_DEMAND))
 		return -EINVAL;
 	r->counts.events++;
 	plan_event(p->plan, at, &ev);
@@ -363,7 +363,7 @@ static void write_action(char out[256], const struct plan_action *a)
 	snprintf(out, 256,
 		 "%s %" PRIu32 " %d %d %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu32 " %" PRIu32
 		 " %d",
-		 tape_action_names[a->kind], a->sample, a->is_pinned, a->is_adopted, a->position,
+		 tape_action_names[a->kind], a->unit.v, a->is_pinned, a->is_adopted, a->position,
 		 a->pass, a->epoch, a->job, a->version, a->is_left);
 }
 

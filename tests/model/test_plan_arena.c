@@ -84,21 +84,21 @@ static void job_free(struct job *j)
 
 static void job_answer(struct job *j, const struct plan_action *a)
 {
-	struct plan_event ev = { .sample = a->sample, .epoch = a->epoch };
+	struct plan_event ev = { .unit = a->unit, .epoch = a->epoch };
 	struct err err;
 
 	switch (a->kind) {
 	case PLAN_ACT_FETCH:
 		ev.kind = PLAN_EV_FETCHED;
 		ev.latency_ns = 5 * NS_PER_MS;
-		ev.bytes = j->size[a->sample];
-		j->mem[a->sample] = arena_alloc(j->arena, j->size[a->sample]);
-		ev.status = j->mem[a->sample] ? 0 : -ENOMEM;
+		ev.bytes = j->size[a->unit.v];
+		j->mem[a->unit.v] = arena_alloc(j->arena, j->size[a->unit.v]);
+		ev.status = j->mem[a->unit.v] ? 0 : -ENOMEM;
 		j->refused += ev.status < 0;
 		j->fetches++;
 		break;
 	case PLAN_ACT_STAGE:
-		j->in_kernel[a->sample] = true;
+		j->in_kernel[a->unit.v] = true;
 		ev.kind = PLAN_EV_STAGED;
 		break;
 	case PLAN_ACT_EPOCH:
@@ -106,8 +106,8 @@ static void job_answer(struct job *j, const struct plan_action *a)
 		ev.status = order_epoch_new(j->order, a->epoch, &ev.order_epoch, &err);
 		break;
 	default:
-		arena_release(j->arena, j->mem[a->sample], j->size[a->sample]);
-		j->mem[a->sample] = NULL;
+		arena_release(j->arena, j->mem[a->unit.v], j->size[a->unit.v]);
+		j->mem[a->unit.v] = NULL;
 		return;
 	}
 	plan_event(j->plan, j->now, &ev);
@@ -138,7 +138,7 @@ static void job_read(struct job *j, uint64_t epoch)
 		j->in_kernel[ep->sample[i]] = false;
 		plan_event(j->plan, j->now,
 			   &(struct plan_event){ .kind = PLAN_EV_OPENED,
-						 .sample = ep->sample[i] });
+						 .unit = { ep->sample[i] } });
 	}
 	order_epoch_free(ep);
 }

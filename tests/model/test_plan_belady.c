@@ -201,14 +201,14 @@ static void tell(struct world *w, struct plan_event ev)
 
 static void answer(struct world *w, const struct plan_action *a, int status)
 {
-	struct plan_event ev = { .sample = a->sample,
+	struct plan_event ev = { .unit = a->unit,
 				 .status = status,
 				 .latency_ns = NS_PER_MS,
-				 .bytes = w->size[a->sample % N_MAX] };
+				 .bytes = w->size[a->unit.v % N_MAX] };
 
 	switch (a->kind) {
 	case PLAN_ACT_FETCH:
-		w->is_there[a->sample] = status == 0;
+		w->is_there[a->unit.v] = status == 0;
 		ev.kind = PLAN_EV_FETCHED;
 		break;
 	case PLAN_ACT_STAGE:
@@ -256,7 +256,7 @@ static void chaos_event(struct world *w)
 						      PLAN_EV_LOST_COPY, PLAN_EV_RESIZED,
 						      PLAN_EV_KEPT };
 	uint32_t s = (uint32_t)below(w, w->n);
-	struct plan_event ev = { .sample = s, .kind = kinds[below(w, ARRAY_LEN(kinds))] };
+	struct plan_event ev = { .unit = { s }, .kind = kinds[below(w, ARRAY_LEN(kinds))] };
 
 	if (ev.kind == PLAN_EV_RESIZED)
 		ev.bytes = w->size[s] = below(w, w->size[s] + 1);
@@ -296,7 +296,7 @@ static void chaos_validation(struct world *w)
 		uint32_t s = w->n_order + (is_shuffled ? (uint32_t)below(w, rest) : i);
 
 		w->now += below(w, NS_PER_MS);
-		tell(w, (struct plan_event){ .kind = PLAN_EV_OPENED, .sample = s });
+		tell(w, (struct plan_event){ .kind = PLAN_EV_OPENED, .unit = { s } });
 		chaos_step(w);
 	}
 }
@@ -349,7 +349,7 @@ static uint64_t chaos_run(uint64_t seed, uint32_t jobs)
 
 			if (!below(&w, 30))
 				s = (uint32_t)below(&w, w.n);
-			tell(&w, (struct plan_event){ .kind = PLAN_EV_OPENED, .sample = s });
+			tell(&w, (struct plan_event){ .kind = PLAN_EV_OPENED, .unit = { s } });
 			epoch[j] += ++pos[j] == w.length;
 			pos[j] %= w.length;
 			if (!pos[j] && below(&w, 4))
@@ -433,13 +433,13 @@ static void honest_step(struct world *w, uint64_t reads)
 		/* The plan decided all of it before any of it came true. */
 		for (uint32_t i = 0; i < n; i++) {
 			if (a[i].kind == PLAN_ACT_DROP && !job_next(w->plan->jobs[0])->is_rerun)
-				check_victim(w, a[i].sample, reads);
+				check_victim(w, a[i].unit.v, reads);
 			if (a[i].kind == PLAN_ACT_DROP) {
-				dropped = MIN(dropped, next_use(w, a[i].sample, reads));
-				w->is_there[a[i].sample] = false;
+				dropped = MIN(dropped, next_use(w, a[i].unit.v, reads));
+				w->is_there[a[i].unit.v] = false;
 			}
 			if (a[i].kind == PLAN_ACT_FETCH && !job_next(w->plan->jobs[0])->is_rerun)
-				CHECK(next_use(w, a[i].sample, reads) < dropped);
+				CHECK(next_use(w, a[i].unit.v, reads) < dropped);
 		}
 		for (uint32_t i = 0; i < n; i++)
 			if (a[i].kind != PLAN_ACT_DROP)
@@ -472,8 +472,8 @@ static uint64_t honest_run(uint64_t seed, uint32_t n, uint32_t length, uint32_t 
 	for (uint64_t reads = 0; reads < (uint64_t)w.epochs * length; reads++) {
 		w.now += NS_PER_MS;
 		tell(&w, (struct plan_event){ .kind = PLAN_EV_OPENED,
-					      .sample = sample_at(&w, reads / length,
-								  (uint32_t)(reads % length)) });
+					      .unit = { sample_at(&w, reads / length,
+								  (uint32_t)(reads % length)) } });
 		honest_step(&w, reads + 1);
 	}
 	plan_free(w.plan);

@@ -74,13 +74,13 @@ static struct order_epoch *crowd_epoch(const struct crowd *c, uint32_t job, uint
 
 static void crowd_answer(struct crowd *c, const struct plan_action *a)
 {
-	struct plan_event ev = { .sample = a->sample, .latency_ns = NS_PER_MS };
+	struct plan_event ev = { .unit = a->unit, .latency_ns = NS_PER_MS };
 
 	switch (a->kind) {
 	case PLAN_ACT_FETCH:
-		CHECK(!c->is_there[a->sample]);
+		CHECK(!c->is_there[a->unit.v]);
 		c->fetched += !a->is_adopted;
-		c->is_there[a->sample] = true;
+		c->is_there[a->unit.v] = true;
 		ev.kind = PLAN_EV_FETCHED;
 		break;
 	case PLAN_ACT_EPOCH:
@@ -92,8 +92,8 @@ static void crowd_answer(struct crowd *c, const struct plan_action *a)
 		break;
 	default:
 		CHECK_INT(a->kind, PLAN_ACT_DROP);
-		CHECK(c->is_there[a->sample]);
-		c->is_there[a->sample] = false;
+		CHECK(c->is_there[a->unit.v]);
+		c->is_there[a->unit.v] = false;
 		return;
 	}
 	plan_event(c->plan, c->now, &ev);
@@ -123,7 +123,7 @@ static void crowd_read(struct crowd *c, uint32_t job)
 	c->line[c->reads++] = sample;
 	c->missed += !c->is_there[sample];
 	plan_event(c->plan, c->now,
-		   &(struct plan_event){ .kind = PLAN_EV_OPENED, .sample = sample });
+		   &(struct plan_event){ .kind = PLAN_EV_OPENED, .unit = { sample } });
 	crowd_step(c);
 }
 

@@ -76,13 +76,13 @@ static void node_step(struct node *nd)
 
 		wake = plan_step(nd->plan, nd->now);
 		while (plan_next_action(nd->plan, &a)) {
-			struct plan_event ev = { .sample = a.sample, .latency_ns = NS_PER_MS };
+			struct plan_event ev = { .unit = a.unit, .latency_ns = NS_PER_MS };
 
 			switch (a.kind) {
 			case PLAN_ACT_FETCH:
-				CHECK_INT(a.is_pinned, nd->is_stored[a.sample]);
+				CHECK_INT(a.is_pinned, nd->is_stored[a.unit.v]);
 				nd->fetched += !a.is_pinned && !a.is_adopted;
-				nd->is_there[a.sample] = 1;
+				nd->is_there[a.unit.v] = 1;
 				ev.kind = PLAN_EV_FETCHED;
 				break;
 			case PLAN_ACT_EPOCH:
@@ -91,11 +91,11 @@ static void node_step(struct node *nd)
 				ev.order_epoch = node_epoch(nd, a.epoch);
 				break;
 			case PLAN_ACT_DROP:
-				nd->is_there[a.sample] = 0;
+				nd->is_there[a.unit.v] = 0;
 				continue;
 			case PLAN_ACT_PIN:
 				nd->pins++;
-				nd->is_stored[a.sample] = 1;
+				nd->is_stored[a.unit.v] = 1;
 				ev.kind = PLAN_EV_PINNED;
 				break;
 			default:
@@ -132,7 +132,7 @@ static double hits_of_plan(struct node *nd)
 		nd->now += NS_PER_MS / 10;
 		nd->missed += !nd->is_there[nd->reads[i]] && !nd->is_stored[nd->reads[i]];
 		plan_event(nd->plan, nd->now,
-			   &(struct plan_event){ .kind = PLAN_EV_OPENED, .sample = nd->reads[i] });
+			   &(struct plan_event){ .kind = PLAN_EV_OPENED, .unit = { nd->reads[i] } });
 		node_step(nd);
 	}
 	plan_free(nd->plan);

@@ -51,7 +51,7 @@ static void a_fetch_on_its_way_is_for_whoever_comes_next(void)
 	change(st, 30);
 	CHECK_U64(story_status(st).inflight, 8);
 	for (uint32_t i = 0; i < 8; i++)
-		story_fetched(st, st->log[i].sample, 0);
+		story_fetched(st, st->log[i].unit.v, 0);
 	CHECK_U64(story_status(st).inflight, 0);
 	st->is_auto[PLAN_ACT_FETCH] = true;
 	story_step(st);
@@ -77,7 +77,7 @@ static void answers_are_taken_whoever_has_come_or_gone(void)
 	plan_end_job(st->plan, 0);
 	story_step(st);
 	for (uint32_t i = 0; i < n; i++)
-		story_fetched(st, st->log[i].sample, i % 4 ? 0 : -EIO);
+		story_fetched(st, st->log[i].unit.v, i % 4 ? 0 : -EIO);
 	st->is_auto[PLAN_ACT_FETCH] = true;
 	st->is_auto[PLAN_ACT_STAGE] = false;
 	story_step(st);
@@ -182,14 +182,14 @@ static void after_the_last_job_everything_is_left_to_the_executive(void)
 	st->is_auto[PLAN_ACT_FETCH] = false;
 	story_step(st);
 	for (uint32_t i = 0; i < 4; i++)
-		story_fetched(st, st->log[i].sample, 0);
+		story_fetched(st, st->log[i].unit.v, 0);
 	story_step(st);
-	story_open(st, st->log[0].sample); /* its reader may still read it */
+	story_open(st, st->log[0].unit.v); /* its reader may still read it */
 	plan_end_job(st->plan, 0);
 	story_step(st);
 	CHECK_INT(story_status(st).state, PLAN_NO_ORDER);
 	for (uint32_t i = 4; i < 8; i++)
-		story_fetched(st, st->log[i].sample, 0);
+		story_fetched(st, st->log[i].unit.v, 0);
 	st->now += 2 * NS_PER_S;
 	story_step(st);
 	for (uint32_t i = 0; i < st->n_log; i++) {
@@ -226,7 +226,7 @@ static void a_job_that_tells_its_order_late_is_shown_what_it_read(void)
 {
 	struct order_info info = info_of(1200, 5);
 	struct plan_params p = story_params(&info);
-	uint32_t opens[8];
+	struct unit_id opens[8];
 	struct story *st;
 
 	p.order = NULL;
@@ -234,7 +234,7 @@ static void a_job_that_tells_its_order_late_is_shown_what_it_read(void)
 	story_read(st, 5, 0, 400);
 	CHECK_U64(plan_last_opens(st->plan, opens, 8), 8);
 	for (uint32_t i = 0; i < 8; i++)
-		CHECK_U64(opens[i], story_sample(st, 5, 392 + i));
+		CHECK_U64(opens[i].v, story_sample(st, 5, 392 + i));
 	CHECK_INT(plan_add_job(st->plan, &info), 0);
 	story_step(st);
 	CHECK_INT(story_status(st).state, PLAN_FOLLOWING);
@@ -298,7 +298,7 @@ static void share_count(struct share *s)
 
 static void share_act(struct share *s, const struct plan_action *a)
 {
-	struct plan_event ev = { .sample = a->sample, .latency_ns = NS_PER_MS, .job = a->job };
+	struct plan_event ev = { .unit = a->unit, .latency_ns = NS_PER_MS, .job = a->job };
 
 	if (a->kind == PLAN_ACT_DROP)
 		return;

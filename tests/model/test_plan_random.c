@@ -105,11 +105,11 @@ static void check_sums(const struct book *b)
 
 static void take_fetch(struct book *b, const struct plan_action *a)
 {
-	CHECK_INT(b->where[a->sample], ABSENT);
-	CHECK(!b->is_staging[a->sample] && !b->is_pinning[a->sample]);
-	CHECK_INT(a->is_pinned, b->is_pinned[a->sample]);
-	CHECK(b->size[a->sample] <= b->p.sample_max_bytes);
-	b->where[a->sample] = FETCHING;
+	CHECK_INT(b->where[a->unit.v], ABSENT);
+	CHECK(!b->is_staging[a->unit.v] && !b->is_pinning[a->unit.v]);
+	CHECK_INT(a->is_pinned, b->is_pinned[a->unit.v]);
+	CHECK(b->size[a->unit.v] <= b->p.sample_max_bytes);
+	b->where[a->unit.v] = FETCHING;
 	b->n_fetching += !a->is_adopted;
 	b->issued++;
 	if (b->is_strict) {
@@ -128,19 +128,19 @@ static void take(struct book *b, const struct plan_action *a)
 		take_fetch(b, a);
 		break;
 	case PLAN_ACT_STAGE:
-		CHECK_INT(b->where[a->sample], ARENA);
-		CHECK(!b->is_staging[a->sample]);
-		b->is_staging[a->sample] = true;
+		CHECK_INT(b->where[a->unit.v], ARENA);
+		CHECK(!b->is_staging[a->unit.v]);
+		b->is_staging[a->unit.v] = true;
 		break;
 	case PLAN_ACT_DROP:
-		CHECK_INT(b->where[a->sample], ARENA);
-		CHECK(!b->is_staging[a->sample] && !b->is_pinning[a->sample]);
-		b->where[a->sample] = ABSENT;
+		CHECK_INT(b->where[a->unit.v], ARENA);
+		CHECK(!b->is_staging[a->unit.v] && !b->is_pinning[a->unit.v]);
+		b->where[a->unit.v] = ABSENT;
 		return;
 	case PLAN_ACT_PIN:
-		CHECK_INT(b->where[a->sample], ARENA);
-		CHECK(!b->is_pinned[a->sample] && !b->is_pinning[a->sample] && !b->is_full);
-		b->is_pinning[a->sample] = true;
+		CHECK_INT(b->where[a->unit.v], ARENA);
+		CHECK(!b->is_pinned[a->unit.v] && !b->is_pinning[a->unit.v] && !b->is_full);
+		b->is_pinning[a->unit.v] = true;
 		CHECK(++b->n_pinning <= 16);
 		break;
 	case PLAN_ACT_EPOCH:
@@ -172,9 +172,9 @@ static void event(struct book *b, struct plan_event ev)
 
 static void answer(struct book *b, struct plan_action a, bool may_fail)
 {
-	struct plan_event ev = { .sample = a.sample,
+	struct plan_event ev = { .unit = a.unit,
 				 .epoch = a.epoch,
-				 .bytes = b->size[a.sample % N_MAX] };
+				 .bytes = b->size[a.unit.v % N_MAX] };
 	uint64_t dice = may_fail ? below(b, 100) : 50;
 
 	ev.latency_ns = 100000 + below(b, 5 * NS_PER_MS);
@@ -184,20 +184,20 @@ static void answer(struct book *b, struct plan_action a, bool may_fail)
 		ev.status = dice < 5 ? -EIO : 0;
 		b->n_fetching -= !a.is_adopted;
 		b->failed += ev.status != 0 && !a.is_adopted;
-		b->where[a.sample] = ev.status ? ABSENT : ARENA;
+		b->where[a.unit.v] = ev.status ? ABSENT : ARENA;
 		break;
 	case PLAN_ACT_STAGE:
 		ev.kind = PLAN_EV_STAGED;
 		ev.status = dice < 5 ? -ENOENT : dice < 10 ? -EAGAIN : dice < 15 ? PLAN_NO_INODES : 0;
-		b->is_staging[a.sample] = false;
-		b->is_pushed[a.sample] = ev.status == 0;
+		b->is_staging[a.unit.v] = false;
+		b->is_pushed[a.unit.v] = ev.status == 0;
 		break;
 	case PLAN_ACT_PIN:
 		ev.kind = PLAN_EV_PINNED;
 		ev.status = dice < 3 ? -EIO : dice == 99 && b->pins_ever > 50 ? -ENOSPC : 0;
 		b->is_full = b->is_full || ev.status == -ENOSPC;
-		b->is_pinning[a.sample] = false;
-		b->is_pinned[a.sample] = ev.status == 0;
+		b->is_pinning[a.unit.v] = false;
+		b->is_pinned[a.unit.v] = ev.status == 0;
 		b->n_pinning--;
 		b->pins_ever++;
 		break;
@@ -226,7 +226,7 @@ static void open_sample(struct book *b, uint32_t sample)
 	b->opened++;
 	b->opened_outside += sample >= b->n_order;
 	b->is_pushed[sample] = false;
-	event(b, (struct plan_event){ .kind = PLAN_EV_OPENED, .sample = sample });
+	event(b, (struct plan_event){ .kind = PLAN_EV_OPENED, .unit = { sample } });
 }
 
 /* Between two epochs: what the order does not number, or a part of it. */
@@ -276,24 +276,24 @@ static void wild_event(struct book *b)
 	switch (below(b, 12)) {
 	case 0:
 		b->is_pushed[s] = false;
-		event(b, (struct plan_event){ .kind = PLAN_EV_UNSTAGED, .sample = s });
+		event(b, (struct plan_event){ .kind = PLAN_EV_UNSTAGED, .unit = { s } });
 		break;
 	case 1:
 		b->is_pinned[s] = false;
-		event(b, (struct plan_event){ .kind = PLAN_EV_UNPINNED, .sample = s });
+		event(b, (struct plan_event){ .kind = PLAN_EV_UNPINNED, .unit = { s } });
 		break;
 	case 2:
 		if (b->where[s] == ARENA)
 			b->where[s] = ABSENT;
 		b->is_pushed[s] = false;
-		event(b, (struct plan_event){ .kind = PLAN_EV_LOST_COPY, .sample = s });
+		event(b, (struct plan_event){ .kind = PLAN_EV_LOST_COPY, .unit = { s } });
 		break;
 	case 3:
 		/* a file shrinks: one that grows may exceed a budget for a moment, that has a test
 		 * of its own */
 		b->size[s] = below(b, b->size[s] + 1);
 		event(b, (struct plan_event){
-				 .kind = PLAN_EV_RESIZED, .sample = s, .bytes = b->size[s] });
+				 .kind = PLAN_EV_RESIZED, .unit = { s }, .bytes = b->size[s] });
 		break;
 	case 4:
 		event(b, (struct plan_event){ .kind = PLAN_EV_DEMAND,

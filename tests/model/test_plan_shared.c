@@ -88,7 +88,7 @@ static void check_drop(struct duo *d, uint32_t sample)
 
 static void duo_act(struct duo *d, const struct plan_action *a)
 {
-	struct plan_event ev = { .sample = a->sample, .latency_ns = NS_PER_MS };
+	struct plan_event ev = { .unit = a->unit, .latency_ns = NS_PER_MS };
 
 	if (a->kind == PLAN_ACT_DROP)
 		return;
@@ -102,9 +102,9 @@ static void duo_act(struct duo *d, const struct plan_action *a)
 		CHECK_INT(a->kind, PLAN_ACT_FETCH);
 		ev.kind = PLAN_EV_FETCHED;
 		ev.status = a->is_adopted ? -EAGAIN : 0; /* nobody has asked the source */
-		if (!a->is_adopted && !d->is_there[a->sample]) {
-			d->is_there[a->sample] = true;
-			d->n_own += is_own_of_0(d, a->sample);
+		if (!a->is_adopted && !d->is_there[a->unit.v]) {
+			d->is_there[a->unit.v] = true;
+			d->n_own += is_own_of_0(d, a->unit.v);
 		}
 	}
 	plan_event(d->plan, d->now, &ev);
@@ -120,7 +120,7 @@ static void check_last(const struct duo *d, const struct plan_action *a, uint32_
 
 	for (uint32_t i = 0; i < n_actions; i++)
 		if (a[i].kind == PLAN_ACT_DROP)
-			first = MIN(first, job_due(d->plan, job, a[i].sample));
+			first = MIN(first, job_due(d->plan, job, a[i].unit.v));
 	for (uint32_t s = 0; s < d->n && first != NO_POS; s++) {
 		const struct item *it = &d->plan->item[s];
 		uint64_t due = job_due(d->plan, job, s);
@@ -145,7 +145,7 @@ static bool duo_step(struct duo *d)
 	count_touched(d);
 	for (n = 0; n < ACTIONS_MAX && plan_next_action(d->plan, &a[n]); n++)
 		if (a[n].kind == PLAN_ACT_DROP)
-			check_drop(d, a[n].sample);
+			check_drop(d, a[n].unit.v);
 	if (d->was_evictable && d->has_left)
 		check_last(d, a, n);
 	for (uint32_t i = 0; i < n; i++)
@@ -161,7 +161,7 @@ static void duo_settle(struct duo *d)
 
 static void duo_read(struct duo *d, uint32_t sample)
 {
-	struct plan_event ev = { .kind = PLAN_EV_OPENED, .sample = sample };
+	struct plan_event ev = { .kind = PLAN_EV_OPENED, .unit = { sample } };
 
 	d->now += NS_PER_MS / 4;
 	plan_event(d->plan, d->now, &ev);
@@ -280,7 +280,7 @@ static void so_it_does_while_a_pass_is_taken_in(void)
 	d.now += 2 * NS_PER_S;
 	duo_settle(&d);
 	plan_event(d.plan, ++d.now,
-		   &(struct plan_event){ .kind = PLAN_EV_OPENED, .sample = ep->sample[0] });
+		   &(struct plan_event){ .kind = PLAN_EV_OPENED, .unit = { ep->sample[0] } });
 	while (d.plan->jobs[1]->cur == 0 || !job_next(d.plan->jobs[1])->ep)
 		duo_step(&d);
 	CHECK(!retain_knows_keys(d.plan));

@@ -53,7 +53,7 @@ static void note_sent(struct world *w, const struct plan_action *a, struct order
 	w->ref[w->n_sent] = ref;
 	w->sent[w->n_sent++] = *a;
 	w->count[a->kind]++;
-	w->digest = (w->digest ^ (uint64_t)a->kind << 32 ^ a->sample ^ a->epoch << 40) *
+	w->digest = (w->digest ^ (uint64_t)a->kind << 32 ^ a->unit.v ^ a->epoch << 40) *
 		    0x9e3779b97f4a7c15ull;
 }
 
@@ -267,7 +267,7 @@ static struct world *world_new(uint32_t n, uint32_t fit, const char *text, bool 
 static void answer(struct world *w, uint32_t at)
 {
 	const struct plan_action *a = &w->sent[at];
-	struct plan_event ev = { .sample = a->sample,
+	struct plan_event ev = { .unit = a->unit,
 				 .epoch = a->epoch,
 				 .job = a->job,
 				 .version = a->version,
@@ -328,7 +328,7 @@ static void settle(struct world *w)
 
 static void open_sample(struct world *w, uint32_t sample)
 {
-	struct plan_event ev = { .kind = PLAN_EV_OPENED, .sample = sample };
+	struct plan_event ev = { .kind = PLAN_EV_OPENED, .unit = { sample } };
 
 	step_event(&w->step, w->now, &ev);
 }
@@ -418,7 +418,7 @@ static void sample_that_is_held_back_is_not_sent(void)
 	settle(w);
 	CHECK_U64(w->n_asked, 1);
 	for (uint32_t i = 0; i < w->n_sent; i++)
-		CHECK(w->sent[i].sample != 7 || w->sent[i].kind == PLAN_ACT_EPOCH);
+		CHECK(w->sent[i].unit.v != 7 || w->sent[i].kind == PLAN_ACT_EPOCH);
 	CHECK_U64(w->step.all.failed, 0);
 	read_from(w, 0, 50);
 	CHECK(w->n_asked >= 2); /* for the next pass */

@@ -41,9 +41,9 @@ static uint32_t left_alone(struct story *st, uint64_t epoch, uint64_t pos, uint3
 	st->n_log = 0;
 	story_open(st, story_sample(st, epoch, pos));
 	for (uint32_t i = 0; i < st->n_log; i++) {
-		if (st->log[i].kind != PLAN_ACT_DROP || !st->in_kernel[st->log[i].sample])
+		if (st->log[i].kind != PLAN_ACT_DROP || !st->in_kernel[st->log[i].unit.v])
 			continue;
-		*ret_last = st->log[i].sample;
+		*ret_last = st->log[i].unit.v;
 		n++;
 	}
 	return n;

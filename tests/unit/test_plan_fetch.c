@@ -59,14 +59,14 @@ static void fetches_in_the_order_of_positions(void)
 	story_step(st);
 	CHECK_U64(st->n_log, 8);
 	for (uint32_t i = 0; i < 8; i++) {
-		CHECK_U64(st->log[i].sample, i);
+		CHECK_U64(st->log[i].unit.v, i);
 		CHECK_U64(st->log[i].position, i);
 	}
 	/* answered by hand, the last one first: the next ones still come by position */
 	for (uint32_t i = 0; i < 8; i++) {
 		story_fetched(st, 7 - i, 0);
 		story_step(st);
-		CHECK_U64(st->log[st->n_log - 1].sample, 8 + i);
+		CHECK_U64(st->log[st->n_log - 1].unit.v, 8 + i);
 	}
 	story_free(st);
 }
@@ -93,9 +93,9 @@ static void what_was_read_is_not_fetched_any_more(void)
 	for (uint32_t i = 2; i < 60; i++) {
 		const struct plan_action a = st->log[i];
 
-		CHECK(a.kind == PLAN_ACT_FETCH && a.sample >= 20);
-		CHECK(a.sample < 40 || a.sample >= 60);
-		story_fetched(st, a.sample, 0);
+		CHECK(a.kind == PLAN_ACT_FETCH && a.unit.v >= 20);
+		CHECK(a.unit.v < 40 || a.unit.v >= 60);
+		story_fetched(st, a.unit.v, 0);
 		story_step(st);
 	}
 	CHECK_U64(story_status(st).late, 2);
@@ -118,7 +118,7 @@ static void far_ahead_neighbours_are_asked_for_together(void)
 		uint32_t had = st->n_log, sample;
 
 		CHECK(had > 0);
-		sample = st->log[0].sample;
+		sample = st->log[0].unit.v;
 		for (uint32_t i = 1; i < had; i++)
 			st->log[i - 1] = st->log[i];
 		st->n_log--;
@@ -190,8 +190,8 @@ static void a_failed_fetch_is_tried_again_for_the_next_use_only(void)
 
 				if (a.kind != PLAN_ACT_FETCH)
 					continue;
-				tries += a.sample == 390;
-				story_fetched(st, a.sample, a.sample == 390 ? -EIO : 0);
+				tries += a.unit.v == 390;
+				story_fetched(st, a.unit.v, a.unit.v == 390 ? -EIO : 0);
 			}
 			st->n_log = 0;
 			story_open(st, story_sample(st, epoch, pos));
@@ -244,7 +244,7 @@ static void what_says_nothing_about_the_source_is_tried_again(void)
 		st->is_auto[PLAN_ACT_FETCH] = false;
 		story_step(st);
 		while (refused < st->n_log && refused < 20) { /* more than pauses the source */
-			story_fetched(st, st->log[refused].sample, statuses[k]);
+			story_fetched(st, st->log[refused].unit.v, statuses[k]);
 			refused++;
 			st->now += 2 * NS_PER_MS;
 			story_step(st);
@@ -271,10 +271,10 @@ static void a_sample_that_is_always_cancelled_is_given_up_for_this_use(void)
 
 	st->is_auto[PLAN_ACT_FETCH] = false;
 	story_step(st);
-	first = st->log[0].sample;
+	first = st->log[0].unit.v;
 	for (uint32_t i = 0; i < st->n_log; i++) {
-		asked += st->log[i].sample == first;
-		story_fetched(st, st->log[i].sample, st->log[i].sample == first ? -ESTALE : 0);
+		asked += st->log[i].unit.v == first;
+		story_fetched(st, st->log[i].unit.v, st->log[i].unit.v == first ? -ESTALE : 0);
 		st->now += 10 * NS_PER_MS;
 		story_step(st);
 	}
@@ -299,7 +299,7 @@ static void where_the_arena_refuses_something_is_dropped(void)
 			uint64_t used = story_status(st).arena_bytes / 4096;
 
 			if (st->log[done].kind == PLAN_ACT_FETCH)
-				story_fetched(st, st->log[done].sample, used > 188 ? -ENOMEM : 0);
+				story_fetched(st, st->log[done].unit.v, used > 188 ? -ENOMEM : 0);
 		}
 		st->n_log = done = 0;
 		st->now += 200 * NS_PER_MS;
@@ -327,7 +327,7 @@ static void what_is_due_first_is_fetched_again_though_the_rest_has_taken_the_roo
 	while (n < st->n_log) {
 		struct plan_action a = st->log[n++];
 
-		if (a.kind != PLAN_ACT_FETCH || a.sample == 5)
+		if (a.kind != PLAN_ACT_FETCH || a.unit.v == 5)
 			continue;
 		story_answer(st, &a);
 		story_step(st);
@@ -338,7 +338,7 @@ static void what_is_due_first_is_fetched_again_though_the_rest_has_taken_the_roo
 	st->now += NS_PER_S;
 	story_step(st);
 	CHECK_U64(story_logged(st, PLAN_ACT_FETCH), n + 1);
-	CHECK_U64(st->log[st->n_log - 1].sample, 5);
+	CHECK_U64(st->log[st->n_log - 1].unit.v, 5);
 	story_answer(st, &st->log[st->n_log - 1]);
 	CHECK(story_status(st).lead >= n - 1);
 	story_free(st);

@@ -49,7 +49,7 @@ static void a_full_store_ends_pinning(void)
 	story_step(st);
 	asked = story_logged(st, PLAN_ACT_PIN);
 	story_event(st, (struct plan_event){ .kind = PLAN_EV_PINNED,
-					     .sample = st->log[0].sample,
+					     .unit = st->log[0].unit,
 					     .status = -ENOSPC });
 	for (uint32_t i = 1; i < asked; i++)
 		story_answer(st, &st->log[i]);
@@ -72,7 +72,7 @@ static void room_that_comes_back_is_used(void)
 	asked = story_logged(st, PLAN_ACT_PIN);
 	for (uint32_t i = 0; i < asked; i++) {
 		story_event(st, (struct plan_event){ .kind = PLAN_EV_PINNED,
-						     .sample = st->log[i].sample,
+						     .unit = st->log[i].unit,
 						     .status = -ENOSPC });
 		CHECK(story_status(st).is_pinning_over);
 		story_event(st, (struct plan_event){ .kind = PLAN_EV_PIN_ROOM });
@@ -112,7 +112,7 @@ static void tiers_are_exclusive(void)
 			if (a.kind != PLAN_ACT_FETCH)
 				continue;
 			CHECK(a.is_pinned);
-			story_fetched(st, a.sample, 0);
+			story_fetched(st, a.unit.v, 0);
 		}
 		st->n_log = 0;
 		story_open(st, story_sample(st, 1, pos));
@@ -130,7 +130,7 @@ static void what_the_store_lost_comes_from_the_source_again(void)
 	st = story_new(p, NULL);
 	story_read(st, 0, 0, 300);
 	for (uint32_t s = 0; s < 400; s++)
-		story_event(st, (struct plan_event){ .kind = PLAN_EV_UNPINNED, .sample = s });
+		story_event(st, (struct plan_event){ .kind = PLAN_EV_UNPINNED, .unit = { s } });
 	st->is_auto[PLAN_ACT_PIN] = false;
 	st->is_auto[PLAN_ACT_FETCH] = false;
 	st->n_log = 0;
@@ -148,7 +148,7 @@ static void what_the_store_has_already_is_not_asked_of_the_source(void)
 
 	for (uint32_t s = 0; s < 150; s++)
 		for (uint32_t twice = 0; twice < 2; twice++)
-			story_event(st, (struct plan_event){ .kind = PLAN_EV_KEPT, .sample = s });
+			story_event(st, (struct plan_event){ .kind = PLAN_EV_KEPT, .unit = { s } });
 	/* Never beyond the budget. */
 	CHECK_U64(story_status(st).pinned_bytes, 100 * 4096);
 	st->is_auto[PLAN_ACT_FETCH] = false;
@@ -156,7 +156,7 @@ static void what_the_store_has_already_is_not_asked_of_the_source(void)
 	CHECK(story_logged(st, PLAN_ACT_FETCH) > 0);
 	for (uint32_t i = 0; i < st->n_log; i++)
 		CHECK(st->log[i].kind != PLAN_ACT_FETCH ||
-		      st->log[i].is_pinned == (st->log[i].sample < 100));
+		      st->log[i].is_pinned == (st->log[i].unit.v < 100));
 	story_free(st);
 }
 
@@ -183,7 +183,7 @@ static void samples_due_later_take_no_room_while_a_slow_store_answers(void)
 	p.arena_bytes = 100 * 4096;
 	st = story_prepare(p, NULL);
 	for (uint32_t s = 8; s < 400; s += 2)
-		story_event(st, (struct plan_event){ .kind = PLAN_EV_KEPT, .sample = s });
+		story_event(st, (struct plan_event){ .kind = PLAN_EV_KEPT, .unit = { s } });
 	st->is_auto[PLAN_ACT_FETCH] = false;
 	st->is_auto[PLAN_ACT_PIN] = false;
 	story_step(st);
@@ -201,7 +201,7 @@ static void samples_due_later_take_no_room_while_a_slow_store_answers(void)
 static void keep(struct story *st, enum plan_event_kind kind, uint32_t from, uint32_t to)
 {
 	for (uint32_t s = from; s < to; s++)
-		story_event(st, (struct plan_event){ .kind = kind, .sample = s });
+		story_event(st, (struct plan_event){ .kind = kind, .unit = { s } });
 }
 
 /* The store is full of what the order does not read, and gives it up, more than once. What the order
@@ -248,9 +248,9 @@ static void told_of_a_sample_that_is_being_pinned(void)
 	CHECK(story_logged(st, PLAN_ACT_PIN) > 0);
 	for (uint32_t i = 0; i < st->n_log; i++)
 		if (st->log[i].kind == PLAN_ACT_PIN)
-			sample = st->log[i].sample;
-	story_event(st, (struct plan_event){ .kind = PLAN_EV_KEPT, .sample = sample });
-	story_event(st, (struct plan_event){ .kind = PLAN_EV_PINNED, .sample = sample });
+			sample = st->log[i].unit.v;
+	story_event(st, (struct plan_event){ .kind = PLAN_EV_KEPT, .unit = { sample } });
+	story_event(st, (struct plan_event){ .kind = PLAN_EV_PINNED, .unit = { sample } });
 	CHECK_U64(story_status(st).pinned_bytes, story_logged(st, PLAN_ACT_PIN) * 4096ull);
 	story_free(st);
 }
@@ -268,7 +268,7 @@ static bool goes_on_after(int status)
 		if (st->log[i].kind != PLAN_ACT_PIN)
 			continue;
 		story_event(st, (struct plan_event){ .kind = PLAN_EV_PINNED,
-						     .sample = st->log[i].sample,
+						     .unit = st->log[i].unit,
 						     .status = status });
 		answered++;
 		story_step(st);
@@ -300,7 +300,7 @@ static void a_hold_ends_only_itself(void)
 		pos++;
 	CHECK(pos < 50); /* near enough to come back from the store at once */
 	sample = story_sample(st, 1, pos);
-	story_event(st, (struct plan_event){ .kind = PLAN_EV_LOST_COPY, .sample = sample });
+	story_event(st, (struct plan_event){ .kind = PLAN_EV_LOST_COPY, .unit = { sample } });
 	story_step(st); /* and it is fetched again */
 	st->now += 900 * NS_PER_MS;
 	story_open(st, sample);
@@ -336,8 +336,8 @@ static uint64_t pinned_of_mixed_sizes(enum plan_pin_rule rule, uint64_t byte_ns,
 		for (uint32_t i = 0; i < st->n_log; i++) {
 			if (st->log[i].kind != PLAN_ACT_PIN)
 				continue;
-			*small += st->log[i].sample % 2;
-			pages += st->log[i].sample % 2 ? 1 : 3;
+			*small += st->log[i].unit.v % 2;
+			pages += st->log[i].unit.v % 2 ? 1 : 3;
 			story_answer(st, &st->log[i]);
 		}
 		st->n_log = 0;
@@ -388,7 +388,7 @@ static void what_the_store_has_already_is_of_its_class(void)
 	st->is_auto[PLAN_ACT_FETCH] = false;
 	story_step(st); /* what to choose is known, nothing is there yet */
 	for (uint32_t s = 0; s < 20; s++)
-		story_event(st, (struct plan_event){ .kind = PLAN_EV_KEPT, .sample = s });
+		story_event(st, (struct plan_event){ .kind = PLAN_EV_KEPT, .unit = { s } });
 	answer_all(st, false);
 	answer_all(st, true);
 	st->is_auto[PLAN_ACT_FETCH] = true;
@@ -396,8 +396,8 @@ static void what_the_store_has_already_is_of_its_class(void)
 		for (uint32_t i = 0; i < st->n_log; i++) {
 			if (st->log[i].kind != PLAN_ACT_PIN)
 				continue;
-			small += sizes[st->log[i].sample] == 4096;
-			large += sizes[st->log[i].sample] != 4096;
+			small += sizes[st->log[i].unit.v] == 4096;
+			large += sizes[st->log[i].unit.v] != 4096;
 			story_answer(st, &st->log[i]);
 		}
 		st->n_log = 0;

@@ -58,8 +58,8 @@ static void nothing_is_dropped_that_is_due_before_what_comes_in(void)
 			 * is there all the same */
 			for (uint32_t k = i; k-- > 0 && st->log[k].kind == PLAN_ACT_DROP;)
 				CHECK(st->log[k].position > a.position ||
-				      st->in_kernel[st->log[k].sample]);
-			story_fetched(st, a.sample, 0);
+				      st->in_kernel[st->log[k].unit.v]);
+			story_fetched(st, a.unit.v, 0);
 		}
 		st->n_log = 0;
 		story_open(st, story_sample(st, r / 400, r % 400));
@@ -104,12 +104,12 @@ static void a_lost_copy_is_fetched_again_if_it_is_still_due(void)
 
 	story_read(st, 0, 0, 50);
 	before = st->count[PLAN_ACT_FETCH];
-	story_event(st, (struct plan_event){ .kind = PLAN_EV_LOST_COPY, .sample = 60 });
+	story_event(st, (struct plan_event){ .kind = PLAN_EV_LOST_COPY, .unit = { 60 } });
 	story_step(st);
 	CHECK_U64(st->count[PLAN_ACT_FETCH], before + 1);
 	/* a copy that is not there cannot get lost */
-	story_event(st, (struct plan_event){ .kind = PLAN_EV_LOST_COPY, .sample = 60 });
-	story_event(st, (struct plan_event){ .kind = PLAN_EV_LOST_COPY, .sample = 60 });
+	story_event(st, (struct plan_event){ .kind = PLAN_EV_LOST_COPY, .unit = { 60 } });
+	story_event(st, (struct plan_event){ .kind = PLAN_EV_LOST_COPY, .unit = { 60 } });
 	story_step(st);
 	CHECK_U64(st->count[PLAN_ACT_FETCH], before + 2);
 	story_free(st);
@@ -126,7 +126,7 @@ static void files_that_grow_push_others_out(void)
 	CHECK_U64(story_status(st).arena_bytes, 4096 * 100);
 	for (uint32_t s = 41; s < 51; s++)
 		story_event(st, (struct plan_event){
-					.kind = PLAN_EV_RESIZED, .sample = s, .bytes = 5000 });
+					.kind = PLAN_EV_RESIZED, .unit = { s }, .bytes = 5000 });
 	story_step(st);
 	CHECK(story_status(st).arena_bytes <= 4096 * 100);
 	CHECK(st->count[PLAN_ACT_DROP] >= 10);

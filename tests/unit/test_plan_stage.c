@@ -13,7 +13,7 @@ static void the_next_samples_are_staged_in_order_and_no_more(void)
 	story_step(st);
 	CHECK_U64(story_logged(st, PLAN_ACT_STAGE), 64);
 	for (uint32_t i = 0; i < 64; i++)
-		CHECK_U64(st->log[i].sample, i);
+		CHECK_U64(st->log[i].unit.v, i);
 	CHECK_U64(story_status(st).stage_bytes, 64 * 4096);
 	for (uint32_t i = 0; i < 64; i++)
 		story_answer(st, &st->log[i]);
@@ -22,7 +22,7 @@ static void the_next_samples_are_staged_in_order_and_no_more(void)
 	/* one read makes room for one */
 	story_open(st, 0);
 	CHECK_U64(story_logged(st, PLAN_ACT_STAGE), 65);
-	CHECK_U64(st->log[64].sample, 64);
+	CHECK_U64(st->log[64].unit.v, 64);
 	story_free(st);
 }
 
@@ -34,8 +34,8 @@ static void a_sample_that_is_late_keeps_its_place_in_the_stage(void)
 	story_step(st);
 	/* everything arrives but sample 3 */
 	for (uint32_t i = 0; i < st->n_log && i < 200; i++) {
-		if (st->log[i].kind == PLAN_ACT_FETCH && st->log[i].sample != 3)
-			story_fetched(st, st->log[i].sample, 0);
+		if (st->log[i].kind == PLAN_ACT_FETCH && st->log[i].unit.v != 3)
+			story_fetched(st, st->log[i].unit.v, 0);
 		story_step(st);
 	}
 	CHECK_U64(st->count[PLAN_ACT_STAGE], 63);
@@ -68,7 +68,7 @@ static void dropped_pages_cost_a_push_and_shrink_the_stage(void)
 	staged = st->count[PLAN_ACT_STAGE];
 	CHECK_U64(story_status(st).stage_limit_bytes, 64 * 4096);
 	for (uint32_t s = 40; s < 104; s++)
-		story_event(st, (struct plan_event){ .kind = PLAN_EV_UNSTAGED, .sample = s });
+		story_event(st, (struct plan_event){ .kind = PLAN_EV_UNSTAGED, .unit = { s } });
 	limit = story_status(st).stage_limit_bytes;
 	/* for the first one and for so many, not 64 times: what is due soon is left */
 	CHECK(limit >= 31 * 4096 && limit <= 32 * 4096);
@@ -80,7 +80,7 @@ static void dropped_pages_cost_a_push_and_shrink_the_stage(void)
 		uint32_t s = 40;
 
 		st->now += 600 * NS_PER_MS;
-		story_event(st, (struct plan_event){ .kind = PLAN_EV_UNSTAGED, .sample = s });
+		story_event(st, (struct plan_event){ .kind = PLAN_EV_UNSTAGED, .unit = { s } });
 		story_step(st);
 	}
 	CHECK(story_status(st).stage_limit_bytes >= 4 * 4096);
@@ -101,7 +101,7 @@ static void pages_dropped_after_the_open_mean_nothing(void)
 
 	story_read(st, 0, 0, 40);
 	staged = st->count[PLAN_ACT_STAGE];
-	story_event(st, (struct plan_event){ .kind = PLAN_EV_UNSTAGED, .sample = 39 });
+	story_event(st, (struct plan_event){ .kind = PLAN_EV_UNSTAGED, .unit = { 39 } });
 	story_step(st);
 	CHECK_U64(st->count[PLAN_ACT_STAGE], staged);
 	CHECK_U64(story_status(st).stage_limit_bytes, 64 * 4096);
@@ -120,12 +120,12 @@ static uint32_t tries_with(int status)
 		story_step(st);
 		for (uint32_t k = 0; k < st->n_log; k++) {
 			struct plan_event ev = { .kind = PLAN_EV_STAGED,
-						 .sample = st->log[k].sample };
+						 .unit = st->log[k].unit };
 
 			if (st->log[k].kind != PLAN_ACT_STAGE)
 				continue;
-			ev.status = ev.sample == 5 ? status : 0;
-			tries += ev.sample == 5;
+			ev.status = ev.unit.v == 5 ? status : 0;
+			tries += ev.unit.v == 5;
 			story_event(st, ev);
 		}
 		st->n_log = 0;
@@ -164,7 +164,7 @@ static uint32_t refuse_all(struct story *st)
 
 	for (uint32_t i = 0; i < st->n_log; i++) {
 		struct plan_event ev = { .kind = PLAN_EV_STAGED,
-					 .sample = st->log[i].sample,
+					 .unit = st->log[i].unit,
 					 .status = PLAN_NO_INODES };
 
 		if (st->log[i].kind != PLAN_ACT_STAGE)
@@ -199,7 +199,7 @@ static void a_refused_sample_waits_for_an_open_and_is_not_given_up(void)
 	CHECK(story_has_logged(st, PLAN_ACT_STAGE, 2));
 	CHECK_U64(refuse_all(st), 1);
 	/* So is what the kernel forgets. */
-	story_event(st, (struct plan_event){ .kind = PLAN_EV_UNSTAGED, .sample = 0 });
+	story_event(st, (struct plan_event){ .kind = PLAN_EV_UNSTAGED, .unit = { 0 } });
 	story_step(st);
 	CHECK(story_has_logged(st, PLAN_ACT_STAGE, 2));
 	story_free(st);

@@ -156,9 +156,9 @@ static void its_first_samples_are_staged_while_the_epoch_ends(void)
 		for (; n < st->n_log; n++)
 			if (st->log[n].kind == PLAN_ACT_STAGE) {
 				/* due after all of this epoch, before all of the next */
-				if (st->log[n].sample >= N_TRAIN)
+				if (st->log[n].unit.v >= N_TRAIN)
 					CHECK_U64(st->log[n].position,
-						  (1ull << 32) + st->log[n].sample);
+						  (1ull << 32) + st->log[n].unit.v);
 				story_answer(st, &st->log[n]);
 			}
 	}

@@ -125,7 +125,7 @@ static void desk_epoch(struct desk *d, const struct plan_action *a)
 
 static void desk_act(struct desk *d, const struct plan_action *a)
 {
-	struct plan_event ev = { .sample = a->sample, .latency_ns = NS_PER_MS };
+	struct plan_event ev = { .unit = a->unit, .latency_ns = NS_PER_MS };
 
 	switch (a->kind) {
 	case PLAN_ACT_DROP:
@@ -171,7 +171,7 @@ static void desk_settle(struct desk *d)
 
 static void desk_read(struct desk *d, uint32_t sample)
 {
-	struct plan_event ev = { .kind = PLAN_EV_OPENED, .sample = sample };
+	struct plan_event ev = { .kind = PLAN_EV_OPENED, .unit = { sample } };
 
 	d->now += NS_PER_MS / 4;
 	plan_event(d->plan, d->now, &ev);
