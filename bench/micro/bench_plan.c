@@ -200,7 +200,6 @@ static void bench_open(uint32_t world)
 				      .order = &info,
 				      .arena_bytes = length / 2 * 4096ull,
 				      .stage_bytes = 4096 * 4096ull,
-				      .sample_max_bytes = 1 << 20,
 				      .inflight_min = 64,
 				      .inflight_max = 256,
 				      .span = 1024 };
@@ -273,7 +272,6 @@ static void bench_jobs(uint32_t n, int rounds)
 				      .order = &info,
 				      .arena_bytes = n / 2 * 4096ull,
 				      .stage_bytes = 4096 * 4096ull,
-				      .sample_max_bytes = 1 << 20,
 				      .inflight_min = 64,
 				      .inflight_max = 256,
 				      .span = 1024 };

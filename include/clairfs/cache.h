@@ -45,7 +45,6 @@ struct cache_params {
 	struct queue *pages;
 	uint64_t arena_bytes; /* of the arena, what is planned with: its own limit is larger by what
 			       * demand reads in flight may need */
-	uint64_t sample_max_bytes;
 	uint32_t prefetch_max;  /* requests in flight, 0 = 64 */
 	bool sets_aside;        /* cache_set_aside is called */
 	uint64_t revalidate_ns; /* files whose pages we or the kernel may hold are checked against

@@ -17,7 +17,7 @@ struct mount_opts {
 	char *order;
 	int recover; /* enum infer_effort */
 	uint64_t recover_threads;
-	uint64_t ram, stage, sample_max;
+	uint64_t ram, stage;
 	char *store_dir;
 	bool store_keep;
 	uint64_t store_bytes, store_keep_free;

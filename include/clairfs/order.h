@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "clairfs/base/err.h"
+#include "clairfs/base/units.h"
 
 /* A parsed spec "KIND[:key=value]...". In a value %3A, %2C, %2F and %25 stand for ':', ',',
  * '/' and '%'. */
@@ -106,7 +107,7 @@ struct order_params {
 
 /* What a spec says about all epochs. */
 struct order_info {
-	uint64_t n;            /* samples of the dataset */
+	uint64_t n;            /* samples of the dataset; of an expanded order its units */
 	uint64_t start_epoch;  /* first epoch the job reads */
 	uint64_t epochs;       /* number of epochs, 0 = unknown (no end) */
 	uint64_t start_step;   /* batches of the first epoch already consumed (resume) */
@@ -121,6 +122,11 @@ struct order_info {
 	/* Bitmap of the samples that this job does not number at all (keys sort=, under=), such as
 	 * the validation set; NULL: none. Lives as long as the order. */
 	const uint64_t *outside;
+	/* Of an expanded order only (order_info_expand), else 0 and NULL: how many samples the order
+	 * numbers, and how many units these are; and a bitmap of the units that are not the first of
+	 * their sample. */
+	uint64_t samples, units;
+	const uint64_t *inner;
 };
 
 struct order;
@@ -148,7 +154,8 @@ const char *order_note(const struct order *order);
 struct order_epoch {
 	uint64_t epoch;
 	uint64_t length;  /* positions; < 2^32 */
-	uint32_t n;       /* samples of the dataset */
+	uint64_t start;   /* position at which the job begins: in its first epoch, else 0 */
+	uint32_t n;       /* samples of the dataset; of an expanded epoch its units, as all below */
 	uint32_t *sample; /* [length] position -> sample */
 	uint32_t *first;  /* [n] sample -> its first position, SAMPLE_NONE when it does not occur */
 	/* [length] position -> next position of the same sample in this epoch, or SAMPLE_NONE; NULL
@@ -161,6 +168,17 @@ struct order_epoch {
 int order_epoch_new(const struct order *order, uint64_t epoch, struct order_epoch **ret,
 		    struct err *err) MUST_USE;
 void order_epoch_free(struct order_epoch *epoch);
+
+/* The same epoch in units, where samples are cut (map->first is not NULL): the units of a sample
+ * follow each other, those of samples that workers and ranks read at once come in turns. O(units).
+ * info: of the order, in samples. -EOVERFLOW: too many positions; -ENOMEM. Any thread. */
+int order_epoch_expand(const struct order_epoch *samples, const struct order_info *info,
+		       const struct unit_map *map, struct order_epoch **ret) MUST_USE;
+/* And what is said of it, in units but for batch, workers and prefetch_factor, which stay those of
+ * samples; start_step is 0 (order_epoch.start has it). *ret_bits (heap) has the bitmaps of *ret
+ * and must outlive it; ranks are info's. -ENOMEM */
+int order_info_expand(const struct order_info *info, const struct unit_map *map,
+		      struct order_info *ret, uint64_t **ret_bits) MUST_USE;
 
 /* The first samples of an epoch, as order_epoch has them in sample[] (but for orders that number
  * records: those records), or of one rank; without the index of positions, and where the kind allows

@@ -30,11 +30,11 @@ struct plan_params {
 	const uint64_t *size;           /* [n] bytes; copied */
 	const struct order_info *order; /* of the first job, copied; NULL: there is none yet */
 	uint64_t arena_bytes; /* units FETCHING or ARENA hold no more than this; a unit costs
-			       * its size rounded up to 4096 (empty: 4096) */
+			       * its size rounded up to 4096 (empty: 4096). Of those larger than a
+			       * quarter of it none is fetched */
 	uint64_t spare_bytes; /* but for what is due soon: so much more, until it leaves the arena
 				 for the kernel */
 	uint64_t stage_bytes; /* pushed and not opened yet */
-	uint64_t sample_max_bytes;   /* larger units are not prefetched; <= arena_bytes / 4 */
 	uint64_t store_bytes;        /* budget of pins, 0 = no store */
 	enum plan_pin_rule pin_rule; /* among units this node reads equally often; those that it
 				      * reads more often always come first */
@@ -62,7 +62,10 @@ static inline uint64_t plan_spare_bytes(uint64_t arena_bytes)
 #define PLAN_NO_INODES (-ENOBUFS)
 
 enum plan_event_kind {
-	PLAN_EV_OPENED,    /* unit: somebody opened it */
+	PLAN_EV_OPENED,    /* unit: somebody opened its sample, of which it is the first */
+	PLAN_EV_REACHED,   /* unit: a reader has come to it within its sample. It is read then, as one
+			      that is opened, but no evidence for or against the order. Ignored where
+			      it is not expected, was read already, or is the first of its sample */
 	PLAN_EV_FETCHED,   /* answers FETCH: status, latency_ns, bytes; status 0: it is in the arena
 			      now; latency_ns 0: it was there already, nobody was asked */
 	PLAN_EV_STAGED,    /* answers STAGE: status; -ENOENT: the kernel does not know the inode;
@@ -209,7 +212,7 @@ const char *plan_status_why(const struct plan_status *status);
  * trying orders without making a plan of them; any thread. */
 bool plan_epoch_fits(const struct order_info *info, const struct order_epoch *epoch,
 		     const uint32_t *reads, uint32_t n_reads);
-/* Where the unit of the last PLAN_EV_OPENED was expected, and by the order of which job. False:
+/* Where the unit of the last PLAN_EV_OPENED or PLAN_EV_REACHED was expected, and by the order of which job. False:
  * it was not, or it is not known yet. */
 struct plan_use {
 	uint32_t job;

@@ -10,14 +10,15 @@
 
 /* Lines are words and numbers between single blanks; the second word is the number of the plan:
  *
- *	clairfs-tape 2
+ *	clairfs-tape 3
  *	sizes PLAN COUNT BYTES                so many more samples have this size
  *	order PLAN N START_EPOCH EPOCHS START_STEP WORLD BATCH WORKERS PREFETCH IS_SAME
- *	      MAY_BE_LEFT N_RANKS RANK... N_WORDS WORD... what the next line of this plan is about
+ *	      MAY_BE_LEFT N_RANKS RANK... N_WORDS WORD... SAMPLES UNITS N_WORDS WORD...
+ *	                                      what the next line of this plan is about
  *	plan PLAN N NAME=VALUE...             made of these sizes, the order, and TAPE_PARAMS
  *	event PLAN NOW KIND UNIT STATUS BYTES LATENCY EPOCH JOB
  *	epoch PLAN NOW STATUS EPOCH JOB VERSION -     the answer without an epoch
- *	epoch PLAN NOW STATUS EPOCH JOB VERSION LENGTH UNIT...
+ *	epoch PLAN NOW STATUS EPOCH JOB VERSION LENGTH START UNIT...
  *	step PLAN NOW WAKE
  *	action PLAN KIND UNIT IS_PINNED IS_ADOPTED POSITION PASS EPOCH JOB VERSION IS_LEFT
  *	enough PLAN                           no more actions
@@ -27,13 +28,12 @@
  *	leave PLAN JOB
  *	free PLAN
  */
-#define TAPE_MAGIC "clairfs-tape 2"
+#define TAPE_MAGIC "clairfs-tape 3"
 /* The numbers in struct plan_params: all but n. */
 #define TAPE_PARAMS(X)                                                                             \
 	X(arena_bytes)                                                                             \
 	X(spare_bytes)                                                                             \
 	X(stage_bytes)                                                                             \
-	X(sample_max_bytes)                                                                        \
 	X(store_bytes)                                                                             \
 	X(pin_rule)                                                                                \
 	X(inflight_min)                                                                            \

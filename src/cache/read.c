@@ -302,9 +302,6 @@ static void read_count(struct cache *c, const struct cache_read *r, int status, 
 
 	metrics_observe(c->p.metrics, metrics_hist_of_class[r->read_class],
 			now > r->arrived_ns ? now - r->arrived_ns : 0);
-	if (r->read_class == READ_MISS && dataset_is_sample(c->p.dataset, r->entry) &&
-	    dataset_size(c->p.dataset, r->entry) > c->p.sample_max_bytes)
-		metrics_add(c->p.metrics, METRIC_BYPASS_TOO_LARGE, 1);
 	if (metrics_is_tracing(c->p.metrics))
 		metrics_trace(c->p.metrics,
 			      &(struct trace_event){ .kind = TRACE_READ,

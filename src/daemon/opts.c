@@ -35,8 +35,6 @@ static const struct conf_option keys[] = {
 	ROW(stage, CONF_BYTES, "0", 0, 0, NULL,
 	    "Most bytes pushed into the kernel's page cache ahead of the reader. 0: a "
 	    "quarter of ram."),
-	ROW(sample_max, CONF_BYTES, "0", 0, 0, NULL,
-	    "Larger files are not prefetched, only read on demand. 0: an eighth of ram."),
 	ROW_AUTO(inodes_ahead, CONF_U64, 0, 100000000,
 		 "Inodes made known to the kernel ahead of the readers; each takes about "
 		 "1 KiB of kernel memory. Beyond, 16384 at a time for samples about to be read; "
@@ -157,6 +155,7 @@ static const struct conf_gone gone[] = {
 	{ "metrics_socket",
 	  "use metrics_textfile, or read .clairfs/metrics below the mountpoint" },
 	{ "store_scrub_mbps", "use clairfs store verify" },
+	{ "sample_max", "files of any size are prefetched, in parts of 4 MiB" },
 	{ .name = NULL },
 };
 

@@ -242,9 +242,6 @@ static int make_drive(struct wire *w, struct err *err)
 				   .clock = clock_monotonic(),
 				   .probe = wait_probe(w->wait),
 				   .arena_bytes = arena,
-				   .sample_max_bytes = MIN(o->sample_max ? o->sample_max
-									 : w->memory.ram / 8,
-							   arena / 4),
 				   .revalidate_ns = o->revalidate * NS_PER_S };
 	struct drive_params dp = { .cache = cp,
 				   .order = orders_first(w->orders),

@@ -106,7 +106,6 @@ static int plan_make(struct drive *d, struct plan **ret)
 		.arena_bytes = arena,
 		.spare_bytes = plan_spare_bytes(arena),
 		.stage_bytes = d->stage ? d->p.stage_bytes : 0,
-		.sample_max_bytes = MIN(d->p.cache.sample_max_bytes, arena / 4),
 		.store_bytes = d->keeper ? d->p.store_bytes : 0,
 		.pin_rule = d->p.pin_rule,
 		.inflight_min = d->p.inflight_min,

@@ -228,8 +228,7 @@ static void index_all(struct order_epoch *e)
 	}
 }
 
-/* Positions by sample. */
-static int index_positions(struct order_epoch *e, struct err *err)
+int order_index(struct order_epoch *e)
 {
 	struct repeats repeats;
 	bool has_few = index_first(e, &repeats);
@@ -238,8 +237,7 @@ static int index_positions(struct order_epoch *e, struct err *err)
 		return 0;
 	e->next_same = order_alloc_u32(e->length);
 	if (!e->next_same)
-		return err_set(err, -ENOMEM, "out of memory for an epoch of %" PRIu64 " positions",
-			       e->length);
+		return -ENOMEM;
 	if (!has_few) {
 		index_all(e);
 		return 0;
@@ -248,6 +246,17 @@ static int index_positions(struct order_epoch *e, struct err *err)
 	for (uint32_t i = 0; i < repeats.n; i++)
 		e->next_same[repeats.repeat[i].pos] = repeats.repeat[i].next;
 	return 0;
+}
+
+/* Where the job goes on that was resumed. */
+static uint64_t epoch_start(const struct order *order, const struct order_epoch *e)
+{
+	const struct order_info *info = &order->shown;
+	uint64_t step = MAX(info->batch, 1) * info->n_ranks;
+
+	if (e->epoch != info->start_epoch)
+		return 0;
+	return info->start_step > e->length / step ? e->length : info->start_step * step;
 }
 
 static int epoch_fill(const struct order *order, struct order_epoch *e, struct err *err)
@@ -271,11 +280,12 @@ static int epoch_fill(const struct order *order, struct order_epoch *e, struct e
 	rc = order->records.n > 0 ? order_records_fold(order, e, err) : 0;
 	if (rc < 0)
 		return rc;
+	e->start = epoch_start(order, e);
 	e->first = order_alloc_u32(e->n);
-	if (!e->first)
+	if (!e->first || order_index(e) < 0)
 		return err_set(err, -ENOMEM, "out of memory for an epoch of %" PRIu64 " positions",
 			       e->length);
-	return index_positions(e, err);
+	return 0;
 }
 
 int order_epoch_new(const struct order *order, uint64_t epoch, struct order_epoch **ret,

@@ -247,6 +247,10 @@ uint64_t order_rank_length(const struct order *order, const struct order_span *c
 int order_merge(const struct order *order, const struct order_span *common, uint64_t rows,
 		uint32_t **ret_sample, uint64_t *ret_length, struct err *err) MUST_USE;
 
+/* Fills first[], which has room for n numbers, and makes next_same[] if any sample comes twice.
+ * -ENOMEM */
+int order_index(struct order_epoch *e) MUST_USE;
+
 /* Room for n numbers (also for n = 0), with large pages where they pay, since permutations are
  * accessed all over the place. free() it. NULL: out of memory. */
 uint32_t *order_alloc_u32(uint64_t n) MUST_USE;

@@ -159,7 +159,7 @@ static void budget_refill(struct plan *plan, uint64_t now_ns)
 {
 	struct budget *b = &plan->budget;
 	double per_s = (double)plan->params.source_bytes_per_s;
-	double most = MAX(per_s / 4, (double)(plan->max_pages * PAGE_BYTES));
+	double most = MAX(per_s / 4, (double)(plan->largest * PAGE_BYTES));
 
 	b->tokens =
 		MIN(b->tokens + (double)(now_ns - b->tokens_ns) * per_s / (double)NS_PER_S, most);

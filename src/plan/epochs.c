@@ -63,7 +63,7 @@ void epochs_uninstall(struct plan_job *job, uint32_t i)
 	epochs_release(job, ep);
 }
 
-void epochs_consume_below(struct slot *slot, uint64_t pos)
+void epochs_consume_below(const struct plan_job *job, struct slot *slot, uint64_t pos)
 {
 	uint64_t *words = slot->consumed.words;
 
@@ -72,6 +72,7 @@ void epochs_consume_below(struct slot *slot, uint64_t pos)
 	if (pos % 64)
 		words[pos / 64] |= ~(~0ull << pos % 64);
 	slot->consumed.count = pos;
+	slot->inner = pos - job_samples(job, pos);
 	slot->low = bitmap_next_clear(&slot->consumed, pos);
 }
 
@@ -292,16 +293,13 @@ static int epochs_set_next(struct plan_job *job, struct order_epoch *take_ep)
 /* The first epoch of all starts where the job was left. */
 int epochs_set_first(struct plan_job *job, struct order_epoch *take_ep)
 {
-	const struct order_info *info = &job->info;
-	uint64_t step = MAX(info->batch, 1) * info->n_ranks, at;
 	struct slot *cur = job_cur(job);
 	int r = epochs_install(job, job->cur, take_ep, take_ep->epoch);
 
 	if (r < 0)
 		return r;
 	cur->pass = cur->epoch;
-	at = info->start_step > cur->length / step ? cur->length : info->start_step * step;
-	epochs_consume_below(cur, MIN(at, cur->length));
+	epochs_consume_below(job, cur, MIN(take_ep->start, cur->length));
 	cur->absorbed = cur->low;
 	return 0;
 }

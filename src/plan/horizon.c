@@ -121,7 +121,7 @@ static void horizon_late(struct plan *plan, struct plan_job *job)
 			MIN(job->horizon.reach * (horizon_swings(job) ? 4 : 2), REACH_MOST);
 	job->horizon.late = 0;
 	job->horizon.calm_until =
-		job->reads + 2 * every; /* what is on its way was asked for late */
+		job->reads + job->reached + 2 * every; /* what is on its way was asked for late */
 }
 
 void horizon_opened(struct plan *plan, struct plan_job *job, uint32_t unit)
@@ -139,7 +139,7 @@ void horizon_opened(struct plan *plan, struct plan_job *job, uint32_t unit)
 		job->horizon.asked_pages += it->pages;
 	if (is_absent && (it->flags & (PINNED | HELD_OUT) || it->pages > plan->max_pages))
 		return; /* of no source, or not prefetched on purpose */
-	if (item_state(it) != ARENA && job->reads >= job->horizon.calm_until)
+	if (item_state(it) != ARENA && job->reads + job->reached >= job->horizon.calm_until)
 		horizon_late(plan, job);
 }
 

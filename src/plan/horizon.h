@@ -12,7 +12,7 @@ struct slot;
 struct horizon {
 	double reach;
 	uint64_t asked_pages; /* of the source, in this pass */
-	uint64_t calm_until;  /* reads */
+	uint64_t calm_until;  /* reads, and units reached */
 	uint32_t late;
 	bool is_late_pass;
 	bool is_deep; /* what the stage can hold did not do */

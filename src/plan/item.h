@@ -118,6 +118,7 @@ struct slot {
 	uint64_t worth_end;     /* residents needed before this one are worth keeping */
 	uint64_t worth_pages;
 	struct bitmap consumed;
+	uint64_t inner; /* of the positions consumed: units that are not the first of a sample */
 	struct tree set[SET_COUNT];
 };
 

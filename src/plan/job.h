@@ -51,6 +51,7 @@ struct plan_job {
 	uint32_t *key;        /* [n] of its units; NULL: they are in the items */
 	uint32_t key_ready;   /* those below have memory */
 	uint64_t *unnumbered; /* bitmap; NULL: none */
+	uint64_t *inner;      /* bitmap: not the first unit of its sample; NULL: each is a sample */
 	bool is_over;         /* not planned for any more; its keys are estimates until rekey.c
 			       * has come by */
 	bool is_ended;        /* and nobody asks for it: it goes with its last key */
@@ -106,6 +107,7 @@ struct plan_job {
 	uint64_t tried_next, tried_round; /* while lost: later epochs, so many at a time */
 	uint64_t asked_epoch, ask_not_before_ns;
 	uint64_t reads, sync_at, search_at, search_pause; /* reads: that counted, ever */
+	uint64_t reached;                                 /* units within samples, ever */
 
 	struct valid valid;
 	struct horizon horizon;
@@ -129,6 +131,31 @@ struct plan_job {
 	uint64_t finished_opened; /* opens when all epochs had been read, 0: they never were */
 };
 
+/* Whether the unit continues a sample: then that it is read says nothing about the order. */
+static inline bool job_is_inner(const struct plan_job *job, uint32_t unit)
+{
+	return job->inner && job->inner[unit / 64] >> unit % 64 & 1;
+}
+/* How many samples so many positions are, on average; and the positions of so many samples. The
+ * same where no sample is cut. */
+static inline uint64_t job_samples(const struct plan_job *job, uint64_t positions)
+{
+	const struct order_info *info = &job->info;
+
+	return info->samples ? DIV_ROUND_UP(positions * info->samples, info->units) : positions;
+}
+static inline uint64_t job_positions(const struct plan_job *job, uint64_t samples)
+{
+	const struct order_info *info = &job->info;
+
+	samples = MIN(samples, UINT32_MAX);
+	return info->samples ? DIV_ROUND_UP(samples * info->units, info->samples) : samples;
+}
+/* Samples that were opened in this pass, or passed over. */
+static inline uint64_t slot_opened(const struct slot *slot)
+{
+	return slot->consumed.count - slot->inner;
+}
 static inline struct slot *job_cur(const struct plan_job *job)
 {
 	return (struct slot *)&job->slots[job->cur];

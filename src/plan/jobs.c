@@ -18,6 +18,7 @@
 
 #include "tell.h"
 
+#define WITHIN 2u         /* samples that a reader may be within, where they are cut */
 #define TICK_NS NS_PER_MS /* per position, until a job has read some */
 
 /* The positions the job's readers may be apart: each worker has prefetch_factor batches ahead of
@@ -29,12 +30,14 @@ void jobs_init_span(struct plan *plan, struct plan_job *job)
 	uint64_t batches = info->workers * factor + 1, span = plan->params.span, at_work;
 
 	if (!span && info->batch && info->workers) {
-		span = batches * info->batch * info->n_ranks;
+		span = job_positions(job, batches * info->batch * info->n_ranks);
 		job->reader_span = span;
-		span += span / 4 + 64;
+		span += span / 4 + 64 + (info->samples ? job_positions(job, WITHIN) : 0);
 	}
 	job->is_span_given = span != 0;
 	job->span_cap = MIN(4096, MAX(plan->n / 8, MIN(MAX(plan->n, 1), 128)));
+	if (info->samples)
+		job->span_cap = MAX(job->span_cap, job_positions(job, 2 * WITHIN));
 	job->span = span ? MIN(span, UINT32_MAX) : job->span_cap;
 	/* Each worker reads one unit at a time; a few times as many may still be at work. */
 	at_work = info->workers ? MIN(info->workers * info->n_ranks, 4096) : 64;
@@ -48,6 +51,7 @@ static void jobs_free_one(struct plan_job *job)
 	epochs_forget_before(job);
 	valid_fini(job);
 	free(job->unnumbered);
+	free(job->inner);
 	free(job->key);
 	free(job->tail);
 	free(job);
@@ -134,22 +138,31 @@ bool jobs_are_outside(const struct plan *plan, uint32_t unit)
 }
 
 /* Its own copy: what the order says lives as long as the order, which may be replaced. */
-static int jobs_init_outside(struct plan *plan, struct plan_job *job)
+static int jobs_copy_bits(const struct plan *plan, const uint64_t **take_bits, uint64_t **ret)
 {
 	uint64_t words = DIV_ROUND_UP((uint64_t)plan->n, 64);
+	const uint64_t *bits = *take_bits;
 
-	if (!job->info.outside)
-		return 0;
-	job->unnumbered = malloc(MAX(words, 1) * sizeof(uint64_t));
-	if (!job->unnumbered)
-		return -ENOMEM;
-	memcpy(job->unnumbered, job->info.outside, words * sizeof(uint64_t));
+	*take_bits = NULL;
+	*ret = bits ? malloc(MAX(words, 1) * sizeof(uint64_t)) : NULL;
+	if (!*ret)
+		return bits ? -ENOMEM : 0;
+	memcpy(*ret, bits, words * sizeof(uint64_t));
 	if (plan->n % 64)
-		job->unnumbered[words - 1] &= ~(~0ull << plan->n % 64);
-	for (uint64_t w = 0; w < words; w++)
-		job->n_outside += (uint32_t)__builtin_popcountll(job->unnumbered[w]);
-	job->info.outside = NULL;
+		(*ret)[words - 1] &= ~(~0ull << plan->n % 64);
 	return 0;
+}
+
+static int jobs_init_bits(struct plan *plan, struct plan_job *job)
+{
+	uint64_t words = DIV_ROUND_UP((uint64_t)plan->n, 64);
+	int r = jobs_copy_bits(plan, &job->info.outside, &job->unnumbered);
+
+	if (r == 0)
+		r = jobs_copy_bits(plan, &job->info.inner, &job->inner);
+	for (uint64_t w = 0; w < words && job->unnumbered; w++)
+		job->n_outside += (uint32_t)__builtin_popcountll(job->unnumbered[w]);
+	return r;
 }
 
 /* Who is at work has changed. What is known of later epochs, and what was chosen for the store, is
@@ -194,7 +207,7 @@ static struct plan_job *jobs_new(struct plan *plan, const struct order_info *inf
 		return NULL;
 	job->info = *info;
 	job->tail = calloc(TAIL_MAX, sizeof(*job->tail));
-	is_bad = !job->tail || jobs_init_outside(plan, job) < 0;
+	is_bad = !job->tail || jobs_init_bits(plan, job) < 0;
 	if (!is_bad && plan->item_job) {
 		/* NO_KEY; small pages: a large one takes milliseconds at its first touch. */
 		job->key = calloc(MAX(plan->n, 1), sizeof(*job->key));
@@ -362,6 +375,7 @@ void jobs_restart(struct plan *plan, struct plan_job *job)
 	job->key = was.key;
 	job->key_ready = was.key_ready;
 	job->unnumbered = was.unnumbered;
+	job->inner = was.inner;
 	job->n_outside = was.n_outside;
 	job->tail = was.tail;
 	job->told_opened = was.told_opened;
@@ -372,7 +386,8 @@ void jobs_restart(struct plan *plan, struct plan_job *job)
 
 static bool jobs_order_is_sane(const struct plan *plan, const struct order_info *order)
 {
-	return order && order->n == plan->n && order->n_ranks;
+	return order && order->n == plan->n && order->n_ranks &&
+	       (!order->inner || (order->samples && order->samples <= order->units));
 }
 
 int plan_add_job(struct plan *plan, const struct order_info *order)

@@ -33,6 +33,8 @@ static uint64_t memory_of_job(const struct plan *plan, const struct plan_job *jo
 		sum += (uint64_t)plan->n * sizeof(*job->key);
 	if (job->unnumbered)
 		sum += plan->n / 8;
+	if (job->inner)
+		sum += plan->n / 8;
 	for (uint32_t i = 0; i < SLOTS; i++) {
 		sum += job->slots[i].consumed.size / 8;
 		for (uint32_t k = 0; k < SET_COUNT; k++)

@@ -19,7 +19,7 @@
 static bool plan_params_are_sane(const struct plan_params *p)
 {
 	return p->n < UNIT_NONE.v - 1 && (!p->n || p->size) && p->inflight_min >= 1 &&
-	       p->inflight_min <= p->inflight_max && p->sample_max_bytes <= p->arena_bytes / 4 &&
+	       p->inflight_min <= p->inflight_max &&
 	       (!p->order || (p->order->n == p->n && p->order->n_ranks >= 1));
 }
 
@@ -79,7 +79,7 @@ int plan_new(const struct plan_params *params, struct plan **ret)
 	plan->full_pages = plan->arena_pages = params->arena_bytes / PAGE_BYTES;
 	plan->spare_pages = params->spare_bytes / PAGE_BYTES;
 	plan->stage_most = plan->stage_pages = params->stage_bytes / PAGE_BYTES;
-	plan->max_pages = params->sample_max_bytes / PAGE_BYTES;
+	plan->max_pages = plan->full_pages / 4;
 	plan->store_pages = params->store_bytes / PAGE_BYTES;
 	plan->stage_limit = (double)plan->stage_pages;
 	plan->forget_at = plan->n;
@@ -174,6 +174,9 @@ static void plan_unit_event(struct plan *plan, uint64_t now_ns, const struct pla
 	switch (ev->kind) {
 	case PLAN_EV_OPENED:
 		plan_opened(plan, now_ns, ev->unit.v);
+		break;
+	case PLAN_EV_REACHED:
+		reach_read(plan, now_ns, ev->unit.v);
 		break;
 	case PLAN_EV_FETCHED:
 		retain_fetched(plan, now_ns, ev);
@@ -325,8 +328,8 @@ static uint64_t plan_decide(struct plan *plan, uint64_t now_ns)
 	plan->work = plan->work_most;
 	plan->is_cut = false;
 	for (uint32_t i = 0; (job = jobs_next(plan, &i));) {
-		if (plan->n_jobs > 1)
-			window_leave(plan, job, now_ns);
+		at = window_leave(plan, job, now_ns);
+		wake = MIN(wake, at);
 		if (job->state == PLAN_FINISHED && plan->n_jobs > 1) {
 			jobs_leave(plan, job);
 			continue;

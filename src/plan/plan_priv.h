@@ -138,6 +138,7 @@ struct plan {
 	struct budget budget;
 	struct awaited awaited;
 	uint64_t now_ns;
+	uint64_t reached; /* units within samples, that were where they were expected */
 	uint64_t opened, issued, asked, useful, late, wasted, failed, unstaged;
 };
 
@@ -194,13 +195,19 @@ void pin_kept(struct plan *plan, uint32_t unit);
 uint64_t window_unread_below(const struct slot *slot, uint64_t end);
 uint64_t window_first_use(const struct slot *slot, const struct plan *plan,
 			  const struct plan_job *job, uint32_t unit);
-/* One of several jobs that has read nearly all of its last epoch is finished when it is quiet. */
-void window_leave(struct plan *plan, struct plan_job *job, uint64_t now_ns);
+/* One of several jobs that has read nearly all of its last epoch is finished when it is quiet; and
+ * any that has opened all samples of it. Returns when to look again, or UINT64_MAX. */
+uint64_t window_leave(struct plan *plan, struct plan_job *job, uint64_t now_ns);
 void window_read(struct plan *plan, struct plan_job *job, uint64_t now_ns, uint32_t unit);
 /* Whose read it is; NULL: nobody's as far as can be told. */
 struct plan_job *window_reader(const struct plan *plan, uint32_t unit);
 /* Whether it may be a read of the job, among several. */
 bool window_fits(const struct plan *plan, const struct plan_job *job, uint32_t unit);
+bool window_was_just_read(const struct plan_job *job, const struct slot *slot, uint32_t unit);
+/* The job's last use is this one. */
+void window_remember(struct plan *plan, struct plan_job *job, const struct slot *slot, uint64_t pos);
+/* After a position was consumed: the pass, or all of them, may be over. */
+void window_ended(struct plan *plan, struct plan_job *job);
 bool window_is_outside(const struct plan *plan, const struct plan_job *job, uint32_t unit);
 void window_begins(struct plan_job *job);
 bool window_is_recent(const struct plan *plan, const struct plan_job *job, uint32_t unit);
@@ -209,6 +216,9 @@ void window_set_consumed(struct plan *plan, struct plan_job *job, struct slot *s
 /* A read a little beyond the window: moves the window when everything but a few holes was read. */
 bool window_slide(struct plan *plan, struct plan_job *job, struct slot *slot, uint64_t pos);
 void window_replay(struct plan *plan, struct plan_job *job, uint64_t now_ns);
+
+/* reach.c: a reader has come to a unit that is not the first of its sample */
+void reach_read(struct plan *plan, uint64_t now_ns, uint32_t unit);
 
 /* score.c */
 void score_read(struct plan_job *job, uint32_t unit);
@@ -247,7 +257,7 @@ void epochs_arrived(struct plan *plan, struct plan_job *job, uint64_t now_ns,
 int epochs_set_first(struct plan_job *job, struct order_epoch *take_ep) MUST_USE;
 uint64_t epochs_step(struct plan *plan, struct plan_job *job, uint64_t now_ns);
 void epochs_roll(struct plan *plan, struct plan_job *job);
-void epochs_consume_below(struct slot *slot, uint64_t pos);
+void epochs_consume_below(const struct plan_job *job, struct slot *slot, uint64_t pos);
 void epochs_rebuild(struct plan *plan, struct plan_job *job);
 void epochs_forget_before(struct plan_job *job);
 bool epochs_is_last(const struct plan_job *job, const struct slot *slot);

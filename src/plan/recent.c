@@ -94,7 +94,7 @@ static uint32_t recent_of_one(const struct plan *plan, const struct plan_job *jo
 	info.outside = job->unnumbered;
 	if (cur->length < 4 * job->span) /* any reads seem to agree */
 		return 0;
-	if (cur->length >= FIT_LENGTH && recent_reads(r, false, reads) == FIT_READS &&
+	if (job_samples(job, cur->length) >= FIT_LENGTH && recent_reads(r, false, reads) == FIT_READS &&
 	    !plan_epoch_fits(&info, cur->ep, reads, FIT_READS))
 		return 0;
 	return recent_pass(r);

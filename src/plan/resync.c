@@ -19,6 +19,7 @@
 #define NEAR_CANDIDATES 5u
 #define TRIED_ROUND_MAX 64u
 #define MIXED 3u       /* a breadth: see resync_fit_mixed */
+#define AT_WORK 8u     /* readers, where they are not given */
 #define TRIED_EPOCHS 64u /* of a job that does not say how many it reads */
 
 struct point {
@@ -82,7 +83,7 @@ static struct window resync_best_window(const struct point *points, uint32_t n, 
 static bool resync_fit_mixed(const struct plan_job *job, const struct order_epoch *ep,
 			     struct window *ret)
 {
-	uint64_t width = job->span + SYNC_READS + MIXED_READS / 2;
+	uint64_t width = job->span + job_positions(job, SYNC_READS + MIXED_READS / 2);
 	struct point points[MIXED_READS * OCCURRENCES];
 	uint32_t n;
 
@@ -99,9 +100,10 @@ static bool resync_fit_mixed(const struct plan_job *job, const struct order_epoc
 static bool resync_fit(const struct plan_job *job, const struct order_epoch *ep, uint32_t breadth,
 		       struct window *ret)
 {
-	uint64_t width = job->span + SYNC_READS;
-	bool is_wide = breadth == 2 || width > ep->length / 4 + SYNC_READS;
-	uint32_t reads = (uint32_t)MIN(is_wide ? MOST_READS : SYNC_READS, ep->length), n;
+	uint64_t some = job_positions(job, SYNC_READS), width = job->span + some;
+	bool is_wide = breadth == 2 || width > ep->length / 4 + some;
+	uint32_t reads = (uint32_t)MIN(is_wide ? MOST_READS : SYNC_READS,
+				       job_samples(job, ep->length)), n;
 	struct point points[MOST_READS * OCCURRENCES];
 
 	if (breadth == MIXED)
@@ -109,11 +111,12 @@ static bool resync_fit(const struct plan_job *job, const struct order_epoch *ep,
 	if (job->history_count < reads)
 		return false;
 	if (breadth)
-		width = MAX(width, ep->length / (breadth == 1 ? 4 : 2) + reads);
+		width = MAX(width, ep->length / (breadth == 1 ? 4 : 2) +
+					   job_positions(job, reads));
 	/* Reads in any order lie in a window as large as the epoch. Tiny epochs are too short to
 	 * tell. */
-	if (ep->length > 4 * MOST_READS)
-		width = MIN(width, ep->length / 2 + reads);
+	if (job_samples(job, ep->length) > 4 * MOST_READS)
+		width = MIN(width, ep->length / 2 + job_positions(job, reads));
 	n = resync_collect_points(job, ep, reads, points);
 	*ret = resync_best_window(points, n, width);
 	return ret->reads * 100 >= reads * 95;
@@ -133,7 +136,33 @@ static uint64_t resync_low(const struct plan_job *job, const struct window *w)
 	uint64_t step =
 		job->info.batch ? job->info.batch * job->info.n_ranks : 64;
 
+	if (job->info.samples)
+		return w->first; /* where a batch begins there no division tells */
 	return w->first - w->first % step;
+}
+
+static uint64_t resync_unread(const struct slot *slot, uint64_t low, uint32_t unit)
+{
+	uint64_t pos = slot->ep->first[unit];
+
+	while (pos != SAMPLE_NONE && (pos < low || bitmap_get(&slot->consumed, pos)))
+		pos = slot->ep->next_same ? slot->ep->next_same[pos] : SAMPLE_NONE;
+	return pos;
+}
+
+/* Its reader has opened another sample since: all of this one was read. */
+static void resync_set_rest(const struct plan *plan, struct plan_job *job, uint64_t low, uint32_t unit)
+{
+	struct slot *cur = job_cur(job);
+
+	while (++unit < plan->n && job_is_inner(job, unit)) {
+		uint64_t pos = resync_unread(cur, low, unit);
+
+		if (pos == SAMPLE_NONE)
+			continue;
+		bitmap_set(&cur->consumed, pos);
+		cur->inner++;
+	}
 }
 
 /* Makes slots[cur] stand at the window. */
@@ -142,24 +171,26 @@ static void resync_place(struct plan *plan, struct plan_job *job, const struct w
 {
 	struct slot *cur = job_cur(job), *next = job_next(job);
 	uint64_t low = resync_low(job, w), width = w->last - w->first;
+	uint64_t at_work = job->info.workers ? job->info.workers * job->info.n_ranks : AT_WORK;
 
 	assert(cur->ep && w->reads && w->first <= w->last && w->last < cur->length);
 	bitmap_clear_all(&cur->consumed);
-	epochs_consume_below(cur, low);
+	epochs_consume_below(job, cur, low);
 	window_begins(job); /* twice: what was learned may be of another order */
 	window_begins(job);
 	for (uint32_t i = 0; i < job->history_count; i++) {
-		uint64_t pos = cur->ep->first[resync_history_at(job, i)];
+		uint64_t pos = resync_unread(cur, low, resync_history_at(job, i));
 
-		while (pos != SAMPLE_NONE && (pos < low || bitmap_get(&cur->consumed, pos)))
-			pos = cur->ep->next_same ? cur->ep->next_same[pos] : SAMPLE_NONE;
-		if (pos != SAMPLE_NONE && pos <= w->last)
-			bitmap_set(&cur->consumed, pos);
+		if (pos == SAMPLE_NONE || pos > w->last)
+			continue;
+		bitmap_set(&cur->consumed, pos);
+		if (i >= at_work)
+			resync_set_rest(plan, job, low, cur->ep->sample[pos]);
 	}
 	cur->low = bitmap_next_clear(&cur->consumed, 0);
 	if (next->ep) {
 		bitmap_clear_all(&next->consumed);
-		next->low = 0;
+		next->low = next->inner = 0;
 	}
 	if (width > job->span) {
 		job->span = width + width / 4;
@@ -178,7 +209,7 @@ static void resync_place(struct plan *plan, struct plan_job *job, const struct w
 	job->tried_round = TRIED_ROUND;
 	job->resyncs++;
 	job->note = why;
-	if (cur->length > 4 * MOST_READS)
+	if (job_samples(job, cur->length) > 4 * MOST_READS)
 		job->is_proven =
 			true; /* so many reads in a part of the epoch are no chance */
 	plan_enter(plan, job, job->is_proven ? PLAN_FOLLOWING : PLAN_CHECKING,
@@ -421,12 +452,13 @@ bool plan_epoch_fits(const struct order_info *info, const struct order_epoch *ep
 	struct window w;
 	bool is_fit = false;
 
-	if (!plan || !job || epoch->length <= 4 * MOST_READS) {
+	if (job)
+		job->info = *info;
+	if (!plan || !job || job_samples(job, epoch->length) <= 4 * MOST_READS) {
 		free(plan);
 		free(job);
 		return false;
 	}
-	job->info = *info;
 	plan->n = epoch->n;
 	jobs_init_span(plan, job);
 	for (uint32_t i = 0; i < n_reads; i++) {

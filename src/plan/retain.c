@@ -100,7 +100,7 @@ static void retain_push_hold(struct plan *plan, uint64_t now_ns, uint32_t unit)
 	if (plan->hold_count == plan->hold_size && !retain_grow_holds(plan))
 		return;
 	plan->hold[(plan->hold_head + plan->hold_count++) % plan->hold_size] =
-		(struct hold){ plan->opened, now_ns, unit };
+		(struct hold){ plan->opened + plan->reached, now_ns, unit };
 	it->flags |= HELD;
 	plan->held_pages += it->pages;
 }
@@ -307,7 +307,7 @@ uint64_t retain_step(struct plan *plan, uint64_t now_ns)
 
 		/* A small arena is not paralysed by what was read: at most a quarter of it is held.
 		 */
-		if (plan->opened - h->read < plan->hold_reads && now_ns < h->at_ns + HOLD_NS &&
+		if (plan->opened + plan->reached - h->read < plan->hold_reads && now_ns < h->at_ns + HOLD_NS &&
 		    plan->held_pages <= plan->arena_pages / 4)
 			return h->at_ns + HOLD_NS;
 		retain_pop_hold(plan, first);

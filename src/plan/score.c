@@ -88,7 +88,7 @@ void score_strange(struct plan_job *job, bool is_strange)
 
 uint32_t score_strangers(const struct plan_job *job)
 {
-	uint64_t length = job_cur(job)->ep ? job_cur(job)->length : 0;
+	uint64_t length = job_cur(job)->ep ? job_samples(job, job_cur(job)->length) : 0;
 	uint32_t percent = job->strange_count ? job->strange_in * 100 / job->strange_count : 0;
 
 	return length && length <= SMALL && job->strange_count >= MIN(SYNC_READS, length) &&
@@ -115,7 +115,7 @@ uint32_t score_percent(const struct plan_job *job)
 /* Reads that are enough to judge by. */
 uint32_t score_need(const struct plan_job *job)
 {
-	uint64_t length = job_cur(job)->ep ? job_cur(job)->length : SYNC_READS;
+	uint64_t length = job_cur(job)->ep ? job_samples(job, job_cur(job)->length) : SYNC_READS;
 
 	return (uint32_t)MIN(SYNC_READS, MAX(length, 1));
 }

@@ -145,7 +145,7 @@ static uint64_t stage_retry(struct plan *plan, uint64_t now_ns)
 /* What has left the kernel since the last step may have made room for as much. */
 static void stage_earn(struct plan *plan)
 {
-	uint64_t left = plan->opened + plan->unstaged, n = left - plan->stage_left;
+	uint64_t left = plan->opened + plan->reached + plan->unstaged, n = left - plan->stage_left;
 
 	plan->stage_left = left;
 	if (!plan->is_stage_bounded)

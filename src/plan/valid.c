@@ -229,6 +229,14 @@ void valid_read(struct plan *plan, struct plan_job *job, uint64_t now_ns, uint32
 	}
 }
 
+bool valid_is_news(const struct plan_job *job, uint32_t unit)
+{
+	const struct valid *v = &job->valid;
+
+	return valid_is_between(job) &&
+	       !(v->is_recorded && v->is_recorded[unit / 64] >> unit % 64 & 1);
+}
+
 static void valid_strike(struct valid *v)
 {
 	v->strikes = MIN(v->strikes + 1, STRIKES_MAX);
@@ -335,6 +343,6 @@ void valid_again(struct plan_job *job)
 	if (!slot->ep)
 		return;
 	bitmap_clear_all(&slot->consumed);
-	slot->low = 0;
+	slot->low = slot->inner = 0;
 	slot->pass = job_cur(job)->pass;
 }

@@ -31,6 +31,8 @@ struct valid {
 
 /* A read of a unit that the job does not number. */
 void valid_read(struct plan *plan, struct plan_job *job, uint64_t now_ns, uint32_t unit);
+/* Whether the job is between two epochs and has not read this unit since the last one. */
+bool valid_is_news(const struct plan_job *job, uint32_t unit);
 /* Whether the job is between two epochs and has this unit still to read there. */
 bool valid_is_due(const struct plan *plan, const struct plan_job *job, uint32_t unit);
 /* The pass is over, before what is left of it is forgotten: the next one is being read. */

@@ -18,6 +18,18 @@ void waste_fetched(struct plan_job *job)
 	job->waste.fetched++;
 }
 
+/* False: it was read, or it was not fetched. */
+static bool waste_forget(struct plan *plan, uint32_t unit)
+{
+	if (!(plan->item[unit].flags & (FRESH | ALONE_FRESH)))
+		return false;
+	item_out(plan, unit);
+	item_set_fresh(plan, &plan->item[unit], false);
+	plan->item[unit].flags &= ~(uint32_t)ALONE_FRESH;
+	item_in(plan, unit);
+	return true;
+}
+
 /* Counted as wasted, so no more as what was not read yet. */
 static uint64_t waste_count(struct plan *plan, const struct slot *old)
 {
@@ -27,15 +39,27 @@ static uint64_t waste_count(struct plan *plan, const struct slot *old)
 	     pos = bitmap_next_clear(&old->consumed, pos + 1)) {
 		uint32_t unit = old->ep->sample[pos];
 
-		if (!(plan->item[unit].flags & (FRESH | ALONE_FRESH)))
-			continue;
-		item_out(plan, unit);
-		item_set_fresh(plan, &plan->item[unit], false);
-		plan->item[unit].flags &= ~(uint32_t)ALONE_FRESH;
-		item_in(plan, unit);
-		n++;
+		n += waste_forget(plan, unit);
 	}
 	return n;
+}
+
+static bool waste_is_much(const struct plan_job *job)
+{
+	const struct waste *w = &job->waste;
+
+	return w->fetched >= LEAST && w->wasted * PART > w->fetched &&
+	       w->wasted > (double)job->span;
+}
+
+/* What is left of samples is seen as the readers move on, long before the pass ends. */
+void waste_left(struct plan *plan, struct plan_job *job, uint32_t unit)
+{
+	if (plan->n_jobs > 1 || !waste_forget(plan, unit))
+		return;
+	plan->wasted++;
+	job->waste.wasted++;
+	job->waste.is_much = job->waste.is_much || waste_is_much(job);
 }
 
 void waste_rolled(struct plan *plan, struct plan_job *job, const struct slot *old)
@@ -46,8 +70,7 @@ void waste_rolled(struct plan *plan, struct plan_job *job, const struct slot *ol
 
 	plan->wasted += n;
 	w->wasted += (double)n;
-	w->is_much = w->fetched >= LEAST && w->wasted * PART > w->fetched &&
-		     w->wasted > (double)job->span;
+	w->is_much = waste_is_much(job);
 	w->fetched /= 2;
 	w->wasted /= 2;
 }

@@ -19,6 +19,8 @@ struct waste {
 void item_set_fresh(struct plan *plan, struct item *it, bool is_fresh);
 
 void waste_fetched(struct plan_job *job);
+/* A unit of a sample that its readers have left is not going to be read. */
+void waste_left(struct plan *plan, struct plan_job *job, uint32_t unit);
 /* A pass is over, also one that was left early; before its positions are forgotten. */
 void waste_rolled(struct plan *plan, struct plan_job *job, const struct slot *old);
 /* How far ahead of its readers the job may be fetched for. */

@@ -31,6 +31,7 @@ struct use {
 #define ECHO_MAX 1024u
 #define OUTSIDE_FIRST 512u
 #define BEGINNING 512u /* reads of a pass */
+#define FEW_READS 8u /* of the next pass, when all samples of this one were opened */
 #define END_QUIET_NS (2 * NS_PER_S)
 
 static uint64_t window_chain_next(const struct order_epoch *ep, uint64_t pos)
@@ -74,8 +75,7 @@ uint64_t window_unread_below(const struct slot *slot, uint64_t end)
 	return count;
 }
 
-static bool window_was_just_read(const struct plan_job *job, const struct slot *slot,
-				 uint32_t unit)
+bool window_was_just_read(const struct plan_job *job, const struct slot *slot, uint32_t unit)
 {
 	uint64_t pos = slot->ep->first[unit];
 
@@ -93,7 +93,7 @@ static bool window_was_just_read(const struct plan_job *job, const struct slot *
 /* Among the last few reads. */
 bool window_is_recent(const struct plan *plan, const struct plan_job *job, uint32_t unit)
 {
-	uint32_t n = MIN(MIN(64, plan->n / 4), job->history_count);
+	uint32_t n = (uint32_t)MIN(MIN(64, job_samples(job, plan->n) / 4), job->history_count);
 
 	for (uint32_t i = 1; i <= n; i++)
 		if (job->history[(job->history_head + SCORE_READS - i) % SCORE_READS] ==
@@ -141,6 +141,46 @@ static bool window_is_dense(const struct slot *slot, uint64_t from, uint64_t to)
 	return 2 * count >= to - from;
 }
 
+/* Samples in these positions, and how many of them were opened. */
+static uint64_t window_count_samples(const struct plan_job *job, const struct slot *slot,
+				     uint64_t from, uint64_t to, uint64_t *ret_opened)
+{
+	uint64_t count = 0;
+
+	*ret_opened = 0;
+	for (uint64_t pos = from; pos < to; pos++) {
+		if (job_is_inner(job, slot->ep->sample[pos]))
+			continue;
+		count++;
+		*ret_opened += bitmap_get(&slot->consumed, pos);
+	}
+	return count;
+}
+
+/* Most of what lies there was read; or most samples there were opened, and what is left of them
+ * their readers did not want, or nobody heard of it. */
+static bool window_is_read(const struct plan_job *job, const struct slot *slot, uint64_t from,
+			   uint64_t to)
+{
+	uint64_t count, opened;
+
+	if (window_is_dense(slot, from, to))
+		return true;
+	if (!job->inner || slot == job_valid(job))
+		return false;
+	count = window_count_samples(job, slot, from, to, &opened);
+	return count && 2 * opened >= count;
+}
+
+/* No sample of the pass is left to be opened; false also when that is not near. */
+static bool window_is_all_opened(const struct plan_job *job, const struct slot *slot)
+{
+	uint64_t opened;
+
+	return slot->length - slot->low <= 4 * job->span &&
+	       window_count_samples(job, slot, slot->low, slot->length, &opened) == opened;
+}
+
 void window_set_consumed(struct plan *plan, struct plan_job *job, struct slot *slot, uint64_t pos)
 {
 	uint32_t unit = slot->ep->sample[pos];
@@ -148,6 +188,7 @@ void window_set_consumed(struct plan *plan, struct plan_job *job, struct slot *s
 	assert(!bitmap_get(&slot->consumed, pos));
 	stage_consumed(plan, job, job_virtual(job, slot, pos), unit);
 	bitmap_set(&slot->consumed, pos);
+	slot->inner += job_is_inner(job, unit);
 	if (pos == slot->low)
 		slot->low = bitmap_next_clear(&slot->consumed, pos);
 	if (*job_key(plan, job, unit) == key_make(job, slot, pos))
@@ -167,12 +208,16 @@ void window_pass_over(struct plan *plan, struct plan_job *job, struct slot *slot
 
 bool window_slide(struct plan *plan, struct plan_job *job, struct slot *slot, uint64_t pos)
 {
-	if (pos > slot->low + 2 * job->span || !window_is_dense(slot, slot->low, pos))
+	if (pos > slot->low + 2 * job->span || !window_is_read(job, slot, slot->low, pos))
 		return false;
 	while (slot->low + job->span < pos) {
-		window_pass_over(plan, job, slot, slot->low);
-		if (slot != job_valid(job))
+		uint32_t unit = slot->ep->sample[slot->low];
+
+		if (job_is_inner(job, unit))
+			waste_left(plan, job, unit);
+		else if (slot != job_valid(job))
 			score_left(job);
+		window_pass_over(plan, job, slot, slot->low);
 	}
 	return true;
 }
@@ -255,9 +300,12 @@ static void window_learn_span(struct plan_job *job, uint64_t distance)
 	uint64_t least = apart + apart / 8 + 1;
 	uint32_t left;
 
+	if (job->inner)
+		least = MAX(least, job_positions(job, 2));
+
 	if (job->is_span_given || distance > job->span_cap)
 		return;
-	if (job_cur(job)->consumed.count < BEGINNING)
+	if (slot_opened(job_cur(job)) < BEGINNING)
 		window_learn_beginning(job, distance);
 	job->distance[window_distance_bucket(distance)]++;
 	if (++job->n_distance < SCORE_READS)
@@ -291,17 +339,22 @@ static void window_maybe_roll(struct plan *plan, struct plan_job *job)
 	uint64_t half;
 	bool is_over;
 
-	if (job->before && cur->consumed.count >= MIN(SYNC_READS, (cur->length + 1) / 2))
+	if (job->before &&
+	    slot_opened(cur) >= MIN(SYNC_READS, (job_samples(job, cur->length) + 1) / 2))
 		epochs_forget_before(job);
 	if (!next->ep)
 		return;
-	half = (next->length + 1) / 2;
+	half = (job_samples(job, next->length) + 1) / 2;
 	/* When all of it was read the epoch after the next one is wanted at once: what the next one
 	 * reads has no key before. Whether it is really read shows later, see epochs_roll. */
 	if (cur->low < cur->length)
-		is_over = job->next_streak >= MIN(2 * SYNC_READS, half);
+		is_over = job->next_streak >= MIN(2 * SYNC_READS, half) ||
+			  (job->inner && job->next_streak >= MIN(FEW_READS, half) &&
+			   window_is_all_opened(job, cur));
+	else if (next->is_rerun)
+		is_over = slot_opened(next) >= MIN(SYNC_READS, half);
 	else
-		is_over = next->consumed.count >= (next->is_rerun ? MIN(SYNC_READS, half) : 1);
+		is_over = next->consumed.count >= 1;
 	if (is_over)
 		epochs_roll(plan, job);
 }
@@ -319,16 +372,29 @@ static void window_maybe_finish(struct plan *plan, struct plan_job *job)
 	score_reset(job);
 }
 
-void window_leave(struct plan *plan, struct plan_job *job, uint64_t now_ns)
+/* Of several jobs a few samples may have been left out, which were another one's. */
+static bool window_is_nearly_read(const struct plan *plan, const struct plan_job *job)
 {
 	const struct slot *cur = job_cur(job);
 
-	if (job->state < PLAN_CHECKING || job->state > PLAN_SLOWED || !cur->ep ||
-	    !epochs_is_last(job, cur) || now_ns < job->read_ns + END_QUIET_NS ||
-	    !bitmap_get(&cur->consumed, cur->length - 1) ||
-	    4 * (cur->length - cur->consumed.count) > job->span)
-		return;
-	plan_enter(plan, job, PLAN_FINISHED, WHY_FINISHED);
+	if (job->inner && window_is_all_opened(job, cur))
+		return true;
+	return plan->n_jobs > 1 && bitmap_get(&cur->consumed, cur->length - 1) &&
+	       4 * (cur->length - cur->consumed.count) <= job->span;
+}
+
+uint64_t window_leave(struct plan *plan, struct plan_job *job, uint64_t now_ns)
+{
+	const struct slot *cur = job_cur(job);
+
+	if ((plan->n_jobs == 1 && !job->inner) || job->state < PLAN_CHECKING ||
+	    job->state > PLAN_SLOWED || !cur->ep || !epochs_is_last(job, cur))
+		return UINT64_MAX;
+	if (now_ns < job->read_ns + END_QUIET_NS)
+		return job->inner ? job->read_ns + END_QUIET_NS : UINT64_MAX;
+	if (window_is_nearly_read(plan, job))
+		plan_enter(plan, job, PLAN_FINISHED, WHY_FINISHED);
+	return UINT64_MAX;
 }
 
 static void window_pend(struct plan_job *job, uint32_t unit)
@@ -350,15 +416,20 @@ static bool window_may_be_own(const struct plan_job *job, const struct use *use)
 	return !job->is_shared || window_lead(job, use) < 4 * job->span;
 }
 
-static void window_remember(struct plan *plan, struct plan_job *job, const struct use *use)
+void window_remember(struct plan *plan, struct plan_job *job, const struct slot *slot, uint64_t pos)
 {
-	job->placed++;
 	job->read_ns = plan->now_ns;
 	plan->has_last_use = true;
 	plan->last_use = (struct plan_use){ .job = job->index,
-					    .pass = use->slot->pass,
-					    .position = use->pos,
-					    .length = use->slot->length };
+					    .pass = slot->pass,
+					    .position = pos,
+					    .length = slot->length };
+}
+
+void window_ended(struct plan *plan, struct plan_job *job)
+{
+	window_maybe_finish(plan, job);
+	window_maybe_roll(plan, job);
 }
 
 static void window_place_read(struct plan *plan, struct plan_job *job, uint32_t unit,
@@ -376,7 +447,8 @@ static void window_place_read(struct plan *plan, struct plan_job *job, uint32_t 
 		job->next_streak =
 			use->slot == job_cur(job) ? 0 : job->next_streak + 1;
 		score_kept(job);
-		window_remember(plan, job, use);
+		job->placed++;
+		window_remember(plan, job, use->slot, use->pos);
 		window_set_consumed(plan, job, use->slot, use->pos);
 		if (use->pos + job->info.n_ranks < use->slot->length)
 			soon = use->slot->ep->sample[use->pos + job->info.n_ranks];
@@ -406,8 +478,7 @@ static void window_place_read(struct plan *plan, struct plan_job *job, uint32_t 
 	if (fit == FIT_OUT)
 		resync_try(plan, job);
 	score_judge(plan, job);
-	window_maybe_finish(plan, job);
-	window_maybe_roll(plan, job);
+	window_ended(plan, job);
 }
 
 /* The job does not number it, as told, or as the epochs show where all ranks are here. */

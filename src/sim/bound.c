@@ -25,6 +25,7 @@
 struct need {
 	uint64_t reads, bytes;             /* within the epoch */
 	uint64_t total_reads, total_bytes; /* from the beginning to its end */
+	uint64_t samples;                  /* that the job reads */
 };
 
 static uint64_t bound_capacity(const struct sim_setup *s)
@@ -105,6 +106,18 @@ static int bound_min(const struct sim_setup *s, uint64_t slots, struct need *nee
 	return rc;
 }
 
+static int bound_samples(const struct sim_setup *s, uint64_t epoch, uint64_t *ret, struct err *err)
+{
+	struct order_epoch *dealt = setup_dealt(s, 0, epoch, err);
+	uint64_t from = setup_start(s, 0, epoch);
+
+	if (!dealt)
+		return err->code;
+	*ret = dealt->length - MIN(from, dealt->length);
+	order_epoch_free(dealt);
+	return 0;
+}
+
 static int bound_needs(const struct sim_setup *s, struct need *need, struct sim_result *result,
 		       struct err *err)
 {
@@ -117,13 +130,17 @@ static int bound_needs(const struct sim_setup *s, struct need *need, struct sim_
 
 	for (uint64_t e = 0; e < s->epochs && rc == 0; e++) {
 		struct order_epoch *ep = setup_epoch(s, 0, e, err);
-		uint64_t from = setup_start(s, 0, e), count;
+		uint64_t from, count;
 
 		if (!ep) {
 			rc = err->code;
 			break;
 		}
+		from = setup_from(s, 0, e, ep);
 		count = ep->length - MIN(from, ep->length);
+		need[e].samples = count;
+		if (s->map.first)
+			rc = bound_samples(s, e, &need[e].samples, err);
 		bound_unique(s, ep, from, &seen, &need[e]);
 		order_epoch_free(ep);
 		if (e) {
@@ -132,7 +149,7 @@ static int bound_needs(const struct sim_setup *s, struct need *need, struct sim_
 		}
 		result->epoch[e].reads = count * s->p.jobs;
 		result->epoch[e].compute_seconds =
-			(double)DIV_ROUND_UP(DIV_ROUND_UP(count, s->ranks), s->batch) *
+			(double)DIV_ROUND_UP(DIV_ROUND_UP(need[e].samples, s->ranks), s->batch) *
 			s->p.compute_ms / 1e3;
 	}
 	bitmap_fini(&seen);
@@ -157,7 +174,7 @@ static double bound_latency_s(const struct sim_setup *s, uint64_t reads)
 static double bound_end(const struct sim_setup *s, const struct device *source, double began_s,
 			const struct sim_epoch *e, const struct need *need)
 {
-	double per_rank = (double)e->reads / (double)s->p.jobs / s->ranks;
+	double per_rank = (double)need->samples / s->ranks;
 	double end = began_s + e->compute_seconds;
 	double ns = (double)NS_PER_S, bytes = (double)need->bytes;
 

@@ -159,7 +159,7 @@ static void cached_begin(struct model *m, uint32_t j)
 
 	line->cursor = line->cursor > line->length ? line->cursor - line->length : 0;
 	line->length = job->ep->length;
-	line->low = job->from;
+	line->low = job->start;
 	bitmap_fini(&line->consumed);
 	if (bitmap_init(&line->consumed, line->length) < 0)
 		run_fail(m->run, -ENOMEM);

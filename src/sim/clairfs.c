@@ -52,6 +52,8 @@ struct clairfs {
 	uint32_t n_there;
 	uint64_t reads;
 	struct computing epoch[PLAN_JOBS];
+	struct order_info *info; /* [jobs] in units */
+	uint64_t **bits;         /* [jobs] of these */
 };
 
 static void clairfs_schedule(struct model *m, uint64_t at)
@@ -73,6 +75,24 @@ static void clairfs_tell(struct model *m, const struct plan_event *ev)
 	clairfs_schedule(m, m->run->now);
 }
 
+/* The orders in units, as the plan is told of them. */
+static int clairfs_infos(struct clairfs *c, const struct sim_setup *s)
+{
+	int rc = 0;
+
+	c->info = calloc(s->p.jobs, sizeof(*c->info));
+	c->bits = calloc(s->p.jobs, sizeof(*c->bits));
+	if (!c->info || !c->bits)
+		return -ENOMEM;
+	for (uint64_t j = 0; j < s->p.jobs && rc == 0; j++) {
+		c->info[j] = *order_info(s->order[j]);
+		if (s->map.first)
+			rc = order_info_expand(order_info(s->order[j]), &s->map, &c->info[j],
+					       &c->bits[j]);
+	}
+	return rc;
+}
+
 static int clairfs_init(struct model *m, struct err *err)
 {
 	const struct sim_setup *s = m->run->s;
@@ -81,11 +101,10 @@ static int clairfs_init(struct model *m, struct err *err)
 	struct clairfs *c = calloc(1, sizeof(*c));
 	struct plan_params params = { .n = s->n,
 				      .size = s->size,
-				      .order = order_info(s->order[0]),
+				      .order = NULL,
 				      .arena_bytes = arena,
 				      .spare_bytes = plan_spare_bytes(arena),
 				      .stage_bytes = s->stage_bytes,
-				      .sample_max_bytes = arena / 8,
 				      .store_bytes = s->store_bytes,
 				      .inflight_min = MIN(INFLIGHT_MIN, inflight),
 				      .inflight_max = inflight };
@@ -99,11 +118,14 @@ static int clairfs_init(struct model *m, struct err *err)
 	c->there = calloc(2 * inflight, sizeof(*c->there));
 	rc = c->there ? arrivals_new(s->n, (void **)&c->plain) : -ENOMEM;
 	if (rc == 0)
+		rc = clairfs_infos(c, s);
+	params.order = c->info;
+	if (rc == 0)
 		rc = plan_new(&params, &c->plan);
 	if (rc == 0 && s->p.tape)
 		rc = tape_record(s->p.tape, c->plan, &params);
 	for (uint64_t j = 1; j < s->p.jobs && rc >= 0; j++)
-		rc = plan_add_job(c->plan, order_info(s->order[j]));
+		rc = plan_add_job(c->plan, &c->info[j]);
 	if (rc == -ENOSPC)
 		return err_set(err, rc, "--jobs: policy clairfs plans for %d jobs at most",
 			       PLAN_JOBS);
@@ -123,6 +145,10 @@ static void clairfs_fini(struct model *m)
 		plan_free(c->plan);
 	for (uint32_t j = 0; j < PLAN_JOBS; j++)
 		order_epoch_free(c->epoch[j].epoch);
+	for (uint64_t j = 0; c->bits && j < m->run->s->p.jobs; j++)
+		free(c->bits[j]);
+	free(c->bits);
+	free(c->info);
 	arrivals_free(c->plain);
 	free(c->there);
 	free(c->staging);
@@ -247,6 +273,12 @@ static void clairfs_epoch(struct model *m, const struct plan_action *a)
 
 	assert(!e->epoch);
 	rc = order_epoch_new(order, a->epoch, &e->epoch, m->run->err);
+	if (rc == 0 && m->run->s->map.first) {
+		struct order_epoch *samples = TAKE(e->epoch);
+
+		rc = order_epoch_expand(samples, order_info(order), &m->run->s->map, &e->epoch);
+		order_epoch_free(samples);
+	}
 	if (rc < 0) {
 		run_fail(m->run, rc);
 		return;
@@ -410,6 +442,8 @@ static struct answer clairfs_read(struct model *m, uint32_t job, uint64_t pos, u
 	struct answer answer;
 
 	(void)pos;
+	if (!unit_is_first(&m->run->s->map, ev.unit))
+		ev.kind = PLAN_EV_REACHED;
 	clairfs_lose_pages(m, sample);
 	answer = clairfs_serve(m, job, sample);
 	m->where[sample] &= ~(uint32_t)(STAGED | STAGING);

@@ -60,7 +60,7 @@ int future_init(struct future *u, const struct sim_setup *s, struct err *err)
 
 			if (!ep)
 				return err->code;
-			for (uint64_t pos = setup_start(s, j, e); pos < ep->length; pos++)
+			for (uint64_t pos = setup_from(s, j, e, ep); pos < ep->length; pos++)
 				u->sample[future_at(u, j, e, pos)] = ep->sample[pos];
 			order_epoch_free(ep);
 		}

@@ -33,6 +33,10 @@ int loader_init(struct run *run, uint32_t j)
 
 void loader_fini(struct job *job)
 {
+	if (job->dealt != job->ep)
+		order_epoch_free(job->dealt);
+	if (job->next_dealt != job->next)
+		order_epoch_free(job->next_dealt);
 	order_epoch_free(job->ep);
 	order_epoch_free(job->next);
 	free(job->worker);
@@ -45,6 +49,11 @@ static uint32_t *left_of(const struct run *run, struct rank_state *rank, uint32_
 	return &rank->left[batch % (run->s->workers * run->s->prefetch_factor)];
 }
 
+uint64_t loader_decode_ns(const struct run *run, const struct worker *k)
+{
+	return k->unit + 1 < k->units ? 0 : run->decode_ns;
+}
+
 static void worker_read(struct run *run, uint32_t w)
 {
 	const struct sim_setup *s = run->s;
@@ -52,16 +61,24 @@ static void worker_read(struct run *run, uint32_t w)
 	struct job *job = &run->job[j];
 	struct worker *k = &job->worker[w % (s->ranks * s->workers)];
 	uint64_t pos = job->from + ((uint64_t)k->batch * s->batch + k->at) * s->ranks + k->rank;
+	uint32_t unit = job->dealt->sample[pos];
 	struct answer answer;
 
+	if (s->map.first) {
+		struct sample_id sample = { unit };
+
+		k->units = unit_count(&s->map, sample);
+		unit = unit_first(&s->map, sample).v + k->unit;
+		pos = setup_unit_pos(job->dealt, job->ep, pos, unit);
+	}
 	run_epoch(run, j)->reads++;
 	run_epoch(run, j)->valid_reads += job->is_validating;
 	/* The next one's state is a cache miss that may begin now. */
 	if (pos + s->ranks < job->ep->length)
 		__builtin_prefetch(&job->model->where[job->ep->sample[pos + s->ranks]]);
-	answer = job->model->ops->driver->read(job->model, j, pos, job->ep->sample[pos]);
+	answer = job->model->ops->driver->read(job->model, j, pos, unit);
 	if (answer.request == NONE) {
-		run_push(run, run->now + answer.ns + run->decode_ns, EV_READ, w);
+		run_push(run, run->now + answer.ns + loader_decode_ns(run, k), EV_READ, w);
 		return;
 	}
 	k->waiter = run->request[answer.request].waiter;
@@ -167,10 +184,10 @@ static void part_end(struct run *run, uint32_t j)
 	struct job *job = &run->job[j];
 
 	part_count(run, j);
-	if (!job->is_validating && job->end < job->ep->length) {
+	if (!job->is_validating && job->end < job->dealt->length) {
 		job->is_validating = true;
 		job->from = job->end;
-		job->end = job->ep->length;
+		job->end = job->dealt->length;
 		part_begin(run, j);
 		return;
 	}
@@ -187,16 +204,31 @@ static void part_end(struct run *run, uint32_t j)
 	run->jobs_left--;
 }
 
+/* NULL: an error. */
+static struct order_epoch *epoch_of(const struct run *run, uint32_t j, uint64_t index,
+				    struct order_epoch **ret_dealt)
+{
+	struct order_epoch *ep;
+
+	*ret_dealt = ep = setup_dealt(run->s, j, index, run->err);
+	if (ep && run->s->map.first)
+		ep = setup_expand(run->s, j, index, *ret_dealt, run->err);
+	return ep;
+}
+
 static int epoch_load(struct run *run, uint32_t j)
 {
 	struct job *job = &run->job[j];
 
+	if (job->dealt != job->ep)
+		order_epoch_free(job->dealt);
 	order_epoch_free(job->ep);
 	job->ep = TAKE(job->next);
+	job->dealt = TAKE(job->next_dealt);
 	if (!job->ep)
-		job->ep = setup_epoch(run->s, j, job->index, run->err);
+		job->ep = epoch_of(run, j, job->index, &job->dealt);
 	if (job->ep && job->index + 1 < run->s->epochs)
-		job->next = setup_epoch(run->s, j, job->index + 1, run->err);
+		job->next = epoch_of(run, j, job->index + 1, &job->next_dealt);
 	return job->ep && (job->next || job->index + 1 == run->s->epochs) ? 0 : run->err->code;
 }
 
@@ -211,8 +243,9 @@ void loader_begin(struct run *run, uint32_t j)
 		return;
 	}
 	job->is_validating = false;
-	job->end = setup_end(s, job->ep, job->index);
+	job->end = setup_end(s, job->dealt, job->index);
 	job->from = MIN(setup_start(s, j, job->index), job->end);
+	job->start = s->map.first ? job->ep->start : job->from;
 	part_begin(run, j);
 }
 
@@ -258,6 +291,11 @@ void loader_read_done(struct run *run, uint32_t w)
 	uint32_t batch = k->batch, *left = left_of(run, rank, batch);
 
 	assert(*left > 0);
+	if (++k->unit < k->units) {
+		worker_read(run, w);
+		return;
+	}
+	k->unit = 0;
 	--*left;
 	if (++k->at < k->count) {
 		worker_read(run, w);

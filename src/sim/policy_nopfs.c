@@ -23,7 +23,7 @@ static int nopfs_count(struct model *m, uint32_t *count, uint32_t *ret_most, str
 
 			if (!ep)
 				return err->code;
-			for (uint64_t pos = setup_start(s, j, e); pos < ep->length; pos++)
+			for (uint64_t pos = setup_from(s, j, e, ep); pos < ep->length; pos++)
 				*ret_most = MAX(*ret_most, ++count[ep->sample[pos]]);
 			order_epoch_free(ep);
 		}

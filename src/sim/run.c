@@ -143,10 +143,10 @@ void run_wake(struct run *run, uint32_t request, uint64_t extra_ns)
 	uint32_t per_job = run->s->ranks * run->s->workers, w = run->request[request].waiter;
 
 	while (w != NONE) {
-		uint32_t next = run->job[w / per_job].worker[w % per_job].waiter;
+		const struct worker *k = &run->job[w / per_job].worker[w % per_job];
 
-		run_push(run, run->now + extra_ns + run->decode_ns, EV_READ, w);
-		w = next;
+		run_push(run, run->now + extra_ns + loader_decode_ns(run, k), EV_READ, w);
+		w = k->waiter;
 	}
 	run->request[request].waiter = NONE;
 }

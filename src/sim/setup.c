@@ -171,7 +171,7 @@ static int setup_loader(struct sim_setup *s, struct err *err)
 	if ((uint64_t)s->workers * s->prefetch_factor * s->ranks > 1u << 24 ||
 	    (uint64_t)s->workers * s->prefetch_factor * s->batch > UINT32_MAX / 4)
 		return err_set(err, -EINVAL, "--order: too many workers or too large batches");
-	ep = setup_epoch(s, 0, 0, err); /* nothing is known of a validation yet */
+	ep = setup_dealt(s, 0, 0, err); /* nothing is known of a validation yet */
 	if (!ep)
 		return err->code;
 	s->reads = ep->length;
@@ -211,12 +211,12 @@ static bool setup_has_valid(const struct sim_setup *s, uint64_t index)
 	return s->n_valid && (index + 1) % s->p.valid_every == 0;
 }
 
-uint64_t setup_end(const struct sim_setup *s, const struct order_epoch *ep, uint64_t index)
+uint64_t setup_end(const struct sim_setup *s, const struct order_epoch *dealt, uint64_t index)
 {
-	return ep->length - (setup_has_valid(s, index) ? s->n_valid : 0);
+	return dealt->length - (setup_has_valid(s, index) ? s->n_valid : 0);
 }
 
-static bool setup_append(struct order_epoch *ep, const uint32_t *sample, uint64_t n)
+bool setup_append(struct order_epoch *ep, const uint32_t *sample, uint64_t n)
 {
 	uint64_t length = ep->length + n;
 	uint32_t *samples = realloc(ep->sample, length * sizeof(*samples)), *next;
@@ -246,7 +246,7 @@ uint64_t setup_start(const struct sim_setup *s, uint32_t job, uint64_t index)
 	return index ? 0 : MIN(info->start_step, UINT32_MAX) * s->batch * s->ranks;
 }
 
-struct order_epoch *setup_epoch(const struct sim_setup *s, uint32_t job, uint64_t index,
+struct order_epoch *setup_dealt(const struct sim_setup *s, uint32_t job, uint64_t index,
 				struct err *err)
 {
 	struct order_epoch *ep = NULL;
@@ -267,8 +267,9 @@ int sim_setup_resize(struct sim_setup *s, uint64_t cache_bytes, uint64_t store_b
 	if (cache_bytes < s->largest * s->p.jobs)
 		return err_set(err, -EINVAL,
 			       "--cache-bytes: %" PRIu64 " bytes for %" PRIu64
-			       " job(s), but the largest sample has %" PRIu64,
-			       cache_bytes, s->p.jobs, s->largest);
+			       " job(s), but the largest %s has %" PRIu64,
+			       cache_bytes, s->p.jobs, s->map.first ? "part of a sample" : "sample",
+			       s->largest);
 	s->cache_bytes = MIN(cache_bytes, BYTES_MAX);
 	s->store_bytes = MIN(store_bytes, BYTES_MAX);
 	s->stage_bytes = s->p.stage_bytes ? s->p.stage_bytes : s->cache_bytes / 4;
@@ -315,6 +316,8 @@ static int setup_fill(struct sim_setup *s, uint64_t *take_size, struct err *err)
 		rc = setup_loader(s, err);
 	if (rc == 0)
 		rc = setup_valid(s, err);
+	if (rc == 0)
+		rc = setup_cut(s, err);
 	return rc < 0 ? rc : setup_capacity(s, err);
 }
 
@@ -350,18 +353,19 @@ void sim_setup_free(struct sim_setup *s)
 	free(s->spec);
 	free(s->size);
 	free(s->valid);
+	free(s->first);
 	free(s);
 }
 
 void sim_setup_facts(const struct sim_setup *s, struct sim_facts *ret)
 {
-	double per_read = (double)s->total / s->n;
+	double per_read = (double)s->total / s->map.n_samples;
 	double wait_s = s->p.decode_ms / 1e3 / s->workers, step_s = s->p.compute_ms / 1e3;
 	double sample_s = MAX(step_s / s->batch, wait_s);
 
-	*ret = (struct sim_facts){ .samples = s->n,
+	*ret = (struct sim_facts){ .samples = s->map.n_samples,
 				   .dataset_bytes = s->total,
-				   .largest_bytes = s->largest,
+				   .largest_bytes = s->largest_sample,
 				   .cache_bytes = s->cache_bytes,
 				   .store_bytes = s->store_bytes,
 				   .stage_bytes = s->stage_bytes,

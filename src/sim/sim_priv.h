@@ -12,6 +12,7 @@
 #include "clairfs/base/clock.h"
 #include "clairfs/base/ids.h"
 #include "clairfs/base/mem.h"
+#include "clairfs/base/units.h"
 #include "clairfs/order.h"
 #include "clairfs/sim.h"
 
@@ -20,22 +21,25 @@
 
 struct sim_setup {
 	struct sim_params p;
-	uint32_t n;
-	uint64_t *size;
+	uint32_t n;     /* units; the same as samples where none is cut */
+	uint64_t *size; /* [n] */
 	uint64_t total, largest, smallest;
+	uint64_t largest_sample;
+	struct unit_map map;
+	uint32_t *first; /* of the map, or NULL */
 	uint64_t cache_bytes, store_bytes, stage_bytes;
 	struct order **order; /* [jobs] */
 	struct order_spec **spec;
 	uint32_t ranks, batch, workers, prefetch_factor;
 	uint64_t epochs, world, reads;
 	uint32_t *valid; /* [n_valid] what this node reads between epochs, in this order */
-	uint64_t n_valid;
+	uint64_t n_valid, n_valid_units;
 };
 
 /* Without a look into memory where all are alike. */
-static inline uint64_t setup_size(const struct sim_setup *s, uint32_t sample)
+static inline uint64_t setup_size(const struct sim_setup *s, uint32_t unit)
 {
-	return s->smallest == s->largest ? s->largest : s->size[sample];
+	return s->smallest == s->largest ? s->largest : s->size[unit];
 }
 
 /* --- run.c: events and requests --- */
@@ -131,6 +135,7 @@ struct model {
 
 struct worker {
 	uint32_t job, rank, next_batch, batch, at, count, waiter;
+	uint32_t unit, units; /* of the sample it reads: which, and how many there are */
 	bool is_busy;
 };
 
@@ -142,7 +147,9 @@ struct rank_state {
 };
 
 struct job {
-	struct order_epoch *ep, *next;          /* next: NULL in the last epoch */
+	struct order_epoch *ep, *next; /* in units; next: NULL in the last epoch */
+	struct order_epoch *dealt, *next_dealt; /* in samples; the same where none is cut */
+	uint64_t start;                         /* where ep begins */
 	uint64_t index, from, end, steps, step; /* index: of the epoch, from 0; end: of what is
 						 * read now, the epoch or the validation */
 	bool is_validating;
@@ -207,13 +214,33 @@ void loader_fini(struct job *job);
 void loader_begin(struct run *run, uint32_t job); /* the next epoch */
 void loader_read_done(struct run *run, uint32_t worker);
 void loader_step_done(struct run *run, uint32_t job);
+/* After this read: a sample is decoded when all of it was read. */
+uint64_t loader_decode_ns(const struct run *run, const struct worker *worker);
 
 /* setup.c */
 /* With what the validation behind it reads, if there is one, from setup_end on. */
+struct order_epoch *setup_dealt(const struct sim_setup *s, uint32_t job, uint64_t index,
+				struct err *err);
+/* Where in it the job begins, and the validation. */
+uint64_t setup_start(const struct sim_setup *s, uint32_t job, uint64_t index);
+uint64_t setup_end(const struct sim_setup *s, const struct order_epoch *dealt, uint64_t index);
+/* Behind an epoch; false: no memory. */
+bool setup_append(struct order_epoch *ep, const uint32_t *sample, uint64_t n);
+
+/* units.c */
+/* Cuts the samples when all else of the setup is known. */
+int setup_cut(struct sim_setup *s, struct err *err);
+/* The same epoch in units; it begins at its `start`. */
 struct order_epoch *setup_epoch(const struct sim_setup *s, uint32_t job, uint64_t index,
 				struct err *err);
-uint64_t setup_start(const struct sim_setup *s, uint32_t job, uint64_t index);
-uint64_t setup_end(const struct sim_setup *s, const struct order_epoch *ep, uint64_t index);
+struct order_epoch *setup_expand(const struct sim_setup *s, uint32_t job, uint64_t index,
+				 const struct order_epoch *dealt, struct err *err);
+/* Where the job begins in what setup_epoch gives. */
+uint64_t setup_from(const struct sim_setup *s, uint32_t job, uint64_t index,
+		    const struct order_epoch *ep);
+/* The position in ep of a unit of the sample at this position. */
+uint64_t setup_unit_pos(const struct order_epoch *dealt, const struct order_epoch *ep, uint64_t pos,
+			uint32_t unit);
 
 /* run.c */
 int run_policy(const struct sim_setup *s, const struct policy_ops *ops,

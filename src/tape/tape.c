@@ -21,14 +21,14 @@
 
 #define BUFFER (1u << 20)
 
-const char *const tape_event_names[] = { "opened",   "fetched", "staged",    "unstaged", "pinned",
-					 "pin_room", "unpinned", "kept",     "lost_copy", "resized",
-					 "demand",   "blind",    "epoch",    NULL };
+const char *const tape_event_names[] = { "opened",   "reached",  "fetched",  "staged", "unstaged",
+					 "pinned",   "pin_room", "unpinned", "kept",   "lost_copy",
+					 "resized",  "demand",   "blind",    "epoch",  NULL };
 const char *const tape_action_names[] = { "fetch", "stage", "drop", "pin", "epoch", NULL };
 
 /* What a plan may be told has grown: it belongs on the tape, and into the replay. */
-static_assert(sizeof(struct plan_params) == 96 && sizeof(struct plan_event) == 56 &&
-		      sizeof(struct plan_action) == 48 && sizeof(struct order_info) == 96,
+static_assert(sizeof(struct plan_params) == 88 && sizeof(struct plan_event) == 56 &&
+		      sizeof(struct plan_action) == 48 && sizeof(struct order_info) == 120,
 	      "write it down");
 
 struct tape {
@@ -79,10 +79,18 @@ void tape_close(struct tape *tape)
 	free(tape);
 }
 
+/* The last word may be beyond the bitmap. */
+static void write_bits(FILE *f, const uint64_t *bits, uint64_t n)
+{
+	uint64_t words = bits ? n / 64 + 1 : 0;
+
+	fprintf(f, " %" PRIu64, words);
+	for (uint64_t i = 0; i < words; i++)
+		fprintf(f, " %" PRIu64, i * 64 < n ? bits[i] : 0);
+}
+
 static void write_order(FILE *f, uint32_t id, const struct order_info *o)
 {
-	uint64_t words = o->outside ? o->n / 64 + 1 : 0;
-
 	fprintf(f,
 		"order %" PRIu32 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64
 		" %" PRIu64 " %" PRIu64 " %" PRIu64 " %d %d %" PRIu32,
@@ -90,9 +98,9 @@ static void write_order(FILE *f, uint32_t id, const struct order_info *o)
 		o->prefetch_factor, o->is_same_every_epoch, o->may_be_left, o->n_ranks);
 	for (uint32_t i = 0; i < o->n_ranks; i++)
 		fprintf(f, " %" PRIu32, o->ranks ? o->ranks[i] : i);
-	fprintf(f, " %" PRIu64, words);
-	for (uint64_t i = 0; i < words; i++) /* the last word may be beyond the bitmap */
-		fprintf(f, " %" PRIu64, i * 64 < o->n ? o->outside[i] : 0);
+	write_bits(f, o->outside, o->n);
+	fprintf(f, " %" PRIu64 " %" PRIu64, o->samples, o->units);
+	write_bits(f, o->inner, o->n);
 	fputc('\n', f);
 }
 
@@ -123,7 +131,7 @@ static void write_epoch(FILE *f, uint32_t id, uint64_t now_ns, const struct plan
 		fputs(" -\n", f);
 		return;
 	}
-	fprintf(f, " %" PRIu64, ep->length);
+	fprintf(f, " %" PRIu64 " %" PRIu64, ep->length, ep->start);
 	for (uint64_t i = 0; i < ep->length; i++)
 		fprintf(f, " %" PRIu32, ep->sample[i]);
 	fputc('\n', f);

@@ -32,8 +32,7 @@ void kit_cache_new(struct kit *k)
 	struct cache_params cache = { .dataset = k->dataset,
 				      .metrics = k->metrics,
 				      .clock = clock_monotonic(),
-				      .arena_bytes = r->arena_bytes,
-				      .sample_max_bytes = r->arena_bytes / 4 };
+				      .arena_bytes = r->arena_bytes };
 	struct drive_params params = { .stage_bytes = r->stage_bytes,
 				       .inflight_min = 2,
 				       .inflight_max = 8,

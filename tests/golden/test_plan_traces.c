@@ -27,6 +27,7 @@
 #define EPOCHS_MAX 64u
 
 struct tale {
+	uint64_t start; /* position in the first epoch */
 	struct plan *plan;
 	uint64_t now;
 	uint32_t n, n_order, length[EPOCHS_MAX], sample[EPOCHS_MAX][N_MAX];
@@ -41,6 +42,7 @@ static struct order_epoch *tale_epoch(const struct tale *t, uint64_t epoch)
 
 	CHECK(epoch < EPOCHS_MAX && t->length[epoch]);
 	*ep = (struct order_epoch){ .epoch = epoch, .length = t->length[epoch], .n = t->n };
+	ep->start = epoch ? 0 : t->start;
 	ep->sample = calloc(ep->length, sizeof(uint32_t));
 	ep->first = malloc(t->n * sizeof(uint32_t));
 	memset(ep->first, 0xff, t->n * sizeof(uint32_t));
@@ -153,18 +155,17 @@ static void begin(struct tale *t, const char *line)
 				   .world = 1,
 				   .n_ranks = 1,
 				   .batch = 1,
-				   .epochs = field(line, " epochs=", 0),
-				   .start_step = field(line, " resume=", 0) };
+				   .epochs = field(line, " epochs=", 0) };
 	struct plan_params p = { .size = size,
 				 .order = &info,
 				 .arena_bytes = arena * 4096,
-				 .sample_max_bytes = 4096,
 				 .stage_bytes = field(line, " stage=", 0) * 4096,
 				 .store_bytes = field(line, " store=", 0) * 4096,
 				 .inflight_min = (uint32_t)field(line, " inflight=", 1),
 				 .span = (uint32_t)field(line, " span=", 1) };
 
 	CHECK(!t->plan && info.n <= N_MAX);
+	t->start = field(line, " resume=", 0);
 	p.n = t->n = (uint32_t)info.n;
 	p.inflight_max = p.inflight_min;
 	t->n_order = (uint32_t)MIN(n_order, info.n);

@@ -303,7 +303,6 @@ struct rig *rig_new(const struct rig_options *options)
 	*o = *options;
 	o->arena_limit = o->arena_limit ? o->arena_limit : 64 << 20;
 	o->arena_bytes = o->arena_bytes ? o->arena_bytes : o->arena_limit / 2;
-	o->sample_max = o->sample_max ? o->sample_max : 4 << 20;
 	mutex_init(&rig->mu);
 	cond_init(&rig->cv);
 	make_files(rig);
@@ -318,7 +317,6 @@ struct rig *rig_new(const struct rig_options *options)
 		.metrics = rig->metrics,
 		.clock = o->clock ? o->clock : clock_monotonic(),
 		.arena_bytes = o->arena_bytes,
-		.sample_max_bytes = o->sample_max,
 		.revalidate_ns = o->revalidate_ns,
 		.probe = o->probe,
 	};

@@ -26,7 +26,6 @@ struct rig_options {
 	uint64_t other_size;  /* of the one file that is no sample */
 	uint64_t arena_limit; /* 0 = 64 MiB */
 	uint64_t arena_bytes; /* the plan's part; 0 = half of the limit */
-	uint64_t sample_max;  /* 0 = 4 MiB */
 	const char *order;    /* spec, NULL = none */
 	uint64_t store_bytes; /* 0 = 32 MiB */
 	uint64_t store_limit; /* the store's own; 0 = 64 MiB */

@@ -462,7 +462,6 @@ struct sim *sim_new(const struct sim_params *p)
 				  .order = &p->info,
 				  .arena_bytes = p->arena_samples * p->sample_bytes,
 				  .stage_bytes = p->stage_samples * p->sample_bytes,
-				  .sample_max_bytes = p->arena_samples * p->sample_bytes / 4,
 				  .store_bytes = p->store_samples * p->sample_bytes,
 				  .inflight_min = p->inflight_min,
 				  .inflight_max = p->inflight_max,

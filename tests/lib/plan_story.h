@@ -27,6 +27,7 @@ struct story {
 	bool is_unshuffled;
 	uint32_t *order[STORY_EPOCHS];
 	uint64_t now, *size;
+	uint64_t start_epoch, start; /* where the job begins */
 	bool *is_there;   /* in memory, by sample */
 	bool *in_kernel;  /* pushed and neither opened nor reported as dropped */
 	uint64_t byte_ns; /* of a fetch per byte, instead of a millisecond in all */
@@ -66,6 +67,7 @@ static inline struct order_epoch *story_epoch(struct story *st, uint64_t epoch)
 
 	*ep = (struct order_epoch){ .epoch = epoch, .n = st->n };
 	ep->length = st->n_order ? st->n_order : st->n;
+	ep->start = epoch == st->start_epoch ? MIN(st->start, ep->length) : 0;
 	ep->sample = calloc(st->n, sizeof(uint32_t));
 	ep->first = calloc(st->n, sizeof(uint32_t));
 	memset(ep->first, 0xff, st->n * sizeof(uint32_t)); /* SAMPLE_NONE */
@@ -153,7 +155,6 @@ static inline struct plan_params story_params(const struct order_info *info)
 				     .order = info,
 				     .arena_bytes = 4096 * 2 * info->n + 32768,
 				     .stage_bytes = 4096 * 64,
-				     .sample_max_bytes = 8192,
 				     .inflight_min = 8,
 				     .inflight_max = 8,
 				     .span = 64 };
@@ -173,6 +174,10 @@ static inline struct story *story_prepare(struct plan_params params, const uint6
 	memset(st->is_auto, true, sizeof(st->is_auto));
 	for (uint32_t i = 0; i < params.n; i++)
 		size[i] = sizes ? sizes[i] : 4096;
+	if (params.order) {
+		st->start_epoch = params.order->start_epoch;
+		st->start = params.order->start_step * params.order->batch * params.order->n_ranks;
+	}
 	params.size = size;
 	CHECK_INT(plan_new(&params, &st->plan), 0);
 	return st;

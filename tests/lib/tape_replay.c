@@ -23,7 +23,7 @@ struct replayed {
 	uint64_t n_sizes;
 	struct order_info order;
 	uint32_t *ranks;
-	uint64_t *outside;
+	uint64_t *outside, *inner;
 	bool has_order;
 	uint64_t now;
 	uint32_t n;
@@ -136,11 +136,28 @@ static int do_sizes(struct replay *r)
 	return 0;
 }
 
+/* NULL: there are none. */
+static int read_bits(struct replay *r, uint64_t **ret, uint64_t n)
+{
+	uint64_t words = number(r);
+
+	free(*ret);
+	*ret = NULL;
+	if (r->is_bad || (words && words != n / 64 + 1))
+		return -EINVAL;
+	*ret = words ? calloc(words, sizeof(**ret)) : NULL;
+	if (words && !*ret)
+		return -ENOMEM;
+	for (uint64_t i = 0; i < words; i++)
+		(*ret)[i] = number(r);
+	return 0;
+}
+
 static int do_order(struct replay *r)
 {
 	struct replayed *p = plan_of(r);
 	struct order_info *o = &p->order;
-	uint64_t words;
+	int rc;
 
 	o->n = number_below(r, UINT32_MAX);
 	o->start_epoch = number(r);
@@ -159,19 +176,16 @@ static int do_order(struct replay *r)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < o->n_ranks; i++)
 		p->ranks[i] = (uint32_t)number_below(r, UINT32_MAX);
-	words = number(r);
-	if (r->is_bad || (words && words != o->n / 64 + 1))
-		return -EINVAL;
-	free(p->outside);
-	p->outside = calloc(words + 1, sizeof(*p->outside));
-	if (!p->outside)
-		return -ENOMEM;
-	for (uint64_t i = 0; i < words; i++)
-		p->outside[i] = number(r);
 	o->ranks = p->ranks;
-	o->outside = words ? p->outside : NULL;
+	rc = read_bits(r, &p->outside, o->n);
+	o->outside = p->outside;
+	o->samples = number(r);
+	o->units = number(r);
+	if (rc == 0)
+		rc = read_bits(r, &p->inner, o->n);
+	o->inner = p->inner;
 	p->has_order = true;
-	return 0;
+	return rc;
 }
 
 static uint64_t param(struct replay *r, const char *name)
@@ -238,7 +252,8 @@ static struct order_epoch *read_epoch(struct replay *r, uint32_t n, uint64_t epo
 		return NULL;
 	*ep = (struct order_epoch){ .epoch = epoch,
 				    .n = n,
-				    .length = number_below(r, UINT32_MAX) };
+				    .length = number_below(r, UINT32_MAX),
+				    .start = number(r) };
 	ep->sample = calloc(ep->length + 1, sizeof(*ep->sample));
 	ep->first = malloc(((size_t)n + 1) * sizeof(*ep->first));
 	ep->next_same = malloc((ep->length + 1) * sizeof(*ep->next_same));
@@ -462,6 +477,7 @@ int tape_replay(const char *path, struct tape_counts *ret, struct err *err)
 		free(r->plan[i]->size);
 		free(r->plan[i]->ranks);
 		free(r->plan[i]->outside);
+		free(r->plan[i]->inner);
 		free(r->plan[i]);
 	}
 	*ret = r->counts;

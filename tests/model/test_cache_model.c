@@ -223,7 +223,6 @@ static void with_an_order_a_store_and_faults(void)
 	run((struct rig_options){ .order = "sequential",
 				  .arena_limit = 12 * MIB,
 				  .arena_bytes = 8 * MIB,
-				  .sample_max = 2 * MIB,
 				  .has_store = true },
 	    true);
 }

@@ -59,7 +59,6 @@ static struct job *job_new(uint64_t budget)
 						  .order = order_info(j->order),
 						  .arena_bytes = budget,
 						  .stage_bytes = RAM / 4,
-						  .sample_max_bytes = LARGEST,
 						  .inflight_min = 4,
 						  .inflight_max = 48 },
 			   &j->plan),

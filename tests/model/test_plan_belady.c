@@ -322,7 +322,6 @@ static uint64_t chaos_run(uint64_t seed, uint32_t jobs)
 				  .arena_bytes = (24 + below(&w, 3 * w.n)) * 4096,
 				  .spare_bytes = below(&w, 8) * 4096,
 				  .stage_bytes = below(&w, 40) * 4096,
-				  .sample_max_bytes = 5 * 4096,
 				  .store_bytes = below(&w, 4) ? 0 : below(&w, 2 * w.n) * 4096,
 				  .pin_rule = (enum plan_pin_rule)below(&w, 3),
 				  .inflight_min = 1,
@@ -463,7 +462,6 @@ static uint64_t honest_run(uint64_t seed, uint32_t n, uint32_t length, uint32_t 
 				  .size = w.size,
 				  .order = &w.info,
 				  .arena_bytes = capacity * 4096ull,
-				  .sample_max_bytes = 4096,
 				  .inflight_min = 1,
 				  .inflight_max = 1,
 				  .span = 1 };

@@ -135,7 +135,6 @@ static void crowd_plan(struct crowd *c)
 				 .size = size,
 				 .order = &info,
 				 .arena_bytes = c->capacity * 4096,
-				 .sample_max_bytes = 4096,
 				 .inflight_min = 4,
 				 .inflight_max = 4,
 				 .span = 8 };

@@ -118,7 +118,6 @@ static double hits_of_plan(struct node *nd)
 				 .size = size,
 				 .order = &info,
 				 .arena_bytes = nd->capacity * 4096ull,
-				 .sample_max_bytes = 4096,
 				 .store_bytes = nd->store * 4096ull,
 				 .inflight_min = 4,
 				 .inflight_max = 4,

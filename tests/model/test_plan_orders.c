@@ -337,7 +337,6 @@ static void no_call_looks_at_more_than_its_share_of_ten_million_samples(void)
 				 .size = size,
 				 .arena_bytes = 20000 * 4096ull,
 				 .stage_bytes = 1000 * 4096ull,
-				 .sample_max_bytes = 8192,
 				 .inflight_min = 64,
 				 .inflight_max = 64,
 				 .span = 64 };

@@ -108,7 +108,7 @@ static void take_fetch(struct book *b, const struct plan_action *a)
 	CHECK_INT(b->where[a->unit.v], ABSENT);
 	CHECK(!b->is_staging[a->unit.v] && !b->is_pinning[a->unit.v]);
 	CHECK_INT(a->is_pinned, b->is_pinned[a->unit.v]);
-	CHECK(b->size[a->unit.v] <= b->p.sample_max_bytes);
+	CHECK(b->size[a->unit.v] <= b->p.arena_bytes / 4);
 	b->where[a->unit.v] = FETCHING;
 	b->n_fetching += !a->is_adopted;
 	b->issued++;
@@ -345,7 +345,6 @@ static void book_init(struct book *b, uint64_t seed, bool is_honest)
 				     .store_bytes = below(b, 2) ? below(b, 6000000) : 0,
 				     .source_bytes_per_s = below(b, 3) ? 0 : 10000000,
 				     .span = 64 };
-	b->p.sample_max_bytes = b->p.arena_bytes / 4;
 	CHECK_INT(plan_new(&b->p, &b->plan), 0);
 	step(b);
 }

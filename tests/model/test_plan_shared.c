@@ -176,7 +176,6 @@ static void duo_new(struct duo *d, uint32_t n, uint64_t arena_pages)
 				 .size = calloc(n, sizeof(uint64_t)),
 				 .order = &info,
 				 .arena_bytes = arena_pages * PAGE_BYTES,
-				 .sample_max_bytes = 2 * PAGE_BYTES,
 				 .inflight_min = 16,
 				 .inflight_max = 16,
 				 .span = 16 };

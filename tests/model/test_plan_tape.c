@@ -104,7 +104,7 @@ static void a_tape_may_end_anywhere(void)
 }
 
 #define PLAN                                                                                       \
-	"plan 0 4 arena_bytes=65536 spare_bytes=0 stage_bytes=0 sample_max_bytes=4096 "          \
+	"plan 0 4 arena_bytes=65536 spare_bytes=0 stage_bytes=0 "                        \
 	"store_bytes=0 pin_rule=0 inflight_min=1 inflight_max=1 source_bytes_per_s=0 span=0\n"
 
 /* Lines with other numbers, in other places: what they say is checked before a plan hears of it. */
@@ -118,10 +118,10 @@ static void lines_that_make_no_sense_are_refused(void)
 		"event 1 5 opened 1 0 0 0 0 0",    /* no such plan */
 		"event 9999 5 opened 1 0 0 0 0 0", /* nor ever one */
 		"step 0 4 9\nstep 0 3 9",          /* time goes back */
-		"epoch 0 5 0 0 0 0 2 1 4",         /* samples that there are not */
-		"epoch 0 5 0 0 0 0 99999999 1",    /* and too few of them */
+		"epoch 0 5 0 0 0 0 2 0 1 4",       /* samples that there are not */
+		"epoch 0 5 0 0 0 0 99999999 0 1",  /* and too few of them */
 		"epoch 0 5 0 0 0 0 -",             /* no epoch, and no error */
-		"epoch 0 5 0 0 8 0 1 0",           /* of no job */
+		"epoch 0 5 0 0 8 0 1 0 0",         /* of no job */
 		PLAN, /* a second time */
 		"sizes 0 4294967295 1",
 		"hello 0",
@@ -135,7 +135,7 @@ static void lines_that_make_no_sense_are_refused(void)
 		int rc;
 
 		CHECK(asprintf(&text,
-			       TAPE_MAGIC "\nsizes 0 4 4096\norder 0 4 0 1 0 1 0 0 0 0 0 1 0 0\n"
+			       TAPE_MAGIC "\nsizes 0 4 4096\norder 0 4 0 1 0 1 0 0 0 0 0 1 0 0 0 0 0\n"
 					  PLAN "%s\n",
 			       i ? lines[i - 1] : "step 0 4 18446744073709551615") > 0);
 		path = check_write_file("bad", text, strlen(text));

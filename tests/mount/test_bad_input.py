@@ -9,7 +9,7 @@ from mountkit import CLAIRFS, clairfs, environment, mount_type, program, write_f
 
 FAILED, USAGE = 1, 2
 # Options of earlier versions.
-MOVED = ("stage", "sample_max", "inodes_ahead", "stagers", "scan_threads", "recover_threads", "source_engine", "store_engine",
+MOVED = ("stage", "inodes_ahead", "stagers", "scan_threads", "recover_threads", "source_engine", "store_engine",
          "store_pins", "ghost_bytes", "cpu_pressure", "open", "metrics_interval", "plan_tape")
 
 

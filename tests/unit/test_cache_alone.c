@@ -43,8 +43,7 @@ static void alone_begin(struct alone *a, const char *name)
 	struct source_params source = { .reopen_ns = NS_PER_S };
 	struct cache_params params = { .clock = clock_monotonic(),
 				       .n_tiers = 1,
-				       .arena_bytes = 8 << 20,
-				       .sample_max_bytes = 1 << 20 };
+				       .arena_bytes = 8 << 20 };
 	struct err err = { 0 };
 
 	CHECK_INT(mkdir(dir, 0755), 0);

@@ -576,7 +576,6 @@ static void change_of_a_sample_that_waits_for_its_first_piece(void)
 	struct rig *rig = rig_new(&(struct rig_options){ .n = 2,
 							 .sizes = sample_sizes,
 							 .order = "sequential",
-							 .sample_max = 8 * MIB,
 							 .arena_limit = 128 * MIB,
 							 .threads = 16,
 							 .is_not_started = true });

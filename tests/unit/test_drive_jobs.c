@@ -31,7 +31,6 @@ static struct rig *small_rig(void)
 					      .size = SIZE,
 					      .arena_limit = 16 * MIB,
 					      .arena_bytes = ROOM * 4096,
-					      .sample_max = 8192,
 					      .stage_bytes = ROOM * 4096 / 2 });
 }
 
@@ -368,7 +367,7 @@ static void reads_are_told_with_the_job_they_are_of(void)
 	struct told t = { .n = 0 };
 	struct probe probe = probe_kit(&t, on_read, NULL);
 	struct rig *rig = rig_new(
-		&(struct rig_options){ .n = N, .size = SIZE, .sample_max = 8192, .probe = &probe });
+		&(struct rig_options){ .n = N, .size = SIZE, .probe = &probe });
 
 	mutex_init(&t.mu);
 	t.ep[0] = make_epoch(rig, one);
@@ -447,7 +446,6 @@ static void jobs_come_and_go_under_load(void)
 							 .size = 30000,
 							 .arena_limit = 6 * MIB,
 							 .arena_bytes = 1 * MIB,
-							 .sample_max = 65536,
 							 .stage_bytes = 1 * MIB,
 							 .has_store = true });
 	struct reader readers[3] = { 0 };

@@ -237,7 +237,6 @@ static struct world *world_new(uint32_t n, uint32_t fit, const char *text, bool 
 				  .order = order ? order_info(order->order) : NULL,
 				  .arena_bytes = (uint64_t)fit * PAGE,
 				  .stage_bytes = 64 * PAGE,
-				  .sample_max_bytes = PAGE,
 				  .store_bytes = has_store ? (uint64_t)n * PAGE : 0,
 				  .inflight_min = 8,
 				  .inflight_max = 8,

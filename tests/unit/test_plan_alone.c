@@ -16,7 +16,6 @@ static struct story *begin(uint64_t stage_samples, uint64_t store_samples)
 	p.arena_bytes = 4096 * FIT;
 	p.stage_bytes = 4096 * stage_samples;
 	p.store_bytes = 4096 * store_samples;
-	p.sample_max_bytes = 4096;
 	p.span = 16;
 	st = story_new(p, NULL);
 	story_read(st, 0, 0, N);

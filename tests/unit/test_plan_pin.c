@@ -325,7 +325,6 @@ static uint64_t pinned_of_mixed_sizes(enum plan_pin_rule rule, uint64_t byte_ns,
 	for (uint32_t i = 0; i < 400; i++)
 		sizes[i] = i % 2 ? 4096 : 3 * 4096;
 	p.arena_bytes *= 3;
-	p.sample_max_bytes *= 3;
 	p.pin_rule = rule;
 	st = story_prepare(p, sizes);
 	st->byte_ns = byte_ns;
@@ -381,7 +380,6 @@ static void what_the_store_has_already_is_of_its_class(void)
 	for (uint32_t i = 0; i < 400; i++)
 		sizes[i] = i < 200 ? 3 * 4096 : 4096;
 	p.arena_bytes *= 3;
-	p.sample_max_bytes *= 3;
 	p.pin_rule = PLAN_PIN_SMALLEST;
 	st = story_prepare(p, sizes);
 	st->is_auto[PLAN_ACT_PIN] = false;

@@ -185,7 +185,6 @@ static void desk_new(struct desk *d, uint32_t n, uint64_t arena_pages, uint64_t 
 				 .size = calloc(n, sizeof(uint64_t)),
 				 .arena_bytes = arena_pages * PAGE_BYTES,
 				 .stage_bytes = stage_pages * PAGE_BYTES,
-				 .sample_max_bytes = PAGE_BYTES,
 				 .inflight_min = 64,
 				 .inflight_max = 64,
 				 .span = 64 };

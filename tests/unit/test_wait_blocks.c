@@ -52,7 +52,6 @@ static struct rig *rig_with(struct seen *seen, const char *order, bool has_store
 					      .order = order,
 					      .arena_limit = 4 << 20,
 					      .arena_bytes = N / 5 * PAGES,
-					      .sample_max = PAGES,
 					      .stage_bytes = 12 * PAGES,
 					      .has_store = has_store,
 					      .probe = &seen->sampling.probe,

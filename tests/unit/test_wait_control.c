@@ -511,7 +511,6 @@ static void what_only_the_kernel_has_is_set_aside_in_vain(void)
 		.order = "torch-randperm:seed=7:batch=2:workers=1:prefetch_factor=2",
 		.arena_limit = 4 << 20,
 		.arena_bytes = FIT * PAGES,
-		.sample_max = PAGES,
 		.stage_bytes = 32 * PAGES,
 		.watch = &seen->watch,
 		.probe = &seen->sampling.probe,

@@ -34,7 +34,6 @@
 	X(BYPASS_ARENA_FULL, COUNTER, "bypass_total", "reason=\"arena_full\"", \
 	  "Fetches and reads that went past the cache, by reason.") \
 	X(BYPASS_STORE_ERROR, COUNTER, "bypass_total", "reason=\"store_error\"", "") \
-	X(BYPASS_TOO_LARGE, COUNTER, "bypass_total", "reason=\"too_large\"", "") \
 	X(UPCALL_LOOKUP, COUNTER, "upcalls_total", "op=\"lookup\"", \
 	  "Requests of the kernel, by kind.") \
 	X(UPCALL_FORGET, COUNTER, "upcalls_total", "op=\"forget\"", "") \

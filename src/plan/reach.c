@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A reader has come to the next part of a sample that it had opened: its second unit, or a later
+ * one. The unit is used up like one that is opened: window, key of its next use, counters, stage.
+ * But where a reader goes within a file is no evidence for or against the order. So it is never
+ * scored, starts no search and is not among the last opens.
+ *
+ * Who tells may tell it twice, late, or not at all (a page that was not read, a ring that was full).
+ * So it counts where it can only be meant: in the pass in which its sample was opened, or, if that
+ * open was missed, within the window of the pass that is being read. Everything else is ignored.
+ * What is never told is passed over with the window (window.c) or when the pass ends. Must never
+ * move a job to another place. Planner thread. */
+#include "plan_priv.h"
+
+#define FAR 4u /* spans: within, a unit is expected whose sample was opened */
+
+struct reach {
+	struct plan_job *job;
+	struct slot *slot;
+	uint64_t pos, ahead; /* ahead of the readers */
+	bool is_open;        /* its sample was opened in this pass */
+};
+
+/* The first unit of the sample. */
+static uint32_t reach_first(const struct plan_job *job, uint32_t unit)
+{
+	uint32_t word = unit / 64;
+	uint64_t outer = ~job->inner[word] & (~0ull >> (63 - unit % 64));
+
+	while (!outer && word)
+		outer = ~job->inner[--word];
+	return outer ? word * 64 + 63 - (uint32_t)__builtin_clzll(outer) : 0;
+}
+
+static bool reach_is_open(const struct plan_job *job, const struct slot *slot, uint32_t unit)
+{
+	uint32_t pos = slot->ep->first[reach_first(job, unit)];
+
+	return pos != SAMPLE_NONE && bitmap_get(&slot->consumed, pos);
+}
+
+static bool reach_in_cur(const struct plan *plan, struct plan_job *job, uint32_t unit,
+			 struct reach *ret)
+{
+	struct slot *cur = job_cur(job);
+	uint64_t pos = window_first_use(cur, plan, job, unit);
+
+	if (pos == NO_POS)
+		return false;
+	*ret = (struct reach){ job, cur, pos, pos - cur->low, reach_is_open(job, cur, unit) };
+	return ret->ahead < job->span || (ret->is_open && ret->ahead < FAR * job->span);
+}
+
+/* Where its sample was not opened there, it is the same unit of the pass before, once more. */
+static bool reach_in_next(const struct plan *plan, struct plan_job *job, uint32_t unit,
+			  struct reach *ret)
+{
+	const struct slot *cur = job_cur(job);
+	struct slot *next = job_next(job);
+	uint64_t pos = next->ep ? window_first_use(next, plan, job, unit) : NO_POS;
+
+	if (pos == NO_POS)
+		return false;
+	*ret = (struct reach){ job, next, pos, pos - next->low, reach_is_open(job, next, unit) };
+	if (ret->is_open)
+		return ret->ahead < FAR * job->span;
+	return !next->is_rerun && cur->length - cur->low + pos < job->span &&
+	       !window_was_just_read(job, cur, unit);
+}
+
+static bool reach_in(const struct plan *plan, struct plan_job *job, uint32_t unit,
+		     struct reach *ret)
+{
+	struct reach next;
+	bool is_cur;
+
+	if (!job_is_inner(job, unit) || !job_cur(job)->ep || job->state == PLAN_LOST ||
+	    job->state == PLAN_NO_ORDER || window_is_outside(plan, job, unit))
+		return false;
+	is_cur = reach_in_cur(plan, job, unit, ret);
+	if (is_cur && ret->is_open)
+		return true;
+	if (!reach_in_next(plan, job, unit, &next))
+		return is_cur;
+	if (!is_cur || next.is_open)
+		*ret = next;
+	return true;
+}
+
+/* Of several jobs the one that has opened the sample, and stands nearest to it. */
+static bool reach_find(const struct plan *plan, uint32_t unit, struct reach *ret)
+{
+	struct plan_job *job;
+
+	*ret = (struct reach){ .job = NULL };
+	for (uint32_t at = 0; (job = jobs_next(plan, &at));) {
+		struct reach r = { .job = NULL };
+
+		if (!reach_in(plan, job, unit, &r))
+			continue;
+		if (!ret->job || r.is_open > ret->is_open ||
+		    (r.is_open == ret->is_open && r.ahead < ret->ahead))
+			*ret = r;
+	}
+	return ret->job != NULL;
+}
+
+static void reach_take(struct plan *plan, uint64_t now_ns, uint32_t unit, const struct reach *r)
+{
+	bool is_alone = (plan->item[unit].flags & ALONE) != 0;
+	struct plan_job *job = r->job;
+
+	plan->reached++;
+	job->reached++;
+	retain_opened(plan, job, now_ns, unit);
+	budget_read(plan, job, now_ns);
+	if (r->ahead >= job->span &&
+	    (r->slot == job_cur(job) || job_cur(job)->low == job_cur(job)->length))
+		window_slide(plan, job, r->slot, r->pos);
+	window_remember(plan, job, r->slot, r->pos);
+	window_set_consumed(plan, job, r->slot, r->pos);
+	if (plan->n_jobs > 1)
+		worth_read(plan, now_ns, unit);
+	window_ended(plan, job);
+	if (!is_alone)
+		fetch_adopt(plan, job, unit);
+}
+
+/* Of a validation set: it comes back as it was read. */
+static void reach_outside(struct plan *plan, uint64_t now_ns, uint32_t unit)
+{
+	struct plan_job *job;
+	bool is_news = false;
+
+	for (uint32_t at = 0; (job = jobs_next(plan, &at));) {
+		if (!job_is_inner(job, unit) || !job_cur(job)->ep ||
+		    !window_is_outside(plan, job, unit) || !valid_is_news(job, unit))
+			continue;
+		if (!is_news)
+			retain_opened(plan, job, now_ns, unit);
+		is_news = true;
+		valid_read(plan, job, now_ns, unit);
+	}
+	plan->reached += is_news;
+}
+
+void reach_read(struct plan *plan, uint64_t now_ns, uint32_t unit)
+{
+	struct reach r;
+
+	plan->has_last_use = false;
+	if (reach_find(plan, unit, &r))
+		reach_take(plan, now_ns, unit, &r);
+	else
+		reach_outside(plan, now_ns, unit);
+}
