@@ -75,7 +75,7 @@ static struct read_facts *make_notes(void)
 
 		order[at] = order[i];
 		note[i] = (struct read_facts){
-			.sample = sample,
+			.unit.v = sample,
 			.read_class = is_staged ? READ_STAGED : READ_ARENA,
 			.reader = is_staged ? 0 : 1 + i / BATCH % WORKERS,
 			.has_use = true,
@@ -167,7 +167,7 @@ static void bench_control(const struct read_facts *note)
 	for (int round = 0; round < ROUNDS; round++) {
 		began = now_ns(CLOCK_THREAD_CPUTIME_ID);
 		for (uint32_t i = 0; i < READS; i++)
-			chosen += sampling_is_chosen(SHARE, note[i].sample, (uint64_t)round) &&
+			chosen += sampling_is_chosen(SHARE, note[i].unit.v, (uint64_t)round) &&
 				  sampling_is_wanted(wait_sampling(a), note[i].bytes);
 		values[round] = (now_ns(CLOCK_THREAD_CPUTIME_ID) - began) / READS;
 	}

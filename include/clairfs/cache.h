@@ -53,9 +53,9 @@ struct cache_params {
 
 struct cache;
 int cache_new(const struct cache_params *params, struct cache **ret, struct err *err) MUST_USE;
-/* The thread whose READ of the sample came last, if that was in the last second or so and after its
+/* The thread whose READ of the unit came last, if that was in the last second or so and after its
  * last open but one; else 0. Of pages that the kernel has there is none. Any thread. */
-uint32_t cache_reader_of(struct cache *cache, uint32_t sample);
+uint32_t cache_reader_of(struct cache *cache, struct unit_id unit);
 /* Gives the operations of the mounted filesystem; before cache_start. Without them nothing is
  * staged. */
 void cache_set_stage(struct cache *cache, const struct stage_ops *ops, void *ctx);
@@ -108,6 +108,7 @@ struct cache_read {
 	/* the cache's, no need to initialise */
 	struct list node;
 	struct cache *cache;
+	struct unit_id unit; /* where it begins */
 	struct entry_state *state;
 	struct list in_entry; /* while it is under way, of a file of several pieces */
 	struct cache_part part[CACHE_READ_PARTS];

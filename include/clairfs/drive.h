@@ -31,17 +31,17 @@ struct drive_watch {
 	void *ctx;
 };
 
-/* A use of a sample that is to come, or has. */
+/* A use of a unit that is to come, or has. */
 struct probe_use {
-	uint32_t sample;
-	uint64_t bytes, pass, position; /* of the sample; of its order */
+	struct unit_id unit;
+	uint64_t bytes, pass, position; /* that are asked of it; of its order */
 	const struct order_info *order; /* of the only job, when it is confirmed that the job reads
 					   by it and has the sample there; else NULL */
 	uint32_t job;                   /* its id then */
 	bool is_ahead; /* nothing is done for it now: it is what `opened` asked for */
 };
 
-/* Whoever measures is asked which uses of samples to hold back; beside struct probe, which the cache
+/* Whoever measures is asked which uses of units to hold back; beside struct probe, which the cache
  * asks. On the planner's thread, no lock held: must not block, nor call the drive. */
 struct drive_probe {
 	void *ctx;
@@ -115,6 +115,9 @@ uint32_t drive_get_jobs(struct drive *drive, struct drive_job ret[PLAN_JOBS]);
 /* The last samples opened, at most max of them, the latest last. Asks the planner; any thread but
  * the reactor. 0 before drive_start and when stopping. */
 uint32_t drive_last_opens(struct drive *drive, uint32_t *ret_sample, uint32_t max);
+
+/* The thread that reads a sample, as cache_reader_of: of its first unit. Any thread. */
+uint32_t drive_reader_of(struct drive *drive, uint32_t sample);
 
 /* Memory is short, or not any more: the arena has `ram_bytes` and the stage `stage_bytes` from here
  * on; those of the start end it. Plain copies leave at once, the oldest first, what is planned with

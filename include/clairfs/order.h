@@ -161,6 +161,10 @@ struct order_epoch {
 	/* [length] position -> next position of the same sample in this epoch, or SAMPLE_NONE; NULL
 	 * when no sample occurs twice */
 	uint32_t *next_same;
+	/* Of an expanded epoch: [length] position -> the one of its sample in the epoch of samples,
+	 * which has so many; NULL: they are the same. */
+	uint32_t *place;
+	uint64_t places;
 };
 /* Computes an epoch (any number, in any order). O(n) time; one transient array of 4n bytes. Any
  * thread: an order is immutable after order_new. -ENOENT: a list file has no such epoch;
@@ -179,6 +183,12 @@ int order_epoch_expand(const struct order_epoch *samples, const struct order_inf
  * and must outlive it; ranks are info's. -ENOMEM */
 int order_info_expand(const struct order_info *info, const struct unit_map *map,
 		      struct order_info *ret, uint64_t **ret_bits) MUST_USE;
+/* Whether many of the samples are cut, by what order_info_expand said: then units, not samples, are
+ * what is read. */
+static inline bool order_is_cut(const struct order_info *info)
+{
+	return info->inner && info->units > info->samples + info->samples / 64;
+}
 
 /* The first samples of an epoch, as order_epoch has them in sample[] (but for orders that number
  * records: those records), or of one rank; without the index of positions, and where the kind allows

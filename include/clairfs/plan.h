@@ -212,12 +212,13 @@ const char *plan_status_why(const struct plan_status *status);
  * trying orders without making a plan of them; any thread. */
 bool plan_epoch_fits(const struct order_info *info, const struct order_epoch *epoch,
 		     const uint32_t *reads, uint32_t n_reads);
-/* Where the unit of the last PLAN_EV_OPENED or PLAN_EV_REACHED was expected, and by the order of which job. False:
- * it was not, or it is not known yet. */
+/* Where the unit of the last PLAN_EV_OPENED or PLAN_EV_REACHED was expected, and by the order of
+ * which job. False: it was not, or it is not known yet. */
 struct plan_use {
 	uint32_t job;
 	uint64_t pass;             /* grows by one with every pass of the job */
 	uint64_t position, length; /* in its epoch */
+	uint64_t place, places;    /* the same in samples, where the epoch is one of units */
 };
 bool plan_last_use(const struct plan *plan, struct plan_use *ret);
 /* What the first job reads at a position of a pass; UNIT_NONE: nothing, or it is not known (only

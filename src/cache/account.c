@@ -28,6 +28,9 @@
  * than one open. What the kernel has from READs before is a read of no bytes. What is told of such an
  * open are the bytes that it is known or expected to have asked for.
  *
+ * Records are of units. Of a file of several, the READ of a unit's first page, which is never pushed,
+ * is what an open is of others: only then its pushed pages count.
+ *
  * Runs on fs threads, I/O threads and the planner. Memory: at most RECORDS_MAX per shard, then the
  * oldest is decided. It must not send a note with its lock held: locks of the news and of records are
  * both leaves.
@@ -54,6 +57,7 @@ struct reading {
 	uint32_t reader;
 	struct read_traits traits;
 	bool has_read, has_failed;
+	bool is_traced; /* the first page of a unit of several was asked for */
 };
 
 struct record {
@@ -61,7 +65,7 @@ struct record {
 	struct list by_age; /* of a list unless READs are in flight */
 	struct list by_since; /* of `untold` while something of it is neither told nor given up */
 	uint64_t since_ns;    /* then: the first sign of that, or of an open before it */
-	struct entry_id entry;
+	struct unit_id unit;
 	uint32_t n_inflight;
 	uint32_t n_opens;         /* more than one: the others came while READs were in flight */
 	uint64_t last_ns;         /* of the last open or READ */
@@ -99,7 +103,7 @@ struct account_shard {
 
 /* Samples that were read and whose open was not seen; told without the lock. */
 struct unseen {
-	struct entry_id entry[UNSEEN_MAX];
+	struct unit_id unit[UNSEEN_MAX];
 	uint32_t n;
 };
 
@@ -108,19 +112,19 @@ struct account {
 	_Atomic uint64_t settle_ns; /* when it is told next what is settled */
 };
 
-static uint32_t hash(struct entry_id entry)
+static uint32_t hash(struct unit_id unit)
 {
-	return entry.v * 2654435761u >> 16;
+	return unit.v * 2654435761u >> 16;
 }
 
-static struct account_shard *shard_for(struct cache *c, struct entry_id entry)
+static struct account_shard *shard_for(struct cache *c, struct unit_id unit)
 {
-	return &c->account->shards[hash(entry) % ACCOUNT_SHARDS];
+	return &c->account->shards[hash(unit) % ACCOUNT_SHARDS];
 }
 
-static struct record **bucket_for(struct account_shard *a, struct entry_id entry)
+static struct record **bucket_for(struct account_shard *a, struct unit_id unit)
 {
-	return &a->buckets[hash(entry) / ACCOUNT_SHARDS % ACCOUNT_BUCKETS];
+	return &a->buckets[hash(unit) / ACCOUNT_SHARDS % ACCOUNT_BUCKETS];
 }
 
 int account_new(struct cache *c)
@@ -140,7 +144,7 @@ int account_new(struct cache *c)
 
 static void record_free_locked(struct account_shard *a, struct record *rec) REQUIRES(a->mu)
 {
-	struct record **at = bucket_for(a, rec->entry);
+	struct record **at = bucket_for(a, rec->unit);
 
 	while (*at != rec)
 		at = &(*at)->next_hash;
@@ -203,24 +207,33 @@ static void count_bytes(struct cache *c, enum read_class class, uint64_t bytes)
 	metrics_add(c->p.metrics, METRIC_READ_BYTES_STAGED + class, bytes);
 }
 
-static bool is_large(struct cache *c, struct entry_id entry)
+static uint64_t bytes_of_unit(struct cache *c, struct unit_id unit)
 {
-	return dataset_size(c->p.dataset, entry) > PIECE_BYTES;
+	return dataset_unit_extent(c->p.dataset, unit).length;
+}
+
+/* A unit of a file of several pieces. */
+static bool is_large(struct cache *c, struct unit_id unit)
+{
+	return bytes_of_unit(c, unit) > PIECE_BYTES || unit_is_traced(c, unit);
 }
 
 static void count_large_rest(struct cache *c, struct record *rec)
 {
-	uint64_t size = dataset_size(c->p.dataset, rec->entry), most = cache_asked_of(c, size);
+	uint64_t size = bytes_of_unit(c, rec->unit), most = cache_asked_of(c, rec->unit);
+	bool is_traced = unit_is_traced(c, rec->unit);
 
 	if (rec->is_summed || !rec->n_opens || rec->now.has_failed)
 		return;
+	if (is_traced && !rec->now.is_traced)
+		return; /* its file was opened, and nobody has come to it: no read at all */
 	rec->is_summed = true;
 	/* Or pushed while it was read; what was pushed for the next open counts now or then. */
 	if (!rec->is_fresh && rec->now.bytes < most)
-		rec->is_fresh = bits_clear(c->pushed, rec->entry.v);
+		rec->is_fresh = bits_clear(c->pushed, rec->unit.v);
 	if (rec->is_fresh)
 		rec->unseen = most - MIN(rec->now.bytes, most);
-	else if (rec->now.has_read && !rec->is_pushed)
+	else if (!is_traced && rec->now.has_read && !rec->is_pushed)
 		asked_learn(c, size, rec->now.bytes / rec->n_opens);
 	count_bytes(c, READ_STAGED, rec->unseen);
 	count_reads(c, READ_STAGED,
@@ -231,20 +244,29 @@ static void count_large_rest(struct cache *c, struct record *rec)
 /* What the kernel had of an opened sample: all that was not asked for. */
 static void count_staged_rest(struct cache *c, struct record *rec)
 {
-	uint64_t bytes = dataset_size(c->p.dataset, rec->entry) * rec->n_opens;
+	uint64_t bytes = bytes_of_unit(c, rec->unit) * rec->n_opens;
 
-	if (is_large(c, rec->entry))
+	if (is_large(c, rec->unit))
 		count_large_rest(c, rec);
 	else if (!rec->now.has_failed && bytes > rec->now.bytes)
 		count_bytes(c, READ_STAGED, bytes - rec->now.bytes);
+}
+
+/* No READ has come but the one for the tracer page, and that was here. */
+static bool is_from_kernel(const struct record *rec, const struct reading *r)
+{
+	bool is_tracer = r->is_traced && rec->is_pushed && r->bytes <= CACHE_PAGE &&
+			 r->slowest == READ_ARENA;
+
+	return !r->has_read || is_tracer;
 }
 
 /* A push that served its open is used up: a READ that comes later is not for want of its pages. One
  * that came after the open is for the next. */
 static void use_up_stage(struct cache *c, const struct record *rec)
 {
-	if (rec->n_opens && !rec->now.has_read && bits_clear(c->staged_opened, rec->entry.v)) {
-		bits_clear(c->staged, rec->entry.v);
+	if (rec->n_opens && is_from_kernel(rec, &rec->now) && bits_clear(c->staged_opened, rec->unit.v)) {
+		bits_clear(c->staged, rec->unit.v);
 		direct_used_pages(c);
 	}
 }
@@ -255,6 +277,7 @@ static void reading_add(struct reading *r, const struct reading *more)
 	r->slowest = MAX(r->slowest, more->slowest);
 	r->has_read |= more->has_read;
 	r->has_failed |= more->has_failed;
+	r->is_traced |= more->is_traced;
 	read_traits_add(&r->traits, &more->traits);
 	r->wait_ns += more->wait_ns;
 	r->reader = r->reader ? r->reader : more->reader;
@@ -280,10 +303,10 @@ static struct read_facts *told_next_locked(struct account_shard *a) REQUIRES(a->
 /* Of a read that is told. */
 static uint64_t bytes_of(struct cache *c, const struct record *rec, const struct reading *sum)
 {
-	uint64_t size = dataset_size(c->p.dataset, rec->entry);
+	uint64_t size = bytes_of_unit(c, rec->unit);
 	uint64_t bytes = sum->bytes + rec->unseen;
 
-	return size <= PIECE_BYTES ? size : MIN(bytes ? bytes : cache_asked_of(c, size), size);
+	return is_large(c, rec->unit) ? MIN(bytes ? bytes : cache_asked_of(c, rec->unit), size) : size;
 }
 
 static void tell_locked(struct cache *c, struct account_shard *a, const struct record *rec)
@@ -299,9 +322,9 @@ static void tell_locked(struct cache *c, struct account_shard *a, const struct r
 	if (rec->has_before)
 		reading_add(&sum, &rec->before);
 	*facts = (struct read_facts){
-		.sample = rec->entry.v,
+		.unit = rec->unit,
 		.reader = r->reader,
-		.read_class = r->has_read ? r->slowest : READ_STAGED,
+		.read_class = is_from_kernel(rec, r) ? READ_STAGED : r->slowest,
 		.traits = { .mark = r->has_read && !r->has_failed ? r->traits.mark : 0,
 			    .is_loaded = r->traits.is_loaded,
 			    .held_ns = MIN(r->traits.held_ns, r->wait_ns) },
@@ -323,7 +346,7 @@ static void decide_locked(struct cache *c, struct account_shard *a, struct recor
 	uint32_t n = MAX(rec->n_opens, 1u) - rec->is_counted;
 
 	assert(rec->n_inflight == 0);
-	if (!is_large(c, rec->entry))
+	if (!is_large(c, rec->unit))
 		count_reads(c, rec->now.has_read ? rec->now.slowest : READ_STAGED, n);
 	count_staged_rest(c, rec);
 	if (n && !rec->is_kept_back)
@@ -380,7 +403,7 @@ static void open_again_locked(struct cache *c, struct account_shard *a, struct r
 /* Whose READ it was. One of no bytes found the end of the file. */
 static struct reading *reading_of(struct cache *c, struct record *rec, int status, uint64_t bytes)
 {
-	uint64_t size = dataset_size(c->p.dataset, rec->entry) * MAX(rec->n_opens, 1u);
+	uint64_t size = bytes_of_unit(c, rec->unit) * MAX(rec->n_opens, 1u);
 	bool is_more = rec->now.has_read && size && rec->now.bytes + MAX(bytes, 1) > size;
 
 	return is_more && (bytes || status) ? &rec->next : &rec->now;
@@ -401,22 +424,22 @@ static struct record *record_oldest_locked(struct account_shard *a) REQUIRES(a->
 	return oldest;
 }
 
-static struct record *record_find_locked(struct account_shard *a, struct entry_id entry)
+static struct record *record_find_locked(struct account_shard *a, struct unit_id unit)
 	REQUIRES(a->mu)
 {
-	struct record *rec = *bucket_for(a, entry);
+	struct record *rec = *bucket_for(a, unit);
 
-	while (rec && !entry_eq(rec->entry, entry))
+	while (rec && !unit_eq(rec->unit, unit))
 		rec = rec->next_hash;
 	return rec;
 }
 
 /* Finds or makes the record. NULL when out of memory. */
 static struct record *record_get_locked(struct cache *c, struct account_shard *a,
-					struct entry_id entry) REQUIRES(a->mu)
+					struct unit_id unit) REQUIRES(a->mu)
 {
-	struct record **bucket = bucket_for(a, entry);
-	struct record *rec = record_find_locked(a, entry);
+	struct record **bucket = bucket_for(a, unit);
+	struct record *rec = record_find_locked(a, unit);
 
 	if (rec)
 		return rec;
@@ -430,7 +453,7 @@ static struct record *record_get_locked(struct cache *c, struct account_shard *a
 		return NULL;
 	list_init(&rec->by_age);
 	list_init(&rec->by_since);
-	rec->entry = entry;
+	rec->unit = unit;
 	rec->next_hash = *bucket;
 	*bucket = rec;
 	a->n++;
@@ -443,7 +466,7 @@ static void record_seen_locked(struct cache *c, struct account_shard *a, struct 
 {
 	const struct reading *last = rec->next.has_read ? &rec->next : &rec->now;
 	bool is_partial = last->has_read && !last->has_failed &&
-			  last->bytes < dataset_size(c->p.dataset, rec->entry);
+			  last->bytes < bytes_of_unit(c, rec->unit);
 
 	rec->last_ns = now_ns;
 	list_remove(&rec->by_age);
@@ -457,7 +480,7 @@ static void record_end_locked(struct cache *c, struct account_shard *a, struct r
 			      uint64_t now_ns) REQUIRES(a->mu)
 {
 	bool is_open =
-		rec->next.has_failed || rec->next.bytes >= dataset_size(c->p.dataset, rec->entry);
+		rec->next.has_failed || rec->next.bytes >= bytes_of_unit(c, rec->unit);
 
 	if (!rec->next.has_read || !is_open) {
 		record_free_locked(a, rec);
@@ -468,19 +491,12 @@ static void record_end_locked(struct cache *c, struct account_shard *a, struct r
 	record_seen_locked(c, a, rec, now_ns);
 }
 
-void account_open(struct cache *c, struct entry_id entry, uint64_t now_ns)
+/* has_come: not only its file was opened. */
+static void record_open_locked(struct cache *c, struct account_shard *a, struct record *rec,
+			       bool has_come, uint64_t now_ns) REQUIRES(a->mu)
 {
-	struct account_shard *a = shard_for(c, entry);
-	struct record *rec;
+	struct unit_id unit = rec->unit;
 
-	mutex_lock(&a->mu);
-	rec = record_get_locked(c, a, entry);
-	if (!rec) {
-		count_reads(c, READ_STAGED, 1);
-		mutex_unlock(&a->mu);
-		cache_degrade(c, "out of memory");
-		return;
-	}
 	if (rec->n_opens && !rec->n_inflight && !rec->is_fed) {
 		open_again_locked(c, a, rec);
 	} else if (rec->n_opens && !rec->n_inflight) {
@@ -489,13 +505,16 @@ void account_open(struct cache *c, struct entry_id entry, uint64_t now_ns)
 	}
 	if (!rec->now.began_ns)
 		rec->now.began_ns = now_ns;
-	rec->is_pushed |= bits_get(c->staged, entry.v);
-	rec->is_fresh |= bits_clear(c->pushed, entry.v);
+	rec->is_pushed |= bits_get(c->staged, unit.v);
+	if (has_come)
+		rec->is_fresh |= bits_clear(c->pushed, unit.v);
 	rec->n_opens++; /* or READs were here first: they are this open's */
 	if (rec->n_inflight && rec->n_opens > 1) {
 		reading_add(&rec->now, &rec->next);
 		rec->next = (struct reading){ .slowest = READ_STAGED };
 	}
+	if (has_come && bits_get(c->staged, unit.v))
+		bits_set(c->staged_opened, unit.v);
 	if (rec->is_counted && !rec->n_inflight) {
 		count_staged_rest(c, rec);
 		record_end_locked(c, a, rec, now_ns);
@@ -504,20 +523,54 @@ void account_open(struct cache *c, struct entry_id entry, uint64_t now_ns)
 			untold_since_locked(a, rec, rec->now.began_ns);
 		record_seen_locked(c, a, rec, now_ns);
 	}
-	if (bits_get(c->staged, entry.v))
-		bits_set(c->staged_opened, entry.v);
+}
+
+void account_open(struct cache *c, struct unit_id unit, uint64_t now_ns)
+{
+	struct account_shard *a = shard_for(c, unit);
+	struct record *rec;
+
+	mutex_lock(&a->mu);
+	rec = record_get_locked(c, a, unit);
+	if (rec)
+		record_open_locked(c, a, rec, !unit_is_traced(c, unit), now_ns);
+	else
+		count_reads(c, READ_STAGED, 1);
+	mutex_unlock(&a->mu);
+	if (!rec)
+		cache_degrade(c, "out of memory");
+}
+
+/* The open of its file was heard of before, if it is the first unit. */
+void account_come(struct cache *c, struct unit_id unit, uint64_t now_ns)
+{
+	struct account_shard *a = shard_for(c, unit);
+	struct record *rec;
+
+	mutex_lock(&a->mu);
+	rec = record_get_locked(c, a, unit);
+	if (rec && (!rec->n_opens || rec->now.is_traced))
+		record_open_locked(c, a, rec, true, now_ns);
+	/* What had been counted before it was seen may be over with that. */
+	rec = record_find_locked(a, unit);
+	if (rec) {
+		rec->now.is_traced = true;
+		rec->is_fresh |= bits_clear(c->pushed, unit.v);
+	}
+	if (bits_get(c->staged, unit.v))
+		bits_set(c->staged_opened, unit.v);
 	mutex_unlock(&a->mu);
 }
 
-uint32_t cache_place_open(struct cache *c, struct entry_id entry, uint32_t generation,
+uint32_t cache_place_open(struct cache *c, struct unit_id unit, uint32_t generation,
 			  const struct read_place *place)
 {
-	struct account_shard *a = shard_for(c, entry);
+	struct account_shard *a = shard_for(c, unit);
 	uint32_t reader = 0;
 	struct record *rec;
 
 	mutex_lock(&a->mu);
-	rec = record_find_locked(a, entry);
+	rec = record_find_locked(a, unit);
 	if (rec)
 		reader = rec->reader;
 	if (rec && rec->n_opens && c->p.probe)
@@ -539,15 +592,14 @@ static bool is_of_another_open(const struct record *rec)
 	       (rec->now.has_read ? !rec->now.traits.mark : rec->is_pushed);
 }
 
-uint32_t cache_reader_of(struct cache *c, uint32_t sample)
+uint32_t cache_reader_of(struct cache *c, struct unit_id unit)
 {
-	struct entry_id entry = { sample };
-	struct account_shard *a = shard_for(c, entry);
+	struct account_shard *a = shard_for(c, unit);
 	const struct record *rec;
 	uint32_t reader;
 
 	mutex_lock(&a->mu);
-	rec = record_find_locked(a, entry);
+	rec = record_find_locked(a, unit);
 	reader = rec ? rec->reader : 0;
 	mutex_unlock(&a->mu);
 	return reader;
@@ -560,44 +612,51 @@ static bool is_of_last_open(struct cache *c, const struct record *rec, uint64_t 
 	if (!rec->n_opens || rec->n_inflight)
 		return rec->n_opens > 0;
 	if (rec->now.has_read)
-		return rec->now.bytes < dataset_size(c->p.dataset, rec->entry) * rec->n_opens;
+		return rec->now.bytes < bytes_of_unit(c, rec->unit) * rec->n_opens;
 	return now_ns < rec->last_ns + HEARD_NS;
 }
 
-bool account_lacks_push(struct cache *c, struct entry_id entry)
+/* Of the first page of a unit that others follow or go before, and of nothing else. */
+static bool is_of_tracer(struct cache *c, const struct cache_read *r)
 {
-	struct account_shard *a = shard_for(c, entry);
+	return unit_is_traced(c, r->unit) && r->length <= CACHE_PAGE &&
+	       r->offset == dataset_unit_extent(c->p.dataset, r->unit).offset;
+}
+
+bool account_lacks_push(struct cache *c, const struct cache_read *r)
+{
+	struct account_shard *a = shard_for(c, r->unit);
 	bool is_opened, is_of_last, is_first = false;
+	struct unit_id unit = r->unit;
 	const struct record *rec;
 
-	if (!bits_get(c->staged, entry.v))
+	if (!bits_get(c->staged, unit.v) || is_of_tracer(c, r))
 		return false;
 	mutex_lock(&a->mu);
-	rec = record_find_locked(a, entry);
+	rec = record_find_locked(a, unit);
 	is_of_last = rec && is_of_last_open(c, rec, clock_now(c->p.clock));
-	is_opened = bits_get(c->staged_opened, entry.v);
+	is_opened = bits_get(c->staged_opened, unit.v);
 	if (is_opened || !is_of_last) /* else it came after this open, and waits for the next */
-		is_first = bits_clear(c->staged, entry.v);
+		is_first = bits_clear(c->staged, unit.v);
 	mutex_unlock(&a->mu);
 	return is_first && is_opened == is_of_last; /* else it has served its open, this is another */
 }
 
-void account_unpushed(struct cache *c, struct entry_id entry)
+void account_unpushed(struct cache *c, struct unit_id unit)
 {
-	if (dataset_is_sample(c->p.dataset, entry))
-		bits_clear(c->pushed, entry.v);
+	bits_clear(c->pushed, unit.v);
 }
 
 bool account_read_begin(struct cache *c, const struct cache_read *r)
 {
-	struct account_shard *a = shard_for(c, r->entry);
+	struct account_shard *a = shard_for(c, r->unit);
 	uint64_t now = clock_now(c->p.clock);
 	struct record *rec;
 
-	if (!dataset_is_sample(c->p.dataset, r->entry))
+	if (unit_eq(r->unit, UNIT_NONE))
 		return false;
 	mutex_lock(&a->mu);
-	rec = record_get_locked(c, a, r->entry);
+	rec = record_get_locked(c, a, r->unit);
 	if (rec && r->traits.mark && is_of_another_open(rec)) {
 		decide_locked(c, a, rec);
 		restart(rec);
@@ -616,22 +675,57 @@ bool account_read_begin(struct cache *c, const struct cache_read *r)
 	return rec != NULL;
 }
 
+/* What a READ has of the unit behind the one where it begins. */
+static void account_next(struct cache *c, const struct cache_read *r, uint64_t at, uint64_t bytes)
+{
+	struct unit_id unit = dataset_unit_at(c->p.dataset, r->entry, at);
+	struct account_shard *a = shard_for(c, unit);
+	struct record *rec;
+
+	if (unit_eq(unit, UNIT_NONE))
+		return;
+	mutex_lock(&a->mu);
+	rec = record_get_locked(c, a, unit);
+	if (rec) {
+		reading_add(&rec->now, &(struct reading){ .bytes = bytes,
+							  .began_ns = r->arrived_ns,
+							  .slowest = r->read_class,
+							  .reader = r->reader,
+							  .has_read = true });
+		if (!rec->is_counted)
+			untold_since_locked(a, rec, rec->now.began_ns);
+		record_seen_locked(c, a, rec, clock_now(c->p.clock));
+	}
+	mutex_unlock(&a->mu);
+}
+
+static uint64_t bytes_in_unit(struct cache *c, const struct cache_read *r, uint64_t bytes)
+{
+	struct dataset_extent extent;
+
+	if (!unit_is_traced(c, r->unit))
+		return bytes;
+	extent = dataset_unit_extent(c->p.dataset, r->unit);
+	return MIN(bytes, MAX(extent.offset + extent.length, r->offset) - r->offset);
+}
+
 void account_read_end(struct cache *c, const struct cache_read *r, int status, uint64_t bytes)
 {
-	struct account_shard *a = shard_for(c, r->entry);
-	uint64_t now = clock_now(c->p.clock);
+	struct account_shard *a = shard_for(c, r->unit);
+	uint64_t now = clock_now(c->p.clock), all = bytes;
 	struct record *rec;
 
 	if (status == 0)
 		count_bytes(c, r->read_class, bytes);
-	if (status == 0 && (!r->is_accounted || (bytes && is_large(c, r->entry))))
+	if (status == 0 && (!r->is_accounted || (bytes && is_large(c, r->unit))))
 		count_reads(c, r->read_class, 1);
-	else if (r->is_accounted && status != 0 && is_large(c, r->entry))
+	else if (r->is_accounted && status != 0 && is_large(c, r->unit))
 		count_reads(c, READ_MISS, 1);
 	if (!r->is_accounted)
 		return;
+	bytes = bytes_in_unit(c, r, all);
 	mutex_lock(&a->mu);
-	rec = record_get_locked(c, a, r->entry);
+	rec = record_get_locked(c, a, r->unit);
 	assert(rec && rec->n_inflight > 0);
 	rec->n_inflight--;
 	reading_add(reading_of(c, rec, status, bytes),
@@ -645,6 +739,8 @@ void account_read_end(struct cache *c, const struct cache_read *r, int status, u
 				       .traits = r->traits });
 	record_seen_locked(c, a, rec, now);
 	mutex_unlock(&a->mu);
+	if (all > bytes)
+		account_next(c, r, r->offset + bytes, all - bytes);
 }
 
 static void sweep_record_locked(struct cache *c, struct account_shard *a, struct record *rec,
@@ -661,8 +757,14 @@ static void sweep_record_locked(struct cache *c, struct account_shard *a, struct
 	}
 	/* An open that was not seen. Tell who plans, and keep the record for one more turn in case
 	 * it is only late. */
-	unseen->entry[unseen->n++] = rec->entry;
+	unseen->unit[unseen->n++] = rec->unit;
 	record_seen_locked(c, a, rec, now_ns);
+}
+
+/* What it is that a unit was come to. */
+static enum news_kind news_of(struct cache *c, struct unit_id unit)
+{
+	return unit_is_first(dataset_unit_map(c->p.dataset), unit) ? NEWS_OPENED : NEWS_REACHED;
 }
 
 /* Returns early when `unseen` is full. */
@@ -735,7 +837,7 @@ void account_sweep(struct cache *c, uint64_t now_ns, bool is_final)
 		do {
 			sweep_shard(c, &c->account->shards[i], now_ns, is_final, &unseen);
 			for (uint32_t k = 0; k < unseen.n; k++)
-				note_sample(c, NEWS_OPENED, unseen.entry[k], 0);
+				note_unit(c, news_of(c, unseen.unit[k]), unseen.unit[k]);
 		} while (unseen.n == UNSEEN_MAX);
 		sweep_told(c, &c->account->shards[i]);
 	}

@@ -11,12 +11,15 @@
 /* --- account.c --- */
 int account_new(struct cache *c) MUST_USE;
 void account_free(struct cache *c);
-void account_open(struct cache *c, struct entry_id entry, uint64_t now_ns);
-/* Before account_read_begin: whether this READ of a sample shows that the kernel has dropped pages
+/* A sample was opened: its first unit. */
+void account_open(struct cache *c, struct unit_id unit, uint64_t now_ns);
+/* The first page of a unit of several was asked for; before account_read_begin of that READ. */
+void account_come(struct cache *c, struct unit_id unit, uint64_t now_ns);
+/* Before account_read_begin: whether this READ of a unit shows that the kernel has dropped pages
  * which were pushed; says so once for each push. */
-bool account_lacks_push(struct cache *c, struct entry_id entry);
+bool account_lacks_push(struct cache *c, const struct cache_read *r);
 /* Pages of it that were pushed are gone, or of no use. */
-void account_unpushed(struct cache *c, struct entry_id entry);
+void account_unpushed(struct cache *c, struct unit_id unit);
 /* For r->is_accounted. */
 bool account_read_begin(struct cache *c, const struct cache_read *r);
 void account_read_end(struct cache *c, const struct cache_read *r, int status, uint64_t bytes);
@@ -32,7 +35,7 @@ void direct_pushed(struct cache *c, struct entry_id entry);
 void direct_used_pages(struct cache *c);
 
 /* --- asked.c --- */
-/* An open of a file of that size, of several pieces, has asked for so many bytes of it. */
+/* An open of a file of that size, of several pieces and one unit, has asked for so many bytes. */
 void asked_learn(struct cache *c, uint64_t size, uint64_t bytes);
 
 /* --- probed.c --- */
@@ -40,7 +43,7 @@ struct fetch;
 int probed_init(struct cache *c) MUST_USE;
 void probed_fini(struct cache *c);
 /* Of a read that comes now; 0: none. */
-uint8_t probed_mark(struct cache *c, struct entry_id entry);
+uint8_t probed_mark(struct cache *c, struct unit_id unit);
 /* A piece of it was read from the source; with the last one the mark is gone. */
 void probed_piece_done(struct cache *c, const struct tier_read *read);
 /* A request of the source: sends it, now or when its turn has come; and its answer is here. */
@@ -54,11 +57,11 @@ void probed_tick(struct cache *c, uint64_t now_ns);
 void probed_end(struct cache *c);
 
 /* --- change.c --- */
-/* Drops all copies of a file that has not changed; those who read it now are left alone. */
-void change_drop_copies(struct cache *c, struct entry_id entry);
+/* Drops all copies of a unit whose file has not changed; those who read it now are left alone. */
+void change_drop_copies(struct cache *c, struct unit_id unit);
 
-/* The kernel's copy of it, but for one that is being read. */
-void change_drop_pages(struct cache *c, struct entry_id entry);
+/* The kernel's copy of it, but for a file that is being read. */
+void change_drop_pages(struct cache *c, struct unit_id unit);
 
 /* --- revalidate.c --- */
 /* From here on the file is compared with the source from time to time. */

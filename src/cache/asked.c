@@ -5,6 +5,8 @@
  * pages is taken to ask for as much of its file as opens do that had to ask us. As long as there was
  * none of these, for all of it: that is what a file is pushed for.
  *
+ * Of a file of several units the READs of tracer pages say who comes to each, and nothing is guessed.
+ *
  * One number for the dataset. It follows what grows sooner than what shrinks: READs of less may also
  * mean that the kernel had the rest from before.
  *
@@ -30,11 +32,12 @@ void asked_learn(struct cache *c, uint64_t size, uint64_t bytes)
 	(void)atomic_compare_exchange_weak(&c->asked_part, &old, next);
 }
 
-uint64_t cache_asked_of(struct cache *c, uint64_t size)
+uint64_t cache_asked_of(struct cache *c, struct unit_id unit)
 {
+	uint64_t size = dataset_unit_extent(c->p.dataset, unit).length;
 	uint32_t part = atomic_load(&c->asked_part);
 
-	if (size <= PIECE_BYTES || !part || part == ASKED_ALL)
+	if (size <= PIECE_BYTES || !part || part == ASKED_ALL || unit_is_traced(c, unit))
 		return size;
 	return (uint64_t)((double)size / ASKED_ALL * part);
 }

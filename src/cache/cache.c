@@ -11,7 +11,8 @@
 #include <string.h>
 
 #define ENTRY_BITMAPS 5u  /* touched, paged, confirmed, abroad, narrowed */
-#define SAMPLE_BITMAPS 7u /* staged, staged_opened, marked (two), direct, indirect, pushed */
+#define SAMPLE_BITMAPS 2u /* direct, indirect */
+#define UNIT_BITMAPS 7u   /* staged, staged_opened, marked (two), held (two), pushed */
 #define MALLOC_HEAD 16u   /* what malloc adds, about */
 static_assert(sizeof(struct object) + sizeof(struct entry_state) + 2 * MALLOC_HEAD <=
 		      CACHE_HELD_BYTES,
@@ -34,11 +35,14 @@ static int cache_init(struct cache *c)
 	c->confirmed = calloc(words, sizeof(*c->confirmed));
 	c->abroad = calloc(words, sizeof(*c->abroad));
 	words = dataset_n_samples(c->p.dataset) / 64 + 1;
-	c->staged = calloc(words, sizeof(*c->staged));
-	c->staged_opened = calloc(words, sizeof(*c->staged_opened));
 	c->direct = calloc(words, sizeof(*c->direct));
 	c->indirect = calloc(words, sizeof(*c->indirect));
+	words = dataset_n_units(c->p.dataset) / 64 + 1;
+	c->staged = calloc(words, sizeof(*c->staged));
+	c->staged_opened = calloc(words, sizeof(*c->staged_opened));
 	c->pushed = calloc(words, sizeof(*c->pushed));
+	if (rc == 0)
+		rc = holds_init(c);
 	if (rc == 0)
 		rc = probed_init(c);
 	if (!c->touched || !c->paged || !c->confirmed || !c->abroad || !c->staged ||
@@ -195,6 +199,10 @@ static void drop_jobs(struct cache *c)
 		struct page_job *job = container_of(node, struct page_job, node);
 		struct shard *s = shard_of(c, job->entry);
 
+		if (job->is_part) {
+			push_free_part(job);
+			continue;
+		}
 		mutex_lock(&s->mu);
 		entry_put_locked(c, s, entry_find_locked(c, s, job->entry));
 		mutex_unlock(&s->mu);
@@ -227,6 +235,7 @@ void cache_free(struct cache *c)
 	free(c->indirect);
 	free(c->pushed);
 	probed_fini(c);
+	holds_fini(c);
 	ranges_fini(c);
 	free(c);
 }
@@ -274,9 +283,9 @@ bool cache_may_refuse_open(struct cache *c)
 static uint64_t table_bytes(struct cache *c)
 {
 	uint64_t entries = dataset_n_entries(c->p.dataset),
-		 samples = dataset_n_samples(c->p.dataset);
+		 samples = dataset_n_samples(c->p.dataset), units = dataset_n_units(c->p.dataset);
 
-	return ENTRY_BITMAPS * entries / 8 + SAMPLE_BITMAPS * samples / 8 +
+	return (ENTRY_BITMAPS * entries + SAMPLE_BITMAPS * samples + UNIT_BITMAPS * units) / 8 +
 	       2 * SHARDS * (uint64_t)c->buckets * sizeof(void *) + ranges_table_bytes(c);
 }
 

@@ -27,6 +27,7 @@
 #include "clairfs/base/thr.h"
 #include "clairfs/cache.h"
 #include "clairfs/metrics/trace.h"
+#include "clairfs/dataset/units.h"
 #include "clairfs/tier/chain.h"
 
 #include "access_priv.h"
@@ -57,7 +58,7 @@ struct object {
 	struct list in_queue; /* prefetch.queue; the queue holds a reference */
 	struct list waiters;  /* parts of reads, while FETCHING */
 	struct entry_state *state_of;
-	struct cache_fetch *job; /* the fetch of a sample that waits for this piece */
+	struct cache_fetch *job; /* the fetch of a unit that waits for this piece */
 	struct file_identity identity;
 	void *mem;         /* the fetch's until RESIDENT */
 	uint64_t ready_ns; /* since when a prefetch waits for its first reader, else 0 */
@@ -73,6 +74,7 @@ struct object {
 	bool is_heap;           /* the arena was full: memory for this fetch only */
 	bool is_range;          /* not in the table; the store has no such thing */
 	bool is_once;           /* a range that goes with those who wait for it */
+	bool is_tracer;         /* a range: the first page of a unit that the kernel has otherwise */
 	bool is_ahead;          /* counted in ahead_bytes: nobody has come for it yet */
 	bool is_charged, is_charged_whole; /* see ahead_spend */
 	bool is_owed; /* to be charged if it comes from the source after all */
@@ -83,7 +85,7 @@ struct object {
 };
 #define OBJECT_USED_WORDS (PIECE_BYTES / CACHE_PAGE / 64)
 
-/* What whoever plans believes of a sample. */
+/* What whoever plans believes of a unit. */
 enum hold { HOLD_NONE, HOLD_FETCHING, HOLD_HELD };
 
 struct fetch_result {
@@ -97,7 +99,7 @@ struct fetch_result {
 struct entry_state {
 	struct entry_state *next_hash;
 	struct entry_id entry;
-	uint32_t refs;    /* objects, reads, jobs, hold */
+	uint32_t refs;    /* objects, reads, jobs, units that are held or being fetched for that */
 	uint32_t readers; /* READs not answered yet */
 	uint32_t head_readers; /* of these: at the beginning, and not decided yet */
 	uint64_t head_end;     /* what they have locked; since there are any of these */
@@ -105,13 +107,12 @@ struct entry_state {
 	uint32_t version; /* counts changes of the file; valid as long as a reference is held */
 	uint32_t inval_version,
 		inval_wait; /* READs that began before this version and must be answered first */
-	enum hold hold;
-	struct cache_fetch *job; /* while HOLD_FETCHING */
+	struct list fetches; /* cache_fetch.node: of units of it that are HOLD_FETCHING */
 	bool is_inval_queued, is_attr_queued, is_drop_queued, is_name_queued;
 	bool is_unsettled; /* READs wait: the kernel does not know the size yet */
 	uint32_t drop_renewal, inval_renewal; /* the inodes that drop and inval_job are about */
 	struct list objects; /* ranges first, n_ranges of them; n_once of these go with their READ */
-	uint32_t n_ranges, n_once, n_listed;
+	uint32_t n_ranges, n_once, n_tracers, n_listed;
 	struct list reads; /* cache_read.in_entry of n_listed READs, of a file of several pieces */
 	struct list attr_waiters; /* cache_read.node: not started before the file is settled */
 	/* They are part of it, so they need no memory then, and take little in each. */
@@ -149,15 +150,16 @@ struct cache {
 	/* Per entry: seen on another filesystem than the source directory. What is mounted there
 	 * may be exchanged between two jobs, so nothing of it is kept beyond this one. */
 	_Atomic uint64_t *abroad, *narrowed; /* narrowed: NULL unless shared, see access.c */
-	_Atomic uint64_t *marked[2]; /* per sample, a bit of its mark each: see probed.c. Or NULL */
+	_Atomic uint64_t *marked[2]; /* per unit, a bit of its mark each: see probed.c. Or NULL */
+	_Atomic uint64_t *held[2];   /* per unit, the bits of its enum hold; see hold.c */
 	uint64_t home_dev;        /* st_dev of the source directory */
 	bool is_store_lasting;    /* what the keeper keeps outlives the mount */
-	_Atomic uint64_t *staged; /* per sample: pushed, not known to be dropped or used up */
-	_Atomic uint64_t *staged_opened; /* per sample: opened since it was pushed */
+	_Atomic uint64_t *staged; /* per unit: pushed, not known to be dropped or used up */
+	_Atomic uint64_t *staged_opened; /* per unit: come to since it was pushed */
 	/* Per sample: its last READ was one of O_DIRECT; one was not, since it was pushed; and how
 	 * sure it is that samples are read with O_DIRECT: direct.c. */
 	_Atomic uint64_t *direct, *indirect;
-	/* Per sample of several pieces: some of it was pushed, and not opened since. */
+	/* Per unit of a file of several pieces: some of it was pushed, and not come to since. */
 	_Atomic uint64_t *pushed;
 	_Atomic uint32_t asked_part; /* asked.c; 0: not known */
 	_Atomic uint32_t n_direct, stage_probe;
@@ -182,9 +184,9 @@ void read_settle(struct cache *c, struct cache_read *r); /* one part less; the l
 /* Goes on with a cache_look, after it had to wait. */
 void look_begin(struct cache *c, struct cache_read *r);
 
-/* Whether the store keeps the first n_pieces of this version, and may be asked. Any thread. */
+/* Whether the store keeps these pieces of this version, and may be asked. Any thread. */
 bool store_keeps(struct cache *c, struct entry_id entry, const struct file_identity *id,
-		 uint32_t n_pieces);
+		 const struct piece_span *span);
 /* Likewise one piece. */
 bool store_keeps_piece(struct cache *c, struct entry_id entry, const struct file_identity *id,
 		       uint32_t piece);
@@ -204,26 +206,67 @@ void change_queue_attr_locked(struct cache *c, struct shard *s, struct entry_sta
 void change_read_ended_locked(struct cache *c, struct shard *s, struct entry_state *es,
 			      uint32_t begin_version) REQUIRES(s->mu);
 
+/* --- tracer.c --- */
+/* The page that is the tracer of a unit which leaves the arena while the kernel has the rest of it: a page
+ * of the arena, or NULL where none is needed. Without a lock. */
+void *tracer_page(struct cache *c, struct unit_id unit);
+/* Keeps that page of the unit's first piece, which is here still; a page that was taken is NULL
+ * afterwards. */
+void tracer_keep_locked(struct cache *c, struct shard *s, struct entry_state *es,
+			struct unit_id unit, void **page) REQUIRES(s->mu);
+/* Of a unit that the kernel does not have any more, or that is here again. */
+void tracer_drop_locked(struct cache *c, struct shard *s, struct entry_state *es,
+			struct unit_id unit, struct list *dead) REQUIRES(s->mu);
+
 /* --- opened.c --- */
-/* Tells whoever plans, if it is a sample. */
-void note_sample(struct cache *c, enum news_kind kind, struct entry_id entry, uint64_t bytes);
+/* Tells whoever plans; UNIT_NONE: of nothing that is planned. */
+void note_unit(struct cache *c, enum news_kind kind, struct unit_id unit);
+/* Of all units of a file, if it is a sample. */
+void note_units(struct cache *c, enum news_kind kind, struct entry_id entry);
+/* A file has grown or shrunk: of the units for which that matters. */
+void note_resized(struct cache *c, struct entry_id entry, uint64_t before, uint64_t now);
 void note_news(struct cache *c, const struct news_item *item);
 
 /* --- hold.c --- */
-/* One piece of a sample's fetch has ended. */
-void sample_fetch_piece_locked(struct cache *c, struct shard *s, struct object *obj,
-			       const struct fetch_result *result, struct list *dead)
+int holds_init(struct cache *c) MUST_USE;
+void holds_fini(struct cache *c);
+/* Changes only under the lock of its file's shard. */
+enum hold hold_of(struct cache *c, struct unit_id unit);
+/* A unit that is held is not there any more; its reference to the file is given back. */
+void hold_lost_locked(struct cache *c, struct shard *s, struct entry_state *es, struct unit_id unit)
 	REQUIRES(s->mu);
+/* One piece of a unit's fetch has ended. */
+void unit_fetch_piece_locked(struct cache *c, struct shard *s, struct object *obj,
+			     const struct fetch_result *result, struct list *dead) REQUIRES(s->mu);
+/* Between them no fetch of the file ends, whatever its pieces do. */
+void unit_fetches_hold_locked(struct shard *s, struct entry_state *es) REQUIRES(s->mu);
+void unit_fetches_release_locked(struct cache *c, struct shard *s, struct entry_state *es,
+				 struct list *dead) REQUIRES(s->mu);
 
-/* Between them the fetch does not end, whatever its pieces do. es: its sample, referenced. */
-void sample_fetch_hold_locked(struct shard *s, struct cache_fetch *job) REQUIRES(s->mu);
-void sample_fetch_release_locked(struct cache *c, struct shard *s, struct entry_state *es,
-				 struct cache_fetch *job, struct list *dead) REQUIRES(s->mu);
+/* --- push.c --- */
+/* The kernel's pages of one unit, of a file that has several: queues it; no READ of it may be under way. */
+void push_drop_part(struct cache *c, struct unit_id unit);
+/* A job of it that nobody took up. */
+void push_free_part(struct page_job *job);
 
 /* --- settle.c: threads that make a change known to the kernel --- */
 void *attr_main(void *cache);
 void *drop_main(void *cache);
 void *name_main(void *cache);
+
+static inline struct unit_id unit_of_object(struct cache *c, const struct object *obj)
+{
+	return dataset_unit_at(c->p.dataset, obj->state_of->entry, obj->start);
+}
+
+/* It is one of several of its file. Then its first page is never pushed: the READ of that page, the
+ * tracer, says that a reader has come to it, once, however the file is read. */
+static inline bool unit_is_traced(const struct cache *c, struct unit_id unit)
+{
+	const struct unit_map *map = dataset_unit_map(c->p.dataset);
+
+	return map->first && unit_count(map, unit_sample(map, unit)) > 1;
+}
 
 #include "fetch_priv.h"
 #include "object_priv.h"

@@ -123,17 +123,15 @@ void change_read_ended_locked(struct cache *c, struct shard *s, struct entry_sta
 }
 
 /* Takes every piece of another version out of the table (all of them when now is NULL). The end of
- * the sample's fetch drops pieces as well, so it must not come before the loop over them is over:
- * the fetch is held meanwhile. */
+ * a unit's fetch drops pieces as well, so it must not come before the loop over them is over: fetches
+ * are held meanwhile. */
 static void drop_pieces_locked(struct cache *c, struct shard *s, struct entry_state *es,
 			       const struct file_identity *now, struct list *dead) REQUIRES(s->mu)
 {
 	static const struct fetch_result stale = { .status = -ESTALE };
-	struct cache_fetch *job = es->hold == HOLD_FETCHING ? es->job : NULL;
 	struct list *node = es->objects.next, *next;
 
-	if (job)
-		sample_fetch_hold_locked(s, job);
+	unit_fetches_hold_locked(s, es);
 	for (; node != &es->objects; node = next) {
 		struct object *obj = container_of(node, struct object, in_entry);
 		bool is_queued = obj->state == OBJECT_QUEUED;
@@ -144,24 +142,33 @@ static void drop_pieces_locked(struct cache *c, struct shard *s, struct entry_st
 		obj->refs++;
 		object_drop_locked(c, s, obj, dead);
 		if (is_queued && obj->job) /* one in flight tells its job when it ends */
-			sample_fetch_piece_locked(c, s, obj, &stale, dead);
+			unit_fetch_piece_locked(c, s, obj, &stale, dead);
 		object_put_locked(c, s, obj, dead);
 	}
-	if (job)
-		sample_fetch_release_locked(c, s, es, job, dead);
+	unit_fetches_release_locked(c, s, es, dead);
+}
+
+static void lose_unit_locked(struct cache *c, struct shard *s, struct entry_state *es,
+			     struct unit_id unit) REQUIRES(s->mu)
+{
+	if (hold_of(c, unit) != HOLD_HELD)
+		return;
+	note_unit(c, NEWS_LOST_COPY, unit);
+	hold_lost_locked(c, s, es, unit); /* not the last reference: who calls has one */
 }
 
 /* Told with the lock held, so that who plans hears of a loss before anything that comes after it. */
 static void change_plan_locked(struct cache *c, struct shard *s, struct entry_state *es)
 	REQUIRES(s->mu)
 {
-	if (es->hold == HOLD_FETCHING) {
-		es->job->status = -ESTALE; /* pieces of two versions would make no sample */
-	} else if (es->hold == HOLD_HELD) {
-		es->hold = HOLD_NONE;
-		note_sample(c, NEWS_LOST_COPY, es->entry, 0);
-		entry_put_locked(c, s, es); /* not the last reference: change_file has one */
-	}
+	struct unit_id unit;
+	uint32_t n = dataset_units_of(c->p.dataset, es->entry, &unit);
+
+	for (struct list *node = es->fetches.next; node != &es->fetches; node = node->next)
+		container_of(node, struct cache_fetch, node)->status =
+			-ESTALE; /* pieces of two versions would make no sample */
+	for (; n > 0; n--, unit.v++)
+		lose_unit_locked(c, s, es, unit);
 }
 
 static void change_store(struct cache *c, struct entry_id entry, const struct file_identity *old)
@@ -172,7 +179,20 @@ static void change_store(struct cache *c, struct entry_id entry, const struct fi
 		return;
 	if (dataset_kept_identity(c->p.dataset, entry, old, &kept) == 0)
 		tier_forget(c->keeper, &kept, 0, piece_count(old->size));
-	note_sample(c, NEWS_UNPINNED, entry, 0);
+	note_units(c, NEWS_UNPINNED, entry);
+}
+
+/* The kernel has none of its pages any more. */
+static void change_unstage(struct cache *c, struct entry_id entry)
+{
+	struct unit_id unit;
+	uint32_t n = dataset_units_of(c->p.dataset, entry, &unit);
+
+	for (; n > 0; n--, unit.v++) {
+		account_unpushed(c, unit);
+		if (bits_clear(c->staged, unit.v))
+			note_unit(c, NEWS_UNSTAGED, unit);
+	}
 }
 
 void change_file(struct cache *c, struct entry_id entry, const struct file_identity *known,
@@ -223,7 +243,7 @@ void change_file(struct cache *c, struct entry_id entry, const struct file_ident
 		entry_put_locked(c, s, es);
 	}
 	if (st && now.size != old.size)
-		note_sample(c, NEWS_RESIZED, entry, now.size);
+		note_resized(c, entry, old.size, now.size);
 	mutex_unlock(&s->mu);
 	objects_free(c, &dead);
 	if (!es)
@@ -233,59 +253,85 @@ void change_file(struct cache *c, struct entry_id entry, const struct file_ident
 		metrics_add(c->p.metrics, METRIC_SOURCE_TOUCHED, 1);
 	if (!is_same)
 		change_store(c, entry, &old);
-	account_unpushed(c, entry);
-	if (dataset_is_sample(c->p.dataset, entry) && bits_clear(c->staged, entry.v))
-		note_sample(c, NEWS_UNSTAGED, entry, 0);
+	change_unstage(c, entry);
 }
 
-void change_drop_copies(struct cache *c, struct entry_id entry)
+/* Copies of one unit, in the table. */
+static void drop_unit_locked(struct cache *c, struct shard *s, struct entry_state *es,
+			     struct unit_id unit, struct list *dead) REQUIRES(s->mu)
 {
+	struct dataset_extent extent = dataset_unit_extent(c->p.dataset, unit);
+	struct list *node = es->objects.next, *next;
+
+	for (; node != &es->objects; node = next) {
+		struct object *obj = container_of(node, struct object, in_entry);
+
+		next = node->next;
+		if (obj->state == OBJECT_RESIDENT && obj->start < extent.offset + extent.length &&
+		    extent.offset < obj->start + obj->length)
+			object_drop_locked(c, s, obj, dead);
+	}
+}
+
+/* Nobody reads it: a READ that is under way fills the pages again. Of a file of several units only
+ * its own pages go, as readers of such a file are always there. */
+static void drop_pages_locked(struct cache *c, struct shard *s, struct entry_state *es,
+			      struct unit_id unit) REQUIRES(s->mu)
+{
+	if (!c->stage)
+		return;
+	if (unit_is_traced(c, unit)) {
+		push_drop_part(c, unit);
+	} else if (es->readers == 0) {
+		es->inval_renewal = dataset_renewal(c->p.dataset, es->entry);
+		queue_inval_locked(c, es);
+	}
+}
+
+void change_drop_copies(struct cache *c, struct unit_id unit)
+{
+	struct entry_id entry = dataset_unit_entry(c->p.dataset, unit);
 	struct shard *s = shard_of(c, entry);
 	struct entry_state *es;
-	struct list dead, *node, *next;
+	struct list dead;
 
 	list_init(&dead);
 	mutex_lock(&s->mu);
 	es = entry_get_locked(c, s, entry);
-	for (node = es ? es->objects.next : NULL; es && node != &es->objects; node = next) {
-		struct object *obj = container_of(node, struct object, in_entry);
-
-		next = node->next;
-		if (obj->state == OBJECT_RESIDENT)
-			object_drop_locked(c, s, obj, &dead);
+	if (es) {
+		drop_unit_locked(c, s, es, unit, &dead);
+		if (hold_of(c, unit) == HOLD_NONE && bits_get(c->staged, unit.v))
+			note_unit(c, NEWS_LOST_COPY, unit); /* the kernel's was the only one */
+		lose_unit_locked(c, s, es, unit);
+		if (bits_get(c->touched, entry.v))
+			drop_pages_locked(c, s, es, unit);
+		entry_put_locked(c, s, es);
 	}
-	if (es && es->hold == HOLD_HELD)
-		change_plan_locked(c, s, es);
-	else if (es && es->hold == HOLD_NONE && bits_get(c->staged, entry.v))
-		note_sample(c, NEWS_LOST_COPY, entry, 0); /* the kernel's was the only one */
-	/* A READ that is under way fills the pages again: it is no use. */
-	if (es && es->readers == 0 && c->stage && bits_get(c->touched, entry.v)) {
-		es->inval_renewal = dataset_renewal(c->p.dataset, entry);
-		queue_inval_locked(c, es);
+	mutex_unlock(&s->mu);
+	objects_free(c, &dead);
+	bits_clear(c->staged, unit.v);
+	account_unpushed(c, unit);
+}
+
+void change_drop_pages(struct cache *c, struct unit_id unit)
+{
+	struct entry_id entry = dataset_unit_entry(c->p.dataset, unit);
+	struct shard *s = shard_of(c, entry);
+	struct entry_state *es;
+	struct list dead;
+
+	list_init(&dead);
+	mutex_lock(&s->mu);
+	es = c->stage ? entry_get_locked(c, s, entry) : NULL;
+	if (es && (es->readers == 0 || unit_is_traced(c, unit))) {
+		tracer_drop_locked(c, s, es, unit, &dead);
+		drop_pages_locked(c, s, es, unit);
+		account_unpushed(c, unit);
 	}
 	if (es)
 		entry_put_locked(c, s, es);
 	mutex_unlock(&s->mu);
 	objects_free(c, &dead);
-	bits_clear(c->staged, entry.v);
-	account_unpushed(c, entry);
-}
-
-void change_drop_pages(struct cache *c, struct entry_id entry)
-{
-	struct shard *s = shard_of(c, entry);
-	struct entry_state *es;
-
-	mutex_lock(&s->mu);
-	es = c->stage ? entry_get_locked(c, s, entry) : NULL;
-	if (es && es->readers == 0) {
-		es->inval_renewal = dataset_renewal(c->p.dataset, entry);
-		queue_inval_locked(c, es);
-		account_unpushed(c, entry);
-	}
-	if (es)
-		entry_put_locked(c, s, es);
-	mutex_unlock(&s->mu);
 }
 
 void cache_fetch_again(struct cache *c, struct entry_id entry)
@@ -319,7 +365,5 @@ void cache_note_forget(struct cache *c, struct entry_id entry)
 		bits_clear(c->paged, entry.v);
 	}
 	mutex_unlock(&s->mu);
-	account_unpushed(c, entry);
-	if (dataset_is_sample(c->p.dataset, entry) && bits_clear(c->staged, entry.v))
-		note_sample(c, NEWS_UNSTAGED, entry, 0);
+	change_unstage(c, entry);
 }

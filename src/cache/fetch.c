@@ -99,7 +99,7 @@ static void fetch_settle_locked(struct cache *c, struct shard *s, struct object 
 		result.status = -EAGAIN; /* what is held would go with its readers: it has to be asked
 					    for again */
 	if (obj->job)
-		sample_fetch_piece_locked(c, s, obj, &result, dead);
+		unit_fetch_piece_locked(c, s, obj, &result, dead);
 }
 
 /* The last thing a fetch does: from here on cache_stop may go on without it. */
@@ -141,7 +141,7 @@ static void fetch_place(struct cache *c, struct entry_id entry, const struct tie
 	if (answer->st.st_dev == c->home_dev)
 		bits_clear(c->abroad, entry.v);
 	else if (bits_set(c->abroad, entry.v))
-		note_sample(c, NEWS_UNPINNED, entry, 0);
+		note_units(c, NEWS_UNPINNED, entry);
 }
 
 /* Whether the tier that keeps has pieces [first, end) of this version, and may be asked. */
@@ -160,9 +160,9 @@ static bool keeper_has(struct cache *c, struct entry_id entry, const struct file
 }
 
 bool store_keeps(struct cache *c, struct entry_id entry, const struct file_identity *id,
-		 uint32_t n_pieces)
+		 const struct piece_span *span)
 {
-	return keeper_has(c, entry, id, 0, n_pieces);
+	return keeper_has(c, entry, id, span->first, span->end);
 }
 
 bool store_keeps_piece(struct cache *c, struct entry_id entry, const struct file_identity *id,
@@ -178,7 +178,7 @@ static void fetch_look(struct fetch *f)
 	struct cache *c = f->cache;
 	const struct object *obj = f->object;
 	struct entry_id entry = obj->state_of->entry;
-	uint8_t mark = obj->is_range ? 0 : probed_mark(c, entry);
+	uint8_t mark = obj->is_range ? 0 : probed_mark(c, unit_of_object(c, obj));
 
 	f->request.mark = mark;
 	f->walk.want.is_cold = mark != 0;
@@ -226,7 +226,7 @@ static struct fetch_result fetch_learn(struct fetch *f, struct fetch_result resu
 		bits_set(c->confirmed, entry.v);
 	if (result.status == 0 && obj->is_demand && f->walk.state == WALK_SOURCE) {
 		note_news(c, &(struct news_item){ .kind = NEWS_DEMAND,
-						  .sample = entry.v,
+						  .unit = unit_of_object(c, obj),
 						  .bytes = result.bytes,
 						  .latency_ns = result.latency_ns });
 	} else if (read->answer.is_changed && !S_ISREG(read->answer.st.st_mode)) {
@@ -306,7 +306,7 @@ static void copy_answered(const struct fetch *f, const struct fetch_result *resu
 	if (result->status == 0 || walk_tier(&f->walk) != c->keeper)
 		return;
 	metrics_add(c->p.metrics, METRIC_BYPASS_STORE_ERROR, 1);
-	note_sample(c, NEWS_UNPINNED, f->object->state_of->entry, 0);
+	note_unit(c, NEWS_UNPINNED, unit_of_object(c, f->object));
 }
 
 /* The walk is over. */

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 
-int news_new(uint32_t n_samples, struct news **ret)
+int news_new(uint32_t n_units, struct news **ret)
 {
 	struct news *n = calloc(1, sizeof(*n));
 	bool is_whole;
@@ -20,7 +20,7 @@ int news_new(uint32_t n_samples, struct news **ret)
 	mutex_init(&n->mu);
 	cond_init(&n->cv);
 	list_init(&n->answers);
-	n->n_words = n_samples / 64 + 1;
+	n->n_words = n_units / 64 + 1;
 	n->late_kind = NEWS_LATE_KINDS;
 	n->fill = calloc(NEWS_MAX, sizeof(*n->fill));
 	n->drain = calloc(NEWS_MAX, sizeof(*n->drain));
@@ -68,14 +68,14 @@ static bool put_late_locked(struct news *n, const struct news_item *item) REQUIR
 {
 	if (item->kind >= NEWS_LATE_KINDS)
 		return false;
-	n->late_fill[item->kind][item->sample / 64] |= 1ull << (item->sample % 64);
+	n->late_fill[item->kind][item->unit.v / 64] |= 1ull << (item->unit.v % 64);
 	n->has_late = true;
 	return true;
 }
 
 void news_put(struct news *n, const struct news_item *item)
 {
-	bool is_frequent = item->kind == NEWS_OPENED || item->kind == NEWS_DEMAND;
+	bool is_frequent = item->kind >= NEWS_LATE_KINDS;
 
 	mutex_lock(&n->mu);
 	if (n->n_fill < (is_frequent ? NEWS_MAX - NEWS_RESERVE : NEWS_MAX))
@@ -128,11 +128,11 @@ void news_stop(struct news *n)
 	mutex_unlock(&n->mu);
 }
 
-void news_fetched_anew(struct news *n, uint32_t sample)
+void news_fetched_anew(struct news *n, struct unit_id unit)
 {
 	mutex_lock(&n->mu);
 	if (n->has_late)
-		n->late_fill[NEWS_LOST_COPY][sample / 64] &= ~(1ull << (sample % 64));
+		n->late_fill[NEWS_LOST_COPY][unit.v / 64] &= ~(1ull << (unit.v % 64));
 	mutex_unlock(&n->mu);
 }
 
@@ -192,7 +192,7 @@ bool news_next_late(struct news *n, struct news_item *ret)
 			if (!*word)
 				continue;
 			*ret = (struct news_item){ .kind = n->late_kind };
-			ret->sample = n->late_word * 64 + (uint32_t)__builtin_ctzll(*word);
+			ret->unit.v = n->late_word * 64 + (uint32_t)__builtin_ctzll(*word);
 			*word &= *word - 1;
 			return true;
 		}

@@ -127,6 +127,7 @@ struct entry_state *entry_get_locked(struct cache *c, struct shard *s, struct en
 		list_init(&es->objects);
 		list_init(&es->attr_waiters);
 		list_init(&es->reads);
+		list_init(&es->fetches);
 		es->inval_job.entry = es->attr_job.entry = entry;
 		es->drop_job.entry = es->name_job.entry = entry;
 		atomic_fetch_add(&c->n_files, 1);
@@ -145,7 +146,7 @@ void entry_put_locked(struct cache *c, struct shard *s, struct entry_state *es)
 	assert(es->refs > 0);
 	if (--es->refs)
 		return;
-	assert(es->readers == 0 && list_is_empty(&es->objects) && es->hold == HOLD_NONE);
+	assert(es->readers == 0 && list_is_empty(&es->objects) && list_is_empty(&es->fetches));
 	while (*at != es)
 		at = &(*at)->next_hash;
 	*at = es->next_hash;

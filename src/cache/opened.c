@@ -11,11 +11,34 @@ void note_news(struct cache *c, const struct news_item *item)
 		news_put(c->p.news, item);
 }
 
-void note_sample(struct cache *c, enum news_kind kind, struct entry_id entry, uint64_t bytes)
+void note_unit(struct cache *c, enum news_kind kind, struct unit_id unit)
 {
-	if (dataset_is_sample(c->p.dataset, entry))
+	if (!unit_eq(unit, UNIT_NONE))
+		note_news(c, &(struct news_item){ .kind = kind, .unit = unit });
+}
+
+void note_units(struct cache *c, enum news_kind kind, struct entry_id entry)
+{
+	struct unit_id unit;
+	uint32_t n = dataset_units_of(c->p.dataset, entry, &unit);
+
+	for (; n > 0; n--, unit.v++)
+		note_unit(c, kind, unit);
+}
+
+void note_resized(struct cache *c, struct entry_id entry, uint64_t before, uint64_t now)
+{
+	struct unit_id first;
+	uint32_t n = dataset_units_of(c->p.dataset, entry, &first);
+	uint64_t from = n > 1 ? MIN(before, now) / UNIT_BYTES : 0;
+
+	for (uint64_t k = from; k <= MAX(before, now) / UNIT_BYTES && k < n; k++) {
+		struct unit_id unit = { first.v + (uint32_t)k };
+		struct dataset_extent extent = dataset_unit_extent(c->p.dataset, unit);
+
 		note_news(c, &(struct news_item){
-				     .kind = kind, .sample = entry.v, .bytes = bytes });
+				     .kind = NEWS_RESIZED, .unit = unit, .bytes = extent.length });
+	}
 }
 
 /* How far ahead the prefetch was, at the first open only: a copy that is kept was not prefetched
@@ -41,6 +64,7 @@ static void observe_lead(struct cache *c, struct entry_id entry, uint64_t now_ns
 void cache_note_open(struct cache *c, struct entry_id entry)
 {
 	uint64_t now_ns = clock_now(c->p.clock);
+	struct unit_id first;
 
 	if (!dataset_is_sample(c->p.dataset, entry))
 		return;
@@ -49,8 +73,9 @@ void cache_note_open(struct cache *c, struct entry_id entry)
 	entry_touch(c, entry);
 	metrics_add(c->p.metrics, METRIC_SAMPLE_OPENS, 1);
 	observe_lead(c, entry, now_ns);
-	account_open(c, entry, now_ns);
-	note_sample(c, NEWS_OPENED, entry, 0);
+	(void)dataset_units_of(c->p.dataset, entry, &first);
+	account_open(c, first, now_ns);
+	note_unit(c, NEWS_OPENED, first);
 }
 
 void cache_note_blind(struct cache *c)

@@ -128,7 +128,7 @@ void prefetch_close(struct cache *c)
 		if (obj->state == OBJECT_QUEUED) {
 			object_drop_locked(c, s, obj, &dead);
 			if (obj->job)
-				sample_fetch_piece_locked(c, s, obj, &canceled, &dead);
+				unit_fetch_piece_locked(c, s, obj, &canceled, &dead);
 		}
 		object_put_locked(c, s, obj, &dead);
 		mutex_unlock(&s->mu);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the probe (cache/probe.h) is asked when the source is, and samples that are set aside for it:
+ * What the probe (cache/probe.h) is asked when the source is, and units that are set aside for it:
  * copies in arena and kernel are dropped, and the read that comes goes to the source like any read
  * that nobody foresaw, past the store and past what the source's own client has in the page cache.
  * Which ones that are, whoever plans says.
@@ -9,10 +9,10 @@
  */
 #include "cache_priv.h"
 
-/* Two bits for each sample: its mark. */
+/* Two bits for each unit: its mark. */
 int probed_init(struct cache *c)
 {
-	size_t words = dataset_n_samples(c->p.dataset) / 64 + 1;
+	size_t words = dataset_n_units(c->p.dataset) / 64 + 1;
 
 	if (!c->p.sets_aside)
 		return 0;
@@ -30,35 +30,39 @@ void probed_fini(struct cache *c)
 	free(c->marked[1]);
 }
 
-uint8_t probed_mark(struct cache *c, struct entry_id entry)
+uint8_t probed_mark(struct cache *c, struct unit_id unit)
 {
-	if (!c->marked[1] || !dataset_is_sample(c->p.dataset, entry))
+	if (!c->marked[1] || unit_eq(unit, UNIT_NONE))
 		return 0;
-	return (uint8_t)(bits_get(c->marked[0], entry.v) | bits_get(c->marked[1], entry.v) << 1);
+	return (uint8_t)(bits_get(c->marked[0], unit.v) | bits_get(c->marked[1], unit.v) << 1);
 }
 
-static void set_mark(struct cache *c, struct entry_id entry, uint8_t mark)
+static void set_mark(struct cache *c, struct unit_id unit, uint8_t mark)
 {
 	for (int i = 0; i < 2; i++)
 		if (mark >> i & 1)
-			bits_set(c->marked[i], entry.v);
+			bits_set(c->marked[i], unit.v);
 	for (int i = 0; i < 2; i++) /* never in between without one */
 		if (!(mark >> i & 1))
-			bits_clear(c->marked[i], entry.v);
+			bits_clear(c->marked[i], unit.v);
 }
 
-void cache_set_aside(struct cache *c, struct entry_id entry, uint8_t mark)
+void cache_set_aside(struct cache *c, struct unit_id unit, uint8_t mark)
 {
-	set_mark(c, entry, mark);
+	set_mark(c, unit, mark);
 	if (mark)
-		change_drop_copies(c, entry);
+		change_drop_copies(c, unit);
 }
 
 /* Not when the read is accounted for: that is a second later, and the next pass may have begun. */
 void probed_piece_done(struct cache *c, const struct tier_read *read)
 {
-	if (read->ask.is_cold && read->ask.key.piece + 1 >= piece_count(read->ask.expect.size))
-		set_mark(c, read->ask.key.entry, 0);
+	uint64_t start = (uint64_t)read->ask.key.piece * PIECE_BYTES;
+	struct unit_id unit = dataset_unit_at(c->p.dataset, read->ask.key.entry, start);
+
+	if (read->ask.is_cold && !unit_eq(unit, UNIT_NONE) &&
+	    read->ask.key.piece + 1 >= cache_unit_pieces(c, unit, read->ask.expect.size).end)
+		set_mark(c, unit, 0);
 }
 
 /* --- requests of the source --- */

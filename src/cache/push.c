@@ -8,6 +8,8 @@
  */
 #include "cache_priv.h"
 
+#include <stdlib.h>
+
 enum { GIVEN_BACK_PER_ROUND = 256, WORDS_PER_ROUND = 4096 };
 
 /* A READ that is not listed may be anywhere in the file. */
@@ -24,26 +26,37 @@ static bool is_being_read(struct entry_state *es, const struct object *obj)
 	return false;
 }
 
-int cache_push_begin(struct cache *c, struct entry_id entry, struct cache_push *ret)
+static uint32_t tracer_bytes_of(struct cache *c, struct unit_id unit, uint64_t length)
 {
-	struct shard *s = shard_of(c, entry);
-	struct file_identity id = { 0 };
-	struct entry_state *es;
+	return unit_is_traced(c, unit) ? (uint32_t)MIN(length, (uint64_t)CACHE_PAGE) : 0;
+}
 
-	*ret = (struct cache_push){ .file = { .entry = entry } };
+int cache_push_begin(struct cache *c, struct unit_id unit, struct cache_push *ret)
+{
+	struct entry_id entry = dataset_unit_entry(c->p.dataset, unit);
+	struct shard *s = shard_of(c, entry);
+	struct entry_state *es = NULL;
+
+	*ret = (struct cache_push){ .unit = unit, .file = { .entry = entry } };
 	mutex_lock(&s->mu);
-	es = entry_find_locked(c, s, entry);
-	if (es && es->hold != HOLD_HELD)
-		es = NULL;
-	if (es) {
+	if (hold_of(c, unit) == HOLD_HELD) {
+		struct file_identity id;
+		struct piece_span span;
+
+		es = entry_find_locked(c, s, entry);
 		es->refs++;
 		ret->version = es->version;
 		ret->file.renewal = dataset_renewal(c->p.dataset, entry);
 		dataset_identity(c->p.dataset, entry, &id);
+		span = cache_unit_pieces(c, unit, id.size);
+		ret->size = id.size;
+		ret->first = span.first;
+		ret->end = span.end;
+		ret->tracer_bytes =
+			tracer_bytes_of(c, unit, id.size - (uint64_t)span.first * PIECE_BYTES);
 	}
 	mutex_unlock(&s->mu);
 	ret->state = es;
-	ret->size = id.size;
 	return es ? 0 : -ESTALE; /* the change that took it away is on its way to who plans */
 }
 
@@ -54,9 +67,10 @@ int cache_push_pin(struct cache *c, struct cache_push *push, uint32_t piece, str
 	struct object *obj;
 	int rc = 0;
 
+	assert(push->first <= piece && piece < push->end);
 	mutex_lock(&s->mu);
 	obj = object_find_locked(c, s, es->entry, piece);
-	if (es->version != push->version || es->hold != HOLD_HELD || !obj ||
+	if (es->version != push->version || hold_of(c, push->unit) != HOLD_HELD || !obj ||
 	    obj->state != OBJECT_RESIDENT)
 		rc = -ESTALE;
 	else if (access_is_narrowed(c, es->entry))
@@ -84,7 +98,7 @@ void cache_push_unpin(struct cache *c, struct cache_push *push, const struct cac
 	struct shard *s = shard_of(c, es->entry);
 
 	if (is_pushed && copy->object->identity.size > PIECE_BYTES)
-		bits_set(c->pushed, es->entry.v);
+		bits_set(c->pushed, push->unit.v);
 	mutex_lock(&s->mu);
 	es->pushers--;
 	mutex_unlock(&s->mu);
@@ -93,17 +107,18 @@ void cache_push_unpin(struct cache *c, struct cache_push *push, const struct cac
 
 /* True when the file is still the one that was pushed. Sets or clears "staged" so that no change
  * gets between. */
-static bool verify(struct cache *c, struct entry_state *es, uint32_t version, bool is_pushed)
+static bool verify(struct cache *c, const struct cache_push *push, bool is_pushed)
 {
+	const struct entry_state *es = push->state;
 	struct shard *s = shard_of(c, es->entry);
 	bool is_same;
 
 	mutex_lock(&s->mu);
-	is_same = es->version == version;
+	is_same = es->version == push->version;
 	if (is_pushed && is_same) {
-		bits_clear(c->staged_opened, es->entry.v);
+		bits_clear(c->staged_opened, push->unit.v);
 		direct_pushed(c, es->entry);
-		bits_set(c->staged, es->entry.v);
+		bits_set(c->staged, push->unit.v);
 	}
 	mutex_unlock(&s->mu);
 	return is_same;
@@ -114,8 +129,8 @@ int cache_push_end(struct cache *c, struct cache_push *push, int rc)
 	struct entry_id entry = push->file.entry;
 	struct shard *s = shard_of(c, entry);
 
-	if (!verify(c, push->state, push->version, rc == 0)) {
-		account_unpushed(c, entry);
+	if (!verify(c, push, rc == 0)) {
+		account_unpushed(c, push->unit);
 		/* Else it is in the inode of that version. */
 		if (push->file.renewal == dataset_renewal(c->p.dataset, entry))
 			c->stage->inval(c->stage_ctx, push->file, 0, 0);
@@ -127,6 +142,46 @@ int cache_push_end(struct cache *c, struct cache_push *push, int rc)
 	return rc;
 }
 
+/* Pages of one unit, of a file that has others: a job of its own. */
+struct part_job {
+	struct page_job job;
+	struct stage_file file;
+	uint64_t offset, length;
+};
+
+void push_drop_part(struct cache *c, struct unit_id unit)
+{
+	struct dataset_extent extent = dataset_unit_extent(c->p.dataset, unit);
+	struct part_job *part = extent.length ? calloc(1, sizeof(*part)) : NULL;
+
+	if (!extent.length)
+		return;
+	if (!part) {
+		cache_degrade(c, "out of memory");
+		return;
+	}
+	part->job.entry = extent.entry;
+	part->job.is_part = true;
+	part->file = (struct stage_file){ extent.entry,
+					  dataset_renewal(c->p.dataset, extent.entry) };
+	part->offset = extent.offset;
+	part->length = extent.length;
+	queue_push(c->p.pages, &part->job.node);
+}
+
+void push_free_part(struct page_job *job)
+{
+	free(container_of(job, struct part_job, job));
+}
+
+static void do_part_job(struct cache *c, struct page_job *job)
+{
+	const struct part_job *part = container_of(job, struct part_job, job);
+
+	c->stage->inval(c->stage_ctx, part->file, part->offset, part->length);
+	push_free_part(job);
+}
+
 /* The job is part of its entry_state and may be queued again from the moment is_inval_queued is
  * false. */
 void cache_do_page_job(struct cache *c, struct page_job *job)
@@ -136,6 +191,10 @@ void cache_do_page_job(struct cache *c, struct page_job *job)
 	struct shard *s = shard_of(c, entry);
 	struct entry_state *es;
 
+	if (job->is_part) {
+		do_part_job(c, job);
+		return;
+	}
 	mutex_lock(&s->mu);
 	es = entry_find_locked(c, s, entry);
 	es->is_inval_queued = false;
@@ -155,7 +214,7 @@ void cache_do_page_job(struct cache *c, struct page_job *job)
 
 void cache_forget_pushed(struct cache *c, uint32_t at)
 {
-	uint32_t words = dataset_n_samples(c->p.dataset) / 64 + 1;
+	uint32_t words = dataset_n_units(c->p.dataset) / 64 + 1;
 
 	for (uint32_t i = at; i < words; i++)
 		atomic_store(&c->staged[i], 0);
@@ -163,7 +222,7 @@ void cache_forget_pushed(struct cache *c, uint32_t at)
 
 bool cache_give_back(struct cache *c, uint32_t *at)
 {
-	uint32_t words = dataset_n_samples(c->p.dataset) / 64 + 1, left = GIVEN_BACK_PER_ROUND;
+	uint32_t words = dataset_n_units(c->p.dataset) / 64 + 1, left = GIVEN_BACK_PER_ROUND;
 	uint32_t end;
 
 	if (*at >= words)
@@ -174,10 +233,10 @@ bool cache_give_back(struct cache *c, uint32_t *at)
 		uint64_t bits = atomic_load(&c->staged[i]);
 
 		for (; bits && left; bits &= bits - 1, left--) {
-			uint32_t sample = i * 64 + (uint32_t)__builtin_ctzll(bits);
+			struct unit_id unit = { i * 64 + (uint32_t)__builtin_ctzll(bits) };
 
-			if (bits_clear(c->staged, sample) && !bits_get(c->staged_opened, sample))
-				change_drop_pages(c, (struct entry_id){ sample });
+			if (bits_clear(c->staged, unit.v) && !bits_get(c->staged_opened, unit.v))
+				change_drop_pages(c, unit);
 		}
 	}
 	return *at < words;

@@ -157,11 +157,13 @@ void range_left_locked(struct shard *s, struct object *obj)
 	obj->state_of->n_ranges--;
 	if (obj->is_once)
 		obj->state_of->n_once--;
+	if (obj->is_tracer)
+		obj->state_of->n_tracers--;
 }
 
 static bool has_room(const struct entry_state *es)
 {
-	return es->n_ranges - es->n_once < RANGES_MAX;
+	return es->n_ranges - es->n_once - es->n_tracers < RANGES_MAX;
 }
 
 /* The oldest one that nobody came for: what was too much stays until memory is short, and must not
@@ -175,7 +177,7 @@ static void range_make_room_locked(struct cache *c, struct shard *s, struct entr
 	for (uint32_t i = 0; !has_room(es) && i < es->n_ranges; i++, node = node->next) {
 		struct object *range = container_of(node, struct object, in_entry);
 
-		if (range->state == OBJECT_RESIDENT && range->refs == 1)
+		if (range->state == OBJECT_RESIDENT && range->refs == 1 && !range->is_tracer)
 			oldest = range;
 	}
 	if (oldest)
@@ -259,7 +261,8 @@ static bool range_cover(struct object *obj, const struct iovec *got)
 void range_used_locked(struct cache *c, struct shard *s, struct object *obj, const struct iovec *got,
 		       struct list *dead)
 {
-	bool is_there = obj->state == OBJECT_RESIDENT && !list_is_empty(&obj->in_lru);
+	bool is_there = obj->state == OBJECT_RESIDENT &&
+			(!list_is_empty(&obj->in_lru) || obj->is_tracer);
 
 	if (!range_cover(obj, got) || !is_there)
 		return;

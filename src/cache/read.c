@@ -135,7 +135,7 @@ static void read_large_locked(struct cache *c, struct shard *s, struct cache_rea
 		list_push_tail(&r->state->reads, &r->in_entry);
 		r->state->n_listed++;
 	}
-	if (probed_mark(c, r->entry) && todo->id.size <= PIECES_BYTES_MAX) {
+	if (probed_mark(c, r->unit) && todo->id.size <= PIECES_BYTES_MAX) {
 		read_held_out_locked(c, s, r, end, todo);
 		return;
 	}
@@ -405,13 +405,26 @@ void read_settle(struct cache *c, struct cache_read *r)
 /* The kernel has dropped what was pushed, or the reader goes past it: then it is pushed no more. */
 static void note_staged(struct cache *c, const struct cache_read *r)
 {
-	bool was_staged = account_lacks_push(c, r->entry);
+	bool was_staged = account_lacks_push(c, r);
 
 	direct_read(c, r->entry, r->is_direct, was_staged);
 	if (was_staged && !r->is_direct)
 		metrics_add(c->p.metrics, METRIC_STAGE_EVICTED_READS, 1);
 	if (was_staged)
-		note_sample(c, NEWS_UNSTAGED, r->entry, 0);
+		note_unit(c, NEWS_UNSTAGED, r->unit);
+}
+
+/* It asks for the first page of one of several units of a file. */
+static void note_reached(struct cache *c, const struct cache_read *r)
+{
+	uint64_t at = ALIGN_UP(r->offset, (uint64_t)UNIT_BYTES);
+	struct unit_id unit = dataset_unit_at(c->p.dataset, r->entry, at);
+
+	static_assert(UNIT_BYTES >= PIECE_BYTES, "a READ has one such page at most");
+	if (at >= r->offset + r->length || unit_eq(unit, UNIT_NONE) || !unit_is_traced(c, unit))
+		return;
+	account_come(c, unit, clock_now(c->p.clock));
+	note_unit(c, NEWS_REACHED, unit);
 }
 
 void cache_read(struct cache *c, struct cache_read *r)
@@ -429,9 +442,12 @@ void cache_read(struct cache *c, struct cache_read *r)
 	r->is_look = false;
 	r->is_whole = false;
 	list_init(&r->in_entry);
-	r->traits = (struct read_traits){ .mark = probed_mark(c, r->entry) };
-	if (dataset_is_sample(c->p.dataset, r->entry))
+	r->unit = dataset_unit_at(c->p.dataset, r->entry, r->offset);
+	r->traits = (struct read_traits){ .mark = probed_mark(c, r->unit) };
+	if (!unit_eq(r->unit, UNIT_NONE))
 		note_staged(c, r);
+	if (dataset_unit_map(c->p.dataset)->first)
+		note_reached(c, r);
 	r->is_accounted = account_read_begin(c, r);
 	mutex_lock(&s->mu);
 	es = entry_get_locked(c, s, r->entry);

@@ -223,7 +223,9 @@ int dataset_of_snapshot(struct snapshot *snap, int source_fd, struct dataset **r
 	uint32_t *n_subdirs = calloc((size_t)snap->t.n_dirs + 1, sizeof(*n_subdirs));
 	_Atomic uint16_t *renewals = calloc((size_t)snap->t.n_entries + 1, sizeof(*renewals));
 
-	if (!ds || !shards || !n_subdirs || !renewals) {
+	if (ds)
+		ds->t = snap->t;
+	if (!ds || !shards || !n_subdirs || !renewals || units_init(ds) != 0) {
 		free(ds);
 		free(shards);
 		free(n_subdirs);
@@ -237,7 +239,6 @@ int dataset_of_snapshot(struct snapshot *snap, int source_fd, struct dataset **r
 	ds->shards = shards;
 	ds->n_subdirs = n_subdirs;
 	ds->renewals = renewals;
-	ds->t = snap->t;
 	ds->records = snap->records;
 	ds->layout = snap->layout;
 	ds->source_fd = source_fd;
@@ -334,6 +335,7 @@ void dataset_free(struct dataset *ds)
 	free(ds->n_subdirs);
 	free((void *)ds->renewals);
 	records_fini(&ds->records);
+	units_fini(ds);
 	table_fini(&ds->t);
 	if (ds->source_fd >= 0)
 		close(ds->source_fd);
@@ -344,6 +346,7 @@ uint64_t dataset_memory_bytes(const struct dataset *ds)
 {
 	return table_blob_bytes(&ds->t) + ds->records.blob_bytes +
 	       ((uint64_t)ds->t.n_dirs + 1) * sizeof(*ds->n_subdirs) +
+	       (ds->unit_first ? ((uint64_t)ds->t.n_samples + 1) * sizeof(*ds->unit_first) : 0) +
 	       ((uint64_t)ds->t.n_entries + 1) * sizeof(*ds->renewals);
 }
 

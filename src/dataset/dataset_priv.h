@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 
 #include "clairfs/base/thr.h"
+#include "clairfs/base/units.h"
 #include "clairfs/dataset.h"
 #include "records_priv.h"
 
@@ -169,6 +170,9 @@ struct dataset {
 	struct records records; /* no blob: samples are whole files */
 	enum dataset_layout layout;
 	uint64_t sample_bytes;
+	struct unit_map units;
+	uint32_t *unit_first; /* of units; NULL: each sample is one */
+	uint64_t cut_bytes;   /* of samples that are several */
 	uint32_t *n_subdirs; /* per directory number */
 	/* Per entry; changed under the shard's lock. Pages of zeros until something is renewed. */
 	_Atomic uint16_t *renewals;
@@ -179,6 +183,10 @@ struct dataset {
 };
 /* Takes the contents of snap and source_fd when it succeeds. -ENOMEM. */
 int dataset_of_snapshot(struct snapshot *snap, int source_fd, struct dataset **ret) MUST_USE;
+
+/* units.c. -ENOMEM */
+int units_init(struct dataset *ds) MUST_USE;
+void units_fini(struct dataset *ds);
 
 static inline uint32_t dataset_slot(const struct dataset *ds, struct entry_id e)
 {

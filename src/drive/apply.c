@@ -15,9 +15,9 @@ void drive_complete(struct drive *d, struct completion *take_done, enum plan_eve
 	news_answer(d->news, &take_done->answer);
 }
 
-static struct entry_id entry_of(uint32_t sample)
+static struct entry_id entry_of(const struct drive *d, struct unit_id unit)
 {
-	return (struct entry_id){ sample };
+	return dataset_unit_entry(d->dataset, unit);
 }
 
 /* --- actions --- */
@@ -35,7 +35,7 @@ static int hand_fetch(void *ctx, const struct plan_action *action)
 	job->fetch.is_adopting = action->is_adopted;
 	job->fetch.is_kept = action->is_pinned;
 	job->fetch.answer_to = &job->completion.answer;
-	rc = cache_hold(d->cache, entry_of(action->unit.v), &job->fetch);
+	rc = cache_hold(d->cache, action->unit, &job->fetch);
 	if (rc != 0)
 		free(job);
 	return rc;
@@ -45,7 +45,7 @@ static void hand_drop(void *ctx, const struct plan_action *action)
 {
 	const struct drive *d = ctx;
 
-	cache_release(d->cache, entry_of(action->unit.v), action->is_left);
+	cache_release(d->cache, action->unit, action->is_left);
 }
 
 static int hand_stage(void *ctx, const struct plan_action *action)
@@ -53,15 +53,14 @@ static int hand_stage(void *ctx, const struct plan_action *action)
 	struct drive *d = ctx;
 	struct push_job *job;
 
-	if (cache_expects_direct(d->cache, entry_of(action->unit.v)))
+	if (cache_expects_direct(d->cache, entry_of(d, action->unit)))
 		return -EOPNOTSUPP;
 	if (!d->stage) /* cannot be: the plan then has no budget for it */
 		return -ENOSYS;
 	job = calloc(1, sizeof(*job));
 	if (!job)
 		return -ENOMEM;
-	job->completion.event.unit.v = action->unit.v;
-	job->job.entry = entry_of(action->unit.v);
+	job->completion.event.unit = action->unit;
 	job->job.is_push = true;
 	queue_push(&d->page_jobs, &job->job.node);
 	return 0;
@@ -74,7 +73,7 @@ static int hand_pin(void *ctx, const struct plan_action *action)
 
 	if (!job)
 		return -ENOMEM;
-	job->completion.event.unit.v = action->unit.v;
+	job->completion.event.unit = action->unit;
 	queue_push(&d->pin_jobs, &job->node);
 	return 0;
 }
@@ -103,12 +102,10 @@ static void hand_no_memory(void *ctx)
 
 /* --- opens, and what is held back --- */
 
-static struct probe_use use_of(struct drive *d, const struct step_use *use)
+static struct probe_use use_of(const struct drive *d, const struct step_use *use)
 {
-	uint64_t size = dataset_size(d->dataset, entry_of(use->sample));
-
-	return (struct probe_use){ .sample = use->sample,
-				   .bytes = cache_asked_of(d->cache, size),
+	return (struct probe_use){ .unit = use->unit,
+				   .bytes = cache_asked_of(d->cache, use->unit),
 				   .pass = use->pass,
 				   .position = use->position,
 				   .order = use->order,
@@ -123,7 +120,7 @@ static bool hand_hold_back(void *ctx, const struct step_use *use)
 	uint8_t mark = d->p.probe->hold_back(d->p.probe->ctx, &asked);
 
 	if (mark || !use->is_ahead)
-		cache_set_aside(d->cache, entry_of(use->sample), mark);
+		cache_set_aside(d->cache, use->unit, mark);
 	return mark != 0;
 }
 
@@ -135,20 +132,23 @@ static uint64_t hand_used(void *ctx, const struct step_use *use, uint64_t now_ns
 	return d->p.probe->opened(d->p.probe->ctx, &asked, now_ns, ret_lets);
 }
 
-static void hand_opened(void *ctx, uint32_t sample, const struct step_place *place)
+static void hand_opened(void *ctx, struct unit_id unit, const struct step_place *place)
 {
 	struct drive *d = ctx;
-	struct drive_open open = { .sample = sample, .job = place ? place->job : DRIVE_NO_JOB };
+	const struct unit_map *map = dataset_unit_map(d->dataset);
+	struct drive_open open = { .sample = unit_sample(map, unit).v,
+				   .job = place ? place->job : DRIVE_NO_JOB };
+	bool is_measured = place && place->is_measured;
 	struct read_place at = { 0 };
 
 	if (!d->p.watch && !d->p.cache.probe)
 		return;
-	if (place)
+	if (is_measured)
 		at = (struct read_place){ .pass = place->pass,
 					  .position = place->position,
 					  .length = place->length };
-	open.reader = cache_place_open(d->cache, entry_of(sample), open.job, place ? &at : NULL);
-	if (d->p.watch)
+	open.reader = cache_place_open(d->cache, unit, open.job, is_measured ? &at : NULL);
+	if (d->p.watch && unit_is_first(map, unit)) /* of its other units nobody wants to know */
 		d->p.watch->opened(d->p.watch->ctx, &open);
 }
 
@@ -168,23 +168,25 @@ static bool hand_keeps_any(void *ctx)
 	return cache_keeps_any(d->cache);
 }
 
-static bool hand_keeps(void *ctx, uint32_t sample)
+static bool hand_keeps(void *ctx, struct unit_id unit)
 {
 	const struct drive *d = ctx;
 
-	return cache_keeps(d->cache, entry_of(sample));
+	return cache_keeps(d->cache, unit);
 }
 
-static void hand_unwant(void *ctx, uint32_t sample)
+static void hand_unwant(void *ctx, struct unit_id unit)
 {
 	const struct drive *d = ctx;
-	struct entry_id entry = entry_of(sample);
+	struct entry_id entry = entry_of(d, unit);
 	struct file_identity id, kept;
+	struct piece_span pieces;
 
 	dataset_identity(d->dataset, entry, &id);
 	if (dataset_kept_identity(d->dataset, entry, &id, &kept) != 0)
 		return;
-	tier_unwant(d->keeper, &kept, 0, piece_count(id.size));
+	pieces = cache_unit_pieces(d->cache, unit, id.size);
+	tier_unwant(d->keeper, &kept, pieces.first, pieces.end);
 }
 
 static uint32_t hand_n_found(void *ctx)

@@ -29,7 +29,7 @@ static void hands_init(struct drive *d)
 static int make_cache(struct drive *d, struct err *err)
 {
 	struct cache_params *p = &d->p.cache;
-	int rc = news_new(dataset_n_samples(d->dataset), &d->news);
+	int rc = news_new(dataset_n_units(d->dataset), &d->news);
 
 	if (rc != 0)
 		return err_set_errno(err, rc, "cache");
@@ -94,15 +94,15 @@ void drive_set_stage(struct drive *d, const struct stage_ops *ops, void *ctx)
 /* --- start --- */
 
 /* O(n), up to seconds. */
-static int plan_make(struct drive *d, struct plan **ret)
+static int plan_make(struct drive *d, const struct order_ref *order, struct plan **ret)
 {
-	uint32_t n = dataset_n_samples(d->dataset);
+	uint32_t n = dataset_n_units(d->dataset);
 	uint64_t arena = d->p.cache.arena_bytes;
 	AUTO_FREE uint64_t *size = calloc((size_t)n + 1, sizeof(*size));
 	struct plan_params params = {
 		.n = n,
 		.size = size,
-		.order = d->p.order ? order_info(d->p.order) : NULL,
+		.order = order ? &order->info : NULL,
 		.arena_bytes = arena,
 		.spare_bytes = plan_spare_bytes(arena),
 		.stage_bytes = d->stage ? d->p.stage_bytes : 0,
@@ -117,7 +117,7 @@ static int plan_make(struct drive *d, struct plan **ret)
 	if (!size)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < n; i++)
-		size[i] = dataset_size(d->dataset, (struct entry_id){ i });
+		size[i] = dataset_unit_extent(d->dataset, (struct unit_id){ i }).length;
 	rc = plan_new(&params, ret);
 	if (rc < 0 || !d->p.tape)
 		return rc;
@@ -130,17 +130,17 @@ static int plan_make(struct drive *d, struct plan **ret)
 static int make_step(struct drive *d, struct err *err)
 {
 	struct step_params params = { .hands = &d->hands,
-				      .n = dataset_n_samples(d->dataset),
+				      .n = dataset_n_units(d->dataset),
 				      .arena_bytes = d->p.cache.arena_bytes,
 				      .stage_bytes = d->p.stage_bytes };
 	int rc;
 
 	if (d->p.order) {
-		params.order = order_ref_new(d->p.order, false);
+		params.order = order_ref_new(d->p.order, dataset_unit_map(d->dataset), false);
 		if (!params.order)
 			return err_set_errno(err, -ENOMEM, "plan");
 	}
-	rc = plan_make(d, &params.plan);
+	rc = plan_make(d, params.order, &params.plan);
 	if (rc < 0)
 		order_ref_put(params.order);
 	else

@@ -12,7 +12,7 @@
 #include "clairfs/base/log.h"
 #include "clairfs/base/queue.h"
 #include "clairfs/base/thr.h"
-#include "clairfs/dataset.h"
+#include "clairfs/dataset/units.h"
 #include "clairfs/drive.h"
 #include "clairfs/metrics/trace.h"
 #include "clairfs/tier.h"

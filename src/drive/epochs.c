@@ -20,7 +20,7 @@ static void compute(struct drive *d, struct epoch_job *job)
 	ev->status =
 		atomic_load(&d->is_stopping) || is_stale
 			? -ECANCELED
-			: order_epoch_new(job->order->order, ev->epoch, &ev->order_epoch, &err);
+			: order_ref_epoch(job->order, ev->epoch, &ev->order_epoch, &err);
 	if (ev->status != 0)
 		ev->order_epoch = NULL;
 	if (ev->status != 0 && ev->status != -ECANCELED) {

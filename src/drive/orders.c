@@ -58,7 +58,8 @@ int drive_set_order(struct drive *d, struct order *take_order)
 	int status;
 
 	if (take_order) {
-		request.order = order_ref_new(take_order, true);
+		request.order =
+			order_ref_new(take_order, dataset_unit_map(d->dataset), true);
 		if (!request.order) {
 			order_free(take_order);
 			return -ENOMEM;
@@ -77,7 +78,7 @@ int drive_add_order(struct drive *d, struct order *take_order, uint32_t instead_
 					 .status = -ECANCELED };
 	int status;
 
-	request.order = order_ref_new(take_order, true);
+	request.order = order_ref_new(take_order, dataset_unit_map(d->dataset), true);
 	if (!request.order) {
 		order_free(take_order);
 		return -ENOMEM;
@@ -107,8 +108,15 @@ uint32_t drive_last_opens(struct drive *d, uint32_t *ret_sample, uint32_t max)
 	if (!opens || planner_ask(d, &request) < 0)
 		return 0;
 	for (uint32_t i = 0; i < request.n_opens; i++)
-		ret_sample[i] = opens[i].v;
+		ret_sample[i] = unit_sample(dataset_unit_map(d->dataset), opens[i]).v;
 	return request.n_opens;
+}
+
+uint32_t drive_reader_of(struct drive *d, uint32_t sample)
+{
+	struct sample_id id = { sample };
+
+	return cache_reader_of(d->cache, unit_first(dataset_unit_map(d->dataset), id));
 }
 
 uint32_t drive_generation(struct drive *d)

@@ -40,9 +40,10 @@ static void feed_item(struct drive *d, const struct news_item *item, uint64_t no
 						      [NEWS_UNPINNED] = PLAN_EV_UNPINNED,
 						      [NEWS_UNSTAGED] = PLAN_EV_UNSTAGED,
 						      [NEWS_OPENED] = PLAN_EV_OPENED,
+						      [NEWS_REACHED] = PLAN_EV_REACHED,
 						      [NEWS_DEMAND] = PLAN_EV_DEMAND };
 	struct plan_event ev = { .kind = kinds[item->kind],
-				 .unit = { item->sample },
+				 .unit = item->unit,
 				 .bytes = item->bytes,
 				 .latency_ns = item->latency_ns };
 
@@ -71,8 +72,7 @@ static void feed_late(struct drive *d, uint64_t now)
 	struct news_item item;
 
 	while (news_next_late(d->news, &item)) {
-		item.bytes = dataset_size(d->dataset,
-					  (struct entry_id){ item.sample }); /* RESIZED's */
+		item.bytes = dataset_unit_extent(d->dataset, item.unit).length; /* RESIZED's */
 		feed_item(d, &item, now);
 	}
 }

@@ -42,13 +42,29 @@ void step_fini(struct step *s)
 
 /* --- taking in --- */
 
-/* The order, where there is one job that reads by it; of several none is spoken of. */
-static struct step_use use_at(const struct step *s, uint64_t pass, uint64_t position, uint32_t sample)
+/* Whether reads of the unit are measured. Of a sample of several units its open is, and the units behind
+ * the first are nobody's. Where many samples are such, what reading one would have taken without us is
+ * not known: the source's own client reads ahead in larger files. */
+static bool is_measured(const struct step *s, struct unit_id unit)
 {
-	struct step_use use = { .sample = sample, .pass = pass, .position = position };
+	for (uint32_t i = 0; i < s->n_jobs; i++) {
+		const struct order_info *info = &s->job[i].order->info;
 
-	if (s->n_jobs != 1 || !plan_is_confirmed(s->plan) ||
-	    plan_unit_at(s->plan, pass, position).v != sample)
+		if (info->inner && (order_is_cut(info) || info->inner[unit.v / 64] >> unit.v % 64 & 1))
+			return false;
+	}
+	return true;
+}
+
+/* The order, where there is one job that reads by it; of several none is spoken of. Nor where its
+ * positions are units: blocks are counted in samples. */
+static struct step_use use_at(const struct step *s, uint64_t pass, uint64_t position,
+			      struct unit_id unit)
+{
+	struct step_use use = { .unit = unit, .pass = pass, .position = position };
+
+	if (s->n_jobs != 1 || s->job[0].order->info.inner || !plan_is_confirmed(s->plan) ||
+	    !unit_eq(plan_unit_at(s->plan, pass, position), unit))
 		return use;
 	use.order = order_info(s->job[0].order->order);
 	use.job = s->job[0].id;
@@ -60,16 +76,16 @@ static void look_ahead(struct step *s, uint64_t pass, uint64_t position)
 	struct unit_id unit = plan_unit_at(s->plan, pass, position);
 	struct step_use use;
 
-	if (unit_eq(unit, UNIT_NONE))
+	if (unit_eq(unit, UNIT_NONE) || !is_measured(s, unit))
 		return;
-	use = use_at(s, pass, position, unit.v);
+	use = use_at(s, pass, position, unit);
 	use.is_ahead = true;
 	(void)s->hands->hold_back(s->hands->ctx, &use);
 }
 
-static void use_opened(struct step *s, uint32_t sample, const struct plan_use *at, uint64_t now_ns)
+static void use_opened(struct step *s, struct unit_id unit, const struct plan_use *at, uint64_t now_ns)
 {
-	struct step_use use = use_at(s, at->pass, at->position, sample);
+	struct step_use use = use_at(s, at->pass, at->position, unit);
 	bool is_let = false;
 	uint64_t ahead = s->hands->used(s->hands->ctx, &use, now_ns, &is_let);
 
@@ -80,7 +96,7 @@ static void use_opened(struct step *s, uint32_t sample, const struct plan_use *a
 }
 
 /* The plan has just been fed it. */
-static void feed_opened(struct step *s, uint32_t sample, uint64_t now_ns)
+static void feed_opened(struct step *s, struct unit_id unit, uint64_t now_ns)
 {
 	const struct step_job *job = NULL;
 	struct step_place place;
@@ -91,19 +107,20 @@ static void feed_opened(struct step *s, uint32_t sample, uint64_t now_ns)
 		job = step_job_at(s, use.job);
 	if (job)
 		place = (struct step_place){ .job = job->id,
+					     .is_measured = is_measured(s, unit),
 					     .pass = use.pass,
-					     .position = use.position,
-					     .length = use.length };
-	s->hands->opened(s->hands->ctx, sample, job ? &place : NULL);
+					     .position = use.place,
+					     .length = use.places };
+	s->hands->opened(s->hands->ctx, unit, job ? &place : NULL);
 	if (has_use && s->hands->used)
-		use_opened(s, sample, &use, now_ns);
+		use_opened(s, unit, &use, now_ns);
 }
 
 void step_event(struct step *s, uint64_t now_ns, const struct plan_event *event)
 {
 	plan_event(s->plan, now_ns, event);
-	if (event->kind == PLAN_EV_OPENED)
-		feed_opened(s, event->unit.v, now_ns);
+	if (event->kind == PLAN_EV_OPENED || event->kind == PLAN_EV_REACHED)
+		feed_opened(s, event->unit, now_ns);
 }
 
 void step_memory(struct step *s, uint64_t arena_bytes, uint64_t stage_bytes)
@@ -166,9 +183,10 @@ static bool is_held_back(struct step *s, const struct plan_action *action)
 
 	/* What a reader is at now is adopted for its next use: that use has its STAGE to be caught.
 	 */
-	if (!s->hands->hold_back || action->is_adopted || action->pass == UINT64_MAX)
+	if (!s->hands->hold_back || action->is_adopted || action->pass == UINT64_MAX ||
+	    !is_measured(s, action->unit))
 		return false;
-	use = use_at(s, action->pass, action->position & UINT32_MAX, action->unit.v);
+	use = use_at(s, action->pass, action->position & UINT32_MAX, action->unit);
 	return s->hands->hold_back(s->hands->ctx, &use);
 }
 

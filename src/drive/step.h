@@ -18,30 +18,38 @@
 
 enum {
 	STEP_UNANSWERED_MAX = 4096, /* actions of a round that are answered at once */
-	STEP_KEPT_EACH = 4096,      /* samples looked up in a round */
+	STEP_KEPT_EACH = 4096,      /* units looked up in a round */
 };
 #define STEP_KEPT_REST_NS (10 * 1000000000ull) /* a look costs a second of CPU for a million samples */
 #define STEP_NO_JOB UINT32_MAX
 
-/* An order and who uses it: the jobs, and epochs that are being computed. */
+/* An order and who uses it: the jobs, and epochs that are being computed. The plan has it in units. */
 struct order_ref {
 	struct order *order;
 	bool is_owned;
+	struct order_info info; /* in units; of the order itself where each sample is one */
+	uint64_t *bits;         /* of info, or NULL */
+	const struct unit_map *map;
 	_Atomic uint32_t refs;
 	_Atomic bool is_over; /* no job has it any more: its epochs are not wanted */
 };
-struct order_ref *order_ref_new(struct order *order, bool is_owned);
+/* map: borrowed. NULL: out of memory, and the order is the caller's still. */
+struct order_ref *order_ref_new(struct order *order, const struct unit_map *map, bool is_owned);
+/* An epoch of it in units, as order_epoch_new otherwise. Any thread. */
+int order_ref_epoch(const struct order_ref *ref, uint64_t epoch, struct order_epoch **ret,
+		    struct err *err) MUST_USE;
 void order_ref_put(struct order_ref *ref); /* NULL allowed; any thread */
 
-/* Where a sample that was opened was expected, by the order of a job. */
+/* Where a unit that was come to was expected, by the order of a job. */
 struct step_place {
-	uint32_t job; /* its id */
+	uint32_t job;     /* its id */
+	bool is_measured; /* and then, in samples: */
 	uint64_t pass, position, length;
 };
 
-/* A use of a sample that is to come, or has. */
+/* A use of a unit that is to come, or has. */
 struct step_use {
-	uint32_t sample;
+	struct unit_id unit;
 	uint64_t pass, position;
 	const struct order_info *order; /* of the only job, when it is confirmed that it reads by it and
 					   has the sample there; else NULL */
@@ -64,17 +72,18 @@ struct step_hands {
 	void (*no_memory)(void *ctx);
 	/* Whether this use is left to its reader: then nothing is kept of it any more. NULL: none. */
 	bool (*hold_back)(void *ctx, const struct step_use *use);
-	/* An open has been fed. place: NULL when it was not expected, or that is not known. */
-	void (*opened)(void *ctx, uint32_t sample, const struct step_place *place);
+	/* That a reader has come to it has been fed. place: NULL when it was not expected, or that is not
+	 * known. */
+	void (*opened)(void *ctx, struct unit_id unit, const struct step_place *place);
 	/* Likewise; returns how many positions behind it hold_back is to be asked now. *ret_lets: go()
 	 * is to be called. NULL: none. */
 	uint64_t (*used)(void *ctx, const struct step_use *use, uint64_t now_ns, bool *ret_lets);
 	void (*go)(void *ctx);
 	/* --- the store --- */
 	bool (*keeps_any)(void *ctx);
-	bool (*keeps)(void *ctx, uint32_t sample);
+	bool (*keeps)(void *ctx, struct unit_id unit);
 	/* No order reads it: it is no reason to keep anything, until it is read. */
-	void (*unwant)(void *ctx, uint32_t sample);
+	void (*unwant)(void *ctx, struct unit_id unit);
 	uint32_t (*n_found)(void *ctx); /* changes when others may have put something there */
 	bool (*takes_more)(void *ctx);
 	/* --- pages of jobs that are over --- */
@@ -96,7 +105,7 @@ struct step_job {
 struct step {
 	struct plan *plan;
 	const struct step_hands *hands;
-	uint32_t n; /* samples */
+	uint32_t n; /* units */
 	struct step_job job[PLAN_JOBS]; /* in the order they came */
 	uint32_t n_jobs;
 	uint32_t generation;
@@ -106,7 +115,7 @@ struct step {
 	struct plan_status all;   /* counters of the plan */
 	struct plan_status first; /* of the first job, or what is said where there is none */
 	uint64_t mismatches, resyncs; /* of all jobs, ever */
-	uint32_t kept_at, kept_found; /* samples below were looked up; n_found() then */
+	uint32_t kept_at, kept_found; /* units below were looked up; n_found() then */
 	uint64_t kept_next_ns;        /* no new look before; 0: this is the first one */
 	uint32_t give_back_at;        /* UINT32_MAX: nothing is given back */
 	uint64_t arena_bytes, stage_bytes; /* that the plan was told */
@@ -119,7 +128,7 @@ struct step_params {
 	struct plan *plan; /* the step's from here on, as the next one, also when step_init fails */
 	struct order_ref *order; /* that it was made with, or NULL */
 	const struct step_hands *hands;
-	uint32_t n;                        /* samples */
+	uint32_t n;                        /* units */
 	uint64_t arena_bytes, stage_bytes; /* that the plan was made with */
 };
 int step_init(struct step *s, const struct step_params *params, uint64_t now_ns) MUST_USE;

@@ -14,7 +14,7 @@
 #include <string.h>
 
 
-struct order_ref *order_ref_new(struct order *order, bool is_owned)
+struct order_ref *order_ref_new(struct order *order, const struct unit_map *map, bool is_owned)
 {
 	struct order_ref *ref = calloc(1, sizeof(*ref));
 
@@ -22,8 +22,32 @@ struct order_ref *order_ref_new(struct order *order, bool is_owned)
 		return NULL;
 	ref->order = order;
 	ref->is_owned = is_owned;
+	ref->map = map;
+	ref->info = *order_info(order);
 	atomic_init(&ref->refs, 1);
+	if (map->first && order_info_expand(order_info(order), map, &ref->info, &ref->bits) < 0) {
+		free(ref);
+		return NULL;
+	}
 	return ref;
+}
+
+int order_ref_epoch(const struct order_ref *ref, uint64_t epoch, struct order_epoch **ret,
+		    struct err *err)
+{
+	struct order_epoch *samples;
+	int rc = order_epoch_new(ref->order, epoch, &samples, err);
+
+	*ret = NULL;
+	if (rc < 0)
+		return rc;
+	if (!ref->map->first) {
+		*ret = samples;
+		return 0;
+	}
+	rc = order_epoch_expand(samples, order_info(ref->order), ref->map, ret);
+	order_epoch_free(samples);
+	return rc < 0 ? err_set_errno(err, rc, "epoch in units") : 0;
 }
 
 void order_ref_put(struct order_ref *ref)
@@ -32,6 +56,7 @@ void order_ref_put(struct order_ref *ref)
 		return;
 	if (ref->is_owned)
 		order_free(ref->order);
+	free(ref->bits);
 	free(ref);
 }
 
@@ -94,7 +119,7 @@ int step_add_order(struct step *s, struct order_ref **order, uint32_t instead_of
 		   uint32_t *ret_id)
 {
 	struct step_job *job = find(s, instead_of);
-	const struct order_info *info = order_info((*order)->order);
+	const struct order_info *info = &(*order)->info;
 	int index = job ? (int)job->index : plan_add_job(s->plan, info);
 	int rc = job ? plan_change_job(s->plan, job->index, info) : MIN(index, 0);
 

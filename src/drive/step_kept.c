@@ -37,29 +37,29 @@ bool step_give_back(struct step *s)
 
 /* By the orders of all jobs: they do not read it as far as they say, or beside the order. Then it is
  * wanted again with its first read. */
-static bool is_outside(const struct step *s, uint32_t sample)
+static bool is_outside(const struct step *s, struct unit_id unit)
 {
 	bool is_outside = s->n_jobs > 0;
 
 	for (uint32_t i = 0; i < s->n_jobs && is_outside; i++) {
-		const uint64_t *outside = order_info(s->job[i].order->order)->outside;
+		const uint64_t *outside = s->job[i].order->info.outside;
 
-		is_outside = outside && outside[sample / 64] >> sample % 64 & 1;
+		is_outside = outside && outside[unit.v / 64] >> unit.v % 64 & 1;
 	}
 	return is_outside;
 }
 
-static void tell_kept(struct step *s, uint32_t sample, bool may_unwant, uint64_t now_ns)
+static void tell_kept(struct step *s, struct unit_id unit, bool may_unwant, uint64_t now_ns)
 {
-	struct plan_event ev = { .kind = PLAN_EV_KEPT, .unit = { sample } };
+	struct plan_event ev = { .kind = PLAN_EV_KEPT, .unit = unit };
 
-	if (is_outside(s, sample)) {
+	if (is_outside(s, unit)) {
 		if (!may_unwant)
 			return;
-		s->hands->unwant(s->hands->ctx, sample);
+		s->hands->unwant(s->hands->ctx, unit);
 		ev.kind = PLAN_EV_UNPINNED; /* its room is for what is read by now */
 		plan_event(s->plan, now_ns, &ev);
-	} else if (s->hands->keeps(s->hands->ctx, sample)) {
+	} else if (s->hands->keeps(s->hands->ctx, unit)) {
 		plan_event(s->plan, now_ns, &ev);
 	}
 }
@@ -89,6 +89,6 @@ bool step_tell_kept(struct step *s, uint64_t now_ns)
 	if (s->n <= s->kept_at)
 		look_for_found(s, now_ns);
 	for (uint32_t i = 0; i < STEP_KEPT_EACH && s->kept_at < s->n; i++)
-		tell_kept(s, s->kept_at++, !s->kept_next_ns, now_ns); /* later it may be read */
+		tell_kept(s, (struct unit_id){ s->kept_at++ }, !s->kept_next_ns, now_ns); /* later it may be read */
 	return s->kept_at < s->n;
 }

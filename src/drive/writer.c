@@ -24,9 +24,11 @@
 
 struct pin {
 	struct pin_job *job;
+	struct unit_id unit;
 	struct entry_id entry;
+	struct piece_span pieces;
 	struct file_identity id, kept;
-	struct bitmap is_put; /* by piece */
+	struct bitmap is_put; /* by piece, from the first one on */
 	bool is_begun;
 	int rc;
 };
@@ -71,7 +73,7 @@ static void batch_put(struct batch *b)
 
 		cache_copy_put(b->d->cache, &b->copies[i]);
 		if (piece->status == 0)
-			bitmap_set(&pin->is_put, piece->key.piece);
+			bitmap_set(&pin->is_put, piece->key.piece - pin->pieces.first);
 		else if (piece->status != -EEXIST && pin->rc == 0)
 			pin->rc = piece->status;
 	}
@@ -137,16 +139,15 @@ static int pin_begin(struct drive *d, struct pin *pin)
 	rc = dataset_kept_identity(d->dataset, pin->entry, &pin->id, &pin->kept);
 	if (rc != 0)
 		return -ESTALE; /* no such path: it cannot have been fetched */
-	rc = bitmap_init(&pin->is_put, MAX(piece_count(pin->id.size), 1u));
+	pin->pieces = cache_unit_pieces(d->cache, pin->unit, pin->id.size);
+	rc = bitmap_init(&pin->is_put, MAX(pin->pieces.end - pin->pieces.first, 1u));
 	pin->is_begun = rc == 0;
 	return rc;
 }
 
 static void pin_pieces(struct batch *b, struct pin *pin)
 {
-	uint32_t n = pin->id.size ? piece_count(pin->id.size) : 0;
-
-	for (uint32_t i = 0; pin->rc == 0 && i < n; i++) {
+	for (uint32_t i = pin->pieces.first; pin->rc == 0 && i < pin->pieces.end; i++) {
 		if (atomic_load(&b->d->is_stopping))
 			pin->rc = -ECANCELED;
 		else
@@ -158,12 +159,12 @@ static void pin_pieces(struct batch *b, struct pin *pin)
  * there before is whole, and others may be using it. */
 static void unpin(struct drive *d, const struct pin *pin, bool is_old)
 {
-	uint32_t n = piece_count(pin->kept.size);
+	const struct piece_span *pieces = &pin->pieces;
 
 	if (is_old)
-		tier_forget(d->keeper, &pin->kept, 0, n);
-	for (uint32_t i = 0; !is_old && i < n; i++)
-		if (bitmap_get(&pin->is_put, i))
+		tier_forget(d->keeper, &pin->kept, 0, piece_count(pin->kept.size));
+	for (uint32_t i = pieces->first; !is_old && i < pieces->end; i++)
+		if (bitmap_get(&pin->is_put, i - pieces->first))
 			tier_forget(d->keeper, &pin->kept, i, i + 1);
 }
 
@@ -198,7 +199,9 @@ static uint32_t take_pins(struct drive *d, struct pin *pins)
 	while (node) {
 		struct pin_job *job = container_of(node, struct pin_job, node);
 
-		pins[n++] = (struct pin){ .job = job, .entry = { job->completion.event.unit.v } };
+		pins[n] = (struct pin){ .job = job, .unit = job->completion.event.unit };
+		pins[n].entry = dataset_unit_entry(d->dataset, pins[n].unit);
+		n++;
 		node = n < most ? queue_try_pop(&d->pin_jobs) : NULL;
 	}
 	return n;

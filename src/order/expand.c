@@ -19,6 +19,7 @@
 /* One worker of one rank in a round. */
 struct stream {
 	uint64_t next, end; /* positions of its samples: from next on, a rank apart */
+	uint64_t at;        /* of the one that it reads */
 	uint32_t unit, left;
 };
 
@@ -56,6 +57,7 @@ static bool stream_next(const struct expansion *x, struct stream *s)
 	sample.v = x->from->sample[s->next];
 	s->unit = unit_first(x->map, sample).v;
 	s->left = unit_count(x->map, sample);
+	s->at = s->next;
 	s->next += x->ranks;
 	return true;
 }
@@ -68,7 +70,7 @@ static uint64_t round_begin(struct expansion *x, uint64_t from, uint64_t end)
 	for (uint64_t batch = from; batch < end; batch += x->per_batch)
 		for (uint64_t first = batch; first < MIN(batch + x->ranks, end); first++) {
 			x->stream[n] = (struct stream){ first, MIN(batch + x->per_batch, end),
-							0, 0 };
+							first, 0, 0 };
 			if (stream_next(x, &x->stream[n]))
 				n++;
 		}
@@ -78,11 +80,14 @@ static uint64_t round_begin(struct expansion *x, uint64_t from, uint64_t end)
 static void expand_round(struct expansion *x, uint64_t from, uint64_t end)
 {
 	uint32_t *out = &x->to->sample[x->to->length];
+	uint32_t *place = &x->to->place[x->to->length];
 	uint64_t n;
 
 	if (units_between(x, from, end) == end - from) {
-		for (uint64_t pos = from; pos < end; pos++)
+		for (uint64_t pos = from; pos < end; pos++) {
 			*out++ = unit_first(x->map, (struct sample_id){ x->from->sample[pos] }).v;
+			*place++ = (uint32_t)pos;
+		}
 		x->to->length += end - from;
 		return;
 	}
@@ -94,6 +99,7 @@ static void expand_round(struct expansion *x, uint64_t from, uint64_t end)
 			struct stream s = x->stream[i];
 
 			*out++ = s.unit++;
+			*place++ = (uint32_t)s.at;
 			if (--s.left || stream_next(x, &s))
 				x->stream[left++] = s; /* the others close up */
 		}
@@ -120,7 +126,9 @@ static int expand_all(struct expansion *x, const struct order_info *info)
 	x->per_round = saturated(x->per_batch, workers, MAX(length, 1));
 	x->stream = mem_alloc(MAX(saturated(x->ranks, workers, length), 1), sizeof(*x->stream));
 	x->to->sample = order_alloc_u32(units);
-	if (!x->stream || !x->to->sample)
+	x->to->place = order_alloc_u32(units);
+	x->to->places = length;
+	if (!x->stream || !x->to->sample || !x->to->place)
 		return -ENOMEM;
 	expand_part(x, 0, x->from->start);
 	x->to->start = x->to->length;

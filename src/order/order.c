@@ -315,5 +315,6 @@ void order_epoch_free(struct order_epoch *epoch)
 	free(epoch->sample);
 	free(epoch->first);
 	free(epoch->next_same);
+	free(epoch->place);
 	free(epoch);
 }

@@ -36,7 +36,7 @@ static uint32_t carrier_last_opens(void *drive, uint32_t *ret_sample, uint32_t m
 
 static uint32_t carrier_reader_of(void *drive, uint32_t sample)
 {
-	return cache_reader_of(drive_cache(drive), sample);
+	return drive_reader_of(drive, sample);
 }
 
 const struct carrier carrier_drive = { .get_jobs = carrier_get_jobs,

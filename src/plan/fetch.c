@@ -53,8 +53,8 @@ static uint64_t fetch_reserve(const struct plan *plan, uint64_t horizon)
 	return MIN((uint64_t)pages, plan->arena_pages / 4);
 }
 
-/* Before the order is confirmed. What cannot be verified must not run dry: it goes on within half
- * of the arena, a little ahead of the readers. Else what is due later gives way only for a unit
+/* Before the order is confirmed. What cannot be verified, or by few reads only as its samples are cut,
+ * must not run dry: it goes on within half of the arena, a little ahead of the readers. Else what is due later gives way only for a unit
  * that had its turn and is missing after all. */
 static bool fetch_has_room_in_doubt(struct plan *plan, struct plan_job *job, const struct item *it,
 				    uint64_t when, bool is_near)
@@ -69,7 +69,7 @@ static bool fetch_has_room_in_doubt(struct plan *plan, struct plan_job *job, con
 	    (is_near ? retain_make_room(plan, job, it->pages, when, ROOM_NEAR)
 		     : retain_make_room_unneeded(plan, it->pages)))
 		return true;
-	return is_near && (job->is_unprovable || it->flags & AGAIN) &&
+	return is_near && (job->is_unprovable || job->inner || it->flags & AGAIN) &&
 	       retain_make_room(plan, job, it->pages + half, when, ROOM_NEAR);
 }
 

@@ -13,7 +13,8 @@ static uint64_t memory_of_epoch(const struct order_epoch *ep)
 {
 	if (!ep)
 		return 0;
-	return (ep->length * (ep->next_same ? 2 : 1) + ep->n) * sizeof(uint32_t);
+	return (ep->length * (1 + (ep->next_same != NULL) + (ep->place != NULL)) + ep->n) *
+	       sizeof(uint32_t);
 }
 
 /* Both passes may share an epoch, and so may the one before. */

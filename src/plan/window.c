@@ -418,12 +418,17 @@ static bool window_may_be_own(const struct plan_job *job, const struct use *use)
 
 void window_remember(struct plan *plan, struct plan_job *job, const struct slot *slot, uint64_t pos)
 {
+	const struct order_epoch *ep = slot->ep;
+	bool has_place = ep && ep->place && pos < ep->length;
+
 	job->read_ns = plan->now_ns;
 	plan->has_last_use = true;
 	plan->last_use = (struct plan_use){ .job = job->index,
 					    .pass = slot->pass,
 					    .position = pos,
-					    .length = slot->length };
+					    .length = slot->length,
+					    .place = has_place ? ep->place[pos] : pos,
+					    .places = has_place ? ep->places : slot->length };
 }
 
 void window_ended(struct plan *plan, struct plan_job *job)

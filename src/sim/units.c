@@ -16,17 +16,21 @@ static int cut_sizes(struct sim_setup *s, const uint32_t *first, uint32_t n_unit
 	for (uint32_t i = 0; i < s->n; i++) {
 		uint64_t left = s->size[i];
 
+		bool is_whole = unit_cut(left) == 1;
+
 		for (uint32_t u = first[i]; u < first[i + 1]; u++) {
-			size[u] = MIN(left, UNIT_BYTES);
+			size[u] = is_whole ? left : MIN(left, UNIT_BYTES);
 			left -= size[u];
 		}
 	}
 	free(s->size);
 	s->size = size;
 	s->smallest = UINT64_MAX;
-	for (uint32_t u = 0; u < n_units; u++)
+	s->largest = 0;
+	for (uint32_t u = 0; u < n_units; u++) {
 		s->smallest = MIN(s->smallest, size[u]);
-	s->largest = UNIT_BYTES;
+		s->largest = MAX(s->largest, size[u]);
+	}
 	return 0;
 }
 
@@ -38,10 +42,10 @@ int setup_cut(struct sim_setup *s, struct err *err)
 	s->map = (struct unit_map){ .n_samples = s->n, .n_units = s->n };
 	s->largest_sample = s->largest;
 	s->n_valid_units = s->n_valid;
-	if (s->largest <= UNIT_BYTES)
+	if (unit_cut(s->largest) == 1)
 		return 0;
 	for (uint32_t i = 0; i < s->n; i++)
-		n += MAX(DIV_ROUND_UP(s->size[i], UNIT_BYTES), 1);
+		n += unit_cut(s->size[i]);
 	if (n > UINT32_MAX - 2)
 		return err_set(err, -EINVAL, "the dataset has more than 2^32 parts of 4 MiB");
 	s->first = first = malloc(((size_t)s->n + 1) * sizeof(*first));
@@ -49,7 +53,7 @@ int setup_cut(struct sim_setup *s, struct err *err)
 		return err_set_errno(err, -ENOMEM, "units");
 	first[0] = 0;
 	for (uint32_t i = 0; i < s->n; i++)
-		first[i + 1] = first[i] + (uint32_t)MAX(DIV_ROUND_UP(s->size[i], UNIT_BYTES), 1);
+		first[i + 1] = first[i] + (uint32_t)unit_cut(s->size[i]);
 	if (cut_sizes(s, first, (uint32_t)n) < 0)
 		return err_set_errno(err, -ENOMEM, "units");
 	s->map.n_units = (uint32_t)n;

@@ -21,8 +21,9 @@ int stage_push(const struct stage_ops *ops, void *ctx, const struct stage_piece 
 {
 	if (p->piece >= piece_count(p->size) || p->length != piece_length(p->size, p->piece))
 		return -EINVAL;
-	if (p->length == 0)
+	if (p->length <= p->skip)
 		return 0; /* an empty file has no page */
 	assert(p->data && p->length <= PIECE_BYTES);
-	return ops->store(ctx, p->file, (uint64_t)p->piece * PIECE_BYTES, p->data, p->length);
+	return ops->store(ctx, p->file, (uint64_t)p->piece * PIECE_BYTES + p->skip,
+			  (const char *)p->data + p->skip, p->length - p->skip);
 }

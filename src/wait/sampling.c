@@ -90,7 +90,7 @@ static uint8_t hold_back(void *ctx, const struct probe_use *use)
 
 	if (is_in_block(s, use))
 		return WAIT_SWITCHBACK;
-	if (use->is_ahead || !sampling_is_chosen(s->p.control_share, use->sample, use->pass) ||
+	if (use->is_ahead || !sampling_is_chosen(s->p.control_share, use->unit.v, use->pass) ||
 	    !sampling_is_wanted(s, use->bytes) || gate_is_worn(&s->gate))
 		return 0;
 	return WAIT_CONTROL;

@@ -346,7 +346,7 @@ static void on_read(void *ctx, const struct read_facts *notes, uint32_t n)
 			if (notes[i].generation != t->id[j])
 				continue;
 			t->placed[j]++;
-			t->wrong += t->ep[j]->sample[notes[i].use.position] != notes[i].sample;
+			t->wrong += t->ep[j]->sample[notes[i].use.position] != notes[i].unit.v;
 		}
 	mutex_unlock(&t->mu);
 }

@@ -366,17 +366,17 @@ static void events_of_samples_are_not_lost_when_the_planner_is_late(void)
 	struct rig *rig = rig_new(&(struct rig_options){
 		.n = 70, .size = 100, .order = "sequential", .is_not_started = true });
 	struct news *news = rig->drive->news;
-	struct entry_id last = { 69 };
+	struct unit_id last = { 69 };
 	struct cache_status status;
 	struct err err;
 
 	for (uint32_t i = 0; i < NEWS_MAX; i++)
-		note_sample(rig->cache, NEWS_UNSTAGED, (struct entry_id){ 0 }, 0);
+		note_unit(rig->cache, NEWS_UNSTAGED, (struct unit_id){ 0 });
 	for (size_t i = 0; i < ARRAY_LEN(kinds); i++)
-		note_sample(rig->cache, kinds[i], last, 100);
+		note_unit(rig->cache, kinds[i], last);
 	for (size_t i = 0; i < NEWS_LATE_KINDS; i++)
 		CHECK_U64(news->late_fill[i][1], 1u << 5);
-	news_fetched_anew(news, last.v);
+	news_fetched_anew(news, last);
 	CHECK_U64(news->late_fill[0][1], 0);
 	CHECK_INT(drive_start(rig->drive, &err), 0);
 	rig_read_check(rig, 69, 0, 100);
@@ -400,7 +400,7 @@ struct asked {
 static void adopt(struct rig *rig, struct asked *a, uint32_t sample)
 {
 	*a = (struct asked){ .fetch = { .is_adopting = true, .answer_to = &a->answer } };
-	CHECK_INT(cache_hold(rig->cache, (struct entry_id){ sample }, &a->fetch), 0);
+	CHECK_INT(cache_hold(rig->cache, (struct unit_id){ sample }, &a->fetch), 0);
 }
 
 static bool has_answer(struct rig *rig)
@@ -456,7 +456,7 @@ static void adopted_fetch_asks_nobody(void)
 	CHECK_U64(rig_metric(rig, METRIC_SOURCE_READS), 2);
 	CHECK_INT(rig_read_check(rig, 1, 0, 4096), READ_ARENA);
 	for (uint32_t i = 0; i < 2; i++)
-		cache_release(rig->cache, (struct entry_id){ i }, false);
+		cache_release(rig->cache, (struct unit_id){ i }, false);
 	rig_free(rig);
 }
 

@@ -93,18 +93,18 @@ static bool hold_back(void *ctx, const struct step_use *use)
 
 	if (use->is_ahead) {
 		w->n_ahead++;
-		w->last_ahead = use->sample;
+		w->last_ahead = use->unit.v;
 		return false;
 	}
-	w->n_asked += use->sample == w->held;
-	return use->sample == w->held;
+	w->n_asked += use->unit.v == w->held;
+	return use->unit.v == w->held;
 }
 
-static void opened(void *ctx, uint32_t sample, const struct step_place *place)
+static void opened(void *ctx, struct unit_id unit, const struct step_place *place)
 {
 	struct world *w = ctx;
 
-	(void)sample;
+	(void)unit;
 	w->n_opened++;
 	w->place = place ? *place : (struct step_place){ .length = 0 };
 }
@@ -129,19 +129,19 @@ static bool keeps_any(void *ctx)
 	return ((struct world *)ctx)->has_store;
 }
 
-static bool keeps(void *ctx, uint32_t sample)
+static bool keeps(void *ctx, struct unit_id unit)
 {
 	struct world *w = ctx;
 
 	w->n_looked++;
-	return sample % 2;
+	return unit.v % 2;
 }
 
-static void unwant(void *ctx, uint32_t sample)
+static void unwant(void *ctx, struct unit_id unit)
 {
 	struct world *w = ctx;
 
-	(void)sample;
+	(void)unit;
 	w->n_unwanted++;
 }
 
@@ -192,6 +192,18 @@ static int number_half(void *ctx, const char *sort, const char *under, uint32_t 
 	return 0;
 }
 
+/* As the dataset has them: they live as long as the orders. */
+static const struct unit_map *map_of(uint32_t n)
+{
+	static struct unit_map maps[8];
+	uint32_t i = 0;
+
+	while (maps[i].n_samples && maps[i].n_samples != n)
+		CHECK(++i < ARRAY_LEN(maps));
+	maps[i] = (struct unit_map){ .n_samples = n, .n_units = n };
+	return &maps[i];
+}
+
 static struct order_ref *make_order(uint32_t n, const char *text)
 {
 	struct order_params params = { .n = n, .number = number_half, .number_ctx = &n };
@@ -203,7 +215,7 @@ static struct order_ref *make_order(uint32_t n, const char *text)
 	CHECK_INT(order_spec_parse(text, &spec, &err), 0);
 	CHECK_INT(order_new(spec, &params, &order, &err), 0);
 	order_spec_free(spec);
-	ref = order_ref_new(order, true);
+	ref = order_ref_new(order, map_of(n), true);
 	CHECK(ref != NULL);
 	return ref;
 }
@@ -436,7 +448,7 @@ static void what_is_kept_is_looked_at_ahead_of_who_reads(void)
 	settle(w);
 	w->ahead = 30;
 	read_from(w, 0, 90);
-	CHECK(w->last_use.order && w->last_use.sample == 89 && w->last_use.position == 89);
+	CHECK(w->last_use.order && w->last_use.unit.v == 89 && w->last_use.position == 89);
 	CHECK(w->n_ahead > 0);
 	CHECK_U64(w->last_ahead, 119);
 	CHECK_U64(w->n_gone, 0);

@@ -30,7 +30,7 @@ static void reads_are(struct wait *a, uint32_t generation, uint32_t from, uint32
 {
 	for (uint32_t i = from; i < to; i++) {
 		struct read_facts note = {
-			.sample = i,
+			.unit.v = i,
 			.read_class = i % 16 ? READ_STAGED : READ_MISS,
 			.traits = { .mark = i % 16 ? 0 : WAIT_CONTROL },
 			.has_use = true,
@@ -250,7 +250,7 @@ static void read_is(struct wait *a, uint32_t generation, uint64_t pass, uint32_t
 		    uint64_t opened_ns, uint64_t wait_ns)
 {
 	struct read_facts note = {
-		.sample = i,
+		.unit.v = i,
 		.read_class = i % 16 ? READ_STAGED : READ_MISS,
 		.traits = { .mark = i % 16 ? 0 : WAIT_CONTROL },
 		.has_use = true,

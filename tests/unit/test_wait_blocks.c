@@ -68,7 +68,7 @@ static void end(struct rig *rig, struct seen *seen)
 
 static bool is_through(struct rig *rig, uint32_t sample)
 {
-	return probed_mark(rig->cache, (struct entry_id){ sample }) == WAIT_SWITCHBACK;
+	return probed_mark(rig->cache, (struct unit_id){ sample }) == WAIT_SWITCHBACK;
 }
 
 static uint64_t rig_opened(struct rig *rig)
@@ -169,7 +169,7 @@ static void blocks_are_held_out(const char *order, uint32_t n_ranks, bool has_st
 		uint64_t pass = note->use.pass, at = note->use.position;
 
 		CHECK(note->has_use && pass < 2 && at < N && !(note->traits.mark & WAIT_CONTROL));
-		CHECK_INT((int)epoch[pass]->sample[at], (int)note->sample);
+		CHECK_INT((int)epoch[pass]->sample[at], (int)note->unit.v);
 		if (is_sure(pass, at, confirmed) && is_chosen(n_ranks, pass, at))
 			CHECK((note->traits.mark == WAIT_SWITCHBACK));
 		/* Held out for its next use when the plan had not heard of this one yet. */

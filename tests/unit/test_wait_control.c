@@ -133,7 +133,7 @@ static uint64_t rig_opened(struct rig *rig)
 
 static bool is_held_out(struct rig *rig, uint32_t sample)
 {
-	return probed_mark(rig->cache, (struct entry_id){ sample }) != 0;
+	return probed_mark(rig->cache, (struct unit_id){ sample }) != 0;
 }
 
 static uint32_t count_held_out(struct rig *rig)
@@ -182,7 +182,7 @@ static void held_out_samples_are_read_from_the_source(bool has_store)
 		CHECK_U64(note->use.length, N);
 		CHECK_U64(note->bytes, SIZE);
 		CHECK(note->use.pass < 2 && note->use.position < N && note->wait_ns > 0);
-		CHECK_INT((int)epoch->sample[note->use.position], (int)note->sample);
+		CHECK_INT((int)epoch->sample[note->use.position], (int)note->unit.v);
 		CHECK(!has_come[note->use.pass][note->use.position]);
 		has_come[note->use.pass][note->use.position] = true;
 	}
@@ -247,7 +247,7 @@ static void staged_reads_are_told_with_their_place(void)
 
 		CHECK(!is_control(note) && note->has_use && !note->is_kernels);
 		CHECK_INT(note->read_class, READ_STAGED);
-		CHECK_INT((int)epoch->sample[note->use.position], (int)note->sample);
+		CHECK_INT((int)epoch->sample[note->use.position], (int)note->unit.v);
 		CHECK(note->wait_ns == 0 && note->opened_ns > 0);
 	}
 	order_epoch_free(epoch);
@@ -290,7 +290,7 @@ static void sample_opened_twice_in_a_row_has_one_place(void)
 			const struct read_facts *note = &seen->note[i];
 
 			CHECK(note->has_use);
-			CHECK_INT((int)epoch->sample[note->use.position], (int)note->sample);
+			CHECK_INT((int)epoch->sample[note->use.position], (int)note->unit.v);
 			n_again += note->is_again;
 			if (note->is_again)
 				continue;
@@ -369,7 +369,7 @@ static void reads_of_an_order_told_late_are_known_by_its_number(void)
 			continue;
 		placed++;
 		CHECK_U64(note->generation, generation);
-		CHECK_INT((int)epoch->sample[note->use.position], (int)note->sample);
+		CHECK_INT((int)epoch->sample[note->use.position], (int)note->unit.v);
 	}
 	CHECK_U64(placed, READS);
 	order_epoch_free(epoch);
@@ -531,7 +531,7 @@ static void what_only_the_kernel_has_is_set_aside_in_vain(void)
 	}
 	CHECK(sample != SAMPLE_NONE);
 	wasted = rig_wasted(rig);
-	cache_set_aside(rig->cache, (struct entry_id){ sample }, WAIT_CONTROL);
+	cache_set_aside(rig->cache, (struct unit_id){ sample }, WAIT_CONTROL);
 	RIG_UNTIL(rig_wasted(rig) == wasted + 1);
 	order_epoch_free(ep);
 	end(rig, seen);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Units: what the plan fetches, keeps and drops as one. A sample of up to UNIT_BYTES is one unit. A
- * larger one is cut into several, which follow each other in number and in the file. Arithmetic only;
- * any thread. */
+/* Units: what the plan fetches, keeps and drops as one. A sample of up to UNIT_WHOLE_BYTES is one
+ * unit: it is opened and read at once, and its open says that. A larger one is cut into several at
+ * multiples of UNIT_BYTES, which follow each other in number and in the file. Arithmetic only; any
+ * thread. */
 #ifndef CLAIRFS_BASE_UNITS_H
 #define CLAIRFS_BASE_UNITS_H
 
@@ -12,6 +13,13 @@
 #include "clairfs/base/ids.h"
 
 #define UNIT_BYTES (4u << 20)
+#define UNIT_WHOLE_BYTES (16u << 20)
+
+/* How many units a sample of that size is. */
+static inline uint64_t unit_cut(uint64_t bytes)
+{
+	return bytes <= UNIT_WHOLE_BYTES ? 1 : (bytes + UNIT_BYTES - 1) / UNIT_BYTES;
+}
 
 struct unit_map {
 	uint32_t n_samples, n_units;

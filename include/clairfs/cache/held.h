@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the cache does for whoever plans: samples are held in the arena, pushed into the kernel, set
+/* What the cache does for whoever plans: units are held in the arena, pushed into the kernel, set
  * aside, and written to the tier that keeps. Part of cache.h. Any thread, unless it says otherwise; no
  * lock may be held. What goes the other way is news (cache/news.h), and the answers of what was asked
  * for. Nothing here decides what. */
@@ -21,7 +21,14 @@ struct entry_state;
 
 /* --- holding: hold.c --- */
 
-/* All pieces of a sample. Owned by the caller, but while it is under way. */
+/* Pieces [first, end) of a file. */
+struct piece_span {
+	uint32_t first, end;
+};
+/* Those of a unit, of a file of that size. */
+struct piece_span cache_unit_pieces(const struct cache *cache, struct unit_id unit, uint64_t size);
+
+/* All pieces of a unit. Owned by the caller, but while it is under way. */
 struct cache_fetch {
 	struct news_answer *answer_to; /* to be set: told when it is over; then these are set: */
 	int status; /* 0: it is held; -ESTALE: the file changed; errno of the source */
@@ -30,15 +37,18 @@ struct cache_fetch {
 	bool is_adopting;
 	/* To be set: the tier that keeps is counted upon; NEWS_UNPINNED when it has nothing of it. */
 	bool is_kept;
-	uint32_t n_left; /* the cache's */
+	/* the cache's */
+	struct list node;
+	struct unit_id unit;
+	uint32_t n_left;
 };
-/* Fetches what is missing of a sample that is not held, with requests that nobody waits for, and holds
+/* Fetches what is missing of a unit that is not held, with requests that nobody waits for, and holds
  * it until cache_release or NEWS_LOST_COPY. Always answered. -ENOMEM: it was not taken, there is no
  * answer. One thread. */
-int cache_hold(struct cache *cache, struct entry_id entry, struct cache_fetch *take_fetch) MUST_USE;
+int cache_hold(struct cache *cache, struct unit_id unit, struct cache_fetch *take_fetch) MUST_USE;
 /* Nothing happens when it was lost, also if nobody has heard of that yet. is_left: its copy serves
  * whoever reads it until the room is wanted; else it goes at once. The thread of cache_hold. */
-void cache_release(struct cache *cache, struct entry_id entry, bool is_left);
+void cache_release(struct cache *cache, struct unit_id unit, bool is_left);
 
 /* A piece that is here, with a reference. */
 struct cache_copy {
@@ -61,18 +71,24 @@ struct page_job {
 	struct list node;
 	struct entry_id entry;
 	bool is_push; /* of who plans, who does it; else the cache's: cache_do_page_job */
+	bool is_part; /* the cache's: of some pages only */
 };
 void cache_do_page_job(struct cache *cache, struct page_job *job);
 
-/* A push of all pieces of a sample that is held. */
+/* A push of all pieces of a unit that is held. */
 struct cache_push {
+	struct unit_id unit;
 	struct stage_file file;
-	uint64_t size;
+	uint64_t size;             /* of the file */
+	uint32_t first, end;       /* pieces [first, end) of it */
+	/* Bytes at the beginning of the first piece that are not to be pushed but dropped: the tracer
+	 * page of a file of several units, whose READ says that a reader has come there. */
+	uint32_t tracer_bytes;
 	struct entry_state *state; /* referenced */
 	uint32_t version;
 };
 /* -ESTALE: it is not held. Else cache_push_end must follow. */
-int cache_push_begin(struct cache *cache, struct entry_id entry, struct cache_push *ret) MUST_USE;
+int cache_push_begin(struct cache *cache, struct unit_id unit, struct cache_push *ret) MUST_USE;
 /* The piece, which nobody reads now, to be pushed: cache_push_unpin must follow. -EAGAIN while it is
  * read, -ESTALE when it is not what the push began with, -ENOENT when nobody may have its pages. */
 int cache_push_pin(struct cache *cache, struct cache_push *push, uint32_t piece,
@@ -82,12 +98,12 @@ void cache_push_unpin(struct cache *cache, struct cache_push *push, const struct
 /* Returns rc, or -ESTALE when the file has changed meanwhile: then its pages are dropped. Only on a
  * thread that may wait for pages. */
 int cache_push_end(struct cache *cache, struct cache_push *push, int rc);
-/* Gives a share of the pages back that were pushed and not opened, from the word *at of the samples'
+/* Gives a share of the pages back that were pushed and not come to, from the word *at of the units'
  * bits on; true when there is more. */
 bool cache_give_back(struct cache *cache, uint32_t *at);
 /* What was pushed from there on is of no interest any more. */
 void cache_forget_pushed(struct cache *cache, uint32_t at);
-/* Whether pages of that sample would be of no use to whoever reads it next: one of O_DIRECT, most
+/* Whether pages of that file would be of no use to whoever reads it next: one of O_DIRECT, most
  * likely. Not every time. */
 bool cache_expects_direct(struct cache *cache, struct entry_id entry);
 
@@ -96,21 +112,21 @@ bool cache_expects_direct(struct cache *cache, struct entry_id entry);
 struct tier *cache_keeper(struct cache *cache); /* NULL: there is none */
 bool cache_keeps_any(struct cache *cache);
 /* All of the version that the index has, and it may be asked for it. */
-bool cache_keeps(struct cache *cache, struct entry_id entry);
+bool cache_keeps(struct cache *cache, struct unit_id unit);
 /* Seen on another filesystem than the source directory: it is not to be kept. */
 bool cache_is_abroad(struct cache *cache, struct entry_id entry);
 
 /* --- what is measured: probed.c, account.c --- */
 
-/* The next read of the sample goes to the source, with this mark, and nothing is kept of it until
+/* The next read of the unit goes to the source, with this mark, and nothing is kept of it until
  * then; mark 0: it is read like any other. */
-void cache_set_aside(struct cache *cache, struct entry_id entry, uint8_t mark);
-/* The news of an open have been taken, and it was expected there, by the order of that generation
- * (place NULL: it was not). Returns the thread that reads it, as cache_reader_of. */
-uint32_t cache_place_open(struct cache *cache, struct entry_id entry, uint32_t generation,
+void cache_set_aside(struct cache *cache, struct unit_id unit, uint8_t mark);
+/* The news that a reader has come to it have been taken, and it was expected there, by the order of
+ * that generation (place NULL: it was not). Returns the thread that reads it, as cache_reader_of. */
+uint32_t cache_place_open(struct cache *cache, struct unit_id unit, uint32_t generation,
 			  const struct read_place *place);
-/* What is expected of an open of a file of that size. */
-uint64_t cache_asked_of(struct cache *cache, uint64_t size);
+/* What is expected to be asked of it. */
+uint64_t cache_asked_of(struct cache *cache, struct unit_id unit);
 /* Prefetches that were held up by the probe may go. */
 void cache_prefetch_go(struct cache *cache);
 /* A few times a second: decides how reads were served, and asks the probe. One thread. */

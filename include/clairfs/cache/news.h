@@ -3,7 +3,7 @@
  * from under a lock of the cache, and one thread takes from. Nobody is called, so nothing goes up.
  * Answers come as a list through what was asked for, so an answer can neither be lost nor need memory.
  * When the buffer is full an open is dropped, and that something was is told; what else happened to a
- * sample is kept as a bit and told after the batch, because whoever plans would believe in a lost
+ * unit is kept as a bit and told after the batch, because whoever plans would believe in a lost
  * copy for ever. */
 #ifndef CLAIRFS_CACHE_NEWS_H
 #define CLAIRFS_CACHE_NEWS_H
@@ -12,22 +12,24 @@
 #include <stdint.h>
 
 #include "clairfs/base/cleanup.h"
+#include "clairfs/base/ids.h"
 #include "clairfs/base/queue.h"
 
 enum news_kind {
-	/* These of a sample are not lost, and are told in this order when they are late. */
+	/* These of a unit are not lost, and are told in this order when they are late. */
 	NEWS_LOST_COPY, /* what we had of it is gone, in the arena and, pushed, in the kernel */
 	NEWS_RESIZED,   /* bytes: its new size; of a late one not known */
 	NEWS_UNPINNED,  /* the store has lost or forgotten it, or is not asked for it */
 	NEWS_UNSTAGED,  /* the kernel has dropped its pages or its inode */
 	NEWS_LATE_KINDS,
-	NEWS_OPENED = NEWS_LATE_KINDS,
+	NEWS_OPENED = NEWS_LATE_KINDS, /* a sample: its first unit */
+	NEWS_REACHED, /* a unit of a file of several, by a READ of its first page: a reader has come there */
 	NEWS_DEMAND, /* bytes that somebody waited for came from the source; latency_ns */
 };
 
 struct news_item {
 	enum news_kind kind;
-	uint32_t sample;
+	struct unit_id unit; /* of NEWS_DEMAND: UNIT_NONE where no unit has the bytes */
 	uint64_t bytes, latency_ns;
 };
 
@@ -38,7 +40,7 @@ struct news_answer {
 };
 
 struct news;
-int news_new(uint32_t n_samples, struct news **ret) MUST_USE;
+int news_new(uint32_t n_units, struct news **ret) MUST_USE;
 void news_free(struct news *n); /* NULL is fine; answers that nobody took are not touched */
 
 /* --- any thread; never block, never fail, log nothing --- */
@@ -52,7 +54,7 @@ void news_ask(struct news *n);
 /* It does not rest any more; for good. */
 void news_stop(struct news *n);
 /* A copy that was lost so far is not the one that is fetched from now on. */
-void news_fetched_anew(struct news *n, uint32_t sample);
+void news_fetched_anew(struct news *n, struct unit_id unit);
 
 /* --- one thread --- */
 /* What has come since the last batch; valid until the next one. */
@@ -67,7 +69,7 @@ struct news_batch {
 /* Waits so long for the first; returns at once after news_stop. */
 void news_take(struct news *n, uint64_t wait_ns, struct news_batch *ret);
 /* Hands out the late ones of the last batch, one at a time, of a kind one after the other by their
- * samples. False: that is all. To be called until then. */
+ * units. False: that is all. To be called until then. */
 bool news_next_late(struct news *n, struct news_item *ret);
 /* Nobody wakes it meanwhile: it is cheaper for those who put. */
 void news_rest(struct news *n, uint64_t ns);

@@ -9,12 +9,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "clairfs/base/ids.h"
 #include "clairfs/base/queue.h"
 #include "clairfs/metrics.h"
 
 /* What was noticed while bytes were brought; of a read, by all that brought some of it. */
 struct read_traits {
-	uint8_t mark;   /* of cache_set_aside, when its sample was; else 0 */
+	uint8_t mark;   /* of cache_set_aside, when its unit was; else 0 */
 	bool is_loaded; /* by may_send: more requests were with the source than readers make */
 	/* In which the source was not at work for it: it was not asked yet, or had answered. A read
 	 * may be held back, and all have their way through this mount. */
@@ -34,9 +35,9 @@ struct read_place {
 	uint64_t position, length; /* in its epoch */
 };
 
-/* One read of a sample that is over: an open and its READs. */
+/* One read of a unit that is over: an open, or that a reader has come to it, and its READs. */
 struct read_facts {
-	uint32_t sample;
+	struct unit_id unit;
 	uint32_t reader; /* the thread of one of its READs, 0: there were none, or unknown */
 	enum read_class read_class;
 	struct read_traits traits; /* mark 0 where there was no READ, or one failed */
@@ -50,7 +51,7 @@ struct read_facts {
 	bool has_use;
 	uint32_t generation;
 	struct read_place use;
-	uint64_t bytes;     /* of the sample */
+	uint64_t bytes;     /* of the unit, as far as they were asked for */
 	uint64_t opened_ns; /* or its first READ */
 	uint64_t wait_ns;   /* in which a READ of it was under way */
 };

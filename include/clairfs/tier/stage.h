@@ -39,6 +39,7 @@ struct stage_ops {
 struct stage_piece {
 	struct stage_file file;
 	uint32_t piece, length;
+	uint32_t skip; /* bytes at its beginning that are not pushed: whole pages, or all of it */
 	const void *data;
 	uint64_t size; /* of the file */
 };

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Files cut into units. Where no file has more than one, as most often, there is no table at all. Made
+ * in the thread that calls dataset_open; the rest is arithmetic, on any thread.
+ */
+#include "dataset_priv.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "clairfs/base/log.h"
+#include "clairfs/dataset/units.h"
+
+static uint64_t units_wanted(uint64_t size)
+{
+	return MIN(unit_cut(size), (uint64_t)UNITS_OF_FILE_MAX);
+}
+
+static bool has_large(const struct table *t)
+{
+	for (uint32_t i = 0; i < t->n_samples; i++)
+		if (unit_cut(t->size[i]) > 1)
+			return true;
+	return false;
+}
+
+/* Numbers are 32 bits, and the last one is UNIT_NONE. */
+static uint32_t larger_most(uint32_t n_samples)
+{
+	return MIN(UNITS_OF_LARGE_MAX, UINT32_MAX - 1 - n_samples);
+}
+
+static void units_cut(struct dataset *ds, uint32_t *first)
+{
+	const struct table *t = &ds->t;
+	uint32_t left = larger_most(t->n_samples), n_whole = 0, at = 0;
+
+	for (uint32_t i = 0; i < t->n_samples; i++) {
+		uint64_t more = units_wanted(t->size[i]) - 1;
+
+		if (more > left) {
+			n_whole++;
+			more = 0;
+		}
+		first[i] = at;
+		at += 1 + (uint32_t)more;
+		ds->cut_bytes += more ? t->size[i] : 0;
+		left -= (uint32_t)more;
+	}
+	first[t->n_samples] = at;
+	if (n_whole)
+		log_warn("%u files are too large for the rest of them: only their first %u MiB are "
+			 "fetched ahead",
+			 n_whole, UNIT_WHOLE_BYTES >> 20);
+}
+
+int units_init(struct dataset *ds)
+{
+	ds->units = (struct unit_map){ .n_samples = ds->t.n_samples, .n_units = ds->t.n_samples };
+	if (!has_large(&ds->t))
+		return 0;
+	ds->unit_first = malloc(((size_t)ds->t.n_samples + 1) * sizeof(*ds->unit_first));
+	if (!ds->unit_first)
+		return -ENOMEM;
+	units_cut(ds, ds->unit_first);
+	ds->units.first = ds->unit_first;
+	ds->units.n_units = ds->unit_first[ds->t.n_samples];
+	return 0;
+}
+
+void units_fini(struct dataset *ds)
+{
+	free(ds->unit_first);
+}
+
+const struct unit_map *dataset_unit_map(const struct dataset *ds)
+{
+	return &ds->units;
+}
+
+uint32_t dataset_n_units(const struct dataset *ds)
+{
+	return ds->units.n_units;
+}
+
+uint64_t dataset_cut_bytes(const struct dataset *ds)
+{
+	return ds->cut_bytes;
+}
+
+struct entry_id dataset_unit_entry(const struct dataset *ds, struct unit_id unit)
+{
+	return (struct entry_id){ unit_sample(&ds->units, unit).v };
+}
+
+struct dataset_extent dataset_unit_extent(const struct dataset *ds, struct unit_id unit)
+{
+	struct sample_id sample = unit_sample(&ds->units, unit);
+	struct dataset_extent ret = { .entry = { sample.v } };
+	uint64_t size = table_get_size(&ds->t, sample.v);
+	bool is_whole = unit_count(&ds->units, sample) == 1;
+
+	ret.offset = (uint64_t)(unit.v - unit_first(&ds->units, sample).v) * UNIT_BYTES;
+	if (size > ret.offset)
+		ret.length = MIN(size - ret.offset, is_whole ? UNIT_WHOLE_BYTES : UNIT_BYTES);
+	return ret;
+}
+
+struct unit_id dataset_unit_at(const struct dataset *ds, struct entry_id e, uint64_t offset)
+{
+	struct unit_id first;
+	uint32_t n = dataset_units_of(ds, e, &first);
+	uint64_t k = offset / (n == 1 ? UNIT_WHOLE_BYTES : UNIT_BYTES);
+
+	return k < n ? (struct unit_id){ first.v + (uint32_t)k } : UNIT_NONE;
+}
+
+uint32_t dataset_units_of(const struct dataset *ds, struct entry_id e, struct unit_id *ret_first)
+{
+	struct sample_id sample = { e.v };
+
+	if (!dataset_is_sample(ds, e)) {
+		*ret_first = UNIT_NONE;
+		return 0;
+	}
+	*ret_first = unit_first(&ds->units, sample);
+	return unit_count(&ds->units, sample);
+}

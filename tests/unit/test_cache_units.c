@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Units of larger files in the cache: held, pushed but for their tracer page, counted and dropped one
+ * by one. Nothing plans: what whoever plans would ask for is the test's. */
+#include "cache_rig.h"
+#include "src/cache/cache_priv.h"
+#include "src/cache/news_priv.h"
+#include "src/drive/drive_priv.h"
+
+#define MIB ((uint64_t)1 << 20)
+#define PAGE 4096u
+
+/* Ten units, and a file that is one. */
+static struct rig *rig_of_units(void)
+{
+	static const uint64_t sizes[] = { 38 * MIB + 1000, 5000 };
+
+	return rig_new(&(struct rig_options){
+		.n = 2, .sizes = sizes, .arena_limit = 64 * MIB, .is_not_started = true });
+}
+
+struct asked {
+	struct cache_fetch fetch;
+	struct news_answer answer;
+};
+
+static bool is_answered(struct rig *rig, struct asked *a)
+{
+	struct news *n = rig->drive->news;
+	bool is_first;
+
+	mutex_lock(&n->mu);
+	is_first = n->answers.next == &a->answer.node;
+	if (is_first)
+		list_remove(&a->answer.node);
+	mutex_unlock(&n->mu);
+	return is_first;
+}
+
+static int hold(struct rig *rig, uint32_t unit)
+{
+	struct asked a = { .fetch = { .answer_to = &a.answer } };
+
+	CHECK_INT(cache_hold(rig->cache, (struct unit_id){ unit }, &a.fetch), 0);
+	RIG_UNTIL(is_answered(rig, &a));
+	return a.fetch.status;
+}
+
+/* How often the news have it of that unit. */
+static uint32_t told(struct rig *rig, enum news_kind kind, uint32_t unit)
+{
+	struct news *n = rig->drive->news;
+	uint32_t count = 0;
+
+	mutex_lock(&n->mu);
+	for (uint32_t i = 0; i < n->n_fill; i++)
+		count += n->fill[i].kind == kind && n->fill[i].unit.v == unit;
+	mutex_unlock(&n->mu);
+	return count;
+}
+
+static void push(struct rig *rig, uint32_t unit)
+{
+	struct cache_push p;
+	struct cache_copy copy;
+
+	CHECK_INT(cache_push_begin(rig->cache, (struct unit_id){ unit }, &p), 0);
+	for (uint32_t i = p.first; i < p.end; i++) {
+		CHECK_INT(cache_push_pin(rig->cache, &p, i, &copy), 0);
+		cache_push_unpin(rig->cache, &p, &copy, true);
+	}
+	CHECK_INT(cache_push_end(rig->cache, &p, 0), 0);
+}
+
+static uint64_t source_bytes(struct rig *rig)
+{
+	return rig_metric(rig, METRIC_SOURCE_BYTES);
+}
+
+static void a_unit_is_held_and_let_go_alone(void)
+{
+	struct rig *rig = rig_of_units();
+	uint64_t before;
+
+	CHECK_INT(hold(rig, 2), 0);
+	CHECK_U64(source_bytes(rig), 4 * MIB);
+	CHECK_INT(hold(rig, 3), 0);
+	CHECK_INT(hold(rig, 9), 0); /* the last one */
+	CHECK_U64(source_bytes(rig), 10 * MIB + 1000);
+	CHECK_INT(rig_read_check(rig, 0, 8 * MIB, 100000), READ_ARENA);
+	CHECK_INT(rig_read_check(rig, 0, 12 * MIB - 50000, 100000), READ_ARENA); /* of two */
+	CHECK_INT(rig_read_check(rig, 0, 7 * MIB, 4096), READ_MISS);
+	cache_release(rig->cache, (struct unit_id){ 2 }, false);
+	CHECK_INT(rig_read_check(rig, 0, 13 * MIB, 100000), READ_ARENA);
+	before = source_bytes(rig);
+	CHECK_INT(rig_read_check(rig, 0, 10 * MIB, 4096), READ_MISS);
+	CHECK(source_bytes(rig) > before);
+	CHECK_INT(hold_of(rig->cache, (struct unit_id){ 3 }), HOLD_HELD);
+	CHECK_INT(hold_of(rig->cache, (struct unit_id){ 2 }), HOLD_NONE);
+	cache_release(rig->cache, (struct unit_id){ 3 }, false);
+	cache_release(rig->cache, (struct unit_id){ 9 }, true); /* stays for whoever reads it */
+	CHECK_INT(rig_read_check(rig, 0, 37 * MIB, 4096), READ_ARENA);
+	rig_free(rig);
+}
+
+static void the_first_page_of_a_unit_is_not_pushed_and_says_who_comes(void)
+{
+	struct rig *rig = rig_of_units();
+	struct cache_push p;
+
+	CHECK_INT(hold(rig, 1), 0);
+	CHECK_INT(cache_push_begin(rig->cache, (struct unit_id){ 1 }, &p), 0);
+	CHECK_U64(p.first, 4);
+	CHECK_U64(p.end, 8);
+	CHECK_U64(p.tracer_bytes, PAGE);
+	CHECK_INT(cache_push_end(rig->cache, &p, -EAGAIN), -EAGAIN);
+	push(rig, 1);
+	CHECK_INT(rig_read_check(rig, 0, 4 * MIB, PAGE), READ_ARENA);
+	CHECK_U64(told(rig, NEWS_REACHED, 1), 1);
+	CHECK_U64(told(rig, NEWS_UNSTAGED, 1), 0);
+	/* More than that page: the kernel has not got what was pushed. */
+	CHECK_INT(rig_read_check(rig, 0, 4 * MIB + PAGE, 100000), READ_ARENA);
+	CHECK_U64(told(rig, NEWS_UNSTAGED, 1), 1);
+	CHECK_INT(rig_read_check(rig, 0, 8 * MIB - 50000, 100000), READ_MISS); /* into the next one */
+	CHECK_U64(told(rig, NEWS_REACHED, 2), 1);
+	CHECK_INT(rig_read_check(rig, 0, 9 * MIB, 100000), READ_MISS);
+	CHECK_U64(told(rig, NEWS_REACHED, 2), 1);
+	/* Of a file that is one the open says it, and all of it is pushed. */
+	CHECK_INT(hold(rig, 10), 0);
+	CHECK_INT(cache_push_begin(rig->cache, (struct unit_id){ 10 }, &p), 0);
+	CHECK_U64(p.tracer_bytes, 0);
+	CHECK_INT(cache_push_end(rig->cache, &p, 0), 0);
+	rig_read_check(rig, 1, 0, PAGE);
+	CHECK_U64(told(rig, NEWS_REACHED, 10), 0);
+	rig_free(rig);
+}
+
+/* What left the arena while the kernel has it: the tracer's READ asks nobody. */
+static void the_tracer_page_outlives_its_unit(void)
+{
+	struct rig *rig = rig_of_units();
+	uint64_t before;
+
+	CHECK_INT(hold(rig, 1), 0);
+	push(rig, 1);
+	cache_release(rig->cache, (struct unit_id){ 1 }, false);
+	CHECK_U64(arena_used(rig->arena), PAGE);
+	before = source_bytes(rig);
+	CHECK_INT(rig_read_check(rig, 0, 4 * MIB, PAGE), READ_ARENA);
+	CHECK_U64(source_bytes(rig), before);
+	RIG_UNTIL(arena_used(rig->arena) == 0); /* it came, and is of no use any more */
+	/* Here again before it was read: there is one copy. */
+	CHECK_INT(hold(rig, 1), 0);
+	push(rig, 1);
+	cache_release(rig->cache, (struct unit_id){ 1 }, false);
+	CHECK_INT(hold(rig, 1), 0);
+	CHECK_U64(arena_used(rig->arena), 4 * MIB);
+	cache_release(rig->cache, (struct unit_id){ 1 }, false);
+	/* Another file now. */
+	CHECK_U64(arena_used(rig->arena), PAGE);
+	rig_replace(rig, 0, 20 * MIB);
+	rig_read_check(rig, 0, 8 * MIB, PAGE); /* by which that is seen */
+	RIG_UNTIL(arena_used(rig->arena) == 0);
+	CHECK_INT(rig_read_check(rig, 0, 4 * MIB, PAGE), READ_MISS);
+	rig_free(rig);
+}
+
+static uint64_t total_bytes(struct rig *rig)
+{
+	uint64_t bytes = 0;
+
+	account_sweep(rig->cache, clock_now(rig->cache->p.clock), true);
+	for (int class = 0; class < READ_CLASSES; class ++)
+		bytes += rig_metric(rig, METRIC_READ_BYTES_STAGED + class);
+	return bytes;
+}
+
+static void pushed_pages_count_when_their_tracer_was_read(void)
+{
+	struct rig *rig = rig_of_units();
+
+	for (uint32_t unit = 0; unit < 3; unit++) {
+		CHECK_INT(hold(rig, unit), 0);
+		push(rig, unit);
+	}
+	cache_note_open(rig->cache, (struct entry_id){ 0 });
+	CHECK_U64(total_bytes(rig), 0); /* opened, and that is all */
+	rig_read_check(rig, 0, 0, PAGE);
+	CHECK_U64(total_bytes(rig), 4 * MIB);
+	CHECK_U64(rig_metric(rig, METRIC_READ_BYTES_ARENA), PAGE);
+	rig_read_check(rig, 0, 8 * MIB, PAGE);
+	CHECK_U64(total_bytes(rig), 8 * MIB); /* unit 1 was jumped over */
+	rig_read_check(rig, 0, 6 * MIB, 100000); /* in the middle of it: the kernel had no pages */
+	CHECK_U64(total_bytes(rig), 8 * MIB + 100000);
+	rig_read_check(rig, 0, 16 * MIB - 8192, 16384); /* of two units, and nobody has pushed them */
+	CHECK_U64(total_bytes(rig), 8 * MIB + 100000 + 16384);
+	CHECK_U64(rig_metric(rig, METRIC_READ_BYTES_STAGED), 8 * MIB - 2 * PAGE);
+	rig_free(rig);
+}
+
+static void a_change_takes_all_units_of_the_file(void)
+{
+	struct fault_io_rule wait = { .kind = FAULT_IO_HOLD, .repeat = 64 };
+	struct rig *rig = rig_of_units();
+	struct asked a = { .fetch = { .answer_to = &a.answer } };
+	struct file_identity known;
+	struct stat st;
+
+	CHECK_INT(hold(rig, 1), 0);
+	CHECK_INT(hold(rig, 4), 0);
+	CHECK_INT(hold(rig, 10), 0);
+	fault_io_set(rig->io, &wait);
+	CHECK_INT(cache_hold(rig->cache, (struct unit_id){ 7 }, &a.fetch), 0);
+	fault_io_wait_held(rig->io, 1);
+	rig_replace(rig, 0, 30 * MIB);
+	AUTO_FREE char *path = rig_path(rig, 0);
+
+	dataset_identity(rig->dataset, rig_entry(rig, 0), &known);
+	CHECK_INT(stat(path, &st), 0);
+	change_file(rig->cache, rig_entry(rig, 0), &known, &st);
+	for (uint32_t unit = 0; unit < 11; unit++)
+		CHECK_U64(told(rig, NEWS_LOST_COPY, unit), unit == 1 || unit == 4);
+	/* From 38 to 30 MiB: units 7 to 9 have fewer bytes. */
+	for (uint32_t unit = 0; unit < 10; unit++)
+		CHECK_U64(told(rig, NEWS_RESIZED, unit), unit >= 7);
+	fault_io_set(rig->io, NULL);
+	fault_io_resume(rig->io);
+	RIG_UNTIL(is_answered(rig, &a));
+	CHECK_INT(a.fetch.status, -ESTALE);
+	CHECK_INT(hold_of(rig->cache, (struct unit_id){ 10 }), HOLD_HELD);
+	CHECK_INT(hold(rig, 7), 0); /* two MiB of it are left */
+	CHECK_INT(hold(rig, 8), 0); /* and nothing */
+	CHECK_INT(rig_read_check(rig, 0, 29 * MIB, 4096), READ_ARENA);
+	rig_free(rig);
+}
+
+/* A unit is set aside for a control read: the others stay where they are. */
+static void a_unit_is_set_aside_alone(void)
+{
+	struct rig *rig = rig_of_units();
+	struct unit_id unit = { 2 };
+
+	CHECK_INT(probed_init(rig->cache), 0);
+	rig->cache->p.sets_aside = true;
+	probed_fini(rig->cache);
+	CHECK_INT(probed_init(rig->cache), 0);
+	CHECK_INT(hold(rig, 2), 0);
+	CHECK_INT(hold(rig, 3), 0);
+	push(rig, 3);
+	cache_set_aside(rig->cache, unit, 1);
+	CHECK_U64(told(rig, NEWS_LOST_COPY, 2), 1);
+	CHECK_INT(probed_mark(rig->cache, unit), 1);
+	CHECK_INT(hold_of(rig->cache, (struct unit_id){ 3 }), HOLD_HELD);
+	CHECK(bits_get(rig->cache->staged, 3));
+	for (uint64_t at = 8 * MIB; at < 12 * MIB; at += MIB)
+		rig_read_check(rig, 0, at, 4096);
+	RIG_UNTIL(probed_mark(rig->cache, unit) == 0);
+	CHECK_INT(rig_read_check(rig, 0, 13 * MIB, 4096), READ_ARENA);
+	rig_free(rig);
+}
+
+static const struct check_test tests[] = {
+	{ "a_unit_is_held_and_let_go_alone", a_unit_is_held_and_let_go_alone },
+	{ "the_first_page_of_a_unit_is_not_pushed_and_says_who_comes",
+	  the_first_page_of_a_unit_is_not_pushed_and_says_who_comes },
+	{ "the_tracer_page_outlives_its_unit", the_tracer_page_outlives_its_unit },
+	{ "pushed_pages_count_when_their_tracer_was_read",
+	  pushed_pages_count_when_their_tracer_was_read },
+	{ "a_change_takes_all_units_of_the_file", a_change_takes_all_units_of_the_file },
+	{ "a_unit_is_set_aside_alone", a_unit_is_set_aside_alone },
+};
+CHECK_MAIN(tests)
