@@ -252,6 +252,8 @@ uint64_t fetch_step(struct plan *plan, uint64_t now_ns)
 		if (!w.is_store && w.job->is_grouped)
 			due = group_next(plan, w.job, due, &last);
 		unit = fetch_unit_at(w.job, due);
+		if (reach_defers(plan, w.job, unit))
+			continue;
 		if (!w.is_store &&
 		    !budget_allows(plan, now_ns, (uint64_t)plan->item[unit].pages * PAGE_BYTES,
 				   &wake))

@@ -32,7 +32,9 @@ void jobs_init_span(struct plan *plan, struct plan_job *job)
 	if (!span && info->batch && info->workers) {
 		span = job_positions(job, batches * info->batch * info->n_ranks);
 		job->reader_span = span;
-		span += span / 4 + 64 + (info->samples ? job_positions(job, WITHIN) : 0);
+		span += span / 4 + 64;
+		/* What readers leave of samples keeps the window back. */
+		span += info->samples ? job->reader_span / 4 + job_positions(job, WITHIN) : 0;
 	}
 	job->is_span_given = span != 0;
 	job->span_cap = MIN(4096, MAX(plan->n / 8, MIN(MAX(plan->n, 1), 128)));

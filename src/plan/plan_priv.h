@@ -219,6 +219,10 @@ void window_replay(struct plan *plan, struct plan_job *job, uint64_t now_ns);
 
 /* reach.c: a reader has come to a unit that is not the first of its sample */
 void reach_read(struct plan *plan, uint64_t now_ns, uint32_t unit);
+/* The reader stands there: where samples are often left, what is next of this one may be fetched. */
+void reach_allow(struct plan *plan, const struct plan_job *job, uint32_t unit);
+/* True: the unit is not fetched before its reader comes near. */
+bool reach_defers(struct plan *plan, const struct plan_job *job, uint32_t unit);
 
 /* score.c */
 void score_read(struct plan_job *job, uint32_t unit);

@@ -104,6 +104,34 @@ static bool reach_find(const struct plan *plan, uint32_t unit, struct reach *ret
 	return ret->job != NULL;
 }
 
+/* As much again as was read of it, so what is fetched in vain is no more than what is read. */
+void reach_allow(struct plan *plan, const struct plan_job *job, uint32_t unit)
+{
+	uint64_t end;
+
+	if (!job->inner || !job->waste.is_left)
+		return;
+	end = unit + (uint64_t)(job_is_inner(job, unit) ? unit - reach_first(job, unit) : 0) + 2;
+	for (uint32_t u = unit + 1; u < MIN(end, plan->n) && job_is_inner(job, u); u++) {
+		item_out(plan, u);
+		plan->item[u].flags &= ~(uint32_t)NO_FETCH;
+		plan->item[u].flags |= AGAIN;
+		item_in(plan, u);
+	}
+}
+
+bool reach_defers(struct plan *plan, const struct plan_job *job, uint32_t unit)
+{
+	struct item *it = &plan->item[unit];
+
+	if (!job->waste.is_left || !job_is_inner(job, unit) || it->flags & AGAIN || plan->n_jobs > 1)
+		return false;
+	item_out(plan, unit);
+	it->flags |= NO_FETCH;
+	item_in(plan, unit);
+	return true;
+}
+
 static void reach_take(struct plan *plan, uint64_t now_ns, uint32_t unit, const struct reach *r)
 {
 	bool is_alone = (plan->item[unit].flags & ALONE) != 0;
@@ -120,6 +148,7 @@ static void reach_take(struct plan *plan, uint64_t now_ns, uint32_t unit, const 
 	window_set_consumed(plan, job, r->slot, r->pos);
 	if (plan->n_jobs > 1)
 		worth_read(plan, now_ns, unit);
+	reach_allow(plan, job, unit);
 	window_ended(plan, job);
 	if (!is_alone)
 		fetch_adopt(plan, job, unit);

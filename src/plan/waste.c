@@ -7,6 +7,8 @@
  *
  * The first pass shows its end when it is too late. Files in their order, when nobody said so, may
  * be the first of them (order_info.may_be_left): there the lead grows with what was read.
+ * Where readers leave samples before their end, what is within a sample is fetched once they are there
+ * (reach.c).
  * Must not hold back what is due soon: that is what readers would wait for. Planner thread. */
 #include "plan_priv.h"
 
@@ -52,6 +54,13 @@ static bool waste_is_much(const struct plan_job *job)
 	       w->wasted > (double)job->span;
 }
 
+static bool waste_is_left(const struct plan_job *job)
+{
+	const struct waste *w = &job->waste;
+
+	return w->fetched >= LEAST && w->left * PART > w->fetched;
+}
+
 /* What is left of samples is seen as the readers move on, long before the pass ends. */
 void waste_left(struct plan *plan, struct plan_job *job, uint32_t unit)
 {
@@ -59,7 +68,9 @@ void waste_left(struct plan *plan, struct plan_job *job, uint32_t unit)
 		return;
 	plan->wasted++;
 	job->waste.wasted++;
+	job->waste.left++;
 	job->waste.is_much = job->waste.is_much || waste_is_much(job);
+	job->waste.is_left = job->waste.is_left || waste_is_left(job);
 }
 
 void waste_rolled(struct plan *plan, struct plan_job *job, const struct slot *old)
@@ -71,6 +82,8 @@ void waste_rolled(struct plan *plan, struct plan_job *job, const struct slot *ol
 	plan->wasted += n;
 	w->wasted += (double)n;
 	w->is_much = waste_is_much(job);
+	w->is_left = waste_is_left(job);
+	w->left /= 2;
 	w->fetched /= 2;
 	w->wasted /= 2;
 }

@@ -13,6 +13,8 @@ struct slot;
 struct waste {
 	double fetched, wasted; /* of the last passes, each with half the weight of the next */
 	bool is_much;
+	double left;     /* of these wasted, units of samples that were opened; halved likewise */
+	bool is_left;    /* that is too much: readers leave samples before their end */
 };
 
 /* retain.c: fetched and not opened since; between item_out and item_in. */

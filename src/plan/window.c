@@ -102,45 +102,6 @@ bool window_is_recent(const struct plan *plan, const struct plan_job *job, uint3
 	return false;
 }
 
-/* More than a job leaves of a pass before it begins the next one. */
-static bool window_is_far_from_end(const struct slot *slot)
-{
-	return 8 * (slot->length - slot->consumed.count) > slot->length;
-}
-
-/* Whether a read of what was just read, that might also be the first of the next pass, is one more
- * open of the old one: of a job that has been seen to open its files more than once, or one that has
- * much of the pass to read. */
-static bool window_is_echo(const struct plan *plan, const struct plan_job *job, uint32_t unit,
-			   bool has_begun)
-{
-	if (window_is_far_from_end(job_cur(job)) && window_is_recent(plan, job, unit))
-		return true;
-	return job->echo >= ECHO_MAX / 4 && (!has_begun || window_is_recent(plan, job, unit));
-}
-
-static void window_learn_echo(struct plan_job *job, enum fit fit)
-{
-	if (fit == FIT_REPEAT)
-		job->echo += (ECHO_MAX - job->echo) / 8;
-	else
-		job->echo -= job->echo / 32;
-}
-
-static bool window_is_dense(const struct slot *slot, uint64_t from, uint64_t to)
-{
-	uint64_t count = 0;
-
-	for (uint64_t pos = from; pos < to; pos = ALIGN_DOWN(pos, 64) + 64) {
-		uint64_t word = slot->consumed.words[pos / 64] & ~0ull << pos % 64;
-
-		if (to - ALIGN_DOWN(pos, 64) < 64)
-			word &= ~(~0ull << to % 64);
-		count += (uint64_t)__builtin_popcountll(word);
-	}
-	return 2 * count >= to - from;
-}
-
 /* Samples in these positions, and how many of them were opened. */
 static uint64_t window_count_samples(const struct plan_job *job, const struct slot *slot,
 				     uint64_t from, uint64_t to, uint64_t *ret_opened)
@@ -157,8 +118,31 @@ static uint64_t window_count_samples(const struct plan_job *job, const struct sl
 	return count;
 }
 
-/* Most of what lies there was read; or most samples there were opened, and what is left of them
- * their readers did not want, or nobody heard of it. */
+/* No sample of the pass is left to be opened; false also when that is not near. */
+static bool window_is_all_opened(const struct plan_job *job, const struct slot *slot)
+{
+	uint64_t opened;
+
+	return slot->length - slot->low <= 4 * job->span &&
+	       window_count_samples(job, slot, slot->low, slot->length, &opened) == opened;
+}
+
+static bool window_is_dense(const struct slot *slot, uint64_t from, uint64_t to)
+{
+	uint64_t count = 0;
+
+	for (uint64_t pos = from; pos < to; pos = ALIGN_DOWN(pos, 64) + 64) {
+		uint64_t word = slot->consumed.words[pos / 64] & ~0ull << pos % 64;
+
+		if (to - ALIGN_DOWN(pos, 64) < 64)
+			word &= ~(~0ull << to % 64);
+		count += (uint64_t)__builtin_popcountll(word);
+	}
+	return 2 * count >= to - from;
+}
+
+/* Most of what lies there was read; or many samples there were opened (the last ones not yet by all
+ * readers), and what is left of them their readers did not want, or nobody heard of it. */
 static bool window_is_read(const struct plan_job *job, const struct slot *slot, uint64_t from,
 			   uint64_t to)
 {
@@ -169,16 +153,45 @@ static bool window_is_read(const struct plan_job *job, const struct slot *slot, 
 	if (!job->inner || slot == job_valid(job))
 		return false;
 	count = window_count_samples(job, slot, from, to, &opened);
-	return count && 2 * opened >= count;
+	return count && 3 * opened >= count;
 }
 
-/* No sample of the pass is left to be opened; false also when that is not near. */
-static bool window_is_all_opened(const struct plan_job *job, const struct slot *slot)
+/* The readers have come to the end of the pass, but for what they left of samples and an open that
+ * nobody saw. */
+static bool window_is_at_end(const struct plan_job *job)
 {
-	uint64_t opened;
+	const struct slot *cur = job_cur(job);
 
-	return slot->length - slot->low <= 4 * job->span &&
-	       window_count_samples(job, slot, slot->low, slot->length, &opened) == opened;
+	return window_is_all_opened(job, cur) || (cur->length - cur->low <= 2 * job->span &&
+						  window_is_read(job, cur, cur->low, cur->length));
+}
+
+/* More than a job leaves of a pass before it begins the next one. */
+static bool window_is_far_from_end(const struct plan_job *job)
+{
+	const struct slot *cur = job_cur(job);
+
+	return 8 * (cur->length - cur->consumed.count) > cur->length &&
+	       !(job->inner && window_is_at_end(job));
+}
+
+/* Whether a read of what was just read, that might also be the first of the next pass, is one more
+ * open of the old one: of a job that has been seen to open its files more than once, or one that has
+ * much of the pass to read. */
+static bool window_is_echo(const struct plan *plan, const struct plan_job *job, uint32_t unit,
+			   bool has_begun)
+{
+	if (window_is_far_from_end(job) && window_is_recent(plan, job, unit))
+		return true;
+	return job->echo >= ECHO_MAX / 4 && (!has_begun || window_is_recent(plan, job, unit));
+}
+
+static void window_learn_echo(struct plan_job *job, enum fit fit)
+{
+	if (fit == FIT_REPEAT)
+		job->echo += (ECHO_MAX - job->echo) / 8;
+	else
+		job->echo -= job->echo / 32;
 }
 
 void window_set_consumed(struct plan *plan, struct plan_job *job, struct slot *slot, uint64_t pos)
@@ -240,7 +253,7 @@ static enum fit window_find(struct plan *plan, struct plan_job *job, uint32_t un
 
 		/* The last batches may be left out: then all readers are at the start of the next
 		 * pass. */
-		if (end > cur->length)
+		if (end > cur->length || (job->inner && window_is_at_end(job)))
 			next_end = cur->length + next->low + job->span;
 		if (next_pos != NO_POS &&
 		    (job_order_pos(job, next, next_pos) < next_end ||
@@ -332,6 +345,16 @@ void window_begins(struct plan_job *job)
 	memset(job->begin_most, 0, sizeof(job->begin_most));
 }
 
+/* What is left of its samples is not read any more, as the readers are in the next pass. */
+static bool window_is_left(const struct plan_job *job, uint64_t half)
+{
+	uint64_t apart = MAX(job_samples(job, job->span) / 2, FEW_READS);
+
+	return job->next_streak >= MIN(apart, half) ||
+	       (job->next_streak >= MIN(FEW_READS, half) &&
+		window_is_all_opened(job, job_cur(job)));
+}
+
 /* Whether the pass is over: all of it was read, or the readers are all in the next one. */
 static void window_maybe_roll(struct plan *plan, struct plan_job *job)
 {
@@ -349,8 +372,7 @@ static void window_maybe_roll(struct plan *plan, struct plan_job *job)
 	 * reads has no key before. Whether it is really read shows later, see epochs_roll. */
 	if (cur->low < cur->length)
 		is_over = job->next_streak >= MIN(2 * SYNC_READS, half) ||
-			  (job->inner && job->next_streak >= MIN(FEW_READS, half) &&
-			   window_is_all_opened(job, cur));
+			  (job->inner && window_is_left(job, half));
 	else if (next->is_rerun)
 		is_over = slot_opened(next) >= MIN(SYNC_READS, half);
 	else
@@ -437,6 +459,16 @@ void window_ended(struct plan *plan, struct plan_job *job)
 	window_maybe_roll(plan, job);
 }
 
+/* Where samples are cut many are near: one that was left in the pass before may be read in this one. */
+static void window_count_next(struct plan_job *job, const struct slot *slot)
+{
+	if (slot != job_cur(job))
+		job->next_streak++;
+	else
+		job->next_streak -= job->inner ? MIN(job->next_streak, FEW_READS)
+					       : job->next_streak;
+}
+
 static void window_place_read(struct plan *plan, struct plan_job *job, uint32_t unit,
 			      enum fit fit, const struct use *use)
 {
@@ -449,8 +481,7 @@ static void window_place_read(struct plan *plan, struct plan_job *job, uint32_t 
 		proof_weigh_read(job, use->slot, use->pos);
 	if (fit == FIT_IN) {
 		window_learn_span(job, window_lead(job, use));
-		job->next_streak =
-			use->slot == job_cur(job) ? 0 : job->next_streak + 1;
+		window_count_next(job, use->slot);
 		score_kept(job);
 		job->placed++;
 		window_remember(plan, job, use->slot, use->pos);
@@ -548,7 +579,7 @@ static void window_judge_reader(struct plan *plan, struct plan_job *job, uint32_
 	} else if (fit == FIT_OUT && use->pos != NO_POS) {
 		is_strange = window_lead(job, use) >= 2 * job->span;
 	} else if (fit == FIT_IN && use->slot == job_next(job)) {
-		is_strange = window_is_far_from_end(job_cur(job));
+		is_strange = window_is_far_from_end(job);
 	}
 	score_strange(job, is_strange);
 }
