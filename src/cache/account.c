@@ -35,81 +35,21 @@
  * oldest is decided. It must not send a note with its lock held: locks of the news and of records are
  * both leaves.
  */
-#include "cache_priv.h"
+#include "record_priv.h"
 
 #include <string.h>
 
-enum { ACCOUNT_SHARDS = 16, ACCOUNT_BUCKETS = 1024, RECORDS_MAX = 65536 };
-enum { UNSEEN_MAX = 64, TOLD_MAX = 65536, PLACE_MAX = 64 };
-#define HEARD_NS (NS_PER_S / 4)
+enum { RECORDS_MAX = 65536, UNSEEN_MAX = 64, PLACE_MAX = 64 };
 #define READ_LIKELY_BYTES (128u << 10) /* of the kernel, where pages follow each other */
 
 /* How long a record may be quiet before it is decided: a sample that was read in part so far may
  * have a slow reader. One list for each, so that the oldest of a list is the first one due. */
-enum age { AGE_WHOLE, AGE_PARTIAL, AGES };
 static const uint64_t grace_ns[AGES] = { NS_PER_S, 5 * NS_PER_S };
 
-/* READs that belong together. */
-struct reading {
-	uint64_t bytes;             /* answered to them */
-	uint64_t began_ns, wait_ns; /* first sign of it; time in which a READ was in flight */
-	enum read_class slowest;
-	uint32_t reader;
-	struct read_traits traits;
-	bool has_read, has_failed;
-	bool is_traced; /* the first page of a unit of several was asked for */
-};
-
-struct record {
-	struct record *next_hash;
-	struct list by_age; /* of a list unless READs are in flight */
-	struct list by_since; /* of `untold` while something of it is neither told nor given up */
-	uint64_t since_ns;    /* then: the first sign of that, or of an open before it */
-	struct unit_id unit;
-	uint32_t n_inflight;
-	uint32_t n_opens;         /* more than one: the others came while READs were in flight */
-	uint64_t last_ns;         /* of the last open or READ */
-	struct reading now, next; /* next: of an open that was not heard of yet */
-	bool is_counted;          /* one of the opens is, before it was seen */
-	bool is_fresh;   /* a file of several pieces: some of it was pushed since it was last opened */
-	bool is_summed;  /* likewise: what it had of pushed pages is known, */
-	uint64_t unseen; /* so many bytes */
-	bool is_pushed;           /* its pages were, when it was opened */
-	bool has_use;
-	uint32_t generation; /* of the order that said so */
-	struct read_place use;
-	uint64_t busy_ns; /* since when READs have been in flight */
-	/* Of opens before, counted but not told: their place was not known yet. */
-	struct reading before;
-	uint8_t n_before;
-	bool has_before, was_pushed;
-	bool is_again; /* the open before had a place, `place` */
-	struct read_place place;
-	uint32_t placed_by; /* the generation of that */
-	bool is_kept_back; /* while it is decided */
-	bool is_fed;       /* who plans has heard of the open */
-	uint32_t reader;  /* the thread of the last READ that came */
-};
-
-struct account_shard {
-	struct mutex mu;
-	struct record *buckets[ACCOUNT_BUCKETS]; /* mu, like all below */
-	struct list by_age[AGES];                /* oldest activity first */
-	struct list untold;                      /* by since_ns */
-	uint32_t n;
-	struct read_facts *told; /* decided since the last sweep */
-	uint32_t n_told, told_size;
-} CACHE_ALIGNED;
-
-/* Samples that were read and whose open was not seen; told without the lock. */
+/* Units that were read and whose open was not seen; told without the lock. */
 struct unseen {
 	struct unit_id unit[UNSEEN_MAX];
 	uint32_t n;
-};
-
-struct account {
-	struct account_shard shards[ACCOUNT_SHARDS];
-	_Atomic uint64_t settle_ns; /* when it is told next what is settled */
 };
 
 static uint32_t hash(struct unit_id unit)
@@ -207,17 +147,6 @@ static void count_bytes(struct cache *c, enum read_class class, uint64_t bytes)
 	metrics_add(c->p.metrics, METRIC_READ_BYTES_STAGED + class, bytes);
 }
 
-static uint64_t bytes_of_unit(struct cache *c, struct unit_id unit)
-{
-	return dataset_unit_extent(c->p.dataset, unit).length;
-}
-
-/* A unit of a file of several pieces. */
-static bool is_large(struct cache *c, struct unit_id unit)
-{
-	return bytes_of_unit(c, unit) > PIECE_BYTES || unit_is_traced(c, unit);
-}
-
 static void count_large_rest(struct cache *c, struct record *rec)
 {
 	uint64_t size = bytes_of_unit(c, rec->unit), most = cache_asked_of(c, rec->unit);
@@ -246,98 +175,20 @@ static void count_staged_rest(struct cache *c, struct record *rec)
 {
 	uint64_t bytes = bytes_of_unit(c, rec->unit) * rec->n_opens;
 
-	if (is_large(c, rec->unit))
+	if (is_large_unit(c, rec->unit))
 		count_large_rest(c, rec);
 	else if (!rec->now.has_failed && bytes > rec->now.bytes)
 		count_bytes(c, READ_STAGED, bytes - rec->now.bytes);
-}
-
-/* No READ has come but the one for the tracer page, and that was here. */
-static bool is_from_kernel(const struct record *rec, const struct reading *r)
-{
-	bool is_tracer = r->is_traced && rec->is_pushed && r->bytes <= CACHE_PAGE &&
-			 r->slowest == READ_ARENA;
-
-	return !r->has_read || is_tracer;
 }
 
 /* A push that served its open is used up: a READ that comes later is not for want of its pages. One
  * that came after the open is for the next. */
 static void use_up_stage(struct cache *c, const struct record *rec)
 {
-	if (rec->n_opens && is_from_kernel(rec, &rec->now) && bits_clear(c->staged_opened, rec->unit.v)) {
+	if (rec->n_opens && record_is_from_kernel(rec, &rec->now) && bits_clear(c->staged_opened, rec->unit.v)) {
 		bits_clear(c->staged, rec->unit.v);
 		direct_used_pages(c);
 	}
-}
-
-static void reading_add(struct reading *r, const struct reading *more)
-{
-	r->bytes += more->bytes;
-	r->slowest = MAX(r->slowest, more->slowest);
-	r->has_read |= more->has_read;
-	r->has_failed |= more->has_failed;
-	r->is_traced |= more->is_traced;
-	read_traits_add(&r->traits, &more->traits);
-	r->wait_ns += more->wait_ns;
-	r->reader = r->reader ? r->reader : more->reader;
-	if (!r->began_ns || (more->began_ns && more->began_ns < r->began_ns))
-		r->began_ns = more->began_ns;
-}
-
-static struct read_facts *told_next_locked(struct account_shard *a) REQUIRES(a->mu)
-{
-	uint32_t size = MAX(a->told_size * 2, 64u);
-	struct read_facts *grown;
-
-	if (a->n_told < a->told_size)
-		return &a->told[a->n_told++];
-	grown = size <= TOLD_MAX ? realloc(a->told, size * sizeof(*grown)) : NULL;
-	if (!grown)
-		return NULL; /* not told: whoever watches sees a hole */
-	a->told = grown;
-	a->told_size = size;
-	return &a->told[a->n_told++];
-}
-
-/* Of a read that is told. */
-static uint64_t bytes_of(struct cache *c, const struct record *rec, const struct reading *sum)
-{
-	uint64_t size = bytes_of_unit(c, rec->unit);
-	uint64_t bytes = sum->bytes + rec->unseen;
-
-	return is_large(c, rec->unit) ? MIN(bytes ? bytes : cache_asked_of(c, rec->unit), size) : size;
-}
-
-static void tell_locked(struct cache *c, struct account_shard *a, const struct record *rec)
-	REQUIRES(a->mu)
-{
-	struct read_facts *facts = c->p.probe ? told_next_locked(a) : NULL;
-	bool is_again = rec->is_again && !rec->has_use;
-	struct reading sum = rec->now;
-	const struct reading *r = &sum;
-
-	if (!facts)
-		return;
-	if (rec->has_before)
-		reading_add(&sum, &rec->before);
-	*facts = (struct read_facts){
-		.unit = rec->unit,
-		.reader = r->reader,
-		.read_class = is_from_kernel(rec, r) ? READ_STAGED : r->slowest,
-		.traits = { .mark = r->has_read && !r->has_failed ? r->traits.mark : 0,
-			    .is_loaded = r->traits.is_loaded,
-			    .held_ns = MIN(r->traits.held_ns, r->wait_ns) },
-		.is_kernels = !r->has_read && !(rec->has_before ? rec->was_pushed : rec->is_pushed),
-		.is_again = is_again,
-		.again = rec->has_before ? rec->n_before : 0,
-		.has_use = rec->has_use || is_again,
-		.generation = is_again ? rec->placed_by : rec->generation,
-		.use = is_again ? rec->place : rec->use,
-		.bytes = bytes_of(c, rec, r),
-		.opened_ns = r->began_ns,
-		.wait_ns = r->wait_ns,
-	};
 }
 
 static void decide_locked(struct cache *c, struct account_shard *a, struct record *rec)
@@ -346,11 +197,11 @@ static void decide_locked(struct cache *c, struct account_shard *a, struct recor
 	uint32_t n = MAX(rec->n_opens, 1u) - rec->is_counted;
 
 	assert(rec->n_inflight == 0);
-	if (!is_large(c, rec->unit))
+	if (!is_large_unit(c, rec->unit))
 		count_reads(c, rec->now.has_read ? rec->now.slowest : READ_STAGED, n);
 	count_staged_rest(c, rec);
 	if (n && !rec->is_kept_back)
-		tell_locked(c, a, rec);
+		record_tell_locked(c, a, rec);
 	use_up_stage(c, rec);
 	rec->is_counted = true;
 	if (!rec->is_kept_back && !rec->next.has_read) /* what is left of it begins no later */
@@ -717,9 +568,9 @@ void account_read_end(struct cache *c, const struct cache_read *r, int status, u
 
 	if (status == 0)
 		count_bytes(c, r->read_class, bytes);
-	if (status == 0 && (!r->is_accounted || (bytes && is_large(c, r->unit))))
+	if (status == 0 && (!r->is_accounted || (bytes && is_large_unit(c, r->unit))))
 		count_reads(c, r->read_class, 1);
-	else if (r->is_accounted && status != 0 && is_large(c, r->unit))
+	else if (r->is_accounted && status != 0 && is_large_unit(c, r->unit))
 		count_reads(c, READ_MISS, 1);
 	if (!r->is_accounted)
 		return;
@@ -787,48 +638,6 @@ static void sweep_shard(struct cache *c, struct account_shard *a, uint64_t now_n
 	mutex_unlock(&a->mu);
 }
 
-/* What was decided goes to whoever watches, without the lock. */
-static void sweep_told(struct cache *c, struct account_shard *a)
-{
-	struct read_facts *told;
-	uint32_t n;
-
-	mutex_lock(&a->mu);
-	told = TAKE(a->told);
-	n = a->n_told;
-	a->n_told = a->told_size = 0;
-	mutex_unlock(&a->mu);
-	if (n)
-		c->p.probe->observed(c->p.probe->ctx, told, n);
-	free(told);
-}
-
-/* The oldest open that is not told yet, or `least`. Also of what was decided after this sweep told: a
- * sample that was opened again meanwhile. */
-static uint64_t untold_since(struct account_shard *a, uint64_t least)
-{
-	mutex_lock(&a->mu);
-	if (!list_is_empty(&a->untold))
-		least = MIN(least, container_of(a->untold.next, struct record, by_since)->since_ns);
-	for (uint32_t i = 0; i < a->n_told; i++)
-		least = MIN(least, a->told[i].opened_ns);
-	mutex_unlock(&a->mu);
-	return least;
-}
-
-/* Opens are heard of within milliseconds, or a moment later on a machine that is busy. */
-static void tell_settled(struct cache *c, uint64_t now_ns)
-{
-	uint64_t before_ns = now_ns - MIN(now_ns, HEARD_NS);
-
-	if (!c->p.probe || !c->p.probe->settled || now_ns < atomic_load(&c->account->settle_ns))
-		return;
-	atomic_store(&c->account->settle_ns, now_ns + NS_PER_S);
-	for (int i = 0; i < ACCOUNT_SHARDS; i++)
-		before_ns = untold_since(&c->account->shards[i], before_ns);
-	c->p.probe->settled(c->p.probe->ctx, before_ns);
-}
-
 void account_sweep(struct cache *c, uint64_t now_ns, bool is_final)
 {
 	struct unseen unseen;
@@ -839,7 +648,7 @@ void account_sweep(struct cache *c, uint64_t now_ns, bool is_final)
 			for (uint32_t k = 0; k < unseen.n; k++)
 				note_unit(c, news_of(c, unseen.unit[k]), unseen.unit[k]);
 		} while (unseen.n == UNSEEN_MAX);
-		sweep_told(c, &c->account->shards[i]);
+		account_tell(c, &c->account->shards[i]);
 	}
-	tell_settled(c, now_ns);
+	account_tell_settled(c, now_ns);
 }

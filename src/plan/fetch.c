@@ -53,9 +53,9 @@ static uint64_t fetch_reserve(const struct plan *plan, uint64_t horizon)
 	return MIN((uint64_t)pages, plan->arena_pages / 4);
 }
 
-/* Before the order is confirmed. What cannot be verified, or by few reads only as its samples are cut,
- * must not run dry: it goes on within half of the arena, a little ahead of the readers. Else what is due later gives way only for a unit
- * that had its turn and is missing after all. */
+/* Before the order is confirmed. What cannot be verified, or by few reads only as its samples are
+ * cut, must not run dry: it goes on within half of the arena, a little ahead of the readers. Else what
+ * is due later gives way only for a unit that had its turn and is missing after all. */
 static bool fetch_has_room_in_doubt(struct plan *plan, struct plan_job *job, const struct item *it,
 				    uint64_t when, bool is_near)
 {
