@@ -28,6 +28,9 @@
 
 struct tale {
 	uint64_t start; /* position in the first epoch */
+	/* of each sample so many units; then all numbers are of units, but in the lines of orders */
+	uint32_t each, workers, first[N_MAX + 1];
+	uint64_t *bits;
 	struct plan *plan;
 	uint64_t now;
 	uint32_t n, n_order, length[EPOCHS_MAX], sample[EPOCHS_MAX][N_MAX];
@@ -136,7 +139,8 @@ static void open_sample(struct tale *t, uint32_t sample)
 {
 	CHECK(sample < t->n);
 	t->now += NS_PER_MS;
-	tell(t, (struct plan_event){ .kind = PLAN_EV_OPENED, .unit = { sample } });
+	tell(t, (struct plan_event){ .kind = sample % t->each ? PLAN_EV_REACHED : PLAN_EV_OPENED,
+				     .unit = { sample } });
 	step(t);
 }
 
@@ -145,6 +149,36 @@ static uint64_t field(const char *line, const char *name, uint64_t other)
 	const char *at = strstr(line, name);
 
 	return at ? strtoull(at + strlen(name), NULL, 10) : other;
+}
+
+/* Every sample is so many units. */
+static void cut(struct tale *t, struct order_info *info)
+{
+	struct order_info samples = *info;
+	struct unit_map map = { .n_samples = (uint32_t)info->n, .first = t->first };
+
+	for (uint32_t i = 0; i <= info->n; i++)
+		t->first[i] = i * t->each;
+	map.n_units = (uint32_t)info->n * t->each;
+	t->workers = (uint32_t)info->workers;
+	CHECK(map.n_units <= N_MAX);
+	CHECK_INT(order_info_expand(&samples, &map, info, &t->bits), 0);
+}
+
+/* The epoch, as it was told in samples. */
+static void expand(struct tale *t, uint64_t epoch)
+{
+	struct order_info info = { .n_ranks = 1, .batch = 1, .workers = t->workers };
+	struct unit_map map = { t->n / t->each, t->n, t->first };
+	struct order_epoch ep = { .length = t->length[epoch],
+				  .n = map.n_samples,
+				  .sample = t->sample[epoch] };
+	struct order_epoch *units;
+
+	CHECK_INT(order_epoch_expand(&ep, &info, &map, &units), 0);
+	t->length[epoch] = (uint32_t)units->length;
+	memcpy(t->sample[epoch], units->sample, units->length * sizeof(uint32_t));
+	order_epoch_free(units);
 }
 
 static void begin(struct tale *t, const char *line)
@@ -166,6 +200,10 @@ static void begin(struct tale *t, const char *line)
 
 	CHECK(!t->plan && info.n <= N_MAX);
 	t->start = field(line, " resume=", 0);
+	t->each = (uint32_t)field(line, " units=", 1);
+	info.workers = field(line, " workers=", 0);
+	if (t->each > 1)
+		cut(t, &info);
 	p.n = t->n = (uint32_t)info.n;
 	p.inflight_max = p.inflight_min;
 	t->n_order = (uint32_t)MIN(n_order, info.n);
@@ -188,6 +226,8 @@ static void order_line(struct tale *t, const char *line)
 		CHECK(t->length[epoch] < N_MAX);
 		t->sample[epoch][t->length[epoch]] = (uint32_t)strtoul(at, &at, 10);
 	}
+	if (t->each > 1)
+		expand(t, epoch);
 }
 
 static void read_positions(struct tale *t, const char *text)
@@ -300,6 +340,7 @@ static void run(const char *name)
 	}
 	buf_writer_fini(&t->out);
 	plan_free(t->plan);
+	free(t->bits);
 	free(t);
 }
 
@@ -323,6 +364,11 @@ static void a_job_is_taken_up_where_it_was_left(void)
 	run("resume");
 }
 
+static void samples_that_are_cut_are_read_in_turns_and_left(void)
+{
+	run("shards");
+}
+
 static void failures_are_tried_again_or_left_to_the_reader(void)
 {
 	run("failures");
@@ -340,6 +386,8 @@ static const struct check_test tests[] = {
 	{ "the_store_is_written_once_and_shares_nothing_with_memory",
 	  the_store_is_written_once_and_shares_nothing_with_memory },
 	{ "a_job_is_taken_up_where_it_was_left", a_job_is_taken_up_where_it_was_left },
+	{ "samples_that_are_cut_are_read_in_turns_and_left",
+	  samples_that_are_cut_are_read_in_turns_and_left },
 	{ "failures_are_tried_again_or_left_to_the_reader",
 	  failures_are_tried_again_or_left_to_the_reader },
 	{ "a_validation_set_is_expected_when_it_was_read_once",

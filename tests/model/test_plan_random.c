@@ -20,7 +20,7 @@ enum where { ABSENT, FETCHING, ARENA };
 struct book {
 	struct plan_params p;
 	struct order_info info;
-	uint64_t size[N_MAX], rnd, now, outside[N_MAX / 64 + 1];
+	uint64_t size[N_MAX], rnd, now, outside[N_MAX / 64 + 1], inner[N_MAX / 64 + 1];
 	struct plan *plan;
 	enum where where[N_MAX];
 	bool is_staging[N_MAX], is_pinning[N_MAX], is_pinned[N_MAX], is_pushed[N_MAX];
@@ -274,6 +274,10 @@ static void wild_event(struct book *b)
 	uint32_t s = (uint32_t)below(b, b->p.n);
 
 	switch (below(b, 12)) {
+	case 7:
+	case 8: /* within a sample, where they are cut */
+		event(b, (struct plan_event){ .kind = PLAN_EV_REACHED, .unit = { s } });
+		break;
 	case 0:
 		b->is_pushed[s] = false;
 		event(b, (struct plan_event){ .kind = PLAN_EV_UNSTAGED, .unit = { s } });
@@ -314,6 +318,19 @@ static void wild_event(struct book *b)
 	}
 }
 
+/* Some units continue samples. */
+static void cut(struct book *b)
+{
+	b->info.inner = b->inner;
+	for (uint32_t i = 0; i < b->n_order; i++) {
+		bool is_inner = i && below(b, 4);
+
+		b->inner[i / 64] |= (uint64_t)is_inner << i % 64;
+		b->info.samples += !is_inner;
+	}
+	b->info.units = b->n_order;
+}
+
 static void book_init(struct book *b, uint64_t seed, bool is_honest)
 {
 	uint32_t n;
@@ -335,6 +352,8 @@ static void book_init(struct book *b, uint64_t seed, bool is_honest)
 				       .world = 1,
 				       .n_ranks = 1,
 				       .epochs = is_honest ? 0 : below(b, 4) };
+	if (!is_honest && below(b, 2))
+		cut(b);
 	b->p = (struct plan_params){ .n = n,
 				     .size = b->size,
 				     .order = &b->info,

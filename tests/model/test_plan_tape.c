@@ -51,6 +51,7 @@ static void simulated_jobs_replay(void)
 	for (int i = 0; i < 24; i++) {
 		AUTO_FREE char *path = check_tmpfile("tape"), *options = NULL;
 		struct tape_counts counts = { 0 };
+		bool is_cut = i % 4 == 3; /* into units */
 
 		CHECK(asprintf(&options,
 			       "samples=%" PRIu64 ",sample_bytes=%" PRIu64
@@ -58,8 +59,10 @@ static void simulated_jobs_replay(void)
 			       ",seed=%" PRIu64 ",cache_fraction=0.%" PRIu64
 			       ",store_fraction=0.%" PRIu64 ",batch=%" PRIu64 ",workers=%" PRIu64
 			       ",source_mbps=200,compute_ms=%" PRIu64 ",inflight=16",
-			       200 + check_rand_below(&seed, 800), 4096 + check_rand_below(&seed, 60000),
-			       check_rand_below(&seed, 2) * 3000, 1 + check_rand_below(&seed, 3),
+			       200 + check_rand_below(&seed, is_cut ? 60 : 800),
+			       (is_cut ? 4u << 20 : 4096) +
+				       check_rand_below(&seed, is_cut ? 30u << 20 : 60000),
+			       check_rand_below(&seed, 2) * (is_cut ? 9000000 : 3000), 1 + check_rand_below(&seed, 3),
 			       check_rand_below(&seed, 1000), 1 + check_rand_below(&seed, 9),
 			       check_rand_below(&seed, 6), 1 + check_rand_below(&seed, 16),
 			       1 + check_rand_below(&seed, 4), check_rand_below(&seed, 50)) > 0);

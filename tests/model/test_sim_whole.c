@@ -47,6 +47,52 @@ static void a_cache_of_everything_reads_everything_once(void)
 	}
 }
 
+/* Samples of eight units each (seven and a bit). */
+static void run_of_cut_samples(const char *more, uint64_t *ret_source, double *ret_stall_pct,
+			       double *ret_bound_pct)
+{
+	const uint64_t n = 160, units = 8;
+	const struct sim_result *r;
+	struct sim_kit kit;
+
+	sim_kit_open(&kit,
+		     "samples=%llu,sample_bytes=30408704,epochs=4,batch=4,workers=4,compute_ms=240,"
+		     "source_latency_ms=2,%s",
+		     (unsigned long long)n, more);
+	r = sim_kit_run(&kit, "clairfs");
+	*ret_source = 0;
+	for (uint64_t e = 0; e < r->n_epochs; e++) {
+		uint64_t sum = 0;
+
+		for (uint32_t c = 0; c < SIM_CLASSES; c++)
+			sum += r->epoch[e].read_class[c];
+		CHECK_U64(sum, n * units);
+		CHECK_U64(r->epoch[e].reads, n * units);
+		*ret_source += r->epoch[e].source_reads;
+	}
+	*ret_stall_pct = sim_stall_pct(r, 1);
+	*ret_bound_pct = sim_bound_stall_pct(r, 1);
+	printf("# %s: %llu reads, stall %.1f %%, bound %.1f %%\n", more,
+	       (unsigned long long)*ret_source, *ret_stall_pct, *ret_bound_pct);
+	sim_kit_close(&kit);
+}
+
+static void samples_that_are_cut_are_read_once_or_in_time(void)
+{
+	double stall_pct, bound_pct;
+	uint64_t source;
+
+	run_of_cut_samples("cache_fraction=1,source_mbps=600", &source, &stall_pct, &bound_pct);
+	CHECK_U64(source, 160 * 8);
+	CHECK(stall_pct < 0.1);
+	/* little room, and a link that suffices: but for the workers' start in each epoch */
+	run_of_cut_samples("cache_bytes=256M,source_mbps=1500", &source, &stall_pct, &bound_pct);
+	CHECK(bound_pct == 0 && stall_pct < 5);
+	/* the link is what counts */
+	run_of_cut_samples("cache_fraction=0.4,source_mbps=250", &source, &stall_pct, &bound_pct);
+	CHECK(bound_pct > 10 && stall_pct < bound_pct + 10 && source <= 1280 + 3 * 768 + 64);
+}
+
 static void small_datasets_lose_no_more_than_the_loaders_window(void)
 {
 	static const uint64_t sizes[] = { 64, 128, 256, 512, 1024 };
@@ -152,6 +198,8 @@ static const struct check_test tests[] = {
 	{ "a_validation_set_is_waited_for_once", a_validation_set_is_waited_for_once },
 	{ "a_cache_of_everything_reads_everything_once",
 	  a_cache_of_everything_reads_everything_once },
+	{ "samples_that_are_cut_are_read_once_or_in_time",
+	  samples_that_are_cut_are_read_once_or_in_time },
 	{ "small_datasets_lose_no_more_than_the_loaders_window",
 	  small_datasets_lose_no_more_than_the_loaders_window },
 	{ "a_limit_that_is_found_out_costs_little", a_limit_that_is_found_out_costs_little },
