@@ -68,6 +68,7 @@ typedef int order_number_fn(void *ctx, const char *sort, const char *under, uint
 struct order_shard {
 	uint32_t sample; /* the number of the file, SAMPLE_NONE: it is no sample */
 	uint64_t count;
+	uint32_t dir; /* that the file is in, by any number */
 };
 
 struct order_params {
@@ -85,7 +86,10 @@ struct order_params {
 	 * left. -ENOMEM */
 	uint64_t n_records;
 	int (*shards)(void *ctx, struct order_shard **ret, size_t *ret_n);
-	void *shards_ctx;
+	/* The path of a directory of theirs, "." for all of the dataset, as key under= takes it; for
+	 * messages. NULL: they are all of one directory. A negative errno: it has none. */
+	int (*dir_path)(void *ctx, uint32_t dir, char *out, size_t size);
+	void *shards_ctx; /* of both */
 	/* Bytes of memory that an order of records may take now, 0: not known. NULL: any. How many
 	 * records there are is what a file claims. */
 	uint64_t (*memory)(void);

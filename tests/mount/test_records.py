@@ -180,7 +180,7 @@ def as_the_libraries_read(place):
         tap.ok(done.err.count(b"\n") == 1 and b"samples within files" in done.err, f"{spec}: and says that it numbers records", done)
 
 
-def mds(place, shards, samples, size):
+def mds(place, shards, samples, size, folder="train"):
     """Shards as MosaicML Streaming lays them out. Returns {path: bytes}."""
     data, infos = {}, []
     for k in range(shards):
@@ -189,11 +189,11 @@ def mds(place, shards, samples, size):
         for part in parts:
             begins.append(begins[-1] + len(part))
         name = f"shard.{k:05d}.mds"
-        data[f"train/{name}"] = b"".join(n.to_bytes(4, "little") for n in (samples, *begins)) + b"".join(parts)
+        data[f"{folder}/{name}"] = b"".join(n.to_bytes(4, "little") for n in (samples, *begins)) + b"".join(parts)
         infos.append({"format": "mds", "samples": samples, "raw_data": {"basename": name}, "zip_data": None, "compression": None,
                       "version": 2})
-    data["train/index.json"] = json.dumps({"version": 2, "shards": infos}).encode()
-    os.makedirs(os.path.join(place.source, "train"))
+    data[f"{folder}/index.json"] = json.dumps({"version": 2, "shards": infos}).encode()
+    os.makedirs(os.path.join(place.source, folder))
     for name, content in data.items():
         write_file(os.path.join(place.source, name), content)
     return data
@@ -250,6 +250,16 @@ def orders_that_cannot_apply(place):
     for argv, part in ((["--n", "12", "--places"], "go with --source"), (["--source", place.source, "--places", "--binary", "u32"], "not both")):
         done = clairfs("order", "sequential", *argv)
         tap.ok(done.code == USAGE and part in done.err.decode(), f"{' '.join(argv[-2:])}: refused", done)
+    mds(place, 2, 3, 3000, "val")
+    index(place, "--records", "mds")
+    done = order(place, "mosaic-py1e:seed=42")
+    tap.ok(done.code == USAGE and b"the table has records in train and in val: under=train says which are meant" in done.err and
+           done.err.count(b"\n") == 1, "train and val together are no order of MosaicML Streaming", done)
+    for under, n in (("train", 12), ("val", 6), (".", 18)):
+        done = order(place, f"mosaic-py1e:seed=42:under={under}", "--places")
+        tap.ok(done.code == 0 and done.out.count(b"\n") == n, f"under={under}: which is meant", done)
+    shutil.rmtree(os.path.join(place.source, "val"))
+    index(place, "--records", "mds")
     with place.mount() as mount:
         done = clairfs("announce", place.mnt, "mosaic-py1s:seed=1:shards=4+5")
         tap.ok(done.code != 0 and b"add up to 9, but the dataset has 12 samples" in done.err, "told to a mount: refused in one line", done)
