@@ -132,6 +132,8 @@ struct order;
  * file. */
 int order_new(const struct order_spec *spec, const struct order_params *params, struct order **ret,
 	      struct err *err) MUST_USE;
+/* Whether that fails, whatever else the spec says, until the dataset has a table of records. */
+bool order_lacks_records(const struct order_spec *spec, const struct order_params *params);
 void order_free(struct order *order);
 const struct order_info *order_info(const struct order *order);
 /* So many records of the dataset's table are numbered, and order_head gives their numbers in the

@@ -31,6 +31,17 @@ static int refuse_files(const struct order_spec *spec, struct err *err)
 		       spec->kind->records_of, spec->kind->records_by);
 }
 
+bool order_lacks_records(const struct order_spec *spec, const struct order_params *params)
+{
+	uint64_t asked = order_spec_u64(spec, "records");
+
+	if (params->n_records > 0 || spec->kind->numbers == ORDER_NUMBERS_SHARDS)
+		return false;
+	return asked == 1 || (asked == ORDER_RECORDS_AUTO &&
+			      spec->kind->numbers == ORDER_NUMBERS_RECORDS && params->number &&
+			      params->n > 0);
+}
+
 int order_records_choose(const struct order_spec *spec, const struct order_params *params,
 			 bool *ret, struct err *err)
 {
@@ -45,12 +56,11 @@ int order_records_choose(const struct order_spec *spec, const struct order_param
 		return err_set(err, -EINVAL,
 			       "key \"records\": this kind numbers files, each read from front to back; "
 			       "a torch or numpy kind numbers records");
-	if (asked == 1 && !has_table)
+	if (asked == 1 && order_lacks_records(spec, params))
 		return err_set(err, -EINVAL,
 			       "key \"records\": the dataset has no table of records: clairfs index "
 			       "--records auto makes it");
-	if (asked == ORDER_RECORDS_AUTO && !has_table && numbers == ORDER_NUMBERS_RECORDS &&
-	    params->number && params->n > 0)
+	if (order_lacks_records(spec, params))
 		return refuse_files(spec, err);
 	if (*ret && order_spec_path(spec, "sort"))
 		return err_set(err, -EINVAL,

@@ -230,14 +230,52 @@ def shards_come_before_their_records(place):
         tap.equal(stats["counters"]["order_mismatches"], 0, "and no read was unexpected")
 
 
+def goes_on_without(place, spec, part):
+    """Mounts as an ordinary cache, and says what is missing; returns what else the mount said."""
+    with place.mount(order=spec) as mount:
+        lines = [line for line in mount.text().splitlines() if "mounted without an order" in line]
+        tap.ok(len(lines) == 1 and part in lines[0], f"{spec}: one line says what to do", mount.text())
+        stats = mount.stats()
+        tap.ok("spec" not in stats["order"] and part in stats["order"]["not_taken"] and stats["order"]["state"] == "no_order",
+               f"{spec}: no order is in force, and why", stats["order"])
+        tap.ok(part in good("status", place.mnt).decode(), f"{spec}: the status says so", good("status", place.mnt))
+        for name in sorted(os.listdir(place.path("mnt", "train"))):
+            tap.ok(read_file(place.path("mnt", "train", name)) == read_file(os.path.join(place.source, "train", name)),
+                   f"{spec}: the bytes of {name}")
+        good("announce", place.mnt, "sequential")
+        tap.ok(mount.stats()["order"].get("not_taken") is None, f"{spec}: and an order that can be is taken")
+        return mount.text()
+
+
+def a_table_that_was_dropped_costs_the_order(place):
+    """Not the mount: a script that mounts with that order still has its data."""
+    mds(place, 3, 4, 3000)
+    index(place, "--records", "mds")
+    with place.mount(order="mosaic-py1e:seed=42") as mount:
+        tap.equal(mount.stats()["order"]["spec"], "mosaic-py1e:seed=42", "the order is in force while there is a table")
+    write_file(os.path.join(place.source, "train", "shard.00001.mds"), b"changed")
+    os.utime(os.path.join(place.source, "train"), (1000, 1000))
+    text = goes_on_without(place, "mosaic-py1e:seed=42", "clairfs index --records mds makes it")
+    tap.ok("the table of records of " in text and "is dropped" in text, "the mount that finds it says so", text)
+    text = goes_on_without(place, "mosaic-py1e:seed=42", "clairfs index --records mds makes it")
+    tap.ok("is dropped" not in text, "and the next one has no table")
+    shutil.rmtree(os.path.join(place.source, "train"))
+    mds(place, 3, 4, 3000)
+    index(place, "--records", "mds")
+    with place.mount(order="mosaic-py1e:seed=42") as mount:
+        tap.equal(mount.stats()["order"]["spec"], "mosaic-py1e:seed=42", "with a new table it is in force again")
+
+
 def orders_that_cannot_apply(place):
     data = mds(place, 3, 4, 3000)
     for spec, part in (("mosaic-py1e:seed=42", "clairfs index --records mds makes it"), ("litdata:seed=1", "clairfs index --records litdata"),
                        ("torch-distributed:seed=1:records=1", "has no table of records"), ("ffcv:seed=1", "clairfs index --import")):
         done = order(place, spec)
         tap.ok(done.code == USAGE and part in done.err.decode() and done.err.count(b"\n") == 1, f"{spec}: without a table", done)
-        done = clairfs("mount", place.source, place.mnt, "-o", f"order={spec},snapshot_dir={place.snapshots}")
-        tap.ok(done.code == USAGE and part in done.err.decode(), f"{spec}: and no mount", done)
+        goes_on_without(place, spec, part)
+    for wrong in ("mosaic-py1f:seed=42", "webdataset:seed=1:shardshuffle=2:records=1", "list:path=none"):
+        done = clairfs("mount", place.source, place.mnt, "-o", f"order={wrong},snapshot_dir={place.snapshots}")
+        tap.ok(done.code in (USAGE, FAILED) and done.err.count(b"\n") == 1, f"{wrong}: which no table makes right: no mount", done)
     index(place, "--records", "mds")
     done = order(place, "mosaic-py1e:shards=4+4+5")
     tap.ok(done.code == USAGE and b"more than the dataset's 12 samples" in done.err, "sizes of another dataset", done)
@@ -268,4 +306,4 @@ def orders_that_cannot_apply(place):
 
 
 mountkit.run(found_and_kept, mounts_as_before, imported, refused, as_the_libraries_read, shards_come_before_their_records,
-             orders_that_cannot_apply)
+             a_table_that_was_dropped_costs_the_order, orders_that_cannot_apply)

@@ -468,6 +468,39 @@ static void numbers_of_a_list_are_those_of_the_index(void)
 	order_spec_free(spec);
 }
 
+/* A mount goes on without an order that only lacks the table, and with none that is wrong. */
+static void what_lacks_a_table_is_told_from_what_is_wrong(void)
+{
+	static const struct {
+		const char *spec;
+		bool lacks;
+	} cases[] = {
+		{ "mosaic-py1e:seed=1", true },
+		{ "litdata", true },
+		{ "torch-distributed:seed=1:records=1", true },
+		{ "list:path=/none:records=1", true },
+		{ "mosaic-py1e:seed=1:records=0", false },
+		{ "torch-distributed:seed=1", false },
+		{ "grain:seed=1", false },
+		{ "webdataset:seed=1:shardshuffle=4:records=1", false },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct order_params params = { .n = N, .number = number };
+		struct order_spec *spec;
+		struct order *order;
+		struct err err = { 0 };
+
+		CHECK_INT(order_spec_parse(cases[i].spec, &spec, &err), 0);
+		CHECK_INT(order_lacks_records(spec, &params), cases[i].lacks);
+		if (cases[i].lacks)
+			CHECK_INT(order_new(spec, &params, &order, &err), -EINVAL);
+		params.n_records = N_RECORDS;
+		CHECK(!order_lacks_records(spec, &params));
+		order_spec_free(spec);
+	}
+}
+
 static void what_cannot_apply_says_what_would(void)
 {
 	refuses("mosaic-py1e", false,
@@ -497,6 +530,8 @@ static const struct check_test tests[] = {
 	{ "what_takes_more_memory_than_there_is_is_refused",
 	  what_takes_more_memory_than_there_is_is_refused },
 	{ "files_are_numbered_with_a_word", files_are_numbered_with_a_word },
+	{ "what_lacks_a_table_is_told_from_what_is_wrong",
+	  what_lacks_a_table_is_told_from_what_is_wrong },
 	{ "what_cannot_apply_says_what_would", what_cannot_apply_says_what_would },
 };
 
