@@ -90,8 +90,8 @@ struct order_params {
 	 * messages. NULL: they are all of one directory. A negative errno: it has none. */
 	int (*dir_path)(void *ctx, uint32_t dir, char *out, size_t size);
 	void *shards_ctx; /* of both */
-	/* Bytes of memory that an order of records may take now, 0: not known. NULL: any. How many
-	 * records there are is what a file claims. */
+	/* Bytes of memory that an order of records, or an epoch of it, may take now, 0: not known.
+	 * NULL: any. How many records there are is what a file claims. Of any thread. */
 	uint64_t (*memory)(void);
 	/* The samples of a list that was told and is in no file: kind "list" takes (and copies)
 	 * these, whatever its path says. NULL: none. */
@@ -139,7 +139,7 @@ const struct order_info *order_info(const struct order *order);
 /* So many records of the dataset's table are numbered, and order_head gives their numbers in the
  * table; 0: the order numbers samples. Its info and its epochs are of files all the same: a position is
  * where the reader comes to the first record of a file, and start_step, batch and prefetch_factor
- * are 0, for those are of records. */
+ * are 0, for those are of records: order/records.h has these. */
 uint64_t order_n_records(const struct order *order);
 /* Sets info's flag; before anybody else has the order. */
 void order_may_be_left(struct order *order);

@@ -69,15 +69,20 @@ int order_records_choose(const struct order_spec *spec, const struct order_param
 	return 0;
 }
 
-int order_check_room(const struct order_params *params, uint64_t bytes, struct err *err)
+int order_check_memory(uint64_t (*memory)(void), uint64_t bytes, struct err *err)
 {
-	uint64_t there = params->memory ? params->memory() : 0;
+	uint64_t there = memory ? memory() : 0;
 
 	if (there == 0 || bytes < there)
 		return 0;
 	return err_set(err, -ENOMEM,
 		       "it takes %" PRIu64 " MiB of memory and %" PRIu64 " MiB are available",
 		       bytes >> 20, there >> 20);
+}
+
+int order_check_room(const struct order_params *params, uint64_t bytes, struct err *err)
+{
+	return order_check_memory(params->memory, bytes, err);
 }
 
 int order_records_check_room(const struct order *order, const struct order_params *params,

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "clairfs/base/ids.h"
-#include "clairfs/order.h"
+#include "clairfs/order/records.h"
 
 #define N 37
 
@@ -97,6 +97,7 @@ static void check_records(const struct order *order, uint64_t epoch, int wanted)
 {
 	const struct order_part all = { .epoch = epoch, .count = UINT64_MAX };
 	uint32_t *record AUTO_FREE = NULL;
+	struct order_epoch *e;
 	struct err err = { 0 };
 	uint64_t n;
 	int rc = order_head(order, &all, &record, &n, &err);
@@ -104,6 +105,11 @@ static void check_records(const struct order *order, uint64_t epoch, int wanted)
 	assert(rc == wanted && order_n_records(order) <= N_RECORDS);
 	for (uint64_t i = 0; rc == 0 && i < n; i++)
 		assert(record[i] < N_RECORDS);
+	rc = order_records_epoch_new(order, epoch, &e, &err);
+	assert(rc == wanted && (rc < 0 || (e->length == n && e->n == N_RECORDS)));
+	for (uint64_t i = 0; rc == 0 && i < n; i++)
+		assert(e->sample[i] == record[i] && e->first[record[i]] <= i);
+	order_epoch_free(e);
 }
 
 static void compute(const struct order_spec *spec, const struct order_params *params)
