@@ -270,6 +270,25 @@ static bool has_names(struct finder *f)
 	return false;
 }
 
+/* The first file that something else makes a table of says what. */
+static int say_none(const struct finder *f, struct err *err)
+{
+	char path[DATASET_PATH_MAX + 1], shown[512];
+
+	for (uint32_t i = 0; i < f->n; i++) {
+		uint32_t len;
+		const char *name = table_name(&f->ds->t, f->sample[i], &len);
+		const char *advice = format_advice_for_name(name, len);
+
+		if (!advice || table_path(&f->ds->t, f->sample[i], path, sizeof(path)) < 0)
+			continue;
+		return err_set(err, -ENODATA, "no file has records that are known; %s is %s",
+			       text_escape(path, strlen(path), shown, sizeof(shown)), advice);
+	}
+	return err_set(err, -ENODATA,
+		       "no file has records that are known; --import takes a list of where they are");
+}
+
 static int choose(struct finder *f, struct err *err)
 {
 	int rc = take_described(f, err);
@@ -292,7 +311,7 @@ static int choose(struct finder *f, struct err *err)
 		if (rc < 0)
 			return err_set(err, rc, "out of memory");
 	}
-	return f->chosen.n > 0 ? 0 : err_set(err, -ENODATA, "no file has records that are known");
+	return f->chosen.n > 0 ? 0 : say_none(f, err);
 }
 
 /* A container that cannot be read is one sample, or the end. */
@@ -424,7 +443,7 @@ int dataset_find_records(struct dataset *ds, struct dataset_find *find, struct e
 		rc = read_chosen(&f, &fresh, err);
 	if (rc == 0 && has_only_whole(&fresh)) {
 		records_fini(&fresh);
-		rc = err_set(err, -ENODATA, "no file has records that are known");
+		rc = say_none(&f, err);
 	}
 	if (rc == 0) {
 		records_fini(&ds->records);

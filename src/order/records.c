@@ -59,7 +59,7 @@ int order_records_choose(const struct order_spec *spec, const struct order_param
 	if (asked == 1 && order_lacks_records(spec, params))
 		return err_set(err, -EINVAL,
 			       "key \"records\": the dataset has no table of records: clairfs index "
-			       "--records auto makes it");
+			       "--records auto, or --import, makes it");
 	if (order_lacks_records(spec, params))
 		return refuse_files(spec, err);
 	if (*ret && order_spec_path(spec, "sort"))

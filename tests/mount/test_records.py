@@ -129,6 +129,8 @@ def refused(place):
         tap.ok(done.code == code and len(lines) == 1 and part in lines[0] and not done.out, f"refused: {what}", done)
         tap.equal(kept(place), records, f"{what}: the table stays")
     attempt(["--records", "tfrecrd"], USAGE, "did you mean 'tfrecord'?", "a format that is none")
+    attempt(["--records", "hdf5"], USAGE, "--import takes the references that kerchunk makes", "one that a list is needed of")
+    attempt(["--records", "WebDataset"], USAGE, "are tar", "one that goes by another name")
     attempt(["--records", "auto", "--import", "x"], USAGE, "not both", "both ways")
     attempt(["--records", "auto", "--sort", "timm"], USAGE, "--sort", "an order of files")
     attempt(["--import", place.path("none")], FAILED, "No such file", "a list that is not there")
@@ -140,7 +142,14 @@ def refused(place):
     attempt(["--import", place.path("list")], FAILED, "no JSON", "JSON that is cut off")
     write_file(place.path("list"), b"")
     attempt(["--import", place.path("list")], FAILED, "no records", "an empty list")
-    attempt(["--records", "litdata"], FAILED, "no file has records", "a format that no file has")
+    attempt(["--records", "litdata"], FAILED, "no file has records that are known; --import takes a list", "a format that no file has")
+    for name, part in (("a.h5", "deep/a.h5 is HDF5, whose chunks are in a tree: --import takes the references that kerchunk makes"),
+                       ("data.mdb", "deep/data.mdb is LMDB, whose records are in a tree: --import takes a list of their paths"),
+                       ("a.beton", "deep/a.beton is FFCV"), ("a.tar.gz", "deep/a.tar.gz is compressed as a whole: unpack it")):
+        os.makedirs(os.path.join(place.source, "deep"))
+        write_file(os.path.join(place.source, "deep", name), b"x" * 100)
+        attempt(["--records", "auto", "--under", "deep"], FAILED, part, f"{name}: which no format is")
+        shutil.rmtree(os.path.join(place.source, "deep"))
     whole = read_file(os.path.join(place.source, "tar", "ustar.tar"))
     write_file(os.path.join(place.source, "tar", "extra.tar"), whole[:600])
     done = clairfs("index", place.source, "--snapshot-dir", place.snapshots, "--records", "tar")
