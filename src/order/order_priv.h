@@ -185,6 +185,7 @@ struct order_kind {
 	enum order_numbers numbers;
 	/* ORDER_NUMBERS_RECORDS: what has them, and what makes a table of them, for messages. */
 	const char *records_of, *records_by;
+	const char *one_file; /* such an order is of one file, as messages call it; NULL: of a directory */
 
 	/* Checks the spec against params->n and makes order->state; sets
 	 * order->info.is_same_every_epoch. order->info is filled otherwise. The spec does not

@@ -253,6 +253,26 @@ static int take_shards(struct order_numbering *num, bool is_of_one_dir, struct e
 	return 0;
 }
 
+/* Where the numbers of a file begin with 0, two files are no order. */
+static int check_one_file(const struct order_spec *spec, const struct order_numbering *num,
+			  const struct bitmap *is_under, struct err *err)
+{
+	const struct order_records *r = &num->records;
+	const uint32_t *one = NULL;
+
+	for (size_t i = 0; spec->kind->one_file && i < r->n; i++) {
+		if (is_under && (r->sample[i] == SAMPLE_NONE || !bitmap_get(is_under, r->sample[i])))
+			continue;
+		if (one && *one != r->sample[i])
+			return err_set(err, -EINVAL,
+				       "the table has records of several files, and this order is of one: "
+				       "under=%s says of which",
+				       spec->kind->one_file);
+		one = &r->sample[i];
+	}
+	return 0;
+}
+
 /* How many records each of the files has that are numbered, for kinds that shuffle by shards. */
 static int list_sizes(struct order_numbering *num, const struct bitmap *is_under, struct err *err)
 {
@@ -279,6 +299,8 @@ int order_records_number(const struct order_spec *spec, struct order_numbering *
 	num->inner.resolve = NULL; /* a path names a file, not a record */
 	if (rc == 0 && under)
 		rc = mark_under(num->params, under, &is_under, err);
+	if (rc == 0)
+		rc = check_one_file(spec, num, under ? &is_under : NULL, err);
 	if (rc == 0 && under)
 		rc = map_under(num, &is_under, err);
 	if (rc == 0 && spec->kind->numbers == ORDER_NUMBERS_RECORDS)

@@ -181,7 +181,6 @@ static void files_come_where_their_first_record_is(void)
 		"mosaic-py1s:seed=3",
 		"mosaic-naive",
 		"litdata:seed=9:world=2:rank=1:batch=4:workers=2",
-		"ffcv:seed=4",
 		"grain:seed=5",
 	};
 	struct order *order = order_of("sequential:records=1");
@@ -313,6 +312,31 @@ static void a_table_of_several_directories_needs_to_be_told_which(void)
 		order_free(order_of("torch-distributed:seed=1:records=1")); /* as it was told */
 		dirs = NULL;
 	}
+}
+
+/* Numbers of sequences are those of one NAME.idx, which say nothing of another one's file. */
+static void an_order_of_one_file_needs_to_be_told_which(void)
+{
+	static const char *const kinds[] = { "ffcv:seed=1", "megatron:path=/none" };
+	const struct order_part all = { .count = UINT64_MAX };
+	AUTO_FREE uint32_t *record = NULL;
+	struct order *order = order_of("ffcv:seed=1:under=file.2");
+	struct err err = { 0 };
+	uint64_t n;
+
+	CHECK_INT(order_head(order, &all, &record, &n, &err), 0);
+	CHECK_U64(n, 30);
+	for (uint64_t i = 0; i < n; i++)
+		CHECK(record[i] >= 30 && record[i] < 60);
+	order_free(order);
+	for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
+		char text[80];
+
+		refuses(kinds[i], true, "records of several files, and this order is of one: under=NAME.b");
+		snprintf(text, sizeof(text), "%s:under=part", kinds[i]);
+		refuses(text, true, "records of several files, and this order is of one: under=NAME.b");
+	}
+	refuses("megatron:documents=3:under=file.2", true, "key \"path\" is missing");
 }
 
 /* A job that begins again within an epoch has files behind it that it does not open any more. */
@@ -509,7 +533,6 @@ static void what_cannot_apply_says_what_would(void)
 	refuses("litdata", false, "clairfs index --records litdata");
 	refuses("ffcv:seed=1", false, "clairfs index --import");
 	refuses("megatron:documents=3", false, "clairfs index --records megatron");
-	refuses("megatron:documents=3", true, "key \"path\" is missing");
 	refuses("torch-distributed:seed=1:records=1", false, "has no table of records");
 	refuses("webdataset:seed=1:shardshuffle=4:records=1", true, "this kind numbers files");
 	refuses("sequential:records=1:sort=path", true, "key \"sort\": records are numbered as");
@@ -522,6 +545,8 @@ static const struct check_test tests[] = {
 	{ "parts_of_the_records_may_be_numbered", parts_of_the_records_may_be_numbered },
 	{ "a_table_of_several_directories_needs_to_be_told_which",
 	  a_table_of_several_directories_needs_to_be_told_which },
+	{ "an_order_of_one_file_needs_to_be_told_which",
+	  an_order_of_one_file_needs_to_be_told_which },
 	{ "numbers_of_a_list_are_those_of_the_index", numbers_of_a_list_are_those_of_the_index },
 	{ "a_start_within_the_epoch_is_counted_in_records",
 	  a_start_within_the_epoch_is_counted_in_records },

@@ -38,6 +38,13 @@ static int number(void *ctx, const char *sort, const char *under, uint32_t **ret
 	return 0;
 }
 
+/* "file.5" */
+static bool resolve(void *ctx, const char *path, size_t len, uint32_t *ret_sample)
+{
+	*ret_sample = len == 6 ? (uint32_t)(path[5] - '0') : 0;
+	return len == 6;
+}
+
 static bool is_in_part(uint32_t record)
 {
 	return record < 11 || (record >= 37 && record < 46) || record >= 64;
@@ -55,6 +62,7 @@ static uint64_t memory(void)
 static int make(const char *text, struct order **ret, struct err *err)
 {
 	const struct order_params params = { .n = N,
+					     .resolve = resolve,
 					     .number = number,
 					     .n_records = N_RECORDS,
 					     .shards = list_shards,
@@ -171,7 +179,7 @@ static const char *const specs[] = {
 	"mosaic-py1e:seed=3:world=4:ranks=0-1+3",
 	"litdata:seed=9:world=2:ranks=0-1:batch=4:workers=2",
 	"litdata:seed=9:under=part",
-	"ffcv:seed=4:world=2:rank=0:batch=3",
+	"ffcv:seed=4:world=2:rank=0:batch=3:under=file.5",
 	"grain:seed=5:world=3:ranks=1-2",
 	"tf-shuffle:seed=5:buffer=9:records=1",
 	"dali-file:records=1:world=2:ranks=0-1",
@@ -247,11 +255,12 @@ static void put_npy(const char *name, const char *header, const uint32_t *data, 
 	free(check_write_file(name, bytes, 10 + length + n * sizeof(*data)));
 }
 
-/* Four samples that begin in documents 2, 0, 0 and 1, of sequences 90, 91 and 3. */
+/* Four samples that begin in documents 2, 0, 0 and 1, which are sequences 30, 31 and 3 of a file whose
+ * first record is 64. */
 static void megatron_has_epochs_of_records_too(void)
 {
 	static const uint32_t shuffle[] = { 2, 0, 3, 1 }, sample[] = { 2, 0, 0, 0, 0, 1, 1, 0, 2, 0 },
-			      document[] = { 90, 91, 3 }, wanted[] = { 90, 3, 91, 90 };
+			      document[] = { 30, 31, 3 }, wanted[] = { 94, 67, 95, 94 };
 	struct order_epoch *e;
 	struct order *order;
 	struct err err = { 0 };
@@ -260,7 +269,7 @@ static void megatron_has_epochs_of_records_too(void)
 	put_npy("m-shuffle_index.npy", "{'descr': '<u4', 'fortran_order': False, 'shape': (4,), }", shuffle, 4);
 	put_npy("m-sample_index.npy", "{'descr': '<i4', 'fortran_order': False, 'shape': (5, 2), }", sample, 10);
 	put_npy("m-document_index.npy", "{'descr': '<i4', 'fortran_order': False, 'shape': (3,), }", document, 3);
-	snprintf(spec, sizeof(spec), "megatron:path=%s/m", check_tmpdir());
+	snprintf(spec, sizeof(spec), "megatron:path=%s/m:under=file.5", check_tmpdir());
 	order = order_of(spec);
 	check_epoch(order, 0);
 	CHECK_INT(order_records_epoch_new(order, 0, &e, &err), 0);
