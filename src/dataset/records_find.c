@@ -252,14 +252,6 @@ static int take_group(struct finder *f, uint32_t slot)
 	return 0;
 }
 
-static bool is_sidecar(const struct finder *f, uint32_t slot)
-{
-	uint32_t len;
-	const char *name = table_name(&f->ds->t, slot, &len);
-
-	return format_is_sidecar(name, len);
-}
-
 /* Whether some file is of the format that was asked for by its name. */
 static bool has_names(struct finder *f)
 {
@@ -306,8 +298,6 @@ static int choose(struct finder *f, struct err *err)
 			rc = take_group(f, task.slot);
 		else if (task.format != FORMAT_NONE)
 			rc = add_task(&f->chosen, &task);
-		else
-			f->find->n_plain += !is_sidecar(f, task.slot);
 		if (rc < 0)
 			return err_set(err, rc, "out of memory");
 	}
@@ -415,6 +405,17 @@ static int read_chosen(struct finder *f, struct records *ret, struct err *err)
 	return rc;
 }
 
+/* Files that have no records and do not only describe some. */
+static uint64_t count_plain(const struct finder *f, const struct records *r)
+{
+	uint64_t n = 0;
+
+	for (uint32_t i = 0; i < f->n; i++)
+		n += !records_of_file(r, f->sample[i]) &&
+		     !records_is_sidecar(r, &f->ds->t, f->sample[i]);
+	return n;
+}
+
 /* A table that has whole files only says nothing that the index does not. */
 static bool has_only_whole(const struct records *r)
 {
@@ -446,6 +447,7 @@ int dataset_find_records(struct dataset *ds, struct dataset_find *find, struct e
 		rc = say_none(&f, err);
 	}
 	if (rc == 0) {
+		find->n_plain = count_plain(&f, &fresh);
 		records_fini(&ds->records);
 		ds->records = fresh;
 	}

@@ -68,6 +68,8 @@ def found_and_kept(place):
     tap.ok("2 files without records are no samples\n" in said, "README.md and arrays.npz are none, index.json and the .idx are not spoken of",
            said)
     tap.equal(good("index", place.source), files, "the numbers of files stay as they were")
+    write_file(os.path.join(place.source, "docs", "a.json"), b"{}")
+    tap.ok("3 files without records are no samples\n" in index(place, "--records", "auto"), "docs/a.json describes none, and is spoken of")
     index(place, "--records", "tar")
     tap.equal(kept(place), [("tar/ustar.tar", *r) for r in places["tar/ustar.tar"]], "one format only")
     index(place, "--records", "auto", "--under", "mds")
