@@ -137,10 +137,10 @@ extern const char *const dataset_sort_names[]; /* "index" "torchvision" ..., NUL
 /* -EINVAL with the nearest name. */
 int dataset_sort_parse(const char *name, enum dataset_sort *ret, struct err *err) MUST_USE;
 /* The samples in the job's order: *ret_sample (heap, [*ret_n]) maps its numbers to ours; only
- * samples of the index take part, and where records of a table (dataset/records.h) are below `under`
- * none that only describe files (index.json, *.idx). Equal keys stand as the index has them (timm: as os.walk of the
- * mount has them). under: path of a directory, NULL: all. O(n log n), any thread. -ENOENT: no such
- * directory, or no sample in it; -EINVAL, -EOVERFLOW, -ENOMEM. */
+ * samples of the index take part, and none that only describe containers of a table
+ * (dataset/records.h) beside them (index.json, NAME.idx). Equal keys stand as the index has them
+ * (timm: as os.walk of the mount has them). under: path of a directory, NULL: all. O(n log n), any
+ * thread. -ENOENT: no such directory, or no sample in it; -EINVAL, -EOVERFLOW, -ENOMEM. */
 int dataset_numbering(const struct dataset *ds, enum dataset_sort sort, const char *under,
 		      uint32_t **ret_sample, uint32_t *ret_n, struct err *err) MUST_USE;
 /* The same with what only describes files. */

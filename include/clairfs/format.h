@@ -66,8 +66,12 @@ int format_scan_feed(struct format_scan *s, const void *bytes, struct err *err) 
 /* The format that the name of a file stands for, FORMAT_NONE: none. ".bin" is Megatron's or
  * litdata's, which its directory says, and neither here. */
 enum format format_of_name(const char *name, size_t len);
-/* Names of files that describe others (index.json, *.idx, ...): entries of a dataset, no samples. */
+/* Names of files that may describe others (index.json, *.idx, ...), which then are no samples. */
 bool format_is_sidecar(const char *name, size_t len);
+/* Of a format that no scan reads, as a person calls it or by the name of a file: what it is and what
+ * makes a table of it, for a line of a message. NULL: not known. */
+const char *format_advice_for_word(const char *word);
+const char *format_advice_for_name(const char *name, size_t len);
 
 /* index.json of MosaicML Streaming and of litdata: the files with samples, in their order.
  * The name ([len], no terminator) is relative to the directory of index.json. */

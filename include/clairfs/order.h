@@ -69,6 +69,7 @@ typedef int order_number_fn(void *ctx, const char *sort, const char *under, uint
 struct order_shard {
 	uint32_t sample; /* the number of the file, SAMPLE_NONE: it is no sample */
 	uint64_t count;
+	uint32_t dir; /* that the file is in, by any number */
 };
 
 struct order_params {
@@ -86,9 +87,12 @@ struct order_params {
 	 * left. -ENOMEM */
 	uint64_t n_records;
 	int (*shards)(void *ctx, struct order_shard **ret, size_t *ret_n);
-	void *shards_ctx;
-	/* Bytes of memory that an order of records may take now, 0: not known. NULL: any. How many
-	 * records there are is what a file claims. */
+	/* The path of a directory of theirs, "." for all of the dataset, as key under= takes it; for
+	 * messages. NULL: they are all of one directory. A negative errno: it has none. */
+	int (*dir_path)(void *ctx, uint32_t dir, char *out, size_t size);
+	void *shards_ctx; /* of both */
+	/* Bytes of memory that an order of records, or an epoch of it, may take now, 0: not known.
+	 * NULL: any. How many records there are is what a file claims. Of any thread. */
 	uint64_t (*memory)(void);
 	/* The samples of a list that was told and is in no file: kind "list" takes (and copies)
 	 * these, whatever its path says. NULL: none. */
@@ -134,12 +138,14 @@ struct order;
  * file. */
 int order_new(const struct order_spec *spec, const struct order_params *params, struct order **ret,
 	      struct err *err) MUST_USE;
+/* Whether that fails, whatever else the spec says, until the dataset has a table of records. */
+bool order_lacks_records(const struct order_spec *spec, const struct order_params *params);
 void order_free(struct order *order);
 const struct order_info *order_info(const struct order *order);
 /* So many records of the dataset's table are numbered, and order_head gives their numbers in the
  * table; 0: the order numbers samples. Its info and its epochs are of files all the same: a position is
  * where the reader comes to the first record of a file, and start_step, batch and prefetch_factor
- * are 0, for those are of records. */
+ * are 0, for those are of records: order/records.h has these. */
 uint64_t order_n_records(const struct order *order);
 /* Sets info's flag; before anybody else has the order. */
 void order_may_be_left(struct order *order);

@@ -37,7 +37,9 @@ struct orders_params {
 int orders_new(const struct orders_params *params, struct orders **ret, struct err *err) MUST_USE;
 
 /* --- Before the mount answers, in this order; one thread. */
-/* The order of the start, in the words of the mounting user: it may name any file. */
+/* The order of the start, in the words of the mounting user: it may name any file. One of records
+ * needs a table of them, and that is gone when one of its files was changed: this is no error but a
+ * warning, and there is no order then. */
 int orders_begin(struct orders *o, const struct order_spec *spec, struct err *err) MUST_USE;
 /* That one, for drive_params, or NULL; it lives until orders_free. */
 struct order *orders_first(const struct orders *o);
@@ -105,6 +107,8 @@ int orders_announce(struct orders *o, const struct orders_said *said, struct buf
 /* --- What is so. Any thread, also the reactor; never blocks. */
 /* A copy of the spec of the first job's order, heap, or NULL. */
 char *orders_text(struct orders *o);
+/* Why the order of the start was not taken, borrowed until orders_free, or NULL. */
+const char *orders_not_taken(const struct orders *o);
 /* Whether nobody told it. */
 bool orders_is_found(struct orders *o);
 /* How many ways to number the files were tried, as the order was lost. */

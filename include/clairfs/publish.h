@@ -59,6 +59,7 @@ struct published {
 	struct cache_status cache;
 	struct drive_status drive;
 	char *spec; /* of the order in force (of the first job); heap, or NULL */
+	const char *not_taken; /* see orders_not_taken */
 	uint64_t numberings_tried;
 	struct orders_job job[PLAN_JOBS];
 	uint32_t n_jobs;

@@ -20,7 +20,7 @@ static const char *const words[] = { "auto", "kept", "none", NULL };
 
 int index_records_parse(struct index_args *a, struct err *err)
 {
-	const char *near;
+	const char *near, *advice;
 
 	a->is_auto = strcmp(a->records, "auto") == 0;
 	a->format = FORMAT_NONE;
@@ -32,6 +32,9 @@ int index_records_parse(struct index_args *a, struct err *err)
 			return 0;
 	if (a->format != FORMAT_NONE)
 		return 0;
+	advice = format_advice_for_word(a->records);
+	if (advice)
+		return err_set(err, -EINVAL, "no format '%s': %s", a->records, advice);
 	near = text_nearest(a->records, format_names);
 	return err_set(err, -EINVAL, "no format '%s'%s%s%s", a->records, near ? ", did you mean '" : "",
 		       near ? near : "", near ? "'?" : "");

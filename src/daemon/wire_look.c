@@ -84,6 +84,7 @@ void wire_look(struct wire *w, struct published *ret)
 				   .pid = (int)getpid(),
 				   .now_ns = clock_now(clock_monotonic()),
 				   .spec = orders_text(w->orders),
+				   .not_taken = orders_not_taken(w->orders),
 				   .numberings_tried = orders_numberings_tried(w->orders),
 				   .source_engine = io_name(w->source_io),
 				   .source_why = w->source_io_why,

@@ -235,18 +235,15 @@ static bool has_timm_extension(const char *name, size_t len)
 	return false;
 }
 
-/* Where records are samples, what only describes files is none. */
-static bool is_left_out(const struct part *p, uint32_t sample, const char *name, uint32_t len)
-{
-	return p->records && format_is_sidecar(name, len) && !records_of_file(p->records, sample);
-}
-
 static bool part_takes(const struct part *p, uint32_t sample)
 {
 	uint32_t len, parent = p->t->parent[sample];
 	const char *name = table_name(p->t, sample, &len);
 
-	if (!p->is_inside[table_dir_no(p->t, parent)] || is_left_out(p, sample, name, len))
+	if (!p->is_inside[table_dir_no(p->t, parent)])
+		return false;
+	/* Where records are samples, what only describes them is none. */
+	if (p->records && records_is_sidecar(p->records, p->t, sample))
 		return false;
 	if (p->sort == DATASET_SORT_TORCHVISION)
 		return parent != p->base && layout_is_image(name, len);
@@ -331,17 +328,6 @@ static int part_sort(struct part *p)
 	return 0;
 }
 
-/* A part without any records is numbered as if there were none elsewhere. */
-static bool has_records(const struct part *p)
-{
-	const struct table *t = p->t;
-
-	for (uint32_t i = 0; i < t->n_samples; i++)
-		if (p->is_inside[table_dir_no(t, t->parent[i])] && records_of_file(p->records, i))
-			return true;
-	return false;
-}
-
 static int part_fill(struct part *p)
 {
 	const struct table *t = p->t;
@@ -351,8 +337,6 @@ static int part_fill(struct part *p)
 	if (!p->is_inside || !p->path_off)
 		return -ENOMEM;
 	part_mark(p);
-	if (p->records && !has_records(p))
-		p->records = NULL;
 	for (uint32_t i = 0; i < t->n_samples; i++)
 		p->n += part_takes(p, i);
 	p->sample = malloc(MAX(p->n, 1) * sizeof(*p->sample));

@@ -252,14 +252,6 @@ static int take_group(struct finder *f, uint32_t slot)
 	return 0;
 }
 
-static bool is_sidecar(const struct finder *f, uint32_t slot)
-{
-	uint32_t len;
-	const char *name = table_name(&f->ds->t, slot, &len);
-
-	return format_is_sidecar(name, len);
-}
-
 /* Whether some file is of the format that was asked for by its name. */
 static bool has_names(struct finder *f)
 {
@@ -268,6 +260,25 @@ static bool has_names(struct finder *f)
 		if (f->group_of[f->sample[i]] || format_for(f, f->sample[i]) != FORMAT_NONE)
 			return true;
 	return false;
+}
+
+/* The first file that something else makes a table of says what. */
+static int say_none(const struct finder *f, struct err *err)
+{
+	char path[DATASET_PATH_MAX + 1], shown[512];
+
+	for (uint32_t i = 0; i < f->n; i++) {
+		uint32_t len;
+		const char *name = table_name(&f->ds->t, f->sample[i], &len);
+		const char *advice = format_advice_for_name(name, len);
+
+		if (!advice || table_path(&f->ds->t, f->sample[i], path, sizeof(path)) < 0)
+			continue;
+		return err_set(err, -ENODATA, "no file has records that are known; %s is %s",
+			       text_escape(path, strlen(path), shown, sizeof(shown)), advice);
+	}
+	return err_set(err, -ENODATA,
+		       "no file has records that are known; --import takes a list of where they are");
 }
 
 static int choose(struct finder *f, struct err *err)
@@ -287,12 +298,10 @@ static int choose(struct finder *f, struct err *err)
 			rc = take_group(f, task.slot);
 		else if (task.format != FORMAT_NONE)
 			rc = add_task(&f->chosen, &task);
-		else
-			f->find->n_plain += !is_sidecar(f, task.slot);
 		if (rc < 0)
 			return err_set(err, rc, "out of memory");
 	}
-	return f->chosen.n > 0 ? 0 : err_set(err, -ENODATA, "no file has records that are known");
+	return f->chosen.n > 0 ? 0 : say_none(f, err);
 }
 
 /* A container that cannot be read is one sample, or the end. */
@@ -396,6 +405,17 @@ static int read_chosen(struct finder *f, struct records *ret, struct err *err)
 	return rc;
 }
 
+/* Files that have no records and do not only describe some. */
+static uint64_t count_plain(const struct finder *f, const struct records *r)
+{
+	uint64_t n = 0;
+
+	for (uint32_t i = 0; i < f->n; i++)
+		n += !records_of_file(r, f->sample[i]) &&
+		     !records_is_sidecar(r, &f->ds->t, f->sample[i]);
+	return n;
+}
+
 /* A table that has whole files only says nothing that the index does not. */
 static bool has_only_whole(const struct records *r)
 {
@@ -424,9 +444,10 @@ int dataset_find_records(struct dataset *ds, struct dataset_find *find, struct e
 		rc = read_chosen(&f, &fresh, err);
 	if (rc == 0 && has_only_whole(&fresh)) {
 		records_fini(&fresh);
-		rc = err_set(err, -ENODATA, "no file has records that are known");
+		rc = say_none(&f, err);
 	}
 	if (rc == 0) {
+		find->n_plain = count_plain(&f, &fresh);
 		records_fini(&ds->records);
 		ds->records = fresh;
 	}

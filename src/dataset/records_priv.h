@@ -61,6 +61,9 @@ uint64_t records_run_data(const struct run *s);
 /* Whether b, behind a in the list by file, has nothing that a has. */
 bool records_are_apart(const struct run *a, const struct run *b);
 
+/* records_sidecar.c: whether the file is no record and only describes a container that has some. */
+bool records_is_sidecar(const struct records *r, const struct table *t, uint32_t slot);
+
 /* records_build.c: a part is what is known of one file, or of a list. */
 struct records_part {
 	struct run *run;

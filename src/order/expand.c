@@ -118,6 +118,7 @@ static int expand_all(struct expansion *x, const struct order_info *info)
 {
 	uint64_t length = x->from->length, units = units_between(x, 0, length);
 	uint64_t workers = MAX(info->workers, 1);
+	struct err err = { 0 };
 
 	if (units > UINT32_MAX)
 		return -EOVERFLOW;
@@ -135,7 +136,7 @@ static int expand_all(struct expansion *x, const struct order_info *info)
 	expand_part(x, x->from->start, length);
 	assert(x->to->length == units);
 	x->to->first = order_alloc_u32(x->to->n);
-	return x->to->first ? order_index(x->to) : -ENOMEM;
+	return x->to->first ? order_index_positions(x->to, NULL, &err) : -ENOMEM;
 }
 
 int order_epoch_expand(const struct order_epoch *samples, const struct order_info *info,

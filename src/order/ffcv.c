@@ -71,6 +71,7 @@ const struct order_kind order_kind_ffcv = {
 	.numbers = ORDER_NUMBERS_RECORDS,
 	.records_of = "a .beton file",
 	.records_by = "clairfs index --import with a list of them",
+	.one_file = "NAME.beton",
 	.open = ffcv_open,
 	.common_fill = ffcv_common_fill,
 	.rank_length = ffcv_rank_length,

@@ -301,6 +301,7 @@ const struct order_kind order_kind_megatron = {
 	.numbers = ORDER_NUMBERS_RECORDS,
 	.records_of = "NAME.bin of Megatron",
 	.records_by = "clairfs index --records megatron",
+	.one_file = "NAME.bin",
 	.open = megatron_open,
 	.close = megatron_close,
 	.common_length = megatron_length,

@@ -112,11 +112,15 @@ static int order_prepare(struct order *order, const struct order_spec *spec,
 	if (rc == 0)
 		rc = check_start_step(order, err);
 	order->map = TAKE(num->map);
+	order->memory = num->params->memory;
 	order->shown = order->info;
 	order->shown.n = num->params->n;
 	order->shown.outside = order->outside;
-	if (order->records.n > 0)
+	if (order->records.n > 0) {
 		order_records_show(order, &order->shown);
+		if (order_records_describe(order) < 0 && rc == 0)
+			rc = err_set(err, -ENOMEM, "out of memory");
+	}
 	if (rc == 0 && order->records.n > 0)
 		rc = order_records_check_room(order, num->params, err);
 	if (rc == 0 && order_records_note(order, num->params, spec) < 0)
@@ -162,6 +166,7 @@ void order_free(struct order *order)
 		free(order->state);
 	free(order->ranks);
 	free(order->outside);
+	free(order->records_outside);
 	free(order->map);
 	free(order->sizes.size);
 	order_records_fini(&order->records);
@@ -176,7 +181,7 @@ const struct order_info *order_info(const struct order *order)
 
 void order_may_be_left(struct order *order)
 {
-	order->shown.may_be_left = true;
+	order->shown.may_be_left = order->of_records.may_be_left = true;
 }
 
 const char *order_note(const struct order *order)
@@ -228,16 +233,19 @@ static void index_all(struct order_epoch *e)
 	}
 }
 
-int order_index(struct order_epoch *e)
+int order_index_positions(struct order_epoch *e, uint64_t (*memory)(void), struct err *err)
 {
 	struct repeats repeats;
 	bool has_few = index_first(e, &repeats);
 
 	if (has_few && repeats.n == 0)
 		return 0;
+	if (order_check_memory(memory, e->length * sizeof(*e->next_same), err) < 0)
+		return err->code;
 	e->next_same = order_alloc_u32(e->length);
 	if (!e->next_same)
-		return -ENOMEM;
+		return err_set(err, -ENOMEM, "out of memory for an epoch of %" PRIu64 " positions",
+			       e->length);
 	if (!has_few) {
 		index_all(e);
 		return 0;
@@ -282,10 +290,10 @@ static int epoch_fill(const struct order *order, struct order_epoch *e, struct e
 		return rc;
 	e->start = epoch_start(order, e);
 	e->first = order_alloc_u32(e->n);
-	if (!e->first || order_index(e) < 0)
+	if (!e->first)
 		return err_set(err, -ENOMEM, "out of memory for an epoch of %" PRIu64 " positions",
 			       e->length);
-	return 0;
+	return order_index_positions(e, NULL, err);
 }
 
 int order_epoch_new(const struct order *order, uint64_t epoch, struct order_epoch **ret,

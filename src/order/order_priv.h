@@ -143,7 +143,10 @@ void order_records_show(const struct order *order, struct order_info *shown);
 /* Whether an epoch of records has room; how many there are is what a file claims. -ENOMEM */
 int order_records_check_room(const struct order *order, const struct order_params *params,
 			     struct err *err) MUST_USE;
-/* Whether so many bytes are there. -ENOMEM */
+/* What others are told of the order in records; when all else of it is there. -ENOMEM */
+int order_records_describe(struct order *order) MUST_USE;
+/* Whether so many bytes are there: see order_params; NULL: they are. -ENOMEM */
+int order_check_memory(uint64_t (*memory)(void), uint64_t bytes, struct err *err) MUST_USE;
 int order_check_room(const struct order_params *params, uint64_t bytes,
 		     struct err *err) MUST_USE;
 /* Says in the order's note what is numbered, where that may be a surprise. -ENOMEM */
@@ -154,6 +157,9 @@ void order_records_fini(struct order_records *r);
 struct order {
 	struct order_info info;  /* as the kind sees it: in the job's numbers */
 	struct order_info shown; /* to others: in the numbers of the index */
+	struct order_info of_records; /* to others: in those of the table, if it numbers records */
+	uint64_t *records_outside;    /* bitmap for that; NULL: none */
+	uint64_t (*memory)(void);     /* see order_params */
 	uint32_t *map;           /* see order_numbering; NULL: the same numbers */
 	uint64_t *outside;
 	struct order_records records; /* map leads to these, or the kind's numbers are these */
@@ -179,6 +185,7 @@ struct order_kind {
 	enum order_numbers numbers;
 	/* ORDER_NUMBERS_RECORDS: what has them, and what makes a table of them, for messages. */
 	const char *records_of, *records_by;
+	const char *one_file; /* such an order is of one file, as messages call it; NULL: of a directory */
 
 	/* Checks the spec against params->n and makes order->state; sets
 	 * order->info.is_same_every_epoch. order->info is filled otherwise. The spec does not
@@ -247,9 +254,10 @@ uint64_t order_rank_length(const struct order *order, const struct order_span *c
 int order_merge(const struct order *order, const struct order_span *common, uint64_t rows,
 		uint32_t **ret_sample, uint64_t *ret_length, struct err *err) MUST_USE;
 
-/* Fills first[], which has room for n numbers, and makes next_same[] if any sample comes twice.
- * -ENOMEM */
-int order_index(struct order_epoch *e) MUST_USE;
+/* order.c: positions by sample, with first[] to be filled and next_same[] made if it takes one. -ENOMEM
+ */
+int order_index_positions(struct order_epoch *e, uint64_t (*memory)(void),
+			  struct err *err) MUST_USE;
 
 /* Room for n numbers (also for n = 0), with large pages where they pay, since permutations are
  * accessed all over the place. free() it. NULL: out of memory. */

@@ -13,10 +13,14 @@
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <string.h>
 
 #include "clairfs/base/bitmap.h"
+#include "clairfs/base/text.h"
 #include "order_priv.h"
+
+#define SHOWN 200 /* bytes of a path in a message */
 
 /* The dataset is known and has no table. */
 static int refuse_files(const struct order_spec *spec, struct err *err)
@@ -25,6 +29,17 @@ static int refuse_files(const struct order_spec *spec, struct err *err)
 		       "it numbers the samples within %s, and the dataset has no table of them: "
 		       "%s makes it (records=0: each file is a sample)",
 		       spec->kind->records_of, spec->kind->records_by);
+}
+
+bool order_lacks_records(const struct order_spec *spec, const struct order_params *params)
+{
+	uint64_t asked = order_spec_u64(spec, "records");
+
+	if (params->n_records > 0 || spec->kind->numbers == ORDER_NUMBERS_SHARDS)
+		return false;
+	return asked == 1 || (asked == ORDER_RECORDS_AUTO &&
+			      spec->kind->numbers == ORDER_NUMBERS_RECORDS && params->number &&
+			      params->n > 0);
 }
 
 int order_records_choose(const struct order_spec *spec, const struct order_params *params,
@@ -41,12 +56,11 @@ int order_records_choose(const struct order_spec *spec, const struct order_param
 		return err_set(err, -EINVAL,
 			       "key \"records\": this kind numbers files, each read from front to back; "
 			       "a torch or numpy kind numbers records");
-	if (asked == 1 && !has_table)
+	if (asked == 1 && order_lacks_records(spec, params))
 		return err_set(err, -EINVAL,
 			       "key \"records\": the dataset has no table of records: clairfs index "
-			       "--records auto makes it");
-	if (asked == ORDER_RECORDS_AUTO && !has_table && numbers == ORDER_NUMBERS_RECORDS &&
-	    params->number && params->n > 0)
+			       "--records auto, or --import, makes it");
+	if (order_lacks_records(spec, params))
 		return refuse_files(spec, err);
 	if (*ret && order_spec_path(spec, "sort"))
 		return err_set(err, -EINVAL,
@@ -55,15 +69,20 @@ int order_records_choose(const struct order_spec *spec, const struct order_param
 	return 0;
 }
 
-int order_check_room(const struct order_params *params, uint64_t bytes, struct err *err)
+int order_check_memory(uint64_t (*memory)(void), uint64_t bytes, struct err *err)
 {
-	uint64_t there = params->memory ? params->memory() : 0;
+	uint64_t there = memory ? memory() : 0;
 
 	if (there == 0 || bytes < there)
 		return 0;
 	return err_set(err, -ENOMEM,
 		       "it takes %" PRIu64 " MiB of memory and %" PRIu64 " MiB are available",
 		       bytes >> 20, there >> 20);
+}
+
+int order_check_room(const struct order_params *params, uint64_t bytes, struct err *err)
+{
+	return order_check_memory(params->memory, bytes, err);
 }
 
 int order_records_check_room(const struct order *order, const struct order_params *params,
@@ -126,14 +145,93 @@ static int map_under(struct order_numbering *num, const struct bitmap *is_under,
 	return 0;
 }
 
+/* Two directories of a table, as far down as they differ. */
+struct two_dirs {
+	char first[PATH_MAX], other[PATH_MAX];
+	size_t common; /* bytes of the path that they share, with its '/' */
+	bool are_two;
+};
+
+static size_t common_part(const char *a, const char *b)
+{
+	size_t common = 0;
+
+	for (size_t i = 0; a[i] && a[i] == b[i]; i++)
+		if (a[i] == '/')
+			common = i + 1;
+	return common;
+}
+
+/* Of all directories with records the first one, and the one that has least in common with it. */
+static void find_two_dirs(const struct order_params *params, const struct order_shard *shard,
+			  size_t n, struct two_dirs *ret)
+{
+	char path[PATH_MAX];
+
+	for (size_t i = 0; i < n; i++) {
+		size_t common;
+
+		if (i > 0 && shard[i].dir == shard[i - 1].dir)
+			continue;
+		if (params->dir_path(params->shards_ctx, shard[i].dir, path, sizeof(path)) < 0)
+			continue; /* UNTESTED: no path of the index is longer */
+		common = common_part(ret->first, path);
+		if (!*ret->first)
+			strcpy(ret->first, path);
+		else if (strcmp(ret->first, path) != 0 && (!ret->are_two || common < ret->common)) {
+			strcpy(ret->other, path);
+			ret->common = common;
+			ret->are_two = true;
+		}
+	}
+}
+
+/* A directory as far as it takes to tell it from the other one. */
+static void show_dir(const char *path, size_t common, const char *from, char out[SHOWN])
+{
+	size_t len = common + strcspn(path + common, "/");
+
+	if (strncmp(path, from, len) == 0 && (from[len] == '/' || !from[len]))
+		len = strlen(path);
+	text_escape(path, len, out, SHOWN);
+}
+
+/* A framework reads one directory of such files. The numbers of all of them, train and validation,
+ * are never the job's. */
+static int check_dirs(const struct order_params *params, const struct order_shard *shard, size_t n,
+		      struct err *err)
+{
+	struct two_dirs *two AUTO_FREE = params->dir_path ? calloc(1, sizeof(*two)) : NULL;
+	char first[SHOWN], other[SHOWN];
+	const char *say = first;
+
+	if (!params->dir_path)
+		return 0;
+	if (!two)
+		return err_set(err, -ENOMEM, "out of memory");
+	find_two_dirs(params, shard, n, two);
+	if (!two->are_two)
+		return 0;
+	show_dir(two->first, two->common, two->other, first);
+	show_dir(two->other, two->common, two->first, other);
+	if (strcmp(first, ".") == 0)
+		say = other;
+	return err_set(err, -EINVAL,
+		       "the table has records in %s and in %s: under=%s says which are meant (under=.: all)",
+		       first, other, say);
+}
+
 /* The table's files; neighbours that are one file become one. */
-static int take_shards(struct order_numbering *num, struct err *err)
+static int take_shards(struct order_numbering *num, bool is_of_one_dir, struct err *err)
 {
 	const struct order_params *params = num->params;
 	struct order_records *r = &num->records;
 	struct order_shard *shard AUTO_FREE = NULL;
 	size_t n = 0;
 	int rc = params->shards(params->shards_ctx, &shard, &n);
+
+	if (rc == 0 && is_of_one_dir && check_dirs(params, shard, n, err) < 0)
+		return err->code;
 
 	if (rc == 0) {
 		r->sample = order_alloc_u32(n);
@@ -155,6 +253,26 @@ static int take_shards(struct order_numbering *num, struct err *err)
 	return 0;
 }
 
+/* Where the numbers of a file begin with 0, two files are no order. */
+static int check_one_file(const struct order_spec *spec, const struct order_numbering *num,
+			  const struct bitmap *is_under, struct err *err)
+{
+	const struct order_records *r = &num->records;
+	const uint32_t *one = NULL;
+
+	for (size_t i = 0; spec->kind->one_file && i < r->n; i++) {
+		if (is_under && (r->sample[i] == SAMPLE_NONE || !bitmap_get(is_under, r->sample[i])))
+			continue;
+		if (one && *one != r->sample[i])
+			return err_set(err, -EINVAL,
+				       "the table has records of several files, and this order is of one: "
+				       "under=%s says of which",
+				       spec->kind->one_file);
+		one = &r->sample[i];
+	}
+	return 0;
+}
+
 /* How many records each of the files has that are numbered, for kinds that shuffle by shards. */
 static int list_sizes(struct order_numbering *num, const struct bitmap *is_under, struct err *err)
 {
@@ -173,13 +291,16 @@ int order_records_number(const struct order_spec *spec, struct order_numbering *
 			 struct err *err)
 {
 	const char *under = order_spec_path(spec, "under");
+	bool is_of_one_dir = spec->kind->numbers == ORDER_NUMBERS_RECORDS && !under;
 	struct bitmap is_under = { 0 };
-	int rc = take_shards(num, err);
+	int rc = take_shards(num, is_of_one_dir, err);
 
 	num->inner.n = num->params->n_records;
 	num->inner.resolve = NULL; /* a path names a file, not a record */
 	if (rc == 0 && under)
 		rc = mark_under(num->params, under, &is_under, err);
+	if (rc == 0)
+		rc = check_one_file(spec, num, under ? &is_under : NULL, err);
 	if (rc == 0 && under)
 		rc = map_under(num, &is_under, err);
 	if (rc == 0 && spec->kind->numbers == ORDER_NUMBERS_RECORDS)

@@ -63,8 +63,14 @@ static int list_shards(void *ctx, struct order_shard **ret, size_t *ret_n)
 		(*ret)[i] = (struct order_shard){ dataset_is_sample(ds, shard[i].entry)
 							  ? shard[i].entry.v
 							  : SAMPLE_NONE,
-						  shard[i].count };
+						  shard[i].count,
+						  dataset_parent(ds, shard[i].entry).v };
 	return 0;
+}
+
+static int dir_path(void *ctx, uint32_t dir, char *out, size_t size)
+{
+	return dataset_path(ctx, (struct entry_id){ dir }, out, size);
 }
 
 void orders_dataset_params(struct dataset *dataset, struct order_params *ret)
@@ -79,5 +85,6 @@ void orders_dataset_params(struct dataset *dataset, struct order_params *ret)
 		return;
 	ret->n_records = dataset_n_records(dataset);
 	ret->shards = list_shards;
+	ret->dir_path = dir_path;
 	ret->shards_ctx = dataset;
 }

@@ -37,16 +37,38 @@ int orders_new(const struct orders_params *params, struct orders **ret, struct e
 	return 0;
 }
 
+/* It was right while the dataset had a table, and is again when that was made anew. */
+static int begin_without(struct orders *o, struct err *err)
+{
+	o->not_taken = strdup(err->msg);
+	if (!o->not_taken)
+		return err_set(err, -ENOMEM, "out of memory");
+	log_warn("mounted without an order, mount again when there is a table: %s", err->msg);
+	*err = (struct err){ 0 };
+	order_spec_free(TAKE(o->spec));
+	return 0;
+}
+
 int orders_begin(struct orders *o, const struct order_spec *spec, struct err *err)
 {
+	struct order_params op;
 	int rc = order_spec_parse(order_spec_text(spec), &o->spec, err);
 
-	if (rc == 0)
-		rc = orders_make(o, o->spec, &o->order, err);
+	if (rc < 0)
+		return rc;
+	rc = orders_make(o, o->spec, &o->order, err);
+	orders_dataset_params(o->dataset, &op);
+	if (rc == -EINVAL && order_lacks_records(o->spec, &op))
+		return begin_without(o, err);
 	if (rc < 0)
 		return rc;
 	orders_log_note(o->spec, o->order);
 	return jobs_begin(o, o->spec, o->order, err);
+}
+
+const char *orders_not_taken(const struct orders *o)
+{
+	return o->not_taken;
 }
 
 struct order *orders_first(const struct orders *o)
@@ -207,6 +229,7 @@ bool orders_free(struct orders *o)
 	order_free(o->order);
 	may_free = order_maker_free(o->maker);
 	order_spec_free(o->spec);
+	free(o->not_taken);
 	for (unsigned i = 0; i < ORDERS_LANES; i++)
 		told_list_fini(&o->list[i]);
 	free(o->told.answer);

@@ -42,6 +42,7 @@ struct orders {
 	uint64_t (*memory)(void); /* see order_params */
 	struct order_spec *spec; /* of the start */
 	struct order *order;     /* likewise */
+	char *not_taken;         /* why there is none of the start, though one was said; NULL */
 	struct orders_search search;
 	struct orders_watch watch; /* first NULL: nobody's */
 	const struct carrier *carrier; /* NULL: not yet */

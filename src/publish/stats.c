@@ -31,10 +31,12 @@ static json_t *order_json(const struct published *all)
 		json_pack("{s:I, s:I, s:I}", "expected", (json_int_t)p->valid_length, "read",
 			  (json_int_t)p->valid_read, "foreseen", (json_int_t)p->valid_foreseen);
 	json_t *spec = all->spec ? escaped(all->spec) : NULL;
+	json_t *not_taken = all->spec || !all->not_taken ? NULL : escaped(all->not_taken);
 	char doing[PLAN_TEXT];
 
 	plan_status_text(p, doing);
-	return json_pack("{s:o*, s:s, s:s, s:s, s:b, s:o, s:o, s:o, s:O}", "spec", spec, "state",
+	return json_pack("{s:o*, s:o*, s:s, s:s, s:s, s:b, s:o, s:o, s:o, s:O}", "spec", spec, "not_taken",
+			 not_taken, "state",
 			 plan_state_names[p->state], "why", plan_status_why(p), "doing", doing,
 			 "is_followed", p->state == PLAN_FOLLOWING || p->state == PLAN_SLOWED,
 			 "epoch", epoch, "readers", other, "validation", valid, "search",

@@ -34,10 +34,13 @@ static void print_order(FILE *out, const json_t *root)
 {
 	const json_t *order = json_object_get(root, "order");
 	const char *spec = str(root, "order", "spec");
+	const char *not_taken = str(root, "order", "not_taken");
 	char shown[4200];
 
 	order_spec_show(spec, shown, sizeof(shown));
-	fprintf(out, "order     %s\n", *spec ? shown : "none given");
+	fprintf(out, "order     %s\n", *spec ? shown : *not_taken ? "none" : "none given");
+	if (*not_taken)
+		fprintf(out, "          that of the mount was not taken: %s\n", not_taken);
 	fprintf(out, "          %s%s%s\n", str(root, "order", "state"),
 		*str(root, "order", "why") ? ": " : "", str(root, "order", "why"));
 	fprintf(out, "          the job %s\n", str(root, "order", "doing"));

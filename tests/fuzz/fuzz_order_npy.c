@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: any bytes as one of Megatron's index files, beside two that are right for a run of
- * three samples; the first byte chooses which. What is accepted must hold samples only. */
+ * three samples; the first byte chooses which. What is accepted must hold samples only, or, of a
+ * dataset with a table of records, records. */
 #include <assert.h>
 #include <string.h>
 
@@ -78,15 +79,72 @@ static void remove_dir(void)
 	rmdir(dir);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+#define N_RECORDS 5
+
+static int list_shards(void *ctx, struct order_shard **ret, size_t *ret_n)
 {
-	static bool has_dir;
+	*ret_n = 1;
+	*ret = malloc(sizeof(**ret));
+	assert(*ret);
+	**ret = (struct order_shard){ N - 1, N_RECORDS, 0 };
+	return 0;
+}
+
+static void check_records(const struct order *order)
+{
+	const struct order_part all = { .count = UINT64_MAX };
+	uint32_t *record AUTO_FREE = NULL;
+	struct err err = { 0 };
+	uint64_t n;
+	int rc = order_head(order, &all, &record, &n, &err);
+
+	assert(rc == 0);
+	for (uint64_t i = 0; i < n; i++)
+		assert(record[i] < N_RECORDS);
+}
+
+static void check_files(const struct order *order)
+{
+	struct err err = { 0 };
+	struct order_epoch *e;
+	int rc = order_epoch_new(order, 0, &e, &err);
+
+	assert(rc == 0);
+	for (uint64_t pos = 0; pos < e->length; pos++)
+		assert(e->sample[pos] < N);
+	order_epoch_free(e);
+}
+
+/* The run as an order of samples, or of records. */
+static void try_run(bool is_of_records)
+{
+	struct order_params params = { .n = N };
 	struct err err = { 0 };
 	struct order_spec *spec;
-	struct order_epoch *e;
 	struct order *order;
 	char text[80];
 	int rc;
+
+	if (is_of_records) {
+		params.n_records = N_RECORDS;
+		params.shards = list_shards;
+	}
+	snprintf(text, sizeof(text), "megatron:path=%s/x", dir);
+	rc = order_spec_parse(text, &spec, &err);
+	assert(rc == 0);
+	rc = order_new(spec, &params, &order, &err);
+	assert(rc == 0 || (err.msg[0] && !strchr(err.msg, '\n')));
+	if (rc == 0)
+		check_files(order);
+	if (rc == 0 && is_of_records)
+		check_records(order);
+	order_free(order);
+	order_spec_free(spec);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	static bool has_dir;
 
 	if (size == 0)
 		return 0;
@@ -98,20 +156,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	replace(data[0] % ARRAY_LEN(names), data + 1, size - 1);
 
-	snprintf(text, sizeof(text), "megatron:path=%s/x", dir);
-	rc = order_spec_parse(text, &spec, &err);
-	assert(rc == 0);
-	rc = order_new(spec, &(struct order_params){ .n = N }, &order, &err);
-	assert(rc == 0 || (err.msg[0] && !strchr(err.msg, '\n')));
-	if (rc == 0) {
-		rc = order_epoch_new(order, 0, &e, &err);
-		assert(rc == 0);
-		for (uint64_t pos = 0; pos < e->length; pos++)
-			assert(e->sample[pos] < N);
-		order_epoch_free(e);
-	}
-	order_free(order);
-	order_spec_free(spec);
+	try_run(false);
+	try_run(true);
 	replace(data[0] % ARRAY_LEN(names), NULL, 0);
 	return 0;
 }

@@ -68,6 +68,8 @@ def found_and_kept(place):
     tap.ok("2 files without records are no samples\n" in said, "README.md and arrays.npz are none, index.json and the .idx are not spoken of",
            said)
     tap.equal(good("index", place.source), files, "the numbers of files stay as they were")
+    write_file(os.path.join(place.source, "docs", "a.json"), b"{}")
+    tap.ok("3 files without records are no samples\n" in index(place, "--records", "auto"), "docs/a.json describes none, and is spoken of")
     index(place, "--records", "tar")
     tap.equal(kept(place), [("tar/ustar.tar", *r) for r in places["tar/ustar.tar"]], "one format only")
     index(place, "--records", "auto", "--under", "mds")
@@ -129,6 +131,8 @@ def refused(place):
         tap.ok(done.code == code and len(lines) == 1 and part in lines[0] and not done.out, f"refused: {what}", done)
         tap.equal(kept(place), records, f"{what}: the table stays")
     attempt(["--records", "tfrecrd"], USAGE, "did you mean 'tfrecord'?", "a format that is none")
+    attempt(["--records", "hdf5"], USAGE, "--import takes the references that kerchunk makes", "one that a list is needed of")
+    attempt(["--records", "WebDataset"], USAGE, "are tar", "one that goes by another name")
     attempt(["--records", "auto", "--import", "x"], USAGE, "not both", "both ways")
     attempt(["--records", "auto", "--sort", "timm"], USAGE, "--sort", "an order of files")
     attempt(["--import", place.path("none")], FAILED, "No such file", "a list that is not there")
@@ -140,7 +144,14 @@ def refused(place):
     attempt(["--import", place.path("list")], FAILED, "no JSON", "JSON that is cut off")
     write_file(place.path("list"), b"")
     attempt(["--import", place.path("list")], FAILED, "no records", "an empty list")
-    attempt(["--records", "litdata"], FAILED, "no file has records", "a format that no file has")
+    attempt(["--records", "litdata"], FAILED, "no file has records that are known; --import takes a list", "a format that no file has")
+    for name, part in (("a.h5", "deep/a.h5 is HDF5, whose chunks are in a tree: --import takes the references that kerchunk makes"),
+                       ("data.mdb", "deep/data.mdb is LMDB, whose records are in a tree: --import takes a list of their paths"),
+                       ("a.beton", "deep/a.beton is FFCV"), ("a.tar.gz", "deep/a.tar.gz is compressed as a whole: unpack it")):
+        os.makedirs(os.path.join(place.source, "deep"))
+        write_file(os.path.join(place.source, "deep", name), b"x" * 100)
+        attempt(["--records", "auto", "--under", "deep"], FAILED, part, f"{name}: which no format is")
+        shutil.rmtree(os.path.join(place.source, "deep"))
     whole = read_file(os.path.join(place.source, "tar", "ustar.tar"))
     write_file(os.path.join(place.source, "tar", "extra.tar"), whole[:600])
     done = clairfs("index", place.source, "--snapshot-dir", place.snapshots, "--records", "tar")
@@ -180,7 +191,7 @@ def as_the_libraries_read(place):
         tap.ok(done.err.count(b"\n") == 1 and b"samples within files" in done.err, f"{spec}: and says that it numbers records", done)
 
 
-def mds(place, shards, samples, size):
+def mds(place, shards, samples, size, folder="train"):
     """Shards as MosaicML Streaming lays them out. Returns {path: bytes}."""
     data, infos = {}, []
     for k in range(shards):
@@ -189,11 +200,11 @@ def mds(place, shards, samples, size):
         for part in parts:
             begins.append(begins[-1] + len(part))
         name = f"shard.{k:05d}.mds"
-        data[f"train/{name}"] = b"".join(n.to_bytes(4, "little") for n in (samples, *begins)) + b"".join(parts)
+        data[f"{folder}/{name}"] = b"".join(n.to_bytes(4, "little") for n in (samples, *begins)) + b"".join(parts)
         infos.append({"format": "mds", "samples": samples, "raw_data": {"basename": name}, "zip_data": None, "compression": None,
                       "version": 2})
-    data["train/index.json"] = json.dumps({"version": 2, "shards": infos}).encode()
-    os.makedirs(os.path.join(place.source, "train"))
+    data[f"{folder}/index.json"] = json.dumps({"version": 2, "shards": infos}).encode()
+    os.makedirs(os.path.join(place.source, folder))
     for name, content in data.items():
         write_file(os.path.join(place.source, name), content)
     return data
@@ -230,14 +241,52 @@ def shards_come_before_their_records(place):
         tap.equal(stats["counters"]["order_mismatches"], 0, "and no read was unexpected")
 
 
+def goes_on_without(place, spec, part):
+    """Mounts as an ordinary cache, and says what is missing; returns what else the mount said."""
+    with place.mount(order=spec) as mount:
+        lines = [line for line in mount.text().splitlines() if "mounted without an order" in line]
+        tap.ok(len(lines) == 1 and part in lines[0], f"{spec}: one line says what to do", mount.text())
+        stats = mount.stats()
+        tap.ok("spec" not in stats["order"] and part in stats["order"]["not_taken"] and stats["order"]["state"] == "no_order",
+               f"{spec}: no order is in force, and why", stats["order"])
+        tap.ok(part in good("status", place.mnt).decode(), f"{spec}: the status says so", good("status", place.mnt))
+        for name in sorted(os.listdir(place.path("mnt", "train"))):
+            tap.ok(read_file(place.path("mnt", "train", name)) == read_file(os.path.join(place.source, "train", name)),
+                   f"{spec}: the bytes of {name}")
+        good("announce", place.mnt, "sequential")
+        tap.ok(mount.stats()["order"].get("not_taken") is None, f"{spec}: and an order that can be is taken")
+        return mount.text()
+
+
+def a_table_that_was_dropped_costs_the_order(place):
+    """Not the mount: a script that mounts with that order still has its data."""
+    mds(place, 3, 4, 3000)
+    index(place, "--records", "mds")
+    with place.mount(order="mosaic-py1e:seed=42") as mount:
+        tap.equal(mount.stats()["order"]["spec"], "mosaic-py1e:seed=42", "the order is in force while there is a table")
+    write_file(os.path.join(place.source, "train", "shard.00001.mds"), b"changed")
+    os.utime(os.path.join(place.source, "train"), (1000, 1000))
+    text = goes_on_without(place, "mosaic-py1e:seed=42", "clairfs index --records mds makes it")
+    tap.ok("the table of records of " in text and "is dropped" in text, "the mount that finds it says so", text)
+    text = goes_on_without(place, "mosaic-py1e:seed=42", "clairfs index --records mds makes it")
+    tap.ok("is dropped" not in text, "and the next one has no table")
+    shutil.rmtree(os.path.join(place.source, "train"))
+    mds(place, 3, 4, 3000)
+    index(place, "--records", "mds")
+    with place.mount(order="mosaic-py1e:seed=42") as mount:
+        tap.equal(mount.stats()["order"]["spec"], "mosaic-py1e:seed=42", "with a new table it is in force again")
+
+
 def orders_that_cannot_apply(place):
     data = mds(place, 3, 4, 3000)
     for spec, part in (("mosaic-py1e:seed=42", "clairfs index --records mds makes it"), ("litdata:seed=1", "clairfs index --records litdata"),
                        ("torch-distributed:seed=1:records=1", "has no table of records"), ("ffcv:seed=1", "clairfs index --import")):
         done = order(place, spec)
         tap.ok(done.code == USAGE and part in done.err.decode() and done.err.count(b"\n") == 1, f"{spec}: without a table", done)
-        done = clairfs("mount", place.source, place.mnt, "-o", f"order={spec},snapshot_dir={place.snapshots}")
-        tap.ok(done.code == USAGE and part in done.err.decode(), f"{spec}: and no mount", done)
+        goes_on_without(place, spec, part)
+    for wrong in ("mosaic-py1f:seed=42", "webdataset:seed=1:shardshuffle=2:records=1", "list:path=none"):
+        done = clairfs("mount", place.source, place.mnt, "-o", f"order={wrong},snapshot_dir={place.snapshots}")
+        tap.ok(done.code in (USAGE, FAILED) and done.err.count(b"\n") == 1, f"{wrong}: which no table makes right: no mount", done)
     index(place, "--records", "mds")
     done = order(place, "mosaic-py1e:shards=4+4+5")
     tap.ok(done.code == USAGE and b"more than the dataset's 12 samples" in done.err, "sizes of another dataset", done)
@@ -250,6 +299,16 @@ def orders_that_cannot_apply(place):
     for argv, part in ((["--n", "12", "--places"], "go with --source"), (["--source", place.source, "--places", "--binary", "u32"], "not both")):
         done = clairfs("order", "sequential", *argv)
         tap.ok(done.code == USAGE and part in done.err.decode(), f"{' '.join(argv[-2:])}: refused", done)
+    mds(place, 2, 3, 3000, "val")
+    index(place, "--records", "mds")
+    done = order(place, "mosaic-py1e:seed=42")
+    tap.ok(done.code == USAGE and b"the table has records in train and in val: under=train says which are meant" in done.err and
+           done.err.count(b"\n") == 1, "train and val together are no order of MosaicML Streaming", done)
+    for under, n in (("train", 12), ("val", 6), (".", 18)):
+        done = order(place, f"mosaic-py1e:seed=42:under={under}", "--places")
+        tap.ok(done.code == 0 and done.out.count(b"\n") == n, f"under={under}: which is meant", done)
+    shutil.rmtree(os.path.join(place.source, "val"))
+    index(place, "--records", "mds")
     with place.mount() as mount:
         done = clairfs("announce", place.mnt, "mosaic-py1s:seed=1:shards=4+5")
         tap.ok(done.code != 0 and b"add up to 9, but the dataset has 12 samples" in done.err, "told to a mount: refused in one line", done)
@@ -258,4 +317,4 @@ def orders_that_cannot_apply(place):
 
 
 mountkit.run(found_and_kept, mounts_as_before, imported, refused, as_the_libraries_read, shards_come_before_their_records,
-             orders_that_cannot_apply)
+             a_table_that_was_dropped_costs_the_order, orders_that_cannot_apply)

@@ -390,7 +390,7 @@ static void a_part_without_records_has_all_its_files(void)
 	static const struct {
 		const char *under;
 		uint32_t n, all;
-	} cases[] = { { "docs", 3, 3 }, { "mds", 3, 4 }, { NULL, 4, 8 } };
+	} cases[] = { { "docs", 3, 3 }, { "mds", 3, 4 }, { NULL, 7, 8 } };
 	struct dataset *ds;
 	struct err err = { 0 };
 
@@ -408,6 +408,60 @@ static void a_part_without_records_has_all_its_files(void)
 		CHECK_INT(dataset_number_all(ds, DATASET_SORT_PATH, cases[i].under, &all, &n, &err), 0);
 		CHECK_U64(n, cases[i].all);
 	}
+	dataset_free(ds);
+}
+
+/* A name alone makes no sidecar: it has to be beside what it describes. */
+static void what_describes_nothing_is_a_sample(void)
+{
+	static const struct {
+		const char *path;
+		bool is_sidecar;
+	} cases[] = {
+		{ "mds/index.json", true },
+		{ "mds/_SUCCESS", true },
+		{ "mds/shard.00000.mds.crc", true },
+		{ "mds/.shard.00001.mds.crc", true },
+		{ "mds/shard.00002.idx", true },
+		{ "mds/shard.00002.json", true },
+		{ "mds/notes.json", false },
+		{ "mds/shard.json", false },
+		{ "mds/shard.idx", false },
+		{ "mds/shard.00009.idx", false },
+		{ "mds/README.idx", false },
+		{ "mds/.idx", false },
+		{ "mds/..idx", false },
+		{ "mds/.DS_Store", false },
+		{ "mds/deep/index.json", false },
+		{ "mds/deep/shard.00000.idx", false },
+		{ "docs/index.json", false },
+		{ "docs/_metadata", false },
+		{ "docs/shard.00000.mds.idx", false },
+		{ "index.json", false },
+	};
+	AUTO_FREE char *root = mds_tree("sidecars_alone");
+	AUTO_FREE uint32_t *sample = NULL;
+	struct dataset *ds;
+	struct err err = { 0 };
+	uint32_t n, n_left = 0;
+
+	for (size_t i = 1; i < ARRAY_LEN(cases); i++)
+		put_text(root, cases[i].path, "{}");
+	put_text(root, "mds/README", "no container");
+	ds = kit_open(root, (struct kit_open){ 0 });
+	finds(ds, "mds", 25);
+	CHECK_INT(dataset_numbering(ds, DATASET_SORT_PATH, NULL, &sample, &n, &err), 0);
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		bool is_there = false;
+
+		for (uint32_t k = 0; k < n; k++)
+			is_there |= sample[k] == kit_find(ds, cases[i].path).v;
+		if (is_there == cases[i].is_sidecar)
+			printf("# %s\n", cases[i].path);
+		CHECK_INT(is_there, !cases[i].is_sidecar);
+		n_left += cases[i].is_sidecar;
+	}
+	CHECK_U64(n, dataset_n_samples(ds) - n_left);
 	dataset_free(ds);
 }
 
@@ -677,6 +731,7 @@ static const struct check_test tests[] = {
 	{ "runs_are_the_files_in_the_order_of_their_records",
 	  runs_are_the_files_in_the_order_of_their_records },
 	{ "sidecars_are_numbered_by_nobody", sidecars_are_numbered_by_nobody },
+	{ "what_describes_nothing_is_a_sample", what_describes_nothing_is_a_sample },
 	{ "a_part_without_records_has_all_its_files", a_part_without_records_has_all_its_files },
 	{ "a_damaged_container_is_one_sample_or_the_end",
 	  a_damaged_container_is_one_sample_or_the_end },

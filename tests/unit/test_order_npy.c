@@ -239,7 +239,7 @@ static int one_file(void *ctx, struct order_shard **ret, size_t *ret_n)
 {
 	*ret = malloc(sizeof(**ret));
 	CHECK(*ret);
-	**ret = (struct order_shard){ 0, *(const uint64_t *)ctx };
+	**ret = (struct order_shard){ .sample = 0, .count = *(const uint64_t *)ctx };
 	*ret_n = 1;
 	return 0;
 }

@@ -11,9 +11,10 @@
 #include "clairfs/base/ids.h"
 
 /* Files 0 to 9: 1 is README, 3 an index; 100 records. 5 comes twice, and a part is no sample. */
-static const struct order_shard shards[] = { { 5, 10 }, { 0, 20 },	     { 2, 30 },
-					     { 5, 5 },	{ SAMPLE_NONE, 5 }, { 4, 15 },
-					     { 4, 15 } };
+static const struct order_shard shards[] = {
+	{ 5, 10, 0 },	       { 0, 20, 0 }, { 2, 30, 0 }, { 5, 5, 0 },
+	{ SAMPLE_NONE, 5, 0 }, { 4, 15, 0 }, { 4, 15, 0 },
+};
 #define N 10
 #define N_RECORDS 100
 
@@ -23,6 +24,25 @@ static int list_shards(void *ctx, struct order_shard **ret, size_t *ret_n)
 	CHECK(*ret);
 	memcpy(*ret, shards, sizeof(shards));
 	*ret_n = ARRAY_LEN(shards);
+	return 0;
+}
+
+/* How a test lays the files of the table out: a directory for each shard. NULL: all in one. */
+static const char *const *dirs;
+
+static int list_shards_in_dirs(void *ctx, struct order_shard **ret, size_t *ret_n)
+{
+	int rc = list_shards(ctx, ret, ret_n);
+
+	for (uint32_t i = 0; i < *ret_n; i++)
+		(*ret)[i].dir = i;
+	return rc;
+}
+
+static int dir_path(void *ctx, uint32_t dir, char *out, size_t size)
+{
+	CHECK(dir < ARRAY_LEN(shards));
+	snprintf(out, size, "%s", dirs[dir]);
 	return 0;
 }
 
@@ -64,7 +84,8 @@ static int make(const char *text, bool has_table, struct order **ret, struct err
 
 	if (has_table) {
 		params.n_records = N_RECORDS;
-		params.shards = list_shards;
+		params.shards = dirs ? list_shards_in_dirs : list_shards;
+		params.dir_path = dirs ? dir_path : NULL;
 	}
 	CHECK_INT(order_spec_parse(text, &spec, err), 0);
 	rc = order_new(spec, &params, ret, err);
@@ -160,7 +181,6 @@ static void files_come_where_their_first_record_is(void)
 		"mosaic-py1s:seed=3",
 		"mosaic-naive",
 		"litdata:seed=9:world=2:rank=1:batch=4:workers=2",
-		"ffcv:seed=4",
 		"grain:seed=5",
 	};
 	struct order *order = order_of("sequential:records=1");
@@ -251,6 +271,72 @@ static void parts_of_the_records_may_be_numbered(void)
 	order_free(order);
 	CHECK_INT(make("sequential:records=1:under=none", true, &order, &err), -ENOENT);
 	CHECK_CONTAINS(err.msg, "key \"under\": no such directory");
+}
+
+/* A loader of such files reads one directory; the numbers of train and validation together are nobody's. */
+static void a_table_of_several_directories_needs_to_be_told_which(void)
+{
+	static const struct {
+		const char *dirs[ARRAY_LEN(shards)];
+		const char *part; /* NULL: they are one */
+	} cases[] = {
+		{ { "a", "a", "a", "a", "a", "a", "a" }, NULL },
+		{ { ".", ".", ".", ".", ".", ".", "." }, NULL },
+		{ { "train", "train", "train", "train", "val", "val", "val" },
+		  "the table has records in train and in val: under=train says which" },
+		{ { "val", "train", "val", "train", "val", "train", "val" },
+		  "in val and in train: under=val says which" },
+		{ { "train/0", "train/1", "train/2", "train/3", "val/0", "val/1", "val/1" },
+		  "in train and in val: under=train says which" },
+		{ { "a/0", "a/0", "a/0", "a/0", "a/0", "a/0", "a/1" },
+		  "in a/0 and in a/1: under=a/0 says which" },
+		{ { ".", ".", ".", ".", ".", "val", "val" }, "in . and in val: under=val says which" },
+		{ { "a", "a", "a", "a", "a", "a", "a/b" }, "in a and in a/b: under=a says which" },
+		{ { "a/b/c", "a/b", "a/b", "a/b", "a/b", "a/b", "a/b" }, "in a/b/c and in a/b: " },
+	};
+	static const char *const kinds[] = { "mosaic-naive", "mosaic-py1e:seed=1", "litdata:seed=1",
+					     "megatron:path=/none", "ffcv:seed=1" };
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct order *order;
+
+		dirs = cases[i].dirs;
+		if (!cases[i].part)
+			order_free(order_of("mosaic-py1e:seed=1"));
+		for (size_t k = 0; cases[i].part && k < ARRAY_LEN(kinds); k++)
+			refuses(kinds[k], true, cases[i].part);
+		order = order_of("mosaic-py1e:seed=1:under=part");
+		CHECK_U64(order_n_records(order), 10 + 5 + 30);
+		order_free(order);
+		order_free(order_of("mosaic-py1e:records=0:shards=10")); /* files */
+		order_free(order_of("torch-distributed:seed=1:records=1")); /* as it was told */
+		dirs = NULL;
+	}
+}
+
+/* Numbers of sequences are those of one NAME.idx, which say nothing of another one's file. */
+static void an_order_of_one_file_needs_to_be_told_which(void)
+{
+	static const char *const kinds[] = { "ffcv:seed=1", "megatron:path=/none" };
+	const struct order_part all = { .count = UINT64_MAX };
+	AUTO_FREE uint32_t *record = NULL;
+	struct order *order = order_of("ffcv:seed=1:under=file.2");
+	struct err err = { 0 };
+	uint64_t n;
+
+	CHECK_INT(order_head(order, &all, &record, &n, &err), 0);
+	CHECK_U64(n, 30);
+	for (uint64_t i = 0; i < n; i++)
+		CHECK(record[i] >= 30 && record[i] < 60);
+	order_free(order);
+	for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
+		char text[80];
+
+		refuses(kinds[i], true, "records of several files, and this order is of one: under=NAME.b");
+		snprintf(text, sizeof(text), "%s:under=part", kinds[i]);
+		refuses(text, true, "records of several files, and this order is of one: under=NAME.b");
+	}
+	refuses("megatron:documents=3:under=file.2", true, "key \"path\" is missing");
 }
 
 /* A job that begins again within an epoch has files behind it that it does not open any more. */
@@ -406,6 +492,39 @@ static void numbers_of_a_list_are_those_of_the_index(void)
 	order_spec_free(spec);
 }
 
+/* A mount goes on without an order that only lacks the table, and with none that is wrong. */
+static void what_lacks_a_table_is_told_from_what_is_wrong(void)
+{
+	static const struct {
+		const char *spec;
+		bool lacks;
+	} cases[] = {
+		{ "mosaic-py1e:seed=1", true },
+		{ "litdata", true },
+		{ "torch-distributed:seed=1:records=1", true },
+		{ "list:path=/none:records=1", true },
+		{ "mosaic-py1e:seed=1:records=0", false },
+		{ "torch-distributed:seed=1", false },
+		{ "grain:seed=1", false },
+		{ "webdataset:seed=1:shardshuffle=4:records=1", false },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct order_params params = { .n = N, .number = number };
+		struct order_spec *spec;
+		struct order *order;
+		struct err err = { 0 };
+
+		CHECK_INT(order_spec_parse(cases[i].spec, &spec, &err), 0);
+		CHECK_INT(order_lacks_records(spec, &params), cases[i].lacks);
+		if (cases[i].lacks)
+			CHECK_INT(order_new(spec, &params, &order, &err), -EINVAL);
+		params.n_records = N_RECORDS;
+		CHECK(!order_lacks_records(spec, &params));
+		order_spec_free(spec);
+	}
+}
+
 static void what_cannot_apply_says_what_would(void)
 {
 	refuses("mosaic-py1e", false,
@@ -414,7 +533,6 @@ static void what_cannot_apply_says_what_would(void)
 	refuses("litdata", false, "clairfs index --records litdata");
 	refuses("ffcv:seed=1", false, "clairfs index --import");
 	refuses("megatron:documents=3", false, "clairfs index --records megatron");
-	refuses("megatron:documents=3", true, "key \"path\" is missing");
 	refuses("torch-distributed:seed=1:records=1", false, "has no table of records");
 	refuses("webdataset:seed=1:shardshuffle=4:records=1", true, "this kind numbers files");
 	refuses("sequential:records=1:sort=path", true, "key \"sort\": records are numbered as");
@@ -425,6 +543,10 @@ static const struct check_test tests[] = {
 	{ "info_is_of_files", info_is_of_files },
 	{ "shards_follow_from_the_table", shards_follow_from_the_table },
 	{ "parts_of_the_records_may_be_numbered", parts_of_the_records_may_be_numbered },
+	{ "a_table_of_several_directories_needs_to_be_told_which",
+	  a_table_of_several_directories_needs_to_be_told_which },
+	{ "an_order_of_one_file_needs_to_be_told_which",
+	  an_order_of_one_file_needs_to_be_told_which },
 	{ "numbers_of_a_list_are_those_of_the_index", numbers_of_a_list_are_those_of_the_index },
 	{ "a_start_within_the_epoch_is_counted_in_records",
 	  a_start_within_the_epoch_is_counted_in_records },
@@ -433,6 +555,8 @@ static const struct check_test tests[] = {
 	{ "what_takes_more_memory_than_there_is_is_refused",
 	  what_takes_more_memory_than_there_is_is_refused },
 	{ "files_are_numbered_with_a_word", files_are_numbered_with_a_word },
+	{ "what_lacks_a_table_is_told_from_what_is_wrong",
+	  what_lacks_a_table_is_told_from_what_is_wrong },
 	{ "what_cannot_apply_says_what_would", what_cannot_apply_says_what_would },
 };
 

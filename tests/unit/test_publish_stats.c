@@ -88,6 +88,17 @@ static void no_order(struct published *p)
 	p->spec = NULL;
 }
 
+static void not_taken(struct published *p)
+{
+	no_order(p);
+	p->not_taken = "no table";
+}
+
+static void one_told_later(struct published *p)
+{
+	p->not_taken = "no table";
+}
+
 static void odd_bytes(struct published *p)
 {
 	p->mount.source = "/a\xff\nb";
@@ -127,6 +138,9 @@ static void what_changes_is_shown(void)
 {
 	static const struct row rows[] = {
 		{ no_order, "order", "spec", NULL },
+		{ no_order, "order", "not_taken", NULL },
+		{ not_taken, "order", "not_taken", "\"no table\"" },
+		{ one_told_later, "order", "not_taken", NULL },
 		{ odd_bytes, "mount", "source", "\"/a\\\\xff\\\\nb\"" },
 		{ no_store, NULL, "store", "null" },
 		{ counted_twice, "memory", "resident",

@@ -62,6 +62,8 @@ static void a_line_is_there_when_it_says_something(void)
 		{ "{'dataset': {'snapshot_why': 'W'}}", "no snapshot of it is kept: W" },
 		{ "{'announced': {'is_refused': true, 'answer': 'A'}}",
 		  "the last one announced was refused: A" },
+		{ "{'order': {'not_taken': 'W'}}",
+		  "order     none\n          that of the mount was not taken: W\n" },
 		{ "{'is_degraded': true}", "degraded: " },
 		{ "{'counters': {'source_changed': 2}}", "2 files have changed there\n" },
 		{ "{'counters': {'source_changed': 2, 'source_touched': 1}}",

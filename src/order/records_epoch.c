@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Orders of records as plans of parts of files need them: what was told, and whole epochs, with where
+ * each record of the table stands. records.c makes epochs of files of the same. How many records there
+ * are is what a file claims, so memory is asked for before each array is made. Any thread, but for
+ * order_records_describe, which is set-up code. */
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "clairfs/order/records.h"
+#include "order_priv.h"
+
+static uint64_t table_records(const struct order *order)
+{
+	return order->records.first[order->records.n];
+}
+
+/* Bitmap of the records that the map does not lead to; NULL: all are numbered. */
+static int list_outside(struct order *order, uint64_t **ret)
+{
+	uint64_t n = table_records(order), bytes = DIV_ROUND_UP(n, 64) * sizeof(**ret);
+
+	*ret = NULL;
+	if (!order->map || order->info.n == n)
+		return 0;
+	*ret = malloc(bytes);
+	if (!*ret)
+		return -ENOMEM;
+	memset(*ret, 0xff, bytes);
+	for (uint64_t i = 0; i < order->info.n; i++)
+		(*ret)[order->map[i] / 64] &= ~(1ull << order->map[i] % 64);
+	return 0;
+}
+
+int order_records_describe(struct order *order)
+{
+	int rc = list_outside(order, &order->records_outside);
+
+	order->of_records = order->info;
+	order->of_records.n = table_records(order);
+	order->of_records.outside = order->records_outside;
+	return rc;
+}
+
+const struct order_info *order_records_info(const struct order *order)
+{
+	return order->records.n > 0 ? &order->of_records : NULL;
+}
+
+static int fill(const struct order *order, struct order_epoch *e, struct err *err)
+{
+	const struct order_part all = { .epoch = e->epoch, .count = UINT64_MAX };
+	int rc = order_check_memory(order->memory, order_head_bytes(order, &all), err);
+
+	if (rc == 0)
+		rc = order_head(order, &all, &e->sample, &e->length, err);
+	if (rc == 0)
+		rc = order_check_memory(order->memory, (uint64_t)e->n * sizeof(*e->first), err);
+	if (rc < 0)
+		return rc;
+	e->first = order_alloc_u32(e->n);
+	if (!e->first)
+		return err_set(err, -ENOMEM, "out of memory for an epoch of %" PRIu64 " positions",
+			       e->length);
+	return order_index_positions(e, order->memory, err);
+}
+
+int order_records_epoch_new(const struct order *order, uint64_t epoch, struct order_epoch **ret,
+			    struct err *err)
+{
+	struct order_epoch *e = calloc(1, sizeof(*e));
+	int rc;
+
+	assert(order->records.n > 0);
+	*ret = NULL;
+	if (!e)
+		return err_set(err, -ENOMEM, "out of memory");
+	e->epoch = epoch;
+	e->n = (uint32_t)table_records(order);
+	rc = fill(order, e, err);
+	if (rc < 0) {
+		order_epoch_free(e);
+		return rc;
+	}
+	*ret = e;
+	return 0;
+}
