@@ -41,22 +41,22 @@ static bool take_span(struct span *rest, char end, struct span *ret)
 	return true;
 }
 
-static bool is_word(struct span s, const char *word)
+static bool span_is(struct span s, const char *word)
 {
 	return s.len == strlen(word) && memcmp(s.at, word, s.len) == 0;
 }
 
-static bool has_word(struct span list, const char *word)
+static bool span_has(struct span list, const char *word)
 {
 	struct span one;
 
 	while (take_span(&list, ',', &one))
-		if (is_word(one, word))
+		if (span_is(one, word))
 			return true;
 	return false;
 }
 
-static bool copy(struct span s, char out[PATH_MAX])
+static bool span_copy(struct span s, char out[PATH_MAX])
 {
 	if (s.len >= PATH_MAX || memchr(s.at, 0, s.len))
 		return false;
@@ -94,7 +94,7 @@ static bool copy_escaped(struct span s, char out[PATH_MAX])
 	return true;
 }
 
-static uint64_t number(struct span s)
+static uint64_t span_number(struct span s)
 {
 	char word[32];
 	uint64_t n;
@@ -113,8 +113,8 @@ bool cgroup_path(const char *text, size_t len, const char *controller, char path
 	while (take_span(&rest, '\n', &line)) { /* "4:cpu,cpuacct:/a/b", "0::/a/b" */
 		if (!take_span(&line, ':', &id) || !take_span(&line, ':', &list) || !line.len)
 			continue;
-		if (controller ? has_word(list, controller) : !list.len && is_word(id, "0"))
-			return line.at[0] == '/' && copy(line, path);
+		if (controller ? span_has(list, controller) : !list.len && span_is(id, "0"))
+			return line.at[0] == '/' && span_copy(line, path);
 	}
 	return false;
 }
@@ -130,17 +130,17 @@ static bool take_mount(struct span line, const char *controller, struct cgroup_m
 	do { /* optional fields */
 		if (!take_span(&line, ' ', &word))
 			return false;
-	} while (!is_word(word, "-"));
+	} while (!span_is(word, "-"));
 	if (!take_span(&line, ' ', &type) || !take_span(&line, ' ', &source))
 		return false;
-	if (!is_word(type, controller ? "cgroup" : "cgroup2") ||
-	    (controller && !has_word(line, controller)))
+	if (!span_is(type, controller ? "cgroup" : "cgroup2") ||
+	    (controller && !span_has(line, controller)))
 		return false;
 	return copy_escaped(field[3], ret->root) && copy_escaped(field[4], ret->at);
 }
 
 /* The part of `path` behind the mount's root, or NULL. */
-static const char *below(const char *root, const char *path)
+static const char *path_below(const char *root, const char *path)
 {
 	size_t len = strcmp(root, "/") == 0 ? 0 : strlen(root);
 
@@ -163,7 +163,7 @@ bool cgroup_find_mount(const char *text, size_t len, const char *controller, con
 
 		if (!take_mount(line, controller, found))
 			continue;
-		behind = below(found->root, path);
+		behind = path_below(found->root, path);
 		shows = behind ? 2 + strlen(behind) : 1; /* with the directories above it */
 		if (shows <= best)
 			continue;
@@ -175,7 +175,7 @@ bool cgroup_find_mount(const char *text, size_t len, const char *controller, con
 
 bool cgroup_dir(const struct cgroup_mount *mount, const char *path, char dir[PATH_MAX])
 {
-	const char *behind = below(mount->root, path);
+	const char *behind = path_below(mount->root, path);
 
 	return (size_t)snprintf(dir, PATH_MAX, "%s%s", mount->at, behind ? behind : "") < PATH_MAX;
 }
@@ -185,8 +185,8 @@ uint64_t cgroup_value(const char *text, size_t len, const char *key)
 	struct span rest = { text, len }, line, name;
 
 	while (take_span(&rest, '\n', &line))
-		if (take_span(&line, ' ', &name) && is_word(name, key))
-			return number(line);
+		if (take_span(&line, ' ', &name) && span_is(name, key))
+			return span_number(line);
 	return CGROUP_NONE;
 }
 
@@ -196,13 +196,13 @@ uint64_t cgroup_stalled_us(const char *text, size_t len)
 	struct span rest = { text, len }, line, part;
 
 	while (take_span(&rest, '\n', &line)) {
-		if (!take_span(&line, ' ', &part) || !is_word(part, "some"))
+		if (!take_span(&line, ' ', &part) || !span_is(part, "some"))
 			continue;
 		while (take_span(&line, ' ', &part))
 			if (part.len > strlen(key) && memcmp(part.at, key, strlen(key)) == 0) {
 				part.at += strlen(key);
 				part.len -= strlen(key);
-				return number(part);
+				return span_number(part);
 			}
 	}
 	return CGROUP_NONE;
@@ -223,8 +223,8 @@ uint32_t cgroup_stalled(const char *text, size_t len)
 		if (!take_span(&line, '.', &whole) || !take_span(&line, ' ', &part) ||
 		    part.len != 2)
 			return 0;
-		percent = number(whole);
-		hundredth = number(part);
+		percent = span_number(whole);
+		hundredth = span_number(part);
 		if (percent > 100 || hundredth > 99 || percent * 100 + hundredth > 10000)
 			return 0;
 		return (uint32_t)(percent * 100 + hundredth);
@@ -273,7 +273,7 @@ uint64_t cgroup_number(const char *dir, const char *name)
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	n = fd < 0 ? -1 : read(fd, text, sizeof(text));
 	rest = (struct span){ text, n > 0 ? (size_t)n : 0 };
-	return take_span(&rest, '\n', &line) ? number(line) : CGROUP_NONE;
+	return take_span(&rest, '\n', &line) ? span_number(line) : CGROUP_NONE;
 }
 
 uint64_t cgroup_stat(const char *dir, const char *name, const char *key)

@@ -198,7 +198,7 @@ static void host_name(char out[256])
 	job_name_clean(name, sizeof(name), out, 256);
 }
 
-static double seconds(struct timeval tv)
+static double timeval_seconds(struct timeval tv)
 {
 	return (double)tv.tv_sec + (double)tv.tv_usec / 1e6;
 }
@@ -212,11 +212,11 @@ static void look_back(struct wire *w, const struct published *last, struct publi
 	getrusage(RUSAGE_SELF, &use);
 	*ret = (struct published_report){ .last = last,
 					  .ended = now.tv_sec,
-					  .cpu_user_s = seconds(use.ru_utime),
-					  .cpu_system_s = seconds(use.ru_stime),
+					  .cpu_user_s = timeval_seconds(use.ru_utime),
+					  .cpu_system_s = timeval_seconds(use.ru_stime),
 					  .max_memory_bytes = (uint64_t)use.ru_maxrss * 1024,
 					  .store_bytes = w->store.bytes,
-					  .store_held_bytes = w->store.held_bytes,
+					  .store_found_bytes = w->store.found_bytes,
 					  .ranks = hook_report_json(&w->hook) };
 	job_name(w, ret->job);
 	host_name(ret->host);

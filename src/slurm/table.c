@@ -30,7 +30,7 @@ struct span {
 	size_t len;
 };
 
-static bool take(struct span *rest, struct span *ret)
+static bool take_word(struct span *rest, struct span *ret)
 {
 	const char *stop = rest->len ? memchr(rest->at, ' ', rest->len) : NULL;
 
@@ -42,12 +42,12 @@ static bool take(struct span *rest, struct span *ret)
 	return true;
 }
 
-static bool is_word(struct span s, const char *word)
+static bool word_is(struct span s, const char *word)
 {
 	return s.len == strlen(word) && memcmp(s.at, word, s.len) == 0;
 }
 
-static bool number(struct span s, uint32_t *ret)
+static bool word_number(struct span s, uint32_t *ret)
 {
 	char word[16];
 	uint64_t v;
@@ -98,8 +98,8 @@ static bool id_of(struct span options, const char *key, uint32_t *ret)
 		struct span one = { at, (size_t)((stop ? stop : end) - at) };
 
 		if (one.len > strlen(key) && memcmp(at, key, strlen(key)) == 0)
-			return number((struct span){ at + strlen(key), one.len - strlen(key) },
-				      ret);
+			return word_number((struct span){ at + strlen(key), one.len - strlen(key) },
+					   ret);
 		at = stop ? stop + 1 : NULL;
 	}
 	return false;
@@ -113,20 +113,20 @@ bool slurm_mount_parse(const char *line, size_t len, struct slurm_mount *ret)
 	const char *colon;
 
 	for (int i = 0; i < 6; i++)
-		if (!take(&rest, &field[i]))
+		if (!take_word(&rest, &field[i]))
 			return false;
 	do {
-		if (!take(&rest, &word))
+		if (!take_word(&rest, &word))
 			return false;
-	} while (!is_word(word, "-"));
-	if (!take(&rest, &word) || !is_word(word, "fuse.clairfs") || !take(&rest, &word) ||
-	    !take(&rest, &word))
+	} while (!word_is(word, "-"));
+	if (!take_word(&rest, &word) || !word_is(word, "fuse.clairfs") || !take_word(&rest, &word) ||
+	    !take_word(&rest, &word))
 		return false;
 	colon = memchr(field[2].at, ':', field[2].len);
 	if (!colon)
 		return false;
 	device = (struct span){ colon + 1, (size_t)(field[2].at + field[2].len - colon - 1) };
-	return number(field[0], &ret->id) && number(device, &ret->minor) &&
+	return word_number(field[0], &ret->id) && word_number(device, &ret->minor) &&
 	       id_of(word, "user_id=", &ret->owner) && id_of(word, "group_id=", &ret->group) &&
 	       path_of(field[4], ret->path);
 }
@@ -193,7 +193,7 @@ static int open_mount(const struct slurm_mount *m)
 	return -ESTALE;
 }
 
-static int detach(void *ctx)
+static int detach_mount(void *ctx)
 {
 	const struct slurm_mount *m = ctx;
 	AUTO_FD int fd = open_mount(m);
@@ -210,7 +210,7 @@ int slurm_mount_detach(const struct slurm_mount *m)
 {
 	struct slurm_mount copy = *m;
 
-	return slurm_bounded(detach, &copy, ANSWER_NS);
+	return slurm_bounded(detach_mount, &copy, ANSWER_NS);
 }
 
 /* Not the bare directory that is there when the mount is gone, nor another filesystem below it. A
@@ -226,7 +226,7 @@ static bool is_fuse_root(const char *path, const struct statfs *st)
 	       (stx.stx_attributes & STATX_ATTR_MOUNT_ROOT);
 }
 
-static int touch(void *ctx)
+static int touch_mount(void *ctx)
 {
 	const struct slurm_mount *m = ctx;
 	struct statfs st;
@@ -241,21 +241,21 @@ static int touch(void *ctx)
 	return is_fuse_root(m->path, &st) ? 0 : -ENOTDIR;
 }
 
-static int ask(const struct slurm_mount *m)
+static int ask_mount(const struct slurm_mount *m)
 {
 	struct slurm_mount copy = *m;
 
-	return slurm_bounded(touch, &copy, ANSWER_NS);
+	return slurm_bounded(touch_mount, &copy, ANSWER_NS);
 }
 
 bool slurm_mount_is_dead(const struct slurm_mount *m)
 {
-	int rc = ask(m);
+	int rc = ask_mount(m);
 
 	return rc == -ENOTCONN || rc == -ECONNABORTED;
 }
 
 bool slurm_mount_answers(const struct slurm_mount *m)
 {
-	return ask(m) == 0;
+	return ask_mount(m) == 0;
 }

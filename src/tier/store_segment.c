@@ -128,7 +128,7 @@ struct store_segment *store_segment_by_id(struct store *s, uint64_t id)
 	return found;
 }
 
-static void gain(struct store_segment *segment, uint32_t flags, uint32_t length)
+static void segment_gain(struct store_segment *segment, uint32_t flags, uint32_t length)
 {
 	atomic_fetch_add(&segment->n_records, 1);
 	atomic_fetch_add(&segment->record_bytes, length);
@@ -141,7 +141,7 @@ static void gain(struct store_segment *segment, uint32_t flags, uint32_t length)
 	}
 }
 
-static void unwant(struct store_segment *segment, uint32_t length)
+static void segment_unwant(struct store_segment *segment, uint32_t length)
 {
 	atomic_fetch_sub(&segment->n_wanted, 1);
 	atomic_fetch_sub(&segment->wanted_bytes, store_record_bytes(length));
@@ -165,7 +165,7 @@ int store_segment_keep(struct store *s, struct store_segment *segment,
 
 	raise_pieces_end(s, what->piece + 1);
 	/* Counted first: once it is in the index somebody else may count it off. */
-	gain(segment, flags, what->length);
+	segment_gain(segment, flags, what->length);
 	rc = store_index_add(&s->index, &tag, store_place(segment->slot, what->block), flags);
 	if (rc < 0) {
 		struct store_found found = { .flags = flags };
@@ -195,7 +195,7 @@ void store_segment_lost(struct store_segment *segment, const struct store_found 
 	if (!(found->flags & STORE_VERIFIED))
 		atomic_fetch_sub(&segment->n_unverified, 1);
 	if (found->flags & STORE_WANTED)
-		unwant(segment, length);
+		segment_unwant(segment, length);
 }
 
 /* The order must be the same for all daemons: else each would want another one of two records, and
@@ -220,12 +220,12 @@ void store_segment_prefer(struct store *s, struct store_segment *segment,
 	if (!store_index_find(&s->index, &tag, s->segments, &old))
 		return;
 	if (is_newer(segment, old.segment)) {
-		gain(segment, STORE_WANTED, what->length); /* for the time being */
+		segment_gain(segment, STORE_WANTED, what->length); /* for the time being */
 		if (!store_index_move(&s->index, &tag, place, &old)) {
 			store_segment_lost(segment, &wanted, what->length);
 		} else {
 			if (!(old.flags & STORE_WANTED))
-				unwant(segment, what->length);
+				segment_unwant(segment, what->length);
 			store_segment_lost(old.segment, &old, what->length);
 		}
 	}
@@ -253,7 +253,7 @@ void store_segment_unwant(struct store *s, const struct store_tag *tag,
 			  const struct store_found *found, uint32_t length)
 {
 	if (store_index_unmark(&s->index, tag, found->place, STORE_WANTED))
-		unwant(found->segment, length);
+		segment_unwant(found->segment, length);
 }
 
 /* --- the lock of a segment --- */
@@ -399,7 +399,7 @@ int store_segment_seal(struct store *s, struct store_segment *segment)
 	return 0;
 }
 
-static void remove_file(struct store *s, uint64_t id)
+static void remove_segment_file(struct store *s, uint64_t id)
 {
 	char name[STORE_NAME_SIZE];
 
@@ -421,7 +421,7 @@ void store_writer_put(struct store *s, struct store_segment *segment)
 	if (!is_last)
 		return;
 	if (is_empty) {
-		remove_file(s, segment->header.segment);
+		remove_segment_file(s, segment->header.segment);
 		store_segment_retire(s, segment);
 		store_segment_put(s, segment);
 		return;
@@ -472,7 +472,7 @@ void store_close_open(struct store *s)
 /* --- the next segment --- */
 
 /* Reserves; halves where the filesystem has less room than it said. */
-static int reserve(struct store *s, int fd, uint64_t *bytes, uint64_t least)
+static int reserve_blocks(struct store *s, int fd, uint64_t *bytes, uint64_t least)
 {
 	for (;;) {
 		int rc;
@@ -508,7 +508,7 @@ static int write_header(struct store *s, struct store_segment *segment)
 	return store_without_room(rc);
 }
 
-static int make_file(struct store *s, uint64_t *ret_id)
+static int make_segment_file(struct store *s, uint64_t *ret_id)
 {
 	int fd = -EAGAIN;
 
@@ -523,7 +523,7 @@ static int make_file(struct store *s, uint64_t *ret_id)
 static int fill_new(struct store *s, struct store_segment *segment, uint64_t bytes, uint32_t n)
 {
 	struct timespec now;
-	int rc = reserve(s, segment->fd, &bytes, ((uint64_t)n + 3) * STORE_BLOCK);
+	int rc = reserve_blocks(s, segment->fd, &bytes, ((uint64_t)n + 3) * STORE_BLOCK);
 
 	if (rc < 0)
 		return rc;
@@ -545,7 +545,7 @@ static int make_new(struct store *s, uint32_t n, uint64_t bytes, struct store_se
 
 	if (!segment)
 		return -ENOMEM;
-	segment->fd = make_file(s, &segment->header.segment);
+	segment->fd = make_segment_file(s, &segment->header.segment);
 	rc = segment->fd < 0 ? segment->fd : fill_new(s, segment, bytes, n);
 	if (rc == 0)
 		rc = store_segment_enter(s, segment);
@@ -555,7 +555,7 @@ static int make_new(struct store *s, uint32_t n, uint64_t bytes, struct store_se
 		return 0;
 	}
 	if (segment->fd >= 0)
-		remove_file(s, segment->header.segment);
+		remove_segment_file(s, segment->header.segment);
 	store_segment_free(segment);
 	return rc;
 }

@@ -180,8 +180,8 @@ static struct stall_pass *pass_new(struct stall_rank *r, const struct stall_pass
 }
 
 /* NULL: it is over, or there is no memory. */
-static struct stall_pass *pass_of(struct stall *s, struct stall_order *order,
-				  const struct stall_read *read)
+static struct stall_pass *pass_of_read(struct stall *s, struct stall_order *order,
+				       const struct stall_read *read)
 {
 	struct stall_order_rank *place = &order->rank[read->rank_index];
 	struct stall_rank *r = s->rank[place->at];
@@ -345,7 +345,7 @@ static struct stall_pass *pass_for(struct stall *s, const struct stall_read *rea
 
 	if (!order || order->off || read->rank_index >= order->job.n_ranks)
 		return NULL;
-	return pass_of(s, order, read);
+	return pass_of_read(s, order, read);
 }
 
 static void count_switchback(struct stall *s, const struct stall_read *read)
@@ -424,7 +424,7 @@ bool stall_is_stray(const struct stall_pass *p)
  * but for what is before the first one: the job went on in the middle, or its order was found late.
  * So says a round of the workers; a stray read near the end says nothing of what is before it.
  */
-static bool is_told(const struct stall_pass *p, uint64_t percent)
+static bool is_pass_told(const struct stall_pass *p, uint64_t percent)
 {
 	uint64_t tail = p->length - MIN(p->end, p->length), length = p->length;
 
@@ -453,14 +453,14 @@ static bool is_quiet(const struct stall *s, const struct stall_rank *r, const st
 	uint64_t step_ns = (p->told_ns - MIN(p->first_ns, p->told_ns)) / batches;
 	bool is_left = is_left_behind(s, r, p);
 
-	if (is_told(p, STALL_NEARLY_PERCENT)) {
+	if (is_pass_told(p, STALL_NEARLY_PERCENT)) {
 		if (is_left && s->settled_ns >= p->told_ns + STALL_SETTLED_NS)
 			return true;
 		if (now_ns >= p->told_ns + MAX(STALL_QUIET_NS, 3 * step_ns) &&
 		    (!s->settled_ns || s->settled_ns >= p->told_ns + STALL_SETTLED_NS))
 			return true;
 	}
-	is_left |= is_told(p, 100 - STALL_HOLES_PERCENT);
+	is_left |= is_pass_told(p, 100 - STALL_HOLES_PERCENT);
 	return is_left && now_ns >= p->told_ns + MAX(STALL_LATE_NS, 3 * step_ns);
 }
 
@@ -525,9 +525,9 @@ static void pass_close(struct stall_rank *r, uint32_t at)
 }
 
 /* Tells what the totals grew by. */
-static void tell(const struct stall *s, const struct stall_pass *p, enum stall_why why,
-		 const struct stall_numbers *from, const struct stall_numbers *to,
-		 const struct stall_waits *waits)
+static void tell_verdict(const struct stall *s, const struct stall_pass *p, enum stall_why why,
+			 const struct stall_numbers *from, const struct stall_numbers *to,
+			 const struct stall_waits *waits)
 {
 	struct stall_verdict v = { .order = p->order->job.id,
 				   .rank = to->rank,
@@ -574,14 +574,14 @@ static bool judge_at(struct stall *s, struct stall_rank *r, uint32_t at, bool ma
 		s->node.unjudged_why = why;
 		r->total.unjudged++;
 	}
-	tell(s, r->pass[at], why, &before, &r->total, &waits);
+	tell_verdict(s, r->pass[at], why, &before, &r->total, &waits);
 	free(waits.with_ns);
 	free(waits.without_ns);
 	pass_close(r, at);
 	return true;
 }
 
-static void judge_rank(struct stall *s, struct stall_rank *r, const struct look *look)
+static void judge_rank_passes(struct stall *s, struct stall_rank *r, const struct look *look)
 {
 	const struct stall_pass *after = NULL;
 	uint32_t at;
@@ -600,7 +600,7 @@ void stall_judge(struct stall *s, uint64_t now_ns, bool is_final)
 	struct look look = { .stall = s, .now_ns = now_ns, .is_final = is_final };
 
 	for (uint32_t i = 0; i < s->n_ranks; i++)
-		judge_rank(s, s->rank[i], &look);
+		judge_rank_passes(s, s->rank[i], &look);
 }
 
 void stall_order_end(struct stall *s, const struct stall_order *order)
@@ -608,7 +608,7 @@ void stall_order_end(struct stall *s, const struct stall_order *order)
 	struct look look = { .stall = s, .is_final = true, .order = order };
 
 	for (uint32_t i = 0; i < s->n_ranks && order->n_open; i++)
-		judge_rank(s, s->rank[i], &look);
+		judge_rank_passes(s, s->rank[i], &look);
 }
 
 uint32_t stall_n_ranks(const struct stall *s)

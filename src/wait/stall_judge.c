@@ -562,7 +562,7 @@ static void judge_waits(const struct judge *j, const struct stall_play *play)
 	*j->waits = w;
 }
 
-static void add(uint64_t *total, double ns)
+static void add_ns(uint64_t *total, double ns)
 {
 	*total += ns > 0 ? (uint64_t)ns : 0;
 }
@@ -589,14 +589,14 @@ static enum stall_why judge_with_batches(struct judge *j, struct stall_play *pla
 	has_hook = judge_hook(j, play, &hook, &hook_took);
 	if (has_hook)
 		took = MAX(hook_took, (double)j->reads_ns);
-	add(&t->upper_ns, upper);
-	add(&t->page_cache_ns, bare - estimate);
-	add(&t->estimate_ns, estimate);
-	add(&t->lower_ns, MIN(judge_lower(j, took), has_hook ? MIN(hook, estimate) : estimate));
-	add(&t->judged_ns, took);
+	add_ns(&t->upper_ns, upper);
+	add_ns(&t->page_cache_ns, bare - estimate);
+	add_ns(&t->estimate_ns, estimate);
+	add_ns(&t->lower_ns, MIN(judge_lower(j, took), has_hook ? MIN(hook, estimate) : estimate));
+	add_ns(&t->judged_ns, took);
 	t->judged_replay++;
 	if (has_hook) {
-		add(&t->estimate_hook_ns, MIN(hook, upper));
+		add_ns(&t->estimate_hook_ns, MIN(hook, upper));
 		t->judged_hook++;
 		play->compute_ns = STALL_NO_COMPUTE;
 	} else {
@@ -636,10 +636,10 @@ static void judge_sums_only(struct judge *j, struct stall_numbers *t)
 {
 	double upper = judge_upper(j, &j->bare);
 
-	add(&t->upper_ns, upper);
-	add(&t->page_cache_ns, upper - judge_upper(j, &j->cached));
+	add_ns(&t->upper_ns, upper);
+	add_ns(&t->page_cache_ns, upper - judge_upper(j, &j->cached));
 	if (j->next_ns)
-		add(&t->lower_ns, MIN(judge_lower(j, (double)j->next_ns), upper));
+		add_ns(&t->lower_ns, MIN(judge_lower(j, (double)j->next_ns), upper));
 	t->judged_ns += j->next_ns ? j->next_ns : j->reads_ns;
 }
 
@@ -668,8 +668,8 @@ enum stall_why stall_judge_pass(struct stall *s, struct stall_rank *r, const str
 		judge_sums_only(&j, &r->total);
 	if (why != STALL_JUDGED)
 		return why;
-	add(&r->total.latency_saved_ns, j.cached.credit_ns - j.cached.s_credit_ns);
-	add(&r->total.read_wait_ns, j.s_ns);
+	add_ns(&r->total.latency_saved_ns, j.cached.credit_ns - j.cached.s_credit_ns);
+	add_ns(&r->total.read_wait_ns, j.s_ns);
 	r->total.judged++;
 	r->total.reads += j.reads;
 	r->total.ghost_reads += j.ghosts;

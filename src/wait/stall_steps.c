@@ -48,7 +48,7 @@ static struct stall_run *run_of(struct stall_rank *r, const struct clairfs_step_
 	return run;
 }
 
-static bool grow(uint32_t **array, uint32_t capacity)
+static bool grow_steps(uint32_t **array, uint32_t capacity)
 {
 	uint32_t *grown = realloc(*array, capacity * sizeof(*grown));
 
@@ -70,7 +70,7 @@ static bool run_add(struct stall_run *run, const struct clairfs_step_record *ste
 	if (run->n == run->capacity) {
 		uint32_t capacity = MAX(run->capacity * 2, 256);
 
-		if (!grow(&run->compute, capacity) || !grow(&run->ready, capacity)) {
+		if (!grow_steps(&run->compute, capacity) || !grow_steps(&run->ready, capacity)) {
 			run->n = STALL_STEPS_MAX + 1; /* one is missing: of no use */
 			return false;
 		}

@@ -55,7 +55,7 @@ size_t told_steps(struct told *t, const struct clairfs_step_record *steps, size_
 	return room;
 }
 
-static uint32_t clamp(uint64_t n)
+static uint32_t clamp_u32(uint64_t n)
 {
 	return (uint32_t)MIN(n, 1u << 20);
 }
@@ -84,9 +84,9 @@ void told_set_order(struct told *t, const struct order_info *info, uint32_t gene
 
 	if (info) {
 		o.job.n_ranks = info->n_ranks;
-		o.job.workers = clamp(info->workers);
-		o.job.prefetch = clamp(info->prefetch_factor);
-		o.job.batch = clamp(info->batch);
+		o.job.workers = clamp_u32(info->workers);
+		o.job.prefetch = clamp_u32(info->prefetch_factor);
+		o.job.batch = clamp_u32(info->batch);
 	}
 	if (info && info->n_ranks <= STALL_RANKS_MAX)
 		memcpy(o.ranks, info->ranks, info->n_ranks * sizeof(*o.ranks));
@@ -98,7 +98,7 @@ void told_set_order(struct told *t, const struct order_info *info, uint32_t gene
 
 uint32_t told_readers(const struct order_info *info)
 {
-	return info ? clamp(info->workers) * info->n_ranks : 0;
+	return info ? clamp_u32(info->workers) * info->n_ranks : 0;
 }
 
 void told_hear(struct told *t, uint32_t generation)

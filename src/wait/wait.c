@@ -222,7 +222,7 @@ static void guess_readers_locked(struct wait *a) REQUIRES(a->mu)
 }
 
 /* Metrics first: who has seen new numbers in stats.json finds them there as well. */
-static void publish(struct wait *a)
+static void publish_numbers(struct wait *a)
 {
 	uint32_t n = stall_n_ranks(a->stall);
 
@@ -287,7 +287,7 @@ static void round_once(struct wait *a, struct told *t, bool is_final)
 	machine_feed(&a->machine, a->stall, now);
 	stall_finished(a->stall, atomic_load(&a->is_finished));
 	stall_judge(a->stall, now, is_final);
-	publish(a);
+	publish_numbers(a);
 }
 
 static void *wait_main(void *arg)

@@ -16,6 +16,11 @@ struct sampling *wait_sampling(struct wait *w);
 /* For any thread. */
 struct verdicts *wait_verdicts(struct wait *w);
 
+static inline double in_seconds(double ns)
+{
+	return ns / 1e9;
+}
+
 /* --- figures.c --- */
 void wait_publish(struct metrics *m, const struct stall *s);
 
