@@ -302,14 +302,14 @@ static int write_out(const struct trace_run *t)
 
 static int trace_mount(struct trace_run *t)
 {
-	char control[PATH_MAX];
+	char hint_path[PATH_MAX];
 	AUTO_FD int fd = -1;
 	struct err err = { 0 };
 
-	snprintf(control, sizeof(control), "%s/%s", t->mountpoint, CLAIRFS_HINT_FILE);
-	fd = open(control, O_RDONLY | O_CLOEXEC);
+	snprintf(hint_path, sizeof(hint_path), "%s/%s", t->mountpoint, CLAIRFS_HINT_FILE);
+	fd = open(hint_path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0) {
-		err_set_errno(&err, -errno, "%s", control);
+		err_set_errno(&err, -errno, "%s", hint_path);
 		return cli_fail(&err);
 	}
 	if (record_trace(t, fd, &err) < 0)

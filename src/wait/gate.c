@@ -154,6 +154,7 @@ static void take_locked(struct gate *g, uint32_t limit, uint64_t before_ns, uint
 		struct probe_request *r =
 			container_of(g->waiting.next, struct probe_request, node);
 
+		assert(!r->is_watched);
 		if (g->inflight >= limit_for(r, limit) && r->waits_since_ns >= before_ns)
 			break;
 		list_remove(&r->node);

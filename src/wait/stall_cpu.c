@@ -35,6 +35,7 @@ static double busy_at(const struct stall_cpu *c, uint64_t at_ns)
 
 	while (i + 1 < c->n && c->point[i].at_ns < at_ns)
 		i++;
+	assert(i < c->n && c->n <= STALL_CPU_POINTS); /* of two points at least */
 	a = &c->point[i - 1];
 	b = &c->point[i];
 	return (double)a->busy_ns + ((double)at_ns - (double)a->at_ns) *

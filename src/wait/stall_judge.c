@@ -115,6 +115,7 @@ static void judge_times(struct judge *j)
 
 static const struct stall_group *group_of(const struct judge *j, const struct stall_slot *slot)
 {
+	assert(slot->size_class < STALL_SIZE_CLASSES);
 	return &j->groups.group[j->groups.of[slot->size_class]];
 }
 
@@ -201,6 +202,7 @@ static void judge_sums(struct judge *j)
 		j->s_ns += slot->flags ? (double)wait_of(slot) : 0;
 		j->ghosts += stall_is_ghost(j->s, slot->flags);
 	}
+	assert(j->reads == p->n_told && j->reads > 0);
 	j->is_twice = is_twice_job(j);
 	j->bare.is_bare = true;
 	sum_without(j, &j->cached);
@@ -302,6 +304,7 @@ static void judge_decode_singles(struct judge *j)
 	double sum = 0, gap;
 	uint64_t count = 0;
 
+	assert(j->prefetch > 0 && j->workers > 0);
 	for (uint64_t k = 0; k < n && k + j->workers < length; k++) {
 		gap = single_gap(j, k);
 		if (gap < 0)
@@ -411,6 +414,7 @@ static void judge_batches(struct judge *j)
 
 		if (!slot->flags)
 			continue;
+		assert(k < j->n_batches);
 		decode = decode_without(j, slot);
 		j->with[k].io_ns += wait_of(slot);
 		j->with[k].decode_ns += (uint64_t)j->decode_ns;
@@ -472,6 +476,7 @@ static void judge_fit(struct judge *j, struct stall_play *play)
 			least = play->compute_ns;
 	}
 	play->compute_ns = least;
+	assert(play->decode_share >= 0 && play->decode_share <= 1);
 	j->share = play->decode_share;
 	j->compute_ns = least;
 }
@@ -615,6 +620,7 @@ static enum stall_why judge_replay(struct judge *j, struct stall_numbers *t)
 	struct stall_play play = { .workers = j->workers, .prefetch = j->prefetch };
 	enum stall_why why = STALL_NO_MEMORY;
 
+	assert(j->batch > 0 && j->p->from < j->p->end && j->p->end <= j->p->capacity);
 	j->n_batches = DIV_ROUND_UP(j->p->end - j->p->from, j->batch);
 	j->with = calloc(j->n_batches, sizeof(*j->with));
 	j->cached.batch = calloc(j->n_batches, sizeof(*j->with));

@@ -16,6 +16,8 @@
  * Pure, like all of stall.h; walks over a pass, once. */
 #include "stall_priv.h"
 
+#include <assert.h>
+
 enum { SOME_PERCENT = 5 };
 
 struct walk {
@@ -99,6 +101,7 @@ static void block_count_reads(const struct walk *w, uint64_t number, struct bloc
 	uint64_t measured = begin + (uint64_t)w->sb->wash * w->sb->batch;
 	uint64_t from = MAX(begin, p->base + p->from), to = MIN(end, p->base + p->end);
 
+	assert(begin < measured && measured < end && p->end <= p->capacity);
 	b->is_whole = from == begin && to == end;
 	b->batches = to > from ? DIV_ROUND_UP(to - from, w->sb->batch) : 0;
 	for (uint64_t i = from; i < to; i++) {
@@ -122,6 +125,7 @@ static void look_at_block(const struct walk *w, uint64_t number, struct block *b
 	uint64_t first = number * w->sb->block, rounds = w->sb->block / w->sb->workers;
 	double begin, end;
 
+	assert(w->sb->block > w->sb->wash + w->sb->workers);
 	*b = (struct block){ .step_ns = -1 };
 	b->is_through = switchback_is_chosen(w->sb, w->p->pass, number);
 	block_count_reads(w, number, b);

@@ -40,6 +40,7 @@ size_t told_reads(struct told *t, const struct read_facts *reads, size_t n)
 	if (room)
 		memcpy(&t->read[t->n_reads], reads, room * sizeof(*reads));
 	t->n_reads += room;
+	assert(t->n_reads <= t->reads_size && t->n_reads <= READS_MAX);
 	return room;
 }
 
@@ -52,6 +53,7 @@ size_t told_steps(struct told *t, const struct clairfs_step_record *steps, size_
 	if (room)
 		memcpy(&t->step[t->n_steps], steps, room * sizeof(*steps));
 	t->n_steps += room;
+	assert(t->n_steps <= t->steps_size && t->n_steps <= STEPS_MAX);
 	return room;
 }
 
