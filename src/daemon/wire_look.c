@@ -75,7 +75,8 @@ static void update_gauges(struct wire *w)
 	process_update_metrics(w->metrics);
 }
 
-void wire_look(struct wire *w, struct published *ret)
+/* published_fini. */
+static void look_at_all(struct wire *w, struct published *ret)
 {
 	struct fs_status fs;
 
@@ -115,13 +116,14 @@ int wire_render_stats(void *ctx, struct buf_writer *out)
 	struct published p;
 	int rc;
 
-	wire_look(ctx, &p);
+	look_at_all(ctx, &p);
 	rc = publish_stats_text(&p, out);
 	published_fini(&p);
 	return rc;
 }
 
-int wire_render_labelled(void *ctx, const char *label, struct buf_writer *out)
+/* With a label in every row. */
+static int render_labelled(void *ctx, const char *label, struct buf_writer *out)
 {
 	struct wire *w = ctx;
 
@@ -132,7 +134,7 @@ int wire_render_labelled(void *ctx, const char *label, struct buf_writer *out)
 
 int wire_render_metrics(void *ctx, struct buf_writer *out)
 {
-	return wire_render_labelled(ctx, "", out);
+	return render_labelled(ctx, "", out);
 }
 
 int wire_render_config(void *ctx, struct buf_writer *out)
@@ -163,7 +165,7 @@ int wire_check_textfile(struct wire *w, struct err *err)
 
 void wire_make_textfile(struct wire *w)
 {
-	struct publish_source source = { wire_render_labelled, w, w->metrics };
+	struct publish_source source = { render_labelled, w, w->metrics };
 	struct err err = { 0 };
 
 	if (!w->textfile_path)
@@ -234,7 +236,7 @@ void wire_write_report(struct wire *w)
 
 	if (report_place_is_none(&w->report))
 		return;
-	wire_look(w, &last);
+	look_at_all(w, &last);
 	look_back(w, &last, &report);
 	text = publish_report_text(&report);
 	report_place_write(&w->report, &report, text);

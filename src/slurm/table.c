@@ -19,116 +19,43 @@
 #include <sys/syscall.h>
 
 #include "clairfs/base/clock.h"
-#include "clairfs/base/text.h"
+#include "clairfs/base/span.h"
 #include "slurm_priv.h"
 
 #define ANSWER_NS NS_PER_S
 #define FUSE_FS_MAGIC 0x65735546
 
-struct span {
-	const char *at;
-	size_t len;
-};
-
-static bool take_word(struct span *rest, struct span *ret)
+static bool take_u32(struct span s, uint32_t *ret)
 {
-	const char *stop = rest->len ? memchr(rest->at, ' ', rest->len) : NULL;
-
-	if (!rest->len)
-		return false;
-	*ret = (struct span){ rest->at, stop ? (size_t)(stop - rest->at) : rest->len };
-	rest->at += ret->len + (stop != NULL);
-	rest->len -= ret->len + (stop != NULL);
-	return true;
-}
-
-static bool word_is(struct span s, const char *word)
-{
-	return s.len == strlen(word) && memcmp(s.at, word, s.len) == 0;
-}
-
-static bool word_number(struct span s, uint32_t *ret)
-{
-	char word[16];
 	uint64_t v;
 
-	if (s.len >= sizeof(word) || memchr(s.at, 0, s.len))
-		return false;
-	memcpy(word, s.at, s.len);
-	word[s.len] = 0;
-	if (text_to_u64(word, &v) < 0 || v > UINT32_MAX)
+	if (!span_number(s, &v) || v > UINT32_MAX)
 		return false;
 	*ret = (uint32_t)v;
 	return true;
 }
 
-static bool is_octal(const char *at)
-{
-	return at[0] >= '0' && at[0] <= '3' && at[1] >= '0' && at[1] <= '7' && at[2] >= '0' &&
-	       at[2] <= '7';
-}
-
-/* The kernel writes blanks, newlines and backslashes of names as \040 etc. */
-static bool path_of(struct span s, char out[PATH_MAX])
-{
-	size_t n = 0;
-
-	for (size_t i = 0; i < s.len; i++) {
-		int c = (unsigned char)s.at[i];
-
-		if (c == '\\' && s.len - i > 3 && is_octal(s.at + i + 1)) {
-			c = (s.at[i + 1] - '0') * 64 + (s.at[i + 2] - '0') * 8 + s.at[i + 3] - '0';
-			i += 3;
-		}
-		if (c == 0 || n + 1 >= PATH_MAX)
-			return false;
-		out[n++] = (char)c;
-	}
-	out[n] = 0;
-	return n > 0 && out[0] == '/';
-}
-
 /* "rw,user_id=1000,group_id=1000" */
 static bool id_of(struct span options, const char *key, uint32_t *ret)
 {
-	const char *at = options.at, *end = options.at + options.len;
+	struct span one, name;
 
-	while (at && at < end) {
-		const char *stop = memchr(at, ',', (size_t)(end - at));
-		struct span one = { at, (size_t)((stop ? stop : end) - at) };
-
-		if (one.len > strlen(key) && memcmp(at, key, strlen(key)) == 0)
-			return word_number((struct span){ at + strlen(key), one.len - strlen(key) },
-					   ret);
-		at = stop ? stop + 1 : NULL;
-	}
+	while (span_take(&options, ',', &one))
+		if (span_take(&one, '=', &name) && span_is(name, key))
+			return take_u32(one, ret);
 	return false;
 }
 
-/* "36 35 0:98 / /at rw,noatime master:1 - fuse.clairfs SOURCE ro,user_id=1000,...". The source may
- * have any characters but blanks: those are escaped. */
 bool slurm_mount_parse(const char *line, size_t len, struct slurm_mount *ret)
 {
-	struct span rest = { line, len }, field[6], word, device;
-	const char *colon;
+	struct span major;
+	struct mountinfo m;
 
-	for (int i = 0; i < 6; i++)
-		if (!take_word(&rest, &field[i]))
-			return false;
-	do {
-		if (!take_word(&rest, &word))
-			return false;
-	} while (!word_is(word, "-"));
-	if (!take_word(&rest, &word) || !word_is(word, "fuse.clairfs") || !take_word(&rest, &word) ||
-	    !take_word(&rest, &word))
-		return false;
-	colon = memchr(field[2].at, ':', field[2].len);
-	if (!colon)
-		return false;
-	device = (struct span){ colon + 1, (size_t)(field[2].at + field[2].len - colon - 1) };
-	return word_number(field[0], &ret->id) && word_number(device, &ret->minor) &&
-	       id_of(word, "user_id=", &ret->owner) && id_of(word, "group_id=", &ret->group) &&
-	       path_of(field[4], ret->path);
+	return mountinfo_parse((struct span){ line, len }, &m) && span_is(m.type, "fuse.clairfs") &&
+	       span_take(&m.device, ':', &major) && take_u32(m.id, &ret->id) &&
+	       take_u32(m.device, &ret->minor) && id_of(m.options, "user_id", &ret->owner) &&
+	       id_of(m.options, "group_id", &ret->group) && mountinfo_path(m.at, ret->path) &&
+	       ret->path[0] == '/';
 }
 
 int slurm_mount_each(bool (*look)(void *ctx, const struct slurm_mount *m), void *ctx)

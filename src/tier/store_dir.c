@@ -68,6 +68,18 @@ static int check_store_dir(const struct store_dir *dir, const char *path, struct
 	return 0;
 }
 
+/* Whether a name is one of a segment. */
+static bool segment_id_of(const char *name, uint64_t *ret_id)
+{
+	char again[STORE_NAME_SIZE];
+
+	if (strncmp(name, "seg-", 4) != 0)
+		return false;
+	*ret_id = strtoull(name + 4, NULL, 16);
+	store_segment_name(*ret_id, again);
+	return strcmp(name, again) == 0;
+}
+
 /* Nothing of anybody else's in it. lost+found: the root of a drive made for this; segments: a power
  * cut may take the marker's name only. */
 static int check_store_empty(const struct store_dir *dir, const char *path, struct err *err)
@@ -82,7 +94,7 @@ static int check_store_empty(const struct store_dir *dir, const char *path, stru
 		return err_set_errno(err, -errno, "store directory %s", path);
 	fd = -1;
 	while (rc == 0 && (de = readdir(d)))
-		if (!store_segment_id(de->d_name, &id) && strcmp(de->d_name, ".") != 0 &&
+		if (!segment_id_of(de->d_name, &id) && strcmp(de->d_name, ".") != 0 &&
 		    strcmp(de->d_name, "..") != 0 && strcmp(de->d_name, "lost+found") != 0 &&
 		    strcmp(de->d_name, MARKER) != 0)
 			rc = err_set(err, -ENOTEMPTY,
@@ -310,17 +322,6 @@ void store_segment_name(uint64_t id, char name[STORE_NAME_SIZE])
 	snprintf(name, STORE_NAME_SIZE, "seg-%016" PRIx64, id);
 }
 
-bool store_segment_id(const char *name, uint64_t *ret_id)
-{
-	char again[STORE_NAME_SIZE];
-
-	if (strncmp(name, "seg-", 4) != 0)
-		return false;
-	*ret_id = strtoull(name + 4, NULL, 16);
-	store_segment_name(*ret_id, again);
-	return strcmp(name, again) == 0;
-}
-
 int store_file_make_named(const struct store_dir *dir, int flags)
 {
 	for (int tries = 0; tries < 100; tries++) {
@@ -405,7 +406,7 @@ int store_dir_each(const struct store_dir *dir, int (*each)(void *ctx, uint64_t 
 	while (rc == 0 && (de = readdir(d))) {
 		uint64_t id;
 
-		if (store_segment_id(de->d_name, &id))
+		if (segment_id_of(de->d_name, &id))
 			rc = each(ctx, id);
 	}
 	closedir(d);

@@ -53,8 +53,6 @@ void store_dir_close(struct store_dir *dir);
 /* Tries what opening it could not do; 0 when all is well. With space_mu, for its lock. */
 int store_dir_again(struct store_dir *dir) MUST_USE;
 void store_segment_name(uint64_t id, char name[STORE_NAME_SIZE]);
-/* Whether a name is one of a segment. */
-bool store_segment_id(const char *name, uint64_t *ret_id);
 /* A new file, unlinked or named and locked. The descriptor. */
 int store_dir_make(const struct store_dir *dir, uint64_t id) MUST_USE;
 /* Writes and reads back a block in a file without a name. */
