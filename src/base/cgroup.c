@@ -23,16 +23,6 @@
 
 enum { FILE_MAX = 4 << 20 };
 
-static bool span_has(struct span list, const char *word)
-{
-	struct span one;
-
-	while (span_take(&list, ',', &one))
-		if (span_is(one, word))
-			return true;
-	return false;
-}
-
 static uint64_t number_in(struct span s)
 {
 	uint64_t n;

@@ -26,6 +26,16 @@ bool span_is(struct span s, const char *word)
 	return s.len == strlen(word) && memcmp(s.at, word, s.len) == 0;
 }
 
+bool span_has(struct span list, const char *word)
+{
+	struct span one;
+
+	while (span_take(&list, ',', &one))
+		if (span_is(one, word))
+			return true;
+	return false;
+}
+
 bool span_number(struct span s, uint64_t *ret)
 {
 	char word[32];

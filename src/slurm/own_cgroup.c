@@ -17,6 +17,7 @@
 
 #include "clairfs/base/clock.h"
 #include "clairfs/base/log.h"
+#include "clairfs/base/span.h"
 #include "slurm_priv.h"
 
 #define OURS "clairfs"
@@ -24,53 +25,29 @@
 #define MAKE_TRIES 10
 #define NEED_LEAST (64ull << 20)
 
-static bool list_has(const char *list, const char *word)
-{
-	size_t len = strlen(word);
-
-	for (const char *at = list; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)
-		if (strncmp(at, word, len) == 0 && (at[len] == ',' || at[len] == 0))
-			return true;
-	return false;
-}
-
 /* "30 24 0:26 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory". Only whole hierarchies: in a
  * container nothing is ours to make. */
-static bool take_mount_line(char *line, bool *ret_is_v2, char out[PATH_MAX])
+static bool take_hierarchy(struct span line, bool *ret_is_v2, char out[PATH_MAX])
 {
-	char *fields = strstr(line, " - "), *type, *options, *save = NULL, *at, *root;
+	struct mountinfo m;
 
-	if (!fields)
+	if (!mountinfo_parse(line, &m) || !span_is(m.root, "/") || !m.at.len || *m.at.at != '/' ||
+	    memchr(m.at.at, '\\', m.at.len) || m.at.len >= PATH_MAX - 64)
 		return false;
-	*fields = 0;
-	type = strtok_r(fields + 3, " ", &save);
-	strtok_r(NULL, " ", &save);
-	options = strtok_r(NULL, " ", &save);
-	save = NULL;
-	at = strtok_r(line, " ", &save);
-	for (int i = 0; i < 2 && at; i++)
-		at = strtok_r(NULL, " ", &save);
-	root = strtok_r(NULL, " ", &save);
-	at = strtok_r(NULL, " ", &save);
-	if (!type || !options || !root || strcmp(root, "/") != 0 || !at || *at != '/' ||
-	    strchr(at, '\\') || strlen(at) >= PATH_MAX - 64)
+	*ret_is_v2 = span_is(m.type, "cgroup2");
+	if (!*ret_is_v2 && !(span_is(m.type, "cgroup") && span_has(m.options, "memory")))
 		return false;
-	*ret_is_v2 = strcmp(type, "cgroup2") == 0;
-	if (!*ret_is_v2 && (strcmp(type, "cgroup") != 0 || !list_has(options, "memory")))
-		return false;
-	strcpy(out, at);
-	return true;
+	return span_path(m.at, out);
 }
 
 bool slurm_cgroup_hierarchy(const char *mountinfo, size_t len, bool *ret_is_v2, char out[PATH_MAX])
 {
-	AUTO_FREE char *text = strndup(mountinfo, len);
-	char found[PATH_MAX], *save = NULL;
+	struct span rest = { mountinfo, len }, line;
+	char found[PATH_MAX];
 	bool is_v2, has_one = false;
 
-	for (char *line = text ? strtok_r(text, "\n", &save) : NULL; line;
-	     line = strtok_r(NULL, "\n", &save)) {
-		if (!take_mount_line(line, &is_v2, found) || (has_one && is_v2))
+	while (span_take(&rest, '\n', &line)) {
+		if (!take_hierarchy(line, &is_v2, found) || (has_one && is_v2))
 			continue;
 		strcpy(out, found);
 		*ret_is_v2 = is_v2;

@@ -17,6 +17,8 @@ struct span {
 /* The next part of *rest, without the `end` behind it; false: there is no more. */
 bool span_take(struct span *rest, char end, struct span *ret);
 bool span_is(struct span s, const char *word);
+/* Whether a list has the word: "rw,memory". */
+bool span_has(struct span list, const char *word);
 /* Decimal, all of it. */
 bool span_number(struct span s, uint64_t *ret);
 /* False: it does not fit, or has a zero. */
