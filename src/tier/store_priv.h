@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Inside of the store: format (bytes), index (what is where), dir (files and locks), segment
- * (the table, making, sealing), write (records), load (what is there already), space (budget,
- * giving up), read (the tier), care (the background thread). Tests use the index, the format and
- * the system calls.
+ * (the table, locks), turn (making, sealing), write (records), load (what is there already), space
+ * (budget, giving up), read (the tier), care (the background thread). Tests use the index, the format
+ * and the system calls.
  *
  * Locks: store->mu and reader.mu are leaves, as are those of the index's shards; none is held over
  * I/O. space_mu is outside of all others and held over I/O. A segment's lock_mu is outside the

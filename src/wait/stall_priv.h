@@ -208,6 +208,14 @@ void stall_play_fini(struct stall_play *p);
 /* Plays n batches; ret_wait, if not NULL, gets the wait for each. */
 void stall_play_run(const struct stall_play *p, uint64_t *ret_wait, struct stall_schedule *ret);
 
+/* --- stall_over.c --- */
+/* Too little was told of it to judge it. */
+bool stall_is_stray(const struct stall_pass *p);
+/* Judges what is open of an order, as it is. */
+void stall_order_end(struct stall *s, const struct stall_order *order);
+/* Whether a pass was read that is not judged yet. */
+bool stall_is_settling(const struct stall *s);
+
 /* --- stall_judge.c --- */
 /* The waits for each batch, of a pass that was judged; NULL: not known. */
 struct stall_waits {
@@ -234,12 +242,11 @@ struct stall_order *stall_order_find(struct stall *s, uint32_t id);
 void stall_orders_free(struct stall *s);
 
 /* --- stall.c --- */
+void stall_pass_free(struct stall_pass *p);
+/* Passes of an order and their parts in one number that grows. */
+uint64_t stall_pass_key(const struct stall_pass *p);
 /* Passes and their parts in the order in which they are read: below 0 when a comes first. */
 int stall_pass_cmp(const struct stall_pass *a, const struct stall_pass *b);
-/* Too little was told of it to judge it. */
-bool stall_is_stray(const struct stall_pass *p);
-/* Judges what is open of an order, as it is. */
-void stall_order_end(struct stall *s, const struct stall_order *order);
 int stall_rank_place(struct stall *s, uint32_t number, uint32_t *ret);
 struct stall_rank *stall_rank_get(struct stall *s, uint32_t number); /* NULL: too many, no memory */
 
