@@ -178,7 +178,7 @@ void wire_make_textfile(struct wire *w)
 /* --- the report --- */
 
 /* The hook's word for the job, else its batch system's. */
-static void job_name(struct wire *w, char out[64])
+static void report_job_name(struct wire *w, char out[64])
 {
 	static const char *const names[] = { "SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID" };
 
@@ -192,7 +192,7 @@ static void job_name(struct wire *w, char out[64])
 	}
 }
 
-static void host_name(char out[256])
+static void report_host_name(char out[256])
 {
 	char name[256] = "";
 
@@ -220,8 +220,8 @@ static void look_back(struct wire *w, const struct published *last, struct publi
 					  .store_bytes = w->store.bytes,
 					  .store_found_bytes = w->store.found_bytes,
 					  .ranks = hook_report_json(&w->hook) };
-	job_name(w, ret->job);
-	host_name(ret->host);
+	report_job_name(w, ret->job);
+	report_host_name(ret->host);
 	wait_look(w->wait, &ret->wait);
 	ret->replay = calloc(MAX(ret->wait.n_ranks, 1), sizeof(*ret->replay));
 	for (uint32_t i = 0; ret->replay && i < ret->wait.n_ranks; i++)

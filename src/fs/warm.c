@@ -91,7 +91,7 @@ static bool warm_list_part(struct fs *fs, const char *path, long *at)
 }
 
 /* False when the thread shall end or enough is known. */
-static bool list_dir(struct fs *fs, struct entry_id entry)
+static bool warm_list_dir(struct fs *fs, struct entry_id entry)
 {
 	char path[PATH_MAX];
 	bool is_more = true;
@@ -134,7 +134,7 @@ static void list_all(struct fs *fs)
 		last = dir;
 		if (!bitmap_set(&seen, entry_eq(dir, ENTRY_ROOT) ? dataset_n_entries(ds) : dir.v))
 			continue;
-		if (!fs_is_shadowed(fs, dir) && !list_dir(fs, dir))
+		if (!fs_is_shadowed(fs, dir) && !warm_list_dir(fs, dir))
 			break;
 	}
 	bitmap_fini(&seen);

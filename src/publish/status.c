@@ -30,7 +30,7 @@ static void print_searches(FILE *out, const json_t *search)
 	fprintf(out, "          the last job that has ended read %s\n", shown);
 }
 
-static void print_order(FILE *out, const json_t *root)
+static void status_order(FILE *out, const json_t *root)
 {
 	const json_t *order = json_object_get(root, "order");
 	const char *spec = str(root, "order", "spec");
@@ -249,7 +249,7 @@ void publish_status(const json_t *root, FILE *out)
 	if (*str(root, "dataset", "snapshot_why"))
 		fprintf(out, "          scanned at every mount, no snapshot of it is kept: %s\n",
 			str(root, "dataset", "snapshot_why"));
-	print_order(out, root);
+	status_order(out, root);
 	print_jobs(out, root);
 	print_reads(out, root);
 	print_rest(out, root);

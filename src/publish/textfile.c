@@ -56,7 +56,7 @@ static bool name_ends_with(const char *text, const char *end)
 }
 
 /* Absolute without following anything: the daemon changes its directory to / later. */
-static int absolute_path(const char *path, char **ret, struct err *err)
+static int textfile_absolute(const char *path, char **ret, struct err *err)
 {
 	char cwd[PATH_MAX];
 
@@ -87,7 +87,7 @@ int textfile_path(const char *option, const char *id, const char *mountpoint, ch
 {
 	AUTO_FREE char *path = NULL, *file = NULL;
 	struct stat st;
-	int rc = absolute_path(option, &path, err);
+	int rc = textfile_absolute(option, &path, err);
 
 	if (rc < 0)
 		return rc;

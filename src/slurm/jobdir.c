@@ -32,7 +32,7 @@ int slurm_run_open(const char *run_dir, bool may_make, struct err *err)
 	return take_fd(&fd);
 }
 
-static void job_name(uint32_t job, char out[NAME_SIZE])
+static void job_dir_name(uint32_t job, char out[NAME_SIZE])
 {
 	snprintf(out, NAME_SIZE, "%u", job);
 }
@@ -42,7 +42,7 @@ int slurm_dir_open(int run_fd, uint32_t job)
 	char name[NAME_SIZE];
 	int fd;
 
-	job_name(job, name);
+	job_dir_name(job, name);
 	fd = openat(run_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	return fd < 0 ? -errno : fd;
 }
@@ -52,7 +52,7 @@ int slurm_dir_make(int run_fd, uint32_t job)
 	char name[NAME_SIZE];
 	AUTO_FD int fd = -1;
 
-	job_name(job, name);
+	job_dir_name(job, name);
 	if (mkdirat(run_fd, name, 0755) < 0 && errno != EEXIST)
 		return -errno;
 	fd = slurm_dir_open(run_fd, job);

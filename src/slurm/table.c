@@ -25,7 +25,7 @@
 #define ANSWER_NS NS_PER_S
 #define FUSE_FS_MAGIC 0x65735546
 
-static bool take_u32(struct span s, uint32_t *ret)
+static bool mount_number(struct span s, uint32_t *ret)
 {
 	uint64_t v;
 
@@ -42,7 +42,7 @@ static bool id_of(struct span options, const char *key, uint32_t *ret)
 
 	while (span_take(&options, ',', &one))
 		if (span_take(&one, '=', &name) && span_is(name, key))
-			return take_u32(one, ret);
+			return mount_number(one, ret);
 	return false;
 }
 
@@ -52,8 +52,8 @@ bool slurm_mount_parse(const char *line, size_t len, struct slurm_mount *ret)
 	struct mountinfo m;
 
 	return mountinfo_parse((struct span){ line, len }, &m) && span_is(m.type, "fuse.clairfs") &&
-	       span_take(&m.device, ':', &major) && take_u32(m.id, &ret->id) &&
-	       take_u32(m.device, &ret->minor) && id_of(m.options, "user_id", &ret->owner) &&
+	       span_take(&m.device, ':', &major) && mount_number(m.id, &ret->id) &&
+	       mount_number(m.device, &ret->minor) && id_of(m.options, "user_id", &ret->owner) &&
 	       id_of(m.options, "group_id", &ret->group) && mountinfo_path(m.at, ret->path) &&
 	       ret->path[0] == '/';
 }

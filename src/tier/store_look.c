@@ -200,7 +200,7 @@ static enum store_segment_state look_state_of(struct store_look *look, int fd, s
 }
 
 /* False when it is gone. */
-static bool look_at_segment(struct store_look *look, struct look_segment *seg)
+static bool look_judge_segment(struct store_look *look, struct look_segment *seg)
 {
 	AUTO_FD int fd = open_segment(look, seg->id);
 	struct stat st;
@@ -244,7 +244,7 @@ int store_look_open(const char *dir, struct store_look **ret, struct err *err)
 	if (look->n)
 		qsort(look->segments, look->n, sizeof(look->segments[0]), by_id);
 	for (size_t i = 0; i < look->n; i++)
-		if (look_at_segment(look, &look->segments[i]))
+		if (look_judge_segment(look, &look->segments[i]))
 			look->segments[n++] = look->segments[i];
 	look->n = n;
 	*ret = look;
