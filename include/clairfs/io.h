@@ -86,8 +86,7 @@ static inline const char *io_name(const struct io *io)
 
 struct io_params {
 	const char *name;      /* prefix of thread names, at most 8 characters */
-	unsigned max_inflight; /* jobs carried out at once: threads of the pool, slots of rings */
-	unsigned threads;      /* rings (uring only), 0 = 1 */
+	unsigned max_inflight; /* jobs carried out at once: threads of the pool, slots of the ring */
 };
 
 enum io_engine { IO_ENGINE_AUTO, IO_ENGINE_POOL, IO_ENGINE_URING };

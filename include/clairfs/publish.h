@@ -91,7 +91,7 @@ struct published_report {
 	char job[64], host[256];
 	double cpu_user_s, cpu_system_s;
 	uint64_t max_memory_bytes;
-	uint64_t store_bytes, store_held_bytes; /* its budget; what it had when the mount began */
+	uint64_t store_bytes, store_found_bytes; /* its budget; what it had when the mount began */
 	json_t *ranks;                          /* of hook_report_json; changed */
 	struct wait_view wait;
 	json_t **replay; /* [wait.n_ranks], each NULL or the replay of that rank; heap */

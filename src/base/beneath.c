@@ -102,7 +102,7 @@ static void walk_fini(struct walk *w)
 	free(w->places);
 }
 
-static int push(struct walk *w, int fd, const struct stat *st)
+static int walk_push(struct walk *w, int fd, const struct stat *st)
 {
 	if (w->n_levels == w->levels_room) {
 		uint32_t room = MAX(16u, 2 * w->levels_room);
@@ -155,7 +155,7 @@ static void tell_crossed(const struct walk *w)
 }
 
 /* The next component of w->rest into w->name; false when there is none. */
-static bool take_name(struct walk *w, int *error)
+static bool walk_take_name(struct walk *w, int *error)
 {
 	const char *from = w->rest + strspn(w->rest, "/");
 	size_t len = strcspn(from, "/");
@@ -216,7 +216,7 @@ static int open_step(const struct walk *w, struct stat *st)
 }
 
 /* One name below where we stand. */
-static int step(struct walk *w)
+static int walk_step(struct walk *w)
 {
 	AUTO_FD int fd = -1;
 	struct stat st;
@@ -237,7 +237,7 @@ static int step(struct walk *w)
 	if (S_ISLNK(st.st_mode))
 		return put_link(w, fd);
 	if (S_ISDIR(st.st_mode)) {
-		rc = push(w, fd, &st);
+		rc = walk_push(w, fd, &st);
 		if (rc == 0)
 			take_fd(&fd);
 		return rc;
@@ -259,8 +259,8 @@ static int walk_component(struct walk *w, const char *name, size_t len, bool is_
 	memcpy(w->rest, name, len);
 	w->rest[len] = '\0';
 	w->is_last = is_last;
-	while (rc == 0 && take_name(w, &rc))
-		rc = step(w);
+	while (rc == 0 && walk_take_name(w, &rc))
+		rc = walk_step(w);
 	return rc;
 }
 
@@ -296,7 +296,7 @@ static int walk_init(struct walk *w, int root_fd, const struct beneath_visit *vi
 	w->is_last = w->is_detour = false;
 	if (visit && fstat(root_fd, &st) < 0)
 		return -errno;
-	return push(w, root_fd, &st);
+	return walk_push(w, root_fd, &st);
 }
 
 /* Takes what was found out of the walk. */

@@ -18,129 +18,42 @@
 
 #include "clairfs/base/cleanup.h"
 #include "clairfs/base/mem.h"
+#include "clairfs/base/span.h"
 #include "clairfs/base/text.h"
 
-enum { FILE_MAX = 4 << 20, MOUNT_FIELDS = 6 };
+enum { FILE_MAX = 4 << 20 };
 
-struct span {
-	const char *at;
-	size_t len;
-};
-
-/* The next part of *rest up to `end`; false: there is no more. */
-static bool take_span(struct span *rest, char end, struct span *ret)
+static uint64_t number_in(struct span s)
 {
-	const char *stop;
-
-	if (!rest->len)
-		return false;
-	stop = memchr(rest->at, end, rest->len);
-	*ret = (struct span){ rest->at, stop ? (size_t)(stop - rest->at) : rest->len };
-	rest->at += ret->len + (stop != NULL);
-	rest->len -= ret->len + (stop != NULL);
-	return true;
-}
-
-static bool is_word(struct span s, const char *word)
-{
-	return s.len == strlen(word) && memcmp(s.at, word, s.len) == 0;
-}
-
-static bool has_word(struct span list, const char *word)
-{
-	struct span one;
-
-	while (take_span(&list, ',', &one))
-		if (is_word(one, word))
-			return true;
-	return false;
-}
-
-static bool copy(struct span s, char out[PATH_MAX])
-{
-	if (s.len >= PATH_MAX || memchr(s.at, 0, s.len))
-		return false;
-	memcpy(out, s.at, s.len);
-	out[s.len] = 0;
-	return true;
-}
-
-static bool is_octal(const char *at)
-{
-	for (int i = 1; i <= 3; i++)
-		if (at[i] < '0' || at[i] > '7')
-			return false;
-	return true;
-}
-
-/* As mountinfo writes paths: a blank is \040. */
-static bool copy_escaped(struct span s, char out[PATH_MAX])
-{
-	size_t n = 0;
-
-	for (size_t i = 0; i < s.len; i++) {
-		unsigned c = (unsigned char)s.at[i];
-
-		if (c == '\\' && s.len - i > 3 && is_octal(s.at + i)) {
-			c = (unsigned)(s.at[i + 1] - '0') << 6 |
-			    (unsigned)(s.at[i + 2] - '0') << 3 | (unsigned)(s.at[i + 3] - '0');
-			i += 3;
-		}
-		if (n + 1 >= PATH_MAX || c == 0 || c > 255)
-			return false;
-		out[n++] = (char)c;
-	}
-	out[n] = 0;
-	return true;
-}
-
-static uint64_t number(struct span s)
-{
-	char word[32];
 	uint64_t n;
 
-	if (s.len >= sizeof(word) || memchr(s.at, 0, s.len))
-		return CGROUP_NONE;
-	memcpy(word, s.at, s.len);
-	word[s.len] = 0;
-	return text_to_u64(word, &n) == 0 ? n : CGROUP_NONE;
+	return span_number(s, &n) ? n : CGROUP_NONE;
 }
 
 bool cgroup_path(const char *text, size_t len, const char *controller, char path[PATH_MAX])
 {
 	struct span rest = { text, len }, line, id, list;
 
-	while (take_span(&rest, '\n', &line)) { /* "4:cpu,cpuacct:/a/b", "0::/a/b" */
-		if (!take_span(&line, ':', &id) || !take_span(&line, ':', &list) || !line.len)
+	while (span_take(&rest, '\n', &line)) { /* "4:cpu,cpuacct:/a/b", "0::/a/b" */
+		if (!span_take(&line, ':', &id) || !span_take(&line, ':', &list) || !line.len)
 			continue;
-		if (controller ? has_word(list, controller) : !list.len && is_word(id, "0"))
-			return line.at[0] == '/' && copy(line, path);
+		if (controller ? span_has(list, controller) : !list.len && span_is(id, "0"))
+			return line.at[0] == '/' && span_path(line, path);
 	}
 	return false;
 }
 
-/* "36 35 98:0 /root /at rw,noatime master:1 - cgroup source rw,memory". */
 static bool take_mount(struct span line, const char *controller, struct cgroup_mount *ret)
 {
-	struct span field[MOUNT_FIELDS], word, type, source;
+	struct mountinfo m;
 
-	for (int i = 0; i < MOUNT_FIELDS; i++)
-		if (!take_span(&line, ' ', &field[i]))
-			return false;
-	do { /* optional fields */
-		if (!take_span(&line, ' ', &word))
-			return false;
-	} while (!is_word(word, "-"));
-	if (!take_span(&line, ' ', &type) || !take_span(&line, ' ', &source))
-		return false;
-	if (!is_word(type, controller ? "cgroup" : "cgroup2") ||
-	    (controller && !has_word(line, controller)))
-		return false;
-	return copy_escaped(field[3], ret->root) && copy_escaped(field[4], ret->at);
+	return mountinfo_parse(line, &m) && span_is(m.type, controller ? "cgroup" : "cgroup2") &&
+	       (!controller || span_has(m.options, controller)) &&
+	       mountinfo_path(m.root, ret->root) && mountinfo_path(m.at, ret->at);
 }
 
 /* The part of `path` behind the mount's root, or NULL. */
-static const char *below(const char *root, const char *path)
+static const char *path_below(const char *root, const char *path)
 {
 	size_t len = strcmp(root, "/") == 0 ? 0 : strlen(root);
 
@@ -157,13 +70,13 @@ bool cgroup_find_mount(const char *text, size_t len, const char *controller, con
 	struct span rest = { text, len }, line;
 	size_t best = 0;
 
-	while (found && take_span(&rest, '\n', &line)) {
+	while (found && span_take(&rest, '\n', &line)) {
 		const char *behind;
 		size_t shows;
 
 		if (!take_mount(line, controller, found))
 			continue;
-		behind = below(found->root, path);
+		behind = path_below(found->root, path);
 		shows = behind ? 2 + strlen(behind) : 1; /* with the directories above it */
 		if (shows <= best)
 			continue;
@@ -175,7 +88,7 @@ bool cgroup_find_mount(const char *text, size_t len, const char *controller, con
 
 bool cgroup_dir(const struct cgroup_mount *mount, const char *path, char dir[PATH_MAX])
 {
-	const char *behind = below(mount->root, path);
+	const char *behind = path_below(mount->root, path);
 
 	return (size_t)snprintf(dir, PATH_MAX, "%s%s", mount->at, behind ? behind : "") < PATH_MAX;
 }
@@ -184,9 +97,9 @@ uint64_t cgroup_value(const char *text, size_t len, const char *key)
 {
 	struct span rest = { text, len }, line, name;
 
-	while (take_span(&rest, '\n', &line))
-		if (take_span(&line, ' ', &name) && is_word(name, key))
-			return number(line);
+	while (span_take(&rest, '\n', &line))
+		if (span_take(&line, ' ', &name) && span_is(name, key))
+			return number_in(line);
 	return CGROUP_NONE;
 }
 
@@ -195,14 +108,14 @@ uint64_t cgroup_stalled_us(const char *text, size_t len)
 	static const char key[] = "total=";
 	struct span rest = { text, len }, line, part;
 
-	while (take_span(&rest, '\n', &line)) {
-		if (!take_span(&line, ' ', &part) || !is_word(part, "some"))
+	while (span_take(&rest, '\n', &line)) {
+		if (!span_take(&line, ' ', &part) || !span_is(part, "some"))
 			continue;
-		while (take_span(&line, ' ', &part))
+		while (span_take(&line, ' ', &part))
 			if (part.len > strlen(key) && memcmp(part.at, key, strlen(key)) == 0) {
 				part.at += strlen(key);
 				part.len -= strlen(key);
-				return number(part);
+				return number_in(part);
 			}
 	}
 	return CGROUP_NONE;
@@ -213,18 +126,18 @@ uint32_t cgroup_stalled(const char *text, size_t len)
 	static const char begin[] = "some avg10=";
 	struct span rest = { text, len }, line, whole, part;
 
-	while (take_span(&rest, '\n', &line)) {
+	while (span_take(&rest, '\n', &line)) {
 		uint64_t percent, hundredth;
 
 		if (line.len < strlen(begin) || memcmp(line.at, begin, strlen(begin)) != 0)
 			continue;
 		line.at += strlen(begin);
 		line.len -= strlen(begin);
-		if (!take_span(&line, '.', &whole) || !take_span(&line, ' ', &part) ||
+		if (!span_take(&line, '.', &whole) || !span_take(&line, ' ', &part) ||
 		    part.len != 2)
 			return 0;
-		percent = number(whole);
-		hundredth = number(part);
+		percent = number_in(whole);
+		hundredth = number_in(part);
 		if (percent > 100 || hundredth > 99 || percent * 100 + hundredth > 10000)
 			return 0;
 		return (uint32_t)(percent * 100 + hundredth);
@@ -273,7 +186,7 @@ uint64_t cgroup_number(const char *dir, const char *name)
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	n = fd < 0 ? -1 : read(fd, text, sizeof(text));
 	rest = (struct span){ text, n > 0 ? (size_t)n : 0 };
-	return take_span(&rest, '\n', &line) ? number(line) : CGROUP_NONE;
+	return span_take(&rest, '\n', &line) ? number_in(line) : CGROUP_NONE;
 }
 
 uint64_t cgroup_stat(const char *dir, const char *name, const char *key)

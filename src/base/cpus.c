@@ -77,7 +77,7 @@ uint32_t cpus_of(pid_t pid)
 }
 
 /* "cpu7 1 2 3 ...": ticks of CPU 7; false: another line. */
-static bool take_line(char *line, uint64_t *ret_cpu, uint64_t *ret_ticks)
+static bool take_cpu_line(char *line, uint64_t *ret_cpu, uint64_t *ret_ticks)
 {
 	char *save = NULL, *word = strtok_r(line, " \n", &save);
 	uint64_t n;
@@ -106,7 +106,7 @@ bool cpus_busy(FILE *stat, uint64_t *ret_ns)
 	if (!stat || per_s <= 0 || sched_getaffinity(0, sizeof(set), &set) < 0)
 		return false;
 	while (fgets(line, sizeof(line), stat)) {
-		if (!take_line(line, &cpu, &ticks) || cpu >= CPU_SETSIZE || !CPU_ISSET(cpu, &set))
+		if (!take_cpu_line(line, &cpu, &ticks) || cpu >= CPU_SETSIZE || !CPU_ISSET(cpu, &set))
 			continue;
 		sum += ticks;
 		is_known = true;

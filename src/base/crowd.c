@@ -84,7 +84,7 @@ bool crowd_file_of(pid_t reader, char *file, size_t size)
 	return sum.us != CGROUP_NONE && (size_t)snprintf(file, size, "%s", sum.path) < size;
 }
 
-static bool is_of(const struct crowd *c, const struct sum *sum)
+static bool is_sum_of(const struct crowd *c, const struct sum *sum)
 {
 	return strncmp(c->whose, sum->path, sizeof(c->whose) - 1) == 0;
 }
@@ -106,7 +106,7 @@ bool crowd_look(struct crowd *c, pid_t reader)
 		*c = (struct crowd){ 0 };
 		return false;
 	}
-	if (!is_of(c, &sum)) { /* sums of two cgroups cannot be compared */
+	if (!is_sum_of(c, &sum)) { /* sums of two cgroups cannot be compared */
 		*c = (struct crowd){ 0 };
 		snprintf(c->whose, sizeof(c->whose), "%.*s", (int)sizeof(c->whose) - 1, sum.path);
 	}

@@ -5,21 +5,21 @@
 
 #include <string.h>
 
-static uint8_t peek(const struct buf_reader *r)
+static uint8_t literal_peek(const struct buf_reader *r)
 {
 	return r->at < r->size ? r->data[r->at] : 0;
 }
 
-static void skip_blanks(struct buf_reader *r)
+static void literal_skip_blanks(struct buf_reader *r)
 {
-	while (peek(r) == ' ' || peek(r) == '\n')
+	while (literal_peek(r) == ' ' || literal_peek(r) == '\n')
 		(void)buf_get_u8(r);
 }
 
 uint8_t literal_next(struct buf_reader *r)
 {
-	skip_blanks(r);
-	return peek(r);
+	literal_skip_blanks(r);
+	return literal_peek(r);
 }
 
 bool literal_take(struct buf_reader *r, const char *word)
@@ -27,7 +27,7 @@ bool literal_take(struct buf_reader *r, const char *word)
 	struct buf_reader look;
 	const void *bytes;
 
-	skip_blanks(r);
+	literal_skip_blanks(r);
 	look = *r;
 	bytes = buf_get_bytes(&look, strlen(word));
 	if (!bytes || memcmp(bytes, word, strlen(word)) != 0)
@@ -41,8 +41,8 @@ bool literal_take_number(struct buf_reader *r, uint64_t *ret)
 	bool has_digits = false;
 
 	*ret = 0;
-	skip_blanks(r);
-	for (; peek(r) >= '0' && peek(r) <= '9'; has_digits = true)
+	literal_skip_blanks(r);
+	for (; literal_peek(r) >= '0' && literal_peek(r) <= '9'; has_digits = true)
 		if (__builtin_mul_overflow(*ret, 10, ret) ||
 		    __builtin_add_overflow(*ret, (uint64_t)(buf_get_u8(r) - '0'), ret))
 			return false;
@@ -56,6 +56,6 @@ bool literal_take_comma(struct buf_reader *r, char end)
 
 bool literal_is_over(struct buf_reader *r)
 {
-	skip_blanks(r);
+	literal_skip_blanks(r);
 	return r->at == r->size;
 }

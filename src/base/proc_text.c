@@ -20,7 +20,7 @@ enum {
 };
 
 /* One word of stat; false: it should be a number and is none. */
-static bool take_field(int field, const char *word, struct proc_stat *ret)
+static bool take_stat_field(int field, const char *word, struct proc_stat *ret)
 {
 	uint64_t *value = field == FIELD_PARENT    ? &ret->parent
 			  : field == FIELD_SESSION ? &ret->session
@@ -48,14 +48,14 @@ bool proc_parse_stat(char *text, struct proc_stat *ret)
 	for (int field = FIELD_STATE; field <= FIELD_STACK; field++) {
 		const char *word = strsep(&rest, " ");
 
-		if (!word || !take_field(field, word, ret))
+		if (!word || !take_stat_field(field, word, ret))
 			return field > FIELD_START; /* beyond, it is of use without */
 	}
 	return true;
 }
 
 /* A number that ends with the line or a blank. */
-static bool take_number(const char *text, uint64_t *ret)
+static bool take_stat_number(const char *text, uint64_t *ret)
 {
 	char word[24];
 	size_t n = strcspn(text, " \n");
@@ -73,7 +73,7 @@ int proc_parse_tgid(const char *text)
 	const char *at = strstr(text, key);
 	uint64_t pid;
 
-	if (!at || !take_number(at + strlen(key), &pid) || pid > INT32_MAX)
+	if (!at || !take_stat_number(at + strlen(key), &pid) || pid > INT32_MAX)
 		return 0;
 	return (int)pid;
 }
@@ -83,5 +83,5 @@ bool proc_parse_statm(const char *text, uint64_t *ret_resident)
 	const char *second = strchr(text, ' ');
 	uint64_t total;
 
-	return second && take_number(text, &total) && take_number(second + 1, ret_resident);
+	return second && take_stat_number(text, &total) && take_stat_number(second + 1, ret_resident);
 }

@@ -35,7 +35,7 @@ static void *thr_main(void *start_arg)
 	return start.fn(start.arg);
 }
 
-static int create(pthread_t *id, struct thr_start *start)
+static int thr_create(pthread_t *id, struct thr_start *start)
 {
 	pthread_attr_t attr;
 	int rc = pthread_attr_init(&attr);
@@ -67,7 +67,7 @@ int thr_start(struct thr *thr, const char *name, void *(*fn)(void *), void *arg,
 	for (size_t i = 0; i < ARRAY_LEN(crashes); i++)
 		sigdelset(&all, crashes[i]);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	rc = create(&thr->id, start);
+	rc = thr_create(&thr->id, start);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (rc != 0)
 		return err_set_errno(err, -rc, "thread %s", name);

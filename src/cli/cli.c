@@ -183,7 +183,7 @@ int cli_finish(void)
 	return EXIT_FAILED;
 }
 
-static int help(void)
+static int print_help(void)
 {
 	puts("usage: clairfs COMMAND [ARGUMENTS]\n");
 	for (const struct command *c = commands; c->name; c++)
@@ -192,7 +192,7 @@ static int help(void)
 	return cli_finish();
 }
 
-static int unknown(const char *name)
+static int refuse_command(const char *name)
 {
 	const char *names[32] = { NULL };
 	const char *near;
@@ -230,7 +230,7 @@ int cli_main(int argc, char **argv)
 		return cli_usage(NULL, "no command given");
 	if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
 	    strcmp(argv[1], "help") == 0)
-		return help();
+		return print_help();
 	if (strcmp(argv[1], "--version") == 0) {
 		puts("clairfs " CLAIRFS_VERSION);
 		return cli_finish();
@@ -238,5 +238,5 @@ int cli_main(int argc, char **argv)
 	for (const struct command *c = commands; c->name; c++)
 		if (strcmp(c->name, argv[1]) == 0)
 			return c->run(argc - 1, argv + 1);
-	return unknown(argv[1]);
+	return refuse_command(argv[1]);
 }

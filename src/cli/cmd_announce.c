@@ -11,7 +11,7 @@
 #include "clairfs/order.h"
 #include "cli.h"
 
-static int announce(const char *mountpoint, const char *text, struct err *err)
+static int announce_order(const char *mountpoint, const char *text, struct err *err)
 {
 	AUTO_FREE char *line = NULL;
 	struct order_spec *spec = NULL;
@@ -49,5 +49,5 @@ int cmd_announce(int argc, char **argv)
 	}
 	if (argc - optind != 2)
 		return cli_usage("announce", "MOUNTPOINT and SPEC are needed");
-	return announce(argv[optind], argv[optind + 1], &err) < 0 ? cli_fail(&err) : cli_finish();
+	return announce_order(argv[optind], argv[optind + 1], &err) < 0 ? cli_fail(&err) : cli_finish();
 }

@@ -93,7 +93,7 @@ static int take_decode(const char *text, struct bench_args *a)
 	return take_ms(ms, &a->decode_ms);
 }
 
-static int take_option(int c, struct bench_args *a)
+static int bench_option(int c, struct bench_args *a)
 {
 	switch (c) {
 	case OPT_ORDER:
@@ -169,7 +169,7 @@ static int look_at_target(struct bench_args *a)
 	return -1;
 }
 
-static int tell(const struct bench_report *r, const struct bench_args *a)
+static int tell_bench(const struct bench_report *r, const struct bench_args *a)
 {
 	struct err err = { 0 };
 
@@ -195,7 +195,7 @@ static int run_bench(const struct bench_args *a)
 		err.code = -EIO; /* whatever it was, the caller was not wrong */
 		rc = cli_fail(&err);
 	} else {
-		rc = tell(report, a);
+		rc = tell_bench(report, a);
 	}
 	bench_report_free(report);
 	bench_setup_free(setup);
@@ -213,7 +213,7 @@ int cmd_bench(int argc, char **argv)
 			return cli_help("bench");
 		if (c == '?')
 			return cli_bad_option("bench", argv);
-		if (take_option(c, &args) < 0)
+		if (bench_option(c, &args) < 0)
 			return cli_usage("bench", "--%s: '%s' cannot be", longs[index].name,
 					 optarg);
 	}

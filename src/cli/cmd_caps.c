@@ -40,7 +40,7 @@ static int choose_engine(struct caps *caps, struct err *err)
 	return 0;
 }
 
-static int print_json(const struct caps *c)
+static int print_caps_json(const struct caps *c)
 {
 	json_t *root = json_pack(
 		"{s:s, s:{s:s, s:b, s:s, s:b, s:b, s:b}, s:{s:b, s:b, s:b, s:b, s:b, s:s}, s:{s:I, s:I}}",
@@ -71,7 +71,7 @@ static const char *yes_no(bool b)
 	return b ? "yes" : "no";
 }
 
-static int print_text(const struct caps *c)
+static int print_caps_text(const struct caps *c)
 {
 	printf("kernel               %s\n", c->uts.release);
 	printf("/dev/fuse            %s%s%s\n", yes_no(c->fs.has_dev_fuse),
@@ -121,5 +121,5 @@ int cmd_caps(int argc, char **argv)
 	fs_probe_caps(&caps.fs);
 	if (choose_engine(&caps, &err) < 0)
 		return cli_fail(&err);
-	return is_json ? print_json(&caps) : print_text(&caps);
+	return is_json ? print_caps_json(&caps) : print_caps_text(&caps);
 }

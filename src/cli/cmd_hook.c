@@ -10,7 +10,7 @@
 
 enum { OPT_HELP = 256, OPT_PRINT_CONFIG };
 
-static int print_config(void)
+static int print_hook_config(void)
 {
 	struct slurm_site site;
 	struct err err = { 0 };
@@ -22,7 +22,7 @@ static int print_config(void)
 	return cli_finish();
 }
 
-static int serve(const struct slurm_call *call, const char *word)
+static int hook_serve(const struct slurm_call *call, const char *word)
 {
 	uint64_t job;
 
@@ -31,7 +31,7 @@ static int serve(const struct slurm_call *call, const char *word)
 	return slurm_serve(call, (uint32_t)job);
 }
 
-static int run(const struct slurm_call *call, int n, char **words)
+static int hook_run(const struct slurm_call *call, int n, char **words)
 {
 	static const struct {
 		const char *name;
@@ -42,7 +42,7 @@ static int run(const struct slurm_call *call, int n, char **words)
 		      { "reap", slurm_reap } };
 
 	if (n == 2 && strcmp(words[0], "serve") == 0)
-		return serve(call, words[1]);
+		return hook_serve(call, words[1]);
 	for (size_t i = 0; n == 1 && i < ARRAY_LEN(hooks); i++)
 		if (strcmp(words[0], hooks[i].name) == 0)
 			return hooks[i].run(call);
@@ -63,7 +63,7 @@ static int take_options(int argc, char **argv, const char *command, struct slurm
 		if (c == OPT_HELP)
 			return cli_help(command);
 		if (c == OPT_PRINT_CONFIG && strcmp(command, "hook") == 0)
-			return print_config();
+			return print_hook_config();
 		if (c != 'c')
 			return cli_bad_option(command, argv);
 		call->conf = optarg;
@@ -76,7 +76,7 @@ int cmd_hook(int argc, char **argv)
 	struct slurm_call call;
 	int rc = take_options(argc, argv, "hook", &call);
 
-	return rc >= 0 ? rc : run(&call, argc - optind, argv + optind);
+	return rc >= 0 ? rc : hook_run(&call, argc - optind, argv + optind);
 }
 
 int cmd_check(int argc, char **argv)

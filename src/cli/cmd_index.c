@@ -23,7 +23,7 @@ static int choose_layout(const char *name, struct dataset_params *params)
 	return -EINVAL;
 }
 
-static int print(const struct dataset *ds, const uint32_t *sample, uint32_t n)
+static int print_index(const struct dataset *ds, const uint32_t *sample, uint32_t n)
 {
 	static char path[PATH_MAX * 4], escaped[PATH_MAX * 16];
 
@@ -53,12 +53,12 @@ static int run_index(const struct index_args *a)
 	n = dataset_n_samples(ds);
 	if (a->under || a->sort != DATASET_SORT_INDEX)
 		rc = dataset_numbering(ds, a->sort, a->under, &sample, &n, &err);
-	rc = rc < 0 ? cli_fail(&err) : print(ds, sample, n);
+	rc = rc < 0 ? cli_fail(&err) : print_index(ds, sample, n);
 	dataset_free(ds);
 	return rc;
 }
 
-static int take_option(int c, const char *value, struct index_args *a, struct err *err)
+static int index_option(int c, const char *value, struct index_args *a, struct err *err)
 {
 	switch (c) {
 	case 'L':
@@ -86,7 +86,7 @@ static int take_option(int c, const char *value, struct index_args *a, struct er
 }
 
 /* What does not go together; NULL: all is well. */
-static const char *misfit(const struct index_args *a)
+static const char *index_misfit(const struct index_args *a)
 {
 	bool has_table = a->records || a->n_imports > 0;
 
@@ -125,12 +125,12 @@ int cmd_index(int argc, char **argv)
 			return cli_help("index");
 		if (c == '?')
 			return cli_bad_option("index", argv);
-		if (take_option(c, optarg, &args, &err) < 0)
+		if (index_option(c, optarg, &args, &err) < 0)
 			return cli_usage("index", "--%s: %s", longs[index].name, err.msg);
 	}
 	if (argc - optind != 1)
 		return cli_usage("index", "one SOURCE is needed");
-	wrong = misfit(&args);
+	wrong = index_misfit(&args);
 	if (wrong)
 		return cli_usage("index", "%s", wrong);
 	args.params.source = argv[optind];

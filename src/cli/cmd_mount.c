@@ -15,8 +15,8 @@ struct mount_args {
 	bool is_foreground, print_config, is_helper;
 };
 
-static int take_option(int c, const char *value, struct mount_args *args, struct mount_opts *opts,
-		       struct err *err)
+static int mount_option(int c, const char *value, struct mount_args *args, struct mount_opts *opts,
+			struct err *err)
 {
 	/* A site's file has what its batch system is told as well. */
 	static const char *const others[] = { "hook", NULL };
@@ -55,7 +55,7 @@ static int run_mount(int argc, char **argv, struct mount_args *args, struct moun
 			return cli_bad_option("mount", argv);
 		if (c == 'f' && args->is_helper)
 			return EXIT_DONE;
-		if (take_option(c, optarg, args, opts, &err) < 0)
+		if (mount_option(c, optarg, args, opts, &err) < 0)
 			return cli_fail(&err);
 	}
 	if (args->print_config) {

@@ -44,7 +44,7 @@ static int list_kinds(void)
 	return cli_finish();
 }
 
-static int take_option(int c, const char *value, struct order_args *a)
+static int order_cmd_option(int c, const char *value, struct order_args *a)
 {
 	switch (c) {
 	case OPT_N:
@@ -78,7 +78,7 @@ static int take_option(int c, const char *value, struct order_args *a)
 	}
 }
 
-static void put_sample(uint32_t sample, int width)
+static void print_sample(uint32_t sample, int width)
 {
 	uint64_t wide = sample; /* little-endian machines only, as FUSE on x86 and ARM */
 
@@ -117,8 +117,8 @@ static int check_room(const struct order *order, const struct order_part *part, 
 		       (unsigned long long)(needed >> 20), (unsigned long long)(there >> 20));
 }
 
-static int print(const struct order *order, const struct dataset *ds, const struct order_args *a,
-		 struct err *err)
+static int print_positions(const struct order *order, const struct dataset *ds, const struct order_args *a,
+			   struct err *err)
 {
 	struct order_part part = { .epoch = a->has_epoch ? a->epoch : order_info(order)->start_epoch,
 				   .count = a->head,
@@ -136,7 +136,7 @@ static int print(const struct order *order, const struct dataset *ds, const stru
 		if (a->has_places)
 			put_place(ds, order, sample[i]);
 		else
-			put_sample(sample[i], a->width);
+			print_sample(sample[i], a->width);
 	}
 	return cli_finish();
 }
@@ -163,7 +163,7 @@ static int run_order(const struct order_args *a)
 		rc = order_new(spec, &params, &order, &err);
 	if (rc == 0 && order_note(order))
 		fprintf(stderr, "clairfs: note: %s\n", order_note(order));
-	rc = rc < 0 ? cli_fail(&err) : print(order, dataset, a, &err);
+	rc = rc < 0 ? cli_fail(&err) : print_positions(order, dataset, a, &err);
 	if (order)
 		order_free(order);
 	if (spec)
@@ -198,7 +198,7 @@ int cmd_order(int argc, char **argv)
 			return list_kinds();
 		if (c == '?')
 			return cli_bad_option("order", argv);
-		if (take_option(c, optarg, &args) < 0)
+		if (order_cmd_option(c, optarg, &args) < 0)
 			return cli_usage("order", "--%s: bad value '%s'", longs[index].name,
 					 optarg);
 	}

@@ -33,7 +33,7 @@ static int take_u32(const char *text, uint32_t *ret)
 }
 
 /* "8" or "1,2,4,8" */
-static int take_worlds(char *text, struct recover_args *a)
+static int take_world_list(char *text, struct recover_args *a)
 {
 	char *word;
 	int rc = 0;
@@ -48,7 +48,7 @@ static int take_worlds(char *text, struct recover_args *a)
 	return rc;
 }
 
-static int take_option(int c, char *value, struct recover_args *a)
+static int recover_option(int c, char *value, struct recover_args *a)
 {
 	uint32_t threads = 0;
 	int rc;
@@ -58,7 +58,7 @@ static int take_option(int c, char *value, struct recover_args *a)
 		a->has_n = true;
 		return text_to_u64(value, &a->params.n);
 	case OPT_WORLD:
-		return take_worlds(value, a);
+		return take_world_list(value, a);
 	case OPT_RANK:
 		return take_u32(value, &a->params.rank);
 	case OPT_BATCH:
@@ -108,7 +108,7 @@ static int print_places(const struct recover_args *a, const struct recover_found
 	return rc;
 }
 
-static void show_progress(void *ctx, const struct recover_progress *p)
+static void show_search(void *ctx, const struct recover_progress *p)
 {
 	bool *is_shown = ctx;
 
@@ -131,7 +131,7 @@ static int run_recover(struct recover_args *a)
 	int rc;
 
 	if (isatty(STDERR_FILENO)) {
-		a->params.progress = show_progress;
+		a->params.progress = show_search;
 		a->params.progress_ctx = &is_shown;
 	}
 	rc = recover_search(&a->params, &found, &err);
@@ -169,7 +169,7 @@ int cmd_recover(int argc, char **argv)
 			return cli_help("recover");
 		if (c == '?')
 			return cli_usage("recover", "wrong option");
-		if (take_option(c, optarg, &args) < 0)
+		if (recover_option(c, optarg, &args) < 0)
 			return cli_usage("recover", "--%s: bad value '%s'", longs[index].name,
 					 optarg);
 	}

@@ -39,7 +39,7 @@ static int read_node(const char *path, struct report_node *ret, struct err *err)
 	return rc;
 }
 
-static int show(struct report_node *nodes, size_t n, bool is_json, struct err *err)
+static int show_report(struct report_node *nodes, size_t n, bool is_json, struct err *err)
 {
 	struct report_job job;
 	AUTO_FREE char *text = NULL;
@@ -58,7 +58,7 @@ static int show(struct report_node *nodes, size_t n, bool is_json, struct err *e
 	return 0;
 }
 
-static int report(char **paths, size_t n, bool is_json, struct err *err)
+static int report_files(char **paths, size_t n, bool is_json, struct err *err)
 {
 	struct report_node *nodes = calloc(n, sizeof(*nodes));
 	int rc = nodes ? 0 : err_set(err, -ENOMEM, "out of memory");
@@ -66,7 +66,7 @@ static int report(char **paths, size_t n, bool is_json, struct err *err)
 	for (size_t i = 0; rc == 0 && i < n; i++)
 		rc = read_node(paths[i], &nodes[i], err);
 	if (rc == 0)
-		rc = show(nodes, n, is_json, err);
+		rc = show_report(nodes, n, is_json, err);
 	for (size_t i = 0; nodes && i < n; i++)
 		report_node_fini(&nodes[i]);
 	free(nodes);
@@ -91,7 +91,7 @@ int cmd_report(int argc, char **argv)
 	}
 	if (argc == optind)
 		return cli_usage("report", "a FILE for each node is needed");
-	if (report(argv + optind, (size_t)(argc - optind), is_json, &err) < 0) {
+	if (report_files(argv + optind, (size_t)(argc - optind), is_json, &err) < 0) {
 		fprintf(stderr, "clairfs: %s\n",
 			err.msg); /* files are no arguments: never EXIT_USAGE */
 		return EXIT_FAILED;

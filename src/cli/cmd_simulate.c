@@ -124,7 +124,7 @@ static int run_policies(struct simulate_args *a)
 	return rc;
 }
 
-static int print_config(const struct simulate_args *a)
+static int print_workload_config(const struct simulate_args *a)
 {
 	conf_print(&sim_option_table, &a->params, stdout);
 	return cli_finish();
@@ -181,7 +181,7 @@ static int take_row(struct simulate_args *a, const char *name, struct err *err)
 	return conf_set(&sim_option_table, &a->params, name, optarg, err);
 }
 
-static int act(struct simulate_args *a)
+static int simulate_act(struct simulate_args *a)
 {
 	struct err err = { 0 };
 	int rc;
@@ -200,7 +200,7 @@ static int act(struct simulate_args *a)
 	return rc < 0 ? cli_fail(&err) : cli_finish();
 }
 
-static int parse(int argc, char **argv, struct simulate_args *a)
+static int simulate_parse(int argc, char **argv, struct simulate_args *a)
 {
 	struct err err = { 0 };
 	bool is_printing = false;
@@ -224,7 +224,7 @@ static int parse(int argc, char **argv, struct simulate_args *a)
 		if (take_row(a, sim_option_table.options[c - l.n_own].name, &err) < 0)
 			return cli_fail(&err);
 	}
-	return is_printing ? print_config(a) : act(a);
+	return is_printing ? print_workload_config(a) : simulate_act(a);
 }
 
 int cmd_simulate(int argc, char **argv)
@@ -236,7 +236,7 @@ int cmd_simulate(int argc, char **argv)
 
 	if (conf_init(&sim_option_table, &args.params, &err) < 0)
 		return cli_fail(&err);
-	rc = parse(argc, argv, &args);
+	rc = simulate_parse(argc, argv, &args);
 	free(args.size);
 	if (args.ds)
 		dataset_free(args.ds);

@@ -7,7 +7,7 @@
 #include "clairfs/publish.h"
 #include "cli.h"
 
-static int print_text(const char *text)
+static int print_status(const char *text)
 {
 	json_error_t jerr;
 	json_t *root = json_loads(text, 0, &jerr);
@@ -50,7 +50,7 @@ int cmd_status(int argc, char **argv)
 	if (mounts_read_vfile(info.path, "stats.json", &text, &err) < 0)
 		return cli_fail(&err);
 	if (!is_json)
-		return print_text(text);
+		return print_status(text);
 	fputs(text, stdout);
 	return cli_finish();
 }

@@ -27,7 +27,7 @@ struct store_cmd {
 	uint64_t bytes_per_s;
 };
 
-static const struct store_segment_info *segment(const struct store_cmd *cmd, size_t i)
+static const struct store_segment_info *store_segment_at(const struct store_cmd *cmd, size_t i)
 {
 	return store_look_segment(cmd->look, i);
 }
@@ -86,7 +86,7 @@ static int store_ls(struct store_cmd *cmd)
 		printf("%-20s  %-8s  %-6s  %10s  %10s  %-19s  %s\n", "segment", "state", "in use",
 		       "records", "size", "made", "source");
 	for (size_t i = 0; i < n; i++) {
-		const struct store_segment_info *info = segment(cmd, i);
+		const struct store_segment_info *info = store_segment_at(cmd, i);
 		json_t *row = add_row(cmd, info);
 
 		bytes += info->bytes;
@@ -123,7 +123,7 @@ struct show {
 	uint64_t total, shown_ns;
 };
 
-static void show_progress(void *ctx, const struct store_look_check *check)
+static void show_check(void *ctx, const struct store_look_check *check)
 {
 	struct show *show = ctx;
 	uint64_t now = clock_now(clock_monotonic());
@@ -141,7 +141,7 @@ static void show_progress(void *ctx, const struct store_look_check *check)
 static bool tell_verified(struct store_cmd *cmd, size_t i, int rc,
 			  const struct store_look_check *check)
 {
-	const struct store_segment_info *info = segment(cmd, i);
+	const struct store_segment_info *info = store_segment_at(cmd, i);
 	json_t *row = add_row(cmd, info);
 	const char *what = rc == -EAGAIN    ? "is being written, left out"
 			   : rc == -ENOENT  ? "gone meanwhile"
@@ -170,10 +170,10 @@ static int store_verify_all(struct store_cmd *cmd)
 	size_t n_failed = 0;
 
 	for (size_t i = 0; i < store_look_count(cmd->look); i++)
-		show.total += segment(cmd, i)->bytes;
+		show.total += store_segment_at(cmd, i)->bytes;
 	for (size_t i = 0; i < store_look_count(cmd->look); i++) {
 		struct store_look_check check = { .bytes_per_s = cmd->bytes_per_s,
-						  .progress = is_shown ? show_progress : NULL,
+						  .progress = is_shown ? show_check : NULL,
 						  .ctx = &show };
 		int rc = store_look_verify(cmd->look, i, &check);
 
@@ -183,7 +183,7 @@ static int store_verify_all(struct store_cmd *cmd)
 		all.records += check.records;
 		all.bad += check.bad;
 		all.bytes += check.bytes;
-		show.total -= MIN(show.total, segment(cmd, i)->bytes);
+		show.total -= MIN(show.total, store_segment_at(cmd, i)->bytes);
 	}
 	set_total(cmd, "records", all.records);
 	set_total(cmd, "wrong", all.bad);
@@ -206,7 +206,7 @@ static int store_purge(struct store_cmd *cmd)
 	char text[32];
 
 	for (size_t i = 0; i < store_look_count(cmd->look); i++) {
-		const struct store_segment_info *info = segment(cmd, i);
+		const struct store_segment_info *info = store_segment_at(cmd, i);
 		int rc = store_look_remove(cmd->look, i);
 		json_t *row = add_row(cmd, info);
 

@@ -56,7 +56,7 @@ struct trace_run {
 
 /* --- taking --- */
 
-static int keep(struct trace_run *t, const struct trace_chunk *chunk, struct err *err)
+static int keep_chunk(struct trace_run *t, const struct trace_chunk *chunk, struct err *err)
 {
 	if (t->n + chunk->n > t->capacity) {
 		size_t capacity = MAX(t->capacity * 2, 65536u);
@@ -92,13 +92,13 @@ static int take_events(struct trace_run *t, int fd, struct trace_chunk *chunk, s
 					       : strerror(errno));
 		if (chunk->n > TRACE_CHUNK)
 			return err_set(err, -EPROTO, "%s: nonsense from its daemon", t->mountpoint);
-		rc = keep(t, chunk, err);
+		rc = keep_chunk(t, chunk, err);
 	} while (rc == 0 && chunk->n == TRACE_CHUNK && !t->is_full);
 	return rc;
 }
 
 /* Takes until the time is over or a signal comes. */
-static int record(struct trace_run *t, int fd, struct err *err)
+static int record_trace(struct trace_run *t, int fd, struct err *err)
 {
 	const struct timespec pause = { .tv_nsec = (long)PAUSE_NS };
 	uint64_t end = clock_now(clock_monotonic()) + (uint64_t)(t->seconds * 1e9);
@@ -218,7 +218,7 @@ static int assign_lanes(struct trace_run *t, struct err *err)
 /* --- writing --- */
 
 /* Ends the line before. */
-static void next_line(const struct trace_run *t, FILE *out)
+static void print_next_event(const struct trace_run *t, FILE *out)
 {
 	fputs(t->is_array ? ",\n" : "\n", out);
 }
@@ -239,7 +239,7 @@ static void print_names(const struct trace_run *t, FILE *out)
 	}
 	for (uint32_t track = 0; track < TRACKS; track++)
 		for (uint32_t lane = 1; lane <= most[track]; lane++) {
-			next_line(t, out);
+			print_next_event(t, out);
 			fprintf(out,
 				"{\"id\":%u,\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%d,"
 				"\"tid\":%u,\"args\":{\"name\":\"%s %u\"}}",
@@ -256,7 +256,7 @@ static void print_span(const struct trace_run *t, const struct span *s, size_t i
 	};
 	uint64_t dur = s->e.end_ns - s->e.begin_ns;
 
-	next_line(t, out);
+	print_next_event(t, out);
 	fprintf(out,
 		"{\"id\":%zu,\"name\":\"%s\",\"cat\":\"%s\",\"pid\":%d,\"tid\":%" PRIu32
 		",\"ts\":%" PRIu64 ".%03" PRIu64 ",\"dur\":%" PRIu64 ".%03" PRIu64
@@ -271,7 +271,7 @@ static void print_span(const struct trace_run *t, const struct span *s, size_t i
 	fputs("}}", out);
 }
 
-static bool ends_with(const char *text, const char *end)
+static bool path_ends_with(const char *text, const char *end)
 {
 	size_t n = strlen(text), m = strlen(end);
 
@@ -300,19 +300,19 @@ static int write_out(const struct trace_run *t)
 	return EXIT_DONE;
 }
 
-static int trace(struct trace_run *t)
+static int trace_mount(struct trace_run *t)
 {
-	char control[PATH_MAX];
+	char hint_path[PATH_MAX];
 	AUTO_FD int fd = -1;
 	struct err err = { 0 };
 
-	snprintf(control, sizeof(control), "%s/%s", t->mountpoint, CLAIRFS_HINT_FILE);
-	fd = open(control, O_RDONLY | O_CLOEXEC);
+	snprintf(hint_path, sizeof(hint_path), "%s/%s", t->mountpoint, CLAIRFS_HINT_FILE);
+	fd = open(hint_path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0) {
-		err_set_errno(&err, -errno, "%s", control);
+		err_set_errno(&err, -errno, "%s", hint_path);
 		return cli_fail(&err);
 	}
-	if (record(t, fd, &err) < 0)
+	if (record_trace(t, fd, &err) < 0)
 		return cli_fail(&err);
 	if (t->n)
 		qsort(t->spans, t->n, sizeof(*t->spans), compare_span);
@@ -328,7 +328,7 @@ static int trace(struct trace_run *t)
 }
 
 /* Also whether the mount answers at all. */
-static int find_daemon(struct trace_run *t, struct mount_info *info, struct err *err)
+static int find_traced(struct trace_run *t, struct mount_info *info, struct err *err)
 {
 	AUTO_FREE char *text = NULL;
 	json_t *root;
@@ -371,10 +371,10 @@ int cmd_trace(int argc, char **argv)
 	if (argc - optind != 1)
 		return cli_usage("trace", "one MOUNTPOINT is needed");
 	t.mountpoint = argv[optind];
-	t.is_array = t.path && ends_with(t.path, ".json");
-	if (find_daemon(&t, &info, &err) < 0)
+	t.is_array = t.path && path_ends_with(t.path, ".json");
+	if (find_traced(&t, &info, &err) < 0)
 		return cli_fail(&err);
-	rc = trace(&t);
+	rc = trace_mount(&t);
 	free(t.spans);
 	return rc;
 }

@@ -9,7 +9,7 @@
 
 #define TIMEOUT_MAX 86400
 
-static void say(const char *line)
+static void say_umount(const char *line)
 {
 	fprintf(stderr, "clairfs: %s\n", line);
 }
@@ -31,7 +31,7 @@ int cmd_umount(int argc, char **argv)
 	static const struct option longs[] = { { "help", no_argument, NULL, 'h' },
 					       { "timeout", required_argument, NULL, 't' },
 					       { NULL, 0, NULL, 0 } };
-	struct umount_params params = { .say = say };
+	struct umount_params params = { .say = say_umount };
 	struct err err = { 0 };
 	int c, rc = EXIT_DONE;
 

@@ -40,7 +40,7 @@ int index_records_parse(struct index_args *a, struct err *err)
 		       near ? near : "", near ? "'?" : "");
 }
 
-static bool is_word(const struct index_args *a, const char *word)
+static bool is_format_word(const struct index_args *a, const char *word)
 {
 	return a->records && strcmp(a->records, word) == 0;
 }
@@ -140,8 +140,8 @@ static int import_all(struct dataset *ds, const struct index_args *a, struct err
 	return rc;
 }
 
-static int make_table(struct dataset *ds, const struct index_args *a, struct dataset_find *find,
-		      struct err *err)
+static int make_records_table(struct dataset *ds, const struct index_args *a, struct dataset_find *find,
+			      struct err *err)
 {
 	int rc = 0;
 
@@ -149,7 +149,7 @@ static int make_table(struct dataset *ds, const struct index_args *a, struct dat
 				       .format = a->format,
 				       .under = a->under,
 				       .threads = READ_THREADS };
-	if (is_word(a, "none"))
+	if (is_format_word(a, "none"))
 		dataset_drop_records(ds);
 	else
 		rc = a->n_imports > 0 ? import_all(ds, a, err) : dataset_find_records(ds, find, err);
@@ -170,16 +170,16 @@ int index_records_run(struct index_args *a)
 		return cli_fail(&err);
 	}
 	rc = dataset_open(&a->params, &ds, &err);
-	if (rc == 0 && is_word(a, "kept") && !dataset_has_records(ds))
+	if (rc == 0 && is_format_word(a, "kept") && !dataset_has_records(ds))
 		rc = err_set(&err, -ENOENT, "no table of records is kept of %s", a->params.source);
-	if (rc == 0 && !is_word(a, "kept"))
-		rc = make_table(ds, a, &find, &err);
+	if (rc == 0 && !is_format_word(a, "kept"))
+		rc = make_records_table(ds, a, &find, &err);
 	if (rc < 0)
 		rc = cli_fail(&err);
-	else if (is_word(a, "kept"))
+	else if (is_format_word(a, "kept"))
 		rc = print_kept(ds);
 	else
-		rc = is_word(a, "none") ? cli_finish() : print_summary(ds, a, &find);
+		rc = is_format_word(a, "none") ? cli_finish() : print_summary(ds, a, &find);
 	dataset_free(ds);
 	a->params.snapshot_dir = NULL;
 	return rc;

@@ -61,7 +61,7 @@ static void add_words(struct top_lines *lines, const char *label, const char *wo
 	}
 }
 
-static const char *bytes(double n, char out[32])
+static const char *top_bytes(double n, char out[32])
 {
 	return text_from_bytes(n > 0 ? (uint64_t)n : 0, out, 32);
 }
@@ -75,16 +75,16 @@ static double view_seconds(const struct top_mount *m)
 	return s > 0 ? s : 1;
 }
 
-static double grown(const struct top_mount *m, const char *a, const char *b)
+static double top_grown(const struct top_mount *m, const char *a, const char *b)
 {
 	double by = num(m->now, a, b) - num(m->before, a, b);
 
 	return by > 0 ? by : 0; /* another daemon counts from 0 */
 }
 
-static double rate(const struct top_mount *m, const char *counter)
+static double top_rate(const struct top_mount *m, const char *counter)
 {
-	return grown(m, "counters", counter) / view_seconds(m);
+	return top_grown(m, "counters", counter) / view_seconds(m);
 }
 
 /* Mean of what came in since the last reading, milliseconds. */
@@ -171,7 +171,7 @@ static void view_reads(const struct top_mount *m, struct top_lines *lines)
 						len ? ", " : "", read_class_names[c],
 						all > 0 ? 100 * n[c] / all : 0);
 	top_add(lines, "%-*s%.1f/s, %s/s", LABEL, "reads", all / view_seconds(m),
-		bytes(size / view_seconds(m), b));
+		top_bytes(size / view_seconds(m), b));
 	add_words(lines, "", text);
 }
 
@@ -181,7 +181,7 @@ static void view_tiers(const struct top_mount *m, struct top_lines *lines)
 	char a[32], b[32];
 
 	top_add(lines, "%-*s%.1f reads/s, %s/s; mean %.2f ms, p99 %.2f ms", LABEL, "source",
-		rate(m, "source_reads"), bytes(rate(m, "source_bytes"), a),
+		top_rate(m, "source_reads"), top_bytes(top_rate(m, "source_bytes"), a),
 		mean_ms(m, "source_latency"), p99_ms(m, "source_latency"));
 	top_add(lines,
 		"%-*s%.0f + %.0f in flight for readers and ahead, ahead at most %.0f; %.0f errors",
@@ -190,9 +190,9 @@ static void view_tiers(const struct top_mount *m, struct top_lines *lines)
 		num(m->now, "counters", "source_errors"));
 	if (has_store)
 		top_add(lines, "%-*s%.1f reads/s, %s/s, written %s/s; mean %.2f ms, p99 %.2f ms",
-			LABEL, "store", rate(m, "store_reads"),
-			bytes(rate(m, "store_read_bytes"), a),
-			bytes(rate(m, "store_bytes_written"), b), mean_ms(m, "store_latency"),
+			LABEL, "store", top_rate(m, "store_reads"),
+			top_bytes(top_rate(m, "store_read_bytes"), a),
+			top_bytes(top_rate(m, "store_bytes_written"), b), mean_ms(m, "store_latency"),
 			p99_ms(m, "store_latency"));
 	add_words(lines, has_store ? "" : "store", str(m->now, "store", "why"));
 }
@@ -211,7 +211,7 @@ static void view_bar(const struct top_mount *m, struct top_lines *lines, const c
 	memset(bar, '#', (size_t)full);
 	bar[BAR] = 0;
 	top_add(lines, "%-*s[%s] %3.0f %%  %s of %s", LABEL, label, bar, 100 * has / most,
-		bytes(has, a), bytes(most, b));
+		top_bytes(has, a), top_bytes(most, b));
 }
 
 void top_view(const struct top_mount *m, struct top_lines *lines)
@@ -231,8 +231,8 @@ void top_view(const struct top_mount *m, struct top_lines *lines)
 	view_jobs(m, lines);
 	view_reads(m, lines);
 	top_add(lines, "%-*s%.1f/s, useful %.1f, late %.1f, wasted %.1f, failed %.1f", LABEL,
-		"ahead", rate(m, "prefetch_issued"), rate(m, "prefetch_useful"),
-		rate(m, "prefetch_late"), rate(m, "prefetch_wasted"), rate(m, "prefetch_failed"));
+		"ahead", top_rate(m, "prefetch_issued"), top_rate(m, "prefetch_useful"),
+		top_rate(m, "prefetch_late"), top_rate(m, "prefetch_wasted"), top_rate(m, "prefetch_failed"));
 	view_tiers(m, lines);
 	wait = str(m->now, "gpu_wait", "words");
 	add_words(lines, "gpu wait", *wait ? wait : "not measured by this daemon");
@@ -240,7 +240,7 @@ void top_view(const struct top_mount *m, struct top_lines *lines)
 	view_bar(m, lines, "stage", "stage_bytes", "stage_limit_bytes");
 	view_bar(m, lines, "store", "store_bytes", "store_limit_bytes");
 	top_add(lines, "%-*s%.1f %% of a CPU, %s of memory%s", LABEL, "daemon",
-		100 * rate(m, "process_cpu"), bytes(num(m->now, "gauges", "process_rss"), b),
+		100 * top_rate(m, "process_cpu"), top_bytes(num(m->now, "gauges", "process_rss"), b),
 		json_is_true(json_object_get(m->now, "is_degraded"))
 			? "; degraded: something failed that costs speed, see the log"
 			: "");

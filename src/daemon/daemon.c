@@ -51,7 +51,7 @@ static void block_signals(sigset_t *set)
 }
 
 /* Tells the parent: an int (0: ready) and, for errors, the text. False: the parent is gone. */
-static bool report(int fd, int rc, const char *msg)
+static bool report_ready(int fd, int rc, const char *msg)
 {
 	return fd < 0 || (write(fd, &rc, sizeof(rc)) == (ssize_t)sizeof(rc) &&
 			  write(fd, msg, strlen(msg)) == (ssize_t)strlen(msg));
@@ -95,7 +95,7 @@ static int serve_mounted(const struct daemon_params *params, struct wire *w,
 		warn_terminal(w);
 		detach_streams();
 		prctl(PR_SET_PDEATHSIG, 0);
-		if (!report(ready_fd, 0, "")) { /* interrupted: nobody knows of this mount */
+		if (!report_ready(ready_fd, 0, "")) { /* interrupted: nobody knows of this mount */
 			log_warn("whoever asked for %s is gone: unmounting", w->mountpoint);
 			fs_stop(w->fs);
 		}
@@ -115,7 +115,7 @@ static int serve_mounted(const struct daemon_params *params, struct wire *w,
 
 /* Returns when unmounted. ready_fd: where the parent listens, or -1 in the foreground. Until there
  * is something to unmount, signals have their usual effect: a scan can be interrupted. */
-static int serve(const struct daemon_params *params, int ready_fd, struct err *err)
+static int serve_mount(const struct daemon_params *params, int ready_fd, struct err *err)
 {
 	struct signals signals = { 0 };
 	struct wire w = { 0 };
@@ -145,7 +145,7 @@ static int serve(const struct daemon_params *params, int ready_fd, struct err *e
 	guard_stop(&guard);
 	wire_down(&w);
 	if (rc < 0)
-		report(ready_fd, rc, err->msg);
+		report_ready(ready_fd, rc, err->msg);
 	return rc;
 }
 
@@ -182,7 +182,7 @@ int daemon_run(const struct daemon_params *params, struct err *err)
 	pid_t pid;
 
 	if (params->is_foreground)
-		return serve(params, -1, err);
+		return serve_mount(params, -1, err);
 	if (pipe2(fds, O_CLOEXEC) < 0)
 		return err_set_errno(err, -errno, "pipe");
 	fflush(NULL);
@@ -196,7 +196,7 @@ int daemon_run(const struct daemon_params *params, struct err *err)
 	if (pid == 0) {
 		close(fds[0]);
 		setsid();
-		_exit(serve(params, fds[1], err) < 0 ? 1 : 0);
+		_exit(serve_mount(params, fds[1], err) < 0 ? 1 : 0);
 	}
 	close(fds[1]);
 	rc = await_ready(fds[0], pid, err);

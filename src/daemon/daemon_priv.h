@@ -71,13 +71,10 @@ void wire_down(struct wire *w);
 /* Says in the log what was mounted. */
 void wire_log(const struct wire *w);
 
-/* wire_look.c: what the mount shows. Any thread; never blocks. published_fini. */
-void wire_look(struct wire *w, struct published *ret);
-/* Renderers of the virtual files; wire is a struct wire. */
+/* wire_look.c: what the mount shows. Renderers of the virtual files; wire is a struct wire. Any
+ * thread; never blocks. */
 int wire_render_stats(void *wire, struct buf_writer *out);
 int wire_render_metrics(void *wire, struct buf_writer *out);
-/* The same with a label in every row; any thread. */
-int wire_render_labelled(void *wire, const char *label, struct buf_writer *out);
 int wire_render_config(void *wire, struct buf_writer *out);
 /* For fs: steps that a training loop tells. */
 int wire_steps(void *wire, uint32_t uid, const struct clairfs_steps *steps);

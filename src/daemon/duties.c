@@ -23,7 +23,7 @@
 
 /* --- when --- */
 
-static uint64_t later(uint64_t now_ns, uint64_t in_ns)
+static uint64_t time_after(uint64_t now_ns, uint64_t in_ns)
 {
 	return in_ns > UINT64_MAX - now_ns ? UINT64_MAX : now_ns + in_ns;
 }
@@ -33,7 +33,7 @@ void duty_times_begin(struct duty_times *t, const struct duty *duties, uint32_t 
 	assert(n <= DUTIES_MAX);
 	t->n = n;
 	for (uint32_t i = 0; i < n; i++)
-		t->next_ns[i] = later(now_ns, duties[i].first_ns);
+		t->next_ns[i] = time_after(now_ns, duties[i].first_ns);
 }
 
 /* The one with the earliest time, or -1. */
@@ -66,7 +66,7 @@ uint64_t duty_times_wait(const struct duty_times *t, uint64_t now_ns)
 void duty_times_done(struct duty_times *t, uint32_t at, uint64_t now_ns, uint64_t in_ns)
 {
 	assert(at < t->n);
-	t->next_ns[at] = later(now_ns, in_ns);
+	t->next_ns[at] = time_after(now_ns, in_ns);
 }
 
 /* --- the thread --- */
@@ -78,17 +78,17 @@ struct duties {
 	int stop_fd;
 };
 
-static uint64_t now_ns(void)
+static uint64_t duties_now_ns(void)
 {
 	return clock_now(clock_monotonic());
 }
 
-static void run(struct duties *d, uint32_t at, short revents)
+static void run_duty(struct duties *d, uint32_t at, short revents)
 {
 	const struct duty *duty = &d->duty[at];
 	uint64_t in_ns = duty->run(duty->ctx, revents);
 
-	duty_times_done(&d->times, at, now_ns(), in_ns ? in_ns : duty->period_ns);
+	duty_times_done(&d->times, at, duties_now_ns(), in_ns ? in_ns : duty->period_ns);
 }
 
 /* Up to the millisecond after: never too early, which would be a loop without a pause. */
@@ -109,14 +109,14 @@ static bool wait_for_one(struct duties *d)
 		fds[i + 1].fd = duty->listen ? duty->listen(duty->ctx) : -1;
 		fds[i + 1].events = POLLPRI;
 	}
-	if (poll(fds, n + 1, timeout_ms(duty_times_wait(&d->times, now_ns()))) < 0) {
+	if (poll(fds, n + 1, timeout_ms(duty_times_wait(&d->times, duties_now_ns()))) < 0) {
 		if (errno != EINTR)
 			log_limited(LOG_LEVEL_WARN, "poll: %s", strerror(errno));
 		return true;
 	}
 	for (uint32_t i = 0; i < n && !fds[0].revents; i++)
 		if (fds[i + 1].revents)
-			run(d, i, fds[i + 1].revents);
+			run_duty(d, i, fds[i + 1].revents);
 	return !fds[0].revents;
 }
 
@@ -124,12 +124,12 @@ static void *duties_main(void *arg)
 {
 	struct duties *d = arg;
 
-	duty_times_begin(&d->times, d->duty, d->times.n, now_ns());
+	duty_times_begin(&d->times, d->duty, d->times.n, duties_now_ns());
 	while (wait_for_one(d)) {
-		int due = duty_times_due(&d->times, now_ns());
+		int due = duty_times_due(&d->times, duties_now_ns());
 
 		if (due >= 0)
-			run(d, (uint32_t)due, 0);
+			run_duty(d, (uint32_t)due, 0);
 	}
 	return NULL;
 }

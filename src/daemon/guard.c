@@ -84,7 +84,7 @@ static bool is_death(const sigset_t *set, pid_t daemon)
 }
 
 /* A process group of its own: what is sent to the daemon's is for the daemon. */
-static void prepare(int told_fd)
+static void guard_prepare(int told_fd)
 {
 	sigset_t all;
 
@@ -98,13 +98,13 @@ static void prepare(int told_fd)
 	closefrom(1);
 }
 
-static _Noreturn void watch(int told_fd, pid_t daemon)
+static _Noreturn void watch_daemon(int told_fd, pid_t daemon)
 {
 	struct place place;
 	sigset_t set;
 	int fd;
 
-	prepare(told_fd);
+	guard_prepare(told_fd);
 	sigemptyset(&set);
 	sigaddset(&set, DEATH);
 	if (chdir("/") < 0 || write(0, "", 1) != 1 ||
@@ -126,7 +126,7 @@ static struct sigaction before[NSIG];
 
 /* Tells the guard, then what would have happened happens: at once for what somebody sent, else when
  * the instruction is executed again. */
-static void crashed(int sig, siginfo_t *info, void *context)
+static void guard_crashed(int sig, siginfo_t *info, void *context)
 {
 	int kept = errno;
 
@@ -141,7 +141,7 @@ static void crashed(int sig, siginfo_t *info, void *context)
 static void catch_crashes(void)
 {
 	static const int crashes[] = { THR_CRASHES, SIGQUIT };
-	struct sigaction act = { .sa_sigaction = crashed, .sa_flags = SA_SIGINFO | SA_ONSTACK };
+	struct sigaction act = { .sa_sigaction = guard_crashed, .sa_flags = SA_SIGINFO | SA_ONSTACK };
 
 	sigemptyset(&act.sa_mask);
 	for (size_t i = 0; i < sizeof(crashes) / sizeof(crashes[0]); i++)
@@ -159,7 +159,7 @@ void guard_start(struct guard *g)
 	signal(SIGCHLD, SIG_DFL); /* else the number of one that has ended may be somebody else's */
 	g->pid = fork();
 	if (g->pid == 0)
-		watch(fds[1], daemon);
+		watch_daemon(fds[1], daemon);
 	close(fds[1]);
 	g->fd = fds[0];
 	if (g->pid < 0) {

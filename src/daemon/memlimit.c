@@ -53,7 +53,7 @@
 #define MALLOC_RESERVE (64 * MIB) /* what glibc reserves for an arena of its own */
 #define MALLOC_ARENAS 1
 
-static uint64_t sub(uint64_t a, uint64_t b)
+static uint64_t sub_or_0(uint64_t a, uint64_t b)
 {
 	return a > b ? a - b : 0;
 }
@@ -114,7 +114,7 @@ uint64_t memlimit_of_cgroup(const char *dir, const char **ret_name)
 	return least;
 }
 
-uint64_t memlimit_held_in(const char *dir)
+uint64_t memlimit_used_in(const char *dir)
 {
 	static const char *const back[] = { "active_file", "inactive_file", "slab_reclaimable",
 					    "total_active_file", "total_inactive_file" };
@@ -129,7 +129,7 @@ uint64_t memlimit_held_in(const char *dir)
 		uint64_t bytes = cgroup_stat(dir, "memory.stat", back[i]);
 
 		if (bytes != CGROUP_NONE)
-			used = sub(used, bytes);
+			used = sub_or_0(used, bytes);
 	}
 	return used;
 }
@@ -201,7 +201,7 @@ static uint64_t of_memory(uint64_t limit, uint64_t own, const struct memlimit_wi
 	uint64_t requests = MIN(b->inflight * REQUEST_BYTES, limit / 8);
 
 	/* The arena's spare is a tenth, what is pushed into the kernel a quarter. */
-	return sub(limit / 2, own + requests + inodes) / 27 * 20;
+	return sub_or_0(limit / 2, own + requests + inodes) / 27 * 20;
 }
 
 /* What is reserved. */
@@ -211,7 +211,7 @@ static uint64_t of_reserved(uint64_t limit, uint64_t used, const struct memlimit
 	uint64_t own = used + MALLOC_RESERVE + OWN_BYTES + wish->n_samples * SAMPLE_BYTES;
 	uint64_t threads = (b->inflight + OTHER_THREADS) * MIB;
 
-	return sub(limit, own + threads + b->inflight * REQUEST_BYTES) / 4 * 3;
+	return sub_or_0(limit, own + threads + b->inflight * REQUEST_BYTES) / 4 * 3;
 }
 
 struct source {
@@ -253,7 +253,7 @@ static void derive_arena(const struct memlimit_wish *wish, struct memlimit_budge
 	uint64_t each = MAX(mean, page) + CACHE_HELD_BYTES, rest;
 
 	ret->tables = wish->index_bytes + wish->n_samples * TABLE_BYTES;
-	rest = sub(ret->ram + ret->ram / 16, ret->tables);
+	rest = sub_or_0(ret->ram + ret->ram / 16, ret->tables);
 	rest -= MIN(wish->n_samples, rest / each) * CACHE_HELD_BYTES;
 	ret->arena = MAX(MIN(rest, ret->ram), least) / page * page;
 }
@@ -286,8 +286,8 @@ void memlimit_derive(const struct memlimits *l, const struct memlimit_wish *wish
 		 least->limit == MEMLIMIT_NONE ? "no limit is known" : least->words);
 	is_real = least->limit == MIN(l->machine, l->cgroup);
 	all = ret->ram + cache_spare_bytes(ret->ram);
-	ret->is_over = all > sub(least->limit, own) ||
-		       (is_real && ret->stage > sub(least->limit, own) - all);
+	ret->is_over = all > sub_or_0(least->limit, own) ||
+		       (is_real && ret->stage > sub_or_0(least->limit, own) - all);
 }
 
 uint64_t memlimit_need(const struct memlimit_budget *b, uint64_t n_entries)

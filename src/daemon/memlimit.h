@@ -23,7 +23,7 @@ void memlimit_read(struct memlimits *ret);
 uint64_t memlimit_of_cgroup(const char *dir, const char **ret_name);
 /* Memory of a cgroup that can be had back from nobody but its processes; MEMLIMIT_NONE: not known.
  */
-uint64_t memlimit_held_in(const char *dir);
+uint64_t memlimit_used_in(const char *dir);
 /* A line of /proc/meminfo, in bytes; MEMLIMIT_NONE: there is none. */
 uint64_t memlimit_meminfo(const char *key);
 /* The most this process ever had in RAM; MEMLIMIT_NONE: not known. */

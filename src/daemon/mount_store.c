@@ -40,7 +40,7 @@ static bool is_kept(struct store *store, const struct dataset *ds, struct entry_
 	return true;
 }
 
-static void claim(struct store *store, const struct dataset *ds, const char *dir)
+static void claim_segments(struct store *store, const struct dataset *ds, const char *dir)
 {
 	uint32_t n = store_bytes(store) ? dataset_n_entries(ds) : 0, n_kept = 0;
 	uint64_t bytes = 0;
@@ -113,10 +113,10 @@ int mount_store_open(const struct mount_opts *o, const struct dataset *ds, struc
 	}
 	store_get_status(ret->store, &st);
 	ret->bytes = st.limit_bytes;
-	ret->held_bytes = st.record_bytes;
+	ret->found_bytes = st.record_bytes;
 	metrics_gauge_set(metrics, METRIC_STORE_EXPECTED_BYTES, expected_bytes(ds, ret->bytes));
 	if (sp.is_persistent)
-		claim(ret->store, ds, o->store_dir);
+		claim_segments(ret->store, ds, o->store_dir);
 	return 0;
 }
 

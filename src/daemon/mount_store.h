@@ -12,7 +12,7 @@
 struct mount_store {
 	struct store *store; /* NULL: none */
 	uint64_t bytes;      /* its budget */
-	uint64_t held_bytes; /* in it when the mount began */
+	uint64_t found_bytes; /* in it when the mount began */
 	bool is_lost;        /* there was to be one, and its drive could not even be opened */
 };
 /* 0 also when there is to be none, or when its drive fails: that is logged and counted. What is

@@ -14,14 +14,14 @@
 
 static_assert(FS_LANES == ORDERS_LANES, "each lane of fs is one of orders");
 
-static void opened(void *ctx, const struct drive_open *open)
+static void tell_opened(void *ctx, const struct drive_open *open)
 {
 	const struct wire *w = ctx;
 
 	orders_opened(w->orders, open);
 }
 
-static void planned(void *ctx, enum plan_state state)
+static void tell_planned(void *ctx, enum plan_state state)
 {
 	const struct wire *w = ctx;
 
@@ -29,14 +29,14 @@ static void planned(void *ctx, enum plan_state state)
 	wait_finished(w->wait, state == PLAN_FINISHED);
 }
 
-static void first(void *ctx, const struct order_info *info, uint32_t generation)
+static void first_order(void *ctx, const struct order_info *info, uint32_t generation)
 {
 	const struct wire *w = ctx;
 
 	wait_set_order(w->wait, info, generation);
 }
 
-static void others(void *ctx, uint32_t generation)
+static void other_orders(void *ctx, uint32_t generation)
 {
 	const struct wire *w = ctx;
 
@@ -90,14 +90,14 @@ int wire_make_search(struct wire *w, struct err *err)
 		.metrics = w->metrics
 	};
 
-	w->watch = (struct drive_watch){ .opened = opened, .planned = planned, .ctx = w };
+	w->watch = (struct drive_watch){ .opened = tell_opened, .planned = tell_planned, .ctx = w };
 	return orders_search(w->orders, &search, err);
 }
 
 void wire_watch_orders(struct wire *w)
 {
-	orders_set_watch(w->orders, &(struct orders_watch){ .first = first,
-							    .others = others,
+	orders_set_watch(w->orders, &(struct orders_watch){ .first = first_order,
+							    .others = other_orders,
 							    .last_reader = last_reader,
 							    .ctx = w });
 }

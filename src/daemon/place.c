@@ -21,7 +21,7 @@
 #include "daemon_priv.h"
 
 /* A plain number below 2^32; false for anything else. */
-static bool number(const char *text, uint64_t *ret)
+static bool parse_id(const char *text, uint64_t *ret)
 {
 	char *end;
 
@@ -50,8 +50,8 @@ static void torchrun_place(struct job_place *p)
 					 .world = getenv("WORLD_SIZE"),
 					 .rank_name = "RANK",
 					 .world_name = "WORLD_SIZE" };
-	if (number(p->place.rank, &rank) && number(getenv("LOCAL_RANK"), &local) &&
-	    number(getenv("LOCAL_WORLD_SIZE"), &count) && local <= rank && local < count)
+	if (parse_id(p->place.rank, &rank) && parse_id(getenv("LOCAL_RANK"), &local) &&
+	    parse_id(getenv("LOCAL_WORLD_SIZE"), &count) && local <= rank && local < count)
 		say_ranks(p, rank - local, count);
 }
 
@@ -90,14 +90,14 @@ static bool tasks_of_node(const char *text, uint64_t node, uint64_t *ret_first, 
 static void slurm_place(struct job_place *p)
 {
 	uint64_t node = 0, first = 0, count = 0, all = 0, proc, local, world;
-	bool has_node = number(getenv("SLURM_NODEID"), &node);
-	bool has_proc = number(getenv("SLURM_PROCID"), &proc);
+	bool has_node = parse_id(getenv("SLURM_NODEID"), &node);
+	bool has_proc = parse_id(getenv("SLURM_PROCID"), &proc);
 
 	p->place = (struct order_place){ .rank = getenv("SLURM_PROCID"),
 					 .world = getenv("SLURM_NTASKS"),
 					 .rank_name = "SLURM_PROCID",
 					 .world_name = "SLURM_NTASKS" };
-	if (!has_proc || !number(p->place.world, &world) || world <= 1 || proc >= world)
+	if (!has_proc || !parse_id(p->place.world, &world) || world <= 1 || proc >= world)
 		return; /* nothing to share, or nothing that can be right */
 	if (!has_node || !tasks_of_node(getenv("SLURM_TASKS_PER_NODE"), node, &first, &count, &all))
 		p->place.why =
@@ -105,7 +105,7 @@ static void slurm_place(struct job_place *p)
 			"this node";
 	else if (all != world)
 		p->place.why = "SLURM_TASKS_PER_NODE does not have SLURM_NTASKS tasks";
-	else if (number(getenv("SLURM_LOCALID"), &local) && first + local != proc)
+	else if (parse_id(getenv("SLURM_LOCALID"), &local) && first + local != proc)
 		p->place.why = "the tasks are not dealt out node by node";
 	else
 		say_ranks(p, first, count);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Gives memory back while others need it. A duty looks, once a second and four times while it is
- * short, at each cgroup above us that has a limit: how much of it is held by processes and
+ * short, at each cgroup above us that has a limit: how much of it is used by processes and
  * cannot be reclaimed. That a cgroup is full says nothing, as page cache fills every one; so does
  * that its memory.high is passed. Between two looks it waits for the kernel's word that tasks stall
  * (PSI), by a trigger of our own cgroup or of the machine; where triggers are refused it reads the
@@ -56,7 +56,7 @@ struct pressure {
 
 enum pressure_level pressure_judge(const struct pressure_sight *s)
 {
-	uint64_t room = s->limit > s->held ? s->limit - s->held : 0;
+	uint64_t room = s->limit > s->used ? s->limit - s->used : 0;
 	uint64_t spare = MIN(s->machine / 16, MACHINE_SPARE);
 	bool is_near = s->limit != MEMLIMIT_NONE && room < s->limit / 2;
 	bool is_tight = s->limit != MEMLIMIT_NONE && room < s->limit / 4;
@@ -106,22 +106,22 @@ static void look_at_use(void *ctx, const char *dir)
 {
 	struct looking *l = ctx;
 	const char *name;
-	uint64_t limit = memlimit_of_cgroup(dir, &name), high, held;
+	uint64_t limit = memlimit_of_cgroup(dir, &name), high, used;
 
 	if (limit == MEMLIMIT_NONE)
 		return;
 	high = cgroup_stat(dir, "memory.events", "high");
 	if (high != CGROUP_NONE)
 		l->n_high += high;
-	held = memlimit_held_in(dir);
+	used = memlimit_used_in(dir);
 	/* The first version writes a number for none, larger than any machine. */
-	if (held == MEMLIMIT_NONE || limit > l->sight.machine)
+	if (used == MEMLIMIT_NONE || limit > l->sight.machine)
 		return;
 	if (l->sight.limit != MEMLIMIT_NONE &&
-	    (double)held / (double)limit <= (double)l->sight.held / (double)l->sight.limit)
+	    (double)used / (double)limit <= (double)l->sight.used / (double)l->sight.limit)
 		return;
 	l->sight.limit = limit;
-	l->sight.held = held;
+	l->sight.used = used;
 }
 
 static bool is_stalled_on_average(const struct pressure *p)

@@ -14,7 +14,7 @@ struct metrics;
 
 /* What is seen at a moment. */
 struct pressure_sight {
-	uint64_t limit, held; /* of the cgroup that is nearest to its limit; held: see memlimit.h */
+	uint64_t limit, used; /* of the cgroup that is nearest to its limit; used: see memlimit.h */
 	uint64_t machine, available;
 	bool is_stalled; /* tasks of our cgroup (is_ours), or of the machine, wait for memory */
 	bool is_ours;

@@ -68,7 +68,7 @@ static int check_paths(struct wire *w, const struct daemon_params *params, struc
 	return check_apart(w, err);
 }
 
-static int check_empty(const struct wire *w, struct err *err)
+static int check_is_empty(const struct wire *w, struct err *err)
 {
 	DIR *dir = opendir(w->mountpoint);
 	const struct dirent *entry;
@@ -86,7 +86,7 @@ static int check_empty(const struct wire *w, struct err *err)
 
 /* What is cheap to find out before a scan that may take minutes; fs_new and store_open look again.
  */
-static int check_dirs(const struct wire *w, struct err *err)
+static int check_mount_dirs(const struct wire *w, struct err *err)
 {
 	struct stat st;
 
@@ -147,9 +147,9 @@ int wire_check(struct wire *w, const struct daemon_params *params, struct err *e
 	if (rc == 0)
 		rc = wire_check_textfile(w, err);
 	if (rc == 0 && !w->fuse_fd)
-		rc = check_empty(w, err);
+		rc = check_is_empty(w, err);
 	if (rc == 0)
-		rc = check_dirs(w, err);
+		rc = check_mount_dirs(w, err);
 	return rc == 0 ? open_tape(w, err) : rc;
 }
 
@@ -159,7 +159,7 @@ static void show_scan(void *ctx, uint64_t entries)
 		(unsigned long long)entries);
 }
 
-static int open_dataset(struct wire *w, const struct daemon_params *params, struct err *err)
+static int wire_dataset(struct wire *w, const struct daemon_params *params, struct err *err)
 {
 	AUTO_FREE char *dir = dataset_snapshot_place(w->opts->snapshot_dir);
 	struct dataset_params dp = { .source = w->source,
@@ -366,7 +366,7 @@ int wire_prepare(struct wire *w, const struct daemon_params *params, struct err 
 		return err_set(err, -ENOMEM, "out of memory");
 	rc = process_describe_mount(w, err);
 	if (rc == 0)
-		rc = open_dataset(w, params, err);
+		rc = wire_dataset(w, params, err);
 	if (rc == 0)
 		rc = wire_make_orders(w, err);
 	if (rc == 0)

@@ -75,7 +75,8 @@ static void update_gauges(struct wire *w)
 	process_update_metrics(w->metrics);
 }
 
-void wire_look(struct wire *w, struct published *ret)
+/* published_fini. */
+static void look_at_all(struct wire *w, struct published *ret)
 {
 	struct fs_status fs;
 
@@ -116,13 +117,14 @@ int wire_render_stats(void *ctx, struct buf_writer *out)
 	struct published p;
 	int rc;
 
-	wire_look(ctx, &p);
+	look_at_all(ctx, &p);
 	rc = publish_stats_text(&p, out);
 	published_fini(&p);
 	return rc;
 }
 
-int wire_render_labelled(void *ctx, const char *label, struct buf_writer *out)
+/* With a label in every row. */
+static int render_labelled(void *ctx, const char *label, struct buf_writer *out)
 {
 	struct wire *w = ctx;
 
@@ -133,7 +135,7 @@ int wire_render_labelled(void *ctx, const char *label, struct buf_writer *out)
 
 int wire_render_metrics(void *ctx, struct buf_writer *out)
 {
-	return wire_render_labelled(ctx, "", out);
+	return render_labelled(ctx, "", out);
 }
 
 int wire_render_config(void *ctx, struct buf_writer *out)
@@ -164,7 +166,7 @@ int wire_check_textfile(struct wire *w, struct err *err)
 
 void wire_make_textfile(struct wire *w)
 {
-	struct publish_source source = { wire_render_labelled, w, w->metrics };
+	struct publish_source source = { render_labelled, w, w->metrics };
 	struct err err = { 0 };
 
 	if (!w->textfile_path)
@@ -177,7 +179,7 @@ void wire_make_textfile(struct wire *w)
 /* --- the report --- */
 
 /* The hook's word for the job, else its batch system's. */
-static void job_name(struct wire *w, char out[64])
+static void report_job_name(struct wire *w, char out[64])
 {
 	static const char *const names[] = { "SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID" };
 
@@ -191,7 +193,7 @@ static void job_name(struct wire *w, char out[64])
 	}
 }
 
-static void host_name(char out[256])
+static void report_host_name(char out[256])
 {
 	char name[256] = "";
 
@@ -199,7 +201,7 @@ static void host_name(char out[256])
 	job_name_clean(name, sizeof(name), out, 256);
 }
 
-static double seconds(struct timeval tv)
+static double timeval_seconds(struct timeval tv)
 {
 	return (double)tv.tv_sec + (double)tv.tv_usec / 1e6;
 }
@@ -213,14 +215,14 @@ static void look_back(struct wire *w, const struct published *last, struct publi
 	getrusage(RUSAGE_SELF, &use);
 	*ret = (struct published_report){ .last = last,
 					  .ended = now.tv_sec,
-					  .cpu_user_s = seconds(use.ru_utime),
-					  .cpu_system_s = seconds(use.ru_stime),
+					  .cpu_user_s = timeval_seconds(use.ru_utime),
+					  .cpu_system_s = timeval_seconds(use.ru_stime),
 					  .max_memory_bytes = (uint64_t)use.ru_maxrss * 1024,
 					  .store_bytes = w->store.bytes,
-					  .store_held_bytes = w->store.held_bytes,
+					  .store_found_bytes = w->store.found_bytes,
 					  .ranks = hook_report_json(&w->hook) };
-	job_name(w, ret->job);
-	host_name(ret->host);
+	report_job_name(w, ret->job);
+	report_host_name(ret->host);
 	wait_look(w->wait, &ret->wait);
 	ret->replay = calloc(MAX(ret->wait.n_ranks, 1), sizeof(*ret->replay));
 	for (uint32_t i = 0; ret->replay && i < ret->wait.n_ranks; i++)
@@ -235,7 +237,7 @@ void wire_write_report(struct wire *w)
 
 	if (report_place_is_none(&w->report))
 		return;
-	wire_look(w, &last);
+	look_at_all(w, &last);
 	look_back(w, &last, &report);
 	text = publish_report_text(&report);
 	report_place_write(&w->report, &report, text);

@@ -65,7 +65,7 @@ struct reader {
 };
 
 /* 1: in the group, 0: not, -1: not known. */
-static int is_in_group(struct reader *r, gid_t gid)
+static int reader_is_in_group(struct reader *r, gid_t gid)
 {
 	if (r->ctx->gid == gid)
 		return 1;
@@ -84,7 +84,7 @@ static int is_in_group(struct reader *r, gid_t gid)
 }
 
 /* bit: 4 to read, 1 to search. */
-static bool may(struct reader *r, uint32_t uid, uint32_t gid, unsigned mode, unsigned bit)
+static bool reader_may(struct reader *r, uint32_t uid, uint32_t gid, unsigned mode, unsigned bit)
 {
 	bool group = mode >> 3 & bit, other = mode & bit;
 	int member;
@@ -93,7 +93,7 @@ static bool may(struct reader *r, uint32_t uid, uint32_t gid, unsigned mode, uns
 		return mode >> 6 & bit;
 	if (group == other)
 		return group;
-	member = is_in_group(r, gid);
+	member = reader_is_in_group(r, gid);
 	return member > 0 ? group : member == 0 && other;
 }
 
@@ -104,7 +104,7 @@ static bool may_come_to(const struct fs *fs, struct reader *r, struct entry_id e
 	do {
 		entry = dataset_parent(fs->params.dataset, entry);
 		dataset_stat(fs->params.dataset, entry, &dir);
-		if (!may(r, dir.st_uid, dir.st_gid, dir.st_mode, 1))
+		if (!reader_may(r, dir.st_uid, dir.st_gid, dir.st_mode, 1))
 			return false;
 	} while (!entry_eq(entry, ENTRY_ROOT));
 	return true;
@@ -114,7 +114,7 @@ bool fs_access_may_read(const struct fs *fs, fuse_req_t req, struct entry_id ent
 			const struct cache_rights *rights)
 {
 	struct reader r = { .req = req, .ctx = fuse_req_ctx(req) };
-	bool is_let = (may(&r, rights->uid, rights->gid, rights->mode, 4) &&
+	bool is_let = (reader_may(&r, rights->uid, rights->gid, rights->mode, 4) &&
 		       may_come_to(fs, &r, entry)) ||
 		      is_privileged(r.ctx);
 

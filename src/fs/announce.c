@@ -131,7 +131,7 @@ static bool is_order(const struct fs_told *told)
 	return !told->list || told->list->flags & CLAIRFS_LIST_LAST;
 }
 
-static int tell(struct fs *fs, const struct fs_told *told, struct buf_writer *answer)
+static int tell_order(struct fs *fs, const struct fs_told *told, struct buf_writer *answer)
 {
 	int rc = -ENOTCONN;
 
@@ -170,7 +170,7 @@ static void *asked_main(void *arg)
 	while ((ann = announcement_take(asked))) {
 		ann->status = -EINTR;
 		if (!atomic_load(&ann->is_gone))
-			ann->status = tell(asked->fs, &ann->told, &ann->answer);
+			ann->status = tell_order(asked->fs, &ann->told, &ann->answer);
 		ann->serial = atomic_load(&a->n_told);
 		mutex_lock(&asked->mu);
 		ann->is_finished = true;
@@ -197,7 +197,7 @@ int fs_announce_start(struct fs *fs, struct err *err)
 /* --- requests --- */
 
 /* The one who asked was sent a signal. */
-static void interrupted(fuse_req_t req, void *data)
+static void announcement_interrupted(fuse_req_t req, void *data)
 {
 	struct announcement *ann = data;
 	struct fs_asked *asked = ann->asked;
@@ -248,10 +248,10 @@ static struct announcement *announcement_new(fuse_req_t req, enum announce_kind 
 	return ann;
 }
 
-static void answer(struct fs *fs, struct announcement *ann);
+static void answer_announcement(struct fs *fs, struct announcement *ann);
 
 /* Has it taken by the thread of who asks, or answers at once why not. */
-static void ask(struct fs *fs, struct announcement *take_ann)
+static void queue_announcement(struct fs *fs, struct announcement *take_ann)
 {
 	struct fs_asked *asked = &fs->announce.asked[take_ann->told.lane];
 	bool is_full;
@@ -263,7 +263,7 @@ static void ask(struct fs *fs, struct announcement *take_ann)
 		return;
 	}
 	if (take_ann->req)
-		fuse_req_interrupt_func(take_ann->req, interrupted, take_ann);
+		fuse_req_interrupt_func(take_ann->req, announcement_interrupted, take_ann);
 	mutex_lock(&asked->mu);
 	is_full = asked->n_waiting >= FS_ASKED_MAX;
 	if (!is_full) {
@@ -278,11 +278,11 @@ static void ask(struct fs *fs, struct announcement *take_ann)
 	take_ann->status = -EAGAIN;
 	buf_printf(&take_ann->answer, "%d orders of this user wait already: tell it again later",
 		   FS_ASKED_MAX);
-	answer(fs, take_ann);
+	answer_announcement(fs, take_ann);
 }
 
 /* False: the request is answered. */
-static bool is_right(fuse_req_t req, int rc)
+static bool is_request_right(fuse_req_t req, int rc)
 {
 	if (rc < 0)
 		fuse_reply_err(req, -rc);
@@ -296,7 +296,7 @@ void fs_announce_ioctl(fuse_req_t req, struct fs *fs, const void *in, size_t in_
 	struct clairfs_hint hint;
 	int rc = fs->params.announce ? hint_check(in, in_size, out_size, &hint) : -ENOTTY;
 
-	if (!is_right(req, rc))
+	if (!is_request_right(req, rc))
 		return;
 	if (!fs_may_tell(fuse_req_ctx(req)->uid)) {
 		hint = (struct clairfs_hint){ CLAIRFS_HINT_VERSION, -EPERM, FS_REFUSAL, "" };
@@ -305,7 +305,7 @@ void fs_announce_ioctl(fuse_req_t req, struct fs *fs, const void *in, size_t in_
 	}
 	ann = announcement_new(req, ANNOUNCE_IOCTL, hint.text, hint.job);
 	if (ann)
-		ask(fs, ann);
+		queue_announcement(fs, ann);
 	else
 		fuse_reply_err(req, ENOMEM);
 }
@@ -324,7 +324,7 @@ void fs_announce_list(fuse_req_t req, struct fs *fs, const void *in, size_t in_s
 	struct clairfs_list list;
 	int rc = fs->params.announce ? hint_check_list(in, in_size, out_size, &list) : -ENOTTY;
 
-	if (!is_right(req, rc))
+	if (!is_request_right(req, rc))
 		return;
 	if (!fs_may_tell(fuse_req_ctx(req)->uid)) {
 		refuse_list(req, &list);
@@ -337,7 +337,7 @@ void fs_announce_list(fuse_req_t req, struct fs *fs, const void *in, size_t in_s
 	}
 	ann->list = list;
 	ann->told.list = &ann->list;
-	ask(fs, ann);
+	queue_announcement(fs, ann);
 }
 
 /* The same question of the same thread within a second, and no other order was told since. */
@@ -379,7 +379,7 @@ void fs_announce_lookup(fuse_req_t req, struct fs *fs, const char *name)
 	asked->last_pid = pid;
 	asked->last_serial = 0;
 	snprintf(asked->last_name, sizeof(asked->last_name), "%s", name);
-	ask(fs, ann);
+	queue_announcement(fs, ann);
 }
 
 static void finish_lookup(struct fs *fs, struct announcement *ann, const char *line)
@@ -412,7 +412,7 @@ static void finish_list(struct announcement *ann, const char *line)
 }
 
 /* Uses up the announcement. */
-static void answer(struct fs *fs, struct announcement *ann)
+static void answer_announcement(struct fs *fs, struct announcement *ann)
 {
 	const char *line;
 
@@ -437,5 +437,5 @@ void fs_announce_finish(struct fs *fs)
 
 	(void)got;
 	while ((node = queue_try_pop(&fs->announce.done)))
-		answer(fs, container_of(node, struct announcement, node));
+		answer_announcement(fs, container_of(node, struct announcement, node));
 }

@@ -65,7 +65,7 @@ static int dead_mount(const char *path, struct err *err)
 		       path);
 }
 
-static int check_empty(const char *path, struct err *err)
+static int check_is_empty_dir(const char *path, struct err *err)
 {
 	DIR *dir = opendir(path);
 	struct dirent *entry;
@@ -105,7 +105,7 @@ static int check_mountpoint(const char *path, struct err *err)
 					 : err_set_errno(err, -errno, "mountpoint %s", path);
 	if (stx.stx_attributes & STATX_ATTR_MOUNT_ROOT && sfs.f_type == FUSE_FS_MAGIC)
 		return err_set(err, -EBUSY, "mountpoint %s is mounted already", path);
-	return check_empty(path, err);
+	return check_is_empty_dir(path, err);
 }
 
 static int check_device(struct err *err)
@@ -211,7 +211,7 @@ int fs_mount_identify(struct fs *fs, struct err *err)
 					     fs->mountpoint);
 }
 
-static int run_fusermount(const char *mountpoint)
+static int fusermount_end(const char *mountpoint)
 {
 	AUTO_FREE char *program = fs_caps_fusermount();
 	char a0[] = "fusermount3", a1[] = "-u", a2[] = "-z", a3[] = "-q", a4[] = "--";
@@ -243,7 +243,7 @@ static void unmount_path(struct fs *fs)
 		return;
 	if (umount2(fs->mountpoint, MNT_DETACH | UMOUNT_NOFOLLOW) == 0 || fs->params.fuse_fd)
 		return; /* what root has mounted for us, root takes away */
-	rc = geteuid() == 0 && errno != EPERM ? -errno : run_fusermount(fs->mountpoint);
+	rc = geteuid() == 0 && errno != EPERM ? -errno : fusermount_end(fs->mountpoint);
 	if (rc < 0)
 		log_warn("%s cannot be unmounted (%s)", fs->mountpoint, strerror(-rc));
 }

@@ -107,7 +107,7 @@ static bool put_child(struct listing *l, struct entry_id child, off_t next)
 }
 
 /* The children from `first` on that fit; returns the first one that did not. */
-static uint32_t put_children(struct listing *l, struct entry_id dir, uint32_t first)
+static uint32_t list_children(struct listing *l, struct entry_id dir, uint32_t first)
 {
 	const struct dataset *ds = l->fs->params.dataset;
 	uint32_t i, n = dataset_n_children(ds, dir);
@@ -140,7 +140,7 @@ static void put_vfiles(struct listing *l, off_t off)
 		(void)put_entry(l, FS_ADIR_NAME, &adir, OFF_CHILDREN + (off_t)n + 1);
 }
 
-static void list(struct listing *l, off_t off)
+static void list_dir(struct listing *l, off_t off)
 {
 	const struct dataset *ds = l->fs->params.dataset;
 	uint32_t first = off > OFF_CHILDREN ? (uint32_t)(off - OFF_CHILDREN) : 0, end = first;
@@ -155,7 +155,7 @@ static void list(struct listing *l, off_t off)
 		if (l->ino == FS_INO_VDIR)
 			put_vfiles(l, off);
 		else if (l->ino != FS_INO_ADIR) /* of that nothing is listed */
-			end = put_children(l, dir, first);
+			end = list_children(l, dir, first);
 	}
 	if (fuse_reply_buf(l->req, l->fs->dir_buf, l->used) != 0 || !l->is_plus)
 		return;
@@ -178,7 +178,7 @@ static void read_dir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, boo
 		fuse_reply_err(req, EINVAL);
 		return;
 	}
-	list(&l, off);
+	list_dir(&l, off);
 }
 
 void fs_op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,

@@ -17,7 +17,7 @@
 #include "fs_priv.h"
 #include "hint_check.h"
 
-static void count(fuse_req_t req, enum metric id)
+static void count_upcall(fuse_req_t req, enum metric id)
 {
 	metrics_add(fs_of(req)->params.metrics, id, 1);
 }
@@ -29,7 +29,7 @@ void fs_op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	size_t len = strnlen(name, FS_NAME_MAX + 1);
 	struct entry_id dir, entry;
 
-	count(req, METRIC_UPCALL_LOOKUP);
+	count_upcall(req, METRIC_UPCALL_LOOKUP);
 	if (fs_is_virtual(parent) || (parent == FS_INO_ROOT && strcmp(name, FS_VDIR_NAME) == 0)) {
 		fs_vfile_lookup(req, fs, parent, name);
 		return;
@@ -64,7 +64,7 @@ struct fs_look {
 
 /* Also when the source has failed: then the size is what was known, and asked for again. A file that
  * is gone is gone: there will be no READ to say it. */
-static void look_done(struct cache_read *read, int status, const struct iovec *iov, int n_iov)
+static void getattr_looked(struct cache_read *read, int status, const struct iovec *iov, int n_iov)
 {
 	struct fs_look *look = container_of(read, struct fs_look, read);
 	struct fuse_entry_param param;
@@ -92,7 +92,7 @@ static void look_first(fuse_req_t req, struct fs *fs, struct entry_id entry, fus
 	look->req = req;
 	look->ino = ino;
 	look->read.entry = entry;
-	look->read.done = look_done;
+	look->read.done = getattr_looked;
 	cache_look(fs->params.cache, &look->read);
 }
 
@@ -102,7 +102,7 @@ void fs_op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	struct fuse_entry_param param;
 	struct entry_id entry;
 
-	count(req, METRIC_UPCALL_GETATTR);
+	count_upcall(req, METRIC_UPCALL_GETATTR);
 	if (fs_is_virtual(ino)) {
 		fs_vfile_getattr(req, fs, ino);
 		return;
@@ -122,14 +122,14 @@ void fs_op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 
 void fs_op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t n)
 {
-	count(req, METRIC_UPCALL_FORGET);
+	count_upcall(req, METRIC_UPCALL_FORGET);
 	fs_inode_forgotten(fs_of(req), ino, n);
 	fuse_reply_none(req);
 }
 
 void fs_op_forget_multi(fuse_req_t req, size_t n, struct fuse_forget_data *forgets)
 {
-	count(req, METRIC_UPCALL_FORGET);
+	count_upcall(req, METRIC_UPCALL_FORGET);
 	for (size_t i = 0; i < n; i++)
 		fs_inode_forgotten(fs_of(req), forgets[i].ino, forgets[i].nlookup);
 	fuse_reply_none(req);
@@ -139,7 +139,7 @@ void fs_op_statfs(fuse_req_t req, fuse_ino_t ino)
 {
 	struct statvfs st;
 
-	count(req, METRIC_UPCALL_STATFS);
+	count_upcall(req, METRIC_UPCALL_STATFS);
 	fs_statfs_get(fs_of(req), &st);
 	fuse_reply_statfs(req, &st);
 }
@@ -198,7 +198,7 @@ static void reply_ioctl(fuse_req_t req, int rc)
 void fs_op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg, struct fuse_file_info *fi,
 		 unsigned flags, const void *in, size_t in_size, size_t out_size)
 {
-	count(req, METRIC_UPCALL_IOCTL);
+	count_upcall(req, METRIC_UPCALL_IOCTL);
 	if (cmd == CLAIRFS_IOC_ANNOUNCE && fs_is_virtual(ino))
 		fs_announce_ioctl(req, fs_of(req), in, in_size, out_size);
 	else if (cmd == CLAIRFS_IOC_LIST && fs_is_virtual(ino))
@@ -213,30 +213,30 @@ void fs_op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg, struct
 
 void fs_op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
 {
-	count(req, METRIC_UPCALL_XATTR);
+	count_upcall(req, METRIC_UPCALL_XATTR);
 	fuse_reply_err(req, ENOSYS);
 }
 
 void fs_op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 {
-	count(req, METRIC_UPCALL_XATTR);
+	count_upcall(req, METRIC_UPCALL_XATTR);
 	fuse_reply_err(req, ENOSYS);
 }
 
 void fs_op_access(fuse_req_t req, fuse_ino_t ino, int mask)
 {
-	count(req, METRIC_UPCALL_OTHER);
+	count_upcall(req, METRIC_UPCALL_OTHER);
 	fuse_reply_err(req, ENOSYS);
 }
 
 void fs_op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
 {
-	count(req, METRIC_UPCALL_OTHER);
+	count_upcall(req, METRIC_UPCALL_OTHER);
 	fuse_reply_err(req, ENOSYS); /* to the kernel this is success, from now on without asking */
 }
 
 void fs_op_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fuse_file_info *fi)
 {
-	count(req, METRIC_UPCALL_OTHER);
+	count_upcall(req, METRIC_UPCALL_OTHER);
 	fuse_reply_err(req, ENOSYS); /* SEEK_DATA and SEEK_HOLE: the kernel then knows no holes */
 }

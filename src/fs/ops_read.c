@@ -117,7 +117,7 @@ static struct fs_read *reads_get(struct fs *fs, fuse_req_t req, int *rc)
 	return NULL;
 }
 
-static bool claim(struct fs_read *r)
+static bool read_claim(struct fs_read *r)
 {
 	return !atomic_exchange(&r->is_answered, true);
 }
@@ -131,7 +131,7 @@ void fs_reads_refuse(struct fs *fs)
 	for (struct list *node = reads->out.next; node != &reads->out; node = node->next) {
 		struct fs_read *r = container_of(node, struct fs_read, node);
 
-		if (claim(r))
+		if (read_claim(r))
 			fuse_reply_err(r->req, ENOTCONN);
 	}
 	mutex_unlock(&reads->mu);
@@ -190,11 +190,11 @@ void fs_op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	fuse_reply_err(req, ENOSYS);
 }
 
-static void read_done(struct cache_read *read, int status, const struct iovec *iov, int n_iov)
+static void read_answered(struct cache_read *read, int status, const struct iovec *iov, int n_iov)
 {
 	struct fs_read *r = read->ctx;
 
-	if (!claim(r))
+	if (!read_claim(r))
 		; /* the unmount was first */
 	else if (read->rights.is_narrowed &&
 		 !fs_access_may_read(r->fs, r->req, read->entry, &read->rights))
@@ -243,7 +243,7 @@ void fs_op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct f
 	r->read.reader = reader;
 	r->read.renewal = fs_renewal_of(ino);
 	r->read.is_direct = fi && fi->flags & O_DIRECT;
-	r->read.done = read_done;
+	r->read.done = read_answered;
 	r->read.ctx = r;
 	cache_read(fs->params.cache, &r->read);
 }

@@ -38,7 +38,7 @@ void overheard_begin(struct overheard *o)
 }
 
 /* A line of fusermount3 is the reason (the first one is), others were meant for stderr. */
-static void take_line(char *line, struct err *said)
+static void take_fuse_line(char *line, struct err *said)
 {
 	char shown[256];
 
@@ -68,6 +68,6 @@ void overheard_end(struct overheard *o, struct err *said)
 		next = strchr(line, '\n');
 		if (next)
 			*next++ = 0;
-		take_line(line, said);
+		take_fuse_line(line, said);
 	}
 }

@@ -75,7 +75,7 @@ const struct fuse_lowlevel_ops fs_ops = {
 };
 
 /* Takes what is there. -EAGAIN when that was all, -ENODEV when the connection is gone. */
-static int drain(struct fs *fs, struct fuse_buf *buf)
+static int reactor_drain(struct fs *fs, struct fuse_buf *buf)
 {
 	while (!atomic_load_explicit(&fs->is_quitting, memory_order_relaxed)) {
 		int rc = fuse_session_receive_buf(fs->se, buf);
@@ -89,7 +89,7 @@ static int drain(struct fs *fs, struct fuse_buf *buf)
 }
 
 /* Wakes fs_wait and fs_start: nobody serves the mount any more, or not for long. */
-static void ended(struct fs *fs)
+static void reactor_ended(struct fs *fs)
 {
 	mutex_lock(&fs->mu);
 	fs->is_ended = true;
@@ -108,17 +108,17 @@ void *fs_reactor_main(void *arg)
 	bool is_broken = false;
 	int rc;
 
-	while ((rc = drain(fs, &buf)) != -ENODEV && !fds[0].revents) {
+	while ((rc = reactor_drain(fs, &buf)) != -ENODEV && !fds[0].revents) {
 		if (rc != -EAGAIN && !is_broken) {
 			log_error("the FUSE device cannot be read (errno %d): unmounting", -rc);
 			is_broken = true;
-			ended(fs);
+			reactor_ended(fs);
 		}
 		poll(fds, rc == -EAGAIN ? 3 : 2, rc == -EAGAIN ? -1 : BROKEN_POLL_MS);
 		if (fds[1].revents)
 			fs_announce_finish(fs);
 	}
 	free(buf.mem);
-	ended(fs);
+	reactor_ended(fs);
 	return NULL;
 }

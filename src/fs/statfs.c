@@ -50,7 +50,7 @@ static void statfs_put(struct fs_statfs *s)
 }
 
 /* Must not use the clock: it is the caller's, and may be gone. */
-static void *ask_main(void *arg)
+static void *statfs_main(void *arg)
 {
 	struct fs_statfs *s = arg;
 	struct statvfs st;
@@ -73,7 +73,7 @@ static void ask_locked(struct fs_statfs *s) REQUIRES(&s->mu)
 	struct thr thr = { .is_started = false };
 
 	s->at_ns = clock_now(s->clock);
-	if (thr_start(&thr, "fs-statfs", ask_main, s, NULL) < 0)
+	if (thr_start(&thr, "fs-statfs", statfs_main, s, NULL) < 0)
 		return; /* the last answer will do */
 	pthread_detach(thr.id);
 	s->is_asking = true;

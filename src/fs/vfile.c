@@ -124,7 +124,7 @@ struct share {
 };
 
 /* Texts of one user, or of all that fs_may_tell leaves out. */
-static struct share share_of(struct fs *fs, uid_t uid, bool is_of_others)
+static struct share vfile_share(struct fs *fs, uid_t uid, bool is_of_others)
 {
 	struct share share = { .n = 0 };
 
@@ -147,7 +147,7 @@ static struct fs_snapshot *oldest_of_greediest(struct fs *fs)
 
 	for (struct list *node = fs->snapshots.next; node != &fs->snapshots; node = node->next) {
 		struct fs_snapshot *s = container_of(node, struct fs_snapshot, node);
-		struct share share = fs_may_tell(s->uid) ? most : share_of(fs, s->uid, false);
+		struct share share = fs_may_tell(s->uid) ? most : vfile_share(fs, s->uid, false);
 
 		if (!most.oldest || share.bytes > most.bytes ||
 		    (share.bytes == most.bytes && share.n > most.n))
@@ -157,21 +157,21 @@ static struct fs_snapshot *oldest_of_greediest(struct fs *fs)
 }
 
 /* Room for a text of that size; the newest one of a user may be larger than its share. */
-static void make_room(struct fs *fs, uid_t uid, size_t size)
+static void vfile_make_room(struct fs *fs, uid_t uid, size_t size)
 {
-	struct share own = share_of(fs, uid, false), others;
+	struct share own = vfile_share(fs, uid, false), others;
 
 	while (own.n && (own.n >= FS_USER_TEXTS || own.bytes + size > FS_USER_TEXT_BYTES)) {
 		snapshot_drop(fs, own.oldest);
-		own = share_of(fs, uid, false);
+		own = vfile_share(fs, uid, false);
 	}
 	if (fs_may_tell(uid))
 		return;
-	others = share_of(fs, uid, true);
+	others = vfile_share(fs, uid, true);
 	while (others.n &&
 	       (others.n >= FS_OTHERS_TEXTS || others.bytes + size > FS_OTHERS_TEXT_BYTES)) {
 		snapshot_drop(fs, oldest_of_greediest(fs));
-		others = share_of(fs, uid, true);
+		others = vfile_share(fs, uid, true);
 	}
 }
 
@@ -200,7 +200,7 @@ static struct fs_snapshot *snapshot_new(struct fs *fs, uid_t uid, struct buf_wri
 		buf_writer_fini(take_text);
 		return NULL;
 	}
-	make_room(fs, uid, take_text->size);
+	vfile_make_room(fs, uid, take_text->size);
 	list_init(&s->waiters);
 	s->text = *take_text;
 	s->uid = uid;
@@ -287,7 +287,7 @@ void fs_vfile_end_waiting(struct fs *fs)
 }
 
 /* Who waits was sent a signal. */
-static void interrupted(fuse_req_t req, void *data)
+static void vfile_interrupted(fuse_req_t req, void *data)
 {
 	struct waiter *w = data;
 	struct fs_snapshot *s = w->s;
@@ -316,7 +316,7 @@ static void wait_for_text(fuse_req_t req, struct fs_snapshot *s)
 	w->req = req;
 	list_push_tail(&s->waiters, &w->node);
 	s->n_waiters++;
-	fuse_req_interrupt_func(req, interrupted, w);
+	fuse_req_interrupt_func(req, vfile_interrupted, w);
 }
 
 void fs_vfile_reply_refused(fuse_req_t req, struct fs *fs)

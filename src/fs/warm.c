@@ -24,7 +24,7 @@
 #define FIRST_ROUND 4096 /* entries */
 #define HOLD_ENTRIES 256
 #define MIN_REST_NS (2 * NS_PER_MS)
-#define RESTS_PER_HOLD 9
+#define RESTS_PER_OPEN 9
 #define NICE 10
 
 void fs_warm_init(struct fs *fs)
@@ -48,7 +48,7 @@ void fs_warm_quit(struct fs *fs)
 }
 
 /* False when the thread shall end. */
-static bool rest(struct fs *fs, uint64_t ns)
+static bool warm_rest(struct fs *fs, uint64_t ns)
 {
 	struct fs_warm *warm = &fs->warm;
 	bool is_quitting;
@@ -61,7 +61,7 @@ static bool rest(struct fs *fs, uint64_t ns)
 	return !is_quitting;
 }
 
-static void begun(struct fs *fs)
+static void warm_begun(struct fs *fs)
 {
 	mutex_lock(&fs->mu);
 	fs->is_warm_begun = true;
@@ -70,7 +70,7 @@ static void begun(struct fs *fs)
 }
 
 /* Lists a part of a directory, from *at on; false at its end, or when it cannot be listed. */
-static bool list_part(struct fs *fs, const char *path, long *at)
+static bool warm_list_part(struct fs *fs, const char *path, long *at)
 {
 	DIR *dir = opendir(path);
 	uint32_t n = 0;
@@ -91,7 +91,7 @@ static bool list_part(struct fs *fs, const char *path, long *at)
 }
 
 /* False when the thread shall end or enough is known. */
-static bool list_dir(struct fs *fs, struct entry_id entry)
+static bool warm_list_dir(struct fs *fs, struct entry_id entry)
 {
 	char path[PATH_MAX];
 	bool is_more = true;
@@ -100,19 +100,19 @@ static bool list_dir(struct fs *fs, struct entry_id entry)
 	if (fs_path(fs, entry, path, sizeof(path)) < 0)
 		return true;
 	while (is_more) {
-		uint64_t from_ns = clock_now(fs->params.clock), held_ns;
+		uint64_t from_ns = clock_now(fs->params.clock), open_ns;
 
-		is_more = list_part(fs, path, &at);
+		is_more = warm_list_part(fs, path, &at);
 		if (fs->warm.known >= fs->params.inodes_ahead)
 			return false;
-		held_ns = clock_now(fs->params.clock) - from_ns;
+		open_ns = clock_now(fs->params.clock) - from_ns;
 		if (fs->warm.known < FIRST_ROUND) {
-			if (!rest(fs, 0))
+			if (!warm_rest(fs, 0))
 				return false;
 			continue;
 		}
-		begun(fs);
-		if (!rest(fs, MAX(RESTS_PER_HOLD * held_ns, MIN_REST_NS)))
+		warm_begun(fs);
+		if (!warm_rest(fs, MAX(RESTS_PER_OPEN * open_ns, MIN_REST_NS)))
 			return false;
 	}
 	return true;
@@ -134,7 +134,7 @@ static void list_all(struct fs *fs)
 		last = dir;
 		if (!bitmap_set(&seen, entry_eq(dir, ENTRY_ROOT) ? dataset_n_entries(ds) : dir.v))
 			continue;
-		if (!fs_is_shadowed(fs, dir) && !list_dir(fs, dir))
+		if (!fs_is_shadowed(fs, dir) && !warm_list_dir(fs, dir))
 			break;
 	}
 	bitmap_fini(&seen);
@@ -147,6 +147,6 @@ void *fs_warm_main(void *arg)
 	setpriority(PRIO_PROCESS, 0, NICE); /* of this thread only, on Linux */
 	if (fs->params.inodes_ahead > 0)
 		list_all(fs);
-	begun(fs);
+	warm_begun(fs);
 	return NULL;
 }

@@ -58,7 +58,7 @@ bool fs_is_dir_watched(const struct fs *fs, struct entry_id dir)
 	       1;
 }
 
-static int remember(struct fs_watch *w, int wd, struct entry_id dir)
+static int watch_remember(struct fs_watch *w, int wd, struct entry_id dir)
 {
 	if ((size_t)wd >= w->capacity) {
 		size_t capacity = MAX((size_t)wd + 1, w->capacity * 2);
@@ -86,7 +86,7 @@ static int watch_dir(struct fs *fs, struct entry_id dir)
 	wd = inotify_add_watch(w->fd, path, IN_OPEN | IN_ONLYDIR);
 	if (wd < 0)
 		return -errno;
-	rc = remember(w, wd, dir);
+	rc = watch_remember(w, wd, dir);
 	if (rc < 0)
 		return rc;
 	if (entry_eq(dir, ENTRY_ROOT))
@@ -208,7 +208,7 @@ static void watch_all(struct fs *fs)
 		watch_explain(fs, dirs.n, limit, rc);
 }
 
-static void note(struct fs *fs, const struct inotify_event *event, const char *name)
+static void watch_note(struct fs *fs, const struct inotify_event *event, const char *name)
 {
 	struct entry_id entry;
 
@@ -232,7 +232,7 @@ static void note(struct fs *fs, const struct inotify_event *event, const char *n
 }
 
 /* True when there was something. */
-static bool drain(struct fs *fs, char *buf)
+static bool watch_drain(struct fs *fs, char *buf)
 {
 	bool is_any = false;
 	ssize_t got;
@@ -252,7 +252,7 @@ static bool drain(struct fs *fs, char *buf)
 			name = buf_get_bytes(&r, event.len);
 			if (!name)
 				break;
-			note(fs, &event, name);
+			watch_note(fs, &event, name);
 		}
 		is_any = true;
 	}
@@ -277,9 +277,9 @@ void *fs_watch_main(void *arg)
 			break;
 		do {
 			poll(fds, 1, GATHER_MS);
-		} while (!fds[0].revents && drain(fs, buf));
+		} while (!fds[0].revents && watch_drain(fs, buf));
 	}
 	if (buf)
-		drain(fs, buf); /* what was opened until the unmount counts */
+		watch_drain(fs, buf); /* what was opened until the unmount counts */
 	return NULL;
 }

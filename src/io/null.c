@@ -11,7 +11,7 @@
 #include <errno.h>
 #include <string.h>
 
-static void null_complete(struct io_job *job)
+static void null_io_complete(struct io_job *job)
 {
 	io_job_begin(job);
 	memset(&job->st, 0, sizeof(job->st));
@@ -37,18 +37,18 @@ static void null_submit(struct io *io, struct io_job *job)
 	}
 	list_init(&mine);
 	pending = &mine;
-	null_complete(job);
+	null_io_complete(job);
 	while ((node = list_pop_head(&mine)))
-		null_complete(container_of(node, struct io_job, node));
+		null_io_complete(container_of(node, struct io_job, node));
 	pending = NULL;
 }
 
-static void null_free(struct io *io)
+static void null_io_free(struct io *io)
 {
 	free(io);
 }
 
-static const struct io_ops null_ops = { .name = "null", .submit = null_submit, .free = null_free };
+static const struct io_ops null_ops = { .name = "null", .submit = null_submit, .free = null_io_free };
 
 int io_null_new(struct io **ret, struct err *err)
 {

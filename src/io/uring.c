@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The io_uring engine: a few rings, each with a thread of its own that alone touches it.
+/* The io_uring engine: a ring, with a thread of its own that alone touches it.
  *
  * A job takes a slot of a ring and goes OPEN -> fstat -> READ (again while it is short) -> fstat ->
  * done() -> CLOSE; capitals are ring operations, submitted in batches. Why not the linked chain
@@ -14,8 +14,7 @@
  * to 1.9 times (110 KiB) as many jobs of this warm kind per second.
  *
  * Other threads queue jobs under the engine's lock. A ring that waits for completions and has free
- * slots is parked; whoever queues a job unparks one ring by its eventfd, and a ring that leaves
- * work in the queue unparks the next.
+ * slots is parked; whoever queues a job unparks it by its eventfd.
  *
  *	queue (lock) --take--> slots --SQE--> kernel --CQE--> step of the slot --done()--> free slot
  *
@@ -69,8 +68,7 @@ struct uring {
 	struct cond started;
 	struct io_queue queue; /* mu */
 	bool is_stopping;      /* mu */
-	unsigned n_rings;
-	struct ring rings[];
+	struct ring ring;
 };
 
 /* user_data of operations that are no slot's */
@@ -265,26 +263,13 @@ static void ring_reap(struct ring *r)
 	io_uring_cq_advance(&r->ring, n);
 }
 
-/* A parked ring, unparked; NULL when there is none. Give it to ring_wake. */
-static struct ring *uring_unpark_locked(struct uring *u) REQUIRES(u->mu)
-{
-	unsigned i;
-
-	for (i = 0; i < u->n_rings; i++) {
-		if (atomic_load(&u->rings[i].is_parked) &&
-		    atomic_exchange(&u->rings[i].is_parked, false))
-			return &u->rings[i];
-	}
-	return NULL;
-}
-
 static void ring_wake(struct ring *r)
 {
 	static const uint64_t one = 1;
 
 	/* Blocks only at 2^64 - 2 wake-ups that nobody took. */
-	if (r && write(r->event_fd, &one, sizeof(one)) != sizeof(one))
-		log_limited(LOG_LEVEL_ERROR, "io_uring: cannot wake a ring: %s", strerror(errno));
+	if (write(r->event_fd, &one, sizeof(one)) != sizeof(one))
+		log_limited(LOG_LEVEL_ERROR, "io_uring: cannot wake the ring: %s", strerror(errno));
 }
 
 /* Takes as many jobs as there are free slots and starts them. False: this ring has nothing to do
@@ -292,7 +277,6 @@ static void ring_wake(struct ring *r)
 static bool ring_take(struct ring *r)
 {
 	struct uring *u = r->engine;
-	struct ring *next = NULL;
 	struct list taken, *node;
 	struct io_job *job;
 	bool is_idle;
@@ -308,12 +292,10 @@ static bool ring_take(struct ring *r)
 	}
 	r->is_ending = u->is_stopping;
 	is_idle = r->n_busy == 0 && r->n_closing == 0 && !r->is_event_armed;
-	if (!io_queue_is_empty(&u->queue))
-		next = uring_unpark_locked(u);
-	else if (!r->is_ending && !list_is_empty(&r->free))
+	assert(list_is_empty(&r->free) || io_queue_is_empty(&u->queue));
+	if (!r->is_ending && !list_is_empty(&r->free))
 		atomic_store(&r->is_parked, true);
 	mutex_unlock(&u->mu);
-	ring_wake(next);
 	while ((node = list_pop_head(&taken)))
 		slot_start(r, container_of(node, struct slot, node));
 	return !(r->is_ending && is_idle);
@@ -377,28 +359,24 @@ static void uring_submit(struct io *io, struct io_job *job)
 	mutex_lock(&u->mu);
 	io_queue_push(&u->queue, job);
 	/* Within the lock: once it is released the job may be done and the engine be freed. */
-	ring_wake(uring_unpark_locked(u));
+	if (atomic_load(&u->ring.is_parked) && atomic_exchange(&u->ring.is_parked, false))
+		ring_wake(&u->ring);
 	mutex_unlock(&u->mu);
 }
 
 static void uring_free(struct io *io)
 {
 	struct uring *u = container_of(io, struct uring, io);
-	unsigned i;
 
 	mutex_lock(&u->mu);
 	u->is_stopping = true;
 	mutex_unlock(&u->mu);
-	for (i = 0; i < u->n_rings; i++) {
-		if (u->rings[i].thr.is_started)
-			ring_wake(&u->rings[i]);
-	}
-	for (i = 0; i < u->n_rings; i++) {
-		thr_join(&u->rings[i].thr);
-		if (u->rings[i].event_fd >= 0)
-			close(u->rings[i].event_fd);
-		free(u->rings[i].slots);
-	}
+	if (u->ring.thr.is_started)
+		ring_wake(&u->ring);
+	thr_join(&u->ring.thr);
+	if (u->ring.event_fd >= 0)
+		close(u->ring.event_fd);
+	free(u->ring.slots);
 	assert(io_queue_is_empty(&u->queue)); /* every job was done */
 	cond_fini(&u->started);
 	mutex_fini(&u->mu);
@@ -409,9 +387,8 @@ static const struct io_ops uring_ops = { .name = "uring",
 					 .submit = uring_submit,
 					 .free = uring_free };
 
-/* Starts the thread of ring i and waits until it has made its ring, so that a refusal is known
- * here. */
-static int ring_start(struct ring *r, const char *name, unsigned i, struct err *err)
+/* Starts the thread and waits until it has made its ring, so that a refusal is known here. */
+static int ring_start(struct ring *r, const char *name, struct err *err)
 {
 	struct uring *u = r->engine;
 	char thread_name[IO_THREAD_NAME_SIZE];
@@ -427,7 +404,7 @@ static int ring_start(struct ring *r, const char *name, unsigned i, struct err *
 	r->event_fd = eventfd(0, EFD_CLOEXEC);
 	if (r->event_fd < 0)
 		return err_set_errno(err, -errno, "io_uring: eventfd");
-	snprintf(thread_name, sizeof(thread_name), "%.8s-%u", name, i);
+	snprintf(thread_name, sizeof(thread_name), "%.8s-0", name);
 	status = thr_start(&r->thr, thread_name, ring_main, r, err);
 	if (status < 0)
 		return status;
@@ -443,35 +420,24 @@ static int ring_start(struct ring *r, const char *name, unsigned i, struct err *
 
 int io_uring_new(const struct io_params *params, struct io **ret, struct err *err)
 {
-	unsigned n_rings = params->threads ? params->threads : 1;
 	struct uring *u;
-	unsigned i;
 	int r;
 
 	r = io_params_check(params, err);
 	if (r < 0)
 		return r;
-	n_rings = MIN(n_rings, params->max_inflight);
-	u = calloc(1, sizeof(*u) + n_rings * sizeof(u->rings[0]));
+	u = calloc(1, sizeof(*u));
 	if (!u)
 		return err_set(err, -ENOMEM, "io_uring: out of memory");
 	u->io.ops = &uring_ops;
-	u->n_rings = n_rings;
 	mutex_init(&u->mu);
 	cond_init(&u->started);
 	io_queue_init(&u->queue);
-	for (i = 0; i < n_rings; i++) {
-		struct ring *ring = &u->rings[i];
-
-		ring->engine = u;
-		ring->event_fd = -1;
-		ring->start_status = 1;
-		ring->n_slots =
-			params->max_inflight / n_rings + (i < params->max_inflight % n_rings);
-		list_init(&ring->free);
-	}
-	for (i = 0; i < n_rings && r == 0; i++)
-		r = ring_start(&u->rings[i], params->name, i, err);
+	u->ring = (struct ring){
+		.engine = u, .event_fd = -1, .start_status = 1, .n_slots = params->max_inflight
+	};
+	list_init(&u->ring.free);
+	r = ring_start(&u->ring, params->name, err);
 	if (r < 0) {
 		uring_free(&u->io);
 		return r;

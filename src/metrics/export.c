@@ -142,7 +142,7 @@ static void print_info(const struct metrics *m, const char *label, struct buf_wr
 	buf_printf(out, "1\n");
 }
 
-static void print_ranks(const struct metrics *m, const char *label, struct buf_writer *out)
+static void export_ranks(const struct metrics *m, const char *label, struct buf_writer *out)
 {
 	const char *last = "";
 
@@ -190,7 +190,7 @@ void metrics_print_prometheus(const struct metrics *m, const char *label, struct
 
 	print_info(m, label, out);
 	print_table(m, label, out);
-	print_ranks(m, label, out);
+	export_ranks(m, label, out);
 	for (unsigned i = 0; i < METRIC_HISTS; i++) {
 		const struct metrics_hist_info *info = &metrics_hist_infos[i];
 

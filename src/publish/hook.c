@@ -75,21 +75,21 @@ static void take_over(struct hook_rank *r, const struct clairfs_steps *steps)
 	step_log_fini(&r->log);
 }
 
-static bool is_right(const struct hook *h, const struct clairfs_step_record *step, uint32_t world,
-		     uint64_t now)
+static bool is_step_right(const struct hook *h, const struct clairfs_step_record *step, uint32_t world,
+			  uint64_t now)
 {
 	return step_is_plausible(step, world) && step->t_request >= h->start_ns &&
 	       step->t_next <= now;
 }
 
 /* False when it was left out. */
-static bool take_step(struct hook *h, uint32_t uid, const struct clairfs_steps *steps,
-		      const struct clairfs_step_record *step, uint64_t now) REQUIRES(h->mu)
+static bool hook_take_step(struct hook *h, uint32_t uid, const struct clairfs_steps *steps,
+			   const struct clairfs_step_record *step, uint64_t now) REQUIRES(h->mu)
 {
 	bool is_inner = step->flags & CLAIRFS_STEP_INNER;
 	struct hook_rank *r;
 
-	if (!is_right(h, step, steps->world, now))
+	if (!is_step_right(h, step, steps->world, now))
 		return false;
 	r = find_rank(h, uid, step->rank);
 	if (!r || steps->run < r->run || steps->run > now)
@@ -120,7 +120,7 @@ uint32_t hook_take(struct hook *h, uint32_t uid, const struct clairfs_steps *ste
 
 	mutex_lock(&h->mu);
 	for (uint32_t i = 0; i < steps->count; i++)
-		if (take_step(h, uid, steps, &steps->step[i], now))
+		if (hook_take_step(h, uid, steps, &steps->step[i], now))
 			taken[n++] = steps->step[i];
 	if (n)
 		job_name_clean(steps->job, sizeof(steps->job), h->job, sizeof(h->job));
@@ -135,7 +135,7 @@ void hook_job(struct hook *h, char out[CLAIRFS_JOB_NAME])
 	mutex_unlock(&h->mu);
 }
 
-static json_t *rank_json(const struct hook_rank *r)
+static json_t *hook_rank_json(const struct hook_rank *r)
 {
 	const struct step_totals *t = &r->totals;
 
@@ -154,7 +154,7 @@ json_t *hook_report_json(struct hook *h)
 
 	mutex_lock(&h->mu);
 	for (uint32_t i = 0; ranks && i < h->n_ranks; i++) {
-		json_t *rank = rank_json(&h->ranks[i]);
+		json_t *rank = hook_rank_json(&h->ranks[i]);
 		json_t *log = step_log_to_json(&h->ranks[i].log, step_log_names,
 					       REPORT_STEPS / h->n_ranks);
 
@@ -174,7 +174,7 @@ json_t *hook_json(struct hook *h)
 
 	mutex_lock(&h->mu);
 	for (uint32_t i = 0; ranks && i < h->n_ranks; i++)
-		if (json_array_append_new(ranks, rank_json(&h->ranks[i])) < 0)
+		if (json_array_append_new(ranks, hook_rank_json(&h->ranks[i])) < 0)
 			break;
 	root = json_pack("{s:s, s:o}", "job", h->job, "ranks", ranks);
 	mutex_unlock(&h->mu);

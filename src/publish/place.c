@@ -65,7 +65,7 @@ static int write_synced(int fd, const char *text)
 	return rc == 0 && fsync(fd) < 0 ? -errno : rc;
 }
 
-static int put_file(const struct report_place *place, const char *name, const char *text)
+static int place_file(const struct report_place *place, const char *name, const char *text)
 {
 	AUTO_FREE char *temp = NULL;
 	AUTO_FD int dir = open(place->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -112,7 +112,7 @@ void report_place_write(const struct report_place *place, const struct published
 		return;
 	}
 	if (name && text)
-		rc = put_file(place, name, text);
+		rc = place_file(place, name, text);
 	if (rc < 0)
 		log_warn("no report in %s: %s", place->dir, strerror(-rc));
 	else

@@ -26,7 +26,7 @@ static json_t *least_json(const struct published_report *r, uint64_t read_bytes)
 		return json_null();
 	room = (double)metrics_get(p->metrics, METRIC_ARENA_LIMIT_BYTES) +
 	       (double)metrics_get(p->metrics, METRIC_STAGE_LIMIT_BYTES) + (double)r->store_bytes;
-	first = (double)MIN(all, read_bytes) - (double)r->store_held_bytes;
+	first = (double)MIN(all, read_bytes) - (double)r->store_found_bytes;
 	first = MAX(first, 0);
 	if (read_bytes > all)
 		first += (double)(read_bytes - all) * MAX(0, 1 - room / (double)all);
@@ -81,7 +81,7 @@ static uint32_t order_world(const char *spec)
 
 /* The rank that the numbers are of: by its number if the order has a world; the only rank of the
  * node if the order knows no ranks; else NULL, they are the node's. */
-static json_t *rank_of(json_t *ranks, uint32_t rank, uint32_t world)
+static json_t *report_rank(json_t *ranks, uint32_t rank, uint32_t world)
 {
 	json_t *one;
 	size_t i;
@@ -104,7 +104,7 @@ static void add_removed(struct published_report *r, json_t *root)
 	const struct wait_view *v = &r->wait;
 
 	for (uint32_t i = 0; i < v->n_ranks; i++) {
-		json_t *place = rank_of(ranks, v->rank[i].rank, world);
+		json_t *place = report_rank(ranks, v->rank[i].rank, world);
 		json_t *replay = r->replay ? r->replay[i] : NULL;
 
 		if (v->rank[i].judged)

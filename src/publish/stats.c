@@ -7,7 +7,7 @@
 #include "publish_priv.h"
 
 /* Any bytes as JSON text: what is no UTF-8 is shown escaped. */
-static json_t *escaped(const char *text)
+static json_t *escaped_string(const char *text)
 {
 	char shown[4096 * 4];
 
@@ -30,8 +30,8 @@ static json_t *order_json(const struct published *all)
 	json_t *valid =
 		json_pack("{s:I, s:I, s:I}", "expected", (json_int_t)p->valid_length, "read",
 			  (json_int_t)p->valid_read, "foreseen", (json_int_t)p->valid_foreseen);
-	json_t *spec = all->spec ? escaped(all->spec) : NULL;
-	json_t *not_taken = all->spec || !all->not_taken ? NULL : escaped(all->not_taken);
+	json_t *spec = all->spec ? escaped_string(all->spec) : NULL;
+	json_t *not_taken = all->spec || !all->not_taken ? NULL : escaped_string(all->not_taken);
 	char doing[PLAN_TEXT];
 
 	plan_status_text(p, doing);
@@ -54,8 +54,8 @@ static json_t *job_json(const struct orders_job *job, uint64_t now_ns)
 	plan_status_text(p, doing);
 	return json_pack(
 		"{s:I, s:o, s:o*, s:o*, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:i, s:I, s:f, s:b, s:b}",
-		"id", (json_int_t)job->at.id, "spec", escaped(job->spec), "name",
-		job->name ? escaped(job->name) : NULL, "pid",
+		"id", (json_int_t)job->at.id, "spec", escaped_string(job->spec), "name",
+		job->name ? escaped_string(job->name) : NULL, "pid",
 		job->pid ? json_integer(job->pid) : NULL, "state", plan_state_names[p->state], "why",
 		plan_status_why(p), "doing", doing, "epoch", (json_int_t)p->epoch, "position",
 		(json_int_t)p->position, "length", (json_int_t)p->length, "lead",
@@ -78,7 +78,7 @@ static json_t *announced_json(const struct orders_told *told)
 {
 	return json_pack("{s:I, s:I, s:o*, s:b}", "count", (json_int_t)told->n, "refused",
 			 (json_int_t)told->n_refused, "answer",
-			 told->answer ? escaped(told->answer) : NULL, "is_refused",
+			 told->answer ? escaped_string(told->answer) : NULL, "is_refused",
 			 told->is_refused);
 }
 
@@ -116,8 +116,8 @@ static json_t *mount_json(const struct published *p)
 	const struct published_mount *m = &p->mount;
 	double uptime = (double)(p->now_ns - m->start_ns) / 1e9;
 
-	return json_pack("{s:o, s:o, s:f, s:b, s:b, s:i, s:s, s:I}", "source", escaped(m->source),
-			 "mountpoint", escaped(m->mountpoint), "uptime_seconds", uptime,
+	return json_pack("{s:o, s:o, s:f, s:b, s:b, s:i, s:s, s:I}", "source", escaped_string(m->source),
+			 "mountpoint", escaped_string(m->mountpoint), "uptime_seconds", uptime,
 			 "is_open_refused", m->is_open_refused, "is_watch_complete",
 			 m->is_watch_complete, "watches", (int)m->watches, "watch_why",
 			 m->watch_why, "inodes_known", (json_int_t)m->inodes_known);

@@ -8,7 +8,7 @@
 #include "clairfs/publish/stats_json.h"
 #include "publish_priv.h"
 
-static const char *bytes(double n, char text[32])
+static const char *status_bytes(double n, char text[32])
 {
 	return text_from_bytes((uint64_t)n, text, 32);
 }
@@ -30,7 +30,7 @@ static void print_searches(FILE *out, const json_t *search)
 	fprintf(out, "          the last job that has ended read %s\n", shown);
 }
 
-static void print_order(FILE *out, const json_t *root)
+static void status_order(FILE *out, const json_t *root)
 {
 	const json_t *order = json_object_get(root, "order");
 	const char *spec = str(root, "order", "spec");
@@ -105,7 +105,7 @@ static void print_reads(FILE *out, const json_t *root)
 
 		if (n > 0)
 			fprintf(out, "\n          %-7s %10.0f  %5.1f %%  %s", read_class_names[c], n,
-				100 * n / total, bytes(num(reads, read_class_names[c], "bytes"), b));
+				100 * n / total, status_bytes(num(reads, read_class_names[c], "bytes"), b));
 	}
 	fprintf(out, "\n");
 }
@@ -124,13 +124,13 @@ static void print_store(FILE *out, const json_t *root, const json_t *g)
 			fprintf(out, "store     none: %s\n", why);
 		return;
 	}
-	fprintf(out, "store     %s of %s, %.0f %% of it samples; %s expected%s%s\n", bytes(kept, a),
-		bytes(json_number_value(json_object_get(g, "store_limit_bytes")), b),
+	fprintf(out, "store     %s of %s, %.0f %% of it samples; %s expected%s%s\n", status_bytes(kept, a),
+		status_bytes(json_number_value(json_object_get(g, "store_limit_bytes")), b),
 		kept > 0 ? 100 * json_number_value(json_object_get(g, "store_payload_bytes")) / kept
 			: 0,
-		bytes(json_number_value(json_object_get(g, "store_expected_bytes")), c),
+		status_bytes(json_number_value(json_object_get(g, "store_expected_bytes")), c),
 		*why ? "; " : "", why);
-	fprintf(out, "          written %s, read %s", bytes(written, a), bytes(read, b));
+	fprintf(out, "          written %s, read %s", status_bytes(written, a), status_bytes(read, b));
 	if (read > 0)
 		fprintf(out, ": %.2g bytes written per byte read", written / read);
 	if (reserved > 0)
@@ -150,7 +150,7 @@ static void print_resident(FILE *out, const json_t *root)
 	if (!r)
 		return; /* a daemon of before */
 	for (int i = 0; i < 7; i++)
-		bytes(json_number_value(json_object_get(r, parts[i])), text[i]);
+		status_bytes(json_number_value(json_object_get(r, parts[i])), text[i]);
 	fprintf(out, "          the daemon has %s (at most %s): arena %s, lists of what it holds %s, "
 		"index %s, tables of cache and plan %s, other %s\n",
 		text[0], text[1], text[2], text[3], text[4], text[5], text[6]);
@@ -165,20 +165,20 @@ static void print_memory(FILE *out, const json_t *root)
 
 	if (ram <= 0)
 		return; /* a daemon of before */
-	fprintf(out, "memory    ram %s, stage %s: ", bytes(ram, a),
-		bytes(num(root, "memory", "stage"), b));
+	fprintf(out, "memory    ram %s, stage %s: ", status_bytes(ram, a),
+		status_bytes(num(root, "memory", "stage"), b));
 	if (limit > 0)
-		fprintf(out, "limit %s (%s)\n", bytes(limit, c), str(root, "memory", "from"));
+		fprintf(out, "limit %s (%s)\n", status_bytes(limit, c), str(root, "memory", "from"));
 	else
 		fprintf(out, "%s\n", str(root, "memory", "from"));
 	if (json_is_true(json_object_get(json_object_get(root, "memory"), "is_over")))
 		fprintf(out, "          that is more than the limit allows\n");
 	if (arena > 0 && arena < ram)
 		fprintf(out, "          of ram %s are for samples, the rest is for index, tables and lists\n",
-			bytes(arena, a));
+			status_bytes(arena, a));
 	if (now < (arena > 0 ? arena : ram))
 		fprintf(out, "          shrunk under memory pressure to %s, %.0f times in all\n",
-			bytes(now, a), num(root, "memory", "shrunk"));
+			status_bytes(now, a), num(root, "memory", "shrunk"));
 	print_resident(out, root);
 }
 
@@ -215,16 +215,16 @@ static void print_rest(FILE *out, const json_t *root)
 		json_number_value(json_object_get(g, "prefetch_limit")));
 	print_memory(out, root);
 	fprintf(out, "arena     %s of %s\n",
-		bytes(json_number_value(json_object_get(g, "arena_bytes")), a),
-		bytes(json_number_value(json_object_get(g, "arena_limit_bytes")), b));
+		status_bytes(json_number_value(json_object_get(g, "arena_bytes")), a),
+		status_bytes(json_number_value(json_object_get(g, "arena_limit_bytes")), b));
 	fprintf(out, "stage     %s of %s pushed and not read yet; %.0f reads found pages dropped by the kernel\n",
-		bytes(json_number_value(json_object_get(g, "stage_bytes")), a),
-		bytes(json_number_value(json_object_get(g, "stage_limit_bytes")), b),
+		status_bytes(json_number_value(json_object_get(g, "stage_bytes")), a),
+		status_bytes(json_number_value(json_object_get(g, "stage_limit_bytes")), b),
 		num(root, "counters", "stage_evicted_reads"));
 	print_store(out, root, g);
 	fprintf(out, "source    %.0f reads, %s, %.0f errors; p50 %.2f ms, p99 %.2f ms; engine %s\n",
 		num(root, "counters", "source_reads"),
-		bytes(num(root, "counters", "source_bytes"), a),
+		status_bytes(num(root, "counters", "source_bytes"), a),
 		num(root, "counters", "source_errors"),
 		1e3 * json_number_value(json_object_get(h, "p50_seconds")),
 		1e3 * json_number_value(json_object_get(h, "p99_seconds")),
@@ -248,11 +248,11 @@ void publish_status(const json_t *root, FILE *out)
 	fprintf(out, "%s on %s, up %.0f s\n", str(root, "mount", "source"),
 		str(root, "mount", "mountpoint"), num(root, "mount", "uptime_seconds"));
 	fprintf(out, "dataset   %.0f samples, %s, layout %s\n", num(root, "dataset", "samples"),
-		bytes(num(root, "dataset", "bytes"), b), str(root, "dataset", "layout"));
+		status_bytes(num(root, "dataset", "bytes"), b), str(root, "dataset", "layout"));
 	if (*str(root, "dataset", "snapshot_why"))
 		fprintf(out, "          scanned at every mount, no snapshot of it is kept: %s\n",
 			str(root, "dataset", "snapshot_why"));
-	print_order(out, root);
+	status_order(out, root);
 	print_jobs(out, root);
 	print_reads(out, root);
 	print_rest(out, root);

@@ -48,7 +48,7 @@ struct writing {
 	bool is_end; /* nothing is written: the file goes */
 };
 
-static bool ends_with(const char *text, const char *end)
+static bool name_ends_with(const char *text, const char *end)
 {
 	size_t n = strlen(text), k = strlen(end);
 
@@ -56,7 +56,7 @@ static bool ends_with(const char *text, const char *end)
 }
 
 /* Absolute without following anything: the daemon changes its directory to / later. */
-static int absolute(const char *path, char **ret, struct err *err)
+static int textfile_absolute(const char *path, char **ret, struct err *err)
 {
 	char cwd[PATH_MAX];
 
@@ -87,12 +87,12 @@ int textfile_path(const char *option, const char *id, const char *mountpoint, ch
 {
 	AUTO_FREE char *path = NULL, *file = NULL;
 	struct stat st;
-	int rc = absolute(option, &path, err);
+	int rc = textfile_absolute(option, &path, err);
 
 	if (rc < 0)
 		return rc;
 	if (stat(path, &st) < 0 || !S_ISDIR(st.st_mode)) {
-		if (!ends_with(path, ".prom"))
+		if (!name_ends_with(path, ".prom"))
 			return err_set(
 				err, -EINVAL,
 				"option metrics_textfile: %s is neither a directory nor a name that ends in .prom",
@@ -157,7 +157,7 @@ static void note_result(struct textfile *t, int rc)
 	t->is_failing = rc < 0;
 }
 
-static int publish(struct textfile *t, const struct buf_writer *text)
+static int textfile_publish(struct textfile *t, const struct buf_writer *text)
 {
 	int rc = 0;
 
@@ -196,12 +196,12 @@ static void end_file(struct textfile *t)
 	mutex_unlock(&t->mu);
 }
 
-static void *writer_main(void *arg)
+static void *textfile_main(void *arg)
 {
 	struct writing *w = arg;
 	struct textfile *t = w->t;
 
-	if (w->is_end || is_last_after(t, publish(t, &w->text)))
+	if (w->is_end || is_last_after(t, textfile_publish(t, &w->text)))
 		end_file(t);
 	buf_writer_fini(&w->text);
 	free(w);
@@ -220,7 +220,7 @@ static int start_writer(struct writing *w)
 	t->refs++;
 	t->is_writing = true;
 	mutex_unlock(&t->mu);
-	rc = thr_start(&thr, "metrics-file", writer_main, w, NULL);
+	rc = thr_start(&thr, "metrics-file", textfile_main, w, NULL);
 	if (rc == 0) {
 		pthread_detach(thr.id);
 		return 0;

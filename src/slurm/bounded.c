@@ -24,7 +24,7 @@
 #define POLL_NS (2 * NS_PER_MS)
 
 /* Without a descriptor (before Linux 5.3, or none left) it looks every few milliseconds. */
-static bool ends(pid_t pid, int fd, uint64_t ns)
+static bool ends_in_time(pid_t pid, int fd, uint64_t ns)
 {
 	struct timespec pause = { .tv_nsec = POLL_NS };
 	uint64_t end = clock_now(clock_monotonic()) + ns;
@@ -46,12 +46,12 @@ static bool ends(pid_t pid, int fd, uint64_t ns)
 bool slurm_child_wait(pid_t pid, uint64_t ns, int *ret_status)
 {
 	AUTO_FD int fd = (int)syscall(SYS_pidfd_open, pid, 0);
-	bool is_over = ends(pid, fd, ns), is_late = !is_over;
+	bool is_over = ends_in_time(pid, fd, ns), is_late = !is_over;
 	pid_t got = 0;
 
 	if (is_late) {
 		kill(pid, SIGKILL);
-		is_over = ends(pid, fd, KILLED_NS);
+		is_over = ends_in_time(pid, fd, KILLED_NS);
 	}
 	if (is_over)
 		do

@@ -29,8 +29,8 @@ struct check {
 	int n_not_looked_at;
 };
 
-static void line(struct check *c, const char *word, const char *fmt, ...) PRINTF_LIKE(3, 4);
-static void line(struct check *c, const char *word, const char *fmt, ...)
+static void check_line(struct check *c, const char *word, const char *fmt, ...) PRINTF_LIKE(3, 4);
+static void check_line(struct check *c, const char *word, const char *fmt, ...)
 {
 	char text[1100], shown[1200];
 	va_list args;
@@ -49,13 +49,13 @@ static void check_kernel(struct check *c)
 
 	fs_probe_caps(&caps);
 	if (caps.has_dev_fuse)
-		line(c, "ok", "/dev/fuse");
+		check_line(c, "ok", "/dev/fuse");
 	else
-		line(c, "bad", "/dev/fuse: %s", caps.dev_fuse_why);
+		check_line(c, "bad", "/dev/fuse: %s", caps.dev_fuse_why);
 	if (access("/sys/fs/fuse/connections", F_OK) < 0)
-		line(c, "note", "the kernel has no /sys/fs/fuse: FUSE is not loaded");
+		check_line(c, "note", "the kernel has no /sys/fs/fuse: FUSE is not loaded");
 	if (access("/proc/self/mountinfo", R_OK) < 0)
-		line(c, "bad", "/proc is not mounted");
+		check_line(c, "bad", "/proc is not mounted");
 }
 
 static void check_memory(struct check *c)
@@ -64,7 +64,7 @@ static void check_memory(struct check *c)
 	char text[32];
 
 	if (bytes)
-		line(c, "ok", "memory: %s available", text_from_bytes(bytes, text, sizeof(text)));
+		check_line(c, "ok", "memory: %s available", text_from_bytes(bytes, text, sizeof(text)));
 }
 
 /* What a child finds out about a directory, in memory of both. */
@@ -82,7 +82,7 @@ static int look_at_dir(void *ctx)
 }
 
 /* word: of what is not as it must be. */
-static void check_dir(struct check *c, const char *word, const char *option, const char *dir)
+static void check_option_dir(struct check *c, const char *word, const char *option, const char *dir)
 {
 	struct dir_look *look = mmap(NULL, sizeof(*look), PROT_READ | PROT_WRITE,
 				     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -90,20 +90,20 @@ static void check_dir(struct check *c, const char *word, const char *option, con
 	int rc;
 
 	if (look == MAP_FAILED) {
-		line(c, "note", "%s %s: %s", option, dir, strerror(errno));
+		check_line(c, "note", "%s %s: %s", option, dir, strerror(errno));
 		return;
 	}
 	snprintf(look->path, sizeof(look->path), "%s", dir);
 	rc = slurm_bounded(look_at_dir, look, DIR_NS);
 	if (rc < 0)
-		line(c, word, "%s %s: %s", option, dir, strerror(-rc));
+		check_line(c, word, "%s %s: %s", option, dir, strerror(-rc));
 	else if (!S_ISDIR(look->st.st_mode) || look->st.st_uid != geteuid() ||
 		 (look->st.st_mode & (S_IWGRP | S_IWOTH)))
-		line(c, word, "%s %s: not a directory that root alone can write", option, dir);
+		check_line(c, word, "%s %s: not a directory that root alone can write", option, dir);
 	else
-		line(c, "ok", "%s %s: %s free", option, dir,
-		     text_from_bytes((uint64_t)look->fs.f_bavail * look->fs.f_frsize, text,
-				     sizeof(text)));
+		check_line(c, "ok", "%s %s: %s free", option, dir,
+			   text_from_bytes((uint64_t)look->fs.f_bavail * look->fs.f_frsize, text,
+					   sizeof(text)));
 	munmap(look, sizeof(*look));
 }
 
@@ -114,7 +114,7 @@ static bool look_mount(void *ctx, const struct slurm_mount *m)
 	if (clock_now(clock_monotonic()) > c->deadline)
 		c->n_not_looked_at++;
 	else if (slurm_mount_is_dead(m))
-		line(c, "note", "%s is a dead mount of user %u", m->path, (unsigned)m->owner);
+		check_line(c, "note", "%s is a dead mount of user %u", m->path, (unsigned)m->owner);
 	return true;
 }
 
@@ -141,10 +141,10 @@ static void check_jobs(struct check *c, int run_fd)
 		else if (clock_now(clock_monotonic()) > c->deadline)
 			c->n_not_looked_at++;
 		else if (!slurm_process_has_step(job))
-			line(c, "note", "job %u has left something: clairfs hook reap", job);
+			check_line(c, "note", "job %u has left something: clairfs hook reap", job);
 	}
 	closedir(dir);
-	line(c, "ok", "jobs with a mount: %d", alive);
+	check_line(c, "ok", "jobs with a mount: %d", alive);
 }
 
 static void check_site(struct check *c, const struct slurm_call *call)
@@ -154,28 +154,28 @@ static void check_site(struct check *c, const struct slurm_call *call)
 	AUTO_FD int run = -1;
 
 	if (slurm_site_load(call->conf, &site, &err) < 0) {
-		line(c, "bad", "%s", err.msg);
+		check_line(c, "bad", "%s", err.msg);
 		return;
 	}
 	run = slurm_run_open(site.run_dir, geteuid() == 0, &err);
 	if (run < 0)
-		line(c, geteuid() == 0 ? "bad" : "note", "%s", err.msg);
+		check_line(c, geteuid() == 0 ? "bad" : "note", "%s", err.msg);
 	else
 		check_jobs(c, run);
 	if (site.local_dir)
-		check_dir(c, "bad", "local_dir", site.local_dir);
+		check_option_dir(c, "bad", "local_dir", site.local_dir);
 	if (site.report_dir)
-		check_dir(c, "note", "report_dir", site.report_dir);
+		check_option_dir(c, "note", "report_dir", site.report_dir);
 	if (site.memory_max && site.memory_max != CONF_AUTO &&
 	    (!site.cgroup || (site.systemd && access("/run/systemd/system", F_OK) == 0)))
-		line(c, "note",
-		     "memory_max is not applied without a cgroup of ours: with systemd set "
-		     "MemoryMax= for clairfs@.service");
+		check_line(c, "note",
+			   "memory_max is not applied without a cgroup of ours: with systemd set "
+			   "MemoryMax= for clairfs@.service");
 	if (site.spec) {
 		struct slurm_spec spec;
 
 		if (slurm_spec_parse(site.spec, strlen(site.spec), &spec, &err) < 0)
-			line(c, "bad", "option spec: %s", err.msg);
+			check_line(c, "bad", "option spec: %s", err.msg);
 	}
 	conf_fini(&slurm_site_table, &site);
 }
@@ -189,15 +189,15 @@ static void check_mount_options(struct check *c, const struct slurm_call *call)
 	struct stat st;
 
 	if (path && stat(path, &st) == 0 && !(st.st_mode & S_IROTH))
-		line(c, "note", "%s: not all users can read it, and the task prolog is one", path);
+		check_line(c, "note", "%s: not all users can read it, and the task prolog is one", path);
 	if (!path || conf_init(&mount_option_table, &opts, &err) < 0)
 		return;
 	if (conf_load_beside(&mount_option_table, &opts, path, others, &err) < 0)
-		line(c, "bad", "%s", err.msg);
+		check_line(c, "bad", "%s", err.msg);
 	else if (opts.allow_other)
-		line(c, "bad", "%s: allow_other is not for mounts of jobs", path);
+		check_line(c, "bad", "%s: allow_other is not for mounts of jobs", path);
 	else
-		line(c, "ok", "%s", path);
+		check_line(c, "ok", "%s", path);
 	conf_fini(&mount_option_table, &opts);
 }
 
@@ -211,9 +211,9 @@ int slurm_check(const struct slurm_call *call)
 	check_mount_options(&c, call);
 	c.deadline = clock_now(clock_monotonic()) + ALL_NS;
 	if (slurm_mount_each(look_mount, &c) < 0)
-		line(&c, "bad", "the kernel's table of mounts cannot be read");
+		check_line(&c, "bad", "the kernel's table of mounts cannot be read");
 	if (c.n_not_looked_at)
-		line(&c, "note", "jobs and mounts not looked at, as others did not answer: %d",
-		     c.n_not_looked_at);
+		check_line(&c, "note", "jobs and mounts not looked at, as others did not answer: %d",
+			   c.n_not_looked_at);
 	return c.n_bad ? 1 : 0;
 }

@@ -47,7 +47,7 @@ struct job_mount {
 };
 
 /* The daemon unmounts as well when it ends. */
-static int unmount(const char *path, int flags)
+static int clean_unmount(const char *path, int flags)
 {
 	if (umount2(path, flags | UMOUNT_NOFOLLOW) == 0 || errno == EINVAL || errno == ENOENT)
 		return 0;
@@ -61,13 +61,13 @@ static int take_away(void *ctx)
 	struct timespec pause = { .tv_nsec = 20 * NS_PER_MS };
 
 	for (int i = 0; i < BUSY_TRIES; i++) {
-		int rc = unmount(path, 0);
+		int rc = clean_unmount(path, 0);
 
 		if (rc != -EBUSY)
 			return rc;
 		nanosleep(&pause, NULL);
 	}
-	return unmount(path, MNT_FORCE | MNT_DETACH);
+	return clean_unmount(path, MNT_FORCE | MNT_DETACH);
 }
 
 static bool look_job_mount(void *ctx, const struct slurm_mount *m)

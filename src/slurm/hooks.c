@@ -35,7 +35,7 @@ struct hook {
 	char node[256];
 };
 
-static const char *variable(const struct slurm_call *call, const char *name)
+static const char *call_variable(const struct slurm_call *call, const char *name)
 {
 	size_t len = strlen(name);
 
@@ -48,7 +48,7 @@ static const char *variable(const struct slurm_call *call, const char *name)
 /* For file names; Slurm's name of the node may be any. */
 static void find_node(const struct slurm_call *call, char out[256])
 {
-	const char *name = variable(call, "SLURMD_NODENAME");
+	const char *name = call_variable(call, "SLURMD_NODENAME");
 
 	if (!name || !*name || strlen(name) >= 256)
 		gethostname(out, 255);
@@ -62,7 +62,7 @@ static void find_node(const struct slurm_call *call, char out[256])
 }
 
 /* One line for slurmd's log and the system's. */
-static void say(const struct hook *h, const char *what, const char *why)
+static void say_job(const struct hook *h, const char *what, const char *why)
 {
 	char shown[1200];
 
@@ -105,7 +105,7 @@ static void begin_defaults(struct hook *h)
 	h->clean.run_fd = slurm_run_open(h->site.run_dir, false, &ignored);
 }
 
-static int begin(struct hook *h, const struct slurm_call *call, struct err *err)
+static int hook_begin(struct hook *h, const struct slurm_call *call, struct err *err)
 {
 	struct err why = { 0 };
 	int rc = begin_site(h, call, err);
@@ -115,7 +115,7 @@ static int begin(struct hook *h, const struct slurm_call *call, struct err *err)
 	return rc == 0 && rc_job < 0 ? err_set(err, rc_job, "%s", why.msg) : rc;
 }
 
-static void end(struct hook *h)
+static void hook_end(struct hook *h)
 {
 	if (h->has_site)
 		conf_fini(&slurm_site_table, &h->site);
@@ -126,8 +126,8 @@ static void end(struct hook *h)
 /* --- prolog --- */
 
 /* What the job gets: its wish, or the site's. 0 with no source: nothing. */
-static int choose(const struct hook *h, struct slurm_spec *spec, const char **ret_text,
-		  size_t *ret_len, struct err *err)
+static int choose_spec(const struct hook *h, struct slurm_spec *spec, const char **ret_text,
+		       size_t *ret_len, struct err *err)
 {
 	*ret_text = h->job.wish ? h->job.wish : h->site.spec;
 	*ret_len = h->job.wish ? h->job.wish_len : *ret_text ? strlen(*ret_text) : 0;
@@ -138,7 +138,7 @@ static int choose(const struct hook *h, struct slurm_spec *spec, const char **re
 }
 
 /* Until the daemon says something or time is up. */
-static int await(const struct hook *h, int dir, pid_t pid, struct slurm_status *ret)
+static int await_status(const struct hook *h, int dir, pid_t pid, struct slurm_status *ret)
 {
 	uint64_t deadline = clock_now(clock_monotonic()) +
 			    (uint64_t)(h->site.prolog_wait * (double)NS_PER_S);
@@ -162,11 +162,11 @@ static int await(const struct hook *h, int dir, pid_t pid, struct slurm_status *
 }
 
 /* There is no mount and will be none: the job is told why. */
-static void give_up(const struct hook *h, int dir, const char *source, const char *why)
+static void give_up_job(const struct hook *h, int dir, const char *source, const char *why)
 {
 	struct slurm_status status = { .state = SLURM_FAILED };
 
-	say(h, "no mount, the job reads its source", why);
+	say_job(h, "no mount, the job reads its source", why);
 	if (dir < 0)
 		return;
 	snprintf(status.why, sizeof(status.why), "%.*s", (int)sizeof(status.why) - 1, why);
@@ -176,8 +176,8 @@ static void give_up(const struct hook *h, int dir, const char *source, const cha
 		log_warn("job %u: its status is not written", h->job.id);
 }
 
-static int start(const struct hook *h, int dir, int *lock, const char *text, size_t len,
-		 const char *source)
+static int start_daemon(const struct hook *h, int dir, int *lock, const char *text, size_t len,
+			const char *source)
 {
 	struct slurm_record record = { .job = h->job.id, .uid = h->job.uid, .gid = h->job.gid };
 	struct slurm_status status = { .state = SLURM_STARTING };
@@ -196,18 +196,18 @@ static int start(const struct hook *h, int dir, int *lock, const char *text, siz
 		rc = slurm_start(h->call, &h->site, dir, &record, &pid, &err);
 	close(take_fd(lock)); /* who mounts needs it */
 	if (rc == 0)
-		rc = await(h, dir, pid, &status);
+		rc = await_status(h, dir, pid, &status);
 	if (rc == -EAGAIN) {
-		say(h, "the mount is not ready yet", "");
+		say_job(h, "the mount is not ready yet", "");
 		return 0;
 	}
 	if (rc == -ECHILD)
 		err_set(&err, rc, "the daemon ended (see the system's log)");
 	if (rc == 0 && status.state == SLURM_READY) {
-		say(h, "mounted", "");
+		say_job(h, "mounted", "");
 		return 0;
 	}
-	give_up(h, dir, source, rc < 0 ? err.msg : status.why);
+	give_up_job(h, dir, source, rc < 0 ? err.msg : status.why);
 	return -EIO;
 }
 
@@ -222,34 +222,34 @@ static int clean_again(const struct hook *h)
 	c.deadline = clock_now(clock_monotonic()) + AGAIN_NS;
 	rc = slurm_clean_job(&c, h->job.id, &err);
 	if (rc < 0)
-		say(h, "an earlier job of this number", err.msg);
+		say_job(h, "an earlier job of this number", err.msg);
 	return rc;
 }
 
-static int prolog(struct hook *h)
+static int run_prolog(struct hook *h)
 {
 	struct err err = { 0 };
 	struct slurm_spec spec;
 	const char *text;
 	AUTO_FD int lock = slurm_job_lock(h->clean.run_fd, h->job.id, AGAIN_NS);
-	AUTO_FD int dir = -1, held = -1;
+	AUTO_FD int dir = -1, dir_lock = -1;
 	size_t len;
 	int rc;
 
 	if (lock < 0) {
 		/* Nor is what an earlier job was told true for this one. */
 		dir = slurm_dir_open(h->clean.run_fd, h->job.id);
-		give_up(h, dir, NULL,
-			lock == -EBUSY ? "another hook is at work on a job of this number"
+		give_up_job(h, dir, NULL,
+			    lock == -EBUSY ? "another hook is at work on a job of this number"
 				       : "run_dir has no room for a lock");
 		return lock;
 	}
-	rc = choose(h, &spec, &text, &len, &err);
+	rc = choose_spec(h, &spec, &text, &len, &err);
 	if (clean_again(h) < 0) {
 		/* What its first run was told is not true any more. */
 		dir = slurm_dir_open(h->clean.run_fd, h->job.id);
-		give_up(h, dir, rc == 0 ? spec.source : NULL,
-			"what an earlier job of this number left cannot be taken away");
+		give_up_job(h, dir, rc == 0 ? spec.source : NULL,
+			    "what an earlier job of this number left cannot be taken away");
 		return -EBUSY;
 	}
 	if (rc == 0 && !spec.source)
@@ -257,17 +257,17 @@ static int prolog(struct hook *h)
 	dir = slurm_dir_make(h->clean.run_fd, h->job.id);
 	if (dir < 0) {
 		err_set_errno(&err, dir, "%s/%u", h->site.run_dir, h->job.id);
-		give_up(h, -1, NULL, err.msg);
+		give_up_job(h, -1, NULL, err.msg);
 		return dir;
 	}
-	held = slurm_dir_lock(dir);
-	if (held < 0)
+	dir_lock = slurm_dir_lock(dir);
+	if (dir_lock < 0)
 		log_warn("job %u: its directory is in use", h->job.id);
 	if (rc < 0) {
-		give_up(h, dir, NULL, err.msg);
+		give_up_job(h, dir, NULL, err.msg);
 		return rc;
 	}
-	return start(h, dir, &lock, text, len, spec.source);
+	return start_daemon(h, dir, &lock, text, len, spec.source);
 }
 
 int slurm_prolog(const struct slurm_call *call)
@@ -277,13 +277,13 @@ int slurm_prolog(const struct slurm_call *call)
 	int rc;
 
 	log_use_syslog();
-	rc = begin(&h, call, &err);
+	rc = hook_begin(&h, call, &err);
 	if (rc < 0)
-		say(&h, "no mount, the job reads its source", err.msg);
+		say_job(&h, "no mount, the job reads its source", err.msg);
 	else
-		rc = prolog(&h);
+		rc = run_prolog(&h);
 	rc = rc < 0 && h.has_site && h.site.prolog_drains ? 1 : 0;
-	end(&h);
+	hook_end(&h);
 	return rc;
 }
 
@@ -305,7 +305,7 @@ static int clean_own(const struct hook *h, struct err *err)
 static void clean_jobs_own(const struct hook *h)
 {
 	if (!slurm_process_end_jobs(&h->job, slurm_in_time(&h->clean, JOBS_OWN_NS)))
-		say(h, "looking for daemons of the job's own takes too long", "");
+		say_job(h, "looking for daemons of the job's own takes too long", "");
 	slurm_clean_user(&h->clean, h->job.uid);
 }
 
@@ -318,7 +318,7 @@ int slurm_epilog(const struct slurm_call *call)
 	int rc;
 
 	log_use_syslog();
-	rc = begin(&h, call, &err);
+	rc = hook_begin(&h, call, &err);
 	is_guessed = !h.has_site; /* its file was broken while jobs ran */
 	if (is_guessed)
 		begin_defaults(&h);
@@ -331,9 +331,9 @@ int slurm_epilog(const struct slurm_call *call)
 	if (h.has_job && h.clean.run_fd >= 0 && !is_guessed)
 		slurm_clean_others(&h.clean, h.job.id);
 	if (rc < 0)
-		say(&h, "not everything could be taken away", err.msg);
+		say_job(&h, "not everything could be taken away", err.msg);
 	rc = rc < 0 && h.has_site && h.site.epilog_drains ? 1 : 0;
-	end(&h);
+	hook_end(&h);
 	return rc;
 }
 
@@ -349,7 +349,7 @@ int slurm_reap(const struct slurm_call *call)
 		n = slurm_clean_others(&h.clean, 0);
 		fprintf(call->out, "jobs whose leftovers were taken away: %d\n", n);
 	}
-	end(&h);
+	hook_end(&h);
 	return rc < 0 ? 1 : 0;
 }
 
@@ -357,7 +357,7 @@ int slurm_reap(const struct slurm_call *call)
 
 /* A step has the environment of whoever submitted it: another node's task, or another job. What was
  * true there is not here. */
-static void forget(const struct slurm_call *call)
+static void forget_job(const struct slurm_call *call)
 {
 	static const char *const names[] = { "STATUS", "MNT", "SOURCE", "REASON" };
 
@@ -366,8 +366,8 @@ static void forget(const struct slurm_call *call)
 	(void)fflush(call->out);
 }
 
-static void tell(const struct slurm_call *call, const struct slurm_status *status, const char *mnt,
-		 const char *why)
+static void tell_task(const struct slurm_call *call, const struct slurm_status *status, const char *mnt,
+		      const char *why)
 {
 	fprintf(call->out, "export CLAIRFS_STATUS=%s\n", why ? "bypass" : "mounted");
 	if (!why)
@@ -381,7 +381,7 @@ static void tell(const struct slurm_call *call, const struct slurm_status *statu
 }
 
 /* A daemon writes its status in place, as the user: it is not whole for a moment. */
-static int read_status(int dir, struct slurm_status *ret)
+static int read_job_status(int dir, struct slurm_status *ret)
 {
 	struct timespec pause = { .tv_nsec = 10 * NS_PER_MS };
 	int rc = slurm_status_read(dir, ret);
@@ -404,7 +404,7 @@ static bool is_alive(const char *path)
 
 int slurm_task_prolog(const struct slurm_call *call)
 {
-	const char *text = variable(call, "SLURM_JOB_ID");
+	const char *text = call_variable(call, "SLURM_JOB_ID");
 	struct slurm_site site;
 	struct slurm_status status;
 	struct err err = { 0 };
@@ -413,7 +413,7 @@ int slurm_task_prolog(const struct slurm_call *call)
 	AUTO_FD int dir = -1;
 	uint64_t job;
 
-	forget(call);
+	forget_job(call);
 	if (!text || text_to_u64(text, &job) < 0 || job == 0 || job >= UINT32_MAX ||
 	    slurm_site_load(call->conf, &site, &err) < 0)
 		return 0; /* no prolog of ours has run */
@@ -421,15 +421,15 @@ int slurm_task_prolog(const struct slurm_call *call)
 	run = slurm_run_open(site.run_dir, false, &err);
 	conf_fini(&slurm_site_table, &site);
 	dir = run < 0 ? -1 : slurm_dir_open(run, (uint32_t)job);
-	if (dir < 0 || read_status(dir, &status) < 0)
+	if (dir < 0 || read_job_status(dir, &status) < 0)
 		return 0;
 	if (status.state == SLURM_FAILED)
-		tell(call, &status, mnt, status.why);
+		tell_task(call, &status, mnt, status.why);
 	else if (status.state == SLURM_STARTING)
-		tell(call, &status, mnt,
-		     "the mount is not ready: the index of the dataset is being made");
+		tell_task(call, &status, mnt,
+			  "the mount is not ready: the index of the dataset is being made");
 	else
-		tell(call, &status, mnt, is_alive(mnt) ? NULL : "the daemon does not answer");
+		tell_task(call, &status, mnt, is_alive(mnt) ? NULL : "the daemon does not answer");
 	(void)fflush(call->out);
 	return 0;
 }

@@ -32,7 +32,7 @@ int slurm_run_open(const char *run_dir, bool may_make, struct err *err)
 	return take_fd(&fd);
 }
 
-static void name_of(uint32_t job, char out[NAME_SIZE])
+static void job_dir_name(uint32_t job, char out[NAME_SIZE])
 {
 	snprintf(out, NAME_SIZE, "%u", job);
 }
@@ -42,7 +42,7 @@ int slurm_dir_open(int run_fd, uint32_t job)
 	char name[NAME_SIZE];
 	int fd;
 
-	name_of(job, name);
+	job_dir_name(job, name);
 	fd = openat(run_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	return fd < 0 ? -errno : fd;
 }
@@ -52,7 +52,7 @@ int slurm_dir_make(int run_fd, uint32_t job)
 	char name[NAME_SIZE];
 	AUTO_FD int fd = -1;
 
-	name_of(job, name);
+	job_dir_name(job, name);
 	if (mkdirat(run_fd, name, 0755) < 0 && errno != EEXIST)
 		return -errno;
 	fd = slurm_dir_open(run_fd, job);
@@ -96,7 +96,8 @@ int slurm_job_lock(int run_fd, uint32_t job, uint64_t ns)
 	return take_fd(&fd);
 }
 
-ssize_t slurm_file_read(int dir_fd, const char *name, char *out, size_t size)
+/* At most size - 1 bytes, terminated; the length or a negative errno. */
+static ssize_t read_job_file(int dir_fd, const char *name, char *out, size_t size)
 {
 	AUTO_FD int fd = openat(dir_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	struct stat st;
@@ -115,7 +116,8 @@ ssize_t slurm_file_read(int dir_fd, const char *name, char *out, size_t size)
 	return n;
 }
 
-int slurm_file_write(int dir_fd, const char *name, const char *text, mode_t mode, gid_t gid)
+/* Whole or not at all. */
+static int write_job_file(int dir_fd, const char *name, const char *text, mode_t mode, gid_t gid)
 {
 	char temp[64];
 	AUTO_FD int fd = -1;
@@ -137,7 +139,7 @@ int slurm_file_write(int dir_fd, const char *name, const char *text, mode_t mode
 int slurm_record_read(int dir_fd, struct slurm_record *ret)
 {
 	char text[SLURM_RECORD_MAX];
-	ssize_t n = slurm_file_read(dir_fd, "record", text, sizeof(text));
+	ssize_t n = read_job_file(dir_fd, "record", text, sizeof(text));
 
 	return n < 0 ? (int)n : slurm_record_parse(text, (size_t)n, ret);
 }
@@ -147,7 +149,7 @@ int slurm_record_write(int dir_fd, const struct slurm_record *record)
 	char text[SLURM_RECORD_MAX];
 
 	slurm_record_print(record, text);
-	return slurm_file_write(dir_fd, "record", text, 0600, (gid_t)-1);
+	return write_job_file(dir_fd, "record", text, 0600, (gid_t)-1);
 }
 
 int slurm_status_write(int dir_fd, const struct slurm_status *status, gid_t gid)
@@ -155,7 +157,7 @@ int slurm_status_write(int dir_fd, const struct slurm_status *status, gid_t gid)
 	char text[SLURM_STATUS_MAX];
 
 	slurm_status_print(status, text);
-	return slurm_file_write(dir_fd, "status", text, 0640, gid);
+	return write_job_file(dir_fd, "status", text, 0640, gid);
 }
 
 int slurm_status_put(int fd, const struct slurm_status *status)
@@ -173,7 +175,7 @@ int slurm_status_put(int fd, const struct slurm_status *status)
 int slurm_status_read(int dir_fd, struct slurm_status *ret)
 {
 	char text[SLURM_STATUS_MAX];
-	ssize_t n = slurm_file_read(dir_fd, "status", text, sizeof(text));
+	ssize_t n = read_job_file(dir_fd, "status", text, sizeof(text));
 
 	return n < 0 ? (int)n : slurm_status_parse(text, (size_t)n, ret);
 }

@@ -17,6 +17,7 @@
 
 #include "clairfs/base/clock.h"
 #include "clairfs/base/log.h"
+#include "clairfs/base/span.h"
 #include "slurm_priv.h"
 
 #define OURS "clairfs"
@@ -24,53 +25,29 @@
 #define MAKE_TRIES 10
 #define NEED_LEAST (64ull << 20)
 
-static bool has_word(const char *list, const char *word)
-{
-	size_t len = strlen(word);
-
-	for (const char *at = list; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)
-		if (strncmp(at, word, len) == 0 && (at[len] == ',' || at[len] == 0))
-			return true;
-	return false;
-}
-
 /* "30 24 0:26 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory". Only whole hierarchies: in a
  * container nothing is ours to make. */
-static bool take_line(char *line, bool *ret_is_v2, char out[PATH_MAX])
+static bool take_hierarchy(struct span line, bool *ret_is_v2, char out[PATH_MAX])
 {
-	char *fields = strstr(line, " - "), *type, *options, *save = NULL, *at, *root;
+	struct mountinfo m;
 
-	if (!fields)
+	if (!mountinfo_parse(line, &m) || !span_is(m.root, "/") || !m.at.len || *m.at.at != '/' ||
+	    memchr(m.at.at, '\\', m.at.len) || m.at.len >= PATH_MAX - 64)
 		return false;
-	*fields = 0;
-	type = strtok_r(fields + 3, " ", &save);
-	strtok_r(NULL, " ", &save);
-	options = strtok_r(NULL, " ", &save);
-	save = NULL;
-	at = strtok_r(line, " ", &save);
-	for (int i = 0; i < 2 && at; i++)
-		at = strtok_r(NULL, " ", &save);
-	root = strtok_r(NULL, " ", &save);
-	at = strtok_r(NULL, " ", &save);
-	if (!type || !options || !root || strcmp(root, "/") != 0 || !at || *at != '/' ||
-	    strchr(at, '\\') || strlen(at) >= PATH_MAX - 64)
+	*ret_is_v2 = span_is(m.type, "cgroup2");
+	if (!*ret_is_v2 && !(span_is(m.type, "cgroup") && span_has(m.options, "memory")))
 		return false;
-	*ret_is_v2 = strcmp(type, "cgroup2") == 0;
-	if (!*ret_is_v2 && (strcmp(type, "cgroup") != 0 || !has_word(options, "memory")))
-		return false;
-	strcpy(out, at);
-	return true;
+	return span_path(m.at, out);
 }
 
 bool slurm_cgroup_hierarchy(const char *mountinfo, size_t len, bool *ret_is_v2, char out[PATH_MAX])
 {
-	AUTO_FREE char *text = strndup(mountinfo, len);
-	char found[PATH_MAX], *save = NULL;
+	struct span rest = { mountinfo, len }, line;
+	char found[PATH_MAX];
 	bool is_v2, has_one = false;
 
-	for (char *line = text ? strtok_r(text, "\n", &save) : NULL; line;
-	     line = strtok_r(NULL, "\n", &save)) {
-		if (!take_line(line, &is_v2, found) || (has_one && is_v2))
+	while (span_take(&rest, '\n', &line)) {
+		if (!take_hierarchy(line, &is_v2, found) || (has_one && is_v2))
 			continue;
 		strcpy(out, found);
 		*ret_is_v2 = is_v2;
@@ -81,7 +58,7 @@ bool slurm_cgroup_hierarchy(const char *mountinfo, size_t len, bool *ret_is_v2, 
 	return has_one;
 }
 
-static int put(const char *dir, const char *name, const char *text)
+static int cgroup_put(const char *dir, const char *name, const char *text)
 {
 	char path[PATH_MAX + 64];
 	AUTO_FD int fd = -1;
@@ -109,15 +86,15 @@ static int make_once(const char *top, bool is_v2, uint32_t job, uint64_t all, ch
 	int rc = 0;
 
 	snprintf(dir, sizeof(dir), "%.*s/" OURS, PATH_MAX - 64, top);
-	if (is_v2 && put(top, "cgroup.subtree_control", "+memory") < 0)
+	if (is_v2 && cgroup_put(top, "cgroup.subtree_control", "+memory") < 0)
 		return -ENOENT;
 	if (mkdir(dir, 0755) < 0 && errno != EEXIST)
 		return -errno;
-	if (is_v2 && put(dir, "cgroup.subtree_control", "+memory") < 0)
+	if (is_v2 && cgroup_put(dir, "cgroup.subtree_control", "+memory") < 0)
 		return -ENOENT;
 	snprintf(text, sizeof(text), "%" PRIu64, all);
 	if (all)
-		rc = put(dir, is_v2 ? "memory.max" : "memory.limit_in_bytes", text);
+		rc = cgroup_put(dir, is_v2 ? "memory.max" : "memory.limit_in_bytes", text);
 	if (rc < 0)
 		log_warn("memory_all: the limit of %s is not set: %s", dir, strerror(-rc));
 	if (snprintf(out, PATH_MAX, "%s/job_%u_%d", dir, job, (int)getpid()) >= PATH_MAX)
@@ -126,7 +103,7 @@ static int make_once(const char *top, bool is_v2, uint32_t job, uint64_t all, ch
 }
 
 /* Who ends in this moment takes the one above away when it is empty. */
-static int make(const char *top, bool is_v2, uint32_t job, uint64_t all, char out[PATH_MAX])
+static int cgroup_make(const char *top, bool is_v2, uint32_t job, uint64_t all, char out[PATH_MAX])
 {
 	int rc = -ENOENT;
 
@@ -143,10 +120,10 @@ static int limit_to(const char *dir, bool is_v2, uint64_t high, uint64_t limit)
 
 	snprintf(text, sizeof(text), "%" PRIu64, limit);
 	if (!is_v2)
-		return put(dir, "memory.limit_in_bytes", text);
-	rc = put(dir, "memory.max", text);
+		return cgroup_put(dir, "memory.limit_in_bytes", text);
+	rc = cgroup_put(dir, "memory.max", text);
 	snprintf(text, sizeof(text), "%" PRIu64, high);
-	return rc < 0 ? rc : put(dir, "memory.high", text);
+	return rc < 0 ? rc : cgroup_put(dir, "memory.high", text);
 }
 
 void slurm_cgroup_limits(uint64_t need, uint64_t *ret_high, uint64_t *ret_max)
@@ -175,7 +152,7 @@ void slurm_cgroup_enter(uint32_t job, uint64_t limit, uint64_t all, char out[PAT
 {
 	char top[PATH_MAX];
 	bool is_v2 = false;
-	int rc = find_hierarchy(&is_v2, top) ? make(top, is_v2, job, all, out) : -ENOENT;
+	int rc = find_hierarchy(&is_v2, top) ? cgroup_make(top, is_v2, job, all, out) : -ENOENT;
 
 	if (rc < 0) {
 		*out = 0;
@@ -189,7 +166,7 @@ void slurm_cgroup_enter(uint32_t job, uint64_t limit, uint64_t all, char out[PAT
 	if (limit)
 		rc = limit_to(out, is_v2, limit - limit / 16, limit);
 	if (rc == 0)
-		rc = put(out, "cgroup.procs", "0");
+		rc = cgroup_put(out, "cgroup.procs", "0");
 	if (rc < 0) {
 		log_warn("job %u: cgroup %s: %s", job, out, strerror(-rc));
 		slurm_cgroup_remove(out);

@@ -22,7 +22,7 @@
 #define LOOK_NS NS_PER_S
 
 /* A file of /proc/PID, at most size bytes; 0: it cannot be read. */
-static size_t read_proc(pid_t pid, const char *name, char *out, size_t size)
+static size_t read_pid_file(pid_t pid, const char *name, char *out, size_t size)
 {
 	char path[64];
 	AUTO_FD int fd = -1;
@@ -39,7 +39,7 @@ static size_t read_proc(pid_t pid, const char *name, char *out, size_t size)
 uint64_t slurm_process_start(pid_t pid)
 {
 	char text[1024];
-	size_t len = read_proc(pid, "stat", text, sizeof(text));
+	size_t len = read_pid_file(pid, "stat", text, sizeof(text));
 	uint64_t start;
 
 	return slurm_words_start(text, len, &start) ? start : 0;
@@ -111,10 +111,10 @@ static bool is_own(const struct own *own, pid_t pid)
 	snprintf(path, sizeof(path), "/proc/%d", (int)pid);
 	if (!text || stat(path, &st) < 0 || st.st_uid != own->job->uid)
 		return false;
-	len = read_proc(pid, "comm", name, sizeof(name));
+	len = read_pid_file(pid, "comm", name, sizeof(name));
 	if (len != strlen("clairfs\n") || memcmp(name, "clairfs\n", len) != 0)
 		return false;
-	len = read_proc(pid, "environ", text, TEXT_MAX);
+	len = read_pid_file(pid, "environ", text, TEXT_MAX);
 	return slurm_words_is_of_job(text, len, own->job->id);
 }
 
@@ -168,13 +168,13 @@ static bool look_step(void *ctx, pid_t pid)
 {
 	struct step *step = ctx;
 	char text[1024];
-	size_t len = read_proc(pid, "status", text, sizeof(text));
+	size_t len = read_pid_file(pid, "status", text, sizeof(text));
 
 	/* Anybody may have such a command line. To read it also takes a lock that a process has for
 	 * as long as its source hangs; its status needs none. */
 	if (!slurm_words_is_slurmstepd(text, len))
 		return true;
-	len = read_proc(pid, "cmdline", text, sizeof(text));
+	len = read_pid_file(pid, "cmdline", text, sizeof(text));
 	step->is_found = slurm_words_is_step(text, len, step->job);
 	return !step->is_found;
 }

@@ -58,7 +58,7 @@ static int spawn_squeue(const struct slurm_clean *c, int out_fd, pid_t *ret_pid)
 }
 
 /* Until the other side closes it. -ETIMEDOUT, or -EFBIG: more than anybody has jobs. */
-static int read_answer(int fd, uint64_t end, char *out, size_t size)
+static int read_squeue(int fd, uint64_t end, char *out, size_t size)
 {
 	struct pollfd pfd = { .fd = fd, .events = POLLIN };
 	size_t len = 0;
@@ -99,13 +99,13 @@ static char *run_squeue(const struct slurm_clean *c)
 	close(fds[1]);
 	if (rc < 0)
 		return NULL;
-	rc = read_answer(from, end, text, ANSWER_MAX);
+	rc = read_squeue(from, end, text, ANSWER_MAX);
 	if (!slurm_child_wait(pid, rc == 0 ? slurm_in_time(c, ENDS_NS) : 0, &status))
 		return NULL;
 	return rc == 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0 ? TAKE(text) : NULL;
 }
 
-static void ask(const struct slurm_clean *c, struct asked *asked)
+static void ask_slurm(const struct slurm_clean *c, struct asked *asked)
 {
 	asked->is_asked = true;
 	asked->text = run_squeue(c);
@@ -125,17 +125,17 @@ static bool is_daemon_gone(int dir_fd)
 	return rc == 0 ? daemon == -ESRCH : rc == -ENOENT;
 }
 
-static bool is_gone(const struct slurm_clean *c, uint32_t job, struct asked *asked)
+static bool is_job_gone(const struct slurm_clean *c, uint32_t job, struct asked *asked)
 {
 	AUTO_FD int dir = slurm_dir_open(c->run_fd, job);
-	AUTO_FD int held = dir < 0 ? -1 : slurm_dir_lock(dir);
+	AUTO_FD int lock = dir < 0 ? -1 : slurm_dir_lock(dir);
 
-	if (held < 0 || slurm_process_has_step(job))
+	if (lock < 0 || slurm_process_has_step(job))
 		return false;
 	if (!c->site->squeue)
 		return is_daemon_gone(dir);
 	if (!asked->is_asked)
-		ask(c, asked);
+		ask_slurm(c, asked);
 	return asked->is_known && slurm_words_is_over(asked->text, job);
 }
 
@@ -145,7 +145,7 @@ static bool clean_other(const struct slurm_clean *c, uint32_t job, struct asked 
 	AUTO_FD int lock = slurm_job_lock(c->run_fd, job, 0);
 	struct err err = { 0 };
 
-	if (lock < 0 || !is_gone(c, job, asked))
+	if (lock < 0 || !is_job_gone(c, job, asked))
 		return false;
 	if (slurm_clean_job(c, job, &err) < 0) {
 		log_warn("leftovers of job %u: %s", job, err.msg);

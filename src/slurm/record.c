@@ -21,7 +21,7 @@
 #define STATUS_HEAD "clairfs-status 1\n"
 
 /* A line as "key value"; *at is put behind it. False: no more, or no line. */
-static bool take_line(const char **at, const char *end, char *line, size_t size, char **ret_value)
+static bool take_record_line(const char **at, const char *end, char *line, size_t size, char **ret_value)
 {
 	const char *stop = *at < end ? memchr(*at, '\n', (size_t)(end - *at)) : NULL;
 	size_t len = stop ? (size_t)(stop - *at) : 0;
@@ -37,7 +37,7 @@ static bool take_line(const char **at, const char *end, char *line, size_t size,
 	return true;
 }
 
-static bool take_number(const char *value, uint64_t most, uint64_t *ret)
+static bool take_record_number(const char *value, uint64_t most, uint64_t *ret)
 {
 	return text_to_u64(value, ret) == 0 && *ret <= most;
 }
@@ -54,7 +54,7 @@ static bool take_text(const char *value, char *out, size_t size)
 
 enum { KEY_JOB, KEY_UID, KEY_GID, KEY_PID, KEY_START, KEY_SPEC, KEY_CGROUP, KEYS };
 
-static bool take_field(int key, const char *value, struct slurm_record *r)
+static bool take_record_field(int key, const char *value, struct slurm_record *r)
 {
 	uint64_t v = 0;
 
@@ -64,14 +64,14 @@ static bool take_field(int key, const char *value, struct slurm_record *r)
 	case KEY_CGROUP:
 		return *value == '/' && take_text(value, r->cgroup, sizeof(r->cgroup));
 	case KEY_START:
-		return take_number(value, UINT64_MAX, &r->start);
+		return take_record_number(value, UINT64_MAX, &r->start);
 	case KEY_PID:
-		if (!take_number(value, INT32_MAX, &v))
+		if (!take_record_number(value, INT32_MAX, &v))
 			return false;
 		r->pid = (pid_t)v;
 		return true;
 	default:
-		if (!take_number(value, UINT32_MAX - 1, &v))
+		if (!take_record_number(value, UINT32_MAX - 1, &v))
 			return false;
 		*(key == KEY_JOB ? &r->job : key == KEY_UID ? &r->uid : &r->gid) = (uint32_t)v;
 		return true;
@@ -79,13 +79,13 @@ static bool take_field(int key, const char *value, struct slurm_record *r)
 }
 
 /* "clairfs-job N"; *at is put behind it. */
-static bool take_head(const char **at, const char *end, bool *ret_is_ours)
+static bool take_record_head(const char **at, const char *end, bool *ret_is_ours)
 {
 	char line[32], *version;
 	uint64_t number;
 
-	if (!take_line(at, end, line, sizeof(line), &version) || !version ||
-	    strcmp(line, "clairfs-job") != 0 || !take_number(version, UINT32_MAX, &number))
+	if (!take_record_line(at, end, line, sizeof(line), &version) || !version ||
+	    strcmp(line, "clairfs-job") != 0 || !take_record_number(version, UINT32_MAX, &number))
 		return false;
 	*ret_is_ours = number == 1;
 	return true;
@@ -102,16 +102,16 @@ int slurm_record_parse(const char *text, size_t len, struct slurm_record *ret)
 	bool is_ours;
 
 	memset(ret, 0, sizeof(*ret));
-	if (!take_head(&at, end, &is_ours))
+	if (!take_record_head(&at, end, &is_ours))
 		return -EINVAL;
-	while (take_line(&at, end, line, sizeof(line), &value)) {
+	while (take_record_line(&at, end, line, sizeof(line), &value)) {
 		int key = 0;
 
 		while (key < KEYS && strcmp(keys[key], line) != 0)
 			key++;
 		if (key == KEYS && !is_ours)
 			continue;
-		if (key == KEYS || !value || (seen & 1u << key) || !take_field(key, value, ret))
+		if (key == KEYS || !value || (seen & 1u << key) || !take_record_field(key, value, ret))
 			return -EINVAL;
 		seen |= 1u << key;
 	}
@@ -137,7 +137,7 @@ int slurm_status_parse(const char *text, size_t len, struct slurm_status *ret)
 
 	memset(ret, 0, sizeof(*ret));
 	if (len < strlen(STATUS_HEAD) || memcmp(text, STATUS_HEAD, strlen(STATUS_HEAD)) != 0 ||
-	    !take_line(&at, end, line, sizeof(line), &value))
+	    !take_record_line(&at, end, line, sizeof(line), &value))
 		return -EINVAL;
 	while (states[state] && strcmp(states[state], line) != 0)
 		state++;
@@ -148,7 +148,7 @@ int slurm_status_parse(const char *text, size_t len, struct slurm_status *ret)
 		return -EINVAL;
 	if (at == end)
 		return 0;
-	if (!take_line(&at, end, line, sizeof(line), &value) || strcmp(line, "source") != 0 ||
+	if (!take_record_line(&at, end, line, sizeof(line), &value) || strcmp(line, "source") != 0 ||
 	    !value || *value != '/' || !take_text(value, ret->source, sizeof(ret->source)))
 		return -EINVAL;
 	return at == end ? 0 : -EINVAL;

@@ -71,7 +71,7 @@ static int do_mount(void *ctx, uint64_t memory, struct err *err)
 	return slurm_mounter_mount(&s->mounter, memory, err);
 }
 
-static void ready(void *ctx)
+static void serve_ready(void *ctx)
 {
 	struct serving *s = ctx;
 
@@ -82,7 +82,7 @@ static void ready(void *ctx)
 
 /* --- as root --- */
 
-static int take_record(struct serving *s, uint32_t job, struct err *err)
+static int serve_take_record(struct serving *s, uint32_t job, struct err *err)
 {
 	AUTO_FD int running = -1;
 	int rc;
@@ -160,7 +160,7 @@ static int load_options(struct serving *s, struct err *err)
 }
 
 /* A killer that has to choose takes a cache before slurmd, whose protection we came with. */
-static void unprotect(void)
+static void unprotect_process(void)
 {
 	AUTO_FILE FILE *f = fopen("/proc/self/oom_score_adj", "r+e");
 	int score = 0;
@@ -195,18 +195,18 @@ static int prepare_mount(struct serving *s, struct err *err)
 	return rc == 0 ? slurm_mounter_start(&p, &s->mounter, err) : rc;
 }
 
-static int prepare(struct serving *s, uint32_t job, struct err *err)
+static int serve_prepare(struct serving *s, uint32_t job, struct err *err)
 {
 	int rc = slurm_site_load(s->call->conf, &s->site, err);
 
 	if (rc < 0)
 		return rc;
 	s->has_site = true;
-	rc = take_record(s, job, err);
+	rc = serve_take_record(s, job, err);
 	s->status.state = SLURM_FAILED;
 	if (rc == 0)
 		snprintf(s->status.source, sizeof(s->status.source), "%s", s->spec.source);
-	unprotect();
+	unprotect_process();
 	if (rc == 0)
 		rc = put_record(s, err);
 	if (rc == 0)
@@ -254,7 +254,7 @@ static int serve_as_user(struct serving *s, struct err *err)
 	s->params.mountpoint = s->mountpoint;
 	s->params.is_foreground = true;
 	s->params.mount = do_mount;
-	s->params.ready = ready;
+	s->params.ready = serve_ready;
 	s->params.ready_ctx = s;
 	return daemon_run(&s->params, err);
 }
@@ -274,7 +274,7 @@ int slurm_serve(const struct slurm_call *call, uint32_t job)
 		strcpy(s->notify, notify);
 	log_use_syslog();
 	prctl(PR_SET_NAME, "clairfs"); /* it was started as /proc/self/exe */
-	rc = prepare(s, job, &err);
+	rc = serve_prepare(s, job, &err);
 	if (rc == 0)
 		rc = serve_as_user(s, &err);
 	if (rc < 0) {

@@ -63,11 +63,6 @@ int slurm_dir_lock(int dir_fd) MUST_USE;
  * descriptor to be closed, or -EBUSY: not within this time. It ends with the process, and children
  * do not have it. */
 int slurm_job_lock(int run_fd, uint32_t job, uint64_t ns) MUST_USE;
-/* At most size - 1 bytes, terminated; the length or a negative errno. */
-ssize_t slurm_file_read(int dir_fd, const char *name, char *out, size_t size) MUST_USE;
-/* Whole or not at all. */
-int slurm_file_write(int dir_fd, const char *name, const char *text, mode_t mode,
-		     gid_t gid) MUST_USE;
 int slurm_record_read(int dir_fd, struct slurm_record *ret) MUST_USE;
 int slurm_record_write(int dir_fd, const struct slurm_record *record) MUST_USE;
 int slurm_status_write(int dir_fd, const struct slurm_status *status, gid_t gid) MUST_USE;

@@ -42,7 +42,7 @@ static int check_characters(const char *text, size_t len, struct err *err)
 	return 0;
 }
 
-static int check_source(const char *path, struct err *err)
+static int check_spec_source(const char *path, struct err *err)
 {
 	if (*path != '/')
 		return err_set(err, -EINVAL, "the source '%s' is no absolute path", path);
@@ -60,7 +60,7 @@ static int check_source(const char *path, struct err *err)
 	return 0;
 }
 
-static int take_option(struct slurm_spec *spec, char *item, struct err *err)
+static int take_spec_option(struct slurm_spec *spec, char *item, struct err *err)
 {
 	char *value = strchr(item, '=');
 	const char *near;
@@ -98,9 +98,9 @@ int slurm_spec_parse(const char *text, size_t len, struct slurm_spec *ret, struc
 		return 0;
 	next = ret->text;
 	item = strsep(&next, ",");
-	rc = check_source(item, err);
+	rc = check_spec_source(item, err);
 	while (rc == 0 && next)
-		rc = take_option(ret, strsep(&next, ","), err);
+		rc = take_spec_option(ret, strsep(&next, ","), err);
 	if (rc == 0)
 		ret->source = item;
 	return rc;
@@ -124,7 +124,7 @@ int slurm_comment_spec(const char *comment, const char **ret_at, size_t *ret_len
 	return found == 1 ? 0 : found ? -EINVAL : -ENOENT;
 }
 
-static const char *variable(char *const *environment, const char *name)
+static const char *find_variable(char *const *environment, const char *name)
 {
 	size_t len = strlen(name);
 
@@ -134,9 +134,9 @@ static const char *variable(char *const *environment, const char *name)
 	return NULL;
 }
 
-static int number(char *const *environment, const char *name, uint32_t *ret, struct err *err)
+static int parse_variable(char *const *environment, const char *name, uint32_t *ret, struct err *err)
 {
-	const char *text = variable(environment, name);
+	const char *text = find_variable(environment, name);
 	uint64_t v;
 
 	if (!text)
@@ -150,8 +150,8 @@ static int number(char *const *environment, const char *name, uint32_t *ret, str
 static void find_wish(char *const *environment, struct slurm_job *ret)
 {
 	/* As Slurm forwards --clairfs of the plugin "clairfs". */
-	const char *option = variable(environment, "SPANK__SLURM_SPANK_OPTION_clairfs_clairfs");
-	const char *comment = variable(environment, "SLURM_JOB_COMMENT");
+	const char *option = find_variable(environment, "SPANK__SLURM_SPANK_OPTION_clairfs_clairfs");
+	const char *comment = find_variable(environment, "SLURM_JOB_COMMENT");
 
 	if (option) {
 		ret->wish = option;
@@ -167,13 +167,13 @@ int slurm_job_parse(char *const *environment, struct slurm_job *ret, struct err 
 	int rc;
 
 	memset(ret, 0, sizeof(*ret));
-	rc = number(environment, "SLURM_JOB_ID", &ret->id, err);
+	rc = parse_variable(environment, "SLURM_JOB_ID", &ret->id, err);
 	if (rc == 0 && ret->id == 0)
 		rc = err_set(err, -EINVAL, "SLURM_JOB_ID is 0");
 	if (rc == 0)
-		rc = number(environment, "SLURM_JOB_UID", &ret->uid, err);
+		rc = parse_variable(environment, "SLURM_JOB_UID", &ret->uid, err);
 	if (rc == 0)
-		rc = number(environment, "SLURM_JOB_GID", &ret->gid, err);
+		rc = parse_variable(environment, "SLURM_JOB_GID", &ret->gid, err);
 	if (rc == 0)
 		find_wish(environment, ret);
 	return rc;

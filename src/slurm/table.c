@@ -19,116 +19,43 @@
 #include <sys/syscall.h>
 
 #include "clairfs/base/clock.h"
-#include "clairfs/base/text.h"
+#include "clairfs/base/span.h"
 #include "slurm_priv.h"
 
 #define ANSWER_NS NS_PER_S
 #define FUSE_FS_MAGIC 0x65735546
 
-struct span {
-	const char *at;
-	size_t len;
-};
-
-static bool take(struct span *rest, struct span *ret)
+static bool mount_number(struct span s, uint32_t *ret)
 {
-	const char *stop = rest->len ? memchr(rest->at, ' ', rest->len) : NULL;
-
-	if (!rest->len)
-		return false;
-	*ret = (struct span){ rest->at, stop ? (size_t)(stop - rest->at) : rest->len };
-	rest->at += ret->len + (stop != NULL);
-	rest->len -= ret->len + (stop != NULL);
-	return true;
-}
-
-static bool is_word(struct span s, const char *word)
-{
-	return s.len == strlen(word) && memcmp(s.at, word, s.len) == 0;
-}
-
-static bool number(struct span s, uint32_t *ret)
-{
-	char word[16];
 	uint64_t v;
 
-	if (s.len >= sizeof(word) || memchr(s.at, 0, s.len))
-		return false;
-	memcpy(word, s.at, s.len);
-	word[s.len] = 0;
-	if (text_to_u64(word, &v) < 0 || v > UINT32_MAX)
+	if (!span_number(s, &v) || v > UINT32_MAX)
 		return false;
 	*ret = (uint32_t)v;
 	return true;
 }
 
-static bool is_octal(const char *at)
-{
-	return at[0] >= '0' && at[0] <= '3' && at[1] >= '0' && at[1] <= '7' && at[2] >= '0' &&
-	       at[2] <= '7';
-}
-
-/* The kernel writes blanks, newlines and backslashes of names as \040 etc. */
-static bool path_of(struct span s, char out[PATH_MAX])
-{
-	size_t n = 0;
-
-	for (size_t i = 0; i < s.len; i++) {
-		int c = (unsigned char)s.at[i];
-
-		if (c == '\\' && s.len - i > 3 && is_octal(s.at + i + 1)) {
-			c = (s.at[i + 1] - '0') * 64 + (s.at[i + 2] - '0') * 8 + s.at[i + 3] - '0';
-			i += 3;
-		}
-		if (c == 0 || n + 1 >= PATH_MAX)
-			return false;
-		out[n++] = (char)c;
-	}
-	out[n] = 0;
-	return n > 0 && out[0] == '/';
-}
-
 /* "rw,user_id=1000,group_id=1000" */
 static bool id_of(struct span options, const char *key, uint32_t *ret)
 {
-	const char *at = options.at, *end = options.at + options.len;
+	struct span one, name;
 
-	while (at && at < end) {
-		const char *stop = memchr(at, ',', (size_t)(end - at));
-		struct span one = { at, (size_t)((stop ? stop : end) - at) };
-
-		if (one.len > strlen(key) && memcmp(at, key, strlen(key)) == 0)
-			return number((struct span){ at + strlen(key), one.len - strlen(key) },
-				      ret);
-		at = stop ? stop + 1 : NULL;
-	}
+	while (span_take(&options, ',', &one))
+		if (span_take(&one, '=', &name) && span_is(name, key))
+			return mount_number(one, ret);
 	return false;
 }
 
-/* "36 35 0:98 / /at rw,noatime master:1 - fuse.clairfs SOURCE ro,user_id=1000,...". The source may
- * have any characters but blanks: those are escaped. */
 bool slurm_mount_parse(const char *line, size_t len, struct slurm_mount *ret)
 {
-	struct span rest = { line, len }, field[6], word, device;
-	const char *colon;
+	struct span major;
+	struct mountinfo m;
 
-	for (int i = 0; i < 6; i++)
-		if (!take(&rest, &field[i]))
-			return false;
-	do {
-		if (!take(&rest, &word))
-			return false;
-	} while (!is_word(word, "-"));
-	if (!take(&rest, &word) || !is_word(word, "fuse.clairfs") || !take(&rest, &word) ||
-	    !take(&rest, &word))
-		return false;
-	colon = memchr(field[2].at, ':', field[2].len);
-	if (!colon)
-		return false;
-	device = (struct span){ colon + 1, (size_t)(field[2].at + field[2].len - colon - 1) };
-	return number(field[0], &ret->id) && number(device, &ret->minor) &&
-	       id_of(word, "user_id=", &ret->owner) && id_of(word, "group_id=", &ret->group) &&
-	       path_of(field[4], ret->path);
+	return mountinfo_parse((struct span){ line, len }, &m) && span_is(m.type, "fuse.clairfs") &&
+	       span_take(&m.device, ':', &major) && mount_number(m.id, &ret->id) &&
+	       mount_number(m.device, &ret->minor) && id_of(m.options, "user_id", &ret->owner) &&
+	       id_of(m.options, "group_id", &ret->group) && mountinfo_path(m.at, ret->path) &&
+	       ret->path[0] == '/';
 }
 
 int slurm_mount_each(bool (*look)(void *ctx, const struct slurm_mount *m), void *ctx)
@@ -193,7 +120,7 @@ static int open_mount(const struct slurm_mount *m)
 	return -ESTALE;
 }
 
-static int detach(void *ctx)
+static int detach_mount(void *ctx)
 {
 	const struct slurm_mount *m = ctx;
 	AUTO_FD int fd = open_mount(m);
@@ -210,7 +137,7 @@ int slurm_mount_detach(const struct slurm_mount *m)
 {
 	struct slurm_mount copy = *m;
 
-	return slurm_bounded(detach, &copy, ANSWER_NS);
+	return slurm_bounded(detach_mount, &copy, ANSWER_NS);
 }
 
 /* Not the bare directory that is there when the mount is gone, nor another filesystem below it. A
@@ -226,7 +153,7 @@ static bool is_fuse_root(const char *path, const struct statfs *st)
 	       (stx.stx_attributes & STATX_ATTR_MOUNT_ROOT);
 }
 
-static int touch(void *ctx)
+static int touch_mount(void *ctx)
 {
 	const struct slurm_mount *m = ctx;
 	struct statfs st;
@@ -241,21 +168,21 @@ static int touch(void *ctx)
 	return is_fuse_root(m->path, &st) ? 0 : -ENOTDIR;
 }
 
-static int ask(const struct slurm_mount *m)
+static int ask_mount(const struct slurm_mount *m)
 {
 	struct slurm_mount copy = *m;
 
-	return slurm_bounded(touch, &copy, ANSWER_NS);
+	return slurm_bounded(touch_mount, &copy, ANSWER_NS);
 }
 
 bool slurm_mount_is_dead(const struct slurm_mount *m)
 {
-	int rc = ask(m);
+	int rc = ask_mount(m);
 
 	return rc == -ENOTCONN || rc == -ECONNABORTED;
 }
 
 bool slurm_mount_answers(const struct slurm_mount *m)
 {
-	return ask(m) == 0;
+	return ask_mount(m) == 0;
 }

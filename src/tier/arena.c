@@ -306,13 +306,13 @@ void arena_release(struct arena *arena, void *mem, uint32_t length)
 
 /* Drops the memory of all free extents, one at a time. The one that is being dropped is taken out
  * of the free space, so that where it ends an extent begins, whatever else changes meanwhile. */
-static void trim(struct arena *a)
+static void arena_trim(struct arena *a)
 {
 	uint32_t at = 0, first = 0, span = 0;
 
 	mutex_lock(&a->mu);
 	for (;;) {
-		uint32_t held = first, held_span = span;
+		uint32_t last = first, last_span = span;
 
 		while (at < a->n_pages && !(a->pages[at].tag & ARENA_FREE))
 			at += a->pages[at].tag;
@@ -322,9 +322,9 @@ static void trim(struct arena *a)
 			carve_locked(a, first, span, first, span);
 			count_chunks_locked(a, first, span, true);
 		}
-		if (held_span > 0) {
-			count_chunks_locked(a, held, held_span, false);
-			join_locked(a, &held, &held_span);
+		if (last_span > 0) {
+			count_chunks_locked(a, last, last_span, false);
+			join_locked(a, &last, &last_span);
 		}
 		if (span == 0)
 			break;
@@ -340,7 +340,7 @@ void arena_set_limit(struct arena *arena, uint64_t bytes)
 {
 	atomic_store(&arena->limit, bytes);
 	if (is_limited(arena))
-		trim(arena);
+		arena_trim(arena);
 }
 
 static int arena_map(struct arena *a, uint64_t bytes, struct err *err)

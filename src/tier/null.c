@@ -13,7 +13,7 @@
 
 #include "clairfs/tier.h"
 
-static void null_complete(struct tier_read *read)
+static void null_tier_complete(struct tier_read *read)
 {
 	if (read->ask.length)
 		memset(read->ask.buf, 0, read->ask.length);
@@ -35,13 +35,13 @@ static void null_read(struct tier *tier, struct tier_read *read)
 	}
 	list_init(&mine);
 	pending = &mine;
-	null_complete(read);
+	null_tier_complete(read);
 	while ((node = list_pop_head(&mine)))
-		null_complete(container_of(node, struct tier_read, own.node));
+		null_tier_complete(container_of(node, struct tier_read, own.node));
 	pending = NULL;
 }
 
-static void null_free(struct tier *tier)
+static void null_tier_free(struct tier *tier)
 {
 	free(tier);
 }
@@ -57,7 +57,7 @@ static const struct tier_ops null_ops = { .name = "null",
 					  .verifies_identity = true,
 					  .cost = null_cost,
 					  .read = null_read,
-					  .free = null_free };
+					  .free = null_tier_free };
 
 int tier_null_new(struct tier **ret, struct err *err)
 {

@@ -110,7 +110,7 @@ static uint32_t request_bytes_of(int dirfd)
 	return MIN(kib, PIECE_BYTES >> 10) << 10;
 }
 
-static int64_t now_ns(void)
+static int64_t wall_clock_ns(void)
 {
 	struct timespec now;
 
@@ -140,7 +140,7 @@ static void source_start(struct source *s, struct tier_read *read, struct kept_f
 	assert(!file || file->fd >= 0);
 	assert(!file || !read->own.is_retried); /* a kept descriptor is what failed */
 	read->own.tier_priv = file;
-	read->own.asked_ns = now_ns();
+	read->own.asked_ns = wall_clock_ns();
 	memset(job, 0, sizeof(*job)); /* st_mode tells later whether st was filled */
 	job->kind = file ? IO_READ_FD : IO_READ_PATH;
 	job->dirfd = s->dirfd;
@@ -277,7 +277,7 @@ static bool source_open(struct source *s, struct tier_read *read, bool has_to_wa
 	return true;
 }
 
-static void source_read(struct tier *tier, struct tier_read *read)
+static void source_tier_read(struct tier *tier, struct tier_read *read)
 {
 	struct source *s = container_of(tier, struct source, tier);
 
@@ -407,7 +407,7 @@ static const struct tier_ops source_ops = {
 	.read_class = READ_MISS,
 	.verifies_identity = true,
 	.cost = source_cost,
-	.read = source_read,
+	.read = source_tier_read,
 	.free = source_free,
 };
 

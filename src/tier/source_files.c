@@ -37,17 +37,17 @@ int kept_files_init(struct kept_files *files, const struct source_params *params
 	return 0;
 }
 
-static struct list *bucket_of(struct kept_files *files, struct entry_id entry)
+static struct list *kept_bucket(struct kept_files *files, struct entry_id entry)
 {
 	uint32_t hash = entry.v * 0x9e3779b1u; /* entries are dense numbers: any mixing will do */
 
 	return &files->buckets[(hash >> 12) & (files->n_buckets - 1)];
 }
 
-static struct kept_file *find_locked(struct kept_files *files, struct entry_id entry)
+static struct kept_file *kept_find_locked(struct kept_files *files, struct entry_id entry)
 	REQUIRES(files->mu)
 {
-	struct list *bucket = bucket_of(files, entry);
+	struct list *bucket = kept_bucket(files, entry);
 
 	for (struct list *node = bucket->next; node != bucket; node = node->next) {
 		struct kept_file *file = container_of(node, struct kept_file, bucket);
@@ -70,8 +70,8 @@ static void detach_locked(struct kept_files *files, struct kept_file *file, stru
 		list_push_tail(dead, &file->use);
 }
 
-static enum kept_state state_of(const struct kept_files *files, const struct kept_file *file,
-				uint64_t now)
+static enum kept_state kept_state_of(const struct kept_files *files, const struct kept_file *file,
+				     uint64_t now)
 {
 	uint64_t age = file ? now - file->opened_ns : 0;
 
@@ -87,8 +87,8 @@ struct kept_file *kept_file_get(struct kept_files *files, struct entry_id entry,
 	struct kept_file *file;
 
 	mutex_lock(&files->mu);
-	file = find_locked(files, entry);
-	if (file && (state_of(files, file, now) == KEPT_NONE ||
+	file = kept_find_locked(files, entry);
+	if (file && (kept_state_of(files, file, now) == KEPT_NONE ||
 		     !file_identity_eq(&file->identity, identity))) {
 		detach_locked(files, file, dead);
 		file = NULL;
@@ -108,7 +108,7 @@ enum kept_state kept_file_state(struct kept_files *files, struct entry_id entry)
 	enum kept_state state;
 
 	mutex_lock(&files->mu);
-	state = state_of(files, find_locked(files, entry), now);
+	state = kept_state_of(files, kept_find_locked(files, entry), now);
 	mutex_unlock(&files->mu);
 	return state;
 }
@@ -134,7 +134,7 @@ static void shrink_locked(struct kept_files *files, uint64_t now, struct list *d
 	while (!list_is_empty(&files->by_use)) {
 		struct kept_file *file = container_of(files->by_use.next, struct kept_file, use);
 
-		if (files->n_files < files->limit && state_of(files, file, now) != KEPT_NONE)
+		if (files->n_files < files->limit && kept_state_of(files, file, now) != KEPT_NONE)
 			break;
 		detach_locked(files, file, dead);
 	}
@@ -156,11 +156,11 @@ void kept_file_add(struct kept_files *files, struct entry_id entry,
 	file->fd = take_descriptor;
 	file->opened_ns = clock_now(files->clock);
 	mutex_lock(&files->mu);
-	old = find_locked(files, entry);
+	old = kept_find_locked(files, entry);
 	if (old) /* of a read that ran beside ours; ours is younger */
 		detach_locked(files, old, dead);
 	shrink_locked(files, file->opened_ns, dead);
-	list_push_tail(bucket_of(files, entry), &file->bucket);
+	list_push_tail(kept_bucket(files, entry), &file->bucket);
 	list_push_tail(&files->by_use, &file->use);
 	files->n_files++;
 	assert(files->n_files <= files->limit);
@@ -172,7 +172,7 @@ void kept_file_forget(struct kept_files *files, struct entry_id entry, struct li
 	struct kept_file *file;
 
 	mutex_lock(&files->mu);
-	file = find_locked(files, entry);
+	file = kept_find_locked(files, entry);
 	if (file)
 		detach_locked(files, file, dead);
 	mutex_unlock(&files->mu);

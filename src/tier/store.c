@@ -205,7 +205,7 @@ int store_fail(struct store *s, int status, const char *what)
 }
 
 /* Waits until the cap allows n more bytes; true: the store ends. */
-static bool throttle(struct store *s, uint64_t n)
+static bool throttle_writes(struct store *s, uint64_t n)
 {
 	uint64_t now = clock_now(clock_monotonic()), at;
 	bool is_stopping;
@@ -296,7 +296,7 @@ static size_t put_batch(struct store *s, struct tier_piece *pieces, size_t n)
 	}
 	if (n_records == 0)
 		return i;
-	if (throttle(s, bytes)) {
+	if (throttle_writes(s, bytes)) {
 		for (uint32_t k = 0; k < n_records; k++)
 			of[k]->status = -ECANCELED;
 		return i;

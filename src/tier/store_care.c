@@ -125,7 +125,7 @@ static void tend_directory(struct care *care, uint64_t now)
 	mutex_unlock(&s->space_mu);
 }
 
-static void tend(struct care *care, uint64_t now)
+static void care_tend(struct care *care, uint64_t now)
 {
 	struct store *s = care->s;
 
@@ -148,7 +148,7 @@ static void *care_main(void *arg)
 		uint64_t now = clock_now(clock_monotonic());
 
 		if (now >= care.next_ns) {
-			tend(&care, now);
+			care_tend(&care, now);
 			care.next_ns = now + s->p.retry_ns;
 		}
 		mutex_lock(&s->care_mu);

@@ -47,7 +47,7 @@ const struct store_sys store_sys_real = {
 
 /* --- the directory --- */
 
-static int check_dir(const struct store_dir *dir, const char *path, struct err *err)
+static int check_store_dir(const struct store_dir *dir, const char *path, struct err *err)
 {
 	struct stat st;
 
@@ -68,9 +68,21 @@ static int check_dir(const struct store_dir *dir, const char *path, struct err *
 	return 0;
 }
 
+/* Whether a name is one of a segment. */
+static bool segment_id_of(const char *name, uint64_t *ret_id)
+{
+	char again[STORE_NAME_SIZE];
+
+	if (strncmp(name, "seg-", 4) != 0)
+		return false;
+	*ret_id = strtoull(name + 4, NULL, 16);
+	store_segment_name(*ret_id, again);
+	return strcmp(name, again) == 0;
+}
+
 /* Nothing of anybody else's in it. lost+found: the root of a drive made for this; segments: a power
  * cut may take the marker's name only. */
-static int check_empty(const struct store_dir *dir, const char *path, struct err *err)
+static int check_store_empty(const struct store_dir *dir, const char *path, struct err *err)
 {
 	AUTO_FD int fd = openat(dir->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
@@ -82,7 +94,7 @@ static int check_empty(const struct store_dir *dir, const char *path, struct err
 		return err_set_errno(err, -errno, "store directory %s", path);
 	fd = -1;
 	while (rc == 0 && (de = readdir(d)))
-		if (!store_segment_id(de->d_name, &id) && strcmp(de->d_name, ".") != 0 &&
+		if (!segment_id_of(de->d_name, &id) && strcmp(de->d_name, ".") != 0 &&
 		    strcmp(de->d_name, "..") != 0 && strcmp(de->d_name, "lost+found") != 0 &&
 		    strcmp(de->d_name, MARKER) != 0)
 			rc = err_set(err, -ENOTEMPTY,
@@ -94,7 +106,7 @@ static int check_empty(const struct store_dir *dir, const char *path, struct err
 }
 
 /* 1: it is to be written. */
-static int check_marker(int fd, const char *path, struct err *err)
+static int check_store_marker(int fd, const char *path, struct err *err)
 {
 	char text[64] = { 0 };
 	struct stat st;
@@ -153,7 +165,7 @@ static int find_marker(struct store_dir *dir, const char *path, struct err *err)
 	int fd = marker_open(dir, O_RDWR), rc;
 
 	if (fd == -ENOENT) {
-		rc = check_empty(dir, path, err);
+		rc = check_store_empty(dir, path, err);
 		if (rc < 0)
 			return rc;
 		fd = marker_open(dir, O_RDWR | O_CREAT);
@@ -173,7 +185,7 @@ static int open_marker(struct store_dir *dir, const char *path, struct err *err)
 	if (rc < 0)
 		return note_status(dir, rc);
 	dir->marker_fd = rc;
-	rc = check_marker(dir->marker_fd, path, err);
+	rc = check_store_marker(dir->marker_fd, path, err);
 	if (rc > 0 && !dir->status) {
 		rc = store_write_all(dir, dir->marker_fd, &iov, 1, 0);
 		if (rc < 0)
@@ -185,7 +197,7 @@ static int open_marker(struct store_dir *dir, const char *path, struct err *err)
 	return rc < 0 ? note_status(dir, rc) : 0;
 }
 
-static int make_file(const struct store_dir *dir, int flags)
+static int make_unnamed_file(const struct store_dir *dir, int flags)
 {
 	int fd = dir->sys->openat(dir->fd, ".", O_TMPFILE | O_EXCL | O_RDWR | O_CLOEXEC | flags,
 				  0600);
@@ -200,7 +212,7 @@ static int make_file(const struct store_dir *dir, int flags)
 
 static int try_file(const struct store_dir *dir, int flags)
 {
-	AUTO_FD int fd = make_file(dir, flags);
+	AUTO_FD int fd = make_unnamed_file(dir, flags);
 	AUTO_FREE void *block = NULL;
 	struct iovec iov;
 	int rc;
@@ -241,14 +253,14 @@ int store_dir_open(struct store_dir *dir, const char *path, bool is_persistent,
 	dir->fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (dir->fd < 0)
 		return err_set_errno(err, -errno, "store directory %s", path);
-	rc = check_dir(dir, path, err);
+	rc = check_store_dir(dir, path, err);
 	if (rc == 0 && is_persistent)
 		rc = open_marker(dir, path, err);
 	/* Tried, because what a filesystem accepts at open() it may still refuse here. */
 	if (rc == 0)
 		dir->is_direct = takes_direct(dir);
 	if (rc == 0 && !is_persistent) {
-		AUTO_FD int fd = make_file(dir, 0);
+		AUTO_FD int fd = make_unnamed_file(dir, 0);
 
 		if (fd < 0)
 			rc = note_status(dir, err_set_errno(err, fd,
@@ -310,17 +322,6 @@ void store_segment_name(uint64_t id, char name[STORE_NAME_SIZE])
 	snprintf(name, STORE_NAME_SIZE, "seg-%016" PRIx64, id);
 }
 
-bool store_segment_id(const char *name, uint64_t *ret_id)
-{
-	char again[STORE_NAME_SIZE];
-
-	if (strncmp(name, "seg-", 4) != 0)
-		return false;
-	*ret_id = strtoull(name + 4, NULL, 16);
-	store_segment_name(*ret_id, again);
-	return strcmp(name, again) == 0;
-}
-
 int store_file_make_named(const struct store_dir *dir, int flags)
 {
 	for (int tries = 0; tries < 100; tries++) {
@@ -357,7 +358,7 @@ int store_dir_make(const struct store_dir *dir, uint64_t id)
 	struct stat st;
 
 	if (!dir->is_persistent)
-		return make_file(dir, flags);
+		return make_unnamed_file(dir, flags);
 	store_segment_name(id, name);
 	fd = dir->sys->openat(dir->fd, name,
 			      flags | O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -405,7 +406,7 @@ int store_dir_each(const struct store_dir *dir, int (*each)(void *ctx, uint64_t 
 	while (rc == 0 && (de = readdir(d))) {
 		uint64_t id;
 
-		if (store_segment_id(de->d_name, &id))
+		if (segment_id_of(de->d_name, &id))
 			rc = each(ctx, id);
 	}
 	closedir(d);

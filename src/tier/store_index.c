@@ -38,7 +38,7 @@ struct store_tag store_tag_of(const struct store_index *index, uint64_t fsid,
 	return (struct store_tag){ sum.high64, (uint32_t)sum.low64 & ~STORE_FLAGS };
 }
 
-static struct store_shard *shard_of(struct store_index *index, const struct store_tag *tag)
+static struct store_shard *index_shard(struct store_index *index, const struct store_tag *tag)
 {
 	return &index->shards[tag->high >> 58];
 }
@@ -62,8 +62,8 @@ void store_index_fini(struct store_index *index)
 }
 
 /* The slot of the tag, or the empty one where it would be; NULL without a table. */
-static struct store_slot *probe(struct store_slot *slots, uint32_t n_slots,
-				const struct store_tag *tag)
+static struct store_slot *probe_slots(struct store_slot *slots, uint32_t n_slots,
+				      const struct store_tag *tag)
 {
 	uint32_t at = (uint32_t)tag->high;
 
@@ -78,10 +78,10 @@ static struct store_slot *probe(struct store_slot *slots, uint32_t n_slots,
 	}
 }
 
-static struct store_slot *find_locked(struct store_shard *shard, const struct store_tag *tag)
+static struct store_slot *index_find_locked(struct store_shard *shard, const struct store_tag *tag)
 	REQUIRES(shard->mu)
 {
-	struct store_slot *slot = probe(shard->slots, shard->n_slots, tag);
+	struct store_slot *slot = probe_slots(shard->slots, shard->n_slots, tag);
 
 	return slot && slot->place != STORE_NO_PLACE ? slot : NULL;
 }
@@ -89,11 +89,11 @@ static struct store_slot *find_locked(struct store_shard *shard, const struct st
 bool store_index_find(struct store_index *index, const struct store_tag *tag,
 		      struct store_segment *const *segments, struct store_found *ret)
 {
-	struct store_shard *shard = shard_of(index, tag);
+	struct store_shard *shard = index_shard(index, tag);
 	const struct store_slot *slot;
 
 	mutex_lock(&shard->mu);
-	slot = find_locked(shard, tag);
+	slot = index_find_locked(shard, tag);
 	if (slot) {
 		ret->place = slot->place;
 		ret->flags = slot->low & STORE_FLAGS;
@@ -122,7 +122,7 @@ static int grow_locked(struct store_shard *shard) REQUIRES(shard->mu)
 		struct store_tag tag = { old->high, old->low & ~STORE_FLAGS };
 
 		if (old->place != STORE_NO_PLACE)
-			*probe(slots, n, &tag) = *old;
+			*probe_slots(slots, n, &tag) = *old;
 	}
 	assert((n & (n - 1)) == 0); /* probing masks */
 	free(shard->slots);
@@ -134,7 +134,7 @@ static int grow_locked(struct store_shard *shard) REQUIRES(shard->mu)
 static int add_locked(struct store_shard *shard, const struct store_tag *tag, uint32_t place,
 		      uint32_t flags) REQUIRES(shard->mu)
 {
-	struct store_slot *slot = probe(shard->slots, shard->n_slots, tag);
+	struct store_slot *slot = probe_slots(shard->slots, shard->n_slots, tag);
 
 	assert(place != STORE_NO_PLACE && !(tag->low & STORE_FLAGS) && !(flags & ~STORE_FLAGS));
 	if (slot && slot->place != STORE_NO_PLACE)
@@ -144,7 +144,7 @@ static int add_locked(struct store_shard *shard, const struct store_tag *tag, ui
 
 		if (rc < 0)
 			return rc;
-		slot = probe(shard->slots, shard->n_slots, tag);
+		slot = probe_slots(shard->slots, shard->n_slots, tag);
 	}
 	*slot = (struct store_slot){ tag->high, tag->low | flags, place };
 	shard->n_used++;
@@ -155,7 +155,7 @@ static int add_locked(struct store_shard *shard, const struct store_tag *tag, ui
 int store_index_add(struct store_index *index, const struct store_tag *tag, uint32_t place,
 		    uint32_t flags)
 {
-	struct store_shard *shard = shard_of(index, tag);
+	struct store_shard *shard = index_shard(index, tag);
 	int rc;
 
 	mutex_lock(&shard->mu);
@@ -167,7 +167,7 @@ int store_index_add(struct store_index *index, const struct store_tag *tag, uint
 static bool mark_locked(struct store_shard *shard, const struct store_tag *tag, uint32_t place,
 			uint32_t flag) REQUIRES(shard->mu)
 {
-	struct store_slot *slot = find_locked(shard, tag);
+	struct store_slot *slot = index_find_locked(shard, tag);
 
 	if (!slot || slot->place != place || (slot->low & flag))
 		return false;
@@ -178,7 +178,7 @@ static bool mark_locked(struct store_shard *shard, const struct store_tag *tag, 
 bool store_index_mark(struct store_index *index, const struct store_tag *tag, uint32_t place,
 		      uint32_t flag)
 {
-	struct store_shard *shard = shard_of(index, tag);
+	struct store_shard *shard = index_shard(index, tag);
 	bool is_new;
 
 	mutex_lock(&shard->mu);
@@ -190,7 +190,7 @@ bool store_index_mark(struct store_index *index, const struct store_tag *tag, ui
 bool store_index_verify(struct store_index *index, const struct store_tag *tag, uint32_t place,
 			const _Atomic uint32_t *round, uint32_t expected)
 {
-	struct store_shard *shard = shard_of(index, tag);
+	struct store_shard *shard = index_shard(index, tag);
 	bool is_new;
 
 	mutex_lock(&shard->mu);
@@ -203,12 +203,12 @@ bool store_index_verify(struct store_index *index, const struct store_tag *tag, 
 bool store_index_unmark(struct store_index *index, const struct store_tag *tag, uint32_t place,
 			uint32_t flag)
 {
-	struct store_shard *shard = shard_of(index, tag);
+	struct store_shard *shard = index_shard(index, tag);
 	struct store_slot *slot;
 	bool is_set;
 
 	mutex_lock(&shard->mu);
-	slot = find_locked(shard, tag);
+	slot = index_find_locked(shard, tag);
 	is_set = slot && slot->place == place && (slot->low & flag);
 	if (is_set)
 		slot->low &= ~flag;
@@ -219,12 +219,12 @@ bool store_index_unmark(struct store_index *index, const struct store_tag *tag, 
 bool store_index_move(struct store_index *index, const struct store_tag *tag, uint32_t place,
 		      struct store_found *ret)
 {
-	struct store_shard *shard = shard_of(index, tag);
+	struct store_shard *shard = index_shard(index, tag);
 	struct store_slot *slot;
 	bool is_there;
 
 	mutex_lock(&shard->mu);
-	slot = find_locked(shard, tag);
+	slot = index_find_locked(shard, tag);
 	is_there = slot && slot->place == ret->place;
 	if (is_there) {
 		ret->flags = slot->low & STORE_FLAGS;
@@ -263,12 +263,12 @@ static void close_gap_locked(struct store_shard *shard, uint32_t gap) REQUIRES(s
 bool store_index_remove(struct store_index *index, const struct store_tag *tag, uint32_t place,
 			struct store_found *ret)
 {
-	struct store_shard *shard = shard_of(index, tag);
+	struct store_shard *shard = index_shard(index, tag);
 	struct store_slot *slot;
 	bool is_found;
 
 	mutex_lock(&shard->mu);
-	slot = find_locked(shard, tag);
+	slot = index_find_locked(shard, tag);
 	is_found = slot && (place == STORE_NO_PLACE || slot->place == place);
 	if (is_found) {
 		ret->place = slot->place;

@@ -37,7 +37,7 @@ struct loading {
 
 /* --- the records --- */
 
-static int gather(struct store_segment *segment, const struct store_entry *e)
+static int gather_sealed(struct store_segment *segment, const struct store_entry *e)
 {
 	if (segment->n_entries == segment->entries_room) {
 		uint32_t room = segment->entries_room ? segment->entries_room * 2 : 256;
@@ -54,7 +54,7 @@ static int gather(struct store_segment *segment, const struct store_entry *e)
 
 static int scan_entry(void *ctx, const struct store_entry *e)
 {
-	return gather(((struct loading *)ctx)->segment, e);
+	return gather_sealed(((struct loading *)ctx)->segment, e);
 }
 
 static bool read_trailer(struct loading *l)
@@ -72,7 +72,7 @@ static bool read_trailer(struct loading *l)
 }
 
 /* Calls each() with what the footer lists. */
-static int read_footer(struct loading *l, int (*each)(void *ctx, const struct store_entry *e))
+static int load_footer(struct loading *l, int (*each)(void *ctx, const struct store_entry *e))
 {
 	size_t size = (size_t)l->trailer.footer_blocks * STORE_BLOCK;
 	void *bytes = NULL;
@@ -91,7 +91,7 @@ static int read_footer(struct loading *l, int (*each)(void *ctx, const struct st
 }
 
 /* Looks for seals from the first block to the end of the file. */
-static int scan(struct loading *l)
+static int load_scan(struct loading *l)
 {
 	uint64_t n = MIN(l->n_blocks, (uint64_t)STORE_SEGMENT_BLOCKS);
 	uint32_t free_block = 1;
@@ -176,7 +176,7 @@ void store_pass_over(struct store *s, uint64_t id)
 
 /* --- one segment --- */
 
-static int measure(struct loading *l)
+static int load_measure(struct loading *l)
 {
 	struct stat st;
 
@@ -186,7 +186,7 @@ static int measure(struct loading *l)
 	return 0;
 }
 
-static int read_header(struct loading *l, uint64_t id)
+static int load_header(struct loading *l, uint64_t id)
 {
 	int rc = l->n_blocks == 0
 			 ? -EBADMSG
@@ -212,7 +212,7 @@ static void remove_ruin(struct loading *l, uint64_t id)
 }
 
 /* Left without a footer. With the lock: reads it through. 1 when there is something in it. */
-static int recover(struct loading *l, uint64_t id)
+static int load_recover(struct loading *l, uint64_t id)
 {
 	int rc = flock(l->segment->fd, LOCK_EX | LOCK_NB);
 
@@ -220,16 +220,16 @@ static int recover(struct loading *l, uint64_t id)
 		return 0; /* being written, or read through by somebody else */
 	l->has_failed = l->was_sealed = false;
 	l->segment->n_entries = 0;
-	rc = measure(l);
+	rc = load_measure(l);
 	if (rc == 0)
-		rc = read_header(l, id);
+		rc = load_header(l, id);
 	if (rc == -EBADMSG)
 		remove_ruin(l, id);
 	if (rc < 0)
 		return rc == -ENOMEM ? rc : 0;
-	if (read_trailer(l) && read_footer(l, scan_entry) == 0)
+	if (read_trailer(l) && load_footer(l, scan_entry) == 0)
 		return 1; /* sealed just now */
-	rc = scan(l);
+	rc = load_scan(l);
 	if (rc < 0)
 		return rc == -ENOMEM || rc == -ECANCELED ? rc : 0;
 	if (l->segment->n_entries == 0) {
@@ -268,7 +268,7 @@ static int take_entries(struct loading *l, struct store_segment *segment)
 	return rc;
 }
 
-static int enter(struct loading *l)
+static int load_enter(struct loading *l)
 {
 	struct store *s = l->s;
 	struct store_segment *segment = l->segment;
@@ -311,20 +311,20 @@ static void leave_foreign(struct loading *l)
 /* 1: the segment is to be entered. */
 static int look_at_segment(struct loading *l, uint64_t id)
 {
-	int rc = measure(l);
+	int rc = load_measure(l);
 
 	if (rc == 0)
-		rc = read_header(l, id);
+		rc = load_header(l, id);
 	if (rc == -EPROTONOSUPPORT || rc == -ENOENT)
 		return 0;
 	if (rc == 0 && read_trailer(l)) {
-		rc = read_footer(l, scan_entry);
+		rc = load_footer(l, scan_entry);
 		if (rc == 0)
 			return 1;
 		if (rc == -ENOMEM)
 			return rc;
 	}
-	return l->may_scan ? recover(l, id) : 0;
+	return l->may_scan ? load_recover(l, id) : 0;
 }
 
 struct load {
@@ -373,7 +373,7 @@ static int load_one(void *ctx, uint64_t id)
 		rc = 0;
 	}
 	if (rc == 1)
-		rc = enter(&l);
+		rc = load_enter(&l);
 	if (l.segment)
 		store_segment_free(l.segment);
 	free(l.block);

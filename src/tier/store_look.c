@@ -43,7 +43,7 @@ struct store_look {
 
 /* --- the directory --- */
 
-static int check_marker(const struct store_look *look, const char *path, struct err *err)
+static int look_check_marker(const struct store_look *look, const char *path, struct err *err)
 {
 	AUTO_FD int fd =
 		openat(look->dir.fd, MARKER, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
@@ -60,7 +60,7 @@ static int check_marker(const struct store_look *look, const char *path, struct 
 	return 0;
 }
 
-static int check_dir(const struct store_look *look, const char *path, struct err *err)
+static int look_check_dir(const struct store_look *look, const char *path, struct err *err)
 {
 	struct stat st;
 
@@ -72,7 +72,7 @@ static int check_dir(const struct store_look *look, const char *path, struct err
 			       (unsigned)st.st_uid);
 	if (st.st_mode & (S_IWGRP | S_IWOTH))
 		return err_set(err, -EPERM, "%s: others may write to it; try chmod go-w", path);
-	return check_marker(look, path, err);
+	return look_check_marker(look, path, err);
 }
 
 static int add_segment(void *ctx, uint64_t id)
@@ -139,7 +139,7 @@ struct footer {
 };
 
 /* -EBADMSG when there is none that is right. */
-static int read_footer(const struct store_look *look, int fd, const struct store_header *header,
+static int look_footer(const struct store_look *look, int fd, const struct store_header *header,
 		       struct footer *ret)
 {
 	AUTO_FREE void *bytes = NULL;
@@ -167,7 +167,7 @@ static int read_footer(const struct store_look *look, int fd, const struct store
 }
 
 /* Header of a segment that goes by this number: -EBADMSG, -EPROTONOSUPPORT, errno. */
-static int read_header(const struct store_look *look, int fd, uint64_t id, struct store_header *ret)
+static int look_header(const struct store_look *look, int fd, uint64_t id, struct store_header *ret)
 {
 	int rc = store_read_all(&look->dir, fd, look->buffer, STORE_BLOCK, 0);
 
@@ -178,11 +178,11 @@ static int read_header(const struct store_look *look, int fd, uint64_t id, struc
 	return rc == 0 && ret->segment != id ? -EBADMSG : rc;
 }
 
-static enum store_segment_state state_of(struct store_look *look, int fd, struct look_segment *seg)
+static enum store_segment_state look_state_of(struct store_look *look, int fd, struct look_segment *seg)
 {
 	struct footer footer = { .bytes = NULL };
 	struct store_header header;
-	int rc = read_header(look, fd, seg->id, &header);
+	int rc = look_header(look, fd, seg->id, &header);
 
 	if (rc < 0 && is_locked(fd, LOCK_SH)) /* somebody is making it */
 		return STORE_SEGMENT_WRITTEN;
@@ -190,7 +190,7 @@ static enum store_segment_state state_of(struct store_look *look, int fd, struct
 		return rc == -EPROTONOSUPPORT ? STORE_SEGMENT_VERSION : STORE_SEGMENT_DAMAGED;
 	seg->info.fsid = header.fsid;
 	seg->info.made_ns = header.made_ns;
-	rc = read_footer(look, fd, &header, &footer);
+	rc = look_footer(look, fd, &header, &footer);
 	if (rc == 0)
 		rc = store_footer_decode(footer.bytes, &footer.trailer, count_entry, &seg->info);
 	free(footer.bytes);
@@ -200,7 +200,7 @@ static enum store_segment_state state_of(struct store_look *look, int fd, struct
 }
 
 /* False when it is gone. */
-static bool look_at(struct store_look *look, struct look_segment *seg)
+static bool look_judge_segment(struct store_look *look, struct look_segment *seg)
 {
 	AUTO_FD int fd = open_segment(look, seg->id);
 	struct stat st;
@@ -212,7 +212,7 @@ static bool look_at(struct store_look *look, struct look_segment *seg)
 		return true;
 	seg->info.bytes = (uint64_t)st.st_blocks * 512;
 	seg->info.is_in_use = is_locked(fd, LOCK_EX);
-	seg->info.state = state_of(look, fd, seg);
+	seg->info.state = look_state_of(look, fd, seg);
 	return true;
 }
 
@@ -231,7 +231,7 @@ int store_look_open(const char *dir, struct store_look **ret, struct err *err)
 	look->dir = (struct store_dir){ .sys = &store_sys_real, .marker_fd = -1 };
 	look->dir.is_persistent = look->dir.is_direct = true;
 	look->dir.fd = open(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	rc = look->dir.fd < 0 ? err_set_errno(err, -errno, "%s", dir) : check_dir(look, dir, err);
+	rc = look->dir.fd < 0 ? err_set_errno(err, -errno, "%s", dir) : look_check_dir(look, dir, err);
 	if (rc == 0) {
 		rc = store_dir_each(&look->dir, add_segment, look);
 		if (rc < 0)
@@ -244,7 +244,7 @@ int store_look_open(const char *dir, struct store_look **ret, struct err *err)
 	if (look->n)
 		qsort(look->segments, look->n, sizeof(look->segments[0]), by_id);
 	for (size_t i = 0; i < look->n; i++)
-		if (look_at(look, &look->segments[i]))
+		if (look_judge_segment(look, &look->segments[i]))
 			look->segments[n++] = look->segments[i];
 	look->n = n;
 	*ret = look;
@@ -363,10 +363,10 @@ int store_look_verify(struct store_look *look, size_t i, struct store_look_check
 		return fd;
 	if (check->progress)
 		check->progress(check->ctx, check);
-	rc = read_header(look, fd, seg->id, &header);
+	rc = look_header(look, fd, seg->id, &header);
 	if (rc < 0)
 		return is_locked(fd, LOCK_SH) ? -EAGAIN : -EBADMSG;
-	rc = read_footer(look, fd, &header, &footer);
+	rc = look_footer(look, fd, &header, &footer);
 	if (rc == 0)
 		rc = store_footer_decode(footer.bytes, &footer.trailer, check_record, &run);
 	free(footer.bytes);

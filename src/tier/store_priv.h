@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Inside of the store: format (bytes), index (what is where), dir (files and locks), segment
- * (the table, making, sealing), write (records), load (what is there already), space (budget,
- * giving up), read (the tier), care (the background thread). Tests use the index, the format and
- * the system calls.
+ * (the table, locks), turn (making, sealing), write (records), load (what is there already), space
+ * (budget, giving up), read (the tier), care (the background thread). Tests use the index, the format
+ * and the system calls.
  *
  * Locks: store->mu and reader.mu are leaves, as are those of the index's shards; none is held over
  * I/O. space_mu is outside of all others and held over I/O. A segment's lock_mu is outside the
@@ -53,8 +53,6 @@ void store_dir_close(struct store_dir *dir);
 /* Tries what opening it could not do; 0 when all is well. With space_mu, for its lock. */
 int store_dir_again(struct store_dir *dir) MUST_USE;
 void store_segment_name(uint64_t id, char name[STORE_NAME_SIZE]);
-/* Whether a name is one of a segment. */
-bool store_segment_id(const char *name, uint64_t *ret_id);
 /* A new file, unlinked or named and locked. The descriptor. */
 int store_dir_make(const struct store_dir *dir, uint64_t id) MUST_USE;
 /* Writes and reads back a block in a file without a name. */

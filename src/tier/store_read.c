@@ -24,7 +24,7 @@
 #define MAX_BUFFERS 256u
 #define READ_ERRORS_MAX 8u
 
-static void wait_idle(struct store_reader *reader)
+static void reader_wait_idle(struct store_reader *reader)
 {
 	mutex_lock(&reader->mu);
 	while (reader->n_reads > 0)
@@ -34,7 +34,7 @@ static void wait_idle(struct store_reader *reader)
 
 void store_reader_fini(struct store_reader *reader)
 {
-	wait_idle(reader);
+	reader_wait_idle(reader);
 	for (uint32_t i = 0; i < reader->n_free; i++)
 		free(reader->buffers[i]);
 	free(reader->buffers);
@@ -48,7 +48,7 @@ static bool fits_into_caller(const struct tier_read *read)
 	       store_record_bytes(read->ask.length) <= ALIGN_UP(read->ask.length, STORE_BLOCK);
 }
 
-static void read_done(struct io_job *job);
+static void record_read_done(struct io_job *job);
 
 /* tail: for the page that the reader's buffer has no room for, or NULL. */
 static void read_submit(struct store *store, struct tier_read *read, void *tail)
@@ -68,7 +68,7 @@ static void read_submit(struct store *store, struct tier_read *read, void *tail)
 	/* Not a byte goes beyond the pages of the reader. */
 	assert(job->length <= job->head + (tail ? STORE_BLOCK : 0));
 	job->is_urgent = read->ask.is_urgent;
-	job->done = read_done;
+	job->done = record_read_done;
 	job->ctx = store;
 	io_submit(store->io, job);
 }
@@ -142,7 +142,7 @@ static struct tier_read *pass_buffer(struct store_reader *reader, void *buffer)
 	return node ? container_of(node, struct tier_read, own.node) : NULL;
 }
 
-static bool is_right(const struct tier_read *read)
+static bool is_record_right(const struct tier_read *read)
 {
 	const struct store_segment *segment = read->own.tier_priv;
 	const struct store_seal want = {
@@ -164,7 +164,7 @@ static int read_verify(struct tier_read *read)
 
 	if (job->status < 0 || job->got != job->length)
 		return -EIO;
-	if (read->own.is_whole && !is_right(read))
+	if (read->own.is_whole && !is_record_right(read))
 		return -EBADMSG;
 	return 0;
 }
@@ -208,7 +208,7 @@ static void read_failed(struct store *store, const struct tier_read *read,
 	store_read_error(store);
 }
 
-static void read_done(struct io_job *job)
+static void record_read_done(struct io_job *job)
 {
 	struct tier_read *read = container_of(job, struct tier_read, own.job);
 	struct store *store = job->ctx;
@@ -292,7 +292,7 @@ void store_tier_read(struct tier *tier, struct tier_read *read)
 /* Borrowed from the store: only waits. */
 void store_tier_free(struct tier *tier)
 {
-	wait_idle(container_of(tier, struct store_reader, tier));
+	reader_wait_idle(container_of(tier, struct store_reader, tier));
 }
 
 int store_reader_init(struct store_reader *reader, uint32_t max_inflight)

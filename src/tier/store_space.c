@@ -151,7 +151,7 @@ static bool give_up_unknown(struct store *s, uint64_t id)
 }
 
 /* False when somebody holds it. */
-static bool give_up(struct store *s, uint64_t id, bool want_any)
+static bool give_up_segment(struct store *s, uint64_t id, bool want_any)
 {
 	struct store_segment *segment = store_segment_by_id(s, id);
 	bool is_done =
@@ -190,7 +190,7 @@ static int give_up_oldest(struct store *s, struct room *room, bool may_give_up, 
 	if (rc == 0 && v.n && is_short(s, room))
 		qsort(v.candidates, v.n, sizeof(*v.candidates), compare_age);
 	for (uint32_t i = 0; rc == 0 && i < v.n && is_short(s, room); i++)
-		if (give_up(s, v.candidates[i].id, want_any))
+		if (give_up_segment(s, v.candidates[i].id, want_any))
 			gave_up(room, v.candidates[i].bytes);
 	free(v.candidates);
 	return rc;
@@ -238,7 +238,7 @@ static uint64_t let_go(struct store *s, struct store_segment *segment) REQUIRES(
 		metrics_add(s->metrics, METRIC_STORE_RECLAIMED, 1);
 		return bytes;
 	}
-	if (give_up(s, segment->header.segment, true))
+	if (give_up_segment(s, segment->header.segment, true))
 		return bytes;
 	if (is_mostly_copies(segment)) {
 		store_pass_over(s, segment->header.segment);
@@ -280,7 +280,7 @@ static uint64_t private_used(struct store *s)
 }
 
 /* Makes that room, as far as it goes. */
-static int make_room(struct store *s, struct room *room) REQUIRES(s->space_mu)
+static int space_make_room(struct store *s, struct room *room) REQUIRES(s->space_mu)
 {
 	bool may_give_up;
 	int rc = 0;
@@ -361,7 +361,7 @@ int store_space(struct store *s, uint32_t n_blocks, uint64_t *ret)
 	int rc = free_bytes(s, room.bytes, &available, &room.missing);
 
 	if (rc == 0)
-		rc = make_room(s, &room);
+		rc = space_make_room(s, &room);
 	if (rc == 0)
 		rc = free_bytes(s, least, &available, &missing);
 	if (rc < 0)
@@ -380,7 +380,7 @@ bool store_space_refused(struct store *s, uint64_t bytes)
 {
 	struct room room = { .missing = bytes };
 
-	return make_room(s, &room) == 0 && room.missing < bytes;
+	return space_make_room(s, &room) == 0 && room.missing < bytes;
 }
 
 void store_shrink(struct store *s)
@@ -390,7 +390,7 @@ void store_shrink(struct store *s)
 	if (!s->dir.is_persistent)
 		return;
 	store_space_lock(s);
-	if (make_room(s, &room) == 0 && room.used > s->p.limit_bytes)
+	if (space_make_room(s, &room) == 0 && room.used > s->p.limit_bytes)
 		(void)give_up_oldest(s, &room, true, true);
 	store_space_unlock(s);
 }
@@ -458,7 +458,7 @@ void store_tend_space(struct store *s)
 	mutex_unlock(&s->mu);
 	store_space_lock(s);
 	if (is_full)
-		rc = make_room(s, &room);
+		rc = space_make_room(s, &room);
 	else
 		rc = s->dir.is_persistent ? give_up_oldest(s, &room, false, false) : 0;
 	if (rc == 0 && s->dir.is_persistent && is_claimed && is_used_up(s, &room))

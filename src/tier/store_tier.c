@@ -17,12 +17,12 @@ static struct store *store_of(struct tier *tier)
 	return container_of(tier, struct store, reader.tier);
 }
 
-static bool has(struct tier *tier, struct piece_key key, const struct file_identity *identity)
+static bool store_tier_has(struct tier *tier, struct piece_key key, const struct file_identity *identity)
 {
 	return store_has(store_of(tier), key, identity);
 }
 
-static uint64_t cost(const struct tier *tier, uint32_t length)
+static uint64_t store_tier_cost(const struct tier *tier, uint32_t length)
 {
 	return COST_NS + length / BYTES_PER_NS;
 }
@@ -86,8 +86,8 @@ static const struct tier_keep_ops keep_ops = {
 const struct tier_ops store_tier_ops = {
 	.name = "store",
 	.read_class = READ_STORE,
-	.has = has,
-	.cost = cost,
+	.has = store_tier_has,
+	.cost = store_tier_cost,
 	.read = store_tier_read,
 	.free = store_tier_free,
 	.keep = &keep_ops,

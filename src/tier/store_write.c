@@ -25,7 +25,7 @@
 /* --- space --- */
 
 /* Whether n more blocks fit before a footer that lists them. */
-static bool has_room(const struct store_segment *segment, uint32_t n)
+static bool segment_has_room(const struct store_segment *segment, uint32_t n)
 {
 	return (uint64_t)segment->tail + n + store_footer_blocks(segment->n_promised + 1) + 1 <=
 	       segment->header.n_blocks;
@@ -36,7 +36,7 @@ static bool take_one_locked(struct store *s, struct store_record *record) REQUIR
 	struct store_segment *segment = s->open;
 	uint32_t n = store_record_blocks(record->what.length);
 
-	if (!segment || !has_room(segment, n))
+	if (!segment || !segment_has_room(segment, n))
 		return false;
 	assert(segment->tail >= 1 && segment->n_writers > 0); /* behind the header; it is open */
 	record->what.block = segment->tail;
@@ -109,8 +109,8 @@ static uint32_t rest_bytes(const struct store *s, const struct store_record *rec
 }
 
 /* The two parts of a record; the second one is made at `rest`. */
-static void lay_out(const struct store *s, const struct store_segment *segment,
-		    const struct store_record *record, uint8_t *rest, struct iovec iov[2])
+static void lay_out_record(const struct store *s, const struct store_segment *segment,
+			   const struct store_record *record, uint8_t *rest, struct iovec iov[2])
 {
 	uint32_t whole = whole_bytes(s, record), n = rest_bytes(s, record);
 	uint32_t length = record->what.length;
@@ -144,7 +144,7 @@ static int write_records(struct store *s, const struct store_segment *segment,
 		return -ENOMEM;
 	rest = memory;
 	for (uint32_t i = 0; i < n; i++) {
-		lay_out(s, segment, &records[i], rest, &iov[(size_t)2 * i]);
+		lay_out_record(s, segment, &records[i], rest, &iov[(size_t)2 * i]);
 		rest += rest_bytes(s, &records[i]);
 		n_bytes += store_record_bytes(records[i].what.length);
 	}
@@ -194,8 +194,8 @@ static void note_entries(struct store *s, struct store_segment *segment,
 }
 
 /* Where another one was faster that one is used, and wanted. */
-static int keep(struct store *s, struct store_segment *segment, const struct store_entry *what,
-		uint32_t flags)
+static int keep_in_index(struct store *s, struct store_segment *segment, const struct store_entry *what,
+			 uint32_t flags)
 {
 	int rc = store_segment_keep(s, segment, what, flags);
 	struct store_tag tag;
@@ -221,7 +221,7 @@ static int append_some(struct store *s, struct store_record *records, uint32_t n
 	if (rc == 0)
 		note_entries(s, segment, records, *ret_n);
 	for (uint32_t i = 0; rc == 0 && i < *ret_n; i++)
-		records[i].status = keep(s, segment, &records[i].what, flags);
+		records[i].status = keep_in_index(s, segment, &records[i].what, flags);
 	store_writer_put(s, segment);
 	return rc;
 }

@@ -18,14 +18,14 @@ void tier_free(struct tier *tier)
 		tier->ops->free(tier);
 }
 
-static const struct tier_keep_ops *keeps(const struct tier *tier)
+static const struct tier_keep_ops *tier_keeps(const struct tier *tier)
 {
 	return tier ? tier->ops->keep : NULL;
 }
 
 void tier_put(struct tier *tier, struct tier_piece *pieces, size_t n)
 {
-	if (keeps(tier)) {
+	if (tier_keeps(tier)) {
 		tier->ops->keep->put(tier, pieces, n);
 		return;
 	}
@@ -35,14 +35,14 @@ void tier_put(struct tier *tier, struct tier_piece *pieces, size_t n)
 
 bool tier_takes_more(struct tier *tier)
 {
-	return keeps(tier) && tier->ops->keep->takes_more(tier);
+	return tier_keeps(tier) && tier->ops->keep->takes_more(tier);
 }
 
 void tier_forget(struct tier *tier, const struct file_identity *identity, uint32_t first,
 		 uint32_t end)
 {
 	assert(first <= end && end <= piece_count(identity->size));
-	if (keeps(tier))
+	if (tier_keeps(tier))
 		tier->ops->keep->forget(tier, identity, first, end);
 }
 
@@ -50,24 +50,24 @@ void tier_unwant(struct tier *tier, const struct file_identity *identity, uint32
 		 uint32_t end)
 {
 	assert(first <= end && end <= piece_count(identity->size));
-	if (keeps(tier))
+	if (tier_keeps(tier))
 		tier->ops->keep->unwant(tier, identity, first, end);
 }
 
 uint32_t tier_n_found(struct tier *tier)
 {
-	return keeps(tier) ? tier->ops->keep->n_found(tier) : 0;
+	return tier_keeps(tier) ? tier->ops->keep->n_found(tier) : 0;
 }
 
 void tier_get_kept(struct tier *tier, struct tier_kept_status *ret)
 {
 	*ret = (struct tier_kept_status){ 0 };
-	if (keeps(tier))
+	if (tier_keeps(tier))
 		tier->ops->keep->get_status(tier, ret);
 }
 
 void tier_stop(struct tier *tier)
 {
-	if (keeps(tier))
+	if (tier_keeps(tier))
 		tier->ops->keep->stop(tier);
 }

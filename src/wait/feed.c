@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A job may tell an order for each epoch. Reads name the order that their place is of, and are told
  * up to seconds after they were made, so they come when the next order is in force already; and a
- * moment before anybody here hears of their own order, which they are then held for.
+ * moment before anybody here hears of their own order, which they then wait for.
  *
  * Of several jobs at once one is accounted for. Reads of the others are told as well, and have no
  * place; when the one is gone and the next takes its turn, nothing of before counts for it: it is
@@ -14,7 +14,7 @@
 #include "clairfs/base/log.h"
 
 /* An order that is in force in the cache is told here by then, if ever. */
-#define HELD_NS (10 * NS_PER_S)
+#define EARLY_NS (10 * NS_PER_S)
 
 static const struct order_taken *taken_at(const struct feeder *f, uint32_t generation)
 {
@@ -111,19 +111,19 @@ static bool is_early(const struct told *t, const struct read_facts *facts)
 static void take_read(struct feeder *f, const struct told *t, const struct read_facts *facts,
 		      uint64_t now_ns)
 {
-	if (is_early(t, facts) && told_reads(&f->held, facts, 1)) {
-		if (f->held.n_reads == 1)
-			f->held_ns = now_ns;
+	if (is_early(t, facts) && told_reads(&f->early, facts, 1)) {
+		if (f->early.n_reads == 1)
+			f->early_ns = now_ns;
 		return;
 	}
 	feed_read(f, facts);
 }
 
 /* Those whose order was told by now; all of them when nobody is going to. */
-static void feed_held(struct feeder *f, const struct told *t, uint64_t now_ns, bool is_final)
+static void feed_early(struct feeder *f, const struct told *t, uint64_t now_ns, bool is_final)
 {
-	struct told *h = &f->held;
-	bool is_all = is_final || now_ns >= f->held_ns + HELD_NS;
+	struct told *h = &f->early;
+	bool is_all = is_final || now_ns >= f->early_ns + EARLY_NS;
 	size_t n = h->n_reads;
 
 	h->n_reads = 0;
@@ -142,12 +142,12 @@ void feeder_take(struct feeder *f, const struct told *t, uint64_t now_ns, bool i
 {
 	for (size_t i = 0; i < t->n_orders; i++)
 		take_order(f, &t->order[i]);
-	feed_held(f, t, now_ns, false);
+	feed_early(f, t, now_ns, false);
 	for (size_t i = 0; i < t->n_reads; i++)
 		take_read(f, t, &t->read[i], now_ns);
 	if (is_final)
-		feed_held(f, t, now_ns, true);
-	if (!f->held.n_reads)
+		feed_early(f, t, now_ns, true);
+	if (!f->early.n_reads)
 		stall_settled(f->stall, t->settled_ns);
 	if (t->load.took_ns)
 		stall_load(f->stall, now_ns, t->load.took_ns, t->load.bytes);
@@ -162,5 +162,5 @@ uint32_t feeder_seen_readers(const struct feeder *f)
 
 void feeder_fini(struct feeder *f)
 {
-	told_free(&f->held);
+	told_free(&f->early);
 }

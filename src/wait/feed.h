@@ -19,8 +19,8 @@ struct feeder {
 		uint64_t from_ns, until_ns; /* reads with a place lie in between */
 	} taken[STALL_ORDERS];
 	uint32_t generation; /* of the last one */
-	struct told held;    /* reads of orders that were not told yet */
-	uint64_t held_ns;    /* since when */
+	struct told early;   /* reads of orders that were not told yet */
+	uint64_t early_ns;   /* since when */
 };
 
 void feeder_take(struct feeder *f, const struct told *t, uint64_t now_ns, bool is_final);

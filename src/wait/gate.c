@@ -7,18 +7,18 @@
  * "removed" a multiple of the truth (a link of 25 MB/s and a small cache: 28.9 s instead of 6.3 s).
  *
  * So while a control read waits for the source, or to be sent there, there are never more requests
- * with the source than the job has readers: prefetches are held back, and the control read itself
- * until enough of those under way have been answered. Prefetches that fit below this limit go on:
+ * with the source than the job has readers: prefetches wait (the gate is shut), and so does the control read
+ * itself until enough of those under way have been answered. Prefetches that fit below this limit go on:
  * they are the load of the other readers, which would have asked for as much. How long the control
- * read was held back does not count as the source's time.
+ * read waited here does not count as the source's time.
  *
- * That costs prefetching some of its throughput. It may be HELD_SHARE of the time; beyond that no
+ * That costs prefetching some of its throughput. It may be SHUT_SHARE of the time; beyond that no
  * sample is held out. No read waits longer than WAIT_MAX_NS for its turn, and none at all once the
  * cache stops: one that is sent among more requests than the limit, and any miss of which that is
  * true, is marked as such (is_loaded) and is no control read.
  *
  * Of a sample of several pieces the first one waits, the others follow it at once, read ahead as
- * the kernel would, and keep the gate shut; so a sample is held back once.
+ * the kernel would, and keep the gate shut; so a sample waits once.
  *
  * Any thread; the lock is a leaf. Sends nothing itself: who may go is handed to the caller.
  */
@@ -31,12 +31,12 @@
 
 #define WAIT_MAX_NS NS_PER_S
 #define ACTIVE_MAX_NS (5 * NS_PER_S)
-#define HELD_FREE_NS (int64_t)(NS_PER_S / 2)
-enum { HELD_SHARE = 20 }; /* one part of so many */
+#define SHUT_FREE_NS (int64_t)(NS_PER_S / 2)
+enum { SHUT_SHARE = 20 }; /* one part of so many */
 
 void gate_init(struct gate *g, struct clock *clock)
 {
-	*g = (struct gate){ .clock = clock, .credit_ns = HELD_FREE_NS };
+	*g = (struct gate){ .clock = clock, .credit_ns = SHUT_FREE_NS };
 	mutex_init(&g->mu);
 	list_init(&g->waiting);
 	g->credit_at_ns = g->load_ns = clock_now(clock);
@@ -65,32 +65,32 @@ static bool is_shut_locked(const struct gate *g) REQUIRES(g->mu)
 	return (g->n_active || !list_is_empty(&g->waiting)) && !g->is_forced;
 }
 
-/* What may still be held back: it grows with time, up to HELD_FREE_NS. */
+/* How long it may still be shut: that grows with time, up to SHUT_FREE_NS. */
 static int64_t credit_locked(const struct gate *g, uint64_t now_ns) REQUIRES(g->mu)
 {
 	uint64_t since = now_ns - MIN(g->credit_at_ns, now_ns);
-	uint64_t held = g->held_since_ns ? now_ns - MIN(g->held_since_ns, now_ns) : 0;
+	uint64_t shut = g->shut_since_ns ? now_ns - MIN(g->shut_since_ns, now_ns) : 0;
 
-	return MIN(g->credit_ns + (int64_t)(since / HELD_SHARE), HELD_FREE_NS) - (int64_t)held;
+	return MIN(g->credit_ns + (int64_t)(since / SHUT_SHARE), SHUT_FREE_NS) - (int64_t)shut;
 }
 
-/* Nobody is held back any more. */
-static void settle_locked(struct gate *g, uint64_t now_ns) REQUIRES(g->mu)
+/* Unless somebody is still waited for. */
+static void open_locked(struct gate *g, uint64_t now_ns) REQUIRES(g->mu)
 {
 	if (g->n_active || !list_is_empty(&g->waiting))
 		return;
 	g->credit_ns = credit_locked(g, now_ns);
-	assert(g->credit_ns <= HELD_FREE_NS);
+	assert(g->credit_ns <= SHUT_FREE_NS);
 	g->credit_at_ns = now_ns;
-	g->held_since_ns = 0;
+	g->shut_since_ns = 0;
 	g->active_since_ns = 0;
 	g->is_forced = g->is_open;
 }
 
-static void hold_locked(struct gate *g, uint64_t now_ns) REQUIRES(g->mu)
+static void shut_locked(struct gate *g, uint64_t now_ns) REQUIRES(g->mu)
 {
-	if (!g->held_since_ns)
-		g->held_since_ns = now_ns;
+	if (!g->shut_since_ns)
+		g->shut_since_ns = now_ns;
 }
 
 /* Other requests beside which a control read may go. Of a sample of several pieces the one before
@@ -139,7 +139,7 @@ bool gate_enter(struct gate *g, struct probe_request *r)
 		admit_locked(g, r, limit, now);
 	} else {
 		r->waits_since_ns = now;
-		hold_locked(g, now);
+		shut_locked(g, now);
 		list_push_tail(&g->waiting, &r->node);
 	}
 	mutex_unlock(&g->mu);
@@ -154,6 +154,7 @@ static void take_locked(struct gate *g, uint32_t limit, uint64_t before_ns, uint
 		struct probe_request *r =
 			container_of(g->waiting.next, struct probe_request, node);
 
+		assert(!r->is_watched);
 		if (g->inflight >= limit_for(r, limit) && r->waits_since_ns >= before_ns)
 			break;
 		list_remove(&r->node);
@@ -166,7 +167,7 @@ bool gate_leave(struct gate *g, struct probe_request *r, struct list *go)
 {
 	uint64_t now = clock_now(g->clock);
 	uint32_t limit = gate_limit(g);
-	bool has_held;
+	bool was_shut;
 
 	mutex_lock(&g->mu);
 	assert(g->inflight > 0);
@@ -174,7 +175,7 @@ bool gate_leave(struct gate *g, struct probe_request *r, struct list *go)
 	g->answers++;
 	g->answer_bytes += r->bytes;
 	g->answer_latency_ns += r->latency_ns;
-	has_held = g->held_since_ns != 0;
+	was_shut = g->shut_since_ns != 0;
 	if (r->is_watched) {
 		assert(g->n_active > 0);
 		g->n_active--;
@@ -183,9 +184,9 @@ bool gate_leave(struct gate *g, struct probe_request *r, struct list *go)
 		r->is_watched = false;
 	}
 	take_locked(g, limit, 0, now, go);
-	settle_locked(g, now);
+	open_locked(g, now);
 	mutex_unlock(&g->mu);
-	return has_held;
+	return was_shut;
 }
 
 bool gate_lets_prefetch(struct gate *g)
@@ -196,7 +197,7 @@ bool gate_lets_prefetch(struct gate *g)
 	mutex_lock(&g->mu);
 	is_let = !is_shut_locked(g) || (list_is_empty(&g->waiting) && g->inflight < limit);
 	if (!is_let)
-		hold_locked(g, clock_now(g->clock));
+		shut_locked(g, clock_now(g->clock));
 	mutex_unlock(&g->mu);
 	return is_let;
 }
@@ -227,15 +228,15 @@ bool gate_take_load(struct gate *g, uint64_t now_ns, struct gate_load *ret)
 bool gate_tick(struct gate *g, uint64_t now_ns, struct list *go)
 {
 	uint32_t limit = gate_limit(g);
-	bool has_held;
+	bool was_shut;
 
 	mutex_lock(&g->mu);
-	has_held = g->held_since_ns != 0;
+	was_shut = g->shut_since_ns != 0;
 	take_locked(g, limit, now_ns - MIN(now_ns, WAIT_MAX_NS), now_ns, go);
 	if (g->active_since_ns && now_ns >= g->active_since_ns + ACTIVE_MAX_NS)
 		g->is_forced = true;
 	mutex_unlock(&g->mu);
-	return has_held;
+	return was_shut;
 }
 
 void gate_open(struct gate *g, struct list *go)

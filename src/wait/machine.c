@@ -11,6 +11,7 @@
 #include "clairfs/base/crowd.h"
 #include "clairfs/dataset.h"
 #include "machine.h"
+#include "mix.h"
 
 #define UNSEEN_NS (60 * NS_PER_S)
 
@@ -104,20 +105,11 @@ static void feed_job_cpus(const struct machine *m, struct stall *s)
 		stall_set_cpus(s, cpus);
 }
 
-/* splitmix64 */
-static double chance(uint64_t x)
-{
-	x += 0x9e3779b97f4a7c15u;
-	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
-	x = (x ^ x >> 27) * 0x94d049bb133111ebu;
-	return (double)((x ^ x >> 31) >> 11) / 9007199254740992.0;
-}
-
 /* Which samples the page cache has is not known, but how many. */
 static void feed_warm(struct machine *m, struct stall *s)
 {
 	for (uint32_t i = 0; i < dataset_n_samples(m->dataset); i++)
-		if (chance(i) < m->pages.warm_share)
+		if (mix_share(mix_bits(i)) < m->pages.warm_share)
 			stall_had_pages(s, i, dataset_size(m->dataset, (struct entry_id){ i }));
 }
 

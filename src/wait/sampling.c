@@ -5,7 +5,7 @@
  * Control reads: a few samples of each pass, chosen by a hash of sample and pass. How long they take
  * is what the others would have taken, as long as the source is no busier than the job alone makes
  * it: gate.c sees to that. The choice is the same in every run and on every node; the only thing of
- * time that it depends on is that no sample is held out when prefetching was held back too much of
+ * time that it depends on is that no sample is held out when prefetching had to wait too much of
  * late.
  *
  * Switchback: in blocks of a pass that were chosen by chance all samples are. So for a while the job
@@ -19,29 +19,20 @@
  *
  * While readers are in such a block nothing is fetched ahead for later ones: requests that the job
  * would not make are not to slow its own down. What was fetched before the block waits behind it.
- * A job that stops within a block holds prefetching up for no longer than REST_NS. These reads are
+ * A job that stops within a block lets prefetching wait for no longer than REST_NS. These reads are
  * no control reads, which are alone among hits, and the gate is not for them.
  */
 #include "sampling.h"
 
 #include <assert.h>
 
-#define REST_NS NS_PER_S
+#include "mix.h"
 
-/* splitmix64 */
-static uint64_t mix(uint64_t x)
-{
-	x += 0x9e3779b97f4a7c15u;
-	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
-	x = (x ^ x >> 27) * 0x94d049bb133111ebu;
-	return x ^ x >> 31;
-}
+#define REST_NS NS_PER_S
 
 bool sampling_is_chosen(double share, uint32_t sample, uint64_t pass)
 {
-	double at = (double)(mix(mix(pass + 1) ^ sample) >> 11) / 9007199254740992.0;
-
-	return at < share;
+	return mix_share(mix_bits(mix_bits(pass + 1) ^ sample)) < share;
 }
 
 static uint32_t class_of(uint64_t bytes)
@@ -80,11 +71,11 @@ static const struct switchback *blocks_of(struct sampling *s, const struct probe
 static bool is_in_block(struct sampling *s, const struct probe_use *use)
 {
 	return s->p.switchback_share > 0 && use->order &&
-	       switchback_holds(blocks_of(s, use), use->pass,
+	       switchback_has(blocks_of(s, use), use->pass,
 				use->position / MAX(use->order->n_ranks, 1));
 }
 
-static uint8_t hold_back(void *ctx, const struct probe_use *use)
+static uint8_t sampling_hold_out(void *ctx, const struct probe_use *use)
 {
 	struct sampling *s = ctx;
 
@@ -107,7 +98,7 @@ static bool let_prefetch(struct sampling *s)
 /* What is kept from earlier, or was fetched before the order was confirmed, may be read before it
  * is asked for once more, or is never pushed: it is looked at two blocks ahead of the readers. Their
  * own distance is a quarter of a block, so nobody has read it in this pass. */
-static uint64_t opened(void *ctx, const struct probe_use *use, uint64_t now_ns, bool *ret_lets)
+static uint64_t sampling_opened(void *ctx, const struct probe_use *use, uint64_t now_ns, bool *ret_lets)
 {
 	struct sampling *s = ctx;
 
@@ -135,12 +126,12 @@ static bool may_send(void *ctx, struct probe_request *request)
 	return gate_enter(&((struct sampling *)ctx)->gate, request);
 }
 
-static bool answered(void *ctx, struct probe_request *request, struct list *go)
+static bool sampling_answered(void *ctx, struct probe_request *request, struct list *go)
 {
 	return gate_leave(&((struct sampling *)ctx)->gate, request, go);
 }
 
-static bool tick(void *ctx, uint64_t now_ns, struct list *go)
+static bool sampling_tick(void *ctx, uint64_t now_ns, struct list *go)
 {
 	struct sampling *s = ctx;
 	uint64_t until = atomic_load(&s->until_ns);
@@ -153,14 +144,14 @@ static bool tick(void *ctx, uint64_t now_ns, struct list *go)
 	return (until && now_ns >= until && let_prefetch(s)) || is_let;
 }
 
-static void end(void *ctx, struct list *go)
+static void sampling_end(void *ctx, struct list *go)
 {
 	gate_open(&((struct sampling *)ctx)->gate, go);
 }
 
 /* --- what is told on --- */
 
-static void observed(void *ctx, const struct read_facts *facts, uint32_t n)
+static void sampling_observed(void *ctx, const struct read_facts *facts, uint32_t n)
 {
 	const struct sampling *s = ctx;
 
@@ -168,7 +159,7 @@ static void observed(void *ctx, const struct read_facts *facts, uint32_t n)
 		s->observed(s->ctx, facts, n);
 }
 
-static void settled(void *ctx, uint64_t before_ns)
+static void sampling_settled(void *ctx, uint64_t before_ns)
 {
 	const struct sampling *s = ctx;
 
@@ -187,17 +178,17 @@ void sampling_init(struct sampling *s, const struct sampling_params *params)
 
 	*s = (struct sampling){ .p = *params,
 				.drive_probe = { .ctx = s,
-						 .hold_back = is_any ? hold_back : NULL,
-						 .opened = params->switchback_share > 0 ? opened
+						 .hold_back = is_any ? sampling_hold_out : NULL,
+						 .opened = params->switchback_share > 0 ? sampling_opened
 											: NULL },
 				.probe = { .ctx = s,
 					   .may_send = may_send,
-					   .answered = answered,
+					   .answered = sampling_answered,
 					   .may_prefetch = may_prefetch,
-					   .tick = tick,
-					   .end = end,
-					   .observed = observed,
-					   .settled = settled } };
+					   .tick = sampling_tick,
+					   .end = sampling_end,
+					   .observed = sampling_observed,
+					   .settled = sampling_settled } };
 	gate_init(&s->gate, params->clock);
 }
 

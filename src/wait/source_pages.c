@@ -76,7 +76,7 @@ static enum residence first_page_of(int fd)
 	return r == UNTOLD ? by_reading(fd) : r;
 }
 
-static int open_file(const struct source_pages *p, const char *path)
+static int open_source_file(const struct source_pages *p, const char *path)
 {
 	int flags = O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
 
@@ -84,9 +84,9 @@ static int open_file(const struct source_pages *p, const char *path)
 			     : openat(p->dirfd, path, flags);
 }
 
-static enum residence look_at(const struct source_pages *p, const char *path)
+static enum residence look_at_file(const struct source_pages *p, const char *path)
 {
-	AUTO_FD int fd = open_file(p, path);
+	AUTO_FD int fd = open_source_file(p, path);
 
 	return fd < 0 ? UNTOLD : first_page_of(fd);
 }
@@ -94,13 +94,13 @@ static enum residence look_at(const struct source_pages *p, const char *path)
 /* Read once, and looked at as the next reader would find it. */
 static enum residence after_a_read(const struct source_pages *p, const char *path)
 {
-	AUTO_FD int fd = open_file(p, path);
+	AUTO_FD int fd = open_source_file(p, path);
 	char byte;
 
 	if (fd < 0 || pread(fd, &byte, 1, 0) != 1 || first_page_of(fd) != PRESENT)
 		return UNTOLD;
 	close(take_fd(&fd));
-	return look_at(p, path);
+	return look_at_file(p, path);
 }
 
 static bool is_stopping(struct source_pages *p)
@@ -129,12 +129,12 @@ void source_pages_judge(const uint32_t seen[RESIDENCES], const uint32_t warm[RES
 	assert(ret->warm_share <= 1 && told + warm[UNTOLD] <= n);
 }
 
-static void find(struct source_pages *p, struct wait_pages *ret)
+static void find_pages(struct source_pages *p, struct wait_pages *ret)
 {
 	uint32_t seen[RESIDENCES] = { 0 }, warm[RESIDENCES] = { 0 };
 
 	for (uint32_t i = 0; i < p->n && !is_stopping(p); i++)
-		warm[look_at(p, p->path[i])]++;
+		warm[look_at_file(p, p->path[i])]++;
 	for (uint32_t i = 0; i < MIN(p->n, (uint32_t)READ_FILES) && !is_stopping(p); i++)
 		seen[after_a_read(p, p->path[i])]++;
 	source_pages_judge(seen, warm, p->n, ret);
@@ -158,12 +158,12 @@ static void pages_put(struct source_pages *p)
 	free(p);
 }
 
-static void *ask_main(void *arg)
+static void *pages_main(void *arg)
 {
 	struct wait_pages found = { .pages = STALL_PAGES_UNKNOWN, .warm_share = -1 };
 	struct source_pages *p = arg;
 
-	find(p, &found);
+	find_pages(p, &found);
 	mutex_lock(&p->mu);
 	p->found = found;
 	p->is_done = true;
@@ -173,7 +173,7 @@ static void *ask_main(void *arg)
 }
 
 /* Files that are far apart, and have a byte. */
-static void choose(struct source_pages *p, const struct dataset *ds)
+static void choose_files(struct source_pages *p, const struct dataset *ds)
 {
 	uint32_t all = dataset_n_samples(ds), step = MAX(all / LOOK_FILES, 1u);
 	char path[4096];
@@ -199,9 +199,9 @@ int source_pages_new(const struct dataset *ds, struct source_pages **ret)
 	p->refs = 2; /* the caller's, the thread's */
 	p->dirfd = fcntl(dataset_source_fd(ds), F_DUPFD_CLOEXEC, 0);
 	p->is_beneath = dataset_is_shared(ds);
-	choose(p, ds);
+	choose_files(p, ds);
 	*ret = p;
-	if (p->dirfd >= 0 && thr_start(&thr, "cl-pages", ask_main, p, NULL) == 0) {
+	if (p->dirfd >= 0 && thr_start(&thr, "cl-pages", pages_main, p, NULL) == 0) {
 		pthread_detach(thr.id);
 		return 0;
 	}

@@ -76,7 +76,7 @@ int stall_new(const struct stall_params *params, struct stall **ret)
 	return 0;
 }
 
-static void pass_free(struct stall_pass *p)
+void stall_pass_free(struct stall_pass *p)
 {
 	free(p->slot);
 	free(p->reader);
@@ -86,7 +86,7 @@ static void pass_free(struct stall_pass *p)
 static void rank_forget_passes(struct stall_rank *r)
 {
 	for (uint32_t i = 0; i < r->n_passes; i++)
-		pass_free(r->pass[i]);
+		stall_pass_free(r->pass[i]);
 	r->n_passes = 0;
 }
 
@@ -132,15 +132,14 @@ struct stall_rank *stall_rank_get(struct stall *s, uint32_t number)
 
 /* --- reads --- */
 
-/* Passes of an order and their parts in one number that grows. */
-static uint64_t pass_key(const struct stall_pass *p)
+uint64_t stall_pass_key(const struct stall_pass *p)
 {
 	return (p->pass << 12) + MIN(p->part, 4094) + 1;
 }
 
 int stall_pass_cmp(const struct stall_pass *a, const struct stall_pass *b)
 {
-	uint64_t x = pass_key(a), y = pass_key(b);
+	uint64_t x = stall_pass_key(a), y = stall_pass_key(b);
 
 	if (a->order->seq != b->order->seq)
 		return a->order->seq < b->order->seq ? -1 : 1;
@@ -180,8 +179,8 @@ static struct stall_pass *pass_new(struct stall_rank *r, const struct stall_pass
 }
 
 /* NULL: it is over, or there is no memory. */
-static struct stall_pass *pass_of(struct stall *s, struct stall_order *order,
-				  const struct stall_read *read)
+static struct stall_pass *pass_of_read(struct stall *s, struct stall_order *order,
+				       const struct stall_read *read)
 {
 	struct stall_order_rank *place = &order->rank[read->rank_index];
 	struct stall_rank *r = s->rank[place->at];
@@ -194,7 +193,7 @@ static struct stall_pass *pass_of(struct stall *s, struct stall_order *order,
 	for (uint32_t i = r->n_passes; i-- > 0;)
 		if (stall_pass_cmp(r->pass[i], &key) == 0)
 			return r->pass[i];
-	if (pass_key(&key) <= place->closed)
+	if (stall_pass_key(&key) <= place->closed)
 		return NULL;
 	if (r->n_passes == STALL_PASSES) /* many short ones since the last look */
 		stall_judge(s, 0, false);
@@ -345,7 +344,7 @@ static struct stall_pass *pass_for(struct stall *s, const struct stall_read *rea
 
 	if (!order || order->off || read->rank_index >= order->job.n_ranks)
 		return NULL;
-	return pass_of(s, order, read);
+	return pass_of_read(s, order, read);
 }
 
 static void count_switchback(struct stall *s, const struct stall_read *read)
@@ -397,220 +396,6 @@ void stall_set_cpus(struct stall *s, uint32_t cpus)
 	s->job_cpus = cpus;
 }
 
-/* --- when a pass is over --- */
-
-/* Whether its iterator still delivers: then the compute times of the last batches are not told yet.
- */
-static bool is_running(const struct stall_rank *r, const struct stall_pass *p, uint64_t now_ns)
-{
-	const struct stall_run *run = stall_run_find(r, p->first_ns, p->last_ns + STALL_LATE_NS);
-	uint32_t batch = p->order->job.batch;
-	uint64_t batches = DIV_ROUND_UP(p->end - p->from, MAX(batch, 1));
-
-	return run && !run->is_over && batch && run->n < batches &&
-	       now_ns < run->last_ns + STALL_LATE_NS;
-}
-
-/* Fewer reads than a round of the workers, or a hundredth of the pass: they say nothing of the others. */
-bool stall_is_stray(const struct stall_pass *p)
-{
-	const struct stall_job *job = &p->order->job;
-	uint64_t round = (uint64_t)MAX(job->batch, 1) * MAX(job->workers, 1);
-
-	return p->n_told < MAX(round, p->length / 100);
-}
-
-/* So many of a hundred were told, but for a last batch that is not full: jobs may leave it out. And
- * but for what is before the first one: the job went on in the middle, or its order was found late.
- * So says a round of the workers; a stray read near the end says nothing of what is before it.
- */
-static bool is_told(const struct stall_pass *p, uint64_t percent)
-{
-	uint64_t tail = p->length - MIN(p->end, p->length), length = p->length;
-
-	if (tail < p->order->job.batch)
-		length -= tail;
-	if (!stall_is_stray(p))
-		length -= MIN(p->from, length);
-	return length && 100 * p->n_told >= percent * length;
-}
-
-static bool is_left_behind(const struct stall *s, const struct stall_rank *r,
-			   const struct stall_pass *p)
-{
-	bool is_left = p->order->is_replaced || (s->is_finished && p->order == s->now);
-
-	for (uint32_t i = 0; i < r->n_passes; i++)
-		is_left |= stall_pass_cmp(r->pass[i], p) > 0;
-	return is_left;
-}
-
-/* Nothing more comes: a lost open must not keep a pass waiting, nor a slow step end it. */
-static bool is_quiet(const struct stall *s, const struct stall_rank *r, const struct stall_pass *p,
-		     uint64_t now_ns)
-{
-	uint64_t batches = MAX(p->n_told / MAX(p->order->job.batch, 1), 1);
-	uint64_t step_ns = (p->told_ns - MIN(p->first_ns, p->told_ns)) / batches;
-	bool is_left = is_left_behind(s, r, p);
-
-	if (is_told(p, STALL_NEARLY_PERCENT)) {
-		if (is_left && s->settled_ns >= p->told_ns + STALL_SETTLED_NS)
-			return true;
-		if (now_ns >= p->told_ns + MAX(STALL_QUIET_NS, 3 * step_ns) &&
-		    (!s->settled_ns || s->settled_ns >= p->told_ns + STALL_SETTLED_NS))
-			return true;
-	}
-	is_left |= is_told(p, 100 - STALL_HOLES_PERCENT);
-	return is_left && now_ns >= p->told_ns + MAX(STALL_LATE_NS, 3 * step_ns);
-}
-
-static bool is_complete(const struct stall_pass *p)
-{
-	return p->length && p->n_told >= p->length;
-}
-
-static bool pass_is_over(const struct stall *s, const struct stall_rank *r,
-			 const struct stall_pass *p, uint64_t now_ns)
-{
-	return (is_complete(p) || is_quiet(s, r, p, now_ns)) && !is_running(r, p, now_ns);
-}
-
-void stall_settled(struct stall *s, uint64_t before_ns)
-{
-	s->settled_ns = MAX(s->settled_ns, before_ns);
-}
-
-void stall_finished(struct stall *s, bool is_finished)
-{
-	s->is_finished = is_finished;
-}
-
-/* What is judged now: all that is over, or whatever is open, of one order or of all. */
-struct look {
-	const struct stall *stall;
-	uint64_t now_ns;
-	bool is_final;
-	const struct stall_order *order; /* NULL: any */
-};
-
-/* The oldest pass to be judged that comes after `after` (NULL: any), or none of it. */
-static uint32_t pass_next(const struct stall_rank *r, const struct look *look,
-			  const struct stall_pass *after)
-{
-	uint32_t best = STALL_PASSES;
-
-	for (uint32_t i = 0; i < r->n_passes; i++) {
-		const struct stall_pass *p = r->pass[i];
-
-		if ((after && stall_pass_cmp(p, after) <= 0) ||
-		    (look->order && look->order != p->order) ||
-		    (!look->is_final && !pass_is_over(look->stall, r, p, look->now_ns)))
-			continue;
-		if (best == STALL_PASSES || stall_pass_cmp(p, r->pass[best]) < 0)
-			best = i;
-	}
-	return best;
-}
-
-static void pass_close(struct stall_rank *r, uint32_t at)
-{
-	struct stall_pass *p = r->pass[at];
-	uint64_t *closed = &p->order->rank[p->rank_index].closed;
-
-	assert(at < r->n_passes && p->order->n_open > 0);
-	*closed = MAX(*closed, pass_key(p));
-	p->order->n_open--;
-	pass_free(p);
-	r->pass[at] = r->pass[--r->n_passes];
-}
-
-/* Tells what the totals grew by. */
-static void tell(const struct stall *s, const struct stall_pass *p, enum stall_why why,
-		 const struct stall_numbers *from, const struct stall_numbers *to,
-		 const struct stall_waits *waits)
-{
-	struct stall_verdict v = { .order = p->order->job.id,
-				   .rank = to->rank,
-				   .pass = p->pass,
-				   .part = p->part,
-				   .why = why,
-				   .reads = p->n_told,
-				   .began_ns = p->n_told ? p->first_ns : 0,
-				   .ended_ns = p->last_ns,
-				   .took_ns = to->judged_ns - from->judged_ns,
-				   .lower_ns = to->lower_ns - from->lower_ns,
-				   .estimate_ns = to->estimate_ns - from->estimate_ns,
-				   .estimate_hook_ns =
-					   to->estimate_hook_ns - from->estimate_hook_ns,
-				   .upper_ns = to->upper_ns - from->upper_ns,
-				   .page_cache_ns = to->page_cache_ns - from->page_cache_ns,
-				   .has_estimate = to->judged_replay > from->judged_replay,
-				   .has_hook = to->judged_hook > from->judged_hook,
-				   .first_batch = p->first_batch,
-				   .n_batches = waits->n,
-				   .with_ns = waits->with_ns,
-				   .without_ns = waits->without_ns };
-
-	if (waits->n)
-		v.first_batch += p->from / p->order->job.batch;
-	if (s->params.judged)
-		s->params.judged(s->params.judged_ctx, &v);
-}
-
-/* False: it waits for what may still come. */
-static bool judge_at(struct stall *s, struct stall_rank *r, uint32_t at, bool may_wait)
-{
-	struct stall_numbers before = r->total;
-	struct stall_waits waits;
-	enum stall_why why;
-
-	stall_switch_pass(s, r, r->pass[at]);
-	why = stall_judge_pass(s, r, r->pass[at], &waits);
-
-	s->node.why = why;
-	if ((why == STALL_NO_CONTROLS || why == STALL_NO_WORKERS) && may_wait)
-		return false;
-	if (why != STALL_JUDGED) {
-		s->node.unjudged_why = why;
-		r->total.unjudged++;
-	}
-	tell(s, r->pass[at], why, &before, &r->total, &waits);
-	free(waits.with_ns);
-	free(waits.without_ns);
-	pass_close(r, at);
-	return true;
-}
-
-static void judge_rank(struct stall *s, struct stall_rank *r, const struct look *look)
-{
-	const struct stall_pass *after = NULL;
-	uint32_t at;
-
-	while ((at = pass_next(r, look, after)) != STALL_PASSES) {
-		const struct stall_pass *p = r->pass[at];
-
-		/* Room for later passes is needed at some time. */
-		if (!judge_at(s, r, at, !look->is_final && r->n_passes < STALL_PASSES - 2))
-			after = p;
-	}
-}
-
-void stall_judge(struct stall *s, uint64_t now_ns, bool is_final)
-{
-	struct look look = { .stall = s, .now_ns = now_ns, .is_final = is_final };
-
-	for (uint32_t i = 0; i < s->n_ranks; i++)
-		judge_rank(s, s->rank[i], &look);
-}
-
-void stall_order_end(struct stall *s, const struct stall_order *order)
-{
-	struct look look = { .stall = s, .is_final = true, .order = order };
-
-	for (uint32_t i = 0; i < s->n_ranks && order->n_open; i++)
-		judge_rank(s, s->rank[i], &look);
-}
-
 uint32_t stall_n_ranks(const struct stall *s)
 {
 	return s->n_ranks;
@@ -629,17 +414,6 @@ uint32_t stall_seen_workers(const struct stall *s)
 		       : 0;
 }
 
-/* Whether a pass was read that is not judged yet. */
-static bool is_settling(const struct stall *s)
-{
-	for (uint32_t i = 0; i < s->n_ranks; i++)
-		for (uint32_t k = 0; k < s->rank[i]->n_passes; k++)
-			if (is_complete(s->rank[i]->pass[k]) ||
-			    is_left_behind(s, s->rank[i], s->rank[i]->pass[k]))
-				return true;
-	return false;
-}
-
 void stall_get_node(const struct stall *s, struct stall_node *ret)
 {
 	*ret = s->node;
@@ -647,7 +421,7 @@ void stall_get_node(const struct stall *s, struct stall_node *ret)
 		ret->open += s->rank[i]->n_passes;
 	if (ret->why != STALL_NOTHING_READ)
 		return;
-	if (is_settling(s))
+	if (stall_is_settling(s))
 		ret->why = STALL_SETTLING;
 	else if (!s->now || s->now->job.n_ranks == 0)
 		ret->why = STALL_NO_ORDER;

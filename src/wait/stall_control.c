@@ -13,6 +13,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "mix.h"
 #include "stall_priv.h"
 
 uint32_t stall_size_class(uint64_t bytes)
@@ -102,18 +103,9 @@ bool stall_groups_make(const struct stall *s, struct stall_groups *ret)
 	return true;
 }
 
-/* splitmix64 */
-static uint64_t mix(uint64_t x)
-{
-	x += 0x9e3779b97f4a7c15u;
-	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
-	x = (x ^ x >> 27) * 0x94d049bb133111ebu;
-	return x ^ x >> 31;
-}
-
 uint64_t stall_group_draw(const struct stall *s, const struct stall_group *g, uint64_t chance)
 {
-	uint64_t at = mix(chance) % g->n;
+	uint64_t at = mix_bits(chance) % g->n;
 
 	assert(g->first <= g->last);
 	for (uint32_t i = g->first; i <= g->last; i++) {
@@ -126,7 +118,7 @@ uint64_t stall_group_draw(const struct stall *s, const struct stall_group *g, ui
 
 /* The 95 % quantile of Student's t, from the normal one (Cornish and Fisher); 0.1 % off at 7
  * degrees of freedom. */
-static double t95(double df)
+static double student_95(double df)
 {
 	const double z = 1.6448536269514722, z2 = z * z;
 	double a = (z2 + 1) * z / 4, b = ((5 * z2 + 16) * z2 + 3) * z / 96;
@@ -150,5 +142,5 @@ void stall_groups_sum(const struct stall_groups *g, const uint64_t *n, double *r
 		below += var * var / (double)(k->n - 1);
 	}
 	*ret_mean = sum;
-	*ret_margin = below > 0 ? t95(of_mean * of_mean / below) * sqrt(of_mean + of_reads) : 0;
+	*ret_margin = below > 0 ? student_95(of_mean * of_mean / below) * sqrt(of_mean + of_reads) : 0;
 }

@@ -35,6 +35,7 @@ static double busy_at(const struct stall_cpu *c, uint64_t at_ns)
 
 	while (i + 1 < c->n && c->point[i].at_ns < at_ns)
 		i++;
+	assert(i < c->n && c->n <= STALL_CPU_POINTS); /* of two points at least */
 	a = &c->point[i - 1];
 	b = &c->point[i];
 	return (double)a->busy_ns + ((double)at_ns - (double)a->at_ns) *
@@ -43,7 +44,7 @@ static double busy_at(const struct stall_cpu *c, uint64_t at_ns)
 }
 
 /* Of one CPU; negative: not known. */
-static double share_of(const struct stall_cpu *c, uint64_t from_ns, uint64_t to_ns)
+static double cpu_share(const struct stall_cpu *c, uint64_t from_ns, uint64_t to_ns)
 {
 	if (c->n < 2 || to_ns <= from_ns || to_ns < c->point[0].at_ns ||
 	    from_ns > c->point[c->n - 1].at_ns)
@@ -62,7 +63,7 @@ void stall_cpu(struct stall *s, uint64_t now_ns, uint64_t busy_ns)
 
 double stall_cpu_share(const struct stall *s, uint64_t from_ns, uint64_t to_ns)
 {
-	double share = s->params.cpus ? share_of(&s->cpu, from_ns, to_ns) : -1;
+	double share = s->params.cpus ? cpu_share(&s->cpu, from_ns, to_ns) : -1;
 
 	return share < 0 ? -1 : MIN(share / s->params.cpus, 1);
 }
@@ -75,7 +76,7 @@ void stall_crowd(struct stall *s, uint64_t now_ns, uint64_t waited_ns)
 bool stall_is_crowded(const struct stall *s, uint64_t from_ns, uint64_t to_ns)
 {
 	return s->params.crowded_share > 0 &&
-	       MIN(share_of(&s->crowd, from_ns, to_ns), 1) > s->params.crowded_share;
+	       MIN(cpu_share(&s->crowd, from_ns, to_ns), 1) > s->params.crowded_share;
 }
 
 /* --- the source --- */

@@ -4,6 +4,8 @@
 #ifndef CLAIRFS_WAIT_STALL_PRIV_H
 #define CLAIRFS_WAIT_STALL_PRIV_H
 
+#include <assert.h>
+
 #include "clairfs/wait/stall.h"
 
 #define STALL_PASSES 16u        /* per rank, not judged yet */
@@ -29,6 +31,8 @@ enum { SLOT_TOLD = 1, SLOT_CREDIT = 2, SLOT_GHOST = 4, SLOT_LOADED = 8 };
 /* The upper half: how often it was opened again right away. */
 #define SLOT_AGAIN_SHIFT 4
 #define SLOT_AGAIN_MAX 15u
+static_assert((SLOT_AGAIN_MAX << SLOT_AGAIN_SHIFT | SLOT_LOADED) <= UINT8_MAX, "flags are a byte");
+static_assert(SLOT_LOADED < 1 << SLOT_AGAIN_SHIFT, "flags are below the count");
 
 /* An order that reads may name. */
 struct stall_order {
@@ -180,18 +184,37 @@ void stall_ghost_fini(struct stall_ghost *g);
 /* True when it was in there; it is the youngest now. */
 bool stall_ghost_read(struct stall_ghost *g, uint32_t sample, uint64_t bytes);
 
-/* --- stall_replay.c --- */
+/* --- stall_replay.c: the loader's recurrence (PyTorch: workers, prefetch_factor, round robin, in order) --- */
+struct stall_batch {
+	uint64_t io_ns;      /* the sum of its reads */
+	uint64_t decode_ns;  /* the rest of its worker's time */
+	uint64_t compute_ns; /* from having the batch to asking for the next */
+};
+struct stall_schedule {
+	uint64_t wait_ns;    /* of the job for its batches, all together */
+	uint64_t fetched_ns; /* when the last batch was complete; 0 is when the workers start */
+	uint64_t end_ns;     /* when the last compute was over */
+};
 struct stall_play {
-	uint32_t workers, prefetch;
+	uint32_t workers, prefetch; /* at least 1 */
 	const struct stall_batch *batch;
 	uint64_t n;
 	double decode_share;  /* of decode_ns */
 	uint64_t compute_ns;  /* of every batch; STALL_NO_COMPUTE: each its own */
 	uint64_t *fin, *recv; /* scratch: [workers], [workers * prefetch] */
 };
-int stall_play_init(struct stall_play *p) MUST_USE; /* makes the scratch */
+int stall_play_init(struct stall_play *p) MUST_USE; /* makes the scratch; -ENOMEM */
 void stall_play_fini(struct stall_play *p);
+/* Plays n batches; ret_wait, if not NULL, gets the wait for each. */
 void stall_play_run(const struct stall_play *p, uint64_t *ret_wait, struct stall_schedule *ret);
+
+/* --- stall_over.c --- */
+/* Too little was told of it to judge it. */
+bool stall_is_stray(const struct stall_pass *p);
+/* Judges what is open of an order, as it is. */
+void stall_order_end(struct stall *s, const struct stall_order *order);
+/* Whether a pass was read that is not judged yet. */
+bool stall_is_settling(const struct stall *s);
 
 /* --- stall_judge.c --- */
 /* The waits for each batch, of a pass that was judged; NULL: not known. */
@@ -219,12 +242,11 @@ struct stall_order *stall_order_find(struct stall *s, uint32_t id);
 void stall_orders_free(struct stall *s);
 
 /* --- stall.c --- */
+void stall_pass_free(struct stall_pass *p);
+/* Passes of an order and their parts in one number that grows. */
+uint64_t stall_pass_key(const struct stall_pass *p);
 /* Passes and their parts in the order in which they are read: below 0 when a comes first. */
 int stall_pass_cmp(const struct stall_pass *a, const struct stall_pass *b);
-/* Too little was told of it to judge it. */
-bool stall_is_stray(const struct stall_pass *p);
-/* Judges what is open of an order, as it is. */
-void stall_order_end(struct stall *s, const struct stall_order *order);
 int stall_rank_place(struct stall *s, uint32_t number, uint32_t *ret);
 struct stall_rank *stall_rank_get(struct stall *s, uint32_t number); /* NULL: too many, no memory */
 

@@ -7,8 +7,8 @@
  *	wait(k)  = max(0, fin(k) - asked(k))             recv(k) = max(fin(k), asked(k))
  *	asked(k) = recv(k - 1) + compute(k - 1)          asked(0) = 0: the workers start then
  *
- * Without workers the loop reads for itself: start(k) = asked(k). Only the last W ends and the last
- * P W receipts are kept, so a pass of any length takes the same scratch memory. Pure: any thread.
+ * Only the last W ends and the last P W receipts are kept, so a pass of any length takes the same
+ * scratch memory. Pure: any thread.
  */
 #include <assert.h>
 #include <errno.h>
@@ -19,6 +19,7 @@
 
 int stall_play_init(struct stall_play *p)
 {
+	assert(p->workers > 0 && p->prefetch > 0 && !p->fin && !p->recv);
 	p->fin = calloc(p->workers, sizeof(*p->fin));
 	p->recv = calloc((size_t)p->workers * p->prefetch, sizeof(*p->recv));
 	if (p->fin && p->recv)
@@ -61,42 +62,4 @@ void stall_play_run(const struct stall_play *p, uint64_t *ret_wait, struct stall
 		a = a + 1 == ahead ? 0 : a + 1;
 	}
 	ret->end_ns = asked;
-}
-
-static void play_alone(const struct stall_batch *batch, uint64_t n, uint64_t *ret_wait,
-		       struct stall_schedule *ret)
-{
-	*ret = (struct stall_schedule){ 0 };
-	for (uint64_t k = 0; k < n; k++) {
-		uint64_t wait = batch[k].io_ns + batch[k].decode_ns;
-
-		if (ret_wait)
-			ret_wait[k] = wait;
-		ret->wait_ns += wait;
-		ret->fetched_ns = ret->end_ns + wait;
-		ret->end_ns = ret->fetched_ns + batch[k].compute_ns;
-	}
-}
-
-int stall_replay(uint32_t workers, uint32_t prefetch, const struct stall_batch *batch, uint64_t n,
-		 uint64_t *ret_wait, struct stall_schedule *ret)
-{
-	struct stall_play p = { .workers = workers,
-				.prefetch = prefetch,
-				.batch = batch,
-				.n = n,
-				.decode_share = 1,
-				.compute_ns = STALL_NO_COMPUTE };
-
-	if (workers == 0) {
-		play_alone(batch, n, ret_wait, ret);
-		return 0;
-	}
-	if (prefetch == 0)
-		return -EINVAL;
-	if (stall_play_init(&p) < 0)
-		return -ENOMEM;
-	stall_play_run(&p, ret_wait, ret);
-	stall_play_fini(&p);
-	return 0;
 }

@@ -5,6 +5,7 @@
  *
  * The records come from the job and may say anything: totals only grow, a rank number is a name and
  * no index, and an iterator of more steps than are kept gives no compute times at all. */
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 
@@ -21,6 +22,7 @@ void stall_runs_free(struct stall_rank *r)
 
 static struct stall_run *run_at(const struct stall_rank *r, uint32_t i)
 {
+	assert(i < STALL_RUNS && r->run_head < STALL_RUNS);
 	return (struct stall_run *)&r->run[(r->run_head + i) % STALL_RUNS];
 }
 
@@ -40,6 +42,7 @@ static struct stall_run *run_of(struct stall_rank *r, const struct clairfs_step_
 		r->n_runs--;
 	}
 	run = run_at(r, r->n_runs++);
+	assert(r->n_runs <= STALL_RUNS);
 	run->loader = loader;
 	run->is_over = false;
 	run->began_ns = step->t_request;
@@ -48,7 +51,7 @@ static struct stall_run *run_of(struct stall_rank *r, const struct clairfs_step_
 	return run;
 }
 
-static bool grow(uint32_t **array, uint32_t capacity)
+static bool grow_steps(uint32_t **array, uint32_t capacity)
 {
 	uint32_t *grown = realloc(*array, capacity * sizeof(*grown));
 
@@ -70,12 +73,13 @@ static bool run_add(struct stall_run *run, const struct clairfs_step_record *ste
 	if (run->n == run->capacity) {
 		uint32_t capacity = MAX(run->capacity * 2, 256);
 
-		if (!grow(&run->compute, capacity) || !grow(&run->ready, capacity)) {
+		if (!grow_steps(&run->compute, capacity) || !grow_steps(&run->ready, capacity)) {
 			run->n = STALL_STEPS_MAX + 1; /* one is missing: of no use */
 			return false;
 		}
 		run->capacity = capacity;
 	}
+	assert(run->n < run->capacity && run->capacity <= STALL_STEPS_MAX);
 	run->ready[run->n] = (uint32_t)MIN(ready, UINT32_MAX);
 	run->compute[run->n++] = (uint32_t)MIN(compute, UINT32_MAX);
 	return true;

@@ -16,6 +16,8 @@
  * Pure, like all of stall.h; walks over a pass, once. */
 #include "stall_priv.h"
 
+#include <assert.h>
+
 enum { SOME_PERCENT = 5 };
 
 struct walk {
@@ -43,7 +45,7 @@ bool stall_switch_shape(const struct stall *s, const struct stall_job *job, stru
 }
 
 /* What was found of a loader of another shape is forgotten, but for the totals. */
-static void take_shape(struct stall_rank *r, const struct switchback *now)
+static void rank_take_shape(struct stall_rank *r, const struct switchback *now)
 {
 	struct switchback *old = &r->switchback;
 
@@ -91,7 +93,7 @@ static double round_time(const struct walk *w, uint64_t batch)
 	return sum / w->sb->workers;
 }
 
-static void count_reads(const struct walk *w, uint64_t number, struct block *b)
+static void block_count_reads(const struct walk *w, uint64_t number, struct block *b)
 {
 	const struct stall_pass *p = w->p;
 	uint64_t begin = number * w->sb->block * w->sb->batch;
@@ -99,6 +101,7 @@ static void count_reads(const struct walk *w, uint64_t number, struct block *b)
 	uint64_t measured = begin + (uint64_t)w->sb->wash * w->sb->batch;
 	uint64_t from = MAX(begin, p->base + p->from), to = MIN(end, p->base + p->end);
 
+	assert(begin < measured && measured < end && p->end <= p->capacity);
 	b->is_whole = from == begin && to == end;
 	b->batches = to > from ? DIV_ROUND_UP(to - from, w->sb->batch) : 0;
 	for (uint64_t i = from; i < to; i++) {
@@ -111,7 +114,7 @@ static void count_reads(const struct walk *w, uint64_t number, struct block *b)
 	}
 }
 
-static bool is_few(uint64_t n, uint64_t of)
+static bool is_few_percent(uint64_t n, uint64_t of)
 {
 	return n * 100 <= of * SOME_PERCENT;
 }
@@ -122,12 +125,13 @@ static void look_at_block(const struct walk *w, uint64_t number, struct block *b
 	uint64_t first = number * w->sb->block, rounds = w->sb->block / w->sb->workers;
 	double begin, end;
 
+	assert(w->sb->block > w->sb->wash + w->sb->workers);
 	*b = (struct block){ .step_ns = -1 };
 	b->is_through = switchback_is_chosen(w->sb, w->p->pass, number);
-	count_reads(w, number, b);
-	if (!b->is_whole || !is_few(reads - b->told, reads) || !is_few(b->ghosts, reads))
+	block_count_reads(w, number, b);
+	if (!b->is_whole || !is_few_percent(reads - b->told, reads) || !is_few_percent(b->ghosts, reads))
 		return;
-	if (b->is_through && !is_few(b->hits, reads - (uint64_t)w->sb->wash * w->sb->batch))
+	if (b->is_through && !is_few_percent(b->hits, reads - (uint64_t)w->sb->wash * w->sb->batch))
 		return;
 	begin = round_time(w, first + w->sb->wash);
 	end = round_time(w, first + (rounds - 1) * w->sb->workers);
@@ -144,7 +148,7 @@ static void count_block(struct stall_rank *r, const struct block *b)
 	if (b->is_through) {
 		sw->steps_through += b->batches;
 		r->switch_due_through += b->batches;
-	} else if (!is_few(b->ghosts, b->told)) {
+	} else if (!is_few_percent(b->ghosts, b->told)) {
 		sw->steps_ghost += b->batches;
 	} else {
 		sw->steps += b->batches;
@@ -215,7 +219,7 @@ void stall_switch_pass(struct stall *s, struct stall_rank *r, struct stall_pass 
 	    !stall_switch_shape(s, &p->order->job, &shape))
 		return;
 	p->is_switch_done = true;
-	take_shape(r, &shape);
+	rank_take_shape(r, &shape);
 	w.run = run_of_pass(r, p, w.sb);
 	w.run_first = p->from / w.sb->batch;
 	number = (p->base + p->from) / w.sb->batch / w.sb->block;

@@ -15,16 +15,9 @@
 #include <assert.h>
 #include <math.h>
 
-enum { WASHES_OF_BLOCK = 4, BISECTIONS = 60, PREFETCH_DEFAULT = 2, WASH_MAX = 1 << 24 };
+#include "mix.h"
 
-/* splitmix64 */
-static uint64_t splitmix(uint64_t x)
-{
-	x += 0x9e3779b97f4a7c15u;
-	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
-	x = (x ^ x >> 27) * 0x94d049bb133111ebu;
-	return x ^ x >> 31;
-}
+enum { WASHES_OF_BLOCK = 4, BISECTIONS = 60, PREFETCH_DEFAULT = 2, WASH_MAX = 1 << 24 };
 
 /* The q of q (1 - q)^2 = share; it grows with q up to 1/3, where it is .148. */
 static double chance_of(double share)
@@ -51,7 +44,7 @@ bool switchback_init(struct switchback *s, double share, const struct switchback
 	if (wash > WASH_MAX)
 		return false;
 	s->chance = chance_of(fmin(share, SWITCHBACK_SHARE_MAX));
-	s->seed = splitmix(splitmix(splitmix(loader->n_samples) ^ loader->batch) ^ wash);
+	s->seed = mix_bits(mix_bits(mix_bits(loader->n_samples) ^ loader->batch) ^ wash);
 	s->batch = (uint32_t)loader->batch;
 	s->workers = (uint32_t)loader->workers;
 	s->wash = (uint32_t)wash;
@@ -62,9 +55,7 @@ bool switchback_init(struct switchback *s, double share, const struct switchback
 
 static bool is_picked(const struct switchback *s, uint64_t pass, uint64_t block)
 {
-	uint64_t bits = splitmix(splitmix(s->seed ^ splitmix(pass + 1)) ^ block);
-
-	return (double)(bits >> 11) / 9007199254740992.0 < s->chance;
+	return mix_share(mix_bits(mix_bits(s->seed ^ mix_bits(pass + 1)) ^ block)) < s->chance;
 }
 
 bool switchback_is_chosen(const struct switchback *s, uint64_t pass, uint64_t block)
@@ -73,7 +64,7 @@ bool switchback_is_chosen(const struct switchback *s, uint64_t pass, uint64_t bl
 	       !(block > 1 && is_picked(s, pass, block - 2));
 }
 
-bool switchback_holds(const struct switchback *s, uint64_t pass, uint64_t index)
+bool switchback_has(const struct switchback *s, uint64_t pass, uint64_t index)
 {
 	assert(s->chance <= 0 || (s->batch && s->block));
 	return s->chance > 0 && switchback_is_chosen(s, pass, index / s->batch / s->block);
@@ -92,7 +83,7 @@ void switchback_add(struct switchback_sum *sum, double difference)
 
 /* The 97.5 % quantile of Student's t, from the normal one (Cornish and Fisher); 0.1 % off at 3
  * degrees of freedom. */
-static double t975(double df)
+static double student_975(double df)
 {
 	const double z = 1.9599639845400545, z2 = z * z;
 	double a = (z2 + 1) * z / 4, b = ((5 * z2 + 16) * z2 + 3) * z / 96;
@@ -109,6 +100,6 @@ bool switchback_limits(const struct switchback_sum *sum, double *ret_mean, doubl
 	if (sum->n < SWITCHBACK_BLOCKS_MIN)
 		return false;
 	*ret_mean = sum->mean;
-	*ret_margin = t975(df) * sqrt(sum->m2 / df / (double)sum->n);
+	*ret_margin = student_975(df) * sqrt(sum->m2 / df / (double)sum->n);
 	return true;
 }

@@ -40,6 +40,7 @@ size_t told_reads(struct told *t, const struct read_facts *reads, size_t n)
 	if (room)
 		memcpy(&t->read[t->n_reads], reads, room * sizeof(*reads));
 	t->n_reads += room;
+	assert(t->n_reads <= t->reads_size && t->n_reads <= READS_MAX);
 	return room;
 }
 
@@ -52,10 +53,11 @@ size_t told_steps(struct told *t, const struct clairfs_step_record *steps, size_
 	if (room)
 		memcpy(&t->step[t->n_steps], steps, room * sizeof(*steps));
 	t->n_steps += room;
+	assert(t->n_steps <= t->steps_size && t->n_steps <= STEPS_MAX);
 	return room;
 }
 
-static uint32_t clamp(uint64_t n)
+static uint32_t clamp_u32(uint64_t n)
 {
 	return (uint32_t)MIN(n, 1u << 20);
 }
@@ -84,9 +86,9 @@ void told_set_order(struct told *t, const struct order_info *info, uint32_t gene
 
 	if (info) {
 		o.job.n_ranks = info->n_ranks;
-		o.job.workers = clamp(info->workers);
-		o.job.prefetch = clamp(info->prefetch_factor);
-		o.job.batch = clamp(info->batch);
+		o.job.workers = clamp_u32(info->workers);
+		o.job.prefetch = clamp_u32(info->prefetch_factor);
+		o.job.batch = clamp_u32(info->batch);
 	}
 	if (info && info->n_ranks <= STALL_RANKS_MAX)
 		memcpy(o.ranks, info->ranks, info->n_ranks * sizeof(*o.ranks));
@@ -98,7 +100,7 @@ void told_set_order(struct told *t, const struct order_info *info, uint32_t gene
 
 uint32_t told_readers(const struct order_info *info)
 {
-	return info ? clamp(info->workers) * info->n_ranks : 0;
+	return info ? clamp_u32(info->workers) * info->n_ranks : 0;
 }
 
 void told_hear(struct told *t, uint32_t generation)

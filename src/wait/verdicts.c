@@ -39,7 +39,7 @@ void verdicts_fini(struct verdicts *v)
 	mutex_fini(&v->mu);
 }
 
-static struct rank_verdicts *find_locked(struct verdicts *v, uint32_t rank) REQUIRES(v->mu)
+static struct rank_verdicts *verdicts_find_locked(struct verdicts *v, uint32_t rank) REQUIRES(v->mu)
 {
 	for (uint32_t i = 0; i < v->n_ranks; i++)
 		if (v->rank[i]->rank == rank)
@@ -49,7 +49,7 @@ static struct rank_verdicts *find_locked(struct verdicts *v, uint32_t rank) REQU
 
 static struct rank_verdicts *get_locked(struct verdicts *v, uint32_t rank) REQUIRES(v->mu)
 {
-	struct rank_verdicts *r = find_locked(v, rank);
+	struct rank_verdicts *r = verdicts_find_locked(v, rank);
 
 	if (r || v->n_ranks == STALL_RANKS_MAX)
 		return r;
@@ -93,7 +93,7 @@ void verdicts_add(void *verdicts, const struct stall_verdict *verdict)
 		log_limited(LOG_LEVEL_WARN, "a verdict on GPU wait is not kept: out of memory");
 }
 
-static json_t *seconds(uint64_t ns, bool is_known)
+static json_t *seconds_json(uint64_t ns, bool is_known)
 {
 	return is_known ? json_real((double)ns / 1e9) : json_null();
 }
@@ -107,12 +107,12 @@ static json_t *one_json(const struct stall_verdict *v)
 			 (json_int_t)v->part, "reads", (json_int_t)v->reads, "began_seconds",
 			 (double)v->began_ns / 1e9, "ended_seconds", (double)v->ended_ns / 1e9,
 			 "why", stall_why_words[v->why], "took_seconds",
-			 seconds(v->took_ns, is_judged), "removed_lower_seconds",
-			 seconds(v->lower_ns, is_judged), "removed_replay_seconds",
-			 seconds(v->estimate_ns, v->has_estimate), "removed_hook_seconds",
-			 seconds(v->estimate_hook_ns, v->has_hook), "removed_upper_seconds",
-			 seconds(v->upper_ns, is_judged), "page_cache_seconds",
-			 seconds(v->page_cache_ns, is_judged));
+			 seconds_json(v->took_ns, is_judged), "removed_lower_seconds",
+			 seconds_json(v->lower_ns, is_judged), "removed_replay_seconds",
+			 seconds_json(v->estimate_ns, v->has_estimate), "removed_hook_seconds",
+			 seconds_json(v->estimate_hook_ns, v->has_hook), "removed_upper_seconds",
+			 seconds_json(v->upper_ns, is_judged), "page_cache_seconds",
+			 seconds_json(v->page_cache_ns, is_judged));
 }
 
 json_t *verdicts_replay_json(struct verdicts *v, uint32_t rank)
@@ -121,7 +121,7 @@ json_t *verdicts_replay_json(struct verdicts *v, uint32_t rank)
 	struct rank_verdicts *r;
 
 	mutex_lock(&v->mu);
-	r = find_locked(v, rank);
+	r = verdicts_find_locked(v, rank);
 	if (r && r->replay.n)
 		json = step_log_to_json(&r->replay, replay_log_names, REPORT_STEPS / v->n_ranks);
 	mutex_unlock(&v->mu);
@@ -135,7 +135,7 @@ json_t *verdicts_json(struct verdicts *v, uint32_t rank)
 	uint64_t shown;
 
 	mutex_lock(&v->mu);
-	r = find_locked(v, rank);
+	r = verdicts_find_locked(v, rank);
 	shown = MIN(MAX(SHOWN / MAX(v->n_ranks, 1), SHOWN_MIN), VERDICTS_KEPT);
 	for (uint64_t i = r && r->n > shown ? r->n - shown : 0; r && i < r->n; i++)
 		json_array_append_new(list, one_json(&r->kept[i % VERDICTS_KEPT]));

@@ -45,22 +45,40 @@ struct wait {
 	struct verdicts verdicts; /* of its own lock */
 };
 
+/* --- what the probe tells --- */
+
+void wait_reads(void *wait, const struct read_facts *facts, uint32_t n)
+{
+	struct wait *a = wait;
+
+	for (uint32_t i = 0; i < n; i++)
+		if (facts[i].reader)
+			atomic_store_explicit(&a->last_reader, facts[i].reader,
+					      memory_order_relaxed);
+	mutex_lock(&a->mu);
+	a->dropped += n - told_reads(&a->told, facts, n);
+	mutex_unlock(&a->mu);
+}
+
+void wait_settled(void *wait, uint64_t before_ns)
+{
+	struct wait *a = wait;
+
+	mutex_lock(&a->mu);
+	a->told.settled_ns = before_ns;
+	mutex_unlock(&a->mu);
+}
+
+static void on_load(void *wait, const struct gate_load *load)
+{
+	struct wait *a = wait;
+
+	mutex_lock(&a->mu);
+	a->told.load = *load; /* about once a second, as often as the thread looks */
+	mutex_unlock(&a->mu);
+}
+
 /* --- life --- */
-
-static void on_reads(void *ctx, const struct read_facts *facts, uint32_t n)
-{
-	wait_reads(ctx, facts, n);
-}
-
-static void on_settled(void *ctx, uint64_t before_ns)
-{
-	wait_settled(ctx, before_ns);
-}
-
-static void on_load(void *ctx, const struct gate_load *load)
-{
-	wait_load(ctx, load);
-}
 
 static void make_sampling(struct wait *a, uint32_t n_samples)
 {
@@ -69,8 +87,8 @@ static void make_sampling(struct wait *a, uint32_t n_samples)
 						 .switchback_share = a->params.switchback_share,
 						 .n_samples = n_samples,
 						 .clock = clock_monotonic() });
-	a->sampling.observed = on_reads;
-	a->sampling.settled = on_settled;
+	a->sampling.observed = wait_reads;
+	a->sampling.settled = wait_settled;
 	a->sampling.load = on_load;
 	a->sampling.ctx = a;
 }
@@ -136,31 +154,6 @@ void wait_ask_source(struct wait *a, const struct dataset *ds)
 
 /* --- what is told --- */
 
-void wait_reads(struct wait *a, const struct read_facts *facts, uint32_t n)
-{
-	for (uint32_t i = 0; i < n; i++)
-		if (facts[i].reader)
-			atomic_store_explicit(&a->last_reader, facts[i].reader,
-					      memory_order_relaxed);
-	mutex_lock(&a->mu);
-	a->dropped += n - told_reads(&a->told, facts, n);
-	mutex_unlock(&a->mu);
-}
-
-void wait_settled(struct wait *a, uint64_t before_ns)
-{
-	mutex_lock(&a->mu);
-	a->told.settled_ns = before_ns;
-	mutex_unlock(&a->mu);
-}
-
-void wait_load(struct wait *a, const struct gate_load *load)
-{
-	mutex_lock(&a->mu);
-	a->told.load = *load; /* about once a second, as often as the thread looks */
-	mutex_unlock(&a->mu);
-}
-
 void wait_finished(struct wait *a, bool is_finished)
 {
 	atomic_store_explicit(&a->is_finished, is_finished, memory_order_relaxed);
@@ -222,7 +215,7 @@ static void guess_readers_locked(struct wait *a) REQUIRES(a->mu)
 }
 
 /* Metrics first: who has seen new numbers in stats.json finds them there as well. */
-static void publish(struct wait *a)
+static void publish_numbers(struct wait *a)
 {
 	uint32_t n = stall_n_ranks(a->stall);
 
@@ -287,7 +280,7 @@ static void round_once(struct wait *a, struct told *t, bool is_final)
 	machine_feed(&a->machine, a->stall, now);
 	stall_finished(a->stall, atomic_load(&a->is_finished));
 	stall_judge(a->stall, now, is_final);
-	publish(a);
+	publish_numbers(a);
 }
 
 static void *wait_main(void *arg)

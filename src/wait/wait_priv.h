@@ -8,13 +8,17 @@
 #include "sampling.h"
 #include "verdicts.h"
 
-/* What observed, settled and load of the probe do. */
-void wait_reads(struct wait *w, const struct read_facts *facts, uint32_t n);
-void wait_settled(struct wait *w, uint64_t before_ns);
-void wait_load(struct wait *w, const struct gate_load *load);
+/* What observed and settled of the probe do; wait is a struct wait. */
+void wait_reads(void *wait, const struct read_facts *facts, uint32_t n);
+void wait_settled(void *wait, uint64_t before_ns);
 struct sampling *wait_sampling(struct wait *w);
 /* For any thread. */
 struct verdicts *wait_verdicts(struct wait *w);
+
+static inline double in_seconds(double ns)
+{
+	return ns / 1e9;
+}
 
 /* --- figures.c --- */
 void wait_publish(struct metrics *m, const struct stall *s);

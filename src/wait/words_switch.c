@@ -10,11 +10,6 @@
 
 #include "wait_priv.h"
 
-static double seconds(double ns)
-{
-	return ns / 1e9;
-}
-
 static const struct stall_switchback *of_node(const struct wait_view *v)
 {
 	const struct stall_switchback *best = NULL;
@@ -30,8 +25,8 @@ static const struct stall_switchback *of_node(const struct wait_view *v)
 	return best;
 }
 
-static void say(const struct wait_view *v, const struct stall_switchback *s, char *out,
-		size_t size)
+static void say_switchback(const struct wait_view *v, const struct stall_switchback *s, char *out,
+			   size_t size)
 {
 	if (!v->node.has_switchback)
 		snprintf(out, size, "not known: the order does not say batch= and workers=");
@@ -42,7 +37,7 @@ static void say(const struct wait_view *v, const struct stall_switchback *s, cha
 	else
 		snprintf(out, size,
 			 "%.1f s +- %.1f s in %llu steps, from %llu blocks without the cache",
-			 seconds(s->removed_ns), seconds(s->margin_ns),
+			 in_seconds(s->removed_ns), in_seconds(s->margin_ns),
 			 (unsigned long long)s->steps, (unsigned long long)s->blocks);
 }
 
@@ -54,13 +49,13 @@ void wait_switch_words(const struct wait_view *v, char *text, size_t size)
 	/* Without an order that is what is said already. */
 	if (!(v->params.switchback_share > 0) || v->node.why == STALL_NO_ORDER)
 		return;
-	say(v, of_node(v), words, sizeof(words));
+	say_switchback(v, of_node(v), words, sizeof(words));
 	snprintf(text + len, size - len, "; by switchback %s", words);
 }
 
-static json_t *known(const struct stall_switchback *s, double ns)
+static json_t *known_json(const struct stall_switchback *s, double ns)
 {
-	return s->is_known ? json_real(seconds(ns)) : json_null();
+	return s->is_known ? json_real(in_seconds(ns)) : json_null();
 }
 
 json_t *wait_switch_of_rank(const struct stall_switchback *s)
@@ -69,10 +64,10 @@ json_t *wait_switch_of_rank(const struct stall_switchback *s)
 			 (json_int_t)s->blocks, "blocks_spoiled", (json_int_t)s->spoiled, "steps",
 			 (json_int_t)s->steps, "steps_through", (json_int_t)s->steps_through,
 			 "steps_of_page_cache", (json_int_t)s->steps_ghost, "removed_seconds",
-			 known(s, s->removed_ns), "low_seconds",
-			 known(s, s->removed_ns - s->margin_ns), "high_seconds",
-			 known(s, s->removed_ns + s->margin_ns), "cost_seconds",
-			 known(s, s->cost_ns));
+			 known_json(s, s->removed_ns), "low_seconds",
+			 known_json(s, s->removed_ns - s->margin_ns), "high_seconds",
+			 known_json(s, s->removed_ns + s->margin_ns), "cost_seconds",
+			 known_json(s, s->cost_ns));
 }
 
 json_t *wait_switch_json(const struct wait_view *v)
@@ -86,7 +81,7 @@ json_t *wait_switch_json(const struct wait_view *v)
 			 (json_int_t)SWITCHBACK_BLOCKS_MIN, "reads",
 			 (json_int_t)v->node.switchback_reads, "read_bytes",
 			 (json_int_t)v->node.switchback_bytes, "read_seconds",
-			 seconds((double)v->node.switchback_wait_ns));
+			 in_seconds((double)v->node.switchback_wait_ns));
 	if (json && more)
 		json_object_update(json, more);
 	json_decref(more);

@@ -56,12 +56,9 @@ static inline uint8_t pattern_byte(uint64_t at)
 
 /* The engine, or NULL after saying why: when the system refuses rings that is checked to be
  * reported, and it is a pass. Any other failure to make one fails the test. */
-static inline struct io *engine_or_reason(enum io_engine engine, unsigned max_inflight,
-					  unsigned threads)
+static inline struct io *engine_or_reason(enum io_engine engine, unsigned max_inflight)
 {
-	struct io_params params = { .name = "test",
-				    .max_inflight = max_inflight,
-				    .threads = threads };
+	struct io_params params = { .name = "test", .max_inflight = max_inflight };
 	struct io_caps caps;
 	struct io *io = NULL;
 	struct err err = { 0 };

@@ -129,7 +129,7 @@ static void limits_of_both_versions_are_read(void)
 
 	CHECK(mkdtemp(one) && mkdtemp(two));
 	CHECK(memlimit_of_cgroup(one, &name) == MEMLIMIT_NONE);
-	CHECK(memlimit_held_in(one) == MEMLIMIT_NONE);
+	CHECK(memlimit_used_in(one) == MEMLIMIT_NONE);
 	write_text(one, "memory.limit_in_bytes", "9223372036854771712\n");
 	write_text(one, "memory.usage_in_bytes", "1000\n");
 	write_text(one, "memory.stat",
@@ -137,7 +137,7 @@ static void limits_of_both_versions_are_read(void)
 		   "total_inactive_file 50\nhierarchical_memory_limit 4096\n");
 	CHECK_U64(memlimit_of_cgroup(one, &name), 4096);
 	CHECK_CONTAINS(name, "memory.stat");
-	CHECK_U64(memlimit_held_in(one), 850);
+	CHECK_U64(memlimit_used_in(one), 850);
 	write_text(two, "memory.max", "max\n");
 	write_text(two, "memory.high", "8192\n");
 	write_text(two, "memory.current", "2000\n");
@@ -146,7 +146,7 @@ static void limits_of_both_versions_are_read(void)
 		   "slab_reclaimable 3000\n");
 	CHECK_U64(memlimit_of_cgroup(two, &name), 8192);
 	CHECK_STR(name, "memory.high");
-	CHECK_U64(memlimit_held_in(two), 0); /* counted at different moments: never below nothing */
+	CHECK_U64(memlimit_used_in(two), 0); /* counted at different moments: never below nothing */
 	snprintf(command, sizeof(command), "rm -r %s %s", one, two);
 	CHECK_INT(system(command), 0);
 }
@@ -350,7 +350,7 @@ static void what_is_told_is_taken(void)
 /* --- pressure --- */
 
 static const struct pressure_sight calm = {
-	.limit = 256 * MIB, .held = 100 * MIB, .machine = 64 * GIB, .available = 60 * GIB
+	.limit = 256 * MIB, .used = 100 * MIB, .machine = 64 * GIB, .available = 60 * GIB
 };
 
 static void full_cgroups_are_short(void)
@@ -358,11 +358,11 @@ static void full_cgroups_are_short(void)
 	struct pressure_sight s = calm;
 
 	CHECK_INT(pressure_judge(&s), PRESSURE_NONE);
-	s.held = 200 * MIB;
+	s.used = 200 * MIB;
 	CHECK_INT(pressure_judge(&s), PRESSURE_SOME);
-	s.held = 230 * MIB;
+	s.used = 230 * MIB;
 	CHECK_INT(pressure_judge(&s), PRESSURE_SHORT);
-	s.held = 300 * MIB;
+	s.used = 300 * MIB;
 	CHECK_INT(pressure_judge(&s), PRESSURE_SHORT);
 	s.limit = MEMLIMIT_NONE;
 	CHECK_INT(pressure_judge(&s), PRESSURE_NONE);
@@ -383,7 +383,7 @@ static void stalls_of_others_are_not_ours(void)
 	s.is_ours = true;
 	CHECK_INT(pressure_judge(&s), PRESSURE_SHORT);
 	s.is_ours = false;
-	s.held = 140 * MIB;
+	s.used = 140 * MIB;
 	CHECK_INT(pressure_judge(&s), PRESSURE_SHORT);
 	s = calm;
 	s.is_stalled = true;
@@ -398,7 +398,7 @@ static void memory_high_counts_when_little_is_left(void)
 
 	s.has_throttled = true;
 	CHECK_INT(pressure_judge(&s), PRESSURE_NONE);
-	s.held = 200 * MIB;
+	s.used = 200 * MIB;
 	CHECK_INT(pressure_judge(&s), PRESSURE_SHORT);
 }
 

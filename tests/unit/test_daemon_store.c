@@ -97,7 +97,7 @@ static void a_directory_that_is_named_is_kept_if_told_so(void)
 		t.opts.store_keep = is_kept;
 		CHECK_INT(opened(&t), 0);
 		CHECK(t.s.store);
-		CHECK_U64(t.s.held_bytes, 0);
+		CHECK_U64(t.s.found_bytes, 0);
 		CHECK(mount_store_look(&t.s, is_kept, &st));
 		CHECK_INT(st.is_persistent, is_kept);
 		end(&t);

@@ -90,7 +90,7 @@ static void reads_all_sizes(enum io_engine engine)
 	static const size_t sizes[] = { 0, 1, 4095, 4096, 4097, 65536, MIB + 1 };
 	static const uint64_t offsets[] = { 0, 1, 4095, 4096, MIB, MIB + 1, MIB + 2, 1ull << 40 };
 	static const uint32_t lengths[] = { 0, 1, 4095, 4096, 4097, MIB + 1, 2 * MIB };
-	struct io *io = engine_or_reason(engine, 4, 0);
+	struct io *io = engine_or_reason(engine, 4);
 	AUTO_FD int dirfd = tmp_dirfd();
 
 	if (!io)
@@ -113,7 +113,7 @@ static void continues_short_reads(enum io_engine engine)
 	AUTO_FREE uint8_t *want = calloc(1, SIZE);
 	AUTO_FREE uint8_t *got = calloc(1, SIZE);
 	AUTO_FD int fd = open("/proc/kallsyms", O_RDONLY | O_CLOEXEC);
-	struct io *io = engine_or_reason(engine, 4, 0);
+	struct io *io = engine_or_reason(engine, 4);
 	size_t n = 0;
 	ssize_t k;
 	struct waited_job w;
@@ -152,7 +152,7 @@ static void reads_into_two_places(enum io_engine engine)
 	enum { SIZE = 9000, GUARD = 0xa5 };
 	static const uint32_t heads[] = { 0, 1, 4096, SIZE - 1, SIZE, SIZE + 5 };
 	static const uint32_t lengths[] = { 0, 1, 4096, 4097, SIZE, SIZE + 100 };
-	struct io *io = engine_or_reason(engine, 2, 0);
+	struct io *io = engine_or_reason(engine, 2);
 	AUTO_FD int dirfd = tmp_dirfd();
 	AUTO_FD int fd = -1;
 
@@ -215,7 +215,7 @@ static void reports_errors(enum io_engine engine)
 		{ "/dev/zero", -EIO },
 		{ "", -ENOENT },
 	};
-	struct io *io = engine_or_reason(engine, 2, 0);
+	struct io *io = engine_or_reason(engine, 2);
 	AUTO_FD int dirfd = tmp_dirfd();
 	unsigned n_fds;
 	struct waited_job w;
@@ -294,7 +294,7 @@ static void probe_done(struct io_job *job)
 
 static void closes_after_done(enum io_engine engine)
 {
-	struct io *io = engine_or_reason(engine, 2, 0);
+	struct io *io = engine_or_reason(engine, 2);
 	AUTO_FD int dirfd = tmp_dirfd();
 	AUTO_FREE char *path = check_tmpfile("probe");
 	AUTO_FREE char *real = NULL;
@@ -321,7 +321,7 @@ static void closes_after_done(enum io_engine engine)
 
 static void hands_descriptor_over(enum io_engine engine)
 {
-	struct io *io = engine_or_reason(engine, 2, 0);
+	struct io *io = engine_or_reason(engine, 2);
 	AUTO_FD int dirfd = tmp_dirfd();
 	struct waited_job w;
 	uint8_t buf[100];
@@ -368,7 +368,7 @@ static void *resizer_run(void *arg)
  * left to chance. */
 static void notices_truncation(enum io_engine engine)
 {
-	struct io *io = engine_or_reason(engine, 2, 0);
+	struct io *io = engine_or_reason(engine, 2);
 	AUTO_FD int dirfd = tmp_dirfd();
 	AUTO_FREE uint8_t *buf = malloc(8 * MIB);
 	struct resizer r = { .fd = -1 };
@@ -402,7 +402,7 @@ static void notices_truncation(enum io_engine engine)
 /* Somebody holds a lease: open with O_NONBLOCK fails then, but the read must wait and succeed. */
 static void waits_for_lease(enum io_engine engine)
 {
-	struct io *io = engine_or_reason(engine, 1, 0);
+	struct io *io = engine_or_reason(engine, 1);
 	AUTO_FD int dirfd = tmp_dirfd();
 	AUTO_FD int fd = -1;
 	struct waited_job w;
@@ -446,7 +446,7 @@ static void stays_beneath_where_asked(enum io_engine engine)
 		     { "inside/../inside/file", 0 }, { "inside/out", -EXDEV },
 		     { "../outside", -EXDEV },	   { "inside/root", -EXDEV },
 		     { "inside/none", -ENOENT },   { "inside", -EISDIR } };
-	struct io *io = engine_or_reason(engine, 4, 0);
+	struct io *io = engine_or_reason(engine, 4);
 	AUTO_FREE char *root = check_tmpfile("beneath"), *inside = check_tmpfile("beneath/inside");
 	AUTO_FD int fd = -1;
 	uint8_t buf[16];
@@ -596,7 +596,7 @@ static void falls_back_where_rings_are_refused(void)
 
 static void caps_agree_with_the_engine(void)
 {
-	struct io *io = engine_or_reason(IO_ENGINE_URING, 1, 0);
+	struct io *io = engine_or_reason(IO_ENGINE_URING, 1);
 	struct io_caps caps;
 
 	io_probe_caps(&caps);

@@ -97,7 +97,7 @@ static void urgent_goes_first(enum io_engine engine)
 	static const int want[] = { 8, 9, 10, 11, 0, 1, 2, 3, 4, 5, 6, 7 };
 	struct numbered_job jobs[12];
 	struct order_log log = { .n = 0 };
-	struct io *io = engine_or_reason(engine, 1, 0);
+	struct io *io = engine_or_reason(engine, 1);
 	AUTO_FD int dirfd = load_dirfd();
 	struct gate gate;
 
@@ -174,11 +174,11 @@ static void *crowd_run(void *arg)
 	return NULL;
 }
 
-static void crowd(enum io_engine engine, unsigned threads)
+static void many_threads_submit(enum io_engine engine)
 {
 	struct crowd crowds[CROWD_THREADS];
 	unsigned n_fds = count_entries("/proc/self/fd");
-	struct io *io = engine_or_reason(engine, 7, threads);
+	struct io *io = engine_or_reason(engine, 7);
 	int dirfd = load_dirfd(), fd = openat(dirfd, "load", O_RDONLY | O_CLOEXEC);
 
 	for (unsigned i = 0; io && i < CROWD_THREADS; i++) {
@@ -195,16 +195,6 @@ static void crowd(enum io_engine engine, unsigned threads)
 	close(fd);
 	close(dirfd);
 	CHECK_INT(count_entries("/proc/self/fd"), n_fds); /* every close was carried out */
-}
-
-static void many_threads_submit(enum io_engine engine)
-{
-	crowd(engine, 0);
-}
-
-static void uring_many_threads_submit_to_three_rings(void)
-{
-	crowd(IO_ENGINE_URING, 3);
 }
 
 struct again_job {
@@ -242,7 +232,7 @@ static void again_init(struct again_job *a, struct io *io, int dirfd, unsigned t
 /* Also with nothing to read, where a job ends without any completion of a read. */
 static void done_may_submit_again(enum io_engine engine)
 {
-	struct io *io = engine_or_reason(engine, 2, 0);
+	struct io *io = engine_or_reason(engine, 2);
 	AUTO_FD int dirfd = load_dirfd();
 	AUTO_FD int fd = openat(dirfd, "load", O_RDONLY | O_CLOEXEC);
 	struct again_job jobs[5];
@@ -268,7 +258,7 @@ static void done_may_submit_again(enum io_engine engine)
 static void free_finishes_queued_jobs(enum io_engine engine)
 {
 	AUTO_FREE struct again_job *jobs = calloc(QUEUED, sizeof(*jobs));
-	struct io *io = engine_or_reason(engine, 1, 0);
+	struct io *io = engine_or_reason(engine, 1);
 	AUTO_FD int dirfd = load_dirfd();
 	AUTO_FD int fd = openat(dirfd, "load", O_RDONLY | O_CLOEXEC);
 	struct gate gate;
@@ -298,7 +288,7 @@ static void free_at_once(enum io_engine engine)
 	AUTO_FD int dirfd = load_dirfd();
 
 	for (unsigned i = 0; i < 200; i++) { /* each time the threads are somewhere else */
-		struct io *io = engine_or_reason(engine, 3, 2);
+		struct io *io = engine_or_reason(engine, 3);
 		int done;
 
 		if (!io)
@@ -329,7 +319,7 @@ static void meeting_done(struct io_job *job)
 /* Four jobs that wait for each other end only if four are carried out at once. */
 static void pool_runs_max_inflight_at_once(void)
 {
-	struct io *io = engine_or_reason(IO_ENGINE_POOL, 4, 0);
+	struct io *io = engine_or_reason(IO_ENGINE_POOL, 4);
 	AUTO_FD int dirfd = load_dirfd();
 	struct meeting jobs[8];
 	pthread_barrier_t barrier;
@@ -375,7 +365,7 @@ static void has_threads_for_its_work_only(enum io_engine engine)
 {
 	struct io_params params = { .name = engine == IO_ENGINE_POOL ? "onepool" : "onering",
 				    .max_inflight = 64 };
-	struct io *io = engine_or_reason(engine, 1, 0);
+	struct io *io = engine_or_reason(engine, 1);
 	AUTO_FD int dirfd = load_dirfd();
 	struct again_job job;
 
@@ -411,7 +401,7 @@ static void free_while_submit_returns(enum io_engine engine)
 	int dirfd = load_dirfd();
 
 	for (unsigned i = 0; i < 200; i++) {
-		struct submitter s = { .io = engine_or_reason(engine, 2, 1) };
+		struct submitter s = { .io = engine_or_reason(engine, 2) };
 		struct thr thr = { 0 };
 		struct err err;
 		uint8_t byte;
@@ -465,7 +455,6 @@ static const struct check_test tests[] = {
 	IO_ROWS(has_threads_for_its_work_only),
 	IO_ROWS(urgent_goes_first),
 	IO_ROWS(many_threads_submit),
-	{ "uring_many_threads_submit_to_three_rings", uring_many_threads_submit_to_three_rings },
 	IO_ROWS(done_may_submit_again),
 	IO_ROWS(free_finishes_queued_jobs),
 	IO_ROWS(free_at_once),

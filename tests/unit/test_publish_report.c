@@ -178,7 +178,7 @@ static void the_least_is_what_had_no_room(void)
 		metrics_gauge_set(t.m, METRIC_ARENA_LIMIT_BYTES, rows[i].arena);
 		t.last.drive.plan.length = rows[i].length;
 		t.r.store_bytes = rows[i].store;
-		t.r.store_held_bytes = rows[i].held;
+		t.r.store_found_bytes = rows[i].held;
 		root = parsed(&t);
 		least = json_object_get(json_object_get(root, "data"), "least_source_bytes");
 		CHECK_INT(json_is_null(least) ? -1 : json_integer_value(least), rows[i].least);

@@ -92,7 +92,7 @@ static bool is_chosen(uint32_t n_ranks, uint64_t pass, uint64_t position)
 	struct switchback s;
 
 	CHECK(switchback_init(&s, SHARE, &loader));
-	return switchback_holds(&s, pass, position / n_ranks);
+	return switchback_has(&s, pass, position / n_ranks);
 }
 
 /* What was asked for before the order was confirmed may be pushed all the same: that is less than

@@ -60,11 +60,11 @@ static void every_node_chooses_the_same(void)
 
 	CHECK(switchback_init(&a, 0.1, &loader) && switchback_init(&b, 0.1, &other));
 	for (uint64_t i = 0; i < 10000; i++)
-		CHECK_INT(switchback_holds(&a, 3, i), switchback_holds(&b, 3, i));
+		CHECK_INT(switchback_has(&a, 3, i), switchback_has(&b, 3, i));
 	other.n_samples++;
 	CHECK(switchback_init(&b, 0.1, &other));
 	for (uint64_t i = 0; i < 10000; i++)
-		differ += switchback_holds(&a, 3, i) != switchback_holds(&b, 3, i);
+		differ += switchback_has(&a, 3, i) != switchback_has(&b, 3, i);
 	CHECK(differ > 0);
 }
 
@@ -78,7 +78,7 @@ static void samples_of_a_block_are_held_together(void)
 	CHECK_INT((int)s.wash, 4); /* workers * prefetch */
 	CHECK(s.block >= 3 * s.wash && s.block % s.workers == 0);
 	for (uint64_t i = 0; i < 100ull * reads; i++)
-		CHECK_INT(switchback_holds(&s, 1, i), switchback_is_chosen(&s, 1, i / reads));
+		CHECK_INT(switchback_has(&s, 1, i), switchback_is_chosen(&s, 1, i / reads));
 }
 
 static void without_a_loader_there_are_no_blocks(void)
@@ -87,7 +87,7 @@ static void without_a_loader_there_are_no_blocks(void)
 	struct switchback s;
 
 	CHECK(!switchback_init(&s, 0, &loader));
-	CHECK(!switchback_holds(&s, 0, 1));
+	CHECK(!switchback_has(&s, 0, 1));
 	none.workers = 0;
 	CHECK(!switchback_init(&s, 0.1, &none));
 	none = loader;
@@ -257,7 +257,7 @@ static double play(struct stall *s, const struct job *j, uint64_t pass, uint64_t
 	CHECK(switchback_init(&sb, SWITCHBACK_SHARE_MAX, &loader));
 	for (uint32_t k = 0; k < n; k++) {
 		is_source[k] = is_direct || j->is_aa ||
-			       (!j->is_deaf && switchback_holds(&sb, pass, (uint64_t)k * batch));
+			       (!j->is_deaf && switchback_has(&sb, pass, (uint64_t)k * batch));
 		for (uint32_t i = 0; i < batch; i++)
 			io[k] += is_source[k] ? stall_rand_time(rnd, j->source_s, j->source_cv)
 					      : 0.00005;

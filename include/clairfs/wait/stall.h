@@ -27,23 +27,6 @@
 #define STALL_CONTROLS_MIN 8u
 #define STALL_SIZE_CLASSES 64u
 
-/* --- the loader's recurrence (PyTorch: workers, prefetch_factor, round robin, in order) --- */
-
-struct stall_batch {
-	uint64_t io_ns;      /* the sum of its reads */
-	uint64_t decode_ns;  /* the rest of its worker's time */
-	uint64_t compute_ns; /* from having the batch to asking for the next */
-};
-struct stall_schedule {
-	uint64_t wait_ns;    /* of the job for its batches, all together */
-	uint64_t fetched_ns; /* when the last batch was complete; 0 is when the workers start */
-	uint64_t end_ns;     /* when the last compute was over */
-};
-/* Plays n batches. workers >= 1, prefetch >= 1; workers == 0: the loop itself reads each batch when
- * it asks for it. ret_wait, if not NULL, gets the wait for each batch. -EINVAL, -ENOMEM. */
-int stall_replay(uint32_t workers, uint32_t prefetch, const struct stall_batch *batch, uint64_t n,
-		 uint64_t *ret_wait, struct stall_schedule *ret) MUST_USE;
-
 /* --- the accounting --- */
 
 /* Why a pass was not judged. */

@@ -39,7 +39,7 @@ bool switchback_init(struct switchback *s, double share, const struct switchback
  * after one that is. */
 bool switchback_is_chosen(const struct switchback *s, uint64_t pass, uint64_t block);
 /* Whether the index-th sample of a rank's pass is in such a block. */
-bool switchback_holds(const struct switchback *s, uint64_t pass, uint64_t index);
+bool switchback_has(const struct switchback *s, uint64_t pass, uint64_t index);
 
 /* Differences of the time of a step, one of each block in pass-through. */
 struct switchback_sum {
