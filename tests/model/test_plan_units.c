@@ -93,7 +93,8 @@ static void check_use(const struct world *w, const struct plan_action *a)
 	if (w->ep && pass == w->epoch)
 		CHECK_U64(w->ep->sample[a->position & UINT32_MAX], a->unit.v);
 	/* What is left of the pass before is waited for until a few samples of this one were opened. */
-	CHECK(pass >= w->epoch || (pass + 1 == w->epoch && (w->opened_now <= LEFT_READS || w->is_opening_lost)));
+	CHECK(w->is_opening_lost || pass >= w->epoch ||
+	      (pass + 1 == w->epoch && w->opened_now <= LEFT_READS));
 	CHECK(pass < w->epoch || w->read_in[a->unit.v] <= pass);
 }
 
