@@ -71,19 +71,18 @@ static bool reach_in(const struct plan *plan, struct plan_job *job, uint32_t uni
 		     struct reach *ret)
 {
 	struct reach next;
-	bool is_cur;
+	bool is_next;
 
 	if (!job_is_inner(job, unit) || !job_cur(job)->ep || job->state == PLAN_LOST ||
 	    job->state == PLAN_NO_ORDER || window_is_outside(plan, job, unit))
 		return false;
-	is_cur = reach_in_cur(plan, job, unit, ret);
-	if (is_cur && ret->is_open)
+	/* What was left of the sample in the pass before may still be open there. */
+	is_next = reach_in_next(plan, job, unit, &next);
+	if (!(is_next && next.is_open) && reach_in_cur(plan, job, unit, ret))
 		return true;
-	if (!reach_in_next(plan, job, unit, &next))
-		return is_cur;
-	if (!is_cur || next.is_open)
+	if (is_next)
 		*ret = next;
-	return true;
+	return is_next;
 }
 
 /* Of several jobs the one that has opened the sample, and stands nearest to it. */
