@@ -384,9 +384,9 @@ static int run_all(struct run *run, struct err *err)
 			res->epoch = run->s->first_epoch + e;
 			rc = run_block(run, res, err);
 			if (rc == 0)
-				rc = compare_sums(r, res, err);
-			if (rc == 0)
 				r->n_results++;
+			if (rc == 0)
+				rc = compare_sums(r, res, err);
 		}
 	bench_mount_resume(&run->mount);
 	/* Our own mount judges what is left when it is unmounted. */
