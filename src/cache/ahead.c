@@ -203,17 +203,6 @@ static uint32_t n_short(const struct ahead_file *f, const struct ahead_stream *s
 	return n;
 }
 
-/* Its reader has read parts of the file before this one. Others may only have begun with theirs. */
-static bool is_part(const struct ahead_file *f, const struct ahead_stream *s)
-{
-	uint32_t n = f->alone + f->pairs;
-
-	for (int i = 0; s->first && i < AHEAD_STREAMS; i++)
-		n += f->stream[i].n_reads && f->stream[i].n_reads <= 2 &&
-		     &f->stream[i] != s && f->stream[i].reader == s->first;
-	return s->start && n >= PARTS_FEW;
-}
-
 /* Where READs are random two may meet by chance: records side by side, or one over the other, of
  * which the kernel has the beginning. Or a record is two READs. The third one tells; sooner than that
  * nothing does where no length is known. */
@@ -223,7 +212,7 @@ static bool is_chance(const struct ahead *a, const struct ahead_file *f,
 	bool is_known = f->runs.n || a->runs.n;
 
 	return s->n_reads == 2 && s->start &&
-	       (n_short(f, s) >= ALONE_FEW || (!is_known && is_part(f, s)));
+	       (n_short(f, s) >= ALONE_FEW || (!is_known && s->is_part));
 }
 
 /* How much may lie ahead of a run where others have ended at about the same length: the rest of that.
@@ -241,7 +230,7 @@ static uint64_t bounded(uint64_t want, const struct ahead_lengths *l, const stru
 static uint64_t run_want(const struct ahead *a, const struct ahead_file *f,
 			 const struct ahead_stream *s)
 {
-	bool is_one = is_part(f, s);
+	bool is_one = s->is_part;
 
 	if (f->runs.n >= RUNS_KNOWN)
 		return bounded(UINT64_MAX, &f->runs, s);
@@ -306,6 +295,18 @@ static void stream_advise(struct ahead *a, struct ahead_file *f, struct ahead_st
 	}
 }
 
+/* Whether a reader that begins a run has read parts of the file before. Others may only have begun with
+ * theirs. */
+static bool reads_parts(const struct ahead_file *f, uint32_t reader)
+{
+	uint32_t n = f->alone + f->pairs;
+
+	for (int i = 0; reader && i < AHEAD_STREAMS; i++)
+		n += f->stream[i].n_reads && f->stream[i].n_reads <= 2 &&
+		     f->stream[i].reader == reader;
+	return n >= PARTS_FEW;
+}
+
 void ahead_lost(struct ahead *a, uint32_t file, uint64_t at)
 {
 	struct ahead_file *f = ahead_file_find(a, file);
@@ -336,10 +337,12 @@ void ahead_read(struct ahead *a, const struct ahead_read *r, struct ahead_advice
 	if (!s || s->reader != r->reader)
 		reader_left(a, f, r->reader, s);
 	if (!s) {
+		bool is_part = r->offset && reads_parts(f, r->reader);
+
 		s = stream_new(a, f);
 		*s = (struct ahead_stream){ .start = r->offset,
 					     .end = r->offset,
-					     .first = r->reader };
+					     .is_part = is_part };
 	}
 	s->used_at = a->tick;
 	s->reader = r->reader;

@@ -32,7 +32,7 @@ struct ahead_stream {
 	uint32_t n_reads;    /* 0: nobody's */
 	uint32_t n_learned;  /* of these: what the run says was heard when it had so many */
 	uint32_t reader;     /* of its last READ */
-	uint32_t first;      /* reader of its first one */
+	bool is_part;        /* who began it had read parts of the file before */
 	uint32_t round;      /* of ahead, in which it was counted */
 };
 
