@@ -5,14 +5,14 @@ and directly: NPZ, TFRecord, tar, HDF5, Parquet, Arrow, LMDB and memory-mapped a
 The source is that of benchshards.py, the dataset is larger than `ram`, and every record is read once an epoch, by 1 and by 12
 readers. The page cache is dropped before each epoch. Of each: speed against direct (goal 0.95), and bytes that the source sent
 against direct (goal 1.1). Both sides must have read the same content. --scenarios names clients; those with gigabytes of dependencies
-want a Python that has them (--clients-python).
+want a Python that has them (--clients-python). --source gluster: a real GlusterFS volume instead, as benchshards.py has it.
 """
 import os
 import sys
 
 import benchlib
 from benchlib import Failed
-from benchshards import READAHEAD_KIB, READERS, Source, connections, epochs_of
+from benchshards import READAHEAD_KIB, READERS, epochs_of, row_name, say_missed, sources
 
 sys.path.append(os.path.join(benchlib.HERE, "..", "tests", "clients"))
 from clientkit import LARGE, SMALL, ClientFailed, Job
@@ -26,27 +26,27 @@ def run(bench):
     for name in wanted:
         if name not in SMALL and name not in LARGE:
             raise Failed(f"no client '{name}', there are: {' '.join([*SMALL, *LARGE])}")
-    with connections():
+    with sources(bench) as source_of:
         for name in wanted:
             try:
-                measure(bench, name)
+                measure(bench, source_of, name)
             except ClientFailed as failed:
                 raise Failed(f"{name}: {failed}") from failed
+    say_missed(bench, "clients")
 
 
-def measure(bench, name):
+def measure(bench, source_of, name):
     data = f"{bench.temp}/{name}"
     os.mkdir(data)
     with Job(bench.args.clients_python, name, bench.temp) as job:
         job.write(data, bench.size.client_mib << 20)
         for readahead_kib in READAHEAD_KIB[1 if bench.size.is_smoke else 0:]:
             for readers in READERS:
-                compare(bench, name, job, data, (readahead_kib, readers))
+                compare(bench, name, job, lambda kib=readahead_kib: source_of(data, kib), (readahead_kib, readers))
 
 
-def both(bench, job, data, what, ours_first):
+def both(bench, job, source_of, readers, ours_first):
     """[(seconds, bytes sent, content)] of each epoch, directly and through a mount."""
-    readahead_kib, readers = what
     content = {}
 
     def read(directory, epoch):
@@ -54,7 +54,7 @@ def both(bench, job, data, what, ours_first):
         content.setdefault(epoch, []).append((answer["records"], answer["bytes"], answer["sha256"]))
         return answer["seconds"]
 
-    with Source(bench, data, readahead_kib) as source:
+    with source_of() as source:
         def ours():
             with bench.mount(source.directory, ram=f"{max(32, bench.size.client_mib // 4)}M", recover="off") as mount:
                 return epochs_of(source, mount.mountpoint, range(EPOCHS), mount, read)
@@ -69,16 +69,16 @@ def both(bench, job, data, what, ours_first):
     return a, b, content[0][0][1]
 
 
-def compare(bench, name, job, data, what):
+def compare(bench, name, job, source_of, what):
     speed, sent, rates = [[], []], [[], []], [[], []]
     for r in range(bench.rounds):
-        a, b, size = both(bench, job, data, what, r % 2 == 0)
+        a, b, size = both(bench, job, source_of, what[1], r % 2 == 0)
         for epoch in range(EPOCHS):
             speed[epoch].append(a[epoch][0] / b[epoch][0])
-            sent[epoch].append(b[epoch][1] / a[epoch][1])
+            sent[epoch].append(b[epoch][1] / max(a[epoch][1], 1))
             rates[epoch].append((size / a[epoch][0] / 1e6, size / b[epoch][0] / 1e6, a[epoch][1] / size, b[epoch][1] / size))
     for epoch in range(EPOCHS):
-        row = f"clients_{name}_{what[1]}readers_ra{what[0]}_epoch{epoch}"
+        row = f"{row_name(bench, 'clients')}_{name}_{what[1]}readers_ra{what[0]}_epoch{epoch}"
         middle = [round(sorted(column)[len(column) // 2], 3) for column in zip(*rates[epoch])]
         bench.emit(f"{row}_speed", "x direct", speed[epoch], goal=(">=", 0.95), direct_mbps=middle[0], clairfs_mbps=middle[1])
         bench.emit(f"{row}_bytes", "x direct", sent[epoch], goal=("<=", 1.1), direct_per_read=middle[2], clairfs_per_read=middle[3])

@@ -10,11 +10,17 @@ kernel's default) or 4 MiB (as clients of parallel filesystems do):
 by 1 and 12 readers, two epochs, both sides in turns. The page cache is dropped before each epoch, so what a mount has of the first
 one in the second is in its own memory. Of each: speed against direct (goal 0.95), and bytes that the source sent against direct
 (goal 1.1). What the source sent is what the simulated source was asked for, not what either side says.
+
+--source gluster: the same over a real GlusterFS volume on loopback (bench/gluster), as fast as this machine makes it. What it sent is
+what its bricks say (gluster volume profile): bytes that crossed the network, whoever had asked for them.
 """
 import contextlib
 import multiprocessing
 import os
 import random
+import re
+import shutil
+import sys
 import time
 
 import benchlib
@@ -25,6 +31,7 @@ READAHEAD_KIB = (128, 4096)
 FILES, RECORD_BYTES, STREAM_STEP = 4, 100_000, 256 << 10
 READERS = (1, 12)
 MOST_SECONDS = 300
+GLUSTER_VOLUME, GLUSTER_BRICKS = "clairfs-bench", 2  # as bench/gluster makes it
 CONNECTIONS = "/sys/fs/fuse/connections"
 
 
@@ -84,8 +91,19 @@ def epoch_seconds(directory, plan):
 
 
 class Source:
-    """The simulated source, and what it was asked for since the last look."""
+    """What is read from, and what it was asked for since the last look."""
 
+    def is_idle(self):
+        """Whether the kernel waits for no answer of it: what is read ahead is asked for long after its readers have ended."""
+        minor = os.minor(os.stat(self.directory).st_dev)
+        try:
+            with open(f"{CONNECTIONS}/{minor}/waiting", encoding="ascii") as file:
+                return int(file.read()) == 0
+        except OSError as error:
+            raise Failed(f"what the source is asked for cannot be seen: {error}") from None
+
+
+class Simulated(Source):
     def __init__(self, bench, data, readahead_kib):
         self.log, self.at = f"{bench.temp}/slow.log", 0
         self.directory = f"{bench.temp}/slow"
@@ -100,15 +118,6 @@ class Source:
     def __exit__(self, *error):
         return self.mount.__exit__(*error)
 
-    def is_idle(self):
-        """Whether the kernel waits for no answer of it: what is read ahead is asked for long after its readers have ended."""
-        minor = os.minor(os.stat(self.directory).st_dev)
-        try:
-            with open(f"{CONNECTIONS}/{minor}/waiting", encoding="ascii") as file:
-                return int(file.read()) == 0
-        except OSError as error:
-            raise Failed(f"what the source is asked for cannot be seen: {error}") from None
-
     def sent(self):
         with open(self.log, encoding="utf-8") as file:
             file.seek(self.at)
@@ -116,6 +125,58 @@ class Source:
         whole = text[:text.rfind("\n") + 1]
         self.at += len(whole.encode())
         return sum(int(line.rsplit(" ", 1)[1]) for line in whole.splitlines() if line.startswith("read "))
+
+
+class Gluster(Source):
+    """A copy of the dataset in the volume."""
+
+    def __init__(self, mnt, data, readahead_kib):
+        self.mnt, self.data, self.readahead_kib = mnt, data, readahead_kib
+        self.directory, self.total = f"{mnt}/{os.path.basename(data)}", 0
+
+    def __enter__(self):
+        if not os.path.isdir(self.directory):
+            shutil.copytree(self.data, self.directory)
+        benchlib.set_readahead(self.mnt, self.readahead_kib)
+        self.sent()
+        return self
+
+    def __exit__(self, *error):
+        return False
+
+    def sent(self):
+        text = benchlib.run("gluster", "--mode=script", "volume", "profile", GLUSTER_VOLUME, "info", "cumulative").decode()
+        bricks = re.findall(r"Data Read: (\d+) bytes", text)
+        if len(bricks) != GLUSTER_BRICKS:
+            raise Failed(f"gluster volume profile tells of {len(bricks)} bricks")
+        before, self.total = self.total, sum(map(int, bricks))
+        return self.total - before
+
+
+@contextlib.contextmanager
+def sources(bench):
+    """Yields what makes the source of a dataset: source_of(data, readahead_kib)."""
+    with connections():
+        if bench.args.source != "gluster":
+            yield lambda data, readahead_kib: Simulated(bench, data, readahead_kib)
+            return
+        with benchlib.work_dir(bench.args.disk) as disk, benchlib.gluster(f"{benchlib.HERE}/gluster", f"{disk}/gluster") as mnt:
+            benchlib.run("gluster", "--mode=script", "volume", "profile", GLUSTER_VOLUME, "start")
+            # Its own cache of the last 32 MiB would give one side what the other one has read.
+            benchlib.run("gluster", "--mode=script", "volume", "set", GLUSTER_VOLUME, "performance.io-cache", "off")
+            yield lambda data, readahead_kib: Gluster(mnt, data, readahead_kib)
+
+
+def row_name(bench, name):
+    """Rows of another source than the simulated one have its name."""
+    return name if bench.args.source == "slowfs" else f"{name}_{bench.args.source}"
+
+
+def say_missed(bench, name):
+    """What must be reached stands in each line; this is for whoever reads no more than the end."""
+    goals = [line for line in bench.lines if "goal" in line]
+    missed = [line["name"] for line in goals if not line["reached"]]
+    print(f"bench: {name}: {len(missed)} of {len(goals)} goals missed {' '.join(missed)}".rstrip(), file=sys.stderr)
 
 
 def epochs_of(source, directory, plans, mount=None, read=epoch_seconds):
@@ -149,22 +210,19 @@ def connections():
 
 
 def run(bench):
-    with connections():
-        run_all(bench)
-
-
-def run_all(bench):
     data = f"{bench.temp}/shards"
     file_bytes = bench.size.shard_mib << 20
     make_dataset(data, file_bytes)
     ram = f"{bench.size.shard_mib * FILES // 5}M"
-    for readahead_kib in READAHEAD_KIB[1 if bench.size.is_smoke else 0:]:
-        for kind in ("records", "streams"):
-            for readers in READERS:
-                compare(bench, data, (readahead_kib, kind, readers), file_bytes, ram)
+    with sources(bench) as source_of:
+        for readahead_kib in READAHEAD_KIB[1 if bench.size.is_smoke else 0:]:
+            for kind in ("records", "streams"):
+                for readers in READERS:
+                    compare(bench, lambda kib=readahead_kib: source_of(data, kib), (readahead_kib, kind, readers), file_bytes, ram)
+    say_missed(bench, "shards")
 
 
-def compare(bench, data, what, file_bytes, ram):
+def compare(bench, source_of, what, file_bytes, ram):
     readahead_kib, kind, readers = what
     records = bench.size.shard_records // (1 if readers == 1 else 3)
     speed, sent, rates = [[], []], [[], []], [[], []]
@@ -174,7 +232,7 @@ def compare(bench, data, what, file_bytes, ram):
         else:
             plans = [plan_streams(readers, file_bytes)] * 2
         asked = sum(length for _, _, length in sum(plans[0], []))
-        with Source(bench, data, readahead_kib) as source:
+        with source_of() as source:
             def ours(source=source, plans=plans):
                 with bench.mount(source.directory, ram=ram, recover="off") as mount:
                     return epochs_of(source, mount.mountpoint, plans, mount)
@@ -185,10 +243,10 @@ def compare(bench, data, what, file_bytes, ram):
             a, b = (direct(), ours()) if r % 2 else reversed((ours(), direct()))
         for epoch in range(2):
             speed[epoch].append(a[epoch][0] / b[epoch][0])
-            sent[epoch].append(b[epoch][1] / a[epoch][1])
+            sent[epoch].append(b[epoch][1] / max(a[epoch][1], 1))
             rates[epoch].append((asked / a[epoch][0] / 1e6, asked / b[epoch][0] / 1e6, a[epoch][1] / asked, b[epoch][1] / asked))
     for epoch in range(2):
-        name = f"shards_{kind}_{readers}readers_ra{readahead_kib}_epoch{epoch}"
+        name = f"{row_name(bench, 'shards')}_{kind}_{readers}readers_ra{readahead_kib}_epoch{epoch}"
         middle = [round(sorted(column)[len(column) // 2], 3) for column in zip(*rates[epoch])]
         bench.emit(f"{name}_speed", "x direct", speed[epoch], goal=(">=", 0.95), direct_mbps=middle[0], clairfs_mbps=middle[1])
         bench.emit(f"{name}_bytes", "x direct", sent[epoch], goal=("<=", 1.1), direct_per_asked=middle[2], clairfs_per_asked=middle[3])

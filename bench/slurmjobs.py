@@ -32,7 +32,7 @@ def arguments():
 ARGS = arguments()
 import guard  # noqa: E402 (they want the variables)
 import mountkit  # noqa: E402
-from slurmkit import USER, Cluster, dataset, read_file, wait_until  # noqa: E402
+from slurmkit import Cluster, back_to_back, dataset, read_file, wait_until  # noqa: E402
 
 
 def tell(name, values):
@@ -117,16 +117,12 @@ def source_that_hangs(place):
         tell("slurm_epilog_source_hangs", times_of(c, "epilog"))
 
 
-def back_to_back(place):
+def many(place):
     source, _ = dataset(place, n=10)
     with Cluster(place, slurm=["MaxArraySize=1001"]) as c:
-        c.sbatch("cat $CLAIRFS_MNT/*.bin | cksum; echo $CLAIRFS_STATUS", f"--array=1-{ARGS.jobs}%8", "--mem=50", comment=f"clairfs:{source}")
-        wait_until(lambda: not c.must("squeue", "-h"), "all jobs have ended", 600)
-        c.wait_idle()
-        folder = place.path("out-" + USER)
-        said = [read_file(os.path.join(folder, name)).decode().split() for name in os.listdir(folder) if name.endswith(".out")]
+        said = back_to_back(c, source, ARGS.jobs, 600)
         left = c.findings()
-        tell("slurm_jobs_mounted", [sum(words[-1:] == ["mounted"] for words in said)])
+        tell("slurm_jobs_mounted", [sum(status == "mounted" for _, status in said)])
         tell("slurm_left", [sum(not text.startswith("node ") for text in left)])
         tell("slurm_nodes_drained", [sum(text.startswith("node ") for text in left)])
         for text in left:
@@ -136,7 +132,7 @@ def back_to_back(place):
 def main():
     guard.start()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    for work in (warm_index, source_that_hangs, back_to_back):
+    for work in (warm_index, source_that_hangs, many):
         place = mountkit.Place()
         try:
             work(place)

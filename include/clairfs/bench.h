@@ -14,6 +14,14 @@
 enum bench_side { SIDE_DIRECTORY, SIDE_MOUNT, SIDE_SOURCE, SIDE_PAGECACHE, SIDE_CLAIRFS, SIDES };
 extern const char *const bench_side_names[SIDES + 1]; /* ends with NULL */
 
+/* How a sample is read. */
+enum bench_access {
+	BENCH_WHOLE,  /* a file, in large reads */
+	BENCH_STREAM, /* a file from its beginning to its end, a record after the other */
+	BENCH_RANDOM, /* a record of a file */
+};
+extern const char *const bench_access_names[]; /* "whole" "stream" "random", NULL */
+
 struct bench_args {
 	const char *target;        /* SOURCE or MOUNTPOINT */
 	const char *spec;          /* NULL: the mount's, or the default */
@@ -21,6 +29,9 @@ struct bench_args {
 	const char *workload, *html, *trace;
 	const char *switchback; /* percent; NULL: not asked for */
 	bool is_json, is_comparing;
+	bool is_untold; /* the mount of side clairfs does not know the order */
+	enum bench_access access;
+	uint64_t record_bytes; /* 0: not said */
 	enum bench_side side[SIDES];
 	uint32_t n_sides;
 	/* Said on the command line, so an order may not say something else. */

@@ -12,7 +12,7 @@
 #include <sys/types.h>
 
 #include "clairfs/bench.h"
-#include "clairfs/dataset.h"
+#include "clairfs/dataset/records.h"
 #include "clairfs/metrics.h"
 #include "clairfs/order.h"
 
@@ -28,12 +28,21 @@ struct bench_setup {
 	struct order_spec *spec;
 	struct order *order;
 	const struct order_info *info;
-	char *mount_spec; /* what a mount is told: the order with all about the loader */
+	char *mount_spec; /* what a mount is told: the order with all about the loader; NULL: nothing */
+	/* What the order numbers: files, or records of them. first: of records that are not in a table,
+	 * the first one of each file, [samples + 1]; NULL: there is a table, or files are read. */
+	uint32_t n_units;
+	uint32_t *first;
 	uint64_t epochs, first_epoch;
 	uint32_t ranks, workers, prefetch, batch;
 	uint64_t compute_ns, decode_ns;
 	sigset_t signals; /* of children */
 };
+/* Where one of them is. */
+struct dataset_extent bench_unit(const struct bench_setup *s, uint32_t unit);
+/* Finds out what they are: s->args and s->ds are there. -EINVAL, -ENODATA, -EOVERFLOW, -ENOMEM. */
+int bench_units_make(struct bench_setup *s, struct err *err) MUST_USE;
+
 /* --- a block: one epoch on one side, loader.c --- */
 
 struct bench_step { /* of one rank, CLOCK_MONOTONIC ns */
@@ -41,6 +50,7 @@ struct bench_step { /* of one rank, CLOCK_MONOTONIC ns */
 };
 struct bench_read { /* of one position of one rank */
 	uint64_t t_start, t_end, bytes;
+	uint64_t sum; /* of its bytes and its number; 0 where nothing is compared */
 	uint32_t sample, worker;
 };
 struct bench_rank {
@@ -92,6 +102,7 @@ struct bench_result {
 	char note[160]; /* how caches were dropped, or why not; "" */
 	uint64_t samples, steps;
 	double bytes, seconds, compute_seconds, sync_seconds;
+	uint64_t sum; /* of all reads, whatever their order */
 	double au_percent;                                     /* NAN: less than two steps */
 	double stall_seconds, stall_p50, stall_p99, stall_max; /* seconds; total: mean of ranks */
 	double first_wait;

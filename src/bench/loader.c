@@ -23,12 +23,14 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
+#include <xxhash.h>
 
 #include "bench_priv.h"
 #include "clairfs/base/clock.h"
 #include "clairfs/base/text.h"
 
 #define CHUNK (8u << 20) /* bytes asked for at once */
+#define STREAM_BYTES (256u << 10)
 
 struct worker {
 	pid_t pid;
@@ -49,6 +51,8 @@ struct loader {
 	int dirfd;
 	uint32_t rank, n_asked;
 	char *chunk;
+	XXH3_state_t *hash;
+	int *fd; /* [samples], of files whose records are read; -1: not open */
 	struct worker *worker;
 };
 
@@ -102,27 +106,102 @@ static void decode(const struct loader *l)
 		;
 }
 
-/* open + fstat + read to the end + close, as a job does it. */
-static int read_sample(struct loader *l, uint32_t sample, uint64_t *ret_bytes)
+/* Whether somebody compares what the sides have read. */
+static bool is_summed(const struct loader *l)
 {
-	char path[PATH_MAX];
+	return l->hash && !l->b->is_warming;
+}
+
+static void sum_begin(struct loader *l)
+{
+	if (is_summed(l))
+		XXH3_64bits_reset(l->hash);
+}
+
+static void sum_add(struct loader *l, const char *bytes, size_t size)
+{
+	if (is_summed(l))
+		XXH3_64bits_update(l->hash, bytes, size);
+}
+
+static uint64_t sum_end(struct loader *l, uint32_t unit)
+{
+	return is_summed(l) ? XXH64(&unit, sizeof(unit), XXH3_64bits_digest(l->hash)) : 0;
+}
+
+/* open + fstat + read to the end + close, as a job does it. */
+static int read_file(struct loader *l, const char *path, uint64_t *ret_bytes)
+{
+	AUTO_FD int fd = openat(l->dirfd, path, O_RDONLY | O_CLOEXEC);
+	bool is_stream = l->s->args->access == BENCH_STREAM;
+	uint64_t record = l->s->args->record_bytes ? l->s->args->record_bytes : STREAM_BYTES;
+	size_t at_once = is_stream ? (size_t)MIN(record, (uint64_t)CHUNK) : CHUNK;
 	struct stat st;
 	ssize_t got;
-	int rc = dataset_path(l->s->ds, (struct entry_id){ sample }, path, sizeof(path));
-	AUTO_FD int fd = rc < 0 ? -1 : openat(l->dirfd, path, O_RDONLY | O_CLOEXEC);
 
-	*ret_bytes = 0;
-	if (rc < 0)
-		return rc;
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return -errno;
 	do {
-		got = read(fd, l->chunk, CHUNK);
+		got = read(fd, l->chunk, at_once);
 		*ret_bytes += got > 0 ? (uint64_t)got : 0;
+		sum_add(l, l->chunk, got > 0 ? (size_t)got : 0);
 	} while (got > 0 && *ret_bytes < (uint64_t)st.st_size);
 	if (got < 0)
 		return -errno;
 	return *ret_bytes < (uint64_t)st.st_size ? -ENODATA : 0; /* it is shorter than it says */
+}
+
+static void close_files(struct loader *l)
+{
+	for (uint32_t i = 0; i < dataset_n_samples(l->s->ds); i++)
+		if (l->fd[i] >= 0)
+			close(l->fd[i]);
+	memset(l->fd, 0xff, dataset_n_samples(l->s->ds) * sizeof(*l->fd));
+}
+
+/* A reader of records keeps their files open, as many as it may. */
+static int open_kept(struct loader *l, uint32_t file, const char *path)
+{
+	if (l->fd[file] < 0)
+		l->fd[file] = openat(l->dirfd, path, O_RDONLY | O_CLOEXEC);
+	if (l->fd[file] < 0 && errno == EMFILE) {
+		close_files(l);
+		l->fd[file] = openat(l->dirfd, path, O_RDONLY | O_CLOEXEC);
+	}
+	return l->fd[file] < 0 ? -errno : l->fd[file];
+}
+
+static int read_record(struct loader *l, const char *path, const struct dataset_extent *at,
+		       uint64_t *ret_bytes)
+{
+	int fd = open_kept(l, at->entry.v, path);
+
+	if (fd < 0)
+		return fd;
+	while (*ret_bytes < at->length) {
+		ssize_t got = pread(fd, l->chunk, (size_t)MIN(at->length - *ret_bytes, CHUNK),
+				    (off_t)(at->offset + *ret_bytes));
+
+		if (got <= 0)
+			return got < 0 ? -errno : -ENODATA;
+		*ret_bytes += (uint64_t)got;
+		sum_add(l, l->chunk, (size_t)got);
+	}
+	return 0;
+}
+
+static int read_sample(struct loader *l, uint32_t sample, struct bench_read *ret)
+{
+	struct dataset_extent at = bench_unit(l->s, sample);
+	char path[PATH_MAX];
+	int rc = dataset_path(l->s->ds, at.entry, path, sizeof(path));
+
+	if (rc < 0)
+		return rc;
+	sum_begin(l);
+	rc = l->fd ? read_record(l, path, &at, &ret->bytes) : read_file(l, path, &ret->bytes);
+	ret->sum = sum_end(l, sample);
+	return rc;
 }
 
 static struct answer read_batch(struct loader *l, uint32_t batch, uint32_t worker)
@@ -137,7 +216,7 @@ static struct answer read_batch(struct loader *l, uint32_t batch, uint32_t worke
 		*r = (struct bench_read){ .t_start = now_ns(),
 					  .sample = l->me->sample[p],
 					  .worker = worker };
-		rc = read_sample(l, r->sample, &r->bytes);
+		rc = read_sample(l, r->sample, r);
 		r->t_end = now_ns();
 		if (rc < 0)
 			return (struct answer){ .code = rc, .sample = r->sample };
@@ -158,8 +237,15 @@ static void open_root(struct loader *l)
 {
 	l->chunk = malloc(CHUNK);
 	l->dirfd = open(l->root, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (!l->chunk)
+	if (l->s->args->access == BENCH_RANDOM)
+		l->fd = malloc(dataset_n_samples(l->s->ds) * sizeof(*l->fd));
+	if (l->s->args->access != BENCH_WHOLE)
+		l->hash = XXH3_createState();
+	if (!l->chunk || (l->s->args->access == BENCH_RANDOM && !l->fd) ||
+	    (l->s->args->access != BENCH_WHOLE && !l->hash))
 		fail(l, "out of memory");
+	if (l->fd)
+		memset(l->fd, 0xff, dataset_n_samples(l->s->ds) * sizeof(*l->fd));
 	if (l->dirfd < 0)
 		fail(l, "%.256s: %s", l->root, strerror(errno));
 }
@@ -261,7 +347,7 @@ static void take_batch(struct loader *l, uint32_t batch)
 		worker_died(l, i);
 	if (a.code == 0)
 		return;
-	if (dataset_path(l->s->ds, (struct entry_id){ a.sample }, path, sizeof(path)) < 0)
+	if (dataset_path(l->s->ds, bench_unit(l->s, a.sample).entry, path, sizeof(path)) < 0)
 		path[0] = 0;
 	fail(l, "reading %s below %.128s: %s",
 	     text_escape(path, strlen(path), shown, sizeof(shown)), l->root, strerror(-a.code));

@@ -66,7 +66,8 @@ static char *put_value(char *out, const char *value)
  * account of stall removed must not subtract a page cache, which that side never has. Heap. */
 static char *order_option(const struct bench_setup *s, const char *report)
 {
-	char *text = malloc((strlen(s->mount_spec) + strlen(report)) * 2 + 256), *out = text;
+	const char *spec = s->mount_spec ? s->mount_spec : "";
+	char *text = malloc((strlen(spec) + strlen(report)) * 2 + 256), *out = text;
 	uint64_t one_of = bench_control_reads(dataset_n_samples(s->ds), s->epochs);
 	bool has_pagecache = false;
 
@@ -80,9 +81,12 @@ static char *order_option(const struct bench_setup *s, const char *report)
 		out += sprintf(out, "control_reads=1/%llu,", (unsigned long long)one_of);
 	if (s->args->switchback)
 		out += sprintf(out, "switchback=%.32s,", s->args->switchback);
-	out += sprintf(out, "order=");
-	out = put_value(out, s->mount_spec);
-	out += sprintf(out, ",report=");
+	if (*spec) {
+		out += sprintf(out, "order=");
+		out = put_value(out, spec);
+		*out++ = ',';
+	}
+	out += sprintf(out, "report=");
 	put_value(out, report);
 	return text;
 }

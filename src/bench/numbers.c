@@ -78,6 +78,7 @@ static void add_reads(const struct bench_rank *r, struct bench_result *ret, uint
 	for (uint32_t p = 0; p < r->n_samples; p++) {
 		times[p] = r->read[p].t_end - r->read[p].t_start;
 		ret->bytes += (double)r->read[p].bytes;
+		ret->sum += r->read[p].sum;
 		ret->read_seconds += (double)times[p] / 1e9;
 		ret->latency[latency_bin(times[p])]++;
 	}
@@ -105,7 +106,7 @@ static void fill_bins(const struct bench_rank *r, struct bench_result *ret)
 /* Bytes of the epoch without repetitions. */
 static int unique_bytes(const struct bench_setup *s, const struct bench_block *b, double *ret)
 {
-	AUTO_FREE uint8_t *seen = calloc(dataset_n_samples(s->ds), 1);
+	AUTO_FREE uint8_t *seen = calloc(s->n_units, 1);
 
 	*ret = 0;
 	if (!seen)
@@ -115,7 +116,7 @@ static int unique_bytes(const struct bench_setup *s, const struct bench_block *b
 			uint32_t sample = b->rank[r].sample[p];
 
 			if (!seen[sample])
-				*ret += (double)dataset_size(s->ds, (struct entry_id){ sample });
+				*ret += (double)bench_unit(s, sample).length;
 			seen[sample] = 1;
 		}
 	return 0;

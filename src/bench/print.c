@@ -34,7 +34,14 @@ static void print_facts(const struct bench_report *r)
 	printf("dataset   %u samples, %s, below %s\n", dataset_n_samples(s->ds),
 	       text_from_bytes(dataset_sample_bytes(s->ds), bytes, sizeof(bytes)),
 	       text_escape(s->path, strlen(s->path), path, sizeof(path)));
-	printf("order     %s\n", order_spec_text(s->spec));
+	printf("access    %s", bench_access_names[s->args->access]);
+	if (s->args->access == BENCH_RANDOM)
+		printf(", %u records%s", s->n_units, s->first ? "" : " of the table");
+	printf("%s\n", s->args->access == BENCH_WHOLE || r->n_sides < 2
+			       ? ""
+			       : "; all sides have read the same bytes");
+	printf("order     %s%s\n", order_spec_text(s->spec),
+	       s->mount_spec ? "" : " (a mount is not told)");
 	if (*r->order_note)
 		printf("          %s\n", r->order_note);
 	printf("job       %u rank%s, batch %u, %u workers, prefetch factor %u; computes %g ms a "
@@ -171,7 +178,8 @@ static json_t *json_of_setup(const struct bench_report *r)
 {
 	const struct bench_setup *s = r->setup;
 
-	return json_pack("{s:o, s:s, s:o, s:I, s:f, s:I, s:I, s:i, s:i, s:i, s:i, s:f, s:f, s:s}",
+	return json_pack("{s:o, s:s, s:o, s:I, s:f, s:I, s:I, s:i, s:i, s:i, s:i, s:f, s:f, s:s, s:s, s:o, "
+			 "s:o, s:b}",
 			 "path", foreign(s->path), "order", order_spec_text(s->spec), "note",
 			 *r->order_note ? json_string(r->order_note) : json_null(), "samples",
 			 (json_int_t)dataset_n_samples(s->ds), "bytes",
@@ -180,7 +188,13 @@ static json_t *json_of_setup(const struct bench_report *r)
 			 (int)s->batch, "workers", (int)s->workers, "prefetch_factor",
 			 (int)s->prefetch, "compute_ms", (double)s->compute_ns / 1e6, "decode_ms",
 			 (double)s->decode_ns / 1e6, "decode",
-			 s->args->is_decode_asleep ? "sleep" : "spin");
+			 s->args->is_decode_asleep ? "sleep" : "spin", "access",
+			 bench_access_names[s->args->access], "record_bytes",
+			 s->args->record_bytes ? json_integer((json_int_t)s->args->record_bytes)
+					       : json_null(),
+			 "records",
+			 s->args->access == BENCH_RANDOM ? json_integer(s->n_units) : json_null(),
+			 "is_told", s->mount_spec != NULL);
 }
 
 static json_t *json_of_machine(const struct bench_report *r)
@@ -217,6 +231,7 @@ static json_t *json_of_counts(const struct bench_report *r, const struct bench_r
 	json_object_set_new(root, "reads", reads);
 	add(root, "source_reads", c->source_reads);
 	add(root, "source_bytes", c->source_bytes);
+	add(root, "source_bytes_per_byte", res->bytes > 0 ? c->source_bytes / res->bytes : NAN);
 	add(root, "bound_bytes", res->bound_bytes);
 	add(root, "cpu_seconds", c->cpu_seconds);
 	json_object_set_new(root, "stall_removed_seconds",
@@ -235,6 +250,10 @@ static json_t *json_of_result(const struct bench_report *r, const struct bench_r
 	json_object_set_new(root, "samples", json_integer((json_int_t)res->samples));
 	json_object_set_new(root, "steps", json_integer((json_int_t)res->steps));
 	add(root, "bytes", res->bytes);
+	json_object_set_new(root, "checksum",
+			    r->setup->args->access == BENCH_WHOLE
+				    ? json_null()
+				    : json_sprintf("%016llx", (unsigned long long)res->sum));
 	add(root, "seconds", res->seconds);
 	add(root, "au_percent", res->au_percent);
 	add(root, "samples_per_s", (double)res->samples / res->seconds);

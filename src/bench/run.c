@@ -356,6 +356,20 @@ static int run_block(struct run *run, struct bench_result *res, struct err *err)
 	return rc;
 }
 
+/* Whether this epoch has brought the bytes that it brought the other sides. */
+static int compare_sums(const struct bench_report *r, const struct bench_result *res,
+			struct err *err)
+{
+	for (uint32_t i = 0; i < r->n_results; i++)
+		if (r->result[i].epoch == res->epoch && r->result[i].sum != res->sum)
+			return err_set(err, -EBADMSG,
+				       "epoch %llu: sides %s and %s have not read the same bytes",
+				       (unsigned long long)res->epoch,
+				       bench_side_names[r->result[i].side],
+				       bench_side_names[res->side]);
+	return 0;
+}
+
 static int run_all(struct run *run, struct err *err)
 {
 	const struct bench_args *a = run->s->args;
@@ -371,6 +385,8 @@ static int run_all(struct run *run, struct err *err)
 			rc = run_block(run, res, err);
 			if (rc == 0)
 				r->n_results++;
+			if (rc == 0)
+				rc = compare_sums(r, res, err);
 		}
 	bench_mount_resume(&run->mount);
 	/* Our own mount judges what is left when it is unmounted. */

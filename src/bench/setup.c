@@ -44,6 +44,7 @@ static int take_workload(const struct bench_args *a, struct sim_params *p, struc
 static int open_dataset(struct bench_setup *s, struct err *err)
 {
 	struct dataset_params dp = { .source = s->path };
+	AUTO_FREE char *dir = NULL;
 	struct mount_opts opts;
 	int rc = conf_init(&mount_option_table, &opts, err);
 
@@ -53,6 +54,9 @@ static int open_dataset(struct bench_setup *s, struct err *err)
 		rc = mount_opts_set_list(&opts, s->args->mount_options, false, err);
 	dp.layout = (enum dataset_layout)opts.layout;
 	dp.scan_threads = (unsigned)opts.scan_threads;
+	/* The mount has the index of that place then, and with it the table of records. */
+	if (rc == 0 && s->args->access == BENCH_RANDOM && opts.snapshot_dir)
+		dp.snapshot_dir = dir = dataset_snapshot_place(opts.snapshot_dir);
 	conf_fini(&mount_option_table, &opts);
 	if (rc < 0) {
 		err_prefix(err, "-o");
@@ -61,7 +65,9 @@ static int open_dataset(struct bench_setup *s, struct err *err)
 	rc = dataset_open(&dp, &s->ds, err);
 	if (rc == 0 && dataset_n_samples(s->ds) == 0)
 		rc = err_set(err, -ENODATA, "%.512s: no samples there", s->path);
-	return rc == -EINVAL ? err->code = -ENODATA : rc;
+	if (rc < 0)
+		return rc == -EINVAL ? err->code = -ENODATA : rc;
+	return bench_units_make(s, err);
 }
 
 /* The order that a mount is following, heap; NULL: none. */
@@ -97,7 +103,10 @@ static int make_order(struct bench_setup *s, uint64_t ranks, struct err *err)
 	snprintf(world, sizeof(world), "%" PRIu64, ranks);
 	if (!text && s->args->side[0] == SIDE_MOUNT)
 		text = found = spec_of_mount(s->path);
-	orders_dataset_params(s->ds, &params);
+	if (s->args->access == BENCH_RANDOM) /* numbers are all that is known of records */
+		params = (struct order_params){ .n = s->n_units };
+	else
+		orders_dataset_params(s->ds, &params);
 	rc = order_spec_parse_placed(text ? text : DEFAULT_SPEC, &place, &s->spec, err);
 	if (rc == 0)
 		rc = order_new(s->spec, &params, &s->order, err);
@@ -136,7 +145,7 @@ static int settle_loader(struct bench_setup *s, const struct sim_params *p, stru
 {
 	const struct bench_args *a = s->args;
 	const struct order_info *info = s->info;
-	uint64_t smallest = dataset_n_samples(s->ds) / MAX(info->world, 1);
+	uint64_t smallest = s->n_units / MAX(info->world, 1);
 	int rc = agree("workers", a->has_workers, p->workers, info->workers, &s->workers, err);
 
 	if (rc == 0)
@@ -167,9 +176,13 @@ static int settle_loader(struct bench_setup *s, const struct sim_params *p, stru
 static int make_mount_spec(struct bench_setup *s, struct err *err)
 {
 	const struct order_info *info = s->info;
+	bool has_table = s->args->access == BENCH_RANDOM && !s->first;
 	char more[160];
 	size_t used = 0;
 
+	/* Records that are in no table have no number there. */
+	if (s->args->is_untold || s->first)
+		return 0;
 	*more = 0;
 #define KEY(name, given, value)                                                                    \
 	if (!(given) && (value))                                                                   \
@@ -180,7 +193,8 @@ static int make_mount_spec(struct bench_setup *s, struct err *err)
 	KEY("workers", info->workers, s->workers)
 	KEY("prefetch_factor", info->prefetch_factor, s->workers ? s->prefetch : 0)
 #undef KEY
-	if (asprintf(&s->mount_spec, "%s%s", order_spec_text(s->spec), more) < 0) {
+	if (asprintf(&s->mount_spec, "%s%s%s", order_spec_text(s->spec), more,
+		     has_table ? ":records=1" : "") < 0) {
 		s->mount_spec = NULL;
 		return err_set_errno(err, -ENOMEM, "order");
 	}
@@ -255,6 +269,7 @@ void bench_setup_free(struct bench_setup *s)
 	if (s->ds)
 		dataset_free(s->ds);
 	free(s->mount_spec);
+	free(s->first);
 	free(s->path);
 	free(s);
 }

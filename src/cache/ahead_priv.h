@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a miss fetches of a file of more than one piece: ahead.c, which is pure (time and memory are
- * arguments), and has the why. Included by cache_priv.h; needs nothing of it. */
+ * arguments), and has the why; ahead_files.c has what it decides from. Included by cache_priv.h; needs
+ * nothing of it. */
 #ifndef CLAIRFS_CACHE_AHEAD_PRIV_H
 #define CLAIRFS_CACHE_AHEAD_PRIV_H
 
@@ -31,7 +32,14 @@ struct ahead_stream {
 	uint32_t n_reads;    /* 0: nobody's */
 	uint32_t n_learned;  /* of these: what the run says was heard when it had so many */
 	uint32_t reader;     /* of its last READ */
+	bool is_part;        /* who began it had read parts of the file before */
 	uint32_t round;      /* of ahead, in which it was counted */
+};
+
+/* How long runs are that did not end with their file. */
+struct ahead_lengths {
+	uint64_t typical; /* rather too short */
+	uint32_t n;       /* runs that were counted */
 };
 
 struct ahead_file {
@@ -47,9 +55,8 @@ struct ahead_file {
 	uint64_t hint_bytes, hint, hint_end;
 	bool is_hint; /* the READ that is under way is taken for one */
 	uint64_t parts;        /* bit per 64th of the file: something of it was read */
-	uint64_t typical;      /* how long runs are here, rather too short; 0: not known */
 	uint64_t used_at;
-	uint32_t n_runs;
+	struct ahead_lengths runs;
 	uint32_t alone, pairs; /* how sure it is that a READ stays alone, that a run is two */
 	struct ahead_stream stream[AHEAD_STREAMS];
 };
@@ -59,6 +66,7 @@ struct ahead {
 	uint64_t tick;         /* READs so far */
 	uint64_t asked, spent; /* of all files */
 	uint64_t whole_bytes;  /* of files that are fetched in whole pieces */
+	struct ahead_lengths runs; /* of all files, those that did not begin with theirs */
 	int32_t ends;          /* how sure it is that a file read from its beginning is read to its end */
 	uint32_t vain, n_vain; /* how sure it is that hints are for nothing; those not taken since */
 	/* streams that were read in this round, and in the one before */
@@ -100,5 +108,24 @@ void ahead_lost(struct ahead *a, uint32_t file, uint64_t at);
 void ahead_answered(struct ahead *a, uint64_t now_ns, uint64_t bytes, uint64_t latency_ns);
 /* How far ahead of its reader a stream may be now. */
 uint64_t ahead_reach(const struct ahead *a);
+
+/* --- what ahead.c decides from --- */
+
+/* NULL: nothing is known of it. */
+struct ahead_file *ahead_file_find(struct ahead *a, uint32_t file);
+/* Finds it, or makes it in place of the one in its set that was not read for longest. */
+struct ahead_file *ahead_file_of(struct ahead *a, const struct ahead_read *r);
+/* A READ of it: what was asked for, and where. */
+void ahead_file_asked(struct ahead *a, struct ahead_file *f, const struct ahead_read *r);
+/* Whether misses of it fetch whole pieces, of a file of which so much has room. */
+bool ahead_file_is_whole(struct ahead *a, struct ahead_file *f, uint64_t room);
+/* A file that was begun at its beginning was read to its end, or was not. */
+void ahead_begun_ended(struct ahead *a, const struct ahead_file *f, const struct ahead_stream *s);
+/* What became of the last hint: nobody came for half of it, or somebody did. */
+void ahead_hint_ended(struct ahead *a, struct ahead_file *f);
+/* Bytes that may be fetched now and nobody has asked for. The READ that is under way may have its own
+ * to pay. */
+uint64_t ahead_allowance(const struct ahead *a, const struct ahead_file *f,
+			 const struct ahead_read *r);
 
 #endif

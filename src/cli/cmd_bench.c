@@ -27,6 +27,9 @@ enum {
 	OPT_HTML,
 	OPT_TRACE,
 	OPT_SWITCHBACK,
+	OPT_ACCESS,
+	OPT_RECORD_BYTES,
+	OPT_UNTOLD,
 	OPT_HELP
 };
 
@@ -44,6 +47,10 @@ static const struct option longs[] = { { "order", required_argument, NULL, OPT_O
 				       { "html", required_argument, NULL, OPT_HTML },
 				       { "trace", required_argument, NULL, OPT_TRACE },
 				       { "switchback", optional_argument, NULL, OPT_SWITCHBACK },
+				       { "access", required_argument, NULL, OPT_ACCESS },
+				       { "record-bytes", required_argument, NULL,
+					 OPT_RECORD_BYTES },
+				       { "untold", no_argument, NULL, OPT_UNTOLD },
 				       { "help", no_argument, NULL, OPT_HELP },
 				       { NULL, 0, NULL, 0 } };
 
@@ -93,9 +100,27 @@ static int take_decode(const char *text, struct bench_args *a)
 	return take_ms(ms, &a->decode_ms);
 }
 
+static int take_access(const char *text, struct bench_args *a)
+{
+	for (int i = 0; bench_access_names[i]; i++)
+		if (strcmp(bench_access_names[i], text) == 0) {
+			a->access = (enum bench_access)i;
+			return 0;
+		}
+	return -EINVAL;
+}
+
 static int bench_option(int c, struct bench_args *a)
 {
 	switch (c) {
+	case OPT_ACCESS:
+		return take_access(optarg, a);
+	case OPT_RECORD_BYTES:
+		return text_to_bytes(optarg, &a->record_bytes) < 0 || !a->record_bytes ? -EINVAL
+										       : 0;
+	case OPT_UNTOLD:
+		a->is_untold = true;
+		return 0;
 	case OPT_ORDER:
 		a->spec = optarg;
 		return 0;
@@ -164,6 +189,10 @@ static int look_at_target(struct bench_args *a)
 		return cli_usage("bench", "-o is for the mount of --compare clairfs");
 	if (a->switchback && a->is_comparing && !has_clairfs)
 		return cli_usage("bench", "--switchback is of side clairfs");
+	if (a->is_untold && !has_clairfs)
+		return cli_usage("bench", "--untold is for the mount of --compare clairfs");
+	if (a->record_bytes && a->access == BENCH_WHOLE)
+		return cli_usage("bench", "--record-bytes is for --access stream or random");
 	if (!a->is_comparing)
 		a->side[a->n_sides++] = info.is_ours ? SIDE_MOUNT : SIDE_DIRECTORY;
 	return -1;

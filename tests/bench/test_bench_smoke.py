@@ -40,6 +40,14 @@ def figures(place):
            "and the commit and the load of each", text)
 
 
+def over_gluster(place):
+    """shards with another source, which clients has from the same place."""
+    done = smoke.bench_run(place, "shards", "--source", "gluster", "--save", "smoke")
+    tap.ok(done.code == 0 and "goals missed" in done.lines[-2], "bench/run shards --source gluster ends well, and says what it missed", done)
+    smoke.check_results(place, ("shards-gluster",))
+    tap.ok(not os.path.exists(place.path("results", "smoke", "shards.json")), "and keeps the results of the simulated source")
+
+
 def all_are_run(place):
     done = smoke.program(place, sys.executable, f"{smoke.BENCH}/run", "--help")
     words = re.findall(r"^  (\w+) {2,}", done.out.decode().partition("\n\n")[2].partition("positional arguments")[0], re.M)
@@ -67,8 +75,8 @@ def without_tools(place):
     tap.ok(done.code == 0 and "bindfs is not installed" in done.lines[0], "staged says that bindfs is not installed, and goes on", done)
     names = re.findall(r'"name": "(\w+)"', done.out.decode())
     tap.ok("staged_clairfs_ratio" in names and not any("bindfs" in name for name in names), "without its side", names)
-    for name, tool in (("store", "fio"), ("gluster", "glusterd")):
-        done = smoke.bench_run(place, name, PATH=place.path("bin"))
+    for name, tool, *more in (("store", "fio"), ("gluster", "glusterd"), ("shards", "glusterd", "--source", "gluster")):
+        done = smoke.bench_run(place, name, *more, PATH=place.path("bin"))
         tap.ok(done.code == 1 and len(done.lines) == 1 and f"{name}: {tool} is not installed" in done.lines[0] and not done.out,
                f"{name} says that {tool} is not installed", done)
     done = smoke.bench_run(place, "recover", "--torch-python", "/bin/false")
@@ -112,4 +120,4 @@ def quickstart(place):
 
 
 smoke.self_test()
-mountkit.run(figures, all_are_run, micro, without_tools, keeps_results, ended, quickstart, dlio)
+mountkit.run(figures, over_gluster, all_are_run, micro, without_tools, keeps_results, ended, quickstart, dlio)

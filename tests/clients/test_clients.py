@@ -31,9 +31,8 @@ RAM = "32M"
 READERS = (1, 4)
 EPOCHS = 2
 READ_CLASSES = ("arena", "late", "store", "peer", "miss")
-# What a mount may fetch for nothing, before it knows how long runs in a file are. The row groups of parquet_columns are too few for that:
-# they cost a quarter of the memory, which is the limit of such guesses.
-GUESSED = {"parquet_columns": 8 * MIB}
+# What a mount may fetch for nothing, before it knows how long runs are. Of parquet_columns that is no more than is allowed anyway.
+GUESSED = {"parquet_columns": 0}
 GUESSED_ELSE = MIB
 SOURCE = ("--latency-ms", "0.2", "--mbps", "400", "--keep-cache")
 PAGE = 4096

@@ -270,6 +270,61 @@ def switchback(place):
            done)
 
 
+def npy(rows, row_bytes):
+    """A file of numpy: a header of 128 bytes, then records of one size."""
+    header = b"{'descr': '|u1', 'fortran_order': False, 'shape': (%d, %d), }" % (rows, row_bytes)
+    return b"\x93NUMPY\x01\x00\x76\x00" + header.ljust(117) + b"\n" + rng.randbytes(rows * row_bytes)
+
+
+def records(place):
+    """Streams and records of large files: what is read, by all sides the same, and told by a table or not."""
+    rows, row, files, cut = 30, 100_000, 3, 70_000
+    contents = [npy(rows, row) for _ in range(files)]
+    for i, content in enumerate(contents):
+        mountkit.write_file(os.path.join(place.source, f"a{i}.npy"), content)
+    kept = place.path("kept")
+    os.mkdir(kept, 0o700)
+    good("index", place.source, "--records", "npy", "--snapshot-dir", kept)
+    total, sides = sum(map(len, contents)), ("--compare", "source,clairfs", "--epochs", 2, "--workers", 2, "--batch", 4, "--compute", 0)
+    pieces = files * math.ceil(len(contents[0]) / cut)
+    cases = (("a stream", ("--access", "stream", "--record-bytes", 10_000), (files, None, True), total),
+             ("a stream, not told", ("--access", "stream", "--untold"), (files, None, False), total),
+             ("pieces", ("--access", "random", "--record-bytes", cut), (pieces, pieces, False), total),
+             ("records of the table", ("--access", "random", "-o", f"snapshot_dir={kept}"), (files * rows,) * 2 + (True,), files * rows * row),
+             ("the same, not told", ("--access", "random", "-o", f"snapshot_dir={kept}", "--untold"), (files * rows,) * 2 + (False,),
+              files * rows * row))
+    sums = {}
+    for what, options, (samples, n_records, is_told), size in cases:
+        found = parsed(place, *sides, *options, place.source)
+        setup, runs = found["setup"], found["runs"]
+        tap.equal([(setup[key]) for key in ("access", "records", "is_told")], [options[1], n_records, is_told], f"{what}: the job")
+        tap.equal([(run["samples"], run["bytes"]) for run in runs], [(samples, size)] * 4, f"{what}: each byte is read once an epoch")
+        sums[what] = {run["checksum"] for run in runs}
+        tap.ok(len(sums[what]) == 1 and re.fullmatch("[0-9a-f]{16}", min(sums[what])), f"{what}: one content, in any order", sums)
+        for run in runs:
+            mount = run["mount"]
+            tap.ok((mount is None) == (run["side"] == "source") and
+                   (mount is None or near(mount["source_bytes_per_byte"], mount["source_bytes"] / run["bytes"])), f"{what}: its mount", mount)
+    tap.equal(sums["a stream"], sums["a stream, not told"], "what is read does not hang on who is told")
+    tap.equal(sums["records of the table"], sums["the same, not told"], "nor do records")
+    tap.equal(parsed(place, "--epochs", 1, "--workers", 1, "--compute", 0, place.source)["runs"][0]["checksum"], None,
+              "whole files are not compared")
+
+
+def content_that_differs(place):
+    """A side that reads other bytes is no result. The first one has read all when its trace is written, the second one takes seconds."""
+    place.files([200_000] * 4)
+    trace = place.path("trace")
+    process = started(place, "--compare", "source,pagecache", "--access", "random", "--record-bytes", "2000", "--epochs", "1",
+                      "--compute", "300", "--batch", "40", "--workers", "0", "--trace", trace, place.source)
+    wait_until(lambda: os.path.exists(trace) and os.path.getsize(trace) >= 4096, "the first side has read")
+    for name in os.listdir(place.source):
+        with open(os.path.join(place.source, name), "r+b") as file:
+            file.write(bytes(200_000))
+    done = ended(process)
+    tap.ok(done.code == 1 and len(done.lines) == 1 and "same bytes" in done.lines[0] and not done.out, "other bytes are an error", done)
+
+
 def workload(place):
     place.files([100] * 20)
     setup = parsed(place, "--workload", "default", "--compute", 0, "--epochs", 1, place.source)["setup"]
@@ -324,6 +379,11 @@ def bad_input(place):
     refused("--switchback", "--switchback=11", source)
     refused("--switchback", "--switchback=off", source)
     refused("--switchback", "--switchback", "--compare", "source", source)
+    refused("--access", "--access", "backwards", source)
+    refused("--record-bytes", "--access", "random", source)
+    refused("--record-bytes", "--record-bytes", "1M", source)
+    refused("--record-bytes", "--access", "stream", "--record-bytes", 0, source)
+    refused("--untold", "--untold", source)
     refused("rams", "--compare", "clairfs", "-o", "rams=64M", source)
     refused("no/such", place.path("no/such"), code=1)
     refused("order.txt", place.path("order.txt"), code=1)
@@ -427,4 +487,5 @@ def dead_children(place):
                "a file that cannot be read is named", done)
 
 
-mountkit.run(figures, really_in_order, compare, on_a_mount, switchback, workload, far_ahead, bad_input, interrupted, dead_children)
+mountkit.run(figures, really_in_order, compare, on_a_mount, switchback, records, content_that_differs, workload, far_ahead, bad_input, interrupted,
+             dead_children)

@@ -335,6 +335,17 @@ def dataset(place, n=40, size=5000, name="data"):
     return os.path.join(place.source, name), {os.path.basename(p): c for p, c in data.items()}
 
 
+def back_to_back(c, source, jobs, seconds):
+    """So many jobs, eight at a time, each of which reads all of the source: [(sum of what it read, status of its mount)]. The cluster
+    has to allow arrays of that size."""
+    c.sbatch("cat $CLAIRFS_MNT/*.bin | cksum; echo $CLAIRFS_STATUS", f"--array=1-{jobs}%8", "--mem=50", comment=f"clairfs:{source}")
+    wait_until(lambda: not c.must("squeue", "-h"), "all jobs have ended", seconds)
+    c.wait_idle()
+    folder = c.place.path("out-" + USER)
+    said = [read_file(os.path.join(folder, name)).decode().split() for name in os.listdir(folder) if name.endswith(".out")]
+    return [(words[0], words[-1]) if words else ("", "") for words in said]
+
+
 def let_users_mount():
     """The device of a machine without udev may be root's alone."""
     mode = os.stat("/dev/fuse").st_mode & 0o777
@@ -343,4 +354,4 @@ def let_users_mount():
 
 
 run = mountkit.run
-__all__ = ["Cluster", "FOREVER", "HAS_V1", "OTHER", "USER", "dataset", "guard", "let_users_mount", "mountkit", "read_file", "run", "wait_until", "write_file"]
+__all__ = ["Cluster", "FOREVER", "HAS_V1", "OTHER", "USER", "back_to_back", "dataset", "guard", "let_users_mount", "mountkit", "read_file", "run", "wait_until", "write_file"]

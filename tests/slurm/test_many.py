@@ -5,7 +5,7 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import tap
-from slurmkit import USER, Cluster, dataset, read_file, run, wait_until
+from slurmkit import Cluster, back_to_back, dataset, run
 
 JOBS = 200
 
@@ -13,14 +13,10 @@ JOBS = 200
 def two_hundred_jobs(place):
     source, _ = dataset(place, n=10)
     with Cluster(place, slurm=["MaxArraySize=1001"]) as c:
-        c.sbatch("cat $CLAIRFS_MNT/*.bin | cksum; echo $CLAIRFS_STATUS", f"--array=1-{JOBS}%8", "--mem=50", comment=f"clairfs:{source}")
-        wait_until(lambda: not c.must("squeue", "-h"), "all jobs have ended", 400)
-        c.wait_idle()
-        folder = place.path("out-" + USER)
-        said = [read_file(os.path.join(folder, name)).decode().split() for name in os.listdir(folder) if name.endswith(".out")]
+        said = back_to_back(c, source, JOBS, 400)
         tap.equal(len(said), JOBS, "all ran")
-        tap.equal({text[-1] for text in said}, {"mounted"}, "all had a mount")
-        tap.equal(len({text[0] for text in said}), 1, "all read the same")
+        tap.equal({status for _, status in said}, {"mounted"}, "all had a mount")
+        tap.equal(len({content for content, _ in said}), 1, "all read the same")
 
 
 run(two_hundred_jobs)
