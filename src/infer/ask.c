@@ -103,6 +103,7 @@ static void put_answer(const struct recover_params *p, const struct recover_foun
 				    .word = found->word,
 				    .world = found->world,
 				    .n_ranks = found->n_ranks,
+				    .next = found->next,
 				    .margin = found->bits - found->bits_needed };
 	for (uint32_t i = 0; i < found->n_ranks; i++)
 		ret->rank[i] = found->rank[i];
