@@ -244,7 +244,8 @@ static void a_padded_rank_is_told(void)
 		for (uint32_t epoch = 0; epoch < 3; epoch++) {
 			permute(text, epoch, 25, perm, &n);
 			CHECK_U64(n, 7);
-			pass[epoch] = (struct recover_pass){ seen[epoch], open_all(&job, perm, n, &random, seen[epoch]) };
+			pass[epoch].seen = seen[epoch];
+			pass[epoch].n_seen = open_all(&job, perm, n, &random, seen[epoch]);
 		}
 		p = params_of(25, seen[2], n, 1024);
 		CHECK_INT(recover_few(&p, pass, 2, &found), 0);
