@@ -26,7 +26,7 @@
 #include <unistd.h>
 
 #define CLAIRFS_HINT_VERSION 2
-#define CLAIRFS_HINT_VERSION_NAMELESS 1 /* what stands in `job` is not looked at */
+#define CLAIRFS_HINT_VERSION_NAMELESS 1 /* has no name: `job` is more of the text */
 #define CLAIRFS_HINT_TEXT 4024
 #define CLAIRFS_HINT_JOB 64
 #define CLAIRFS_HINT_FILE ".clairfs/control"
@@ -44,11 +44,11 @@
  * makes one. The key job= of a spec is a name, too, and goes before it. Empty: the job of this user
  * that has no name, of which a mount has one.
  *
- * Only root and the user who mounted it may announce (-EPERM). Files that a spec names are read
- * only beneath the mount's source, by their path there or relative to it (-EXDEV: it is elsewhere;
- * hand a list over with CLAIRFS_IOC_LIST, as `clairfs announce` does). -EAGAIN: too many orders
- * wait already. The ioctl itself fails with EINTR when a signal comes while the order is set up; it
- * is then given up, and may be sent again. */
+ * Only root and the user who mounted it may announce (-EPERM). Files that a spec names are read only
+ * beneath the mount's source, by their path there or relative to it (-EXDEV: it is elsewhere; hand a
+ * list over with CLAIRFS_IOC_LIST, as `clairfs announce` does). -EAGAIN: too many orders wait already.
+ * -ENOSPC: other users' jobs are all there is room for. The ioctl itself fails with EINTR when a signal
+ * comes while the order is set up; it is then given up, and may be sent again. */
 struct clairfs_hint {
 	uint32_t version;
 	int32_t status;
@@ -94,8 +94,7 @@ struct clairfs_list {
  * t_next - t_ready. In the byte order of the machine. */
 struct clairfs_step_record {
 	uint32_t rank;  /* as in torch.distributed, below the world of the batch */
-	uint32_t flags; /* CLAIRFS_STEP_*, and from CLAIRFS_STEP_LOADER_SHIFT on the loader's number
-			 */
+	uint32_t flags; /* CLAIRFS_STEP_*, and from CLAIRFS_STEP_LOADER_SHIFT on the loader's number */
 	uint64_t step;  /* batches that this process had before, of all its loaders: 0, 1, 2... */
 	uint64_t t_request, t_ready, t_next;
 };
@@ -161,8 +160,8 @@ static inline void clairfs_job_name(char ret[CLAIRFS_HINT_JOB])
 			*ret = '_';
 }
 
-/* Sends a filled-in hint and takes the answer. 0: look at hint->status; or a negative errno:
- * -ENOENT, -ENOTTY: nothing that takes orders is mounted there. */
+/* Sends a filled-in hint and takes the answer; an older mount gets it without the name. 0: look at
+ * hint->status; or a negative errno: -ENOENT, -ENOTTY: nothing that takes orders is mounted there. */
 static inline int clairfs_hint_send(const char *mountpoint, struct clairfs_hint *hint)
 {
 	char path[PATH_MAX];
@@ -176,6 +175,11 @@ static inline int clairfs_hint_send(const char *mountpoint, struct clairfs_hint 
 		return -errno;
 	do {
 		rc = ioctl(fd, CLAIRFS_IOC_ANNOUNCE, hint) < 0 ? -errno : 0;
+		if (rc == -EPROTO && hint->version == CLAIRFS_HINT_VERSION &&
+		    memchr(hint->text, 0, sizeof(hint->text)) && memchr(hint->job, 0, sizeof(hint->job))) {
+			hint->version = CLAIRFS_HINT_VERSION_NAMELESS;
+			rc = -EINTR;
+		}
 	} while (rc == -EINTR && ++tries < CLAIRFS_HINT_TRIES);
 	close(fd);
 	hint->text[sizeof(hint->text) - 1] = '\0';

@@ -149,6 +149,7 @@ struct infer_answer {
 	enum recover_draw draw;  /* of that */
 	uint32_t seed, manual_seed, word, world, n_ranks;
 	uint32_t rank[64];
+	enum recover_next next; /* how it goes on, where several passes told */
 	/* Where else the seed stands, by chance or because it was drawn there. */
 	struct recover_place place[INFER_PLACES];
 	size_t n_places;

@@ -97,6 +97,15 @@ struct recover_params {
 /* A params with nothing known: full range, one rank of one world. */
 void recover_params_init(struct recover_params *params);
 
+/* How a seed goes on from one pass to the next, where several were looked at together. */
+enum recover_next {
+	RECOVER_NEXT_UNKNOWN,
+	RECOVER_NEXT_ONE,  /* one more */
+	RECOVER_NEXT_SAME, /* it stays */
+	RECOVER_NEXT_FOUR, /* so many words of the manual seed */
+	RECOVER_NEXT_TWO,
+};
+
 struct recover_found {
 	uint32_t seed; /* what the generator of this epoch's permutation was seeded with */
 	uint32_t world, n_ranks;
@@ -107,6 +116,7 @@ struct recover_found {
 	bool is_chain;
 	enum recover_draw draw;
 	uint32_t manual_seed, word;
+	enum recover_next next;
 	double bits, bits_needed; /* log2 of how unlikely this is by chance */
 	uint32_t n_explained;     /* of the samples seen */
 };

@@ -76,12 +76,26 @@ static uint32_t width_flag(const char *path)
 	return n >= 4 && strcmp(path + n - 4, ".u64") == 0 ? CLAIRFS_LIST_U64 : 0;
 }
 
+/* An older mount knows no names, and is told without. */
+static int send_part(int control, struct clairfs_list *part)
+{
+	int rc = ioctl(control, CLAIRFS_IOC_LIST, part) < 0 ? -errno : 0;
+
+	if (rc != -EPROTO)
+		return rc;
+	part->flags &= ~CLAIRFS_LIST_NAMED;
+	return ioctl(control, CLAIRFS_IOC_LIST, part) < 0 ? -errno : 0;
+}
+
 /* The file's bytes in parts; part->text is the answer. 0 or a negative errno. */
-static int send_parts(int control, int file, uint32_t last_flags, const char *keys,
+static int send_parts(int control, int file, uint32_t last_flags, const struct question *q,
 		      struct clairfs_list *part)
 {
+	const char *keys = q->list_keys + (*q->list_keys == ':');
+	int rc;
+
 	*part = (struct clairfs_list){ .version = CLAIRFS_LIST_VERSION_BYTES };
-	clairfs_job_name(part->job);
+	client_job_name(q->text, part->job);
 	while (!(part->flags & CLAIRFS_LIST_LAST)) {
 		size_t used = 0;
 		ssize_t got = 1;
@@ -95,8 +109,9 @@ static int send_parts(int control, int file, uint32_t last_flags, const char *ke
 		part->count = (uint32_t)used;
 		part->flags = CLAIRFS_LIST_BYTES | CLAIRFS_LIST_NAMED | (got == 0 ? last_flags : 0);
 		snprintf(part->text, sizeof(part->text), "%s", got == 0 ? keys : "");
-		if (ioctl(control, CLAIRFS_IOC_LIST, part) < 0)
-			return -errno;
+		rc = send_part(control, part);
+		if (rc < 0)
+			return rc;
 		if (part->status < 0)
 			break;
 	}
@@ -125,7 +140,7 @@ static int send_list(const struct question *q, int out)
 	fd = open(control, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return CHILD_FAILED;
-	errno = -send_parts(fd, file, flags, keys, &part);
+	errno = -send_parts(fd, file, flags, q, &part);
 	if (errno)
 		return say_errno(out, "handing over the list");
 	return say(out, part.text, part.status < 0 ? CHILD_SAID_NO : CHILD_OK);
@@ -140,7 +155,7 @@ static int announce_child(const struct question *q, int out)
 	if (q->list_path && *q->list_path != '/')
 		return send_list(q, out);
 	snprintf(hint.text, sizeof(hint.text), "%s", q->text);
-	clairfs_job_name(hint.job);
+	client_job_name(q->text, hint.job);
 	rc = clairfs_hint_send(q->mountpoint, &hint);
 	if (rc < 0)
 		return rc == -ENOTCONN ? CHILD_DEAD_MOUNT

@@ -4,6 +4,12 @@
 #define CLAIRFS_CLIENT_PRIV_H
 
 #include "clairfs/client.h"
+#include "clairfs/hint.h"
+
+/* name.c: the name under which this process tells an order: its job's, and of one of several ranks that tells
+ * for itself (rank=, or a list where nobody speaks for the node) with the rank behind it. So the ranks' orders
+ * are of different jobs. */
+void client_job_name(const char *spec, char ret[CLAIRFS_HINT_JOB]);
 
 /* ask.c: mounts_read_vfile() with another patience. */
 int mounts_ask_vfile(const char *mountpoint, const char *name, uint64_t patience_ns, char **ret,

@@ -303,7 +303,7 @@ void fs_announce_ioctl(fuse_req_t req, struct fs *fs, const void *in, size_t in_
 		fuse_reply_ioctl(req, 0, &hint, sizeof(hint));
 		return;
 	}
-	ann = announcement_new(req, ANNOUNCE_IOCTL, hint.text, hint.job);
+	ann = announcement_new(req, ANNOUNCE_IOCTL, hint_text(&hint), hint_job(&hint));
 	if (ann)
 		queue_announcement(fs, ann);
 	else

@@ -7,7 +7,24 @@
 #include "hint_check.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <string.h>
+
+const char *hint_text(const struct clairfs_hint *hint)
+{
+	return (const char *)hint + offsetof(struct clairfs_hint, text);
+}
+
+const char *hint_job(const struct clairfs_hint *hint)
+{
+	return hint->version == CLAIRFS_HINT_VERSION_NAMELESS ? "" : hint->job;
+}
+
+/* Of version 1 the text goes on where the name is since. */
+static bool has_end(const struct clairfs_hint *hint)
+{
+	return memchr(hint_text(hint), 0, sizeof(*hint) - offsetof(struct clairfs_hint, text));
+}
 
 static bool has_ends(const char *text, size_t size, const char job[CLAIRFS_HINT_JOB])
 {
@@ -20,8 +37,8 @@ int hint_check(const void *in, size_t in_size, size_t out_size, struct clairfs_h
 		return -ENOTTY;
 	memcpy(ret, in, sizeof(*ret));
 	if (ret->version == CLAIRFS_HINT_VERSION_NAMELESS)
-		ret->job[0] = '\0';
-	else if (ret->version != CLAIRFS_HINT_VERSION)
+		return has_end(ret) ? 0 : -EPROTO;
+	if (ret->version != CLAIRFS_HINT_VERSION)
 		return -EPROTO;
 	return has_ends(ret->text, sizeof(ret->text), ret->job) ? 0 : -EPROTO;
 }

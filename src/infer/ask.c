@@ -103,6 +103,7 @@ static void put_answer(const struct recover_params *p, const struct recover_foun
 				    .word = found->word,
 				    .world = found->world,
 				    .n_ranks = found->n_ranks,
+				    .next = found->next,
 				    .margin = found->bits - found->bits_needed };
 	for (uint32_t i = 0; i < found->n_ranks; i++)
 		ret->rank[i] = found->rank[i];
@@ -181,6 +182,40 @@ int ask_sequential(const struct infer_question *q, struct infer_answer *ret)
 	return rc;
 }
 
+/* Which ranks of which world read by this seed. */
+static int find_world(const struct infer_question *q, uint32_t seed, struct infer_answer *ret)
+{
+	uint32_t size[ARRAY_LEN(worlds_tried[0].size) + 2] = { 1 };
+	struct recover_params p;
+
+	params_of(q, &p);
+	p.effort = RECOVER_RANGE;
+	p.first_seed = p.last_seed = seed;
+	p.threads = 1;
+	p.worlds = size;
+	p.n_worlds = 1;
+	for (const uint32_t *s = worlds_tried[0].size; *s && *s <= q->n / INFER_RANK_SAMPLES; s++)
+		size[p.n_worlds++] = *s;
+	if (has_world(q) && q->world > size[p.n_worlds - 1])
+		size[p.n_worlds++] = q->world;
+	return search(&p, ret);
+}
+
+/* For one rank of one world. A patient search finds the seed of several as well, by what they read
+ * together: these are told apart at once. */
+static int search_one(const struct infer_question *q, const struct recover_params *p, struct infer_answer *ret)
+{
+	struct infer_answer ranks;
+	int rc = search(p, ret);
+
+	if (rc < 0 || ret->is_chain || find_world(q, ret->seed, &ranks) < 0)
+		return rc;
+	ranks.is_likely = ret->is_likely;
+	ranks.margin = ret->margin;
+	*ret = ranks;
+	return rc;
+}
+
 int ask_few(const struct infer_question *q, struct infer_answer *ret)
 {
 	struct recover_params p;
@@ -207,7 +242,7 @@ int ask_brief(const struct infer_question *q, struct infer_answer *ret)
 
 	params_of(q, &p);
 	p.typed = few.typed = BRIEF_TYPED;
-	rc = search(&p, ret);
+	rc = search_one(q, &p, ret);
 	return rc == -ENOENT ? search_worlds(q, &few, ret) : rc;
 }
 
@@ -217,7 +252,7 @@ int ask_quick(const struct infer_question *q, struct infer_answer *ret)
 	int rc;
 
 	params_of(q, &p);
-	rc = search(&p, ret);
+	rc = search_one(q, &p, ret);
 	if (rc == -ENOENT)
 		rc = streams_quick(q, ret);
 	if (rc == -ENOENT)
@@ -385,20 +420,7 @@ int ask_full(const struct infer_question *q, struct infer_answer *ret)
 
 int ask_refine(const struct infer_question *q, struct infer_answer *ret)
 {
-	uint32_t size[ARRAY_LEN(worlds_tried[0].size) + 2] = { 1 };
-	struct recover_params p;
-	int rc;
+	int rc = find_world(q, q->seed, ret);
 
-	params_of(q, &p);
-	p.effort = RECOVER_RANGE;
-	p.first_seed = p.last_seed = q->seed;
-	p.threads = 1;
-	p.worlds = size;
-	p.n_worlds = 1;
-	for (const uint32_t *s = worlds_tried[0].size; *s && *s <= q->n / INFER_RANK_SAMPLES; s++)
-		size[p.n_worlds++] = *s;
-	if (has_world(q) && q->world > size[p.n_worlds - 1])
-		size[p.n_worlds++] = q->world;
-	rc = search(&p, ret);
 	return rc == -ENOENT ? tail_refine(q, ret) : rc;
 }

@@ -377,21 +377,16 @@ static size_t take_passes(const struct infer *infer, const struct errand *e, str
 	return trail->n_last;
 }
 
-static void prepare_locked(struct infer *infer, struct errand *e) REQUIRES(infer->mu);
-static void prepare_locked(struct infer *infer, struct errand *e)
+/* What is asked, of copies: the answer takes a while. */
+static void put_question_locked(struct infer *infer, struct errand *e, struct desk *desk) REQUIRES(infer->mu);
+static void put_question_locked(struct infer *infer, struct errand *e, struct desk *desk)
 {
-	struct trail_start *s = &infer->trail.start[e->aim.start];
-	struct desk *desk = &infer->desk[infer->is_full];
+	const struct trail_start *s = &infer->trail.start[e->aim.start];
 	bool is_full = e->aim.kind == AIM_FULL;
 	/* The words of likely seeds: once for a beginning, and with a few opens more. */
 	bool has_tried = infer->is_full || s->looked >= TRAIL_FEW;
 	bool is_brief = e->aim.is_brief, is_vain = infer->budget.looks >= BUDGET_FREE;
-	/* Not in the midst of a search of all seeds, which would end with it. */
-	bool is_idle = is_vain && e->aim.kind == AIM_QUICK && !is_brief && !infer->is_full;
 
-	e->pass = infer->trail.pass;
-	e->version = infer->version;
-	e->noted = infer->trail.noted;
 	memcpy(desk->seen, s->seen, s->n * sizeof(*s->seen));
 	desk->way = infer->known.last.way;
 	e->q = (struct infer_question){ .n = infer->p.n,
@@ -407,7 +402,9 @@ static void prepare_locked(struct infer *infer, struct errand *e)
 				      .not_sequential = is_no_sequence(infer),
 				      .is_first = is_brief || (s->looked == 0 && s->n < TRAIL_FEW),
 				      .is_modest = is_vain,
-				      .is_idle = is_idle,
+				      /* Not in the midst of a search of all seeds, which would end with it. */
+				      .is_idle = is_vain && e->aim.kind == AIM_QUICK && !is_brief &&
+						 !infer->is_full,
 				      .no_streams = infer->known.no_streams || (!is_full && has_tried),
 				      .places = desk->places,
 				      .n_places = known_places(&infer->known, desk->places),
@@ -421,12 +418,25 @@ static void prepare_locked(struct infer *infer, struct errand *e)
 				      .cpu_ns = &desk->cpu_ns,
 				      .progress = is_full ? note_progress : NULL,
 				      .progress_ctx = infer };
+}
+
+static void prepare_locked(struct infer *infer, struct errand *e) REQUIRES(infer->mu);
+static void prepare_locked(struct infer *infer, struct errand *e)
+{
+	struct trail_start *s = &infer->trail.start[e->aim.start];
+	struct desk *desk = &infer->desk[infer->is_full];
+	bool is_full = e->aim.kind == AIM_FULL;
+
+	e->pass = infer->trail.pass;
+	e->version = infer->version;
+	e->noted = infer->trail.noted;
+	put_question_locked(infer, e, desk);
 	e->cpu_ns = atomic_load(&desk->cpu_ns);
 	e->began_ns = infer->budget.began_ns;
 	if (e->aim.kind != AIM_REFINE)
 		s->looked = s->n;
 	if (e->aim.kind == AIM_QUICK)
-		s->is_brief = is_brief && s->n >= TRAIL_FEW;
+		s->is_brief = e->aim.is_brief && s->n >= TRAIL_FEW;
 	infer->is_idle = e->q.is_idle;
 	s->is_searched |= e->aim.kind == AIM_FULL;
 	infer->is_quick = e->aim.kind == AIM_QUICK;

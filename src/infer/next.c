@@ -102,6 +102,17 @@ static void keep_places(struct known *k, const struct infer_answer *a)
 	k->n_places = 1;
 }
 
+/* As several passes that were looked at together told. */
+static void go_on(struct known *k, enum recover_next next)
+{
+	k->is_same |= next == RECOVER_NEXT_SAME;
+	k->is_next |= next == RECOVER_NEXT_ONE;
+	if (next != RECOVER_NEXT_FOUR && next != RECOVER_NEXT_TWO)
+		return;
+	k->has_step = true;
+	k->step = next == RECOVER_NEXT_FOUR ? LOADER_STEP : PERSISTENT_STEP;
+}
+
 void known_found(struct known *k, const struct infer_answer *answer, uint64_t pass, uint32_t n_seen)
 {
 	const struct infer_answer *last = &k->last;
@@ -120,6 +131,7 @@ void known_found(struct known *k, const struct infer_answer *answer, uint64_t pa
 		k->is_next = is_later && a->seed == last->seed + 1;
 		k->has_step = step > 0;
 		k->step = step;
+		go_on(k, a->next);
 	}
 	keep_places(k, a);
 	k->found_pass = pass;

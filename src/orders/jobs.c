@@ -260,6 +260,19 @@ static int put_at(struct orders *o, uint32_t at, const struct order_spec *spec, 
 	return 0;
 }
 
+/* Of all that there may be the one that gives way, or NOBODY. */
+static uint32_t make_room(struct orders *o, const struct drive_job *views, uint32_t n_views,
+			  const struct announcer *by, const char *text)
+{
+	uint32_t at = jobs_find_quietest(o, views, n_views, by->uid);
+
+	if (at != NOBODY)
+		log_limited(LOG_LEVEL_WARN,
+			    "%s: %d jobs read at the same time, which is all there is room for: %s gives way to %s",
+			    o->mountpoint, PLAN_JOBS, o->jobs.job[at].text, text);
+	return at;
+}
+
 int jobs_put(struct orders *o, const struct order_spec *spec, const struct announcer *by,
 	     struct order *take_order, struct err *err)
 {
@@ -277,11 +290,13 @@ int jobs_put(struct orders *o, const struct order_spec *spec, const struct annou
 	if (at == NOBODY)
 		at = find_over(o, views, n);
 	if (at == NOBODY && o->jobs.n == PLAN_JOBS) {
-		at = jobs_find_quietest(o, views, n);
-		log_limited(LOG_LEVEL_WARN,
-			    "%s: %d jobs read at the same time, which is all there is room for: "
-			    "the one that was quiet the longest gives way to %s: %s",
-			    o->mountpoint, PLAN_JOBS, text, o->jobs.job[at].text);
+		at = make_room(o, views, n, by, text);
+		if (at == NOBODY) {
+			order_free(take_order);
+			return err_set(err, -ENOSPC,
+				       "%d jobs of other users are at work, which is all there is room for",
+				       PLAN_JOBS);
+		}
 	}
 	if (at == NOBODY && o->jobs.n && !o->jobs.is_first_away)
 		log_info("%s: one more job, which reads in the order %s", o->mountpoint, text);

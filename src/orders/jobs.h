@@ -101,8 +101,10 @@ bool announcer_is_same(const struct announcer *a, const struct announcer *b);
 bool job_is_untold(const struct job *job);
 /* Whose next order this is. */
 uint32_t jobs_find(const struct jobs *t, const struct announcer *by);
-/* The one that has read nothing for the longest time. */
-uint32_t jobs_find_quietest(struct orders *o, const struct drive_job *views, uint32_t n_views);
+/* The one that gives way to one more of this user's: of the user's own the one that has read nothing for the
+ * longest time, else of nobody's (found); another user's only if it does not read by its order. NOBODY: none,
+ * which holds for root's as well. */
+uint32_t jobs_find_quietest(struct orders *o, const struct drive_job *views, uint32_t n_views, uint32_t uid);
 /* Whether all jobs there are have processes that are known, and this is none of them. Of a process
  * that nobody knows: never. */
 bool jobs_is_stranger(struct orders *o, const struct teller *who);

@@ -4,6 +4,7 @@
  * Whoever tells an order says who it is: the user (the kernel's word) and a name (its own). The same
  * two are the same job. An order that nobody told, of an option or found, is that of the next one who
  * tells its own, as far as it can be meant: where several were found, of the process that reads by it. */
+#include <assert.h>
 #include <string.h>
 
 #include "orders_priv.h"
@@ -45,20 +46,36 @@ uint32_t jobs_find(const struct jobs *t, const struct announcer *by)
 	return NOBODY;
 }
 
-uint32_t jobs_find_quietest(struct orders *o, const struct drive_job *views, uint32_t n_views)
+/* How much less it is to go than others; 0: it stays. view NULL: it has left the drive. */
+static uint32_t gives_way_to(const struct job *job, const struct drive_job *view, uint32_t uid)
 {
-	uint32_t found = 0;
-	uint64_t longest = 0, now = o->now_ns;
+	if (!view)
+		return 4;
+	if (job->by.uid == uid)
+		return 3;
+	if (job->by.uid == NOBODY)
+		return 2;
+	return view->plan.state == PLAN_LOST ? 1 : 0; /* it has no use of its order */
+}
 
+uint32_t jobs_find_quietest(struct orders *o, const struct drive_job *views, uint32_t n_views, uint32_t uid)
+{
+	uint32_t found = NOBODY, most = 1;
+	uint64_t longest = 0;
+
+	assert(uid != NOBODY && n_views <= PLAN_JOBS);
 	for (uint32_t i = 0; i < o->jobs.n; i++) {
 		const struct drive_job *view = jobs_view_of(views, n_views, o->jobs.job[i].id);
-		uint64_t quiet = view ? job_quiet_ns(view, now) : UINT64_MAX;
+		uint32_t way = gives_way_to(&o->jobs.job[i], view, uid);
+		uint64_t quiet = view ? job_quiet_ns(view, o->now_ns) : UINT64_MAX;
 
-		if (quiet < longest)
+		if (way < most || (way == most && found != NOBODY && quiet < longest))
 			continue;
+		most = way;
 		longest = quiet;
 		found = i;
 	}
+	assert(found == NOBODY || found < o->jobs.n);
 	return found;
 }
 

@@ -15,7 +15,7 @@
  * does read, if it is not by a seed that is tried.
  *
  * Several passes are factors of one product: where a permutation has too few bits, two or three do. The seed of
- * the next one is one more, the same, or two or four words further on.
+ * the next one is one more, the same, or two or four words further on; which is part of what is found.
  *
  * About three microseconds a seed; one thread. */
 #include <errno.h>
@@ -49,9 +49,7 @@ static const uint16_t workers_tried[] = { 2, 3, 4, 5, 6, 8, 12, 16 };
 static const uint16_t batches_tried[] = { 2, 3, 4, 8, 16 };
 static const uint16_t worlds_tried[] = { 2, 3, 4, 6, 8 };
 
-/* What comes from one pass to the next. */
-enum step { STEP_ONE, STEP_SAME, STEP_FOUR, STEP_TWO };
-#define STEP_BITS 1.0 /* of a plain seed the first two, of a word the last two */
+#define NEXT_BITS 1.0 /* a plain seed goes on in two ways, and so does a word */
 
 struct layout {
 	uint32_t workers, batch, world, rank;
@@ -83,18 +81,23 @@ struct origin {
 
 /* --- the layouts and their shares: 1/2, 1/4, 1/8, 1/8 --- */
 
+/* A sampler gives all ranks as many: the last ones read what stands at the beginning as well, which is no
+ * place of theirs. */
+static uint32_t place_at(const struct layout *l, uint32_t position, uint32_t n)
+{
+	return (l->rank + position * l->world) % n;
+}
+
 static void put_layout(struct few *f, struct layout l)
 {
 	l.world = MAX(l.world, 1);
 	if (f->n_layouts == LAYOUTS_MAX || l.workers >= f->n || l.workers * l.batch > f->n ||
 	    2 * l.world > f->n)
 		return;
-	for (uint32_t place = 0; place < f->n; place++) {
-		uint32_t position = place / l.world, worker = position / l.batch % l.workers;
+	memset(l.worker_of, NOBODY, sizeof(l.worker_of));
+	for (uint32_t position = 0; position < DIV_ROUND_UP(f->n, l.world); position++) {
+		uint32_t place = place_at(&l, position, f->n), worker = position / l.batch % l.workers;
 
-		l.worker_of[place] = NOBODY;
-		if (place % l.world != l.rank)
-			continue;
 		l.worker_of[place] = (uint8_t)worker;
 		l.index_of[place] = l.length[worker]++;
 	}
@@ -138,6 +141,7 @@ static void list_layouts(struct few *f)
 struct pace {
 	const struct layout *layout;
 	const uint32_t *perm; /* [n] sample at each place */
+	uint32_t n;
 	uint8_t head[WORKERS_MAX];
 	uint64_t taken[RECOVER_FEW_MAX / 64]; /* by sample */
 };
@@ -146,7 +150,7 @@ static bool is_taken(const struct pace *p, uint32_t worker, uint32_t i)
 {
 	const struct layout *l = p->layout;
 	uint32_t position = (i / l->batch * l->workers + worker) * l->batch + i % l->batch;
-	uint32_t sample = p->perm[l->rank + position * l->world];
+	uint32_t sample = p->perm[place_at(l, position, p->n)];
 
 	return p->taken[sample / 64] >> sample % 64 & 1;
 }
@@ -200,7 +204,7 @@ static double take(struct pace *p, uint32_t place, uint32_t left)
 static double weigh_pass(const struct few *f, const struct layout *l, const struct recover_pass *pass,
 			 const uint32_t *perm, const uint32_t *place)
 {
-	struct pace p = { .layout = l, .perm = perm };
+	struct pace p = { .layout = l, .perm = perm, .n = f->n };
 	double product = 1;
 
 	/* Nearly all wrong seeds end here: who begins, begins at the beginning. */
@@ -242,20 +246,22 @@ static void shuffle(uint32_t seed, uint32_t n, struct shuffled *ret)
 }
 
 /* The seed `passes` later. */
-static uint32_t seed_after(const struct origin *o, enum step step, uint32_t passes, uint32_t *ret_word)
+static uint32_t seed_after(const struct origin *o, enum recover_next next, uint32_t passes, uint32_t *ret_word)
 {
-	*ret_word = o->word + (step == STEP_FOUR ? 4 : 2) * passes;
-	switch (step) {
-	case STEP_ONE:
+	*ret_word = o->word + (next == RECOVER_NEXT_FOUR ? 4 : 2) * passes;
+	if (passes == 0)
+		return o->seed;
+	switch (next) {
+	case RECOVER_NEXT_ONE:
 		return o->seed + passes;
-	case STEP_SAME:
+	case RECOVER_NEXT_SAME:
 		return o->seed;
 	default:
 		return recover_word(o->manual_seed, *ret_word);
 	}
 }
 
-static void accept(struct few *f, const struct origin *o, const struct layout *l, enum step step,
+static void accept(struct few *f, const struct origin *o, const struct layout *l, enum recover_next next,
 		   uint32_t later, double bits, double needed)
 {
 	struct recover_found *found = &f->best;
@@ -269,8 +275,9 @@ static void accept(struct few *f, const struct origin *o, const struct layout *l
 					 .rank = { l->rank },
 					 .bits = bits,
 					 .bits_needed = needed,
+					 .next = next,
 					 .n_explained = (uint32_t)f->params->n_seen };
-	found->seed = seed_after(o, step, later, &word);
+	found->seed = seed_after(o, next, later, &word);
 	if (!o->is_chain)
 		return;
 	found->is_chain = true;
@@ -284,15 +291,16 @@ static void accept(struct few *f, const struct origin *o, const struct layout *l
 static void weigh_later(struct few *f, const struct origin *o, const struct layout *l, size_t first,
 			double product, double needed)
 {
-	const enum step steps[] = { o->is_chain ? STEP_FOUR : STEP_ONE, o->is_chain ? STEP_TWO : STEP_SAME };
+	const enum recover_next ways[] = { o->is_chain ? RECOVER_NEXT_FOUR : RECOVER_NEXT_ONE,
+					   o->is_chain ? RECOVER_NEXT_TWO : RECOVER_NEXT_SAME };
 
-	for (size_t s = 0; s < ARRAY_LEN(steps); s++) {
-		bool is_same = steps[s] == STEP_SAME;
+	for (size_t s = 0; s < ARRAY_LEN(ways); s++) {
+		bool is_same = ways[s] == RECOVER_NEXT_SAME;
 		double bits = log2(product), sum = product;
 
 		for (size_t i = first + 1; i < f->n_passes && (is_same || bits > log2(HOPELESS)); i++) {
 			struct shuffled later;
-			uint32_t word, seed = seed_after(o, steps[s], (uint32_t)(i - first), &word);
+			uint32_t word, seed = seed_after(o, ways[s], (uint32_t)(i - first), &word);
 			double weight;
 
 			shuffle(seed, f->n, &later);
@@ -302,7 +310,7 @@ static void weigh_later(struct few *f, const struct origin *o, const struct layo
 		}
 		if (is_same)
 			bits = log2(sum / (double)(f->n_passes - first));
-		accept(f, o, l, steps[s], (uint32_t)(f->n_passes - 1 - first), bits, needed);
+		accept(f, o, l, ways[s], (uint32_t)(f->n_passes - 1 - first), bits, needed);
 	}
 }
 
@@ -323,9 +331,9 @@ static void try_seed(struct few *f, const struct origin *o, size_t first)
 		if (product <= 0)
 			continue;
 		if (first + 1 < f->n_passes)
-			weigh_later(f, o, l, first, product, fixed + l->bits + STEP_BITS);
+			weigh_later(f, o, l, first, product, fixed + l->bits + NEXT_BITS);
 		else
-			accept(f, o, l, STEP_SAME, 0, log2(product), fixed + l->bits);
+			accept(f, o, l, RECOVER_NEXT_UNKNOWN, 0, log2(product), fixed + l->bits);
 	}
 }
 

@@ -334,7 +334,7 @@ bool judge_seed(struct judge *j, uint32_t seed, double hypotheses, struct recove
 	head_seed(&j->head, seed);
 	j->n_hits = 0;
 	j->done = 0;
-	look_at_places(j, problem_places(p, MIN(DEPTH_FIRST, p->window)));
+	look_at_places(j, problem_places(p, MIN(MAX(DEPTH_FIRST, p->patience), p->window)));
 	if (best_plain(j) < GATE_FIRST + p->choices)
 		return false;
 	look_at_places(j, problem_places(p, MIN(DEPTH_SECOND, p->window)));

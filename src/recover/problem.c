@@ -17,6 +17,7 @@
 /* Places of the permutation computed per seed at most: 16384 positions of 8 ranks. */
 #define PLACES_MAX (1 << 17)
 #define N_MAX ((uint64_t)UINT32_MAX - 2) /* as in order.h */
+#define PATIENCE_MIN 16u
 
 static int check_worlds(const struct recover_params *p, struct err *err)
 {
@@ -90,11 +91,13 @@ static void take_worlds(struct problem *problem, const struct recover_params *p)
 }
 
 /* Samples seen, without repeats (a second open, a padded epoch): `seen` keeps first times. When
- * much of the dataset was seen, that a sample is among them says little: only the first are taken.
+ * much of the dataset was seen, that a sample is among them says little: only the first are taken. More
+ * of them where a worker may be late that has the first positions.
  */
 static int take_seen(struct problem *problem, const struct recover_params *p, uint64_t needed)
 {
-	uint64_t most = MIN(MAX(p->n / 8, 2 * needed), RECOVER_SEEN_MAX);
+	uint64_t share = problem->patience ? p->n / 4 : p->n / 8;
+	uint64_t most = MIN(MAX(share, 2 * needed), RECOVER_SEEN_MAX);
 	uint32_t size = 16, n = (uint32_t)MIN(p->n_seen, RECOVER_SEEN_MAX);
 
 	while (size < 4 * n)
@@ -153,7 +156,39 @@ static uint32_t window_of(const struct problem *problem)
 	return (uint32_t)MAX(MIN(window, PLACES_MAX / world), 1);
 }
 
-int problem_new(const struct recover_params *p, struct problem **ret, struct err *err)
+uint32_t problem_ranks(const struct problem *problem)
+{
+	return problem->rank == RECOVER_UNKNOWN ? problem->world[problem->n_worlds - 1]
+						: problem->n_worlds;
+}
+
+/* What the sieve may test for so many seeds: positions of a rank, and of all ranks together. A search is to
+ * take twice as long at most, or hundredths of a second. */
+static const struct patience {
+	uint64_t seeds;
+	uint32_t positions, tests;
+} patiences[] = {
+	{ 4096, 64, 4096 },
+	{ 1u << 17, 64, 1024 },
+	{ 2u << 20, 64, SIEVE_NEAR - 1 },
+	{ 8u << 20, 32, SIEVE_NEAR - 1 },
+};
+
+/* And no more of the permutation than where a swap is seldom in the way. A reader without workers begins at
+ * the beginning. */
+static uint32_t patience_of(const struct problem *problem, uint64_t seeds)
+{
+	for (size_t i = 0; i < ARRAY_LEN(patiences) && problem->workers != 0; i++) {
+		uint32_t tests = MIN(patiences[i].tests, problem->n / 4);
+		uint32_t positions = MIN(tests / problem_ranks(problem), patiences[i].positions);
+
+		if (seeds <= patiences[i].seeds)
+			return positions < PATIENCE_MIN ? 0 : positions;
+	}
+	return 0;
+}
+
+int problem_new(const struct recover_params *p, uint64_t seeds, struct problem **ret, struct err *err)
 {
 	struct problem *problem;
 	uint64_t needed;
@@ -170,6 +205,7 @@ int problem_new(const struct recover_params *p, struct problem **ret, struct err
 	problem->batch = p->batch;
 	problem->workers = p->workers;
 	take_worlds(problem, p);
+	problem->patience = patience_of(problem, seeds);
 	needed = recover_needed(p);
 	rc = take_seen(problem, p, needed);
 	if (rc < 0) {

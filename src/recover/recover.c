@@ -67,6 +67,15 @@ static bool has_streams(const struct recover_params *p)
 	return p->n_worlds == 0 || (p->n_worlds == 1 && p->worlds[0] == 1);
 }
 
+static uint64_t count_words(const struct recover_stream *streams, size_t n)
+{
+	uint64_t words = 0;
+
+	for (size_t i = 0; i < n; i++)
+		words += streams[i].count;
+	return words;
+}
+
 static int search_streams(struct search search, const struct recover_stream *streams, size_t n,
 			  struct recover_found *ret, struct err *err)
 {
@@ -75,9 +84,13 @@ static int search_streams(struct search search, const struct recover_stream *str
 	search.streams = streams;
 	search.n_streams = n;
 	search.hypotheses = FULL_BITS;
-	for (size_t i = 0; i < n; i++)
-		search.total += streams[i].count;
+	search.total = count_words(streams, n);
 	return n > 0 && has_streams(search.params) ? search_run(&search, ret, &at, err) : 0;
+}
+
+static int search_given(struct search search, struct recover_found *ret, struct err *err)
+{
+	return search_streams(search, search.params->streams, search.params->n_streams, ret, err);
 }
 
 static int search_likely(struct search search, struct recover_found *ret, struct err *err)
@@ -106,29 +119,43 @@ static int search_all(struct search search, struct recover_found *ret, struct er
 	return search_run(&search, ret, &at, err);
 }
 
-int recover_search(const struct recover_params *params, struct recover_found *ret, struct err *err)
+typedef int phase_fn(struct search search, struct recover_found *ret, struct err *err);
+
+/* One phase, with a sieve for so many seeds. */
+static int run(const struct recover_params *params, phase_fn *phase, uint64_t seeds, struct recover_found *ret,
+	       struct err *err)
 {
 	struct search search = { .params = params, .isa = recover_isa_best() };
 	struct problem *problem;
 	struct sieve *sieve = NULL;
-	int rc = problem_new(params, &problem, err);
+	int rc = problem_new(params, seeds, &problem, err);
 
-	*ret = (struct recover_found){ 0 };
 	if (rc < 0)
 		return rc;
 	rc = sieve_new(problem, &sieve, err);
 	search.problem = problem;
 	search.sieve = sieve;
-	if (rc == 0 && params->effort == RECOVER_STREAMS)
-		rc = search_streams(search, params->streams, params->n_streams, ret, err);
-	if (rc == 0 && (params->effort == RECOVER_FULL || params->effort == RECOVER_QUICK))
-		rc = search_cheap(search, ret, err);
-	if (rc == 0 && params->effort == RECOVER_FULL)
-		rc = search_likely(search, ret, err);
-	if (rc == 0 && (params->effort == RECOVER_FULL || params->effort == RECOVER_RANGE))
-		rc = search_all(search, ret, err);
+	if (rc == 0)
+		rc = phase(search, ret, err);
 	sieve_free(sieve);
 	problem_free(problem);
+	return rc;
+}
+
+int recover_search(const struct recover_params *params, struct recover_found *ret, struct err *err)
+{
+	uint64_t range = (uint64_t)params->last_seed - params->first_seed + 1;
+	int rc = 0;
+
+	*ret = (struct recover_found){ 0 };
+	if (params->effort == RECOVER_STREAMS)
+		rc = run(params, search_given, count_words(params->streams, params->n_streams), ret, err);
+	if (params->effort == RECOVER_FULL || params->effort == RECOVER_QUICK)
+		rc = run(params, search_cheap, chain_count(params), ret, err);
+	if (rc == 0 && params->effort == RECOVER_FULL)
+		rc = run(params, search_likely, UINT64_MAX, ret, err);
+	if (rc == 0 && (params->effort == RECOVER_FULL || params->effort == RECOVER_RANGE))
+		rc = run(params, search_all, range, ret, err);
 	if (rc == 0)
 		return err_set(err, -ENOENT,
 			       "no seed%s fits: these are not the first samples of an epoch of "
@@ -174,7 +201,7 @@ int recover_isa_run(const struct recover_isa *isa, const struct recover_params *
 	uint32_t seed[4096], left[4096];
 	struct problem *problem;
 	struct sieve *sieve = NULL;
-	int rc = problem_new(params, &problem, err);
+	int rc = problem_new(params, count, &problem, err);
 
 	*ret_left = 0;
 	if (rc < 0)

@@ -52,11 +52,17 @@ struct problem {
 	uint32_t world[RECOVER_WORLDS_MAX], n_worlds; /* ascending */
 	uint32_t rank, batch, workers;                /* RECOVER_UNKNOWN */
 	uint32_t window; /* positions of a rank that are looked at */
+	/* Of the first so many positions of a rank any may have been opened first, as workers begin
+	 * late; 0: too many seeds are tried to ask that, so the very first ones must be there. */
+	uint32_t patience;
 	double choices;  /* log2 of the number of (world, rank) */
 };
 
-int problem_new(const struct recover_params *params, struct problem **ret,
+/* seeds: how many will be tried at most. Errors as of recover_search. */
+int problem_new(const struct recover_params *params, uint64_t seeds, struct problem **ret,
 		struct err *err) MUST_USE;
+/* Ranks that are asked about together: of the largest world, or of each the one that is known. */
+uint32_t problem_ranks(const struct problem *problem);
 void problem_free(struct problem *problem);
 /* When the sample was seen, or SAMPLE_NONE. */
 uint32_t problem_find(const struct problem *problem, uint32_t sample);

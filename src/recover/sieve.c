@@ -3,7 +3,11 @@
  * that was seen? Position 0 of a rank is the first read of its worker 0, position 1 the second
  * (or another worker's first), so with any number of workers the first few positions are among the
  * first reads. A seed passes with `threshold` of them: some may be missing, because an open was not
- * seen or worker 0 was late.
+ * seen.
+ *
+ * A worker may be late: on a busy node it begins dozens of opens after the others, and if it is worker 0
+ * none of the first positions is there. So where few seeds are tried the sieve is patient: it looks at up to
+ * 64 positions, and asks for a few more of them than chance has.
  *
  * The fewest tests are chosen that let through one wrong seed in two thousand, since the judge
  * costs about a hundred times what the sieve does. Membership is a bitmap by hash; that it lies
@@ -20,6 +24,8 @@
 #define SEEN_MAX 512 /* more fill the table without saying more about the first positions */
 #define SEEN_MIN 32
 #define SEEN_IN_ORDER 16
+#define SEEN_PATIENT 1024
+#define PATIENT_AIM 1e-3 /* where few seeds are tried the judge may have more of them */
 
 /* Positions per rank, and how many must be hits. */
 static const struct shape {
@@ -88,7 +94,8 @@ static double fill_table(const struct problem *problem, uint32_t most, struct si
 	uint32_t n_seen = MIN(problem->n_seen, most), set = 0;
 	bool is_small = problem->n <= 1u << SIEVE_BITS;
 
-	n_seen = MIN(n_seen, MAX(problem->n / 16, 8));
+	if (!problem->patience)
+		n_seen = MIN(n_seen, MAX(problem->n / 16, 8));
 	if (problem->workers == 0)
 		n_seen = MIN(n_seen, SEEN_IN_ORDER);
 	memset(s->table, 0, sizeof(s->table));
@@ -127,26 +134,58 @@ static void choose_tests(const struct problem *problem, double p, struct sieve *
 	}
 }
 
-int sieve_new(const struct problem *problem, struct sieve **ret, struct err *err)
+/* The fewest hits that one seed in a thousand has by chance. */
+static uint32_t patient_threshold(uint32_t n_tests, double p)
 {
-	struct sieve *s = calloc(1, sizeof(*s));
-	uint64_t ranks = problem->rank == RECOVER_UNKNOWN ? problem->world[problem->n_worlds - 1]
-							  : problem->n_worlds;
+	uint32_t threshold = 2;
 
-	*ret = NULL;
-	if (s)
-		s->tests =
-			calloc(ranks * shapes[ARRAY_LEN(shapes) - 1].positions, sizeof(*s->tests));
-	if (!s || !s->tests) {
-		sieve_free(s);
-		return err_set(err, -ENOMEM, "out of memory");
+	while (threshold < n_tests && tail(n_tests, threshold, p) > PATIENT_AIM)
+		threshold++;
+	return threshold;
+}
+
+/* False: the right seed might not get through, unless the first positions of its rank are all there. */
+static bool be_patient(const struct problem *problem, struct sieve *s)
+{
+	for (uint32_t most = SEEN_PATIENT; problem->patience && most >= SEEN_MIN; most /= 2) {
+		double p = fill_table(problem, most, s), enough;
+
+		s->n_tests = fill_tests(problem, problem->patience, s->tests);
+		s->threshold = patient_threshold(s->n_tests, p);
+		s->pass = tail(s->n_tests, s->threshold, p);
+		/* Half of them, and what chance adds. */
+		enough = problem->patience / 2.0 + p * (s->n_tests - problem->patience);
+		if (s->threshold <= enough)
+			return true;
 	}
-	/* With many ranks to ask, hits by chance are many: then only the first samples count. */
+	return false;
+}
+
+/* With many ranks to ask, hits by chance are many: then only the first samples count. */
+static void be_strict(const struct problem *problem, struct sieve *s)
+{
+	s->n_tests = 0;
 	for (uint32_t most = SEEN_MAX; most >= SEEN_MIN; most /= 2) {
 		choose_tests(problem, fill_table(problem, most, s), s);
 		if (s->pass <= PASS_AIM)
 			break;
 	}
+}
+
+int sieve_new(const struct problem *problem, struct sieve **ret, struct err *err)
+{
+	struct sieve *s = calloc(1, sizeof(*s));
+	uint64_t positions = MAX(shapes[ARRAY_LEN(shapes) - 1].positions, problem->patience);
+
+	*ret = NULL;
+	if (s)
+		s->tests = calloc(problem_ranks(problem) * positions, sizeof(*s->tests));
+	if (!s || !s->tests) {
+		sieve_free(s);
+		return err_set(err, -ENOMEM, "out of memory");
+	}
+	if (!be_patient(problem, s))
+		be_strict(problem, s);
 	if (s->n_tests == 0) {
 		sieve_free(s);
 		return err_set(err, -EINVAL, "the rank reads nothing of %" PRIu32 " samples",

@@ -12,6 +12,7 @@
 #include "clairfs/hint.h"
 #include "fake_cache.h"
 #include "fs_kit.h"
+#include "src/fs/hint_check.h"
 
 struct teller {
 	struct mutex mu;
@@ -161,6 +162,28 @@ static void test_ioctl_announces_once_with_status_and_line(void)
 	says(&k, "announce", k.mountpoint, "good:b=2", "0 in force: good:b=2");
 	CHECK_U64(told(), 5);
 	finish(&k);
+}
+
+/* As clients of version 1 send them: there the text goes on where the name is since. */
+static void test_texts_of_version_1_are_longer(void)
+{
+	struct { /* as it was */
+		uint32_t version;
+		int32_t status;
+		char text[4088];
+	} old = { .version = CLAIRFS_HINT_VERSION_NAMELESS };
+	struct clairfs_hint hint;
+
+	CHECK_U64(sizeof(old), sizeof(hint));
+	for (size_t length = CLAIRFS_HINT_TEXT - 1; length < sizeof(old.text); length += 16) {
+		memset(old.text, 0, sizeof(old.text));
+		memset(old.text, 'a', length);
+		CHECK_INT(hint_check(&old, sizeof(old), sizeof(old), &hint), 0);
+		CHECK_STR(hint_text(&hint), old.text);
+		CHECK_STR(hint_job(&hint), "");
+	}
+	memset(old.text, 'a', sizeof(old.text));
+	CHECK_INT(hint_check(&old, sizeof(old), sizeof(old), &hint), -EPROTO);
 }
 
 static void test_other_versions_and_texts_without_end_are_refused(void)
@@ -371,6 +394,7 @@ static void test_mount_that_takes_no_steps_says_so(void)
 static const struct check_test tests[] = {
 	{ "ioctl_announces_once_with_status_and_line",
 	  test_ioctl_announces_once_with_status_and_line },
+	{ "texts_of_version_1_are_longer", test_texts_of_version_1_are_longer },
 	{ "other_versions_and_texts_without_end_are_refused",
 	  test_other_versions_and_texts_without_end_are_refused },
 	{ "lookup_announces_once_and_gives_the_answer",

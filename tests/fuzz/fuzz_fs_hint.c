@@ -11,10 +11,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void check_hint(const struct clairfs_hint *hint)
 {
-	assert(memchr(hint->text, 0, sizeof(hint->text)));
-	assert(memchr(hint->job, 0, sizeof(hint->job)));
-	assert(hint->version == CLAIRFS_HINT_VERSION ||
-	       (hint->version == CLAIRFS_HINT_VERSION_NAMELESS && !hint->job[0]));
+	bool is_nameless = hint->version == CLAIRFS_HINT_VERSION_NAMELESS;
+	size_t most = sizeof(hint->text) + (is_nameless ? sizeof(hint->job) : 0);
+
+	assert(is_nameless || hint->version == CLAIRFS_HINT_VERSION);
+	assert(memchr(hint_text(hint), 0, most));
+	assert(is_nameless || memchr(hint->job, 0, sizeof(hint->job)));
+	assert(strlen(hint_job(hint)) <= (is_nameless ? 0 : sizeof(hint->job)));
 }
 
 static void check_list(const struct clairfs_list *list)

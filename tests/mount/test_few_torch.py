@@ -15,34 +15,13 @@ PYTHON = os.environ.get("CLAIRFS_TORCH_PYTHON")
 N, EPOCHS = 24, 3
 
 JOB = r"""
-import json, sys, time, torch
-from torch.utils.data import DataLoader, Dataset
+import sys, torch
+from torch.utils.data import DataLoader
 from torch.utils.data.distributed import DistributedSampler
+from untold_job import Files, compute
 point, source, case, n, epochs = *sys.argv[1:4], *map(int, sys.argv[4:6])
 
-class Shards(Dataset):
-    def __len__(self):
-        return n
-    def __getitem__(self, i):
-        both = []
-        for root in (point, source):
-            with open(f"{root}/shard-{i:03d}.tar", "rb") as f:
-                both.append(f.read())
-        assert both[0] == both[1], i
-        return i
-
-def compute(what, is_done):
-    end = time.monotonic() + 120
-    while True:
-        with open(f"{point}/.clairfs/stats.json", "rb") as f:
-            order = json.load(f)["order"]
-        if is_done(order, order["search"]):
-            return
-        if time.monotonic() > end:
-            sys.exit(f"{what}: {order}")
-        time.sleep(0.01)
-
-shards = Shards()
+shards = Files(n, "shard-{:03d}.tar", point, source)
 torch.manual_seed(42)
 sampler = DistributedSampler(shards, 1, 0, seed=7) if case == "distributed" else None
 loader = DataLoader(shards, batch_size=1, num_workers=2 if case == "manual" else 0, sampler=sampler, shuffle=sampler is None)
@@ -53,8 +32,8 @@ for epoch in range(epochs):
     for batch in loader:
         read += len(batch)
     if epoch == 0:
-        compute("the order is found", lambda order, search: search["orders_found"] > 0 and not search["is_searching"])
-        compute("the next epoch is fetched", lambda order, search: order["epoch"]["lead"] >= 4)
+        compute(point, "the order is found", lambda order, search: search["orders_found"] > 0 and not search["is_searching"])
+        compute(point, "the next epoch is fetched", lambda order, search: order["epoch"]["lead"] >= 4)
 print(read)
 """
 

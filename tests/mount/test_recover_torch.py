@@ -19,40 +19,19 @@ PYTHON = os.environ.get("CLAIRFS_TORCH_PYTHON")
 N, EPOCHS = 2000, 4
 
 JOB = r"""
-import json, sys, time, torch
+import sys, torch
 from torch import nn
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 from torch.utils.data.distributed import DistributedSampler
+from untold_job import Files, compute
 point, source, case, n, epochs = *sys.argv[1:4], *map(int, sys.argv[4:6])
 taught = 2 if case == "validated" else 1  # epochs until the next one is known
-
-class Files(Dataset):
-    def __len__(self):
-        return n
-    def __getitem__(self, i):
-        both = []
-        for root in (point, source):
-            with open(f"{root}/s{i:05d}.bin", "rb") as f:
-                both.append(f.read())
-        assert both[0] == both[1], i
-        return i
-
-def compute(what, is_done):
-    end = time.monotonic() + 120
-    while True:
-        with open(f"{point}/.clairfs/stats.json", "rb") as f:
-            order = json.load(f)["order"]
-        if is_done(order, order["search"]):
-            return
-        if time.monotonic() > end:
-            sys.exit(f"{what}: {order}")
-        time.sleep(0.01)
 
 def model(case):
     if case.startswith("model"):
         nn.Sequential(nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 10))
 
-files = Files()
+files = Files(n, "s{:05d}.bin", point, source)
 torch.manual_seed(42)
 model(case)
 workers = 0 if case == "model, no workers" else 4
@@ -63,11 +42,11 @@ for epoch in range(epochs):
     if sampler:
         sampler.set_epoch(epoch)
     if epoch == taught:
-        compute("the next epoch is fetched", lambda order, search: order["epoch"]["lead"] >= 0.9 * len(loader) * loader.batch_size)
+        compute(point, "the next epoch is fetched", lambda order, search: order["epoch"]["lead"] >= 0.9 * len(loader) * loader.batch_size)
     for i, batch in enumerate(loader):
         read += len(batch)
         if i == len(loader) // 2 and epoch < taught:
-            compute(f"epoch {epoch}: its order is found", lambda order, search:
+            compute(point, f"epoch {epoch}: its order is found", lambda order, search:
                     search["orders_found"] > epoch and not search["is_searching"])
     if case == "validated":
         torch.rand(2)

@@ -3,7 +3,10 @@
  * is meant. Without a mount of ours. */
 #include <errno.h>
 #include <string.h>
+#include <stdarg.h>
+#include <stdlib.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "check.h"
 #include "src/client/client_priv.h"
@@ -120,7 +123,106 @@ static void what_is_no_mount_of_ours_is_left_alone(void)
 	CHECK_CONTAINS(err.msg, "nothing is mounted there");
 }
 
+/* A mount that speaks version 1: of a hint, and of lists without names. */
+int __wrap_ioctl(int fd, unsigned long request, ...);
+int __wrap_ioctl(int fd, unsigned long request, ...)
+{
+	struct clairfs_hint *hint;
+	struct clairfs_list *list;
+	va_list args;
+
+	CHECK(fd >= 0);
+	va_start(args, request);
+	hint = va_arg(args, struct clairfs_hint *);
+	va_end(args);
+	list = (struct clairfs_list *)hint;
+	if (request == CLAIRFS_IOC_ANNOUNCE ? hint->version != CLAIRFS_HINT_VERSION_NAMELESS
+					    : list->flags & CLAIRFS_LIST_NAMED) {
+		errno = EPROTO;
+		return -1;
+	}
+	if (request == CLAIRFS_IOC_LIST)
+		snprintf(list->text, sizeof(list->text), "list of %u", list->count);
+	return 0;
+}
+
+static void put_file(const char *path, const char *text)
+{
+	FILE *f = fopen(path, "w");
+
+	CHECK(f && fputs(text, f) >= 0 && fclose(f) == 0);
+}
+
+static void an_older_mount_is_told_without_a_name(void)
+{
+	const char *dir = check_tmpdir();
+	struct err err = { 0 };
+	char path[512], *line = NULL;
+
+	snprintf(path, sizeof(path), "%s/.clairfs", dir);
+	CHECK_INT(mkdir(path, 0700), 0);
+	snprintf(path, sizeof(path), "%s/.clairfs/control", dir);
+	put_file(path, "");
+	CHECK_INT(mounts_announce(dir, "torch-randperm:seed=3", &line, &err), 0);
+	CHECK_STR(line, "torch-randperm:seed=3");
+	free(line);
+	CHECK_INT(chdir(dir), 0);
+	put_file("numbers.txt", "1\n2\n3\n");
+	CHECK_INT(mounts_announce(dir, "list:path=numbers.txt", &line, &err), 0);
+	CHECK_STR(line, "list of 6"); /* bytes */
+	free(line);
+}
+
+static void set(const char *rank, const char *world, const char *local, const char *locals)
+{
+	const char *const value[] = { rank, world, local, locals };
+	static const char *const name[] = { "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE" };
+
+	for (size_t i = 0; i < ARRAY_LEN(name); i++)
+		CHECK_INT(value[i] ? setenv(name[i], value[i], 1) : unsetenv(name[i]), 0);
+}
+
+static void check_name(const char *spec, const char *want)
+{
+	char name[CLAIRFS_HINT_JOB];
+
+	client_job_name(spec, name);
+	CHECK_STR(name, want);
+}
+
+static void a_rank_that_tells_for_itself_has_a_name_of_its_own(void)
+{
+	char all[CLAIRFS_HINT_JOB];
+
+	CHECK_INT(setenv("SLURM_JOB_ID", "4711", 1), 0);
+	CHECK_INT(setenv("SLURM_STEP_ID", "0", 1), 0);
+	set("3", "8", NULL, NULL);
+	check_name("torch-distributed:seed=1:world=8:rank=3", "4711.0-rank3");
+	check_name("torch-distributed:seed=1:world=8:rank=12", "4711.0-rank12");
+	check_name("list:path=x", "4711.0-rank3");
+	check_name("none", "4711.0-rank3");
+	check_name("torch-distributed:seed=1:world=8:ranks=0-3", "4711.0"); /* for its node */
+	set("3", "8", "1", "2");
+	check_name("torch-distributed:seed=1:world=8:rank=3", "4711.0-rank3");
+	check_name("list:path=x", "4711.0"); /* one speaks for the node */
+	set("3", "8", "0", "1"); /* the only one of its node */
+	check_name("torch-distributed:seed=1:world=8:rank=3", "4711.0");
+	set("0", "1", NULL, NULL);
+	check_name("torch-distributed:rank=0", "4711.0");
+	set(NULL, NULL, NULL, NULL);
+	check_name("torch-distributed:seed=1:world=8:rank=3", "4711.0");
+	set("1", "2", NULL, NULL);
+	memset(all, 'x', sizeof(all) - 1);
+	all[sizeof(all) - 1] = '\0';
+	CHECK_INT(setenv("SLURM_JOB_ID", all, 1), 0);
+	memcpy(all + strlen(all) - 6, "-rank1", 6); /* it never loses that */
+	check_name("none", all);
+}
+
 static const struct check_test tests[] = {
+	{ "an_older_mount_is_told_without_a_name", an_older_mount_is_told_without_a_name },
+	{ "a_rank_that_tells_for_itself_has_a_name_of_its_own",
+	  a_rank_that_tells_for_itself_has_a_name_of_its_own },
 	{ "a_line_says_what_is_mounted_where_and_for_whom",
 	  a_line_says_what_is_mounted_where_and_for_whom },
 	{ "what_is_no_line_names_no_mount", what_is_no_line_names_no_mount },

@@ -75,6 +75,33 @@ static void two_epochs_tell_more(void)
 	check_spec(&k, "torch-randperm:seed=3456789013:epochs=1");
 }
 
+/* Few samples are found by several passes at once, which say how the seed goes on. */
+static void passes_looked_at_together(void)
+{
+	static const struct {
+		enum recover_next next;
+		uint32_t word; /* 0: a plain seed */
+		const char *want;
+	} found[] = {
+		{ RECOVER_NEXT_ONE, 0, "torch-distributed:seed=3456789012" },
+		{ RECOVER_NEXT_SAME, 0, "torch-randperm:seed=3456789012" },
+		{ RECOVER_NEXT_UNKNOWN, 0, "torch-randperm:seed=3456789012:epochs=1" },
+		{ RECOVER_NEXT_FOUR, 11, "torch-loader:seed=42:start_epoch=2" },
+		{ RECOVER_NEXT_TWO, 11, "torch-loader:seed=42:persistent=1:start_epoch=4" },
+		{ RECOVER_NEXT_TWO, 5, "torch-loader:seed=42:persistent=1:start_epoch=1" },
+		{ RECOVER_NEXT_UNKNOWN, 5, "torch-loader:seed=42:before=2" },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(found); i++) {
+		struct infer_answer a = found[i].word ? chain(42, found[i].word) : plain(3456789012, false);
+		struct known k = { 0 };
+
+		a.next = found[i].next;
+		known_found(&k, &a, 3, 24);
+		check_spec(&k, found[i].want);
+	}
+}
+
 static void words_of_a_manual_seed(void)
 {
 	struct infer_answer a = chain(42, 3), b = chain(42, 5), c = chain(42, 27);
@@ -457,6 +484,7 @@ static const struct check_test tests[] = {
 	{ "an_order_that_is_lost_explains_nothing", an_order_that_is_lost_explains_nothing },
 	{ "one_epoch_is_all_that_is_known", one_epoch_is_all_that_is_known },
 	{ "two_epochs_tell_more", two_epochs_tell_more },
+	{ "passes_looked_at_together", passes_looked_at_together },
 	{ "words_of_a_manual_seed", words_of_a_manual_seed },
 	{ "other_draws_between_epochs", other_draws_between_epochs },
 	{ "each_part_draws_for_itself", each_part_draws_for_itself },

@@ -229,6 +229,60 @@ static void no_more_than_eight(void)
 	bed_free(&b);
 }
 
+static void fill(struct bed *b, const uint32_t uid[PLAN_JOBS])
+{
+	char text[64];
+
+	bed_new(b);
+	for (int i = 0; i < PLAN_JOBS; i++) {
+		struct announcer by = b->who[i % WHOS];
+
+		by.uid = uid[i];
+		snprintf(text, sizeof(text), "torch-randperm:seed=%d:job=j%d", i, i);
+		CHECK_INT(tell_as(b, &by, text), 0);
+		read_samples(b, (uint32_t)i, 1);
+		b->fake.job[i].read_ns += (uint64_t)i * NS_PER_S; /* the first ones are the quietest */
+	}
+	b->fake.now_ns += 20 * NS_PER_S;
+}
+
+/* All there is room for: one of the teller's own goes, however quiet another user's is. */
+static void one_of_the_same_user_gives_way(void)
+{
+	static const uint32_t uid[PLAN_JOBS] = { 7, 7, 0, 7, UID, 7, UID, 7 };
+	struct bed b;
+
+	fill(&b, uid);
+	CHECK_INT(tell(&b, 0, "torch-randperm:seed=9:job=j9"), 0);
+	CHECK_INT((int)b.o->jobs.n, PLAN_JOBS);
+	CHECK_STR(b.o->jobs.job[4].by.name, "j9");
+	CHECK_STR(b.o->jobs.job[0].by.name, "j0");
+	CHECK_INT(tell(&b, 0, "torch-randperm:seed=10:job=j10"), 0); /* j9 is newer */
+	CHECK_STR(b.o->jobs.job[6].by.name, "j10");
+	bed_free(&b);
+}
+
+static void no_other_users_job_gives_way(void)
+{
+	static const uint32_t uid[PLAN_JOBS] = { 7, 8, 7, 8, 7, 8, 7, 8 };
+	struct announcer root;
+	struct bed b;
+
+	fill(&b, uid);
+	root = b.who[0];
+	root.uid = 0;
+	CHECK_INT(tell(&b, 0, ONE), -ENOSPC);
+	CHECK_INT(tell_as(&b, &root, ONE), -ENOSPC);
+	CHECK_INT((int)b.o->jobs.n, PLAN_JOBS);
+	b.fake.job[3].plan.state = b.fake.job[5].plan.state = PLAN_LOST; /* they have no use of theirs */
+	CHECK_INT(tell(&b, 0, ONE), 0);
+	CHECK_STR(b.o->jobs.job[3].text, ONE);
+	CHECK_STR(b.o->jobs.job[5].by.name, "j5");
+	CHECK_INT(tell(&b, 0, THREE), 0); /* the next one of the same job */
+	CHECK_STR(b.o->jobs.job[3].text, THREE);
+	bed_free(&b);
+}
+
 /* Beside a job that has told its order another process reads something else: it gets a finder, what that
  * finds is one more job, and with the process both go. */
 static void who_reads_something_else_gets_a_finder_while_it_is_there(void)
@@ -296,6 +350,8 @@ static const struct check_test tests[] = {
 	  order_of_an_option_is_that_of_who_tells_next },
 	{ "taken_back_by_whoever_told_it_or_by_name", taken_back_by_whoever_told_it_or_by_name },
 	{ "no_more_than_eight", no_more_than_eight },
+	{ "one_of_the_same_user_gives_way", one_of_the_same_user_gives_way },
+	{ "no_other_users_job_gives_way", no_other_users_job_gives_way },
 	{ "who_reads_something_else_gets_a_finder_while_it_is_there",
 	  who_reads_something_else_gets_a_finder_while_it_is_there },
 	{ "finder_goes_with_its_reader", finder_goes_with_its_reader },

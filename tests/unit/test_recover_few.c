@@ -157,10 +157,11 @@ static void several_passes_tell_what_one_cannot(void)
 		const char *spec;
 		uint32_t n;
 		bool is_chain;
-	} jobs[] = { { "torch-distributed:seed=7", 8, false },
-		     { "torch-distributed:seed=7", 12, false },
-		     { "torch-loader:seed=7", 10, true },
-		     { "torch-loader:seed=7:persistent=1", 12, true } };
+		enum recover_next next;
+	} jobs[] = { { "torch-distributed:seed=7", 8, false, RECOVER_NEXT_ONE },
+		     { "torch-distributed:seed=7", 12, false, RECOVER_NEXT_ONE },
+		     { "torch-loader:seed=7", 10, true, RECOVER_NEXT_FOUR },
+		     { "torch-loader:seed=7:persistent=1", 12, true, RECOVER_NEXT_TWO } };
 
 	for (size_t i = 0; i < ARRAY_LEN(jobs); i++) {
 		uint32_t perm[4][MOST], n;
@@ -177,6 +178,7 @@ static void several_passes_tell_what_one_cannot(void)
 		p = params_of(jobs[i].n, perm[3], n, 1024);
 		CHECK_INT(recover_few(&p, pass, 3, &found), 0);
 		CHECK_INT(found.is_chain, jobs[i].is_chain);
+		CHECK_INT(found.next, jobs[i].next);
 		if (jobs[i].is_chain)
 			CHECK_U64(found.manual_seed, 7);
 		else
@@ -221,6 +223,40 @@ static void a_rank_is_told(void)
 	CHECK_U64(found.seed, 4);
 	CHECK_U64(found.world, 2);
 	CHECK_U64(found.rank[0], 1);
+}
+
+/* 25 shards for 4 ranks: each reads 7, so the last three read one of the first ones as well. One reads these
+ * with two workers, and the end of its part is what both of them come to last. */
+static void a_padded_rank_is_told(void)
+{
+	uint64_t random = check_seed();
+
+	for (uint32_t i = 0; i < 6; i++) {
+		const struct job job = { 25, 1 + i % 2, 1, 0, 0 };
+		const uint32_t rank = 1 + i / 2;
+		uint32_t perm[MOST], seen[3][MOST], n;
+		struct recover_pass pass[3];
+		struct recover_found found;
+		struct recover_params p;
+		char text[64];
+
+		snprintf(text, sizeof(text), "torch-distributed:seed=3:world=4:rank=%u", rank);
+		for (uint32_t epoch = 0; epoch < 3; epoch++) {
+			permute(text, epoch, 25, perm, &n);
+			CHECK_U64(n, 7);
+			pass[epoch].seen = seen[epoch];
+			pass[epoch].n_seen = open_all(&job, perm, n, &random, seen[epoch]);
+		}
+		p = params_of(25, seen[2], n, 1024);
+		CHECK_INT(recover_few(&p, pass, 2, &found), 0);
+		CHECK_U64(found.seed, 5);
+		CHECK_U64(found.world, 4);
+		CHECK_U64(found.rank[0], rank);
+		CHECK_INT(found.next, RECOVER_NEXT_ONE);
+		printf("# rank %u, %u workers: %.1f bits beyond those needed\n", rank, job.workers,
+		       found.bits - found.bits_needed);
+		CHECK(found.bits - found.bits_needed > (job.workers == 1 ? 25 : 0));
+	}
 }
 
 /* Drawn from a generator that is none of those that are asked about. */
@@ -332,6 +368,7 @@ static const struct check_test tests[] = {
 	{ "one_order_again_and_again_is_none", one_order_again_and_again_is_none },
 	{ "several_passes_tell_what_one_cannot", several_passes_tell_what_one_cannot },
 	{ "a_rank_is_told", a_rank_is_told },
+	{ "a_padded_rank_is_told", a_padded_rank_is_told },
 	{ "no_random_order_is_ever_found", no_random_order_is_ever_found },
 	{ "no_plain_order_is_found", no_plain_order_is_found },
 	{ "what_is_wrong_is_refused", what_is_wrong_is_refused },

@@ -65,7 +65,7 @@ static bool random_sieve(uint64_t *random, struct problem **problem, struct siev
 							   1u << check_rand_below(random, 9));
 	if (check_rand_below(random, 2))
 		params.rank = (uint32_t)check_rand_below(random, 2);
-	if (problem_new(&params, problem, &err) < 0)
+	if (problem_new(&params, UINT64_MAX, problem, &err) < 0)
 		return false;
 	if (sieve_new(*problem, sieve, &err) == 0)
 		return true;

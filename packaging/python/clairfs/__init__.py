@@ -41,7 +41,7 @@ __all__ = ["announce", "mountpoint_of", "send", "watch", "AnnounceError"]
 __version__ = "0.1.0"
 
 # include/clairfs/hint.h: struct clairfs_hint and clairfs_list, and their ioctls
-_VERSION = 2
+_VERSION, _VERSION_NAMELESS = 2, 1
 _HINT = struct.Struct("=Ii4024s64s")
 _POWERPC_LIKE = os.uname().machine.startswith(("ppc", "mips", "sparc", "alpha"))
 _DIRECTION = 6 << 29 if _POWERPC_LIKE else 3 << 30
@@ -84,7 +84,7 @@ def send(spec, mountpoint):
     hint = bytearray(_HINT.pack(_VERSION, 0, text, name))
     try:
         with open(os.path.join(mountpoint, ".clairfs", "control"), "rb") as f:
-            _ioctl(f, _ANNOUNCE, hint)
+            _tell(f, _ANNOUNCE, hint)
     except OSError as e:
         raise AnnounceError(f"{mountpoint}: {_why(e)}") from e
     _, status, answer, _ = _HINT.unpack(hint)
@@ -152,6 +152,22 @@ def _ioctl(f, number, data):
             return fcntl.ioctl(f, number, data)
         except InterruptedError:
             pass
+
+
+def _tell(f, number, data):
+    """An older mount knows no names, and is told without."""
+    try:
+        return _ioctl(f, number, data)
+    except OSError as e:
+        if e.errno != errno.EPROTO:
+            raise
+    if number == _ANNOUNCE:
+        struct.pack_into("=I", data, 0, _VERSION_NAMELESS)
+        struct.pack_into("64s", data, _HINT.size - 64, b"")
+    else:
+        flags, = struct.unpack_from("=I", data, 16)
+        struct.pack_into("=I", data, 16, flags & ~_NAMED)
+    return _ioctl(f, number, data)
 
 
 def _list_of(spec):
@@ -602,7 +618,7 @@ def _send_parts(parts, count, version, flags, keys, mountpoint):
                 is_last = after is None
                 data = bytearray(_LIST.pack(version, 0, token, _NAMED | (flags | _LAST if is_last else flags & _BYTES),
                                             count(part), keys.encode() if is_last else b"", name, part.ljust(4 * _PART, b"\0")))
-                _ioctl(f, _ANNOUNCE_LIST, data)
+                _tell(f, _ANNOUNCE_LIST, data)
                 _, status, token, _, _, answer, _, _ = _LIST.unpack(data)
                 line = answer.split(b"\0")[0].decode(errors="replace")
                 if status < 0:
