@@ -28,12 +28,13 @@ struct wait_params {
 	double control_share, switchback_share, crowded_share;
 	uint64_t ghost_bytes;
 	bool is_ghost_auto; /* the source is asked whether its client keeps pages */
+	bool is_cut; /* many samples are several units each: nothing is said of GPU wait then */
 };
 /* -EINVAL with a line that names the option. */
 int wait_parse(const struct wait_options *options, struct wait_params *ret, struct err *err) MUST_USE;
 
 struct wait;
-int wait_new(const struct wait_params *params, uint32_t n_samples, struct metrics *metrics,
+int wait_new(const struct wait_params *params, uint32_t n_units, struct metrics *metrics,
 	     struct wait **ret, struct err *err) MUST_USE;
 /* Asks the source, if it is to be asked; before wait_start. ds: borrowed, until wait_stop. */
 void wait_ask_source(struct wait *w, const struct dataset *ds);

@@ -3,6 +3,7 @@
  * What becomes of them while it runs is pressure.c's. */
 #include "clairfs/base/log.h"
 #include "clairfs/base/text.h"
+#include "clairfs/dataset/units.h"
 #include "daemon_priv.h"
 
 void budget_derive(const struct mount_opts *opts, const struct dataset *ds,
@@ -12,7 +13,7 @@ void budget_derive(const struct mount_opts *opts, const struct dataset *ds,
 				      .stage = opts->stage,
 				      .inflight = opts->source_max_inflight,
 				      .inodes_ahead = opts->inodes_ahead,
-				      .n_samples = dataset_n_samples(ds),
+				      .n_units = dataset_n_units(ds),
 				      .n_entries = dataset_n_entries(ds),
 				      .sample_bytes = dataset_sample_bytes(ds),
 				      .index_bytes = dataset_memory_bytes(ds) };

@@ -208,7 +208,7 @@ static uint64_t of_memory(uint64_t limit, uint64_t own, const struct memlimit_wi
 static uint64_t of_reserved(uint64_t limit, uint64_t used, const struct memlimit_wish *wish,
 			    const struct memlimit_budget *b)
 {
-	uint64_t own = used + MALLOC_RESERVE + OWN_BYTES + wish->n_samples * SAMPLE_BYTES;
+	uint64_t own = used + MALLOC_RESERVE + OWN_BYTES + wish->n_units * SAMPLE_BYTES;
 	uint64_t threads = (b->inflight + OTHER_THREADS) * MIB;
 
 	return sub_or_0(limit, own + threads + b->inflight * REQUEST_BYTES) / 4 * 3;
@@ -249,19 +249,19 @@ static void derive_counts(const struct memlimits *l, const struct memlimit_wish 
 static void derive_arena(const struct memlimit_wish *wish, struct memlimit_budget *ret)
 {
 	uint64_t page = 4096, least = MIN(ret->ram, MAX(ret->ram / 2, RAM_LEAST));
-	uint64_t mean = wish->n_samples ? wish->sample_bytes / wish->n_samples + page / 2 : page;
+	uint64_t mean = wish->n_units ? wish->sample_bytes / wish->n_units + page / 2 : page;
 	uint64_t each = MAX(mean, page) + CACHE_HELD_BYTES, rest;
 
-	ret->tables = wish->index_bytes + wish->n_samples * TABLE_BYTES;
+	ret->tables = wish->index_bytes + wish->n_units * TABLE_BYTES;
 	rest = sub_or_0(ret->ram + ret->ram / 16, ret->tables);
-	rest -= MIN(wish->n_samples, rest / each) * CACHE_HELD_BYTES;
+	rest -= MIN(wish->n_units, rest / each) * CACHE_HELD_BYTES;
 	ret->arena = MAX(MIN(rest, ret->ram), least) / page * page;
 }
 
 void memlimit_derive(const struct memlimits *l, const struct memlimit_wish *wish,
 		     struct memlimit_budget *ret)
 {
-	uint64_t own = l->resident + OWN_BYTES + wish->n_samples * SAMPLE_BYTES, all;
+	uint64_t own = l->resident + OWN_BYTES + wish->n_units * SAMPLE_BYTES, all;
 	const struct source *least;
 	bool is_real;
 

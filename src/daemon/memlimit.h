@@ -32,7 +32,7 @@ uint64_t memlimit_peak(void);
 /* What was told (CONF_AUTO: nothing; stage 0: a quarter of ram), of a dataset. */
 struct memlimit_wish {
 	uint64_t ram, stage, inflight, inodes_ahead;
-	uint64_t n_samples, n_entries;
+	uint64_t n_units, n_entries;
 	uint64_t sample_bytes, index_bytes; /* of all samples; of the index in memory */
 };
 struct memlimit_budget {

@@ -11,6 +11,7 @@
 #include <sys/statvfs.h>
 
 #include "clairfs/base/log.h"
+#include "clairfs/dataset/units.h"
 #include "clairfs/tape.h"
 #include "daemon_priv.h"
 
@@ -218,8 +219,12 @@ static int make_tiers(struct wire *w, struct err *err)
 
 static int make_wait(struct wire *w, struct err *err)
 {
-	int rc = wait_new(&w->wait_params, dataset_n_samples(w->dataset), w->metrics, &w->wait,
-			  err);
+	uint32_t n_samples = dataset_n_samples(w->dataset), n_units = dataset_n_units(w->dataset);
+	int rc;
+
+	/* As order_is_cut, of all samples: what an order leaves out is not known yet. */
+	w->wait_params.is_cut = n_units - n_samples > n_samples / 64;
+	rc = wait_new(&w->wait_params, n_units, w->metrics, &w->wait, err);
 
 	if (rc == 0)
 		wire_watch_orders(w);

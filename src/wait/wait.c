@@ -93,10 +93,10 @@ static void make_sampling(struct wait *a, uint32_t n_samples)
 	a->sampling.ctx = a;
 }
 
-int wait_new(const struct wait_params *params, uint32_t n_samples, struct metrics *metrics,
+int wait_new(const struct wait_params *params, uint32_t n_units, struct metrics *metrics,
 	     struct wait **ret, struct err *err)
 {
-	struct stall_params sp = { .n_samples = n_samples,
+	struct stall_params sp = { .n_samples = n_units,
 				   .ghost_bytes = params->ghost_bytes,
 				   .switchback_share = params->switchback_share,
 				   .crowded_share = params->crowded_share,
@@ -110,7 +110,7 @@ int wait_new(const struct wait_params *params, uint32_t n_samples, struct metric
 	verdicts_init(&a->verdicts);
 	a->params = *params;
 	a->metrics = metrics;
-	make_sampling(a, n_samples);
+	make_sampling(a, n_units);
 	mutex_init(&a->mu);
 	cond_init(&a->cv);
 	a->ranks = calloc(STALL_RANKS_MAX, sizeof(*a->ranks));
@@ -169,7 +169,8 @@ void wait_steps(struct wait *a, const struct clairfs_step_record *steps, size_t 
 void wait_set_order(struct wait *a, const struct order_info *info, uint32_t generation)
 {
 	mutex_lock(&a->mu);
-	told_set_order(&a->told, info, generation, clock_now(clock_monotonic()));
+	told_set_order(&a->told, a->params.is_cut ? NULL : info, generation,
+		       clock_now(clock_monotonic()));
 	sampling_set_readers(&a->sampling, told_readers(info));
 	a->has_order = info && info->n_ranks > 0;
 	mutex_unlock(&a->mu);
@@ -243,7 +244,9 @@ void wait_look(struct wait *a, struct wait_view *ret)
 		memcpy(ret->rank, a->ranks, a->n_shown * sizeof(*ret->rank));
 	}
 	/* Told a moment ago, and not read yet. */
-	if (ret->node.why == STALL_NO_ORDER && a->has_order)
+	if (ret->node.why == STALL_NO_ORDER && a->has_order && a->params.is_cut)
+		ret->node.why = STALL_CUT;
+	else if (ret->node.why == STALL_NO_ORDER && a->has_order)
 		ret->node.why = STALL_NOTHING_READ;
 	mutex_unlock(&a->mu);
 }

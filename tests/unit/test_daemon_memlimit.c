@@ -174,7 +174,7 @@ static const struct memlimits large = { .machine = 64 * GIB,
 static const struct memlimit_wish nothing_told = { .ram = CONF_AUTO,
 						   .inflight = CONF_AUTO,
 						   .inodes_ahead = CONF_AUTO,
-						   .n_samples = 1000,
+						   .n_units = 1000,
 						   .n_entries = 1100 };
 
 static struct memlimit_budget derive(struct memlimits l, struct memlimit_wish wish)
@@ -205,19 +205,19 @@ static void small_samples_leave_room_for_their_tables(void)
 	struct memlimit_wish wish = { .ram = GIB,
 				      .inflight = 64,
 				      .inodes_ahead = 200000,
-				      .n_samples = 4000,
+				      .n_units = 4000,
 				      .n_entries = 4000,
 				      .sample_bytes = 4000ull * 112640,
 				      .index_bytes = 4000 * 70 };
 	struct memlimit_budget b = derive(large, wish);
 
 	CHECK_U64(b.arena, GIB); /* 110 KiB each: nothing is taken off */
-	wish.n_samples = wish.n_entries = 1281167;
-	wish.sample_bytes = wish.n_samples * 112640;
-	wish.index_bytes = wish.n_samples * 70;
+	wish.n_units = wish.n_entries = 1281167;
+	wish.sample_bytes = wish.n_units * 112640;
+	wish.index_bytes = wish.n_units * 70;
 	b = derive(large, wish);
 	CHECK(b.arena < GIB && b.arena + b.tables <= GIB + GIB / 16);
-	wish.sample_bytes = wish.n_samples * 1024;
+	wish.sample_bytes = wish.n_units * 1024;
 	b = derive(large, wish);
 	CHECK(b.tables > 128 * MIB && b.arena > GIB / 2);
 	CHECK(b.arena + b.tables + b.arena / 4608 * 512 <= GIB + GIB / 16);
@@ -256,7 +256,7 @@ static void need_of_a_mount_covers_its_budget(void)
 	struct memlimit_wish wish = { .ram = GIB,
 				      .inflight = 64,
 				      .inodes_ahead = 200000,
-				      .n_samples = 1281167,
+				      .n_units = 1281167,
 				      .n_entries = 1300000,
 				      .sample_bytes = 1281167ull * 112640,
 				      .index_bytes = 1281167 * 70 };
@@ -265,7 +265,7 @@ static void need_of_a_mount_covers_its_budget(void)
 
 	parts = b.ram + b.ram / 10 + b.stage + b.tables + 64 * MIB + 200000 * 1024;
 	CHECK(need >= parts && need <= parts + parts / 8);
-	wish.n_samples = wish.n_entries = 4000;
+	wish.n_units = wish.n_entries = 4000;
 	wish.index_bytes = 4000 * 70;
 	b = derive(large, wish);
 	CHECK(memlimit_need(&b, wish.n_entries) < need - 300 * MIB);
@@ -306,7 +306,7 @@ static void tables_of_large_datasets_come_first(void)
 
 	l.cgroup = GIB;
 	before = derive(l, wish).ram;
-	wish.n_samples = wish.n_entries = 1000000;
+	wish.n_units = wish.n_entries = 1000000;
 	CHECK(derive(l, wish).ram + 128 * 1000000ull / 2 < before);
 }
 

@@ -41,6 +41,7 @@ enum stall_why {
 	STALL_TOO_MANY_RANKS, /* of this node */
 	STALL_SETTLING,       /* one is over, and not all its reads are told yet */
 	STALL_CROWDED,        /* tasks waited for a CPU for too much of it */
+	STALL_CUT,            /* samples are several units each (wait_params.is_cut) */
 	STALL_WHYS
 };
 extern const char *const stall_why_words[STALL_WHYS]; /* for a person */
