@@ -195,6 +195,29 @@ static void change_unstage(struct cache *c, struct entry_id entry)
 	}
 }
 
+/* What a look at the file has found: now NULL, it is gone. */
+struct change {
+	const struct file_identity *old, *now;
+	bool is_same, is_renewed, is_narrower;
+};
+
+/* Copies of a file of which something is here or under way. */
+static void change_copies_locked(struct cache *c, struct shard *s, struct entry_state *es,
+				 const struct change *change, struct list *dead) REQUIRES(s->mu)
+{
+	es->version++;
+	drop_pieces_locked(c, s, es, change->is_same ? NULL : change->now, dead);
+	change_plan_locked(c, s, es);
+	if (change->is_renewed)
+		renew_locked(c, s, es);
+	else
+		change_kernel_locked(c, s, es, change->old, change->now);
+	if (change->is_narrower && c->stage && es->readers == 0) { /* else the last of them does */
+		es->inval_renewal = dataset_renewal(c->p.dataset, es->entry);
+		queue_inval_locked(c, es);
+	}
+}
+
 void change_file(struct cache *c, struct entry_id entry, const struct file_identity *known,
 		 const struct stat *st)
 {
@@ -229,17 +252,9 @@ void change_file(struct cache *c, struct entry_id entry, const struct file_ident
 	if (!st) /* nobody holds anything of it after this */
 		entry_untouch(c, entry);
 	if (es) {
-		es->version++;
-		drop_pieces_locked(c, s, es, st && !is_same ? &now : NULL, &dead);
-		change_plan_locked(c, s, es);
-		if (is_renewed)
-			renew_locked(c, s, es);
-		else
-			change_kernel_locked(c, s, es, &old, st ? &now : NULL);
-		if (is_narrower && c->stage && es->readers == 0) { /* else the last of them does */
-			es->inval_renewal = dataset_renewal(c->p.dataset, entry);
-			queue_inval_locked(c, es);
-		}
+		struct change change = { &old, st ? &now : NULL, is_same, is_renewed, is_narrower };
+
+		change_copies_locked(c, s, es, &change, &dead);
 		entry_put_locked(c, s, es);
 	}
 	if (st && now.size != old.size)

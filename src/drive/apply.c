@@ -10,6 +10,8 @@
 void drive_complete(struct drive *d, struct completion *take_done, enum plan_event_kind kind,
 		    int status)
 {
+	assert(kind == PLAN_EV_FETCHED || kind == PLAN_EV_STAGED || kind == PLAN_EV_PINNED ||
+	       kind == PLAN_EV_EPOCH);
 	take_done->event.kind = kind;
 	take_done->event.status = status;
 	news_answer(d->news, &take_done->answer);
@@ -17,6 +19,7 @@ void drive_complete(struct drive *d, struct completion *take_done, enum plan_eve
 
 static struct entry_id entry_of(const struct drive *d, struct unit_id unit)
 {
+	assert(unit.v < dataset_n_units(d->dataset));
 	return dataset_unit_entry(d->dataset, unit);
 }
 
@@ -28,6 +31,7 @@ static int hand_fetch(void *ctx, const struct plan_action *action)
 	struct drive *d = ctx;
 	int rc;
 
+	assert(action->kind == PLAN_ACT_FETCH);
 	if (!job)
 		return -ENOMEM;
 	job->completion.event = (struct plan_event){ .kind = PLAN_EV_FETCHED,
@@ -45,6 +49,7 @@ static void hand_drop(void *ctx, const struct plan_action *action)
 {
 	const struct drive *d = ctx;
 
+	assert(action->kind == PLAN_ACT_DROP);
 	cache_release(d->cache, action->unit, action->is_left);
 }
 
@@ -71,6 +76,7 @@ static int hand_pin(void *ctx, const struct plan_action *action)
 	struct pin_job *job = calloc(1, sizeof(*job));
 	struct drive *d = ctx;
 
+	assert(action->kind == PLAN_ACT_PIN && d->keeper); /* else nobody would take it */
 	if (!job)
 		return -ENOMEM;
 	job->completion.event.unit = action->unit;
@@ -83,6 +89,7 @@ static int hand_epoch(void *ctx, const struct plan_action *action, struct order_
 	struct epoch_job *job = calloc(1, sizeof(*job));
 	struct drive *d = ctx;
 
+	assert(action->kind == PLAN_ACT_EPOCH && take_order);
 	if (!job)
 		return -ENOMEM;
 	job->completion.event.epoch = action->epoch;

@@ -23,6 +23,7 @@ struct order_request *request_take(struct drive *d, bool is_last)
 void request_answer(struct drive *d, struct order_request *request, int status)
 {
 	mutex_lock(&d->ask_mu);
+	assert(!request->is_done && d->request != request);
 	request->status = status;
 	request->is_done = true;
 	cond_broadcast(&d->answer_cv);
@@ -38,6 +39,7 @@ static int planner_ask(struct drive *d, struct order_request *request)
 	mutex_lock(&d->order_mu);
 	mutex_lock(&d->ask_mu);
 	is_planning = d->is_planning;
+	assert(!d->request); /* one at a time: order_mu */
 	if (is_planning)
 		d->request = request;
 	mutex_unlock(&d->ask_mu);

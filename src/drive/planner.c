@@ -47,6 +47,7 @@ static void feed_item(struct drive *d, const struct news_item *item, uint64_t no
 				 .bytes = item->bytes,
 				 .latency_ns = item->latency_ns };
 
+	assert((size_t)item->kind < ARRAY_LEN(kinds));
 	step_event(&d->step, now, &ev);
 }
 
@@ -57,6 +58,7 @@ static void feed_answer(struct drive *d, struct completion *done, uint64_t now)
 	if (ev->kind == PLAN_EV_FETCHED) {
 		const struct fetch_job *job = container_of(done, struct fetch_job, completion);
 
+		assert(job->fetch.n_left == 0 && unit_eq(job->fetch.unit, ev->unit));
 		ev->status = job->fetch.status;
 		ev->bytes = job->fetch.bytes;
 		ev->latency_ns = job->fetch.latency_ns;
@@ -90,6 +92,7 @@ static void feed_batch(struct drive *d, struct news_batch *batch, uint64_t now)
 	while ((node = list_pop_head(&batch->answers))) {
 		struct completion *done = container_of(node, struct completion, answer.node);
 
+		assert(done->answer.at <= batch->n_items);
 		while (fed < done->answer.at)
 			feed_item(d, &batch->items[fed++], now);
 		feed_answer(d, done, now);

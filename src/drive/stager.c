@@ -52,6 +52,7 @@ static int stage_one(struct drive *d, struct cache_push *push, uint32_t piece, b
 	struct cache_copy copy;
 	int rc;
 
+	assert(push->first <= piece && piece < push->end);
 	if (atomic_load(&d->is_stopping))
 		return -ECANCELED;
 	rc = cache_push_pin(d->cache, push, piece, &copy);

@@ -71,6 +71,8 @@ static void batch_put(struct batch *b)
 		const struct tier_piece *piece = &b->pieces[i];
 		struct pin *pin = b->pins[i];
 
+		assert(pin->pieces.first <= piece->key.piece && piece->key.piece < pin->pieces.end);
+
 		cache_copy_put(b->d->cache, &b->copies[i]);
 		if (piece->status == 0)
 			bitmap_set(&pin->is_put, piece->key.piece - pin->pieces.first);
@@ -116,6 +118,7 @@ static void batch_add(struct batch *b, struct pin *pin, uint32_t piece)
 		pin->rc = -EAGAIN;
 		return;
 	}
+	assert(b->n < PIECES);
 	b->pieces[b->n] = (struct tier_piece){
 		{ pin->entry, piece }, &pin->kept, copy.data, copy.length, 0,
 	};
@@ -199,6 +202,7 @@ static uint32_t take_pins(struct drive *d, struct pin *pins)
 	while (node) {
 		struct pin_job *job = container_of(node, struct pin_job, node);
 
+		assert(n < PINS);
 		pins[n] = (struct pin){ .job = job, .unit = job->completion.event.unit };
 		pins[n].entry = dataset_unit_entry(d->dataset, pins[n].unit);
 		n++;
