@@ -61,7 +61,8 @@ def junk(place):
         before = announced(mount)
         for _ in range(20):
             size = mountkit.rng.randrange(1, 3000)
-            status, line = mount.tell(bytes(mountkit.rng.randrange(1, 256) for _ in range(size)))
+            said = bytes(mountkit.rng.randrange(1, 256) for _ in range(size))
+            status, line = mount.tell(b"=" + said if said.startswith(b"?") else said)  # a question is not counted
             tap.ok(status < 0 and "\x1b" not in line, f"{size} bytes of junk are refused", line)
         now = announced(mount)
         tap.equal((now["count"], now["refused"]), (before["count"] + 20, before["refused"] + 20), "every one is counted")
