@@ -110,7 +110,7 @@ def a_mapped_file_says_where_its_reader_is(place):
 
 
 def a_file_that_is_replaced_between_its_units_is_read_as_one(place):
-    with Volumes(place, revalidate=0) as v:
+    with Volumes(place, revalidate=1) as v:
         file = v.epoch(0)[0]
         name = v.names[file]
         v.mount.wait_for(lambda s: s["counters"]["stage_pushed"] >= 2, "its beginning waits in the kernel")
