@@ -108,7 +108,7 @@ struct cache_read {
 	/* the cache's, no need to initialise */
 	struct list node;
 	struct cache *cache;
-	struct unit_id unit; /* where it begins */
+	struct unit_id unit, next_unit; /* where it begins; the one that it goes on in */
 	struct entry_state *state;
 	struct list in_entry; /* while it is under way, of a file of several pieces */
 	struct cache_part part[CACHE_READ_PARTS];

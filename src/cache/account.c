@@ -152,7 +152,7 @@ static void count_large_rest(struct cache *c, struct record *rec)
 	uint64_t size = bytes_of_unit(c, rec->unit), most = cache_asked_of(c, rec->unit);
 	bool is_traced = unit_is_traced(c, rec->unit);
 
-	if (rec->is_summed || !rec->n_opens || rec->now.has_failed)
+	if (rec->is_summed || !(rec->n_opens || rec->now.is_traced) || rec->now.has_failed)
 		return;
 	if (is_traced && !rec->now.is_traced)
 		return; /* its file was opened, and nobody has come to it: no read at all */
@@ -167,7 +167,7 @@ static void count_large_rest(struct cache *c, struct record *rec)
 	count_bytes(c, READ_STAGED, rec->unseen);
 	count_reads(c, READ_STAGED,
 		    MAX(DIV_ROUND_UP(rec->unseen, READ_LIKELY_BYTES),
-			(uint64_t)rec->n_opens - rec->now.has_read));
+			MAX(rec->n_opens, (uint64_t)rec->now.has_read) - rec->now.has_read));
 }
 
 /* What the kernel had of an opened sample: all that was not asked for. */
@@ -392,25 +392,42 @@ void account_open(struct cache *c, struct unit_id unit, uint64_t now_ns)
 		cache_degrade(c, "out of memory");
 }
 
-/* The open of its file was heard of before, if it is the first unit. */
-void account_come(struct cache *c, struct unit_id unit, uint64_t now_ns)
+/* The first unit's open is that of its file, which is heard of sooner or later; or never, then the sweep
+ * says so as of other files. True: one that was read before was never heard of, and this is the next. */
+static bool come_to_first_locked(struct cache *c, struct account_shard *a, struct record *rec)
+	REQUIRES(a->mu)
 {
+	bool is_unheard = !rec->n_opens && !rec->n_inflight && rec->now.is_traced;
+
+	if (!is_unheard)
+		return false;
+	decide_locked(c, a, rec);
+	restart(rec);
+	return true;
+}
+
+bool account_come(struct cache *c, struct unit_id unit, uint64_t now_ns)
+{
+	bool is_first = unit_is_first(dataset_unit_map(c->p.dataset), unit), is_unheard = false;
 	struct account_shard *a = shard_for(c, unit);
 	struct record *rec;
 
 	mutex_lock(&a->mu);
 	rec = record_get_locked(c, a, unit);
-	if (rec && (!rec->n_opens || rec->now.is_traced))
+	if (rec && is_first)
+		is_unheard = come_to_first_locked(c, a, rec);
+	else if (rec && (!rec->n_opens || rec->now.is_traced))
 		record_open_locked(c, a, rec, true, now_ns);
 	/* What had been counted before it was seen may be over with that. */
 	rec = record_find_locked(a, unit);
 	if (rec) {
 		rec->now.is_traced = true;
 		rec->is_fresh |= bits_clear(c->pushed, unit.v);
+		rec->is_pushed |= bits_get(c->staged, unit.v);
 	}
-	if (bits_get(c->staged, unit.v))
-		bits_set(c->staged_opened, unit.v);
+	bits_set(c->staged_opened, unit.v);
 	mutex_unlock(&a->mu);
+	return is_unheard;
 }
 
 uint32_t cache_place_open(struct cache *c, struct unit_id unit, uint32_t generation,
@@ -470,7 +487,7 @@ static bool is_of_last_open(struct cache *c, const struct record *rec, uint64_t 
 /* Of the first page of a unit that others follow or go before, and of nothing else. */
 static bool is_of_tracer(struct cache *c, const struct cache_read *r)
 {
-	return unit_is_traced(c, r->unit) && r->length <= CACHE_PAGE &&
+	return unit_is_traced(c, r->unit) && r->length <= c->tracer_bytes &&
 	       r->offset == dataset_unit_extent(c->p.dataset, r->unit).offset;
 }
 
@@ -498,16 +515,15 @@ void account_unpushed(struct cache *c, struct unit_id unit)
 	bits_clear(c->pushed, unit.v);
 }
 
-bool account_read_begin(struct cache *c, const struct cache_read *r)
+/* A READ has come to the unit: it is in flight there. False: out of memory. */
+static bool account_begin_in(struct cache *c, const struct cache_read *r, struct unit_id unit)
 {
-	struct account_shard *a = shard_for(c, r->unit);
+	struct account_shard *a = shard_for(c, unit);
 	uint64_t now = clock_now(c->p.clock);
 	struct record *rec;
 
-	if (unit_eq(r->unit, UNIT_NONE))
-		return false;
 	mutex_lock(&a->mu);
-	rec = record_get_locked(c, a, r->unit);
+	rec = record_get_locked(c, a, unit);
 	if (rec && r->traits.mark && is_of_another_open(rec)) {
 		decide_locked(c, a, rec);
 		restart(rec);
@@ -526,57 +542,16 @@ bool account_read_begin(struct cache *c, const struct cache_read *r)
 	return rec != NULL;
 }
 
-/* What a READ has of the unit behind the one where it begins. */
-static void account_next(struct cache *c, const struct cache_read *r, uint64_t at, uint64_t bytes)
+/* It has been answered, with so many bytes of that unit. */
+static void account_end_in(struct cache *c, const struct cache_read *r, struct unit_id unit,
+			   int status, uint64_t bytes)
 {
-	struct unit_id unit = dataset_unit_at(c->p.dataset, r->entry, at);
 	struct account_shard *a = shard_for(c, unit);
+	uint64_t now = clock_now(c->p.clock);
 	struct record *rec;
 
-	if (unit_eq(unit, UNIT_NONE))
-		return;
 	mutex_lock(&a->mu);
 	rec = record_get_locked(c, a, unit);
-	if (rec) {
-		reading_add(&rec->now, &(struct reading){ .bytes = bytes,
-							  .began_ns = r->arrived_ns,
-							  .slowest = r->read_class,
-							  .reader = r->reader,
-							  .has_read = true });
-		if (!rec->is_counted)
-			untold_since_locked(a, rec, rec->now.began_ns);
-		record_seen_locked(c, a, rec, clock_now(c->p.clock));
-	}
-	mutex_unlock(&a->mu);
-}
-
-static uint64_t bytes_in_unit(struct cache *c, const struct cache_read *r, uint64_t bytes)
-{
-	struct dataset_extent extent;
-
-	if (!unit_is_traced(c, r->unit))
-		return bytes;
-	extent = dataset_unit_extent(c->p.dataset, r->unit);
-	return MIN(bytes, MAX(extent.offset + extent.length, r->offset) - r->offset);
-}
-
-void account_read_end(struct cache *c, const struct cache_read *r, int status, uint64_t bytes)
-{
-	struct account_shard *a = shard_for(c, r->unit);
-	uint64_t now = clock_now(c->p.clock), all = bytes;
-	struct record *rec;
-
-	if (status == 0)
-		count_bytes(c, r->read_class, bytes);
-	if (status == 0 && (!r->is_accounted || (bytes && is_large_unit(c, r->unit))))
-		count_reads(c, r->read_class, 1);
-	else if (r->is_accounted && status != 0 && is_large_unit(c, r->unit))
-		count_reads(c, READ_MISS, 1);
-	if (!r->is_accounted)
-		return;
-	bytes = bytes_in_unit(c, r, all);
-	mutex_lock(&a->mu);
-	rec = record_get_locked(c, a, r->unit);
 	assert(rec && rec->n_inflight > 0);
 	rec->n_inflight--;
 	reading_add(reading_of(c, rec, status, bytes),
@@ -590,8 +565,57 @@ void account_read_end(struct cache *c, const struct cache_read *r, int status, u
 				       .traits = r->traits });
 	record_seen_locked(c, a, rec, now);
 	mutex_unlock(&a->mu);
-	if (all > bytes)
-		account_next(c, r, r->offset + bytes, all - bytes);
+}
+
+/* The unit behind the one where it begins, if it asks for some of that as well. */
+static struct unit_id next_unit_of(struct cache *c, const struct cache_read *r)
+{
+	uint64_t end;
+
+	if (!unit_is_traced(c, r->unit))
+		return UNIT_NONE;
+	end = (r->offset / UNIT_BYTES + 1) * UNIT_BYTES;
+	return r->offset + r->length > end ? dataset_unit_at(c->p.dataset, r->entry, end)
+					   : UNIT_NONE;
+}
+
+static uint64_t bytes_in_unit(struct cache *c, const struct cache_read *r, uint64_t bytes)
+{
+	struct dataset_extent extent;
+
+	if (!unit_is_traced(c, r->unit))
+		return bytes;
+	extent = dataset_unit_extent(c->p.dataset, r->unit);
+	return MIN(bytes, MAX(extent.offset + extent.length, r->offset) - r->offset);
+}
+
+bool account_read_begin(struct cache *c, struct cache_read *r)
+{
+	r->next_unit = UNIT_NONE;
+	if (unit_eq(r->unit, UNIT_NONE) || !account_begin_in(c, r, r->unit))
+		return false;
+	r->next_unit = next_unit_of(c, r);
+	if (!unit_eq(r->next_unit, UNIT_NONE) && !account_begin_in(c, r, r->next_unit))
+		r->next_unit = UNIT_NONE;
+	return true;
+}
+
+void account_read_end(struct cache *c, const struct cache_read *r, int status, uint64_t bytes)
+{
+	uint64_t here;
+
+	if (status == 0)
+		count_bytes(c, r->read_class, bytes);
+	if (status == 0 && (!r->is_accounted || (bytes && is_large_unit(c, r->unit))))
+		count_reads(c, r->read_class, 1);
+	else if (r->is_accounted && status != 0 && is_large_unit(c, r->unit))
+		count_reads(c, READ_MISS, 1);
+	if (!r->is_accounted)
+		return;
+	here = bytes_in_unit(c, r, bytes);
+	account_end_in(c, r, r->unit, status, here);
+	if (!unit_eq(r->next_unit, UNIT_NONE))
+		account_end_in(c, r, r->next_unit, status, bytes - here);
 }
 
 static void sweep_record_locked(struct cache *c, struct account_shard *a, struct record *rec,

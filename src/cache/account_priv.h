@@ -13,15 +13,16 @@ int account_new(struct cache *c) MUST_USE;
 void account_free(struct cache *c);
 /* A sample was opened: its first unit. */
 void account_open(struct cache *c, struct unit_id unit, uint64_t now_ns);
-/* The first page of a unit of several was asked for; before account_read_begin of that READ. */
-void account_come(struct cache *c, struct unit_id unit, uint64_t now_ns);
+/* The first page of a unit of several was asked for; before account_read_begin of that READ. True: the
+ * unit is the first, and an open of its file that was never heard of went before. */
+bool account_come(struct cache *c, struct unit_id unit, uint64_t now_ns);
 /* Before account_read_begin: whether this READ of a unit shows that the kernel has dropped pages
  * which were pushed; says so once for each push. */
 bool account_lacks_push(struct cache *c, const struct cache_read *r);
 /* Pages of it that were pushed are gone, or of no use. */
 void account_unpushed(struct cache *c, struct unit_id unit);
 /* For r->is_accounted. */
-bool account_read_begin(struct cache *c, const struct cache_read *r);
+bool account_read_begin(struct cache *c, struct cache_read *r);
 void account_read_end(struct cache *c, const struct cache_read *r, int status, uint64_t bytes);
 /* Decides what has been quiet for long enough; everything when is_final. */
 void account_sweep(struct cache *c, uint64_t now_ns, bool is_final);

@@ -26,7 +26,7 @@ void reading_add(struct reading *r, const struct reading *more)
 
 bool record_is_from_kernel(const struct record *rec, const struct reading *r)
 {
-	bool is_tracer = r->is_traced && rec->is_pushed && r->bytes <= CACHE_PAGE &&
+	bool is_tracer = r->is_traced && rec->is_pushed && r->bytes <= TRACER_BYTES_MAX &&
 			 r->slowest == READ_ARENA;
 
 	return !r->has_read || is_tracer;

@@ -9,6 +9,7 @@
 #include "cache_priv.h"
 
 #include <string.h>
+#include <unistd.h>
 
 #define ENTRY_BITMAPS 5u  /* touched, paged, confirmed, abroad, narrowed */
 #define SAMPLE_BITMAPS 2u /* direct, indirect */
@@ -81,6 +82,7 @@ int cache_new(const struct cache_params *params, struct cache **ret, struct err 
 	}
 	c->p.tiers = NULL; /* borrowed for this call */
 	keeper_init(c);
+	c->tracer_bytes = MIN((uint32_t)MAX(sysconf(_SC_PAGESIZE), CACHE_PAGE), PIECE_BYTES);
 	atomic_init(&c->arena_bytes, c->p.arena_bytes);
 	atomic_init(&c->may_refuse_open, true);
 	mutex_init(&c->reval_mu);

@@ -163,6 +163,8 @@ struct cache {
 	_Atomic uint64_t *pushed;
 	_Atomic uint32_t asked_part; /* asked.c; 0: not known */
 	_Atomic uint32_t n_direct, stage_probe;
+	_Atomic uint64_t n_tracers; /* pages, see tracer.c */
+	uint32_t tracer_bytes;      /* a page of the kernel's */
 	struct prefetch_queue prefetch;
 	struct mutex ahead_mu; /* a leaf */
 	struct ahead *ahead;   /* ahead_mu */
@@ -217,6 +219,8 @@ void tracer_keep_locked(struct cache *c, struct shard *s, struct entry_state *es
 /* Of a unit that the kernel does not have any more, or that is here again. */
 void tracer_drop_locked(struct cache *c, struct shard *s, struct entry_state *es,
 			struct unit_id unit, struct list *dead) REQUIRES(s->mu);
+/* The kernel has lost what was pushed of the unit, or was not asked about it. Without a lock. */
+void tracer_lost(struct cache *c, struct unit_id unit);
 
 /* --- opened.c --- */
 /* Tells whoever plans; UNIT_NONE: of nothing that is planned. */
@@ -244,7 +248,8 @@ void unit_fetches_release_locked(struct cache *c, struct shard *s, struct entry_
 				 struct list *dead) REQUIRES(s->mu);
 
 /* --- push.c --- */
-/* The kernel's pages of one unit, of a file that has several: queues it; no READ of it may be under way. */
+/* The kernel's pages of one unit, of a file that has several: queues it. A READ that is under way fills
+ * its pages again, and a stager waits for it. */
 void push_drop_part(struct cache *c, struct unit_id unit);
 /* A job of it that nobody took up. */
 void push_free_part(struct page_job *job);

@@ -190,8 +190,10 @@ static void change_unstage(struct cache *c, struct entry_id entry)
 
 	for (; n > 0; n--, unit.v++) {
 		account_unpushed(c, unit);
-		if (bits_clear(c->staged, unit.v))
-			note_unit(c, NEWS_UNSTAGED, unit);
+		if (!bits_clear(c->staged, unit.v))
+			continue;
+		note_unit(c, NEWS_UNSTAGED, unit);
+		tracer_lost(c, unit);
 	}
 }
 
@@ -349,8 +351,22 @@ void change_drop_pages(struct cache *c, struct unit_id unit)
 	objects_free(c, &dead);
 }
 
-void cache_fetch_again(struct cache *c, struct entry_id entry)
+/* Some of what its fetch waits for has gone. */
+static void fail_fetch_locked(struct shard *s, struct entry_state *es, struct unit_id unit)
+	REQUIRES(s->mu)
 {
+	(void)s;
+	for (struct list *node = es->fetches.next; node != &es->fetches; node = node->next) {
+		struct cache_fetch *job = container_of(node, struct cache_fetch, node);
+
+		if (unit_eq(job->unit, unit))
+			job->status = -ESTALE;
+	}
+}
+
+void cache_fetch_again(struct cache *c, struct unit_id unit)
+{
+	struct entry_id entry = dataset_unit_entry(c->p.dataset, unit);
 	struct shard *s = shard_of(c, entry);
 	struct entry_state *es;
 	struct list dead;
@@ -360,8 +376,9 @@ void cache_fetch_again(struct cache *c, struct entry_id entry)
 	es = entry_find_locked(c, s, entry);
 	if (es) {
 		es->refs++;
-		drop_pieces_locked(c, s, es, NULL, &dead);
-		change_plan_locked(c, s, es);
+		drop_unit_locked(c, s, es, unit, &dead);
+		fail_fetch_locked(s, es, unit);
+		lose_unit_locked(c, s, es, unit);
 		entry_put_locked(c, s, es);
 	}
 	mutex_unlock(&s->mu);

@@ -101,8 +101,8 @@ static void unit_fetch_end_locked(struct cache *c, struct shard *s, struct entry
 	list_remove(&job->node);
 	if (job->status == 0) { /* keeps the reference of FETCHING */
 		hold_move_locked(c, s, job->unit, HOLD_FETCHING, HOLD_HELD);
-	} else {
-		let_go_locked(c, s, es, job->unit, false, dead);
+	} else { /* what an adoption found is a reader's, who is not through with it */
+		let_go_locked(c, s, es, job->unit, job->is_adopting, dead);
 		hold_move_locked(c, s, job->unit, HOLD_FETCHING, HOLD_NONE);
 		entry_put_locked(c, s, es);
 	}
@@ -254,7 +254,7 @@ void cache_release(struct cache *c, struct unit_id unit, bool is_left)
 	mutex_unlock(&s->mu);
 	objects_free(c, &dead);
 	if (page)
-		arena_release(c->p.arena, page, CACHE_PAGE);
+		arena_release(c->p.arena, page, c->tracer_bytes);
 }
 
 /* --- copies that are written --- */

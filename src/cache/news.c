@@ -87,6 +87,16 @@ void news_put(struct news *n, const struct news_item *item)
 	mutex_unlock(&n->mu);
 }
 
+void news_put_many(struct news *n, enum news_kind kind, struct unit_id first, uint32_t count)
+{
+	mutex_lock(&n->mu);
+	for (uint32_t i = first.v; i < first.v + count; i++)
+		(void)put_late_locked(
+			n, &(struct news_item){ .kind = kind, .unit = { i } });
+	wake_locked(n);
+	mutex_unlock(&n->mu);
+}
+
 void news_answer(struct news *n, struct news_answer *take_answer)
 {
 	mutex_lock(&n->mu);

@@ -251,7 +251,7 @@ void object_drop_locked(struct cache *c, struct shard *s, struct object *obj, st
 	while (!obj->is_range && *at != obj)
 		at = &(*at)->next_hash;
 	if (obj->is_range)
-		range_left_locked(s, obj);
+		range_left_locked(c, s, obj);
 	else
 		*at = obj->next_hash;
 	if (obj->is_ahead)

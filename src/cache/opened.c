@@ -19,11 +19,13 @@ void note_unit(struct cache *c, enum news_kind kind, struct unit_id unit)
 
 void note_units(struct cache *c, enum news_kind kind, struct entry_id entry)
 {
-	struct unit_id unit;
-	uint32_t n = dataset_units_of(c->p.dataset, entry, &unit);
+	struct unit_id first;
+	uint32_t n = dataset_units_of(c->p.dataset, entry, &first);
 
-	for (; n > 0; n--, unit.v++)
-		note_unit(c, kind, unit);
+	if (n == 1)
+		note_unit(c, kind, first);
+	else if (n && c->p.news)
+		news_put_many(c->p.news, kind, first, n);
 }
 
 void note_resized(struct cache *c, struct entry_id entry, uint64_t before, uint64_t now)
@@ -32,13 +34,16 @@ void note_resized(struct cache *c, struct entry_id entry, uint64_t before, uint6
 	uint32_t n = dataset_units_of(c->p.dataset, entry, &first);
 	uint64_t from = n > 1 ? MIN(before, now) / UNIT_BYTES : 0;
 
-	for (uint64_t k = from; k <= MAX(before, now) / UNIT_BYTES && k < n; k++) {
-		struct unit_id unit = { first.v + (uint32_t)k };
-		struct dataset_extent extent = dataset_unit_extent(c->p.dataset, unit);
+	uint64_t end = MIN((uint64_t)n, MAX(before, now) / UNIT_BYTES + 1);
 
+	if (n == 1)
 		note_news(c, &(struct news_item){
-				     .kind = NEWS_RESIZED, .unit = unit, .bytes = extent.length });
-	}
+				     .kind = NEWS_RESIZED,
+				     .unit = first,
+				     .bytes = dataset_unit_extent(c->p.dataset, first).length });
+	else if (from < end && c->p.news)
+		news_put_many(c->p.news, NEWS_RESIZED,
+			      (struct unit_id){ first.v + (uint32_t)from }, (uint32_t)(end - from));
 }
 
 /* How far ahead the prefetch was, at the first open only: a copy that is kept was not prefetched

@@ -28,7 +28,7 @@ static bool is_being_read(struct entry_state *es, const struct object *obj)
 
 static uint32_t tracer_bytes_of(struct cache *c, struct unit_id unit, uint64_t length)
 {
-	return unit_is_traced(c, unit) ? (uint32_t)MIN(length, (uint64_t)CACHE_PAGE) : 0;
+	return unit_is_traced(c, unit) ? (uint32_t)MIN(length, (uint64_t)c->tracer_bytes) : 0;
 }
 
 int cache_push_begin(struct cache *c, struct unit_id unit, struct cache_push *ret)
@@ -52,8 +52,10 @@ int cache_push_begin(struct cache *c, struct unit_id unit, struct cache_push *re
 		ret->size = id.size;
 		ret->first = span.first;
 		ret->end = span.end;
-		ret->tracer_bytes =
-			tracer_bytes_of(c, unit, id.size - (uint64_t)span.first * PIECE_BYTES);
+		if (span.first < span.end)
+			ret->tracer_bytes = tracer_bytes_of(
+				c, unit, id.size - (uint64_t)span.first * PIECE_BYTES);
+		bits_clear(c->staged_opened, unit.v); /* who comes from now on comes to this push */
 	}
 	mutex_unlock(&s->mu);
 	ret->state = es;
@@ -116,7 +118,6 @@ static bool verify(struct cache *c, const struct cache_push *push, bool is_pushe
 	mutex_lock(&s->mu);
 	is_same = es->version == push->version;
 	if (is_pushed && is_same) {
-		bits_clear(c->staged_opened, push->unit.v);
 		direct_pushed(c, es->entry);
 		bits_set(c->staged, push->unit.v);
 	}

@@ -151,7 +151,7 @@ void range_once_locked(struct shard *s, struct object *obj)
 	obj->state_of->n_once++;
 }
 
-void range_left_locked(struct shard *s, struct object *obj)
+void range_left_locked(struct cache *c, struct shard *s, struct object *obj)
 {
 	(void)s;
 	obj->state_of->n_ranges--;
@@ -159,6 +159,8 @@ void range_left_locked(struct shard *s, struct object *obj)
 		obj->state_of->n_once--;
 	if (obj->is_tracer)
 		obj->state_of->n_tracers--;
+	if (obj->is_tracer)
+		atomic_fetch_sub(&c->n_tracers, 1);
 }
 
 static bool has_room(const struct entry_state *es)

@@ -28,7 +28,7 @@ struct object *range_new_locked(struct cache *c, struct shard *s, struct entry_s
 	REQUIRES(s->mu);
 void range_once_locked(struct shard *s, struct object *obj) REQUIRES(s->mu);
 /* It leaves the list of its file. */
-void range_left_locked(struct shard *s, struct object *obj) REQUIRES(s->mu);
+void range_left_locked(struct cache *c, struct shard *s, struct object *obj) REQUIRES(s->mu);
 /* Queues prefetches of what is missing between; prefetch_pump must follow, without the lock, when
  * this is true. */
 bool ranges_ahead_locked(struct cache *c, struct shard *s, struct entry_state *es,

@@ -412,6 +412,8 @@ static void note_staged(struct cache *c, const struct cache_read *r)
 		metrics_add(c->p.metrics, METRIC_STAGE_EVICTED_READS, 1);
 	if (was_staged)
 		note_unit(c, NEWS_UNSTAGED, r->unit);
+	if (was_staged)
+		tracer_lost(c, r->unit);
 }
 
 /* It asks for the first page of one of several units of a file. */
@@ -423,8 +425,10 @@ static void note_reached(struct cache *c, const struct cache_read *r)
 	static_assert(UNIT_BYTES >= PIECE_BYTES, "a READ has one such page at most");
 	if (at >= r->offset + r->length || unit_eq(unit, UNIT_NONE) || !unit_is_traced(c, unit))
 		return;
-	account_come(c, unit, clock_now(c->p.clock));
-	note_unit(c, NEWS_REACHED, unit);
+	if (account_come(c, unit, clock_now(c->p.clock)))
+		note_unit(c, NEWS_OPENED, unit);
+	if (!unit_is_first(dataset_unit_map(c->p.dataset), unit)) /* of that the open is told */
+		note_unit(c, NEWS_REACHED, unit);
 }
 
 void cache_read(struct cache *c, struct cache_read *r)
@@ -446,7 +450,8 @@ void cache_read(struct cache *c, struct cache_read *r)
 	r->traits = (struct read_traits){ .mark = probed_mark(c, r->unit) };
 	if (!unit_eq(r->unit, UNIT_NONE))
 		note_staged(c, r);
-	if (dataset_unit_map(c->p.dataset)->first)
+	if (dataset_unit_map(c->p.dataset)->first &&
+	    r->renewal == dataset_renewal(c->p.dataset, r->entry))
 		note_reached(c, r);
 	r->is_accounted = account_read_begin(c, r);
 	mutex_lock(&s->mu);

@@ -78,6 +78,8 @@ static inline bool is_large_unit(struct cache *c, struct unit_id unit)
 	return bytes_of_unit(c, unit) > PIECE_BYTES || unit_is_traced(c, unit);
 }
 
+#define TRACER_BYTES_MAX (64u << 10) /* pages are no larger */
+
 /* --- account_told.c --- */
 void reading_add(struct reading *r, const struct reading *more);
 /* No READ has come but the one for the tracer page, and that was here. */

@@ -105,7 +105,7 @@ static int stage_unit(struct drive *d, struct unit_id unit)
 						     .status = (int16_t)rc });
 	if (rc == 0) {
 		metrics_add(d->metrics, METRIC_STAGE_PUSHED, 1);
-		metrics_add(d->metrics, METRIC_STAGE_PUSHED_BYTES, bytes);
+		metrics_add(d->metrics, METRIC_STAGE_PUSHED_BYTES, bytes - MIN(push.tracer_bytes, bytes));
 	}
 	return rc;
 }

@@ -91,13 +91,13 @@ static bool is_over(int64_t time_ns)
 }
 
 /* Whether the piece was read too soon after a change. */
-static bool refuse_young(struct drive *d, struct entry_id entry, const struct cache_copy *copy)
+static bool refuse_young(struct drive *d, struct unit_id unit, const struct cache_copy *copy)
 {
 	if (!copy->young_until_ns)
 		return false;
 	metrics_add(d->metrics, METRIC_STORE_YOUNG, 1);
 	if (is_over(copy->young_until_ns) && tier_takes_more(d->keeper))
-		cache_fetch_again(d->cache, entry);
+		cache_fetch_again(d->cache, unit);
 	return true;
 }
 
@@ -113,7 +113,7 @@ static void batch_add(struct batch *b, struct pin *pin, uint32_t piece)
 	pin->rc = cache_copy_get(c, pin->entry, piece, &pin->id, &copy);
 	if (pin->rc != 0)
 		return;
-	if (refuse_young(b->d, pin->entry, &copy)) {
+	if (refuse_young(b->d, pin->unit, &copy)) {
 		cache_copy_put(c, &copy);
 		pin->rc = -EAGAIN;
 		return;

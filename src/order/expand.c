@@ -195,5 +195,9 @@ int order_info_expand(const struct order_info *info, const struct unit_map *map,
 		}
 	}
 	*ret_bits = bits;
+	if (ret->units == ret->samples) { /* what is cut is not what it reads */
+		ret->inner = NULL;
+		ret->units = ret->samples = 0;
+	}
 	return 0;
 }

@@ -116,6 +116,9 @@ static int order_prepare(struct order *order, const struct order_spec *spec,
 	order->shown = order->info;
 	order->shown.n = num->params->n;
 	order->shown.outside = order->outside;
+	/* These count records, and a position is a file of many. */
+	if (spec->kind->numbers == ORDER_NUMBERS_SHARDS)
+		order->shown.start_step = order->shown.batch = order->shown.prefetch_factor = 0;
 	if (order->records.n > 0) {
 		order_records_show(order, &order->shown);
 		if (order_records_describe(order) < 0 && rc == 0)

@@ -298,10 +298,24 @@ int epochs_set_first(struct plan_job *job, struct order_epoch *take_ep)
 
 	if (r < 0)
 		return r;
+	if (job->inner && take_ep->place) { /* of what it reads, not of all that it might */
+		job->info.samples = take_ep->places;
+		job->info.units = take_ep->length;
+	}
 	cur->pass = cur->epoch;
 	epochs_consume_below(job, cur, MIN(take_ep->start, cur->length));
 	cur->absorbed = cur->low;
 	return 0;
+}
+
+/* How many units its samples are is known with its first epoch. */
+static int epochs_begin(struct plan *plan, struct plan_job *job, struct order_epoch *take_ep)
+{
+	int r = epochs_set_first(job, take_ep);
+
+	if (r == 0 && job->inner && !job->reads)
+		jobs_init_span(plan, job);
+	return r;
 }
 
 static void epochs_failed(struct plan *plan, struct plan_job *job, uint64_t now_ns,
@@ -350,7 +364,7 @@ void epochs_arrived(struct plan *plan, struct plan_job *job, uint64_t now_ns,
 		return;
 	}
 	if (!has_cur)
-		r = epochs_set_first(job, ep);
+		r = epochs_begin(plan, job, ep);
 	else if (is_next)
 		r = epochs_set_next(job, ep);
 	else

@@ -60,6 +60,8 @@ static bool fetch_has_room_in_doubt(struct plan *plan, struct plan_job *job, con
 				    uint64_t when, bool is_near)
 {
 	uint64_t half = usable_pages(plan) / 2;
+	/* Of several jobs it would be at the cost of one that is followed, which brings it back. */
+	bool may_roll = job->is_unprovable || (job->inner && plan->n_jobs == 1);
 
 	if (plan->used_pages + it->pages <= half)
 		return true;
@@ -69,7 +71,7 @@ static bool fetch_has_room_in_doubt(struct plan *plan, struct plan_job *job, con
 	    (is_near ? retain_make_room(plan, job, it->pages, when, ROOM_NEAR)
 		     : retain_make_room_unneeded(plan, it->pages)))
 		return true;
-	return is_near && (job->is_unprovable || job->inner || it->flags & AGAIN) &&
+	return is_near && (may_roll || it->flags & AGAIN) &&
 	       retain_make_room(plan, job, it->pages + half, when, ROOM_NEAR);
 }
 

@@ -93,7 +93,7 @@ bool proof_is_likely(const struct plan_job *job)
  * window. */
 static bool proof_is_idle(const struct plan_job *job)
 {
-	return job_cur(job)->ep && job_samples(job, job_cur(job)->length) <= TINY &&
+	return job_cur(job)->ep && !job->inner && job_cur(job)->length <= TINY &&
 	       job->reads >= 2 * TINY && job->verdict_in == job->verdict_count;
 }
 

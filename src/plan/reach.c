@@ -138,6 +138,9 @@ static void reach_take(struct plan *plan, uint64_t now_ns, uint32_t unit, const 
 
 	plan->reached++;
 	job->reached++;
+	if (job->state == PLAN_FINISHED) /* it had only paused */
+		plan_enter(plan, job, job->is_proven ? PLAN_FOLLOWING : PLAN_CHECKING,
+			   WHY_OF_STATE);
 	retain_opened(plan, job, now_ns, unit);
 	budget_read(plan, job, now_ns);
 	if (r->ahead >= job->span &&

@@ -33,6 +33,8 @@ struct use {
 #define BEGINNING 512u /* reads of a pass */
 #define FEW_READS 8u /* of the next pass, when all samples of this one were opened */
 #define END_QUIET_NS (2 * NS_PER_S)
+/* Of samples that are cut all are opened long before they are read: a pause is no end. */
+#define CUT_QUIET_NS (60 * NS_PER_S)
 
 static uint64_t window_chain_next(const struct order_epoch *ep, uint64_t pos)
 {
@@ -123,7 +125,9 @@ static bool window_is_all_opened(const struct plan_job *job, const struct slot *
 {
 	uint64_t opened;
 
+	/* Who opens files and does not read them may be at the beginning of any pass. */
 	return slot->length - slot->low <= 4 * job->span &&
+	       8 * slot->consumed.count >= slot->length &&
 	       window_count_samples(job, slot, slot->low, slot->length, &opened) == opened;
 }
 
@@ -412,8 +416,8 @@ uint64_t window_leave(struct plan *plan, struct plan_job *job, uint64_t now_ns)
 	if ((plan->n_jobs == 1 && !job->inner) || job->state < PLAN_CHECKING ||
 	    job->state > PLAN_SLOWED || !cur->ep || !epochs_is_last(job, cur))
 		return UINT64_MAX;
-	if (now_ns < job->read_ns + END_QUIET_NS)
-		return job->inner ? job->read_ns + END_QUIET_NS : UINT64_MAX;
+	if (now_ns < job->read_ns + (job->inner ? CUT_QUIET_NS : END_QUIET_NS))
+		return job->inner ? job->read_ns + CUT_QUIET_NS : UINT64_MAX;
 	if (window_is_nearly_read(plan, job))
 		plan_enter(plan, job, PLAN_FINISHED, WHY_FINISHED);
 	return UINT64_MAX;

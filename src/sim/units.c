@@ -92,6 +92,8 @@ struct order_epoch *setup_expand(const struct sim_setup *s, uint32_t job, uint64
 		rc = order_epoch_expand(&part, &info, &s->map, &valid);
 		if (rc == 0 && !setup_append(ep, valid->sample, valid->length))
 			rc = -ENOMEM;
+		if (rc == 0) /* not of what was appended */
+			free(TAKE(ep->place));
 	}
 	order_epoch_free(valid);
 	if (rc == 0)

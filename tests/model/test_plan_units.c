@@ -381,7 +381,7 @@ static void readers_that_leave_samples_are_followed(void)
 			CHECK(s.epoch == e || (s.epoch == e + 1 && s.position < s.length / 20));
 		}
 		/* quiet: the last units of the last samples are not waited for */
-		w->now += 3 * NS_PER_S;
+		w->now += 61 * NS_PER_S;
 		step(w);
 		CHECK(w->is_opening_lost || status(w).state == PLAN_FINISHED);
 		world_free(w);

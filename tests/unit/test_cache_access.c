@@ -79,7 +79,7 @@ static void a_file_closed_before_its_first_read_is_narrowed_until_it_is_open(voi
 	CHECK(rights_of_read(rig, 0).is_narrowed);
 	RIG_UNTIL(rig_count(rig, RIG_INVAL, 0) > from);
 	set_mode(rig, 0, 0644);
-	cache_fetch_again(rig->cache, (struct entry_id){ 0 });
+	cache_fetch_again(rig->cache, (struct unit_id){ 0 });
 	CHECK(!rights_of_read(rig, 0).is_narrowed);
 	CHECK(!rights_of_read(rig, 1).is_narrowed);
 	rig_free(rig);
@@ -146,7 +146,7 @@ static void a_closed_directory_takes_a_new_file_in_it_along(void)
 	CHECK(!rights_of_read(rig, 0).is_narrowed);
 	CHECK_INT(chmod(path, 0700), 0);
 	rig_replace(rig, 0, 6000);
-	cache_fetch_again(rig->cache, (struct entry_id){ 0 });
+	cache_fetch_again(rig->cache, (struct unit_id){ 0 });
 	check_refused(rig, 0, S_IFREG | 0644);
 	CHECK(rights_of_read(rig, 0).is_narrowed);
 	CHECK_INT(chmod(path, 0755), 0);
@@ -171,7 +171,7 @@ static void without_others_nothing_of_it_is_there(void)
 	rig_read_check(rig, 1, 0, 4096);
 	CHECK_INT(fault_io_seen(rig->io), seen + 1);
 	put_symlink(rig, 1, outside);
-	cache_fetch_again(rig->cache, (struct entry_id){ 1 });
+	cache_fetch_again(rig->cache, (struct unit_id){ 1 });
 	r = rig_read_start(rig, 1, 0, 4096);
 	rig_read_wait(r);
 	if (r->status == -ESTALE) { /* the READ before was answered, but still counted */

@@ -157,7 +157,7 @@ static void file_that_was_replaced_is_read_anew(void)
 	CHECK(asprintf(&new_path, "%s.new", a.path) > 0);
 	write_file(new_path, 'b');
 	CHECK_INT(rename(new_path, a.path), 0);
-	cache_fetch_again(a.cache, (struct entry_id){ 0 }); /* the copy is gone, and the source asked */
+	cache_fetch_again(a.cache, (struct unit_id){ 0 }); /* the copy is gone, and the source asked */
 	CHECK_INT(read_all(&a, 'b'), READ_MISS);
 	CHECK_INT(read_all(&a, 'b'), READ_ARENA);
 	CHECK_U64(metrics_get(a.metrics, METRIC_SOURCE_CHANGED), 1);

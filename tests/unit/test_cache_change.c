@@ -91,7 +91,7 @@ static void replaced_small_file_is_read_through_its_old_inode(void)
 
 	read_to_its_end(rig, 8192);
 	cache_note_open(rig->cache, rig_entry(rig, 0));
-	cache_fetch_again(rig->cache, rig_entry(rig, 0)); /* the arena has let go of it */
+	cache_fetch_again(rig->cache, (struct unit_id){ 0 }); /* the arena has let go of it */
 	rig_replace(rig, 0, 8000);
 	rig_read_check(rig, 0, 0, 8192);
 	answer = rig_find(rig, RIG_ANSWER, 0, 1);
@@ -121,7 +121,7 @@ static struct rig *read_and_replaced(uint64_t after)
 	read_to_its_end(rig, 4096);
 	/* What is fetched ahead would see the change before anybody reads. */
 	RIG_UNTIL(is_idle(rig));
-	cache_fetch_again(rig->cache, rig_entry(rig, 0));
+	cache_fetch_again(rig->cache, (struct unit_id){ 0 });
 	rig_replace(rig, 0, after);
 	return rig;
 }
@@ -226,7 +226,7 @@ static void file_that_was_only_linked_or_opened_to_others_keeps_its_inode(void)
 	AUTO_FREE char *path = rig_path(rig, 0);
 
 	read_to_its_end(rig, 4096);
-	cache_fetch_again(rig->cache, rig_entry(rig, 0));
+	cache_fetch_again(rig->cache, (struct unit_id){ 0 });
 	CHECK_INT(chmod(path, 0666), 0);
 	CHECK_INT(rig_read_status(rig, 0, MIB, 4096), 0);
 	CHECK(rig_find(rig, RIG_SETTLE, 0, 0) >= 0);
@@ -296,7 +296,7 @@ static void file_changed_in_place_counts_as_replaced(void)
 	AUTO_FREE char *path = rig_path(rig, 0);
 
 	read_to_its_end(rig, 4096);
-	cache_fetch_again(rig->cache, rig_entry(rig, 0));
+	cache_fetch_again(rig->cache, (struct unit_id){ 0 });
 	CHECK_INT(truncate(path, 4 * MIB), 0);
 	CHECK_INT(rig_read_status(rig, 0, MIB, 4096), -ESTALE);
 	CHECK_U64(dataset_renewal(rig->dataset, rig_entry(rig, 0)), 1);
@@ -331,7 +331,7 @@ static void invalidation_waits_for_every_read_that_was_in_flight(void)
 	struct rig_read *first, *second;
 
 	read_to_its_end(rig, 4096);
-	cache_fetch_again(rig->cache, rig_entry(rig, 0));
+	cache_fetch_again(rig->cache, (struct unit_id){ 0 });
 	rig_forget_log(rig);
 	fault_io_pause(rig->io);
 	first = rig_read_start(rig, 0, 0, 4096);

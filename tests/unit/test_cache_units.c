@@ -54,6 +54,8 @@ static uint32_t told(struct rig *rig, enum news_kind kind, uint32_t unit)
 	mutex_lock(&n->mu);
 	for (uint32_t i = 0; i < n->n_fill; i++)
 		count += n->fill[i].kind == kind && n->fill[i].unit.v == unit;
+	if (kind < NEWS_LATE_KINDS) /* of many units at once they are late */
+		count += n->late_fill[kind][unit / 64] >> unit % 64 & 1;
 	mutex_unlock(&n->mu);
 	return count;
 }

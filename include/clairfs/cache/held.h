@@ -61,8 +61,8 @@ struct cache_copy {
 int cache_copy_get(struct cache *cache, struct entry_id entry, uint32_t piece,
 		   const struct file_identity *version, struct cache_copy *ret) MUST_USE;
 void cache_copy_put(struct cache *cache, const struct cache_copy *copy);
-/* Drops the copies of the file, which has not changed: what is wanted of it is fetched again. */
-void cache_fetch_again(struct cache *cache, struct entry_id entry);
+/* Drops the copies of the unit, whose file has not changed: what is wanted of it is fetched again. */
+void cache_fetch_again(struct cache *cache, struct unit_id unit);
 
 /* --- pages of the kernel: push.c --- */
 

@@ -23,7 +23,9 @@ enum news_kind {
 	NEWS_UNSTAGED,  /* the kernel has dropped its pages or its inode */
 	NEWS_LATE_KINDS,
 	NEWS_OPENED = NEWS_LATE_KINDS, /* a sample: its first unit */
-	NEWS_REACHED, /* a unit of a file of several, by a READ of its first page: a reader has come there */
+	/* A unit of a file of several, but not the first: a READ asked for its first page, or for others
+	 * some time ago. */
+	NEWS_REACHED,
 	NEWS_DEMAND, /* bytes that somebody waited for came from the source; latency_ns */
 };
 
@@ -45,6 +47,8 @@ void news_free(struct news *n); /* NULL is fine; answers that nobody took are no
 
 /* --- any thread; never block, never fail, log nothing --- */
 void news_put(struct news *n, const struct news_item *item);
+/* One of the kinds that are not lost, of `count` units from `first` on: told late. */
+void news_put_many(struct news *n, enum news_kind kind, struct unit_id first, uint32_t count);
 void news_answer(struct news *n, struct news_answer *take_answer);
 void news_blind(struct news *n); /* opens were not seen */
 /* Whoever takes has something to do besides. */

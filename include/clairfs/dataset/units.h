@@ -10,9 +10,9 @@
 
 /* Units of one file, at most (1 TiB); what is behind them is read as of any other file. */
 #define UNITS_OF_FILE_MAX (1u << 18)
-/* Of all larger files together, at most: how large a file is may be a lie. Those that come after
- * have one unit each. */
-#define UNITS_OF_LARGE_MAX (1u << 28)
+/* Of all larger files together, at most (16 TiB): how large a file is may be a lie, and each unit takes
+ * some 200 bytes of memory. Those that come after have one unit each. */
+#define UNITS_OF_LARGE_MAX (1u << 22)
 
 /* Lives as long as the dataset. */
 const struct unit_map *dataset_unit_map(const struct dataset *ds);
