@@ -34,9 +34,11 @@ struct order_ref {
 	_Atomic uint32_t refs;
 	_Atomic bool is_over; /* no job has it any more: its epochs are not wanted */
 };
-/* map: borrowed. NULL: out of memory, and the order is the caller's still. */
+/* One reference, the caller's. map: borrowed, as the order where it is not owned. NULL: out of memory, and
+ * the order is the caller's still. Any thread. */
 struct order_ref *order_ref_new(struct order *order, const struct unit_map *map, bool is_owned);
-/* An epoch of it in units, as order_epoch_new otherwise. Any thread. */
+/* An epoch of it in units, the caller's; errors as order_epoch_new, with words. Any thread that has a
+ * reference. May take seconds. */
 int order_ref_epoch(const struct order_ref *ref, uint64_t epoch, struct order_epoch **ret,
 		    struct err *err) MUST_USE;
 void order_ref_put(struct order_ref *ref); /* NULL allowed; any thread */
@@ -66,7 +68,7 @@ struct step_hands {
 	int (*fetch)(void *ctx, const struct plan_action *action);
 	int (*stage)(void *ctx, const struct plan_action *action);
 	int (*pin)(void *ctx, const struct plan_action *action);
-	/* With a reference to the order. */
+	/* With a reference to the order; the step's still when it is answered with an errno. */
 	int (*epoch)(void *ctx, const struct plan_action *action, struct order_ref *take_order);
 	/* --- done at once --- */
 	void (*drop)(void *ctx, const struct plan_action *action);
@@ -133,14 +135,17 @@ struct step_params {
 	uint32_t n;                        /* units */
 	uint64_t arena_bytes, stage_bytes; /* that the plan was made with */
 };
+/* -ENOMEM: nothing is left of it, and of what it was given. */
 int step_init(struct step *s, const struct step_params *params, uint64_t now_ns) MUST_USE;
 void step_fini(struct step *s); /* also of zeros */
 
-/* Takes in what happened, and the answers of actions that were sent. */
+/* Takes in what happened, and the answers of actions that were sent. Of the times that are given here and
+ * below none is before the last. */
 void step_event(struct step *s, uint64_t now_ns, const struct plan_event *event);
-/* The memory there is. */
+/* The memory there is, at most what the plan was made with. */
 void step_memory(struct step *s, uint64_t arena_bytes, uint64_t stage_bytes);
-/* Decides, and has it done. Returns when it is to be called again, even without news. */
+/* Decides, and has it done. Returns when it is to be called again, even without news: a time, now_ns for
+ * at once, UINT64_MAX for never. */
 uint64_t step_round(struct step *s, uint64_t now_ns);
 /* Now and then: whether there is room in the store again. */
 void step_tick(struct step *s, uint64_t now_ns);
@@ -148,12 +153,16 @@ void step_tick(struct step *s, uint64_t now_ns);
  * to date what can be looked at. */
 void step_look(struct step *s, uint64_t now_ns);
 
-/* --- step_jobs.c: orders come, change and go; step_look must follow --- */
-/* The only one from here on, or none. An order that was taken is NULL afterwards. */
+/* --- orders come, change and go; step_look must follow --- */
+/* The only one from here on, or none. An order that was taken is NULL afterwards; one that was not is the
+ * caller's. Errors of step_add_order. */
 int step_set_order(struct step *s, struct order_ref **order, uint64_t now_ns) MUST_USE;
-/* Of one more job, or of the one with that id; *ret_id: its id from here on. */
+/* Of one more job, or of the one with that id; *ret_id: its id from here on. -ENOSPC: there are PLAN_JOBS;
+ * -EINVAL: it is of another dataset; -ENOMEM. Then nothing has changed. */
 int step_add_order(struct step *s, struct order_ref **order, uint32_t instead_of, uint64_t now_ns,
 		   uint32_t *ret_id) MUST_USE;
+/* why: static, what is said when it was the last one; NULL: usual words. -ENOENT: there are others, and
+ * none of that id. */
 int step_end_order(struct step *s, uint32_t id, const char *why) MUST_USE;
 /* What is to be said of the order where only one can be: the best that any job does. */
 enum plan_state step_state(const struct step *s);
